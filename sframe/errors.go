@@ -1,0 +1,7 @@
+package sframe
+
+import "fmt"
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("offset %#x: %s (%#x)", e.SecOff, e.Text, e.Value)
+}

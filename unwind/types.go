@@ -1,0 +1,68 @@
+package unwind
+
+import "sfsample/sframe"
+
+// How says which method found a frame.
+type How uint8
+
+const (
+	Regs         How = iota // the thread's own registers: frame 0
+	SFrame                  // a row of .sframe
+	EHFrame                 // a row compiled from .eh_frame (or .debug_frame)
+	FramePointer            // the frame pointer convention
+	BackChain               // the s390x back chain
+	Signal                  // the frame that a signal interrupted
+	numHow
+)
+
+var howNames = [numHow]string{"regs", "sframe", "eh_frame", "fp", "backchain", "signal"}
+
+// String is the method's name as --unwind and every output spell it.
+func (h How) String() string {
+	if h < numHow {
+		return howNames[h]
+	}
+	return "unknown"
+}
+
+// Frame is one frame of a walked stack.
+type Frame struct {
+	PC uint64
+	// SP is the stack pointer in this frame.
+	SP uint64
+	// Caller: PC is a return address. Clear for frame 0 and for a frame that a
+	// signal interrupted, whose PC is exact.
+	Caller bool
+	How    How
+}
+
+// LookupPC is the address by which rows and names are looked up: PC, or PC-1
+// when it is a return address, so that a call that ends its function stays in it.
+func (f Frame) LookupPC() uint64 {
+	if f.Caller {
+		return f.PC - 1
+	}
+	return f.PC
+}
+
+// Space answers what a walk asks about the code of one process. It is asked by
+// one goroutine at a time.
+type Space interface {
+	// Row returns the row that method m (SFrame or EHFrame) has for the
+	// address pc. The row stays valid and unchanged for ever.
+	// sframe.ErrNoRow: nothing here, ask the next method. Any other error says
+	// why the table is of no use here; the walk goes on with the next method.
+	Row(pc uint64, m How) (*sframe.Row, error)
+	// Executable: pc lies in an executable mapping (or the vDSO).
+	Executable(pc uint64) bool
+	// Code copies up to len(b) bytes of code at pc to b and returns how many
+	// there were: for signal trampolines and prologues that tables lack.
+	Code(pc uint64, b []byte) int
+	// Entry: pc lies in a function that starts a stack (_start, clone, a
+	// runtime's thread start). A stack that ends in one and has nothing
+	// plausible above it is complete.
+	Entry(pc uint64) bool
+	// Generation changes whenever an answer given earlier may have changed
+	// (mappings were refreshed). Callers drop what they cached then.
+	Generation() uint64
+}
