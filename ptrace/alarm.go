@@ -1,0 +1,125 @@
+package ptrace
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// alarmSignal wakes the tracing thread out of wait4. Go's runtime ignores
+// real-time signals that nobody asked for, and libc uses none above 34.
+const alarmSignal = 41
+
+// realarm is how soon an alarm rings again while nobody has set a new one. A
+// ring that falls between the look at the clock and wait4 would otherwise be
+// lost.
+const realarm = 200 * time.Microsecond
+
+// Alarm makes blocking calls of one OS thread return EINTR at a set time.
+type Alarm struct {
+	id  int32
+	tid int
+}
+
+// sigevent as timer_create takes it (include/uapi/asm-generic/siginfo.h, 64 bytes).
+type sigevent struct {
+	value  uint64
+	signo  int32
+	notify int32
+	tid    int32
+	_      [44]byte
+}
+
+type itimerspec struct{ interval, value unix.Timespec }
+
+const sigevThreadID = 4 // SIGEV_THREAD_ID, include/uapi/asm-generic/siginfo.h
+
+// NewAlarm makes an alarm for the calling OS thread, to which the goroutine must
+// be locked.
+func NewAlarm() (*Alarm, error) {
+	if err := interruptingHandler(); err != nil {
+		return nil, err
+	}
+	a := &Alarm{tid: unix.Gettid()}
+	ev := sigevent{signo: alarmSignal, notify: sigevThreadID, tid: int32(a.tid)}
+	_, _, errno := unix.RawSyscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC,
+		uintptr(unsafe.Pointer(&ev)), uintptr(unsafe.Pointer(&a.id)))
+	runtime.KeepAlive(&ev)
+	if errno != 0 {
+		return nil, fmt.Errorf("create the sampling timer: %w (try: raise the limit of pending signals, ulimit -i)", errno)
+	}
+	return a, nil
+}
+
+// Set lets the alarm ring at the CLOCK_MONOTONIC time at, in nanoseconds, and
+// again every 200 µs until it is set anew. A time in the past rings at once.
+func (a *Alarm) Set(at int64) {
+	spec := itimerspec{interval: unix.NsecToTimespec(int64(realarm)), value: unix.NsecToTimespec(max(at, 1))}
+	a.settime(&spec)
+}
+
+// Stop silences the alarm.
+func (a *Alarm) Stop() { a.settime(&itimerspec{}) }
+
+func (a *Alarm) settime(spec *itimerspec) {
+	const abstime = 1 // TIMER_ABSTIME
+	unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(a.id), abstime, uintptr(unsafe.Pointer(spec)), 0, 0, 0)
+	runtime.KeepAlive(spec)
+}
+
+// Ring rings the alarm now, once. Any thread may call it.
+func (a *Alarm) Ring() { unix.Tgkill(unix.Getpid(), a.tid, alarmSignal) }
+
+// Close deletes the timer.
+func (a *Alarm) Close() {
+	unix.RawSyscall(unix.SYS_TIMER_DELETE, uintptr(a.id), 0, 0)
+}
+
+// kernelSigaction is struct sigaction of the kernel on 64-bit machines
+// (include/uapi/asm-generic/signal.h; arch/s390 has the same layout).
+type kernelSigaction struct {
+	handler  uintptr
+	flags    uint64
+	restorer uintptr
+	mask     uint64
+}
+
+const saRestart = 0x10000000 // SA_RESTART
+
+// interruptingHandler takes SA_RESTART from the runtime's handler of the alarm
+// signal, so that wait4 returns EINTR, and turns SIGCHLD off: the kernel would
+// send one for each stop of each tracee, and the tracing thread would run a
+// handler for it in the middle of every pause.
+var interruptingHandler = sync.OnceValue(func() error {
+	var act kernelSigaction
+	if err := sigaction(alarmSignal, nil, &act); err != nil {
+		return err
+	}
+	act.flags &^= saRestart
+	if err := sigaction(alarmSignal, &act, nil); err != nil {
+		return err
+	}
+	return sigaction(unix.SIGCHLD, &kernelSigaction{}, nil)
+})
+
+func sigaction(sig unix.Signal, act, old *kernelSigaction) error {
+	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig),
+		uintptr(unsafe.Pointer(act)), uintptr(unsafe.Pointer(old)), unsafe.Sizeof(act.mask), 0, 0)
+	runtime.KeepAlive(act)
+	runtime.KeepAlive(old)
+	if errno != 0 {
+		return fmt.Errorf("set the action of signal %d: %w", sig, errno)
+	}
+	return nil
+}
+
+// Now is the CLOCK_MONOTONIC time in nanoseconds.
+func Now() int64 {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return ts.Nano()
+}

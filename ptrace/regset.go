@@ -1,0 +1,13 @@
+package ptrace
+
+// A tracing thread looks at a register note for two things only, both in the
+// pause: where the stack is, and whether the stop has cut a system call short.
+// All else is decoded later, by package regs.
+
+// Restart codes that the kernel leaves in the return register of a call that
+// was interrupted (include/linux/errno.h), and EINTR, which the program sees.
+const (
+	eintr               = 4
+	erestartNoHand      = 514 // the call is repeated unless a handler runs
+	erestartRestartCall = 516 // the call goes on by restart_syscall
+)
