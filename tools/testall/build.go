@@ -1,0 +1,100 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// binary is a compiled test program of one package.
+type binary struct {
+	pkg  string // relative to the module, "." for its root
+	path string // of the program
+}
+
+// kind is how the tests are compiled and where they run.
+type kind struct {
+	dir   string   // of the programs; kinds with the same programs share it
+	env   []string // for go
+	flags []string // for go test -c
+	args  []string // for the programs
+	place func(tmp string, bins []binary, args []string, rep *report) error
+}
+
+var kinds = map[string]kind{
+	"host": {dir: "host", place: runHost, args: []string{"-test.timeout=10m"}},
+	"user": {dir: "host", place: runUser, args: []string{"-test.timeout=10m"}},
+	"race": {dir: "race", flags: []string{"-race"}, place: runHost, args: []string{"-test.timeout=15m"}},
+}
+
+// compile builds the test program of every package that has tests. Programs
+// that an earlier run left in the same folder are taken as they are.
+func (k kind) compile(tmp string, patterns []string) ([]binary, error) {
+	pkgs, err := listTested(k.env, patterns)
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(tmp, k.dir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	bins := make([]binary, len(pkgs))
+	errs := make([]error, len(pkgs))
+	// Linking is serial, so two at once; each go command compiles in parallel.
+	slots := make(chan struct{}, 2)
+	var wg sync.WaitGroup
+	for i, pkg := range pkgs {
+		bins[i] = binary{pkg: pkg, path: filepath.Join(dir, strings.ReplaceAll(pkg, "/", "-")+".test")}
+		if _, err := os.Stat(bins[i].path); err == nil {
+			continue
+		}
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			args := append([]string{"test", "-c", "-o", bins[i].path}, k.flags...)
+			errs[i] = goCommand(k.env, append(args, "./"+pkg)...)
+		})
+	}
+	wg.Wait()
+	return bins, errors.Join(errs...)
+}
+
+// listTested returns the packages that have tests, in the order of go list.
+func listTested(env, patterns []string) ([]string, error) {
+	const format = `{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{"\t"}}{{.Module.Path}}{{end}}`
+	cmd := exec.Command("go", append([]string{"list", "-f", format}, patterns...)...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	var pkgs []string
+	for line := range strings.Lines(string(out)) {
+		path, module, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if path == "" {
+			continue
+		}
+		rel := strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
+		if rel == "" {
+			rel = "."
+		}
+		pkgs = append(pkgs, rel)
+	}
+	return pkgs, nil
+}
+
+// goCommand runs go; its output is in the error.
+func goCommand(env []string, args ...string) error {
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, bytes.TrimSpace(out))
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+)
+
+// nobody is the ordinary user: uid and gid 65534 have no files and no rights
+// (Debian policy 9.2.2).
+const nobody = 65534
+
+// runHost runs the programs here, each in its package's folder, as go test does.
+func runHost(_ string, bins []binary, args []string, rep *report) error {
+	for _, b := range bins {
+		cmd := exec.Command(b.path, args...)
+		cmd.Dir = filepath.FromSlash(b.pkg)
+		if err := runCommand(cmd, b.pkg, rep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runUser runs the programs as nobody, in a copy of the tree that this user
+// may write to: the tree itself may lie where the user cannot go.
+func runUser(tmp string, bins []binary, args []string, rep *report) error {
+	home := filepath.Join(tmp, "user")
+	tree := filepath.Join(home, "src")
+	if err := copyTree(tree); err != nil {
+		return err
+	}
+	for _, sub := range []string{"tmp", "cache"} {
+		if err := os.MkdirAll(filepath.Join(home, sub), 0o755); err != nil {
+			return err
+		}
+	}
+	id := strconv.Itoa(nobody)
+	if out, err := exec.Command("chown", "-R", id+":"+id, home).CombinedOutput(); err != nil {
+		return fmt.Errorf("chown: %w: %s", err, out)
+	}
+	for _, b := range bins {
+		cmd := exec.Command("setpriv", append([]string{"--reuid", id, "--regid", id, "--clear-groups", b.path}, args...)...)
+		cmd.Dir = filepath.Join(tree, filepath.FromSlash(b.pkg))
+		cmd.Env = append(os.Environ(), "HOME="+home, "TMPDIR="+filepath.Join(home, "tmp"),
+			"GOCACHE="+filepath.Join(home, "cache"), "XDG_CACHE_HOME="+filepath.Join(home, "cache"), "USER=nobody", "LOGNAME=nobody")
+		if err := runCommand(cmd, b.pkg, rep); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyTree copies the files that git has or would take to dst.
+func copyTree(dst string) error {
+	if err := os.MkdirAll(dst, 0o755); err != nil {
+		return err
+	}
+	const script = `git ls-files -z --cached --others --exclude-standard | ` +
+		`tar -c --null --ignore-failed-read -T - 2>/dev/null | tar -x -C "$0"`
+	out, err := exec.Command("sh", "-c", script, dst).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("copy the tree: %w: %s", err, out)
+	}
+	return nil
+}
+
+// runCommand runs one test program and reports what it prints. The error is
+// one of the machinery; a failed test is none.
+func runCommand(cmd *exec.Cmd, pkg string, rep *report) error {
+	r, w := io.Pipe()
+	cmd.Stdout, cmd.Stderr = w, w
+	var exit error
+	go func() {
+		exit = cmd.Run()
+		w.Close()
+	}()
+	return rep.run(pkg, r, func() error { return exit })
+}

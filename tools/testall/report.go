@@ -1,0 +1,195 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+)
+
+// event is a line of go tool test2json (its documentation lists the fields).
+type event struct {
+	Action  string
+	Package string
+	Test    string
+	Elapsed float64
+	Output  string
+}
+
+// report counts the tests of all runs and prints what went wrong.
+type report struct {
+	out      io.Writer
+	accepted []acceptedSkip
+	strict   bool // a skip that is not accepted is a failure
+
+	name                    string // of the current run
+	passed, failed, skipped int
+	faults                  []string // for the end: one line each
+}
+
+// begin starts a run.
+func (r *report) begin(name string) {
+	r.name = name
+	fmt.Fprintf(r.out, "\n-- %s\n", name)
+}
+
+// broken counts a failure of the machinery, such as a program that cannot be
+// compiled or a guest that does not come up.
+func (r *report) broken(err error) {
+	r.failed++
+	r.fault("%v", err)
+	fmt.Fprintf(r.out, "FAIL %s: %v\n", r.name, err)
+}
+
+func (r *report) fault(format string, args ...any) {
+	text, _, _ := strings.Cut(fmt.Sprintf(format, args...), "\n")
+	r.faults = append(r.faults, r.name+": "+text)
+}
+
+// test2json is the path of the converter; go builds it on demand.
+var test2json = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "tool", "-n", "test2json").Output()
+	if err != nil {
+		return "", fmt.Errorf("go tool -n test2json: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+})
+
+// run reads the output of one test program up to its end and counts its tests.
+// Then exit tells how the program ended. The program must have been given
+// verboseArg.
+func (r *report) run(pkg string, output io.Reader, exit func() error) error {
+	conv, err := test2json()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(conv, "-p", pkg, "-t")
+	cmd.Stdin = output
+	cmd.Stderr = os.Stderr
+	events, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	p := packageResult{report: r, pkg: pkg, output: map[string]*strings.Builder{}}
+	dec := json.NewDecoder(events)
+	for {
+		var e event
+		if err := dec.Decode(&e); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return fmt.Errorf("test2json: %w", err)
+		}
+		p.take(e)
+	}
+	if err := cmd.Wait(); err != nil {
+		return fmt.Errorf("test2json: %w", err)
+	}
+	p.end(exit())
+	return nil
+}
+
+// verboseArg makes a test program print what test2json wants.
+const verboseArg = "-test.v=test2json"
+
+// packageResult collects the events of one package.
+type packageResult struct {
+	*report
+	pkg                     string
+	output                  map[string]*strings.Builder // by test, "" for the package
+	passed, failed, skipped int
+	elapsed                 float64
+}
+
+func (p *packageResult) take(e event) {
+	switch e.Action {
+	case "output":
+		b := p.output[e.Test]
+		if b == nil {
+			b = new(strings.Builder)
+			p.output[e.Test] = b
+		}
+		b.WriteString(e.Output)
+		return
+	case "pass", "fail", "skip":
+		if e.Test == "" {
+			p.elapsed = e.Elapsed
+			return
+		}
+	default:
+		return
+	}
+	text := ""
+	if b := p.output[e.Test]; b != nil {
+		text = b.String()
+		delete(p.output, e.Test)
+	}
+	switch e.Action {
+	case "pass":
+		p.passed++
+	case "fail":
+		p.failed++
+		p.fault("%s %s failed", p.pkg, e.Test)
+		fmt.Fprintf(p.out, "--- FAIL %s: %s %s\n%s", p.name, p.pkg, e.Test, text)
+	case "skip":
+		p.skipped++
+		p.takeSkip(e.Test, text)
+	}
+}
+
+// takeSkip holds a skip against the list.
+func (p *packageResult) takeSkip(test, text string) {
+	if isAccepted(p.accepted, p.name, p.pkg, test, text) {
+		return
+	}
+	reason := skipReason(text)
+	if p.strict {
+		p.failed++
+		p.skipped--
+		p.fault("%s %s skipped, which is not in the list: %s", p.pkg, test, reason)
+	}
+	fmt.Fprintf(p.out, "--- SKIP %s: %s %s: %s\n", p.name, p.pkg, test, reason)
+}
+
+// end adds the package to the sum. A program that ended badly although none of
+// its tests is known to have failed (a crash, a time limit, a bad TestMain)
+// counts as one failure, and what it printed is shown.
+func (p *packageResult) end(exit error) {
+	if exit != nil && p.failed == 0 {
+		p.failed++
+		p.fault("%s: the test program ended with %v", p.pkg, exit)
+		fmt.Fprintf(p.out, "--- FAIL %s: %s: %v\n", p.name, p.pkg, exit)
+		for test, b := range p.output {
+			if test != "" {
+				fmt.Fprintf(p.out, "--- unfinished: %s\n", test)
+			}
+			fmt.Fprint(p.out, b.String())
+		}
+	}
+	word := "ok  "
+	if p.failed > 0 {
+		word = "FAIL"
+	}
+	fmt.Fprintf(p.out, "%s %-28s %7.1f s  %d passed, %d failed, %d skipped\n",
+		word, p.pkg, p.elapsed, p.passed, p.failed, p.skipped)
+	p.report.passed += p.passed
+	p.report.failed += p.failed
+	p.report.skipped += p.skipped
+}
+
+// finish prints the faults once more and the closing line. It reports whether
+// all is well: something passed and nothing failed.
+func (r *report) finish() bool {
+	fmt.Fprintln(r.out)
+	for _, f := range r.faults {
+		fmt.Fprintln(r.out, f)
+	}
+	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
+	return r.failed == 0 && r.passed > 0
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// mark starts the lines that the testing package prints with
+// -test.v=test2json (cmd/internal/test2json: marker ^V).
+const mark = "\x16"
+
+func TestReport(t *testing.T) {
+	const skipped = mark + "=== RUN   TestA\n    a_test.go:7: no gdb on this machine\n" + mark + "--- SKIP: TestA (0.00s)\n" + mark + "PASS\n"
+	accepted := []acceptedSkip{{pkg: "p", test: "TestA", reason: "no gdb", runs: []string{"arm64"}}}
+	tests := []struct {
+		name   string
+		run    string
+		strict bool
+		output string
+		exit   error
+		want   string // closing line
+		says   string // somewhere in the text
+		ok     bool
+	}{
+		{
+			name: "pass", run: "host",
+			output: mark + "=== RUN   TestA\n" + mark + "--- PASS: TestA (0.01s)\n" + mark + "PASS\n",
+			want:   "1 passed, 0 failed, 0 skipped", ok: true,
+		},
+		{
+			name: "fail shows the output of the test", run: "host",
+			output: mark + "=== RUN   TestA\n    a_test.go:7: got 1\n" + mark + "--- FAIL: TestA (0.01s)\n" + mark + "FAIL\n",
+			exit:   errors.New("exit status 1"),
+			want:   "0 passed, 1 failed, 0 skipped", says: "a_test.go:7: got 1",
+		},
+		{
+			name: "crash shows what is known", run: "host",
+			output: mark + "=== RUN   TestA\npanic: gone\n",
+			exit:   errors.New("exit status 2"),
+			want:   "0 passed, 1 failed, 0 skipped", says: "panic: gone",
+		},
+		{
+			name: "bad status after passed tests", run: "host",
+			output: mark + "=== RUN   TestA\n" + mark + "--- PASS: TestA (0.01s)\n" + mark + "PASS\n",
+			exit:   errors.New("exit status 3"),
+			want:   "1 passed, 1 failed, 0 skipped", says: "exit status 3",
+		},
+		{
+			name: "nothing ran", run: "host", output: mark + "PASS\n",
+			want: "0 passed, 0 failed, 0 skipped",
+		},
+		{
+			name: "accepted skip", run: "arm64", strict: true,
+			output: mark + "=== RUN   TestB\n" + mark + "--- PASS: TestB (0.01s)\n" + skipped,
+			want:   "1 passed, 0 failed, 1 skipped", ok: true,
+		},
+		{
+			name: "skip accepted in another run only", run: "host", strict: true, output: skipped,
+			want: "0 passed, 1 failed, 0 skipped", says: "no gdb on this machine",
+		},
+		{
+			name: "skip not accepted, not strict", run: "host",
+			output: mark + "=== RUN   TestB\n" + mark + "--- PASS: TestB (0.01s)\n" + skipped,
+			want:   "1 passed, 0 failed, 1 skipped", says: "no gdb on this machine", ok: true,
+		},
+	}
+	if _, err := test2json(); err != nil {
+		t.Skip("no go command on this machine")
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var out strings.Builder
+			rep := &report{out: &out, accepted: accepted, strict: tt.strict}
+			rep.begin(tt.run)
+			if err := rep.run("p", strings.NewReader(tt.output), func() error { return tt.exit }); err != nil {
+				t.Fatal(err)
+			}
+			ok := rep.finish()
+			text := out.String()
+			if !strings.HasSuffix(text, "\n"+tt.want+"\n") || !strings.Contains(text, tt.says) || ok != tt.ok {
+				t.Errorf("output %q: ok = %v, printed\n%s\nwant ok = %v, %q and the closing line %q",
+					tt.output, ok, text, tt.ok, tt.says, tt.want)
+			}
+		})
+	}
+}
+
+func TestParseSkip(t *testing.T) {
+	good := map[string]acceptedSkip{
+		"unwind TestGdb: no gdb":                   {pkg: "unwind", test: "TestGdb", reason: "no gdb"},
+		"unwind TestGdb/deep: no gdb [arm64 user]": {pkg: "unwind", test: "TestGdb/deep", reason: "no gdb", runs: []string{"arm64", "user"}},
+	}
+	for line, want := range good {
+		got, err := parseSkip(line)
+		if err != nil || got.pkg != want.pkg || got.test != want.test || got.reason != want.reason || strings.Join(got.runs, " ") != strings.Join(want.runs, " ") {
+			t.Errorf("parseSkip(%q) = %+v, %v; want %+v", line, got, err, want)
+		}
+	}
+	for _, line := range []string{"unwind TestGdb", "TestGdb: no gdb", "unwind TestGdb: ", "unwind TestGdb: x [mars]", "unwind TestGdb: x [host"} {
+		if got, err := parseSkip(line); err == nil {
+			t.Errorf("parseSkip(%q) = %+v; want an error", line, got)
+		}
+	}
+}
+
+// TestCommittedSkips: the list in the repository can be read, and each entry
+// names a package that exists.
+func TestCommittedSkips(t *testing.T) {
+	root := filepath.Join("..", "..")
+	file := filepath.Join(root, "testdata", "skips.txt")
+	list, err := readSkips(file)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("%s is missing", file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range list {
+		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(s.pkg))); err != nil {
+			t.Errorf("%s: entry for %s %s: %v", file, s.pkg, s.test, err)
+		}
+	}
+}
