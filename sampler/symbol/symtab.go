@@ -1,0 +1,366 @@
+package symbol
+
+import (
+	"bytes"
+	"cmp"
+	"debug/elf"
+	"math"
+	"slices"
+	"sort"
+)
+
+// sttGNUIFunc is STT_GNU_IFUNC: the symbol's value is the resolver's address.
+const sttGNUIFunc = elf.SymType(10)
+
+// maxSymbols bounds one table; the largest programs known have some 5 million.
+const maxSymbols = 1 << 25
+
+// entry is one symbol that names code.
+type entry struct {
+	start uint64
+	size  uint32 // clipped at 4 GiB
+	name  uint32 // offset in the string table
+}
+
+// table is a symbol table made ready for look-up. Code is cut into segments
+// that do not overlap, each with the symbol that names it; addresses that no
+// symbol covers lie in no segment or in a loose one.
+//
+// Which symbol names an address:
+//
+//  1. one whose size covers it, before one without a size;
+//  2. of those the one that starts last, so that an inner symbol wins inside its
+//     range and the outer one after it;
+//  3. at one start: a function before a label without type, then global before
+//     weak before local, then the fewest leading underscores, then the longer
+//     name, then the first in byte order.
+//
+// 1, 2 and the order of bindings are what eu-addr2line (libdwfl,
+// dwfl_module_addrsym.c) does; underscores and length are how perf decides
+// (tools/perf/util/symbol.c, choose_best_symbol), where libdwfl and gdb take what
+// comes first or last in the file.
+//
+// A symbol without size reaches to the next symbol or the end of its section,
+// and only where no symbol with a size covers the address.
+type table struct {
+	syms  []entry
+	start []uint64 // of each segment, ascending
+	sym   []int32  // index in syms of each segment, none where nothing covers it
+	loose []uint64 // bit set of segments whose symbol has no size
+
+	// bucket[i] is the first segment that may hold base + i<<shift: a look-up is
+	// one step here and a few in start, instead of 20 cache misses.
+	bucket []int32
+	base   uint64
+	shift  uint
+
+	strs stringTable
+	what string // source, for reports: ".symtab", ".dynsym"
+}
+
+const none = -1
+
+// candidate is a symbol while a table is built.
+type candidate struct {
+	entry
+	rank  uint8
+	sized bool
+}
+
+// symbols reads the symbol table section sec. shift is added to every value.
+func (im *image) symbols(sec *section, what string, shift uint64) (*table, error) {
+	if int64(sec.link) >= int64(len(im.sections)) {
+		return nil, &FormatError{sec.off, what + " names no string table", uint64(sec.link)}
+	}
+	str := &im.sections[sec.link]
+	return im.symbolTable(what, sec.off, sec.size, sec.ent, str.off, str.size, shift)
+}
+
+// symbolTable reads a symbol table from anywhere in the file.
+func (im *image) symbolTable(what string, off, size int64, ent uint64, strOff, strSize int64, shift uint64) (*table, error) {
+	need := uint64(16)
+	if im.is64 {
+		need = 24
+	}
+	if ent != need {
+		return nil, &FormatError{off, what + " has entries of odd size", ent}
+	}
+	if uint64(size)/ent > maxSymbols {
+		return nil, &FormatError{off, what + " is too large", uint64(size)}
+	}
+	t := &table{what: what, strs: stringTable{f: im.f, off: strOff, size: strSize}}
+	list, err := im.candidates(t, off, size-size%int64(ent), int(ent))
+	if err != nil {
+		return nil, err
+	}
+	t.build(im, list, shift)
+	return t, nil
+}
+
+// candidates reads the symbols that may name code.
+func (im *image) candidates(t *table, off, size int64, ent int) ([]candidate, error) {
+	var list []candidate
+	mapping := im.machine == elf.EM_AARCH64 || im.machine == elf.EM_ARM || im.machine == elf.EM_RISCV
+	buf := make([]byte, min(size, int64(ent)*(64<<10)))
+	for size > 0 {
+		b := buf[:min(int64(len(buf)), size)]
+		if err := readFull(im.f, b, off); err != nil {
+			return nil, &FormatError{off, t.what + " cannot be read: " + err.Error(), uint64(size)}
+		}
+		off, size = off+int64(len(b)), size-int64(len(b))
+		for ; len(b) > 0; b = b[ent:] {
+			c, ok := im.candidate(b)
+			if !ok {
+				continue
+			}
+			// "ELF for the Arm 64-bit Architecture", 5.5.4: mapping symbols are
+			// local, without type, and named $x, $d or $x.anything.
+			if mapping && c.rank == 0 && bytes.HasPrefix(t.strs.bytes(c.name), []byte("$")) {
+				continue
+			}
+			list = append(list, c)
+		}
+	}
+	return list, nil
+}
+
+// candidate decodes one symbol table entry. It is false for what cannot name
+// code: data, sections, files, undefined symbols.
+func (im *image) candidate(b []byte) (candidate, bool) {
+	o := im.order
+	var c candidate
+	var info uint8
+	var shndx elf.SectionIndex
+	var size uint64
+	c.name = o.Uint32(b)
+	if im.is64 {
+		info, shndx = b[4], elf.SectionIndex(o.Uint16(b[6:]))
+		c.start, size = o.Uint64(b[8:]), o.Uint64(b[16:])
+	} else {
+		info, shndx = b[12], elf.SectionIndex(o.Uint16(b[14:]))
+		c.start, size = uint64(o.Uint32(b[4:])), uint64(o.Uint32(b[8:]))
+	}
+	if shndx == elf.SHN_UNDEF || c.name == 0 {
+		return c, false
+	}
+	c.size, c.sized = uint32(min(size, math.MaxUint32)), size > 0
+	switch elf.ST_TYPE(info) {
+	case elf.STT_FUNC, sttGNUIFunc:
+		c.rank = 4
+	case elf.STT_NOTYPE:
+	default:
+		return c, false
+	}
+	switch elf.ST_BIND(info) {
+	case elf.STB_LOCAL:
+	case elf.STB_WEAK:
+		c.rank++
+	default:
+		c.rank += 2
+	}
+	return c, true
+}
+
+// build turns the candidates into segments.
+func (t *table) build(im *image, list []candidate, shift uint64) {
+	list = slices.DeleteFunc(list, func(c candidate) bool {
+		_, ok := im.textAt(c.start)
+		return !ok
+	})
+	slices.SortFunc(list, func(a, b candidate) int {
+		if r := cmp.Compare(a.start, b.start); r != 0 {
+			return r
+		}
+		if a.sized != b.sized { // those without a size first: the last one wins
+			if b.sized {
+				return -1
+			}
+			return 1
+		}
+		if r := cmp.Compare(a.rank, b.rank); r != 0 {
+			return r
+		}
+		return cmp.Compare(a.name, b.name)
+	})
+	t.chooseAliases(list)
+	t.syms = make([]entry, len(list))
+	for i := range list {
+		t.syms[i] = list[i].entry
+	}
+	t.cut(im, list)
+	for i := range t.syms {
+		t.syms[i].start += shift
+	}
+	for i := range t.start {
+		t.start[i] += shift
+	}
+	t.index()
+}
+
+// chooseAliases puts the best name last among symbols that differ in nothing but
+// their names and sizes.
+func (t *table) chooseAliases(list []candidate) {
+	for i := 0; i < len(list); {
+		j := i + 1
+		for j < len(list) && list[j].start == list[i].start && list[j].rank == list[i].rank && list[j].sized == list[i].sized {
+			j++
+		}
+		if j-i > 1 {
+			best := i
+			bestName := bytes.Clone(t.strs.bytes(list[i].name))
+			for k := i + 1; k < j; k++ {
+				if name := t.strs.bytes(list[k].name); betterName(name, bestName) {
+					best, bestName = k, append(bestName[:0], name...)
+				}
+			}
+			list[best], list[j-1] = list[j-1], list[best]
+		}
+		i = j
+	}
+}
+
+// betterName reports whether a is to be preferred to b as the name of one
+// function.
+func betterName(a, b []byte) bool {
+	ua, ub := underscores(a), underscores(b)
+	switch {
+	case ua != ub:
+		return ua < ub
+	case len(a) != len(b):
+		return len(a) > len(b)
+	}
+	return bytes.Compare(a, b) < 0
+}
+
+func underscores(b []byte) int {
+	return len(b) - len(bytes.TrimLeft(b, "_"))
+}
+
+// cut makes the segments of a sorted list, in the order of the list's addresses.
+func (t *table) cut(im *image, list []candidate) {
+	type open struct {
+		end uint64
+		sym int32
+	}
+	var stack []open // sized symbols that began and may not have ended, innermost last
+	pos := uint64(0) // segments are complete up to here
+	// close ends what ends at or before addr, and lets what lies around go on.
+	closeTo := func(addr uint64) {
+		for len(stack) > 0 {
+			top := stack[len(stack)-1]
+			if top.end > addr {
+				break
+			}
+			stack = stack[:len(stack)-1]
+			if top.end <= pos {
+				continue
+			}
+			pos = top.end
+			for len(stack) > 0 && stack[len(stack)-1].end <= pos {
+				stack = stack[:len(stack)-1]
+			}
+			if len(stack) > 0 {
+				t.segment(pos, stack[len(stack)-1].sym)
+			} else {
+				t.segment(pos, none)
+			}
+		}
+	}
+	for i, c := range list {
+		closeTo(c.start)
+		text, _ := im.textAt(c.start)
+		if c.sized {
+			end := text.end
+			if uint64(c.size) < end-c.start {
+				end = c.start + uint64(c.size)
+			}
+			stack = append(stack, open{end, int32(i)})
+			t.segment(c.start, int32(i))
+			pos = max(pos, c.start)
+			continue
+		}
+		if len(stack) > 0 { // a label inside a function
+			continue
+		}
+		t.looseSegment(c.start, text.end, int32(i), list[i+1:])
+	}
+	closeTo(math.MaxUint64)
+}
+
+// segment begins a segment at addr. One that begins where the last one began
+// replaces it.
+func (t *table) segment(addr uint64, sym int32) {
+	if n := len(t.start); n > 0 && t.start[n-1] == addr {
+		t.sym[n-1] = sym
+		t.markLoose(n-1, false)
+		return
+	}
+	t.start = append(t.start, addr)
+	t.sym = append(t.sym, sym)
+	t.markLoose(len(t.start)-1, false)
+}
+
+// looseSegment begins the segment of a symbol without size, which ends with its
+// section unless another symbol begins before.
+func (t *table) looseSegment(addr, end uint64, sym int32, next []candidate) {
+	t.segment(addr, sym)
+	t.markLoose(len(t.start)-1, true)
+	if len(next) == 0 || next[0].start > end {
+		t.segment(end, none)
+	}
+}
+
+func (t *table) markLoose(i int, loose bool) {
+	for len(t.loose) <= i/64 {
+		t.loose = append(t.loose, 0)
+	}
+	t.loose[i/64] &^= 1 << (i % 64)
+	if loose {
+		t.loose[i/64] |= 1 << (i % 64)
+	}
+}
+
+// index makes the buckets: about one for two segments, of equal width.
+func (t *table) index() {
+	t.syms, t.start, t.sym = slices.Clip(t.syms), slices.Clip(t.start), slices.Clip(t.sym)
+	n := len(t.start)
+	if n == 0 {
+		return
+	}
+	t.base = t.start[0]
+	width := t.start[n-1] - t.base
+	for width>>t.shift > uint64(n)/2 {
+		t.shift++
+	}
+	t.bucket = make([]int32, width>>t.shift+2)
+	seg := 0
+	for i := range t.bucket {
+		// The segment that holds the first address of the bucket is the last one
+		// that starts at or before it.
+		addr := t.base + uint64(i)<<t.shift
+		for seg+1 < n && t.start[seg+1] <= addr {
+			seg++
+		}
+		t.bucket[i] = int32(seg)
+	}
+}
+
+// find returns the symbol that names addr (index in syms) and whether its size
+// covers it; none if nothing does.
+func (t *table) find(addr uint64) (sym int32, sized bool) {
+	if len(t.start) == 0 || addr < t.base {
+		return none, false
+	}
+	lo, hi := int32(0), int32(len(t.start))
+	if b := (addr - t.base) >> t.shift; b < uint64(len(t.bucket)) {
+		lo = t.bucket[b]
+		if b+1 < uint64(len(t.bucket)) {
+			hi = t.bucket[b+1] + 1
+		}
+	}
+	seg := lo + int32(sort.Search(int(hi-lo), func(i int) bool { return t.start[lo+int32(i)] > addr })) - 1
+	if seg < 0 || t.sym[seg] == none {
+		return none, false
+	}
+	return t.sym[seg], t.loose[seg/64]>>(seg%64)&1 == 0
+}
