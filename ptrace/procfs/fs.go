@@ -1,0 +1,189 @@
+package procfs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// FS reads a proc file system. The zero value reads /proc.
+//
+// Where a method takes an id, the id of any thread does as well as that of a
+// process: the kernel has a hidden folder for each. When a process's leader
+// has exited, maps, exe and auxv are readable by the id of a live thread only
+// (see [FS.LiveTask]).
+//
+// Errors satisfy errors.Is for fs.ErrNotExist or ESRCH (the thread is gone)
+// and fs.ErrPermission (see [FS.Permission] for the reason).
+type FS struct {
+	Root string // folder in place of /proc
+}
+
+// Bounds on what is read of a file, in bytes. A process can make its maps and
+// its command line long.
+const (
+	maxSmall   = 64 << 10
+	maxMaps    = 64 << 20
+	maxCmdline = 64 << 10
+)
+
+func (f FS) root() string {
+	if f.Root == "" {
+		return "/proc"
+	}
+	return f.Root
+}
+
+// Path is the path of a file of process or thread id, for callers that keep it
+// open: FS.Path(pid, "map_files").
+func (f FS) Path(id int, elem ...string) string {
+	return filepath.Join(f.root(), strconv.Itoa(id), filepath.Join(elem...))
+}
+
+// TaskPath is the path of a file of one thread of a process:
+// FS.TaskPath(pid, tid, "schedstat").
+func (f FS) TaskPath(pid, tid int, name string) string {
+	return filepath.Join(f.root(), strconv.Itoa(pid), "task", strconv.Itoa(tid), name)
+}
+
+// read returns at most max bytes of a file of id, and an error if there are
+// more and whole is set.
+func (f FS) read(id int, name string, max int64, whole bool) ([]byte, error) {
+	file, err := os.Open(f.Path(id, name))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	b, err := io.ReadAll(io.LimitReader(file, max+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) > max {
+		if whole {
+			return nil, &fs.PathError{Op: "read", Path: file.Name(), Err: errTooLong}
+		}
+		b = b[:max]
+	}
+	return b, nil
+}
+
+var errTooLong = errors.New("longer than any that is plausible")
+
+// Maps reads the mappings of id.
+func (f FS) Maps(id int) ([]Mapping, error) {
+	b, err := f.read(id, "maps", maxMaps, true)
+	if err != nil {
+		return nil, err
+	}
+	return ParseMaps(b)
+}
+
+// Status reads the status of thread id (of the leader, if id is a process).
+func (f FS) Status(id int) (Status, error) {
+	b, err := f.read(id, "status", maxSmall, true)
+	if err != nil {
+		return Status{}, err
+	}
+	return ParseStatus(b)
+}
+
+// Stat reads the stat file of a process: times are those of all its threads.
+func (f FS) Stat(id int) (Stat, error) {
+	b, err := f.read(id, "stat", maxSmall, true)
+	if err != nil {
+		return Stat{}, err
+	}
+	return ParseStat(b)
+}
+
+// TaskStat reads the stat file of one thread: times are its own.
+func (f FS) TaskStat(pid, tid int) (Stat, error) {
+	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "stat"), maxSmall, true)
+	if err != nil {
+		return Stat{}, err
+	}
+	return ParseStat(b)
+}
+
+// Schedstat reads the run and wait times of thread tid.
+func (f FS) Schedstat(pid, tid int) (Schedstat, error) {
+	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "schedstat"), maxSmall, true)
+	if err != nil {
+		return Schedstat{}, err
+	}
+	return ParseSchedstat(b)
+}
+
+// Syscall reads where thread tid entered the kernel.
+func (f FS) Syscall(pid, tid int) (Syscall, error) {
+	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "syscall"), maxSmall, true)
+	if err != nil {
+		return Syscall{}, err
+	}
+	return ParseSyscall(b)
+}
+
+// Stack reads the kernel's stack of thread tid (root only).
+func (f FS) Stack(pid, tid int) ([]KernelFrame, error) {
+	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "stack"), maxSmall, true)
+	if err != nil {
+		return nil, err
+	}
+	return ParseStack(b)
+}
+
+// Wchan reads the name of the kernel function that thread tid is blocked in;
+// empty if it is not blocked or the kernel does not tell.
+func (f FS) Wchan(pid, tid int) (string, error) {
+	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "wchan"), maxSmall, false)
+	if err != nil {
+		return "", err
+	}
+	if s := string(bytes.TrimSpace(b)); s != "0" {
+		return s, nil
+	}
+	return "", nil
+}
+
+// Comm reads the name of thread tid.
+func (f FS) Comm(pid, tid int) (string, error) {
+	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "comm"), maxSmall, false)
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimSuffix(string(b), "\n"), nil
+}
+
+// Cmdline reads the arguments of a process, of which a very long list is cut.
+// It is empty for a zombie and for a thread of the kernel, and holds what the
+// process made of it.
+func (f FS) Cmdline(id int) ([]string, error) {
+	b, err := f.read(id, "cmdline", maxCmdline, false)
+	if err != nil || len(b) == 0 {
+		return nil, err
+	}
+	return strings.Split(strings.TrimRight(string(b), "\x00"), "\x00"), nil
+}
+
+// Auxv reads the auxiliary vector of a process; order and wordBytes are those
+// of its memory.
+func (f FS) Auxv(id int, order binary.ByteOrder, wordBytes int) ([]Aux, error) {
+	b, err := f.read(id, "auxv", maxSmall, false)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAuxv(b, order, wordBytes), nil
+}
+
+// Exe reads the path of the executable, and whether it is marked as deleted.
+func (f FS) Exe(id int) (path string, deleted bool, err error) {
+	path, err = os.Readlink(f.Path(id, "exe"))
+	path, deleted = strings.CutSuffix(path, deletedMark)
+	return path, deleted, err
+}

@@ -1,0 +1,86 @@
+package procfs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// TaskDir is the open task folder of a process, for listing its threads again
+// and again. One goroutine at a time.
+type TaskDir struct {
+	file *os.File
+	buf  []byte
+}
+
+// OpenTasks opens the task folder of a process.
+func (f FS) OpenTasks(pid int) (*TaskDir, error) {
+	file, err := os.Open(f.Path(pid, "task"))
+	if err != nil {
+		return nil, err
+	}
+	return &TaskDir{file: file}, nil
+}
+
+// Close closes the folder.
+func (d *TaskDir) Close() error { return d.file.Close() }
+
+// Read appends the ids of the threads to ids[:0] and returns it, in the
+// folder's order: by birth, the leader first. A thread that ends meanwhile can
+// hide another, and one born meanwhile may be missing: list again until nothing
+// is new. An empty list means that the process is gone.
+func (d *TaskDir) Read(ids []int) ([]int, error) {
+	if _, err := d.file.Seek(0, 0); err != nil {
+		return ids[:0], err
+	}
+	return d.list(ids[:0])
+}
+
+// taskID gives the id that a name in a task folder stands for.
+func taskID(name []byte) (int, bool) {
+	n, rest, ok := decimal(name)
+	return int(n), ok && len(rest) == 0 && n > 0 && n <= 1<<31-1
+}
+
+// TaskIDs lists the threads of a process; see [TaskDir.Read].
+func (f FS) TaskIDs(pid int) ([]int, error) {
+	d, err := f.OpenTasks(pid)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Read(nil)
+}
+
+// PIDs lists the processes that the folder shows.
+func (f FS) PIDs() ([]int, error) {
+	file, err := os.Open(f.root())
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	d := &TaskDir{file: file}
+	return d.list(nil)
+}
+
+// LiveTask returns a thread of the process that has not exited, the leader if
+// it lives. By it everything can be read that belongs to the process as a
+// whole: a leader that has exited before its process shows empty maps.
+// fs.ErrNotExist when no thread is alive.
+func (f FS) LiveTask(pid int) (int, error) {
+	ids, err := f.TaskIDs(pid)
+	if err != nil {
+		return 0, err
+	}
+	for _, tid := range ids {
+		b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "stat"), maxSmall, true)
+		if err != nil {
+			continue // gone since it was listed
+		}
+		if state, err := ParseState(b); err == nil && state != 'Z' && state != 'X' {
+			return tid, nil
+		}
+	}
+	return 0, &fs.PathError{Op: "find a live thread", Path: f.Path(pid, "task"), Err: fs.ErrNotExist}
+}
