@@ -1,0 +1,108 @@
+package capture
+
+import "time"
+
+// Taken says how a capture was made.
+type Taken uint8
+
+const (
+	Stopped   Taken = iota // at a stop that we asked for
+	Unstopped              // read from a blocked thread without a stop
+	Exiting                // at the thread's exit
+)
+
+var takenNames = []string{"stop", "no stop", "exit"}
+
+// String is the name that outputs use.
+func (t Taken) String() string {
+	if int(t) < len(takenNames) {
+		return takenNames[t]
+	}
+	return "unknown"
+}
+
+// Call is the line of /proc/PID/task/TID/syscall: all that the kernel publishes
+// of a thread that is not stopped by us.
+type Call struct {
+	NR     int64 // -1: blocked outside a call, as in a page fault
+	Args   [6]uint64
+	SP, PC uint64
+}
+
+// Capture is one look at one thread.
+type Capture struct {
+	PID, TID int
+	Tick     int64         // number of the tick that asked for it
+	At       time.Duration // since the start of the run
+	Taken    Taken
+	Blocked  bool   // the thread was in a system call (Call.NR, or as Regs tell)
+	Count    uint64 // how often the thread had been put on a CPU (schedstat)
+
+	Regs   []byte // NT_PRSTATUS; empty if Taken is Unstopped
+	FPRegs []byte // s390x: NT_PRFPREG, where it was read
+	Call   Call   // if Taken is Unstopped
+
+	StackAddr uint64 // address of Stack[0]
+	Stack     []byte
+
+	Weight
+}
+
+// Weight is the time that a sample stands for.
+type Weight struct {
+	Ticks int64         // in ticks of the clock, by --weight
+	CPU   time.Duration // CPU time of the thread since its last sample
+	Wall  time.Duration // ticks that the sample stands for, as time
+	Delay time.Duration // from the interrupt to the stop
+	Pause time.Duration // from the stop to its continuation
+	Late  time.Duration // how late the tick was
+}
+
+// Credit gives the last stack of a thread more weight: the thread has not run
+// since.
+type Credit struct {
+	PID, TID int
+	At       time.Duration
+	Weight
+}
+
+// Spent is CPU time of a process that no sample stands for.
+type Spent struct {
+	PID int
+	Weight
+}
+
+// Name tells what a process (TID 0) or a thread is called.
+type Name struct {
+	PID, TID int
+	Name     string
+}
+
+// Run is the first record of a stream.
+type Run struct {
+	Host   string // GOARCH of the kernel
+	Start  time.Time
+	Hz     float64
+	Weight string // "cpu" or "wall"
+}
+
+// Region is one mapping of a process.
+type Region struct {
+	Start, End uint64
+	FileOff    uint64
+	Perms      string // as in /proc/PID/maps: "r-xp"
+	Dev        uint64
+	Inode      uint64
+	Path       string
+	BuildID    string // lower-case hex; empty if unknown
+}
+
+// Maps is the address space of a process from here on in the stream. After an
+// exec the program is another one: Exec is set.
+type Maps struct {
+	PID     int
+	Exec    bool
+	PACMask uint64 // arm64
+	Regions []Region
+	VDSO    []byte // memory of the vDSO, whose start is the region named [vdso]
+}

@@ -1,0 +1,155 @@
+package capture
+
+import "time"
+
+// Record types in a file. Numbers are never reused.
+const (
+	recRun     = 1
+	recMaps    = 2
+	recCapture = 3
+	recCredit  = 4
+	recSpent   = 5
+	recName    = 6
+)
+
+// Record is one of *Run, *Maps, *Capture, *Credit, *Spent and *Name.
+type Record interface {
+	kind() byte
+	encode(*encoder)
+	decode(*decoder)
+}
+
+func newRecord(kind byte) Record {
+	switch kind {
+	case recRun:
+		return new(Run)
+	case recMaps:
+		return new(Maps)
+	case recCapture:
+		return new(Capture)
+	case recCredit:
+		return new(Credit)
+	case recSpent:
+		return new(Spent)
+	case recName:
+		return new(Name)
+	}
+	return nil
+}
+
+func (*Run) kind() byte     { return recRun }
+func (*Maps) kind() byte    { return recMaps }
+func (*Capture) kind() byte { return recCapture }
+func (*Credit) kind() byte  { return recCredit }
+func (*Spent) kind() byte   { return recSpent }
+func (*Name) kind() byte    { return recName }
+
+func (r *Run) encode(e *encoder) {
+	e.string(r.Host)
+	e.int(r.Start.UnixNano())
+	e.float(r.Hz)
+	e.string(r.Weight)
+}
+
+func (r *Run) decode(d *decoder) {
+	r.Host = d.string()
+	r.Start = time.Unix(0, d.int())
+	r.Hz = d.float()
+	r.Weight = d.string()
+}
+
+func (m *Maps) encode(e *encoder) {
+	e.int(int64(m.PID))
+	e.bool(m.Exec)
+	e.uint(m.PACMask)
+	e.uint(uint64(len(m.Regions)))
+	for i := range m.Regions {
+		r := &m.Regions[i]
+		for _, v := range [...]uint64{r.Start, r.End - r.Start, r.FileOff, r.Dev, r.Inode} {
+			e.uint(v)
+		}
+		e.string(r.Perms)
+		e.string(r.Path)
+		e.string(r.BuildID)
+	}
+	e.bytes(m.VDSO)
+}
+
+func (m *Maps) decode(d *decoder) {
+	m.PID = int(d.int())
+	m.Exec = d.bool()
+	m.PACMask = d.uint()
+	n := d.uint()
+	if n > maxRegions {
+		d.fail()
+		return
+	}
+	for range n {
+		if d.err != nil {
+			return
+		}
+		var r Region
+		r.Start = d.uint()
+		r.End = r.Start + d.uint()
+		r.FileOff, r.Dev, r.Inode = d.uint(), d.uint(), d.uint()
+		r.Perms, r.Path, r.BuildID = d.string(), d.string(), d.string()
+		m.Regions = append(m.Regions, r)
+	}
+	m.VDSO = d.bytes()
+}
+
+func (c *Capture) encode(e *encoder) {
+	e.ids(c.PID, c.TID)
+	e.int(c.Tick)
+	e.dur(c.At)
+	e.uint(uint64(c.Taken))
+	e.bool(c.Blocked)
+	e.uint(c.Count)
+	e.bytes(c.Regs)
+	e.bytes(c.FPRegs)
+	e.int(c.Call.NR)
+	for _, a := range c.Call.Args {
+		e.uint(a)
+	}
+	e.uint(c.Call.SP)
+	e.uint(c.Call.PC)
+	e.uint(c.StackAddr)
+	e.bytes(c.Stack)
+	e.weight(&c.Weight)
+}
+
+func (c *Capture) decode(d *decoder) {
+	c.PID, c.TID = d.ids()
+	c.Tick = d.int()
+	c.At = d.dur()
+	c.Taken = Taken(d.uint())
+	c.Blocked = d.bool()
+	c.Count = d.uint()
+	c.Regs = d.bytes()
+	c.FPRegs = d.bytes()
+	c.Call.NR = d.int()
+	for i := range c.Call.Args {
+		c.Call.Args[i] = d.uint()
+	}
+	c.Call.SP = d.uint()
+	c.Call.PC = d.uint()
+	c.StackAddr = d.uint()
+	c.Stack = d.bytes()
+	c.Weight = d.weight()
+}
+
+func (c *Credit) encode(e *encoder) { e.ids(c.PID, c.TID); e.dur(c.At); e.weight(&c.Weight) }
+
+func (c *Credit) decode(d *decoder) {
+	c.PID, c.TID = d.ids()
+	c.At = d.dur()
+	c.Weight = d.weight()
+}
+
+func (s *Spent) encode(e *encoder) { e.int(int64(s.PID)); e.weight(&s.Weight) }
+
+func (s *Spent) decode(d *decoder) { s.PID = int(d.int()); s.Weight = d.weight() }
+
+func (n *Name) encode(e *encoder) { e.ids(n.PID, n.TID); e.string(n.Name) }
+
+func (n *Name) decode(d *decoder) { n.PID, n.TID = d.ids(); n.Name = d.string() }
