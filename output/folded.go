@@ -1,0 +1,175 @@
+package output
+
+import (
+	"bufio"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Options are what the writers need to know of the run.
+type Options struct {
+	Hz       float64 // ticks a second
+	Wall     bool    // samples weigh wall-clock time, not CPU time
+	ByThread bool    // the thread's name follows the process's as a frame
+	Lines    bool    // file and line in labels, where they are known
+}
+
+// paths counts samples by call path, in names. It is what folded lines and
+// flame graphs are made of.
+type paths struct {
+	opts   Options
+	names  table
+	tree   tree
+	cache  map[pathKey]uint32 // recognises a stack by its pointer
+	cached int                // frames of the stacks in cache
+	buf    []byte
+}
+
+type pathKey struct {
+	stack           *Stack
+	process, thread string
+}
+
+const overflowName = 0 // number of the name overflow
+
+func newPaths(o Options) paths {
+	p := paths{opts: o, tree: newTree(maxNodes), cache: make(map[pathKey]uint32)}
+	p.names.add(overflow)
+	return p
+}
+
+// add counts s. It does not allocate for a stack that it recognises.
+func (p *paths) add(s *Sample) {
+	k := pathKey{s.Stack, s.Process, ""}
+	if p.opts.ByThread {
+		k.thread = s.Thread
+	}
+	n, ok := p.cache[k]
+	if !ok {
+		n = p.insert(k)
+	}
+	p.tree.nodes[n].self += s.Ticks
+}
+
+// insert finds or makes the node of a stack and remembers it for its pointer.
+func (p *paths) insert(k pathKey) uint32 {
+	n := p.walk(k)
+	size := 1
+	if k.stack != nil {
+		size += len(k.stack.Frames)
+	}
+	if p.cached+size > maxCached {
+		clear(p.cache)
+		p.cached = 0
+	}
+	p.cached += size
+	p.cache[k] = n
+	return n
+}
+
+// walk follows a stack from the root: process, thread, how it was cut, then its
+// frames, outermost first.
+func (p *paths) walk(k pathKey) uint32 {
+	n, ok := p.step(0, foldSafe(appendClean(p.buf[:0], k.process), 0))
+	if ok && p.opts.ByThread {
+		n, ok = p.step(n, foldSafe(appendClean(p.buf[:0], k.thread), 0))
+	}
+	if k.stack == nil {
+		return n
+	}
+	if ok && k.stack.End != "" {
+		n, ok = p.step(n, foldSafe(appendClean(p.buf[:0], truncated(k.stack.End)), 0))
+	}
+	for i := len(k.stack.Frames) - 1; ok && i >= 0; i-- {
+		n, ok = p.step(n, appendFolded(p.buf[:0], &k.stack.Frames[i], p.opts.Lines))
+	}
+	return n
+}
+
+// step goes from node n to its child of this name; it fails, having stepped to
+// the child that says so, when there is no room for it.
+func (p *paths) step(n uint32, name []byte) (uint32, bool) {
+	p.buf = name // keep what it has grown to
+	if id, ok := p.names.id(name); ok {
+		if c, ok := p.tree.child(n, id); ok {
+			return c, true
+		}
+	}
+	return p.tree.grow(n, overflowName), false
+}
+
+func (p *paths) name(n uint32) string { return p.names.keys[p.tree.nodes[n].frame] }
+
+// Folded writes collapsed stacks: one line for each distinct call path, root
+// first, frames joined by ';', then a blank and the number of ticks; sorted by
+// byte value, as LC_ALL=C sort would. The first frame is the process. A stack
+// that was cut has "[truncated: REASON]" below it.
+type Folded struct {
+	paths
+	w io.Writer
+}
+
+// NewFolded returns a Folded that writes to w when it is closed.
+func NewFolded(w io.Writer, o Options) *Folded {
+	return &Folded{newPaths(o), w}
+}
+
+// Add counts one sample; it never fails.
+func (f *Folded) Add(s *Sample) error {
+	f.add(s)
+	return nil
+}
+
+// Close writes the lines.
+func (f *Folded) Close() error {
+	list, first := f.tree.children()
+	fw := foldedWriter{p: &f.paths, list: list, first: first, out: bufio.NewWriterSize(f.w, 1<<16)}
+	fw.below(0)
+	return fw.out.Flush()
+}
+
+// foldedWriter walks a tree; path holds the frames above the current node,
+// each followed by ';'.
+type foldedWriter struct {
+	p           *paths
+	list, first []uint32
+	path        []byte
+	out         *bufio.Writer // remembers its first error
+}
+
+// item is a line, or all lines that go on from a node: the text that follows
+// the path decides where it stands among its neighbours.
+type item struct {
+	text string
+	node uint32
+	line bool
+}
+
+func (w *foldedWriter) below(n uint32) {
+	children := w.list[w.first[n]:w.first[n+1]]
+	items := make([]item, 0, len(children))
+	for _, c := range children {
+		name := w.p.name(c)
+		if self := w.p.tree.nodes[c].self; self != 0 {
+			items = append(items, item{name + " " + strconv.FormatInt(self, 10), c, true})
+		}
+		if w.first[c] < w.first[c+1] {
+			items = append(items, item{name + ";", c, false})
+		}
+	}
+	slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.text, b.text) })
+	for _, it := range items {
+		if it.line {
+			w.out.Write(w.path)
+			w.out.WriteString(it.text)
+			w.out.WriteByte('\n')
+			continue
+		}
+		above := len(w.path)
+		w.path = append(w.path, it.text...)
+		w.below(it.node)
+		w.path = w.path[:above]
+	}
+}

@@ -1,0 +1,284 @@
+package output
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+func folded(o Options) func(*bytes.Buffer) *Folded {
+	return func(b *bytes.Buffer) *Folded { return NewFolded(b, o) }
+}
+
+func TestFoldedGolden(t *testing.T) {
+	for name, o := range map[string]Options{
+		"plain":     {},
+		"by-thread": {ByThread: true},
+		"lines":     {Lines: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			golden(t, "folded-"+name+".txt", write(t, folded(o), stream()))
+		})
+	}
+}
+
+func TestFoldedTotalsAndOrder(t *testing.T) {
+	var want int64
+	for _, s := range stream() {
+		want += s.Ticks
+	}
+	lines := strings.Split(strings.TrimSuffix(string(write(t, folded(Options{}), stream())), "\n"), "\n")
+	var got int64
+	for _, l := range lines {
+		n, err := strconv.ParseInt(l[strings.LastIndexByte(l, ' ')+1:], 10, 64)
+		if err != nil {
+			t.Fatalf("%q: %v", l, err)
+		}
+		got += n
+	}
+	if got != want {
+		t.Errorf("lines add up to %d ticks, want %d", got, want)
+	}
+	if !slices.IsSorted(lines) {
+		t.Errorf("lines are not in byte order:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+// TestFoldedSorted takes names whose order as frames and as lines differs:
+// ' ' < '0' < ';' < 'a'.
+func TestFoldedSorted(t *testing.T) {
+	f := func(names ...string) *Sample {
+		s := &Sample{Process: "p", Stack: &Stack{}, Ticks: 7}
+		for _, n := range names {
+			s.Stack.Frames = append(s.Stack.Frames, Frame{Func: n})
+		}
+		slices.Reverse(s.Stack.Frames)
+		return s
+	}
+	got := write(t, folded(Options{}), []*Sample{
+		f("a", "x"), f("a"), f("a b"), f("a b", "c"), f("a0"), f("a0", "z"), f("a!"), f("aa"), f("A"), f("a 9"), f("é"),
+	})
+	lines := strings.Split(strings.TrimSuffix(string(got), "\n"), "\n")
+	if len(lines) != 11 || !slices.IsSorted(lines) {
+		t.Errorf("want 11 lines in byte order, got\n%s", got)
+	}
+}
+
+func TestFrameNames(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		frame Frame
+		lines bool
+		want  string
+	}{
+		{"function", frMain, false, "main"},
+		{"function with line", frMain, true, "main app.c:10"},
+		{"no line known", frRead, true, "read"},
+		{"file without line", Frame{Func: "f", File: "/x/y.c"}, true, "f y.c"},
+		{"module and offset", frNoName, false, "libc.so.6+0x1f20"},
+		{"anonymous", frAnon, false, "[anon]+0x7e0000000010"},
+		{"unmapped", frNone, false, "[unknown]"},
+		{"kernel", frKernel, false, "vfs_read_[k]"},
+		{"hostile", frEvil, false, `a:b<script>"'&\x1b[31m\x0a\x09\xff\u202e\ end_12`},
+		{"hostile module", Frame{Module: "m;\n", Offset: 2}, false, `m:\x0a+0x2`},
+		{"blank", Frame{Func: "  "}, false, "[unknown]"},
+		{"ends in a count", Frame{Func: "operator 12"}, false, "operator_12"},
+		{"ends in two counts", Frame{Func: "a 1 2"}, false, "a 1_2"},
+		{"ends in a decimal count", Frame{Func: "a 1.5"}, false, "a_1.5"},
+		{"ends in a number that is no count", Frame{Func: "a 1.5x"}, false, "a 1.5x"},
+		{"blanks inside", Frame{Func: "operator new(unsigned long)"}, false, "operator new(unsigned long)"},
+		{"umlaut", Frame{Func: "größe"}, false, "größe"},
+		{"C1 control", Frame{Func: "a\u009bb"}, false, `a\u009bb`},
+		{"line separator", Frame{Func: "a\u2028b"}, false, `a\u2028b`},
+		{"beyond the BMP, unassigned", Frame{Func: "\U000e0001"}, false, `\U000e0001`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := string(appendFolded(nil, &tc.frame, tc.lines)); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestLongNameIsCut(t *testing.T) {
+	got := clean(strings.Repeat("x", 1<<20))
+	if len(got) > maxNameBytes+16 || !strings.HasSuffix(got, "x...") {
+		t.Errorf("a name of 1 MB became one of %d bytes, ending in %q", len(got), got[len(got)-8:])
+	}
+}
+
+// TestFoldedBounded feeds more distinct stacks than fit: memory stays bounded,
+// the total stays exact and what does not fit is marked.
+func TestFoldedBounded(t *testing.T) {
+	var b bytes.Buffer
+	f := NewFolded(&b, Options{})
+	f.tree.limit = 100
+	for i := range 1000 {
+		f.Add(&Sample{Process: "p", Ticks: 1, Stack: &Stack{Frames: []Frame{{Func: fmt.Sprint("f", i)}, {Func: "main"}}}})
+	}
+	if n := len(f.tree.nodes); n > 200 {
+		t.Errorf("%d nodes with a limit of 100", n)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	// Node 0, p and main leave room for 97 of the 1,000 functions.
+	if len(lines) != 98 || lines[0] != "p;main;[more: too many distinct stacks] 903" {
+		t.Errorf("%d lines, the first %q", len(lines), lines[0])
+	}
+}
+
+func TestFoldedNamesBounded(t *testing.T) {
+	var b bytes.Buffer
+	f := NewFolded(&b, Options{})
+	pad := strings.Repeat("x", 4000)
+	const n = 2 * maxTextBytes / 4000
+	for i := range n {
+		f.Add(&Sample{Process: "p", Ticks: 1, Stack: &Stack{Frames: []Frame{{Func: fmt.Sprint(i, pad)}}}})
+	}
+	if f.names.bytes > maxTextBytes {
+		t.Errorf("%d bytes of names, the bound is %d", f.names.bytes, maxTextBytes)
+	}
+	if f.Close(); !strings.Contains(b.String(), "p;[more: too many distinct stacks] ") {
+		t.Error("what did not fit is not marked")
+	}
+}
+
+// TestPathCacheIsBounded: stacks are recognised by pointer, but not for ever,
+// and counted right all the same.
+func TestPathCacheIsBounded(t *testing.T) {
+	var b bytes.Buffer
+	f := NewFolded(&b, Options{})
+	frames := make([]Frame, 1000)
+	for i := range frames {
+		frames[i].Func = "recurse"
+	}
+	for range 1000 {
+		f.Add(&Sample{Process: "p", Ticks: 1, Stack: &Stack{Frames: frames}})
+	}
+	if len(f.cache) > maxCached/1000 {
+		t.Errorf("%d stacks of 1,000 frames are held, the bound is %d frames", len(f.cache), maxCached)
+	}
+	if f.Close(); !strings.HasSuffix(b.String(), ";recurse 1000\n") || strings.Count(b.String(), "\n") != 1 {
+		t.Errorf("1,000 equal stacks gave %q…", b.String()[:100])
+	}
+}
+
+type failingWriter struct{}
+
+var errDisk = errors.New("disk full")
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errDisk }
+
+func TestWriteErrors(t *testing.T) {
+	for name, sink := range map[string]func(io.Writer) Sink{
+		"folded": func(w io.Writer) Sink { return NewFolded(w, Options{}) },
+		"pprof":  func(w io.Writer) Sink { return NewPProf(w, Options{}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := sink(failingWriter{})
+			var err error
+			for _, sample := range stream() {
+				err = errors.Join(err, s.Add(sample))
+			}
+			if err = errors.Join(err, s.Close()); !errors.Is(err, errDisk) {
+				t.Errorf("got %v, want %v", err, errDisk)
+			}
+		})
+	}
+}
+
+// FuzzFolded builds a stack of arbitrary names and requires of the line what
+// flamegraph.pl relies on.
+func FuzzFolded(f *testing.F) {
+	f.Add("app", "main", "a;b 1\x1b[0m\n", "c.c", int64(3))
+	f.Add("", "\xff\xfe", " 12", "", int64(1))
+	f.Add("x 1", "y 2", "z 3.", "f 4", int64(9))
+	f.Add("\u202e", "\u2028", "\u00a0 7", "\x00", int64(1))
+	f.Fuzz(func(t *testing.T, process, outer, inner, file string, ticks int64) {
+		if ticks <= 0 {
+			ticks = 1
+		}
+		s := &Sample{Process: process, Ticks: ticks, Stack: &Stack{
+			End:    inner,
+			Frames: []Frame{{Func: inner, File: file, Line: 3}, {Module: outer, Offset: 16}},
+		}}
+		line := string(write(t, folded(Options{Lines: true}), []*Sample{s}))
+		body, ok := strings.CutSuffix(line, fmt.Sprintf(" %d\n", ticks))
+		if !ok {
+			t.Fatalf("%q does not end in its count", line)
+		}
+		if !utf8.ValidString(body) || strings.ContainsFunc(body, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%q has unprintable characters", body)
+		}
+		frames := 3
+		if inner != "" {
+			frames++
+		}
+		parts := strings.Split(body, ";")
+		if len(parts) != frames {
+			t.Errorf("%q has %d frames, want %d", body, len(parts), frames)
+		}
+		for _, p := range parts {
+			if p == "" || strings.TrimSpace(p) != p {
+				t.Errorf("%q has the frame %q", body, p)
+			}
+			if i := strings.LastIndexByte(p, ' '); i >= 0 && isNumber([]byte(p[i+1:])) {
+				t.Errorf("frame %q ends in a count", p)
+			}
+		}
+	})
+}
+
+func BenchmarkFoldedAdd(b *testing.B) {
+	f := NewFolded(io.Discard, Options{ByThread: true})
+	samples := stream()
+	for _, s := range samples {
+		f.Add(s)
+	}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		f.Add(samples[i%len(samples)])
+	}
+}
+
+// BenchmarkFoldedNew is the cost of a stack that is not recognised by its
+// pointer: 50 frames that the tree knows.
+func BenchmarkFoldedNew(b *testing.B) {
+	f := NewFolded(io.Discard, Options{})
+	frames := make([]Frame, 50)
+	for i := range frames {
+		frames[i].Func = fmt.Sprint("function", i)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		f.Add(&Sample{Process: "p", Ticks: 1, Stack: &Stack{Frames: frames}})
+	}
+}
+
+func ExampleFolded() {
+	var w strings.Builder
+	f := NewFolded(&w, Options{})
+	busy := &Stack{Frames: []Frame{{Func: "hash"}, {Func: "main"}}} // innermost first
+	cut := &Stack{Frames: []Frame{{Module: "libz.so.1", Offset: 0x1f20}}, End: "no row"}
+	for _, s := range []*Stack{busy, cut, busy} {
+		if err := f.Add(&Sample{Process: "app", Stack: s, Ticks: 1}); err != nil {
+			panic(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		panic(err)
+	}
+	fmt.Print(w.String())
+	// Output:
+	// app;[truncated: no row];libz.so.1+0x1f20 1
+	// app;main;hash 2
+}

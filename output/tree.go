@@ -1,0 +1,109 @@
+package output
+
+// Bounds of what an aggregating writer holds. A node costs about 40 bytes, so
+// that a full tree is about 20 MB; a stack that shares its outer frames with
+// others, as nearly all do, needs only a few nodes of its own.
+const (
+	maxNodes     = 1 << 19
+	maxTextBytes = 16 << 20 // of distinct names
+	// maxCached is how many frames the stacks may have, in sum, that a writer
+	// recognises by their pointer (104 bytes each, shared with the sampler and
+	// the other writers). Others are looked up frame by frame.
+	maxCached = 1 << 16
+)
+
+// table numbers distinct keys in the order of their first appearance, from 0.
+type table struct {
+	ids   map[string]uint32
+	keys  []string
+	bytes int
+}
+
+// id returns the number of key, a new one if it has none yet; false if the
+// table is full. It allocates only for a new key.
+func (t *table) id(key []byte) (uint32, bool) {
+	if id, ok := t.ids[string(key)]; ok {
+		return id, true
+	}
+	if t.bytes+len(key) > maxTextBytes {
+		return 0, false
+	}
+	return t.add(string(key)), true
+}
+
+func (t *table) add(key string) uint32 {
+	if t.ids == nil {
+		t.ids = make(map[string]uint32)
+	}
+	id := uint32(len(t.keys))
+	t.ids[key] = id
+	t.keys = append(t.keys, key)
+	t.bytes += len(key)
+	return id
+}
+
+// node is one call path: that of its parent, and then one frame more.
+type node struct {
+	parent uint32
+	frame  uint32 // number of the frame, by the tree's user
+	self   int64  // weight of the stacks that end here
+}
+
+type edge struct{ parent, frame uint32 }
+
+// tree holds call paths, root first, each prefix once. Node 0 is the root and
+// stands for no frame.
+type tree struct {
+	nodes []node
+	edges map[edge]uint32
+	limit int
+}
+
+func newTree(limit int) tree {
+	return tree{nodes: make([]node, 1), edges: make(map[edge]uint32), limit: limit}
+}
+
+// child returns the node that prolongs parent by frame. It fails when the tree
+// is full and has no such node.
+func (t *tree) child(parent, frame uint32) (uint32, bool) {
+	if n, ok := t.edges[edge{parent, frame}]; ok {
+		return n, true
+	}
+	if len(t.nodes) >= t.limit {
+		return parent, false
+	}
+	return t.grow(parent, frame), true
+}
+
+// grow is child for a frame that may exceed the limit: the one that says that
+// there was more. There is at most one for each other node.
+func (t *tree) grow(parent, frame uint32) uint32 {
+	e := edge{parent, frame}
+	n, ok := t.edges[e]
+	if !ok {
+		n = uint32(len(t.nodes))
+		t.nodes = append(t.nodes, node{parent: parent, frame: frame})
+		t.edges[e] = n
+	}
+	return n
+}
+
+// children returns for each node those below it, as ranges of one list:
+// those of n are list[first[n]:first[n+1]], in the order of their creation.
+func (t *tree) children() (list, first []uint32) {
+	first = make([]uint32, len(t.nodes)+1)
+	for _, n := range t.nodes[1:] {
+		first[n.parent+1]++
+	}
+	for i := 1; i < len(first); i++ {
+		first[i] += first[i-1]
+	}
+	list = make([]uint32, len(t.nodes)-1)
+	next := append([]uint32(nil), first...)
+	for i := 1; i < len(t.nodes); i++ {
+		p := t.nodes[i].parent
+		list[next[p]] = uint32(i)
+		next[p]++
+	}
+	return list, first
+}
