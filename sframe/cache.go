@@ -1,0 +1,138 @@
+package sframe
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Row returns the row for the address pc, with errors as for [Section.Find].
+// The answer for an address is kept, errors of the reader excepted; asking again
+// allocates nothing. At most 32,768 answers and 4,096 different rows are kept,
+// about 1.7 MB; a row that was handed out stays valid and unchanged for ever.
+func (s *Section) Row(pc uint64) (*Row, error) {
+	if a := s.cache.load(pc); a != nil {
+		return a.row, a.err
+	}
+	e, err := s.Find(pc)
+	if err != nil && err != ErrNoRow && !isFormat(err) {
+		return nil, err
+	}
+	return s.cache.store(pc, &e.Row, err)
+}
+
+// answer is what is known about one address. It does not change.
+type answer struct {
+	pc  uint64
+	row *Row
+	err error
+}
+
+// Sizes of the cache, in answers.
+const (
+	ways     = 4 // places where the answer for an address may stand
+	minSlots = 64
+	maxSlots = 32768
+	maxRules = 4096
+)
+
+// cache maps addresses to answers. Reading it takes no lock: a table is
+// replaced as a whole when it grows, a slot by one store.
+type cache struct {
+	table atomic.Pointer[table]
+
+	mu   sync.Mutex // held by writers
+	used int        // stores into the present table
+	rows map[rules]*Row
+}
+
+type table struct {
+	shift uint // of the hash, to get a set
+	slots []atomic.Pointer[answer]
+}
+
+// rules is a row in a comparable form: rows of SFrame have no slices. Sections
+// repeat a few hundred rows over and over.
+type rules struct {
+	cfa, ra, fp               Rule
+	outermost, signal, signed bool
+}
+
+func (c *cache) init() { c.table.Store(newTable(minSlots)) }
+
+func newTable(slots int) *table {
+	t := &table{shift: 64, slots: make([]atomic.Pointer[answer], slots)}
+	for n := slots / ways; n > 1; n /= 2 {
+		t.shift--
+	}
+	return t
+}
+
+// set returns the slots that may hold pc. The factor is 2^64 divided by the
+// golden ratio (Knuth, The Art of Computer Programming 3, section 6.4).
+func (t *table) set(pc uint64) []atomic.Pointer[answer] {
+	i := pc * 0x9e3779b97f4a7c15 >> t.shift * ways
+	return t.slots[i : i+ways : i+ways]
+}
+
+func (c *cache) load(pc uint64) *answer {
+	set := c.table.Load().set(pc)
+	for i := range set {
+		if a := set[i].Load(); a != nil && a.pc == pc {
+			return a
+		}
+	}
+	return nil
+}
+
+// store keeps the answer for pc and returns it.
+func (c *cache) store(pc uint64, row *Row, err error) (*Row, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := &answer{pc: pc, err: err}
+	if err == nil {
+		a.row = c.intern(row)
+	}
+	t := c.table.Load()
+	if c.used++; c.used > len(t.slots)/2 && len(t.slots) < maxSlots {
+		t = grow(t)
+		c.table.Store(t)
+		c.used = 0
+	}
+	t.put(a)
+	return a.row, a.err
+}
+
+// put stores a in its set, the most recent first; the oldest falls out.
+func (t *table) put(a *answer) {
+	set := t.set(a.pc)
+	for i := len(set) - 1; i > 0; i-- {
+		set[i].Store(set[i-1].Load())
+	}
+	set[0].Store(a)
+}
+
+// grow returns a table of twice the size with the answers of t.
+func grow(t *table) *table {
+	bigger := newTable(2 * len(t.slots))
+	for i := range t.slots {
+		if a := t.slots[i].Load(); a != nil {
+			bigger.put(a)
+		}
+	}
+	return bigger
+}
+
+// intern returns the one copy of a row.
+func (c *cache) intern(row *Row) *Row {
+	key := rules{row.CFA, row.RA, row.FP, row.Outermost, row.Signal, row.Signed}
+	if r := c.rows[key]; r != nil {
+		return r
+	}
+	if c.rows == nil || len(c.rows) >= maxRules {
+		c.rows = make(map[rules]*Row)
+	}
+	r := new(Row)
+	*r = *row
+	c.rows[key] = r
+	return r
+}
