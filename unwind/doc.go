@@ -1,4 +1,26 @@
 // Package unwind turns the registers of a frame, a row and memory into the
 // caller's registers ([Step]) and walks a stack by asking the sources of rows
 // in order ([Walker]).
+//
+// Step is pure and the only place where a caller is computed. Frame pointers,
+// back chains and signal frames are rows too, made here from constants and the
+// bytes of the code, so that every check stands once: the order of checks is that of
+// the kernel's user unwinder (kernel/unwind/user.c and the SFrame series posted
+// for it), with these differences. Outermost is tested before the CFA; every
+// base may be dereferenced; registers other than SP and FP are usable in
+// callers as long as rows say what became of them; an unknown register is a
+// state of its own and not the value 0; callers are looked up at the return
+// address minus one; a return address has to lie in executable memory; a
+// method that fails a check gives way to the next one.
+//
+// The package hides the walk's cache of rows by address. It reads no files, makes no system call and
+// knows nothing of processes: [Space] answers what is mapped, [Memory] what the
+// stack holds. Names and symbols are not its business.
+//
+// A Walker and a Memory are used by one goroutine at a time. Rows are shared
+// and never written.
+//
+// Sources: the ABI supplements named in package regs, "SFrame stack trace
+// format" version 3, DWARF 5 section 6.4, ptrace-visible signal frames from the
+// kernel's uapi sigcontext.h and ucontext.h of each architecture.
 package unwind

@@ -34,6 +34,9 @@ type Frame struct {
 	// signal interrupted, whose PC is exact.
 	Caller bool
 	How    How
+	// Fallback: a method before How in the order had a row for the callee, and
+	// the row failed a check.
+	Fallback bool
 }
 
 // LookupPC is the address by which rows and names are looked up: PC, or PC-1
@@ -65,4 +68,15 @@ type Space interface {
 	// Generation changes whenever an answer given earlier may have changed
 	// (mappings were refreshed). Callers drop what they cached then.
 	Generation() uint64
+}
+
+// Layout is what a Space may know of the address space besides. A walk uses it
+// when the Space has it.
+type Layout interface {
+	// Mapping returns the bounds of the mapping that holds addr, end excluded;
+	// neighbouring ones with equal rights may be joined. ok is false when it is
+	// not known: the walk then makes no check by it.
+	Mapping(addr uint64) (start, end uint64, ok bool)
+	// VDSO: pc lies in the vDSO. The s390x back chain has frames of its own kind there.
+	VDSO(pc uint64) bool
 }

@@ -1,0 +1,303 @@
+package unwind
+
+import (
+	"slices"
+
+	"sfsample/regs"
+	"sfsample/sframe"
+)
+
+// DefaultOrder is the order of methods of a walk for which none was chosen.
+var DefaultOrder = []How{SFrame, EHFrame, FramePointer, BackChain}
+
+// DefaultMaxDepth is the number of frames after which a walk is cut for which
+// no other was chosen.
+const DefaultMaxDepth = 512
+
+// Walker walks the stacks of one process. It is used by one goroutine at a time.
+type Walker struct {
+	arch     *regs.Arch
+	space    Space
+	layout   Layout // nil if space has none
+	conv     *convention
+	order    []How
+	maxDepth int
+
+	// PackedChain: back chains lie at the end of the save area
+	// (s390x -mpacked-stack). Set it before the first walk.
+	PackedChain bool
+
+	set   regs.Set // of the frame that the walk stands at
+	next  next
+	cache cache
+	// Entries of addresses outside code, which the cache does not keep.
+	nowhere, innermost entry
+	gen                uint64
+	window             window
+
+	second *Walker // walks with .eh_frame before .sframe; made when first needed
+	spare  []Frame // frames of its walk
+}
+
+// New returns a walker for stacks of architecture a in space. order lists the
+// methods to try for each frame; maxDepth bounds the number of frames. nil and 0
+// stand for the defaults. Whether order makes sense on a, [CheckOrder] says.
+func New(a *regs.Arch, space Space, order []How, maxDepth int) *Walker {
+	if order == nil {
+		order = DefaultOrder
+	}
+	if maxDepth <= 0 {
+		maxDepth = DefaultMaxDepth
+	}
+	w := &Walker{
+		arch: a, space: space, order: append([]How(nil), order...), maxDepth: maxDepth,
+		conv: conventions[a.Name],
+	}
+	if w.conv == nil {
+		w.conv = &convention{}
+	}
+	w.layout, _ = space.(Layout)
+	w.cache.grow(minEntries)
+	return w
+}
+
+// Walk appends the frames of a stack to frames, innermost first, and returns
+// them with the way in which the stack ended. set is not changed. The frame
+// with the registers' own PC is always there.
+func (w *Walker) Walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End) {
+	first := len(frames)
+	frames, end := w.walk(set, mem, frames)
+	if end.Reason == Complete || end.Reason == DepthLimit || !w.worthRepeating(frames[first:]) {
+		return frames, end
+	}
+	// SFrame recovers no register but SP and FP, and some assemblers wrote
+	// wrong rows: .eh_frame may lead further.
+	if w.second == nil {
+		w.second = New(w.arch, w.space, ehFrameFirst(w.order), w.maxDepth)
+		w.second.PackedChain = w.PackedChain
+	}
+	other, otherEnd := w.second.walk(set, mem, w.spare[:0])
+	w.spare = other
+	if otherEnd.Reason == Complete || len(other) > len(frames)-first {
+		otherEnd.Repeated = true
+		return append(frames[:first], other...), otherEnd
+	}
+	return frames, end
+}
+
+// worthRepeating: the frames took rows of .sframe, and the order has .eh_frame
+// after it.
+func (w *Walker) worthRepeating(frames []Frame) bool {
+	sf, eh := -1, -1
+	for i, h := range w.order {
+		switch h {
+		case SFrame:
+			sf = i
+		case EHFrame:
+			eh = i
+		}
+	}
+	if sf < 0 || eh < sf {
+		return false
+	}
+	for i := range frames {
+		if frames[i].How == SFrame {
+			return true
+		}
+	}
+	return false
+}
+
+// ehFrameFirst returns order with EHFrame moved to the front.
+func ehFrameFirst(order []How) []How {
+	out := []How{EHFrame}
+	for _, h := range order {
+		if h != EHFrame {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
+// walk is Walk without the repetition.
+func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End) {
+	w.start()
+	first := len(frames)
+	s := &w.set
+	*s = *set
+	w.next.limit = w.limit(s)
+	f := Frame{PC: s.PC, How: Regs}
+	top := true
+	for e := w.lookup(s.PC, false); ; {
+		f.SP = s.R[w.arch.SP&(regs.NumRegs-1)]
+		frames = append(frames, f)
+		row, how, reason := w.found(e, top, mem)
+		fallback := false
+		if reason != 0 && reason != Outermost && reason != OutsideCopy {
+			failed := row != nil
+			if r, h := w.fallBack(e, top, mem); r != nil {
+				row, how, reason, fallback = r, h, 0, failed
+				if row.Outermost {
+					reason = Outermost
+				}
+			}
+		}
+		if reason != 0 {
+			return frames, w.end(reason, e)
+		}
+		if len(frames)-first >= w.maxDepth {
+			return frames, End{Reason: DepthLimit}
+		}
+		w.next.commit(w.arch, s, row, mem)
+		f = Frame{PC: s.PC, Caller: !row.Signal, How: how, Fallback: fallback}
+		if top = row.Signal; top {
+			f.How = Signal
+			if seen(frames[first:], s.PC, w.next.sp) {
+				return frames, End{Reason: Loop, Addr: s.PC}
+			}
+			w.next.limit = w.limit(s)
+		}
+		e = w.lookup(s.PC, f.Caller)
+	}
+}
+
+// start makes room for a walk's cache entries and drops what has gone stale.
+func (w *Walker) start() {
+	if g := w.space.Generation(); g != w.gen {
+		w.cache.clear()
+		w.gen = g
+	}
+	w.cache.reserve(2 * w.maxDepth)
+}
+
+// limit is the end of the mapping that the stack pointer of s points into.
+func (w *Walker) limit(s *regs.Set) uint64 {
+	if w.layout != nil {
+		if _, end, ok := w.layout.Mapping(s.R[w.arch.SP&(regs.NumRegs-1)]); ok {
+			return end
+		}
+	}
+	return ^uint64(0)
+}
+
+// found tries the row of the first method that has one.
+func (w *Walker) found(e *entry, top bool, mem *Memory) (*sframe.Row, How, Reason) {
+	row, how := e.row, e.how
+	if how == BackChain && row == nil {
+		var r Reason
+		if row, r = w.chain(mem); r != 0 {
+			return nil, how, r
+		}
+	}
+	if row == nil {
+		w.next.fault = w.set.PC
+		return nil, how, NoRow
+	}
+	return row, how, w.try(row, how, e, top, mem)
+}
+
+// try computes the caller and checks that its PC is code. After success
+// w.next holds the caller.
+func (w *Walker) try(row *sframe.Row, how How, e *entry, top bool, mem *Memory) Reason {
+	if r := w.next.find(w.arch, &w.set, row, top, mem); r != 0 {
+		return r
+	}
+	pc := w.next.pc
+	w.next.fault = pc
+	if row.Signal {
+		// The interrupted PC is what it is: a jump to nowhere raises signals.
+		return 0
+	}
+	if pc == 0 {
+		// The ABI marks the deepest frame by a frame pointer of 0. A return
+		// address of 0 without it may be anything that a wrong rule found, and
+		// so may a pair of zeros where x86's rbp was taken for a frame pointer.
+		if w.isEntry(e) || w.next.fpKnown && w.next.fp == 0 && (how != FramePointer || w.arch.Link) {
+			return Outermost
+		}
+		return ZeroReturn
+	}
+	to := w.lookup(pc, true)
+	if to.flags&isCode == 0 {
+		return NotCode
+	}
+	if (how == FramePointer || how == BackChain) && to.flags&(afterCall|isTrampoline) == 0 && !w.isEntry(to) {
+		// A register that was taken for a frame pointer and is none can point
+		// at code addresses too, but hardly behind calls.
+		return NotAfterCall
+	}
+	return 0
+}
+
+// fallBack tries the methods after the one that e has. It returns the row that
+// leads on, w.next holding the caller, or nil.
+func (w *Walker) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
+	i := slices.Index(w.order, e.how)
+	if i < 0 {
+		// Nothing had a row; or the trampoline's layout, which no table knows
+		// better.
+		return nil, Regs
+	}
+	keep := w.next // the first failure is the one to report
+	pc := e.pc
+	for _, h := range w.order[i+1:] {
+		w.window.read(w.space, w.set.PC)
+		row, ok := w.methodRow(h, pc, top)
+		if ok && row == nil {
+			row, _ = w.chain(mem)
+		}
+		if row == nil {
+			continue
+		}
+		if r := w.try(row, h, e, top, mem); r == 0 || r == Outermost && row.Outermost {
+			return row, h
+		}
+	}
+	w.next = keep
+	return nil, Regs
+}
+
+// chain chooses the back chain's row for the current frame.
+func (w *Walker) chain(mem *Memory) (*sframe.Row, Reason) {
+	w.next.fault = w.set.R[s390xSP]
+	return backChain(&w.set, mem, w.PackedChain, func(pc uint64) bool {
+		return w.layout != nil && w.layout.VDSO(pc)
+	})
+}
+
+// end turns the reason for which no method leads beyond frame e into the end of the walk.
+func (w *Walker) end(reason Reason, e *entry) End {
+	switch reason {
+	case Outermost:
+		return End{}
+	case OutsideCopy:
+		// Not even for a known entry: what lies beyond the copy is not known.
+	default:
+		if w.isEntry(e) {
+			return End{}
+		}
+	}
+	return End{Reason: reason, Addr: w.next.fault}
+}
+
+// isEntry asks once for each address whether it lies in a function that starts
+// stacks.
+func (w *Walker) isEntry(e *entry) bool {
+	if e.flags&entryKnown == 0 {
+		e.flags |= entryKnown
+		if w.space.Entry(e.pc) {
+			e.flags |= isEntry
+		}
+	}
+	return e.flags&isEntry != 0
+}
+
+// seen: one of the frames has this pc and stack pointer.
+func seen(frames []Frame, pc, sp uint64) bool {
+	for i := range frames {
+		if frames[i].PC == pc && frames[i].SP == sp {
+			return true
+		}
+	}
+	return false
+}
