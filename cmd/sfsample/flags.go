@@ -1,0 +1,344 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"sfsample/output"
+	"sfsample/unwind"
+)
+
+// mode is what the command line asks for.
+type mode uint8
+
+const (
+	modeSample  mode = iota
+	modeDump         // every thread's stack once
+	modeReplay       // a capture instead of a live process
+	modeHelp         // print help to standard output
+	modeVersion      // print the version to standard output
+)
+
+// Values of config.threads, config.weight, config.stop and config.demangle, as
+// the command line spells them.
+const (
+	threadsRunning, threadsAll         = "running", "all"
+	weightCPU, weightWall              = "cpu", "wall"
+	stopAuto, stopNever, stopAlways    = "auto", "never", "always"
+	demangleFull, demangleShort, noDem = "full", "short", "off"
+)
+
+// Bounds of numbers on the command line.
+const (
+	maxHz     = 100_000 // a tick each 10 µs; a stop alone takes as long
+	maxPID    = 1 << 22 // PID_MAX_LIMIT, include/linux/threads.h
+	maxFrames = 1 << 20
+)
+
+// config is the command line, checked as far as it can be without looking at
+// the machine, with all defaults filled in.
+type config struct {
+	mode    mode
+	pids    []int    // each once, in the order given
+	tids    []int    // only these threads; empty: all
+	command []string // to start; nil: none
+	capture string   // file to replay
+
+	hz       int           // ticks a second
+	duration time.Duration // 0: until the target ends or Ctrl-C
+	outputs  []output.Spec // at least one, none twice
+	record   string        // file for the captures, empty: none
+
+	threads     string       // threadsRunning or threadsAll
+	weight      string       // weightCPU or weightWall
+	order       []unwind.How // methods to try, each once
+	stop        string       // stopAuto, stopNever or stopAlways
+	noRestart   bool         // never write a register of the target
+	maxDepth    int          // frames
+	children    bool         // follow forks and execs
+	kernel      bool         // the kernel's part of the stack too
+	exitStacks  bool         // the stack of each thread at its exit
+	verify      bool         // compare two methods on each sample
+	maxOverhead float64      // share of the target's time, 0.01 is one percent
+	nice        bool         // never raise the tracing thread's priority
+
+	inlines    bool   // inlined functions as frames
+	lines      bool   // file and line in labels
+	demangle   string // demangleFull, demangleShort or noDem
+	debuginfod bool   // ask the servers of DEBUGINFOD_URLS
+
+	byThread bool // threads apart in the outputs
+	group    bool // dump: equal stacks once
+	quiet    bool
+	verbose  bool
+}
+
+// newFlags declares every flag, to be read into c. Back quotes mark the value
+// in messages and in the help.
+func newFlags(c *config) *pflag.FlagSet {
+	fs := pflag.NewFlagSet("sfsample", pflag.ContinueOnError)
+	fs.Usage = func() {}
+	fs.SortFlags = false
+	ids := func(p *[]int) func(string) error {
+		return func(s string) error { return parseIDs(s, p) }
+	}
+	oneOf := func(p *string, words ...string) func(string) error {
+		return func(s string) error {
+			if !slices.Contains(words, s) {
+				return fmt.Errorf("is %s", strings.Join(words, " or "))
+			}
+			*p = s
+			return nil
+		}
+	}
+
+	fs.FuncP("pid", "p", "`PID[,PID...]`", ids(&c.pids))
+	fs.FuncP("tid", "t", "`TID[,TID...]`", ids(&c.tids))
+	fs.FuncP("hz", "F", "`99`", func(s string) (err error) { c.hz, err = parseHz(s); return })
+	fs.FuncP("duration", "d", "`10s`", func(s string) (err error) { c.duration, err = parseDuration(s); return })
+	fs.FuncP("output", "o", "`FILE`", func(s string) error { return c.addOutput(s) })
+	fs.Func("record", "`FILE`", func(s string) error { c.record = s; return nil })
+
+	fs.Func("threads", "`running|all`", oneOf(&c.threads, threadsRunning, threadsAll))
+	fs.Func("weight", "`cpu|wall`", oneOf(&c.weight, weightCPU, weightWall))
+	fs.Func("unwind", "`sframe,eh_frame,fp,backchain`", func(s string) (err error) { c.order, err = parseOrder(s); return })
+	fs.Func("stop", "`auto|never|always`", oneOf(&c.stop, stopAuto, stopNever, stopAlways))
+	fs.BoolVar(&c.noRestart, "no-restart", false, "")
+	fs.Func("max-depth", "`512`", func(s string) (err error) { c.maxDepth, err = parseDepth(s); return })
+	fs.BoolVar(&c.children, "children", false, "")
+	fs.BoolVar(&c.kernel, "kernel", false, "")
+	fs.BoolVar(&c.exitStacks, "exit-stacks", false, "")
+	fs.BoolVar(&c.verify, "verify", false, "")
+	fs.Func("max-overhead", "`1%`", func(s string) (err error) { c.maxOverhead, err = parsePercent(s); return })
+	fs.BoolVar(&c.nice, "nice", false, "")
+
+	fs.BoolVar(&c.inlines, "inlines", false, "")
+	fs.BoolVar(&c.lines, "lines", false, "")
+	fs.Func("demangle", "`full|short|off`", oneOf(&c.demangle, demangleFull, demangleShort, noDem))
+	fs.BoolVar(&c.debuginfod, "debuginfod", false, "")
+
+	by := "process"
+	fs.Func("by", "`process|thread`", func(s string) error {
+		err := oneOf(&by, "process", "thread")(s)
+		c.byThread = by == "thread"
+		return err
+	})
+	fs.Bool("dump", false, "")
+	fs.BoolVar(&c.group, "group", false, "")
+	fs.BoolVarP(&c.quiet, "quiet", "q", false, "")
+	fs.BoolVarP(&c.verbose, "verbose", "v", false, "")
+	fs.BoolP("help", "h", false, "")
+	fs.Bool("version", false, "")
+	return fs
+}
+
+// Flags that mean nothing in a mode; giving one there is an error.
+var meaningless = map[mode][]string{
+	modeSample: {"group"},
+	modeDump: {"hz", "duration", "output", "record", "threads", "weight", "children", "exit-stacks", "verify",
+		"max-overhead", "nice", "by"},
+	modeReplay: {"pid", "tid", "hz", "duration", "record", "threads", "stop", "no-restart", "children", "kernel",
+		"exit-stacks", "max-overhead", "nice", "dump", "group"},
+}
+
+// parseArgs reads the arguments that follow the program's name. Each error is a
+// wrong usage, says what is wrong and how it is written rightly.
+func parseArgs(args []string) (config, error) {
+	c := config{
+		hz: 99, threads: threadsRunning, stop: stopAuto, demangle: demangleFull, maxDepth: 512, maxOverhead: 0.01,
+		order: []unwind.How{unwind.SFrame, unwind.EHFrame, unwind.FramePointer, unwind.BackChain},
+	}
+	fs := newFlags(&c)
+	split, err := splitArgs(fs, args)
+	if err != nil {
+		return config{}, err
+	}
+	if err := fs.Parse(split.flags); err != nil {
+		return config{}, valueError(err)
+	}
+	set := func(name string) bool {
+		b, _ := fs.GetBool(name)
+		return b
+	}
+	switch {
+	case set("help"):
+		return config{mode: modeHelp}, nil
+	case set("version"):
+		return config{mode: modeVersion}, nil
+	case split.sub == "replay":
+		c.mode = modeReplay
+	case split.sub == "dump" || set("dump"):
+		c.mode = modeDump
+	}
+	for _, name := range meaningless[c.mode] {
+		if fs.Changed(name) {
+			return config{}, fmt.Errorf("%s has no meaning %s", spell(name), c.mode)
+		}
+	}
+	if err := c.takeTarget(split); err != nil {
+		return config{}, err
+	}
+	return c, c.complete(fs)
+}
+
+// String is the mode's place in a message.
+func (m mode) String() string {
+	switch m {
+	case modeDump:
+		return "with dump"
+	case modeReplay:
+		return "with replay"
+	}
+	return "without dump (try: sfsample dump -p PID)"
+}
+
+// takeTarget checks what is to be looked at: processes, a command or a capture.
+func (c *config) takeTarget(split parsedArgs) error {
+	c.command, c.capture = split.command, split.file
+	given := len(c.pids) > 0 || len(c.tids) > 0
+	switch {
+	case c.mode == modeReplay && c.capture == "":
+		return errors.New("replay needs a file (try: sfsample replay FILE, with a file that --record wrote)")
+	case c.mode != modeSample && c.command != nil:
+		return fmt.Errorf("a command cannot be started %v", c.mode)
+	case c.mode == modeDump && !given:
+		return errors.New("no process given (try: sfsample dump -p PID)")
+	case c.mode != modeSample:
+		return nil
+	case c.command != nil && (len(c.command) == 0 || c.command[0] == ""):
+		return errors.New("no command after -- (try: sfsample [flags] -- COMMAND [ARGS...])")
+	case c.command != nil && given:
+		return errors.New("-p and -t are for processes that run, -- starts one (give one of them)")
+	case c.command == nil && !given:
+		return errors.New("no process given (try: sfsample -p PID, sfsample -- COMMAND, or sfsample --help)")
+	}
+	return nil
+}
+
+// complete fills in the defaults that depend on other flags and checks what
+// must agree.
+func (c *config) complete(fs *pflag.FlagSet) error {
+	if c.quiet && c.verbose {
+		return errors.New("-q and -v contradict each other (give one of them)")
+	}
+	if !fs.Changed("children") {
+		c.children = c.command != nil
+	}
+	if c.weight == "" {
+		c.weight = weightCPU
+		if c.threads == threadsAll {
+			c.weight = weightWall
+		}
+	}
+	if len(c.outputs) == 0 {
+		c.outputs = []output.Spec{{Format: "folded", File: "-"}}
+	}
+	for _, o := range c.outputs {
+		if c.record != "" && o.File == c.record {
+			return fmt.Errorf("--record and -o both write %s (give two files)", c.record)
+		}
+	}
+	return nil
+}
+
+// valueError is pflag's error for a bad value in our words.
+func valueError(err error) error {
+	var invalid *pflag.InvalidValueError
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	f, cause := invalid.GetFlag(), errors.Unwrap(err)
+	if f.Value.Type() == "bool" {
+		return fmt.Errorf("--%s=%s: is a switch (write --%s or --%s=false)", f.Name, invalid.GetValue(), f.Name, f.Name)
+	}
+	return fmt.Errorf("%s %s: %w", spell(f.Name), invalid.GetValue(), cause)
+}
+
+// parseIDs adds the process or thread ids of a comma-separated list to ids.
+func parseIDs(s string, ids *[]int) error {
+	for _, word := range strings.Split(s, ",") {
+		id, err := strconv.Atoi(word)
+		if err != nil || id < 1 || id > maxPID {
+			return fmt.Errorf("%q is no process or thread id (a number from 1 to %d, or several with commas between them)", word, maxPID)
+		}
+		if !slices.Contains(*ids, id) {
+			*ids = append(*ids, id)
+		}
+	}
+	return nil
+}
+
+func parseHz(s string) (int, error) {
+	hz, err := strconv.Atoi(s)
+	if err != nil || hz < 1 || hz > maxHz {
+		return 0, fmt.Errorf("is no rate (a whole number of ticks a second, 1 to %d: -hz 99)", maxHz)
+	}
+	return hz, nil
+}
+
+// parseDuration reads a Go duration or a number of seconds.
+func parseDuration(s string) (time.Duration, error) {
+	d, err := time.ParseDuration(s)
+	if strings.Trim(s, "0123456789.") == "" {
+		d, err = time.ParseDuration(s + "s")
+	}
+	if err != nil || d <= 0 {
+		return 0, errors.New("is no duration (seconds, or a number with a unit, more than 0: -d 10, -d 1m30s)")
+	}
+	return d, nil
+}
+
+func parseDepth(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > maxFrames {
+		return 0, fmt.Errorf("is no number of frames (1 to %d)", maxFrames)
+	}
+	return n, nil
+}
+
+// parsePercent reads "1%" or "1" as 0.01.
+func parsePercent(s string) (float64, error) {
+	v, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
+	if err != nil || math.IsNaN(v) || v <= 0 || v > 100 {
+		return 0, errors.New("is no percentage (more than 0, at most 100: --max-overhead 1%)")
+	}
+	return v / 100, nil
+}
+
+// parseOrder reads the methods of --unwind.
+func parseOrder(s string) ([]unwind.How, error) {
+	methods := []unwind.How{unwind.SFrame, unwind.EHFrame, unwind.FramePointer, unwind.BackChain}
+	var order []unwind.How
+	for _, word := range strings.Split(s, ",") {
+		i := slices.IndexFunc(methods, func(h unwind.How) bool { return h.String() == word })
+		if i < 0 {
+			return nil, fmt.Errorf("%q is no method (sframe, eh_frame, fp or backchain, with commas between them)", word)
+		}
+		if slices.Contains(order, methods[i]) {
+			return nil, fmt.Errorf("%s stands there twice", word)
+		}
+		order = append(order, methods[i])
+	}
+	return order, nil
+}
+
+func (c *config) addOutput(s string) error {
+	spec, err := output.ParseSpec(s)
+	if err != nil {
+		return err
+	}
+	for _, o := range c.outputs {
+		if o.File == spec.File {
+			return fmt.Errorf("is written to twice (give each output a file of its own)")
+		}
+	}
+	c.outputs = append(c.outputs, spec)
+	return nil
+}

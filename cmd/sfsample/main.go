@@ -1,0 +1,39 @@
+// Command sfsample samples the stacks of live Linux processes through ptrace.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// Exit status, as the help says.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run is main with its surroundings as arguments; it returns the exit status.
+func run(args []string, stdout, stderr io.Writer) int {
+	c, err := parseArgs(args)
+	if err != nil {
+		fmt.Fprintf(stderr, "sfsample: %v\n", err)
+		return exitUsage
+	}
+	switch c.mode {
+	case modeHelp:
+		_, err = io.WriteString(stdout, help())
+	case modeVersion:
+		_, err = io.WriteString(stdout, versionText())
+	default:
+		err = fmt.Errorf("%d is a mode that this build has no code for", c.mode)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "sfsample: %v\n", err)
+		return exitFailed
+	}
+	return exitDone
+}

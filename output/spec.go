@@ -1,0 +1,85 @@
+package output
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// format is one of the writers.
+type format struct {
+	name    string
+	endings []string // of file names, with their dots
+	new     func(io.Writer, Options) Sink
+	// stream: complete samples are written as they come, and what there is of
+	// an unfinished file is of use.
+	stream bool
+}
+
+var formats = []format{
+	{"folded", []string{".folded", ".txt"}, func(w io.Writer, o Options) Sink { return NewFolded(w, o) }, false},
+	{"pprof", []string{".pb.gz", ".pprof", ".pb"}, func(w io.Writer, o Options) Sink { return NewPProf(w, o) }, false},
+}
+
+// Formats returns the names of all formats, for messages.
+func Formats() []string {
+	var names []string
+	for _, f := range formats {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// Endings returns the endings of file names that choose the format name.
+func Endings(name string) []string {
+	f, _ := formatByName(name)
+	return f.endings
+}
+
+func formatByName(name string) (format, bool) {
+	for _, f := range formats {
+		if f.name == name {
+			return f, true
+		}
+	}
+	return format{}, false
+}
+
+// Spec names one output: a format and a file, "-" for standard output.
+type Spec struct{ Format, File string }
+
+// String is the form that ParseSpec reads.
+func (s Spec) String() string { return s.Format + "=" + s.File }
+
+// ParseSpec reads "FILE" or "FORMAT=FILE". Without a format the file's ending
+// decides, and any other ending means folded. A word before a first '=' that
+// is no format is an error, unless it holds a '/': a file whose name has a '='
+// in it can be written as "./a=b".
+func ParseSpec(s string) (Spec, error) {
+	name, file, ok := strings.Cut(s, "=")
+	if !ok || strings.Contains(name, "/") {
+		if s == "" {
+			return Spec{}, fmt.Errorf("no file name (try: FILE, FORMAT=FILE, or - for standard output)")
+		}
+		return Spec{formatByEnding(s), s}, nil
+	}
+	if _, ok := formatByName(name); !ok {
+		return Spec{}, fmt.Errorf("unknown format %q (formats are %s; a file of this name is written ./%s)",
+			clean(name), strings.Join(Formats(), ", "), clean(s))
+	}
+	if file == "" {
+		return Spec{}, fmt.Errorf("no file name after %s= (try: %s=- for standard output)", name, name)
+	}
+	return Spec{name, file}, nil
+}
+
+func formatByEnding(file string) string {
+	for _, f := range formats {
+		for _, e := range f.endings {
+			if strings.HasSuffix(file, e) {
+				return f.name
+			}
+		}
+	}
+	return "folded"
+}
