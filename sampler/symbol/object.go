@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"sync"
 
@@ -17,6 +18,8 @@ type Options struct {
 	// Roots are searched for separate debug files, in this order: the target's
 	// root, then our own. Empty: no separate files.
 	Roots []*rootfs.Root
+	// Debuginfod is asked after Roots. Nil: not at all.
+	Debuginfod *Debuginfod
 	// Log gets one debug record for each source that cannot be used, with its
 	// file and reason. Nil: none.
 	Log *slog.Logger
@@ -38,21 +41,30 @@ type Object struct {
 	opt  Options
 
 	once    sync.Once
+	im      *image
 	tables  []*table
+	goTab   *goTable  // nil: not a Go program
+	plt     *pltTable // nil: no linkage tables
 	buildID string
 	missing string // why there are no good names
 	closers []io.Closer
 
-	mu    sync.RWMutex
+	mu    sync.RWMutex // guards what follows, and all string tables
 	names map[nameKey]string
 	held  int // bytes in names
 }
 
-// nameKey is a symbol of one of the tables.
+// nameKey is a symbol: its table, or one of the kinds below, and its number
+// there.
 type nameKey struct {
 	table int32
-	sym   int32
+	sym   uint64
 }
+
+const (
+	keyGo  = -1 // number of a function in the pclntab
+	keyPLT = -2 // address of a linkage table entry
+)
 
 // maxHeld bounds the demangled names that one object keeps. Programs have been
 // seen with 10,000 functions in one profile; at 200 bytes each that is 2 MB.
@@ -106,16 +118,72 @@ func (o *Object) load() {
 		o.reject("file", err)
 		return
 	}
+	o.im = im
 	o.buildID = im.buildID()
 	o.loadTables(im)
 }
 
+// loadTables finds the symbol tables, in the order in which they are asked.
 func (o *Object) loadTables(im *image) {
 	full := o.addTable(im, elf.SHT_SYMTAB, ".symtab", 0)
-	o.addTable(im, elf.SHT_DYNSYM, ".dynsym", 0)
 	if !full {
+		full = o.loadDebugFile(im)
+	}
+	if !full {
+		full = o.loadMiniDebug(im)
+	}
+	if im.typed(elf.SHT_DYNSYM) != nil {
+		o.addTable(im, elf.SHT_DYNSYM, ".dynsym", 0)
+	} else if t, err := im.dynamicSymbols(); err == nil {
+		o.tables = append(o.tables, t)
+	} else if !errors.Is(err, errNoSection) {
+		o.reject("dynamic", err)
+	}
+	t, err := im.goTable()
+	switch {
+	case err == nil:
+		o.goTab, full = t, true
+	case !errors.Is(err, errNoSection):
+		o.reject("pclntab", err)
+	}
+	o.plt = im.openPLT()
+	if !full && o.missing == "" {
 		o.missing = "no symbol table"
 	}
+}
+
+// loadDebugFile adds the symbols of a separate debug file.
+func (o *Object) loadDebugFile(im *image) bool {
+	d, err := o.debugFile(im)
+	if err != nil {
+		o.missing = "no symbol table, no debug file"
+		if !errors.Is(err, fs.ErrNotExist) {
+			o.missing = "no symbol table, debug file unusable: " + err.Error()
+			o.reject("debug file", err)
+		}
+		return false
+	}
+	// A prelinked object was moved after its debug file was split off.
+	if !o.addTable(d, elf.SHT_SYMTAB, "debug file", im.loadBase()-d.loadBase()) {
+		o.missing = "no symbol table, none in the debug file"
+		return false
+	}
+	return true
+}
+
+func (o *Object) loadMiniDebug(im *image) bool {
+	d, err := im.miniDebug()
+	if err != nil {
+		if !errors.Is(err, errNoSection) {
+			o.reject(".gnu_debugdata", err)
+		}
+		return false
+	}
+	if !o.addTable(d, elf.SHT_SYMTAB, ".gnu_debugdata", im.loadBase()-d.loadBase()) {
+		return false
+	}
+	o.missing = ""
+	return true
 }
 
 // addTable adds the symbol table of type t of im, if there is one.
@@ -150,6 +218,12 @@ func (o *Object) Lookup(vaddr uint64) (Sym, bool) {
 			loose, looseSym = i, sym
 		}
 	}
+	if sym, ok := o.lookupGo(vaddr); ok {
+		return sym, true
+	}
+	if sym, ok := o.lookupPLT(vaddr); ok {
+		return sym, true
+	}
 	if loose != none {
 		return o.sym(loose, looseSym), true
 	}
@@ -160,24 +234,84 @@ func (o *Object) Lookup(vaddr uint64) (Sym, bool) {
 func (o *Object) sym(table int, i int32) Sym {
 	t := o.tables[table]
 	e := &t.syms[i]
-	return Sym{Name: o.symName(table, i), Start: e.start, Size: uint64(e.size), Source: t.what}
+	name := o.cached(nameKey{int32(table), uint64(i)})
+	if name == "" {
+		name = o.keep(nameKey{int32(table), uint64(i)}, func() string { return unversioned(t.strs.name(e.name)) })
+	}
+	return Sym{Name: name, Start: e.start, Size: uint64(e.size), Source: t.what}
 }
 
-func (o *Object) symName(table int, i int32) string {
-	key := nameKey{int32(table), i}
-	o.mu.RLock()
-	name, ok := o.names[key]
-	o.mu.RUnlock()
-	if ok {
-		return name
+func (o *Object) lookupGo(vaddr uint64) (Sym, bool) {
+	t := o.goTab
+	if t == nil {
+		return Sym{}, false
 	}
+	i := t.find(vaddr)
+	if i == none {
+		return Sym{}, false
+	}
+	key := nameKey{keyGo, uint64(i)}
+	name := o.cached(key)
+	if name == "" {
+		name = o.keep(key, func() string { return t.name(i) })
+	}
+	return Sym{Name: name, Start: t.entry[i], Size: t.entry[i+1] - t.entry[i], Source: "pclntab"}, name != ""
+}
+
+func (o *Object) lookupPLT(vaddr uint64) (Sym, bool) {
+	if o.plt == nil {
+		return Sym{}, false
+	}
+	start, size, slot, ok := o.plt.find(vaddr)
+	if !ok {
+		return Sym{}, false
+	}
+	key := nameKey{keyPLT, start}
+	name := o.cached(key)
+	if name == "" {
+		if slot.resolver != 0 {
+			name = o.resolverName(slot.resolver)
+		}
+		name = o.keep(key, func() string {
+			if slot.sym != 0 {
+				name = o.opt.Demangle.Name(unversioned(o.plt.symName(slot.sym)))
+			}
+			if name == "" {
+				return ""
+			}
+			return name + "@plt"
+		})
+	}
+	return Sym{Name: name, Start: start, Size: size, Source: "plt"}, name != ""
+}
+
+// resolverName names the function whose IFUNC resolver is at vaddr.
+func (o *Object) resolverName(vaddr uint64) string {
+	for i, t := range o.tables {
+		if sym, sized := t.find(vaddr); sym != none && sized {
+			return o.sym(i, sym).Name
+		}
+	}
+	return ""
+}
+
+// cached returns a name that was made before, or an empty string.
+func (o *Object) cached(key nameKey) string {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return o.names[key]
+}
+
+// keep reads, demangles and caches a name. read runs alone, because string
+// tables are not safe for concurrent use.
+func (o *Object) keep(key nameKey, read func() string) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	t := o.tables[table]
-	name = o.opt.Demangle.Name(unversioned(t.strs.name(t.syms[i].name)))
-	if o.held += len(name) + 64; o.held > maxHeld {
+	name := o.opt.Demangle.Name(read())
+	const overhead = 64 // of a map entry
+	if o.held += len(name) + overhead; o.held > maxHeld {
 		clear(o.names)
-		o.held = len(name) + 64
+		o.held = len(name) + overhead
 	}
 	o.names[key] = name
 	return name

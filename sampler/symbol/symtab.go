@@ -31,14 +31,16 @@ type entry struct {
 //  1. one whose size covers it, before one without a size;
 //  2. of those the one that starts last, so that an inner symbol wins inside its
 //     range and the outer one after it;
-//  3. at one start: a function before a label without type, then global before
-//     weak before local, then the fewest leading underscores, then the longer
-//     name, then the first in byte order.
+//  3. at one start: a function before a label without type, then global and weak
+//     before local, then names without glibc's __GI_, with the fewest leading
+//     underscores, the shortest, the last in byte order.
 //
-// 1, 2 and the order of bindings are what eu-addr2line (libdwfl,
-// dwfl_module_addrsym.c) does; underscores and length are how perf decides
-// (tools/perf/util/symbol.c, choose_best_symbol), where libdwfl and gdb take what
-// comes first or last in the file.
+// 1 and 2 are what eu-addr2line does (libdwfl, dwfl_module_addrsym.c). For 3
+// every tool has a rule of its own: libdwfl takes global before weak and the
+// first in the file, gdb the last of a sort that leaves the file's order, perf
+// counts underscores (tools/perf/util/symbol.c, choose_best_symbol). Counting
+// them first, whatever the binding, gives the names of manual pages (fflush, not
+// _IO_fflush) and agreed best with gdb on glibc.
 //
 // A symbol without size reaches to the next symbol or the end of its section,
 // and only where no symbol with a size covers the address.
@@ -153,10 +155,8 @@ func (im *image) candidate(b []byte) (candidate, bool) {
 	}
 	switch elf.ST_BIND(info) {
 	case elf.STB_LOCAL:
-	case elf.STB_WEAK:
-		c.rank++
 	default:
-		c.rank += 2
+		c.rank++
 	}
 	return c, true
 }
@@ -222,14 +222,19 @@ func (t *table) chooseAliases(list []candidate) {
 // betterName reports whether a is to be preferred to b as the name of one
 // function.
 func betterName(a, b []byte) bool {
+	// glibc's hidden aliases of its own functions (include/libc-symbols.h).
+	hidden := []byte("__GI_")
+	if ha, hb := bytes.HasPrefix(a, hidden), bytes.HasPrefix(b, hidden); ha != hb {
+		return hb
+	}
 	ua, ub := underscores(a), underscores(b)
 	switch {
 	case ua != ub:
 		return ua < ub
 	case len(a) != len(b):
-		return len(a) > len(b)
+		return len(a) < len(b)
 	}
-	return bytes.Compare(a, b) < 0
+	return bytes.Compare(a, b) > 0
 }
 
 func underscores(b []byte) int {

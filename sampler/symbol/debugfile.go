@@ -1,0 +1,157 @@
+package symbol
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+
+	"sfsample/sampler/symbol/rootfs"
+)
+
+// osFile is an open file with the size it had when it was opened.
+type osFile struct {
+	*os.File
+	size int64
+}
+
+func (f osFile) Size() int64 { return f.size }
+
+// NewFile makes a File of an open file.
+func NewFile(f *os.File) (File, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f, st.Size()}, nil
+}
+
+// errOtherFile: a debug file that was found belongs to another build.
+var errOtherFile = errors.New("debug file of another build")
+
+// debugFile finds and opens the separate debug file of im, in the order that
+// gdb follows: by build-id, by debuglink, then debuginfod. The error says that
+// there is none, or what was wrong with those that there are.
+func (o *Object) debugFile(im *image) (*image, error) {
+	var errs []error
+	try := func(open func() (*os.File, error), check func(*image) error) *image {
+		f, err := open()
+		if err != nil {
+			if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNoDebuginfod) {
+				errs = append(errs, err)
+			}
+			return nil
+		}
+		d, err := openDebug(f, check)
+		if err != nil {
+			f.Close()
+			errs = append(errs, fmt.Errorf("%s: %w", f.Name(), err))
+			return nil
+		}
+		o.closers = append(o.closers, f)
+		return d
+	}
+	id := o.buildID
+	sameID := func(d *image) error {
+		if d.buildID() != id {
+			return errOtherFile
+		}
+		return nil
+	}
+	if len(id) > 2 {
+		for _, r := range o.opt.Roots {
+			if d := try(func() (*os.File, error) { return r.OpenFile(buildIDPath(id, ".debug")) }, sameID); d != nil {
+				return d, nil
+			}
+		}
+	}
+	if link, crc, ok := im.debugLink(); ok {
+		check := func(d *image) error { return checkLink(d, id, crc) }
+		for _, name := range linkPaths(o.name, link) {
+			for _, r := range o.opt.Roots {
+				if d := try(func() (*os.File, error) { return r.OpenFile(name) }, check); d != nil {
+					return d, nil
+				}
+			}
+		}
+	}
+	if len(id) > 2 && o.opt.Debuginfod != nil {
+		if d := try(func() (*os.File, error) { return o.opt.Debuginfod.open(id) }, sameID); d != nil {
+			return d, nil
+		}
+	}
+	if len(errs) == 0 {
+		return nil, fs.ErrNotExist
+	}
+	return nil, errors.Join(errs...)
+}
+
+func openDebug(f *os.File, check func(*image) error) (*image, error) {
+	file, err := NewFile(f)
+	if err != nil {
+		return nil, err
+	}
+	d, err := openImage(file)
+	if err != nil {
+		return nil, err
+	}
+	if !d.hasSymtab() && !d.hasDWARF() {
+		return nil, errors.New("neither symbols nor debugging information")
+	}
+	return d, check(d)
+}
+
+// buildIDPath is the name of a file by build-id (GDB manual, "Separate Debug
+// Files").
+func buildIDPath(id, suffix string) string {
+	return "/usr/lib/debug/.build-id/" + id[:2] + "/" + id[2:] + suffix
+}
+
+// linkPaths are the names under which gdb looks for a debuglink.
+func linkPaths(file, link string) []string {
+	if !strings.HasPrefix(file, "/") || strings.Contains(link, "/") {
+		return nil
+	}
+	dir := path.Dir(file)
+	return []string{
+		path.Join(dir, link),
+		path.Join(dir, ".debug", link),
+		path.Join("/usr/lib/debug", dir, link),
+	}
+}
+
+// checkLink makes sure that d, found by name, belongs to the file with the
+// given build-id and link CRC. Equal build-ids suffice: the CRC takes a reading
+// of the whole file.
+func checkLink(d *image, id string, crc uint32) error {
+	if got := d.buildID(); got != "" && id != "" {
+		if got != id {
+			return errOtherFile
+		}
+		return nil
+	}
+	h := crc32.NewIEEE()
+	if _, err := io.Copy(h, io.NewSectionReader(d.f, 0, d.f.Size())); err != nil {
+		return fmt.Errorf("compute CRC: %w", err)
+	}
+	if h.Sum32() != crc {
+		return fmt.Errorf("CRC %#x is not %#x: %w", h.Sum32(), crc, errOtherFile)
+	}
+	return nil
+}
+
+// openAny opens path in the first root that has it.
+func openAny(roots []*rootfs.Root, path string) (*os.File, error) {
+	err := error(fs.ErrNotExist)
+	for _, r := range roots {
+		var f *os.File
+		if f, err = r.OpenFile(path); err == nil {
+			return f, nil
+		}
+	}
+	return nil, err
+}

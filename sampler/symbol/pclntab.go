@@ -1,0 +1,272 @@
+package symbol
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"sort"
+)
+
+// Go's runtime carries a table of all functions, also in stripped programs. The
+// layout is that of runtime/symtab.go (type pcHeader, _func, moduledata) and
+// cmd/link/internal/ld/pcln.go; the magic numbers are from internal/abi. Tables
+// of Go 1.2 to 1.15, 1.16, 1.18 and 1.20 to the present are read.
+
+// goVersion is a layout of the table.
+type goVersion uint8
+
+const (
+	go12 goVersion = iota + 1
+	go116
+	go118
+	go120
+)
+
+var goMagic = map[uint32]goVersion{
+	0xfffffffb: go12,
+	0xfffffffa: go116,
+	0xfffffff0: go118,
+	0xfffffff1: go120,
+}
+
+// maxGoFuncs bounds the table; the largest Go programs have some 500,000
+// functions.
+const maxGoFuncs = 1 << 24
+
+// goTable finds functions in a pclntab. Everything but functab stays in the
+// file.
+type goTable struct {
+	im      *image
+	version goVersion
+	order   binary.ByteOrder
+	ptr     uint64 // size of a pointer
+	quantum uint64 // of instruction lengths
+	off     int64  // of the table in the file
+	size    int64  // how far it may reach
+	text    uint64 // what functab's offsets count from
+
+	// Offsets of parts from the table's beginning.
+	nameOff, cuOff, fileOff, pcOff, funcOff int64
+
+	gofunc uint64 // address that funcdata offsets count from, 0 if unknown
+
+	entry []uint64 // of each function, and the end of the last one
+	fn    []uint32 // offset of each function's _func from funcOff
+	names stringTable
+}
+
+// isGo reports whether a file comes from Go's linker: it has Go's build-id note
+// or its build info.
+func (im *image) isGo() bool {
+	const goBuildID = 4 // cmd/link/internal/ld/elf.go, ELF_NOTE_GOBUILDID_TAG
+	for i := range im.sections {
+		switch im.sections[i].name {
+		case ".gopclntab", ".data.rel.ro.gopclntab", ".go.buildinfo", ".note.go.buildid":
+			return true
+		}
+	}
+	return im.note("Go", goBuildID) != nil
+}
+
+// goTable finds and opens the pclntab, in its section or else by its magic in
+// segments that hold constants. It returns errNoSection if there is none.
+func (im *image) goTable() (*goTable, error) {
+	if !im.isGo() {
+		return nil, errNoSection
+	}
+	err := error(errNoSection)
+	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab"} {
+		if s := im.named(name); s != nil {
+			var t *goTable
+			if t, err = im.goTableAt(s.off, s.size, s.addr); err == nil {
+				return t, nil
+			}
+		}
+	}
+	for _, p := range im.progs {
+		if p.typ != elf.PT_LOAD || p.flags&elf.PF_X != 0 || p.filesz == 0 {
+			continue
+		}
+		if t := im.searchGoTable(p); t != nil {
+			return t, nil
+		}
+	}
+	return nil, err
+}
+
+// searchGoTable looks for the table's header in one segment. The linker aligns
+// it to at least 16 bytes.
+func (im *image) searchGoTable(p prog) *goTable {
+	const align = 16
+	buf := make([]byte, 1<<20)
+	for done := int64(0); done < p.filesz; done += int64(len(buf)) {
+		b := buf[:min(int64(len(buf)), p.filesz-done)]
+		if readFull(im.f, b, p.off+done) != nil {
+			return nil
+		}
+		first := (align - (p.vaddr+uint64(done))%align) % align
+		for i := first; i+8 <= uint64(len(b)); i += align {
+			if goMagic[im.order.Uint32(b[i:])] == 0 || b[i+4] != 0 || b[i+5] != 0 {
+				continue
+			}
+			at := done + int64(i)
+			if t, err := im.goTableAt(p.off+at, p.filesz-at, p.vaddr+uint64(at)); err == nil {
+				return t
+			}
+		}
+	}
+	return nil
+}
+
+// goTableAt opens the table at file offset off, of at most size bytes.
+func (im *image) goTableAt(off, size int64, addr uint64) (*goTable, error) {
+	bad := func(text string, v uint64) error { return &FormatError{off, "pclntab: " + text, v} }
+	var h [8 + 9*8]byte
+	if size < int64(len(h)) {
+		return nil, bad("too short", uint64(size))
+	}
+	if err := readFull(im.f, h[:], off); err != nil {
+		return nil, err
+	}
+	t := &goTable{im: im, order: im.order, off: off, size: size, quantum: uint64(h[6]), ptr: uint64(h[7])}
+	t.version = goMagic[im.order.Uint32(h[:])]
+	switch {
+	case t.version == 0:
+		return nil, bad("unknown magic", uint64(im.order.Uint32(h[:])))
+	case h[4] != 0 || h[5] != 0 || h[6] != 1 && h[6] != 2 && h[6] != 4:
+		return nil, bad("unknown instruction quantum", t.quantum)
+	case t.ptr != 4 && t.ptr != 8:
+		return nil, bad("unknown pointer size", t.ptr)
+	}
+	word := func(i int) uint64 { return t.uint(h[8+uint64(i)*t.ptr:], t.ptr) }
+	n := word(0)
+	if n == 0 || n > maxGoFuncs {
+		return nil, bad("unbelievable number of functions", n)
+	}
+	var parts []int64
+	first := 2 // word that holds the first offset
+	if t.version >= go118 {
+		first = 3
+	}
+	if t.version == go12 {
+		parts = []int64{0, 0, 0, 0, 0}
+	} else {
+		for i := range 5 {
+			w := word(first + i)
+			if w >= uint64(size) {
+				return nil, bad("a part lies outside the table", w)
+			}
+			parts = append(parts, int64(w))
+		}
+	}
+	t.nameOff, t.cuOff, t.fileOff, t.pcOff, t.funcOff = parts[0], parts[1], parts[2], parts[3], parts[4]
+	t.names = stringTable{f: im.f, off: off + t.nameOff, size: size - t.nameOff}
+	if t.version >= go118 {
+		t.findText(addr, word(2))
+	}
+	return t, t.readFuncs(n)
+}
+
+func (t *goTable) uint(b []byte, size uint64) uint64 {
+	if size == 4 {
+		return uint64(t.order.Uint32(b))
+	}
+	return t.order.Uint64(b)
+}
+
+// readFuncs reads functab: n pairs of entry and offset, and the end.
+func (t *goTable) readFuncs(n uint64) error {
+	field := t.ptr
+	tab := t.funcOff
+	if t.version >= go118 {
+		field = 4
+	}
+	if t.version == go12 {
+		tab = int64(8 + t.ptr)
+	}
+	size := int64((2*n + 1) * field)
+	if size > t.size-tab {
+		return &FormatError{t.off, "pclntab: functions leave the table", n}
+	}
+	b := make([]byte, size)
+	if err := readFull(t.im.f, b, t.off+tab); err != nil {
+		return err
+	}
+	t.entry, t.fn = make([]uint64, n+1), make([]uint32, n)
+	for i := range t.entry {
+		e := t.uint(b[uint64(2*i)*field:], field)
+		if t.version >= go118 {
+			e += t.text
+		}
+		if i > 0 && e < t.entry[i-1] {
+			return &FormatError{t.off, "pclntab: functions are not in order", e}
+		}
+		t.entry[i] = e
+		if i < int(n) {
+			t.fn[i] = uint32(t.uint(b[uint64(2*i+1)*field:], field))
+		}
+	}
+	return nil
+}
+
+// findText finds the address that entries count from: the header's own word
+// (until Go 1.25 in programs at fixed addresses), else what moduledata says,
+// else the section .text (wrong only for programs linked with C code, whose
+// moduledata then is found).
+func (t *goTable) findText(addr, header uint64) {
+	text, gofunc, ok := t.im.moduledata(addr, t.ptr)
+	if ok {
+		t.text, t.gofunc = text, gofunc
+		return
+	}
+	if _, ok := t.im.textAt(header); ok {
+		t.text = header
+		return
+	}
+	for i := range t.im.sections {
+		if s := &t.im.sections[i]; s.name == ".text" {
+			t.text = s.addr
+			return
+		}
+	}
+	if len(t.im.text) > 0 {
+		t.text = t.im.text[0].start
+	}
+}
+
+// find returns the number of the function that holds addr, or none.
+func (t *goTable) find(addr uint64) int32 {
+	n := len(t.fn)
+	i := sort.Search(n+1, func(i int) bool { return t.entry[i] > addr }) - 1
+	if i < 0 || i >= n {
+		return none
+	}
+	return int32(i)
+}
+
+// funcField returns 32-bit field n of function i's _func, counted after the
+// entry: 0 is nameoff.
+func (t *goTable) funcField(i int32, n int) (uint32, bool) {
+	first := int64(4)
+	if t.version < go118 {
+		first = int64(t.ptr)
+	}
+	return t.uint32At(t.funcOff + int64(t.fn[i]) + first + 4*int64(n))
+}
+
+// uint32At reads 4 bytes at an offset in the table.
+func (t *goTable) uint32At(off int64) (uint32, bool) {
+	var b [4]byte
+	if off < 0 || off > t.size-4 || readFull(t.im.f, b[:], t.off+off) != nil {
+		return 0, false
+	}
+	return t.order.Uint32(b[:]), true
+}
+
+// name returns the name of function i, empty if the table is damaged there.
+func (t *goTable) name(i int32) string {
+	off, ok := t.funcField(i, 0)
+	if !ok {
+		return ""
+	}
+	return t.names.name(off)
+}
