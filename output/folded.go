@@ -123,9 +123,11 @@ func (f *Folded) Add(s *Sample) error {
 }
 
 // Close writes the lines.
-func (f *Folded) Close() error {
+func (f *Folded) Close() error { return f.write(f.w) }
+
+func (f *Folded) write(w io.Writer) error {
 	list, first := f.tree.children()
-	fw := foldedWriter{p: &f.paths, list: list, first: first, out: bufio.NewWriterSize(f.w, 1<<16)}
+	fw := foldedWriter{p: &f.paths, list: list, first: first, out: bufio.NewWriterSize(w, 1<<16)}
 	fw.below(0)
 	return fw.out.Flush()
 }

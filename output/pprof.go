@@ -249,7 +249,9 @@ func (p *PProf) mapping(m *Mapping) *profile.Mapping {
 }
 
 // Close writes the profile.
-func (p *PProf) Close() error { return p.profile().Write(p.w) }
+func (p *PProf) Close() error { return p.write(p.w) }
+
+func (p *PProf) write(w io.Writer) error { return p.profile().Write(w) }
 
 func (p *PProf) profile() *profile.Profile {
 	period := int64(0)
