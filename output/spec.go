@@ -19,6 +19,7 @@ type format struct {
 var formats = []format{
 	{"folded", []string{".folded", ".txt"}, func(w io.Writer, o Options) Sink { return NewFolded(w, o) }, false},
 	{"pprof", []string{".pb.gz", ".pprof", ".pb"}, func(w io.Writer, o Options) Sink { return NewPProf(w, o) }, false},
+	{"dump", []string{".dump"}, func(w io.Writer, o Options) Sink { return NewDump(w, o) }, true},
 }
 
 // Formats returns the names of all formats, for messages.
