@@ -1,0 +1,590 @@
+package ehframe_test
+
+import (
+	"bufio"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"sfsample/regs"
+	"sfsample/sframe"
+	"sfsample/sframe/ehframe"
+)
+
+// wideEnv names a folder: every ELF file below it is compared with readelf. For
+// runs over whole distributions, of any of the architectures.
+const wideEnv = "SFSAMPLE_EHFRAME_FILES"
+
+// systemFiles are compared when they exist; the first two are nearly always there.
+var systemFiles = []string{
+	"/lib/x86_64-linux-gnu/libc.so.6",
+	"/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+	"/usr/lib/x86_64-linux-gnu/libstdc++.so.6",
+	"/lib/aarch64-linux-gnu/libc.so.6",
+	"/lib/s390x-linux-gnu/libc.so.6",
+	"/lib64/libc.so.6",
+	"/bin/bash",
+	"/usr/bin/perl",
+}
+
+// TestAgainstReadelf holds every row of every function against what GNU readelf
+// makes of the same file: the interpreted rows (-wF) for values, the raw
+// instructions (-wf) for what the former does not show: expressions, undefined
+// against unset, and signed return addresses.
+func TestAgainstReadelf(t *testing.T) {
+	needReadelf(t)
+	var files []string
+	if dir := os.Getenv(wideEnv); dir != "" {
+		files = elfFiles(t, dir)
+	} else {
+		for _, name := range systemFiles {
+			if _, err := os.Stat(name); err == nil {
+				files = append(files, name)
+			}
+		}
+	}
+	if len(files) == 0 {
+		t.Skip("no system libraries on this machine")
+	}
+	var sum tally
+	for _, name := range files {
+		t.Run(strings.TrimPrefix(name, "/"), func(t *testing.T) {
+			got := compareFile(t, name)
+			sum.add(got)
+			t.Logf("%d functions, %d rows, %d expressions", got.funcs, got.rows, got.exprs)
+		})
+	}
+	t.Logf("sum: %d functions, %d rows, %d expressions, %d differences", sum.funcs, sum.rows, sum.exprs, sum.diffs)
+}
+
+func needReadelf(t *testing.T) {
+	t.Helper()
+	out, err := exec.Command("readelf", "--version").Output()
+	if err != nil {
+		t.Skip("no readelf on this machine")
+	}
+	if !strings.HasPrefix(string(out), "GNU") {
+		t.Skip("readelf on this machine is not GNU's")
+	}
+}
+
+// elfFiles returns the ELF files below dir, links left out.
+func elfFiles(t *testing.T, dir string) []string {
+	t.Helper()
+	var files []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		if f, err := elf.Open(path); err == nil {
+			f.Close()
+			files = append(files, path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+type tally struct{ funcs, rows, exprs, diffs int }
+
+func (a *tally) add(b tally) {
+	a.funcs += b.funcs
+	a.rows += b.rows
+	a.exprs += b.exprs
+	a.diffs += b.diffs
+}
+
+// compareFile compares the .eh_frame of one file.
+func compareFile(t *testing.T, name string) tally {
+	f, err := elf.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := regs.ByELF(f.Machine, f.Class, f.Data); err != nil {
+		t.Skip(err)
+	}
+	if s := f.Section(".eh_frame"); s == nil || s.Type == elf.SHT_NOBITS || s.Size == 0 || f.Type == elf.ET_REL {
+		t.Skip("file has no loaded .eh_frame")
+	}
+	tab, err := ehframe.OpenELF(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compareTable(t, name, ".eh_frame", f, tab)
+}
+
+func compareTable(t *testing.T, name, section string, f *elf.File, tab *ehframe.Table) tally {
+	arch, err := regs.ByELF(f.Machine, f.Class, f.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := comparer{t: t, arch: arch, tab: tab, ours: make(map[uint64]ehframe.Func)}
+	for fn, err := range tab.Funcs() {
+		if err != nil {
+			c.diff("function at section offset %#x: %v", fn.SecOff, err)
+		}
+		c.ours[fn.SecOff] = fn
+	}
+	c.interpreted(runReadelf(t, "-wFN", name, section))
+	c.raw(runReadelf(t, "-wfN", name, section))
+	if len(c.ours) != c.funcs {
+		c.diff("%d functions, readelf has %d", len(c.ours), c.funcs)
+	}
+	return c.tally
+}
+
+// runReadelf returns the lines of readelf's output that are about section. N in
+// the flags: of this file only, not of its separate debug file.
+func runReadelf(t *testing.T, flag, name, section string) []string {
+	t.Helper()
+	cmd := exec.Command("readelf", flag, name)
+	cmd.Env = append(os.Environ(), "LC_ALL=C")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	inside := false
+	scan := bufio.NewScanner(out)
+	scan.Buffer(nil, 1<<20)
+	for scan.Scan() {
+		if line := scan.Text(); strings.HasPrefix(line, "Contents of the ") {
+			inside = strings.HasPrefix(line, "Contents of the "+section+" section")
+		} else if inside {
+			lines = append(lines, line)
+		}
+	}
+	// Its status is not looked at: readelf 2.40 warns of section flags that newer
+	// tools set. Missing functions show as differences.
+	_ = cmd.Wait()
+	return lines
+}
+
+type comparer struct {
+	tally
+	t    *testing.T
+	arch *regs.Arch
+	tab  *ehframe.Table
+	ours map[uint64]ehframe.Func // by section offset
+}
+
+// maxDiffs is how many differences of one file are shown.
+const maxDiffs = 20
+
+func (c *comparer) diff(format string, args ...any) {
+	c.diffs++
+	if c.diffs <= maxDiffs {
+		c.t.Errorf(format, args...)
+	}
+}
+
+// fdeLine is "offset length id FDE cie=offset pc=start..end".
+var fdeLine = regexp.MustCompile(`^([0-9a-f]+) [0-9a-f]+ [0-9a-f]+ FDE cie=([0-9a-f]+) pc=([0-9a-f]+)\.\.([0-9a-f]+)`)
+
+// raField is at the end of a CIE line of -wF.
+var raField = regexp.MustCompile(`\bra=(\d+)`)
+
+// cieLine is "offset length id CIE ...".
+var cieLine = regexp.MustCompile(`^([0-9a-f]+) [0-9a-f]+ [0-9a-f]+ CIE`)
+
+// inRegister is how readelf shows that a value is in another register.
+var inRegister = regexp.MustCompile(`\br\d+ \((\S+)\)`)
+
+type theirRow struct {
+	cfa  string
+	ra   string // return address column of the CIE
+	cols map[string]string
+}
+
+// interpreted compares the rows of readelf -wF. An FDE that only has its CIE's
+// row comes without a table.
+func (c *comparer) interpreted(lines []string) {
+	initial := make(map[string]theirRow) // by the CIE's offset
+	columns := make(map[string]string)   // by the CIE's offset
+	column := ""
+	var cie string
+	var fn ehframe.Func
+	var head []string
+	rows := make(map[uint64]theirRow)
+	flush := func() {
+		for _, at := range slices.Sorted(maps.Keys(rows)) {
+			c.row(fn, at, rows[at])
+		}
+		clear(rows)
+	}
+	for _, line := range lines {
+		if m := cieLine.FindStringSubmatch(line); m != nil {
+			flush()
+			cie, fn, head = m[1], ehframe.Func{}, nil
+			if ra := raField.FindStringSubmatch(line); ra != nil {
+				columns[cie], column = ra[1], ra[1]
+			}
+			continue
+		}
+		if m := fdeLine.FindStringSubmatch(line); m != nil {
+			flush()
+			c.funcs++
+			off, start, end := hex(m[1]), hex(m[3]), hex(m[4])
+			var ok bool
+			if fn, ok = c.ours[off]; !ok || fn.Start != start || fn.End != end {
+				c.diff("FDE at %#x: got %#x-%#x, readelf %#x-%#x", off, fn.Start, fn.End, start, end)
+			}
+			cie, head, column = "", nil, columns[m[2]]
+			if row, ok := initial[m[2]]; ok && start < end {
+				rows[start] = row
+			}
+			continue
+		}
+		words := strings.Fields(inRegister.ReplaceAllString(line, "$1"))
+		switch {
+		case len(words) == 0, strings.HasSuffix(line, "ZERO terminator"):
+		case words[0] == "LOC":
+			head = words[2:]
+		case head != nil && len(words) == len(head)+2:
+			row := theirRow{words[1], column, make(map[string]string)}
+			for i, name := range head {
+				row.cols[name] = words[i+2]
+			}
+			if cie != "" {
+				initial[cie] = row
+			} else if at := hex(words[0]); at < fn.End {
+				rows[at] = row // of several at one address the last one counts
+			}
+		default:
+			c.diff("line of readelf not understood: %q", line)
+		}
+	}
+	flush()
+}
+
+// row compares one row.
+func (c *comparer) row(fn ehframe.Func, at uint64, want theirRow) {
+	c.rows++
+	i, found := slices.BinarySearchFunc(fn.Entries, at, func(e sframe.Entry, at uint64) int {
+		if e.End <= at {
+			return -1
+		}
+		if e.Start > at {
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		c.diff("%#x: no row, readelf has one", at)
+		return
+	}
+	row := &fn.Entries[i].Row
+	if got := c.cfa(row); got != want.cfa {
+		c.diff("%#x: CFA %s, readelf %s", at, got, want.cfa)
+	}
+	for name, text := range want.cols {
+		if c.foreign(name) {
+			continue
+		}
+		if name == "ra" && text == "u" && row.RA == c.ownColumn(want.ra) {
+			continue // not saved: still in the register of that number
+		}
+		if got := c.column(row, name, text); got != text {
+			c.diff("%#x: %s %s, readelf %s", at, name, got, text)
+		}
+	}
+	for _, s := range row.Saved {
+		if _, ok := want.cols[c.name(s.Reg)]; !ok {
+			c.diff("%#x: rule of %s, readelf has none", at, c.name(s.Reg))
+		}
+	}
+}
+
+// ownColumn is the rule of a return address that is still in the register of the
+// CIE's column, where that is not the usual one: s390x's _mcount returns by r0.
+func (c *comparer) ownColumn(column string) sframe.Rule {
+	n, err := strconv.ParseUint(column, 10, 8)
+	if err != nil || uint8(n) == c.arch.RA {
+		return sframe.Rule{}
+	}
+	return sframe.Rule{Base: sframe.FromReg, Reg: uint8(n)}
+}
+
+// foreign: registers that a register set does not hold.
+func (c *comparer) foreign(name string) bool {
+	if name == "ra" {
+		return false
+	}
+	_, ok := c.number(name)
+	return !ok
+}
+
+// name is readelf's name of register n.
+func (c *comparer) name(n uint8) string { return c.arch.RegName(n) }
+
+func (c *comparer) number(name string) (uint8, bool) {
+	limit := uint8(regs.NumRegs)
+	switch c.arch {
+	case regs.AMD64:
+		limit = 16
+	case regs.I386:
+		limit = 8
+	}
+	for n := range limit {
+		if c.name(n) == name {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+func (c *comparer) cfa(row *sframe.Row) string {
+	switch r := row.CFA; {
+	case r.Base == sframe.FromReg && !r.Deref:
+		return fmt.Sprintf("%s%+d", c.name(r.Reg), r.Offset)
+	case r.Base == sframe.FromReg || r.Base == sframe.FromExpr:
+		return "exp"
+	default:
+		return fmt.Sprintf("%+v", r)
+	}
+}
+
+// column renders our rule of the register as readelf would. want chooses between
+// renderings that mean the same: readelf says "u" for a register that has no rule
+// as well as for one that is undefined (raw tells them apart).
+func (c *comparer) column(row *sframe.Row, name, want string) string {
+	rule := sframe.Rule{Base: sframe.Undefined}
+	n, _ := c.number(name)
+	i := slices.IndexFunc(row.Saved, func(s sframe.SavedRule) bool { return s.Reg == n })
+	switch {
+	case name == "ra" && row.Outermost:
+	case name == "ra":
+		rule = row.RA
+	case n == c.arch.FP:
+		rule = row.FP
+	case i >= 0:
+		rule = row.Saved[i].Rule
+	case row.Keep&(1<<n) != 0:
+		rule.Base = sframe.Same
+	}
+	switch {
+	case rule.Base == sframe.Same && want != "u":
+		return "s"
+	case rule.Base == sframe.Same || rule.Base == sframe.Undefined:
+		return "u"
+	case (rule.Deref || rule.Base == sframe.FromExpr) && want == "exp":
+		return "exp"
+	case want == "vexp":
+		return "vexp" // compared by raw
+	case rule.Base == sframe.FromCFA && rule.Deref:
+		return fmt.Sprintf("c%+d", rule.Offset)
+	case rule.Base == sframe.FromCFA:
+		return fmt.Sprintf("v%+d", rule.Offset)
+	case rule.Base == sframe.FromReg && !rule.Deref && rule.Offset == 0:
+		return c.name(rule.Reg)
+	}
+	return fmt.Sprintf("%+v", rule)
+}
+
+// raw compares what only the instructions show, function by function: the
+// expressions, whether the return address is ever undefined, and how often its
+// signing changes.
+func (c *comparer) raw(lines []string) {
+	var fn *ehframe.Func
+	var cie string
+	var want facts
+	ofCIE := make(map[string]facts)
+	flush := func() {
+		if fn != nil {
+			c.facts(*fn, want)
+		} else if cie != "" {
+			ofCIE[cie] = want
+		}
+	}
+	for _, line := range lines {
+		if m := cieLine.FindStringSubmatch(line); m != nil {
+			flush()
+			fn, cie, want = nil, m[1], newFacts()
+			continue
+		}
+		if m := fdeLine.FindStringSubmatch(line); m != nil {
+			flush()
+			f := c.ours[hex(m[1])]
+			fn, want = &f, ofCIE[m[2]].clone()
+			want.loc, want.end = hex(m[3]), hex(m[4])
+			continue
+		}
+		want.line(line)
+	}
+	flush()
+}
+
+// facts are what raw compares.
+type facts struct {
+	exprs     map[string]bool
+	outermost bool
+	signed    bool
+	signal    bool
+	column    string
+	loc, end  uint64
+}
+
+func newFacts() facts { return facts{exprs: make(map[string]bool), end: 1} }
+
+func (f facts) clone() facts {
+	f.exprs = maps.Clone(f.exprs)
+	return f
+}
+
+var (
+	exprLine      = regexp.MustCompile(`DW_CFA_(?:def_cfa_expression|expression: \S+(?: \S+)?|val_expression: \S+(?: \S+)?) \((DW_OP.*)\)$`)
+	undefinedLine = regexp.MustCompile(`DW_CFA_undefined: r(\d+)`)
+	columnLine    = regexp.MustCompile(`Return address column: (\d+)`)
+	advanceLine   = regexp.MustCompile(`DW_CFA_(?:advance_loc|set_loc).* to ([0-9a-f]+)`)
+	augLine       = regexp.MustCompile(`Augmentation: +"(.*)"`)
+)
+
+func (f *facts) line(line string) {
+	if m := columnLine.FindStringSubmatch(line); m != nil {
+		f.column = m[1]
+	}
+	if m := advanceLine.FindStringSubmatch(line); m != nil {
+		f.loc = hex(m[1])
+	}
+	// Linkers end a PLT's instructions with a rule that begins where the PLT of
+	// some small libraries ends; it covers nothing.
+	if f.loc >= f.end {
+		return
+	}
+	if m := exprLine.FindStringSubmatch(line); m != nil {
+		f.exprs[m[1]] = true
+	}
+	if m := undefinedLine.FindStringSubmatch(line); m != nil && m[1] == f.column {
+		f.outermost = true
+	}
+	if strings.Contains(line, "negate_ra_state") || strings.Contains(line, "DW_CFA_GNU_window_save") {
+		f.signed = true
+	}
+	if m := augLine.FindStringSubmatch(line); m != nil {
+		f.signal = strings.Contains(m[1], "S")
+	}
+}
+
+func (c *comparer) facts(fn ehframe.Func, want facts) {
+	got := newFacts()
+	got.signal = fn.Signal
+	for _, e := range fn.Entries {
+		got.outermost = got.outermost || e.Row.Outermost
+		got.signed = got.signed || e.Row.Signed
+		c.exprTexts(&e.Row, got.exprs)
+	}
+	if len(fn.Entries) == 0 {
+		return
+	}
+	// An expression can be overwritten before the location advances.
+	for text := range got.exprs {
+		c.exprs++
+		if !want.exprs[text] {
+			c.diff("%#x: expression %q is not readelf's: %q", fn.Start, text, slices.Collect(maps.Keys(want.exprs)))
+		}
+	}
+	if len(got.exprs) != len(want.exprs) && len(fn.Entries) > 0 {
+		c.diff("%#x: %d expressions, readelf has %d", fn.Start, len(got.exprs), len(want.exprs))
+	}
+	if got.outermost != want.outermost || got.signed != want.signed || got.signal != want.signal {
+		c.diff("%#x: outermost %t signed %t signal %t, readelf %t %t %t", fn.Start,
+			got.outermost, got.signed, got.signal, want.outermost, want.signed, want.signal)
+	}
+}
+
+// exprTexts adds readelf's text of each expression of a row, those that were
+// turned into plain rules included.
+func (c *comparer) exprTexts(row *sframe.Row, into map[string]bool) {
+	for _, e := range row.Exprs {
+		into[c.disassemble(e)] = true
+	}
+	if r := row.CFA; r.Base == sframe.FromReg && r.Deref {
+		into[c.breg(r)+"; DW_OP_deref"] = true
+	}
+	for _, s := range append(slices.Clone(row.Saved), sframe.SavedRule{Rule: row.RA}, sframe.SavedRule{Rule: row.FP}) {
+		if s.Rule.Base == sframe.FromReg && s.Rule.Deref {
+			into[c.breg(s.Rule)] = true
+		}
+	}
+}
+
+func (c *comparer) breg(r sframe.Rule) string {
+	return fmt.Sprintf("DW_OP_breg%d (%s): %d", r.Reg, c.name(r.Reg), r.Offset)
+}
+
+// disassemble knows the operations that occur in distribution programs.
+func (c *comparer) disassemble(e []byte) string {
+	var out []string
+	for len(e) > 0 {
+		op := e[0]
+		e = e[1:]
+		switch {
+		case op >= 0x30 && op < 0x50:
+			out = append(out, fmt.Sprintf("DW_OP_lit%d", op-0x30))
+		case op >= 0x70 && op < 0x90:
+			v, n := sleb(e)
+			e = e[n:]
+			name := c.name(op - 0x70)
+			if c.arch == regs.AMD64 && op == 0x80 {
+				name = "rip"
+			} else if c.arch == regs.I386 && op == 0x78 {
+				name = "eip"
+			}
+			out = append(out, fmt.Sprintf("DW_OP_breg%d (%s): %d", op-0x70, name, v))
+		case op == 0x08:
+			out = append(out, fmt.Sprintf("DW_OP_const1u: %d", e[0]))
+			e = e[1:]
+		case op == 0x23 && e[0] < 0x80:
+			out = append(out, fmt.Sprintf("DW_OP_plus_uconst: %d", e[0]))
+			e = e[1:]
+		default:
+			names := map[byte]string{0x06: "DW_OP_deref", 0x1a: "DW_OP_and", 0x1c: "DW_OP_minus",
+				0x22: "DW_OP_plus", 0x24: "DW_OP_shl", 0x2a: "DW_OP_ge", 0x1e: "DW_OP_mul",
+				0x12: "DW_OP_dup", 0x16: "DW_OP_swap", 0x21: "DW_OP_or", 0x96: "DW_OP_nop"}
+			name, ok := names[op]
+			if !ok {
+				name = fmt.Sprintf("unknown %#x", op)
+			}
+			out = append(out, name)
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// sleb is written apart from the decoder's.
+func sleb(b []byte) (v int64, n int) {
+	for n < len(b) {
+		v |= int64(b[n]&0x7f) << (7 * n)
+		n++
+		if b[n-1]&0x80 == 0 {
+			break
+		}
+	}
+	shift := 64 - 7*n
+	return v << shift >> shift, n
+}
+
+func hex(s string) uint64 {
+	v, err := strconv.ParseUint(s, 16, 64)
+	if err != nil {
+		panic(errors.New("regular expression let through " + s))
+	}
+	return v
+}
