@@ -1,0 +1,171 @@
+package module
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
+	"sfsample/sampler/symbol/rootfs"
+)
+
+// Live is the Source of a live process. It may be used by any number of
+// goroutines.
+type Live struct {
+	PID int
+	FS  procfs.FS
+	tid atomic.Int64 // of a thread that lived when last asked
+}
+
+// NewLive returns the source of process pid.
+func NewLive(pid int) *Live {
+	l := &Live{PID: pid}
+	l.tid.Store(int64(pid))
+	return l
+}
+
+// Owner returns the real user of the process, for Options.
+func (l *Live) Owner() uint32 {
+	s, err := l.FS.Status(l.PID)
+	if err != nil {
+		return 0
+	}
+	return uint32(s.UID[0])
+}
+
+// TID returns a thread of the process that lives, as far as is known.
+func (l *Live) TID() int { return int(l.tid.Load()) }
+
+// another looks for a thread that lives, in place of one that does not. It
+// returns false if there is none but that.
+func (l *Live) another() bool {
+	tid, err := l.FS.LiveTask(l.PID)
+	return err == nil && l.tid.Swap(int64(tid)) != int64(tid)
+}
+
+// Maps implements Source.
+func (l *Live) Maps() ([]procfs.Mapping, error) {
+	maps, err := l.FS.Maps(l.TID())
+	if (procfs.Gone(err) || err == nil && len(maps) == 0) && l.another() {
+		maps, err = l.FS.Maps(l.TID())
+	}
+	return maps, err
+}
+
+// ReadAt implements Source.
+func (l *Live) ReadAt(p []byte, addr int64) (int, error) {
+	n, err := ptrace.Memory{TID: l.TID()}.ReadAt(p, addr)
+	if errors.Is(err, unix.ESRCH) && l.another() {
+		n, err = ptrace.Memory{TID: l.TID()}.ReadAt(p, addr)
+	}
+	return n, err
+}
+
+// OpenFile implements Source: by map_files, which needs a capability but finds
+// deleted and replaced files; by exe, which needs none; by name below the
+// process's root.
+func (l *Live) OpenFile(m procfs.Mapping) (File, error) {
+	if !m.File() {
+		return nil, &fs.PathError{Op: "open", Path: m.Path, Err: fs.ErrNotExist}
+	}
+	dir := l.FS.Path(l.TID())
+	links := []string{
+		fmt.Sprintf("%s/map_files/%x-%x", dir, m.Start, m.End),
+		dir + "/exe",
+	}
+	for _, link := range links {
+		if f, err := openLink(link, m); err == nil {
+			return f, nil
+		}
+	}
+	root, err := rootfs.Open(dir + "/root")
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(m.Path)
+	if err != nil {
+		return nil, err
+	}
+	return checked(f, m)
+}
+
+// errOtherInode is for a path that leads to another file than the mapping's.
+var errOtherInode = errors.New("the path now names another file")
+
+// checked wraps f if it can be the file of m. Devices are not compared: btrfs
+// and overlayfs show others in maps than in stat(2).
+func checked(f *os.File, m procfs.Mapping) (File, error) {
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	var st unix.Stat_t
+	err = unix.Fstat(int(f.Fd()), &st)
+	if err == nil && st.Ino != m.Inode {
+		err = &fs.PathError{Op: "open", Path: m.Path, Err: errOtherInode}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return file{f, info.Size()}, nil
+}
+
+type file struct {
+	*os.File
+	size int64
+}
+
+func (f file) Size() int64 { return f.size }
+
+// remote are file systems whose server may keep a reader waiting for ever: the
+// f_type values of statfs(2) (include/uapi/linux/magic.h).
+var remote = map[uint32]string{
+	unix.NFS_SUPER_MAGIC:  "NFS",
+	unix.SMB_SUPER_MAGIC:  "SMB",
+	unix.CIFS_SUPER_MAGIC: "CIFS",
+	unix.SMB2_SUPER_MAGIC: "SMB2",
+	unix.FUSE_SUPER_MAGIC: "FUSE",
+	unix.V9FS_MAGIC:       "9P",
+	unix.CEPH_SUPER_MAGIC: "Ceph",
+	unix.AFS_SUPER_MAGIC:  "AFS",
+	unix.AFS_FS_MAGIC:     "AFS",
+	unix.CODA_SUPER_MAGIC: "Coda",
+	unix.NCP_SUPER_MAGIC:  "NCP",
+}
+
+// openLink opens the file that a link of /proc stands for, if it is a regular
+// one on this machine: a FIFO or a dead server would keep us waiting.
+func openLink(link string, m procfs.Mapping) (File, error) {
+	fd, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: link, Err: err}
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &fs.PathError{Op: "stat", Path: link, Err: err}
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Ino != m.Inode {
+		return nil, &fs.PathError{Op: "open", Path: link, Err: errOtherInode}
+	}
+	var vol unix.Statfs_t
+	if err := unix.Fstatfs(fd, &vol); err == nil {
+		if name := remote[uint32(vol.Type)]; name != "" {
+			return nil, &fs.PathError{Op: "open", Path: m.Path, Err: errors.New("on a remote file system: " + name)}
+		}
+	}
+	f, err := os.Open("/proc/self/fd/" + strconv.Itoa(fd))
+	if err != nil {
+		return nil, err
+	}
+	return checked(f, m)
+}

@@ -1,0 +1,165 @@
+package module
+
+import (
+	"bytes"
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path"
+
+	"sfsample/ptrace/procfs"
+	"sfsample/regs"
+)
+
+// vdsoName is the kernel's name for its own object in every process.
+const vdsoName = "[vdso]"
+
+// Module is an ELF object in a process. It does not change: an object that is
+// loaded anew is another Module.
+type Module struct {
+	Path    string // of the file as the process has it, or "[vdso]"
+	Deleted bool   // the file's name is gone or names another file
+	BuildID string // lower-case hex, empty if there is none
+	Bias    uint64 // address in the process = link-time address + Bias
+	Arch    *regs.Arch
+	// Maps are its mappings of the file, in ascending order.
+	Maps []procfs.Mapping
+
+	src      Source
+	obj      *object
+	base     uint64 // offset in the file of the ELF header
+	id       moduleID
+	oldFirst bool // .sframe of version 1 ranks first
+	asked    bool // for a row or a name; for the goroutine of the Space
+	// first is what memory holds at the header: the header itself and, where
+	// it is near, the build-id. Empty if the header is not mapped.
+	first []byte
+}
+
+// moduleID is what a module is recognised by in a later list of mappings.
+type moduleID struct {
+	start, offset uint64 // of the mapping with the ELF header, or with code
+	dev           procfs.Dev
+	inode         uint64
+	path          string
+}
+
+// Name is the file's name without folders.
+func (m *Module) Name() string { return path.Base(m.Path) }
+
+// VDSO tells whether the module is the kernel's own.
+func (m *Module) VDSO() bool { return m.id.inode == 0 }
+
+// owns tells whether the page at addr is mapped from the module's file and
+// cannot be written.
+func (m *Module) owns(addr uint64) bool {
+	for i := range m.Maps {
+		if r := &m.Maps[i]; r.Start <= addr && addr < r.End {
+			return r.Perms&procfs.Write == 0
+		}
+	}
+	return false
+}
+
+// maxProbe bounds the bytes by which a module is recognised.
+const maxProbe = pageBytes
+
+// unchanged tells whether memory still holds this module.
+func (m *Module) unchanged(buf []byte) bool {
+	if len(m.first) == 0 {
+		return true // known by its mappings only
+	}
+	buf = buf[:len(m.first)]
+	_, err := m.src.ReadAt(buf, int64(m.id.start))
+	return err == nil && bytes.Equal(buf, m.first)
+}
+
+// OpenFile opens the module's file as the process sees it, for sections and
+// symbols. Offset 0 is the ELF header. It fails if the file cannot be reached or
+// is another one by now. For the vDSO it is a copy of its memory.
+func (m *Module) OpenFile() (File, error) {
+	if m.VDSO() {
+		return m.image()
+	}
+	var err error
+	for _, r := range m.Maps {
+		var f File
+		if f, err = m.src.OpenFile(r); err != nil {
+			continue
+		}
+		if m.base > 0 {
+			f = inner{io.NewSectionReader(f, int64(m.base), max(0, f.Size()-int64(m.base))), f}
+		}
+		if err = m.checkFile(f); err == nil {
+			return f, nil
+		}
+		f.Close()
+		break
+	}
+	return nil, fmt.Errorf("open %s: %w", m.Path, err)
+}
+
+var errOtherFile = errors.New("file is not the one that is mapped")
+
+// checkFile compares the headers of a file with those in memory.
+func (m *Module) checkFile(f File) error {
+	h, err := readHeader(f, 0)
+	if err != nil {
+		return err
+	}
+	if h.sum != m.obj.hdr.sum {
+		return errOtherFile
+	}
+	if id, _ := h.buildID(f, true); id != m.BuildID {
+		return errOtherFile
+	}
+	return nil
+}
+
+// maxImage bounds the image of a vDSO; kernels have two or three pages.
+const maxImage = 1 << 20
+
+func (m *Module) image() (File, error) {
+	r := m.Maps[0]
+	b := make([]byte, min(r.End-r.Start, maxImage))
+	if _, err := m.src.ReadAt(b, int64(r.Start)); err != nil {
+		return nil, fmt.Errorf("read %s: %w", m.Path, err)
+	}
+	return bytesFile{io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b)))}, nil
+}
+
+// fileSections is what only the section headers of a file tell.
+type fileSections struct {
+	sframes []region
+	eh      region
+}
+
+// sections looks into the file for tables without a program header.
+func (m *Module) sections(log *slog.Logger) (list fileSections) {
+	f, err := m.OpenFile()
+	if err != nil {
+		log.Debug("file not used", "module", m.Path, "reason", err.Error())
+		return list
+	}
+	defer f.Close()
+	h := m.obj.hdr
+	err = h.readSections(f, f.Size(), func(s section) {
+		if s.flags&elf.SHF_ALLOC == 0 || s.typ == elf.SHT_NOBITS {
+			return // not in memory
+		}
+		switch {
+		case s.name == ".sframe" || s.typ == shtGNUSFrame:
+			if len(list.sframes) < maxSFrames {
+				list.sframes = append(list.sframes, region{s.addr, s.size})
+			}
+		case s.name == ".eh_frame" && list.eh.size == 0:
+			list.eh = region{s.addr, s.size}
+		}
+	})
+	if err != nil {
+		log.Debug("section headers not used", "module", m.Path, "reason", err.Error())
+	}
+	return list
+}

@@ -1,0 +1,275 @@
+package module
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+
+	"sfsample/sframe"
+	"sfsample/sframe/ehframe"
+	"sfsample/unwind"
+)
+
+// maxProblems bounds what is kept of the defects of one object.
+const maxProblems = 64
+
+// Problem is a defect that cost an unwind table or a part of one.
+type Problem struct {
+	Module string // path as the process has it
+	Table  string // "sframe" or "eh_frame"
+	Addr   uint64 // link-time address that was asked for or, if Whole, of the table
+	Whole  bool   // the table is not used any more
+	Err    error
+}
+
+func (p Problem) String() string {
+	what := "entry for"
+	if p.Whole {
+		what = "table at"
+	}
+	return fmt.Sprintf("%s: %s: %s %#x not used: %v", p.Module, p.Table, what, p.Addr, p.Err)
+}
+
+// object is an ELF file as far as its code and tables go: what all processes
+// that map it have in common. Addresses are link-time addresses.
+type object struct {
+	// Set when it is made.
+	id      uint64
+	key     objectKey
+	cache   *Cache
+	refs    int // guarded by cache.mu
+	private bool
+	hdr     *header
+	buildID string
+
+	mu       sync.Mutex // guards all below: one look-up at a time
+	via      *Module    // whose memory the look-up reads
+	opened   bool
+	sframes  []*sframe.Section // version 2 and later
+	old      []*sframe.Section // version 1
+	eh       *ehframe.Table
+	sections fileSections
+	problems []Problem
+	starts   []region // functions that start stacks
+	hasStart bool     // starts is filled
+}
+
+// ReadAt reads the object's memory by link-time address, through the process
+// whose look-up goes on. It is the reader of the tables; mu is held.
+func (o *object) ReadAt(p []byte, vaddr int64) (int, error) {
+	done := 0
+	for done < len(p) {
+		addr := uint64(vaddr) + uint64(done)
+		off := int(addr % pageBytes)
+		n := min(len(p)-done, pageBytes-off)
+		key := pageKey{o.id, addr / pageBytes}
+		if !o.cache.get(key, p[done:done+n], off) {
+			data, err := o.readPage(addr - uint64(off))
+			if err != nil {
+				return done, fmt.Errorf("read %#x of %s: %w", addr, o.via.Path, err)
+			}
+			o.cache.put(key, data)
+			copy(p[done:done+n], data[off:])
+		}
+		done += n
+	}
+	return done, nil
+}
+
+// errNotImage is for a part of an object that is not, or no longer, the file's.
+var errNotImage = errors.New("not a read-only part of the file")
+
+func (o *object) readPage(vaddr uint64) ([]byte, error) {
+	m := o.via
+	if !o.private && !m.owns(m.Bias+vaddr) {
+		return nil, errNotImage
+	}
+	data := make([]byte, pageBytes)
+	_, err := m.src.ReadAt(data, int64(m.Bias+vaddr))
+	return data, err
+}
+
+// row answers unwind.Space.Row for the link-time address vaddr, reading through m.
+func (o *object) row(m *Module, vaddr uint64, how unwind.How, log *slog.Logger) (*sframe.Row, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.via = m
+	defer func() { o.via = nil }()
+	if err := o.open(log); err != nil {
+		return nil, err
+	}
+	switch how {
+	case unwind.SFrame:
+		return o.sframeRow(vaddr, m.oldFirst, log)
+	case unwind.EHFrame:
+		return o.ehRow(vaddr, log)
+	}
+	return nil, sframe.ErrNoRow
+}
+
+// sframeRow asks the .sframe tables. One of version 1 answers only where
+// .eh_frame has nothing to say, unless that is not used at all (oldFirst): its
+// assembler wrote rows that are wrong.
+func (o *object) sframeRow(vaddr uint64, oldFirst bool, log *slog.Logger) (*sframe.Row, error) {
+	row, err := o.ask(&o.sframes, vaddr, log)
+	if err == nil || len(o.old) == 0 {
+		return row, err
+	}
+	if !oldFirst {
+		if _, ehErr := o.ehRow(vaddr, log); ehErr == nil {
+			return nil, sframe.ErrNoRow
+		}
+	}
+	return o.ask(&o.old, vaddr, log)
+}
+
+func (o *object) ask(tables *[]*sframe.Section, vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
+	result := sframe.ErrNoRow
+	for i := 0; i < len(*tables); i++ {
+		s := (*tables)[i]
+		row, err := s.Row(vaddr)
+		if err == nil {
+			return row, nil
+		}
+		if errors.Is(err, sframe.ErrNoRow) {
+			continue
+		}
+		result = err
+		if bad := defect(err); bad != nil && bad.Whole {
+			o.problem(log, "sframe", s.Addr(), true, err)
+			*tables = append((*tables)[:i:i], (*tables)[i+1:]...)
+			i--
+		} else if bad != nil {
+			o.problem(log, "sframe", vaddr, false, err)
+		}
+	}
+	return nil, result
+}
+
+func (o *object) ehRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
+	if o.eh == nil {
+		return nil, sframe.ErrNoRow
+	}
+	row, err := o.eh.Row(vaddr)
+	if bad := defect(err); bad != nil {
+		o.problem(log, "eh_frame", vaddr, bad.Whole, err)
+		if bad.Whole {
+			o.eh = nil
+		}
+	}
+	return row, err
+}
+
+// defect returns the format error that err holds, if it holds one: then the
+// table is bad. Else it could not be read just now.
+func defect(err error) *sframe.FormatError {
+	if bad, ok := errors.AsType[*sframe.FormatError](err); ok {
+		return bad
+	}
+	return nil
+}
+
+// problem records a defect once.
+func (o *object) problem(log *slog.Logger, table string, addr uint64, whole bool, err error) {
+	p := Problem{Module: o.via.Path, Table: table, Addr: addr, Whole: whole, Err: err}
+	for _, q := range o.problems {
+		if q.Table == table && q.Err.Error() == err.Error() {
+			return
+		}
+	}
+	if len(o.problems) >= maxProblems {
+		return
+	}
+	o.problems = append(o.problems, p)
+	log.Debug("unwind table not used", "module", p.Module, "table", table, "addr", addr, "whole", whole, "reason", err.Error())
+}
+
+// open finds and opens the tables, at the first look-up. It fails only when the
+// process could not be read; what is defective is put aside.
+func (o *object) open(log *slog.Logger) error {
+	if o.opened {
+		return nil
+	}
+	frames, hdr := o.hdr.sframes, o.hdr.ehHdr
+	if len(frames) == 0 || hdr.size == 0 {
+		// Linkers that do not know SFrame leave no program header for it; some
+		// programs have .eh_frame without the header.
+		o.sections = o.via.sections(log)
+	}
+	if len(frames) == 0 {
+		frames = o.sections.sframes
+	}
+	for _, r := range frames {
+		if err := o.openSFrame(r, log); err != nil {
+			return err
+		}
+	}
+	if err := o.openEH(hdr, log); err != nil {
+		return err
+	}
+	o.opened = true
+	return nil
+}
+
+// openSFrame opens the .sframe table at r.
+func (o *object) openSFrame(r region, log *slog.Logger) error {
+	if _, ok := o.hdr.loadAt(r); !ok {
+		if r.size != 0 {
+			o.problem(log, "sframe", r.addr, true, &HeaderError{0, "table outside of loadable segments", r.addr})
+		}
+		return nil
+	}
+	s, err := sframe.Open(io.NewSectionReader(o, int64(r.addr), int64(r.size)), r.addr, r.size)
+	switch {
+	case errors.Is(err, sframe.ErrEmpty):
+		return nil
+	case defect(err) != nil:
+		o.problem(log, "sframe", r.addr, true, err)
+		return nil
+	case err != nil:
+		return err
+	}
+	if !s.ABI().Matches(o.hdr.machine, o.hdr.data) {
+		o.problem(log, "sframe", r.addr, true, fmt.Errorf("table is for %v", s.ABI()))
+		return nil
+	}
+	if s.Version() == 1 {
+		o.old = append(o.old, s)
+	} else {
+		o.sframes = append(o.sframes, s)
+	}
+	return nil
+}
+
+// openEH opens .eh_frame, by its header or by the section's place in the file.
+func (o *object) openEH(hdr region, log *slog.Logger) error {
+	if o.hdr.arch == nil {
+		return nil
+	}
+	for _, s := range o.ehPlaces(hdr) {
+		t, err := ehframe.Open(o, o.hdr.arch, s)
+		if err == nil {
+			o.eh = t
+			return nil
+		}
+		if defect(err) == nil {
+			return err
+		}
+		o.problem(log, "eh_frame", s.HdrAddr, true, err)
+	}
+	return nil
+}
+
+// ehPlaces lists where .eh_frame may be found, best first.
+func (o *object) ehPlaces(hdr region) (list []ehframe.Sections) {
+	if p, ok := o.hdr.loadAt(hdr); ok && hdr.size > 0 {
+		list = append(list, ehframe.Sections{HdrAddr: hdr.addr, HdrSize: hdr.size, Limit: p.vaddr + p.filesz})
+	}
+	frame := o.sections.eh
+	if _, ok := o.hdr.loadAt(frame); ok && frame.size > 0 {
+		list = append(list, ehframe.Sections{FrameAddr: frame.addr, FrameSize: frame.size})
+	}
+	return list
+}

@@ -1,0 +1,353 @@
+package module
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"sort"
+	"time"
+
+	"sfsample/ptrace/procfs"
+	"sfsample/sframe"
+	"sfsample/unwind"
+)
+
+// Options are settings of a Space. The zero value is the default.
+type Options struct {
+	// Owner tells whose memory it is: Spaces with different owners share
+	// nothing. A live process's is its user.
+	Owner uint32
+	// NoEHFrame: .eh_frame is not going to be asked, so that a .sframe table of
+	// version 1 answers before it.
+	NoEHFrame bool
+	// Log takes a debug record for each table put aside; nil: none.
+	Log *slog.Logger
+	// Now is the clock for bounding how often the mappings are read; nil:
+	// time.Now.
+	Now func() time.Time
+}
+
+// Space is the code of one process: an unwind.Space. It is for one goroutine at
+// a time.
+type Space struct {
+	src   Source
+	cache *Cache
+	opt   Options
+
+	maps    []procfs.Mapping // all, in ascending order
+	code    []codeRange      // the executable ones
+	modules []*Module        // by address
+	byID    map[moduleID]*Module
+	last    int // index in code of the last hit
+	gen     uint64
+	misses  misses
+	failed  map[moduleID]string // objects whose header cannot be used, with the reason
+	past    []Problem           // of modules that are gone
+	buf     [maxProbe]byte
+}
+
+// codeRange is an executable mapping.
+type codeRange struct {
+	start, end uint64
+	mapping    int     // index in Space.maps
+	mod        *Module // nil: no ELF object
+}
+
+var _ interface {
+	unwind.Space
+	unwind.Layout
+} = (*Space)(nil)
+
+// NewSpace returns a Space that reads src and keeps what it read of objects in
+// cache. Nothing is read before the first question or Refresh.
+func NewSpace(src Source, cache *Cache, opt Options) *Space {
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	if opt.Now == nil {
+		opt.Now = time.Now
+	}
+	return &Space{src: src, cache: cache, opt: opt, gen: 1, failed: map[moduleID]string{}}
+}
+
+// Close gives the objects back to the cache. The Space is not used afterwards;
+// its Modules can still open files.
+func (s *Space) Close() {
+	for _, m := range s.modules {
+		s.cache.release(m.obj)
+	}
+	s.modules, s.code, s.maps = nil, nil, nil
+}
+
+// Generation implements unwind.Space.
+func (s *Space) Generation() uint64 { return s.gen }
+
+// find returns the executable range that holds pc.
+func (s *Space) find(pc uint64) *codeRange {
+	if s.last < len(s.code) {
+		if r := &s.code[s.last]; r.start <= pc && pc < r.end {
+			return r
+		}
+	}
+	lo, hi := 0, len(s.code)
+	for lo < hi {
+		mid := int(uint(lo+hi) / 2)
+		if s.code[mid].end <= pc {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo < len(s.code) && s.code[lo].start <= pc {
+		s.last = lo
+		return &s.code[lo]
+	}
+	return nil
+}
+
+// cover is find, with the mappings read anew if they do not hold pc.
+func (s *Space) cover(pc uint64) *codeRange {
+	if r := s.find(pc); r != nil {
+		return r
+	}
+	if !s.misses.worthIt(pc, s.opt.Now()) {
+		return nil
+	}
+	before := s.gen
+	if err := s.Refresh(); err != nil {
+		s.opt.Log.Debug("mappings not read", "reason", err.Error())
+	}
+	s.misses.note(pc, s.gen != before, s.opt.Now())
+	return s.find(pc)
+}
+
+// Executable implements unwind.Space.
+func (s *Space) Executable(pc uint64) bool { return s.cover(pc) != nil }
+
+// Row implements unwind.Space.
+func (s *Space) Row(pc uint64, how unwind.How) (*sframe.Row, error) {
+	r := s.cover(pc)
+	if r == nil || r.mod == nil {
+		return nil, sframe.ErrNoRow
+	}
+	r.mod.asked = true
+	return r.mod.obj.row(r.mod, pc-r.mod.Bias, how, s.opt.Log)
+}
+
+// Code implements unwind.Space. It stops at the end of the executable mapping.
+func (s *Space) Code(pc uint64, b []byte) int {
+	r := s.cover(pc)
+	if r == nil {
+		return 0
+	}
+	b = b[:min(uint64(len(b)), r.end-pc)]
+	n, err := s.src.ReadAt(b, int64(pc))
+	if err != nil && n == 0 {
+		return 0
+	}
+	return n
+}
+
+// Mapping implements unwind.Layout: the bounds of the mapping that holds addr,
+// joined with neighbours of equal rights. A stack that grew since the mappings
+// were read still ends where it did.
+func (s *Space) Mapping(addr uint64) (start, end uint64, ok bool) {
+	i, ok := s.mappingAt(addr)
+	if !ok {
+		return 0, 0, false
+	}
+	lo, hi := i, i
+	for lo > 0 && s.maps[lo-1].End == s.maps[lo].Start && s.maps[lo-1].Perms == s.maps[i].Perms {
+		lo--
+	}
+	for hi+1 < len(s.maps) && s.maps[hi+1].Start == s.maps[hi].End && s.maps[hi+1].Perms == s.maps[i].Perms {
+		hi++
+	}
+	return s.maps[lo].Start, s.maps[hi].End, true
+}
+
+// VDSO implements unwind.Layout.
+func (s *Space) VDSO(pc uint64) bool {
+	r := s.find(pc)
+	return r != nil && r.mod != nil && r.mod.VDSO()
+}
+
+func (s *Space) mappingAt(addr uint64) (int, bool) {
+	i := sort.Search(len(s.maps), func(i int) bool { return s.maps[i].End > addr })
+	return i, i < len(s.maps) && s.maps[i].Start <= addr
+}
+
+// At returns the mapping that holds addr, of a file or not.
+func (s *Space) At(addr uint64) (procfs.Mapping, bool) {
+	i, ok := s.mappingAt(addr)
+	if !ok {
+		return procfs.Mapping{}, false
+	}
+	return s.maps[i], true
+}
+
+// Module returns the object whose code pc lies in, and pc's link-time address
+// there. ok is false for code without an object.
+func (s *Space) Module(pc uint64) (m *Module, vaddr uint64, ok bool) {
+	r := s.cover(pc)
+	if r == nil || r.mod == nil {
+		return nil, 0, false
+	}
+	r.mod.asked = true
+	return r.mod, pc - r.mod.Bias, true
+}
+
+// Modules returns the objects with code, by address.
+func (s *Space) Modules() []*Module { return slices.Clone(s.modules) }
+
+// Problems returns what was found wrong with tables so far.
+func (s *Space) Problems() []Problem {
+	list := slices.Clone(s.past)
+	for _, m := range s.modules {
+		list = append(list, m.problems()...)
+	}
+	return list
+}
+
+func (m *Module) problems() []Problem {
+	m.obj.mu.Lock()
+	defer m.obj.mu.Unlock()
+	return slices.Clone(m.obj.problems)
+}
+
+// errNoMemory: a zombie's mappings can be read, there are none.
+var errNoMemory = errors.New("the process has no memory (it has exited)")
+
+// Refresh reads the mappings. Modules whose mappings and headers are as before
+// stay the same; Generation changes if anything that bears on code did. After
+// an error the Space is as it was.
+func (s *Space) Refresh() error {
+	maps, err := s.src.Maps()
+	if err != nil {
+		return err
+	}
+	if len(maps) == 0 {
+		return errNoMemory
+	}
+	if !slices.IsSortedFunc(maps, func(a, b procfs.Mapping) int { return cmp.Compare(a.Start, b.Start) }) {
+		slices.SortFunc(maps, func(a, b procfs.Mapping) int { return cmp.Compare(a.Start, b.Start) })
+	}
+	s.update(maps)
+	return nil
+}
+
+// update puts a new list of mappings in place.
+func (s *Space) update(maps []procfs.Mapping) {
+	b := newBuilder(s, maps)
+	for i := range maps {
+		if maps[i].Perms&procfs.Exec != 0 {
+			// A kernel never lists overlapping mappings; a recording may.
+			if n := len(b.code); n > 0 && maps[i].Start < b.code[n-1].end {
+				continue
+			}
+			b.code = append(b.code, codeRange{maps[i].Start, maps[i].End, i, b.module(i)})
+		}
+	}
+	changed := !slices.EqualFunc(s.code, b.code, func(x, y codeRange) bool {
+		return x.start == y.start && x.end == y.end && x.mod == y.mod
+	})
+	old := s.modules
+	s.maps, s.code, s.modules, s.byID = maps, b.code, b.list, b.mods
+	for _, m := range old {
+		if !slices.Contains(s.modules, m) {
+			s.forget(m)
+		}
+	}
+	if changed {
+		s.last = 0
+		s.gen++
+	}
+}
+
+// maxPast bounds the problems kept of modules that are gone.
+const maxPast = 1000
+
+func (s *Space) forget(m *Module) {
+	if p := m.problems(); len(s.past)+len(p) <= maxPast {
+		s.past = append(s.past, p...)
+	}
+	s.cache.release(m.obj)
+}
+
+// Verify compares the objects in memory with what is known of them, and reads
+// the mappings anew if one differs: a library that was unloaded and another
+// loaded in its place leaves no other trace. It costs one small read for each
+// object that was asked for rows. changed tells that answers given since the
+// last Verify may have been of an object that was no longer there.
+func (s *Space) Verify() (changed bool, err error) {
+	before := s.gen
+	for _, m := range s.modules {
+		if m.asked && !m.unchanged(s.buf[:]) {
+			err = s.Refresh()
+			break
+		}
+	}
+	return s.gen != before, err
+}
+
+// misses bounds how often the mappings are read because of an address that
+// none of them holds. A stack that ends in garbage asks for such an address at
+// each sample, a library just loaded asks once.
+type misses struct {
+	pages  map[uint64]time.Time // when the mappings did not hold the page
+	tokens int
+	filled time.Time
+}
+
+const (
+	// missAge: so long an address that was not mapped is taken not to be.
+	missAge = time.Second
+	// So many readings may be in vain at once, and so often after.
+	missBurst = 20
+	missEvery = 100 * time.Millisecond
+	maxMisses = 1024
+	// lowest is below any mapping (the default of vm.mmap_min_addr).
+	lowest = 64 << 10
+)
+
+// worthIt tells whether to read the mappings for pc.
+func (m *misses) worthIt(pc uint64, now time.Time) bool {
+	if pc < lowest {
+		return false
+	}
+	if m.pages == nil {
+		m.pages, m.tokens, m.filled = map[uint64]time.Time{}, missBurst, now
+	}
+	if n := int(now.Sub(m.filled) / missEvery); n > 0 {
+		m.tokens, m.filled = min(missBurst, m.tokens+n), now
+	}
+	if t, ok := m.pages[pc/pageBytes]; ok && now.Sub(t) < missAge {
+		return false
+	}
+	return m.tokens > 0
+}
+
+// note takes what came of it.
+func (m *misses) note(pc uint64, changed bool, now time.Time) {
+	if changed {
+		clear(m.pages)
+		return
+	}
+	m.tokens--
+	if len(m.pages) >= maxMisses {
+		clear(m.pages)
+	}
+	m.pages[pc/pageBytes] = now
+}
+
+// imageAt reads a process's memory by link-time address.
+type imageAt struct {
+	src  io.ReaderAt
+	bias uint64
+}
+
+func (r imageAt) ReadAt(p []byte, vaddr int64) (int, error) {
+	return r.src.ReadAt(p, int64(r.bias+uint64(vaddr)))
+}
