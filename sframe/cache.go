@@ -57,7 +57,13 @@ type rules struct {
 	outermost, signal, signed bool
 }
 
-func (c *cache) init() { c.table.Store(newTable(minSlots)) }
+// reset forgets all answers.
+func (c *cache) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.table.Store(newTable(minSlots))
+	c.used = 0
+}
 
 func newTable(slots int) *table {
 	t := &table{shift: 64, slots: make([]atomic.Pointer[answer], slots)}

@@ -79,6 +79,10 @@ func (s *Section) searchable(disorder bool) (*layout, error) {
 	}
 	l = &layout{images: l.images, tail: l.tail, index: index}
 	s.layout.Store(l)
+	if disorder {
+		// Where functions overlap, answers may be others from now on.
+		s.cache.reset()
+	}
 	return l, nil
 }
 
