@@ -34,6 +34,11 @@ type Arch struct {
 	// register n as it was. SP is not among them: the CFA restores it.
 	CalleeSaved uint32
 
+	// CallArgs are the DWARF numbers of the registers in which a system call
+	// takes its six arguments, in order (syscall(2), "Architecture calling
+	// conventions").
+	CallArgs [6]uint8
+
 	// PACMask holds the bits that are cleared from every return address: the
 	// pointer authentication code of arm64 (NT_ARM_PAC_MASK, instruction
 	// half). 0 where there is none.
@@ -72,6 +77,8 @@ var (
 		SP: regnum.AMD64_Rsp, FP: regnum.AMD64_Rbp, RA: regnum.AMD64_Rip,
 		CalleeSaved: bits(regnum.AMD64_Rbx, regnum.AMD64_Rbp, regnum.AMD64_R12,
 			regnum.AMD64_R13, regnum.AMD64_R14, regnum.AMD64_R15),
+		CallArgs: [6]uint8{regnum.AMD64_Rdi, regnum.AMD64_Rsi, regnum.AMD64_Rdx,
+			regnum.AMD64_R10, regnum.AMD64_R8, regnum.AMD64_R9},
 	}
 	// I386: 32-bit tracees of an x86-64 kernel. Callee-saved: ebx, esi, edi,
 	// ebp (i386 psABI, table 2.3).
@@ -79,6 +86,8 @@ var (
 		Name: "386", Order: binary.LittleEndian, WordBytes: 4,
 		SP: regnum.I386_Esp, FP: regnum.I386_Ebp, RA: regnum.I386_Eip,
 		CalleeSaved: bits(regnum.I386_Ebx, regnum.I386_Ebp, regnum.I386_Esi, regnum.I386_Edi),
+		CallArgs: [6]uint8{regnum.I386_Ebx, regnum.I386_Ecx, regnum.I386_Edx,
+			regnum.I386_Esi, regnum.I386_Edi, regnum.I386_Ebp},
 	}
 	// ARM64: callee-saved are x19–x29 (Procedure Call Standard for the Arm
 	// 64-bit Architecture, section 6.1.1). x30 is not: a call overwrites it.
@@ -86,6 +95,7 @@ var (
 		Name: "arm64", Order: binary.LittleEndian, WordBytes: 8,
 		SP: regnum.ARM64_SP, FP: regnum.ARM64_BP, RA: regnum.ARM64_LR, Link: true,
 		CalleeSaved: bitRange(19, 29),
+		CallArgs:    [6]uint8{0, 1, 2, 3, 4, 5},
 	}
 	// S390X: callee-saved are r6–r13 and f8–f15 (s390x ELF ABI supplement,
 	// register usage). r15 follows from the CFA, r14 is overwritten by a call.
@@ -93,6 +103,7 @@ var (
 		Name: "s390x", Order: binary.BigEndian, BigEndian: true, WordBytes: 8,
 		SP: s390xR15, FP: s390xR11, RA: s390xR14, Link: true, SPOffset: -160,
 		CalleeSaved: bitRange(s390xR6, s390xR13) | bitRange(s390xF8, 31),
+		CallArgs:    [6]uint8{2, 3, 4, 5, 6, 7},
 	}
 	// ARM64BE is big-endian arm64: no kernel that we support runs it, but
 	// tables of it can be read.
@@ -100,6 +111,7 @@ var (
 		Name: "arm64be", Order: binary.BigEndian, BigEndian: true, WordBytes: 8,
 		SP: regnum.ARM64_SP, FP: regnum.ARM64_BP, RA: regnum.ARM64_LR, Link: true,
 		CalleeSaved: bitRange(19, 29),
+		CallArgs:    [6]uint8{0, 1, 2, 3, 4, 5},
 	}
 )
 
@@ -119,6 +131,16 @@ func ByELF(machine elf.Machine, class elf.Class, data elf.Data) (*Arch, error) {
 		return S390X, nil
 	}
 	return nil, fmt.Errorf("unsupported machine %v %v %v", machine, class, data)
+}
+
+// ByName returns the architecture with this GOARCH name, nil if there is none.
+func ByName(goarch string) *Arch {
+	for _, a := range []*Arch{AMD64, I386, ARM64, S390X} {
+		if a.Name == goarch {
+			return a
+		}
+	}
+	return nil
 }
 
 // WithPAC returns a copy of a that strips mask from return addresses.

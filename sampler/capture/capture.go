@@ -1,6 +1,10 @@
 package capture
 
-import "time"
+import (
+	"time"
+
+	"sfsample/ptrace/procfs"
+)
 
 // Taken says how a capture was made.
 type Taken uint8
@@ -88,13 +92,8 @@ type Run struct {
 
 // Region is one mapping of a process.
 type Region struct {
-	Start, End uint64
-	FileOff    uint64
-	Perms      string // as in /proc/PID/maps: "r-xp"
-	Dev        uint64
-	Inode      uint64
-	Path       string
-	BuildID    string // lower-case hex; empty if unknown
+	procfs.Mapping
+	BuildID string // of the mapped file, lower-case hex; empty if unknown
 }
 
 // Maps is the address space of a process from here on in the stream. After an

@@ -1,6 +1,10 @@
 package capture
 
-import "time"
+import (
+	"time"
+
+	"sfsample/ptrace/procfs"
+)
 
 // Record types in a file. Numbers are never reused.
 const (
@@ -65,10 +69,11 @@ func (m *Maps) encode(e *encoder) {
 	e.uint(uint64(len(m.Regions)))
 	for i := range m.Regions {
 		r := &m.Regions[i]
-		for _, v := range [...]uint64{r.Start, r.End - r.Start, r.FileOff, r.Dev, r.Inode} {
+		for _, v := range [...]uint64{r.Start, r.End - r.Start, r.Offset, uint64(r.Perms),
+			uint64(r.Dev.Major), uint64(r.Dev.Minor), r.Inode} {
 			e.uint(v)
 		}
-		e.string(r.Perms)
+		e.bool(r.Deleted)
 		e.string(r.Path)
 		e.string(r.BuildID)
 	}
@@ -91,8 +96,10 @@ func (m *Maps) decode(d *decoder) {
 		var r Region
 		r.Start = d.uint()
 		r.End = r.Start + d.uint()
-		r.FileOff, r.Dev, r.Inode = d.uint(), d.uint(), d.uint()
-		r.Perms, r.Path, r.BuildID = d.string(), d.string(), d.string()
+		r.Offset, r.Perms = d.uint(), procfs.Perms(d.uint())
+		r.Dev = procfs.Dev{Major: uint32(d.uint()), Minor: uint32(d.uint())}
+		r.Inode, r.Deleted = d.uint(), d.bool()
+		r.Path, r.BuildID = d.string(), d.string()
 		m.Regions = append(m.Regions, r)
 	}
 	m.VDSO = d.bytes()

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A command is started in two steps, so that it can be traced from its first
+// instruction: this program starts itself once more, waits until it is traced,
+// and then lets it replace itself by the command.
+
+// launcherName is the name (argv[0]) that tells the second instance what it is.
+const launcherName = "sfsample: about to run"
+
+// launcherFD is the launcher's end of the socket to its parent. A byte from the
+// parent says "go"; an error number from the launcher says that exec failed.
+const launcherFD = 3
+
+// started is a command that waits to be let go.
+type started struct {
+	process *os.Process
+	sock    *os.File
+	name    string
+}
+
+// start begins a command; it runs once go is called. limit is the soft limit of
+// open files that the command gets.
+func start(command []string, limit unix.Rlimit) (*started, error) {
+	path, err := exec.LookPath(command[0])
+	if err != nil && !errors.Is(err, exec.ErrDot) {
+		return nil, fmt.Errorf("run %s: %w", command[0], unwrapExec(err))
+	}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", command[0], err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "launcher"), os.NewFile(uintptr(pair[1]), "launcher")
+	defer theirs.Close()
+	args := append([]string{launcherName, strconv.FormatUint(limit.Cur, 10), path}, command...)
+	p, err := os.StartProcess("/proc/self/exe", args, &os.ProcAttr{
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs},
+	})
+	if err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("run %s: %w", command[0], err)
+	}
+	return &started{p, ours, command[0]}, nil
+}
+
+// unwrapExec takes the wrapping off that would name the command twice.
+func unwrapExec(err error) error {
+	var e *exec.Error
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+// release lets the command run. Its error is that of exec.
+func (s *started) release() error {
+	defer s.sock.Close()
+	if _, err := s.sock.Write([]byte{1}); err != nil {
+		return fmt.Errorf("run %s: %w", s.name, err)
+	}
+	// The launcher's end closes at exec, or carries the error.
+	answer, err := io.ReadAll(io.LimitReader(s.sock, 16))
+	if err != nil || len(answer) == 0 {
+		return nil
+	}
+	n, _ := strconv.Atoi(string(answer))
+	return fmt.Errorf("run %s: %w", s.name, unix.Errno(n))
+}
+
+// abandon ends a command that was never let go.
+func (s *started) abandon() { s.sock.Close() }
+
+// launch is the second instance: it waits for the word and becomes the command.
+// It returns the exit status if that fails. args: file limit, path, command.
+func launch(args []string) int {
+	sock := os.NewFile(launcherFD, "parent")
+	unix.CloseOnExec(launcherFD)
+	var b [1]byte
+	if n, _ := sock.Read(b[:]); n != 1 || len(args) < 3 {
+		return 1 // the parent has given up
+	}
+	if limit, err := strconv.ParseUint(args[0], 10, 64); err == nil {
+		var l unix.Rlimit
+		if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil {
+			l.Cur = min(limit, l.Max)
+			unix.Setrlimit(unix.RLIMIT_NOFILE, &l)
+		}
+	}
+	err := syscall.Exec(args[1], args[2:], os.Environ())
+	var errno syscall.Errno
+	errors.As(err, &errno)
+	io.WriteString(sock, strconv.Itoa(int(errno)))
+	return 127
+}

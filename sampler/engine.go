@@ -1,0 +1,308 @@
+package sampler
+
+import (
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
+)
+
+// engine is what runs on the tracing thread. All its fields belong to that
+// thread, but for those that say otherwise.
+type engine struct {
+	opt      Options
+	log      *slog.Logger
+	fs       procfs.FS
+	pool     *pool
+	out      chan<- item
+	alarm    *ptrace.Alarm
+	interval int64 // nanoseconds
+
+	procs    map[int]*process
+	threads  map[int]*thread
+	list     []*thread    // the same threads, in order of discovery
+	orphans  map[int]bool // stopped before we learned whose thread they are
+	released map[int]bool // not ours to sample: to be detached at the next stop
+	wanted   map[int]bool // --tid
+
+	start              int64 // CLOCK_MONOTONIC of tick 0
+	tick               int64 // the last tick that was handled
+	acct               Account
+	delay, pause, late histogram
+	outstanding        []*thread // interrupted, not yet stopped
+	sent, taken        int64     // interrupts, and stops that answered them
+	most               int       // most interrupts outstanding at once
+	load               load
+	prio               priority
+	relist             int64 // tick of the next listing of untraced processes
+	warned             map[string]bool
+
+	stop     atomic.Bool // set by others, with alarm.Ring
+	status   atomic.Pointer[Progress]
+	exit     uint32 // wait status of Options.Command
+	execSeen bool   // Options.Command has called exec
+	buf      [512]byte
+}
+
+// Progress is a look at a running engine.
+type Progress struct {
+	Elapsed time.Duration
+	Threads int
+	Samples int64
+	Lost    int64
+	Pause   time.Duration // median so far
+}
+
+// attach seizes every thread of the process. Threads that appear meanwhile are
+// found by listing again until nothing is new (two rounds were enough on a
+// process that made thousands of threads a second).
+func (e *engine) attach(pid int) error {
+	p := e.addProcess(pid)
+	var ids []int
+	for round, fresh := 0, true; fresh && round < 100; round++ {
+		var err error
+		if ids, err = e.fs.TaskIDs(pid); err != nil {
+			return fmt.Errorf("list the threads of %d: %w", pid, err)
+		}
+		fresh = false
+		for _, tid := range ids {
+			if e.threads[tid] != nil || e.unwanted(tid) {
+				continue
+			}
+			added, err := e.addThread(p, tid)
+			if err != nil && err != unix.ESRCH {
+				return err
+			}
+			fresh = fresh || added
+		}
+	}
+	return nil
+}
+
+func (e *engine) unwanted(tid int) bool { return len(e.wanted) > 0 && !e.wanted[tid] }
+
+func (e *engine) addProcess(pid int) *process {
+	if p := e.procs[pid]; p != nil {
+		return p
+	}
+	p := &process{pid: pid, clock: cpuClock(pid), only: len(e.wanted) > 0, tasks: -1, moved: true}
+	e.openProcess(p)
+	p.cpuBase, _ = p.cpuTime()
+	p.cpu = p.cpuBase
+	e.procs[pid] = p
+	return p
+}
+
+// openProcess opens what is read of a process again and again, and reads what
+// an exec may change.
+func (e *engine) openProcess(p *process) {
+	if p.tasks >= 0 {
+		unix.Close(p.tasks)
+	}
+	fd, err := unix.Open(e.fs.Path(p.pid, "task"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		fd = -1
+	}
+	p.tasks = fd
+	if s, err := e.fs.Status(p.pid); err == nil {
+		p.seccomp = s.Seccomp == 2 // SECCOMP_MODE_FILTER
+	}
+}
+
+// addThread seizes a thread that was found by listing. added is false when it
+// cannot be sampled at all.
+func (e *engine) addThread(p *process, tid int) (added bool, err error) {
+	t := e.newThread(p, tid)
+	if s, err := e.fs.TaskStat(p.pid, tid); err == nil {
+		if s.State == 'Z' || s.State == 'X' {
+			t.closeFiles()
+			return false, nil // a leader that has exited while its process lives
+		}
+		t.noUserStack = s.NoUserStack()
+	}
+	if e.opt.Stop != StopNever && !t.noUserStack {
+		err = ptrace.Seize(tid, e.seizeOptions())
+		t.seized = err == nil
+	}
+	switch {
+	case err == unix.ESRCH:
+		t.closeFiles()
+		return false, err
+	case err == unix.EPERM:
+		if s, serr := e.fs.Status(tid); serr == nil && s.TracerPid != 0 {
+			e.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", tid, s.TracerPid)
+			break
+		}
+		t.closeFiles()
+		return false, err
+	case err != nil:
+		t.closeFiles()
+		return false, err
+	}
+	e.keep(t)
+	return true, nil
+}
+
+func (e *engine) seizeOptions() int {
+	o := ptrace.OptClone | ptrace.OptExec
+	if len(e.wanted) > 0 {
+		o = ptrace.OptExec
+	}
+	if e.opt.Children {
+		o |= ptrace.OptFork | ptrace.OptVfork
+	}
+	if e.opt.ExitStacks {
+		o |= ptrace.OptExit
+	}
+	return o
+}
+
+func (e *engine) newThread(p *process, tid int) *thread {
+	t := &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, done: e.tick + 1, gap: 1}
+	t.fb.Want.Store(firstCopy)
+	t.openFiles()
+	if s, err := t.schedstat(e.buf[:]); err == nil {
+		t.run = s.Run
+	}
+	return t
+}
+
+// keep adds a thread to those that are sampled from the next tick on.
+func (e *engine) keep(t *thread) {
+	e.threads[t.tid] = t
+	e.list = append(e.list, t)
+	t.proc.threads++
+}
+
+// drop takes a thread out that has exited. Its ticks so far are accounted for.
+func (e *engine) drop(t *thread) {
+	e.settle(t, Exited)
+	t.closeFiles()
+	t.proc.loose += t.carry
+	if e.threads[t.tid] == t {
+		delete(e.threads, t.tid)
+	}
+	for i, u := range e.list {
+		if u == t {
+			e.list = append(e.list[:i], e.list[i+1:]...)
+			break
+		}
+	}
+	t.proc.threads--
+	if t.proc.threads == 0 {
+		e.dropProcess(t.proc)
+	}
+}
+
+// settle accounts for the ticks that a thread owes when it can no longer be
+// looked at: an interrupt that was not answered counts as c; ticks of a blocked
+// thread are unsure, as nobody can say when it woke.
+func (e *engine) settle(t *thread, c Class) {
+	if !t.interrupted && t.blocked {
+		c = Unsure
+	}
+	e.acct.Add(c, t.owed(e.tick))
+	t.done = e.tick + 1
+	e.disarm(t)
+}
+
+// disarm forgets an interrupt that will not be answered any more.
+func (e *engine) disarm(t *thread) {
+	if !t.interrupted {
+		return
+	}
+	t.interrupted = false
+	for i, u := range e.outstanding {
+		if u == t {
+			e.outstanding = append(e.outstanding[:i], e.outstanding[i+1:]...)
+			break
+		}
+	}
+	if t.cap != nil {
+		e.pool.put(t.cap)
+		t.cap = nil
+	}
+}
+
+func (e *engine) dropProcess(p *process) {
+	if e.procs[p.pid] != p {
+		return
+	}
+	delete(e.procs, p.pid)
+	e.chargeRest(p)
+	if p.tasks >= 0 {
+		unix.Close(p.tasks)
+	}
+	e.out <- item{gone: p.pid}
+}
+
+// warn says something once.
+func (e *engine) warn(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if len(e.warned) < 1000 && !e.warned[text] {
+		e.warned[text] = true
+		e.log.Warn(text)
+	}
+}
+
+// loop samples until the time is over, nobody is left, or stop is set.
+func (e *engine) loop(until int64) {
+	e.start = ptrace.Now()
+	e.alarm.Set(e.start)
+	next := e.start
+	for !e.stop.Load() && len(e.procs) > 0 {
+		now := ptrace.Now()
+		if now >= until {
+			return
+		}
+		if now >= next {
+			next = e.onTick(now)
+			e.alarm.Set(min(next, until))
+			e.collect()
+			continue
+		}
+		e.prio.check(now)
+		s, ok, err := ptrace.Wait()
+		switch {
+		case err == unix.ECHILD: // nobody to wait for: sleep to the alarm
+			sleepUntil(min(next, until))
+		case ok:
+			e.handle(s)
+			e.settlePriority()
+		}
+	}
+}
+
+// sleepUntil sleeps to a CLOCK_MONOTONIC time, or until the alarm rings.
+func sleepUntil(at int64) {
+	ts := unix.NsecToTimespec(at)
+	const abstime = 1 // TIMER_ABSTIME
+	unix.ClockNanosleep(unix.CLOCK_MONOTONIC, abstime, &ts, nil)
+}
+
+// finish accounts for what is still owed when a run ends while its targets
+// live.
+func (e *engine) finish() {
+	for _, t := range e.list {
+		if t.interrupted {
+			e.settle(t, NotStopped)
+			continue
+		}
+		if t.blocked {
+			if s, err := t.schedstat(e.buf[:]); err == nil && s.Count == t.count {
+				e.creditIdle(t, e.tick)
+				continue
+			}
+		}
+		e.settle(t, Unsure)
+	}
+	for _, p := range e.procs {
+		e.readClock(p)
+		e.chargeRest(p)
+	}
+}

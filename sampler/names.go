@@ -1,0 +1,194 @@
+package sampler
+
+import (
+	"fmt"
+	"log/slog"
+
+	"sfsample/output"
+	"sfsample/sampler/module"
+	"sfsample/sampler/symbol"
+	"sfsample/sampler/symbol/rootfs"
+)
+
+// NameOptions says how frames are named.
+type NameOptions struct {
+	Demangle   symbol.Demangle
+	Debuginfod *symbol.Debuginfod // nil: not asked
+	Log        *slog.Logger
+}
+
+// Names gives names to frames, once for each distinct address. It belongs to
+// the goroutine that writes.
+type Names struct {
+	opt     NameOptions
+	objects map[objectKey]*object
+	modules map[*module.Module]*object
+	maps    map[mapKey]*output.Mapping
+	frames  map[frameKey]output.Frame
+	roots   map[int][]*rootfs.Root
+}
+
+// objectKey tells files apart: by build-id or, without one, as modules.
+type objectKey struct {
+	buildID string
+	module  *module.Module
+}
+
+type mapKey struct {
+	module *module.Module
+	start  uint64
+}
+
+type frameKey struct {
+	module *module.Module
+	pc     uint64
+	caller bool
+}
+
+// object is a file with symbols; file is nil if it could not be opened.
+type object struct {
+	path    string
+	buildID string
+	syms    *symbol.Object
+	file    module.File
+	err     error
+}
+
+// maxNames bounds the names that are kept (about 200 bytes each); beyond it they
+// are looked up again.
+const maxNames = 1 << 16
+
+// NewNames returns a Names that knows nothing yet.
+func NewNames(opt NameOptions) *Names {
+	if opt.Log == nil {
+		opt.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Names{
+		opt: opt, objects: map[objectKey]*object{}, modules: map[*module.Module]*object{},
+		maps: map[mapKey]*output.Mapping{}, frames: map[frameKey]output.Frame{}, roots: map[int][]*rootfs.Root{},
+	}
+}
+
+// stack names a stack of process pid, once.
+func (n *Names) stack(pid int, s *stack) *output.Stack {
+	if s.named == nil {
+		st := &output.Stack{Frames: make([]output.Frame, 0, len(s.frames)), End: s.end}
+		for i := range s.frames {
+			st.Frames = append(st.Frames, n.frame(pid, &s.frames[i]))
+		}
+		s.named = st
+	}
+	return s.named
+}
+
+func (n *Names) frame(pid int, r *rawFrame) output.Frame {
+	k := frameKey{r.module, r.PC, r.Caller}
+	f, ok := n.frames[k]
+	if !ok || r.module == nil {
+		f = n.look(pid, r)
+		if len(n.frames) >= maxNames {
+			clear(n.frames)
+		}
+		n.frames[k] = f
+	}
+	f.How = r.How.String()
+	return f
+}
+
+// look names a frame that was not seen before.
+func (n *Names) look(pid int, r *rawFrame) output.Frame {
+	f := output.Frame{PC: r.PC}
+	if r.module == nil {
+		f.Module, f.Offset = r.region, r.PC-r.regionStart
+		return f
+	}
+	f.Module, f.Mapping = r.module.Name(), n.mapping(r)
+	// vaddr is of the address that is looked up; the frame tells its own.
+	vaddr := r.vaddr + (r.PC - r.LookupPC())
+	f.Offset = vaddr
+	if o := n.object(pid, r.module); o.syms != nil {
+		if sym, ok := o.syms.Lookup(r.vaddr); ok {
+			f.Func, f.Offset = sym.Name, vaddr-sym.Start
+		}
+	}
+	return f
+}
+
+func (n *Names) mapping(r *rawFrame) *output.Mapping {
+	for i := range r.module.Maps {
+		m := &r.module.Maps[i]
+		if r.PC < m.Start || r.PC >= m.End {
+			continue
+		}
+		k := mapKey{r.module, m.Start}
+		if n.maps[k] == nil {
+			n.maps[k] = &output.Mapping{Start: m.Start, End: m.End, FileOff: m.Offset, Path: r.module.Path, BuildID: r.module.BuildID}
+		}
+		return n.maps[k]
+	}
+	return nil
+}
+
+// object opens the file of a module at its first frame.
+func (n *Names) object(pid int, m *module.Module) *object {
+	if o := n.modules[m]; o != nil {
+		return o
+	}
+	k := objectKey{buildID: m.BuildID}
+	if m.BuildID == "" {
+		k.module = m
+	}
+	o := n.objects[k]
+	if o == nil {
+		o = n.open(pid, m)
+		n.objects[k] = o
+	}
+	n.modules[m] = o
+	return o
+}
+
+func (n *Names) open(pid int, m *module.Module) *object {
+	o := &object{path: m.Path, buildID: m.BuildID}
+	if o.file, o.err = m.OpenFile(); o.err != nil {
+		n.opt.Log.Warn("no names for a module", "module", m.Path, "err", o.err)
+		return o
+	}
+	o.syms = symbol.Open(o.file, m.Path, symbol.Options{
+		Demangle: n.opt.Demangle, Roots: n.rootsOf(pid), Debuginfod: n.opt.Debuginfod, Log: n.opt.Log,
+	})
+	return o
+}
+
+// rootsOf are the folders in which debug files are looked for: the root of the
+// process, and ours.
+func (n *Names) rootsOf(pid int) []*rootfs.Root {
+	if r, ok := n.roots[pid]; ok {
+		return r
+	}
+	var list []*rootfs.Root
+	for _, dir := range []string{fmt.Sprintf("/proc/%d/root", pid), "/"} {
+		if r, err := rootfs.Open(dir); err == nil {
+			list = append(list, r)
+		}
+	}
+	n.roots[pid] = list
+	return list
+}
+
+// Missing lists the modules without full names, and why.
+func (n *Names) Missing() []string {
+	var list []string
+	for _, o := range n.objects {
+		why := ""
+		switch {
+		case o.err != nil:
+			why = o.err.Error()
+		case o.syms != nil:
+			why = o.syms.Missing()
+		}
+		if why != "" {
+			list = append(list, fmt.Sprintf("%s (build-id %s): %s", o.path, o.buildID, why))
+		}
+	}
+	return list
+}

@@ -1,0 +1,36 @@
+package sampler
+
+import (
+	"log/slog"
+	"time"
+)
+
+// StopMode says which threads may be stopped.
+type StopMode uint8
+
+const (
+	StopAuto   StopMode = iota // running threads, and a blocked one only where nothing else helps
+	StopNever                  // none: only what can be read without a stop
+	StopAlways                 // every thread at every tick
+)
+
+// Options are the settings of a run.
+type Options struct {
+	PIDs []int // processes to sample
+	TIDs []int // if not empty, only these threads
+	// Command is a process started by us, already among PIDs; its end is looked
+	// out for. 0: none.
+	Command     int
+	Hz          int
+	All         bool // blocked threads too, not only those that run
+	WallWeight  bool // a sample weighs one per tick, not the CPU time used
+	Stop        StopMode
+	NoRestart   bool    // never write a register of the target
+	Children    bool    // follow forks
+	ExitStacks  bool    // the stack of each thread at its exit
+	MaxOverhead float64 // share of the target's time that pauses may take; 0: no bound
+	Nice        bool    // stay at normal priority
+	Log         *slog.Logger
+}
+
+func (o *Options) interval() time.Duration { return time.Second / time.Duration(o.Hz) }

@@ -1,0 +1,458 @@
+package sampler
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/output"
+	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
+	"sfsample/regs"
+	"sfsample/sampler/capture"
+	"sfsample/sampler/module"
+	"sfsample/sampler/syscalls"
+	"sfsample/unwind"
+)
+
+// PipelineConfig says how captures become samples.
+type PipelineConfig struct {
+	Host     string // GOARCH of the kernel that the captures come from
+	Start    time.Time
+	Order    []unwind.How // nil: the default
+	MaxDepth int
+	Sink     output.Sink
+	Names    *Names
+	Record   *capture.Writer // nil: no recording
+	Log      *slog.Logger
+	// Open gives the address space of a process, live or recorded.
+	Open func(pid int) (Target, error)
+	// Live: captures come from processes that live now, whose memory and names
+	// may be read.
+	Live bool
+}
+
+// Target is what the pipeline asks about one process.
+type Target interface {
+	unwind.Space
+	// Module returns the object that covers pc, and pc in its own numbering.
+	Module(pc uint64) (*module.Module, uint64, bool)
+	// Mappings returns the mappings as they were last read.
+	Mappings() []procfs.Mapping
+	// Refresh reads the mappings anew.
+	Refresh() error
+}
+
+// Pipeline turns captures into samples: it unwinds them, has them named, and
+// hands them to the outputs. It keeps what it knows of each process.
+type Pipeline struct {
+	cfg     PipelineConfig
+	pool    *pool
+	fs      procfs.FS
+	targets map[int]*target
+	queue   chan named
+	stats   Unwound
+	err     error // the first that an output or the recording had
+	host    *regs.Arch
+}
+
+// Unwound counts what unwinding found.
+type Unwound struct {
+	Stacks   int64 // captures walked
+	Complete int64
+	Cut      map[string]int64 // by reason
+	Repeated int64            // walks where .eh_frame led further than .sframe
+	Frames   map[unwind.How]int64
+}
+
+// target is one process in the pipeline.
+type target struct {
+	pid     int
+	space   Target
+	err     error // why there is no space
+	name    string
+	gen     uint64 // of the mappings that were last recorded
+	walkers map[*regs.Arch]*unwind.Walker
+	threads map[int]*seen
+	stacks  map[uint64][]*stack
+	held    int // frames in stacks
+}
+
+// seen is what the pipeline remembers of a thread.
+type seen struct {
+	name  string
+	named time.Duration // when the name was read
+	last  *stack
+	state string
+}
+
+// NewPipeline makes a pipeline; it works once a run gives it captures.
+func NewPipeline(cfg PipelineConfig) *Pipeline {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Pipeline{
+		cfg: cfg, pool: new(pool), targets: map[int]*target{},
+		stats: Unwound{Cut: map[string]int64{}, Frames: map[unwind.How]int64{}},
+	}
+}
+
+// Stats is what was unwound. Call it when the run is over.
+func (p *Pipeline) Stats() Unwound { return p.stats }
+
+// begin starts the goroutine that names and writes; the function it returns
+// waits for its end.
+func (p *Pipeline) begin() (end func()) {
+	p.queue = make(chan named, 1<<14)
+	done := make(chan error)
+	go func() { done <- p.write() }()
+	return func() {
+		close(p.queue)
+		if err := <-done; err != nil {
+			p.fail(err)
+		}
+	}
+}
+
+// write names and hands on what comes, until the queue ends. After an error it
+// only empties the queue.
+func (p *Pipeline) write() (err error) {
+	for n := range p.queue {
+		if err != nil {
+			continue
+		}
+		n.sample.Stack = p.cfg.Names.stack(n.sample.PID, n.stack)
+		err = p.cfg.Sink.Add(&n.sample)
+	}
+	return err
+}
+
+func (p *Pipeline) fail(err error) {
+	if p.err == nil {
+		p.err = err
+	}
+}
+
+// consume works until items ends.
+func (p *Pipeline) consume(items <-chan item) {
+	end := p.begin()
+	for it := range items {
+		switch {
+		case it.capture != nil:
+			p.capture(it.capture, it.fb)
+			p.pool.put(it.capture)
+		case it.credit != nil:
+			p.credit(it.credit)
+		case it.spent != nil:
+			p.spent(it.spent)
+		case it.exec != 0:
+			p.forget(it.exec)
+		case it.gone != 0:
+			p.forget(it.gone)
+		}
+	}
+	end()
+}
+
+// forget drops what is known of a process that has ended or become another.
+func (p *Pipeline) forget(pid int) { delete(p.targets, pid) }
+
+// target returns what is known of a process, opened at its first capture.
+func (p *Pipeline) target(pid int) *target {
+	if t := p.targets[pid]; t != nil {
+		return t
+	}
+	t := &target{pid: pid, walkers: map[*regs.Arch]*unwind.Walker{}, threads: map[int]*seen{}, stacks: map[uint64][]*stack{}}
+	t.space, t.err = p.cfg.Open(pid)
+	if t.err != nil {
+		p.cfg.Log.Warn("read the mappings of a process", "pid", pid, "err", t.err)
+	}
+	p.targets[pid] = t
+	if p.cfg.Live {
+		t.name, _ = p.fs.Comm(pid, pid)
+		p.record(&capture.Name{PID: pid, Name: t.name})
+	}
+	return t
+}
+
+func (t *target) thread(tid int) *seen {
+	s := t.threads[tid]
+	if s == nil {
+		s = new(seen)
+		t.threads[tid] = s
+	}
+	return s
+}
+
+func (p *Pipeline) record(r capture.Record) {
+	if p.cfg.Record == nil || p.err != nil {
+		return
+	}
+	if err := p.cfg.Record.Write(r); err != nil {
+		p.fail(fmt.Errorf("write the recording: %w", err))
+	}
+}
+
+// capture unwinds one capture and sends it on.
+func (p *Pipeline) capture(c *capture.Capture, fb *Feedback) {
+	t := p.target(c.PID)
+	s := t.thread(c.TID)
+	p.nameThread(t, c.TID, s, c.At)
+	st, state := p.unwind(t, c, fb)
+	p.recordMaps(t)
+	p.record(c)
+	s.last, s.state = st, state
+	p.send(t, c.TID, s, c.At, c.Taken.String(), &c.Weight)
+}
+
+// threadNameAge is how long the name of a thread is believed.
+const threadNameAge = time.Second
+
+func (p *Pipeline) nameThread(t *target, tid int, s *seen, at time.Duration) {
+	if !p.cfg.Live || s.name != "" && at-s.named < threadNameAge {
+		return
+	}
+	s.named = at
+	name, err := p.fs.Comm(t.pid, tid)
+	if err != nil || name == s.name {
+		return
+	}
+	s.name = name
+	p.record(&capture.Name{PID: t.pid, TID: tid, Name: name})
+}
+
+func (p *Pipeline) send(t *target, tid int, s *seen, at time.Duration, taken string, w *capture.Weight) {
+	name := s.name
+	if name == "" {
+		name = t.name
+	}
+	p.queue <- named{s.last, output.Sample{
+		Time: p.cfg.Start.Add(at), PID: t.pid, TID: tid, Process: t.name, Thread: name,
+		State: s.state, Taken: taken, Ticks: w.Ticks,
+		CPU: w.CPU, Wall: w.Wall, Delay: w.Delay, Pause: w.Pause, Late: w.Late,
+	}}
+}
+
+// credit gives the last stack of a thread more weight.
+func (p *Pipeline) credit(c *capture.Credit) {
+	t := p.target(c.PID)
+	s := t.thread(c.TID)
+	if s.last == nil {
+		return
+	}
+	p.record(c)
+	p.send(t, c.TID, s, c.At, "reused", &c.Weight)
+}
+
+// neverCaught is the one frame of the stack to which CPU time goes that no
+// sample stands for.
+var neverCaught = &stack{named: &output.Stack{Frames: []output.Frame{{Func: "[never caught running]"}}}}
+
+func (p *Pipeline) spent(c *capture.Spent) {
+	t := p.target(c.PID)
+	p.record(c)
+	p.send(t, c.PID, &seen{last: neverCaught, state: "running"}, 0, "none", &c.Weight)
+}
+
+// Reasons for which a stack has no caller at all, besides those of unwinding.
+const (
+	noMaps = "no mappings"
+	noRegs = "no registers"
+)
+
+// unwind walks the stack of a capture. The state is "running" or the number of
+// the system call.
+func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, string) {
+	u, err := p.user(t, c)
+	state := "running"
+	if c.Blocked {
+		state = callName(u.Arch, c.Call.NR)
+	}
+	if err != nil {
+		return p.cut(t, nil, noRegs), state
+	}
+	frame0 := []unwind.Frame{{PC: u.Set.PC}}
+	if u.Limit != "" {
+		return p.cut(t, frame0, u.Limit), state
+	}
+	if t.space == nil {
+		return p.cut(t, frame0, noMaps), state
+	}
+	frames, end := p.walk(t, c, &u)
+	p.advise(c, fb, frames, end)
+	for i := range frames {
+		p.stats.Frames[frames[i].How]++
+	}
+	if end.Repeated {
+		p.stats.Repeated++
+	}
+	if end.Complete() {
+		p.stats.Stacks++
+		p.stats.Complete++
+		return t.intern(frames, ""), state
+	}
+	p.cfg.Log.Debug("stack cut", "pid", c.PID, "tid", c.TID, "reason", end.Reason, "addr", fmt.Sprintf("%#x", end.Addr), "frames", len(frames))
+	return p.cut(t, frames, end.Reason.String()), state
+}
+
+func (p *Pipeline) cut(t *target, frames []unwind.Frame, reason string) *stack {
+	p.stats.Stacks++
+	p.stats.Cut[reason]++
+	return t.intern(frames, reason)
+}
+
+// walk unwinds; a blocked thread whose stack outgrew its copy is read again,
+// whole, while it has not run.
+func (p *Pipeline) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.Frame, unwind.End) {
+	w := t.walkers[u.Arch]
+	if w == nil {
+		w = unwind.New(u.Arch, t.space, p.cfg.Order, p.cfg.MaxDepth)
+		t.walkers[u.Arch] = w
+	}
+	var mem unwind.Memory
+	for {
+		mem.Reset(c.StackAddr, c.Stack, nil)
+		frames, end := w.Walk(&u.Set, &mem, nil)
+		if end.Reason != unwind.OutsideCopy || c.Taken != capture.Unstopped || !p.cfg.Live || !p.extend(c, end.Addr) {
+			return frames, end
+		}
+	}
+}
+
+// extend reads more of the stack of a blocked thread, if it has not run since.
+// What the capture held before stays as it is otherwise.
+func (p *Pipeline) extend(c *capture.Capture, addr uint64) bool {
+	if addr < c.StackAddr || addr-c.StackAddr >= maxCopy {
+		return false
+	}
+	size := max(2*len(c.Stack), int(addr-c.StackAddr)+minCopy)
+	b := make([]byte, min(size, maxCopy))
+	n, err := ptrace.ReadMemory(c.TID, c.StackAddr, b)
+	if err != nil || n <= int(addr-c.StackAddr) {
+		return false
+	}
+	s, err := p.fs.Schedstat(c.PID, c.TID)
+	if err != nil || s.Count != c.Count {
+		return false
+	}
+	c.Stack = append(c.Stack[:0], b[:n]...)
+	return true
+}
+
+// advise tells the engine how much stack the thread's next capture should hold,
+// and whether it takes a stop.
+func (p *Pipeline) advise(c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) {
+	if fb == nil {
+		return
+	}
+	old := int(fb.Want.Load())
+	need := minCopy
+	if last := frames[len(frames)-1].SP; last > c.StackAddr && last-c.StackAddr < maxCopy {
+		need = int(last-c.StackAddr) + 1024
+	}
+	switch {
+	case end.Reason == unwind.OutsideCopy:
+		need = max(4*len(c.Stack), need)
+	default:
+		need += need / 4
+		need = max(need, old-old/8) // shrinks slowly
+	}
+	fb.Want.Store(int64(min(max((need+minCopy-1)&^(minCopy-1), minCopy), maxCopy)))
+	if end.Reason == unwind.UnknownRegister && c.Taken == capture.Unstopped {
+		fb.NeedStop.Store(c.Count)
+	}
+}
+
+// user is the user-mode state of a capture.
+func (p *Pipeline) user(t *target, c *capture.Capture) (regs.User, error) {
+	if c.Taken != capture.Unstopped {
+		u, err := regs.Prstatus(p.cfg.Host, c.Regs)
+		if err == nil && len(c.FPRegs) > 0 {
+			regs.S390XFPRegs(&u.Set, c.FPRegs)
+		}
+		if err == nil && u.Syscall >= 0 && isRestart(u.Ret) {
+			c.Blocked, c.Call.NR = true, u.Syscall
+		}
+		return u, err
+	}
+	return publishedRegs(p.arch(t), c), nil
+}
+
+// arch is the architecture of the process's program, for captures that do not
+// tell it.
+func (p *Pipeline) arch(t *target) *regs.Arch {
+	if t.space != nil {
+		if m, ok := t.space.(interface{ Arch() *regs.Arch }); ok && m.Arch() != nil {
+			return m.Arch()
+		}
+	}
+	return regs.ByName(p.cfg.Host)
+}
+
+// isRestart tells whether a return register holds a code by which the kernel
+// repeats an interrupted call (include/linux/errno.h), or EINTR.
+func isRestart(v int64) bool { return v <= -512 && v >= -516 || v == -int64(unix.EINTR) }
+
+// publishedRegs are the registers that /proc/PID/task/TID/syscall shows: SP, PC,
+// and in a system call those that its arguments came in.
+func publishedRegs(a *regs.Arch, c *capture.Capture) regs.User {
+	u := regs.User{Arch: a, Syscall: c.Call.NR}
+	u.Set.PC = c.Call.PC
+	u.Set.SetReg(a.SP, c.Call.SP)
+	if c.Call.NR >= 0 {
+		for i, n := range a.CallArgs {
+			u.Set.SetReg(n, c.Call.Args[i])
+		}
+	}
+	return u
+}
+
+// recordMaps records the mappings of a process if they are not those of the
+// last record.
+// callName is the state of a blocked thread: its system call by name.
+func callName(a *regs.Arch, nr int64) string {
+	if nr < 0 {
+		return "blocked"
+	}
+	if a != nil {
+		if name, ok := syscalls.Name(a.Name, nr); ok {
+			return name
+		}
+	}
+	return fmt.Sprintf("syscall %d", nr)
+}
+
+func (p *Pipeline) recordMaps(t *target) {
+	if p.cfg.Record == nil || t.space == nil {
+		return
+	}
+	gen := t.space.Generation()
+	if gen == t.gen && gen != 0 {
+		return
+	}
+	t.gen = gen
+	m := &capture.Maps{PID: t.pid}
+	for _, r := range t.space.Mappings() {
+		region := capture.Region{Mapping: r}
+		if mod, _, ok := t.space.Module(r.Start); ok {
+			region.BuildID = mod.BuildID
+		}
+		m.Regions = append(m.Regions, region)
+		if r.Path == "[vdso]" {
+			m.VDSO = make([]byte, min(r.End-r.Start, 1<<20))
+			n, _ := ptrace.ReadMemory(t.anyTID(), r.Start, m.VDSO)
+			m.VDSO = m.VDSO[:n]
+		}
+	}
+	p.record(m)
+}
+
+// anyTID is a thread of the process, the leader if nothing better is known.
+func (t *target) anyTID() int {
+	for tid := range t.threads {
+		return tid
+	}
+	return t.pid
+}

@@ -1,0 +1,68 @@
+package sampler
+
+import (
+	"sync"
+
+	"sfsample/regs"
+	"sfsample/sampler/capture"
+)
+
+// Sizes of stack copies, in bytes.
+const (
+	// firstCopy is what the first sample of a thread copies: enough for most
+	// stacks, so that the first ones are not cut.
+	firstCopy = 64 << 10
+	// minCopy costs hardly more than a single word does.
+	minCopy = 4 << 10
+	// maxCopy bounds what one stop copies; deeper stacks are cut.
+	maxCopy = 8 << 20
+	// poolBytes bounds the stack bytes of all captures under way.
+	poolBytes = 24 << 20
+)
+
+// pool hands out captures with room for registers and stack, so that nothing
+// is allocated while a thread is stopped. It is safe for concurrent use.
+type pool struct {
+	mu   sync.Mutex
+	free []*capture.Capture // by no order
+	used int                // stack bytes handed out
+}
+
+// get returns a capture with room for stackBytes of stack, nil when the bound
+// on captures under way is reached.
+func (p *pool) get(stackBytes int) *capture.Capture {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var c *capture.Capture
+	if n := len(p.free); n > 0 {
+		c, p.free = p.free[n-1], p.free[:n-1]
+	} else {
+		c = &capture.Capture{Regs: make([]byte, 0, regs.PrstatusMaxBytes)}
+	}
+	if cap(c.Stack) < stackBytes {
+		c.Stack = make([]byte, 0, stackBytes)
+	}
+	// One capture may always be under way, however large.
+	if p.used > 0 && p.used+cap(c.Stack) > poolBytes {
+		p.free = append(p.free, c)
+		return nil
+	}
+	p.used += cap(c.Stack)
+	return c
+}
+
+// put takes back a capture that nobody uses any more.
+func (p *pool) put(c *capture.Capture) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used -= cap(c.Stack)
+	// Keep small ones: what waits here must not grow to the bound itself.
+	stack, note := c.Stack[:0], c.Regs[:0]
+	if cap(stack) > firstCopy || len(p.free) > 256 {
+		stack = nil
+	}
+	*c = capture.Capture{Stack: stack, Regs: note, FPRegs: c.FPRegs[:0]}
+	if len(p.free) < 1024 {
+		p.free = append(p.free, c)
+	}
+}

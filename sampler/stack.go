@@ -1,0 +1,109 @@
+package sampler
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"sfsample/output"
+	"sfsample/ptrace/procfs"
+	"sfsample/sampler/module"
+	"sfsample/unwind"
+)
+
+// rawFrame is a frame with the object that its code lies in.
+type rawFrame struct {
+	unwind.Frame
+	module *module.Module // nil: none
+	vaddr  uint64         // of LookupPC, in the module's own numbering
+	// region is what to show without a module: the kernel's name of the
+	// mapping or "[anon]"; empty if the address is not mapped.
+	region      string
+	regionStart uint64
+}
+
+// stack is a distinct stack of one process. It is named once.
+type stack struct {
+	frames []rawFrame
+	end    string
+	named  *output.Stack // set by the goroutine that names
+}
+
+// named is a sample on its way to being named.
+type named struct {
+	stack  *stack
+	sample output.Sample
+}
+
+// maxHeld bounds the frames of the stacks that a target remembers (56 bytes
+// each). Programs have few distinct stacks; for others, names are looked up
+// again.
+const maxHeld = 1 << 17
+
+// intern returns the stack with these frames and this end, the one that was
+// seen before if there is one.
+func (t *target) intern(frames []unwind.Frame, end string) *stack {
+	h := hashFrames(frames, end)
+	for _, s := range t.stacks[h] {
+		if s.is(frames, end) {
+			return s
+		}
+	}
+	s := &stack{frames: make([]rawFrame, len(frames)), end: end}
+	for i, f := range frames {
+		r := rawFrame{Frame: f}
+		if t.space != nil {
+			r.module, r.vaddr, _ = t.space.Module(f.LookupPC())
+			if r.module == nil {
+				r.region, r.regionStart = regionOf(t.space.Mappings(), f.PC)
+			}
+		}
+		s.frames[i] = r
+	}
+	if t.held += len(frames) + 1; t.held > maxHeld {
+		clear(t.stacks)
+		t.held = len(frames) + 1
+	}
+	t.stacks[h] = append(t.stacks[h], s)
+	return s
+}
+
+// regionOf names the mapping that covers pc.
+func regionOf(maps []procfs.Mapping, pc uint64) (name string, start uint64) {
+	i, found := slices.BinarySearchFunc(maps, pc, func(m procfs.Mapping, pc uint64) int {
+		switch {
+		case m.End <= pc:
+			return -1
+		case m.Start > pc:
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		return "", 0
+	}
+	if m := &maps[i]; m.Path != "" && !strings.HasPrefix(m.Path, "[anon") {
+		return path.Base(m.Path), m.Start
+	}
+	return "[anon]", 0
+}
+
+func (s *stack) is(frames []unwind.Frame, end string) bool {
+	return s.end == end && slices.EqualFunc(s.frames, frames, func(a rawFrame, b unwind.Frame) bool {
+		return a.PC == b.PC && a.How == b.How && a.Caller == b.Caller
+	})
+}
+
+// hashFrames is FNV-1a over what tells stacks apart, by words.
+func hashFrames(frames []unwind.Frame, end string) uint64 {
+	const prime = 1099511628211
+	h := uint64(14695981039346656037)
+	for i := range frames {
+		h = (h ^ frames[i].PC) * prime
+		h = (h ^ uint64(frames[i].How)) * prime
+	}
+	for i := range len(end) {
+		h = (h ^ uint64(end[i])) * prime
+	}
+	return h
+}

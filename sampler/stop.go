@@ -1,0 +1,342 @@
+package sampler
+
+import (
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/sampler/capture"
+)
+
+// arm marks a thread for the interrupts of tick n and reserves the buffer that
+// its stop will fill.
+func (e *engine) arm(t *thread, n int64) {
+	t.blocked, t.stack = false, false
+	if !t.seized {
+		e.lose(t, n, Untraced)
+		return
+	}
+	if t.cap = e.pool.get(int(t.fb.Want.Load())); t.cap == nil {
+		e.lose(t, n, NoRoom)
+		return
+	}
+	t.interrupted, t.intTick = true, n
+	e.outstanding = append(e.outstanding, t)
+}
+
+// interruptAll sends the interrupts of the threads that were armed since the
+// list of outstanding ones had first entries.
+func (e *engine) interruptAll(first int) {
+	if len(e.outstanding) == first {
+		return
+	}
+	if !e.opt.Nice {
+		e.prio.raise(ptrace.Now())
+	}
+	for i := first; i < len(e.outstanding); i++ {
+		t := e.outstanding[i]
+		t.intAt = ptrace.Now()
+		// ESRCH: it is exiting; the report of its exit accounts for the tick.
+		if ptrace.Interrupt(t.tid) == nil {
+			e.sent++
+		}
+	}
+	e.most = max(e.most, len(e.outstanding))
+}
+
+// spin is how long stops are polled for before the thread sleeps in wait4. A
+// stop that comes while we poll saves the wake-up of this thread, about a
+// quarter of the pause.
+const spin = 60 * time.Microsecond
+
+// collect takes the stops that come at once.
+func (e *engine) collect() {
+	if len(e.outstanding) == 0 {
+		return
+	}
+	end := ptrace.Now() + int64(spin)
+	for len(e.outstanding) > 0 {
+		// The list changes as stops are handled: walk it from the end.
+		for i := len(e.outstanding) - 1; i >= 0 && i < len(e.outstanding); i-- {
+			s, ok, err := ptrace.Poll(e.outstanding[i].tid)
+			if ok {
+				e.handle(s)
+			} else if err == unix.ECHILD {
+				e.vanished(e.outstanding[i])
+			}
+		}
+		if ptrace.Now() >= end {
+			break
+		}
+	}
+	e.settlePriority()
+}
+
+func (e *engine) settlePriority() {
+	if len(e.outstanding) == 0 {
+		e.prio.lower()
+	}
+}
+
+// vanished drops a thread that the kernel does not report any more: its process
+// has called exec from another thread.
+func (e *engine) vanished(t *thread) {
+	t.seized = false
+	e.drop(t)
+}
+
+// handle answers one report of a tracee.
+func (e *engine) handle(s ptrace.Status) {
+	t := e.threads[s.TID]
+	switch s.Kind {
+	case ptrace.KindSignal:
+		// First of all: a signal taken here is lost if we die before this.
+		ptrace.Cont(s.TID, s.Signal)
+		e.interruptAgain(t)
+	case ptrace.KindInterrupt, ptrace.KindGroupStop:
+		e.onStop(t, s)
+	case ptrace.KindClone, ptrace.KindFork, ptrace.KindVfork:
+		e.onBirth(t, s)
+	case ptrace.KindExec:
+		e.onExec(t, s)
+	case ptrace.KindExit:
+		e.onExit(t, s)
+	case ptrace.KindGone:
+		e.onGone(t, s)
+	default:
+		ptrace.Cont(s.TID, 0)
+		e.interruptAgain(t)
+	}
+}
+
+// interruptAgain repeats an interrupt that another stop may have eaten: the
+// kernel forgets a pending one when the thread stops for any reason
+// (kernel/signal.c, ptrace_stop). If it had not, one stop more comes, which is
+// let go.
+func (e *engine) interruptAgain(t *thread) {
+	if t != nil && t.interrupted {
+		ptrace.Interrupt(t.tid)
+	}
+}
+
+// resume lets a stopped thread go on as it was: a group-stop lasts.
+func resume(s ptrace.Status) error {
+	if s.Kind == ptrace.KindGroupStop {
+		return ptrace.Listen(s.TID)
+	}
+	return ptrace.Cont(s.TID, 0)
+}
+
+// onStop handles an interrupt's stop, a new thread's first one, and group-stops.
+func (e *engine) onStop(t *thread, s ptrace.Status) {
+	switch {
+	case t == nil && e.released[s.TID]:
+		delete(e.released, s.TID)
+		ptrace.Detach(s.TID, 0)
+	case t == nil: // born, but its parent's report has not come yet
+		resume(s)
+		e.orphan(s.TID)
+	case t.interrupted:
+		e.sample(t, s)
+	default:
+		resume(s)
+	}
+}
+
+// sample copies what is needed of a stopped thread and lets it go. Between the
+// report of the stop and the resumption only three system calls are made.
+func (e *engine) sample(t *thread, s ptrace.Status) {
+	stopped := ptrace.Now()
+	c := t.cap
+	note := c.Regs[:cap(c.Regs)]
+	n, err := ptrace.ReadRegs(t.tid, ptrace.NotePrstatus, note)
+	if err == nil {
+		c.Regs = note[:n]
+		if !e.opt.NoRestart && s.Kind == ptrace.KindInterrupt && ptrace.Revert(c.Regs, t.proc.seccomp) {
+			ptrace.WriteRegs(t.tid, ptrace.NotePrstatus, c.Regs)
+		}
+		readStack(t.tid, ptrace.StackPointer(c.Regs), c)
+	}
+	extraRegs(t.tid, c)
+	resume(s)
+	resumed := ptrace.Now()
+
+	e.taken++
+	t.cap = nil
+	e.disarm(t)
+	if err != nil { // killed while stopped
+		e.pool.put(c)
+		e.acct.Add(Exited, t.owed(e.tick))
+		t.done = e.tick + 1
+		return
+	}
+	c.Taken = capture.Stopped
+	c.Delay, c.Pause = time.Duration(stopped-t.intAt), time.Duration(resumed-stopped)
+	e.delay.add(c.Delay)
+	e.pause.add(c.Pause)
+	e.load.add(t, c.Pause)
+	// The tick of the interrupt is the sample's; later ones passed in waiting.
+	e.acct.Add(Sampled, t.intTick+1-t.done)
+	e.acct.Add(NotStopped, e.tick-t.intTick)
+	t.done = e.tick + 1
+	// The run time of a thread that was just stopped is exact.
+	st, err := t.schedstat(e.buf[:])
+	if err != nil {
+		st.Run = t.run
+	}
+	c.Count = st.Count
+	e.emit(t, t.intTick, c, st.Run)
+}
+
+// orphan remembers a thread that stopped for the first time before its parent
+// reported it.
+func (e *engine) orphan(tid int) {
+	if len(e.orphans) < 1<<16 {
+		e.orphans[tid] = true
+	}
+	e.adopt(tid)
+}
+
+// adopt begins to sample a thread that is our tracee already.
+func (e *engine) adopt(tid int) {
+	if e.threads[tid] != nil {
+		return
+	}
+	delete(e.orphans, tid)
+	st, err := e.fs.Status(tid)
+	if err != nil {
+		return // gone already; its report will be reaped
+	}
+	p := e.procs[st.Tgid]
+	if p == nil {
+		if !e.opt.Children {
+			e.release(tid)
+			return
+		}
+		p = e.addProcess(st.Tgid)
+		p.cpuBase = 0
+	}
+	t := e.newThread(p, tid)
+	t.seized, t.run = true, 0
+	e.keep(t)
+}
+
+// release gives up a tracee that is not to be sampled: a process that was
+// cloned by one of ours.
+func (e *engine) release(tid int) {
+	ptrace.Interrupt(tid)
+	e.released[tid] = true
+}
+
+func (e *engine) onBirth(t *thread, s ptrace.Status) {
+	id, err := ptrace.EventMsg(s.TID)
+	ptrace.Cont(s.TID, 0)
+	e.interruptAgain(t)
+	if err == nil {
+		e.adopt(int(id))
+	}
+}
+
+// onExec begins anew with a process that has replaced its program: all its
+// other threads are gone, and the one that called goes by the leader's id.
+func (e *engine) onExec(t *thread, s ptrace.Status) {
+	p := e.procs[s.TID]
+	if p == nil {
+		ptrace.Cont(s.TID, 0)
+		return
+	}
+	for _, u := range append([]*thread(nil), e.list...) {
+		if u.proc == p && u != t {
+			p.threads++ // the process lives on, whatever the count says
+			e.drop(u)
+			p.threads--
+		}
+	}
+	e.openProcess(p)
+	e.execSeen = e.execSeen || p.pid == e.opt.Command
+	if t == nil { // the leader had been dropped: it is the caller now
+		t = e.newThread(p, s.TID)
+		t.seized = true
+		e.keep(t)
+	} else {
+		if t.interrupted {
+			e.settle(t, Exited)
+		}
+		t.openFiles()
+		t.blocked, t.stack, t.noUserStack = false, false, false
+		t.fb = new(Feedback)
+		t.fb.Want.Store(firstCopy)
+	}
+	e.out <- item{exec: p.pid}
+	ptrace.Cont(s.TID, 0)
+}
+
+// onExit takes the stack that a thread has at its exit.
+func (e *engine) onExit(t *thread, s ptrace.Status) {
+	if t == nil || !e.opt.ExitStacks {
+		ptrace.Cont(s.TID, 0)
+		return
+	}
+	c := e.pool.get(int(t.fb.Want.Load()))
+	var n int
+	err := error(unix.ENOBUFS)
+	if c != nil {
+		note := c.Regs[:cap(c.Regs)]
+		if n, err = ptrace.ReadRegs(t.tid, ptrace.NotePrstatus, note); err == nil {
+			c.Regs = note[:n]
+			readStack(t.tid, ptrace.StackPointer(c.Regs), c)
+		}
+	}
+	st, serr := t.schedstat(e.buf[:])
+	ptrace.Cont(s.TID, 0)
+	if err != nil {
+		if c != nil {
+			e.pool.put(c)
+		}
+		return
+	}
+	c.Taken, c.Count = capture.Exiting, st.Count
+	if serr != nil {
+		st.Run = t.run
+	}
+	e.emit(t, e.tick, c, st.Run)
+}
+
+// onGone forgets a thread that was reaped.
+func (e *engine) onGone(t *thread, s ptrace.Status) {
+	if s.TID == e.opt.Command {
+		e.exit = s.Raw
+	}
+	delete(e.orphans, s.TID)
+	delete(e.released, s.TID)
+	if t == nil {
+		return
+	}
+	e.readClock(t.proc)
+	e.drop(t)
+}
+
+// extraRegs reads registers beyond the general ones where unwinding may ask for
+// them.
+func extraRegs(tid int, c *capture.Capture) {
+	if !wantFPRegs {
+		return
+	}
+	room := c.FPRegs[:cap(c.FPRegs)]
+	if len(room) < fpRegsBytes {
+		room = make([]byte, fpRegsBytes)
+	}
+	n, err := ptrace.ReadRegs(tid, ptrace.NotePrfpreg, room)
+	if err == nil {
+		c.FPRegs = room[:n]
+	}
+}
+
+// On s390x functions may park the return address in a floating-point register.
+// The note (s390_fp_regs) has 136 bytes.
+const (
+	wantFPRegs  = runtime.GOARCH == "s390x"
+	fpRegsBytes = 136
+)

@@ -1,0 +1,148 @@
+package sampler
+
+import (
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace/procfs"
+	"sfsample/sampler/capture"
+)
+
+// Feedback is what unwinding tells the engine about a thread.
+type Feedback struct {
+	// Want is how many bytes of stack the next capture should hold.
+	Want atomic.Int64
+	// NeedStop is the run count (schedstat) of a capture without registers that
+	// could not be unwound for want of them; 0: none.
+	NeedStop atomic.Uint64
+}
+
+// process is one process that is sampled.
+type process struct {
+	pid     int
+	tasks   int   // open folder /proc/PID/task, -1 if it could not be opened
+	clock   int32 // id of its CPU clock
+	cpu     time.Duration
+	cpuBase time.Duration // at the beginning
+	charged time.Duration // CPU time that was counted for samples
+	loose   time.Duration // of that, what was not weighed when its thread went
+	moved   bool          // the clock has moved since the last tick
+	seccomp bool          // a filter may not know restart_syscall
+	only    bool          // only some threads of it were asked for
+	threads int
+}
+
+// maxGap is the longest time between two looks at an idle thread, in ticks.
+const maxGap = 16
+
+// thread is one thread that is sampled.
+type thread struct {
+	tid  int
+	proc *process
+	fb   *Feedback
+
+	seized      bool
+	noUserStack bool
+	// An interrupt is a lasting state: it was sent at tick intTick, and the
+	// stop comes when it comes. cap is the buffer that waits for it.
+	interrupted bool
+	intTick     int64
+	intAt       int64 // CLOCK_MONOTONIC, in nanoseconds
+	cap         *capture.Capture
+
+	schedFD, callFD int // open files of /proc, -1: open at each use
+
+	// done is the first tick that is not accounted for yet.
+	done int64
+	// blocked: at the last look the thread was blocked, and count was its run
+	// count then. While the count stands, nothing about the thread has changed.
+	blocked bool
+	count   uint64
+	gap     int64  // ticks to the next look, while idle
+	next    int64  // tick of the next look
+	stack   bool   // a capture was made in this wait: Reused instead of Idle
+	asked   uint64 // run count at which we stopped it for its registers
+
+	run   time.Duration // CPU time at the last sample
+	carry time.Duration // CPU time that was not weighed yet
+	last  int64         // time of the last sample, CLOCK_MONOTONIC
+
+	window int64 // last window of the load in which it was stopped
+}
+
+// openFiles opens the thread's files in /proc. A thread that has exited or may
+// not be read is left with closed ones: reading says why.
+func (t *thread) openFiles() {
+	t.closeFiles()
+	t.schedFD = t.openFile("schedstat")
+	t.callFD = t.openFile("syscall")
+}
+
+func (t *thread) openFile(name string) int {
+	dir := t.proc.tasks
+	if dir < 0 {
+		return -1
+	}
+	fd, err := unix.Openat(dir, strconv.Itoa(t.tid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1
+	}
+	return fd
+}
+
+func (t *thread) closeFiles() {
+	for _, fd := range []*int{&t.schedFD, &t.callFD} {
+		if *fd >= 0 {
+			unix.Close(*fd)
+			*fd = -1
+		}
+	}
+}
+
+// readFile reads one of the thread's files into buf, by its descriptor or, if
+// there was none to spare, by opening it.
+func (t *thread) readFile(fd int, name string, buf []byte) ([]byte, error) {
+	if fd < 0 {
+		if fd = t.openFile(name); fd < 0 {
+			return nil, unix.ESRCH
+		}
+		defer unix.Close(fd)
+	}
+	n, err := unix.Pread(fd, buf, 0)
+	return buf[:max(n, 0)], err
+}
+
+func (t *thread) schedstat(buf []byte) (procfs.Schedstat, error) {
+	b, err := t.readFile(t.schedFD, "schedstat", buf)
+	if err != nil {
+		return procfs.Schedstat{}, err
+	}
+	return procfs.ParseSchedstat(b)
+}
+
+func (t *thread) syscall(buf []byte) (procfs.Syscall, error) {
+	b, err := t.readFile(t.callFD, "syscall", buf)
+	if err != nil {
+		return procfs.Syscall{}, err
+	}
+	return procfs.ParseSyscall(b)
+}
+
+// owed is how many ticks up to and including last are not accounted for.
+func (t *thread) owed(last int64) int64 { return last + 1 - t.done }
+
+// cpuClock is the id of the CPU clock of process pid, as clock_gettime takes it
+// (include/linux/posix-timers.h: ~pid<<3 | CPUCLOCK_SCHED).
+func cpuClock(pid int) int32 { return int32(^pid<<3 | 2) }
+
+// cpuTime reads the process's CPU clock. false: the process is gone.
+func (p *process) cpuTime() (time.Duration, bool) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(p.clock, &ts); err != nil {
+		return 0, false
+	}
+	return time.Duration(ts.Nano()), true
+}

@@ -1,0 +1,324 @@
+package sampler
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
+	"sfsample/sampler/capture"
+)
+
+// relistTicks is how often the threads of a process are listed that cannot be
+// traced: there, nobody tells of births.
+const relistTicks = 16
+
+// onTick handles the newest deadline that has passed and returns the time of
+// the next. Deadlines that passed unseen before it are missed, never made up.
+func (e *engine) onTick(now int64) (next int64) {
+	n := (now - e.start) / e.interval
+	behind := time.Duration(now - e.start - n*e.interval)
+	e.late.add(behind)
+	if 2*int64(behind) > e.interval {
+		e.acct.Late++
+	}
+	e.missed += n - 1 - e.tick
+	e.advance(n-1, Missed)
+	if e.load.skip(n) {
+		e.advance(n, Throttled)
+	} else {
+		e.advance(n, numClasses)
+		e.choose(n, behind)
+	}
+	e.load.update(e, now)
+	e.publish(now)
+	return e.start + (n+1)*e.interval
+}
+
+// advance makes n the current tick. The ticks up to it belong to class c for
+// the threads that run; those of others are accounted for when it is known what
+// they did. numClasses: the caller looks at the threads itself.
+func (e *engine) advance(n int64, c Class) {
+	ticks := n - e.tick
+	if ticks <= 0 {
+		return
+	}
+	e.tick = n
+	e.acct.Ticks += ticks
+	e.acct.Expected += ticks * int64(len(e.list))
+	if c == numClasses {
+		return
+	}
+	for _, t := range e.list {
+		if !t.blocked && !t.interrupted {
+			e.acct.Add(c, t.owed(n))
+			t.done = n + 1
+		}
+	}
+}
+
+// choose looks at the threads that are due at tick n, interrupts those that run
+// all together, and reads those that do not where that is wanted.
+func (e *engine) choose(n int64, late time.Duration) {
+	if n >= e.relist {
+		e.relist = n + relistTicks
+		e.listUntraced()
+	}
+	for _, p := range e.procs {
+		e.readClock(p)
+	}
+	first := len(e.outstanding)
+	for i := 0; i < len(e.list); i++ {
+		t := e.list[i]
+		if t.interrupted {
+			continue // its ticks are accounted for when it stops
+		}
+		if t.blocked && (n < t.next || !t.proc.moved && e.opt.Stop != StopAlways) {
+			continue // credited at a later look
+		}
+		if !e.look(t, n, late) { // it has exited
+			i--
+		}
+	}
+	e.interruptAll(first)
+}
+
+// readClock finds out whether any thread of the process has run since the last
+// tick. The clock of a process that runs is late by up to a scheduler's tick; a
+// thread that has begun to run since is then seen at the next one.
+func (e *engine) readClock(p *process) {
+	cpu, ok := p.cpuTime()
+	if !ok {
+		p.moved = true // going: the looks will tell
+		return
+	}
+	p.moved = cpu != p.cpu
+	p.cpu = cpu
+}
+
+// look finds out what thread t does at tick n and acts on it. false: it is
+// gone, and was dropped.
+func (e *engine) look(t *thread, n int64, late time.Duration) bool {
+	if t.noUserStack {
+		e.acct.Add(NoUserStack, t.owed(n))
+		t.done = n + 1
+		return e.alive(t)
+	}
+	if e.opt.Stop == StopAlways && t.seized {
+		t.blocked = false
+		e.arm(t, n)
+		return true
+	}
+	var s procfs.Schedstat
+	if t.blocked || e.opt.All {
+		var err error
+		if s, err = t.schedstat(e.buf[:]); err != nil {
+			return e.lookFailed(t)
+		}
+	}
+	if t.blocked {
+		if s.Count == t.count {
+			e.creditIdle(t, n)
+			t.gap = min(2*t.gap, maxGap)
+			t.next = n + t.gap
+			return true
+		}
+		e.acct.Add(Unsure, t.owed(n-1))
+		t.done = n
+		t.blocked, t.stack, t.gap = false, false, 1
+	}
+	call, err := t.syscall(e.buf[:])
+	if err != nil {
+		return e.lookFailed(t)
+	}
+	switch {
+	case call.Running:
+		e.arm(t, n)
+	case call.SP == 0 && call.PC == 0:
+		return e.zombie(t, n)
+	case e.opt.All:
+		e.peek(t, n, s.Count, call, late)
+	default:
+		e.nowIdle(t, n)
+	}
+	return true
+}
+
+// alive drops a thread whose files in /proc are gone.
+func (e *engine) alive(t *thread) bool {
+	if _, err := t.schedstat(e.buf[:]); err == unix.ESRCH {
+		return e.lookFailed(t)
+	}
+	return true
+}
+
+// lookFailed handles a thread whose files could not be read: it has exited. A
+// seized one stays until its exit is reported, so that it is reaped.
+func (e *engine) lookFailed(t *thread) bool {
+	if t.seized {
+		e.settle(t, Exited)
+		return true
+	}
+	e.drop(t)
+	return false
+}
+
+// zombie handles a thread that shows neither stack nor code: a leader that has
+// exited before its process, or a worker of the kernel.
+func (e *engine) zombie(t *thread, n int64) bool {
+	t.noUserStack = true
+	e.acct.Add(NoUserStack, t.owed(n))
+	t.done = n + 1
+	return true
+}
+
+// nowIdle begins a wait of a thread that was found blocked, when blocked threads
+// are not sampled.
+func (e *engine) nowIdle(t *thread, n int64) {
+	if s, err := t.schedstat(e.buf[:]); err == nil {
+		t.blocked, t.count, t.gap, t.next = true, s.Count, 1, n+1
+	}
+	e.acct.Add(Idle, t.owed(n))
+	t.done = n + 1
+}
+
+// creditIdle accounts for the ticks up to n of a thread that has not run in
+// all of them.
+func (e *engine) creditIdle(t *thread, n int64) {
+	owed := t.owed(n)
+	t.done = n + 1
+	if !t.stack {
+		e.acct.Add(Idle, owed)
+		return
+	}
+	e.acct.Add(Reused, owed)
+	c := &capture.Credit{PID: t.proc.pid, TID: t.tid, At: e.elapsed()}
+	if e.opt.WallWeight {
+		c.Ticks = owed
+	}
+	c.Wall = time.Duration(owed * e.interval)
+	e.out <- item{credit: c}
+}
+
+func (e *engine) elapsed() time.Duration { return time.Duration(ptrace.Now() - e.start) }
+
+// peekTries bounds how often a thread that wakes while it is read is read again.
+const peekTries = 3
+
+// peek copies the stack of a blocked thread without a stop. The copy is of one
+// instant if the thread was not put on a CPU between the two looks at its run
+// count.
+func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall, late time.Duration) {
+	c := e.pool.get(int(t.fb.Want.Load()))
+	if c == nil {
+		e.lose(t, n, NoRoom)
+		return
+	}
+	for range peekTries {
+		c.Stack = c.Stack[:0]
+		readStack(t.tid, call.SP, c)
+		after, err := t.schedstat(e.buf[:])
+		if err != nil {
+			break
+		}
+		if after.Count == count {
+			e.peeked(t, n, c, after, call, late)
+			return
+		}
+		count = after.Count
+		if call, err = t.syscall(e.buf[:]); err != nil {
+			break
+		}
+		if call.Running {
+			e.pool.put(c)
+			e.arm(t, n)
+			return
+		}
+	}
+	e.pool.put(c)
+	e.lose(t, n, Unsure)
+}
+
+func (e *engine) peeked(t *thread, n int64, c *capture.Capture, s procfs.Schedstat, call procfs.Syscall, late time.Duration) {
+	t.blocked, t.count, t.gap, t.next, t.stack = true, s.Count, 1, n+1, true
+	c.Taken, c.Blocked, c.Count = capture.Unstopped, true, s.Count
+	c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
+	c.Delay, c.Pause, c.Late = 0, 0, late
+	e.acct.Add(Sampled, t.owed(n))
+	t.done = n + 1
+	e.emit(t, n, c, s.Run)
+}
+
+// emit weighs a capture and sends it to the pipeline.
+func (e *engine) emit(t *thread, n int64, c *capture.Capture, run time.Duration) {
+	now := ptrace.Now()
+	c.PID, c.TID, c.Tick = t.proc.pid, t.tid, n
+	c.At = time.Duration(now - e.start)
+	c.CPU = max(run-t.run, 0)
+	t.run = max(run, t.run)
+	t.proc.charged += c.CPU
+	c.Wall = time.Duration(e.interval)
+	if e.opt.WallWeight {
+		c.Ticks = 1
+	} else {
+		t.carry += c.CPU
+		c.Ticks = max(0, (int64(t.carry)+e.interval/2)/e.interval)
+		t.carry -= time.Duration(c.Ticks * e.interval)
+	}
+	t.last = now
+	e.out <- item{capture: c, fb: t.fb}
+}
+
+// lose accounts for tick n, and what is owed before it, as lost.
+func (e *engine) lose(t *thread, n int64, c Class) {
+	e.acct.Add(c, t.owed(n))
+	t.done = n + 1
+}
+
+// readStack copies the stack from the red zone below sp on into c.Stack, as
+// much as fits. The red zone may lie in a guard page: then it is left out.
+func readStack(tid int, sp uint64, c *capture.Capture) {
+	room := c.Stack[:cap(c.Stack)]
+	for _, below := range [...]uint64{redZone, 0} {
+		base := (sp - below) &^ 7
+		if n, _ := ptrace.ReadMemory(tid, base, room); n > 0 {
+			c.StackAddr, c.Stack = base, room[:n]
+			return
+		}
+	}
+	c.StackAddr, c.Stack = sp, room[:0]
+}
+
+// redZone is how far below the stack pointer a function may keep data without
+// moving it: 128 bytes on x86-64 (System V ABI, section 3.2.2). The other
+// architectures have none.
+const redZone = 128
+
+// listUntraced finds new threads and children where no tracing tells of them.
+func (e *engine) listUntraced() {
+	for _, p := range e.procs {
+		if e.opt.Stop != StopNever && !e.untraced(p) {
+			continue
+		}
+		ids, err := e.fs.TaskIDs(p.pid)
+		if err != nil {
+			continue
+		}
+		for _, tid := range ids {
+			if e.threads[tid] == nil && !e.unwanted(tid) {
+				e.addThread(p, tid)
+			}
+		}
+	}
+}
+
+// untraced: some thread of the process is somebody else's tracee.
+func (e *engine) untraced(p *process) bool {
+	for _, t := range e.list {
+		if t.proc == p && !t.seized && !t.noUserStack {
+			return true
+		}
+	}
+	return false
+}
