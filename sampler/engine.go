@@ -39,6 +39,8 @@ type engine struct {
 	most               int       // most interrupts outstanding at once
 	load               load
 	prio               priority
+	missed             int64 // deadlines that were not answered in time
+	published          int64 // when status was set
 	relist             int64 // tick of the next listing of untraced processes
 	warned             map[string]bool
 

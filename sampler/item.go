@@ -9,6 +9,5 @@ type item struct {
 	fb      *Feedback // with capture
 	credit  *capture.Credit
 	spent   *capture.Spent
-	exec    int // the process that has replaced its program
-	gone    int // the process that has ended
+	gone    int // a process that has ended, or has become another program
 }

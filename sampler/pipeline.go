@@ -43,6 +43,8 @@ type Target interface {
 	Mappings() []procfs.Mapping
 	// Refresh reads the mappings anew.
 	Refresh() error
+	// Close ends the use of it.
+	Close()
 }
 
 // Pipeline turns captures into samples: it unwinds them, has them named, and
@@ -74,10 +76,15 @@ type target struct {
 	err     error // why there is no space
 	name    string
 	gen     uint64 // of the mappings that were last recorded
-	walkers map[*regs.Arch]*unwind.Walker
+	walkers map[walkerKey]*unwind.Walker
 	threads map[int]*seen
 	stacks  map[uint64][]*stack
 	held    int // frames in stacks
+}
+
+type walkerKey struct {
+	arch *regs.Arch
+	pac  uint64
 }
 
 // seen is what the pipeline remembers of a thread.
@@ -147,8 +154,6 @@ func (p *Pipeline) consume(items <-chan item) {
 			p.credit(it.credit)
 		case it.spent != nil:
 			p.spent(it.spent)
-		case it.exec != 0:
-			p.forget(it.exec)
 		case it.gone != 0:
 			p.forget(it.gone)
 		}
@@ -157,14 +162,20 @@ func (p *Pipeline) consume(items <-chan item) {
 }
 
 // forget drops what is known of a process that has ended or become another.
-func (p *Pipeline) forget(pid int) { delete(p.targets, pid) }
+func (p *Pipeline) forget(pid int) {
+	p.record(&capture.Gone{PID: pid})
+	if t := p.targets[pid]; t != nil && t.space != nil {
+		t.space.Close()
+	}
+	delete(p.targets, pid)
+}
 
 // target returns what is known of a process, opened at its first capture.
 func (p *Pipeline) target(pid int) *target {
 	if t := p.targets[pid]; t != nil {
 		return t
 	}
-	t := &target{pid: pid, walkers: map[*regs.Arch]*unwind.Walker{}, threads: map[int]*seen{}, stacks: map[uint64][]*stack{}}
+	t := &target{pid: pid, walkers: map[walkerKey]*unwind.Walker{}, threads: map[int]*seen{}, stacks: map[uint64][]*stack{}}
 	t.space, t.err = p.cfg.Open(pid)
 	if t.err != nil {
 		p.cfg.Log.Warn("read the mappings of a process", "pid", pid, "err", t.err)
@@ -306,11 +317,7 @@ func (p *Pipeline) cut(t *target, frames []unwind.Frame, reason string) *stack {
 // walk unwinds; a blocked thread whose stack outgrew its copy is read again,
 // whole, while it has not run.
 func (p *Pipeline) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.Frame, unwind.End) {
-	w := t.walkers[u.Arch]
-	if w == nil {
-		w = unwind.New(u.Arch, t.space, p.cfg.Order, p.cfg.MaxDepth)
-		t.walkers[u.Arch] = w
-	}
+	w := t.walker(u.Arch, c.PACMask, &p.cfg)
 	var mem unwind.Memory
 	for {
 		mem.Reset(c.StackAddr, c.Stack, nil)
@@ -319,6 +326,28 @@ func (p *Pipeline) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.F
 			return frames, end
 		}
 	}
+}
+
+// unknownPAC strips return addresses of arm64 where the kernel has not told the
+// mask: bits 48–54, which no address of a kernel with 48-bit addresses has
+// (arch/arm64/include/asm/pointer_auth.h).
+const unknownPAC = 0x7f << 48
+
+// walker returns the walker for stacks of one architecture.
+func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.Walker {
+	if a == regs.ARM64 && pac == 0 {
+		pac = unknownPAC
+	}
+	k := walkerKey{a, pac}
+	w := t.walkers[k]
+	if w == nil {
+		if pac != 0 {
+			a = a.WithPAC(pac)
+		}
+		w = unwind.New(a, t.space, cfg.Order, cfg.MaxDepth)
+		t.walkers[k] = w
+	}
+	return w
 }
 
 // extend reads more of the stack of a blocked thread, if it has not run since.

@@ -21,7 +21,8 @@ type Result struct {
 	Elapsed            time.Duration
 	AskedHz, ReachedHz float64
 	Threads            int // sampled at the end, or at the last moment that any lived
-	Delay, Pause, Late Spread
+	Delay, Pause       Spread
+	Behind             Spread // how late ticks were
 	Interrupts, Stops  int64  // sent, and stops that answered them
 	Outstanding        int    // most interrupts at once that were not answered yet
 	Stride             int64  // the rate was lowered to a 1/Stride of it at the most
@@ -36,7 +37,6 @@ type Result struct {
 //
 // What was captured goes to pipe, which has finished when Run returns.
 func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, ready func(), progress func(Progress)) (Result, error) {
-	raiseFileLimit()
 	items := make(chan item, 4096)
 	e := &engine{
 		opt: opt, log: opt.Log, pool: pipe.pool, out: items,
@@ -158,7 +158,7 @@ func (e *engine) report(r *Result) {
 	r.AskedHz = float64(e.opt.Hz)
 	answered := e.acct.Ticks - e.load.left
 	r.ReachedHz = float64(answered-e.missed) / max(r.Elapsed.Seconds(), 1e-9)
-	r.Delay, r.Pause, r.Late = e.delay.spread(), e.pause.spread(), e.late.spread()
+	r.Delay, r.Pause, r.Behind = e.delay.spread(), e.pause.spread(), e.late.spread()
 	r.Interrupts, r.Stops, r.Outstanding = e.sent, e.taken, e.most
 	r.Stride, r.Priority = e.load.most, e.prio.denied
 	r.ExitStatus = e.exit
@@ -190,14 +190,4 @@ func (e *engine) explain(pid int, err error) error {
 		return fmt.Errorf("attach %d: %w", pid, err)
 	}
 	return fmt.Errorf("attach %d: %w (%s)", pid, err, remedy)
-}
-
-// raiseFileLimit makes room for two open files a thread. Where the hard limit
-// is too low, threads beyond it have theirs opened at each look.
-func raiseFileLimit() {
-	var l unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil && l.Cur < l.Max {
-		l.Cur = l.Max
-		unix.Setrlimit(unix.RLIMIT_NOFILE, &l)
-	}
 }

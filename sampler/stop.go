@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"encoding/binary"
 	"runtime"
 	"time"
 
@@ -159,7 +160,7 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 		}
 		readStack(t.tid, ptrace.StackPointer(c.Regs), c)
 	}
-	extraRegs(t.tid, c)
+	extraRegs(t, c)
 	resume(s)
 	resumed := ptrace.Now()
 
@@ -269,7 +270,7 @@ func (e *engine) onExec(t *thread, s ptrace.Status) {
 		t.fb = new(Feedback)
 		t.fb.Want.Store(firstCopy)
 	}
-	e.out <- item{exec: p.pid}
+	e.out <- item{gone: p.pid}
 	ptrace.Cont(s.TID, 0)
 }
 
@@ -287,6 +288,7 @@ func (e *engine) onExit(t *thread, s ptrace.Status) {
 		if n, err = ptrace.ReadRegs(t.tid, ptrace.NotePrstatus, note); err == nil {
 			c.Regs = note[:n]
 			readStack(t.tid, ptrace.StackPointer(c.Regs), c)
+			extraRegs(t, c)
 		}
 	}
 	st, serr := t.schedstat(e.buf[:])
@@ -319,24 +321,29 @@ func (e *engine) onGone(t *thread, s ptrace.Status) {
 }
 
 // extraRegs reads registers beyond the general ones where unwinding may ask for
-// them.
-func extraRegs(tid int, c *capture.Capture) {
-	if !wantFPRegs {
-		return
-	}
-	room := c.FPRegs[:cap(c.FPRegs)]
-	if len(room) < fpRegsBytes {
-		room = make([]byte, fpRegsBytes)
-	}
-	n, err := ptrace.ReadRegs(tid, ptrace.NotePrfpreg, room)
-	if err == nil {
-		c.FPRegs = room[:n]
+// them: on s390x functions park the return address in floating-point registers,
+// on arm64 it may carry an authentication code.
+func extraRegs(t *thread, c *capture.Capture) {
+	switch runtime.GOARCH {
+	case "s390x":
+		room := c.FPRegs[:cap(c.FPRegs)]
+		if len(room) < fpRegsBytes {
+			room = make([]byte, fpRegsBytes)
+		}
+		if n, err := ptrace.ReadRegs(t.tid, ptrace.NotePrfpreg, room); err == nil {
+			c.FPRegs = room[:n]
+		}
+	case "arm64":
+		if !t.proc.pacRead {
+			t.proc.pacRead = true
+			var masks [16]byte // data, code
+			if n, err := ptrace.ReadRegs(t.tid, ptrace.NoteARMPACMask, masks[:]); err == nil && n == len(masks) {
+				t.proc.pac = binary.LittleEndian.Uint64(masks[8:])
+			}
+		}
 	}
 }
 
-// On s390x functions may park the return address in a floating-point register.
-// The note (s390_fp_regs) has 136 bytes.
-const (
-	wantFPRegs  = runtime.GOARCH == "s390x"
-	fpRegsBytes = 136
-)
+// fpRegsBytes is the size of s390x's NT_PRFPREG (s390_fp_regs,
+// arch/s390/include/uapi/asm/ptrace.h).
+const fpRegsBytes = 136

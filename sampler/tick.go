@@ -253,7 +253,7 @@ func (e *engine) peeked(t *thread, n int64, c *capture.Capture, s procfs.Schedst
 // emit weighs a capture and sends it to the pipeline.
 func (e *engine) emit(t *thread, n int64, c *capture.Capture, run time.Duration) {
 	now := ptrace.Now()
-	c.PID, c.TID, c.Tick = t.proc.pid, t.tid, n
+	c.PID, c.TID, c.Tick, c.PACMask = t.proc.pid, t.tid, n, t.proc.pac
 	c.At = time.Duration(now - e.start)
 	c.CPU = max(run-t.run, 0)
 	t.run = max(run, t.run)

@@ -14,7 +14,12 @@ const (
 	exitUsage  = 2
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() {
+	if os.Args[0] == launcherName {
+		os.Exit(launch(os.Args[1:]))
+	}
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
 
 // run is main with its surroundings as arguments; it returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
@@ -28,6 +33,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		_, err = io.WriteString(stdout, help())
 	case modeVersion:
 		_, err = io.WriteString(stdout, versionText())
+	case modeSample:
+		err = sample(c, stderr)
 	default:
 		err = fmt.Errorf("%d is a mode that this build has no code for", c.mode)
 	}

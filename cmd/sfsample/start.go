@@ -30,9 +30,8 @@ type started struct {
 	name    string
 }
 
-// start begins a command; it runs once go is called. limit is the soft limit of
-// open files that the command gets.
-func start(command []string, limit unix.Rlimit) (*started, error) {
+// start begins a command; it runs once release is called.
+func start(command []string) (*started, error) {
 	path, err := exec.LookPath(command[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return nil, fmt.Errorf("run %s: %w", command[0], unwrapExec(err))
@@ -43,7 +42,7 @@ func start(command []string, limit unix.Rlimit) (*started, error) {
 	}
 	ours, theirs := os.NewFile(uintptr(pair[0]), "launcher"), os.NewFile(uintptr(pair[1]), "launcher")
 	defer theirs.Close()
-	args := append([]string{launcherName, strconv.FormatUint(limit.Cur, 10), path}, command...)
+	args := append([]string{launcherName, path}, command...)
 	p, err := os.StartProcess("/proc/self/exe", args, &os.ProcAttr{
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs},
 	})
@@ -82,22 +81,15 @@ func (s *started) release() error {
 func (s *started) abandon() { s.sock.Close() }
 
 // launch is the second instance: it waits for the word and becomes the command.
-// It returns the exit status if that fails. args: file limit, path, command.
+// It returns the exit status if that fails. args: path, command.
 func launch(args []string) int {
 	sock := os.NewFile(launcherFD, "parent")
 	unix.CloseOnExec(launcherFD)
 	var b [1]byte
-	if n, _ := sock.Read(b[:]); n != 1 || len(args) < 3 {
+	if n, _ := sock.Read(b[:]); n != 1 || len(args) < 2 {
 		return 1 // the parent has given up
 	}
-	if limit, err := strconv.ParseUint(args[0], 10, 64); err == nil {
-		var l unix.Rlimit
-		if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil {
-			l.Cur = min(limit, l.Max)
-			unix.Setrlimit(unix.RLIMIT_NOFILE, &l)
-		}
-	}
-	err := syscall.Exec(args[1], args[2:], os.Environ())
+	err := syscall.Exec(args[0], args[1:], os.Environ())
 	var errno syscall.Errno
 	errors.As(err, &errno)
 	io.WriteString(sock, strconv.Itoa(int(errno)))

@@ -45,6 +45,9 @@ type Capture struct {
 	Regs   []byte // NT_PRSTATUS; empty if Taken is Unstopped
 	FPRegs []byte // s390x: NT_PRFPREG, where it was read
 	Call   Call   // if Taken is Unstopped
+	// PACMask holds the bits of a code pointer that authenticate it (arm64,
+	// NT_ARM_PAC_MASK); 0: not known, or none.
+	PACMask uint64
 
 	StackAddr uint64 // address of Stack[0]
 	Stack     []byte
@@ -96,12 +99,13 @@ type Region struct {
 	BuildID string // of the mapped file, lower-case hex; empty if unknown
 }
 
-// Maps is the address space of a process from here on in the stream. After an
-// exec the program is another one: Exec is set.
+// Maps is the address space of a process from here on in the stream.
 type Maps struct {
 	PID     int
-	Exec    bool
-	PACMask uint64 // arm64
 	Regions []Region
 	VDSO    []byte // memory of the vDSO, whose start is the region named [vdso]
 }
+
+// Gone ends what is known of a process: it has exited, or called exec and is
+// another program from here on.
+type Gone struct{ PID int }

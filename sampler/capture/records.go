@@ -14,9 +14,10 @@ const (
 	recCredit  = 4
 	recSpent   = 5
 	recName    = 6
+	recGone    = 7
 )
 
-// Record is one of *Run, *Maps, *Capture, *Credit, *Spent and *Name.
+// Record is one of *Run, *Maps, *Capture, *Credit, *Spent, *Name and *Gone.
 type Record interface {
 	kind() byte
 	encode(*encoder)
@@ -37,6 +38,8 @@ func newRecord(kind byte) Record {
 		return new(Spent)
 	case recName:
 		return new(Name)
+	case recGone:
+		return new(Gone)
 	}
 	return nil
 }
@@ -47,6 +50,7 @@ func (*Capture) kind() byte { return recCapture }
 func (*Credit) kind() byte  { return recCredit }
 func (*Spent) kind() byte   { return recSpent }
 func (*Name) kind() byte    { return recName }
+func (*Gone) kind() byte    { return recGone }
 
 func (r *Run) encode(e *encoder) {
 	e.string(r.Host)
@@ -64,8 +68,6 @@ func (r *Run) decode(d *decoder) {
 
 func (m *Maps) encode(e *encoder) {
 	e.int(int64(m.PID))
-	e.bool(m.Exec)
-	e.uint(m.PACMask)
 	e.uint(uint64(len(m.Regions)))
 	for i := range m.Regions {
 		r := &m.Regions[i]
@@ -82,8 +84,6 @@ func (m *Maps) encode(e *encoder) {
 
 func (m *Maps) decode(d *decoder) {
 	m.PID = int(d.int())
-	m.Exec = d.bool()
-	m.PACMask = d.uint()
 	n := d.uint()
 	if n > maxRegions {
 		d.fail()
@@ -120,6 +120,7 @@ func (c *Capture) encode(e *encoder) {
 	}
 	e.uint(c.Call.SP)
 	e.uint(c.Call.PC)
+	e.uint(c.PACMask)
 	e.uint(c.StackAddr)
 	e.bytes(c.Stack)
 	e.weight(&c.Weight)
@@ -140,6 +141,7 @@ func (c *Capture) decode(d *decoder) {
 	}
 	c.Call.SP = d.uint()
 	c.Call.PC = d.uint()
+	c.PACMask = d.uint()
 	c.StackAddr = d.uint()
 	c.Stack = d.bytes()
 	c.Weight = d.weight()
@@ -160,3 +162,7 @@ func (s *Spent) decode(d *decoder) { s.PID = int(d.int()); s.Weight = d.weight()
 func (n *Name) encode(e *encoder) { e.ids(n.PID, n.TID); e.string(n.Name) }
 
 func (n *Name) decode(d *decoder) { n.PID, n.TID = d.ids(); n.Name = d.string() }
+
+func (g *Gone) encode(e *encoder) { e.int(int64(g.PID)) }
+
+func (g *Gone) decode(d *decoder) { g.PID = int(d.int()) }

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/sampler"
+)
+
+// progress is the one line on a terminal that says how it goes.
+type progress struct {
+	w    io.Writer
+	show func(sampler.Progress) // nil when nobody watches
+}
+
+func (p *progress) clear() {
+	if p.show != nil {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+}
+
+// progress says at once, on a terminal, what is sampled and how to end it.
+func (s *session) progress() *progress {
+	p := &progress{w: s.stderr}
+	f, ok := s.stderr.(*os.File)
+	if s.quiet || !ok || !isTerminal(f) {
+		return p
+	}
+	what := fmt.Sprintf("process %s", joinInts(s.pids))
+	if s.config.command != nil {
+		what = printable(s.config.command[0])
+	}
+	fmt.Fprintf(p.w, "sfsample: sampling %s at %d Hz; Ctrl-C ends it and writes the result\n", what, s.hz)
+	p.show = func(g sampler.Progress) {
+		fmt.Fprintf(p.w, "\r\x1b[K%6.1fs  %d samples  %d threads  %d lost  pause %v",
+			g.Elapsed.Seconds(), g.Samples, g.Threads, g.Lost, g.Pause.Round(100*time.Nanosecond))
+	}
+	return p
+}
+
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+// printable replaces what a terminal could take for a command.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, s)
+}
+
+func joinInts(list []int) string {
+	var b strings.Builder
+	for i, n := range list {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprint(&b, n)
+	}
+	return b.String()
+}
+
+// closing writes the counts of a run: what became of each tick of each thread,
+// the rate, how stacks ended, what it cost the target.
+func (s *session) closing() {
+	r := &s.result
+	u := s.pipe.Stats()
+	say := func(format string, args ...any) { fmt.Fprintf(s.stderr, "sfsample: "+format+"\n", args...) }
+	say("%.1fs, %d ticks (%d late), %d thread ticks = %s", r.Elapsed.Seconds(), r.Ticks, r.Late, r.Expected, r.Account.String())
+	if r.Sum() != r.Expected {
+		say("the counts do not add up: %d thread ticks, %d accounted for; please report this", r.Expected, r.Sum())
+	}
+	rate := fmt.Sprintf("rate: %.1f Hz asked, %.1f reached", r.AskedHz, r.ReachedHz)
+	if r.Stride > 1 {
+		rate += fmt.Sprintf(" (lowered to 1/%d at times, as pauses would take more than %s of the target's time; see --max-overhead)", r.Stride, percent(s.maxOverhead))
+	}
+	say("%s", rate)
+	say("stacks: %d unwound, %d complete%s", u.Stacks, u.Complete, reasons(u.Cut))
+	say("delay %s; pause %s", spread(r.Delay), spread(r.Pause))
+	if s.verbose {
+		s.details(say, u)
+	}
+}
+
+func (s *session) details(say func(string, ...any), u sampler.Unwound) {
+	r := &s.result
+	say("interrupts: %d sent, %d stops taken, at most %d outstanding at once", r.Interrupts, r.Stops, r.Outstanding)
+	say("ticks late by %s", spread(r.Behind))
+	if r.Priority != nil {
+		say("no real-time priority: %v (try: as root, or with CAP_SYS_NICE; pauses are longer on a busy machine)", r.Priority)
+	}
+	var methods []string
+	for how, n := range u.Frames {
+		methods = append(methods, fmt.Sprintf("%v %d", how, n))
+	}
+	slices.Sort(methods)
+	say("frames by method: %s; %d stacks walked again with .eh_frame first", strings.Join(methods, ", "), u.Repeated)
+	for _, m := range s.names.Missing() {
+		say("names: %s", printable(m))
+	}
+}
+
+func percent(f float64) string { return fmt.Sprintf("%g %%", f*100) }
+
+// reasons lists why stacks were cut, most frequent first.
+func reasons(cut map[string]int64) string {
+	var list []string
+	for r := range cut {
+		list = append(list, r)
+	}
+	slices.SortFunc(list, func(a, b string) int {
+		if cut[a] != cut[b] {
+			return int(min(1, max(-1, cut[b]-cut[a])))
+		}
+		return strings.Compare(a, b)
+	})
+	var b strings.Builder
+	for i, r := range list {
+		if i == 0 {
+			b.WriteString("; cut: ")
+		} else {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%d %s", cut[r], printable(r))
+	}
+	return b.String()
+}
+
+func spread(s sampler.Spread) string {
+	if s.N == 0 {
+		return "none"
+	}
+	return fmt.Sprintf("p50 %v, p99 %v, max %v", short(s.P50), short(s.P99), short(s.Max))
+}
+
+// short rounds to three digits.
+func short(d time.Duration) time.Duration {
+	unit := time.Duration(1)
+	for d/unit >= 1000 {
+		unit *= 10
+	}
+	return d.Round(unit)
+}

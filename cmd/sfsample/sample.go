@@ -1,0 +1,302 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"sfsample/output"
+	"sfsample/ptrace/procfs"
+	"sfsample/sampler"
+	"sfsample/sampler/capture"
+	"sfsample/sampler/module"
+	"sfsample/sampler/symbol"
+)
+
+// sample runs the main job: attach, sample, write.
+func sample(c config, stderr io.Writer) error {
+	log := logger(c, stderr)
+	if err := checkPIDs(c.pids); err != nil {
+		return err
+	}
+	if err := checkTIDs(&c); err != nil {
+		return err
+	}
+	outs, err := output.Open(c.outputs, c.outputOptions())
+	if err != nil {
+		return err
+	}
+	rec, err := openRecord(c)
+	if err != nil {
+		outs.Discard()
+		return err
+	}
+	s := &session{config: c, log: log, outs: outs, rec: rec, stderr: stderr, began: time.Now()}
+	if err := s.run(); err != nil {
+		outs.Discard()
+		rec.discard()
+		return err
+	}
+	return s.finish()
+}
+
+// session is one run of the main job.
+type session struct {
+	config
+	log     *slog.Logger
+	outs    *output.Outputs
+	rec     *recording
+	stderr  io.Writer
+	began   time.Time
+	names   *sampler.Names
+	pipe    *sampler.Pipeline
+	result  sampler.Result
+	pipeErr error // an output or the recording failed while sampling
+	command *started
+	execErr chan error
+}
+
+// run samples until the end. Its error means that nothing was sampled.
+func (s *session) run() error {
+	opt := s.options()
+	if s.config.command != nil {
+		cmd, err := start(s.config.command)
+		if err != nil {
+			return err
+		}
+		s.command = cmd
+		opt.PIDs, opt.Command = []int{cmd.process.Pid}, cmd.process.Pid
+	}
+	s.names = sampler.NewNames(sampler.NameOptions{Demangle: demangleOf(s.demangle), Debuginfod: s.debuginfodOf(), Log: s.log})
+	cache := module.NewCache(0)
+	s.pipe = sampler.NewPipeline(sampler.PipelineConfig{
+		Host: runtime.GOARCH, Start: s.began, Order: s.order, MaxDepth: s.maxDepth,
+		Sink: s.outs, Names: s.names, Record: s.rec.writer(), Log: s.log, Live: true,
+		Open: func(pid int) (sampler.Target, error) {
+			live := module.NewLive(pid)
+			return module.NewSpace(live, cache, module.Options{Owner: live.Owner(), Log: s.log}), nil
+		},
+	})
+	ctx, stop := interruptible()
+	defer stop()
+	progress := s.progress()
+	result, err := sampler.Run(ctx, opt, s.duration, s.pipe, s.ready, progress.show)
+	progress.clear()
+	s.result = result
+	if s.command != nil {
+		s.command.abandon()
+		if s.execErr != nil {
+			select {
+			case execErr := <-s.execErr:
+				if execErr != nil {
+					return execErr
+				}
+			case <-time.After(time.Second): // it holds the socket in a process of its own
+			}
+		}
+	}
+	if err != nil && result.Ticks == 0 && result.Elapsed == 0 {
+		return err
+	}
+	s.pipeErr = err
+	return nil
+}
+
+// ready is called when everything is attached.
+func (s *session) ready() {
+	if s.command != nil {
+		s.execErr = make(chan error, 1)
+		go func() { s.execErr <- s.command.release() }()
+	}
+}
+
+// finish writes what was sampled and says how it went.
+func (s *session) finish() error {
+	err := errors.Join(s.pipeErr, s.outs.Close(), s.rec.close())
+	if !s.quiet {
+		s.closing()
+	}
+	return err
+}
+
+// interruptible returns a context that ends at the first SIGINT, SIGTERM or
+// SIGHUP. A second one ends the program at once; the kernel then lets go of
+// every tracee.
+func interruptible() (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := make(chan os.Signal, 2)
+	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	go func() {
+		if _, ok := <-c; !ok {
+			return
+		}
+		cancel()
+		signal.Stop(c) // the next one has its usual effect
+		signal.Reset(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	}()
+	return ctx, cancel
+}
+
+func (s *session) options() sampler.Options {
+	return sampler.Options{
+		PIDs: s.pids, TIDs: s.tids, Hz: s.hz,
+		All: s.threads == threadsAll, WallWeight: s.weight == weightWall,
+		Stop: stopMode(s.stop), NoRestart: s.noRestart, Children: s.children,
+		ExitStacks: s.exitStacks, MaxOverhead: s.maxOverhead, Nice: s.nice, Log: s.log,
+	}
+}
+
+func stopMode(s string) sampler.StopMode {
+	switch s {
+	case stopNever:
+		return sampler.StopNever
+	case stopAlways:
+		return sampler.StopAlways
+	}
+	return sampler.StopAuto
+}
+
+func demangleOf(s string) symbol.Demangle {
+	switch s {
+	case demangleShort:
+		return symbol.Short
+	case noDem:
+		return symbol.Off
+	}
+	return symbol.Full
+}
+
+// debuginfodOf is the cache of debuginfod's client and, if asked for, the
+// servers.
+func (c *config) debuginfodOf() *symbol.Debuginfod {
+	d := &symbol.Debuginfod{Cache: symbol.DebuginfodCache(os.Getenv), Timeout: 90 * time.Second}
+	if c.debuginfod {
+		d.URLs = strings.Fields(os.Getenv("DEBUGINFOD_URLS"))
+	}
+	return d
+}
+
+func (c *config) outputOptions() output.Options {
+	return output.Options{Hz: float64(c.hz), Wall: c.weight == weightWall, ByThread: c.byThread, Lines: c.lines}
+}
+
+// logger writes records for people: warnings, and with -v everything.
+func logger(c config, w io.Writer) *slog.Logger {
+	level := slog.LevelWarn
+	switch {
+	case c.quiet:
+		level = slog.LevelError
+	case c.verbose:
+		level = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{
+		Level: level,
+		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey && len(groups) == 0 {
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+}
+
+// checkPIDs tells ids of threads from those of processes, which would be
+// sampled in part only.
+func checkPIDs(pids []int) error {
+	for _, pid := range pids {
+		s, err := (procfs.FS{}).Status(pid)
+		switch {
+		case err != nil && procfs.Gone(err):
+			return fmt.Errorf("attach %d: no such process (try: ps -e)", pid)
+		case err != nil:
+			return fmt.Errorf("attach %d: %w", pid, err)
+		case s.Tgid != pid:
+			return fmt.Errorf("attach %d: it is a thread of process %d (try: -p %d, or -p %d -t %d)", pid, s.Tgid, s.Tgid, s.Tgid, pid)
+		case pid == os.Getpid():
+			return fmt.Errorf("attach %d: this is sfsample itself (try: another process)", pid)
+		}
+	}
+	return nil
+}
+
+// checkTIDs finds the processes of --tid where no --pid names them.
+func checkTIDs(c *config) error {
+	owners := map[int]bool{}
+	for _, tid := range c.tids {
+		s, err := (procfs.FS{}).Status(tid)
+		if err != nil {
+			return fmt.Errorf("attach %d: no such thread (try: ls /proc/PID/task)", tid)
+		}
+		owners[s.Tgid] = true
+		given := len(c.pids) == 0
+		for _, pid := range c.pids {
+			given = given || pid == s.Tgid
+		}
+		if !given {
+			return fmt.Errorf("attach %d: it is a thread of process %d, which -p does not name (try: -p %d)", tid, s.Tgid, s.Tgid)
+		}
+	}
+	if len(c.pids) == 0 {
+		for pid := range owners {
+			c.pids = append(c.pids, pid)
+		}
+	}
+	return nil
+}
+
+// recording is the file of --record; nil is none.
+type recording struct {
+	file *os.File
+	w    *capture.Writer
+}
+
+func openRecord(c config) (*recording, error) {
+	if c.record == "" {
+		return nil, nil
+	}
+	f, err := os.OpenFile(c.record, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("record: %w (try: another folder)", err)
+	}
+	w, err := capture.NewWriter(f)
+	if err == nil {
+		err = w.Write(&capture.Run{Host: runtime.GOARCH, Start: time.Now(), Hz: float64(c.hz), Weight: c.weight})
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("record: %w", err)
+	}
+	return &recording{f, w}, nil
+}
+
+func (r *recording) writer() *capture.Writer {
+	if r == nil {
+		return nil
+	}
+	return r.w
+}
+
+func (r *recording) close() error {
+	if r == nil {
+		return nil
+	}
+	if err := errors.Join(r.w.Close(), r.file.Close()); err != nil {
+		return fmt.Errorf("record: %w", err)
+	}
+	return nil
+}
+
+// discard ends a recording of nothing.
+func (r *recording) discard() {
+	if r != nil {
+		r.file.Close()
+	}
+}
