@@ -30,6 +30,11 @@ var kinds = map[string]kind{
 	"host": {dir: "host", place: runHost, args: []string{"-test.timeout=10m"}},
 	"user": {dir: "host", place: runUser, args: []string{"-test.timeout=10m"}},
 	"race": {dir: "race", flags: []string{"-race"}, place: runHost, args: []string{"-test.timeout=15m"}},
+	// Without DWARF (-w): the guest has all programs in memory.
+	"arm64": {dir: "arm64", env: []string{"GOARCH=arm64", "CGO_ENABLED=0"}, flags: []string{"-ldflags=-w"},
+		place: inGuest("arm64"), args: []string{"-test.timeout=15m"}},
+	"s390x": {dir: "s390x", env: []string{"GOARCH=s390x", "CGO_ENABLED=0"}, flags: []string{"-ldflags=-w"},
+		place: inGuest("s390x"), args: []string{"-test.timeout=15m"}},
 }
 
 // compile builds the test program of every package that has tests. Programs

@@ -37,7 +37,8 @@ func readSkips(file string) ([]acceptedSkip, error) {
 	return list, nil
 }
 
-// runNames are the names that -runs and the list of skips know.
+// runNames are the names that -runs and the list of skips know: the keys of
+// kinds, in the usual order.
 var runNames = []string{"host", "user", "race", "arm64", "s390x"}
 
 // parseSkip parses "package TestName: reason [run run...]".

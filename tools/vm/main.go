@@ -1,8 +1,22 @@
 // Vm supplies what this machine lacks: compilers for all targets, and virtual
 // machines of the other architectures.
 //
-//	go run ./tools/vm fetch                       download everything
-//	go run ./tools/vm cc [-suite S] TOOL ARGS...  a gcc or binutils program, on the current folder
+//	go run ./tools/vm fetch                         download everything
+//	go run ./tools/vm cc [-suite S] TOOL ARGS...    a gcc or binutils program, on the current folder
+//	go run ./tools/vm run [options] ARCH CMD ARGS... a command in a guest
+//	go run ./tools/vm exec ARCH PROGRAM ARGS...     for go test -exec
+//
+// For one package's tests in a guest:
+//
+//	go build -o /tmp/vm ./tools/vm
+//	GOARCH=s390x go test -exec '/tmp/vm exec s390x' ./unwind
+//
+// Options of run: -f TO=FROM puts the file or folder FROM into the guest (may be
+// given again), -dir DIR is the working folder there, -m MIB its memory,
+// -t DURATION the time limit.
+//
+// The exit status is 1 if the command failed in the guest, 125 if the guest
+// did.
 //
 // Needs a Debian 12 machine on x86-64; cc needs root. Downloads go to sfsample
 // in the user's cache folder, or to $SFSAMPLE_CACHE.
@@ -16,6 +30,7 @@ import (
 	"os/exec"
 
 	"sfsample/tools/internal/debian"
+	"sfsample/tools/internal/guest"
 )
 
 func main() {
@@ -24,10 +39,13 @@ func main() {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
+	case errors.Is(err, errCommand):
+		fmt.Fprintln(os.Stderr, "vm:", err)
+		os.Exit(1)
 	case errors.As(err, &exit) && exit.Exited():
 		os.Exit(exit.ExitCode())
 	case errors.Is(err, errUsage):
-		fmt.Fprintln(os.Stderr, "usage: vm fetch | cc [-suite SUITE] TOOL ARGS...")
+		fmt.Fprintln(os.Stderr, "usage: vm fetch | cc [-suite SUITE] TOOL ARGS... | run [options] ARCH CMD ARGS... | exec ARCH PROGRAM ARGS...")
 		os.Exit(2)
 	default:
 		fmt.Fprintln(os.Stderr, "vm:", err)
@@ -50,6 +68,10 @@ func run(args []string) error {
 		return fetch(cache)
 	case "cc":
 		return cc(cache, args[1:])
+	case "run":
+		return runGuest(cache, args[1:])
+	case "exec":
+		return execTest(cache, args[1:])
 	}
 	return errUsage
 }
@@ -64,6 +86,18 @@ func fetch(cache *debian.Cache) error {
 		}
 		if err := printPackages(dir); err != nil {
 			return err
+		}
+	}
+	for _, arch := range guest.Archs() {
+		m := guest.Machine{Cache: cache, Arch: arch}
+		dirs, err := m.Fetch()
+		if err != nil {
+			return err
+		}
+		for _, dir := range dirs {
+			if err := printPackages(dir); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -143,6 +143,25 @@ func (c *Cache) Part(name, suite, pkg, path string) (string, error) {
 	})
 }
 
+// PartOf is [Cache.Part] for the one package with the given prefix that pkg, a
+// name for whatever is current, depends on. pkg may end in :ARCHITECTURE.
+func (c *Cache) PartOf(name, suite, pkg, prefix, path string) (string, error) {
+	if dir := filepath.Join(c.Dir, name); isDone(dir) {
+		return dir, nil
+	}
+	names, err := c.Depends(suite, pkg, prefix)
+	if err != nil {
+		return "", err
+	}
+	if len(names) != 1 {
+		return "", fmt.Errorf("%s depends on %q, want one %s…", pkg, names, prefix)
+	}
+	if _, arch, ok := strings.Cut(pkg, ":"); ok {
+		names[0] += ":" + arch
+	}
+	return c.Part(name, suite, names[0], path)
+}
+
 // Depends returns the packages that a package of a suite names in its Depends
 // field and that have the given prefix.
 func (c *Cache) Depends(suite, pkg, prefix string) ([]string, error) {
