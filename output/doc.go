@@ -16,6 +16,7 @@
 //
 // A Sink is used by one goroutine at a time; different Sinks are independent.
 //
-// Documents followed: the folded format as FlameGraph's flamegraph.pl reads it;
-// profile.proto of github.com/google/pprof.
+// Documents followed: the folded format as FlameGraph's flamegraph.pl reads it; the
+// text of perf script as stackcollapse-perf.pl and speedscope read it; profile.proto
+// of github.com/google/pprof; RFC 8259 (JSON).
 package output

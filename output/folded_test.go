@@ -2,7 +2,6 @@ package output
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -169,30 +168,6 @@ func TestPathCacheIsBounded(t *testing.T) {
 	}
 	if f.Close(); !strings.HasSuffix(b.String(), ";recurse 1000\n") || strings.Count(b.String(), "\n") != 1 {
 		t.Errorf("1,000 equal stacks gave %q…", b.String()[:100])
-	}
-}
-
-type failingWriter struct{}
-
-var errDisk = errors.New("disk full")
-
-func (failingWriter) Write([]byte) (int, error) { return 0, errDisk }
-
-func TestWriteErrors(t *testing.T) {
-	for name, sink := range map[string]func(io.Writer) Sink{
-		"folded": func(w io.Writer) Sink { return NewFolded(w, Options{}) },
-		"pprof":  func(w io.Writer) Sink { return NewPProf(w, Options{}) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := sink(failingWriter{})
-			var err error
-			for _, sample := range stream() {
-				err = errors.Join(err, s.Add(sample))
-			}
-			if err = errors.Join(err, s.Close()); !errors.Is(err, errDisk) {
-				t.Errorf("got %v, want %v", err, errDisk)
-			}
-		})
 	}
 }
 

@@ -354,6 +354,28 @@ func TestClosedPipe(t *testing.T) {
 	}
 }
 
+type failingWriter struct{}
+
+var errDisk = errors.New("disk full")
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errDisk }
+
+// TestWriteErrors: every format reports that it could not write.
+func TestWriteErrors(t *testing.T) {
+	for _, f := range formats {
+		t.Run(f.name, func(t *testing.T) {
+			s := f.new(failingWriter{}, Options{})
+			var err error
+			for _, sample := range stream() {
+				err = errors.Join(err, s.Add(sample))
+			}
+			if err = errors.Join(err, s.Close()); !errors.Is(err, errDisk) {
+				t.Errorf("got %v, want %v", err, errDisk)
+			}
+		})
+	}
+}
+
 // failingSink is a stream that writes one line and fails at its second sample.
 type failingSink struct {
 	w     io.Writer

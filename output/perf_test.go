@@ -1,0 +1,89 @@
+package output
+
+import (
+	"bytes"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func perf(o Options) func(*bytes.Buffer) *Perf {
+	return func(b *bytes.Buffer) *Perf { return NewPerf(b, o) }
+}
+
+// The expressions by which stackcollapse-perf.pl and speedscope (its
+// linux-tools-perf import) take a record apart.
+var (
+	perfHead  = regexp.MustCompile(`^(\S.+?)\s+(\d+)/*(\d+)*\s+`)
+	perfTime  = regexp.MustCompile(`\s+(\d+\.\d+):\s+`)
+	perfEvent = regexp.MustCompile(`:\s*(\d+)*\s+(\S+):\s*$`)
+	perfFrame = regexp.MustCompile(`^\s*(\w+)\s*(.+) \((\S*)\)$`)
+	perfSym   = regexp.MustCompile(`\+0x[\da-f]+$`)
+)
+
+// TestPerfAsOthersReadIt takes the text apart as its readers do.
+func TestPerfAsOthersReadIt(t *testing.T) {
+	text := write(t, perf(Options{Hz: 100}), stream())
+	golden(t, "perf.txt", text)
+	var want int64
+	for _, s := range stream() {
+		want += s.Ticks
+	}
+	records := strings.Split(strings.TrimSuffix(string(text), "\n\n"), "\n\n")
+	if int64(len(records)) != want {
+		t.Errorf("%d records, want one for each of %d ticks", len(records), want)
+	}
+	stacks := make(map[string]int)
+	for _, r := range records {
+		lines := strings.Split(r, "\n")
+		head := perfHead.FindStringSubmatch(lines[0])
+		if head == nil || perfTime.FindString(lines[0]) == "" {
+			t.Fatalf("head %q is not understood", lines[0])
+		}
+		event := perfEvent.FindStringSubmatch(lines[0])
+		if event == nil || event[1] != "10000000" || event[2] != "cpu-clock" {
+			t.Errorf("event of %q is %q", lines[0], event)
+		}
+		stack := []string{head[1] + " " + head[2] + "/" + head[3]}
+		for _, l := range lines[1:] {
+			f := perfFrame.FindStringSubmatch(l)
+			if f == nil {
+				t.Fatalf("frame %q is not understood", l)
+			}
+			if _, err := strconv.ParseUint(f[1], 16, 64); err != nil {
+				t.Errorf("%q: %v", l, err)
+			}
+			stack = append(stack, perfSym.ReplaceAllString(f[2], "")+"@"+f[3])
+		}
+		stacks[strings.Join(stack, " ")]++
+	}
+	for stack, n := range map[string]int{
+		"app 100/100 scan@inlined parse@/usr/bin/app main@/usr/bin/app":                                                     4,
+		"worker_1 100/101 vfs_read@[kernel.kallsyms] read@/lib/libc.so.6 scan@inlined parse@/usr/bin/app main@/usr/bin/app": 2,
+		"worker_1 100/101 [unknown]@/lib/libc.so.6 [unknown]@[anon] [truncated: unreadable stack]@[truncated]":              1,
+		"app 100/100 [unknown]@[unknown] [truncated: no row]@[truncated]":                                                   1,
+		`t\x0awo 200/200 a;b<script>"'&\x1b[31m\x0a\x09\xff\u202e\ end 12@/lib/libc.so.6 main@/usr/bin/app`:                 1,
+		":102 100/102": 1,
+	} {
+		if stacks[stack] != n {
+			t.Errorf("%d times %s, want %d", stacks[stack], stack, n)
+		}
+		delete(stacks, stack)
+	}
+	for stack := range stacks {
+		t.Errorf("unexpected %s", stack)
+	}
+}
+
+func TestPerfTimes(t *testing.T) {
+	s := &Sample{Time: time.Unix(1000, 30_000_000), PID: 1, TID: 2, Thread: "a b  c ", Ticks: 3}
+	got := string(write(t, perf(Options{Hz: 100, Wall: true}), []*Sample{s}))
+	want := "a_b__c 1/2 1000.010000: 10000000 wall-clock: \n\n" +
+		"a_b__c 1/2 1000.020000: 10000000 wall-clock: \n\n" +
+		"a_b__c 1/2 1000.030000: 10000000 wall-clock: \n\n"
+	if got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
