@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"math/bits"
 	"slices"
 
 	"sfsample/regs"
@@ -11,140 +12,210 @@ import (
 type entry struct {
 	pc    uint64      // the address looked up: of a caller, its PC-1
 	row   *sframe.Row // of method how; nil with how BackChain: chosen by the stack
+	to    *entry      // the caller that was met last from here; never nil
+	plain plain       // of row, if the flag says so
 	how   How         // first method that has something, Regs: none
 	flags flags
 }
 
-type flags uint8
+type flags uint16
 
 const (
-	used         flags = 1 << iota // the slot holds an entry
-	isCaller                       // of an address behind a call
+	isCaller     flags = 1 << iota // of an address behind a call
 	isCode                         // in an executable mapping
 	afterCall                      // a call may end right before it
 	isTrampoline                   // row is a signal trampoline's, by its bytes
 	entryKnown                     // isEntry was asked for
 	isEntry                        // in a function that starts stacks
+	isPlain                        // row has a short form
 )
 
-// cache maps addresses to entries: a hash table with linear probing, never
-// more than half full, emptied when it would outgrow maxEntries.
+// cache maps addresses to entries: a hash table of pointers with linear
+// probing, never more than half full. The entries lie in the order in which
+// walks first met them, and each points at the caller that followed: a stack
+// like an earlier one is walked along memory that the processor fetches ahead,
+// past the table.
 type cache struct {
-	slots []entry
-	shift uint8 // 64 - log2(len(slots))
+	table []*entry
+	shift uint8 // 64 - log2(len(table))
 	count int
+	chunk []entry // room for the next entries
+	rows  map[rowKey]*sframe.Row
 }
 
 const (
-	minEntries = 1 << 10
-	maxEntries = 1 << 16 // slots, of 24 bytes
+	minSlots   = 1 << 10
+	maxEntries = 1 << 16 // of 48 bytes
+	chunkSize  = 256
 )
 
-func (c *cache) grow(size int) {
-	old := c.slots
-	c.slots = make([]entry, size)
-	c.shift = 64
-	for n := size; n > 1; n >>= 1 {
-		c.shift--
+// nobody is an entry that no lookup finds.
+var nobody = new(entry)
+
+// insert adds an entry that is not there yet. The pointer stays valid.
+func (c *cache) insert(e entry) *entry {
+	if len(c.table) < 2*(c.count+1) {
+		c.grow()
 	}
-	for i := range old {
-		if old[i].flags&used != 0 {
-			*c.slot(old[i].pc, old[i].flags&isCaller) = old[i]
+	if len(c.chunk) == 0 {
+		c.chunk = make([]entry, chunkSize)
+	}
+	p := &c.chunk[0]
+	c.chunk = c.chunk[1:]
+	*p = e
+	p.to = nobody
+	c.put(p)
+	c.count++
+	return p
+}
+
+func (c *cache) grow() {
+	old := c.table
+	c.table = make([]*entry, max(minSlots, 2*len(old)))
+	c.shift = uint8(64 - bits.TrailingZeros(uint(len(c.table))))
+	for _, e := range old {
+		if e != nil {
+			c.put(e)
 		}
 	}
 }
 
-func (c *cache) clear() {
-	clear(c.slots)
-	c.count = 0
+func (c *cache) put(e *entry) {
+	i := c.slot(e.pc)
+	for c.table[i] != nil {
+		i = (i + 1) & (len(c.table) - 1)
+	}
+	c.table[i] = e
 }
 
-// reserve makes room for n more entries, so that pointers to entries stay valid
-// until they are all made.
-func (c *cache) reserve(n int) {
-	size := len(c.slots)
-	for size < 2*(c.count+n) {
-		size *= 2
-	}
-	switch {
-	case size == len(c.slots):
-	case size > maxEntries && len(c.slots) >= maxEntries && len(c.slots) >= 2*n:
-		c.clear()
-	default:
-		c.grow(size)
-	}
+// clear forgets everything.
+func (c *cache) clear() { *c = cache{} }
+
+// slot is where the search for an address begins. Multiplication by 2^64 over
+// the golden ratio spreads neighbours (Knuth, The Art of Computer Programming,
+// section 6.4).
+func (c *cache) slot(pc uint64) int {
+	return int(pc * 0x9e3779b97f4a7c15 >> c.shift)
 }
 
-// slot returns the slot of an address: the one that holds it, or the free one
-// where it belongs. There is always a free one.
-func (c *cache) slot(pc uint64, caller flags) *entry {
-	// Multiplication by 2^64 over the golden ratio spreads neighbours (Knuth,
-	// The Art of Computer Programming, section 6.4).
-	i := int(pc * 0x9e3779b97f4a7c15 >> c.shift)
-	for {
-		e := &c.slots[i]
-		if e.flags&used == 0 || e.pc == pc && e.flags&isCaller == caller {
+// find returns the entry of an address, nil if there is none.
+func (c *cache) find(pc uint64, kind flags) *entry {
+	if c.count == 0 {
+		return nil
+	}
+	for i := c.slot(pc); ; i = (i + 1) & (len(c.table) - 1) {
+		e := c.table[i]
+		if e == nil || e.pc == pc && e.flags&isCaller == kind {
 			return e
 		}
-		if i++; i == len(c.slots) {
-			i = 0
-		}
 	}
 }
 
-// lookup returns the entry of a frame's PC, made now if there was none. The
-// pointer is valid until the next walk; that of an address outside code only
-// until the next lookup.
+// caller returns the entry of the return address ra, for a walk that comes
+// from entry e; nil if there is none.
+func (c *cache) caller(e *entry, ra uint64) *entry {
+	if e.to.pc == ra-1 && e.to.flags&isCaller != 0 {
+		return e.to
+	}
+	return c.callerFrom(e, ra)
+}
+
+func (c *cache) callerFrom(e *entry, ra uint64) *entry {
+	to := c.find(ra-1, isCaller)
+	if to != nil {
+		e.to = to
+	}
+	return to
+}
+
+// rowKey is the content of a row that has few saved registers and no
+// expressions.
+type rowKey struct {
+	cfa, ra, fp sframe.Rule
+	keep        uint32
+	n           int
+	saved       [maxSharedSaved]sframe.SavedRule
+}
+
+const maxSharedSaved = 8
+
+// share returns the row that stands for all rows with the content of row: a
+// program has far fewer than addresses, and a walk that meets the same few
+// finds them in the processor's nearest cache.
+func (c *cache) share(row *sframe.Row) *sframe.Row {
+	if row.Outermost || row.Signal || len(row.Exprs) > 0 || len(row.Saved) > maxSharedSaved {
+		return row
+	}
+	k := rowKey{cfa: row.CFA, ra: row.RA, fp: row.FP, keep: row.Keep, n: len(row.Saved)}
+	copy(k.saved[:], row.Saved)
+	if shared := c.rows[k]; shared != nil {
+		return shared
+	}
+	if c.rows == nil {
+		c.rows = make(map[rowKey]*sframe.Row)
+	}
+	c.rows[k] = row
+	return row
+}
+
+// lookup returns the entry of a frame's PC, made now if there was none. That of
+// an address outside code is valid only until the next lookup.
 func (w *Walker) lookup(pc uint64, isReturn bool) *entry {
 	var kind flags
 	if isReturn {
 		pc--
 		kind = isCaller
 	}
-	e := w.cache.slot(pc, kind)
-	if e.flags&used == 0 {
-		return w.fill(e, pc, kind)
+	if e := w.cache.find(pc, kind); e != nil {
+		return e
 	}
-	return e
+	return w.fill(pc, kind)
 }
 
-// fill makes the entry of an address. Slot e takes it if it is code. Other
-// addresses are not kept: the space has to be asked again, since code may have
-// been mapped there meanwhile.
-func (w *Walker) fill(e *entry, pc uint64, kind flags) *entry {
+// fill makes the entry of an address. Other addresses than those of code are
+// not kept: the space has to be asked again, since code may have been mapped
+// there meanwhile.
+func (w *Walker) fill(pc uint64, kind flags) *entry {
 	exact := pc
 	if kind == isCaller {
 		exact++
 	}
+	e := entry{pc: pc, flags: kind, to: nobody}
 	// A call may be the last instruction of a mapping, a trampoline the first.
 	if !w.space.Executable(pc) && (kind == 0 || !w.space.Executable(exact)) {
-		w.nowhere = entry{pc: pc, flags: kind}
-		if kind == 0 {
-			w.innermost = w.nowhere
-			if w.conv.entry != nil && w.allows(FramePointer, BackChain) {
-				// A call through a bad pointer: nothing was executed there, so
-				// everything is as at a function's entry.
-				w.innermost.row, w.innermost.how = w.conv.entry, FramePointer
-			}
-			return &w.innermost
+		if kind == isCaller {
+			w.nowhere = e
+			return &w.nowhere
 		}
-		return &w.nowhere
+		if w.conv.entry != nil && w.allows(FramePointer, BackChain) {
+			// A call through a bad pointer: nothing was executed there, so
+			// everything is as at a function's entry.
+			e.row, e.how = w.conv.entry, FramePointer
+		}
+		w.innermost = e
+		return &w.innermost
 	}
-	w.cache.count++
-	*e = entry{pc: pc, flags: used | kind | isCode}
+	e.flags |= isCode
 	w.window.read(w.space, exact)
 	if w.conv.signal != nil {
-		if row := w.conv.signal(&w.window, kind == 0); row != nil {
-			e.row, e.how = row, Signal
-			e.flags |= isTrampoline
-			return e
-		}
+		e.row = w.conv.signal(&w.window, kind == 0)
+	}
+	if e.row != nil {
+		e.how = Signal
+		e.flags |= isTrampoline
+		return w.cache.insert(e)
 	}
 	if kind == isCaller && w.conv.afterCall != nil && w.conv.afterCall(&w.window) {
 		e.flags |= afterCall
 	}
-	e.row, e.how = w.firstRow(pc, kind == 0)
-	return e
+	if e.row, e.how = w.firstRow(pc, kind == 0); e.row != nil {
+		e.row = w.cache.share(e.row)
+		var ok bool
+		if e.plain, ok = compile(w.arch, e.row); ok {
+			e.flags |= isPlain
+		}
+	}
+	return w.cache.insert(e)
 }
 
 // firstRow returns the row of the first method that has one for the lookup

@@ -1,7 +1,9 @@
 package unwind
 
 import (
+	"encoding/binary"
 	"io"
+	"math/bits"
 
 	"sfsample/regs"
 )
@@ -53,6 +55,20 @@ func (m *Memory) Word(a *regs.Arch, addr uint64) (uint64, error) {
 		return 0, r
 	}
 	return v, nil
+}
+
+// word8 reads a word of 8 bytes from the first copy; ok is false when it is not
+// there. It is small enough to be inlined.
+func (m *Memory) word8(a *regs.Arch, addr uint64) (v uint64, ok bool) {
+	off := addr - m.Addr
+	if off >= uint64(len(m.Bytes)) || uint64(len(m.Bytes))-off < 8 {
+		return 0, false
+	}
+	v = binary.LittleEndian.Uint64(m.Bytes[off:])
+	if a.BigEndian {
+		v = bits.ReverseBytes64(v)
+	}
+	return v, true
 }
 
 // word is Word with the reason as it is, 0 for success.

@@ -16,11 +16,51 @@ import (
 // caller to check.
 func Step(a *regs.Arch, set *regs.Set, row *sframe.Row, top bool, mem *Memory) error {
 	n := next{limit: ^uint64(0)}
+	if p, ok := compile(a, row); ok {
+		if r := n.findPlain(a, set, &p, top, mem); r != 0 {
+			return r
+		}
+		known := restorePlain(a, set, row, n.cfa, mem)
+		n.enter(a, set, known)
+		return nil
+	}
 	if r := n.find(a, set, row, top, mem); r != 0 {
 		return r
 	}
 	n.commit(a, set, row, mem)
 	return nil
+}
+
+// plain is the short form of a row that takes the CFA from SP or FP and
+// everything saved from the stack at a distance from it, as nearly all rows do.
+// It goes a shorter way through the same checks, which costs a third.
+type plain struct {
+	cfaOff       int32
+	raOff, fpOff int16
+	cfaReg       uint8
+	fpSaved      bool // at CFA+fpOff; otherwise fp is unchanged
+}
+
+// compile returns the short form of row, and whether it has one.
+func compile(a *regs.Arch, row *sframe.Row) (plain, bool) {
+	stored := func(r *sframe.Rule) bool {
+		return r.Base == sframe.FromCFA && r.Deref && int32(int16(r.Offset)) == r.Offset
+	}
+	if row.Outermost || row.Signal || a.WordBytes != 8 ||
+		row.CFA.Base != sframe.FromReg || row.CFA.Deref || row.CFA.Reg != a.SP && row.CFA.Reg != a.FP ||
+		!stored(&row.RA) || row.FP.Base != sframe.Same && !stored(&row.FP) {
+		return plain{}, false
+	}
+	for i := range row.Saved {
+		s := &row.Saved[i]
+		if s.Reg == a.SP || s.Reg == a.FP || s.Reg >= regs.NumRegs || !stored(&s.Rule) {
+			return plain{}, false
+		}
+	}
+	return plain{
+		cfaReg: row.CFA.Reg, cfaOff: row.CFA.Offset, raOff: int16(row.RA.Offset),
+		fpOff: int16(row.FP.Offset), fpSaved: row.FP.Base != sframe.Same,
+	}, true
 }
 
 // next is a caller that was computed and not yet entered: find fills it
@@ -55,6 +95,66 @@ func (n *next) find(a *regs.Arch, set *regs.Set, row *sframe.Row, top bool, mem 
 	return n.findFP(a, set, row, mem)
 }
 
+// findPlain is find for a row in its short form.
+func (n *next) findPlain(a *regs.Arch, set *regs.Set, p *plain, top bool, mem *Memory) Reason {
+	const mask = regs.NumRegs - 1
+	old := set.R[a.SP&mask]
+	base := set.R[p.cfaReg&mask]
+	if set.Known>>(p.cfaReg&mask)&1 == 0 {
+		n.fault = set.PC
+		return UnknownRegister
+	}
+	if p.cfaReg == a.FP && base < old {
+		n.fault = base
+		return NoProgress
+	}
+	cfa := base + uint64(int64(p.cfaOff))
+	n.cfa, n.sp, n.spKnown = cfa, cfa+uint64(a.SPOffset), true
+	if n.sp <= old || n.sp&7 != 0 || n.sp > n.limit {
+		if r := n.checkSP(a, old, top); r != 0 {
+			return r
+		}
+	}
+	ra, ok := mem.word8(a, cfa+uint64(int64(p.raOff)))
+	if !ok {
+		var r Reason
+		if ra, r = n.load(a, mem, cfa+uint64(int64(p.raOff))); r != 0 {
+			return r
+		}
+	}
+	n.pc = ra &^ a.PACMask
+	if !p.fpSaved {
+		n.fp, n.fpKnown = set.R[a.FP&mask], set.Known>>(a.FP&mask)&1 != 0
+		return 0
+	}
+	n.fpKnown = true
+	if n.fp, ok = mem.word8(a, cfa+uint64(int64(p.fpOff))); !ok {
+		var r Reason
+		n.fp, r = n.load(a, mem, cfa+uint64(int64(p.fpOff)))
+		return r
+	}
+	return 0
+}
+
+// checkSP compares the caller's stack pointer with this frame's, old.
+func (n *next) checkSP(a *regs.Arch, old uint64, top bool) Reason {
+	var r Reason
+	switch {
+	// A call pushes, so a caller's stack pointer is above. The innermost frame
+	// of arm64 and s390x may not have pushed anything.
+	case n.sp < old, n.sp == old && !top:
+		r = NoProgress
+	case n.sp&uint64(a.WordBytes-1) != 0:
+		r = Misaligned
+	case n.sp > n.limit:
+		r = StackSwitch
+	default:
+		return 0
+	}
+	n.fault = n.sp
+	return r
+}
+
 func (n *next) findCFA(a *regs.Arch, set *regs.Set, row *sframe.Row, mem *Memory) Reason {
 	rule := &row.CFA
 	switch rule.Base {
@@ -64,7 +164,7 @@ func (n *next) findCFA(a *regs.Arch, set *regs.Set, row *sframe.Row, mem *Memory
 			n.fault = set.PC
 			return UnknownRegister
 		}
-		if rule.Reg == a.FP && v < set.R[a.SP] && !row.Signal {
+		if rule.Reg == a.FP && v < set.R[a.SP&(regs.NumRegs-1)] && !row.Signal {
 			// kernel/unwind/user.c refuses a frame pointer below the stack
 			// pointer: it points into a dead frame, or is no frame pointer.
 			n.fault = v
@@ -120,21 +220,7 @@ func (n *next) findSP(a *regs.Arch, set *regs.Set, row *sframe.Row, top bool, me
 		// had any stack pointer.
 		return 0
 	}
-	// A call pushes, so a caller's stack pointer is above. The innermost frame
-	// of arm64 and s390x may not have pushed anything.
-	if old := set.R[a.SP]; n.sp < old || n.sp == old && !top {
-		n.fault = n.sp
-		return NoProgress
-	}
-	if n.sp&uint64(a.WordBytes-1) != 0 {
-		n.fault = n.sp
-		return Misaligned
-	}
-	if n.sp > n.limit {
-		n.fault = n.sp
-		return StackSwitch
-	}
-	return 0
+	return n.checkSP(a, set.R[a.SP&(regs.NumRegs-1)], top)
 }
 
 func (n *next) findPC(a *regs.Arch, set *regs.Set, row *sframe.Row, top bool, mem *Memory) Reason {
@@ -272,7 +358,31 @@ func (n *next) commit(a *regs.Arch, set *regs.Set, row *sframe.Row, mem *Memory)
 	if len(row.Saved) > 0 {
 		known = n.restore(a, set, row, known, mem)
 	}
-	sp, fp := uint32(1)<<(a.SP&31), uint32(1)<<(a.FP&31)
+	n.enter(a, set, known)
+}
+
+// restorePlain applies what a row with a short form says of registers other
+// than SP and FP, and returns which of them are known then.
+func restorePlain(a *regs.Arch, set *regs.Set, row *sframe.Row, cfa uint64, mem *Memory) uint32 {
+	known := set.Known & row.Keep
+	for i := range row.Saved {
+		s := &row.Saved[i]
+		reg := s.Reg & (regs.NumRegs - 1)
+		v, r := mem.word(a, cfa+uint64(int64(s.Rule.Offset)))
+		if r != 0 {
+			known &^= 1 << reg
+			continue
+		}
+		known |= 1 << reg
+		set.R[reg] = v
+	}
+	return known
+}
+
+// enter sets the registers that every frame has; known are the others.
+func (n *next) enter(a *regs.Arch, set *regs.Set, known uint32) {
+	const mask = regs.NumRegs - 1
+	sp, fp := uint32(1)<<(a.SP&mask), uint32(1)<<(a.FP&mask)
 	known &^= sp | fp
 	if n.spKnown {
 		known |= sp
@@ -281,8 +391,8 @@ func (n *next) commit(a *regs.Arch, set *regs.Set, row *sframe.Row, mem *Memory)
 		known |= fp
 	}
 	set.PC = n.pc
-	set.R[a.SP&31] = n.sp // also when it is only a bound: the next step's checks want it
-	set.R[a.FP&31] = n.fp
+	set.R[a.SP&mask] = n.sp // also when it is only a bound: the next step's checks want it
+	set.R[a.FP&mask] = n.fp
 	set.Known = known
 }
 

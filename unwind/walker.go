@@ -32,8 +32,11 @@ type Walker struct {
 	cache cache
 	// Entries of addresses outside code, which the cache does not keep.
 	nowhere, innermost entry
-	gen                uint64
-	window             window
+	to                 *entry // of the caller that was computed last
+
+	late   []lateRow
+	gen    uint64
+	window window
 
 	second *Walker // walks with .eh_frame before .sframe; made when first needed
 	spare  []Frame // frames of its walk
@@ -57,7 +60,6 @@ func New(a *regs.Arch, space Space, order []How, maxDepth int) *Walker {
 		w.conv = &convention{}
 	}
 	w.layout, _ = space.(Layout)
-	w.cache.grow(minEntries)
 	return w
 }
 
@@ -122,52 +124,104 @@ func ehFrameFirst(order []How) []How {
 // walk is Walk without the repetition.
 func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End) {
 	w.start()
+	w.late = w.late[:0]
 	first := len(frames)
 	s := &w.set
 	*s = *set
 	w.next.limit = w.limit(s)
-	f := Frame{PC: s.PC, How: Regs}
-	top := true
-	for e := w.lookup(s.PC, false); ; {
-		f.SP = s.R[w.arch.SP&(regs.NumRegs-1)]
-		frames = append(frames, f)
-		row, how, reason := w.found(e, top, mem)
-		fallback := false
-		if reason != 0 && reason != Outermost && reason != OutsideCopy {
-			failed := row != nil
-			if r, h := w.fallBack(e, top, mem); r != nil {
-				row, how, reason, fallback = r, h, 0, failed
-				if row.Outermost {
-					reason = Outermost
+	found, caller, fallback := Regs, false, false // of the frame that comes next
+	e := w.lookup(s.PC, false)
+	for {
+		// Field by field: a Frame put together and copied is slower.
+		frames = slices.Grow(frames, 1)[:len(frames)+1]
+		f := &frames[len(frames)-1]
+		f.PC, f.SP = s.PC, s.R[w.arch.SP&(regs.NumRegs-1)]
+		f.Caller, f.How, f.Fallback = caller, found, fallback
+		top := !caller
+
+		if e.flags&isPlain != 0 {
+			if w.next.findPlain(w.arch, s, &e.plain, top, mem) == 0 && len(frames)-first < w.maxDepth {
+				to := w.cache.caller(e, w.next.pc)
+				if to != nil && (to.flags&afterCall != 0 || e.how != FramePointer) {
+					// The way of nearly all frames: a known return address.
+					w.late = append(w.late, lateRow{e.row, w.next.cfa})
+					w.next.enter(w.arch, s, s.Known)
+					found, caller, fallback = e.how, true, false
+					e = to
+					continue
 				}
 			}
 		}
+
+		row, how, failed, reason := w.step(e, top, mem)
 		if reason != 0 {
 			return frames, w.end(reason, e)
 		}
 		if len(frames)-first >= w.maxDepth {
 			return frames, End{Reason: DepthLimit}
 		}
+		w.catchUp(mem)
 		w.next.commit(w.arch, s, row, mem)
-		f = Frame{PC: s.PC, Caller: !row.Signal, How: how, Fallback: fallback}
-		if top = row.Signal; top {
-			f.How = Signal
-			if seen(frames[first:], s.PC, w.next.sp) {
-				return frames, End{Reason: Loop, Addr: s.PC}
-			}
-			w.next.limit = w.limit(s)
+		found, caller, fallback = how, !row.Signal, failed
+		if caller {
+			e = w.to
+			continue
 		}
-		e = w.lookup(s.PC, f.Caller)
+		found = Signal
+		if seen(frames[first:], s.PC, w.next.sp) {
+			return frames, End{Reason: Loop, Addr: s.PC}
+		}
+		w.next.limit = w.limit(s)
+		e = w.lookup(s.PC, false)
 	}
 }
 
-// start makes room for a walk's cache entries and drops what has gone stale.
+// lateRow is a row that was used for SP, FP and PC only. Hardly any row needs
+// another register, so what rows say of those is put off until one does.
+type lateRow struct {
+	row *sframe.Row
+	cfa uint64
+}
+
+// catchUp applies the rows put off to the other registers.
+func (w *Walker) catchUp(mem *Memory) {
+	s := &w.set
+	own := uint32(1)<<(w.arch.SP&(regs.NumRegs-1)) | 1<<(w.arch.FP&(regs.NumRegs-1))
+	for i := range w.late {
+		l := &w.late[i]
+		s.Known = s.Known&own | restorePlain(w.arch, s, l.row, l.cfa, mem)&^own
+	}
+	w.late = w.late[:0]
+}
+
+// step finds the row that leads from frame e to its caller: the one of the
+// first method that has one, or of a later method if it fails a check. fallback
+// says that the latter happened. After success w.next holds the caller.
+func (w *Walker) step(e *entry, top bool, mem *Memory) (row *sframe.Row, how How, fallback bool, reason Reason) {
+	if e.flags&isPlain == 0 && (e.row == nil || !e.row.Outermost) {
+		w.catchUp(mem)
+	}
+	row, how, reason = w.found(e, top, mem)
+	switch reason {
+	case 0, Outermost, OutsideCopy:
+		return row, how, false, reason
+	}
+	other, otherHow := w.fallBack(e, top, mem)
+	switch {
+	case other == nil:
+		return row, how, false, reason
+	case other.Outermost:
+		return other, otherHow, true, Outermost
+	}
+	return other, otherHow, row != nil, 0
+}
+
+// start drops what has gone stale.
 func (w *Walker) start() {
-	if g := w.space.Generation(); g != w.gen {
+	if g := w.space.Generation(); g != w.gen || w.cache.count > maxEntries {
 		w.cache.clear()
 		w.gen = g
 	}
-	w.cache.reserve(2 * w.maxDepth)
 }
 
 // limit is the end of the mapping that the stack pointer of s points into.
@@ -197,14 +251,19 @@ func (w *Walker) found(e *entry, top bool, mem *Memory) (*sframe.Row, How, Reaso
 }
 
 // try computes the caller and checks that its PC is code. After success
-// w.next holds the caller.
+// w.next holds the caller and w.to its entry, unless row is a signal frame's.
 func (w *Walker) try(row *sframe.Row, how How, e *entry, top bool, mem *Memory) Reason {
 	if r := w.next.find(w.arch, &w.set, row, top, mem); r != 0 {
 		return r
 	}
+	return w.check(row.Signal, how, e)
+}
+
+// check looks at the caller's PC in w.next.
+func (w *Walker) check(signal bool, how How, e *entry) Reason {
 	pc := w.next.pc
 	w.next.fault = pc
-	if row.Signal {
+	if signal {
 		// The interrupted PC is what it is: a jump to nowhere raises signals.
 		return 0
 	}
@@ -218,6 +277,7 @@ func (w *Walker) try(row *sframe.Row, how How, e *entry, top bool, mem *Memory) 
 		return ZeroReturn
 	}
 	to := w.lookup(pc, true)
+	w.to = to
 	if to.flags&isCode == 0 {
 		return NotCode
 	}
@@ -238,6 +298,7 @@ func (w *Walker) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 		// better.
 		return nil, Regs
 	}
+	w.catchUp(mem)
 	keep := w.next // the first failure is the one to report
 	pc := e.pc
 	for _, h := range w.order[i+1:] {
