@@ -35,6 +35,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		_, err = io.WriteString(stdout, versionText())
 	case modeSample:
 		err = sample(c, stderr)
+	case modeReplay:
+		err = replay(c, stderr)
 	default:
 		err = fmt.Errorf("%d is a mode that this build has no code for", c.mode)
 	}

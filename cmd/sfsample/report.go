@@ -92,6 +92,12 @@ func (s *session) closing() {
 	}
 }
 
+// replayed is the closing line of a replay.
+func (s *session) replayed() {
+	u := s.pipe.Stats()
+	fmt.Fprintf(s.stderr, "sfsample: stacks: %d unwound, %d complete%s\n", u.Stacks, u.Complete, reasons(u.Cut))
+}
+
 func (s *session) details(say func(string, ...any), u sampler.Unwound) {
 	r := &s.result
 	say("interrupts: %d sent, %d stops taken, at most %d outstanding at once", r.Interrupts, r.Stops, r.Outstanding)

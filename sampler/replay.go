@@ -1,0 +1,264 @@
+package sampler
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+
+	"sfsample/ptrace/procfs"
+	"sfsample/sampler/capture"
+	"sfsample/sampler/module"
+)
+
+// Replay sends the records of a recording through pipe, as if they were
+// captured now. The run record must have been read. A recording that was cut
+// is used as far as it goes: the error is then io.ErrUnexpectedEOF.
+func Replay(r *capture.Reader, pipe *Pipeline, files *Recorded) error {
+	items := make(chan capture.Record, 64)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pipe.replay(items, files)
+	}()
+	err := readAll(r, items)
+	close(items)
+	<-done
+	if pipe.err != nil {
+		return pipe.err
+	}
+	return err
+}
+
+func readAll(r *capture.Reader, to chan<- capture.Record) error {
+	for {
+		rec, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		to <- rec
+	}
+}
+
+func (p *Pipeline) replay(records <-chan capture.Record, files *Recorded) {
+	end := p.begin()
+	for rec := range records {
+		switch r := rec.(type) {
+		case *capture.Maps:
+			files.set(r)
+			if t := p.targets[r.PID]; t != nil && t.space != nil {
+				if err := t.space.Refresh(); err != nil {
+					p.cfg.Log.Warn("use the recorded mappings", "pid", r.PID, "err", err)
+				}
+			}
+		case *capture.Capture:
+			p.capture(r, nil)
+		case *capture.Credit:
+			p.credit(r)
+		case *capture.Spent:
+			p.spent(r)
+		case *capture.Gone:
+			p.forget(r.PID)
+			files.forget(r.PID)
+		case *capture.Name:
+			t := p.target(r.PID)
+			if r.TID == 0 {
+				t.name = r.Name
+			} else {
+				t.thread(r.TID).name = r.Name
+			}
+		}
+	}
+	end()
+}
+
+// Recorded holds the address spaces of a recording: mappings from its records,
+// contents from the files that they name, if those are still the same by
+// build-id.
+//
+// It may be used by several goroutines.
+type Recorded struct {
+	mu   sync.Mutex
+	maps map[int]*capture.Maps
+	open map[string]module.File // nil: cannot be used
+}
+
+// NewRecorded returns a Recorded that knows no process yet.
+func NewRecorded() *Recorded {
+	return &Recorded{maps: map[int]*capture.Maps{}, open: map[string]module.File{}}
+}
+
+func (r *Recorded) set(m *capture.Maps) {
+	slices.SortFunc(m.Regions, func(a, b capture.Region) int {
+		if a.Start < b.Start {
+			return -1
+		}
+		return 1
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.maps[m.PID] = m
+}
+
+func (r *Recorded) forget(pid int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.maps, pid)
+}
+
+func (r *Recorded) process(pid int) *capture.Maps {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.maps[pid]
+}
+
+// Source is the process's part, for module.NewSpace.
+func (r *Recorded) Source(pid int) module.Source { return &recordedSource{r, pid} }
+
+// recordedSource is one process of a recording, as module.Source wants it.
+type recordedSource struct {
+	all *Recorded
+	pid int
+}
+
+func (s *recordedSource) maps() []capture.Region {
+	if m := s.all.process(s.pid); m != nil {
+		return m.Regions
+	}
+	return nil
+}
+
+// Maps implements module.Source.
+func (s *recordedSource) Maps() ([]procfs.Mapping, error) {
+	var list []procfs.Mapping
+	for _, r := range s.maps() {
+		list = append(list, r.Mapping)
+	}
+	return list, nil
+}
+
+// ReadAt implements module.Source: it reads what the file behind a mapping
+// holds. Memory that the process could write is not recorded.
+func (s *recordedSource) ReadAt(p []byte, addr int64) (int, error) {
+	a := uint64(addr)
+	for _, r := range s.maps() {
+		if a < r.Start || a >= r.End {
+			continue
+		}
+		want := p[:min(uint64(len(p)), r.End-a)]
+		n, err := s.read(&r, want, a-r.Start)
+		if err == nil && n < len(p) {
+			more, _ := s.ReadAt(p[n:], addr+int64(n))
+			if n += more; n < len(p) {
+				err = io.ErrUnexpectedEOF
+			}
+		}
+		return n, err
+	}
+	return 0, fmt.Errorf("address %#x is not recorded", a)
+}
+
+func (s *recordedSource) read(r *capture.Region, p []byte, off uint64) (int, error) {
+	if r.Path == "[vdso]" {
+		return readTail(bytes.NewReader(s.all.process(s.pid).VDSO), p, int64(off))
+	}
+	if r.Perms&procfs.Write != 0 && r.Perms&procfs.Exec == 0 {
+		return 0, fmt.Errorf("writable memory at %#x is not recorded", r.Start+off)
+	}
+	f, err := s.file(r)
+	if err != nil {
+		return 0, err
+	}
+	return readTail(f, p, int64(r.Offset+off))
+}
+
+// readTail reads like memory that is mapped from a file: what lies behind the
+// end of the file in its last page is zero.
+func readTail(f io.ReaderAt, p []byte, off int64) (int, error) {
+	n, err := f.ReadAt(p, off)
+	if n > 0 && errors.Is(err, io.EOF) {
+		clear(p[n:])
+		return len(p), nil
+	}
+	return n, err
+}
+
+// file opens the file of a region once for all.
+func (s *recordedSource) file(r *capture.Region) (module.File, error) {
+	if r.Inode == 0 || r.Path == "" {
+		return nil, fmt.Errorf("memory at %#x is not recorded", r.Start)
+	}
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	if f, ok := s.all.open[r.Path]; ok {
+		if f == nil {
+			return nil, fmt.Errorf("%s cannot be used", r.Path)
+		}
+		return f, nil
+	}
+	f, err := openRegular(r.Path)
+	if err == nil && r.BuildID != "" {
+		if id, _ := module.FileBuildID(f); id != r.BuildID {
+			f.Close()
+			f, err = nil, fmt.Errorf("%s has build-id %q, recorded was %s (try: the machine of the recording)", r.Path, id, r.BuildID)
+		}
+	}
+	if err != nil {
+		s.all.open[r.Path] = nil
+		return nil, err
+	}
+	s.all.open[r.Path] = f
+	return f, nil
+}
+
+// OpenFile implements module.Source. The caller's Close leaves the shared file
+// open.
+func (s *recordedSource) OpenFile(m procfs.Mapping) (module.File, error) {
+	f, err := s.file(s.region(m))
+	if err != nil {
+		return nil, err
+	}
+	return keepOpen{f}, nil
+}
+
+func (s *recordedSource) region(m procfs.Mapping) *capture.Region {
+	for i, r := range s.maps() {
+		if r.Start == m.Start {
+			return &s.maps()[i]
+		}
+	}
+	return &capture.Region{Mapping: m}
+}
+
+type keepOpen struct{ module.File }
+
+func (keepOpen) Close() error { return nil }
+
+// regularFile is a file of this machine.
+type regularFile struct {
+	*os.File
+	size int64
+}
+
+func (f regularFile) Size() int64 { return f.size }
+
+func openRegular(path string) (module.File, error) {
+	st, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	return regularFile{f, st.Size()}, nil
+}
