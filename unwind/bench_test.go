@@ -103,7 +103,6 @@ func BenchmarkWalk(b *testing.B) {
 				}
 				b.ReportAllocs()
 				total := 0
-				runtime.LockOSThread()
 				for i := 0; b.Loop(); i++ {
 					frames, _ = w.Walk(sets[i%n], mems[i%n], frames[:0])
 					total += len(frames)
