@@ -37,6 +37,13 @@ var errOtherFile = errors.New("debug file of another build")
 // gdb follows: by build-id, by debuglink, then debuginfod. The error says that
 // there is none, or what was wrong with those that there are.
 func (o *Object) debugFile(im *image) (*image, error) {
+	if o.debug == nil && o.debugErr == nil {
+		o.debug, o.debugErr = o.findDebugFile(im)
+	}
+	return o.debug, o.debugErr
+}
+
+func (o *Object) findDebugFile(im *image) (*image, error) {
 	var errs []error
 	try := func(open func() (*os.File, error), check func(*image) error) *image {
 		f, err := open()
@@ -52,7 +59,7 @@ func (o *Object) debugFile(im *image) (*image, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", f.Name(), err))
 			return nil
 		}
-		o.closers = append(o.closers, f)
+		o.own(f)
 		return d
 	}
 	id := o.buildID

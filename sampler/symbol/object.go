@@ -15,11 +15,16 @@ import (
 // it; it does not change once given.
 type Options struct {
 	Demangle Demangle
+	// Inlines and Lines make [Object.Frames] read debugging information.
+	Inlines, Lines bool
 	// Roots are searched for separate debug files, in this order: the target's
 	// root, then our own. Empty: no separate files.
 	Roots []*rootfs.Root
 	// Debuginfod is asked after Roots. Nil: not at all.
 	Debuginfod *Debuginfod
+	// Progress, if set, is called with one line of text before work that takes
+	// noticeable time. It may be called by several goroutines at once.
+	Progress func(line string)
 	// Log gets one debug record for each source that cannot be used, with its
 	// file and reason. Nil: none.
 	Log *slog.Logger
@@ -47,7 +52,17 @@ type Object struct {
 	plt     *pltTable // nil: no linkage tables
 	buildID string
 	missing string // why there are no good names
+	// The separate debug file, once it was looked for: by load, or under dwarfMu.
+	debug    *image
+	debugErr error
+
+	closeMu sync.Mutex
 	closers []io.Closer
+
+	dwarfMu    sync.Mutex // guards what follows
+	dwarfTried bool
+	dwarf      *dwarfInfo
+	noLines    string // why dwarf is nil
 
 	mu    sync.RWMutex // guards what follows, and all string tables
 	names map[nameKey]string
@@ -85,11 +100,20 @@ func Open(f File, name string, opt Options) *Object {
 func (o *Object) Close() error {
 	o.once.Do(func() {})
 	var errs []error
+	o.closeMu.Lock()
+	defer o.closeMu.Unlock()
 	for _, c := range o.closers {
 		errs = append(errs, c.Close())
 	}
 	o.closers = nil
 	return errors.Join(errs...)
+}
+
+// own makes Close close c.
+func (o *Object) own(c io.Closer) {
+	o.closeMu.Lock()
+	defer o.closeMu.Unlock()
+	o.closers = append(o.closers, c)
 }
 
 // BuildID is the file's GNU build-id in lower-case hex, empty if it has none.

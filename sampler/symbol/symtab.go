@@ -6,7 +6,6 @@ import (
 	"debug/elf"
 	"math"
 	"slices"
-	"sort"
 )
 
 // sttGNUIFunc is STT_GNU_IFUNC: the symbol's value is the resolver's address.
@@ -45,13 +44,11 @@ type entry struct {
 // A symbol without size reaches to the next symbol or the end of its section,
 // and only where no symbol with a size covers the address.
 type table struct {
-	syms  []entry
-	start []uint64 // of each segment, ascending
-	sym   []int32  // index in syms of each segment, none where nothing covers it
-	loose []uint64 // bit set of segments whose symbol has no size
+	syms []entry
+	segs segments // id is the index in syms
 
-	// bucket[i] is the first segment that may hold base + i<<shift: a look-up is
-	// one step here and a few in start, instead of 20 cache misses.
+	// bucket[i] is the piece that holds base + i<<shift: a look-up is one step
+	// here and a few in segs, instead of 20 cache misses.
 	bucket []int32
 	base   uint64
 	shift  uint
@@ -191,8 +188,8 @@ func (t *table) build(im *image, list []candidate, shift uint64) {
 	for i := range t.syms {
 		t.syms[i].start += shift
 	}
-	for i := range t.start {
-		t.start[i] += shift
+	for i := range t.segs.start {
+		t.segs.start[i] += shift
 	}
 	t.index()
 }
@@ -241,109 +238,42 @@ func underscores(b []byte) int {
 	return len(b) - len(bytes.TrimLeft(b, "_"))
 }
 
-// cut makes the segments of a sorted list, in the order of the list's addresses.
+// cut makes the segments of a sorted list.
 func (t *table) cut(im *image, list []candidate) {
-	type open struct {
-		end uint64
-		sym int32
-	}
-	var stack []open // sized symbols that began and may not have ended, innermost last
-	pos := uint64(0) // segments are complete up to here
-	// close ends what ends at or before addr, and lets what lies around go on.
-	closeTo := func(addr uint64) {
-		for len(stack) > 0 {
-			top := stack[len(stack)-1]
-			if top.end > addr {
-				break
-			}
-			stack = stack[:len(stack)-1]
-			if top.end <= pos {
-				continue
-			}
-			pos = top.end
-			for len(stack) > 0 && stack[len(stack)-1].end <= pos {
-				stack = stack[:len(stack)-1]
-			}
-			if len(stack) > 0 {
-				t.segment(pos, stack[len(stack)-1].sym)
-			} else {
-				t.segment(pos, none)
-			}
-		}
-	}
 	for i, c := range list {
-		closeTo(c.start)
 		text, _ := im.textAt(c.start)
-		if c.sized {
-			end := text.end
-			if uint64(c.size) < end-c.start {
-				end = c.start + uint64(c.size)
+		switch {
+		case c.sized:
+			size := min(uint64(c.size), text.end-c.start)
+			t.segs.begin(c.start, c.start+size, int32(i))
+		case !t.segs.covered(c.start): // else it is a label inside a function
+			t.segs.piece(c.start, int32(i))
+			if i+1 == len(list) || list[i+1].start > text.end {
+				t.segs.piece(text.end, none)
 			}
-			stack = append(stack, open{end, int32(i)})
-			t.segment(c.start, int32(i))
-			pos = max(pos, c.start)
-			continue
 		}
-		if len(stack) > 0 { // a label inside a function
-			continue
-		}
-		t.looseSegment(c.start, text.end, int32(i), list[i+1:])
 	}
-	closeTo(math.MaxUint64)
+	t.segs.finish()
 }
 
-// segment begins a segment at addr. One that begins where the last one began
-// replaces it.
-func (t *table) segment(addr uint64, sym int32) {
-	if n := len(t.start); n > 0 && t.start[n-1] == addr {
-		t.sym[n-1] = sym
-		t.markLoose(n-1, false)
-		return
-	}
-	t.start = append(t.start, addr)
-	t.sym = append(t.sym, sym)
-	t.markLoose(len(t.start)-1, false)
-}
-
-// looseSegment begins the segment of a symbol without size, which ends with its
-// section unless another symbol begins before.
-func (t *table) looseSegment(addr, end uint64, sym int32, next []candidate) {
-	t.segment(addr, sym)
-	t.markLoose(len(t.start)-1, true)
-	if len(next) == 0 || next[0].start > end {
-		t.segment(end, none)
-	}
-}
-
-func (t *table) markLoose(i int, loose bool) {
-	for len(t.loose) <= i/64 {
-		t.loose = append(t.loose, 0)
-	}
-	t.loose[i/64] &^= 1 << (i % 64)
-	if loose {
-		t.loose[i/64] |= 1 << (i % 64)
-	}
-}
-
-// index makes the buckets: about one for two segments, of equal width.
+// index makes the buckets, of equal width: about one for two segments.
 func (t *table) index() {
-	t.syms, t.start, t.sym = slices.Clip(t.syms), slices.Clip(t.start), slices.Clip(t.sym)
-	n := len(t.start)
+	t.syms, t.segs.start, t.segs.id = slices.Clip(t.syms), slices.Clip(t.segs.start), slices.Clip(t.segs.id)
+	start := t.segs.start
+	n := len(start)
 	if n == 0 {
 		return
 	}
-	t.base = t.start[0]
-	width := t.start[n-1] - t.base
+	t.base = start[0]
+	width := start[n-1] - t.base
 	for width>>t.shift > uint64(n)/2 {
 		t.shift++
 	}
 	t.bucket = make([]int32, width>>t.shift+2)
 	seg := 0
 	for i := range t.bucket {
-		// The segment that holds the first address of the bucket is the last one
-		// that starts at or before it.
 		addr := t.base + uint64(i)<<t.shift
-		for seg+1 < n && t.start[seg+1] <= addr {
+		for seg+1 < n && start[seg+1] <= addr {
 			seg++
 		}
 		t.bucket[i] = int32(seg)
@@ -353,19 +283,24 @@ func (t *table) index() {
 // find returns the symbol that names addr (index in syms) and whether its size
 // covers it; none if nothing does.
 func (t *table) find(addr uint64) (sym int32, sized bool) {
-	if len(t.start) == 0 || addr < t.base {
+	start := t.segs.start
+	if len(start) == 0 || addr < t.base {
 		return none, false
 	}
-	lo, hi := int32(0), int32(len(t.start))
+	lo, hi := 0, len(start)
 	if b := (addr - t.base) >> t.shift; b < uint64(len(t.bucket)) {
-		lo = t.bucket[b]
+		lo = int(t.bucket[b])
 		if b+1 < uint64(len(t.bucket)) {
-			hi = t.bucket[b+1] + 1
+			hi = int(t.bucket[b+1]) + 1
 		}
 	}
-	seg := lo + int32(sort.Search(int(hi-lo), func(i int) bool { return t.start[lo+int32(i)] > addr })) - 1
-	if seg < 0 || t.sym[seg] == none {
-		return none, false
+	for lo+1 < hi { // start[lo] <= addr < start[hi]
+		if mid := int(uint(lo+hi) >> 1); start[mid] <= addr {
+			lo = mid
+		} else {
+			hi = mid
+		}
 	}
-	return t.sym[seg], t.loose[seg/64]>>(seg%64)&1 == 0
+	sym = t.segs.id[lo]
+	return sym, sym != none && t.syms[sym].size != 0
 }

@@ -229,3 +229,141 @@ func TestTruth(t *testing.T) {
 		})
 	}
 }
+
+// euInlines asks eu-addr2line for functions and lines, inlined ones first.
+func euInlines(t testing.TB, name string, addrs []uint64) [][]string {
+	t.Helper()
+	var in bytes.Buffer
+	for _, a := range addrs {
+		fmt.Fprintf(&in, "%#x\n", a)
+	}
+	cmd := exec.Command("eu-addr2line", "-a", "-i", "-f", "-e", name)
+	cmd.Stdin = &in
+	out, err := cmd.Output()
+	if err != nil {
+		t.Logf("eu-addr2line: %v", err)
+	}
+	var all [][]string
+	fn := ""
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case strings.HasPrefix(line, "0x"):
+			all = append(all, nil)
+			fn = ""
+		case fn == "":
+			fn = line
+			if i := strings.Index(fn, " inlined at "); i >= 0 {
+				fn = fn[:i]
+			}
+		default:
+			n := len(all) - 1
+			if f := strings.Split(line, ":"); len(f) > 2 { // file:line:column
+				line = f[0] + ":" + f[1]
+			}
+			line = strings.TrimSuffix(line, " (discriminator")
+			all[n] = append(all[n], fn+" "+line)
+			fn = ""
+		}
+	}
+	if len(all) != len(addrs) {
+		t.Logf("eu-addr2line answers %d of %d addresses", len(all), len(addrs))
+		return make([][]string, len(addrs))
+	}
+	return all
+}
+
+func llvmInlines(t testing.TB, name string, addrs []uint64) [][]string {
+	t.Helper()
+	var in bytes.Buffer
+	for _, a := range addrs {
+		fmt.Fprintf(&in, "%#x\n", a)
+	}
+	args := []string{"--no-demangle", "--inlines", "--functions=linkage", "--obj=" + name}
+	cmd := exec.Command("llvm-symbolizer", args...)
+	cmd.Stdin = &in
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("llvm-symbolizer: %v", err)
+	}
+	var all [][]string
+	for block := range strings.SplitSeq(strings.TrimSpace(string(out)), "\n\n") {
+		lines := strings.Split(block, "\n")
+		var list []string
+		for i := 0; i+1 < len(lines); i += 2 {
+			loc := lines[i+1]
+			if j := strings.LastIndexByte(loc, ':'); j > 0 {
+				loc = loc[:j]
+			}
+			list = append(list, lines[i]+" "+loc)
+		}
+		all = append(all, list)
+	}
+	if len(all) != len(addrs) {
+		t.Fatalf("llvm-symbolizer answers %d of %d addresses", len(all), len(addrs))
+	}
+	return all
+}
+
+func TestTruthLines(t *testing.T) {
+	for _, name := range strings.Fields(os.Getenv("TRUTHLINES")) {
+		t.Run(filepath.Base(name), func(t *testing.T) {
+			addrs := randomText(t, name, 1000)
+			o := openFile(t, name, Options{Demangle: Off, Roots: ownRoot(t), Inlines: true, Lines: true})
+			o.Frames(0)
+			t.Logf("no lines: %q", o.NoLines())
+			if o.dwarf != nil {
+				t.Logf("units %d ranges %d", len(o.dwarf.units), len(o.dwarf.ranges))
+			}
+			for tool, ask := range map[string]func(testing.TB, string, []uint64) [][]string{"eu": euInlines, "llvm": llvmInlines} {
+				want := ask(t, name, addrs)
+				eq, differ, inl, none, onlyLine := 0, 0, 0, 0, 0
+				for i, a := range addrs {
+					var got []string
+					frames := o.Frames(a)
+					for j, f := range frames {
+						n, fl := f.Name, f.File
+						if n == "" || j == len(frames)-1 {
+							n = "*"
+						}
+						if fl == "" {
+							fl = "??"
+						}
+						got = append(got, fmt.Sprintf("%s %s:%d", n, fl, f.Line))
+					}
+					if got == nil {
+						got = []string{"* ??:0"}
+					}
+					if len(got) > 1 {
+						inl++
+					}
+					w := want[i]
+					for j := range w { // "fn dir/file:line": the folder without ".."
+						if k := strings.LastIndexByte(w[j], ' '); strings.Contains(w[j][k+1:], "/") {
+							w[j] = w[j][:k+1] + filepath.Clean(w[j][k+1:])
+						}
+					}
+					if n := len(w); n > 0 {
+						last := w[n-1]
+						w[n-1] = "*" + last[strings.LastIndexByte(last, ' '):]
+					}
+					if got[len(got)-1] == "* ??:0" && (len(w) == 0 || w[0] == "* ??:0" || !strings.Contains(w[0], "/")) {
+						none++
+						continue
+					}
+					if fmt.Sprint(got) == fmt.Sprint(w) {
+						eq++
+						continue
+					}
+					if len(got) == len(w) && fmt.Sprint(got[1:]) == fmt.Sprint(w[1:]) {
+						onlyLine++
+					}
+					if differ++; differ < 12 {
+						t.Logf("%s differ %#x\n got %q\nwant %q", tool, a, got, want[i])
+					}
+				}
+				t.Logf("%s: equal %d differ %d (innermost line only %d) none %d inlined %d", tool, eq, differ, onlyLine, none, inl)
+			}
+		})
+	}
+}

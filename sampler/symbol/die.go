@@ -1,0 +1,292 @@
+package symbol
+
+// Tags, attributes and forms of DWARF 5, tables 7.3, 7.5 and 7.6; GNU's forms
+// are in binutils' include/dwarf2.def.
+const (
+	tagArrayType       = 0x01
+	tagClassType       = 0x02
+	tagEnumerationType = 0x04
+	tagStructureType   = 0x13
+	tagSubroutineType  = 0x15
+	tagUnionType       = 0x17
+	tagInlined         = 0x1d
+	tagSubprogram      = 0x2e
+)
+
+const (
+	formAddr          = 0x01
+	formBlock2        = 0x03
+	formBlock4        = 0x04
+	formData2         = 0x05
+	formData4         = 0x06
+	formData8         = 0x07
+	formString        = 0x08
+	formBlock         = 0x09
+	formBlock1        = 0x0a
+	formData1         = 0x0b
+	formFlag          = 0x0c
+	formSdata         = 0x0d
+	formStrp          = 0x0e
+	formUdata         = 0x0f
+	formRefAddr       = 0x10
+	formRef1          = 0x11
+	formRef2          = 0x12
+	formRef4          = 0x13
+	formRef8          = 0x14
+	formRefUdata      = 0x15
+	formIndirect      = 0x16
+	formSecOffset     = 0x17
+	formExprloc       = 0x18
+	formFlagPresent   = 0x19
+	formStrx          = 0x1a
+	formAddrx         = 0x1b
+	formRefSup4       = 0x1c
+	formStrpSup       = 0x1d
+	formData16        = 0x1e
+	formLineStrp      = 0x1f
+	formRefSig8       = 0x20
+	formImplicitConst = 0x21
+	formLoclistx      = 0x22
+	formRnglistx      = 0x23
+	formRefSup8       = 0x24
+	formStrx1         = 0x25
+	formStrx4         = 0x28
+	formAddrx1        = 0x29
+	formAddrx4        = 0x2c
+	formGNUAddrIndex  = 0x1f01
+	formGNUStrIndex   = 0x1f02
+	formGNURefAlt     = 0x1f20
+	formGNUStrpAlt    = 0x1f21
+)
+
+// slot numbers the attributes that are of use here.
+type slot int8
+
+const (
+	slotNone slot = iota - 1
+	slotSibling
+	slotName
+	slotLinkage
+	slotStmtList
+	slotLow
+	slotHigh
+	slotRanges
+	slotCompDir
+	slotOrigin
+	slotCallFile
+	slotCallLine
+	slotStrBase
+	slotAddrBase
+	slotRngBase
+	numSlots
+)
+
+// slots gives the slot of each attribute. Abstract origin and specification are
+// one: both lead to the entry that has what this one lacks.
+var slots = map[uint64]slot{
+	0x01: slotSibling, 0x03: slotName, 0x10: slotStmtList, 0x11: slotLow, 0x12: slotHigh,
+	0x1b: slotCompDir, 0x31: slotOrigin, 0x47: slotOrigin, 0x55: slotRanges,
+	0x58: slotCallFile, 0x59: slotCallLine, 0x6e: slotLinkage, 0x2007: slotLinkage,
+	0x72: slotStrBase, 0x73: slotAddrBase, 0x2133: slotAddrBase, 0x74: slotRngBase,
+}
+
+// attrSpec is one attribute of an abbreviation.
+type attrSpec struct {
+	slot     slot
+	form     uint16
+	implicit int64
+}
+
+// abbrev is one abbreviation.
+type abbrev struct {
+	tag      uint16
+	children bool
+	attrs    []attrSpec
+	// fixed is the size of all attributes together if every form has a fixed
+	// size, else -1: most entries that are of no interest are stepped over at once.
+	fixed int
+}
+
+// abbrevs is an abbreviation table by code; codes are dense as a rule.
+type abbrevs struct {
+	dense  []abbrev // code-1
+	sparse map[uint64]abbrev
+}
+
+func (a *abbrevs) get(code uint64) *abbrev {
+	if code-1 < uint64(len(a.dense)) {
+		return &a.dense[code-1]
+	}
+	if d, ok := a.sparse[code]; ok {
+		return &d
+	}
+	return nil
+}
+
+// maxAttrs bounds one abbreviation, maxAbbrevs a table: far above what
+// compilers write.
+const (
+	maxAttrs   = 1 << 10
+	maxAbbrevs = 1 << 20
+)
+
+// readAbbrev reads one abbreviation; code 0 ends the table.
+func readAbbrev(c *cursor, u *unit) (code uint64, a abbrev) {
+	code = c.uleb()
+	if code == 0 || c.bad {
+		return 0, a
+	}
+	a.tag, a.children = uint16(c.uleb()), c.u8() != 0
+	for len(a.attrs) < maxAttrs {
+		attr, form := c.uleb(), c.uleb()
+		if attr == 0 && form == 0 || c.bad {
+			break
+		}
+		s, ok := slots[attr]
+		if !ok {
+			s = slotNone
+		}
+		spec := attrSpec{slot: s, form: uint16(min(form, 0xffff))}
+		if form == formImplicitConst {
+			spec.implicit = c.sleb()
+		}
+		a.attrs = append(a.attrs, spec)
+		if n := u.fixedSize(spec.form); n < 0 || a.fixed < 0 {
+			a.fixed = -1
+		} else {
+			a.fixed += n
+		}
+	}
+	return code, a
+}
+
+// readAbbrevs reads the table in b.
+func readAbbrevs(b []byte, u *unit) *abbrevs {
+	c := cursor{b: b, order: u.d.im.order}
+	t := &abbrevs{}
+	for n := 0; n < maxAbbrevs; n++ {
+		code, a := readAbbrev(&c, u)
+		if code == 0 {
+			break
+		}
+		if code == uint64(len(t.dense))+1 {
+			t.dense = append(t.dense, a)
+			continue
+		}
+		if t.sparse == nil {
+			t.sparse = make(map[uint64]abbrev)
+		}
+		t.sparse[code] = a
+	}
+	return t
+}
+
+// fixedSize is the size of a form in unit u, -1 if it varies.
+func (u *unit) fixedSize(form uint16) int {
+	switch form {
+	case formFlagPresent, formImplicitConst:
+		return 0
+	case formData1, formRef1, formFlag, formStrx1, formAddrx1:
+		return 1
+	case formData2, formRef2, formStrx1 + 1, formAddrx1 + 1:
+		return 2
+	case formStrx1 + 2, formAddrx1 + 2:
+		return 3
+	case formData4, formRef4, formRefSup4, formStrx4, formAddrx4:
+		return 4
+	case formData8, formRef8, formRefSig8, formRefSup8:
+		return 8
+	case formData16:
+		return 16
+	case formAddr:
+		return u.addrSize
+	case formRefAddr:
+		if u.version == 2 {
+			return u.addrSize
+		}
+		return u.offSize
+	case formStrp, formSecOffset, formLineStrp, formStrpSup, formGNURefAlt, formGNUStrpAlt:
+		return u.offSize
+	}
+	return -1
+}
+
+// value is an attribute's value: a number, or a string that stands in place.
+type value struct {
+	form uint16 // 0: the attribute is absent
+	u    uint64
+	s    []byte
+}
+
+// die is what is of interest of one debugging information entry.
+type die struct {
+	tag      uint16
+	children bool
+	v        [numSlots]value
+}
+
+// readDie reads the entry at c. The tag is 0 for the entry that ends a list of
+// children, and when c turns bad.
+func (u *unit) readDie(c *cursor, ab *abbrevs, d *die) {
+	code := c.uleb()
+	d.tag = 0
+	if code == 0 || c.bad {
+		return
+	}
+	a := ab.get(code)
+	if a == nil {
+		c.bad = true
+		return
+	}
+	d.v = [numSlots]value{}
+	d.tag, d.children = a.tag, a.children
+	for i := range a.attrs {
+		spec := &a.attrs[i]
+		v := u.readForm(c, spec.form, spec.implicit)
+		if spec.slot != slotNone {
+			d.v[spec.slot] = v
+		}
+	}
+}
+
+// readForm reads one value.
+func (u *unit) readForm(c *cursor, form uint16, implicit int64) value {
+	v := value{form: form}
+	switch form {
+	case formFlagPresent:
+		v.u = 1
+	case formImplicitConst:
+		v.u = uint64(implicit)
+	case formSdata:
+		v.u = uint64(c.sleb())
+	case formUdata, formRefUdata, formStrx, formAddrx, formLoclistx, formRnglistx, formGNUAddrIndex, formGNUStrIndex:
+		v.u = c.uleb()
+	case formString:
+		v.s = c.cstr()
+	case formBlock1:
+		c.take(uint64(c.u8()))
+	case formBlock2:
+		c.take(uint64(c.u16()))
+	case formBlock4:
+		c.take(uint64(c.u32()))
+	case formBlock, formExprloc:
+		c.take(c.uleb())
+	case formData16:
+		c.take(16)
+	case formIndirect:
+		// DWARF 5, 7.5.3: an implicit constant cannot be indirect; a chain of
+		// indirections is nonsense.
+		if f := c.uleb(); f != formIndirect && f != formImplicitConst && f <= 0xffff {
+			return u.readForm(c, uint16(f), 0)
+		}
+		c.bad = true
+	default:
+		n := u.fixedSize(form)
+		if n <= 0 {
+			c.bad = true
+			return v
+		}
+		v.u = c.uint(n)
+	}
+	return v
+}

@@ -1,0 +1,332 @@
+package symbol
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+)
+
+// dwarfInfo is the debugging information of one file. It reads headers of all
+// units once, and the entries of a unit when an address in it is asked for. Not
+// safe for concurrent use.
+//
+// Delve's godwarf and the standard library's debug/dwarf are not used here: both
+// want whole sections in memory, build an object for each attribute, and trust
+// counts that files give. For 1 GB of DWARF that is the difference between
+// reading two megabytes and reading all.
+type dwarfInfo struct {
+	im    *image
+	shift uint64 // what is added to an address of the mapped file to get one here
+	alt   *dwarfInfo
+
+	info, abbrev, str, lineStr, strOffsets, addr, rangesSec, rngLists, line *debugSection
+
+	units  []*unit    // by offset
+	ranges []unitSpan // by start
+
+	loaded []*unit // those with entries or lines in memory, the last used last
+	held   int     // bytes that they take, roughly
+}
+
+// unitSpan is a range of addresses of a unit. maxEnd is the largest end of this
+// and all earlier ranges: ranges may overlap, and a search stops where no earlier
+// one reaches.
+type unitSpan struct {
+	span
+	unit   int32
+	maxEnd uint64
+}
+
+const (
+	maxUnits = 1 << 20
+	// maxUnit is the largest unit that is read; a Rust program in one unit has
+	// some 100 MB.
+	maxUnit = 512 << 20
+	// maxDwarfHeld bounds what is kept of parsed units; the last one is kept
+	// whatever it takes.
+	maxDwarfHeld = 64 << 20
+)
+
+var errNoDWARF = errors.New("no debugging information")
+
+// openDWARF reads the headers of all units of im.
+func openDWARF(im *image) (*dwarfInfo, error) {
+	if !im.hasDWARF() {
+		return nil, errNoDWARF
+	}
+	d := newDWARF(im)
+	if d.info.size == 0 || d.abbrev.size == 0 {
+		return nil, errors.New("debugging information cannot be read")
+	}
+	d.readUnits(true)
+	if len(d.ranges) == 0 {
+		for _, u := range d.units {
+			if u.skeleton {
+				return nil, errors.New("debugging information is in .dwo files")
+			}
+		}
+		return nil, errors.New("no unit of the debugging information has addresses")
+	}
+	return d, nil
+}
+
+func newDWARF(im *image) *dwarfInfo {
+	d := &dwarfInfo{im: im}
+	for _, s := range []struct {
+		p    **debugSection
+		name string
+	}{
+		{&d.info, "info"}, {&d.abbrev, "abbrev"}, {&d.str, "str"}, {&d.lineStr, "line_str"},
+		{&d.strOffsets, "str_offsets"}, {&d.addr, "addr"}, {&d.rangesSec, "ranges"},
+		{&d.rngLists, "rnglists"}, {&d.line, "line"},
+	} {
+		*s.p = im.debugSection(s.name)
+	}
+	return d
+}
+
+// readUnits reads the headers of all units, and what addresses each has if asked
+// to. It stops at the first header that is damaged: where the next one is cannot
+// be known.
+func (d *dwarfInfo) readUnits(ranges bool) {
+	for off := uint64(0); off < d.info.size && len(d.units) < maxUnits; {
+		u, ok := d.readUnit(off)
+		if !ok {
+			break
+		}
+		if u.first != 0 && u.first < u.end {
+			n := int32(len(d.units))
+			d.units = append(d.units, u)
+			if ranges {
+				for _, s := range u.readRoot() {
+					d.ranges = append(d.ranges, unitSpan{span: s, unit: n})
+				}
+			}
+		}
+		off = u.end
+	}
+	slices.SortFunc(d.ranges, func(a, b unitSpan) int {
+		if r := cmp.Compare(a.start, b.start); r != 0 {
+			return r
+		}
+		return cmp.Compare(a.unit, b.unit)
+	})
+	for i := range d.ranges {
+		r := &d.ranges[i]
+		r.maxEnd = r.end
+		if i > 0 {
+			r.maxEnd = max(r.maxEnd, d.ranges[i-1].maxEnd)
+		}
+	}
+}
+
+// unitAt returns the unit at an offset in .debug_info.
+func (d *dwarfInfo) unitAt(off uint64) *unit {
+	i := sort.Search(len(d.units), func(i int) bool { return d.units[i].end > off })
+	if i < len(d.units) && d.units[i].first <= off {
+		return d.units[i]
+	}
+	return nil
+}
+
+// maxOverlap is how many units' ranges are tried for one address.
+const maxOverlap = 64
+
+// candidates calls fn with the units that claim addr, until it is true.
+func (d *dwarfInfo) candidates(addr uint64, fn func(*unit) bool) {
+	i := sort.Search(len(d.ranges), func(i int) bool { return d.ranges[i].start > addr })
+	for n := 0; i > 0 && n < maxOverlap && d.ranges[i-1].maxEnd > addr; n++ {
+		i--
+		if d.ranges[i].end > addr && fn(d.units[d.ranges[i].unit]) {
+			return
+		}
+	}
+}
+
+// unitBytes reads the entries of a unit.
+func (d *dwarfInfo) unitBytes(u *unit) []byte {
+	n := u.end - u.first
+	if n > maxUnit {
+		return nil
+	}
+	if d.info.mem != nil {
+		return d.info.mem[u.first:u.end]
+	}
+	b := make([]byte, n)
+	if readFull(d.info.f, b, d.info.off+int64(u.first)) != nil {
+		return nil
+	}
+	return b
+}
+
+// use makes sure that the entries and lines of u are in memory.
+func (d *dwarfInfo) use(u *unit) {
+	if i := slices.Index(d.loaded, u); i >= 0 {
+		d.loaded = append(slices.Delete(d.loaded, i, i+1), u)
+		return
+	}
+	u.parsed = u.parse()
+	u.lines = u.readLines()
+	d.loaded = append(d.loaded, u)
+	d.held += u.held()
+	for d.held > maxDwarfHeld && len(d.loaded) > 1 {
+		old := d.loaded[0]
+		d.held -= old.held()
+		old.parsed, old.lines = nil, nil
+		d.loaded = slices.Delete(d.loaded, 0, 1)
+	}
+}
+
+func (u *unit) held() int { return u.parsed.size() + u.lines.size() }
+
+// location is one function at an address, as the debugging information has it.
+type location struct {
+	name    string // the linker's name if the entry has one, else the plain one
+	file    string
+	line    int
+	inlined bool
+}
+
+// find returns the functions at addr, innermost first; nil if no unit has it. A
+// result with one location without name says only the line.
+func (d *dwarfInfo) find(addr uint64) []location {
+	addr += d.shift
+	var found []location
+	d.candidates(addr, func(u *unit) bool {
+		d.use(u)
+		n := u.parsed.find(addr)
+		row, ok := u.lines.find(addr)
+		if n == none && !ok {
+			return false
+		}
+		found = u.locations(n, row)
+		return n != none
+	})
+	return found
+}
+
+// locations climbs from node n outwards. The innermost function's line is that
+// of the address, each further one's that of the call.
+func (u *unit) locations(n int32, row lineRow) []location {
+	file, line := row.file, int(row.line)
+	if n == none {
+		return []location{{file: u.lines.name(file), line: line}}
+	}
+	var list []location
+	for n != none && len(list) < maxDepth {
+		node := &u.parsed.nodes[n]
+		list = append(list, location{
+			name: u.d.functionName(node.origin), file: u.lines.name(file), line: line, inlined: node.inlined,
+		})
+		file, line = node.callFile, int(node.callLine)
+		n = node.parent
+	}
+	return list
+}
+
+// maxOrigins bounds the chain of entries that lead to a name: from an inlined
+// call to the function to its declaration, in a partial unit at times.
+const maxOrigins = 8
+
+// functionName returns the name of the function whose entry is at off. A
+// linker's name anywhere in the chain comes before a plain name.
+func (d *dwarfInfo) functionName(off uint64) string {
+	plain := ""
+	for range maxOrigins {
+		u := d.unitAt(off)
+		if u == nil {
+			break
+		}
+		var e die
+		if !u.dieAt(off, &e) {
+			break
+		}
+		if v := e.v[slotLinkage]; v.form != 0 {
+			if name := u.str(v); name != "" {
+				return name
+			}
+		}
+		if v := e.v[slotName]; v.form != 0 && plain == "" {
+			plain = u.str(v)
+		}
+		v := e.v[slotOrigin]
+		switch v.form {
+		case 0:
+			return plain
+		case formGNURefAlt, formRefSup4, formRefSup8:
+			if d = d.alt; d == nil {
+				return plain
+			}
+			off = v.u
+		default:
+			off = u.reference(v)
+		}
+	}
+	return plain
+}
+
+// dieAt reads the entry at off, which lies in u.
+func (u *unit) dieAt(off uint64, e *die) bool {
+	const longest = 4096 // of an entry that names a function
+	c := u.d.info.cursor(off, int(min(u.end-off, longest)), u.d.im.order)
+	code := c.uleb()
+	if code == 0 || c.bad {
+		return false
+	}
+	a := u.abbrevFor(code)
+	if a == nil {
+		return false
+	}
+	c.pos = 0
+	u.readDie(&c, &abbrevs{sparse: map[uint64]abbrev{code: *a}}, e)
+	return e.tag != 0 && !c.bad
+}
+
+// abbrevFor finds one abbreviation of the unit's table.
+func (u *unit) abbrevFor(code uint64) *abbrev {
+	for size := 16 << 10; ; size *= 16 {
+		b := u.d.abbrev.bytes(u.abbrev, size)
+		c := cursor{b: b, order: u.d.im.order}
+		for {
+			got, a := readAbbrev(&c, u)
+			if c.bad {
+				break // perhaps for want of bytes
+			}
+			if got == code {
+				return &a
+			}
+			if got == 0 {
+				return nil
+			}
+		}
+		if len(b) < size || size > 16<<20 {
+			return nil
+		}
+	}
+}
+
+// loadAlt opens the supplementary file that dwz made (.gnu_debugaltlink: a name
+// and a build-id), through open, which finds a file by path and build-id.
+func (d *dwarfInfo) loadAlt(open func(path, id string) (*image, error)) error {
+	b, err := d.im.data(d.im.named(".gnu_debugaltlink"), maxSmallSection)
+	if errors.Is(err, errNoSection) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	path := cstring(b, 0, 4096)
+	if len(path)+1 >= len(b) || len(b)-len(path) > 64 {
+		return &FormatError{0, ".gnu_debugaltlink has no build-id", uint64(len(b))}
+	}
+	id := fmt.Sprintf("%x", b[len(path)+1:])
+	im, err := open(path, id)
+	if err != nil {
+		return fmt.Errorf("supplementary file %s: %w", path, err)
+	}
+	d.alt = newDWARF(im)
+	d.alt.readUnits(false)
+	return nil
+}

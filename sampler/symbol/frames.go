@@ -1,0 +1,156 @@
+package symbol
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+)
+
+// Frame is one function at an address: the one whose code it is, or one that
+// was inlined into it there.
+type Frame struct {
+	Name    string // demangled as asked for; empty if unknown
+	Start   uint64 // link-time address of the function; of the outer one for inlined functions
+	File    string // source file, if lines were asked for and are known
+	Line    int    // 0 if unknown
+	Inlined bool   // inlined into the next frame
+	Source  string // where the name comes from, as in Sym
+}
+
+// Frames names the functions at a link-time address, innermost first: those
+// that were inlined there if the options ask for inlines, and last the function
+// that Lookup gives. It is nil when nothing is known.
+func (o *Object) Frames(vaddr uint64) []Frame {
+	sym, ok := o.Lookup(vaddr)
+	outer := Frame{Name: sym.Name, Start: sym.Start, Source: sym.Source}
+	if !o.opt.Inlines && !o.opt.Lines {
+		if !ok {
+			return nil
+		}
+		return []Frame{outer}
+	}
+	list := o.locations(vaddr)
+	if len(list) == 0 {
+		if !ok {
+			return nil
+		}
+		return []Frame{outer}
+	}
+	last := list[len(list)-1]
+	if !ok {
+		outer.Name, outer.Source = o.opt.Demangle.Name(last.name), "DWARF"
+	}
+	if !o.opt.Inlines {
+		list = list[:1] // the line of the address itself
+	}
+	var frames []Frame
+	for _, l := range list[:len(list)-1] {
+		frames = append(frames, o.frame(Frame{
+			Name: o.opt.Demangle.Name(l.name), Start: sym.Start, Inlined: true, Source: "DWARF",
+		}, l))
+	}
+	frames = append(frames, o.frame(outer, list[len(list)-1]))
+	if !ok && len(frames) == 1 && frames[0].Name == "" && frames[0].File == "" {
+		return nil
+	}
+	return frames
+}
+
+// frame adds the source position to f if it was asked for.
+func (o *Object) frame(f Frame, l location) Frame {
+	if o.opt.Lines {
+		f.File, f.Line = cut(l.file), l.line
+	}
+	return f
+}
+
+// locations asks the debugging information, or Go's tables where there is none.
+func (o *Object) locations(vaddr uint64) []location {
+	o.dwarfMu.Lock()
+	defer o.dwarfMu.Unlock()
+	if !o.dwarfTried {
+		o.dwarfTried = true
+		o.loadDWARF()
+	}
+	if o.dwarf != nil {
+		if list := o.dwarf.find(vaddr); list != nil {
+			return list
+		}
+	}
+	return nil
+}
+
+// NoLines says why there are no inlined functions and lines, and is empty if
+// there are or if nobody has asked for any.
+func (o *Object) NoLines() string {
+	o.dwarfMu.Lock()
+	defer o.dwarfMu.Unlock()
+	return o.noLines
+}
+
+// loadDWARF opens the debugging information of the file or its debug file.
+func (o *Object) loadDWARF() {
+	if o.im == nil {
+		o.noLines = o.missing
+		return
+	}
+	im, shift := o.im, uint64(0)
+	if !im.hasDWARF() {
+		d, err := o.debugFile(o.im)
+		if err != nil {
+			o.noLines = "no debugging information, no debug file"
+			if !errors.Is(err, fs.ErrNotExist) {
+				o.noLines = "no debugging information, debug file unusable: " + err.Error()
+			}
+			return
+		}
+		im, shift = d, d.loadBase()-o.im.loadBase()
+	}
+	if s := im.named(".debug_info"); s != nil && s.size > 64<<20 && o.opt.Progress != nil {
+		o.opt.Progress(fmt.Sprintf("reading debugging information of %s (%d MB)", path.Base(o.name), s.size>>20))
+	}
+	d, err := openDWARF(im)
+	if err != nil {
+		o.noLines = err.Error()
+		o.reject("DWARF", err)
+		return
+	}
+	d.shift = shift
+	if err := d.loadAlt(o.openAlt); err != nil {
+		o.reject(".gnu_debugaltlink", err)
+	}
+	o.dwarf = d
+}
+
+// openAlt finds dwz's supplementary file: by build-id, or by its path, which may
+// be relative to the file that names it.
+func (o *Object) openAlt(name, id string) (*image, error) {
+	paths := []string{buildIDPath(id, ".debug"), name}
+	if !strings.HasPrefix(name, "/") {
+		paths[1] = path.Join(path.Dir(o.name), name)
+		paths = append(paths, path.Join("/usr/lib/debug/.dwz", path.Base(name)))
+	}
+	err := error(fs.ErrNotExist)
+	for _, p := range paths {
+		var f *os.File
+		if f, err = openAny(o.opt.Roots, p); err != nil {
+			continue
+		}
+		var im *image
+		im, err = openDebug(f, func(im *image) error {
+			if im.buildID() != id {
+				return errOtherFile
+			}
+			return nil
+		})
+		if err == nil {
+			o.own(f)
+			return im, nil
+		}
+		f.Close()
+	}
+	return nil, err
+}

@@ -1,0 +1,456 @@
+package symbol
+
+import (
+	"cmp"
+	"slices"
+	"sort"
+)
+
+// unit is one compilation unit (or partial unit, to which others refer).
+type unit struct {
+	d        *dwarfInfo
+	off, end uint64 // in .debug_info, the header included
+	first    uint64 // offset of the first entry
+	abbrev   uint64 // offset of its abbreviations
+	version  uint16
+	addrSize int
+	offSize  int
+	skeleton bool // the rest is in a .dwo file
+
+	// From the unit's own entry.
+	low                        uint64
+	strBase, addrBase, rngBase uint64
+	stmtList                   uint64
+	hasLines                   bool
+
+	parsed *unitTree
+	lines  *lineTable
+}
+
+// Kinds of units (DWARF 5, table 7.2).
+const (
+	unitCompile  = 1
+	unitType     = 2
+	unitPartial  = 3
+	unitSkeleton = 4
+)
+
+// readUnit reads the unit header at off. ok is false when the rest of the
+// section cannot be used; a unit that is merely of no interest has end alone.
+func (d *dwarfInfo) readUnit(off uint64) (u *unit, ok bool) {
+	c := d.info.cursor(off, 64, d.im.order)
+	length, offSize := c.unitLength()
+	if c.bad || length > d.info.size-off-uint64(c.pos) {
+		return nil, false
+	}
+	u = &unit{d: d, off: off, end: off + uint64(c.pos) + length, offSize: offSize}
+	u.version = c.u16()
+	kind := uint8(unitCompile)
+	switch {
+	case u.version >= 2 && u.version <= 4:
+		u.abbrev = c.uint(offSize)
+		u.addrSize = int(c.u8())
+	case u.version == 5:
+		kind = c.u8()
+		u.addrSize = int(c.u8())
+		u.abbrev = c.uint(offSize)
+		if kind == unitSkeleton {
+			c.u64() // id of the .dwo unit
+			u.skeleton = true
+		}
+	default:
+		return u, true
+	}
+	if c.bad || u.addrSize != 4 && u.addrSize != 8 || kind == unitType || kind > unitSkeleton {
+		return u, true
+	}
+	u.first = off + uint64(c.pos)
+	return u, true
+}
+
+// readRoot reads the unit's own entry and returns the ranges of addresses that
+// it claims.
+func (u *unit) readRoot() []span {
+	var root die
+	if !u.rootDie(&root) {
+		return nil
+	}
+	u.strBase, u.addrBase, u.rngBase = root.v[slotStrBase].u, root.v[slotAddrBase].u, root.v[slotRngBase].u
+	if v := root.v[slotStmtList]; v.form != 0 {
+		u.stmtList, u.hasLines = v.u, true
+	}
+	// DWARF 5, 2.17.3: the unit's low_pc is the base of its range lists.
+	if v := root.v[slotLow]; v.form != 0 {
+		u.low = u.address(v)
+	}
+	var spans []span
+	u.ranges(&root, func(s span) { spans = append(spans, s) })
+	return spans
+}
+
+// rootDie reads the first entry. Its abbreviation is mostly the first one of the
+// table, so the table is read only as far as needed.
+func (u *unit) rootDie(root *die) bool {
+	c := u.d.info.cursor(u.first, int(min(u.end-u.first, 4096)), u.d.im.order)
+	code := c.uleb()
+	if code == 0 || c.bad {
+		return false
+	}
+	const enough = 16 << 10
+	a := cursor{b: u.d.abbrev.bytes(u.abbrev, enough), order: u.d.im.order}
+	for {
+		got, decl := readAbbrev(&a, u)
+		if got == 0 {
+			return false
+		}
+		if got == code {
+			c.pos = 0
+			u.readDie(&c, &abbrevs{sparse: map[uint64]abbrev{code: decl}}, root)
+			return !c.bad && root.tag != 0
+		}
+	}
+}
+
+// compDir is the folder that the unit was compiled in.
+func (u *unit) compDir() string {
+	var root die
+	if !u.rootDie(&root) {
+		return ""
+	}
+	return u.str(root.v[slotCompDir])
+}
+
+// str returns a string attribute.
+func (u *unit) str(v value) string {
+	switch v.form {
+	case formString:
+		return string(v.s[:min(len(v.s), maxName)])
+	case formStrp:
+		return u.d.str.str(v.u)
+	case formLineStrp:
+		return u.d.lineStr.str(v.u)
+	case formStrpSup, formGNUStrpAlt:
+		if u.d.alt != nil {
+			return u.d.alt.str.str(v.u)
+		}
+	case formStrx, formStrx1, formStrx1 + 1, formStrx1 + 2, formStrx4, formGNUStrIndex:
+		base := u.strBase
+		if base == 0 && u.version >= 5 {
+			base = uint64(u.offSize) * 2 // after the header of the only table
+		}
+		if v.u > u.d.strOffsets.size {
+			return ""
+		}
+		c := u.d.strOffsets.cursor(base+v.u*uint64(u.offSize), u.offSize, u.d.im.order)
+		off := c.uint(u.offSize)
+		if !c.bad {
+			return u.d.str.str(off)
+		}
+	}
+	return ""
+}
+
+// address returns an address attribute.
+func (u *unit) address(v value) uint64 {
+	switch v.form {
+	case formAddrx, formAddrx1, formAddrx1 + 1, formAddrx1 + 2, formAddrx4, formGNUAddrIndex:
+		return u.indexed(v.u)
+	}
+	return v.u
+}
+
+// indexed returns entry i of the unit's part of .debug_addr.
+func (u *unit) indexed(i uint64) uint64 {
+	if i > u.d.addr.size {
+		return 0
+	}
+	c := u.d.addr.cursor(u.addrBase+i*uint64(u.addrSize), u.addrSize, u.d.im.order)
+	return c.uint(u.addrSize)
+}
+
+// ranges calls fn with each range of addresses of an entry, empty ones and those
+// of code that the linker dropped left out.
+func (u *unit) ranges(d *die, fn func(span)) {
+	add := func(s span) {
+		if s.start < s.end && u.d.im.isText(s.start) {
+			fn(s)
+		}
+	}
+	if v := d.v[slotRanges]; v.form != 0 {
+		u.rangeList(v, add)
+		return
+	}
+	low, high := d.v[slotLow], d.v[slotHigh]
+	if low.form == 0 || high.form == 0 {
+		return
+	}
+	start := u.address(low)
+	switch high.form {
+	case formAddr, formAddrx, formAddrx1, formAddrx1 + 1, formAddrx1 + 2, formAddrx4, formGNUAddrIndex:
+		add(span{start, u.address(high)})
+	default: // since DWARF 4: an offset from low_pc
+		add(span{start, start + high.u})
+	}
+}
+
+// isText reports whether code lies at addr. Linkers leave 0, -1 or -2 for
+// the addresses of what they dropped.
+func (im *image) isText(addr uint64) bool {
+	_, ok := im.textAt(addr)
+	return ok
+}
+
+// maxRanges bounds one range list.
+const maxRanges = 1 << 16
+
+func (u *unit) rangeList(v value, add func(span)) {
+	if u.version < 5 {
+		u.rangeList4(v.u, add)
+		return
+	}
+	off := v.u
+	if v.form == formRnglistx {
+		if v.u > u.d.rngLists.size {
+			return
+		}
+		c := u.d.rngLists.cursor(u.rngBase+v.u*uint64(u.offSize), u.offSize, u.d.im.order)
+		off = u.rngBase + c.uint(u.offSize)
+	}
+	u.rangeList5(off, add)
+}
+
+// rangeList4 reads a list in .debug_ranges (DWARF 4, 2.17.3).
+func (u *unit) rangeList4(off uint64, add func(span)) {
+	base := u.low
+	largest := ^uint64(0)
+	if u.addrSize == 4 {
+		largest = 0xffffffff
+	}
+	for range maxRanges {
+		c := u.d.rangesSec.cursor(off, 2*u.addrSize, u.d.im.order)
+		start, end := c.uint(u.addrSize), c.uint(u.addrSize)
+		off += uint64(2 * u.addrSize)
+		switch {
+		case c.bad || start == 0 && end == 0:
+			return
+		case start == largest:
+			base = end
+		default:
+			add(span{base + start, base + end})
+		}
+	}
+}
+
+// Kinds of entries in .debug_rnglists (DWARF 5, table 7.30).
+const (
+	rleEndOfList    = 0
+	rleBaseAddressx = 1
+	rleStartxEndx   = 2
+	rleStartxLength = 3
+	rleOffsetPair   = 4
+	rleBaseAddress  = 5
+	rleStartEnd     = 6
+	rleStartLength  = 7
+)
+
+// rangeList5 reads a list in .debug_rnglists (DWARF 5, 2.17.3).
+func (u *unit) rangeList5(off uint64, add func(span)) {
+	base := u.low
+	const longest = 1 + 10 + 10 // bytes of one entry
+	for range maxRanges {
+		c := u.d.rngLists.cursor(off, longest, u.d.im.order)
+		kind := c.u8()
+		var s span
+		switch kind {
+		case rleEndOfList:
+			return
+		case rleBaseAddressx:
+			base = u.indexed(c.uleb())
+		case rleStartxEndx:
+			s.start = u.indexed(c.uleb())
+			s.end = u.indexed(c.uleb())
+		case rleStartxLength:
+			s.start = u.indexed(c.uleb())
+			s.end = s.start + c.uleb()
+		case rleOffsetPair:
+			s.start = base + c.uleb()
+			s.end = base + c.uleb()
+		case rleBaseAddress:
+			base = c.uint(u.addrSize)
+		case rleStartEnd:
+			s.start, s.end = c.uint(u.addrSize), c.uint(u.addrSize)
+		case rleStartLength:
+			s.start = c.uint(u.addrSize)
+			s.end = s.start + c.uleb()
+		default:
+			return
+		}
+		if c.bad {
+			return
+		}
+		off += uint64(c.pos)
+		if s.end != 0 {
+			add(s)
+		}
+	}
+}
+
+// node is a function, or a call that was inlined, in a unit.
+type node struct {
+	parent   int32  // the node around it, none for a function
+	inlined  bool   // an inlined call
+	origin   uint64 // offset of the entry itself in .debug_info
+	callFile uint32
+	callLine uint32
+}
+
+// unitTree says which node covers which address, innermost.
+type unitTree struct {
+	nodes []node
+	segs  segments
+}
+
+const (
+	// maxDepth bounds the nesting of entries.
+	maxDepth = 1 << 10
+	// maxNodeRanges bounds the ranges of a unit, lest many entries share one long
+	// list.
+	maxNodeRanges = 1 << 23
+)
+
+// nodeRange is a range of a node; depth tells inner from outer ones that begin
+// at the same address.
+type nodeRange struct {
+	span
+	node  int32
+	depth int32
+}
+
+// parse reads all entries of the unit.
+func (u *unit) parse() *unitTree {
+	t := &unitTree{}
+	if u.first == 0 {
+		return t
+	}
+	b := u.d.unitBytes(u)
+	ab := readAbbrevs(u.d.abbrev.bytes(u.abbrev, int(min(u.d.abbrev.size, 16<<20))), u)
+	c := cursor{b: b, order: u.d.im.order}
+	type level struct{ node, depth int32 }
+	stack := []level{{node: none}}
+	var ranges []nodeRange
+	var d die
+	for c.more() && len(ranges) < maxNodeRanges {
+		here := u.first + uint64(c.pos)
+		parent := stack[len(stack)-1]
+		if !u.step(&c, ab, &d) {
+			if stack = stack[:len(stack)-1]; len(stack) == 0 || c.bad {
+				break
+			}
+			continue
+		}
+		inside := parent
+		if d.tag == tagSubprogram || d.tag == tagInlined {
+			before := len(ranges)
+			id := int32(len(t.nodes))
+			u.ranges(&d, func(s span) { ranges = append(ranges, nodeRange{s, id, parent.depth + 1}) })
+			if len(ranges) > before {
+				n := node{parent: none, inlined: d.tag == tagInlined, origin: here}
+				if n.inlined {
+					n.parent = parent.node
+					n.callFile, n.callLine = uint32(d.v[slotCallFile].u), uint32(d.v[slotCallLine].u)
+				}
+				t.nodes = append(t.nodes, n)
+				inside = level{id, parent.depth + 1}
+			}
+		}
+		if !d.children {
+			continue
+		}
+		if v := d.v[slotSibling]; v.form != 0 && noCode(d.tag) {
+			if next := u.reference(v); next > here && next <= u.end {
+				c.pos = int(next - u.first)
+				continue
+			}
+		}
+		if len(stack) >= maxDepth {
+			break
+		}
+		stack = append(stack, inside)
+	}
+	t.build(ranges)
+	return t
+}
+
+// step reads the next entry; of one that is of no interest only the tag. It is
+// false at the end of a list of children.
+func (u *unit) step(c *cursor, ab *abbrevs, d *die) bool {
+	start := c.pos
+	code := c.uleb()
+	if code == 0 || c.bad {
+		return false
+	}
+	a := ab.get(code)
+	if a == nil {
+		c.bad = true
+		return false
+	}
+	if a.tag != tagSubprogram && a.tag != tagInlined && a.fixed >= 0 && !(a.children && noCode(a.tag)) {
+		d.tag, d.children = a.tag, a.children
+		c.take(uint64(a.fixed))
+		return !c.bad
+	}
+	c.pos = start
+	u.readDie(c, ab, d)
+	return d.tag != 0 && !c.bad
+}
+
+// noCode tells types, whose entries hold declarations but no code: compilers
+// put definitions of member functions outside and refer to the declaration.
+func noCode(tag uint16) bool {
+	switch tag {
+	case tagArrayType, tagClassType, tagEnumerationType, tagStructureType, tagSubroutineType, tagUnionType:
+		return true
+	}
+	return false
+}
+
+// reference returns the offset in .debug_info that a reference within this file
+// leads to, 0 for others.
+func (u *unit) reference(v value) uint64 {
+	switch v.form {
+	case formRef1, formRef2, formRef4, formRef8, formRefUdata:
+		return u.off + v.u
+	case formRefAddr:
+		return v.u
+	}
+	return 0
+}
+
+func (t *unitTree) build(ranges []nodeRange) {
+	slices.SortFunc(ranges, func(a, b nodeRange) int {
+		if r := cmp.Compare(a.start, b.start); r != 0 {
+			return r
+		}
+		if r := cmp.Compare(a.depth, b.depth); r != 0 {
+			return r
+		}
+		return cmp.Compare(a.node, b.node)
+	})
+	for _, r := range ranges {
+		t.segs.begin(r.start, r.end, r.node)
+	}
+	t.segs.finish()
+}
+
+// find returns the innermost node at addr, or none.
+func (t *unitTree) find(addr uint64) int32 {
+	s := &t.segs
+	i := sort.Search(len(s.start), func(i int) bool { return s.start[i] > addr }) - 1
+	if i < 0 {
+		return none
+	}
+	return s.id[i]
+}
+
+// size estimates the memory that the tree takes.
+func (t *unitTree) size() int { return 32*len(t.nodes) + 12*len(t.segs.start) }
