@@ -79,8 +79,8 @@ const (
 	ruleValExpr                   // is the value of expr
 )
 
-// rule is the rule of one register, or of the CFA (ruleRegister: register plus
-// off; ruleValExpr; ruleUnset).
+// rule is the rule of one register, or of the CFA: ruleUnset, ruleRegister with
+// reg plus off, or ruleValExpr.
 type rule struct {
 	kind ruleKind
 	reg  uint8 // noReg if it is none that a register set holds
@@ -209,24 +209,21 @@ func (m *machine) extended(c *cursor, op uint8, emit func(start, end uint64)) {
 		m.restoreState(c)
 	case cfaDefCFA:
 		r := regNumber(c.uleb())
-		m.defCFA(c, r, unsigned(c, c.uleb()))
+		m.defCFA(r, unsigned(c, c.uleb()))
 	case cfaDefCFASF:
 		r := regNumber(c.uleb())
-		m.defCFA(c, r, m.factoredSigned(c, c.sleb()))
+		m.defCFA(r, m.factoredSigned(c, c.sleb()))
 	case cfaDefCFARegister:
-		r := regNumber(c.uleb())
-		m.needCFARegister(c)
-		m.st.cfa.reg = r
+		m.needCFA(c)
+		m.st.cfa.kind, m.st.cfa.reg = ruleRegister, regNumber(c.uleb())
 	case cfaDefCFAOffset:
-		off := unsigned(c, c.uleb())
-		m.needCFARegister(c)
-		m.defCFA(c, m.st.cfa.reg, off)
+		m.needCFA(c)
+		m.st.cfa.off = int32(unsigned(c, c.uleb()))
 	case cfaDefCFAOffsetSF:
-		off := m.factoredSigned(c, c.sleb())
-		m.needCFARegister(c)
-		m.defCFA(c, m.st.cfa.reg, off)
+		m.needCFA(c)
+		m.st.cfa.off = int32(m.factoredSigned(c, c.sleb()))
 	case cfaDefCFAExpression:
-		m.st.cfa = rule{kind: ruleValExpr, expr: m.expression(c)}
+		m.st.cfa.kind, m.st.cfa.expr = ruleValExpr, m.expression(c)
 		if len(m.st.cfa.expr) == 0 {
 			c.fail("CFA expression is empty", 0)
 		}
@@ -296,15 +293,19 @@ func (m *machine) setOffset(c *cursor, r uint64, kind ruleKind, off int64) {
 	m.st.setReg(m.slot(r), rule{kind: kind, off: int32(off)})
 }
 
-func (m *machine) defCFA(c *cursor, reg uint8, off int64) {
+func (m *machine) defCFA(reg uint8, off int64) {
 	m.st.cfa = rule{kind: ruleRegister, reg: reg, off: int32(off)}
 }
 
-// needCFARegister fails if the CFA is not a register plus an offset: then there
-// is nothing to replace one of the two in (DWARF 5 section 6.4.2.2).
-func (m *machine) needCFARegister(c *cursor) {
-	if c.err == nil && m.st.cfa.kind != ruleRegister {
-		c.fail("CFA has no register to change", uint64(m.st.cfa.kind))
+// needCFA fails if there is no CFA yet of which an instruction could change a
+// part. DWARF allows that only while the CFA is a register plus an offset (section
+// 6.4.2.2), but libgcrypt's assembly goes back from an expression by
+// def_cfa_register and means the offset from before, which is what GCC's unwinder
+// makes of it. So an expression leaves register and offset in place, and
+// def_cfa_offset does not end it.
+func (m *machine) needCFA(c *cursor) {
+	if c.err == nil && m.st.cfa.kind == ruleUnset {
+		c.fail("there is no CFA to change", 0)
 	}
 }
 

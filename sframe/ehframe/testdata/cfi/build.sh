@@ -1,0 +1,22 @@
+#!/bin/sh -e
+# Assembles and links the sources of this folder, and writes what GNU readelf
+# makes of the results: the truth that the tests compare with. The committed
+# files came from binutils 2.40 (Debian 12: binutils, binutils-aarch64-linux-gnu,
+# binutils-s390x-linux-gnu).
+cd "$(dirname "$0")"
+tmp=$(mktemp)
+trap 'rm -f "$tmp"' EXIT
+
+build() { # name, source, prefix, as flags, ld flags
+	"$3as" $4 -o "$tmp" "$2"
+	"$3ld" $5 -shared -s --build-id=none --hash-style=gnu --eh-frame-hdr -z noseparate-code -z max-page-size=4096 -o "$1.elf" "$tmp"
+	chmod 644 "$1.elf"
+	LC_ALL=C readelf -wFN "$1.elf" >"$1.rows"
+	LC_ALL=C readelf -wfN "$1.elf" >"$1.insns"
+}
+
+build amd64 amd64.s x86_64-linux-gnu- --64 "-m elf_x86_64"
+build i386 i386.s x86_64-linux-gnu- --32 "-m elf_i386"
+build arm64 arm64.s aarch64-linux-gnu- -EL "-m aarch64linux"
+build arm64be arm64.s aarch64-linux-gnu- -EB "-m aarch64linuxb"
+build s390x s390x.s s390x-linux-gnu- "" "-m elf64_s390"
