@@ -27,6 +27,7 @@ type Options struct {
 	Stop        StopMode
 	NoRestart   bool    // never write a register of the target
 	Children    bool    // follow forks
+	Kernel      bool    // the kernel's part of each stack
 	ExitStacks  bool    // the stack of each thread at its exit
 	MaxOverhead float64 // share of the target's time that pauses may take; 0: no bound
 	Nice        bool    // stay at normal priority

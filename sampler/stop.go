@@ -322,24 +322,30 @@ func (e *engine) onGone(t *thread, s ptrace.Status) {
 
 // extraRegs reads registers beyond the general ones where unwinding may ask for
 // them: on s390x functions park the return address in floating-point registers,
-// on arm64 it may carry an authentication code.
+// on arm64 it may carry an authentication code, whose mask is read once.
 func extraRegs(t *thread, c *capture.Capture) {
+	if runtime.GOARCH == "arm64" && t.proc.pac != 0 {
+		return
+	}
+	readExtra(t.tid, c)
+	t.proc.pac = c.PACMask
+}
+
+// readExtra is extraRegs for one look.
+func readExtra(tid int, c *capture.Capture) {
 	switch runtime.GOARCH {
 	case "s390x":
 		room := c.FPRegs[:cap(c.FPRegs)]
 		if len(room) < fpRegsBytes {
 			room = make([]byte, fpRegsBytes)
 		}
-		if n, err := ptrace.ReadRegs(t.tid, ptrace.NotePrfpreg, room); err == nil {
+		if n, err := ptrace.ReadRegs(tid, ptrace.NotePrfpreg, room); err == nil {
 			c.FPRegs = room[:n]
 		}
 	case "arm64":
-		if !t.proc.pacRead {
-			t.proc.pacRead = true
-			var masks [16]byte // data, code
-			if n, err := ptrace.ReadRegs(t.tid, ptrace.NoteARMPACMask, masks[:]); err == nil && n == len(masks) {
-				t.proc.pac = binary.LittleEndian.Uint64(masks[8:])
-			}
+		var masks [16]byte // data, code
+		if n, err := ptrace.ReadRegs(tid, ptrace.NoteARMPACMask, masks[:]); err == nil && n == len(masks) {
+			c.PACMask = binary.LittleEndian.Uint64(masks[8:])
 		}
 	}
 }

@@ -34,7 +34,6 @@ type process struct {
 	only    bool          // only some threads of it were asked for
 	threads int
 	pac     uint64 // arm64: NT_ARM_PAC_MASK, once it was read
-	pacRead bool
 }
 
 // maxGap is the longest time between two looks at an idle thread, in ticks.

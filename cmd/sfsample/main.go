@@ -37,8 +37,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		err = sample(c, stderr)
 	case modeReplay:
 		err = replay(c, stderr)
-	default:
-		err = fmt.Errorf("%d is a mode that this build has no code for", c.mode)
+	case modeDump:
+		err = dump(c, stdout, stderr)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "sfsample: %v\n", err)

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -188,7 +189,7 @@ func (c *config) outputOptions() output.Options {
 	return output.Options{Hz: float64(c.hz), Wall: c.weight == weightWall, ByThread: c.byThread, Lines: c.lines}
 }
 
-// logger writes records for people: warnings, and with -v everything.
+// logger writes records for people: warnings, and with -v all.
 func logger(c config, w io.Writer) *slog.Logger {
 	level := slog.LevelWarn
 	switch {
@@ -197,15 +198,7 @@ func logger(c config, w io.Writer) *slog.Logger {
 	case c.verbose:
 		level = slog.LevelDebug
 	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{
-		Level: level,
-		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey && len(groups) == 0 {
-				return slog.Attr{}
-			}
-			return a
-		},
-	}))
+	return slog.New(&plainHandler{w: w, level: level, mu: new(sync.Mutex)})
 }
 
 // checkPIDs tells ids of threads from those of processes, which would be

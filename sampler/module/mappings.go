@@ -1,6 +1,9 @@
 package module
 
-import "sfsample/ptrace/procfs"
+import (
+	"sfsample/ptrace/procfs"
+	"sfsample/regs"
+)
 
 // Mappings returns all mappings as they were last read, in ascending order. The
 // caller must not change them.
@@ -15,4 +18,18 @@ func FileBuildID(f File) (string, error) {
 	}
 	id, _ := h.buildID(f, true)
 	return id, nil
+}
+
+// Arch is the architecture of the process's program, nil if no object of it
+// could be read.
+func (s *Space) Arch() *regs.Arch {
+	if len(s.maps) == 0 && s.Refresh() != nil {
+		return nil
+	}
+	for _, m := range s.modules {
+		if m.Arch != nil {
+			return m.Arch
+		}
+	}
+	return nil
 }

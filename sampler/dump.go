@@ -1,0 +1,280 @@
+package sampler
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/output"
+	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
+	"sfsample/regs"
+	"sfsample/sampler/capture"
+)
+
+// ThreadDump is what a dump shows of one thread.
+type ThreadDump struct {
+	PID, TID      int
+	Process, Name string
+	State         byte   // letter of /proc/PID/stat
+	Call          string // system call that it sits in, empty if in none
+	NR            int64
+	Args          [6]uint64
+	Taken         string // "stop", "no stop", or why there is no stack
+	Stack         *output.Stack
+	Stopped       bool // by a stopping signal or a tracer, not by us
+
+	capture *capture.Capture
+	fb      *Feedback
+	stack   *stack
+}
+
+// stopsAtMost bounds the time that a dump waits for stops.
+const stopsAtMost = 60 * time.Millisecond
+
+// Dump takes the stack of every thread of the processes of opt once. Blocked
+// threads are read without a stop; one that runs is stopped, and one that is
+// blocked in a call that goes on unharmed, if its stack cannot be unwound
+// without its registers. It waits for no thread that does not stop.
+func Dump(opt Options, pipe *Pipeline) ([]*ThreadDump, error) {
+	d := &dumper{opt: opt, pipe: pipe}
+	var err error
+	<-ptrace.OnThread(func() { err = d.run() })
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range d.threads {
+		if t.stack != nil {
+			t.Stack = pipe.cfg.Names.stack(t.PID, t.stack)
+		}
+		if opt.Kernel && t.State != 'R' { // a running thread has left the kernel by now
+			d.addKernel(t)
+		}
+	}
+	return d.threads, nil
+}
+
+// dumper belongs to the tracing thread while that runs.
+type dumper struct {
+	opt     Options
+	pipe    *Pipeline
+	fs      procfs.FS
+	threads []*ThreadDump
+	seized  map[int]*ThreadDump // interrupted or group-stopped, not yet reported
+	buf     [512]byte
+}
+
+func (d *dumper) run() error {
+	for _, pid := range d.opt.PIDs {
+		ids, err := d.fs.TaskIDs(pid)
+		if err != nil {
+			return fmt.Errorf("dump %d: %w", pid, err)
+		}
+		slices.Sort(ids)
+		for _, tid := range ids {
+			if len(d.opt.TIDs) > 0 && !slices.Contains(d.opt.TIDs, tid) {
+				continue
+			}
+			d.look(pid, tid)
+		}
+	}
+	d.stop()
+	return nil
+}
+
+// look reads what can be read of a thread without a stop.
+func (d *dumper) look(pid, tid int) {
+	st, err := d.fs.TaskStat(pid, tid)
+	if err != nil {
+		return // it has exited
+	}
+	t := &ThreadDump{PID: pid, TID: tid, Name: st.Comm, State: st.State, NR: -1, fb: new(Feedback)}
+	t.Stopped = st.State == 'T' || st.State == 't'
+	t.Process = d.pipe.target(pid).name
+	d.threads = append(d.threads, t)
+	switch {
+	case st.NoUserStack():
+		t.Taken = "a worker of the kernel, it has no user stack"
+		return
+	case st.State == 'Z' || st.State == 'X':
+		t.Taken = "exited"
+		return
+	}
+	if c := d.peek(t); c != nil {
+		d.unwind(t, c)
+	}
+}
+
+// peek copies the stack of a thread that does not run. nil: it runs, or cannot
+// be read.
+func (d *dumper) peek(t *ThreadDump) *capture.Capture {
+	for range peekTries {
+		before, err := d.fs.Schedstat(t.PID, t.TID)
+		call, callErr := d.fs.Syscall(t.PID, t.TID)
+		if err != nil || callErr != nil {
+			t.Taken = "cannot be read"
+			if callErr != nil && d.fs.Permission(t.PID).Remedy() != "" {
+				t.Taken += ": " + d.fs.Permission(t.PID).Remedy()
+			}
+			return nil
+		}
+		if call.Running {
+			t.Taken = "running"
+			return nil
+		}
+		t.NR, t.Args = call.NR, call.Args
+		c := d.pipe.pool.get(firstCopy)
+		if c == nil {
+			t.Taken = "no room"
+			return nil
+		}
+		readStack(t.TID, call.SP, c)
+		after, err := d.fs.Schedstat(t.PID, t.TID)
+		if err == nil && after.Count == before.Count {
+			c.Taken, c.Blocked, c.Count = capture.Unstopped, true, after.Count
+			c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
+			c.PID, c.TID = t.PID, t.TID
+			return c
+		}
+		d.pipe.pool.put(c)
+	}
+	t.Taken = "running"
+	return nil
+}
+
+// unwind walks a capture and keeps the stack.
+func (d *dumper) unwind(t *ThreadDump, c *capture.Capture) {
+	target := d.pipe.target(t.PID)
+	t.Taken = c.Taken.String()
+	t.stack, _ = d.pipe.unwind(target, c, t.fb)
+	if t.NR >= 0 {
+		t.Call = callName(d.pipe.arch(target), t.NR)
+	}
+	d.pipe.pool.put(c)
+}
+
+// wantsStop tells whether a stop is needed to show the thread's stack, and does
+// no harm.
+func (d *dumper) wantsStop(t *ThreadDump) bool {
+	partial := t.fb.NeedStop.Load() != 0
+	switch d.opt.Stop {
+	case StopNever:
+		return false
+	case StopAlways:
+		return t.stack != nil || t.Taken == "running"
+	}
+	switch {
+	case t.Taken == "running":
+		return true
+	case t.State == 'T':
+		return partial // it is stopped already
+	case partial && t.State == 'S':
+		return transparent(runtime.GOARCH, t.PID, t.NR, &t.Args)
+	}
+	return false
+}
+
+// stop takes the stops that are needed, all at once, and lets each thread go as
+// it was.
+func (d *dumper) stop() {
+	d.seized = map[int]*ThreadDump{}
+	for _, t := range d.threads {
+		if !d.wantsStop(t) {
+			continue
+		}
+		if ptrace.Seize(t.TID, 0) != nil {
+			continue
+		}
+		ptrace.Interrupt(t.TID)
+		d.seized[t.TID] = t
+	}
+	if len(d.seized) == 0 {
+		return
+	}
+	alarm, err := ptrace.NewAlarm()
+	if err != nil {
+		return
+	}
+	defer alarm.Close()
+	end := ptrace.Now() + int64(stopsAtMost)
+	alarm.Set(end)
+	for len(d.seized) > 0 && ptrace.Now() < end {
+		s, ok, err := ptrace.Wait()
+		if err == unix.ECHILD {
+			break
+		}
+		if ok {
+			d.handle(s)
+		}
+	}
+	for _, t := range d.seized {
+		if t.stack == nil {
+			t.Taken = "running, and did not stop in time"
+		}
+	}
+	// The end of this thread lets go of those that have not stopped.
+}
+
+func (d *dumper) handle(s ptrace.Status) {
+	t := d.seized[s.TID]
+	switch {
+	case s.Kind == ptrace.KindSignal:
+		ptrace.Cont(s.TID, s.Signal)
+		ptrace.Interrupt(s.TID)
+	case s.Kind == ptrace.KindGone:
+		delete(d.seized, s.TID)
+	case t != nil && (s.Kind == ptrace.KindInterrupt || s.Kind == ptrace.KindGroupStop):
+		delete(d.seized, s.TID)
+		d.sample(t, s)
+	default:
+		resume(s)
+	}
+}
+
+func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
+	c := d.pipe.pool.get(max(firstCopy, int(t.fb.Want.Load())))
+	if c == nil {
+		c = &capture.Capture{Regs: make([]byte, 0, regs.PrstatusMaxBytes), Stack: make([]byte, 0, minCopy)}
+	}
+	note := c.Regs[:cap(c.Regs)]
+	n, err := ptrace.ReadRegs(t.TID, ptrace.NotePrstatus, note)
+	if err == nil {
+		c.Regs = note[:n]
+		if !d.opt.NoRestart && s.Kind == ptrace.KindInterrupt && ptrace.Revert(c.Regs, false) {
+			ptrace.WriteRegs(t.TID, ptrace.NotePrstatus, c.Regs)
+		}
+		readStack(t.TID, ptrace.StackPointer(c.Regs), c)
+		readExtra(t.TID, c)
+	}
+	// A group-stop lasts over a detach: it leaves the process as it was.
+	ptrace.Detach(t.TID, 0)
+	if err != nil {
+		d.pipe.pool.put(c)
+		return
+	}
+	c.Taken, c.PID, c.TID = capture.Stopped, t.PID, t.TID
+	d.unwind(t, c)
+}
+
+// addKernel puts the kernel's part of the stack before the user's, where the
+// kernel shows it.
+func (d *dumper) addKernel(t *ThreadDump) {
+	frames, err := d.fs.Stack(t.PID, t.TID)
+	if err != nil || len(frames) == 0 {
+		return
+	}
+	st := &output.Stack{}
+	if t.Stack != nil {
+		st.End = t.Stack.End
+	}
+	for _, f := range frames {
+		st.Frames = append(st.Frames, output.Frame{Func: f.Func, Offset: f.Offset, Module: f.Module, Kernel: true})
+	}
+	if t.Stack != nil {
+		st.Frames = append(st.Frames, t.Stack.Frames...)
+	}
+	t.Stack = st
+}
