@@ -206,7 +206,8 @@ func (e *engine) drop(t *thread) {
 // thread are unsure, as nobody can say when it woke.
 func (e *engine) settle(t *thread, c Class) {
 	if !t.interrupted && t.blocked {
-		c = Unsure
+		e.unsure(t, e.tick)
+		return
 	}
 	e.acct.Add(c, t.owed(e.tick))
 	t.done = e.tick + 1
@@ -304,7 +305,7 @@ func (e *engine) finish() {
 		e.settle(t, Unsure)
 	}
 	for _, p := range e.procs {
-		e.readClock(p)
+		e.readClock(p, e.tick)
 		e.chargeRest(p)
 	}
 }

@@ -3,6 +3,8 @@ package sampler
 import (
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 
 	"sfsample/output"
 	"sfsample/sampler/module"
@@ -12,19 +14,24 @@ import (
 
 // NameOptions says how frames are named.
 type NameOptions struct {
-	Demangle   symbol.Demangle
-	Debuginfod *symbol.Debuginfod // nil: not asked
-	Log        *slog.Logger
+	Demangle       symbol.Demangle
+	Inlines, Lines bool
+	Debuginfod     *symbol.Debuginfod // nil: not asked
+	Progress       func(line string)  // told before work that takes long; may be nil
+	Log            *slog.Logger
 }
 
-// Names gives names to frames, once for each distinct address. It belongs to
-// the goroutine that writes.
+// Names gives names to frames, once for each distinct address. Files are opened
+// by whoever sees a module first, while its process still lives; all else
+// belongs to the goroutine that writes.
 type Names struct {
-	opt     NameOptions
+	opt    NameOptions
+	maps   map[mapKey]*output.Mapping
+	frames map[frameKey][]output.Frame
+
+	mu      sync.Mutex // of what follows
 	objects map[objectKey]*object
 	modules map[*module.Module]*object
-	maps    map[mapKey]*output.Mapping
-	frames  map[frameKey]output.Frame
 	roots   map[int][]*rootfs.Root
 }
 
@@ -65,7 +72,7 @@ func NewNames(opt NameOptions) *Names {
 	}
 	return &Names{
 		opt: opt, objects: map[objectKey]*object{}, modules: map[*module.Module]*object{},
-		maps: map[mapKey]*output.Mapping{}, frames: map[frameKey]output.Frame{}, roots: map[int][]*rootfs.Root{},
+		maps: map[mapKey]*output.Mapping{}, frames: map[frameKey][]output.Frame{}, roots: map[int][]*rootfs.Root{},
 	}
 }
 
@@ -74,44 +81,56 @@ func (n *Names) stack(pid int, s *stack) *output.Stack {
 	if s.named == nil {
 		st := &output.Stack{Frames: make([]output.Frame, 0, len(s.frames)), End: s.end}
 		for i := range s.frames {
-			st.Frames = append(st.Frames, n.frame(pid, &s.frames[i]))
+			st.Frames = append(st.Frames, n.frame(pid, &s.frames[i])...)
+			for j := len(st.Frames) - 1; j >= 0 && st.Frames[j].How == ""; j-- {
+				st.Frames[j].How = s.frames[i].How.String()
+			}
 		}
 		s.named = st
 	}
 	return s.named
 }
 
-func (n *Names) frame(pid int, r *rawFrame) output.Frame {
+// frame names a frame: several, innermost first, if functions are inlined
+// there.
+func (n *Names) frame(pid int, r *rawFrame) []output.Frame {
+	if r.module == nil {
+		return []output.Frame{{PC: r.PC, Module: r.region, Offset: r.PC - r.regionStart}}
+	}
 	k := frameKey{r.module, r.PC, r.Caller}
 	f, ok := n.frames[k]
-	if !ok || r.module == nil {
+	if !ok {
 		f = n.look(pid, r)
 		if len(n.frames) >= maxNames {
 			clear(n.frames)
 		}
 		n.frames[k] = f
 	}
-	f.How = r.How.String()
 	return f
 }
 
 // look names a frame that was not seen before.
-func (n *Names) look(pid int, r *rawFrame) output.Frame {
-	f := output.Frame{PC: r.PC}
-	if r.module == nil {
-		f.Module, f.Offset = r.region, r.PC-r.regionStart
-		return f
-	}
-	f.Module, f.Mapping = r.module.Name(), n.mapping(r)
+func (n *Names) look(pid int, r *rawFrame) []output.Frame {
 	// vaddr is of the address that is looked up; the frame tells its own.
 	vaddr := r.vaddr + (r.PC - r.LookupPC())
-	f.Offset = vaddr
-	if o := n.object(pid, r.module); o.syms != nil {
-		if sym, ok := o.syms.Lookup(r.vaddr); ok {
-			f.Func, f.Offset = sym.Name, vaddr-sym.Start
-		}
+	plain := output.Frame{PC: r.PC, Module: r.module.Name(), Mapping: n.mapping(r), Offset: vaddr}
+	o := n.object(pid, r.module)
+	if o.syms == nil {
+		return []output.Frame{plain}
 	}
-	return f
+	var list []output.Frame
+	for _, s := range o.syms.Frames(r.vaddr) {
+		f := plain
+		f.File, f.Line, f.Inlined = s.File, s.Line, s.Inlined
+		if s.Name != "" {
+			f.Func, f.Offset = s.Name, vaddr-s.Start
+		}
+		list = append(list, f)
+	}
+	if list == nil {
+		list = append(list, plain)
+	}
+	return list
 }
 
 func (n *Names) mapping(r *rawFrame) *output.Mapping {
@@ -129,8 +148,10 @@ func (n *Names) mapping(r *rawFrame) *output.Mapping {
 	return nil
 }
 
-// object opens the file of a module at its first frame.
+// object is the file of a module, opened when the module is first seen.
 func (n *Names) object(pid int, m *module.Module) *object {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if o := n.modules[m]; o != nil {
 		return o
 	}
@@ -150,11 +171,11 @@ func (n *Names) object(pid int, m *module.Module) *object {
 func (n *Names) open(pid int, m *module.Module) *object {
 	o := &object{path: m.Path, buildID: m.BuildID}
 	if o.file, o.err = m.OpenFile(); o.err != nil {
-		n.opt.Log.Warn("no names for a module", "module", m.Path, "err", o.err)
+		n.opt.Log.Debug("no names for a module", "module", m.Path, "err", o.err)
 		return o
 	}
 	o.syms = symbol.Open(o.file, m.Path, symbol.Options{
-		Demangle: n.opt.Demangle, Roots: n.rootsOf(pid), Debuginfod: n.opt.Debuginfod, Log: n.opt.Log,
+		Demangle: n.opt.Demangle, Inlines: n.opt.Inlines, Lines: n.opt.Lines, Progress: n.opt.Progress, Roots: n.rootsOf(pid), Debuginfod: n.opt.Debuginfod, Log: n.opt.Log,
 	})
 	return o
 }
@@ -177,6 +198,8 @@ func (n *Names) rootsOf(pid int) []*rootfs.Root {
 
 // Missing lists the modules without full names, and why.
 func (n *Names) Missing() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	var list []string
 	for _, o := range n.objects {
 		why := ""
@@ -190,5 +213,6 @@ func (n *Names) Missing() []string {
 			list = append(list, fmt.Sprintf("%s (build-id %s): %s", o.path, o.buildID, why))
 		}
 	}
+	slices.Sort(list)
 	return list
 }

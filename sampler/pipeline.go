@@ -302,7 +302,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	if end.Complete() {
 		p.stats.Stacks++
 		p.stats.Complete++
-		return t.intern(frames, ""), state
+		return t.intern(p.cfg.Names, frames, ""), state
 	}
 	p.cfg.Log.Debug("stack cut", "pid", c.PID, "tid", c.TID, "reason", end.Reason, "addr", fmt.Sprintf("%#x", end.Addr), "frames", len(frames))
 	return p.cut(t, frames, end.Reason.String()), state
@@ -311,7 +311,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 func (p *Pipeline) cut(t *target, frames []unwind.Frame, reason string) *stack {
 	p.stats.Stacks++
 	p.stats.Cut[reason]++
-	return t.intern(frames, reason)
+	return t.intern(p.cfg.Names, frames, reason)
 }
 
 // walk unwinds; a blocked thread whose stack outgrew its copy is read again,

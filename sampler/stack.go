@@ -42,7 +42,7 @@ const maxHeld = 1 << 17
 
 // intern returns the stack with these frames and this end, the one that was
 // seen before if there is one.
-func (t *target) intern(frames []unwind.Frame, end string) *stack {
+func (t *target) intern(names *Names, frames []unwind.Frame, end string) *stack {
 	h := hashFrames(frames, end)
 	for _, s := range t.stacks[h] {
 		if s.is(frames, end) {
@@ -54,7 +54,9 @@ func (t *target) intern(frames []unwind.Frame, end string) *stack {
 		r := rawFrame{Frame: f}
 		if t.space != nil {
 			r.module, r.vaddr, _ = t.space.Module(f.LookupPC())
-			if r.module == nil {
+			if r.module != nil {
+				names.object(t.pid, r.module)
+			} else {
 				r.region, r.regionStart = regionOf(t.space.Mappings(), f.PC)
 			}
 		}

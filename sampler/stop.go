@@ -316,7 +316,7 @@ func (e *engine) onGone(t *thread, s ptrace.Status) {
 	if t == nil {
 		return
 	}
-	e.readClock(t.proc)
+	e.readClock(t.proc, e.tick)
 	e.drop(t)
 }
 

@@ -30,6 +30,7 @@ type process struct {
 	charged time.Duration // CPU time that was counted for samples
 	loose   time.Duration // of that, what was not weighed when its thread went
 	moved   bool          // the clock has moved since the last tick
+	still   int64         // first tick at which the clock showed what it shows now
 	seccomp bool          // a filter may not know restart_syscall
 	only    bool          // only some threads of it were asked for
 	threads int
@@ -62,6 +63,8 @@ type thread struct {
 	// count then. While the count stands, nothing about the thread has changed.
 	blocked bool
 	count   uint64
+	seenAt  int64  // tick of that look
+	sure    int64  // tick up to which the process's clock says that it has not run
 	gap     int64  // ticks to the next look, while idle
 	next    int64  // tick of the next look
 	stack   bool   // a capture was made in this wait: Reused instead of Idle

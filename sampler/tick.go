@@ -66,7 +66,7 @@ func (e *engine) choose(n int64, late time.Duration) {
 		e.listUntraced()
 	}
 	for _, p := range e.procs {
-		e.readClock(p)
+		e.readClock(p, n)
 	}
 	first := len(e.outstanding)
 	for i := 0; i < len(e.list); i++ {
@@ -74,8 +74,14 @@ func (e *engine) choose(n int64, late time.Duration) {
 		if t.interrupted {
 			continue // its ticks are accounted for when it stops
 		}
-		if t.blocked && (n < t.next || !t.proc.moved && e.opt.Stop != StopAlways) {
-			continue // credited at a later look
+		if t.blocked && e.opt.Stop != StopAlways {
+			still := !t.proc.moved && t.seenAt >= t.proc.still
+			if still {
+				t.sure = n
+			}
+			if still || n < t.next {
+				continue // credited at a later look
+			}
 		}
 		if !e.look(t, n, late) { // it has exited
 			i--
@@ -87,13 +93,15 @@ func (e *engine) choose(n int64, late time.Duration) {
 // readClock finds out whether any thread of the process has run since the last
 // tick. The clock of a process that runs is late by up to a scheduler's tick; a
 // thread that has begun to run since is then seen at the next one.
-func (e *engine) readClock(p *process) {
+func (e *engine) readClock(p *process, n int64) {
 	cpu, ok := p.cpuTime()
 	if !ok {
 		p.moved = true // going: the looks will tell
 		return
 	}
-	p.moved = cpu != p.cpu
+	if p.moved = cpu != p.cpu; p.moved {
+		p.still = n
+	}
 	p.cpu = cpu
 }
 
@@ -119,13 +127,13 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 	}
 	if t.blocked {
 		if s.Count == t.count {
+			t.seenAt = n
 			e.creditIdle(t, n)
 			t.gap = min(2*t.gap, maxGap)
 			t.next = n + t.gap
 			return true
 		}
-		e.acct.Add(Unsure, t.owed(n-1))
-		t.done = n
+		e.unsure(t, n-1)
 		t.blocked, t.stack, t.gap = false, false, 1
 	}
 	call, err := t.syscall(e.buf[:])
@@ -143,6 +151,17 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 		e.nowIdle(t, n)
 	}
 	return true
+}
+
+// unsure accounts for the ticks up to n of a thread that has run at some time
+// since its last look. In those in which the process's clock stood it was not
+// that thread either.
+func (e *engine) unsure(t *thread, n int64) {
+	if t.sure = min(t.sure, n); t.sure >= t.done {
+		e.creditIdle(t, t.sure)
+	}
+	e.acct.Add(Unsure, t.owed(n))
+	t.done = n + 1
 }
 
 // alive drops a thread whose files in /proc are gone.
@@ -177,7 +196,7 @@ func (e *engine) zombie(t *thread, n int64) bool {
 // are not sampled.
 func (e *engine) nowIdle(t *thread, n int64) {
 	if s, err := t.schedstat(e.buf[:]); err == nil {
-		t.blocked, t.count, t.gap, t.next = true, s.Count, 1, n+1
+		t.blocked, t.count, t.seenAt, t.gap, t.next = true, s.Count, n, 1, n+1
 	}
 	e.acct.Add(Idle, t.owed(n))
 	t.done = n + 1
@@ -241,7 +260,7 @@ func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall, lat
 }
 
 func (e *engine) peeked(t *thread, n int64, c *capture.Capture, s procfs.Schedstat, call procfs.Syscall, late time.Duration) {
-	t.blocked, t.count, t.gap, t.next, t.stack = true, s.Count, 1, n+1, true
+	t.blocked, t.count, t.seenAt, t.gap, t.next, t.stack = true, s.Count, n, 1, n+1, true
 	c.Taken, c.Blocked, c.Count = capture.Unstopped, true, s.Count
 	c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
 	c.Delay, c.Pause, c.Late = 0, 0, late

@@ -4,14 +4,11 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
-	"time"
 
 	"sfsample/output"
 	"sfsample/sampler"
-	"sfsample/sampler/module"
 )
 
 // dump writes every thread's stack once, for people.
@@ -23,15 +20,7 @@ func dump(c config, stdout, stderr io.Writer) error {
 	if err := checkTIDs(&c); err != nil {
 		return err
 	}
-	cache := module.NewCache(0)
-	pipe := sampler.NewPipeline(sampler.PipelineConfig{
-		Host: runtime.GOARCH, Start: time.Now(), Order: c.order, MaxDepth: c.maxDepth, Log: log, Live: true,
-		Names: sampler.NewNames(sampler.NameOptions{Demangle: demangleOf(c.demangle), Debuginfod: c.debuginfodOf(), Log: log}),
-		Open: func(pid int) (sampler.Target, error) {
-			live := module.NewLive(pid)
-			return module.NewSpace(live, cache, module.Options{Owner: live.Owner(), Log: log}), nil
-		},
-	})
+	pipe := c.livePipeline(c.newNames(log), log, nil, nil)
 	s := session{config: c}
 	opt := s.options()
 	opt.Kernel = true // where the kernel shows it

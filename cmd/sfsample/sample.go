@@ -40,7 +40,7 @@ func sample(c config, stderr io.Writer) error {
 		outs.Discard()
 		return err
 	}
-	s := &session{config: c, log: log, outs: outs, rec: rec, stderr: stderr, began: time.Now()}
+	s := &session{config: c, log: log, outs: outs, rec: rec, stderr: stderr}
 	if err := s.run(); err != nil {
 		outs.Discard()
 		rec.discard()
@@ -56,7 +56,6 @@ type session struct {
 	outs    *output.Outputs
 	rec     *recording
 	stderr  io.Writer
-	began   time.Time
 	names   *sampler.Names
 	pipe    *sampler.Pipeline
 	result  sampler.Result
@@ -76,16 +75,8 @@ func (s *session) run() error {
 		s.command = cmd
 		opt.PIDs, opt.Command = []int{cmd.process.Pid}, cmd.process.Pid
 	}
-	s.names = sampler.NewNames(sampler.NameOptions{Demangle: demangleOf(s.demangle), Debuginfod: s.debuginfodOf(), Log: s.log})
-	cache := module.NewCache(0)
-	s.pipe = sampler.NewPipeline(sampler.PipelineConfig{
-		Host: runtime.GOARCH, Start: s.began, Order: s.order, MaxDepth: s.maxDepth,
-		Sink: s.outs, Names: s.names, Record: s.rec.writer(), Log: s.log, Live: true,
-		Open: func(pid int) (sampler.Target, error) {
-			live := module.NewLive(pid)
-			return module.NewSpace(live, cache, module.Options{Owner: live.Owner(), Log: s.log}), nil
-		},
-	})
+	s.names = s.newNames(s.log)
+	s.pipe = s.livePipeline(s.names, s.log, s.outs, s.rec.writer())
 	ctx, stop := interruptible()
 	defer stop()
 	progress := s.progress()
@@ -173,6 +164,27 @@ func demangleOf(s string) symbol.Demangle {
 		return symbol.Off
 	}
 	return symbol.Full
+}
+
+func (c *config) newNames(log *slog.Logger) *sampler.Names {
+	return sampler.NewNames(sampler.NameOptions{
+		Demangle: demangleOf(c.demangle), Inlines: c.inlines, Lines: c.lines,
+		Debuginfod: c.debuginfodOf(), Log: log,
+		Progress: func(line string) { log.Info(line) },
+	})
+}
+
+// livePipeline unwinds what is captured of processes that live.
+func (c *config) livePipeline(names *sampler.Names, log *slog.Logger, sink output.Sink, rec *capture.Writer) *sampler.Pipeline {
+	cache := module.NewCache(0)
+	return sampler.NewPipeline(sampler.PipelineConfig{
+		Host: runtime.GOARCH, Start: time.Now(), Order: c.order, MaxDepth: c.maxDepth,
+		Sink: sink, Names: names, Record: rec, Log: log, Live: true,
+		Open: func(pid int) (sampler.Target, error) {
+			live := module.NewLive(pid)
+			return module.NewSpace(live, cache, module.Options{Owner: live.Owner(), Log: log}), nil
+		},
+	})
 }
 
 // debuginfodOf is the cache of debuginfod's client and, if asked for, the
