@@ -16,6 +16,8 @@ type builder struct {
 	files map[fileID][]int // mappings of each file, in ascending order
 	code  []codeRange
 	mods  map[moduleID]*Module
+	bad   map[int]bool    // mappings that do not begin with a usable header
+	shut  map[fileID]bool // files that cannot be opened
 	list  []*Module
 }
 
@@ -26,7 +28,7 @@ type fileID struct {
 
 // newBuilder sorts the mappings by file.
 func newBuilder(s *Space, maps []procfs.Mapping) *builder {
-	b := &builder{s: s, maps: maps, files: map[fileID][]int{}, mods: map[moduleID]*Module{}}
+	b := &builder{s: s, maps: maps, files: map[fileID][]int{}, mods: map[moduleID]*Module{}, bad: map[int]bool{}, shut: map[fileID]bool{}}
 	for i := range maps {
 		if m := &maps[i]; m.File() {
 			id := fileID{m.Dev, m.Inode}
@@ -97,8 +99,8 @@ func (b *builder) at(k, i int) *Module {
 		}
 		return mod
 	}
-	if why := b.s.failed[id]; why != "" && head.Offset > 0 {
-		return nil // no header there, and there never was
+	if b.bad[k] {
+		return nil
 	}
 	if mod := b.kept(id); mod != nil {
 		if !mod.obj.hdr.place(mod.Bias, m.Start, m.Offset-mod.base, m.End-m.Start) {
@@ -108,7 +110,7 @@ func (b *builder) at(k, i int) *Module {
 	}
 	h, err := readHeader(b.s.src, int64(head.Start))
 	if err != nil {
-		b.reject(id, m, err)
+		b.bad[k] = true
 		return nil
 	}
 	first := h.first()
@@ -127,27 +129,32 @@ func (b *builder) at(k, i int) *Module {
 // fromFile reads the headers from the file, when they are not in memory.
 func (b *builder) fromFile(i int) *Module {
 	m := &b.maps[i]
-	id := idOf(m)
-	if b.s.failed[id] != "" {
-		return nil
-	}
+	id, file := idOf(m), fileID{m.Dev, m.Inode}
 	if mod := b.kept(id); mod != nil {
 		return b.add(mod)
 	}
+	// JIT compilers map much code of one file that is not ELF.
+	if b.s.notELF[file] || b.shut[file] {
+		return nil
+	}
 	f, err := b.s.src.OpenFile(*m)
 	if err != nil {
-		b.reject(id, m, err)
+		b.shut[file] = true
+		b.s.opt.Log.Debug("file not used", "module", m.Path, "addr", m.Start, "reason", err.Error())
 		return nil
 	}
 	defer f.Close()
 	h, err := readHeader(f, 0)
 	if err != nil {
-		b.reject(id, m, err)
+		b.shut[file] = true
+		if _, bad := errors.AsType[*HeaderError](err); bad {
+			b.s.notELF[file] = true
+			b.s.opt.Log.Debug("no ELF object", "module", m.Path, "addr", m.Start, "reason", err.Error())
+		}
 		return nil
 	}
 	bias, ok := h.biasOf(m.Start, m.Offset, m.End-m.Start)
 	if !ok {
-		b.reject(id, m, errors.New("no executable segment for the mapping"))
 		return nil
 	}
 	buildID, _ := h.buildID(f, true)
@@ -158,19 +165,6 @@ func (b *builder) add(m *Module) *Module {
 	b.mods[m.id] = m
 	b.list = append(b.list, m)
 	return m
-}
-
-// maxFailed bounds the list of objects without a usable header.
-const maxFailed = 4096
-
-func (b *builder) reject(id moduleID, m *procfs.Mapping, err error) {
-	if len(b.s.failed) >= maxFailed {
-		clear(b.s.failed)
-	}
-	if b.s.failed[id] == "" {
-		b.s.failed[id] = err.Error()
-		b.s.opt.Log.Debug("no ELF object", "module", m.Path, "addr", m.Start, "reason", err.Error())
-	}
 }
 
 // kept returns the module with this id that the Space has, if its mappings are

@@ -14,6 +14,10 @@ const pageBytes = 4 << 10
 // DefaultCacheBytes is the bound of a Cache for which no other was chosen.
 const DefaultCacheBytes = 32 << 20
 
+// tableBytes bounds what the tables of all objects keep of decoded rows. A walk
+// keeps the rows that it meets by itself, so that they are rarely asked twice.
+const tableBytes = 8 << 20
+
 // maxIdle bounds how many objects are kept that no process maps any more: the
 // next one to start may map them again.
 const maxIdle = 64
@@ -28,6 +32,11 @@ type Cache struct {
 	objects map[objectKey]*object
 	idle    []*object // refs 0, longest idle first
 	lastID  uint64
+
+	tables     map[*object]int // bytes of decoded rows of those that have any
+	tableTotal int
+	tableLimit int
+	clock      uint64 // counts look-ups, for object.used
 }
 
 type pageKey struct {
@@ -58,14 +67,53 @@ func NewCache(limit int) *Cache {
 	if limit <= 0 {
 		limit = DefaultCacheBytes
 	}
-	return &Cache{limit: limit, pages: map[pageKey]*page{}, objects: map[objectKey]*object{}}
+	return &Cache{
+		limit: limit, pages: map[pageKey]*page{}, objects: map[objectKey]*object{},
+		tables: map[*object]int{}, tableLimit: tableBytes,
+	}
 }
 
-// Bytes is how much the pages in the cache take.
+// Bytes is about how much memory the cache holds, pages and decoded rows.
 func (c *Cache) Bytes() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.pages) * pageBytes
+	return len(c.pages)*pageBytes + c.tableTotal
+}
+
+// account takes note of how much the tables of o hold after a look-up, and
+// makes room at the cost of objects that were not asked for longest. o.mu is
+// held; those of others are only tried, so that nobody waits in a circle.
+func (c *Cache) account(o *object, bytes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clock++
+	o.used = c.clock
+	c.tableTotal += bytes - c.tables[o]
+	c.tables[o] = bytes
+	for c.tableTotal > c.tableLimit {
+		var victim *object
+		for p := range c.tables {
+			if p != o && (victim == nil || p.used < victim.used) {
+				victim = p
+			}
+		}
+		if victim == nil {
+			return // o alone; its tables have bounds of their own
+		}
+		if victim.mu.TryLock() {
+			victim.close()
+			victim.mu.Unlock()
+			c.drop(victim)
+		} else {
+			return // asked at this moment; the next look-up tries again
+		}
+	}
+}
+
+// drop takes o out of the account; mu is held.
+func (c *Cache) drop(o *object) {
+	c.tableTotal -= c.tables[o]
+	delete(c.tables, o)
 }
 
 // object returns the object for key, made by create if there is none, and
@@ -93,16 +141,22 @@ func (c *Cache) object(key objectKey, private bool, create func() *object) *obje
 func (c *Cache) release(o *object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o.refs--; o.refs > 0 || o.private {
+	if o.refs--; o.refs > 0 {
+		return
+	}
+	if o.private {
+		c.drop(o)
 		return
 	}
 	// An inode may come back as another file once nobody maps it.
 	if o.key.buildID == "" {
 		delete(c.objects, o.key)
+		c.drop(o)
 		return
 	}
 	if len(c.idle) >= maxIdle {
 		delete(c.objects, c.idle[0].key)
+		c.drop(c.idle[0])
 		c.idle = append(c.idle[:0], c.idle[1:]...)
 	}
 	c.idle = append(c.idle, o)

@@ -66,6 +66,8 @@ type header struct {
 	loads   []load
 	sframes []region
 	ehHdr   region
+	dynamic region
+	interp  bool     // there is a PT_INTERP: a program
 	notes   []region // of PT_NOTE, by address
 	noteOff []uint64 // the same, by file offset
 	// sum is the hash of the bytes of both headers: objects whose tables lie
@@ -219,6 +221,10 @@ func (h *header) addProg(b []byte) {
 		if h.ehHdr.size == 0 {
 			h.ehHdr = region{p.vaddr, p.memsz}
 		}
+	case elf.PT_DYNAMIC:
+		h.dynamic = region{p.vaddr, p.filesz}
+	case elf.PT_INTERP:
+		h.interp = true
 	case elf.PT_NOTE:
 		if len(h.notes) < maxNotes && p.filesz > 0 {
 			h.notes = append(h.notes, region{p.vaddr, p.filesz})

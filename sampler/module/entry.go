@@ -47,7 +47,10 @@ func (o *object) isStart(m *Module, vaddr uint64, log *slog.Logger) bool {
 	defer o.mu.Unlock()
 	o.via = m
 	defer func() { o.via = nil }()
-	if o.hdr.entry != 0 && o.atEntry(vaddr, log) {
+	if !o.entryKnown {
+		o.hasEntry, o.entryKnown = m.program(), true
+	}
+	if o.hasEntry && o.atEntry(vaddr, log) {
 		return true
 	}
 	if !o.hasStart {
@@ -59,6 +62,43 @@ func (o *object) isStart(m *Module, vaddr uint64, log *slog.Logger) bool {
 		}
 	}
 	return false
+}
+
+const (
+	maxDynBytes = 8 << 10
+	dtFlags1    = 0x6ffffffb // DT_FLAGS_1 (elf.h)
+)
+
+// program tells whether the kernel starts the module at its ELF entry address:
+// an executable, a static one included, or a dynamic linker. In other shared
+// objects the field means nothing: some linkers put the first function there.
+func (m *Module) program() bool {
+	h := m.obj.hdr
+	if h.entry == 0 {
+		return false
+	}
+	if h.typ == elf.ET_EXEC || h.interp || isDynamicLinker(m.Name()) {
+		return true
+	}
+	// A static-PIE has neither an interpreter nor a fixed address.
+	b := make([]byte, min(h.dynamic.size, maxDynBytes))
+	n, _ := m.src.ReadAt(b, int64(m.Bias+h.dynamic.addr))
+	word := 8
+	if h.class == elf.ELFCLASS32 {
+		word = 4
+	}
+	for b = b[:n]; len(b) >= 2*word; b = b[2*word:] {
+		if h.word(b) == dtFlags1 {
+			return h.word(b[word:])&uint64(elf.DF_1_PIE) != 0
+		}
+	}
+	return false
+}
+
+// isDynamicLinker goes by the names that the psABIs and libcs give:
+// ld-linux-x86-64.so.2, ld64.so.1, ld-musl-s390x.so.1, ld.so.1, ld-2.31.so.
+func isDynamicLinker(name string) bool {
+	return len(name) > 2 && name[:2] == "ld" && (name[2] == '-' || name[2] == '.' || name[2] == '6')
 }
 
 // atEntry tells whether vaddr lies in the function at the entry address.

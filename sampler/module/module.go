@@ -136,12 +136,13 @@ type fileSections struct {
 	eh      region
 }
 
-// sections looks into the file for tables without a program header.
-func (m *Module) sections(log *slog.Logger) (list fileSections) {
+// sections looks into the file for tables without a program header. ok is false
+// if the file cannot be opened: another process may be able to.
+func (m *Module) sections(log *slog.Logger) (list fileSections, ok bool) {
 	f, err := m.OpenFile()
 	if err != nil {
 		log.Debug("file not used", "module", m.Path, "reason", err.Error())
-		return list
+		return list, false
 	}
 	defer f.Close()
 	h := m.obj.hdr
@@ -161,5 +162,5 @@ func (m *Module) sections(log *slog.Logger) (list fileSections) {
 	if err != nil {
 		log.Debug("section headers not used", "module", m.Path, "reason", err.Error())
 	}
-	return list
+	return list, true
 }

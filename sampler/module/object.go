@@ -43,17 +43,22 @@ type object struct {
 	private bool
 	hdr     *header
 	buildID string
+	used    uint64 // when it was asked last; guarded by cache.mu
 
-	mu       sync.Mutex // guards all below: one look-up at a time
-	via      *Module    // whose memory the look-up reads
-	opened   bool
-	sframes  []*sframe.Section // version 2 and later
-	old      []*sframe.Section // version 1
-	eh       *ehframe.Table
-	sections fileSections
-	problems []Problem
-	starts   []region // functions that start stacks
-	hasStart bool     // starts is filled
+	mu         sync.Mutex // guards all below: one look-up at a time
+	via        *Module    // whose memory the look-up reads
+	opened     bool
+	answers    int               // of .sframe tables, since they were opened
+	sframes    []*sframe.Section // version 2 and later
+	old        []*sframe.Section // version 1
+	eh         *ehframe.Table
+	sections   fileSections
+	searched   bool // sections is filled
+	problems   []Problem
+	starts     []region // functions that start stacks
+	hasStart   bool     // starts is filled
+	hasEntry   bool     // hdr.entry is where the kernel starts it
+	entryKnown bool     // hasEntry is filled
 }
 
 // ReadAt reads the object's memory by link-time address, through the process
@@ -100,6 +105,7 @@ func (o *object) row(m *Module, vaddr uint64, how unwind.How, log *slog.Logger) 
 	if err := o.open(log); err != nil {
 		return nil, err
 	}
+	defer func() { o.cache.account(o, o.bytes()) }()
 	switch how {
 	case unwind.SFrame:
 		return o.sframeRow(vaddr, m.oldFirst, log)
@@ -107,6 +113,28 @@ func (o *object) row(m *Module, vaddr uint64, how unwind.How, log *slog.Logger) 
 		return o.ehRow(vaddr, log)
 	}
 	return nil, sframe.ErrNoRow
+}
+
+// answerBytes is about what a .sframe table keeps for an answer, with its share
+// of the row; it keeps maxAnswers at most.
+const (
+	answerBytes = 64
+	maxAnswers  = 32 << 10
+)
+
+// bytes estimates what the tables hold.
+func (o *object) bytes() int {
+	n := min(o.answers, maxAnswers) * answerBytes
+	if o.eh != nil {
+		n += o.eh.CacheBytes()
+	}
+	return n
+}
+
+// close forgets the tables; the next look-up opens them again.
+func (o *object) close() {
+	o.opened, o.answers = false, 0
+	o.sframes, o.old, o.eh = nil, nil, nil
 }
 
 // sframeRow asks the .sframe tables. One of version 1 answers only where
@@ -130,6 +158,7 @@ func (o *object) ask(tables *[]*sframe.Section, vaddr uint64, log *slog.Logger) 
 	for i := 0; i < len(*tables); i++ {
 		s := (*tables)[i]
 		row, err := s.Row(vaddr)
+		o.answers++
 		if err == nil {
 			return row, nil
 		}
@@ -193,11 +222,12 @@ func (o *object) open(log *slog.Logger) error {
 		return nil
 	}
 	frames, hdr := o.hdr.sframes, o.hdr.ehHdr
-	if len(frames) == 0 || hdr.size == 0 {
+	if (len(frames) == 0 || hdr.size == 0) && !o.searched {
 		// Linkers that do not know SFrame leave no program header for it; some
 		// programs have .eh_frame without the header.
-		o.sections = o.via.sections(log)
+		o.sections, o.searched = o.via.sections(log)
 	}
+	o.close()
 	if len(frames) == 0 {
 		frames = o.sections.sframes
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sfsample/ptrace/procfs"
+	"sfsample/regs"
 	"sfsample/sframe"
 	"sfsample/unwind"
 )
@@ -43,8 +44,8 @@ type Space struct {
 	last    int // index in code of the last hit
 	gen     uint64
 	misses  misses
-	failed  map[moduleID]string // objects whose header cannot be used, with the reason
-	past    []Problem           // of modules that are gone
+	notELF  map[fileID]bool // mapped files that have no ELF header
+	past    []Problem       // of modules that are gone
 	buf     [maxProbe]byte
 }
 
@@ -69,7 +70,7 @@ func NewSpace(src Source, cache *Cache, opt Options) *Space {
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	return &Space{src: src, cache: cache, opt: opt, gen: 1, failed: map[moduleID]string{}}
+	return &Space{src: src, cache: cache, opt: opt, gen: 1, notELF: map[fileID]bool{}}
 }
 
 // Close gives the objects back to the cache. The Space is not used afterwards;
@@ -188,15 +189,44 @@ func (s *Space) At(addr uint64) (procfs.Mapping, bool) {
 	return s.maps[i], true
 }
 
-// Module returns the object whose code pc lies in, and pc's link-time address
-// there. ok is false for code without an object.
+// Module returns the object that has pc mapped, and pc's link-time address
+// there. ok is false for what is of no object. Mappings are not read anew.
 func (s *Space) Module(pc uint64) (m *Module, vaddr uint64, ok bool) {
-	r := s.cover(pc)
-	if r == nil || r.mod == nil {
+	if r := s.find(pc); r != nil {
+		m = r.mod
+	} else {
+		m = s.dataModule(pc)
+	}
+	if m == nil {
 		return nil, 0, false
 	}
-	r.mod.asked = true
-	return r.mod, pc - r.mod.Bias, true
+	m.asked = true
+	return m, pc - m.Bias, true
+}
+
+// dataModule returns the module with addr in a mapping that is no code.
+func (s *Space) dataModule(addr uint64) *Module {
+	i, ok := s.mappingAt(addr)
+	if !ok || !s.maps[i].File() {
+		return nil
+	}
+	for _, m := range s.modules {
+		if slices.Contains(m.Maps, s.maps[i]) {
+			return m
+		}
+	}
+	return nil
+}
+
+// Arch is the architecture of the process's objects; nil if it has none, or of
+// one that we do not know.
+func (s *Space) Arch() *regs.Arch {
+	for _, m := range s.modules {
+		if !m.VDSO() {
+			return m.Arch
+		}
+	}
+	return nil
 }
 
 // Modules returns the objects with code, by address.
@@ -248,6 +278,12 @@ func (s *Space) update(maps []procfs.Mapping) {
 				continue
 			}
 			b.code = append(b.code, codeRange{maps[i].Start, maps[i].End, i, b.module(i)})
+		}
+	}
+	// An inode may come back as another file.
+	for f := range s.notELF {
+		if b.files[f] == nil {
+			delete(s.notELF, f)
 		}
 	}
 	changed := !slices.EqualFunc(s.code, b.code, func(x, y codeRange) bool {

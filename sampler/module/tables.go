@@ -1,0 +1,108 @@
+package module
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"sfsample/sframe"
+	"sfsample/sframe/ehframe"
+)
+
+// Tables are the unwind tables of an object, opened for a tool that lists or
+// checks them. They are for one goroutine at a time.
+type Tables struct {
+	SFrame   []*sframe.Section // in the order in which a walk asks them
+	EHFrame  *ehframe.Table    // nil: none
+	Problems []Problem         // tables that could not be opened
+}
+
+// Tables opens the module's tables apart from those that the Space uses. They
+// read the memory of the process each time.
+func (m *Module) Tables() (*Tables, error) {
+	own := *m
+	cache := NewCache(1 << 20)
+	own.obj = cache.object(objectKey{}, true, func() *object {
+		return &object{hdr: m.obj.hdr, buildID: m.obj.buildID}
+	})
+	own.obj.via = &own
+	if err := own.obj.open(slog.New(slog.DiscardHandler)); err != nil {
+		return nil, fmt.Errorf("read the tables of %s: %w", m.Path, err)
+	}
+	o := own.obj
+	return &Tables{SFrame: append(o.sframes, o.old...), EHFrame: o.eh, Problems: o.problems}, nil
+}
+
+// Image returns the module's memory, addressed by link-time address.
+func (m *Module) Image() io.ReaderAt { return imageAt{m.src, m.Bias} }
+
+// Report is what a Space knows of a module.
+type Report struct {
+	Path    string
+	BuildID string
+	// Used: the module was asked for rows or names. Its tables are known only
+	// then.
+	Used     bool
+	SFrame   []SFrameInfo
+	EHFrame  bool
+	Problems []Problem
+}
+
+// SFrameInfo tells of a .sframe table in use.
+type SFrameInfo struct {
+	Version uint8
+	Funcs   uint32
+	Bytes   uint64
+}
+
+// String is one line for people, without the problems.
+func (r Report) String() string {
+	var has []string
+	for _, t := range r.SFrame {
+		has = append(has, fmt.Sprintf("sframe V%d (%d functions, %d bytes)", t.Version, t.Funcs, t.Bytes))
+	}
+	if r.EHFrame {
+		has = append(has, "eh_frame")
+	}
+	switch {
+	case !r.Used:
+		has = []string{"not asked for"}
+	case len(has) == 0:
+		has = []string{"no tables"}
+	}
+	id := r.BuildID
+	if id == "" {
+		id = "none"
+	}
+	return fmt.Sprintf("%q build-id %s: %s", r.Path, id, strings.Join(has, ", "))
+}
+
+// Report tells of each module which tables it has.
+func (s *Space) Report() []Report {
+	var list []Report
+	for _, m := range s.modules {
+		list = append(list, m.report())
+	}
+	return list
+}
+
+func (m *Module) report() Report {
+	o := m.obj
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	r := Report{Path: m.Path, BuildID: m.BuildID, Used: m.asked && o.opened, EHFrame: o.eh != nil}
+	o.via = m
+	for _, t := range append(o.sframes[:len(o.sframes):len(o.sframes)], o.old...) {
+		info := SFrameInfo{Version: t.Version(), Bytes: t.Size()}
+		if images, err := t.Images(); err == nil {
+			for _, i := range images {
+				info.Funcs += i.Header.NumFDEs
+			}
+		}
+		r.SFrame = append(r.SFrame, info)
+	}
+	o.via = nil
+	r.Problems = append(r.Problems, o.problems...)
+	return r
+}
