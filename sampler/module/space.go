@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"sfsample/ptrace/procfs"
-	"sfsample/regs"
 	"sfsample/sframe"
 	"sfsample/unwind"
 )
@@ -213,17 +212,6 @@ func (s *Space) dataModule(addr uint64) *Module {
 	for _, m := range s.modules {
 		if slices.Contains(m.Maps, s.maps[i]) {
 			return m
-		}
-	}
-	return nil
-}
-
-// Arch is the architecture of the process's objects; nil if it has none, or of
-// one that we do not know.
-func (s *Space) Arch() *regs.Arch {
-	for _, m := range s.modules {
-		if !m.VDSO() {
-			return m.Arch
 		}
 	}
 	return nil
