@@ -68,7 +68,6 @@ const (
 type machine struct {
 	arch  *regs.Arch
 	set   *regs.Set
-	mem   *Memory
 	code  []byte
 	pos   int
 	stack [maxExprStack]uint64
@@ -78,7 +77,7 @@ type machine struct {
 }
 
 // run executes the expression and returns the top of its stack.
-func (m *machine) run() (uint64, Reason) {
+func (m *machine) run(mem *Memory) (uint64, Reason) {
 	for range maxExprSteps {
 		if m.pos >= len(m.code) {
 			v := m.pop()
@@ -87,7 +86,7 @@ func (m *machine) run() (uint64, Reason) {
 			}
 			return wrap(m.arch, v), 0
 		}
-		if r := m.step(m.u8()); r != 0 {
+		if r := m.step(m.u8(), mem); r != 0 {
 			return 0, r
 		}
 		if m.bad {
@@ -97,7 +96,7 @@ func (m *machine) run() (uint64, Reason) {
 	return 0, BadRule
 }
 
-func (m *machine) step(op byte) Reason {
+func (m *machine) step(op byte, mem *Memory) Reason {
 	switch {
 	case op >= opLit0 && op <= opLit31:
 		m.push(uint64(op - opLit0))
@@ -107,13 +106,13 @@ func (m *machine) step(op byte) Reason {
 		reg := m.uleb()
 		return m.breg(reg, m.sleb())
 	case op == opDeref:
-		return m.deref(m.arch.WordBytes)
+		return m.deref(m.arch.WordBytes, mem)
 	case op == opDerefSize:
 		size := int(m.u8())
 		if size < 1 || size > m.arch.WordBytes {
 			return BadRule
 		}
-		return m.deref(size)
+		return m.deref(size, mem)
 	case op >= opConst1u && op <= opConsts || op == opAddr:
 		m.push(m.constant(op))
 	case op >= opDup && op <= opRot:
@@ -149,9 +148,9 @@ func (m *machine) breg(reg, off uint64) Reason {
 	return 0
 }
 
-func (m *machine) deref(size int) Reason {
+func (m *machine) deref(size int, mem *Memory) Reason {
 	addr := wrap(m.arch, m.pop())
-	b, r := m.mem.bytes(addr, size)
+	b, r := mem.bytes(addr, size)
 	if r != 0 {
 		m.fault = addr
 		return r

@@ -37,6 +37,8 @@ type Memory struct {
 	block     [blockBytes]byte
 	blockAddr uint64
 	blockLen  int
+
+	scratch regs.Set // a frame's registers while its caller's replace them
 }
 
 // Reset makes m hold one copied stack and, if it is not nil, the memory beyond it.

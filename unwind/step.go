@@ -320,11 +320,11 @@ func (n *next) expr(a *regs.Arch, set *regs.Set, row *sframe.Row, rule *sframe.R
 		n.fault = set.PC
 		return 0, BadRule
 	}
-	m := machine{arch: a, set: set, mem: mem, code: row.Exprs[rule.Offset]}
+	m := machine{arch: a, set: set, code: row.Exprs[rule.Offset]}
 	if push {
 		m.push(cfa)
 	}
-	v, r := m.run()
+	v, r := m.run(mem)
 	if r == 0 && rule.Deref {
 		return n.load(a, mem, v)
 	}
@@ -404,8 +404,8 @@ func (n *next) restore(a *regs.Arch, set *regs.Set, row *sframe.Row, known uint3
 		if b := row.Saved[i].Rule.Base; b == sframe.FromReg || b == sframe.FromExpr {
 			// Rules mean the registers of the frame, which the loop below
 			// overwrites one by one.
-			c := *set
-			old = &c
+			mem.scratch = *set
+			old = &mem.scratch
 			break
 		}
 	}
