@@ -1,0 +1,731 @@
+package unwind
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sfsample/regs"
+	"sfsample/sframe"
+)
+
+const (
+	textStart = 0x40_0000
+	textEnd   = 0x50_0000
+	stackTop  = 0x7ffd_0001_0000
+)
+
+// covers is a table entry for a function that one row describes.
+func covers(start, end uint64, row sframe.Row) sframe.Entry {
+	return sframe.Entry{Start: start, End: end, FuncStart: start, FuncEnd: end, Row: row}
+}
+
+// spRow is the row of a frame of size bytes above SP, the return address included.
+func spRow(size int32) sframe.Row {
+	return sframe.Row{CFA: fromReg(7, size), RA: atCFA(-8)}
+}
+
+// call5 is call rel32: five bytes that end where a return address points.
+var call5 = []byte{0xe8, 1, 2, 3, 4}
+
+type walkTest struct {
+	name   string
+	arch   *regs.Arch
+	space  *space
+	order  []How
+	max    int
+	set    *regs.Set
+	mem    *Memory
+	packed bool
+	want   []Frame // SP is compared only where it is not 0
+	end    End
+}
+
+func (tt *walkTest) run(t *testing.T) {
+	w := New(tt.arch, tt.space, tt.order, tt.max)
+	w.PackedChain = tt.packed
+	var first []Frame
+	for round := range 3 { // cold, warm, and after another generation
+		got, end := w.Walk(tt.set, tt.mem, make([]Frame, 1, 4))
+		got = slices.Clone(got[1:])
+		for i := range got {
+			if i >= len(tt.want) || tt.want[i].SP == 0 {
+				got[i].SP = 0
+			}
+		}
+		if d := cmp.Diff(tt.want, got); d != "" {
+			t.Fatalf("round %d: frames (-want +got):\n%s\nend: %v at %#x", round, d, end.Reason, end.Addr)
+		}
+		if end != tt.end {
+			t.Fatalf("round %d: end %+v (%v), want %+v (%v)", round, end, end.Reason, tt.end, tt.end.Reason)
+		}
+		if round == 0 {
+			first = got
+		} else if !slices.Equal(first, got) {
+			t.Fatalf("round %d differs from the first: %v, %v", round, got, first)
+		}
+		if round == 1 {
+			tt.space.gen++
+		}
+	}
+}
+
+func TestWalkAMD64(t *testing.T) {
+	a := regs.AMD64
+	text := [][2]uint64{{textStart, textEnd}}
+	start := covers(0x400000, 0x400040, sframe.Row{Outermost: true}) // _start
+	leaf := covers(0x401000, 0x401040, spRow(8))
+	for _, tt := range []walkTest{
+		{
+			name: "rows to the outermost frame", order: []How{EHFrame},
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{EHFrame: {
+				start, leaf, covers(0x402000, 0x402040, spRow(24)),
+			}}},
+			set: set(0x401010, 7, sp),
+			mem: words(a, sp, 0x402010, 1, 2, 0x400020),
+			want: []Frame{
+				{PC: 0x401010, SP: sp},
+				{PC: 0x402010, SP: sp + 8, Caller: true, How: EHFrame},
+				{PC: 0x400020, SP: sp + 32, Caller: true, How: EHFrame},
+			},
+		},
+		{
+			// call abort as the last instruction: the return address is the first
+			// byte of the next function, whose row would be wrong.
+			name: "call that ends its function", order: []How{EHFrame},
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{EHFrame: {
+				start, leaf,
+				covers(0x402000, 0x402040, spRow(16)), // ends with the call
+				covers(0x402040, 0x402080, spRow(8)),  // would find the 2 below as an address
+			}}},
+			set: set(0x401010, 7, sp),
+			mem: words(a, sp, 0x402040, 2, 0x400020),
+			want: []Frame{
+				{PC: 0x401010}, {PC: 0x402040, Caller: true, How: EHFrame}, {PC: 0x400020, Caller: true, How: EHFrame},
+			},
+		},
+		{
+			name: "methods chosen anew for each frame",
+			space: &space{mapped: text,
+				rows: map[How][]sframe.Entry{
+					SFrame:  {covers(0x401000, 0x401040, spRow(8)), covers(0x404000, 0x404040, spRow(16))},
+					EHFrame: {start, covers(0x402000, 0x402040, spRow(16))},
+				},
+				code: map[uint64][]byte{0x40400b: call5}, // before the return address into the SFrame code
+			},
+			// sframe leaf, eh_frame, frame pointer (0x403000), sframe, start
+			set: set(0x401010, 7, sp, 6, sp+32),
+			mem: words(a, sp, 0x402010, 1, 0x403010, 7, 0xb, 0x404010, 9, 0x400020),
+			want: []Frame{
+				{PC: 0x401010, SP: sp},
+				{PC: 0x402010, SP: sp + 8, Caller: true, How: SFrame},
+				{PC: 0x403010, SP: sp + 24, Caller: true, How: EHFrame},
+				{PC: 0x404010, SP: sp + 48, Caller: true, How: FramePointer},
+				{PC: 0x400020, SP: sp + 64, Caller: true, How: SFrame},
+			},
+		},
+		{
+			// The assembler's row is wrong by a word; .eh_frame has it right.
+			name: "wrong row gives way to the next method",
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{
+				SFrame:  {covers(0x401000, 0x401040, spRow(16))},
+				EHFrame: {start, leaf},
+			}},
+			set: set(0x401010, 7, sp, 6, 0),
+			mem: words(a, sp, 0x400020, 1),
+			want: []Frame{
+				{PC: 0x401010}, {PC: 0x400020, Caller: true, How: EHFrame, Fallback: true},
+			},
+		},
+		{
+			// SFrame's row for 0x402000 hides that rbx was saved there, and the
+			// caller's CFA is on rbx; .eh_frame first leads through.
+			name: "short walk is repeated with eh_frame first",
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{
+				SFrame: {covers(0x402000, 0x402040, spRow(16))},
+				EHFrame: {start, leaf,
+					covers(0x402000, 0x402040, sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8),
+						Saved: []sframe.SavedRule{regRule(3, atCFA(-16))}}),
+					covers(0x403000, 0x403040, sframe.Row{CFA: fromReg(3, 16), RA: atCFA(-8)}),
+				},
+			}},
+			set: set(0x401010, 7, sp, 6, 0, 3, 0),
+			mem: words(a, sp, 0x402010, sp+24, 0x403010, 1, 0x400020),
+			want: []Frame{
+				{PC: 0x401010}, {PC: 0x402010, Caller: true, How: EHFrame},
+				{PC: 0x403010, Caller: true, How: EHFrame}, {PC: 0x400020, Caller: true, How: EHFrame},
+			},
+			end: End{Repeated: true},
+		},
+		{
+			name: "return address outside code", order: []How{EHFrame},
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{EHFrame: {leaf}}},
+			set:   set(0x401010, 7, sp),
+			mem:   words(a, sp, 0x7777_0000),
+			want:  []Frame{{PC: 0x401010}},
+			end:   End{Reason: NotCode, Addr: 0x7777_0000},
+		},
+		{
+			name: "no rows at all", order: []How{SFrame, EHFrame},
+			space: &space{mapped: text}, set: set(0x401010, 7, sp), mem: words(a, sp),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: NoRow, Addr: 0x401010},
+		},
+		{
+			name: "damaged table is as good as none",
+			space: &space{mapped: text, bad: map[How]error{SFrame: errors.New("bad header")},
+				rows: map[How][]sframe.Entry{EHFrame: {start, leaf}}},
+			set: set(0x401010, 7, sp), mem: words(a, sp, 0x400020),
+			want: []Frame{{PC: 0x401010}, {PC: 0x400020, Caller: true, How: EHFrame}},
+		},
+		{
+			// .sframe of version 2 has an ordinary row for _start, which finds
+			// argc where a return address would be.
+			name: "known entry with nothing plausible beyond", order: []How{SFrame},
+			space: &space{mapped: text, entries: [][2]uint64{{0x400000, 0x400040}},
+				rows: map[How][]sframe.Entry{SFrame: {covers(0x400000, 0x400040, spRow(8)), leaf}}},
+			set:  set(0x401010, 7, sp),
+			mem:  words(a, sp, 0x400020, 1, 0x7ffd_0000_2000, 0),
+			want: []Frame{{PC: 0x401010}, {PC: 0x400020, Caller: true, How: SFrame}},
+		},
+		{
+			// clone is a wrapper in the parent: its name completes nothing there.
+			name: "known entry that has a caller", order: []How{SFrame},
+			space: &space{mapped: text, entries: [][2]uint64{{0x402000, 0x402040}},
+				rows: map[How][]sframe.Entry{SFrame: {start, leaf, covers(0x402000, 0x402040, spRow(8))}}},
+			set: set(0x401010, 7, sp), mem: words(a, sp, 0x402010, 0x400020),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, Caller: true, How: SFrame}, {PC: 0x400020, Caller: true, How: SFrame}},
+		},
+		{
+			name: "known entry beyond the copy is not complete", order: []How{SFrame},
+			space: &space{mapped: text, entries: [][2]uint64{{0x400000, 0x400040}},
+				rows: map[How][]sframe.Entry{SFrame: {covers(0x400000, 0x400040, spRow(64))}}},
+			set: set(0x400010, 7, sp), mem: words(a, sp, 1),
+			want: []Frame{{PC: 0x400010}},
+			end:  End{Reason: OutsideCopy, Addr: sp + 56},
+		},
+		{
+			name: "return address 0 where rbp is 0 too", order: []How{EHFrame},
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{EHFrame: {leaf}}},
+			set:   set(0x401010, 7, sp, 6, 0), mem: words(a, sp, 0),
+			want: []Frame{{PC: 0x401010}},
+		},
+		{
+			name: "return address 0 in the middle of nothing", order: []How{EHFrame},
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{EHFrame: {leaf}}},
+			set:   set(0x401010, 7, sp, 6, 5), mem: words(a, sp, 0),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: ZeroReturn},
+		},
+		{
+			name: "depth limit", order: []How{EHFrame}, max: 3,
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{EHFrame: {start, leaf}}},
+			set:   set(0x401010, 7, sp),
+			mem:   words(a, sp, 0x401011, 0x401012, 0x401013, 0x400020),
+			want: []Frame{{PC: 0x401010}, {PC: 0x401011, Caller: true, How: EHFrame},
+				{PC: 0x401012, Caller: true, How: EHFrame}},
+			end: End{Reason: DepthLimit},
+		},
+		{
+			name: "exactly as many frames as allowed", order: []How{EHFrame}, max: 3,
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{EHFrame: {start, leaf}}},
+			set:   set(0x401010, 7, sp), mem: words(a, sp, 0x401011, 0x400020),
+			want: []Frame{{PC: 0x401010}, {PC: 0x401011, Caller: true, How: EHFrame}, {PC: 0x400020, Caller: true, How: EHFrame}},
+		},
+		{
+			// A coroutine that was entered by a bare change of rsp.
+			name: "another mapping", order: []How{FramePointer},
+			space: &space{mapped: text, stack: [2]uint64{sp - 0x1000, sp + 0x1000}},
+			set:   set(0x401010, 7, sp, 6, stackTop), mem: words(a, sp, 1),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: StackSwitch, Addr: stackTop + 16},
+		},
+		{
+			// rbp is a plain register here and happens to point at a stale pair
+			// of stack words whose second is a code address, behind no call.
+			name: "code address that is no return address", order: []How{FramePointer},
+			space: &space{mapped: text, code: map[uint64][]byte{0x40200b: {0x90, 0x90, 0x90, 0x90, 0x90}}},
+			set:   set(0x401010, 7, sp, 6, sp+8), mem: words(a, sp, 1, sp+64, 0x402010),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: NotAfterCall, Addr: 0x402010},
+		},
+		{
+			// A call through a null pointer: nothing is mapped there, and the
+			// return address is on top of the stack.
+			name:  "jump to nowhere",
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{EHFrame: {start}}, code: map[uint64][]byte{0x40001e: {0xff, 0xd0}}},
+			set:   set(0, 7, sp), mem: words(a, sp, 0x400020),
+			want: []Frame{{PC: 0}, {PC: 0x400020, Caller: true, How: FramePointer}},
+		},
+	} {
+		tt.arch = a
+		t.Run(tt.name, tt.run)
+	}
+}
+
+// TestInnermostFramePointer: what the bytes at the innermost pc say while rbp
+// is not set up yet, or not any more. The caller is at 0x402010, and its rbp
+// is 0xcaca; the function is called with it.
+func TestInnermostFramePointer(t *testing.T) {
+	a := regs.AMD64
+	const fp = sp + 64 // the caller's record
+	for _, tt := range []struct {
+		name   string
+		before []byte
+		at     []byte
+		rbp    uint64
+		stack  []uint64
+	}{
+		{"push %rbp", nil, []byte{0x55, 0x48, 0x89, 0xe5}, fp, []uint64{0x402010}},
+		{"endbr64 before push %rbp", nil, []byte{0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5}, fp, []uint64{0x402010}},
+		{"mov %rsp,%rbp", []byte{0x55}, []byte{0x48, 0x89, 0xe5}, fp, []uint64{fp, 0x402010}},
+		{"mov %rsp,%rbp, other encoding", []byte{0x55}, []byte{0x48, 0x8b, 0xec}, fp, []uint64{fp, 0x402010}},
+		{"body", []byte{0x55, 0x48, 0x89, 0xe5}, []byte{0x90}, sp + 8, []uint64{1, fp, 0x402010}},
+		{"leave", nil, []byte{0xc9, 0xc3}, sp + 8, []uint64{1, fp, 0x402010}},
+		{"pop %rbp before ret", nil, []byte{0x5d, 0xc3}, 0xdead, []uint64{fp, 0x402010}},
+		{"ret", []byte{0x5d}, []byte{0xc3}, fp, []uint64{0x402010}},
+		{"rep ret", nil, []byte{0xf3, 0xc3}, fp, []uint64{0x402010}},
+		{"ret n", nil, []byte{0xc2, 8, 0}, fp, []uint64{0x402010}},
+		{"PLT entry", nil, []byte{0xff, 0x25, 1, 2, 3, 4}, fp, []uint64{0x402010}},
+		{"PLT entry with endbr64 and bnd", nil, []byte{0xf3, 0x0f, 0x1e, 0xfa, 0xf2, 0xff, 0x25, 1, 2, 3, 4}, fp, []uint64{0x402010}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			const pc = 0x401020
+			s := &space{mapped: [][2]uint64{{textStart, textEnd}}, entries: [][2]uint64{{0x400000, 0x400040}},
+				code: map[uint64][]byte{pc - uint64(len(tt.before)): append(slices.Clone(tt.before), tt.at...),
+					0x40200b: call5, 0x40001b: call5}}
+			stack := append(tt.stack, make([]uint64, 8-len(tt.stack))...)
+			stack = append(stack, 0, 0x400020)
+			frames, end := New(a, s, []How{FramePointer}, 0).Walk(set(pc, 7, sp, 6, tt.rbp), words(a, sp, stack...), nil)
+			var pcs []uint64
+			for _, f := range frames {
+				pcs = append(pcs, f.PC)
+			}
+			if want := []uint64{pc, 0x402010, 0x400020}; !slices.Equal(pcs, want) || !end.Complete() {
+				t.Errorf("walk %#x (%v at %#x), want %#x", pcs, end.Reason, end.Addr, want)
+			}
+		})
+	}
+}
+
+// TestAfterCall: the forms of calls, and what is none.
+func TestAfterCall(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		arch *regs.Arch
+		code []byte
+		want bool
+	}{
+		{"amd64/call rel32", regs.AMD64, []byte{0xe8, 0, 0, 0, 0}, true},
+		{"amd64/call *%rax", regs.AMD64, []byte{0xff, 0xd0}, true},
+		{"amd64/call *%r13", regs.AMD64, []byte{0x41, 0xff, 0xd5}, true},
+		{"amd64/call *(%rax)", regs.AMD64, []byte{0xff, 0x10}, true},
+		{"amd64/call *8(%rax)", regs.AMD64, []byte{0xff, 0x50, 8}, true},
+		{"amd64/call *8(%rsp)", regs.AMD64, []byte{0xff, 0x54, 0x24, 8}, true},
+		{"amd64/call *slot(%rip)", regs.AMD64, []byte{0xff, 0x15, 1, 2, 3, 4}, true},
+		{"amd64/call *0x100(%rax)", regs.AMD64, []byte{0xff, 0x90, 0, 1, 0, 0}, true},
+		{"amd64/call *table(,%rax,8)", regs.AMD64, []byte{0xff, 0x14, 0xc5, 0, 1, 0, 0}, true},
+		{"amd64/jmp *%rax", regs.AMD64, []byte{0xff, 0xe0}, false},
+		{"amd64/push *8(%rax)", regs.AMD64, []byte{0xff, 0x70, 8}, false},
+		{"amd64/nops", regs.AMD64, []byte{0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90}, false},
+		{"386/call *%gs:16", regs.I386, []byte{0x65, 0xff, 0x15, 0x10, 0, 0, 0}, true},
+		{"arm64/bl", regs.ARM64, []byte{0, 0, 0, 0x94}, true},
+		{"arm64/bl backwards", regs.ARM64, []byte{0xff, 0xff, 0xff, 0x97}, true},
+		{"arm64/blr x8", regs.ARM64, []byte{0x00, 0x01, 0x3f, 0xd6}, true},
+		{"arm64/blraa x8, x9", regs.ARM64, []byte{0x09, 0x09, 0x3f, 0xd7}, true},
+		{"arm64/blraaz x8", regs.ARM64, []byte{0x1f, 0x09, 0x3f, 0xd6}, true},
+		{"arm64/b", regs.ARM64, []byte{0, 0, 0, 0x14}, false},
+		{"arm64/br x8", regs.ARM64, []byte{0x00, 0x01, 0x1f, 0xd6}, false},
+		{"arm64/ret", regs.ARM64, []byte{0xc0, 0x03, 0x5f, 0xd6}, false},
+		{"s390x/brasl %r14", regs.S390X, []byte{0xc0, 0xe5, 0, 0, 1, 2}, true},
+		{"s390x/bras %r14", regs.S390X, []byte{0xa7, 0xe5, 1, 2}, true},
+		{"s390x/basr %r14,%r1", regs.S390X, []byte{0x0d, 0xe1}, true},
+		{"s390x/brasl %r1", regs.S390X, []byte{0xc0, 0x15, 0, 0, 1, 2}, false},
+		{"s390x/br %r14", regs.S390X, []byte{0x07, 0xfe}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			const pc = 0x401020
+			s := &space{mapped: [][2]uint64{{textStart, textEnd}},
+				code: map[uint64][]byte{pc - uint64(len(tt.code)): tt.code}}
+			var w window
+			w.read(s, pc)
+			if got := conventions[tt.arch.Name].afterCall(&w); got != tt.want {
+				t.Errorf("afterCall behind % x = %v, want %v", tt.code, got, tt.want)
+			}
+		})
+	}
+}
+
+// frameOf lays words of a signal frame at byte offsets from SP.
+func frameOf(a *regs.Arch, size int, at map[int]uint64) *Memory {
+	b := make([]byte, size)
+	for off, v := range at {
+		copy(b[off:], put(a, nil, v))
+	}
+	m := new(Memory)
+	m.Reset(0x7000_0000, b, nil)
+	return m
+}
+
+// TestSignalFrames walks from a handler through a trampoline that no table
+// knows. Offsets are those of the kernel's frames from SP at the trampoline,
+// computed from the uapi structures and not from our rows.
+func TestSignalFrames(t *testing.T) {
+	const tramp = 0x450000
+	for _, tt := range []struct {
+		name string
+		arch *regs.Arch
+		code []byte
+		skip uint64 // pc's distance from the trampoline's start
+		at   map[int]uint64
+		want *regs.Set
+	}{
+		{"amd64/rt_sigreturn", regs.AMD64, []byte{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}, 0,
+			map[int]uint64{40: 8, 72: 12, 96: 15, 104: 5, 120: 0xb, 128: 3, 152: 2, 160: sp, 168: 0x401008},
+			set(0x401008, 7, sp, 6, 0xb, 8, 8, 12, 12, 15, 15, 5, 5, 3, 3, 2, 2)},
+		{"amd64/at the syscall instruction", regs.AMD64, []byte{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}, 7,
+			map[int]uint64{160: sp, 168: 0x401008}, set(0x401008, 7, sp)},
+		{"amd64/Go's", regs.AMD64, []byte{0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05}, 0,
+			map[int]uint64{160: sp, 168: 0x401008}, set(0x401008, 7, sp)},
+		// struct sigframe_ia32 behind its return address: signal number 4 bytes,
+		// sigcontext_32: bp at 24, sp at 28, ip at 56.
+		{"386/sigreturn", regs.I386, []byte{0x58, 0xb8, 0x77, 0, 0, 0, 0xcd, 0x80}, 0,
+			map[int]uint64{4 + 24: 0xb, 4 + 28: 0xffff_d000, 4 + 32: 3, 4 + 56: 0x401008},
+			set(0x401008, 4, 0xffff_d000, 5, 0xb, 3, 3)},
+		{"386/sigreturn behind the pop", regs.I386, []byte{0x58, 0xb8, 0x77, 0, 0, 0, 0xcd, 0x80}, 1,
+			map[int]uint64{24: 0xb, 28: 0xffff_d000, 56: 0x401008}, set(0x401008, 4, 0xffff_d000, 5, 0xb)},
+		{"386/sigreturn at the int", regs.I386, []byte{0x58, 0xb8, 0x77, 0, 0, 0, 0xcd, 0x80}, 6,
+			map[int]uint64{24: 0xb, 28: 0xffff_d000, 56: 0x401008}, set(0x401008, 4, 0xffff_d000, 5, 0xb)},
+		// struct rt_sigframe_ia32: sig 4, two pointers 8, siginfo 128, ucontext 20.
+		{"386/rt_sigreturn", regs.I386, []byte{0xb8, 0xad, 0, 0, 0, 0xcd, 0x80}, 0,
+			map[int]uint64{160 + 24: 0xb, 160 + 28: 0xffff_d000, 160 + 56: 0x401008},
+			set(0x401008, 4, 0xffff_d000, 5, 0xb)},
+		{"arm64/rt_sigreturn", regs.ARM64, []byte{0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4}, 0,
+			map[int]uint64{312: 0xa0, 312 + 19*8: 0x13, 544: 0xf, 552: 0x401100, 560: sp, 568: 0x401008},
+			set(0x401008, 31, sp, 29, 0xf, 30, 0x401100, 0, 0xa0, 19, 0x13)},
+		{"arm64/at the svc", regs.ARM64, []byte{0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4}, 4,
+			map[int]uint64{560: sp, 568: 0x401008}, set(0x401008, 31, sp)},
+		{"s390x/rt_sigreturn", regs.S390X, []byte{0x0a, 0xad}, 0,
+			map[int]uint64{344: 0x401008, 352 + 6*8: 6, 440: 0xb, 464: 0x401100, 472: sp, 552: 0xf0, 552 + 2*8: 0xf2},
+			set(0x401008, 15, sp, 11, 0xb, 14, 0x401100, 6, 6, 16, 0xf0, 17, 0xf2)},
+		// struct sigframe: save area 160, mask 8, pointer 8, then the registers.
+		{"s390x/sigreturn", regs.S390X, []byte{0x0a, 0x77}, 0,
+			map[int]uint64{184: 0x401008, 192 + 15*8: sp, 192 + 11*8: 0xb, 192 + 14*8: 0x401100},
+			set(0x401008, 15, sp, 11, 0xb, 14, 0x401100)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := tt.arch
+			s := &space{mapped: [][2]uint64{{textStart, textEnd}}, code: map[uint64][]byte{tramp: tt.code}}
+			w := New(a, s, nil, 2)
+			m := frameOf(a, 1024, tt.at)
+			frames, _ := w.Walk(set(tramp+tt.skip, uint64(a.SP), 0x7000_0000), m, nil)
+			want := []Frame{{PC: tramp + tt.skip, SP: 0x7000_0000}, {PC: 0x401008, SP: tt.want.R[a.SP], How: Signal}}
+			if d := cmp.Diff(want, frames); d != "" {
+				t.Fatalf("frames (-want +got):\n%s", d)
+			}
+			for n := range regs.NumRegs {
+				v, known := w.set.Reg(uint8(n))
+				if tt.want.Known&(1<<n) != 0 && (!known || v != tt.want.R[n]) {
+					t.Errorf("%s = %#x, known %v; want %#x", a.RegName(uint8(n)), v, known, tt.want.R[n])
+				}
+			}
+			// As a caller: the handler returns to the trampoline's first byte.
+			if tt.skip == 0 {
+				e := New(a, s, nil, 2).lookup(tramp, true)
+				if e.how != Signal || !e.row.Signal {
+					t.Errorf("as a return address the trampoline is %v", e.how)
+				}
+			}
+		})
+	}
+}
+
+// TestSignalInLeaf: a handler interrupted an arm64 leaf, which keeps its return
+// address in x30: the interrupted frame's registers are live again.
+func TestSignalInLeaf(t *testing.T) {
+	a := regs.ARM64
+	const tramp = 0x450000
+	s := &space{
+		mapped: [][2]uint64{{textStart, textEnd}},
+		code:   map[uint64][]byte{tramp: {0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4}},
+		rows: map[How][]sframe.Entry{SFrame: {
+			covers(0x400000, 0x400040, sframe.Row{Outermost: true}),
+			covers(0x401000, 0x401040, sframe.Row{CFA: fromReg(31, 0)}),                      // leaf
+			covers(0x402000, 0x402040, sframe.Row{CFA: fromReg(31, 16), RA: atCFA(-8)}),      // handler
+			covers(0x403000, 0x403040, sframe.Row{CFA: fromReg(31, 32), RA: atCFA(-32 + 8)}), // caller of the leaf
+		}},
+	}
+	mem := frameOf(a, 1024, map[int]uint64{8: tramp, 16 + 544: 0xf, 16 + 552: 0x403010, 16 + 560: sp, 16 + 568: 0x401000})
+	mem.Also = []Region{{sp, put(a, nil, 1, 0x400020, 3, 4)}}
+	frames, end := New(a, s, []How{SFrame}, 0).Walk(set(0x402010, 31, 0x7000_0000, 30, 0xdead), mem, nil)
+	want := []Frame{
+		{PC: 0x402010, SP: 0x7000_0000},
+		{PC: tramp, SP: 0x7000_0010, Caller: true, How: SFrame},
+		{PC: 0x401000, SP: sp, How: Signal}, // the first instruction: pc-1 would be another function
+		{PC: 0x403010, SP: sp, Caller: true, How: SFrame},
+		{PC: 0x400020, SP: sp + 32, Caller: true, How: SFrame},
+	}
+	if d := cmp.Diff(want, frames); d != "" || !end.Complete() {
+		t.Errorf("frames (-want +got):\n%s\nend %v at %#x", d, end.Reason, end.Addr)
+	}
+}
+
+// TestSignalLoop: a forged signal frame that leads back to itself.
+func TestSignalLoop(t *testing.T) {
+	a := regs.AMD64
+	const tramp = 0x450000
+	s := &space{mapped: [][2]uint64{{textStart, textEnd}},
+		code: map[uint64][]byte{tramp: {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}}}
+	m := frameOf(a, 1024, map[int]uint64{160: 0x7000_0000, 168: tramp})
+	frames, end := New(a, s, nil, 0).Walk(set(tramp, 7, 0x7000_0000), m, nil)
+	if len(frames) != 1 || end.Reason != Loop {
+		t.Errorf("%d frames, end %v; want 1, %v", len(frames), end.Reason, Loop)
+	}
+}
+
+// TestArm64Innermost: entry, the moment before x29 is set, and return.
+func TestArm64Innermost(t *testing.T) {
+	a := regs.ARM64
+	code := func(insns ...uint32) (b []byte) {
+		for _, i := range insns {
+			b = binary.LittleEndian.AppendUint32(b, i)
+		}
+		return b
+	}
+	const push = 0xa9bd7bfd // stp x29, x30, [sp, #-48]!
+	for _, tt := range []struct {
+		name string
+		code []byte
+		pc   uint64
+		x30  uint64
+		mem  []uint64
+		sp   uint64 // of the caller, from sp
+	}{
+		{"stp at entry", code(push, arm64MovFP), 0, 0x402010, []uint64{1}, 0},
+		{"paciasp at entry", code(arm64PACIASP, push), 0, 0x402010, []uint64{1}, 0},
+		{"behind paciasp", code(arm64PACIASP, push), 4, 0x402010, []uint64{1}, 0},
+		{"mov x29, sp", code(push, arm64MovFP), 4, 0xdead, []uint64{sp + 64, 0x402010}, 48},
+		{"ret", code(0xa8c37bfd, arm64Ret), 4, 0x402010, []uint64{1}, 0},
+		{"autiasp before ret", code(arm64AUTIASP, arm64Ret), 0, 0x402010, []uint64{1}, 0},
+		{"retaa", code(arm64RetAA), 0, 0x402010, []uint64{1}, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &space{mapped: [][2]uint64{{textStart, textEnd}},
+				code: map[uint64][]byte{0x401000: tt.code, 0x40200c: code(0x94000000)}}
+			frames, _ := New(a, s, []How{FramePointer}, 2).Walk(
+				set(0x401000+tt.pc, 31, sp, 29, sp+64, 30, tt.x30), words(a, sp, tt.mem...), nil)
+			want := []Frame{{PC: 0x401000 + tt.pc, SP: sp}, {PC: 0x402010, SP: sp + tt.sp, Caller: true, How: FramePointer}}
+			if d := cmp.Diff(want, frames); d != "" {
+				t.Errorf("frames (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestWalkS390X(t *testing.T) {
+	a := regs.S390X
+	text := [][2]uint64{{textStart, textEnd}}
+	brasl := []byte{0xc0, 0xe5, 0, 0, 1, 2}
+	calls := map[uint64][]byte{0x40200a: brasl, 0x40300a: brasl, 0x40400a: brasl}
+	stmg := []byte{0xeb, 0xbf, 0xf0, 0x58, 0x00, 0x24} // stmg %r11,%r15,88(%r15)
+	aghi := []byte{0xa7, 0xfb, 0xff, 0x60}             // aghi %r15,-160
+	lgr := []byte{0xb9, 0x04, 0x00, 0x1f}              // lgr %r1,%r15
+	lay := []byte{0xe3, 0xf0, 0xff, 0x60, 0xff, 0x71}  // lay %r15,-160(%r15)
+	withCode := func(at uint64, code ...[]byte) map[uint64][]byte {
+		m := map[uint64][]byte{at: bytes.Join(code, nil)}
+		for k, v := range calls {
+			m[k] = v
+		}
+		return m
+	}
+	// chain makes frames of 160 bytes: the word at each is the next one's
+	// address, and its r14 is stored in the caller's save area, at 112.
+	chain := func(ras ...uint64) []uint64 {
+		w := make([]uint64, 20*(len(ras)+1))
+		for i, ra := range ras {
+			w[20*i] = sp + uint64(160*(i+1))
+			w[20*(i+1)+14] = ra
+		}
+		return w
+	}
+	for _, tt := range []walkTest{
+		{
+			name: "back chain to its clean end", order: []How{BackChain},
+			space: &space{mapped: text, code: calls},
+			set:   set(0x401010, 15, sp), mem: words(a, sp, chain(0x402010, 0x403010)...),
+			want: []Frame{
+				{PC: 0x401010, SP: sp},
+				{PC: 0x402010, SP: sp + 160, Caller: true, How: BackChain},
+				{PC: 0x403010, SP: sp + 320, Caller: true, How: BackChain},
+			},
+		},
+		{
+			// stmg; lgr; lay: r15 is the caller's until lay has run, and the chain
+			// word at it would skip the caller.
+			name: "prologue at its first instruction", order: []How{BackChain},
+			space: &space{mapped: text, code: withCode(0x401000, stmg, lgr, lay)},
+			set:   set(0x401000, 15, sp, 14, 0x402010), mem: words(a, sp, chain(0x403010)...),
+			want: []Frame{{PC: 0x401000}, {PC: 0x402010, SP: sp, Caller: true, How: BackChain},
+				{PC: 0x403010, SP: sp + 160, Caller: true, How: BackChain}},
+		},
+		{
+			name: "prologue behind the store", order: []How{BackChain},
+			space: &space{mapped: text, code: withCode(0x401000, stmg, lgr, lay)},
+			set:   set(0x401006, 15, sp, 14, 0x402010), mem: words(a, sp, chain(0x403010)...),
+			want: []Frame{{PC: 0x401006}, {PC: 0x402010, SP: sp, Caller: true, How: BackChain},
+				{PC: 0x403010, SP: sp + 160, Caller: true, How: BackChain}},
+		},
+		{
+			name: "prologue right before r15 is lowered", order: []How{BackChain},
+			space: &space{mapped: text, code: withCode(0x401000, stmg, lgr, lay)},
+			set:   set(0x40100a, 15, sp, 14, 0x402010), mem: words(a, sp, chain(0x403010)...),
+			want: []Frame{{PC: 0x40100a}, {PC: 0x402010, SP: sp, Caller: true, How: BackChain},
+				{PC: 0x403010, SP: sp + 160, Caller: true, How: BackChain}},
+		},
+		{
+			// alloca lowers r15 as well, but no store of r14 stands before it.
+			name: "lowering that is no prologue", order: []How{BackChain},
+			space: &space{mapped: text, code: withCode(0x401000, []byte{0xe3, 0x10, 0xf0, 0, 0, 0x04}, aghi)},
+			set:   set(0x401000, 15, sp, 14, 0xdead), mem: words(a, sp, chain(0x402010)...),
+			want: []Frame{{PC: 0x401000}, {PC: 0x402010, Caller: true, How: BackChain}},
+		},
+		{
+			name: "packed stack", order: []How{BackChain}, packed: true,
+			space: &space{mapped: text, code: calls},
+			set:   set(0x401010, 15, sp),
+			mem: func() *Memory {
+				w := make([]uint64, 60)
+				w[19], w[20+17] = sp+160, 0x402010
+				return words(a, sp, w...)
+			}(),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp + 160, Caller: true, How: BackChain}},
+		},
+		{
+			// clock_gettime in the vDSO: its wrapper keeps the return address 160
+			// bytes above SP and 0 in the chain.
+			name: "vDSO wrapper", order: []How{BackChain},
+			space: &space{mapped: text, code: calls, vdso: [2]uint64{0x401000, 0x402000}},
+			set:   set(0x401010, 15, sp),
+			mem: func() *Memory {
+				w := make([]uint64, 21+20+20)
+				w[20] = 0x402010       // the wrapper's return address
+				w[21] = sp + 168 + 160 // chain of its caller
+				w[21+20+14] = 0x403010 // and its r14
+				return words(a, sp, w...)
+			}(),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp + 168, Caller: true, How: BackChain},
+				{PC: 0x403010, SP: sp + 328, Caller: true, How: BackChain}},
+		},
+		{
+			// The chain cannot restore r11, on which a row in the caller stands:
+			// the chain goes on where the row fails, and the frame says so.
+			name: "row needs r11 after a chain",
+			space: &space{mapped: text, code: calls, rows: map[How][]sframe.Entry{
+				SFrame: {covers(0x402000, 0x402040, sframe.Row{CFA: fromReg(11, 160), RA: atCFA(-48)})},
+			}},
+			set: set(0x401010, 15, sp, 11, sp), mem: words(a, sp, chain(0x402010, 0x403010)...),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, Caller: true, How: BackChain},
+				{PC: 0x403010, Caller: true, How: BackChain, Fallback: true}},
+		},
+		{
+			name: "chain leads to no call", order: []How{BackChain},
+			space: &space{mapped: text, code: calls},
+			set:   set(0x401010, 15, sp), mem: words(a, sp, chain(0x405010)...),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: NotAfterCall, Addr: 0x405010},
+		},
+	} {
+		tt.arch = a
+		t.Run(tt.name, tt.run)
+	}
+}
+
+func TestCheckOrder(t *testing.T) {
+	for _, tt := range []struct {
+		arch  *regs.Arch
+		order []How
+		want  string
+	}{
+		{regs.AMD64, DefaultOrder, ""},
+		{regs.S390X, DefaultOrder, ""},
+		{regs.S390X, []How{FramePointer}, "there is no frame pointer convention on s390x (try: backchain)"},
+		{regs.S390X, []How{BackChain, FramePointer}, ""},
+		{regs.AMD64, []How{BackChain}, "back chains exist on s390x only, not on amd64 (try: fp)"},
+		{regs.ARM64, []How{FramePointer}, ""},
+		{regs.AMD64, []How{SFrame, Signal}, `"signal" is no unwind method (try: sframe, eh_frame, fp, backchain)`},
+		{regs.AMD64, nil, "no unwind method given (try: sframe,eh_frame,fp,backchain)"},
+	} {
+		got := ""
+		if err := CheckOrder(tt.arch, tt.order); err != nil {
+			got = err.Error()
+		}
+		if got != tt.want {
+			t.Errorf("CheckOrder(%s, %v): %q, want %q", tt.arch.Name, tt.order, got, tt.want)
+		}
+	}
+}
+
+// TestCache: answers are asked for once, not at all when warm, and anew when
+// the mappings changed; addresses outside code are asked for each time.
+func TestCache(t *testing.T) {
+	a := regs.AMD64
+	s := &space{mapped: [][2]uint64{{textStart, textEnd}}, rows: map[How][]sframe.Entry{
+		EHFrame: {covers(0x400000, 0x400040, sframe.Row{Outermost: true}), covers(0x401000, 0x401040, spRow(8))}}}
+	w := New(a, s, []How{EHFrame}, 0)
+	walk := func() (int, Reason) {
+		before := s.asked
+		_, end := w.Walk(set(0x401010, 7, sp), words(a, sp, 0x400020), nil)
+		return s.asked - before, end.Reason
+	}
+	if n, end := walk(); n != 2 || end != Complete {
+		t.Errorf("cold: %d questions, %v; want 2, complete", n, end)
+	}
+	if n, _ := walk(); n != 0 {
+		t.Errorf("warm: %d questions, want 0", n)
+	}
+	s.gen++
+	s.rows[EHFrame][1].Row = spRow(16) // other code at the same address
+	if n, end := walk(); n == 0 || end != OutsideCopy {
+		t.Errorf("after a change: %d questions, %v; want some, %v", n, end, OutsideCopy)
+	}
+	s.rows[EHFrame][1].Row = spRow(8)
+	s.gen++
+	s.mapped = [][2]uint64{{0x401000, 0x402000}}
+	if _, end := walk(); end != NotCode {
+		t.Errorf("caller unmapped: %v, want %v", end, NotCode)
+	}
+	s.mapped = [][2]uint64{{textStart, textEnd}} // mapped while the generation stands
+	if _, end := walk(); end != Complete {
+		t.Errorf("caller mapped again: %v, want complete", end)
+	}
+}
+
+func TestCacheIsBounded(t *testing.T) {
+	s := &space{mapped: [][2]uint64{{0, 1 << 40}}, rows: map[How][]sframe.Entry{
+		EHFrame: {covers(0, 1<<40, spRow(8))}}}
+	w := New(regs.AMD64, s, []How{EHFrame}, 0)
+	mem := words(regs.AMD64, sp, 0)
+	for pc := uint64(0x1000); pc < 0x1000+3*maxEntries; pc++ {
+		w.Walk(set(pc, 7, sp), mem, nil)
+		if w.cache.count > maxEntries+w.maxDepth {
+			t.Fatalf("%d entries", w.cache.count)
+		}
+	}
+}
+
+func TestNoAllocation(t *testing.T) {
+	for _, how := range []How{SFrame, EHFrame, FramePointer} {
+		t.Run(how.String(), func(t *testing.T) {
+			s, sets, mems := deepStacks(how, 200, 2)
+			w := New(regs.AMD64, s, []How{how}, 0)
+			frames, _ := w.Walk(sets[0], mems[0], nil)
+			if n := testing.AllocsPerRun(10, func() { frames, _ = w.Walk(sets[0], mems[0], frames[:0]) }); n != 0 {
+				t.Errorf("%v allocations a walk, want 0", n)
+			}
+		})
+	}
+}
