@@ -136,7 +136,12 @@ func (e *engine) addThread(p *process, tid int) (added bool, err error) {
 		t.closeFiles()
 		return false, err
 	case err == unix.EPERM:
-		if s, serr := e.fs.Status(tid); serr == nil && s.TracerPid != 0 {
+		s, serr := e.fs.Status(tid)
+		if serr == nil && (s.TracerPid == unix.Gettid() || s.TracerPid == unix.Getpid()) {
+			t.seized = true // ours by inheritance: born while we listed
+			break
+		}
+		if serr == nil && s.TracerPid != 0 {
 			e.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", tid, s.TracerPid)
 			break
 		}

@@ -144,7 +144,7 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 	case call.Running:
 		e.arm(t, n)
 	case call.SP == 0 && call.PC == 0:
-		return e.zombie(t, n)
+		return e.exiting(t, n)
 	case e.opt.All:
 		e.peek(t, n, s.Count, call, late)
 	default:
@@ -183,11 +183,10 @@ func (e *engine) lookFailed(t *thread) bool {
 	return false
 }
 
-// zombie handles a thread that shows neither stack nor code: a leader that has
-// exited before its process, or a worker of the kernel.
-func (e *engine) zombie(t *thread, n int64) bool {
-	t.noUserStack = true
-	e.acct.Add(NoUserStack, t.owed(n))
+// exiting accounts for tick n of a thread that shows neither stack nor code: it
+// has exited, and is not reaped yet.
+func (e *engine) exiting(t *thread, n int64) bool {
+	e.acct.Add(Exited, t.owed(n))
 	t.done = n + 1
 	return true
 }

@@ -53,6 +53,9 @@ func (o *object) isStart(m *Module, vaddr uint64, log *slog.Logger) bool {
 	if o.hasEntry && o.atEntry(vaddr, log) {
 		return true
 	}
+	if o.beforeOutermost(vaddr, log) {
+		return true
+	}
 	if !o.hasStart {
 		o.starts, o.hasStart = m.starts(log), true
 	}
@@ -109,6 +112,28 @@ func (o *object) atEntry(vaddr uint64, log *slog.Logger) bool {
 		}
 	}
 	return vaddr-o.hdr.entry < unsizedBytes
+}
+
+// birthBytes is more than the instructions between the system call that makes a
+// thread and the code of the new thread: glibc's clone and clone3 have up to 16
+// bytes there.
+const birthBytes = 32
+
+// beforeOutermost tells whether vaddr lies in a short gap without rows that ends
+// where the outermost function of a stack begins. A new thread is there before
+// its first instruction of its own: glibc ends the table in front of the system
+// call, since in the new thread what it says would be wrong
+// (sysdeps/unix/sysv/linux/x86_64/clone3.S).
+func (o *object) beforeOutermost(vaddr uint64, log *slog.Logger) bool {
+	if o.open(log) != nil || o.eh == nil {
+		return false
+	}
+	for d := range uint64(birthBytes) {
+		if e, err := o.eh.Find(vaddr + d); err == nil {
+			return d > 0 && e.Row.Outermost
+		}
+	}
+	return false
 }
 
 // starts looks for startNames in the symbol tables of the module's file.
