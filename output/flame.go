@@ -1,0 +1,102 @@
+package output
+
+import (
+	"hash/fnv"
+	"slices"
+	"strings"
+)
+
+// flame is a call tree laid out for a flame graph: its nodes root first, each
+// followed by what is below it, neighbours sorted by name. Nodes without weight
+// are left out.
+type flame struct {
+	bars  []bar
+	total int64
+	depth int // of the deepest bar, plus one
+}
+
+// bar is one call path in a flame graph.
+type bar struct {
+	name  uint32 // index of paths.names
+	depth int
+	left  int64 // weight of all that stands left of it
+	total int64 // its own weight and that of all below it
+	self  int64
+}
+
+// layout lays p out. Its root frame stands for all processes.
+func (p *paths) layout() *flame {
+	totals := make([]int64, len(p.tree.nodes))
+	// A node is made after its parent, so that from the last to the first each
+	// total is whole when it is added to the parent's.
+	for i := len(totals) - 1; i >= 0; i-- {
+		n := &p.tree.nodes[i]
+		totals[i] += n.self
+		if i > 0 {
+			totals[n.parent] += totals[i]
+		}
+	}
+	list, first := p.tree.children()
+	fl := &flame{total: totals[0]}
+	var below func(n uint32, depth int, left int64)
+	below = func(n uint32, depth int, left int64) {
+		children := list[first[n]:first[n+1]]
+		slices.SortFunc(children, func(a, b uint32) int { return strings.Compare(p.name(a), p.name(b)) })
+		for _, c := range children {
+			if totals[c] <= 0 {
+				continue
+			}
+			node := &p.tree.nodes[c]
+			fl.bars = append(fl.bars, bar{node.frame, depth, left, totals[c], node.self})
+			fl.depth = max(fl.depth, depth+1)
+			below(c, depth+1, left)
+			left += totals[c]
+		}
+	}
+	below(0, 0, 0)
+	return fl
+}
+
+// A hue tells what a bar is: warm for code, blue for the kernel's, grey for
+// what stands in the place of frames.
+type hue uint8
+
+const (
+	hueCode hue = iota
+	hueKernel
+	hueMarker
+)
+
+func hueOf(name string) hue {
+	switch {
+	case strings.HasSuffix(name, kernelMark):
+		return hueKernel
+	case strings.HasPrefix(name, "[truncated: "), name == overflow, name == unknownName:
+		return hueMarker
+	}
+	return hueCode
+}
+
+// color is the colour of a name as red, green and blue: the same for a name in
+// every picture.
+func color(name string) (r, g, b uint8) {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	sum := h.Sum32()
+	u, v := uint8(sum%60), uint8(sum>>8%90)
+	switch hueOf(name) {
+	case hueKernel:
+		return 90 + u/2, 150 + v/3, 215 + u/2
+	case hueMarker:
+		return 170 + u/4, 170 + u/4, 170 + u/4
+	}
+	return 205 + u/2, 95 + v, 50 + u/2
+}
+
+// unit is what a flame graph's weights count.
+func (o Options) unit() string {
+	if o.Wall {
+		return "ticks of wall-clock time"
+	}
+	return "ticks of CPU time"
+}

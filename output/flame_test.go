@@ -1,0 +1,227 @@
+package output
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+func svg(o Options) func(*bytes.Buffer) *SVG {
+	return func(b *bytes.Buffer) *SVG { return NewSVG(b, o) }
+}
+
+func html(o Options) func(*bytes.Buffer) *HTML {
+	return func(b *bytes.Buffer) *HTML { return NewHTML(b, o) }
+}
+
+// foldedWeights is the truth for a flame graph: each call path of the folded
+// output, and each beginning of one, with its total weight.
+func foldedWeights(t *testing.T, samples []*Sample) map[string]int64 {
+	t.Helper()
+	weights := make(map[string]int64)
+	for _, l := range strings.Split(strings.TrimSpace(string(write(t, folded(Options{}), samples))), "\n") {
+		i := strings.LastIndexByte(l, ' ')
+		n, err := strconv.ParseInt(l[i+1:], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := strings.Split(l[:i], ";")
+		for d := range names {
+			weights[strings.Join(names[:d+1], ";")] += n
+		}
+	}
+	return weights
+}
+
+type svgFrame struct {
+	Title string `xml:"title"`
+	Rect  struct {
+		X     float64 `xml:"x,attr"`
+		Y     float64 `xml:"y,attr"`
+		Width float64 `xml:"width,attr"`
+	} `xml:"rect"`
+	Text string `xml:"text"`
+}
+
+// parseSVG reads a picture with encoding/xml and returns its frames.
+func parseSVG(t *testing.T, b []byte) []svgFrame {
+	t.Helper()
+	var doc struct {
+		Groups []struct {
+			ID     string     `xml:"id,attr"`
+			Frames []svgFrame `xml:"g"`
+		} `xml:"g"`
+	}
+	if err := xml.Unmarshal(b, &doc); err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.Groups) != 1 || doc.Groups[0].ID != "frames" {
+		t.Fatalf("the picture has %d groups", len(doc.Groups))
+	}
+	return doc.Groups[0].Frames
+}
+
+// TestSVGAgreesWithFolded rebuilds the call paths from the places of the bars
+// and holds them against the folded output.
+func TestSVGAgreesWithFolded(t *testing.T) {
+	b := write(t, svg(Options{}), stream())
+	golden(t, "flame.svg", b)
+	want := foldedWeights(t, stream())
+	frames := parseSVG(t, b)
+	if len(frames) != len(want) {
+		t.Errorf("%d bars, want %d", len(frames), len(want))
+	}
+	scale := float64(svgWidth-2*svgMargin) / 10 // ticks in the stream
+	var above []svgFrame
+	var path []string
+	for _, f := range frames {
+		for len(above) > 0 && above[len(above)-1].Rect.Y <= f.Rect.Y {
+			above, path = above[:len(above)-1], path[:len(path)-1]
+		}
+		name, details, _ := strings.Cut(f.Title, "\n")
+		if len(above) > 0 {
+			under := above[len(above)-1].Rect
+			if under.Y-f.Rect.Y != svgRow || f.Rect.X < under.X-0.01 || f.Rect.X+f.Rect.Width > under.X+under.Width+0.02 {
+				t.Errorf("%s does not stand on %s", name, path)
+			}
+		}
+		above, path = append(above, f), append(path, name)
+		weight := want[strings.Join(path, ";")]
+		if wide := float64(weight) * scale; f.Rect.Width < wide-0.01 || f.Rect.Width > wide+0.01 {
+			t.Errorf("%s is %v wide, want %v", path, f.Rect.Width, wide)
+		}
+		if !strings.HasPrefix(details, fmt.Sprintf("%d ticks, ", weight)) {
+			t.Errorf("%s has %q, want %d ticks", path, details, weight)
+		}
+	}
+}
+
+func TestSVGLeavesOutNarrowFrames(t *testing.T) {
+	samples := []*Sample{
+		{Process: "p", Ticks: 100_000, Stack: &Stack{Frames: []Frame{{Func: "wide"}}}},
+		{Process: "p", Ticks: 1, Stack: &Stack{Frames: []Frame{{Func: "narrow"}}}},
+	}
+	b := write(t, svg(Options{}), samples)
+	if n := len(parseSVG(t, b)); n != 2 || !bytes.Contains(b, []byte("1 narrower frames are left out")) {
+		t.Errorf("%d bars:\n%s", n, b)
+	}
+}
+
+func TestSVGWithoutSamples(t *testing.T) {
+	if n := len(parseSVG(t, write(t, svg(Options{}), nil))); n != 0 {
+		t.Errorf("%d bars", n)
+	}
+}
+
+// pageData takes the frames out of a page.
+func pageData(t *testing.T, b []byte) (names []string, frames []int64) {
+	t.Helper()
+	m := regexp.MustCompile(`(?s)<script type="application/json" id="data">(.*?)</script>`).FindSubmatch(b)
+	if m == nil {
+		t.Fatal("the page has no data")
+	}
+	var data struct {
+		Names, Colors []string
+		Frames        []int64
+	}
+	if err := json.Unmarshal(m[1], &data); err != nil {
+		t.Fatal(err)
+	}
+	if len(data.Colors) != len(data.Names) {
+		t.Errorf("%d colours for %d names", len(data.Colors), len(data.Names))
+	}
+	return data.Names, data.Frames
+}
+
+func TestHTMLAgreesWithFolded(t *testing.T) {
+	b := write(t, html(Options{}), stream())
+	golden(t, "flame.html", b)
+	names, frames := pageData(t, b)
+	want := foldedWeights(t, stream())
+	got := make(map[string]int64)
+	var path []string
+	for i := 0; i < len(frames); i += 3 {
+		path = append(path[:frames[i]], names[frames[i+1]])
+		for d := range path {
+			got[strings.Join(path[:d+1], ";")] += frames[i+2]
+		}
+	}
+	for p, w := range want {
+		if got[p] != w {
+			t.Errorf("%s has weight %d, want %d", p, got[p], w)
+		}
+		delete(got, p)
+	}
+	for p := range got {
+		t.Errorf("%s is not in the folded output", p)
+	}
+}
+
+// TestPicturesReferToNothing: no address but the name of SVG's namespace.
+func TestPicturesReferToNothing(t *testing.T) {
+	for name, b := range map[string][]byte{
+		"svg":  write(t, svg(Options{}), stream()),
+		"html": write(t, html(Options{}), stream()),
+	} {
+		text := strings.ReplaceAll(string(b), `xmlns="http://www.w3.org/2000/svg"`, "")
+		if m := regexp.MustCompile(`(?i)(https?:|src=|href|url\(|@import|import\(|fetch\(|XMLHttp).*`).FindString(text); m != "" {
+			t.Errorf("%s refers to %s", name, m)
+		}
+	}
+}
+
+func FuzzPictures(f *testing.F) {
+	f.Add("app", "main<&>\"'", "]]></script><script>alert(1)</script>")
+	f.Add("\x00\ufffe", "\xff<!--", "{{data}}{{script}}")
+	f.Fuzz(func(t *testing.T, process, outer, inner string) {
+		samples := []*Sample{{Process: process, Ticks: 2, Stack: &Stack{Frames: []Frame{{Func: inner}, {Func: outer}}}}}
+		want := foldedWeights(t, samples)
+		b := write(t, svg(Options{}), samples)
+		frames := parseSVG(t, b)
+		var path []string
+		for _, fr := range frames {
+			name, _, _ := strings.Cut(fr.Title, "\n")
+			path = append(path, name)
+		}
+		if len(frames) != 3 || want[strings.Join(path, ";")] != 2 {
+			t.Errorf("bars %q, want %v", path, want)
+		}
+		page := write(t, html(Options{}), samples)
+		names, data := pageData(t, page)
+		if len(data) != 9 || names[data[7]] != path[2] {
+			t.Errorf("page has %q and %v, want %q", names, data, path)
+		}
+		// Whatever the names are, the page has as many elements as without them.
+		if n := bytes.Count(page, []byte("<script")); n != 2 {
+			t.Errorf("%d scripts", n)
+		}
+		for _, out := range [][]byte{b, page} {
+			if !utf8.Valid(out) || bytes.ContainsFunc(out, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' && r != '\t' }) {
+				t.Error("unprintable characters")
+			}
+		}
+	})
+}
+
+// BenchmarkSVG writes 100,000 call paths.
+func BenchmarkSVG(b *testing.B) {
+	s := NewSVG(io.Discard, Options{})
+	for i := range 100_000 {
+		s.Add(&Sample{Process: "p", Ticks: 1, Stack: &Stack{Frames: []Frame{
+			{Func: fmt.Sprint("leaf", i%1000)}, {Func: fmt.Sprint("middle", i%317)}, {Func: fmt.Sprint("outer", i%10)}, {Func: "main"}}}})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.write(io.Discard); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

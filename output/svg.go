@@ -1,0 +1,169 @@
+package output
+
+import (
+	"bufio"
+	_ "embed"
+	"fmt"
+	"io"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Measures of the picture, in pixels.
+const (
+	svgWidth  = 1200
+	svgMargin = 10
+	svgRow    = 16
+	svgTop    = 56 // title and controls
+	svgBottom = 32 // details of the frame under the mouse
+	svgChar   = 7.0
+	// svgMinWidth is the width of the narrowest frame that is drawn.
+	svgMinWidth = 0.1
+)
+
+//go:embed svg.js
+var svgScript string
+
+// svgHead wants width, height, middle, weight, unit, left, right of the matched
+// share, right, and the base line of the details.
+const svgHead = `<?xml version="1.0" encoding="UTF-8" standalone="no"?>
+<svg version="1.1" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" xmlns="http://www.w3.org/2000/svg">
+<style>
+text { font: 12px monospace; fill: #111 }
+#frames rect { stroke: #f8f8f4; stroke-width: 0.2 }
+#frames g { cursor: pointer }
+#frames g:hover rect { stroke: #000; stroke-width: 1 }
+#frames text { pointer-events: none }
+#frames .above rect { opacity: 0.5 }
+#frames .match rect { fill: #c05cf0 }
+.control { cursor: pointer; fill: #555 }
+.hidden { display: none }
+</style>
+<rect width="100%%" height="100%%" fill="#f8f8f4"/>
+<text x="%[3]d" y="22" text-anchor="middle" style="font-size: 17px">Flame graph, %[4]d %[5]s</text>
+<text id="reset" class="control hidden" x="%[6]d" y="42">reset zoom</text>
+<text id="matched" x="%[7]d" y="42" text-anchor="end"></text>
+<text id="search" class="control" x="%[8]d" y="42" text-anchor="end">search</text>
+<text id="details" x="%[6]d" y="%[9]d"></text>
+`
+
+// SVG writes a flame graph as one SVG file with a script of its own, to be
+// opened in a browser: a click on a frame zooms in, "search" marks the frames
+// that match an expression and says their share. The root is at the bottom, the
+// width of a frame is its share of the weight, its neighbours are sorted by
+// name. It refers to nothing outside of itself. Frames narrower than 0.1 pixel
+// are left out, and counted.
+type SVG struct {
+	paths
+	w io.Writer
+}
+
+// NewSVG returns an SVG that writes to w when it is closed.
+func NewSVG(w io.Writer, o Options) *SVG { return &SVG{newPaths(o), w} }
+
+// Add counts one sample; it never fails.
+func (s *SVG) Add(sample *Sample) error {
+	s.add(sample)
+	return nil
+}
+
+// Close writes the picture.
+func (s *SVG) Close() error { return s.write(s.w) }
+
+func (s *SVG) write(w io.Writer) error {
+	fl := s.layout()
+	out := bufio.NewWriterSize(w, 1<<16) // remembers its first error
+	const inner = svgWidth - 2*svgMargin
+	scale := 0.0
+	if fl.total > 0 {
+		scale = inner / float64(fl.total)
+	}
+	var narrow, depth int
+	for _, b := range fl.bars {
+		if float64(b.total)*scale < svgMinWidth {
+			narrow++
+		} else {
+			depth = max(depth, b.depth+1)
+		}
+	}
+	height := svgTop + depth*svgRow + svgBottom
+	fmt.Fprintf(out, svgHead, svgWidth, height, svgWidth/2, fl.total, s.opts.unit(),
+		svgMargin, svgWidth-svgMargin-60, svgWidth-svgMargin, height-12)
+	if narrow > 0 {
+		fmt.Fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%d narrower frames are left out</text>\n",
+			svgWidth-svgMargin, height-12, narrow)
+	}
+	out.WriteString("<g id=\"frames\">\n")
+	var buf []byte
+	for _, b := range fl.bars {
+		width := float64(b.total) * scale
+		if width < svgMinWidth {
+			continue
+		}
+		x := svgMargin + float64(b.left)*scale
+		y := height - svgBottom - (b.depth+1)*svgRow
+		buf = s.appendBar(buf[:0], b, x, y, width, fl.total)
+		out.Write(buf)
+	}
+	out.WriteString("</g>\n<script><![CDATA[\n")
+	out.WriteString(svgScript)
+	out.WriteString("]]></script>\n</svg>\n")
+	return out.Flush()
+}
+
+// appendBar appends one frame: its title, which browsers show, begins with the
+// whole name, on a line of its own.
+func (s *SVG) appendBar(b []byte, br bar, x float64, y int, width float64, total int64) []byte {
+	name := s.names.keys[br.name]
+	b = append(b, "<g><title>"...)
+	b = appendXML(b, name)
+	b = fmt.Appendf(b, "\n%d ticks, %.2f%%", br.total, 100*float64(br.total)/float64(total))
+	r, g, bl := color(name)
+	b = fmt.Appendf(b, "</title><rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"#%02x%02x%02x\"/>",
+		x, y, width, svgRow-1, r, g, bl)
+	b = append(b, "<text x=\""...)
+	b = strconv.AppendFloat(b, x+3, 'f', 2, 64)
+	b = fmt.Appendf(b, "\" y=\"%d\">", y+12)
+	b = appendXML(b, fit(name, width))
+	return append(b, "</text></g>\n"...)
+}
+
+// fit cuts name to what is readable in width pixels, as svg.js does.
+func fit(name string, width float64) string {
+	room := int((width - 6) / svgChar)
+	if utf8.RuneCountInString(name) <= room {
+		return name
+	}
+	if room < 4 {
+		return ""
+	}
+	n := 0
+	for i := range name {
+		if n == room-2 {
+			return name[:i] + ".."
+		}
+		n++
+	}
+	return name
+}
+
+// appendXML appends a clean name as character data (XML 1.0 section 2.4).
+func appendXML(b []byte, s string) []byte {
+	for i := range len(s) {
+		switch s[i] {
+		case '<':
+			b = append(b, "&lt;"...)
+		case '>':
+			b = append(b, "&gt;"...)
+		case '&':
+			b = append(b, "&amp;"...)
+		case '"':
+			b = append(b, "&quot;"...)
+		case '\'':
+			b = append(b, "&#39;"...)
+		default:
+			b = append(b, s[i])
+		}
+	}
+	return b
+}
