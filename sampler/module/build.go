@@ -2,6 +2,7 @@ package module
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"debug/elf"
 	"errors"
 	"slices"
@@ -120,7 +121,7 @@ func (b *builder) at(k, i int) *Module {
 	}
 	mod := &Module{base: head.Offset, Bias: bias, id: id}
 	buildID, at := h.buildID(imageAt{b.s.src, bias}, false)
-	if mod.first, err = b.s.probe(head, h, at, bias); err != nil {
+	if mod.probes, err = b.s.probes(head, h, at, bias); err != nil {
 		return nil // it changes at this moment
 	}
 	return b.add(b.newModule(mod, h, buildID, m))
@@ -197,17 +198,33 @@ func (b *builder) own(m *Module) (list []procfs.Mapping) {
 	return list
 }
 
-// probe reads the bytes by which a module with its header in head is
-// recognised later: the headers and the build-id, as far as they lie within the
-// first page.
-func (s *Space) probe(head *procfs.Mapping, h *header, id region, bias uint64) ([]byte, error) {
+// maxTableProbe is how much of a table is compared: of .eh_frame_hdr the count
+// and the first functions, of .sframe the header.
+const maxTableProbe = 512
+
+// probes reads what a module with its header in head is recognised by later.
+func (s *Space) probes(head *procfs.Mapping, h *header, id region, bias uint64) ([]probe, error) {
 	size := min(h.size, maxProbe)
 	if end := id.addr + id.size + bias - head.Start; id.size > 0 && end <= maxProbe {
 		size = max(size, end)
 	}
-	b := make([]byte, min(size, head.End-head.Start))
-	_, err := s.src.ReadAt(b, int64(head.Start))
-	return b, err
+	parts := []region{{head.Start - bias, min(size, head.End-head.Start)}}
+	if id.size == 0 {
+		for _, r := range append(slices.Clone(h.sframes), h.ehHdr) {
+			if _, ok := h.loadAt(r); ok && r.size > 0 {
+				parts = append(parts, region{r.addr, min(r.size, maxTableProbe)})
+			}
+		}
+	}
+	var list []probe
+	for _, r := range parts {
+		p := probe{bias + r.addr, make([]byte, r.size)}
+		if _, err := s.src.ReadAt(p.data, int64(p.addr)); err != nil {
+			return nil, err
+		}
+		list = append(list, p)
+	}
+	return list, nil
 }
 
 // newModule completes m, an object with header h that mapping r is of.
@@ -218,6 +235,12 @@ func (b *builder) newModule(m *Module, h *header, buildID string, r *procfs.Mapp
 	key := objectKey{owner: s.opt.Owner, buildID: buildID, sum: h.sum}
 	if buildID == "" {
 		key.dev, key.inode = r.Dev, r.Inode
+		sum := sha256.New()
+		sum.Write(h.sum[:])
+		for _, p := range m.probes {
+			sum.Write(p.data)
+		}
+		sum.Sum(key.sum[:0])
 	}
 	m.obj = s.cache.object(key, !r.File() || !h.shareable(), func() *object {
 		return &object{hdr: h, buildID: buildID}

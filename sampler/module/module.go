@@ -33,9 +33,15 @@ type Module struct {
 	id       moduleID
 	oldFirst bool // .sframe of version 1 ranks first
 	asked    bool // for a row or a name; for the goroutine of the Space
-	// first is what memory holds at the header: the header itself and, where
-	// it is near, the build-id. Empty if the header is not mapped.
-	first []byte
+	probes   []probe
+}
+
+// probe is a part of memory by which a module is recognised: the header and,
+// where it is near, the build-id. An object without build-id is recognised by
+// the beginnings of its tables as well.
+type probe struct {
+	addr uint64
+	data []byte
 }
 
 // moduleID is what a module is recognised by in a later list of mappings.
@@ -63,17 +69,19 @@ func (m *Module) owns(addr uint64) bool {
 	return false
 }
 
-// maxProbe bounds the bytes by which a module is recognised.
+// maxProbe bounds the bytes of a probe.
 const maxProbe = pageBytes
 
-// unchanged tells whether memory still holds this module.
+// unchanged tells whether memory still holds this module. One whose header is
+// not mapped is known by its mappings only.
 func (m *Module) unchanged(buf []byte) bool {
-	if len(m.first) == 0 {
-		return true // known by its mappings only
+	for _, p := range m.probes {
+		b := buf[:len(p.data)]
+		if _, err := m.src.ReadAt(b, int64(p.addr)); err != nil || !bytes.Equal(b, p.data) {
+			return false
+		}
 	}
-	buf = buf[:len(m.first)]
-	_, err := m.src.ReadAt(buf, int64(m.id.start))
-	return err == nil && bytes.Equal(buf, m.first)
+	return true
 }
 
 // OpenFile opens the module's file as the process sees it, for sections and
