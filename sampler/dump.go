@@ -126,7 +126,7 @@ func (d *dumper) peek(t *ThreadDump) *capture.Capture {
 			return nil
 		}
 		t.NR, t.Args = call.NR, call.Args
-		c := d.pipe.pool.get(firstCopy)
+		c := d.pipe.pool.get(firstPeek)
 		if c == nil {
 			t.Taken = "no room"
 			return nil

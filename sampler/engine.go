@@ -39,9 +39,10 @@ type engine struct {
 	most               int       // most interrupts outstanding at once
 	load               load
 	prio               priority
-	missed             int64 // deadlines that were not answered in time
-	published          int64 // when status was set
-	relist             int64 // tick of the next listing of untraced processes
+	missed             int64  // deadlines that were not answered in time
+	published          int64  // when status was set
+	relist             int64  // tick of the next listing of untraced processes
+	backlog            []item // could not be sent yet
 	warned             map[string]bool
 
 	stop     atomic.Bool // set by others, with alarm.Ring
@@ -171,7 +172,6 @@ func (e *engine) seizeOptions() int {
 
 func (e *engine) newThread(p *process, tid int) *thread {
 	t := &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, done: e.tick + 1, gap: 1}
-	t.fb.Want.Store(firstCopy)
 	t.openFiles()
 	if s, err := t.schedstat(e.buf[:]); err == nil {
 		t.run = s.Run
@@ -214,7 +214,12 @@ func (e *engine) settle(t *thread, c Class) {
 		e.unsure(t, e.tick)
 		return
 	}
-	e.acct.Add(c, t.owed(e.tick))
+	owed := t.owed(e.tick)
+	if t.interrupted && owed > 1 {
+		e.acct.Add(NotStopped, owed-1)
+		owed = 1
+	}
+	e.acct.Add(c, owed)
 	t.done = e.tick + 1
 	e.disarm(t)
 }
@@ -246,8 +251,41 @@ func (e *engine) dropProcess(p *process) {
 	if p.tasks >= 0 {
 		unix.Close(p.tasks)
 	}
-	e.out <- item{gone: p.pid}
+	e.send(item{gone: p.pid})
 }
+
+// send hands something to the pipeline without ever waiting for it: threads may
+// be stopped, or have signals to be passed on.
+func (e *engine) send(it item) {
+	e.flush()
+	if len(e.backlog) == 0 {
+		select {
+		case e.out <- it:
+			return
+		default:
+		}
+	}
+	e.backlog = append(e.backlog, it)
+}
+
+// flush sends what has waited, as far as there is room.
+func (e *engine) flush() {
+	for i, it := range e.backlog {
+		select {
+		case e.out <- it:
+		default:
+			e.backlog = append(e.backlog[:0], e.backlog[i:]...)
+			return
+		}
+	}
+	e.backlog = e.backlog[:0]
+}
+
+// behind tells that the pipeline does not keep up.
+func (e *engine) behind() bool { return len(e.backlog) > maxBacklog }
+
+// maxBacklog bounds what waits for the pipeline besides its queue.
+const maxBacklog = 1 << 15
 
 // warn says something once.
 func (e *engine) warn(format string, args ...any) {
@@ -269,12 +307,12 @@ func (e *engine) loop(until int64) {
 			return
 		}
 		if now >= next {
+			e.prio.check(now)
 			next = e.onTick(now)
 			e.alarm.Set(min(next, until))
 			e.collect()
 			continue
 		}
-		e.prio.check(now)
 		s, ok, err := ptrace.Wait()
 		switch {
 		case err == unix.ECHILD: // nobody to wait for: sleep to the alarm

@@ -87,5 +87,5 @@ func (e *engine) chargeRest(p *process) {
 	s := &capture.Spent{PID: p.pid}
 	s.CPU = rest
 	s.Ticks = (int64(rest) + e.interval/2) / e.interval
-	e.out <- item{spent: s}
+	e.send(item{spent: s})
 }

@@ -9,13 +9,18 @@ import (
 
 // Sizes of stack copies, in bytes.
 const (
-	// firstCopy is what the first sample of a thread copies: enough for most
+	// firstCopy is what the first stop of a thread copies: enough for most
 	// stacks, so that the first ones are not cut.
-	firstCopy = 64 << 10
+	firstCopy = 32 << 10
+	// firstPeek is what the first look without a stop copies: more can be read
+	// later, while the thread does not run.
+	firstPeek = 8 << 10
 	// minCopy costs hardly more than a single word does.
 	minCopy = 4 << 10
 	// maxCopy bounds what one stop copies; deeper stacks are cut.
 	maxCopy = 8 << 20
+	// maxOut bounds the captures under way.
+	maxOut = 4096
 	// poolBytes bounds the stack bytes of all captures under way.
 	poolBytes = 24 << 20
 )
@@ -26,6 +31,7 @@ type pool struct {
 	mu   sync.Mutex
 	free []*capture.Capture // by no order
 	used int                // stack bytes handed out
+	out  int                // captures handed out
 }
 
 // get returns a capture with room for stackBytes of stack, nil when the bound
@@ -43,11 +49,12 @@ func (p *pool) get(stackBytes int) *capture.Capture {
 		c.Stack = make([]byte, 0, stackBytes)
 	}
 	// One capture may always be under way, however large.
-	if p.used > 0 && p.used+cap(c.Stack) > poolBytes {
+	if p.used > 0 && p.used+cap(c.Stack) > poolBytes || p.out >= maxOut {
 		p.free = append(p.free, c)
 		return nil
 	}
 	p.used += cap(c.Stack)
+	p.out++
 	return c
 }
 
@@ -56,6 +63,7 @@ func (p *pool) put(c *capture.Capture) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.used -= cap(c.Stack)
+	p.out--
 	// Keep small ones: what waits here must not grow to the bound itself.
 	stack, note := c.Stack[:0], c.Regs[:0]
 	if cap(stack) > firstCopy || len(p.free) > 256 {

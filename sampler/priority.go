@@ -8,9 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// realtimeAtMost bounds how long the tracing thread keeps real-time priority
-// for stops that do not come.
-const realtimeAtMost = 50 * time.Millisecond
+// Bounds of real-time priority: how long it is kept for stops that do not come,
+// and what share of a CPU the thread may use while it has it. Waiting costs
+// nothing, so that a larger share means that something is wrong.
+const (
+	realtimeAtMost = time.Second
+	realtimeShare  = 0.7
+	shareWindow    = 200 * time.Millisecond
+)
 
 // priority raises the tracing thread to real-time priority while stops are
 // outstanding: with more runnable threads than CPUs, it would otherwise wait its
@@ -20,6 +25,9 @@ type priority struct {
 	denied error
 	raised bool
 	giveUp int64 // CLOCK_MONOTONIC
+	// Start of the window of the watchdog: CLOCK_MONOTONIC, and the CPU time of
+	// this thread then.
+	since, used int64
 }
 
 // schedParam is struct sched_param (include/uapi/linux/sched/types.h).
@@ -54,6 +62,14 @@ func (p *priority) raise(now int64) {
 		return
 	}
 	p.raised = true
+	p.since, p.used = now, threadCPU()
+}
+
+// threadCPU is the CPU time of the calling OS thread, in nanoseconds.
+func threadCPU() int64 {
+	var ts unix.Timespec
+	unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts)
+	return ts.Nano()
 }
 
 func (p *priority) lower() {
@@ -63,9 +79,22 @@ func (p *priority) lower() {
 	}
 }
 
-// check lowers the priority when stops have been outstanding for too long.
+// check lowers the priority when stops have been outstanding for too long, and
+// for good when the thread uses more of the CPU than it could need.
 func (p *priority) check(now int64) {
-	if p.raised && now >= p.giveUp {
+	if !p.raised {
+		return
+	}
+	if now >= p.giveUp {
 		p.lower()
+		return
+	}
+	if wall := now - p.since; wall > int64(shareWindow) {
+		used := threadCPU()
+		if float64(used-p.used) > realtimeShare*float64(wall) {
+			p.lower()
+			p.off = true
+		}
+		p.since, p.used = now, used
 	}
 }

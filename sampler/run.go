@@ -62,6 +62,9 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 	attached := make(chan struct{})
 	done := ptrace.OnThread(func() { err = e.run(d, attached, ready, &result) })
 	e.watch(ctx, attached, done, progress)
+	for _, it := range e.backlog {
+		items <- it
+	}
 	close(items)
 	<-piped
 	if err == nil {

@@ -19,7 +19,7 @@ func (e *engine) arm(t *thread, n int64) {
 		e.lose(t, n, Untraced)
 		return
 	}
-	if t.cap = e.pool.get(int(t.fb.Want.Load())); t.cap == nil {
+	if t.cap = e.pool.get(t.fb.want(firstCopy)); t.cap == nil {
 		e.lose(t, n, NoRoom)
 		return
 	}
@@ -33,9 +33,7 @@ func (e *engine) interruptAll(first int) {
 	if len(e.outstanding) == first {
 		return
 	}
-	if !e.opt.Nice {
-		e.prio.raise(ptrace.Now())
-	}
+	e.prio.raise(ptrace.Now())
 	for i := first; i < len(e.outstanding); i++ {
 		t := e.outstanding[i]
 		t.intAt = ptrace.Now()
@@ -268,9 +266,8 @@ func (e *engine) onExec(t *thread, s ptrace.Status) {
 		t.openFiles()
 		t.blocked, t.stack, t.noUserStack = false, false, false
 		t.fb = new(Feedback)
-		t.fb.Want.Store(firstCopy)
 	}
-	e.out <- item{gone: p.pid}
+	e.send(item{gone: p.pid})
 	ptrace.Cont(s.TID, 0)
 }
 
@@ -280,7 +277,7 @@ func (e *engine) onExit(t *thread, s ptrace.Status) {
 		ptrace.Cont(s.TID, 0)
 		return
 	}
-	c := e.pool.get(int(t.fb.Want.Load()))
+	c := e.pool.get(t.fb.want(firstCopy))
 	var n int
 	err := error(unix.ENOBUFS)
 	if c != nil {

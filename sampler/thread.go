@@ -20,6 +20,14 @@ type Feedback struct {
 	NeedStop atomic.Uint64
 }
 
+// want is how many bytes of stack to copy; first, if nothing is known yet.
+func (f *Feedback) want(first int) int {
+	if n := f.Want.Load(); n > 0 {
+		return int(n)
+	}
+	return first
+}
+
 // process is one process that is sampled.
 type process struct {
 	pid     int

@@ -61,6 +61,7 @@ func (e *engine) advance(n int64, c Class) {
 // choose looks at the threads that are due at tick n, interrupts those that run
 // all together, and reads those that do not where that is wanted.
 func (e *engine) choose(n int64, late time.Duration) {
+	e.flush()
 	if n >= e.relist {
 		e.relist = n + relistTicks
 		e.listUntraced()
@@ -210,13 +211,17 @@ func (e *engine) creditIdle(t *thread, n int64) {
 		e.acct.Add(Idle, owed)
 		return
 	}
+	if e.behind() {
+		e.acct.Add(NoRoom, owed)
+		return
+	}
 	e.acct.Add(Reused, owed)
 	c := &capture.Credit{PID: t.proc.pid, TID: t.tid, At: e.elapsed()}
 	if e.opt.WallWeight {
 		c.Ticks = owed
 	}
 	c.Wall = time.Duration(owed * e.interval)
-	e.out <- item{credit: c}
+	e.send(item{credit: c})
 }
 
 func (e *engine) elapsed() time.Duration { return time.Duration(ptrace.Now() - e.start) }
@@ -228,7 +233,7 @@ const peekTries = 3
 // instant if the thread was not put on a CPU between the two looks at its run
 // count.
 func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall, late time.Duration) {
-	c := e.pool.get(int(t.fb.Want.Load()))
+	c := e.pool.get(t.fb.want(firstPeek))
 	if c == nil {
 		e.lose(t, n, NoRoom)
 		return
@@ -285,7 +290,7 @@ func (e *engine) emit(t *thread, n int64, c *capture.Capture, run time.Duration)
 		t.carry -= time.Duration(c.Ticks * e.interval)
 	}
 	t.last = now
-	e.out <- item{capture: c, fb: t.fb}
+	e.send(item{capture: c, fb: t.fb})
 }
 
 // lose accounts for tick n, and what is owed before it, as lost.
