@@ -83,7 +83,7 @@ func (o *object) ehFuncs(t *ehframe.Table) iter.Seq2[function, error] {
 			}
 			for i := range f.Entries {
 				e := &f.Entries[i]
-				out.rows = append(out.rows, row{e.Start + o.bias, o.note.columns(&e.Row)})
+				out.rows = append(out.rows, row{e.Start + o.bias, o.note.ehColumns(&e.Row)})
 			}
 			if !yield(out, nil) {
 				return

@@ -80,6 +80,27 @@ func (n notation) columns(r *sframe.Row) columns {
 	return c
 }
 
+// ehColumns is columns for a row of .eh_frame. What its compiler could reduce to
+// a register and an offset was an expression all the same, if DWARF has no other
+// instruction for it; machines compare it with readelf, which says "exp".
+func (n notation) ehColumns(r *sframe.Row) columns {
+	c := n.columns(r)
+	if r.Outermost {
+		return c
+	}
+	if r.CFA.Deref {
+		c.CFA = "exp"
+	}
+	expr := func(r sframe.Rule) bool { return r.Base == sframe.FromReg && (r.Deref || r.Offset != 0) }
+	if expr(r.FP) {
+		c.FP = "exp"
+	}
+	if expr(r.RA) {
+		c.RA = "exp" + map[bool]string{true: "[s]"}[r.Signed]
+	}
+	return c
+}
+
 // attrs spells the attributes of a function: F flexible, S signal frame, M mask,
 // B key.
 func attrs(flexible, signal, mask, keyB bool) string {
