@@ -132,7 +132,7 @@ func (c *cache) intern(m *machine) *sframe.Row {
 	}
 	keep := new(sframe.Row)
 	*keep = r
-	keep.Saved = slices.Clone(r.Saved)
+	keep.Saved = append([]sframe.SavedRule(nil), r.Saved...) // nil if empty
 	keep.Exprs = nil
 	n := 0
 	for _, e := range r.Exprs {

@@ -130,7 +130,11 @@ func (t *Table) buildIndex() error {
 	}
 	var own []indexEntry
 	t.ownErr = nil
+	var skipped error
 	err := t.scan(func(f fde, err error) bool {
+		if skipped == nil {
+			skipped = err
+		}
 		// A start of 0 is what linkers leave of functions that they removed.
 		if err == nil && f.start != 0 && f.end > f.start {
 			own = append(own, indexEntry{f.start, f.addr})
@@ -139,10 +143,10 @@ func (t *Table) buildIndex() error {
 	})
 	var bad *sframe.FormatError
 	switch {
-	case errors.As(err, &bad):
-		t.ownErr = fmt.Errorf("index of frame information is incomplete: %w", err)
-	case err != nil:
+	case err != nil && !errors.As(err, &bad):
 		return err
+	case err != nil || skipped != nil:
+		t.ownErr = fmt.Errorf("index of frame information is incomplete: %w", cmp.Or(err, skipped))
 	case len(own) == maxFuncs:
 		t.ownErr = t.formatError(t.frameAddr, "too many functions to index", maxFuncs)
 	}
