@@ -113,6 +113,16 @@ func (o *Outputs) Close() error {
 	return errors.Join(errs...)
 }
 
+// Failed tells whether no output is left that could be written.
+func (o *Outputs) Failed() bool {
+	for _, out := range o.list {
+		if !out.failed {
+			return false
+		}
+	}
+	return true
+}
+
 // Discard ends a run that has no result in the place of Close: files that stood
 // there before stay as they were.
 func (o *Outputs) Discard() {

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -56,8 +57,10 @@ type Pipeline struct {
 	targets map[int]*target
 	queue   chan named
 	stats   Unwound
-	err     error // the first that an output or the recording had
-	host    *regs.Arch
+	err     error // those of the outputs and of the recording
+	// recordErr is why nothing more is recorded.
+	recordErr error
+	host      *regs.Arch
 }
 
 // Unwound counts what unwinding found.
@@ -123,23 +126,21 @@ func (p *Pipeline) begin() (end func()) {
 	}
 }
 
-// write names and hands on what comes, until the queue ends. After an error it
-// only empties the queue.
+// write names and hands on what comes, until the queue ends. An error of one
+// output is no reason to keep samples from the others: the sink knows which.
 func (p *Pipeline) write() (err error) {
 	for n := range p.queue {
-		if err != nil {
-			continue
-		}
 		n.sample.Stack = p.cfg.Names.stack(n.sample.PID, n.stack)
-		err = p.cfg.Sink.Add(&n.sample)
+		if e := p.cfg.Sink.Add(&n.sample); e != nil {
+			err = errors.Join(err, e)
+		}
 	}
 	return err
 }
 
+// fail keeps an error of the recording or of the outputs for the end.
 func (p *Pipeline) fail(err error) {
-	if p.err == nil {
-		p.err = err
-	}
+	p.err = errors.Join(p.err, err)
 }
 
 // consume works until items ends.
@@ -198,12 +199,21 @@ func (t *target) thread(tid int) *seen {
 }
 
 func (p *Pipeline) record(r capture.Record) {
-	if p.cfg.Record == nil || p.err != nil {
+	if p.cfg.Record == nil || p.recordErr != nil {
 		return
 	}
 	if err := p.cfg.Record.Write(r); err != nil {
-		p.fail(fmt.Errorf("write the recording: %w", err))
+		p.recordErr = err
+		p.fail(RecordError(err))
 	}
+}
+
+// RecordError says what failed of a recording, nil if nothing did.
+func RecordError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("record: %w (what it holds can be replayed)", err)
 }
 
 // capture unwinds one capture and sends it on.

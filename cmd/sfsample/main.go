@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"strings"
+	"syscall"
 )
 
 // Exit status, as the help says.
@@ -18,6 +21,9 @@ func main() {
 	if os.Args[0] == launcherName {
 		os.Exit(launch(os.Args[1:]))
 	}
+	// A closed pipe is an error of the output that writes to it, not the end of
+	// the others. (Ignoring the signal would be inherited by a command of ours.)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -41,7 +47,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		err = dump(c, stdout, stderr)
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "sfsample: %v\n", err)
+		for line := range strings.Lines(err.Error()) { // one for each output that failed
+			fmt.Fprintf(stderr, "sfsample: %s\n", strings.TrimSuffix(line, "\n"))
+		}
 		return exitFailed
 	}
 	return exitDone

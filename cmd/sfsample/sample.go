@@ -31,6 +31,9 @@ func sample(c config, stderr io.Writer) error {
 	if err := checkTIDs(&c); err != nil {
 		return err
 	}
+	if err := checkLife(c.pids); err != nil {
+		return err
+	}
 	outs, err := output.Open(c.outputs, c.outputOptions())
 	if err != nil {
 		return err
@@ -76,9 +79,13 @@ func (s *session) run() error {
 		opt.PIDs, opt.Command = []int{cmd.process.Pid}, cmd.process.Pid
 	}
 	s.names = s.newNames(s.log)
-	s.pipe = s.livePipeline(s.names, s.log, s.outs, s.rec.writer())
 	ctx, stop := interruptible()
 	defer stop()
+	sink := &lastSink{Outputs: s.outs}
+	if s.rec == nil {
+		sink.gone = stop
+	}
+	s.pipe = s.livePipeline(s.names, s.log, sink, s.rec.writer())
 	progress := s.progress()
 	result, err := sampler.Run(ctx, opt, s.duration, s.pipe, s.ready, progress.show)
 	progress.clear()
@@ -102,6 +109,22 @@ func (s *session) run() error {
 	return nil
 }
 
+// lastSink ends the run when no output is left, as when the only one is a pipe
+// whose reader has gone.
+type lastSink struct {
+	*output.Outputs
+	gone func() // nil: something else is written too
+}
+
+// Add implements output.Sink.
+func (l *lastSink) Add(s *output.Sample) error {
+	err := l.Outputs.Add(s)
+	if err != nil && l.gone != nil && l.Failed() {
+		l.gone()
+	}
+	return err
+}
+
 // ready is called when everything is attached.
 func (s *session) ready() {
 	if s.command != nil {
@@ -112,7 +135,7 @@ func (s *session) ready() {
 
 // finish writes what was sampled and says how it went.
 func (s *session) finish() error {
-	err := errors.Join(s.pipeErr, s.outs.Close(), s.rec.close())
+	err := errors.Join(s.pipeErr, s.outs.Close(), s.rec.close(s.pipeErr))
 	if !s.quiet {
 		s.closing()
 	}
@@ -232,6 +255,26 @@ func checkPIDs(pids []int) error {
 	return nil
 }
 
+// checkLife tells processes that run no code of their own any more, or never
+// did.
+func checkLife(pids []int) error {
+	var fs procfs.FS
+	for _, pid := range pids {
+		s, err := fs.Stat(pid)
+		if err != nil {
+			continue // gone; attaching will tell
+		}
+		if s.Flags&procfs.FlagKThread != 0 {
+			return fmt.Errorf("attach %d: it is a thread of the kernel, it has no user stack (try: perf)", pid)
+		}
+		// A leader that has exited before its threads is a zombie too.
+		if _, err := fs.LiveTask(pid); s.State == 'Z' && err != nil {
+			return fmt.Errorf("attach %d: it has exited, and its parent, process %d, has not reaped it (try: another process)", pid, s.PPID)
+		}
+	}
+	return nil
+}
+
 // checkTIDs finds the processes of --tid where no --pid names them.
 func checkTIDs(c *config) error {
 	owners := map[int]bool{}
@@ -277,7 +320,7 @@ func openRecord(c config) (*recording, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("record: %w", err)
+		return nil, fmt.Errorf("record: %w (try: another folder)", err)
 	}
 	return &recording{f, w}, nil
 }
@@ -289,14 +332,16 @@ func (r *recording) writer() *capture.Writer {
 	return r.w
 }
 
-func (r *recording) close() error {
+// close ends the recording. An error that told holds already is not told again.
+func (r *recording) close(told error) error {
 	if r == nil {
 		return nil
 	}
-	if err := errors.Join(r.w.Close(), r.file.Close()); err != nil {
-		return fmt.Errorf("record: %w", err)
+	err := r.w.Close()
+	if err != nil && errors.Is(told, err) {
+		err = nil
 	}
-	return nil
+	return sampler.RecordError(errors.Join(err, r.file.Close()))
 }
 
 // discard ends a recording of nothing.
