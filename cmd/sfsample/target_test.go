@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// workUnit is the CPU time of one unit of "work": two ticks at 99 Hz.
+const workUnit = 25 * time.Millisecond
+
+// init keeps the main goroutine on the main thread, so that a target knows
+// which thread does what.
+func init() {
+	if os.Args[0] == targetName {
+		runtime.LockOSThread()
+	}
+}
+
+// target is the main function of a process to sample. args: "exit" ends at once;
+// "obey" prints ready and does what standard input says, a line each, until it
+// ends; "headless" does the same after the main thread has exited;
+// "sample-self" becomes sfsample, asked for its own id.
+func target(args []string) {
+	switch args[0] {
+	case "exit":
+		os.Exit(0)
+	case "sample-self":
+		err := syscall.Exec(self, []string{toolName, "-p", strconv.Itoa(os.Getpid())}, os.Environ())
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	case "headless":
+		// The others go on: only exit_group(2) ends a process.
+		go func() {
+			runtime.LockOSThread()
+			awaitLeader()
+			obey()
+		}()
+		syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
+	}
+	obey()
+}
+
+// awaitLeader waits until the main thread has exited.
+func awaitLeader() {
+	for {
+		b, err := os.ReadFile("/proc/self/stat")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		if _, after, ok := strings.Cut(string(b), ") "); ok && after[0] == 'Z' {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func obey() {
+	fmt.Println("ready")
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		word, arg, _ := strings.Cut(in.Text(), " ")
+		switch word {
+		case "work":
+			n := 1
+			fmt.Sscan(arg, &n)
+			spin(time.Duration(n) * workUnit)
+			fmt.Println("worked")
+		case "exec":
+			err := syscall.Exec(self, []string{targetName, "obey"}, os.Environ())
+			fmt.Println("exec:", err)
+		case "exit":
+			os.Exit(0)
+		}
+	}
+	os.Exit(0)
+}
+
+// spin uses this much CPU time of its thread.
+//
+//go:noinline
+func spin(d time.Duration) {
+	for end := threadCPU() + d; threadCPU() < end; {
+		for range 10_000 {
+			spun++
+		}
+	}
+}
+
+// spun keeps the loop of [spin] from being optimised away.
+var spun uint64
+
+func threadCPU() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &ts); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return time.Duration(ts.Nano())
+}
