@@ -1,0 +1,88 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"sfsample/unwind"
+)
+
+// place is where chains are cut or wrong, and why.
+type place struct {
+	verdict verdict
+	reason  unwind.Reason // of a cut one
+	how     unwind.How    // of the frame that is wrong
+	module  string
+	fn      string
+	offset  uint64 // in the module's own numbering
+}
+
+// tally counts the chains of one order of methods.
+type tally struct {
+	counts [numVerdicts]int
+	places map[place]int
+	// firsts has an example for each place that is wrong.
+	firsts map[place]string
+}
+
+func (t *tally) add(v verdict) { t.counts[v]++ }
+
+func (t *tally) note(p place, example func() string) {
+	if t.places == nil {
+		t.places, t.firsts = map[place]int{}, map[place]string{}
+	}
+	if t.places[p]++; t.places[p] == 1 && p.verdict == wrong {
+		t.firsts[p] = example()
+	}
+}
+
+// result is what a run found.
+type result struct {
+	orders    []string
+	tallies   map[string]*tally
+	steps     int
+	stretches int
+	signals   int
+	switches  int
+	rewritten int // return addresses that the program changed
+	badBase   map[string]int
+	maxDepth  int
+}
+
+// print writes the result: a line for each order, then its places, most
+// frequent first, at most top of them (0: all).
+func (r *result) print(w io.Writer, top int) {
+	fmt.Fprintf(w, "%d instructions in %d stretches, deepest stack %d frames, %d signals, %d stack switches, %d return addresses changed by the program\n",
+		r.steps, r.stretches, r.maxDepth, r.signals, r.switches, r.rewritten)
+	for _, b := range slices.Sorted(maps.Keys(r.badBase)) {
+		fmt.Fprintf(w, "  first walk refuted by a return: %s (%d times)\n", b, r.badBase[b])
+	}
+	for _, order := range r.orders {
+		t := r.tallies[order]
+		total := max(1, t.counts[right]+t.counts[cut]+t.counts[wrong])
+		fmt.Fprintf(w, "%-28s right %d  cut %d (%.4f %%)  wrong %d (%.4f %%)\n", order,
+			t.counts[right], t.counts[cut], 100*float64(t.counts[cut])/float64(total),
+			t.counts[wrong], 100*float64(t.counts[wrong])/float64(total))
+		list := slices.SortedFunc(maps.Keys(t.places), func(a, b place) int {
+			return cmp.Or(cmp.Compare(b.verdict, a.verdict), cmp.Compare(t.places[b], t.places[a]),
+				cmp.Compare(a.module, b.module), cmp.Compare(a.offset, b.offset))
+		})
+		for i, p := range list {
+			if top > 0 && i == top {
+				fmt.Fprintf(w, "    and %d further places\n", len(list)-top)
+				break
+			}
+			why := p.reason.String()
+			if p.verdict == wrong {
+				why = "by " + p.how.String()
+			}
+			fmt.Fprintf(w, "    %s %d times at %s+%#x %s: %s\n", verdictNames[p.verdict], t.places[p], p.module, p.offset, p.fn, why)
+			if s := t.firsts[p]; s != "" {
+				fmt.Fprint(w, s)
+			}
+		}
+	}
+}

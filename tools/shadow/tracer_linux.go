@@ -1,0 +1,482 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/regs"
+	"sfsample/sampler/module"
+	"sfsample/sampler/symbol"
+	"sfsample/unwind"
+)
+
+const (
+	noteRegs   = 1 // NT_PRSTATUS
+	noteFPRegs = 2 // NT_PRFPREG
+)
+
+// config is what a run does.
+type config struct {
+	command []string
+	env     []string
+	steps   int // instructions in all
+	stretch int // instructions in a row, then the program runs on for a while
+	wait    time.Duration
+	seed    uint64
+	orders  [][]unwind.How
+	stdout  io.Writer
+}
+
+// tracer follows one process.
+type tracer struct {
+	config
+	res     *result
+	arch    *regs.Arch
+	decode  func([]byte) (kind, uint64)
+	pid     int
+	src     *module.Live
+	space   *module.Space
+	walkers []*unwind.Walker
+	base    *unwind.Walker // whose first walk gives the base
+	shadow  shadow
+	user    regs.User
+	mem     unwind.Memory
+	stack   []byte
+	frames  []unwind.Frame
+	code    map[uint64]decoded
+	symbols map[*module.Module]*symbol.Object
+	rng     *rand.Rand
+}
+
+type decoded struct {
+	kind kind
+	len  uint64
+}
+
+var errExited = errors.New("the program has exited")
+
+// orderName is an order as --unwind spells it.
+func orderName(order []unwind.How) string {
+	var names []string
+	for _, h := range order {
+		names = append(names, h.String())
+	}
+	return strings.Join(names, ",")
+}
+
+// run follows the command, started anew as often as it exits, until enough
+// instructions were stepped.
+func run(c config) (*result, error) {
+	// All requests of a tracee come from the thread that started it.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	res := &result{tallies: map[string]*tally{}, badBase: map[string]int{}}
+	for _, o := range c.orders {
+		res.orders = append(res.orders, orderName(o))
+		res.tallies[orderName(o)] = new(tally)
+	}
+	rng := rand.New(rand.NewPCG(c.seed, 0))
+	for first := true; res.steps < c.steps; first = false {
+		before := res.steps
+		t := &tracer{config: c, res: res, rng: rng}
+		if err := t.follow(first); err != nil && !errors.Is(err, errExited) {
+			return res, err
+		}
+		if res.steps == before && !first {
+			break // too short to be met at a later moment
+		}
+	}
+	return res, nil
+}
+
+// follow starts the command once. fromStart: the first stretch begins at its
+// first instruction.
+func (t *tracer) follow(fromStart bool) error {
+	cmd := exec.Command(t.command[0], t.command[1:]...)
+	cmd.Env = append(os.Environ(), t.env...)
+	cmd.Stdout = t.stdout
+	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	t.pid = cmd.Process.Pid
+	defer func() {
+		unix.Kill(t.pid, unix.SIGKILL)
+		cmd.Wait()
+	}()
+	if _, err := t.wait(); err != nil { // the stop of the exec
+		return err
+	}
+	t.src = module.NewLive(t.pid)
+	if err := t.attachSpace(); err != nil {
+		return err
+	}
+	for first := true; t.res.steps < t.steps; first = false {
+		if !first || !fromStart {
+			if err := t.runFor(time.Duration(1 + t.rng.Int64N(int64(t.config.wait)))); err != nil {
+				return err
+			}
+		}
+		if err := t.followStretch(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attachSpace makes the walkers for the process as it is now.
+func (t *tracer) attachSpace() error {
+	if err := t.readRegs(); err != nil {
+		return err
+	}
+	t.arch = t.user.Arch
+	t.decode = decoders[t.arch.Name]
+	if t.decode == nil {
+		return fmt.Errorf("shadow: no decoder for %s", t.arch.Name)
+	}
+	t.space = module.NewSpace(t.src, module.NewCache(32<<20), module.Options{})
+	if err := t.space.Refresh(); err != nil {
+		return err
+	}
+	t.walkers = nil
+	for _, o := range t.orders {
+		t.walkers = append(t.walkers, unwind.New(t.arch, t.space, o, 4096))
+	}
+	t.base = unwind.New(t.arch, t.space, []unwind.How{unwind.EHFrame, unwind.SFrame, unwind.FramePointer, unwind.BackChain}, 4096)
+	t.symbols = map[*module.Module]*symbol.Object{}
+	t.code = map[uint64]decoded{}
+	return nil
+}
+
+// runFor lets the program run freely, then stops it.
+func (t *tracer) runFor(d time.Duration) error {
+	if err := ptrace.Cont(t.pid, 0); err != nil {
+		return err
+	}
+	timer := time.AfterFunc(d, func() { unix.Kill(t.pid, unix.SIGSTOP) })
+	defer timer.Stop()
+	for {
+		sig, err := t.wait()
+		if err != nil {
+			return err
+		}
+		if sig == unix.SIGSTOP {
+			return nil // not delivered: the next request carries no signal
+		}
+		if sig == unix.SIGTRAP {
+			sig = 0
+		}
+		if err := ptrace.Cont(t.pid, sig); err != nil {
+			return err
+		}
+	}
+}
+
+// wait waits for the next stop and returns its signal.
+func (t *tracer) wait() (unix.Signal, error) {
+	var ws unix.WaitStatus
+	for {
+		_, err := unix.Wait4(t.pid, &ws, 0, nil)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return 0, err
+		}
+		if !ws.Stopped() {
+			return 0, errExited
+		}
+		return unix.Signal(ws.StopSignal()), nil
+	}
+}
+
+func (t *tracer) singleStep(sig unix.Signal) error {
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SINGLESTEP, uintptr(t.pid), 0, uintptr(sig), 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func (t *tracer) readRegs() error {
+	var note [regs.PrstatusMaxBytes]byte
+	n, err := ptrace.ReadRegs(t.pid, noteRegs, note[:])
+	if err != nil {
+		return err
+	}
+	if t.user, err = regs.Prstatus(runtime.GOARCH, note[:n]); err != nil {
+		return err
+	}
+	if t.user.Arch == regs.S390X {
+		var fp [136]byte
+		if n, err := ptrace.ReadRegs(t.pid, noteFPRegs, fp[:]); err == nil {
+			regs.S390XFPRegs(&t.user.Set, fp[:n])
+		}
+	}
+	return nil
+}
+
+func (t *tracer) at() point {
+	return point{t.user.Set.PC, t.user.Set.R[t.arch.SP]}
+}
+
+// followStretch steps through one stretch.
+func (t *tracer) followStretch() error {
+	if err := t.readRegs(); err != nil {
+		return err
+	}
+	if err := t.space.Refresh(); err != nil {
+		return err
+	}
+	t.res.stretches++
+	clear(t.code)
+	t.shadow = shadow{link: t.arch.Link, wordLen: uint64(t.arch.WordBytes), needBase: true}
+	t.shadow.sameStack = func(a, b uint64) bool { return t.stackOf(a) == t.stackOf(b) }
+	t.shadow.stack = t.stackOf(t.at().sp)
+	defer func() {
+		t.res.switches += t.shadow.switches
+		for _, pc := range t.shadow.badBase {
+			p := t.place(pc - 1)
+			t.res.badBase[fmt.Sprintf("%s+%#x %s", p.module, p.offset, p.fn)]++
+		}
+	}()
+	sig := unix.Signal(0)
+	for range t.stretch {
+		if t.res.steps >= t.steps {
+			return nil
+		}
+		t.compare()
+		t.res.steps++
+		from := t.at()
+		d := t.insn(from.pc)
+		if err := t.singleStep(sig); err != nil {
+			return errExited
+		}
+		delivered := sig
+		var err error
+		if sig, err = t.wait(); err != nil {
+			return err
+		}
+		if sig == unix.SIGTRAP {
+			sig = 0
+		}
+		if err := t.readRegs(); err != nil {
+			return err
+		}
+		t.advance(d, delivered != 0, from)
+	}
+	return nil
+}
+
+// advance brings the shadow up to date after a step.
+func (t *tracer) advance(d decoded, delivered bool, from point) {
+	to := t.at()
+	if d.kind == syscallInsn {
+		// It may have changed the mappings.
+		if t.space.Refresh() == nil {
+			clear(t.code)
+		}
+	}
+	if delivered && t.handlerEntered(from, to) {
+		return
+	}
+	n := d.len
+	if d.kind == call && !t.arch.Link {
+		if ra, err := t.word(to.sp); err == nil {
+			n = ra - from.pc
+		}
+	}
+	t.shadow.step(d.kind, from, to, n, t.stackOf)
+}
+
+// handlerEntered: a delivered signal began a handler rather than being ignored.
+// The interrupted pc is the one that the kernel stored, since it goes back
+// before a system call that is to be restarted.
+func (t *tracer) handlerEntered(from, to point) bool {
+	if to.pc == from.pc && to.sp == from.sp {
+		return false
+	}
+	var tramp, pcAt, spAt uint64
+	switch t.arch {
+	case regs.AMD64:
+		var err error
+		if tramp, err = t.word(to.sp); err != nil {
+			return false
+		}
+		pcAt, spAt = to.sp+8+168, to.sp+8+160
+	case regs.ARM64:
+		tramp, pcAt, spAt = t.user.Set.R[30], to.sp+568, to.sp+560
+	case regs.S390X:
+		tramp, pcAt, spAt = t.user.Set.R[14], to.sp+344, to.sp+472
+	}
+	pc, err := t.word(pcAt)
+	if err != nil {
+		return false
+	}
+	sp, err := t.word(spAt)
+	if err != nil || sp != from.sp || from.pc-pc > 8 {
+		return false
+	}
+	t.res.signals++
+	t.shadow.signal(point{pc, sp}, to, tramp, t.stackOf)
+	return true
+}
+
+func (t *tracer) word(addr uint64) (uint64, error) {
+	var b [8]byte
+	if _, err := t.src.ReadAt(b[:t.arch.WordBytes], int64(addr)); err != nil {
+		return 0, err
+	}
+	return t.arch.Word(b[:]), nil
+}
+
+// insn decodes the instruction at pc.
+func (t *tracer) insn(pc uint64) decoded {
+	if d, ok := t.code[pc]; ok {
+		return d
+	}
+	var b [16]byte
+	n, _ := t.src.ReadAt(b[:], int64(pc))
+	k, size := t.decode(b[:n])
+	d := decoded{k, size}
+	t.code[pc] = d
+	return d
+}
+
+// stackOf names the stack that addr lies on, by its mapping's end.
+func (t *tracer) stackOf(addr uint64) uint64 {
+	_, end, ok := t.space.Mapping(addr)
+	if !ok {
+		// The stack has grown since the mappings were read.
+		if t.space.Refresh() == nil {
+			_, end, _ = t.space.Mapping(addr)
+		}
+	}
+	return end
+}
+
+// redZone lies below the stack pointer (System V ABI AMD64, section 3.2.2).
+const redZone = 128
+
+// copyStack reads the stack from the red zone to the outermost frame known.
+func (t *tracer) copyStack() {
+	sp := t.at().sp
+	size := uint64(8 << 10)
+	if n := len(t.shadow.entries); n > 0 {
+		if top := t.shadow.entries[0].sp; top > sp && top-sp < 1<<20 {
+			size = top - sp + 512
+		}
+	}
+	if uint64(cap(t.stack)) < size+redZone {
+		t.stack = make([]byte, size+redZone)
+	}
+	b := t.stack[:size+redZone]
+	n, _ := t.src.ReadAt(b, int64(sp-redZone))
+	t.mem.Reset(sp-redZone, b[:max(0, n)], t.src)
+}
+
+// compare judges the walks of all orders at the current instruction.
+func (t *tracer) compare() {
+	t.copyStack()
+	if t.shadow.needBase {
+		frames, end := t.base.Walk(&t.user.Set, &t.mem, t.frames[:0])
+		t.frames = frames
+		t.shadow.adopt(frames, end.Complete())
+	}
+	t.res.maxDepth = max(t.res.maxDepth, len(t.shadow.entries)+1)
+	for i, w := range t.walkers {
+		var end unwind.End
+		t.frames, end = w.Walk(&t.user.Set, &t.mem, t.frames[:0])
+		v, at := t.shadow.judge(t.frames, end.Complete())
+		if v == wrong && t.rewrote(at) {
+			v, at = t.shadow.judge(t.frames, end.Complete())
+		}
+		tally := t.res.tallies[t.res.orders[i]]
+		if tally.add(v); v == right {
+			continue
+		}
+		p := t.place(t.frames[at].LookupPC())
+		p.verdict = v
+		if v == cut {
+			p.reason = end.Reason
+		} else if at+1 < len(t.frames) {
+			p.how = t.frames[at+1].How
+		}
+		tally.note(p, func() string { return t.example(at) })
+	}
+}
+
+// rewrote: the frame after at is not the one that was called from, but is what
+// the program has stored in its place since.
+func (t *tracer) rewrote(at int) bool {
+	n := len(t.shadow.entries)
+	if t.arch.Link || at+1 > n || at+1 >= len(t.frames) {
+		return false
+	}
+	e := &t.shadow.entries[n-1-at]
+	if e.exact || e.moved {
+		return false
+	}
+	v, err := t.word(t.shadow.slot(e))
+	if err != nil || v == e.ret || v != t.frames[at+1].PC {
+		return false
+	}
+	e.ret = v
+	t.res.rewritten++
+	return true
+}
+
+// place says where pc lies.
+func (t *tracer) place(pc uint64) place {
+	m, vaddr, ok := t.space.Module(pc)
+	if !ok {
+		return place{module: "[anon]", offset: pc, fn: "?"}
+	}
+	o := t.symbols[m]
+	if o == nil {
+		if f, err := m.OpenFile(); err == nil {
+			o = symbol.Open(f, m.Path, symbol.Options{})
+			t.symbols[m] = o
+		}
+	}
+	p := place{module: m.Name(), offset: vaddr, fn: "?"}
+	if o != nil {
+		if s, ok := o.Lookup(vaddr); ok {
+			p.fn = s.Name
+		}
+	}
+	return p
+}
+
+// example shows the walk and the true stack around frame at.
+func (t *tracer) example(at int) string {
+	var b strings.Builder
+	n := len(t.shadow.entries)
+	for i := max(0, at-1); i <= at+2; i++ {
+		got, want := "-", "-"
+		if i < len(t.frames) {
+			p := t.place(t.frames[i].LookupPC())
+			got = fmt.Sprintf("%#x %s+%#x %s [%v] sp %#x", t.frames[i].PC, p.module, p.offset, p.fn, t.frames[i].How, t.frames[i].SP)
+		}
+		if i == 0 {
+			want = fmt.Sprintf("%#x", t.at().pc)
+		} else if i <= n {
+			e := &t.shadow.entries[n-i]
+			p := t.place(e.ret - 1)
+			want = fmt.Sprintf("%#x %s+%#x %s sp %#x", e.ret, p.module, p.offset, p.fn, e.sp)
+		}
+		fmt.Fprintf(&b, "        #%d got %s; true %s\n", i, got, want)
+	}
+	return b.String()
+}
