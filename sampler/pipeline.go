@@ -395,7 +395,7 @@ func (p *Pipeline) advise(c *capture.Capture, fb *Feedback, frames []unwind.Fram
 	case end.Reason == unwind.OutsideCopy:
 		need = max(4*len(c.Stack), need)
 	default:
-		need += need / 4
+		need += need/4 + minCopy    // room for a signal's frame
 		need = max(need, old-old/8) // shrinks slowly
 	}
 	fb.Want.Store(int64(min(max((need+minCopy-1)&^(minCopy-1), minCopy), maxCopy)))

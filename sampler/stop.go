@@ -163,6 +163,7 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 	resumed := ptrace.Now()
 
 	e.taken++
+	t.again, t.asking = t.asking, false
 	t.cap = nil
 	e.disarm(t)
 	if err != nil { // killed while stopped

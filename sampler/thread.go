@@ -71,12 +71,20 @@ type thread struct {
 	// count then. While the count stands, nothing about the thread has changed.
 	blocked bool
 	count   uint64
-	seenAt  int64  // tick of that look
-	sure    int64  // tick up to which the process's clock says that it has not run
-	gap     int64  // ticks to the next look, while idle
-	next    int64  // tick of the next look
-	stack   bool   // a capture was made in this wait: Reused instead of Idle
-	asked   uint64 // run count at which we stopped it for its registers
+	seenAt  int64 // tick of that look
+	sure    int64 // tick up to which the process's clock says that it has not run
+	gap     int64 // ticks to the next look, while idle
+	next    int64 // tick of the next look
+	stack   bool  // a capture was made in this wait: Reused instead of Idle
+	// A wait whose stack could not be unwound without registers is stopped once,
+	// if its call goes on unharmed: wait is where the thread then was, asking
+	// that its stop is to come, again that it came and the thread should be
+	// back there.
+	wait   procfs.Syscall
+	asking bool
+	again  bool
+	// refused is the run count of a wait that must not be stopped.
+	refused uint64
 
 	run   time.Duration // CPU time at the last sample
 	carry time.Duration // CPU time that was not weighed yet

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -80,7 +81,7 @@ func (e *engine) choose(n int64, late time.Duration) {
 			if still {
 				t.sure = n
 			}
-			if still || n < t.next {
+			if (still || n < t.next) && !e.wantsRegs(t) {
 				continue // credited at a later look
 			}
 		}
@@ -129,6 +130,12 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 	if t.blocked {
 		if s.Count == t.count {
 			t.seenAt = n
+			if e.wantsRegs(t) {
+				e.creditIdle(t, n-1)
+				t.asking = true
+				e.arm(t, n)
+				return true
+			}
 			e.creditIdle(t, n)
 			t.gap = min(2*t.gap, maxGap)
 			t.next = n + t.gap
@@ -146,6 +153,8 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 		e.arm(t, n)
 	case call.SP == 0 && call.PC == 0:
 		return e.exiting(t, n)
+	case e.opt.All && t.again && call.SP == t.wait.SP && call.PC == t.wait.PC:
+		e.backAgain(t, n)
 	case e.opt.All:
 		e.peek(t, n, s.Count, call, late)
 	default:
@@ -263,8 +272,36 @@ func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall, lat
 	e.lose(t, n, Unsure)
 }
 
+// wantsRegs tells whether a blocked thread is to be stopped once for the
+// registers that its stack takes to unwind: only if that does no harm.
+func (e *engine) wantsRegs(t *thread) bool {
+	if e.opt.Stop != StopAuto || !t.seized || !t.stack || t.count == 0 ||
+		t.fb.NeedStop.Load() != t.count || t.refused == t.count {
+		return false
+	}
+	if !transparent(runtime.GOARCH, t.proc.pid, t.wait.NR, &t.wait.Args) {
+		t.refused = t.count
+		return false
+	}
+	return true
+}
+
+// backAgain goes on with a wait that our own stop has interrupted: the thread is
+// where it was, so the stack that was taken at the stop stands.
+func (e *engine) backAgain(t *thread, n int64) {
+	s, err := t.schedstat(e.buf[:])
+	if err != nil {
+		e.lose(t, n, Exited)
+		return
+	}
+	t.again = false
+	t.blocked, t.count, t.seenAt, t.gap, t.next, t.stack = true, s.Count, n, 1, n+1, true
+	e.creditIdle(t, n)
+}
+
 func (e *engine) peeked(t *thread, n int64, c *capture.Capture, s procfs.Schedstat, call procfs.Syscall, late time.Duration) {
 	t.blocked, t.count, t.seenAt, t.gap, t.next, t.stack = true, s.Count, n, 1, n+1, true
+	t.wait, t.again = call, false
 	c.Taken, c.Blocked, c.Count = capture.Unstopped, true, s.Count
 	c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
 	c.Delay, c.Pause, c.Late = 0, 0, late
