@@ -54,7 +54,7 @@ func (k kind) compile(tmp string, patterns []string) ([]binary, error) {
 	slots := make(chan struct{}, 2)
 	var wg sync.WaitGroup
 	for i, pkg := range pkgs {
-		bins[i] = binary{pkg: pkg, path: filepath.Join(dir, strings.ReplaceAll(pkg, "/", "-")+".test")}
+		bins[i] = binary{pkg: pkg, path: filepath.Join(dir, fileName(pkg))}
 		if _, err := os.Stat(bins[i].path); err == nil {
 			continue
 		}
@@ -67,6 +67,15 @@ func (k kind) compile(tmp string, patterns []string) ([]binary, error) {
 	}
 	wg.Wait()
 	return bins, errors.Join(errs...)
+}
+
+// fileName is the name of a package's test program. Unlike the last part of the
+// path it is unique.
+func fileName(pkg string) string {
+	if pkg == "." {
+		return "root.test"
+	}
+	return strings.ReplaceAll(pkg, "/", "-") + ".test"
 }
 
 // listTested returns the packages that have tests, in the order of go list.

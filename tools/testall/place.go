@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // nobody is the ordinary user: uid and gid 65534 have no files and no rights
@@ -42,11 +43,17 @@ func runUser(tmp string, bins []binary, args []string, rep *report) error {
 	if out, err := exec.Command("chown", "-R", id+":"+id, home).CombinedOutput(); err != nil {
 		return fmt.Errorf("chown: %w: %s", err, out)
 	}
+	// Tests that call go need the modules, which this user may not be able to
+	// read where they are, and cannot be expected to download.
+	modules := filepath.Join(home, "modules")
+	if err := copyModules(modules); err != nil {
+		return err
+	}
 	for _, b := range bins {
 		cmd := exec.Command("setpriv", append([]string{"--reuid", id, "--regid", id, "--clear-groups", b.path}, args...)...)
 		cmd.Dir = filepath.Join(tree, filepath.FromSlash(b.pkg))
 		cmd.Env = append(os.Environ(), "HOME="+home, "TMPDIR="+filepath.Join(home, "tmp"),
-			"GOCACHE="+filepath.Join(home, "cache"), "XDG_CACHE_HOME="+filepath.Join(home, "cache"), "USER=nobody", "LOGNAME=nobody")
+			"GOCACHE="+filepath.Join(home, "cache"), "XDG_CACHE_HOME="+filepath.Join(home, "cache"), "GOMODCACHE="+modules, "USER=nobody", "LOGNAME=nobody")
 		if err := runCommand(cmd, b.pkg, rep); err != nil {
 			return err
 		}
@@ -64,6 +71,20 @@ func copyTree(dst string) error {
 	out, err := exec.Command("sh", "-c", script, dst).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("copy the tree: %w: %s", err, out)
+	}
+	return nil
+}
+
+// copyModules copies go's module cache, which go keeps readable but not
+// writable for everyone.
+func copyModules(dst string) error {
+	src, err := exec.Command("go", "env", "GOMODCACHE").Output()
+	if err != nil {
+		return fmt.Errorf("go env: %w", err)
+	}
+	out, err := exec.Command("cp", "-a", strings.TrimSpace(string(src)), dst).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("copy the modules: %w: %s", err, out)
 	}
 	return nil
 }
