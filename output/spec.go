@@ -21,6 +21,7 @@ var formats = []format{
 	{"pprof", []string{".pb.gz", ".pprof", ".pb"}, func(w io.Writer, o Options) Sink { return NewPProf(w, o) }, false},
 	{"svg", []string{".svg"}, func(w io.Writer, o Options) Sink { return NewSVG(w, o) }, false},
 	{"html", []string{".html", ".htm"}, func(w io.Writer, o Options) Sink { return NewHTML(w, o) }, false},
+	{"firefox", []string{".firefox.json"}, func(w io.Writer, o Options) Sink { return NewFirefox(w, o) }, false},
 	{"perf", []string{".perf"}, func(w io.Writer, o Options) Sink { return NewPerf(w, o) }, true},
 	{"json", []string{".jsonl", ".json"}, func(w io.Writer, o Options) Sink { return NewJSON(w, o) }, true},
 	{"dump", []string{".dump"}, func(w io.Writer, o Options) Sink { return NewDump(w, o) }, true},
