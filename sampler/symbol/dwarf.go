@@ -21,7 +21,7 @@ type dwarfInfo struct {
 	shift uint64 // what is added to an address of the mapped file to get one here
 	alt   *dwarfInfo
 
-	info, abbrev, str, lineStr, strOffsets, addr, rangesSec, rngLists, line *debugSection
+	info, abbrev, str, lineStr, strOffsets, addr, rangesSec, rngLists, line, aranges *debugSection
 
 	units  []*unit    // by offset
 	ranges []unitSpan // by start
@@ -80,7 +80,7 @@ func newDWARF(im *image) *dwarfInfo {
 	}{
 		{&d.info, "info"}, {&d.abbrev, "abbrev"}, {&d.str, "str"}, {&d.lineStr, "line_str"},
 		{&d.strOffsets, "str_offsets"}, {&d.addr, "addr"}, {&d.rangesSec, "ranges"},
-		{&d.rngLists, "rnglists"}, {&d.line, "line"},
+		{&d.rngLists, "rnglists"}, {&d.line, "line"}, {&d.aranges, "aranges"},
 	} {
 		*s.p = im.debugSection(s.name)
 	}
@@ -91,6 +91,7 @@ func newDWARF(im *image) *dwarfInfo {
 // to. It stops at the first header that is damaged: where the next one is cannot
 // be known.
 func (d *dwarfInfo) readUnits(ranges bool) {
+	bare := make(map[uint64]int32) // units whose ranges are elsewhere, by offset
 	for off := uint64(0); off < d.info.size && len(d.units) < maxUnits; {
 		u, ok := d.readUnit(off)
 		if !ok {
@@ -100,12 +101,19 @@ func (d *dwarfInfo) readUnits(ranges bool) {
 			n := int32(len(d.units))
 			d.units = append(d.units, u)
 			if ranges {
+				before := len(d.ranges)
 				for _, s := range u.readRoot() {
 					d.ranges = append(d.ranges, unitSpan{span: s, unit: n})
+				}
+				if len(d.ranges) == before || u.version == 2 {
+					bare[u.off] = n
 				}
 			}
 		}
 		off = u.end
+	}
+	if len(bare) > 0 {
+		d.readAranges(bare)
 	}
 	slices.SortFunc(d.ranges, func(a, b unitSpan) int {
 		if r := cmp.Compare(a.start, b.start); r != 0 {

@@ -330,6 +330,10 @@ func (im *image) typed(t elf.SectionType) *section {
 	return nil
 }
 
+func (im *image) littleEndian() bool {
+	return im.order == binary.ByteOrder(binary.LittleEndian)
+}
+
 // loadBase is the lowest address of the image's segments: by which a debug file
 // of a prelinked object differs from the object.
 func (im *image) loadBase() uint64 {

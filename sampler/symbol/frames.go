@@ -80,6 +80,11 @@ func (o *Object) locations(vaddr uint64) []location {
 			return list
 		}
 	}
+	if o.goTab != nil {
+		o.mu.Lock() // guards the tables that o.goTab reads through
+		defer o.mu.Unlock()
+		return o.goTab.locations(vaddr)
+	}
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"sfsample/sampler/symbol/rootfs"
@@ -171,7 +172,9 @@ func (o *Object) loadTables(im *image) {
 		o.reject("pclntab", err)
 	}
 	o.plt = im.openPLT()
-	if !full && o.missing == "" {
+	if full {
+		o.missing = ""
+	} else if o.missing == "" {
 		o.missing = "no symbol table"
 	}
 }
@@ -260,9 +263,19 @@ func (o *Object) sym(table int, i int32) Sym {
 	e := &t.syms[i]
 	name := o.cached(nameKey{int32(table), uint64(i)})
 	if name == "" {
-		name = o.keep(nameKey{int32(table), uint64(i)}, func() string { return unversioned(t.strs.name(e.name)) })
+		name = o.keep(nameKey{int32(table), uint64(i)}, func() string { return o.plain(t.strs.name(e.name)) })
 	}
 	return Sym{Name: name, Start: e.start, Size: uint64(e.size), Source: t.what}
+}
+
+// plain cuts from a symbol's name what is no part of the function's: versions,
+// and the calling convention that Go's linker appends, which neither pclntab nor
+// the runtime's own stacks have.
+func (o *Object) plain(name string) string {
+	if o.goTab != nil {
+		name = strings.TrimSuffix(strings.TrimSuffix(name, ".abi0"), ".abiinternal")
+	}
+	return unversioned(name)
 }
 
 func (o *Object) lookupGo(vaddr uint64) (Sym, bool) {

@@ -33,7 +33,7 @@ var goMagic = map[uint32]goVersion{
 const maxGoFuncs = 1 << 24
 
 // goTable finds functions in a pclntab. Everything but functab stays in the
-// file.
+// file. Only find is safe for concurrent use.
 type goTable struct {
 	im      *image
 	version goVersion
@@ -52,6 +52,7 @@ type goTable struct {
 	entry []uint64 // of each function, and the end of the last one
 	fn    []uint32 // offset of each function's _func from funcOff
 	names stringTable
+	data  debugSection // the whole table
 }
 
 // isGo reports whether a file comes from Go's linker: it has Go's build-id note
@@ -159,6 +160,7 @@ func (im *image) goTableAt(off, size int64, addr uint64) (*goTable, error) {
 		}
 	}
 	t.nameOff, t.cuOff, t.fileOff, t.pcOff, t.funcOff = parts[0], parts[1], parts[2], parts[3], parts[4]
+	t.data = debugSection{f: im.f, off: off, size: uint64(size)}
 	t.names = stringTable{f: im.f, off: off + t.nameOff, size: size - t.nameOff}
 	if t.version >= go118 {
 		t.findText(addr, word(2))
@@ -255,11 +257,14 @@ func (t *goTable) funcField(i int32, n int) (uint32, bool) {
 
 // uint32At reads 4 bytes at an offset in the table.
 func (t *goTable) uint32At(off int64) (uint32, bool) {
-	var b [4]byte
-	if off < 0 || off > t.size-4 || readFull(t.im.f, b[:], t.off+off) != nil {
+	if off < 0 || off > t.size-4 {
 		return 0, false
 	}
-	return t.order.Uint32(b[:]), true
+	b := t.data.bytes(uint64(off), 4)
+	if len(b) < 4 {
+		return 0, false
+	}
+	return t.order.Uint32(b), true
 }
 
 // name returns the name of function i, empty if the table is damaged there.

@@ -180,99 +180,93 @@ func openFile(t testing.TB, name string, opt Options) *Object {
 	return o
 }
 
-func TestTruth(t *testing.T) {
-	for _, name := range strings.Fields(os.Getenv("TRUTH")) {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			addrs := randomText(t, name, 1000)
-			o := openFile(t, name, Options{Demangle: Off, Roots: ownRoot(t)})
-			o.Lookup(0)
-			files := []string{name}
-			if id := o.BuildID(); id != "" {
-				files = append(files, buildIDPath(id, ".debug"))
-			}
-			same := aliases(t, files...)
-			t.Logf("missing %q tables %d go %v", o.Missing(), len(o.tables), o.goTab != nil)
-			for tool, ask := range map[string]func(testing.TB, string, []uint64) []string{"eu": euSymbols, "gdb": gdbSymbols} {
-				want := ask(t, name, addrs)
-				eq, alias, both, onlyUs, onlyThem, differ := 0, 0, 0, 0, 0, 0
-				for i, a := range addrs {
-					s, ok := o.Lookup(a)
-					switch {
-					case !ok && want[i] == "":
-						both++
-					case s.Name == want[i]:
-						eq++
-					case !ok:
-						onlyThem++
-						if onlyThem < 6 {
-							t.Logf("%s only them: %#x %q", tool, a, want[i])
-						}
-					case want[i] == "":
-						onlyUs++
-						if onlyUs < 6 {
-							t.Logf("%s only us: %#x %v", tool, a, s)
-						}
-					case same(s.Name, want[i]):
-						alias++
-						if alias < 6 {
-							t.Logf("%s alias: %#x %v %v", tool, a, s, want[i])
-						}
-					default:
-						differ++
-						if differ < 12 {
-							t.Logf("%s differ: %#x %v %v", tool, a, s, want[i])
-						}
-					}
-				}
-				t.Logf("%s: equal %d alias %d both unknown %d only us %d only them %d differ %d", tool, eq, alias, both, onlyUs, onlyThem, differ)
+// need skips the test where a program that it compares with is not installed.
+func need(t testing.TB, programs ...string) {
+	t.Helper()
+	for _, p := range programs {
+		if _, err := exec.LookPath(p); err != nil {
+			t.Skipf("no %s on this machine", p)
+		}
+	}
+}
+
+// run runs a program and fails the test if it fails.
+func run(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// installed returns the programs and libraries of the machine that names are
+// compared on; the order is by kind.
+func installed(t testing.TB) []string {
+	t.Helper()
+	var found []string
+	for _, pattern := range []string{
+		"/lib/*-linux-gnu/libc.so.6", "/usr/lib/*-linux-gnu/libstdc++.so.6", "/usr/bin/sqlite3",
+		"/usr/bin/redis-server", "/usr/bin/python3.*[0-9]",
+	} {
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, names...)
+	}
+	if len(found) == 0 {
+		t.Skip("no programs to compare names on")
+	}
+	return found
+}
+
+// Names of random addresses are those that eu-addr2line and gdb give. What may
+// differ: which alias is taken; linkage table entries, which eu-addr2line does
+// not name; data between functions, which they name and we do not.
+func TestNamesAgainstTools(t *testing.T) {
+	tools := map[string]func(testing.TB, string, []uint64) []string{"eu-addr2line": euSymbols, "gdb": gdbSymbols}
+	for tool, ask := range tools {
+		t.Run(tool, func(t *testing.T) {
+			need(t, tool)
+			for _, name := range installed(t) {
+				t.Run(filepath.Base(name), func(t *testing.T) {
+					compareNames(t, tool, name, ask)
+				})
 			}
 		})
 	}
 }
 
-// euInlines asks eu-addr2line for functions and lines, inlined ones first.
-func euInlines(t testing.TB, name string, addrs []uint64) [][]string {
-	t.Helper()
-	var in bytes.Buffer
-	for _, a := range addrs {
-		fmt.Fprintf(&in, "%#x\n", a)
+func compareNames(t *testing.T, tool, name string, ask func(testing.TB, string, []uint64) []string) {
+	addrs := randomText(t, name, 500)
+	o := openFile(t, name, Options{Demangle: Off, Roots: ownRoot(t)})
+	files := []string{name}
+	if id := o.BuildID(); id != "" {
+		files = append(files, buildIDPath(id, ".debug"))
 	}
-	cmd := exec.Command("eu-addr2line", "-a", "-i", "-f", "-e", name)
-	cmd.Stdin = &in
-	out, err := cmd.Output()
-	if err != nil {
-		t.Logf("eu-addr2line: %v", err)
-	}
-	var all [][]string
-	fn := ""
-	for line := range strings.Lines(string(out)) {
-		line = strings.TrimSpace(line)
+	same := aliases(t, files...)
+	want := ask(t, name, addrs)
+	equal, other, named := 0, 0, 0
+	for i, a := range addrs {
+		got, ok := o.Lookup(a)
+		if ok {
+			named++
+		}
 		switch {
-		case strings.HasPrefix(line, "0x"):
-			all = append(all, nil)
-			fn = ""
-		case fn == "":
-			fn = line
-			if i := strings.Index(fn, " inlined at "); i >= 0 {
-				fn = fn[:i]
-			}
+		case got.Name == want[i]:
+			equal++
+		case ok && want[i] != "" && same(got.Name, want[i]):
+			other++
+		case got.Source == "plt" && (tool == "eu-addr2line" || strings.HasPrefix(want[i], "*ABS*")):
 		default:
-			n := len(all) - 1
-			if f := strings.Split(line, ":"); len(f) > 2 { // file:line:column
-				line = f[0] + ":" + f[1]
-			}
-			line = strings.TrimSuffix(line, " (discriminator")
-			all[n] = append(all[n], fn+" "+line)
-			fn = ""
+			t.Errorf("%#x: %q from %s, %s says %q", a, got.Name, got.Source, tool, want[i])
 		}
 	}
-	if len(all) != len(addrs) {
-		t.Logf("eu-addr2line answers %d of %d addresses", len(all), len(addrs))
-		return make([][]string, len(addrs))
-	}
-	return all
+	t.Logf("%d of %d named, %d equal, %d by another alias", named, len(addrs), equal, other)
 }
 
+// llvmInlines asks llvm-symbolizer for functions and lines, inlined ones first.
 func llvmInlines(t testing.TB, name string, addrs []uint64) [][]string {
 	t.Helper()
 	var in bytes.Buffer
@@ -305,65 +299,122 @@ func llvmInlines(t testing.TB, name string, addrs []uint64) [][]string {
 	return all
 }
 
-func TestTruthLines(t *testing.T) {
-	for _, name := range strings.Fields(os.Getenv("TRUTHLINES")) {
-		t.Run(filepath.Base(name), func(t *testing.T) {
-			addrs := randomText(t, name, 1000)
-			o := openFile(t, name, Options{Demangle: Off, Roots: ownRoot(t), Inlines: true, Lines: true})
-			o.Frames(0)
-			t.Logf("no lines: %q", o.NoLines())
-			if o.dwarf != nil {
-				t.Logf("units %d ranges %d", len(o.dwarf.units), len(o.dwarf.ranges))
+// frameStrings writes frames as the tools do, but with the outermost name left
+// out: the symbol table decides there, for us, and the DWARF for them.
+func frameStrings(frames []Frame) []string {
+	var list []string
+	for i, f := range frames {
+		name, file := f.Name, f.File
+		if i == len(frames)-1 {
+			name = "*"
+		}
+		if file == "" {
+			file = "??"
+		}
+		list = append(list, fmt.Sprintf("%s %s:%d", name, file, f.Line))
+	}
+	if list == nil {
+		list = []string{"* ??:0"}
+	}
+	return list
+}
+
+// plainFrames brings a tool's frames into the form of frameStrings: paths
+// without "..".
+func plainFrames(list []string) []string {
+	for i, l := range list {
+		k := strings.LastIndexByte(l, ' ')
+		fn, pos := l[:k], l[k+1:]
+		if strings.Contains(pos, "/") {
+			pos = filepath.Clean(pos)
+		}
+		if i == len(list)-1 {
+			fn = "*"
+			if strings.HasSuffix(pos, ":0") && !strings.Contains(pos, "/") {
+				pos = "??:0" // the name of the unit, for want of a better one
 			}
-			for tool, ask := range map[string]func(testing.TB, string, []uint64) [][]string{"eu": euInlines, "llvm": llvmInlines} {
-				want := ask(t, name, addrs)
-				eq, differ, inl, none, onlyLine := 0, 0, 0, 0, 0
-				for i, a := range addrs {
-					var got []string
-					frames := o.Frames(a)
-					for j, f := range frames {
-						n, fl := f.Name, f.File
-						if n == "" || j == len(frames)-1 {
-							n = "*"
-						}
-						if fl == "" {
-							fl = "??"
-						}
-						got = append(got, fmt.Sprintf("%s %s:%d", n, fl, f.Line))
-					}
-					if got == nil {
-						got = []string{"* ??:0"}
-					}
-					if len(got) > 1 {
-						inl++
-					}
-					w := want[i]
-					for j := range w { // "fn dir/file:line": the folder without ".."
-						if k := strings.LastIndexByte(w[j], ' '); strings.Contains(w[j][k+1:], "/") {
-							w[j] = w[j][:k+1] + filepath.Clean(w[j][k+1:])
-						}
-					}
-					if n := len(w); n > 0 {
-						last := w[n-1]
-						w[n-1] = "*" + last[strings.LastIndexByte(last, ' '):]
-					}
-					if got[len(got)-1] == "* ??:0" && (len(w) == 0 || w[0] == "* ??:0" || !strings.Contains(w[0], "/")) {
-						none++
-						continue
-					}
-					if fmt.Sprint(got) == fmt.Sprint(w) {
-						eq++
-						continue
-					}
-					if len(got) == len(w) && fmt.Sprint(got[1:]) == fmt.Sprint(w[1:]) {
-						onlyLine++
-					}
-					if differ++; differ < 12 {
-						t.Logf("%s differ %#x\n got %q\nwant %q", tool, a, got, want[i])
-					}
-				}
-				t.Logf("%s: equal %d differ %d (innermost line only %d) none %d inlined %d", tool, eq, differ, onlyLine, none, inl)
+		}
+		list[i] = fn + " " + pos
+	}
+	return list
+}
+
+// compareInlines compares inlined functions and lines with llvm-symbolizer's.
+func compareInlines(t *testing.T, name string, o *Object, addrs []uint64) {
+	t.Helper()
+	want := llvmInlines(t, name, addrs)
+	equal, inlined, differ := 0, 0, 0
+	for i, a := range addrs {
+		got := frameStrings(o.Frames(a))
+		w := plainFrames(want[i])
+		if len(got) > 1 {
+			inlined++
+		}
+		// Without lines llvm-symbolizer gives the file's own name for what
+		// assembled files and the start files define.
+		if got[0] == "* ??:0" && len(w) == 1 && !strings.Contains(w[0], "/") {
+			continue
+		}
+		if strings.Join(got, "\n") == strings.Join(w, "\n") {
+			equal++
+			continue
+		}
+		if differ++; differ <= 5 {
+			t.Errorf("%#x:\n got %q\nwant %q", a, got, w)
+		}
+	}
+	if equal == 0 {
+		t.Errorf("nothing could be compared: %s", o.NoLines())
+	}
+	t.Logf("%d of %d equal, %d with inlined functions, %d differ", equal, len(addrs), inlined, differ)
+}
+
+// Functions, inlined functions and lines are those that llvm-symbolizer gives,
+// for each DWARF version and compression that the compilers of the machine
+// make.
+func TestInlinesAgainstLLVM(t *testing.T) {
+	need(t, "llvm-symbolizer")
+	source, err := filepath.Abs("testdata/inlines.cc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct{ name, flags string }{
+		{"dwarf5", "-gdwarf-5"},
+		{"dwarf4", "-gdwarf-4"},
+		{"dwarf3", "-gdwarf-3 -gstrict-dwarf"},
+		{"dwarf2", "-gdwarf-2 -gstrict-dwarf"},
+		{"zlib", "-g -gz=zlib"},
+		{"zlib-gnu", "-g -gz=zlib-gnu"},
+		{"sections", "-g -ffunction-sections -Wl,--gc-sections"},
+		{"types", "-g -fdebug-types-section"},
+		{"lto", "-g -flto"},
+		{"dwarf64", "-gdwarf-5 -gdwarf64"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			need(t, "g++")
+			name := filepath.Join(t.TempDir(), "a")
+			args := append([]string{"-O2", "-o", name, source}, strings.Fields(tt.flags)...)
+			if out, err := exec.Command("g++", args...).CombinedOutput(); err != nil {
+				t.Skipf("g++ does not do %s: %s", tt.flags, out)
 			}
+			o := openFile(t, name, Options{Demangle: Off, Inlines: true, Lines: true})
+			compareInlines(t, name, o, randomText(t, name, 500))
 		})
 	}
+	t.Run("rust", func(t *testing.T) {
+		need(t, "rustc")
+		name := filepath.Join(t.TempDir(), "a")
+		run(t, "rustc", "-O", "-g", "-o", name, "testdata/inlines.rs")
+		o := openFile(t, name, Options{Demangle: Off, Inlines: true, Lines: true})
+		compareInlines(t, name, o, randomText(t, name, 500))
+	})
+	t.Run("debug files of libc", func(t *testing.T) {
+		name := installed(t)[0]
+		o := openFile(t, name, Options{Demangle: Off, Inlines: true, Lines: true, Roots: ownRoot(t)})
+		if o.Frames(0); o.NoLines() != "" {
+			t.Skip("no debug file of libc on this machine")
+		}
+		compareInlines(t, name, o, randomText(t, name, 500))
+	})
 }

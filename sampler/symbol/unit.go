@@ -353,7 +353,9 @@ func (u *unit) parse() *unitTree {
 			before := len(ranges)
 			id := int32(len(t.nodes))
 			u.ranges(&d, func(s span) { ranges = append(ranges, nodeRange{s, id, parent.depth + 1}) })
-			if len(ranges) > before {
+			// An inlined call may have no ranges, but inner ones that do: DWARF 2
+			// could not say where one lies that is in pieces.
+			if len(ranges) > before || d.tag == tagInlined {
 				n := node{parent: none, inlined: d.tag == tagInlined, origin: here}
 				if n.inlined {
 					n.parent = parent.node
