@@ -1,6 +1,7 @@
 package ehframe
 
 import (
+	"math/bits"
 	"slices"
 
 	"sfsample/sframe"
@@ -8,8 +9,12 @@ import (
 
 // maxCacheBytes bounds what one table keeps of functions, rows and addresses.
 // When it is reached everything is dropped at once: that is simple, and a
-// working set of this size (about 20,000 functions) of one image was not seen.
+// working set of this size (about 15,000 functions) of one image was not seen.
 const maxCacheBytes = 4 << 20
+
+// maxList bounds the distinct rows, so that with those that one lookup can add,
+// which compiles up to maxOverlap functions, their number fits a rowID.
+const maxList = 1<<16 - 1 - maxOverlap*(maxRows+1)
 
 // Sizes of the address cache: it starts small, because most tables are asked for
 // few addresses, and doubles as it fills.
@@ -18,25 +23,31 @@ const (
 	maxSlots = 1 << 14
 )
 
-// noRow stands in the address cache for "no function covers it".
-var noRow sframe.Row
+// rowID is the place of a row in cache.list.
+type rowID uint16
 
-// slot is one address of the address cache; row is nil in a free one.
-type slot struct {
-	pc  uint64
-	row *sframe.Row
-}
+// The first two places of the list: an empty slot, and the mark for "no function
+// covers it".
+const (
+	idNone rowID = iota
+	idNoRow
+	idFirst
+)
 
 // cache keeps what was compiled: rows by address, functions by the address of
 // their entry, and each distinct row once (functions have far fewer distinct
 // rows than rows).
 type cache struct {
-	slots []slot // open addressing, a power of two
-	shift uint8  // 64 - log2(len(slots))
+	// slots is the address cache, with open addressing in a power of two: an
+	// address in the upper 48 bits, a rowID in the lower 16. Half the size of
+	// address and pointer, which counts when 10,000 addresses are in use.
+	slots []uint64
+	shift uint8 // 64 - log2(len(slots))
 	used  int
+	list  []*sframe.Row
+	ids   map[uint64]rowID // of list, by hash of the content
 	funcs map[uint64]*function
-	rows  map[uint64]*sframe.Row // by hash of the content
-	bytes int                    // estimate of everything
+	bytes int // estimate of everything
 
 	saved []sframe.SavedRule // scratch
 	exprs [][]byte
@@ -45,33 +56,37 @@ type cache struct {
 // hashPC is Fibonacci hashing: neighbouring addresses spread over the table.
 func (c *cache) hashPC(pc uint64) uint64 { return pc * 0x9e3779b97f4a7c15 >> c.shift }
 
-// row returns the row cached for pc, nil if there is none.
-func (c *cache) row(pc uint64) *sframe.Row {
+// row returns the place of the row cached for pc, idNone if there is none.
+func (c *cache) row(pc uint64) rowID {
 	if len(c.slots) == 0 {
-		return nil
+		return idNone
 	}
 	for i := c.hashPC(pc); ; i++ {
-		s := &c.slots[i&uint64(len(c.slots)-1)]
-		if s.pc == pc || s.row == nil {
-			return s.row
+		s := c.slots[i&uint64(len(c.slots)-1)]
+		if s>>16 == pc || s == 0 {
+			return rowID(s)
 		}
 	}
 }
 
-// put remembers the row of pc.
-func (c *cache) put(pc uint64, r *sframe.Row) {
+// put remembers the row of pc. An address of more than 48 bits is not worth it:
+// no file has one.
+func (c *cache) put(pc uint64, id rowID) {
+	if pc>>48 != 0 {
+		return
+	}
 	if c.used >= len(c.slots)/4*3 {
 		c.grow()
 	}
-	c.insert(pc, r)
+	c.insert(pc<<16 | uint64(id))
 }
 
-func (c *cache) insert(pc uint64, r *sframe.Row) {
-	i := c.hashPC(pc)
-	for c.slots[i&uint64(len(c.slots)-1)].row != nil {
+func (c *cache) insert(s uint64) {
+	i := c.hashPC(s >> 16)
+	for c.slots[i&uint64(len(c.slots)-1)] != 0 {
 		i++
 	}
-	c.slots[i&uint64(len(c.slots)-1)] = slot{pc, r}
+	c.slots[i&uint64(len(c.slots)-1)] = s
 	c.used++
 }
 
@@ -83,17 +98,22 @@ func (c *cache) grow() {
 		return
 	}
 	old := c.slots
-	c.slots = make([]slot, max(minSlots, 2*len(old)))
-	c.shift = 64
-	for n := len(c.slots); n > 1; n /= 2 {
-		c.shift--
-	}
+	c.slots = make([]uint64, max(minSlots, 2*len(old)))
+	c.shift = uint8(64 - bits.TrailingZeros(uint(len(c.slots))))
 	c.used = 0
-	c.bytes += slotBytes * (len(c.slots) - len(old))
+	c.bytes += 8 * (len(c.slots) - len(old))
 	for _, s := range old {
-		if s.row != nil {
-			c.insert(s.pc, s.row)
+		if s != 0 {
+			c.insert(s)
 		}
+	}
+}
+
+// trim drops everything when the cache has reached its bound. It is called before
+// a lookup, never during one: functions refer to the list.
+func (c *cache) trim() {
+	if c.bytes >= maxCacheBytes || len(c.list) > maxList {
+		*c = cache{}
 	}
 }
 
@@ -101,9 +121,8 @@ func (c *cache) function(addr uint64) *function { return c.funcs[addr] }
 
 // Estimates of what a cached thing costs, maps and allocation classes included.
 const (
-	slotBytes   = 16
 	funcBytes   = 96 + 40
-	rowRefBytes = 4 + 8
+	rowRefBytes = 4 + 2
 	rowBytes    = 96 + 40
 	savedBytes  = 12
 	exprBytes   = 24
@@ -112,9 +131,6 @@ const (
 // putFunction remembers the function whose entry is at addr.
 func (c *cache) putFunction(addr uint64, f *function) {
 	f.offs, f.rows = slices.Clip(f.offs), slices.Clip(f.rows)
-	if c.bytes >= maxCacheBytes {
-		*c = cache{}
-	}
 	if c.funcs == nil {
 		c.funcs = make(map[uint64]*function)
 	}
@@ -122,13 +138,18 @@ func (c *cache) putFunction(addr uint64, f *function) {
 	c.bytes += funcBytes + rowRefBytes*len(f.rows)
 }
 
-// intern returns the row of m's state: one that is equal, or a new one.
-func (c *cache) intern(m *machine) *sframe.Row {
+// intern returns the place of the row of m's state: of one that is equal, or of a
+// new one.
+func (c *cache) intern(m *machine) rowID {
 	r := m.row(c.saved[:0], c.exprs[:0])
 	c.saved, c.exprs = r.Saved, r.Exprs
 	h := hashRow(&r)
-	if have := c.rows[h]; have != nil && equalRows(have, &r) {
-		return have
+	if id, ok := c.ids[h]; ok && equalRows(c.list[id], &r) {
+		return id
+	}
+	if c.ids == nil {
+		c.ids = make(map[uint64]rowID)
+		c.list = make([]*sframe.Row, idFirst)
 	}
 	keep := new(sframe.Row)
 	*keep = r
@@ -139,12 +160,11 @@ func (c *cache) intern(m *machine) *sframe.Row {
 		keep.Exprs = append(keep.Exprs, slices.Clone(e))
 		n += len(e)
 	}
-	if c.rows == nil {
-		c.rows = make(map[uint64]*sframe.Row)
-	}
-	c.rows[h] = keep
+	id := rowID(len(c.list))
+	c.list = append(c.list, keep)
+	c.ids[h] = id
 	c.bytes += rowBytes + savedBytes*len(r.Saved) + exprBytes*len(r.Exprs) + n
-	return keep
+	return id
 }
 
 // hashRow mixes what rows commonly differ in. Rows of equal hash that differ are

@@ -42,12 +42,10 @@ func (t *Table) describe(e fde, err error) (Func, error) {
 	}
 	out.Signal, out.KeyB = e.cie.signal, e.cie.keyB
 	var f function
+	t.cache.trim()
 	t.compile(&e, &f)
 	for i := range f.rows {
-		out.Entries = append(out.Entries, f.entry(i))
-	}
-	if t.cache.bytes >= maxCacheBytes {
-		t.cache = cache{}
+		out.Entries = append(out.Entries, t.entry(&f, i))
 	}
 	return out, f.err
 }

@@ -132,13 +132,13 @@ func (t *Table) buildIndex() error {
 	t.ownErr = nil
 	var skipped error
 	err := t.scan(func(f fde, err error) bool {
-		if skipped == nil {
+		switch {
+		case f.end > f.start && f.start != 0: // damaged or not, its range is known
+			own = append(own, indexEntry{f.start, f.addr})
+		case err != nil && skipped == nil:
 			skipped = err
 		}
 		// A start of 0 is what linkers leave of functions that they removed.
-		if err == nil && f.start != 0 && f.end > f.start {
-			own = append(own, indexEntry{f.start, f.addr})
-		}
 		return len(own) < maxFuncs
 	})
 	var bad *sframe.FormatError

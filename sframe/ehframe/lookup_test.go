@@ -274,4 +274,3 @@ func TestWarmRowDoesNotAllocate(t *testing.T) {
 		}
 	}
 }
-

@@ -125,28 +125,29 @@ func general(a *regs.Arch) uint32 {
 // error that holds a *sframe.FormatError if the function's entry is damaged, or
 // the reader's error.
 func (t *Table) Row(pc uint64) (*sframe.Row, error) {
-	if r := t.cache.row(pc); r != nil {
-		if r == &noRow {
-			return nil, sframe.ErrNoRow
-		}
-		return r, nil
+	switch id := t.cache.row(pc); id {
+	case idNone:
+		return t.coldRow(pc)
+	case idNoRow:
+		return nil, sframe.ErrNoRow
+	default:
+		return t.cache.list[id], nil
 	}
-	return t.coldRow(pc)
 }
 
 // coldRow answers an address that was not asked for lately.
 func (t *Table) coldRow(pc uint64) (*sframe.Row, error) {
 	f, err := t.find(pc)
 	if err == sframe.ErrNoRow {
-		t.cache.put(pc, &noRow)
+		t.cache.put(pc, idNoRow)
 		return nil, err
 	}
 	if err != nil {
 		return nil, err
 	}
-	r := f.rows[f.index(pc)]
-	t.cache.put(pc, r)
-	return r, nil
+	id := f.rows[f.index(pc)]
+	t.cache.put(pc, id)
+	return t.cache.list[id], nil
 }
 
 // Find is Row with the range that the row covers and its function's. It is not
@@ -156,7 +157,7 @@ func (t *Table) Find(pc uint64) (sframe.Entry, error) {
 	if err != nil {
 		return sframe.Entry{}, err
 	}
-	return f.entry(f.index(pc)), nil
+	return t.entry(f, f.index(pc)), nil
 }
 
 // CacheBytes estimates the memory that the table holds for what was looked up.
@@ -178,7 +179,7 @@ func (t *Table) Flush() {
 type function struct {
 	start, end uint64
 	offs       []uint32 // starts of the rows, relative to start, ascending from 0
-	rows       []*sframe.Row
+	rows       []rowID
 	err        error // the entry is damaged
 }
 
@@ -198,11 +199,12 @@ func (f *function) index(pc uint64) int {
 	return lo
 }
 
-func (f *function) entry(i int) sframe.Entry {
+// entry is row i of f with its range.
+func (t *Table) entry(f *function, i int) sframe.Entry {
 	e := sframe.Entry{
 		Start: f.start + uint64(f.offs[i]), End: f.end,
 		FuncStart: f.start, FuncEnd: f.end,
-		Row: *f.rows[i],
+		Row: *t.cache.list[f.rows[i]],
 	}
 	if i+1 < len(f.offs) {
 		e.End = f.start + uint64(f.offs[i+1])
@@ -217,6 +219,7 @@ const maxOverlap = 8
 // find returns the innermost function that covers pc: the one that starts last.
 // Of several that start together, the one whose entry comes first.
 func (t *Table) find(pc uint64) (*function, error) {
+	t.cache.trim()
 	n, err := t.search(pc)
 	if err != nil {
 		return nil, err
@@ -270,7 +273,10 @@ func (t *Table) function(addr uint64) (*function, error) {
 	switch {
 	case err == nil:
 		t.compile(&e, f)
-	case !errors.As(err, &bad):
+	case e.end > e.start:
+		f.start, f.end = e.start, e.end // damaged behind its range
+	}
+	if err != nil && !errors.As(err, &bad) {
 		return nil, err
 	}
 	t.cache.putFunction(addr, f)
@@ -289,10 +295,10 @@ func (t *Table) compile(e *fde, f *function) {
 		if start >= f.end || start-f.start > 1<<32-1 {
 			return // instructions may go on past the end; no address needs them
 		}
-		r := t.cache.intern(m)
-		if n := len(f.rows); n == 0 || f.rows[n-1] != r {
+		id := t.cache.intern(m)
+		if n := len(f.rows); n == 0 || f.rows[n-1] != id {
 			f.offs = append(f.offs, uint32(start-f.start))
-			f.rows = append(f.rows, r)
+			f.rows = append(f.rows, id)
 		}
 	}
 	m.run(&e.code, emit)
