@@ -123,6 +123,10 @@ func (d *dumper) dumpFuncs(obj *object, funcs iter.Seq2[function, error]) {
 			fmt.Fprintf(d.out, "    %s\n", f.special)
 		}
 		for _, r := range f.rows {
+			if r.RA == "undef" {
+				fmt.Fprintf(d.out, "    %#-16x  outermost frame: ra undefined\n", r.pc)
+				continue
+			}
 			fmt.Fprintf(d.out, "    %#-16x  cfa %-10s fp %-8s ra %s\n", r.pc, r.CFA, r.FP, r.RA)
 		}
 	})

@@ -81,11 +81,18 @@ func (o *object) executable(addr, size uint64) bool {
 // openFile opens an ELF file: linked, stripped, without section headers, or
 // relocatable.
 func openFile(path string) (*object, error) {
+	info, err := os.Stat(path) // before the open, which waits at a FIFO
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: not a regular file", path)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	o, err := readFile(file, path)
+	o, err := readFile(file, info.Size(), path)
 	if err != nil {
 		file.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -94,17 +101,10 @@ func openFile(path string) (*object, error) {
 	return o, nil
 }
 
-func readFile(file *os.File, path string) (*object, error) {
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
-	}
+func readFile(file *os.File, size int64, path string) (*object, error) {
 	f, err := elf.NewFile(file)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("not a readable ELF file: %w", err)
 	}
 	o, err := newObject(f, path)
 	if err != nil {
@@ -118,7 +118,7 @@ func readFile(file *os.File, path string) (*object, error) {
 		o.code = execSegments(f)
 	}
 	o.openEH = func() (*ehframe.Table, error) { return ehframe.OpenELF(f) }
-	o.names(io.NewSectionReader(file, 0, info.Size()))
+	o.names(io.NewSectionReader(file, 0, size))
 	return o, nil
 }
 
