@@ -7,7 +7,17 @@ import "sfsample/sampler/capture"
 type item struct {
 	capture *capture.Capture
 	fb      *Feedback // with capture
+	early   *early    // with capture: of a process that may be gone soon
 	credit  *capture.Credit
 	spent   *capture.Spent
+	fork    fork
 	gone    int // a process that has ended, or has become another program
 }
+
+// early is what the pipeline would read of a process if that could be counted
+// on to live until then: the contents of its maps and comm files.
+type early struct{ maps, comm []byte }
+
+// fork tells that a process was made by another: until it calls exec, it has the
+// other's mappings.
+type fork struct{ parent, child int }

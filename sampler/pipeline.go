@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -149,12 +151,17 @@ func (p *Pipeline) consume(items <-chan item) {
 	for it := range items {
 		switch {
 		case it.capture != nil:
+			if it.early != nil {
+				p.early(it.capture.PID, it.early)
+			}
 			p.capture(it.capture, it.fb)
 			p.pool.put(it.capture)
 		case it.credit != nil:
 			p.credit(it.credit)
 		case it.spent != nil:
 			p.spent(it.spent)
+		case it.fork.child != 0:
+			p.forked(it.fork)
 		case it.gone != 0:
 			p.forget(it.gone)
 		}
@@ -169,6 +176,40 @@ func (p *Pipeline) forget(pid int) {
 		t.space.Close()
 	}
 	delete(p.targets, pid)
+}
+
+// early takes what the engine has read of a young process.
+func (p *Pipeline) early(pid int, e *early) {
+	t := p.target(pid)
+	if t.name == "" {
+		t.name = strings.TrimSuffix(string(e.comm), "\n")
+		p.record(&capture.Name{PID: pid, Name: t.name})
+	}
+	if maps, err := procfs.ParseMaps(e.maps); err == nil {
+		t.offer(maps)
+	}
+}
+
+// forked gives a new process what is known of its parent.
+func (p *Pipeline) forked(f fork) {
+	parent := p.targets[f.parent]
+	if parent == nil || parent.space == nil {
+		return
+	}
+	t := p.target(f.child)
+	if t.name == "" {
+		t.name = parent.name
+	}
+	t.offer(parent.space.Mappings())
+}
+
+// offer makes mappings those of the process, read by whomever.
+func (t *target) offer(maps []procfs.Mapping) {
+	s, ok := t.space.(interface{ Offer([]procfs.Mapping) })
+	if ok && len(maps) > 0 {
+		s.Offer(slices.Clone(maps))
+		t.space.Refresh()
+	}
 }
 
 // target returns what is known of a process, opened at its first capture.
@@ -314,8 +355,17 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 		p.stats.Complete++
 		return t.intern(p.cfg.Names, frames, ""), state
 	}
-	p.cfg.Log.Debug("stack cut", "pid", c.PID, "tid", c.TID, "reason", end.Reason, "addr", fmt.Sprintf("%#x", end.Addr), "frames", len(frames))
+	p.cfg.Log.Debug("stack cut", "pid", c.PID, "tid", c.TID, "reason", end.Reason, "addr", fmt.Sprintf("%#x", end.Addr), "frames", len(frames),
+		"at", t.place(frames[len(frames)-1]))
 	return p.cut(t, frames, end.Reason.String()), state
+}
+
+// place is the module and address of a frame, for the log.
+func (t *target) place(f unwind.Frame) string {
+	if m, vaddr, ok := t.space.Module(f.LookupPC()); ok {
+		return fmt.Sprintf("%s+%#x", m.Name(), vaddr)
+	}
+	return fmt.Sprintf("%#x", f.PC)
 }
 
 func (p *Pipeline) cut(t *target, frames []unwind.Frame, reason string) *stack {
@@ -396,7 +446,7 @@ func (p *Pipeline) advise(c *capture.Capture, fb *Feedback, frames []unwind.Fram
 		need = max(4*len(c.Stack), need)
 	default:
 		need += need/4 + minCopy    // room for a signal's frame
-		need = max(need, old-old/8) // shrinks slowly
+		need = max(need, old-old/64) // shrinks slowly
 	}
 	fb.Want.Store(int64(min(max((need+minCopy-1)&^(minCopy-1), minCopy), maxCopy)))
 	if end.Reason == unwind.UnknownRegister && c.Taken == capture.Unstopped {

@@ -216,7 +216,8 @@ func (e *engine) adopt(tid int) {
 			return
 		}
 		p = e.addProcess(st.Tgid)
-		p.cpuBase = 0
+		p.cpuBase, p.born = 0, true
+		e.send(item{fork: fork{st.PPid, st.Tgid}})
 	}
 	t := e.newThread(p, tid)
 	t.seized, t.run = true, 0
@@ -255,6 +256,7 @@ func (e *engine) onExec(t *thread, s ptrace.Status) {
 		}
 	}
 	e.openProcess(p)
+	p.born, p.captures = true, 0
 	e.execSeen = e.execSeen || p.pid == e.opt.Command
 	if t == nil { // the leader had been dropped: it is the caller now
 		t = e.newThread(p, s.TID)

@@ -42,7 +42,10 @@ type process struct {
 	seccomp bool          // a filter may not know restart_syscall
 	only    bool          // only some threads of it were asked for
 	threads int
-	pac     uint64 // arm64: NT_ARM_PAC_MASK, once it was read
+	born    bool // while we sample, or it has become another program since
+	// captures counts those of this program, up to a few.
+	captures int
+	pac      uint64 // arm64: NT_ARM_PAC_MASK, once it was read
 }
 
 // maxGap is the longest time between two looks at an idle thread, in ticks.

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"os"
 	"runtime"
 	"time"
 
@@ -327,7 +328,27 @@ func (e *engine) emit(t *thread, n int64, c *capture.Capture, run time.Duration)
 		t.carry -= time.Duration(c.Ticks * e.interval)
 	}
 	t.last = now
-	e.send(item{capture: c, fb: t.fb})
+	e.send(item{capture: c, fb: t.fb, early: e.readEarly(t)})
+}
+
+// readEarly reads what the pipeline needs of a process that was born while we
+// sample: many live only for milliseconds. New programs load their libraries
+// first, so the first captures each bring news.
+func (e *engine) readEarly(t *thread) *early {
+	p := t.proc
+	if !p.born || p.captures >= 8 {
+		return nil
+	}
+	p.captures++
+	if p.captures&(p.captures-1) != 0 { // at 1, 2, 4 and 8
+		return nil
+	}
+	maps, err := os.ReadFile(e.fs.Path(t.tid, "maps"))
+	if err != nil {
+		return nil
+	}
+	comm, _ := os.ReadFile(e.fs.Path(p.pid, "comm"))
+	return &early{maps, comm}
 }
 
 // lose accounts for tick n, and what is owed before it, as lost.

@@ -204,10 +204,25 @@ func (c *config) livePipeline(names *sampler.Names, log *slog.Logger, sink outpu
 		Host: runtime.GOARCH, Start: time.Now(), Order: c.order, MaxDepth: c.maxDepth,
 		Sink: sink, Names: names, Record: rec, Log: log, Live: true,
 		Open: func(pid int) (sampler.Target, error) {
-			live := module.NewLive(pid)
-			return module.NewSpace(live, cache, module.Options{Owner: live.Owner(), Log: log}), nil
+			src := sampler.NewSurvivor(pid)
+			space := module.NewSpace(src, cache, module.Options{Owner: src.Owner(), Log: log})
+			return &liveTarget{space, src}, nil
 		},
 	})
+}
+
+// liveTarget is a Space with its source, which holds files open.
+type liveTarget struct {
+	*module.Space
+	src *sampler.Survivor
+}
+
+// Offer passes mappings on to the source.
+func (t *liveTarget) Offer(maps []procfs.Mapping) { t.src.Offer(maps) }
+
+func (t *liveTarget) Close() {
+	t.Space.Close()
+	t.src.Close()
 }
 
 // debuginfodOf is the cache of debuginfod's client and, if asked for, the

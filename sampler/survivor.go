@@ -1,0 +1,173 @@
+package sampler
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace/procfs"
+	"sfsample/sampler/module"
+	"sfsample/sampler/symbol/rootfs"
+)
+
+// Survivor is a live process as a module.Source, which goes on answering when
+// the process has ended: from the mappings as they were last read, and from the
+// files behind them. So the last captures of a process can be unwound and named
+// after its death. It may be used by several goroutines.
+type Survivor struct {
+	*module.Live
+
+	mu    sync.Mutex
+	maps  []procfs.Mapping
+	root  *rootfs.Root           // of the process; outlives it
+	files map[uint64]module.File // by inode; nil: cannot be used
+	dead  bool
+	// offered: maps were read by somebody else, at the time that counts.
+	offered bool
+}
+
+// NewSurvivor returns the source of process pid.
+func NewSurvivor(pid int) *Survivor {
+	s := &Survivor{Live: module.NewLive(pid), files: map[uint64]module.File{}}
+	s.root, _ = rootfs.Open(fmt.Sprintf("/proc/%d/root", pid))
+	if s.root == nil { // gone already: most processes have our own root
+		s.root, _ = rootfs.Open("/")
+	}
+	return s
+}
+
+// Close closes the files that were opened.
+func (s *Survivor) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.files {
+		if f != nil {
+			f.Close()
+		}
+	}
+	s.files = nil
+	if s.root != nil {
+		s.root.Close()
+		s.root = nil
+	}
+}
+
+// Maps implements module.Source.
+func (s *Survivor) Maps() ([]procfs.Mapping, error) {
+	if maps := s.takeOffer(); maps != nil {
+		return maps, nil
+	}
+	maps, err := s.Live.Maps()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if (err != nil || len(maps) == 0) && len(s.maps) > 0 {
+		return s.maps, nil
+	}
+	if err == nil {
+		s.maps = maps
+	}
+	return maps, err
+}
+
+func (s *Survivor) takeOffer() []procfs.Mapping {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.offered {
+		return nil
+	}
+	s.offered = false
+	return s.maps
+}
+
+// Offer gives the mappings as somebody else has read them, for the case that the
+// process is gone, or another program, by the time that they are asked for.
+func (s *Survivor) Offer(maps []procfs.Mapping) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.maps, s.offered = maps, true
+}
+
+// ReadAt implements module.Source.
+func (s *Survivor) ReadAt(p []byte, addr int64) (int, error) {
+	if !s.isDead() {
+		n, err := s.Live.ReadAt(p, addr)
+		if !errors.Is(err, unix.ESRCH) {
+			return n, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead = true
+	for i := range s.maps {
+		m := &s.maps[i]
+		if uint64(addr) < m.Start || uint64(addr) >= m.End {
+			continue
+		}
+		if m.Perms&procfs.Write != 0 {
+			return 0, unix.ESRCH // what it held is lost
+		}
+		f, err := s.file(m)
+		if err != nil {
+			return 0, err
+		}
+		off := uint64(addr) - m.Start
+		n, err := readTail(f, p[:min(uint64(len(p)), m.End-uint64(addr))], int64(m.Offset+off))
+		if err == nil && n < len(p) {
+			err = io.ErrUnexpectedEOF
+		}
+		return n, err
+	}
+	return 0, unix.ESRCH
+}
+
+func (s *Survivor) isDead() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dead
+}
+
+// OpenFile implements module.Source.
+func (s *Survivor) OpenFile(m procfs.Mapping) (module.File, error) {
+	f, err := s.Live.OpenFile(m)
+	if err == nil {
+		return f, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f, ferr := s.file(&m); ferr == nil {
+		return keepOpen{f}, nil
+	}
+	return nil, err
+}
+
+// file opens the file of a mapping by its name below the process's root, if it
+// is still the one that was mapped.
+func (s *Survivor) file(m *procfs.Mapping) (module.File, error) {
+	if f, ok := s.files[m.Inode]; ok {
+		if f == nil {
+			return nil, unix.ESRCH
+		}
+		return f, nil
+	}
+	if s.root == nil || !m.File() || s.files == nil {
+		return nil, unix.ESRCH
+	}
+	f, err := s.root.OpenFile(m.Path)
+	if err != nil {
+		s.files[m.Inode] = nil
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil || info.Sys().(*syscall.Stat_t).Ino != m.Inode {
+		f.Close()
+		s.files[m.Inode] = nil
+		return nil, unix.ESRCH
+	}
+	file := regularFile{f, info.Size()}
+	s.files[m.Inode] = file
+	return file, nil
+}
