@@ -3,6 +3,7 @@ package module
 import (
 	"crypto/sha256"
 	"sync"
+	"sync/atomic"
 
 	"sfsample/ptrace/procfs"
 )
@@ -36,7 +37,7 @@ type Cache struct {
 	tables     map[*object]int // bytes of decoded rows of those that have any
 	tableTotal int
 	tableLimit int
-	clock      uint64 // counts look-ups, for object.used
+	clock      atomic.Uint64 // counts look-ups, for object.used
 }
 
 type pageKey struct {
@@ -84,16 +85,19 @@ func (c *Cache) Bytes() int {
 // makes room at the cost of objects that were not asked for longest. o.mu is
 // held; those of others are only tried, so that nobody waits in a circle.
 func (c *Cache) account(o *object, bytes int) {
+	o.used.Store(c.clock.Add(1))
+	if bytes == o.counted {
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.clock++
-	o.used = c.clock
+	o.counted = bytes
 	c.tableTotal += bytes - c.tables[o]
 	c.tables[o] = bytes
 	for c.tableTotal > c.tableLimit {
 		var victim *object
 		for p := range c.tables {
-			if p != o && (victim == nil || p.used < victim.used) {
+			if p != o && (victim == nil || p.used.Load() < victim.used.Load()) {
 				victim = p
 			}
 		}
@@ -102,6 +106,7 @@ func (c *Cache) account(o *object, bytes int) {
 		}
 		if victim.mu.TryLock() {
 			victim.close()
+			victim.counted = 0
 			victim.mu.Unlock()
 			c.drop(victim)
 		} else {

@@ -3,10 +3,13 @@ package module
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -30,11 +33,12 @@ func NewLive(pid int) *Live {
 	return l
 }
 
-// Owner returns the real user of the process, for Options.
+// Owner returns whose process it is, for Options: its user. One that changed its
+// user, whose memory its starter may not write, is nobody else's.
 func (l *Live) Owner() uint32 {
 	s, err := l.FS.Status(l.PID)
-	if err != nil {
-		return 0
+	if err != nil || s.UID[0] != s.UID[1] || s.UID[0] != s.UID[2] {
+		return ^uint32(l.PID) // no user has such a number
 	}
 	return uint32(s.UID[0])
 }
@@ -63,6 +67,47 @@ func (l *Live) ReadAt(p []byte, addr int64) (int, error) {
 	n, err := ptrace.Memory{TID: l.TID()}.ReadAt(p, addr)
 	if errors.Is(err, unix.ESRCH) && l.another() {
 		n, err = ptrace.Memory{TID: l.TID()}.ReadAt(p, addr)
+	}
+	return n, err
+}
+
+// remotes keeps the argument lists of ReadRanges.
+var remotes = sync.Pool{New: func() any { return new([]unix.RemoteIovec) }}
+
+// maxRanges is how many ranges the kernel takes in one call (UIO_MAXIOV).
+const maxRanges = 1024
+
+// ReadRanges reads several pieces of memory in one system call, or few.
+func (l *Live) ReadRanges(buf []byte, ranges []Range) (done int, err error) {
+	list := remotes.Get().(*[]unix.RemoteIovec)
+	defer remotes.Put(list)
+	for len(ranges) > 0 {
+		now := ranges[:min(len(ranges), maxRanges)]
+		ranges = ranges[len(now):]
+		*list = (*list)[:0]
+		size := 0
+		for _, r := range now {
+			*list = append(*list, unix.RemoteIovec{Base: uintptr(r.Addr), Len: r.Size})
+			size += r.Size
+		}
+		if size == 0 || size > len(buf)-done {
+			return done, io.ErrShortBuffer
+		}
+		n, err := l.readVector(buf[done:done+size], *list)
+		done += max(n, 0)
+		if err != nil || n < size {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+func (l *Live) readVector(buf []byte, list []unix.RemoteIovec) (int, error) {
+	local := []unix.Iovec{{Base: unsafe.SliceData(buf)}}
+	local[0].SetLen(len(buf))
+	n, err := unix.ProcessVMReadv(l.TID(), local, list, 0)
+	if err == unix.ESRCH && l.another() {
+		n, err = unix.ProcessVMReadv(l.TID(), local, list, 0)
 	}
 	return n, err
 }

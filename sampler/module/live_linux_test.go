@@ -505,3 +505,27 @@ func checkRows(t *testing.T, s *Space, m *Module, e *elf.File) {
 		t.Errorf("%s: %d rows at %d addresses of .text", m.Path, rows, asked)
 	}
 }
+
+// BenchmarkLive is what a look at this process costs: reading its mappings
+// anew, and Verify of the objects in use.
+func BenchmarkLive(b *testing.B) {
+	s := NewSpace(NewLive(os.Getpid()), NewCache(0), Options{})
+	if err := s.Refresh(); err != nil {
+		b.Fatal(err)
+	}
+	for _, m := range s.Modules() {
+		s.Row(m.Bias+m.obj.hdr.entry, unwind.EHFrame)
+	}
+	b.Run("refresh", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			s.Refresh()
+		}
+	})
+	b.Run(fmt.Sprintf("verify/modules=%d", len(s.Modules())), func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			s.Verify()
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"sfsample/sframe"
 	"sfsample/sframe/ehframe"
@@ -43,12 +44,13 @@ type object struct {
 	private bool
 	hdr     *header
 	buildID string
-	used    uint64 // when it was asked last; guarded by cache.mu
+	used    atomic.Uint64 // when it was asked last
 
 	mu         sync.Mutex // guards all below: one look-up at a time
 	via        *Module    // whose memory the look-up reads
 	opened     bool
 	answers    int               // of .sframe tables, since they were opened
+	counted    int               // bytes of tables that the account in the cache has
 	sframes    []*sframe.Section // version 2 and later
 	old        []*sframe.Section // version 1
 	eh         *ehframe.Table
@@ -105,10 +107,15 @@ func (o *object) row(m *Module, vaddr uint64, how unwind.How, log *slog.Logger) 
 	if err := o.open(log); err != nil {
 		return nil, err
 	}
-	defer func() { o.cache.account(o, o.bytes()) }()
+	row, err := o.answer(vaddr, how, log)
+	o.cache.account(o, o.bytes())
+	return row, err
+}
+
+func (o *object) answer(vaddr uint64, how unwind.How, log *slog.Logger) (*sframe.Row, error) {
 	switch how {
 	case unwind.SFrame:
-		return o.sframeRow(vaddr, m.oldFirst, log)
+		return o.sframeRow(vaddr, o.via.oldFirst, log)
 	case unwind.EHFrame:
 		return o.ehRow(vaddr, log)
 	}

@@ -18,6 +18,19 @@ type Source interface {
 	OpenFile(m procfs.Mapping) (File, error)
 }
 
+// Range is a piece of memory.
+type Range struct {
+	Addr uint64
+	Size int // in bytes
+}
+
+// vectorSource is a Source that reads many small pieces at the price of one.
+type vectorSource interface {
+	// ReadRanges reads the ranges to buf, one behind the other, and returns how
+	// many bytes there were up to the first that could not be read.
+	ReadRanges(buf []byte, ranges []Range) (int, error)
+}
+
 // File is an open file or the image of one.
 type File interface {
 	io.ReaderAt

@@ -1,6 +1,7 @@
 package module
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"io"
@@ -40,12 +41,15 @@ type Space struct {
 	code    []codeRange      // the executable ones
 	modules []*Module        // by address
 	byID    map[moduleID]*Module
+	owners  map[uint64]*Module // by the start of a mapping
 	last    int // index in code of the last hit
 	gen     uint64
 	misses  misses
 	notELF  map[fileID]bool // mapped files that have no ELF header
 	past    []Problem       // of modules that are gone
 	buf     [maxProbe]byte
+	ranges  []Range // of Verify, kept for their memory
+	verify  []byte
 }
 
 // codeRange is an executable mapping.
@@ -193,28 +197,14 @@ func (s *Space) At(addr uint64) (procfs.Mapping, bool) {
 func (s *Space) Module(pc uint64) (m *Module, vaddr uint64, ok bool) {
 	if r := s.find(pc); r != nil {
 		m = r.mod
-	} else {
-		m = s.dataModule(pc)
+	} else if i, found := s.mappingAt(pc); found {
+		m = s.owners[s.maps[i].Start]
 	}
 	if m == nil {
 		return nil, 0, false
 	}
 	m.asked = true
 	return m, pc - m.Bias, true
-}
-
-// dataModule returns the module with addr in a mapping that is no code.
-func (s *Space) dataModule(addr uint64) *Module {
-	i, ok := s.mappingAt(addr)
-	if !ok || !s.maps[i].File() {
-		return nil
-	}
-	for _, m := range s.modules {
-		if slices.Contains(m.Maps, s.maps[i]) {
-			return m
-		}
-	}
-	return nil
 }
 
 // Modules returns the objects with code, by address.
@@ -277,10 +267,16 @@ func (s *Space) update(maps []procfs.Mapping) {
 	changed := !slices.EqualFunc(s.code, b.code, func(x, y codeRange) bool {
 		return x.start == y.start && x.end == y.end && x.mod == y.mod
 	})
+	owners := map[uint64]*Module{}
+	for _, m := range b.list {
+		for i := range m.Maps {
+			owners[m.Maps[i].Start] = m
+		}
+	}
 	old := s.modules
-	s.maps, s.code, s.modules, s.byID = maps, b.code, b.list, b.mods
+	s.maps, s.code, s.modules, s.byID, s.owners = maps, b.code, b.list, b.mods, owners
 	for _, m := range old {
-		if !slices.Contains(s.modules, m) {
+		if s.byID[m.id] != m {
 			s.forget(m)
 		}
 	}
@@ -302,18 +298,60 @@ func (s *Space) forget(m *Module) {
 
 // Verify compares the objects in memory with what is known of them, and reads
 // the mappings anew if one differs: a library that was unloaded and another
-// loaded in its place leaves no other trace. It costs one small read for each
-// object that was asked for rows. changed tells that answers given since the
-// last Verify may have been of an object that was no longer there.
+// loaded in its place leaves no other trace. It costs one system call that reads
+// some hundred bytes of each object that was asked for rows. changed tells that
+// answers given since the last Verify may have been of an object that was no
+// longer there.
 func (s *Space) Verify() (changed bool, err error) {
 	before := s.gen
-	for _, m := range s.modules {
-		if m.asked && !m.unchanged(s.buf[:]) {
-			err = s.Refresh()
-			break
-		}
+	if !s.unchanged() {
+		err = s.Refresh()
 	}
 	return s.gen != before, err
+}
+
+// unchanged tells whether the modules in use are where they were.
+func (s *Space) unchanged() bool {
+	v, ok := s.src.(vectorSource)
+	if !ok {
+		for _, m := range s.modules {
+			if m.asked && !m.unchanged(s.buf[:]) {
+				return false
+			}
+		}
+		return true
+	}
+	size := 0
+	s.ranges = s.ranges[:0]
+	for _, m := range s.modules {
+		if m.asked {
+			for _, p := range m.probes {
+				s.ranges = append(s.ranges, Range{p.addr, len(p.data)})
+				size += len(p.data)
+			}
+		}
+	}
+	if size == 0 {
+		return true
+	}
+	if size > len(s.verify) {
+		s.verify = make([]byte, 2*size)
+	}
+	if n, err := v.ReadRanges(s.verify, s.ranges); n < size || err != nil {
+		return false
+	}
+	at := 0
+	for _, m := range s.modules {
+		if m.asked {
+			for _, p := range m.probes {
+				if !bytes.Equal(s.verify[at:at+len(p.data)], p.data) {
+					return false
+				}
+				at += len(p.data)
+			}
+		}
+	}
+	return true
 }
 
 // misses bounds how often the mappings are read because of an address that
