@@ -42,7 +42,7 @@ type Space struct {
 	modules []*Module        // by address
 	byID    map[moduleID]*Module
 	owners  map[uint64]*Module // by the start of a mapping
-	last    int // index in code of the last hit
+	last    int                // index in code of the last hit
 	gen     uint64
 	misses  misses
 	notELF  map[fileID]bool // mapped files that have no ELF header
