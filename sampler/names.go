@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"sfsample/output"
+	"sfsample/ptrace/procfs"
 	"sfsample/sampler/module"
 	"sfsample/sampler/symbol"
 	"sfsample/sampler/symbol/rootfs"
@@ -33,6 +34,7 @@ type Names struct {
 	objects map[objectKey]*object
 	modules map[*module.Module]*object
 	roots   map[int][]*rootfs.Root
+	jit     map[int]*symbol.PerfMap
 }
 
 // objectKey tells files apart: by build-id or, without one, as modules.
@@ -73,16 +75,18 @@ func NewNames(opt NameOptions) *Names {
 	return &Names{
 		opt: opt, objects: map[objectKey]*object{}, modules: map[*module.Module]*object{},
 		maps: map[mapKey]*output.Mapping{}, frames: map[frameKey][]output.Frame{}, roots: map[int][]*rootfs.Root{},
+		jit: map[int]*symbol.PerfMap{},
 	}
 }
 
 // stack names a stack of process pid, once.
 func (n *Names) stack(pid int, s *stack) *output.Stack {
 	if s.named == nil {
-		st := &output.Stack{Frames: make([]output.Frame, 0, len(s.frames)), End: s.end}
+		st := &output.Stack{Frames: make([]output.Frame, 0, len(s.kernel)+len(s.frames)), End: s.end}
+		st.Frames = append(st.Frames, s.kernel...)
 		for i := range s.frames {
 			st.Frames = append(st.Frames, n.frame(pid, &s.frames[i])...)
-			for j := len(st.Frames) - 1; j >= 0 && st.Frames[j].How == ""; j-- {
+			for j := len(st.Frames) - 1; j >= len(s.kernel) && st.Frames[j].How == ""; j-- {
 				st.Frames[j].How = s.frames[i].How.String()
 			}
 		}
@@ -95,7 +99,7 @@ func (n *Names) stack(pid int, s *stack) *output.Stack {
 // there.
 func (n *Names) frame(pid int, r *rawFrame) []output.Frame {
 	if r.module == nil {
-		return []output.Frame{{PC: r.PC, Module: r.region, Offset: r.PC - r.regionStart}}
+		return []output.Frame{n.jitFrame(pid, r)}
 	}
 	k := frameKey{r.module, r.PC, r.Caller}
 	f, ok := n.frames[k]
@@ -107,6 +111,42 @@ func (n *Names) frame(pid int, r *rawFrame) []output.Frame {
 		n.frames[k] = f
 	}
 	return f
+}
+
+// jitFrame names a frame in code that belongs to no object: what a JIT compiler
+// made, if it says so in its perf map.
+func (n *Names) jitFrame(pid int, r *rawFrame) output.Frame {
+	f := output.Frame{PC: r.PC, Module: r.region, Offset: r.PC - r.regionStart}
+	if r.region == "" {
+		return f
+	}
+	if sym, ok := n.perfMap(pid).Lookup(r.LookupPC()); ok {
+		f.Func, f.Offset = sym.Name, r.PC-sym.Start
+	}
+	return f
+}
+
+// perfMap is the perf map of a process; it need not exist.
+func (n *Names) perfMap(pid int) *symbol.PerfMap {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	m := n.jit[pid]
+	if m == nil {
+		var root *rootfs.Root
+		if roots := n.rootsOf(pid); len(roots) > 0 {
+			root = roots[0]
+		}
+		inner, uid := pid, uint32(0)
+		if s, err := (procfs.FS{}).Status(pid); err == nil {
+			uid = uint32(s.UID[1])
+			if k := len(s.NSpid); k > 0 {
+				inner = s.NSpid[k-1]
+			}
+		}
+		m = symbol.NewPerfMap(root, fmt.Sprintf("/tmp/perf-%d.map", inner), uid)
+		n.jit[pid] = m
+	}
+	return m
 }
 
 // look names a frame that was not seen before.

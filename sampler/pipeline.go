@@ -31,7 +31,8 @@ type PipelineConfig struct {
 	Record   *capture.Writer // nil: no recording
 	Log      *slog.Logger
 	// Open gives the address space of a process, live or recorded.
-	Open func(pid int) (Target, error)
+	Open   func(pid int) (Target, error)
+	Kernel bool // the kernel's part of stacks is wanted
 	// Live: captures come from processes that live now, whose memory and names
 	// may be read.
 	Live bool
@@ -332,15 +333,18 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	if c.Blocked {
 		state = callName(u.Arch, c.Call.NR)
 	}
+	if p.cfg.Kernel && c.Blocked && len(c.Kernel) == 0 && c.Call.NR >= 0 {
+		c.Kernel = append(c.Kernel, state...) // not permitted: at least the call
+	}
 	if err != nil {
-		return p.cut(t, nil, noRegs), state
+		return p.cut(t, c, nil, noRegs), state
 	}
 	frame0 := []unwind.Frame{{PC: u.Set.PC}}
 	if u.Limit != "" {
-		return p.cut(t, frame0, u.Limit), state
+		return p.cut(t, c, frame0, u.Limit), state
 	}
 	if t.space == nil {
-		return p.cut(t, frame0, noMaps), state
+		return p.cut(t, c, frame0, noMaps), state
 	}
 	frames, end := p.walk(t, c, &u)
 	p.advise(c, fb, frames, end)
@@ -353,11 +357,11 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	if end.Complete() {
 		p.stats.Stacks++
 		p.stats.Complete++
-		return t.intern(p.cfg.Names, frames, ""), state
+		return t.intern(p.cfg.Names, frames, c.Kernel, ""), state
 	}
 	p.cfg.Log.Debug("stack cut", "pid", c.PID, "tid", c.TID, "reason", end.Reason, "addr", fmt.Sprintf("%#x", end.Addr), "frames", len(frames),
 		"at", t.place(frames[len(frames)-1]))
-	return p.cut(t, frames, end.Reason.String()), state
+	return p.cut(t, c, frames, end.Reason.String()), state
 }
 
 // place is the module and address of a frame, for the log.
@@ -368,10 +372,10 @@ func (t *target) place(f unwind.Frame) string {
 	return fmt.Sprintf("%#x", f.PC)
 }
 
-func (p *Pipeline) cut(t *target, frames []unwind.Frame, reason string) *stack {
+func (p *Pipeline) cut(t *target, c *capture.Capture, frames []unwind.Frame, reason string) *stack {
 	p.stats.Stacks++
 	p.stats.Cut[reason]++
-	return t.intern(p.cfg.Names, frames, reason)
+	return t.intern(p.cfg.Names, frames, c.Kernel, reason)
 }
 
 // walk unwinds; a blocked thread whose stack outgrew its copy is read again,
@@ -445,7 +449,7 @@ func (p *Pipeline) advise(c *capture.Capture, fb *Feedback, frames []unwind.Fram
 	case end.Reason == unwind.OutsideCopy:
 		need = max(4*len(c.Stack), need)
 	default:
-		need += need/4 + minCopy    // room for a signal's frame
+		need += need/4 + minCopy     // room for a signal's frame
 		need = max(need, old-old/64) // shrinks slowly
 	}
 	fb.Want.Store(int64(min(max((need+minCopy-1)&^(minCopy-1), minCopy), maxCopy)))

@@ -69,7 +69,7 @@ func (p *pool) put(c *capture.Capture) {
 	if cap(stack) > firstCopy || len(p.free) > 256 {
 		stack = nil
 	}
-	*c = capture.Capture{Stack: stack, Regs: note, FPRegs: c.FPRegs[:0]}
+	*c = capture.Capture{Stack: stack, Regs: note, FPRegs: c.FPRegs[:0], Kernel: c.Kernel[:0]}
 	if len(p.free) < 1024 {
 		p.free = append(p.free, c)
 	}

@@ -24,6 +24,8 @@ type rawFrame struct {
 
 // stack is a distinct stack of one process. It is named once.
 type stack struct {
+	kernel []output.Frame // innermost first
+	text   string         // what kernel was made of
 	frames []rawFrame
 	end    string
 	named  *output.Stack // set by the goroutine that names
@@ -42,14 +44,14 @@ const maxHeld = 1 << 17
 
 // intern returns the stack with these frames and this end, the one that was
 // seen before if there is one.
-func (t *target) intern(names *Names, frames []unwind.Frame, end string) *stack {
-	h := hashFrames(frames, end)
+func (t *target) intern(names *Names, frames []unwind.Frame, kernel []byte, end string) *stack {
+	h := hashFrames(frames, kernel, end)
 	for _, s := range t.stacks[h] {
-		if s.is(frames, end) {
+		if s.is(frames, kernel, end) {
 			return s
 		}
 	}
-	s := &stack{frames: make([]rawFrame, len(frames)), end: end}
+	s := &stack{frames: make([]rawFrame, len(frames)), end: end, text: string(kernel), kernel: kernelFrames(kernel)}
 	for i, f := range frames {
 		r := rawFrame{Frame: f}
 		if t.space != nil {
@@ -90,22 +92,46 @@ func regionOf(maps []procfs.Mapping, pc uint64) (name string, start uint64) {
 	return "[anon]", 0
 }
 
-func (s *stack) is(frames []unwind.Frame, end string) bool {
-	return s.end == end && slices.EqualFunc(s.frames, frames, func(a rawFrame, b unwind.Frame) bool {
+func (s *stack) is(frames []unwind.Frame, kernel []byte, end string) bool {
+	return s.end == end && s.text == string(kernel) && slices.EqualFunc(s.frames, frames, func(a rawFrame, b unwind.Frame) bool {
 		return a.PC == b.PC && a.How == b.How && a.Caller == b.Caller
 	})
 }
 
 // hashFrames is FNV-1a over what tells stacks apart, by words.
-func hashFrames(frames []unwind.Frame, end string) uint64 {
+func hashFrames(frames []unwind.Frame, kernel []byte, end string) uint64 {
 	const prime = 1099511628211
 	h := uint64(14695981039346656037)
 	for i := range frames {
 		h = (h ^ frames[i].PC) * prime
 		h = (h ^ uint64(frames[i].How)) * prime
 	}
-	for i := range len(end) {
-		h = (h ^ uint64(end[i])) * prime
+	for _, c := range kernel {
+		h = (h ^ uint64(c)) * prime
+	}
+	for _, c := range []byte(end) {
+		h = (h ^ uint64(c)) * prime
 	}
 	return h
+}
+
+// kernelFrames names the kernel's part of a stack: the content of
+// /proc/PID/task/TID/stack or, where that may not be read, a line with the name
+// of the system call.
+func kernelFrames(text []byte) []output.Frame {
+	if len(text) == 0 {
+		return nil
+	}
+	if text[0] != '[' {
+		return []output.Frame{{Func: string(text), Kernel: true}}
+	}
+	list, err := procfs.ParseStack(text)
+	if err != nil {
+		return nil
+	}
+	frames := make([]output.Frame, len(list))
+	for i, f := range list {
+		frames[i] = output.Frame{Func: f.Func, Offset: f.Offset, Module: f.Module, Kernel: true}
+	}
+	return frames
 }

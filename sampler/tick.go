@@ -251,6 +251,9 @@ func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall, lat
 	for range peekTries {
 		c.Stack = c.Stack[:0]
 		readStack(t.tid, call.SP, c)
+		if e.opt.Kernel {
+			e.readKernel(t, c)
+		}
 		after, err := t.schedstat(e.buf[:])
 		if err != nil {
 			break
@@ -271,6 +274,23 @@ func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall, lat
 	}
 	e.pool.put(c)
 	e.lose(t, n, Unsure)
+}
+
+// maxKernelStack is more than the kernel prints: 64 lines of a symbol each
+// (MAX_STACK_TRACE_DEPTH, fs/proc/base.c).
+const maxKernelStack = 16 << 10
+
+// readKernel copies the kernel's part of the stack of a blocked thread, where we
+// may.
+func (e *engine) readKernel(t *thread, c *capture.Capture) {
+	if cap(c.Kernel) < maxKernelStack {
+		c.Kernel = make([]byte, 0, maxKernelStack)
+	}
+	b, err := t.readFile(-1, "stack", c.Kernel[:maxKernelStack])
+	if err != nil {
+		b = nil
+	}
+	c.Kernel = c.Kernel[:len(b)]
 }
 
 // wantsRegs tells whether a blocked thread is to be stopped once for the

@@ -165,7 +165,7 @@ func (s *session) options() sampler.Options {
 		PIDs: s.pids, TIDs: s.tids, Hz: s.hz,
 		All: s.threads == threadsAll, WallWeight: s.weight == weightWall,
 		Stop: stopMode(s.stop), NoRestart: s.noRestart, Children: s.children,
-		ExitStacks: s.exitStacks, MaxOverhead: s.maxOverhead, Nice: s.nice, Log: s.log,
+		Kernel: s.kernel, ExitStacks: s.exitStacks, MaxOverhead: s.maxOverhead, Nice: s.nice, Log: s.log,
 	}
 }
 
@@ -202,7 +202,7 @@ func (c *config) livePipeline(names *sampler.Names, log *slog.Logger, sink outpu
 	cache := module.NewCache(0)
 	return sampler.NewPipeline(sampler.PipelineConfig{
 		Host: runtime.GOARCH, Start: time.Now(), Order: c.order, MaxDepth: c.maxDepth,
-		Sink: sink, Names: names, Record: rec, Log: log, Live: true,
+		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.kernel, Live: true,
 		Open: func(pid int) (sampler.Target, error) {
 			src := sampler.NewSurvivor(pid)
 			space := module.NewSpace(src, cache, module.Options{Owner: src.Owner(), Log: log})

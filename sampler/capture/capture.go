@@ -52,6 +52,10 @@ type Capture struct {
 	StackAddr uint64 // address of Stack[0]
 	Stack     []byte
 
+	// Kernel is what /proc/PID/task/TID/stack held, if it was asked for and may
+	// be read.
+	Kernel []byte
+
 	Weight
 }
 

@@ -123,6 +123,7 @@ func (c *Capture) encode(e *encoder) {
 	e.uint(c.PACMask)
 	e.uint(c.StackAddr)
 	e.bytes(c.Stack)
+	e.bytes(c.Kernel)
 	e.weight(&c.Weight)
 }
 
@@ -144,6 +145,7 @@ func (c *Capture) decode(d *decoder) {
 	c.PACMask = d.uint()
 	c.StackAddr = d.uint()
 	c.Stack = d.bytes()
+	c.Kernel = d.bytes()
 	c.Weight = d.weight()
 }
 
