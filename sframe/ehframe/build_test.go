@@ -114,8 +114,8 @@ func (b *builder) cie(version uint8, aug string, data []byte, insns ...byte) int
 		b.b = append(b.b, 1, 0x78, b.arch.RA)
 		if len(aug) > 0 && aug[0] == 'z' {
 			b.b = append(b.b, uleb(uint64(len(data)))...)
-			b.b = append(b.b, data...)
 		}
+		b.b = append(b.b, data...)
 		b.b = append(b.b, insns...)
 	})
 	b.cies = append(b.cies, at)

@@ -141,9 +141,14 @@ func (t *Table) body(h head, buf []byte) (cursor, error) {
 	return cursor{b: append(buf, b...), addr: h.body, sec: t.frameAddr, big: t.arch.BigEndian}, nil
 }
 
-// maxCIEs bounds the cache of CIEs, which are about 1.5 KiB each. Linkers merge
-// equal ones: a program has rarely more than ten.
-const maxCIEs = 64
+// Bounds of CIEs. Linkers merge equal ones, a program has rarely more than ten,
+// of under 100 bytes each. The size matters because forged FDEs can make the scan
+// of a section read the same few CIEs again and again.
+const (
+	maxCIEs     = 64
+	maxCIEBytes = 4 << 10
+	cieBytes    = 1500 // memory that one costs, its bytes apart
+)
 
 // cieAt returns the CIE at addr. A damaged one is returned, and remembered, with
 // err set; an error means that it could not be read.
@@ -175,6 +180,9 @@ func (t *Table) parseCIE(addr uint64) (*cie, error) {
 		return nil, err
 	case !h.isCIE:
 		return nil, t.formatError(addr, "CIE pointer leads to an entry that is no CIE", h.id)
+	}
+	if n := h.end - h.body; n > maxCIEBytes {
+		return nil, t.formatError(addr, "CIE is too long", n)
 	}
 	// The buffer is the CIE's own: its initial state keeps expressions in it.
 	b, err := t.body(h, nil)
@@ -223,26 +231,25 @@ func (t *Table) parseCIE(addr uint64) (*cie, error) {
 }
 
 // augmentation reads the augmentation data that aug announces (LSB Core 5.0,
-// 10.6.1.1.1; 'B' and 'G' from the Arm documents and GCC). The data has a
-// length, so it could be skipped whatever it says: an unknown letter is refused
-// all the same, because it may change what rows mean.
+// 10.6.1.1.1; 'B' and 'G' from the Arm documents and GCC). After 'z' the data has
+// a length and could be skipped whatever it says: an unknown letter is refused
+// all the same, because it may change what rows mean. Without 'z', as GNU as has
+// "S" in .debug_frame, it stands there without length, as in GCC's unwinder. The
+// "eh" of GCC 2, which had another layout, is among what is refused.
 func (c *cie) augmentation(b *cursor, aug string, t *Table) {
-	if aug == "" {
-		return
+	data := b
+	if aug != "" && aug[0] == 'z' {
+		aug = aug[1:]
+		c.augData = true
+		n := b.uleb()
+		own := *b
+		if b.take(n) == nil && b.err != nil {
+			return
+		}
+		own.b = own.b[:b.pos]
+		data = &own
 	}
-	if aug[0] != 'z' {
-		// Among them "eh" of GCC 2, which had another layout.
-		b.fail("unknown augmentation", uint64(aug[0]))
-		return
-	}
-	c.augData = true
-	n := b.uleb()
-	data := *b
-	if b.take(n) == nil && b.err != nil {
-		return
-	}
-	data.b = data.b[:b.pos]
-	for i := 1; i < len(aug) && data.err == nil; i++ {
+	for i := 0; i < len(aug) && data.err == nil; i++ {
 		switch aug[i] {
 		case 'L':
 			data.u8() // encoding of LSDA pointers, which nobody follows
@@ -252,7 +259,7 @@ func (c *cie) augmentation(b *cursor, aug string, t *Table) {
 				data.fail("unknown pointer encoding", uint64(c.pcEnc))
 			}
 		case 'P':
-			t.skipPointer(&data, data.u8())
+			t.skipPointer(data, data.u8())
 		case 'S':
 			c.signal = true
 		case 'B':
@@ -262,9 +269,7 @@ func (c *cie) augmentation(b *cursor, aug string, t *Table) {
 			data.fail("unknown augmentation", uint64(aug[i]))
 		}
 	}
-	if data.err != nil {
-		b.err = data.err
-	}
+	b.err = data.err
 }
 
 // skipPointer passes over an encoded pointer whose value nobody needs.

@@ -34,11 +34,15 @@ func FuzzEhFrame(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		b, err := e.Section(".eh_frame").Data()
+		sec, debug := e.Section(".eh_frame"), false
+		if sec == nil {
+			sec, debug = e.Section(".debug_frame"), true
+		}
+		b, err := sec.Data()
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(b, byte(slices.Index(fuzzArchs, arch)), false)
+		f.Add(b, byte(slices.Index(fuzzArchs, arch)), debug)
 		e.Close()
 	}
 	f.Fuzz(func(t *testing.T, section []byte, arch byte, debug bool) {

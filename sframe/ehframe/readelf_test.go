@@ -60,6 +60,10 @@ func TestAgainstReadelf(t *testing.T) {
 	for _, name := range files {
 		t.Run(strings.TrimPrefix(name, "/"), func(t *testing.T) {
 			got := compareFile(t, name)
+			got.add(compareDebugFrame(t, name))
+			if got == (tally{}) {
+				t.Skip("file has no frame information for us")
+			}
 			sum.add(got)
 			t.Logf("%d functions, %d rows, %d expressions", got.funcs, got.rows, got.exprs)
 		})
@@ -77,7 +81,9 @@ func TestFixtures(t *testing.T) {
 	}
 	for _, name := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".elf"), func(t *testing.T) {
-			if got := compareFile(t, name); got.funcs == 0 {
+			got := compareFile(t, name)
+			got.add(compareDebugFrame(t, name))
+			if got.funcs == 0 {
 				t.Error("no function compared")
 			}
 		})
@@ -124,24 +130,43 @@ func (a *tally) add(b tally) {
 	a.diffs += b.diffs
 }
 
-// compareFile compares the .eh_frame of one file.
+// compareFile compares the .eh_frame of one file, if it has one.
 func compareFile(t *testing.T, name string) tally {
-	f, err := elf.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := regs.ByELF(f.Machine, f.Class, f.Data); err != nil {
-		t.Skip(err)
-	}
+	f := openELF(t, name)
 	if s := f.Section(".eh_frame"); s == nil || s.Type == elf.SHT_NOBITS || s.Size == 0 || f.Type == elf.ET_REL {
-		t.Skip("file has no loaded .eh_frame")
+		return tally{}
 	}
 	tab, err := ehframe.OpenELF(f)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return compareTable(t, name, ".eh_frame", f, tab)
+}
+
+// compareDebugFrame does the same for .debug_frame.
+func compareDebugFrame(t *testing.T, name string) tally {
+	f := openELF(t, name)
+	if s := f.Section(".debug_frame"); s == nil || s.Type == elf.SHT_NOBITS || s.Size == 0 || f.Type == elf.ET_REL {
+		return tally{}
+	}
+	tab, err := ehframe.OpenDebugFrame(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return compareTable(t, name, ".debug_frame", f, tab)
+}
+
+func openELF(t *testing.T, name string) *elf.File {
+	t.Helper()
+	f, err := elf.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	if _, err := regs.ByELF(f.Machine, f.Class, f.Data); err != nil {
+		t.Skip(err)
+	}
+	return f
 }
 
 func compareTable(t *testing.T, name, section string, f *elf.File, tab *ehframe.Table) tally {

@@ -163,7 +163,8 @@ func (t *Table) Find(pc uint64) (sframe.Entry, error) {
 // CacheBytes estimates the memory that the table holds for what was looked up.
 // It is bounded, see Flush.
 func (t *Table) CacheBytes() int {
-	return t.cache.bytes + len(t.mem.blocks)*blockBytes + cap(t.fdeBuf) + cap(t.mem.buf) + 24*cap(t.own)
+	return t.cache.bytes + len(t.cies)*cieBytes + len(t.mem.blocks)*blockBytes +
+		cap(t.fdeBuf) + cap(t.mem.buf) + 16*cap(t.own)
 }
 
 // Flush drops what was cached of functions and of the section. Rows that were

@@ -136,7 +136,9 @@ func TestCIEs(t *testing.T) {
 		{"personality past its data", 1, "zP", []byte{0x04, 1, 2}, []byte{0}, ehframe.Func{}, "past the end"},
 		{"letters without data", 1, "zR", nil, []byte{0}, ehframe.Func{}, "past the end"},
 		{"unknown letter", 1, "zX", nil, []byte{0}, ehframe.Func{}, "unknown augmentation"},
-		{"no z", 1, "R", nil, nil, ehframe.Func{}, "unknown augmentation"},
+		{"S without z", 1, "S", nil, nil, ehframe.Func{Signal: true}, ""},
+		{"BR without z", 1, "BR", []byte{0x04}, nil, ehframe.Func{KeyB: true}, ""},
+		{"unknown letter without z", 1, "SX", nil, nil, ehframe.Func{}, "unknown augmentation"},
 		{"eh of GCC 2", 1, "eh", nil, nil, ehframe.Func{}, "unknown augmentation"},
 		{"augmentation past the FDE", 1, "z", nil, []byte{0x7f}, ehframe.Func{}, "past the end"},
 	}
@@ -416,6 +418,7 @@ func TestBadCIE(t *testing.T) {
 		"set_loc":             {"location in the instructions of a CIE", []byte{0x01, 0, 0, 0, 0, 0, 0, 0, 0}},
 		"offset without CFA":  {"no CFA to change", []byte{0x0e, 8}},
 		"register without it": {"no CFA to change", []byte{0x0d, 8}},
+		"5,000 bytes":         {"CIE is too long", make([]byte, 5000)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &builder{arch: regs.AMD64}
