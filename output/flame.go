@@ -37,7 +37,7 @@ func (p *paths) layout() *flame {
 		}
 	}
 	list, first := p.tree.children()
-	fl := &flame{total: totals[0]}
+	fl := &flame{bars: make([]bar, 0, len(list)), total: totals[0]}
 	var below func(n uint32, depth int, left int64)
 	below = func(n uint32, depth int, left int64) {
 		children := list[first[n]:first[n+1]]
@@ -71,7 +71,7 @@ func hueOf(name string) hue {
 	switch {
 	case strings.HasSuffix(name, kernelMark):
 		return hueKernel
-	case strings.HasPrefix(name, "[truncated: "), name == overflow, name == unknownName:
+	case strings.HasPrefix(name, "[") && strings.HasSuffix(name, "]"):
 		return hueMarker
 	}
 	return hueCode

@@ -6,13 +6,13 @@ import (
 	"io"
 	"slices"
 	"time"
-
-	"github.com/google/pprof/profile"
 )
 
-// maxCells bounds the samples of a pprof profile: distinct pairs of a stack and
-// labels.
-const maxCells = 1 << 18
+// Bounds of what a PProf holds beside its call tree.
+const (
+	maxCells  = 1 << 17 // pairs of a stack and labels, about 60 bytes each
+	maxLabels = 1 << 15 // distinct sets of labels, about 200 bytes each
+)
 
 // PProf writes a profile that go tool pprof reads (profile.proto, gzipped).
 // Its values are the ticks ("samples"), CPU time ("cpu") and, in a wall-clock
@@ -26,39 +26,55 @@ type PProf struct {
 	w    io.Writer
 	opts Options
 
-	functions map[functionKey]*profile.Function
-	mappings  map[Mapping]*profile.Mapping
-	locations []*profile.Location
-	locIDs    table // of the keys that appendLocation makes, parallel to locations
-	tree      tree  // frames are indexes of locations
+	strings   table // of the profile; the first is ""
+	functions table // keys are pprofFunction, encoded
+	mappings  []Mapping
+	byMapping map[Mapping]uint32 // number, from 1 in the order of appearance
+	locations []pprofLocation
+	lines     []pprofLine // of all locations
+	byAddr    table       // keys are as intern makes them, parallel to locations
+	tree      tree        // frames are indexes of locations
 
-	cells  map[cellKey]uint32
-	values []cell
-	cache  map[pprofKey]uint32 // index of values
-	cached int
-	buf    []byte
-	group  []profile.Line
+	labels   []pprofLabels
+	byLabels map[pprofLabels]uint32
+	cells    map[cellKey]uint32
+	values   []cell
+	cache    map[pprofKey]uint32 // index of values
+	cached   int
+	buf      []byte
+	group    []pprofLine
 
 	first, last time.Time
+
+	maxCells, maxLabels int
 }
 
-type functionKey struct{ name, file string }
+// pprofLocation is an address; its functions are n of PProf.lines from first,
+// innermost first.
+type pprofLocation struct {
+	addr           uint64
+	mapping        uint32 // 0: none
+	first, numLine uint32
+}
 
-type cellLabels struct {
+type pprofLine struct {
+	function uint32 // index of functions
+	line     uint32
+}
+
+type pprofLabels struct {
 	process, thread, state, end string
 	pid                         int
 }
 
-type cellKey struct {
-	node   uint32
-	labels cellLabels
-}
+type cellKey struct{ node, labels uint32 }
 
 type pprofKey struct {
 	stack  *Stack
-	labels cellLabels
+	labels pprofLabels // without end, which the stack has
 }
 
+// cell is one sample of the profile.
 type cell struct {
 	key       cellKey
 	ticks     int64
@@ -69,12 +85,15 @@ type cell struct {
 func NewPProf(w io.Writer, o Options) *PProf {
 	p := &PProf{
 		w: w, opts: o,
-		functions: make(map[functionKey]*profile.Function),
-		mappings:  make(map[Mapping]*profile.Mapping),
+		byMapping: make(map[Mapping]uint32),
+		byLabels:  make(map[pprofLabels]uint32),
 		tree:      newTree(maxNodes),
 		cells:     make(map[cellKey]uint32),
 		cache:     make(map[pprofKey]uint32),
+		maxCells:  maxCells, maxLabels: maxLabels,
 	}
+	p.strings.add("")
+	p.label(pprofLabels{})
 	p.marker(overflow) // location overflowName
 	return p
 }
@@ -87,7 +106,7 @@ func (p *PProf) Add(s *Sample) error {
 	if s.Time.After(p.last) {
 		p.last = s.Time
 	}
-	k := pprofKey{s.Stack, cellLabels{s.Process, s.Thread, s.State, "", s.PID}}
+	k := pprofKey{s.Stack, pprofLabels{s.Process, s.Thread, s.State, "", s.PID}}
 	i, ok := p.cache[k]
 	if !ok {
 		i = p.insert(k)
@@ -102,10 +121,11 @@ func (p *PProf) Add(s *Sample) error {
 // insert finds or makes the cell of a stack with its labels, and remembers it
 // for the stack's pointer.
 func (p *PProf) insert(k pprofKey) uint32 {
-	size := 1
+	size, labels := 1, k.labels
 	var n uint32
 	if k.stack != nil {
 		size += len(k.stack.Frames)
+		labels.end = k.stack.End
 		n = p.walk(k.stack)
 	}
 	if p.cached+size > maxCached {
@@ -113,20 +133,28 @@ func (p *PProf) insert(k pprofKey) uint32 {
 		p.cached = 0
 	}
 	p.cached += size
-	i := p.cell(n, k)
+	i := p.cell(cellKey{n, p.label(labels)})
 	p.cache[k] = i
 	return i
 }
 
-// cell returns the index of the cell for node n with the labels of k. When
-// there is no room for a new one it is that of all that found none.
-func (p *PProf) cell(n uint32, k pprofKey) uint32 {
-	key := cellKey{n, k.labels}
-	if k.stack != nil {
-		key.labels.end = k.stack.End
+// label returns the number of a set of labels; when there is no room for it,
+// that of the set without any.
+func (p *PProf) label(l pprofLabels) uint32 {
+	i, ok := p.byLabels[l]
+	if !ok && len(p.labels) < p.maxLabels {
+		i = uint32(len(p.labels))
+		p.byLabels[l] = i
+		p.labels = append(p.labels, l)
 	}
+	return i
+}
+
+// cell returns the index of a cell; when there is no room for it, that of all
+// for which there was none.
+func (p *PProf) cell(key cellKey) uint32 {
 	i, ok := p.cells[key]
-	if !ok && len(p.values) >= maxCells {
+	if !ok && len(p.values) >= p.maxCells {
 		key = cellKey{node: p.tree.grow(0, overflowName)}
 		i, ok = p.cells[key]
 	}
@@ -169,7 +197,12 @@ func (p *PProf) step(n, loc uint32) (uint32, bool) {
 
 // marker returns the location of a frame that is no code.
 func (p *PProf) marker(name string) uint32 {
-	return p.intern(0, nil, append(p.group[:0], profile.Line{Function: p.function(name, "")}))
+	p.buf = appendClean(p.buf[:0], name)
+	fn, ok := p.function(p.buf, "")
+	if !ok {
+		return overflowName
+	}
+	return p.intern(0, 0, append(p.group[:0], pprofLine{function: fn}))
 }
 
 // location returns the location of a physical frame, the last of frames, with
@@ -180,7 +213,11 @@ func (p *PProf) location(frames []Frame) uint32 {
 	for i := range frames {
 		in := &frames[i]
 		p.buf = appendName(p.buf[:0], in)
-		lines = append(lines, profile.Line{Function: p.function(string(p.buf), in.File), Line: int64(in.Line)})
+		fn, ok := p.function(p.buf, in.File)
+		if !ok {
+			return overflowName
+		}
+		lines = append(lines, pprofLine{fn, uint32(max(in.Line, 0))})
 	}
 	return p.intern(lookupPC(f), p.mapping(f.Mapping), lines)
 }
@@ -195,127 +232,189 @@ func lookupPC(f *Frame) uint64 {
 	return f.PC - 1
 }
 
-// intern returns the number of a location; overflowName when there is no room.
-func (p *PProf) intern(addr uint64, m *profile.Mapping, lines []profile.Line) uint32 {
+// function returns the index of a function of this (clean) name; false when
+// there is no room for it.
+func (p *PProf) function(name []byte, file string) (uint32, bool) {
+	nameID, ok := p.strings.id(name)
+	if !ok {
+		return 0, false
+	}
+	fileID := uint32(0)
+	if file != "" {
+		if fileID, ok = p.strings.id(appendClean(nil, file)); !ok {
+			return 0, false
+		}
+	}
+	var key [8]byte
+	binary.LittleEndian.PutUint32(key[:], nameID)
+	binary.LittleEndian.PutUint32(key[4:], fileID)
+	return p.functions.id(key[:])
+}
+
+// mapping returns the number of m, 0 if there is none or no room for it.
+func (p *PProf) mapping(m *Mapping) uint32 {
+	if m == nil {
+		return 0
+	}
+	n, ok := p.byMapping[*m]
+	if !ok && len(p.mappings) < p.maxLabels {
+		p.mappings = append(p.mappings, *m)
+		n = uint32(len(p.mappings))
+		p.byMapping[*m] = n
+	}
+	return n
+}
+
+// intern returns the number of a location; overflowName when there is no room
+// for it.
+func (p *PProf) intern(addr uint64, mapping uint32, lines []pprofLine) uint32 {
 	p.group = lines
 	key := binary.LittleEndian.AppendUint64(p.buf[:0], addr)
-	if m != nil {
-		key = binary.AppendUvarint(key, m.ID)
-	} else {
-		key = append(key, 0)
-	}
+	key = binary.AppendUvarint(key, uint64(mapping))
 	for _, l := range lines {
-		key = binary.AppendUvarint(key, l.Function.ID)
-		key = binary.AppendVarint(key, l.Line)
+		key = binary.AppendUvarint(key, uint64(l.function))
+		key = binary.AppendUvarint(key, uint64(l.line))
 	}
 	p.buf = key
-	id, ok := p.locIDs.id(key)
+	id, ok := p.byAddr.id(key)
 	if !ok {
 		return overflowName
 	}
 	if int(id) == len(p.locations) {
-		p.locations = append(p.locations, &profile.Location{
-			ID: uint64(id) + 1, Mapping: m, Address: addr, Line: slices.Clone(lines),
-		})
+		p.locations = append(p.locations, pprofLocation{addr, mapping, uint32(len(p.lines)), uint32(len(lines))})
+		p.lines = append(p.lines, lines...)
 	}
 	return id
-}
-
-func (p *PProf) function(name, file string) *profile.Function {
-	k := functionKey{name, clean(file)}
-	f := p.functions[k]
-	if f == nil {
-		f = &profile.Function{ID: uint64(len(p.functions)) + 1, Name: k.name, SystemName: k.name, Filename: k.file}
-		p.functions[k] = f
-	}
-	return f
-}
-
-func (p *PProf) mapping(m *Mapping) *profile.Mapping {
-	if m == nil {
-		return nil
-	}
-	pm := p.mappings[*m]
-	if pm == nil {
-		pm = &profile.Mapping{
-			ID: uint64(len(p.mappings)) + 1, Start: m.Start, Limit: m.End, Offset: m.FileOff,
-			File: clean(m.Path), BuildID: clean(m.BuildID),
-			// Otherwise pprof looks for the files to name functions by itself.
-			HasFunctions: true, HasFilenames: p.opts.Lines, HasLineNumbers: p.opts.Lines,
-		}
-		p.mappings[*m] = pm
-	}
-	return pm
 }
 
 // Close writes the profile.
 func (p *PProf) Close() error { return p.write(p.w) }
 
-func (p *PProf) write(w io.Writer) error { return p.profile().Write(w) }
-
-func (p *PProf) profile() *profile.Profile {
-	period := int64(0)
-	if p.opts.Hz > 0 {
-		period = int64(float64(time.Second) / p.opts.Hz)
-	}
-	prof := &profile.Profile{
-		SampleType:        []*profile.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "nanoseconds"}},
-		DefaultSampleType: "cpu",
-		PeriodType:        &profile.ValueType{Type: "cpu", Unit: "nanoseconds"},
-		Period:            period,
-		Location:          p.locations,
-	}
-	if p.opts.Wall {
-		prof.SampleType = append(prof.SampleType, &profile.ValueType{Type: "wall", Unit: "nanoseconds"})
-		prof.DefaultSampleType = "wall"
-		prof.PeriodType = &profile.ValueType{Type: "wall", Unit: "nanoseconds"}
-	}
-	if !p.first.IsZero() {
-		prof.TimeNanos = p.first.UnixNano()
-		prof.DurationNanos = int64(p.last.Sub(p.first)) + period
-	}
-	prof.Function = make([]*profile.Function, len(p.functions))
-	for _, f := range p.functions {
-		prof.Function[f.ID-1] = f
-	}
-	for _, m := range p.mappings {
-		prof.Mapping = append(prof.Mapping, m)
-	}
-	// pprof takes the first mapping for the program itself, which lies below
-	// its libraries.
-	slices.SortFunc(prof.Mapping, func(a, b *profile.Mapping) int {
-		return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.ID, b.ID))
-	})
-	for i := range p.values {
-		if s := p.sample(&p.values[i]); s != nil {
-			prof.Sample = append(prof.Sample, s)
+// write writes the messages one by one: a profile of many deep stacks is much
+// larger than the tree that it is made of.
+func (p *PProf) write(w io.Writer) error {
+	e := newProtoWriter(w)
+	text := func(s string) uint64 { // strings of the profile's frame: few, and bounded like the rest
+		if id, ok := p.strings.ids[s]; ok {
+			return uint64(id)
 		}
+		return uint64(p.strings.add(s))
 	}
-	return prof
+	kind := func(field int, name, unit string) {
+		e.uint(1, text(name))
+		e.uint(2, text(unit))
+		e.end(field)
+	}
+	kind(profileSampleType, "samples", "count")
+	kind(profileSampleType, "cpu", "nanoseconds")
+	weight := "cpu"
+	if p.opts.Wall {
+		weight = "wall"
+		kind(profileSampleType, weight, "nanoseconds")
+	}
+	kind(profilePeriodType, weight, "nanoseconds")
+	e.top(profileDefaultSampleType, text(weight))
+	var period uint64
+	if p.opts.Hz > 0 {
+		period = uint64(float64(time.Second) / p.opts.Hz)
+	}
+	e.top(profilePeriod, period)
+	if !p.first.IsZero() {
+		e.top(profileTimeNanos, uint64(p.first.UnixNano()))
+		e.top(profileDurationNanos, uint64(p.last.Sub(p.first))+period)
+	}
+	p.writeMappings(e, text)
+	p.writeLocations(e)
+	p.writeSamples(e, text)
+	for _, s := range p.strings.keys {
+		e.string(profileStringTable, s)
+	}
+	return e.close()
 }
 
-// sample is a cell in pprof's form, nil if it has no weight.
-func (p *PProf) sample(c *cell) *profile.Sample {
-	if c.ticks == 0 && c.cpu == 0 && c.wall == 0 {
-		return nil
+func (p *PProf) writeMappings(e *protoWriter, text func(string) uint64) {
+	// pprof takes the first mapping for the program itself, which lies below
+	// its libraries.
+	order := make([]uint32, len(p.mappings))
+	for i := range order {
+		order[i] = uint32(i)
 	}
-	s := &profile.Sample{Value: []int64{c.ticks, int64(c.cpu)}, Label: make(map[string][]string)}
-	if p.opts.Wall {
-		s.Value = append(s.Value, int64(c.wall))
-	}
-	for n := c.key.node; n != 0; n = p.tree.nodes[n].parent {
-		s.Location = append(s.Location, p.locations[p.tree.nodes[n].frame])
-	}
-	l := &c.key.labels
-	for _, kv := range [...]struct{ key, value string }{
-		{"process", l.process}, {"thread", l.thread}, {"state", l.state}, {"end", l.end},
-	} {
-		if kv.value != "" {
-			s.Label[kv.key] = []string{clean(kv.value)}
+	slices.SortStableFunc(order, func(a, b uint32) int { return cmp.Compare(p.mappings[a].Start, p.mappings[b].Start) })
+	for _, i := range order {
+		m := &p.mappings[i]
+		e.uint(1, uint64(i)+1)
+		e.uint(2, m.Start)
+		e.uint(3, m.End)
+		e.uint(4, m.FileOff)
+		e.uint(5, text(clean(m.Path)))
+		e.uint(6, text(clean(m.BuildID)))
+		e.uint(7, 1) // has_functions: otherwise pprof looks for the files to name them itself
+		if p.opts.Lines {
+			e.uint(8, 1) // has_filenames
+			e.uint(9, 1) // has_line_numbers
 		}
+		e.end(profileMapping)
 	}
-	if l.pid != 0 {
-		s.NumLabel = map[string][]int64{"pid": {int64(l.pid)}}
+}
+
+func (p *PProf) writeLocations(e *protoWriter) {
+	for i, l := range p.locations {
+		e.uint(1, uint64(i)+1)
+		e.uint(2, uint64(l.mapping))
+		e.uint(3, l.addr)
+		for _, line := range p.lines[l.first : l.first+l.numLine] {
+			e.begin()
+			e.uint(1, uint64(line.function)+1)
+			e.uint(2, uint64(line.line))
+			e.nested(4)
+		}
+		e.end(profileLocation)
 	}
-	return s
+	for i, key := range p.functions.keys {
+		name := uint64(binary.LittleEndian.Uint32([]byte(key)))
+		e.uint(1, uint64(i)+1)
+		e.uint(2, name)
+		e.uint(3, name) // system_name
+		e.uint(4, uint64(binary.LittleEndian.Uint32([]byte(key[4:]))))
+		e.end(profileFunction)
+	}
+}
+
+func (p *PProf) writeSamples(e *protoWriter, text func(string) uint64) {
+	for i := range p.values {
+		c := &p.values[i]
+		if c.ticks == 0 && c.cpu == 0 && c.wall == 0 {
+			continue
+		}
+		e.begin()
+		for n := c.key.node; n != 0; n = p.tree.nodes[n].parent {
+			e.varint(uint64(p.tree.nodes[n].frame) + 1)
+		}
+		e.nested(1)
+		e.begin()
+		e.varint(uint64(c.ticks))
+		e.varint(uint64(c.cpu))
+		if p.opts.Wall {
+			e.varint(uint64(c.wall))
+		}
+		e.nested(2)
+		l := &p.labels[c.key.labels]
+		for _, kv := range [...]struct{ key, value string }{
+			{"process", l.process}, {"thread", l.thread}, {"state", l.state}, {"end", l.end},
+		} {
+			if kv.value != "" {
+				e.begin()
+				e.uint(1, text(kv.key))
+				e.uint(2, text(clean(kv.value)))
+				e.nested(3)
+			}
+		}
+		if l.pid != 0 {
+			e.begin()
+			e.uint(1, text("pid"))
+			e.uint(3, uint64(l.pid))
+			e.nested(3)
+		}
+		e.end(profileSample)
+	}
 }

@@ -26,10 +26,7 @@ func TestPProfRoundTrip(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := write(t, pprof(o), stream())
-			p, err := profile.Parse(bytes.NewReader(b))
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := parsePProf(t, b)
 			if err := p.CheckValid(); err != nil {
 				t.Error(err)
 			}
@@ -58,7 +55,7 @@ func TestPProfRoundTrip(t *testing.T) {
 }
 
 func TestPProfInlinesShareALocation(t *testing.T) {
-	p := NewPProf(io.Discard, Options{Hz: 100}).with(stream()[:1]).profile()
+	p := parsePProf(t, write(t, pprof(Options{Hz: 100}), stream()[:1]))
 	if n := len(p.Sample[0].Location); n != 2 {
 		t.Fatalf("%d locations, want 2: parse with scan in it, and main", n)
 	}
@@ -75,9 +72,11 @@ func TestPProfInlinesShareALocation(t *testing.T) {
 	}
 }
 
-func (p *PProf) with(samples []*Sample) *PProf {
-	for _, s := range samples {
-		p.Add(s)
+func parsePProf(t *testing.T, b []byte) *profile.Profile {
+	t.Helper()
+	p, err := profile.Parse(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
 	}
 	return p
 }
@@ -104,32 +103,98 @@ func TestPProfTool(t *testing.T) {
 	}
 }
 
+// TestPProfBounded feeds more than each of the bounds allows, one after the
+// other: no tick is lost, and what did not fit is marked.
 func TestPProfBounded(t *testing.T) {
-	p := NewPProf(io.Discard, Options{Hz: 100})
-	p.tree.limit = 100
-	for i := range 1000 {
-		f := frMain
-		f.PC += uint64(i)
-		p.Add(&Sample{Ticks: 1, CPU: time.Second, Stack: &Stack{Frames: []Frame{f, frMain}}})
-	}
-	if n := len(p.tree.nodes); n > 200 {
-		t.Errorf("%d nodes with a limit of 100", n)
-	}
-	var total int64
-	for _, s := range p.profile().Sample {
-		total += s.Value[0]
-	}
-	if total != 1000 {
-		t.Errorf("%d ticks, want 1000", total)
+	for _, tc := range []struct {
+		name string
+		n    int
+		make func(i int) *Sample
+	}{
+		{"paths", 3000, func(i int) *Sample {
+			f := frMain
+			f.PC += uint64(i)
+			return &Sample{Stack: &Stack{Frames: []Frame{f, frMain}}}
+		}},
+		{"locations", 3000, func(i int) *Sample {
+			return &Sample{Stack: &Stack{Frames: []Frame{{Func: "f", PC: uint64(i + 1), How: "regs"}}}}
+		}},
+		{"labels", 3000, func(i int) *Sample {
+			return &Sample{Thread: fmt.Sprint(i), Stack: &Stack{Frames: []Frame{frMain}}}
+		}},
+		{"cells", 3000, func(i int) *Sample {
+			return &Sample{Thread: fmt.Sprint(i % 100), Stack: &Stack{Frames: []Frame{{Func: "f", PC: uint64(i/100 + 1), How: "regs"}}}}
+		}},
+		{"mappings", 3000, func(i int) *Sample {
+			f := frMain
+			f.Mapping = &Mapping{Start: uint64(i) << 12, End: uint64(i+1) << 12}
+			return &Sample{Stack: &Stack{Frames: []Frame{f}}}
+		}},
+		{"names", 3 * maxTextBytes / 4000, func(i int) *Sample {
+			return &Sample{Stack: &Stack{Frames: []Frame{{Func: fmt.Sprint(i, strings.Repeat("x", 4000)), PC: 1}}}}
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var b bytes.Buffer
+			p := NewPProf(&b, Options{Hz: 100})
+			p.tree.limit, p.byAddr.limit, p.maxCells, p.maxLabels = 1500, 1400, 1000, 200
+			for i := range tc.n {
+				s := tc.make(i)
+				s.Ticks, s.CPU = 1, time.Second
+				p.Add(s)
+			}
+			for what, over := range map[string]bool{
+				"nodes":     len(p.tree.nodes) > 2*p.tree.limit,
+				"locations": len(p.locations) > p.byAddr.limit,
+				"labels":    len(p.labels) > p.maxLabels,
+				"cells":     len(p.values) > p.maxCells+1,
+				"mappings":  len(p.mappings) > p.maxLabels,
+				"strings":   p.strings.bytes > maxTextBytes,
+			} {
+				if over {
+					t.Errorf("too many %s", what)
+				}
+			}
+			if err := p.Close(); err != nil {
+				t.Fatal(err)
+			}
+			var total int64
+			got := parsePProf(t, b.Bytes())
+			for _, s := range got.Sample {
+				total += s.Value[0]
+			}
+			if total != int64(tc.n) {
+				t.Errorf("%d ticks, want %d", total, tc.n)
+			}
+		})
 	}
 }
 
 func BenchmarkPProfAdd(b *testing.B) {
 	p := NewPProf(io.Discard, Options{Hz: 100})
 	samples := stream()
-	p.with(samples)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		p.Add(samples[i%len(samples)])
+	}
+}
+
+// BenchmarkPProfClose writes 10,000 stacks of 50 frames, each with a leaf of
+// its own.
+func BenchmarkPProfClose(b *testing.B) {
+	p := NewPProf(io.Discard, Options{Hz: 100})
+	for i := range 10_000 {
+		frames := make([]Frame, 50)
+		for d := range frames {
+			frames[d] = Frame{Func: fmt.Sprint("f", d), PC: uint64(d + 1), How: "fp"}
+		}
+		frames[0].PC = uint64(1000 + i)
+		p.Add(&Sample{Ticks: 1, Stack: &Stack{Frames: frames}})
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := p.write(io.Discard); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -1,11 +1,14 @@
 package output
 
-// Bounds of what an aggregating writer holds. A node costs about 40 bytes, so
-// that a full tree is about 20 MB; a stack that shares its outer frames with
+import "cmp"
+
+// Bounds of what an aggregating writer holds. A node costs about 45 bytes, so
+// that a full tree is about 12 MB; a stack that shares its outer frames with
 // others, as nearly all do, needs only a few nodes of its own.
 const (
-	maxNodes     = 1 << 19
-	maxTextBytes = 16 << 20 // of distinct names
+	maxNodes     = 1 << 18
+	maxKeys      = 1 << 17 // of a table, about 100 bytes each beside their text
+	maxTextBytes = 8 << 20 // of a table
 	// maxCached is how many frames the stacks may have, in sum, that a writer
 	// recognises by their pointer (104 bytes each, shared with the sampler and
 	// the other writers). Others are looked up frame by frame.
@@ -13,10 +16,12 @@ const (
 )
 
 // table numbers distinct keys in the order of their first appearance, from 0.
+// The zero table is empty and has the bounds above.
 type table struct {
 	ids   map[string]uint32
 	keys  []string
 	bytes int
+	limit int // of keys; 0 is maxKeys
 }
 
 // id returns the number of key, a new one if it has none yet; false if the
@@ -25,7 +30,7 @@ func (t *table) id(key []byte) (uint32, bool) {
 	if id, ok := t.ids[string(key)]; ok {
 		return id, true
 	}
-	if t.bytes+len(key) > maxTextBytes {
+	if len(t.keys) >= cmp.Or(t.limit, maxKeys) || t.bytes+len(key) > maxTextBytes {
 		return 0, false
 	}
 	return t.add(string(key)), true
