@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -47,6 +48,11 @@ type Target interface {
 	Mappings() []procfs.Mapping
 	// Refresh reads the mappings anew.
 	Refresh() error
+	// Verify compares the objects with memory and drops those that are no longer
+	// what they were.
+	Verify() (changed bool, err error)
+	// Report tells what is known of each module.
+	Report() []module.Report
 	// Close ends the use of it.
 	Close()
 }
@@ -63,7 +69,8 @@ type Pipeline struct {
 	err     error // those of the outputs and of the recording
 	// recordErr is why nothing more is recorded.
 	recordErr error
-	host      *regs.Arch
+
+	modules, problems map[string]bool // to report
 }
 
 // Unwound counts what unwinding found.
@@ -77,15 +84,16 @@ type Unwound struct {
 
 // target is one process in the pipeline.
 type target struct {
-	pid     int
-	space   Target
-	err     error // why there is no space
-	name    string
-	gen     uint64 // of the mappings that were last recorded
-	walkers map[walkerKey]*unwind.Walker
-	threads map[int]*seen
-	stacks  map[uint64][]*stack
-	held    int // frames in stacks
+	pid      int
+	space    Target
+	err      error // why there is no space
+	name     string
+	gen      uint64 // of the mappings that were last recorded
+	verified time.Duration
+	walkers  map[walkerKey]*unwind.Walker
+	threads  map[int]*seen
+	stacks   map[uint64][]*stack
+	held     int // frames in stacks
 }
 
 type walkerKey struct {
@@ -108,6 +116,7 @@ func NewPipeline(cfg PipelineConfig) *Pipeline {
 	}
 	return &Pipeline{
 		cfg: cfg, pool: new(pool), targets: map[int]*target{},
+		modules: map[string]bool{}, problems: map[string]bool{},
 		stats: Unwound{Cut: map[string]int64{}, Frames: map[unwind.How]int64{}},
 	}
 }
@@ -167,16 +176,49 @@ func (p *Pipeline) consume(items <-chan item) {
 			p.forget(it.gone)
 		}
 	}
+	p.closeAll()
 	end()
+}
+
+func (p *Pipeline) closeAll() {
+	for _, t := range p.targets {
+		p.close(t)
+	}
+	clear(p.targets)
 }
 
 // forget drops what is known of a process that has ended or become another.
 func (p *Pipeline) forget(pid int) {
 	p.record(&capture.Gone{PID: pid})
-	if t := p.targets[pid]; t != nil && t.space != nil {
-		t.space.Close()
-	}
+	p.close(p.targets[pid])
 	delete(p.targets, pid)
+}
+
+// close keeps what there is to report of a process.
+func (p *Pipeline) close(t *target) {
+	if t == nil || t.space == nil {
+		return
+	}
+	for _, r := range t.space.Report() {
+		if r.Used {
+			p.modules[r.String()] = true
+		}
+		for _, problem := range r.Problems {
+			if len(p.problems) < maxProblems {
+				p.problems[problem.String()] = true
+			}
+		}
+	}
+	t.space.Close()
+}
+
+// maxProblems bounds the defects of tables that are reported.
+const maxProblems = 1000
+
+// Modules lists the modules that were used, with their tables, and the defects
+// of tables. Call it when the run is over.
+func (p *Pipeline) Modules() (modules, problems []string) {
+	return slices.Sorted(maps.Keys(p.modules)), slices.Sorted(maps.Keys(p.problems))
 }
 
 // early takes what the engine has read of a young process.
@@ -262,12 +304,27 @@ func RecordError(err error) error {
 func (p *Pipeline) capture(c *capture.Capture, fb *Feedback) {
 	t := p.target(c.PID)
 	s := t.thread(c.TID)
+	p.verify(t, c.At)
 	p.nameThread(t, c.TID, s, c.At)
 	st, state := p.unwind(t, c, fb)
 	p.recordMaps(t)
 	p.record(c)
 	s.last, s.state = st, state
 	p.send(t, c.TID, s, c.At, c.Taken.String(), &c.Weight)
+}
+
+// verifyAge is how long the objects of a process are believed to be those that
+// were found: a library can be closed and another one mapped in its place.
+const verifyAge = 100 * time.Millisecond
+
+func (p *Pipeline) verify(t *target, at time.Duration) {
+	if !p.cfg.Live || t.space == nil || at-t.verified < verifyAge {
+		return
+	}
+	t.verified = at
+	if _, err := t.space.Verify(); err != nil {
+		p.cfg.Log.Debug("verify the modules", "pid", t.pid, "err", err)
+	}
 }
 
 // threadNameAge is how long the name of a thread is believed.

@@ -75,6 +75,7 @@ func (p *Pipeline) replay(records <-chan capture.Record, files *Recorded) {
 			}
 		}
 	}
+	p.closeAll()
 	end()
 }
 

@@ -95,7 +95,11 @@ func (s *session) closing() {
 // replayed is the closing line of a replay.
 func (s *session) replayed() {
 	u := s.pipe.Stats()
-	fmt.Fprintf(s.stderr, "sfsample: stacks: %d unwound, %d complete%s\n", u.Stacks, u.Complete, reasons(u.Cut))
+	say := func(format string, args ...any) { fmt.Fprintf(s.stderr, "sfsample: "+format+"\n", args...) }
+	say("stacks: %d unwound, %d complete%s", u.Stacks, u.Complete, reasons(u.Cut))
+	if s.verbose {
+		s.unwound(say, u)
+	}
 }
 
 func (s *session) details(say func(string, ...any), u sampler.Unwound) {
@@ -105,12 +109,24 @@ func (s *session) details(say func(string, ...any), u sampler.Unwound) {
 	if r.Priority != nil {
 		say("no real-time priority: %v (try: as root, or with CAP_SYS_NICE; pauses are longer on a busy machine)", r.Priority)
 	}
+	s.unwound(say, u)
+}
+
+// unwound reports on methods, modules and names.
+func (s *session) unwound(say func(string, ...any), u sampler.Unwound) {
 	var methods []string
 	for how, n := range u.Frames {
 		methods = append(methods, fmt.Sprintf("%v %d", how, n))
 	}
 	slices.Sort(methods)
 	say("frames by method: %s; %d stacks walked again with .eh_frame first", strings.Join(methods, ", "), u.Repeated)
+	modules, problems := s.pipe.Modules()
+	for _, m := range modules {
+		say("module: %s", printable(m))
+	}
+	for _, m := range problems {
+		say("table: %s", printable(m))
+	}
 	for _, m := range s.names.Missing() {
 		say("names: %s", printable(m))
 	}
