@@ -193,6 +193,7 @@ func (n *next) findCFA(a *regs.Arch, set *regs.Set, row *sframe.Row, mem *Memory
 // hand-written .eh_frame).
 func (n *next) findSP(a *regs.Arch, set *regs.Set, row *sframe.Row, top bool, mem *Memory) Reason {
 	n.sp, n.spKnown = wrap(a, n.cfa+uint64(a.SPOffset)), true
+	explicit := false // SP is in a register
 	for i := range row.Saved {
 		s := &row.Saved[i]
 		if s.Reg != a.SP {
@@ -213,11 +214,18 @@ func (n *next) findSP(a *regs.Arch, set *regs.Set, row *sframe.Row, top bool, me
 			return UnknownRegister
 		}
 		n.sp = v
+		explicit = s.Rule.Base == sframe.FromReg && !s.Rule.Deref
 		break
 	}
 	if row.Signal {
 		// The interrupted code may have been on another stack, and may have
 		// had any stack pointer.
+		return 0
+	}
+	if top && explicit && row.RA.Base == sframe.FromReg && !row.RA.Deref {
+		// Both SP and PC of the caller are in registers: glibc's longjmp is
+		// described so, as the frame that it will jump to. It may go to
+		// another stack, out of a handler on an alternate one.
 		return 0
 	}
 	return n.checkSP(a, set.R[a.SP&(regs.NumRegs-1)], top)

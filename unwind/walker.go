@@ -35,6 +35,7 @@ type Walker struct {
 	to                 *entry // of the caller that was computed last
 
 	late   []lateRow
+	called bool // the walk ends at an innermost frame that is an entry, but was called
 	gen    uint64
 	window window
 
@@ -124,7 +125,7 @@ func ehFrameFirst(order []How) []How {
 // walk is Walk without the repetition.
 func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End) {
 	w.start()
-	w.late = w.late[:0]
+	w.late, w.called = w.late[:0], false
 	first := len(frames)
 	s := &w.set
 	*s = *set
@@ -164,7 +165,9 @@ func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 		w.next.commit(w.arch, s, row, mem)
 		found, caller, fallback = how, !row.Signal, failed
 		if caller {
-			e = w.to
+			if e = w.to; w.next.sp > w.next.limit || w.next.sp < f.SP {
+				w.next.limit = w.limit(s) // a jump to another stack
+			}
 			continue
 		}
 		found = Signal
@@ -208,12 +211,34 @@ func (w *Walker) step(e *entry, top bool, mem *Memory) (row *sframe.Row, how How
 	}
 	other, otherHow := w.fallBack(e, top, mem)
 	switch {
+	case other == nil && top && w.calledEntry(e, mem):
+		if !w.arch.Link && w.allows(FramePointer) {
+			w.called = false
+			return w.conv.entry, FramePointer, row != nil, 0
+		}
+		return row, how, false, reason
 	case other == nil:
 		return row, how, false, reason
 	case other.Outermost:
 		return other, otherHow, true, Outermost
 	}
 	return other, otherHow, row != nil, 0
+}
+
+// calledEntry: e is the innermost frame, in a function that starts stacks, and
+// has a caller all the same. clone is a wrapper in the parent, where it returns
+// from behind the system call with no row; glibc ends its table there, since
+// one would be wrong in the child. w.next holds the caller, if there is one.
+func (w *Walker) calledEntry(e *entry, mem *Memory) bool {
+	if w.conv.entry == nil || !w.isEntry(e) {
+		return false
+	}
+	keep := w.next
+	w.called = w.try(w.conv.entry, FramePointer, e, true, mem) == 0
+	if !w.called {
+		w.next = keep
+	}
+	return w.called
 }
 
 // start drops what has gone stale.
@@ -334,7 +359,7 @@ func (w *Walker) end(reason Reason, e *entry) End {
 	case OutsideCopy:
 		// Not even for a known entry: what lies beyond the copy is not known.
 	default:
-		if w.isEntry(e) {
+		if w.isEntry(e) && !w.called {
 			return End{}
 		}
 	}

@@ -18,23 +18,38 @@ type place struct {
 	module  string
 	fn      string
 	offset  uint64 // in the module's own numbering
+	inner   string // module and function of the innermost frame, if that is another
+	// defect names the fault of the table, where it is a known one.
+	defect string
 }
 
 // tally counts the chains of one order of methods.
 type tally struct {
 	counts [numVerdicts]int
-	places map[place]int
+	// defects counts those of the cut and wrong ones for which a known fault
+	// of the tables is to blame.
+	defects [numVerdicts]int
+	places  map[place]int
 	// firsts has an example for each place that is wrong.
 	firsts map[place]string
 }
 
-func (t *tally) add(v verdict) { t.counts[v]++ }
+// add counts a chain. A place is noted for one that is not right.
+func (t *tally) add(p place, example func() string) {
+	t.counts[p.verdict]++
+	if p.defect != "" {
+		t.defects[p.verdict]++
+	}
+	if p.verdict == cut || p.verdict == wrong {
+		t.note(p, example)
+	}
+}
 
 func (t *tally) note(p place, example func() string) {
 	if t.places == nil {
 		t.places, t.firsts = map[place]int{}, map[place]string{}
 	}
-	if t.places[p]++; t.places[p] == 1 && p.verdict == wrong {
+	if t.places[p]++; t.places[p] == 1 && p.defect == "" {
 		t.firsts[p] = example()
 	}
 }
@@ -62,10 +77,11 @@ func (r *result) print(w io.Writer, top int) {
 	}
 	for _, order := range r.orders {
 		t := r.tallies[order]
-		total := max(1, t.counts[right]+t.counts[cut]+t.counts[wrong])
-		fmt.Fprintf(w, "%-28s right %d  cut %d (%.4f %%)  wrong %d (%.4f %%)\n", order,
-			t.counts[right], t.counts[cut], 100*float64(t.counts[cut])/float64(total),
-			t.counts[wrong], 100*float64(t.counts[wrong])/float64(total))
+		total := max(1, t.counts[right]+t.counts[ahead]+t.counts[cut]+t.counts[wrong])
+		fmt.Fprintf(w, "%-28s right %d  ahead %d  cut %d (%.4f %%)  wrong %d (%.4f %%); by faults of tables: cut %d, wrong %d\n",
+			order, t.counts[right], t.counts[ahead],
+			t.counts[cut], 100*float64(t.counts[cut])/float64(total),
+			t.counts[wrong], 100*float64(t.counts[wrong])/float64(total), t.defects[cut], t.defects[wrong])
 		list := slices.SortedFunc(maps.Keys(t.places), func(a, b place) int {
 			return cmp.Or(cmp.Compare(b.verdict, a.verdict), cmp.Compare(t.places[b], t.places[a]),
 				cmp.Compare(a.module, b.module), cmp.Compare(a.offset, b.offset))
@@ -78,6 +94,12 @@ func (r *result) print(w io.Writer, top int) {
 			why := p.reason.String()
 			if p.verdict == wrong {
 				why = "by " + p.how.String()
+			}
+			if p.inner != "" {
+				why += ", innermost " + p.inner
+			}
+			if p.defect != "" {
+				why += "; " + p.defect
 			}
 			fmt.Fprintf(w, "    %s %d times at %s+%#x %s: %s\n", verdictNames[p.verdict], t.places[p], p.module, p.offset, p.fn, why)
 			if s := t.firsts[p]; s != "" {

@@ -24,6 +24,8 @@ type entry struct {
 	exact bool
 	// base: taken from the first walk, not from a call that was seen.
 	base bool
+	// rewritten: the program has put ret in place of the true one.
+	rewritten bool
 	// moved: the word on the stack was popped into a register, and not yet
 	// returned to (vfork).
 	moved bool
@@ -193,12 +195,13 @@ type verdict uint8
 
 const (
 	right verdict = iota
+	ahead         // shows the frame that the code is about to jump to, as its table says
 	cut
 	wrong
 	numVerdicts
 )
 
-var verdictNames = [numVerdicts]string{"right", "cut", "wrong"}
+var verdictNames = [numVerdicts]string{"right", "ahead", "cut", "wrong"}
 
 // judge compares a walk with the true stack. at is the frame from which the
 // walk went wrong, or at which it was cut.

@@ -57,7 +57,24 @@ type tracer struct {
 	code    map[uint64]decoded
 	symbols map[*module.Module]*symbol.Object
 	rng     *rand.Rand
+	// pending are wrong chains that the next jump may prove to be ahead.
+	pending []pendingChain
 }
+
+// pendingChain is a chain judged wrong at its innermost frame. glibc's longjmp
+// and swapcontext have tables that describe where they are about to jump; if
+// the thread gets there, with that stack pointer, the chain was right in this sense.
+type pendingChain struct {
+	tally   *tally
+	place   place
+	example string
+	target  point
+	left    int // instructions in which it must come true
+}
+
+// aheadWithin is more than longjmp takes from loading the first register of the
+// target to the jump, with the undoing of a shadow stack.
+const aheadWithin = 64
 
 type decoded struct {
 	kind kind
@@ -245,6 +262,7 @@ func (t *tracer) followStretch() error {
 	t.shadow.sameStack = func(a, b uint64) bool { return t.stackOf(a) == t.stackOf(b) }
 	t.shadow.stack = t.stackOf(t.at().sp)
 	defer func() {
+		t.settle(point{}, true)
 		t.res.switches += t.shadow.switches
 		for _, pc := range t.shadow.badBase {
 			p := t.place(pc - 1)
@@ -275,6 +293,7 @@ func (t *tracer) followStretch() error {
 			return err
 		}
 		t.advance(d, delivered != 0, from)
+		t.settle(t.at(), false)
 	}
 	return nil
 }
@@ -402,19 +421,54 @@ func (t *tracer) compare() {
 		if v == wrong && t.rewrote(at) {
 			v, at = t.shadow.judge(t.frames, end.Complete())
 		}
-		tally := t.res.tallies[t.res.orders[i]]
-		if tally.add(v); v == right {
-			continue
-		}
-		p := t.place(t.frames[at].LookupPC())
-		p.verdict = v
-		if v == cut {
-			p.reason = end.Reason
-		} else if at+1 < len(t.frames) {
-			p.how = t.frames[at+1].How
-		}
-		tally.note(p, func() string { return t.example(at) })
+		t.count(t.res.tallies[t.res.orders[i]], v, at, end)
 	}
+}
+
+// count adds a verdict to the tally of its order.
+func (t *tracer) count(tally *tally, v verdict, at int, end unwind.End) {
+	if v == right {
+		tally.counts[right]++
+		return
+	}
+	p := t.place(t.frames[at].LookupPC())
+	p.verdict = v
+	if at > 0 {
+		inner := t.place(t.frames[0].PC)
+		p.inner = inner.module + " " + inner.fn
+	}
+	p.defect = t.defect(at)
+	switch {
+	case v == cut:
+		p.reason = end.Reason
+	case at+1 < len(t.frames):
+		p.how = t.frames[at+1].How
+	}
+	if v == wrong && at == 0 && len(t.frames) > 1 {
+		t.pending = append(t.pending, pendingChain{tally, p, t.example(at),
+			point{t.frames[1].PC, t.frames[1].SP}, aheadWithin})
+		return
+	}
+	tally.add(p, func() string { return t.example(at) })
+}
+
+// settle decides on the pending chains after a step to a new point; end: there
+// are no more steps.
+func (t *tracer) settle(to point, end bool) {
+	keep := t.pending[:0]
+	for _, c := range t.pending {
+		c.left--
+		switch {
+		case c.target == to:
+			c.place.verdict = ahead
+			fallthrough
+		case c.left == 0 || end:
+			c.tally.add(c.place, func() string { return c.example })
+		default:
+			keep = append(keep, c)
+		}
+	}
+	t.pending = keep
 }
 
 // rewrote: the frame after at is not the one that was called from, but is what
@@ -432,7 +486,7 @@ func (t *tracer) rewrote(at int) bool {
 	if err != nil || v == e.ret || v != t.frames[at+1].PC {
 		return false
 	}
-	e.ret = v
+	e.ret, e.rewritten = v, true
 	t.res.rewritten++
 	return true
 }

@@ -1,0 +1,28 @@
+package main
+
+import "strings"
+
+// defect names the fault of the tables, or the state of the program, that the
+// chain of this moment suffers from at frame at, if it is a known one that no
+// reader of tables can do anything about. It looks at the program, not at what
+// the walk made of it.
+func (t *tracer) defect(at int) string {
+	n := len(t.shadow.entries)
+	for i := n - 1; i >= 0 && i >= n-1-at; i-- {
+		if t.shadow.entries[i].rewritten {
+			// libgcc's uw_install_context writes the registers of the frame that
+			// will catch, its landing pad included, over the words that its own
+			// caller saved, and only then lets go of the frames between.
+			return "the program has replaced a return address (an exception goes to its landing pad)"
+		}
+	}
+	p := t.place(t.at().pc)
+	if blamed := t.place(t.frames[at].LookupPC()); p.module == "libgcc_s.so.1" && blamed.module == p.module && strings.HasPrefix(blamed.fn, "_Unwind_") {
+		// The same, before the return address itself is written.
+		return "the program has replaced saved registers (an exception goes to its landing pad)"
+	}
+	if p.module == "libc.so.6" && (p.fn == "swapcontext" || p.fn == "setcontext") {
+		return "glibc: one row for all of " + p.fn + ", which replaces rsp halfway"
+	}
+	return ""
+}
