@@ -223,7 +223,7 @@ func (m *model) flexRow(rnd *rand.Rand, r *sframetest.Row, row *Row) {
 // and row and by look-ups at the edges of each row.
 func TestRoundTrip(t *testing.T) {
 	funcs, rows, lookups := 0, 0, 0
-	for seed := range uint64(400) {
+	for seed := range uint64(150) {
 		m := newModel(rand.New(rand.NewPCG(seed, 1)))
 		if err := m.check(&rows, &lookups); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -345,7 +345,7 @@ func (m *model) answer(pc uint64) (Row, bool) {
 // TestRoundTripJoined: several sections in one, as linkers leave them that do
 // not know the format, and rows that several functions share.
 func TestRoundTripJoined(t *testing.T) {
-	for seed := range uint64(100) {
+	for seed := range uint64(25) {
 		rnd := rand.New(rand.NewPCG(seed, 2))
 		var data []byte
 		var models []*model

@@ -36,23 +36,41 @@ func (d *dumper) process() error {
 			d.complain(fmt.Errorf("%s: %w", m.Path, err))
 			continue
 		}
-		if d.eh || d.mode == modeCompare || len(o.sframes)+len(o.faults) > 0 {
+		if d.has(o) {
 			tables++
 			if err := d.object(o); err != nil {
 				d.complain(err)
 			}
-		} else if d.mode == modeDump && !d.json {
-			fmt.Fprintf(d.out, "%s: no .sframe\n", printable(o.path))
 		}
 		o.close()
 	}
 	if d.mode == modeLookup {
 		d.uncovered(space)
 	} else if tables == 0 && d.mode != modeDump {
-		return fmt.Errorf("process %d: no module has a .sframe section (try: --eh)", d.pid)
+		return fmt.Errorf("process %d: no module has the table (try: with or without --eh)", d.pid)
 	}
 	return nil
 }
+
+// has tells whether a module has a table that is asked for. That one of many has
+// none is no failure.
+func (d *dumper) has(o *object) bool {
+	sframe := len(o.sframes)+len(o.faults) > 0
+	_, err := o.openEH()
+	eh := !errors.Is(err, errNoEHFrame)
+	switch {
+	case d.eh && eh, !d.eh && sframe, d.mode == modeCompare && eh:
+		return true
+	case d.mode == modeDump && !d.json && d.eh:
+		fmt.Fprintf(d.out, "%s: no .eh_frame\n", printable(o.path))
+	case d.mode == modeDump && !d.json:
+		fmt.Fprintf(d.out, "%s: no .sframe\n", printable(o.path))
+	}
+	return false
+}
+
+// errNoEHFrame: the module has no such table (the vDSO of arm64, for one).
+var errNoEHFrame = errors.New("no .eh_frame")
 
 // uncovered complains about addresses that no module has code at.
 func (d *dumper) uncovered(space *module.Space) {
@@ -107,7 +125,7 @@ func openModule(live *module.Live, m *module.Module) (*object, error) {
 	}
 	o.openEH = func() (*ehframe.Table, error) {
 		if eh.HdrSize == 0 && eh.FrameSize == 0 {
-			return nil, errors.New("no .eh_frame")
+			return nil, errNoEHFrame
 		}
 		return ehframe.Open(image, o.arch, eh)
 	}
