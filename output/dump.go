@@ -1,7 +1,6 @@
 package output
 
 import (
-	"bufio"
 	"io"
 	"strconv"
 	"strings"
@@ -13,7 +12,8 @@ import (
 //	#0 0x00007f1234567890 read+0x1f (libc.so.6) [regs] at read.c:26
 //	k0 vfs_read+0x60 (kernel)
 //
-// An inlined frame has the address of the frame that it stands in, no offset
+// A frame that stands for something else than code has no offset and the method
+// "none". An inlined frame has the address of the frame that it stands in, no offset
 // and "[inlined]" as its method. The file and line stand there if they are
 // known.
 func AppendFrame(b []byte, n int, f *Frame) []byte {
@@ -37,6 +37,8 @@ func AppendFrame(b []byte, n int, f *Frame) []byte {
 	b = append(b, ") ["...)
 	if f.Inlined {
 		b = append(b, "inlined"...)
+	} else if f.How == "" {
+		b = append(b, "none"...)
 	} else {
 		b = appendClean(b, f.How)
 	}
@@ -57,7 +59,7 @@ func appendOffset(b []byte, f *Frame) []byte {
 		named := *f
 		named.Kernel = false
 		return appendName(b, &named)
-	case f.Inlined:
+	case f.Inlined, f.marker():
 		return appendClean(b, f.Func)
 	}
 	b = append(appendClean(b, f.Func), "+0x"...)
@@ -100,13 +102,13 @@ func AppendStack(b []byte, s *Stack) []byte {
 //
 // with an empty line after it.
 type Dump struct {
-	out *bufio.Writer
+	stream
 	buf []byte
 }
 
 // NewDump returns a Dump that writes to w.
 func NewDump(w io.Writer, _ Options) *Dump {
-	return &Dump{out: bufio.NewWriterSize(w, 1<<16)}
+	return &Dump{stream: newStream(w)}
 }
 
 // Add writes one sample.
@@ -122,9 +124,5 @@ func (d *Dump) Add(s *Sample) error {
 	b = append(appendClean(b, s.Taken), '\n')
 	b = append(AppendStack(b, s.Stack), '\n')
 	d.buf = b
-	_, err := d.out.Write(b)
-	return err
+	return d.write(b, s.Time)
 }
-
-// Close writes what is still buffered.
-func (d *Dump) Close() error { return d.out.Flush() }

@@ -20,6 +20,7 @@ func TestAppendFrame(t *testing.T) {
 		{"no name", 0, frNoName, "#0 0x00007f0000001f20 libc.so.6+0x1f20 (libc.so.6) [regs]"},
 		{"anonymous", 3, frAnon, "#3 0x00007e0000000010 [anon]+0x7e0000000010 ([anon]) [fp]"},
 		{"unmapped", 0, frNone, "#0 0x0000000000000010 [unknown] ([unmapped]) [regs]"},
+		{"marker", 0, Frame{Func: "[never caught running]"}, "#0 0x0000000000000000 [never caught running] ([unmapped]) [none]"},
 		{"kernel", 0, frKernel, "k0 vfs_read+0x60 (kernel)"},
 		{"kernel with address", 1, Frame{Func: "do_syscall_64", PC: 0xffffffff81000010, Offset: 0x10, Kernel: true},
 			"k1 0xffffffff81000010 do_syscall_64+0x10 (kernel)"},
@@ -36,7 +37,7 @@ func TestAppendFrame(t *testing.T) {
 
 // TestDumpForm holds the text against the form that scripts rely on.
 func TestDumpForm(t *testing.T) {
-	got := string(write(t, func(b *bytes.Buffer) *Dump { return NewDump(b, Options{}) }, stream()))
+	got := string(write(t, func(b *bytes.Buffer) *Dump { return NewDump(b, Options{}) }, testRun()))
 	golden(t, "dump.txt", []byte(got))
 	frame := regexp.MustCompile(`^#[0-9]+ 0x[0-9a-f]{16} .+ \(.+\) \[[a-z_]+\]( at .+)?$`)
 	for _, l := range strings.Split(got, "\n") {
@@ -49,8 +50,8 @@ func TestDumpForm(t *testing.T) {
 			t.Errorf("a line that is no frame has 0x: %q", l)
 		}
 	}
-	if n := strings.Count(got, "\nend: "); n != len(stream())-1 { // one sample has no stack
-		t.Errorf("%d stacks tell how they ended, want %d", n, len(stream())-1)
+	if n := strings.Count(got, "\nend: "); n != len(testRun())-1 { // one sample has no stack
+		t.Errorf("%d stacks tell how they ended, want %d", n, len(testRun())-1)
 	}
 }
 

@@ -85,7 +85,7 @@ func (p *firefoxProfile) path(stack *int) string {
 }
 
 func TestFirefoxAgreesWithFolded(t *testing.T) {
-	b := write(t, firefox(Options{Hz: 100}), stream())
+	b := write(t, firefox(Options{Hz: 100}), testRun())
 	golden(t, "firefox.json", b)
 	p := parseFirefox(t, b)
 	got := make(map[string]int64)
@@ -101,7 +101,7 @@ func TestFirefoxAgreesWithFolded(t *testing.T) {
 			got[path] += th.Samples.Weight[i]
 		}
 	}
-	for l := range strings.Lines(string(write(t, folded(Options{}), stream()))) {
+	for l := range strings.Lines(string(write(t, folded(Options{}), testRun()))) {
 		i := strings.LastIndexByte(l, ' ')
 		path := l[:i]
 		if strings.HasPrefix(path, "e:v") { // what is special in folded lines only
@@ -120,7 +120,7 @@ func TestFirefoxAgreesWithFolded(t *testing.T) {
 // TestFirefoxTables: every column is as long as its table, every index is in
 // the table that it points into, and a caller comes before what it calls.
 func TestFirefoxTables(t *testing.T) {
-	b := write(t, firefox(Options{Hz: 100}), stream())
+	b := write(t, firefox(Options{Hz: 100}), testRun())
 	var doc struct {
 		Shared  map[string]json.RawMessage
 		Threads []map[string]json.RawMessage
@@ -284,7 +284,7 @@ func TestFirefoxManyThreads(t *testing.T) {
 }
 
 func BenchmarkFirefoxAdd(b *testing.B) {
-	samples := stream()
+	samples := testRun()
 	f := NewFirefox(io.Discard, Options{Hz: 100})
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {

@@ -72,9 +72,9 @@ func parseSVG(t *testing.T, b []byte) []svgFrame {
 // TestSVGAgreesWithFolded rebuilds the call paths from the places of the bars
 // and holds them against the folded output.
 func TestSVGAgreesWithFolded(t *testing.T) {
-	b := write(t, svg(Options{}), stream())
+	b := write(t, svg(Options{}), testRun())
 	golden(t, "flame.svg", b)
-	want := foldedWeights(t, stream())
+	want := foldedWeights(t, testRun())
 	frames := parseSVG(t, b)
 	if len(frames) != len(want) {
 		t.Errorf("%d bars, want %d", len(frames), len(want))
@@ -142,10 +142,10 @@ func pageData(t *testing.T, b []byte) (names []string, frames []int64) {
 }
 
 func TestHTMLAgreesWithFolded(t *testing.T) {
-	b := write(t, html(Options{}), stream())
+	b := write(t, html(Options{}), testRun())
 	golden(t, "flame.html", b)
 	names, frames := pageData(t, b)
-	want := foldedWeights(t, stream())
+	want := foldedWeights(t, testRun())
 	got := make(map[string]int64)
 	var path []string
 	for i := 0; i < len(frames); i += 3 {
@@ -168,8 +168,8 @@ func TestHTMLAgreesWithFolded(t *testing.T) {
 // TestPicturesReferToNothing: no address but the name of SVG's namespace.
 func TestPicturesReferToNothing(t *testing.T) {
 	for name, b := range map[string][]byte{
-		"svg":  write(t, svg(Options{}), stream()),
-		"html": write(t, html(Options{}), stream()),
+		"svg":  write(t, svg(Options{}), testRun()),
+		"html": write(t, html(Options{}), testRun()),
 	} {
 		text := strings.ReplaceAll(string(b), `xmlns="http://www.w3.org/2000/svg"`, "")
 		if m := regexp.MustCompile(`(?i)(https?:|src=|href|url\(|@import|import\(|fetch\(|XMLHttp).*`).FindString(text); m != "" {

@@ -23,17 +23,17 @@ func TestFoldedGolden(t *testing.T) {
 		"lines":     {Lines: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			golden(t, "folded-"+name+".txt", write(t, folded(o), stream()))
+			golden(t, "folded-"+name+".txt", write(t, folded(o), testRun()))
 		})
 	}
 }
 
 func TestFoldedTotalsAndOrder(t *testing.T) {
 	var want int64
-	for _, s := range stream() {
+	for _, s := range testRun() {
 		want += s.Ticks
 	}
-	lines := strings.Split(strings.TrimSuffix(string(write(t, folded(Options{}), stream())), "\n"), "\n")
+	lines := strings.Split(strings.TrimSuffix(string(write(t, folded(Options{}), testRun())), "\n"), "\n")
 	var got int64
 	for _, l := range lines {
 		n, err := strconv.ParseInt(l[strings.LastIndexByte(l, ' ')+1:], 10, 64)
@@ -215,7 +215,7 @@ func FuzzFolded(f *testing.F) {
 
 func BenchmarkFoldedAdd(b *testing.B) {
 	f := NewFolded(io.Discard, Options{ByThread: true})
-	samples := stream()
+	samples := testRun()
 	for _, s := range samples {
 		f.Add(s)
 	}

@@ -1,7 +1,6 @@
 package output
 
 import (
-	"bufio"
 	"io"
 	"strconv"
 	"unicode"
@@ -33,13 +32,13 @@ const jsonVersion = "1"
 // are left out. Strings are the names as they are, with \u escapes for all that
 // cannot be printed; a byte that is no UTF-8 is U+FFFD.
 type JSON struct {
-	out *bufio.Writer
+	stream
 	buf []byte
 }
 
 // NewJSON returns a JSON that writes to w.
 func NewJSON(w io.Writer, _ Options) *JSON {
-	return &JSON{out: bufio.NewWriterSize(w, 1<<16)}
+	return &JSON{stream: newStream(w)}
 }
 
 // Add writes one line.
@@ -74,12 +73,8 @@ func (j *JSON) Add(s *Sample) error {
 	}
 	b = append(b, "]}\n"...)
 	j.buf = b
-	_, err := j.out.Write(b)
-	return err
+	return j.write(b, s.Time)
 }
-
-// Close writes what is still buffered.
-func (j *JSON) Close() error { return j.out.Flush() }
 
 func appendJSONFrame(b []byte, f *Frame) []byte {
 	start := len(b)

@@ -14,13 +14,13 @@ func jsonLines(b *bytes.Buffer) *JSON { return NewJSON(b, Options{}) }
 
 // TestJSONRoundTrip reads each line back with encoding/json.
 func TestJSONRoundTrip(t *testing.T) {
-	text := write(t, jsonLines, stream())
+	text := write(t, jsonLines, testRun())
 	golden(t, "json.jsonl", text)
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-	if len(lines) != len(stream()) {
-		t.Fatalf("%d lines for %d samples", len(lines), len(stream()))
+	if len(lines) != len(testRun()) {
+		t.Fatalf("%d lines for %d samples", len(lines), len(testRun()))
 	}
-	for i, s := range stream() {
+	for i, s := range testRun() {
 		var got struct {
 			Version  int
 			TimeNS   int64 `json:"time_ns"`
@@ -90,7 +90,7 @@ func FuzzJSONString(f *testing.F) {
 
 func BenchmarkJSONAdd(b *testing.B) {
 	j := NewJSON(io.Discard, Options{})
-	s := stream()[1]
+	s := testRun()[1]
 	b.ReportAllocs()
 	for b.Loop() {
 		j.Add(s)

@@ -149,6 +149,10 @@ func isNumber(s []byte) bool {
 	return i == len(s)
 }
 
+// marker tells a frame that stands for something else than code: it has a name,
+// but no place.
+func (f *Frame) marker() bool { return f.PC == 0 && f.Module == "" && f.Func != "" && !f.Kernel }
+
 // truncated is the frame that stands at the root of a stack that was cut, for
 // the reason end.
 func truncated(end string) string { return "[truncated: " + end + "]" }

@@ -89,7 +89,7 @@ func names(t *testing.T, dir string) string {
 
 func feed(t *testing.T, o *Outputs) {
 	t.Helper()
-	for _, s := range stream() {
+	for _, s := range testRun() {
 		if err := o.Add(s); err != nil {
 			t.Fatal(err)
 		}
@@ -112,8 +112,8 @@ func TestOutputsFromOneStream(t *testing.T) {
 		t.Errorf("the folder has %s", got)
 	}
 	for name, want := range map[string][]byte{
-		"a.folded": write(t, folded(Options{}), stream()),
-		"b.pb.gz":  write(t, pprof(Options{Hz: 100}), stream()),
+		"a.folded": write(t, folded(Options{}), testRun()),
+		"b.pb.gz":  write(t, pprof(Options{Hz: 100}), testRun()),
 	} {
 		if got, err := os.ReadFile(name); err != nil || string(got) != string(want) {
 			t.Errorf("%s: %v, %d bytes, want %d", name, err, len(got), len(want))
@@ -153,7 +153,7 @@ func TestExistingFile(t *testing.T) {
 		}
 		return string(b)
 	}
-	want := string(write(t, folded(Options{}), stream()))
+	want := string(write(t, folded(Options{}), testRun()))
 
 	t.Run("replaced with its mode kept", func(t *testing.T) {
 		restore(0o640)
@@ -262,7 +262,7 @@ func TestOpenErrors(t *testing.T) {
 		if err := outs.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if b, _ := os.ReadFile(old); string(b) != string(write(t, folded(Options{}), stream())) {
+		if b, _ := os.ReadFile(old); string(b) != string(write(t, folded(Options{}), testRun())) {
 			t.Errorf("got %q", b)
 		}
 	})
@@ -309,7 +309,7 @@ func TestFullDisk(t *testing.T) {
 	if want := "write /dev/full: no space left on device (the result is saved as " + saved + ")"; err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
-	want := string(write(t, folded(Options{}), stream()))
+	want := string(write(t, folded(Options{}), testRun()))
 	for _, f := range []string{saved, filepath.Join(dir, "b.txt")} {
 		if b, err := os.ReadFile(f); err != nil || string(b) != want {
 			t.Errorf("%s: %v, %q", f, err, b)
@@ -366,7 +366,7 @@ func TestWriteErrors(t *testing.T) {
 		t.Run(f.name, func(t *testing.T) {
 			s := f.new(failingWriter{}, Options{})
 			var err error
-			for _, sample := range stream() {
+			for _, sample := range testRun() {
 				err = errors.Join(err, s.Add(sample))
 			}
 			if err = errors.Join(err, s.Close()); !errors.Is(err, errDisk) {
@@ -408,7 +408,7 @@ func TestFailedStreamKeepsItsBeginning(t *testing.T) {
 	}
 	outs := &Outputs{list: append(other.list, &sinkFile{format: format{name: "test", stream: true}, file: w, sink: &failingSink{w: w}})}
 	var failures []string
-	for _, s := range stream() {
+	for _, s := range testRun() {
 		if err := outs.Add(s); err != nil {
 			failures = append(failures, err.Error())
 		}
@@ -420,7 +420,7 @@ func TestFailedStreamKeepsItsBeginning(t *testing.T) {
 	if err := outs.Close(); err != nil {
 		t.Error(err)
 	}
-	for name, want := range map[string]string{"s.json": "old", partial: "one\n", "a.folded": string(write(t, folded(Options{}), stream()))} {
+	for name, want := range map[string]string{"s.json": "old", partial: "one\n", "a.folded": string(write(t, folded(Options{}), testRun()))} {
 		if b, err := os.ReadFile(name); err != nil || string(b) != want {
 			t.Errorf("%s: %v, %q, want %q", name, err, b, want)
 		}

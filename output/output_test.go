@@ -56,8 +56,8 @@ var (
 
 var start = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
-// stream is a run of two processes at 100 Hz that has every kind of frame.
-func stream() []*Sample {
+// testRun is a run of two processes at 100 Hz that has every kind of frame.
+func testRun() []*Sample {
 	read := &Stack{Frames: []Frame{frKernel, frRead, frScan, frParse, frMain}}
 	parse := &Stack{Frames: []Frame{frScan, frParse, frMain}}
 	cut := &Stack{Frames: []Frame{frNoName, frAnon}, End: "unreadable stack"}

@@ -1,7 +1,6 @@
 package output
 
 import (
-	"bufio"
 	"bytes"
 	"io"
 	"strconv"
@@ -23,7 +22,7 @@ import (
 // the ends of both by blanks. Inlined frames have "(inlined)" for their file,
 // as perf shows them.
 type Perf struct {
-	out    *bufio.Writer
+	stream
 	tick   time.Duration
 	event  string
 	buf    []byte
@@ -32,7 +31,7 @@ type Perf struct {
 
 // NewPerf returns a Perf that writes to w.
 func NewPerf(w io.Writer, o Options) *Perf {
-	p := &Perf{out: bufio.NewWriterSize(w, 1<<16), event: "cpu-clock"}
+	p := &Perf{stream: newStream(w), event: "cpu-clock"}
 	if o.Wall {
 		p.event = "wall-clock"
 	}
@@ -60,18 +59,13 @@ func (p *Perf) Add(s *Sample) error {
 	p.frames = append(p.frames, '\n')
 	for left := s.Ticks - 1; left >= 0; left-- {
 		p.buf = p.appendHead(p.buf[:0], s, s.Time.Add(-time.Duration(left)*p.tick))
-		if _, err := p.out.Write(p.buf); err != nil {
-			return err
-		}
-		if _, err := p.out.Write(p.frames); err != nil {
+		p.buf = append(p.buf, p.frames...)
+		if err := p.write(p.buf, s.Time); err != nil {
 			return err
 		}
 	}
 	return nil
 }
-
-// Close writes what is still buffered.
-func (p *Perf) Close() error { return p.out.Flush() }
 
 func (p *Perf) appendHead(b []byte, s *Sample, at time.Time) []byte {
 	start := len(b)
@@ -106,7 +100,7 @@ func appendPerfFrame(b []byte, f *Frame) []byte {
 	switch {
 	case f.Func == "":
 		b = append(b, unknownName...)
-	case f.Inlined:
+	case f.Inlined, f.marker():
 		b = appendClean(b, f.Func)
 	default:
 		b = append(appendClean(b, f.Func), "+0x"...)

@@ -25,10 +25,10 @@ var (
 
 // TestPerfAsOthersReadIt takes the text apart as its readers do.
 func TestPerfAsOthersReadIt(t *testing.T) {
-	text := write(t, perf(Options{Hz: 100}), stream())
+	text := write(t, perf(Options{Hz: 100}), testRun())
 	golden(t, "perf.txt", text)
 	var want int64
-	for _, s := range stream() {
+	for _, s := range testRun() {
 		want += s.Ticks
 	}
 	records := strings.Split(strings.TrimSuffix(string(text), "\n\n"), "\n\n")
@@ -74,6 +74,13 @@ func TestPerfAsOthersReadIt(t *testing.T) {
 	}
 	for stack := range stacks {
 		t.Errorf("unexpected %s", stack)
+	}
+}
+
+func TestPerfMarker(t *testing.T) {
+	got := string(appendPerfFrame(nil, &Frame{Func: "[never caught running]"}))
+	if want := "\t               0 [never caught running] ([unknown])\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -25,13 +25,13 @@ func TestPProfRoundTrip(t *testing.T) {
 		"wall": {Hz: 100, Wall: true, Lines: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := write(t, pprof(o), stream())
+			b := write(t, pprof(o), testRun())
 			p := parsePProf(t, b)
 			if err := p.CheckValid(); err != nil {
 				t.Error(err)
 			}
 			var want, got [3]int64
-			for _, s := range stream() {
+			for _, s := range testRun() {
 				want[0] += s.Ticks
 				want[1] += int64(s.CPU)
 				if o.Wall {
@@ -47,7 +47,7 @@ func TestPProfRoundTrip(t *testing.T) {
 				t.Errorf("values add up to %v, want %v", got, want)
 			}
 			golden(t, "pprof-"+name+".txt", []byte(p.String()))
-			if again := write(t, pprof(o), stream()); !bytes.Equal(b, again) {
+			if again := write(t, pprof(o), testRun()); !bytes.Equal(b, again) {
 				t.Error("the same stream gave other bytes")
 			}
 		})
@@ -55,7 +55,7 @@ func TestPProfRoundTrip(t *testing.T) {
 }
 
 func TestPProfInlinesShareALocation(t *testing.T) {
-	p := parsePProf(t, write(t, pprof(Options{Hz: 100}), stream()[:1]))
+	p := parsePProf(t, write(t, pprof(Options{Hz: 100}), testRun()[:1]))
 	if n := len(p.Sample[0].Location); n != 2 {
 		t.Fatalf("%d locations, want 2: parse with scan in it, and main", n)
 	}
@@ -88,7 +88,7 @@ func TestPProfTool(t *testing.T) {
 		t.Skip("no go command on this machine")
 	}
 	file := filepath.Join(t.TempDir(), "app.pb.gz")
-	if err := os.WriteFile(file, write(t, pprof(Options{Hz: 100}), stream()), 0o644); err != nil {
+	if err := os.WriteFile(file, write(t, pprof(Options{Hz: 100}), testRun()), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	out, err := exec.Command(tool, "tool", "pprof", "-top", "-unit=ms", file).CombinedOutput()
@@ -172,7 +172,7 @@ func TestPProfBounded(t *testing.T) {
 
 func BenchmarkPProfAdd(b *testing.B) {
 	p := NewPProf(io.Discard, Options{Hz: 100})
-	samples := stream()
+	samples := testRun()
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		p.Add(samples[i%len(samples)])
