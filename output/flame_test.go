@@ -18,27 +18,33 @@ func svg(o Options) func(*bytes.Buffer) *SVG {
 	return func(b *bytes.Buffer) *SVG { return NewSVG(b, o) }
 }
 
-func html(o Options) func(*bytes.Buffer) *HTML {
+func page(o Options) func(*bytes.Buffer) *HTML {
 	return func(b *bytes.Buffer) *HTML { return NewHTML(b, o) }
 }
 
-// foldedWeights is the truth for a flame graph: each call path of the folded
-// output, and each beginning of one, with its total weight.
-func foldedWeights(t *testing.T, samples []*Sample) map[string]int64 {
+// weights takes folded lines apart: each call path, and each beginning of one,
+// with its total weight.
+func weights(t *testing.T, text []byte) map[string]int64 {
 	t.Helper()
-	weights := make(map[string]int64)
-	for _, l := range strings.Split(strings.TrimSpace(string(write(t, folded(Options{}), samples))), "\n") {
+	all := make(map[string]int64)
+	for l := range strings.Lines(string(text)) {
 		i := strings.LastIndexByte(l, ' ')
-		n, err := strconv.ParseInt(l[i+1:], 10, 64)
+		n, err := strconv.ParseInt(strings.TrimSpace(l[i:]), 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
 		names := strings.Split(l[:i], ";")
 		for d := range names {
-			weights[strings.Join(names[:d+1], ";")] += n
+			all[strings.Join(names[:d+1], ";")] += n
 		}
 	}
-	return weights
+	return all
+}
+
+// foldedWeights is the truth for a flame graph.
+func foldedWeights(t *testing.T, samples []*Sample) map[string]int64 {
+	t.Helper()
+	return weights(t, write(t, folded(Options{}), samples))
 }
 
 type svgFrame struct {
@@ -142,7 +148,7 @@ func pageData(t *testing.T, b []byte) (names []string, frames []int64) {
 }
 
 func TestHTMLAgreesWithFolded(t *testing.T) {
-	b := write(t, html(Options{}), testRun())
+	b := write(t, page(Options{}), testRun())
 	golden(t, "flame.html", b)
 	names, frames := pageData(t, b)
 	want := foldedWeights(t, testRun())
@@ -169,7 +175,7 @@ func TestHTMLAgreesWithFolded(t *testing.T) {
 func TestPicturesReferToNothing(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"svg":  write(t, svg(Options{}), testRun()),
-		"html": write(t, html(Options{}), testRun()),
+		"html": write(t, page(Options{}), testRun()),
 	} {
 		text := strings.ReplaceAll(string(b), `xmlns="http://www.w3.org/2000/svg"`, "")
 		if m := regexp.MustCompile(`(?i)(https?:|src=|href|url\(|@import|import\(|fetch\(|XMLHttp).*`).FindString(text); m != "" {
@@ -194,16 +200,16 @@ func FuzzPictures(f *testing.F) {
 		if len(frames) != 3 || want[strings.Join(path, ";")] != 2 {
 			t.Errorf("bars %q, want %v", path, want)
 		}
-		page := write(t, html(Options{}), samples)
-		names, data := pageData(t, page)
+		doc := write(t, page(Options{}), samples)
+		names, data := pageData(t, doc)
 		if len(data) != 9 || names[data[7]] != path[2] {
 			t.Errorf("page has %q and %v, want %q", names, data, path)
 		}
 		// Whatever the names are, the page has as many elements as without them.
-		if n := bytes.Count(page, []byte("<script")); n != 2 {
+		if n := bytes.Count(doc, []byte("<script")); n != 2 {
 			t.Errorf("%d scripts", n)
 		}
-		for _, out := range [][]byte{b, page} {
+		for _, out := range [][]byte{b, doc} {
 			if !utf8.Valid(out) || bytes.ContainsFunc(out, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' && r != '\t' }) {
 				t.Error("unprintable characters")
 			}
