@@ -13,11 +13,11 @@ import (
 const pageBytes = 4 << 10
 
 // DefaultCacheBytes is the bound of a Cache for which no other was chosen.
-const DefaultCacheBytes = 32 << 20
+const DefaultCacheBytes = 16 << 20
 
 // tableBytes bounds what the tables of all objects keep of decoded rows. A walk
 // keeps the rows that it meets by itself, so that they are rarely asked twice.
-const tableBytes = 8 << 20
+const tableBytes = 16 << 20
 
 // maxIdle bounds how many objects are kept that no process maps any more: the
 // next one to start may map them again.

@@ -4,30 +4,66 @@ import (
 	"bytes"
 	"debug/elf"
 	"log/slog"
-	"slices"
+
+	"sfsample/sampler/symbol"
 )
 
-// startNames are the functions in which stacks begin: nothing called them.
-// Functions that others call on the way (__libc_start_main, start_thread) are
-// not among them.
-var startNames = [][]byte{
-	[]byte("_start"),          // every libc's crt1, and the dynamic linker
-	[]byte("_dl_start_user"),  // glibc's dynamic linker, which jumps to _start
-	[]byte("clone"),           // thread starts: glibc, musl, bionic
-	[]byte("__clone"),         //
-	[]byte("clone3"),          //
-	[]byte("__clone3"),        //
-	[]byte("thread_start"),    // glibc's label in clone
-	[]byte("__bionic_clone"),  //
-	[]byte("__start_context"), // glibc: where a makecontext function returns to
-	[]byte("runtime.goexit"),  // Go: goroutines
-	[]byte("runtime.mstart"),  // Go: threads
-	[]byte("runtime.clone"),   //
-	[]byte("runtime.rt0_go"),  // Go: the first thread
-	[]byte("runtime.goexit.abi0"),
-	[]byte("runtime.mstart.abi0"),
-	[]byte("runtime.clone.abi0"),
-	[]byte("runtime.rt0_go.abi0"),
+// special says what is special about a function as the end of a stack.
+type special uint8
+
+const (
+	// begins: stacks begin here, nothing called it.
+	begins special = 1 << iota
+	// switches: the function goes over to another stack and calls on from
+	// there. What lies above its frame is no caller of it, though Go's tables,
+	// which do not know of the switch, give a place for one. The frame pointer
+	// still leads back to the stack that was left.
+	switches
+)
+
+// specials are the functions in which stacks begin or change. Those that others
+// call on the way (__libc_start_main, start_thread) are not among them.
+var specials = []struct {
+	name []byte
+	is   special
+}{
+	{[]byte("_start"), begins},                   // every libc's crt1, and the dynamic linker
+	{[]byte("_dl_start_user"), begins},           // glibc's dynamic linker, which jumps to _start
+	{[]byte("clone"), begins},                    // thread starts: glibc, musl, bionic
+	{[]byte("__clone"), begins},                  //
+	{[]byte("clone3"), begins},                   //
+	{[]byte("__clone3"), begins},                 //
+	{[]byte("thread_start"), begins},             // glibc's label in clone
+	{[]byte("__bionic_clone"), begins},           //
+	{[]byte("__start_context"), begins},          // glibc: where a makecontext function returns to
+	{[]byte("runtime.goexit"), begins},           // Go: goroutines
+	{[]byte("runtime.mstart"), begins},           // Go: threads
+	{[]byte("runtime.clone"), begins},            //
+	{[]byte("runtime.rt0_go"), begins},           // Go: the first thread
+	{[]byte("runtime.mcall"), begins | switches}, // Go: to the scheduler, never to return
+	{[]byte("runtime.systemstack"), switches},
+	{[]byte("runtime.morestack"), switches},
+	{[]byte("runtime.asmcgocall"), switches},
+	{[]byte("runtime.asmcgocall_no_g"), switches},
+	{[]byte("runtime.cgocallback"), switches},
+}
+
+// abi0 is what Go's linker appends to the names of functions in assembly.
+var abi0 = []byte(".abi0")
+
+// specialEnds tells of the special names that s ends with, and how long these
+// ends are. There may be several: linkers let a name share the end of another, so
+// that "clone" may be found in "__clone".
+func specialEnds(s []byte, found func(is special, length int)) {
+	extra := 0
+	if t, ok := bytes.CutSuffix(s, abi0); ok {
+		s, extra = t, len(abi0)
+	}
+	for i := range specials {
+		if p := &specials[i]; bytes.HasSuffix(s, p.name) {
+			found(p.is, len(p.name)+extra)
+		}
+	}
 }
 
 // unsizedBytes is how far a start without a size, or without a table that
@@ -56,15 +92,58 @@ func (o *object) isStart(m *Module, vaddr uint64, log *slog.Logger) bool {
 	if o.beforeOutermost(vaddr, log) {
 		return true
 	}
-	if !o.hasStart {
-		o.starts, o.hasStart = m.starts(log), true
+	if len(o.specials(log)) == 0 {
+		return m.isGoStart(vaddr)
 	}
-	for _, r := range o.starts {
-		if vaddr-r.addr < r.size {
-			return true
+	return o.special(vaddr, log)&begins != 0
+}
+
+// specials finds the special functions by the symbols of the file, once.
+func (o *object) specials(log *slog.Logger) []specialFunc {
+	if !o.hasFuncs {
+		o.funcs, o.hasFuncs = o.via.specials(log), true
+	}
+	return o.funcs
+}
+
+// special tells what is special about the function at vaddr.
+func (o *object) special(vaddr uint64, log *slog.Logger) (is special) {
+	for _, f := range o.specials(log) {
+		if vaddr-f.addr < f.size {
+			is |= f.is
 		}
 	}
-	return false
+	return is
+}
+
+// specialFunc is a special function and its place.
+type specialFunc struct {
+	region
+	is special
+}
+
+// isGoStart asks Go's own table of functions, which a stripped program keeps,
+// whether vaddr lies in one where stacks begin. It opens the file each time: a walk
+// asks once for an address.
+func (m *Module) isGoStart(vaddr uint64) bool {
+	if !m.obj.sections.goTable {
+		return false
+	}
+	f, err := m.OpenFile()
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	names := symbol.Open(f, m.Path, symbol.Options{Demangle: symbol.Off})
+	defer names.Close()
+	sym, ok := names.Lookup(vaddr)
+	is := special(0)
+	specialEnds([]byte(sym.Name), func(s special, length int) {
+		if length == len(sym.Name) {
+			is |= s
+		}
+	})
+	return ok && is&begins != 0
 }
 
 const (
@@ -106,9 +185,9 @@ func isDynamicLinker(name string) bool {
 
 // atEntry tells whether vaddr lies in the function at the entry address.
 func (o *object) atEntry(vaddr uint64, log *slog.Logger) bool {
-	if o.open(log) == nil && o.eh != nil {
-		if e, err := o.eh.Find(vaddr); err == nil {
-			return e.FuncStart == o.hdr.entry
+	if o.open(log) == nil {
+		if start, ok := o.function(vaddr, log); ok {
+			return start == o.hdr.entry
 		}
 	}
 	return vaddr-o.hdr.entry < unsizedBytes
@@ -136,8 +215,8 @@ func (o *object) beforeOutermost(vaddr uint64, log *slog.Logger) bool {
 	return false
 }
 
-// starts looks for startNames in the symbol tables of the module's file.
-func (m *Module) starts(log *slog.Logger) (list []region) {
+// specials looks for special functions in the symbol tables of the module's file.
+func (m *Module) specials(log *slog.Logger) (list []specialFunc) {
 	if m.VDSO() {
 		return nil
 	}
@@ -163,16 +242,15 @@ func (m *Module) starts(log *slog.Logger) (list []region) {
 
 const (
 	maxSymbolBytes = 256 << 20 // of a symbol or string table
-	maxStarts      = 64
+	maxSpecials    = 256
 	scanBytes      = 64 << 10
 )
 
-// findSymbols returns the functions in the symbol table syms whose name is one
-// of startNames. It reads both tables once, in order: the strings first, for
-// the offsets at which a name stands. (Linkers let a name share the end of
-// another, so "clone" may be the end of "__clone".)
-func (h *header) findSymbols(f File, syms, strs section) (list []region) {
-	var offsets []uint64
+// findSymbols returns the special functions in the symbol table syms. It reads
+// both tables once, in order: the strings first, for the offsets at which a name
+// stands.
+func (h *header) findSymbols(f File, syms, strs section) (list []specialFunc) {
+	names := map[uint32]special{} // by offset in strs
 	h.scan(f, strs, func(b []byte, off uint64) int {
 		used := 0
 		for {
@@ -180,12 +258,10 @@ func (h *header) findSymbols(f File, syms, strs section) (list []region) {
 			if n < 0 {
 				return used
 			}
-			if s := b[used : used+n]; n > 0 && startEnds[s[n-1]] && len(offsets) < maxStarts {
-				for _, name := range startNames {
-					if bytes.HasSuffix(s, name) {
-						offsets = append(offsets, off+uint64(used+n-len(name)))
-					}
-				}
+			if s := b[used : used+n]; n > 0 && specialLast[s[n-1]] && len(names) < maxSpecials {
+				specialEnds(s, func(is special, length int) {
+					names[uint32(off)+uint32(used+n-length)] |= is
+				})
 			}
 			used += n + 1
 		}
@@ -194,17 +270,16 @@ func (h *header) findSymbols(f File, syms, strs section) (list []region) {
 	if h.class == elf.ELFCLASS32 {
 		size = 16 // Elf32_Sym: name, value, size, info, other, shndx
 	}
-	if len(offsets) == 0 || syms.ent != uint64(size) {
+	if len(names) == 0 || syms.ent != uint64(size) {
 		return nil
 	}
 	h.scan(f, syms, func(b []byte, _ uint64) int {
 		used := 0
 		for ; len(b)-used >= size; used += size {
 			s := b[used : used+size]
-			if slices.Contains(offsets, uint64(h.order.Uint32(s))) && len(list) < maxStarts {
-				if r, ok := h.function(s); ok {
-					list = append(list, r)
-				}
+			is := names[h.order.Uint32(s)]
+			if r, ok := h.function(s); is != 0 && ok && len(list) < maxSpecials {
+				list = append(list, specialFunc{r, is})
 			}
 		}
 		return used
@@ -212,11 +287,12 @@ func (h *header) findSymbols(f File, syms, strs section) (list []region) {
 	return list
 }
 
-// startEnds tells which bytes a start's name can end with.
-var startEnds = func() (t [256]bool) {
-	for _, n := range startNames {
-		t[n[len(n)-1]] = true
+// specialLast tells which bytes a special name can end with.
+var specialLast = func() (t [256]bool) {
+	for _, p := range specials {
+		t[p.name[len(p.name)-1]] = true
 	}
+	t[abi0[len(abi0)-1]] = true
 	return t
 }()
 

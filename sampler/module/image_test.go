@@ -44,6 +44,8 @@ type image struct {
 	noEHPhdr  bool
 	tablesRW  bool // the first segment is writable
 	sections  bool
+	debug     bool // .debug_frame, whose row has rsp plus cfa+50
+	goTable   bool // a section named like Go's table of functions
 	symbols   map[string]uint64
 	wholeText bool // one RX segment from offset 0 on
 }
@@ -117,10 +119,11 @@ func (im image) bytes() []byte {
 		copy(f[imgShdr:], shdrs)
 		copy(f[imgShdr+0x800:], strtab)
 		copy(f[imgShdr+0x1000:], symtab)
+		copy(f[imgShdr+0x1800:], im.debugFrame())
 	}
 	h = im.word(h, shoff)
 	h = o.AppendUint32(h, 0)
-	for _, v := range []int{l.ehdr, l.phdr, len(progs), l.shdr, shnum, 0} {
+	for _, v := range []int{l.ehdr, l.phdr, len(progs), l.shdr, shnum, min(shnum, 1)} {
 		h = o.AppendUint16(h, uint16(v))
 	}
 	for _, p := range progs {
@@ -222,6 +225,17 @@ func (im image) ehFrame() (hdr, frame []byte) {
 	return hdr, frame
 }
 
+// debugFrame writes .debug_frame (DWARF 5 section 6.4.1), version 3.
+func (im image) debugFrame() []byte {
+	o := im.ord().(binary.AppendByteOrder)
+	cie := []byte{0xff, 0xff, 0xff, 0xff, 3, 0, 1, 0x78, 16, 0x0c, 7, byte(im.cfa) + 50, 0x90, 1, 0, 0}
+	b := o.AppendUint32(nil, uint32(len(cie)))
+	b = append(b, cie...)
+	fde := im.word(im.word(o.AppendUint32(nil, 0), im.base+imgText), 0x1000)
+	b = o.AppendUint32(b, uint32(len(fde)))
+	return append(b, fde...)
+}
+
 // sframeSection writes a section with one function and one row: CFA is
 // rsp+cfa+100.
 func (im image) sframeSection() []byte {
@@ -294,16 +308,23 @@ func (im image) shdrs() (hdrs, strs, syms []byte) {
 		for _, v := range []uint64{uint64(flags), addr, off, size} {
 			hdrs = im.word(hdrs, v)
 		}
-		hdrs = o.AppendUint32(hdrs, 0) // link: section 0 is the string table here
+		hdrs = o.AppendUint32(hdrs, 1) // link: .strtab
 		hdrs = o.AppendUint32(hdrs, 0)
 		hdrs = im.word(hdrs, 1)
 		hdrs = im.word(hdrs, uint64(ent))
 	}
+	add("", elf.SHT_NULL, 0, 0, 0, 0)
 	add(".strtab", elf.SHT_STRTAB, 0, imgShdr+0x800, 0x800, 0)
 	add(".symtab", elf.SHT_SYMTAB, 0, imgShdr+0x1000, uint64(len(syms)), entsize)
 	if !im.noEH {
 		_, frame := im.ehFrame()
 		add(".eh_frame", elf.SHT_PROGBITS, elf.SHF_ALLOC, imgFrame, uint64(len(frame)), 0)
+	}
+	if im.debug {
+		add(".debug_frame", elf.SHT_PROGBITS, 0, imgShdr+0x1800, uint64(len(im.debugFrame())), 0)
+	}
+	if im.goTable {
+		add(".gopclntab", elf.SHT_PROGBITS, elf.SHF_ALLOC, imgZero, 16, 0)
 	}
 	if im.sframe > 0 {
 		add(".sframe", elf.SHT_PROGBITS, elf.SHF_ALLOC, imgSF, uint64(len(im.sframeSection())), 0)
@@ -418,6 +439,8 @@ func cfaOf(r *sframe.Row, err error) string {
 		return "none"
 	case err != nil:
 		return "error"
+	case r.Outermost:
+		return "outermost"
 	}
 	return fmt.Sprint(r.CFA.Offset)
 }

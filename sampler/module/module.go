@@ -140,8 +140,10 @@ func (m *Module) image() (File, error) {
 
 // fileSections is what only the section headers of a file tell.
 type fileSections struct {
-	sframes []region
-	eh      region
+	sframes    []region
+	eh         region
+	debugFrame bool // there is a .debug_frame
+	goTable    bool // there is a table of Go functions
 }
 
 // sections looks into the file for tables without a program header. ok is false
@@ -155,10 +157,14 @@ func (m *Module) sections(log *slog.Logger) (list fileSections, ok bool) {
 	defer f.Close()
 	h := m.obj.hdr
 	err = h.readSections(f, f.Size(), func(s section) {
-		if s.flags&elf.SHF_ALLOC == 0 || s.typ == elf.SHT_NOBITS {
-			return // not in memory
-		}
 		switch {
+		case s.typ == elf.SHT_NOBITS:
+		case s.name == ".debug_frame" || s.name == ".zdebug_frame":
+			list.debugFrame = true
+		case s.name == ".gopclntab" || s.name == ".data.rel.ro.gopclntab":
+			list.goTable = true
+		case s.flags&elf.SHF_ALLOC == 0:
+			// Not in memory.
 		case s.name == ".sframe" || s.typ == shtGNUSFrame:
 			if len(list.sframes) < maxSFrames {
 				list.sframes = append(list.sframes, region{s.addr, s.size})
@@ -171,4 +177,28 @@ func (m *Module) sections(log *slog.Logger) (list fileSections, ok bool) {
 		log.Debug("section headers not used", "module", m.Path, "reason", err.Error())
 	}
 	return list, true
+}
+
+// debugFrame reads the file's .debug_frame.
+func (m *Module) debugFrame() ([]byte, error) {
+	f, err := m.OpenFile()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	e, err := elf.NewFile(f)
+	if err != nil {
+		return nil, err
+	}
+	s := e.Section(".debug_frame")
+	if s == nil {
+		s = e.Section(".zdebug_frame")
+	}
+	if s == nil {
+		return nil, errors.New("no such section")
+	}
+	if s.Size > maxDebugFrame || s.FileSize > maxDebugFrame {
+		return nil, fmt.Errorf("section of %d bytes is too large", s.Size)
+	}
+	return s.Data()
 }

@@ -1,6 +1,7 @@
 package module
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ const maxProblems = 64
 // Problem is a defect that cost an unwind table or a part of one.
 type Problem struct {
 	Module string // path as the process has it
-	Table  string // "sframe" or "eh_frame"
+	Table  string // "sframe", "eh_frame" or "debug_frame"
 	Addr   uint64 // link-time address that was asked for or, if Whole, of the table
 	Whole  bool   // the table is not used any more
 	Err    error
@@ -54,13 +55,16 @@ type object struct {
 	sframes    []*sframe.Section // version 2 and later
 	old        []*sframe.Section // version 1
 	eh         *ehframe.Table
+	debug      *ehframe.Table // .debug_frame, asked where .eh_frame has nothing
+	debugBytes int            // of the section, which is held in memory
+	noDebug    bool           // there is no .debug_frame that can be used
 	sections   fileSections
 	searched   bool // sections is filled
 	problems   []Problem
-	starts     []region // functions that start stacks
-	hasStart   bool     // starts is filled
-	hasEntry   bool     // hdr.entry is where the kernel starts it
-	entryKnown bool     // hasEntry is filled
+	funcs      []specialFunc // functions in which stacks begin or change
+	hasFuncs   bool          // funcs is filled
+	hasEntry   bool          // hdr.entry is where the kernel starts it
+	entryKnown bool          // hasEntry is filled
 }
 
 // ReadAt reads the object's memory by link-time address, through the process
@@ -135,6 +139,9 @@ func (o *object) bytes() int {
 	if o.eh != nil {
 		n += o.eh.CacheBytes()
 	}
+	if o.debug != nil {
+		n += o.debug.CacheBytes() + o.debugBytes
+	}
 	return n
 }
 
@@ -142,6 +149,9 @@ func (o *object) bytes() int {
 func (o *object) close() {
 	o.opened, o.answers = false, 0
 	o.sframes, o.old, o.eh = nil, nil, nil
+	if o.debug != nil {
+		o.debug, o.debugBytes, o.noDebug = nil, 0, false
+	}
 }
 
 // sframeRow asks the .sframe tables. One of version 1 answers only where
@@ -184,18 +194,93 @@ func (o *object) ask(tables *[]*sframe.Section, vaddr uint64, log *slog.Logger) 
 	return nil, result
 }
 
+// ehRow asks .eh_frame and, where that has nothing to say, .debug_frame of the
+// file: Go's linker writes no other table.
 func (o *object) ehRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
-	if o.eh == nil {
-		return nil, sframe.ErrNoRow
-	}
-	row, err := o.eh.Row(vaddr)
-	if bad := defect(err); bad != nil {
-		o.problem(log, "eh_frame", vaddr, bad.Whole, err)
-		if bad.Whole {
-			o.eh = nil
+	err := sframe.ErrNoRow
+	if o.eh != nil {
+		var row *sframe.Row
+		if row, err = o.eh.Row(vaddr); err == nil {
+			return row, nil
+		}
+		if bad := defect(err); bad != nil {
+			o.problem(log, "eh_frame", vaddr, bad.Whole, err)
+			if bad.Whole {
+				o.eh = nil
+			}
 		}
 	}
-	return row, err
+	if errors.Is(err, sframe.ErrNoRow) && o.openDebug(log) {
+		if o.sections.goTable {
+			switch is := o.special(vaddr, log); {
+			case is&switches != 0 && is&begins != 0:
+				return &outermost, nil
+			case is&switches != 0:
+				return nil, errSwitch
+			}
+		}
+		var row *sframe.Row
+		if row, err = o.debug.Row(vaddr); defect(err) != nil {
+			o.problem(log, "debug_frame", vaddr, false, err)
+		}
+		return row, err
+	}
+	return nil, err
+}
+
+// errSwitch is for code of Go's runtime behind which another stack lies, of
+// which its table does not know.
+var errSwitch = errors.New("the function changes stacks")
+
+// outermost is the row of a function that changes stacks and does not return.
+var outermost = sframe.Row{Outermost: true}
+
+// function returns where the function at vaddr begins, by the tables of the
+// EHFrame method.
+func (o *object) function(vaddr uint64, log *slog.Logger) (start uint64, ok bool) {
+	if o.eh != nil {
+		if e, err := o.eh.Find(vaddr); err == nil {
+			return e.FuncStart, true
+		}
+	}
+	if o.openDebug(log) {
+		if e, err := o.debug.Find(vaddr); err == nil {
+			return e.FuncStart, true
+		}
+	}
+	return 0, false
+}
+
+// maxDebugFrame bounds a .debug_frame, which is read as a whole: that of a Go
+// program of 200 MB has 6 MB.
+const maxDebugFrame = 8 << 20
+
+// openDebug reads .debug_frame from the file, if it has one, at the first need.
+func (o *object) openDebug(log *slog.Logger) bool {
+	if o.debug != nil || o.noDebug {
+		return o.debug != nil
+	}
+	if !o.searched {
+		o.sections, o.searched = o.via.sections(log)
+	}
+	if !o.searched {
+		return false // another process may be able to open the file
+	}
+	o.noDebug = true
+	if !o.sections.debugFrame || o.hdr.arch == nil {
+		return false
+	}
+	data, err := o.via.debugFrame()
+	if err == nil {
+		o.debug, err = ehframe.Open(bytes.NewReader(data), o.hdr.arch,
+			ehframe.Sections{FrameSize: uint64(len(data)), DebugFrame: true})
+	}
+	if err != nil {
+		o.problem(log, "debug_frame", 0, true, err)
+		return false
+	}
+	o.debugBytes = len(data)
+	return true
 }
 
 // defect returns the format error that err holds, if it holds one: then the

@@ -57,6 +57,16 @@ func TestTables(t *testing.T) {
 			change: func(p *process) {
 				p.files[5] = image{buildID: "87654321", sframe: 3, noSFPhdr: true, sections: true, cfa: 40}.bytes()
 			}, sframe: "none", eh: "8"},
+		{name: "debug_frame only", im: with(func(im *image) { im.noEH, im.debug = true, true }), sframe: "none", eh: "58"},
+		{name: "debug_frame beside eh_frame", im: with(func(im *image) { im.debug = true }), sframe: "none", eh: "8"},
+		{name: "no debug_frame without the file", im: with(func(im *image) { im.noEH, im.debug = true, true }),
+			change: func(p *process) { p.files = nil }, sframe: "none", eh: "none"},
+		{name: "Go's mcall does not return", im: with(func(im *image) {
+			im.noEH, im.debug, im.goTable, im.symbols = true, true, true, map[string]uint64{"runtime.mcall.abi0": 0x1008}
+		}), sframe: "none", eh: "outermost"},
+		{name: "Go's systemstack changes stacks", im: with(func(im *image) {
+			im.noEH, im.debug, im.goTable, im.symbols = true, true, true, map[string]uint64{"runtime.systemstack.abi0": 0x1008}
+		}), sframe: "none", eh: "error"},
 		{name: "two sections, the first one empty", im: with(func(im *image) { im.sframe, im.dupSF = 3, true }), sframe: "108", eh: "8"},
 		{name: "sframe of another machine", im: with(func(im *image) { im.sframe, im.abi = 3, 2 }), sframe: "none", eh: "8", problems: 1},
 		{name: "sframe without magic", im: with(func(im *image) { im.sframe = 3 }), change: damage(imgSF, 1), sframe: "none", eh: "8", problems: 1},
@@ -358,7 +368,7 @@ func TestFailingReads(t *testing.T) {
 // dropped is read again.
 func TestCacheBound(t *testing.T) {
 	c := NewCache(8 * pageBytes)
-	c.tableLimit = 200 << 10
+	c.tableLimit = 50 << 10
 	p := new(process)
 	for i := range uint64(100) {
 		p.load(image{buildID: fmt.Sprintf("%08d", i), cfa: int8(i), sframe: 3}, libAt+i<<24, i+1, fmt.Sprintf("/lib/%d.so", i))
