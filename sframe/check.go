@@ -17,14 +17,29 @@ import (
 // allows. If executable is not nil, it tells whether size bytes from addr on are
 // code, and functions elsewhere are faults.
 //
+// A hostile section could make a check report, or go through shared rows, nearly
+// for ever: it ends after 10,000 faults, and when functions have far more rows
+// than the section has bytes for.
+//
 // What a sound table says may still be wrong: a different start, size or offset
 // that is as good as the right one cannot be told from it without the code.
 func (s *Section) Check(executable func(addr, size uint64) bool) iter.Seq[error] {
 	return func(yield func(error) bool) {
-		c := checker{s: s, executable: executable, yield: yield}
+		c := checker{s: s, executable: executable}
+		faults := 0
+		c.yield = func(err error) bool {
+			if faults++; faults > maxFaults {
+				yield(badWhole(0, "too many faults, the check ends", maxFaults))
+				return false
+			}
+			return yield(err)
+		}
 		c.section()
 	}
 }
+
+// maxFaults ends a check.
+const maxFaults = 10_000
 
 // checker collects what spans several functions. Its methods return false when
 // the check is over.
@@ -116,6 +131,10 @@ func (c *checker) function(f *Func, err error) bool {
 	c.rows += uint64(f.NumRows)
 	if len(c.spans) < maxIndex {
 		c.spans = append(c.spans, span{f.Start, uint64(f.Size), f.SecOff})
+	}
+	if c.rows > uint64(f.img.NumFDEs)+2*uint64(f.img.FRELen) {
+		c.yield(badWhole(f.SecOff, "functions share more rows than are checked", c.rows))
+		return false
 	}
 	if err != nil && !c.report(f, err) {
 		return false

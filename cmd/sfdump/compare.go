@@ -33,8 +33,14 @@ type sideFunc struct {
 	why string
 }
 
-// maxBlocks bounds how often repeating rows are laid out.
-const maxBlocks = 1 << 20
+// Bounds on what one table may take: repeating rows are laid out maxBlocks
+// times; a piece has 150 bytes. The largest programs have some 5 million rows.
+const (
+	maxBlocks = 1 << 20
+	maxPieces = 1 << 24
+)
+
+var errPieces = fmt.Errorf("more than %d rows are not compared", maxPieces)
 
 // sframeSide collects all rows of the object's SFrame tables.
 func (d *dumper) sframeSide(o *object) side {
@@ -48,8 +54,15 @@ func (d *dumper) sframeSide(o *object) side {
 				d.complain(fmt.Errorf("%s: .sframe: function %#x: %w", o.path, f.Start, err))
 				continue
 			}
-			if err := s.addSFrame(sec, &f); err != nil {
+			err = s.addSFrame(sec, &f)
+			if err == nil && len(s.pieces) > maxPieces {
+				err = errPieces
+			}
+			if err != nil {
 				d.complain(fmt.Errorf("%s: .sframe: function %#x: %w", o.path, f.Start, err))
+			}
+			if err == errPieces {
+				break
 			}
 		}
 	}

@@ -99,7 +99,13 @@ func (s *Section) Order() binary.AppendByteOrder {
 
 // EntryBytes is the size of an FDE in the table.
 func (s *Section) EntryBytes() int {
-	return map[uint8]int{1: 17, 2: 20, 3: 16}[s.Version]
+	switch s.Version {
+	case 1:
+		return 17
+	case 2:
+		return 20
+	}
+	return 16
 }
 
 // Bytes is the section.
@@ -170,9 +176,9 @@ func (s *Section) appendEntry(b []byte, f *Func, rowOff uint32) []byte {
 	return b
 }
 
-// code is the stored form of a width.
+// code is the stored form of a width: 0, 1, 2 for 1, 2, 4.
 func code(width int) uint8 {
-	return map[int]uint8{1: 0, 2: 1, 4: 2}[width]
+	return uint8(width / 2)
 }
 
 func bit(set bool, n int) uint8 {
