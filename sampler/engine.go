@@ -3,6 +3,7 @@ package sampler
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -316,10 +317,22 @@ func (e *engine) loop(until int64) {
 		s, ok, err := ptrace.Wait()
 		switch {
 		case err == unix.ECHILD: // nobody to wait for: sleep to the alarm
+			e.dropVanished()
 			sleepUntil(min(next, until))
 		case ok:
 			e.handle(s)
 			e.settlePriority()
+		}
+	}
+}
+
+// dropVanished drops the threads that the kernel reports no more, when it has
+// said that this thread has no tracee: the report of an exit goes to another
+// thread of this process if one waits for the same child.
+func (e *engine) dropVanished() {
+	for _, t := range slices.Clone(e.list) {
+		if t.seized {
+			e.vanished(t)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package sampler
 import (
 	"log/slog"
 	"time"
+
+	"sfsample/ptrace"
 )
 
 // StopMode says which threads may be stopped.
@@ -32,6 +34,11 @@ type Options struct {
 	MaxOverhead float64 // share of the target's time that pauses may take; 0: no bound
 	Nice        bool    // stay at normal priority
 	Log         *slog.Logger
+
+	// journal, for tests, is told every report of a tracee as the kernel gives
+	// it, with the last tick that was handled; for a birth tid is the new
+	// thread.
+	journal func(k ptrace.Kind, tid int, tick int64)
 }
 
 func (o *Options) interval() time.Duration { return time.Second / time.Duration(o.Hz) }

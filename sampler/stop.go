@@ -86,6 +86,13 @@ func (e *engine) vanished(t *thread) {
 	e.drop(t)
 }
 
+// note tells the journal, if there is one.
+func (e *engine) note(k ptrace.Kind, tid int) {
+	if e.opt.journal != nil {
+		e.opt.journal(k, tid, e.tick)
+	}
+}
+
 // handle answers one report of a tracee.
 func (e *engine) handle(s ptrace.Status) {
 	t := e.threads[s.TID]
@@ -95,14 +102,17 @@ func (e *engine) handle(s ptrace.Status) {
 		ptrace.Cont(s.TID, s.Signal)
 		e.interruptAgain(t)
 	case ptrace.KindInterrupt, ptrace.KindGroupStop:
+		e.note(s.Kind, s.TID)
 		e.onStop(t, s)
 	case ptrace.KindClone, ptrace.KindFork, ptrace.KindVfork:
 		e.onBirth(t, s)
 	case ptrace.KindExec:
+		e.note(s.Kind, s.TID)
 		e.onExec(t, s)
 	case ptrace.KindExit:
 		e.onExit(t, s)
 	case ptrace.KindGone:
+		e.note(s.Kind, s.TID)
 		e.onGone(t, s)
 	default:
 		ptrace.Cont(s.TID, 0)
@@ -236,6 +246,7 @@ func (e *engine) onBirth(t *thread, s ptrace.Status) {
 	ptrace.Cont(s.TID, 0)
 	e.interruptAgain(t)
 	if err == nil {
+		e.note(s.Kind, int(id))
 		e.adopt(int(id))
 	}
 }
@@ -263,9 +274,7 @@ func (e *engine) onExec(t *thread, s ptrace.Status) {
 		t.seized = true
 		e.keep(t)
 	} else {
-		if t.interrupted {
-			e.settle(t, Exited)
-		}
+		e.settle(t, Exited)
 		t.openFiles()
 		t.blocked, t.stack, t.noUserStack = false, false, false
 		t.fb = new(Feedback)

@@ -1,0 +1,120 @@
+package sampler
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The test binary is also the process that the tests sample, told apart by
+// argv[0].
+const targetName = "sampler-target"
+
+func TestMain(m *testing.M) {
+	if os.Args[0] == targetName {
+		runTarget(os.Args[1:])
+	}
+	os.Exit(m.Run())
+}
+
+// targetCmd runs the test binary as [runTarget].
+func targetCmd(args ...string) *exec.Cmd {
+	return &exec.Cmd{Path: "/proc/self/exe", Args: append([]string{targetName}, args...)}
+}
+
+// runTarget is the main function of a process to sample. It prints ready, waits
+// for a line on standard input, and does what args say, one after the other:
+//
+//	storm     has 400 threads born and die, while two spin and two sleep
+//	children  does the same for 20 processes
+//	exec      becomes a new program, which does what remains
+//
+// Each thread that it makes prints a line "tid N" in the end, and the
+// last line is "done".
+func runTarget(args []string) {
+	if os.Getenv(goesOn) == "" {
+		fmt.Println("ready")
+		bufio.NewReader(os.Stdin).ReadString('\n')
+	}
+	for i, word := range args {
+		switch word {
+		case "storm":
+			storm()
+		case "children":
+			for range 20 {
+				child := targetCmd("nothing")
+				child.Env = append(os.Environ(), goesOn+"=1")
+				if err := child.Run(); err != nil {
+					fail(err)
+				}
+			}
+		case "exec":
+			os.Setenv(goesOn, "1")
+			fail(syscall.Exec("/proc/self/exe", append([]string{targetName}, args[i+1:]...), os.Environ()))
+		}
+	}
+	fmt.Println("done")
+	os.Exit(0)
+}
+
+// goesOn is set in the environment of what must not wait to be told.
+const goesOn = "SAMPLER_TARGET_GOES_ON"
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// storm has threads born and die.
+func storm() {
+	var mu sync.Mutex
+	var tids strings.Builder
+	var busy, all sync.WaitGroup
+	end := make(chan struct{})
+	thread := func(f func()) {
+		all.Add(1)
+		go func() {
+			defer all.Done()
+			runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+			mu.Lock()
+			fmt.Fprintf(&tids, "tid %d\n", unix.Gettid())
+			mu.Unlock()
+			f()
+		}()
+	}
+	for range 2 {
+		thread(func() {
+			for {
+				select {
+				case <-end:
+					return
+				default:
+				}
+			}
+		})
+		thread(func() { <-end })
+	}
+	for range 50 {
+		for range 8 {
+			busy.Add(1)
+			thread(func() {
+				defer busy.Done()
+				for until := time.Now().Add(time.Millisecond); time.Now().Before(until); {
+				}
+			})
+		}
+		busy.Wait()
+	}
+	close(end)
+	all.Wait()
+	fmt.Print(tids.String())
+}
