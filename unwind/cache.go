@@ -242,9 +242,6 @@ func (w *Walker) methodRow(h How, pc uint64, top bool) (row *sframe.Row, ok bool
 			// bytes were looked at before any table.
 			return nil, false
 		}
-		if top && w.conv.returning != nil {
-			row = w.conv.mended(w.arch, row, &w.window)
-		}
 		return row, true
 	case FramePointer:
 		if w.conv.frame == nil {
@@ -266,17 +263,6 @@ func (w *Walker) methodRow(h How, pc uint64, top bool) (row *sframe.Row, ok bool
 		return row, true
 	}
 	return nil, false
-}
-
-// mended returns row, or in its place one that leaves the registers as they
-// are. Functions that gcc realigns the stack of have rbp saved at (%rbp), by an
-// expression, from the prologue to the end, also where rbp was restored
-// already (seen with gcc 12): the caller's caller would be lost.
-func (c *convention) mended(a *regs.Arch, row *sframe.Row, w *window) *sframe.Row {
-	if row.FP.Base != sframe.FromReg || row.FP.Reg != a.FP || row.Outermost || row.Signal || !c.returning(w) {
-		return row
-	}
-	return &sframe.Row{CFA: row.CFA, RA: row.RA, Keep: a.CalleeSaved &^ (1 << (a.FP & 31))}
 }
 
 // allows: the order has one of the methods.

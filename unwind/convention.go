@@ -18,9 +18,6 @@ type convention struct {
 	// innermost returns the row of an innermost frame whose frame pointer is
 	// not set up yet or any more, by the bytes around its pc; nil: it is.
 	innermost func(w *window) *sframe.Row
-	// returning: a row with a rule of its own for the frame pointer must not be
-	// believed in an innermost frame with these bytes: all was restored.
-	returning func(w *window) bool
 	// signal returns the row of a signal trampoline, by the bytes around pc
 	// alone. mid: pc may stand behind the trampoline's first instruction.
 	signal func(w *window, mid bool) *sframe.Row

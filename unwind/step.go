@@ -73,6 +73,7 @@ type next struct {
 	fp      uint64
 	spKnown bool   // sp is exact; otherwise it is a lower bound of it
 	fpKnown bool   // fp holds a value
+	stale   bool   // what the row has saved relative to fp is back in the registers
 	fault   uint64 // what a failure is about
 }
 
@@ -276,14 +277,33 @@ func (n *next) findPC(a *regs.Arch, set *regs.Set, row *sframe.Row, top bool, me
 
 func (n *next) findFP(a *regs.Arch, set *regs.Set, row *sframe.Row, mem *Memory) Reason {
 	rule := &row.FP
+	n.stale = false
 	if rule.Base == sframe.FromCFA && rule.Deref {
 		v, r := n.load(a, mem, wrap(a, n.cfa+uint64(int64(rule.Offset))))
 		n.fp, n.fpKnown = v, true
 		return r
 	}
+	if n.stale = n.fpLeft(a, set, row); n.stale {
+		n.fp, n.fpKnown = set.R[a.FP&(regs.NumRegs-1)], true
+		return 0
+	}
 	v, ok, r := n.value(a, set, row, rule, a.FP, mem)
 	n.fp, n.fpKnown = v, ok
 	return r
+}
+
+// fpLeft: the row has the caller's frame pointer saved where the frame pointer
+// points, which is not into this frame. Functions that gcc realigns the stack of
+// have such a rule, by an expression, and keep it to their end, where rbp has
+// been restored already and the CFA is in r10 again (seen with gcc 12 to 15):
+// everything saved relative to it is back in its register.
+func (n *next) fpLeft(a *regs.Arch, set *regs.Set, row *sframe.Row) bool {
+	if row.Signal || !row.FP.Deref || row.FP.Base != sframe.FromReg || row.FP.Reg != a.FP ||
+		row.CFA.Base != sframe.FromReg || row.CFA.Reg == a.FP {
+		return false
+	}
+	fp, ok := set.Reg(a.FP)
+	return ok && (fp < set.R[a.SP&(regs.NumRegs-1)] || fp >= n.cfa)
 }
 
 // value computes the rule of register reg from the registers of the frame and
@@ -422,7 +442,11 @@ func (n *next) restore(a *regs.Arch, set *regs.Set, row *sframe.Row, known uint3
 		if s.Reg == a.SP || s.Reg == a.FP || s.Reg >= regs.NumRegs {
 			continue
 		}
-		v, ok, r := n.value(a, old, row, &s.Rule, s.Reg, mem)
+		rule := &s.Rule
+		if n.stale && rule.Base == sframe.FromReg && rule.Reg == a.FP {
+			rule = &sframe.Rule{} // as it is
+		}
+		v, ok, r := n.value(a, old, row, rule, s.Reg, mem)
 		if !ok || r != 0 {
 			known &^= 1 << s.Reg
 			continue

@@ -79,6 +79,43 @@ func TestStep(t *testing.T) {
 			want: set(0x402000, 7, sp+40, 6, 0xb),
 		},
 		{
+			// Its end: pop %rbx; pop %r10; pop %rbp; here lea -8(%r10),%rsp; ret. The
+			// table still has rbp at (%rbp) and rbx at -16(%rbp).
+			name: "amd64/drap-rbp-restored-already",
+			arch: amd, set: set(0x401000, 7, sp, 6, sp+64, 10, sp+16, 3, 0x33),
+			row: sframe.Row{CFA: fromReg(10, 0), RA: atCFA(-8), FP: atReg(6, 0),
+				Saved: []sframe.SavedRule{regRule(3, atReg(6, -16))}},
+			mem:  words(amd, sp, 1, 0x402000, 2, 3, 4, 5, 6, 7, 0xdead),
+			want: set(0x402000, 7, sp+16, 6, sp+64, 3, 0x33),
+		},
+		{
+			// And where the caller has no frame pointer, but some number in rbp.
+			name: "amd64/drap-rbp-restored-to-a-number",
+			arch: amd, set: set(0x401000, 7, sp, 6, 42, 10, sp+16),
+			row:  sframe.Row{CFA: fromReg(10, 0), RA: atCFA(-8), FP: atReg(6, 0)},
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16, 6, 42),
+		},
+		{
+			// glibc's longjmp describes the frame that it will jump to: all is in
+			// registers or in the jmp_buf (rdi), the stack is another one.
+			name: "amd64/longjmp-to-another-stack",
+			arch: amd, set: set(0x401000, 7, sp, 6, 1, 5, sp+8, 8, 0x6000_0000, 9, 0xb, 1, 0x402000),
+			row: sframe.Row{CFA: fromReg(5, 0), RA: fromReg(1, 0), FP: fromReg(9, 0),
+				Saved: []sframe.SavedRule{regRule(7, fromReg(8, 0)), regRule(3, atCFA(0))}},
+			mem:  words(amd, sp, 1, 0x33),
+			want: set(0x402000, 7, 0x6000_0000, 6, 0xb, 3, 0x33),
+		},
+		{
+			// In a caller such a row makes no sense.
+			name: "amd64/longjmp-row-in-a-caller",
+			arch: amd, set: set(0x401000, 7, sp, 8, sp-64, 1, 0x402000, 5, sp),
+			row: sframe.Row{CFA: fromReg(5, 0), RA: fromReg(1, 0),
+				Saved: []sframe.SavedRule{regRule(7, fromReg(8, 0))}},
+			call: true,
+			mem:  words(amd, sp, 1), err: NoProgress,
+		},
+		{
 			// In a caller r10 is lost: no row keeps it.
 			name: "amd64/drap-r10-lost-in-caller",
 			arch: amd, set: set(0x401000, 7, sp, 6, 0xb),

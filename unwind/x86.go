@@ -44,7 +44,6 @@ func x86Convention(a *regs.Arch, signal func(*window, bool) *sframe.Row) convent
 		innermost: func(w *window) *sframe.Row {
 			return rows.innermost(w, a.WordBytes == 8)
 		},
-		returning: func(w *window) bool { return x86Returning(w.ahead()) },
 		signal:    signal,
 		afterCall: x86AfterCall,
 	}
@@ -103,15 +102,6 @@ func x86IsRet(b []byte) bool {
 	}
 	return len(b) > 0 && (b[0] == x86Ret || b[0] == x86RetImm)
 }
-
-// x86Returning: ret, or the lea -8(%r10),%rsp before it that ends a function
-// whose stack was realigned (its CFA is in r10 again). Every callee-saved
-// register is the caller's then.
-func x86Returning(b []byte) bool {
-	return x86IsRet(b) || bytes.HasPrefix(b, x86EndRealigned) && x86IsRet(b[len(x86EndRealigned):])
-}
-
-var x86EndRealigned = []byte{0x49, 0x8d, 0x62, 0xf8}
 
 // x86IsMoveToBP: mov %rsp,%rbp in either of its two encodings.
 func x86IsMoveToBP(b []byte, wide bool) bool {

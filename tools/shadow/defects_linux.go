@@ -21,7 +21,7 @@ func (t *tracer) defect(at int) string {
 		// The same, before the return address itself is written.
 		return "the program has replaced saved registers (an exception goes to its landing pad)"
 	}
-	if p.module == "libc.so.6" && (p.fn == "swapcontext" || p.fn == "setcontext") {
+	if p.fn == "swapcontext" || p.fn == "setcontext" {
 		return "glibc: one row for all of " + p.fn + ", which replaces rsp halfway"
 	}
 	return ""

@@ -47,6 +47,11 @@ type shadow struct {
 	stacks map[uint64]shadowStack
 	stack  uint64 // identity of the current one
 
+	// arriving: a stack seen for the first time, not yet returned into. What
+	// lies on it is not known, and a walk from the code that makes the switch
+	// cannot stand for it.
+	arriving bool
+
 	badBase  []uint64 // base entries that a return refuted
 	switches int
 	// sameStack: both addresses lie on one stack.
@@ -75,6 +80,9 @@ func (s *shadow) dead(e *entry, sp uint64) bool {
 func (s *shadow) step(k kind, from, to point, insnLen uint64, stackOf func(uint64) uint64) {
 	if id := stackOf(to.sp); id != s.stack {
 		s.change(id, to)
+	}
+	if k == ret {
+		s.arriving = false
 	}
 	switch k {
 	case call:
@@ -159,6 +167,7 @@ func (s *shadow) change(id uint64, to point) {
 		return
 	}
 	s.entries, s.needBase, s.partial = nil, true, false
+	s.arriving = true
 }
 
 // signal takes a signal's delivery: the handler runs at to and returns to the

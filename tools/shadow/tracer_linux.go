@@ -407,6 +407,10 @@ func (t *tracer) copyStack() {
 
 // compare judges the walks of all orders at the current instruction.
 func (t *tracer) compare() {
+	if t.shadow.arriving {
+		t.res.arriving++
+		return
+	}
 	t.copyStack()
 	if t.shadow.needBase {
 		frames, end := t.base.Walk(&t.user.Set, &t.mem, t.frames[:0])
