@@ -30,7 +30,7 @@ settings() {
 	case $arch in
 	amd64) triplet=x86_64-linux-gnu flags+=' -mno-red-zone' ;;
 	386) triplet=x86_64-linux-gnu flags+=' -m32' link+=' -m32' ;;
-	arm64) triplet=aarch64-linux-gnu flags=${flags/ -fcf-protection=none/} ;;
+	arm64) triplet=aarch64-linux-gnu flags="${flags/ -fcf-protection=none/} -mno-outline-atomics" ;;
 	s390x) triplet=s390x-linux-gnu flags=${flags/ -fcf-protection=none/} ;;
 	*) echo "build.sh: unknown architecture $arch" >&2 && exit 1 ;;
 	esac
@@ -84,10 +84,17 @@ build() {
 		done
 		mv "$tmp/work/libdeep.so" "$tmp/work/deep" "$out"
 	else
-		object deep.c deep.o
-		# shellcheck disable=SC2086
-		tool gcc $link -static -o deep deep.o
-		mv "$tmp/work/deep" "$out"
+		local programs='deep'
+		case $arch/$variant in
+		386/*) ;;
+		*/sframe3 | */ehframe | */fp | */backchain | */none) programs+=' blocked spinners' ;;
+		esac
+		for p in $programs; do
+			object "$p.c" "$p.o"
+			# shellcheck disable=SC2086
+			tool gcc $link -static -o "$p" "$p.o"
+			mv "$tmp/work/$p" "$out"
+		done
 	fi
 }
 

@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // architectures of the committed programs, and what their ELF header says.
@@ -55,6 +57,92 @@ func TestDeepIsDeep(t *testing.T) {
 	p := Start(t, Committed(t, runtime.GOARCH, "none", "deep"), "b", "8000")
 	if got, want := len(p.Stack), 8003; got != want {
 		t.Errorf("deep b 8000 tells %d frames, want %d", got, want)
+	}
+}
+
+// TestBlocked: the program tells a stack and a call for each of its threads,
+// /proc agrees about the call, and nothing but time limits ends the calls.
+func TestBlocked(t *testing.T) {
+	for _, variant := range Variants(t, runtime.GOARCH, "blocked") {
+		t.Run(variant, func(t *testing.T) {
+			const threads = 40
+			p := Start(t, Committed(t, runtime.GOARCH, variant, "blocked"), strconv.Itoa(threads))
+			if len(p.Threads) != threads {
+				t.Errorf("%d threads told their stacks, want %d", len(p.Threads), threads)
+			}
+			calls := 0
+			for _, line := range p.Lines {
+				var tid, nr int
+				if n, _ := fmt.Sscanf(line, "call %d %d", &tid, &nr); n != 2 {
+					if !strings.HasPrefix(line, "unavailable ") {
+						t.Errorf("line %q", line)
+					}
+					continue
+				}
+				calls++
+				b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/syscall", p.PID, tid))
+				if err != nil || !strings.HasPrefix(string(b), strconv.Itoa(nr)+" ") {
+					t.Errorf("%v is in call %d by its own word, in %q (%v) by /proc", p.Threads[tid], nr, b, err)
+				}
+			}
+			if calls != threads {
+				t.Errorf("%d threads told their calls, want %d", calls, threads)
+			}
+			for _, line := range p.Finish(t) {
+				if f := strings.Fields(line); len(f) != 5 || f[0] != "count" || !slices.Equal(f[2:], []string{"0", "0", "0"}) {
+					t.Errorf("line %q, want no call to have ended", line)
+				}
+			}
+		})
+	}
+}
+
+func TestBlockedWithLimits(t *testing.T) {
+	p := Start(t, Committed(t, runtime.GOARCH, "none", "blocked"), "34", "20")
+	ended := 0
+	for _, line := range p.Finish(t) {
+		var kind string
+		var calls, eintr, other int
+		if n, err := fmt.Sscanf(line, "count %s %d %d %d", &kind, &calls, &eintr, &other); n != 4 {
+			t.Errorf("line %q: %v", line, err)
+		}
+		ended += calls
+		if eintr != 0 || other != 0 {
+			t.Errorf("%s: %d EINTR and %d other results in %d calls, want none", kind, eintr, other, calls)
+		}
+	}
+	if ended == 0 {
+		t.Log("no call had ended yet")
+	}
+}
+
+// TestSpinners: every thread works, and their CPU time is not more than the
+// machine had.
+func TestSpinners(t *testing.T) {
+	for _, variant := range Variants(t, runtime.GOARCH, "spinners") {
+		t.Run(variant, func(t *testing.T) {
+			start := time.Now()
+			p := Start(t, Committed(t, runtime.GOARCH, variant, "spinners"), "5")
+			lines := p.Finish(t)
+			elapsed := time.Since(start)
+			var total time.Duration
+			for i, line := range lines {
+				var n, tid int
+				var rounds uint64
+				var cpu time.Duration
+				if _, err := fmt.Sscanf(line, "count spin_%d %d %d %d", &n, &tid, &rounds, &cpu); err != nil {
+					t.Fatalf("line %q: %v", line, err)
+				}
+				total += cpu
+				want := []string{fmt.Sprintf("spin_%d", n), "run", "thread_start"}
+				if n != i || rounds == 0 || !slices.Equal(p.Threads[tid], want) {
+					t.Errorf("line %q: thread %d has stack %q, want %q", line, tid, p.Threads[tid], want)
+				}
+			}
+			if limit := elapsed * time.Duration(runtime.NumCPU()); len(lines) != 5 || total > limit {
+				t.Errorf("%d threads used %v of CPU, want 5 and at most %v", len(lines), total, limit)
+			}
+		})
 	}
 }
 

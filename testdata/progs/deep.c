@@ -39,7 +39,7 @@ FRAME void flush(void)
 	line[used - 1] = '\n';
 	for (const char *s = "ready\n"; *s;)
 		line[used++] = *s++;
-	if (sys5(SYS_write, 1, (word)line, used, 0, 0) != (long)used)
+	if (sys(write, 1, line, used) != (long)used)
 		die(1);
 }
 
