@@ -1,6 +1,10 @@
 package main
 
-import "strings"
+import (
+	"strings"
+
+	"sfsample/unwind"
+)
 
 // defect names the fault of the tables, or the state of the program, that the
 // chain of this moment suffers from at frame at, if it is a known one that no
@@ -25,4 +29,17 @@ func (t *tracer) defect(at int) string {
 		return "glibc: one row for all of " + p.fn + ", which replaces rsp halfway"
 	}
 	return ""
+}
+
+// switching: the thread is about to go to another frame than its caller, so
+// that no walk can stand for the base: in the middle of a throw, or in one of
+// glibc's functions that change stacks.
+func (t *tracer) switching(frames []unwind.Frame) bool {
+	for i, f := range frames {
+		fn := t.place(f.LookupPC()).fn
+		if strings.HasPrefix(fn, "_Unwind_") || i == 0 && (fn == "swapcontext" || fn == "setcontext") {
+			return true
+		}
+	}
+	return false
 }

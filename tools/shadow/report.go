@@ -62,7 +62,7 @@ type result struct {
 	stretches int
 	signals   int
 	switches  int
-	arriving  int // instructions not judged: just arrived on a new stack
+	arriving  int // instructions not judged: on the way to another stack or landing pad
 	rewritten int // return addresses that the program changed
 	badBase   map[string]int
 	maxDepth  int
@@ -71,7 +71,7 @@ type result struct {
 // print writes the result: a line for each order, then its places, most
 // frequent first, at most top of them (0: all).
 func (r *result) print(w io.Writer, top int) {
-	fmt.Fprintf(w, "%d instructions in %d stretches, deepest stack %d frames, %d signals, %d stack switches (%d instructions there not judged), %d return addresses changed by the program\n",
+	fmt.Fprintf(w, "%d instructions in %d stretches, deepest stack %d frames, %d signals, %d stack switches, %d instructions not judged while switching, %d return addresses changed by the program\n",
 		r.steps, r.stretches, r.maxDepth, r.signals, r.switches, r.arriving, r.rewritten)
 	for _, b := range slices.Sorted(maps.Keys(r.badBase)) {
 		fmt.Fprintf(w, "  first walk refuted by a return: %s (%d times)\n", b, r.badBase[b])

@@ -415,6 +415,10 @@ func (t *tracer) compare() {
 	if t.shadow.needBase {
 		frames, end := t.base.Walk(&t.user.Set, &t.mem, t.frames[:0])
 		t.frames = frames
+		if t.switching(frames) {
+			t.res.arriving++
+			return
+		}
 		t.shadow.adopt(frames, end.Complete())
 	}
 	t.res.maxDepth = max(t.res.maxDepth, len(t.shadow.entries)+1)
