@@ -23,6 +23,7 @@ type file struct {
 	partial string      // name of f until it is whole; empty: in place
 	mode    fs.FileMode // of the file that is replaced; 0: there is none
 	fresh   bool        // in place, and the old contents still stand
+	whole   int64       // bytes of the writes that succeeded
 }
 
 // openFile checks that name can be written, before any work is put into what
@@ -118,7 +119,11 @@ func (w *file) Write(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	return w.f.Write(p)
+	n, err := w.f.Write(p)
+	if err == nil {
+		w.whole += int64(n)
+	}
+	return n, err
 }
 
 // commit ends a file that is whole.
@@ -139,19 +144,20 @@ func (w *file) commit() error {
 }
 
 // discard ends a file that is not whole. With keep set its beginning stays,
-// under the name that discard returns.
+// under the name that discard returns, without what is there of a write that
+// failed.
 func (w *file) discard(keep bool) (kept string) {
 	if w.f == nil || w.name == stdoutName {
 		return ""
 	}
+	keep = keep && w.partial != "" && w.whole > 0 && w.f.Truncate(w.whole) == nil
 	w.f.Close()
-	if w.partial == "" {
-		return ""
-	}
 	if keep {
 		return w.partial
 	}
-	os.Remove(w.partial)
+	if w.partial != "" {
+		os.Remove(w.partial)
+	}
 	return ""
 }
 

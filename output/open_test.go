@@ -386,7 +386,10 @@ func (f *failingSink) Add(*Sample) error {
 	if f.added++; f.added > 1 {
 		return syscall.ENOSPC
 	}
-	_, err := io.WriteString(f.w, "one\n")
+	if _, err := io.WriteString(f.w, "one\n"); err != nil {
+		return err
+	}
+	_, err := f.w.(*file).f.WriteString("tw") // a write that the disk had no room for
 	return err
 }
 
