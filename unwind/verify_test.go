@@ -1,0 +1,59 @@
+package unwind
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sfsample/regs"
+	"sfsample/sframe"
+)
+
+func TestVerify(t *testing.T) {
+	a := regs.AMD64
+	withFP := sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), FP: atCFA(-16)}
+	s := &space{mapped: [][2]uint64{{textStart, textEnd}}, rows: map[How][]sframe.Entry{
+		SFrame: {
+			covers(0x401000, 0x401040, spRow(8)),
+			covers(0x402000, 0x402040, spRow(16)), // forgets that rbp was saved
+			covers(0x403000, 0x403040, spRow(24)), // a word too far: no code there
+			covers(0x404000, 0x404040, spRow(8)),  // only here
+			covers(0x400000, 0x400040, spRow(8)),  // no end marker
+		},
+		EHFrame: {
+			covers(0x401000, 0x401040, spRow(8)),
+			covers(0x402000, 0x402040, withFP),
+			covers(0x403000, 0x403040, spRow(16)),
+			covers(0x400000, 0x400040, sframe.Row{Outermost: true}),
+		},
+	}}
+	m := words(a, sp, 0x402010, 0xb, 0x403010, 1, 0x404010, 0x400020, 1)
+	var got []Difference
+	// Eh_frame leads, so that every frame is met.
+	end := New(a, s, []How{EHFrame, SFrame}, 0).Verify(set(0x401010, 7, sp, 6, 0xbb), m, func(d Difference) { got = append(got, d) })
+	want := []Difference{
+		{Frame{PC: 0x402010, SP: sp + 8, Caller: true, How: EHFrame}, 1,
+			Answer{How: EHFrame, PC: 0x403010, SP: sp + 24, FP: 0xb, FPKnown: true},
+			Answer{How: SFrame, PC: 0x403010, SP: sp + 24, FP: 0xbb, FPKnown: true}},
+		{Frame{PC: 0x403010, SP: sp + 24, Caller: true, How: EHFrame}, 2,
+			Answer{How: EHFrame, PC: 0x404010, SP: sp + 40, FP: 0xb, FPKnown: true},
+			Answer{How: SFrame, PC: 0x400020, SP: sp + 48, FP: 0xb, FPKnown: true}},
+		{Frame{PC: 0x400020, SP: sp + 48, Caller: true, How: SFrame}, 4,
+			Answer{How: EHFrame, Reason: Outermost},
+			Answer{How: SFrame, PC: 1, SP: sp + 56, FP: 0xb, FPKnown: true, Reason: NotCode}},
+	}
+	if d := cmp.Diff(want, got); d != "" || !end.Complete() {
+		t.Errorf("differences (-want +got):\n%s\nend %v", d, end)
+	}
+}
+
+func TestVerifyAgreement(t *testing.T) {
+	s, sets, mems := deepStacks(EHFrame, 50, 1)
+	s.rows[SFrame] = s.rows[EHFrame]
+	end := New(regs.AMD64, s, []How{SFrame, EHFrame}, 0).Verify(sets[0], mems[0], func(d Difference) {
+		t.Errorf("equal tables differ: %+v", d)
+	})
+	if !end.Complete() {
+		t.Errorf("end %v", end.Reason)
+	}
+}
