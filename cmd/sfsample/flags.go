@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -241,7 +242,7 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 		c.outputs = []output.Spec{{Format: "folded", File: "-"}}
 	}
 	for _, o := range c.outputs {
-		if c.record != "" && o.File == c.record {
+		if c.record != "" && filepath.Clean(o.File) == filepath.Clean(c.record) {
 			return fmt.Errorf("--record and -o both write %s (give two files)", c.record)
 		}
 	}
@@ -335,7 +336,7 @@ func (c *config) addOutput(s string) error {
 		return err
 	}
 	for _, o := range c.outputs {
-		if o.File == spec.File {
+		if filepath.Clean(o.File) == filepath.Clean(spec.File) {
 			return fmt.Errorf("is written to twice (give each output a file of its own)")
 		}
 	}

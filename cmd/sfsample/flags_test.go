@@ -215,6 +215,8 @@ func TestParseArgsErrors(t *testing.T) {
 		{"-p 1 -o nonsense=x", `unknown format "nonsense" (formats are folded, pprof`},
 		{"-p 1 -o pprof=", "no file name after pprof="},
 		{"-p 1 -o x -o pprof=x", "is written to twice"},
+		{"-p 1 -o x -o pprof=./x", "is written to twice"},
+		{"-p 1 -o a/../x --record x", "--record and -o both write x"},
 		{"-p 1 -o - -o pprof=-", "is written to twice"},
 		{"-p 1 -o x --record x", "--record and -o both write x"},
 		{"-p 1 --threads some", "--threads some: is running or all"},
