@@ -20,10 +20,7 @@ const alarmSignal = 41
 const realarm = 200 * time.Microsecond
 
 // Alarm makes blocking calls of one OS thread return EINTR at a set time.
-type Alarm struct {
-	id  int32
-	tid int
-}
+type Alarm struct{ id int32 }
 
 // sigevent as timer_create takes it (include/uapi/asm-generic/siginfo.h, 64 bytes).
 type sigevent struct {
@@ -44,8 +41,8 @@ func NewAlarm() (*Alarm, error) {
 	if err := interruptingHandler(); err != nil {
 		return nil, err
 	}
-	a := &Alarm{tid: unix.Gettid()}
-	ev := sigevent{signo: alarmSignal, notify: sigevThreadID, tid: int32(a.tid)}
+	a := new(Alarm)
+	ev := sigevent{signo: alarmSignal, notify: sigevThreadID, tid: int32(unix.Gettid())}
 	_, _, errno := unix.RawSyscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC,
 		uintptr(unsafe.Pointer(&ev)), uintptr(unsafe.Pointer(&a.id)))
 	runtime.KeepAlive(&ev)
@@ -71,8 +68,9 @@ func (a *Alarm) settime(spec *itimerspec) {
 	runtime.KeepAlive(spec)
 }
 
-// Ring rings the alarm now, once. Any thread may call it.
-func (a *Alarm) Ring() { unix.Tgkill(unix.Getpid(), a.tid, alarmSignal) }
+// Ring rings the alarm now, and every 200 µs until it is set anew or stopped.
+// Any thread may call it.
+func (a *Alarm) Ring() { a.Set(1) }
 
 // Close deletes the timer.
 func (a *Alarm) Close() {

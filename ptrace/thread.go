@@ -2,30 +2,45 @@ package ptrace
 
 import (
 	"runtime"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // OnThread runs f on an OS thread of its own, which ends when f returns: the
 // kernel then lets go of every tracee that f left. The returned channel is
-// closed when f has returned.
+// closed once that thread has ended.
 func OnThread(f func()) <-chan struct{} {
 	done := make(chan struct{})
-	go onThread(f, done)
+	tid := make(chan int)
+	go onThread(f, tid)
+	go func() {
+		defer close(done)
+		awaitEnd(<-tid)
+	}()
 	return done
 }
 
-func onThread(f func(), done chan struct{}) {
+// onThread sends the id of its thread when f has returned.
+func onThread(f func(), tid chan<- int) {
 	runtime.LockOSThread() // never unlocked: the thread must end with the goroutine
 	if unix.Gettid() == unix.Getpid() {
 		// The runtime never ends the main thread. Hold it until the work has
 		// found another one.
 		started := make(chan struct{})
-		go onThread(func() { close(started); f() }, done)
+		go onThread(func() { close(started); f() }, tid)
 		<-started
 		runtime.UnlockOSThread()
 		return
 	}
-	defer close(done)
+	defer func() { tid <- unix.Gettid() }()
 	f()
+}
+
+// awaitEnd waits until a thread of this process has ended. The runtime tells
+// nobody; it takes microseconds.
+func awaitEnd(tid int) {
+	for unix.Tgkill(unix.Getpid(), tid, 0) == nil {
+		time.Sleep(20 * time.Microsecond)
+	}
 }

@@ -1,0 +1,307 @@
+package ptrace
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The test binary is its own target: with this variable set it becomes one.
+const childEnv = "SFSAMPLE_PTRACE_CHILD"
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(childEnv); mode != "" {
+		child(mode)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+func child(mode string) {
+	os.Stdout.WriteString("ready\n")
+	switch mode {
+	case "spin":
+		for {
+		}
+	case "wait": // until the other end of standard input closes
+		io.Copy(io.Discard, os.Stdin)
+	}
+}
+
+// startChild starts a target and returns its pid once it is ready.
+func startChild(t *testing.T, mode string) int {
+	t.Helper()
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Env = append(os.Environ(), childEnv+"="+mode)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("child said %q (%v)", line, err)
+	}
+	return cmd.Process.Pid
+}
+
+// traced runs f on a tracing thread and hands its error on.
+func traced(t *testing.T, f func() error) {
+	t.Helper()
+	var err error
+	<-OnThread(func() { err = f() })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitKind waits for a stop of this kind of tid; others are answered.
+func waitKind(tid int, kind Kind) (Status, error) {
+	for {
+		s, ok, err := Wait()
+		if err != nil {
+			return s, err
+		}
+		if !ok {
+			continue
+		}
+		if s.TID == tid && s.Kind == kind {
+			return s, nil
+		}
+		switch s.Kind {
+		case KindGroupStop:
+			Listen(s.TID)
+		case KindSignal:
+			Cont(s.TID, s.Signal)
+		case KindGone:
+			return s, errors.New("the target has exited")
+		default:
+			Cont(s.TID, 0)
+		}
+	}
+}
+
+func TestStopReadContinue(t *testing.T) {
+	pid := startChild(t, "spin")
+	traced(t, func() error {
+		if err := Seize(pid, OptClone|OptExec); err != nil {
+			return err
+		}
+		for range 10 {
+			if err := Interrupt(pid); err != nil {
+				return err
+			}
+			if _, err := waitKind(pid, KindInterrupt); err != nil {
+				return err
+			}
+			var note [512]byte
+			n, err := ReadRegs(pid, NotePrstatus, note[:])
+			if err != nil {
+				return err
+			}
+			sp := StackPointer(note[:n])
+			var word [8]byte
+			if k, err := ReadMemory(pid, sp, word[:]); err != nil || k != len(word) {
+				t.Errorf("read the stack at %#x: %d bytes, %v", sp, k, err)
+			}
+			if err := Cont(pid, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// TestThreadEndReleases: what was stopped when the tracing thread ended runs
+// on, and is nobody's tracee.
+func TestThreadEndReleases(t *testing.T) {
+	pid := startChild(t, "spin")
+	traced(t, func() error {
+		if err := Seize(pid, 0); err != nil {
+			return err
+		}
+		Interrupt(pid)
+		_, err := waitKind(pid, KindInterrupt)
+		return err // stopped now, and left so
+	})
+	traced(t, func() error { // it can be traced again, and stops again: so it ran
+		if err := Seize(pid, 0); err != nil {
+			return err
+		}
+		Interrupt(pid)
+		_, err := waitKind(pid, KindInterrupt)
+		return err
+	})
+}
+
+// TestGroupStopLasts: a stopped process reports its group-stop at once, shows
+// its registers, and is still stopped when the tracer has gone.
+func TestGroupStopLasts(t *testing.T) {
+	pid := startChild(t, "wait")
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var ws unix.WaitStatus
+	if _, err := unix.Wait4(pid, &ws, unix.WUNTRACED, nil); err != nil || !ws.Stopped() {
+		t.Fatalf("wait for the stop: %v %v", ws, err)
+	}
+	traced(t, func() error {
+		if err := Seize(pid, 0); err != nil {
+			return err
+		}
+		s, err := waitKind(pid, KindGroupStop)
+		if err != nil {
+			return err
+		}
+		if s.Signal != unix.SIGSTOP {
+			t.Errorf("group-stop by %v", s.Signal)
+		}
+		var note [512]byte
+		if _, err := ReadRegs(pid, NotePrstatus, note[:]); err != nil {
+			t.Errorf("read registers in the group-stop: %v", err)
+		}
+		return Listen(pid)
+	})
+	// The kernel wakes it once, to turn the tracer's stop into the plain one.
+	for limit := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		s := state(t, pid)
+		if s == "T" {
+			break
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("state after the tracer has gone: %s, want T", s)
+		}
+	}
+	unix.Kill(pid, unix.SIGCONT)
+}
+
+func state(t *testing.T, pid int) string {
+	t.Helper()
+	b, err := os.ReadFile("/proc/" + itoa(pid) + "/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return rest[:1]
+}
+
+func itoa(n int) string {
+	var b []byte
+	for ; n > 0; n /= 10 {
+		b = append([]byte{byte('0' + n%10)}, b...)
+	}
+	return string(b)
+}
+
+// TestAlarmEndsWait: nothing reports, and Wait returns all the same.
+func TestAlarmEndsWait(t *testing.T) {
+	pid := startChild(t, "wait")
+	traced(t, func() error {
+		if err := Seize(pid, 0); err != nil {
+			return err
+		}
+		a, err := NewAlarm()
+		if err != nil {
+			return err
+		}
+		defer a.Close()
+		for range 100 {
+			at := Now() + int64(200*time.Microsecond)
+			a.Set(at)
+			for Now() < at {
+				if s, ok, err := Wait(); ok || err != nil {
+					t.Errorf("Wait: %+v %v, want an interruption", s, err)
+				}
+			}
+		}
+		a.Stop()
+		go a.Ring()
+		if s, ok, err := Wait(); ok || err != nil {
+			t.Errorf("Wait after Ring: %+v %v", s, err)
+		}
+		return nil
+	})
+}
+
+func TestWaitWithoutTracees(t *testing.T) {
+	traced(t, func() error {
+		if _, ok, err := Wait(); ok || err != unix.ECHILD {
+			t.Errorf("Wait: %v %v, want ECHILD", ok, err)
+		}
+		if _, ok, err := Poll(-1); ok || err != unix.ECHILD {
+			t.Errorf("Poll: %v %v, want ECHILD", ok, err)
+		}
+		return nil
+	})
+}
+
+// TestReadMemoryAcrossTheEnd: what is mapped before a hole is read, and told
+// from it.
+func TestReadMemoryAcrossTheEnd(t *testing.T) {
+	page := os.Getpagesize()
+	b, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(b)
+	if err := unix.Mprotect(b[page:], unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	copy(b[page-4:page], "tail")
+	addr := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) + uint64(page) - 4
+	got := make([]byte, 64)
+	if n, err := ReadMemory(os.Getpid(), addr, got); n != 4 || err != nil || string(got[:n]) != "tail" {
+		t.Errorf("ReadMemory: %d %v %q", n, err, got[:max(n, 0)])
+	}
+	if n, err := (Memory{os.Getpid()}).ReadAt(got, int64(addr)); n != 4 || err != io.ErrUnexpectedEOF {
+		t.Errorf("ReadAt: %d %v, want 4 and an unexpected end", n, err)
+	}
+	if _, err := ReadMemory(os.Getpid(), addr+4, got); err != unix.EFAULT {
+		t.Errorf("unmapped: %v, want EFAULT", err)
+	}
+}
+
+func TestDecode(t *testing.T) {
+	for _, c := range []struct {
+		raw  uint32
+		kind Kind
+		sig  unix.Signal
+	}{
+		{0x80057f, KindInterrupt, unix.SIGTRAP},
+		{0x80137f, KindGroupStop, unix.SIGSTOP},
+		{0x80147f, KindGroupStop, unix.SIGTSTP},
+		{0x000a7f, KindSignal, unix.SIGUSR1},
+		{0x00057f, KindSignal, unix.SIGTRAP},
+		{0x03057f, KindClone, unix.SIGTRAP},
+		{0x01057f, KindFork, unix.SIGTRAP},
+		{0x02057f, KindVfork, unix.SIGTRAP},
+		{0x04057f, KindExec, unix.SIGTRAP},
+		{0x06057f, KindExit, unix.SIGTRAP},
+		{0x000300, KindGone, 0},
+		{0x000009, KindGone, 0},
+	} {
+		s := decode(1, c.raw)
+		if s.Kind != c.kind || s.Kind != KindGone && s.Signal != c.sig {
+			t.Errorf("%#x: %+v, want kind %d, signal %v", c.raw, s, c.kind, c.sig)
+		}
+	}
+}
