@@ -59,6 +59,7 @@ func decodeS390X(b []byte) (kind, uint64) {
 	if len(b) < 6 {
 		return other, 0
 	}
+	size := uint64([4]int{2, 4, 4, 6}[b[0]>>6]) // by the two leftmost bits
 	switch {
 	case b[0] == 0xc0 && b[1] == 0xe5:
 		return call, 6
@@ -71,5 +72,5 @@ func decodeS390X(b []byte) (kind, uint64) {
 	case b[0] == 0x0a:
 		return syscallInsn, 2
 	}
-	return other, 0
+	return other, size
 }

@@ -25,8 +25,8 @@ func (t *tracer) defect(at int) string {
 		// The same, before the return address itself is written.
 		return "the program has replaced saved registers (an exception goes to its landing pad)"
 	}
-	if p.fn == "swapcontext" || p.fn == "setcontext" {
-		return "glibc: one row for all of " + p.fn + ", which replaces rsp halfway"
+	if changesFrame(p.fn) {
+		return "glibc: the table of " + p.fn + " does not follow how it replaces the stack pointer"
 	}
 	return ""
 }
@@ -37,9 +37,19 @@ func (t *tracer) defect(at int) string {
 func (t *tracer) switching(frames []unwind.Frame) bool {
 	for i, f := range frames {
 		fn := t.place(f.LookupPC()).fn
-		if strings.HasPrefix(fn, "_Unwind_") || i == 0 && (fn == "swapcontext" || fn == "setcontext") {
+		if strings.HasPrefix(fn, "_Unwind_") || i == 0 && changesFrame(fn) {
 			return true
 		}
+	}
+	return false
+}
+
+// changesFrame: fn is one of glibc's functions that go on in another frame than
+// their caller's.
+func changesFrame(fn string) bool {
+	switch fn {
+	case "swapcontext", "setcontext", "__longjmp", "____longjmp_chk":
+		return true
 	}
 	return false
 }

@@ -130,7 +130,9 @@ func (s *shadow) drop(k kind, from, to point, insnLen uint64) {
 			}
 			return
 		}
-		if !s.dead(e, to.sp) {
+		if !s.dead(e, to.sp) && !(s.link && k == ret && to.sp == e.sp) {
+			// With a link register, frames called from a frame have its stack
+			// pointer: only a return says that they are gone.
 			return
 		}
 		if k == other && !s.link && from.sp == s.slot(e) && to.sp == e.sp && to.pc > from.pc && to.pc <= from.pc+2 {

@@ -83,6 +83,13 @@ func TestShadow(t *testing.T) {
 			{ret, point{0x200, sp - 32}, point{0x108, sp - 32}, 4},
 			{other, point{0x108, sp - 32}, point{0x10c, sp}, 4},
 		}, []uint64{0x14}},
+		{"longjmp to the frame that called setjmp", true, []move{
+			{call, point{0x10, sp}, point{0x100, sp}, 4},
+			{other, point{0x100, sp}, point{0x104, sp - 32}, 4},
+			{call, point{0x104, sp - 32}, point{0x200, sp - 32}, 4},
+			{other, point{0x200, sp - 32}, point{0x204, sp - 64}, 4},
+			{ret, point{0x300, sp - 32}, point{0x120, sp - 32}, 4},
+		}, []uint64{0x14}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newShadow(tt.link)

@@ -22,8 +22,9 @@ import (
 )
 
 const (
-	noteRegs   = 1 // NT_PRSTATUS
-	noteFPRegs = 2 // NT_PRFPREG
+	noteRegs   = 1     // NT_PRSTATUS
+	noteFPRegs = 2     // NT_PRFPREG
+	notePAC    = 0x406 // NT_ARM_PAC_MASK: masks of data and of code addresses
 )
 
 // config is what a run does.
@@ -158,6 +159,12 @@ func (t *tracer) attachSpace() error {
 		return err
 	}
 	t.arch = t.user.Arch
+	if t.arch == regs.ARM64 {
+		var masks [16]byte
+		if n, err := ptrace.ReadRegs(t.pid, notePAC, masks[:]); err == nil && n == len(masks) {
+			t.arch = t.arch.WithPAC(t.arch.Word(masks[8:]))
+		}
+	}
 	t.decode = decoders[t.arch.Name]
 	if t.decode == nil {
 		return fmt.Errorf("shadow: no decoder for %s", t.arch.Name)
@@ -316,7 +323,21 @@ func (t *tracer) advance(d decoded, delivered bool, from point) {
 			n = ra - from.pc
 		}
 	}
-	t.shadow.step(d.kind, from, to, n, t.stackOf)
+	k := d.kind
+	if t.arch.Link && k == other && to.pc != from.pc+n && t.behindCall(to.pc) && changesFrame(t.place(from.pc).fn) {
+		k = ret // by a plain branch
+	}
+	t.shadow.step(k, from, to, n, t.stackOf)
+}
+
+// behindCall: a call ends right before pc. s390x has calls of three lengths.
+func (t *tracer) behindCall(pc uint64) bool {
+	for size := uint64(2); size <= 6; size += 2 {
+		if d := t.insn(pc - size); d.kind == call && d.len == size {
+			return true
+		}
+	}
+	return false
 }
 
 // handlerEntered: a delivered signal began a handler rather than being ignored.
@@ -327,16 +348,16 @@ func (t *tracer) handlerEntered(from, to point) bool {
 		return false
 	}
 	var tramp, pcAt, spAt uint64
-	switch t.arch {
-	case regs.AMD64:
+	switch t.arch.Name {
+	case "amd64":
 		var err error
 		if tramp, err = t.word(to.sp); err != nil {
 			return false
 		}
 		pcAt, spAt = to.sp+8+168, to.sp+8+160
-	case regs.ARM64:
+	case "arm64":
 		tramp, pcAt, spAt = t.user.Set.R[30], to.sp+568, to.sp+560
-	case regs.S390X:
+	case "s390x":
 		tramp, pcAt, spAt = t.user.Set.R[14], to.sp+344, to.sp+472
 	}
 	pc, err := t.word(pcAt)
