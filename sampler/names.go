@@ -173,6 +173,16 @@ func (n *Names) look(pid int, r *rawFrame) []output.Frame {
 	return list
 }
 
+// function is the name of the function at vaddr of a module, empty if unknown.
+func (n *Names) function(pid int, m *module.Module, vaddr uint64) string {
+	if o := n.object(pid, m); o.syms != nil {
+		if s, ok := o.syms.Lookup(vaddr); ok {
+			return s.Name
+		}
+	}
+	return ""
+}
+
 func (n *Names) mapping(r *rawFrame) *output.Mapping {
 	for i := range r.module.Maps {
 		m := &r.module.Maps[i]

@@ -34,6 +34,7 @@ type PipelineConfig struct {
 	// Open gives the address space of a process, live or recorded.
 	Open   func(pid int) (Target, error)
 	Kernel bool // the kernel's part of stacks is wanted
+	Verify bool // every two methods are compared at each frame
 	// Live: captures come from processes that live now, whose memory and names
 	// may be read.
 	Live bool
@@ -71,6 +72,7 @@ type Pipeline struct {
 	recordErr error
 
 	modules, problems map[string]bool // to report
+	differences       map[string]int64
 }
 
 // Unwound counts what unwinding found.
@@ -116,7 +118,7 @@ func NewPipeline(cfg PipelineConfig) *Pipeline {
 	}
 	return &Pipeline{
 		cfg: cfg, pool: new(pool), targets: map[int]*target{},
-		modules: map[string]bool{}, problems: map[string]bool{},
+		modules: map[string]bool{}, problems: map[string]bool{}, differences: map[string]int64{},
 		stats: Unwound{Cut: map[string]int64{}, Frames: map[unwind.How]int64{}},
 	}
 }
@@ -404,6 +406,9 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 		return p.cut(t, c, frame0, noMaps), state
 	}
 	frames, end := p.walk(t, c, &u)
+	if p.cfg.Verify {
+		p.verifyWalk(t, c, &u)
+	}
 	p.advise(c, fb, frames, end)
 	for i := range frames {
 		p.stats.Frames[frames[i].How]++

@@ -44,7 +44,7 @@ func replay(c config, stderr io.Writer) error {
 	s.names = c.newNames(log)
 	s.pipe = sampler.NewPipeline(sampler.PipelineConfig{
 		Host: run.Host, Start: run.Start, Order: c.order, MaxDepth: c.maxDepth,
-		Sink: outs, Names: s.names, Log: log,
+		Sink: outs, Names: s.names, Log: log, Verify: c.verify,
 		Open: func(pid int) (sampler.Target, error) {
 			return module.NewSpace(files.Source(pid), cache, module.Options{Log: log}), nil
 		},

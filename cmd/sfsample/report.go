@@ -86,6 +86,7 @@ func (s *session) closing() {
 	}
 	say("%s", rate)
 	say("stacks: %d unwound, %d complete%s", u.Stacks, u.Complete, reasons(u.Cut))
+	s.verified(say)
 	say("delay %s; pause %s", spread(r.Delay), spread(r.Pause))
 	if s.verbose {
 		s.details(say, u)
@@ -97,6 +98,7 @@ func (s *session) replayed() {
 	u := s.pipe.Stats()
 	say := func(format string, args ...any) { fmt.Fprintf(s.stderr, "sfsample: "+format+"\n", args...) }
 	say("stacks: %d unwound, %d complete%s", u.Stacks, u.Complete, reasons(u.Cut))
+	s.verified(say)
 	if s.verbose {
 		s.unwound(say, u)
 	}
@@ -110,6 +112,18 @@ func (s *session) details(say func(string, ...any), u sampler.Unwound) {
 		say("no real-time priority: %v (try: as root, or with CAP_SYS_NICE; pauses are longer on a busy machine)", r.Priority)
 	}
 	s.unwound(say, u)
+}
+
+// verified lists the differences that --verify found.
+func (s *session) verified(say func(string, ...any)) {
+	if !s.verify {
+		return
+	}
+	list := s.pipe.Differences()
+	say("verify: %d places where methods differ", len(list))
+	for _, d := range list {
+		say("verify: %s", printable(d))
+	}
 }
 
 // unwound reports on methods, modules and names.

@@ -202,7 +202,7 @@ func (c *config) livePipeline(names *sampler.Names, log *slog.Logger, sink outpu
 	cache := module.NewCache(0)
 	return sampler.NewPipeline(sampler.PipelineConfig{
 		Host: runtime.GOARCH, Start: time.Now(), Order: c.order, MaxDepth: c.maxDepth,
-		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.kernel, Live: true,
+		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.kernel, Verify: c.verify, Live: true,
 		Open: func(pid int) (sampler.Target, error) {
 			src := sampler.NewSurvivor(pid)
 			space := module.NewSpace(src, cache, module.Options{Owner: src.Owner(), Log: log})

@@ -1,0 +1,65 @@
+package sampler
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"sfsample/regs"
+	"sfsample/sampler/capture"
+	"sfsample/unwind"
+)
+
+// maxDifferences bounds the distinct differences that are kept.
+const maxDifferences = 10000
+
+// verifyWalk asks at each frame of a capture every two methods that have a row
+// there, and counts where their answers differ.
+func (p *Pipeline) verifyWalk(t *target, c *capture.Capture, u *regs.User) {
+	var mem unwind.Memory
+	mem.Reset(c.StackAddr, c.Stack, nil)
+	t.walker(u.Arch, c.PACMask, &p.cfg).Verify(&u.Set, &mem, func(d unwind.Difference) {
+		if k := p.difference(t, c, d); p.differences[k] > 0 || len(p.differences) < maxDifferences {
+			p.differences[k]++
+		}
+	})
+}
+
+// difference describes a difference by what stays the same between stacks: the
+// code address, and the answers relative to the frame's stack pointer.
+func (p *Pipeline) difference(t *target, c *capture.Capture, d unwind.Difference) string {
+	where := fmt.Sprintf("%#x", d.Frame.PC)
+	if m, vaddr, ok := t.space.Module(d.Frame.LookupPC()); ok {
+		where = fmt.Sprintf("%s (build-id %s) at %#x", m.Path, m.BuildID, vaddr)
+		if s := p.cfg.Names.function(c.PID, m, vaddr); s != "" {
+			where += " in " + s
+		}
+	}
+	return fmt.Sprintf("%s: %s; %s", where, t.answer(d.A, d.Frame.SP), t.answer(d.B, d.Frame.SP))
+}
+
+func (t *target) answer(a unwind.Answer, sp uint64) string {
+	if a.Reason != 0 {
+		return fmt.Sprintf("%v: %v", a.How, a.Reason)
+	}
+	pc := fmt.Sprintf("%#x", a.PC)
+	if m, vaddr, ok := t.space.Module(a.PC - 1); ok {
+		pc = fmt.Sprintf("%s+%#x", m.Name(), vaddr+1)
+	}
+	text := fmt.Sprintf("%v: return to %s, sp %+d", a.How, pc, int64(a.SP-sp))
+	if a.FPKnown {
+		text += fmt.Sprintf(", fp %+d", int64(a.FP-sp))
+	}
+	return text
+}
+
+// Differences lists what --verify found, each with how often, most frequent
+// first. Call it when the run is over.
+func (p *Pipeline) Differences() []string {
+	keys := slices.Sorted(maps.Keys(p.differences))
+	slices.SortStableFunc(keys, func(a, b string) int { return int(p.differences[b] - p.differences[a]) })
+	for i, k := range keys {
+		keys[i] = fmt.Sprintf("%d times: %s", p.differences[k], k)
+	}
+	return keys
+}
