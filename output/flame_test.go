@@ -121,6 +121,19 @@ func TestSVGLeavesOutNarrowFrames(t *testing.T) {
 	}
 }
 
+func TestPicturesLeaveOutWhatHasNoWeight(t *testing.T) {
+	samples := []*Sample{
+		{Process: "p", Ticks: 1, Stack: &Stack{Frames: []Frame{{Func: "some"}}}},
+		{Process: "p", Ticks: 0, Stack: &Stack{Frames: []Frame{{Func: "none"}}}},
+	}
+	if n := len(parseSVG(t, write(t, svg(Options{}), samples))); n != 2 {
+		t.Errorf("%d bars in the SVG, want 2", n)
+	}
+	if _, frames := pageData(t, write(t, page(Options{}), samples)); len(frames) != 2*3 {
+		t.Errorf("%d numbers in the page, want 2 frames of 3", len(frames))
+	}
+}
+
 func TestSVGWithoutSamples(t *testing.T) {
 	if n := len(parseSVG(t, write(t, svg(Options{}), nil))); n != 0 {
 		t.Errorf("%d bars", n)

@@ -114,7 +114,7 @@ func TestPProfBounded(t *testing.T) {
 		{"paths", 3000, func(i int) *Sample {
 			f := frMain
 			f.PC += uint64(i)
-			return &Sample{Stack: &Stack{Frames: []Frame{f, frMain}}}
+			return &Sample{Stack: &Stack{Frames: []Frame{frRead, frParse, f, frMain}}}
 		}},
 		{"locations", 3000, func(i int) *Sample {
 			return &Sample{Stack: &Stack{Frames: []Frame{{Func: "f", PC: uint64(i + 1), How: "regs"}}}}
@@ -162,6 +162,11 @@ func TestPProfBounded(t *testing.T) {
 			got := parsePProf(t, b.Bytes())
 			for _, s := range got.Sample {
 				total += s.Value[0]
+				for i, l := range s.Location {
+					if i > 0 && l.Line[0].Function.Name == overflow {
+						t.Fatalf("frame %d of %d says that there was more", i, len(s.Location))
+					}
+				}
 			}
 			if total != int64(tc.n) {
 				t.Errorf("%d ticks, want %d", total, tc.n)

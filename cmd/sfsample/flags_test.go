@@ -171,6 +171,7 @@ func TestParseArgsErrors(t *testing.T) {
 		{"--maxdepth 3 -p 1", "unknown flag --maxdepth (write --max-depth 3)"},
 		{"--ouput 3 -p 1", "unknown flag --ouput (write --output 3)"},
 		{"--nonsense -p 1", "unknown flag --nonsense (sfsample --help lists them)"},
+		{"--hexx 3 -p 1", "unknown flag --hexx (sfsample --help lists them)"}, // as far from help as from nothing
 		{"---hz 3", "unknown flag ---hz ("},
 
 		{"-p 1 -d 0", "-d 0: is no duration"},
