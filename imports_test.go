@@ -40,6 +40,7 @@ var allowed = map[string][]string{
 	// Programs and helpers for tests, not part of the product.
 	"internal/...": {"internal/...", "sframe", "regs"},
 	"tools/...":    {"tools/..."},
+	"tools/shadow": {"ptrace", "ptrace/procfs", "regs", "sframe", "sframe/ehframe", "unwind", "sampler/...", "internal/..."},
 	"bench/...":    {"bench/...", "output", "ptrace", "ptrace/procfs", "regs", "sframe", "sframe/ehframe", "unwind", "sampler/...", "internal/..."},
 }
 

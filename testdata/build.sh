@@ -45,7 +45,7 @@ settings() {
 	ehframe*) flags+=" $tables" ;;
 	fp*) flags+=" $notables -fno-omit-frame-pointer" ;;
 	none) flags+=" $notables" ;;
-	backchain) flags+=" $notables -mbackchain" ;;
+	backchain*) flags+=" $notables -mbackchain" ;;
 	packed) flags+=" $notables -mbackchain -mpacked-stack -msoft-float" ;;
 	*) echo "build.sh: unknown variant $variant" >&2 && exit 1 ;;
 	esac
@@ -66,9 +66,32 @@ object() {
 	[ -z "$sframe" ] || tool objcopy -R .eh_frame -R .rela.eh_frame "$obj"
 }
 
+# build_mixed ARCH: one program of three objects with a variant each.
+build_mixed() {
+	local arch=$1 out=bin/$1/mixed first=fp-dyn lib
+	[ "$arch" != s390x ] || first=backchain-dyn
+	rm -rf "$out"
+	mkdir -p "$out"
+	for lib in SECOND:ehframe-dyn:libsecond.so FIRST:$first:libfirst.so PROGRAM:sframe3-dyn:mixed; do
+		IFS=: read -r part variant lib <<<"$lib"
+		settings "$arch" "$variant"
+		object mixed.c "$part.o" "-D$part"
+		case $part in
+		SECOND) link+=' -shared -Wl,-soname,libsecond.so' ;;
+		FIRST) link+=' -shared -Wl,-soname,libfirst.so libsecond.so -Wl,--no-eh-frame-hdr' ;;
+		PROGRAM) link+=' -pie libfirst.so -Wl,--no-eh-frame-hdr -Wl,-rpath-link,.' ;;
+		esac
+		# shellcheck disable=SC2086
+		tool gcc -o "$lib" "$part.o" $link -Wl,-rpath,'$ORIGIN'
+		[ "$part" = SECOND ] || tool objcopy -R .eh_frame "$lib"
+	done
+	(cd "$tmp/work" && mv mixed libfirst.so libsecond.so "$OLDPWD/$out")
+}
+
 # build ARCH/VARIANT
 build() {
 	local arch=${1%/*} variant=${1#*/} out=bin/$1
+	[ "$variant" != mixed ] || { build_mixed "$arch"; return; }
 	settings "$arch" "$variant"
 	rm -rf "$out"
 	mkdir -p "$out"
@@ -87,8 +110,10 @@ build() {
 		local programs='deep'
 		case $arch/$variant in
 		386/*) ;;
-		*/sframe3 | */ehframe | */fp | */backchain | */none) programs+=' blocked spinners' ;;
+		*/sframe3 | */ehframe | */fp | */backchain | */none) programs+=' blocked spinners handler' ;;
 		esac
+		# What these do does not depend on how they are unwound.
+		[ "$variant" != none ] || [ "$arch" = 386 ] || programs+=' signals churn'
 		for p in $programs; do
 			object "$p.c" "$p.o"
 			# shellcheck disable=SC2086
@@ -99,13 +124,22 @@ build() {
 }
 
 all='
-amd64/sframe3 amd64/sframe3-dyn amd64/sframe2 amd64/sframe2-dyn amd64/ehframe amd64/fp amd64/none
+amd64/sframe3 amd64/sframe3-dyn amd64/sframe2 amd64/sframe2-dyn amd64/ehframe amd64/fp amd64/none amd64/mixed
 386/fp 386/ehframe 386/none
 arm64/sframe3 arm64/sframe3-dyn arm64/sframe3-pac arm64/sframe3-pacleaf arm64/sframe2 arm64/sframe2-pac
-arm64/ehframe arm64/ehframe-pac arm64/ehframe-pacleaf arm64/fp arm64/fp-pac arm64/none
-s390x/sframe3 s390x/sframe3-dyn s390x/ehframe s390x/backchain s390x/packed s390x/none
+arm64/ehframe arm64/ehframe-pac arm64/ehframe-pacleaf arm64/fp arm64/fp-pac arm64/none arm64/mixed
+s390x/sframe3 s390x/sframe3-dyn s390x/ehframe s390x/backchain s390x/packed s390x/none s390x/mixed
 '
 [ $# -gt 0 ] || set -- $all
 for target; do
 	build "$target"
 done
+
+# The record: package versions of the compilers, then a hash of each source
+# and each program.
+{
+	echo '# Written by build.sh.'
+	"$tmp/vm" toolchains
+	sha256sum build.sh progs/*.h progs/{deep,blocked,spinners,handler,signals,churn,mixed}.c
+	find bin -type f | LC_ALL=C sort | xargs sha256sum
+} >TOOLCHAIN

@@ -146,6 +146,70 @@ func TestSpinners(t *testing.T) {
 	}
 }
 
+// TestHandler: the program gets as far as its innermost handler, by whichever
+// way, and tells so.
+func TestHandler(t *testing.T) {
+	trampoline := "__kernel_rt_sigreturn"
+	if runtime.GOARCH == "amd64" {
+		trampoline = "restorer"
+	}
+	interrupted := map[string]string{
+		"k": "kill_self", "l": "before_leaf trap_in_leaf", "a": "before_leaf trap_in_leaf",
+		"n": "kill_self TRAMPOLINE on_first before_leaf trap_in_leaf",
+	}
+	for _, variant := range Variants(t, runtime.GOARCH, "handler") {
+		for how, middle := range interrupted {
+			t.Run(variant+"/"+how, func(t *testing.T) {
+				p := Start(t, Committed(t, runtime.GOARCH, variant, "handler"), how)
+				text := "_start main " + middle + " TRAMPOLINE on_last block"
+				want := strings.Fields(strings.ReplaceAll(text, "TRAMPOLINE", trampoline))
+				slices.Reverse(want)
+				if !slices.Equal(p.Stack, want) {
+					t.Errorf("handler %s tells %q, want %q", how, p.Stack, want)
+				}
+			})
+		}
+	}
+}
+
+// TestSignals: with nobody in its way the program counts every expiry once.
+func TestSignals(t *testing.T) {
+	p := Start(t, Committed(t, runtime.GOARCH, "none", "signals"), "500")
+	lines := p.Finish(t)
+	var delivered, overruns, expired int
+	if n, err := fmt.Sscanf(lines[0], "count %d %d %d", &delivered, &overruns, &expired); n != 3 {
+		t.Fatalf("%q: %v", lines, err)
+	}
+	if delivered+overruns != expired {
+		t.Errorf("%d signals and %d overruns of %d expiries, want the sum", delivered, overruns, expired)
+	}
+}
+
+func TestChurn(t *testing.T) {
+	for how, name := range map[string]string{"t": "threads", "f": "processes"} {
+		t.Run(name, func(t *testing.T) {
+			p := Start(t, Committed(t, runtime.GOARCH, "none", "churn"), how, "100")
+			if got := p.Rest(t); !slices.Equal(got, []string{"count 100"}) {
+				t.Errorf("churn %s 100 prints %q, want count 100", how, got)
+			}
+		})
+	}
+	t.Run("exec", func(t *testing.T) {
+		p := Start(t, Committed(t, runtime.GOARCH, "none", "churn"), "e", "20")
+		if got := p.Rest(t); !slices.Equal(got, []string{"count 0"}) {
+			t.Errorf("churn e 20 prints %q, want count 0 from its last self", got)
+		}
+	})
+}
+
+// TestMixed: the libraries are found beside the program.
+func TestMixed(t *testing.T) {
+	p := Start(t, Committed(t, runtime.GOARCH, "mixed", "mixed"))
+	if want := strings.Fields("block back second_inner second_outer first_inner first_outer through main _start"); !slices.Equal(p.Stack, want) {
+		t.Errorf("mixed tells %q, want %q", p.Stack, want)
+	}
+}
+
 // TestCommittedSections: each program has the tables that its variant's name
 // says, and no others. The truth is the section table written by the linker.
 func TestCommittedSections(t *testing.T) {
@@ -186,6 +250,9 @@ func checkSections(t *testing.T, path string, machine elf.Machine, variant strin
 	}
 	if f.Section(".symtab") == nil {
 		t.Error("no symbol table")
+	}
+	if variant == "mixed" { // each object has its own
+		variant = map[string]string{"mixed": "sframe3", "libfirst.so": "fp", "libsecond.so": "ehframe"}[filepath.Base(path)]
 	}
 	if (f.Section(".eh_frame") != nil) != strings.HasPrefix(variant, "ehframe") {
 		t.Errorf(".eh_frame is present: %v", f.Section(".eh_frame") != nil)

@@ -3,6 +3,7 @@
 //
 //	go run ./tools/vm fetch                         download everything
 //	go run ./tools/vm cc [-suite S] TOOL ARGS...    a gcc or binutils program, on the current folder
+//	go run ./tools/vm toolchains                    the compilers' package versions
 //	go run ./tools/vm run [options] ARCH CMD ARGS... a command in a guest
 //	go run ./tools/vm exec ARCH PROGRAM ARGS...     for go test -exec
 //
@@ -28,6 +29,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 
 	"sfsample/tools/internal/debian"
 	"sfsample/tools/internal/guest"
@@ -45,7 +47,7 @@ func main() {
 	case errors.As(err, &exit) && exit.Exited():
 		os.Exit(exit.ExitCode())
 	case errors.Is(err, errUsage):
-		fmt.Fprintln(os.Stderr, "usage: vm fetch | cc [-suite SUITE] TOOL ARGS... | run [options] ARCH CMD ARGS... | exec ARCH PROGRAM ARGS...")
+		fmt.Fprintln(os.Stderr, "usage: vm fetch | toolchains | cc [-suite SUITE] TOOL ARGS... | run [options] ARCH CMD ARGS... | exec ARCH PROGRAM ARGS...")
 		os.Exit(2)
 	default:
 		fmt.Fprintln(os.Stderr, "vm:", err)
@@ -68,6 +70,8 @@ func run(args []string) error {
 		return fetch(cache)
 	case "cc":
 		return cc(cache, args[1:])
+	case "toolchains":
+		return toolchains(cache)
 	case "run":
 		return runGuest(cache, args[1:])
 	case "exec":
@@ -97,6 +101,27 @@ func fetch(cache *debian.Cache) error {
 		for _, dir := range dirs {
 			if err := printPackages(dir); err != nil {
 				return err
+			}
+		}
+	}
+	return nil
+}
+
+// toolchains prints the packages whose versions decide what a compiled program
+// looks like, one a line after its suite.
+func toolchains(cache *debian.Cache) error {
+	for _, suite := range []string{debian.SFrame3Suite, debian.SFrame2Suite} {
+		dir, err := cache.Toolchain(suite)
+		if err != nil {
+			return err
+		}
+		names, err := debian.Packages(dir)
+		if err != nil {
+			return err
+		}
+		for _, n := range names {
+			if strings.HasPrefix(n, "binutils") || strings.HasPrefix(n, "gcc-1") {
+				fmt.Println("package", suite, n)
 			}
 		}
 	}
