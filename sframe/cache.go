@@ -8,7 +8,7 @@ import (
 // Row returns the row for the address pc, with errors as for [Section.Find].
 // The answer for an address is kept, errors of the reader excepted; asking again
 // allocates nothing. At most 32,768 answers and 4,096 different rows are kept,
-// about 1.7 MB; a row that was handed out stays valid and unchanged for ever.
+// about 2 MB; a row that was handed out stays valid and unchanged for ever.
 func (s *Section) Row(pc uint64) (*Row, error) {
 	if a := s.cache.load(pc); a != nil {
 		return a.row, a.err
@@ -45,9 +45,19 @@ type cache struct {
 	rows map[rules]*Row
 }
 
+// table is sets of slots. A set is one cache line.
 type table struct {
-	shift uint // of the hash, to get a set
-	slots []atomic.Pointer[answer]
+	shift uint // of the hash, to get the number of a set
+	sets  []set
+}
+
+type set [ways]slot
+
+// slot holds one answer. The address stands here a second time so that a look
+// past the wrong answers touches none of them.
+type slot struct {
+	pc     atomic.Uint64
+	answer atomic.Pointer[answer]
 }
 
 // rules is a row in a comparable form: rows of SFrame have no slices. Sections
@@ -66,8 +76,8 @@ func (c *cache) reset() {
 }
 
 func newTable(slots int) *table {
-	t := &table{shift: 64, slots: make([]atomic.Pointer[answer], slots)}
-	for n := slots / ways; n > 1; n /= 2 {
+	t := &table{shift: 64, sets: make([]set, slots/ways)}
+	for n := len(t.sets); n > 1; n /= 2 {
 		t.shift--
 	}
 	return t
@@ -75,15 +85,18 @@ func newTable(slots int) *table {
 
 // set returns the slots that may hold pc. The factor is 2^64 divided by the
 // golden ratio (Knuth, The Art of Computer Programming 3, section 6.4).
-func (t *table) set(pc uint64) []atomic.Pointer[answer] {
-	i := pc * 0x9e3779b97f4a7c15 >> t.shift * ways
-	return t.slots[i : i+ways : i+ways]
+func (t *table) set(pc uint64) *set {
+	return &t.sets[pc*0x9e3779b97f4a7c15>>t.shift]
 }
 
 func (c *cache) load(pc uint64) *answer {
 	set := c.table.Load().set(pc)
 	for i := range set {
-		if a := set[i].Load(); a != nil && a.pc == pc {
+		if set[i].pc.Load() != pc {
+			continue
+		}
+		// The slot may have got another answer in between, or have none.
+		if a := set[i].answer.Load(); a != nil && a.pc == pc {
 			return a
 		}
 	}
@@ -99,7 +112,7 @@ func (c *cache) store(pc uint64, row *Row, err error) (*Row, error) {
 		a.row = c.intern(row)
 	}
 	t := c.table.Load()
-	if c.used++; c.used > len(t.slots)/2 && len(t.slots) < maxSlots {
+	if c.used++; c.used > len(t.sets)*ways/2 && len(t.sets)*ways < maxSlots {
 		t = grow(t)
 		c.table.Store(t)
 		c.used = 0
@@ -112,17 +125,26 @@ func (c *cache) store(pc uint64, row *Row, err error) (*Row, error) {
 func (t *table) put(a *answer) {
 	set := t.set(a.pc)
 	for i := len(set) - 1; i > 0; i-- {
-		set[i].Store(set[i-1].Load())
+		if b := set[i-1].answer.Load(); b != nil {
+			set[i].put(b)
+		}
 	}
-	set[0].Store(a)
+	set[0].put(a)
+}
+
+func (s *slot) put(a *answer) {
+	s.answer.Store(a)
+	s.pc.Store(a.pc)
 }
 
 // grow returns a table of twice the size with the answers of t.
 func grow(t *table) *table {
-	bigger := newTable(2 * len(t.slots))
-	for i := range t.slots {
-		if a := t.slots[i].Load(); a != nil {
-			bigger.put(a)
+	bigger := newTable(2 * ways * len(t.sets))
+	for i := range t.sets {
+		for j := range t.sets[i] {
+			if a := t.sets[i][j].answer.Load(); a != nil {
+				bigger.put(a)
+			}
 		}
 	}
 	return bigger

@@ -140,14 +140,16 @@ func TestCacheBound(t *testing.T) {
 			}
 		}
 	}
-	slots, kept := s.cache.table.Load().slots, 0
-	for i := range slots {
-		if slots[i].Load() != nil {
-			kept++
+	sets, kept := s.cache.table.Load().sets, 0
+	for i := range sets {
+		for j := range sets[i] {
+			if sets[i][j].answer.Load() != nil {
+				kept++
+			}
 		}
 	}
-	if len(slots) != maxSlots || kept < maxSlots/2 {
-		t.Errorf("%d slots, %d in use, want %d", len(slots), kept, maxSlots)
+	if len(sets)*ways != maxSlots || kept < maxSlots/2 {
+		t.Errorf("%d slots, %d in use, want %d", len(sets)*ways, kept, maxSlots)
 	}
 	if len(s.cache.rows) > maxRules {
 		t.Errorf("%d rows kept, want at most %d", len(s.cache.rows), maxRules)
