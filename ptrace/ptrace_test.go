@@ -26,11 +26,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// spins keeps the compiler from leaving out what a spinning child does.
+var spins int
+
 func child(mode string) {
 	os.Stdout.WriteString("ready\n")
 	switch mode {
 	case "spin":
-		for {
+		for n := 0; ; n++ {
+			spins = n
 		}
 	case "wait": // until the other end of standard input closes
 		io.Copy(io.Discard, os.Stdin)

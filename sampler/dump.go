@@ -27,9 +27,8 @@ type ThreadDump struct {
 	Stack         *output.Stack
 	Stopped       bool // by a stopping signal or a tracer, not by us
 
-	capture *capture.Capture
-	fb      *Feedback
-	stack   *stack
+	fb    *Feedback
+	stack *stack
 }
 
 // stopsAtMost bounds the time that a dump waits for stops.
@@ -64,7 +63,6 @@ type dumper struct {
 	fs      procfs.FS
 	threads []*ThreadDump
 	seized  map[int]*ThreadDump // interrupted or group-stopped, not yet reported
-	buf     [512]byte
 }
 
 func (d *dumper) run() error {

@@ -93,11 +93,11 @@ func storm() {
 	}
 	for range 2 {
 		thread(func() {
-			for {
+			for ended := false; !ended; {
 				select {
 				case <-end:
-					return
-				default:
+					ended = true
+				default: // keeps the CPU busy
 				}
 			}
 		})

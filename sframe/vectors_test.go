@@ -217,8 +217,6 @@ func TestVectorRows(t *testing.T) {
 	t.Logf("%d functions, %d rows", funcs, rows)
 }
 
-var lookupAnswer = regexp.MustCompile(`^fde\[(\d+)\](?:\.fre\[(\d+)\] (.*)| no FREs)$`)
-
 func TestVectorLookups(t *testing.T) {
 	lookups := 0
 	for _, v := range readVectors(t) {

@@ -163,8 +163,7 @@ func (b *builder) open(t testing.TB) *ehframe.Table {
 
 // The usual first instructions of a CIE and a row to tell functions apart.
 var (
-	cfaSP8  = []byte{0x0c, 7, 8, 0x80 | 16, 1} // amd64: CFA rsp+8, RA at CFA-8
-	noInsns []byte
+	cfaSP8 = []byte{0x0c, 7, 8, 0x80 | 16, 1} // amd64: CFA rsp+8, RA at CFA-8
 )
 
 func cfaOffset(n byte) []byte { return []byte{0x0e, n} }
