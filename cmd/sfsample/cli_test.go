@@ -292,7 +292,7 @@ func TestOutputFails(t *testing.T) {
 		p := startTarget(t, "obey")
 		dir := t.TempDir()
 		o := sfsample(t, "-p", strconv.Itoa(p.pid), "-o", dir+"/x", "-o", dir+"/./x")
-		o.want(t, exitFailed, "is the same as")
+		o.want(t, exitUsage, "is written to twice")
 		o.wantOneLine(t)
 		p.untouched(t)
 	})
