@@ -126,9 +126,9 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkFile looks up in the section of a file the addresses that another
-// reader is given as well (bench/libsframe): SFRAME_BENCH has the section's bytes,
-// SFRAME_BENCH_ADDR its address (hexadecimal).
+// BenchmarkFile looks up every 37th address of a real section, to be held beside
+// other readers on the same one: SFRAME_BENCH names a file with the section's
+// bytes, SFRAME_BENCH_ADDR is its address (hexadecimal).
 func BenchmarkFile(b *testing.B) {
 	path := os.Getenv("SFRAME_BENCH")
 	if path == "" {
@@ -155,8 +155,7 @@ func BenchmarkFile(b *testing.B) {
 			pcs = append(pcs, f.Start+off)
 		}
 	}
-	// The same order as bench/libsframe/lookup.c: a step that is prime to the
-	// number of addresses visits all of them.
+	// A step that is prime to the number of addresses visits all of them.
 	step := len(pcs)*5/8 | 1
 	for gcd(step, len(pcs)) != 1 {
 		step += 2
