@@ -53,8 +53,8 @@ func decodeARM64(b []byte) (kind, uint64) {
 	return other, 4
 }
 
-// decodeS390X: brasl, bras, basr and bas with r14; br %r14; svc (z/Architecture
-// Principles of Operation).
+// decodeS390X: brasl, bras, basr and bas with r14; br %r14, on a condition as
+// well; svc (z/Architecture Principles of Operation).
 func decodeS390X(b []byte) (kind, uint64) {
 	if len(b) < 6 {
 		return other, 0
@@ -67,8 +67,8 @@ func decodeS390X(b []byte) (kind, uint64) {
 		return call, 4
 	case b[0] == 0x0d && b[1]>>4 == 14 && b[1]&15 != 0:
 		return call, 2
-	case b[0] == 0x07 && b[1] == 0xfe:
-		return ret, 2
+	case b[0] == 0x07 && b[1]&15 == 14 && b[1]>>4 != 0:
+		return ret, 2 // on a condition or always
 	case b[0] == 0x0a:
 		return syscallInsn, 2
 	}

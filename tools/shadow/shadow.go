@@ -82,6 +82,9 @@ func (s *shadow) step(k kind, from, to point, insnLen uint64, stackOf func(uint6
 		s.change(id, to)
 	}
 	if k == ret {
+		if s.link && to.pc == from.pc+insnLen {
+			return // the condition did not hold
+		}
 		s.arriving = false
 	}
 	switch k {
@@ -98,6 +101,10 @@ func (s *shadow) step(k kind, from, to point, insnLen uint64, stackOf func(uint6
 				s.entries = s.entries[:n-1] // also ret n, which drops arguments
 				return
 			}
+			if i := s.find(to); i >= 0 {
+				s.entries = s.entries[:i]
+				return
+			}
 		}
 	case syscallInsn:
 		if n := len(s.entries); n > 0 && s.entries[n-1].exact && s.entries[n-1].sp == to.sp && to.pc == s.entries[n-1].ret {
@@ -106,6 +113,17 @@ func (s *shadow) step(k kind, from, to point, insnLen uint64, stackOf func(uint6
 		}
 	}
 	s.drop(k, from, to, insnLen)
+}
+
+// find returns the index of the entry that is exactly where a return went,
+// above any signal; -1 if there is none.
+func (s *shadow) find(to point) int {
+	for i := len(s.entries) - 1; i >= 0 && s.link && !s.entries[i].exact; i-- {
+		if s.entries[i].ret == to.pc && s.entries[i].sp == to.sp {
+			return i
+		}
+	}
+	return -1
 }
 
 // drop removes the entries that the stack pointer has passed.
