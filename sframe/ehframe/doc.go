@@ -12,7 +12,10 @@
 // It does not evaluate DWARF expressions: it checks their form, turns those
 // that are only a register plus an offset into plain rules, and hands on the
 // rest in Row.Exprs. It does not read registers or stacks, and it does not know
-// about processes. Personality routines and LSDAs are skipped.
+// about processes. Personality routines and LSDAs are skipped. Absolute pointers
+// are taken as they stand: in the memory of a position-independent program whose
+// section needs relocating (none of today's linkers makes one) they would be off
+// by the load address, and its addresses have no rows then.
 //
 // A Table is used by one goroutine at a time; the rows that it hands out are
 // never changed and may be shared.

@@ -101,6 +101,38 @@ func needReadelf(t *testing.T) {
 	}
 }
 
+// TestVDSO compares the vDSO, which only memory has: its rows lead out of system
+// calls and signal handlers.
+func TestVDSO(t *testing.T) {
+	needReadelf(t)
+	maps, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Skip("no /proc on this machine")
+	}
+	m := regexp.MustCompile(`(?m)^([0-9a-f]+)-([0-9a-f]+) .*\[vdso\]$`).FindStringSubmatch(string(maps))
+	if m == nil {
+		t.Skip("no vDSO in this process")
+	}
+	mem, err := os.Open("/proc/self/mem")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	img := make([]byte, hex(m[2])-hex(m[1]))
+	if _, err := mem.ReadAt(img, int64(hex(m[1]))); err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "vdso")
+	if err := os.WriteFile(name, img, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := compareFile(t, name)
+	if got.funcs == 0 {
+		t.Skip("vDSO of this kernel has no .eh_frame")
+	}
+	t.Logf("%d functions, %d rows, %d expressions", got.funcs, got.rows, got.exprs)
+}
+
 // elfFiles returns the ELF files below dir, links left out.
 func elfFiles(t *testing.T, dir string) []string {
 	t.Helper()
@@ -534,20 +566,24 @@ type facts struct {
 	outermost bool
 	signed    bool
 	signal    bool
+	lost      map[string]bool // callee-saved registers whose value is lost somewhere
 	column    string
 	loc, end  uint64
 }
 
-func newFacts() facts { return facts{exprs: make(map[string]bool), end: 1} }
+func newFacts() facts {
+	return facts{exprs: make(map[string]bool), lost: make(map[string]bool), end: 1}
+}
 
 func (f facts) clone() facts {
-	f.exprs = maps.Clone(f.exprs)
+	f.exprs, f.lost = maps.Clone(f.exprs), maps.Clone(f.lost)
 	return f
 }
 
 var (
 	exprLine      = regexp.MustCompile(`DW_CFA_(def_cfa_expression|expression|val_expression)(?:: r\d+)?(?: \(\w+\))? \((DW_OP.*)\)$`)
 	undefinedLine = regexp.MustCompile(`DW_CFA_undefined: r(\d+)`)
+	registerLine  = regexp.MustCompile(`DW_CFA_register: r(\d+).* in r\d+ \((\w+)\)`)
 	columnLine    = regexp.MustCompile(`Return address column: (\d+)`)
 	advanceLine   = regexp.MustCompile(`DW_CFA_(?:advance_loc|set_loc).* to ([0-9a-f]+)`)
 	augLine       = regexp.MustCompile(`Augmentation: +"(.*)"`)
@@ -570,6 +606,11 @@ func (f *facts) line(line string) {
 	}
 	if m := undefinedLine.FindStringSubmatch(line); m != nil && m[1] == f.column {
 		f.outermost = true
+	} else if m != nil {
+		f.lost[m[1]] = true
+	}
+	if m := registerLine.FindStringSubmatch(line); m != nil && slices.Contains(foreignNames, m[2]) {
+		f.lost[m[1]] = true
 	}
 	if strings.Contains(line, "negate_ra_state") || strings.Contains(line, "DW_CFA_GNU_window_save") {
 		f.signed = true
@@ -580,10 +621,11 @@ func (f *facts) line(line string) {
 }
 
 func (c *comparer) facts(fn ehframe.Func, want facts) {
-	got := facts{exprs: c.texts[fn.SecOff], signal: fn.Signal}
+	got := facts{exprs: c.texts[fn.SecOff], signal: fn.Signal, lost: make(map[string]bool)}
 	for _, e := range fn.Entries {
 		got.outermost = got.outermost || e.Row.Outermost
 		got.signed = got.signed || e.Row.Signed
+		c.lost(&e.Row, got.lost)
 	}
 	if len(fn.Entries) == 0 {
 		return
@@ -597,9 +639,33 @@ func (c *comparer) facts(fn ehframe.Func, want facts) {
 	if len(got.exprs) != len(want.exprs) {
 		c.diff("%#x: %d expressions, readelf has %d", fn.Start, len(got.exprs), len(want.exprs))
 	}
+	// Registers that a call may change have no value unless a rule gives one.
+	maps.DeleteFunc(want.lost, func(n string, _ bool) bool {
+		i, err := strconv.ParseUint(n, 10, 8)
+		return err != nil || i >= regs.NumRegs || c.arch.CalleeSaved&(1<<i) == 0
+	})
+	if !maps.Equal(got.lost, want.lost) {
+		c.diff("%#x: registers %v are lost, readelf %v", fn.Start, got.lost, want.lost)
+	}
 	if got.outermost != want.outermost || got.signed != want.signed || got.signal != want.signal {
 		c.diff("%#x: outermost %t signed %t signal %t, readelf %t %t %t", fn.Start,
 			got.outermost, got.signed, got.signal, want.outermost, want.signed, want.signal)
+	}
+}
+
+// lost adds the numbers of callee-saved registers that a row has no value for.
+func (c *comparer) lost(row *sframe.Row, into map[string]bool) {
+	have := row.Keep
+	if row.FP.Base != sframe.Undefined {
+		have |= 1 << c.arch.FP
+	}
+	for _, s := range row.Saved {
+		have |= 1 << s.Reg
+	}
+	for n := range regs.NumRegs {
+		if c.arch.CalleeSaved&^have&(1<<n) != 0 {
+			into[strconv.Itoa(n)] = true
+		}
 	}
 }
 
