@@ -95,7 +95,8 @@ type target struct {
 	walkers  map[walkerKey]*unwind.Walker
 	threads  map[int]*seen
 	stacks   map[uint64][]*stack
-	held     int // frames in stacks
+	stackGen uint64 // generation of the mappings that stacks belong to
+	held     int    // frames in stacks
 }
 
 type walkerKey struct {

@@ -45,6 +45,11 @@ const maxHeld = 1 << 17
 // intern returns the stack with these frames and this end, the one that was
 // seen before if there is one.
 func (t *target) intern(names *Names, frames []unwind.Frame, kernel []byte, end string) *stack {
+	if t.space != nil && t.space.Generation() != t.stackGen {
+		// The same addresses may be other code now.
+		clear(t.stacks)
+		t.held, t.stackGen = 0, t.space.Generation()
+	}
 	h := hashFrames(frames, kernel, end)
 	for _, s := range t.stacks[h] {
 		if s.is(frames, kernel, end) {
