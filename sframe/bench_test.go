@@ -127,7 +127,7 @@ func BenchmarkOpen(b *testing.B) {
 }
 
 // BenchmarkFile looks up every 37th address of a real section, to be held beside
-// other readers on the same one: SFRAME_BENCH names a file with the section's
+// other readers on the same one (bench/libsframe): SFRAME_BENCH names a file with the section's
 // bytes, SFRAME_BENCH_ADDR is its address (hexadecimal).
 func BenchmarkFile(b *testing.B) {
 	path := os.Getenv("SFRAME_BENCH")
