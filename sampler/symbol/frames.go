@@ -67,25 +67,31 @@ func (o *Object) frame(f Frame, l location) Frame {
 	return f
 }
 
-// locations asks the debugging information, or Go's tables where there is none.
+// locations asks Go's tables, by which the runtime prints stacks itself, or the
+// debugging information.
 func (o *Object) locations(vaddr uint64) []location {
+	if list := o.goLocations(vaddr); list != nil {
+		return list
+	}
 	o.dwarfMu.Lock()
 	defer o.dwarfMu.Unlock()
 	if !o.dwarfTried {
 		o.dwarfTried = true
 		o.loadDWARF()
 	}
-	if o.dwarf != nil {
-		if list := o.dwarf.find(vaddr); list != nil {
-			return list
-		}
+	if o.dwarf == nil {
+		return nil
 	}
-	if o.goTab != nil {
-		o.mu.Lock() // guards the tables that o.goTab reads through
-		defer o.mu.Unlock()
-		return o.goTab.locations(vaddr)
+	return o.dwarf.find(vaddr)
+}
+
+func (o *Object) goLocations(vaddr uint64) []location {
+	if o.goTab == nil || !o.goTab.inlines() {
+		return nil
 	}
-	return nil
+	o.mu.Lock() // guards what o.goTab reads through
+	defer o.mu.Unlock()
+	return o.goTab.locations(vaddr)
 }
 
 // NoLines says why there are no inlined functions and lines, and is empty if

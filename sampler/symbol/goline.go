@@ -4,7 +4,7 @@ package symbol
 // tables that the runtime prints stacks by: runtime/symtab.go (_func, pcvalue,
 // funcline1), runtime/symtabinl.go (inlinedCall) and internal/abi/symtab.go.
 
-// 32-bit fields of _func after its entry, in Go 1.16 and later.
+// 32-bit fields of _func after its entry, in Go 1.20 and later.
 const (
 	goPCFile  = 4
 	goPCLine  = 5
@@ -22,12 +22,12 @@ const (
 	maxGoInline = 256
 )
 
+// inlines reports whether the tables of inlined calls can be read: since Go 1.20.
+func (t *goTable) inlines() bool { return t.version >= go120 && t.gofunc != 0 }
+
 // locations returns the functions at addr, innermost first; nil if the tables
 // say nothing.
 func (t *goTable) locations(addr uint64) []location {
-	if t.version < go116 {
-		return nil
-	}
 	fn := t.find(addr)
 	if fn == none {
 		return nil
@@ -103,9 +103,6 @@ func (t *goTable) fileLine(fn int32, pc uint64) (file string, line int) {
 // inlinedCall says whether pc lies in a call that was inlined into fn: its name,
 // and an address in fn that has the position of the call.
 func (t *goTable) inlinedCall(fn int32, pc uint64) (name string, callPC uint64, ok bool) {
-	if t.version < go120 || t.gofunc == 0 {
-		return "", 0, false
-	}
 	npc, ok1 := t.funcField(fn, goNPCData)
 	counts, ok2 := t.uint32At(t.funcOff + int64(t.fn[fn]) + 4 + 4*goCounts)
 	if !ok1 || !ok2 || npc <= pcdataInlTreeIndex || npc > 64 {
@@ -133,5 +130,5 @@ func (t *goTable) inlinedCall(fn int32, pc uint64) (name string, callPC uint64, 
 	if parent < 0 {
 		return "", 0, false
 	}
-	return t.names.name(t.order.Uint32(b[4:])), t.entry[fn] + uint64(parent), true
+	return goName(t.names.name(t.order.Uint32(b[4:]))), t.entry[fn] + uint64(parent), true
 }

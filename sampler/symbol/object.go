@@ -239,7 +239,10 @@ func (o *Object) Lookup(vaddr uint64) (Sym, bool) {
 			continue
 		}
 		if sized {
-			return o.sym(i, sym), true
+			if s := o.sym(i, sym); s.Name != "" {
+				return s, true
+			}
+			continue
 		}
 		if loose == none {
 			loose, looseSym = i, sym
@@ -252,7 +255,9 @@ func (o *Object) Lookup(vaddr uint64) (Sym, bool) {
 		return sym, true
 	}
 	if loose != none {
-		return o.sym(loose, looseSym), true
+		if s := o.sym(loose, looseSym); s.Name != "" {
+			return s, true
+		}
 	}
 	return Sym{}, false
 }

@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"sort"
+	"strings"
 )
 
 // Go's runtime carries a table of all functions, also in stripped programs. The
@@ -273,5 +274,9 @@ func (t *goTable) name(i int32) string {
 	if !ok {
 		return ""
 	}
-	return t.names.name(off)
+	return goName(t.names.name(off))
 }
+
+// goName writes a name as the linker does in the symbol table, which has no
+// middle dots.
+func goName(name string) string { return strings.ReplaceAll(name, "·", ".") }
