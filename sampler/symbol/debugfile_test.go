@@ -80,6 +80,7 @@ func openIn(t testing.TB, root, name string, opt Options) *Object {
 }
 
 func TestDebugFiles(t *testing.T) {
+	need(t, "gcc", "objcopy", "strip", "nm")
 	const none = ""
 	tests := []struct {
 		name   string

@@ -57,6 +57,7 @@ func buildGo(t testing.TB, goarch string, args ...string) (full, stripped string
 // A stripped Go program has the names that its symbol table had, and the lines
 // and inlined functions that its DWARF had.
 func TestStrippedGo(t *testing.T) {
+	need(t, "go")
 	tests := []struct {
 		name, goarch string
 		args         []string

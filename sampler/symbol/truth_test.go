@@ -373,7 +373,7 @@ func compareInlines(t *testing.T, name string, o *Object, addrs []uint64) {
 // for each DWARF version and compression that the compilers of the machine
 // make.
 func TestInlinesAgainstLLVM(t *testing.T) {
-	need(t, "llvm-symbolizer")
+	need(t, "llvm-symbolizer", "g++")
 	source, err := filepath.Abs("testdata/inlines.cc")
 	if err != nil {
 		t.Fatal(err)
