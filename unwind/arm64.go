@@ -46,6 +46,7 @@ const (
 	arm64RetAA   = 0xd65f0bff
 	arm64RetAB   = 0xd65f0fff
 	arm64MovFP   = 0x910003fd // mov x29, sp
+	arm64BrX17   = 0xd61f0220 // the end of a PLT entry
 
 	// stp x29, x30, [sp, #imm7*8]!
 	arm64PushPair     = 0xa9807bfd
@@ -72,6 +73,8 @@ func arm64Innermost(w *window) *sframe.Row {
 		switch insn {
 		case arm64BTI, arm64BTIJC, arm64PACIASP, arm64PACIBSP, arm64AUTIASP, arm64AUTIBSP:
 			continue
+		case arm64BrX17:
+			return arm64Entry
 		case arm64Ret, arm64RetAA, arm64RetAB:
 			return arm64Entry
 		case arm64MovFP:
@@ -79,6 +82,9 @@ func arm64Innermost(w *window) *sframe.Row {
 				return arm64Pushed(w.behind())
 			}
 			return nil
+		}
+		if insn&0x9f00001f == 0x90000010 || insn&0xffc003ff == 0xf9400211 || insn&0xffc003ff == 0x91000210 {
+			continue // adrp x16; ldr x17, [x16, #n]; add x16, x16, #n: a PLT entry
 		}
 		if insn&arm64PushPairMask == arm64PushPair && int32(insn<<10)>>25 < 0 {
 			return arm64Entry
@@ -101,6 +107,49 @@ func arm64Pushed(behind []byte) *sframe.Row {
 		CFA: fromReg(regs.ARM64.SP, size), RA: atCFA(8 - size), FP: atCFA(-size),
 		Keep: arm64Entry.Keep,
 	}
+}
+
+// leafReach is how far a leaf function may reach from its start.
+const leafReach = 4096
+
+// inLeaf: the innermost function has no frame record, its return address is in
+// x30 and x29 is its caller's. Once a function has stored x30 it still holds
+// what the record says, or, behind a call, an address in the function itself. So
+// x30 must differ from the record that x29 points at and lie behind a call
+// from another mapping (the vDSO is called so), or behind a bl to right before
+// pc that is not near itself.
+func (w *Walker) inLeaf(mem *Memory) bool {
+	s := &w.set
+	lr, ok := s.Reg(w.arch.RA)
+	if !ok {
+		return false
+	}
+	lr &^= w.arch.PACMask
+	fp, ok := s.Reg(w.arch.FP)
+	if ra, r := mem.word(w.arch, fp+8); !ok || r != 0 || ra&^w.arch.PACMask == lr {
+		return false
+	}
+	if w.lookup(lr, true).flags&afterCall == 0 {
+		return false
+	}
+	if w.layout != nil {
+		_, here, ok1 := w.layout.Mapping(s.PC)
+		_, there, ok2 := w.layout.Mapping(lr - 1)
+		if ok1 && ok2 && here != there {
+			return true
+		}
+	}
+	w.window.read(w.space, lr)
+	b := w.window.behind()
+	if len(b) < 4 {
+		return false
+	}
+	insn := binary.LittleEndian.Uint32(b[len(b)-4:])
+	if insn&0xfc000000 != 0x94000000 {
+		return false
+	}
+	target := lr - 4 + uint64(int64(int32(insn<<6)>>6)*4)
+	return s.PC-target < leafReach && lr-target >= leafReach
 }
 
 // arm64AfterCall: bl, blr, or one of the authenticating forms of blr.

@@ -272,6 +272,9 @@ func (w *Walker) found(e *entry, top bool, mem *Memory) (*sframe.Row, How, Reaso
 		w.next.fault = w.set.PC
 		return nil, how, NoRow
 	}
+	if top && row == arm64Convention.frame && w.inLeaf(mem) {
+		row = w.conv.entry
+	}
 	return row, how, w.try(row, how, e, top, mem)
 }
 
@@ -327,6 +330,12 @@ func (w *Walker) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 	keep := w.next // the first failure is the one to report
 	pc := e.pc
 	for _, h := range w.order[i+1:] {
+		if h == FramePointer && e.row != nil && e.row.FP.Base == sframe.Same {
+			// The row, whatever else is wrong with it, says that this frame has not
+			// touched the frame pointer: it is a caller's, and following it
+			// would leave out the frames between.
+			continue
+		}
 		w.window.read(w.space, w.set.PC)
 		row, ok := w.methodRow(h, pc, top)
 		if ok && row == nil {

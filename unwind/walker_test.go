@@ -142,6 +142,17 @@ func TestWalkAMD64(t *testing.T) {
 			},
 		},
 		{
+			// The row is wrong, but says that rbp is not this frame's: the record
+			// it points at belongs to some caller, and would skip others.
+			name: "no frame pointer where a row says that it is another's", order: []How{EHFrame, FramePointer},
+			space: &space{mapped: text, code: map[uint64][]byte{0x40200b: call5},
+				rows: map[How][]sframe.Entry{EHFrame: {covers(0x401000, 0x401040, spRow(16))}}},
+			set:  set(0x401010, 7, sp, 6, sp+16),
+			mem:  words(a, sp, 0x403010, 1, sp+64, 0x402010),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: NotCode, Addr: 1},
+		},
+		{
 			// SFrame's row for 0x402000 hides that rbx was saved there, and the
 			// caller's CFA is on rbx; .eh_frame first leads through.
 			name: "short walk is repeated with eh_frame first",
@@ -511,6 +522,8 @@ func TestArm64Innermost(t *testing.T) {
 		{"mov x29, sp", code(push, arm64MovFP), 4, 0xdead, []uint64{sp + 64, 0x402010}, 48},
 		{"ret", code(0xa8c37bfd, arm64Ret), 4, 0x402010, []uint64{1}, 0},
 		{"autiasp before ret", code(arm64AUTIASP, arm64Ret), 0, 0x402010, []uint64{1}, 0},
+		{"PLT entry", code(0x90000010, 0xf9400211, 0x91000210, arm64BrX17), 0, 0x402010, []uint64{1}, 0},
+		{"PLT entry at br", code(0x90000010, 0xf9400211, 0x91000210, arm64BrX17), 12, 0x402010, []uint64{1}, 0},
 		{"retaa", code(arm64RetAA), 0, 0x402010, []uint64{1}, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -521,6 +534,42 @@ func TestArm64Innermost(t *testing.T) {
 			want := []Frame{{PC: 0x401000 + tt.pc, SP: sp}, {PC: 0x402010, SP: sp + tt.sp, Caller: true, How: FramePointer}}
 			if d := cmp.Diff(want, frames); d != "" {
 				t.Errorf("frames (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// TestArm64Leaf: a leaf without a frame record, told by x30. The caller's
+// record at sp+64 holds 0x403010.
+func TestArm64Leaf(t *testing.T) {
+	a := regs.ARM64
+	bl := func(from, to uint64) []byte {
+		return binary.LittleEndian.AppendUint32(nil, 0x94000000|uint32(int64(to-from)/4)&0x3ffffff)
+	}
+	for _, tt := range []struct {
+		name string
+		call []byte // the instruction at 0x40200c, before x30
+		x30  uint64
+		vdso bool // the caller lies in another mapping
+		want uint64
+	}{
+		{"called by bl", bl(0x40200c, 0x404000), 0x402010, false, 0x402010},
+		{"call went elsewhere", bl(0x40200c, 0x404100), 0x402010, false, 0x403010},
+		{"called by blr from another mapping", []byte{0x00, 0x01, 0x3f, 0xd6}, 0x402010, true, 0x402010},
+		{"called by blr", []byte{0x00, 0x01, 0x3f, 0xd6}, 0x402010, false, 0x403010},
+		{"x30 as in the record", bl(0x40300c, 0x404000), 0x403010, false, 0x403010},
+		{"x30 behind no call", []byte{0, 0, 0, 0}, 0x402010, false, 0x403010},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := &space{mapped: [][2]uint64{{textStart, textEnd}},
+				code: map[uint64][]byte{0x40200c: tt.call, 0x40300c: bl(0x40300c, 0x402000)}}
+			if tt.vdso {
+				s.stack, s.also = [2]uint64{0x404000, 0x405000}, [2]uint64{0x402000, 0x403000}
+			}
+			frames, _ := New(a, s, []How{FramePointer}, 2).Walk(
+				set(0x404010, 31, sp, 29, sp, 30, tt.x30), words(a, sp, sp+64, 0x403010), nil)
+			if len(frames) != 2 || frames[1].PC != tt.want {
+				t.Errorf("frames %+v, want a caller at %#x", frames, tt.want)
 			}
 		})
 	}
