@@ -125,7 +125,7 @@ func TestAccount(t *testing.T) {
 	}{
 		{"running", []string{"storm"}, Options{Hz: 999}},
 		{"all", []string{"storm"}, Options{Hz: 999, All: true, WallWeight: true}},
-		{"always stopped", []string{"storm"}, Options{Hz: 199, All: true, Stop: StopAlways}},
+		{"always stopped", []string{"storm"}, Options{Hz: 29, All: true, Stop: StopAlways}},
 		{"slow", []string{"storm"}, Options{Hz: 99}},
 		{"too fast", []string{"storm"}, Options{Hz: 20_000}},
 		{"throttled", []string{"storm"}, Options{Hz: 4999, MaxOverhead: 0.0001}},
