@@ -71,6 +71,9 @@ type Pipeline struct {
 	// recordErr is why nothing more is recorded.
 	recordErr error
 
+	mem    unwind.Memory // of the walk under way
+	frames []unwind.Frame
+
 	modules, problems map[string]bool // to report
 	differences       map[string]int64
 }
@@ -445,10 +448,10 @@ func (p *Pipeline) cut(t *target, c *capture.Capture, frames []unwind.Frame, rea
 // whole, while it has not run.
 func (p *Pipeline) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.Frame, unwind.End) {
 	w := t.walker(u.Arch, c.PACMask, &p.cfg)
-	var mem unwind.Memory
 	for {
-		mem.Reset(c.StackAddr, c.Stack, nil)
-		frames, end := w.Walk(&u.Set, &mem, nil)
+		p.mem.Reset(c.StackAddr, c.Stack, nil)
+		frames, end := w.Walk(&u.Set, &p.mem, p.frames[:0])
+		p.frames = frames
 		if end.Reason != unwind.OutsideCopy || c.Taken != capture.Unstopped || !p.cfg.Live || !p.extend(c, end.Addr) {
 			return frames, end
 		}
