@@ -312,6 +312,10 @@ func (e *engine) loop(until int64) {
 			next = e.onTick(now)
 			e.alarm.Set(min(next, until))
 			e.collect()
+			if ptrace.Now() >= next {
+				// Behind already: reports must not wait until we catch up.
+				e.drain()
+			}
 			continue
 		}
 		s, ok, err := ptrace.Wait()
@@ -335,6 +339,21 @@ func (e *engine) dropVanished() {
 			e.vanished(t)
 		}
 	}
+}
+
+// maxDrain bounds the reports that are answered in a row while a tick is due.
+const maxDrain = 1000
+
+// drain answers the reports that are there.
+func (e *engine) drain() {
+	for range maxDrain {
+		s, ok, err := ptrace.Poll(-1)
+		if !ok || err != nil {
+			break
+		}
+		e.handle(s)
+	}
+	e.settlePriority()
 }
 
 // sleepUntil sleeps to a CLOCK_MONOTONIC time, or until the alarm rings.
