@@ -172,7 +172,7 @@ func (e *engine) seizeOptions() int {
 }
 
 func (e *engine) newThread(p *process, tid int) *thread {
-	t := &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, done: e.tick + 1, gap: 1}
+	t := &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, done: e.tick + 1, gap: 1, most: maxGap}
 	t.openFiles()
 	if s, err := t.schedstat(e.buf[:]); err == nil {
 		t.run = s.Run

@@ -77,6 +77,8 @@ type thread struct {
 	seenAt  int64 // tick of that look
 	sure    int64 // tick up to which the process's clock says that it has not run
 	gap     int64 // ticks to the next look, while idle
+	most    int64 // bound of gap for this thread, up to maxGap
+	calm    int   // looks in a row, at the bound, at which it had not run
 	next    int64 // tick of the next look
 	stack   bool  // a capture was made in this wait: Reused instead of Idle
 	// A wait whose stack could not be unwound without registers is stopped once,
@@ -94,6 +96,26 @@ type thread struct {
 	last  int64         // time of the last sample, CLOCK_MONOTONIC
 
 	window int64 // last window of the load in which it was stopped
+}
+
+// calmLooks is how often a thread must be found idle before it is looked at less
+// often than it once woke.
+const calmLooks = 8
+
+// waitLonger puts off the next look at a thread that has not run since the last.
+func (t *thread) waitLonger(n int64) {
+	if t.gap = min(2*t.gap, t.most); t.gap == t.most {
+		if t.calm++; t.calm >= calmLooks {
+			t.most, t.calm = min(2*t.most, maxGap), 0
+		}
+	}
+	t.next = n + t.gap
+}
+
+// woken remembers that a thread has run between two looks: one that wakes now
+// and then is looked at more often, so that few of its ticks are unsure.
+func (t *thread) woken() {
+	t.most, t.gap, t.calm = max(1, t.gap/4), 1, 0
 }
 
 // openFiles opens the thread's files in /proc. A thread that has exited or may

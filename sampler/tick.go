@@ -138,12 +138,12 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 				return true
 			}
 			e.creditIdle(t, n)
-			t.gap = min(2*t.gap, maxGap)
-			t.next = n + t.gap
+			t.waitLonger(n)
 			return true
 		}
 		e.unsure(t, n-1)
-		t.blocked, t.stack, t.gap = false, false, 1
+		t.blocked, t.stack = false, false
+		t.woken()
 	}
 	call, err := t.syscall(e.buf[:])
 	if err != nil {
