@@ -27,7 +27,7 @@ type engine struct {
 	procs    map[int]*process
 	threads  map[int]*thread
 	list     []*thread    // the same threads, in order of discovery
-	orphans  map[int]bool // stopped before we learned whose thread they are
+	orphans  map[int]bool // stopped for the first time before their parent reported them
 	released map[int]bool // not ours to sample: to be detached at the next stop
 	wanted   map[int]bool // --tid
 

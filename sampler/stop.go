@@ -214,7 +214,6 @@ func (e *engine) adopt(tid int) {
 	if e.threads[tid] != nil {
 		return
 	}
-	delete(e.orphans, tid)
 	st, err := e.fs.Status(tid)
 	if err != nil {
 		return // gone already; its report will be reaped
@@ -247,6 +246,12 @@ func (e *engine) onBirth(t *thread, s ptrace.Status) {
 	e.interruptAgain(t)
 	if err == nil {
 		e.note(s.Kind, int(id))
+		if e.orphans[int(id)] {
+			// Known from its own first stop; it may even be gone again, and
+			// only a zombie of its real parent's.
+			delete(e.orphans, int(id))
+			return
+		}
 		e.adopt(int(id))
 	}
 }
@@ -320,7 +325,6 @@ func (e *engine) onGone(t *thread, s ptrace.Status) {
 	if s.TID == e.opt.Command {
 		e.exit = s.Raw
 	}
-	delete(e.orphans, s.TID)
 	delete(e.released, s.TID)
 	if t == nil {
 		return

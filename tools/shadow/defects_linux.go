@@ -21,9 +21,15 @@ func (t *tracer) defect(at int) string {
 		}
 	}
 	p := t.place(t.at().pc)
-	if blamed := t.place(t.frames[at].LookupPC()); p.module == "libgcc_s.so.1" && blamed.module == p.module && strings.HasPrefix(blamed.fn, "_Unwind_") {
-		// The same, before the return address itself is written.
-		return "the program has replaced saved registers (an exception goes to its landing pad)"
+	if p.module == "libgcc_s.so.1" {
+		// The same, before the return address itself is written: what the
+		// unwinder's entry has saved is no longer its caller's, and every frame
+		// beyond that takes its frame pointer from there.
+		for _, f := range t.frames[:at+1] {
+			if q := t.place(f.LookupPC()); q.module == p.module && strings.HasPrefix(q.fn, "_Unwind_") {
+				return "the program has replaced saved registers (an exception goes to its landing pad)"
+			}
+		}
 	}
 	if changesFrame(p.fn) {
 		return "glibc: the table of " + p.fn + " does not follow how it replaces the stack pointer"
