@@ -3,6 +3,7 @@ package sampler
 import (
 	"os"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -396,15 +397,20 @@ func readStack(tid int, sp uint64, c *capture.Capture) {
 // architectures have none.
 const redZone = 128
 
-// listUntraced finds new threads and children where no tracing tells of them.
+// listUntraced finds births and deaths where no tracing tells of them.
 func (e *engine) listUntraced() {
 	for _, p := range e.procs {
 		if e.opt.Stop != StopNever && !e.untraced(p) {
 			continue
 		}
 		ids, err := e.fs.TaskIDs(p.pid)
-		if err != nil {
-			continue
+		if err != nil || e.ended(p, ids) {
+			ids = nil
+		}
+		for _, t := range slices.Clone(e.list) {
+			if t.proc == p && !t.seized && !slices.Contains(ids, t.tid) {
+				e.drop(t)
+			}
 		}
 		for _, tid := range ids {
 			if e.threads[tid] == nil && !e.unwanted(tid) {
@@ -412,6 +418,16 @@ func (e *engine) listUntraced() {
 			}
 		}
 	}
+}
+
+// ended: of all threads only the leader is there, and it has exited. It stays
+// until its parent has taken notice.
+func (e *engine) ended(p *process, ids []int) bool {
+	if len(ids) != 1 || ids[0] != p.pid {
+		return false
+	}
+	s, err := e.fs.TaskStat(p.pid, p.pid)
+	return err == nil && (s.State == 'Z' || s.State == 'X')
 }
 
 // untraced: some thread of the process is somebody else's tracee.

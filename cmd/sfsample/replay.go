@@ -17,7 +17,7 @@ func replay(c config, stderr io.Writer) error {
 	log := logger(c, stderr)
 	f, err := os.Open(c.capture)
 	if err != nil {
-		return fmt.Errorf("replay: %w", err)
+		return fmt.Errorf("replay: %w (try: a file that --record has written)", err)
 	}
 	defer f.Close()
 	r, err := capture.NewReader(f)

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// recorded samples a process and returns the folded stacks of the run and its
+// recording.
+func recorded(t *testing.T, pid int, args ...string) (folded, recording string) {
+	t.Helper()
+	recording = filepath.Join(t.TempDir(), "recording")
+	o := sfsample(t, append([]string{"-p", strconv.Itoa(pid), "--record", recording}, args...)...)
+	o.want(t, exitDone)
+	return o.stdout, recording
+}
+
+// wantReplay fails the test if a replay does not write the same, byte by byte.
+func wantReplay(t *testing.T, recording, folded string) {
+	t.Helper()
+	o := sfsample(t, "replay", "--max-depth", "4000", recording)
+	o.want(t, exitDone, "stacks: ")
+	if o.stdout == folded {
+		return
+	}
+	got := strings.Split(o.stdout, "\n")
+	for i, want := range strings.Split(folded, "\n") {
+		if i >= len(got) || got[i] != want {
+			t.Fatalf("line %d of the replay differs:\n%.600s\nthe run wrote\n%.600s", i+1, strings.Join(got[min(i, len(got)):min(i+1, len(got))], ""), want)
+		}
+	}
+	t.Fatalf("the replay has %d lines more than the run", len(got)-strings.Count(folded, "\n")-1)
+}
+
+// TestReplayStock records programs of the distribution. What a recording holds
+// must be enough when the process has gone, and twice the same.
+func TestReplayStock(t *testing.T) {
+	for _, prog := range stock {
+		t.Run(prog.name, func(t *testing.T) {
+			pid := prog.begin(t)
+			folded, recording := recorded(t, pid, "-d", "0.7", "-hz", "299", "--max-depth", "4000")
+			if folded == "" {
+				t.Fatal("nothing was sampled")
+			}
+			wantReplay(t, recording, folded)
+			if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			wantReplay(t, recording, folded)
+		})
+	}
+}
+
+// TestReplay records our own target in the ways that need no other program.
+func TestReplay(t *testing.T) {
+	tests := []struct {
+		name string
+		args []string
+	}{
+		{"running", nil},
+		{"all threads", []string{"--threads", "all"}},
+		{"never stopped", []string{"--threads", "all", "--stop", "never"}},
+		{"always stopped", []string{"--threads", "all", "--stop", "always"}},
+		{"exit stacks", []string{"--exit-stacks"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := startTarget(t, "obey")
+			recording := filepath.Join(t.TempDir(), "recording")
+			args := append([]string{"-p", strconv.Itoa(p.pid), "-hz", "499", "--max-depth", "4000", "--record", recording}, tt.args...)
+			r := begin(t, tool(args...))
+			if tt.name == "never stopped" {
+				eventually(t, "the recording is begun", func() bool {
+					_, err := os.Stat(recording)
+					return err == nil
+				})
+			} else {
+				r.traces(t, p.pid)
+			}
+			p.worked(t, 6)
+			p.send(t, "exec") // and what is recorded of it is another program
+			if got := p.line(t); got != "ready" {
+				t.Fatalf("after exec the target says %q", got)
+			}
+			p.worked(t, 6)
+			p.send(t, "exit")
+			o := r.end(t)
+			o.want(t, exitDone)
+			if tt.name != "never stopped" {
+				wantStacks(t, o.stdout)
+			}
+			wantReplay(t, recording, o.stdout)
+		})
+	}
+}
+
+// TestReplayBad replays files that are no whole recordings.
+func TestReplayBad(t *testing.T) {
+	p := startTarget(t, "obey")
+	recording := filepath.Join(t.TempDir(), "recording")
+	r := begin(t, tool("-p", strconv.Itoa(p.pid), "-hz", "999", "--record", recording))
+	r.traces(t, p.pid)
+	p.worked(t, 8)
+	r.interrupt(t)
+	r.end(t).want(t, exitDone)
+	whole := readFile(t, recording)
+
+	write := func(t *testing.T, text string) string {
+		t.Helper()
+		name := filepath.Join(t.TempDir(), "x")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	t.Run("cut", func(t *testing.T) {
+		o := sfsample(t, "replay", write(t, whole[:len(whole)*3/4]))
+		o.want(t, exitFailed, "replay", "cut", "what came before was used")
+		wantStacks(t, o.stdout)
+	})
+	t.Run("no such file", func(t *testing.T) {
+		o := sfsample(t, "replay", "/nonexistent")
+		o.want(t, exitFailed, "replay", "no such file or directory")
+		o.wantOneLine(t)
+	})
+	t.Run("folder", func(t *testing.T) {
+		o := sfsample(t, "replay", "/")
+		o.want(t, exitFailed, "replay")
+		o.wantOneLine(t)
+	})
+	t.Run("empty", func(t *testing.T) {
+		o := sfsample(t, "replay", write(t, ""))
+		o.want(t, exitFailed, "replay", "--record")
+		o.wantOneLine(t)
+	})
+	t.Run("text", func(t *testing.T) {
+		o := sfsample(t, "replay", write(t, strings.Repeat("python3;main 3\n", 100)))
+		o.want(t, exitFailed, "replay", "--record")
+		o.wantOneLine(t)
+	})
+	// One byte changed anywhere: an end with an error or without, never a panic,
+	// never a hang.
+	t.Run("damaged", func(t *testing.T) {
+		for i := 0; i < len(whole); i += max(1, len(whole)/20) {
+			b := []byte(whole)
+			b[i] ^= 0x55
+			o := sfsample(t, "replay", write(t, string(b)))
+			if o.status != exitDone && o.status != exitFailed || strings.Contains(o.stderr, "goroutine ") {
+				t.Errorf("byte %d changed: exit status %d, %s", i, o.status, o.stderr)
+			}
+		}
+	})
+}
