@@ -79,18 +79,16 @@ func (e *engine) settlePriority() {
 	}
 }
 
-// vanished drops a thread that the kernel does not report any more: its process
-// has called exec from another thread.
+// vanished handles a thread that the kernel does not report any more. If its
+// process lives, that has called exec from another thread, and the report of it
+// is to come; else somebody else has waited for its end.
 func (e *engine) vanished(t *thread) {
+	if st, err := e.fs.Stat(t.proc.pid); err == nil && st.State != 'Z' && st.State != 'X' {
+		e.settle(t, Exited)
+		return
+	}
 	t.seized = false
 	e.drop(t)
-}
-
-// note tells the journal, if there is one.
-func (e *engine) note(k ptrace.Kind, tid int) {
-	if e.opt.journal != nil {
-		e.opt.journal(k, tid, e.tick)
-	}
 }
 
 // handle answers one report of a tracee.

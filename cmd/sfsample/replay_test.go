@@ -40,6 +40,7 @@ func wantReplay(t *testing.T, recording, folded string) {
 // TestReplayStock records programs of the distribution. What a recording holds
 // must be enough when the process has gone, and twice the same.
 func TestReplayStock(t *testing.T) {
+	needStock(t)
 	for _, prog := range stock {
 		t.Run(prog.name, func(t *testing.T) {
 			pid := prog.begin(t)

@@ -33,7 +33,7 @@ var kinds = map[string]kind{
 	// Without DWARF (-w): the guest has all programs in memory.
 	"arm64": {dir: "arm64", env: []string{"GOARCH=arm64", "CGO_ENABLED=0"}, flags: []string{"-ldflags=-w"},
 		place: inGuest("arm64"), args: []string{"-test.timeout=15m"}},
-	"s390x": {dir: "s390x", env: []string{"GOARCH=s390x", "CGO_ENABLED=0"}, flags: []string{"-ldflags=-w"},
+	"s390x": {dir: "s390x", env: []string{"GOARCH=s390x", "CGO_ENABLED=0"},
 		place: inGuest("s390x"), args: []string{"-test.timeout=15m"}},
 }
 
