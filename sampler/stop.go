@@ -91,6 +91,13 @@ func (e *engine) vanished(t *thread) {
 	e.drop(t)
 }
 
+// note tells the journal, if there is one.
+func (e *engine) note(k ptrace.Kind, tid int) {
+	if e.opt.journal != nil {
+		e.opt.journal(k, tid, e.tick)
+	}
+}
+
 // handle answers one report of a tracee.
 func (e *engine) handle(s ptrace.Status) {
 	t := e.threads[s.TID]
