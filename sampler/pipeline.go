@@ -313,7 +313,7 @@ func (p *Pipeline) capture(c *capture.Capture, fb *Feedback) {
 	p.verify(t, c.At)
 	p.nameThread(t, c.TID, s, c.At)
 	st, state := p.unwind(t, c, fb)
-	p.recordMaps(t)
+	p.recordMaps(t, c.TID)
 	p.record(c)
 	s.last, s.state = st, state
 	p.send(t, c.TID, s, c.At, c.Taken.String(), &c.Weight)
@@ -444,14 +444,22 @@ func (p *Pipeline) cut(t *target, c *capture.Capture, frames []unwind.Frame, rea
 	return t.intern(p.cfg.Names, frames, c.Kernel, reason)
 }
 
+// maxWalks bounds how often a stack is walked whose process changes its mappings
+// all the time.
+const maxWalks = 8
+
 // walk unwinds; a blocked thread whose stack outgrew its copy is read again,
 // whole, while it has not run.
 func (p *Pipeline) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.Frame, unwind.End) {
 	w := t.walker(u.Arch, c.PACMask, &p.cfg)
-	for {
+	for again := 0; ; again++ {
+		gen := t.space.Generation()
 		p.mem.Reset(c.StackAddr, c.Stack, nil)
 		frames, end := w.Walk(&u.Set, &p.mem, p.frames[:0])
 		p.frames = frames
+		if t.space.Generation() != gen && again < maxWalks {
+			continue // the mappings were read anew on the way: begin with those
+		}
 		if end.Reason != unwind.OutsideCopy || c.Taken != capture.Unstopped || !p.cfg.Live || !p.extend(c, end.Addr) {
 			return frames, end
 		}
@@ -569,7 +577,7 @@ func publishedRegs(a *regs.Arch, c *capture.Capture) regs.User {
 }
 
 // recordMaps records the mappings of a process if they are not those of the
-// last record.
+// last record. tid is a thread that lived a moment ago.
 // callName is the state of a blocked thread: its system call by name.
 func callName(a *regs.Arch, nr int64) string {
 	if nr < 0 {
@@ -583,7 +591,7 @@ func callName(a *regs.Arch, nr int64) string {
 	return fmt.Sprintf("syscall %d", nr)
 }
 
-func (p *Pipeline) recordMaps(t *target) {
+func (p *Pipeline) recordMaps(t *target, tid int) {
 	if p.cfg.Record == nil || t.space == nil {
 		return
 	}
@@ -601,17 +609,12 @@ func (p *Pipeline) recordMaps(t *target) {
 		m.Regions = append(m.Regions, region)
 		if r.Path == "[vdso]" {
 			m.VDSO = make([]byte, min(r.End-r.Start, 1<<20))
-			n, _ := ptrace.ReadMemory(t.anyTID(), r.Start, m.VDSO)
+			n, err := ptrace.ReadMemory(tid, r.Start, m.VDSO)
+			if err != nil { // that thread has exited by now
+				n, _ = ptrace.ReadMemory(t.pid, r.Start, m.VDSO)
+			}
 			m.VDSO = m.VDSO[:n]
 		}
 	}
 	p.record(m)
-}
-
-// anyTID is a thread of the process, the leader if nothing better is known.
-func (t *target) anyTID() int {
-	for tid := range t.threads {
-		return tid
-	}
-	return t.pid
 }

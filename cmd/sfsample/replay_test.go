@@ -95,9 +95,49 @@ func TestReplay(t *testing.T) {
 			if tt.name != "never stopped" {
 				wantStacks(t, o.stdout)
 			}
-			wantReplay(t, recording, o.stdout)
+			wantSimilar(t, recording, o.stdout)
 		})
 	}
+}
+
+// wantSimilar is wantReplay for a target that calls exec and exits while it is
+// sampled. What it had in memory at that moment and no file has, such as a table
+// that could not be read any more, a recording cannot give back: a small share
+// of the samples may differ, but none may be lost.
+func wantSimilar(t *testing.T, recording, folded string) {
+	t.Helper()
+	o := sfsample(t, "replay", "--max-depth", "4000", recording)
+	o.want(t, exitDone, "stacks: ")
+	run, replayed := weights(t, folded), weights(t, o.stdout)
+	var all, again, same int
+	for stack, n := range run {
+		all += n
+		same += min(n, replayed[stack])
+	}
+	for _, n := range replayed {
+		again += n
+	}
+	if all != again {
+		t.Errorf("the run weighs %d ticks, the replay %d", all, again)
+	}
+	if 5*(all-same) > all {
+		t.Errorf("only %d of %d ticks are in the same stacks; the run wrote\n%.3000s\nthe replay\n%.3000s", same, all, folded, o.stdout)
+	}
+}
+
+// weights reads folded stacks.
+func weights(t *testing.T, folded string) map[string]int {
+	t.Helper()
+	m := map[string]int{}
+	for line := range strings.Lines(folded) {
+		i := strings.LastIndexByte(line, ' ')
+		n, err := strconv.Atoi(strings.TrimSpace(line[i+1:]))
+		if err != nil {
+			t.Fatalf("line %q: %v", line, err)
+		}
+		m[line[:i]] += n
+	}
+	return m
 }
 
 // TestReplayBad replays files that are no whole recordings.

@@ -175,7 +175,12 @@ func TestComplete(t *testing.T) {
 			}
 			// A short run may have three cut while the engine learns how deep
 			// the stacks are.
-			if cut := all - complete; cut > max(3, all/100) {
+			// Under the race detector it learns late.
+			allowed := max(3, all/100)
+			if raceEnabled {
+				allowed = max(10, all/20)
+			}
+			if cut := all - complete; cut > allowed {
 				t.Errorf("%d of %d stacks are cut:\n%s\n%s", cut, all, o.stderr, cutStacks(o.stdout))
 			}
 		})
