@@ -11,6 +11,7 @@ type item struct {
 	credit  *capture.Credit
 	spent   *capture.Spent
 	fork    fork
+	opened  int // a process that is sampled from now on
 	gone    int // a process that has ended, or has become another program
 }
 

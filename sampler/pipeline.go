@@ -45,6 +45,8 @@ type Target interface {
 	unwind.Space
 	// Module returns the object that covers pc, and pc in its own numbering.
 	Module(pc uint64) (*module.Module, uint64, bool)
+	// Modules returns the objects with code, by address.
+	Modules() []*module.Module
 	// Mappings returns the mappings as they were last read.
 	Mappings() []procfs.Mapping
 	// Refresh reads the mappings anew.
@@ -176,6 +178,8 @@ func (p *Pipeline) consume(items <-chan item) {
 			p.credit(it.credit)
 		case it.spent != nil:
 			p.spent(it.spent)
+		case it.opened != 0:
+			p.opened(it.opened)
 		case it.fork.child != 0:
 			p.forked(it.fork)
 		case it.gone != 0:
@@ -236,6 +240,24 @@ func (p *Pipeline) early(pid int, e *early) {
 	}
 	if maps, err := procfs.ParseMaps(e.maps); err == nil {
 		t.offer(maps)
+	}
+}
+
+// opened reads, while a process lives for certain, what is needed to unwind and
+// name its captures after its end: its mappings and its program.
+func (p *Pipeline) opened(pid int) {
+	t := p.target(pid)
+	if t.space == nil || t.space.Refresh() != nil {
+		return
+	}
+	exe, _, err := p.fs.Exe(pid)
+	if err != nil {
+		return
+	}
+	for _, m := range t.space.Modules() {
+		if m.Path == exe {
+			p.cfg.Names.object(pid, m)
+		}
 	}
 }
 

@@ -118,6 +118,9 @@ func (e *engine) run(d time.Duration, attached chan<- struct{}, ready func(), re
 		if err := e.attach(pid); err != nil {
 			return e.explain(pid, err)
 		}
+		if e.opt.Command == 0 {
+			e.send(item{opened: pid})
+		}
 	}
 	if len(e.list) == 0 {
 		return errors.New("there is no thread to sample")

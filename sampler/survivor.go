@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"sync"
 	"syscall"
 
@@ -23,8 +24,8 @@ type Survivor struct {
 
 	mu    sync.Mutex
 	maps  []procfs.Mapping
-	root  *rootfs.Root           // of the process; outlives it
-	files map[uint64]module.File // by inode; nil: cannot be used
+	root  *rootfs.Root            // of the process; outlives it
+	files map[uint64]*regularFile // by inode; nil: cannot be used
 	dead  bool
 	// offered: maps were read by somebody else, at the time that counts.
 	offered bool
@@ -32,7 +33,7 @@ type Survivor struct {
 
 // NewSurvivor returns the source of process pid.
 func NewSurvivor(pid int) *Survivor {
-	s := &Survivor{Live: module.NewLive(pid), files: map[uint64]module.File{}}
+	s := &Survivor{Live: module.NewLive(pid), files: map[uint64]*regularFile{}}
 	s.root, _ = rootfs.Open(fmt.Sprintf("/proc/%d/root", pid))
 	if s.root == nil { // gone already: most processes have our own root
 		s.root, _ = rootfs.Open("/")
@@ -138,15 +139,24 @@ func (s *Survivor) OpenFile(m procfs.Mapping) (module.File, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f, ferr := s.file(&m); ferr == nil {
-		return keepOpen{f}, nil
+	if own, ferr := s.file(&m); ferr == nil {
+		return own.duplicate()
 	}
 	return nil, err
 }
 
+// duplicate returns f as a file of its own, which outlives it.
+func (f *regularFile) duplicate() (module.File, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", f.Name(), err)
+	}
+	return regularFile{os.NewFile(uintptr(fd), f.Name()), f.size}, nil
+}
+
 // file opens the file of a mapping by its name below the process's root, if it
 // is still the one that was mapped.
-func (s *Survivor) file(m *procfs.Mapping) (module.File, error) {
+func (s *Survivor) file(m *procfs.Mapping) (*regularFile, error) {
 	if f, ok := s.files[m.Inode]; ok {
 		if f == nil {
 			return nil, unix.ESRCH
@@ -167,7 +177,7 @@ func (s *Survivor) file(m *procfs.Mapping) (module.File, error) {
 		s.files[m.Inode] = nil
 		return nil, unix.ESRCH
 	}
-	file := regularFile{f, info.Size()}
+	file := &regularFile{f, info.Size()}
 	s.files[m.Inode] = file
 	return file, nil
 }
