@@ -157,6 +157,30 @@ func TestThreadEndReleases(t *testing.T) {
 	})
 }
 
+// TestSignalOutlivesTracer: a signal that was reported, and not passed on before
+// the tracing thread ended, is delivered all the same.
+func TestSignalOutlivesTracer(t *testing.T) {
+	pid := startChild(t, "wait")
+	traced(t, func() error {
+		if err := Seize(pid, 0); err != nil {
+			return err
+		}
+		if err := unix.Tgkill(pid, pid, unix.SIGTERM); err != nil {
+			return err
+		}
+		s, err := waitKind(pid, KindSignal)
+		if err == nil && s.Signal != unix.SIGTERM {
+			t.Errorf("signal %v, want SIGTERM", s.Signal)
+		}
+		return err
+	})
+	for limit := time.Now().Add(10 * time.Second); state(t, pid) != "Z"; runtime.Gosched() {
+		if time.Now().After(limit) {
+			t.Fatalf("the target lives on, in state %s: SIGTERM is lost", state(t, pid))
+		}
+	}
+}
+
 // TestGroupStopLasts: a stopped process reports its group-stop at once, shows
 // its registers, and is still stopped when the tracer has gone.
 func TestGroupStopLasts(t *testing.T) {

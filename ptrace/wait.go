@@ -80,34 +80,84 @@ func decode(tid int, raw uint32) Status {
 	return s
 }
 
-// Poll returns a report of tid (or of any tracee of this thread, with tid -1)
-// that is there already. ok is false when there is none. The error is ECHILD
-// when there is nothing to wait for.
-func Poll(tid int) (s Status, ok bool, err error) {
-	var raw uint32
+// A report is looked at with waitid(2) and WNOWAIT, which leaves it with the
+// kernel: if we are killed before we have passed a signal on, the thread still
+// has it and goes on with it. wait4(2) would take the signal out of the thread
+// (wait_task_stopped, kernel/exit.c: it clears exit_code), and with our end it
+// would be lost. The answer, PTRACE_CONT or PTRACE_LISTEN, ends the report.
+
+// siginfo is siginfo_t as waitid fills it in (include/uapi/asm-generic/siginfo.h,
+// _sigchld).
+type siginfo struct {
+	signo, errno, code int32
+	_                  int32
+	pid                int32
+	uid                uint32
+	status             int32
+	_                  [100]byte
+}
+
+// Values of si_code for SIGCHLD (include/uapi/asm-generic/siginfo.h).
+const cldTrapped = 4 // CLD_TRAPPED
+
+// Kinds of ids that waitid takes (include/uapi/linux/wait.h).
+const (
+	pAll = 0 // P_ALL
+	pPID = 1 // P_PID
+)
+
+// Without WEXITED waitid refuses; stops of tracees are reported in any case
+// (wait_task_stopped, kernel/exit.c).
+const lookFlags = unix.WEXITED | unix.WNOWAIT | unix.WALL | unix.WNOTHREAD
+
+// report turns what waitid has shown into a Status. The end of a thread is taken
+// from the kernel, so that the thread is reaped. So is an exec: until then the
+// kernel refuses requests under the leader's id, as if it were still another's
+// (looks_like_a_spurious_pid, kernel/ptrace.c).
+func (i *siginfo) report() (s Status, ok bool, err error) {
+	if i.pid == 0 {
+		return Status{}, false, nil
+	}
+	tid := int(i.pid)
+	raw := uint32(i.status)<<8 | 0x7f // wait4's form of a stop
+	if i.code == cldTrapped && raw>>16 != unix.PTRACE_EVENT_EXEC {
+		return decode(tid, raw), true, nil
+	}
 	n, _, errno := unix.RawSyscall6(unix.SYS_WAIT4, uintptr(tid), uintptr(unsafe.Pointer(&raw)),
 		unix.WALL|unix.WNOHANG|unix.WNOTHREAD, 0, 0, 0)
-	switch {
-	case errno == unix.EINTR || errno == 0 && n == 0:
-		return Status{}, false, nil
-	case errno != 0:
+	if errno != 0 || n == 0 {
+		return Status{}, false, nil // changed meanwhile; the next look shows how
+	}
+	return decode(tid, raw), true, nil
+}
+
+// Poll returns a report of tid (or of any tracee of this thread, with tid -1)
+// that is there already. ok is false when there is none. The error is ECHILD
+// when there is nothing to wait for. A stop is reported again and again until it
+// is answered.
+func Poll(tid int) (s Status, ok bool, err error) {
+	var info siginfo
+	kind := pPID
+	if tid < 0 {
+		kind, tid = pAll, 0
+	}
+	_, _, errno := unix.RawSyscall6(unix.SYS_WAITID, uintptr(kind), uintptr(tid), uintptr(unsafe.Pointer(&info)),
+		lookFlags|unix.WNOHANG, 0, 0)
+	if errno != 0 && errno != unix.EINTR {
 		return Status{}, false, errno
 	}
-	return decode(int(n), raw), true, nil
+	return info.report()
 }
 
 // Wait blocks until any tracee of this thread reports, or until a signal
 // without SA_RESTART is handled by this thread (see [Alarm]): then ok is false.
-// The error is ECHILD when there is nothing to wait for.
+// The error is ECHILD when there is nothing to wait for. A stop is reported
+// again and again until it is answered.
 func Wait() (s Status, ok bool, err error) {
-	var raw uint32
-	n, _, errno := unix.Syscall6(unix.SYS_WAIT4, ^uintptr(0), uintptr(unsafe.Pointer(&raw)),
-		unix.WALL|unix.WNOTHREAD, 0, 0, 0)
-	switch {
-	case errno == unix.EINTR:
-		return Status{}, false, nil
-	case errno != 0:
+	var info siginfo
+	_, _, errno := unix.Syscall6(unix.SYS_WAITID, pAll, 0, uintptr(unsafe.Pointer(&info)), lookFlags, 0, 0)
+	if errno != 0 && errno != unix.EINTR {
 		return Status{}, false, errno
 	}
-	return decode(int(n), raw), true, nil
+	return info.report()
 }
