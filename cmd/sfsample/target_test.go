@@ -26,8 +26,9 @@ func init() {
 
 // target is the main function of a process to sample. args: "exit" ends at once;
 // "obey" prints ready and does what standard input says, a line each, until it
-// ends; "headless" does the same after the main thread has exited;
-// "sample-self" becomes sfsample, asked for its own id.
+// ends; "headless" does the same after the main thread has exited; "crowd" does
+// the same with many threads, see [crowd]; "sample-self" becomes sfsample, asked
+// for its own id.
 func target(args []string) {
 	switch args[0] {
 	case "exit":
@@ -41,11 +42,13 @@ func target(args []string) {
 		go func() {
 			runtime.LockOSThread()
 			awaitLeader()
-			obey()
+			obey(nil)
 		}()
 		syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
+	case "crowd":
+		obey(newCrowd().obey)
 	}
-	obey()
+	obey(nil)
 }
 
 // awaitLeader waits until the main thread has exited.
@@ -63,7 +66,9 @@ func awaitLeader() {
 	}
 }
 
-func obey() {
+// obey does what standard input says, a line each. Lines that it does not know
+// are for more, which returns the answer.
+func obey(more func(word string) string) {
 	fmt.Println("ready")
 	in := bufio.NewScanner(os.Stdin)
 	for in.Scan() {
@@ -79,6 +84,12 @@ func obey() {
 			fmt.Println("exec:", err)
 		case "exit":
 			os.Exit(0)
+		default:
+			if more == nil {
+				fmt.Println("unknown word", word)
+				break
+			}
+			fmt.Println(more(word))
 		}
 	}
 	os.Exit(0)
@@ -88,15 +99,14 @@ func obey() {
 //
 //go:noinline
 func spin(d time.Duration) {
+	var n uint64
 	for end := threadCPU() + d; threadCPU() < end; {
 		for range 10_000 {
-			spun++
+			n++
 		}
 	}
+	runtime.KeepAlive(n)
 }
-
-// spun keeps the loop of [spin] from being optimised away.
-var spun uint64
 
 func threadCPU() time.Duration {
 	var ts unix.Timespec
