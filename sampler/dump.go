@@ -47,7 +47,7 @@ func Dump(opt Options, pipe *Pipeline) ([]*ThreadDump, error) {
 	}
 	for _, t := range d.threads {
 		if t.stack != nil {
-			t.Stack = pipe.cfg.Names.stack(t.PID, t.stack)
+			t.Stack = pipe.cfg.Names.stack(t.stack)
 		}
 		if opt.Kernel && t.State != 'R' { // a running thread has left the kernel by now
 			d.addKernel(t)

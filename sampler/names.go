@@ -3,6 +3,7 @@ package sampler
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 
@@ -10,7 +11,6 @@ import (
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/module"
 	"sfsample/sampler/symbol"
-	"sfsample/sampler/symbol/rootfs"
 )
 
 // NameOptions says how frames are named.
@@ -20,52 +20,51 @@ type NameOptions struct {
 	Debuginfod     *symbol.Debuginfod // nil: not asked
 	Progress       func(line string)  // told before work that takes long; may be nil
 	Log            *slog.Logger
+	// Recorded: the processes are those of a recording. Whatever bears their
+	// number now is another process and is not asked.
+	Recorded bool
 }
 
-// Names gives names to frames, once for each distinct address. Files are opened
-// by whoever sees a module first, while its process still lives; all else
-// belongs to the goroutine that writes.
+// Names gives names to frames, once for each distinct address of a file. Files
+// are opened by whoever sees a module first, while its process still lives; all
+// else belongs to the goroutine that writes.
 type Names struct {
-	opt    NameOptions
-	maps   map[mapKey]*output.Mapping
-	frames map[frameKey][]output.Frame
+	opt NameOptions
 
-	mu      sync.Mutex // of what follows
+	mu      sync.Mutex // of what follows, and of all processes, views and objects
+	own     *view      // the one with our own root
+	views   map[viewKey]*view
 	objects map[objectKey]*object
-	modules map[*module.Module]*object
-	roots   map[int][]*rootfs.Root
-	jit     map[int]*symbol.PerfMap
+	used    objectList
+	cached  int             // frames in all objects
+	reports map[string]bool // of objects that are closed or could not be opened
 }
 
-// objectKey tells files apart: by build-id or, without one, as modules.
-type objectKey struct {
-	buildID string
-	module  *module.Module
+// processNames is what naming needs of one process. It is read while the process
+// lives and kept until the last of its stacks is named.
+type processNames struct {
+	view    *view
+	jit     *symbol.PerfMap // nil: none
+	modules map[*module.Module]*seenModule
 }
 
-type mapKey struct {
-	module *module.Module
-	start  uint64
+// seenModule is a module that was met in a stack of its process.
+type seenModule struct {
+	object   *object
+	mappings []*output.Mapping // of module.Maps, made when asked for
 }
 
-type frameKey struct {
-	module *module.Module
-	pc     uint64
-	caller bool
-}
-
-// object is a file with symbols; file is nil if it could not be opened.
-type object struct {
-	path    string
-	buildID string
-	syms    *symbol.Object
-	file    module.File
-	err     error
-}
-
-// maxNames bounds the names that are kept (about 200 bytes each); beyond it they
-// are looked up again.
-const maxNames = 1 << 16
+// Bounds of what is kept.
+const (
+	// maxNames bounds the addresses whose names are kept (about 200 bytes each);
+	// beyond it they are looked up again.
+	maxNames = 1 << 16
+	// maxModules bounds what one process may load and unload before its modules
+	// are looked at anew.
+	maxModules = 4096
+	// maxReports bounds the lines of Missing about what is closed.
+	maxReports = 1000
+)
 
 // NewNames returns a Names that knows nothing yet.
 func NewNames(opt NameOptions) *Names {
@@ -73,19 +72,81 @@ func NewNames(opt NameOptions) *Names {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Names{
-		opt: opt, objects: map[objectKey]*object{}, modules: map[*module.Module]*object{},
-		maps: map[mapKey]*output.Mapping{}, frames: map[frameKey][]output.Frame{}, roots: map[int][]*rootfs.Root{},
-		jit: map[int]*symbol.PerfMap{},
+		opt: opt, views: map[viewKey]*view{}, objects: map[objectKey]*object{}, reports: map[string]bool{},
 	}
 }
 
-// stack names a stack of process pid, once.
-func (n *Names) stack(pid int, s *stack) *output.Stack {
+// process opens what names of process pid are taken from.
+func (n *Names) process(pid int) *processNames {
+	p := &processNames{modules: map[*module.Module]*seenModule{}}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.own == nil {
+		n.own = ownView()
+	}
+	p.view = n.own
+	if n.opt.Recorded {
+		p.jit = perfMap(n.own, pid, uint32(os.Geteuid()))
+	} else if v := n.viewOf(pid); v != nil {
+		p.view = v
+		p.jit = livePerfMap(v, pid)
+	}
+	p.view.refs++
+	return p
+}
+
+// livePerfMap is the perf map of a process that lives; it need not exist. Its
+// name bears the number that the process has in its own namespace.
+func livePerfMap(v *view, pid int) *symbol.PerfMap {
+	s, err := (procfs.FS{}).Status(pid)
+	if err != nil {
+		return nil
+	}
+	if k := len(s.NSpid); k > 0 {
+		pid = s.NSpid[k-1]
+	}
+	return perfMap(v, pid, uint32(s.UID[1]))
+}
+
+func perfMap(v *view, pid int, uid uint32) *symbol.PerfMap {
+	if len(v.roots) == 0 {
+		return nil
+	}
+	return symbol.NewPerfMap(v.roots[0], fmt.Sprintf("/tmp/perf-%d.map", pid), uid)
+}
+
+// forget closes what belongs to a process alone. No stack of it is named
+// afterwards.
+func (n *Names) forget(p *processNames) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dropModules(p)
+	if p.jit != nil {
+		if why := p.jit.Problem(); why != "" {
+			n.report(why)
+		}
+		p.jit.Close()
+		p.jit = nil
+	}
+	n.leave(p.view)
+	n.evictIdle()
+}
+
+// dropModules forgets the modules of a process; mu is held.
+func (n *Names) dropModules(p *processNames) {
+	for _, s := range p.modules {
+		s.object.refs--
+	}
+	clear(p.modules)
+}
+
+// stack names a stack, once.
+func (n *Names) stack(s *stack) *output.Stack {
 	if s.named == nil {
 		st := &output.Stack{Frames: make([]output.Frame, 0, len(s.kernel)+len(s.frames)), End: s.end}
 		st.Frames = append(st.Frames, s.kernel...)
 		for i := range s.frames {
-			st.Frames = append(st.Frames, n.frame(pid, &s.frames[i])...)
+			st.Frames = n.frame(st.Frames, s.process, &s.frames[i])
 			for j := len(st.Frames) - 1; j >= len(s.kernel) && st.Frames[j].How == ""; j-- {
 				st.Frames[j].How = s.frames[i].How.String()
 			}
@@ -95,71 +156,22 @@ func (n *Names) stack(pid int, s *stack) *output.Stack {
 	return s.named
 }
 
-// frame names a frame: several, innermost first, if functions are inlined
-// there.
-func (n *Names) frame(pid int, r *rawFrame) []output.Frame {
+// frame names a frame and appends it to list: several, innermost first, if
+// functions are inlined there.
+func (n *Names) frame(list []output.Frame, p *processNames, r *rawFrame) []output.Frame {
 	if r.module == nil {
-		return []output.Frame{n.jitFrame(pid, r)}
+		return append(list, p.jitFrame(r))
 	}
-	k := frameKey{r.module, r.PC, r.Caller}
-	f, ok := n.frames[k]
-	if !ok {
-		f = n.look(pid, r)
-		if len(n.frames) >= maxNames {
-			clear(n.frames)
-		}
-		n.frames[k] = f
-	}
-	return f
-}
-
-// jitFrame names a frame in code that belongs to no object: what a JIT compiler
-// made, if it says so in its perf map.
-func (n *Names) jitFrame(pid int, r *rawFrame) output.Frame {
-	f := output.Frame{PC: r.PC, Module: r.region, Offset: r.PC - r.regionStart}
-	if r.region == "" {
-		return f
-	}
-	if sym, ok := n.perfMap(pid).Lookup(r.LookupPC()); ok {
-		f.Func, f.Offset = sym.Name, r.PC-sym.Start
-	}
-	return f
-}
-
-// perfMap is the perf map of a process; it need not exist.
-func (n *Names) perfMap(pid int) *symbol.PerfMap {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	m := n.jit[pid]
-	if m == nil {
-		var root *rootfs.Root
-		if roots := n.rootsOf(pid); len(roots) > 0 {
-			root = roots[0]
-		}
-		inner, uid := pid, uint32(0)
-		if s, err := (procfs.FS{}).Status(pid); err == nil {
-			uid = uint32(s.UID[1])
-			if k := len(s.NSpid); k > 0 {
-				inner = s.NSpid[k-1]
-			}
-		}
-		m = symbol.NewPerfMap(root, fmt.Sprintf("/tmp/perf-%d.map", inner), uid)
-		n.jit[pid] = m
-	}
-	return m
-}
-
-// look names a frame that was not seen before.
-func (n *Names) look(pid int, r *rawFrame) []output.Frame {
+	o, mapping := n.acquire(p, r)
+	defer n.release(o)
 	// vaddr is of the address that is looked up; the frame tells its own.
 	vaddr := r.vaddr + (r.PC - r.LookupPC())
-	plain := output.Frame{PC: r.PC, Module: r.module.Name(), Mapping: n.mapping(r), Offset: vaddr}
-	o := n.object(pid, r.module)
-	if o.syms == nil {
-		return []output.Frame{plain}
+	plain := output.Frame{PC: r.PC, Module: r.module.Name(), Mapping: mapping, Offset: vaddr}
+	syms := n.look(o, r.vaddr)
+	if len(syms) == 0 {
+		return append(list, plain)
 	}
-	var list []output.Frame
-	for _, s := range o.syms.Frames(r.vaddr) {
+	for _, s := range syms {
 		f := plain
 		f.File, f.Line, f.Inlined = s.File, s.Line, s.Inlined
 		if s.Name != "" {
@@ -167,15 +179,52 @@ func (n *Names) look(pid int, r *rawFrame) []output.Frame {
 		}
 		list = append(list, f)
 	}
-	if list == nil {
-		list = append(list, plain)
+	return list
+}
+
+// jitFrame names a frame in code that belongs to no object: what a JIT compiler
+// made, if it says so in its perf map.
+func (p *processNames) jitFrame(r *rawFrame) output.Frame {
+	f := output.Frame{PC: r.PC, Module: r.region, Offset: r.PC - r.regionStart}
+	if r.region == "" || p == nil || p.jit == nil {
+		return f
 	}
+	if sym, ok := p.jit.Lookup(r.LookupPC()); ok {
+		f.Func, f.Offset = sym.Name, r.PC-sym.Start
+	}
+	return f
+}
+
+// look returns the names at vaddr of an object that is in use.
+func (n *Names) look(o *object, vaddr uint64) []symbol.Frame {
+	if o.syms == nil {
+		return nil
+	}
+	n.mu.Lock()
+	list, ok := o.frames[vaddr]
+	n.mu.Unlock()
+	if ok {
+		return list
+	}
+	list = o.syms.Frames(vaddr)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cached++; n.cached > maxNames {
+		for other := range n.used.all() {
+			clear(other.frames)
+		}
+		n.cached = 1
+	}
+	o.frames[vaddr] = list
+	n.used.resize(o, o.syms.Bytes())
 	return list
 }
 
 // function is the name of the function at vaddr of a module, empty if unknown.
-func (n *Names) function(pid int, m *module.Module, vaddr uint64) string {
-	if o := n.object(pid, m); o.syms != nil {
+func (n *Names) function(p *processNames, m *module.Module, vaddr uint64) string {
+	o := n.hold(p, m)
+	defer n.release(o)
+	if o.syms != nil {
 		if s, ok := o.syms.Lookup(vaddr); ok {
 			return s.Name
 		}
@@ -183,86 +232,92 @@ func (n *Names) function(pid int, m *module.Module, vaddr uint64) string {
 	return ""
 }
 
-func (n *Names) mapping(r *rawFrame) *output.Mapping {
+// open makes sure that the file of a module is open, which takes a process that
+// lives.
+func (n *Names) open(p *processNames, m *module.Module) {
+	n.release(n.hold(p, m))
+}
+
+// hold returns the file of a module, which is not closed before release.
+func (n *Names) hold(p *processNames, m *module.Module) *object {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	o := n.module(p, m).object
+	o.pins++
+	return o
+}
+
+// acquire is hold for a frame; it returns the mapping of its address too.
+func (n *Names) acquire(p *processNames, r *rawFrame) (*object, *output.Mapping) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s := n.module(p, r.module)
+	s.object.pins++
+	s.object.asked = true
+	return s.object, s.mapping(r)
+}
+
+func (n *Names) release(o *object) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	o.pins--
+	n.evict()
+}
+
+func (s *seenModule) mapping(r *rawFrame) *output.Mapping {
 	for i := range r.module.Maps {
 		m := &r.module.Maps[i]
 		if r.PC < m.Start || r.PC >= m.End {
 			continue
 		}
-		k := mapKey{r.module, m.Start}
-		if n.maps[k] == nil {
-			n.maps[k] = &output.Mapping{Start: m.Start, End: m.End, FileOff: m.Offset, Path: r.module.Path, BuildID: r.module.BuildID}
+		if s.mappings == nil {
+			s.mappings = make([]*output.Mapping, len(r.module.Maps))
 		}
-		return n.maps[k]
+		if s.mappings[i] == nil {
+			s.mappings[i] = &output.Mapping{Start: m.Start, End: m.End, FileOff: m.Offset, Path: r.module.Path, BuildID: r.module.BuildID}
+		}
+		return s.mappings[i]
 	}
 	return nil
 }
 
-// object is the file of a module, opened when the module is first seen.
-func (n *Names) object(pid int, m *module.Module) *object {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if o := n.modules[m]; o != nil {
-		return o
+// module returns a module of p with its file opened; mu is held.
+func (n *Names) module(p *processNames, m *module.Module) *seenModule {
+	s := p.modules[m]
+	if s != nil && !s.object.closed {
+		n.used.touch(s.object)
+		return s
 	}
-	k := objectKey{buildID: m.BuildID}
-	if m.BuildID == "" {
-		k.module = m
-	}
-	o := n.objects[k]
-	if o == nil {
-		o = n.open(pid, m)
-		n.objects[k] = o
-	}
-	n.modules[m] = o
-	return o
-}
-
-func (n *Names) open(pid int, m *module.Module) *object {
-	o := &object{path: m.Path, buildID: m.BuildID}
-	if o.file, o.err = m.OpenFile(); o.err != nil {
-		n.opt.Log.Debug("no names for a module", "module", m.Path, "err", o.err)
-		return o
-	}
-	o.syms = symbol.Open(o.file, m.Path, symbol.Options{
-		Demangle: n.opt.Demangle, Inlines: n.opt.Inlines, Lines: n.opt.Lines, Progress: n.opt.Progress, Roots: n.rootsOf(pid), Debuginfod: n.opt.Debuginfod, Log: n.opt.Log,
-	})
-	return o
-}
-
-// rootsOf are the folders in which debug files are looked for: the root of the
-// process, and ours.
-func (n *Names) rootsOf(pid int) []*rootfs.Root {
-	if r, ok := n.roots[pid]; ok {
-		return r
-	}
-	var list []*rootfs.Root
-	for _, dir := range []string{fmt.Sprintf("/proc/%d/root", pid), "/"} {
-		if r, err := rootfs.Open(dir); err == nil {
-			list = append(list, r)
+	if s == nil {
+		if len(p.modules) >= maxModules {
+			n.dropModules(p)
 		}
+		s = new(seenModule)
+		p.modules[m] = s
 	}
-	n.roots[pid] = list
-	return list
+	s.object = n.find(p.view, m)
+	s.object.refs++
+	return s
 }
 
 // Missing lists the modules without full names, and why.
 func (n *Names) Missing() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	for o := range n.used.all() {
+		n.reportObject(o)
+	}
 	var list []string
-	for _, o := range n.objects {
-		why := ""
-		switch {
-		case o.err != nil:
-			why = o.err.Error()
-		case o.syms != nil:
-			why = o.syms.Missing()
-		}
-		if why != "" {
-			list = append(list, fmt.Sprintf("%s (build-id %s): %s", o.path, o.buildID, why))
-		}
+	for line := range n.reports {
+		list = append(list, line)
 	}
 	slices.Sort(list)
 	return list
+}
+
+// report keeps a line for Missing; mu is held.
+func (n *Names) report(line string) {
+	if len(n.reports) < maxReports {
+		n.reports[line] = true
+	}
 }

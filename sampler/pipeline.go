@@ -92,6 +92,7 @@ type Unwound struct {
 // target is one process in the pipeline.
 type target struct {
 	pid      int
+	names    *processNames
 	space    Target
 	err      error // why there is no space
 	name     string
@@ -150,7 +151,11 @@ func (p *Pipeline) begin() (end func()) {
 // output is no reason to keep samples from the others: the sink knows which.
 func (p *Pipeline) write() (err error) {
 	for n := range p.queue {
-		n.sample.Stack = p.cfg.Names.stack(n.sample.PID, n.stack)
+		if n.gone != nil {
+			p.cfg.Names.forget(n.gone)
+			continue
+		}
+		n.sample.Stack = p.cfg.Names.stack(n.stack)
 		if e := p.cfg.Sink.Add(&n.sample); e != nil {
 			err = errors.Join(err, e)
 		}
@@ -200,7 +205,10 @@ func (p *Pipeline) closeAll() {
 // forget drops what is known of a process that has ended or become another.
 func (p *Pipeline) forget(pid int) {
 	p.record(&capture.Gone{PID: pid})
-	p.close(p.targets[pid])
+	if t := p.targets[pid]; t != nil {
+		p.close(t)
+		p.queue <- named{gone: t.names} // behind the last of its stacks
+	}
 	delete(p.targets, pid)
 }
 
@@ -256,7 +264,7 @@ func (p *Pipeline) opened(pid int) {
 	}
 	for _, m := range t.space.Modules() {
 		if m.Path == exe {
-			p.cfg.Names.object(pid, m)
+			p.cfg.Names.open(t.names, m)
 		}
 	}
 }
@@ -289,6 +297,7 @@ func (p *Pipeline) target(pid int) *target {
 		return t
 	}
 	t := &target{pid: pid, walkers: map[walkerKey]*unwind.Walker{}, threads: map[int]*seen{}, stacks: map[uint64][]*stack{}}
+	t.names = p.cfg.Names.process(pid)
 	t.space, t.err = p.cfg.Open(pid)
 	if t.err != nil {
 		p.cfg.Log.Warn("read the mappings of a process", "pid", pid, "err", t.err)
@@ -376,7 +385,7 @@ func (p *Pipeline) send(t *target, tid int, s *seen, at time.Duration, taken str
 	if name == "" {
 		name = t.name
 	}
-	p.queue <- named{s.last, output.Sample{
+	p.queue <- named{stack: s.last, sample: output.Sample{
 		Time: p.cfg.Start.Add(at), PID: t.pid, TID: tid, Process: t.name, Thread: name,
 		State: s.state, Taken: taken, Ticks: w.Ticks,
 		CPU: w.CPU, Wall: w.Wall, Delay: w.Delay, Pause: w.Pause, Late: w.Late,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"sync"
@@ -240,6 +241,14 @@ func (s *recordedSource) region(m procfs.Mapping) *capture.Region {
 type keepOpen struct{ module.File }
 
 func (keepOpen) Close() error { return nil }
+
+// Stat tells which file it is.
+func (f keepOpen) Stat() (os.FileInfo, error) {
+	if s, ok := f.File.(interface{ Stat() (os.FileInfo, error) }); ok {
+		return s.Stat()
+	}
+	return nil, fs.ErrInvalid
+}
 
 // regularFile is a file of this machine.
 type regularFile struct {

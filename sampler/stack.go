@@ -28,13 +28,17 @@ type stack struct {
 	text   string         // what kernel was made of
 	frames []rawFrame
 	end    string
-	named  *output.Stack // set by the goroutine that names
+
+	process *processNames // whose frames they are; nil: there are none
+	named   *output.Stack // set by the goroutine that names
 }
 
-// named is a sample on its way to being named.
+// named is a sample on its way to being named, or the news that no more will
+// come of a process.
 type named struct {
 	stack  *stack
 	sample output.Sample
+	gone   *processNames
 }
 
 // maxHeld bounds the frames of the stacks that a target remembers (56 bytes
@@ -56,13 +60,13 @@ func (t *target) intern(names *Names, frames []unwind.Frame, kernel []byte, end 
 			return s
 		}
 	}
-	s := &stack{frames: make([]rawFrame, len(frames)), end: end, text: string(kernel), kernel: kernelFrames(kernel)}
+	s := &stack{frames: make([]rawFrame, len(frames)), end: end, text: string(kernel), kernel: kernelFrames(kernel), process: t.names}
 	for i, f := range frames {
 		r := rawFrame{Frame: f}
 		if t.space != nil {
 			r.module, r.vaddr, _ = t.space.Module(f.LookupPC())
 			if r.module != nil {
-				names.object(t.pid, r.module)
+				names.open(t.names, r.module)
 			} else {
 				r.region, r.regionStart = regionOf(t.space.Mappings(), f.PC)
 			}

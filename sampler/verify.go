@@ -30,7 +30,7 @@ func (p *Pipeline) difference(t *target, c *capture.Capture, d unwind.Difference
 	where := fmt.Sprintf("%#x", d.Frame.PC)
 	if m, vaddr, ok := t.space.Module(d.Frame.LookupPC()); ok {
 		where = fmt.Sprintf("%s (build-id %s) at %#x", m.Path, m.BuildID, vaddr)
-		if s := p.cfg.Names.function(c.PID, m, vaddr); s != "" {
+		if s := p.cfg.Names.function(t.names, m, vaddr); s != "" {
 			where += " in " + s
 		}
 	}

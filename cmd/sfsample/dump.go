@@ -20,7 +20,7 @@ func dump(c config, stdout, stderr io.Writer) error {
 	if err := checkTIDs(&c); err != nil {
 		return err
 	}
-	pipe := c.livePipeline(c.newNames(log), log, nil, nil)
+	pipe := c.livePipeline(c.newNames(log, stderr, false), log, nil, nil)
 	s := session{config: c}
 	opt := s.options()
 	opt.Kernel = true // where the kernel shows it

@@ -78,7 +78,7 @@ func (s *session) run() error {
 		s.command = cmd
 		opt.PIDs, opt.Command = []int{cmd.process.Pid}, cmd.process.Pid
 	}
-	s.names = s.newNames(s.log)
+	s.names = s.newNames(s.log, s.stderr, false)
 	ctx, stop := interruptible()
 	defer stop()
 	sink := &lastSink{Outputs: s.outs}
@@ -189,11 +189,19 @@ func demangleOf(s string) symbol.Demangle {
 	return symbol.Full
 }
 
-func (c *config) newNames(log *slog.Logger) *sampler.Names {
+// newNames makes what names frames. recorded: those of processes that are gone.
+func (c *config) newNames(log *slog.Logger, stderr io.Writer, recorded bool) *sampler.Names {
+	progress := func(string) {}
+	if !c.quiet {
+		clear := ""
+		if f, ok := stderr.(*os.File); ok && isTerminal(f) {
+			clear = "\r\x1b[K" // of the line of progress
+		}
+		progress = func(line string) { fmt.Fprintf(stderr, "%ssfsample: %s\n", clear, printable(line)) }
+	}
 	return sampler.NewNames(sampler.NameOptions{
 		Demangle: demangleOf(c.demangle), Inlines: c.inlines, Lines: c.lines,
-		Debuginfod: c.debuginfodOf(), Log: log,
-		Progress: func(line string) { log.Info(line) },
+		Debuginfod: c.debuginfodOf(progress), Log: log, Progress: progress, Recorded: recorded,
 	})
 }
 
@@ -227,8 +235,8 @@ func (t *liveTarget) Close() {
 
 // debuginfodOf is the cache of debuginfod's client and, if asked for, the
 // servers.
-func (c *config) debuginfodOf() *symbol.Debuginfod {
-	d := &symbol.Debuginfod{Cache: symbol.DebuginfodCache(os.Getenv), Timeout: 90 * time.Second}
+func (c *config) debuginfodOf(progress func(string)) *symbol.Debuginfod {
+	d := &symbol.Debuginfod{Cache: symbol.DebuginfodCache(os.Getenv), Timeout: 90 * time.Second, Progress: progress}
 	if c.debuginfod {
 		d.URLs = strings.Fields(os.Getenv("DEBUGINFOD_URLS"))
 	}

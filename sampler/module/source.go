@@ -2,6 +2,8 @@ package module
 
 import (
 	"io"
+	"io/fs"
+	"os"
 
 	"sfsample/ptrace/procfs"
 )
@@ -47,6 +49,14 @@ type inner struct {
 
 func (f inner) ReadAt(p []byte, off int64) (int, error) { return f.SectionReader.ReadAt(p, off) }
 func (f inner) Size() int64                             { return f.SectionReader.Size() }
+
+// Stat tells of the file that f is a part of.
+func (f inner) Stat() (os.FileInfo, error) {
+	if s, ok := f.File.(interface{ Stat() (os.FileInfo, error) }); ok {
+		return s.Stat()
+	}
+	return nil, fs.ErrInvalid
+}
 
 // bytesFile is an image in memory.
 type bytesFile struct{ *io.SectionReader }

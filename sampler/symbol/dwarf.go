@@ -72,6 +72,19 @@ func openDWARF(im *image) (*dwarfInfo, error) {
 	return d, nil
 }
 
+// bytes is about how much memory d holds.
+func (d *dwarfInfo) bytes() int {
+	const unitBytes = 192
+	n := d.held + unitBytes*len(d.units) + 32*cap(d.ranges)
+	for _, s := range []*debugSection{d.info, d.abbrev, d.str, d.lineStr, d.strOffsets, d.addr, d.rangesSec, d.rngLists, d.line, d.aranges} {
+		n += cap(s.mem) + cap(s.window)
+	}
+	if d.alt != nil {
+		n += d.alt.bytes()
+	}
+	return n
+}
+
 func newDWARF(im *image) *dwarfInfo {
 	d := &dwarfInfo{im: im}
 	for _, s := range []struct {

@@ -110,6 +110,28 @@ func (o *Object) Close() error {
 	return errors.Join(errs...)
 }
 
+// Bytes is about how much memory the object holds. It grows as names are asked
+// for.
+func (o *Object) Bytes() int {
+	o.once.Do(o.load)
+	n := 0
+	for _, t := range o.tables {
+		n += t.bytes()
+	}
+	if o.goTab != nil {
+		n += 12 * len(o.goTab.entry)
+	}
+	o.mu.RLock()
+	n += o.held
+	o.mu.RUnlock()
+	o.dwarfMu.Lock()
+	defer o.dwarfMu.Unlock()
+	if o.dwarf != nil {
+		n += o.dwarf.bytes()
+	}
+	return n
+}
+
 // own makes Close close c.
 func (o *Object) own(c io.Closer) {
 	o.closeMu.Lock()

@@ -59,6 +59,11 @@ type table struct {
 
 const none = -1
 
+// bytes is about how much memory t holds.
+func (t *table) bytes() int {
+	return 16*cap(t.syms) + 12*cap(t.segs.start) + 4*cap(t.bucket)
+}
+
 // candidate is a symbol while a table is built.
 type candidate struct {
 	entry

@@ -33,6 +33,18 @@ func Open(name string) (*Root, error) {
 // Name is the name that the root was opened by.
 func (r *Root) Name() string { return r.name }
 
+// ID tells directories apart.
+type ID struct{ Dev, Ino uint64 }
+
+// ID is which directory the root is.
+func (r *Root) ID() (ID, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(r.fd, &st); err != nil {
+		return ID{}, &os.PathError{Op: "stat", Path: r.name, Err: err}
+	}
+	return ID{uint64(st.Dev), st.Ino}, nil
+}
+
 // Close releases the root. Files opened through it stay open.
 func (r *Root) Close() error { return unix.Close(r.fd) }
 
