@@ -251,6 +251,10 @@ func (w *Walker) methodRow(h How, pc uint64, top bool) (row *sframe.Row, ok bool
 			if row = w.conv.innermost(&w.window); row != nil {
 				return row, true
 			}
+		} else if w.conv.returned != nil {
+			if row = w.conv.returned(&w.window); row != nil {
+				return row, true
+			}
 		}
 		return w.conv.frame, true
 	case BackChain:

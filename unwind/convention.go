@@ -18,6 +18,9 @@ type convention struct {
 	// innermost returns the row of an innermost frame whose frame pointer is
 	// not set up yet or any more, by the bytes around its pc; nil: it is.
 	innermost func(w *window) *sframe.Row
+	// returned returns the row of a caller that does nothing but return behind
+	// its call, by the bytes at its pc; nil: it does more.
+	returned func(w *window) *sframe.Row
 	// signal returns the row of a signal trampoline, by the bytes around pc
 	// alone. mid: pc may stand behind the trampoline's first instruction.
 	signal func(w *window, mid bool) *sframe.Row

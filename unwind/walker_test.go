@@ -129,6 +129,40 @@ func TestWalkAMD64(t *testing.T) {
 			},
 		},
 		{
+			// What CPython puts between two frames of its interpreter: sub $8,%rsp;
+			// call *%rcx; add $8,%rsp; ret. rbp is the interpreter's, who keeps no
+			// frame pointer: 3 leads nowhere.
+			name: "trampoline that only calls and returns", order: []How{EHFrame, FramePointer},
+			space: &space{mapped: text,
+				rows: map[How][]sframe.Entry{EHFrame: {start, covers(0x401000, 0x401040, spRow(8))}},
+				code: map[uint64][]byte{
+					0x40300e: {0xff, 0xd1, 0x48, 0x83, 0xc4, 0x18, 0xc3},
+					0x40001b: call5,
+				},
+			},
+			set: set(0x401010, 7, sp, 6, 3),
+			mem: words(a, sp, 0x403010, 1, 2, 3, 0x400020),
+			want: []Frame{
+				{PC: 0x401010, SP: sp},
+				{PC: 0x403010, SP: sp + 8, Caller: true, How: EHFrame},
+				{PC: 0x400020, SP: sp + 40, Caller: true, How: FramePointer},
+			},
+		},
+		{
+			name: "trampoline that goes on behind its call", order: []How{EHFrame, FramePointer},
+			space: &space{mapped: text,
+				rows: map[How][]sframe.Entry{EHFrame: {start, covers(0x401000, 0x401040, spRow(8))}},
+				code: map[uint64][]byte{0x40301e: {0xff, 0xd1, 0x48, 0x83, 0xc4, 0x18, 0x90}},
+			},
+			set: set(0x401010, 7, sp, 6, 3),
+			mem: words(a, sp, 0x403020, 1, 2, 3, 0x400020),
+			want: []Frame{
+				{PC: 0x401010, SP: sp},
+				{PC: 0x403020, SP: sp + 8, Caller: true, How: EHFrame},
+			},
+			end: End{Reason: NoProgress, Addr: 3},
+		},
+		{
 			// The assembler's row is wrong by a word; .eh_frame has it right.
 			name: "wrong row gives way to the next method",
 			space: &space{mapped: text, rows: map[How][]sframe.Entry{

@@ -44,6 +44,9 @@ func x86Convention(a *regs.Arch, signal func(*window, bool) *sframe.Row) convent
 		innermost: func(w *window) *sframe.Row {
 			return rows.innermost(w, a.WordBytes == 8)
 		},
+		returned: func(w *window) *sframe.Row {
+			return x86Returned(w, a)
+		},
 		signal:    signal,
 		afterCall: x86AfterCall,
 	}
@@ -112,6 +115,28 @@ func x86IsMoveToBP(b []byte, wide bool) bool {
 		b = b[1:]
 	}
 	return len(b) >= 2 && (b[0] == 0x89 && b[1] == 0xe5 || b[0] == 0x8b && b[1] == 0xec)
+}
+
+// x86Returned knows add $size,%rsp before ret behind a call: whatever the
+// registers hold, this is how the caller's frame ends. Trampolines without
+// tables are of that kind, such as those that CPython makes for each function so
+// that profilers tell them apart (Python/asm_trampoline.S).
+func x86Returned(w *window, a *regs.Arch) *sframe.Row {
+	b := w.ahead()
+	if a.WordBytes == 8 {
+		if len(b) == 0 || b[0] != x86RexW {
+			return nil
+		}
+		b = b[1:]
+	}
+	if len(b) < 4 || b[0] != 0x83 || b[1] != 0xc4 || !x86IsRet(b[3:]) {
+		return nil
+	}
+	size, ws := int32(int8(b[2])), int32(a.WordBytes)
+	if size < 0 {
+		return nil
+	}
+	return &sframe.Row{CFA: fromReg(a.SP, size+ws), RA: atCFA(-ws), Keep: a.CalleeSaved &^ (1 << a.FP)}
 }
 
 // x86JumpSlot: jmp *slot, as in a PLT entry or a tail call through the GOT.
