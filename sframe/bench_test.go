@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -112,6 +113,37 @@ func BenchmarkFunction(b *testing.B) {
 			}
 		}
 	})
+}
+
+// BenchmarkMemory is what 1,000 functions cost in memory when all their rows were
+// looked up: measured at the heap, and as the section estimates it.
+func BenchmarkMemory(b *testing.B) {
+	section := bigSection(3, 1000, 5)
+	data := section.Bytes()
+	var heap, estimate float64
+	for b.Loop() {
+		s, err := Open(bytes.NewReader(data), section.Addr, uint64(len(data)))
+		if err != nil {
+			b.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for i := range section.Funcs {
+			for _, r := range section.Funcs[i].Rows {
+				if _, err := s.Row(section.Funcs[i].Start + uint64(r.Off)); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		heap = float64(after.HeapAlloc) - float64(before.HeapAlloc)
+		estimate = float64(s.CacheBytes())
+		runtime.KeepAlive(s)
+	}
+	b.ReportMetric(heap, "heap-bytes/1000funcs")
+	b.ReportMetric(estimate, "estimate-bytes/1000funcs")
 }
 
 // BenchmarkOpen is what a module costs that is never asked.

@@ -140,19 +140,74 @@ func TestCacheBound(t *testing.T) {
 			}
 		}
 	}
-	sets, kept := s.cache.table.Load().sets, 0
-	for i := range sets {
-		for j := range sets[i] {
-			if sets[i][j].answer.Load() != nil {
-				kept++
+	table, kept := s.cache.table.Load(), 0
+	for i := range table.slots {
+		if table.slots[i].Load() != 0 {
+			kept++
+		}
+	}
+	if len(table.slots) != maxSlots || kept < maxSlots/2 || kept != s.cache.used {
+		t.Errorf("%d slots, %d in use, want %d", len(table.slots), kept, maxSlots)
+	}
+	if n := s.CacheBytes(); n > 1.1e6 {
+		t.Errorf("the cache has %d bytes", n)
+	}
+}
+
+// TestCacheAnswers: answers stay right and bounded while there are more different
+// ones than are kept, and for addresses that are too far away to be.
+func TestCacheAnswers(t *testing.T) {
+	section := bigSection(3, 3*maxAnswers, 1)
+	for i := range section.Funcs {
+		section.Funcs[i].Rows[0] = sframetest.Row{SP: true, WordBytes: 4, Words: []int64{int64(8 * i)}}
+	}
+	data := section.Bytes()
+	s, err := Open(bytes.NewReader(data), section.Addr, uint64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for i := range section.Funcs {
+			pc := section.Funcs[i].Start
+			for range 2 {
+				if row, err := s.Row(pc); err != nil || int(row.CFA.Offset) != 8*i {
+					t.Fatalf("%#x: got %v, %v, want offset %d", pc, row, err, 8*i)
+				}
+			}
+			if n := len(s.cache.table.Load().answers); n > maxAnswers {
+				t.Fatalf("%d answers kept", n)
+			}
+		}
+		pc := section.Funcs[5].Start
+		for _, far := range []uint64{pc + 1<<47, pc - 1<<47, pc + 1<<48, pc | 1<<63, 0, ^uint64(0)} {
+			if row, err := s.Row(far); !errors.Is(err, ErrNoRow) {
+				t.Fatalf("%#x: got %v, %v", far, row, err)
 			}
 		}
 	}
-	if len(sets)*ways != maxSlots || kept < maxSlots/2 {
-		t.Errorf("%d slots, %d in use, want %d", len(sets)*ways, kept, maxSlots)
+	if n := s.CacheBytes(); n > 1.1e6 {
+		t.Errorf("the cache has %d bytes", n)
 	}
-	if len(s.cache.rows) > maxRules {
-		t.Errorf("%d rows kept, want at most %d", len(s.cache.rows), maxRules)
+}
+
+// TestCacheStale: an answer that was found before the cache was emptied is not
+// kept after it.
+func TestCacheStale(t *testing.T) {
+	section := bigSection(3, 10, 1)
+	data := section.Bytes()
+	s, err := Open(bytes.NewReader(data), section.Addr, uint64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pc := section.Funcs[3].Start
+	old := s.cache.table.Load()
+	s.cache.reset()
+	row, err := s.coldRow(old, pc)
+	if err != nil || s.cache.table.Load().find(pc) != nil {
+		t.Errorf("kept: %v, %v", row, err)
+	}
+	if again, err := s.Row(pc); err != nil || again != row || s.cache.table.Load().find(pc) == nil {
+		t.Errorf("not kept: %v, %v", row, err)
 	}
 }
 

@@ -51,7 +51,7 @@ func Open(r io.ReaderAt, addr, size uint64) (*Section, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.cache.reset()
+	s.cache.begin(addr)
 	return s, nil
 }
 

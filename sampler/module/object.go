@@ -50,7 +50,6 @@ type object struct {
 	mu         sync.Mutex // guards all below: one look-up at a time
 	via        *Module    // whose memory the look-up reads
 	opened     bool
-	answers    int               // of .sframe tables, since they were opened
 	counted    int               // bytes of tables that the account in the cache has
 	sframes    []*sframe.Section // version 2 and later
 	old        []*sframe.Section // version 1
@@ -126,16 +125,15 @@ func (o *object) answer(vaddr uint64, how unwind.How, log *slog.Logger) (*sframe
 	return nil, sframe.ErrNoRow
 }
 
-// answerBytes is about what a .sframe table keeps for an answer, with its share
-// of the row; it keeps maxAnswers at most.
-const (
-	answerBytes = 64
-	maxAnswers  = 32 << 10
-)
-
 // bytes estimates what the tables hold.
 func (o *object) bytes() int {
-	n := min(o.answers, maxAnswers) * answerBytes
+	n := 0
+	for _, s := range o.sframes {
+		n += s.CacheBytes()
+	}
+	for _, s := range o.old {
+		n += s.CacheBytes()
+	}
 	if o.eh != nil {
 		n += o.eh.CacheBytes()
 	}
@@ -147,7 +145,7 @@ func (o *object) bytes() int {
 
 // close forgets the tables; the next look-up opens them again.
 func (o *object) close() {
-	o.opened, o.answers = false, 0
+	o.opened = false
 	o.sframes, o.old, o.eh = nil, nil, nil
 	if o.debug != nil {
 		o.debug, o.debugBytes, o.noDebug = nil, 0, false
@@ -175,7 +173,6 @@ func (o *object) ask(tables *[]*sframe.Section, vaddr uint64, log *slog.Logger) 
 	for i := 0; i < len(*tables); i++ {
 		s := (*tables)[i]
 		row, err := s.Row(vaddr)
-		o.answers++
 		if err == nil {
 			return row, nil
 		}
