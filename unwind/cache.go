@@ -14,6 +14,7 @@ type entry struct {
 	row   *sframe.Row // of method how; nil with how BackChain: chosen by the stack
 	to    *entry      // the caller that was met last from here; never nil
 	plain plain       // of row, if the flag says so
+	num   uint32      // of row in cache.plain, if it has a short form
 	how   How         // first method that has something, Regs: none
 	flags flags
 }
@@ -41,6 +42,8 @@ type cache struct {
 	count int
 	chunk []entry // room for the next entries
 	rows  map[rowKey]*sframe.Row
+	plain []*sframe.Row // those that have a short form, most of them once
+	nums  map[*sframe.Row]uint32
 }
 
 const (
@@ -158,6 +161,20 @@ func (c *cache) share(row *sframe.Row) *sframe.Row {
 	return row
 }
 
+// number returns the place of row in c.plain.
+func (c *cache) number(row *sframe.Row) uint32 {
+	n, ok := c.nums[row]
+	if !ok {
+		if c.nums == nil {
+			c.nums = make(map[*sframe.Row]uint32)
+		}
+		n = uint32(len(c.plain))
+		c.nums[row] = n
+		c.plain = append(c.plain, row)
+	}
+	return n
+}
+
 // lookup returns the entry of a frame's PC, made now if there was none. That of
 // an address outside code is valid only until the next lookup.
 func (w *Walker) lookup(pc uint64, isReturn bool) *entry {
@@ -213,6 +230,7 @@ func (w *Walker) fill(pc uint64, kind flags) *entry {
 		var ok bool
 		if e.plain, ok = compile(w.arch, e.row); ok {
 			e.flags |= isPlain
+			e.num = w.cache.number(e.row)
 		}
 	}
 	return w.cache.insert(e)

@@ -145,7 +145,7 @@ func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 				to := w.cache.caller(e, w.next.pc)
 				if to != nil && (to.flags&afterCall != 0 || e.how != FramePointer) {
 					// The way of nearly all frames: a known return address.
-					w.late = append(w.late, lateRow{e.row, w.next.cfa})
+					w.late = append(w.late, lateRow{w.next.cfa, e.num})
 					w.next.enter(w.arch, s, s.Known)
 					found, caller, fallback = e.how, true, false
 					e = to
@@ -180,10 +180,12 @@ func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 }
 
 // lateRow is a row that was used for SP, FP and PC only. Hardly any row needs
-// another register, so what rows say of those is put off until one does.
+// another register, so what rows say of those is put off until one does. A
+// pointer to the row would double the time of a walk while the garbage
+// collector marks: it has to be told of each pointer that is written.
 type lateRow struct {
-	row *sframe.Row
 	cfa uint64
+	num uint32 // of the row in cache.plain
 }
 
 // catchUp applies the rows put off to the other registers.
@@ -192,7 +194,7 @@ func (w *Walker) catchUp(mem *Memory) {
 	own := uint32(1)<<(w.arch.SP&(regs.NumRegs-1)) | 1<<(w.arch.FP&(regs.NumRegs-1))
 	for i := range w.late {
 		l := &w.late[i]
-		s.Known = s.Known&own | restorePlain(w.arch, s, l.row, l.cfa, mem)&^own
+		s.Known = s.Known&own | restorePlain(w.arch, s, w.cache.plain[l.num], l.cfa, mem)&^own
 	}
 	w.late = w.late[:0]
 }
