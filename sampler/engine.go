@@ -302,9 +302,10 @@ func (e *engine) loop(until int64) {
 	e.start = ptrace.Now()
 	e.alarm.Set(e.start)
 	next := e.start
-	for !e.stop.Load() && len(e.procs) > 0 {
+	for len(e.procs) > 0 {
 		now := ptrace.Now()
-		if now >= until {
+		if now >= until || e.stop.Load() {
+			e.missRest(min(now, until-1))
 			return
 		}
 		if now >= next {
@@ -327,6 +328,14 @@ func (e *engine) loop(until int64) {
 			e.handle(s)
 			e.settlePriority()
 		}
+	}
+}
+
+// missRest accounts for the deadlines that passed unseen before a run's end.
+func (e *engine) missRest(end int64) {
+	if n := (end - e.start) / e.interval; n > e.tick {
+		e.missed += n - e.tick
+		e.advance(n, Missed)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 )
@@ -24,7 +25,18 @@ func main() {
 	// A closed pipe is an error of the output that writes to it, not the end of
 	// the others. (Ignoring the signal would be inherited by a command of ours.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	spareProcs()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// spareProcs lets two goroutines more run than there are CPUs. The tracing thread
+// comes out of each wait without delay then: otherwise it would wait for a turn
+// among ours, held by threads that the system may not run for long on a busy
+// machine, while a target stands still.
+func spareProcs() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 2)
+	}
 }
 
 // run is main with its surroundings as arguments; it returns the exit status.
