@@ -332,10 +332,9 @@ func (w *Walker) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 	keep := w.next // the first failure is the one to report
 	pc := e.pc
 	for _, h := range w.order[i+1:] {
-		if h == FramePointer && e.row != nil && e.row.FP.Base == sframe.Same {
-			// The row, whatever else is wrong with it, says that this frame has not
-			// touched the frame pointer: it is a caller's, and following it
-			// would leave out the frames between.
+		if h == FramePointer && e.row != nil && !w.mayKeepFP(e.row) {
+			// The frame pointer is a caller's, and following it would leave
+			// out the frames between.
 			continue
 		}
 		w.window.read(w.space, w.set.PC)
@@ -352,6 +351,15 @@ func (w *Walker) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 	}
 	w.next = keep
 	return nil, Regs
+}
+
+// mayKeepFP: what a row says, whatever else is wrong with it, leaves room for a
+// frame that the frame pointer points to. It does not if the frame pointer is
+// still the caller's, nor in hand-written code that has no frame: the CFA is
+// neither in SP nor in FP (glibc's longjmp describes the frame that it jumps to).
+func (w *Walker) mayKeepFP(row *sframe.Row) bool {
+	return row.FP.Base != sframe.Same &&
+		row.CFA.Base == sframe.FromReg && (row.CFA.Reg == w.arch.SP || row.CFA.Reg == w.arch.FP)
 }
 
 // chain chooses the back chain's row for the current frame.

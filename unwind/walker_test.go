@@ -187,6 +187,19 @@ func TestWalkAMD64(t *testing.T) {
 			end:  End{Reason: NotCode, Addr: 1},
 		},
 		{
+			// The row describes the frame that a longjmp goes to, by the buffer
+			// in rdi; the function has no frame that rbp could point to.
+			name: "no frame pointer where a row has the CFA elsewhere", order: []How{EHFrame, FramePointer},
+			space: &space{mapped: text, code: map[uint64][]byte{0x40200b: call5},
+				rows: map[How][]sframe.Entry{EHFrame: {covers(0x401000, 0x401040, sframe.Row{
+					CFA: fromReg(5, 0), RA: atCFA(56), FP: atCFA(8),
+				})}}},
+			set:  set(0x401010, 7, sp, 6, sp+16, 5, sp-0x1000),
+			mem:  words(a, sp, 0x403010, 1, sp+64, 0x402010),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: NoProgress, Addr: sp - 0x1000},
+		},
+		{
 			// SFrame's row for 0x402000 hides that rbx was saved there, and the
 			// caller's CFA is on rbx; .eh_frame first leads through.
 			name: "short walk is repeated with eh_frame first",

@@ -3,6 +3,10 @@ package main
 import (
 	"strings"
 
+	"github.com/go-delve/delve/pkg/dwarf/regnum"
+
+	"sfsample/regs"
+	"sfsample/sframe"
 	"sfsample/unwind"
 )
 
@@ -10,7 +14,7 @@ import (
 // chain of this moment suffers from at frame at, if it is a known one that no
 // reader of tables can do anything about. It looks at the program, not at what
 // the walk made of it.
-func (t *tracer) defect(at int) string {
+func (t *tracer) defect(at int, reason unwind.Reason) string {
 	n := len(t.shadow.entries)
 	for i := n - 1; i >= 0 && i >= n-1-at; i-- {
 		if t.shadow.entries[i].rewritten {
@@ -31,8 +35,39 @@ func (t *tracer) defect(at int) string {
 			}
 		}
 	}
-	if changesFrame(p.fn) {
-		return "glibc: the table of " + p.fn + " does not follow how it replaces the stack pointer"
+	return t.tableFault(at, reason)
+}
+
+// tableFault names what the table says wrongly of frame at, or does not say.
+// Each case was found by a chain that was not right, and read in objdump -d
+// beside readelf -wF of glibc 2.36 (Debian 12).
+func (t *tracer) tableFault(at int, reason unwind.Reason) string {
+	f := t.frames[at]
+	fn := t.place(f.LookupPC()).fn
+	switch {
+	case reason == unwind.NoRow && strings.HasSuffix(fn, "@plt"):
+		return "the linker has written no rows for this PLT"
+	case !changesFrame(fn):
+	case t.arch == regs.AMD64 && at == 0:
+		// mov 0xa0(%rdx),%rsp loads the stack pointer of the context to resume,
+		// push %rcx puts the return address there some instructions later. The
+		// table has CFA=rsp+8 and the return address below it throughout.
+		if sp, err := t.word(t.user.Set.R[regnum.AMD64_Rdx] + 0xa0); err == nil && sp == t.at().sp {
+			return "glibc: the table of " + fn + " says that the return address of the context to resume is on its stack already"
+		}
+	case t.arch.Name == regs.ARM64.Name && fn == "swapcontext":
+		// adr x30 makes it the address at which the context is to go on, then
+		// mov x22, x30 keeps it over a call. The table has no rule at all.
+		if at > 0 || t.place(t.user.Set.R[regs.ARM64.RA]).fn == fn {
+			return "glibc: the table of swapcontext has no rule for the return address after x30 got another value"
+		}
+	case t.arch.Name == regs.ARM64.Name:
+		// cfi_def_cfa(x0, 0): where the registers of the target lie in the
+		// buffer. The CFA is the caller's stack pointer, which x0 is not.
+		if row, err := t.space.Row(f.LookupPC(), unwind.EHFrame); err == nil &&
+			row.CFA.Base == sframe.FromReg && row.CFA.Reg != regs.ARM64.SP && row.CFA.Reg != regs.ARM64.FP {
+			return "glibc: the table of " + fn + " has the address of the saved registers for the stack pointer"
+		}
 	}
 	return ""
 }

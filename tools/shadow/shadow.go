@@ -14,6 +14,7 @@ const (
 	call
 	ret
 	syscallInsn
+	leave // a plain branch out of a function that goes on in another frame than its caller's
 )
 
 // entry is one true return address.
@@ -26,8 +27,8 @@ type entry struct {
 	base bool
 	// rewritten: the program has put ret in place of the true one.
 	rewritten bool
-	// moved: the word on the stack was popped into a register, and not yet
-	// returned to (vfork).
+	// moved: the word on the stack was popped into a register, or is saved
+	// elsewhere, and not yet returned to (vfork, a coroutine that is resumed).
 	moved bool
 }
 
@@ -81,10 +82,10 @@ func (s *shadow) step(k kind, from, to point, insnLen uint64, stackOf func(uint6
 	if id := stackOf(to.sp); id != s.stack {
 		s.change(id, to)
 	}
-	if k == ret {
-		if s.link && to.pc == from.pc+insnLen {
-			return // the condition did not hold
-		}
+	if k == ret && s.link && to.pc == from.pc+insnLen {
+		return // the condition did not hold
+	}
+	if k == ret || k == leave {
 		s.arriving = false
 	}
 	switch k {
@@ -95,7 +96,7 @@ func (s *shadow) step(k kind, from, to point, insnLen uint64, stackOf func(uint6
 		}
 		s.entries = append(s.entries, entry{ret: next, sp: from.sp})
 		return
-	case ret:
+	case ret, leave:
 		if n := len(s.entries); n > 0 {
 			if top := s.entries[n-1]; top.ret == to.pc && top.sp <= to.sp && !top.exact {
 				s.entries = s.entries[:n-1] // also ret n, which drops arguments
@@ -148,7 +149,7 @@ func (s *shadow) drop(k kind, from, to point, insnLen uint64) {
 			}
 			return
 		}
-		if !s.dead(e, to.sp) && !(s.link && k == ret && to.sp == e.sp) {
+		if !s.dead(e, to.sp) && !(s.link && (k == ret || k == leave) && to.sp == e.sp) {
 			// With a link register, frames called from a frame have its stack
 			// pointer: only a return says that they are gone.
 			return
@@ -184,6 +185,11 @@ func (s *shadow) change(id uint64, to point) {
 	s.stacks[s.stack] = shadowStack{s.entries, s.needBase, s.partial}
 	if next, ok := s.stacks[id]; ok {
 		s.entries, s.needBase, s.partial = next.entries, next.needBase, next.partial
+		if n := len(s.entries); n > 0 && !s.link && s.entries[n-1].sp == to.sp {
+			// The stack pointer is what it is to be behind the return; the
+			// return address is to be pushed for that.
+			s.entries[n-1].moved = true
+		}
 		return
 	}
 	s.entries, s.needBase, s.partial = nil, true, false

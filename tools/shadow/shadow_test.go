@@ -158,6 +158,42 @@ func TestShadowCoroutine(t *testing.T) {
 	if len(s.entries) != 1 || s.entries[0].ret != 0x15 {
 		t.Errorf("back on the first stack: %+v", s.entries)
 	}
+	// The other goes on behind its call, as glibc's swapcontext has it: the stack
+	// pointer first, then the return address.
+	s.step(ret, point{0x104, 0x7ff8}, point{0x15, 0x8000}, 1, oneStack)
+	s.step(call, point{0x15, 0x8000}, point{0x100, 0x7ff8}, 5, oneStack)
+	s.step(other, point{0x104, 0x7ff8}, point{0x108, 0x700}, 4, oneStack)
+	s.step(call, point{0x950, 0x700}, point{0x100, 0x6f8}, 5, oneStack)
+	s.step(other, point{0x104, 0x6f8}, point{0x108, 0x8000}, 4, oneStack)
+	s.step(other, point{0x108, 0x8000}, point{0x110, 0x8000}, 8, oneStack)
+	s.step(other, point{0x110, 0x8000}, point{0x111, 0x7ff8}, 1, oneStack)
+	if n := len(s.entries); n != 1 || s.entries[0].ret != 0x1a || s.entries[0].moved {
+		t.Errorf("before the return on the first stack: %+v", s.entries)
+	}
+	s.step(ret, point{0x111, 0x7ff8}, point{0x1a, 0x8000}, 1, oneStack)
+	if len(s.entries) != 0 {
+		t.Errorf("behind the return on the first stack: %+v", s.entries)
+	}
+}
+
+// TestShadowBase: a return proves or refutes what the first walk found; a
+// longjmp past it does neither.
+func TestShadowBase(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		k    kind
+		to   uint64
+		bad  int
+	}{
+		{"proved", ret, 0x15, 0}, {"refuted", ret, 0x25, 1}, {"left by longjmp", leave, 0x25, 0},
+	} {
+		s := newShadow(true)
+		s.entries = []entry{{ret: 0x15, sp: 0x8000, base: true}}
+		s.step(tt.k, point{0x104, 0x8000}, point{tt.to, 0x8000}, 4, oneStack)
+		if len(s.badBase) != tt.bad || len(s.entries) != 0 {
+			t.Errorf("%s: refuted %#x, left %+v; want %d, none", tt.name, s.badBase, s.entries, tt.bad)
+		}
+	}
 }
 
 func TestJudge(t *testing.T) {

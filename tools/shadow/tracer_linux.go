@@ -320,6 +320,9 @@ func (t *tracer) advance(d decoded, delivered bool, from point) {
 			clear(t.code)
 		}
 	}
+	if to == from && d.kind != other {
+		return // the stop is for a signal; the instruction has not run
+	}
 	if delivered && t.handlerEntered(from, to) {
 		return
 	}
@@ -331,7 +334,7 @@ func (t *tracer) advance(d decoded, delivered bool, from point) {
 	}
 	k := d.kind
 	if t.arch.Link && k == other && to.pc != from.pc+n && t.behindCall(to.pc) && changesFrame(t.place(from.pc).fn) {
-		k = ret // by a plain branch
+		k = leave
 	}
 	t.shadow.step(k, from, to, n, t.stackOf)
 }
@@ -482,7 +485,7 @@ func (t *tracer) count(tally *tally, v verdict, at int, end unwind.End) {
 		inner := t.place(t.frames[0].PC)
 		p.inner = inner.module + " " + inner.fn
 	}
-	p.defect = t.defect(at)
+	p.defect = t.defect(at, end.Reason)
 	switch {
 	case v == cut:
 		p.reason = end.Reason
