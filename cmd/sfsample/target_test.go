@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -27,8 +28,8 @@ func init() {
 // target is the main function of a process to sample. args: "exit" ends at once;
 // "obey" prints ready and does what standard input says, a line each, until it
 // ends; "headless" does the same after the main thread has exited; "crowd" does
-// the same with many threads, see [crowd]; "sample-self" becomes sfsample, asked
-// for its own id.
+// the same with many threads, see [crowd]; "spinners" with some that never sleep;
+// "sample-self" becomes sfsample, asked for its own id.
 func target(args []string) {
 	switch args[0] {
 	case "exit":
@@ -47,6 +48,8 @@ func target(args []string) {
 		syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
 	case "crowd":
 		obey(newCrowd().obey)
+	case "spinners":
+		startSpinners()
 	}
 	obey(nil)
 }
@@ -115,4 +118,24 @@ func threadCPU() time.Duration {
 		os.Exit(1)
 	}
 	return time.Duration(ts.Nano())
+}
+
+// spinnerThreads is how many threads of a target "spinners" never sleep.
+const spinnerThreads = 8
+
+// startSpinners starts them and returns when all are there.
+func startSpinners() {
+	runtime.GOMAXPROCS(spinnerThreads + 2)
+	var there sync.WaitGroup
+	for range spinnerThreads {
+		there.Add(1)
+		go func() {
+			runtime.LockOSThread()
+			there.Done()
+			for {
+				spin(time.Hour)
+			}
+		}()
+	}
+	there.Wait()
 }
