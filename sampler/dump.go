@@ -31,6 +31,10 @@ type ThreadDump struct {
 	stack *stack
 }
 
+// CannotRead is the beginning of [ThreadDump.Taken] for a thread that has gone
+// or that we may not read.
+const CannotRead = "cannot be read"
+
 // stopsAtMost bounds the time that a dump waits for stops.
 const stopsAtMost = 60 * time.Millisecond
 
@@ -113,7 +117,7 @@ func (d *dumper) peek(t *ThreadDump) *capture.Capture {
 		before, err := d.fs.Schedstat(t.PID, t.TID)
 		call, callErr := d.fs.Syscall(t.PID, t.TID)
 		if err != nil || callErr != nil {
-			t.Taken = "cannot be read"
+			t.Taken = CannotRead
 			if callErr != nil && d.fs.Permission(t.PID).Remedy() != "" {
 				t.Taken += ": " + d.fs.Permission(t.PID).Remedy()
 			}

@@ -163,7 +163,7 @@ func (e *engine) report(r *Result) {
 	r.Elapsed = e.elapsed()
 	r.AskedHz = float64(e.opt.Hz)
 	answered := e.acct.Ticks - e.load.left
-	r.ReachedHz = float64(answered-e.missed) / max(r.Elapsed.Seconds(), 1e-9)
+	r.ReachedHz = r.AskedHz * float64(answered-e.missed) / float64(max(e.acct.Ticks, 1))
 	r.Delay, r.Pause, r.Behind = e.delay.spread(), e.pause.spread(), e.late.spread()
 	r.Interrupts, r.Stops, r.Outstanding = e.sent, e.taken, e.most
 	r.Stride, r.Priority = e.load.most, e.prio.denied
@@ -182,7 +182,6 @@ func (e *engine) publish(now int64) {
 
 // explain adds to an error of attaching what stands in the way.
 func (e *engine) explain(pid int, err error) error {
-	remedy := e.fs.Permission(pid).Remedy()
 	if pid == os.Getpid() {
 		return fmt.Errorf("attach %d: this is sfsample itself (try: another process)", pid)
 	}
@@ -192,8 +191,14 @@ func (e *engine) explain(pid int, err error) error {
 	if procfs.Gone(err) || errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("attach %d: no such process", pid)
 	}
-	if remedy == "" {
-		return fmt.Errorf("attach %d: %w", pid, err)
+	return fmt.Errorf("attach %d: %w (%s)", pid, err, Remedy(pid))
+}
+
+// Remedy says why a process may not be read or traced that was refused, and
+// what to try.
+func Remedy(pid int) string {
+	if r := (procfs.FS{}).Permission(pid).Remedy(); r != "" {
+		return r
 	}
-	return fmt.Errorf("attach %d: %w (%s)", pid, err, remedy)
+	return "CAP_SYS_PTRACE is not enough: a security module forbids it, or it is outside of our user namespace; try: outside of the container"
 }

@@ -129,10 +129,59 @@ func TestCannotSample(t *testing.T) {
 		o.want(t, exitFailed, "attach "+strconv.Itoa(pid)+": operation not permitted", "uid 0", "try: ")
 		o.wantOneLine(t)
 	})
-	t.Run("command that is none", func(t *testing.T) {
-		o := sfsample(t, "--", "/nonexistent/command")
-		o.want(t, exitFailed, "run /nonexistent/command: no such file or directory")
+	t.Run("dump of another user's process", func(t *testing.T) {
+		pid := 1
+		cmd := tool("dump", "-p")
+		if os.Geteuid() == 0 {
+			p := startTarget(t, "obey")
+			pid = p.pid
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody}
+			defer p.untouched(t)
+		}
+		cmd.Args = append(cmd.Args, strconv.Itoa(pid))
+		cmd.Dir = "/"
+		o := begin(t, cmd).end(t)
+		o.want(t, exitFailed, "dump "+strconv.Itoa(pid)+": no thread can be read (it belongs to uid 0", "try: ")
+		if !strings.Contains(o.stdout, "tid "+strconv.Itoa(pid)) {
+			t.Errorf("what is known of the threads is not shown: %q", o.stdout)
+		}
 	})
+	t.Run("kernel stacks without permission", func(t *testing.T) {
+		cmd := tool("--kernel", "-o", "/dev/null", "--", self, "-test.list", "^$")
+		cmd.Dir = "/"
+		if os.Geteuid() == 0 {
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody}
+		}
+		begin(t, cmd).end(t).want(t, exitDone, "the kernel's part of stacks cannot be shown: ", "(try: as root)")
+	})
+}
+
+// TestCannotRun starts commands that do not run: status 1, and one line that
+// says why.
+func TestCannotRun(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string, mode os.FileMode) string {
+		t.Helper()
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	for _, tt := range []struct{ name, command, want string }{
+		{"no such file", "/nonexistent/command", "no such file or directory (try: its full path"},
+		{"not in PATH", "sfsample-no-such-command", "(try: its full path"},
+		{"folder", dir, "is a directory (give a program in it)"},
+		{"not executable", file("data", "data", 0o600), "permission denied (try: chmod +x"},
+		{"no program", file("broken", "\x7fELF", 0o700), "exec format error (it is no program"},
+		{"no interpreter", file("script", "#!/nonexistent/interpreter\n", 0o700), "no such file or directory (try: its full path; a script's interpreter"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := sfsample(t, "--", tt.command)
+			o.want(t, exitFailed, "run "+tt.command+": ", tt.want)
+			o.wantOneLine(t)
+		})
+	}
 }
 
 // nobody is an ordinary user that owns nothing.

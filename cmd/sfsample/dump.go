@@ -41,7 +41,21 @@ func dump(c config, stdout, stderr io.Writer) error {
 			fmt.Fprintln(w)
 		}
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return unreadable(threads)
+}
+
+// unreadable is an error if nothing could be read of any thread.
+func unreadable(threads []*sampler.ThreadDump) error {
+	for _, t := range threads {
+		if !strings.HasPrefix(t.Taken, sampler.CannotRead) {
+			return nil
+		}
+	}
+	pid := threads[0].PID
+	return fmt.Errorf("dump %d: no thread can be read (%s)", pid, sampler.Remedy(pid))
 }
 
 // threadLine begins a thread: it contains "tid N".

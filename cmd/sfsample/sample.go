@@ -34,6 +34,11 @@ func sample(c config, stderr io.Writer) error {
 	if err := checkLife(c.pids); err != nil {
 		return err
 	}
+	if c.kernel {
+		if _, err := (procfs.FS{}).Stack(os.Getpid(), os.Getpid()); err != nil {
+			log.Warn(fmt.Sprintf("the kernel's part of stacks cannot be shown: %v (try: as root)", err))
+		}
+	}
 	outs, err := output.Open(c.outputs, c.outputOptions())
 	if err != nil {
 		return err
@@ -90,23 +95,31 @@ func (s *session) run() error {
 	result, err := sampler.Run(ctx, opt, s.duration, s.pipe, s.ready, progress.show)
 	progress.clear()
 	s.result = result
-	if s.command != nil {
-		s.command.abandon()
-		if s.execErr != nil {
-			select {
-			case execErr := <-s.execErr:
-				if execErr != nil {
-					return execErr
-				}
-			case <-time.After(time.Second): // it holds the socket in a process of its own
-			}
-		}
+	if execErr := s.awaitExec(); execErr != nil {
+		return execErr
 	}
 	if err != nil && result.Ticks == 0 && result.Elapsed == 0 {
 		return err
 	}
 	s.pipeErr = err
 	return nil
+}
+
+// awaitExec returns why the command could not be run, if it could not.
+func (s *session) awaitExec() error {
+	switch {
+	case s.command == nil:
+		return nil
+	case s.execErr == nil: // it was never let go
+		s.command.abandon()
+		return nil
+	}
+	select {
+	case err := <-s.execErr:
+		return err
+	case <-time.After(time.Second): // it holds the socket in a process of its own
+		return nil
+	}
 }
 
 // lastSink ends the run when no output is left, as when the only one is a pipe

@@ -35,7 +35,7 @@ type started struct {
 func start(command []string) (*started, error) {
 	path, err := exec.LookPath(command[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
-		return nil, fmt.Errorf("run %s: %w", command[0], unwrapExec(err))
+		return nil, runError(command[0], unwrapExec(err))
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -79,7 +79,23 @@ func (s *started) release() error {
 		return nil
 	}
 	n, _ := strconv.Atoi(string(answer))
-	return fmt.Errorf("run %s: %w", s.name, unix.Errno(n))
+	return runError(s.name, unix.Errno(n))
+}
+
+// runError says why a command does not run, and what to try.
+func runError(name string, err error) error {
+	remedy := "try: sh -c with it, to see what is wrong"
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, exec.ErrNotFound):
+		remedy = "try: its full path; a script's interpreter must exist too"
+	case errors.Is(err, fs.ErrPermission):
+		remedy = "try: chmod +x, or its interpreter before it: -- sh FILE"
+	case errors.Is(err, unix.EISDIR):
+		remedy = "give a program in it"
+	case errors.Is(err, unix.ENOEXEC):
+		remedy = "it is no program, or one of another machine; a script needs its interpreter: -- sh FILE"
+	}
+	return fmt.Errorf("run %s: %w (%s)", name, err, remedy)
 }
 
 // abandon ends a command that was never let go.
