@@ -225,25 +225,31 @@ func installed(t testing.TB) []string {
 // differ: which alias is taken; linkage table entries, which eu-addr2line does
 // not name; data between functions, which they name and we do not.
 func TestNamesAgainstTools(t *testing.T) {
-	tools := map[string]func(testing.TB, string, []uint64) []string{"eu-addr2line": euSymbols, "gdb": gdbSymbols}
-	for tool, ask := range tools {
+	for tool, ask := range nameTools {
 		t.Run(tool, func(t *testing.T) {
 			need(t, tool)
 			for _, name := range installed(t) {
 				t.Run(filepath.Base(name), func(t *testing.T) {
-					compareNames(t, tool, name, ask)
+					compareNames(t, tool, name, ask, 1000)
 				})
 			}
 		})
 	}
 }
 
-func compareNames(t *testing.T, tool, name string, ask func(testing.TB, string, []uint64) []string) {
-	addrs := randomText(t, name, 500)
+// nameTools are the tools that names are compared with.
+var nameTools = map[string]func(testing.TB, string, []uint64) []string{"eu-addr2line": euSymbols, "gdb": gdbSymbols}
+
+func compareNames(t *testing.T, tool, name string, ask func(testing.TB, string, []uint64) []string, n int) {
+	t.Helper()
+	addrs := randomText(t, name, n)
 	o := openFile(t, name, Options{Demangle: Off, Roots: ownRoot(t)})
 	files := []string{name}
 	if id := o.BuildID(); id != "" {
 		files = append(files, buildIDPath(id, ".debug"))
+	}
+	if _, err := os.Stat(name + ".debug"); err == nil {
+		files = append(files, name+".debug")
 	}
 	same := aliases(t, files...)
 	want := ask(t, name, addrs)
