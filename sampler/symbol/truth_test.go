@@ -130,6 +130,7 @@ func gdbSymbols(t testing.TB, name string, addrs []uint64) []string {
 	for line := range strings.Lines(string(out)) {
 		line = strings.TrimSpace(line)
 		switch {
+		case strings.HasPrefix(line, "warning: "): // of scripts in the file
 		case strings.HasPrefix(line, "No symbol matches"):
 			names = append(names, "")
 		case strings.Contains(line, " in section "):
