@@ -26,6 +26,7 @@ var arm64Convention = convention{
 	innermost: arm64Innermost,
 	signal:    arm64Signal,
 	afterCall: arm64AfterCall,
+	target:    arm64CallTarget,
 }
 
 // arm64Entry: nothing was saved yet, or all was restored.
@@ -129,27 +130,38 @@ func (w *Walker) inLeaf(mem *Memory) bool {
 	if ra, r := mem.word(w.arch, fp+8); !ok || r != 0 || ra&^w.arch.PACMask == lr {
 		return false
 	}
+	return w.calledHere(lr)
+}
+
+// calledHere: lr lies behind a call from another mapping, or behind a direct
+// call to right before pc that is not near itself.
+func (w *Walker) calledHere(lr uint64) bool {
+	pc := w.set.PC
 	if w.lookup(lr, true).flags&afterCall == 0 {
 		return false
 	}
 	if w.layout != nil {
-		_, here, ok1 := w.layout.Mapping(s.PC)
+		_, here, ok1 := w.layout.Mapping(pc)
 		_, there, ok2 := w.layout.Mapping(lr - 1)
 		if ok1 && ok2 && here != there {
 			return true
 		}
 	}
 	w.window.read(w.space, lr)
-	b := w.window.behind()
+	target, ok := w.conv.target(lr, w.window.behind())
+	return ok && pc-target < leafReach && lr-target >= leafReach
+}
+
+// arm64CallTarget is where the bl that ends b goes.
+func arm64CallTarget(ra uint64, b []byte) (uint64, bool) {
 	if len(b) < 4 {
-		return false
+		return 0, false
 	}
 	insn := binary.LittleEndian.Uint32(b[len(b)-4:])
 	if insn&0xfc000000 != 0x94000000 {
-		return false
+		return 0, false
 	}
-	target := lr - 4 + uint64(int64(int32(insn<<6)>>6)*4)
-	return s.PC-target < leafReach && lr-target >= leafReach
+	return ra - 4 + uint64(int64(int32(insn<<6)>>6)*4), true
 }
 
 // arm64AfterCall: bl, blr, or one of the authenticating forms of blr.

@@ -26,6 +26,10 @@ type convention struct {
 	signal func(w *window, mid bool) *sframe.Row
 	// afterCall: a call instruction may end right before pc.
 	afterCall func(w *window) bool
+	// target is where the direct call goes that ends with the code b, behind
+	// which ra points; ok is false if none does. Only where a call leaves the
+	// return address in a register.
+	target func(ra uint64, b []byte) (addr uint64, ok bool)
 }
 
 var conventions = map[string]*convention{

@@ -147,7 +147,6 @@ func FuzzWalk(f *testing.F) {
 		m.Reset(fuzzStack, stack, nil)
 		const depth = 64
 		w := New(a, sp, nil, depth)
-		w.PackedChain = flagBits&8 != 0
 		frames, end := w.Walk(&set, m, nil)
 		if len(frames) == 0 || len(frames) > depth || frames[0].PC != set.PC || frames[0].How != Regs {
 			t.Fatalf("frames %+v", frames)
@@ -157,7 +156,7 @@ func FuzzWalk(f *testing.F) {
 		}
 		for i, fr := range frames[1:] {
 			prev := frames[i]
-			if fr.How == Regs || fr.How >= numHow || fr.Caller == (fr.How == Signal) {
+			if fr.How == Regs || fr.How >= numHow || fr.Caller && fr.How == Signal {
 				t.Fatalf("frame %d: %+v", i+1, fr)
 			}
 			if fr.Caller && !sp.Executable(fr.PC-1) && !sp.Executable(fr.PC) {

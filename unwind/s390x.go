@@ -12,6 +12,8 @@ package unwind
 
 import (
 	"bytes"
+	"encoding/binary"
+	"slices"
 
 	"sfsample/regs"
 	"sfsample/sframe"
@@ -27,6 +29,7 @@ var s390xConvention = convention{
 	innermost: s390xInnermost,
 	signal:    s390xSignal,
 	afterCall: s390xAfterCall,
+	target:    s390xCallTarget,
 }
 
 // s390xEntry: r14 holds the return address and r15 is the caller's.
@@ -57,28 +60,87 @@ var (
 	s390xChainEnd = &sframe.Row{Outermost: true}
 )
 
-// backChain chooses the row by which the chain at the frame's stack pointer is
-// followed. vdso says whether an address lies in the vDSO.
-func backChain(set *regs.Set, mem *Memory, packed bool, vdso func(uint64) bool) (*sframe.Row, Reason) {
-	sp, ok := set.Reg(s390xSP)
+// s390xChains are the layouts of a chain, in the order in which they are tried.
+// Nothing tells which one a program has but that following it leads to a call.
+var s390xChains = [...]*sframe.Row{s390xChain, s390xPackedChain}
+
+// chain follows the back chain from the frame of e. After success, and where
+// the chain ends, it returns the row that says so, and w.next holds the caller.
+//
+// A function without a frame of its own stands on its caller's chain, which
+// would leave the caller out. Where r14 is known it tells (calledHere);
+// a function without a frame that has also moved r14 elsewhere cannot be told
+// from one with a frame: there the chain does leave its caller out.
+func (w *Walker) chain(e *entry, top bool, mem *Memory) (*sframe.Row, Reason) {
+	if !top {
+		return w.anyChain(e, false, mem)
+	}
+	lr, ok := w.set.Reg(s390xLink)
+	if !ok {
+		w.next.fault = w.set.PC
+		return nil, UnknownRegister
+	}
+	row, r := w.anyChain(e, true, mem)
+	if r == 0 && w.next.pc == lr || !w.calledHere(lr) {
+		return row, r
+	}
+	return s390xEntry, w.try(s390xEntry, BackChain, e, true, mem)
+}
+
+// anyChain follows the chain in the layout that led to the frame of e or, if
+// none did, in the first that leads on. The reason is the first one's.
+func (w *Walker) anyChain(e *entry, top bool, mem *Memory) (*sframe.Row, Reason) {
+	var first next
+	var reason Reason
+	for _, layout := range s390xChains {
+		if w.linked != nil && w.linked != layout && slices.Contains(s390xChains[:], w.linked) {
+			continue
+		}
+		row, r := w.follow(layout, e, top, mem)
+		if r == 0 || r == Outermost || r == OutsideCopy {
+			return row, r
+		}
+		if reason == 0 {
+			first, reason = w.next, r
+		}
+	}
+	w.next = first
+	return nil, reason
+}
+
+// follow follows the chain in one layout.
+func (w *Walker) follow(layout *sframe.Row, e *entry, top bool, mem *Memory) (*sframe.Row, Reason) {
+	sp, ok := w.set.Reg(s390xSP)
 	if !ok {
 		return nil, UnknownRegister
 	}
-	row := s390xChain
-	if packed {
-		row, sp = s390xPackedChain, sp+152
-	}
-	link, r := mem.word(regs.S390X, sp)
+	at := sp + uint64(int64(layout.CFA.Offset))
+	w.next.fault = at
+	link, r := mem.word(regs.S390X, at)
 	switch {
 	case r != 0:
 		return nil, r
 	case link != 0:
-		return row, 0
-	case vdso(set.PC):
-		return s390xVDSO, 0
+		return layout, w.try(layout, BackChain, e, top, mem)
+	case layout == s390xChain && w.layout != nil && w.layout.VDSO(w.set.PC):
+		return s390xVDSO, w.try(s390xVDSO, BackChain, e, top, mem)
+	case w.linked == layout:
+		return s390xChainEnd, Outermost
 	}
-	// kernel/unwind of s390: a chain of 0 is the clean end.
-	return s390xChainEnd, 0
+	// Code without -mbackchain leaves the word as it was, and most of a stack
+	// is 0: only behind a link is 0 the end of a chain.
+	w.next.fault = w.set.PC
+	return nil, NoRow
+}
+
+// s390xCallTarget is where the brasl that ends b goes.
+func s390xCallTarget(ra uint64, b []byte) (uint64, bool) {
+	n := len(b)
+	if n < 6 || b[n-6] != 0xc0 || b[n-5] != 0xe5 {
+		return 0, false
+	}
+	halfwords := int64(int32(binary.BigEndian.Uint32(b[n-4:])))
+	return ra - 6 + uint64(halfwords*2), true
 }
 
 // s390xInsnBytes is the length of the instruction that begins with b: the two

@@ -30,8 +30,9 @@ type Frame struct {
 	PC uint64
 	// SP is the stack pointer in this frame.
 	SP uint64
-	// Caller: PC is a return address. Clear for frame 0 and for a frame that a
-	// signal interrupted, whose PC is exact.
+	// Caller: PC is a return address. Clear where PC is exact: for frame 0, for
+	// a frame that a signal interrupted, and for the trampoline to which the
+	// handler returns.
 	Caller bool
 	How    How
 	// Fallback: a method before How in the order had a row for the callee, and

@@ -37,19 +37,24 @@ func (w *Walker) Verify(set *regs.Set, mem *Memory, yield func(Difference)) End 
 	s := *set
 	frame := Frame{PC: s.PC, SP: s.R[w.arch.SP&(regs.NumRegs-1)], How: Regs}
 	w.start()
+	w.linked = nil
 	for depth := range w.maxDepth {
 		top := !frame.Caller
 		w.next.limit = w.limit(&s)
 		w.set, w.late, w.called = s, w.late[:0], false
 		e := w.lookup(s.PC, frame.Caller)
 		if e.flags&(isTrampoline|isCode) == isCode {
-			w.compare(&s, frame, depth, top, mem, yield)
+			w.compare(&s, e, frame, depth, top, mem, yield)
 		}
 		w.next.limit = w.limit(&s)
+		if frame.How != BackChain {
+			w.linked = nil
+		}
 		row, how, fallback, reason := w.step(e, top, mem)
 		if reason != 0 {
 			return w.end(reason, e)
 		}
+		w.linked = row
 		w.next.commit(w.arch, &s, row, mem)
 		if row.Signal {
 			how = Signal
@@ -60,14 +65,14 @@ func (w *Walker) Verify(set *regs.Set, mem *Memory, yield func(Difference)) End 
 }
 
 // compare asks all methods of the order for the caller of frame.
-func (w *Walker) compare(s *regs.Set, frame Frame, depth int, top bool, mem *Memory, yield func(Difference)) {
+func (w *Walker) compare(s *regs.Set, e *entry, frame Frame, depth int, top bool, mem *Memory, yield func(Difference)) {
 	var answers [numHow]Answer
 	n := 0
 	for _, h := range w.order {
 		w.window.read(w.space, s.PC)
 		row, ok := w.methodRow(h, frame.LookupPC(), top)
 		if ok && row == nil {
-			row, _ = w.chain(mem)
+			row, _ = w.chain(e, top, mem)
 		}
 		if row == nil || n == len(answers) {
 			continue

@@ -23,10 +23,6 @@ type Walker struct {
 	order    []How
 	maxDepth int
 
-	// PackedChain: back chains lie at the end of the save area
-	// (s390x -mpacked-stack). Set it before the first walk.
-	PackedChain bool
-
 	set   regs.Set // of the frame that the walk stands at
 	next  next
 	cache cache
@@ -35,7 +31,8 @@ type Walker struct {
 	to                 *entry // of the caller that was computed last
 
 	late   []lateRow
-	called bool // the walk ends at an innermost frame that is an entry, but was called
+	called bool        // the walk ends at an innermost frame that is an entry, but was called
+	linked *sframe.Row // that led to the frame, if the back chain did
 	gen    uint64
 	window window
 
@@ -77,7 +74,6 @@ func (w *Walker) Walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 	// wrong rows: .eh_frame may lead further.
 	if w.second == nil {
 		w.second = New(w.arch, w.space, ehFrameFirst(w.order), w.maxDepth)
-		w.second.PackedChain = w.PackedChain
 	}
 	other, otherEnd := w.second.walk(set, mem, w.spare[:0])
 	w.spare = other
@@ -125,7 +121,7 @@ func ehFrameFirst(order []How) []How {
 // walk is Walk without the repetition.
 func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End) {
 	w.start()
-	w.late, w.called = w.late[:0], false
+	w.late, w.called, w.linked = w.late[:0], false, nil
 	first := len(frames)
 	s := &w.set
 	*s = *set
@@ -137,7 +133,7 @@ func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 		frames = slices.Grow(frames, 1)[:len(frames)+1]
 		f := &frames[len(frames)-1]
 		f.PC, f.SP = s.PC, s.R[w.arch.SP&(regs.NumRegs-1)]
-		f.Caller, f.How, f.Fallback = caller, found, fallback
+		f.Caller, f.How, f.Fallback = caller && e.flags&isTrampoline == 0, found, fallback
 		top := !caller
 
 		if e.flags&isPlain != 0 {
@@ -154,10 +150,14 @@ func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 			}
 		}
 
+		if found != BackChain {
+			w.linked = nil
+		}
 		row, how, failed, reason := w.step(e, top, mem)
 		if reason != 0 {
 			return frames, w.end(reason, e)
 		}
+		w.linked = row
 		if len(frames)-first >= w.maxDepth {
 			return frames, End{Reason: DepthLimit}
 		}
@@ -265,10 +265,8 @@ func (w *Walker) limit(s *regs.Set) uint64 {
 func (w *Walker) found(e *entry, top bool, mem *Memory) (*sframe.Row, How, Reason) {
 	row, how := e.row, e.how
 	if how == BackChain && row == nil {
-		var r Reason
-		if row, r = w.chain(mem); r != 0 {
-			return nil, how, r
-		}
+		row, r := w.chain(e, top, mem)
+		return row, how, r
 	}
 	if row == nil {
 		w.next.fault = w.set.PC
@@ -337,10 +335,18 @@ func (w *Walker) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 			// out the frames between.
 			continue
 		}
+		if h == BackChain && e.row != nil && !e.row.RA.Deref {
+			// In the same way: the return address is not on the stack, so that
+			// the chain is a caller's.
+			continue
+		}
 		w.window.read(w.space, w.set.PC)
 		row, ok := w.methodRow(h, pc, top)
 		if ok && row == nil {
-			row, _ = w.chain(mem)
+			if row, r := w.chain(e, top, mem); r == 0 || r == Outermost {
+				return row, h
+			}
+			continue
 		}
 		if row == nil {
 			continue
@@ -360,14 +366,6 @@ func (w *Walker) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 func (w *Walker) mayKeepFP(row *sframe.Row) bool {
 	return row.FP.Base != sframe.Same &&
 		row.CFA.Base == sframe.FromReg && (row.CFA.Reg == w.arch.SP || row.CFA.Reg == w.arch.FP)
-}
-
-// chain chooses the back chain's row for the current frame.
-func (w *Walker) chain(mem *Memory) (*sframe.Row, Reason) {
-	w.next.fault = w.set.R[s390xSP]
-	return backChain(&w.set, mem, w.PackedChain, func(pc uint64) bool {
-		return w.layout != nil && w.layout.VDSO(pc)
-	})
 }
 
 // end turns the reason for which no method leads beyond frame e into the end of the walk.

@@ -33,21 +33,19 @@ func spRow(size int32) sframe.Row {
 var call5 = []byte{0xe8, 1, 2, 3, 4}
 
 type walkTest struct {
-	name   string
-	arch   *regs.Arch
-	space  *space
-	order  []How
-	max    int
-	set    *regs.Set
-	mem    *Memory
-	packed bool
-	want   []Frame // SP is compared only where it is not 0
-	end    End
+	name  string
+	arch  *regs.Arch
+	space *space
+	order []How
+	max   int
+	set   *regs.Set
+	mem   *Memory
+	want  []Frame // SP is compared only where it is not 0
+	end   End
 }
 
 func (tt *walkTest) run(t *testing.T) {
 	w := New(tt.arch, tt.space, tt.order, tt.max)
-	w.PackedChain = tt.packed
 	var first []Frame
 	for round := range 3 { // cold, warm, and after another generation
 		got, end := w.Walk(tt.set, tt.mem, make([]Frame, 1, 4))
@@ -522,8 +520,8 @@ func TestSignalInLeaf(t *testing.T) {
 	frames, end := New(a, s, []How{SFrame}, 0).Walk(set(0x402010, 31, 0x7000_0000, 30, 0xdead), mem, nil)
 	want := []Frame{
 		{PC: 0x402010, SP: 0x7000_0000},
-		{PC: tramp, SP: 0x7000_0010, Caller: true, How: SFrame},
-		{PC: 0x401000, SP: sp, How: Signal}, // the first instruction: pc-1 would be another function
+		{PC: tramp, SP: 0x7000_0010, How: SFrame}, // returned to, but never called
+		{PC: 0x401000, SP: sp, How: Signal},       // the first instruction: pc-1 would be another function
 		{PC: 0x403010, SP: sp, Caller: true, How: SFrame},
 		{PC: 0x400020, SP: sp + 32, Caller: true, How: SFrame},
 	}
@@ -638,6 +636,8 @@ func TestWalkS390X(t *testing.T) {
 		}
 		return m
 	}
+	direct := withCode(0x40300a, brasl)
+	direct[0x40200a] = []byte{0xc0, 0xe5, 0xff, 0xff, 0xf7, 0xfb} // brasl %r14,0x401000
 	// chain makes frames of 160 bytes: the word at each is the next one's
 	// address, and its r14 is stored in the caller's save area, at 112.
 	chain := func(ras ...uint64) []uint64 {
@@ -652,7 +652,7 @@ func TestWalkS390X(t *testing.T) {
 		{
 			name: "back chain to its clean end", order: []How{BackChain},
 			space: &space{mapped: text, code: calls},
-			set:   set(0x401010, 15, sp), mem: words(a, sp, chain(0x402010, 0x403010)...),
+			set:   set(0x401010, 15, sp, 14, 0xdead), mem: words(a, sp, chain(0x402010, 0x403010)...),
 			want: []Frame{
 				{PC: 0x401010, SP: sp},
 				{PC: 0x402010, SP: sp + 160, Caller: true, How: BackChain},
@@ -690,9 +690,9 @@ func TestWalkS390X(t *testing.T) {
 			want: []Frame{{PC: 0x401000}, {PC: 0x402010, Caller: true, How: BackChain}},
 		},
 		{
-			name: "packed stack", order: []How{BackChain}, packed: true,
+			name: "packed stack", order: []How{BackChain},
 			space: &space{mapped: text, code: calls},
-			set:   set(0x401010, 15, sp),
+			set:   set(0x401010, 15, sp, 14, 0xdead),
 			mem: func() *Memory {
 				w := make([]uint64, 60)
 				w[19], w[20+17] = sp+160, 0x402010
@@ -705,7 +705,7 @@ func TestWalkS390X(t *testing.T) {
 			// bytes above SP and 0 in the chain.
 			name: "vDSO wrapper", order: []How{BackChain},
 			space: &space{mapped: text, code: calls, vdso: [2]uint64{0x401000, 0x402000}},
-			set:   set(0x401010, 15, sp),
+			set:   set(0x401010, 15, sp, 14, 0xdead),
 			mem: func() *Memory {
 				w := make([]uint64, 21+20+20)
 				w[20] = 0x402010       // the wrapper's return address
@@ -723,14 +723,63 @@ func TestWalkS390X(t *testing.T) {
 			space: &space{mapped: text, code: calls, rows: map[How][]sframe.Entry{
 				SFrame: {covers(0x402000, 0x402040, sframe.Row{CFA: fromReg(11, 160), RA: atCFA(-48)})},
 			}},
-			set: set(0x401010, 15, sp, 11, sp), mem: words(a, sp, chain(0x402010, 0x403010)...),
+			set: set(0x401010, 15, sp, 11, sp, 14, 0xdead), mem: words(a, sp, chain(0x402010, 0x403010)...),
 			want: []Frame{{PC: 0x401010}, {PC: 0x402010, Caller: true, How: BackChain},
 				{PC: 0x403010, Caller: true, How: BackChain, Fallback: true}},
 		},
 		{
+			// A leaf stands on its caller's frame: r14 holds the way there.
+			name: "leaf without a frame", order: []How{BackChain},
+			space: &space{mapped: text, code: direct},
+			set:   set(0x401010, 15, sp, 14, 0x402010), mem: words(a, sp, chain(0x403010)...),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp, Caller: true, How: BackChain},
+				{PC: 0x403010, SP: sp + 160, Caller: true, How: BackChain}},
+		},
+		{
+			// The same call, but the function has a frame now, and r14 is stored.
+			name: "frame right behind its prologue", order: []How{BackChain},
+			space: &space{mapped: text, code: direct},
+			set:   set(0x401010, 15, sp, 14, 0x402010), mem: words(a, sp, chain(0x402010, 0x403010)...),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp + 160, Caller: true, How: BackChain},
+				{PC: 0x403010, SP: sp + 320, Caller: true, How: BackChain}},
+		},
+		{
+			// Without r14 nothing tells whether the chain is this frame's.
+			name: "r14 unknown", order: []How{BackChain},
+			space: &space{mapped: text, code: calls},
+			set:   set(0x401010, 15, sp), mem: words(a, sp, chain(0x402010, 0x403010)...),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: UnknownRegister, Addr: 0x401010},
+		},
+		{
+			// A row says that r14 was not stored, and r14 is not known: the chain
+			// is the caller's, and would leave it out.
+			name: "row needs r14, which is unknown",
+			space: &space{mapped: text, code: calls, rows: map[How][]sframe.Entry{
+				EHFrame: {covers(0x401000, 0x401040, sframe.Row{CFA: fromReg(15, 160)})},
+			}},
+			set: set(0x401010, 15, sp), mem: words(a, sp, chain(0x402010, 0x403010)...),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: UnknownRegister, Addr: 0x401010},
+		},
+		{
+			// Code without chains, on a stack that was never written: no end.
+			name: "no chain", order: []How{BackChain},
+			space: &space{mapped: text, code: calls},
+			set:   set(0x401010, 15, sp, 14, 0xdead), mem: words(a, sp, make([]uint64, 40)...),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: NoRow, Addr: 0x401010},
+		},
+		{
+			name: "no chain in a function that starts stacks", order: []How{BackChain},
+			space: &space{mapped: text, code: calls, entries: [][2]uint64{{0x401000, 0x401040}}},
+			set:   set(0x401010, 15, sp, 14, 0xdead), mem: words(a, sp, make([]uint64, 40)...),
+			want: []Frame{{PC: 0x401010}},
+		},
+		{
 			name: "chain leads to no call", order: []How{BackChain},
 			space: &space{mapped: text, code: calls},
-			set:   set(0x401010, 15, sp), mem: words(a, sp, chain(0x405010)...),
+			set:   set(0x401010, 15, sp, 14, 0xdead), mem: words(a, sp, chain(0x405010)...),
 			want: []Frame{{PC: 0x401010}},
 			end:  End{Reason: NotAfterCall, Addr: 0x405010},
 		},

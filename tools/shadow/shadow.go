@@ -23,6 +23,9 @@ type entry struct {
 	sp  uint64 // stack pointer in the frame once it did
 	// exact: a signal interrupted the frame at ret, which is no return address.
 	exact bool
+	// trampoline: a handler returns to ret, the first instruction of a signal
+	// trampoline.
+	trampoline bool
 	// base: taken from the first walk, not from a call that was seen.
 	base bool
 	// rewritten: the program has put ret in place of the true one.
@@ -204,7 +207,7 @@ func (s *shadow) signal(interrupted, to point, trampoline uint64, stackOf func(u
 	if !s.link {
 		sp += s.wordLen
 	}
-	s.entries = append(s.entries, entry{ret: trampoline, sp: sp})
+	s.entries = append(s.entries, entry{ret: trampoline, sp: sp, trampoline: true})
 	s.stack = stackOf(to.sp)
 }
 
@@ -219,7 +222,8 @@ func (s *shadow) adopt(frames []unwind.Frame, complete bool) {
 	}
 	var base []entry
 	for _, f := range frames[known+1:] {
-		base = append(base, entry{ret: f.PC, sp: f.SP, exact: !f.Caller, base: true})
+		base = append(base, entry{ret: f.PC, sp: f.SP, exact: f.How == unwind.Signal,
+			trampoline: !f.Caller && f.How != unwind.Signal, base: true})
 	}
 	slices.Reverse(base)
 	s.entries = append(base, s.entries...)
@@ -250,7 +254,7 @@ func (s *shadow) judge(frames []unwind.Frame, complete bool) (v verdict, at int)
 			return wrong, i - 1
 		}
 		e := &s.entries[n-i]
-		if frames[i].PC != e.ret || frames[i].Caller == e.exact {
+		if frames[i].PC != e.ret || frames[i].Caller == (e.exact || e.trampoline) {
 			return wrong, i - 1
 		}
 	}

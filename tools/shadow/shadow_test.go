@@ -119,7 +119,7 @@ func TestShadowSignal(t *testing.T) {
 	}
 	t.Run("in the handler", func(t *testing.T) {
 		s := enter()
-		frames := []unwind.Frame{{PC: 0x700}, {PC: 0x515, Caller: true}, {PC: 0x600, Caller: true}, {PC: 0x104}, {PC: 0x15, Caller: true}}
+		frames := []unwind.Frame{{PC: 0x700}, {PC: 0x515, Caller: true}, {PC: 0x600}, {PC: 0x104, How: unwind.Signal}, {PC: 0x15, Caller: true}}
 		if v, at := s.judge(frames, true); v != right {
 			t.Errorf("%v at %d, want right", verdictNames[v], at)
 		}
