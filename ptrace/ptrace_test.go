@@ -31,6 +31,10 @@ var spins int
 
 func child(mode string) {
 	os.Stdout.WriteString("ready\n")
+	if call, ok := strings.CutPrefix(mode, callMode); ok {
+		block(call)
+		return
+	}
 	switch mode {
 	case "spin":
 		for n := 0; ; n++ {

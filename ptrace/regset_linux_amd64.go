@@ -46,12 +46,15 @@ func revertible(call uint64) bool {
 	return false
 }
 
-// Revert changes the note of a thread that our own interrupt has stopped so
+// Reverts: [Revert] can take back EINTR on this architecture.
+const Reverts = true
+
+// Revert changes the note of thread tid that our own interrupt has stopped so
 // that the program does not learn of it, and reports whether it did; the caller
 // then writes the note back before Cont. With a seccomp filter, a call that
 // would go on by restart_syscall is repeated instead: a filter may not know
 // that call. Never use it at a signal's stop.
-func Revert(note []byte, seccomp bool) bool {
+func Revert(tid int, note []byte, seccomp bool) bool {
 	if len(note) != noteBytes64 {
 		return false
 	}

@@ -33,13 +33,13 @@ func TestRevert(t *testing.T) {
 		{"filters do not matter to other codes", note64(unix.SYS_READ, -512), true, -512},
 	} {
 		before := binary.LittleEndian.Uint64(c.note[noteRAX:])
-		changed := Revert(c.note, c.seccomp)
+		changed := Revert(0, c.note, c.seccomp)
 		got := int64(binary.LittleEndian.Uint64(c.note[noteRAX:]))
 		if got != c.want || changed != (uint64(got) != before) {
 			t.Errorf("%s: return register %d (changed: %v), want %d", c.name, got, changed, c.want)
 		}
 	}
-	if Revert(make([]byte, noteBytes32), true) {
+	if Revert(0, make([]byte, noteBytes32), true) {
 		t.Error("a 32-bit note was changed: nothing was tried there")
 	}
 }

@@ -17,6 +17,11 @@ func StackPointer(note []byte) uint64 {
 	return binary.LittleEndian.Uint64(note[noteSP:])
 }
 
-// Revert takes back what a stop does to a system call. It does nothing here: on
-// this architecture no call was tried yet.
-func Revert(note []byte, seccomp bool) bool { return false }
+// Reverts: [Revert] cannot take back EINTR on this architecture.
+const Reverts = false
+
+// Revert takes back what a stop does to a system call; here it does nothing.
+// At a stop the kernel has decided on the restart already and has forgotten
+// the call, with its first argument (arch/arm64/kernel/signal.c, do_signal: it
+// rewinds pc and restores x0 before get_signal, where tracees stop).
+func Revert(tid int, note []byte, seccomp bool) bool { return false }

@@ -174,7 +174,7 @@ func (d *dumper) wantsStop(t *ThreadDump) bool {
 	case t.State == 'T':
 		return partial // it is stopped already
 	case partial && t.State == 'S':
-		return transparent(runtime.GOARCH, t.PID, t.NR, &t.Args)
+		return transparent(runtime.GOARCH, t.PID, t.NR, &t.Args, ptrace.Reverts && !d.opt.NoRestart)
 	}
 	return false
 }
@@ -245,7 +245,7 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 	n, err := ptrace.ReadRegs(t.TID, ptrace.NotePrstatus, note)
 	if err == nil {
 		c.Regs = note[:n]
-		if !d.opt.NoRestart && s.Kind == ptrace.KindInterrupt && ptrace.Revert(c.Regs, false) {
+		if !d.opt.NoRestart && s.Kind == ptrace.KindInterrupt && ptrace.Revert(t.TID, c.Regs, false) {
 			ptrace.WriteRegs(t.TID, ptrace.NotePrstatus, c.Regs)
 		}
 		readStack(t.TID, ptrace.StackPointer(c.Regs), c)

@@ -168,7 +168,7 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 	n, err := ptrace.ReadRegs(t.tid, ptrace.NotePrstatus, note)
 	if err == nil {
 		c.Regs = note[:n]
-		if !e.opt.NoRestart && s.Kind == ptrace.KindInterrupt && ptrace.Revert(c.Regs, t.proc.seccomp) {
+		if !e.opt.NoRestart && s.Kind == ptrace.KindInterrupt && ptrace.Revert(t.tid, c.Regs, t.proc.seccomp) {
 			ptrace.WriteRegs(t.tid, ptrace.NotePrstatus, c.Regs)
 		}
 		readStack(t.tid, ptrace.StackPointer(c.Regs), c)

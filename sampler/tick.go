@@ -301,7 +301,7 @@ func (e *engine) wantsRegs(t *thread) bool {
 		t.fb.NeedStop.Load() != t.count || t.refused == t.count {
 		return false
 	}
-	if !transparent(runtime.GOARCH, t.proc.pid, t.wait.NR, &t.wait.Args) {
+	if !transparent(runtime.GOARCH, t.proc.pid, t.wait.NR, &t.wait.Args, ptrace.Reverts && !e.opt.NoRestart) {
 		t.refused = t.count
 		return false
 	}
