@@ -2,10 +2,7 @@
 // section of version 3, linked at ADDR (hexadecimal), for every 37th address of
 // its functions: the addresses and the order of BenchmarkFile in package sframe.
 //
-//   readelf -SW PROGRAM     # .sframe: ADDR, OFFSET, SIZE
-//   dd if=PROGRAM of=section bs=1 skip=$((0xOFFSET)) count=$((0xSIZE))
-//   cc -O2 lookup.c -lsframe -o lookup && ./lookup section ADDR
-//   SFRAME_BENCH=$PWD/section SFRAME_BENCH_ADDR=ADDR go test -run - -bench File ./sframe
+// The script run calls it.
 #include <inttypes.h>
 #include <sframe-api.h>
 #include <stdio.h>
@@ -52,7 +49,9 @@ int main(int argc, char **argv) {
 	for (uint64_t i = 0; i < rounds; i++) {
 		sframe_frame_row_entry fre;
 		hits += sframe_find_fre(ctx, pcs[at], &fre) == 0;
-		at = (at + step) % n;
+		at += step;
+		if (at >= n)
+			at -= n;
 	}
 	clock_gettime(CLOCK_MONOTONIC, &b);
 	double ns = (b.tv_sec - a.tv_sec) * 1e9 + (b.tv_nsec - a.tv_nsec);
