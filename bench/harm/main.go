@@ -12,9 +12,9 @@
 //	           EINTR and other errors, short reads and writes
 //	spinners   64 threads that count: their speed, and each one's share of it
 //
-// Rates are compared pair by pair: the difference of each pair in per cent,
-// their mean with its standard error, and the range. Of counts the sums are
-// shown. Two runs of the same thing differ by what else the machine does; more
+// Every other pair begins with sfsample. Rates are compared pair by pair: of the
+// differences in per cent the median is printed, the mean with its standard
+// error, and the range. Of counts the sums are shown. Two runs of the same thing differ by what else the machine does; more
 // pairs (-pairs 20) and a quiet machine make the spread small, and -null runs
 // both halves without sfsample to show how large it is.
 //
@@ -135,23 +135,19 @@ func choose(names string) ([]load, error) {
 func measure(o *options, l load) (harmed bool, err error) {
 	var c comparison
 	var closing string
-	for range o.pairs {
-		without, err := l.run(o, nil)
-		if err != nil {
-			return false, err
-		}
+	for i := range o.pairs {
 		s := &sampler{o: o}
 		if o.null {
 			s = nil
 		}
-		with, err := l.run(o, s)
+		pair, err := runPair(o, l, s, i%2 == 1)
 		if err != nil {
 			return false, err
 		}
 		if s != nil {
 			closing = s.closing.String()
 		}
-		c.add(without, with)
+		c.add(pair[0], pair[1])
 	}
 	fmt.Printf("%s: %d pairs, %d Hz, --threads %s\n", l.name, o.pairs, o.hz, o.threads)
 	harmed = c.print(os.Stdout)
@@ -160,6 +156,25 @@ func measure(o *options, l load) (harmed bool, err error) {
 	}
 	fmt.Println()
 	return harmed, nil
+}
+
+// runPair runs a load without and with sfsample; withFirst, in the other order,
+// so that a drift of the machine's speed does not look like harm.
+func runPair(o *options, l load, s *sampler, withFirst bool) (pair [2]result, err error) {
+	order := []int{0, 1}
+	if withFirst {
+		order = []int{1, 0}
+	}
+	for _, i := range order {
+		var with *sampler
+		if i == 1 {
+			with = s
+		}
+		if pair[i], err = l.run(o, with); err != nil {
+			return pair, err
+		}
+	}
+	return pair, nil
 }
 
 func indent(text string) string {

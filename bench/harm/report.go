@@ -38,8 +38,8 @@ func (c *comparison) print(w io.Writer) (harmed bool) {
 			continue
 		}
 		d := differences(a, b)
-		fmt.Fprintf(w, "  %-34s without %.5g, with %.5g: %+.2f %% ± %.2f (%+.2f … %+.2f)\n",
-			f.name, mean(a), mean(b), mean(d), standardError(d), slices.Min(d), slices.Max(d))
+		fmt.Fprintf(w, "  %-34s without %.5g, with %.5g: median %+.2f %%, mean %+.2f ± %.2f (%+.2f … %+.2f)\n",
+			f.name, median(a), median(b), median(d), mean(d), standardError(d), slices.Min(d), slices.Max(d))
 	}
 	return harmed
 }
@@ -69,6 +69,11 @@ func sum(v []float64) (s float64) {
 }
 
 func mean(v []float64) float64 { return sum(v) / float64(len(v)) }
+
+func median(v []float64) float64 {
+	v = slices.Sorted(slices.Values(v))
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
 
 // standardError is that of the mean of v.
 func standardError(v []float64) float64 {

@@ -15,7 +15,7 @@ func TestComparison(t *testing.T) {
 		t.Error("fewer errors are taken for harm")
 	}
 	// Differences -1 % and +3 %: mean 1, standard deviation √8, over √2.
-	for _, want := range []string{"without 150, with 152.5: +1.00 % ± 2.00 (-1.00 … +3.00)\n", "without 2, with 1\n"} {
+	for _, want := range []string{"without 150, with 152.5: median +1.00 %, mean +1.00 ± 2.00 (-1.00 … +3.00)\n", "without 2, with 1\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
 		}
@@ -23,6 +23,15 @@ func TestComparison(t *testing.T) {
 	c.add(result{{"speed", 1, false}, {"EINTR", 0, true}}, result{{"speed", 1, false}, {"EINTR", 5, true}})
 	if !c.print(&out) {
 		t.Error("more errors with sfsample are not taken for harm")
+	}
+}
+
+func TestMedian(t *testing.T) {
+	if got := median([]float64{9, 1, 2}); got != 2 {
+		t.Errorf("median of 9, 1, 2: %v", got)
+	}
+	if got := median([]float64{9, 1, 2, 4}); got != 3 {
+		t.Errorf("median of 9, 1, 2, 4: %v", got)
 	}
 }
 
