@@ -112,6 +112,10 @@ build() {
 		386/*) ;;
 		*/sframe3 | */ehframe | */fp | */backchain | */none) programs+=' blocked spinners handler' ;;
 		esac
+		case $arch/$variant in
+		386/*) ;;
+		*/sframe3 | */ehframe) programs+=' altstack' ;;
+		esac
 		# What these do does not depend on how they are unwound.
 		[ "$variant" != none ] || [ "$arch" = 386 ] || programs+=' signals churn'
 		for p in $programs; do
@@ -140,6 +144,6 @@ done
 {
 	echo '# Written by build.sh.'
 	"$tmp/vm" toolchains
-	sha256sum build.sh progs/*.h progs/{deep,blocked,spinners,handler,signals,churn,mixed}.c
+	sha256sum build.sh progs/*.h progs/{deep,blocked,spinners,handler,altstack,signals,churn,mixed}.c
 	find bin -type f | LC_ALL=C sort | xargs sha256sum
 } >TOOLCHAIN

@@ -15,14 +15,6 @@ static char alternate[16384] __attribute__((aligned(16)));
 volatile int going = 1; /* always set, which the compiler does not know */
 static int nested;
 
-#if defined(__x86_64__)
-#define ILLEGAL __asm__ volatile("ud2" : : : "memory")
-#elif defined(__aarch64__)
-#define ILLEGAL __asm__ volatile(".inst 0" : : : "memory")
-#elif defined(__s390x__)
-#define ILLEGAL __asm__ volatile(".short 0" : : : "memory")
-#endif
-
 FRAME static void block(void)
 {
 	while (going)

@@ -29,6 +29,15 @@ __asm__(".text\n\t.globl restorer\n\t.type restorer,@function\n\t"
 #define TRAMPOLINE "__kernel_rt_sigreturn"
 #endif
 
+/* An instruction that does not exist, for a SIGILL in the middle of a function. */
+#if defined(__x86_64__)
+#define ILLEGAL __asm__ volatile("ud2" : : : "memory")
+#elif defined(__aarch64__)
+#define ILLEGAL __asm__ volatile(".inst 0" : : : "memory")
+#elif defined(__s390x__)
+#define ILLEGAL __asm__ volatile(".short 0" : : : "memory")
+#endif
+
 static __attribute__((unused)) void handle(int sig, void (*handler)(int, void *, void *), word flags)
 {
 	struct action a = { handler, flags | SA_SIGINFO, 0, 0 };
