@@ -30,6 +30,15 @@ func StackPointer(note []byte) uint64 {
 	return 0
 }
 
+// WordBytes is the size of an address of the thread that an NT_PRSTATUS note is
+// of: 4 for a 32-bit one.
+func WordBytes(note []byte) int {
+	if len(note) == noteBytes32 {
+		return 4
+	}
+	return 8
+}
+
 // revertible says of a system call that returns EINTR at a stop whether it may
 // be repeated as if nothing had happened. Each was tried; the calls that are
 // not here were not, or must not be: connect would answer EALREADY, and close

@@ -25,3 +25,7 @@ const Reverts = false
 // the call, with its first argument (arch/arm64/kernel/signal.c, do_signal: it
 // rewinds pc and restores x0 before get_signal, where tracees stop).
 func Revert(tid int, note []byte, seccomp bool) bool { return false }
+
+// WordBytes is the size of an address of the thread that an NT_PRSTATUS note is
+// of. 32-bit programs are not sampled here.
+func WordBytes(note []byte) int { return 8 }

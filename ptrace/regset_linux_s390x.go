@@ -77,3 +77,7 @@ func revert(note []byte, ret int64, call uint32) bool {
 	binary.BigEndian.PutUint64(note[noteR2:], uint64(code))
 	return true
 }
+
+// WordBytes is the size of an address of the thread that an NT_PRSTATUS note is
+// of. 32-bit programs are not sampled here.
+func WordBytes(note []byte) int { return 8 }

@@ -13,6 +13,7 @@ import (
 	"sfsample/ptrace/procfs"
 	"sfsample/regs"
 	"sfsample/sampler/capture"
+	"sfsample/unwind"
 )
 
 // ThreadDump is what a dump shows of one thread.
@@ -83,8 +84,24 @@ func (d *dumper) run() error {
 			d.look(pid, tid)
 		}
 	}
-	d.stop()
+	end := ptrace.Now() + int64(stopsAtMost)
+	d.stop(end, d.wantsStop)
+	for again := 0; again < stopsAgain && ptrace.Now() < end; again++ {
+		if !d.stop(end, (*ThreadDump).tooShort) {
+			break
+		}
+	}
 	return nil
+}
+
+// stopsAgain bounds how often a thread is stopped once more. Each time the copy
+// has four times the size, and the walk knows what the last one came to.
+const stopsAgain = 5
+
+// tooShort: the thread was stopped, and goes on with a stack of which more
+// should have been copied.
+func (t *ThreadDump) tooShort() bool {
+	return t.Taken == capture.Stopped.String() && t.stack != nil && t.stack.end == unwind.OutsideCopy.String()
 }
 
 // look reads what can be read of a thread without a stop.
@@ -128,7 +145,7 @@ func (d *dumper) peek(t *ThreadDump) *capture.Capture {
 			return nil
 		}
 		t.NR, t.Args = call.NR, call.Args
-		c := d.pipe.pool.get(firstPeek)
+		c := d.pipe.pool.get(firstPeek, 0)
 		if c == nil {
 			t.Taken = "no room"
 			return nil
@@ -174,17 +191,17 @@ func (d *dumper) wantsStop(t *ThreadDump) bool {
 	case t.State == 'T':
 		return partial // it is stopped already
 	case partial && t.State == 'S':
-		return transparent(runtime.GOARCH, t.PID, t.NR, &t.Args, ptrace.Reverts && !d.opt.NoRestart)
+		return !t.fb.Foreign.Load() && transparent(runtime.GOARCH, t.PID, t.NR, &t.Args, ptrace.Reverts && !d.opt.NoRestart)
 	}
 	return false
 }
 
-// stop takes the stops that are needed, all at once, and lets each thread go as
-// it was.
-func (d *dumper) stop() {
+// stop takes the stops of the threads that want one, all at once, and lets each
+// go as it was. It waits until end, and returns whether there were any.
+func (d *dumper) stop(end int64, wants func(*ThreadDump) bool) bool {
 	d.seized = map[int]*ThreadDump{}
 	for _, t := range d.threads {
-		if !d.wantsStop(t) {
+		if !wants(t) {
 			continue
 		}
 		if ptrace.Seize(t.TID, 0) != nil {
@@ -194,14 +211,13 @@ func (d *dumper) stop() {
 		d.seized[t.TID] = t
 	}
 	if len(d.seized) == 0 {
-		return
+		return false
 	}
 	alarm, err := ptrace.NewAlarm()
 	if err != nil {
-		return
+		return false
 	}
 	defer alarm.Close()
-	end := ptrace.Now() + int64(stopsAtMost)
 	alarm.Set(end)
 	for len(d.seized) > 0 && ptrace.Now() < end {
 		s, ok, err := ptrace.Wait()
@@ -218,6 +234,7 @@ func (d *dumper) stop() {
 		}
 	}
 	// The end of this thread lets go of those that have not stopped.
+	return true
 }
 
 func (d *dumper) handle(s ptrace.Status) {
@@ -237,7 +254,7 @@ func (d *dumper) handle(s ptrace.Status) {
 }
 
 func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
-	c := d.pipe.pool.get(max(firstCopy, int(t.fb.Want.Load())))
+	c := d.pipe.pool.get(max(firstCopy, int(t.fb.Want.Load())), t.fb.beyond())
 	if c == nil {
 		c = &capture.Capture{Regs: make([]byte, 0, regs.PrstatusMaxBytes), Stack: make([]byte, 0, minCopy)}
 	}
@@ -249,6 +266,7 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 			ptrace.WriteRegs(t.TID, ptrace.NotePrstatus, c.Regs)
 		}
 		readStack(t.TID, ptrace.StackPointer(c.Regs), c)
+		readBeyond(t.TID, t.fb.SavedSP.Load(), c)
 		readExtra(t.TID, c)
 	}
 	// A group-stop lasts over a detach: it leaves the process as it was.

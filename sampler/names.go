@@ -165,7 +165,7 @@ func (n *Names) frame(list []output.Frame, p *processNames, r *rawFrame) []outpu
 	o, mapping := n.acquire(p, r)
 	defer n.release(o)
 	// vaddr is of the address that is looked up; the frame tells its own.
-	vaddr := r.vaddr + (r.PC - r.LookupPC())
+	vaddr := r.vaddr + (r.PC - r.lookup)
 	plain := output.Frame{PC: r.PC, Module: r.module.Name(), Mapping: mapping, Offset: vaddr}
 	syms := n.look(o, r.vaddr)
 	if len(syms) == 0 {

@@ -74,6 +74,7 @@ type Pipeline struct {
 	recordErr error
 
 	mem    unwind.Memory // of the walk under way
+	also   []unwind.Region
 	frames []unwind.Frame
 
 	modules, problems map[string]bool // to report
@@ -444,7 +445,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	if p.cfg.Verify {
 		p.verifyWalk(t, c, &u)
 	}
-	p.advise(c, fb, frames, end)
+	p.advise(u.Arch, c, fb, frames, end)
 	for i := range frames {
 		p.stats.Frames[frames[i].How]++
 	}
@@ -485,15 +486,24 @@ func (p *Pipeline) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.F
 	w := t.walker(u.Arch, c.PACMask, &p.cfg)
 	for again := 0; ; again++ {
 		gen := t.space.Generation()
-		p.mem.Reset(c.StackAddr, c.Stack, nil)
+		p.load(c)
 		frames, end := w.Walk(&u.Set, &p.mem, p.frames[:0])
 		p.frames = frames
 		if t.space.Generation() != gen && again < maxWalks {
 			continue // the mappings were read anew on the way: begin with those
 		}
-		if end.Reason != unwind.OutsideCopy || c.Taken != capture.Unstopped || !p.cfg.Live || !p.extend(c, end.Addr) {
+		if end.Reason != unwind.OutsideCopy || c.Taken != capture.Unstopped || !p.cfg.Live || !p.extend(c, frames, end) {
 			return frames, end
 		}
+	}
+}
+
+// load makes the stack copies of a capture those of the next walk.
+func (p *Pipeline) load(c *capture.Capture) {
+	p.mem.Reset(c.StackAddr, c.Stack, nil)
+	if len(c.Beyond) > 0 {
+		p.mem.Also = append(p.also[:0], unwind.Region{Addr: c.BeyondAddr, Bytes: c.Beyond})
+		p.also = p.mem.Also
 	}
 }
 
@@ -519,48 +529,71 @@ func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.W
 	return w
 }
 
-// extend reads more of the stack of a blocked thread, if it has not run since.
+// extend reads more of the stack of a blocked thread, if it has not run since:
+// of the stack that a signal handler has interrupted, if the walk got there.
 // What the capture held before stays as it is otherwise.
-func (p *Pipeline) extend(c *capture.Capture, addr uint64) bool {
-	if addr < c.StackAddr || addr-c.StackAddr >= maxCopy {
+func (p *Pipeline) extend(c *capture.Capture, frames []unwind.Frame, end unwind.End) bool {
+	start, have := c.StackAddr, &c.Stack
+	if end.Switch > 0 {
+		start, have = (frames[end.Switch].SP-redZone)&^7, &c.Beyond
+	}
+	if end.Addr < start || end.Addr-start >= maxCopy {
 		return false
 	}
-	size := max(2*len(c.Stack), int(addr-c.StackAddr)+minCopy)
+	size := max(2*len(*have), int(end.Addr-start)+minCopy)
 	b := make([]byte, min(size, maxCopy))
-	n, err := ptrace.ReadMemory(c.TID, c.StackAddr, b)
-	if err != nil || n <= int(addr-c.StackAddr) {
+	n, err := ptrace.ReadMemory(c.TID, start, b)
+	if err != nil || n <= int(end.Addr-start) {
 		return false
 	}
 	s, err := p.fs.Schedstat(c.PID, c.TID)
 	if err != nil || s.Count != c.Count {
 		return false
 	}
-	c.Stack = append(c.Stack[:0], b[:n]...)
+	before := held(c)
+	*have = append((*have)[:0], b[:n]...)
+	if end.Switch > 0 {
+		c.BeyondAddr = start
+	}
+	p.pool.grown(held(c) - before)
 	return true
 }
 
 // advise tells the engine how much stack the thread's next capture should hold,
 // and whether it takes a stop.
-func (p *Pipeline) advise(c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) {
+func (p *Pipeline) advise(a *regs.Arch, c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) {
 	if fb == nil {
 		return
 	}
-	old := int(fb.Want.Load())
-	need := minCopy
-	if last := frames[len(frames)-1].SP; last > c.StackAddr && last-c.StackAddr < maxCopy {
-		need = int(last-c.StackAddr) + 1024
+	short := end.Reason == unwind.OutsideCopy
+	if end.Switch > 0 {
+		last := frames[len(frames)-1].SP
+		fb.Beyond.Store(copySize(fb.Beyond.Load(), last-frames[end.Switch].SP+redZone, short, max(len(c.Beyond), firstCopy/4)))
+		fb.SavedSP.Store(end.SavedSP)
+		frames, short = frames[:end.Switch], false
 	}
-	switch {
-	case end.Reason == unwind.OutsideCopy:
-		need = max(4*len(c.Stack), need)
-	default:
+	fb.Want.Store(copySize(fb.Want.Load(), frames[len(frames)-1].SP-c.StackAddr, short, len(c.Stack)))
+	if end.Reason == unwind.UnknownRegister && c.Taken == capture.Unstopped {
+		fb.Foreign.Store(a.Name != p.cfg.Host)
+		fb.NeedStop.Store(c.Count)
+	}
+}
+
+// copySize is how many bytes of a stack to copy next, after a copy of have
+// bytes in which the outermost frame found was reach bytes from the start;
+// short: the copy was too small. old is what was to be copied before.
+func copySize(old int64, reach uint64, short bool, have int) int64 {
+	need := int64(minCopy)
+	if reach < maxCopy {
+		need = int64(reach) + 1024
+	}
+	if short {
+		need = max(4*int64(have), need)
+	} else {
 		need += need/4 + minCopy     // room for a signal's frame
 		need = max(need, old-old/64) // shrinks slowly
 	}
-	fb.Want.Store(int64(min(max((need+minCopy-1)&^(minCopy-1), minCopy), maxCopy)))
-	if end.Reason == unwind.UnknownRegister && c.Taken == capture.Unstopped {
-		fb.NeedStop.Store(c.Count)
-	}
+	return min(max((need+minCopy-1)&^(minCopy-1), minCopy), maxCopy)
 }
 
 // user is the user-mode state of a capture.

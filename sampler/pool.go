@@ -34,9 +34,10 @@ type pool struct {
 	out  int                // captures handed out
 }
 
-// get returns a capture with room for stackBytes of stack, nil when the bound
-// on captures under way is reached.
-func (p *pool) get(stackBytes int) *capture.Capture {
+// get returns a capture with room for stackBytes of stack and beyondBytes of
+// the stack beyond a signal handler's, nil when the bound on captures under way
+// is reached.
+func (p *pool) get(stackBytes, beyondBytes int) *capture.Capture {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var c *capture.Capture
@@ -48,28 +49,45 @@ func (p *pool) get(stackBytes int) *capture.Capture {
 	if cap(c.Stack) < stackBytes {
 		c.Stack = make([]byte, 0, stackBytes)
 	}
+	if cap(c.Beyond) < beyondBytes {
+		c.Beyond = make([]byte, 0, beyondBytes)
+	}
 	// One capture may always be under way, however large.
-	if p.used > 0 && p.used+cap(c.Stack) > poolBytes || p.out >= maxOut {
+	if p.used > 0 && p.used+held(c) > poolBytes || p.out >= maxOut {
 		p.free = append(p.free, c)
 		return nil
 	}
-	p.used += cap(c.Stack)
+	p.used += held(c)
 	p.out++
 	return c
+}
+
+// held is how many stack bytes a capture takes.
+func held(c *capture.Capture) int { return cap(c.Stack) + cap(c.Beyond) }
+
+// grown takes note of a capture that was given more room by others.
+func (p *pool) grown(by int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used += by
 }
 
 // put takes back a capture that nobody uses any more.
 func (p *pool) put(c *capture.Capture) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.used -= cap(c.Stack)
+	p.used -= held(c)
 	p.out--
 	// Keep small ones: what waits here must not grow to the bound itself.
 	stack, note := c.Stack[:0], c.Regs[:0]
 	if cap(stack) > firstCopy || len(p.free) > 256 {
 		stack = nil
 	}
-	*c = capture.Capture{Stack: stack, Regs: note, FPRegs: c.FPRegs[:0], Kernel: c.Kernel[:0]}
+	beyond := c.Beyond[:0]
+	if cap(beyond) > firstCopy || len(p.free) > 16 { // few threads are in handlers
+		beyond = nil
+	}
+	*c = capture.Capture{Stack: stack, Regs: note, FPRegs: c.FPRegs[:0], Kernel: c.Kernel[:0], Beyond: beyond}
 	if len(p.free) < 1024 {
 		p.free = append(p.free, c)
 	}

@@ -15,7 +15,8 @@ import (
 type rawFrame struct {
 	unwind.Frame
 	module *module.Module // nil: none
-	vaddr  uint64         // of LookupPC, in the module's own numbering
+	lookup uint64         // the address that names the frame
+	vaddr  uint64         // the same in the module's own numbering
 	// region is what to show without a module: the kernel's name of the
 	// mapping or "[anon]"; empty if the address is not mapped.
 	region      string
@@ -62,9 +63,12 @@ func (t *target) intern(names *Names, frames []unwind.Frame, kernel []byte, end 
 	}
 	s := &stack{frames: make([]rawFrame, len(frames)), end: end, text: string(kernel), kernel: kernelFrames(kernel), process: t.names}
 	for i, f := range frames {
-		r := rawFrame{Frame: f}
+		r := rawFrame{Frame: f, lookup: f.LookupPC()}
+		if i+1 < len(frames) && frames[i+1].How == unwind.Signal {
+			r.lookup = f.PC // a trampoline, which nothing has called
+		}
 		if t.space != nil {
-			r.module, r.vaddr, _ = t.space.Module(f.LookupPC())
+			r.module, r.vaddr, _ = t.space.Module(r.lookup)
 			if r.module != nil {
 				names.open(t.names, r.module)
 			} else {

@@ -19,7 +19,7 @@ func (e *engine) arm(t *thread, n int64) {
 		e.lose(t, n, Untraced)
 		return
 	}
-	if t.cap = e.pool.get(t.fb.want(firstCopy)); t.cap == nil {
+	if t.cap = e.pool.get(t.fb.want(firstCopy), t.fb.beyond()); t.cap == nil {
 		e.lose(t, n, NoRoom)
 		return
 	}
@@ -160,7 +160,8 @@ func (e *engine) onStop(t *thread, s ptrace.Status) {
 }
 
 // sample copies what is needed of a stopped thread and lets it go. Between the
-// report of the stop and the resumption only three system calls are made.
+// report of the stop and the resumption only three system calls are made, four
+// if the thread is in a signal handler on a stack of its own.
 func (e *engine) sample(t *thread, s ptrace.Status) {
 	stopped := ptrace.Now()
 	c := t.cap
@@ -172,6 +173,7 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 			ptrace.WriteRegs(t.tid, ptrace.NotePrstatus, c.Regs)
 		}
 		readStack(t.tid, ptrace.StackPointer(c.Regs), c)
+		readBeyond(t.tid, t.fb.SavedSP.Load(), c)
 	}
 	extraRegs(t, c)
 	resume(s)
@@ -299,7 +301,7 @@ func (e *engine) onExit(t *thread, s ptrace.Status) {
 		ptrace.Cont(s.TID, 0)
 		return
 	}
-	c := e.pool.get(t.fb.want(firstCopy))
+	c := e.pool.get(t.fb.want(firstCopy), t.fb.beyond())
 	var n int
 	err := error(unix.ENOBUFS)
 	if c != nil {
@@ -307,6 +309,7 @@ func (e *engine) onExit(t *thread, s ptrace.Status) {
 		if n, err = ptrace.ReadRegs(t.tid, ptrace.NotePrstatus, note); err == nil {
 			c.Regs = note[:n]
 			readStack(t.tid, ptrace.StackPointer(c.Regs), c)
+			readBeyond(t.tid, t.fb.SavedSP.Load(), c)
 			extraRegs(t, c)
 		}
 	}

@@ -18,6 +18,23 @@ type Feedback struct {
 	// NeedStop is the run count (schedstat) of a capture without registers that
 	// could not be unwound for want of them; 0: none.
 	NeedStop atomic.Uint64
+	// Foreign: the thread's system calls have other numbers than the kernel's
+	// own, as those of a 32-bit one.
+	Foreign atomic.Bool
+	// SavedSP is where the kernel has stored the stack pointer of the code that
+	// a signal handler on an alternate stack interrupted; 0: not seen yet. It is
+	// the same place for all handlers on that stack: the kernel begins at its end.
+	SavedSP atomic.Uint64
+	// Beyond is how many bytes to copy of the stack that it points to.
+	Beyond atomic.Int64
+}
+
+// beyond is how many bytes to copy of the stack beyond a signal handler's.
+func (f *Feedback) beyond() int {
+	if f.SavedSP.Load() == 0 {
+		return 0
+	}
+	return int(f.Beyond.Load())
 }
 
 // want is how many bytes of stack to copy; first, if nothing is known yet.

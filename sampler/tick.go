@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"encoding/binary"
 	"os"
 	"runtime"
 	"slices"
@@ -244,7 +245,7 @@ const peekTries = 3
 // instant if the thread was not put on a CPU between the two looks at its run
 // count.
 func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall, late time.Duration) {
-	c := e.pool.get(t.fb.want(firstPeek))
+	c := e.pool.get(t.fb.want(firstPeek), 0)
 	if c == nil {
 		e.lose(t, n, NoRoom)
 		return
@@ -301,7 +302,7 @@ func (e *engine) wantsRegs(t *thread) bool {
 		t.fb.NeedStop.Load() != t.count || t.refused == t.count {
 		return false
 	}
-	if !transparent(runtime.GOARCH, t.proc.pid, t.wait.NR, &t.wait.Args, ptrace.Reverts && !e.opt.NoRestart) {
+	if t.fb.Foreign.Load() || !transparent(runtime.GOARCH, t.proc.pid, t.wait.NR, &t.wait.Args, ptrace.Reverts && !e.opt.NoRestart) {
 		t.refused = t.count
 		return false
 	}
@@ -379,17 +380,37 @@ func (e *engine) lose(t *thread, n int64, c Class) {
 }
 
 // readStack copies the stack from the red zone below sp on into c.Stack, as
-// much as fits. The red zone may lie in a guard page: then it is left out.
+// much as fits.
 func readStack(tid int, sp uint64, c *capture.Capture) {
-	room := c.Stack[:cap(c.Stack)]
+	c.StackAddr, c.Stack = copyStack(tid, sp, c.Stack[:cap(c.Stack)])
+}
+
+// copyStack copies the stack from the red zone below sp on into room, as much
+// as fits. The red zone may lie in a guard page: then it is left out.
+func copyStack(tid int, sp uint64, room []byte) (addr uint64, stack []byte) {
 	for _, below := range [...]uint64{redZone, 0} {
 		base := (sp - below) &^ 7
 		if n, _ := ptrace.ReadMemory(tid, base, room); n > 0 {
-			c.StackAddr, c.Stack = base, room[:n]
-			return
+			return base, room[:n]
 		}
 	}
-	c.StackAddr, c.Stack = sp, room[:0]
+	return sp, room[:0]
+}
+
+// readBeyond copies the stack that a signal handler has interrupted, if the
+// handler is on another one: then the stack pointer that the kernel stored at
+// savedSP lies in the copy of the handler's stack. Where there is no handler
+// any more, that word may be anything, and so may the copy: no walk asks for it.
+func readBeyond(tid int, savedSP uint64, c *capture.Capture) {
+	off, size := savedSP-c.StackAddr, ptrace.WordBytes(c.Regs)
+	if n := uint64(len(c.Stack)); savedSP == 0 || off >= n || n-off < uint64(size) {
+		return
+	}
+	sp := uint64(binary.NativeEndian.Uint32(c.Stack[off:]))
+	if size == 8 {
+		sp = binary.NativeEndian.Uint64(c.Stack[off:])
+	}
+	c.BeyondAddr, c.Beyond = copyStack(tid, sp, c.Beyond[:cap(c.Beyond)])
 }
 
 // redZone is how far below the stack pointer a function may keep data without

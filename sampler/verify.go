@@ -16,7 +16,7 @@ const maxDifferences = 10000
 // verifyWalk asks at each frame of a capture every two methods that have a row
 // there, and counts where their answers differ.
 func (p *Pipeline) verifyWalk(t *target, c *capture.Capture, u *regs.User) {
-	p.mem.Reset(c.StackAddr, c.Stack, nil)
+	p.load(c)
 	t.walker(u.Arch, c.PACMask, &p.cfg).Verify(&u.Set, &p.mem, func(d unwind.Difference) {
 		if k := p.difference(t, c, d); p.differences[k] > 0 || len(p.differences) < maxDifferences {
 			p.differences[k]++

@@ -75,6 +75,7 @@ type next struct {
 	fpKnown bool   // fp holds a value
 	stale   bool   // what the row has saved relative to fp is back in the registers
 	fault   uint64 // what a failure is about
+	savedSP uint64 // where the CFA was loaded from, if it was: in a signal frame the stack pointer
 }
 
 // find computes the caller's pc, sp and fp and makes every check that needs no
@@ -172,7 +173,9 @@ func (n *next) findCFA(a *regs.Arch, set *regs.Set, row *sframe.Row, mem *Memory
 			return NoProgress
 		}
 		v = wrap(a, v+uint64(int64(rule.Offset)))
+		n.savedSP = 0
 		if rule.Deref {
+			n.savedSP = v
 			var r Reason
 			if v, r = n.load(a, mem, v); r != 0 {
 				return r
@@ -182,7 +185,7 @@ func (n *next) findCFA(a *regs.Arch, set *regs.Set, row *sframe.Row, mem *Memory
 		return 0
 	case sframe.FromExpr:
 		v, r := n.expr(a, set, row, rule, mem, 0, false)
-		n.cfa = v
+		n.cfa, n.savedSP = v, 0
 		return r
 	}
 	n.fault = set.PC

@@ -33,6 +33,7 @@ type Walker struct {
 	late   []lateRow
 	called bool        // the walk ends at an innermost frame that is an entry, but was called
 	linked *sframe.Row // that led to the frame, if the back chain did
+	onward End         // Switch and SavedSP of the walk under way
 	gen    uint64
 	window window
 
@@ -121,7 +122,7 @@ func ehFrameFirst(order []How) []How {
 // walk is Walk without the repetition.
 func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End) {
 	w.start()
-	w.late, w.called, w.linked = w.late[:0], false, nil
+	w.late, w.called, w.linked, w.onward = w.late[:0], false, nil, End{}
 	first := len(frames)
 	s := &w.set
 	*s = *set
@@ -159,7 +160,7 @@ func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 		}
 		w.linked = row
 		if len(frames)-first >= w.maxDepth {
-			return frames, End{Reason: DepthLimit}
+			return frames, w.ending(DepthLimit, 0)
 		}
 		w.catchUp(mem)
 		w.next.commit(w.arch, s, row, mem)
@@ -172,12 +173,19 @@ func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 		}
 		found = Signal
 		if seen(frames[first:], s.PC, w.next.sp) {
-			return frames, End{Reason: Loop, Addr: s.PC}
+			return frames, w.ending(Loop, s.PC)
+		}
+		if w.onward.Switch == 0 && (w.next.sp > w.next.limit || w.next.sp-f.SP > maxSignalFrame) {
+			w.onward.Switch, w.onward.SavedSP = len(frames)-first, w.next.savedSP
 		}
 		w.next.limit = w.limit(s)
 		e = w.lookup(s.PC, false)
 	}
 }
+
+// maxSignalFrame is more than the kernel stores for a signal: the largest is
+// arm64's with the ZA array of SME, 64 KiB at most, and the vector registers.
+const maxSignalFrame = 128 << 10
 
 // lateRow is a row that was used for SP, FP and PC only. Hardly any row needs
 // another register, so what rows say of those is put off until one does. A
@@ -372,15 +380,21 @@ func (w *Walker) mayKeepFP(row *sframe.Row) bool {
 func (w *Walker) end(reason Reason, e *entry) End {
 	switch reason {
 	case Outermost:
-		return End{}
+		return w.ending(Complete, 0)
 	case OutsideCopy:
 		// Not even for a known entry: what lies beyond the copy is not known.
 	default:
 		if w.isEntry(e) && !w.called {
-			return End{}
+			return w.ending(Complete, 0)
 		}
 	}
-	return End{Reason: reason, Addr: w.next.fault}
+	return w.ending(reason, w.next.fault)
+}
+
+func (w *Walker) ending(reason Reason, addr uint64) End {
+	end := w.onward
+	end.Reason, end.Addr = reason, addr
+	return end
 }
 
 // isEntry asks once for each address whether it lies in a function that starts

@@ -528,6 +528,14 @@ func TestSignalInLeaf(t *testing.T) {
 	if d := cmp.Diff(want, frames); d != "" || !end.Complete() {
 		t.Errorf("frames (-want +got):\n%s\nend %v at %#x", d, end.Reason, end.Addr)
 	}
+	// The way to the other stack is told, so that it can be copied next time.
+	if end.Switch != 2 || end.SavedSP != 0x7000_0010+560 {
+		t.Errorf("stack switch at frame %d by the word at %#x, want 2, %#x", end.Switch, end.SavedSP, 0x7000_0010+560)
+	}
+	mem.Also = nil
+	if _, end = New(a, s, []How{SFrame}, 0).Walk(set(0x402010, 31, 0x7000_0000, 30, 0xdead), mem, nil); end.Reason != OutsideCopy || end.Switch != 2 {
+		t.Errorf("without a copy of the other stack: end %v, switch at frame %d; want %v, 2", end.Reason, end.Switch, OutsideCopy)
+	}
 }
 
 // TestSignalLoop: a forged signal frame that leads back to itself.

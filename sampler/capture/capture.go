@@ -52,6 +52,11 @@ type Capture struct {
 	StackAddr uint64 // address of Stack[0]
 	Stack     []byte
 
+	// Beyond is a copy of the stack that a signal handler on an alternate stack
+	// has interrupted; empty: there is none, or it was not known.
+	BeyondAddr uint64
+	Beyond     []byte
+
 	// Kernel is what /proc/PID/task/TID/stack held, if it was asked for and may
 	// be read.
 	Kernel []byte

@@ -125,6 +125,8 @@ func (c *Capture) encode(e *encoder) {
 	e.bytes(c.Stack)
 	e.bytes(c.Kernel)
 	e.weight(&c.Weight)
+	e.uint(c.BeyondAddr)
+	e.bytes(c.Beyond)
 }
 
 func (c *Capture) decode(d *decoder) {
@@ -147,6 +149,9 @@ func (c *Capture) decode(d *decoder) {
 	c.Stack = d.bytes()
 	c.Kernel = d.bytes()
 	c.Weight = d.weight()
+	if len(d.b) > 0 { // recordings of before do not have it
+		c.BeyondAddr, c.Beyond = d.uint(), d.bytes()
+	}
 }
 
 func (c *Credit) encode(e *encoder) { e.ids(c.PID, c.TID); e.dur(c.At); e.weight(&c.Weight) }
