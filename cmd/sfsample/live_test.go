@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sfsample/internal/testprog"
+)
+
+// liveSample is a line of the json output.
+type liveSample struct {
+	Complete bool
+	End      string
+	Frames   []struct{ Function, Method string }
+}
+
+func (s *liveSample) functions() (names []string) {
+	for _, f := range s.Frames {
+		names = append(names, f.Function)
+	}
+	return names
+}
+
+func (s *liveSample) methods() (names []string) {
+	for _, f := range s.Frames {
+		names = append(names, f.Method)
+	}
+	return names
+}
+
+// sampleLive samples a process until check has been given as many samples as it
+// wants.
+func sampleLive(t *testing.T, pid int, flags []string, check func(*liveSample) (enough bool)) {
+	t.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cmd := tool(append([]string{"-p", strconv.Itoa(pid), "-hz", "199", "-o", "json=-"}, flags...)...)
+	cmd.Stdout = w
+	run := begin(t, cmd)
+	w.Close()
+	if err := r.SetReadDeadline(time.Now().Add(testprog.Patience)); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(r)
+	for enough := false; !enough; {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			t.Fatalf("not enough samples: %v; standard error:\n%s", err, run.stderr.String())
+		}
+		var s liveSample
+		if err := json.Unmarshal(line, &s); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		enough = check(&s)
+	}
+	run.interrupt(t)
+	go io.Copy(io.Discard, lines) // what it writes at its end
+	run.end(t).want(t, exitDone)
+}
+
+// wantLive samples p until that many samples are complete, and wants the functions
+// that p has told and these methods, innermost first. Until the first one a
+// sample may be cut because the sampler does not know yet how much the thread
+// needs: of the stack, of a further stack, or a stop.
+func wantLive(t *testing.T, p *testprog.Proc, many int, flags, methods []string) {
+	t.Helper()
+	complete, cut := 0, 0
+	sampleLive(t, p.PID, flags, func(s *liveSample) bool {
+		if !s.Complete {
+			cut++
+			// Frames of a cut stack are true as well.
+			if n := len(s.Frames); n > len(p.Stack) || !slices.Equal(s.functions(), p.Stack[:n]) {
+				t.Errorf("cut stack %q, the program has %q", s.functions(), p.Stack)
+			}
+			if complete > 0 {
+				t.Errorf("cut after %d complete ones: %s", complete, s.End)
+			}
+			return t.Failed()
+		}
+		complete++
+		if !slices.Equal(s.functions(), p.Stack) {
+			t.Errorf("stack %q, the program has %q", s.functions(), p.Stack)
+		}
+		if got := s.methods(); !slices.Equal(got, methods) {
+			t.Errorf("methods %q, want %q for %q", got, methods, p.Stack)
+		}
+		return complete == many || t.Failed()
+	})
+	t.Logf("%d complete after %d cut, %d frames", complete, cut, len(p.Stack))
+}
+
+// methodsOf are the methods of a stack all of whose rows come from one source.
+// Trampolines are known by their code.
+func methodsOf(stack []string, method string) []string {
+	list := make([]string, len(stack))
+	for i := range stack {
+		switch {
+		case i == 0:
+			list[i] = "regs"
+		case stack[i-1] == "restorer" || stack[i-1] == "__kernel_rt_sigreturn":
+			list[i] = "signal"
+		default:
+			list[i] = method
+		}
+	}
+	return list
+}
+
+// tables are the variants of the test programs whose frames are all found by
+// one method.
+var tables = map[string]string{"sframe3": "sframe", "ehframe": "eh_frame"}
+
+// TestLiveAlternateStack: handlers on a stack of their own, one of which another
+// has interrupted, running and blocked, with more below them than one copy of
+// the stack holds.
+func TestLiveAlternateStack(t *testing.T) {
+	for variant, method := range tables {
+		for _, how := range []string{"s", "n", "b"} {
+			t.Run(variant+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				p := testprog.Start(t, testprog.Committed(t, runtime.GOARCH, variant, "altstack"), how, "400")
+				many, flags := 10, []string{"--threads", "all"}
+				if how == "b" && runtime.GOARCH == "amd64" {
+					many = 1 // nothing new comes while the thread is blocked
+				} else if how == "b" {
+					flags = alwaysStop // the link register is needed
+				}
+				wantLive(t, p, many, flags, methodsOf(p.Stack, method))
+				if how != "b" || runtime.GOARCH == "amd64" {
+					wantDump(t, p)
+				}
+			})
+		}
+	}
+}
+
+// alwaysStop: with the registers, also of blocked threads.
+var alwaysStop = []string{"--threads", "all", "--stop", "always"}
+
+// wantDump holds one look at p against the stack that p has told.
+func wantDump(t *testing.T, p *testprog.Proc) {
+	t.Helper()
+	o := sfsample(t, "dump", "-p", strconv.Itoa(p.PID))
+	o.want(t, exitDone)
+	var got []string
+	for line := range strings.Lines(o.stdout) {
+		var n int
+		var pc uint64
+		var name string
+		if _, err := fmt.Sscanf(line, "#%d 0x%x %s", &n, &pc, &name); err == nil {
+			name, _, _ = strings.Cut(name, "+0x")
+			got = append(got, name)
+		}
+	}
+	// A running thread may not get to stop in the time that a dump takes.
+	if !slices.Equal(got, p.Stack) && !strings.Contains(o.stdout, "did not stop in time") {
+		t.Errorf("dump shows %q, the program has %q:\n%s", got, p.Stack, o.stdout)
+	}
+}
+
+// TestLiveMixed: one stack through objects with SFrame, with frame pointers (on
+// s390x the back chain) and with .eh_frame, whose rows need the frame pointer
+// that the object without tables has kept.
+func TestLiveMixed(t *testing.T) {
+	t.Parallel()
+	p := testprog.Start(t, testprog.Committed(t, runtime.GOARCH, "mixed", "mixed"))
+	plain := "fp"
+	if runtime.GOARCH == "s390x" {
+		plain = "backchain"
+	}
+	// The method of a frame is that of the row of the function it has called.
+	rowOf := map[string]string{
+		"block": "sframe", "back": "sframe", "second_inner": "eh_frame", "second_outer": "eh_frame",
+		"first_inner": plain, "first_outer": plain, "through": "sframe", "main": "sframe",
+	}
+	methods := []string{"regs"}
+	for _, callee := range p.Stack[:len(p.Stack)-1] {
+		methods = append(methods, rowOf[callee])
+	}
+	wantLive(t, p, 10, alwaysStop, methods)
+}
+
+// TestLive386: a 32-bit program, sampled by the 64-bit tool, running and
+// blocked, by either method that it has.
+func TestLive386(t *testing.T) {
+	testprog.RequireArch(t, "386")
+	for variant, method := range map[string]string{"fp": "fp", "ehframe": "eh_frame"} {
+		for _, how := range []string{"s", "b"} {
+			t.Run(variant+"/"+how, func(t *testing.T) {
+				t.Parallel()
+				p := testprog.Start(t, testprog.Committed(t, "386", variant, "deep"), how, "100")
+				if variant == "fp" && how == "s" {
+					// The leaf keeps no frame pointer, so that it is its caller's:
+					// following it leaves out that one. Nothing can tell.
+					p.Stack = slices.Delete(p.Stack, 1, 2)
+				}
+				wantLive(t, p, 10, alwaysStop, methodsOf(p.Stack, method))
+			})
+		}
+	}
+	t.Run("gdb", func(t *testing.T) {
+		for _, name := range []string{"gdb", "eu-stack"} {
+			if _, err := exec.LookPath(name); err != nil {
+				t.Skipf("no %s on this machine", name)
+			}
+		}
+		p := testprog.Start(t, testprog.Committed(t, "386", "ehframe", "deep"), "s", "100")
+		if _, frames := agree(t, p.PID); frames != len(p.Stack) {
+			t.Errorf("%d frames, the program has %d", frames, len(p.Stack))
+		}
+	})
+}
