@@ -31,7 +31,9 @@ type engine struct {
 	released map[int]bool // not ours to sample: to be detached at the next stop
 	wanted   map[int]bool // --tid
 
+	origin             int64 // CLOCK_MONOTONIC of the pipeline's start
 	start              int64 // CLOCK_MONOTONIC of tick 0
+	until              int64 // CLOCK_MONOTONIC of the end
 	tick               int64 // the last tick that was handled
 	acct               Account
 	delay, pause, late histogram
@@ -40,6 +42,7 @@ type engine struct {
 	most               int       // most interrupts outstanding at once
 	load               load
 	prio               priority
+	place              place
 	missed             int64  // deadlines that were not answered in time
 	published          int64  // when status was set
 	relist             int64  // tick of the next listing of untraced processes
@@ -298,20 +301,19 @@ func (e *engine) warn(format string, args ...any) {
 }
 
 // loop samples until the time is over, nobody is left, or stop is set.
-func (e *engine) loop(until int64) {
+func (e *engine) loop() {
 	e.start = ptrace.Now()
 	e.alarm.Set(e.start)
 	next := e.start
 	for len(e.procs) > 0 {
 		now := ptrace.Now()
-		if now >= until || e.stop.Load() {
-			e.missRest(min(now, until-1))
+		if now >= e.until || e.stop.Load() {
+			e.missRest(min(now, e.until-1))
 			return
 		}
 		if now >= next {
 			e.prio.check(now)
 			next = e.onTick(now)
-			e.alarm.Set(min(next, until))
 			e.collect()
 			if ptrace.Now() >= next {
 				// Behind already: reports must not wait until we catch up.
@@ -323,7 +325,7 @@ func (e *engine) loop(until int64) {
 		switch {
 		case err == unix.ECHILD: // nobody to wait for: sleep to the alarm
 			e.dropVanished()
-			sleepUntil(min(next, until))
+			sleepUntil(min(next, e.until))
 		case ok:
 			e.handle(s)
 			e.settlePriority()

@@ -30,18 +30,33 @@ type priority struct {
 	since, used int64
 }
 
+// begin gives the calling thread, which may have been started by one that yields
+// to others, the usual policy. One that the user has chosen stays.
+func (p *priority) begin() {
+	policy, _, errno := unix.RawSyscall(unix.SYS_SCHED_GETSCHEDULER, 0, 0, 0)
+	switch {
+	case errno != 0:
+	case policy == schedOther || policy == schedBatch:
+		setScheduler(0, schedOther, 0)
+	default:
+		p.off = true
+	}
+}
+
 // schedParam is struct sched_param (include/uapi/linux/sched/types.h).
 type schedParam struct{ priority int32 }
 
 const (
 	schedOther       = 0
 	schedFIFO        = 1
+	schedBatch       = 3
 	schedResetOnFork = 0x40000000
 )
 
-func setScheduler(policy int, prio int32) error {
+// setScheduler sets the policy of a thread, 0: of the calling one.
+func setScheduler(tid, policy int, prio int32) error {
 	p := schedParam{prio}
-	_, _, errno := unix.RawSyscall(unix.SYS_SCHED_SETSCHEDULER, 0, uintptr(policy), uintptr(unsafe.Pointer(&p)))
+	_, _, errno := unix.RawSyscall(unix.SYS_SCHED_SETSCHEDULER, uintptr(tid), uintptr(policy), uintptr(unsafe.Pointer(&p)))
 	runtime.KeepAlive(&p)
 	if errno != 0 {
 		return errno
@@ -57,7 +72,7 @@ func (p *priority) raise(now int64) {
 	if p.raised {
 		return
 	}
-	if err := setScheduler(schedFIFO|schedResetOnFork, 1); err != nil {
+	if err := setScheduler(0, schedFIFO|schedResetOnFork, 1); err != nil {
 		p.off, p.denied = true, err
 		return
 	}
@@ -75,7 +90,7 @@ func threadCPU() int64 {
 func (p *priority) lower() {
 	if p.raised {
 		p.raised = false
-		setScheduler(schedOther|schedResetOnFork, 0)
+		setScheduler(0, schedOther|schedResetOnFork, 0)
 	}
 }
 

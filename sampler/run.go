@@ -41,6 +41,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 	e := &engine{
 		opt: opt, log: opt.Log, pool: pipe.pool, out: items,
 		interval: int64(opt.interval()),
+		origin:   ptrace.Now() - int64(time.Since(pipe.cfg.Start)),
 		procs:    map[int]*process{}, threads: map[int]*thread{},
 		orphans: map[int]bool{}, released: map[int]bool{}, wanted: map[int]bool{}, warned: map[string]bool{},
 		load: load{max: opt.MaxOverhead}, tick: -1,
@@ -57,6 +58,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		defer close(piped)
 		pipe.consume(items)
 	}()
+	yieldToOthers()
 	var result Result
 	var err error
 	attached := make(chan struct{})
@@ -113,6 +115,8 @@ func (e *engine) run(d time.Duration, attached chan<- struct{}, ready func(), re
 	}
 	defer alarm.Close()
 	e.alarm = alarm
+	e.prio.begin()
+	e.place.home()
 	close(attached)
 	for _, pid := range e.opt.PIDs {
 		if err := e.attach(pid); err != nil {
@@ -134,7 +138,8 @@ func (e *engine) run(d time.Duration, attached chan<- struct{}, ready func(), re
 	}
 	e.awaitCommand()
 	result.Threads = len(e.list)
-	e.loop(until)
+	e.until = until
+	e.loop()
 	e.prio.lower()
 	if n := len(e.list); n > 0 {
 		result.Threads = n

@@ -48,13 +48,15 @@ func (e *engine) interruptAll(first int) {
 // spin is how long stops are polled for before the thread sleeps in wait4. A
 // stop that comes while we poll saves the wake-up of this thread, about a
 // quarter of the pause.
-const spin = 60 * time.Microsecond
+const spin = 40 * time.Microsecond
 
 // collect takes the stops that come at once.
 func (e *engine) collect() {
-	if len(e.outstanding) == 0 {
+	n := len(e.outstanding)
+	if n == 0 || !e.place.poll(n) {
 		return
 	}
+	last := e.outstanding[n-1]
 	end := ptrace.Now() + int64(spin)
 	for len(e.outstanding) > 0 {
 		// The list changes as stops are handled: walk it from the end.
@@ -69,6 +71,9 @@ func (e *engine) collect() {
 		if ptrace.Now() >= end {
 			break
 		}
+	}
+	if len(e.outstanding) > 0 {
+		last.late = true // perhaps because it cannot run while we do
 	}
 	e.settlePriority()
 }
@@ -205,6 +210,12 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 	}
 	c.Count = st.Count
 	e.emit(t, t.intTick, c, st.Run)
+	if t.late {
+		t.late = false
+		if st, err := e.fs.TaskStat(t.proc.pid, t.tid); err == nil {
+			e.place.leave(st.Processor)
+		}
+	}
 }
 
 // orphan remembers a thread that stopped for the first time before its parent

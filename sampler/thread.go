@@ -82,6 +82,7 @@ type thread struct {
 	intTick     int64
 	intAt       int64 // CLOCK_MONOTONIC, in nanoseconds
 	cap         *capture.Capture
+	late        bool // it did not stop while we polled for that
 
 	schedFD, callFD int // open files of /proc, -1: open at each use
 

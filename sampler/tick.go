@@ -29,15 +29,20 @@ func (e *engine) onTick(now int64) (next int64) {
 	}
 	e.missed += n - 1 - e.tick
 	e.advance(n-1, Missed)
+	e.load.update(e, now)
+	e.publish(now)
+	next = e.start + (n+1)*e.interval
+	first := len(e.outstanding)
 	if e.load.skip(n) {
 		e.advance(n, Throttled)
 	} else {
 		e.advance(n, numClasses)
 		e.choose(n, behind)
 	}
-	e.load.update(e, now)
-	e.publish(now)
-	return e.start + (n+1)*e.interval
+	// The interrupts come last: a thread may stop at once.
+	e.alarm.Set(min(next, e.until))
+	e.interruptAll(first)
+	return next
 }
 
 // advance makes n the current tick. The ticks up to it belong to class c for
@@ -62,8 +67,8 @@ func (e *engine) advance(n int64, c Class) {
 	}
 }
 
-// choose looks at the threads that are due at tick n, interrupts those that run
-// all together, and reads those that do not where that is wanted.
+// choose looks at the threads that are due at tick n, arms those that run, and
+// reads those that do not where that is wanted.
 func (e *engine) choose(n int64, late time.Duration) {
 	e.flush()
 	if n >= e.relist {
@@ -73,7 +78,6 @@ func (e *engine) choose(n int64, late time.Duration) {
 	for _, p := range e.procs {
 		e.readClock(p, n)
 	}
-	first := len(e.outstanding)
 	for i := 0; i < len(e.list); i++ {
 		t := e.list[i]
 		if t.interrupted {
@@ -92,7 +96,6 @@ func (e *engine) choose(n int64, late time.Duration) {
 			i--
 		}
 	}
-	e.interruptAll(first)
 }
 
 // readClock finds out whether any thread of the process has run since the last
@@ -228,7 +231,7 @@ func (e *engine) creditIdle(t *thread, n int64) {
 		return
 	}
 	e.acct.Add(Reused, owed)
-	c := &capture.Credit{PID: t.proc.pid, TID: t.tid, At: e.elapsed()}
+	c := &capture.Credit{PID: t.proc.pid, TID: t.tid, At: e.at(ptrace.Now())}
 	if e.opt.WallWeight {
 		c.Ticks = owed
 	}
@@ -237,6 +240,9 @@ func (e *engine) creditIdle(t *thread, n int64) {
 }
 
 func (e *engine) elapsed() time.Duration { return time.Duration(ptrace.Now() - e.start) }
+
+// at is a CLOCK_MONOTONIC time as captures tell it: since the pipeline's start.
+func (e *engine) at(now int64) time.Duration { return time.Duration(now - e.origin) }
 
 // peekTries bounds how often a thread that wakes while it is read is read again.
 const peekTries = 3
@@ -337,7 +343,7 @@ func (e *engine) peeked(t *thread, n int64, c *capture.Capture, s procfs.Schedst
 func (e *engine) emit(t *thread, n int64, c *capture.Capture, run time.Duration) {
 	now := ptrace.Now()
 	c.PID, c.TID, c.Tick, c.PACMask = t.proc.pid, t.tid, n, t.proc.pac
-	c.At = time.Duration(now - e.start)
+	c.At = e.at(now)
 	c.CPU = max(run-t.run, 0)
 	t.run = max(run, t.run)
 	t.proc.charged += c.CPU
