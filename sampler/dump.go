@@ -44,7 +44,7 @@ const stopsAtMost = 60 * time.Millisecond
 // blocked in a call that goes on unharmed, if its stack cannot be unwound
 // without its registers. It waits for no thread that does not stop.
 func Dump(opt Options, pipe *Pipeline) ([]*ThreadDump, error) {
-	d := &dumper{opt: opt, pipe: pipe}
+	d := &dumper{opt: opt, pipe: pipe, pages: map[int]pagemap{}}
 	var err error
 	<-ptrace.OnThread(func() { err = d.run() })
 	if err != nil {
@@ -67,6 +67,7 @@ type dumper struct {
 	pipe    *Pipeline
 	fs      procfs.FS
 	threads []*ThreadDump
+	pages   map[int]pagemap     // by process
 	seized  map[int]*ThreadDump // interrupted or group-stopped, not yet reported
 }
 
@@ -76,6 +77,8 @@ func (d *dumper) run() error {
 		if err != nil {
 			return fmt.Errorf("dump %d: %w", pid, err)
 		}
+		d.pages[pid] = openPagemap(d.fs, pid)
+		defer d.pages[pid].close()
 		slices.Sort(ids)
 		for _, tid := range ids {
 			if len(d.opt.TIDs) > 0 && !slices.Contains(d.opt.TIDs, tid) {
@@ -150,7 +153,7 @@ func (d *dumper) peek(t *ThreadDump) *capture.Capture {
 			t.Taken = "no room"
 			return nil
 		}
-		readStack(t.TID, call.SP, c)
+		readStack(t.TID, call.SP, c, t.fb.Extent.Load(), d.pages[t.PID])
 		after, err := d.fs.Schedstat(t.PID, t.TID)
 		if err == nil && after.Count == before.Count {
 			c.Taken, c.Blocked, c.Count = capture.Unstopped, true, after.Count
@@ -265,8 +268,8 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 		if !d.opt.NoRestart && s.Kind == ptrace.KindInterrupt && ptrace.Revert(t.TID, c.Regs, false) {
 			ptrace.WriteRegs(t.TID, ptrace.NotePrstatus, c.Regs)
 		}
-		readStack(t.TID, ptrace.StackPointer(c.Regs), c)
-		readBeyond(t.TID, t.fb.SavedSP.Load(), c)
+		readStack(t.TID, ptrace.StackPointer(c.Regs), c, t.fb.Extent.Load(), d.pages[t.PID])
+		readBeyond(t.TID, t.fb.SavedSP.Load(), c, t.fb.Extent.Load(), d.pages[t.PID])
 		readExtra(t.TID, c)
 	}
 	// A group-stop lasts over a detach: it leaves the process as it was.

@@ -21,6 +21,7 @@ type engine struct {
 	fs       procfs.FS
 	pool     *pool
 	out      chan<- item
+	nudge    chan<- struct{} // with room for one
 	alarm    *ptrace.Alarm
 	interval int64 // nanoseconds
 
@@ -45,6 +46,7 @@ type engine struct {
 	place              place
 	missed             int64  // deadlines that were not answered in time
 	published          int64  // when status was set
+	open, files        int    // files of threads that are open, and may be; 0: not known
 	relist             int64  // tick of the next listing of untraced processes
 	backlog            []item // could not be sent yet
 	warned             map[string]bool
@@ -97,7 +99,7 @@ func (e *engine) addProcess(pid int) *process {
 	if p := e.procs[pid]; p != nil {
 		return p
 	}
-	p := &process{pid: pid, clock: cpuClock(pid), only: len(e.wanted) > 0, tasks: -1, moved: true}
+	p := &process{pid: pid, clock: cpuClock(pid), only: len(e.wanted) > 0, tasks: -1, pages: -1, moved: true}
 	e.openProcess(p)
 	p.cpuBase, _ = p.cpuTime()
 	p.cpu = p.cpuBase
@@ -116,6 +118,8 @@ func (e *engine) openProcess(p *process) {
 		fd = -1
 	}
 	p.tasks = fd
+	p.pages.close() // of the memory before an exec
+	p.pages = openPagemap(e.fs, p.pid)
 	if s, err := e.fs.Status(p.pid); err == nil {
 		p.seccomp = s.Seccomp == 2 // SECCOMP_MODE_FILTER
 	}
@@ -127,7 +131,7 @@ func (e *engine) addThread(p *process, tid int) (added bool, err error) {
 	t := e.newThread(p, tid)
 	if s, err := e.fs.TaskStat(p.pid, tid); err == nil {
 		if s.State == 'Z' || s.State == 'X' {
-			t.closeFiles()
+			e.closeFiles(t)
 			return false, nil // a leader that has exited while its process lives
 		}
 		t.noUserStack = s.NoUserStack()
@@ -138,7 +142,7 @@ func (e *engine) addThread(p *process, tid int) (added bool, err error) {
 	}
 	switch {
 	case err == unix.ESRCH:
-		t.closeFiles()
+		e.closeFiles(t)
 		return false, err
 	case err == unix.EPERM:
 		s, serr := e.fs.Status(tid)
@@ -150,10 +154,10 @@ func (e *engine) addThread(p *process, tid int) (added bool, err error) {
 			e.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", tid, s.TracerPid)
 			break
 		}
-		t.closeFiles()
+		e.closeFiles(t)
 		return false, err
 	case err != nil:
-		t.closeFiles()
+		e.closeFiles(t)
 		return false, err
 	}
 	e.keep(t)
@@ -176,11 +180,37 @@ func (e *engine) seizeOptions() int {
 
 func (e *engine) newThread(p *process, tid int) *thread {
 	t := &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, done: e.tick + 1, gap: 1, most: maxGap}
-	t.openFiles()
+	e.openFiles(t)
 	if s, err := t.schedstat(e.buf[:]); err == nil {
 		t.run = s.Run
 	}
 	return t
+}
+
+// spareFiles is how many files are left to all others that open some.
+const spareFiles = 1024
+
+// openFiles opens the thread's files in /proc for good, if there are enough to be
+// had: reading it then costs a fifth.
+func (e *engine) openFiles(t *thread) {
+	e.closeFiles(t)
+	if e.files == 0 {
+		e.files = 1 // none
+		var lim unix.Rlimit
+		if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil {
+			e.files = int(max(1, min(int64(lim.Cur), 1<<24)-spareFiles))
+		}
+	}
+	if e.open+2 > e.files {
+		return
+	}
+	t.openFiles()
+	e.open += t.files()
+}
+
+func (e *engine) closeFiles(t *thread) {
+	e.open -= t.files()
+	t.closeFiles()
 }
 
 // keep adds a thread to those that are sampled from the next tick on.
@@ -193,7 +223,7 @@ func (e *engine) keep(t *thread) {
 // drop takes a thread out that has exited. Its ticks so far are accounted for.
 func (e *engine) drop(t *thread) {
 	e.settle(t, Exited)
-	t.closeFiles()
+	e.closeFiles(t)
 	t.proc.loose += t.carry
 	if e.threads[t.tid] == t {
 		delete(e.threads, t.tid)
@@ -255,6 +285,7 @@ func (e *engine) dropProcess(p *process) {
 	if p.tasks >= 0 {
 		unix.Close(p.tasks)
 	}
+	p.pages.close()
 	e.send(item{gone: p.pid})
 }
 
@@ -262,22 +293,31 @@ func (e *engine) dropProcess(p *process) {
 // be stopped, or have signals to be passed on.
 func (e *engine) send(it item) {
 	e.flush()
-	if len(e.backlog) == 0 {
+	if len(e.backlog) > 0 || !e.offer(it) {
+		e.backlog = append(e.backlog, it)
+	}
+	if it.urgent() {
 		select {
-		case e.out <- it:
-			return
+		case e.nudge <- struct{}{}:
 		default:
 		}
 	}
-	e.backlog = append(e.backlog, it)
+}
+
+// offer sends if there is room.
+func (e *engine) offer(it item) bool {
+	select {
+	case e.out <- it:
+		return true
+	default:
+		return false
+	}
 }
 
 // flush sends what has waited, as far as there is room.
 func (e *engine) flush() {
 	for i, it := range e.backlog {
-		select {
-		case e.out <- it:
-		default:
+		if !e.offer(it) {
 			e.backlog = append(e.backlog[:0], e.backlog[i:]...)
 			return
 		}

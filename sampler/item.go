@@ -15,6 +15,12 @@ type item struct {
 	gone    int // a process that has ended, or has become another program
 }
 
+// urgent tells whether the pipeline must have it soon: what it reads of a process
+// upon it may be gone later.
+func (it *item) urgent() bool {
+	return it.early != nil || it.opened != 0 || it.fork.child != 0 || it.gone != 0
+}
+
 // early is what the pipeline would read of a process if that could be counted
 // on to live until then: the contents of its maps and comm files.
 type early struct{ maps, comm []byte }

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -73,9 +74,10 @@ type Pipeline struct {
 	// recordErr is why nothing more is recorded.
 	recordErr error
 
-	mem    unwind.Memory // of the walk under way
-	also   []unwind.Region
-	frames []unwind.Frame
+	mem     unwind.Memory // of the walk under way
+	also    []unwind.Region
+	patient ptrace.Patient
+	frames  []unwind.Frame
 
 	modules, problems map[string]bool // to report
 	differences       map[string]int64
@@ -151,7 +153,12 @@ func (p *Pipeline) begin() (end func()) {
 // write names and hands on what comes, until the queue ends. An error of one
 // output is no reason to keep samples from the others: the sink knows which.
 func (p *Pipeline) write() (err error) {
-	for n := range p.queue {
+	queue := newInbox(p.queue, nil)
+	for {
+		n, ok := queue.next()
+		if !ok {
+			return err
+		}
 		if n.gone != nil {
 			p.cfg.Names.forget(n.gone)
 			continue
@@ -161,7 +168,6 @@ func (p *Pipeline) write() (err error) {
 			err = errors.Join(err, e)
 		}
 	}
-	return err
 }
 
 // fail keeps an error of the recording or of the outputs for the end.
@@ -169,10 +175,14 @@ func (p *Pipeline) fail(err error) {
 	p.err = errors.Join(p.err, err)
 }
 
-// consume works until items ends.
-func (p *Pipeline) consume(items <-chan item) {
+// consume works until the items end.
+func (p *Pipeline) consume(items *inbox[item]) {
 	end := p.begin()
-	for it := range items {
+	for {
+		it, ok := items.next()
+		if !ok {
+			break
+		}
 		switch {
 		case it.capture != nil:
 			if it.early != nil {
@@ -445,7 +455,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	if p.cfg.Verify {
 		p.verifyWalk(t, c, &u)
 	}
-	p.advise(u.Arch, c, fb, frames, end)
+	p.advise(t, u.Arch, c, fb, frames, end)
 	for i := range frames {
 		p.stats.Frames[frames[i].How]++
 	}
@@ -492,7 +502,7 @@ func (p *Pipeline) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.F
 		if t.space.Generation() != gen && again < maxWalks {
 			continue // the mappings were read anew on the way: begin with those
 		}
-		if end.Reason != unwind.OutsideCopy || c.Taken != capture.Unstopped || !p.cfg.Live || !p.extend(c, frames, end) {
+		if end.Reason != unwind.OutsideCopy || !p.cfg.Live || !p.extend(t, c, frames, end) {
 			return frames, end
 		}
 	}
@@ -529,25 +539,34 @@ func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.W
 	return w
 }
 
-// extend reads more of the stack of a blocked thread, if it has not run since:
-// of the stack that a signal handler has interrupted, if the walk got there.
-// What the capture held before stays as it is otherwise.
-func (p *Pipeline) extend(c *capture.Capture, frames []unwind.Frame, end unwind.End) bool {
+// extend reads more of the stack of a blocked thread, if it has not moved on
+// since: of the stack that a signal handler has interrupted, if the walk got
+// there. What the capture held before stays as it is otherwise.
+func (p *Pipeline) extend(t *target, c *capture.Capture, frames []unwind.Frame, end unwind.End) bool {
 	start, have := c.StackAddr, &c.Stack
 	if end.Switch > 0 {
 		start, have = (frames[end.Switch].SP-redZone)&^7, &c.Beyond
 	}
-	if end.Addr < start || end.Addr-start >= maxCopy {
+	if !c.Blocked || end.Addr < start || end.Addr-start >= maxCopy {
 		return false
 	}
-	size := max(2*len(*have), int(end.Addr-start)+minCopy)
-	b := make([]byte, min(size, maxCopy))
-	n, err := ptrace.ReadMemory(c.TID, start, b)
+	size := min(max(4*len(*have), int(end.Addr-start)+minCopy, 2*firstCopy), maxCopy)
+	if all, ok := stackExtent(t.space.Mappings(), start).bytes(start, size); ok {
+		size = all
+	}
+	count, ok := c.Count, true
+	if c.Taken != capture.Unstopped {
+		if count, ok = p.sameWait(c); !ok {
+			return false
+		}
+	}
+	b := make([]byte, size)
+	n, err := p.patient.ReadMemory(c.TID, start, b)
 	if err != nil || n <= int(end.Addr-start) {
 		return false
 	}
 	s, err := p.fs.Schedstat(c.PID, c.TID)
-	if err != nil || s.Count != c.Count {
+	if err != nil || s.Count != count || start == c.StackAddr && !bytes.Equal(b[:min(n, len(c.Stack))], c.Stack) {
 		return false
 	}
 	before := held(c)
@@ -559,11 +578,29 @@ func (p *Pipeline) extend(c *capture.Capture, frames []unwind.Frame, end unwind.
 	return true
 }
 
+// sameWait tells whether a thread that was stopped in a system call is back in
+// it: at the same place, after it was put on a CPU just once, which it took to
+// begin the call again. It returns the run count of that.
+func (p *Pipeline) sameWait(c *capture.Capture) (count uint64, ok bool) {
+	s, err := p.fs.Schedstat(c.PID, c.TID)
+	if err != nil || s.Count-c.Count > 1 {
+		return 0, false
+	}
+	call, err := p.fs.Syscall(c.PID, c.TID)
+	if err != nil || call.Running {
+		return 0, false
+	}
+	return s.Count, call.SP == ptrace.StackPointer(c.Regs)
+}
+
 // advise tells the engine how much stack the thread's next capture should hold,
 // and whether it takes a stop.
-func (p *Pipeline) advise(a *regs.Arch, c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) {
+func (p *Pipeline) advise(t *target, a *regs.Arch, c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) {
 	if fb == nil {
 		return
+	}
+	if p.cfg.Live {
+		locate(t, c, fb, frames, end)
 	}
 	short := end.Reason == unwind.OutsideCopy
 	if end.Switch > 0 {
@@ -572,7 +609,11 @@ func (p *Pipeline) advise(a *regs.Arch, c *capture.Capture, fb *Feedback, frames
 		fb.SavedSP.Store(end.SavedSP)
 		frames, short = frames[:end.Switch], false
 	}
-	fb.Want.Store(copySize(fb.Want.Load(), frames[len(frames)-1].SP-c.StackAddr, short, len(c.Stack)))
+	want := copySize(fb.Want.Load(), frames[len(frames)-1].SP-c.StackAddr, short, len(c.Stack))
+	if all, ok := fb.Extent.Load().bytes(c.StackAddr, maxCopy); short && ok && all <= largeCopy {
+		want = max(want, int64(all)) // usually the mapping ends where the stack begins
+	}
+	fb.Want.Store(want)
 	if end.Reason == unwind.UnknownRegister && c.Taken == capture.Unstopped {
 		fb.Foreign.Store(a.Name != p.cfg.Host)
 		fb.NeedStop.Store(c.Count)
@@ -594,6 +635,34 @@ func copySize(old int64, reach uint64, short bool, have int) int64 {
 		need = max(need, old-old/64) // shrinks slowly
 	}
 	return min(max((need+minCopy-1)&^(minCopy-1), minCopy), maxCopy)
+}
+
+// largeCopy is how much may be copied on the chance that it is needed, in bytes.
+const largeCopy = 1 << 20
+
+// behindStack is how much is copied behind the outermost frame, in bytes: what
+// that one's own unwinding may look at.
+const behindStack = 512
+
+// locate tells the engine where the stack of a capture lies.
+func locate(t *target, c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) {
+	var x extent
+	old := fb.Extent.Load()
+	if old != nil && c.StackAddr >= old.low && c.StackAddr < old.high {
+		x = *old
+	} else if found := stackExtent(t.space.Mappings(), c.StackAddr); found != nil {
+		x = *found
+	} else {
+		fb.Extent.Store(nil)
+		return
+	}
+	x.top = 0
+	if last := frames[len(frames)-1].SP; end.Complete() && end.Switch == 0 && last > c.StackAddr {
+		x.top = min(last+behindStack, x.high)
+	}
+	if old == nil || *old != x {
+		fb.Extent.Store(&x)
+	}
 }
 
 // user is the user-mode state of a capture.

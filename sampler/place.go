@@ -10,36 +10,57 @@ import (
 	"sfsample/ptrace/procfs"
 )
 
-// place says where the tracing thread runs. Polling for a stop saves its wake-up
-// from a CPU of its own; on the target's CPU it only keeps the target from
-// stopping. There even sleeping makes the target wait for all that a tick takes
-// besides the stop.
+// place decides how to wait for stops. Polling for one saves the wake-up of the
+// tracing thread, if that has a CPU for itself; on the target's own it only keeps
+// the target from stopping.
+//
+// The tracing thread is not bound to other CPUs than the target's: there may be
+// somebody whom it would have to wait for, while threads are stopped.
 type place struct {
-	cpus unix.CPUSet // that we may use
-	n    int         // how many these are; 0: not known
+	n int // CPUs that we may use; 0: not known
 }
 
 // home finds out which CPUs there are for the calling thread.
 func (p *place) home() {
-	if unix.SchedGetaffinity(0, &p.cpus) == nil {
-		p.n = p.cpus.Count()
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) == nil {
+		p.n = set.Count()
 	}
 }
 
-// poll tells whether to poll for the stops of so many threads: with as many as
-// there are CPUs, one of them is on ours.
-func (p *place) poll(threads int) bool { return threads < p.n }
+// recheck is how many stops the CPU that a thread was seen on is believed for.
+const recheck = 32
 
-// leave moves the calling thread away from a CPU, if it is there and has a
-// choice. It may come back when the scheduler wants it to.
-func (p *place) leave(cpu int) {
-	if p.n < 2 || !p.cpus.IsSet(cpu) || ownCPU() != cpu {
-		return
+// poll tells whether to poll for the stops of these threads. With as many as
+// there are CPUs, one of them is on ours.
+func (p *place) poll(list []*thread) bool {
+	if len(list) >= p.n {
+		return false
 	}
-	others := p.cpus
-	others.Clear(cpu)
-	if unix.SchedSetaffinity(0, &others) == nil {
-		unix.SchedSetaffinity(0, &p.cpus)
+	own := -1
+	for _, t := range list {
+		if t.near == 0 {
+			continue
+		}
+		if t.near > 1 {
+			t.near--
+		}
+		if own < 0 {
+			own = ownCPU()
+		}
+		if own == t.cpu {
+			return false
+		}
+	}
+	return true
+}
+
+// locate remembers where a thread runs that did not stop while we polled for it:
+// if that is here, it could not.
+func (t *thread) locate(fs procfs.FS) {
+	t.late, t.near = false, 0
+	if st, err := fs.TaskStat(t.proc.pid, t.tid); err == nil {
+		t.cpu, t.near = st.Processor, recheck
 	}
 }
 

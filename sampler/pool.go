@@ -28,10 +28,11 @@ const (
 // pool hands out captures with room for registers and stack, so that nothing
 // is allocated while a thread is stopped. It is safe for concurrent use.
 type pool struct {
-	mu   sync.Mutex
-	free []*capture.Capture // by no order
-	used int                // stack bytes handed out
-	out  int                // captures handed out
+	mu    sync.Mutex
+	free  []*capture.Capture // by no order
+	large []byte             // the last large stack that came back
+	used  int                // stack bytes handed out
+	out   int                // captures handed out
 }
 
 // get returns a capture with room for stackBytes of stack and beyondBytes of
@@ -45,6 +46,9 @@ func (p *pool) get(stackBytes, beyondBytes int) *capture.Capture {
 		c, p.free = p.free[n-1], p.free[:n-1]
 	} else {
 		c = &capture.Capture{Regs: make([]byte, 0, regs.PrstatusMaxBytes)}
+	}
+	if cap(c.Stack) < stackBytes && cap(p.large) >= stackBytes {
+		c.Stack, p.large = p.large, nil
 	}
 	if cap(c.Stack) < stackBytes {
 		c.Stack = make([]byte, 0, stackBytes)
@@ -81,7 +85,7 @@ func (p *pool) put(c *capture.Capture) {
 	// Keep small ones: what waits here must not grow to the bound itself.
 	stack, note := c.Stack[:0], c.Regs[:0]
 	if cap(stack) > firstCopy || len(p.free) > 256 {
-		stack = nil
+		p.large, stack = stack, nil
 	}
 	beyond := c.Beyond[:0]
 	if cap(beyond) > firstCopy || len(p.free) > 16 { // few threads are in handlers

@@ -37,9 +37,9 @@ type Result struct {
 //
 // What was captured goes to pipe, which has finished when Run returns.
 func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, ready func(), progress func(Progress)) (Result, error) {
-	items := make(chan item, 4096)
+	items, nudge := make(chan item, 4096), make(chan struct{}, 1)
 	e := &engine{
-		opt: opt, log: opt.Log, pool: pipe.pool, out: items,
+		opt: opt, log: opt.Log, pool: pipe.pool, out: items, nudge: nudge,
 		interval: int64(opt.interval()),
 		origin:   ptrace.Now() - int64(time.Since(pipe.cfg.Start)),
 		procs:    map[int]*process{}, threads: map[int]*thread{},
@@ -56,7 +56,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 	piped := make(chan struct{})
 	go func() {
 		defer close(piped)
-		pipe.consume(items)
+		pipe.consume(newInbox(items, nudge))
 	}()
 	yieldToOthers()
 	var result Result

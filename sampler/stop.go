@@ -52,11 +52,9 @@ const spin = 40 * time.Microsecond
 
 // collect takes the stops that come at once.
 func (e *engine) collect() {
-	n := len(e.outstanding)
-	if n == 0 || !e.place.poll(n) {
+	if len(e.outstanding) == 0 || !e.place.poll(e.outstanding) {
 		return
 	}
-	last := e.outstanding[n-1]
 	end := ptrace.Now() + int64(spin)
 	for len(e.outstanding) > 0 {
 		// The list changes as stops are handled: walk it from the end.
@@ -72,8 +70,8 @@ func (e *engine) collect() {
 			break
 		}
 	}
-	if len(e.outstanding) > 0 {
-		last.late = true // perhaps because it cannot run while we do
+	for _, t := range e.outstanding {
+		t.late = true
 	}
 	e.settlePriority()
 }
@@ -177,8 +175,8 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 		if !e.opt.NoRestart && s.Kind == ptrace.KindInterrupt && ptrace.Revert(t.tid, c.Regs, t.proc.seccomp) {
 			ptrace.WriteRegs(t.tid, ptrace.NotePrstatus, c.Regs)
 		}
-		readStack(t.tid, ptrace.StackPointer(c.Regs), c)
-		readBeyond(t.tid, t.fb.SavedSP.Load(), c)
+		readStack(t.tid, ptrace.StackPointer(c.Regs), c, t.fb.Extent.Load(), t.proc.pages)
+		readBeyond(t.tid, t.fb.SavedSP.Load(), c, t.fb.Extent.Load(), t.proc.pages)
 	}
 	extraRegs(t, c)
 	resume(s)
@@ -210,11 +208,8 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 	}
 	c.Count = st.Count
 	e.emit(t, t.intTick, c, st.Run)
-	if t.late {
-		t.late = false
-		if st, err := e.fs.TaskStat(t.proc.pid, t.tid); err == nil {
-			e.place.leave(st.Processor)
-		}
+	if t.late || t.near == 1 {
+		t.locate(e.fs)
 	}
 }
 
@@ -298,7 +293,7 @@ func (e *engine) onExec(t *thread, s ptrace.Status) {
 		e.keep(t)
 	} else {
 		e.settle(t, Exited)
-		t.openFiles()
+		e.openFiles(t)
 		t.blocked, t.stack, t.noUserStack = false, false, false
 		t.fb = new(Feedback)
 	}
@@ -319,8 +314,8 @@ func (e *engine) onExit(t *thread, s ptrace.Status) {
 		note := c.Regs[:cap(c.Regs)]
 		if n, err = ptrace.ReadRegs(t.tid, ptrace.NotePrstatus, note); err == nil {
 			c.Regs = note[:n]
-			readStack(t.tid, ptrace.StackPointer(c.Regs), c)
-			readBeyond(t.tid, t.fb.SavedSP.Load(), c)
+			readStack(t.tid, ptrace.StackPointer(c.Regs), c, t.fb.Extent.Load(), t.proc.pages)
+			readBeyond(t.tid, t.fb.SavedSP.Load(), c, t.fb.Extent.Load(), t.proc.pages)
 			extraRegs(t, c)
 		}
 	}

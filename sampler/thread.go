@@ -18,6 +18,8 @@ type Feedback struct {
 	// NeedStop is the run count (schedstat) of a capture without registers that
 	// could not be unwound for want of them; 0: none.
 	NeedStop atomic.Uint64
+	// Extent is where the stack of the last capture lies.
+	Extent atomic.Pointer[extent]
 	// Foreign: the thread's system calls have other numbers than the kernel's
 	// own, as those of a 32-bit one.
 	Foreign atomic.Bool
@@ -48,7 +50,8 @@ func (f *Feedback) want(first int) int {
 // process is one process that is sampled.
 type process struct {
 	pid     int
-	tasks   int   // open folder /proc/PID/task, -1 if it could not be opened
+	tasks   int // open folder /proc/PID/task, -1 if it could not be opened
+	pages   pagemap
 	clock   int32 // id of its CPU clock
 	cpu     time.Duration
 	cpuBase time.Duration // at the beginning
@@ -83,6 +86,8 @@ type thread struct {
 	intAt       int64 // CLOCK_MONOTONIC, in nanoseconds
 	cap         *capture.Capture
 	late        bool // it did not stop while we polled for that
+	cpu         int  // where it ran when that happened
+	near        int  // stops for which that is believed
 
 	schedFD, callFD int // open files of /proc, -1: open at each use
 
@@ -139,7 +144,6 @@ func (t *thread) woken() {
 // openFiles opens the thread's files in /proc. A thread that has exited or may
 // not be read is left with closed ones: reading says why.
 func (t *thread) openFiles() {
-	t.closeFiles()
 	t.schedFD = t.openFile("schedstat")
 	t.callFD = t.openFile("syscall")
 }
@@ -154,6 +158,16 @@ func (t *thread) openFile(name string) int {
 		return -1
 	}
 	return fd
+}
+
+// files is how many files of it are open.
+func (t *thread) files() (n int) {
+	for _, fd := range [...]int{t.schedFD, t.callFD} {
+		if fd >= 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func (t *thread) closeFiles() {

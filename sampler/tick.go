@@ -1,7 +1,6 @@
 package sampler
 
 import (
-	"encoding/binary"
 	"os"
 	"runtime"
 	"slices"
@@ -258,7 +257,7 @@ func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall, lat
 	}
 	for range peekTries {
 		c.Stack = c.Stack[:0]
-		readStack(t.tid, call.SP, c)
+		readStack(t.tid, call.SP, c, t.fb.Extent.Load(), t.proc.pages)
 		if e.opt.Kernel {
 			e.readKernel(t, c)
 		}
@@ -384,45 +383,6 @@ func (e *engine) lose(t *thread, n int64, c Class) {
 	e.acct.Add(c, t.owed(n))
 	t.done = n + 1
 }
-
-// readStack copies the stack from the red zone below sp on into c.Stack, as
-// much as fits.
-func readStack(tid int, sp uint64, c *capture.Capture) {
-	c.StackAddr, c.Stack = copyStack(tid, sp, c.Stack[:cap(c.Stack)])
-}
-
-// copyStack copies the stack from the red zone below sp on into room, as much
-// as fits. The red zone may lie in a guard page: then it is left out.
-func copyStack(tid int, sp uint64, room []byte) (addr uint64, stack []byte) {
-	for _, below := range [...]uint64{redZone, 0} {
-		base := (sp - below) &^ 7
-		if n, _ := ptrace.ReadMemory(tid, base, room); n > 0 {
-			return base, room[:n]
-		}
-	}
-	return sp, room[:0]
-}
-
-// readBeyond copies the stack that a signal handler has interrupted, if the
-// handler is on another one: then the stack pointer that the kernel stored at
-// savedSP lies in the copy of the handler's stack. Where there is no handler
-// any more, that word may be anything, and so may the copy: no walk asks for it.
-func readBeyond(tid int, savedSP uint64, c *capture.Capture) {
-	off, size := savedSP-c.StackAddr, ptrace.WordBytes(c.Regs)
-	if n := uint64(len(c.Stack)); savedSP == 0 || off >= n || n-off < uint64(size) {
-		return
-	}
-	sp := uint64(binary.NativeEndian.Uint32(c.Stack[off:]))
-	if size == 8 {
-		sp = binary.NativeEndian.Uint64(c.Stack[off:])
-	}
-	c.BeyondAddr, c.Beyond = copyStack(tid, sp, c.Beyond[:cap(c.Beyond)])
-}
-
-// redZone is how far below the stack pointer a function may keep data without
-// moving it: 128 bytes on x86-64 (System V ABI, section 3.2.2). The other
-// architectures have none.
-const redZone = 128
 
 // listUntraced finds births and deaths where no tracing tells of them.
 func (e *engine) listUntraced() {

@@ -24,6 +24,9 @@ type Live struct {
 	PID int
 	FS  procfs.FS
 	tid atomic.Int64 // of a thread that lived when last asked
+	// Patient keeps reads of memory from hanging: tables lie in mapped files,
+	// which a server may have to bring.
+	Patient ptrace.Patient
 }
 
 // NewLive returns the source of process pid.
@@ -64,9 +67,12 @@ func (l *Live) Maps() ([]procfs.Mapping, error) {
 
 // ReadAt implements Source.
 func (l *Live) ReadAt(p []byte, addr int64) (int, error) {
-	n, err := ptrace.Memory{TID: l.TID()}.ReadAt(p, addr)
+	n, err := l.Patient.ReadMemory(l.TID(), uint64(addr), p)
 	if errors.Is(err, unix.ESRCH) && l.another() {
-		n, err = ptrace.Memory{TID: l.TID()}.ReadAt(p, addr)
+		n, err = l.Patient.ReadMemory(l.TID(), uint64(addr), p)
+	}
+	if err == nil && n < len(p) {
+		err = io.ErrUnexpectedEOF
 	}
 	return n, err
 }
@@ -103,13 +109,19 @@ func (l *Live) ReadRanges(buf []byte, ranges []Range) (done int, err error) {
 }
 
 func (l *Live) readVector(buf []byte, list []unix.RemoteIovec) (int, error) {
-	local := []unix.Iovec{{Base: unsafe.SliceData(buf)}}
-	local[0].SetLen(len(buf))
-	n, err := unix.ProcessVMReadv(l.TID(), local, list, 0)
+	n, err := l.readVectorOf(l.TID(), buf, list)
 	if err == unix.ESRCH && l.another() {
-		n, err = unix.ProcessVMReadv(l.TID(), local, list, 0)
+		n, err = l.readVectorOf(l.TID(), buf, list)
 	}
 	return n, err
+}
+
+func (l *Live) readVectorOf(tid int, buf []byte, list []unix.RemoteIovec) (int, error) {
+	return l.Patient.Do(uint64(list[0].Base), buf, func(b []byte) (int, error) {
+		local := []unix.Iovec{{Base: unsafe.SliceData(b)}}
+		local[0].SetLen(len(b))
+		return unix.ProcessVMReadv(tid, local, list, 0)
+	})
 }
 
 // OpenFile implements Source: by map_files, which needs a capability but finds

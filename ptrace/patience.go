@@ -1,0 +1,146 @@
+package ptrace
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace/procfs"
+)
+
+// ErrStuck is the error of a read that has been given up: the page that it waits
+// for is another program's to bring (userfaultfd(2), FUSE, a network file
+// system), which does not.
+var ErrStuck = errors.New("the memory does not come (its page belongs to a server that does not answer)")
+
+// sleepAtMost is how long a read may sleep. Those from a disk take milliseconds.
+const sleepAtMost = 500 * time.Millisecond
+
+// maxStuck bounds the reads that hang at the same time. Each holds a thread,
+// which no signal but SIGKILL gets free.
+const maxStuck = 8
+
+// Patient makes reads of a process's memory that can be given up. It remembers
+// where that was and does not try again while the read hangs. The zero value is
+// ready; any number of goroutines may use it.
+type Patient struct {
+	mu    sync.Mutex
+	stuck map[uint64]bool // by address of the read
+}
+
+// reader carries one read. It belongs to the goroutine that reads until that has
+// sent its result.
+type reader struct {
+	buf   []byte
+	tid   atomic.Int64 // thread that reads
+	done  chan result
+	timer *time.Timer
+}
+
+type result struct {
+	n   int
+	err error
+}
+
+var readers = sync.Pool{New: func() any {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return &reader{done: make(chan result, 1), timer: t}
+}}
+
+// Do calls read with a buffer of len(buf) bytes for the read at addr and copies
+// what it got to buf. When that takes too long, the error is ErrStuck.
+func (p *Patient) Do(addr uint64, buf []byte, read func(buf []byte) (int, error)) (int, error) {
+	if p.isStuck(addr) {
+		return 0, ErrStuck
+	}
+	r := readers.Get().(*reader)
+	if cap(r.buf) < len(buf) {
+		r.buf = make([]byte, len(buf))
+	}
+	r.buf = r.buf[:len(buf)]
+	r.tid.Store(0)
+	go r.run(read)
+	hung := hang{}
+	for wait := sleepAtMost; ; wait = sleepAtMost / 10 {
+		r.timer.Reset(wait)
+		select {
+		case got := <-r.done:
+			r.timer.Stop()
+			copy(buf, r.buf[:max(got.n, 0)])
+			readers.Put(r)
+			return got.n, got.err
+		case <-r.timer.C:
+		}
+		if hung.still(int(r.tid.Load())) {
+			break
+		}
+	}
+	p.setStuck(addr, true)
+	go func() {
+		<-r.done
+		p.setStuck(addr, false)
+	}()
+	return 0, ErrStuck
+}
+
+func (r *reader) run(read func([]byte) (int, error)) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	r.tid.Store(int64(unix.Gettid()))
+	n, err := read(r.buf)
+	r.done <- result{n, err}
+}
+
+// hang tells a thread that sleeps in the kernel from one that waits for a CPU.
+type hang struct {
+	seen  bool
+	count uint64
+}
+
+// still reports whether thread tid of this process is in uninterruptible sleep
+// and has not run since it was found there at the call before.
+func (h *hang) still(tid int) bool {
+	if tid == 0 {
+		return false // it has not begun
+	}
+	var fs procfs.FS
+	st, err := fs.TaskStat(os.Getpid(), tid)
+	s, serr := fs.Schedstat(os.Getpid(), tid)
+	if err != nil || serr != nil || st.State != 'D' {
+		h.seen = false
+		return false
+	}
+	same := h.seen && s.Count == h.count
+	h.seen, h.count = true, s.Count
+	return same
+}
+
+func (p *Patient) isStuck(addr uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stuck[addr] || len(p.stuck) >= maxStuck
+}
+
+func (p *Patient) setStuck(addr uint64, stuck bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !stuck {
+		delete(p.stuck, addr)
+		return
+	}
+	if p.stuck == nil {
+		p.stuck = map[uint64]bool{}
+	}
+	p.stuck[addr] = true
+}
+
+// ReadMemory is the function [ReadMemory] with patience.
+func (p *Patient) ReadMemory(tid int, addr uint64, buf []byte) (int, error) {
+	return p.Do(addr, buf, func(b []byte) (int, error) { return ReadMemory(tid, addr, b) })
+}

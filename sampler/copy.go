@@ -1,0 +1,147 @@
+package sampler
+
+import (
+	"encoding/binary"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
+	"sfsample/sampler/capture"
+)
+
+// A copy that goes past the end of a stack reads what happens to lie behind. If
+// that is a page which a server fails to bring (userfaultfd(2), a file on FUSE),
+// the reader sleeps until it is killed, and what it has stopped stays stopped.
+// So a copy ends where the stack does, as far as that is known; else where the
+// pages end that are in memory.
+
+// extent is what unwinding has found out about the stack that a thread was on.
+type extent struct {
+	low, high uint64 // the mapping that it lies in
+	top       uint64 // end of the outermost frame; 0: not known
+}
+
+// bytes is how much to copy from base on, at most room; ok is false if the base
+// is not known to lie in this stack.
+func (x *extent) bytes(base uint64, room int) (n int, ok bool) {
+	switch {
+	case x == nil || base < x.low || base >= x.high:
+		return 0, false
+	case base < x.top:
+		return int(min(x.top-base, uint64(room))), true
+	}
+	return int(min(x.high-base, uint64(room))), true
+}
+
+// stackExtent finds the mapping that sp lies in, nil if it is not memory of the
+// process's own.
+func stackExtent(maps []procfs.Mapping, sp uint64) *extent {
+	i, found := slices.BinarySearchFunc(maps, sp, func(m procfs.Mapping, sp uint64) int {
+		switch {
+		case m.End <= sp:
+			return -1
+		case m.Start > sp:
+			return 1
+		}
+		return 0
+	})
+	if !found || maps[i].File() || maps[i].Perms&procfs.Shared != 0 {
+		return nil
+	}
+	return &extent{low: maps[i].Start, high: maps[i].End}
+}
+
+// pagemap is an open /proc/PID/pagemap, -1 if there is none to be had
+// (Documentation/admin-guide/mm/pagemap.rst).
+type pagemap int
+
+func openPagemap(fs procfs.FS, pid int) pagemap {
+	fd, err := unix.Open(fs.Path(pid, "pagemap"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1
+	}
+	return pagemap(fd)
+}
+
+func (p pagemap) close() {
+	if p >= 0 {
+		unix.Close(int(p))
+	}
+}
+
+// Bits of an entry of pagemap.
+const (
+	pagePresent = 1 << 63
+	pageSwapped = 1 << 62
+)
+
+var pageBytes = uint64(os.Getpagesize())
+
+// present is how many bytes from addr on, at most n, can be read without a page
+// fault that somebody must answer. Without a pagemap it is all.
+func (p pagemap) present(addr uint64, n int) int {
+	if p < 0 {
+		return n
+	}
+	var buf [64 * 8]byte
+	for at := addr &^ (pageBytes - 1); at < addr+uint64(n); {
+		pages := (addr + uint64(n) - at + pageBytes - 1) / pageBytes
+		got, err := unix.Pread(int(p), buf[:min(8*pages, uint64(len(buf)))], int64(at/pageBytes*8))
+		if err != nil || got < 8 {
+			break
+		}
+		for b := buf[:got&^7]; len(b) > 0; b = b[8:] {
+			if binary.NativeEndian.Uint64(b)&(pagePresent|pageSwapped) == 0 {
+				return int(max(at, addr) - addr)
+			}
+			at += pageBytes
+		}
+	}
+	return n
+}
+
+// readStack copies the stack from the red zone below sp on into c.Stack, as
+// much as fits and as is safe.
+func readStack(tid int, sp uint64, c *capture.Capture, x *extent, p pagemap) {
+	c.StackAddr, c.Stack = copyStack(tid, sp, c.Stack[:cap(c.Stack)], x, p)
+}
+
+// copyStack copies the stack from the red zone below sp on into room. The red
+// zone may lie in a guard page: then it is left out.
+func copyStack(tid int, sp uint64, room []byte, x *extent, p pagemap) (addr uint64, stack []byte) {
+	for _, below := range [...]uint64{redZone, 0} {
+		base := (sp - below) &^ 7
+		n, ok := x.bytes(base, len(room))
+		if !ok {
+			n = p.present(base, len(room))
+		}
+		if n, _ = ptrace.ReadMemory(tid, base, room[:n]); n > 0 {
+			return base, room[:n]
+		}
+	}
+	return sp, room[:0]
+}
+
+// readBeyond copies the stack that a signal handler has interrupted, if the
+// handler is on another one: then the stack pointer that the kernel stored at
+// savedSP lies in the copy of the handler's stack. Where there is no handler
+// any more, that word may be anything, and so may the copy: no walk asks for it.
+func readBeyond(tid int, savedSP uint64, c *capture.Capture, x *extent, p pagemap) {
+	off, size := savedSP-c.StackAddr, ptrace.WordBytes(c.Regs)
+	if n := uint64(len(c.Stack)); savedSP == 0 || off >= n || n-off < uint64(size) {
+		return
+	}
+	sp := uint64(binary.NativeEndian.Uint32(c.Stack[off:]))
+	if size == 8 {
+		sp = binary.NativeEndian.Uint64(c.Stack[off:])
+	}
+	c.BeyondAddr, c.Beyond = copyStack(tid, sp, c.Beyond[:cap(c.Beyond)], x, p)
+}
+
+// redZone is how far below the stack pointer a function may keep data without
+// moving it: 128 bytes on x86-64 (System V ABI, section 3.2.2). The other
+// architectures have none.
+const redZone = 128
