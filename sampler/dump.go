@@ -36,7 +36,7 @@ type ThreadDump struct {
 // or that we may not read.
 const CannotRead = "cannot be read"
 
-// stopsAtMost bounds the time that a dump waits for stops.
+// stopsAtMost bounds the time that a dump waits for stops, each time.
 const stopsAtMost = 60 * time.Millisecond
 
 // Dump takes the stack of every thread of the processes of opt once. Blocked
@@ -87,10 +87,9 @@ func (d *dumper) run() error {
 			d.look(pid, tid)
 		}
 	}
-	end := ptrace.Now() + int64(stopsAtMost)
-	d.stop(end, d.wantsStop)
-	for again := 0; again < stopsAgain && ptrace.Now() < end; again++ {
-		if !d.stop(end, (*ThreadDump).tooShort) {
+	d.stop(d.wantsStop)
+	for range stopsAgain {
+		if !d.stop((*ThreadDump).tooShort) {
 			break
 		}
 	}
@@ -200,8 +199,8 @@ func (d *dumper) wantsStop(t *ThreadDump) bool {
 }
 
 // stop takes the stops of the threads that want one, all at once, and lets each
-// go as it was. It waits until end, and returns whether there were any.
-func (d *dumper) stop(end int64, wants func(*ThreadDump) bool) bool {
+// go as it was. It returns whether there were any.
+func (d *dumper) stop(wants func(*ThreadDump) bool) bool {
 	d.seized = map[int]*ThreadDump{}
 	for _, t := range d.threads {
 		if !wants(t) {
@@ -221,6 +220,7 @@ func (d *dumper) stop(end int64, wants func(*ThreadDump) bool) bool {
 		return false
 	}
 	defer alarm.Close()
+	end := ptrace.Now() + int64(stopsAtMost)
 	alarm.Set(end)
 	for len(d.seized) > 0 && ptrace.Now() < end {
 		s, ok, err := ptrace.Wait()

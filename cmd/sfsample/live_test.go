@@ -55,12 +55,13 @@ func sampleLive(t *testing.T, pid int, flags []string, check func(*liveSample) (
 		t.Fatal(err)
 	}
 	lines := bufio.NewReader(r)
+	var s liveSample
 	for enough := false; !enough; {
 		line, err := lines.ReadBytes('\n')
 		if err != nil {
-			t.Fatalf("not enough samples: %v; standard error:\n%s", err, run.stderr.String())
+			t.Fatalf("not enough samples: %v; the last: %+v; standard error:\n%s", err, s, run.stderr.String())
 		}
-		var s liveSample
+		s = liveSample{}
 		if err := json.Unmarshal(line, &s); err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
@@ -150,25 +151,33 @@ func TestLiveAlternateStack(t *testing.T) {
 // alwaysStop: with the registers, also of blocked threads.
 var alwaysStop = []string{"--threads", "all", "--stop", "always"}
 
-// wantDump holds one look at p against the stack that p has told.
+// wantDump holds a look at p against the stack that p has told. A running
+// thread may not get to stop in the time that a dump takes: then it shows less,
+// and is asked again.
 func wantDump(t *testing.T, p *testprog.Proc) {
 	t.Helper()
-	o := sfsample(t, "dump", "-p", strconv.Itoa(p.PID))
-	o.want(t, exitDone)
-	var got []string
-	for line := range strings.Lines(o.stdout) {
-		var n int
-		var pc uint64
-		var name string
-		if _, err := fmt.Sscanf(line, "#%d 0x%x %s", &n, &pc, &name); err == nil {
-			name, _, _ = strings.Cut(name, "+0x")
-			got = append(got, name)
+	eventually(t, "a dump shows the whole stack", func() bool {
+		o := sfsample(t, "dump", "-p", strconv.Itoa(p.PID))
+		o.want(t, exitDone)
+		var got []string
+		for line := range strings.Lines(o.stdout) {
+			var n int
+			var pc uint64
+			var name string
+			if _, err := fmt.Sscanf(line, "#%d 0x%x %s", &n, &pc, &name); err == nil {
+				name, _, _ = strings.Cut(name, "+0x")
+				got = append(got, name)
+			}
 		}
-	}
-	// A running thread may not get to stop in the time that a dump takes.
-	if !slices.Equal(got, p.Stack) && !strings.Contains(o.stdout, "did not stop in time") {
-		t.Errorf("dump shows %q, the program has %q:\n%s", got, p.Stack, o.stdout)
-	}
+		if n := len(got); n > len(p.Stack) || !slices.Equal(got, p.Stack[:n]) {
+			t.Fatalf("dump shows %q, the program has %q:\n%s", got, p.Stack, o.stdout)
+		}
+		whole := len(got) == len(p.Stack)
+		if whole != strings.Contains(o.stdout, "end: complete") {
+			t.Fatalf("dump shows %d frames of %d:\n%s", len(got), len(p.Stack), o.stdout)
+		}
+		return whole
+	})
 }
 
 // TestLiveMixed: one stack through objects with SFrame, with frame pointers (on
@@ -190,7 +199,21 @@ func TestLiveMixed(t *testing.T) {
 	for _, callee := range p.Stack[:len(p.Stack)-1] {
 		methods = append(methods, rowOf[callee])
 	}
-	wantLive(t, p, 10, alwaysStop, methods)
+	if runtime.GOARCH != "s390x" {
+		wantLive(t, p, 10, alwaysStop, methods)
+		return
+	}
+	// A back chain does not tell r11, which through has as its frame pointer:
+	// its stack ends there, with that reason.
+	n := slices.Index(p.Stack, "through") + 1
+	seen := 0
+	sampleLive(t, p.PID, alwaysStop, func(s *liveSample) bool {
+		if s.Complete || s.End != "register unknown" || !slices.Equal(s.functions(), p.Stack[:n]) || !slices.Equal(s.methods(), methods[:n]) {
+			t.Errorf("%+v, want %q by %q, then register unknown", s, p.Stack[:n], methods[:n])
+		}
+		seen++
+		return seen == 10 || t.Failed()
+	})
 }
 
 // TestLive386: a 32-bit program, sampled by the 64-bit tool, running and
