@@ -34,6 +34,8 @@ func TestMain(m *testing.M) {
 		main()
 	case targetName:
 		target(os.Args[1:])
+	case pivotName:
+		pivot(os.Args[1:])
 	}
 	os.Exit(m.Run())
 }

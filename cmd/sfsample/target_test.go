@@ -29,7 +29,7 @@ func init() {
 // "obey" prints ready and does what standard input says, a line each, until it
 // ends; "headless" does the same after the main thread has exited; "crowd" does
 // the same with many threads, see [crowd]; "spinners" with some that never sleep;
-// "sample-self" becomes sfsample, asked for its own id.
+// "jit" runs code that no file holds; "sample-self" becomes sfsample, asked for its own id.
 func target(args []string) {
 	switch args[0] {
 	case "exit":
@@ -38,6 +38,8 @@ func target(args []string) {
 		err := syscall.Exec(self, []string{toolName, "-p", strconv.Itoa(os.Getpid())}, os.Environ())
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
+	case "jit":
+		jit(args[1])
 	case "headless":
 		// The others go on: only exit_group(2) ends a process.
 		go func() {

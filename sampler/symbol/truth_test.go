@@ -249,8 +249,8 @@ func compareNames(t *testing.T, tool, name string, ask func(testing.TB, string, 
 	if id := o.BuildID(); id != "" {
 		files = append(files, buildIDPath(id, ".debug"))
 	}
-	if _, err := os.Stat(name + ".debug"); err == nil {
-		files = append(files, name+".debug")
+	if link, _, ok := o.im.debugLink(); ok {
+		files = append(files, filepath.Join(filepath.Dir(name), link))
 	}
 	same := aliases(t, files...)
 	want := ask(t, name, addrs)
