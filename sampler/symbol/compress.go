@@ -7,14 +7,77 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
 )
 
 // maxZstdWindow is what a zstd stream may ask us to keep: the format's own
 // recommendation for decoders is 8 MiB, --ultra goes to 128 MiB.
 const maxZstdWindow = 128 << 20
+
+// maxExpanded is how much of a compressed section is expanded into memory.
+// Larger ones, which debugging information of a few MB can be, go to a file.
+const maxExpanded = 4 << 20
+
+// expandToFile expands a compressed section into a file without name, which the
+// caller closes. It is nil if the section is small: see data.
+func (im *image) expandToFile(s *section) (*os.File, int64, error) {
+	r, size, err := im.expander(s)
+	if err != nil || size <= maxExpanded {
+		if err == nil {
+			r.Close()
+		}
+		return nil, 0, err
+	}
+	defer r.Close()
+	if size > maxSection {
+		return nil, 0, &FormatError{s.off, "section " + s.name + " is too large", size}
+	}
+	f, err := tempFile(int64(size))
+	if err != nil {
+		return nil, 0, fmt.Errorf("expand section %s: %w", s.name, err)
+	}
+	n, err := io.Copy(f, io.LimitReader(r, int64(size)))
+	if err == nil && uint64(n) != size {
+		err = &FormatError{s.off, "section " + s.name + " is shorter than its header says", uint64(n)}
+	}
+	if err != nil {
+		f.Close()
+		return nil, 0, fmt.Errorf("expand section %s: %w", s.name, err)
+	}
+	return f, n, nil
+}
+
+// tempFile makes a file that is gone when it is closed. /var/tmp comes first:
+// /tmp can be memory. It is refused where it would take more than a quarter of
+// what is free.
+func tempFile(size int64) (*os.File, error) {
+	err := error(fs.ErrNotExist)
+	for _, dir := range []string{"/var/tmp", os.TempDir()} {
+		var vol unix.Statfs_t
+		if err = unix.Statfs(dir, &vol); err != nil {
+			continue
+		}
+		if free := vol.Bavail * uint64(vol.Bsize); uint64(size) > free/4 {
+			err = fmt.Errorf("%s has %d MB left, of which %d MB would be used", dir, free>>20, size>>20)
+			continue
+		}
+		var f *os.File
+		if f, err = os.CreateTemp(dir, "sfsample-*"); err != nil {
+			continue
+		}
+		if err = os.Remove(f.Name()); err != nil {
+			f.Close()
+			continue
+		}
+		return f, nil
+	}
+	return nil, err
+}
 
 // data returns the contents of a section, decompressed. limit bounds the result
 // and is checked before anything is allocated.
@@ -22,11 +85,13 @@ func (im *image) data(s *section, limit int64) ([]byte, error) {
 	if s == nil || s.size == 0 {
 		return nil, errNoSection
 	}
-	switch {
-	case s.flags&elf.SHF_COMPRESSED != 0:
-		return im.compressed(s, limit)
-	case strings.HasPrefix(s.name, ".zdebug_"):
-		return im.zdebug(s, limit)
+	if s.isCompressed() {
+		r, size, err := im.expander(s)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		return expand(s, r, size, limit)
 	}
 	if s.size > limit {
 		return nil, &FormatError{s.off, "section " + s.name + " is too large", uint64(s.size)}
@@ -38,63 +103,75 @@ func (im *image) data(s *section, limit int64) ([]byte, error) {
 	return b, nil
 }
 
+func (s *section) isCompressed() bool {
+	return s.flags&elf.SHF_COMPRESSED != 0 || strings.HasPrefix(s.name, ".zdebug_")
+}
+
+// expander returns what a compressed section expands to, and the size that its
+// header claims.
+func (im *image) expander(s *section) (r io.ReadCloser, size uint64, err error) {
+	if s.flags&elf.SHF_COMPRESSED != 0 {
+		return im.compressed(s)
+	}
+	return im.zdebug(s)
+}
+
 // compressed reads a section that begins with Elf64_Chdr or Elf32_Chdr (gABI
 // chapter 4, "Section Compression").
-func (im *image) compressed(s *section, limit int64) ([]byte, error) {
+func (im *image) compressed(s *section) (r io.ReadCloser, size uint64, err error) {
 	var h [24]byte
 	n := int64(12)
 	if im.is64 {
 		n = 24
 	}
 	if s.size < n {
-		return nil, &FormatError{s.off, "section " + s.name + " is too short for a compression header", uint64(s.size)}
+		return nil, 0, &FormatError{s.off, "section " + s.name + " is too short for a compression header", uint64(s.size)}
 	}
 	if err := readFull(im.f, h[:n], s.off); err != nil {
-		return nil, fmt.Errorf("read section %s: %w", s.name, err)
+		return nil, 0, fmt.Errorf("read section %s: %w", s.name, err)
 	}
-	typ, size := elf.CompressionType(im.order.Uint32(h[:])), uint64(im.order.Uint32(h[4:]))
+	typ := elf.CompressionType(im.order.Uint32(h[:]))
+	size = uint64(im.order.Uint32(h[4:]))
 	if im.is64 {
 		size = im.order.Uint64(h[8:])
 	}
 	src := io.NewSectionReader(im.f, s.off+n, s.size-n)
 	switch typ {
 	case elf.COMPRESS_ZLIB:
-		return inflate(s, src, size, limit)
+		r, err = zlib.NewReader(src)
 	case elf.COMPRESS_ZSTD:
-		d, err := zstd.NewReader(src, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxZstdWindow))
-		if err != nil {
-			return nil, fmt.Errorf("section %s: %w", s.name, err)
+		var d *zstd.Decoder
+		d, err = zstd.NewReader(src, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxZstdWindow))
+		if err == nil {
+			r = d.IOReadCloser()
 		}
-		defer d.Close()
-		return expand(s, d, size, limit)
+	default:
+		return nil, 0, &FormatError{s.off, "section " + s.name + " is compressed in an unknown way", uint64(typ)}
 	}
-	return nil, &FormatError{s.off, "section " + s.name + " is compressed in an unknown way", uint64(typ)}
+	if err != nil {
+		return nil, 0, fmt.Errorf("section %s: %w", s.name, err)
+	}
+	return r, size, nil
 }
 
 // zdebug reads a section in GNU's older form: "ZLIB", the size in 8 bytes
 // big-endian, a zlib stream.
-func (im *image) zdebug(s *section, limit int64) ([]byte, error) {
+func (im *image) zdebug(s *section) (r io.ReadCloser, size uint64, err error) {
 	var h [12]byte
 	if s.size < 12 {
-		return nil, &FormatError{s.off, "section " + s.name + " is too short for a compression header", uint64(s.size)}
+		return nil, 0, &FormatError{s.off, "section " + s.name + " is too short for a compression header", uint64(s.size)}
 	}
 	if err := readFull(im.f, h[:], s.off); err != nil {
-		return nil, fmt.Errorf("read section %s: %w", s.name, err)
+		return nil, 0, fmt.Errorf("read section %s: %w", s.name, err)
 	}
 	if string(h[:4]) != "ZLIB" {
-		return nil, &FormatError{s.off, "section " + s.name + " has no ZLIB header", uint64(binary.BigEndian.Uint32(h[:]))}
+		return nil, 0, &FormatError{s.off, "section " + s.name + " has no ZLIB header", uint64(binary.BigEndian.Uint32(h[:]))}
 	}
-	src := io.NewSectionReader(im.f, s.off+12, s.size-12)
-	return inflate(s, src, binary.BigEndian.Uint64(h[4:]), limit)
-}
-
-func inflate(s *section, src io.Reader, size uint64, limit int64) ([]byte, error) {
-	z, err := zlib.NewReader(src)
+	r, err = zlib.NewReader(io.NewSectionReader(im.f, s.off+12, s.size-12))
 	if err != nil {
-		return nil, fmt.Errorf("section %s: %w", s.name, err)
+		return nil, 0, fmt.Errorf("section %s: %w", s.name, err)
 	}
-	defer z.Close()
-	return expand(s, z, size, limit)
+	return r, binary.BigEndian.Uint64(h[4:]), nil
 }
 
 // expand reads the size bytes that a header claims. The buffer grows with what

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -281,13 +282,21 @@ func TestDebuginfod(t *testing.T) {
 	})
 	t.Run("server that hangs", func(t *testing.T) {
 		done := make(chan struct{})
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { <-done }))
+		var asked atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			<-done
+		}))
 		defer server.Close()
 		defer close(done)
 		d := &Debuginfod{Cache: t.TempDir(), URLs: []string{server.URL}, Timeout: 50 * time.Millisecond}
 		o := openIn(t, root, name, Options{Debuginfod: d})
 		if got, ok := o.Lookup(addr); ok || !strings.Contains(o.Missing(), "unusable") {
 			t.Errorf("Lookup = %+v, missing %q; want nothing, and the reason", got, o.Missing())
+		}
+		openIn(t, root, name, Options{Debuginfod: d}).Lookup(addr)
+		if n := asked.Load(); n > 1 { // 0: the request was too slow to arrive
+			t.Errorf("asked %d times, want once", n)
 		}
 	})
 	t.Run("server that sends nonsense", func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	neturl "net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +33,8 @@ type Debuginfod struct {
 	Progress func(line string)
 	Log      *slog.Logger
 
-	mu sync.Mutex // one request at a time
+	mu   sync.Mutex      // one request at a time
+	down map[string]bool // servers that failed to answer, which are not asked again
 }
 
 // maxDebuginfod bounds what a server may send: debug files of browsers exceed
@@ -82,11 +84,24 @@ func (d *Debuginfod) open(id string) (*os.File, error) {
 	}
 	var errs []error
 	for _, url := range d.URLs {
+		if d.down[url] {
+			continue
+		}
 		err := d.fetch(url, id)
 		if err == nil {
 			return d.cached(id)
 		}
+		if errors.As(err, new(*neturl.Error)) || errors.Is(err, context.DeadlineExceeded) { // no answer, or too slow a one
+			if d.down == nil {
+				d.down = map[string]bool{}
+			}
+			d.down[url] = true
+			d.say("%s is not asked again", url)
+		}
 		errs = append(errs, err)
+	}
+	if len(errs) == 0 {
+		return nil, errNoDebuginfod
 	}
 	return nil, errors.Join(errs...)
 }

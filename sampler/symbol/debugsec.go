@@ -2,18 +2,19 @@ package symbol
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/binary"
 	"io"
+	"os"
 )
 
 // debugSection is the contents of one DWARF section: in the file where they
-// stand plain, in memory where they had to be expanded.
+// stand plain, in memory or a file without name where they had to be expanded.
 type debugSection struct {
 	f    File
 	off  int64
 	size uint64
 	mem  []byte
+	tmp  *os.File // what f reads, if it was expanded to a file
 
 	// The last piece read from the file.
 	window    []byte
@@ -32,10 +33,17 @@ func (im *image) debugSection(name string) *debugSection {
 	if s == nil {
 		return &debugSection{}
 	}
-	if s.flags&elf.SHF_COMPRESSED == 0 && s.name[1] != 'z' {
+	if !s.isCompressed() {
 		return &debugSection{f: im.f, off: s.off, size: uint64(s.size)}
 	}
-	mem, err := im.data(s, maxSection)
+	tmp, n, err := im.expandToFile(s)
+	if err != nil {
+		return &debugSection{}
+	}
+	if tmp != nil {
+		return &debugSection{f: osFile{tmp, n}, size: uint64(n), tmp: tmp}
+	}
+	mem, err := im.data(s, maxExpanded)
 	if err != nil {
 		return &debugSection{}
 	}

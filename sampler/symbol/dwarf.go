@@ -58,10 +58,12 @@ func openDWARF(im *image) (*dwarfInfo, error) {
 	}
 	d := newDWARF(im)
 	if d.info.size == 0 || d.abbrev.size == 0 {
+		d.Close()
 		return nil, errors.New("debugging information cannot be read")
 	}
 	d.readUnits(true)
 	if len(d.ranges) == 0 {
+		d.Close()
 		for _, u := range d.units {
 			if u.skeleton {
 				return nil, errors.New("debugging information is in .dwo files")
@@ -72,11 +74,29 @@ func openDWARF(im *image) (*dwarfInfo, error) {
 	return d, nil
 }
 
+// Close closes the files that sections were expanded to.
+func (d *dwarfInfo) Close() error {
+	var errs []error
+	for _, s := range d.sections() {
+		if s.tmp != nil {
+			errs = append(errs, s.tmp.Close())
+		}
+	}
+	if d.alt != nil {
+		errs = append(errs, d.alt.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (d *dwarfInfo) sections() []*debugSection {
+	return []*debugSection{d.info, d.abbrev, d.str, d.lineStr, d.strOffsets, d.addr, d.rangesSec, d.rngLists, d.line, d.aranges}
+}
+
 // bytes is about how much memory d holds.
 func (d *dwarfInfo) bytes() int {
 	const unitBytes = 192
 	n := d.held + unitBytes*len(d.units) + 32*cap(d.ranges)
-	for _, s := range []*debugSection{d.info, d.abbrev, d.str, d.lineStr, d.strOffsets, d.addr, d.rangesSec, d.rngLists, d.line, d.aranges} {
+	for _, s := range d.sections() {
 		n += cap(s.mem) + cap(s.window)
 	}
 	if d.alt != nil {

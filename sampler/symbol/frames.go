@@ -133,6 +133,7 @@ func (o *Object) loadDWARF() {
 	if err := d.loadAlt(o.openAlt); err != nil {
 		o.reject(".gnu_debugaltlink", err)
 	}
+	o.own(d)
 	o.dwarf = d
 }
 
