@@ -38,15 +38,16 @@ func (w *Walker) Verify(set *regs.Set, mem *Memory, yield func(Difference)) End 
 	frame := Frame{PC: s.PC, SP: s.R[w.arch.SP&(regs.NumRegs-1)], How: Regs}
 	w.start()
 	w.linked = nil
+	limit := w.limit(&s)
 	for depth := range w.maxDepth {
 		top := !frame.Caller
-		w.next.limit = w.limit(&s)
+		w.next.limit = limit
 		w.set, w.late, w.called = s, w.late[:0], false
 		e := w.lookup(s.PC, frame.Caller)
 		if e.flags&(isTrampoline|isCode) == isCode {
 			w.compare(&s, e, frame, depth, top, mem, yield)
 		}
-		w.next.limit = w.limit(&s)
+		w.next.limit = limit
 		if frame.How != BackChain {
 			w.linked = nil
 		}
@@ -58,6 +59,9 @@ func (w *Walker) Verify(set *regs.Set, mem *Memory, yield func(Difference)) End 
 		w.next.commit(w.arch, &s, row, mem)
 		if row.Signal {
 			how = Signal
+		}
+		if row.Signal || w.next.sp > limit || w.next.sp < frame.SP {
+			limit = w.limit(&s) // of another stack
 		}
 		frame = Frame{PC: s.PC, SP: w.next.sp, Caller: !row.Signal, How: how, Fallback: fallback}
 	}
