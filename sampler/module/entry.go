@@ -273,16 +273,37 @@ func (h *header) findSymbols(f File, syms, strs section) (list []specialFunc) {
 	if len(names) == 0 || syms.ent != uint64(size) {
 		return nil
 	}
-	h.scan(f, syms, func(b []byte, _ uint64) int {
-		used := 0
-		for ; len(b)-used >= size; used += size {
-			s := b[used : used+size]
-			is := names[h.order.Uint32(s)]
-			if r, ok := h.function(s); is != 0 && ok && len(list) < maxSpecials {
-				list = append(list, specialFunc{r, is})
+	symbols := func(use func(s []byte)) {
+		h.scan(f, syms, func(b []byte, _ uint64) int {
+			used := 0
+			for ; len(b)-used >= size; used += size {
+				use(b[used : used+size])
+			}
+			return used
+		})
+	}
+	var unsized []int
+	symbols(func(s []byte) {
+		is := names[h.order.Uint32(s)]
+		if r, ok := h.function(s); is != 0 && ok && len(list) < maxSpecials {
+			if r.size == 0 {
+				unsized = append(unsized, len(list))
+				r.size = unsizedBytes
+			}
+			list = append(list, specialFunc{r, is})
+		}
+	})
+	if len(unsized) == 0 {
+		return list
+	}
+	// They end where another begins (musl's clone has no size).
+	symbols(func(s []byte) {
+		r, ok := h.function(s)
+		for _, i := range unsized {
+			if f := &list[i]; ok && r.addr > f.addr && r.addr-f.addr < f.size {
+				f.size = r.addr - f.addr
 			}
 		}
-		return used
 	})
 	return list
 }
@@ -296,7 +317,8 @@ var specialLast = func() (t [256]bool) {
 	return t
 }()
 
-// function decodes a symbol and returns its place if it is one of code.
+// function decodes a symbol and returns its place if it is one of code. The size
+// may be 0, for not known.
 func (h *header) function(s []byte) (r region, ok bool) {
 	info, shndx := s[4], h.order.Uint16(s[6:])
 	if h.class == elf.ELFCLASS32 {
@@ -304,9 +326,6 @@ func (h *header) function(s []byte) (r region, ok bool) {
 		info, shndx = s[12], h.order.Uint16(s[14:])
 	} else {
 		r = region{h.word(s[8:]), h.word(s[16:])}
-	}
-	if r.size == 0 {
-		r.size = unsizedBytes
 	}
 	typ := elf.ST_TYPE(info)
 	return r, shndx != uint16(elf.SHN_UNDEF) && (typ == elf.STT_FUNC || typ == elf.STT_NOTYPE) && r.addr != 0

@@ -47,6 +47,7 @@ type image struct {
 	debug     bool // .debug_frame, whose row has rsp plus cfa+50
 	goTable   bool // a section named like Go's table of functions
 	symbols   map[string]uint64
+	unsized   bool // the symbols have no sizes
 	wholeText bool // one RX segment from offset 0 on
 }
 
@@ -287,15 +288,19 @@ func (im image) shdrs() (hdrs, strs, syms []byte) {
 		entsize = 16
 	}
 	syms = make([]byte, entsize)
+	symSize := uint32(16)
+	if im.unsized {
+		symSize = 0
+	}
 	for n, addr := range im.symbols {
 		syms = o.AppendUint32(syms, name(n))
 		if is32 {
-			syms = o.AppendUint32(o.AppendUint32(syms, uint32(addr)), 16)
+			syms = o.AppendUint32(o.AppendUint32(syms, uint32(addr)), symSize)
 		}
 		syms = append(syms, byte(elf.STT_FUNC), 0)
 		syms = o.AppendUint16(syms, 1)
 		if !is32 {
-			syms = o.AppendUint64(o.AppendUint64(syms, addr), 16)
+			syms = o.AppendUint64(o.AppendUint64(syms, addr), uint64(symSize))
 		}
 	}
 	add := func(n string, typ elf.SectionType, flags elf.SectionFlag, off, size uint64, ent int) {
