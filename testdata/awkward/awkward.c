@@ -158,10 +158,15 @@ NOINLINE void callbacks(int n)
 	sink = v[2];
 }
 
-// An indirect function: the resolver runs inside the dynamic linker.
+// An indirect function: the resolver runs inside the dynamic linker. musl has
+// none, and no coroutines.
 static int plain_add(int n) { return leaf(n) + 2; }
+#ifdef __GLIBC__
 static int (*choose(void))(int) { return plain_add; }
 int indirect(int) __attribute__((ifunc("choose")));
+#else
+#define indirect plain_add
+#endif
 
 // Library calls through the PLT; the first round binds them.
 NOINLINE void library(int n)
@@ -226,6 +231,7 @@ static void set_handlers(void)
 }
 
 // Coroutines.
+#ifdef __GLIBC__
 static ucontext_t main_context, coroutine_context;
 static void coroutine(void)
 {
@@ -245,6 +251,10 @@ static void make_coroutine(void)
 	makecontext(&coroutine_context, coroutine, 0);
 }
 NOINLINE void switches(void) { swapcontext(&main_context, &coroutine_context); }
+#else
+static void make_coroutine(void) {}
+static void switches(void) {}
+#endif
 
 static void *thread(void *arg)
 {

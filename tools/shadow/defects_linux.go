@@ -47,6 +47,8 @@ func (t *tracer) tableFault(at int, reason unwind.Reason) string {
 	switch {
 	case reason == unwind.NoRow && strings.HasSuffix(fn, "@plt"):
 		return "the linker has written no rows for this PLT"
+	case reason == unwind.NoRow && t.space.VDSO(f.LookupPC()) && t.arch.Name != regs.AMD64.Name:
+		return "the vDSO of this kernel has no table"
 	case !changesFrame(fn):
 	case t.arch == regs.AMD64 && at == 0:
 		// mov 0xa0(%rdx),%rsp loads the stack pointer of the context to resume,

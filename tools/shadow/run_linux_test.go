@@ -105,6 +105,23 @@ func TestAwkwardFrames(t *testing.T) {
 	}
 }
 
+// TestStatic: without a dynamic linker, at a fixed and at a random address, and
+// with another C library. Debian's musl has no tables: stacks are cut in it.
+func TestStatic(t *testing.T) {
+	needHost(t)
+	for _, tt := range []struct {
+		name, compiler, flag string
+		maxCut               float64
+	}{
+		{"static", "gcc", "-static", 0.002}, {"static-pie", "gcc", "-static-pie", 0.002}, {"musl", "musl-gcc", "-static", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bin := compile(t, tt.compiler, "awkward.c", "-O2", tt.flag)
+			follow(t, config{command: []string{bin}, orders: [][]unwind.How{ehFrame}}, tt.maxCut)
+		})
+	}
+}
+
 // TestFramePointersAlone reports what frame pointers give where there is
 // nothing else. They are wrong at times by their nature (the caller of a leaf
 // without a frame is skipped): the harness has to see that.
