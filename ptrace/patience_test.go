@@ -1,0 +1,96 @@
+package ptrace
+
+import (
+	"bytes"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Requests of userfaultfd(2) (include/uapi/linux/userfaultfd.h).
+const (
+	uffdioAPI      = 0xc018aa3f
+	uffdioRegister = 0xc020aa00
+	uffdioCopy     = 0xc028aa03
+	uffdAPI        = 0xaa
+)
+
+// unfilled maps a page that is not there until fill is called.
+func unfilled(t *testing.T) (page []byte, fill func()) {
+	t.Helper()
+	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
+	if errno != 0 {
+		t.Skipf("userfaultfd is not to be had here: %v", errno)
+	}
+	t.Cleanup(func() { unix.Close(int(fd)) })
+	ioctl := func(request uintptr, arg unsafe.Pointer) {
+		t.Helper()
+		if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, request, uintptr(arg)); errno != 0 {
+			t.Fatalf("ioctl %#x: %v", request, errno)
+		}
+	}
+	page, err := unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Munmap(page) })
+	start := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(page))))
+	ioctl(uffdioAPI, unsafe.Pointer(&[3]uint64{uffdAPI}))
+	const missing = 1 // UFFDIO_REGISTER_MODE_MISSING
+	ioctl(uffdioRegister, unsafe.Pointer(&[4]uint64{start, uint64(len(page)), missing}))
+	return page, func() {
+		content := bytes.Repeat([]byte{'x'}, len(page))
+		from := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(content))))
+		ioctl(uffdioCopy, unsafe.Pointer(&[5]uint64{start, from, uint64(len(page))}))
+		runtime.KeepAlive(content)
+	}
+}
+
+// TestPatient reads a page that nobody brings: the read is given up, others go
+// on, and the page can be read once it has come.
+func TestPatient(t *testing.T) {
+	page, fill := unfilled(t)
+	addr := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(page))))
+	var p Patient
+	var buf [16]byte
+	if _, err := p.ReadMemory(os.Getpid(), addr, buf[:]); err != ErrStuck {
+		t.Fatalf("a page that does not come: %v, want %v", err, ErrStuck)
+	}
+	if _, err := p.ReadMemory(os.Getpid(), addr, buf[:]); err != ErrStuck || len(p.stuck) != 1 {
+		t.Errorf("again: %v, %d reads hang; want %v and no further read", err, len(p.stuck), ErrStuck)
+	}
+	other := []byte("elsewhere")
+	n, err := p.ReadMemory(os.Getpid(), uint64(uintptr(unsafe.Pointer(unsafe.SliceData(other)))), buf[:len(other)])
+	if err != nil || string(buf[:n]) != string(other) {
+		t.Errorf("another page: %q, %v", buf[:n], err)
+	}
+	fill()
+	// The read that was given up ends now; until then the page counts as stuck.
+	for limit := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+		n, err = p.ReadMemory(os.Getpid(), addr, buf[:])
+		if err != ErrStuck || time.Now().After(limit) {
+			break
+		}
+	}
+	if err != nil || string(buf[:n]) != "xxxxxxxxxxxxxxxx" {
+		t.Errorf("the page that has come: %q, %v", buf[:n], err)
+	}
+}
+
+// TestPatientWaits: a read that only takes long, without sleeping in the kernel,
+// is not given up.
+func TestPatientWaits(t *testing.T) {
+	var p Patient
+	n, err := p.Do(1, make([]byte, 1), func(b []byte) (int, error) {
+		for until := time.Now().Add(sleepAtMost + sleepAtMost/2); time.Now().Before(until); {
+		}
+		return 1, nil
+	})
+	if n != 1 || err != nil {
+		t.Errorf("a slow read: %d, %v; want 1 byte", n, err)
+	}
+}

@@ -1,0 +1,136 @@
+package sampler
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"sfsample/internal/testprog"
+	"sfsample/output"
+)
+
+// byFunction is a sink that counts complete samples by the functions in them.
+type byFunction struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+// Add implements output.Sink.
+func (b *byFunction) Add(s *output.Sample) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.count == nil {
+		b.count = map[string]int{}
+	}
+	if s.Stack.End != "" {
+		b.count[s.Stack.End]++
+		return nil
+	}
+	for _, f := range s.Stack.Frames {
+		b.count[f.Func]++
+	}
+	return nil
+}
+
+// Close implements output.Sink.
+func (b *byFunction) Close() error { return nil }
+
+func (b *byFunction) of(name string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.count[name]
+}
+
+// startUnfilled starts a process with stacks that end where a page begins that
+// nobody brings: who reads that page hangs.
+func startUnfilled(t *testing.T, args ...string) *testprog.Proc {
+	t.Helper()
+	path := testprog.Compile(t, []string{"-O1", "-pthread"}, "unfilled.c")
+	if err := exec.Command(path).Run(); err != nil { // its input is at its end: it only tries
+		t.Skipf("userfaultfd is not to be had here: %v", err)
+	}
+	cmd := exec.Command(path, args...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := testprog.StartCmd(t, cmd)
+	t.Cleanup(func() { in.Close() }) // ends the child of its vfork as well
+	return p
+}
+
+// TestUnfilledPage samples threads beside such pages, one of them stopped for it,
+// and ones that wait for what may never come.
+func TestUnfilledPage(t *testing.T) {
+	p := startUnfilled(t, "vfork")
+	threads := []string{"spin", "await", "touch", "in_vfork"}
+	sink := new(byFunction)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Run(ctx, Options{Hz: 99, All: true, WallWeight: true, PIDs: []int{p.PID}}, 0, testPipeline(sink), nil, nil)
+		ended <- err
+	}()
+	limit := time.Now().Add(testprog.Patience)
+	for _, name := range threads {
+		for sink.of(name) == 0 {
+			if time.Now().After(limit) {
+				t.Fatalf("no sample of %s among %v", name, sink.count)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(testprog.Patience):
+		t.Fatal("the run does not end")
+	}
+}
+
+// TestDumpUnfilledPage dumps the same threads: each that is blocked shows its
+// stack without a stop, the one in a vfork in uninterruptible sleep.
+func TestDumpUnfilledPage(t *testing.T) {
+	p := startUnfilled(t, "vfork")
+	var wrong []string
+	for limit := time.Now().Add(testprog.Patience); time.Now().Before(limit); {
+		threads, err := Dump(Options{PIDs: []int{p.PID}}, testPipeline(new(byFunction)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wrong = blockedWrong(threads); len(wrong) == 0 {
+			return // until then, some thread was still on its way
+		}
+	}
+	t.Error(wrong)
+}
+
+// blockedWrong says what a dump of unfilled lacks. The thread that spins may be
+// without a CPU for longer than a dump waits.
+func blockedWrong(threads []*ThreadDump) (wrong []string) {
+	states := map[string]byte{"await": 'S', "touch": 'S', "in_vfork": 'D'}
+	for _, th := range threads {
+		if th.Stack == nil || th.Stack.End != "" || th.Taken != "no stop" {
+			continue
+		}
+		for _, f := range th.Stack.Frames {
+			if states[f.Func] == th.State {
+				delete(states, f.Func)
+			}
+		}
+	}
+	if len(threads) != 5 {
+		wrong = append(wrong, fmt.Sprintf("%d threads, want 5", len(threads)))
+	}
+	for name, state := range states {
+		wrong = append(wrong, fmt.Sprintf("no complete stack of %s in state %c, taken without a stop", name, state))
+	}
+	return wrong
+}

@@ -1,0 +1,88 @@
+// unfilled: two threads, one that spins and one that waits in poll, whose stacks
+// end where a page begins that userfaultfd(2) never fills; a thread that waits
+// for such a page; with the argument vfork also one that waits for the child of
+// a vfork. Prints "page ADDRESS" and "ready", and ends when standard input does.
+// Exit status 77: there is no userfaultfd here.
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { STACK = 256 << 10 };
+
+static size_t page;
+static int uffd;
+
+// reserve maps a stack with the page behind it, and returns the end of the stack.
+static char *reserve(void) {
+	char *m = mmap(0, STACK + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct uffdio_register r = {.range = {(uintptr_t)m + STACK, page}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+	if (m == MAP_FAILED || ioctl(uffd, UFFDIO_REGISTER, &r))
+		exit(1);
+	return m + STACK;
+}
+
+static volatile unsigned long spins;
+
+static void *spin(void *arg) {
+	for (;;)
+		spins++;
+	return arg;
+}
+
+static void *await(void *arg) {
+	poll(0, 0, -1);
+	return arg;
+}
+
+static void *touch(void *arg) {
+	return (void *)(uintptr_t)*(volatile char *)arg;
+}
+
+static void *in_vfork(void *arg) {
+	if (vfork() == 0) {
+		char c;
+		while (read(0, &c, 1) > 0)
+			;
+		_exit(0);
+	}
+	return arg;
+}
+
+static void start(void *(*f)(void *), char *end, void *arg) {
+	pthread_t t;
+	pthread_attr_t a;
+	pthread_attr_init(&a);
+	if ((end && pthread_attr_setstack(&a, end - STACK, STACK)) || pthread_create(&t, &a, f, arg))
+		exit(1);
+}
+
+int main(int argc, char **argv) {
+	page = (size_t)sysconf(_SC_PAGESIZE);
+	uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	struct uffdio_api api = {.api = UFFD_API};
+	if (uffd < 0 || ioctl(uffd, UFFDIO_API, &api))
+		return 77;
+	start(spin, reserve(), 0);
+	start(await, reserve(), 0);
+	char *unfilled = reserve();
+	start(touch, 0, unfilled);
+	if (argc > 1)
+		start(in_vfork, 0, 0);
+	printf("page %p\n", unfilled);
+	puts("ready");
+	fflush(stdout);
+	char c;
+	while (read(0, &c, 1) > 0)
+		;
+	_exit(0);
+}
