@@ -79,7 +79,7 @@ type Pipeline struct {
 	patient ptrace.Patient
 	frames  []unwind.Frame
 
-	modules, problems map[string]bool // to report
+	modules, problems map[string]bool // to report, of each at most maxReported
 	differences       map[string]int64
 }
 
@@ -229,11 +229,11 @@ func (p *Pipeline) close(t *target) {
 		return
 	}
 	for _, r := range t.space.Report() {
-		if r.Used {
+		if r.Used && len(p.modules) < maxReported {
 			p.modules[r.String()] = true
 		}
 		for _, problem := range r.Problems {
-			if len(p.problems) < maxProblems {
+			if len(p.problems) < maxReported {
 				p.problems[problem.String()] = true
 			}
 		}
@@ -241,8 +241,9 @@ func (p *Pipeline) close(t *target) {
 	t.space.Close()
 }
 
-// maxProblems bounds the defects of tables that are reported.
-const maxProblems = 1000
+// maxReported bounds the modules and the defects of tables that are reported: a
+// program can start others without end.
+const maxReported = 1000
 
 // Modules lists the modules that were used, with their tables, and the defects
 // of tables. Call it when the run is over.
@@ -640,9 +641,9 @@ func copySize(old int64, reach uint64, short bool, have int) int64 {
 // largeCopy is how much may be copied on the chance that it is needed, in bytes.
 const largeCopy = 1 << 20
 
-// behindStack is how much is copied behind the outermost frame, in bytes: what
-// that one's own unwinding may look at.
-const behindStack = 512
+// behindStack is how much is copied behind the outermost frame, in bytes. A thread
+// that begins or ends may have its outermost frame lower than it is in between.
+const behindStack = 4 << 10
 
 // locate tells the engine where the stack of a capture lies.
 func locate(t *target, c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) {
@@ -656,9 +657,11 @@ func locate(t *target, c *capture.Capture, fb *Feedback, frames []unwind.Frame, 
 		fb.Extent.Store(nil)
 		return
 	}
-	x.top = 0
-	if last := frames[len(frames)-1].SP; end.Complete() && end.Switch == 0 && last > c.StackAddr {
-		x.top = min(last+behindStack, x.high)
+	switch last := frames[len(frames)-1].SP; {
+	case end.Complete() && end.Switch == 0 && last > c.StackAddr:
+		x.top = max(x.top, min(last+behindStack, x.high))
+	case end.Reason == unwind.OutsideCopy:
+		x.top = 0
 	}
 	if old == nil || *old != x {
 		fb.Extent.Store(&x)
