@@ -68,7 +68,11 @@ func sampleLive(t *testing.T, pid int, flags []string, check func(*liveSample) (
 		enough = check(&s)
 	}
 	run.interrupt(t)
-	go io.Copy(io.Discard, lines) // what it writes at its end
+	// What it writes up to its end has to be read, however long that takes.
+	if err := r.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	go io.Copy(io.Discard, lines)
 	run.end(t).want(t, exitDone)
 }
 
