@@ -39,6 +39,7 @@ type engine struct {
 	acct               Account
 	delay, pause, late histogram
 	outstanding        []*thread // interrupted, not yet stopped
+	fresh              bool      // some of them since the last collect
 	sent, taken        int64     // interrupts, and stops that answered them
 	most               int       // most interrupts outstanding at once
 	load               load
@@ -342,6 +343,9 @@ func (e *engine) warn(format string, args ...any) {
 
 // loop samples until the time is over, nobody is left, or stop is set.
 func (e *engine) loop() {
+	if e.opt.Stop != StopNever {
+		e.prio.raise(ptrace.Now())
+	}
 	e.start = ptrace.Now()
 	e.alarm.Set(e.start)
 	next := e.start
@@ -368,7 +372,6 @@ func (e *engine) loop() {
 			sleepUntil(min(next, e.until))
 		case ok:
 			e.handle(s)
-			e.settlePriority()
 		}
 	}
 }
@@ -404,7 +407,6 @@ func (e *engine) drain() {
 		}
 		e.handle(s)
 	}
-	e.settlePriority()
 }
 
 // sleepUntil sleeps to a CLOCK_MONOTONIC time, or until the alarm rings.

@@ -8,23 +8,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds of real-time priority: how long it is kept for stops that do not come,
-// and what share of a CPU the thread may use while it has it. Waiting costs
-// nothing, so that a larger share means that something is wrong.
+// Bounds of real-time priority: what share of a CPU the thread may use while it
+// has it. Waiting costs nothing, so that a larger share means that something is
+// wrong.
 const (
-	realtimeAtMost = time.Second
-	realtimeShare  = 0.7
-	shareWindow    = 200 * time.Millisecond
+	realtimeShare = 0.7
+	shareWindow   = 200 * time.Millisecond
 )
 
-// priority raises the tracing thread to real-time priority while stops are
-// outstanding: with more runnable threads than CPUs, it would otherwise wait its
-// turn behind the very threads that it has to let go.
+// priority holds the tracing thread at real-time priority while it samples: with
+// more runnable threads than CPUs it would otherwise be late for its ticks, and
+// wait its turn behind the very threads that it has to let go. Between ticks
+// these are the ones that have got a signal.
 type priority struct {
 	off    bool // not allowed, or not wanted
 	denied error
 	raised bool
-	giveUp int64 // CLOCK_MONOTONIC
 	// Start of the window of the watchdog: CLOCK_MONOTONIC, and the CPU time of
 	// this thread then.
 	since, used int64
@@ -65,11 +64,7 @@ func setScheduler(tid, policy int, prio int32) error {
 }
 
 func (p *priority) raise(now int64) {
-	if p.off {
-		return
-	}
-	p.giveUp = now + int64(realtimeAtMost)
-	if p.raised {
+	if p.off || p.raised {
 		return
 	}
 	if err := setScheduler(0, schedFIFO|schedResetOnFork, 1); err != nil {
@@ -94,22 +89,17 @@ func (p *priority) lower() {
 	}
 }
 
-// check lowers the priority when stops have been outstanding for too long, and
-// for good when the thread uses more of the CPU than it could need.
+// check is the watchdog: it lowers the priority for good when the thread uses
+// more of the CPU than it could need.
 func (p *priority) check(now int64) {
-	if !p.raised {
+	wall := now - p.since
+	if !p.raised || wall <= int64(shareWindow) {
 		return
 	}
-	if now >= p.giveUp {
+	used := threadCPU()
+	if float64(used-p.used) > realtimeShare*float64(wall) {
 		p.lower()
-		return
+		p.off = true
 	}
-	if wall := now - p.since; wall > int64(shareWindow) {
-		used := threadCPU()
-		if float64(used-p.used) > realtimeShare*float64(wall) {
-			p.lower()
-			p.off = true
-		}
-		p.since, p.used = now, used
-	}
+	p.since, p.used = now, used
 }

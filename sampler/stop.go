@@ -33,7 +33,7 @@ func (e *engine) interruptAll(first int) {
 	if len(e.outstanding) == first {
 		return
 	}
-	e.prio.raise(ptrace.Now())
+	e.fresh = true
 	for i := first; i < len(e.outstanding); i++ {
 		t := e.outstanding[i]
 		t.intAt = ptrace.Now()
@@ -50,12 +50,15 @@ func (e *engine) interruptAll(first int) {
 // quarter of the pause.
 const spin = 40 * time.Microsecond
 
-// collect takes the stops that come at once.
+// collect takes the stops that come at once. Those that have not come since an
+// earlier tick are those of threads that wait for a CPU, perhaps for this one.
 func (e *engine) collect() {
-	if len(e.outstanding) == 0 || !e.place.poll(e.outstanding) {
+	fresh := e.fresh
+	e.fresh = false
+	if !fresh || !e.place.poll(e.outstanding) {
 		return
 	}
-	end := ptrace.Now() + int64(spin)
+	end := ptrace.Now() + min(int64(spin), e.interval/4)
 	for len(e.outstanding) > 0 {
 		// The list changes as stops are handled: walk it from the end.
 		for i := len(e.outstanding) - 1; i >= 0 && i < len(e.outstanding); i-- {
@@ -72,13 +75,6 @@ func (e *engine) collect() {
 	}
 	for _, t := range e.outstanding {
 		t.late = true
-	}
-	e.settlePriority()
-}
-
-func (e *engine) settlePriority() {
-	if len(e.outstanding) == 0 {
-		e.prio.lower()
 	}
 }
 

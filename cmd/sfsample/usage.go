@@ -32,7 +32,7 @@ When:
   -F, -hz, --hz 99          ticks a second, 1 to 100000
   -d, --duration 10s        time to sample, 10 is 10s (default: until the target ends or Ctrl-C)
       --max-overhead 1%%     lower the rate when pauses take a larger share of the target's time
-      --nice                do not raise the sampler's own priority while threads are being stopped
+      --nice                do not raise the priority of the sampler's tracing thread
 
 How:
       --stop auto           stop only threads that cannot be read otherwise (default)
