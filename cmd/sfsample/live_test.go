@@ -144,7 +144,7 @@ func TestLiveAlternateStack(t *testing.T) {
 		for _, how := range []string{"s", "n", "b"} {
 			t.Run(variant+"/"+how, func(t *testing.T) {
 				parallel(t)
-				p := testprog.Start(t, testprog.Committed(t, runtime.GOARCH, variant, "altstack"), how, "400")
+				p := testprog.Start(t, testprog.Committed(t, runtime.GOARCH, variant, "altstack"), how, "160")
 				many, flags := 3, []string{"--threads", "all"}
 				if how == "b" && runtime.GOARCH == "amd64" {
 					many = 1 // nothing new comes while the thread is blocked
