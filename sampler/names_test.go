@@ -259,3 +259,17 @@ func TestRecordedNames(t *testing.T) {
 		t.Errorf("modules without names: %s", missing)
 	}
 }
+
+// TestOwnStop: a stop of ours is not shown as work of the target.
+func TestOwnStop(t *testing.T) {
+	for text, want := range map[string]bool{
+		"[<0>] ptrace_stop.part.0+0x1a2/0x2e0\n[<0>] ptrace_do_notify+0x98/0xc0\n[<0>] get_signal+0x4fb/0x930\n": true,
+		"[<0>] ptrace_stop+0x1a2/0x2e0\n[<0>] ptrace_do_notify+0x98/0xc0\n":                                      true,
+		"[<0>] hrtimer_nanosleep+0xc7/0x1b0\n":                                                                   false,
+		"clock_nanosleep":                                                                                        false, "": false,
+	} {
+		if got := ownStop([]byte(text)); got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}

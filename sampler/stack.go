@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"bytes"
 	"path"
 	"slices"
 	"strings"
@@ -127,6 +128,11 @@ func hashFrames(frames []unwind.Frame, kernel []byte, end string) uint64 {
 	}
 	return h
 }
+
+// ownStop tells whether the kernel's part of a stack is that of a stop by a
+// tracer, us: what the thread did in the kernel before is over then
+// (kernel/signal.c, ptrace_stop).
+func ownStop(text []byte) bool { return bytes.Contains(text, []byte("] ptrace_stop")) }
 
 // kernelFrames names the kernel's part of a stack: the content of
 // /proc/PID/task/TID/stack or, where that may not be read, a line with the name
