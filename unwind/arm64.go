@@ -27,6 +27,7 @@ var arm64Convention = convention{
 	signal:    arm64Signal,
 	afterCall: arm64AfterCall,
 	target:    arm64CallTarget,
+	passes:    arm64Passes,
 }
 
 // arm64Entry: nothing was saved yet, or all was restored.
@@ -134,7 +135,9 @@ func (w *Walker) inLeaf(mem *Memory) bool {
 }
 
 // calledHere: lr lies behind a call from another mapping, or behind a direct
-// call to right before pc that is not near itself.
+// call to the function that pc is in. Code that pc's own function has called
+// stands before it as well, so the target must be far from lr, or nothing between it and pc
+// may end a function.
 func (w *Walker) calledHere(lr uint64) bool {
 	pc := w.set.PC
 	if w.lookup(lr, true).flags&afterCall == 0 {
@@ -149,7 +152,46 @@ func (w *Walker) calledHere(lr uint64) bool {
 	}
 	w.window.read(w.space, lr)
 	target, ok := w.conv.target(lr, w.window.behind())
-	return ok && pc-target < leafReach && lr-target >= leafReach
+	if !ok || pc-target >= leafReach {
+		return false
+	}
+	return lr-target >= leafReach || w.oneFunction(target, pc)
+}
+
+// maxLeaf is how much code is looked at for the end of a function.
+const maxLeaf = 512
+
+// oneFunction: the code from start to end ends no function.
+func (w *Walker) oneFunction(start, end uint64) bool {
+	var buf [maxLeaf]byte
+	n := end - start
+	if n > maxLeaf || uint64(w.space.Code(start, buf[:n])) != n {
+		return false
+	}
+	for b := buf[:n]; len(b) > 0; {
+		size := w.conv.passes(b)
+		if size == 0 || size > len(b) {
+			return false
+		}
+		b = b[size:]
+	}
+	return true
+}
+
+// arm64Passes is the length of the instruction that b begins with, 0 if it
+// never goes on to the next one: b, br, ret and their authenticating forms,
+// udf, brk.
+func arm64Passes(b []byte) int {
+	insn, ok := arm64Insn(b, 0)
+	switch {
+	case !ok || insn>>26 == 0x05: // b
+		return 0
+	case insn&0xfe9ff000 == 0xd61f0000 || insn&0xff9ff000 == 0xd61f0000: // br, ret
+		return 0
+	case insn&0xffff0000 == 0 || insn&0xffe0001f == 0xd4200000: // udf, brk
+		return 0
+	}
+	return 4
 }
 
 // arm64CallTarget is where the bl that ends b goes.
@@ -202,4 +244,44 @@ func arm64Signal(w *window, mid bool) *sframe.Row {
 		return arm64SignalRow
 	}
 	return nil
+}
+
+// arm64SigframeBytes is the size of struct rt_sigframe without what does not fit
+// in its 4096 reserved bytes, the vector registers of some processors.
+const arm64SigframeBytes = 128 + 176 + 288 + 4096
+
+// maxSigframe bounds the search for a signal frame that is larger.
+const maxSigframe = 64 << 10
+
+// findSignalSP finds the stack pointer of a signal trampoline that was reached
+// by frame records, which do not tell it. Above the signal frame the kernel
+// pushes a record of the interrupted x29 and x30, at which the handler's x29
+// points (arch/arm64/kernel/signal.c, get_sigframe and setup_return): the frame
+// is the one below in which these two registers were saved.
+// The reason is not 0 if the record lies outside the copy.
+func (w *Walker) findSignalSP(mem *Memory) Reason {
+	s := &w.set
+	fp, ok := s.Reg(w.arch.FP)
+	if _, known := s.Reg(w.arch.SP); known || !ok {
+		return 0
+	}
+	x29, _ := mem.word(w.arch, fp)
+	x30, r := mem.word(w.arch, fp+8)
+	if r != 0 {
+		w.next.fault = fp
+		return r
+	}
+	const x29At = 128 + 184 + 29*8
+	for sp := (fp - arm64SigframeBytes) &^ 15; fp-sp <= maxSigframe; sp -= 16 {
+		a, r := mem.word(w.arch, sp+x29At)
+		b, r2 := mem.word(w.arch, sp+x29At+8)
+		if r != 0 || r2 != 0 {
+			break
+		}
+		if a == x29 && b == x30 {
+			s.SetReg(w.arch.SP, sp)
+			break
+		}
+	}
+	return 0
 }

@@ -222,6 +222,9 @@ func (w *Walker) fill(pc uint64, kind flags) *entry {
 		e.flags |= isTrampoline
 		return w.cache.insert(e)
 	}
+	if kind == 0 && w.conv.lost != nil && w.conv.lost(&w.window) {
+		return w.cache.insert(e)
+	}
 	if kind == isCaller && w.conv.afterCall != nil && w.conv.afterCall(&w.window) {
 		e.flags |= afterCall
 	}

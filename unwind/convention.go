@@ -30,6 +30,12 @@ type convention struct {
 	// which ra points; ok is false if none does. Only where a call leaves the
 	// return address in a register.
 	target func(ra uint64, b []byte) (addr uint64, ok bool)
+	// passes is the length of the instruction that b begins with, 0 if it never
+	// goes on to the next one. Where there is target.
+	passes func(b []byte) int
+	// lost: the code at pc, which the kernel has put there, has no caller, and
+	// where it goes on cannot be seen. nil: there is no such code.
+	lost func(w *window) bool
 }
 
 var conventions = map[string]*convention{

@@ -30,6 +30,8 @@ var s390xConvention = convention{
 	signal:    s390xSignal,
 	afterCall: s390xAfterCall,
 	target:    s390xCallTarget,
+	passes:    s390xPasses,
+	lost:      s390xLost,
 }
 
 // s390xEntry: r14 holds the return address and r15 is the caller's.
@@ -141,6 +143,26 @@ func s390xCallTarget(ra uint64, b []byte) (uint64, bool) {
 	}
 	halfwords := int64(int32(binary.BigEndian.Uint32(b[n-4:])))
 	return ra - 6 + uint64(halfwords*2), true
+}
+
+// s390xLost: svc 7 is the vDSO's restart_syscall, to which the kernel sends a
+// thread whose call it continues. Where the thread came from only the kernel knows
+// until the call has begun (arch/s390/kernel/signal.c and syscall.c,
+// restart_block.arch_data).
+func s390xLost(w *window) bool { return bytes.HasPrefix(w.ahead(), []byte{0x0a, 0x07}) }
+
+// s390xPasses is the length of the instruction that b begins with, 0 if it never
+// goes on to the next one: bcr 15, brc 15, brcl 15, and what is no instruction.
+func s390xPasses(b []byte) int {
+	switch {
+	case len(b) < 2 || b[0] == 0 && len(b) > 2:
+		return 0 // as the last one it is the trap behind which pc stands
+	case b[0] == 0x07 && b[1]>>4 == 15 && b[1]&15 != 0:
+		return 0
+	case b[0] == 0xa7 && b[1] == 0xf4 || b[0] == 0xc0 && b[1] == 0xf4:
+		return 0
+	}
+	return s390xInsnBytes(b[0])
 }
 
 // s390xInsnBytes is the length of the instruction that begins with b: the two

@@ -280,6 +280,11 @@ func (w *Walker) found(e *entry, top bool, mem *Memory) (*sframe.Row, How, Reaso
 		w.next.fault = w.set.PC
 		return nil, how, NoRow
 	}
+	if row == arm64SignalRow {
+		if r := w.findSignalSP(mem); r != 0 {
+			return row, how, r
+		}
+	}
 	if top && row == arm64Convention.frame && w.inLeaf(mem) {
 		row = w.conv.entry
 	}

@@ -500,6 +500,50 @@ func TestSignalFrames(t *testing.T) {
 	}
 }
 
+// TestSignalByFrameRecords: frame records do not tell where the signal frame is,
+// but the one that the kernel pushes above it does.
+func TestSignalByFrameRecords(t *testing.T) {
+	a := regs.ARM64
+	const tramp, alt = 0x450000, 0x7000_0000
+	s := &space{
+		mapped: [][2]uint64{{textStart, textEnd}},
+		code: map[uint64][]byte{
+			tramp:    {0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4},
+			0x40300c: {0, 0, 0, 0x94}, // bl
+		},
+		entries: [][2]uint64{{0x403000, 0x403040}},
+	}
+	for _, extra := range []int{0, 1024} { // what does not fit in the usual frame
+		const at = 32 // of the signal frame
+		record := at + arm64SigframeBytes + extra
+		mem := frameOf(a, record+16, map[int]uint64{
+			0: alt + uint64(record), 8: tramp, // the handler's record
+			at + 544: sp, at + 552: 0x404040, at + 560: sp, at + 568: 0x401000,
+			record: sp, record + 8: 0x404040,
+		})
+		mem.Also = []Region{{sp, put(a, nil, 0, 0x403010)}}
+		frames, end := New(a, s, []How{FramePointer}, 0).Walk(set(0x402010, 31, alt-16, 29, alt, 30, 0xdead), mem, nil)
+		want := []Frame{
+			{PC: 0x402010, SP: alt - 16},
+			{PC: tramp, SP: alt + at, How: FramePointer},
+			{PC: 0x401000, SP: sp, How: Signal},
+			{PC: 0x403010, Caller: true, How: FramePointer},
+		}
+		for i := range frames {
+			if i != 0 && i != 2 {
+				frames[i].SP, want[i].SP = 0, 0
+			}
+		}
+		if d := cmp.Diff(want, frames); d != "" || !end.Complete() {
+			t.Errorf("extra %d: end %v (-want +got):\n%s", extra, end.Reason, d)
+		}
+		mem.Bytes = mem.Bytes[:record]
+		if _, end := New(a, s, []How{FramePointer}, 0).Walk(set(0x402010, 31, alt-16, 29, alt, 30, 0xdead), mem, nil); end.Reason != OutsideCopy {
+			t.Errorf("record outside the copy: end %v, want %v", end.Reason, OutsideCopy)
+		}
+	}
+}
+
 // TestSignalInLeaf: a handler interrupted an arm64 leaf, which keeps its return
 // address in x30: the interrupted frame's registers are live again.
 func TestSignalInLeaf(t *testing.T) {
@@ -742,6 +786,39 @@ func TestWalkS390X(t *testing.T) {
 			set:   set(0x401010, 15, sp, 14, 0x402010), mem: words(a, sp, chain(0x403010)...),
 			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp, Caller: true, How: BackChain},
 				{PC: 0x403010, SP: sp + 160, Caller: true, How: BackChain}},
+		},
+		{
+			// Caller and leaf are neighbours, as a function and one that it has
+			// called are: nothing up to pc ends a function.
+			name: "leaf near its caller", order: []How{BackChain},
+			space: &space{mapped: text, code: map[uint64][]byte{
+				0x401000: {0x07, 0x8e, 0xa7, 0x0b, 0, 1, 0x07, 0x07}, // ber %r14; aghi %r0,1; nopr %r7
+				0x40110a: {0xc0, 0xe5, 0xff, 0xff, 0xff, 0x7b},       // brasl %r14,0x401000
+				0x40300a: brasl,
+			}},
+			set: set(0x401008, 15, sp, 14, 0x401110), mem: words(a, sp, chain(0x403010)...),
+			want: []Frame{{PC: 0x401008}, {PC: 0x401110, SP: sp, Caller: true, How: BackChain},
+				{PC: 0x403010, SP: sp + 160, Caller: true, How: BackChain}},
+		},
+		{
+			// Whatever the tables and r14 say of it.
+			name: "restart_syscall of the vDSO",
+			space: &space{mapped: text, code: map[uint64][]byte{0x401000: {0x0a, 0x07}, 0x40200a: brasl}, rows: map[How][]sframe.Entry{
+				EHFrame: {covers(0x401000, 0x401002, sframe.Row{CFA: fromReg(15, 160)})},
+			}},
+			set: set(0x401000, 15, sp, 14, 0x402010), mem: words(a, sp, chain(0x403010)...),
+			want: []Frame{{PC: 0x401000}},
+			end:  End{Reason: NoRow, Addr: 0x401000},
+		},
+		{
+			name: "neighbour that was called", order: []How{BackChain},
+			space: &space{mapped: text, code: map[uint64][]byte{
+				0x401000: {0x07, 0xfe, 0xa7, 0x0b, 0, 1, 0x07, 0x07}, // br %r14; aghi %r0,1; nopr %r7
+				0x40110a: {0xc0, 0xe5, 0xff, 0xff, 0xff, 0x7b},       // brasl %r14,0x401000
+				0x40300a: brasl,
+			}},
+			set: set(0x401008, 15, sp, 14, 0x401110), mem: words(a, sp, chain(0x403010)...),
+			want: []Frame{{PC: 0x401008}, {PC: 0x403010, SP: sp + 160, Caller: true, How: BackChain}},
 		},
 		{
 			// The same call, but the function has a frame now, and r14 is stored.
