@@ -58,6 +58,7 @@ const (
 	arm64PrstatusBytes = 272
 	armPrstatusBytes   = 72
 	s390xPrstatusBytes = 216
+	s390PrstatusBytes  = 144 // 31-bit
 )
 
 // Prstatus decodes the NT_PRSTATUS note of a thread on a kernel whose GOARCH
@@ -71,15 +72,35 @@ func Prstatus(host string, note []byte) (User, error) {
 	case host == "arm64" && len(note) == arm64PrstatusBytes:
 		return prstatusARM64(note), nil
 	case host == "arm64" && len(note) == armPrstatusBytes:
-		u := User{Arch: ARM64, Syscall: -1, Limit: "32-bit arm code"}
+		u := User{Arch: ARM64, Syscall: -1, Limit: CompatLimit(host)}
 		// struct pt_regs of arm: r15 is the 16th word.
 		u.Set.PC = uint64(binary.LittleEndian.Uint32(note[15*4:]))
 		u.Set.SetReg(ARM64.SP, uint64(binary.LittleEndian.Uint32(note[13*4:])))
+		return u, nil
+	case host == "s390x" && len(note) == s390PrstatusBytes:
+		// s390_compat_regs (arch/s390/include/asm/compat.h): a PSW of two words,
+		// whose address has the addressing mode in its first bit, and r0–r15.
+		be := binary.BigEndian
+		u := User{Arch: S390X, Syscall: -1, Limit: CompatLimit(host)}
+		u.Set.PC = uint64(be.Uint32(note[4:])) & (1<<31 - 1)
+		u.Set.SetReg(S390X.SP, uint64(be.Uint32(note[8+15*4:]))&(1<<31-1))
 		return u, nil
 	case host == "s390x" && len(note) == s390xPrstatusBytes:
 		return prstatusS390X(note), nil
 	}
 	return User{}, fmt.Errorf("register note of %d bytes does not fit %s", len(note), host)
+}
+
+// CompatLimit is the [User] Limit of code of 32-bit programs on a kernel whose
+// GOARCH is host; empty where such code can be unwound.
+func CompatLimit(host string) string {
+	switch host {
+	case "arm64":
+		return "32-bit arm code"
+	case "s390x":
+		return "31-bit mode"
+	}
+	return ""
 }
 
 func prstatusX8664(b []byte) User {
@@ -140,7 +161,7 @@ func prstatusS390X(b []byte) User {
 	u.Set.PC = be.Uint64(b[8:])
 	if be.Uint64(b)&s390xPSW64 != s390xPSW64 {
 		u.Set.PC &= 1<<31 - 1
-		u.Limit = "31-bit mode"
+		u.Limit = CompatLimit("s390x")
 	}
 	return u
 }

@@ -99,6 +99,7 @@ type target struct {
 	space    Target
 	err      error // why there is no space
 	name     string
+	limit    string // why its code is not unwound
 	gen      uint64 // of the mappings that were last recorded
 	verified time.Duration
 	walkers  map[walkerKey]*unwind.Walker
@@ -317,6 +318,9 @@ func (p *Pipeline) target(pid int) *target {
 	p.targets[pid] = t
 	if p.cfg.Live {
 		t.name, _ = p.fs.Comm(pid, pid)
+		if is32(pid) {
+			t.limit = regs.CompatLimit(p.cfg.Host)
+		}
 		p.record(&capture.Name{PID: pid, Name: t.name})
 	}
 	return t
@@ -683,7 +687,9 @@ func (p *Pipeline) user(t *target, c *capture.Capture) (regs.User, error) {
 		}
 		return u, err
 	}
-	return publishedRegs(p.arch(t), c), nil
+	u := publishedRegs(p.arch(t), c)
+	u.Limit = t.limit
+	return u, nil
 }
 
 // arch is the architecture of the process's program, for captures that do not

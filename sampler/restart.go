@@ -61,7 +61,7 @@ func takenBack(name string, args *[6]uint64) bool {
 // EINTR is taken back.
 func transparent(arch string, pid int, nr int64, args *[6]uint64, revert bool) bool {
 	name, ok := syscalls.Name(arch, nr)
-	if !ok || restarts[arch] == nil || !native(pid) {
+	if !ok || restarts[arch] == nil {
 		return false
 	}
 	switch {
@@ -74,9 +74,8 @@ func transparent(arch string, pid int, nr int64, args *[6]uint64, revert bool) b
 	return revert && takenBack(name, args)
 }
 
-// native: the program of process pid is a 64-bit one. Others number their calls
-// in another way, and nothing was tried there.
-func native(pid int) bool {
+// is32: the program of process pid is a 32-bit one, as far as can be seen.
+func is32(pid int) bool {
 	f, err := os.Open(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {
 		return false
@@ -84,5 +83,5 @@ func native(pid int) bool {
 	defer f.Close()
 	var ident [elf.EI_CLASS + 1]byte
 	_, err = f.ReadAt(ident[:], 0)
-	return err == nil && elf.Class(ident[elf.EI_CLASS]) == elf.ELFCLASS64
+	return err == nil && elf.Class(ident[elf.EI_CLASS]) == elf.ELFCLASS32
 }

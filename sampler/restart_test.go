@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"testing"
 
-	"sfsample/internal/testprog"
 	"sfsample/sampler/syscalls"
 )
 
@@ -59,17 +58,5 @@ func TestTransparent(t *testing.T) {
 				t.Errorf("%s%x, EINTR taken back: %v: %v, want %v", tt.name, *tt.args, revert, got, want)
 			}
 		}
-	}
-}
-
-// TestTransparentNative: a 32-bit program has other numbers for its calls.
-func TestTransparentNative(t *testing.T) {
-	if runtime.GOARCH != "amd64" {
-		return
-	}
-	testprog.RequireArch(t, "386")
-	p := testprog.Start(t, testprog.Committed(t, "386", "fp", "deep"), "b", "3")
-	if transparent("amd64", p.PID, number("amd64", "ppoll"), new([6]uint64), true) {
-		t.Error("a call of a 32-bit program is taken for a 64-bit one's")
 	}
 }

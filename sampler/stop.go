@@ -180,6 +180,10 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 
 	e.taken++
 	t.again, t.asking = t.asking, false
+	if t.again && err == nil && ptrace.StackPointer(c.Regs) == t.wait.SP {
+		// Not every architecture tells at a stop which call it has met.
+		c.Blocked, c.Call.NR = true, t.wait.NR
+	}
 	t.cap = nil
 	e.disarm(t)
 	if err != nil { // killed while stopped
