@@ -182,15 +182,17 @@ func timespec(absolute bool) uintptr {
 
 // futexWaiter is struct futex_waitv (include/uapi/linux/futex.h).
 type futexWaiter struct {
-	val, uaddr      uint64
-	flags, reserved uint32
+	_     uint64 // the value waited for, 0
+	uaddr uint64
+	flags uint32
+	_     uint32
 }
 
 // semWait is a struct sembuf that waits.
 type semWait struct {
-	num   uint16
-	op    int16
-	flags int16
+	_  uint16 // number of the semaphore, 0
+	op int16
+	_  int16
 }
 
 const (
