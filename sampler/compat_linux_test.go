@@ -102,7 +102,7 @@ func TestCompat(t *testing.T) {
 				cmd.Process.Kill()
 				cmd.Wait()
 			})
-			ctx, cancel := context.WithTimeout(context.Background(), testprog.Patience)
+			ctx, cancel := context.WithTimeout(context.Background(), 5*testprog.Patience)
 			defer cancel()
 			f := &first{done: cancel}
 			opt := Options{PIDs: []int{cmd.Process.Pid}, Hz: 20, All: true, WallWeight: true}

@@ -133,7 +133,7 @@ func mustNotStop(name string) bool {
 // sampleAll samples processes until each thread was seen.
 func sampleAll(t *testing.T, opt Options, all []*parked) map[int][]*output.Stack {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testprog.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*testprog.Patience)
 	defer cancel()
 	l := &looks{got: map[int][]*output.Stack{}, in: map[int]string{}, want: map[int]bool{}, done: cancel}
 	for _, p := range all {
