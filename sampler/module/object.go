@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"sfsample/regs"
 	"sfsample/sframe"
 	"sfsample/sframe/ehframe"
 	"sfsample/unwind"
@@ -174,7 +175,7 @@ func (o *object) ask(tables *[]*sframe.Section, vaddr uint64, log *slog.Logger) 
 		s := (*tables)[i]
 		row, err := s.Row(vaddr)
 		if err == nil {
-			return row, nil
+			return trueRow(s, vaddr, row), nil
 		}
 		if errors.Is(err, sframe.ErrNoRow) {
 			continue
@@ -190,6 +191,35 @@ func (o *object) ask(tables *[]*sframe.Section, vaddr uint64, log *slog.Logger) 
 	}
 	return nil, result
 }
+
+// trueRow returns row, which s has for vaddr, unless it is one that is known to be
+// wrong. GNU ld gives the stubs of .plt.got on x86-64 the row of the second half
+// of a lazy PLT entry, SP+16, with nothing pushed (2.44 and 2.47.50: lua and
+// sqlite3 linked by them). At the first instruction of a stub, which is entered
+// by a call, or a jump in place of a call, the CFA is SP+8 (x86-64 psABI,
+// section 3.2.2).
+func trueRow(s *sframe.Section, vaddr uint64, row *sframe.Row) *sframe.Row {
+	if s.ABI() != sframe.AMD64 || row.CFA != stubWrong {
+		return row
+	}
+	f, err := s.Func(vaddr)
+	if err != nil || !f.Mask {
+		return row
+	}
+	e, err := s.Find(vaddr)
+	if err != nil || (e.Start-f.Start)%uint64(f.Block) != 0 {
+		return row
+	}
+	return &stubRow
+}
+
+var (
+	stubWrong = sframe.Rule{Base: sframe.FromReg, Reg: regs.AMD64.SP, Offset: 16}
+	stubRow   = sframe.Row{
+		CFA: sframe.Rule{Base: sframe.FromReg, Reg: regs.AMD64.SP, Offset: 8},
+		RA:  sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -8},
+	}
+)
 
 // ehRow asks .eh_frame and, where that has nothing to say, .debug_frame of the
 // file: Go's linker writes no other table.
