@@ -59,12 +59,18 @@ func euStacks(t *testing.T, pid int) pcs {
 
 func ourStacks(t *testing.T, pid int) pcs {
 	t.Helper()
+	text := dumpText(t, pid)
+	if strings.Contains(text, "end: truncated") {
+		t.Errorf("a stack is cut:\n%s", text)
+	}
+	return parseStacks(t, text, "tid ")
+}
+
+func dumpText(t *testing.T, pid int) string {
+	t.Helper()
 	o := sfsample(t, "dump", "-p", strconv.Itoa(pid), "--max-depth", "4000")
 	o.want(t, exitDone)
-	if strings.Contains(o.stdout, "end: truncated") {
-		t.Errorf("a stack is cut:\n%s", o.stdout)
-	}
-	return parseStacks(t, o.stdout, "tid ")
+	return o.stdout
 }
 
 // parseStacks reads lines that begin a thread and lines "#N 0x… …".
@@ -100,11 +106,7 @@ func parseStacks(t *testing.T, text, thread string) pcs {
 // compares every thread's frames with gdb's and eu-stack's.
 func TestDebuggersAgree(t *testing.T) {
 	needStock(t)
-	for _, name := range []string{"gdb", "eu-stack"} {
-		if _, err := exec.LookPath(name); err != nil {
-			t.Skipf("no %s on this machine", name)
-		}
-	}
+	needDebuggers(t)
 	for _, prog := range stock {
 		t.Run(prog.name, func(t *testing.T) {
 			pid := prog.begin(t)
@@ -128,19 +130,8 @@ func TestDebuggersAgree(t *testing.T) {
 // agree stops the process, compares, and returns what was equal.
 func agree(t *testing.T, pid int) (stacks, frames int) {
 	t.Helper()
-	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	stopped := func() bool { return allStopped(t, pid) }
-	eventually(t, "the process is stopped", stopped)
-	ours := ourStacks(t, pid)
-	eventually(t, "the process is still stopped after us", stopped)
-	gdb := gdbStacks(t, pid)
-	eventually(t, "the process is still stopped after gdb", stopped)
-	eu := euStacks(t, pid)
-	if len(ours) != len(tasks(t, pid)) {
-		t.Errorf("%d threads shown, the process has %d", len(ours), len(tasks(t, pid)))
-	}
+	stop(t, pid)
+	ours, gdb, eu := threeStacks(t, pid, ourStacks)
 	for tid, got := range ours {
 		for name, want := range map[string][]uint64{"gdb": gdb[tid], "eu-stack": eu[tid]} {
 			if !slices.Equal(got, want) {
@@ -151,6 +142,31 @@ func agree(t *testing.T, pid int) (stacks, frames int) {
 		frames += len(got)
 	}
 	return stacks, frames
+}
+
+// stop stops a process by a signal.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the process is stopped", func() bool { return allStopped(t, pid) })
+}
+
+// threeStacks returns the frames of a stopped process's threads as we (by dump),
+// gdb and eu-stack find them.
+func threeStacks(t *testing.T, pid int, dump func(*testing.T, int) pcs) (ours, gdb, eu pcs) {
+	t.Helper()
+	stopped := func() bool { return allStopped(t, pid) }
+	ours = dump(t, pid)
+	eventually(t, "the process is still stopped after us", stopped)
+	gdb = gdbStacks(t, pid)
+	eventually(t, "the process is still stopped after gdb", stopped)
+	eu = euStacks(t, pid)
+	if len(ours) != len(tasks(t, pid)) {
+		t.Errorf("%d threads shown, the process has %d", len(ours), len(tasks(t, pid)))
+	}
+	return ours, gdb, eu
 }
 
 func allStopped(t *testing.T, pid int) bool {
