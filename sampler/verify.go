@@ -13,6 +13,9 @@ import (
 // maxDifferences bounds the distinct differences that are kept.
 const maxDifferences = 10000
 
+// farFP is a distance from the stack pointer that no frame pointer has.
+const farFP = 1 << 20
+
 // verifyWalk asks at each frame of a capture every two methods that have a row
 // there, and counts where their answers differ.
 func (p *Pipeline) verifyWalk(t *target, c *capture.Capture, u *regs.User) {
@@ -46,8 +49,12 @@ func (t *target) answer(a unwind.Answer, sp uint64) string {
 		pc = fmt.Sprintf("%s+%#x", m.Name(), vaddr+1)
 	}
 	text := fmt.Sprintf("%v: return to %s, sp %+d", a.How, pc, int64(a.SP-sp))
-	if a.FPKnown {
-		text += fmt.Sprintf(", fp %+d", int64(a.FP-sp))
+	switch fp := int64(a.FP - sp); {
+	case !a.FPKnown:
+	case -farFP < fp && fp < farFP:
+		text += fmt.Sprintf(", fp %+d", fp)
+	default:
+		text += ", fp elsewhere" // no frame pointer: another value in each stack
 	}
 	return text
 }

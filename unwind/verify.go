@@ -30,9 +30,8 @@ type Difference struct {
 // methods of the order that have a row there for the caller. It calls yield for
 // each pair that differs. It is slow: the cache serves the walk alone.
 //
-// Frame pointers are compared with nothing in code that does not keep them, so
-// pairs with FramePointer or BackChain differ wherever that is so; an order of
-// sframe and eh_frame alone compares the tables.
+// FramePointer and BackChain take no part where a table has an answer: they are
+// conventions that code need not keep, and a difference says nothing of the table.
 func (w *Walker) Verify(set *regs.Set, mem *Memory, yield func(Difference)) End {
 	s := *set
 	frame := Frame{PC: s.PC, SP: s.R[w.arch.SP&(regs.NumRegs-1)], How: Regs}
@@ -72,7 +71,11 @@ func (w *Walker) Verify(set *regs.Set, mem *Memory, yield func(Difference)) End 
 func (w *Walker) compare(s *regs.Set, e *entry, frame Frame, depth int, top bool, mem *Memory, yield func(Difference)) {
 	var answers [numHow]Answer
 	n := 0
+	tables := false
 	for _, h := range w.order {
+		if tables && h != SFrame && h != EHFrame {
+			continue
+		}
 		w.window.read(w.space, s.PC)
 		row, ok := w.methodRow(h, frame.LookupPC(), top)
 		if ok && row == nil {
@@ -81,6 +84,7 @@ func (w *Walker) compare(s *regs.Set, e *entry, frame Frame, depth int, top bool
 		if row == nil || n == len(answers) {
 			continue
 		}
+		tables = tables || h == SFrame || h == EHFrame
 		answers[n] = w.answer(h, s, row, top, mem)
 		for _, a := range answers[:n] {
 			if a.differs(&answers[n]) {

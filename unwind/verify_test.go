@@ -57,3 +57,22 @@ func TestVerifyAgreement(t *testing.T) {
 		t.Errorf("end %v", end.Reason)
 	}
 }
+
+// TestVerifyConventions: in code that keeps no frame pointer, only the tables
+// are compared.
+func TestVerifyConventions(t *testing.T) {
+	s, sets, mems := deepStacks(EHFrame, 50, 1)
+	s.rows[SFrame] = append([]sframe.Entry(nil), s.rows[EHFrame]...)
+	wrong := 0
+	for i := range s.rows[SFrame] {
+		if e := &s.rows[SFrame][i]; e.Start <= sets[0].PC && sets[0].PC < e.End {
+			e.Row.CFA.Offset += 8
+			wrong++
+		}
+	}
+	var got []Difference
+	New(regs.AMD64, s, []How{EHFrame, SFrame, FramePointer}, 0).Verify(sets[0], mems[0], func(d Difference) { got = append(got, d) })
+	if len(got) != 1 || wrong != 1 || got[0].A.How != EHFrame || got[0].B.How != SFrame || got[0].Depth != 0 {
+		t.Errorf("got %+v, want the wrong row of frame 0", got)
+	}
+}
