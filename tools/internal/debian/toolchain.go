@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -94,7 +95,8 @@ func enter(root, dir string) error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("unshare: %w", err)
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	if err != nil && !(err == unix.EINVAL && noneShared()) {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
 	for from, to := range map[string]string{dir: "src", "/dev": "dev"} {
@@ -106,4 +108,12 @@ func enter(root, dir string) error {
 		return fmt.Errorf("chroot %s: %w", root, err)
 	}
 	return unix.Chdir("/src")
+}
+
+// noneShared reports whether no mount that we see passes mounts on to others
+// (mount_namespaces(7)). In a chroot whose root is a plain folder that cannot be
+// arranged: mount(2) takes mount points only.
+func noneShared() bool {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	return err == nil && !strings.Contains(string(b), " shared:")
 }
