@@ -1,7 +1,6 @@
 package sampler
 
 import (
-	"os/exec"
 	"testing"
 
 	"sfsample/ptrace/procfs"
@@ -10,7 +9,7 @@ import (
 // TestSurvivorFile opens the program of a process that has ended: the file is
 // read after the source of it was closed, as names are.
 func TestSurvivorFile(t *testing.T) {
-	cmd := exec.Command("cat")
+	cmd := targetCmd("nothing") // waits for its input
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)

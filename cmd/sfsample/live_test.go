@@ -21,7 +21,14 @@ import (
 type liveSample struct {
 	Complete bool
 	End      string
+	Taken    string
 	Frames   []struct{ Function, Method string }
+}
+
+// linkUnknown: the thread was asleep for a moment, for a page or at a signal,
+// and was read without the register that its return address is in.
+func (s *liveSample) linkUnknown() bool {
+	return runtime.GOARCH != "amd64" && s.Taken == "no stop" && s.End == "register unknown"
 }
 
 func (s *liveSample) functions() (names []string) {
@@ -90,7 +97,7 @@ func wantLive(t *testing.T, p *testprog.Proc, many int, flags, methods []string)
 			if n := len(s.Frames); n > len(p.Stack) || !slices.Equal(s.functions(), p.Stack[:n]) {
 				t.Errorf("cut stack %q, the program has %q", s.functions(), p.Stack)
 			}
-			if complete > 0 {
+			if complete > 0 && !s.linkUnknown() {
 				t.Errorf("cut after %d complete ones: %s", complete, s.End)
 			}
 			return t.Failed()

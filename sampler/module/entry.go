@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"log/slog"
+	"slices"
 
 	"sfsample/sampler/symbol"
 )
@@ -183,11 +184,22 @@ func isDynamicLinker(name string) bool {
 	return len(name) > 2 && name[:2] == "ld" && (name[2] == '-' || name[2] == '.' || name[2] == '6')
 }
 
-// atEntry tells whether vaddr lies in the function at the entry address.
+// atEntry tells whether vaddr lies in the function at the entry address, by the
+// tables or the symbols that know where that function ends.
 func (o *object) atEntry(vaddr uint64, log *slog.Logger) bool {
 	if o.open(log) == nil {
+		for _, s := range slices.Concat(o.sframes, o.old) {
+			if e, err := s.Find(vaddr); err == nil {
+				return e.FuncStart == o.hdr.entry
+			}
+		}
 		if start, ok := o.function(vaddr, log); ok {
 			return start == o.hdr.entry
+		}
+	}
+	for _, f := range o.specials(log) {
+		if f.addr == o.hdr.entry {
+			return vaddr-f.addr < f.size
 		}
 	}
 	return vaddr-o.hdr.entry < unsizedBytes

@@ -449,6 +449,7 @@ func TestEntries(t *testing.T) {
 		{"32 bits", image{sections: true, symbols: syms, class: 1}, 0x1704, true},
 		{"stripped program at its entry", image{interp: true, entry: 0x1800, noEH: true}, 0x1808, true},
 		{"stripped program past its entry", image{interp: true, entry: 0x1800, noEH: true}, 0x1840, false},
+		{"next to the entry, by its symbol", image{interp: true, entry: 0x1100, noEH: true, sections: true, symbols: syms}, 0x1110, false},
 		{"fixed address", image{typ: 2, entry: 0x1800, noEH: true}, 0x1808, true},
 		{"shared object with an entry address", image{entry: 0x1800, noEH: true}, 0x1808, false},
 	}
