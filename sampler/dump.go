@@ -269,7 +269,7 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 			ptrace.WriteRegs(t.TID, ptrace.NotePrstatus, c.Regs)
 		}
 		readStack(t.TID, ptrace.StackPointer(c.Regs), c, t.fb.Extent.Load(), d.pages[t.PID])
-		readBeyond(t.TID, t.fb.SavedSP.Load(), c, t.fb.Extent.Load(), d.pages[t.PID])
+		readBeyond(t.TID, t.fb.SavedSP.Load(), c, t.fb.BeyondExtent.Load(), d.pages[t.PID])
 		readExtra(t.TID, c)
 	}
 	// A group-stop lasts over a detach: it leaves the process as it was.

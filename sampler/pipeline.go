@@ -652,8 +652,15 @@ const largeCopy = 1 << 20
 // that begins or ends may have its outermost frame lower than it is in between.
 const behindStack = 4 << 10
 
-// locate tells the engine where the stack of a capture lies.
+// locate tells the engine where the stack of a capture lies, and the one beyond
+// a signal handler's.
 func locate(t *target, c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) {
+	if end.Switch > 0 {
+		sp, old := frames[end.Switch].SP, fb.BeyondExtent.Load()
+		if old == nil || sp < old.low || sp >= old.high {
+			fb.BeyondExtent.Store(stackExtent(t.space.Mappings(), sp))
+		}
+	}
 	var x extent
 	old := fb.Extent.Load()
 	if old != nil && c.StackAddr >= old.low && c.StackAddr < old.high {

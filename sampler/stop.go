@@ -172,7 +172,7 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 			ptrace.WriteRegs(t.tid, ptrace.NotePrstatus, c.Regs)
 		}
 		readStack(t.tid, ptrace.StackPointer(c.Regs), c, t.fb.Extent.Load(), t.proc.pages)
-		readBeyond(t.tid, t.fb.SavedSP.Load(), c, t.fb.Extent.Load(), t.proc.pages)
+		readBeyond(t.tid, t.fb.SavedSP.Load(), c, t.fb.BeyondExtent.Load(), t.proc.pages)
 	}
 	extraRegs(t, c)
 	resume(s)
@@ -315,7 +315,7 @@ func (e *engine) onExit(t *thread, s ptrace.Status) {
 		if n, err = ptrace.ReadRegs(t.tid, ptrace.NotePrstatus, note); err == nil {
 			c.Regs = note[:n]
 			readStack(t.tid, ptrace.StackPointer(c.Regs), c, t.fb.Extent.Load(), t.proc.pages)
-			readBeyond(t.tid, t.fb.SavedSP.Load(), c, t.fb.Extent.Load(), t.proc.pages)
+			readBeyond(t.tid, t.fb.SavedSP.Load(), c, t.fb.BeyondExtent.Load(), t.proc.pages)
 			extraRegs(t, c)
 		}
 	}

@@ -29,6 +29,8 @@ type Feedback struct {
 	SavedSP atomic.Uint64
 	// Beyond is how many bytes to copy of the stack that it points to.
 	Beyond atomic.Int64
+	// BeyondExtent is where that stack lies.
+	BeyondExtent atomic.Pointer[extent]
 }
 
 // beyond is how many bytes to copy of the stack beyond a signal handler's.
