@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"bufio"
 	"testing"
 
 	"sfsample/ptrace/procfs"
@@ -15,8 +16,16 @@ func TestSurvivorFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer in.Close()
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
+	}
+	// Start returns while the kernel still loads the program.
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatalf("the target says %q, %v", line, err)
 	}
 	s := NewSurvivor(cmd.Process.Pid)
 	maps, err := s.Maps()
