@@ -9,8 +9,11 @@ import (
 
 // Sizes of stack copies, in bytes.
 const (
-	// firstCopy is what the first stop of a thread copies: enough for most
-	// stacks, so that the first ones are not cut.
+	// newCopy is what a stop copies, if there is as much, of a thread of which
+	// nothing has been unwound yet. That may be several stops: tables are read
+	// for the first time then.
+	newCopy = 256 << 10
+	// firstCopy is what it copies when captures under way hold much memory.
 	firstCopy = 32 << 10
 	// firstPeek is what the first look without a stop copies: more can be read
 	// later, while the thread does not run.
@@ -64,6 +67,16 @@ func (p *pool) get(stackBytes, beyondBytes int) *capture.Capture {
 	p.used += held(c)
 	p.out++
 	return c
+}
+
+// first is how many bytes of stack to copy of a thread of which nothing is known.
+func (p *pool) first() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.used > poolBytes/4 {
+		return firstCopy
+	}
+	return newCopy
 }
 
 // held is how many stack bytes a capture takes.

@@ -19,7 +19,7 @@ func (e *engine) arm(t *thread, n int64) {
 		e.lose(t, n, Untraced)
 		return
 	}
-	if t.cap = e.pool.get(t.fb.want(firstCopy), t.fb.beyond()); t.cap == nil {
+	if t.cap = e.pool.get(t.fb.want(e.pool.first()), t.fb.beyond()); t.cap == nil {
 		e.lose(t, n, NoRoom)
 		return
 	}
@@ -307,7 +307,7 @@ func (e *engine) onExit(t *thread, s ptrace.Status) {
 		ptrace.Cont(s.TID, 0)
 		return
 	}
-	c := e.pool.get(t.fb.want(firstCopy), t.fb.beyond())
+	c := e.pool.get(t.fb.want(e.pool.first()), t.fb.beyond())
 	var n int
 	err := error(unix.ENOBUFS)
 	if c != nil {
