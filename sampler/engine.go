@@ -40,6 +40,7 @@ type engine struct {
 	delay, pause, late histogram
 	outstanding        []*thread // interrupted, not yet stopped
 	fresh              bool      // some of them since the last collect
+	polling            bool      // ask for the stops of these, rather than sleep
 	sent, taken        int64     // interrupts, and stops that answered them
 	most               int       // most interrupts outstanding at once
 	load               load

@@ -33,9 +33,14 @@ func (e *engine) interruptAll(first int) {
 	if len(e.outstanding) == first {
 		return
 	}
-	e.fresh = true
-	for i := first; i < len(e.outstanding); i++ {
-		t := e.outstanding[i]
+	e.fresh, e.polling = true, e.place.poll(e.outstanding)
+	armed := e.outstanding[first:]
+	if e.polling {
+		for _, t := range armed {
+			t.rehearse()
+		}
+	}
+	for _, t := range armed {
 		t.intAt = ptrace.Now()
 		// ESRCH: it is exiting; the report of its exit accounts for the tick.
 		if ptrace.Interrupt(t.tid) == nil {
@@ -43,6 +48,16 @@ func (e *engine) interruptAll(first int) {
 		}
 	}
 	e.most = max(e.most, len(e.outstanding))
+}
+
+// rehearse copies the stack of a running thread to where its stop will copy it
+// again. What that reads is worth nothing, but the copy that counts then finds
+// the stack, the page tables and its own buffer in this CPU's caches: it is most
+// of the pause where a stack has more than a few pages.
+func (t *thread) rehearse() {
+	if n, ok := t.fb.Extent.Load().bytes(t.base, cap(t.cap.Stack)); ok {
+		ptrace.ReadMemory(t.tid, t.base, t.cap.Stack[:n])
+	}
 }
 
 // spin is how long stops are polled for before the thread sleeps in wait4. A
@@ -55,7 +70,7 @@ const spin = 40 * time.Microsecond
 func (e *engine) collect() {
 	fresh := e.fresh
 	e.fresh = false
-	if !fresh || !e.place.poll(e.outstanding) {
+	if !fresh || !e.polling {
 		return
 	}
 	end := ptrace.Now() + min(int64(spin), e.interval/4)
@@ -184,7 +199,7 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 		// Not every architecture tells at a stop which call it has met.
 		c.Blocked, c.Call.NR = true, t.wait.NR
 	}
-	t.cap = nil
+	t.cap, t.base = nil, c.StackAddr
 	e.disarm(t)
 	if err != nil { // killed while stopped
 		e.pool.put(c)

@@ -116,6 +116,7 @@ type thread struct {
 	// refused is the run count of a wait that must not be stopped.
 	refused uint64
 
+	base  uint64        // where its last copied stack begins
 	run   time.Duration // CPU time at the last sample
 	carry time.Duration // CPU time that was not weighed yet
 	last  int64         // time of the last sample, CLOCK_MONOTONIC
