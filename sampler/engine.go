@@ -58,6 +58,7 @@ type engine struct {
 	exit     uint32 // wait status of Options.Command
 	execSeen bool   // Options.Command has called exec
 	buf      [512]byte
+	kernel   []byte // room for the kernel's part of a stack; nil: not needed yet
 }
 
 // Progress is a look at a running engine.

@@ -145,39 +145,53 @@ func (n *Names) stack(s *stack) *output.Stack {
 	if s.named == nil {
 		st := &output.Stack{Frames: make([]output.Frame, 0, len(s.kernel)+len(s.frames)), End: s.end}
 		st.Frames = append(st.Frames, s.kernel...)
-		for i := range s.frames {
-			st.Frames = n.frame(st.Frames, s.process, &s.frames[i])
-			for j := len(st.Frames) - 1; j >= len(s.kernel) && st.Frames[j].How == ""; j-- {
-				st.Frames[j].How = s.frames[i].How.String()
-			}
+		for _, r := range s.frames {
+			st.Frames = append(st.Frames, n.frames(s.process, r)...)
 		}
 		s.named = st
 	}
 	return s.named
 }
 
-// frame names a frame and appends it to list: several, innermost first, if
-// functions are inlined there.
-func (n *Names) frame(list []output.Frame, p *processNames, r *rawFrame) []output.Frame {
-	if r.module == nil {
-		return append(list, p.jitFrame(r))
+// frames names a frame: several, innermost first, if functions are inlined
+// there.
+func (n *Names) frames(p *processNames, r *rawFrame) []output.Frame {
+	if r.named != nil {
+		return r.named
 	}
+	var list []output.Frame
+	if r.module == nil {
+		// Not kept: a JIT compiler writes other code there, or names it later.
+		list = []output.Frame{p.jitFrame(r)}
+	} else {
+		list = n.moduleFrames(p, r)
+		r.named = list
+	}
+	for i := range list {
+		list[i].How = r.how.String()
+	}
+	return list
+}
+
+// moduleFrames is frames for code that belongs to an object.
+func (n *Names) moduleFrames(p *processNames, r *rawFrame) []output.Frame {
 	o, mapping := n.acquire(p, r)
 	defer n.release(o)
 	// vaddr is of the address that is looked up; the frame tells its own.
-	vaddr := r.vaddr + (r.PC - r.lookup)
-	plain := output.Frame{PC: r.PC, Module: r.module.Name(), Mapping: mapping, Offset: vaddr}
+	vaddr := r.vaddr + (r.pc - r.lookup)
+	plain := output.Frame{PC: r.pc, Module: r.module.Name(), Mapping: mapping, Offset: vaddr}
 	syms := n.look(o, r.vaddr)
 	if len(syms) == 0 {
-		return append(list, plain)
+		return []output.Frame{plain}
 	}
-	for _, s := range syms {
+	list := make([]output.Frame, len(syms))
+	for i, s := range syms {
 		f := plain
 		f.File, f.Line, f.Inlined = s.File, s.Line, s.Inlined
 		if s.Name != "" {
 			f.Func, f.Offset = s.Name, vaddr-s.Start
 		}
-		list = append(list, f)
+		list[i] = f
 	}
 	return list
 }
@@ -185,12 +199,12 @@ func (n *Names) frame(list []output.Frame, p *processNames, r *rawFrame) []outpu
 // jitFrame names a frame in code that belongs to no object: what a JIT compiler
 // made, if it says so in its perf map.
 func (p *processNames) jitFrame(r *rawFrame) output.Frame {
-	f := output.Frame{PC: r.PC, Module: r.region, Offset: r.PC - r.regionStart}
+	f := output.Frame{PC: r.pc, Module: r.region, Offset: r.pc - r.regionStart}
 	if r.region == "" || p == nil || p.jit == nil {
 		return f
 	}
-	if sym, ok := p.jit.Lookup(r.LookupPC()); ok {
-		f.Func, f.Offset = sym.Name, r.PC-sym.Start
+	if sym, ok := p.jit.Lookup(r.lookup); ok {
+		f.Func, f.Offset = sym.Name, r.pc-sym.Start
 	}
 	return f
 }
@@ -267,7 +281,7 @@ func (n *Names) release(o *object) {
 func (s *seenModule) mapping(r *rawFrame) *output.Mapping {
 	for i := range r.module.Maps {
 		m := &r.module.Maps[i]
-		if r.PC < m.Start || r.PC >= m.End {
+		if r.pc < m.Start || r.pc >= m.End {
 			continue
 		}
 		if s.mappings == nil {

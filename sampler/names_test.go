@@ -15,7 +15,6 @@ import (
 	"sfsample/internal/testprog"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/module"
-	"sfsample/unwind"
 )
 
 // fileSource is a process that has mapped one program and nothing else.
@@ -100,7 +99,7 @@ func oneFrame(t testing.TB, p *processNames, path string, addr uint64) *stack {
 	if !ok {
 		t.Fatalf("no module of %s at %#x", path, addr)
 	}
-	return &stack{process: p, frames: []rawFrame{{Frame: unwind.Frame{PC: addr}, module: m, vaddr: vaddr}}}
+	return &stack{process: p, frames: []*rawFrame{{frameKey: frameKey{pc: addr}, lookup: addr, module: m, vaddr: vaddr}}}
 }
 
 // spinnersProg is a program with one function for each of its threads.

@@ -105,7 +105,8 @@ type target struct {
 	walkers  map[walkerKey]*unwind.Walker
 	threads  map[int]*seen
 	stacks   map[uint64][]*stack
-	stackGen uint64 // generation of the mappings that stacks belong to
+	frames   map[frameKey]*rawFrame
+	stackGen uint64 // generation of the mappings that stacks and frames belong to
 	held     int    // frames in stacks
 }
 
@@ -137,10 +138,14 @@ func NewPipeline(cfg PipelineConfig) *Pipeline {
 // Stats is what was unwound. Call it when the run is over.
 func (p *Pipeline) Stats() Unwound { return p.stats }
 
+// queued bounds the samples that wait to be named. Each may bring a stack of its
+// own.
+const queued = 1 << 11
+
 // begin starts the goroutine that names and writes; the function it returns
 // waits for its end.
 func (p *Pipeline) begin() (end func()) {
-	p.queue = make(chan named, 1<<14)
+	p.queue = make(chan named, queued)
 	done := make(chan error)
 	go func() { done <- p.write() }()
 	return func() {
@@ -309,7 +314,7 @@ func (p *Pipeline) target(pid int) *target {
 	if t := p.targets[pid]; t != nil {
 		return t
 	}
-	t := &target{pid: pid, walkers: map[walkerKey]*unwind.Walker{}, threads: map[int]*seen{}, stacks: map[uint64][]*stack{}}
+	t := &target{pid: pid, walkers: map[walkerKey]*unwind.Walker{}, threads: map[int]*seen{}, stacks: map[uint64][]*stack{}, frames: map[frameKey]*rawFrame{}}
 	t.names = p.cfg.Names.process(pid)
 	t.space, t.err = p.cfg.Open(pid)
 	if t.err != nil {

@@ -26,6 +26,8 @@ const (
 	maxOut = 4096
 	// poolBytes bounds the stack bytes of all captures under way.
 	poolBytes = 24 << 20
+	// keptBytes bounds those of the captures that wait to be used again.
+	keptBytes = 2 << 20
 )
 
 // pool hands out captures with room for registers and stack, so that nothing
@@ -33,6 +35,7 @@ const (
 type pool struct {
 	mu    sync.Mutex
 	free  []*capture.Capture // by no order
+	kept  int                // stack bytes of those
 	large []byte             // the last large stack that came back
 	used  int                // stack bytes handed out
 	out   int                // captures handed out
@@ -47,6 +50,7 @@ func (p *pool) get(stackBytes, beyondBytes int) *capture.Capture {
 	var c *capture.Capture
 	if n := len(p.free); n > 0 {
 		c, p.free = p.free[n-1], p.free[:n-1]
+		p.kept -= held(c)
 	} else {
 		c = &capture.Capture{Regs: make([]byte, 0, regs.PrstatusMaxBytes)}
 	}
@@ -61,7 +65,7 @@ func (p *pool) get(stackBytes, beyondBytes int) *capture.Capture {
 	}
 	// One capture may always be under way, however large.
 	if p.used > 0 && p.used+held(c) > poolBytes || p.out >= maxOut {
-		p.free = append(p.free, c)
+		p.keep(c)
 		return nil
 	}
 	p.used += held(c)
@@ -95,17 +99,21 @@ func (p *pool) put(c *capture.Capture) {
 	defer p.mu.Unlock()
 	p.used -= held(c)
 	p.out--
-	// Keep small ones: what waits here must not grow to the bound itself.
-	stack, note := c.Stack[:0], c.Regs[:0]
-	if cap(stack) > firstCopy || len(p.free) > 256 {
+	stack, beyond := c.Stack[:0], c.Beyond[:0]
+	if cap(stack) > keptBytes/16 { // one such need not cost many others
 		p.large, stack = stack, nil
 	}
-	beyond := c.Beyond[:0]
-	if cap(beyond) > firstCopy || len(p.free) > 16 { // few threads are in handlers
-		beyond = nil
+	*c = capture.Capture{Stack: stack, Regs: c.Regs[:0], FPRegs: c.FPRegs[:0], Kernel: c.Kernel[:0], Beyond: beyond}
+	p.keep(c)
+}
+
+// keep lets a capture wait to be used again, with its stacks if there is room.
+func (p *pool) keep(c *capture.Capture) {
+	if p.kept+held(c) > keptBytes {
+		c.Stack, c.Beyond = nil, nil
 	}
-	*c = capture.Capture{Stack: stack, Regs: note, FPRegs: c.FPRegs[:0], Kernel: c.Kernel[:0], Beyond: beyond}
 	if len(p.free) < 1024 {
+		p.kept += held(c)
 		p.free = append(p.free, c)
 	}
 }

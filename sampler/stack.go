@@ -12,9 +12,10 @@ import (
 	"sfsample/unwind"
 )
 
-// rawFrame is a frame with the object that its code lies in.
+// rawFrame is a frame with the object that its code lies in. The stacks of a
+// process share it: a program has far fewer of them than stacks.
 type rawFrame struct {
-	unwind.Frame
+	frameKey
 	module *module.Module // nil: none
 	lookup uint64         // the address that names the frame
 	vaddr  uint64         // the same in the module's own numbering
@@ -22,13 +23,29 @@ type rawFrame struct {
 	// mapping or "[anon]"; empty if the address is not mapped.
 	region      string
 	regionStart uint64
+
+	named []output.Frame // set by the goroutine that names, if names there stay
+}
+
+// frameKey is what tells frames of a process apart.
+type frameKey struct {
+	pc     uint64
+	how    unwind.How
+	caller bool // pc is a return address
+	signal bool // pc is in a signal trampoline, which nothing has called
+}
+
+// frameKeyAt is the key of the frame at i.
+func frameKeyAt(frames []unwind.Frame, i int) frameKey {
+	f := &frames[i]
+	return frameKey{f.PC, f.How, f.Caller, i+1 < len(frames) && frames[i+1].How == unwind.Signal}
 }
 
 // stack is a distinct stack of one process. It is named once.
 type stack struct {
 	kernel []output.Frame // innermost first
 	text   string         // what kernel was made of
-	frames []rawFrame
+	frames []*rawFrame
 	end    string
 
 	process *processNames // whose frames they are; nil: there are none
@@ -43,18 +60,23 @@ type named struct {
 	gone   *processNames
 }
 
-// maxHeld bounds the frames of the stacks that a target remembers (56 bytes
-// each). Programs have few distinct stacks; for others, names are looked up
-// again.
-const maxHeld = 1 << 17
+// Bounds of what a target remembers. Programs have few distinct stacks; for
+// others, names are looked up again.
+const (
+	// maxHeld bounds the frames of the stacks (8 bytes each, and 104 once they
+	// are named).
+	maxHeld = 1 << 16
+	// maxFrames bounds the distinct frames (about 300 bytes each).
+	maxFrames = 1 << 14
+)
 
 // intern returns the stack with these frames and this end, the one that was
 // seen before if there is one.
 func (t *target) intern(names *Names, frames []unwind.Frame, kernel []byte, end string) *stack {
 	if t.space != nil && t.space.Generation() != t.stackGen {
 		// The same addresses may be other code now.
-		clear(t.stacks)
-		t.held, t.stackGen = 0, t.space.Generation()
+		t.forgetStacks()
+		t.stackGen = t.space.Generation()
 	}
 	h := hashFrames(frames, kernel, end)
 	for _, s := range t.stacks[h] {
@@ -62,28 +84,44 @@ func (t *target) intern(names *Names, frames []unwind.Frame, kernel []byte, end 
 			return s
 		}
 	}
-	s := &stack{frames: make([]rawFrame, len(frames)), end: end, text: string(kernel), kernel: kernelFrames(kernel), process: t.names}
-	for i, f := range frames {
-		r := rawFrame{Frame: f, lookup: f.LookupPC()}
-		if i+1 < len(frames) && frames[i+1].How == unwind.Signal {
-			r.lookup = f.PC // a trampoline, which nothing has called
-		}
-		if t.space != nil {
-			r.module, r.vaddr, _ = t.space.Module(r.lookup)
-			if r.module != nil {
-				names.open(t.names, r.module)
-			} else {
-				r.region, r.regionStart = regionOf(t.space.Mappings(), f.PC)
-			}
-		}
-		s.frames[i] = r
-	}
-	if t.held += len(frames) + 1; t.held > maxHeld {
-		clear(t.stacks)
+	if t.held += len(frames) + 1; t.held > maxHeld || len(t.frames) > maxFrames {
+		t.forgetStacks()
 		t.held = len(frames) + 1
+	}
+	s := &stack{frames: make([]*rawFrame, len(frames)), end: end, text: string(kernel), kernel: kernelFrames(kernel), process: t.names}
+	for i := range frames {
+		s.frames[i] = t.frame(names, frameKeyAt(frames, i))
 	}
 	t.stacks[h] = append(t.stacks[h], s)
 	return s
+}
+
+func (t *target) forgetStacks() {
+	clear(t.stacks)
+	clear(t.frames)
+	t.held = 0
+}
+
+// frame returns the frame with this key, the one that was seen before if there
+// is one.
+func (t *target) frame(names *Names, k frameKey) *rawFrame {
+	if r := t.frames[k]; r != nil {
+		return r
+	}
+	r := &rawFrame{frameKey: k, lookup: k.pc}
+	if k.caller && !k.signal {
+		r.lookup = k.pc - 1
+	}
+	if t.space != nil {
+		r.module, r.vaddr, _ = t.space.Module(r.lookup)
+		if r.module != nil {
+			names.open(t.names, r.module)
+		} else {
+			r.region, r.regionStart = regionOf(t.space.Mappings(), k.pc)
+		}
+	}
+	t.frames[k] = r
+	return r
 }
 
 // regionOf names the mapping that covers pc.
@@ -107,8 +145,8 @@ func regionOf(maps []procfs.Mapping, pc uint64) (name string, start uint64) {
 }
 
 func (s *stack) is(frames []unwind.Frame, kernel []byte, end string) bool {
-	return s.end == end && s.text == string(kernel) && slices.EqualFunc(s.frames, frames, func(a rawFrame, b unwind.Frame) bool {
-		return a.PC == b.PC && a.How == b.How && a.Caller == b.Caller
+	return s.end == end && s.text == string(kernel) && slices.EqualFunc(s.frames, frames, func(a *rawFrame, b unwind.Frame) bool {
+		return a.pc == b.PC && a.how == b.How && a.caller == b.Caller
 	})
 }
 

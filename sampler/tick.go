@@ -290,14 +290,14 @@ const maxKernelStack = 16 << 10
 // readKernel copies the kernel's part of the stack of a blocked thread, where we
 // may.
 func (e *engine) readKernel(t *thread, c *capture.Capture) {
-	if cap(c.Kernel) < maxKernelStack {
-		c.Kernel = make([]byte, 0, maxKernelStack)
+	if e.kernel == nil {
+		e.kernel = make([]byte, maxKernelStack)
 	}
-	b, err := t.readFile(-1, "stack", c.Kernel[:maxKernelStack])
+	b, err := t.readFile(-1, "stack", e.kernel)
 	if err != nil {
 		b = nil
 	}
-	c.Kernel = c.Kernel[:len(b)]
+	c.Kernel = append(c.Kernel[:0], b...)
 }
 
 // wantsRegs tells whether a blocked thread is to be stopped once for the

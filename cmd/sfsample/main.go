@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"syscall"
 )
@@ -26,6 +27,7 @@ func main() {
 	// the others. (Ignoring the signal would be inherited by a command of ours.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	spareProcs()
+	spareMemory()
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -36,6 +38,14 @@ func main() {
 func spareProcs() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 2)
+	}
+}
+
+// spareMemory has garbage collected before it is as much as what is in use: little
+// is allocated while things go their way, and memory is the target's.
+func spareMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
 	}
 }
 
