@@ -1,8 +1,10 @@
 package sampler
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -20,6 +22,8 @@ type NameOptions struct {
 	Debuginfod     *symbol.Debuginfod // nil: not asked
 	Progress       func(line string)  // told before work that takes long; may be nil
 	Log            *slog.Logger
+	// Until ends what takes long: see [symbol.Options]. It may be nil.
+	Until context.Context
 	// Recorded: the processes are those of a recording. Whatever bears their
 	// number now is another process and is not asked.
 	Recorded bool
@@ -38,6 +42,7 @@ type Names struct {
 	used    objectList
 	cached  int             // frames in all objects
 	reports map[string]bool // of objects that are closed or could not be opened
+	unread  map[string]int  // see Unread; of objects that are closed
 }
 
 // processNames is what naming needs of one process. It is read while the process
@@ -73,6 +78,7 @@ func NewNames(opt NameOptions) *Names {
 	}
 	return &Names{
 		opt: opt, views: map[viewKey]*view{}, objects: map[objectKey]*object{}, reports: map[string]bool{},
+		unread: map[string]int{},
 	}
 }
 
@@ -327,6 +333,18 @@ func (n *Names) Missing() []string {
 	}
 	slices.Sort(list)
 	return list
+}
+
+// Unread counts, by module, the addresses of which debugging information is
+// known that there was no time to read: see [NameOptions].
+func (n *Names) Unread() map[string]int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := maps.Clone(n.unread)
+	for o := range n.used.all() {
+		o.countUnread(all)
+	}
+	return all
 }
 
 // report keeps a line for Missing; mu is held.

@@ -170,7 +170,7 @@ func (n *Names) find(v *view, m *module.Module) *object {
 	}
 	o := &object{key: key, view: v, path: m.Path, id: m.BuildID, file: f, frames: map[uint64][]symbol.Frame{}}
 	o.syms = symbol.Open(f, m.Path, symbol.Options{
-		Demangle: n.opt.Demangle, Inlines: n.opt.Inlines, Lines: n.opt.Lines, Progress: n.opt.Progress,
+		Demangle: n.opt.Demangle, Inlines: n.opt.Inlines, Lines: n.opt.Lines, Until: n.opt.Until, Progress: n.opt.Progress,
 		Roots: v.roots, Debuginfod: n.opt.Debuginfod, Log: n.opt.Log,
 	})
 	v.refs++
@@ -261,6 +261,9 @@ func (n *Names) evictIdle() {
 // close closes the files of an object; mu is held.
 func (n *Names) close(o *object) {
 	n.reportObject(o)
+	if len(n.unread) < maxReports {
+		o.countUnread(n.unread)
+	}
 	n.used.remove(o)
 	if n.objects[o.key] == o {
 		delete(n.objects, o.key)
@@ -270,6 +273,13 @@ func (n *Names) close(o *object) {
 	o.file.Close()
 	o.frames, o.closed = nil, true
 	n.leave(o.view)
+}
+
+// countUnread adds the look-ups of o that there was no time for.
+func (o *object) countUnread(by map[string]int) {
+	if k := o.syms.Unread(); k > 0 {
+		by[o.path] += k
+	}
 }
 
 // reportObject notes for Missing what an object lacks, if its names were asked

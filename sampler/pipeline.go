@@ -36,6 +36,9 @@ type PipelineConfig struct {
 	Open   func(pid int) (Target, error)
 	Kernel bool // the kernel's part of stacks is wanted
 	Verify bool // every two methods are compared at each frame
+	// Slow, if set, is called when unwinding and naming still go on half a second
+	// after the last capture, with the number of samples that wait to be named.
+	Slow func(left int)
 	// Live: captures come from processes that live now, whose memory and names
 	// may be read.
 	Live bool
@@ -174,6 +177,21 @@ func (p *Pipeline) write() (err error) {
 			err = errors.Join(err, e)
 		}
 	}
+}
+
+// await waits for the end of what is unwound and named.
+func (p *Pipeline) await(end <-chan struct{}) {
+	if p.cfg.Slow != nil {
+		slow := time.NewTimer(500 * time.Millisecond)
+		defer slow.Stop()
+		select {
+		case <-end:
+			return
+		case <-slow.C:
+			p.cfg.Slow(len(p.queue))
+		}
+	}
+	<-end
 }
 
 // fail keeps an error of the recording or of the outputs for the end.

@@ -68,7 +68,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		items <- it
 	}
 	close(items)
-	<-piped
+	pipe.await(piped)
 	if err == nil {
 		err = pipe.err
 	}

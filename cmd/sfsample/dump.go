@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -20,7 +21,7 @@ func dump(c config, stdout, stderr io.Writer) error {
 	if err := checkTIDs(&c); err != nil {
 		return err
 	}
-	pipe := c.livePipeline(c.newNames(log, stderr, false), log, nil, nil)
+	pipe := c.livePipeline(c.newNames(context.Background(), log, stderr, false), log, nil, nil, nil)
 	s := session{config: c}
 	opt := s.options()
 	opt.Kernel = true // where the kernel shows it

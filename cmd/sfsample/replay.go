@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +42,7 @@ func replay(c config, stderr io.Writer) error {
 	files := sampler.NewRecorded()
 	cache := module.NewCache(0)
 	s := &session{config: c, log: log, outs: outs, stderr: stderr}
-	s.names = c.newNames(log, stderr, true)
+	s.names = c.newNames(context.Background(), log, stderr, true)
 	s.pipe = sampler.NewPipeline(sampler.PipelineConfig{
 		Host: run.Host, Start: run.Start, Order: c.order, MaxDepth: c.maxDepth,
 		Sink: outs, Names: s.names, Log: log, Verify: c.verify,

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -87,6 +88,7 @@ func (s *session) closing() {
 	say("%s", rate)
 	say("stacks: %d unwound, %d complete%s", u.Stacks, u.Complete, reasons(u.Cut))
 	s.verified(say)
+	s.unread(say)
 	say("delay %s; pause %s", spread(r.Delay), spread(r.Pause))
 	if s.verbose {
 		s.details(say, u)
@@ -101,6 +103,15 @@ func (s *session) replayed() {
 	s.verified(say)
 	if s.verbose {
 		s.unwound(say, u)
+	}
+}
+
+// unread says where Ctrl-C has left no time for debugging information.
+func (s *session) unread(say func(string, ...any)) {
+	unread := s.names.Unread()
+	for _, m := range slices.Sorted(maps.Keys(unread)) {
+		say("names: %d addresses of %s are without inlined functions and lines, as those were not read within %v of Ctrl-C (try: -d, which waits for them)",
+			unread[m], printable(m), namesGrace)
 	}
 }
 

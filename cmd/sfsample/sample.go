@@ -83,14 +83,14 @@ func (s *session) run() error {
 		s.command = cmd
 		opt.PIDs, opt.Command = []int{cmd.process.Pid}, cmd.process.Pid
 	}
-	s.names = s.newNames(s.log, s.stderr, false)
 	ctx, stop := interruptible()
 	defer stop()
+	s.names = s.newNames(hurried(ctx), s.log, s.stderr, false)
 	sink := &lastSink{Outputs: s.outs}
 	if s.rec == nil {
 		sink.gone = stop
 	}
-	s.pipe = s.livePipeline(s.names, s.log, sink, s.rec.writer())
+	s.pipe = s.livePipeline(s.names, s.log, sink, s.rec.writer(), func(left int) { s.slow(ctx, left) })
 	progress := s.progress()
 	result, err := sampler.Run(ctx, opt, s.duration, s.pipe, s.ready, progress.show)
 	progress.clear()
@@ -103,6 +103,30 @@ func (s *session) run() error {
 	}
 	s.pipeErr = err
 	return nil
+}
+
+// namesGrace is how long debugging information is read on after Ctrl-C, so that
+// the result is there within a second.
+const namesGrace = 600 * time.Millisecond
+
+// hurried returns a context that is done namesGrace after ctx.
+func hurried(ctx context.Context) context.Context {
+	late, cancel := context.WithCancel(context.Background())
+	context.AfterFunc(ctx, func() { time.AfterFunc(namesGrace, cancel) })
+	return late
+}
+
+// slow says what is waited for after the end of sampling, and that it need not
+// be.
+func (s *session) slow(ctx context.Context, left int) {
+	if s.quiet || ctx.Err() != nil {
+		return
+	}
+	hint := ""
+	if s.inlines || s.lines {
+		hint = "; Ctrl-C leaves out inlined functions and lines that are not read yet"
+	}
+	fmt.Fprintf(s.stderr, "%ssfsample: naming the last %d samples%s\n", clearLine(s.stderr), left, hint)
 }
 
 // awaitExec returns why the command could not be run, if it could not.
@@ -203,27 +227,33 @@ func demangleOf(s string) symbol.Demangle {
 }
 
 // newNames makes what names frames. recorded: those of processes that are gone.
-func (c *config) newNames(log *slog.Logger, stderr io.Writer, recorded bool) *sampler.Names {
+// until ends what takes long.
+func (c *config) newNames(until context.Context, log *slog.Logger, stderr io.Writer, recorded bool) *sampler.Names {
 	progress := func(string) {}
 	if !c.quiet {
-		clear := ""
-		if f, ok := stderr.(*os.File); ok && isTerminal(f) {
-			clear = "\r\x1b[K" // of the line of progress
-		}
+		clear := clearLine(stderr)
 		progress = func(line string) { fmt.Fprintf(stderr, "%ssfsample: %s\n", clear, printable(line)) }
 	}
 	return sampler.NewNames(sampler.NameOptions{
 		Demangle: demangleOf(c.demangle), Inlines: c.inlines, Lines: c.lines,
-		Debuginfod: c.debuginfodOf(progress), Log: log, Progress: progress, Recorded: recorded,
+		Debuginfod: c.debuginfodOf(progress), Log: log, Progress: progress, Until: until, Recorded: recorded,
 	})
 }
 
+// clearLine is what clears the line of progress, if w is a terminal.
+func clearLine(w io.Writer) string {
+	if f, ok := w.(*os.File); ok && isTerminal(f) {
+		return "\r\x1b[K"
+	}
+	return ""
+}
+
 // livePipeline unwinds what is captured of processes that live.
-func (c *config) livePipeline(names *sampler.Names, log *slog.Logger, sink output.Sink, rec *capture.Writer) *sampler.Pipeline {
+func (c *config) livePipeline(names *sampler.Names, log *slog.Logger, sink output.Sink, rec *capture.Writer, slow func(left int)) *sampler.Pipeline {
 	cache := module.NewCache(0)
 	return sampler.NewPipeline(sampler.PipelineConfig{
 		Host: runtime.GOARCH, Start: time.Now(), Order: c.order, MaxDepth: c.maxDepth,
-		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.kernel, Verify: c.verify, Live: true,
+		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.kernel, Verify: c.verify, Live: true, Slow: slow,
 		Open: func(pid int) (sampler.Target, error) {
 			src := sampler.NewSurvivor(pid)
 			space := module.NewSpace(src, cache, module.Options{Owner: src.Owner(), Log: log})

@@ -23,6 +23,10 @@ const maxZstdWindow = 128 << 20
 // Larger ones, which debugging information of a few MB can be, go to a file.
 const maxExpanded = 4 << 20
 
+// maxExpandedFile is how large such a file may become: programs with more than
+// 1 GB of .debug_info exist.
+const maxExpandedFile = 8 << 30
+
 // expandToFile expands a compressed section into a file without name, which the
 // caller closes. It is nil if the section is small: see data.
 func (im *image) expandToFile(s *section) (*os.File, int64, error) {
@@ -34,14 +38,14 @@ func (im *image) expandToFile(s *section) (*os.File, int64, error) {
 		return nil, 0, err
 	}
 	defer r.Close()
-	if size > maxSection {
+	if size > maxExpandedFile {
 		return nil, 0, &FormatError{s.off, "section " + s.name + " is too large", size}
 	}
 	f, err := tempFile(int64(size))
 	if err != nil {
 		return nil, 0, fmt.Errorf("expand section %s: %w", s.name, err)
 	}
-	n, err := io.Copy(f, io.LimitReader(r, int64(size)))
+	n, err := io.Copy(f, io.LimitReader(untilReader{im.until, r}, int64(size)))
 	if err == nil && uint64(n) != size {
 		err = &FormatError{s.off, "section " + s.name + " is shorter than its header says", uint64(n)}
 	}

@@ -1,6 +1,7 @@
 package symbol
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -77,7 +78,7 @@ func (o *Object) findDebugFile(im *image) (*image, error) {
 		}
 	}
 	if link, crc, ok := im.debugLink(); ok {
-		check := func(d *image) error { return checkLink(d, id, crc) }
+		check := func(d *image) error { return checkLink(o.opt.Until, d, id, crc) }
 		for _, name := range linkPaths(o.name, link) {
 			for _, r := range o.opt.Roots {
 				if d := try(func() (*os.File, error) { return r.OpenFile(name) }, check); d != nil {
@@ -87,7 +88,7 @@ func (o *Object) findDebugFile(im *image) (*image, error) {
 		}
 	}
 	if len(id) > 2 && o.opt.Debuginfod != nil {
-		if d := try(func() (*os.File, error) { return o.opt.Debuginfod.open(id) }, sameID); d != nil {
+		if d := try(func() (*os.File, error) { return o.opt.Debuginfod.open(o.opt.Until, id) }, sameID); d != nil {
 			return d, nil
 		}
 	}
@@ -134,7 +135,7 @@ func linkPaths(file, link string) []string {
 // checkLink makes sure that d, found by name, belongs to the file with the
 // given build-id and link CRC. Equal build-ids suffice: the CRC takes a reading
 // of the whole file.
-func checkLink(d *image, id string, crc uint32) error {
+func checkLink(until context.Context, d *image, id string, crc uint32) error {
 	if got := d.buildID(); got != "" && id != "" {
 		if got != id {
 			return errOtherFile
@@ -142,7 +143,7 @@ func checkLink(d *image, id string, crc uint32) error {
 		return nil
 	}
 	h := crc32.NewIEEE()
-	if _, err := io.Copy(h, io.NewSectionReader(d.f, 0, d.f.Size())); err != nil {
+	if _, err := io.Copy(h, untilReader{until, io.NewSectionReader(d.f, 0, d.f.Size())}); err != nil {
 		return fmt.Errorf("compute CRC: %w", err)
 	}
 	if h.Sum32() != crc {

@@ -68,8 +68,8 @@ func DebuginfodCache(getenv func(string) string) string {
 }
 
 // open returns the debug file of a build-id (lower-case hex, which makes it a
-// safe file name).
-func (d *Debuginfod) open(id string) (*os.File, error) {
+// safe file name). Once until, which may be nil, is done no server is waited for.
+func (d *Debuginfod) open(until context.Context, id string) (*os.File, error) {
 	if d.Cache == "" {
 		return nil, errNoDebuginfod
 	}
@@ -84,10 +84,14 @@ func (d *Debuginfod) open(id string) (*os.File, error) {
 	}
 	var errs []error
 	for _, url := range d.URLs {
+		if over(until) {
+			errs = append(errs, errNoTime)
+			break
+		}
 		if d.down[url] {
 			continue
 		}
-		err := d.fetch(url, id)
+		err := d.fetch(until, url, id)
 		if err == nil {
 			return d.cached(id)
 		}
@@ -133,7 +137,7 @@ func (d *Debuginfod) say(format string, args ...any) {
 
 // fetch asks one server (debuginfod(8), "WEBAPI") and puts the file into the
 // cache.
-func (d *Debuginfod) fetch(server, id string) (err error) {
+func (d *Debuginfod) fetch(until context.Context, server, id string) (err error) {
 	url := strings.TrimRight(server, "/") + "/buildid/" + id + "/debuginfo"
 	d.say("asking %s for the debug file of build-id %s", server, id)
 	begin := time.Now()
@@ -148,7 +152,10 @@ func (d *Debuginfod) fetch(server, id string) (err error) {
 	if timeout <= 0 {
 		timeout = 90 * time.Second // DEBUGINFOD_TIMEOUT's default
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	if until == nil {
+		until = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(until, timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -76,6 +76,23 @@ func (d *debugSection) bytes(off uint64, n int) []byte {
 	return d.window[:min(n, got)]
 }
 
+// read returns n bytes at off, fewer at the end of the section, that stay.
+func (d *debugSection) read(off uint64, n int) []byte {
+	if off >= d.size {
+		return nil
+	}
+	b := make([]byte, min(uint64(n), d.size-off))
+	if d.mem != nil {
+		copy(b, d.mem[off:])
+		return b
+	}
+	got, err := d.f.ReadAt(b, d.off+int64(off))
+	if err != nil && err != io.EOF {
+		return nil
+	}
+	return b[:got]
+}
+
 // cursor returns a cursor over n bytes at off, valid until the next read.
 func (d *debugSection) cursor(off uint64, n int, order binary.ByteOrder) cursor {
 	return cursor{b: d.bytes(off, n), order: order}

@@ -81,13 +81,27 @@ const (
 	numSlots
 )
 
-// slots gives the slot of each attribute. Abstract origin and specification are
-// one: both lead to the entry that has what this one lacks.
-var slots = map[uint64]slot{
-	0x01: slotSibling, 0x03: slotName, 0x10: slotStmtList, 0x11: slotLow, 0x12: slotHigh,
-	0x1b: slotCompDir, 0x31: slotOrigin, 0x47: slotOrigin, 0x55: slotRanges,
-	0x58: slotCallFile, 0x59: slotCallLine, 0x6e: slotLinkage, 0x2007: slotLinkage,
-	0x72: slotStrBase, 0x73: slotAddrBase, 0x2133: slotAddrBase, 0x74: slotRngBase,
+// slots gives the slot of each attribute, plus one. Abstract origin and
+// specification are one: both lead to the entry that has what this one lacks.
+var slots = [...]slot{
+	0x01: slotSibling + 1, 0x03: slotName + 1, 0x10: slotStmtList + 1, 0x11: slotLow + 1, 0x12: slotHigh + 1,
+	0x1b: slotCompDir + 1, 0x31: slotOrigin + 1, 0x47: slotOrigin + 1, 0x55: slotRanges + 1,
+	0x58: slotCallFile + 1, 0x59: slotCallLine + 1, 0x6e: slotLinkage + 1,
+	0x72: slotStrBase + 1, 0x73: slotAddrBase + 1, 0x74: slotRngBase + 1,
+}
+
+// slotOf returns the slot of an attribute. The last ones are those that GNU
+// tools had before DWARF 4 and 5 (binutils' include/dwarf2.def).
+func slotOf(attr uint64) slot {
+	switch {
+	case attr < uint64(len(slots)):
+		return slots[attr] - 1
+	case attr == 0x2007: // DW_AT_MIPS_linkage_name
+		return slotLinkage
+	case attr == 0x2133: // DW_AT_GNU_addr_base
+		return slotAddrBase
+	}
+	return slotNone
 }
 
 // attrSpec is one attribute of an abbreviation.
@@ -109,8 +123,17 @@ type abbrev struct {
 
 // abbrevs is an abbreviation table by code; codes are dense as a rule.
 type abbrevs struct {
+	key    abbrevKey
 	dense  []abbrev // code-1
 	sparse map[uint64]abbrev
+	specs  []attrSpec // of all of them
+}
+
+// abbrevKey is where a table is, and what its sizes depend on.
+type abbrevKey struct {
+	off               uint64
+	version           uint16
+	addrSize, offSize int
 }
 
 func (a *abbrevs) get(code uint64) *abbrev {
@@ -130,42 +153,74 @@ const (
 	maxAbbrevs = 1 << 20
 )
 
-// readAbbrev reads one abbreviation; code 0 ends the table.
-func readAbbrev(c *cursor, u *unit) (code uint64, a abbrev) {
+// readAbbrev reads one abbreviation, its attributes behind those in specs; code
+// 0 ends the table.
+func readAbbrev(c *cursor, u *unit, specs *[]attrSpec) (code uint64, a abbrev) {
 	code = c.uleb()
 	if code == 0 || c.bad {
 		return 0, a
 	}
 	a.tag, a.children = uint16(c.uleb()), c.u8() != 0
-	for len(a.attrs) < maxAttrs {
+	list := *specs
+	first := len(list)
+	for len(list)-first < maxAttrs {
 		attr, form := c.uleb(), c.uleb()
 		if attr == 0 && form == 0 || c.bad {
 			break
 		}
-		s, ok := slots[attr]
-		if !ok {
-			s = slotNone
-		}
-		spec := attrSpec{slot: s, form: uint16(min(form, 0xffff))}
+		spec := attrSpec{slot: slotOf(attr), form: uint16(min(form, 0xffff))}
 		if form == formImplicitConst {
 			spec.implicit = c.sleb()
 		}
-		a.attrs = append(a.attrs, spec)
+		list = append(list, spec)
 		if n := u.fixedSize(spec.form); n < 0 || a.fixed < 0 {
 			a.fixed = -1
 		} else {
 			a.fixed += n
 		}
 	}
+	a.attrs = list[first:len(list):len(list)]
+	*specs = list
 	return code, a
 }
 
-// readAbbrevs reads the table in b.
-func readAbbrevs(b []byte, u *unit) *abbrevs {
+// abbrevsOf reads the abbreviations of a unit. They are valid until the next
+// call.
+func (d *dwarfInfo) abbrevsOf(u *unit) *abbrevs {
+	key := abbrevKey{u.abbrev, u.version, u.addrSize, u.offSize}
+	if d.abbrevs != nil && d.abbrevs.key == key {
+		return d.abbrevs
+	}
+	t := &abbrevs{key: key}
+	if d.abbrevs != nil && cap(d.abbrevs.specs) < maxScratch { // use its room
+		t.dense, t.specs = d.abbrevs.dense[:0], d.abbrevs.specs[:0]
+	}
+	for size := firstAbbrevs; ; size *= 4 {
+		b := d.abbrev.bytes(u.abbrev, size)
+		if t.read(b, u) || len(b) < size || size > maxAbbrevBytes {
+			break
+		}
+		*t = abbrevs{key: key, dense: t.dense[:0], specs: t.specs[:0]}
+	}
+	d.abbrevs = t
+	return t
+}
+
+// Most tables are shorter than firstAbbrevs bytes, all shorter than
+// maxAbbrevBytes.
+const (
+	firstAbbrevs   = 16 << 10
+	maxAbbrevBytes = 4 << 20
+)
+
+// read reads the table in b. It is false if the table does not end there.
+func (t *abbrevs) read(b []byte, u *unit) bool {
 	c := cursor{b: b, order: u.d.im.order}
-	t := &abbrevs{}
 	for n := 0; n < maxAbbrevs; n++ {
-		code, a := readAbbrev(&c, u)
+		code, a := readAbbrev(&c, u, &t.specs)
+		if c.bad {
+			return false
+		}
 		if code == 0 {
 			break
 		}
@@ -178,7 +233,7 @@ func readAbbrevs(b []byte, u *unit) *abbrevs {
 		}
 		t.sparse[code] = a
 	}
-	return t
+	return true
 }
 
 // fixedSize is the size of a form in unit u, -1 if it varies.
@@ -225,19 +280,8 @@ type die struct {
 	v        [numSlots]value
 }
 
-// readDie reads the entry at c. The tag is 0 for the entry that ends a list of
-// children, and when c turns bad.
-func (u *unit) readDie(c *cursor, ab *abbrevs, d *die) {
-	code := c.uleb()
-	d.tag = 0
-	if code == 0 || c.bad {
-		return
-	}
-	a := ab.get(code)
-	if a == nil {
-		c.bad = true
-		return
-	}
+// readAttrs reads the attributes of an entry with abbreviation a.
+func (u *unit) readAttrs(c *cursor, a *abbrev, d *die) {
 	d.v = [numSlots]value{}
 	d.tag, d.children = a.tag, a.children
 	for i := range a.attrs {

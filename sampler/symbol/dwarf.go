@@ -26,8 +26,16 @@ type dwarfInfo struct {
 	units  []*unit    // by offset
 	ranges []unitSpan // by start
 
+	wantLines bool
+	piece     int // bytes of .debug_info that are read at a time
+
 	loaded []*unit // those with entries or lines in memory, the last used last
 	held   int     // bytes that they take, roughly
+
+	abbrevs *abbrevs    // the table that was used last
+	specs   []attrSpec  // room for one abbreviation
+	scratch []nodeRange // room for the ranges of a unit
+	rows    []lineRow   // room for the lines of a unit
 }
 
 // unitSpan is a range of addresses of a unit. maxEnd is the largest end of this
@@ -46,22 +54,34 @@ const (
 	maxUnit = 512 << 20
 	// maxDwarfHeld bounds what is kept of parsed units; the last one is kept
 	// whatever it takes.
-	maxDwarfHeld = 64 << 20
+	maxDwarfHeld = 12 << 20
 )
 
-var errNoDWARF = errors.New("no debugging information")
+var (
+	errNoDWARF = errors.New("no debugging information")
+	errNoTime  = errors.New("no time was left to read the debugging information")
+)
 
-// openDWARF reads the headers of all units of im.
-func openDWARF(im *image) (*dwarfInfo, error) {
+// openDWARF reads the headers of all units of im. lines: those are wanted too.
+func openDWARF(im *image, lines bool) (*dwarfInfo, error) {
 	if !im.hasDWARF() {
 		return nil, errNoDWARF
 	}
 	d := newDWARF(im)
+	d.wantLines = lines
+	if d.stopped() {
+		d.Close()
+		return nil, errNoTime
+	}
 	if d.info.size == 0 || d.abbrev.size == 0 {
 		d.Close()
 		return nil, errors.New("debugging information cannot be read")
 	}
 	d.readUnits(true)
+	if d.stopped() {
+		d.Close()
+		return nil, errNoTime
+	}
 	if len(d.ranges) == 0 {
 		d.Close()
 		for _, u := range d.units {
@@ -106,7 +126,7 @@ func (d *dwarfInfo) bytes() int {
 }
 
 func newDWARF(im *image) *dwarfInfo {
-	d := &dwarfInfo{im: im}
+	d := &dwarfInfo{im: im, piece: windowSize}
 	for _, s := range []struct {
 		p    **debugSection
 		name string
@@ -125,7 +145,7 @@ func newDWARF(im *image) *dwarfInfo {
 // be known.
 func (d *dwarfInfo) readUnits(ranges bool) {
 	bare := make(map[uint64]int32) // units whose ranges are elsewhere, by offset
-	for off := uint64(0); off < d.info.size && len(d.units) < maxUnits; {
+	for off := uint64(0); off < d.info.size && len(d.units) < maxUnits && !d.stopped(); {
 		u, ok := d.readUnit(off)
 		if !ok {
 			break
@@ -148,6 +168,7 @@ func (d *dwarfInfo) readUnits(ranges bool) {
 	if len(bare) > 0 {
 		d.readAranges(bare)
 	}
+	d.ranges = slices.Clip(d.ranges)
 	slices.SortFunc(d.ranges, func(a, b unitSpan) int {
 		if r := cmp.Compare(a.start, b.start); r != 0 {
 			return r
@@ -186,41 +207,47 @@ func (d *dwarfInfo) candidates(addr uint64, fn func(*unit) bool) {
 	}
 }
 
-// unitBytes reads the entries of a unit.
-func (d *dwarfInfo) unitBytes(u *unit) []byte {
-	n := u.end - u.first
-	if n > maxUnit {
-		return nil
-	}
-	if d.info.mem != nil {
-		return d.info.mem[u.first:u.end]
-	}
-	b := make([]byte, n)
-	if readFull(d.info.f, b, d.info.off+int64(u.first)) != nil {
-		return nil
-	}
-	return b
-}
-
-// use makes sure that the entries and lines of u are in memory.
-func (d *dwarfInfo) use(u *unit) {
+// use makes sure that the entries and lines of u are in memory. It is false if
+// there was no time to read them.
+func (d *dwarfInfo) use(u *unit) bool {
 	if i := slices.Index(d.loaded, u); i >= 0 {
 		d.loaded = append(slices.Delete(d.loaded, i, i+1), u)
-		return
+		return true
 	}
-	u.parsed = u.parse()
-	u.lines = u.readLines()
+	if d.stopped() {
+		return false
+	}
+	if u.parsed = u.parse(u.first, outline); u.parsed == nil {
+		return false
+	}
+	if d.wantLines {
+		u.lines = u.readLines()
+	}
 	d.loaded = append(d.loaded, u)
 	d.held += u.held()
+	return true
+}
+
+// trim forgets units until few enough bytes are held; the last one stays.
+func (d *dwarfInfo) trim() {
 	for d.held > maxDwarfHeld && len(d.loaded) > 1 {
 		old := d.loaded[0]
 		d.held -= old.held()
-		old.parsed, old.lines = nil, nil
+		old.parsed, old.lines, old.inner, old.innerBytes = nil, nil, nil, 0
 		d.loaded = slices.Delete(d.loaded, 0, 1)
+	}
+	if d.held > maxDwarfHeld {
+		u := d.loaded[0]
+		d.held -= u.innerBytes
+		u.inner, u.innerBytes = nil, 0
 	}
 }
 
-func (u *unit) held() int { return u.parsed.size() + u.lines.size() }
+// held is about how much memory the unit's entries and lines take.
+func (u *unit) held() int { return u.parsed.size() + u.innerBytes + u.lines.size() }
+
+// stopped reports whether nothing that takes long is to be read any more.
+func (d *dwarfInfo) stopped() bool { return over(d.im.until) }
 
 // location is one function at an address, as the debugging information has it.
 type location struct {
@@ -231,33 +258,43 @@ type location struct {
 }
 
 // find returns the functions at addr, innermost first; nil if no unit has it. A
-// result with one location without name says only the line.
-func (d *dwarfInfo) find(addr uint64) []location {
+// result with one location without name says only the line. late means that
+// there was no time to read what is known of addr.
+func (d *dwarfInfo) find(addr uint64) (found []location, late bool) {
 	addr += d.shift
-	var found []location
 	d.candidates(addr, func(u *unit) bool {
-		d.use(u)
-		n := u.parsed.find(addr)
+		if !d.use(u) {
+			late = true
+			return true
+		}
+		before := u.held()
+		t, n := u.at(addr)
+		d.held += u.held() - before
+		d.trim()
+		if d.stopped() && (n == none && t.part || n != none && t.nodes[n].outline) {
+			late = true
+			return true
+		}
 		row, ok := u.lines.find(addr)
 		if n == none && !ok {
 			return false
 		}
-		found = u.locations(n, row)
+		found = u.locations(t, n, row)
 		return n != none
 	})
-	return found
+	return found, late
 }
 
-// locations climbs from node n outwards. The innermost function's line is that
+// locations climbs from node n of t outwards. The innermost function's line is that
 // of the address, each further one's that of the call.
-func (u *unit) locations(n int32, row lineRow) []location {
+func (u *unit) locations(t *unitTree, n int32, row lineRow) []location {
 	file, line := row.file, int(row.line)
 	if n == none {
 		return []location{{file: u.lines.name(file), line: line}}
 	}
 	var list []location
 	for n != none && len(list) < maxDepth {
-		node := &u.parsed.nodes[n]
+		node := &t.nodes[n]
 		list = append(list, location{
 			name: u.d.functionName(node.origin), file: u.lines.name(file), line: line, inlined: node.inlined,
 		})
@@ -320,18 +357,21 @@ func (u *unit) dieAt(off uint64, e *die) bool {
 	if a == nil {
 		return false
 	}
-	c.pos = 0
-	u.readDie(&c, &abbrevs{sparse: map[uint64]abbrev{code: *a}}, e)
+	u.readAttrs(&c, a, e)
 	return e.tag != 0 && !c.bad
 }
 
 // abbrevFor finds one abbreviation of the unit's table.
 func (u *unit) abbrevFor(code uint64) *abbrev {
-	for size := 16 << 10; ; size *= 16 {
+	if t := u.d.abbrevs; t != nil && t.key == (abbrevKey{u.abbrev, u.version, u.addrSize, u.offSize}) {
+		return t.get(code)
+	}
+	for size := firstAbbrevs; ; size *= 4 {
 		b := u.d.abbrev.bytes(u.abbrev, size)
 		c := cursor{b: b, order: u.d.im.order}
 		for {
-			got, a := readAbbrev(&c, u)
+			u.d.specs = u.d.specs[:0]
+			got, a := readAbbrev(&c, u, &u.d.specs)
 			if c.bad {
 				break // perhaps for want of bytes
 			}
@@ -342,7 +382,7 @@ func (u *unit) abbrevFor(code uint64) *abbrev {
 				return nil
 			}
 		}
-		if len(b) < size || size > 16<<20 {
+		if len(b) < size || size > maxAbbrevBytes {
 			return nil
 		}
 	}

@@ -1,6 +1,7 @@
 package symbol
 
 import (
+	"context"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -87,6 +88,8 @@ type image struct {
 	sections []section
 	progs    []prog
 	text     []span // executable sections, or segments if there are no sections; sorted
+
+	until context.Context // see Options; may be nil
 }
 
 // readFull reads len(b) bytes at off. An end of file before that is an error.

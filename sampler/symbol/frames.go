@@ -80,9 +80,25 @@ func (o *Object) locations(vaddr uint64) []location {
 		o.loadDWARF()
 	}
 	if o.dwarf == nil {
+		if o.noTime {
+			o.unread++
+		}
 		return nil
 	}
-	return o.dwarf.find(vaddr)
+	list, late := o.dwarf.find(vaddr)
+	if late {
+		o.unread++
+		return nil
+	}
+	return list
+}
+
+// Unread is how many times Frames had no time to read what is known of an
+// address: see [Options.Until].
+func (o *Object) Unread() int {
+	o.dwarfMu.Lock()
+	defer o.dwarfMu.Unlock()
+	return o.unread
 }
 
 func (o *Object) goLocations(vaddr uint64) []location {
@@ -123,9 +139,10 @@ func (o *Object) loadDWARF() {
 	if s := im.named(".debug_info"); s != nil && s.size > 64<<20 && o.opt.Progress != nil {
 		o.opt.Progress(fmt.Sprintf("reading debugging information of %s (%d MB)", path.Base(o.name), s.size>>20))
 	}
-	d, err := openDWARF(im)
+	im.until = o.opt.Until
+	d, err := openDWARF(im, o.opt.Lines)
 	if err != nil {
-		o.noLines = err.Error()
+		o.noLines, o.noTime = err.Error(), err == errNoTime
 		o.reject("DWARF", err)
 		return
 	}

@@ -139,7 +139,8 @@ func (o *Object) dwarfLocations(addr uint64) []location {
 		o.dwarfTried = true
 		o.loadDWARF()
 	}
-	return o.dwarf.find(addr)
+	list, _ := o.dwarf.find(addr)
+	return list
 }
 
 // abiless cuts the calling convention from a name of the DWARF.

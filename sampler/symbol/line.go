@@ -96,7 +96,7 @@ func (u *unit) readLines() *lineTable {
 	if c.bad || length > maxLineProgram {
 		return nil
 	}
-	b := slices.Clone(u.d.line.bytes(u.stmtList+uint64(c.pos), int(length)))
+	b := u.d.line.read(u.stmtList+uint64(c.pos), int(length))
 	c = cursor{b: b, order: u.d.im.order}
 	version := c.u16()
 	if version < 2 || version > 5 {
@@ -221,7 +221,7 @@ const (
 // run executes a line program. Sequences of code that the linker dropped are
 // left out.
 func (t *lineTable) run(h *lineHeader, c *cursor, u *unit) {
-	var all []lineRow
+	all := u.d.rows[:0]
 	addr, file, line := uint64(0), uint64(1), int64(1)
 	begin := 0 // first row of this sequence
 	row := func(end bool) {
@@ -272,6 +272,9 @@ func (t *lineTable) run(h *lineHeader, c *cursor, u *unit) {
 		}
 	}
 	t.arrange(all[:begin])
+	if cap(all) < maxScratch {
+		u.d.rows = all[:0]
+	}
 }
 
 // arrange sorts whole sequences by address. Rows of one address stay in the
@@ -279,11 +282,13 @@ func (t *lineTable) run(h *lineHeader, c *cursor, u *unit) {
 func (t *lineTable) arrange(rows []lineRow) {
 	type sequence struct{ rows []lineRow }
 	var seqs []sequence
+	total := len(rows)
 	for len(rows) > 0 {
 		n := slices.IndexFunc(rows, func(r lineRow) bool { return r.end }) + 1
 		seqs = append(seqs, sequence{rows[:n]})
 		rows = rows[n:]
 	}
+	t.rows = make([]lineRow, 0, total)
 	slices.SortStableFunc(seqs, func(a, b sequence) int { return cmp.Compare(a.rows[0].addr, b.rows[0].addr) })
 	for _, s := range seqs {
 		// Within a sequence addresses only grow; a table that breaks this cannot

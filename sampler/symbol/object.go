@@ -1,6 +1,7 @@
 package symbol
 
 import (
+	"context"
 	"debug/elf"
 	"errors"
 	"io"
@@ -23,6 +24,10 @@ type Options struct {
 	Roots []*rootfs.Root
 	// Debuginfod is asked after Roots. Nil: not at all.
 	Debuginfod *Debuginfod
+	// Until, if set, ends what takes long: once it is done, no more debugging
+	// information is read and no server is waited for. Frames then tells the
+	// functions without what is inlined in them.
+	Until context.Context
 	// Progress, if set, is called with one line of text before work that takes
 	// noticeable time. It may be called by several goroutines at once.
 	Progress func(line string)
@@ -64,6 +69,8 @@ type Object struct {
 	dwarfTried bool
 	dwarf      *dwarfInfo
 	noLines    string // why dwarf is nil
+	noTime     bool   // that is why
+	unread     int
 
 	mu    sync.RWMutex // guards what follows, and all string tables
 	names map[nameKey]string

@@ -23,8 +23,11 @@ type unit struct {
 	stmtList                   uint64
 	hasLines                   bool
 
-	parsed *unitTree
+	parsed *unitTree            // nil: not in memory
+	inner  map[uint64]*unitTree // of functions whose calls parsed leaves out, by offset
 	lines  *lineTable
+
+	innerBytes int
 }
 
 // Kinds of units (DWARF 5, table 7.2).
@@ -85,7 +88,23 @@ func (u *unit) readRoot() []span {
 	}
 	var spans []span
 	u.ranges(&root, func(s span) { spans = append(spans, s) })
-	return spans
+	return join(spans)
+}
+
+// join sorts ranges and makes one of those that touch: a unit has one for each
+// function in a section of its own.
+func join(spans []span) []span {
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	n := 0
+	for _, s := range spans {
+		if n > 0 && s.start <= spans[n-1].end {
+			spans[n-1].end = max(spans[n-1].end, s.end)
+			continue
+		}
+		spans[n] = s
+		n++
+	}
+	return spans[:n]
 }
 
 // rootDie reads the first entry. Its abbreviation is mostly the first one of the
@@ -96,16 +115,15 @@ func (u *unit) rootDie(root *die) bool {
 	if code == 0 || c.bad {
 		return false
 	}
-	const enough = 16 << 10
-	a := cursor{b: u.d.abbrev.bytes(u.abbrev, enough), order: u.d.im.order}
+	a := cursor{b: u.d.abbrev.bytes(u.abbrev, firstAbbrevs), order: u.d.im.order}
 	for {
-		got, decl := readAbbrev(&a, u)
+		u.d.specs = u.d.specs[:0]
+		got, decl := readAbbrev(&a, u, &u.d.specs)
 		if got == 0 {
 			return false
 		}
 		if got == code {
-			c.pos = 0
-			u.readDie(&c, &abbrevs{sparse: map[uint64]abbrev{code: decl}}, root)
+			u.readAttrs(&c, &decl, root)
 			return !c.bad && root.tag != 0
 		}
 	}
@@ -299,6 +317,7 @@ func (u *unit) rangeList5(off uint64, add func(span)) {
 type node struct {
 	parent   int32  // the node around it, none for a function
 	inlined  bool   // an inlined call
+	outline  bool   // what is inlined here was not read
 	origin   uint64 // offset of the entry itself in .debug_info
 	callFile uint32
 	callLine uint32
@@ -308,6 +327,7 @@ type node struct {
 type unitTree struct {
 	nodes []node
 	segs  segments
+	part  bool // functions inside others may be missing
 }
 
 const (
@@ -316,6 +336,8 @@ const (
 	// maxNodeRanges bounds the ranges of a unit, lest many entries share one long
 	// list.
 	maxNodeRanges = 1 << 23
+	// maxScratch is how many of them are kept room for.
+	maxScratch = 1 << 16
 )
 
 // nodeRange is a range of a node; depth tells inner from outer ones that begin
@@ -326,24 +348,36 @@ type nodeRange struct {
 	depth int32
 }
 
-// parse reads all entries of the unit.
-func (u *unit) parse() *unitTree {
+// reach says how much of a unit parse reads.
+type reach int
+
+const (
+	// outline: the functions, without what is inside them where that can be
+	// stepped over. That is most of a unit.
+	outline reach = iota
+	// whole: all of the unit.
+	whole
+	// function: one entry and what is inside it.
+	function
+)
+
+// parse reads the entries of the unit from off on. It is nil when there was no
+// time to: see [Options.Until].
+func (u *unit) parse(off uint64, reach reach) *unitTree {
 	t := &unitTree{}
-	if u.first == 0 {
+	if u.first == 0 || u.end-u.first > maxUnit {
 		return t
 	}
-	b := u.d.unitBytes(u)
-	ab := readAbbrevs(u.d.abbrev.bytes(u.abbrev, int(min(u.d.abbrev.size, 16<<20))), u)
-	c := cursor{b: b, order: u.d.im.order}
+	e := u.entries(off)
 	type level struct{ node, depth int32 }
 	stack := []level{{node: none}}
-	var ranges []nodeRange
+	ranges := u.d.scratch[:0]
 	var d die
-	for c.more() && len(ranges) < maxNodeRanges {
-		here := u.first + uint64(c.pos)
+	for e.more() && len(ranges) < maxNodeRanges {
+		here := e.here()
 		parent := stack[len(stack)-1]
-		if !u.step(&c, ab, &d) {
-			if stack = stack[:len(stack)-1]; len(stack) == 0 || c.bad {
+		if !e.next(&d) {
+			if stack = stack[:len(stack)-1]; len(stack) == 0 || e.c.bad || reach == function && len(stack) == 1 {
 				break
 			}
 			continue
@@ -366,11 +400,21 @@ func (u *unit) parse() *unitTree {
 			}
 		}
 		if !d.children {
+			if reach == function && len(stack) == 1 {
+				break
+			}
 			continue
 		}
-		if v := d.v[slotSibling]; v.form != 0 && noCode(d.tag) {
+		skip := noCode(d.tag) || d.tag == tagSubprogram && reach == outline
+		if v := d.v[slotSibling]; v.form != 0 && skip {
 			if next := u.reference(v); next > here && next <= u.end {
-				c.pos = int(next - u.first)
+				if d.tag == tagSubprogram {
+					t.part = true
+					if inside.node != parent.node {
+						t.nodes[inside.node].outline = true
+					}
+				}
+				e.seek(next)
 				continue
 			}
 		}
@@ -379,14 +423,54 @@ func (u *unit) parse() *unitTree {
 		}
 		stack = append(stack, inside)
 	}
+	if u.d.stopped() {
+		return nil
+	}
+	t.nodes = slices.Clip(t.nodes)
 	t.build(ranges)
+	if cap(ranges) < maxScratch {
+		u.d.scratch = ranges[:0]
+	}
 	return t
+}
+
+// at returns the tree and the innermost node in it at addr, or none.
+func (u *unit) at(addr uint64) (*unitTree, int32) {
+	t := u.parsed
+	n := t.find(addr)
+	if n == none && t.part {
+		// Some compilers put a function that was declared inside another one there.
+		if t = u.parse(u.first, whole); t == nil {
+			return u.parsed, none
+		}
+		u.parsed = t
+		n = t.find(addr)
+	}
+	if n == none || !t.nodes[n].outline {
+		return t, n
+	}
+	off := t.nodes[n].origin
+	in := u.inner[off]
+	if in == nil {
+		if in = u.parse(off, function); in == nil {
+			return t, n
+		}
+		if u.inner == nil {
+			u.inner = map[uint64]*unitTree{}
+		}
+		u.inner[off] = in
+		u.innerBytes += in.size()
+	}
+	if m := in.find(addr); m != none {
+		return in, m
+	}
+	return t, n
 }
 
 // step reads the next entry; of one that is of no interest only the tag. It is
 // false at the end of a list of children.
 func (u *unit) step(c *cursor, ab *abbrevs, d *die) bool {
-	start := c.pos
+	d.tag = 0
 	code := c.uleb()
 	if code == 0 || c.bad {
 		return false
@@ -401,8 +485,7 @@ func (u *unit) step(c *cursor, ab *abbrevs, d *die) bool {
 		c.take(uint64(a.fixed))
 		return !c.bad
 	}
-	c.pos = start
-	u.readDie(c, ab, d)
+	u.readAttrs(c, a, d)
 	return d.tag != 0 && !c.bad
 }
 
@@ -455,4 +538,9 @@ func (t *unitTree) find(addr uint64) int32 {
 }
 
 // size estimates the memory that the tree takes.
-func (t *unitTree) size() int { return 32*len(t.nodes) + 12*len(t.segs.start) }
+func (t *unitTree) size() int {
+	if t == nil {
+		return 0
+	}
+	return 128 + 32*len(t.nodes) + 12*cap(t.segs.start)
+}
