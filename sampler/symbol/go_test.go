@@ -1,7 +1,6 @@
 package symbol
 
 import (
-	"bytes"
 	"debug/elf"
 	"fmt"
 	"os"
@@ -150,29 +149,5 @@ func abiless(name string) string { return goName(strings.TrimSuffix(name, ".abi0
 // whole one.
 func TestAgainstGoAddr2line(t *testing.T) {
 	full, stripped := buildGo(t, "amd64")
-	addrs := randomText(t, full, 1000)
-	var in bytes.Buffer
-	for _, a := range addrs {
-		fmt.Fprintf(&in, "%#x\n", a)
-	}
-	cmd := exec.Command("go", "tool", "addr2line", full)
-	cmd.Stdin = &in
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go tool addr2line: %v", err)
-	}
-	lines := strings.Split(string(out), "\n")
-	o := openFile(t, stripped, Options{Demangle: Off, Inlines: true, Lines: true})
-	for i, a := range addrs {
-		got := "? ?:0"
-		if fr := o.Frames(a); len(fr) > 0 {
-			got = fmt.Sprintf("%s %s:%d", fr[len(fr)-1].Name, fr[0].File, fr[0].Line)
-		}
-		// Between functions there is no line: -1 of theirs is our 0.
-		want := strings.Replace(lines[2*i]+" "+lines[2*i+1], " :-1", " :0", 1)
-		want = goName(want)
-		if got != want {
-			t.Errorf("%#x: %q, go tool addr2line says %q", a, got, want)
-		}
-	}
+	compareGo(t, stripped, full, randomText(t, full, 1000))
 }

@@ -32,6 +32,9 @@ func (t *goTable) locations(addr uint64) []location {
 	if fn == none {
 		return nil
 	}
+	if off, ok := t.funcField(fn, goPCLine); !ok || off == 0 {
+		return nil // a C function that cgo has linked in
+	}
 	var list []location
 	pc := addr
 	for len(list) < maxGoInline {

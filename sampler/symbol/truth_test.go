@@ -79,21 +79,27 @@ func aliases(t testing.TB, files ...string) func(a, b string) bool {
 	}
 }
 
-// euSymbols asks eu-addr2line for the symbol of each address.
-func euSymbols(t testing.TB, name string, addrs []uint64) []string {
+// ask runs a tool that reads addresses, one a line, and returns what it says.
+func ask(t testing.TB, addrs []uint64, tool string, args ...string) string {
 	t.Helper()
 	var in bytes.Buffer
 	for _, a := range addrs {
 		fmt.Fprintf(&in, "%#x\n", a)
 	}
-	cmd := exec.Command("eu-addr2line", "-S", "-e", name)
+	cmd := exec.Command(tool, args...)
 	cmd.Stdin = &in
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("eu-addr2line: %v", err)
+		t.Fatalf("%s: %v", tool, err)
 	}
+	return string(out)
+}
+
+// euSymbols asks eu-addr2line for the symbol of each address.
+func euSymbols(t testing.TB, name string, addrs []uint64) []string {
+	t.Helper()
 	var names []string
-	sc := bufio.NewScanner(bytes.NewReader(out))
+	sc := bufio.NewScanner(strings.NewReader(ask(t, addrs, "eu-addr2line", "-S", "-e", name)))
 	for i := 0; sc.Scan(); i++ {
 		if i%2 == 0 {
 			s, _, _ := strings.Cut(sc.Text(), "+0x")
@@ -226,12 +232,12 @@ func installed(t testing.TB) []string {
 // differ: which alias is taken; linkage table entries, which eu-addr2line does
 // not name; data between functions, which they name and we do not.
 func TestNamesAgainstTools(t *testing.T) {
-	for tool, ask := range nameTools {
+	for tool, tell := range nameTools {
 		t.Run(tool, func(t *testing.T) {
 			need(t, tool)
 			for _, name := range installed(t) {
 				t.Run(filepath.Base(name), func(t *testing.T) {
-					compareNames(t, tool, name, ask, 1000)
+					compareNames(t, tool, name, tell, 1000)
 				})
 			}
 		})
@@ -241,7 +247,7 @@ func TestNamesAgainstTools(t *testing.T) {
 // nameTools are the tools that names are compared with.
 var nameTools = map[string]func(testing.TB, string, []uint64) []string{"eu-addr2line": euSymbols, "gdb": gdbSymbols}
 
-func compareNames(t *testing.T, tool, name string, ask func(testing.TB, string, []uint64) []string, n int) {
+func compareNames(t *testing.T, tool, name string, tell func(testing.TB, string, []uint64) []string, n int) {
 	t.Helper()
 	addrs := randomText(t, name, n)
 	o := openFile(t, name, Options{Demangle: Off, Roots: ownRoot(t)})
@@ -253,7 +259,7 @@ func compareNames(t *testing.T, tool, name string, ask func(testing.TB, string, 
 		files = append(files, filepath.Join(filepath.Dir(name), link))
 	}
 	same := aliases(t, files...)
-	want := ask(t, name, addrs)
+	want := tell(t, name, addrs)
 	equal, other, named := 0, 0, 0
 	for i, a := range addrs {
 		got, ok := o.Lookup(a)
@@ -276,19 +282,9 @@ func compareNames(t *testing.T, tool, name string, ask func(testing.TB, string, 
 // llvmInlines asks llvm-symbolizer for functions and lines, inlined ones first.
 func llvmInlines(t testing.TB, name string, addrs []uint64) [][]string {
 	t.Helper()
-	var in bytes.Buffer
-	for _, a := range addrs {
-		fmt.Fprintf(&in, "%#x\n", a)
-	}
-	args := []string{"--no-demangle", "--inlines", "--functions=linkage", "--obj=" + name}
-	cmd := exec.Command("llvm-symbolizer", args...)
-	cmd.Stdin = &in
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("llvm-symbolizer: %v", err)
-	}
+	out := ask(t, addrs, "llvm-symbolizer", "--no-demangle", "--inlines", "--functions=linkage", "--obj="+name)
 	var all [][]string
-	for block := range strings.SplitSeq(strings.TrimSpace(string(out)), "\n\n") {
+	for block := range strings.SplitSeq(strings.TrimSpace(out), "\n\n") {
 		lines := strings.Split(block, "\n")
 		var list []string
 		for i := 0; i+1 < len(lines); i += 2 {
