@@ -44,6 +44,7 @@ type engine struct {
 	sent, taken        int64     // interrupts, and stops that answered them
 	most               int       // most interrupts outstanding at once
 	load               load
+	pace               pace
 	prio               priority
 	place              place
 	missed             int64  // deadlines that were not answered in time
@@ -182,7 +183,7 @@ func (e *engine) seizeOptions() int {
 }
 
 func (e *engine) newThread(p *process, tid int) *thread {
-	t := &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, done: e.tick + 1, gap: 1, most: maxGap}
+	t := &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, done: e.tick + 1}
 	e.openFiles(t)
 	if s, err := t.schedstat(e.buf[:]); err == nil {
 		t.run = s.Run

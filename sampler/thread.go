@@ -70,9 +70,6 @@ type process struct {
 	pac      uint64 // arm64: NT_ARM_PAC_MASK, once it was read
 }
 
-// maxGap is the longest time between two looks at an idle thread, in ticks.
-const maxGap = 16
-
 // thread is one thread that is sampled.
 type thread struct {
 	tid  int
@@ -101,9 +98,7 @@ type thread struct {
 	count   uint64
 	seenAt  int64 // tick of that look
 	sure    int64 // tick up to which the process's clock says that it has not run
-	gap     int64 // ticks to the next look, while idle
-	most    int64 // bound of gap for this thread, up to maxGap
-	calm    int   // looks in a row, at the bound, at which it had not run
+	since   int64 // tick of the first look that found this count
 	next    int64 // tick of the next look
 	stack   bool  // a capture was made in this wait: Reused instead of Idle
 	// A wait whose stack could not be unwound without registers is stopped once,
@@ -122,26 +117,6 @@ type thread struct {
 	last  int64         // time of the last sample, CLOCK_MONOTONIC
 
 	window int64 // last window of the load in which it was stopped
-}
-
-// calmLooks is how often a thread must be found idle before it is looked at less
-// often than it once woke.
-const calmLooks = 8
-
-// waitLonger puts off the next look at a thread that has not run since the last.
-func (t *thread) waitLonger(n int64) {
-	if t.gap = min(2*t.gap, t.most); t.gap == t.most {
-		if t.calm++; t.calm >= calmLooks {
-			t.most, t.calm = min(2*t.most, maxGap), 0
-		}
-	}
-	t.next = n + t.gap
-}
-
-// woken remembers that a thread has run between two looks: one that wakes now
-// and then is looked at more often, so that few of its ticks are unsure.
-func (t *thread) woken() {
-	t.most, t.gap, t.calm = max(1, t.gap/4), 1, 0
 }
 
 // openFiles opens the thread's files in /proc. A thread that has exited or may

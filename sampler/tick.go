@@ -70,6 +70,7 @@ func (e *engine) advance(n int64, c Class) {
 // reads those that do not where that is wanted.
 func (e *engine) choose(n int64, late time.Duration) {
 	e.flush()
+	e.pace.begin(e.interval)
 	if n >= e.relist {
 		e.relist = n + relistTicks
 		e.listUntraced()
@@ -142,12 +143,11 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 				return true
 			}
 			e.creditIdle(t, n)
-			t.waitLonger(n)
+			t.next = n + e.pace.gap(t.tid, n-t.since)
 			return true
 		}
 		e.unsure(t, n-1)
 		t.blocked, t.stack = false, false
-		t.woken()
 	}
 	call, err := t.syscall(e.buf[:])
 	if err != nil {
@@ -210,7 +210,7 @@ func (e *engine) exiting(t *thread, n int64) bool {
 // are not sampled.
 func (e *engine) nowIdle(t *thread, n int64) {
 	if s, err := t.schedstat(e.buf[:]); err == nil {
-		t.blocked, t.count, t.seenAt, t.gap, t.next = true, s.Count, n, 1, n+1
+		t.blocked, t.count, t.seenAt, t.since, t.next = true, s.Count, n, n, n+1
 	}
 	e.acct.Add(Idle, t.owed(n))
 	t.done = n + 1
@@ -323,12 +323,12 @@ func (e *engine) backAgain(t *thread, n int64) {
 		return
 	}
 	t.again = false
-	t.blocked, t.count, t.seenAt, t.gap, t.next, t.stack = true, s.Count, n, 1, n+1, true
+	t.blocked, t.count, t.seenAt, t.since, t.next, t.stack = true, s.Count, n, n, n+1, true
 	e.creditIdle(t, n)
 }
 
 func (e *engine) peeked(t *thread, n int64, c *capture.Capture, s procfs.Schedstat, call procfs.Syscall, late time.Duration) {
-	t.blocked, t.count, t.seenAt, t.gap, t.next, t.stack = true, s.Count, n, 1, n+1, true
+	t.blocked, t.count, t.seenAt, t.since, t.next, t.stack = true, s.Count, n, n, n+1, true
 	t.wait, t.again = call, false
 	c.Taken, c.Blocked, c.Count = capture.Unstopped, true, s.Count
 	c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
