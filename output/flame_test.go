@@ -110,6 +110,42 @@ func TestSVGAgreesWithFolded(t *testing.T) {
 	}
 }
 
+// TestSVGLabelsFit: no label is wider than its bar in the widest font that
+// "monospace" commonly stands for: DejaVu Sans Mono, whose letters are 1233/2048
+// of an em; wide characters of other fonts take an em.
+func TestSVGLabelsFit(t *testing.T) {
+	const size = 12 // pixels, as the style in svgHead says
+	wide := regexp.MustCompile(`\p{Han}|\p{Hangul}`)
+	labels, cut := 0, 0
+	letters := []string{"m", "ß", "名", "한"}
+	for i := range 40 {
+		var samples []*Sample
+		for n := range 6 {
+			name := strings.Repeat(letters[i%len(letters)], 8*n+i)
+			samples = append(samples, &Sample{Process: "p", Stack: &Stack{Frames: []Frame{{Func: name}}}, Ticks: int64(1 + (n*n+i)%9)})
+		}
+		for _, f := range parseSVG(t, write(t, svg(Options{}), samples)) {
+			n := len(wide.FindAllString(f.Text, -1))
+			width := size * (float64(n) + float64(utf8.RuneCountInString(f.Text)-n)*1233/2048)
+			if f.Text != "" && width+3 > f.Rect.Width {
+				t.Errorf("%q takes %.1f of %.1f pixels", f.Text, width+3, f.Rect.Width)
+			}
+			name, _, _ := strings.Cut(f.Title, "\n")
+			switch short, ok := strings.CutSuffix(f.Text, ".."); {
+			case ok && !strings.HasPrefix(name, short), !ok && f.Text != "" && f.Text != name:
+				t.Errorf("%q is not a beginning of %q", f.Text, name)
+			case ok:
+				cut++
+			case f.Text != "":
+				labels++
+			}
+		}
+	}
+	if labels == 0 || cut == 0 {
+		t.Errorf("%d labels whole, %d cut; want both", labels, cut)
+	}
+}
+
 func TestSVGLeavesOutNarrowFrames(t *testing.T) {
 	samples := []*Sample{
 		{Process: "p", Ticks: 100_000, Stack: &Stack{Frames: []Frame{{Func: "wide"}}}},

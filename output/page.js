@@ -2,7 +2,7 @@
 // what it has called, as depth, number of the name, own weight.
 (function () {
 	"use strict";
-	const row = 17, char = 7;
+	const row = 17;
 	const byId = id => document.getElementById(id);
 	const data = JSON.parse(byId("data").textContent);
 	const count = data.frames.length / 3;
@@ -64,6 +64,18 @@
 		}
 	}
 
+	// fit cuts a name to what is readable in w pixels: 7.25 for a letter, twice
+	// that for what may be wide.
+	function fit(name, w) {
+		const room = Math.floor((w - 6) / 7.25);
+		let cells = 0, cut = 0;
+		for (const c of name) {
+			cells += c.codePointAt(0) < 0x1100 ? 1 : 2;
+			if (cells <= room - 2) cut += c.length;
+		}
+		return cells <= room ? name : room < 4 ? "" : name.slice(0, cut) + "..";
+	}
+
 	function bar(i, x, w) {
 		const y = depth(i) * row;
 		if (y + row < scroll.scrollTop || y > scroll.scrollTop + scroll.clientHeight) return;
@@ -72,11 +84,10 @@
 		context.fillStyle = matches && matches[nameOf(i)] ? "#c05cf0" : data.colors[nameOf(i)];
 		context.fillRect(x, y, Math.max(w - 0.5, 0.3), row - 1);
 		if (i === hover) context.strokeRect(x + 0.5, y + 0.5, Math.max(w - 1, 0), row - 2);
-		const room = Math.floor((w - 6) / char);
-		if (room >= 3) {
-			const chars = [...data.names[nameOf(i)]];
+		const label = w < 12 ? "" : fit(data.names[nameOf(i)], w);
+		if (label) {
 			context.fillStyle = "#111";
-			context.fillText(chars.length <= room ? chars.join("") : chars.slice(0, room - 2).join("") + "..", x + 3, y + row / 2);
+			context.fillText(label, x + 3, y + row / 2);
 		}
 		context.globalAlpha = 1;
 	}

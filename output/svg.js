@@ -2,7 +2,7 @@
 // a group of a title (first line: its name), a bar and a label.
 (function () {
 	"use strict";
-	const left = 10, inner = 1180, char = 7;
+	const left = 10, inner = 1180;
 	const byId = id => document.getElementById(id);
 	const frames = [...document.querySelectorAll("#frames > g")].map(g => {
 		const rect = g.querySelector("rect");
@@ -15,13 +15,23 @@
 		};
 	});
 
+	// fit cuts a name to what is readable in w pixels: 7.25 for a letter, twice
+	// that for what may be wide.
+	function fit(name, w) {
+		const room = Math.floor((w - 6) / 7.25);
+		let cells = 0, cut = 0;
+		for (const c of name) {
+			cells += c.codePointAt(0) < 0x1100 ? 1 : 2;
+			if (cells <= room - 2) cut += c.length;
+		}
+		return cells <= room ? name : room < 4 ? "" : name.slice(0, cut) + "..";
+	}
+
 	function place(f, x, w) {
 		f.rect.setAttribute("x", x);
 		f.rect.setAttribute("width", w);
 		f.text.setAttribute("x", x + 3);
-		const room = Math.floor((w - 6) / char), chars = [...f.name];
-		f.text.textContent = chars.length <= room ? f.name
-			: room < 4 ? "" : chars.slice(0, room - 2).join("") + "..";
+		f.text.textContent = fit(f.name, w);
 	}
 
 	// zoom gives frame to, or all if it is null, the whole width. What it stands
