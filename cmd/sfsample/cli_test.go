@@ -115,32 +115,12 @@ func TestCannotSample(t *testing.T) {
 		q.untouched(t)
 	})
 	t.Run("process of another user", func(t *testing.T) {
-		pid := 1
-		cmd := tool("-d", "10", "-p")
-		if os.Geteuid() == 0 {
-			p := startTarget(t, "obey")
-			pid = p.pid
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody}
-			defer p.untouched(t)
-		}
-		cmd.Args = append(cmd.Args, strconv.Itoa(pid))
-		cmd.Dir = "/"
-		o := begin(t, cmd).end(t)
+		o, pid := onAnothersProcess(t, "-d", "10", "-p")
 		o.want(t, exitFailed, "attach "+strconv.Itoa(pid)+": operation not permitted", "uid 0", "try: ")
 		o.wantOneLine(t)
 	})
 	t.Run("dump of another user's process", func(t *testing.T) {
-		pid := 1
-		cmd := tool("dump", "-p")
-		if os.Geteuid() == 0 {
-			p := startTarget(t, "obey")
-			pid = p.pid
-			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody}
-			defer p.untouched(t)
-		}
-		cmd.Args = append(cmd.Args, strconv.Itoa(pid))
-		cmd.Dir = "/"
-		o := begin(t, cmd).end(t)
+		o, pid := onAnothersProcess(t, "dump", "-p")
 		o.want(t, exitFailed, "dump "+strconv.Itoa(pid)+": no thread can be read (it belongs to uid 0", "try: ")
 		if !strings.Contains(o.stdout, "tid "+strconv.Itoa(pid)) {
 			t.Errorf("what is known of the threads is not shown: %q", o.stdout)
@@ -154,6 +134,24 @@ func TestCannotSample(t *testing.T) {
 		}
 		begin(t, cmd).end(t).want(t, exitDone, "the kernel's part of stacks cannot be shown: ", "(try: as root)")
 	})
+}
+
+// onAnothersProcess runs the tool with a process of another user as its last
+// argument: as nobody if we are root, else with root's first process. Its target
+// must not have been touched.
+func onAnothersProcess(t *testing.T, args ...string) (o outcome, pid int) {
+	t.Helper()
+	pid = 1
+	cmd := tool(args...)
+	cmd.Dir = "/"
+	if os.Geteuid() == 0 {
+		p := startTarget(t, "obey")
+		pid = p.pid
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody}
+		defer p.untouched(t)
+	}
+	cmd.Args = append(cmd.Args, strconv.Itoa(pid))
+	return begin(t, cmd).end(t), pid
 }
 
 // TestCannotRun starts commands that do not run: status 1, and one line that
