@@ -1,6 +1,10 @@
 package sampler
 
-import "sfsample/sampler/capture"
+import (
+	"sync/atomic"
+
+	"sfsample/sampler/capture"
+)
 
 // item is what travels from the engine to the pipeline, in order. Exactly one
 // of its parts is set.
@@ -8,6 +12,7 @@ type item struct {
 	capture *capture.Capture
 	fb      *Feedback // with capture
 	early   *early    // with capture: of a process that may be gone soon
+	program *program  // with capture: whose it is
 	credit  *capture.Credit
 	spent   *capture.Spent
 	fork    fork
@@ -20,6 +25,9 @@ type item struct {
 func (it *item) urgent() bool {
 	return it.early != nil || it.opened != 0 || it.fork.child != 0 || it.gone != 0
 }
+
+// program is one program of a process, from one exec to the next.
+type program struct{ replaced atomic.Bool }
 
 // early is what the pipeline would read of a process if that could be counted
 // on to live until then: the contents of its maps and comm files.

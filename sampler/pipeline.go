@@ -212,6 +212,9 @@ func (p *Pipeline) consume(items *inbox[item]) {
 			if it.early != nil {
 				p.early(it.capture.PID, it.early)
 			}
+			if it.program != nil && it.program.replaced.Load() {
+				p.replaced(it.capture.PID)
+			}
 			p.capture(it.capture, it.fb)
 			p.pool.put(it.capture)
 		case it.credit != nil:
@@ -316,6 +319,14 @@ func (p *Pipeline) forked(f fork) {
 		t.name = parent.name
 	}
 	t.offer(parent.space.Mappings())
+}
+
+// replaced is told that the process is another program by now than that of the
+// captures that are still to come before it is forgotten.
+func (p *Pipeline) replaced(pid int) {
+	if s, ok := p.target(pid).space.(interface{ Replace() }); ok {
+		s.Replace()
+	}
 }
 
 // offer makes mappings those of the process, read by whomever.

@@ -253,7 +253,7 @@ func (e *engine) adopt(tid int) {
 			return
 		}
 		p = e.addProcess(st.Tgid)
-		p.cpuBase, p.born = 0, true
+		p.cpuBase, p.brief = 0, true
 		e.send(item{fork: fork{st.PPid, st.Tgid}})
 	}
 	t := e.newThread(p, tid)
@@ -292,6 +292,8 @@ func (e *engine) onExec(t *thread, s ptrace.Status) {
 		ptrace.Cont(s.TID, 0)
 		return
 	}
+	p.program.replaced.Store(true)
+	p.program = new(program)
 	for _, u := range append([]*thread(nil), e.list...) {
 		if u.proc == p && u != t {
 			p.threads++ // the process lives on, whatever the count says
@@ -300,7 +302,7 @@ func (e *engine) onExec(t *thread, s ptrace.Status) {
 		}
 	}
 	e.openProcess(p)
-	p.born, p.captures = true, 0
+	p.brief, p.captures = true, 0
 	e.execSeen = e.execSeen || p.pid == e.opt.Command
 	if t == nil { // the leader had been dropped: it is the caller now
 		t = e.newThread(p, s.TID)
@@ -335,6 +337,7 @@ func (e *engine) onExit(t *thread, s ptrace.Status) {
 		}
 	}
 	st, serr := t.schedstat(e.buf[:])
+	early := e.readEarly(t)
 	ptrace.Cont(s.TID, 0)
 	if err != nil {
 		if c != nil {
@@ -346,7 +349,7 @@ func (e *engine) onExit(t *thread, s ptrace.Status) {
 	if serr != nil {
 		st.Run = t.run
 	}
-	e.emit(t, e.tick, c, st.Run)
+	e.emitWith(t, e.tick, c, st.Run, early)
 }
 
 // onGone forgets a thread that was reaped.

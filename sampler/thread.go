@@ -64,7 +64,10 @@ type process struct {
 	seccomp bool          // a filter may not know restart_syscall
 	only    bool          // only some threads of it were asked for
 	threads int
-	born    bool // while we sample, or it has become another program since
+	program *program
+	// brief: it may be gone before the pipeline has looked at it. It was born
+	// while we sample, has become another program since, or exits are sampled.
+	brief bool
 	// captures counts those of this program, up to a few.
 	captures int
 	pac      uint64 // arm64: NT_ARM_PAC_MASK, once it was read

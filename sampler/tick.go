@@ -340,6 +340,11 @@ func (e *engine) peeked(t *thread, n int64, c *capture.Capture, s procfs.Schedst
 
 // emit weighs a capture and sends it to the pipeline.
 func (e *engine) emit(t *thread, n int64, c *capture.Capture, run time.Duration) {
+	e.emitWith(t, n, c, run, e.readEarly(t))
+}
+
+// emitWith is emit with what was read early.
+func (e *engine) emitWith(t *thread, n int64, c *capture.Capture, run time.Duration, early *early) {
 	now := ptrace.Now()
 	c.PID, c.TID, c.Tick, c.PACMask = t.proc.pid, t.tid, n, t.proc.pac
 	c.At = e.at(now)
@@ -355,15 +360,16 @@ func (e *engine) emit(t *thread, n int64, c *capture.Capture, run time.Duration)
 		t.carry -= time.Duration(c.Ticks * e.interval)
 	}
 	t.last = now
-	e.send(item{capture: c, fb: t.fb, early: e.readEarly(t)})
+	e.send(item{capture: c, fb: t.fb, early: early, program: t.proc.program})
 }
 
-// readEarly reads what the pipeline needs of a process that was born while we
-// sample: many live only for milliseconds. New programs load their libraries
+// readEarly reads what the pipeline needs of a process that may be gone soon: of
+// those that were born while we sample, many live only for milliseconds. New
+// programs load their libraries
 // first, so the first captures each bring news.
 func (e *engine) readEarly(t *thread) *early {
 	p := t.proc
-	if !p.born || p.captures >= 8 {
+	if !p.brief || p.captures >= 8 {
 		return nil
 	}
 	p.captures++

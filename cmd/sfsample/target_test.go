@@ -29,7 +29,8 @@ func init() {
 // "obey" prints ready and does what standard input says, a line each, until it
 // ends; "headless" does the same after the main thread has exited; "crowd" does
 // the same with many threads, see [crowd]; "spinners" with some that never sleep;
-// "jit" runs code that no file holds; "sample-self" becomes sfsample, asked for its own id.
+// "jit" runs code that no file holds; "tracer" traces a process;
+// "sample-self" becomes sfsample, asked for its own id.
 func target(args []string) {
 	switch args[0] {
 	case "exit":
@@ -40,6 +41,10 @@ func target(args []string) {
 		os.Exit(1)
 	case "jit":
 		jit(args[1])
+	case "tracer":
+		pid, err := strconv.Atoi(args[1])
+		check(err)
+		tracer(pid)
 	case "headless":
 		// The others go on: only exit_group(2) ends a process.
 		go func() {

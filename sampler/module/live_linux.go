@@ -24,6 +24,8 @@ type Live struct {
 	PID int
 	FS  procfs.FS
 	tid atomic.Int64 // of a thread that lived when last asked
+	// replaced: the process is another program now.
+	replaced atomic.Bool
 	// Patient keeps reads of memory from hanging: tables lie in mapped files,
 	// which a server may have to bring.
 	Patient ptrace.Patient
@@ -35,6 +37,10 @@ func NewLive(pid int) *Live {
 	l.tid.Store(int64(pid))
 	return l
 }
+
+// Replace says that the process has called exec: its memory is another program's,
+// and nothing more is read of it.
+func (l *Live) Replace() { l.replaced.Store(true) }
 
 // Owner returns whose process it is, for Options: its user. One that changed its
 // user, whose memory its starter may not write, is nobody else's.
@@ -58,6 +64,9 @@ func (l *Live) another() bool {
 
 // Maps implements Source.
 func (l *Live) Maps() ([]procfs.Mapping, error) {
+	if l.replaced.Load() {
+		return nil, unix.ESRCH
+	}
 	maps, err := l.FS.Maps(l.TID())
 	if (procfs.Gone(err) || err == nil && len(maps) == 0) && l.another() {
 		maps, err = l.FS.Maps(l.TID())
@@ -67,6 +76,9 @@ func (l *Live) Maps() ([]procfs.Mapping, error) {
 
 // ReadAt implements Source.
 func (l *Live) ReadAt(p []byte, addr int64) (int, error) {
+	if l.replaced.Load() {
+		return 0, unix.ESRCH
+	}
 	n, err := l.Patient.ReadMemory(l.TID(), uint64(addr), p)
 	if errors.Is(err, unix.ESRCH) && l.another() {
 		n, err = l.Patient.ReadMemory(l.TID(), uint64(addr), p)
@@ -109,6 +121,9 @@ func (l *Live) ReadRanges(buf []byte, ranges []Range) (done int, err error) {
 }
 
 func (l *Live) readVector(buf []byte, list []unix.RemoteIovec) (int, error) {
+	if l.replaced.Load() {
+		return 0, unix.ESRCH
+	}
 	n, err := l.readVectorOf(l.TID(), buf, list)
 	if err == unix.ESRCH && l.another() {
 		n, err = l.readVectorOf(l.TID(), buf, list)

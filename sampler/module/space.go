@@ -85,6 +85,14 @@ func (s *Space) Close() {
 	s.modules, s.code, s.maps = nil, nil, nil
 }
 
+// Replace says that the process has become another program: the mappings stay
+// what they were, and what was not read of them yet is read from files only.
+func (s *Space) Replace() {
+	if src, ok := s.src.(interface{ Replace() }); ok {
+		src.Replace()
+	}
+}
+
 // Generation implements unwind.Space.
 func (s *Space) Generation() uint64 { return s.gen }
 
