@@ -21,8 +21,12 @@ type item struct {
 }
 
 // urgent tells whether the pipeline must have it soon: what it reads of a process
-// upon it may be gone later.
+// upon it may be gone later. What it would read upon an exit is going already, and
+// may be another program's for a moment before we hear of its exec.
 func (it *item) urgent() bool {
+	if it.capture != nil && it.capture.Taken == capture.Exiting {
+		return false
+	}
 	return it.early != nil || it.opened != 0 || it.fork.child != 0 || it.gone != 0
 }
 
