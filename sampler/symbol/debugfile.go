@@ -107,7 +107,8 @@ func openDebug(f *os.File, check func(*image) error) (*image, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !d.hasSymtab() && !d.hasDWARF() {
+	// dwz may put nothing but strings into a supplementary file.
+	if !d.hasSymtab() && !d.hasDWARF() && d.named(".debug_str") == nil {
 		return nil, errors.New("neither symbols nor debugging information")
 	}
 	return d, check(d)
