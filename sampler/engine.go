@@ -297,10 +297,11 @@ func (e *engine) dropProcess(p *process) {
 // be stopped, or have signals to be passed on.
 func (e *engine) send(it item) {
 	e.flush()
+	urgent := it.urgent() // it is the pipeline's once it is sent
 	if len(e.backlog) > 0 || !e.offer(it) {
 		e.backlog = append(e.backlog, it)
 	}
-	if it.urgent() {
+	if urgent {
 		select {
 		case e.nudge <- struct{}{}:
 		default:
