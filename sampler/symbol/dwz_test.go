@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -11,21 +12,31 @@ import (
 // small programs, or entries too.
 func TestSupplementaryFile(t *testing.T) {
 	need(t, "dwz", "g++", "gcc")
-	small := filepath.Join(t.TempDir(), "small.c")
-	if err := os.WriteFile(small, []byte(smallProgram), 0o600); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	source := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
 	}
-	for _, tt := range []struct{ name, compiler, source string }{
-		{"strings", "gcc", small},
-		{"entries", "g++", "testdata/inlines.cc"},
+	one := source("one.c", smallProgram)
+	other := source("other.c", strings.ReplaceAll(smallProgram, "stays", "is_different"))
+	for _, tt := range []struct {
+		name, compiler string
+		sources        [2]string
+		strings        bool
+	}{
+		{"strings", "gcc", [2]string{one, other}, true},
+		{"entries", "g++", [2]string{"testdata/inlines.cc", "testdata/inlines.cc"}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			whole := build(t, tt.compiler, tt.source)
 			dir := t.TempDir()
+			whole := build(t, tt.compiler, tt.sources[0])
 			var names []string
-			for _, name := range []string{"a", "b"} { // dwz moves what two files have
+			for i, name := range []string{"a", "b"} { // dwz moves what two files have
 				name = filepath.Join(dir, name)
-				b, err := os.ReadFile(whole)
+				b, err := os.ReadFile(build(t, tt.compiler, tt.sources[i]))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -54,7 +65,10 @@ func TestSupplementaryFile(t *testing.T) {
 				t.Error("no address has inlined functions")
 			}
 			if b.dwarf.alt == nil {
-				t.Error("nothing was moved")
+				t.Fatal("nothing was moved")
+			}
+			if got := b.dwarf.alt.info.size == 0; got != tt.strings {
+				t.Logf("strings alone were moved: %v, not %v as by dwz 0.15", got, tt.strings)
 			}
 			if err := os.Remove(common); err != nil {
 				t.Fatal(err)
