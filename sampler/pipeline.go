@@ -81,6 +81,7 @@ type Pipeline struct {
 	also    []unwind.Region
 	patient ptrace.Patient
 	frames  []unwind.Frame
+	hurry   bool // the engine has got advice that makes its next captures better
 
 	modules, problems map[string]bool // to report, of each at most maxReported
 	differences       map[string]int64
@@ -203,6 +204,10 @@ func (p *Pipeline) fail(err error) {
 func (p *Pipeline) consume(items *inbox[item]) {
 	end := p.begin()
 	for {
+		if p.hurry {
+			items.hurry()
+			p.hurry = false
+		}
 		it, ok := items.next()
 		if !ok {
 			break
@@ -645,6 +650,7 @@ func (p *Pipeline) advise(t *target, a *regs.Arch, c *capture.Capture, fb *Feedb
 		locate(t, c, fb, frames, end)
 	}
 	short := end.Reason == unwind.OutsideCopy
+	p.hurry = p.hurry || short || end.Reason == unwind.UnknownRegister || fb.Want.Load() == 0
 	if end.Switch > 0 {
 		last := frames[len(frames)-1].SP
 		fb.Beyond.Store(copySize(fb.Beyond.Load(), last-frames[end.Switch].SP+redZone, short, max(len(c.Beyond), firstCopy/4)))
