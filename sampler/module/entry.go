@@ -90,7 +90,7 @@ func (o *object) isStart(m *Module, vaddr uint64, log *slog.Logger) bool {
 	if o.hasEntry && o.atEntry(vaddr, log) {
 		return true
 	}
-	if o.beforeOutermost(vaddr, log) {
+	if o.beforeOutermost(vaddr, log) || o.inStartContext(vaddr, log) {
 		return true
 	}
 	if len(o.specials(log)) == 0 {
@@ -225,6 +225,30 @@ func (o *object) beforeOutermost(vaddr uint64, log *slog.Logger) bool {
 		}
 	}
 	return false
+}
+
+// contextCode is how glibc's __start_context begins, to which a function that
+// makecontext(3) has set up returns: mov %rbx,%rsp; mov (%rsp),%rdi; test %rdi,%rdi
+// (sysdeps/unix/sysv/linux/x86_64/__start_context.S).
+var contextCode = []byte{0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0xff}
+
+// inStartContext tells whether vaddr lies in glibc's __start_context, whose name a
+// stripped libc does not have, or is the byte in front of it: no call has put its
+// first instruction on the stack, and callers are looked for before where they
+// go on.
+func (o *object) inStartContext(vaddr uint64, log *slog.Logger) bool {
+	if o.hdr.machine != elf.EM_X86_64 || o.open(log) != nil || o.eh == nil {
+		return false
+	}
+	e, err := o.eh.Find(vaddr)
+	if err != nil {
+		if e, err = o.eh.Find(vaddr + 1); err != nil || e.FuncStart != vaddr+1 {
+			return false
+		}
+	}
+	code := make([]byte, len(contextCode))
+	n, _ := o.via.src.ReadAt(code, int64(o.via.Bias+e.FuncStart))
+	return bytes.Equal(code[:n], contextCode)
 }
 
 // specials looks for special functions in the symbol tables of the module's file.
