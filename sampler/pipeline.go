@@ -189,7 +189,9 @@ func (p *Pipeline) await(end <-chan struct{}) {
 		case <-end:
 			return
 		case <-slow.C:
-			p.cfg.Slow(len(p.queue))
+			if left := len(p.queue); left > 0 {
+				p.cfg.Slow(left)
+			}
 		}
 	}
 	<-end
