@@ -41,13 +41,19 @@ func spareProcs() {
 	}
 }
 
-// spareMemory has garbage collected before it is as much as what is in use: little
-// is allocated while things go their way, and memory is the target's.
+// spareMemory has garbage collected when there is half as much as is in use, of a
+// large heap: memory is the target's. A small heap is collected less often than
+// that: on a busy machine each time holds up the tracing thread for milliseconds
+// now and then. To the collector the weight is in use; nobody touches it, so that
+// it takes no memory.
 func spareMemory() {
 	if os.Getenv("GOGC") == "" {
+		weight = make([]byte, 16<<20)
 		debug.SetGCPercent(50)
 	}
 }
+
+var weight []byte
 
 // run is main with its surroundings as arguments; it returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
