@@ -109,6 +109,24 @@ func readStack(tid int, sp uint64, c *capture.Capture, x *extent, p pagemap) {
 	c.StackAddr, c.Stack = copyStack(tid, sp, c.Stack[:cap(c.Stack)], x, p)
 }
 
+// readPinned is readStack between ptrace.Pin and ptrace.Unpin, for a stack of which
+// it is known where it lies; false: it is not this one.
+func readPinned(tid int, sp uint64, c *capture.Capture, x *extent) bool {
+	room := c.Stack[:cap(c.Stack)]
+	for _, below := range [...]uint64{redZone, 0} {
+		base := (sp - below) &^ 7
+		n, ok := x.bytes(base, len(room))
+		if !ok {
+			return false
+		}
+		if n, _ = ptrace.ReadMemoryPinned(tid, base, room[:n]); n > 0 {
+			c.StackAddr, c.Stack = base, room[:n]
+			return true
+		}
+	}
+	return false
+}
+
 // copyStack copies the stack from the red zone below sp on into room. The red
 // zone may lie in a guard page: then it is left out.
 func copyStack(tid int, sp uint64, room []byte, x *extent, p pagemap) (addr uint64, stack []byte) {

@@ -177,8 +177,9 @@ func (e *engine) onStop(t *thread, s ptrace.Status) {
 // report of the stop and the resumption only three system calls are made, four
 // if the thread is in a signal handler on a stack of its own.
 func (e *engine) sample(t *thread, s ptrace.Status) {
+	ptrace.Pin()
 	stopped := ptrace.Now()
-	c := t.cap
+	c, pinned := t.cap, true
 	note := c.Regs[:cap(c.Regs)]
 	n, err := ptrace.ReadRegs(t.tid, ptrace.NotePrstatus, note)
 	if err == nil {
@@ -186,12 +187,20 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 		if !e.opt.NoRestart && s.Kind == ptrace.KindInterrupt && ptrace.Revert(t.tid, c.Regs, t.proc.seccomp) {
 			ptrace.WriteRegs(t.tid, ptrace.NotePrstatus, c.Regs)
 		}
-		readStack(t.tid, ptrace.StackPointer(c.Regs), c, t.fb.Extent.Load(), t.proc.pages)
-		readBeyond(t.tid, t.fb.SavedSP.Load(), c, t.fb.BeyondExtent.Load(), t.proc.pages)
+		sp, saved := ptrace.StackPointer(c.Regs), t.fb.SavedSP.Load()
+		if saved != 0 || !readPinned(t.tid, sp, c, t.fb.Extent.Load()) {
+			ptrace.Unpin()
+			pinned = false
+			readStack(t.tid, sp, c, t.fb.Extent.Load(), t.proc.pages)
+			readBeyond(t.tid, saved, c, t.fb.BeyondExtent.Load(), t.proc.pages)
+		}
 	}
 	extraRegs(t, c)
 	resume(s)
 	resumed := ptrace.Now()
+	if pinned {
+		ptrace.Unpin()
+	}
 
 	e.taken++
 	t.again, t.asking = t.asking, false

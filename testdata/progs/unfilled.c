@@ -48,7 +48,10 @@ static void *touch(void *arg) {
 	return (void *)(uintptr_t)*(volatile char *)arg;
 }
 
+static volatile long vforker;
+
 static void *in_vfork(void *arg) {
+	vforker = syscall(SYS_gettid);
 	if (vfork() == 0) {
 		char c;
 		while (read(0, &c, 1) > 0)
@@ -56,6 +59,21 @@ static void *in_vfork(void *arg) {
 		_exit(0);
 	}
 	return arg;
+}
+
+// await_vfork waits until the vfork's parent sleeps: from then on no interrupt
+// stops it.
+static void await_vfork(void) {
+	char path[64], state = 0;
+	while (state != 'D') {
+		usleep(1000);
+		snprintf(path, sizeof path, "/proc/self/task/%ld/stat", vforker);
+		FILE *f = vforker ? fopen(path, "r") : 0;
+		if (f && fscanf(f, "%*d %*s %c", &state) != 1)
+			exit(1);
+		if (f)
+			fclose(f);
+	}
 }
 
 static void start(void *(*f)(void *), char *end, void *arg) {
@@ -76,8 +94,10 @@ int main(int argc, char **argv) {
 	start(await, reserve(), 0);
 	char *unfilled = reserve();
 	start(touch, 0, unfilled);
-	if (argc > 1)
+	if (argc > 1) {
 		start(in_vfork, 0, 0);
+		await_vfork();
+	}
 	printf("page %p\n", unfilled);
 	puts("ready");
 	fflush(stdout);
