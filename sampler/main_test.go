@@ -36,6 +36,7 @@ func targetCmd(args ...string) *exec.Cmd {
 //
 //	storm     has 400 threads born and die, while two spin and two sleep
 //	children  does the same for 20 processes
+//	threads   has two threads stay in stacks that they tell
 //	exec      becomes a new program, which does what remains
 //
 // Each thread that it makes prints a line "tid N" in the end, and the
@@ -57,6 +58,8 @@ func runTarget(args []string) {
 					fail(err)
 				}
 			}
+		case "threads":
+			goThreads()
 		case "exec":
 			os.Setenv(goesOn, "1")
 			fail(syscall.Exec("/proc/self/exe", append([]string{targetName}, args[i+1:]...), os.Environ()))

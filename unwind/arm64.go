@@ -50,6 +50,18 @@ const (
 	arm64MovFP   = 0x910003fd // mov x29, sp
 	arm64BrX17   = 0xd61f0220 // the end of a PLT entry
 
+	// Go keeps the record right below its frame (cmd/internal/obj/arm64/obj7.go,
+	// preprocess).
+	arm64GoSaveFP  = 0xf81f83fd // stur x29, [sp, #-8]
+	arm64GoSetFP   = 0xd10023fd // sub x29, sp, #8
+	arm64GoRestore = 0xa97ffbfd // ldp x29, x30, [sp, #-8]
+	// str x30, [sp, #imm9]!
+	arm64GoPush     = 0xf8000ffe
+	arm64GoPushMask = 0xffe00fff
+	// add sp, sp, #imm12
+	arm64AddSP     = 0x910003ff
+	arm64AddSPMask = 0xffc003ff
+
 	// stp x29, x30, [sp, #imm7*8]!
 	arm64PushPair     = 0xa9807bfd
 	arm64PushPairMask = 0xffc07fff
@@ -67,6 +79,9 @@ func arm64Insn(b []byte, i int) (uint32, bool) {
 // with or without authentication.
 func arm64Innermost(w *window) *sframe.Row {
 	at := w.ahead()
+	if row := arm64GoInnermost(at, w.behind()); row != nil {
+		return row
+	}
 	for i := 0; ; i++ {
 		insn, ok := arm64Insn(at, i)
 		if !ok {
@@ -109,6 +124,29 @@ func arm64Pushed(behind []byte) *sframe.Row {
 		CFA: fromReg(regs.ARM64.SP, size), RA: atCFA(8 - size), FP: atCFA(-size),
 		Keep: arm64Entry.Keep,
 	}
+}
+
+// arm64GoInnermost knows what Go's compiler and assembler put at a function's
+// beginning and end, up to where x29 is set and from where it is the caller's.
+func arm64GoInnermost(at, behind []byte) *sframe.Row {
+	insn, _ := arm64Insn(at, 0)
+	before, _ := arm64Insn(behind, len(behind)/4-1)
+	switch {
+	case insn == arm64GoSetFP && before == arm64GoSaveFP:
+		before, _ = arm64Insn(behind, len(behind)/4-2)
+	case insn == arm64GoSaveFP:
+	case insn&arm64GoPushMask == arm64GoPush && insn&(1<<20) != 0:
+		return arm64Entry
+	case insn&arm64AddSPMask == arm64AddSP && before == arm64GoRestore:
+		return &sframe.Row{CFA: fromReg(regs.ARM64.SP, int32(insn>>10&0xfff)), Keep: arm64Entry.Keep}
+	default:
+		return nil
+	}
+	size := -(int32(before<<11) >> 23)
+	if before&arm64GoPushMask != arm64GoPush || size <= 0 {
+		return nil
+	}
+	return &sframe.Row{CFA: fromReg(regs.ARM64.SP, size), RA: atCFA(-size), Keep: arm64Entry.Keep}
 }
 
 // leafReach is how far a leaf function may reach from its start.

@@ -8,7 +8,7 @@ type How uint8
 const (
 	Regs         How = iota // the thread's own registers: frame 0
 	SFrame                  // a row of .sframe
-	EHFrame                 // a row compiled from .eh_frame (or .debug_frame)
+	EHFrame                 // a row compiled from .eh_frame, Go's pclntab or .debug_frame
 	FramePointer            // the frame pointer convention
 	BackChain               // the s390x back chain
 	Signal                  // the frame that a signal interrupted

@@ -604,7 +604,8 @@ func TestArm64Innermost(t *testing.T) {
 		}
 		return b
 	}
-	const push = 0xa9bd7bfd // stp x29, x30, [sp, #-48]!
+	const push = 0xa9bd7bfd   // stp x29, x30, [sp, #-48]!
+	const goPush = 0xf81d0ffe // str x30, [sp, #-48]!
 	for _, tt := range []struct {
 		name string
 		code []byte
@@ -622,6 +623,10 @@ func TestArm64Innermost(t *testing.T) {
 		{"PLT entry", code(0x90000010, 0xf9400211, 0x91000210, arm64BrX17), 0, 0x402010, []uint64{1}, 0},
 		{"PLT entry at br", code(0x90000010, 0xf9400211, 0x91000210, arm64BrX17), 12, 0x402010, []uint64{1}, 0},
 		{"retaa", code(arm64RetAA), 0, 0x402010, []uint64{1}, 0},
+		{"Go at entry", code(goPush, arm64GoSaveFP, arm64GoSetFP), 0, 0x402010, []uint64{1}, 0},
+		{"Go before x29 is saved", code(goPush, arm64GoSaveFP, arm64GoSetFP), 4, 0xdead, []uint64{0x402010}, 48},
+		{"Go before x29 is set", code(goPush, arm64GoSaveFP, arm64GoSetFP), 8, 0xdead, []uint64{0x402010}, 48},
+		{"Go at the end", code(arm64GoRestore, 0x9100c3ff, arm64Ret), 4, 0x402010, []uint64{1}, 48},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &space{mapped: [][2]uint64{{textStart, textEnd}},

@@ -5,8 +5,6 @@ import (
 	"debug/elf"
 	"log/slog"
 	"slices"
-
-	"sfsample/sampler/symbol"
 )
 
 // special says what is special about a function as the end of a stack.
@@ -93,8 +91,10 @@ func (o *object) isStart(m *Module, vaddr uint64, log *slog.Logger) bool {
 	if o.beforeOutermost(vaddr, log) || o.inStartContext(vaddr, log) {
 		return true
 	}
-	if len(o.specials(log)) == 0 {
-		return m.isGoStart(vaddr)
+	if o.openGo(log) {
+		if f, ok, err := o.golang.table.Func(vaddr); ok && err == nil {
+			return goSpecial(f.Name)&begins != 0
+		}
 	}
 	return o.special(vaddr, log)&begins != 0
 }
@@ -121,30 +121,6 @@ func (o *object) special(vaddr uint64, log *slog.Logger) (is special) {
 type specialFunc struct {
 	region
 	is special
-}
-
-// isGoStart asks Go's own table of functions, which a stripped program keeps,
-// whether vaddr lies in one where stacks begin. It opens the file each time: a walk
-// asks once for an address.
-func (m *Module) isGoStart(vaddr uint64) bool {
-	if !m.obj.sections.goTable {
-		return false
-	}
-	f, err := m.OpenFile()
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	names := symbol.Open(f, m.Path, symbol.Options{Demangle: symbol.Off})
-	defer names.Close()
-	sym, ok := names.Lookup(vaddr)
-	is := special(0)
-	specialEnds([]byte(sym.Name), func(s special, length int) {
-		if length == len(sym.Name) {
-			is |= s
-		}
-	})
-	return ok && is&begins != 0
 }
 
 const (

@@ -142,8 +142,8 @@ func (m *Module) image() (File, error) {
 type fileSections struct {
 	sframes    []region
 	eh         region
-	debugFrame bool // there is a .debug_frame
-	goTable    bool // there is a table of Go functions
+	debugFrame bool   // there is a .debug_frame
+	goTable    region // of Go functions; size 0: there is none
 }
 
 // sections looks into the file for tables without a program header. ok is false
@@ -162,7 +162,7 @@ func (m *Module) sections(log *slog.Logger) (list fileSections, ok bool) {
 		case s.name == ".debug_frame" || s.name == ".zdebug_frame":
 			list.debugFrame = true
 		case s.name == ".gopclntab" || s.name == ".data.rel.ro.gopclntab":
-			list.goTable = true
+			list.goTable = region{s.addr, s.size}
 		case s.flags&elf.SHF_ALLOC == 0:
 			// Not in memory.
 		case s.name == ".sframe" || s.typ == shtGNUSFrame:

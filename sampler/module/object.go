@@ -21,7 +21,7 @@ const maxProblems = 64
 // Problem is a defect that cost an unwind table or a part of one.
 type Problem struct {
 	Module string // path as the process has it
-	Table  string // "sframe", "eh_frame" or "debug_frame"
+	Table  string // "sframe", "eh_frame", "debug_frame" or "pclntab"
 	Addr   uint64 // link-time address that was asked for or, if Whole, of the table
 	Whole  bool   // the table is not used any more
 	Err    error
@@ -58,6 +58,7 @@ type object struct {
 	debug      *ehframe.Table // .debug_frame, asked where .eh_frame has nothing
 	debugBytes int            // of the section, which is held in memory
 	noDebug    bool           // there is no .debug_frame that can be used
+	golang     goRows         // of a Go program, asked where .eh_frame has nothing
 	sections   fileSections
 	searched   bool // sections is filled
 	problems   []Problem
@@ -141,13 +142,16 @@ func (o *object) bytes() int {
 	if o.debug != nil {
 		n += o.debug.CacheBytes() + o.debugBytes
 	}
-	return n
+	return n + o.golang.bytes()
 }
 
 // close forgets the tables; the next look-up opens them again.
 func (o *object) close() {
 	o.opened = false
 	o.sframes, o.old, o.eh = nil, nil, nil
+	if o.golang.table != nil {
+		o.golang = goRows{}
+	}
 	if o.debug != nil {
 		o.debug, o.debugBytes, o.noDebug = nil, 0, false
 	}
@@ -221,8 +225,8 @@ var (
 	}
 )
 
-// ehRow asks .eh_frame and, where that has nothing to say, .debug_frame of the
-// file: Go's linker writes no other table.
+// ehRow asks .eh_frame and, where that has nothing to say, Go's own table of
+// functions, and .debug_frame of the file.
 func (o *object) ehRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 	err := sframe.ErrNoRow
 	if o.eh != nil {
@@ -237,8 +241,14 @@ func (o *object) ehRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 			}
 		}
 	}
+	if errors.Is(err, sframe.ErrNoRow) && o.openGo(log) {
+		var row *sframe.Row
+		if row, err = o.goRow(vaddr, log); err == nil {
+			return row, nil
+		}
+	}
 	if errors.Is(err, sframe.ErrNoRow) && o.openDebug(log) {
-		if o.sections.goTable {
+		if o.sections.goTable.size > 0 { // of an older layout
 			switch is := o.special(vaddr, log); {
 			case is&switches != 0 && is&begins != 0:
 				return &outermost, nil
@@ -255,19 +265,17 @@ func (o *object) ehRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 	return nil, err
 }
 
-// errSwitch is for code of Go's runtime behind which another stack lies, of
-// which its table does not know.
-var errSwitch = errors.New("the function changes stacks")
-
-// outermost is the row of a function that changes stacks and does not return.
-var outermost = sframe.Row{Outermost: true}
-
 // function returns where the function at vaddr begins, by the tables of the
 // EHFrame method.
 func (o *object) function(vaddr uint64, log *slog.Logger) (start uint64, ok bool) {
 	if o.eh != nil {
 		if e, err := o.eh.Find(vaddr); err == nil {
 			return e.FuncStart, true
+		}
+	}
+	if o.openGo(log) {
+		if f, ok, err := o.golang.table.Func(vaddr); ok && err == nil {
+			return f.Start, true
 		}
 	}
 	if o.openDebug(log) {
@@ -282,16 +290,22 @@ func (o *object) function(vaddr uint64, log *slog.Logger) (start uint64, ok bool
 // program of 200 MB has 6 MB.
 const maxDebugFrame = 8 << 20
 
+// search looks into the file for tables without a program header, once. It
+// fails if the file cannot be opened: another process may be able to.
+func (o *object) search(log *slog.Logger) bool {
+	if !o.searched {
+		o.sections, o.searched = o.via.sections(log)
+	}
+	return o.searched
+}
+
 // openDebug reads .debug_frame from the file, if it has one, at the first need.
 func (o *object) openDebug(log *slog.Logger) bool {
 	if o.debug != nil || o.noDebug {
 		return o.debug != nil
 	}
-	if !o.searched {
-		o.sections, o.searched = o.via.sections(log)
-	}
-	if !o.searched {
-		return false // another process may be able to open the file
+	if !o.search(log) {
+		return false
 	}
 	o.noDebug = true
 	if !o.sections.debugFrame || o.hdr.arch == nil {
@@ -344,7 +358,7 @@ func (o *object) open(log *slog.Logger) error {
 	if (len(frames) == 0 || hdr.size == 0) && !o.searched {
 		// Linkers that do not know SFrame leave no program header for it; some
 		// programs have .eh_frame without the header.
-		o.sections, o.searched = o.via.sections(log)
+		o.search(log)
 	}
 	o.close()
 	if len(frames) == 0 {

@@ -63,10 +63,10 @@ func TestTables(t *testing.T) {
 			change: func(p *process) { p.files = nil }, sframe: "none", eh: "none"},
 		{name: "Go's mcall does not return", im: with(func(im *image) {
 			im.noEH, im.debug, im.goTable, im.symbols = true, true, true, map[string]uint64{"runtime.mcall.abi0": 0x1008}
-		}), sframe: "none", eh: "outermost"},
+		}), sframe: "none", eh: "outermost", problems: 1},
 		{name: "Go's systemstack changes stacks", im: with(func(im *image) {
 			im.noEH, im.debug, im.goTable, im.symbols = true, true, true, map[string]uint64{"runtime.systemstack.abi0": 0x1008}
-		}), sframe: "none", eh: "error"},
+		}), sframe: "none", eh: "error", problems: 1},
 		{name: "two sections, the first one empty", im: with(func(im *image) { im.sframe, im.dupSF = 3, true }), sframe: "108", eh: "8"},
 		{name: "sframe of another machine", im: with(func(im *image) { im.sframe, im.abi = 3, 2 }), sframe: "none", eh: "8", problems: 1},
 		{name: "sframe without magic", im: with(func(im *image) { im.sframe = 3 }), change: damage(imgSF, 1), sframe: "none", eh: "8", problems: 1},

@@ -46,6 +46,7 @@ type Report struct {
 	Used     bool
 	SFrame   []SFrameInfo
 	EHFrame  bool
+	PCLNTab  bool // Go's table of functions
 	Problems []Problem
 }
 
@@ -64,6 +65,9 @@ func (r Report) String() string {
 	}
 	if r.EHFrame {
 		has = append(has, "eh_frame")
+	}
+	if r.PCLNTab {
+		has = append(has, "pclntab")
 	}
 	switch {
 	case !r.Used:
@@ -91,7 +95,7 @@ func (m *Module) report() Report {
 	o := m.obj
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	r := Report{Path: m.Path, BuildID: m.BuildID, Used: m.asked && o.opened, EHFrame: o.eh != nil}
+	r := Report{Path: m.Path, BuildID: m.BuildID, Used: m.asked && o.opened, EHFrame: o.eh != nil, PCLNTab: o.golang.table != nil}
 	o.via = m
 	for _, t := range append(o.sframes[:len(o.sframes):len(o.sframes)], o.old...) {
 		info := SFrameInfo{Version: t.Version(), Bytes: t.Size()}

@@ -31,7 +31,7 @@ var goMagic = map[uint32]goVersion{
 
 // maxGoFuncs bounds the table; the largest Go programs have some 500,000
 // functions.
-const maxGoFuncs = 1 << 24
+const maxGoFuncs = 1 << 21
 
 // goTable finds functions in a pclntab. Everything but functab stays in the
 // file. Only find is safe for concurrent use.
@@ -42,6 +42,7 @@ type goTable struct {
 	ptr     uint64 // size of a pointer
 	quantum uint64 // of instruction lengths
 	off     int64  // of the table in the file
+	addr    uint64 // of the table, by link-time address
 	size    int64  // how far it may reach
 	text    uint64 // what functab's offsets count from
 
@@ -129,7 +130,7 @@ func (im *image) goTableAt(off, size int64, addr uint64) (*goTable, error) {
 	if err := readFull(im.f, h[:], off); err != nil {
 		return nil, err
 	}
-	t := &goTable{im: im, order: im.order, off: off, size: size, quantum: uint64(h[6]), ptr: uint64(h[7])}
+	t := &goTable{im: im, order: im.order, off: off, addr: addr, size: size, quantum: uint64(h[6]), ptr: uint64(h[7])}
 	t.version = goMagic[im.order.Uint32(h[:])]
 	switch {
 	case t.version == 0:

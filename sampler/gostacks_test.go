@@ -1,0 +1,229 @@
+package sampler
+
+import (
+	"context"
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/internal/testprog"
+	"sfsample/output"
+	"sfsample/unwind"
+)
+
+// goThreads has two goroutines, each on a thread of its own, tell their stacks and
+// stay there: one spins in a leaf without a frame, one waits in a system call.
+func goThreads() {
+	var r [2]int
+	if err := unix.Pipe(r[:]); err != nil {
+		fail(err)
+	}
+	var told sync.WaitGroup
+	for _, f := range []func(){goSpin, func() { goWait(r[0]) }} {
+		told.Add(1)
+		go func() {
+			runtime.LockOSThread()
+			goOuter(told.Done, f)
+		}()
+	}
+	told.Wait()
+	fmt.Println("ready")
+	select {}
+}
+
+//go:noinline
+func goOuter(told, f func()) int { return goMiddle(told, f) + 1 }
+
+// goMiddle has a frame larger than what one instruction can take.
+//
+//go:noinline
+func goMiddle(told, f func()) int {
+	var large [64 << 10]byte
+	n := goInner(told, f, &large)
+	return n + int(large[n&0xff])
+}
+
+//go:noinline
+func goInner(told, f func(), large *[64 << 10]byte) int {
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
+	var names []string
+	for {
+		fr, more := frames.Next()
+		names = append(names, fr.Function)
+		if !more {
+			break
+		}
+	}
+	slices.Reverse(names)
+	os.Stdout.WriteString(fmt.Sprintln("thread", unix.Gettid(), strings.Join(names, " ")))
+	told()
+	f()
+	return int(large[1])
+}
+
+// goSpin takes years.
+//
+//go:noinline
+func goSpin() {
+	for n := uint64(1); n != 0; n++ {
+	}
+}
+
+//go:noinline
+func goWait(fd int) {
+	var b [1]byte
+	unix.Read(fd, b[:])
+}
+
+// strip copies a program as strip(1) would leave it: the section headers of its
+// symbols and of what debuggers read say that there is nothing.
+func strip(t *testing.T, from string) (to string) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var order binary.ByteOrder = f.ByteOrder
+	table, stripped := order.Uint64(b[40:]), 0 // e_shoff
+	for i, s := range f.Sections {
+		if s.Flags&elf.SHF_ALLOC == 0 && (s.Type == elf.SHT_SYMTAB || strings.HasPrefix(s.Name, ".debug_")) {
+			order.PutUint32(b[table+uint64(i)*64+4:], uint32(elf.SHT_NULL)) // sh_type
+			order.PutUint32(b[table+uint64(i)*64:], 0)                      // sh_name
+			stripped++
+		}
+	}
+	t.Logf("%d sections stripped", stripped)
+	to = filepath.Join(t.TempDir(), "stripped")
+	if err := os.WriteFile(to, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+// allStacks is a sink that keeps all stacks, and reports when each thread that is
+// wanted was seen in its place.
+type allStacks struct {
+	mu   sync.Mutex
+	got  map[int][]*output.Stack
+	last map[int]string // samples left out, by thread, the last ones
+	want map[int]bool   // threads that were not seen in their places yet
+	done func()
+}
+
+// Add implements output.Sink.
+func (a *allStacks) Add(s *output.Sample) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s.Taken != "stop" && s.Taken != "no stop" || len(s.Stack.Frames) == 0 ||
+		s.Taken == "no stop" && s.Stack.End == unknown || s.Stack.End == unwind.OutsideCopy.String() {
+		a.last[s.TID] = fmt.Sprintf("%s %s, ends: %q", s.Taken, s.State, s.Stack.End)
+		return nil // none of its own, or another follows
+	}
+	if !slices.Contains(a.got[s.TID], s.Stack) {
+		a.got[s.TID] = append(a.got[s.TID], s.Stack)
+	}
+	if inPlace(s.Stack) {
+		delete(a.want, s.TID)
+	}
+	if len(a.want) == 0 {
+		a.done()
+	}
+	return nil
+}
+
+// inPlace: the thread has got to where it stays.
+func inPlace(s *output.Stack) bool {
+	return slices.ContainsFunc(s.Frames, func(f output.Frame) bool {
+		return f.Func == "sfsample/sampler.goSpin" || f.Func == "sfsample/sampler.goWait"
+	})
+}
+
+// Close implements output.Sink.
+func (a *allStacks) Close() error { return nil }
+
+// TestGoStacks samples a Go program, whole and stripped: Go's own account of its
+// stacks is the truth for two threads, and the others, which are the runtime's,
+// have to be complete.
+func TestGoStacks(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]func() string{
+		"whole":    func() string { return self },
+		"stripped": func() string { return strip(t, self) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := &exec.Cmd{Path: path(), Args: []string{targetName, "threads"}}
+			// A goroutine that runs for long gets a signal otherwise. It then must
+			// not be waited for, nor have the only processor.
+			cmd.Env = append(os.Environ(), goesOn+"=1", "GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOMAXPROCS=4")
+			p := testprog.StartCmd(t, cmd)
+			if len(p.Threads) != 2 {
+				t.Fatalf("the program told the stacks %v, want two", p.Threads)
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), testprog.Patience)
+			defer cancel()
+			a := &allStacks{got: map[int][]*output.Stack{}, last: map[int]string{}, want: map[int]bool{}, done: cancel}
+			for tid := range p.Threads {
+				a.want[tid] = true
+			}
+			opt := Options{PIDs: []int{p.PID}, Hz: 20, All: true, WallWeight: true}
+			if _, err := Run(ctx, opt, 0, testPipeline(a), nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			for tid := range a.want {
+				t.Errorf("no stack of thread %d was seen in its place, but %v (last left out: %s)", tid, a.got[tid], a.last[tid])
+			}
+			for tid, stacks := range a.got {
+				for _, s := range stacks {
+					checkGoStack(t, s, p.Threads[tid])
+				}
+			}
+			t.Logf("stacks of %d threads", len(a.got))
+		})
+	}
+}
+
+// checkGoStack: s is complete, has the functions told at its root if there are
+// any, and each frame was found by a row.
+func checkGoStack(t *testing.T, s *output.Stack, told []string) {
+	t.Helper()
+	if told != nil && !inPlace(s) {
+		return
+	}
+	var names, hows []string
+	for _, f := range s.Frames {
+		names, hows = append(names, strings.TrimSuffix(f.Func, ".abi0")), append(hows, f.How)
+	}
+	if told == nil && s.End != "" && slices.Contains(open, names[len(names)-1]) {
+		return
+	}
+	root := names[max(0, len(names)-len(told)):]
+	if s.End != "" || told != nil && !slices.Equal(root, told) {
+		t.Errorf("got %s by %s, ends: %q; want it complete, with %s", names, hows, s.End, told)
+	}
+	if told != nil && slices.ContainsFunc(hows[1:], func(how string) bool { return how != "eh_frame" }) {
+		t.Errorf("got %s by %s, want all by eh_frame", names, hows)
+	}
+}
+
+// open are functions in which the stacks of the runtime's threads may end: what
+// called them is on another stack or, in C code in assembly, not described.
+var open = []string{"crosscall1", "runtime/cgo(.text)", "runtime.systemstack", "runtime.morestack", "runtime.nanotime1", "runtime.walltime", "runtime.vgetrandom1"}

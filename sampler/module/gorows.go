@@ -1,0 +1,204 @@
+package module
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"log/slog"
+
+	"sfsample/regs"
+	"sfsample/sampler/symbol"
+	"sfsample/sframe"
+)
+
+// goRows are rows made of Go's own table of functions, which tells for each
+// address how much of the stack the function has taken. Every Go program has it,
+// stripped ones too; .debug_frame, made of the same numbers, says less.
+type goRows struct {
+	table *symbol.GoTable
+	none  bool // there is no table that can be used
+	rows  map[goRowKey]*sframe.Row
+}
+
+// goRowKey is what rows differ in.
+type goRowKey struct {
+	size int32 // of what the function has taken of the stack, in bytes
+	fp   goFP
+}
+
+// goFP says where the caller's frame pointer is.
+type goFP uint8
+
+const (
+	goFPSame goFP = iota
+	goFPSaved
+	goFPUnknown
+)
+
+const (
+	maxGoRows = 1 << 12
+	// maxGoSize is the largest stack that Go's runtime allows (runtime/proc.go,
+	// maxstacksize), in bytes.
+	maxGoSize = 1 << 30
+)
+
+func (g *goRows) bytes() int {
+	if g.table == nil {
+		return 0
+	}
+	const rowBytes = 200
+	return g.table.Bytes() + rowBytes*len(g.rows)
+}
+
+// openGo opens Go's table of functions, if there is one, at the first need.
+func (o *object) openGo(log *slog.Logger) bool {
+	g := &o.golang
+	if g.table != nil || g.none {
+		return g.table != nil
+	}
+	if !o.search(log) {
+		return false
+	}
+	a := o.hdr.arch
+	if o.sections.goTable.size == 0 || a != regs.AMD64 && a != regs.ARM64 && a != regs.S390X {
+		g.none = true
+		return false
+	}
+	f, err := o.via.OpenFile()
+	if err != nil {
+		return false // another process may be able to
+	}
+	defer f.Close()
+	if g.table, err = symbol.OpenGoTable(f, o); err != nil {
+		g.none = true
+		o.problem(log, "pclntab", o.sections.goTable.addr, true, err)
+		return false
+	}
+	return true
+}
+
+// goSpecial tells what is special about a function by its whole name.
+func goSpecial(name string) (is special) {
+	specialEnds([]byte(name), func(s special, length int) {
+		if length == len(name) {
+			is |= s
+		}
+	})
+	return is
+}
+
+// errSwitch is for code of Go's runtime behind which another stack lies, of
+// which its table does not know.
+var errSwitch = errors.New("the function changes stacks")
+
+// outermost is the row of a function that begins stacks, or changes stacks and
+// does not return.
+var outermost = sframe.Row{Outermost: true}
+
+// lost is the row of s390x for code behind which another stack lies. Without a row
+// the back chain would be tried, which Go does not have, and r14, of which it is
+// not known there whether it still is the return address.
+var lost = sframe.Row{CFA: sframe.Rule{Base: sframe.Undefined}}
+
+// goSignalEntry is where the kernel enters a Go program for a signal. It is marked
+// as the beginning of a stack, but returns to the signal trampoline. On x86-64 the
+// others so marked have a return address as well, that of what called the first
+// of them (runtime.clone), or of no use (runtime.goexit).
+const goSignalEntry = "runtime.sigtramp"
+
+// goRow makes the row for vaddr.
+func (o *object) goRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
+	f, ok, err := o.golang.table.Func(vaddr)
+	if !ok && err == nil {
+		return nil, sframe.ErrNoRow
+	}
+	var size int32
+	if err == nil {
+		switch is := goSpecial(f.Name); {
+		case is&switches != 0 && is&begins != 0, f.Top && o.hdr.arch.Link && f.Name != goSignalEntry:
+			return &outermost, nil
+		case (f.SPWrite || is&switches != 0) && o.hdr.arch == regs.S390X:
+			return &lost, nil
+		case f.SPWrite || is&switches != 0:
+			return nil, errSwitch
+		}
+		size, err = o.golang.table.StackSize(f, vaddr)
+	}
+	if _, bad := errors.AsType[*symbol.FormatError](err); bad {
+		o.problem(log, "pclntab", vaddr, false, err)
+		return nil, err
+	}
+	if err != nil {
+		return nil, err
+	}
+	if size < 0 || size > maxGoSize {
+		return nil, sframe.ErrNoRow // what the assembler could not follow
+	}
+	fp, err := o.goFP(f, vaddr, size)
+	if err != nil {
+		return nil, err
+	}
+	return o.golang.row(o.hdr.arch, goRowKey{size, fp}), nil
+}
+
+// goFP tells where f has the caller's frame pointer at vaddr. Compiled functions
+// save it when they take any of the stack (cmd/internal/obj/x86/obj6.go and
+// arm64/obj7.go, preprocess), some with an instruction after that one; what is
+// written in assembly may not. s390x has none.
+func (o *object) goFP(f symbol.GoFunc, vaddr uint64, size int32) (goFP, error) {
+	switch {
+	case o.hdr.arch == regs.S390X:
+		return goFPUnknown, nil
+	case size == 0:
+		return goFPSame, nil
+	case f.Asm:
+		return goFPUnknown, nil
+	}
+	var b [4]byte
+	if _, err := o.ReadAt(b[:], int64(vaddr)); err != nil {
+		return 0, err
+	}
+	if o.hdr.arch == regs.ARM64 && binary.LittleEndian.Uint32(b[:]) == 0xf81f83fd || // stur x29, [sp, #-8]
+		o.hdr.arch == regs.AMD64 && (bytes.Equal(b[:], []byte{0x48, 0x89, 0x6c, 0x24}) ||
+			bytes.Equal(b[:], []byte{0x48, 0x89, 0xac, 0x24})) { // mov [rsp+n], rbp
+		return goFPSame, nil
+	}
+	return goFPSaved, nil
+}
+
+// row returns the row of a key. Go's functions keep no registers for their
+// callers but the frame pointer.
+func (g *goRows) row(a *regs.Arch, k goRowKey) *sframe.Row {
+	if row := g.rows[k]; row != nil {
+		return row
+	}
+	at := func(off int32) sframe.Rule { return sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: off} }
+	row := &sframe.Row{CFA: sframe.Rule{Base: sframe.FromReg, Reg: a.SP, Offset: k.size}}
+	// fpAt is where the caller's frame pointer is, from the CFA.
+	fpAt := -k.size - 8
+	switch {
+	case !a.Link:
+		row.CFA.Offset += 8
+		row.RA, fpAt = at(-8), -16
+	case k.size > 0:
+		row.RA = at(-k.size) // at the stack pointer
+	}
+	switch k.fp {
+	case goFPSaved:
+		row.FP = at(fpAt)
+	case goFPUnknown:
+		row.FP = sframe.Rule{Base: sframe.Undefined}
+	}
+	if a.SPOffset != 0 {
+		// Go does not have the ABI's save area: the CFA is the stack pointer.
+		row.Saved = []sframe.SavedRule{{Reg: a.SP, Rule: sframe.Rule{Base: sframe.FromCFA}}}
+	}
+	if len(g.rows) >= maxGoRows {
+		clear(g.rows)
+	}
+	if g.rows == nil {
+		g.rows = map[goRowKey]*sframe.Row{}
+	}
+	g.rows[k] = row
+	return row
+}

@@ -1,0 +1,148 @@
+package module
+
+import (
+	"debug/elf"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+
+	"sfsample/ptrace/procfs"
+	"sfsample/regs"
+	"sfsample/sframe"
+	"sfsample/sframe/ehframe"
+	"sfsample/unwind"
+)
+
+// goPrograms returns Go programs with .debug_frame, by architecture: built here
+// or, where there is no Go, the test itself.
+func goPrograms(t *testing.T) map[string]string {
+	t.Helper()
+	if _, err := exec.LookPath("go"); err != nil {
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return map[string]string{runtime.GOARCH: self}
+	}
+	dir := t.TempDir()
+	src := filepath.Join(dir, "main.go")
+	if err := os.WriteFile(src, []byte("package main\n\nfunc main() { println() }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	list := map[string]string{}
+	for _, arch := range []string{"amd64", "arm64", "s390x"} {
+		list[arch] = filepath.Join(dir, arch)
+		cmd := exec.Command("go", "build", "-o", list[arch], src)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GOARCH="+arch, "GOFLAGS=", "GO111MODULE=off", "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go build for %s: %v\n%s", arch, err, out)
+		}
+	}
+	return list
+}
+
+// fromELF is a process that has the file at path mapped.
+func fromELF(t *testing.T, path string) (*process, *elf.File) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	p := &process{files: map[uint64][]byte{5: b}}
+	for _, s := range f.Progs {
+		if s.Type == elf.PT_LOAD {
+			perms := procfs.Read
+			if s.Flags&elf.PF_W != 0 {
+				perms |= procfs.Write
+			}
+			if s.Flags&elf.PF_X != 0 {
+				perms |= procfs.Exec
+			}
+			skew := s.Vaddr % pageBytes
+			size := min((s.Filesz+skew+pageBytes-1)&^(pageBytes-1), uint64(len(b))-(s.Off-skew))
+			p.mapAt(s.Vaddr-skew, perms, b, s.Off-skew, size, 5, path)
+		}
+	}
+	return p, f
+}
+
+// TestGoRows holds the rows made of Go's table of functions against those that
+// Go's linker wrote to .debug_frame, for each instruction of each function.
+func TestGoRows(t *testing.T) {
+	step := map[string]uint64{"amd64": 1, "arm64": 4, "s390x": 2}
+	for arch, path := range goPrograms(t) {
+		t.Run(arch, func(t *testing.T) {
+			p, f := fromELF(t, path)
+			truth, err := ehframe.OpenDebugFrame(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			syms, err := f.Symbols()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := NewSpace(p, NewCache(0), Options{})
+			a := map[string]*regs.Arch{"amd64": regs.AMD64, "arm64": regs.ARM64, "s390x": regs.S390X}[arch]
+			rows, seen := 0, map[string]bool{}
+			for _, sym := range syms {
+				if elf.ST_TYPE(sym.Info) != elf.STT_FUNC || sym.Size == 0 {
+					continue
+				}
+				for pc := sym.Value; pc < sym.Value+sym.Size-1; pc += step[arch] {
+					e, err := truth.Find(pc)
+					if err != nil {
+						break // C code
+					}
+					row, err := s.Row(pc, unwind.EHFrame)
+					if errors.Is(err, errSwitch) || row == &lost || err == nil && row.Outermost && !e.Row.Outermost {
+						seen[sym.Name] = true
+						break
+					}
+					if err != nil {
+						t.Fatalf("%#x in %s: %v", pc, sym.Name, err)
+					}
+					rows++
+					if e.Row.Outermost != row.Outermost && sym.Name == goSignalEntry+string(abi0) {
+						continue
+					}
+					if e.Row.Outermost != row.Outermost || !row.Outermost && (row.CFA != e.Row.CFA || row.RA != e.Row.RA || spOf(a, row) != spOf(a, &e.Row)) {
+						t.Fatalf("%#x in %s: row %+v, the linker's %+v", pc, sym.Name, *row, e.Row)
+					}
+				}
+			}
+			if problems := s.Problems(); len(problems) > 0 {
+				t.Error(problems)
+			}
+			if rows < 100_000 {
+				t.Errorf("%d addresses compared, want more", rows)
+			}
+			for _, name := range []string{"runtime.mcall", "runtime.systemstack.abi0", "runtime.morestack.abi0"} {
+				if !seen[name] {
+					t.Errorf("%s has a row, though it changes stacks", name)
+				}
+			}
+			t.Logf("%d addresses, no rows in %d functions: %s", rows, len(seen), slices.Sorted(maps.Keys(seen)))
+		})
+	}
+}
+
+// spOf is the rule of the caller's stack pointer.
+func spOf(a *regs.Arch, row *sframe.Row) sframe.Rule {
+	for _, s := range row.Saved {
+		if s.Reg == a.SP {
+			return s.Rule
+		}
+	}
+	return sframe.Rule{Base: sframe.FromCFA, Offset: int32(a.SPOffset)}
+}
