@@ -653,6 +653,7 @@ func (p *Pipeline) advise(t *target, a *regs.Arch, c *capture.Capture, fb *Feedb
 	}
 	short := end.Reason == unwind.OutsideCopy
 	p.hurry = p.hurry || short || end.Reason == unwind.UnknownRegister || fb.Want.Load() == 0
+	fb.Short.Store(short && c.Taken != capture.Unstopped)
 	if end.Switch > 0 {
 		last := frames[len(frames)-1].SP
 		fb.Beyond.Store(copySize(fb.Beyond.Load(), last-frames[end.Switch].SP+redZone, short, max(len(c.Beyond), firstCopy/4)))

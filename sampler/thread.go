@@ -18,6 +18,8 @@ type Feedback struct {
 	// NeedStop is the run count (schedstat) of a capture without registers that
 	// could not be unwound for want of them; 0: none.
 	NeedStop atomic.Uint64
+	// Short: the last capture was made at a stop, and the stack goes on behind it.
+	Short atomic.Bool
 	// Extent is where the stack of the last capture lies.
 	Extent atomic.Pointer[extent]
 	// Foreign: the thread's system calls have other numbers than the kernel's
@@ -105,10 +107,12 @@ type thread struct {
 	next    int64 // tick of the next look
 	stack   bool  // a capture was made in this wait: Reused instead of Idle
 	// A wait whose stack could not be unwound without registers is stopped once,
-	// if its call goes on unharmed: wait is where the thread then was, asking
+	// or some times if more of the stack has to be copied, if its call goes on
+	// unharmed: stops is how often, wait is where the thread then was, asking
 	// that its stop is to come, again that it came and the thread should be
 	// back there.
 	wait   procfs.Syscall
+	stops  int
 	asking bool
 	again  bool
 	// refused is the run count of a wait that must not be stopped.

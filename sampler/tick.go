@@ -139,6 +139,7 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 			if e.wantsRegs(t) {
 				e.creditIdle(t, n-1)
 				t.asking = true
+				t.stops++
 				e.arm(t, n)
 				return true
 			}
@@ -300,11 +301,19 @@ func (e *engine) readKernel(t *thread, c *capture.Capture) {
 	c.Kernel = append(c.Kernel[:0], b...)
 }
 
-// wantsRegs tells whether a blocked thread is to be stopped once for the
-// registers that its stack takes to unwind: only if that does no harm.
+// maxStops bounds how often one wait is stopped. Each time more is copied, so that
+// this is enough for the largest copy.
+const maxStops = 6
+
+// wantsRegs tells whether a blocked thread is to be stopped for the registers that
+// its stack takes to unwind: only if that does no harm. Once is enough, unless
+// the copy made at that stop was too small, and no more could be read before
+// the thread had gone back to its call.
 func (e *engine) wantsRegs(t *thread) bool {
-	if e.opt.Stop != StopAuto || !t.seized || !t.stack || t.count == 0 ||
-		t.fb.NeedStop.Load() != t.count || t.refused == t.count {
+	if e.opt.Stop != StopAuto || !t.seized || !t.stack || t.count == 0 || t.refused == t.count {
+		return false
+	}
+	if t.fb.NeedStop.Load() != t.count && !(t.stops > 0 && t.stops < maxStops && t.fb.Short.Load()) {
 		return false
 	}
 	if t.fb.Foreign.Load() || !transparent(runtime.GOARCH, t.proc.pid, t.wait.NR, &t.wait.Args, ptrace.Reverts && !e.opt.NoRestart) {
@@ -329,7 +338,7 @@ func (e *engine) backAgain(t *thread, n int64) {
 
 func (e *engine) peeked(t *thread, n int64, c *capture.Capture, s procfs.Schedstat, call procfs.Syscall, late time.Duration) {
 	t.blocked, t.count, t.seenAt, t.since, t.next, t.stack = true, s.Count, n, n, n+1, true
-	t.wait, t.again = call, false
+	t.wait, t.again, t.stops = call, false, 0
 	c.Taken, c.Blocked, c.Count = capture.Unstopped, true, s.Count
 	c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
 	c.Delay, c.Pause, c.Late = 0, 0, late
