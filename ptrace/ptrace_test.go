@@ -48,8 +48,21 @@ func child(mode string) {
 // startChild starts a target and returns its pid once it is ready.
 func startChild(t *testing.T, mode string) int {
 	t.Helper()
+	cmd, out := runChild(t, mode)
+	t.Cleanup(func() { cmd.Process.Kill() })
+	if line, err := out.ReadString('\n'); line != "ready\n" {
+		t.Fatalf("child said %q (%v)", line, err)
+	}
+	return cmd.Process.Pid
+}
+
+// runChild starts this program as a target with these additions to its
+// environment. When the test ends its standard input does, and it is waited for.
+func runChild(t *testing.T, mode string, env ...string) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), childEnv+"="+mode)
+	cmd.Env = append(append(os.Environ(), childEnv+"="+mode), env...)
+	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -63,13 +76,9 @@ func startChild(t *testing.T, mode string) int {
 	}
 	t.Cleanup(func() {
 		in.Close()
-		cmd.Process.Kill()
 		cmd.Wait()
 	})
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("child said %q (%v)", line, err)
-	}
-	return cmd.Process.Pid
+	return cmd, bufio.NewReader(out)
 }
 
 // traced runs f on a tracing thread and hands its error on.

@@ -369,27 +369,10 @@ func startBlocking(t *testing.T, effects ...effect) *targets {
 	for _, e := range effects {
 		mode += string(rune('0' + e))
 	}
-	cmd := exec.Command("/proc/self/exe")
-	// No signals of the Go runtime: they would interrupt the calls.
-	cmd.Env = append(os.Environ(), childEnv+"="+mode, "GODEBUG=asyncpreemptoff=1", "GOGC=off",
-		limitEnv+"="+limit.String())
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close() // it ends by itself, and removes what would stay
-		cmd.Wait()
-	})
-	ts := &targets{bufio.NewReader(out), map[int]*target{}}
+	// No signals of the Go runtime: they would interrupt the calls. The child ends
+	// by itself, and removes what would stay.
+	cmd, out := runChild(t, mode, "GODEBUG=asyncpreemptoff=1", "GOGC=off", limitEnv+"="+limit.String())
+	ts := &targets{out, map[int]*target{}}
 	for line := ""; line != "all"; {
 		line = ts.line(t)
 		var i int

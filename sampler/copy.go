@@ -39,19 +39,29 @@ func (x *extent) bytes(base uint64, room int) (n int, ok bool) {
 // stackExtent finds the mapping that sp lies in, nil if it is not memory of the
 // process's own.
 func stackExtent(maps []procfs.Mapping, sp uint64) *extent {
-	i, found := slices.BinarySearchFunc(maps, sp, func(m procfs.Mapping, sp uint64) int {
+	m := mappingAt(maps, sp)
+	if m == nil || m.File() || m.Perms&procfs.Shared != 0 {
+		return nil
+	}
+	return &extent{low: m.Start, high: m.End}
+}
+
+// mappingAt returns the one of maps, which are in ascending order, that holds
+// addr, nil if there is none.
+func mappingAt(maps []procfs.Mapping, addr uint64) *procfs.Mapping {
+	i, found := slices.BinarySearchFunc(maps, addr, func(m procfs.Mapping, addr uint64) int {
 		switch {
-		case m.End <= sp:
+		case m.End <= addr:
 			return -1
-		case m.Start > sp:
+		case m.Start > addr:
 			return 1
 		}
 		return 0
 	})
-	if !found || maps[i].File() || maps[i].Perms&procfs.Shared != 0 {
+	if !found {
 		return nil
 	}
-	return &extent{low: maps[i].Start, high: maps[i].End}
+	return &maps[i]
 }
 
 // pagemap is an open /proc/PID/pagemap, -1 if there is none to be had

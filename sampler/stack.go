@@ -126,19 +126,11 @@ func (t *target) frame(names *Names, k frameKey) *rawFrame {
 
 // regionOf names the mapping that covers pc.
 func regionOf(maps []procfs.Mapping, pc uint64) (name string, start uint64) {
-	i, found := slices.BinarySearchFunc(maps, pc, func(m procfs.Mapping, pc uint64) int {
-		switch {
-		case m.End <= pc:
-			return -1
-		case m.Start > pc:
-			return 1
-		}
-		return 0
-	})
-	if !found {
+	m := mappingAt(maps, pc)
+	if m == nil {
 		return "", 0
 	}
-	if m := &maps[i]; m.Path != "" && !strings.HasPrefix(m.Path, "[anon") {
+	if m.Path != "" && !strings.HasPrefix(m.Path, "[anon") {
 		return path.Base(m.Path), m.Start
 	}
 	return "[anon]", 0
