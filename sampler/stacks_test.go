@@ -168,6 +168,9 @@ func TestStacks(t *testing.T) {
 					all = append(all, park(t, v, "handler", how))
 				}
 			}
+			for _, v := range testprog.Variants(t, arch, "altstack") {
+				all = append(all, park(t, v, "altstack", "b", "7"))
+			}
 			return append(all, park(t, "mixed", "mixed"))
 		},
 		"calls": func() (all []*parked) {

@@ -52,6 +52,7 @@ settings() {
 	case $variant in
 	*-pac) flags+=' -mbranch-protection=pac-ret' ;;
 	*-pacleaf) flags+=' -mbranch-protection=pac-ret+leaf' ;;
+	*-bti) flags+=' -mbranch-protection=bti' ;;
 	esac
 }
 
@@ -96,14 +97,14 @@ build() {
 	rm -rf "$out"
 	mkdir -p "$out"
 	if [ -n "$dyn" ]; then
-		link+=' -Wl,--no-eh-frame-hdr'
+		[ -z "$sframe" ] || link+=' -Wl,--no-eh-frame-hdr'
 		object deep.c lib.o -DLIBRARY
 		object deep.c main.o -DPROGRAM -fPIE
 		tool gcc $link -shared -Wl,-soname,libdeep.so -o libdeep.so lib.o
 		tool gcc $link -pie -Wl,-rpath,'$ORIGIN' -o deep main.o libdeep.so
 		# The linker writes .eh_frame for the PLT.
 		for f in deep libdeep.so; do
-			tool objcopy -R .eh_frame "$f"
+			[ -z "$sframe" ] || tool objcopy -R .eh_frame "$f"
 		done
 		mv "$tmp/work/libdeep.so" "$tmp/work/deep" "$out"
 	else
@@ -128,11 +129,12 @@ build() {
 }
 
 all='
-amd64/sframe3 amd64/sframe3-dyn amd64/sframe2 amd64/sframe2-dyn amd64/ehframe amd64/fp amd64/none amd64/mixed
+amd64/sframe3 amd64/sframe3-dyn amd64/sframe2 amd64/sframe2-dyn amd64/ehframe amd64/ehframe-dyn amd64/fp amd64/none amd64/mixed
 386/fp 386/ehframe 386/none
 arm64/sframe3 arm64/sframe3-dyn arm64/sframe3-pac arm64/sframe3-pacleaf arm64/sframe2 arm64/sframe2-pac
-arm64/ehframe arm64/ehframe-pac arm64/ehframe-pacleaf arm64/fp arm64/fp-pac arm64/none arm64/mixed
-s390x/sframe3 s390x/sframe3-dyn s390x/ehframe s390x/backchain s390x/packed s390x/none s390x/mixed
+arm64/sframe3-bti arm64/ehframe arm64/ehframe-dyn arm64/ehframe-pac arm64/ehframe-pacleaf arm64/ehframe-bti
+arm64/fp arm64/fp-pac arm64/fp-bti arm64/none arm64/mixed
+s390x/sframe3 s390x/sframe3-dyn s390x/ehframe s390x/ehframe-dyn s390x/backchain s390x/packed s390x/none s390x/mixed
 '
 [ $# -gt 0 ] || set -- $all
 for target; do
