@@ -48,6 +48,7 @@ type engine struct {
 	prio               priority
 	place              place
 	missed             int64  // deadlines that were not answered in time
+	due                int64  // the tick after the last: usually the next, later in a rest
 	published          int64  // when status was set
 	open, files        int    // files of threads that are open, and may be; 0: not known
 	relist             int64  // tick of the next listing of untraced processes
@@ -376,16 +377,14 @@ func (e *engine) loop() {
 			sleepUntil(min(next, e.until))
 		case ok:
 			e.handle(s)
+			next = e.wake()
 		}
 	}
 }
 
 // missRest accounts for the deadlines that passed unseen before a run's end.
 func (e *engine) missRest(end int64) {
-	if n := (end - e.start) / e.interval; n > e.tick {
-		e.missed += n - e.tick
-		e.advance(n, Missed)
-	}
+	e.skipTo((end - e.start) / e.interval)
 }
 
 // dropVanished drops the threads that the kernel reports no more, when it has

@@ -26,22 +26,52 @@ func (e *engine) onTick(now int64) (next int64) {
 	if 2*int64(behind) > e.interval {
 		e.acct.Late++
 	}
-	e.missed += n - 1 - e.tick
-	e.advance(n-1, Missed)
+	e.skipTo(n - 1)
 	e.load.update(e, now)
 	e.publish(now)
-	next = e.start + (n+1)*e.interval
 	first := len(e.outstanding)
+	e.due = n + 1
 	if e.load.skip(n) {
 		e.advance(n, Throttled)
 	} else {
 		e.advance(n, numClasses)
-		e.choose(n, behind)
+		if e.choose(n, behind) && len(e.outstanding) == 0 {
+			e.due = n + rest(len(e.list), n-e.still(), e.interval)
+		}
 	}
 	// The interrupts come last: a thread may stop at once.
+	next = e.start + e.due*e.interval
 	e.alarm.Set(min(next, e.until))
 	e.interruptAll(first)
 	return next
+}
+
+// skipTo makes n the current tick where it is a later one: ticks that were to be
+// left out, as nothing ran, and then those that passed unseen.
+func (e *engine) skipTo(n int64) {
+	e.advance(min(n, e.due-1), Unsure)
+	if n > e.tick {
+		e.missed += n - e.tick
+		e.advance(n, Missed)
+	}
+}
+
+// wake ends a rest, since something has happened, and returns the time of the
+// next tick.
+func (e *engine) wake() (next int64) {
+	if e.due > e.tick+1 {
+		e.due = min(e.due, (ptrace.Now()-e.start)/e.interval+1)
+		e.alarm.Set(min(e.start+e.due*e.interval, e.until))
+	}
+	return e.start + e.due*e.interval
+}
+
+// still is the first tick from which on no process has run.
+func (e *engine) still() (n int64) {
+	for _, p := range e.procs {
+		n = max(n, p.still)
+	}
+	return n
 }
 
 // advance makes n the current tick. The ticks up to it belong to class c for
@@ -67,8 +97,10 @@ func (e *engine) advance(n int64, c Class) {
 }
 
 // choose looks at the threads that are due at tick n, arms those that run, and
-// reads those that do not where that is wanted.
-func (e *engine) choose(n int64, late time.Duration) {
+// reads those that do not where that is wanted. quiet: nothing has run since the
+// last tick, so that there was nothing to look at.
+func (e *engine) choose(n int64, late time.Duration) (quiet bool) {
+	quiet = true
 	e.flush()
 	e.pace.begin(e.interval)
 	if n >= e.relist {
@@ -89,13 +121,16 @@ func (e *engine) choose(n int64, late time.Duration) {
 				t.sure = n
 			}
 			if (still || n < t.next) && !e.wantsRegs(t) {
+				quiet = quiet && still
 				continue // credited at a later look
 			}
 		}
+		quiet = false
 		if !e.look(t, n, late) { // it has exited
 			i--
 		}
 	}
+	return quiet
 }
 
 // readClock finds out whether any thread of the process has run since the last
