@@ -48,10 +48,20 @@ func spareProcs() {
 // it takes no memory.
 func spareMemory() {
 	if os.Getenv("GOGC") == "" {
-		weight = make([]byte, 16<<20)
+		weight = make([]byte, weightBytes)
 		debug.SetGCPercent(50)
 	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryAim + weightBytes)
+	}
 }
+
+const (
+	weightBytes = 16 << 20
+	// memoryAim is from where on memory is collected sooner, in bytes. It leaves
+	// room under 64 MB for what the runtime does not count.
+	memoryAim = 58 << 20
+)
 
 var weight []byte
 
