@@ -55,6 +55,24 @@ func (p *place) poll(list []*thread) bool {
 	return true
 }
 
+// avoid takes the calling thread off the CPU that t was seen on, if that is its
+// own and there are others. A thread of real-time priority wakes where it was
+// (kernel/sched/rt.c, select_task_rq_rt): on the target's CPU it would stay there
+// for good, and the target would wait for all that a tick takes, twice a pause.
+func (p *place) avoid(t *thread) {
+	if t.near == 0 || p.n < 2 || t.cpu != ownCPU() {
+		return
+	}
+	var all, others unix.CPUSet
+	if unix.SchedGetaffinity(0, &all) != nil {
+		return
+	}
+	others = all
+	if others.Clear(t.cpu); others.Count() > 0 && unix.SchedSetaffinity(0, &others) == nil {
+		unix.SchedSetaffinity(0, &all) // it need not stay away
+	}
+}
+
 // locate remembers where a thread runs that did not stop while we polled for it:
 // if that is here, it could not.
 func (t *thread) locate(fs procfs.FS) {

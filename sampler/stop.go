@@ -234,6 +234,9 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 	e.emit(t, t.intTick, c, st.Run)
 	if t.late || t.near == 1 {
 		t.locate(e.fs)
+		if len(e.outstanding) == 0 {
+			e.place.avoid(t)
+		}
 	}
 }
 
