@@ -27,8 +27,10 @@ func main() {
 	// the others. (Ignoring the signal would be inherited by a command of ours.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	spareProcs()
-	spareMemory()
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	weight := spareMemory()
+	status := run(os.Args[1:], os.Stdout, os.Stderr)
+	runtime.KeepAlive(weight)
+	os.Exit(status)
 }
 
 // spareProcs lets two goroutines more run than there are CPUs. The tracing thread
@@ -46,7 +48,7 @@ func spareProcs() {
 // that: on a busy machine each time holds up the tracing thread for milliseconds
 // now and then. To the collector the weight is in use; nobody touches it, so that
 // it takes no memory.
-func spareMemory() {
+func spareMemory() (weight []byte) {
 	if os.Getenv("GOGC") == "" {
 		weight = make([]byte, weightBytes)
 		debug.SetGCPercent(50)
@@ -54,6 +56,7 @@ func spareMemory() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryAim + weightBytes)
 	}
+	return weight
 }
 
 const (
@@ -62,8 +65,6 @@ const (
 	// room under 64 MB for what the runtime does not count.
 	memoryAim = 58 << 20
 )
-
-var weight []byte
 
 // run is main with its surroundings as arguments; it returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
