@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -18,16 +17,11 @@ import (
 	"sfsample/unwind"
 )
 
-// goPrograms returns Go programs with .debug_frame, by architecture: built here
-// or, where there is no Go, the test itself.
+// goPrograms builds Go programs with .debug_frame, by architecture.
 func goPrograms(t *testing.T) map[string]string {
 	t.Helper()
 	if _, err := exec.LookPath("go"); err != nil {
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return map[string]string{runtime.GOARCH: self}
+		t.Skip("no go command on this machine")
 	}
 	dir := t.TempDir()
 	src := filepath.Join(dir, "main.go")
