@@ -222,6 +222,7 @@ func (p *Pipeline) consume(items *inbox[item]) {
 			if it.program != nil && it.program.replaced.Load() {
 				p.replaced(it.capture.PID)
 			}
+			p.hurry = p.hurry || p.pool.scarce()
 			p.capture(it.capture, it.fb)
 			p.pool.put(it.capture)
 		case it.credit != nil:

@@ -54,6 +54,12 @@ func (p *pool) get(stackBytes, beyondBytes int) *capture.Capture {
 	} else {
 		c = &capture.Capture{Regs: make([]byte, 0, regs.PrstatusMaxBytes)}
 	}
+	// One capture may always be under way, however large.
+	need := max(cap(c.Stack), stackBytes) + max(cap(c.Beyond), beyondBytes)
+	if p.used > 0 && p.used+need > poolBytes || p.out >= maxOut {
+		p.keep(c)
+		return nil
+	}
 	if cap(c.Stack) < stackBytes && cap(p.large) >= stackBytes {
 		c.Stack, p.large = p.large, nil
 	}
@@ -63,11 +69,6 @@ func (p *pool) get(stackBytes, beyondBytes int) *capture.Capture {
 	if cap(c.Beyond) < beyondBytes {
 		c.Beyond = make([]byte, 0, beyondBytes)
 	}
-	// One capture may always be under way, however large.
-	if p.used > 0 && p.used+held(c) > poolBytes || p.out >= maxOut {
-		p.keep(c)
-		return nil
-	}
 	p.used += held(c)
 	p.out++
 	return c
@@ -75,12 +76,17 @@ func (p *pool) get(stackBytes, beyondBytes int) *capture.Capture {
 
 // first is how many bytes of stack to copy of a thread of which nothing is known.
 func (p *pool) first() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.used > poolBytes/4 {
+	if p.scarce() {
 		return firstCopy
 	}
 	return newCopy
+}
+
+// scarce tells whether captures under way hold much of what they may.
+func (p *pool) scarce() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.used > poolBytes/4 || p.out > maxOut/4
 }
 
 // held is how many stack bytes a capture takes.

@@ -35,7 +35,7 @@ func (e *engine) interruptAll(first int) {
 	}
 	e.fresh, e.polling = true, e.place.poll(e.outstanding)
 	armed := e.outstanding[first:]
-	if e.polling {
+	if e.polling && first == 0 && len(armed) <= maxRehearsed {
 		for _, t := range armed {
 			t.rehearse()
 		}
@@ -55,10 +55,19 @@ func (e *engine) interruptAll(first int) {
 // the stack, the page tables and its own buffer in this CPU's caches: it is most
 // of the pause where a stack has more than a few pages.
 func (t *thread) rehearse() {
-	if n, ok := t.fb.Extent.Load().bytes(t.base, cap(t.cap.Stack)); ok {
+	if n, ok := t.fb.Extent.Load().bytes(t.base, min(cap(t.cap.Stack), rehearsedBytes)); ok {
+		n = t.proc.pages.present(t.base, n) // it may be another stack by now
 		ptrace.ReadMemory(t.tid, t.base, t.cap.Stack[:n])
 	}
 }
+
+const (
+	// maxRehearsed is for how many threads at a tick that is done: all of them,
+	// and who has something to report, wait for it.
+	maxRehearsed = 2
+	// rehearsedBytes is what may be read of each.
+	rehearsedBytes = 64 << 10
+)
 
 // spin is how long stops are polled for before the thread sleeps in wait4. A
 // stop that comes while we poll saves the wake-up of this thread, about a

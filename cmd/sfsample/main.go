@@ -54,7 +54,7 @@ func spareMemory() (weight []byte) {
 		debug.SetGCPercent(50)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryAim + weightBytes)
+		debug.SetMemoryLimit(memoryAim + int64(len(weight)))
 	}
 	return weight
 }

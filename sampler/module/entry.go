@@ -5,6 +5,8 @@ import (
 	"debug/elf"
 	"log/slog"
 	"slices"
+
+	"sfsample/sampler/symbol"
 )
 
 // special says what is special about a function as the end of a stack.
@@ -96,7 +98,25 @@ func (o *object) isStart(m *Module, vaddr uint64, log *slog.Logger) bool {
 			return goSpecial(f.Name)&begins != 0
 		}
 	}
+	if len(o.specials(log)) == 0 && o.sections.goTable.size > 0 {
+		return m.isGoStart(vaddr)
+	}
 	return o.special(vaddr, log)&begins != 0
+}
+
+// isGoStart asks a table of functions that gives no rows, as those before Go 1.18
+// do not, whether vaddr lies in one where stacks begin. It opens the file each
+// time: a walk asks once for an address.
+func (m *Module) isGoStart(vaddr uint64) bool {
+	f, err := m.OpenFile()
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	names := symbol.Open(f, m.Path, symbol.Options{Demangle: symbol.Off})
+	defer names.Close()
+	sym, ok := names.Lookup(vaddr)
+	return ok && goSpecial(sym.Name)&begins != 0
 }
 
 // specials finds the special functions by the symbols of the file, once.
