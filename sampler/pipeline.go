@@ -133,7 +133,7 @@ func NewPipeline(cfg PipelineConfig) *Pipeline {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Pipeline{
-		cfg: cfg, pool: new(pool), targets: map[int]*target{},
+		cfg: cfg, pool: new(pool), targets: map[int]*target{}, queue: make(chan named, queued),
 		modules: map[string]bool{}, problems: map[string]bool{}, differences: map[string]int64{},
 		stats: Unwound{Cut: map[string]int64{}, Frames: map[unwind.How]int64{}},
 	}
@@ -149,7 +149,6 @@ const queued = 1 << 11
 // begin starts the goroutine that names and writes; the function it returns
 // waits for its end.
 func (p *Pipeline) begin() (end func()) {
-	p.queue = make(chan named, queued)
 	done := make(chan error)
 	go func() { done <- p.write() }()
 	return func() {
