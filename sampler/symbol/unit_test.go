@@ -74,7 +74,7 @@ func symbolRange(t *testing.T, name, prefix string) span {
 		return elf.ST_TYPE(s.Info) == elf.STT_FUNC && len(s.Name) >= len(prefix) && s.Name[:len(prefix)] == prefix
 	})
 	if i < 0 {
-		t.Skipf("the compiler has made no function %s", prefix)
+		t.Fatalf("the compiler has made no function %s", prefix)
 	}
 	return span{syms[i].Value, syms[i].Value + syms[i].Size}
 }
