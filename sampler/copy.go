@@ -137,6 +137,53 @@ func readPinned(tid int, sp uint64, c *capture.Capture, x *extent) bool {
 	return false
 }
 
+// ahead copies the stack of a thread that has reported a stop before it is known
+// where that begins: what the rehearsal has read. The report comes a little before
+// the thread has left its CPU, and the kernel shows nobody the registers until
+// then (wait_task_inactive, kernel/sched/core.c), for some microseconds; its
+// memory stands already. It returns how many bytes it has copied, 0 where nothing
+// was rehearsed or the stop has taken long. Call it between ptrace.Pin and
+// ptrace.Unpin.
+func (t *thread) ahead() (n int) {
+	if t.guessed > 0 && !t.late {
+		n, _ = ptrace.ReadMemoryPinned(t.tid, t.guess, t.cap.Stack[:t.guessed])
+	}
+	t.guessed = 0
+	return n
+}
+
+// readAhead makes the first have bytes of the room for the stack, which were
+// copied ahead, the copy of the stack at sp, together with what of it lies behind
+// them; [trimStack] takes away what lies before it. false: they are no part of it,
+// or there is too little room for both. Call it between ptrace.Pin and
+// ptrace.Unpin.
+func (t *thread) readAhead(sp uint64, have int) bool {
+	base := (sp - redZone) &^ 7
+	if have == 0 || base < t.guess || base-t.guess >= uint64(have) {
+		return false
+	}
+	c := t.cap
+	room := c.Stack[:cap(c.Stack)]
+	n, ok := t.fb.Extent.Load().bytes(base, len(room))
+	if n += int(base - t.guess); !ok || n > len(room) {
+		return false
+	}
+	if n > have {
+		got, _ := ptrace.ReadMemoryPinned(t.tid, t.guess+uint64(have), room[have:n])
+		n = have + got
+	}
+	c.StackAddr, c.Stack = t.guess, room[:n]
+	return true
+}
+
+// trimStack takes away what a copy holds of the memory before the red zone of sp.
+func trimStack(c *capture.Capture, sp uint64) {
+	base := (sp - redZone) &^ 7
+	if n := base - c.StackAddr; c.StackAddr < base && n < uint64(len(c.Stack)) {
+		c.StackAddr, c.Stack = base, c.Stack[:copy(c.Stack, c.Stack[n:])]
+	}
+}
+
 // copyStack copies the stack from the red zone below sp on into room. The red
 // zone may lie in a guard page: then it is left out.
 func copyStack(tid int, sp uint64, room []byte, x *extent, p pagemap) (addr uint64, stack []byte) {

@@ -3,8 +3,16 @@ package sampler
 import (
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/sampler/capture"
 )
 
 // TestPagemapPageSizes: a pagemap has an entry for each page of the size that the
@@ -38,6 +46,70 @@ func TestPagemapPageSizes(t *testing.T) {
 				if got := pagemap(f.Fd()).present(uint64(tt.addr), tt.n); got != tt.want {
 					t.Errorf("from %#x on %d bytes of %d are there, want %d", tt.addr, got, tt.n, tt.want)
 				}
+			}
+		})
+	}
+}
+
+// TestCopyAhead: a stack that was copied before it was known where it begins is the
+// same as one that was copied after.
+func TestCopyAhead(t *testing.T) {
+	const size = 64 << 10
+	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mem)
+	for i := range mem {
+		mem[i] = byte(rand.Uint32())
+	}
+	low := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))
+	for _, tt := range []struct {
+		name           string
+		guess, guessed int // from low
+		sp             int
+		room           int
+		top            int // 0: not known
+		ahead          bool
+	}{
+		{"where it was", 0x4000, 0x2000, 0x4080, 0x4000, 0x6000, true},
+		{"up in the page", 0x4000, 0x2000, 0x4f88, 0x4000, 0x6000, true},
+		{"much shorter", 0x4000, 0x2000, 0x5e00, 0x4000, 0x6000, true},
+		{"all of it behind", 0x4000, 0x1000, 0x5100, 0x4000, 0x6000, false},
+		{"deeper", 0x4000, 0x2000, 0x3f00, 0x4000, 0x6000, false},
+		{"red zone below", 0x4000, 0x2000, 0x4040, 0x4000, 0x6000, false},
+		{"more than was rehearsed", 0x4000, 0x1000, 0x4100, 0x4000, 0x6000, true},
+		{"no end known", 0x8000, 0x1000, 0x8080, 0x8000, 0, true},
+		{"room cut by the page", 0x8000, 0x1000, 0x8100, 0x7000, 0, false},
+		{"another stack", 0x4000, 0x2000, size + 0x4000, 0x4000, 0x6000, false},
+		{"nothing rehearsed", 0x4000, 0, 0x4080, 0x4000, 0x6000, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			x := &extent{low: low, high: low + size}
+			if tt.top > 0 {
+				x.top = low + uint64(tt.top)
+			}
+			room := func() *capture.Capture { return &capture.Capture{Stack: make([]byte, 0, tt.room)} }
+			th := &thread{tid: os.Getpid(), fb: new(Feedback), cap: room(), guess: low + uint64(tt.guess), guessed: tt.guessed}
+			th.fb.Extent.Store(x)
+			sp, want := low+uint64(tt.sp), room()
+			ptrace.Pin()
+			have := th.ahead()
+			ahead := th.readAhead(sp, have)
+			known := readPinned(th.tid, sp, want, x)
+			ptrace.Unpin()
+			if ahead != tt.ahead {
+				t.Fatalf("used what was copied ahead: %t, want %t", ahead, tt.ahead)
+			}
+			if !ahead {
+				return
+			}
+			trimStack(th.cap, sp)
+			if !known || th.cap.StackAddr != want.StackAddr {
+				t.Fatalf("copy from %#x, want %#x", th.cap.StackAddr, want.StackAddr)
+			}
+			if d := cmp.Diff(want.Stack, th.cap.Stack); d != "" {
+				t.Error(d)
 			}
 		})
 	}

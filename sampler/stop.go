@@ -23,7 +23,7 @@ func (e *engine) arm(t *thread, n int64) {
 		e.lose(t, n, NoRoom)
 		return
 	}
-	t.interrupted, t.intTick = true, n
+	t.interrupted, t.intTick, t.guessed = true, n, 0
 	e.outstanding = append(e.outstanding, t)
 }
 
@@ -52,12 +52,21 @@ func (e *engine) interruptAll(first int) {
 
 // rehearse copies the stack of a running thread to where its stop will copy it
 // again. What that reads is worth nothing, but the copy that counts then finds
-// the stack, the page tables and its own buffer in this CPU's caches: it is most
-// of the pause where a stack has more than a few pages.
+// the stack, the page tables and its own buffer in this CPU's caches. It also
+// settles what is copied ahead: see [thread.ahead].
 func (t *thread) rehearse() {
-	if n, ok := t.fb.Extent.Load().bytes(t.base, min(cap(t.cap.Stack), rehearsedBytes)); ok {
-		n = t.proc.pages.present(t.base, n) // it may be another stack by now
-		ptrace.ReadMemory(t.tid, t.base, t.cap.Stack[:n])
+	from := t.base &^ (pageBytes - 1)
+	x := t.fb.Extent.Load()
+	if x != nil {
+		from = max(from, x.low)
+	}
+	n, ok := x.bytes(from, min(cap(t.cap.Stack), rehearsedBytes))
+	if !ok {
+		return
+	}
+	if n = t.proc.pages.present(from, n); n > 0 { // it may be another stack by now
+		n, _ = ptrace.ReadMemory(t.tid, from, t.cap.Stack[:n])
+		t.guess, t.guessed = from, n
 	}
 }
 
@@ -189,6 +198,7 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 	ptrace.Pin()
 	stopped := ptrace.Now()
 	c, pinned := t.cap, true
+	ahead := t.ahead()
 	note := c.Regs[:cap(c.Regs)]
 	n, err := ptrace.ReadRegs(t.tid, ptrace.NotePrstatus, note)
 	if err == nil {
@@ -197,7 +207,7 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 			ptrace.WriteRegs(t.tid, ptrace.NotePrstatus, c.Regs)
 		}
 		sp, saved := ptrace.StackPointer(c.Regs), t.fb.SavedSP.Load()
-		if saved != 0 || !readPinned(t.tid, sp, c, t.fb.Extent.Load()) {
+		if saved != 0 || !t.readAhead(sp, ahead) && !readPinned(t.tid, sp, c, t.fb.Extent.Load()) {
 			ptrace.Unpin()
 			pinned = false
 			readStack(t.tid, sp, c, t.fb.Extent.Load(), t.proc.pages)
@@ -211,6 +221,9 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 		ptrace.Unpin()
 	}
 
+	if err == nil {
+		trimStack(c, ptrace.StackPointer(c.Regs))
+	}
 	e.taken++
 	t.again, t.asking = t.asking, false
 	if t.again && err == nil && ptrace.StackPointer(c.Regs) == t.wait.SP {

@@ -118,10 +118,14 @@ type thread struct {
 	// refused is the run count of a wait that must not be stopped.
 	refused uint64
 
-	base  uint64        // where its last copied stack begins
-	run   time.Duration // CPU time at the last sample
-	carry time.Duration // CPU time that was not weighed yet
-	last  int64         // time of the last sample, CLOCK_MONOTONIC
+	base uint64 // where its last copied stack begins
+	// guess is where the next one may begin, and guessed how many bytes of it to
+	// copy before that is known.
+	guess   uint64
+	guessed int
+	run     time.Duration // CPU time at the last sample
+	carry   time.Duration // CPU time that was not weighed yet
+	last    int64         // time of the last sample, CLOCK_MONOTONIC
 
 	window int64 // last window of the load in which it was stopped
 }
