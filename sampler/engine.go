@@ -104,10 +104,10 @@ func (e *engine) addProcess(pid int) *process {
 	if p := e.procs[pid]; p != nil {
 		return p
 	}
-	p := &process{pid: pid, clock: cpuClock(pid), only: len(e.wanted) > 0, tasks: -1, pages: -1, moved: true, program: new(program), brief: e.opt.ExitStacks}
+	p := &process{pid: pid, clock: cpuClock(pid), only: len(e.wanted) > 0, tasks: -1, pages: -1, program: new(program), brief: e.opt.ExitStacks}
 	e.openProcess(p)
 	p.cpuBase, _ = p.cpuTime()
-	p.cpu = p.cpuBase
+	p.asleep.cpu = p.cpuBase
 	e.procs[pid] = p
 	return p
 }
@@ -230,6 +230,8 @@ func (e *engine) drop(t *thread) {
 	e.settle(t, Exited)
 	e.closeFiles(t)
 	t.proc.loose += t.carry
+	t.wakes()
+	t.proc.asleep.known = false // nobody knows how long it ran
 	if e.threads[t.tid] == t {
 		delete(e.threads, t.tid)
 	}
@@ -436,7 +438,7 @@ func (e *engine) finish() {
 		e.settle(t, Unsure)
 	}
 	for _, p := range e.procs {
-		e.readClock(p, e.tick)
+		p.readCPU()
 		e.chargeRest(p)
 	}
 }

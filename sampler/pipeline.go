@@ -669,6 +669,9 @@ func (p *Pipeline) advise(t *target, a *regs.Arch, c *capture.Capture, fb *Feedb
 		fb.Foreign.Store(a.Name != p.cfg.Host)
 		fb.NeedStop.Store(c.Count)
 	}
+	if fb.NeedStop.Load() == c.Count || fb.Short.Load() {
+		p.pool.asks.Store(true)
+	}
 }
 
 // copySize is how many bytes of a stack to copy next, after a copy of have

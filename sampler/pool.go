@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"sfsample/regs"
 	"sfsample/sampler/capture"
@@ -39,6 +40,10 @@ type pool struct {
 	large []byte             // the last large stack that came back
 	used  int                // stack bytes handed out
 	out   int                // captures handed out
+
+	// asks: of some thread it has been found out since this was last cleared that
+	// a blocked one is to be stopped (see Feedback).
+	asks atomic.Bool
 }
 
 // get returns a capture with room for stackBytes of stack and beyondBytes of

@@ -14,7 +14,8 @@ import (
 // arm marks a thread for the interrupts of tick n and reserves the buffer that
 // its stop will fill.
 func (e *engine) arm(t *thread, n int64) {
-	t.blocked, t.stack = false, false
+	t.wakes()
+	t.stack = false
 	if !t.seized {
 		e.lose(t, n, Untraced)
 		return
@@ -345,7 +346,8 @@ func (e *engine) onExec(t *thread, s ptrace.Status) {
 	} else {
 		e.settle(t, Exited)
 		e.openFiles(t)
-		t.blocked, t.stack, t.noUserStack = false, false, false
+		t.wakes()
+		t.stack, t.noUserStack = false, false
 		t.fb = new(Feedback)
 	}
 	e.send(item{gone: p.pid})
@@ -395,7 +397,7 @@ func (e *engine) onGone(t *thread, s ptrace.Status) {
 	if t == nil {
 		return
 	}
-	e.readClock(t.proc, e.tick)
+	t.proc.readCPU()
 	e.drop(t)
 }
 

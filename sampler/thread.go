@@ -57,12 +57,10 @@ type process struct {
 	tasks   int // open folder /proc/PID/task, -1 if it could not be opened
 	pages   pagemap
 	clock   int32 // id of its CPU clock
-	cpu     time.Duration
+	asleep  asleep
 	cpuBase time.Duration // at the beginning
 	charged time.Duration // CPU time that was counted for samples
 	loose   time.Duration // of that, what was not weighed when its thread went
-	moved   bool          // the clock has moved since the last tick
-	still   int64         // first tick at which the clock showed what it shows now
 	seccomp bool          // a filter may not know restart_syscall
 	only    bool          // only some threads of it were asked for
 	threads int
@@ -101,11 +99,11 @@ type thread struct {
 	// count then. While the count stands, nothing about the thread has changed.
 	blocked bool
 	count   uint64
-	seenAt  int64 // tick of that look
-	sure    int64 // tick up to which the process's clock says that it has not run
-	since   int64 // tick of the first look that found this count
-	next    int64 // tick of the next look
-	stack   bool  // a capture was made in this wait: Reused instead of Idle
+	idleRun time.Duration // CPU time at that look
+	seenAt  int64         // tick of that look
+	since   int64         // tick of the first look that found this count
+	next    int64         // tick of the next look
+	stack   bool          // a capture was made in this wait: Reused instead of Idle
 	// A wait whose stack could not be unwound without registers is stopped once,
 	// or some times if more of the stack has to be copied, if its call goes on
 	// unharmed: stops is how often, wait is where the thread then was, asking
@@ -211,4 +209,11 @@ func (p *process) cpuTime() (time.Duration, bool) {
 		return 0, false
 	}
 	return time.Duration(ts.Nano()), true
+}
+
+// readCPU brings what is known of the clock up to date, as far as it goes.
+func (p *process) readCPU() {
+	if cpu, ok := p.cpuTime(); ok {
+		p.asleep.cpu = cpu
+	}
 }

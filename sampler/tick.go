@@ -66,10 +66,10 @@ func (e *engine) wake() (next int64) {
 	return e.start + e.due*e.interval
 }
 
-// still is the first tick from which on no process has run.
+// still is the last tick at which some process may have run.
 func (e *engine) still() (n int64) {
 	for _, p := range e.procs {
-		n = max(n, p.still)
+		n = max(n, p.asleep.ran)
 	}
 	return n
 }
@@ -107,45 +107,48 @@ func (e *engine) choose(n int64, late time.Duration) (quiet bool) {
 		e.relist = n + relistTicks
 		e.listUntraced()
 	}
-	for _, p := range e.procs {
-		e.readClock(p, n)
-	}
+	e.readClocks(n, (*asleep).begin)
+	asks := e.pool.asks.Swap(false)
 	for i := 0; i < len(e.list); i++ {
 		t := e.list[i]
 		if t.interrupted {
 			continue // its ticks are accounted for when it stops
 		}
-		if t.blocked && e.opt.Stop != StopAlways {
-			still := !t.proc.moved && t.seenAt >= t.proc.still
-			if still {
-				t.sure = n
-			}
-			if (still || n < t.next) && !e.wantsRegs(t) {
-				quiet = quiet && still
-				continue // credited at a later look
-			}
+		if t.blocked && e.opt.Stop != StopAlways && (n < t.next || t.proc.asleep.waits(t, n)) && !(asks && e.wantsRegs(t)) {
+			continue // credited at a later look
 		}
 		quiet = false
 		if !e.look(t, n, late) { // it has exited
 			i--
 		}
 	}
+	e.readClocks(n, (*asleep).again)
+	if e.moved(n, &quiet) {
+		e.lookAtSleepers(n, late)
+	}
 	return quiet
 }
 
-// readClock finds out whether any thread of the process has run since the last
-// tick. The clock of a process that runs is late by up to a scheduler's tick; a
-// thread that has begun to run since is then seen at the next one.
-func (e *engine) readClock(p *process, n int64) {
-	cpu, ok := p.cpuTime()
-	if !ok {
-		p.moved = true // going: the looks will tell
-		return
+// moved tells whether a thread of some process may have run that was left out so
+// far. quiet stays set if none has run at all.
+func (e *engine) moved(n int64, quiet *bool) (moved bool) {
+	for _, p := range e.procs {
+		moved = moved || p.asleep.moved && p.asleep.blocked > 0
+		*quiet = *quiet && p.asleep.ran < n
 	}
-	if p.moved = cpu != p.cpu; p.moved {
-		p.still = n
+	return moved
+}
+
+// lookAtSleepers looks at the blocked threads that were left out before the clocks
+// were read, if their processes' do not tell that they have not run, as often as
+// is due.
+func (e *engine) lookAtSleepers(n int64, late time.Duration) {
+	for i := 0; i < len(e.list); i++ {
+		t := e.list[i]
+		if t.blocked && t.proc.asleep.moved && t.seenAt < n && n >= t.next && !e.look(t, n, late) {
+			i--
+		}
 	}
-	p.cpu = cpu
 }
 
 // look finds out what thread t does at tick n and acts on it. false: it is
@@ -157,7 +160,6 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 		return e.alive(t)
 	}
 	if e.opt.Stop == StopAlways && t.seized {
-		t.blocked = false
 		e.arm(t, n)
 		return true
 	}
@@ -183,7 +185,9 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 			return true
 		}
 		e.unsure(t, n-1)
-		t.blocked, t.stack = false, false
+		t.proc.asleep.stirred = n
+		t.wakes()
+		t.stack = false
 	}
 	call, err := t.syscall(e.buf[:])
 	if err != nil {
@@ -195,7 +199,7 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 	case call.SP == 0 && call.PC == 0:
 		return e.exiting(t, n)
 	case e.opt.All && t.again && call.SP == t.wait.SP && call.PC == t.wait.PC:
-		e.backAgain(t, n)
+		e.backAgain(t, n, s)
 	case e.opt.All:
 		e.peek(t, n, s.Count, call, late)
 	default:
@@ -208,8 +212,8 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 // since its last look. In those in which the process's clock stood it was not
 // that thread either.
 func (e *engine) unsure(t *thread, n int64) {
-	if t.sure = min(t.sure, n); t.sure >= t.done {
-		e.creditIdle(t, t.sure)
+	if sure := min(t.proc.asleep.sureOf(t), n); sure >= t.done {
+		e.creditIdle(t, sure)
 	}
 	e.acct.Add(Unsure, t.owed(n))
 	t.done = n + 1
@@ -245,8 +249,18 @@ func (e *engine) exiting(t *thread, n int64) bool {
 // nowIdle begins a wait of a thread that was found blocked, when blocked threads
 // are not sampled.
 func (e *engine) nowIdle(t *thread, n int64) {
-	if s, err := t.schedstat(e.buf[:]); err == nil {
-		t.blocked, t.count, t.seenAt, t.since, t.next = true, s.Count, n, n, n+1
+	s, err := t.schedstat(e.buf[:])
+	if err == nil {
+		// It may have begun to run before that, and then be taken for blocked for
+		// as long as it runs.
+		var call procfs.Syscall
+		if call, err = t.syscall(e.buf[:]); call.Running {
+			e.arm(t, n)
+			return
+		}
+	}
+	if err == nil {
+		t.sleeps(n, s)
 	}
 	e.acct.Add(Idle, t.owed(n))
 	t.done = n + 1
@@ -359,20 +373,18 @@ func (e *engine) wantsRegs(t *thread) bool {
 }
 
 // backAgain goes on with a wait that our own stop has interrupted: the thread is
-// where it was, so the stack that was taken at the stop stands.
-func (e *engine) backAgain(t *thread, n int64) {
-	s, err := t.schedstat(e.buf[:])
-	if err != nil {
-		e.lose(t, n, Exited)
-		return
-	}
+// where it was, so the stack that was taken at the stop stands. s was read before
+// that was seen.
+func (e *engine) backAgain(t *thread, n int64, s procfs.Schedstat) {
 	t.again = false
-	t.blocked, t.count, t.seenAt, t.since, t.next, t.stack = true, s.Count, n, n, n+1, true
+	t.sleeps(n, s)
+	t.stack = true
 	e.creditIdle(t, n)
 }
 
 func (e *engine) peeked(t *thread, n int64, c *capture.Capture, s procfs.Schedstat, call procfs.Syscall, late time.Duration) {
-	t.blocked, t.count, t.seenAt, t.since, t.next, t.stack = true, s.Count, n, n, n+1, true
+	t.sleeps(n, s)
+	t.stack = true
 	t.wait, t.again, t.stops = call, false, 0
 	c.Taken, c.Blocked, c.Count = capture.Unstopped, true, s.Count
 	c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
