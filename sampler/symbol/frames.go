@@ -176,6 +176,7 @@ func (o *Object) openAlt(name, id string) (*image, error) {
 			return nil
 		})
 		if err == nil {
+			im.until = o.opt.Until
 			o.own(f)
 			return im, nil
 		}
