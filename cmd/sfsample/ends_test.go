@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -109,15 +110,19 @@ func TestExitStacks(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tries := 1
+			passes, tries := 1, 1
 			if tt.name == "exec" {
 				// The others' memory is gone when they have ended, and in the moment
 				// before we hear of that it is the new program's that is read.
-				tries = 10
+				passes, tries = 3, 15
 			}
 			var missing string
 			for range tries {
-				if missing = exitStacks(t, tt.end, tt.want); missing == "" {
+				text := exitStacks(t, tt.end, tt.want)
+				if missing = cmp.Or(text, missing); text == "" {
+					passes--
+				}
+				if passes == 0 {
 					return
 				}
 			}
