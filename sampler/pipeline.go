@@ -37,8 +37,8 @@ type PipelineConfig struct {
 	Kernel bool // the kernel's part of stacks is wanted
 	Verify bool // every two methods are compared at each frame
 	// Slow, if set, is called when unwinding and naming still go on half a second
-	// after the last capture, with the number of samples that wait to be named.
-	Slow func(left int)
+	// after the last capture.
+	Slow func()
 	// Live: captures come from processes that live now, whose memory and names
 	// may be read.
 	Live bool
@@ -188,9 +188,7 @@ func (p *Pipeline) await(end <-chan struct{}) {
 		case <-end:
 			return
 		case <-slow.C:
-			if left := len(p.queue); left > 0 {
-				p.cfg.Slow(left)
-			}
+			p.cfg.Slow()
 		}
 	}
 	<-end

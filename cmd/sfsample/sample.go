@@ -90,7 +90,7 @@ func (s *session) run() error {
 	if s.rec == nil {
 		sink.gone = stop
 	}
-	s.pipe = s.livePipeline(s.names, s.log, sink, s.rec.writer(), func(left int) { s.slow(ctx, left) })
+	s.pipe = s.livePipeline(s.names, s.log, sink, s.rec.writer(), func() { s.slow(ctx) })
 	progress := s.progress()
 	result, err := sampler.Run(ctx, opt, s.duration, s.pipe, s.ready, progress.show)
 	progress.clear()
@@ -118,7 +118,7 @@ func hurried(ctx context.Context) context.Context {
 
 // slow says what is waited for after the end of sampling, and that it need not
 // be.
-func (s *session) slow(ctx context.Context, left int) {
+func (s *session) slow(ctx context.Context) {
 	if s.quiet || ctx.Err() != nil {
 		return
 	}
@@ -126,7 +126,7 @@ func (s *session) slow(ctx context.Context, left int) {
 	if s.inlines || s.lines {
 		hint = "; Ctrl-C leaves out inlined functions and lines that are not read yet"
 	}
-	fmt.Fprintf(s.stderr, "%ssfsample: naming the last %d samples%s\n", clearLine(s.stderr), left, hint)
+	fmt.Fprintf(s.stderr, "%ssfsample: unwinding and naming the last samples%s\n", clearLine(s.stderr), hint)
 }
 
 // awaitExec returns why the command could not be run, if it could not.
@@ -249,7 +249,7 @@ func clearLine(w io.Writer) string {
 }
 
 // livePipeline unwinds what is captured of processes that live.
-func (c *config) livePipeline(names *sampler.Names, log *slog.Logger, sink output.Sink, rec *capture.Writer, slow func(left int)) *sampler.Pipeline {
+func (c *config) livePipeline(names *sampler.Names, log *slog.Logger, sink output.Sink, rec *capture.Writer, slow func()) *sampler.Pipeline {
 	cache := module.NewCache(0)
 	return sampler.NewPipeline(sampler.PipelineConfig{
 		Host: runtime.GOARCH, Start: time.Now(), Order: c.order, MaxDepth: c.maxDepth,
