@@ -378,6 +378,7 @@ func (e *engine) loop() {
 			e.dropVanished()
 			sleepUntil(min(next, e.until))
 		case ok:
+			e.catchUp()
 			e.handle(s)
 			next = e.wake()
 		}

@@ -130,3 +130,24 @@ func TestWake(t *testing.T) {
 		t.Errorf("the next tick is %d, %v after the first; want 4, 4h", e.due, time.Duration(next-e.start))
 	}
 }
+
+// TestCatchUp: a thread that is born in a rest owes no tick from before its birth.
+func TestCatchUp(t *testing.T) {
+	const hour = int64(time.Hour)
+	e := &engine{tick: 1, due: 9, interval: hour, start: ptrace.Now() - 3*hour - hour/2}
+	waits := &thread{done: 2, blocked: true}
+	e.list = []*thread{waits}
+	e.catchUp()
+	if e.tick != 3 || e.acct.Expected != 2 || e.missed != 0 || waits.done != 2 {
+		t.Errorf("tick %d, %d ticks of threads, %d missed; want 3, 2, 0", e.tick, e.acct.Expected, e.missed)
+	}
+	e.list = append(e.list, e.newThread(&process{tasks: -1}, 1<<30))
+	e.skipTo(5)
+	if got := e.acct.Count[Unsure]; got != 2 {
+		t.Errorf("the new thread has %d ticks up to 5, want 2", got)
+	}
+	e.due, e.tick = 6, 5
+	if e.catchUp(); e.tick != 5 {
+		t.Errorf("tick %d where there is no rest, want 5", e.tick)
+	}
+}

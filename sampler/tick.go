@@ -56,6 +56,14 @@ func (e *engine) skipTo(n int64) {
 	}
 }
 
+// catchUp ends the ticks that a rest has left out so far, so that a thread which
+// is born in it is not accounted for before.
+func (e *engine) catchUp() {
+	if e.due > e.tick+1 {
+		e.skipTo(min((ptrace.Now()-e.start)/e.interval, e.due-1))
+	}
+}
+
 // wake ends a rest, since something has happened, and returns the time of the
 // next tick.
 func (e *engine) wake() (next int64) {
@@ -177,6 +185,7 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 				e.creditIdle(t, n-1)
 				t.asking = true
 				t.stops++
+				t.fb.Short.Store(false) // it tells of an older copy
 				e.arm(t, n)
 				return true
 			}
