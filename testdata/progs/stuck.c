@@ -66,7 +66,7 @@ static void *in_poll(void *arg) {
 static void start(void *(*f)(void *), void *arg) {
 	pthread_t t;
 	pthread_attr_t a;
-	must(!pthread_attr_init(&a) && !pthread_attr_setstacksize(&a, 64 << 10) && !pthread_create(&t, &a, f, arg), "thread");
+	must(!pthread_attr_init(&a) && !pthread_attr_setstacksize(&a, 256 << 10) && !pthread_create(&t, &a, f, arg), "thread");
 }
 
 static void *unfilled(void) {
@@ -159,6 +159,12 @@ static void *unanswered(void) {
 	return m;
 }
 
+// rest keeps the thread that waits for the server when that is gone.
+static void rest(int sig) {
+	for (;;)
+		pause();
+}
+
 // waits tells whether thread tid sleeps, or is gone: where standard input has ended
 // already, so has what it waits for.
 static int waits(long tid) {
@@ -193,6 +199,7 @@ int main(int argc, char **argv) {
 	char c;
 	while (read(0, &c, 1) > 0)
 		;
+	signal(SIGBUS, rest);
 	if (server > 0 && !kill(server, SIGKILL))
 		waitpid(server, 0, 0);
 	_exit(0);
