@@ -27,6 +27,7 @@ type stage struct {
 	actors  []*actor
 	exited  time.Duration
 	foreign bool // a thread that is not sampled runs now and then
+	torn    int  // of 100 readings, how many find other times after the clock
 	now     float64
 	looks   int
 	unsure  int64
@@ -69,10 +70,17 @@ func (s *stage) read(n int64) {
 		return
 	}
 	cpu, running := s.clock()
-	if a.few(s.p.threads) {
-		a.reading(n, cpu, running)
-	} else {
+	switch {
+	case !a.few(s.p.threads):
 		a.plain(n, cpu)
+	case !a.sums:
+		a.reading(n, cpu, running)
+	default:
+		a.cpu, a.before, a.after = cpu, running, running
+		if s.r.IntN(100) < s.torn {
+			a.after++
+		}
+		a.end(n)
 	}
 }
 
@@ -127,6 +135,7 @@ func (s *stage) tick(n int64) {
 
 func newStage(t *testing.T, seed uint64, every ...int) *stage {
 	s := &stage{t: t, r: rand.New(rand.NewPCG(seed, 1))}
+	s.p.asleep = asleep{stood: -1, stirred: -finest - 1}
 	for i, e := range every {
 		a := &actor{every: e, busy: e < 0}
 		a.every = max(e, 0)
@@ -152,6 +161,7 @@ func TestAsleep(t *testing.T) {
 		}
 		s := newStage(t, seed, every...)
 		s.foreign = seed%5 == 4
+		s.torn = []int{0, 0, 10, 100}[seed%4]
 		for n := int64(0); n < 2000; n++ {
 			s.tick(n)
 			if r.IntN(100) == 0 { // one begins to run, or ends it
@@ -163,7 +173,7 @@ func TestAsleep(t *testing.T) {
 			if r.IntN(200) == 0 { // one exits, another is born
 				i := r.IntN(len(s.actors))
 				s.actors[i].wakes()
-				s.p.asleep.known = false
+				s.p.asleep.forget()
 				s.exited += s.actors[i].stat.Run + 7
 				b := &actor{every: r.IntN(50), stat: procfs.Schedstat{Count: 1}}
 				b.proc = &s.p
@@ -182,11 +192,12 @@ func TestAsleepBeside(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		every []int
-		most  int // looks at sleepers in 1000 ticks
+		most  int // looks at sleepers in 1000 ticks, in which each is looked at once anyhow
 	}{
-		{"nothing", nil, 0},
-		{"a thread that has exited", nil, 0},
-		{"a busy thread", []int{-1}, 0},
+		{"nothing", nil, 100},
+		{"a thread that has exited", nil, 100},
+		{"a busy thread", []int{-1}, 100},
+		{"a busy thread and one that has exited", []int{-1}, 100},
 		{"a thread that wakes at each tick", []int{1}, 3000}, // a few times right after its look
 		{"both", []int{-1, 1}, 3000},
 		{"both and one that wakes now and then", []int{-1, 1, 60}, 3000},
@@ -211,5 +222,24 @@ func TestAsleepBeside(t *testing.T) {
 			}
 			fmt.Fprintln(t.Output(), looks, "looks;", s.unsure, "ticks unsure")
 		})
+	}
+}
+
+// TestAsleepTorn: where no reading tells anything, threads are looked at as before.
+func TestAsleepTorn(t *testing.T) {
+	s := newStage(t, 1, append(make([]int, 100), -1)...)
+	for n := int64(0); n < 1000; n++ {
+		if n == 500 {
+			s.torn = 100
+		}
+		if n == 600 {
+			s.now, s.actors[7].every = 600, 1
+			s.run(1)
+			s.actors[7].every = 0
+		}
+		s.tick(n)
+	}
+	if s.latest == 0 || s.latest > 2*maxGap {
+		t.Errorf("a thread that had run was found out %d ticks later, want 1 to %d", s.latest, 2*maxGap)
 	}
 }

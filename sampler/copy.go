@@ -142,32 +142,35 @@ func readPinned(tid int, sp uint64, c *capture.Capture, x *extent) bool {
 // the thread has left its CPU, and the kernel shows nobody the registers until
 // then (wait_task_inactive, kernel/sched/core.c), for some microseconds; its
 // memory stands already. It returns how many bytes it has copied, 0 where nothing
-// was rehearsed or the stop has taken long. Call it between ptrace.Pin and
+// was rehearsed, the stop has taken long, or the stack was not where it was guessed
+// to be the last time. Call it between ptrace.Pin and
 // ptrace.Unpin.
 func (t *thread) ahead() (n int) {
-	if t.guessed > 0 && !t.late {
+	if t.guessed > 0 && !t.late && !t.strays {
 		n, _ = ptrace.ReadMemoryPinned(t.tid, t.guess, t.cap.Stack[:t.guessed])
 	}
-	t.guessed = 0
 	return n
 }
 
 // readAhead makes the first have bytes of the room for the stack, which were
 // copied ahead, the copy of the stack at sp, together with what of it lies behind
-// them; [trimStack] takes away what lies before it. false: they are no part of it,
-// or there is too little room for both. Call it between ptrace.Pin and
+// them; [trimStack] takes away what lies before it. false: they are no part of it.
+// Call it between ptrace.Pin and
 // ptrace.Unpin.
 func (t *thread) readAhead(sp uint64, have int) bool {
 	base := (sp - redZone) &^ 7
-	if have == 0 || base < t.guess || base-t.guess >= uint64(have) {
+	t.strays = t.guessed > 0 && base-t.guess >= uint64(t.guessed)
+	t.guessed = 0
+	if base-t.guess >= uint64(have) { // or before it
 		return false
 	}
 	c := t.cap
 	room := c.Stack[:cap(c.Stack)]
 	n, ok := t.fb.Extent.Load().bytes(base, len(room))
-	if n += int(base - t.guess); !ok || n > len(room) {
+	if !ok {
 		return false
 	}
+	n = min(n+int(base-t.guess), len(room))
 	if n > have {
 		got, _ := ptrace.ReadMemoryPinned(t.tid, t.guess+uint64(have), room[have:n])
 		n = have + got

@@ -107,7 +107,7 @@ func (e *engine) addProcess(pid int) *process {
 	p := &process{pid: pid, clock: cpuClock(pid), only: len(e.wanted) > 0, tasks: -1, pages: -1, program: new(program), brief: e.opt.ExitStacks}
 	e.openProcess(p)
 	p.cpuBase, _ = p.cpuTime()
-	p.asleep.cpu = p.cpuBase
+	p.asleep = asleep{cpu: p.cpuBase, stood: -1, stirred: e.tick - finest - 1}
 	e.procs[pid] = p
 	return p
 }
@@ -231,7 +231,7 @@ func (e *engine) drop(t *thread) {
 	e.closeFiles(t)
 	t.proc.loose += t.carry
 	t.wakes()
-	t.proc.asleep.known = false // nobody knows how long it ran
+	t.proc.asleep.forget() // nobody knows how long it ran
 	if e.threads[t.tid] == t {
 		delete(e.threads, t.tid)
 	}
@@ -252,7 +252,7 @@ func (e *engine) drop(t *thread) {
 // thread are unsure, as nobody can say when it woke.
 func (e *engine) settle(t *thread, c Class) {
 	if !t.interrupted && t.blocked {
-		e.unsure(t, e.tick)
+		e.unsure(t, e.tick, counterLag)
 		return
 	}
 	owed := t.owed(e.tick)

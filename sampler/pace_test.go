@@ -134,7 +134,7 @@ func TestWake(t *testing.T) {
 // TestCatchUp: a thread that is born in a rest owes no tick from before its birth.
 func TestCatchUp(t *testing.T) {
 	const hour = int64(time.Hour)
-	e := &engine{tick: 1, due: 9, interval: hour, start: ptrace.Now() - 3*hour - hour/2}
+	e := &engine{tick: 1, due: 9, interval: hour, start: ptrace.Now() - 3*hour - hour/2, until: 1 << 62}
 	waits := &thread{done: 2, blocked: true}
 	e.list = []*thread{waits}
 	e.catchUp()

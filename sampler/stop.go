@@ -56,7 +56,7 @@ func (e *engine) interruptAll(first int) {
 // the stack, the page tables and its own buffer in this CPU's caches. It also
 // settles what is copied ahead: see [thread.ahead].
 func (t *thread) rehearse() {
-	from := t.base &^ (pageBytes - 1)
+	from := t.base &^ 4095 // for stacks that are a little shorter
 	x := t.fb.Extent.Load()
 	if x != nil {
 		from = max(from, x.low)
@@ -67,7 +67,9 @@ func (t *thread) rehearse() {
 	}
 	if n = t.proc.pages.present(from, n); n > 0 { // it may be another stack by now
 		n, _ = ptrace.ReadMemory(t.tid, from, t.cap.Stack[:n])
-		t.guess, t.guessed = from, n
+		if t.fb.SavedSP.Load() == 0 {
+			t.guess, t.guessed = from, n
+		}
 	}
 }
 
@@ -193,8 +195,9 @@ func (e *engine) onStop(t *thread, s ptrace.Status) {
 }
 
 // sample copies what is needed of a stopped thread and lets it go. Between the
-// report of the stop and the resumption only three system calls are made, four
-// if the thread is in a signal handler on a stack of its own.
+// report of the stop and the resumption three system calls are made, one or two
+// more where the stack is not all where it was guessed to be, or a signal handler
+// is on a stack of its own.
 func (e *engine) sample(t *thread, s ptrace.Status) {
 	ptrace.Pin()
 	stopped := ptrace.Now()

@@ -117,10 +117,12 @@ type thread struct {
 	refused uint64
 
 	base uint64 // where its last copied stack begins
-	// guess is where the next one may begin, and guessed how many bytes of it to
-	// copy before that is known.
+	// Between a rehearsal and the stop, guess is where the next one may begin and
+	// guessed how many bytes of it to copy before that is known; strays: the last
+	// one began elsewhere.
 	guess   uint64
 	guessed int
+	strays  bool
 	run     time.Duration // CPU time at the last sample
 	carry   time.Duration // CPU time that was not weighed yet
 	last    int64         // time of the last sample, CLOCK_MONOTONIC

@@ -60,7 +60,8 @@ func (e *engine) skipTo(n int64) {
 // is born in it is not accounted for before.
 func (e *engine) catchUp() {
 	if e.due > e.tick+1 {
-		e.skipTo(min((ptrace.Now()-e.start)/e.interval, e.due-1))
+		now := min(ptrace.Now(), e.until-1)
+		e.skipTo(min((now-e.start)/e.interval, e.due-1))
 	}
 }
 
@@ -193,7 +194,7 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 			t.next = n + e.pace.gap(t.tid, n-t.since)
 			return true
 		}
-		e.unsure(t, n-1)
+		e.unsure(t, n-1, s.Run-t.idleRun)
 		t.proc.asleep.stirred = n
 		t.wakes()
 		t.stack = false
@@ -218,10 +219,11 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 }
 
 // unsure accounts for the ticks up to n of a thread that has run at some time
-// since its last look. In those in which the process's clock stood it was not
-// that thread either.
-func (e *engine) unsure(t *thread, n int64) {
-	if sure := min(t.proc.asleep.sureOf(t), n); sure >= t.done {
+// since its last look, for so long. In those in which the process's clock stood it
+// was not that thread either.
+func (e *engine) unsure(t *thread, n int64, ran time.Duration) {
+	lag := int64(min(ran, counterLag)) / e.interval
+	if sure := min(t.proc.asleep.sureOf(t)-lag, n); sure >= t.done {
 		e.creditIdle(t, sure)
 	}
 	e.acct.Add(Unsure, t.owed(n))
@@ -389,6 +391,9 @@ func (e *engine) backAgain(t *thread, n int64, s procfs.Schedstat) {
 	t.sleeps(n, s)
 	t.stack = true
 	e.creditIdle(t, n)
+	if e.wantsRegs(t) { // that may have been found out on the way
+		e.pool.asks.Store(true)
+	}
 }
 
 func (e *engine) peeked(t *thread, n int64, c *capture.Capture, s procfs.Schedstat, call procfs.Syscall, late time.Duration) {
