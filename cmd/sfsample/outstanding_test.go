@@ -13,7 +13,7 @@ func TestOutstanding(t *testing.T) {
 	p := startTarget(t, "spinners")
 	r := begin(t, tool("-v", "-p", strconv.Itoa(p.pid), "-o", "/dev/null"))
 	r.traces(t, p.pid)
-	p.worked(t, 2) // a tick passes in this time
+	p.worked(t, 10) // some ticks pass in this time, also where one of the threads begins late
 	r.interrupt(t)
 	o := r.end(t)
 	o.want(t, exitDone)
