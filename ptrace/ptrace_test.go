@@ -13,6 +13,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace/procfs"
 )
 
 // The test binary is its own target: with this variable set it becomes one.
@@ -39,6 +41,10 @@ func child(mode string) {
 	case "spin":
 		for n := 0; ; n++ {
 			spins = n
+		}
+	case "parent":
+		for { // each try forks, and the child cannot become that
+			exec.Command("/proc/self/nothing").Run()
 		}
 	case "wait": // until the other end of standard input closes
 		io.Copy(io.Discard, os.Stdin)
@@ -93,6 +99,15 @@ func traced(t *testing.T, f func() error) {
 
 // waitKind waits for a stop of this kind of tid; others are answered.
 func waitKind(tid int, kind Kind) (Status, error) {
+	s, err := waitFor(func(s Status) bool { return s.TID == tid && (s.Kind == kind || s.Kind == KindGone) })
+	if err == nil && s.Kind != kind {
+		err = errors.New("the target has exited")
+	}
+	return s, err
+}
+
+// waitFor waits for a report that is wanted; others are answered.
+func waitFor(wanted func(Status) bool) (Status, error) {
 	for {
 		s, ok, err := Wait()
 		if err != nil {
@@ -101,7 +116,7 @@ func waitKind(tid int, kind Kind) (Status, error) {
 		if !ok {
 			continue
 		}
-		if s.TID == tid && s.Kind == kind {
+		if wanted(s) {
 			return s, nil
 		}
 		switch s.Kind {
@@ -110,7 +125,6 @@ func waitKind(tid int, kind Kind) (Status, error) {
 		case KindSignal:
 			Cont(s.TID, s.Signal)
 		case KindGone:
-			return s, errors.New("the target has exited")
 		default:
 			Cont(s.TID, 0)
 		}
@@ -192,6 +206,53 @@ func TestSignalOutlivesTracer(t *testing.T) {
 			t.Fatalf("the target lives on, in state %s: SIGTERM is lost", state(t, pid))
 		}
 	}
+}
+
+// TestKilledAtEvent kills a process at the event of a birth. It stops once more,
+// at its exit, and the message that it has there is not the id of a child.
+func TestKilledAtEvent(t *testing.T) {
+	pid := startChild(t, "parent")
+	tids, err := procfs.FS{}.TaskIDs(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	traced(t, func() error {
+		for _, tid := range tids {
+			if err := Seize(tid, OptFork|OptVfork|OptClone|OptExit); err != nil {
+				return err
+			}
+		}
+		birth, err := waitFor(func(s Status) bool {
+			return s.Kind == KindClone || s.Kind == KindFork || s.Kind == KindVfork
+		})
+		if err != nil {
+			return err
+		}
+		tid := birth.TID
+		if id, err := birth.EventMsg(); err != nil || id == 0 || AtExit(tid) {
+			t.Errorf("at the birth: message %d (%v), at the exit: %v", id, err, AtExit(tid))
+		}
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			return err
+		}
+		exit, err := waitKind(tid, KindExit)
+		if err != nil {
+			return err
+		}
+		if id, err := birth.EventMsg(); err != unix.ESRCH || !AtExit(tid) {
+			t.Errorf("at the exit: a birth of %d (%v), at the exit: %v", id, err, AtExit(tid))
+		}
+		if status, err := exit.EventMsg(); err != nil || unix.WaitStatus(status).Signal() != unix.SIGKILL {
+			t.Errorf("at the exit: message %#x (%v), want SIGKILL", status, err)
+		}
+		if err := Cont(tid, 0); err != nil {
+			return err
+		}
+		for stop(tid) != 0 { // it is on its way
+		}
+		_, err = waitFor(func(s Status) bool { return s.Kind == KindGone && (s.TID == tid || s.TID == pid) })
+		return err // stop has left the end of the thread to be reported
+	})
 }
 
 // TestGroupStopLasts: a stopped process reports its group-stop at once, shows

@@ -64,12 +64,17 @@ func Detach(tid int, sig unix.Signal) error {
 	return request(unix.PTRACE_DETACH, tid, 0, uintptr(sig))
 }
 
-// EventMsg is the message of the event at which tid is stopped: the new thread's
-// id (clone, fork, vfork), the former id (exec), the wait status (exit).
-func EventMsg(tid int) (uint64, error) {
+// EventMsg is the message of the event that was reported of a tracee: the new
+// thread's id (clone, fork, vfork), the wait status (exit). ESRCH: it is not at that
+// event any more. A thread that is killed leaves any stop, and its next may be that
+// of its exit, whose message is another thing.
+func (s Status) EventMsg() (uint64, error) {
 	var msg uint64
-	err := request(unix.PTRACE_GETEVENTMSG, tid, 0, uintptr(unsafe.Pointer(&msg)))
+	err := request(unix.PTRACE_GETEVENTMSG, s.TID, 0, uintptr(unsafe.Pointer(&msg)))
 	runtime.KeepAlive(&msg)
+	if err == nil && !s.stands() {
+		err = unix.ESRCH
+	}
 	return msg, err
 }
 

@@ -18,14 +18,14 @@ const (
 	// KindSignal: Status.Signal is about to be delivered. Answer: Cont with it, at
 	// once: a signal taken here and not yet passed on is lost if we die.
 	KindSignal
-	// KindClone, KindFork, KindVfork: a thread or child was made; EventMsg has its id.
+	// KindClone, KindFork, KindVfork: a thread or child was made; Status.EventMsg
+	// has its id.
 	KindClone
 	KindFork
 	KindVfork
 	// KindVforkDone: the vfork child let its parent go on.
 	KindVforkDone
-	// KindExec: the program was replaced; reported under the leader's id, EventMsg
-	// has the former id of the thread that called.
+	// KindExec: the program was replaced; reported under the leader's id.
 	KindExec
 	// KindExit: the thread is about to exit; registers and memory are intact.
 	KindExit
@@ -110,6 +110,9 @@ const (
 // (wait_task_stopped, kernel/exit.c).
 const lookFlags = unix.WEXITED | unix.WNOWAIT | unix.WALL | unix.WNOTHREAD
 
+// stopped is wait4's form of a stop.
+func (i *siginfo) stopped() uint32 { return uint32(i.status)<<8 | 0x7f }
+
 // report turns what waitid has shown into a Status. The end of a thread is taken
 // from the kernel, so that the thread is reaped. So is an exec: until then the
 // kernel refuses requests under the leader's id, as if it were still another's
@@ -119,7 +122,7 @@ func (i *siginfo) report() (s Status, ok bool, err error) {
 		return Status{}, false, nil
 	}
 	tid := int(i.pid)
-	raw := uint32(i.status)<<8 | 0x7f // wait4's form of a stop
+	raw := i.stopped()
 	if i.code == cldTrapped && raw>>16 != unix.PTRACE_EVENT_EXEC {
 		return decode(tid, raw), true, nil
 	}
@@ -147,6 +150,25 @@ func Poll(tid int) (s Status, ok bool, err error) {
 		return Status{}, false, errno
 	}
 	return info.report()
+}
+
+// stands tells whether the tracee is still at the stop that s tells of.
+func (s Status) stands() bool { return stop(s.TID) == s.Raw }
+
+// AtExit tells whether tid is at the stop before its exit (KindExit), whatever was
+// reported of it last: a thread that is killed leaves any other stop for that one.
+func AtExit(tid int) bool { return stop(tid)>>16 == unix.PTRACE_EVENT_EXIT }
+
+// stop is wait4's form of the stop that tid is at, 0 if it is at none. The report
+// stays with the kernel, and so does that of an end.
+func stop(tid int) uint32 {
+	var info siginfo
+	_, _, errno := unix.RawSyscall6(unix.SYS_WAITID, pPID, uintptr(tid), uintptr(unsafe.Pointer(&info)),
+		unix.WSTOPPED|unix.WNOWAIT|unix.WALL|unix.WNOTHREAD|unix.WNOHANG, 0, 0)
+	if errno != 0 || info.pid == 0 {
+		return 0
+	}
+	return info.stopped()
 }
 
 // Wait blocks until any tracee of this thread reports, or until a signal

@@ -41,8 +41,9 @@ type engine struct {
 	outstanding        []*thread // interrupted, not yet stopped
 	fresh              bool      // some of them since the last collect
 	polling            bool      // ask for the stops of these, rather than sleep
-	sent, taken        int64     // interrupts, and stops that answered them
-	most               int       // most interrupts outstanding at once
+	exits              Exits
+	sent, taken        int64 // interrupts, and stops that answered them
+	most               int   // most interrupts outstanding at once
 	load               load
 	pace               pace
 	prio               priority

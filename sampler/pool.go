@@ -27,6 +27,10 @@ const (
 	maxOut = 4096
 	// poolBytes bounds the stack bytes of all captures under way.
 	poolBytes = 24 << 20
+	// What may be under way beyond that if it is of threads at their exit: they have
+	// no other tick.
+	moreOut   = 1024
+	moreBytes = 8 << 20
 	// keptBytes bounds those of the captures that wait to be used again.
 	keptBytes = 2 << 20
 )
@@ -50,6 +54,19 @@ type pool struct {
 // the stack beyond a signal handler's, nil when the bound on captures under way
 // is reached.
 func (p *pool) get(stackBytes, beyondBytes int) *capture.Capture {
+	return p.take(stackBytes, beyondBytes, poolBytes, maxOut)
+}
+
+// last is get for a thread at its exit. There may be less room than was asked for.
+func (p *pool) last(stackBytes, beyondBytes int) *capture.Capture {
+	if c := p.get(stackBytes, beyondBytes); c != nil {
+		return c
+	}
+	return p.take(min(stackBytes, firstCopy), min(beyondBytes, firstCopy), poolBytes+moreBytes, maxOut+moreOut)
+}
+
+// take is get with these bounds.
+func (p *pool) take(stackBytes, beyondBytes, mostBytes, mostOut int) *capture.Capture {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var c *capture.Capture
@@ -61,7 +78,7 @@ func (p *pool) get(stackBytes, beyondBytes int) *capture.Capture {
 	}
 	// One capture may always be under way, however large.
 	need := max(cap(c.Stack), stackBytes) + max(cap(c.Beyond), beyondBytes)
-	if p.used > 0 && p.used+need > poolBytes || p.out >= maxOut {
+	if p.used > 0 && p.used+need > mostBytes || p.out >= mostOut {
 		p.keep(c)
 		return nil
 	}

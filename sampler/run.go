@@ -27,7 +27,15 @@ type Result struct {
 	Outstanding        int    // most interrupts at once that were not answered yet
 	Stride             int64  // the rate was lowered to a 1/Stride of it at the most
 	Priority           error  // why the tracing thread could not get real-time priority
+	Exits              Exits
 	ExitStatus         uint32 // wait status of the command that we started
+}
+
+// Exits counts threads that have ended, for Options.ExitStacks.
+type Exits struct {
+	Threads int64 // whose end was seen
+	Taken   int64 // stacks at their exits
+	NoRoom  int64 // exits without a stack as there was no buffer for it
 }
 
 // Run attaches to the processes of opt and samples them until ctx is done, the
@@ -171,6 +179,7 @@ func (e *engine) report(r *Result) {
 	r.ReachedHz = r.AskedHz * float64(answered-e.missed) / float64(max(e.acct.Ticks, 1))
 	r.Delay, r.Pause, r.Behind = e.delay.spread(), e.pause.spread(), e.late.spread()
 	r.Interrupts, r.Stops, r.Outstanding = e.sent, e.taken, e.most
+	r.Exits = e.exits
 	r.Stride, r.Priority = e.load.most, e.prio.denied
 	r.ExitStatus = e.exit
 }

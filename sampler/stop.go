@@ -139,7 +139,7 @@ func (e *engine) handle(s ptrace.Status) {
 	switch s.Kind {
 	case ptrace.KindSignal:
 		// First of all: a signal taken here is lost if we die before this.
-		ptrace.Cont(s.TID, s.Signal)
+		e.cont(s.TID, s.Signal)
 		e.interruptAgain(t)
 	case ptrace.KindInterrupt, ptrace.KindGroupStop:
 		e.note(s.Kind, s.TID)
@@ -155,7 +155,7 @@ func (e *engine) handle(s ptrace.Status) {
 		e.note(s.Kind, s.TID)
 		e.onGone(t, s)
 	default:
-		ptrace.Cont(s.TID, 0)
+		e.cont(s.TID, 0)
 		e.interruptAgain(t)
 	}
 }
@@ -170,12 +170,28 @@ func (e *engine) interruptAgain(t *thread) {
 	}
 }
 
+// atExit tells whether a thread that has stopped for something else is at its exit
+// by now, since it was killed. That stop is reported yet, and is the one to answer.
+func (e *engine) atExit(tid int) bool { return e.opt.ExitStacks && ptrace.AtExit(tid) }
+
+// cont lets a thread go on that has stopped for anything but its exit.
+func (e *engine) cont(tid int, sig unix.Signal) {
+	if !e.atExit(tid) {
+		ptrace.Cont(tid, sig)
+	}
+}
+
 // resume lets a stopped thread go on as it was: a group-stop lasts.
 func resume(s ptrace.Status) error {
 	if s.Kind == ptrace.KindGroupStop {
 		return ptrace.Listen(s.TID)
 	}
 	return ptrace.Cont(s.TID, 0)
+}
+
+// resume is [resume] unless the thread is at its exit: then it is false.
+func (e *engine) resume(s ptrace.Status) bool {
+	return !e.atExit(s.TID) && resume(s) == nil
 }
 
 // onStop handles an interrupt's stop, a new thread's first one, and group-stops.
@@ -185,12 +201,12 @@ func (e *engine) onStop(t *thread, s ptrace.Status) {
 		delete(e.released, s.TID)
 		ptrace.Detach(s.TID, 0)
 	case t == nil: // born, but its parent's report has not come yet
-		resume(s)
+		e.resume(s)
 		e.orphan(s.TID)
 	case t.interrupted:
 		e.sample(t, s)
 	default:
-		resume(s)
+		e.resume(s)
 	}
 }
 
@@ -219,7 +235,7 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 		}
 	}
 	extraRegs(t, c)
-	resume(s)
+	lives := e.resume(s)
 	resumed := ptrace.Now()
 	if pinned {
 		ptrace.Unpin()
@@ -236,7 +252,7 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 	}
 	t.cap, t.base = nil, c.StackAddr
 	e.disarm(t)
-	if err != nil { // killed while stopped
+	if err != nil || !lives { // killed while stopped
 		e.pool.put(c)
 		e.acct.Add(Exited, t.owed(e.tick))
 		t.done = e.tick + 1
@@ -307,8 +323,8 @@ func (e *engine) release(tid int) {
 }
 
 func (e *engine) onBirth(t *thread, s ptrace.Status) {
-	id, err := ptrace.EventMsg(s.TID)
-	ptrace.Cont(s.TID, 0)
+	id, err := s.EventMsg()
+	e.cont(s.TID, 0)
 	e.interruptAgain(t)
 	if err == nil {
 		e.note(s.Kind, int(id))
@@ -327,13 +343,18 @@ func (e *engine) onBirth(t *thread, s ptrace.Status) {
 func (e *engine) onExec(t *thread, s ptrace.Status) {
 	p := e.procs[s.TID]
 	if p == nil {
-		ptrace.Cont(s.TID, 0)
+		e.cont(s.TID, 0)
 		return
 	}
 	p.program.replaced.Store(true)
 	p.program = new(program)
 	for _, u := range append([]*thread(nil), e.list...) {
 		if u.proc == p && u != t {
+			// The caller, under its former id: the ends of the others were reported.
+			// The leader's was not, as it has lost its id.
+			if t != nil {
+				e.exits.Threads++
+			}
 			p.threads++ // the process lives on, whatever the count says
 			e.drop(u)
 			p.threads--
@@ -354,7 +375,7 @@ func (e *engine) onExec(t *thread, s ptrace.Status) {
 		t.fb = new(Feedback)
 	}
 	e.send(item{gone: p.pid})
-	ptrace.Cont(s.TID, 0)
+	e.cont(s.TID, 0)
 }
 
 // onExit takes the stack that a thread has at its exit.
@@ -363,10 +384,12 @@ func (e *engine) onExit(t *thread, s ptrace.Status) {
 		ptrace.Cont(s.TID, 0)
 		return
 	}
-	c := e.pool.get(t.fb.want(e.pool.first()), t.fb.beyond())
+	c := e.pool.last(t.fb.want(e.pool.first()), t.fb.beyond())
 	var n int
 	err := error(unix.ENOBUFS)
-	if c != nil {
+	if c == nil {
+		e.exits.NoRoom++
+	} else {
 		note := c.Regs[:cap(c.Regs)]
 		if n, err = ptrace.ReadRegs(t.tid, ptrace.NotePrstatus, note); err == nil {
 			c.Regs = note[:n]
@@ -384,6 +407,7 @@ func (e *engine) onExit(t *thread, s ptrace.Status) {
 		}
 		return
 	}
+	e.exits.Taken++
 	c.Taken, c.Count = capture.Exiting, st.Count
 	if serr != nil {
 		st.Run = t.run
@@ -400,6 +424,7 @@ func (e *engine) onGone(t *thread, s ptrace.Status) {
 	if t == nil {
 		return
 	}
+	e.exits.Threads++
 	t.proc.readCPU()
 	e.drop(t)
 }

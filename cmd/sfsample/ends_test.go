@@ -153,6 +153,7 @@ func exitStacks(t *testing.T, end func(t *testing.T, p *proc), want []string) (m
 			ends = append(ends, s)
 		}
 	}
+	o.want(t, exitDone, fmt.Sprintf("exit stacks: %d, of %d threads that ended\n", len(ends), len(want)))
 	if len(ends) != len(want) {
 		return fmt.Sprintf("%d exit stacks, want those of %q:\n%s%s", len(ends), want, o.stdout, o.stderr)
 	}

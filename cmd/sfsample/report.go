@@ -87,12 +87,24 @@ func (s *session) closing() {
 	}
 	say("%s", rate)
 	say("stacks: %d unwound, %d complete%s", u.Stacks, u.Complete, reasons(u.Cut))
+	if s.exitStacks {
+		say("%s", exits(r.Exits))
+	}
 	s.verified(say)
 	s.unread(say)
 	say("delay %s; pause %s", spread(r.Delay), spread(r.Pause))
 	if s.verbose {
 		s.details(say, u)
 	}
+}
+
+// exits tells how many threads have shown the stack that they had at their exit.
+func exits(x sampler.Exits) string {
+	line := fmt.Sprintf("exit stacks: %d, of %d threads that ended", x.Taken, x.Threads)
+	if x.NoRoom > 0 {
+		line += fmt.Sprintf("; for %d there was no room, as unwinding was behind (try: a lower -hz)", x.NoRoom)
+	}
+	return line
 }
 
 // replayed is the closing line of a replay.
