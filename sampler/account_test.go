@@ -131,6 +131,7 @@ func TestAccount(t *testing.T) {
 		{"throttled", []string{"storm"}, Options{Hz: 4999, MaxOverhead: 0.0001}},
 		{"exec", []string{"storm", "exec", "storm"}, Options{Hz: 999}},
 		{"exit stacks", []string{"storm"}, Options{Hz: 999, ExitStacks: true}},
+		{"exit among births", []string{"bolt"}, Options{Hz: 9999, ExitStacks: true}},
 		{"children", []string{"children"}, Options{Hz: 999, Children: true, All: true}},
 	}
 	for _, tt := range tests {

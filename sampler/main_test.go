@@ -35,6 +35,7 @@ func targetCmd(args ...string) *exec.Cmd {
 // for a line on standard input, and does what args say, one after the other:
 //
 //	storm     has 400 threads born and die, while two spin and two sleep
+//	bolt      ends while several of its threads have others born
 //	children  does the same for 20 processes
 //	threads   has two threads stay in stacks that they tell
 //	exec      becomes a new program, which does what remains
@@ -50,6 +51,8 @@ func runTarget(args []string) {
 		switch word {
 		case "storm":
 			storm()
+		case "bolt":
+			bolt()
 		case "children":
 			for range 20 {
 				child := targetCmd("nothing")
@@ -75,6 +78,24 @@ const goesOn = "SAMPLER_TARGET_GOES_ON"
 func fail(err error) {
 	fmt.Fprintln(os.Stderr, err)
 	os.Exit(1)
+}
+
+// bolt has some threads make others, and ends while they do.
+func bolt() {
+	births := func(n int) {
+		for range n {
+			ended := make(chan struct{})
+			go func() {
+				runtime.LockOSThread() // never unlocked
+				close(ended)
+			}()
+			<-ended
+		}
+	}
+	for range 3 {
+		go births(1000)
+	}
+	births(20)
 }
 
 // storm has threads born and die.
