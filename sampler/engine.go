@@ -135,6 +135,7 @@ func (e *engine) openProcess(p *process) {
 // cannot be sampled at all.
 func (e *engine) addThread(p *process, tid int) (added bool, err error) {
 	t := e.newThread(p, tid)
+	e.begin(t)
 	if s, err := e.fs.TaskStat(p.pid, tid); err == nil {
 		if s.State == 'Z' || s.State == 'X' {
 			e.closeFiles(t)
@@ -184,13 +185,19 @@ func (e *engine) seizeOptions() int {
 	return o
 }
 
+// newThread makes a thread whose files are opened at its first look: many live for
+// less than a tick.
 func (e *engine) newThread(p *process, tid int) *thread {
-	t := &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, done: e.tick + 1}
+	return &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, done: e.tick + 1}
+}
+
+// begin opens the files of a thread that has lived before: what it has run for until
+// now is not ours to weigh.
+func (e *engine) begin(t *thread) {
 	e.openFiles(t)
 	if s, err := t.schedstat(e.buf[:]); err == nil {
 		t.run = s.Run
 	}
-	return t
 }
 
 // spareFiles is how many files are left to all others that open some.
@@ -200,6 +207,7 @@ const spareFiles = 1024
 // had: reading it then costs a fifth.
 func (e *engine) openFiles(t *thread) {
 	e.closeFiles(t)
+	t.opened = true
 	if e.files == 0 {
 		e.files = 1 // none
 		var lim unix.Rlimit

@@ -296,23 +296,44 @@ func (e *engine) adopt(tid int) {
 	if e.threads[tid] != nil {
 		return
 	}
-	st, err := e.fs.Status(tid)
-	if err != nil {
-		return // gone already; its report will be reaped
-	}
-	p := e.procs[st.Tgid]
+	p := e.processOf(tid)
 	if p == nil {
-		if !e.opt.Children {
+		st, err := e.fs.Status(tid)
+		if err != nil {
+			return // gone already; its report will be reaped
+		}
+		if p = e.procs[st.Tgid]; p == nil && !e.opt.Children {
 			e.release(tid)
 			return
 		}
-		p = e.addProcess(st.Tgid)
-		p.cpuBase, p.brief = 0, true
-		e.send(item{fork: fork{st.PPid, st.Tgid}})
+		if p == nil {
+			p = e.addProcess(st.Tgid)
+			p.cpuBase, p.brief = 0, true
+			e.send(item{fork: fork{st.PPid, st.Tgid}})
+		}
 	}
 	t := e.newThread(p, tid)
-	t.seized, t.run = true, 0
+	t.seized = true
 	e.keep(t)
+}
+
+// maxAsked bounds how many processes are asked for a thread.
+const maxAsked = 4
+
+// processOf is the process that a thread belongs to, nil if that is not easily
+// found out: tgkill(2) with signal 0 takes a hundredth of the time that reading the
+// thread's status takes, and births may come by thousands a second.
+func (e *engine) processOf(tid int) *process {
+	asked := 0
+	for pid, p := range e.procs {
+		if unix.Tgkill(pid, tid, 0) == nil {
+			return p
+		}
+		if asked++; asked == maxAsked {
+			break
+		}
+	}
+	return nil
 }
 
 // release gives up a tracee that is not to be sampled: a process that was
@@ -365,6 +386,7 @@ func (e *engine) onExec(t *thread, s ptrace.Status) {
 	e.execSeen = e.execSeen || p.pid == e.opt.Command
 	if t == nil { // the leader had been dropped: it is the caller now
 		t = e.newThread(p, s.TID)
+		e.begin(t)
 		t.seized = true
 		e.keep(t)
 	} else {

@@ -91,7 +91,8 @@ type thread struct {
 	cpu         int  // where it ran when that happened
 	near        int  // stops for which that is believed
 
-	schedFD, callFD int // open files of /proc, -1: open at each use
+	schedFD, callFD int  // open files of /proc, -1: open at each use
+	opened          bool // as far as there was one to be had
 
 	// done is the first tick that is not accounted for yet.
 	done int64

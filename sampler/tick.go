@@ -168,6 +168,9 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 		t.done = n + 1
 		return e.alive(t)
 	}
+	if !t.opened {
+		e.openFiles(t)
+	}
 	if e.opt.Stop == StopAlways && t.seized {
 		e.arm(t, n)
 		return true
