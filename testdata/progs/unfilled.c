@@ -1,5 +1,6 @@
-// unfilled: two threads, one that spins and one that waits in poll, whose stacks
-// end where a page begins that userfaultfd(2) never fills; a thread that waits
+// unfilled: two threads that spin and two that wait in poll, whose stacks end where
+// a page begins that userfaultfd(2) never fills, in their own mapping (_within) or
+// in the next; a thread that waits
 // for such a page; with the argument vfork also one that waits for the child of
 // a vfork. Prints "page ADDRESS" and "ready", and ends when standard input does.
 // Exit status 77: there is no userfaultfd here.
@@ -23,10 +24,17 @@ static size_t page;
 static int uffd;
 
 // reserve maps a stack with the page behind it, and returns the end of the stack.
-static char *reserve(void) {
+// within: the stack lies in the mapping that the page lies in.
+static char *reserve(int within) {
 	char *m = mmap(0, STACK + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct uffdio_register r = {.range = {(uintptr_t)m + STACK, page}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+	uintptr_t end = (uintptr_t)m + STACK;
+	struct uffdio_register r = {.range = {end, page}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+	struct uffdio_zeropage z = {.range = {end - STACK, STACK}};
+	if (within)
+		r.range = (struct uffdio_range){end - STACK, STACK + page};
 	if (m == MAP_FAILED || ioctl(uffd, UFFDIO_REGISTER, &r))
+		exit(1);
+	if (within && ioctl(uffd, UFFDIO_ZEROPAGE, &z))
 		exit(1);
 	return m + STACK;
 }
@@ -39,7 +47,18 @@ static void *spin(void *arg) {
 	return arg;
 }
 
+static void *spin_within(void *arg) {
+	for (;;)
+		spins++;
+	return arg;
+}
+
 static void *await(void *arg) {
+	poll(0, 0, -1);
+	return arg;
+}
+
+static void *await_within(void *arg) {
 	poll(0, 0, -1);
 	return arg;
 }
@@ -90,9 +109,11 @@ int main(int argc, char **argv) {
 	struct uffdio_api api = {.api = UFFD_API};
 	if (uffd < 0 || ioctl(uffd, UFFDIO_API, &api))
 		return 77;
-	start(spin, reserve(), 0);
-	start(await, reserve(), 0);
-	char *unfilled = reserve();
+	start(spin, reserve(0), 0);
+	start(await, reserve(0), 0);
+	start(spin_within, reserve(1), 0);
+	start(await_within, reserve(1), 0);
+	char *unfilled = reserve(0);
 	start(touch, 0, unfilled);
 	if (argc > 1) {
 		start(in_vfork, 0, 0);
