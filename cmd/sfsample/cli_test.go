@@ -413,9 +413,17 @@ func TestOutputFails(t *testing.T) {
 		cmd.Stdout = wr
 		r := begin(t, cmd)
 		wr.Close()
-		r.traces(t, p.pid)
-		p.worked(t, 8) // more than the output holds back
-		o := r.end(t)  // by itself: nobody reads what it would still find
+		eventually(t, "the run ends", func() bool { // by itself: nobody reads what it would still find
+			p.worked(t, 1)
+			select {
+			case err := <-r.ended:
+				r.ended <- err
+				return true
+			default:
+				return false
+			}
+		})
+		o := r.end(t)
 		o.want(t, exitFailed, "write standard output: broken pipe")
 		p.untouched(t)
 	})

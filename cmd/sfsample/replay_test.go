@@ -73,7 +73,7 @@ func TestReplay(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := startTarget(t, "obey")
 			recording := filepath.Join(t.TempDir(), "recording")
-			args := append([]string{"-p", strconv.Itoa(p.pid), "-hz", "499", "--max-depth", "4000", "--record", recording}, tt.args...)
+			args := append([]string{"-p", strconv.Itoa(p.pid), "-hz", "499", "--max-depth", "4000", "--max-overhead", "100", "--record", recording}, tt.args...)
 			r := begin(t, tool(args...))
 			if tt.name == "never stopped" {
 				eventually(t, "the recording is begun", func() bool {
@@ -83,12 +83,12 @@ func TestReplay(t *testing.T) {
 			} else {
 				r.traces(t, p.pid)
 			}
-			p.worked(t, 6)
+			p.worked(t, 20)
 			p.send(t, "exec") // and what is recorded of it is another program
 			if got := p.line(t); got != "ready" {
 				t.Fatalf("after exec the target says %q", got)
 			}
-			p.worked(t, 6)
+			p.worked(t, 20)
 			p.send(t, "exit")
 			o := r.end(t)
 			o.want(t, exitDone)

@@ -19,7 +19,7 @@ import (
 // Patience is how long a program may take to become ready, and to end after
 // SIGTERM. It is long because emulated machines are slow, and reached only
 // when something is broken.
-const Patience = 60 * time.Second
+const Patience = 3 * time.Minute
 
 // Proc is a running test program.
 type Proc struct {
