@@ -647,7 +647,7 @@ func (p *Pipeline) advise(t *target, a *regs.Arch, c *capture.Capture, fb *Feedb
 		return
 	}
 	if p.cfg.Live {
-		locate(t, c, fb, frames, end)
+		p.locate(t, c, fb, frames, end)
 	}
 	short := end.Reason == unwind.OutsideCopy
 	p.hurry = p.hurry || short || end.Reason == unwind.UnknownRegister || fb.Want.Load() == 0
@@ -698,7 +698,7 @@ const behindStack = 4 << 10
 
 // locate tells the engine where the stack of a capture lies, and the one beyond
 // a signal handler's.
-func locate(t *target, c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) {
+func (p *Pipeline) locate(t *target, c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) {
 	if end.Switch > 0 {
 		sp, old := frames[end.Switch].SP, fb.BeyondExtent.Load()
 		if old == nil || sp < old.low || sp >= old.high {
@@ -717,13 +717,23 @@ func locate(t *target, c *capture.Capture, fb *Feedback, frames []unwind.Frame, 
 	}
 	switch last := frames[len(frames)-1].SP; {
 	case end.Complete() && end.Switch == 0 && last > c.StackAddr:
-		x.top = max(x.top, min(last+behindStack, x.high))
+		if top := min(last+behindStack, x.high); top > x.top {
+			x.top = p.resident(c.PID, last, top)
+		}
 	case end.Reason == unwind.OutsideCopy:
 		x.top = 0
 	}
 	if old == nil || *old != x {
 		fb.Extent.Store(&x)
 	}
+}
+
+// resident is top or, if a page between from and there is not in memory, where that
+// page begins.
+func (p *Pipeline) resident(pid int, from, top uint64) uint64 {
+	pages := openPagemap(p.fs, pid)
+	defer pages.close()
+	return from + uint64(pages.present(from, int(top-from)))
 }
 
 // user is the user-mode state of a capture.
