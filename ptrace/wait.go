@@ -15,8 +15,7 @@ const (
 	KindInterrupt Kind = iota
 	// KindGroupStop: the process was stopped by a stopping signal. Answer: Listen.
 	KindGroupStop
-	// KindSignal: Status.Signal is about to be delivered. Answer: Cont with it, at
-	// once: a signal taken here and not yet passed on is lost if we die.
+	// KindSignal: Status.Signal is about to be delivered. Answer: Cont with it.
 	KindSignal
 	// KindClone, KindFork, KindVfork: a thread or child was made; Status.EventMsg
 	// has its id.

@@ -138,7 +138,7 @@ func (e *engine) handle(s ptrace.Status) {
 	t := e.threads[s.TID]
 	switch s.Kind {
 	case ptrace.KindSignal:
-		// First of all: a signal taken here is lost if we die before this.
+		// First of all: the thread waits for it.
 		e.cont(s.TID, s.Signal)
 		e.interruptAgain(t)
 	case ptrace.KindInterrupt, ptrace.KindGroupStop:
@@ -172,6 +172,8 @@ func (e *engine) interruptAgain(t *thread) {
 
 // atExit tells whether a thread that has stopped for something else is at its exit
 // by now, since it was killed. That stop is reported yet, and is the one to answer.
+// A thread that is killed between this question and the answer leaves no stack; the
+// count of exits tells.
 func (e *engine) atExit(tid int) bool { return e.opt.ExitStacks && ptrace.AtExit(tid) }
 
 // cont lets a thread go on that has stopped for anything but its exit.
@@ -369,24 +371,25 @@ func (e *engine) onExec(t *thread, s ptrace.Status) {
 	}
 	p.program.replaced.Store(true)
 	p.program = new(program)
+	var caller *thread // under its former id
 	for _, u := range append([]*thread(nil), e.list...) {
 		if u.proc == p && u != t {
-			// The caller, under its former id: the ends of the others were reported.
-			// The leader's was not, as it has lost its id.
-			if t != nil {
-				e.exits.Threads++
+			if u.seized { // the ends of the others were reported
+				caller = u
 			}
 			p.threads++ // the process lives on, whatever the count says
 			e.drop(u)
 			p.threads--
 		}
 	}
+	if caller != nil && t != nil && !e.launching() {
+		e.exits.Threads++ // the leader's end is not reported: it has lost its id
+	}
 	e.openProcess(p)
 	p.brief, p.captures = true, 0
 	e.execSeen = e.execSeen || p.pid == e.opt.Command
 	if t == nil { // the leader had been dropped: it is the caller now
 		t = e.newThread(p, s.TID)
-		e.begin(t)
 		t.seized = true
 		e.keep(t)
 	} else {
@@ -396,13 +399,19 @@ func (e *engine) onExec(t *thread, s ptrace.Status) {
 		t.stack, t.noUserStack = false, false
 		t.fb = new(Feedback)
 	}
+	if caller != nil {
+		t.run = caller.run
+	}
 	e.send(item{gone: p.pid})
 	e.cont(s.TID, 0)
 }
 
+// launching tells that our command is still this program, on its way to exec.
+func (e *engine) launching() bool { return e.opt.Command != 0 && !e.execSeen }
+
 // onExit takes the stack that a thread has at its exit.
 func (e *engine) onExit(t *thread, s ptrace.Status) {
-	if t == nil || !e.opt.ExitStacks {
+	if t == nil || !e.opt.ExitStacks || e.launching() {
 		ptrace.Cont(s.TID, 0)
 		return
 	}
@@ -421,7 +430,10 @@ func (e *engine) onExit(t *thread, s ptrace.Status) {
 		}
 	}
 	st, serr := t.schedstat(e.buf[:])
-	early := e.readEarly(t)
+	var early *early
+	if err == nil {
+		early = e.readEarly(t)
+	}
 	ptrace.Cont(s.TID, 0)
 	if err != nil {
 		if c != nil {
@@ -446,7 +458,9 @@ func (e *engine) onGone(t *thread, s ptrace.Status) {
 	if t == nil {
 		return
 	}
-	e.exits.Threads++
+	if !e.launching() {
+		e.exits.Threads++
+	}
 	t.proc.readCPU()
 	e.drop(t)
 }

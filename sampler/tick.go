@@ -408,7 +408,13 @@ func (e *engine) peeked(t *thread, n int64, c *capture.Capture, s procfs.Schedst
 	c.Delay, c.Pause, c.Late = 0, 0, late
 	e.acct.Add(Sampled, t.owed(n))
 	t.done = n + 1
-	e.emit(t, n, c, s.Run)
+	run := s.Run
+	if call.NR == unix.SYS_EXECVE || call.NR == unix.SYS_EXECVEAT {
+		// The caller has the leader's id, and so all that is read under it, a moment
+		// before that is reported. What it has run for is charged later.
+		run = t.run
+	}
+	e.emit(t, n, c, run)
 }
 
 // emit weighs a capture and sends it to the pipeline.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,12 +45,19 @@ func (p *proc) does(t testing.TB, word, answer string) {
 // status waits for the end of a process, as its parent.
 func (p *proc) status(t testing.TB) unix.WaitStatus {
 	t.Helper()
+	ws, _ := p.statusAndUsage(t)
+	return ws
+}
+
+func (p *proc) statusAndUsage(t testing.TB) (unix.WaitStatus, unix.Rusage) {
+	t.Helper()
 	var ws unix.WaitStatus
+	var usage unix.Rusage
 	for {
-		_, err := unix.Wait4(p.pid, &ws, 0, nil)
+		_, err := unix.Wait4(p.pid, &ws, 0, &usage)
 		switch err {
 		case nil:
-			return ws
+			return ws, usage
 		case unix.EINTR:
 		default:
 			t.Fatal(err)
@@ -63,6 +71,7 @@ type jsonSample struct {
 	Taken    string
 	Complete bool
 	End      string
+	CPUNS    int64 `json:"cpu_ns"`
 	Frames   []struct{ Function string }
 }
 
@@ -167,6 +176,51 @@ func exitStacks(t *testing.T, end func(t *testing.T, p *proc), want []string) (m
 	return ""
 }
 
+// TestExitStacksOfCommand starts the process itself: what it was before it became
+// the command, with threads of our own, does not count.
+func TestExitStacksOfCommand(t *testing.T) {
+	path := endsProg(t)
+	name := filepath.Join(t.TempDir(), "samples")
+	o := sfsample(t, "--exit-stacks", "-o", "json="+name, "--", path) // it ends with its input
+	o.want(t, exitDone, "exit stacks: 3, of 3 threads that ended\n")
+	var exits []string
+	text := readFile(t, name)
+	for _, s := range parseSamples(t, text) {
+		for _, function := range []string{"await", "doze", "obey"} {
+			if s.Taken == "exit" && s.has(function) {
+				exits = append(exits, function)
+			}
+		}
+	}
+	slices.Sort(exits)
+	if !slices.Equal(exits, []string{"await", "doze", "obey"}) || strings.Count(text, `"taken":"exit"`) != 3 {
+		t.Errorf("exits in %q:\n%s", exits, text)
+	}
+}
+
+// TestExecCPU has a thread use CPU time and then replace the program: it is the
+// leader from then on, and its time is not charged once more.
+func TestExecCPU(t *testing.T) {
+	p := startEnds(t)
+	r := begin(t, tool("-p", strconv.Itoa(p.pid), "--threads", "all", "-o", "json=-"))
+	r.traces(t, p.pid)
+	p.does(t, "w", "done")
+	p.does(t, "x", "ready")
+	p.does(t, "w", "done")
+	p.does(t, "g", "")
+	_, usage := p.statusAndUsage(t)
+	o := r.end(t)
+	o.want(t, exitDone)
+	var charged int64
+	for _, s := range parseSamples(t, o.stdout) {
+		charged += s.CPUNS
+	}
+	const slack = 20e6 // the kernel's own sums are a little apart
+	if used := usage.Utime.Nano() + usage.Stime.Nano(); charged > used+slack || charged < used/4 {
+		t.Errorf("%d ns of CPU time were charged, the process has used %d:\n%s%s", charged, used, o.stdout, o.stderr)
+	}
+}
+
 // TestEndUnseen ends processes without --exit-stacks: the parent sees the same end
 // as without us.
 func TestEndUnseen(t *testing.T) {
@@ -187,7 +241,7 @@ func TestEndUnseen(t *testing.T) {
 func TestChildren(t *testing.T) {
 	for _, args := range [][]string{nil, {"--children"}} {
 		p := startEnds(t)
-		r := begin(t, tool(append(args, "-p", strconv.Itoa(p.pid), "-o", "json=-")...))
+		r := begin(t, tool(append(args, "-p", strconv.Itoa(p.pid), "--max-overhead", "100", "-o", "json=-")...))
 		r.traces(t, p.pid)
 		p.does(t, "f", "done")
 		p.does(t, "g", "")

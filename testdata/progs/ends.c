@@ -3,10 +3,11 @@
 //
 //   t  a new thread ends in last_words      l  the main thread ends in leave
 //   g  exit_group(2) with status 7 in quit  s  a segmentation fault in crash
-//   f  fork(2) of a child that works in toil, for 100 ms of CPU time
+//   f  fork(2) of a child that works in toil, for 250 ms of CPU time
+//   w  works in toil itself, in a thread that is not the leader
 //   x  execve(2) of this program by a thread that is not the leader, in become
 //
-// It prints "ready" when all threads wait, and "done" after t, l and f.
+// It prints "ready" when all threads wait, and "done" after t, l, f and w.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -70,7 +71,7 @@ static void gone(long tid) {
 }
 
 NOINLINE static void toil(void) {
-	while (clock() < CLOCKS_PER_SEC / 10)
+	while (clock() < CLOCKS_PER_SEC / 4)
 		for (int i = 0; i < 1000; i++)
 			sink++;
 }
@@ -143,6 +144,7 @@ static void *obey(void *arg) {
 		case 'f': child(); break;
 		case 'g': quit(); break;
 		case 's': crash(); break;
+		case 'w': toil(); say("done"); break;
 		case 'x': become(); break;
 		}
 	(void)arg;
