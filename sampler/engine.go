@@ -116,15 +116,12 @@ func (e *engine) addProcess(pid int) *process {
 // openProcess opens what is read of a process again and again, and reads what
 // an exec may change.
 func (e *engine) openProcess(p *process) {
-	if p.tasks >= 0 {
-		unix.Close(p.tasks)
-	}
+	p.closeFiles() // the memory before an exec is another
 	fd, err := unix.Open(e.fs.Path(p.pid, "task"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		fd = -1
 	}
 	p.tasks = fd
-	p.pages.close() // of the memory before an exec
 	p.pages = openPagemap(e.fs, p.pid)
 	if s, err := e.fs.Status(p.pid); err == nil {
 		p.seccomp = s.Seccomp == 2 // SECCOMP_MODE_FILTER
@@ -298,10 +295,7 @@ func (e *engine) dropProcess(p *process) {
 	}
 	delete(e.procs, p.pid)
 	e.chargeRest(p)
-	if p.tasks >= 0 {
-		unix.Close(p.tasks)
-	}
-	p.pages.close()
+	p.closeFiles()
 	e.send(item{gone: p.pid})
 }
 
@@ -450,5 +444,15 @@ func (e *engine) finish() {
 	for _, p := range e.procs {
 		p.readCPU()
 		e.chargeRest(p)
+	}
+}
+
+// closeAll closes the files of all threads and processes that are left.
+func (e *engine) closeAll() {
+	for _, t := range e.list {
+		e.closeFiles(t)
+	}
+	for _, p := range e.procs {
+		p.closeFiles()
 	}
 }

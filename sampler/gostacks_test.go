@@ -226,4 +226,4 @@ func checkGoStack(t *testing.T, s *output.Stack, told []string) {
 
 // open are functions in which the stacks of the runtime's threads may end: what
 // called them is on another stack or, in C code in assembly, not described.
-var open = []string{"crosscall1", "runtime/cgo(.text)", "runtime.systemstack", "runtime.morestack", "runtime.nanotime1", "runtime.walltime", "runtime.vgetrandom1"}
+var open = []string{"crosscall1", "threadentry", "runtime/cgo(.text)", "runtime.systemstack", "runtime.morestack", "runtime.nanotime1", "runtime.walltime", "runtime.vgetrandom1"}

@@ -122,6 +122,7 @@ func (e *engine) run(d time.Duration, attached chan<- struct{}, ready func(), re
 		return err
 	}
 	defer alarm.Close()
+	defer e.closeAll()
 	e.alarm = alarm
 	e.prio.begin()
 	e.place.home()

@@ -73,6 +73,15 @@ type process struct {
 	pac      uint64 // arm64: NT_ARM_PAC_MASK, once it was read
 }
 
+// closeFiles closes what is open of the process itself.
+func (p *process) closeFiles() {
+	if p.tasks >= 0 {
+		unix.Close(p.tasks)
+	}
+	p.pages.close()
+	p.tasks, p.pages = -1, -1
+}
+
 // thread is one thread that is sampled.
 type thread struct {
 	tid  int
