@@ -188,7 +188,8 @@ func (t *tracer) runFor(d time.Duration) error {
 	if err := ptrace.Cont(t.pid, 0); err != nil {
 		return err
 	}
-	timer := time.AfterFunc(d, func() { unix.Kill(t.pid, unix.SIGSTOP) })
+	// Sent to the process, it could stop another thread, which nobody lets go on.
+	timer := time.AfterFunc(d, func() { unix.Tgkill(t.pid, t.pid, unix.SIGSTOP) })
 	defer timer.Stop()
 	for {
 		sig, err := t.wait()
@@ -207,8 +208,14 @@ func (t *tracer) runFor(d time.Duration) error {
 	}
 }
 
+// stuck is how long a program may report nothing. In single steps one may wait for
+// what it would have met at its own pace: it is ended then, and begun once more.
+const stuck = time.Minute
+
 // wait waits for the next stop and returns its signal.
 func (t *tracer) wait() (unix.Signal, error) {
+	limit := time.AfterFunc(stuck, func() { unix.Kill(t.pid, unix.SIGKILL) })
+	defer limit.Stop()
 	var ws unix.WaitStatus
 	for {
 		_, err := unix.Wait4(t.pid, &ws, 0, nil)
