@@ -13,15 +13,21 @@ import (
 	"sfsample/sampler/capture"
 )
 
+// startWaiting starts a process that waits for a line.
+func startWaiting(t *testing.T) *testprog.Proc {
+	t.Helper()
+	cmd := targetCmd()
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	return testprog.StartCmd(t, cmd)
+}
+
 // TestKilledInStop kills a process when the stop of one of its threads was
 // reported, and not answered yet: the thread stops once more, at its exit, and
 // shows its stack there as all others do.
 func TestKilledInStop(t *testing.T) {
-	cmd := targetCmd()
-	if _, err := cmd.StdinPipe(); err != nil { // it waits for a line
-		t.Fatal(err)
-	}
-	p := testprog.StartCmd(t, cmd)
+	p := startWaiting(t)
 	opt := Options{Hz: 99, PIDs: []int{p.PID}, All: true, Stop: StopAlways, ExitStacks: true}
 	killed := false
 	opt.journal = func(k ptrace.Kind, tid int, tick int64) {
@@ -94,11 +100,7 @@ func TestPoolLast(t *testing.T) {
 // TestRunCloses: a run that ends while its process lives leaves none of the files
 // open that the engine reads: two of each thread, and two of the process.
 func TestRunCloses(t *testing.T) {
-	cmd := targetCmd()
-	if _, err := cmd.StdinPipe(); err != nil { // it waits for a line
-		t.Fatal(err)
-	}
-	p := testprog.StartCmd(t, cmd)
+	p := startWaiting(t)
 	sink := new(exitSink)
 	run := func() {
 		if _, err := Run(context.Background(), Options{Hz: 99, PIDs: []int{p.PID}, All: true}, 50*time.Millisecond, testPipeline(sink), nil, nil); err != nil {

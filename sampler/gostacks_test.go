@@ -225,5 +225,6 @@ func checkGoStack(t *testing.T, s *output.Stack, told []string) {
 }
 
 // open are functions in which the stacks of the runtime's threads may end: what
-// called them is on another stack or, in C code in assembly, not described.
+// called them is on another stack, or they are C code or assembly of runtime/cgo,
+// of which the program has no .eh_frame.
 var open = []string{"crosscall1", "threadentry", "runtime/cgo(.text)", "runtime.systemstack", "runtime.morestack", "runtime.nanotime1", "runtime.walltime", "runtime.vgetrandom1"}

@@ -323,8 +323,8 @@ func (e *engine) adopt(tid int) {
 const maxAsked = 4
 
 // processOf is the process that a thread belongs to, nil if that is not easily
-// found out: tgkill(2) with signal 0 takes a hundredth of the time that reading the
-// thread's status takes, and births may come by thousands a second.
+// found out: tgkill(2) with signal 0 asks that in one short call, without the files
+// of /proc, and births may come by thousands a second.
 func (e *engine) processOf(tid int) *process {
 	asked := 0
 	for pid, p := range e.procs {

@@ -415,13 +415,7 @@ func TestOutputFails(t *testing.T) {
 		wr.Close()
 		eventually(t, "the run ends", func() bool { // by itself: nobody reads what it would still find
 			p.worked(t, 1)
-			select {
-			case err := <-r.ended:
-				r.ended <- err
-				return true
-			default:
-				return false
-			}
+			return r.over()
 		})
 		o := r.end(t)
 		o.want(t, exitFailed, "write standard output: broken pipe")

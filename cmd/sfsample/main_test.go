@@ -223,15 +223,23 @@ func eventually(t testing.TB, what string, cond func() bool) {
 	}
 }
 
+// over tells whether the run has ended.
+func (r *running) over() bool {
+	select {
+	case err := <-r.ended:
+		r.ended <- err
+		return true
+	default:
+		return false
+	}
+}
+
 // traces waits until the run traces every thread of a process that lives.
 func (r *running) traces(t testing.TB, pid int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("process %d is traced", pid), func() bool {
-		select {
-		case err := <-r.ended:
-			r.ended <- err
+		if r.over() {
 			t.Fatalf("%q has ended; standard error:\n%s", r.cmd.Args, r.stderr.String())
-		default:
 		}
 		for _, s := range threadStatus(t, pid) {
 			if s.TracerPid == 0 && s.State != 'Z' {
