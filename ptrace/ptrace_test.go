@@ -46,6 +46,8 @@ func child(mode string) {
 		for { // each try forks, and the child cannot become that
 			exec.Command("/proc/self/nothing").Run()
 		}
+	case "exec":
+		execAside()
 	case "wait": // until the other end of standard input closes
 		io.Copy(io.Discard, os.Stdin)
 	}

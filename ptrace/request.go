@@ -35,13 +35,6 @@ func request(req, tid int, addr, data uintptr) error {
 	return nil
 }
 
-// Seize makes thread tid a tracee of the calling OS thread without stopping it.
-// Errors are plain errnos: ESRCH (gone), EPERM (not permitted, a zombie, or
-// traced already).
-func Seize(tid, options int) error {
-	return request(unix.PTRACE_SEIZE, tid, 0, uintptr(options))
-}
-
 // Interrupt asks a seized thread to stop. The stop comes when the thread next
 // passes through the kernel's signal check, which can be never. ESRCH: gone.
 func Interrupt(tid int) error {
@@ -65,14 +58,15 @@ func Detach(tid int, sig unix.Signal) error {
 }
 
 // EventMsg is the message of the event that was reported of a tracee: the new
-// thread's id (clone, fork, vfork), the wait status (exit). ESRCH: it is not at that
-// event any more. A thread that is killed leaves any stop, and its next may be that
-// of its exit, whose message is another thing.
+// thread's id (clone, fork, vfork), the former id of the caller (exec), the wait
+// status (exit). ESRCH: it is not at that event any more. A thread that is killed
+// leaves any stop, and its next may be that of its exit, whose message is another
+// thing. Of an exec, whose report does not stay, that is not known.
 func (s Status) EventMsg() (uint64, error) {
 	var msg uint64
 	err := request(unix.PTRACE_GETEVENTMSG, s.TID, 0, uintptr(unsafe.Pointer(&msg)))
 	runtime.KeepAlive(&msg)
-	if err == nil && !s.stands() {
+	if err == nil && s.Kind != KindExec && !s.stands() {
 		err = unix.ESRCH
 	}
 	return msg, err

@@ -125,12 +125,19 @@ func (i *siginfo) report() (s Status, ok bool, err error) {
 	if i.code == cldTrapped && raw>>16 != unix.PTRACE_EVENT_EXEC {
 		return decode(tid, raw), true, nil
 	}
-	n, _, errno := unix.RawSyscall6(unix.SYS_WAIT4, uintptr(tid), uintptr(unsafe.Pointer(&raw)),
-		unix.WALL|unix.WNOHANG|unix.WNOTHREAD, 0, 0, 0)
+	s, ok = take(tid, unix.WALL|unix.WNOHANG|unix.WNOTHREAD)
+	return s, ok, nil
+}
+
+// take takes what is there to report of tid from the kernel. false: that has
+// changed meanwhile; the next look shows how.
+func take(tid int, flags uintptr) (s Status, ok bool) {
+	var raw uint32
+	n, _, errno := unix.RawSyscall6(unix.SYS_WAIT4, uintptr(tid), uintptr(unsafe.Pointer(&raw)), flags, 0, 0, 0)
 	if errno != 0 || n == 0 {
-		return Status{}, false, nil // changed meanwhile; the next look shows how
+		return Status{}, false
 	}
-	return decode(tid, raw), true, nil
+	return decode(tid, raw), true
 }
 
 // Poll returns a report of tid (or of any tracee of this thread, with tid -1)

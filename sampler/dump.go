@@ -206,11 +206,14 @@ func (d *dumper) stop(wants func(*ThreadDump) bool) bool {
 		if !wants(t) {
 			continue
 		}
-		if ptrace.Seize(t.TID, 0) != nil {
-			continue
+		ended, err := ptrace.SeizeIn(t.PID, t.TID, 0)
+		if err == nil {
+			ptrace.Interrupt(t.TID)
+			d.seized[t.TID] = t
 		}
-		ptrace.Interrupt(t.TID)
-		d.seized[t.TID] = t
+		for _, s := range ended {
+			d.handle(s)
+		}
 	}
 	if len(d.seized) == 0 {
 		return false

@@ -1,0 +1,111 @@
+package ptrace
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace/procfs"
+)
+
+// execAside tells the ids of two threads that are not the leader. When the first is
+// traced the second calls exec.
+func execAside() {
+	tids := make(chan int)
+	go func() {
+		runtime.LockOSThread()
+		tids <- unix.Gettid()
+		select {}
+	}()
+	go func() {
+		runtime.LockOSThread()
+		tid := <-tids
+		fmt.Println(tid, unix.Gettid())
+		for tracer := 0; tracer == 0; runtime.Gosched() {
+			s, err := (procfs.FS{}).Status(tid)
+			if err != nil {
+				panic(err)
+			}
+			tracer = s.TracerPid
+		}
+		env := append(os.Environ(), childEnv+"=spin")
+		if err := unix.Exec("/proc/self/exe", []string{"exec"}, env); err != nil {
+			panic(err)
+		}
+	}()
+	select {}
+}
+
+func init() {
+	if os.Getenv(childEnv) == "exec" {
+		runtime.LockOSThread() // main is to run on the leader
+	}
+}
+
+// TestSeizeInExec seizes a thread of a process while a thread of that is in exec and
+// waits for the end of a third, which is a tracee that nobody has waited for yet. A
+// plain seize would wait for good, and so would the exec.
+func TestSeizeInExec(t *testing.T) {
+	t.Run("leader", func(t *testing.T) {
+		seizeInExec(t, func(pid, caller int) (int, error) { return pid, unix.EPERM }) // that is gone
+	})
+	t.Run("caller", func(t *testing.T) {
+		seizeInExec(t, func(pid, caller int) (int, error) { return caller, nil })
+	})
+}
+
+// seizeInExec seizes the thread that which tells. It says what error is wanted, too.
+func seizeInExec(t *testing.T, which func(pid, caller int) (tid int, want error)) {
+	cmd, out := runChild(t, "exec")
+	t.Cleanup(func() { cmd.Process.Kill() })
+	var first, caller int
+	if _, err := fmt.Fscanf(out, "ready\n%d %d\n", &first, &caller); err != nil {
+		t.Fatal(err)
+	}
+	pid := cmd.Process.Pid
+	tid, want := which(pid, caller)
+	var ended []Status
+	var err error
+	done := OnThread(func() { ended, err = seizeWithZombie(pid, first, tid) })
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("the seize does not return")
+	}
+	if err != want {
+		t.Errorf("seize: %v, want %v", err, want)
+	}
+	if len(ended) != 1 || ended[0].TID != first || ended[0].Kind != KindGone {
+		t.Errorf("ended: %+v, want thread %d", ended, first)
+	}
+	if line, err := out.ReadString('\n'); strings.TrimSpace(line) != "ready" {
+		t.Errorf("the new program says %q (%v)", line, err)
+	}
+}
+
+// seizeWithZombie seizes tid when first, which it seizes before, is a zombie.
+func seizeWithZombie(pid, first, tid int) (ended []Status, err error) {
+	if err := Seize(first, 0); err != nil {
+		return nil, err
+	}
+	if own := unix.Gettid(); !Traced(first) || Traced(own) {
+		return nil, fmt.Errorf("traced: the seized thread %v, this one %v; want true, false", Traced(first), Traced(own))
+	}
+	for state := byte('S'); state != 'Z'; runtime.Gosched() {
+		st, err := (procfs.FS{}).TaskStat(pid, first)
+		if err != nil {
+			return nil, err
+		}
+		state = st.State
+	}
+	ended, err = SeizeIn(pid, tid, 0)
+	if err == nil && (Traced(tid) || !Traced(pid)) { // it has another id now
+		err = fmt.Errorf("traced: the seized thread %v, the leader %v; want false, true", Traced(tid), Traced(pid))
+	}
+	return ended, err
+}
