@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -27,10 +28,11 @@ type engine struct {
 
 	procs    map[int]*process
 	threads  map[int]*thread
-	list     []*thread    // the same threads, in order of discovery
-	orphans  map[int]bool // stopped for the first time before their parent reported them
-	released map[int]bool // not ours to sample: to be detached at the next stop
-	wanted   map[int]bool // --tid
+	list     []*thread       // the same threads, in order of discovery
+	orphans  map[int]bool    // stopped for the first time before their parent reported them
+	early    []ptrace.Status // ends that were reported out of turn
+	released map[int]bool    // not ours to sample: to be detached at the next stop
+	wanted   map[int]bool    // --tid
 
 	origin             int64 // CLOCK_MONOTONIC of the pipeline's start
 	start              int64 // CLOCK_MONOTONIC of tick 0
@@ -52,7 +54,7 @@ type engine struct {
 	due                int64  // the tick after the last: usually the next, later in a rest
 	published          int64  // when status was set
 	open, files        int    // files of threads that are open, and may be; 0: not known
-	relist             int64  // tick of the next listing of untraced processes
+	listAt             int64  // tick of the next listing of untraced processes
 	backlog            []item // could not be sent yet
 	warned             map[string]bool
 
@@ -73,11 +75,12 @@ type Progress struct {
 	Pause   time.Duration // median so far
 }
 
-// attach seizes every thread of the process. Threads that appear meanwhile are
+// attach begins to sample every thread of the process. Threads that appear meanwhile are
 // found by listing again until nothing is new (two rounds were enough on a
 // process that made thousands of threads a second).
 func (e *engine) attach(pid int) error {
 	p := e.addProcess(pid)
+	p.spares = e.mayspare()
 	var ids []int
 	for round, fresh := 0, true; fresh && round < 100; round++ {
 		var err error
@@ -85,16 +88,19 @@ func (e *engine) attach(pid int) error {
 			return fmt.Errorf("list the threads of %d: %w", pid, err)
 		}
 		fresh = false
+		p.spares = p.spares && len(ids) > e.few()
 		for _, tid := range ids {
 			if e.threads[tid] != nil || e.unwanted(tid) {
 				continue
 			}
 			added, err := e.addThread(p, tid)
-			if err != nil && err != unix.ESRCH {
+			if err != nil && err != unix.ESRCH && err != errBecame {
 				return err
 			}
-			fresh = fresh || added
+			fresh = fresh || added || err == errBecame
 		}
+		// While a thread calls exec there may be nobody that could be seized.
+		fresh = fresh || p.threads == 0 && len(ids) > 0 && !e.ended(p, ids)
 	}
 	return nil
 }
@@ -140,32 +146,57 @@ func (e *engine) addThread(p *process, tid int) (added bool, err error) {
 		}
 		t.noUserStack = s.NoUserStack()
 	}
-	if e.opt.Stop != StopNever && !t.noUserStack {
-		err = ptrace.Seize(tid, e.seizeOptions())
-		t.seized = err == nil
-	}
 	switch {
-	case err == unix.ESRCH:
-		e.closeFiles(t)
-		return false, err
-	case err == unix.EPERM:
-		s, serr := e.fs.Status(tid)
-		if serr == nil && (s.TracerPid == unix.Gettid() || s.TracerPid == unix.Getpid()) {
-			t.seized = true // ours by inheritance: born while we listed
-			break
+	case e.opt.Stop == StopNever || t.noUserStack:
+	case e.spare(p, tid):
+		t.spared = true
+		p.spared++
+	default:
+		if err := e.seize(t); err != nil {
+			e.closeFiles(t)
+			return false, err
 		}
-		if serr == nil && s.TracerPid != 0 {
-			e.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", tid, s.TracerPid)
-			break
-		}
-		e.closeFiles(t)
-		return false, err
-	case err != nil:
-		e.closeFiles(t)
-		return false, err
 	}
 	e.keep(t)
 	return true, nil
+}
+
+// errBecame: the thread has called exec while it was seized. It is our tracee, but
+// goes by the leader's id.
+var errBecame = errors.New("the thread has replaced its program")
+
+// seizeTries is how often a seize is made that is not permitted: the leader that was
+// meant may be gone, as another thread has called exec, and that has its id.
+const seizeTries = 3
+
+// seize makes a thread our tracee. One that is another's stays without, and that
+// is told; any other error is returned: ESRCH and errBecame tell of threads that
+// are gone.
+func (e *engine) seize(t *thread) error {
+	for try := range seizeTries {
+		ended, err := ptrace.SeizeIn(t.proc.pid, t.tid, e.seizeOptions())
+		e.early = append(e.early, ended...)
+		if err == nil {
+			if !ptrace.Traced(t.tid) {
+				err = errBecame
+			}
+			t.seized = err == nil
+			t.proc.became = t.proc.became || try > 0 || err != nil
+		}
+		if err != unix.EPERM {
+			return err
+		}
+		s, serr := e.fs.Status(t.tid)
+		switch {
+		case serr == nil && (s.TracerPid == unix.Gettid() || s.TracerPid == unix.Getpid()):
+			t.seized = true // ours by inheritance: born while we listed
+			return nil
+		case serr == nil && s.TracerPid != 0:
+			e.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", t.tid, s.TracerPid)
+			return nil
+		}
+	}
+	return unix.EPERM
 }
 
 func (e *engine) seizeOptions() int {
@@ -235,6 +266,7 @@ func (e *engine) keep(t *thread) {
 func (e *engine) drop(t *thread) {
 	e.settle(t, Exited)
 	e.closeFiles(t)
+	t.unspare()
 	t.proc.loose += t.carry
 	t.wakes()
 	t.proc.asleep.forget() // nobody knows how long it ran
@@ -248,6 +280,9 @@ func (e *engine) drop(t *thread) {
 		}
 	}
 	t.proc.threads--
+	if t.tid == t.proc.pid {
+		e.dropSpared(t.proc)
+	}
 	if t.proc.threads == 0 {
 		e.dropProcess(t.proc)
 	}
@@ -364,6 +399,11 @@ func (e *engine) loop() {
 		if now >= e.until || e.stop.Load() {
 			e.missRest(min(now, e.until-1))
 			return
+		}
+		for len(e.early) > 0 {
+			s := e.early[0]
+			e.early = e.early[1:]
+			e.handle(s)
 		}
 		if now >= next {
 			e.prio.check(now)

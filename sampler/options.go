@@ -39,6 +39,8 @@ type Options struct {
 	// it, with the last tick that was handled; for a birth tid is the new
 	// thread.
 	journal func(k ptrace.Kind, tid int, tick int64)
+	// few, for tests, is used in the place of fewTracees.
+	few int
 }
 
 func (o *Options) interval() time.Duration { return time.Second / time.Duration(o.Hz) }

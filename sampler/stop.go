@@ -3,6 +3,7 @@ package sampler
 import (
 	"encoding/binary"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +17,7 @@ import (
 func (e *engine) arm(t *thread, n int64) {
 	t.wakes()
 	t.stack = false
+	e.trace(t)
 	if !t.seized {
 		e.lose(t, n, Untraced)
 		return
@@ -118,7 +120,7 @@ func (e *engine) collect() {
 // process lives, that has called exec from another thread, and the report of it
 // is to come; else somebody else has waited for its end.
 func (e *engine) vanished(t *thread) {
-	if st, err := e.fs.Stat(t.proc.pid); err == nil && st.State != 'Z' && st.State != 'X' {
+	if ids, err := e.fs.TaskIDs(t.proc.pid); err == nil && len(ids) > 0 && !e.ended(t.proc, ids) {
 		e.settle(t, Exited)
 		return
 	}
@@ -136,6 +138,10 @@ func (e *engine) note(k ptrace.Kind, tid int) {
 // handle answers one report of a tracee.
 func (e *engine) handle(s ptrace.Status) {
 	t := e.threads[s.TID]
+	if t != nil && t.spared { // a tracee made it, who has not told yet
+		t.unspare()
+		t.seized = true
+	}
 	switch s.Kind {
 	case ptrace.KindSignal:
 		// First of all: the thread waits for it.
@@ -369,29 +375,43 @@ func (e *engine) onExec(t *thread, s ptrace.Status) {
 		e.cont(s.TID, 0)
 		return
 	}
-	p.program.replaced.Store(true)
-	p.program = new(program)
 	var caller *thread // under its former id
-	for _, u := range append([]*thread(nil), e.list...) {
-		if u.proc == p && u != t {
-			if u.seized { // the ends of the others were reported
-				caller = u
-			}
-			p.threads++ // the process lives on, whatever the count says
-			e.drop(u)
-			p.threads--
-		}
+	if former, err := s.EventMsg(); err == nil && int(former) != s.TID {
+		caller = e.threads[int(former)]
 	}
 	if caller != nil && t != nil && !e.launching() {
 		e.exits.Threads++ // the leader's end is not reported: it has lost its id
 	}
-	e.openProcess(p)
-	p.brief, p.captures = true, 0
 	e.execSeen = e.execSeen || p.pid == e.opt.Command
-	if t == nil { // the leader had been dropped: it is the caller now
-		t = e.newThread(p, s.TID)
-		t.seized = true
-		e.keep(t)
+	run := time.Duration(0)
+	if t != nil {
+		run = t.run
+	}
+	if caller != nil {
+		run = caller.run
+	}
+	e.renew(p, t)
+	t = e.threads[s.TID]
+	t.seized, t.run = true, run
+	e.cont(s.TID, 0)
+}
+
+// renew begins anew with a process that is another program now. t is its leader's
+// thread, nil if that had been dropped.
+func (e *engine) renew(p *process, t *thread) {
+	p.program.replaced.Store(true)
+	p.program = new(program)
+	p.threads++ // the process lives on, whatever the count says
+	for _, u := range slices.Clone(e.list) {
+		if u.proc == p && u != t {
+			e.drop(u)
+		}
+	}
+	p.threads--
+	e.openProcess(p)
+	p.brief, p.captures, p.spares = true, 0, false
+	if t == nil {
+		e.keep(e.newThread(p, p.pid))
 	} else {
 		e.settle(t, Exited)
 		e.openFiles(t)
@@ -399,11 +419,7 @@ func (e *engine) onExec(t *thread, s ptrace.Status) {
 		t.stack, t.noUserStack = false, false
 		t.fb = new(Feedback)
 	}
-	if caller != nil {
-		t.run = caller.run
-	}
 	e.send(item{gone: p.pid})
-	e.cont(s.TID, 0)
 }
 
 // launching tells that our command is still this program, on its way to exec.

@@ -65,6 +65,10 @@ type process struct {
 	only    bool          // only some threads of it were asked for
 	threads int
 	program *program
+	spares  bool // threads are not traced before that is needed
+	spared  int  // how many are not
+	became  bool // another program, which is not reported
+	census  census
 	// brief: it may be gone before the pipeline has looked at it. It was born
 	// while we sample, has become another program since, or exits are sampled.
 	brief bool
@@ -89,6 +93,7 @@ type thread struct {
 	fb   *Feedback
 
 	seized      bool
+	spared      bool // not seized yet: see [engine.spare]
 	noUserStack bool
 	// An interrupt is a lasting state: it was sent at tick intTick, and the
 	// stop comes when it comes. cap is the buffer that waits for it.

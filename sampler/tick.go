@@ -34,6 +34,8 @@ func (e *engine) onTick(now int64) (next int64) {
 	if e.load.skip(n) {
 		e.advance(n, Throttled)
 	} else {
+		e.listUntraced(n)
+		e.untoldNews(n)
 		e.advance(n, numClasses)
 		if e.choose(n, behind) && len(e.outstanding) == 0 {
 			e.due = n + rest(len(e.list), n-e.still(), e.interval)
@@ -112,10 +114,6 @@ func (e *engine) choose(n int64, late time.Duration) (quiet bool) {
 	quiet = true
 	e.flush()
 	e.pace.begin(e.interval)
-	if n >= e.relist {
-		e.relist = n + relistTicks
-		e.listUntraced()
-	}
 	e.readClocks(n, (*asleep).begin)
 	asks := e.pool.asks.Swap(false)
 	for i := 0; i < len(e.list); i++ {
@@ -199,6 +197,7 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 		}
 		e.unsure(t, n-1, s.Run-t.idleRun)
 		t.proc.asleep.stirred = n
+		e.stirred(t)
 		t.wakes()
 		t.stack = false
 	}
@@ -248,6 +247,7 @@ func (e *engine) lookFailed(t *thread) bool {
 		e.settle(t, Exited)
 		return true
 	}
+	e.note(ptrace.KindGone, t.tid)
 	e.drop(t)
 	return false
 }
@@ -330,6 +330,9 @@ func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall, lat
 			break
 		}
 		if after.Count == count {
+			if t.tid == t.proc.pid && e.untold(t.proc) {
+				break // another thread has called exec, and what was read is of that
+			}
 			e.peeked(t, n, c, after, call, late)
 			return
 		}
@@ -373,7 +376,7 @@ const maxStops = 6
 // the copy made at that stop was too small, and no more could be read before
 // the thread had gone back to its call.
 func (e *engine) wantsRegs(t *thread) bool {
-	if e.opt.Stop != StopAuto || !t.seized || !t.stack || t.count == 0 || t.refused == t.count {
+	if e.opt.Stop != StopAuto || !t.seized && !t.spared || !t.stack || t.count == 0 || t.refused == t.count {
 		return false
 	}
 	if t.fb.NeedStop.Load() != t.count && !(t.stops > 0 && t.stops < maxStops && t.fb.Short.Load()) {
@@ -469,8 +472,12 @@ func (e *engine) lose(t *thread, n int64, c Class) {
 	t.done = n + 1
 }
 
-// listUntraced finds births and deaths where no tracing tells of them.
-func (e *engine) listUntraced() {
+// listUntraced finds births and deaths where no tracing tells of them, now and then.
+func (e *engine) listUntraced(n int64) {
+	if n < e.listAt {
+		return
+	}
+	e.listAt = n + relistTicks
 	for _, p := range e.procs {
 		if e.opt.Stop != StopNever && !e.untraced(p) {
 			continue
@@ -505,7 +512,7 @@ func (e *engine) ended(p *process, ids []int) bool {
 // untraced: some thread of the process is somebody else's tracee.
 func (e *engine) untraced(p *process) bool {
 	for _, t := range e.list {
-		if t.proc == p && !t.seized && !t.noUserStack {
+		if t.proc == p && !t.seized && !t.spared && !t.noUserStack {
 			return true
 		}
 	}

@@ -48,7 +48,7 @@ func (b *byFunction) of(name string) int {
 // nobody brings: who reads that page hangs.
 func startUnfilled(t *testing.T, args ...string) *testprog.Proc {
 	t.Helper()
-	path := testprog.Compile(t, []string{"-O1", "-pthread"}, "unfilled.c")
+	path := threadsProg(t, "unfilled.c")
 	if err := exec.Command(path).Run(); err != nil { // its input is at its end: it only tries
 		t.Skipf("userfaultfd is not to be had here: %v", err)
 	}

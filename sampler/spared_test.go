@@ -1,0 +1,317 @@
+package sampler
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/internal/testprog"
+	"sfsample/output"
+	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
+)
+
+// sightings notes which functions threads were seen in. Its tally counts.
+type sightings struct {
+	tally
+	mu    sync.Mutex
+	count map[string]int // by thread and function
+}
+
+// Add implements output.Sink.
+func (s *sightings) Add(x *output.Sample) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.count == nil {
+		s.count = map[string]int{}
+	}
+	if x.Stack != nil {
+		for _, f := range x.Stack.Frames {
+			s.count[fmt.Sprint(x.TID, " ", f.Func)]++
+		}
+	}
+	return s.tally.Add(x)
+}
+
+func (s *sightings) in(tid int, function string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count[fmt.Sprint(tid, " ", function)]
+}
+
+// pooled is a process with threads that wait for words, and a run that samples it.
+type pooled struct {
+	*testprog.Proc
+	tids  []int
+	in    io.Writer
+	sink  *sightings
+	gone  sync.Map // last ticks of the threads whose end the engine knows, by id
+	stop  func()
+	ended chan struct{}
+	r     Result
+}
+
+const poolThreads = fewTracees + 36
+
+// threadsProg builds a C program that has threads.
+func threadsProg(t *testing.T, source string) (path string) {
+	t.Helper()
+	return testprog.Compile(t, []string{"-O1", "-pthread"}, source)
+}
+
+// forkAside keeps the thread that forks from becoming the tracing one: see
+// [ptrace.Traced].
+func forkAside(t *testing.T) {
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+}
+
+// startPool starts such a process and begins to sample it.
+func startPool(t *testing.T, path string, opt Options) *pooled {
+	t.Helper()
+	forkAside(t)
+	cmd := exec.Command(path, strconv.Itoa(poolThreads))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pooled{Proc: testprog.StartCmd(t, cmd), in: in, sink: new(sightings), ended: make(chan struct{})}
+	for _, line := range p.Lines {
+		p.tids = append(p.tids, newThreadID(t, line))
+	}
+	if len(p.tids) != poolThreads {
+		t.Fatalf("%d threads, want %d", len(p.tids), poolThreads)
+	}
+	for _, tid := range p.tids { // each has been there, but may not wait yet
+		p.await(t, "a thread that waits", func() bool {
+			call, err := (procfs.FS{}).Syscall(p.PID, tid)
+			return err == nil && call.NR == unix.SYS_READ
+		})
+	}
+	opt.PIDs = []int{p.PID}
+	opt.journal = func(k ptrace.Kind, tid int, tick int64) {
+		if k == ptrace.KindGone {
+			p.gone.Store(tid, tick)
+		}
+	}
+	p.sink.interval = opt.interval()
+	ctx, cancel := context.WithCancel(context.Background())
+	p.stop = cancel
+	t.Cleanup(cancel)
+	ready := make(chan struct{})
+	go func() {
+		defer close(p.ended)
+		var err error
+		if p.r, err = Run(ctx, opt, 0, testPipeline(p.sink), func() { close(ready) }, nil); err != nil {
+			t.Error(err)
+		}
+	}()
+	select {
+	case <-ready:
+	case <-p.ended:
+		t.FailNow()
+	}
+	return p
+}
+
+// newThreadID is the id that a line of pool tells.
+func newThreadID(t *testing.T, line string) int {
+	t.Helper()
+	tid, err := strconv.Atoi(strings.TrimPrefix(line, "tid "))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tid
+}
+
+// say gives a thread a word.
+func (p *pooled) say(t *testing.T, word byte, thread int) {
+	t.Helper()
+	if _, err := fmt.Fprintf(p.in, "%c%d\n", word, thread); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await waits until f is true.
+func (p *pooled) await(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(testprog.Patience); !f(); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("in vain: %s", what)
+		}
+	}
+}
+
+// finish ends the run and checks its account.
+func (p *pooled) finish(t *testing.T) {
+	t.Helper()
+	p.stop()
+	select {
+	case <-p.ended:
+	case <-time.After(testprog.Patience):
+		t.Fatal("the run does not end")
+	}
+	if err := checkAccount(&p.r.Account, p.r.Expected, &p.sink.tally); err != nil {
+		t.Error(err)
+	}
+}
+
+// traced tells whether this program traces a thread of p.
+func (p *pooled) traced(t *testing.T, tid int) bool {
+	t.Helper()
+	s, err := (procfs.FS{}).Status(tid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.TracerPid != 0 && s.TracerPid != os.Getpid() && s.State != 'Z' {
+		// The tracing thread has an id of its own.
+		if _, err := os.Stat(fmt.Sprintf("/proc/self/task/%d", s.TracerPid)); err != nil {
+			t.Fatalf("thread %d is traced by %d", tid, s.TracerPid)
+		}
+	}
+	return s.TracerPid != 0
+}
+
+// checkTraced checks that of the threads of the pool just these are traced.
+func (p *pooled) checkTraced(t *testing.T, want ...int) {
+	t.Helper()
+	if !p.traced(t, p.PID) {
+		t.Errorf("the leader is not traced")
+	}
+	wanted := map[int]bool{}
+	for _, i := range want {
+		wanted[i] = true
+	}
+	for i, tid := range p.tids {
+		if got := p.traced(t, tid); got != wanted[i] {
+			t.Errorf("thread %d: traced %v, want %v", i, got, wanted[i])
+		}
+	}
+}
+
+// TestSpared samples a process with many threads that wait. They are not traced
+// before they run, and what becomes of them is found out all the same.
+func TestSpared(t *testing.T) {
+	path := threadsProg(t, "pool.c")
+	opts := map[string]Options{
+		"all":              {Hz: 99, All: true, WallWeight: true},
+		"running":          {Hz: 99},
+		"as few as can be": {Hz: 99, All: true, few: 1},
+	}
+	for name, opt := range opts {
+		t.Run(name, func(t *testing.T) {
+			p := startPool(t, path, opt)
+			if opt.All {
+				for i, tid := range p.tids {
+					p.await(t, fmt.Sprintf("a sample of thread %d", i), func() bool { return p.sink.in(tid, "await") > 0 })
+				}
+			}
+			p.checkTraced(t)
+
+			p.say(t, 's', 3)
+			p.await(t, "a sample of what spins", func() bool { return p.sink.in(p.tids[3], "spin") > 0 })
+			p.checkTraced(t, 3)
+			p.say(t, 'w', 3)
+
+			p.say(t, 'b', 5)
+			tid := newThreadID(t, p.Line(t))
+			p.await(t, "a sample of what was born", func() bool { return p.sink.in(tid, "newborn") > 0 })
+
+			p.say(t, 'e', 7)
+			p.await(t, "the end of a thread", func() bool { _, ok := p.gone.Load(p.tids[7]); return ok })
+
+			p.say(t, 'x', 9)
+			p.await(t, "a sample of the new program", func() bool { return p.sink.in(p.PID, "became") > 0 })
+			if !p.traced(t, p.PID) {
+				t.Error("the new program's leader is not traced")
+			}
+			p.finish(t)
+		})
+	}
+}
+
+// TestSparedEnd has a process end that has spared threads: so does the run, with the
+// report of the leader's end, which is the last.
+func TestSparedEnd(t *testing.T) {
+	path := threadsProg(t, "pool.c")
+	for _, end := range []string{"exit", "kill"} {
+		t.Run(end, func(t *testing.T) {
+			p := startPool(t, path, Options{Hz: 99, All: true})
+			p.await(t, "a sample", func() bool { return p.sink.in(p.tids[0], "await") > 0 })
+			if end == "kill" {
+				p.Signal(t, syscall.SIGKILL)
+			} else if err := p.in.(io.Closer).Close(); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case <-p.ended:
+			case <-time.After(testprog.Patience):
+				t.Fatal("the run goes on without its process")
+			}
+			p.finish(t)
+			if last, ok := p.gone.Load(p.PID); !ok || last.(int64) != p.r.Ticks-1 {
+				t.Errorf("the leader has ended after tick %v, the run after %d ticks", last, p.r.Ticks)
+			}
+		})
+	}
+}
+
+// TestAttachInExec attaches to a process again and again that is often just calling
+// exec, from a thread that is not the leader: that waits for the ends of all others,
+// also of those that are tracees by then, and attaching waits for it.
+func TestAttachInExec(t *testing.T) {
+	path := threadsProg(t, "execs.c")
+	for _, threads := range []int{fewTracees / 2, 2 * fewTracees} {
+		t.Run(strconv.Itoa(threads), func(t *testing.T) {
+			forkAside(t)
+			p := testprog.Start(t, path, strconv.Itoa(threads))
+			for range 10 {
+				attachInExec(t, p)
+			}
+		})
+	}
+}
+
+// attachInExec samples p until it has called exec twice, and its threads are seen.
+func attachInExec(t *testing.T, p *testprog.Proc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	sink := new(byFunction)
+	ended := make(chan error, 1)
+	go func() {
+		r, err := Run(ctx, Options{Hz: 199, PIDs: []int{p.PID}}, 0, testPipeline(sink), nil, nil)
+		if err == nil && r.Sum() != r.Expected {
+			err = fmt.Errorf("the classes (%v) sum up to %d, want %d thread ticks", &r.Account, r.Sum(), r.Expected)
+		}
+		ended <- err
+	}()
+	for lines := 0; lines < 2 || sink.of("toil") < 1; lines++ {
+		p.Line(t)
+		select {
+		case err := <-ended:
+			t.Fatalf("the run has ended: %v", err)
+		default:
+		}
+	}
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(testprog.Patience):
+		t.Fatal("the run does not end")
+	}
+}
