@@ -10,7 +10,7 @@ import (
 // process with many threads those that wait are therefore seized when that is
 // needed: to stop one, or as it was found to have run and may make threads. For the
 // kernel looks at each tracee at each wait, twice: 500 cost a hundredth of a CPU at
-// 99 Hz, and 10,000 most of one.
+// 99 Hz, and 10,000 a third of one.
 //
 // What tracing would tell of the spared ones is found out otherwise: births and ends
 // by counting the process's threads at each tick, exec by asking whether the leader,
