@@ -1,7 +1,6 @@
 package ptrace
 
 import (
-	"runtime"
 	"time"
 	"unsafe"
 
@@ -24,16 +23,28 @@ func Seize(tid, options int) error {
 	return nil
 }
 
-// seizeAtMost is how long a seize may take before ends are taken for it. An exec
-// takes less, if its files are at hand.
-const seizeAtMost = 5 * time.Millisecond
+const (
+	// seizeAtMost is how long a seize may take before ends are taken for it. An
+	// exec takes less, if its files are at hand.
+	seizeAtMost = 5 * time.Millisecond
+	// reapEvery is how far apart the first two looks for ends are. Each next one is
+	// twice as far, up to reapAtMost.
+	reapEvery  = time.Millisecond
+	reapAtMost = 64 * time.Millisecond
+	// heldAtMost is how long a seize may wait while a tracee waits for the caller.
+	heldAtMost = time.Second
+)
 
 // SeizeIn is [Seize] for a thread of process pid of which other threads may be
 // tracees of the caller. Those that end while it waits for an exec are reaped,
 // since that exec waits for them: ended are their reports, which no wait tells of
 // any more.
-func SeizeIn(pid, tid, options int) (ended []Status, err error) {
-	r := reaper{pid: pid, quit: make(chan struct{}), done: make(chan struct{})}
+//
+// A tracee that is at the stop before its exit ([OptExit]) can be let go by the
+// caller alone, which waits, and so nobody goes on until this program ends: then
+// held is called, on another goroutine.
+func SeizeIn(pid, tid, options int, held func()) (ended []Status, err error) {
+	r := reaper{pid: pid, held: held, quit: make(chan struct{}), done: make(chan struct{})}
 	timer := time.AfterFunc(seizeAtMost, r.run)
 	err = Seize(tid, options)
 	if !timer.Stop() {
@@ -48,41 +59,50 @@ func SeizeIn(pid, tid, options int) (ended []Status, err error) {
 type reaper struct {
 	pid        int
 	ended      []Status
+	held       func()
 	quit, done chan struct{}
 }
 
 // run reaps until it is told to stop.
 func (r *reaper) run() {
 	defer close(r.done)
-	again := time.NewTicker(time.Millisecond)
-	defer again.Stop()
-	for {
+	begun := time.Now()
+	for wait := reapEvery; ; wait = min(2*wait, reapAtMost) {
+		exiting := false
 		ids, _ := (procfs.FS{}).TaskIDs(r.pid)
 		for _, tid := range ids {
 			if tid != r.pid { // the leader's is that of the process
-				r.reap(tid)
+				exiting = r.reap(tid) || exiting
 			}
+		}
+		if exiting && r.held != nil && time.Since(begun) > heldAtMost {
+			r.held()
+			r.held = nil
 		}
 		select {
 		case <-r.quit:
 			return
-		case <-again.C:
+		case <-time.After(wait):
 		}
 	}
 }
 
-// reap takes the end of a tracee; its stops are left alone.
-func (r *reaper) reap(tid int) {
+// reap takes the end of a tracee; its stops are left alone. exiting: it is at the
+// one before its end.
+func (r *reaper) reap(tid int) (exiting bool) {
 	var info siginfo
 	_, _, errno := unix.RawSyscall6(unix.SYS_WAITID, pPID, uintptr(tid), uintptr(unsafe.Pointer(&info)),
 		unix.WEXITED|unix.WNOWAIT|unix.WALL|unix.WNOHANG, 0, 0)
-	runtime.KeepAlive(&info)
-	if errno != 0 || info.pid == 0 || info.code == cldTrapped {
-		return
+	switch {
+	case errno != 0 || info.pid == 0:
+		return false
+	case info.code == cldTrapped:
+		return info.stopped()>>16 == unix.PTRACE_EVENT_EXIT
 	}
 	if s, ok := take(tid, unix.WALL|unix.WNOHANG); ok {
 		r.ended = append(r.ended, s)
 	}
+	return false
 }
 
 // Traced tells whether thread tid is a tracee (or a child) of the calling OS thread.

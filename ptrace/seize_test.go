@@ -103,9 +103,42 @@ func seizeWithZombie(pid, first, tid int) (ended []Status, err error) {
 		}
 		state = st.State
 	}
-	ended, err = SeizeIn(pid, tid, 0)
+	ended, err = SeizeIn(pid, tid, 0, nil)
 	if err == nil && (Traced(tid) || !Traced(pid)) { // it has another id now
 		err = fmt.Errorf("traced: the seized thread %v, the leader %v; want false, true", Traced(tid), Traced(pid))
 	}
 	return ended, err
+}
+
+// TestSeizeHeld does the same where the third thread stops before its exit. Nobody
+// but the caller could let it go on, so that is told.
+func TestSeizeHeld(t *testing.T) {
+	cmd, out := runChild(t, "exec")
+	t.Cleanup(func() { cmd.Process.Kill() })
+	var first, caller int
+	if _, err := fmt.Fscanf(out, "ready\n%d %d\n", &first, &caller); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	told := make(chan bool, 2)
+	done := OnThread(func() {
+		if err = Seize(first, OptExit); err != nil {
+			return
+		}
+		if _, err = waitKind(first, KindExit); err != nil {
+			return
+		}
+		SeizeIn(cmd.Process.Pid, caller, 0, func() {
+			told <- true
+			cmd.Process.Kill() // ends the exec as well
+		})
+	})
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatal("the seize does not return")
+	}
+	if err != nil || len(told) != 1 {
+		t.Errorf("told %d times, want once (%v)", len(told), err)
+	}
 }

@@ -206,7 +206,7 @@ func (d *dumper) stop(wants func(*ThreadDump) bool) bool {
 		if !wants(t) {
 			continue
 		}
-		ended, err := ptrace.SeizeIn(t.PID, t.TID, 0)
+		ended, err := ptrace.SeizeIn(t.PID, t.TID, 0, nil)
 		if err == nil {
 			ptrace.Interrupt(t.TID)
 			d.seized[t.TID] = t

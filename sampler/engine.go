@@ -58,6 +58,7 @@ type engine struct {
 	backlog            []item // could not be sent yet
 	warned             map[string]bool
 
+	held     chan error  // why the tracing thread cannot go on, nor return
 	stop     atomic.Bool // set by others, with alarm.Ring
 	status   atomic.Pointer[Progress]
 	exit     uint32 // wait status of Options.Command
@@ -75,6 +76,9 @@ type Progress struct {
 	Pause   time.Duration // median so far
 }
 
+// listings bounds how often the threads of a process are listed until nothing is new.
+const listings = 100
+
 // attach begins to sample every thread of the process. Threads that appear meanwhile are
 // found by listing again until nothing is new (two rounds were enough on a
 // process that made thousands of threads a second).
@@ -82,7 +86,7 @@ func (e *engine) attach(pid int) error {
 	p := e.addProcess(pid)
 	p.spares = e.mayspare()
 	var ids []int
-	for round, fresh := 0, true; fresh && round < 100; round++ {
+	for round, fresh := 0, true; fresh && round < listings; round++ {
 		var err error
 		if ids, err = e.fs.TaskIDs(pid); err != nil {
 			return fmt.Errorf("list the threads of %d: %w", pid, err)
@@ -174,14 +178,19 @@ const seizeTries = 3
 // are gone.
 func (e *engine) seize(t *thread) error {
 	for try := range seizeTries {
-		ended, err := ptrace.SeizeIn(t.proc.pid, t.tid, e.seizeOptions())
+		pid := t.proc.pid
+		ended, err := ptrace.SeizeIn(pid, t.tid, e.seizeOptions(), func() {
+			e.held <- fmt.Errorf("attach %d: it is calling exec, and waits for the very thread that waits for this (try: once more)", pid)
+		})
 		e.early = append(e.early, ended...)
-		if err == nil {
-			if !ptrace.Traced(t.tid) {
-				err = errBecame
-			}
-			t.seized = err == nil
-			t.proc.became = t.proc.became || try > 0 || err != nil
+		switch {
+		case err == nil && ptrace.Traced(t.tid):
+			t.seized = true
+			t.proc.became = t.proc.became || try > 0 && t.tid == t.proc.pid
+		case err == nil && slices.ContainsFunc(ended, func(s ptrace.Status) bool { return s.TID == t.tid }):
+			err = unix.ESRCH
+		case err == nil:
+			err, t.proc.became = errBecame, true
 		}
 		if err != unix.EPERM {
 			return err
@@ -262,8 +271,13 @@ func (e *engine) keep(t *thread) {
 	t.proc.threads++
 }
 
-// drop takes a thread out that has exited. Its ticks so far are accounted for.
+// drop takes a thread out that has exited, if that was not done before. Its ticks so
+// far are accounted for.
 func (e *engine) drop(t *thread) {
+	i := slices.Index(e.list, t)
+	if i < 0 {
+		return
+	}
 	e.settle(t, Exited)
 	e.closeFiles(t)
 	t.unspare()
@@ -273,12 +287,7 @@ func (e *engine) drop(t *thread) {
 	if e.threads[t.tid] == t {
 		delete(e.threads, t.tid)
 	}
-	for i, u := range e.list {
-		if u == t {
-			e.list = append(e.list[:i], e.list[i+1:]...)
-			break
-		}
-	}
+	e.list = slices.Delete(e.list, i, i+1)
 	t.proc.threads--
 	if t.tid == t.proc.pid {
 		e.dropSpared(t.proc)

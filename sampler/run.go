@@ -43,7 +43,9 @@ type Exits struct {
 // everything is attached, before the first tick. progress, if not nil, is called
 // now and then by another goroutine.
 //
-// What was captured goes to pipe, which has finished when Run returns.
+// What was captured goes to pipe, which has finished when Run returns, unless the
+// tracing thread is held up for good: then there is an error, and the target waits
+// for the end of this program, which should follow.
 func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, ready func(), progress func(Progress)) (Result, error) {
 	items, nudge := make(chan item, 4096), make(chan struct{}, 1)
 	e := &engine{
@@ -53,7 +55,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		procs:    map[int]*process{}, threads: map[int]*thread{},
 		orphans: map[int]bool{}, released: map[int]bool{}, wanted: map[int]bool{}, warned: map[string]bool{},
 		load: load{max: opt.MaxOverhead}, tick: -1,
-		prio: priority{off: opt.Nice},
+		prio: priority{off: opt.Nice}, held: make(chan error, 1),
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -71,7 +73,9 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 	var err error
 	attached := make(chan struct{})
 	done := ptrace.OnThread(func() { err = e.run(d, attached, ready, &result) })
-	e.watch(ctx, attached, done, progress)
+	if err := e.watch(ctx, attached, done, progress); err != nil {
+		return Result{}, err
+	}
 	for _, it := range e.backlog {
 		items <- it
 	}
@@ -85,7 +89,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 
 // watch waits for the engine's end, asks for it when ctx is done, and reports
 // progress.
-func (e *engine) watch(ctx context.Context, attached, done <-chan struct{}, progress func(Progress)) {
+func (e *engine) watch(ctx context.Context, attached, done <-chan struct{}, progress func(Progress)) error {
 	var tick <-chan time.Time
 	if progress != nil {
 		t := time.NewTicker(250 * time.Millisecond)
@@ -96,7 +100,9 @@ func (e *engine) watch(ctx context.Context, attached, done <-chan struct{}, prog
 	for {
 		select {
 		case <-done:
-			return
+			return nil
+		case err := <-e.held:
+			return err
 		case <-cancelled:
 			cancelled = nil
 			e.stop.Store(true)
@@ -104,6 +110,8 @@ func (e *engine) watch(ctx context.Context, attached, done <-chan struct{}, prog
 			case <-attached:
 				e.alarm.Ring()
 			case <-done:
+			case err := <-e.held:
+				return err
 			}
 		case <-tick:
 			if p := e.status.Load(); p != nil {

@@ -1,6 +1,9 @@
 package sampler
 
 import (
+	"slices"
+	"strconv"
+
 	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace"
@@ -104,7 +107,7 @@ func (e *engine) untoldNews(n int64) {
 		switch {
 		case e.untold(p):
 			e.onUntoldExec(p)
-		case p.spared > 0:
+		case p.spares:
 			e.count(p, n)
 		}
 	}
@@ -137,16 +140,15 @@ func (e *engine) count(p *process, n int64) {
 	c.others, c.again = alive-int64(p.threads), n+censusTicks
 }
 
-// relist finds births and ends of threads that nobody has reported.
-func (e *engine) relist(p *process) {
+// relist finds births and ends of threads that nobody has reported. more tells
+// whether there were births: threads that were not traced may have made others
+// meanwhile.
+func (e *engine) relist(p *process) (more bool) {
 	ids, err := e.fs.TaskIDs(p.pid)
 	if err != nil {
-		return
+		return false
 	}
-	there := make(map[int]bool, len(ids))
-	for _, tid := range ids {
-		there[tid] = true
-	}
+	there := idSet(ids)
 	for i := len(e.list) - 1; i >= 0; i-- {
 		if t := e.list[i]; t.proc == p && t.spared && !there[t.tid] {
 			e.note(ptrace.KindGone, t.tid)
@@ -154,25 +156,51 @@ func (e *engine) relist(p *process) {
 		}
 	}
 	for _, tid := range ids {
-		if e.threads[tid] != nil {
+		if e.threads[tid] != nil || e.unwanted(tid) {
 			continue
 		}
-		if added, _ := e.addThread(p, tid); added {
+		added, err := e.addThread(p, tid)
+		if added {
 			e.note(ptrace.KindClone, tid)
 			e.threads[tid].run = 0 // it has lived since the last look only
 		}
+		more = more || added || err == errBecame
 	}
+	return more
+}
+
+func idSet(ids []int) map[int]bool {
+	s := make(map[int]bool, len(ids))
+	for _, id := range ids {
+		s[id] = true
+	}
+	return s
+}
+
+// there tells whether some thread of p lives. It asks for the process that was
+// attached to, not for one that has got its id since.
+func (e *engine) there(p *process) bool {
+	if p.tasks >= 0 && unix.Faccessat(p.tasks, strconv.Itoa(p.pid), unix.F_OK, 0) != nil {
+		return false
+	}
+	ids, err := e.fs.TaskIDs(p.pid)
+	return err == nil && len(ids) > 0 && !e.ended(p, ids)
 }
 
 // onUntoldExec begins anew with a process of which a thread has called exec that nobody
 // reports: that has the leader's id now, and is not our tracee if it was not seized
-// meanwhile.
+// meanwhile. Nobody reports the end of such a process either.
 func (e *engine) onUntoldExec(p *process) {
-	st, err := e.fs.Stat(p.pid)
-	if err != nil || st.State == 'Z' || st.State == 'X' {
-		return // the process has ended, which is reported
-	}
 	p.became = false
+	if !e.there(p) {
+		for _, t := range slices.Clone(e.list) {
+			if t.proc == p {
+				e.note(ptrace.KindGone, t.tid)
+				e.drop(t)
+			}
+		}
+		return
+	}
 	e.note(ptrace.KindExec, p.pid)
 	e.renew(p, e.threads[p.pid])
 	t := e.threads[p.pid]
@@ -180,5 +208,9 @@ func (e *engine) onUntoldExec(p *process) {
 	if s, err := t.schedstat(e.buf[:]); err == nil {
 		t.run = s.Run // nobody knows which thread it was
 	}
-	e.relist(p) // it may have made threads by now
+	for range listings {
+		if !e.relist(p) { // it may have made threads by now
+			break
+		}
+	}
 }

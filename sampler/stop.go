@@ -118,9 +118,10 @@ func (e *engine) collect() {
 
 // vanished handles a thread that the kernel does not report any more. If its
 // process lives, that has called exec from another thread, and the report of it
-// is to come; else somebody else has waited for its end.
+// is to come, or it is found out at the next tick; else somebody else has waited
+// for its end.
 func (e *engine) vanished(t *thread) {
-	if ids, err := e.fs.TaskIDs(t.proc.pid); err == nil && len(ids) > 0 && !e.ended(t.proc, ids) {
+	if e.there(t.proc) {
 		e.settle(t, Exited)
 		return
 	}
@@ -260,7 +261,7 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 	}
 	t.cap, t.base = nil, c.StackAddr
 	e.disarm(t)
-	if err != nil || !lives { // killed while stopped
+	if err != nil || !lives || t.proc.became { // killed while stopped, or of a program that is not known yet
 		e.pool.put(c)
 		e.acct.Add(Exited, t.owed(e.tick))
 		t.done = e.tick + 1
@@ -377,7 +378,9 @@ func (e *engine) onExec(t *thread, s ptrace.Status) {
 	}
 	var caller *thread // under its former id
 	if former, err := s.EventMsg(); err == nil && int(former) != s.TID {
-		caller = e.threads[int(former)]
+		if caller = e.threads[int(former)]; caller != nil && caller.proc != p {
+			caller = nil
+		}
 	}
 	if caller != nil && t != nil && !e.launching() {
 		e.exits.Threads++ // the leader's end is not reported: it has lost its id
@@ -397,7 +400,8 @@ func (e *engine) onExec(t *thread, s ptrace.Status) {
 }
 
 // renew begins anew with a process that is another program now. t is its leader's
-// thread, nil if that had been dropped.
+// thread, nil if that had been dropped. Whether it is our tracee is for the caller
+// to say.
 func (e *engine) renew(p *process, t *thread) {
 	p.program.replaced.Store(true)
 	p.program = new(program)
@@ -416,7 +420,7 @@ func (e *engine) renew(p *process, t *thread) {
 		e.settle(t, Exited)
 		e.openFiles(t)
 		t.wakes()
-		t.stack, t.noUserStack = false, false
+		t.seized, t.stack, t.noUserStack = false, false, false
 		t.fb = new(Feedback)
 	}
 	e.send(item{gone: p.pid})

@@ -486,8 +486,9 @@ func (e *engine) listUntraced(n int64) {
 		if err != nil || e.ended(p, ids) {
 			ids = nil
 		}
+		there := idSet(ids)
 		for _, t := range slices.Clone(e.list) {
-			if t.proc == p && !t.seized && !slices.Contains(ids, t.tid) {
+			if t.proc == p && !t.seized && !t.spared && !there[t.tid] {
 				e.drop(t)
 			}
 		}
