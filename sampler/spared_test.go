@@ -50,7 +50,19 @@ func (s *sightings) in(tid int, function string) int {
 	return s.count[fmt.Sprint(tid, " ", function)]
 }
 
-// pooled is a process with threads that wait for words, and a run that samples it.
+// threads is how many threads were seen in a function.
+func (s *sightings) threads(function string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for what := range s.count {
+		if strings.HasSuffix(what, " "+function) {
+			n++
+		}
+	}
+	return n
+}
+
+// pooled is a process with threads that wait for words, and the run that samples it.
 type pooled struct {
 	*testprog.Proc
 	tids  []int
@@ -77,8 +89,8 @@ func forkAside(t *testing.T) {
 	t.Cleanup(runtime.UnlockOSThread)
 }
 
-// startPool starts such a process and begins to sample it.
-func startPool(t *testing.T, path string, opt Options) *pooled {
+// startPool starts such a process.
+func startPool(t *testing.T, path string) *pooled {
 	t.Helper()
 	forkAside(t)
 	cmd := exec.Command(path, strconv.Itoa(poolThreads))
@@ -99,7 +111,13 @@ func startPool(t *testing.T, path string, opt Options) *pooled {
 			return err == nil && call.NR == unix.SYS_READ
 		})
 	}
-	opt.PIDs = []int{p.PID}
+	return p
+}
+
+// sample begins to sample p, and the processes of opt.
+func (p *pooled) sample(t *testing.T, opt Options) {
+	t.Helper()
+	opt.PIDs = append(opt.PIDs, p.PID)
 	opt.journal = func(k ptrace.Kind, tid int, tick int64) {
 		if k == ptrace.KindGone {
 			p.gone.Store(tid, tick)
@@ -122,7 +140,6 @@ func startPool(t *testing.T, path string, opt Options) *pooled {
 	case <-p.ended:
 		t.FailNow()
 	}
-	return p
 }
 
 // newThreadID is the id that a line of pool tells.
@@ -211,7 +228,8 @@ func TestSpared(t *testing.T) {
 	}
 	for name, opt := range opts {
 		t.Run(name, func(t *testing.T) {
-			p := startPool(t, path, opt)
+			p := startPool(t, path)
+			p.sample(t, opt)
 			if opt.All {
 				for i, tid := range p.tids {
 					p.await(t, fmt.Sprintf("a sample of thread %d", i), func() bool { return p.sink.in(tid, "await") > 0 })
@@ -236,6 +254,9 @@ func TestSpared(t *testing.T) {
 			if !p.traced(t, p.PID) {
 				t.Error("the new program's leader is not traced")
 			}
+			if opt.All {
+				p.await(t, "samples of all threads of the new program", func() bool { return p.sink.threads("chain") == poolThreads })
+			}
 			p.finish(t)
 		})
 	}
@@ -247,7 +268,8 @@ func TestSparedEnd(t *testing.T) {
 	path := threadsProg(t, "pool.c")
 	for _, end := range []string{"exit", "kill"} {
 		t.Run(end, func(t *testing.T) {
-			p := startPool(t, path, Options{Hz: 99, All: true})
+			p := startPool(t, path)
+			p.sample(t, Options{Hz: 99, All: true})
 			p.await(t, "a sample", func() bool { return p.sink.in(p.tids[0], "await") > 0 })
 			if end == "kill" {
 				p.Signal(t, syscall.SIGKILL)
@@ -264,6 +286,31 @@ func TestSparedEnd(t *testing.T) {
 				t.Errorf("the leader has ended after tick %v, the run after %d ticks", last, p.r.Ticks)
 			}
 		})
+	}
+}
+
+// TestSparedReplaced has a spared thread call exec of a program that ends at once: its
+// end is noticed, although nobody reports it and another process is sampled, too.
+func TestSparedReplaced(t *testing.T) {
+	path := threadsProg(t, "pool.c")
+	other := startWaiting(t)
+	p := startPool(t, path)
+	p.sample(t, Options{Hz: 99, All: true, PIDs: []int{other.PID}})
+	p.say(t, 'q', 4)
+	p.await(t, "the end of the process", func() bool { _, ok := p.gone.Load(p.PID); return ok })
+	p.finish(t)
+}
+
+// TestLeaderAlone samples the leader of a process, --tid, of which another thread
+// calls exec. The threads of the new program are not asked for.
+func TestLeaderAlone(t *testing.T) {
+	p := startPool(t, threadsProg(t, "pool.c"))
+	p.sample(t, Options{Hz: 99, All: true, TIDs: []int{p.PID}})
+	p.say(t, 'x', 4)
+	p.await(t, "a sample of the new program", func() bool { return p.sink.in(p.PID, "became") > 9 })
+	p.finish(t)
+	if n := p.sink.threads("chain") + p.sink.threads("await"); n > 0 {
+		t.Errorf("%d threads were sampled that were not asked for", n)
 	}
 }
 

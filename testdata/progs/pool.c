@@ -3,7 +3,9 @@
 //
 //   s  spins, in spin, until the next word     b  makes a thread that spins in newborn
 //   w  waits on                                e  ends
-//   x  replaces this program by exec: the new one spins in became
+//   x  replaces this program by exec: the new one spins in became, beside N threads
+//      that wait in chain, each made by the one before it
+//   q  does so by one that ends at once
 //
 // It prints "tid T" for each thread in the order of their numbers, "ready" when all
 // wait, and "tid T" for each newborn.
@@ -48,6 +50,14 @@ NOINLINE static void *newborn(void *arg) {
 	return arg;
 }
 
+NOINLINE static void *chain(void *arg) {
+	if ((long)arg > 1)
+		start(chain, (char *)arg - 1);
+	for (;;)
+		pause();
+	return arg;
+}
+
 NOINLINE static void became(void) {
 	for (;;)
 		work++;
@@ -73,7 +83,10 @@ static void *obey(void *arg) {
 		case 'e':
 			return 0;
 		case 'x':
-			execl("/proc/self/exe", args[0], (char *)0);
+			execl("/proc/self/exe", args[0], args[1], "x", (char *)0);
+			exit(4);
+		case 'q':
+			execl("/proc/self/exe", args[0], args[1], "q", (char *)0);
 			exit(4);
 		}
 	}
@@ -99,10 +112,15 @@ static void *begin(void *arg) {
 
 int main(int argc, char **argv) {
 	args = argv;
-	if (argc < 2) {
+	if (argc < 2)
+		return 2;
+	long n = atol(argv[1]), i;
+	if (argc > 2 && *argv[2] == 'q')
+		return 0;
+	if (argc > 2) {
+		start(chain, (void *)n);
 		became();
 	}
-	long n = atol(argv[1]), i;
 	if (n > MOST || pthread_barrier_init(&all, 0, n + 1))
 		return 2;
 	for (i = 0; i < n; i++) {
