@@ -447,8 +447,7 @@ func (e *engine) emitWith(t *thread, n int64, c *capture.Capture, run time.Durat
 
 // readEarly reads what the pipeline needs of a process that may be gone soon: of
 // those that were born while we sample, many live only for milliseconds. New
-// programs load their libraries
-// first, so the first captures each bring news.
+// programs load their libraries first, so the first captures each bring news.
 func (e *engine) readEarly(t *thread) *early {
 	p := t.proc
 	if !p.brief || p.captures >= 8 {
@@ -458,10 +457,7 @@ func (e *engine) readEarly(t *thread) *early {
 	if p.captures&(p.captures-1) != 0 { // at 1, 2, 4 and 8
 		return nil
 	}
-	maps, err := os.ReadFile(e.fs.Path(t.tid, "maps"))
-	if err != nil {
-		return nil
-	}
+	maps, _ := e.fs.RawMaps(t.tid) // if it ends already, its parent's must do
 	comm, _ := os.ReadFile(e.fs.Path(p.pid, "comm"))
 	return &early{maps, comm}
 }

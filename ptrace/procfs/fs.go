@@ -75,13 +75,27 @@ func (f FS) read(id int, name string, max int64, whole bool) ([]byte, error) {
 
 var errTooLong = errors.New("longer than any that is plausible")
 
-// Maps reads the mappings of id.
+// Maps reads the mappings of id. ESRCH: it is ending.
 func (f FS) Maps(id int) ([]Mapping, error) {
-	b, err := f.read(id, "maps", maxMaps, true)
+	b, err := f.RawMaps(id)
 	if err != nil {
 		return nil, err
 	}
 	return ParseMaps(b)
+}
+
+// RawMaps reads the maps file of id. ESRCH: it is ending. The file is read piece by
+// piece, and ends where its memory did meanwhile (m_start, fs/proc/task_mmu.c): it is
+// whole for certain only if the thread still has that afterwards.
+func (f FS) RawMaps(id int) ([]byte, error) {
+	b, err := f.read(id, "maps", maxMaps, true)
+	if err != nil {
+		return nil, err
+	}
+	if s, err := f.Stat(id); err != nil || s.Flags&FlagExiting != 0 {
+		return nil, errNoProcess
+	}
+	return b, nil
 }
 
 // Status reads the status of thread id (of the leader, if id is a process).
