@@ -258,12 +258,7 @@ func TestStolenExit(t *testing.T) {
 	for p.Line(t) != "done" {
 	}
 	p.Kill() // it waits
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(testprog.Patience):
-		t.Fatal("the run goes on without its process")
+	if err := within(t, ended, "the run goes on without its process"); err != nil {
+		t.Error(err)
 	}
 }

@@ -180,7 +180,10 @@ func (e *engine) seize(t *thread) error {
 	for try := range seizeTries {
 		pid := t.proc.pid
 		ended, err := ptrace.SeizeIn(pid, t.tid, e.seizeOptions(), func() {
-			e.held <- fmt.Errorf("attach %d: it is calling exec, and waits for the very thread that waits for this (try: once more)", pid)
+			select {
+			case e.held <- fmt.Errorf("attach %d: it is calling exec, and waits for the very thread that waits for this (try: once more)", pid):
+			default: // told already
+			}
 		})
 		e.early = append(e.early, ended...)
 		switch {

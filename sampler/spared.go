@@ -191,7 +191,6 @@ func (e *engine) there(p *process) bool {
 // reports: that has the leader's id now, and is not our tracee if it was not seized
 // meanwhile. Nobody reports the end of such a process either.
 func (e *engine) onUntoldExec(p *process) {
-	p.became = false
 	if !e.there(p) {
 		for _, t := range slices.Clone(e.list) {
 			if t.proc == p {

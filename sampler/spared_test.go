@@ -27,21 +27,28 @@ type sightings struct {
 	tally
 	mu    sync.Mutex
 	count map[string]int // by thread and function
+	news  chan struct{}  // with room for one: something was added
 }
 
 // Add implements output.Sink.
 func (s *sightings) Add(x *output.Sample) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.count == nil {
-		s.count = map[string]int{}
-	}
+	defer s.tell()
 	if x.Stack != nil {
 		for _, f := range x.Stack.Frames {
 			s.count[fmt.Sprint(x.TID, " ", f.Func)]++
 		}
 	}
 	return s.tally.Add(x)
+}
+
+// tell wakes who waits for something to happen.
+func (s *sightings) tell() {
+	select {
+	case s.news <- struct{}{}:
+	default:
+	}
 }
 
 func (s *sightings) in(tid int, function string) int {
@@ -98,7 +105,8 @@ func startPool(t *testing.T, path string) *pooled {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pooled{Proc: testprog.StartCmd(t, cmd), in: in, sink: new(sightings), ended: make(chan struct{})}
+	p := &pooled{Proc: testprog.StartCmd(t, cmd), in: in, ended: make(chan struct{})}
+	p.sink = &sightings{count: map[string]int{}, news: make(chan struct{}, 1)}
 	for _, line := range p.Lines {
 		p.tids = append(p.tids, newThreadID(t, line))
 	}
@@ -106,10 +114,13 @@ func startPool(t *testing.T, path string) *pooled {
 		t.Fatalf("%d threads, want %d", len(p.tids), poolThreads)
 	}
 	for _, tid := range p.tids { // each has been there, but may not wait yet
-		p.await(t, "a thread that waits", func() bool {
+		for waits := false; !waits; runtime.Gosched() {
 			call, err := (procfs.FS{}).Syscall(p.PID, tid)
-			return err == nil && call.NR == unix.SYS_READ
-		})
+			if err != nil {
+				t.Fatal(err)
+			}
+			waits = call.NR == unix.SYS_READ
+		}
 	}
 	return p
 }
@@ -121,6 +132,7 @@ func (p *pooled) sample(t *testing.T, opt Options) {
 	opt.journal = func(k ptrace.Kind, tid int, tick int64) {
 		if k == ptrace.KindGone {
 			p.gone.Store(tid, tick)
+			p.sink.tell()
 		}
 	}
 	p.sink.interval = opt.interval()
@@ -160,13 +172,32 @@ func (p *pooled) say(t *testing.T, word byte, thread int) {
 	}
 }
 
-// await waits until f is true.
+// await waits until f is true, which a sample or the end of a thread makes it.
 func (p *pooled) await(t *testing.T, what string, f func() bool) {
 	t.Helper()
-	for limit := time.Now().Add(testprog.Patience); !f(); time.Sleep(time.Millisecond) {
-		if time.Now().After(limit) {
+	limit := time.After(testprog.Patience)
+	for !f() {
+		select {
+		case <-p.sink.news:
+		case <-p.ended:
+			if !f() {
+				t.Fatalf("the run has ended without %s", what)
+			}
+		case <-limit:
 			t.Fatalf("in vain: %s", what)
 		}
+	}
+}
+
+// within is what c gives. The test fails if that takes too long.
+func within[T any](t *testing.T, c <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(testprog.Patience):
+		t.Fatal(what)
+		panic("not reached")
 	}
 }
 
@@ -174,11 +205,7 @@ func (p *pooled) await(t *testing.T, what string, f func() bool) {
 func (p *pooled) finish(t *testing.T) {
 	t.Helper()
 	p.stop()
-	select {
-	case <-p.ended:
-	case <-time.After(testprog.Patience):
-		t.Fatal("the run does not end")
-	}
+	within(t, p.ended, "the run does not end")
 	if err := checkAccount(&p.r.Account, p.r.Expected, &p.sink.tally); err != nil {
 		t.Error(err)
 	}
@@ -276,11 +303,7 @@ func TestSparedEnd(t *testing.T) {
 			} else if err := p.in.(io.Closer).Close(); err != nil {
 				t.Fatal(err)
 			}
-			select {
-			case <-p.ended:
-			case <-time.After(testprog.Patience):
-				t.Fatal("the run goes on without its process")
-			}
+			within(t, p.ended, "the run goes on without its process")
 			p.finish(t)
 			if last, ok := p.gone.Load(p.PID); !ok || last.(int64) != p.r.Ticks-1 {
 				t.Errorf("the leader has ended after tick %v, the run after %d ticks", last, p.r.Ticks)
@@ -353,12 +376,7 @@ func attachInExec(t *testing.T, p *testprog.Proc) {
 		}
 	}
 	cancel()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(testprog.Patience):
-		t.Fatal("the run does not end")
+	if err := within(t, ended, "the run does not end"); err != nil {
+		t.Error(err)
 	}
 }

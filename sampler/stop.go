@@ -413,7 +413,7 @@ func (e *engine) renew(p *process, t *thread) {
 	}
 	p.threads--
 	e.openProcess(p)
-	p.brief, p.captures, p.spares = true, 0, false
+	p.brief, p.captures, p.spares, p.became = true, 0, false, false
 	if t == nil {
 		e.keep(e.newThread(p, p.pid))
 	} else {

@@ -86,13 +86,8 @@ func TestUnfilledPage(t *testing.T) {
 		}
 	}
 	cancel()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(testprog.Patience):
-		t.Fatal("the run does not end")
+	if err := within(t, ended, "the run does not end"); err != nil {
+		t.Error(err)
 	}
 }
 
