@@ -2,10 +2,12 @@
 // caller's registers ([Step]) and walks a stack by asking the sources of rows
 // in order ([Walker]).
 //
-// Step is pure and the only place where a caller is computed. Frame pointers,
-// back chains and signal frames are rows too, made here from constants and the
-// bytes of the code, so that every check stands once: the order of checks is that of
-// the kernel's user unwinder (kernel/unwind/user.c and the SFrame series posted
+// Step is pure. A walk goes on by its two halves, with the checks between that
+// need to know what is mapped: find computes a caller and commit enters it. No
+// other place computes one, but for the short form in which Walk takes simple
+// rows; tests hold it against Step. Frame pointers, back chains and signal
+// frames are rows too, made here from constants and the bytes of the code, so
+// that every check stands once: the order of checks is that of the kernel's user unwinder (kernel/unwind/user.c and the SFrame series posted
 // for it), with these differences. Outermost is tested before the CFA; every
 // base may be dereferenced; registers other than SP and FP are usable in
 // callers as long as rows say what became of them; an unknown register is a

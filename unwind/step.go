@@ -16,14 +16,6 @@ import (
 // caller to check.
 func Step(a *regs.Arch, set *regs.Set, row *sframe.Row, top bool, mem *Memory) error {
 	n := next{limit: ^uint64(0)}
-	if p, ok := compile(a, row); ok {
-		if r := n.findPlain(a, set, &p, top, mem); r != 0 {
-			return r
-		}
-		known := restorePlain(a, set, row, n.cfa, mem)
-		n.enter(a, set, known)
-		return nil
-	}
 	if r := n.find(a, set, row, top, mem); r != 0 {
 		return r
 	}

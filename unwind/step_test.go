@@ -404,7 +404,27 @@ func TestStep(t *testing.T) {
 			if d := cmp.Diff(want, &got); d != "" {
 				t.Errorf("registers after the step (-want +got):\n%s", d)
 			}
+			sameShort(t, tt.arch, *tt.set, &tt.row, !tt.call, tt.mem)
 		})
+	}
+}
+
+// sameShort: the short form of a row, if it has one, leads where Step does.
+func sameShort(t *testing.T, a *regs.Arch, set regs.Set, row *sframe.Row, top bool, mem *Memory) {
+	t.Helper()
+	p, ok := compile(a, row)
+	if !ok {
+		return
+	}
+	want, got := set, set
+	err := Step(a, &want, row, top, mem)
+	n := next{limit: ^uint64(0)}
+	r := n.findPlain(a, &got, &p, top, mem)
+	if r == 0 {
+		n.enter(a, &got, restorePlain(a, &got, row, n.cfa, mem))
+	}
+	if err == nil && r != 0 || err != nil && err != r || got != want {
+		t.Errorf("short form: %v, %+v; Step: %v, %+v", r, got, err, want)
 	}
 }
 

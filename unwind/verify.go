@@ -28,47 +28,34 @@ type Difference struct {
 
 // Verify walks a stack as Walk does and asks at each frame each pair of
 // methods of the order that have a row there for the caller. It calls yield for
-// each pair that differs. It is slow: the cache serves the walk alone.
+// each pair that differs. It is slow: the cache serves the walk alone, and each
+// step makes every check.
 //
 // FramePointer and BackChain take no part where a table has an answer: they are
 // conventions that code need not keep, and a difference says nothing of the table.
 func (w *Walker) Verify(set *regs.Set, mem *Memory, yield func(Difference)) End {
-	s := *set
-	frame := Frame{PC: s.PC, SP: s.R[w.arch.SP&(regs.NumRegs-1)], How: Regs}
-	w.start()
-	w.linked = nil
-	limit := w.limit(&s)
-	for depth := range w.maxDepth {
-		top := !frame.Caller
-		w.next.limit = limit
-		w.set, w.late, w.called = s, w.late[:0], false
-		e := w.lookup(s.PC, frame.Caller)
+	frames := w.spare[:0]
+	e := w.begin(set)
+	for {
+		frames = append(frames, Frame{})
+		w.here(e, &frames[len(frames)-1])
+		w.spare = frames
 		if e.flags&(isTrampoline|isCode) == isCode {
-			w.compare(&s, e, frame, depth, top, mem, yield)
+			w.compare(e, frames, mem, yield)
 		}
-		w.next.limit = limit
-		if frame.How != BackChain {
-			w.linked = nil
-		}
-		row, how, fallback, reason := w.step(e, top, mem)
+		to, reason := w.advance(e, mem, frames)
 		if reason != 0 {
 			return w.end(reason, e)
 		}
-		w.linked = row
-		w.next.commit(w.arch, &s, row, mem)
-		if row.Signal {
-			how = Signal
-		}
-		if row.Signal || w.next.sp > limit || w.next.sp < frame.SP {
-			limit = w.limit(&s) // of another stack
-		}
-		frame = Frame{PC: s.PC, SP: w.next.sp, Caller: !row.Signal, How: how, Fallback: fallback}
+		e = to
 	}
-	return End{Reason: DepthLimit}
 }
 
-// compare asks all methods of the order for the caller of frame.
-func (w *Walker) compare(s *regs.Set, e *entry, frame Frame, depth int, top bool, mem *Memory, yield func(Difference)) {
+// compare asks all methods of the order for the caller of the last of frames.
+func (w *Walker) compare(e *entry, frames []Frame, mem *Memory, yield func(Difference)) {
+	w.catchUp(mem)
+	keep := w.next
+	frame, top := frames[len(frames)-1], !w.came.caller
 	var answers [numHow]Answer
 	n := 0
 	tables := false
@@ -76,7 +63,7 @@ func (w *Walker) compare(s *regs.Set, e *entry, frame Frame, depth int, top bool
 		if tables && h != SFrame && h != EHFrame {
 			continue
 		}
-		w.window.read(w.space, s.PC)
+		w.window.read(w.space, frame.PC)
 		row, ok := w.methodRow(h, frame.LookupPC(), top)
 		if ok && row == nil {
 			row, _ = w.chain(e, top, mem)
@@ -85,18 +72,19 @@ func (w *Walker) compare(s *regs.Set, e *entry, frame Frame, depth int, top bool
 			continue
 		}
 		tables = tables || h == SFrame || h == EHFrame
-		answers[n] = w.answer(h, s, row, top, mem)
+		answers[n] = w.answer(h, row, top, mem)
 		for _, a := range answers[:n] {
 			if a.differs(&answers[n]) {
-				yield(Difference{Frame: frame, Depth: depth, A: a, B: answers[n]})
+				yield(Difference{Frame: frame, Depth: len(frames) - 1, A: a, B: answers[n]})
 			}
 		}
 		n++
 	}
+	w.next = keep
 }
 
-func (w *Walker) answer(h How, s *regs.Set, row *sframe.Row, top bool, mem *Memory) Answer {
-	a := Answer{How: h, Reason: w.next.find(w.arch, s, row, top, mem)}
+func (w *Walker) answer(h How, row *sframe.Row, top bool, mem *Memory) Answer {
+	a := Answer{How: h, Reason: w.next.find(w.arch, &w.set, row, top, mem)}
 	if a.Reason == 0 {
 		a.PC, a.SP, a.FP, a.FPKnown = w.next.pc, w.next.sp, w.next.fp, w.next.fpKnown
 		if !row.Signal && !w.space.Executable(a.PC-1) && !w.space.Executable(a.PC) {

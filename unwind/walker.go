@@ -30,6 +30,7 @@ type Walker struct {
 	nowhere, innermost entry
 	to                 *entry // of the caller that was computed last
 
+	came   came // how the walk came to the frame that it stands at
 	late   []lateRow
 	called bool        // the walk ends at an innermost frame that is an entry, but was called
 	linked *sframe.Row // that led to the frame, if the back chain did
@@ -39,6 +40,13 @@ type Walker struct {
 
 	second *Walker // walks with .eh_frame before .sframe; made when first needed
 	spare  []Frame // frames of its walk
+}
+
+// came is how a walk came to a frame.
+type came struct {
+	found    How
+	caller   bool // from the frame that it has called, not from a signal
+	fallback bool
 }
 
 // New returns a walker for stacks of architecture a in space. order lists the
@@ -121,66 +129,92 @@ func ehFrameFirst(order []How) []How {
 
 // walk is Walk without the repetition.
 func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End) {
-	w.start()
-	w.late, w.called, w.linked, w.onward = w.late[:0], false, nil, End{}
 	first := len(frames)
+	e := w.begin(set)
 	s := &w.set
-	*s = *set
-	w.next.limit = w.limit(s)
-	found, caller, fallback := Regs, false, false // of the frame that comes next
-	e := w.lookup(s.PC, false)
 	for {
-		// Field by field: a Frame put together and copied is slower.
 		frames = slices.Grow(frames, 1)[:len(frames)+1]
-		f := &frames[len(frames)-1]
-		f.PC, f.SP = s.PC, s.R[w.arch.SP&(regs.NumRegs-1)]
-		f.Caller, f.How, f.Fallback = caller && e.flags&isTrampoline == 0, found, fallback
-		top := !caller
+		w.here(e, &frames[len(frames)-1])
 
-		if e.flags&isPlain != 0 {
-			if w.next.findPlain(w.arch, s, &e.plain, top, mem) == 0 && len(frames)-first < w.maxDepth {
-				to := w.cache.caller(e, w.next.pc)
-				if to != nil && (to.flags&afterCall != 0 || e.how != FramePointer) {
-					// The way of nearly all frames: a known return address.
-					w.late = append(w.late, lateRow{w.next.cfa, e.num})
-					w.next.enter(w.arch, s, s.Known)
-					found, caller, fallback = e.how, true, false
-					e = to
-					continue
-				}
+		// advance, for nearly all frames: a row with a short form, and a return
+		// address that was met before.
+		if e.flags&isPlain != 0 && w.next.findPlain(w.arch, s, &e.plain, !w.came.caller, mem) == 0 && len(frames)-first < w.maxDepth {
+			to := w.cache.caller(e, w.next.pc)
+			if to != nil && (to.flags&afterCall != 0 || e.how != FramePointer) {
+				w.late = append(w.late, lateRow{w.next.cfa, e.num})
+				w.next.enter(w.arch, s, s.Known)
+				w.came = came{e.how, true, false}
+				e = to
+				continue
 			}
 		}
 
-		if found != BackChain {
-			w.linked = nil
-		}
-		row, how, failed, reason := w.step(e, top, mem)
+		to, reason := w.advance(e, mem, frames[first:])
 		if reason != 0 {
 			return frames, w.end(reason, e)
 		}
-		w.linked = row
-		if len(frames)-first >= w.maxDepth {
-			return frames, w.ending(DepthLimit, 0)
-		}
-		w.catchUp(mem)
-		w.next.commit(w.arch, s, row, mem)
-		found, caller, fallback = how, !row.Signal, failed
-		if caller {
-			if e = w.to; w.next.sp > w.next.limit || w.next.sp < f.SP {
-				w.next.limit = w.limit(s) // a jump to another stack
-			}
-			continue
-		}
-		found = Signal
-		if seen(frames[first:], s.PC, w.next.sp) {
-			return frames, w.ending(Loop, s.PC)
-		}
-		if w.onward.Switch == 0 && (w.next.sp > w.next.limit || w.next.sp-f.SP > maxSignalFrame) {
-			w.onward.Switch, w.onward.SavedSP = len(frames)-first, w.next.savedSP
-		}
-		w.next.limit = w.limit(s)
-		e = w.lookup(s.PC, false)
+		e = to
 	}
+}
+
+// begin sets the walk to the innermost frame, whose entry it returns.
+func (w *Walker) begin(set *regs.Set) *entry {
+	w.start()
+	w.late, w.called, w.linked, w.onward, w.came = w.late[:0], false, nil, End{}, came{}
+	w.set = *set
+	w.next.limit = w.limit(&w.set)
+	return w.lookup(set.PC, false)
+}
+
+// here makes f the frame that the walk stands at, that of e.
+func (w *Walker) here(e *entry, f *Frame) {
+	// Field by field: a Frame put together and copied is slower.
+	f.PC, f.SP = w.set.PC, w.set.R[w.arch.SP&(regs.NumRegs-1)]
+	f.Caller, f.How, f.Fallback = w.came.caller && e.flags&isTrampoline == 0, w.came.found, w.came.fallback
+}
+
+// advance takes the walk from the frame of e, the last of frames, to its caller,
+// whose entry it returns. A reason other than 0 ends the walk, and [Walker.end]
+// says how. A step is what [Step] does, with the checks between that need to
+// know what is mapped.
+func (w *Walker) advance(e *entry, mem *Memory, frames []Frame) (*entry, Reason) {
+	if w.came.found != BackChain {
+		w.linked = nil
+	}
+	row, how, failed, reason := w.step(e, !w.came.caller, mem)
+	switch {
+	case reason != 0:
+		return nil, reason
+	case len(frames) >= w.maxDepth:
+		return nil, DepthLimit
+	}
+	w.linked = row
+	w.catchUp(mem)
+	w.next.commit(w.arch, &w.set, row, mem)
+	if row.Signal {
+		w.came = came{found: Signal, fallback: failed}
+		return w.interrupted(frames)
+	}
+	w.came = came{found: how, caller: true, fallback: failed}
+	if w.next.sp > w.next.limit || w.next.sp < frames[len(frames)-1].SP {
+		w.next.limit = w.limit(&w.set) // a jump to another stack
+	}
+	return w.to, 0
+}
+
+// interrupted goes on in the frame that a signal interrupted: its stack may be
+// another one, and a forged one may lead back to a frame that was seen.
+func (w *Walker) interrupted(frames []Frame) (*entry, Reason) {
+	s := &w.set
+	if seen(frames, s.PC, w.next.sp) {
+		w.next.fault = s.PC
+		return nil, Loop
+	}
+	if w.onward.Switch == 0 && (w.next.sp > w.next.limit || w.next.sp-frames[len(frames)-1].SP > maxSignalFrame) {
+		w.onward.Switch, w.onward.SavedSP = len(frames), w.next.savedSP
+	}
+	w.next.limit = w.limit(s)
+	return w.lookup(s.PC, false), 0
 }
 
 // maxSignalFrame is more than the kernel stores for a signal: the largest is
@@ -381,12 +415,14 @@ func (w *Walker) mayKeepFP(row *sframe.Row) bool {
 		row.CFA.Base == sframe.FromReg && (row.CFA.Reg == w.arch.SP || row.CFA.Reg == w.arch.FP)
 }
 
-// end turns the reason for which no method leads beyond frame e into the end of the walk.
+// end turns the reason for which the walk does not go beyond frame e into its end.
 func (w *Walker) end(reason Reason, e *entry) End {
 	switch reason {
 	case Outermost:
 		return w.ending(Complete, 0)
-	case OutsideCopy:
+	case DepthLimit:
+		return w.ending(DepthLimit, 0)
+	case OutsideCopy, Loop:
 		// Not even for a known entry: what lies beyond the copy is not known.
 	default:
 		if w.isEntry(e) && !w.called {
