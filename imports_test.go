@@ -23,12 +23,13 @@ var allowed = map[string][]string{
 	"output":           {},
 	"ptrace/procfs":    {},
 	"sampler/syscalls": {},
+	"internal/leb128":  {},
 
-	"sframe/ehframe":     {"sframe", "regs"},
-	"unwind":             {"sframe", "regs"},
+	"sframe/ehframe":     {"sframe", "regs", "internal/leb128"},
+	"unwind":             {"sframe", "regs", "internal/leb128"},
 	"ptrace":             {"regs", "ptrace/procfs"},
 	"sampler/capture":    {"regs", "ptrace/procfs"},
-	"sampler/symbol/...": {"sampler/symbol/..."},
+	"sampler/symbol/...": {"sampler/symbol/...", "internal/leb128"},
 	"sampler/module":     {"ptrace", "ptrace/procfs", "regs", "sframe", "sframe/ehframe", "unwind", "sampler/symbol/..."},
 	"sampler": {"output", "ptrace", "ptrace/procfs", "regs", "sframe", "unwind",
 		"sampler/capture", "sampler/module", "sampler/symbol/...", "sampler/syscalls"},
@@ -47,13 +48,14 @@ var allowed = map[string][]string{
 // lightOnly are the packages that import no more than the standard library and
 // what is named here: leaves stay light.
 var lightOnly = map[string][]string{
-	"sframe":         {},
-	"sframe/ehframe": {"github.com/go-delve/delve/pkg/dwarf/regnum"},
-	"regs":           {"github.com/go-delve/delve/pkg/dwarf/regnum"},
-	"unwind":         {"github.com/go-delve/delve/pkg/dwarf/regnum"},
-	"ptrace":         {"golang.org/x/sys/unix"},
-	"ptrace/procfs":  {"golang.org/x/sys/unix"},
-	"output":         {"github.com/google/pprof/profile"},
+	"internal/leb128": {},
+	"sframe":          {},
+	"sframe/ehframe":  {"github.com/go-delve/delve/pkg/dwarf/regnum"},
+	"regs":            {"github.com/go-delve/delve/pkg/dwarf/regnum"},
+	"unwind":          {"github.com/go-delve/delve/pkg/dwarf/regnum"},
+	"ptrace":          {"golang.org/x/sys/unix"},
+	"ptrace/procfs":   {"golang.org/x/sys/unix"},
+	"output":          {"github.com/google/pprof/profile"},
 }
 
 // covers reports whether pattern is pkg or, with "/...", above it.

@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"sfsample/internal/leb128"
 	"sfsample/regs"
 )
 
@@ -365,31 +366,23 @@ func (m *machine) assemble(b []byte) (v uint64) {
 	return v
 }
 
-// uleb and sleb decode LEB128 numbers; bits beyond 64 are refused.
-func (m *machine) uleb() (v uint64) {
-	for shift := 0; shift < 64; shift += 7 {
-		b := m.u8()
-		v |= uint64(b&0x7f) << shift
-		if b&0x80 == 0 {
-			return v
-		}
-	}
-	m.bad = true
-	return 0
+// uleb and sleb read LEB128 numbers of 64 bits.
+func (m *machine) uleb() uint64 {
+	v, n := leb128.Unsigned(m.code[m.pos:])
+	m.pass(n)
+	return v
 }
 
 func (m *machine) sleb() uint64 {
-	var v uint64
-	for shift := 0; shift < 64; shift += 7 {
-		b := m.u8()
-		v |= uint64(b&0x7f) << shift
-		if b&0x80 == 0 {
-			if b&0x40 != 0 && shift+7 < 64 {
-				v |= ^uint64(0) << (shift + 7)
-			}
-			return v
-		}
+	v, n := leb128.Signed(m.code[m.pos:])
+	m.pass(n)
+	return uint64(v)
+}
+
+func (m *machine) pass(n int) {
+	if n <= 0 {
+		m.bad = true
+		n = 0
 	}
-	m.bad = true
-	return 0
+	m.pos += n
 }

@@ -3,6 +3,8 @@ package symbol
 import (
 	"bytes"
 	"encoding/binary"
+
+	"sfsample/internal/leb128"
 )
 
 // cursor decodes bytes in order. What lies past the end reads as zero and sets
@@ -82,37 +84,31 @@ func (c *cursor) uint(n int) uint64 {
 	return 0
 }
 
-// uleb reads an unsigned LEB128 number (DWARF 5, 7.6). Bits past the 64th are
-// dropped.
+// uleb reads an unsigned LEB128 number. Bits past the 64th are dropped.
 func (c *cursor) uleb() uint64 {
-	var v uint64
-	for shift := uint(0); ; shift += 7 {
-		b := c.u8()
-		if shift < 64 {
-			v |= uint64(b&0x7f) << shift
-		}
-		if b < 0x80 || c.bad {
-			return v
-		}
-	}
+	v, n := leb128.Unsigned(c.rest())
+	c.pass(n)
+	return v
 }
 
-// sleb reads a signed LEB128 number.
+// sleb reads a signed LEB128 number. Bits past the 64th are dropped.
 func (c *cursor) sleb() int64 {
-	var v int64
-	for shift := uint(0); ; {
-		b := c.u8()
-		if shift < 64 {
-			v |= int64(b&0x7f) << shift
-		}
-		shift += 7
-		if b < 0x80 || c.bad {
-			if b&0x40 != 0 && shift < 64 {
-				v |= -1 << shift
-			}
-			return v
-		}
+	v, n := leb128.Signed(c.rest())
+	c.pass(n)
+	return v
+}
+
+func (c *cursor) rest() []byte {
+	if c.bad {
+		return nil
 	}
+	return c.b[c.pos:]
+}
+
+// pass goes on behind a LEB128 number of n bytes, as package leb128 gives n.
+func (c *cursor) pass(n int) {
+	c.bad = c.bad || n == 0
+	c.pos += max(n, -n)
 }
 
 // cstr reads a string that ends with NUL.

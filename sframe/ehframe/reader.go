@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"sfsample/internal/leb128"
 	"sfsample/sframe"
 )
 
@@ -173,55 +174,43 @@ func (c *cursor) uint(n int) uint64 {
 	return v
 }
 
-// uleb reads an unsigned LEB128 value (DWARF 5 section 7.6). Bits above the 64th
-// are an error.
+// uleb reads an unsigned LEB128 value.
 func (c *cursor) uleb() uint64 {
-	var v uint64
-	for shift := 0; ; shift += 7 {
-		b := c.u8()
-		if c.err != nil {
-			return 0
-		}
-		if low := uint64(b & 0x7f); shift < 63 {
-			v |= low << shift
-		} else if shift == 63 && low <= 1 {
-			v |= low << 63
-		} else if low != 0 {
-			c.fail("LEB128 value exceeds 64 bits", v)
-			return 0
-		}
-		if b&0x80 == 0 {
-			return v
-		}
+	if c.err != nil {
+		return 0
 	}
+	v, n := leb128.Unsigned(c.b[c.pos:])
+	if !c.passed(n, v) {
+		return 0
+	}
+	return v
 }
 
-// sleb reads a signed LEB128 value. Bits above the 64th must repeat the sign.
+// sleb reads a signed LEB128 value.
 func (c *cursor) sleb() int64 {
-	var v int64
-	for shift := 0; ; shift += 7 {
-		b := c.u8()
-		if c.err != nil {
-			return 0
-		}
-		low := int64(b & 0x7f)
-		switch {
-		case shift < 63:
-			v |= low << shift
-		case shift == 63 && (low == 0 || low == 0x7f):
-			v |= low << 63
-		case shift > 63 && low == (v>>63)&0x7f:
-		default:
-			c.fail("LEB128 value exceeds 64 bits", uint64(v))
-			return 0
-		}
-		if b&0x80 == 0 {
-			if shift < 57 && b&0x40 != 0 {
-				v |= -1 << (shift + 7)
-			}
-			return v
-		}
+	if c.err != nil {
+		return 0
 	}
+	v, n := leb128.Signed(c.b[c.pos:])
+	if !c.passed(n, uint64(v)) {
+		return 0
+	}
+	return v
+}
+
+// passed goes on behind a LEB128 value of n bytes, as package leb128 gives n.
+func (c *cursor) passed(n int, v uint64) bool {
+	switch {
+	case n > 0:
+		c.pos += n
+	case n == 0:
+		c.pos = len(c.b)
+		c.take(1) // fails
+	default:
+		c.pos -= n
+		c.fail("LEB128 value exceeds 64 bits", v)
+	}
+	return n > 0
 }
 
 // cstring reads bytes up to a NUL.
