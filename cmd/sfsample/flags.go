@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sfsample/output"
+	"sfsample/regs"
 	"sfsample/unwind"
 )
 
@@ -154,7 +156,7 @@ var meaningless = map[mode][]string{
 func parseArgs(args []string) (config, error) {
 	c := config{
 		hz: 99, threads: threadsRunning, stop: stopAuto, demangle: demangleFull, maxDepth: 512, maxOverhead: 0.01,
-		order: []unwind.How{unwind.SFrame, unwind.EHFrame, unwind.FramePointer, unwind.BackChain},
+		order: unwind.DefaultOrder,
 	}
 	fs := newFlags(&c)
 	split, err := splitArgs(fs, args)
@@ -229,6 +231,11 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 	if c.quiet && c.verbose {
 		return errors.New("-q and -v contradict each other (give one of them)")
 	}
+	if c.mode != modeReplay {
+		if err := c.checkOrder(runtime.GOARCH); err != nil {
+			return err
+		}
+	}
 	if !fs.Changed("children") {
 		c.children = c.command != nil
 	}
@@ -245,6 +252,19 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 		if c.record != "" && filepath.Clean(o.File) == filepath.Clean(c.record) {
 			return fmt.Errorf("--record and -o both write %s (give two files)", c.record)
 		}
+	}
+	return nil
+}
+
+// checkOrder says why the methods of --unwind lead nowhere on a machine of this
+// GOARCH, if they do.
+func (c *config) checkOrder(host string) error {
+	a := regs.ByName(host)
+	if a == nil {
+		return nil // attaching will tell
+	}
+	if err := unwind.CheckOrder(a, c.order); err != nil {
+		return fmt.Errorf("--unwind: %w", err)
 	}
 	return nil
 }
@@ -315,7 +335,7 @@ func parsePercent(s string) (float64, error) {
 
 // parseOrder reads the methods of --unwind.
 func parseOrder(s string) ([]unwind.How, error) {
-	methods := []unwind.How{unwind.SFrame, unwind.EHFrame, unwind.FramePointer, unwind.BackChain}
+	methods := unwind.DefaultOrder
 	var order []unwind.How
 	for _, word := range strings.Split(s, ",") {
 		i := slices.IndexFunc(methods, func(h unwind.How) bool { return h.String() == word })

@@ -2,6 +2,7 @@ package main
 
 import (
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -249,6 +250,32 @@ func TestParseArgsErrors(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestUselessOrder: methods that the machine has not are told at the start, with
+// what it has.
+func TestUselessOrder(t *testing.T) {
+	useless, other := "backchain", "fp"
+	if runtime.GOARCH == "s390x" {
+		useless, other = other, useless
+	}
+	for _, mode := range []string{"-p 1", "dump -p 1"} {
+		_, err := parseArgs(strings.Fields(mode + " --unwind " + useless))
+		if err == nil || !strings.Contains(err.Error(), "(try: "+other+")") {
+			t.Errorf("%s --unwind %s: %v, want a hint at %s", mode, useless, err, other)
+		}
+	}
+	// A recording may come from another machine.
+	c, err := parseArgs(strings.Fields("replay f --unwind " + useless))
+	if err != nil {
+		t.Errorf("replay --unwind %s: %v", useless, err)
+	}
+	for host, want := range map[string]bool{"amd64": false, "arm64": false, "s390x": true} {
+		c.order = []unwind.How{unwind.BackChain}
+		if err := c.checkOrder(host); (err == nil) != want {
+			t.Errorf("back chain on %s: %v", host, err)
+		}
 	}
 }
 

@@ -273,3 +273,15 @@ func TestLive386(t *testing.T) {
 		}
 	})
 }
+
+// TestMethodsWithoutRows: a program that has no table of the only kind asked for
+// gives stacks of one frame, and a hint.
+func TestMethodsWithoutRows(t *testing.T) {
+	p := testprog.Start(t, testprog.Committed(t, runtime.GOARCH, "ehframe", "deep"), "b", "3")
+	run := sfsample(t, "-p", strconv.Itoa(p.PID), "-d", "0.5", "--threads", "all", "--unwind", "sframe")
+	run.want(t, exitDone, "(try: --unwind with eh_frame)")
+	run = sfsample(t, "-p", strconv.Itoa(p.PID), "-d", "0.5", "--threads", "all", "--unwind", "eh_frame")
+	if strings.Contains(run.stderr, "try: --unwind") {
+		t.Errorf("a hint although the program has these tables:\n%s", run.stderr)
+	}
+}

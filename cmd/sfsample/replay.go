@@ -33,6 +33,9 @@ func replay(c config, stderr io.Writer) error {
 	if !ok {
 		return fmt.Errorf("replay %s: it does not begin with the description of its run", printable(c.capture))
 	}
+	if err := c.checkOrder(run.Host); err != nil {
+		return fmt.Errorf("replay %s: %w", printable(c.capture), err)
+	}
 	outs, err := output.Open(c.outputs, output.Options{
 		Hz: run.Hz, Wall: run.Weight == weightWall, ByThread: c.byThread, Lines: c.lines,
 	})
@@ -47,7 +50,7 @@ func replay(c config, stderr io.Writer) error {
 		Host: run.Host, Start: run.Start, Order: c.order, MaxDepth: c.maxDepth,
 		Sink: outs, Names: s.names, Log: log, Verify: c.verify,
 		Open: func(pid int) (sampler.Target, error) {
-			return module.NewSpace(files.Source(pid), cache, module.Options{Log: log}), nil
+			return module.NewSpace(files.Source(pid), cache, module.Options{NoEHFrame: c.noEHFrame(), Log: log}), nil
 		},
 	})
 	err = sampler.Replay(r, s.pipe, files)

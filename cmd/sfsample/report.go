@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sfsample/sampler"
+	"sfsample/unwind"
 )
 
 // progress is the one line on a terminal that says how it goes.
@@ -86,7 +87,7 @@ func (s *session) closing() {
 		rate += fmt.Sprintf(" (lowered to 1/%d at times, as pauses would take more than %s of the target's time; see --max-overhead)", r.Stride, percent(s.maxOverhead))
 	}
 	say("%s", rate)
-	say("stacks: %d unwound, %d complete%s", u.Stacks, u.Complete, reasons(u.Cut))
+	s.stacks(say, u)
 	if s.exitStacks {
 		say("%s", exits(r.Exits))
 	}
@@ -111,10 +112,19 @@ func exits(x sampler.Exits) string {
 func (s *session) replayed() {
 	u := s.pipe.Stats()
 	say := func(format string, args ...any) { fmt.Fprintf(s.stderr, "sfsample: "+format+"\n", args...) }
-	say("stacks: %d unwound, %d complete%s", u.Stacks, u.Complete, reasons(u.Cut))
+	s.stacks(say, u)
 	s.verified(say)
 	if s.verbose {
 		s.unwound(say, u)
+	}
+}
+
+// stacks tells how stacks ended, and what would help where the methods asked for
+// know nothing of the code.
+func (s *session) stacks(say func(string, ...any), u sampler.Unwound) {
+	say("stacks: %d unwound, %d complete%s", u.Stacks, u.Complete, reasons(u.Cut))
+	if n := u.Cut[unwind.NoRow.String()]; n > 0 && s.noEHFrame() {
+		say("stacks: %d end in code of which the methods asked for know nothing (try: --unwind with eh_frame)", n)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -20,6 +21,7 @@ import (
 	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
 	"sfsample/sampler/symbol"
+	"sfsample/unwind"
 )
 
 // sample runs the main job: attach, sample, write.
@@ -256,11 +258,15 @@ func (c *config) livePipeline(names *sampler.Names, log *slog.Logger, sink outpu
 		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.kernel, Verify: c.verify, Live: true, Slow: slow,
 		Open: func(pid int) (sampler.Target, error) {
 			src := sampler.NewSurvivor(pid)
-			space := module.NewSpace(src, cache, module.Options{Owner: src.Owner(), Log: log})
+			space := module.NewSpace(src, cache, module.Options{Owner: src.Owner(), NoEHFrame: c.noEHFrame(), Log: log})
 			return &liveTarget{space, src}, nil
 		},
 	})
 }
+
+// noEHFrame: .eh_frame is not among the methods, so that nothing ranks before a
+// .sframe table of version 1.
+func (c *config) noEHFrame() bool { return !slices.Contains(c.order, unwind.EHFrame) }
 
 // liveTarget is a Space with its source, which holds files open.
 type liveTarget struct {
