@@ -13,36 +13,15 @@ import (
 	"testing"
 )
 
-// allowed says for each package which others of this module it may import:
-// the arrows of the picture in README.md. A package ending in "/..." stands
+// allowed says for the programs and helpers that are not part of the product
+// which packages of this module they may import. A name ending in "/..." stands
 // for all below it too. Tests may import what they like.
 var allowed = map[string][]string{
-	// Leaves: they know nothing but their own subject.
-	"regs":             {},
-	"sframe":           {},
-	"output":           {},
-	"ptrace/procfs":    {},
-	"sampler/syscalls": {},
-	"internal/leb128":  {},
-
-	"sframe/ehframe":     {"sframe", "regs", "internal/leb128"},
-	"unwind":             {"sframe", "regs", "internal/leb128"},
-	"ptrace":             {"regs", "ptrace/procfs"},
-	"sampler/capture":    {"regs", "ptrace/procfs"},
-	"sampler/symbol/...": {"sampler/symbol/...", "internal/leb128"},
-	"sampler/module":     {"ptrace", "ptrace/procfs", "regs", "sframe", "sframe/ehframe", "unwind", "sampler/symbol/..."},
-	"sampler": {"output", "ptrace", "ptrace/procfs", "regs", "sframe", "unwind",
-		"sampler/capture", "sampler/module", "sampler/symbol/...", "sampler/syscalls"},
-
-	"cmd/sfsample": {"output", "ptrace", "ptrace/procfs", "regs", "unwind",
-		"sampler", "sampler/capture", "sampler/module", "sampler/symbol/...", "sampler/syscalls"},
-	"cmd/sfdump": {"ptrace", "ptrace/procfs", "regs", "sframe", "sframe/ehframe", "sampler/module", "sampler/symbol/..."},
-
-	// Programs and helpers for tests, not part of the product.
-	"internal/...": {"internal/...", "sframe", "regs"},
-	"tools/...":    {"tools/..."},
-	"tools/shadow": {"ptrace", "ptrace/procfs", "regs", "sframe", "sframe/ehframe", "unwind", "sampler/...", "internal/..."},
-	"bench/...":    {"bench/...", "output", "ptrace", "ptrace/procfs", "regs", "sframe", "sframe/ehframe", "unwind", "sampler/...", "internal/..."},
+	"internal/testprog":   {},
+	"internal/sframetest": {"sframe"},
+	"tools/...":           {"tools/..."},
+	"tools/shadow":        {"ptrace", "ptrace/procfs", "regs", "sframe", "sframe/ehframe", "unwind", "sampler/...", "internal/..."},
+	"bench/...":           {"bench/...", "output", "ptrace", "ptrace/procfs", "regs", "sframe", "sframe/ehframe", "unwind", "sampler/...", "internal/..."},
 }
 
 // lightOnly are the packages that import no more than the standard library and
@@ -76,13 +55,82 @@ func rule(pkg string) (imports []string, ok bool) {
 	return imports, ok
 }
 
-// TestImportsPointDown reads the import clauses of all packages, for every
-// architecture and system, and holds them against the picture.
-func TestImportsPointDown(t *testing.T) {
+// TestImports reads the import clauses of all packages, for every architecture
+// and system. Those of the product are the arrows of README.md, one for one;
+// helpers keep to the table above, and leaves stay light.
+func TestImports(t *testing.T) {
 	if _, err := os.Stat("go.mod"); errors.Is(err, fs.ErrNotExist) {
 		t.Skip("no sources on this machine")
 	}
-	seen := 0
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	drawn, order := picture(string(text))
+	real := readImports(t)
+	for pkg, imports := range real {
+		list, helper := rule(pkg)
+		if !helper && pkg != "." {
+			list = drawn[pkg]
+			if !slices.Contains(order, pkg) {
+				t.Errorf("README.md: the picture lacks %s", pkg)
+			}
+		}
+		for name := range imports {
+			own, isOwn := strings.CutPrefix(name, "sfsample/")
+			light, isLight := lightOnly[pkg]
+			switch {
+			case isOwn && !slices.ContainsFunc(list, func(p string) bool { return covers(p, own) }):
+				t.Errorf("%s imports %s, which it must not, or the picture in README.md lacks the arrow", pkg, own)
+			case !isOwn && isLight && strings.Contains(name, ".") && !slices.Contains(light, name):
+				t.Errorf("%s must not import %s", pkg, name)
+			}
+		}
+	}
+	for from, list := range drawn {
+		for _, to := range list {
+			if !real[from]["sfsample/"+to] {
+				t.Errorf("README.md: the picture has an arrow from %s to %s, which it does not import", from, to)
+			}
+			if slices.Index(order, to) <= slices.Index(order, from) {
+				t.Errorf("README.md: the arrow from %s to %s does not point down", from, to)
+			}
+		}
+	}
+	for _, pkg := range order {
+		if real[pkg] == nil {
+			t.Errorf("README.md: the picture has %s, which is no package", pkg)
+		}
+	}
+}
+
+// picture reads the picture of README.md: lines "from ─► to to ...", with further
+// names on lines of their own, and a last line "leaves: name name ...". order is
+// all packages from the top down.
+func picture(text string) (arrows map[string][]string, order []string) {
+	arrows = map[string][]string{}
+	from := ""
+	for line := range strings.Lines(text) {
+		left, right, isArrow := strings.Cut(line, "─►")
+		leaves, isLeaves := strings.CutPrefix(strings.TrimSpace(line), "leaves: ")
+		switch {
+		case isLeaves:
+			return arrows, append(order, strings.Fields(leaves)...)
+		case isArrow:
+			from = strings.TrimSpace(left)
+			order = append(order, from)
+			arrows[from] = strings.Fields(right)
+		case from != "":
+			arrows[from] = append(arrows[from], strings.Fields(line)...)
+		}
+	}
+	return arrows, order
+}
+
+// readImports returns what each package imports, without its tests.
+func readImports(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	real := map[string]map[string]bool{}
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -93,46 +141,27 @@ func TestImportsPointDown(t *testing.T) {
 		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
-		seen++
-		checkFile(t, filepath.ToSlash(path))
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		pkg := filepath.ToSlash(filepath.Dir(path))
+		if real[pkg] == nil {
+			real[pkg] = map[string]bool{}
+		}
+		for _, spec := range f.Imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			real[pkg][name] = true
+		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if seen == 0 {
-		t.Error("no Go files found")
-	}
-}
-
-func checkFile(t *testing.T, path string) {
-	const module = "sfsample/"
-	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	pkg := filepath.ToSlash(filepath.Dir(path))
-	list, known := rule(pkg)
-	if !known && f.Name.Name != "main" {
-		t.Errorf("%s: package %s has no place in the picture (add it to the table of this test)", path, pkg)
-		return
-	}
-	for _, spec := range f.Imports {
-		name, err := strconv.Unquote(spec.Path.Value)
-		if err != nil {
-			t.Error(err)
-			continue
-		}
-		own, isOwn := strings.CutPrefix(name, module)
-		light, isLight := lightOnly[pkg]
-		switch {
-		case isOwn && !slices.ContainsFunc(list, func(p string) bool { return covers(p, own) }):
-			t.Errorf("%s: %s must not import %s", path, pkg, own)
-		case !isOwn && isLight && strings.Contains(name, ".") && !slices.Contains(light, name):
-			t.Errorf("%s: %s must not import %s", path, pkg, name)
-		}
-	}
+	return real
 }
 
 // TestCovers: the table's patterns mean what its comment says.
