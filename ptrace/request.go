@@ -9,11 +9,10 @@ import (
 
 // Note types of PTRACE_GETREGSET (include/uapi/linux/elf.h).
 const (
-	NotePrstatus      = 1     // general registers
-	NotePrfpreg       = 2     // floating-point registers
-	NoteARMPACMask    = 0x406 // arm64: pointer authentication masks, data then code
-	NoteARMSystemCall = 0x404 // arm64: number of the current system call
-	NoteS390Call      = 0x307 // s390x: number of the current system call
+	NotePrstatus   = 1     // general registers
+	NotePrfpreg    = 2     // floating-point registers
+	NoteARMPACMask = 0x406 // arm64: pointer authentication masks, data then code
+	NoteS390Call   = 0x307 // s390x: number of the current system call
 )
 
 // Options of Seize (ptrace(2), PTRACE_O_*). EXITKILL is left out on purpose: the

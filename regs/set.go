@@ -30,10 +30,3 @@ func (s *Set) SetReg(n uint8, v uint64) {
 		s.Known |= 1 << n
 	}
 }
-
-// Forget makes register n (DWARF number) unknown.
-func (s *Set) Forget(n uint8) {
-	if n < NumRegs {
-		s.Known &^= 1 << n
-	}
-}

@@ -46,12 +46,6 @@ func (f FS) Path(id int, elem ...string) string {
 	return filepath.Join(f.root(), strconv.Itoa(id), filepath.Join(elem...))
 }
 
-// TaskPath is the path of a file of one thread of a process:
-// FS.TaskPath(pid, tid, "schedstat").
-func (f FS) TaskPath(pid, tid int, name string) string {
-	return filepath.Join(f.root(), strconv.Itoa(pid), "task", strconv.Itoa(tid), name)
-}
-
 // read returns at most max bytes of a file of id, and an error if there are
 // more and whole is set.
 func (f FS) read(id int, name string, max int64, whole bool) ([]byte, error) {

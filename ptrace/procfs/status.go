@@ -16,19 +16,10 @@ type Status struct {
 	UID       [4]int // real, effective, saved, file system
 	GID       [4]int
 	// NSpid is the thread's id in each pid namespace, from the reader's inward.
-	NSpid                []int
-	Threads              int
-	CapEff               uint64 // effective capabilities, bit n = capability n
-	Seccomp              int    // 0 none, 1 strict, 2 filter
-	VoluntarySwitches    uint64
-	NonvoluntarySwitches uint64
-	haveSwitches         bool
-}
-
-// Switches is how often the thread was switched out, of its own and not, and
-// whether the kernel tells.
-func (s *Status) Switches() (uint64, bool) {
-	return s.VoluntarySwitches + s.NonvoluntarySwitches, s.haveSwitches
+	NSpid   []int
+	Threads int
+	CapEff  uint64 // effective capabilities, bit n = capability n
+	Seccomp int    // 0 none, 1 strict, 2 filter
 }
 
 // ParseStatus parses the content of a status file. Lines that it does not know
@@ -87,13 +78,6 @@ func (s *Status) set(key string, v []byte) (ok bool) {
 		return ints(v, &s.Seccomp)
 	case "CapEff":
 		s.CapEff, _, ok = hex(v)
-		return ok
-	case "voluntary_ctxt_switches":
-		s.haveSwitches = true
-		s.VoluntarySwitches, _, ok = decimal(v)
-		return ok
-	case "nonvoluntary_ctxt_switches":
-		s.NonvoluntarySwitches, _, ok = decimal(v)
 		return ok
 	}
 	return true
