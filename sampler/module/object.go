@@ -99,8 +99,14 @@ func (o *object) readPage(vaddr uint64) ([]byte, error) {
 		return nil, errNotImage
 	}
 	data := make([]byte, pageBytes)
-	_, err := m.src.ReadAt(data, int64(m.Bias+vaddr))
-	return data, err
+	if _, err := m.src.ReadAt(data, int64(m.Bias+vaddr)); err != nil {
+		return nil, err
+	}
+	// Another object may have come in its place since it was last seen.
+	if !m.unchanged(make([]byte, maxProbe)) {
+		return nil, errNotImage
+	}
+	return data, nil
 }
 
 // row answers unwind.Space.Row for the link-time address vaddr, reading through m.
