@@ -114,7 +114,9 @@ func (d *dumper) look(pid, tid int) {
 	}
 	t := &ThreadDump{PID: pid, TID: tid, Name: st.Comm, State: st.State, NR: -1, fb: new(Feedback)}
 	t.Stopped = st.State == 'T' || st.State == 't'
-	t.Process = d.pipe.target(pid).name
+	target := d.pipe.target(pid)
+	d.pipe.attest(target, d.now())
+	t.Process = target.name
 	d.threads = append(d.threads, t)
 	switch {
 	case st.NoUserStack():
@@ -166,9 +168,14 @@ func (d *dumper) peek(t *ThreadDump) *capture.Capture {
 	return nil
 }
 
-// unwind walks a capture and keeps the stack.
+// now is the time by the clock of captures.
+func (d *dumper) now() time.Duration { return time.Since(d.pipe.cfg.Start) }
+
+// unwind walks a capture that was taken just now, and keeps the stack.
 func (d *dumper) unwind(t *ThreadDump, c *capture.Capture) {
 	target := d.pipe.target(t.PID)
+	c.At = d.now()
+	d.pipe.attest(target, c.At)
 	t.Taken = c.Taken.String()
 	t.stack, _ = d.pipe.unwind(target, c, t.fb)
 	if t.NR >= 0 {
@@ -202,6 +209,9 @@ func (d *dumper) wantsStop(t *ThreadDump) bool {
 // go as it was. It returns whether there were any.
 func (d *dumper) stop(wants func(*ThreadDump) bool) bool {
 	d.seized = map[int]*ThreadDump{}
+	for _, pid := range d.opt.PIDs {
+		d.pipe.attest(d.pipe.target(pid), d.now())
+	}
 	for _, t := range d.threads {
 		if !wants(t) {
 			continue

@@ -58,6 +58,12 @@ type Target interface {
 	// Verify compares the objects with memory and drops those that are no longer
 	// what they were.
 	Verify() (changed bool, err error)
+	// Changes returns which code has changed since it was last asked.
+	Changes() []module.Change
+	// CodeAt returns the executable mapping at pc.
+	CodeAt(pc uint64) (module.Code, bool)
+	// Moved tells whether other objects than now were at pc before.
+	Moved(pc uint64) bool
 	// Report tells what is known of each module.
 	Report() []module.Report
 	// Close ends the use of it.
@@ -105,7 +111,7 @@ type target struct {
 	name     string
 	limit    string // why its code is not unwound
 	gen      uint64 // of the mappings that were last recorded
-	verified time.Duration
+	past     past
 	walkers  map[walkerKey]*unwind.Walker
 	threads  map[int]*seen
 	stacks   map[uint64][]*stack
@@ -214,7 +220,7 @@ func (p *Pipeline) consume(items *inbox[item]) {
 		switch {
 		case it.capture != nil:
 			if it.early != nil {
-				p.early(it.capture.PID, it.early)
+				p.early(it.capture.PID, it.capture.At, it.early)
 			}
 			if it.program != nil && it.program.replaced.Load() {
 				p.replaced(it.capture.PID)
@@ -284,14 +290,14 @@ func (p *Pipeline) Modules() (modules, problems []string) {
 }
 
 // early takes what the engine has read of a young process.
-func (p *Pipeline) early(pid int, e *early) {
+func (p *Pipeline) early(pid int, at time.Duration, e *early) {
 	t := p.target(pid)
 	if t.name == "" {
 		t.name = strings.TrimSuffix(string(e.comm), "\n")
 		p.record(&capture.Name{PID: pid, Name: t.name})
 	}
-	if maps, err := procfs.ParseMaps(e.maps); err == nil {
-		t.offer(maps)
+	if maps, err := procfs.ParseMaps(e.maps); err == nil && t.offer(maps) {
+		t.past.known(at, t.space)
 	}
 }
 
@@ -299,9 +305,10 @@ func (p *Pipeline) early(pid int, e *early) {
 // name its captures after its end: its mappings and its program.
 func (p *Pipeline) opened(pid int) {
 	t := p.target(pid)
-	if t.space == nil || t.space.Refresh() != nil {
+	if t.space == nil {
 		return
 	}
+	p.attest(t, time.Since(p.cfg.Start))
 	exe, _, err := p.fs.Exe(pid)
 	if err != nil {
 		return
@@ -329,18 +336,22 @@ func (p *Pipeline) forked(f fork) {
 // replaced is told that the process is another program by now than that of the
 // captures that are still to come before it is forgotten.
 func (p *Pipeline) replaced(pid int) {
-	if s, ok := p.target(pid).space.(interface{ Replace() }); ok {
+	t := p.target(pid)
+	t.past.over = true
+	if s, ok := t.space.(interface{ Replace() }); ok {
 		s.Replace()
 	}
 }
 
-// offer makes mappings those of the process, read by whomever.
-func (t *target) offer(maps []procfs.Mapping) {
+// offer makes mappings those of the process, read by whomever. It tells whether
+// there is a use for them.
+func (t *target) offer(maps []procfs.Mapping) bool {
 	s, ok := t.space.(interface{ Offer([]procfs.Mapping) })
-	if ok && len(maps) > 0 {
-		s.Offer(slices.Clone(maps))
-		t.space.Refresh()
+	if !ok || len(maps) == 0 {
+		return false
 	}
+	s.Offer(slices.Clone(maps))
+	return t.space.Refresh() == nil
 }
 
 // target returns what is known of a process, opened at its first capture.
@@ -396,27 +407,13 @@ func RecordError(err error) error {
 func (p *Pipeline) capture(c *capture.Capture, fb *Feedback) {
 	t := p.target(c.PID)
 	s := t.thread(c.TID)
-	p.verify(t, c.At)
+	p.attest(t, c.At)
 	p.nameThread(t, c.TID, s, c.At)
 	st, state := p.unwind(t, c, fb)
 	p.recordMaps(t, c.TID)
 	p.record(c)
 	s.last, s.state = st, state
 	p.send(t, c.TID, s, c.At, c.Taken.String(), &c.Weight)
-}
-
-// verifyAge is how long the objects of a process are believed to be those that
-// were found: a library can be closed and another one mapped in its place.
-const verifyAge = 100 * time.Millisecond
-
-func (p *Pipeline) verify(t *target, at time.Duration) {
-	if !p.cfg.Live || t.space == nil || at-t.verified < verifyAge {
-		return
-	}
-	t.verified = at
-	if _, err := t.space.Verify(); err != nil {
-		p.cfg.Log.Debug("verify the modules", "pid", t.pid, "err", err)
-	}
 }
 
 // threadNameAge is how long the name of a thread is believed.
@@ -472,6 +469,8 @@ func (p *Pipeline) spent(c *capture.Spent) {
 const (
 	noMaps = "no mappings"
 	noRegs = "no registers"
+	// codeChanged: what was mapped when the stack was captured is not known.
+	codeChanged = "code changed"
 )
 
 // unwind walks the stack of a capture. The state is "running" or the number of
@@ -499,15 +498,19 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 		return p.cut(t, c, frame0, noMaps), state
 	}
 	frames, end := p.walk(t, c, &u)
+	sure := p.sure(t, c, frames)
 	if p.cfg.Verify {
 		p.verifyWalk(t, c, &u)
 	}
 	p.advise(t, u.Arch, c, fb, frames, end)
-	for i := range frames {
+	for i := range frames[:sure] {
 		p.stats.Frames[frames[i].How]++
 	}
 	if end.Repeated {
 		p.stats.Repeated++
+	}
+	if sure < len(frames) {
+		return p.cut(t, c, frames[:sure], codeChanged), state
 	}
 	if end.Complete() {
 		p.stats.Stacks++
