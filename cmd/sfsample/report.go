@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sfsample/sampler"
+	"sfsample/sampler/symbol"
 	"sfsample/unwind"
 )
 
@@ -114,6 +115,7 @@ func (s *session) replayed() {
 	say := func(format string, args ...any) { fmt.Fprintf(s.stderr, "sfsample: "+format+"\n", args...) }
 	s.stacks(say, u)
 	s.verified(say)
+	s.unread(say)
 	if s.verbose {
 		s.unwound(say, u)
 	}
@@ -128,12 +130,15 @@ func (s *session) stacks(say func(string, ...any), u sampler.Unwound) {
 	}
 }
 
-// unread says where Ctrl-C has left no time for debugging information.
+// unread says where there was no time or no room for names.
 func (s *session) unread(say func(string, ...any)) {
 	unread := s.names.Unread()
 	for _, m := range slices.Sorted(maps.Keys(unread)) {
 		say("names: %d addresses of %s are without inlined functions and lines, as those were not read within %v of Ctrl-C (try: -d, which waits for them)",
 			unread[m], printable(m), namesGrace)
+	}
+	for _, bound := range symbol.Refused() {
+		say("names: some are missing, as compressed sections are not expanded to more than %s at a time (-v tells of which files)", bound)
 	}
 }
 

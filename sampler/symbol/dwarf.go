@@ -100,9 +100,11 @@ func (d *dwarfInfo) Close() error {
 	for _, s := range d.sections() {
 		if s.tmp != nil {
 			errs = append(errs, s.tmp.Close())
+			onDisk.give(int64(s.size))
 		}
 	}
 	if d.alt != nil {
+		d.alt.im.release()
 		errs = append(errs, d.alt.Close())
 	}
 	return errors.Join(errs...)

@@ -12,7 +12,7 @@ import (
 const sttGNUIFunc = elf.SymType(10)
 
 // maxSymbols bounds one table; the largest programs known have some 5 million.
-const maxSymbols = 1 << 25
+const maxSymbols = 1 << 23
 
 // entry is one symbol that names code.
 type entry struct {
