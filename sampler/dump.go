@@ -2,7 +2,6 @@ package sampler
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"time"
 
@@ -89,7 +88,7 @@ func (d *dumper) run() error {
 	}
 	d.stop(d.wantsStop)
 	for range stopsAgain {
-		if !d.stop((*ThreadDump).tooShort) {
+		if !d.stop(d.wantsMore) {
 			break
 		}
 	}
@@ -100,10 +99,17 @@ func (d *dumper) run() error {
 // has four times the size, and the walk knows what the last one came to.
 const stopsAgain = 5
 
-// tooShort: the thread was stopped, and goes on with a stack of which more
-// should have been copied.
-func (t *ThreadDump) tooShort() bool {
-	return t.Taken == capture.Stopped.String() && t.stack != nil && t.stack.end == unwind.OutsideCopy.String()
+// wantsMore tells whether a thread was stopped, and goes on with a stack of which
+// more should have been copied. It may be blocked by now.
+func (d *dumper) wantsMore(t *ThreadDump) bool {
+	if t.Taken != capture.Stopped.String() || t.stack == nil || t.stack.end != unwind.OutsideCopy.String() {
+		return false
+	}
+	call, err := d.fs.Syscall(t.PID, t.TID)
+	if err != nil {
+		return false
+	}
+	return call.Running || !t.fb.Foreign.Load() && d.opt.mayStop(d.fs, t.PID, t.TID, call.NR, &call.Args)
 }
 
 // look reads what can be read of a thread without a stop.
@@ -188,21 +194,17 @@ func (d *dumper) unwind(t *ThreadDump, c *capture.Capture) {
 // no harm.
 func (d *dumper) wantsStop(t *ThreadDump) bool {
 	partial := t.fb.NeedStop.Load() != 0
-	switch d.opt.Stop {
-	case StopNever:
-		return false
-	case StopAlways:
-		return t.stack != nil || t.Taken == "running"
-	}
 	switch {
+	case d.opt.Stop == StopNever:
+		return false
 	case t.Taken == "running":
 		return true
+	case t.stack == nil || !partial && d.opt.Stop != StopAlways:
+		return false
 	case t.State == 'T':
-		return partial // it is stopped already
-	case partial && t.State == 'S':
-		return !t.fb.Foreign.Load() && transparent(runtime.GOARCH, t.PID, t.NR, &t.Args, ptrace.Reverts && !d.opt.NoRestart)
+		return true // it is stopped already
 	}
-	return false
+	return t.State == 'S' && !t.fb.Foreign.Load() && d.opt.mayStop(d.fs, t.PID, t.TID, t.NR, &t.Args)
 }
 
 // stop takes the stops of the threads that want one, all at once, and lets each
@@ -257,6 +259,7 @@ func (d *dumper) handle(s ptrace.Status) {
 	t := d.seized[s.TID]
 	switch {
 	case s.Kind == ptrace.KindSignal:
+		takeBackAtSignal(d.fs, s.TID)
 		ptrace.Cont(s.TID, s.Signal)
 		ptrace.Interrupt(s.TID)
 	case s.Kind == ptrace.KindGone:
@@ -278,8 +281,8 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 	n, err := ptrace.ReadRegs(t.TID, ptrace.NotePrstatus, note)
 	if err == nil {
 		c.Regs = note[:n]
-		if !d.opt.NoRestart && s.Kind == ptrace.KindInterrupt && ptrace.Revert(t.TID, c.Regs, false) {
-			ptrace.WriteRegs(t.TID, ptrace.NotePrstatus, c.Regs)
+		if s.Kind == ptrace.KindInterrupt {
+			d.opt.takeBack(d.fs, t.TID, c.Regs, 0)
 		}
 		readStack(t.TID, ptrace.StackPointer(c.Regs), c, t.fb.Extent.Load(), d.pages[t.PID])
 		readBeyond(t.TID, t.fb.SavedSP.Load(), c, t.fb.BeyondExtent.Load(), d.pages[t.PID])

@@ -133,9 +133,6 @@ func (e *engine) openProcess(p *process) {
 	}
 	p.tasks = fd
 	p.pages = openPagemap(e.fs, p.pid)
-	if s, err := e.fs.Status(p.pid); err == nil {
-		p.seccomp = s.Seccomp == 2 // SECCOMP_MODE_FILTER
-	}
 }
 
 // addThread seizes a thread that was found by listing. added is false when it

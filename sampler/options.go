@@ -13,7 +13,7 @@ type StopMode uint8
 const (
 	StopAuto   StopMode = iota // running threads, and a blocked one only where nothing else helps
 	StopNever                  // none: only what can be read without a stop
-	StopAlways                 // every thread at every tick
+	StopAlways                 // every thread at every tick that may be stopped
 )
 
 // Options are the settings of a run.
@@ -27,7 +27,7 @@ type Options struct {
 	All         bool // blocked threads too, not only those that run
 	WallWeight  bool // a sample weighs one per tick, not the CPU time used
 	Stop        StopMode
-	NoRestart   bool    // never write a register of the target
+	NoRestart   bool    // leave an EINTR that a stop has caused, stop no blocked thread
 	Children    bool    // follow forks
 	Kernel      bool    // the kernel's part of each stack
 	ExitStacks  bool    // the stack of each thread at its exit

@@ -4,8 +4,15 @@ import (
 	"debug/elf"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
+	"sfsample/regs"
 	"sfsample/sampler/syscalls"
 )
 
@@ -57,8 +64,8 @@ func takenBack(name string, args *[6]uint64) bool {
 }
 
 // transparent tells whether a thread of process pid that is blocked in system
-// call nr may be stopped once without any effect that it could see. revert:
-// EINTR is taken back.
+// call nr may be stopped once without any effect that it could see, if no filter
+// sees it. revert: EINTR is taken back.
 func transparent(arch string, pid int, nr int64, args *[6]uint64, revert bool) bool {
 	name, ok := syscalls.Name(arch, nr)
 	if !ok || restarts[arch] == nil {
@@ -72,6 +79,95 @@ func transparent(arch string, pid int, nr int64, args *[6]uint64, revert bool) b
 		return err == nil && !strings.HasPrefix(file, "socket:")
 	}
 	return revert && takenBack(name, args)
+}
+
+// filters is what is to be known of seccomp filters before restart_syscall(2) is left
+// to a thread: one that does not know that call may kill it.
+type filters struct {
+	some   bool // the thread has one
+	coming bool // it may get one before it goes on, from another thread (seccomp(2), SECCOMP_FILTER_FLAG_TSYNC)
+}
+
+// filtersOf asks at the moment that counts: a filter may come at any time, and none
+// goes away. A thread that cannot be asked is taken to have one.
+func filtersOf(fs procfs.FS, tid int) filters {
+	s, err := fs.Status(tid)
+	return filters{err != nil || s.Seccomp != 0, s.Threads > 1}
+}
+
+// timed tells of a call whether it goes on after a stop by restart_syscall, and would
+// wait for longer if it began anew instead: its limit is a span of time.
+func timed(name string, args *[6]uint64) bool {
+	switch name {
+	case "nanosleep", "restart_syscall":
+		return true
+	case "clock_nanosleep":
+		return args[1]&unix.TIMER_ABSTIME == 0
+	case "futex":
+		const command = 0x7f // FUTEX_CMD_MASK; FUTEX_WAIT is 0 (include/uapi/linux/futex.h)
+		return args[1]&command == 0 && args[3] != 0
+	case "poll":
+		return int32(args[2]) >= 0
+	}
+	return false
+}
+
+// mayStop tells whether a thread of process pid that is blocked in this call may
+// be stopped, which costs time if it may.
+func (o *Options) mayStop(fs procfs.FS, pid, tid int, nr int64, args *[6]uint64) bool {
+	if o.NoRestart || !transparent(runtime.GOARCH, pid, nr, args, ptrace.Reverts) {
+		return false
+	}
+	name, _ := syscalls.Name(runtime.GOARCH, nr)
+	f := filtersOf(fs, tid)
+	return !f.some && !(f.coming && timed(name, args))
+}
+
+// takeBack changes the registers of a thread at our own stop so that the program
+// does not learn of it. waited is how long its wait has lasted at the least. It
+// returns whether that begins anew, lest a filter kills the thread: then it was about
+// to wait when it was stopped, or waits until a certain time. That is done whatever
+// the options say.
+func (o *Options) takeBack(fs procfs.FS, tid int, note []byte, waited time.Duration) (anew bool) {
+	if ptrace.Restarts(tid, note) {
+		f := filtersOf(fs, tid)
+		anew = f.some || f.coming
+	}
+	if (anew || !o.NoRestart) && ptrace.Revert(tid, note, anew, waited) {
+		ptrace.WriteRegs(tid, ptrace.NotePrstatus, note)
+	}
+	return anew
+}
+
+// takeBackAtSignal does so at the stop for a signal that comes to a thread with a
+// filter. One that is ignored would not have ended the wait of a thread that nobody
+// traces (sig_ignored, kernel/signal.c); to any other the call ends with EINTR, as
+// it would have.
+func takeBackAtSignal(fs procfs.FS, tid int) {
+	if !ptrace.Reverts {
+		return // the kernel has decided already
+	}
+	var room [regs.PrstatusMaxBytes]byte
+	n, err := ptrace.ReadRegs(tid, ptrace.NotePrstatus, room[:])
+	if note := room[:n]; err == nil && ptrace.Restarts(tid, note) && filtersOf(fs, tid).some && ptrace.Revert(tid, note, true, 0) {
+		ptrace.WriteRegs(tid, ptrace.NotePrstatus, note)
+	}
+}
+
+// onItsWay is more CPU time than it takes to get from a stop back to a wait.
+const onItsWay = 200 * time.Microsecond
+
+// again is a wait that was begun anew at a stop, as schedstat showed it then. It must
+// not happen to it over and over: then it would never end.
+type again struct{ at procfs.Schedstat }
+
+// lasts tells whether a thread that runs now may be on its way back to that wait.
+func (a *again) lasts(now procfs.Schedstat) bool {
+	if a.at.Count == 0 || now.Count > a.at.Count+1 || now.Run > a.at.Run+onItsWay {
+		*a = again{}
+		return false
+	}
+	return true
 }
 
 // is32: the program of process pid is a 32-bit one, as far as can be seen.

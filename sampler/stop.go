@@ -146,6 +146,7 @@ func (e *engine) handle(s ptrace.Status) {
 	switch s.Kind {
 	case ptrace.KindSignal:
 		// First of all: the thread waits for it.
+		takeBackAtSignal(e.fs, s.TID)
 		e.cont(s.TID, s.Signal)
 		e.interruptAgain(t)
 	case ptrace.KindInterrupt, ptrace.KindGroupStop:
@@ -226,14 +227,14 @@ func (e *engine) onStop(t *thread, s ptrace.Status) {
 func (e *engine) sample(t *thread, s ptrace.Status) {
 	ptrace.Pin()
 	stopped := ptrace.Now()
-	c, pinned := t.cap, true
+	c, pinned, anew := t.cap, true, false
 	ahead := t.ahead()
 	note := c.Regs[:cap(c.Regs)]
 	n, err := ptrace.ReadRegs(t.tid, ptrace.NotePrstatus, note)
 	if err == nil {
 		c.Regs = note[:n]
-		if !e.opt.NoRestart && s.Kind == ptrace.KindInterrupt && ptrace.Revert(t.tid, c.Regs, t.proc.seccomp) {
-			ptrace.WriteRegs(t.tid, ptrace.NotePrstatus, c.Regs)
+		if s.Kind == ptrace.KindInterrupt {
+			anew = e.takeBack(t, c.Regs)
 		}
 		sp, saved := ptrace.StackPointer(c.Regs), t.fb.SavedSP.Load()
 		if saved != 0 || !t.readAhead(sp, ahead) && !readPinned(t.tid, sp, c, t.fb.Extent.Load()) {
@@ -282,6 +283,9 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 		st.Run = t.run
 	}
 	c.Count = st.Count
+	if anew {
+		t.anew = again{st}
+	}
 	e.emit(t, t.intTick, c, st.Run)
 	if t.late || t.near == 1 {
 		t.locate(e.fs)
@@ -289,6 +293,19 @@ func (e *engine) sample(t *thread, s ptrace.Status) {
 			e.place.avoid(t)
 		}
 	}
+}
+
+// takeBack is [Options.takeBack] between ptrace.Pin and ptrace.Unpin.
+func (e *engine) takeBack(t *thread, note []byte) (anew bool) {
+	if ptrace.Restarts(t.tid, note) {
+		ptrace.Unpin() // rare, and filters are told of in a file
+		defer ptrace.Pin()
+	}
+	waited := time.Duration(0)
+	if t.asking {
+		waited = time.Duration((e.tick - t.since) * e.interval)
+	}
+	return e.opt.takeBack(e.fs, t.tid, note, waited)
 }
 
 // orphan remembers a thread that stopped for the first time before its parent

@@ -61,7 +61,6 @@ type process struct {
 	cpuBase time.Duration // at the beginning
 	charged time.Duration // CPU time that was counted for samples
 	loose   time.Duration // of that, what was not weighed when its thread went
-	seccomp bool          // a filter may not know restart_syscall
 	only    bool          // only some threads of it were asked for
 	threads int
 	program *program
@@ -128,6 +127,7 @@ type thread struct {
 	stops  int
 	asking bool
 	again  bool
+	anew   again
 	// refused is the run count of a wait that must not be stopped.
 	refused uint64
 

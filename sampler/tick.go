@@ -2,7 +2,6 @@ package sampler
 
 import (
 	"os"
-	"runtime"
 	"slices"
 	"time"
 
@@ -169,8 +168,7 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 	if !t.opened {
 		e.openFiles(t)
 	}
-	if e.opt.Stop == StopAlways && t.seized {
-		e.arm(t, n)
+	if e.opt.Stop == StopAlways && t.seized && e.armAnyhow(t, n) {
 		return true
 	}
 	var s procfs.Schedstat
@@ -206,6 +204,8 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 		return e.lookFailed(t)
 	}
 	switch {
+	case call.Running && e.onItsWay(t):
+		e.lose(t, n, Unsure)
 	case call.Running:
 		e.arm(t, n)
 	case call.SP == 0 && call.PC == 0:
@@ -218,6 +218,27 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 		e.nowIdle(t, n)
 	}
 	return true
+}
+
+// armAnyhow marks a thread for an interrupt, blocked or not, if that does no harm.
+func (e *engine) armAnyhow(t *thread, n int64) bool {
+	call, err := t.syscall(e.buf[:])
+	if err != nil || call.Running && e.onItsWay(t) ||
+		!call.Running && !e.opt.mayStop(e.fs, t.proc.pid, t.tid, call.NR, &call.Args) {
+		return false
+	}
+	e.arm(t, n)
+	return true
+}
+
+// onItsWay tells whether a thread that runs may be on its way back to a wait that was
+// begun anew.
+func (e *engine) onItsWay(t *thread) bool {
+	if t.anew == (again{}) {
+		return false
+	}
+	s, err := t.schedstat(e.buf[:])
+	return err == nil && t.anew.lasts(s)
 }
 
 // unsure accounts for the ticks up to n of a thread that has run at some time
@@ -382,7 +403,7 @@ func (e *engine) wantsRegs(t *thread) bool {
 	if t.fb.NeedStop.Load() != t.count && !(t.stops > 0 && t.stops < maxStops && t.fb.Short.Load()) {
 		return false
 	}
-	if t.fb.Foreign.Load() || !transparent(runtime.GOARCH, t.proc.pid, t.wait.NR, &t.wait.Args, ptrace.Reverts && !e.opt.NoRestart) {
+	if t.fb.Foreign.Load() || !e.opt.mayStop(e.fs, t.proc.pid, t.tid, t.wait.NR, &t.wait.Args) {
 		t.refused = t.count
 		return false
 	}

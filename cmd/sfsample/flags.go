@@ -63,7 +63,7 @@ type config struct {
 	weight      string       // weightCPU or weightWall
 	order       []unwind.How // methods to try, each once
 	stop        string       // stopAuto, stopNever or stopAlways
-	noRestart   bool         // never write a register of the target
+	noRestart   bool         // leave an EINTR that a stop has caused
 	maxDepth    int          // frames
 	children    bool         // follow forks and execs
 	kernel      bool         // the kernel's part of the stack too

@@ -37,8 +37,8 @@ When:
 How:
       --stop auto           stop only threads that cannot be read otherwise (default)
       --stop never          stop none, show what can be read
-      --stop always         stop each thread for each sample
-      --no-restart          never write a register of the target
+      --stop always         stop each thread for each sample, if that does it no harm
+      --no-restart          leave an EINTR that a stop has caused, stop no blocked thread
       --unwind sframe,eh_frame,fp,backchain
                             methods for each frame, in this order
       --max-depth 512       frames in a stack at most
