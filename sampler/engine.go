@@ -442,6 +442,26 @@ func (e *engine) missRest(end int64) {
 	e.skipTo((end - e.start) / e.interval)
 }
 
+// lastStops is how long the end of a run waits for stops that are asked for: a thread
+// that waits for a CPU stops when it gets one.
+const lastStops = 500 * time.Millisecond
+
+// takeLast takes the stops that are still to come. A thread that is let go before
+// its stop has its call cut short all the same, and nobody takes that back.
+func (e *engine) takeLast() {
+	end := ptrace.Now() + int64(lastStops)
+	e.alarm.Set(end)
+	for len(e.outstanding) > 0 && ptrace.Now() < end {
+		s, ok, err := ptrace.Wait()
+		if err != nil {
+			return
+		}
+		if ok {
+			e.handle(s)
+		}
+	}
+}
+
 // dropVanished drops the threads that the kernel reports no more, when it has
 // said that this thread has no tracee: the report of an exit goes to another
 // thread of this process if one waits for the same child.

@@ -157,6 +157,7 @@ func (e *engine) run(d time.Duration, attached chan<- struct{}, ready func(), re
 	result.Threads = len(e.list)
 	e.until = until
 	e.loop()
+	e.takeLast()
 	e.prio.lower()
 	if n := len(e.list); n > 0 {
 		result.Threads = n
