@@ -235,15 +235,14 @@ func (d *dumper) stop(wants func(*ThreadDump) bool) bool {
 		return false
 	}
 	defer alarm.Close()
-	end := ptrace.Now() + int64(stopsAtMost)
-	alarm.Set(end)
-	for len(d.seized) > 0 && ptrace.Now() < end {
-		s, ok, err := ptrace.Wait()
-		if err == unix.ECHILD {
+	begun, wait := ptrace.Now(), stopsAtMost
+	for len(d.seized) > 0 && wait > 0 {
+		if !d.handleFor(alarm, wait) {
 			break
 		}
-		if ok {
-			d.handle(s)
+		wait = 0
+		if d.awaits(time.Duration(ptrace.Now() - begun)) {
+			wait = askEvery
 		}
 	}
 	for _, t := range d.seized {
@@ -253,6 +252,32 @@ func (d *dumper) stop(wants func(*ThreadDump) bool) bool {
 	}
 	// The end of this thread lets go of those that have not stopped.
 	return true
+}
+
+// handleFor answers what is reported for so long. false: there is nobody to wait for.
+func (d *dumper) handleFor(alarm *ptrace.Alarm, wait time.Duration) bool {
+	end := ptrace.Now() + int64(wait)
+	alarm.Set(end)
+	for len(d.seized) > 0 && ptrace.Now() < end {
+		s, ok, err := ptrace.Wait()
+		if err == unix.ECHILD {
+			return false
+		}
+		if ok {
+			d.handle(s)
+		}
+	}
+	return true
+}
+
+// awaits tells whether a thread must not be let go before its stop.
+func (d *dumper) awaits(since time.Duration) bool {
+	for _, t := range d.seized {
+		if awaited(d.fs, t.PID, t.TID, since) {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *dumper) handle(s ptrace.Status) {

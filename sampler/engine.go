@@ -442,22 +442,31 @@ func (e *engine) missRest(end int64) {
 	e.skipTo((end - e.start) / e.interval)
 }
 
-// lastStops is how long the end of a run waits for stops that are asked for: a thread
-// that waits for a CPU stops when it gets one.
-const lastStops = 500 * time.Millisecond
-
-// takeLast takes the stops that are still to come. A thread that is let go before
-// its stop has its call cut short all the same, and nobody takes that back.
+// takeLast takes the stops that are still to come: a thread that waits for a CPU
+// stops when it gets one. One that is let go before its stop has its call cut short
+// all the same, and nobody takes that back.
 func (e *engine) takeLast() {
-	end := ptrace.Now() + int64(lastStops)
-	e.alarm.Set(end)
-	for len(e.outstanding) > 0 && ptrace.Now() < end {
-		s, ok, err := ptrace.Wait()
-		if err != nil {
+	begun := ptrace.Now()
+	for {
+		now := ptrace.Now()
+		since := time.Duration(now - begun)
+		if since >= lastStops && !slices.ContainsFunc(e.outstanding, func(t *thread) bool {
+			return awaited(e.fs, t.proc.pid, t.tid, since)
+		}) {
 			return
 		}
-		if ok {
-			e.handle(s)
+		e.alarm.Set(now + int64(askEvery))
+		for len(e.outstanding) > 0 && ptrace.Now() < now+int64(askEvery) {
+			s, ok, err := ptrace.Wait()
+			if err != nil {
+				return
+			}
+			if ok {
+				e.handle(s)
+			}
+		}
+		if len(e.outstanding) == 0 {
+			return
 		}
 	}
 }

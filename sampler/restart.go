@@ -139,6 +139,27 @@ func (o *Options) takeBack(fs procfs.FS, tid int, note []byte, waited time.Durat
 	return anew
 }
 
+// awaited tells whether to wait for the stop of a thread, which was asked for so long
+// ago, before its tracing ends. If it was about to wait then, its call is cut short
+// all the same, and a filter may kill it for going on. A thread that waits for a CPU
+// stops as soon as it gets one; one that waits for anything else may never.
+func awaited(fs procfs.FS, pid, tid int, since time.Duration) bool {
+	if since > starved || !filtersOf(fs, tid).some {
+		return false
+	}
+	st, err := fs.TaskStat(pid, tid)
+	return err == nil && (st.State != 'D' || since < lastStops) && st.State != 'Z' && st.State != 'X'
+}
+
+const (
+	// lastStops is how long the end of a run waits for stops that are asked for.
+	lastStops = 500 * time.Millisecond
+	// starved is how long it waits for a thread that a filter may kill.
+	starved = 30 * time.Second
+	// askEvery is how often it is asked which those are.
+	askEvery = 20 * time.Millisecond
+)
+
 // takeBackAtSignal does so at the stop for a signal that comes to a thread with a
 // filter. One that is ignored would not have ended the wait of a thread that nobody
 // traces (sig_ignored, kernel/signal.c); to any other the call ends with EINTR, as
