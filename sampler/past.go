@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sfsample/ptrace/procfs"
+	"sfsample/regs"
 	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
 	"sfsample/unwind"
@@ -147,16 +148,44 @@ func (h *past) note(s Target, at time.Duration) (any bool) {
 	return any
 }
 
-// sure returns how many of the frames of a capture are of code that was mapped at
-// its moment for certain, and notes in the capture where that ends.
-func (p *Pipeline) sure(t *target, c *capture.Capture, frames []unwind.Frame) int {
+// span is a time that a capture is known to be of, since the start of the run.
+type span struct{ first, last time.Duration }
+
+// moment is when a capture was taken.
+func moment(c *capture.Capture) span { return span{c.At - c.Pause - stampSlack, c.At} }
+
+// surely walks the stack of a capture, and returns how many of its frames are of code
+// that was mapped at its moment for certain. It notes in the capture where that ends.
+func (p *Pipeline) surely(t *target, c *capture.Capture, u *regs.User) (frames []unwind.Frame, end unwind.End, sure int) {
+	frames, end = p.walk(t, c, u)
+	if !p.cfg.Live {
+		return frames, end, p.sure(t, c, frames, span{})
+	}
+	c.DoubtStart, c.DoubtEnd = 0, 0
+	if sure = p.sure(t, c, frames, moment(c)); sure == len(frames) || c.Taken != capture.Unstopped {
+		return frames, end, sure
+	}
+	// A thread that has not run since still has this stack: a later moment will do.
+	p.attest(t, time.Since(p.cfg.Start))
+	now := time.Since(p.cfg.Start)
+	if s, err := p.fs.Schedstat(c.PID, c.TID); err != nil || s.Count != c.Count {
+		return frames, end, sure
+	}
+	p.attest(t, now)
+	c.DoubtStart, c.DoubtEnd = 0, 0
+	frames, end = p.walk(t, c, u)
+	return frames, end, p.sure(t, c, frames, span{now, now})
+}
+
+// sure returns how many of the frames of a capture are of code that was mapped at its
+// moment for certain.
+func (p *Pipeline) sure(t *target, c *capture.Capture, frames []unwind.Frame, at span) int {
 	if p.cfg.Live {
 		t.past.note(t.space, time.Since(p.cfg.Start))
-		c.DoubtStart, c.DoubtEnd = 0, 0
 	}
 	for i := range frames {
 		pc := frames[i].LookupPC()
-		if p.cfg.Live && t.past.doubtful(t.space, c, pc, p.cfg.Start) {
+		if p.cfg.Live && t.past.doubtful(t.space, at, pc, p.cfg.Start) {
 			c.DoubtStart, c.DoubtEnd = pc, pc+1
 			if code, ok := t.space.CodeAt(pc); ok {
 				c.DoubtStart, c.DoubtEnd = code.Start, code.End
@@ -169,22 +198,21 @@ func (p *Pipeline) sure(t *target, c *capture.Capture, frames []unwind.Frame) in
 	return len(frames)
 }
 
-// doubtful tells whether other code than now may have been at pc when c was captured.
-func (h *past) doubtful(s Target, c *capture.Capture, pc uint64, start time.Time) bool {
-	first := c.At - c.Pause - stampSlack // it was captured between that and c.At
-	if first < h.lost {
+// doubtful tells whether other code than now may have been at pc at a time.
+func (h *past) doubtful(s Target, at span, pc uint64, start time.Time) bool {
+	if h.lost > 0 && at.first < h.lost {
 		return true
 	}
 	moved := s.Moved(pc)
 	for i := range h.changes {
 		x := &h.changes[i]
 		switch {
-		case pc < x.Start || pc >= x.End || x.noted <= first:
-		case x.Replaced || moved || x.since > first || x.noted-x.since > closeLooks:
+		case pc < x.Start || pc >= x.End || x.noted <= at.first:
+		case x.Replaced || moved || x.since > at.first || x.noted-x.since > closeLooks:
 			return true
 		}
 	}
-	quiet, close := h.around(first, c.At)
+	quiet, close := h.around(at)
 	code, ok := s.CodeAt(pc)
 	switch {
 	case quiet:
@@ -194,19 +222,19 @@ func (h *past) doubtful(s Target, c *capture.Capture, pc uint64, start time.Time
 	case !ok || code.Module == nil || close && code.Proven || code.Fixed:
 		return false
 	}
-	return start.Add(first).Sub(code.Since) < settled
+	return start.Add(at.first).Sub(code.Since) < settled
 }
 
-// around tells what is known of the time between the looks before and after a
-// capture: quiet, that the process had no page fault; close, that it was short.
-func (h *past) around(first, last time.Duration) (quiet, close bool) {
+// around tells what is known of the time between the looks before and after
+// another: quiet, that the process had no page fault; close, that it was short.
+func (h *past) around(at span) (quiet, close bool) {
 	var before *look
 	for i := range h.looks {
 		l := &h.looks[i]
-		if l.ended <= first {
+		if l.ended <= at.first {
 			before = l
 		}
-		if l.began < last {
+		if l.began < at.last {
 			continue
 		}
 		if before == nil {

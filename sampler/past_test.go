@@ -77,7 +77,7 @@ func TestDoubt(t *testing.T) {
 			if tt.nowhere {
 				pc = 0x5678
 			}
-			if got := tt.past.doubtful(s, &capture.Capture{At: ms(50)}, pc, start); got != tt.doubt {
+			if got := tt.past.doubtful(s, moment(&capture.Capture{At: ms(50)}), pc, start); got != tt.doubt {
 				t.Errorf("doubtful = %v, want %v", got, tt.doubt)
 			}
 		})

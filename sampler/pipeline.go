@@ -497,8 +497,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	if t.space == nil {
 		return p.cut(t, c, frame0, noMaps), state
 	}
-	frames, end := p.walk(t, c, &u)
-	sure := p.sure(t, c, frames)
+	frames, end, sure := p.surely(t, c, &u)
 	if p.cfg.Verify {
 		p.verifyWalk(t, c, &u)
 	}

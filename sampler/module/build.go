@@ -237,10 +237,14 @@ func (b *builder) add(m *Module) *Module {
 func (m *Module) key(n int) uint64 { return m.Bias + m.obj.hdr.placed[n].skew - m.base }
 
 // kept returns the module with this id that the Space has, if its mappings are
-// the same and memory still holds it.
+// the same and memory still holds it, or cannot be read just now.
 func (b *builder) kept(id moduleID) *Module {
 	m := b.s.byID[id]
-	if m != nil && slices.Equal(m.Maps, b.ownMaps(m)) && m.unchanged(b.s.buf[:]) {
+	if m == nil || !slices.Equal(m.Maps, b.ownMaps(m)) {
+		return nil
+	}
+	if same, err := m.unchanged(b.s.buf[:]); same || err != nil {
+		m.unread = err
 		return m
 	}
 	return nil

@@ -103,10 +103,11 @@ func (o *object) readPage(vaddr uint64) ([]byte, error) {
 		return nil, err
 	}
 	// Another object may have come in its place since it was last seen.
-	if !m.unchanged(make([]byte, maxProbe)) {
-		return nil, errNotImage
+	same, err := m.unchanged(make([]byte, maxProbe))
+	if err == nil && !same {
+		err = errNotImage
 	}
-	return data, nil
+	return data, err
 }
 
 // row answers unwind.Space.Row for the link-time address vaddr, reading through m.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -319,9 +320,21 @@ func (s *Space) forget(m *Module) {
 func (s *Space) Verify() (changed bool, err error) {
 	before := s.gen
 	if !s.unchanged() {
-		err = s.Refresh()
+		if err = s.Refresh(); err == nil && s.gen == before {
+			err = s.unread()
+		}
 	}
 	return s.gen != before, err
+}
+
+// unread returns why modules could not be compared with memory, nil if all were.
+func (s *Space) unread() error {
+	for _, m := range s.modules {
+		if m.unread != nil {
+			return fmt.Errorf("compare %s with memory: %w", m.Path, m.unread)
+		}
+	}
+	return nil
 }
 
 // maxVerify bounds what Verify reads, in bytes.
