@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/output"
 	"sfsample/sampler"
 	"sfsample/sampler/symbol"
 	"sfsample/unwind"
@@ -52,14 +53,13 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// printable replaces what a terminal could take for a command.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, s)
+// printable is for what may come from a target or a file: a terminal would take some
+// of it for commands, or show it backwards.
+func printable(s string) string { return output.Printable(s) }
+
+// say writes a line for people.
+func (s *session) say(format string, args ...any) {
+	fmt.Fprintf(s.stderr, "sfsample: %s\n", printable(fmt.Sprintf(format, args...)))
 }
 
 func joinInts(list []int) string {
@@ -78,7 +78,7 @@ func joinInts(list []int) string {
 func (s *session) closing() {
 	r := &s.result
 	u := s.pipe.Stats()
-	say := func(format string, args ...any) { fmt.Fprintf(s.stderr, "sfsample: "+format+"\n", args...) }
+	say := s.say
 	say("%.1fs, %d ticks (%d late), %d thread ticks = %s", r.Elapsed.Seconds(), r.Ticks, r.Late, r.Expected, r.Account.String())
 	if r.Sum() != r.Expected {
 		say("the counts do not add up: %d thread ticks, %d accounted for; please report this", r.Expected, r.Sum())
@@ -112,7 +112,7 @@ func exits(x sampler.Exits) string {
 // replayed is the closing line of a replay.
 func (s *session) replayed() {
 	u := s.pipe.Stats()
-	say := func(format string, args ...any) { fmt.Fprintf(s.stderr, "sfsample: "+format+"\n", args...) }
+	say := s.say
 	s.stacks(say, u)
 	s.verified(say)
 	s.unread(say)
@@ -135,7 +135,7 @@ func (s *session) unread(say func(string, ...any)) {
 	unread := s.names.Unread()
 	for _, m := range slices.Sorted(maps.Keys(unread)) {
 		say("names: %d addresses of %s are without inlined functions and lines, as those were not read within %v of Ctrl-C (try: -d, which waits for them)",
-			unread[m], printable(m), namesGrace)
+			unread[m], m, namesGrace)
 	}
 	for _, bound := range symbol.Refused() {
 		say("names: some are missing, as compressed sections are not expanded to more than %s at a time (-v tells of which files)", bound)
@@ -160,7 +160,7 @@ func (s *session) verified(say func(string, ...any)) {
 	list := s.pipe.Differences()
 	say("verify: %d places where methods differ", len(list))
 	for _, d := range list {
-		say("verify: %s", printable(d))
+		say("verify: %s", d)
 	}
 }
 
@@ -174,13 +174,13 @@ func (s *session) unwound(say func(string, ...any), u sampler.Unwound) {
 	say("frames by method: %s; %d stacks walked again with .eh_frame first", strings.Join(methods, ", "), u.Repeated)
 	modules, problems := s.pipe.Modules()
 	for _, m := range modules {
-		say("module: %s", printable(m))
+		say("module: %s", m)
 	}
 	for _, m := range problems {
-		say("table: %s", printable(m))
+		say("table: %s", m)
 	}
 	for _, m := range s.names.Missing() {
-		say("names: %s", printable(m))
+		say("names: %s", m)
 	}
 }
 
@@ -205,7 +205,7 @@ func reasons(cut map[string]int64) string {
 		} else {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%d %s", cut[r], printable(r))
+		fmt.Fprintf(&b, "%d %s", cut[r], r)
 	}
 	return b.String()
 }
