@@ -444,12 +444,16 @@ func (p *Pipeline) send(t *target, tid int, s *seen, at time.Duration, taken str
 	}}
 }
 
+// noStack is the one frame of the stack that is credited to a thread of which there is
+// no capture: a recording may have been cut, or have lost it.
+var noStack = &stack{named: &output.Stack{Frames: []output.Frame{{Func: "[no stack]"}}}}
+
 // credit gives the last stack of a thread more weight.
 func (p *Pipeline) credit(c *capture.Credit) {
 	t := p.target(c.PID)
 	s := t.thread(c.TID)
 	if s.last == nil {
-		return
+		s.last, s.state = noStack, "blocked"
 	}
 	p.record(c)
 	p.send(t, c.TID, s, c.At, "reused", &c.Weight)

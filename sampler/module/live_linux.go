@@ -171,24 +171,37 @@ func (l *Live) OpenFile(m procfs.Mapping) (File, error) {
 // errOtherInode is for a path that leads to another file than the mapping's.
 var errOtherInode = errors.New("the path now names another file")
 
-// checked wraps f if it can be the file of m. Devices are not compared: btrfs
-// and overlayfs show others in maps than in stat(2).
+// checked wraps f if it is the file of m.
 func checked(f *os.File, m procfs.Mapping) (File, error) {
+	if !SameFile(int(f.Fd()), &m) {
+		f.Close()
+		return nil, &fs.PathError{Op: "open", Path: m.Path, Err: errOtherInode}
+	}
 	info, err := f.Stat()
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	var st unix.Stat_t
-	err = unix.Fstat(int(f.Fd()), &st)
-	if err == nil && st.Ino != m.Inode {
-		err = &fs.PathError{Op: "open", Path: m.Path, Err: errOtherInode}
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
 	return file{f, info.Size()}, nil
+}
+
+// ownDevices are the file systems that show other devices in maps than in stat(2):
+// there the inode has to do.
+var ownDevices = map[uint32]bool{
+	unix.BTRFS_SUPER_MAGIC: true, unix.OVERLAYFS_SUPER_MAGIC: true, unix.BCACHEFS_SUPER_MAGIC: true, unix.ECRYPTFS_SUPER_MAGIC: true,
+}
+
+// SameFile tells whether a descriptor is of the file that m is a mapping of.
+func SameFile(fd int, m *procfs.Mapping) bool {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Ino != m.Inode {
+		return false
+	}
+	if unix.Major(uint64(st.Dev)) == m.Dev.Major && unix.Minor(uint64(st.Dev)) == m.Dev.Minor {
+		return true
+	}
+	var vol unix.Statfs_t
+	return unix.Fstatfs(fd, &vol) == nil && ownDevices[uint32(vol.Type)]
 }
 
 type file struct {
@@ -226,7 +239,7 @@ func openLink(link string, m procfs.Mapping) (File, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, &fs.PathError{Op: "stat", Path: link, Err: err}
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Ino != m.Inode {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || !SameFile(fd, &m) {
 		return nil, &fs.PathError{Op: "open", Path: link, Err: errOtherInode}
 	}
 	var vol unix.Statfs_t
