@@ -59,7 +59,7 @@ const (
 
 var (
 	errNoDWARF = errors.New("no debugging information")
-	errNoTime  = errors.New("no time was left to read the debugging information")
+	errNoTime  = errors.New("no time was left to read it")
 )
 
 // openDWARF reads the headers of all units of im. lines: those are wanted too.

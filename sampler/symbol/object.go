@@ -260,6 +260,9 @@ func (o *Object) addTable(im *image, t elf.SectionType, what string, shift uint6
 	}
 	tab, err := im.symbols(sec, what, shift)
 	if err != nil {
+		if errors.Is(err, errNoTime) {
+			o.missing = what + ": " + err.Error()
+		}
 		o.reject(what, err)
 		return false
 	}
