@@ -23,7 +23,8 @@ import (
 //   - Nor is it, between looks however far apart, for objects that have stayed for so
 //     long (settled) or stay always (module.Code.Fixed).
 //
-// Where that does not hold, the stack is cut before the frame.
+// Where that does not hold, the stack is cut before the frame. Of a process in which no object was ever seen
+// to give way to another, what the looks before and after have found is believed.
 
 const (
 	// closeLooks is little more than the time between two looks of a pipeline at its
@@ -211,6 +212,9 @@ func (h *past) doubtful(s Target, at span, pc uint64, start time.Time) bool {
 		case x.Replaced || moved || x.since > at.first || x.noted-x.since > closeLooks:
 			return true
 		}
+	}
+	if !h.moved {
+		return false
 	}
 	quiet, close := h.around(at)
 	code, ok := s.CodeAt(pc)
