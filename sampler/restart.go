@@ -1,10 +1,11 @@
 package sampler
 
 import (
-	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -191,14 +192,13 @@ func (a *again) lasts(now procfs.Schedstat) bool {
 	return true
 }
 
-// is32: the program of process pid is a 32-bit one, as far as can be seen.
+// is32: the program of process pid is a 32-bit one, as far as can be seen: the
+// auxiliary vector is of words of its size (fs/compat_binfmt_elf.c). Its file may lie
+// where nobody answers.
 func is32(pid int) bool {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	var ident [elf.EI_CLASS + 1]byte
-	_, err = f.ReadAt(ident[:], 0)
-	return err == nil && elf.Class(ident[elf.EI_CLASS]) == elf.ELFCLASS32
+	const phent, pageSize, phdr32 = 4, 6, 32 // AT_PHENT, AT_PAGESZ, sizeof(Elf32_Phdr)
+	aux, err := (procfs.FS{}).Auxv(pid, binary.NativeEndian, 4)
+	return err == nil &&
+		slices.Contains(aux, procfs.Aux{Type: phent, Value: phdr32}) &&
+		slices.Contains(aux, procfs.Aux{Type: pageSize, Value: pageBytes})
 }

@@ -40,8 +40,9 @@ type survivorFile struct {
 // NewSurvivor returns the source of process pid.
 func NewSurvivor(pid int) *Survivor {
 	s := &Survivor{Live: module.NewLive(pid), files: map[survivorFile]*regularFile{}}
-	s.root, _ = rootfs.Open(fmt.Sprintf("/proc/%d/root", pid))
-	if s.root == nil { // gone already: most processes have our own root
+	var err error
+	s.root, err = rootfs.Open(fmt.Sprintf("/proc/%d/root", pid))
+	if err != nil && !errors.Is(err, rootfs.ErrRemote) { // gone already: most processes have our own root
 		s.root, _ = rootfs.Open("/")
 	}
 	return s
