@@ -41,5 +41,8 @@ func attacks() (list []attack) {
 			}
 		}
 	}
+	for _, what := range []string{"program", "library", "data"} {
+		list = append(list, attack{name: "fuse " + what, source: "fuse.c", args: []string{what}})
+	}
 	return list
 }
