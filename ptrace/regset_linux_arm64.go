@@ -61,7 +61,7 @@ func Revert(tid int, note []byte, anew bool, waited time.Duration) bool {
 		return false
 	}
 	insn, _ := before(tid, note)
-	if !idle(insn, note) {
+	if !idle(tid, insn, note) {
 		return false
 	}
 	binary.LittleEndian.PutUint64(note[notePC:], binary.LittleEndian.Uint64(note[notePC:])-4)
@@ -79,10 +79,10 @@ func before(tid int, note []byte) (insn uint32, ok bool) {
 	return binary.LittleEndian.Uint32(code[:]), binary.LittleEndian.Uint32(code[4:]) == svc
 }
 
-// idle tells whether an instruction changes nothing if it is executed with these
-// registers (Arm Architecture Reference Manual, C6.2: HINT, MOVZ, ORR (shifted
-// register) as MOV).
-func idle(insn uint32, note []byte) bool {
+// idle tells whether an instruction changes nothing if thread tid executes it with
+// these registers (Arm Architecture Reference Manual, C6.2: HINT, MOVZ, ORR (shifted
+// register) as MOV, LDR (immediate) from the thread's own stack).
+func idle(tid int, insn uint32, note []byte) bool {
 	d, n := int(insn&31), int(insn>>16&31)
 	switch {
 	case insn&0xfffff01f == 0xd503201f: // hint: nop, bti
@@ -98,6 +98,10 @@ func idle(insn uint32, note []byte) bool {
 			v = uint64(uint32(v))
 		}
 		return register(note, d) == v
+	case insn&0xffc003e0 == 0xf94003e0: // ldr, base sp
+		var word [8]byte
+		k, err := ReadMemoryPinned(tid, StackPointer(note)+uint64(insn>>10&0xfff)*8, word[:])
+		return err == nil && k == len(word) && register(note, d) == binary.LittleEndian.Uint64(word[:])
 	}
 	return false
 }
