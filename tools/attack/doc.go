@@ -11,6 +11,6 @@
 // The programs are in src; they are built with gcc. A program prints "ready", then
 // "result NAME=N ..." when its standard input has ended; all but its counters
 // "wrong" and "eintr" are only shown. One that waits for a line prints "installed"
-// when it has had it. Exit status 77 says that this machine has not what the attack
-// takes.
+// when it has had it. One that says "lacks" and
+// ends with status 77 cannot have here what it takes.
 package main

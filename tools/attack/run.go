@@ -119,6 +119,9 @@ func (t *trial) asCommand(ctx context.Context) (counts, error) {
 		if c, err := parseCounts(strings.TrimSpace(line)); err == nil {
 			return c, t.judge(c)
 		}
+		if strings.HasPrefix(line, "lacks ") {
+			return nil, errNotHere
+		}
 	}
 	return nil, fmt.Errorf("the program has died: it has told no result")
 }

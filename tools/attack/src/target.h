@@ -32,8 +32,8 @@ static void __attribute__((noinline)) spin(int64_t ns)
 
 static void die(const char *what)
 {
-	fprintf(stderr, "%s: %s\n", what, strerror(errno));
-	exit(77); /* it is not to be had here */
+	printf("lacks %s: %s\n", what, strerror(errno)); /* it is not to be had here */
+	exit(77);
 }
 
 static void say(const char *line)
