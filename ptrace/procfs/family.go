@@ -75,3 +75,34 @@ func ParseLastRan(b []byte) (time.Duration, bool) {
 	ns, _, ok := decimal(rest[1:7])
 	return time.Duration(ms)*time.Millisecond + time.Duration(ns), ok
 }
+
+// Mounts reads the types of the file systems that thread id sees, by device. It is
+// empty where that may not be read.
+func (f FS) Mounts(id int) map[Dev]string {
+	b, err := f.read(id, "mountinfo", maxMaps, false)
+	if err != nil {
+		return nil
+	}
+	return ParseMounts(b)
+}
+
+// ParseMounts parses the content of a mountinfo file (proc_pid_mountinfo(5)): the
+// third word is the device, the first after "-" the type. Lines of another form are
+// skipped.
+func ParseMounts(b []byte) map[Dev]string {
+	types := map[Dev]string{}
+	for line := range bytes.Lines(b) {
+		head, tail, ok := bytes.Cut(line, []byte(" - "))
+		words := bytes.Fields(head)
+		kind, _ := word(tail)
+		if !ok || len(words) < 3 || len(kind) == 0 {
+			continue
+		}
+		major, rest, ok1 := decimal(words[2])
+		minor, _, ok2 := decimal(bytes.TrimPrefix(rest, []byte(":")))
+		if ok1 && ok2 && major < 1<<32 && minor < 1<<32 {
+			types[Dev{uint32(major), uint32(minor)}] = string(kind)
+		}
+	}
+	return types
+}
