@@ -43,6 +43,7 @@ const stopsAtMost = 60 * time.Millisecond
 // blocked in a call that goes on unharmed, if its stack cannot be unwound
 // without its registers. It waits for no thread that does not stop.
 func Dump(opt Options, pipe *Pipeline) ([]*ThreadDump, error) {
+	defer pipe.closeAll()
 	d := &dumper{opt: opt, pipe: pipe, pages: map[int]pagemap{}}
 	var err error
 	<-ptrace.OnThread(func() { err = d.run() })
@@ -73,6 +74,9 @@ type dumper struct {
 func (d *dumper) run() error {
 	for _, pid := range d.opt.PIDs {
 		ids, err := d.fs.TaskIDs(pid)
+		if err != nil && procfs.Gone(err) && len(d.opt.PIDs) > 1 {
+			continue // the others are there
+		}
 		if err != nil {
 			return fmt.Errorf("dump %d: %w", pid, err)
 		}
