@@ -128,7 +128,7 @@ func sockaddr(b []byte) string {
 			return fmt.Sprintf("[%x:…]:%d", b[8:12], port)
 		}
 	case unix.AF_UNIX:
-		return clip(output.Clean(socketName(b[2:])))
+		return clip(output.Printable(socketName(b[2:])))
 	}
 	return ""
 }
@@ -145,7 +145,7 @@ func pathCall(verb string, arg int) func(*call) *Wait {
 		if !ok {
 			name = "a path that cannot be read"
 		}
-		w := &Wait{Kind: "file", Text: verb + " " + clip(output.Clean(name))}
+		w := &Wait{Kind: "file", Text: verb + " " + clip(output.Printable(name))}
 		if pipeWait(c.d.wchan(c.t)) {
 			w.Text += ", a named pipe that nobody has open at the other end"
 		}

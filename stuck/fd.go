@@ -50,7 +50,7 @@ func (f *FD) Text() string {
 	case "":
 		b.WriteString("not open")
 	case "file", "tty":
-		b.WriteString(clip(output.Clean(f.Path)))
+		b.WriteString(clip(output.Printable(f.Path)))
 		if f.Kind == "file" && f.Pos > 0 {
 			fmt.Fprintf(&b, " at offset %d", f.Pos)
 		}
@@ -70,7 +70,7 @@ func (f *FD) Text() string {
 		}
 	}
 	if f.Path != "" && f.Kind == "unix" {
-		fmt.Fprintf(&b, " %s", clip(output.Clean(f.Path)))
+		fmt.Fprintf(&b, " %s", clip(output.Printable(f.Path)))
 	}
 	if f.Queues {
 		fmt.Fprintf(&b, ", %d bytes to read, %d not yet sent", f.RecvQ, f.SendQ)
@@ -91,7 +91,7 @@ func ends(list []End) string {
 			parts = append(parts, fmt.Sprintf("%d more", len(list)-i))
 			break
 		}
-		parts = append(parts, fmt.Sprintf("pid %d %q fd %d", e.PID, clip(output.Clean(e.Name)), e.FD))
+		parts = append(parts, fmt.Sprintf("pid %d %q fd %d", e.PID, clip(output.Printable(e.Name)), e.FD))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -149,7 +149,7 @@ func (d *Dump) describe(t *Thread, n int) FD {
 
 // anonymous takes the files that have no name but their kind's.
 func (f *FD) anonymous(kind string) {
-	f.Kind = clip(output.Clean(kind))
+	f.Kind = clip(output.Printable(kind))
 	switch kind {
 	case "eventpoll":
 		f.Kind = "epoll"

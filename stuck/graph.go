@@ -153,7 +153,7 @@ func (c *Cycle) Proof() []string {
 	}
 	for i, t := range c.Threads {
 		to := c.Threads[(i+1)%len(c.Threads)]
-		line := fmt.Sprintf("  %s (pid %d %q) %s", t.label(), t.PID, clip(output.Clean(t.Process)), t.Wait.Text)
+		line := fmt.Sprintf("  %s (pid %d %q) %s", t.label(), t.PID, clip(output.Printable(t.Process)), t.Wait.Text)
 		switch c.Edges[i].How {
 		case Holds:
 			line += ", held by " + to.label()
@@ -181,9 +181,9 @@ func place(frames []output.Frame) string {
 			strings.HasPrefix(f.Module, "ld-") || strings.HasPrefix(f.Module, "libstdc++") || waitsItself(f.Func) {
 			continue
 		}
-		s := clip(output.Clean(f.Func))
+		s := clip(output.Printable(f.Func))
 		if f.File != "" {
-			s += fmt.Sprintf(" at %s:%d", clip(output.Clean(f.File)), f.Line)
+			s += fmt.Sprintf(" at %s:%d", clip(output.Printable(f.File)), f.Line)
 		}
 		return s
 	}

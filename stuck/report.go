@@ -232,7 +232,7 @@ func plural(n int, what string) string {
 func processes(procs map[int]string) string {
 	for pid, name := range procs {
 		if len(procs) == 1 {
-			return fmt.Sprintf("pid %d %q", pid, clip(output.Clean(name)))
+			return fmt.Sprintf("pid %d %q", pid, clip(output.Printable(name)))
 		}
 	}
 	return fmt.Sprintf("%d processes", len(procs))

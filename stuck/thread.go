@@ -81,7 +81,7 @@ func (t *Thread) wordBytes() int {
 
 // label is how messages name a thread.
 func (t *Thread) label() string {
-	return fmt.Sprintf("tid %d %q", t.TID, clip(output.Clean(t.Name)))
+	return fmt.Sprintf("tid %d %q", t.TID, clip(output.Printable(t.Name)))
 }
 
 // archOf tells 32-bit programs by the size of their program headers, which is in the

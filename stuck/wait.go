@@ -68,7 +68,7 @@ func (r *Releaser) Text() string {
 		who = fmt.Sprintf("tid %d", r.TID)
 	}
 	if r.Name != "" {
-		who += fmt.Sprintf(" %q", clip(output.Clean(r.Name)))
+		who += fmt.Sprintf(" %q", clip(output.Printable(r.Name)))
 	}
 	if r.Gone {
 		who += ", which has ended"
@@ -239,7 +239,7 @@ func (d *Dump) remoteFiles(t *Thread) string {
 		if len(list) == 3 {
 			return strings.Join(list, ", ") + ", and more"
 		}
-		list = append(list, clip(output.Clean(m.Path))+" ("+kind+")")
+		list = append(list, clip(output.Printable(m.Path))+" ("+kind+")")
 	}
 	return strings.Join(list, ", ")
 }
