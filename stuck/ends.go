@@ -123,14 +123,18 @@ func (d *Dump) match(pid int, dir, name string) {
 	if !ok {
 		return
 	}
-	if len(list) >= maxEnds {
-		d.ends.more[link] = true
-		return
-	}
 	h := holder{End: End{PID: pid}}
 	h.FD, _ = strconv.Atoi(name)
 	if st, err := os.Lstat(path); err == nil {
 		h.reads, h.writes = st.Mode().Perm()&0o400 != 0, st.Mode().Perm()&0o200 != 0
+	}
+	again := func(o holder) bool { return o.PID == pid && (o.reads || !h.reads) && (o.writes || !h.writes) }
+	switch {
+	case len(list) >= shownEnds && slices.ContainsFunc(list, again):
+		return // a process that has it more than once tells nothing new
+	case len(list) >= maxEnds:
+		d.ends.more[link] = true
+		return
 	}
 	if p := d.procs[pid]; p != nil {
 		h.Name = p.name
