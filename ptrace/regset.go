@@ -16,9 +16,12 @@ const (
 
 // timeLeft is what is left of a time limit in milliseconds after a wait of at least
 // so long; negative is none.
+//
+//go:nosplit
+//go:norace
 func timeLeft(limit int32, waited time.Duration) int32 {
 	if limit <= 0 {
 		return limit
 	}
-	return int32(max(0, int64(limit)-max(0, waited.Milliseconds())))
+	return int32(max(0, int64(limit)-max(0, int64(waited)/1e6)))
 }

@@ -25,6 +25,9 @@ const (
 
 // StackPointer is the stack pointer in an NT_PRSTATUS note, 0 if the note has
 // none.
+//
+//go:nosplit
+//go:norace
 func StackPointer(note []byte) uint64 {
 	switch len(note) {
 	case noteBytes64:
@@ -37,6 +40,9 @@ func StackPointer(note []byte) uint64 {
 
 // WordBytes is the size of an address of the thread that an NT_PRSTATUS note is
 // of: 4 for a 32-bit one.
+//
+//go:nosplit
+//go:norace
 func WordBytes(note []byte) int {
 	if len(note) == noteBytes32 {
 		return 4
@@ -48,6 +54,9 @@ func WordBytes(note []byte) int {
 // be repeated as if nothing had happened. Each was tried; the calls that are
 // not here were not, or must not be: connect would answer EALREADY, and close
 // could close somebody else's descriptor.
+//
+//go:nosplit
+//go:norace
 func revertible(call uint64) bool {
 	switch call {
 	case unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2,
@@ -69,12 +78,24 @@ type layout struct {
 	poll              uint64
 }
 
-var layouts = map[int]layout{
-	noteBytes64: {ax: noteRAX, origAX: noteOrigRAX, limit: noteRDX, poll: unix.SYS_POLL},
-	noteBytes32: {ax: noteEAX, origAX: noteOrigEAX, limit: noteEDX, poll: 168}, // arch/x86/entry/syscalls/syscall_32.tbl
+// layoutOf is the layout of a note.
+//
+//go:nosplit
+//go:norace
+func layoutOf(note []byte) (l layout, ok bool) {
+	switch len(note) {
+	case noteBytes64:
+		return layout{ax: noteRAX, origAX: noteOrigRAX, limit: noteRDX, poll: unix.SYS_POLL}, true
+	case noteBytes32:
+		return layout{ax: noteEAX, origAX: noteOrigEAX, limit: noteEDX, poll: 168}, true // arch/x86/entry/syscalls/syscall_32.tbl
+	}
+	return layout{}, false
 }
 
 // signed reads a register of a note.
+//
+//go:nosplit
+//go:norace
 func signed(note []byte, at int) int64 {
 	if len(note) == noteBytes32 {
 		return int64(int32(binary.LittleEndian.Uint32(note[at:])))
@@ -83,6 +104,9 @@ func signed(note []byte, at int) int64 {
 }
 
 // set writes one.
+//
+//go:nosplit
+//go:norace
 func set(note []byte, at int, v int64) {
 	if len(note) == noteBytes32 {
 		binary.LittleEndian.PutUint32(note[at:], uint32(v))
@@ -93,8 +117,11 @@ func set(note []byte, at int, v int64) {
 
 // Restarts tells of thread tid, which has stopped, whether the call that it is in
 // goes on by restart_syscall(2), which a seccomp filter may forbid.
+//
+//go:nosplit
+//go:norace
 func Restarts(tid int, note []byte) bool {
-	l, ok := layouts[len(note)]
+	l, ok := layoutOf(note)
 	return ok && signed(note, l.origAX) >= 0 && signed(note, l.ax) == -erestartRestartCall
 }
 
@@ -107,8 +134,11 @@ func Restarts(tid int, note []byte) bool {
 // The kernel decides on the restart when the thread goes on
 // (arch_do_signal_or_restart, arch/x86/kernel/signal.c). If a handler runs before,
 // the call returns EINTR, as it would have.
+//
+//go:nosplit
+//go:norace
 func Revert(tid int, note []byte, anew bool, waited time.Duration) bool {
-	l, ok := layouts[len(note)]
+	l, ok := layoutOf(note)
 	if !ok {
 		return false
 	}

@@ -16,6 +16,9 @@ const (
 
 // StackPointer is the stack pointer in an NT_PRSTATUS note, 0 if the note has
 // none.
+//
+//go:nosplit
+//go:norace
 func StackPointer(note []byte) uint64 {
 	if len(note) != noteBytes {
 		return 0
@@ -37,6 +40,9 @@ const svc = 0xd4000001
 // may go on by restart_syscall(2), which a seccomp filter may forbid. Nothing tells
 // which restart it will be, but that the thread is before a system call that goes on
 // so at times.
+//
+//go:nosplit
+//go:norace
 func Restarts(tid int, note []byte) bool {
 	if len(note) != noteBytes {
 		return false
@@ -56,6 +62,9 @@ func Restarts(tid int, note []byte) bool {
 // is set to the instruction before, if that changes nothing. If it does not, or
 // anew is not wanted, the thread is left as it is. A signal that is handled
 // before the thread goes on does not end the call with EINTR.
+//
+//go:nosplit
+//go:norace
 func Revert(tid int, note []byte, anew bool, waited time.Duration) bool {
 	if !anew || !Restarts(tid, note) {
 		return false
@@ -70,10 +79,13 @@ func Revert(tid int, note []byte, anew bool, waited time.Duration) bool {
 
 // before reads the instruction before the system call that pc is at; false: pc is
 // at no system call.
+//
+//go:nosplit
+//go:norace
 func before(tid int, note []byte) (insn uint32, ok bool) {
 	var code [8]byte
 	pc := binary.LittleEndian.Uint64(note[notePC:])
-	if n, err := ReadMemoryPinned(tid, pc-4, code[:]); err != nil || n != len(code) {
+	if n, errno := RawMemory(tid, pc-4, code[:]); errno != 0 || n != len(code) {
 		return 0, false
 	}
 	return binary.LittleEndian.Uint32(code[:]), binary.LittleEndian.Uint32(code[4:]) == svc
@@ -82,6 +94,9 @@ func before(tid int, note []byte) (insn uint32, ok bool) {
 // idle tells whether an instruction changes nothing if thread tid executes it with
 // these registers (Arm Architecture Reference Manual, C6.2: HINT, MOVZ, ORR (shifted
 // register) as MOV, LDR (immediate) from the thread's own stack).
+//
+//go:nosplit
+//go:norace
 func idle(tid int, insn uint32, note []byte) bool {
 	d, n := int(insn&31), int(insn>>16&31)
 	switch {
@@ -100,14 +115,19 @@ func idle(tid int, insn uint32, note []byte) bool {
 		return register(note, d) == v
 	case insn&0xffc003e0 == 0xf94003e0: // ldr, base sp
 		var word [8]byte
-		k, err := ReadMemoryPinned(tid, StackPointer(note)+uint64(insn>>10&0xfff)*8, word[:])
-		return err == nil && k == len(word) && register(note, d) == binary.LittleEndian.Uint64(word[:])
+		k, errno := RawMemory(tid, StackPointer(note)+uint64(insn>>10&0xfff)*8, word[:])
+		return errno == 0 && k == len(word) && register(note, d) == binary.LittleEndian.Uint64(word[:])
 	}
 	return false
 }
 
+//go:nosplit
+//go:norace
 func register(note []byte, i int) uint64 { return binary.LittleEndian.Uint64(note[8*i:]) }
 
 // WordBytes is the size of an address of the thread that an NT_PRSTATUS note is
 // of. 32-bit programs are not sampled here.
+//
+//go:nosplit
+//go:norace
 func WordBytes(note []byte) int { return 8 }

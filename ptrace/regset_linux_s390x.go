@@ -15,6 +15,9 @@ const (
 
 // StackPointer is the stack pointer in an NT_PRSTATUS note, 0 if the note has
 // none.
+//
+//go:nosplit
+//go:norace
 func StackPointer(note []byte) uint64 {
 	if len(note) != noteBytes {
 		return 0
@@ -34,6 +37,9 @@ const (
 // be repeated as if nothing had happened. Each was tried; the calls that are
 // not here were not, or must not be: connect would answer EALREADY, and close
 // could close somebody else's descriptor.
+//
+//go:nosplit
+//go:norace
 func revertible(call uint32) bool {
 	switch call {
 	case unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2,
@@ -48,9 +54,12 @@ func revertible(call uint32) bool {
 
 // callOf is the number of the system call that a stopped thread is in, 0 if in none:
 // the lower half of NT_S390_SYSTEM_CALL.
+//
+//go:nosplit
+//go:norace
 func callOf(tid int) uint32 {
 	var call [4]byte
-	if n, err := ReadRegs(tid, NoteS390Call, call[:]); err != nil || n != len(call) {
+	if n, errno := RawRegs(tid, NoteS390Call, call[:]); errno != 0 || n != len(call) {
 		return 0
 	}
 	return binary.BigEndian.Uint32(call[:]) & 0xffff
@@ -58,6 +67,9 @@ func callOf(tid int) uint32 {
 
 // Restarts tells of thread tid, which has stopped, whether the call that it is in
 // goes on by restart_syscall(2), which a seccomp filter may forbid.
+//
+//go:nosplit
+//go:norace
 func Restarts(tid int, note []byte) bool {
 	return len(note) == noteBytes && int64(binary.BigEndian.Uint64(note[noteR2:])) == -erestartRestartCall && callOf(tid) != 0
 }
@@ -72,6 +84,9 @@ func Restarts(tid int, note []byte) bool {
 // NT_S390_SYSTEM_CALL says (arch/s390/kernel/signal.c,
 // arch_do_signal_or_restart). If a handler runs before, the call returns EINTR, as
 // it would have.
+//
+//go:nosplit
+//go:norace
 func Revert(tid int, note []byte, anew bool, waited time.Duration) bool {
 	if len(note) != noteBytes {
 		return false
@@ -84,6 +99,9 @@ func Revert(tid int, note []byte, anew bool, waited time.Duration) bool {
 }
 
 // revert is Revert for a known call.
+//
+//go:nosplit
+//go:norace
 func revert(note []byte, ret int64, call uint32, waited time.Duration) bool {
 	if call == 0 || ret == -eintr && !revertible(call) {
 		return false
@@ -99,4 +117,7 @@ func revert(note []byte, ret int64, call uint32, waited time.Duration) bool {
 
 // WordBytes is the size of an address of the thread that an NT_PRSTATUS note is
 // of. 32-bit programs are not sampled here.
+//
+//go:nosplit
+//go:norace
 func WordBytes(note []byte) int { return 8 }

@@ -12,6 +12,7 @@ import (
 	"sfsample/ptrace/procfs"
 	"sfsample/regs"
 	"sfsample/sampler/capture"
+	"sfsample/sampler/taking"
 	"sfsample/unwind"
 )
 
@@ -67,7 +68,9 @@ type dumper struct {
 	pipe    *Pipeline
 	fs      procfs.FS
 	threads []*ThreadDump
-	pages   map[int]pagemap     // by process
+	pages   map[int]pagemap // by process
+	calm    waiting
+	buf     taking.Buffer       // of the capture at hand
 	seized  map[int]*ThreadDump // interrupted or group-stopped, not yet reported
 }
 
@@ -113,7 +116,8 @@ func (d *dumper) wantsMore(t *ThreadDump) bool {
 	if err != nil {
 		return false
 	}
-	return call.Running || !t.fb.Foreign.Load() && d.opt.mayStop(d.fs, t.PID, t.TID, call.NR, &call.Args)
+	a := t.fb.Get()
+	return call.Running || !a.Foreign && d.opt.mayStop(d.fs, t.PID, t.TID, call.NR, &call.Args)
 }
 
 // look reads what can be read of a thread without a stop.
@@ -164,7 +168,8 @@ func (d *dumper) peek(t *ThreadDump) *capture.Capture {
 			t.Taken = "no room"
 			return nil
 		}
-		readStack(t.TID, call.SP, c, t.fb.Extent.Load(), d.pages[t.PID])
+		a := t.fb.Get()
+		taking.Peek(&d.calm, t.TID, call.SP, &a.Advice, c, int(d.pages[t.PID]), &d.buf)
 		after, err := d.fs.Schedstat(t.PID, t.TID)
 		if err == nil && after.Count == before.Count {
 			c.Taken, c.Blocked, c.Count = capture.Unstopped, true, after.Count
@@ -197,7 +202,8 @@ func (d *dumper) unwind(t *ThreadDump, c *capture.Capture) {
 // wantsStop tells whether a stop is needed to show the thread's stack, and does
 // no harm.
 func (d *dumper) wantsStop(t *ThreadDump) bool {
-	partial := t.fb.NeedStop.Load() != 0
+	a := t.fb.Get()
+	partial := a.NeedStop != 0
 	switch {
 	case d.opt.Stop == StopNever:
 		return false
@@ -208,7 +214,7 @@ func (d *dumper) wantsStop(t *ThreadDump) bool {
 	case t.State == 'T':
 		return true // it is stopped already
 	}
-	return t.State == 'S' && !t.fb.Foreign.Load() && d.opt.mayStop(d.fs, t.PID, t.TID, t.NR, &t.Args)
+	return t.State == 'S' && !a.Foreign && d.opt.mayStop(d.fs, t.PID, t.TID, t.NR, &t.Args)
 }
 
 // stop takes the stops of the threads that want one, all at once, and lets each
@@ -287,42 +293,38 @@ func (d *dumper) awaits(since time.Duration) bool {
 func (d *dumper) handle(s ptrace.Status) {
 	t := d.seized[s.TID]
 	switch {
-	case s.Kind == ptrace.KindSignal:
-		takeBackAtSignal(d.fs, s.TID)
-		ptrace.Cont(s.TID, s.Signal)
-		ptrace.Interrupt(s.TID)
 	case s.Kind == ptrace.KindGone:
 		delete(d.seized, s.TID)
-	case t != nil && (s.Kind == ptrace.KindInterrupt || s.Kind == ptrace.KindGroupStop):
+	case t != nil && (s.Kind == ptrace.KindInterrupt || s.Kind == ptrace.KindGroupStop || s.Kind == ptrace.KindSignal):
 		delete(d.seized, s.TID)
 		d.sample(t, s)
+	case s.Kind == ptrace.KindGroupStop:
+		ptrace.Listen(s.TID)
 	default:
-		resume(s)
+		ptrace.Cont(s.TID, 0)
 	}
 }
 
 func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
-	c := d.pipe.pool.get(max(firstCopy, int(t.fb.Want.Load())), t.fb.beyond())
+	a := t.fb.Get()
+	c := d.pipe.pool.get(max(firstCopy, a.Want), a.Beyond)
 	if c == nil {
 		c = &capture.Capture{Regs: make([]byte, 0, regs.PrstatusMaxBytes), Stack: make([]byte, 0, minCopy)}
 	}
-	note := c.Regs[:cap(c.Regs)]
-	n, err := ptrace.ReadRegs(t.TID, ptrace.NotePrstatus, note)
-	if err == nil {
-		c.Regs = note[:n]
-		if s.Kind == ptrace.KindInterrupt {
-			d.opt.takeBack(d.fs, t.TID, c.Regs, 0)
-		}
-		readStack(t.TID, ptrace.StackPointer(c.Regs), c, t.fb.Extent.Load(), d.pages[t.PID])
-		readBeyond(t.TID, t.fb.SavedSP.Load(), c, t.fb.BeyondExtent.Load(), d.pages[t.PID])
-		readExtra(t.TID, c)
-	}
+	b := &d.buf
+	b.Regs, b.FPRegs, b.Stack, b.Beyond = c.Regs[:cap(c.Regs)], make([]byte, taking.FPRegsBytes), c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
+	errno := taking.Take(&d.calm, t.TID, &a.Advice, b, int(d.pages[t.PID]), s.Kind == ptrace.KindInterrupt, d.opt.NoRestart)
 	// A group-stop lasts over a detach: it leaves the process as it was.
-	ptrace.Detach(t.TID, 0)
-	if err != nil {
+	sig := unix.Signal(0)
+	if s.Kind == ptrace.KindSignal {
+		sig = s.Signal
+	}
+	ptrace.Detach(t.TID, sig)
+	if errno != 0 {
 		d.pipe.pool.put(c)
 		return
 	}
+	b.Fill(c)
 	c.Taken, c.PID, c.TID = capture.Stopped, t.PID, t.TID
 	d.unwind(t, c)
 }

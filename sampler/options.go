@@ -3,8 +3,6 @@ package sampler
 import (
 	"log/slog"
 	"time"
-
-	"sfsample/ptrace"
 )
 
 // StopMode says which threads may be stopped.
@@ -35,12 +33,8 @@ type Options struct {
 	Nice        bool    // stay at normal priority
 	Log         *slog.Logger
 
-	// journal, for tests, is told every report of a tracee as the kernel gives
-	// it, with the last tick that was handled; for a birth tid is the new
-	// thread.
-	journal func(k ptrace.Kind, tid int, tick int64)
-	// few, for tests, is used in the place of fewTracees.
-	few int
+	// ended, for tests, is told of each thread that was dropped.
+	ended func(tid int)
 }
 
 func (o *Options) interval() time.Duration { return time.Second / time.Duration(o.Hz) }

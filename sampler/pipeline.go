@@ -19,6 +19,7 @@ import (
 	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
 	"sfsample/sampler/syscalls"
+	"sfsample/sampler/taking"
 	"sfsample/unwind"
 )
 
@@ -86,6 +87,8 @@ type Pipeline struct {
 	mem     unwind.Memory // of the walk under way
 	also    []unwind.Region
 	patient ptrace.Patient
+	live    taking.Live
+	pages   taking.Buffer // room to read a pagemap
 	frames  []unwind.Frame
 	hurry   bool // the engine has got advice that makes its next captures better
 
@@ -598,14 +601,14 @@ func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.W
 func (p *Pipeline) extend(t *target, c *capture.Capture, frames []unwind.Frame, end unwind.End) bool {
 	start, have := c.StackAddr, &c.Stack
 	if end.Switch > 0 {
-		start, have = (frames[end.Switch].SP-redZone)&^7, &c.Beyond
+		start, have = (frames[end.Switch].SP-taking.RedZone)&^7, &c.Beyond
 	}
 	if !c.Blocked || end.Addr < start || end.Addr-start >= maxCopy {
 		return false
 	}
 	size := min(max(4*len(*have), int(end.Addr-start)+minCopy, 2*firstCopy), maxCopy)
-	if all, ok := stackExtent(t.space.Mappings(), start).bytes(start, size); ok {
-		size = all
+	if x := stackExtent(t.space.Mappings(), start); x.High > 0 {
+		size, _ = x.Bytes(start, size)
 	}
 	count, ok := c.Count, true
 	if c.Taken != capture.Unstopped {
@@ -652,28 +655,30 @@ func (p *Pipeline) advise(t *target, a *regs.Arch, c *capture.Capture, fb *Feedb
 	if fb == nil {
 		return
 	}
+	v := fb.Get()
 	if p.cfg.Live {
-		p.locate(t, c, fb, frames, end)
+		p.locate(t, c, &v, frames, end)
 	}
 	short := end.Reason == unwind.OutsideCopy
-	p.hurry = p.hurry || short || end.Reason == unwind.UnknownRegister || fb.Want.Load() == 0
-	fb.Short.Store(short && c.Taken != capture.Unstopped)
+	p.hurry = p.hurry || short || end.Reason == unwind.UnknownRegister || v.Want == 0
+	v.Short = short && c.Taken != capture.Unstopped
 	if end.Switch > 0 {
 		last := frames[len(frames)-1].SP
-		fb.Beyond.Store(copySize(fb.Beyond.Load(), last-frames[end.Switch].SP+redZone, short, max(len(c.Beyond), firstCopy/4)))
-		fb.SavedSP.Store(end.SavedSP)
+		v.Beyond = copySize(v.Beyond, last-frames[end.Switch].SP+taking.RedZone, short, max(len(c.Beyond), firstCopy/4))
+		v.SavedSP = end.SavedSP
 		frames, short = frames[:end.Switch], false
 	}
-	want := copySize(fb.Want.Load(), frames[len(frames)-1].SP-c.StackAddr, short, len(c.Stack))
-	if all, ok := fb.Extent.Load().bytes(c.StackAddr, maxCopy); short && ok && all <= largeCopy {
-		want = max(want, int64(all)) // usually the mapping ends where the stack begins
+	want := copySize(v.Want, frames[len(frames)-1].SP-c.StackAddr, short, len(c.Stack))
+	if all, ok := v.Stack.Bytes(c.StackAddr, maxCopy); short && ok && all <= largeCopy {
+		want = max(want, all) // usually the mapping ends where the stack begins
 	}
-	fb.Want.Store(want)
+	v.Want = want
 	if end.Reason == unwind.UnknownRegister && c.Taken == capture.Unstopped {
-		fb.Foreign.Store(a.Name != p.cfg.Host)
-		fb.NeedStop.Store(c.Count)
+		v.Foreign = a.Name != p.cfg.Host
+		v.NeedStop = c.Count
 	}
-	if fb.NeedStop.Load() == c.Count || fb.Short.Load() {
+	fb.Set(v)
+	if v.NeedStop == c.Count || v.Short {
 		p.pool.asks.Store(true)
 	}
 }
@@ -681,13 +686,13 @@ func (p *Pipeline) advise(t *target, a *regs.Arch, c *capture.Capture, fb *Feedb
 // copySize is how many bytes of a stack to copy next, after a copy of have
 // bytes in which the outermost frame found was reach bytes from the start;
 // short: the copy was too small. old is what was to be copied before.
-func copySize(old int64, reach uint64, short bool, have int) int64 {
-	need := int64(minCopy)
+func copySize(old int, reach uint64, short bool, have int) int {
+	need := minCopy
 	if reach < maxCopy {
-		need = int64(reach) + 1024
+		need = int(reach) + 1024
 	}
 	if short {
-		need = max(4*int64(have), need)
+		need = max(4*have, need)
 	} else {
 		need += need/4 + minCopy     // room for a signal's frame
 		need = max(need, old-old/64) // shrinks slowly
@@ -702,35 +707,28 @@ const largeCopy = 1 << 20
 // that begins or ends may have its outermost frame lower than it is in between.
 const behindStack = 4 << 10
 
-// locate tells the engine where the stack of a capture lies, and the one beyond
+// locate finds out where the stack of a capture lies, and the one beyond
 // a signal handler's.
-func (p *Pipeline) locate(t *target, c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) {
+func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, frames []unwind.Frame, end unwind.End) {
 	if end.Switch > 0 {
-		sp, old := frames[end.Switch].SP, fb.BeyondExtent.Load()
-		if old == nil || sp < old.low || sp >= old.high {
-			fb.BeyondExtent.Store(stackExtent(t.space.Mappings(), sp))
+		if sp, x := frames[end.Switch].SP, &v.BeyondStack; sp < x.Low || sp >= x.High {
+			*x = stackExtent(t.space.Mappings(), sp)
 		}
 	}
-	var x extent
-	old := fb.Extent.Load()
-	if old != nil && c.StackAddr >= old.low && c.StackAddr < old.high {
-		x = *old
-	} else if found := stackExtent(t.space.Mappings(), c.StackAddr); found != nil {
-		x = *found
-	} else {
-		fb.Extent.Store(nil)
+	x := &v.Stack
+	if c.StackAddr < x.Low || c.StackAddr >= x.High {
+		*x = stackExtent(t.space.Mappings(), c.StackAddr)
+	}
+	if x.High == 0 {
 		return
 	}
 	switch last := frames[len(frames)-1].SP; {
 	case end.Complete() && end.Switch == 0 && last > c.StackAddr:
-		if top := min(last+behindStack, x.high); top > x.top {
-			x.top = p.resident(c.PID, last, top)
+		if top := min(last+behindStack, x.High); top > x.Top {
+			x.Top = p.resident(c.PID, last, top)
 		}
 	case end.Reason == unwind.OutsideCopy:
-		x.top = 0
-	}
-	if old == nil || *old != x {
-		fb.Extent.Store(&x)
+		x.Top = 0
 	}
 }
 
@@ -739,7 +737,7 @@ func (p *Pipeline) locate(t *target, c *capture.Capture, fb *Feedback, frames []
 func (p *Pipeline) resident(pid int, from, top uint64) uint64 {
 	pages := openPagemap(p.fs, pid)
 	defer pages.close()
-	return from + uint64(pages.present(from, int(top-from)))
+	return from + uint64(taking.Present(&p.live, int(pages), from, int(top-from), &p.pages))
 }
 
 // user is the user-mode state of a capture.

@@ -13,7 +13,6 @@ import (
 
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
-	"sfsample/regs"
 	"sfsample/sampler/syscalls"
 )
 
@@ -124,22 +123,6 @@ func (o *Options) mayStop(fs procfs.FS, pid, tid int, nr int64, args *[6]uint64)
 	return !f.some && !(f.coming && timed(name, args))
 }
 
-// takeBack changes the registers of a thread at our own stop so that the program
-// does not learn of it. waited is how long its wait has lasted at the least. It
-// returns whether that begins anew, lest a filter kills the thread: then it was about
-// to wait when it was stopped, or waits until a certain time. That is done whatever
-// the options say.
-func (o *Options) takeBack(fs procfs.FS, tid int, note []byte, waited time.Duration) (anew bool) {
-	if ptrace.Restarts(tid, note) {
-		f := filtersOf(fs, tid)
-		anew = f.some || f.coming
-	}
-	if (anew || !o.NoRestart) && ptrace.Revert(tid, note, anew, waited) {
-		ptrace.WriteRegs(tid, ptrace.NotePrstatus, note)
-	}
-	return anew
-}
-
 // awaited tells whether to wait for the stop of a thread, which was asked for so long
 // ago, before its tracing ends. If it was about to wait then, its call is cut short
 // all the same, and a filter may kill it for going on. A thread that waits for a CPU
@@ -161,37 +144,6 @@ const (
 	askEvery = 20 * time.Millisecond
 )
 
-// takeBackAtSignal does so at the stop for a signal that comes to a thread with a
-// filter. One that is ignored would not have ended the wait of a thread that nobody
-// traces (sig_ignored, kernel/signal.c); to any other the call ends with EINTR, as
-// it would have.
-func takeBackAtSignal(fs procfs.FS, tid int) {
-	if !ptrace.Reverts {
-		return // the kernel has decided already
-	}
-	var room [regs.PrstatusMaxBytes]byte
-	n, err := ptrace.ReadRegs(tid, ptrace.NotePrstatus, room[:])
-	if note := room[:n]; err == nil && ptrace.Restarts(tid, note) && filtersOf(fs, tid).some && ptrace.Revert(tid, note, true, 0) {
-		ptrace.WriteRegs(tid, ptrace.NotePrstatus, note)
-	}
-}
-
-// onItsWay is more CPU time than it takes to get from a stop back to a wait.
-const onItsWay = 200 * time.Microsecond
-
-// again is a wait that was begun anew at a stop, as schedstat showed it then. It must
-// not happen to it over and over: then it would never end.
-type again struct{ at procfs.Schedstat }
-
-// lasts tells whether a thread that runs now may be on its way back to that wait.
-func (a *again) lasts(now procfs.Schedstat) bool {
-	if a.at.Count == 0 || now.Count > a.at.Count+1 || now.Run > a.at.Run+onItsWay {
-		*a = again{}
-		return false
-	}
-	return true
-}
-
 // is32: the program of process pid is a 32-bit one, as far as can be seen: the
 // auxiliary vector is of words of its size (fs/compat_binfmt_elf.c). Its file may lie
 // where nobody answers.
@@ -200,5 +152,5 @@ func is32(pid int) bool {
 	aux, err := (procfs.FS{}).Auxv(pid, binary.NativeEndian, 4)
 	return err == nil &&
 		slices.Contains(aux, procfs.Aux{Type: phent, Value: phdr32}) &&
-		slices.Contains(aux, procfs.Aux{Type: pageSize, Value: pageBytes})
+		slices.Contains(aux, procfs.Aux{Type: pageSize, Value: uint64(os.Getpagesize())})
 }

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
-	"time"
 
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/syscalls"
@@ -87,29 +86,6 @@ func TestTimed(t *testing.T) {
 		if got := timed(tt.name, &tt.args); got != tt.want {
 			t.Errorf("%s%x: %v, want %v", tt.name, tt.args, got, tt.want)
 		}
-	}
-}
-
-// TestAgain: a thread may be on its way back to its wait until it has been on a CPU
-// twice, or for long.
-func TestAgain(t *testing.T) {
-	at := procfs.Schedstat{Count: 7, Run: time.Second}
-	for _, tt := range []struct {
-		now  procfs.Schedstat
-		want bool
-	}{
-		{at, true},
-		{procfs.Schedstat{Count: 8, Run: at.Run + onItsWay}, true},
-		{procfs.Schedstat{Count: 8, Run: at.Run + onItsWay + 1}, false},
-		{procfs.Schedstat{Count: 9, Run: at.Run}, false},
-	} {
-		a := again{at}
-		if got := a.lasts(tt.now); got != tt.want || a.lasts(at) != tt.want {
-			t.Errorf("%+v after %+v: %v, want %v, and ever after", tt.now, at, got, tt.want)
-		}
-	}
-	if new(again).lasts(procfs.Schedstat{}) {
-		t.Error("no wait has begun anew")
 	}
 }
 

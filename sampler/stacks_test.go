@@ -147,7 +147,7 @@ func sampleAll(t *testing.T, opt Options, all []*parked) map[int][]*output.Stack
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d threads, %d stops, %v", len(l.got), r.Stops, &r.Account)
+	t.Logf("%d threads, %d stops, %v", len(l.got), r.Seizes, &r.Account)
 	for tid := range l.want {
 		t.Errorf("no stack of thread %d was seen", tid)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"sfsample/output"
 	"sfsample/sampler"
+	"sfsample/sampler/ledger"
 	"sfsample/sampler/symbol"
 	"sfsample/unwind"
 )
@@ -94,7 +95,10 @@ func (s *session) closing() {
 	}
 	s.verified(say)
 	s.unread(say)
-	say("delay %s; pause %s", spread(r.Delay), spread(r.Pause))
+	say("taken %s; delay %s; pause %s", spread(r.Taken), spread(r.Delay), spread(r.Pause))
+	if r.Moved > 0 {
+		say("moved: %d samples (%.1f %%) may be of a moment after the tick", r.Moved, 100*float64(r.Moved)/float64(max(1, r.Count[ledger.Sampled])))
+	}
 	if s.verbose {
 		s.details(say, u)
 	}
@@ -144,8 +148,7 @@ func (s *session) unread(say func(string, ...any)) {
 
 func (s *session) details(say func(string, ...any), u sampler.Unwound) {
 	r := &s.result
-	say("interrupts: %d sent, %d stops taken, at most %d outstanding at once", r.Interrupts, r.Stops, r.Outstanding)
-	say("ticks late by %s", spread(r.Behind))
+	say("stops: %d asked for, %d on their way at the end; %d CPUs had a clock, which looked in vain for %v in all", r.Seizes, r.Waits, r.Clocks, short(r.Looked))
 	if r.Priority != nil {
 		say("no real-time priority: %v (try: as root, or with CAP_SYS_NICE; pauses are longer on a busy machine)", r.Priority)
 	}
