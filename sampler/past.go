@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -84,12 +85,13 @@ func (p *Pipeline) attest(t *target, at time.Duration) {
 		}
 		l.faults, l.counted = s.Faults, true
 	}
-	if err := lookAt(t.space); err != nil {
+	known, err := lookAt(t.space)
+	if err != nil {
 		p.cfg.Log.Debug("verify the modules", "pid", t.pid, "err", err)
 		return
 	}
-	l.ended = time.Since(p.cfg.Start)
-	p.hurry = h.note(t.space, l.ended) || h.moved || p.hurry
+	l.ended = known.Sub(p.cfg.Start)
+	p.hurry = h.note(t.space, time.Since(p.cfg.Start)) || h.moved || p.hurry
 	h.add(l)
 }
 
@@ -98,19 +100,30 @@ func ended(s *procfs.Stat) bool {
 	return s.Threads <= 1 && (s.State == 'Z' || s.State == 'X' || s.Flags&procfs.FlagExiting != 0)
 }
 
-// lookAt compares the objects with memory until nothing changes meanwhile: what is
-// found by the mappings is read later than those.
-func lookAt(s Target) error {
-	if len(s.Mappings()) == 0 {
-		return s.Refresh()
+// lookAt compares the objects with memory. What it finds anew was read after the list
+// of mappings, and may be of another object: it stands when a second list is the same.
+// known is from when on that was so.
+func lookAt(s Target) (known time.Time, err error) {
+	if len(s.Mappings()) > 0 {
+		if changed, err := s.Verify(); err != nil || !changed {
+			return time.Now(), err
+		}
+		known = s.Listed()
 	}
 	for range maxWalks {
-		if changed, err := s.Verify(); err != nil || !changed {
-			return err
+		gen := s.Generation()
+		if err := s.Refresh(); err != nil {
+			return known, err
 		}
+		if s.Generation() == gen {
+			return known, nil
+		}
+		known = s.Listed()
 	}
-	return nil
+	return known, errUnsteady
 }
+
+var errUnsteady = errors.New("the mappings change all the time")
 
 func (h *past) last() look {
 	if len(h.looks) == 0 {
@@ -158,7 +171,15 @@ func moment(c *capture.Capture) span { return span{c.At - c.Pause - stampSlack, 
 // surely walks the stack of a capture, and returns how many of its frames are of code
 // that was mapped at its moment for certain. It notes in the capture where that ends.
 func (p *Pipeline) surely(t *target, c *capture.Capture, u *regs.User) (frames []unwind.Frame, end unwind.End, sure int) {
+	gen := t.space.Generation()
 	frames, end = p.walk(t, c, u)
+	if p.cfg.Live && t.space.Generation() != gen {
+		// Found on the way, and not confirmed yet.
+		if _, err := lookAt(t.space); err != nil {
+			p.cfg.Log.Debug("verify the modules", "pid", t.pid, "err", err)
+		}
+		frames, end = p.walk(t, c, u)
+	}
 	if !p.cfg.Live {
 		return frames, end, p.sure(t, c, frames, span{})
 	}

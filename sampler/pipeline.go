@@ -56,6 +56,8 @@ type Target interface {
 	Mappings() []procfs.Mapping
 	// Refresh reads the mappings anew.
 	Refresh() error
+	// Listed is when the list of mappings had been read last.
+	Listed() time.Time
 	// Verify compares the objects with memory and drops those that are no longer
 	// what they were.
 	Verify() (changed bool, err error)

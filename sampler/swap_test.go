@@ -107,7 +107,7 @@ func TestSwappedLibraries(t *testing.T) {
 				all++
 				ends[s.Stack.End]++
 				at := origin + int64(s.Time.Sub(start))
-				if why := falseFrame(s.Stack, truth, at); why != "" {
+				if why := falseFrame(s.Stack, truth, libs, at); why != "" {
 					if wrong++; wrong <= 5 {
 						t.Errorf("%v, at %v: %s", names(s.Stack), s.Time.Sub(start), why)
 					}
@@ -132,8 +132,14 @@ func names(s *output.Stack) (list []string) {
 
 // falseFrame says what is wrong about a stack of the program swap that was captured
 // at a time of CLOCK_MONOTONIC, or a little before.
-func falseFrame(s *output.Stack, truth stays, at int64) string {
+func falseFrame(s *output.Stack, truth stays, libs []string, at int64) string {
 	const stamp = int64(5 * time.Millisecond) // a capture has its time behind its stop
+	for _, f := range s.Frames {
+		which := slices.IndexFunc(libs, func(path string) bool { return filepath.Base(path) == f.Module })
+		if which >= 0 && !truth.mapped(uint64(which), at-stamp, at) {
+			return fmt.Sprintf("%s+%#x: the library was not mapped", f.Module, f.Offset)
+		}
+	}
 	list := names(s)
 	chains := [2][]string{}
 	for i, lib := range []string{"alpha", "beta"} {

@@ -45,6 +45,7 @@ type Space struct {
 	owners  map[uint64]*Module // by the start of a mapping
 	last    int                // index in code of the last hit
 	gen     uint64
+	listed  time.Time
 	misses  misses
 	notELF  map[fileID]bool // mapped files that have no ELF header
 	past    []Problem       // of modules that are gone
@@ -96,6 +97,10 @@ func (s *Space) Replace() {
 		src.Replace()
 	}
 }
+
+// Listed is when the list of mappings had been read last. What was found by it was
+// read later.
+func (s *Space) Listed() time.Time { return s.listed }
 
 // Generation implements unwind.Space.
 func (s *Space) Generation() uint64 { return s.gen }
@@ -248,6 +253,7 @@ func (s *Space) Refresh() error {
 	if err != nil {
 		return err
 	}
+	s.listed = s.opt.Now()
 	if len(maps) == 0 {
 		return errNoMemory
 	}
