@@ -52,19 +52,20 @@ type engine struct {
 
 	keeper   *clocks.Keeper // holds all threads, for --exit-stacks; nil: nobody does
 	feedback sync.Map       // *Feedback by thread id, for the keeper
+	programs sync.Map       // *program by process id, for the keeper
 	exits    Exits
 
 	delay, pause, took histogram
 	moved              int64 // samples that were not proven to be of the tick's moment
 	seizes             int64
 	waits              int // stops that had not come at the end
+	clocks             int // CPUs that had a clock then
 	load               load
 	pace               pace
 	published          int64  // when status was set
 	open, files        int    // files of threads that are open, and may be; 0: not known
 	backlog            []item // could not be sent yet
 	warned             map[string]bool
-	lost               lost
 
 	stop   chan struct{} // closed by others
 	exited chan struct{} // the keeper has news; room for one
@@ -72,12 +73,6 @@ type engine struct {
 	exit   uint32 // wait status of Options.Command
 	buf    [512]byte
 	kernel []byte // room for the kernel's part of a stack; nil: not needed yet
-}
-
-// lost counts what was not sampled because nobody could know of it in time.
-type lost struct {
-	threads  int64 // that were found at one listing only by their end
-	programs int64 // execs whose last samples were thrown away
 }
 
 // Progress is a look at a running engine.
@@ -122,7 +117,7 @@ func (e *engine) permitted(p *process) error {
 	if err != nil {
 		return unix.ESRCH
 	}
-	if s, err := e.fs.Status(tid); err == nil && s.TracerPid != 0 {
+	if s, err := e.fs.Status(tid); err == nil && s.TracerPid != 0 && e.keeper == nil {
 		e.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", tid, s.TracerPid)
 	}
 	_, err = e.fs.Syscall(p.pid, tid)
@@ -144,6 +139,7 @@ func (e *engine) addProcess(pid int) *process {
 	p.cpuBase, _ = p.cpuTime()
 	p.asleep = asleep{cpu: p.cpuBase, stood: -1, stirred: e.book.Tick() - finest - 1}
 	e.procs[pid] = p
+	e.programs.Store(pid, p.program)
 	return p
 }
 
@@ -334,6 +330,7 @@ func (e *engine) dropProcess(p *process) {
 		return
 	}
 	delete(e.procs, p.pid)
+	e.programs.Delete(p.pid)
 	p.readCPU()
 	e.chargeRest(p)
 	p.closeFiles()

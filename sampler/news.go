@@ -141,6 +141,7 @@ func (e *engine) onExec(p *process) {
 	}
 	p.program.replaced.Store(true)
 	p.program = new(program)
+	e.programs.Store(p.pid, p.program)
 	p.threads++ // the process lives on, whatever the count says
 	leader := e.threads[p.pid]
 	for _, t := range slices.Clone(e.list) {

@@ -42,9 +42,12 @@ func TestDoubt(t *testing.T) {
 		moved   bool
 		doubt   bool
 		nowhere bool // the address is elsewhere, where nothing has changed
+		still   bool // no object of the process was ever replaced
 	}{
 		{name: "looks close together", past: past{looks: []look{at(40, 1), at(52, 2)}}},
 		{name: "looks far apart", past: past{looks: []look{at(10, 1), at(52, 2)}}, doubt: true},
+		{name: "looks far apart at a process in which nothing was ever replaced", past: past{looks: []look{at(10, 1), at(52, 2)}}, still: true},
+		{name: "replaced after it, for the first time", past: past{looks: []look{at(40, 1), at(52, 2)}, changes: changed(40, 53, true)}, still: true, doubt: true},
 		{name: "looks far apart, no fault", past: past{looks: []look{at(10, 1), at(52, 1)}}},
 		{name: "faults not counted before", past: past{looks: []look{uncounted(10), at(52, 1)}}, doubt: true},
 		{name: "faults not counted at all", past: past{looks: []look{uncounted(10), uncounted(52)}}, doubt: true},
@@ -74,6 +77,7 @@ func TestDoubt(t *testing.T) {
 			start := time.Unix(1000, 0)
 			s := &pastSpace{moved: tt.moved, since: start.Add(ms(tt.since))}
 			pc := uint64(0x1234)
+			tt.past.moved = !tt.still
 			if tt.nowhere {
 				pc = 0x5678
 			}

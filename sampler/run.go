@@ -207,8 +207,8 @@ func (e *engine) report(r *Result) {
 	r.AskedHz = float64(e.opt.Hz)
 	// Clocks miss ticks each for its CPU, the coordinator for all.
 	ticks := float64(max(r.Ticks, 1))
-	r.ReachedHz = r.AskedHz * max(0, 1-float64(missed)/ticks/float64(max(1, e.bank.Clocks()))) / float64(max(1, e.load.stride))
-	r.Late, r.Looked, r.Clocks = late, looked, e.bank.Clocks()
+	r.ReachedHz = r.AskedHz * max(0, 1-float64(missed)/ticks/float64(max(1, e.clocks))) / float64(max(1, e.load.stride))
+	r.Late, r.Looked, r.Clocks = late, looked, e.clocks
 	r.Delay, r.Pause, r.Taken = e.delay.spread(), e.pause.spread(), e.took.spread()
 	r.Moved, r.Seizes, r.Waits = e.moved, e.seizes, e.waits
 	r.Stride, r.Priority = e.load.most, e.bank.Denied
@@ -287,7 +287,7 @@ func awaitExec(fs procfs.FS, pid int, ready func(), stop <-chan struct{}) error 
 
 // keep has all threads held, for their stacks at exit.
 func (e *engine) keep(ready func()) error {
-	o := clocks.KeeperOptions{PIDs: e.opt.PIDs, Children: e.opt.Children, Room: e.exitRoom, Held: e.held, Early: e.exitEarly(), News: func() {
+	o := clocks.KeeperOptions{PIDs: e.opt.PIDs, Children: e.opt.Children, Room: e.exitRoom, Held: e.held, Replaced: e.markReplaced, Early: e.exitEarly(), News: func() {
 		select {
 		case e.exited <- struct{}{}:
 		default:
@@ -347,6 +347,14 @@ func (e *engine) exitEarly() func(pid, tid int) any {
 			return nil
 		}
 		return e.earlyOf(pid, tid)
+	}
+}
+
+// markReplaced tells the pipeline at once that a process is another program: what it reads of it is not
+// of the captures that are under way.
+func (e *engine) markReplaced(pid int) {
+	if p, ok := e.programs.Load(pid); ok {
+		p.(*program).replaced.Store(true)
 	}
 }
 

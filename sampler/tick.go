@@ -74,6 +74,7 @@ func (e *engine) onTick(now int64) {
 func (e *engine) last() {
 	now := min(ptrace.Now(), e.until-1)
 	e.book.Advance(max((now-e.start)/e.interval, e.book.Tick()))
+	e.clocks = e.bank.Clocks()
 	e.board.Rest()
 	e.awaitStops()
 	e.bank.Close()

@@ -250,14 +250,15 @@ func (c *Clock) find(n int64) int {
 		}
 		p := &c.picks[found]
 		p.slot, p.run, p.wait, p.at = i, run, wait, 0
+		got, _ = c.k.Pread(s.stat, c.text[:], 0)
+		state, cpu, ok := stat(c.text[:got])
+		if !ok || state != 'R' || cpu != c.cpu {
+			continue
+		}
 		if j < 0 && s.exactAt != 0 && run-s.exactRun >= c.k.Now()-s.exactAt-ranThrough {
 			return found // it has run all the time: nobody else can have been there
 		}
-		got, _ = c.k.Pread(s.stat, c.text[:], 0)
-		state, cpu, ok := stat(c.text[:got])
-		if ok && state == 'R' && cpu == c.cpu {
-			found++
-		}
+		found++
 	}
 	if found <= 1 {
 		return found - 1

@@ -50,6 +50,8 @@ type KeeperOptions struct {
 	// Launch is called when all threads are held, and lets the program begin that the first process
 	// becomes by exec; ends before that do not count. nil: it runs already.
 	Launch func()
+	// Replaced is called when a process is another program from now on, before that runs.
+	Replaced func(pid int)
 	// News is called when there is something for [Keeper.Ends].
 	News func()
 	// Early reads what may not be there any more when the thread has gone on.
@@ -240,6 +242,14 @@ func (p *Keeper) handle(s ptrace.Status) {
 		p.resume(s)
 		p.askAgain(m)
 	case ptrace.KindExec:
+		if former, err := s.EventMsg(); err == nil && int(former) != s.TID && p.runs {
+			// The leader has ended, which nobody reports: its id is the caller's now.
+			p.mu.Lock()
+			p.gone = append(p.gone, int(former))
+			p.mu.Unlock()
+			delete(p.pids, int(former))
+		}
+		p.opt.Replaced(s.TID)
 		p.pids[s.TID] = s.TID
 		if s.TID == p.opt.PIDs[0] {
 			p.begin()

@@ -45,7 +45,7 @@ var specials = []struct {
 	{[]byte("__bionic_clone"), begins},        //
 	{[]byte("__start_context"), begins},       // glibc: where a makecontext function returns to
 	{[]byte("runtime.goexit"), begins | ends}, // Go: goroutines
-	{[]byte("runtime.mstart"), begins | ends}, // Go: threads
+	{[]byte("runtime.mstart"), begins},        // Go: threads
 	{[]byte("runtime.clone"), begins},         //
 	{[]byte("runtime.rt0_go"), begins},        // Go: the first thread
 	{[]byte("runtime.mcall"), unreturned},     // Go: to the scheduler

@@ -163,7 +163,7 @@ func TestGoEnds(t *testing.T) {
 			}
 			check("goexit", syms["runtime.goexit"].Value+map[string]uint64{"amd64": 1, "arm64": 4, "s390x": 2}[arch]-1, true)
 			for caller, callee := range map[string]string{
-				"runtime.goexit": "runtime.goexit1", "runtime.mstart": "runtime.mstart0", "runtime.morestack": "runtime.newstack",
+				"runtime.goexit": "runtime.goexit1", "runtime.morestack": "runtime.newstack",
 			} {
 				from, to := syms[caller], syms[callee].Value
 				next := uint64(0)
