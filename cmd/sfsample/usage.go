@@ -39,7 +39,7 @@ How:
       --stop never          stop none, show what can be read
       --stop always         stop each thread for each sample
       --no-restart          never write a register of the target
-      --unwind sframe,eh_frame,fp,backchain
+      --unwind sframe,eh_frame,code,fp,backchain
                             methods for each frame, in this order
       --max-depth 512       frames in a stack at most
       --verify              unwind by two methods and report where they differ

@@ -50,6 +50,7 @@ type Space struct {
 	buf     [maxProbe]byte
 	ranges  []Range // of Verify, kept for their memory
 	verify  []byte
+	free    freeCode
 }
 
 // codeRange is an executable mapping.
@@ -62,6 +63,7 @@ type codeRange struct {
 var _ interface {
 	unwind.Space
 	unwind.Layout
+	unwind.Follower
 } = (*Space)(nil)
 
 // NewSpace returns a Space that reads src and keeps what it read of objects in
@@ -290,6 +292,7 @@ func (s *Space) update(maps []procfs.Mapping) {
 	}
 	if changed {
 		s.last = 0
+		s.free = freeCode{}
 		s.gen++
 	}
 }
@@ -315,6 +318,7 @@ func (s *Space) Verify() (changed bool, err error) {
 	if !s.unchanged() {
 		err = s.Refresh()
 	}
+	s.freeChanged()
 	return s.gen != before, err
 }
 
