@@ -252,8 +252,8 @@ func (o *object) ehRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 	}
 	if errors.Is(err, sframe.ErrNoRow) && o.openDebug(log) {
 		if o.sections.goTable.size > 0 { // of an older layout
-			switch is := o.special(vaddr, log); {
-			case is&switches != 0 && is&begins != 0:
+			switch is := o.specialAt(o.special(vaddr, log), vaddr); {
+			case is == unreturned, is&ends != 0:
 				return &outermost, nil
 			case is&switches != 0:
 				return nil, errSwitch
