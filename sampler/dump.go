@@ -275,13 +275,20 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 		readBeyond(t.TID, t.fb.SavedSP.Load(), c, t.fb.BeyondExtent.Load(), d.pages[t.PID])
 		readExtra(t.TID, c)
 	}
+	c.Taken, c.PID, c.TID = capture.Stopped, t.PID, t.TID
+	if st, statErr := d.fs.Schedstat(t.PID, t.TID); statErr == nil && t.Stopped && err == nil {
+		// It would not run anyway, and its memory may be read meanwhile.
+		c.Count = st.Count
+		d.unwind(t, c)
+		ptrace.Detach(t.TID, 0)
+		return
+	}
 	// A group-stop lasts over a detach: it leaves the process as it was.
 	ptrace.Detach(t.TID, 0)
 	if err != nil {
 		d.pipe.pool.put(c)
 		return
 	}
-	c.Taken, c.PID, c.TID = capture.Stopped, t.PID, t.TID
 	d.unwind(t, c)
 }
 
