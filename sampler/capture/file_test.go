@@ -91,8 +91,8 @@ func TestCutRecording(t *testing.T) {
 	whole := record(t, every())
 	for n := len(magic) + 12; n < len(whole)-1; n++ {
 		recs, err := readBack(whole[:n])
-		if err == nil || err == io.EOF {
-			t.Fatalf("cut at %d of %d: error %v, want one that tells of the cut", n, len(whole), err)
+		if err != io.ErrUnexpectedEOF {
+			t.Fatalf("cut at %d of %d: error %v, want %v", n, len(whole), err, io.ErrUnexpectedEOF)
 		}
 		if len(recs) > len(every()) {
 			t.Fatalf("cut at %d: %d records", n, len(recs))

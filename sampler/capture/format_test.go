@@ -1,0 +1,278 @@
+package capture
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+// plain returns the records of a file as they lie below the compression.
+func plain(t *testing.T, file []byte) []byte {
+	t.Helper()
+	gz, err := gzip.NewReader(bytes.NewReader(file[len("sfsample-capture 1\n"):]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(gz)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// file compresses records that were put together by hand.
+func file(t *testing.T, records string) io.Reader {
+	t.Helper()
+	b := bytes.NewBufferString("sfsample-capture 1\n")
+	gz := gzip.NewWriter(b)
+	if _, err := io.WriteString(gz, records); err != nil {
+		t.Fatal(err)
+	}
+	if err := gz.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestFormat: what a file of version 1 holds, written by hand. Each record is its
+// number, its length and its fields. Signed numbers are zigzag varints (2n, or
+// -2n-1), unsigned ones varints, strings and bytes have their length before
+// them. Files of before must stay readable, so that none of this may change.
+func TestFormat(t *testing.T) {
+	const weight = "\x06\x08\x0a\x0c\x0e\x10" // 3, 4, 5, 6, 7, 8
+	float := string(binary.LittleEndian.AppendUint64(nil, math.Float64bits(99.5)))
+	want := "\x01\x18" + "\x05s390x" + "\x84\xa8\xd6\xb9\x07" + float + "\x04wall" + // 1,000,000,002 ns
+		"\x06\x07" + "\x02\x04" + "\x04a;b\n" +
+		"\x02\x1a" + "\x02" + "\x01" + "\x80\x20" + "\x80\x40" + "\x80\x02" + "\x05" + "\x08" + "\x01" + "\x4d" + "\x01" +
+		"\x04/a b" + "\x0400ff" + "\x02\x01\x02"
+	capt := "\x02\x04" + "\x12" + "\x14" + "\x02" + "\x01" + "\x0b" + "\x01\x01" + "\x01\x02" +
+		"\x01" + "\x01\x02\x03\x04\x05" + "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01" + "\x0c\x0d" + "\x0e" +
+		"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01" + "\x03\x03\x04\x05" + "\x10[<0>] f+0x1/0x2\n" + weight + "\x10" + "\x02\x06\x07"
+	want += "\x03" + string(rune(len(capt))) + capt +
+		"\x04\x09" + "\x02\x04" + "\x1e" + weight +
+		"\x05\x07" + "\x02" + weight +
+		"\x07\x01" + "\x02"
+	if got := string(plain(t, record(t, every()))); got != want {
+		t.Errorf("written %q\nwant    %q", got, want)
+	}
+}
+
+// TestDamagedRecord: a record that ends at any place before its end is damaged,
+// and the error tells which one it is; but a capture may lack the last two
+// fields, which recordings of before do not have.
+func TestDamagedRecord(t *testing.T) {
+	for _, rec := range every() {
+		var e encoder
+		rec.encode(&e)
+		older := -1
+		if rec.kind() == recCapture {
+			older = len(e.b) - 4 // an address of one byte, two bytes with their length
+		}
+		for n := range e.b {
+			r, err := NewReader(file(t, "\x07\x01\x02"+string(rec.kind())+string(rune(n))+string(e.b[:n])))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := r.Next(); err != nil || *got.(*Gone) != (Gone{1}) {
+				t.Fatalf("the first record: %v, %v", got, err)
+			}
+			got, err := r.Next()
+			if n == older {
+				if c, ok := got.(*Capture); !ok || c.Late != 8 || c.BeyondAddr != 0 || c.Beyond != nil {
+					t.Errorf("a capture without the last fields: %+v, %v", got, err)
+				}
+				continue
+			}
+			if !errors.Is(err, errDamaged) || !strings.HasPrefix(err.Error(), "record 2: ") || got != nil {
+				t.Errorf("%T, %d of %d bytes: %v, %v; want record 2: damaged", rec, n, len(e.b), got, err)
+			}
+		}
+	}
+}
+
+// TestDecoder: each field is read to its last byte; after a failure all are zero.
+func TestDecoder(t *testing.T) {
+	tooLong := bytes.Repeat([]byte{0xff}, 11)
+	for _, tt := range []struct {
+		name string
+		b    []byte
+		get  func(*decoder) any
+		want any // of b
+		zero any // of b without its last byte
+	}{
+		{"uint", []byte{0xac, 2}, func(d *decoder) any { return d.uint() }, uint64(300), uint64(0)},
+		{"int", []byte{0xab, 2}, func(d *decoder) any { return d.int() }, int64(-150), int64(0)},
+		{"float", []byte{0, 0, 0, 0, 0, 0, 0xf0, 0x3f}, func(d *decoder) any { return d.float() }, 1.0, 0.0},
+		{"string", []byte{2, 'a', 'b'}, func(d *decoder) any { return d.string() }, "ab", ""},
+		{"true", []byte{1}, func(d *decoder) any { return d.bool() }, true, false},
+		{"false", []byte{0}, func(d *decoder) any { return d.bool() }, false, false},
+	} {
+		for _, more := range []string{"", "\x01\x01"} {
+			d := decoder{b: append(bytes.Clone(tt.b), more...)}
+			if got := tt.get(&d); got != tt.want || d.err != nil || string(d.b) != more {
+				t.Errorf("%s: %v, %v, then %q; want %v, then %q", tt.name, got, d.err, d.b, tt.want, more)
+			}
+		}
+		d := decoder{b: tt.b[:len(tt.b)-1]}
+		if got := tt.get(&d); got != tt.zero || !errors.Is(d.err, errDamaged) || len(d.b) != 0 {
+			t.Errorf("%s, cut: %v, %v, then %q", tt.name, got, d.err, d.b)
+		}
+	}
+	for _, get := range []func(*decoder) any{func(d *decoder) any { return d.uint() }, func(d *decoder) any { return d.int() }} {
+		d := decoder{b: tooLong}
+		if get(&d); !errors.Is(d.err, errDamaged) || d.b != nil {
+			t.Errorf("a number of more than 64 bits: %v", d.err)
+		}
+	}
+	d := decoder{b: []byte{3, 'a', 'b', 1}}
+	if s := d.bytes(); string(s) != "ab\x01" || cap(s) != 3 {
+		t.Errorf("bytes %q with room for %d", s, cap(s))
+	}
+}
+
+// sized is a record of a given length, of a kind that readers skip.
+type sized int
+
+func (sized) kind() byte          { return 201 }
+func (s sized) encode(e *encoder) { e.b = append(e.b, make([]byte, s)...) }
+func (sized) decode(*decoder)     {}
+
+// TestLimits: 64 MiB is the longest record, 1 << 20 the most mappings.
+func TestLimits(t *testing.T) {
+	gz, err := gzip.NewWriterLevel(io.Discard, gzip.NoCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &Writer{gz: gz}
+	if err := w.Write(sized(64 << 20)); err != nil {
+		t.Errorf("a record of 64 MiB: %v", err)
+	}
+	if err := w.Write(sized(64<<20 + 1)); err == nil {
+		t.Error("a longer record was written")
+	}
+	promise := func(n uint64) error {
+		r, err := NewReader(file(t, "\x07"+string(binary.AppendUvarint(nil, n))+"\x02"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = r.Next()
+		return err
+	}
+	if err := promise(64 << 20); err != io.ErrUnexpectedEOF {
+		t.Errorf("a record of 64 MiB that is cut: %v", err)
+	}
+	if err := promise(64<<20 + 1); !errors.Is(err, errDamaged) {
+		t.Errorf("a longer record: %v", err)
+	}
+	body := append(binary.AppendUvarint([]byte{2}, 1<<20), make([]byte, 1<<20*10+1)...)
+	var m Maps
+	d := decoder{b: body}
+	if m.decode(&d); d.err != nil || len(m.Regions) != 1<<20 {
+		t.Errorf("1 << 20 mappings: %d, %v", len(m.Regions), d.err)
+	}
+	m = Maps{}
+	d = decoder{b: append(binary.AppendUvarint([]byte{2}, 1<<20+1), make([]byte, 64)...)}
+	if m.decode(&d); !errors.Is(d.err, errDamaged) || m.Regions != nil || d.b != nil {
+		t.Errorf("more mappings: %d were read, %v", len(m.Regions), d.err)
+	}
+	m = Maps{}
+	d = decoder{b: append(binary.AppendUvarint([]byte{2}, 1<<20), make([]byte, 10*3)...)}
+	if m.decode(&d); !errors.Is(d.err, errDamaged) || len(m.Regions) > 4 {
+		t.Errorf("a list of mappings that is cut: %d, %v", len(m.Regions), d.err)
+	}
+}
+
+// TestLongRecord: a record is read in several steps.
+func TestLongRecord(t *testing.T) {
+	stack := make([]byte, 5<<19)
+	for i := range stack {
+		stack[i] = byte(i >> 8)
+	}
+	got, err := readBack(record(t, []Record{&Capture{PID: 1, Stack: stack}, &Gone{PID: 2}}))
+	if err != io.EOF || len(got) != 2 || !bytes.Equal(got[0].(*Capture).Stack, stack) {
+		t.Errorf("%d records, %v", len(got), err)
+	}
+}
+
+// TestFlush: what was written more than a second after the last flush is in the
+// file at once, and what comes right behind it is not.
+func TestFlush(t *testing.T) {
+	var b bytes.Buffer
+	w, err := NewWriter(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.flushed = time.Now().Add(-flushEvery - time.Millisecond)
+	if err := w.Write(&Gone{PID: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readBack(b.Bytes()); len(got) != 1 || err != io.ErrUnexpectedEOF {
+		t.Errorf("after a second: %d records, %v; want the one", len(got), err)
+	}
+	n := b.Len()
+	w.flushed = w.flushed.Add(time.Hour) // the test itself may take a second
+	if err := w.Write(&Gone{PID: 2}); err != nil || b.Len() != n {
+		t.Errorf("right behind it %d bytes were written, %v", b.Len()-n, err)
+	}
+	if since := time.Until(w.flushed); since < 30*time.Minute {
+		t.Errorf("the time of the flush was not kept: %v", since)
+	}
+}
+
+// full is a disk that is full after n bytes.
+type full struct{ n int }
+
+var errFull = errors.New("no space")
+
+func (f *full) Write(b []byte) (int, error) {
+	if f.n -= len(b); f.n < 0 {
+		return 0, errFull
+	}
+	return len(b), nil
+}
+
+// TestWriteFails: whatever part of a file does not fit, somebody is told.
+func TestWriteFails(t *testing.T) {
+	noise := make([]byte, 1<<20)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	for _, n := range []int{0, len(magic) - 1, len(magic), len(magic) + 5, 1000, 1 << 19, 1<<20 + 50} {
+		w, err := NewWriter(&full{n})
+		if err != nil {
+			if err != errFull || n >= len(magic) {
+				t.Errorf("%d bytes: NewWriter: %v", n, err)
+			}
+			continue
+		}
+		first := w.Write(&Capture{Stack: noise})
+		second := w.Write(&Gone{PID: 1})
+		if err := w.Close(); first != errFull && second != errFull && err != errFull {
+			t.Errorf("%d bytes: %v, %v, %v", n, first, second, err)
+		}
+		if n == 1000 && (first != errFull || second != errFull) {
+			t.Errorf("%d bytes: %v, then %v, want the error from both", n, first, second)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	for err, want := range map[error]error{io.EOF: io.ErrUnexpectedEOF, io.ErrUnexpectedEOF: io.ErrUnexpectedEOF, errFull: errFull} {
+		if got := cut(err); got != want {
+			t.Errorf("%v becomes %v, want %v", err, got, want)
+		}
+	}
+}
+
+func TestTakenNames(t *testing.T) {
+	for taken, want := range map[Taken]string{Stopped: "stop", Unstopped: "no stop", Exiting: "exit", 3: "unknown", 255: "unknown"} {
+		if got := taken.String(); got != want {
+			t.Errorf("%d is %q, want %q", uint8(taken), got, want)
+		}
+	}
+}
