@@ -1,6 +1,7 @@
 package procfs
 
 import (
+	"debug/elf"
 	"encoding/binary"
 	"os"
 	"path/filepath"
@@ -75,6 +76,25 @@ func TestOwnCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := slices.IndexFunc(aux, func(e Aux) bool { return e.Type == AuxSysinfoEhdr })
+	exe, err := elf.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer exe.Close()
+	value := map[uint64]uint64{}
+	for _, e := range aux {
+		value[e.Type] = e.Value
+	}
+	const phdrBytes = 56 // sizeof(Elf64_Phdr)
+	if value[AuxPhnum] != uint64(len(exe.Progs)) || value[AuxPhent] != phdrBytes || value[AuxPagesz] != uint64(os.Getpagesize()) {
+		t.Errorf("of %d program headers and pages of %d bytes %v tells otherwise", len(exe.Progs), os.Getpagesize(), aux)
+	}
+	if bias := value[AuxEntry] - exe.Entry; bias%uint64(os.Getpagesize()) != 0 {
+		t.Errorf("entry %#x, in the file %#x", value[AuxEntry], exe.Entry)
+	}
+	if _, ok := value[AuxBase]; !ok || value[AuxPhdr]%uint64(os.Getpagesize()) != 64 { // behind the ELF header
+		t.Errorf("%v lacks where the interpreter is, or has the program headers elsewhere", aux)
+	}
 	v := slices.IndexFunc(maps, func(m Mapping) bool { return m.Path == "[vdso]" })
 	if (a < 0) != (v < 0) || a >= 0 && aux[a].Value != maps[v].Start {
 		t.Errorf("vDSO: entry %d of %v, mapping %d", a, aux, v)

@@ -141,7 +141,7 @@ func TestDecoder(t *testing.T) {
 type sized int
 
 func (sized) kind() byte          { return 201 }
-func (s sized) encode(e *encoder) { e.b = append(e.b, make([]byte, s)...) }
+func (s sized) encode(e *encoder) { e.b = make([]byte, s) }
 func (sized) decode(*decoder)     {}
 
 // TestLimits: 64 MiB is the longest record, 1 << 20 the most mappings.
@@ -171,21 +171,15 @@ func TestLimits(t *testing.T) {
 	if err := promise(64<<20 + 1); !errors.Is(err, errDamaged) {
 		t.Errorf("a longer record: %v", err)
 	}
-	body := append(binary.AppendUvarint([]byte{2}, 1<<20), make([]byte, 1<<20*10+1)...)
 	var m Maps
-	d := decoder{b: body}
-	if m.decode(&d); d.err != nil || len(m.Regions) != 1<<20 {
-		t.Errorf("1 << 20 mappings: %d, %v", len(m.Regions), d.err)
+	d := decoder{b: append(binary.AppendUvarint([]byte{2}, 1<<20), make([]byte, 10*3)...)}
+	if m.decode(&d); !errors.Is(d.err, errDamaged) || len(m.Regions) < 3 || len(m.Regions) > 4 {
+		t.Errorf("1 << 20 mappings, of which three are there: %d, %v", len(m.Regions), d.err)
 	}
 	m = Maps{}
 	d = decoder{b: append(binary.AppendUvarint([]byte{2}, 1<<20+1), make([]byte, 64)...)}
 	if m.decode(&d); !errors.Is(d.err, errDamaged) || m.Regions != nil || d.b != nil {
 		t.Errorf("more mappings: %d were read, %v", len(m.Regions), d.err)
-	}
-	m = Maps{}
-	d = decoder{b: append(binary.AppendUvarint([]byte{2}, 1<<20), make([]byte, 10*3)...)}
-	if m.decode(&d); !errors.Is(d.err, errDamaged) || len(m.Regions) > 4 {
-		t.Errorf("a list of mappings that is cut: %d, %v", len(m.Regions), d.err)
 	}
 }
 
@@ -209,20 +203,21 @@ func TestFlush(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.flushed = time.Now().Add(-flushEvery - time.Millisecond)
+	begin := time.Now()
+	w.flushed = begin.Add(-flushEvery - time.Millisecond)
 	if err := w.Write(&Gone{PID: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := readBack(b.Bytes()); len(got) != 1 || err != io.ErrUnexpectedEOF {
 		t.Errorf("after a second: %d records, %v; want the one", len(got), err)
 	}
+	if w.flushed.Before(begin) {
+		t.Errorf("the time of the flush was not kept: %v", w.flushed)
+	}
 	n := b.Len()
 	w.flushed = w.flushed.Add(time.Hour) // the test itself may take a second
 	if err := w.Write(&Gone{PID: 2}); err != nil || b.Len() != n {
 		t.Errorf("right behind it %d bytes were written, %v", b.Len()-n, err)
-	}
-	if since := time.Until(w.flushed); since < 30*time.Minute {
-		t.Errorf("the time of the flush was not kept: %v", since)
 	}
 }
 

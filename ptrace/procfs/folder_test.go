@@ -1,0 +1,189 @@
+package procfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// folder makes a /proc of files by their paths.
+func folder(t *testing.T, files map[string]string) FS {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return FS{Root: root}
+}
+
+// readers are all that read one small file of a process, or of its thread 2.
+var readers = map[string]func(FS) error{
+	"1/status":           func(f FS) error { _, err := f.Status(1); return err },
+	"1/stat":             func(f FS) error { _, err := f.Stat(1); return err },
+	"1/task/2/stat":      func(f FS) error { _, err := f.TaskStat(1, 2); return err },
+	"1/task/2/schedstat": func(f FS) error { _, err := f.Schedstat(1, 2); return err },
+	"1/task/2/syscall":   func(f FS) error { _, err := f.Syscall(1, 2); return err },
+	"1/task/2/stack":     func(f FS) error { _, err := f.Stack(1, 2); return err },
+	"1/task/2/comm":      func(f FS) error { _, err := f.Comm(1, 2); return err },
+	"1/task/2/wchan":     func(f FS) error { _, err := f.Wchan(1, 2); return err },
+	"1/cmdline":          func(f FS) error { _, err := f.Cmdline(1); return err },
+}
+
+// TestFilesAreBounded: a file that is longer than any can be is refused, but for
+// those whose text may be cut.
+func TestFilesAreBounded(t *testing.T) {
+	const stat = "1 (a) S 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"
+	texts := map[string]string{
+		"1/status": "State:\tS\nTgid:\t1\nPid:\t1\n", "1/stat": stat, "1/task/2/stat": stat, "1/task/2/schedstat": "1 2 3\n",
+		"1/task/2/syscall": "running\n", "1/task/2/stack": "[<0>] f+0x1/0x2\n", "1/task/2/comm": "a", "1/task/2/wchan": "f", "1/cmdline": "a",
+	}
+	cut := map[string]bool{"1/task/2/comm": true, "1/task/2/wchan": true, "1/cmdline": true}
+	for name, read := range readers {
+		if err := read(folder(t, nil)); !Gone(err) {
+			t.Errorf("%s is not there: %v", name, err)
+		}
+		if err := read(folder(t, map[string]string{name: texts[name]})); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		limit := maxSmall
+		if name == "1/cmdline" {
+			limit = maxCmdline
+		}
+		text := texts[name] + strings.Repeat("\n", limit-len(texts[name]))
+		if err := read(folder(t, map[string]string{name: text})); name != "1/task/2/stack" && err != nil {
+			t.Errorf("%s of %d bytes: %v", name, limit, err)
+		}
+		err := read(folder(t, map[string]string{name: text + "\n"}))
+		if tooLong := errors.Is(err, errTooLong); tooLong == cut[name] {
+			t.Errorf("%s of %d bytes: %v", name, limit+1, err)
+		}
+	}
+	long := strings.Repeat("a", maxCmdline+1)
+	if args, err := folder(t, map[string]string{"1/cmdline": long}).Cmdline(1); err != nil || len(args) != 1 || len(args[0]) != maxCmdline {
+		t.Errorf("a command line that is cut: %d arguments, %v", len(args), err)
+	}
+}
+
+// TestFilesAreClosed: no reader leaves a descriptor open.
+func TestFilesAreClosed(t *testing.T) {
+	open := func() []string {
+		list, err := filepath.Glob("/proc/self/fd/*")
+		if err != nil || len(list) == 0 {
+			t.Skip("no /proc/self/fd on this system")
+		}
+		return list
+	}
+	f := folder(t, map[string]string{"1/status": "x", "1/task/2/stat": "2 (a) S", "1/task/2/comm": "a"})
+	before := open()
+	for range 5 {
+		f.Status(1)
+		f.Comm(1, 2)
+		if ids, err := f.TaskIDs(1); !slices.Equal(ids, []int{2}) || err != nil {
+			t.Fatalf("threads %v, %v", ids, err)
+		}
+		if ids, err := f.PIDs(); !slices.Equal(ids, []int{1}) || err != nil {
+			t.Fatalf("processes %v, %v", ids, err)
+		}
+	}
+	if after := open(); len(after) > len(before) {
+		t.Errorf("descriptors %v, and %v before", after, before)
+	}
+}
+
+// TestTaskDirReadsAnew: each Read lists the folder from its beginning, as it is
+// by then.
+func TestTaskDirReadsAnew(t *testing.T) {
+	f := folder(t, map[string]string{"1/task/2/stat": "", "1/task/3/stat": "", "1/task/x/stat": ""})
+	d, err := f.OpenTasks(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	ids := []int{77}
+	for i, want := range [][]int{{2, 3}, {2, 3}, {2, 3, 4}} {
+		if i == 2 {
+			if err := os.Mkdir(f.Path(1, "task", "4"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if ids, err = d.Read(ids); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(ids)
+		if !slices.Equal(ids, want) {
+			t.Errorf("time %d: %v, want %v", i, ids, want)
+		}
+	}
+}
+
+// TestLiveTask: a thread that has exited is not taken, whatever the order.
+func TestLiveTask(t *testing.T) {
+	for _, tt := range []struct {
+		states string // of threads 2, 3, …
+		want   int    // 0: none
+	}{{"SS", 2}, {"ZS", 3}, {"XR", 3}, {"ZX", 0}, {"X", 0}, {"?Zt", 4}} {
+		files := map[string]string{}
+		for i, state := range tt.states {
+			files[filepath.Join("1/task", string(rune('2'+i)), "stat")] = "2 (a) " + string(state)
+		}
+		f := folder(t, files)
+		tid, err := f.LiveTask(1)
+		// A folder of a file system lists in any order.
+		if tt.want == 2 && tid == 3 {
+			tid = 2
+		}
+		if tid != tt.want || errors.Is(err, fs.ErrNotExist) != (tt.want == 0) {
+			t.Errorf("%s: %d, %v; want %d", tt.states, tid, err, tt.want)
+		}
+	}
+}
+
+// TestPermission: each fact comes from its own line or file.
+func TestPermission(t *testing.T) {
+	me := os.Geteuid()
+	const status = "Name:\ta\nState:\tS\nTgid:\t7\nPid:\t7\nTracerPid:\t0\nUid:\t11\t12\t13\t14\n"
+	for _, tt := range []struct {
+		name  string
+		files map[string]string
+		want  Permission
+	}{
+		{"nothing there", nil, Permission{PID: 7, OwnUID: me, PtraceScope: -1}},
+		{"capable", map[string]string{"self/status": "State:\tR\nTgid:\t1\nPid:\t1\nCapEff:\t0000000000080000\n"},
+			Permission{PID: 7, OwnUID: me, PtraceScope: -1, Capable: true}},
+		{"all capabilities but that", map[string]string{"self/status": "State:\tR\nTgid:\t1\nPid:\t1\nCapEff:\tfffffffffff7ffff\n"},
+			Permission{PID: 7, OwnUID: me, PtraceScope: -1}},
+		{"a process", map[string]string{"7/status": status},
+			Permission{PID: 7, OwnUID: me, PtraceScope: -1, Exists: true, UID: [3]int{11, 12, 13}}},
+		{"a traced zombie", map[string]string{"7/status": "State:\tZ\nTgid:\t7\nPid:\t7\nTracerPid:\t5\n"},
+			Permission{PID: 7, OwnUID: me, PtraceScope: -1, Exists: true, TracerPID: 5, Zombie: true}},
+		{"a thread", map[string]string{"7/status": "State:\tS\nTgid:\t6\nPid:\t7\n"},
+			Permission{PID: 7, OwnUID: me, PtraceScope: -1, Exists: true, ThreadOf: 6}},
+		{"files of another than its user", map[string]string{"7/status": status, "7/maps": ""},
+			Permission{PID: 7, OwnUID: me, PtraceScope: -1, Exists: true, UID: [3]int{11, 12, 13}, NotDumpable: true}},
+		{"yama", map[string]string{"sys/kernel/yama/ptrace_scope": "2\n"}, Permission{PID: 7, OwnUID: me, PtraceScope: 2}},
+	} {
+		if got := folder(t, tt.files).Permission(7); got != tt.want {
+			t.Errorf("%s:\ngot  %+v\nwant %+v", tt.name, got, tt.want)
+		}
+	}
+	own := strings.Replace(status, "12", strconv.Itoa(me), 1)
+	if p := folder(t, map[string]string{"7/status": own, "7/maps": ""}).Permission(7); p.NotDumpable {
+		t.Error("a process whose files are its user's cannot be traced by that")
+	}
+	for text, want := range map[string]int{"0\n": 0, "1": 1, "3\n": 3, "4\n": -1, "": -1, "x": -1} {
+		if got := folder(t, map[string]string{"sys/kernel/yama/ptrace_scope": text}).PtraceScope(); got != want {
+			t.Errorf("ptrace_scope %q: %d, want %d", text, got, want)
+		}
+	}
+}
