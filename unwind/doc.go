@@ -7,13 +7,14 @@
 // other place computes one, but for the short form in which Walk takes simple
 // rows; tests hold it against Step. Frame pointers, back chains and signal
 // frames are rows too, made here from constants and the bytes of the code, so
-// that every check stands once: the order of checks is that of the kernel's user unwinder (kernel/unwind/user.c and the SFrame series posted
-// for it), with these differences. Outermost is tested before the CFA; every
-// base may be dereferenced; registers other than SP and FP are usable in
-// callers as long as rows say what became of them; an unknown register is a
-// state of its own and not the value 0; callers are looked up at the return
-// address minus one; a return address has to lie in executable memory; a
-// method that fails a check gives way to the next one.
+// that every check stands once: the order of checks is that of the kernel's user
+// unwinder (kernel/unwind/user.c and the SFrame series posted for it), with
+// these differences. Outermost is tested before the CFA; every base may be
+// dereferenced; registers other than SP and FP are usable in callers as long as
+// rows say what became of them; an unknown register is a state of its own and
+// not the value 0; callers are looked up at the return address minus one; a
+// return address has to lie in executable memory; a method that fails a check
+// gives way to the next one.
 //
 // The package hides the walk's cache of rows by address. It reads no files, makes no system call and
 // knows nothing of processes: [Space] answers what is mapped, [Memory] what the
