@@ -152,8 +152,33 @@ func TestSVGLeavesOutNarrowFrames(t *testing.T) {
 		{Process: "p", Ticks: 1, Stack: &Stack{Frames: []Frame{{Func: "narrow"}}}},
 	}
 	b := write(t, svg(Options{}), samples)
-	if n := len(parseSVG(t, b)); n != 2 || !bytes.Contains(b, []byte("1 narrower frames are left out")) {
+	if n := len(parseSVG(t, b)); n != 2 || !bytes.Contains(b, []byte("1 narrower or deeper frames are left out")) {
 		t.Errorf("%d bars:\n%s", n, b)
+	}
+}
+
+// TestSVGIsBounded: what is drawn of stacks that are made to be large has bounds: names
+// as long as they may be in frames as many as they may be, deep or side by side.
+func TestSVGIsBounded(t *testing.T) {
+	name := strings.Repeat("<", maxNameBytes) // four bytes each in XML
+	deep := &Stack{Frames: make([]Frame, 30_000)}
+	for i := range deep.Frames {
+		deep.Frames[i].Func = name[i%2:]
+	}
+	samples := []*Sample{{Process: "p", Ticks: 1, Stack: deep}}
+	var wide []*Sample
+	for n := range 1000 {
+		frames := make([]Frame, 20)
+		for i := range frames {
+			frames[i].Func = name[n%1000:]
+		}
+		wide = append(wide, &Sample{Process: "p", Ticks: 1, Stack: &Stack{Frames: frames}})
+	}
+	for what, samples := range map[string][]*Sample{"deep": samples, "wide": wide} {
+		b := write(t, svg(Options{}), samples)
+		if len(b) > 4*svgMaxBytes+1<<20 || !bytes.Contains(b, []byte("frames are left out")) {
+			t.Errorf("%s: %d bytes", what, len(b))
+		}
 	}
 }
 

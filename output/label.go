@@ -64,6 +64,10 @@ func appendHex(b []byte, v uint64, digits int) []byte {
 	return b
 }
 
+// Printable is how names and messages are shown on a terminal, and in all outputs:
+// see appendClean.
+func Printable(s string) string { return clean(s) }
+
 // clean is appendClean as a string; a name that needs nothing is returned as
 // it is.
 func clean(name string) string {

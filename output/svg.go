@@ -21,6 +21,12 @@ const (
 	svgChar = 7.25
 	// svgMinWidth is the width of the narrowest frame that is drawn.
 	svgMinWidth = 0.1
+	// svgMaxDepth is how many rows are drawn. Browsers draw no more than 32,767 or
+	// 65,535 pixels.
+	svgMaxDepth = 4000
+	// svgMaxBytes is about how large the file may become: hostile names are long, and
+	// each frame has its own.
+	svgMaxBytes = 32 << 20
 )
 
 //go:embed svg.js
@@ -80,9 +86,11 @@ func (s *SVG) write(w io.Writer) error {
 	if fl.total > 0 {
 		scale = inner / float64(fl.total)
 	}
+	narrowest := s.narrowest(fl, scale)
+	drawn := func(b bar) bool { return float64(b.total)*scale >= narrowest && b.depth < svgMaxDepth }
 	var narrow, depth int
 	for _, b := range fl.bars {
-		if float64(b.total)*scale < svgMinWidth {
+		if !drawn(b) {
 			narrow++
 		} else {
 			depth = max(depth, b.depth+1)
@@ -92,16 +100,16 @@ func (s *SVG) write(w io.Writer) error {
 	fmt.Fprintf(out, svgHead, svgWidth, height, svgWidth/2, fl.total, s.opts.unit(),
 		svgMargin, svgWidth-svgMargin-60, svgWidth-svgMargin, height-12)
 	if narrow > 0 {
-		fmt.Fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%d narrower frames are left out</text>\n",
+		fmt.Fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%d narrower or deeper frames are left out</text>\n",
 			svgWidth-svgMargin, height-12, narrow)
 	}
 	out.WriteString("<g id=\"frames\">\n")
 	var buf []byte
 	for _, b := range fl.bars {
-		width := float64(b.total) * scale
-		if width < svgMinWidth {
+		if !drawn(b) {
 			continue
 		}
+		width := float64(b.total) * scale
 		x := svgMargin + float64(b.left)*scale
 		y := height - svgBottom - (b.depth+1)*svgRow
 		buf = s.appendBar(buf[:0], b, x, y, width, fl.total)
@@ -111,6 +119,23 @@ func (s *SVG) write(w io.Writer) error {
 	out.WriteString(svgScript)
 	out.WriteString("]]></script>\n</svg>\n")
 	return out.Flush()
+}
+
+// narrowest is the width from which on frames are drawn, so that the file does not
+// become too large.
+func (s *SVG) narrowest(fl *flame, scale float64) float64 {
+	const markup = 200 // of a frame, in bytes
+	for width := svgMinWidth; ; width *= 2 {
+		size := 0
+		for _, b := range fl.bars {
+			if float64(b.total)*scale >= width && b.depth < svgMaxDepth {
+				size += markup + len(s.names.keys[b.name])
+			}
+		}
+		if size <= svgMaxBytes || width > svgWidth {
+			return width
+		}
+	}
 }
 
 // appendBar appends one frame: its title, which browsers show, begins with the

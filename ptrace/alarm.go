@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// alarmSignal wakes the tracing thread out of wait4. Go's runtime ignores
+// AlarmSignal wakes a tracing thread out of a wait, once [Interruptible] was called. Go's runtime ignores
 // real-time signals that nobody asked for, and libc uses none above 34.
-const alarmSignal = 41
+const AlarmSignal = 41
 
 // realarm is how soon an alarm rings again while nobody has set a new one. A
 // ring that falls between the look at the clock and wait4 would otherwise be
@@ -38,11 +38,11 @@ const sigevThreadID = 4 // SIGEV_THREAD_ID, include/uapi/asm-generic/siginfo.h
 // NewAlarm makes an alarm for the calling OS thread, to which the goroutine must
 // be locked.
 func NewAlarm() (*Alarm, error) {
-	if err := interruptingHandler(); err != nil {
+	if err := Interruptible(); err != nil {
 		return nil, err
 	}
 	a := new(Alarm)
-	ev := sigevent{signo: alarmSignal, notify: sigevThreadID, tid: int32(unix.Gettid())}
+	ev := sigevent{signo: AlarmSignal, notify: sigevThreadID, tid: int32(unix.Gettid())}
 	_, _, errno := unix.RawSyscall(unix.SYS_TIMER_CREATE, unix.CLOCK_MONOTONIC,
 		uintptr(unsafe.Pointer(&ev)), uintptr(unsafe.Pointer(&a.id)))
 	runtime.KeepAlive(&ev)
@@ -88,17 +88,17 @@ type kernelSigaction struct {
 
 const saRestart = 0x10000000 // SA_RESTART
 
-// interruptingHandler takes SA_RESTART from the runtime's handler of the alarm
+// Interruptible takes SA_RESTART from the runtime's handler of the alarm
 // signal, so that wait4 returns EINTR, and turns SIGCHLD off: the kernel would
 // send one for each stop of each tracee, and the tracing thread would run a
 // handler for it in the middle of every pause.
-var interruptingHandler = sync.OnceValue(func() error {
+var Interruptible = sync.OnceValue(func() error {
 	var act kernelSigaction
-	if err := sigaction(alarmSignal, nil, &act); err != nil {
+	if err := sigaction(AlarmSignal, nil, &act); err != nil {
 		return err
 	}
 	act.flags &^= saRestart
-	if err := sigaction(alarmSignal, &act, nil); err != nil {
+	if err := sigaction(AlarmSignal, &act, nil); err != nil {
 		return err
 	}
 	return sigaction(unix.SIGCHLD, &kernelSigaction{}, nil)

@@ -29,24 +29,6 @@ func ReadMemory(tid int, addr uint64, buf []byte) (int, error) {
 	return int(n), nil
 }
 
-// ReadMemoryPinned is ReadMemory between [Pin] and [Unpin], for pages that can be
-// counted on to be there: while it blocks, this whole program may.
-func ReadMemoryPinned(tid int, addr uint64, buf []byte) (int, error) {
-	if len(buf) == 0 {
-		return 0, nil
-	}
-	local := unix.Iovec{Base: unsafe.SliceData(buf)}
-	local.SetLen(len(buf))
-	remote := unix.RemoteIovec{Base: uintptr(addr), Len: len(buf)}
-	n, _, errno := unix.RawSyscall6(unix.SYS_PROCESS_VM_READV, uintptr(tid),
-		uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
-	runtime.KeepAlive(buf)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), nil
-}
-
 // Memory is the memory of a live process as an io.ReaderAt: offset = address.
 type Memory struct {
 	TID int // any live thread of the process

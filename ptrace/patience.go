@@ -103,7 +103,7 @@ type hang struct {
 	count uint64
 }
 
-// still reports whether thread tid of this process is in uninterruptible sleep
+// still reports whether thread tid of this process sleeps in its read, whatever for,
 // and has not run since it was found there at the call before.
 func (h *hang) still(tid int) bool {
 	if tid == 0 {
@@ -112,13 +112,20 @@ func (h *hang) still(tid int) bool {
 	var fs procfs.FS
 	st, err := fs.TaskStat(os.Getpid(), tid)
 	s, serr := fs.Schedstat(os.Getpid(), tid)
-	if err != nil || serr != nil || st.State != 'D' {
+	if err != nil || serr != nil || st.State != 'D' && !reads(tid) {
 		h.seen = false
 		return false
 	}
 	same := h.seen && s.Count == h.count
 	h.seen, h.count = true, s.Count
 	return same
+}
+
+// reads tells whether a thread of this process is blocked in its read. FUSE has it
+// sleep like one that could be interrupted (request_wait_answer, fs/fuse/dev.c).
+func reads(tid int) bool {
+	call, err := (procfs.FS{}).Syscall(os.Getpid(), tid)
+	return err == nil && !call.Running && call.NR == unix.SYS_PROCESS_VM_READV
 }
 
 func (p *Patient) isStuck(addr uint64) bool {

@@ -2,24 +2,32 @@ package ptrace
 
 import (
 	"encoding/binary"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
 // Offsets in NT_PRSTATUS of a 64-bit thread (struct user_regs_struct,
-// arch/x86/include/asm/user_64.h) and the stack pointer's of a 32-bit one
+// arch/x86/include/asm/user_64.h) and the those of a 32-bit one
 // (user32.h). The length of the note tells which it is.
 const (
 	noteBytes64 = 216
 	noteBytes32 = 68
 	noteRAX     = 80
+	noteRDX     = 96
 	noteOrigRAX = 120
 	noteRSP     = 152
+	noteEDX     = 8
+	noteEAX     = 24
+	noteOrigEAX = 44
 	noteESP32   = 60
 )
 
 // StackPointer is the stack pointer in an NT_PRSTATUS note, 0 if the note has
 // none.
+//
+//go:nosplit
+//go:norace
 func StackPointer(note []byte) uint64 {
 	switch len(note) {
 	case noteBytes64:
@@ -32,6 +40,9 @@ func StackPointer(note []byte) uint64 {
 
 // WordBytes is the size of an address of the thread that an NT_PRSTATUS note is
 // of: 4 for a 32-bit one.
+//
+//go:nosplit
+//go:norace
 func WordBytes(note []byte) int {
 	if len(note) == noteBytes32 {
 		return 4
@@ -43,6 +54,9 @@ func WordBytes(note []byte) int {
 // be repeated as if nothing had happened. Each was tried; the calls that are
 // not here were not, or must not be: connect would answer EALREADY, and close
 // could close somebody else's descriptor.
+//
+//go:nosplit
+//go:norace
 func revertible(call uint64) bool {
 	switch call {
 	case unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2,
@@ -58,32 +72,95 @@ func revertible(call uint64) bool {
 // Reverts: [Revert] can take back EINTR on this architecture.
 const Reverts = true
 
+// layout is where a note has what decides on the restart of a system call.
+type layout struct {
+	ax, origAX, limit int // limit: third argument
+	poll              uint64
+}
+
+// layoutOf is the layout of a note.
+//
+//go:nosplit
+//go:norace
+func layoutOf(note []byte) (l layout, ok bool) {
+	switch len(note) {
+	case noteBytes64:
+		return layout{ax: noteRAX, origAX: noteOrigRAX, limit: noteRDX, poll: unix.SYS_POLL}, true
+	case noteBytes32:
+		return layout{ax: noteEAX, origAX: noteOrigEAX, limit: noteEDX, poll: 168}, true // arch/x86/entry/syscalls/syscall_32.tbl
+	}
+	return layout{}, false
+}
+
+// signed reads a register of a note.
+//
+//go:nosplit
+//go:norace
+func signed(note []byte, at int) int64 {
+	if len(note) == noteBytes32 {
+		return int64(int32(binary.LittleEndian.Uint32(note[at:])))
+	}
+	return int64(binary.LittleEndian.Uint64(note[at:]))
+}
+
+// set writes one.
+//
+//go:nosplit
+//go:norace
+func set(note []byte, at int, v int64) {
+	if len(note) == noteBytes32 {
+		binary.LittleEndian.PutUint32(note[at:], uint32(v))
+		return
+	}
+	binary.LittleEndian.PutUint64(note[at:], uint64(v))
+}
+
+// Restarts tells of thread tid, which has stopped, whether the call that it is in
+// goes on by restart_syscall(2), which a seccomp filter may forbid.
+//
+//go:nosplit
+//go:norace
+func Restarts(tid int, note []byte) bool {
+	l, ok := layoutOf(note)
+	return ok && signed(note, l.origAX) >= 0 && signed(note, l.ax) == -erestartRestartCall
+}
+
 // Revert changes the note of thread tid that our own interrupt has stopped so
 // that the program does not learn of it, and reports whether it did; the caller
-// then writes the note back before Cont. With a seccomp filter, a call that
-// would go on by restart_syscall is repeated instead: a filter may not know
-// that call. Never use it at a signal's stop.
-func Revert(tid int, note []byte, seccomp bool) bool {
-	if len(note) != noteBytes64 {
+// then writes the note back before Cont. anew: a call that would go on by
+// restart_syscall begins anew instead. Its time limit is less by waited, if a
+// register holds it; it begins anew as well if memory does.
+//
+// The kernel decides on the restart when the thread goes on
+// (arch_do_signal_or_restart, arch/x86/kernel/signal.c). If a handler runs before,
+// the call returns EINTR, as it would have.
+//
+//go:nosplit
+//go:norace
+func Revert(tid int, note []byte, anew bool, waited time.Duration) bool {
+	l, ok := layoutOf(note)
+	if !ok {
 		return false
 	}
-	call := binary.LittleEndian.Uint64(note[noteOrigRAX:])
-	if int64(call) < 0 {
+	call := signed(note, l.origAX)
+	if call < 0 {
 		return false // not in a system call
 	}
-	switch -int64(binary.LittleEndian.Uint64(note[noteRAX:])) {
+	switch -signed(note, l.ax) {
 	case eintr:
-		if !revertible(call) {
+		if len(note) != noteBytes64 || !revertible(uint64(call)) {
 			return false
 		}
 	case erestartRestartCall:
-		if !seccomp {
+		if !anew {
 			return false
+		}
+		if uint64(call) == l.poll {
+			set(note, l.limit, int64(timeLeft(int32(signed(note, l.limit)), waited)))
 		}
 	default:
 		return false
 	}
-	code := int64(-erestartNoHand)
-	binary.LittleEndian.PutUint64(note[noteRAX:], uint64(code))
+	set(note, l.ax, -erestartNoHand)
 	return true
 }

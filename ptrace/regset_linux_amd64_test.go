@@ -1,8 +1,10 @@
 package ptrace
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -33,13 +35,62 @@ func TestRevert(t *testing.T) {
 		{"filters do not matter to other codes", note64(unix.SYS_READ, -512), true, -512},
 	} {
 		before := binary.LittleEndian.Uint64(c.note[noteRAX:])
-		changed := Revert(0, c.note, c.seccomp)
+		changed := Revert(0, c.note, c.seccomp, 0)
 		got := int64(binary.LittleEndian.Uint64(c.note[noteRAX:]))
 		if got != c.want || changed != (uint64(got) != before) {
 			t.Errorf("%s: return register %d (changed: %v), want %d", c.name, got, changed, c.want)
 		}
 	}
-	if Revert(0, make([]byte, noteBytes32), true) {
-		t.Error("a 32-bit note was changed: nothing was tried there")
+}
+
+// note32 is that of a 32-bit thread: 17 registers of 4 bytes, of which edx, eax and
+// orig_eax are those with index 2, 6 and 11 (struct user_regs_struct,
+// arch/x86/include/asm/user32.h).
+func note32(call, ret, edx int32) []byte {
+	var r [17]int32
+	r[2], r[6], r[11] = edx, ret, call
+	b, _ := binary.Append(nil, binary.LittleEndian, r)
+	return b
+}
+
+// TestRevertPoll: poll(2) has its limit in a register, which becomes less by what
+// has been waited already, and stays without a limit.
+func TestRevertPoll(t *testing.T) {
+	for _, c := range []struct{ limit, waited, want int32 }{
+		{1000, 0, 1000}, {1000, 300, 700}, {1000, 1000, 0}, {1000, 5000, 0}, {0, 5, 0}, {-1, 5000, -1}, {1000, -5, 1000},
+	} {
+		waited := time.Duration(c.waited) * time.Millisecond
+		note := note64(unix.SYS_POLL, -516)
+		binary.LittleEndian.PutUint64(note[96:], uint64(uint32(c.limit))) // rdx, the 13th of 27
+		if !Restarts(0, note) || !Revert(0, note, true, waited) || Restarts(0, note) {
+			t.Fatal("the call does not begin anew")
+		}
+		if got := int32(binary.LittleEndian.Uint64(note[96:])); got != c.want {
+			t.Errorf("limit %d after %v: %d, want %d", c.limit, waited, got, c.want)
+		}
+		note = note32(168, -516, c.limit)
+		if !Revert(0, note, true, waited) || !bytes.Equal(note, note32(168, -514, c.want)) {
+			t.Errorf("32-bit limit %d after %v: %x", c.limit, waited, note)
+		}
+	}
+}
+
+// TestRevert32: of a 32-bit thread nothing is changed but what could kill it.
+func TestRevert32(t *testing.T) {
+	for _, c := range []struct {
+		note []byte
+		anew bool
+		want []byte
+	}{
+		{note32(162, -516, 7), true, note32(162, -514, 7)}, // nanosleep
+		{note32(162, -516, 7), false, note32(162, -516, 7)},
+		{note32(256, -4, 7), true, note32(256, -4, 7)}, // epoll_wait
+		{note32(-1, -516, 7), true, note32(-1, -516, 7)},
+		{make([]byte, 64), true, make([]byte, 64)},
+	} {
+		before := bytes.Clone(c.note)
+		if changed := Revert(0, c.note, c.anew, 0); !bytes.Equal(c.note, c.want) || changed != !bytes.Equal(before, c.want) {
+			t.Errorf("%x became %x (%v), want %x", before, c.note, changed, c.want)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package ptrace
 
 import (
 	"encoding/binary"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,6 +15,9 @@ const (
 
 // StackPointer is the stack pointer in an NT_PRSTATUS note, 0 if the note has
 // none.
+//
+//go:nosplit
+//go:norace
 func StackPointer(note []byte) uint64 {
 	if len(note) != noteBytes {
 		return 0
@@ -24,13 +28,18 @@ func StackPointer(note []byte) uint64 {
 // Reverts: [Revert] can take back EINTR on this architecture.
 const Reverts = true
 
-// noteR2 is where a system call returns its result.
-const noteR2 = 32
+const (
+	noteR2 = 32 // result of a system call
+	noteR4 = 48 // its third argument
+)
 
 // revertible says of a system call that returns EINTR at a stop whether it may
 // be repeated as if nothing had happened. Each was tried; the calls that are
 // not here were not, or must not be: connect would answer EALREADY, and close
 // could close somebody else's descriptor.
+//
+//go:nosplit
+//go:norace
 func revertible(call uint32) bool {
 	switch call {
 	case unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2,
@@ -43,35 +52,63 @@ func revertible(call uint32) bool {
 	return false
 }
 
+// callOf is the number of the system call that a stopped thread is in, 0 if in none:
+// the lower half of NT_S390_SYSTEM_CALL.
+//
+//go:nosplit
+//go:norace
+func callOf(tid int) uint32 {
+	var call [4]byte
+	if n, errno := RawRegs(tid, NoteS390Call, call[:]); errno != 0 || n != len(call) {
+		return 0
+	}
+	return binary.BigEndian.Uint32(call[:]) & 0xffff
+}
+
+// Restarts tells of thread tid, which has stopped, whether the call that it is in
+// goes on by restart_syscall(2), which a seccomp filter may forbid.
+//
+//go:nosplit
+//go:norace
+func Restarts(tid int, note []byte) bool {
+	return len(note) == noteBytes && int64(binary.BigEndian.Uint64(note[noteR2:])) == -erestartRestartCall && callOf(tid) != 0
+}
+
 // Revert changes the note of thread tid that our own interrupt has stopped so
 // that the program does not learn of it, and reports whether it did; the caller
-// then writes the note back before Cont. With a seccomp filter, a call that
-// would go on by restart_syscall is repeated instead: a filter may not know
-// that call. Never use it at a signal's stop.
+// then writes the note back before Cont. anew: a call that would go on by
+// restart_syscall begins anew instead. Its time limit is less by waited, if a
+// register holds it; it begins anew as well if memory does.
 //
 // The kernel decides on the restart when the thread goes on, by r2 and by what
 // NT_S390_SYSTEM_CALL says (arch/s390/kernel/signal.c,
-// arch_do_signal_or_restart), of which the lower half is the call's number, 0
-// outside of any.
-func Revert(tid int, note []byte, seccomp bool) bool {
+// arch_do_signal_or_restart). If a handler runs before, the call returns EINTR, as
+// it would have.
+//
+//go:nosplit
+//go:norace
+func Revert(tid int, note []byte, anew bool, waited time.Duration) bool {
 	if len(note) != noteBytes {
 		return false
 	}
 	ret := int64(binary.BigEndian.Uint64(note[noteR2:]))
-	if ret != -eintr && (ret != -erestartRestartCall || !seccomp) {
+	if ret != -eintr && (ret != -erestartRestartCall || !anew) {
 		return false
 	}
-	var call [4]byte
-	if n, err := ReadRegs(tid, NoteS390Call, call[:]); err != nil || n != len(call) {
-		return false
-	}
-	return revert(note, ret, binary.BigEndian.Uint32(call[:])&0xffff)
+	return revert(note, ret, callOf(tid), waited)
 }
 
 // revert is Revert for a known call.
-func revert(note []byte, ret int64, call uint32) bool {
+//
+//go:nosplit
+//go:norace
+func revert(note []byte, ret int64, call uint32, waited time.Duration) bool {
 	if call == 0 || ret == -eintr && !revertible(call) {
 		return false
+	}
+	if ret == -erestartRestartCall && call == unix.SYS_POLL {
+		limit := int32(binary.BigEndian.Uint64(note[noteR4:]))
+		binary.BigEndian.PutUint64(note[noteR4:], uint64(int64(timeLeft(limit, waited))))
 	}
 	code := int64(-erestartNoHand)
 	binary.BigEndian.PutUint64(note[noteR2:], uint64(code))
@@ -80,4 +117,7 @@ func revert(note []byte, ret int64, call uint32) bool {
 
 // WordBytes is the size of an address of the thread that an NT_PRSTATUS note is
 // of. 32-bit programs are not sampled here.
+//
+//go:nosplit
+//go:norace
 func WordBytes(note []byte) int { return 8 }

@@ -44,8 +44,11 @@ type blocking struct {
 // limit is the time limit of the calls that have one for its own sake.
 var limit = 2 * time.Second
 
-// limitEnv sets it in the child.
-const limitEnv = "SFSAMPLE_PTRACE_LIMIT"
+// These set the limit in the child, and have its calls made behind a filter.
+const (
+	limitEnv  = "SFSAMPLE_PTRACE_LIMIT"
+	filterEnv = "SFSAMPLE_PTRACE_FILTER"
+)
 
 // kept holds what the kernel has the addresses of.
 var kept []any
@@ -307,6 +310,9 @@ func block(effects string) {
 		go func() {
 			runtime.LockOSThread()
 			args, err := prepare(&mu, b)
+			if err == nil && os.Getenv(filterEnv) != "" {
+				err = refuseRestarts()
+			}
 			if err != nil {
 				fmt.Printf("cannot %d %v\n", i, err)
 				told <- true
@@ -362,8 +368,32 @@ type targets struct {
 	list map[int]*target // by index of blockings
 }
 
+// refuseRestarts puts the calling OS thread behind a filter by which
+// restart_syscall(2) fails with EPERM, and that knows all other calls.
+func refuseRestarts() error {
+	code := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}, // seccomp_data.nr
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_RESTART_SYSCALL, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+	}
+	prog := unix.SockFprog{Len: uint16(len(code)), Filter: &code[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0)
+	runtime.KeepAlive(code)
+	return err
+}
+
 // startBlocking starts a child that blocks in the calls of these effects.
 func startBlocking(t *testing.T, effects ...effect) *targets {
+	t.Helper()
+	return startBlockingWith(t, nil, effects...)
+}
+
+// startBlockingWith does so with these additions to the child's environment.
+func startBlockingWith(t *testing.T, env []string, effects ...effect) *targets {
 	t.Helper()
 	mode := callMode
 	for _, e := range effects {
@@ -371,7 +401,8 @@ func startBlocking(t *testing.T, effects ...effect) *targets {
 	}
 	// No signals of the Go runtime: they would interrupt the calls. The child ends
 	// by itself, and removes what would stay.
-	cmd, out := runChild(t, mode, "GODEBUG=asyncpreemptoff=1", "GOGC=off", limitEnv+"="+limit.String())
+	env = append([]string{"GODEBUG=asyncpreemptoff=1", "GOGC=off", limitEnv + "=" + limit.String()}, env...)
+	cmd, out := runChild(t, mode, env...)
 	ts := &targets{out, map[int]*target{}}
 	for line := ""; line != "all"; {
 		line = ts.line(t)
@@ -432,7 +463,7 @@ func (c *target) blocks() (procfs.Syscall, bool, error) {
 }
 
 // interrupt stops the thread once, with or without Revert.
-func (c *target) interrupt(revert bool) (reverted bool, err error) {
+func (c *target) interrupt(revert, anew bool) (reverted bool, err error) {
 	if err := Interrupt(c.tid); err != nil {
 		return false, err
 	}
@@ -449,7 +480,7 @@ func (c *target) interrupt(revert bool) (reverted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if revert && Revert(c.tid, note[:n], false) {
+	if revert && Revert(c.tid, note[:n], anew, 0) {
 		reverted = true
 		if err := WriteRegs(c.tid, NotePrstatus, note[:n]); err != nil {
 			return true, err
@@ -467,7 +498,7 @@ func (c *target) stopTwice(t *testing.T, revert bool) (blocked, returned bool, e
 		return false, false, err
 	}
 	for range 2 {
-		reverted, err := c.interrupt(revert)
+		reverted, err := c.interrupt(revert, false)
 		if err != nil {
 			return true, false, fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -578,4 +609,58 @@ func stopDeadline(t *testing.T) {
 		}
 	}
 	t.Errorf("a time limit begins anew at a stop: it was kept for %v only", proven)
+}
+
+// TestStopBehindFilter stops threads in calls with a time limit that are behind a
+// filter by which restart_syscall fails: the program sees that unless the calls
+// begin anew.
+func TestStopBehindFilter(t *testing.T) {
+	for _, anew := range []bool{false, true} {
+		t.Run(fmt.Sprintf("anew=%v", anew), func(t *testing.T) {
+			ts := startBlockingWith(t, []string{filterEnv + "=1"}, deadline)
+			traced(t, func() error {
+				for _, c := range ts.list {
+					if err := c.stopBehind(anew); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			refused := 0
+			for _, c := range ts.list {
+				for !c.returned {
+					ts.line(t)
+				}
+				switch {
+				case c.errno == unix.EPERM:
+					refused++
+					if anew {
+						t.Errorf("%s has returned %v, want %v", c.name, c.errno, c.end)
+					}
+				case c.errno != c.end && c.errno != unix.ENOSYS:
+					t.Errorf("%s has returned %v, want %v", c.name, c.errno, c.end)
+				}
+			}
+			if !anew && refused < 3 {
+				t.Errorf("only %d of %d calls were refused: nothing was tried", refused, len(ts.list))
+			}
+			t.Logf("%d calls tried, %d refused", len(ts.list), refused)
+		})
+	}
+}
+
+// stopBehind stops a thread twice that is behind a filter.
+func (c *target) stopBehind(anew bool) error {
+	if err := Seize(c.tid, 0); err != nil {
+		return err
+	}
+	for range 2 {
+		if _, blocked, err := c.blocks(); err != nil || !blocked {
+			return err
+		}
+		if _, err := c.interrupt(anew, anew); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -97,7 +97,10 @@ type siginfo struct {
 }
 
 // Values of si_code for SIGCHLD (include/uapi/asm-generic/siginfo.h).
-const cldTrapped = 4 // CLD_TRAPPED
+const (
+	cldTrapped = 4 // CLD_TRAPPED
+	cldStopped = 5 // CLD_STOPPED
+)
 
 // Kinds of ids that waitid takes (include/uapi/linux/wait.h).
 const (

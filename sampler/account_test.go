@@ -5,91 +5,26 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"strconv"
-	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"sfsample/internal/testprog"
 	"sfsample/output"
-	"sfsample/ptrace"
-	"sfsample/ptrace/procfs"
+	"sfsample/sampler/ledger"
 	"sfsample/sampler/module"
 )
-
-// event is one line of the log of births and deaths: what the kernel reported
-// of a tracee, when tick was the last one that had been handled.
-type event struct {
-	kind ptrace.Kind
-	tid  int
-	tick int64
-}
-
-// threadTicks recomputes ticks times threads from the log, knowing nothing of
-// the engine's lists. before are the threads that lived when the run began, pid
-// is the process, ticks is how many there were.
-func threadTicks(pid int, before []int, log []event, ticks int64) (sum int64) {
-	born := map[int]int64{}    // by thread: the tick before its first
-	forked := map[int]bool{}   // processes of their own
-	reported := map[int]bool{} // births that were reported both ways
-	for _, tid := range before {
-		born[tid], reported[tid] = -1, true
-	}
-	die := func(tid int, tick int64) {
-		if from, ok := born[tid]; ok {
-			sum += tick - from
-			delete(born, tid)
-		}
-	}
-	for _, e := range log {
-		switch e.kind {
-		case ptrace.KindClone, ptrace.KindFork, ptrace.KindVfork, ptrace.KindInterrupt:
-			// A new thread's first stop may come before its parent's report.
-			if !reported[e.tid] {
-				born[e.tid], reported[e.tid] = e.tick, true
-			}
-			if e.kind == ptrace.KindFork || e.kind == ptrace.KindVfork {
-				forked[e.tid] = true
-			}
-		case ptrace.KindGone:
-			die(e.tid, e.tick)
-		case ptrace.KindExec:
-			for tid := range born {
-				if e.tid == pid && tid != pid && !forked[tid] {
-					die(tid, e.tick)
-				}
-			}
-		}
-	}
-	for tid := range born {
-		die(tid, ticks-1)
-	}
-	return sum
-}
-
-// checkAccount compares an account with the log, and with what the outputs got.
-func checkAccount(a *Account, recomputed int64, got *tally) error {
-	switch {
-	case a.Expected != recomputed:
-		return fmt.Errorf("%d thread ticks were counted, the log of births and deaths has %d", a.Expected, recomputed)
-	case a.Sum() != recomputed:
-		return fmt.Errorf("the classes (%v) sum up to %d, the log of births and deaths has %d thread ticks", a, a.Sum(), recomputed)
-	case a.Count[Sampled] != got.samples:
-		return fmt.Errorf("%d samples were counted, the output got %d", a.Count[Sampled], got.samples)
-	case a.Count[Reused] != got.reused:
-		return fmt.Errorf("%d reused ticks were counted, the output got %d", a.Count[Reused], got.reused)
-	}
-	return nil
-}
 
 // tally is a sink that counts.
 type tally struct {
 	interval        time.Duration
 	samples, reused int64
+	cpu             time.Duration
 }
 
 // Add implements output.Sink.
 func (c *tally) Add(s *output.Sample) error {
+	c.cpu += s.CPU
 	switch s.Taken {
 	case "stop", "no stop":
 		c.samples++
@@ -114,9 +49,9 @@ func testPipeline(sink output.Sink) *Pipeline {
 	})
 }
 
-// TestAccount samples processes whose threads are born and die all the time.
-// What became of each tick of each thread must sum up to what a log of births
-// and deaths says, which is kept apart.
+// TestAccount samples processes whose threads are born and die all the time: each tick of each
+// thread is in a class, the outputs got what was counted as samples, and their CPU time is the one that the
+// kernel has charged to the process.
 func TestAccount(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -130,34 +65,52 @@ func TestAccount(t *testing.T) {
 		{"too fast", []string{"storm"}, Options{Hz: 20_000}},
 		{"throttled", []string{"storm"}, Options{Hz: 4999, MaxOverhead: 0.0001}},
 		{"exec", []string{"storm", "exec", "storm"}, Options{Hz: 999}},
-		{"spared", []string{"storm"}, Options{Hz: 999, few: 1}},
-		{"spared, all, exec", []string{"storm", "exec", "storm"}, Options{Hz: 999, All: true, few: 1}},
+		{"all, exec", []string{"storm", "exec", "storm"}, Options{Hz: 999, All: true}},
 		{"exit stacks", []string{"storm"}, Options{Hz: 999, ExitStacks: true}},
 		{"exit among births", []string{"bolt"}, Options{Hz: 9999, ExitStacks: true}},
 		{"children", []string{"children"}, Options{Hz: 999, Children: true, All: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			opt := tt.opt
-			sink := &tally{interval: opt.interval()}
-			r, log, before, tids := accounted(t, opt, sink, tt.target)
-			pid := before[0]
-			recomputed := threadTicks(pid, before, log, r.Ticks)
-			if err := checkAccount(&r.Account, recomputed, sink); err != nil {
+			sink := &tally{interval: tt.opt.interval()}
+			r, used := accounted(t, tt.opt, sink, tt.target)
+			if err := checkAccount(&r, sink); err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%d ticks, %d events, %d thread ticks = %v", r.Ticks, len(log), r.Expected, &r.Account)
-			if opt.few == 0 { // nobody tells of what a spared thread makes and ends between two ticks
-				checkLog(t, before, log, tids)
+			if r.Expected < r.Ticks || r.Ticks == 0 {
+				t.Errorf("%d thread ticks in %d ticks: the leader lives all the time", r.Expected, r.Ticks)
 			}
-			checkBroken(t, &r.Account, pid, before, log, sink)
+			t.Logf("%d ticks, %d thread ticks = %v; CPU time %v of %v", r.Ticks, r.Expected, &r.Account, sink.cpu, used)
+			if d := sink.cpu - used; used > 0 && !tt.opt.WallWeight && !tt.opt.Children && (d > used/20+tt.opt.interval() || d < -used/20-20*time.Millisecond) {
+				t.Errorf("the samples stand for %v of CPU time, the kernel says %v", sink.cpu, used)
+			}
+			for c := range ledger.NumClasses { // the check can fail
+				broken := r
+				broken.Count[c]++
+				if checkAccount(&broken, sink) == nil {
+					t.Errorf("one more %v was not noticed", c)
+				}
+			}
 		})
 	}
 }
 
-// accounted runs the engine on a target until it ends. before are the threads
-// at the beginning, the leader first, and tids those that the target made.
-func accounted(t *testing.T, opt Options, sink output.Sink, target []string) (r Result, log []event, before, tids []int) {
+// checkAccount compares an account with what the outputs got.
+func checkAccount(r *Result, got *tally) error {
+	switch {
+	case r.Sum() != r.Expected:
+		return fmt.Errorf("the classes (%v) sum up to %d, there were %d thread ticks", &r.Account, r.Sum(), r.Expected)
+	case r.Count[ledger.Sampled] != got.samples:
+		return fmt.Errorf("%d samples were counted, the output got %d", r.Count[ledger.Sampled], got.samples)
+	case r.Count[ledger.Reused] != got.reused:
+		return fmt.Errorf("%d reused ticks were counted, the output got %d", r.Count[ledger.Reused], got.reused)
+	}
+	return nil
+}
+
+// accounted runs the engine on a target until it ends. used is the CPU time of the target while it was
+// sampled, as the kernel tells.
+func accounted(t *testing.T, opt Options, sink output.Sink, target []string) (r Result, used time.Duration) {
 	t.Helper()
 	cmd := targetCmd(target...)
 	in, err := cmd.StdinPipe()
@@ -166,13 +119,10 @@ func accounted(t *testing.T, opt Options, sink output.Sink, target []string) (r 
 	}
 	p := testprog.StartCmd(t, cmd)
 	opt.PIDs = []int{p.PID}
-	opt.journal = func(k ptrace.Kind, tid int, tick int64) { log = append(log, event{k, tid, tick}) }
+	var before time.Duration
 	ready := func() {
-		var err error
-		// The process waits in a read; all that its runtime starts for that is there.
-		if before, err = (procfs.FS{}).TaskIDs(p.PID); err != nil {
-			t.Error(err)
-		}
+		q := process{clock: cpuClock(p.PID)}
+		before, _ = q.cpuTime()
 		if _, err := io.WriteString(in, "go\n"); err != nil {
 			t.Error(err)
 		}
@@ -182,61 +132,17 @@ func accounted(t *testing.T, opt Options, sink output.Sink, target []string) (r 
 		defer close(ended)
 		r, err = Run(context.Background(), opt, 0, testPipeline(sink), ready, nil)
 	}()
-	for line := p.Line(t); line != "done"; line = p.Line(t) {
-		tid, err := strconv.Atoi(strings.TrimPrefix(line, "tid "))
-		if err != nil {
-			t.Fatal(err)
-		}
-		tids = append(tids, tid)
+	for p.Line(t) != "done" {
 	}
-	// Nobody here waits for the child before: the wait would take the report
-	// of its exit from the engine.
 	<-ended
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r, log, before, tids
-}
-
-// checkLog fails the test if a thread that the target made is not in the log.
-func checkLog(t *testing.T, before []int, log []event, tids []int) {
-	t.Helper()
-	seen := map[int]bool{}
-	for _, tid := range before {
-		seen[tid] = true
+	if cmd.Wait(); cmd.ProcessState == nil { // who traced it has taken its end
+		return r, 0
 	}
-	for _, e := range log {
-		seen[e.tid] = true
-	}
-	for _, tid := range tids {
-		if !seen[tid] {
-			t.Errorf("thread %d lived, but the log of %d births and deaths lacks it", tid, len(log))
-		}
-	}
-}
-
-// checkBroken breaks each count, and the log, on purpose: the check must see it.
-func checkBroken(t *testing.T, a *Account, pid int, before []int, log []event, sink *tally) {
-	t.Helper()
-	recomputed := threadTicks(pid, before, log, a.Ticks)
-	for c := range numClasses {
-		for _, by := range []int64{-1, 1} {
-			broken := *a
-			broken.Count[c] += by
-			if checkAccount(&broken, recomputed, sink) == nil {
-				t.Errorf("%+d %v was not noticed", by, c)
-			}
-		}
-	}
-	broken := *a
-	broken.Count[Sampled]--
-	broken.Count[Missed]++
-	if checkAccount(&broken, recomputed, sink) == nil {
-		t.Error("a sample that was counted as missed was not noticed")
-	}
-	if a.Ticks > 2 && threadTicks(pid, before[1:], log, a.Ticks) == recomputed {
-		t.Error("a log that lacks a thread makes no difference")
-	}
+	ru := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+	return r, time.Duration(ru.Utime.Nano()+ru.Stime.Nano()) - before
 }
 
 // TestStolenExit waits for the process that is sampled elsewhere in this

@@ -1,13 +1,12 @@
-// Package sampler is the clock, the choice of threads, the order of the steps,
-// and the counters.
+// Package sampler coordinates: it knows the threads of the targets, says which may run, and leads what is
+// taken of them to the outputs.
 //
-// One OS thread, the engine's, traces: at each tick it finds out which threads
-// run, interrupts those together, copies registers and stack at each stop as it
-// comes, and lets go. Copies travel as capture records to the pipeline, which
-// unwinds, names and hands samples to the outputs on goroutines of its own.
-// Nothing is decoded while a thread is stopped.
+// The rooms: package clocks stops running threads, each from its own CPU; package taking copies registers
+// and stack; package ledger keeps the account. Here are the coordinator (engine.go, tick.go), which stops nobody:
+// it puts threads that may run on the clocks' board, reads blocked ones without a stop, finds births, ends and
+// execs by looking (news.go), and tells by run counts and CPU clocks who has not run (asleep.go, pace.go); and the
+// pipeline, which unwinds, names and hands samples to the outputs on goroutines of its own.
 //
-// Rules about ptrace stops come from ptrace(2) and from the kernel's
-// kernel/signal.c; where a rule was found by experiment the code says what was
-// seen.
+// A tick of a thread: a clock meets it (taken), or the coordinator finds it blocked (look, peek), or it
+// is accounted for later, when its times tell what it did (settle).
 package sampler

@@ -2,7 +2,6 @@ package sampler
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"sfsample/ptrace/procfs"
 	"sfsample/regs"
 	"sfsample/sampler/capture"
+	"sfsample/sampler/taking"
 	"sfsample/unwind"
 )
 
@@ -44,6 +44,7 @@ const stopsAtMost = 60 * time.Millisecond
 // blocked in a call that goes on unharmed, if its stack cannot be unwound
 // without its registers. It waits for no thread that does not stop.
 func Dump(opt Options, pipe *Pipeline) ([]*ThreadDump, error) {
+	defer pipe.closeAll()
 	d := &dumper{opt: opt, pipe: pipe, pages: map[int]pagemap{}}
 	var err error
 	<-ptrace.OnThread(func() { err = d.run() })
@@ -67,13 +68,18 @@ type dumper struct {
 	pipe    *Pipeline
 	fs      procfs.FS
 	threads []*ThreadDump
-	pages   map[int]pagemap     // by process
+	pages   map[int]pagemap // by process
+	calm    waiting
+	buf     taking.Buffer       // of the capture at hand
 	seized  map[int]*ThreadDump // interrupted or group-stopped, not yet reported
 }
 
 func (d *dumper) run() error {
 	for _, pid := range d.opt.PIDs {
 		ids, err := d.fs.TaskIDs(pid)
+		if err != nil && procfs.Gone(err) && len(d.opt.PIDs) > 1 {
+			continue // the others are there
+		}
 		if err != nil {
 			return fmt.Errorf("dump %d: %w", pid, err)
 		}
@@ -89,7 +95,7 @@ func (d *dumper) run() error {
 	}
 	d.stop(d.wantsStop)
 	for range stopsAgain {
-		if !d.stop((*ThreadDump).tooShort) {
+		if !d.stop(d.wantsMore) {
 			break
 		}
 	}
@@ -100,10 +106,18 @@ func (d *dumper) run() error {
 // has four times the size, and the walk knows what the last one came to.
 const stopsAgain = 5
 
-// tooShort: the thread was stopped, and goes on with a stack of which more
-// should have been copied.
-func (t *ThreadDump) tooShort() bool {
-	return t.Taken == capture.Stopped.String() && t.stack != nil && t.stack.end == unwind.OutsideCopy.String()
+// wantsMore tells whether a thread was stopped, and goes on with a stack of which
+// more should have been copied. It may be blocked by now.
+func (d *dumper) wantsMore(t *ThreadDump) bool {
+	if t.Taken != capture.Stopped.String() || t.stack == nil || t.stack.end != unwind.OutsideCopy.String() {
+		return false
+	}
+	call, err := d.fs.Syscall(t.PID, t.TID)
+	if err != nil {
+		return false
+	}
+	a := t.fb.Get()
+	return call.Running || !a.Foreign && d.opt.mayStop(d.fs, t.PID, t.TID, call.NR, &call.Args)
 }
 
 // look reads what can be read of a thread without a stop.
@@ -114,7 +128,9 @@ func (d *dumper) look(pid, tid int) {
 	}
 	t := &ThreadDump{PID: pid, TID: tid, Name: st.Comm, State: st.State, NR: -1, fb: new(Feedback)}
 	t.Stopped = st.State == 'T' || st.State == 't'
-	t.Process = d.pipe.target(pid).name
+	target := d.pipe.target(pid)
+	d.pipe.attest(target, d.now())
+	t.Process = target.name
 	d.threads = append(d.threads, t)
 	switch {
 	case st.NoUserStack():
@@ -152,7 +168,8 @@ func (d *dumper) peek(t *ThreadDump) *capture.Capture {
 			t.Taken = "no room"
 			return nil
 		}
-		readStack(t.TID, call.SP, c, t.fb.Extent.Load(), d.pages[t.PID])
+		a := t.fb.Get()
+		taking.Peek(&d.calm, t.TID, call.SP, &a.Advice, c, int(d.pages[t.PID]), &d.buf)
 		after, err := d.fs.Schedstat(t.PID, t.TID)
 		if err == nil && after.Count == before.Count {
 			c.Taken, c.Blocked, c.Count = capture.Unstopped, true, after.Count
@@ -166,9 +183,14 @@ func (d *dumper) peek(t *ThreadDump) *capture.Capture {
 	return nil
 }
 
-// unwind walks a capture and keeps the stack.
+// now is the time by the clock of captures.
+func (d *dumper) now() time.Duration { return time.Since(d.pipe.cfg.Start) }
+
+// unwind walks a capture that was taken just now, and keeps the stack.
 func (d *dumper) unwind(t *ThreadDump, c *capture.Capture) {
 	target := d.pipe.target(t.PID)
+	c.At = d.now()
+	d.pipe.attest(target, c.At)
 	t.Taken = c.Taken.String()
 	t.stack, _ = d.pipe.unwind(target, c, t.fb)
 	if t.NR >= 0 {
@@ -180,28 +202,28 @@ func (d *dumper) unwind(t *ThreadDump, c *capture.Capture) {
 // wantsStop tells whether a stop is needed to show the thread's stack, and does
 // no harm.
 func (d *dumper) wantsStop(t *ThreadDump) bool {
-	partial := t.fb.NeedStop.Load() != 0
-	switch d.opt.Stop {
-	case StopNever:
-		return false
-	case StopAlways:
-		return t.stack != nil || t.Taken == "running"
-	}
+	a := t.fb.Get()
+	partial := a.NeedStop != 0
 	switch {
+	case d.opt.Stop == StopNever:
+		return false
 	case t.Taken == "running":
 		return true
+	case t.stack == nil || !partial && d.opt.Stop != StopAlways:
+		return false
 	case t.State == 'T':
-		return partial // it is stopped already
-	case partial && t.State == 'S':
-		return !t.fb.Foreign.Load() && transparent(runtime.GOARCH, t.PID, t.NR, &t.Args, ptrace.Reverts && !d.opt.NoRestart)
+		return true // it is stopped already
 	}
-	return false
+	return t.State == 'S' && !a.Foreign && d.opt.mayStop(d.fs, t.PID, t.TID, t.NR, &t.Args)
 }
 
 // stop takes the stops of the threads that want one, all at once, and lets each
 // go as it was. It returns whether there were any.
 func (d *dumper) stop(wants func(*ThreadDump) bool) bool {
 	d.seized = map[int]*ThreadDump{}
+	for _, pid := range d.opt.PIDs {
+		d.pipe.attest(d.pipe.target(pid), d.now())
+	}
 	for _, t := range d.threads {
 		if !wants(t) {
 			continue
@@ -223,15 +245,14 @@ func (d *dumper) stop(wants func(*ThreadDump) bool) bool {
 		return false
 	}
 	defer alarm.Close()
-	end := ptrace.Now() + int64(stopsAtMost)
-	alarm.Set(end)
-	for len(d.seized) > 0 && ptrace.Now() < end {
-		s, ok, err := ptrace.Wait()
-		if err == unix.ECHILD {
+	begun, wait := ptrace.Now(), stopsAtMost
+	for len(d.seized) > 0 && wait > 0 {
+		if !d.handleFor(alarm, wait) {
 			break
 		}
-		if ok {
-			d.handle(s)
+		wait = 0
+		if d.awaits(time.Duration(ptrace.Now() - begun)) {
+			wait = askEvery
 		}
 	}
 	for _, t := range d.seized {
@@ -243,44 +264,67 @@ func (d *dumper) stop(wants func(*ThreadDump) bool) bool {
 	return true
 }
 
+// handleFor answers what is reported for so long. false: there is nobody to wait for.
+func (d *dumper) handleFor(alarm *ptrace.Alarm, wait time.Duration) bool {
+	end := ptrace.Now() + int64(wait)
+	alarm.Set(end)
+	for len(d.seized) > 0 && ptrace.Now() < end {
+		s, ok, err := ptrace.Wait()
+		if err == unix.ECHILD {
+			return false
+		}
+		if ok {
+			d.handle(s)
+		}
+	}
+	return true
+}
+
+// awaits tells whether a thread must not be let go before its stop.
+func (d *dumper) awaits(since time.Duration) bool {
+	for _, t := range d.seized {
+		if awaited(d.fs, t.PID, t.TID, since) {
+			return true
+		}
+	}
+	return false
+}
+
 func (d *dumper) handle(s ptrace.Status) {
 	t := d.seized[s.TID]
 	switch {
-	case s.Kind == ptrace.KindSignal:
-		ptrace.Cont(s.TID, s.Signal)
-		ptrace.Interrupt(s.TID)
 	case s.Kind == ptrace.KindGone:
 		delete(d.seized, s.TID)
-	case t != nil && (s.Kind == ptrace.KindInterrupt || s.Kind == ptrace.KindGroupStop):
+	case t != nil && (s.Kind == ptrace.KindInterrupt || s.Kind == ptrace.KindGroupStop || s.Kind == ptrace.KindSignal):
 		delete(d.seized, s.TID)
 		d.sample(t, s)
+	case s.Kind == ptrace.KindGroupStop:
+		ptrace.Listen(s.TID)
 	default:
-		resume(s)
+		ptrace.Cont(s.TID, 0)
 	}
 }
 
 func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
-	c := d.pipe.pool.get(max(firstCopy, int(t.fb.Want.Load())), t.fb.beyond())
+	a := t.fb.Get()
+	c := d.pipe.pool.get(max(firstCopy, a.Want), a.Beyond)
 	if c == nil {
 		c = &capture.Capture{Regs: make([]byte, 0, regs.PrstatusMaxBytes), Stack: make([]byte, 0, minCopy)}
 	}
-	note := c.Regs[:cap(c.Regs)]
-	n, err := ptrace.ReadRegs(t.TID, ptrace.NotePrstatus, note)
-	if err == nil {
-		c.Regs = note[:n]
-		if !d.opt.NoRestart && s.Kind == ptrace.KindInterrupt && ptrace.Revert(t.TID, c.Regs, false) {
-			ptrace.WriteRegs(t.TID, ptrace.NotePrstatus, c.Regs)
-		}
-		readStack(t.TID, ptrace.StackPointer(c.Regs), c, t.fb.Extent.Load(), d.pages[t.PID])
-		readBeyond(t.TID, t.fb.SavedSP.Load(), c, t.fb.BeyondExtent.Load(), d.pages[t.PID])
-		readExtra(t.TID, c)
-	}
+	b := &d.buf
+	b.Regs, b.FPRegs, b.Stack, b.Beyond = c.Regs[:cap(c.Regs)], make([]byte, taking.FPRegsBytes), c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
+	errno := taking.Take(&d.calm, t.TID, &a.Advice, b, int(d.pages[t.PID]), s.Kind == ptrace.KindInterrupt, d.opt.NoRestart)
 	// A group-stop lasts over a detach: it leaves the process as it was.
-	ptrace.Detach(t.TID, 0)
-	if err != nil {
+	sig := unix.Signal(0)
+	if s.Kind == ptrace.KindSignal {
+		sig = s.Signal
+	}
+	ptrace.Detach(t.TID, sig)
+	if errno != 0 {
 		d.pipe.pool.put(c)
 		return
 	}
+	b.Fill(c)
 	c.Taken, c.PID, c.TID = capture.Stopped, t.PID, t.TID
 	d.unwind(t, c)
 }

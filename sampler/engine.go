@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,10 +13,15 @@ import (
 
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
+	"sfsample/sampler/clocks"
+	"sfsample/sampler/ledger"
+	"sfsample/sampler/taking"
 )
 
-// engine is what runs on the tracing thread. All its fields belong to that
-// thread, but for those that say otherwise.
+// engine is the coordinator: it knows the threads, keeps their account, puts those that may run on the
+// board where clocks find them, reads those that are blocked, and hands what was taken to the
+// pipeline. It stops nobody. All its fields belong to its goroutine, but for
+// those that say otherwise.
 type engine struct {
 	opt      Options
 	log      *slog.Logger
@@ -23,48 +29,50 @@ type engine struct {
 	pool     *pool
 	out      chan<- item
 	nudge    chan<- struct{} // with room for one
-	alarm    *ptrace.Alarm
-	interval int64 // nanoseconds
+	interval int64           // nanoseconds
 
-	procs    map[int]*process
-	threads  map[int]*thread
-	list     []*thread       // the same threads, in order of discovery
-	orphans  map[int]bool    // stopped for the first time before their parent reported them
-	early    []ptrace.Status // ends that were reported out of turn
-	released map[int]bool    // not ours to sample: to be detached at the next stop
-	wanted   map[int]bool    // --tid
+	procs   map[int]*process
+	threads map[int]*thread
+	list    []*thread    // the same threads, in order of discovery
+	wanted  map[int]bool // --tid
 
-	origin             int64 // CLOCK_MONOTONIC of the pipeline's start
-	start              int64 // CLOCK_MONOTONIC of tick 0
-	until              int64 // CLOCK_MONOTONIC of the end
-	tick               int64 // the last tick that was handled
-	acct               Account
-	delay, pause, late histogram
-	outstanding        []*thread // interrupted, not yet stopped
-	fresh              bool      // some of them since the last collect
-	polling            bool      // ask for the stops of these, rather than sleep
-	exits              Exits
-	sent, taken        int64 // interrupts, and stops that answered them
-	most               int   // most interrupts outstanding at once
+	origin int64 // CLOCK_MONOTONIC of the pipeline's start
+	start  int64 // CLOCK_MONOTONIC of tick 0
+	until  int64 // CLOCK_MONOTONIC of the end
+	due    int64 // the next tick to be handled, as far as is planned
+
+	book  *ledger.Book
+	board *clocks.Board
+	bank  *clocks.Bank
+	slots []*thread     // by slot
+	gen   int64         // of the last slot that was given
+	later []func() bool // what is to be tried again at the next tick until it is true
+	calm  taking.Kernel
+	peekB taking.Buffer // of the look at hand
+
+	keeper   *clocks.Keeper // holds all threads, for --exit-stacks; nil: nobody does
+	feedback sync.Map       // *Feedback by thread id, for the keeper
+	programs sync.Map       // *program by process id, for the keeper
+	exits    Exits
+
+	delay, pause, took histogram
+	moved              int64 // samples that were not proven to be of the tick's moment
+	seizes             int64
+	waits              int // stops that had not come at the end
+	clocks             int // CPUs that had a clock then
 	load               load
 	pace               pace
-	prio               priority
-	place              place
-	missed             int64  // deadlines that were not answered in time
-	due                int64  // the tick after the last: usually the next, later in a rest
 	published          int64  // when status was set
 	open, files        int    // files of threads that are open, and may be; 0: not known
-	listAt             int64  // tick of the next listing of untraced processes
 	backlog            []item // could not be sent yet
 	warned             map[string]bool
 
-	held     chan error  // why the tracing thread cannot go on, nor return
-	stop     atomic.Bool // set by others, with alarm.Ring
-	status   atomic.Pointer[Progress]
-	exit     uint32 // wait status of Options.Command
-	execSeen bool   // Options.Command has called exec
-	buf      [512]byte
-	kernel   []byte // room for the kernel's part of a stack; nil: not needed yet
+	stop   chan struct{} // closed by others
+	exited chan struct{} // the keeper has news; room for one
+	status atomic.Pointer[Progress]
+	exit   uint32 // wait status of Options.Command
+	buf    [512]byte
+	kernel []byte // room for the kernel's part of a stack; nil: not needed yet
 }
 
 // Progress is a look at a running engine.
@@ -84,27 +92,38 @@ const listings = 100
 // process that made thousands of threads a second).
 func (e *engine) attach(pid int) error {
 	p := e.addProcess(pid)
-	p.spares = e.mayspare()
-	var ids []int
-	for round, fresh := 0, true; fresh && round < listings; round++ {
-		var err error
-		if ids, err = e.fs.TaskIDs(pid); err != nil {
+	if err := e.permitted(p); err != nil {
+		return err
+	}
+	for range listings {
+		fresh, err := e.relist(p, false)
+		if err != nil {
 			return fmt.Errorf("list the threads of %d: %w", pid, err)
 		}
-		fresh = false
-		p.spares = p.spares && len(ids) > e.few()
-		for _, tid := range ids {
-			if e.threads[tid] != nil || e.unwanted(tid) {
-				continue
-			}
-			added, err := e.addThread(p, tid)
-			if err != nil && err != unix.ESRCH && err != errBecame {
-				return err
-			}
-			fresh = fresh || added || err == errBecame
+		if !fresh {
+			break
 		}
-		// While a thread calls exec there may be nobody that could be seized.
-		fresh = fresh || p.threads == 0 && len(ids) > 0 && !e.ended(p, ids)
+	}
+	return nil
+}
+
+// permitted tells whether the process may be traced. Files that ask for the same right (mm_access
+// and lock_trace with PTRACE_MODE_ATTACH, fs/proc/base.c) tell that without a trace.
+func (e *engine) permitted(p *process) error {
+	if e.opt.Stop == StopNever {
+		return nil
+	}
+	tid, err := e.fs.LiveTask(p.pid)
+	if err != nil {
+		return unix.ESRCH
+	}
+	if s, err := e.fs.Status(tid); err == nil && s.TracerPid != 0 && e.keeper == nil {
+		e.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", tid, s.TracerPid)
+	}
+	_, err = e.fs.Syscall(p.pid, tid)
+	var errno unix.Errno
+	if errors.As(err, &errno) && (errno == unix.EACCES || errno == unix.EPERM) {
+		return unix.EPERM
 	}
 	return nil
 }
@@ -118,13 +137,13 @@ func (e *engine) addProcess(pid int) *process {
 	p := &process{pid: pid, clock: cpuClock(pid), only: len(e.wanted) > 0, tasks: -1, pages: -1, program: new(program), brief: e.opt.ExitStacks}
 	e.openProcess(p)
 	p.cpuBase, _ = p.cpuTime()
-	p.asleep = asleep{cpu: p.cpuBase, stood: -1, stirred: e.tick - finest - 1}
+	p.asleep = asleep{cpu: p.cpuBase, stood: -1, stirred: e.book.Tick() - finest - 1}
 	e.procs[pid] = p
+	e.programs.Store(pid, p.program)
 	return p
 }
 
-// openProcess opens what is read of a process again and again, and reads what
-// an exec may change.
+// openProcess opens what is read of a process again and again, and belongs to its program of now.
 func (e *engine) openProcess(p *process) {
 	p.closeFiles() // the memory before an exec is another
 	fd, err := unix.Open(e.fs.Path(p.pid, "task"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -133,111 +152,45 @@ func (e *engine) openProcess(p *process) {
 	}
 	p.tasks = fd
 	p.pages = openPagemap(e.fs, p.pid)
-	if s, err := e.fs.Status(p.pid); err == nil {
-		p.seccomp = s.Seccomp == 2 // SECCOMP_MODE_FILTER
+	if p.pages < 0 || p.replaced() {
+		p.pages.close()
+		if tid, err := e.fs.LiveTask(p.pid); err == nil { // the leader has exited
+			p.pages = openPagemap(e.fs, tid)
+		}
 	}
 }
 
-// addThread seizes a thread that was found by listing. added is false when it
-// cannot be sampled at all.
-func (e *engine) addThread(p *process, tid int) (added bool, err error) {
-	t := e.newThread(p, tid)
-	e.begin(t)
-	if s, err := e.fs.TaskStat(p.pid, tid); err == nil {
-		if s.State == 'Z' || s.State == 'X' {
-			e.closeFiles(t)
-			return false, nil // a leader that has exited while its process lives
-		}
-		t.noUserStack = s.NoUserStack()
+// addThread begins a thread that was found by listing. born: it has lived since the last
+// listing only. false: it has exited.
+func (e *engine) addThread(p *process, tid int, born bool) bool {
+	t := &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, statFD: -1, debugFD: -1, slot: -1}
+	st, err := e.fs.TaskStat(p.pid, tid)
+	if err != nil || st.State == 'Z' || st.State == 'X' {
+		return false // or a leader that has exited while its process lives
 	}
-	switch {
-	case e.opt.Stop == StopNever || t.noUserStack:
-	case e.spare(p, tid):
-		t.spared = true
-		p.spared++
-	default:
-		if err := e.seize(t); err != nil {
-			e.closeFiles(t)
-			return false, err
-		}
-	}
-	e.keep(t)
-	return true, nil
-}
-
-// errBecame: the thread has called exec while it was seized. It is our tracee, but
-// goes by the leader's id.
-var errBecame = errors.New("the thread has replaced its program")
-
-// seizeTries is how often a seize is made that is not permitted: the leader that was
-// meant may be gone, as another thread has called exec, and that has its id.
-const seizeTries = 3
-
-// seize makes a thread our tracee. One that is another's stays without, and that
-// is told; any other error is returned: ESRCH and errBecame tell of threads that
-// are gone.
-func (e *engine) seize(t *thread) error {
-	for try := range seizeTries {
-		pid := t.proc.pid
-		ended, err := ptrace.SeizeIn(pid, t.tid, e.seizeOptions(), func() {
-			select {
-			case e.held <- fmt.Errorf("attach %d: it is calling exec, and waits for the very thread that waits for this (try: once more)", pid):
-			default: // told already
-			}
-		})
-		e.early = append(e.early, ended...)
-		switch {
-		case err == nil && ptrace.Traced(t.tid):
-			t.seized = true
-			t.proc.became = t.proc.became || try > 0 && t.tid == t.proc.pid
-		case err == nil && slices.ContainsFunc(ended, func(s ptrace.Status) bool { return s.TID == t.tid }):
-			err = unix.ESRCH
-		case err == nil:
-			err, t.proc.became = errBecame, true
-		}
-		if err != unix.EPERM {
-			return err
-		}
-		s, serr := e.fs.Status(t.tid)
-		switch {
-		case serr == nil && (s.TracerPid == unix.Gettid() || s.TracerPid == unix.Getpid()):
-			t.seized = true // ours by inheritance: born while we listed
-			return nil
-		case serr == nil && s.TracerPid != 0:
-			e.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", t.tid, s.TracerPid)
-			return nil
-		}
-	}
-	return unix.EPERM
-}
-
-func (e *engine) seizeOptions() int {
-	o := ptrace.OptClone | ptrace.OptExec
-	if len(e.wanted) > 0 {
-		o = ptrace.OptExec
-	}
-	if e.opt.Children {
-		o |= ptrace.OptFork | ptrace.OptVfork
-	}
-	if e.opt.ExitStacks {
-		o |= ptrace.OptExit
-	}
-	return o
-}
-
-// newThread makes a thread whose files are opened at its first look: many live for
-// less than a tick.
-func (e *engine) newThread(p *process, tid int) *thread {
-	return &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, done: e.tick + 1}
-}
-
-// begin opens the files of a thread that has lived before: what it has run for until
-// now is not ours to weigh.
-func (e *engine) begin(t *thread) {
+	t.noUserStack = st.NoUserStack()
 	e.openFiles(t)
-	if s, err := t.schedstat(e.buf[:]); err == nil {
-		t.run = s.Run
+	s, err := t.schedstat(e.buf[:])
+	if err != nil {
+		e.closeFiles(t)
+		return false
 	}
+	t.waited = s.Wait
+	run := s.Run
+	if born {
+		run = 0
+	}
+	e.book.Open(&t.line, run)
+	e.threads[t.tid] = t
+	if e.keeper != nil {
+		e.feedback.Store(tid, t.fb)
+	}
+	e.list = append(e.list, t)
+	p.threads++
+	if st.State == 'R' {
+		e.awake(t, st.Processor)
+	}
+	return true
 }
 
 // spareFiles is how many files are left to all others that open some.
@@ -264,14 +217,54 @@ func (e *engine) openFiles(t *thread) {
 
 func (e *engine) closeFiles(t *thread) {
 	e.open -= t.files()
-	t.closeFiles()
+	for _, fd := range []*int{&t.schedFD, &t.callFD, &t.statFD, &t.debugFD} {
+		closeFD(fd)
+	}
 }
 
-// keep adds a thread to those that are sampled from the next tick on.
-func (e *engine) keep(t *thread) {
-	e.threads[t.tid] = t
-	e.list = append(e.list, t)
-	t.proc.threads++
+// awake puts a thread on the board, where clocks find it, and sees to it that its CPU has one.
+func (e *engine) awake(t *thread, cpu int) {
+	if t.slot >= 0 || e.opt.Stop == StopNever || t.noUserStack || t.refused {
+		return
+	}
+	if t.schedFD < 0 {
+		t.schedFD = t.openFile("schedstat")
+	}
+	before := t.files()
+	t.statFD, t.debugFD = t.openFile("stat"), t.openFile("sched")
+	e.open += t.files() - before
+	a := t.fb.Get()
+	e.gen++
+	t.slot = e.board.Put(clocks.Thread{TID: t.tid, PID: t.proc.pid, Sched: t.schedFD, Stat: t.statFD, Debug: t.debugFD,
+		Pages: int(t.proc.pages), Advice: a.Advice, Gen: e.gen, Run: int64(t.line.Run())})
+	if t.slot < 0 {
+		e.leave(t)
+		return
+	}
+	t.advice = t.fb.p.Load()
+	for len(e.slots) <= t.slot {
+		e.slots = append(e.slots, nil)
+	}
+	e.slots[t.slot] = t
+	if cpu >= 0 {
+		e.bank.Need(cpu, e.book.Tick())
+	}
+}
+
+// leave takes a thread off the board. false: a clock holds it just now.
+func (e *engine) leave(t *thread) bool {
+	if t.slot >= 0 {
+		if !e.board.Remove(t.slot) {
+			return false
+		}
+		e.slots[t.slot] = nil
+		t.slot = -1
+	}
+	before := t.files()
+	closeFD(&t.statFD)
+	closeFD(&t.debugFD)
+	e.open += t.files() - before
+	return true
 }
 
 // drop takes a thread out that has exited, if that was not done before. Its ticks so
@@ -281,59 +274,55 @@ func (e *engine) drop(t *thread) {
 	if i < 0 {
 		return
 	}
-	e.settle(t, Exited)
-	e.closeFiles(t)
-	t.unspare()
-	t.proc.loose += t.carry
+	e.settle(t, e.book.Tick(), t.waited, ledger.Exited)
 	t.wakes()
+	if e.leave(t) {
+		e.closeFiles(t)
+	} else {
+		e.gone(t)
+	}
+	t.proc.loose += e.book.Close(&t.line, ledger.Exited)
 	t.proc.asleep.forget() // nobody knows how long it ran
 	if e.threads[t.tid] == t {
 		delete(e.threads, t.tid)
 	}
 	e.list = slices.Delete(e.list, i, i+1)
 	t.proc.threads--
-	if t.tid == t.proc.pid {
-		e.dropSpared(t.proc)
+	e.feedback.Delete(t.tid)
+	if e.opt.ended != nil {
+		e.opt.ended(t.tid)
 	}
-	if t.proc.threads == 0 {
+	if e.keeper == nil && t.proc.threads == 0 && e.ended(t.proc) {
 		e.dropProcess(t.proc)
 	}
 }
 
-// settle accounts for the ticks that a thread owes when it can no longer be
-// looked at: an interrupt that was not answered counts as c; ticks of a blocked
-// thread are unsure, as nobody can say when it woke.
-func (e *engine) settle(t *thread, c Class) {
-	if !t.interrupted && t.blocked {
-		e.unsure(t, e.tick, counterLag)
-		return
-	}
-	owed := t.owed(e.tick)
-	if t.interrupted && owed > 1 {
-		e.acct.Add(NotStopped, owed-1)
-		owed = 1
-	}
-	e.acct.Add(c, owed)
-	t.done = e.tick + 1
-	e.disarm(t)
+// gone closes the files of a thread that a clock still holds, when that has let go of it.
+func (e *engine) gone(t *thread) {
+	slot := t.slot
+	e.open -= t.files()
+	fds := []int{t.schedFD, t.callFD, t.statFD, t.debugFD}
+	t.schedFD, t.callFD, t.statFD, t.debugFD = -1, -1, -1, -1
+	e.later = append(e.later, func() bool {
+		if !e.board.Remove(slot) {
+			return false
+		}
+		e.slots[slot] = nil
+		for _, fd := range fds {
+			closeFD(&fd)
+		}
+		return true
+	})
 }
 
-// disarm forgets an interrupt that will not be answered any more.
-func (e *engine) disarm(t *thread) {
-	if !t.interrupted {
-		return
+// settle accounts for the ticks that a thread on the board owes up to tick n, in which no clock has met it:
+// those that it waited for a CPU, as far as the kernel's count of that goes, and others.
+func (e *engine) settle(t *thread, n int64, waited time.Duration, c ledger.Class) {
+	if w := waited - t.waited; w > 0 && !t.blocked {
+		e.book.GiveSome(&t.line, min(int64(w+time.Duration(e.interval)/2)/e.interval, e.book.Owed(&t.line, n)), ledger.Waiting)
 	}
-	t.interrupted = false
-	for i, u := range e.outstanding {
-		if u == t {
-			e.outstanding = append(e.outstanding[:i], e.outstanding[i+1:]...)
-			break
-		}
-	}
-	if t.cap != nil {
-		e.pool.put(t.cap)
-		t.cap = nil
-	}
+	t.waited = waited
+	e.book.Give(&t.line, n, c)
 }
 
 func (e *engine) dropProcess(p *process) {
@@ -341,13 +330,25 @@ func (e *engine) dropProcess(p *process) {
 		return
 	}
 	delete(e.procs, p.pid)
+	e.programs.Delete(p.pid)
+	p.readCPU()
 	e.chargeRest(p)
 	p.closeFiles()
 	e.send(item{gone: p.pid})
+	if p.pid == e.opt.Command && e.keeper == nil {
+		e.reapCommand()
+	}
 }
 
-// send hands something to the pipeline without ever waiting for it: threads may
-// be stopped, or have signals to be passed on.
+// reapCommand takes the end of the command that we have started.
+func (e *engine) reapCommand() {
+	var ws unix.WaitStatus
+	if pid, err := unix.Wait4(e.opt.Command, &ws, unix.WNOHANG|unix.WALL, nil); err == nil && pid == e.opt.Command {
+		e.exit = uint32(ws)
+	}
+}
+
+// send hands something to the pipeline without ever waiting for it.
 func (e *engine) send(it item) {
 	e.flush()
 	urgent := it.urgent() // it is the pipeline's once it is sent
@@ -398,100 +399,22 @@ func (e *engine) warn(format string, args ...any) {
 	}
 }
 
-// loop samples until the time is over, nobody is left, or stop is set.
-func (e *engine) loop() {
-	if e.opt.Stop != StopNever {
-		e.prio.raise(ptrace.Now())
-	}
-	e.start = ptrace.Now()
-	e.alarm.Set(e.start)
-	next := e.start
-	for len(e.procs) > 0 {
-		now := ptrace.Now()
-		if now >= e.until || e.stop.Load() {
-			e.missRest(min(now, e.until-1))
-			return
-		}
-		for len(e.early) > 0 {
-			s := e.early[0]
-			e.early = e.early[1:]
-			e.handle(s)
-		}
-		if now >= next {
-			e.prio.check(now)
-			next = e.onTick(now)
-			e.collect()
-			if ptrace.Now() >= next {
-				// Behind already: reports must not wait until we catch up.
-				e.drain()
-			}
-			continue
-		}
-		s, ok, err := ptrace.Wait()
-		switch {
-		case err == unix.ECHILD: // nobody to wait for: sleep to the alarm
-			e.dropVanished()
-			sleepUntil(min(next, e.until))
-		case ok:
-			e.catchUp()
-			e.handle(s)
-			next = e.wake()
-		}
-	}
-}
-
-// missRest accounts for the deadlines that passed unseen before a run's end.
-func (e *engine) missRest(end int64) {
-	e.skipTo((end - e.start) / e.interval)
-}
-
-// dropVanished drops the threads that the kernel reports no more, when it has
-// said that this thread has no tracee: the report of an exit goes to another
-// thread of this process if one waits for the same child.
-func (e *engine) dropVanished() {
-	for _, t := range slices.Clone(e.list) {
-		if t.seized {
-			e.vanished(t)
-		}
-	}
-}
-
-// maxDrain bounds the reports that are answered in a row while a tick is due.
-const maxDrain = 1000
-
-// drain answers the reports that are there.
-func (e *engine) drain() {
-	for range maxDrain {
-		s, ok, err := ptrace.Poll(-1)
-		if !ok || err != nil {
-			break
-		}
-		e.handle(s)
-	}
-}
-
-// sleepUntil sleeps to a CLOCK_MONOTONIC time, or until the alarm rings.
-func sleepUntil(at int64) {
-	ts := unix.NsecToTimespec(at)
-	const abstime = 1 // TIMER_ABSTIME
-	unix.ClockNanosleep(unix.CLOCK_MONOTONIC, abstime, &ts, nil)
-}
-
 // finish accounts for what is still owed when a run ends while its targets
 // live.
 func (e *engine) finish() {
+	n := e.book.Tick()
 	for _, t := range e.list {
-		if t.interrupted {
-			e.settle(t, NotStopped)
-			continue
+		s, err := t.schedstat(e.buf[:])
+		switch {
+		case err != nil:
+			e.book.Give(&t.line, n, ledger.Exited)
+		case t.blocked && s.Count == t.count:
+			e.creditIdle(t, n)
+		case t.blocked:
+			e.book.Give(&t.line, n, ledger.Unsure)
+		default:
+			e.settle(t, n, s.Wait, e.unmet(t))
 		}
-		if t.blocked {
-			if s, err := t.schedstat(e.buf[:]); err == nil && s.Count == t.count {
-				e.creditIdle(t, e.tick)
-				continue
-			}
-		}
-		e.settle(t, Unsure)
 	}
 	for _, p := range e.procs {
 		p.readCPU()
@@ -508,3 +431,8 @@ func (e *engine) closeAll() {
 		p.closeFiles()
 	}
 }
+
+func (e *engine) elapsed() time.Duration { return time.Duration(ptrace.Now() - e.start) }
+
+// at is a CLOCK_MONOTONIC time as captures tell it: since the pipeline's start.
+func (e *engine) at(now int64) time.Duration { return time.Duration(now - e.origin) }

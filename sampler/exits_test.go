@@ -5,11 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"sfsample/internal/testprog"
 	"sfsample/output"
-	"sfsample/ptrace"
 	"sfsample/sampler/capture"
 )
 
@@ -21,41 +18,6 @@ func startWaiting(t *testing.T) *testprog.Proc {
 		t.Fatal(err)
 	}
 	return testprog.StartCmd(t, cmd)
-}
-
-// TestKilledInStop kills a process when the stop of one of its threads was
-// reported, and not answered yet: the thread stops once more, at its exit, and
-// shows its stack there as all others do.
-func TestKilledInStop(t *testing.T) {
-	p := startWaiting(t)
-	opt := Options{Hz: 99, PIDs: []int{p.PID}, All: true, Stop: StopAlways, ExitStacks: true}
-	killed := false
-	opt.journal = func(k ptrace.Kind, tid int, tick int64) {
-		if k != ptrace.KindInterrupt || killed {
-			return
-		}
-		killed = true
-		if err := unix.Kill(p.PID, unix.SIGKILL); err != nil {
-			t.Error(err)
-		}
-		for end := time.Now().Add(testprog.Patience); !ptrace.AtExit(tid); {
-			if time.Now().After(end) {
-				t.Errorf("thread %d does not come to its exit", tid)
-				return
-			}
-		}
-	}
-	sink := new(exitSink)
-	r, err := Run(context.Background(), opt, 0, testPipeline(sink), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !killed {
-		t.Fatal("no stop was reported")
-	}
-	if r.Exits.Taken != r.Exits.Threads || r.Exits.Taken != sink.exits || r.Exits.Threads == 0 || r.Exits.NoRoom != 0 {
-		t.Errorf("%+v, and the output got the stacks of %d exits", r.Exits, sink.exits)
-	}
 }
 
 // exitSink counts stacks at exits.

@@ -9,30 +9,21 @@ import (
 // maxStride bounds how far the rate is lowered.
 const maxStride = 1024
 
-// load holds the pauses below the share of the target's time that they may
-// take, by answering only each stride-th tick.
+// load holds what is taken of threads below the share of their time that it
+// may be, by having only each stride-th tick answered.
 type load struct {
 	max     float64 // share; 0: no bound
 	stride  int64   // 1: every tick; 0 means 1
 	most    int64   // largest stride so far
-	left    int64   // ticks left out
+	left    int64   // thread ticks left out
 	begun   int64   // CLOCK_MONOTONIC: start of the window
-	paused  time.Duration
-	threads int   // stopped in this window
+	taken   time.Duration
+	threads int   // sampled in this window
 	window  int64 // number of the window, marks threads
 }
 
-// skip tells whether tick n is to be left out.
-func (l *load) skip(n int64) bool {
-	if l.stride <= 1 || n%l.stride == 0 {
-		return false
-	}
-	l.left++
-	return true
-}
-
-func (l *load) add(t *thread, pause time.Duration) {
-	l.paused += pause
+func (l *load) add(t *thread, taken time.Duration) {
+	l.taken += taken
 	if t.window != l.window {
 		t.window = l.window
 		l.threads++
@@ -48,7 +39,8 @@ func (l *load) update(e *engine, now int64) {
 	if now-l.begun < window {
 		return
 	}
-	share := float64(l.paused) / float64(now-l.begun) / float64(max(l.threads, 1))
+	busy := float64(max(1, min(l.threads, e.bank.Clocks())))
+	share := float64(l.taken) / float64(now-l.begun) / busy
 	stride := max(l.stride, 1)
 	switch {
 	case l.max > 0 && share > l.max && stride < maxStride:
@@ -57,7 +49,7 @@ func (l *load) update(e *engine, now int64) {
 		stride /= 2
 	}
 	l.stride, l.most = stride, max(l.most, stride)
-	l.begun, l.paused, l.threads = now, 0, 0
+	l.begun, l.taken, l.threads = now, 0, 0
 	l.window++
 }
 
@@ -76,9 +68,9 @@ func (e *engine) chargeRest(p *process) {
 		if t.proc != p {
 			continue
 		}
-		rest += t.carry
+		rest += t.line.Carry()
 		if s, err := t.schedstat(e.buf[:]); err == nil && p.only {
-			rest += s.Run - t.run
+			rest += s.Run - t.line.Run()
 		}
 	}
 	if rest <= 0 {

@@ -97,6 +97,9 @@ func (n *Names) process(pid int) *processNames {
 		p.view = v
 		p.jit = livePerfMap(v, pid)
 	}
+	if p.jit != nil {
+		p.jit.Until = n.opt.Until
+	}
 	p.view.refs++
 	return p
 }

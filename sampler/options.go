@@ -3,8 +3,6 @@ package sampler
 import (
 	"log/slog"
 	"time"
-
-	"sfsample/ptrace"
 )
 
 // StopMode says which threads may be stopped.
@@ -13,7 +11,7 @@ type StopMode uint8
 const (
 	StopAuto   StopMode = iota // running threads, and a blocked one only where nothing else helps
 	StopNever                  // none: only what can be read without a stop
-	StopAlways                 // every thread at every tick
+	StopAlways                 // every thread at every tick that may be stopped
 )
 
 // Options are the settings of a run.
@@ -27,7 +25,7 @@ type Options struct {
 	All         bool // blocked threads too, not only those that run
 	WallWeight  bool // a sample weighs one per tick, not the CPU time used
 	Stop        StopMode
-	NoRestart   bool    // never write a register of the target
+	NoRestart   bool    // leave an EINTR that a stop has caused, stop no blocked thread
 	Children    bool    // follow forks
 	Kernel      bool    // the kernel's part of each stack
 	ExitStacks  bool    // the stack of each thread at its exit
@@ -35,12 +33,8 @@ type Options struct {
 	Nice        bool    // stay at normal priority
 	Log         *slog.Logger
 
-	// journal, for tests, is told every report of a tracee as the kernel gives
-	// it, with the last tick that was handled; for a birth tid is the new
-	// thread.
-	journal func(k ptrace.Kind, tid int, tick int64)
-	// few, for tests, is used in the place of fewTracees.
-	few int
+	// ended, for tests, is told of each thread that was dropped.
+	ended func(tid int)
 }
 
 func (o *Options) interval() time.Duration { return time.Second / time.Duration(o.Hz) }

@@ -1,11 +1,8 @@
 package sampler
 
 import (
-	"runtime"
 	"testing"
 	"time"
-
-	"sfsample/ptrace"
 )
 
 const tick99 = int64(time.Second / 99)
@@ -91,63 +88,5 @@ func TestRest(t *testing.T) {
 		if got := rest(tt.threads, tt.still, tick99); got != tt.want {
 			t.Errorf("%d threads, still for %d ticks: the next tick is %d on, want %d", tt.threads, tt.still, got, tt.want)
 		}
-	}
-}
-
-// TestSkipTo: the ticks of a rest are unsure for a thread that came meanwhile, and
-// those that were to be seen after it are missed.
-func TestSkipTo(t *testing.T) {
-	e := &engine{tick: 9, due: 14}
-	born := &thread{done: 11} // during tick 10
-	waits := &thread{done: 10, blocked: true}
-	e.list = []*thread{born, waits}
-	e.skipTo(15)
-	if e.tick != 15 || e.missed != 2 || e.acct.Count[Unsure] != 3 || e.acct.Count[Missed] != 2 {
-		t.Errorf("tick %d, %d deadlines missed, %d unsure and %d missed ticks of threads; want 15, 2, 3 and 2",
-			e.tick, e.missed, e.acct.Count[Unsure], e.acct.Count[Missed])
-	}
-	if e.acct.Ticks != 6 || e.acct.Expected != 12 || waits.done != 10 {
-		t.Errorf("%d ticks, %d of threads, the waiting one accounted up to %d; want 6, 12, 10", e.acct.Ticks, e.acct.Expected, waits.done)
-	}
-	e.skipTo(12)
-	if e.tick != 15 {
-		t.Error("the tick goes back")
-	}
-}
-
-// TestWake: what happens in a rest ends it at the next deadline.
-func TestWake(t *testing.T) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	alarm, err := ptrace.NewAlarm()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer alarm.Close()
-	const hour = int64(time.Hour)
-	e := &engine{tick: 1, due: 9, interval: hour, start: ptrace.Now() - 3*hour - hour/2, until: 1 << 62, alarm: alarm}
-	if next := e.wake(); next != e.start+4*hour || e.due != 4 {
-		t.Errorf("the next tick is %d, %v after the first; want 4, 4h", e.due, time.Duration(next-e.start))
-	}
-}
-
-// TestCatchUp: a thread that is born in a rest owes no tick from before its birth.
-func TestCatchUp(t *testing.T) {
-	const hour = int64(time.Hour)
-	e := &engine{tick: 1, due: 9, interval: hour, start: ptrace.Now() - 3*hour - hour/2, until: 1 << 62}
-	waits := &thread{done: 2, blocked: true}
-	e.list = []*thread{waits}
-	e.catchUp()
-	if e.tick != 3 || e.acct.Expected != 2 || e.missed != 0 || waits.done != 2 {
-		t.Errorf("tick %d, %d ticks of threads, %d missed; want 3, 2, 0", e.tick, e.acct.Expected, e.missed)
-	}
-	e.list = append(e.list, e.newThread(&process{tasks: -1}, 1<<30))
-	e.skipTo(5)
-	if got := e.acct.Count[Unsure]; got != 2 {
-		t.Errorf("the new thread has %d ticks up to 5, want 2", got)
-	}
-	e.due, e.tick = 6, 5
-	if e.catchUp(); e.tick != 5 {
-		t.Errorf("tick %d where there is no rest, want 5", e.tick)
 	}
 }

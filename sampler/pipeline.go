@@ -19,6 +19,7 @@ import (
 	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
 	"sfsample/sampler/syscalls"
+	"sfsample/sampler/taking"
 	"sfsample/unwind"
 )
 
@@ -55,9 +56,17 @@ type Target interface {
 	Mappings() []procfs.Mapping
 	// Refresh reads the mappings anew.
 	Refresh() error
+	// Listed is when the list of mappings had been read last.
+	Listed() time.Time
 	// Verify compares the objects with memory and drops those that are no longer
 	// what they were.
 	Verify() (changed bool, err error)
+	// Changes returns which code has changed since it was last asked.
+	Changes() []module.Change
+	// CodeAt returns the executable mapping at pc.
+	CodeAt(pc uint64) (module.Code, bool)
+	// Moved tells whether other objects than now were at pc before.
+	Moved(pc uint64) bool
 	// Report tells what is known of each module.
 	Report() []module.Report
 	// Close ends the use of it.
@@ -80,6 +89,8 @@ type Pipeline struct {
 	mem     unwind.Memory // of the walk under way
 	also    []unwind.Region
 	patient ptrace.Patient
+	live    taking.Live
+	pages   taking.Buffer // room to read a pagemap
 	frames  []unwind.Frame
 	hurry   bool // the engine has got advice that makes its next captures better
 
@@ -105,7 +116,7 @@ type target struct {
 	name     string
 	limit    string // why its code is not unwound
 	gen      uint64 // of the mappings that were last recorded
-	verified time.Duration
+	past     past
 	walkers  map[walkerKey]*unwind.Walker
 	threads  map[int]*seen
 	stacks   map[uint64][]*stack
@@ -214,7 +225,7 @@ func (p *Pipeline) consume(items *inbox[item]) {
 		switch {
 		case it.capture != nil:
 			if it.early != nil {
-				p.early(it.capture.PID, it.early)
+				p.early(it.capture.PID, it.capture.At, it.early)
 			}
 			if it.program != nil && it.program.replaced.Load() {
 				p.replaced(it.capture.PID)
@@ -284,14 +295,14 @@ func (p *Pipeline) Modules() (modules, problems []string) {
 }
 
 // early takes what the engine has read of a young process.
-func (p *Pipeline) early(pid int, e *early) {
+func (p *Pipeline) early(pid int, at time.Duration, e *early) {
 	t := p.target(pid)
 	if t.name == "" {
 		t.name = strings.TrimSuffix(string(e.comm), "\n")
 		p.record(&capture.Name{PID: pid, Name: t.name})
 	}
-	if maps, err := procfs.ParseMaps(e.maps); err == nil {
-		t.offer(maps)
+	if maps, err := procfs.ParseMaps(e.maps); err == nil && t.offer(maps) {
+		t.past.known(at, t.space)
 	}
 }
 
@@ -299,9 +310,10 @@ func (p *Pipeline) early(pid int, e *early) {
 // name its captures after its end: its mappings and its program.
 func (p *Pipeline) opened(pid int) {
 	t := p.target(pid)
-	if t.space == nil || t.space.Refresh() != nil {
+	if t.space == nil {
 		return
 	}
+	p.attest(t, time.Since(p.cfg.Start))
 	exe, _, err := p.fs.Exe(pid)
 	if err != nil {
 		return
@@ -329,18 +341,22 @@ func (p *Pipeline) forked(f fork) {
 // replaced is told that the process is another program by now than that of the
 // captures that are still to come before it is forgotten.
 func (p *Pipeline) replaced(pid int) {
-	if s, ok := p.target(pid).space.(interface{ Replace() }); ok {
+	t := p.target(pid)
+	t.past.over = true
+	if s, ok := t.space.(interface{ Replace() }); ok {
 		s.Replace()
 	}
 }
 
-// offer makes mappings those of the process, read by whomever.
-func (t *target) offer(maps []procfs.Mapping) {
+// offer makes mappings those of the process, read by whomever. It tells whether
+// there is a use for them.
+func (t *target) offer(maps []procfs.Mapping) bool {
 	s, ok := t.space.(interface{ Offer([]procfs.Mapping) })
-	if ok && len(maps) > 0 {
-		s.Offer(slices.Clone(maps))
-		t.space.Refresh()
+	if !ok || len(maps) == 0 {
+		return false
 	}
+	s.Offer(slices.Clone(maps))
+	return t.space.Refresh() == nil
 }
 
 // target returns what is known of a process, opened at its first capture.
@@ -396,27 +412,13 @@ func RecordError(err error) error {
 func (p *Pipeline) capture(c *capture.Capture, fb *Feedback) {
 	t := p.target(c.PID)
 	s := t.thread(c.TID)
-	p.verify(t, c.At)
+	p.attest(t, c.At)
 	p.nameThread(t, c.TID, s, c.At)
 	st, state := p.unwind(t, c, fb)
 	p.recordMaps(t, c.TID)
 	p.record(c)
 	s.last, s.state = st, state
 	p.send(t, c.TID, s, c.At, c.Taken.String(), &c.Weight)
-}
-
-// verifyAge is how long the objects of a process are believed to be those that
-// were found: a library can be closed and another one mapped in its place.
-const verifyAge = 100 * time.Millisecond
-
-func (p *Pipeline) verify(t *target, at time.Duration) {
-	if !p.cfg.Live || t.space == nil || at-t.verified < verifyAge {
-		return
-	}
-	t.verified = at
-	if _, err := t.space.Verify(); err != nil {
-		p.cfg.Log.Debug("verify the modules", "pid", t.pid, "err", err)
-	}
 }
 
 // threadNameAge is how long the name of a thread is believed.
@@ -447,12 +449,16 @@ func (p *Pipeline) send(t *target, tid int, s *seen, at time.Duration, taken str
 	}}
 }
 
+// noStack is the one frame of the stack that is credited to a thread of which there is
+// no capture: a recording may have been cut, or have lost it.
+var noStack = &stack{named: &output.Stack{Frames: []output.Frame{{Func: "[no stack]"}}}}
+
 // credit gives the last stack of a thread more weight.
 func (p *Pipeline) credit(c *capture.Credit) {
 	t := p.target(c.PID)
 	s := t.thread(c.TID)
 	if s.last == nil {
-		return
+		s.last, s.state = noStack, "blocked"
 	}
 	p.record(c)
 	p.send(t, c.TID, s, c.At, "reused", &c.Weight)
@@ -472,6 +478,8 @@ func (p *Pipeline) spent(c *capture.Spent) {
 const (
 	noMaps = "no mappings"
 	noRegs = "no registers"
+	// codeChanged: what was mapped when the stack was captured is not known.
+	codeChanged = "code changed"
 )
 
 // unwind walks the stack of a capture. The state is "running" or the number of
@@ -498,16 +506,19 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	if t.space == nil {
 		return p.cut(t, c, frame0, noMaps), state
 	}
-	frames, end := p.walk(t, c, &u)
+	frames, end, sure := p.surely(t, c, &u)
 	if p.cfg.Verify {
 		p.verifyWalk(t, c, &u)
 	}
 	p.advise(t, u.Arch, c, fb, frames, end)
-	for i := range frames {
+	for i := range frames[:sure] {
 		p.stats.Frames[frames[i].How]++
 	}
 	if end.Repeated {
 		p.stats.Repeated++
+	}
+	if sure < len(frames) {
+		return p.cut(t, c, frames[:sure], codeChanged), state
 	}
 	if end.Complete() {
 		p.stats.Stacks++
@@ -592,14 +603,14 @@ func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.W
 func (p *Pipeline) extend(t *target, c *capture.Capture, frames []unwind.Frame, end unwind.End) bool {
 	start, have := c.StackAddr, &c.Stack
 	if end.Switch > 0 {
-		start, have = (frames[end.Switch].SP-redZone)&^7, &c.Beyond
+		start, have = (frames[end.Switch].SP-taking.RedZone)&^7, &c.Beyond
 	}
 	if !c.Blocked || end.Addr < start || end.Addr-start >= maxCopy {
 		return false
 	}
 	size := min(max(4*len(*have), int(end.Addr-start)+minCopy, 2*firstCopy), maxCopy)
-	if all, ok := stackExtent(t.space.Mappings(), start).bytes(start, size); ok {
-		size = all
+	if x := stackExtent(t.space.Mappings(), start); x.High > 0 {
+		size, _ = x.Bytes(start, size)
 	}
 	count, ok := c.Count, true
 	if c.Taken != capture.Unstopped {
@@ -646,28 +657,30 @@ func (p *Pipeline) advise(t *target, a *regs.Arch, c *capture.Capture, fb *Feedb
 	if fb == nil {
 		return
 	}
+	v := fb.Get()
 	if p.cfg.Live {
-		p.locate(t, c, fb, frames, end)
+		p.locate(t, c, &v, frames, end)
 	}
 	short := end.Reason == unwind.OutsideCopy
-	p.hurry = p.hurry || short || end.Reason == unwind.UnknownRegister || fb.Want.Load() == 0
-	fb.Short.Store(short && c.Taken != capture.Unstopped)
+	p.hurry = p.hurry || short || end.Reason == unwind.UnknownRegister || v.Want == 0
+	v.Short = short && c.Taken != capture.Unstopped
 	if end.Switch > 0 {
 		last := frames[len(frames)-1].SP
-		fb.Beyond.Store(copySize(fb.Beyond.Load(), last-frames[end.Switch].SP+redZone, short, max(len(c.Beyond), firstCopy/4)))
-		fb.SavedSP.Store(end.SavedSP)
+		v.Beyond = copySize(v.Beyond, last-frames[end.Switch].SP+taking.RedZone, short, max(len(c.Beyond), firstCopy/4))
+		v.SavedSP = end.SavedSP
 		frames, short = frames[:end.Switch], false
 	}
-	want := copySize(fb.Want.Load(), frames[len(frames)-1].SP-c.StackAddr, short, len(c.Stack))
-	if all, ok := fb.Extent.Load().bytes(c.StackAddr, maxCopy); short && ok && all <= largeCopy {
-		want = max(want, int64(all)) // usually the mapping ends where the stack begins
+	want := copySize(v.Want, frames[len(frames)-1].SP-c.StackAddr, short, len(c.Stack))
+	if all, ok := v.Stack.Bytes(c.StackAddr, maxCopy); short && ok && all <= largeCopy {
+		want = max(want, all) // usually the mapping ends where the stack begins
 	}
-	fb.Want.Store(want)
+	v.Want = want
 	if end.Reason == unwind.UnknownRegister && c.Taken == capture.Unstopped {
-		fb.Foreign.Store(a.Name != p.cfg.Host)
-		fb.NeedStop.Store(c.Count)
+		v.Foreign = a.Name != p.cfg.Host
+		v.NeedStop = c.Count
 	}
-	if fb.NeedStop.Load() == c.Count || fb.Short.Load() {
+	fb.Set(v)
+	if v.NeedStop == c.Count || v.Short {
 		p.pool.asks.Store(true)
 	}
 }
@@ -675,13 +688,13 @@ func (p *Pipeline) advise(t *target, a *regs.Arch, c *capture.Capture, fb *Feedb
 // copySize is how many bytes of a stack to copy next, after a copy of have
 // bytes in which the outermost frame found was reach bytes from the start;
 // short: the copy was too small. old is what was to be copied before.
-func copySize(old int64, reach uint64, short bool, have int) int64 {
-	need := int64(minCopy)
+func copySize(old int, reach uint64, short bool, have int) int {
+	need := minCopy
 	if reach < maxCopy {
-		need = int64(reach) + 1024
+		need = int(reach) + 1024
 	}
 	if short {
-		need = max(4*int64(have), need)
+		need = max(4*have, need)
 	} else {
 		need += need/4 + minCopy     // room for a signal's frame
 		need = max(need, old-old/64) // shrinks slowly
@@ -696,35 +709,28 @@ const largeCopy = 1 << 20
 // that begins or ends may have its outermost frame lower than it is in between.
 const behindStack = 4 << 10
 
-// locate tells the engine where the stack of a capture lies, and the one beyond
+// locate finds out where the stack of a capture lies, and the one beyond
 // a signal handler's.
-func (p *Pipeline) locate(t *target, c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) {
+func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, frames []unwind.Frame, end unwind.End) {
 	if end.Switch > 0 {
-		sp, old := frames[end.Switch].SP, fb.BeyondExtent.Load()
-		if old == nil || sp < old.low || sp >= old.high {
-			fb.BeyondExtent.Store(stackExtent(t.space.Mappings(), sp))
+		if sp, x := frames[end.Switch].SP, &v.BeyondStack; sp < x.Low || sp >= x.High {
+			*x = stackExtent(t.space.Mappings(), sp)
 		}
 	}
-	var x extent
-	old := fb.Extent.Load()
-	if old != nil && c.StackAddr >= old.low && c.StackAddr < old.high {
-		x = *old
-	} else if found := stackExtent(t.space.Mappings(), c.StackAddr); found != nil {
-		x = *found
-	} else {
-		fb.Extent.Store(nil)
+	x := &v.Stack
+	if c.StackAddr < x.Low || c.StackAddr >= x.High {
+		*x = stackExtent(t.space.Mappings(), c.StackAddr)
+	}
+	if x.High == 0 {
 		return
 	}
 	switch last := frames[len(frames)-1].SP; {
 	case end.Complete() && end.Switch == 0 && last > c.StackAddr:
-		if top := min(last+behindStack, x.high); top > x.top {
-			x.top = p.resident(c.PID, last, top)
+		if top := min(last+behindStack, x.High); top > x.Top {
+			x.Top = p.resident(c.PID, last, top)
 		}
 	case end.Reason == unwind.OutsideCopy:
-		x.top = 0
-	}
-	if old == nil || *old != x {
-		fb.Extent.Store(&x)
+		x.Top = 0
 	}
 }
 
@@ -733,7 +739,7 @@ func (p *Pipeline) locate(t *target, c *capture.Capture, fb *Feedback, frames []
 func (p *Pipeline) resident(pid int, from, top uint64) uint64 {
 	pages := openPagemap(p.fs, pid)
 	defer pages.close()
-	return from + uint64(pages.present(from, int(top-from)))
+	return from + uint64(taking.Present(&p.live, int(pages), from, int(top-from), &p.pages))
 }
 
 // user is the user-mode state of a capture.

@@ -2,12 +2,14 @@ package sampler
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"slices"
+	"sort"
 	"sync"
 
 	"sfsample/ptrace/procfs"
@@ -88,12 +90,16 @@ func (p *Pipeline) replay(records <-chan capture.Record, files *Recorded) {
 type Recorded struct {
 	mu   sync.Mutex
 	maps map[int]*capture.Maps
-	open map[string]module.File // nil: cannot be used
+	open map[recordedFile]module.File // nil: cannot be used
 }
+
+// recordedFile is a file that a recording names. Processes in different containers
+// have different files of one name.
+type recordedFile struct{ path, buildID string }
 
 // NewRecorded returns a Recorded that knows no process yet.
 func NewRecorded() *Recorded {
-	return &Recorded{maps: map[int]*capture.Maps{}, open: map[string]module.File{}}
+	return &Recorded{maps: map[int]*capture.Maps{}, open: map[recordedFile]module.File{}}
 }
 
 func (r *Recorded) set(m *capture.Maps) {
@@ -148,22 +154,29 @@ func (s *recordedSource) Maps() ([]procfs.Mapping, error) {
 // ReadAt implements module.Source: it reads what the file behind a mapping
 // holds. Memory that the process could write is not recorded.
 func (s *recordedSource) ReadAt(p []byte, addr int64) (int, error) {
-	a := uint64(addr)
-	for _, r := range s.maps() {
-		if a < r.Start || a >= r.End {
-			continue
+	done := 0
+	for done < len(p) {
+		a := uint64(addr) + uint64(done)
+		r := s.regionAt(a)
+		if r == nil {
+			return done, fmt.Errorf("address %#x is not recorded", a)
 		}
-		want := p[:min(uint64(len(p)), r.End-a)]
-		n, err := s.read(&r, want, a-r.Start)
-		if err == nil && n < len(p) {
-			more, _ := s.ReadAt(p[n:], addr+int64(n))
-			if n += more; n < len(p) {
-				err = io.ErrUnexpectedEOF
-			}
+		n, err := s.read(r, p[done:done+int(min(uint64(len(p)-done), r.End-a))], a-r.Start)
+		if done += n; err != nil || n == 0 {
+			return done, cmp.Or(err, io.ErrUnexpectedEOF)
 		}
-		return n, err
 	}
-	return 0, fmt.Errorf("address %#x is not recorded", a)
+	return done, nil
+}
+
+// regionAt returns the region that holds addr, nil if there is none.
+func (s *recordedSource) regionAt(addr uint64) *capture.Region {
+	list := s.maps()
+	i := sort.Search(len(list), func(i int) bool { return list[i].End > addr })
+	if i == len(list) || addr < list[i].Start {
+		return nil
+	}
+	return &list[i]
 }
 
 func (s *recordedSource) read(r *capture.Region, p []byte, off uint64) (int, error) {
@@ -198,7 +211,8 @@ func (s *recordedSource) file(r *capture.Region) (module.File, error) {
 	}
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
-	if f, ok := s.all.open[r.Path]; ok {
+	key := recordedFile{r.Path, r.BuildID}
+	if f, ok := s.all.open[key]; ok {
 		if f == nil {
 			return nil, fmt.Errorf("%s cannot be used", r.Path)
 		}
@@ -212,10 +226,10 @@ func (s *recordedSource) file(r *capture.Region) (module.File, error) {
 		}
 	}
 	if err != nil {
-		s.all.open[r.Path] = nil
+		s.all.open[key] = nil
 		return nil, err
 	}
-	s.all.open[r.Path] = f
+	s.all.open[key] = f
 	return f, nil
 }
 
@@ -230,10 +244,8 @@ func (s *recordedSource) OpenFile(m procfs.Mapping) (module.File, error) {
 }
 
 func (s *recordedSource) region(m procfs.Mapping) *capture.Region {
-	for i, r := range s.maps() {
-		if r.Start == m.Start {
-			return &s.maps()[i]
-		}
+	if r := s.regionAt(m.Start); r != nil && r.Start == m.Start {
+		return r
 	}
 	return &capture.Region{Mapping: m}
 }

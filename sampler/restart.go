@@ -1,11 +1,18 @@
 package sampler
 
 import (
-	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"os"
+	"runtime"
+	"slices"
 	"strings"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
 	"sfsample/sampler/syscalls"
 )
 
@@ -57,8 +64,8 @@ func takenBack(name string, args *[6]uint64) bool {
 }
 
 // transparent tells whether a thread of process pid that is blocked in system
-// call nr may be stopped once without any effect that it could see. revert:
-// EINTR is taken back.
+// call nr may be stopped once without any effect that it could see, if no filter
+// sees it. revert: EINTR is taken back.
 func transparent(arch string, pid int, nr int64, args *[6]uint64, revert bool) bool {
 	name, ok := syscalls.Name(arch, nr)
 	if !ok || restarts[arch] == nil {
@@ -74,14 +81,76 @@ func transparent(arch string, pid int, nr int64, args *[6]uint64, revert bool) b
 	return revert && takenBack(name, args)
 }
 
-// is32: the program of process pid is a 32-bit one, as far as can be seen.
-func is32(pid int) bool {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil {
+// filters is what is to be known of seccomp filters before restart_syscall(2) is left
+// to a thread: one that does not know that call may kill it.
+type filters struct {
+	some   bool // the thread has one
+	coming bool // it may get one before it goes on, from another thread (seccomp(2), SECCOMP_FILTER_FLAG_TSYNC)
+}
+
+// filtersOf asks at the moment that counts: a filter may come at any time, and none
+// goes away. A thread that cannot be asked is taken to have one.
+func filtersOf(fs procfs.FS, tid int) filters {
+	s, err := fs.Status(tid)
+	return filters{err != nil || s.Seccomp != 0, s.Threads > 1}
+}
+
+// timed tells of a call whether it goes on after a stop by restart_syscall, and would
+// wait for longer if it began anew instead: its limit is a span of time.
+func timed(name string, args *[6]uint64) bool {
+	switch name {
+	case "nanosleep", "restart_syscall":
+		return true
+	case "clock_nanosleep":
+		return args[1]&unix.TIMER_ABSTIME == 0
+	case "futex":
+		const command = 0x7f // FUTEX_CMD_MASK; FUTEX_WAIT is 0 (include/uapi/linux/futex.h)
+		return args[1]&command == 0 && args[3] != 0
+	case "poll":
+		return int32(args[2]) >= 0
+	}
+	return false
+}
+
+// mayStop tells whether a thread of process pid that is blocked in this call may
+// be stopped, which costs time if it may.
+func (o *Options) mayStop(fs procfs.FS, pid, tid int, nr int64, args *[6]uint64) bool {
+	if o.NoRestart || !transparent(runtime.GOARCH, pid, nr, args, ptrace.Reverts) {
 		return false
 	}
-	defer f.Close()
-	var ident [elf.EI_CLASS + 1]byte
-	_, err = f.ReadAt(ident[:], 0)
-	return err == nil && elf.Class(ident[elf.EI_CLASS]) == elf.ELFCLASS32
+	name, _ := syscalls.Name(runtime.GOARCH, nr)
+	f := filtersOf(fs, tid)
+	return !f.some && !(f.coming && timed(name, args))
+}
+
+// awaited tells whether to wait for the stop of a thread, which was asked for so long
+// ago, before its tracing ends. If it was about to wait then, its call is cut short
+// all the same, and a filter may kill it for going on. A thread that waits for a CPU
+// stops as soon as it gets one; one that waits for anything else may never.
+func awaited(fs procfs.FS, pid, tid int, since time.Duration) bool {
+	if since > starved || !filtersOf(fs, tid).some {
+		return false
+	}
+	st, err := fs.TaskStat(pid, tid)
+	return err == nil && (st.State != 'D' || since < lastStops) && st.State != 'Z' && st.State != 'X'
+}
+
+const (
+	// lastStops is how long the end of a run waits for stops that are asked for.
+	lastStops = 500 * time.Millisecond
+	// starved is how long it waits for a thread that a filter may kill.
+	starved = 30 * time.Second
+	// askEvery is how often it is asked which those are.
+	askEvery = 20 * time.Millisecond
+)
+
+// is32: the program of process pid is a 32-bit one, as far as can be seen: the
+// auxiliary vector is of words of its size (fs/compat_binfmt_elf.c). Its file may lie
+// where nobody answers.
+func is32(pid int) bool {
+	const phent, pageSize, phdr32 = 4, 6, 32 // AT_PHENT, AT_PAGESZ, sizeof(Elf32_Phdr)
+	aux, err := (procfs.FS{}).Auxv(pid, binary.NativeEndian, 4)
+	return err == nil &&
+		slices.Contains(aux, procfs.Aux{Type: phent, Value: phdr32}) &&
+		slices.Contains(aux, procfs.Aux{Type: pageSize, Value: uint64(os.Getpagesize())})
 }

@@ -1,10 +1,13 @@
 package sampler
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 
+	"sfsample/ptrace/procfs"
 	"sfsample/sampler/syscalls"
 )
 
@@ -57,6 +60,70 @@ func TestTransparent(t *testing.T) {
 			if got := transparent(runtime.GOARCH, pid, nr, tt.args, revert); got != want {
 				t.Errorf("%s%x, EINTR taken back: %v: %v, want %v", tt.name, *tt.args, revert, got, want)
 			}
+		}
+	}
+}
+
+// TestTimed: a call that begins anew waits for longer if its limit is a span of time.
+func TestTimed(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args [6]uint64
+		want bool
+	}{
+		{"nanosleep", [6]uint64{}, true},
+		{"restart_syscall", [6]uint64{}, true},
+		{"clock_nanosleep", [6]uint64{}, true},
+		{"clock_nanosleep", [6]uint64{1: 1}, false}, // TIMER_ABSTIME
+		{"futex", [6]uint64{1: 0x80, 3: 0x1000}, true},
+		{"futex", [6]uint64{1: 0x80}, false},            // no limit
+		{"futex", [6]uint64{1: 0x89, 3: 0x1000}, false}, // FUTEX_WAIT_BITSET: until a certain time
+		{"futex", [6]uint64{1: 0x100, 3: 0x1000}, true}, // FUTEX_CLOCK_REALTIME
+		{"poll", [6]uint64{2: 5}, true},
+		{"poll", [6]uint64{2: 1<<32 - 1}, false}, // -1
+		{"ppoll", [6]uint64{2: 5}, false},
+	} {
+		if got := timed(tt.name, &tt.args); got != tt.want {
+			t.Errorf("%s%x: %v, want %v", tt.name, tt.args, got, tt.want)
+		}
+	}
+}
+
+// TestMayStop: a thread with a filter is not stopped, nor is one among others in a
+// call that a filter of theirs could end.
+func TestMayStop(t *testing.T) {
+	sleep, suspend := number(runtime.GOARCH, "nanosleep"), number(runtime.GOARCH, "rt_sigsuspend")
+	for _, tt := range []struct {
+		name                   string
+		seccomp, threads       int
+		none                   bool // no such thread
+		noRestart              bool
+		wantSleep, wantEndless bool
+	}{
+		{"alone", 0, 1, false, false, true, true},
+		{"among others", 0, 2, false, false, false, true},
+		{"with a filter", 2, 1, false, false, false, false},
+		{"with strict filtering", 1, 1, false, false, false, false},
+		{"gone", 0, 1, true, false, false, false},
+		{"no restart", 0, 1, false, true, false, false},
+	} {
+		root := t.TempDir()
+		if !tt.none {
+			text := fmt.Sprintf("Name:\tx\nState:\tS (sleeping)\nTgid:\t7\nPid:\t7\nThreads:\t%d\nSeccomp:\t%d\n", tt.threads, tt.seccomp)
+			if err := os.Mkdir(filepath.Join(root, "7"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(root, "7", "status"), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := Options{NoRestart: tt.noRestart}
+		var args [6]uint64
+		if got := o.mayStop(procfs.FS{Root: root}, 7, 7, sleep, &args); got != tt.wantSleep {
+			t.Errorf("%s, in nanosleep: %v, want %v", tt.name, got, tt.wantSleep)
+		}
+		if got := o.mayStop(procfs.FS{Root: root}, 7, 7, suspend, &args); got != tt.wantEndless {
+			t.Errorf("%s, in rt_sigsuspend: %v, want %v", tt.name, got, tt.wantEndless)
 		}
 	}
 }

@@ -13,20 +13,28 @@ import (
 
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
+	"sfsample/sampler/capture"
+	"sfsample/sampler/clocks"
+	"sfsample/sampler/ledger"
+	"sfsample/sampler/taking"
 )
 
 // Result is what a run has to say about itself.
 type Result struct {
-	Account
+	ledger.Account
 	Elapsed            time.Duration
 	AskedHz, ReachedHz float64
-	Threads            int // sampled at the end, or at the last moment that any lived
+	Late               int64 // ticks that a clock answered more than half an interval late
+	Threads            int   // sampled at the end, or at the last moment that any lived
 	Delay, Pause       Spread
-	Behind             Spread // how late ticks were
-	Interrupts, Stops  int64  // sent, and stops that answered them
-	Outstanding        int    // most interrupts at once that were not answered yet
-	Stride             int64  // the rate was lowered to a 1/Stride of it at the most
-	Priority           error  // why the tracing thread could not get real-time priority
+	Taken              Spread // from a clock's wake-up to the moment that the CPU is the thread's again
+	Looked             time.Duration
+	Moved              int64 // samples that were not proven to be of the tick's moment
+	Seizes             int64 // stops that were asked for
+	Waits              int   // of these, how many had not come at the end
+	Clocks             int   // CPUs that had a clock at the end
+	Stride             int64 // the rate was lowered to a 1/Stride of it at the most
+	Priority           error // why clocks could not get real-time priority
 	Exits              Exits
 	ExitStatus         uint32 // wait status of the command that we started
 }
@@ -38,14 +46,15 @@ type Exits struct {
 	NoRoom  int64 // exits without a stack as there was no buffer for it
 }
 
+// boardRoom is how many threads may be on the board at once.
+const boardRoom = 4096
+
 // Run attaches to the processes of opt and samples them until ctx is done, the
 // time d is over (0: no bound), or all of them have ended. ready is called once
 // everything is attached, before the first tick. progress, if not nil, is called
 // now and then by another goroutine.
 //
-// What was captured goes to pipe, which has finished when Run returns, unless the
-// tracing thread is held up for good: then there is an error, and the target waits
-// for the end of this program, which should follow.
+// What was captured goes to pipe, which has finished when Run returns.
 func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, ready func(), progress func(Progress)) (Result, error) {
 	items, nudge := make(chan item, 4096), make(chan struct{}, 1)
 	e := &engine{
@@ -53,9 +62,9 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		interval: int64(opt.interval()),
 		origin:   ptrace.Now() - int64(time.Since(pipe.cfg.Start)),
 		procs:    map[int]*process{}, threads: map[int]*thread{},
-		orphans: map[int]bool{}, released: map[int]bool{}, wanted: map[int]bool{}, warned: map[string]bool{},
-		load: load{max: opt.MaxOverhead}, tick: -1,
-		prio: priority{off: opt.Nice}, held: make(chan error, 1),
+		wanted: map[int]bool{}, warned: map[string]bool{},
+		load: load{max: opt.MaxOverhead}, calm: new(waiting), book: ledger.NewBook(opt.interval()),
+		stop: make(chan struct{}), exited: make(chan struct{}, 1),
 	}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
@@ -71,11 +80,12 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 	yieldToOthers()
 	var result Result
 	var err error
-	attached := make(chan struct{})
-	done := ptrace.OnThread(func() { err = e.run(d, attached, ready, &result) })
-	if err := e.watch(ctx, attached, done, progress); err != nil {
-		return Result{}, err
-	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = e.run(d, ready, &result)
+	}()
+	e.watch(ctx, done, progress)
 	for _, it := range e.backlog {
 		items <- it
 	}
@@ -89,7 +99,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 
 // watch waits for the engine's end, asks for it when ctx is done, and reports
 // progress.
-func (e *engine) watch(ctx context.Context, attached, done <-chan struct{}, progress func(Progress)) error {
+func (e *engine) watch(ctx context.Context, done <-chan struct{}, progress func(Progress)) {
 	var tick <-chan time.Time
 	if progress != nil {
 		t := time.NewTicker(250 * time.Millisecond)
@@ -100,19 +110,10 @@ func (e *engine) watch(ctx context.Context, attached, done <-chan struct{}, prog
 	for {
 		select {
 		case <-done:
-			return nil
-		case err := <-e.held:
-			return err
+			return
 		case <-cancelled:
 			cancelled = nil
-			e.stop.Store(true)
-			select {
-			case <-attached:
-				e.alarm.Ring()
-			case <-done:
-			case err := <-e.held:
-				return err
-			}
+			close(e.stop)
 		case <-tick:
 			if p := e.status.Load(); p != nil {
 				progress(*p)
@@ -121,20 +122,26 @@ func (e *engine) watch(ctx context.Context, attached, done <-chan struct{}, prog
 	}
 }
 
-// run is the life of the tracing thread. When it returns, the thread ends, and
-// with it all tracing.
-func (e *engine) run(d time.Duration, attached chan<- struct{}, ready func(), result *Result) error {
-	alarm, err := ptrace.NewAlarm()
-	if err != nil {
-		close(attached)
-		return err
-	}
-	defer alarm.Close()
+// run is the life of the coordinator.
+func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 	defer e.closeAll()
-	e.alarm = alarm
-	e.prio.begin()
-	e.place.home()
-	close(attached)
+	e.begin()
+	defer func() {
+		if e.keeper != nil {
+			e.keeper.Close()
+		}
+	}()
+	if e.opt.ExitStacks {
+		if err := e.keep(ready); err != nil {
+			return err
+		}
+	} else if e.opt.Command != 0 {
+		if err := e.launch(ready); err != nil {
+			return err
+		}
+	}
+	e.start = ptrace.Now()
+	e.board.Start = e.start
 	for _, pid := range e.opt.PIDs {
 		if err := e.attach(pid); err != nil {
 			return e.explain(pid, err)
@@ -143,21 +150,18 @@ func (e *engine) run(d time.Duration, attached chan<- struct{}, ready func(), re
 			e.send(item{opened: pid})
 		}
 	}
-	if len(e.list) == 0 {
+	if len(e.list) == 0 && e.opt.Command == 0 {
 		return errors.New("there is no thread to sample")
 	}
-	until := int64(math.MaxInt64)
-	if d > 0 {
-		until = ptrace.Now() + int64(d)
-	}
-	if ready != nil {
+	if e.opt.Command == 0 && ready != nil {
 		ready()
 	}
-	e.awaitCommand()
+	e.until = math.MaxInt64
+	if d > 0 {
+		e.until = ptrace.Now() + int64(d)
+	}
 	result.Threads = len(e.list)
-	e.until = until
 	e.loop()
-	e.prio.lower()
 	if n := len(e.list); n > 0 {
 		result.Threads = n
 	}
@@ -166,31 +170,50 @@ func (e *engine) run(d time.Duration, attached chan<- struct{}, ready func(), re
 	return nil
 }
 
-// awaitCommand waits until the process that is to become our command has called
-// exec: what runs before is not the command.
-func (e *engine) awaitCommand() {
-	for e.opt.Command != 0 && !e.execSeen && !e.stop.Load() && len(e.procs) > 0 {
-		s, ok, err := ptrace.Wait()
-		if err != nil {
-			return
-		}
-		if ok {
-			e.handle(s)
-		}
+// begin sets the time of tick 0 and makes the board and the bank.
+func (e *engine) begin() {
+	e.start = ptrace.Now()
+	e.board = clocks.NewBoard(boardRoom, e.start, e.interval)
+	e.board.NoRestart = e.opt.NoRestart
+	e.bank = clocks.NewBank(new(taking.Live), e.board, clocks.Options{
+		Samples: e.buffers(), Nice: e.opt.Nice, Fill: e.fill,
+	})
+}
+
+// buffers is how many samples of a clock may be under way: as many as it may take until the
+// coordinator, which may have to wait for a CPU, is there again.
+func (e *engine) buffers() int {
+	const patience = int64(100 * time.Millisecond)
+	return int(min(max(16, patience/e.interval), 512))
+}
+
+// fill gives an empty sample its room.
+func (e *engine) fill(m *clocks.Sample, stack, beyond int) {
+	c := e.pool.get(stack, beyond)
+	if c == nil {
+		c = e.pool.last(stack, beyond)
 	}
+	if c == nil {
+		return
+	}
+	m.Regs, m.Stack, m.Beyond = c.Regs[:cap(c.Regs)], c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
+	m.FPRegs = make([]byte, taking.FPRegsBytes)
 }
 
 func (e *engine) report(r *Result) {
-	r.Account = e.acct
+	missed, late, looked := e.bank.Counts()
+	r.Account = e.book.Account()
 	r.Elapsed = e.elapsed()
 	r.AskedHz = float64(e.opt.Hz)
-	answered := e.acct.Ticks - e.load.left
-	r.ReachedHz = r.AskedHz * float64(answered-e.missed) / float64(max(e.acct.Ticks, 1))
-	r.Delay, r.Pause, r.Behind = e.delay.spread(), e.pause.spread(), e.late.spread()
-	r.Interrupts, r.Stops, r.Outstanding = e.sent, e.taken, e.most
-	r.Exits = e.exits
-	r.Stride, r.Priority = e.load.most, e.prio.denied
+	// Clocks miss ticks each for its CPU, the coordinator for all.
+	ticks := float64(max(r.Ticks, 1))
+	r.ReachedHz = r.AskedHz * max(0, 1-float64(missed)/ticks/float64(max(1, e.clocks))) / float64(max(1, e.load.stride))
+	r.Late, r.Looked, r.Clocks = late, looked, e.clocks
+	r.Delay, r.Pause, r.Taken = e.delay.spread(), e.pause.spread(), e.took.spread()
+	r.Moved, r.Seizes, r.Waits = e.moved, e.seizes, e.waits
+	r.Stride, r.Priority = e.load.most, e.bank.Denied
 	r.ExitStatus = e.exit
+	r.Exits = e.exits
 }
 
 // publish lets other goroutines see how it goes.
@@ -199,8 +222,186 @@ func (e *engine) publish(now int64) {
 		return
 	}
 	e.published = now
-	lost := e.acct.Count[Missed] + e.acct.Count[NotStopped] + e.acct.Count[NoRoom] + e.acct.Count[Unreadable]
-	e.status.Store(&Progress{time.Duration(now - e.start), len(e.list), e.acct.Count[Sampled], lost, e.pause.quantile(0.5)})
+	a := e.book.Account()
+	lost := a.Count[ledger.Missed] + a.Count[ledger.NotStopped] + a.Count[ledger.NoRoom] + a.Count[ledger.Unmet]
+	e.status.Store(&Progress{time.Duration(now - e.start), len(e.list), a.Count[ledger.Sampled], lost, e.pause.quantile(0.5)})
+}
+
+// launch lets our command begin, and returns when it has called exec: what runs before is not the
+// command. Its threads are tracees until then.
+func (e *engine) launch(ready func()) error {
+	pid := e.opt.Command
+	var err error
+	<-ptrace.OnThread(func() { err = awaitExec(e.fs, pid, ready, e.stop) })
+	return err
+}
+
+// awaitExec traces process pid until it has called exec, and lets it go there, or until it has ended.
+func awaitExec(fs procfs.FS, pid int, ready func(), stop <-chan struct{}) error {
+	alarm, err := ptrace.NewAlarm()
+	if err != nil {
+		return err
+	}
+	defer alarm.Close()
+	for fresh, seized := true, map[int]bool{}; fresh; {
+		fresh = false
+		ids, err := fs.TaskIDs(pid)
+		if err != nil {
+			return fmt.Errorf("attach %d: %w", pid, err)
+		}
+		for _, tid := range ids {
+			if !seized[tid] && ptrace.Seize(tid, ptrace.OptClone|ptrace.OptExec) == nil {
+				seized[tid], fresh = true, true
+			}
+		}
+	}
+	if ready != nil {
+		ready()
+	}
+	for {
+		alarm.Set(ptrace.Now() + int64(100*time.Millisecond))
+		s, ok, err := ptrace.Wait()
+		select {
+		case <-stop:
+			return nil
+		default:
+		}
+		switch {
+		case err == unix.ECHILD:
+			return nil
+		case !ok:
+		case s.Kind == ptrace.KindExec:
+			ptrace.Detach(s.TID, 0)
+			return nil
+		case s.Kind == ptrace.KindSignal:
+			ptrace.Cont(s.TID, s.Signal)
+		case s.Kind == ptrace.KindGroupStop:
+			ptrace.Listen(s.TID)
+		case s.Kind == ptrace.KindGone && s.TID == pid:
+			return nil
+		case s.Kind != ptrace.KindGone:
+			ptrace.Cont(s.TID, 0)
+		}
+	}
+}
+
+// keep has all threads held, for their stacks at exit.
+func (e *engine) keep(ready func()) error {
+	o := clocks.KeeperOptions{PIDs: e.opt.PIDs, Children: e.opt.Children, Room: e.exitRoom, Held: e.held, Replaced: e.markReplaced, Early: e.exitEarly(), News: func() {
+		select {
+		case e.exited <- struct{}{}:
+		default:
+		}
+	}}
+	if e.opt.Command != 0 {
+		o.Launch = func() {
+			if ready != nil {
+				ready()
+			}
+		}
+	}
+	for _, pid := range e.opt.PIDs {
+		if err := e.permitted(&process{pid: pid}); err != nil {
+			return e.explain(pid, err)
+		}
+	}
+	keeper, err := clocks.Keep(new(taking.Live), e.board, o)
+	if err != nil {
+		return err
+	}
+	e.keeper = keeper
+	select {
+	case <-keeper.Begun():
+	case <-e.stop:
+	}
+	return nil
+}
+
+// held ends this program, where only that lets a target go on: it is calling exec, and waits for
+// a thread at its exit which waits for the very thread of ours that waits for that.
+func (e *engine) held(pid int) {
+	fmt.Fprintf(os.Stderr, "sfsample: attach %d: it is calling exec, and waits for the very thread that waits for this (try: once more)\n", pid)
+	os.Exit(1)
+}
+
+// exitRoom gives room for the stack of a thread at its exit.
+func (e *engine) exitRoom(tid int) (*taking.Buffer, taking.Advice) {
+	var a Advice
+	if fb, ok := e.feedback.Load(tid); ok {
+		a = fb.(*Feedback).Get()
+	}
+	c := e.pool.last(a.want(e.pool.first()), a.Beyond)
+	if c == nil {
+		return nil, a.Advice
+	}
+	return &taking.Buffer{Regs: c.Regs[:cap(c.Regs)], FPRegs: make([]byte, taking.FPRegsBytes), Stack: c.Stack[:cap(c.Stack)], Beyond: c.Beyond[:cap(c.Beyond)]}, a.Advice
+}
+
+// exitEarly returns what reads the mappings and the name of a process at exits of its threads: at the
+// first few, since new programs load their libraries first, so that each may bring news.
+func (e *engine) exitEarly() func(pid, tid int) any {
+	exits := map[int]int{} // by process
+	return func(pid, tid int) any {
+		exits[pid]++
+		if n := exits[pid]; n > 8 || n&(n-1) != 0 { // at 1, 2, 4 and 8
+			return nil
+		}
+		return e.earlyOf(pid, tid)
+	}
+}
+
+// markReplaced tells the pipeline at once that a process is another program: what it reads of it is not
+// of the captures that are under way.
+func (e *engine) markReplaced(pid int) {
+	if p, ok := e.programs.Load(pid); ok {
+		p.(*program).replaced.Store(true)
+	}
+}
+
+// takeExits takes what the keeper has to tell.
+func (e *engine) takeExits() {
+	if e.keeper == nil {
+		return
+	}
+	exits, gone, full := e.keeper.Ends()
+	e.exits.NoRoom = full
+	for i := range exits {
+		e.takeExit(&exits[i])
+	}
+	for _, tid := range gone {
+		e.exits.Threads++
+		if t := e.threads[tid]; t != nil {
+			e.drop(t)
+		}
+	}
+	for _, p := range e.procs {
+		if status, ok := e.keeper.End(p.pid); ok {
+			if p.pid == e.opt.Command {
+				e.exit = status
+			}
+			e.dropAll(p)
+		}
+	}
+}
+
+// takeExit passes on the stack that a thread had at its exit, which nobody may have known.
+func (e *engine) takeExit(x *clocks.Exit) {
+	e.exits.Taken++
+	t := e.threads[x.TID]
+	if t == nil {
+		p := e.procs[x.PID]
+		if p == nil {
+			return
+		}
+		t = &thread{tid: x.TID, proc: p, fb: new(Feedback)}
+		e.book.Open(&t.line, 0)
+		defer func() { p.loose += e.book.Close(&t.line, ledger.Exited) }()
+	}
+	c := new(capture.Capture)
+	x.Fill(c)
+	c.Taken = capture.Exiting
+	early, _ := x.Early.(*early)
+	e.emitWith(t, e.book.Tick(), c, max(x.Run, t.line.Run()), x.At, early)
 }
 
 // explain adds to an error of attaching what stands in the way.

@@ -119,10 +119,11 @@ var unknown = unwind.UnknownRegister.String()
 
 // mustNotStop tells of a function of the program "blocked" whether a stop would
 // not go unnoticed in its call: a socket may have a time limit, a vfork stops
-// when its child ends, and EINTR cannot be taken back everywhere.
+// when its child ends, EINTR cannot be taken back everywhere, and a wait for a span of time may have to begin
+// anew, as another thread may install a filter.
 func mustNotStop(name string) bool {
 	switch name {
-	case "in_accept", "in_recv", "start_thread":
+	case "in_accept", "in_recv", "in_nanosleep", "start_thread":
 		return true
 	case "in_epoll", "in_semop", "in_sigtimedwait", "in_io_getevents":
 		return !ptrace.Reverts
@@ -147,7 +148,7 @@ func sampleAll(t *testing.T, opt Options, all []*parked) map[int][]*output.Stack
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d threads, %d stops, %v", len(l.got), r.Stops, &r.Account)
+	t.Logf("%d threads, %d stops, %v", len(l.got), r.Seizes, &r.Account)
 	for tid := range l.want {
 		t.Errorf("no stack of thread %d was seen", tid)
 	}

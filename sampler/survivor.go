@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"sync"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -24,18 +23,26 @@ type Survivor struct {
 
 	mu    sync.Mutex
 	maps  []procfs.Mapping
-	root  *rootfs.Root            // of the process; outlives it
-	files map[uint64]*regularFile // by inode; nil: cannot be used
+	root  *rootfs.Root                  // of the process; outlives it
+	files map[survivorFile]*regularFile // nil: cannot be used
 	dead  bool
 	// offered: maps were read by somebody else, at the time that counts.
 	offered bool
 }
 
+// survivorFile is a file of the process, as its mappings tell.
+type survivorFile struct {
+	dev   procfs.Dev
+	inode uint64
+	path  string
+}
+
 // NewSurvivor returns the source of process pid.
 func NewSurvivor(pid int) *Survivor {
-	s := &Survivor{Live: module.NewLive(pid), files: map[uint64]*regularFile{}}
-	s.root, _ = rootfs.Open(fmt.Sprintf("/proc/%d/root", pid))
-	if s.root == nil { // gone already: most processes have our own root
+	s := &Survivor{Live: module.NewLive(pid), files: map[survivorFile]*regularFile{}}
+	var err error
+	s.root, err = rootfs.Open(fmt.Sprintf("/proc/%d/root", pid))
+	if err != nil && !errors.Is(err, rootfs.ErrRemote) { // gone already: most processes have our own root
 		s.root, _ = rootfs.Open("/")
 	}
 	return s
@@ -103,26 +110,20 @@ func (s *Survivor) ReadAt(p []byte, addr int64) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dead = true
-	for i := range s.maps {
-		m := &s.maps[i]
-		if uint64(addr) < m.Start || uint64(addr) >= m.End {
-			continue
-		}
-		if m.Perms&procfs.Write != 0 {
-			return 0, unix.ESRCH // what it held is lost
-		}
-		f, err := s.file(m)
-		if err != nil {
-			return 0, err
-		}
-		off := uint64(addr) - m.Start
-		n, err := readTail(f, p[:min(uint64(len(p)), m.End-uint64(addr))], int64(m.Offset+off))
-		if err == nil && n < len(p) {
-			err = io.ErrUnexpectedEOF
-		}
-		return n, err
+	m := mappingAt(s.maps, uint64(addr))
+	if m == nil || m.Perms&procfs.Write != 0 {
+		return 0, unix.ESRCH // what it held is lost
 	}
-	return 0, unix.ESRCH
+	f, err := s.file(m)
+	if err != nil {
+		return 0, err
+	}
+	off := uint64(addr) - m.Start
+	n, err := readTail(f, p[:min(uint64(len(p)), m.End-uint64(addr))], int64(m.Offset+off))
+	if err == nil && n < len(p) {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
 }
 
 func (s *Survivor) isDead() bool {
@@ -157,7 +158,8 @@ func (f *regularFile) duplicate() (module.File, error) {
 // file opens the file of a mapping by its name below the process's root, if it
 // is still the one that was mapped.
 func (s *Survivor) file(m *procfs.Mapping) (*regularFile, error) {
-	if f, ok := s.files[m.Inode]; ok {
+	key := survivorFile{m.Dev, m.Inode, m.Path}
+	if f, ok := s.files[key]; ok {
 		if f == nil {
 			return nil, unix.ESRCH
 		}
@@ -168,16 +170,16 @@ func (s *Survivor) file(m *procfs.Mapping) (*regularFile, error) {
 	}
 	f, err := s.root.OpenFile(m.Path)
 	if err != nil {
-		s.files[m.Inode] = nil
+		s.files[key] = nil
 		return nil, err
 	}
 	info, err := f.Stat()
-	if err != nil || info.Sys().(*syscall.Stat_t).Ino != m.Inode {
+	if err != nil || !module.SameFile(int(f.Fd()), m) {
 		f.Close()
-		s.files[m.Inode] = nil
+		s.files[key] = nil
 		return nil, unix.ESRCH
 	}
 	file := &regularFile{f, info.Size()}
-	s.files[m.Inode] = file
+	s.files[key] = file
 	return file, nil
 }

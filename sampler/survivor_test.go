@@ -2,10 +2,53 @@ package sampler
 
 import (
 	"bufio"
+	"os"
+	"path/filepath"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace/procfs"
 )
+
+// TestSurvivorOtherDevice: a file is known by its device and its inode. One of another
+// device is not taken for it, and does not stand in its way.
+func TestSurvivorOtherDevice(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lib")
+	if err := os.WriteFile(path, []byte("\x7fELF"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vol unix.Statfs_t
+	if err := unix.Statfs(path, &vol); err != nil {
+		t.Fatal(err)
+	}
+	if vol.Type == unix.OVERLAYFS_SUPER_MAGIC || vol.Type == unix.BTRFS_SUPER_MAGIC {
+		t.Skip("the file system shows other devices in maps than in stat")
+	}
+	st := info.Sys().(*syscall.Stat_t)
+	own := procfs.Mapping{Start: 0x1000, End: 0x2000, Inode: st.Ino, Path: path,
+		Dev: procfs.Dev{Major: unix.Major(uint64(st.Dev)), Minor: unix.Minor(uint64(st.Dev))}}
+	other := own
+	other.Dev.Minor++
+	s := NewSurvivor(os.Getpid())
+	defer s.Close()
+	for _, open := range []func(procfs.Mapping) error{
+		func(m procfs.Mapping) error { _, err := s.file(&m); return err },
+		func(m procfs.Mapping) error { _, err := s.OpenFile(m); return err },
+	} {
+		if err := open(other); err == nil {
+			t.Error("a file of the same number on another device is taken for the one that is mapped")
+		}
+		if err := open(own); err != nil {
+			t.Errorf("the file itself: %v", err)
+		}
+	}
+}
 
 // TestSurvivorFile opens the program of a process that has ended: the file is
 // read after the source of it was closed, as names are.

@@ -2,7 +2,6 @@ package sampler
 
 import (
 	"os"
-	"runtime"
 	"slices"
 	"time"
 
@@ -11,70 +10,96 @@ import (
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/capture"
+	"sfsample/sampler/clocks"
+	"sfsample/sampler/ledger"
+	"sfsample/sampler/taking"
 )
 
-// relistTicks is how often the threads of a process are listed that cannot be
-// traced: there, nobody tells of births.
-const relistTicks = 16
-
-// onTick handles the newest deadline that has passed and returns the time of
-// the next. Deadlines that passed unseen before it are missed, never made up.
-func (e *engine) onTick(now int64) (next int64) {
-	n := (now - e.start) / e.interval
-	behind := time.Duration(now - e.start - n*e.interval)
-	e.late.add(behind)
-	if 2*int64(behind) > e.interval {
-		e.acct.Late++
-	}
-	e.skipTo(n - 1)
-	e.load.update(e, now)
-	e.publish(now)
-	first := len(e.outstanding)
-	e.due = n + 1
-	if e.load.skip(n) {
-		e.advance(n, Throttled)
-	} else {
-		e.listUntraced(n)
-		e.untoldNews(n)
-		e.advance(n, numClasses)
-		if e.choose(n, behind) && len(e.outstanding) == 0 {
-			e.due = n + rest(len(e.list), n-e.still(), e.interval)
+// loop coordinates until the time is over, nobody is left, or stop is closed.
+func (e *engine) loop() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for len(e.procs) > 0 {
+		now := ptrace.Now()
+		if now >= e.until {
+			break
+		}
+		if now >= e.dueAt() {
+			e.onTick(now)
+			now = ptrace.Now()
+		}
+		timer.Reset(time.Duration(max(0, min(e.dueAt(), e.until)-now)))
+		select {
+		case <-timer.C:
+		case <-e.exited:
+			e.takeExits()
+		case <-e.stop:
+			e.until = min(e.until, ptrace.Now())
 		}
 	}
-	// The interrupts come last: a thread may stop at once.
-	next = e.start + e.due*e.interval
-	e.alarm.Set(min(next, e.until))
-	e.interruptAll(first)
-	return next
+	e.last()
 }
 
-// skipTo makes n the current tick where it is a later one: ticks that were to be
-// left out, as nothing ran, and then those that passed unseen.
-func (e *engine) skipTo(n int64) {
-	e.advance(min(n, e.due-1), Unsure)
-	if n > e.tick {
-		e.missed += n - e.tick
-		e.advance(n, Missed)
+// leastTick bounds how often the coordinator looks, whatever the rate: clocks keep what they take
+// meanwhile.
+const leastTick = int64(time.Millisecond)
+
+// dueAt is when tick e.due is handled: when clocks have had time to answer it.
+func (e *engine) dueAt() int64 { return e.start + e.due*e.interval + min(e.interval/2, leastTick/2) }
+
+// onTick handles the ticks that have passed.
+func (e *engine) onTick(now int64) {
+	n := (now - e.start) / e.interval
+	e.book.Advance(n)
+	e.flush()
+	e.later = slices.DeleteFunc(e.later, func(try func() bool) bool { return try() })
+	e.bank.Nudge(now - max(e.interval, leastTick))
+	e.bank.Expire(n)
+	e.drain()
+	e.takeExits()
+	e.news(n)
+	e.load.update(e, now)
+	e.board.SetStride(max(e.load.stride, 1))
+	e.publish(now)
+	step := max(1, leastTick/e.interval)
+	e.due = n + step
+	quiet := e.choose(n)
+	if quiet {
+		e.due = n + max(step, rest(len(e.list), n-e.still(), e.interval))
 	}
+	e.bank.Go()
 }
 
-// catchUp ends the ticks that a rest has left out so far, so that a thread which
-// is born in it is not accounted for before.
-func (e *engine) catchUp() {
-	if e.due > e.tick+1 {
-		now := min(ptrace.Now(), e.until-1)
-		e.skipTo(min((now-e.start)/e.interval, e.due-1))
-	}
+// last takes what clocks have under way at the end of a run.
+func (e *engine) last() {
+	now := min(ptrace.Now(), e.until-1)
+	e.book.Advance(max((now-e.start)/e.interval, e.book.Tick()))
+	e.clocks = e.bank.Clocks()
+	e.board.Rest()
+	e.awaitStops()
+	e.bank.Close()
+	e.drain()
+	e.takeExits()
 }
 
-// wake ends a rest, since something has happened, and returns the time of the
-// next tick.
-func (e *engine) wake() (next int64) {
-	if e.due > e.tick+1 {
-		e.due = min(e.due, (ptrace.Now()-e.start)/e.interval+1)
-		e.alarm.Set(min(e.start+e.due*e.interval, e.until))
+// awaitStops takes the stops that are still to come: a thread that waits for a CPU
+// stops when it gets one. One that is let go before its stop has its call cut short
+// all the same, and nobody takes that back.
+func (e *engine) awaitStops() {
+	begun := ptrace.Now()
+	for {
+		waits := e.bank.Waits()
+		since := time.Duration(ptrace.Now() - begun)
+		if len(waits) == 0 || since >= lastStops && !slices.ContainsFunc(waits, func(a clocks.Asked) bool {
+			return awaited(e.fs, a.PID, a.TID, since)
+		}) {
+			e.waits = len(waits)
+			return
+		}
+		e.bank.Nudge(ptrace.Now() - leastTick)
+		time.Sleep(time.Millisecond)
+		e.drain()
 	}
-	return e.start + e.due*e.interval
 }
 
 // still is the last tick at which some process may have run.
@@ -85,60 +110,153 @@ func (e *engine) still() (n int64) {
 	return n
 }
 
-// advance makes n the current tick. The ticks up to it belong to class c for
-// the threads that run; those of others are accounted for when it is known what
-// they did. numClasses: the caller looks at the threads itself.
-func (e *engine) advance(n int64, c Class) {
-	ticks := n - e.tick
-	if ticks <= 0 {
-		return
-	}
-	e.tick = n
-	e.acct.Ticks += ticks
-	e.acct.Expected += ticks * int64(len(e.list))
-	if c == numClasses {
-		return
-	}
-	for _, t := range e.list {
-		if !t.blocked && !t.interrupted {
-			e.acct.Add(c, t.owed(n))
-			t.done = n + 1
+// drain takes what clocks have taken.
+func (e *engine) drain() {
+	for _, m := range e.bank.Drain() {
+		var t *thread
+		if m.Slot < len(e.slots) {
+			t = e.slots[m.Slot]
 		}
+		e.taken(t, m)
+		m.Done()
 	}
 }
 
-// choose looks at the threads that are due at tick n, arms those that run, and
-// reads those that do not where that is wanted. quiet: nothing has run since the
+// taken accounts for a sample of a clock and passes it on.
+func (e *engine) taken(t *thread, m *clocks.Sample) {
+	e.seizes++
+	if t == nil || t.tid != m.TID || !e.live(t) {
+		return // it was dropped meanwhile
+	}
+	asked := t.asking
+	t.again, t.asking = t.asking, false
+	tick := min(m.Tick, e.book.Tick())
+	if e.book.Owed(&t.line, tick) == 0 {
+		return // it was read at this tick already, when it waited
+	}
+	e.wasMet(t, tick, m)
+	if m.Gone {
+		e.book.Give(&t.line, tick, ledger.Exited)
+		return
+	}
+	c := e.swap(t, m)
+	if c == nil {
+		e.book.Give(&t.line, tick, ledger.NoRoom)
+		return
+	}
+	if asked && ptrace.StackPointer(c.Regs) == t.wait.SP {
+		// Not every architecture tells at a stop which call it has met.
+		c.Blocked, c.Call.NR = true, t.wait.NR
+	}
+	c.Delay, c.Pause, c.Late = time.Duration(m.Stopped-m.Asked), time.Duration(m.Released-m.Stopped), time.Duration(m.Wake-e.start-m.Tick*e.interval)
+	e.delay.add(c.Delay)
+	e.pause.add(c.Pause)
+	e.took.add(time.Duration(m.Taken()))
+	e.load.add(t, time.Duration(m.Taken()))
+	if m.Moved && !asked {
+		e.moved++
+	}
+	e.book.Give(&t.line, tick, ledger.Sampled)
+	e.book.Give(&t.line, min((m.Stopped-e.start)/e.interval, e.book.Tick()), ledger.NotStopped)
+	e.emit(t, m.Tick, c, time.Duration(m.Run), m.Released)
+}
+
+// live tells whether a thread is still among those that are sampled.
+func (e *engine) live(t *thread) bool { return e.threads[t.tid] == t }
+
+// wasMet accounts for the ticks before the one at which a clock has met a thread.
+func (e *engine) wasMet(t *thread, tick int64, m *clocks.Sample) {
+	t.homeless, t.quiet = 0, 0
+	if t.blocked {
+		e.unsure(t, tick-1, time.Duration(m.RunAsked)-t.idleRun)
+		t.proc.asleep.stirred = tick
+		t.wakes()
+	} else {
+		e.settle(t, tick-1, time.Duration(m.WaitAsked), e.unmet(t))
+	}
+	t.waited = time.Duration(m.Wait)
+	t.stack = false
+}
+
+// unmet is the class of ticks at which a thread was not blocked when it was looked at, and no
+// clock has met it.
+func (e *engine) unmet(t *thread) ledger.Class {
+	switch {
+	case e.opt.Stop == StopNever || t.refused:
+		return ledger.Untraced
+	case t.homeless > 0 || t.slot < 0:
+		return ledger.Unmet
+	case e.opt.All:
+		return ledger.Unsure
+	}
+	return ledger.Idle // a clock was there, and the thread was not on its CPU
+}
+
+// swap makes a capture of what a clock has taken, and gives the clock other room. nil: there is
+// none.
+func (e *engine) swap(t *thread, m *clocks.Sample) *capture.Capture {
+	a := t.fb.Get()
+	c := e.pool.get(a.want(e.pool.first()), a.Beyond)
+	if c == nil {
+		return nil
+	}
+	room := taking.Buffer{Regs: c.Regs[:cap(c.Regs)], FPRegs: c.FPRegs[:cap(c.FPRegs)], Stack: c.Stack[:cap(c.Stack)], Beyond: c.Beyond[:cap(c.Beyond)]}
+	if len(room.FPRegs) < taking.FPRegsBytes {
+		room.FPRegs = make([]byte, taking.FPRegsBytes)
+	}
+	m.Buffer.Fill(c)
+	m.Regs, m.FPRegs, m.Stack, m.Beyond = room.Regs, room.FPRegs, room.Stack, room.Beyond
+	if m.PACMask != 0 {
+		t.proc.pac = m.PACMask
+	}
+	c.Taken = capture.Stopped
+	return c
+}
+
+// choose looks at the threads that are due at tick n, and
+// reads those that do not run where that is wanted. quiet: nothing has run since the
 // last tick, so that there was nothing to look at.
-func (e *engine) choose(n int64, late time.Duration) (quiet bool) {
+func (e *engine) choose(n int64) (quiet bool) {
 	quiet = true
-	e.flush()
 	e.pace.begin(e.interval)
 	e.readClocks(n, (*asleep).begin)
 	asks := e.pool.asks.Swap(false)
 	for i := 0; i < len(e.list); i++ {
 		t := e.list[i]
-		if t.interrupted {
-			continue // its ticks are accounted for when it stops
+		e.advise(t)
+		if t.asking {
+			quiet = false
+			if t.slot >= 0 && (n <= t.asked+1 || e.board.Asked(t.slot) >= t.asked) {
+				continue // its ticks are accounted for when it stops
+			}
+			t.asking = false // it could not be asked
 		}
 		if t.blocked && e.opt.Stop != StopAlways && (n < t.next || t.proc.asleep.waits(t, n)) && !(asks && e.wantsRegs(t)) {
 			continue // credited at a later look
 		}
 		quiet = false
-		if !e.look(t, n, late) { // it has exited
+		if !e.look(t, n) { // it has exited
 			i--
 		}
 	}
 	e.readClocks(n, (*asleep).again)
-	if e.moved(n, &quiet) {
-		e.lookAtSleepers(n, late)
+	if e.stirs(n, &quiet) {
+		e.lookAtSleepers(n)
 	}
 	return quiet
 }
 
-// moved tells whether a thread of some process may have run that was left out so
+// advise tells the board what unwinding has found out about a thread.
+func (e *engine) advise(t *thread) {
+	if a := t.fb.p.Load(); t.slot >= 0 && a != t.advice && e.board.Advise(t.slot, a.Advice) {
+		t.advice = a
+		e.bank.Fit(a.Want, a.Beyond)
+	}
+}
+
+// stirs tells whether a thread of some process may have run that was left out so
 // far. quiet stays set if none has run at all.
-func (e *engine) moved(n int64, quiet *bool) (moved bool) {
+func (e *engine) stirs(n int64, quiet *bool) (moved bool) {
 	for _, p := range e.procs {
 		moved = moved || p.asleep.moved && p.asleep.blocked > 0
 		*quiet = *quiet && p.asleep.ran < n
@@ -149,75 +267,189 @@ func (e *engine) moved(n int64, quiet *bool) (moved bool) {
 // lookAtSleepers looks at the blocked threads that were left out before the clocks
 // were read, if their processes' do not tell that they have not run, as often as
 // is due.
-func (e *engine) lookAtSleepers(n int64, late time.Duration) {
+func (e *engine) lookAtSleepers(n int64) {
 	for i := 0; i < len(e.list); i++ {
 		t := e.list[i]
-		if t.blocked && t.proc.asleep.moved && t.seenAt < n && n >= t.next && !e.look(t, n, late) {
+		if t.blocked && t.proc.asleep.moved && t.seenAt < n && n >= t.next && !e.look(t, n) {
 			i--
 		}
 	}
 }
 
+// boardTicks is how long a thread that was found blocked stays on the board: one that wakes often is
+// there when it does.
+const boardTicks = 16
+
 // look finds out what thread t does at tick n and acts on it. false: it is
 // gone, and was dropped.
-func (e *engine) look(t *thread, n int64, late time.Duration) bool {
+func (e *engine) look(t *thread, n int64) bool {
 	if t.noUserStack {
-		e.acct.Add(NoUserStack, t.owed(n))
-		t.done = n + 1
+		e.book.Give(&t.line, n, ledger.NoUserStack)
 		return e.alive(t)
 	}
-	if !t.opened {
-		e.openFiles(t)
+	s, err := t.schedstat(e.buf[:])
+	if err != nil {
+		return e.lookFailed(t, err)
 	}
-	if e.opt.Stop == StopAlways && t.seized {
-		e.arm(t, n)
+	if e.opt.Stop == StopAlways && e.askAnyhow(t, n, s) {
 		return true
-	}
-	var s procfs.Schedstat
-	if t.blocked || e.opt.All {
-		var err error
-		if s, err = t.schedstat(e.buf[:]); err != nil {
-			return e.lookFailed(t)
-		}
 	}
 	if t.blocked {
 		if s.Count == t.count {
-			t.seenAt = n
-			if e.wantsRegs(t) {
-				e.creditIdle(t, n-1)
-				t.asking = true
-				t.stops++
-				t.fb.Short.Store(false) // it tells of an older copy
-				e.arm(t, n)
-				return true
-			}
-			e.creditIdle(t, n)
-			t.next = n + e.pace.gap(t.tid, n-t.since)
-			return true
+			return e.sleepsOn(t, n)
 		}
 		e.unsure(t, n-1, s.Run-t.idleRun)
 		t.proc.asleep.stirred = n
-		e.stirred(t)
 		t.wakes()
-		t.stack = false
+		t.stack, t.waited = false, s.Wait
+	}
+	if e.book.Owed(&t.line, n) == 0 {
+		return true // it was met at this tick
 	}
 	call, err := t.syscall(e.buf[:])
 	if err != nil {
-		return e.lookFailed(t)
+		return e.lookFailed(t, err)
 	}
 	switch {
 	case call.Running:
-		e.arm(t, n)
-	case call.SP == 0 && call.PC == 0:
-		return e.exiting(t, n)
+		e.runs(t, n)
+		return true
+	case call.SP == 0 && call.PC == 0: // it has exited, and is not reaped yet
+		e.settle(t, n-1, s.Wait, e.unmet(t))
+		e.book.Give(&t.line, n, ledger.Exited)
+		return e.reapable(t)
+	}
+	e.settle(t, n-1, s.Wait, e.unmet(t))
+	switch {
 	case e.opt.All && t.again && call.SP == t.wait.SP && call.PC == t.wait.PC:
 		e.backAgain(t, n, s)
 	case e.opt.All:
-		e.peek(t, n, s.Count, call, late)
+		e.peek(t, n, s.Count, call)
 	default:
 		e.nowIdle(t, n)
 	}
 	return true
+}
+
+// sleepsOn goes on with a wait in which nothing has changed.
+func (e *engine) sleepsOn(t *thread, n int64) bool {
+	t.seenAt = n
+	if e.wantsRegs(t) {
+		e.creditIdle(t, n-1)
+		e.askRegs(t)
+		return true
+	}
+	e.creditIdle(t, e.settled(t, n))
+	t.next = n + e.pace.gap(t.tid, n-t.since)
+	if n-t.since > boardTicks {
+		e.leave(t)
+	}
+	return true
+}
+
+// settled is the last tick up to n whose clocks can have nothing more to tell of a thread.
+func (e *engine) settled(t *thread, n int64) int64 {
+	if t.slot >= 0 {
+		return n - 1
+	}
+	return n
+}
+
+// askRegs asks for a stop of a blocked thread.
+func (e *engine) askRegs(t *thread) {
+	a := t.fb.Get()
+	a.Short = false // it tells of an older copy
+	t.fb.Set(a)
+	e.awake(t, -1)
+	e.advise(t)
+	if e.ask(t) {
+		t.stops++
+	}
+}
+
+// ask asks for a stop of a thread wherever it is. false: that cannot be done.
+func (e *engine) ask(t *thread) bool {
+	if t.slot < 0 || !e.bank.Ask(t.slot) {
+		return false
+	}
+	t.asking, t.asked = true, e.book.Tick()
+	return true
+}
+
+// askAnyhow asks for a stop of a blocked thread at tick n, as every thread is to be stopped, if that
+// does no harm. s is how it has run.
+func (e *engine) askAnyhow(t *thread, n int64, s procfs.Schedstat) bool {
+	call, err := t.syscall(e.buf[:])
+	if err != nil || call.Running || !e.opt.mayStop(e.fs, t.proc.pid, t.tid, call.NR, &call.Args) {
+		return false
+	}
+	e.awake(t, -1)
+	if !e.ask(t) {
+		return false
+	}
+	if t.blocked {
+		e.creditIdle(t, n-1)
+	} else {
+		e.settle(t, n-1, s.Wait, e.unmet(t))
+	}
+	t.wait = call
+	return true
+}
+
+// moveAfter is at how many ticks in a row a thread must have run where no clock can be until it is
+// stopped from elsewhere.
+const moveAfter = 2
+
+// runs handles a thread that runs or waits for a CPU at tick n and was not met there so far.
+func (e *engine) runs(t *thread, n int64) {
+	if e.opt.Stop == StopNever || t.refused {
+		e.book.Give(&t.line, n, ledger.Untraced)
+		return
+	}
+	if stride := e.load.stride; stride > 1 && n%stride != 0 {
+		e.load.left++
+		e.book.Give(&t.line, n, ledger.Throttled)
+		return
+	}
+	if t.slot >= 0 {
+		sampled, lost, refused := e.board.Met(t.slot, n)
+		switch {
+		case sampled:
+			return // a clock has asked it to stop
+		case lost:
+			e.book.Give(&t.line, n, ledger.NoRoom)
+			return
+		case refused:
+			e.refuse(t, n)
+			return
+		}
+	}
+	st, err := t.stat(e.buf[:])
+	if err != nil {
+		return // its end is found out at the next look
+	}
+	e.awake(t, st.Processor)
+	if e.bank.Need(st.Processor, n) {
+		t.homeless = 0
+		return
+	}
+	if t.homeless++; t.homeless >= moveAfter && t.slot >= 0 && e.bank.Dead(st.Processor) {
+		e.warn("threads of process %d run on CPU %d, where no clock of ours can be: they are stopped from elsewhere, which favours the ends of system calls", t.proc.pid, st.Processor)
+		e.bank.Ask(t.slot)
+	}
+}
+
+// refuse handles a thread that may not be stopped.
+func (e *engine) refuse(t *thread, n int64) {
+	e.book.Give(&t.line, n, ledger.Untraced)
+	s, err := e.fs.Status(t.tid)
+	switch {
+	case err != nil: // it has exited
+	case s.TracerPid != 0:
+		e.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", t.tid, s.TracerPid)
+	default:
+		e.warn("threads of process %d may not be traced any more: running ones are not sampled (%s)", t.proc.pid, Remedy(t.proc.pid))
+	}
 }
 
 // unsure accounts for the ticks up to n of a thread that has run at some time
@@ -225,39 +457,42 @@ func (e *engine) look(t *thread, n int64, late time.Duration) bool {
 // was not that thread either.
 func (e *engine) unsure(t *thread, n int64, ran time.Duration) {
 	lag := int64(min(ran, counterLag)) / e.interval
-	if sure := min(t.proc.asleep.sureOf(t)-lag, n); sure >= t.done {
+	if sure := min(t.proc.asleep.sureOf(t)-lag, n); e.book.Owed(&t.line, sure) > 0 {
 		e.creditIdle(t, sure)
 	}
-	e.acct.Add(Unsure, t.owed(n))
-	t.done = n + 1
+	e.book.Give(&t.line, n, ledger.Unsure)
 }
 
 // alive drops a thread whose files in /proc are gone.
 func (e *engine) alive(t *thread) bool {
 	if _, err := t.schedstat(e.buf[:]); err == unix.ESRCH {
-		return e.lookFailed(t)
+		return e.lookFailed(t, err)
 	}
 	return true
 }
 
-// lookFailed handles a thread whose files could not be read: it has exited. A
-// seized one stays until its exit is reported, so that it is reaped.
-func (e *engine) lookFailed(t *thread) bool {
-	if t.seized {
-		e.settle(t, Exited)
+// reapable drops a thread that is a zombie: only a leader stays one, until its process is reaped.
+func (e *engine) reapable(t *thread) bool {
+	if e.keeper != nil || t.tid == t.proc.pid && !e.ended(t.proc) {
 		return true
 	}
-	e.note(ptrace.KindGone, t.tid)
 	e.drop(t)
 	return false
 }
 
-// exiting accounts for tick n of a thread that shows neither stack nor code: it
-// has exited, and is not reaped yet.
-func (e *engine) exiting(t *thread, n int64) bool {
-	e.acct.Add(Exited, t.owed(n))
-	t.done = n + 1
-	return true
+// lookFailed handles a thread whose files could not be read: it has exited, unless it is we who can
+// open no file.
+func (e *engine) lookFailed(t *thread, err error) bool {
+	if err == unix.EMFILE || err == unix.ENFILE {
+		e.warn("no more files can be opened: threads are not looked at (try: ulimit -n 4096)")
+		return true
+	}
+	if e.keeper != nil { // which tells when that has taken its end
+		e.book.Give(&t.line, e.book.Tick(), ledger.Exited)
+		return true
+	}
+	e.drop(t)
+	return false
 }
 
 // nowIdle begins a wait of a thread that was found blocked, when blocked threads
@@ -269,31 +504,31 @@ func (e *engine) nowIdle(t *thread, n int64) {
 		// as long as it runs.
 		var call procfs.Syscall
 		if call, err = t.syscall(e.buf[:]); call.Running {
-			e.arm(t, n)
+			e.runs(t, n)
 			return
 		}
 	}
 	if err == nil {
 		t.sleeps(n, s)
 	}
-	e.acct.Add(Idle, t.owed(n))
-	t.done = n + 1
+	e.book.Give(&t.line, e.settled(t, n), ledger.Idle)
 }
 
 // creditIdle accounts for the ticks up to n of a thread that has not run in
 // all of them.
 func (e *engine) creditIdle(t *thread, n int64) {
-	owed := t.owed(n)
-	t.done = n + 1
-	if !t.stack {
-		e.acct.Add(Idle, owed)
+	switch {
+	case !t.stack:
+		e.book.Give(&t.line, n, ledger.Idle)
+		return
+	case e.behind():
+		e.book.Give(&t.line, n, ledger.NoRoom)
 		return
 	}
-	if e.behind() {
-		e.acct.Add(NoRoom, owed)
+	owed := e.book.Give(&t.line, n, ledger.Reused)
+	if owed == 0 {
 		return
 	}
-	e.acct.Add(Reused, owed)
 	c := &capture.Credit{PID: t.proc.pid, TID: t.tid, At: e.at(ptrace.Now())}
 	if e.opt.WallWeight {
 		c.Ticks = owed
@@ -302,26 +537,21 @@ func (e *engine) creditIdle(t *thread, n int64) {
 	e.send(item{credit: c})
 }
 
-func (e *engine) elapsed() time.Duration { return time.Duration(ptrace.Now() - e.start) }
-
-// at is a CLOCK_MONOTONIC time as captures tell it: since the pipeline's start.
-func (e *engine) at(now int64) time.Duration { return time.Duration(now - e.origin) }
-
 // peekTries bounds how often a thread that wakes while it is read is read again.
 const peekTries = 3
 
 // peek copies the stack of a blocked thread without a stop. The copy is of one
 // instant if the thread was not put on a CPU between the two looks at its run
 // count.
-func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall, late time.Duration) {
-	c := e.pool.get(t.fb.want(firstPeek), 0)
+func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall) {
+	a := t.fb.Get()
+	c := e.pool.get(a.want(firstPeek), 0)
 	if c == nil {
-		e.lose(t, n, NoRoom)
+		e.book.Give(&t.line, n, ledger.NoRoom)
 		return
 	}
 	for range peekTries {
-		c.Stack = c.Stack[:0]
-		readStack(t.tid, call.SP, c, t.fb.Extent.Load(), t.proc.pages)
+		taking.Peek(e.calm, t.tid, call.SP, &a.Advice, c, int(t.proc.pages), &e.peekB)
 		if e.opt.Kernel {
 			e.readKernel(t, c)
 		}
@@ -330,10 +560,10 @@ func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall, lat
 			break
 		}
 		if after.Count == count {
-			if t.tid == t.proc.pid && e.untold(t.proc) {
+			if t.proc.replaced() {
 				break // another thread has called exec, and what was read is of that
 			}
-			e.peeked(t, n, c, after, call, late)
+			e.peeked(t, n, c, after, call)
 			return
 		}
 		count = after.Count
@@ -342,12 +572,12 @@ func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall, lat
 		}
 		if call.Running {
 			e.pool.put(c)
-			e.arm(t, n)
+			e.runs(t, n)
 			return
 		}
 	}
 	e.pool.put(c)
-	e.lose(t, n, Unsure)
+	e.book.Give(&t.line, n, ledger.Unsure)
 }
 
 // maxKernelStack is more than the kernel prints: 64 lines of a symbol each
@@ -376,14 +606,15 @@ const maxStops = 6
 // the copy made at that stop was too small, and no more could be read before
 // the thread had gone back to its call.
 func (e *engine) wantsRegs(t *thread) bool {
-	if e.opt.Stop != StopAuto || !t.seized && !t.spared || !t.stack || t.count == 0 || t.refused == t.count {
+	if e.opt.Stop != StopAuto || t.refused || !t.stack || t.count == 0 || t.untouched == t.count {
 		return false
 	}
-	if t.fb.NeedStop.Load() != t.count && !(t.stops > 0 && t.stops < maxStops && t.fb.Short.Load()) {
+	a := t.fb.Get()
+	if a.NeedStop != t.count && !(t.stops > 0 && t.stops < maxStops && a.Short) {
 		return false
 	}
-	if t.fb.Foreign.Load() || !transparent(runtime.GOARCH, t.proc.pid, t.wait.NR, &t.wait.Args, ptrace.Reverts && !e.opt.NoRestart) {
-		t.refused = t.count
+	if a.Foreign || !e.opt.mayStop(e.fs, t.proc.pid, t.tid, t.wait.NR, &t.wait.Args) {
+		t.untouched = t.count
 		return false
 	}
 	return true
@@ -402,46 +633,39 @@ func (e *engine) backAgain(t *thread, n int64, s procfs.Schedstat) {
 	}
 }
 
-func (e *engine) peeked(t *thread, n int64, c *capture.Capture, s procfs.Schedstat, call procfs.Syscall, late time.Duration) {
+func (e *engine) peeked(t *thread, n int64, c *capture.Capture, s procfs.Schedstat, call procfs.Syscall) {
 	t.sleeps(n, s)
 	t.stack = true
 	t.wait, t.again, t.stops = call, false, 0
 	c.Taken, c.Blocked, c.Count = capture.Unstopped, true, s.Count
 	c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
-	c.Delay, c.Pause, c.Late = 0, 0, late
-	e.acct.Add(Sampled, t.owed(n))
-	t.done = n + 1
+	c.Delay, c.Pause, c.Late = 0, 0, 0
+	e.book.Give(&t.line, n, ledger.Sampled)
 	run := s.Run
 	if call.NR == unix.SYS_EXECVE || call.NR == unix.SYS_EXECVEAT {
 		// The caller has the leader's id, and so all that is read under it, a moment
 		// before that is reported. What it has run for is charged later.
-		run = t.run
+		run = t.line.Run()
 	}
-	e.emit(t, n, c, run)
+	e.emit(t, n, c, run, ptrace.Now())
 }
 
-// emit weighs a capture and sends it to the pipeline.
-func (e *engine) emit(t *thread, n int64, c *capture.Capture, run time.Duration) {
-	e.emitWith(t, n, c, run, e.readEarly(t))
+// emit weighs a capture that was made at the CLOCK_MONOTONIC time now, and sends it to the pipeline.
+func (e *engine) emit(t *thread, n int64, c *capture.Capture, run time.Duration, now int64) {
+	e.emitWith(t, n, c, run, now, e.readEarly(t))
 }
 
 // emitWith is emit with what was read early.
-func (e *engine) emitWith(t *thread, n int64, c *capture.Capture, run time.Duration, early *early) {
-	now := ptrace.Now()
+func (e *engine) emitWith(t *thread, n int64, c *capture.Capture, run time.Duration, now int64, early *early) {
 	c.PID, c.TID, c.Tick, c.PACMask = t.proc.pid, t.tid, n, t.proc.pac
 	c.At = e.at(now)
-	c.CPU = max(run-t.run, 0)
-	t.run = max(run, t.run)
+	c.CPU = t.line.Charge(run)
 	t.proc.charged += c.CPU
 	c.Wall = time.Duration(e.interval)
-	if e.opt.WallWeight {
-		c.Ticks = 1
-	} else {
-		t.carry += c.CPU
-		c.Ticks = max(0, (int64(t.carry)+e.interval/2)/e.interval)
-		t.carry -= time.Duration(c.Ticks * e.interval)
+	c.Ticks = 1
+	if !e.opt.WallWeight {
+		c.Ticks = e.book.Weigh(&t.line)
 	}
-	t.last = now
 	e.send(item{capture: c, fb: t.fb, early: early, program: t.proc.program})
 }
 
@@ -457,61 +681,12 @@ func (e *engine) readEarly(t *thread) *early {
 	if p.captures&(p.captures-1) != 0 { // at 1, 2, 4 and 8
 		return nil
 	}
-	maps, _ := e.fs.RawMaps(t.tid) // if it ends already, its parent's must do
-	comm, _ := os.ReadFile(e.fs.Path(p.pid, "comm"))
+	return e.earlyOf(p.pid, t.tid)
+}
+
+// earlyOf reads mappings and name of a process. tid is a thread of it that lives.
+func (e *engine) earlyOf(pid, tid int) *early {
+	maps, _ := e.fs.RawMaps(tid) // if it ends already, its parent's must do
+	comm, _ := os.ReadFile(e.fs.Path(pid, "comm"))
 	return &early{maps, comm}
-}
-
-// lose accounts for tick n, and what is owed before it, as lost.
-func (e *engine) lose(t *thread, n int64, c Class) {
-	e.acct.Add(c, t.owed(n))
-	t.done = n + 1
-}
-
-// listUntraced finds births and deaths where no tracing tells of them, now and then.
-func (e *engine) listUntraced(n int64) {
-	if n < e.listAt {
-		return
-	}
-	e.listAt = n + relistTicks
-	for _, p := range e.procs {
-		if e.opt.Stop != StopNever && !e.untraced(p) {
-			continue
-		}
-		ids, err := e.fs.TaskIDs(p.pid)
-		if err != nil || e.ended(p, ids) {
-			ids = nil
-		}
-		there := idSet(ids)
-		for _, t := range slices.Clone(e.list) {
-			if t.proc == p && !t.seized && !t.spared && !there[t.tid] {
-				e.drop(t)
-			}
-		}
-		for _, tid := range ids {
-			if e.threads[tid] == nil && !e.unwanted(tid) {
-				e.addThread(p, tid)
-			}
-		}
-	}
-}
-
-// ended: of all threads only the leader is there, and it has exited. It stays
-// until its parent has taken notice.
-func (e *engine) ended(p *process, ids []int) bool {
-	if len(ids) != 1 || ids[0] != p.pid {
-		return false
-	}
-	s, err := e.fs.TaskStat(p.pid, p.pid)
-	return err == nil && (s.State == 'Z' || s.State == 'X')
-}
-
-// untraced: some thread of the process is somebody else's tracee.
-func (e *engine) untraced(p *process) bool {
-	for _, t := range e.list {
-		if t.proc == p && !t.seized && !t.spared && !t.noUserStack {
-			return true
-		}
-	}
-	return false
 }

@@ -22,7 +22,7 @@ type sampler struct {
 	closing bytes.Buffer
 }
 
-// attach starts sfsample on a process and waits until it traces every thread.
+// attach starts sfsample on a process and waits until it knows every thread.
 func (s *sampler) attach(pid int) error {
 	if s == nil {
 		return nil
@@ -33,27 +33,36 @@ func (s *sampler) attach(pid int) error {
 	if err := s.cmd.Start(); err != nil {
 		return err
 	}
-	for end := time.Now().Add(patience); !traced(pid); {
+	for end := time.Now().Add(patience); !knows(s.cmd.Process.Pid, pid); {
 		if time.Now().After(end) {
 			_ = s.cmd.Process.Kill()
 			_ = s.cmd.Wait()
-			return fmt.Errorf("sfsample does not trace process %d: %s", pid, s.closing.String())
+			return fmt.Errorf("sfsample does not know process %d: %s", pid, s.closing.String())
 		}
 		time.Sleep(time.Millisecond)
 	}
 	return nil
 }
 
-// traced reports whether every thread of a process has a tracer.
-func traced(pid int) bool {
-	var fs procfs.FS
-	ids, err := fs.TaskIDs(pid)
+// knows reports whether process sfsample has the times of every thread of process pid open.
+func knows(sfsample, pid int) bool {
+	ids, err := (procfs.FS{}).TaskIDs(pid)
+	if err != nil {
+		return false
+	}
+	open := map[string]bool{}
+	fds := fmt.Sprintf("/proc/%d/fd", sfsample)
+	list, _ := os.ReadDir(fds)
+	for _, fd := range list {
+		name, _ := os.Readlink(filepath.Join(fds, fd.Name()))
+		open[name] = true
+	}
 	for _, tid := range ids {
-		if st, err := fs.Status(tid); err == nil && st.TracerPid == 0 {
+		if !open[fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, tid)] {
 			return false
 		}
 	}
-	return err == nil
+	return true
 }
 
 // detach ends sfsample in order.

@@ -3,16 +3,23 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"sfsample/output"
+	"sfsample/ptrace/procfs"
 	"sfsample/sampler"
+	"sfsample/stuck"
+	"sfsample/targets"
 )
 
-// dump writes every thread's stack once, for people.
+// dump writes every thread's stack and what it waits for, for people or as JSON; with
+// --watch again and again.
 func dump(c config, stdout, stderr io.Writer) error {
 	log := logger(c, stderr)
 	if err := checkPIDs(c.pids); err != nil {
@@ -21,31 +28,122 @@ func dump(c config, stdout, stderr io.Writer) error {
 	if err := checkTIDs(&c); err != nil {
 		return err
 	}
+	set := targets.Set{Selector: targets.Selector{PIDs: c.pids, Names: c.names, Cgroups: c.cgroups, Tree: c.tree}}
+	if c.watch == 0 {
+		v, err := c.view(&set, log, stderr)
+		if err != nil {
+			return err
+		}
+		return c.show(v, stdout)
+	}
+	return c.watching(&set, stdout, stderr, log)
+}
+
+// watching dumps until Ctrl-C, or until no process lives.
+func (c *config) watching(set *targets.Set, stdout, stderr io.Writer, log *slog.Logger) error {
+	ctx, stop := interruptible()
+	defer stop()
+	var last *view
+	for {
+		v, err := c.view(set, log, stderr)
+		switch {
+		case err != nil && last != nil && errors.Is(err, errNoProcess):
+			return nil
+		case err != nil:
+			return err
+		}
+		v.last = last
+		if err := c.show(v, stdout); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(v.threads, func(t *sampler.ThreadDump) bool { return t.State != 'Z' && t.State != 'X' }) {
+			return nil
+		}
+		last = v
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(c.watch):
+		}
+	}
+}
+
+// view is one dump.
+type view struct {
+	at      time.Time
+	threads []*sampler.ThreadDump
+	report  *stuck.Report
+	last    *view // the dump before, with --watch
+}
+
+var errNoProcess = errors.New("no such process")
+
+// view looks at the processes: what they wait for, their stacks in between, and what
+// they wait for again.
+func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*view, error) {
+	now, _, _, err := set.Refresh()
+	if err != nil {
+		return nil, fmt.Errorf("dump: %w", err)
+	}
+	var pids []int
+	for _, p := range now {
+		pids = append(pids, p.PID)
+	}
+	if len(pids) == 0 {
+		return nil, fmt.Errorf("dump %s: %w (try: ps -e)", c.meant(), errNoProcess)
+	}
+	v := &view{at: time.Now()}
+	begun := stuck.Begin(procfs.FS{}, pids, c.tids)
 	pipe := c.livePipeline(c.newNames(context.Background(), log, stderr, false), log, nil, nil, nil)
-	s := session{config: c}
+	s := session{config: *c}
+	s.pids = pids
 	opt := s.options()
 	opt.Kernel = true // where the kernel shows it
-	threads, err := sampler.Dump(opt, pipe)
-	if err != nil {
-		return err
+	if v.threads, err = sampler.Dump(opt, pipe); err != nil {
+		return nil, err
 	}
-	if len(threads) == 0 {
-		return fmt.Errorf("dump %s: no such process", joinInts(c.pids))
+	if len(v.threads) == 0 {
+		return nil, fmt.Errorf("dump %s: %w (try: ps -e)", c.meant(), errNoProcess)
 	}
+	stacks := make(map[int]*output.Stack, len(v.threads))
+	for _, t := range v.threads {
+		stacks[t.TID] = t.Stack
+	}
+	v.report = begun.End(func(tid int) *output.Stack { return stacks[tid] })
+	return v, nil
+}
+
+// meant is what the user asked for, for messages.
+func (c *config) meant() string {
+	var parts []string
+	if len(c.pids) > 0 {
+		parts = append(parts, joinInts(c.pids))
+	}
+	for _, n := range c.names {
+		parts = append(parts, "--name "+n)
+	}
+	for _, g := range c.cgroups {
+		parts = append(parts, "--cgroup "+g)
+	}
+	return printable(strings.Join(parts, ", "))
+}
+
+// show writes a dump. It is an error if nothing could be read of any thread.
+func (c *config) show(v *view, stdout io.Writer) error {
 	w := bufio.NewWriter(stdout)
-	if c.group {
-		writeGroups(w, threads)
-	} else {
-		for _, t := range threads {
-			fmt.Fprintln(w, threadLine(t))
-			writeStack(w, t)
-			fmt.Fprintln(w)
+	switch {
+	case c.json:
+		if err := writeJSON(w, v); err != nil {
+			return err
 		}
+	default:
+		writeReport(w, v)
+		v.writeThreads(w, c.group)
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	return unreadable(threads)
+	return unreadable(v.threads)
 }
 
 // unreadable is an error if nothing could be read of any thread.
@@ -57,6 +155,162 @@ func unreadable(threads []*sampler.ThreadDump) error {
 	}
 	pid := threads[0].PID
 	return fmt.Errorf("dump %d: no thread can be read (%s)", pid, sampler.Remedy(pid))
+}
+
+// shownStories bounds what is told before the stacks.
+const shownStories = 10
+
+// writeReport writes the summary, the proofs of deadlocks, and who waits for whom.
+func writeReport(w io.Writer, v *view) {
+	if v.last != nil {
+		fmt.Fprintf(w, "---- %s\n", v.at.Format(time.TimeOnly))
+	}
+	for _, line := range v.report.Summary() {
+		fmt.Fprintln(w, line)
+	}
+	for _, m := range v.report.Missing {
+		fmt.Fprintf(w, "not known: %s\n", printable(m))
+	}
+	fmt.Fprintln(w)
+	for _, c := range v.report.Cycles[:min(len(v.report.Cycles), shownStories)] {
+		fmt.Fprintf(w, "%s\n\n", strings.Join(c.Proof(), "\n"))
+	}
+	if more := len(v.report.Cycles) - shownStories; more > 0 {
+		fmt.Fprintf(w, "%d more such rings (try: --json)\n\n", more)
+	}
+	if list := v.report.Stories; len(list) > 1 { // the first is in the summary
+		for _, s := range list[1:min(len(list), shownStories)] {
+			fmt.Fprintln(w, s.Text())
+		}
+		if more := len(list) - shownStories; more > 0 {
+			fmt.Fprintf(w, "%d more (try: --json)\n", more)
+		}
+		fmt.Fprintln(w)
+	}
+	writeOutside(w, v.report)
+}
+
+// writeOutside tells what those do that were not asked for and that others wait for.
+func writeOutside(w io.Writer, r *stuck.Report) {
+	n := 0
+	for _, t := range r.Threads {
+		if !t.Outside {
+			continue
+		}
+		if n++; n <= shownStories {
+			fmt.Fprintf(w, "outside: tid %d %q (pid %d %q) %s\n", t.TID, printable(t.Name), t.PID, printable(t.Process), t.Doing())
+		}
+	}
+	if n > shownStories {
+		fmt.Fprintf(w, "outside: %d more threads of processes that others wait for (try: --tree, --json)\n", n-shownStories)
+	}
+	if n > 0 {
+		fmt.Fprintln(w)
+	}
+}
+
+// writeThreads writes each distinct stack once, with the threads that have it, the most
+// frequent first and then in order of the threads; without group each thread by itself.
+func (v *view) writeThreads(w io.Writer, group bool) {
+	var order []string
+	groups := map[string][]*sampler.ThreadDump{}
+	for i, t := range v.threads {
+		k := fmt.Sprint(i)
+		if group {
+			k = v.groupKey(t)
+		}
+		if groups[k] == nil {
+			order = append(order, k)
+		}
+		groups[k] = append(groups[k], t)
+	}
+	slices.SortStableFunc(order, func(a, b string) int { return len(groups[b]) - len(groups[a]) })
+	for _, k := range order {
+		v.writeGroup(w, groups[k])
+	}
+	if v.last != nil {
+		v.writeGone(w)
+	}
+}
+
+// groupKey is the same for threads that are written together: of one process, with the
+// same stack, in the same state.
+func (v *view) groupKey(t *sampler.ThreadDump) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %c %s\n", t.PID, t.State, v.mark(t))
+	writeStack(&b, t)
+	return b.String()
+}
+
+// shownWaits bounds the waits that are written of threads with one stack.
+const shownWaits = 4
+
+func (v *view) writeGroup(w io.Writer, group []*sampler.ThreadDump) {
+	t := group[0]
+	if len(group) == 1 {
+		fmt.Fprintln(w, threadLine(t)+v.mark(t))
+	} else {
+		list := make([]*stuck.Thread, 0, len(group))
+		for _, t := range group {
+			list = append(list, &stuck.Thread{TID: t.TID})
+		}
+		fmt.Fprintf(w, "%d threads of pid %d %q: %s%s: tid %s\n", len(group), t.PID, printable(t.Process), stateText(t), v.mark(t), stuck.Numbers(list))
+	}
+	v.writeWaits(w, group)
+	writeStack(w, t)
+	fmt.Fprintln(w)
+}
+
+// writeWaits writes what threads with one stack do, each once.
+func (v *view) writeWaits(w io.Writer, group []*sampler.ThreadDump) {
+	does := map[string][]*stuck.Thread{}
+	var order []string
+	for _, t := range group {
+		s := v.report.Thread(t.TID)
+		if s == nil {
+			continue
+		}
+		k := s.Does()
+		if does[k] == nil {
+			order = append(order, k)
+		}
+		does[k] = append(does[k], s)
+	}
+	for i, k := range order {
+		if i == shownWaits {
+			fmt.Fprintf(w, "  and %d more such waits (try: --group=false)\n", len(order)-i)
+			break
+		}
+		fmt.Fprintf(w, "  %s%s\n", k, stuck.Since(does[k]))
+	}
+}
+
+// mark says with --watch what has changed of a thread since the dump before.
+func (v *view) mark(t *sampler.ThreadDump) string {
+	now := v.report.Thread(t.TID)
+	if v.last == nil || now == nil {
+		return ""
+	}
+	switch before := v.last.report.Thread(t.TID); {
+	case before == nil:
+		return " [new]"
+	case before.Ran(now):
+		return " [changed]"
+	}
+	return ""
+}
+
+// writeGone names the threads that have ended since the dump before.
+func (v *view) writeGone(w io.Writer) {
+	var gone []*stuck.Thread
+	for _, t := range v.last.report.Threads {
+		if v.report.Thread(t.TID) == nil {
+			gone = append(gone, t)
+		}
+	}
+	if len(gone) > 0 {
+		fmt.Fprintf(w, "ended since the last look: tid %s\n\n", stuck.Numbers(gone))
+	}
 }
 
 // threadLine begins a thread: it contains "tid N".
@@ -87,31 +341,4 @@ func writeStack(w io.Writer, t *sampler.ThreadDump) {
 		return
 	}
 	w.Write(output.AppendStack(nil, t.Stack))
-}
-
-// writeGroups writes each distinct stack once, with the threads that have it,
-// the most frequent first and then in order of the threads.
-func writeGroups(w io.Writer, threads []*sampler.ThreadDump) {
-	var order []string
-	groups := map[string][]*sampler.ThreadDump{}
-	for _, t := range threads {
-		var b strings.Builder
-		writeStack(&b, t)
-		k := b.String()
-		if groups[k] == nil {
-			order = append(order, k)
-		}
-		groups[k] = append(groups[k], t)
-	}
-	sortByCount(order, groups)
-	for _, k := range order {
-		for _, t := range groups[k] {
-			fmt.Fprintln(w, threadLine(t))
-		}
-		fmt.Fprintf(w, "%s\n", k)
-	}
-}
-
-func sortByCount(keys []string, groups map[string][]*sampler.ThreadDump) {
-	slices.SortStableFunc(keys, func(a, b string) int { return len(groups[b]) - len(groups[a]) })
 }

@@ -15,6 +15,7 @@ import (
 
 	"sfsample/output"
 	"sfsample/regs"
+	"sfsample/targets"
 	"sfsample/unwind"
 )
 
@@ -51,6 +52,9 @@ type config struct {
 	mode    mode
 	pids    []int    // each once, in the order given
 	tids    []int    // only these threads; empty: all
+	names   []string // processes by name
+	cgroups []string // processes by control group
+	tree    bool     // the descendants of all these too
 	command []string // to start; nil: none
 	capture string   // file to replay
 
@@ -63,7 +67,7 @@ type config struct {
 	weight      string       // weightCPU or weightWall
 	order       []unwind.How // methods to try, each once
 	stop        string       // stopAuto, stopNever or stopAlways
-	noRestart   bool         // never write a register of the target
+	noRestart   bool         // leave an EINTR that a stop has caused
 	maxDepth    int          // frames
 	children    bool         // follow forks and execs
 	kernel      bool         // the kernel's part of the stack too
@@ -77,8 +81,10 @@ type config struct {
 	demangle   string // demangleFull, demangleShort or noDem
 	debuginfod bool   // ask the servers of DEBUGINFOD_URLS
 
-	byThread bool // threads apart in the outputs
-	group    bool // dump: equal stacks once
+	byThread bool          // threads apart in the outputs
+	group    bool          // dump: equal stacks once
+	json     bool          // dump: for programs
+	watch    time.Duration // dump: again and again, so far apart; 0: once
 	quiet    bool
 	verbose  bool
 }
@@ -104,6 +110,9 @@ func newFlags(c *config) *pflag.FlagSet {
 
 	fs.FuncP("pid", "p", "`PID[,PID...]`", ids(&c.pids))
 	fs.FuncP("tid", "t", "`TID[,TID...]`", ids(&c.tids))
+	fs.StringArrayVar(&c.names, "name", nil, "`NAME`")
+	fs.StringArrayVar(&c.cgroups, "cgroup", nil, "`GROUP`")
+	fs.BoolVar(&c.tree, "tree", false, "")
 	fs.FuncP("hz", "F", "`99`", func(s string) (err error) { c.hz, err = parseHz(s); return })
 	fs.FuncP("duration", "d", "`10s`", func(s string) (err error) { c.duration, err = parseDuration(s); return })
 	fs.FuncP("output", "o", "`FILE`", func(s string) error { return c.addOutput(s) })
@@ -134,7 +143,9 @@ func newFlags(c *config) *pflag.FlagSet {
 		return err
 	})
 	fs.Bool("dump", false, "")
-	fs.BoolVar(&c.group, "group", false, "")
+	fs.BoolVar(&c.group, "group", true, "")
+	fs.BoolVar(&c.json, "json", false, "")
+	fs.Func("watch", "`2s`", func(s string) (err error) { c.watch, err = parseDuration(s); return })
 	fs.BoolVarP(&c.quiet, "quiet", "q", false, "")
 	fs.BoolVarP(&c.verbose, "verbose", "v", false, "")
 	fs.BoolP("help", "h", false, "")
@@ -144,11 +155,11 @@ func newFlags(c *config) *pflag.FlagSet {
 
 // Flags that mean nothing in a mode; giving one there is an error.
 var meaningless = map[mode][]string{
-	modeSample: {"group"},
+	modeSample: {"group", "json", "watch", "name", "cgroup", "tree"},
 	modeDump: {"hz", "duration", "output", "record", "threads", "weight", "children", "exit-stacks", "verify",
 		"max-overhead", "nice", "by"},
 	modeReplay: {"pid", "tid", "hz", "duration", "record", "threads", "stop", "no-restart", "children", "kernel",
-		"exit-stacks", "max-overhead", "nice", "dump", "group"},
+		"exit-stacks", "max-overhead", "nice", "dump", "group", "json", "watch", "name", "cgroup", "tree"},
 }
 
 // parseArgs reads the arguments that follow the program's name. Each error is a
@@ -205,12 +216,14 @@ func (m mode) String() string {
 // takeTarget checks what is to be looked at: processes, a command or a capture.
 func (c *config) takeTarget(split parsedArgs) error {
 	c.command, c.capture = split.command, split.file
-	given := len(c.pids) > 0 || len(c.tids) > 0
+	given := len(c.pids) > 0 || len(c.tids) > 0 || len(c.names) > 0 || len(c.cgroups) > 0
 	switch {
 	case c.mode == modeReplay && c.capture == "":
 		return errors.New("replay needs a file (try: sfsample replay FILE, with a file that --record wrote)")
 	case c.mode != modeSample && c.command != nil:
 		return fmt.Errorf("a command cannot be started %v", c.mode)
+	case c.mode == modeDump && len(c.tids) > 0 && (c.tree || len(c.names) > 0 || len(c.cgroups) > 0):
+		return errors.New("-t is for threads of single processes (leave out --tree, --name and --cgroup)")
 	case c.mode == modeDump && !given:
 		return errors.New("no process given (try: sfsample dump -p PID)")
 	case c.mode != modeSample:
@@ -235,6 +248,10 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 		if err := c.checkOrder(runtime.GOARCH); err != nil {
 			return err
 		}
+	}
+	sel := targets.Selector{Names: c.names, Cgroups: c.cgroups}
+	if err := sel.Check(); err != nil {
+		return err
 	}
 	if !fs.Changed("children") {
 		c.children = c.command != nil

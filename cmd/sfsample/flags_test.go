@@ -18,7 +18,7 @@ import (
 func defaults() config {
 	return config{
 		pids: []int{1}, hz: 99, outputs: []output.Spec{{Format: "folded", File: "-"}},
-		threads: "running", weight: "cpu", stop: "auto", demangle: "full", maxDepth: 512, maxOverhead: 0.01,
+		threads: "running", weight: "cpu", stop: "auto", demangle: "full", maxDepth: 512, maxOverhead: 0.01, group: true,
 		order: []unwind.How{unwind.SFrame, unwind.EHFrame, unwind.FramePointer, unwind.BackChain},
 	}
 }
@@ -101,8 +101,12 @@ func TestParseArgs(t *testing.T) {
 		{"dump -p 1", func(c *config) { c.mode = modeDump }},
 		{"-p 1 dump", func(c *config) { c.mode = modeDump }},
 		{"--dump -p 1", func(c *config) { c.mode = modeDump }},
-		{"dump -t 7 --group --kernel", func(c *config) {
-			c.mode, c.pids, c.tids, c.group, c.kernel = modeDump, nil, []int{7}, true, true
+		{"dump -t 7 --group=false --kernel", func(c *config) {
+			c.mode, c.pids, c.tids, c.group, c.kernel = modeDump, nil, []int{7}, false, true
+		}},
+		{"dump --name web* --name db --cgroup /a --tree --json --watch 3", func(c *config) {
+			c.mode, c.pids, c.names, c.cgroups, c.tree = modeDump, nil, []string{"web*", "db"}, []string{"/a"}, true
+			c.json, c.watch = true, 3*time.Second
 		}},
 		{"replay f.cap", func(c *config) { c.mode, c.pids, c.capture = modeReplay, nil, "f.cap" }},
 		{"replay dump -o x.pprof", func(c *config) {
@@ -207,6 +211,11 @@ func TestParseArgsErrors(t *testing.T) {
 		{"dump -p 1 -hz 3", "-hz has no meaning with dump"},
 		{"dump -p 1 -o x", "-o has no meaning with dump"},
 		{"-p 1 --group", "--group has no meaning without dump"},
+		{"-p 1 --json", "--json has no meaning without dump"},
+		{"-p 1 --tree", "--tree has no meaning without dump"},
+		{"dump -t 1 --tree", "-t is for threads of single processes"},
+		{"dump --name [", `name "[": it is no pattern`},
+		{"dump --tree", "no process given"},
 		{"replay", "replay needs a file"},
 		{"replay a b", `unexpected "b"`},
 		{"replay f -p 1", "-p has no meaning with replay"},

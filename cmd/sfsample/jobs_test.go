@@ -242,7 +242,7 @@ func TestTracedByAnother(t *testing.T) {
 		}
 	})
 	t.Run("dump", func(t *testing.T) {
-		o := sfsample(t, "dump", "-p", pid)
+		o := sfsample(t, "dump", "--group=false", "-p", pid)
 		o.want(t, exitDone)
 		for _, function := range blocked {
 			if !strings.Contains(o.stdout, " "+function+"+0x") {

@@ -184,7 +184,7 @@ var alwaysStop = []string{"--threads", "all", "--stop", "always"}
 func wantDump(t *testing.T, p *testprog.Proc) {
 	t.Helper()
 	eventually(t, "a dump shows the whole stack", func() bool {
-		o := sfsample(t, "dump", "-p", strconv.Itoa(p.PID))
+		o := sfsample(t, "dump", "--group=false", "-p", strconv.Itoa(p.PID))
 		o.want(t, exitDone)
 		var got []string
 		for line := range strings.Lines(o.stdout) {

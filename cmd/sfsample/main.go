@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Exit status, as the help says.
@@ -66,12 +69,48 @@ const (
 	memoryAim = 58 << 20
 )
 
+// checkStdout is an error if the result is to go to standard output and that is
+// closed. Go's runtime has put /dev/null in its place then, opened for reading too
+// (runtime/fds_unix.go, checkfds); a shell opens it for writing.
+func (c *config) checkStdout() error {
+	onto := c.mode == modeDump
+	for _, spec := range c.outputs {
+		onto = onto || (c.mode == modeSample || c.mode == modeReplay) && spec.File == "-"
+	}
+	var st unix.Stat_t
+	if !onto || unix.Fstat(1, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(1, 3) {
+		return nil
+	}
+	if flags, err := unix.FcntlInt(1, unix.F_GETFL, 0); err != nil || flags&unix.O_ACCMODE != unix.O_RDWR {
+		return nil
+	}
+	return errors.New("standard output is closed, so that there is no place for the result (try: -o FILE, or >/dev/null if none is wanted)")
+}
+
+// fewestFiles is how many descriptors a run takes with room to spare; more are used
+// where there are more.
+const fewestFiles = 64
+
+// checkFiles is an error if so few files may be open that threads could not be told
+// from such as have exited. (Go's runtime has raised the limit as far as it may.)
+func (c *config) checkFiles() error {
+	var lim unix.Rlimit
+	if c.mode == modeHelp || c.mode == modeVersion || unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) != nil || lim.Max >= fewestFiles {
+		return nil
+	}
+	return fmt.Errorf("only %d files may be open, of at least %d that are needed (try: ulimit -n 1024)", lim.Max, fewestFiles)
+}
+
 // run is main with its surroundings as arguments; it returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
 	c, err := parseArgs(args)
 	if err != nil {
-		fmt.Fprintf(stderr, "sfsample: %v\n", err)
+		fmt.Fprintf(stderr, "sfsample: %s\n", printable(err.Error()))
 		return exitUsage
+	}
+	if err := errors.Join(c.checkStdout(), c.checkFiles()); err != nil {
+		fmt.Fprintf(stderr, "sfsample: %v\n", err)
+		return exitFailed
 	}
 	switch c.mode {
 	case modeHelp:
@@ -87,7 +126,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		for line := range strings.Lines(err.Error()) { // one for each output that failed
-			fmt.Fprintf(stderr, "sfsample: %s\n", strings.TrimSuffix(line, "\n"))
+			fmt.Fprintf(stderr, "sfsample: %s\n", printable(strings.TrimSuffix(line, "\n")))
 		}
 		return exitFailed
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -234,15 +235,25 @@ func (r *running) over() bool {
 	}
 }
 
-// traces waits until the run traces every thread of a process that lives.
+// traces waits until the run knows every thread of a process that lives: it has its schedstat open.
 func (r *running) traces(t testing.TB, pid int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("process %d is traced", pid), func() bool {
+	eventually(t, fmt.Sprintf("the threads of process %d are known", pid), func() bool {
 		if r.over() {
 			t.Fatalf("%q has ended; standard error:\n%s", r.cmd.Args, r.stderr.String())
 		}
+		fds := fmt.Sprintf("/proc/%d/fd", r.cmd.Process.Pid)
+		list, err := os.ReadDir(fds)
+		if err != nil {
+			return false
+		}
+		open := map[string]bool{}
+		for _, fd := range list {
+			name, _ := os.Readlink(filepath.Join(fds, fd.Name()))
+			open[name] = true
+		}
 		for _, s := range threadStatus(t, pid) {
-			if s.TracerPid == 0 && s.State != 'Z' {
+			if !open[fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, s.Pid)] && s.State != 'Z' {
 				return false
 			}
 		}

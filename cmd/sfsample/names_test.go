@@ -119,7 +119,7 @@ var dumpFrame = regexp.MustCompile(`(?m)^#\d+ 0x[0-9a-f]+ (.*)\+0x[0-9a-f]+ \(`)
 // all n of them: a busy machine may let a thread stop too late for it.
 func dumped(t *testing.T, n int, pids ...int) (functions []string, text string) {
 	t.Helper()
-	args := []string{"dump", "--stop", "always"}
+	args := []string{"dump", "--group=false", "--stop", "always"}
 	for _, pid := range pids {
 		args = append(args, "-p", strconv.Itoa(pid))
 	}

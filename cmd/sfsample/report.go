@@ -11,7 +11,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/output"
 	"sfsample/sampler"
+	"sfsample/sampler/ledger"
+	"sfsample/sampler/symbol"
 	"sfsample/unwind"
 )
 
@@ -51,14 +54,13 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// printable replaces what a terminal could take for a command.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, s)
+// printable is for what may come from a target or a file: a terminal would take some
+// of it for commands, or show it backwards.
+func printable(s string) string { return output.Printable(s) }
+
+// say writes a line for people.
+func (s *session) say(format string, args ...any) {
+	fmt.Fprintf(s.stderr, "sfsample: %s\n", printable(fmt.Sprintf(format, args...)))
 }
 
 func joinInts(list []int) string {
@@ -77,7 +79,7 @@ func joinInts(list []int) string {
 func (s *session) closing() {
 	r := &s.result
 	u := s.pipe.Stats()
-	say := func(format string, args ...any) { fmt.Fprintf(s.stderr, "sfsample: "+format+"\n", args...) }
+	say := s.say
 	say("%.1fs, %d ticks (%d late), %d thread ticks = %s", r.Elapsed.Seconds(), r.Ticks, r.Late, r.Expected, r.Account.String())
 	if r.Sum() != r.Expected {
 		say("the counts do not add up: %d thread ticks, %d accounted for; please report this", r.Expected, r.Sum())
@@ -93,7 +95,10 @@ func (s *session) closing() {
 	}
 	s.verified(say)
 	s.unread(say)
-	say("delay %s; pause %s", spread(r.Delay), spread(r.Pause))
+	say("taken %s; delay %s; pause %s", spread(r.Taken), spread(r.Delay), spread(r.Pause))
+	if r.Moved > 0 {
+		say("moved: %d samples (%.1f %%) may be of a moment after the tick", r.Moved, 100*float64(r.Moved)/float64(max(1, r.Count[ledger.Sampled])))
+	}
 	if s.verbose {
 		s.details(say, u)
 	}
@@ -111,9 +116,10 @@ func exits(x sampler.Exits) string {
 // replayed is the closing line of a replay.
 func (s *session) replayed() {
 	u := s.pipe.Stats()
-	say := func(format string, args ...any) { fmt.Fprintf(s.stderr, "sfsample: "+format+"\n", args...) }
+	say := s.say
 	s.stacks(say, u)
 	s.verified(say)
+	s.unread(say)
 	if s.verbose {
 		s.unwound(say, u)
 	}
@@ -128,19 +134,21 @@ func (s *session) stacks(say func(string, ...any), u sampler.Unwound) {
 	}
 }
 
-// unread says where Ctrl-C has left no time for debugging information.
+// unread says where there was no time or no room for names.
 func (s *session) unread(say func(string, ...any)) {
 	unread := s.names.Unread()
 	for _, m := range slices.Sorted(maps.Keys(unread)) {
 		say("names: %d addresses of %s are without inlined functions and lines, as those were not read within %v of Ctrl-C (try: -d, which waits for them)",
-			unread[m], printable(m), namesGrace)
+			unread[m], m, namesGrace)
+	}
+	for _, bound := range symbol.Refused() {
+		say("names: some are missing, as compressed sections are not expanded to more than %s at a time (-v tells of which files)", bound)
 	}
 }
 
 func (s *session) details(say func(string, ...any), u sampler.Unwound) {
 	r := &s.result
-	say("interrupts: %d sent, %d stops taken, at most %d outstanding at once", r.Interrupts, r.Stops, r.Outstanding)
-	say("ticks late by %s", spread(r.Behind))
+	say("stops: %d asked for, %d on their way at the end; %d CPUs had a clock, which looked in vain for %v in all", r.Seizes, r.Waits, r.Clocks, short(r.Looked))
 	if r.Priority != nil {
 		say("no real-time priority: %v (try: as root, or with CAP_SYS_NICE; pauses are longer on a busy machine)", r.Priority)
 	}
@@ -155,7 +163,7 @@ func (s *session) verified(say func(string, ...any)) {
 	list := s.pipe.Differences()
 	say("verify: %d places where methods differ", len(list))
 	for _, d := range list {
-		say("verify: %s", printable(d))
+		say("verify: %s", d)
 	}
 }
 
@@ -169,13 +177,13 @@ func (s *session) unwound(say func(string, ...any), u sampler.Unwound) {
 	say("frames by method: %s; %d stacks walked again with .eh_frame first", strings.Join(methods, ", "), u.Repeated)
 	modules, problems := s.pipe.Modules()
 	for _, m := range modules {
-		say("module: %s", printable(m))
+		say("module: %s", m)
 	}
 	for _, m := range problems {
-		say("table: %s", printable(m))
+		say("table: %s", m)
 	}
 	for _, m := range s.names.Missing() {
-		say("names: %s", printable(m))
+		say("names: %s", m)
 	}
 }
 
@@ -200,7 +208,7 @@ func reasons(cut map[string]int64) string {
 		} else {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%d %s", cut[r], printable(r))
+		fmt.Fprintf(&b, "%d %s", cut[r], r)
 	}
 	return b.String()
 }

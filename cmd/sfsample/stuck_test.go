@@ -56,7 +56,7 @@ func dumpStuck(t *testing.T, pid, others int, function, states string) time.Dura
 	var text string
 	for limit := time.Now().Add(testprog.Patience); time.Now().Before(limit); {
 		begun := time.Now()
-		o := begin(t, tool("dump", "-p", strconv.Itoa(pid))).end(t)
+		o := begin(t, tool("dump", "--group=false", "-p", strconv.Itoa(pid))).end(t)
 		took := time.Since(begun)
 		o.want(t, exitDone)
 		found, polls := 0, 0

@@ -16,12 +16,15 @@ const helpText = `sfsample samples the stacks of live Linux processes through pt
 Usage:
   sfsample -p PID[,PID...] [-hz 99] [-d 10s] [-o FILE]   sample live processes
   sfsample [flags] -- COMMAND [ARGS...]                  start a command and sample it
-  sfsample dump -p PID                                   every thread's stack once, then exit
+  sfsample dump -p PID                                   what each thread waits for, and its stack
   sfsample replay FILE                                   write again what --record kept
 
 What to sample:
   -p, --pid PID[,PID...]    processes; may be repeated
   -t, --tid TID[,TID...]    only these threads; may be repeated
+      --name NAME           dump: processes of this name, with * ? [a-z]; may be repeated
+      --cgroup GROUP        dump: those of a control group (path from /, unit, container's id)
+      --tree                dump: the descendants of all these too
       --children            follow forks and execs (default with -- COMMAND; --children=false)
       --threads running     threads that run: the CPU profile (default)
       --threads all         blocked threads too: the wall-clock profile
@@ -37,8 +40,8 @@ When:
 How:
       --stop auto           stop only threads that cannot be read otherwise (default)
       --stop never          stop none, show what can be read
-      --stop always         stop each thread for each sample
-      --no-restart          never write a register of the target
+      --stop always         stop each thread for each sample, if that does it no harm
+      --no-restart          leave an EINTR that a stop has caused, stop no blocked thread
       --unwind sframe,eh_frame,fp,backchain
                             methods for each frame, in this order
       --max-depth 512       frames in a stack at most
@@ -56,7 +59,9 @@ Output:
       --debuginfod          ask the servers of DEBUGINFOD_URLS for debug files
       --record FILE         keep the captures for sfsample replay
       --dump                the same as the dump command
-      --group               dump: show equal stacks once
+      --group               dump: show equal stacks once (default; --group=false)
+      --json                dump: for programs; docs/dump-json.md tells the fields
+      --watch 2s            dump: again and again, and mark what has changed
   -q, --quiet               no progress and no closing line
   -v, --verbose             report modules, methods and rejected tables
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -49,18 +48,14 @@ func (f FS) Path(id int, elem ...string) string {
 // read returns at most max bytes of a file of id, and an error if there are
 // more and whole is set.
 func (f FS) read(id int, name string, max int64, whole bool) ([]byte, error) {
-	file, err := os.Open(f.Path(id, name))
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, max+1))
+	path := f.Path(id, name)
+	b, err := readFile(path, max+1)
 	if err != nil {
 		return nil, err
 	}
 	if int64(len(b)) > max {
 		if whole {
-			return nil, &fs.PathError{Op: "read", Path: file.Name(), Err: errTooLong}
+			return nil, &fs.PathError{Op: "read", Path: path, Err: errTooLong}
 		}
 		b = b[:max]
 	}

@@ -24,6 +24,7 @@ type Stat struct {
 	State      byte   // R S D T t Z X I P
 	PPID       int
 	Flags      uint64 // Flag…
+	Faults     uint64 // page faults, with and without reading from a disk
 	UTime      time.Duration
 	STime      time.Duration
 	Threads    int
@@ -72,6 +73,8 @@ func (s *Stat) setFields(b []byte) bool {
 			s.PPID = int(n)
 		case 9:
 			s.Flags = n
+		case 10, 12:
+			s.Faults += n
 		case 14:
 			s.UTime = ticks(n)
 		case 15:

@@ -57,6 +57,10 @@ type Capture struct {
 	BeyondAddr uint64
 	Beyond     []byte
 
+	// From DoubtStart to DoubtEnd it is not known what code was mapped when this was
+	// captured. End 0: it is known of all of its frames.
+	DoubtStart, DoubtEnd uint64
+
 	// Kernel is what /proc/PID/task/TID/stack held, if it was asked for and may
 	// be read.
 	Kernel []byte

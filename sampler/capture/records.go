@@ -127,6 +127,8 @@ func (c *Capture) encode(e *encoder) {
 	e.weight(&c.Weight)
 	e.uint(c.BeyondAddr)
 	e.bytes(c.Beyond)
+	e.uint(c.DoubtStart)
+	e.uint(c.DoubtEnd)
 }
 
 func (c *Capture) decode(d *decoder) {
@@ -149,8 +151,12 @@ func (c *Capture) decode(d *decoder) {
 	c.Stack = d.bytes()
 	c.Kernel = d.bytes()
 	c.Weight = d.weight()
-	if len(d.b) > 0 { // recordings of before do not have it
+	// Recordings of before end here, or there.
+	if len(d.b) > 0 {
 		c.BeyondAddr, c.Beyond = d.uint(), d.bytes()
+	}
+	if len(d.b) > 0 {
+		c.DoubtStart, c.DoubtEnd = d.uint(), d.uint()
 	}
 }
 

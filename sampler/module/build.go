@@ -6,19 +6,21 @@ import (
 	"debug/elf"
 	"errors"
 	"slices"
+	"sort"
 
 	"sfsample/ptrace/procfs"
 )
 
-// builder finds the objects in a list of mappings.
+// builder finds the objects in a list of mappings. A process can have 65,530 of them
+// (vm.max_map_count), all of one file: each is looked at a bounded number of times.
 type builder struct {
 	s     *Space
 	maps  []procfs.Mapping
-	files map[fileID][]int // mappings of each file, in ascending order
+	files map[fileID]*mappedFile
 	code  []codeRange
 	mods  map[moduleID]*Module
+	owner map[int]*Module // of the mappings that are of a module
 	bad   map[int]bool    // mappings that do not begin with a usable header
-	shut  map[fileID]bool // files that cannot be opened
 	list  []*Module
 }
 
@@ -27,21 +29,54 @@ type fileID struct {
 	inode uint64
 }
 
+// mappedFile is what a pass knows of one file. The lists are of mappings, in
+// ascending order.
+type mappedFile struct {
+	all   []int
+	heads []int // of the file's beginning
+	// free are those that are not of a module yet, by address - offset, which all
+	// mappings of a segment have in common. It is made at the first need.
+	free map[uint64][]int
+	hdr  *header // read from the file
+	shut bool    // it cannot be opened, or is not ELF
+	// biases are the modules that were found by hdr.
+	biases map[uint64]*Module
+}
+
 // newBuilder sorts the mappings by file.
 func newBuilder(s *Space, maps []procfs.Mapping) *builder {
-	b := &builder{s: s, maps: maps, files: map[fileID][]int{}, mods: map[moduleID]*Module{}, bad: map[int]bool{}, shut: map[fileID]bool{}}
+	b := &builder{s: s, maps: maps, files: map[fileID]*mappedFile{}, mods: map[moduleID]*Module{},
+		owner: map[int]*Module{}, bad: map[int]bool{}}
 	for i := range maps {
-		if m := &maps[i]; m.File() {
-			id := fileID{m.Dev, m.Inode}
-			b.files[id] = append(b.files[id], i)
+		m := &maps[i]
+		if !m.File() {
+			continue
+		}
+		id := fileID{m.Dev, m.Inode}
+		f := b.files[id]
+		if f == nil {
+			f = new(mappedFile)
+			b.files[id] = f
+		}
+		f.all = append(f.all, i)
+		if m.Offset == 0 {
+			f.heads = append(f.heads, i)
 		}
 	}
 	return b
 }
 
-// maxBack bounds how many mappings of the same file are looked at for an ELF
-// header that is not at the file's beginning.
-const maxBack = 8
+const (
+	// maxBack bounds how many mappings of the same file are looked at for an ELF
+	// header that is not at the file's beginning.
+	maxBack = 8
+	// maxHeads bounds how many mappings of the file's beginning are looked at below
+	// and above one that is of none of them: those of a library that is loaded
+	// several times lie apart.
+	maxHeads = 16
+	// maxObjects bounds the objects of a process.
+	maxObjects = 4096
+)
 
 // module returns the object that the executable mapping i belongs to, nil if
 // it is of none.
@@ -53,36 +88,37 @@ func (b *builder) module(i int) *Module {
 		}
 		return nil
 	}
-	if !m.File() {
-		return nil
+	if mod := b.owner[i]; mod != nil || !m.File() {
+		return mod
 	}
-	same := b.files[fileID{m.Dev, m.Inode}]
-	at, _ := slices.BinarySearch(same, i)
+	f := b.files[fileID{m.Dev, m.Inode}]
 	// The header is in the nearest mapping of the file's beginning that fits:
 	// below, as linkers lay files out; else above.
-	for k := at; k >= 0; k-- {
-		if b.maps[same[k]].Offset == 0 {
-			if mod := b.at(same[k], i); mod != nil {
-				return mod
-			}
+	above, found := slices.BinarySearch(f.heads, i)
+	below := above - 1
+	if found {
+		below = above
+	}
+	for k := below; k >= max(0, below-maxHeads); k-- {
+		if mod := b.at(f.heads[k], i); mod != nil {
+			return mod
 		}
 	}
-	for _, k := range same[at:] {
-		if b.maps[k].Offset == 0 {
-			if mod := b.at(k, i); mod != nil {
-				return mod
-			}
+	for _, k := range f.heads[above:min(len(f.heads), above+maxHeads)] {
+		if mod := b.at(k, i); mod != nil {
+			return mod
 		}
 	}
 	// A library inside an archive has its header elsewhere.
+	at, _ := slices.BinarySearch(f.all, i)
 	for k := at; k >= max(0, at-maxBack); k-- {
-		if b.maps[same[k]].Offset > 0 {
-			if mod := b.at(same[k], i); mod != nil {
+		if b.maps[f.all[k]].Offset > 0 {
+			if mod := b.at(f.all[k], i); mod != nil {
 				return mod
 			}
 		}
 	}
-	return b.fromFile(i)
+	return b.fromFile(f, i)
 }
 
 func idOf(m *procfs.Mapping) moduleID {
@@ -100,7 +136,7 @@ func (b *builder) at(k, i int) *Module {
 		}
 		return mod
 	}
-	if b.bad[k] {
+	if b.bad[k] || len(b.list) >= maxObjects {
 		return nil
 	}
 	if mod := b.kept(id); mod != nil {
@@ -128,58 +164,94 @@ func (b *builder) at(k, i int) *Module {
 }
 
 // fromFile reads the headers from the file, when they are not in memory.
-func (b *builder) fromFile(i int) *Module {
+func (b *builder) fromFile(f *mappedFile, i int) *Module {
 	m := &b.maps[i]
 	id, file := idOf(m), fileID{m.Dev, m.Inode}
+	if len(b.list) >= maxObjects {
+		return nil
+	}
 	if mod := b.kept(id); mod != nil {
 		return b.add(mod)
 	}
 	// JIT compilers map much code of one file that is not ELF.
-	if b.s.notELF[file] || b.shut[file] {
+	if b.s.notELF[file] || f.shut {
 		return nil
 	}
-	f, err := b.s.src.OpenFile(*m)
-	if err != nil {
-		b.shut[file] = true
-		b.s.opt.Log.Debug("file not used", "module", m.Path, "addr", m.Start, "reason", err.Error())
+	if f.hdr == nil && !b.openFile(f, m) {
 		return nil
 	}
-	defer f.Close()
-	h, err := readHeader(f, 0)
-	if err != nil {
-		b.shut[file] = true
-		if _, bad := errors.AsType[*HeaderError](err); bad {
-			b.s.notELF[file] = true
-			b.s.opt.Log.Debug("no ELF object", "module", m.Path, "addr", m.Start, "reason", err.Error())
-		}
-		return nil
-	}
-	bias, ok := h.biasOf(m.Start, m.Offset, m.End-m.Start)
+	bias, ok := f.hdr.biasOf(m.Start, m.Offset, m.End-m.Start)
 	if !ok {
 		return nil
 	}
-	buildID, _ := h.buildID(f, true)
-	return b.add(b.newModule(&Module{Bias: bias, id: id}, h, buildID, m))
+	if mod := f.biases[bias]; mod != nil {
+		return mod
+	}
+	mod := b.add(b.newModule(&Module{Bias: bias, id: id}, f.hdr, f.hdr.fileID, m))
+	f.biases[bias] = mod
+	return mod
 }
 
+// openFile reads the headers of the file of a mapping.
+func (b *builder) openFile(f *mappedFile, m *procfs.Mapping) bool {
+	f.shut = true
+	file, err := b.s.src.OpenFile(*m)
+	if err != nil {
+		b.s.opt.Log.Debug("file not used", "module", m.Path, "addr", m.Start, "reason", err.Error())
+		return false
+	}
+	defer file.Close()
+	h, err := readHeader(file, 0)
+	if err != nil {
+		if _, bad := errors.AsType[*HeaderError](err); bad {
+			b.s.notELF[fileID{m.Dev, m.Inode}] = true
+			b.s.opt.Log.Debug("no ELF object", "module", m.Path, "addr", m.Start, "reason", err.Error())
+		}
+		return false
+	}
+	h.fileID, _ = h.buildID(file, true)
+	f.hdr, f.shut, f.biases = h, false, map[uint64]*Module{}
+	return true
+}
+
+// add takes m, whose mappings are known, into the list.
 func (b *builder) add(m *Module) *Module {
 	b.mods[m.id] = m
 	b.list = append(b.list, m)
+	if m.VDSO() {
+		return m
+	}
+	for _, i := range b.own(m) {
+		b.owner[i] = m
+	}
+	free := b.files[fileID{m.id.dev, m.id.inode}].free
+	for n := range m.obj.hdr.placed {
+		k := m.key(n)
+		free[k] = slices.DeleteFunc(free[k], func(i int) bool { return b.owner[i] != nil })
+	}
 	return m
 }
 
+// key is the difference of address and offset in mappings of the nth part of the
+// file that m has.
+func (m *Module) key(n int) uint64 { return m.Bias + m.obj.hdr.placed[n].skew - m.base }
+
 // kept returns the module with this id that the Space has, if its mappings are
-// the same and memory still holds it.
+// the same and memory still holds it, or cannot be read just now.
 func (b *builder) kept(id moduleID) *Module {
 	m := b.s.byID[id]
-	if m != nil && slices.Equal(m.Maps, b.own(m)) && m.unchanged(b.s.buf[:]) {
+	if m == nil || !slices.Equal(m.Maps, b.ownMaps(m)) {
+		return nil
+	}
+	if same, err := m.unchanged(b.s.buf[:]); same || err != nil {
+		m.unread = err
 		return m
 	}
 	return nil
 }
 
-// own returns the mappings that are of m.
-func (b *builder) own(m *Module) (list []procfs.Mapping) {
+// ownMaps returns the mappings that are of m.
+func (b *builder) ownMaps(m *Module) (list []procfs.Mapping) {
 	if m.VDSO() {
 		i, ok := slices.BinarySearchFunc(b.maps, m.id.start, func(r procfs.Mapping, start uint64) int {
 			return cmp.Compare(r.Start, start)
@@ -189,13 +261,41 @@ func (b *builder) own(m *Module) (list []procfs.Mapping) {
 		}
 		return list
 	}
-	for _, i := range b.files[fileID{m.id.dev, m.id.inode}] {
-		r := &b.maps[i]
-		if r.Path == m.Path && m.obj.hdr.place(m.Bias, r.Start, r.Offset-m.base, r.End-r.Start) {
-			list = append(list, *r)
-		}
+	for _, i := range b.own(m) {
+		list = append(list, b.maps[i])
 	}
 	return list
+}
+
+// own returns which mappings of m's file are of m and of no other module.
+func (b *builder) own(m *Module) (list []int) {
+	f := b.files[fileID{m.id.dev, m.id.inode}]
+	if f.free == nil {
+		f.free = map[uint64][]int{}
+		for _, i := range f.all {
+			k := b.maps[i].Start - b.maps[i].Offset
+			f.free[k] = append(f.free[k], i)
+		}
+	}
+	for n := range m.obj.hdr.placed {
+		p, same := &m.obj.hdr.placed[n], f.free[m.key(n)]
+		// Where address and offset differ by the same, both ascend.
+		first := sort.Search(len(same), func(i int) bool {
+			r := &b.maps[same[i]]
+			return r.Offset+(r.End-r.Start) > p.off+m.base
+		})
+		for _, i := range same[first:] {
+			r := &b.maps[i]
+			if r.Offset >= m.base && r.Offset-m.base >= p.end {
+				break
+			}
+			if r.Offset >= m.base && r.Path == m.Path {
+				list = append(list, i)
+			}
+		}
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // maxTableProbe is how much of a table is compared: of .eh_frame_hdr the count
@@ -245,7 +345,7 @@ func (b *builder) newModule(m *Module, h *header, buildID string, r *procfs.Mapp
 	m.obj = s.cache.object(key, !r.File() || !h.shareable(), func() *object {
 		return &object{hdr: h, buildID: buildID}
 	})
-	m.Maps = b.own(m)
+	m.Maps = b.ownMaps(m)
 	return m
 }
 

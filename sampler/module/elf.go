@@ -2,12 +2,15 @@ package module
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
+	"sort"
 
 	"sfsample/regs"
 )
@@ -22,7 +25,7 @@ const shtGNUSFrame elf.SectionType = 0x6ffffff4
 // Bounds on what is read of an ELF file in order to find its tables. All are
 // far above what linkers write.
 const (
-	maxPhdrs     = 1024
+	maxPhdrs     = 256
 	maxNotes     = 16
 	maxNoteBytes = 4 << 10
 	maxBuildID   = 64 // bytes; linkers write 8 to 20
@@ -64,6 +67,8 @@ type header struct {
 	shent   int
 	shstr   int
 	loads   []load
+	placed  []placed // the parts of the file that the loads have, in ascending order
+	fileID  string   // build-id, if these are the headers of a file
 	sframes []region
 	ehHdr   region
 	dynamic region
@@ -166,6 +171,7 @@ func readHeader(r io.ReaderAt, base int64) (*header, error) {
 	if len(h.loads) == 0 {
 		return nil, &HeaderError{phoff, "no loadable segment", uint64(phnum)}
 	}
+	h.arrange()
 	return h, nil
 }
 
@@ -245,17 +251,37 @@ func (h *header) first() load {
 	return f
 }
 
+// placed is a part of the file that segments have at one distance of link-time
+// address and offset.
+type placed struct{ skew, off, end uint64 }
+
+// arrange sorts what the loads have of the file and joins what overlaps.
+func (h *header) arrange() {
+	all := make([]placed, len(h.loads))
+	for i, p := range h.loads {
+		all[i] = placed{p.vaddr - p.off, p.off, p.off + p.filesz}
+	}
+	slices.SortFunc(all, func(a, b placed) int { return cmp.Or(cmp.Compare(a.skew, b.skew), cmp.Compare(a.off, b.off)) })
+	for _, p := range all {
+		if n := len(h.placed); n > 0 && h.placed[n-1].skew == p.skew && p.off <= h.placed[n-1].end {
+			h.placed[n-1].end = max(h.placed[n-1].end, p.end)
+			continue
+		}
+		h.placed = append(h.placed, p)
+	}
+}
+
 // place tells whether the bytes of the file at off, mapped at addr for size
 // bytes, belong to this object loaded with the given bias.
 func (h *header) place(bias, addr, off, size uint64) bool {
-	for _, p := range h.loads {
-		// Both ends of a mapping are rounded to pages, the difference of
-		// address and offset is not.
-		if addr-off == bias+p.vaddr-p.off && off < p.off+p.filesz && off+size > p.off {
-			return true
-		}
-	}
-	return false
+	// Both ends of a mapping are rounded to pages, the difference of address and
+	// offset is not.
+	skew := addr - off - bias
+	i := sort.Search(len(h.placed), func(i int) bool {
+		p := &h.placed[i]
+		return p.skew > skew || p.skew == skew && p.end > off
+	})
+	return i < len(h.placed) && h.placed[i].skew == skew && off+size > h.placed[i].off
 }
 
 // biasOf returns the bias with which the mapping of the file at off lies at

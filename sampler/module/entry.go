@@ -18,9 +18,16 @@ const (
 	// switches: the function goes over to another stack and calls on from
 	// there. What lies above its frame is no caller of it, though Go's tables,
 	// which do not know of the switch, give a place for one. The frame pointer
-	// still leads back to the stack that was left.
+	// still leads back to the stack that was left, if that is returned to.
 	switches
+	// ends: nothing returns through the function, and what its table gives for
+	// its caller is of no use: what a goroutine that had the stack before has
+	// left above the frame of goexit (runtime/proc.go, newproc1).
+	ends
 )
+
+// unreturned are functions that call on from another stack and are not returned to.
+const unreturned = begins | switches
 
 // specials are the functions in which stacks begin or change. Those that others
 // call on the way (__libc_start_main, start_thread) are not among them.
@@ -28,22 +35,22 @@ var specials = []struct {
 	name []byte
 	is   special
 }{
-	{[]byte("_start"), begins},                   // every libc's crt1, and the dynamic linker
-	{[]byte("_dl_start_user"), begins},           // glibc's dynamic linker, which jumps to _start
-	{[]byte("clone"), begins},                    // thread starts: glibc, musl, bionic
-	{[]byte("__clone"), begins},                  //
-	{[]byte("clone3"), begins},                   //
-	{[]byte("__clone3"), begins},                 //
-	{[]byte("thread_start"), begins},             // glibc's label in clone
-	{[]byte("__bionic_clone"), begins},           //
-	{[]byte("__start_context"), begins},          // glibc: where a makecontext function returns to
-	{[]byte("runtime.goexit"), begins},           // Go: goroutines
-	{[]byte("runtime.mstart"), begins},           // Go: threads
-	{[]byte("runtime.clone"), begins},            //
-	{[]byte("runtime.rt0_go"), begins},           // Go: the first thread
-	{[]byte("runtime.mcall"), begins | switches}, // Go: to the scheduler, never to return
+	{[]byte("_start"), begins},                // every libc's crt1, and the dynamic linker
+	{[]byte("_dl_start_user"), begins},        // glibc's dynamic linker, which jumps to _start
+	{[]byte("clone"), begins},                 // thread starts: glibc, musl, bionic
+	{[]byte("__clone"), begins},               //
+	{[]byte("clone3"), begins},                //
+	{[]byte("__clone3"), begins},              //
+	{[]byte("thread_start"), begins},          // glibc's label in clone
+	{[]byte("__bionic_clone"), begins},        //
+	{[]byte("__start_context"), begins},       // glibc: where a makecontext function returns to
+	{[]byte("runtime.goexit"), begins | ends}, // Go: goroutines
+	{[]byte("runtime.mstart"), begins},        // Go: threads
+	{[]byte("runtime.clone"), begins},         //
+	{[]byte("runtime.rt0_go"), begins},        // Go: the first thread
+	{[]byte("runtime.mcall"), unreturned},     // Go: to the scheduler
+	{[]byte("runtime.morestack"), unreturned}, // Go: to newstack, which goes on in the goroutine (gogo)
 	{[]byte("runtime.systemstack"), switches},
-	{[]byte("runtime.morestack"), switches},
 	{[]byte("runtime.asmcgocall"), switches},
 	{[]byte("runtime.asmcgocall_no_g"), switches},
 	{[]byte("runtime.cgocallback"), switches},
@@ -95,13 +102,37 @@ func (o *object) isStart(m *Module, vaddr uint64, log *slog.Logger) bool {
 	}
 	if o.openGo(log) {
 		if f, ok, err := o.golang.table.Func(vaddr); ok && err == nil {
-			return goSpecial(f.Name)&begins != 0
+			return o.specialAt(goSpecial(f.Name), vaddr)&begins != 0
 		}
 	}
 	if len(o.specials(log)) == 0 && o.sections.goTable.size > 0 {
 		return m.isGoStart(vaddr)
 	}
-	return o.special(vaddr, log)&begins != 0
+	return o.specialAt(o.special(vaddr, log), vaddr)&begins != 0
+}
+
+// specialAt is what is special about vaddr in a function of which that is known.
+// One that is not returned to begins a stack only where it calls on from there:
+// before, it stands on the stack of its caller.
+func (o *object) specialAt(is special, vaddr uint64) special {
+	if is == unreturned && !o.calls(vaddr) {
+		return switches
+	}
+	return is
+}
+
+// calls tells whether vaddr, where a caller is looked up, is the last byte of a
+// call. Those of arm64 and s390x lie between instructions otherwise.
+func (o *object) calls(vaddr uint64) bool {
+	if o.hdr.machine != elf.EM_X86_64 && o.hdr.machine != elf.EM_386 {
+		return vaddr%2 != 0
+	}
+	var b [5]byte
+	if _, err := o.ReadAt(b[:], int64(vaddr-4)); err != nil {
+		return false
+	}
+	// call rel32, and call of a register (Intel SDM volume 2: E8 cd, FF /2).
+	return b[0] == 0xe8 || b[3] == 0xff && b[4]&0xf8 == 0xd0
 }
 
 // isGoStart asks a table of functions that gives no rows, as those before Go 1.18
@@ -116,7 +147,7 @@ func (m *Module) isGoStart(vaddr uint64) bool {
 	names := symbol.Open(f, m.Path, symbol.Options{Demangle: symbol.Off})
 	defer names.Close()
 	sym, ok := names.Lookup(vaddr)
-	return ok && goSpecial(sym.Name)&begins != 0
+	return ok && m.obj.specialAt(goSpecial(sym.Name), vaddr)&begins != 0
 }
 
 // specials finds the special functions by the symbols of the file, once.

@@ -101,9 +101,8 @@ var outermost = sframe.Row{Outermost: true}
 var lost = sframe.Row{CFA: sframe.Rule{Base: sframe.Undefined}}
 
 // goSignalEntry is where the kernel enters a Go program for a signal. It is marked
-// as the beginning of a stack, but returns to the signal trampoline. On x86-64 the
-// others so marked have a return address as well, that of what called the first
-// of them (runtime.clone), or of no use (runtime.goexit).
+// as the beginning of a stack, but returns to the signal trampoline. On x86-64
+// runtime.rt0_go, which is so marked too, has what called it above.
 const goSignalEntry = "runtime.sigtramp"
 
 // goRow makes the row for vaddr.
@@ -114,8 +113,8 @@ func (o *object) goRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 	}
 	var size int32
 	if err == nil {
-		switch is := goSpecial(f.Name); {
-		case is&switches != 0 && is&begins != 0, f.Top && o.hdr.arch.Link && f.Name != goSignalEntry:
+		switch is := o.specialAt(goSpecial(f.Name), vaddr); {
+		case is == unreturned, is&ends != 0, f.Top && o.hdr.arch.Link && f.Name != goSignalEntry:
 			return &outermost, nil
 		case (f.SPWrite || is&switches != 0) && o.hdr.arch == regs.S390X:
 			return &lost, nil

@@ -2,12 +2,14 @@ package module
 
 import (
 	"debug/elf"
+	"encoding/binary"
 	"errors"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"sfsample/ptrace/procfs"
@@ -129,6 +131,75 @@ func TestGoRows(t *testing.T) {
 			t.Logf("%d addresses, no rows in %d functions: %s", rows, len(seen), slices.Sorted(maps.Keys(seen)))
 		})
 	}
+}
+
+// TestGoEnds: what nothing returns through ends a stack, wherever its table says that
+// the caller is. A goroutine returns to the second instruction of runtime.goexit
+// (runtime/proc.go, newproc1).
+func TestGoEnds(t *testing.T) {
+	for arch, path := range goPrograms(t) {
+		t.Run(arch, func(t *testing.T) {
+			p, f := fromELF(t, path)
+			list, err := f.Symbols()
+			if err != nil {
+				t.Fatal(err)
+			}
+			syms := map[string]elf.Symbol{}
+			for _, s := range list {
+				syms[strings.TrimSuffix(s.Name, string(abi0))] = s
+			}
+			code := func(pc uint64) []byte {
+				b := make([]byte, 8)
+				p.ReadAt(b, int64(pc))
+				return b
+			}
+			s := NewSpace(p, NewCache(0), Options{})
+			check := func(what string, pc uint64, want bool) {
+				t.Helper()
+				row, err := s.Row(pc, unwind.EHFrame)
+				if got := err == nil && row.Outermost; got != want || s.Entry(pc) != want {
+					t.Errorf("%s at %#x: outermost %v (%v), an entry %v, want %v", what, pc, got, err, s.Entry(pc), want)
+				}
+			}
+			check("goexit", syms["runtime.goexit"].Value+map[string]uint64{"amd64": 1, "arm64": 4, "s390x": 2}[arch]-1, true)
+			for caller, callee := range map[string]string{
+				"runtime.goexit": "runtime.goexit1", "runtime.morestack": "runtime.newstack",
+			} {
+				from, to := syms[caller], syms[callee].Value
+				next := uint64(0)
+				for pc := from.Value; pc < from.Value+from.Size && next == 0; pc++ {
+					next = afterCallTo(arch, code(pc), pc, to)
+				}
+				if next == 0 {
+					t.Fatalf("no call of %s in %s", callee, caller)
+				}
+				check(caller, next-1, true)
+			}
+			check("morestack, as it is called", syms["runtime.morestack"].Value, false)
+		})
+	}
+}
+
+// afterCallTo is where a call at pc with code b comes back to, 0 unless it is one of
+// the function at to: call rel32 (Intel SDM), bl (Arm ARM C6.2), brasl %r14
+// (z/Architecture Principles of Operation).
+func afterCallTo(arch string, b []byte, pc, to uint64) uint64 {
+	size, target := uint64(0), uint64(0)
+	switch {
+	case arch == "amd64" && b[0] == 0xe8:
+		size = 5
+		target = pc + size + uint64(int32(binary.LittleEndian.Uint32(b[1:])))
+	case arch == "arm64" && pc%4 == 0 && b[3]>>2 == 0x25:
+		size = 4
+		target = pc + uint64(int32(binary.LittleEndian.Uint32(b)<<6)>>4)
+	case arch == "s390x" && pc%2 == 0 && b[0] == 0xc0 && b[1] == 0xe5:
+		size = 6
+		target = pc + 2*uint64(int32(binary.BigEndian.Uint32(b[2:])))
+	}
+	if size == 0 || target != to {
+		return 0
+	}
+	return pc + size
 }
 
 // spOf is the rule of the caller's stack pointer.

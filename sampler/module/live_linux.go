@@ -26,6 +26,7 @@ type Live struct {
 	tid atomic.Int64 // of a thread that lived when last asked
 	// replaced: the process is another program now.
 	replaced atomic.Bool
+	remote   atomic.Pointer[[]span] // as the mappings were when last read
 	// Patient keeps reads of memory from hanging: tables lie in mapped files,
 	// which a server may have to bring.
 	Patient ptrace.Patient
@@ -71,6 +72,10 @@ func (l *Live) Maps() ([]procfs.Mapping, error) {
 	if (procfs.Gone(err) || err == nil && len(maps) == 0) && l.another() {
 		maps, err = l.FS.Maps(l.TID())
 	}
+	if err == nil {
+		spans := l.remoteSpans(maps)
+		l.remote.Store(&spans)
+	}
 	return maps, err
 }
 
@@ -78,6 +83,9 @@ func (l *Live) Maps() ([]procfs.Mapping, error) {
 func (l *Live) ReadAt(p []byte, addr int64) (int, error) {
 	if l.replaced.Load() {
 		return 0, unix.ESRCH
+	}
+	if err := l.atHand(uint64(addr), len(p)); err != nil {
+		return 0, err
 	}
 	n, err := l.Patient.ReadMemory(l.TID(), uint64(addr), p)
 	if errors.Is(err, unix.ESRCH) && l.another() {
@@ -124,6 +132,11 @@ func (l *Live) readVector(buf []byte, list []unix.RemoteIovec) (int, error) {
 	if l.replaced.Load() {
 		return 0, unix.ESRCH
 	}
+	for _, r := range list {
+		if err := l.atHand(uint64(r.Base), r.Len); err != nil {
+			return 0, err
+		}
+	}
 	n, err := l.readVectorOf(l.TID(), buf, list)
 	if err == unix.ESRCH && l.another() {
 		n, err = l.readVectorOf(l.TID(), buf, list)
@@ -147,6 +160,13 @@ func (l *Live) OpenFile(m procfs.Mapping) (File, error) {
 		return nil, &fs.PathError{Op: "open", Path: m.Path, Err: fs.ErrNotExist}
 	}
 	dir := l.FS.Path(l.TID())
+	mounts, err := rootfs.MountsOf(dir)
+	if err == nil && mounts.Device(m.Dev.Major, m.Dev.Minor) {
+		err = rootfs.ErrRemote
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: m.Path, Err: err}
+	}
 	links := []string{
 		fmt.Sprintf("%s/map_files/%x-%x", dir, m.Start, m.End),
 		dir + "/exe",
@@ -171,24 +191,37 @@ func (l *Live) OpenFile(m procfs.Mapping) (File, error) {
 // errOtherInode is for a path that leads to another file than the mapping's.
 var errOtherInode = errors.New("the path now names another file")
 
-// checked wraps f if it can be the file of m. Devices are not compared: btrfs
-// and overlayfs show others in maps than in stat(2).
+// checked wraps f if it is the file of m.
 func checked(f *os.File, m procfs.Mapping) (File, error) {
+	if !SameFile(int(f.Fd()), &m) {
+		f.Close()
+		return nil, &fs.PathError{Op: "open", Path: m.Path, Err: errOtherInode}
+	}
 	info, err := f.Stat()
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	var st unix.Stat_t
-	err = unix.Fstat(int(f.Fd()), &st)
-	if err == nil && st.Ino != m.Inode {
-		err = &fs.PathError{Op: "open", Path: m.Path, Err: errOtherInode}
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
 	return file{f, info.Size()}, nil
+}
+
+// ownDevices are the file systems that show other devices in maps than in stat(2):
+// there the inode has to do.
+var ownDevices = map[uint32]bool{
+	unix.BTRFS_SUPER_MAGIC: true, unix.OVERLAYFS_SUPER_MAGIC: true, unix.BCACHEFS_SUPER_MAGIC: true, unix.ECRYPTFS_SUPER_MAGIC: true,
+}
+
+// SameFile tells whether a descriptor is of the file that m is a mapping of.
+func SameFile(fd int, m *procfs.Mapping) bool {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Ino != m.Inode {
+		return false
+	}
+	if unix.Major(uint64(st.Dev)) == m.Dev.Major && unix.Minor(uint64(st.Dev)) == m.Dev.Minor {
+		return true
+	}
+	var vol unix.Statfs_t
+	return unix.Fstatfs(fd, &vol) == nil && ownDevices[uint32(vol.Type)]
 }
 
 type file struct {
@@ -198,24 +231,8 @@ type file struct {
 
 func (f file) Size() int64 { return f.size }
 
-// remote are file systems whose server may keep a reader waiting for ever: the
-// f_type values of statfs(2) (include/uapi/linux/magic.h).
-var remote = map[uint32]string{
-	unix.NFS_SUPER_MAGIC:  "NFS",
-	unix.SMB_SUPER_MAGIC:  "SMB",
-	unix.CIFS_SUPER_MAGIC: "CIFS",
-	unix.SMB2_SUPER_MAGIC: "SMB2",
-	unix.FUSE_SUPER_MAGIC: "FUSE",
-	unix.V9FS_MAGIC:       "9P",
-	unix.CEPH_SUPER_MAGIC: "Ceph",
-	unix.AFS_SUPER_MAGIC:  "AFS",
-	unix.AFS_FS_MAGIC:     "AFS",
-	unix.CODA_SUPER_MAGIC: "Coda",
-	unix.NCP_SUPER_MAGIC:  "NCP",
-}
-
 // openLink opens the file that a link of /proc stands for, if it is a regular
-// one on this machine: a FIFO or a dead server would keep us waiting.
+// one: a FIFO would keep us waiting.
 func openLink(link string, m procfs.Mapping) (File, error) {
 	fd, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -226,14 +243,8 @@ func openLink(link string, m procfs.Mapping) (File, error) {
 	if err := unix.Fstat(fd, &st); err != nil {
 		return nil, &fs.PathError{Op: "stat", Path: link, Err: err}
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Ino != m.Inode {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || !SameFile(fd, &m) {
 		return nil, &fs.PathError{Op: "open", Path: link, Err: errOtherInode}
-	}
-	var vol unix.Statfs_t
-	if err := unix.Fstatfs(fd, &vol); err == nil {
-		if name := remote[uint32(vol.Type)]; name != "" {
-			return nil, &fs.PathError{Op: "open", Path: m.Path, Err: errors.New("on a remote file system: " + name)}
-		}
 	}
 	f, err := os.Open("/proc/self/fd/" + strconv.Itoa(fd))
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"path"
+	"syscall"
 
 	"sfsample/ptrace/procfs"
 	"sfsample/regs"
@@ -31,8 +32,11 @@ type Module struct {
 	obj      *object
 	base     uint64 // offset in the file of the ELF header
 	id       moduleID
-	oldFirst bool // .sframe of version 1 ranks first
-	asked    bool // for a row or a name; for the goroutine of the Space
+	oldFirst bool  // .sframe of version 1 ranks first
+	asked    bool  // for a row or a name; for the goroutine of the Space
+	proven   bool  // the last Verify has compared it; for the same goroutine
+	fixed    *bool // Code.Fixed, once it is known; for the same goroutine
+	unread   error // why the last reading of the mappings could not compare it; for the same goroutine
 	probes   []probe
 }
 
@@ -73,15 +77,21 @@ func (m *Module) owns(addr uint64) bool {
 const maxProbe = pageBytes
 
 // unchanged tells whether memory still holds this module. One whose header is
-// not mapped is known by its mappings only.
-func (m *Module) unchanged(buf []byte) bool {
+// not mapped is known by its mappings only. The error is for memory that cannot be
+// read just now: that it is another module's, or none, has no error.
+func (m *Module) unchanged(buf []byte) (bool, error) {
 	for _, p := range m.probes {
 		b := buf[:len(p.data)]
-		if _, err := m.src.ReadAt(b, int64(p.addr)); err != nil || !bytes.Equal(b, p.data) {
-			return false
+		_, err := m.src.ReadAt(b, int64(p.addr))
+		switch {
+		case err == nil && bytes.Equal(b, p.data):
+		case err == nil, errors.Is(err, syscall.EFAULT), errors.Is(err, io.ErrUnexpectedEOF):
+			return false, nil
+		default:
+			return false, err
 		}
 	}
-	return true
+	return true, nil
 }
 
 // OpenFile opens the module's file as the process sees it, for sections and

@@ -99,7 +99,14 @@ func (o *object) readPage(vaddr uint64) ([]byte, error) {
 		return nil, errNotImage
 	}
 	data := make([]byte, pageBytes)
-	_, err := m.src.ReadAt(data, int64(m.Bias+vaddr))
+	if _, err := m.src.ReadAt(data, int64(m.Bias+vaddr)); err != nil {
+		return nil, err
+	}
+	// Another object may have come in its place since it was last seen.
+	same, err := m.unchanged(make([]byte, maxProbe))
+	if err == nil && !same {
+		err = errNotImage
+	}
 	return data, err
 }
 
@@ -249,8 +256,8 @@ func (o *object) ehRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 	}
 	if errors.Is(err, sframe.ErrNoRow) && o.openDebug(log) {
 		if o.sections.goTable.size > 0 { // of an older layout
-			switch is := o.special(vaddr, log); {
-			case is&switches != 0 && is&begins != 0:
+			switch is := o.specialAt(o.special(vaddr, log), vaddr); {
+			case is == unreturned, is&ends != 0:
 				return &outermost, nil
 			case is&switches != 0:
 				return nil, errSwitch

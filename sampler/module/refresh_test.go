@@ -63,7 +63,10 @@ func TestTables(t *testing.T) {
 			change: func(p *process) { p.files = nil }, sframe: "none", eh: "none"},
 		{name: "Go's mcall does not return", im: with(func(im *image) {
 			im.noEH, im.debug, im.goTable, im.symbols = true, true, true, map[string]uint64{"runtime.mcall.abi0": 0x1008}
-		}), sframe: "none", eh: "outermost", problems: 1},
+		}), change: func(p *process) { p.mem[1].data[codeAt-4-libAt-imgText] = 0xe8 }, sframe: "none", eh: "outermost", problems: 1},
+		{name: "Go's mcall before it changes stacks", im: with(func(im *image) {
+			im.noEH, im.debug, im.goTable, im.symbols = true, true, true, map[string]uint64{"runtime.mcall.abi0": 0x1008}
+		}), sframe: "none", eh: "error", problems: 1},
 		{name: "Go's systemstack changes stacks", im: with(func(im *image) {
 			im.noEH, im.debug, im.goTable, im.symbols = true, true, true, map[string]uint64{"runtime.systemstack.abi0": 0x1008}
 		}), sframe: "none", eh: "error", problems: 1},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -44,19 +45,23 @@ type Space struct {
 	owners  map[uint64]*Module // by the start of a mapping
 	last    int                // index in code of the last hit
 	gen     uint64
+	listed  time.Time
 	misses  misses
 	notELF  map[fileID]bool // mapped files that have no ELF header
 	past    []Problem       // of modules that are gone
 	buf     [maxProbe]byte
-	ranges  []Range // of Verify, kept for their memory
+	changes []Change // that nobody has taken yet
+	moved   []region // where objects were that have gone
+	ranges  []Range  // of Verify, kept for their memory
 	verify  []byte
 }
 
 // codeRange is an executable mapping.
 type codeRange struct {
 	start, end uint64
-	mapping    int     // index in Space.maps
-	mod        *Module // nil: no ELF object
+	mapping    int       // index in Space.maps
+	mod        *Module   // nil: no ELF object
+	since      time.Time // it was first seen to be of that
 }
 
 var _ interface {
@@ -93,6 +98,10 @@ func (s *Space) Replace() {
 	}
 }
 
+// Listed is when the list of mappings had been read last. What was found by it was
+// read later.
+func (s *Space) Listed() time.Time { return s.listed }
+
 // Generation implements unwind.Space.
 func (s *Space) Generation() uint64 { return s.gen }
 
@@ -124,7 +133,7 @@ func (s *Space) cover(pc uint64) *codeRange {
 	if r := s.find(pc); r != nil {
 		return r
 	}
-	if !s.misses.worthIt(pc, s.opt.Now()) {
+	if !s.misses.worthIt(pc, s.opt.Now(), s.Moved(pc)) {
 		return nil
 	}
 	before := s.gen
@@ -244,6 +253,7 @@ func (s *Space) Refresh() error {
 	if err != nil {
 		return err
 	}
+	s.listed = s.opt.Now()
 	if len(maps) == 0 {
 		return errNoMemory
 	}
@@ -257,13 +267,14 @@ func (s *Space) Refresh() error {
 // update puts a new list of mappings in place.
 func (s *Space) update(maps []procfs.Mapping) {
 	b := newBuilder(s, maps)
+	now := s.opt.Now()
 	for i := range maps {
 		if maps[i].Perms&procfs.Exec != 0 {
 			// A kernel never lists overlapping mappings; a recording may.
 			if n := len(b.code); n > 0 && maps[i].Start < b.code[n-1].end {
 				continue
 			}
-			b.code = append(b.code, codeRange{maps[i].Start, maps[i].End, i, b.module(i)})
+			b.code = append(b.code, codeRange{maps[i].Start, maps[i].End, i, b.module(i), now})
 		}
 	}
 	// An inode may come back as another file.
@@ -280,6 +291,9 @@ func (s *Space) update(maps []procfs.Mapping) {
 		for i := range m.Maps {
 			owners[m.Maps[i].Start] = m
 		}
+	}
+	if len(s.maps) > 0 {
+		s.compare(b.code)
 	}
 	old := s.modules
 	s.maps, s.code, s.modules, s.byID, s.owners = maps, b.code, b.list, b.mods, owners
@@ -307,59 +321,83 @@ func (s *Space) forget(m *Module) {
 // Verify compares the objects in memory with what is known of them, and reads
 // the mappings anew if one differs: a library that was unloaded and another
 // loaded in its place leaves no other trace. It costs one system call that reads
-// some hundred bytes of each object that was asked for rows. changed tells that
-// answers given since the last Verify may have been of an object that was no
-// longer there.
+// some hundred bytes of each object. changed tells that answers given since the
+// last Verify may have been of an object that was no longer there.
 func (s *Space) Verify() (changed bool, err error) {
 	before := s.gen
 	if !s.unchanged() {
-		err = s.Refresh()
+		if err = s.Refresh(); err == nil && s.gen == before {
+			err = s.unread()
+		}
 	}
 	return s.gen != before, err
 }
 
-// unchanged tells whether the modules in use are where they were.
-func (s *Space) unchanged() bool {
-	v, ok := s.src.(vectorSource)
-	if !ok {
-		for _, m := range s.modules {
-			if m.asked && !m.unchanged(s.buf[:]) {
-				return false
-			}
+// unread returns why modules could not be compared with memory, nil if all were.
+func (s *Space) unread() error {
+	for _, m := range s.modules {
+		if m.unread != nil {
+			return fmt.Errorf("compare %s with memory: %w", m.Path, m.unread)
 		}
-		return true
 	}
+	return nil
+}
+
+// maxVerify bounds what Verify reads, in bytes.
+const maxVerify = 1 << 20
+
+// unchanged tells whether the modules are where they were.
+func (s *Space) unchanged() bool {
 	size := 0
 	s.ranges = s.ranges[:0]
 	for _, m := range s.modules {
-		if m.asked {
-			for _, p := range m.probes {
-				s.ranges = append(s.ranges, Range{p.addr, len(p.data)})
-				size += len(p.data)
-			}
+		if m.proven = size+maxProbe <= maxVerify; !m.proven {
+			continue
+		}
+		if len(m.probes) == 0 {
+			return false // known by its mappings only
+		}
+		for _, p := range m.probes {
+			s.ranges = append(s.ranges, Range{p.addr, len(p.data)})
+			size += len(p.data)
 		}
 	}
 	if size == 0 {
 		return true
 	}
 	if size > len(s.verify) {
-		s.verify = make([]byte, 2*size)
+		s.verify = make([]byte, size+size/4)
 	}
-	if n, err := v.ReadRanges(s.verify, s.ranges); n < size || err != nil {
+	if n, err := s.readRanges(s.verify[:size]); n < size || err != nil {
 		return false
 	}
-	at := 0
+	at := s.verify
 	for _, m := range s.modules {
-		if m.asked {
-			for _, p := range m.probes {
-				if !bytes.Equal(s.verify[at:at+len(p.data)], p.data) {
-					return false
-				}
-				at += len(p.data)
+		for _, p := range m.probes {
+			if !m.proven {
+				break
 			}
+			if !bytes.Equal(at[:len(p.data)], p.data) {
+				return false
+			}
+			at = at[len(p.data):]
 		}
 	}
 	return true
+}
+
+// readRanges reads s.ranges to buf, one behind the other.
+func (s *Space) readRanges(buf []byte) (done int, err error) {
+	if v, ok := s.src.(vectorSource); ok {
+		return v.ReadRanges(buf, s.ranges)
+	}
+	for _, r := range s.ranges {
+		n, err := s.src.ReadAt(buf[done:done+r.Size], int64(r.Addr))
+		if done += n; err != nil {
+			return done, err
+		}
+	}
+	return done, nil
 }
 
 // misses bounds how often the mappings are read because of an address that
@@ -382,8 +420,9 @@ const (
 	lowest = 64 << 10
 )
 
-// worthIt tells whether to read the mappings for pc.
-func (m *misses) worthIt(pc uint64, now time.Time) bool {
+// worthIt tells whether to read the mappings for pc. Where objects came and went,
+// one may be there again at any time.
+func (m *misses) worthIt(pc uint64, now time.Time, moved bool) bool {
 	if pc < lowest {
 		return false
 	}
@@ -393,7 +432,7 @@ func (m *misses) worthIt(pc uint64, now time.Time) bool {
 	if n := int(now.Sub(m.filled) / missEvery); n > 0 {
 		m.tokens, m.filled = min(missBurst, m.tokens+n), now
 	}
-	if t, ok := m.pages[pc/pageBytes]; ok && now.Sub(t) < missAge {
+	if t, ok := m.pages[pc/pageBytes]; ok && !moved && now.Sub(t) < missAge {
 		return false
 	}
 	return m.tokens > 0

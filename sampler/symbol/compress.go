@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"strings"
 
@@ -16,19 +17,16 @@ import (
 )
 
 // maxZstdWindow is what a zstd stream may ask us to keep: the format's own
-// recommendation for decoders is 8 MiB, --ultra goes to 128 MiB.
-const maxZstdWindow = 128 << 20
+// recommendation for decoders (RFC 8878, section 3.1.1.1.2).
+const maxZstdWindow = 8 << 20
 
 // maxExpanded is how much of a compressed section is expanded into memory.
 // Larger ones, which debugging information of a few MB can be, go to a file.
 const maxExpanded = 4 << 20
 
-// maxExpandedFile is how large such a file may become: programs with more than
-// 1 GB of .debug_info exist.
-const maxExpandedFile = 8 << 30
-
-// expandToFile expands a compressed section into a file without name, which the
-// caller closes. It is nil if the section is small: see data.
+// expandToFile expands a compressed section into a file without name. The caller
+// closes it and gives its size back to onDisk. It is nil if the section is small:
+// see data.
 func (im *image) expandToFile(s *section) (*os.File, int64, error) {
 	r, size, err := im.expander(s)
 	if err != nil || size <= maxExpanded {
@@ -38,11 +36,12 @@ func (im *image) expandToFile(s *section) (*os.File, int64, error) {
 		return nil, 0, err
 	}
 	defer r.Close()
-	if size > maxExpandedFile {
-		return nil, 0, &FormatError{s.off, "section " + s.name + " is too large", size}
+	if err := onDisk.take(int64(min(size, math.MaxInt64))); err != nil {
+		return nil, 0, fmt.Errorf("expand section %s: %w", s.name, err)
 	}
 	f, err := tempFile(int64(size))
 	if err != nil {
+		onDisk.give(int64(size))
 		return nil, 0, fmt.Errorf("expand section %s: %w", s.name, err)
 	}
 	n, err := io.Copy(f, io.LimitReader(untilReader{im.until, r}, int64(size)))
@@ -51,6 +50,7 @@ func (im *image) expandToFile(s *section) (*os.File, int64, error) {
 	}
 	if err != nil {
 		f.Close()
+		onDisk.give(int64(size))
 		return nil, 0, fmt.Errorf("expand section %s: %w", s.name, err)
 	}
 	return f, n, nil
@@ -95,7 +95,14 @@ func (im *image) data(s *section, limit int64) ([]byte, error) {
 			return nil, err
 		}
 		defer r.Close()
-		return expand(s, r, size, limit)
+		if size > uint64(limit) {
+			return nil, &FormatError{s.off, "section " + s.name + " is too large", size}
+		}
+		if err := inMemory.take(int64(size)); err != nil {
+			return nil, fmt.Errorf("expand section %s: %w", s.name, err)
+		}
+		im.taken += int64(size)
+		return expand(s, untilReader{im.until, r}, size)
 	}
 	if s.size > limit {
 		return nil, &FormatError{s.off, "section " + s.name + " is too large", uint64(s.size)}
@@ -180,10 +187,7 @@ func (im *image) zdebug(s *section) (r io.ReadCloser, size uint64, err error) {
 
 // expand reads the size bytes that a header claims. The buffer grows with what
 // really comes, for a header may claim anything.
-func expand(s *section, r io.Reader, size uint64, limit int64) ([]byte, error) {
-	if size > uint64(limit) {
-		return nil, &FormatError{s.off, "section " + s.name + " is too large", size}
-	}
+func expand(s *section, r io.Reader, size uint64) ([]byte, error) {
 	// No compression here exceeds 1:1100 by much for long (deflate's bound is
 	// 1:1032), so a claim in that range is allocated at once.
 	var b bytes.Buffer

@@ -108,10 +108,15 @@ func openDebug(f *os.File, check func(*image) error) (*image, error) {
 		return nil, err
 	}
 	// dwz may put nothing but strings into a supplementary file.
-	if !d.hasSymtab() && !d.hasDWARF() && d.named(".debug_str") == nil {
-		return nil, errors.New("neither symbols nor debugging information")
+	err = check(d)
+	if err == nil && !d.hasSymtab() && !d.hasDWARF() && d.named(".debug_str") == nil {
+		err = errors.New("neither symbols nor debugging information")
 	}
-	return d, check(d)
+	if err != nil {
+		d.release()
+		return nil, err
+	}
+	return d, nil
 }
 
 // buildIDPath is the name of a file by build-id (GDB manual, "Separate Debug

@@ -59,7 +59,7 @@ const (
 
 var (
 	errNoDWARF = errors.New("no debugging information")
-	errNoTime  = errors.New("no time was left to read the debugging information")
+	errNoTime  = errors.New("no time was left to read it")
 )
 
 // openDWARF reads the headers of all units of im. lines: those are wanted too.
@@ -100,9 +100,11 @@ func (d *dwarfInfo) Close() error {
 	for _, s := range d.sections() {
 		if s.tmp != nil {
 			errs = append(errs, s.tmp.Close())
+			onDisk.give(int64(s.size))
 		}
 	}
 	if d.alt != nil {
+		d.alt.im.release()
 		errs = append(errs, d.alt.Close())
 	}
 	return errors.Join(errs...)

@@ -39,9 +39,8 @@ const (
 	// maxSections: a file of more has been made by -ffunction-sections without a
 	// final link; nothing that runs has.
 	maxSections = 1 << 16
-	// maxSection is the largest section that is taken into memory in one piece,
-	// after decompression.
-	maxSection = 1 << 30
+	// maxSection is the largest section that is taken into memory in one piece.
+	maxSection = 64 << 20
 	// maxSmallSection is the same for sections that are short by nature: notes,
 	// links, string tables of section names.
 	maxSmallSection = 1 << 20
@@ -90,6 +89,21 @@ type image struct {
 	text     []span // executable sections, or segments if there are no sections; sorted
 
 	until context.Context // see Options; may be nil
+	// What it holds of inMemory: the file itself, if it was expanded, and sections.
+	expanded *pieces
+	taken    int64
+}
+
+// release gives back what the image holds of the budgets. It is not used afterwards.
+func (im *image) release() {
+	if im == nil {
+		return
+	}
+	if im.expanded != nil {
+		im.expanded.free()
+	}
+	inMemory.give(im.taken)
+	im.taken = 0
 }
 
 // readFull reads len(b) bytes at off. An end of file before that is an error.

@@ -2,34 +2,40 @@ package symbol
 
 import (
 	"bytes"
+	"context"
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
-	"io"
 
 	"github.com/ulikunitz/xz/lzma"
 )
 
 const (
-	// maxMiniDebug bounds the expanded .gnu_debugdata. It holds symbols only: 3 MB
-	// for the largest libraries of distributions.
-	maxMiniDebug = 256 << 20
-	// maxXZDict is the dictionary of xz -9, the largest preset.
-	maxXZDict = 64 << 20
+	// maxMiniDebug bounds .gnu_debugdata before it is expanded. It holds symbols only.
+	maxMiniDebug = 16 << 20
+	// maxXZDict is half of what may be expanded in memory at all. The presets of xz
+	// up to -8 have no larger dictionary; the default is 8 MiB.
+	maxXZDict = 32 << 20
 )
 
 // miniDebug expands .gnu_debugdata (GDB manual, "MiniDebugInfo") and opens the
 // ELF file in it. It returns errNoSection if there is none.
 func (im *image) miniDebug() (*image, error) {
-	b, err := im.data(im.named(".gnu_debugdata"), maxMiniDebug/4)
+	b, err := im.data(im.named(".gnu_debugdata"), maxMiniDebug)
 	if err != nil {
 		return nil, err
 	}
-	x, err := unxz(b, maxMiniDebug)
+	x, err := unxz(im.until, b)
 	if err != nil {
 		return nil, fmt.Errorf("expand .gnu_debugdata: %w", err)
 	}
-	return openImage(bytes.NewReader(x))
+	d, err := openImage(x)
+	if err != nil {
+		x.free()
+		return nil, err
+	}
+	d.expanded = x
+	return d, nil
 }
 
 // unxz expands the first block of an .xz stream of one LZMA2 filter, which is
@@ -38,7 +44,7 @@ func (im *image) miniDebug() (*image, error) {
 // 4 GiB. Check values are not compared: what comes out is an untrusted ELF file
 // either way. The format is that of "The .xz File Format" 1.1, sections 2.1.1
 // and 3.1.
-func unxz(b []byte, limit int64) ([]byte, error) {
+func unxz(until context.Context, b []byte) (*pieces, error) {
 	const streamHeader = 12
 	if len(b) < streamHeader+12 || string(b[:6]) != "\xfd7zXZ\x00" {
 		return nil, &FormatError{0, "not an xz stream", uint64(len(b))}
@@ -67,19 +73,15 @@ func unxz(b []byte, limit int64) ([]byte, error) {
 		return nil, &FormatError{streamHeader, "xz dictionary is too large", uint64(p[2])}
 	}
 	cfg := lzma.Reader2Config{DictCap: int(max(dict, lzma.MinDictCap))}
+	if err := inMemory.take(int64(cfg.DictCap)); err != nil {
+		return nil, err
+	}
+	defer inMemory.give(int64(cfg.DictCap))
 	r, err := cfg.NewReader2(bytes.NewReader(h[size:]))
 	if err != nil {
 		return nil, err
 	}
-	var out bytes.Buffer
-	n, err := io.Copy(&out, io.LimitReader(r, limit+1))
-	if err != nil {
-		return nil, err
-	}
-	if n > limit {
-		return nil, &FormatError{0, "xz stream expands to too much", uint64(n)}
-	}
-	return out.Bytes(), nil
+	return expandInMemory(untilReader{until, r})
 }
 
 // debugLink reads .gnu_debuglink: a file name and the CRC-32 of that file (GDB

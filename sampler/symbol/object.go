@@ -62,6 +62,8 @@ type Object struct {
 	debug    *image
 	debugErr error
 
+	mini *image // in .gnu_debugdata; nil: it is not used
+
 	closeMu sync.Mutex
 	closers []io.Closer
 
@@ -114,6 +116,9 @@ func (o *Object) Close() error {
 		errs = append(errs, c.Close())
 	}
 	o.closers = nil
+	for _, im := range []*image{o.im, o.debug, o.mini} {
+		im.release()
+	}
 	return errors.Join(errs...)
 }
 
@@ -135,6 +140,9 @@ func (o *Object) Bytes() int {
 	defer o.dwarfMu.Unlock()
 	if o.dwarf != nil {
 		n += o.dwarf.bytes()
+	}
+	if o.mini != nil {
+		n += int(o.mini.expanded.Size())
 	}
 	return n
 }
@@ -172,6 +180,7 @@ func (o *Object) load() {
 		o.reject("file", err)
 		return
 	}
+	im.until = o.opt.Until
 	o.im = im
 	o.buildID = im.buildID()
 	o.loadTables(im)
@@ -236,9 +245,10 @@ func (o *Object) loadMiniDebug(im *image) bool {
 		return false
 	}
 	if !o.addTable(d, elf.SHT_SYMTAB, ".gnu_debugdata", im.loadBase()-d.loadBase()) {
+		d.release()
 		return false
 	}
-	o.missing = ""
+	o.mini, o.missing = d, ""
 	return true
 }
 
@@ -250,6 +260,9 @@ func (o *Object) addTable(im *image, t elf.SectionType, what string, shift uint6
 	}
 	tab, err := im.symbols(sec, what, shift)
 	if err != nil {
+		if errors.Is(err, errNoTime) {
+			o.missing = what + ": " + err.Error()
+		}
 		o.reject(what, err)
 		return false
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"container/heap"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,6 +28,10 @@ import (
 // What has been read is kept as numbers; names are read when they are asked
 // for. A PerfMap may be used by any number of goroutines.
 type PerfMap struct {
+	// Until, if set, ends the reading of lines once it is done. It is set before the
+	// first look-up.
+	Until context.Context
+
 	root *rootfs.Root
 	path string
 	uid  uint32
@@ -60,9 +65,11 @@ const (
 	maxMapBytes   = 512 << 20
 	maxMapEntries = 2 << 20
 	maxMapSize    = 1 << 30 // bytes of one function
-	// maxMapTail is how many lines are searched one by one before the segments
-	// are made anew.
-	maxMapTail = 512
+	// maxMapTail is how many lines are searched one by one before the segments are
+	// made anew; where there are many already, it is one for mapTailShare of those: a
+	// map that grows all the time would be sorted all the time.
+	maxMapTail   = 512
+	mapTailShare = 64
 )
 
 // NewPerfMap returns the map at path below root, which is the target's root: the
@@ -170,7 +177,11 @@ func (m *PerfMap) refresh() bool {
 	}
 	before := len(m.entries)
 	m.read(size)
-	if len(m.entries)-m.merged > maxMapTail {
+	if over(m.Until) { // nor is there time to sort
+		m.entries = m.entries[:min(len(m.entries), m.merged+maxMapTail)]
+		m.problem = "perf map: no time was left to read it to its end"
+	}
+	if len(m.entries)-m.merged > max(maxMapTail, m.merged/mapTailShare) {
 		m.merge()
 	}
 	return len(m.entries) > before
@@ -214,7 +225,7 @@ func (m *PerfMap) read(size int64) {
 	r := io.NewSectionReader(m.file, m.pos, size-m.pos)
 	buf := make([]byte, 0, chunk)
 	skipping := false // inside a line that is longer than the buffer
-	for len(m.entries) < maxMapEntries {
+	for len(m.entries) < maxMapEntries && !over(m.Until) {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		used := 0

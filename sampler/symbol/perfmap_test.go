@@ -1,6 +1,7 @@
 package symbol
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -39,6 +40,55 @@ func appendTo(t testing.TB, name, text string) {
 	defer f.Close()
 	if _, err := f.WriteString(text); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// perfLines are n lines of functions of 16 bytes from number first on.
+func perfLines(first, n int) string {
+	var b strings.Builder
+	for i := first; i < first+n; i++ {
+		fmt.Fprintf(&b, "%x 10 f%d\n", 0x10000+16*i, i)
+	}
+	return b.String()
+}
+
+// TestPerfMapUntil: once there is no time left, little more of a long map is read.
+func TestPerfMapUntil(t *testing.T) {
+	m, name := mapFile(t, perfLines(0, 1000))
+	ctx, cancel := context.WithCancel(context.Background())
+	m.Until = ctx
+	if sym, ok := m.Lookup(0x10000 + 16*999); !ok || sym.Name != "f999" {
+		t.Fatalf("with time: %v, %v", sym, ok)
+	}
+	appendTo(t, name, perfLines(1000, 200_000))
+	cancel()
+	if _, ok := m.Lookup(0x10000 + 16*150_000); ok || len(m.entries) > 1000+maxMapTail || m.Problem() == "" {
+		t.Errorf("without time: found %v, %d lines read, problem %q", ok, len(m.entries), m.Problem())
+	}
+	if sym, ok := m.Lookup(0x10000 + 16*500); !ok || sym.Name != "f500" {
+		t.Errorf("what was read before: %v, %v", sym, ok)
+	}
+}
+
+// TestPerfMapIsSortedSeldom: a long map that grows is not sorted anew for each few lines.
+func TestPerfMapIsSortedSeldom(t *testing.T) {
+	const first, step = 100_000, maxMapTail + 100
+	m, name := mapFile(t, perfLines(0, first))
+	m.Refresh()
+	sorted := 0
+	for n := range 20 {
+		before := m.merged
+		appendTo(t, name, perfLines(first+n*step, step))
+		last := first + (n+1)*step - 1
+		if sym, ok := m.Lookup(uint64(0x10000 + 16*last)); !ok || sym.Name != fmt.Sprint("f", last) {
+			t.Fatalf("the last line: %v, %v; want f%d", sym, ok, last)
+		}
+		if m.merged != before {
+			sorted++
+		}
+	}
+	if want := 20*step*mapTailShare/first + 1; sorted > want {
+		t.Errorf("sorted %d times for %d lines more, want up to %d", sorted, 20*step, want)
 	}
 }
 

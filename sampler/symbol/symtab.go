@@ -12,7 +12,11 @@ import (
 const sttGNUIFunc = elf.SymType(10)
 
 // maxSymbols bounds one table; the largest programs known have some 5 million.
-const maxSymbols = 1 << 25
+const maxSymbols = 1 << 23
+
+// quickBytes is how much of a table is read when there is no time left, in bytes: that
+// takes some 50 ms.
+const quickBytes = 16 << 20
 
 // entry is one symbol that names code.
 type entry struct {
@@ -106,7 +110,11 @@ func (im *image) candidates(t *table, off, size int64, ent int) ([]candidate, er
 	var list []candidate
 	mapping := im.machine == elf.EM_AARCH64 || im.machine == elf.EM_ARM || im.machine == elf.EM_RISCV
 	buf := make([]byte, min(size, int64(ent)*(64<<10)))
+	begin := off
 	for size > 0 {
+		if off-begin >= quickBytes && over(im.until) {
+			return nil, errNoTime
+		}
 		b := buf[:min(int64(len(buf)), size)]
 		if err := readFull(im.f, b, off); err != nil {
 			return nil, &FormatError{off, t.what + " cannot be read: " + err.Error(), uint64(size)}

@@ -17,17 +17,40 @@ var ErrNotRegular = errors.New("not a regular file")
 // Root is a directory that stands for "/". It stays valid when the process by
 // whose /proc/PID/root it was opened ends.
 type Root struct {
-	fd   int
-	name string
+	fd     int
+	name   string
+	remote map[string]bool // paths of mounts that are never entered
 }
 
 // Open opens the directory name as a root: "/", or "/proc/PID/root".
 func Open(name string) (*Root, error) {
+	remote, err := remoteBelow(name)
+	if err != nil {
+		return nil, &os.PathError{Op: "open root", Path: name, Err: err}
+	}
 	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open root", Path: name, Err: err}
 	}
-	return &Root{fd: fd, name: name}, nil
+	return &Root{fd: fd, name: name, remote: remote}, nil
+}
+
+// remoteBelow finds the remote mounts in the root that has this name. It is an error
+// if the root of a process is one.
+func remoteBelow(name string) (map[string]bool, error) {
+	dir, process := strings.CutSuffix(name, "/root")
+	folder := "/"
+	if process = process && strings.HasPrefix(dir, "/proc/"); !process {
+		dir, folder = "/proc/self", name
+	}
+	m, err := MountsOf(dir)
+	if err != nil && process {
+		return nil, err
+	}
+	if process && m.points["/"] {
+		return nil, ErrRemote
+	}
+	return m.below(folder), nil // without /proc there is nobody to ask
 }
 
 // Name is the name that the root was opened by.
@@ -124,7 +147,7 @@ func (r *Root) openPath(path string) (int, error) {
 	if strings.IndexByte(path, 0) >= 0 || len(path) >= unix.PathMax {
 		return -1, unix.EINVAL
 	}
-	if noOpenat2() {
+	if len(r.remote) > 0 || noOpenat2() {
 		return r.walk(path)
 	}
 	how := unix.OpenHow{
@@ -155,6 +178,7 @@ func (r *Root) walk(path string) (int, error) {
 		return -1, err
 	}
 	dirs := []int{root} // root first; the last one is where we are
+	names := []string{""}
 	defer func() {
 		for _, fd := range dirs {
 			unix.Close(fd)
@@ -170,9 +194,13 @@ func (r *Root) walk(path string) (int, error) {
 		case "..":
 			if n := len(dirs); n > 1 {
 				unix.Close(dirs[n-1])
-				dirs = dirs[:n-1]
+				dirs, names = dirs[:n-1], names[:n-1]
 			}
 			continue
+		}
+		full := names[len(names)-1] + "/" + name
+		if r.remote[full] {
+			return -1, ErrRemote
 		}
 		here := dirs[len(dirs)-1]
 		fd, err := unix.Openat(here, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -181,7 +209,7 @@ func (r *Root) walk(path string) (int, error) {
 		}
 		target, isLink, err := readlink(fd)
 		if err != nil || !isLink {
-			dirs = append(dirs, fd)
+			dirs, names = append(dirs, fd), append(names, full)
 			if err != nil {
 				return -1, err
 			}
@@ -195,7 +223,7 @@ func (r *Root) walk(path string) (int, error) {
 			for _, fd := range dirs[1:] {
 				unix.Close(fd)
 			}
-			dirs = dirs[:1]
+			dirs, names = dirs[:1], names[:1]
 		}
 		rest = append(strings.Split(target, "/"), rest...)
 		if len(rest) > unix.PathMax {

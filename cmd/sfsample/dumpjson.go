@@ -1,0 +1,219 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"sfsample/output"
+	"sfsample/sampler"
+	"sfsample/stuck"
+)
+
+// dumpVersion is that of the schema in docs/dump-json.md: the first number changes when
+// a field changes its meaning or goes, the second when one comes.
+const dumpVersion = "1.0"
+
+// The types below are the schema: see docs/dump-json.md.
+type (
+	jsonDump struct {
+		Schema  string       `json:"schema"`
+		Version string       `json:"version"`
+		Time    time.Time    `json:"time"`
+		Apart   int64        `json:"looks_apart_ns"`
+		Summary []string     `json:"summary"`
+		Cycles  []jsonCycle  `json:"cycles"`
+		Stories []jsonStory  `json:"stories"`
+		Missing []string     `json:"missing"`
+		Threads []jsonThread `json:"threads"`
+	}
+	jsonCycle struct {
+		Deadlock bool     `json:"deadlock"`
+		TIDs     []int    `json:"tids"`
+		Behind   []int    `json:"behind_tids"`
+		Proof    []string `json:"proof"`
+	}
+	jsonStory struct {
+		Text   string `json:"text"`
+		What   string `json:"what"`
+		TIDs   []int  `json:"tids"`
+		Behind int    `json:"behind"`
+		Chain  []int  `json:"chain_tids"`
+		End    string `json:"end"`
+	}
+	jsonThread struct {
+		PID      int         `json:"pid"`
+		TID      int         `json:"tid"`
+		InnerTID int         `json:"inner_tid"`
+		Process  string      `json:"process"`
+		Name     string      `json:"name"`
+		State    string      `json:"state"`
+		Outside  bool        `json:"outside"`
+		Motion   string      `json:"motion"`
+		Idle     int64       `json:"idle_ns,omitempty"`
+		Seen     int64       `json:"idle_at_least_ns,omitempty"`
+		CPU      int64       `json:"cpu_ns"`
+		Runs     uint64      `json:"runs"`
+		Call     string      `json:"call,omitempty"`
+		Args     []string    `json:"args,omitempty"`
+		Wait     *jsonWait   `json:"wait,omitempty"`
+		Taken    string      `json:"taken,omitempty"`
+		Frames   []jsonFrame `json:"frames"`
+		End      string      `json:"end,omitempty"`
+	}
+	jsonWait struct {
+		Kind     string         `json:"kind"`
+		Text     string         `json:"text"`
+		What     string         `json:"what"`
+		Lock     string         `json:"lock,omitempty"`
+		Function string         `json:"function,omitempty"`
+		On       []jsonReleaser `json:"on"`
+		Complete bool           `json:"on_complete"`
+		Unknown  string         `json:"unknown,omitempty"`
+		Lost     string         `json:"lost,omitempty"`
+		Timed    bool           `json:"timed"`
+		Left     *int64         `json:"left_ns,omitempty"`
+		FDs      []jsonFD       `json:"fds,omitempty"`
+		MoreFDs  int            `json:"more_fds,omitempty"`
+	}
+	jsonReleaser struct {
+		PID  int    `json:"pid"`
+		TID  int    `json:"tid,omitempty"`
+		Name string `json:"name"`
+		How  string `json:"how"`
+		Gone bool   `json:"gone,omitempty"`
+	}
+	jsonFD struct {
+		FD     int       `json:"fd"`
+		Kind   string    `json:"kind"`
+		Path   string    `json:"path,omitempty"`
+		Inode  uint64    `json:"inode,omitempty"`
+		Peer   uint64    `json:"peer_inode,omitempty"`
+		Pos    int64     `json:"offset_bytes,omitempty"`
+		Local  string    `json:"local,omitempty"`
+		Remote string    `json:"remote,omitempty"`
+		State  string    `json:"state,omitempty"`
+		RecvQ  *uint64   `json:"recv_queue_bytes,omitempty"`
+		SendQ  *uint64   `json:"send_queue_bytes,omitempty"`
+		Ready  string    `json:"ready,omitempty"`
+		Events uint32    `json:"events,omitempty"`
+		Note   string    `json:"note,omitempty"`
+		Ends   []jsonEnd `json:"ends,omitempty"`
+	}
+	jsonEnd struct {
+		PID  int    `json:"pid"`
+		Name string `json:"name"`
+		FD   int    `json:"fd"`
+	}
+	jsonFrame struct {
+		Func    string `json:"func"`
+		Module  string `json:"module"`
+		Offset  string `json:"offset"`
+		PC      string `json:"pc,omitempty"`
+		File    string `json:"file,omitempty"`
+		Line    int    `json:"line,omitempty"`
+		Inlined bool   `json:"inlined,omitempty"`
+		Kernel  bool   `json:"kernel,omitempty"`
+		How     string `json:"how,omitempty"`
+	}
+)
+
+// writeJSON writes a dump as one line.
+func writeJSON(w io.Writer, v *view) error {
+	r := v.report
+	d := jsonDump{Schema: "sfsample-dump", Version: dumpVersion, Time: v.at, Apart: int64(r.Apart), Summary: r.Summary(),
+		Cycles: []jsonCycle{}, Stories: []jsonStory{}, Missing: append([]string{}, r.Missing...), Threads: []jsonThread{}}
+	for i := range r.Cycles {
+		c := &r.Cycles[i]
+		d.Cycles = append(d.Cycles, jsonCycle{!c.Timed, tids(c.Threads), tids(c.Behind), c.Proof()})
+	}
+	for i := range r.Stories {
+		s := &r.Stories[i]
+		d.Stories = append(d.Stories, jsonStory{s.Text(), s.What, tids(s.Waiters), s.Behind, tids(s.Chain), s.End})
+	}
+	dumps := make(map[int]*sampler.ThreadDump, len(v.threads))
+	for _, t := range v.threads {
+		dumps[t.TID] = t
+	}
+	for _, t := range r.Threads {
+		d.Threads = append(d.Threads, threadJSON(t, dumps[t.TID]))
+	}
+	return json.NewEncoder(w).Encode(&d)
+}
+
+func tids(list []*stuck.Thread) []int {
+	ids := []int{}
+	for _, t := range list {
+		ids = append(ids, t.TID)
+	}
+	return ids
+}
+
+// threadJSON: without a dump for a thread that was not asked for.
+func threadJSON(t *stuck.Thread, dump *sampler.ThreadDump) jsonThread {
+	j := jsonThread{PID: t.PID, TID: t.TID, InnerTID: t.InnerTID, Process: output.Printable(t.Process), Name: output.Printable(t.Name),
+		State: printable(string(rune(t.State))), Outside: t.Outside, Motion: string(t.Motion), Idle: int64(t.Idle), Seen: int64(t.IdleAtLeast),
+		CPU: int64(t.CPU), Runs: t.Runs, Call: t.Call, Frames: []jsonFrame{}}
+	if t.Call != "" {
+		for _, a := range t.Args {
+			j.Args = append(j.Args, fmt.Sprintf("%#x", a))
+		}
+	}
+	if t.Wait != nil {
+		j.Wait = waitJSON(t.Wait)
+	}
+	if dump == nil {
+		return j
+	}
+	j.Taken = dump.Taken
+	if dump.Stack == nil {
+		return j
+	}
+	j.End = output.Printable(dump.Stack.End)
+	for i := range dump.Stack.Frames {
+		j.Frames = append(j.Frames, frameJSON(&dump.Stack.Frames[i]))
+	}
+	return j
+}
+
+func frameJSON(f *output.Frame) jsonFrame {
+	j := jsonFrame{Func: output.Printable(f.Func), Module: output.Printable(f.Module), Offset: fmt.Sprintf("%#x", f.Offset),
+		File: output.Printable(f.File), Line: f.Line, Inlined: f.Inlined, Kernel: f.Kernel, How: f.How}
+	if f.PC != 0 {
+		j.PC = fmt.Sprintf("%#x", f.PC)
+	}
+	return j
+}
+
+func waitJSON(w *stuck.Wait) *jsonWait {
+	j := &jsonWait{Kind: w.Kind, Text: w.Line(), What: w.What, Function: output.Printable(w.Function), On: []jsonReleaser{}, Complete: w.Whole,
+		Unknown: w.Unknown, Lost: w.Lost, Timed: w.Timed, MoreFDs: w.MoreFDs}
+	if w.Lock != 0 {
+		j.Lock = fmt.Sprintf("%#x", w.Lock)
+	}
+	if w.Timed && w.Left >= 0 {
+		left := int64(w.Left)
+		j.Left = &left
+	}
+	for _, r := range w.On {
+		j.On = append(j.On, jsonReleaser{r.PID, r.TID, output.Printable(r.Name), r.How, r.Gone})
+	}
+	for i := range w.FDs {
+		j.FDs = append(j.FDs, fdJSON(&w.FDs[i]))
+	}
+	return j
+}
+
+func fdJSON(f *stuck.FD) jsonFD {
+	j := jsonFD{FD: f.Number, Kind: f.Kind, Path: output.Printable(f.Path), Inode: f.Inode, Peer: f.Peer, Pos: f.Pos, Local: f.Local,
+		Remote: f.Remote, State: f.State, Ready: f.Ready, Events: f.Events, Note: f.Note}
+	if f.Queues {
+		recv, send := f.RecvQ, f.SendQ
+		j.RecvQ, j.SendQ = &recv, &send
+	}
+	for _, e := range f.Ends {
+		j.Ends = append(j.Ends, jsonEnd{e.PID, output.Printable(e.Name), e.FD})
+	}
+	return j
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"sfsample/sampler"
+)
+
+// disguised turns the direction of text and moves the cursor, is no valid UTF-8, and
+// breaks the line.
+const disguised = "a\u202eb\x1b[2Jc\u2066d\xffe\u009bf\ng\u200bh"
+
+// TestDisguisedText: nothing that comes from a target or a file reaches the terminal
+// raw, by whatever way.
+func TestDisguisedText(t *testing.T) {
+	for name, write := range map[string]func(w io.Writer){
+		"log": func(w io.Writer) {
+			log := slog.New(&plainHandler{w: w, level: slog.LevelDebug, mu: new(sync.Mutex)})
+			log.With("module", disguised).Debug("file not used", "reason", disguised)
+		},
+		"closing lines": func(w io.Writer) {
+			s := &session{stderr: w}
+			s.say("module: %s", disguised)
+		},
+		"error": func(w io.Writer) {
+			if status := run([]string{"replay", "/nowhere/" + disguised}, io.Discard, w); status != exitFailed {
+				t.Errorf("exit status %d", status)
+			}
+		},
+		"wrong usage": func(w io.Writer) {
+			if status := run([]string{"--" + disguised}, io.Discard, w); status != exitUsage {
+				t.Errorf("exit status %d", status)
+			}
+		},
+		"reasons": func(w io.Writer) {
+			s := &session{stderr: w, pipe: sampler.NewPipeline(sampler.PipelineConfig{}), names: sampler.NewNames(sampler.NameOptions{})}
+			s.say("stacks%s", reasons(map[string]int64{disguised: 1}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var b bytes.Buffer
+			write(&b)
+			for _, raw := range []string{"\u202e", "\x1b", "\u2066", "\xff", "\u009b", "\u200b"} {
+				if strings.Contains(b.String(), raw) {
+					t.Errorf("%q stands in %q", raw, b.String())
+				}
+			}
+			if !strings.Contains(b.String(), `a\u202eb\x1b[2Jc`) {
+				t.Errorf("%q does not tell what it was", b.String())
+			}
+		})
+	}
+}
+
+// TestClosedStdout: a result that would go nowhere is an error, before any work.
+func TestClosedStdout(t *testing.T) {
+	p := startTarget(t, "obey")
+	pid := strconv.Itoa(p.pid)
+	for name, tt := range map[string]struct {
+		args   []string
+		status int
+	}{
+		"sample":         {[]string{"-p", pid, "-d", "0.1"}, exitFailed},
+		"dump":           {[]string{"dump", "-p", pid}, exitFailed},
+		"sample to file": {[]string{"-p", pid, "-d", "0.1", "-o", t.TempDir() + "/out.folded"}, exitDone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := tool(tt.args...)
+			if cmd.Env == nil {
+				cmd.Env = os.Environ()
+			}
+			ps, err := os.StartProcess(cmd.Path, cmd.Args, &os.ProcAttr{Env: cmd.Env, Files: []*os.File{os.Stdin, nil, w}})
+			w.Close()
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(r)
+			r.Close()
+			state, err := ps.Wait()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if state.ExitCode() != tt.status || strings.Contains(string(text), "standard output is closed") != (tt.status == exitFailed) {
+				t.Errorf("exit status %d, standard error:\n%s", state.ExitCode(), text)
+			}
+		})
+	}
+}
+
+// TestFewFiles: a limit at which files of /proc cannot be opened is told, and does not
+// pass for the end of all threads.
+func TestFewFiles(t *testing.T) {
+	p := startTarget(t, "obey")
+	cmd := tool("-p", strconv.Itoa(p.pid), "-d", "0.1")
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	limited := exec.Command("bash", append([]string{"-c", `ulimit -n 12; exec -a "$1" "$0" "${@:2}"`, exe}, cmd.Args...)...)
+	limited.Env = cmd.Env
+	o := begin(t, limited).end(t)
+	o.want(t, exitFailed, "only 12 files may be open", "ulimit -n")
+}

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sfsample/internal/testprog"
+)
+
+// startWaits starts a case of testdata/stuck/waits.c.
+func startWaits(t testing.TB, args ...string) *testprog.Proc {
+	t.Helper()
+	return startStuck(t, exec.Command(testprog.Compile(t, []string{"-O1", "-g", "-pthread"}, "../stuck/waits.c"), args...))
+}
+
+// startStuck starts a program that ends with its input, which lasts as long as the test.
+func startStuck(t testing.TB, cmd *exec.Cmd) *testprog.Proc {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { in.Close() })
+	return testprog.StartCmd(t, cmd)
+}
+
+// dumpedJSON is a dump with --json.
+func dumpedJSON(t testing.TB, args ...string) jsonDump {
+	t.Helper()
+	o := sfsample(t, append([]string{"dump", "--json"}, args...)...)
+	o.want(t, exitDone)
+	var d jsonDump
+	if err := json.Unmarshal([]byte(o.stdout), &d); err != nil {
+		t.Fatalf("%v in %q", err, o.stdout)
+	}
+	return d
+}
+
+func (d *jsonDump) thread(tid int) *jsonThread {
+	for i := range d.Threads {
+		if d.Threads[i].TID == tid {
+			return &d.Threads[i]
+		}
+	}
+	return nil
+}
+
+// TestWaits: what a dump says of threads that are stuck is what the program itself
+// knows: which lock, at which address, who holds it, who is at the other end. No thread
+// is stopped for it.
+func TestWaits(t *testing.T) {
+	for _, args := range []string{
+		"ring 2", "ring 5", "ring-recursive 2", "ring-check 2", "ring-robust 2", "ring-adaptive 2", "ring-pi 2", "ring-robust-pi 3",
+		"ring-shared 2", "ring-shared-robust 3", "self", "mixed", "locks", "lost", "dead", "timed", "crowd 30", "pipe", "unix", "tcp", "fds", "file", "children",
+	} {
+		t.Run(args, func(t *testing.T) {
+			p := startWaits(t, strings.Fields(args)...)
+			agreeWaits(t, p)
+		})
+	}
+}
+
+// agreeWaits dumps until all that the program told is in a dump. (On a busy machine the
+// search for other ends may run out of time, which the dump then says.)
+func agreeWaits(t *testing.T, p *testprog.Proc) {
+	t.Helper()
+	var wrong []string
+	for end := time.Now().Add(testprog.Patience); time.Now().Before(end); {
+		d := dumpedJSON(t, "-p", strconv.Itoa(p.PID), "--tree")
+		if wrong = disagree(&d, p.Lines); len(wrong) == 0 {
+			for _, th := range d.Threads {
+				if th.Taken != "no stop" && th.State != "Z" && !th.Outside {
+					t.Errorf("thread %d was taken by %q", th.TID, th.Taken)
+				}
+			}
+			return
+		}
+	}
+	t.Errorf("%s\nthe program said:\n%s\nthe dump:\n%s", strings.Join(wrong, "\n"), strings.Join(p.Lines, "\n"),
+		sfsample(t, "dump", "-p", strconv.Itoa(p.PID), "--tree").stdout)
+}
+
+// disagree compares a dump with the program's lines, see waits.c.
+func disagree(d *jsonDump, lines []string) (wrong []string) {
+	ring, refused := []int{}, 0
+	for _, line := range lines {
+		var tid, other, fd int
+		var word, address string
+		f := strings.Fields(line)
+		if f[0] == "ring" {
+			for _, w := range f[1:] {
+				tid, _ = strconv.Atoi(w)
+				ring = append(ring, tid)
+			}
+			continue
+		}
+		fmt.Sscan(f[1], &tid)
+		th := d.thread(tid)
+		if th == nil || th.Wait == nil {
+			wrong = append(wrong, fmt.Sprintf("%s: %+v", line, th))
+			continue
+		}
+		ok := true
+		switch w := th.Wait; f[0] {
+		case "waits":
+			word, address = f[2], f[3]
+			fmt.Sscan(f[4], &other)
+			if w.Kind == "refused lock" {
+				refused++
+				continue
+			}
+			ok = strings.Contains(w.Text, word) && len(w.On) == 1 && w.On[0].TID == other && (address == "0" || w.Lock == address)
+		case "free":
+			word, address = f[2], f[3]
+			ok = strings.Contains(w.Text, word) && len(w.On) == 0 && w.Lock == address && w.Unknown+w.Lost != ""
+		case "fd":
+			word = f[2]
+			fmt.Sscan(f[3], &fd)
+			fmt.Sscan(f[4], &other)
+			ok = strings.Contains(w.Text, word) &&
+				(fd == 0 || slices.ContainsFunc(w.FDs, func(d jsonFD) bool { return d.FD == fd }) || strings.Contains(w.Text, " "+strconv.Itoa(fd)) || word == "semaphore") &&
+				(other == 0 || slices.ContainsFunc(w.On, func(r jsonReleaser) bool { return r.PID == other }))
+		case "zombie":
+			ok = th.State == "Z" && strings.Contains(w.Text, "not reaped")
+		}
+		if !ok {
+			wrong = append(wrong, fmt.Sprintf("%s: %+v", line, *th.Wait))
+		}
+	}
+	var rings []string
+	for _, c := range d.Cycles {
+		slices.Sort(c.TIDs)
+		rings = append(rings, fmt.Sprint(c.TIDs, c.Deadlock))
+	}
+	slices.Sort(ring)
+	var want []string
+	if len(ring) > 0 && refused == 0 {
+		want = []string{fmt.Sprint(ring, true)}
+	}
+	if !slices.Equal(rings, want) || refused > 1 {
+		wrong = append(wrong, fmt.Sprintf("rings %v, want %v; %d refused", rings, want, refused))
+	}
+	return wrong
+}
+
+// TestNoFalseDeadlock: programs that lock hard and send to each other, and never
+// deadlock. SFSAMPLE_TEST_LONG is how many tens of dumps to make.
+func TestNoFalseDeadlock(t *testing.T) {
+	p := startWaits(t, "hard", "40")
+	blocked, owned := 0, 0
+	for range 10 * long() {
+		d := dumpedJSON(t, "-p", strconv.Itoa(p.PID), "--tree")
+		for _, c := range d.Cycles {
+			t.Fatalf("a deadlock that there is not:\n%s", strings.Join(c.Proof, "\n"))
+		}
+		for _, th := range d.Threads {
+			if th.Wait == nil || th.Wait.Kind != "futex" {
+				continue
+			}
+			if blocked++; len(th.Wait.On) > 0 {
+				owned++
+			}
+		}
+	}
+	t.Logf("%d waits on locks, of %d the owner was the same in both looks", blocked, owned)
+	if owned == 0 {
+		t.Error("no owner was ever told")
+	}
+}
+
+// TestCrowd: thousands of threads that wait for one are one screen, and who holds them
+// up is in the third line.
+func TestCrowd(t *testing.T) {
+	const n = 5000
+	p := startWaits(t, "crowd", strconv.Itoa(n))
+	begun := time.Now()
+	o := sfsample(t, "dump", "-p", strconv.Itoa(p.PID))
+	took := time.Since(begun)
+	o.want(t, exitDone)
+	lines := strings.Split(o.stdout, "\n")
+	if len(lines) > 50 || len(o.stdout) > 16<<10 {
+		t.Errorf("%d lines, %d bytes", len(lines), len(o.stdout))
+	}
+	if want := fmt.Sprintf("%d threads wait for mutex ", n); !strings.HasPrefix(lines[2], want) || !strings.Contains(lines[2], fmt.Sprintf("held by tid %d ", p.PID)) {
+		t.Errorf("the third line is %q, want one that begins with %q", lines[2], want)
+	}
+	t.Logf("%d threads in %v", n, took)
+}
+
+// TestWatch marks what has changed between two dumps, and ends when the process does.
+func TestWatch(t *testing.T) {
+	p := startTarget(t, "obey")
+	r := begin(t, tool("dump", "--watch", "20ms", "-p", strconv.Itoa(p.pid)))
+	p.worked(t, 4)
+	p.send(t, "exit")
+	o := r.end(t)
+	if o.status != exitDone || strings.Count(o.stdout, "no deadlock found") < 2 || !strings.Contains(o.stdout, "\n---- ") {
+		t.Errorf("status %d, %q:\n%s", o.status, o.stderr, o.stdout)
+	}
+}
+
+// TestWaitsAsAnotherUser: what may not be known is named.
+func TestWaitsAsAnotherUser(t *testing.T) {
+	o, pid := onAnothersProcess(t, "dump", "-p")
+	if want := fmt.Sprintf("not known: what the threads of pid %d wait for (it belongs to uid 0", pid); !strings.Contains(o.stdout, want) {
+		t.Errorf("no line %q:\n%s", want, o.stdout)
+	}
+}
+
+// TestSchemaIsDocumented: docs/dump-json.md names every field that a dump can have.
+func TestSchemaIsDocumented(t *testing.T) {
+	text, err := os.ReadFile("../../docs/dump-json.md")
+	if err != nil {
+		t.Skip("no sources on this machine")
+	}
+	var check func(reflect.Type)
+	check = func(typ reflect.Type) {
+		for typ.Kind() == reflect.Slice || typ.Kind() == reflect.Pointer {
+			typ = typ.Elem()
+		}
+		if typ.Kind() != reflect.Struct || typ == reflect.TypeFor[time.Time]() {
+			return
+		}
+		for i := range typ.NumField() {
+			name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+			if name == "" || !bytes.Contains(text, []byte("`"+name+"`")) {
+				t.Errorf("field %s of %v (%q) is not in docs/dump-json.md", typ.Field(i).Name, typ, name)
+			}
+			check(typ.Field(i).Type)
+		}
+	}
+	check(reflect.TypeFor[jsonDump]())
+	if want := "`" + dumpVersion + "`"; !bytes.Contains(text, []byte(want)) {
+		t.Errorf("the version %s is not in docs/dump-json.md", want)
+	}
+}

@@ -1,1 +1,0 @@
-// Functions of this package without a body are those of the runtime: see pin.go.

@@ -1,0 +1,108 @@
+package procfs
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Children lists the children that thread tid made. It needs a kernel with
+// CONFIG_PROC_CHILDREN.
+func (f FS) Children(pid, tid int) ([]int, error) {
+	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "children"), maxMaps, false)
+	if err != nil {
+		return nil, err
+	}
+	var list []int
+	for b = spaces(b); len(b) > 0; b = spaces(b) {
+		n, rest, ok := decimal(b)
+		if !ok || n > 1<<31-1 {
+			break
+		}
+		list, b = append(list, int(n)), rest
+	}
+	return list, nil
+}
+
+// Cgroups reads the control groups of a process: one path with version 2 of the
+// interface, one for each hierarchy with version 1.
+func (f FS) Cgroups(id int) ([]string, error) {
+	b, err := f.read(id, "cgroup", maxSmall, false)
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for line := range strings.Lines(string(b)) {
+		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(parts) == 3 {
+			list = append(list, parts[2])
+		}
+	}
+	return list, nil
+}
+
+// Namespace reads which namespace of a kind ("net", "pid") a process is in, as
+// "net:[4026531840]".
+func (f FS) Namespace(id int, kind string) (string, error) {
+	return os.Readlink(f.Path(id, "ns", kind))
+}
+
+// LastRan reads when thread tid was last on a CPU, on the scheduler's clock, which
+// counts since boot, to about a tick (se.exec_start of proc_sched_show_task,
+// kernel/sched/debug.c). It is false on kernels without CONFIG_SCHED_DEBUG. The
+// clocks of two CPUs may differ by the time that interrupts took.
+func (f FS) LastRan(pid, tid int) (time.Duration, bool) {
+	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "sched"), maxSmall, false)
+	if err != nil {
+		return 0, false
+	}
+	return ParseLastRan(b)
+}
+
+// ParseLastRan finds se.exec_start, in milliseconds, in a sched file.
+func ParseLastRan(b []byte) (time.Duration, bool) {
+	_, rest, ok := bytes.Cut(b, []byte("\nse.exec_start"))
+	if !ok {
+		return 0, false
+	}
+	ms, rest, ok := decimal(spaces(bytes.TrimPrefix(spaces(rest), []byte(":"))))
+	if !ok || ms > 1<<43 || len(rest) < 7 || rest[0] != '.' {
+		return 0, false
+	}
+	ns, _, ok := decimal(rest[1:7])
+	return time.Duration(ms)*time.Millisecond + time.Duration(ns), ok
+}
+
+// Mounts reads the types of the file systems that thread id sees, by device. It is
+// empty where that may not be read.
+func (f FS) Mounts(id int) map[Dev]string {
+	b, err := f.read(id, "mountinfo", maxMaps, false)
+	if err != nil {
+		return nil
+	}
+	return ParseMounts(b)
+}
+
+// ParseMounts parses the content of a mountinfo file (proc_pid_mountinfo(5)): the
+// third word is the device, the first after "-" the type. Lines of another form are
+// skipped.
+func ParseMounts(b []byte) map[Dev]string {
+	types := map[Dev]string{}
+	for line := range bytes.Lines(b) {
+		head, tail, ok := bytes.Cut(line, []byte(" - "))
+		words := bytes.Fields(head)
+		kind, _ := word(tail)
+		if !ok || len(words) < 3 || len(kind) == 0 {
+			continue
+		}
+		major, rest, ok1 := decimal(words[2])
+		minor, _, ok2 := decimal(bytes.TrimPrefix(rest, []byte(":")))
+		if ok1 && ok2 && major < 1<<32 && minor < 1<<32 {
+			types[Dev{uint32(major), uint32(minor)}] = string(kind)
+		}
+	}
+	return types
+}

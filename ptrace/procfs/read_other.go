@@ -1,0 +1,18 @@
+//go:build !unix
+
+package procfs
+
+import (
+	"io"
+	"os"
+)
+
+// readFile reads at most max bytes of a file.
+func readFile(path string, max int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, max))
+}

@@ -1,0 +1,47 @@
+//go:build unix
+
+package procfs
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+// firstRead holds most files whole, in bytes.
+const firstRead = 1024
+
+// readFile reads at most max bytes of a file. A dump reads some files of each thread:
+// so it goes without an os.File, which costs twice as much as the reading itself.
+func readFile(path string, max int64) ([]byte, error) {
+	fd, err := again(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer syscall.Close(fd)
+	b := make([]byte, 0, min(max, firstRead))
+	for int64(len(b)) < max {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		room := b[len(b):min(int64(cap(b)), max)]
+		n, err := again(func() (int, error) { return syscall.Read(fd, room) })
+		if err != nil {
+			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+		}
+		if n <= 0 {
+			break
+		}
+		b = b[:len(b)+n]
+	}
+	return b, nil
+}
+
+// again repeats a call that a signal has ended.
+func again(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if err != syscall.EINTR {
+			return n, err
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package ptrace
+
+import (
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The requests of this file are for a thread that Go's scheduler does not know to
+// be running (see [Outside]): one system call each, no allocation, no growth of the
+// stack. Errors are plain errnos, so that nothing is converted to an interface.
+
+// Outside calls r.Outside as if it were one long system call: the calling goroutine's thread
+// has no processor (P) meanwhile, no collection of garbage waits for it, and it waits
+// for none. That is how the runtime runs C code. That method, and all that it calls, must be
+// go:nosplit, must not allocate and must store no pointer to the heap; what it uses
+// must be kept reachable by others.
+//
+//go:nosplit
+//go:norace
+func Outside(r interface{ Outside() }) {
+	entersyscallblock()
+	r.Outside()
+	exitsyscall()
+}
+
+//go:linkname entersyscallblock runtime.entersyscallblock
+func entersyscallblock()
+
+//go:linkname exitsyscall runtime.exitsyscall
+func exitsyscall()
+
+//go:linkname nanotime runtime.nanotime
+func nanotime() int64
+
+// RawNow is the CLOCK_MONOTONIC time in nanoseconds.
+//
+//go:nosplit
+//go:norace
+func RawNow() int64 { return nanotime() }
+
+//go:nosplit
+//go:norace
+func raw(trap, a, b, c, d, e, f uintptr) (uintptr, unix.Errno) {
+	r, _, errno := unix.RawSyscall6(trap, a, b, c, d, e, f)
+	return r, errno
+}
+
+// RawSeize is [Seize] with no options.
+//
+//go:nosplit
+//go:norace
+func RawSeize(tid int) unix.Errno {
+	_, errno := raw(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(tid), 0, 0, 0, 0)
+	return errno
+}
+
+// RawInterrupt is [Interrupt].
+//
+//go:nosplit
+//go:norace
+func RawInterrupt(tid int) unix.Errno {
+	_, errno := raw(unix.SYS_PTRACE, unix.PTRACE_INTERRUPT, uintptr(tid), 0, 0, 0, 0)
+	return errno
+}
+
+// RawDetach is [Detach].
+//
+//go:nosplit
+//go:norace
+func RawDetach(tid int, sig int) unix.Errno {
+	_, errno := raw(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(tid), 0, uintptr(sig), 0, 0)
+	return errno
+}
+
+// RawCont is [Cont].
+//
+//go:nosplit
+//go:norace
+func RawCont(tid int, sig int) unix.Errno {
+	_, errno := raw(unix.SYS_PTRACE, unix.PTRACE_CONT, uintptr(tid), 0, uintptr(sig), 0, 0)
+	return errno
+}
+
+// RawListen is [Listen].
+//
+//go:nosplit
+//go:norace
+func RawListen(tid int) unix.Errno {
+	_, errno := raw(unix.SYS_PTRACE, unix.PTRACE_LISTEN, uintptr(tid), 0, 0, 0, 0)
+	return errno
+}
+
+var ownPID = os.Getpid()
+
+// RawSignal wakes a thread of this program out of a wait: see [Interruptible].
+//
+//go:nosplit
+//go:norace
+func RawSignal(tid int) {
+	raw(unix.SYS_TGKILL, uintptr(ownPID), uintptr(tid), AlarmSignal, 0, 0, 0)
+}
+
+// RawRegs is [ReadRegs].
+//
+//go:nosplit
+//go:norace
+func RawRegs(tid, note int, buf []byte) (int, unix.Errno) {
+	iov := unix.Iovec{Base: unsafe.SliceData(buf), Len: uint64(len(buf))}
+	_, errno := raw(unix.SYS_PTRACE, unix.PTRACE_GETREGSET, uintptr(tid), uintptr(note), uintptr(unsafe.Pointer(&iov)), 0, 0)
+	return int(iov.Len), errno
+}
+
+// RawSetRegs is [WriteRegs].
+//
+//go:nosplit
+//go:norace
+func RawSetRegs(tid, note int, buf []byte) unix.Errno {
+	iov := unix.Iovec{Base: unsafe.SliceData(buf), Len: uint64(len(buf))}
+	_, errno := raw(unix.SYS_PTRACE, unix.PTRACE_SETREGSET, uintptr(tid), uintptr(note), uintptr(unsafe.Pointer(&iov)), 0, 0)
+	return errno
+}
+
+// RawMemory is [ReadMemory].
+//
+//go:nosplit
+//go:norace
+func RawMemory(tid int, addr uint64, buf []byte) (int, unix.Errno) {
+	if len(buf) == 0 {
+		return 0, 0
+	}
+	local := unix.Iovec{Base: unsafe.SliceData(buf), Len: uint64(len(buf))}
+	remote := unix.RemoteIovec{Base: uintptr(addr), Len: len(buf)}
+	n, errno := raw(unix.SYS_PROCESS_VM_READV, uintptr(tid), uintptr(unsafe.Pointer(&local)), 1, uintptr(unsafe.Pointer(&remote)), 1, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}
+
+// RawPread reads from an open file. The count is 0 where that fails.
+//
+//go:nosplit
+//go:norace
+func RawPread(fd int, buf []byte, off int64) (int, unix.Errno) {
+	n, errno := raw(unix.SYS_PREAD64, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(buf))), uintptr(len(buf)), uintptr(off), 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}
+
+// RawSleep sleeps to a CLOCK_MONOTONIC time, or until a signal is handled.
+//
+//go:nosplit
+//go:norace
+func RawSleep(until int64) {
+	const abstime = 1 // TIMER_ABSTIME
+	ts := unix.Timespec{Sec: until / 1e9, Nsec: until % 1e9}
+	raw(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, abstime, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
+}
+
+// RawPark sleeps while the word at addr is val, or until a signal is handled.
+//
+//go:nosplit
+//go:norace
+func RawPark(addr *uint32, val uint32) {
+	const waitPrivate = 0 | 128 // FUTEX_WAIT | FUTEX_PRIVATE_FLAG, include/uapi/linux/futex.h
+	raw(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), waitPrivate, uintptr(val), 0, 0, 0)
+}
+
+// Unpark wakes who sleeps in [RawPark] for the word at addr, which was changed before.
+func Unpark(addr *uint32) {
+	const wakePrivate = 1 | 128 // FUTEX_WAKE | FUTEX_PRIVATE_FLAG
+	raw(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), wakePrivate, 1, 0, 0, 0)
+}
+
+// RawWait looks for a report of tracee tid, or of any with tid 0, and waits for one
+// if block is set: until there is one, or a signal is handled (EINTR). The
+// report stays with the kernel, so that a signal that it tells of is not lost if we
+// are killed: see [Poll]. It returns who reports, 0 for none, and wait4's form of
+// what. ECHILD: there is nothing to wait for.
+//
+//go:nosplit
+//go:norace
+func RawWait(tid int, block bool) (who int, status uint32, errno unix.Errno) {
+	var info siginfo
+	kind, flags := uintptr(pPID), uintptr(lookFlags)
+	if tid == 0 {
+		kind = pAll
+	}
+	if !block {
+		flags |= unix.WNOHANG
+	}
+	_, errno = raw(unix.SYS_WAITID, kind, uintptr(tid), uintptr(unsafe.Pointer(&info)), flags, 0, 0)
+	if errno != 0 || info.pid == 0 {
+		return 0, 0, errno
+	}
+	if info.code == cldTrapped || info.code == cldStopped {
+		return int(info.pid), info.stopped(), 0
+	}
+	return int(info.pid), uint32(info.status) & 0x7f, 0 // an end, whatever way
+}
+
+// RawReap takes the end of tid from the kernel.
+//
+//go:nosplit
+//go:norace
+func RawReap(tid int) bool {
+	var status uint32
+	n, errno := raw(unix.SYS_WAIT4, uintptr(tid), uintptr(unsafe.Pointer(&status)), unix.WALL|unix.WNOHANG, 0, 0, 0)
+	return errno == 0 && n != 0
+}
+
+// ReapEnd takes the end of thread tid from the kernel, if it has ended and is a tracee of some
+// thread of this process. Its stops are left alone.
+func ReapEnd(tid int) {
+	var info siginfo
+	_, errno := raw(unix.SYS_WAITID, pPID, uintptr(tid), uintptr(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOWAIT|unix.WALL|unix.WNOHANG, 0, 0)
+	if errno == 0 && info.pid != 0 && info.code != cldTrapped && info.code != cldStopped {
+		RawReap(tid)
+	}
+}
+
+// RawReadFile reads the beginning of the file of a path that ends in NUL.
+//
+//go:nosplit
+//go:norace
+func RawReadFile(path, buf []byte) (int, unix.Errno) {
+	at := unix.AT_FDCWD
+	fd, errno := raw(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(unsafe.SliceData(path))), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	n, errno := RawPread(int(fd), buf, 0)
+	raw(unix.SYS_CLOSE, fd, 0, 0, 0, 0, 0)
+	return n, errno
+}

@@ -1,0 +1,47 @@
+package sampler
+
+import (
+	"sync/atomic"
+
+	"sfsample/sampler/taking"
+)
+
+// Advice is what unwinding tells of a thread, for its next captures.
+type Advice struct {
+	taking.Advice
+	// NeedStop is the run count (schedstat) of a capture without registers that
+	// could not be unwound for want of them; 0: none.
+	NeedStop uint64
+	// Short: the last capture was made at a stop, and the stack goes on behind it.
+	Short bool
+	// Foreign: the thread's system calls have other numbers than the kernel's
+	// own, as those of a 32-bit one.
+	Foreign bool
+}
+
+// Feedback is the way of advice from unwinding to the engine: one value, which is
+// replaced and never changed.
+type Feedback struct{ p atomic.Pointer[Advice] }
+
+// Get is the advice as it stands.
+func (f *Feedback) Get() Advice {
+	if a := f.p.Load(); a != nil {
+		return *a
+	}
+	return Advice{}
+}
+
+// Set replaces it.
+func (f *Feedback) Set(a Advice) {
+	if old := f.p.Load(); old == nil || *old != a {
+		f.p.Store(&a)
+	}
+}
+
+// want is how many bytes of stack to copy; first, if nothing is known yet.
+func (a *Advice) want(first int) int {
+	if a.Want > 0 {
+		return a.Want
+	}
+	return first
+}

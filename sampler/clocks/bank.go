@@ -1,0 +1,245 @@
+package clocks
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"sfsample/sampler/taking"
+)
+
+// Bank has the clocks of a run, one for each CPU that threads of the target were found on
+// lately, and one that is bound to none. The coordinator's goroutine uses it.
+type Bank struct {
+	Denied error // why clocks have no real-time priority, nil if they have
+
+	k       taking.Kernel
+	board   *Board
+	opt     Options
+	clocks  map[int]*Clock // by CPU
+	dead    map[int]int64  // CPUs that a clock could not be bound to, and when to try again
+	old     []*Clock       // ending
+	rover   *Clock
+	numbers int
+	missed  int64
+	late    int64
+	looked  int64
+	list    []*Sample
+}
+
+// stagger is how far apart clocks of neighbouring CPUs tick, in nanoseconds, where the interval
+// allows it: they ask one process, and take the same locks of the kernel.
+const stagger = 200_000
+
+// NewBank returns a bank without clocks.
+func NewBank(k taking.Kernel, b *Board, o Options) *Bank {
+	return &Bank{k: k, board: b, opt: o, clocks: map[int]*Clock{}, dead: map[int]int64{}}
+}
+
+// again is after how many ticks it is tried anew to bind a clock to a CPU.
+const again = 100
+
+// Need makes sure that a CPU has a clock, from tick n+1 on. It tells whether that had
+// one at tick n.
+func (b *Bank) Need(cpu int, n int64) (there bool) {
+	if c := b.clocks[cpu]; c != nil {
+		return c.done.Load() >= n
+	}
+	if until, ok := b.dead[cpu]; ok && n < until {
+		return false
+	}
+	o := b.opt
+	o.Phase = int64(cpu) * stagger % max(b.board.Interval/2, 1)
+	c, err := b.start(cpu, o)
+	if err != nil {
+		b.dead[cpu] = n + again
+		return false
+	}
+	b.clocks[cpu] = c
+	return false
+}
+
+// Dead tells that a CPU can have no clock.
+func (b *Bank) Dead(cpu int) bool {
+	_, dead := b.dead[cpu]
+	return dead
+}
+
+func (b *Bank) start(cpu int, o Options) (*Clock, error) {
+	b.numbers++
+	c, denied, err := Start(b.k, b.board, cpu, b.numbers, o)
+	if denied != nil {
+		b.Denied = denied
+	}
+	return c, err
+}
+
+// Ask asks for a stop of the thread in a slot, whatever it does and wherever. false: there are too
+// many requests.
+func (b *Bank) Ask(slot int) bool {
+	if b.rover == nil {
+		o := b.opt
+		o.Samples = min(4*o.Samples, maxRequests)
+		c, err := b.start(Anywhere, o)
+		if err != nil {
+			return false
+		}
+		b.rover = c
+	}
+	return b.rover.ask1(slot)
+}
+
+// Go lets the requests begin that were made.
+func (b *Bank) Go() {
+	if b.rover != nil && b.rover.begun.Load() != b.rover.made.Load() {
+		b.rover.wake()
+	}
+}
+
+// idle is how long a clock stays that meets nobody.
+const idle = 3 * time.Second
+
+// Expire ends the clocks that have met nobody for long.
+func (b *Bank) Expire(n int64) {
+	for cpu, c := range b.clocks {
+		if time.Duration(n-c.met.Load())*time.Duration(b.board.Interval) > idle {
+			delete(b.clocks, cpu)
+			b.end(c)
+		}
+	}
+	b.old = slices.DeleteFunc(b.old, func(c *Clock) bool {
+		select {
+		case <-c.ended:
+			b.tally(c)
+			return len(c.drain(nil)) == 0
+		default:
+			return false
+		}
+	})
+}
+
+func (b *Bank) end(c *Clock) {
+	c.stop()
+	b.old = append(b.old, c)
+}
+
+// tally keeps the counts of a clock that has ended.
+func (b *Bank) tally(c *Clock) {
+	b.missed += c.missed.Swap(0)
+	b.late += c.late.Swap(0)
+	b.looked += c.looked.Swap(0)
+}
+
+// all calls f for every clock.
+func (b *Bank) all(f func(*Clock)) {
+	for _, c := range b.clocks {
+		f(c)
+	}
+	for _, c := range b.old {
+		f(c)
+	}
+	if b.rover != nil {
+		f(b.rover)
+	}
+}
+
+// Drain returns the samples that were taken since the last call, by time. Each is to be given
+// back by [Sample.Done].
+func (b *Bank) Drain() []*Sample {
+	b.list = b.list[:0]
+	b.all(func(c *Clock) { b.list = c.drain(b.list) })
+	slices.SortFunc(b.list, func(x, y *Sample) int { return cmp.Compare(x.Released, y.Released) })
+	return b.list
+}
+
+// Nudge makes clocks go on that have waited for a stop since before the CLOCK_MONOTONIC time t,
+// and takes the ends of threads that an exec may wait for while they are asked
+// (de_thread, fs/exec.c).
+func (b *Bank) Nudge(t int64) {
+	b.all(func(c *Clock) {
+		c.nudge(t)
+		if since := c.since.Load(); since != 0 && since < t {
+			c.reap()
+		}
+	})
+}
+
+// Held is since when a clock holds a thread that is stopped, CLOCK_MONOTONIC; 0: none does.
+func (b *Bank) Held() (since int64) {
+	b.all(func(c *Clock) {
+		if h := c.holds.Load(); h != 0 && (since == 0 || h < since) {
+			since = h
+		}
+	})
+	return since
+}
+
+// Waits lists the threads that clocks have asked to stop, and that have not.
+func (b *Bank) Waits() (list []Asked) {
+	b.all(func(c *Clock) {
+		for i := range c.samples {
+			if m := &c.samples[i]; m.state.Load() == asked {
+				list = append(list, Asked{m.PID, m.TID})
+			}
+		}
+	})
+	return list
+}
+
+// Asked is a thread that was asked to stop.
+type Asked struct{ PID, TID int }
+
+// Close ends all clocks and waits for that. Threads that have not stopped yet are let go by the
+// kernel.
+func (b *Bank) Close() {
+	for _, c := range b.clocks {
+		b.end(c)
+	}
+	clear(b.clocks)
+	if b.rover != nil {
+		b.end(b.rover)
+		b.rover = nil
+	}
+	for _, c := range b.old {
+		<-c.ended
+		b.tally(c)
+	}
+}
+
+// Counts are ticks that clocks have not seen, those that they answered more than half an interval late,
+// and the time that looks took at which they found nobody.
+func (b *Bank) Counts() (missed, late int64, looked time.Duration) {
+	m, l, k := b.missed, b.late, b.looked
+	b.all(func(c *Clock) {
+		m += c.missed.Load()
+		l += c.late.Load()
+		k += c.looked.Load()
+	})
+	return m, l, time.Duration(k)
+}
+
+// Clocks is how many CPUs have a clock.
+func (b *Bank) Clocks() int { return len(b.clocks) }
+
+// Fit sees to it that every clock has room for some stacks of so many bytes, and for so many beyond a
+// signal handler's.
+func (b *Bank) Fit(stack, beyond int) {
+	b.all(func(c *Clock) {
+		fits := func(m *Sample) bool { return len(m.Stack) >= stack && len(m.Beyond) >= beyond }
+		n := 0
+		for i := range c.samples {
+			if c.samples[i].state.Load() == free && fits(&c.samples[i]) {
+				n++
+			}
+		}
+		for i := 0; i < len(c.samples) && n < first; i++ {
+			m := &c.samples[i]
+			if fits(m) || !m.state.CompareAndSwap(free, filled) {
+				continue
+			}
+			b.opt.Fill(m, max(stack, len(m.Stack)), max(beyond, len(m.Beyond)))
+			m.state.Store(free)
+			n++
+		}
+	})
+}

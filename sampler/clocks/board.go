@@ -1,0 +1,152 @@
+package clocks
+
+import (
+	"sync/atomic"
+
+	"sfsample/sampler/taking"
+)
+
+// maxClocks bounds the clocks of a run.
+const maxClocks = 4096
+
+// Board is where clocks find the threads that may run, and learn whether they are to
+// tick. One goroutine, the coordinator, puts threads on it and takes them off.
+type Board struct {
+	Start    int64 // CLOCK_MONOTONIC of tick 0
+	Interval int64 // nanoseconds
+
+	NoRestart bool // no register of a target is ever written
+
+	keeper atomic.Int32                     // thread id of the keeper of all threads, 0: there is none
+	clocks [maxClocks]atomic.Pointer[Clock] // by number, for the keeper
+	stride atomic.Int64                     // only ticks that it divides are answered
+	n      atomic.Int32                     // slots in use lie below it
+	slots  []Slot
+}
+
+// Slot is one thread on the board.
+type Slot struct {
+	// holder is 0 while nobody uses the fields below it, else whose number (a clock's, or
+	// the coordinator's) does.
+	holder atomic.Int32
+	used   bool
+	TID    int
+	PID    int
+	sched  int // open schedstat, stat and sched of the thread
+	stat   int
+	debug  int
+	pages  int // open pagemap of its process
+	Advice taking.Advice
+	Gen    int64 // which use of the slot this is
+
+	// exactRun is the thread's run time when it was let go at exactAt.
+	exactRun, exactAt int64
+
+	// request is for the keeper: a clock's number and sample, see askKeeper; 0: none.
+	request atomic.Int64
+
+	run     atomic.Int64 // run time as last read
+	sampled atomic.Int64 // last tick at which a clock asked for it
+	lost    atomic.Int64 // last tick at which it was met, and there was no buffer
+	refused atomic.Int64 // last tick at which it was met, and may not be traced
+}
+
+// coordinator is the number of the holder that no clock has.
+const coordinator = -1
+
+// NewBoard returns a board with room for n threads.
+func NewBoard(n int, start, interval int64) *Board {
+	b := &Board{Start: start, Interval: interval, slots: make([]Slot, n)}
+	b.stride.Store(1)
+	return b
+}
+
+//go:nosplit
+//go:norace
+func (s *Slot) take(who int32) bool { return s.holder.CompareAndSwap(0, who) }
+
+//go:nosplit
+//go:norace
+func (s *Slot) give() { s.holder.Store(0) }
+
+// Thread is what the board must know of one.
+type Thread struct {
+	TID, PID           int
+	Sched, Stat, Debug int // open schedstat, stat and sched; -1: not to be had
+	Pages              int // open pagemap of the process, -1: not to be had
+	Advice             taking.Advice
+	Gen                int64
+	Run                int64 // run time as far as it is known, nanoseconds
+}
+
+// Put adds a thread. -1: there is no room.
+func (b *Board) Put(t Thread) int {
+	n := int(b.n.Load())
+	for i := range n {
+		if s := &b.slots[i]; !s.used && s.take(coordinator) {
+			b.fill(s, &t)
+			return i
+		}
+	}
+	if n == len(b.slots) {
+		return -1
+	}
+	s := &b.slots[n]
+	s.holder.Store(coordinator)
+	b.fill(s, &t)
+	b.n.Store(int32(n + 1))
+	return n
+}
+
+func (b *Board) fill(s *Slot, t *Thread) {
+	s.TID, s.PID, s.sched, s.stat, s.debug, s.pages, s.Advice, s.Gen = t.TID, t.PID, t.Sched, t.Stat, t.Debug, t.Pages, t.Advice, t.Gen
+	s.exactRun, s.exactAt = 0, 0
+	s.run.Store(t.Run)
+	s.sampled.Store(-1)
+	s.lost.Store(-1)
+	s.refused.Store(-1)
+	s.used = true
+	s.give()
+}
+
+// Remove takes a thread off. false: a clock holds it; try again later.
+func (b *Board) Remove(i int) bool {
+	s := &b.slots[i]
+	if !s.take(coordinator) {
+		return false
+	}
+	s.used = false
+	s.give()
+	n := int(b.n.Load())
+	for n > 0 && !b.slots[n-1].used && b.slots[n-1].holder.Load() == 0 {
+		n--
+	}
+	b.n.Store(int32(n))
+	return true
+}
+
+// Advise changes what is known of a thread's stack. false: a clock holds it.
+func (b *Board) Advise(i int, a taking.Advice) bool {
+	s := &b.slots[i]
+	if !s.take(coordinator) {
+		return false
+	}
+	s.Advice = a
+	s.give()
+	return true
+}
+
+// Met tells what clocks did with a thread at tick n.
+func (b *Board) Met(i int, n int64) (sampled, lost, refused bool) {
+	s := &b.slots[i]
+	return s.sampled.Load() == n, s.lost.Load() == n, s.refused.Load() == n
+}
+
+// Asked is the last tick at which a clock has asked a thread to stop.
+func (b *Board) Asked(i int) int64 { return b.slots[i].sampled.Load() }
+
+// SetStride lets clocks answer only each stride-th tick.
+func (b *Board) SetStride(stride int64) { b.stride.Store(stride) }
+
+// Rest has no tick answered any more.
+func (b *Board) Rest() { b.stride.Store(1 << 62) }

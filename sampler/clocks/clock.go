@@ -1,0 +1,490 @@
+package clocks
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/sampler/taking"
+)
+
+// Sample is what a clock has taken of a thread. Times are CLOCK_MONOTONIC, in nanoseconds.
+type Sample struct {
+	taking.Buffer
+
+	Slot, TID, PID int
+	Gen            int64
+	Tick           int64
+	Wake           int64 // the clock's wake-up
+	Asked          int64 // the request to stop
+	Stopped        int64
+	Released       int64
+	RunAsked       int64 // the thread's run time at the request
+	Run, Wait      int64 // and when it had stopped, with that of waiting for a CPU
+	WaitAsked      int64
+	Status         uint32 // wait4's form of the stop
+	Gone           bool   // it has ended, was killed while stopped, or runs another program: nothing is known of it
+	Moved          bool   // it may have run on between the tick and the stop
+
+	End int64 // the clock has done all for it
+
+	state atomic.Int32 // free, asked or filled
+}
+
+// Taken is for how long the sample has kept the thread from its CPU, in nanoseconds: from the clock's
+// wake-up to its rest. What others had of the CPU before the thread could stop is left out.
+func (m *Sample) Taken() int64 {
+	if m.Run-m.RunAsked < m.Stopped-m.Asked {
+		return m.Asked - m.Wake + m.Run - m.RunAsked + m.End - m.Stopped
+	}
+	return m.End - m.Wake
+}
+
+const (
+	free   = iota // the clock may use it
+	asked         // waits for a stop
+	filled        // the coordinator's
+)
+
+// Clock is the timer thread of one CPU. Its fields belong to that thread, but for
+// those that say otherwise.
+type Clock struct {
+	cpu   int
+	who   int32
+	board *Board
+	k     taking.Kernel
+	phase int64 // of its ticks, nanoseconds after the board's
+
+	tick    int64 // the last that was handled
+	out     int   // samples that wait for a stop
+	last    int   // slot that was met at the last tick
+	samples []Sample
+	picks   [maxPicks]pick
+	text    [2048]byte // of files of /proc
+
+	// For others to read.
+	ended  <-chan struct{} // closed with the thread
+	thread atomic.Int32    // its id
+	missed atomic.Int64    // ticks that passed unseen
+	late   atomic.Int64    // ticks that were answered more than half an interval late
+	done   atomic.Int64    // the last tick that was handled
+	met    atomic.Int64    // the last tick at which a thread of the target was met
+	looked atomic.Int64    // nanoseconds that looks have taken that found nobody
+	since  atomic.Int64    // the clock asks for a stop, or waits for one, since then; 0: neither
+	holds  atomic.Int64    // it holds a stopped thread since then; 0: none
+	quit   atomic.Bool
+
+	// Requests to stop a thread, for a clock that has no CPU of its own: slots, with
+	// how many were made and how many taken.
+	requests [maxRequests]atomic.Int32
+	made     atomic.Uint32
+	begun    atomic.Uint32
+}
+
+// Anywhere is the CPU of a clock that is bound to none: it has no ticks, and stops the threads that
+// it is asked for.
+const Anywhere = -1
+
+// maxRequests bounds the requests under way.
+const maxRequests = 1024
+
+// pick is a thread that may be the one that the clock's wake-up has preempted.
+type pick struct {
+	slot      int
+	run, wait int64
+	at        int64 // see execStart; 0: not asked for
+}
+
+// maxPicks bounds the threads of one CPU's queue of which the one is found.
+const maxPicks = 8
+
+// ranThrough is by how much the run time of a thread that was on its CPU all the time
+// since it was let go may be less than the time: the way to the clock's look.
+const ranThrough = 30_000
+
+// Outside is the life of a clock's thread: see [ptrace.Outside].
+//
+//go:nosplit
+//go:norace
+func (c *Clock) Outside() {
+	if c.cpu == Anywhere {
+		c.rove()
+		return
+	}
+	b := c.board
+	for !c.quit.Load() {
+		next := b.Start + (c.tick+1)*b.Interval + c.phase
+		if c.out > 0 {
+			c.await(next)
+		} else {
+			c.k.Sleep(next)
+		}
+		wake := c.k.Now()
+		if wake < next {
+			continue
+		}
+		n := (wake - b.Start - c.phase) / b.Interval
+		c.missed.Add(n - c.tick - 1)
+		if wake-(b.Start+n*b.Interval+c.phase) > b.Interval/2 {
+			c.late.Add(1)
+		}
+		c.tick = n
+		if n%b.stride.Load() == 0 {
+			if c.answer(n, wake) {
+				c.met.Store(n)
+			} else {
+				c.looked.Add(c.k.Now() - wake)
+			}
+		}
+		c.done.Store(n)
+	}
+}
+
+// rove is the life of a clock that is bound to no CPU.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) rove() {
+	for !c.quit.Load() {
+		for c.begun.Load() != c.made.Load() {
+			i := c.begun.Add(1) - 1
+			c.request(int(c.requests[i%maxRequests].Load()))
+		}
+		if c.out == 0 {
+			c.k.Park((*uint32)(unsafe.Pointer(&c.made)), c.begun.Load())
+			continue
+		}
+		c.since.Store(c.k.Now())
+		who, status, errno := c.k.Wait(0, true)
+		if errno == unix.EINTR {
+			continue // there are more requests
+		}
+		for i := range c.samples {
+			m := &c.samples[i]
+			if m.state.Load() == asked && (m.TID == who || errno != 0) {
+				c.stopped(m, status, errno)
+			}
+		}
+		if who != 0 && !unix.WaitStatus(status).Stopped() {
+			c.k.Reap(who)
+		}
+	}
+}
+
+// request asks the thread of a slot to stop.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) request(i int) {
+	s := &c.board.slots[i]
+	if !s.take(c.who) {
+		return
+	}
+	if !s.used {
+		s.give()
+		return
+	}
+	p := &c.picks[0]
+	got, _ := c.k.Pread(s.sched, c.text[:], 0)
+	p.slot = i
+	p.run, p.wait, _ = schedstat(c.text[:got])
+	now := c.k.Now()
+	c.ask(s, p, (now-c.board.Start)/c.board.Interval, now)
+}
+
+// answer samples the thread that the clock's wake-up has preempted. false: it was none of
+// ours.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) answer(n, wake int64) bool {
+	i := c.find(n)
+	if i < 0 {
+		return false
+	}
+	p := &c.picks[i]
+	s := &c.board.slots[p.slot]
+	c.last = p.slot
+	if !s.take(c.who) {
+		return false
+	}
+	if !s.used || s.sampled.Load() >= n {
+		s.give()
+		return false
+	}
+	c.ask(s, p, n, wake)
+	return true
+}
+
+// find finds the thread that the clock has preempted: of those on the board that have run since
+// they were last looked at, and are on this CPU's queue, the last that was on it. It returns an
+// index of c.picks.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) find(n int64) int {
+	b := c.board
+	found := 0
+	count := int(b.n.Load())
+	for j := -1; j < count && found < maxPicks; j++ {
+		i := j
+		if j < 0 {
+			i = c.last // usually this one
+		} else if j == c.last {
+			continue
+		}
+		if i < 0 || i >= count || !b.slots[i].used {
+			continue
+		}
+		s := &b.slots[i]
+		got, errno := c.k.Pread(s.sched, c.text[:], 0)
+		run, wait, ok := schedstat(c.text[:got])
+		if errno != 0 || !ok {
+			continue
+		}
+		changed := s.run.Swap(run) != run
+		if !changed || s.sampled.Load() >= n {
+			continue
+		}
+		p := &c.picks[found]
+		p.slot, p.run, p.wait, p.at = i, run, wait, 0
+		got, _ = c.k.Pread(s.stat, c.text[:], 0)
+		state, cpu, ok := stat(c.text[:got])
+		if !ok || state != 'R' || cpu != c.cpu {
+			continue
+		}
+		if j < 0 && s.exactAt != 0 && run-s.exactRun >= c.k.Now()-s.exactAt-ranThrough {
+			return found // it has run all the time: nobody else can have been there
+		}
+		found++
+	}
+	if found <= 1 {
+		return found - 1
+	}
+	return c.latest(found)
+}
+
+// latest is the one of the first n picks that was on the CPU last.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) latest(n int) int {
+	best := 0
+	for i := range n {
+		p := &c.picks[i]
+		got, _ := c.k.Pread(c.board.slots[p.slot].debug, c.text[:], 0)
+		p.at, _ = execStart(c.text[:got])
+		if p.at > c.picks[best].at {
+			best = i
+		}
+	}
+	return best
+}
+
+// room takes a sample that is free, with as much room as the advice asks for, if there is such a
+// one. -1: there is none at all.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) room(a *taking.Advice) int {
+	best, want := -1, a.Want
+	if want == 0 {
+		want = firstRoom
+	}
+	for i := range c.samples {
+		m := &c.samples[i]
+		if m.state.Load() != free {
+			continue
+		}
+		if len(m.Stack) >= want && len(m.Beyond) >= a.Beyond && m.state.CompareAndSwap(free, asked) {
+			return i
+		}
+		if best < 0 || len(m.Stack) > len(c.samples[best].Stack) {
+			best = i
+		}
+	}
+	if best >= 0 && !c.samples[best].state.CompareAndSwap(free, asked) {
+		return -1 // the coordinator gives it more room
+	}
+	return best
+}
+
+// ask requests the stop of the thread in slot s, which c holds, and takes it.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
+	i := c.room(&s.Advice)
+	if i < 0 {
+		s.lost.Store(n)
+		s.give()
+		return
+	}
+	m := &c.samples[i]
+	if c.board.keeper.Load() != 0 {
+		c.askKeeper(s, m, i, p, n, wake)
+		return
+	}
+	c.since.Store(wake)
+	errno := c.k.Seize(s.TID)
+	if errno == 0 {
+		errno = c.k.Interrupt(s.TID)
+	}
+	if errno != 0 {
+		if errno == unix.EPERM {
+			s.refused.Store(n)
+		}
+		c.since.Store(0)
+		m.state.Store(free)
+		s.give()
+		return
+	}
+	m.begin(c.k, s, p, n, wake)
+	c.out++
+	if c.cpu == Anywhere {
+		return
+	}
+	_, status, errno := c.k.Wait(s.TID, true)
+	if errno == unix.EINTR {
+		c.since.Store(0)
+		return // the coordinator wants the clock to go on: it stops late
+	}
+	c.stopped(m, status, errno)
+}
+
+// begin notes what is known at the request.
+//
+//go:nosplit
+//go:norace
+func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
+	m.Slot, m.TID, m.PID, m.Gen, m.Tick, m.Wake = p.slot, s.TID, s.PID, s.Gen, n, wake
+	m.Asked, m.RunAsked, m.WaitAsked = k.Now(), p.run, p.wait
+	m.Moved, m.Gone = false, false
+	s.sampled.Store(n)
+}
+
+// stopped takes a sample of a thread that reports, and lets it go.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
+	c.holds.Store(c.k.Now())
+	m.take(c.k, c.board, status, errno, false)
+	c.holds.Store(0)
+	c.since.Store(0)
+	m.judge(c.k, c.board, c.text[:], c.cpu)
+	c.out--
+}
+
+// take copies what the sample is to have of a thread that has reported status, or is known to be gone by
+// errno, and lets it go: for good, or if it is kept, until its next stop.
+//
+//go:nosplit
+//go:norace
+func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno, kept bool) {
+	s := &b.slots[m.Slot]
+	m.Stopped, m.Status = k.Now(), status
+	ws := unix.WaitStatus(status)
+	switch {
+	case errno != 0: // it goes by another id since an exec, or somebody else has taken its end
+		m.Gone = true
+	case !ws.Stopped():
+		k.Reap(m.TID)
+		m.Gone = true
+	default:
+		own := status>>8 == uint32(unix.SIGTRAP)|unix.PTRACE_EVENT_STOP<<8
+		m.Gone = take(k, m.TID, &s.Advice, &m.Buffer, s.pages, own, b.NoRestart) != 0
+		sig := 0
+		if status>>16 == 0 {
+			sig = int(ws.StopSignal())
+		}
+		switch {
+		case !kept:
+			k.Detach(m.TID, sig)
+		case status>>16 == unix.PTRACE_EVENT_STOP && !own: // the process is stopped
+			k.Listen(m.TID)
+		default:
+			k.Cont(m.TID, sig)
+		}
+	}
+	m.Released = k.Now()
+}
+
+// settled is the run time between the request and the stop of a thread that was not on a CPU then,
+// in nanoseconds: the kernel's own way.
+const settled = 3_000
+
+// judge finds out whether the thread may have run code of its own between the tick and the
+// stop. It has not if it was off the clock's CPU at the request: a thread that was preempted meets the
+// request before it gets back to its code. That is so if it has hardly run, or has not left this CPU. Then
+// the sample is the coordinator's.
+//
+//go:nosplit
+//go:norace
+func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) {
+	s := &b.slots[m.Slot]
+	m.Run, m.Wait = m.RunAsked, m.WaitAsked
+	if s.pages >= 0 {
+		// The pagemap of memory that is gone reads as empty (pagemap_read, fs/proc/task_mmu.c): then nobody
+		// knows of which program the copy is.
+		got, errno := k.Pread(s.pages, text[:8], 0)
+		m.Gone = m.Gone || errno == 0 && got == 0
+	}
+	if !m.Gone {
+		got, _ := k.Pread(s.sched, text, 0)
+		if run, wait, ok := schedstat(text[:got]); ok {
+			m.Run, m.Wait = run, wait
+		}
+		s.run.Store(m.Run)
+		s.exactRun, s.exactAt = m.Run, m.Released
+		if m.Run-m.RunAsked > settled {
+			got, _ = k.Pread(s.stat, text, 0)
+			_, at, ok := stat(text[:got])
+			m.Moved = !ok || at != cpu
+		}
+	}
+	m.End = k.Now()
+	m.state.Store(filled)
+	s.give()
+}
+
+// await waits for threads that have not stopped at once, until the next tick.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) await(next int64) {
+	for c.k.Now() < next && c.out > 0 {
+		any := false
+		for i := range c.samples {
+			m := &c.samples[i]
+			if m.state.Load() != asked {
+				continue
+			}
+			who, status, errno := c.k.Wait(m.TID, false)
+			if who != 0 || errno != 0 && errno != unix.EINTR {
+				c.stopped(m, status, errno)
+				any = true
+			}
+		}
+		if !any {
+			c.k.Sleep(min(next, c.k.Now()+lateEvery))
+		}
+	}
+}
+
+// lateEvery is how often a clock looks for stops that did not come at once, in nanoseconds.
+const lateEvery = 500_000
+
+// take is called by value, since the linker counts the stack of calls by name against what a
+// go:nosplit chain may use (cmd/link, stack check). There is more: see growStack.
+var take = taking.Take
+
+// growStack makes room for what must not grow the stack.
+//
+//go:noinline
+func growStack() byte {
+	var room [32 << 10]byte
+	return room[ptrace.RawNow()&1]
+}

@@ -1,0 +1,20 @@
+// Package clocks stops running threads at ticks, each from the CPU that it runs on.
+//
+// A [Clock] is a thread that is bound to one CPU and asleep on a timer. Its wake-up preempts whatever
+// runs there, at any instruction alike; if that is a thread of the [Board], the clock seizes and
+// interrupts it, takes a [Sample], detaches and sleeps on. A request from elsewhere would reach the thread
+// some microseconds later, and favour the ends of system calls. So a thread is a tracee for one
+// sample only, and a clock stops no other thread than the one that it has preempted: [Sample.Moved] tells
+// where that is not proven.
+//
+// To Go's runtime a clock is one long system call (see [ptrace.Outside]): it waits for no processor and for no
+// collection. It shares numbers and buffers with the coordinator, the one goroutine that uses [Bank]
+// and [Board]: which clocks there are, which threads they find, what they have taken. A [Keeper] holds all
+// threads, for the stacks at their exits, and makes the clocks' requests then.
+//
+// Nothing is decoded here and nothing is counted for the account: see packages unwind and
+// sampler/ledger. What is copied, and what is written back, is for sampler/taking to say.
+//
+// Sources: ptrace(2), kernel/ptrace.c and kernel/signal.c for stops; kernel/sched for what schedstat, stat and
+// sched show.
+package clocks

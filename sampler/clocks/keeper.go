@@ -1,0 +1,379 @@
+package clocks
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
+	"sfsample/regs"
+	"sfsample/sampler/taking"
+)
+
+// Keeper holds all threads of processes for as long as a run takes, so that each stops
+// at its exit, and takes the stacks that they have there. Signals, births, ends and execs of the
+// target wait for it. Clocks ask it for the stops that they want: a thread has one tracer.
+type Keeper struct {
+	board   *Board
+	k       taking.Kernel
+	opt     KeeperOptions
+	alarm   *ptrace.Alarm
+	asked   map[int]*Sample // by thread, with a request that is pending
+	by      map[*Sample]*Clock
+	pids    map[int]int // processes of threads, as far as births have told
+	text    [2048]byte
+	note    taking.Buffer // room for registers
+	quit    atomic.Bool
+	ended   <-chan struct{}
+	err     error
+	started chan struct{}
+	begun   chan struct{} // closed when the program runs
+	runs    bool
+
+	mu    sync.Mutex
+	exits []Exit
+	ends  map[int]uint32 // wait status of processes that have ended
+	gone  []int          // threads that have ended
+	full  int64          // exits for which there was no room
+}
+
+// KeeperOptions say what is kept.
+type KeeperOptions struct {
+	PIDs     []int
+	Children bool // the processes that they make too
+	// Room gives room for the stack of a thread at its exit, with what is known of it; nil: there is none.
+	Room func(tid int) (*taking.Buffer, taking.Advice)
+	// Launch is called when all threads are held, and lets the program begin that the first process
+	// becomes by exec; ends before that do not count. nil: it runs already.
+	Launch func()
+	// Replaced is called when a process is another program from now on, before that runs.
+	Replaced func(pid int)
+	// News is called when there is something for [Keeper.Ends].
+	News func()
+	// Early reads what may not be there any more when the thread has gone on.
+	Early func(pid, tid int) any
+	// Held is called, on some goroutine, if the process can go on only when this program ends.
+	Held func(pid int)
+}
+
+// Exit is the stack of a thread at its exit.
+type Exit struct {
+	*taking.Buffer
+	TID, PID int
+	At       int64         // CLOCK_MONOTONIC
+	Run      time.Duration // all that it has run for
+	Early    any           // what KeeperOptions.Early has returned
+}
+
+// Keep seizes all threads of processes.
+func Keep(k taking.Kernel, b *Board, o KeeperOptions) (*Keeper, error) {
+	p := &Keeper{board: b, k: k, opt: o, asked: map[int]*Sample{}, by: map[*Sample]*Clock{}, pids: map[int]int{}, ends: map[int]uint32{}, started: make(chan struct{}), begun: make(chan struct{})}
+	p.note.Regs = make([]byte, regs.PrstatusMaxBytes)
+	p.ended = ptrace.OnThread(p.run)
+	<-p.started
+	return p, p.err
+}
+
+// run is the life of the keeper's thread.
+func (p *Keeper) run() {
+	var once sync.Once
+	begun := func() { once.Do(func() { close(p.started) }) }
+	defer begun()
+	if p.alarm, p.err = ptrace.NewAlarm(); p.err != nil {
+		return
+	}
+	defer p.alarm.Close()
+	hasten()
+	for _, pid := range p.opt.PIDs {
+		if p.err = p.seizeAll(pid); p.err != nil {
+			return
+		}
+	}
+	p.board.keeper.Store(int32(unix.Gettid()))
+	begun()
+	if p.opt.Launch == nil {
+		p.begin()
+	} else {
+		p.opt.Launch()
+	}
+	for !p.quit.Load() {
+		p.serve()
+		p.alarm.Set(ptrace.Now() + keeperTick)
+		s, ok, err := ptrace.Wait()
+		switch {
+		case err == unix.ECHILD:
+			p.k.Sleep(ptrace.Now() + keeperTick)
+		case ok:
+			p.handle(s)
+		}
+	}
+	p.board.keeper.Store(0)
+}
+
+// begin takes note that the program runs.
+func (p *Keeper) begin() {
+	if !p.runs {
+		p.runs = true
+		close(p.begun)
+	}
+}
+
+// Begun is closed when the program runs that is kept, or will not.
+func (p *Keeper) Begun() <-chan struct{} { return p.begun }
+
+// keeperTick is how often the keeper looks for requests whose signal it has missed, in nanoseconds.
+const keeperTick = 1_000_000
+
+func (p *Keeper) options() int {
+	o := ptrace.OptClone | ptrace.OptExec | ptrace.OptExit
+	if p.opt.Children {
+		o |= ptrace.OptFork | ptrace.OptVfork
+	}
+	return o
+}
+
+// listings bounds how often threads are listed until none is new.
+const listings = 100
+
+func (p *Keeper) seizeAll(pid int) error {
+	for range listings {
+		ids, err := (procfs.FS{}).TaskIDs(pid)
+		if err != nil {
+			return fmt.Errorf("list the threads of %d: %w", pid, err)
+		}
+		fresh := false
+		for _, tid := range ids {
+			if p.pids[tid] != 0 {
+				continue
+			}
+			ended, err := ptrace.SeizeIn(pid, tid, p.options(), func() { p.opt.Held(pid) })
+			for _, s := range ended {
+				p.handle(s)
+			}
+			if err == nil {
+				p.pids[tid], fresh = pid, true
+			}
+		}
+		if !fresh {
+			break
+		}
+	}
+	return nil
+}
+
+// sampleBits is how many bits of a request tell the sample; the others tell the clock.
+const sampleBits = 16
+
+// askKeeper asks the keeper for a stop, and keeps this CPU until the request is pending.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) askKeeper(s *Slot, m *Sample, i int, p *pick, n, wake int64) {
+	m.begin(c.k, s, p, n, wake)
+	s.request.Store(int64(c.who)<<sampleBits | int64(i))
+	c.k.Signal(int(c.board.keeper.Load()))
+	for s.request.Load() > 0 && c.k.Now()-wake < keeperPatience {
+	}
+	m.Moved = s.request.Load() > 0
+}
+
+// keeperPatience is for how long a clock keeps its CPU for the keeper's request, in nanoseconds.
+const keeperPatience = 60_000
+
+// pending is what the keeper makes a request whose stop is to come.
+const pending = -1
+
+// serve makes the requests of clocks.
+func (p *Keeper) serve() {
+	b := p.board
+	for i := range int(b.n.Load()) {
+		s := &b.slots[i]
+		r := s.request.Load()
+		if r <= 0 {
+			continue
+		}
+		c := b.clocks[r>>sampleBits].Load()
+		m := &c.samples[r&(1<<sampleBits-1)]
+		m.Asked = p.k.Now()
+		errno := p.k.Interrupt(m.TID)
+		s.request.Store(pending)
+		if errno != 0 {
+			m.Gone = true
+			p.finish(m, c)
+			continue
+		}
+		p.asked[m.TID], p.by[m] = m, c
+	}
+}
+
+// finish hands a sample on.
+func (p *Keeper) finish(m *Sample, c *Clock) {
+	p.board.slots[m.Slot].request.Store(0)
+	moved := m.Moved
+	m.judge(p.k, p.board, p.text[:], c.cpu)
+	m.Moved = m.Moved || moved
+}
+
+// handle answers one report of a tracee.
+func (p *Keeper) handle(s ptrace.Status) {
+	m := p.asked[s.TID]
+	switch s.Kind {
+	case ptrace.KindInterrupt, ptrace.KindGroupStop:
+		if m == nil || ptrace.AtExit(s.TID) {
+			p.resume(s)
+			return
+		}
+		c := p.by[m]
+		delete(p.asked, s.TID)
+		delete(p.by, m)
+		m.take(p.k, p.board, s.Raw, 0, true)
+		p.finish(m, c)
+	case ptrace.KindClone, ptrace.KindFork, ptrace.KindVfork:
+		if id, err := s.EventMsg(); err == nil {
+			p.pids[int(id)] = p.pids[s.TID]
+			if s.Kind != ptrace.KindClone {
+				p.pids[int(id)] = int(id)
+			}
+		}
+		p.resume(s)
+		p.askAgain(m)
+	case ptrace.KindExec:
+		if former, err := s.EventMsg(); err == nil && int(former) != s.TID && p.runs {
+			// The leader has ended, which nobody reports: its id is the caller's now.
+			p.mu.Lock()
+			p.gone = append(p.gone, int(former))
+			p.mu.Unlock()
+			delete(p.pids, int(former))
+		}
+		p.opt.Replaced(s.TID)
+		p.pids[s.TID] = s.TID
+		if s.TID == p.opt.PIDs[0] {
+			p.begin()
+		}
+		p.resume(s)
+	case ptrace.KindExit:
+		p.exit(s)
+	case ptrace.KindGone:
+		p.end(s, m)
+	default:
+		p.resume(s)
+		p.askAgain(m)
+	}
+}
+
+// askAgain repeats an interrupt that another stop may have eaten: the
+// kernel forgets a pending one when the thread stops for any reason
+// (kernel/signal.c, ptrace_stop). If it had not, one stop more comes, which is
+// let go.
+func (p *Keeper) askAgain(m *Sample) {
+	if m != nil {
+		ptrace.Interrupt(m.TID)
+	}
+}
+
+// resume lets a thread go on as it was, unless it is at its exit by now, since it was killed: that
+// stop is reported yet, and is the one to answer.
+func (p *Keeper) resume(s ptrace.Status) {
+	switch {
+	case s.Kind == ptrace.KindSignal:
+		taking.AtSignal(p.k, s.TID, &p.note)
+		ptrace.Cont(s.TID, s.Signal)
+	case ptrace.AtExit(s.TID):
+	case s.Kind == ptrace.KindGroupStop:
+		ptrace.Listen(s.TID)
+	default:
+		ptrace.Cont(s.TID, 0)
+	}
+}
+
+// exit takes the stack that a thread has at its exit.
+func (p *Keeper) exit(s ptrace.Status) {
+	if !p.runs {
+		ptrace.Cont(s.TID, 0)
+		return
+	}
+	b, a := p.opt.Room(s.TID)
+	if b == nil {
+		ptrace.Cont(s.TID, 0)
+		p.mu.Lock()
+		p.full++
+		p.mu.Unlock()
+		return
+	}
+	errno := taking.Take(p.k, s.TID, &a, b, -1, false, true)
+	pid := p.process(s.TID)
+	st, _ := (procfs.FS{}).Schedstat(pid, s.TID)
+	at, early := ptrace.Now(), p.opt.Early(pid, s.TID)
+	ptrace.Cont(s.TID, 0)
+	if errno == 0 {
+		p.mu.Lock()
+		p.exits = append(p.exits, Exit{b, s.TID, pid, at, st.Run, early})
+		p.mu.Unlock()
+		p.opt.News()
+	}
+}
+
+// process is the process of a thread, 0 if that is not known.
+func (p *Keeper) process(tid int) int {
+	if pid := p.pids[tid]; pid != 0 {
+		return pid
+	}
+	s, err := (procfs.FS{}).Status(tid)
+	if err != nil {
+		return 0
+	}
+	return s.Tgid
+}
+
+// end forgets a thread that was reaped. m is what was asked of it.
+func (p *Keeper) end(s ptrace.Status, m *Sample) {
+	if m != nil {
+		c := p.by[m]
+		delete(p.asked, s.TID)
+		delete(p.by, m)
+		m.Gone = true
+		p.finish(m, c)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pids[s.TID] == s.TID {
+		p.ends[s.TID] = s.Raw
+		if s.TID == p.opt.PIDs[0] {
+			p.begin() // in vain
+		}
+	}
+	if p.runs {
+		p.gone = append(p.gone, s.TID)
+	}
+	delete(p.pids, s.TID)
+}
+
+// Ends returns what has come since the last call: the stacks that threads had at their exits, and which
+// threads have ended. full is for how many exits there was no room, in all.
+func (p *Keeper) Ends() (exits []Exit, gone []int, full int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	exits, gone, p.exits, p.gone = p.exits, p.gone, nil, nil
+	return exits, gone, p.full
+}
+
+// End is the wait status of a process that has ended.
+func (p *Keeper) End(pid int) (status uint32, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	status, ok = p.ends[pid]
+	return status, ok
+}
+
+// Close lets all threads go.
+func (p *Keeper) Close() {
+	p.quit.Store(true)
+	if p.alarm != nil {
+		p.alarm.Ring()
+	}
+	<-p.ended
+}

@@ -1,0 +1,148 @@
+package clocks
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/sampler/taking"
+)
+
+// Options say how a clock is to be.
+type Options struct {
+	Phase   int64 // of its ticks after the board's, nanoseconds
+	Samples int   // how many may be under way
+	Nice    bool  // stay at normal priority
+	// Fill gives an empty sample room for so many bytes of stack, and of the stack beyond a
+	// signal handler's.
+	Fill func(m *Sample, stack, beyond int)
+}
+
+// Room for stacks that clocks begin with, in bytes.
+const (
+	// first samples of a clock have firstRoom: for threads of which nothing is known yet.
+	first      = 4
+	firstRoom  = 256 << 10
+	commonRoom = 16 << 10
+)
+
+// Start makes the clock of a CPU: a thread that is bound to it, at real-time priority where that
+// is allowed. number tells clocks apart, from 1 on. The error is that of binding it; denied, why it has no
+// real-time priority.
+func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, denied, err error) {
+	c = &Clock{cpu: cpu, who: int32(number), board: b, k: k, phase: o.Phase, last: -1, samples: make([]Sample, o.Samples)}
+	for i := range c.samples {
+		stack := commonRoom
+		if i < first {
+			stack = firstRoom
+		}
+		o.Fill(&c.samples[i], stack, 0)
+	}
+	if number < maxClocks {
+		b.clocks[number].Store(c)
+	}
+	ready := make(chan struct{})
+	c.ended = ptrace.OnThread(func() {
+		denied, err = c.prepare(o.Nice)
+		close(ready)
+		if err == nil {
+			growStack()
+			ptrace.Outside(c)
+		}
+	})
+	<-ready
+	return c, denied, err
+}
+
+// prepare binds the calling thread.
+func (c *Clock) prepare(nice bool) (denied, err error) {
+	if err := ptrace.Interruptible(); err != nil {
+		return nil, err
+	}
+	if c.cpu != Anywhere {
+		var set unix.CPUSet
+		set.Set(c.cpu)
+		if err := unix.SchedSetaffinity(0, &set); err != nil {
+			return nil, fmt.Errorf("bind a thread to CPU %d: %w", c.cpu, err)
+		}
+	}
+	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	if !nice {
+		denied = hasten()
+	}
+	c.tick = max(-1, (c.k.Now()-c.board.Start-c.phase)/c.board.Interval)
+	c.done.Store(c.tick)
+	c.met.Store(c.tick)
+	c.thread.Store(int32(unix.Gettid()))
+	return denied, nil
+}
+
+// shortSlice is what a thread of the usual policy asks for as its slice of a CPU, in nanoseconds: the less,
+// the sooner it gets one when it wakes (sched_attr, sched_setattr(2); from Linux 6.12 on).
+const shortSlice = 100_000
+
+// hasten gives the calling thread real-time priority or, where that is denied, a
+// short slice.
+func hasten() (denied error) {
+	fifo := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
+	if denied = unix.SchedSetAttr(0, &fifo, 0); denied != nil {
+		unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Runtime: shortSlice}, 0)
+	}
+	return denied
+}
+
+// drain appends the samples that are there to list.
+func (c *Clock) drain(list []*Sample) []*Sample {
+	for i := range c.samples {
+		if m := &c.samples[i]; m.state.Load() == filled {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// Done gives a sample back, after it was given room for the next.
+func (m *Sample) Done() { m.state.Store(free) }
+
+// ask asks a clock that has no CPU for a sample of the thread in a slot. false: it has too many
+// requests.
+func (c *Clock) ask1(slot int) bool {
+	i := c.made.Load()
+	if i-c.begun.Load() >= maxRequests {
+		return false
+	}
+	c.requests[i%maxRequests].Store(int32(slot))
+	c.made.Store(i + 1)
+	return true
+}
+
+// wake lets a clock look for requests, or for what else it is to do.
+func (c *Clock) wake() {
+	ptrace.Unpark((*uint32)(unsafe.Pointer(&c.made)))
+	unix.Tgkill(unix.Getpid(), int(c.thread.Load()), ptrace.AlarmSignal)
+}
+
+// nudge makes a clock go on that has waited for a stop since before the CLOCK_MONOTONIC time t.
+func (c *Clock) nudge(t int64) {
+	if since := c.since.Load(); since != 0 && since < t && c.cpu != Anywhere {
+		unix.Tgkill(unix.Getpid(), int(c.thread.Load()), ptrace.AlarmSignal)
+	}
+}
+
+// stop ends a clock.
+func (c *Clock) stop() {
+	c.quit.Store(true)
+	c.wake()
+}
+
+// reap takes the ends of threads that the clock has asked to stop, while it is held up. Any thread
+// of this process may (wait(2), __WNOTHREAD).
+func (c *Clock) reap() {
+	for i := range c.samples {
+		if m := &c.samples[i]; m.state.Load() == asked {
+			ptrace.ReapEnd(m.TID)
+		}
+	}
+}

@@ -1,0 +1,11 @@
+// Package ledger keeps the account of a run: what became of each tick of each
+// thread, and how much CPU time the samples of each stand for.
+//
+// A [Book] is the only writer of its [Account]. Every thread has a [Line] in it, which
+// owes its ticks until they are given to a [Class]: the sum over the classes and what all
+// lines owe is the number of thread ticks that have passed, after every call. The
+// weights of a line's samples, what it carries and what is loose when it is closed add up to the CPU time that was
+// charged to it.
+//
+// It knows no threads, no time and no kernel. One goroutine at a time.
+package ledger

@@ -1,0 +1,142 @@
+package module
+
+import (
+	"slices"
+	"time"
+)
+
+// Change is a part of the address space that is other code now than it was before.
+type Change struct {
+	Start, End uint64
+	// Replaced: an object had it before, which is not there any more. Else there
+	// was none, or no code at all.
+	Replaced bool
+}
+
+// maxChanges bounds the changes that are kept apart.
+const maxChanges = 256
+
+// Changes returns what has changed since it was last asked. Code that was there
+// when the mappings were read for the first time is no change.
+func (s *Space) Changes() []Change {
+	list := s.changes
+	s.changes = nil
+	return list
+}
+
+// compare notes where the new code is not that of before, and takes over since when
+// the rest is there. Both lists are in ascending order.
+func (s *Space) compare(code []codeRange) {
+	old := s.code
+	for at := uint64(0); len(old) > 0 || len(code) > 0; {
+		was, wasEnd := cover(old, at)
+		is, isEnd := cover(code, at)
+		end := min(wasEnd, isEnd)
+		switch {
+		case !was.same(is):
+			s.change(Change{at, end, was != nil && was.mod != nil})
+		case is != nil && at == is.start:
+			is.since = was.since
+		}
+		at = end
+		if len(old) > 0 && old[0].end <= at {
+			old = old[1:]
+		}
+		if len(code) > 0 && code[0].end <= at {
+			code = code[1:]
+		}
+	}
+}
+
+// cover returns the first range of a list if it covers addr, else nil, and how far
+// that holds. No range ends at addr or before.
+func cover(list []codeRange, addr uint64) (r *codeRange, end uint64) {
+	switch {
+	case len(list) == 0:
+		return nil, ^uint64(0)
+	case addr < list[0].start:
+		return nil, list[0].start
+	}
+	return &list[0], list[0].end
+}
+
+// same tells whether two ranges, nil for no code, are code of the same object at the
+// same place.
+func (r *codeRange) same(q *codeRange) bool {
+	if r == nil || q == nil || r.mod == nil || q.mod == nil {
+		return (r == nil) == (q == nil) && (r == nil || r.mod == q.mod)
+	}
+	a, b := r.mod, q.mod
+	return a == b || a.obj.key == b.obj.key && a.Bias == b.Bias && a.Path == b.Path
+}
+
+// change notes c. When there are too many, the last one grows.
+func (s *Space) change(c Change) {
+	if c.Replaced {
+		s.move(region{c.Start, c.End - c.Start})
+	}
+	if n := len(s.changes); n >= maxChanges {
+		last := &s.changes[n-1]
+		last.Start, last.End = min(last.Start, c.Start), max(last.End, c.End)
+		last.Replaced = true
+		return
+	}
+	s.changes = append(s.changes, c)
+}
+
+// maxMoved bounds the places of objects that have gone.
+const maxMoved = 256
+
+// move notes that an object was at r and is not any more. When there are too many
+// such places, they become one.
+func (s *Space) move(r region) {
+	for i := range s.moved {
+		m := &s.moved[i]
+		if m.addr <= r.addr+r.size && r.addr <= m.addr+m.size || len(s.moved) == maxMoved {
+			end := max(m.addr+m.size, r.addr+r.size)
+			m.addr = min(m.addr, r.addr)
+			m.size = end - m.addr
+			return
+		}
+	}
+	s.moved = append(s.moved, r)
+}
+
+// Moved tells whether other objects than now were at pc before.
+func (s *Space) Moved(pc uint64) bool {
+	return slices.ContainsFunc(s.moved, func(r region) bool { return pc-r.addr < r.size })
+}
+
+// Code is what is known of an executable mapping.
+type Code struct {
+	Start, End uint64
+	Module     *Module   // nil: no object's
+	Since      time.Time // when it was first seen so
+	// Proven: whether the mapping is still of the module was looked at by the last
+	// Verify. It is not if there are too many modules.
+	Proven bool
+	// Fixed: the module is there for as long as the program: it is the program itself,
+	// its dynamic linker, or the vDSO.
+	Fixed bool
+}
+
+// CodeAt returns the executable mapping at pc. The mappings are not read anew.
+func (s *Space) CodeAt(pc uint64) (Code, bool) {
+	r := s.find(pc)
+	if r == nil {
+		return Code{}, false
+	}
+	if r.mod == nil {
+		return Code{Start: r.start, End: r.end, Since: r.since, Proven: true}, true
+	}
+	return Code{r.start, r.end, r.mod, r.since, r.mod.proven, r.mod.isFixed()}, true
+}
+
+// isFixed is Code.Fixed; for the goroutine of the Space.
+func (m *Module) isFixed() bool {
+	if m.fixed == nil {
+		fixed := m.VDSO() || m.program()
+		m.fixed = &fixed
+	}
+	return *m.fixed
+}

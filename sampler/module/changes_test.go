@@ -1,0 +1,122 @@
+package module
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"sfsample/ptrace/procfs"
+	"sfsample/sframe"
+	"sfsample/unwind"
+)
+
+// TestChanges: which code is other code than before, and since when the rest is there.
+func TestChanges(t *testing.T) {
+	const jitAt = libAt + 0x100000
+	im := image{buildID: "11111111", cfa: 8, sframe: 3}
+	other := image{buildID: "22222222", cfa: 16, sframe: 3}
+	text := func(replaced bool) []Change { return []Change{{libAt + imgText, libAt + imgText + 0x1000, replaced}} }
+	tests := []struct {
+		name   string
+		change func(p *process)
+		want   []Change
+		since  bool // codeAt was there before
+	}{
+		{"nothing", func(*process) {}, nil, true},
+		{"unloaded", func(p *process) { p.unload("/lib/a.so") }, text(true), false},
+		{"another in its place", func(p *process) { p.unload("/lib/a.so"); p.load(other, libAt, 6, "/lib/b.so") }, text(true), false},
+		{"one more", func(p *process) { p.load(other, jitAt, 6, "/lib/b.so") },
+			[]Change{{jitAt + imgText, jitAt + imgText + 0x1000, false}}, true},
+		{"its data are split", func(p *process) {
+			p.maps[3].End -= 0x400
+			p.mapAt(p.maps[3].End, p.maps[3].Perms, nil, 0, 0x400, 5, "/lib/a.so")
+		}, nil, true},
+		{"a JIT grows", func(p *process) { p.maps[4].End += 0x3000 }, []Change{{jitAt + 0x2000, jitAt + 0x5000, false}}, true},
+		{"a JIT is gone", func(p *process) { p.unload("jit") }, []Change{{jitAt, jitAt + 0x2000, false}}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			now := &clock{time.Unix(1000, 0)}
+			p := new(process)
+			p.mapAt(0x10000, procfs.Read|procfs.Write, nil, 0, 0x1000, 0, "[heap]")
+			p.load(im, libAt, 5, "/lib/a.so")
+			if tt.name[0] == 'a' && tt.name[2] == 'J' {
+				p.mapAt(jitAt, rx, nil, 0, 0x2000, 0, "jit")
+			}
+			s := NewSpace(p, NewCache(0), Options{Now: now.now})
+			if err := s.Refresh(); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.Changes(); len(got) > 0 {
+				t.Fatalf("changes before there were any: %+v", got)
+			}
+			before := now.t
+			now.t = now.t.Add(time.Minute)
+			tt.change(p)
+			if err := s.Refresh(); err != nil {
+				t.Fatal(err)
+			}
+			if got := s.Changes(); !slices.Equal(got, tt.want) {
+				t.Errorf("changes %+v, want %+v", got, tt.want)
+			}
+			code, ok := s.CodeAt(codeAt)
+			if tt.since != (ok && code.Since.Equal(before)) {
+				t.Errorf("code %+v (%v), there before: want %v", code, ok, tt.since)
+			}
+			if moved := tt.want != nil && tt.want[0].Replaced; s.Moved(codeAt) != moved || s.Moved(libAt) {
+				t.Errorf("moved: %v, want %v", s.Moved(codeAt), moved)
+			}
+			if s.Changes() != nil {
+				t.Error("changes are told twice")
+			}
+		})
+	}
+}
+
+// TestManyChanges: however often code comes and goes, what is kept stays bounded, and
+// nothing of it is forgotten.
+func TestManyChanges(t *testing.T) {
+	p := new(process)
+	im := image{buildID: "11111111", cfa: 8, sframe: 3}
+	s := NewSpace(p, NewCache(0), Options{})
+	p.load(im, libAt-0x10000, 4, "/lib/stays.so")
+	s.Refresh()
+	for n := range uint64(1000) {
+		p.load(im, libAt+n*0x100000, 5, "/lib/a.so")
+		s.Refresh()
+		p.unload("/lib/a.so")
+		s.Refresh()
+	}
+	if n, m := len(s.changes), len(s.moved); n > maxChanges || m > maxMoved {
+		t.Errorf("%d changes and %d places kept", n, m)
+	}
+	for n := range uint64(1000) {
+		if !s.Moved(codeAt + n*0x100000) {
+			t.Fatalf("the place of library %d is forgotten", n)
+		}
+	}
+}
+
+// TestPageOfAnother: a page that is read of another object, which has come in the
+// place of the one that is asked for, is not taken for its own, now or later.
+func TestPageOfAnother(t *testing.T) {
+	first := image{buildID: "11111111", cfa: 8, sframe: 3}
+	second := image{buildID: "22222222", cfa: 16, sframe: 3}
+	p, q := new(process), new(process)
+	cache := NewCache(0)
+	p.load(first, libAt, 5, "/lib/a.so")
+	s := NewSpace(p, cache, Options{})
+	if err := s.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	p.unload("/lib/a.so")
+	p.load(second, libAt, 6, "/lib/b.so")
+	if row, err := s.Row(codeAt, unwind.SFrame); err == nil || errors.Is(err, sframe.ErrNoRow) {
+		t.Errorf("row %+v, %v, of an object that is gone; want an error of reading", row, err)
+	}
+	q.load(first, libAt, 5, "/lib/a.so")
+	if got := cfaOf(NewSpace(q, cache, Options{}).Row(codeAt, unwind.SFrame)); got != "108" {
+		t.Errorf("another process's row of the object: %s, want 108", got)
+	}
+}

@@ -1,0 +1,70 @@
+package module
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+
+	"sfsample/ptrace/procfs"
+	"sfsample/sampler/symbol/rootfs"
+)
+
+// span is a piece of memory.
+type span struct{ start, end uint64 }
+
+// remoteSpans finds the mapped files whose pages a server brings that may not answer.
+// A read that waits for one cannot be ended, not even with the reader.
+func (l *Live) remoteSpans(maps []procfs.Mapping) (spans []span) {
+	mounts, err := rootfs.MountsOf(l.FS.Path(l.TID()))
+	if err != nil {
+		return nil
+	}
+	for i := range maps {
+		if m := &maps[i]; m.File() && mounts.Device(m.Dev.Major, m.Dev.Minor) {
+			spans = append(spans, span{m.Start, m.End})
+		}
+	}
+	return spans
+}
+
+// atHand is an error if a read of n bytes at addr would have to wait for such a
+// server: some page is not in memory.
+func (l *Live) atHand(addr uint64, n int) error {
+	spans := l.remote.Load()
+	if spans == nil {
+		return nil
+	}
+	for _, s := range *spans {
+		from, to := max(addr, s.start), min(addr+uint64(n), s.end)
+		if from < to && !l.present(from, to) {
+			return fmt.Errorf("read memory at %#x: %w", from, rootfs.ErrRemote)
+		}
+	}
+	return nil
+}
+
+// present tells whether all pages of a piece of memory are in it
+// (Documentation/admin-guide/mm/pagemap.rst).
+func (l *Live) present(from, to uint64) bool {
+	f, err := os.Open(l.FS.Path(l.TID(), "pagemap"))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	page := uint64(os.Getpagesize())
+	first, last := from/page, (to-1)/page
+	var b [512 * 8]byte
+	for first <= last {
+		n := min(8*(last-first+1), uint64(len(b)))
+		if _, err := f.ReadAt(b[:n], int64(8*first)); err != nil {
+			return false
+		}
+		for i := uint64(0); i < n; i += 8 {
+			if binary.NativeEndian.Uint64(b[i:])>>63 == 0 {
+				return false
+			}
+		}
+		first += n / 8
+	}
+	return true
+}

@@ -1,0 +1,271 @@
+package sampler
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"sfsample/ptrace/procfs"
+	"sfsample/regs"
+	"sfsample/sampler/capture"
+	"sfsample/sampler/module"
+	"sfsample/unwind"
+)
+
+// A capture is unwound some time after it was taken, with what is mapped then. That
+// is what was mapped at its own moment if the objects were looked at before and
+// after that moment and were the same, and were not something else in between:
+//
+//   - Code that is mapped anew has to be faulted in before it can run. If the process
+//     had no page fault between two looks, nothing has come and gone again. (What
+//     mremap moves takes its pages along; nobody is known to do that with libraries.)
+//   - Else, between looks that are close together (closeLooks), nothing is taken to
+//     have come and gone of whose address that was never seen before.
+//   - Nor is it, between looks however far apart, for objects that have stayed for so
+//     long (settled) or stay always (module.Code.Fixed).
+//
+// Where that does not hold, the stack is cut before the frame. Of a process in which no object was ever seen
+// to give way to another, what the looks before and after have found is believed.
+
+const (
+	// closeLooks is little more than the time between two looks of a pipeline at its
+	// inbox (lookEvery).
+	closeLooks = 18 * time.Millisecond
+	// settled is how long an object has been looked at before it is believed to stay.
+	settled = time.Second
+	// stampSlack: a capture bears the time at which it was sent, after its thread
+	// was let go.
+	stampSlack = time.Millisecond
+)
+
+// past is what is known of when which code was mapped in a process. Times are since
+// the start of the run.
+type past struct {
+	looks   []look   // the last ones, in their order
+	changes []change // the last ones, in their order
+	lost    time.Duration
+	moved   bool          // objects came and went
+	calm    time.Duration // when code was last new
+	over    bool          // the process has ended or is another program
+}
+
+// look is one comparison of the objects of a process with its memory.
+type look struct {
+	began, ended time.Duration
+	faults       uint64 // of the process before it
+	counted      bool   // faults is known
+}
+
+// change is code that was other code, or none, at the look that began at since, and
+// was seen at noted to have changed.
+type change struct {
+	module.Change
+	since, noted time.Duration
+}
+
+// Bounds of what is kept. What falls out makes stacks doubtful, not wrong.
+const (
+	maxLooks = 16
+	maxPast  = 256
+)
+
+// attest looks at the objects of a process, if that was not done since the time at.
+func (p *Pipeline) attest(t *target, at time.Duration) {
+	if !p.cfg.Live || t.space == nil || t.past.over || t.past.last().began >= at && len(t.past.looks) > 0 {
+		return
+	}
+	h := &t.past
+	l := look{began: time.Since(p.cfg.Start)}
+	// All is settled: nobody will ask for the faults.
+	if h.moved || len(h.looks) == 0 || l.began-h.calm < 2*settled {
+		s, err := p.fs.Stat(t.pid)
+		if err != nil || ended(&s) {
+			h.over = true
+			return
+		}
+		l.faults, l.counted = s.Faults, true
+	}
+	known, err := lookAt(t.space)
+	if err != nil {
+		p.cfg.Log.Debug("verify the modules", "pid", t.pid, "err", err)
+		return
+	}
+	l.ended = known.Sub(p.cfg.Start)
+	p.hurry = h.note(t.space, time.Since(p.cfg.Start)) || h.moved || p.hurry
+	h.add(l)
+}
+
+// ended tells whether a process has no memory any more, or is about to lose it.
+func ended(s *procfs.Stat) bool {
+	return s.Threads <= 1 && (s.State == 'Z' || s.State == 'X' || s.Flags&procfs.FlagExiting != 0)
+}
+
+// lookAt compares the objects with memory. What it finds anew was read after the list
+// of mappings, and may be of another object: it stands when a second list is the same.
+// known is from when on that was so.
+func lookAt(s Target) (known time.Time, err error) {
+	if len(s.Mappings()) > 0 {
+		if changed, err := s.Verify(); err != nil || !changed {
+			return time.Now(), err
+		}
+		known = s.Listed()
+	}
+	for range maxWalks {
+		gen := s.Generation()
+		if err := s.Refresh(); err != nil {
+			return known, err
+		}
+		if s.Generation() == gen {
+			return known, nil
+		}
+		known = s.Listed()
+	}
+	return known, errUnsteady
+}
+
+var errUnsteady = errors.New("the mappings change all the time")
+
+func (h *past) last() look {
+	if len(h.looks) == 0 {
+		return look{}
+	}
+	return h.looks[len(h.looks)-1]
+}
+
+func (h *past) add(l look) {
+	if len(h.looks) == maxLooks {
+		h.looks = slices.Delete(h.looks, 0, 1)
+	}
+	h.looks = append(h.looks, l)
+}
+
+// known takes a look at all mappings that was made right after the capture at.
+func (h *past) known(at time.Duration, s Target) {
+	h.note(s, at-stampSlack)
+	h.add(look{began: at, ended: at - stampSlack})
+}
+
+// note takes over the changes that were noted at a time.
+func (h *past) note(s Target, at time.Duration) (any bool) {
+	if len(h.looks) == 0 {
+		h.calm = at
+	}
+	for _, c := range s.Changes() {
+		h.calm, any = at, true
+		if len(h.changes) == maxPast {
+			h.lost = h.changes[0].noted
+			h.changes = slices.Delete(h.changes, 0, 1)
+		}
+		h.changes = append(h.changes, change{c, h.last().began, at})
+		h.moved = h.moved || c.Replaced
+	}
+	return any
+}
+
+// span is a time that a capture is known to be of, since the start of the run.
+type span struct{ first, last time.Duration }
+
+// moment is when a capture was taken.
+func moment(c *capture.Capture) span { return span{c.At - c.Pause - stampSlack, c.At} }
+
+// surely walks the stack of a capture, and returns how many of its frames are of code
+// that was mapped at its moment for certain. It notes in the capture where that ends.
+func (p *Pipeline) surely(t *target, c *capture.Capture, u *regs.User) (frames []unwind.Frame, end unwind.End, sure int) {
+	gen := t.space.Generation()
+	frames, end = p.walk(t, c, u)
+	if p.cfg.Live && t.space.Generation() != gen {
+		// Found on the way, and not confirmed yet.
+		if _, err := lookAt(t.space); err != nil {
+			p.cfg.Log.Debug("verify the modules", "pid", t.pid, "err", err)
+		}
+		frames, end = p.walk(t, c, u)
+	}
+	if !p.cfg.Live {
+		return frames, end, p.sure(t, c, frames, span{})
+	}
+	c.DoubtStart, c.DoubtEnd = 0, 0
+	if sure = p.sure(t, c, frames, moment(c)); sure == len(frames) || c.Taken != capture.Unstopped {
+		return frames, end, sure
+	}
+	// A thread that has not run since still has this stack: a later moment will do.
+	p.attest(t, time.Since(p.cfg.Start))
+	now := time.Since(p.cfg.Start)
+	if s, err := p.fs.Schedstat(c.PID, c.TID); err != nil || s.Count != c.Count {
+		return frames, end, sure
+	}
+	p.attest(t, now)
+	c.DoubtStart, c.DoubtEnd = 0, 0
+	frames, end = p.walk(t, c, u)
+	return frames, end, p.sure(t, c, frames, span{now, now})
+}
+
+// sure returns how many of the frames of a capture are of code that was mapped at its
+// moment for certain.
+func (p *Pipeline) sure(t *target, c *capture.Capture, frames []unwind.Frame, at span) int {
+	if p.cfg.Live {
+		t.past.note(t.space, time.Since(p.cfg.Start))
+	}
+	for i := range frames {
+		pc := frames[i].LookupPC()
+		if p.cfg.Live && t.past.doubtful(t.space, at, pc, p.cfg.Start) {
+			c.DoubtStart, c.DoubtEnd = pc, pc+1
+			if code, ok := t.space.CodeAt(pc); ok {
+				c.DoubtStart, c.DoubtEnd = code.Start, code.End
+			}
+		}
+		if c.DoubtStart <= pc && pc < c.DoubtEnd {
+			return i
+		}
+	}
+	return len(frames)
+}
+
+// doubtful tells whether other code than now may have been at pc at a time.
+func (h *past) doubtful(s Target, at span, pc uint64, start time.Time) bool {
+	if h.lost > 0 && at.first < h.lost {
+		return true
+	}
+	moved := s.Moved(pc)
+	for i := range h.changes {
+		x := &h.changes[i]
+		switch {
+		case pc < x.Start || pc >= x.End || x.noted <= at.first:
+		case x.Replaced || moved || x.since > at.first || x.noted-x.since > closeLooks:
+			return true
+		}
+	}
+	if !h.moved {
+		return false
+	}
+	quiet, close := h.around(at)
+	code, ok := s.CodeAt(pc)
+	switch {
+	case quiet:
+		return ok && !code.Proven
+	case moved:
+		return true
+	case !ok || code.Module == nil || close && code.Proven || code.Fixed:
+		return false
+	}
+	return start.Add(at.first).Sub(code.Since) < settled
+}
+
+// around tells what is known of the time between the looks before and after
+// another: quiet, that the process had no page fault; close, that it was short.
+func (h *past) around(at span) (quiet, close bool) {
+	var before *look
+	for i := range h.looks {
+		l := &h.looks[i]
+		if l.ended <= at.first {
+			before = l
+		}
+		if l.began < at.last {
+			continue
+		}
+		if before == nil {
+			return false, false
+		}
+		return before == l || before.counted && l.counted && before.faults == l.faults, l.began-before.ended <= closeLooks
+	}
+	return false, h.over // nothing more can be known
+}

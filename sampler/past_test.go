@@ -1,0 +1,107 @@
+package sampler
+
+import (
+	"testing"
+	"time"
+
+	"sfsample/sampler/capture"
+	"sfsample/sampler/module"
+)
+
+// pastSpace is a Target that knows of one library at 0x1000.
+type pastSpace struct {
+	Target
+	changes []module.Change
+	moved   bool
+	since   time.Time
+}
+
+func (s *pastSpace) Changes() []module.Change {
+	list := s.changes
+	s.changes = nil
+	return list
+}
+func (s *pastSpace) Moved(pc uint64) bool { return s.moved && pc>>12 == 1 }
+func (s *pastSpace) CodeAt(pc uint64) (module.Code, bool) {
+	return module.Code{Start: 0x1000, End: 0x2000, Module: new(module.Module), Since: s.since, Proven: true}, pc>>12 == 1
+}
+
+// TestDoubt: when the code at an address may have been other code at the moment of a
+// capture. Times are in milliseconds; the captures are of 50 and have no pause.
+func TestDoubt(t *testing.T) {
+	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	at := func(began int, faults uint64) look { return look{ms(began), ms(began + 1), faults, true} }
+	uncounted := func(began int) look { return look{began: ms(began), ended: ms(began + 1)} }
+	changed := func(since, noted int, replaced bool) []change {
+		return []change{{module.Change{Start: 0x1000, End: 0x2000, Replaced: replaced}, ms(since), ms(noted)}}
+	}
+	tests := []struct {
+		name    string
+		past    past
+		since   int // when the library was first seen
+		moved   bool
+		doubt   bool
+		nowhere bool // the address is elsewhere, where nothing has changed
+		still   bool // no object of the process was ever replaced
+	}{
+		{name: "looks close together", past: past{looks: []look{at(40, 1), at(52, 2)}}},
+		{name: "looks far apart", past: past{looks: []look{at(10, 1), at(52, 2)}}, doubt: true},
+		{name: "looks far apart at a process in which nothing was ever replaced", past: past{looks: []look{at(10, 1), at(52, 2)}}, still: true},
+		{name: "replaced after it, for the first time", past: past{looks: []look{at(40, 1), at(52, 2)}, changes: changed(40, 53, true)}, still: true, doubt: true},
+		{name: "looks far apart, no fault", past: past{looks: []look{at(10, 1), at(52, 1)}}},
+		{name: "faults not counted before", past: past{looks: []look{uncounted(10), at(52, 1)}}, doubt: true},
+		{name: "faults not counted at all", past: past{looks: []look{uncounted(10), uncounted(52)}}, doubt: true},
+		{name: "looks far apart, but it has stayed for long", past: past{looks: []look{at(10, 1), at(52, 2)}}, since: -1000},
+		{name: "a look within the time that the capture may have", past: past{looks: []look{at(10, 1), at(49, 2), at(52, 2)}}, doubt: true},
+		{name: "no look before", past: past{looks: []look{at(52, 2)}}, doubt: true},
+		{name: "no look before, of code that stays", past: past{looks: []look{at(52, 2)}}, since: -1000},
+		{name: "no look after", past: past{looks: []look{at(40, 1)}}, doubt: true},
+		{name: "no look after, the process has ended", past: past{looks: []look{at(40, 1)}, over: true}},
+		{name: "no look after, the process has ended, others were there", past: past{looks: []look{at(40, 1)}, over: true}, moved: true, doubt: true},
+		{name: "others were there before", past: past{looks: []look{at(40, 1), at(52, 2)}}, moved: true, doubt: true},
+		{name: "others were there before, long ago", past: past{looks: []look{at(40, 1), at(52, 2)}}, moved: true, since: -9000, doubt: true},
+		{name: "others were there before, no fault", past: past{looks: []look{at(40, 1), at(52, 1)}}, moved: true},
+		{name: "replaced after it", past: past{looks: []look{at(40, 1), at(52, 2)}, changes: changed(40, 53, true)}, doubt: true},
+		{name: "replaced after it, without a fault", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(40, 53, true)}, doubt: true},
+		{name: "replaced long after it", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(90, 99, true)}, doubt: true},
+		{name: "replaced before it", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(30, 41, true)}},
+		{name: "new, between looks close together", past: past{looks: []look{at(40, 1), at(52, 2)}, changes: changed(40, 53, false)}},
+		{name: "new, between looks far apart", past: past{looks: []look{at(10, 1), at(52, 2)}, changes: changed(10, 53, false)}, doubt: true},
+		{name: "new where others were", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(40, 53, false)}, moved: true, doubt: true},
+		{name: "new since a look behind it", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(52, 60, false)}, doubt: true},
+		{name: "replaced elsewhere", past: past{looks: []look{at(10, 1), at(52, 2)}, changes: changed(40, 53, true)}, moved: true, nowhere: true},
+		{name: "older than what is remembered", past: past{looks: []look{at(40, 1), at(52, 1)}, lost: ms(60)}, doubt: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			start := time.Unix(1000, 0)
+			s := &pastSpace{moved: tt.moved, since: start.Add(ms(tt.since))}
+			pc := uint64(0x1234)
+			tt.past.moved = !tt.still
+			if tt.nowhere {
+				pc = 0x5678
+			}
+			if got := tt.past.doubtful(s, moment(&capture.Capture{At: ms(50)}), pc, start); got != tt.doubt {
+				t.Errorf("doubtful = %v, want %v", got, tt.doubt)
+			}
+		})
+	}
+}
+
+// TestPastIsBounded: what is remembered stays bounded, and what is forgotten makes
+// older captures doubtful.
+func TestPastIsBounded(t *testing.T) {
+	var h past
+	s := new(pastSpace)
+	for n := range 10 * maxPast {
+		s.changes = []module.Change{{Start: 0x1000, End: 0x2000}}
+		h.note(s, time.Duration(n)*time.Millisecond)
+		h.add(look{began: time.Duration(n) * time.Millisecond})
+	}
+	if len(h.looks) > maxLooks || len(h.changes) > maxPast {
+		t.Errorf("%d looks and %d changes", len(h.looks), len(h.changes))
+	}
+	if want := time.Duration(9*maxPast-1) * time.Millisecond; h.lost != want {
+		t.Errorf("forgotten up to %v, want %v", h.lost, want)
+	}
+}

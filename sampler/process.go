@@ -1,0 +1,210 @@
+package sampler
+
+import (
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace/procfs"
+	"sfsample/sampler/ledger"
+)
+
+// process is one process that is sampled.
+type process struct {
+	pid     int
+	tasks   int // open folder /proc/PID/task, -1 if it could not be opened
+	pages   pagemap
+	clock   int32 // id of its CPU clock
+	asleep  asleep
+	census  census
+	cpuBase time.Duration // at the beginning
+	charged time.Duration // CPU time that was counted for samples
+	loose   time.Duration // of that, what was not weighed when its thread went
+	only    bool          // only some threads of it were asked for
+	threads int
+	program *program
+	shares  bool // its memory may still be its parent's: it was made by vfork(2)
+	parent  int  // then
+	// brief: it may be gone before the pipeline has looked at it. It was born
+	// while we sample, has become another program since, or exits are sampled.
+	brief bool
+	// captures counts those of this program, up to a few.
+	captures int
+	pac      uint64 // arm64: NT_ARM_PAC_MASK, once it was read
+}
+
+// closeFiles closes what is open of the process itself.
+func (p *process) closeFiles() {
+	if p.tasks >= 0 {
+		unix.Close(p.tasks)
+	}
+	p.pages.close()
+	p.tasks, p.pages = -1, -1
+}
+
+// replaced tells whether the memory that the process had when its files were opened is gone: it has
+// called exec, or has ended. The pagemap of memory that nobody uses any more reads as empty
+// (pagemap_read, fs/proc/task_mmu.c).
+func (p *process) replaced() bool {
+	if p.pages < 0 {
+		return false
+	}
+	var entry [8]byte
+	n, err := unix.Pread(int(p.pages), entry[:], 0)
+	return err == nil && n == 0
+}
+
+// kcmpVM is KCMP_VM: do two processes share their memory (kcmp(2))?
+const kcmpVM = 1
+
+// sharesMemory tells whether two processes have one memory.
+func sharesMemory(pid, other int) bool {
+	r, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(pid), uintptr(other), kcmpVM, 0, 0, 0)
+	return errno == 0 && r == 0
+}
+
+// cpuClock is the id of the CPU clock of process pid, as clock_gettime takes it
+// (include/linux/posix-timers.h: ~pid<<3 | CPUCLOCK_SCHED).
+func cpuClock(pid int) int32 { return int32(^pid<<3 | 2) }
+
+// cpuTime reads the process's CPU clock. false: the process is gone.
+func (p *process) cpuTime() (time.Duration, bool) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(p.clock, &ts); err != nil {
+		return 0, false
+	}
+	return time.Duration(ts.Nano()), true
+}
+
+// readCPU brings what is known of the clock up to date, as far as it goes.
+func (p *process) readCPU() {
+	if cpu, ok := p.cpuTime(); ok {
+		p.asleep.cpu = cpu
+	}
+}
+
+// thread is one thread that is sampled. It is blocked, as far as is known, or on the
+// board, where clocks find it.
+type thread struct {
+	tid  int
+	proc *process
+	fb   *Feedback
+	line ledger.Line
+
+	noUserStack bool
+	refused     bool // it may not be stopped: it is another's tracee, or permission is gone
+
+	schedFD, callFD int  // open files of /proc, -1: open at each use
+	opened          bool // as far as there was one to be had
+
+	// slot is where the thread is on the board, -1: it is not. advice is what the board knows;
+	// statFD and debugFD are open as long as it is there.
+	slot            int
+	advice          *Advice
+	statFD, debugFD int
+
+	// blocked: at the last look the thread was blocked, and count was its run
+	// count then. While the count stands, nothing about the thread has changed.
+	blocked bool
+	count   uint64
+	idleRun time.Duration // CPU time at that look
+	seenAt  int64         // tick of that look
+	since   int64         // tick of the first look that found this count
+	next    int64         // tick of the next look
+	stack   bool          // a capture was made in this wait: Reused instead of Idle
+	// A wait whose stack could not be unwound without registers is stopped once,
+	// or some times if more of the stack has to be copied, if its call goes on
+	// unharmed: stops is how often, wait is where the thread then was, asking
+	// that its stop is to come, again that it came and the thread should be
+	// back there.
+	wait   procfs.Syscall
+	stops  int
+	asking bool
+	asked  int64 // tick of the request
+	again  bool
+	// untouched is the run count of a wait that must not be stopped.
+	untouched uint64
+
+	// Of a thread on the board: when it was found to run or to wait for a CPU first without
+	// being met, its times of waiting as last seen, and where no clock was.
+	waited   time.Duration
+	homeless int64 // ticks in a row at which no clock could be where it ran
+	quiet    int   // looks in a row that found it blocked with nothing run
+
+	window int64 // last window of the load in which it was sampled
+}
+
+// openFiles opens the thread's files in /proc. A thread that has exited or may
+// not be read is left with closed ones: reading says why.
+func (t *thread) openFiles() {
+	t.schedFD = t.openFile("schedstat")
+	t.callFD = t.openFile("syscall")
+}
+
+func (t *thread) openFile(name string) int {
+	dir := t.proc.tasks
+	if dir < 0 {
+		return -1
+	}
+	fd, err := unix.Openat(dir, strconv.Itoa(t.tid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1
+	}
+	return fd
+}
+
+// files is how many files of it are open.
+func (t *thread) files() (n int) {
+	for _, fd := range [...]int{t.schedFD, t.callFD, t.statFD, t.debugFD} {
+		if fd >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
+func closeFD(fd *int) {
+	if *fd >= 0 {
+		unix.Close(*fd)
+		*fd = -1
+	}
+}
+
+// readFile reads one of the thread's files into buf, by its descriptor or, if
+// there was none to spare, by opening it.
+func (t *thread) readFile(fd int, name string, buf []byte) ([]byte, error) {
+	if fd < 0 {
+		if fd = t.openFile(name); fd < 0 {
+			return nil, unix.ESRCH
+		}
+		defer unix.Close(fd)
+	}
+	n, err := unix.Pread(fd, buf, 0)
+	return buf[:max(n, 0)], err
+}
+
+func (t *thread) schedstat(buf []byte) (procfs.Schedstat, error) {
+	b, err := t.readFile(t.schedFD, "schedstat", buf)
+	if err != nil {
+		return procfs.Schedstat{}, err
+	}
+	return procfs.ParseSchedstat(b)
+}
+
+func (t *thread) syscall(buf []byte) (procfs.Syscall, error) {
+	b, err := t.readFile(t.callFD, "syscall", buf)
+	if err != nil {
+		return procfs.Syscall{}, err
+	}
+	return procfs.ParseSyscall(b)
+}
+
+// stat reads the thread's state and CPU.
+func (t *thread) stat(buf []byte) (procfs.Stat, error) {
+	b, err := t.readFile(t.statFD, "stat", buf)
+	if err != nil {
+		return procfs.Stat{}, err
+	}
+	return procfs.ParseStat(b)
+}

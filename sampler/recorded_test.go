@@ -1,0 +1,108 @@
+package sampler
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"sfsample/ptrace/procfs"
+	"sfsample/sampler/capture"
+	"sfsample/sampler/module"
+)
+
+// TestCreditWithoutCapture: the time of a thread whose capture a recording has lost
+// stays in the result.
+func TestCreditWithoutCapture(t *testing.T) {
+	var b bytes.Buffer
+	w, err := capture.NewWriter(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := w.Write(&capture.Credit{PID: 1, TID: 2, Weight: capture.Weight{Ticks: 5}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := capture.NewReader(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink, files := new(swapSink), NewRecorded()
+	pipe := NewPipeline(PipelineConfig{Host: "amd64", Start: time.Now(), Sink: sink, Names: NewNames(NameOptions{Recorded: true}),
+		Open: func(pid int) (Target, error) {
+			return module.NewSpace(files.Source(pid), module.NewCache(0), module.Options{}), nil
+		}})
+	if err := Replay(r, pipe, files); err != nil {
+		t.Fatal(err)
+	}
+	ticks := int64(0)
+	for _, s := range sink.list {
+		if names := names(s.Stack); len(names) != 1 || names[0] != "[no stack]" {
+			t.Errorf("frames %v", names)
+		}
+		ticks += s.Ticks
+	}
+	if ticks != 15 {
+		t.Errorf("%d ticks in the result, want the 15 that were credited", ticks)
+	}
+}
+
+// TestRecordedNamesake: two processes, in different containers perhaps, have files of
+// one name, of which this machine has the second one.
+func TestRecordedNamesake(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	here := filepath.Join(t.TempDir(), "lib")
+	if err := os.WriteFile(here, withBuildID(t, self, "\x12\x34"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files := NewRecorded()
+	for pid, id := range map[int]string{1: "abcd", 2: "1234"} {
+		files.set(&capture.Maps{PID: pid, Regions: []capture.Region{{BuildID: id,
+			Mapping: procfs.Mapping{Start: 0x1000, End: 0x2000, Perms: procfs.Read, Inode: 7, Path: here}}}})
+	}
+	b := make([]byte, 4)
+	if _, err := files.Source(1).ReadAt(b, 0x1000); err == nil {
+		t.Error("a file of another build-id was used")
+	}
+	if _, err := files.Source(2).ReadAt(b, 0x1000); err != nil || string(b) != elf.ELFMAG {
+		t.Errorf("the right file: %q, %v", b, err)
+	}
+}
+
+// withBuildID is an ELF file of headers and a build-id only, of the machine of a
+// program.
+func withBuildID(t *testing.T, program, id string) []byte {
+	t.Helper()
+	f, err := elf.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	o := f.ByteOrder
+	var b bytes.Buffer
+	put := func(v ...any) {
+		for _, x := range v {
+			if err := binary.Write(&b, o, x); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	head := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(f.Machine), Version: 1, Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: 2}
+	copy(head.Ident[:], []byte{0x7f, 'E', 'L', 'F', byte(f.Class), byte(f.Data), 1})
+	const at = 64 + 2*56
+	put(&head,
+		&elf.Prog64{Type: uint32(elf.PT_LOAD), Flags: uint32(elf.PF_R), Filesz: 0x1000, Memsz: 0x1000},
+		&elf.Prog64{Type: uint32(elf.PT_NOTE), Flags: uint32(elf.PF_R), Off: at, Vaddr: at, Filesz: 20, Memsz: 20},
+		uint32(4), uint32(len(id)), uint32(3), []byte("GNU\x00"), []byte(id), make([]byte, 0x1000))
+	return b.Bytes()
+}

@@ -1,0 +1,171 @@
+package sampler
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sfsample/internal/testprog"
+	"sfsample/output"
+	"sfsample/ptrace"
+)
+
+// stays is what the program swap tells of its libraries: which one was mapped
+// when, in nanoseconds of CLOCK_MONOTONIC.
+type stays struct{ list []stay }
+
+type stay struct{ which, from, to uint64 }
+
+func readStays(t *testing.T, path string) stays {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	word := func(i uint64) uint64 { return binary.NativeEndian.Uint64(b[8*i:]) }
+	var s stays
+	for n := range word(0) {
+		s.list = append(s.list, stay{word(1 + 3*n), word(2 + 3*n), word(3 + 3*n)})
+	}
+	return s
+}
+
+// mapped tells whether a library was mapped at any time between two.
+func (s stays) mapped(which uint64, from, to int64) bool {
+	i, _ := slices.BinarySearchFunc(s.list, uint64(from), func(x stay, t uint64) int {
+		if x.to != 0 && x.to < t {
+			return -1
+		}
+		return 1
+	})
+	for ; i < len(s.list) && s.list[i].from <= uint64(to); i++ {
+		if s.list[i].which == which {
+			return true
+		}
+	}
+	return false
+}
+
+// swapSink keeps all samples.
+type swapSink struct {
+	mu   sync.Mutex
+	list []output.Sample
+}
+
+// Add implements output.Sink.
+func (s *swapSink) Add(x *output.Sample) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, *x)
+	return nil
+}
+
+// Close implements output.Sink.
+func (s *swapSink) Close() error { return nil }
+
+// TestSwappedLibraries samples a thread that is always within one of two libraries,
+// which come one after the other at the same address. What the stacks say is held
+// against the program's own account of what was mapped when: no frame may be of the
+// other library, or be found by its rows.
+func TestSwappedLibraries(t *testing.T) {
+	build := func(flags ...string) string {
+		return testprog.Compile(t, append([]string{"-O2", "-fno-stack-protector"}, flags...), "swap.c")
+	}
+	library := func(name, room string) string {
+		return build("-shared", "-nostdlib", "-fPIC", "-fomit-frame-pointer", "-fasynchronous-unwind-tables",
+			"-Wl,-z,max-page-size=0x10000", "-Wl,--build-id", "-Wl,-e,"+name+"_outer", "-DLIBRARY="+name, "-DROOM="+room)
+	}
+	libs := []string{library("alpha", "0"), library("beta", "6")}
+	path := build("-pthread")
+	for _, ms := range []int{20, 80, 500} {
+		t.Run(fmt.Sprintf("%d ms", ms), func(t *testing.T) {
+			log := filepath.Join(t.TempDir(), "log")
+			p := testprog.Start(t, path, fmt.Sprint(ms), log, libs[0], libs[1])
+			sink := new(swapSink)
+			pipe := testPipeline(sink)
+			start := pipe.cfg.Start
+			origin := ptrace.Now() - int64(time.Since(start))
+			if _, err := Run(context.Background(), Options{PIDs: []int{p.PID}, Hz: 199}, 4*time.Second, pipe, nil, nil); err != nil {
+				t.Fatal(err)
+			}
+			p.Finish(t)
+			truth := readStays(t, log)
+			var all, whole, wrong int
+			ends := map[string]int{}
+			for i := range sink.list {
+				s := &sink.list[i]
+				if s.Taken != "stop" {
+					continue
+				}
+				all++
+				ends[s.Stack.End]++
+				at := origin + int64(s.Time.Sub(start))
+				if why := falseFrame(s.Stack, truth, libs, at); why != "" {
+					if wrong++; wrong <= 5 {
+						t.Errorf("%v, at %v: %s", names(s.Stack), s.Time.Sub(start), why)
+					}
+				} else if s.Stack.End == "" {
+					whole++
+				}
+			}
+			if whole == 0 || wrong > 0 {
+				t.Errorf("%d of %d samples with false frames, %d whole", wrong, all, whole)
+			}
+			t.Logf("%d samples, %d whole, %d with false frames; ends: %v", all, whole, wrong, ends)
+		})
+	}
+}
+
+func names(s *output.Stack) (list []string) {
+	for _, f := range s.Frames {
+		list = append(list, f.Func)
+	}
+	return list
+}
+
+// falseFrame says what is wrong about a stack of the program swap that was captured
+// at a time of CLOCK_MONOTONIC, or a little before.
+func falseFrame(s *output.Stack, truth stays, libs []string, at int64) string {
+	const stamp = int64(5 * time.Millisecond) // a capture has its time behind its stop
+	for _, f := range s.Frames {
+		which := slices.IndexFunc(libs, func(path string) bool { return filepath.Base(path) == f.Module })
+		if which >= 0 && !truth.mapped(uint64(which), at-stamp, at) {
+			return fmt.Sprintf("%s+%#x: the library was not mapped", f.Module, f.Offset)
+		}
+	}
+	list := names(s)
+	chains := [2][]string{}
+	for i, lib := range []string{"alpha", "beta"} {
+		chains[i] = []string{lib + "_leaf", lib + "_mid", lib + "_outer", "stay", "main"}
+	}
+	if len(list) == 0 || !strings.Contains(list[0], "_leaf") && !strings.Contains(list[0], "_mid") && !strings.Contains(list[0], "_outer") {
+		for _, f := range list {
+			if strings.HasPrefix(f, "alpha_") || strings.HasPrefix(f, "beta_") {
+				return f + " is the caller of what is not its own"
+			}
+		}
+		return ""
+	}
+	for i, chain := range chains {
+		k := slices.Index(chain, list[0])
+		if k < 0 {
+			continue
+		}
+		if !truth.mapped(uint64(i), at-stamp, at) {
+			return "the library was not mapped"
+		}
+		chain = chain[k:]
+		if n := min(len(list), len(chain)); !slices.Equal(list[:n], chain[:n]) {
+			return fmt.Sprintf("want %v", chain)
+		}
+		return ""
+	}
+	return "no function of the program"
+}

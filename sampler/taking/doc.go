@@ -1,0 +1,11 @@
+// Package taking copies registers and stack of a stopped thread: the one place for samples, exits
+// and dumps.
+//
+// Between stop and release [Take] makes the system calls that its text lists, and no others; it allocates
+// nothing and decodes no more than the stack pointer and whether the stop has cut a system call short.
+// Such a call is taken back where that was tried and is safe, by writing a register; if that fails, the
+// [Buffer] tells. [Advice] is all that is known beforehand, as one value.
+//
+// [Kernel] is the seam for tests: [Live] is the real one. Everything on the way is go:nosplit,
+// since clocks run outside of Go's scheduler (see [ptrace.Outside]).
+package taking

@@ -1,0 +1,104 @@
+package taking
+
+import (
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+)
+
+// Kernel is what is asked of the kernel to take a sample: ptrace(2) with waitid(2), process_vm_readv(2), files
+// of /proc that are open, and time. [Live] is the real one; tests have a script.
+// Everything of [Live] is go:nosplit: see [ptrace.Outside].
+type Kernel interface {
+	Now() int64        // CLOCK_MONOTONIC, nanoseconds
+	Sleep(until int64) // CLOCK_MONOTONIC; or until a signal is handled
+	Park(addr *uint32, val uint32)
+	Seize(tid int) unix.Errno
+	Interrupt(tid int) unix.Errno
+	Wait(tid int, block bool) (who int, status uint32, errno unix.Errno)
+	Reap(tid int) bool
+	Regs(tid, note int, buf []byte) (int, unix.Errno)
+	SetRegs(tid, note int, buf []byte) unix.Errno
+	Memory(tid int, addr uint64, buf []byte) int
+	Pread(fd int, buf []byte, off int64) (int, unix.Errno)
+	ReadFile(path, buf []byte) (int, unix.Errno) // path ends in NUL
+	Detach(tid, sig int) unix.Errno
+	Cont(tid, sig int) unix.Errno
+	Listen(tid int) unix.Errno
+	Signal(tid int) // wakes a thread of ours out of a wait
+}
+
+// Live is this machine's kernel. Its methods have pointer receivers: through an interface those are called directly,
+// others by wrappers of the compiler, which may grow the stack.
+type Live struct{}
+
+//go:nosplit
+//go:norace
+func (*Live) Now() int64 { return ptrace.RawNow() }
+
+//go:nosplit
+//go:norace
+func (*Live) Sleep(until int64) { ptrace.RawSleep(until) }
+
+//go:nosplit
+//go:norace
+func (*Live) Park(addr *uint32, val uint32) { ptrace.RawPark(addr, val) }
+
+//go:nosplit
+//go:norace
+func (*Live) Seize(tid int) unix.Errno { return ptrace.RawSeize(tid) }
+
+//go:nosplit
+//go:norace
+func (*Live) Interrupt(tid int) unix.Errno { return ptrace.RawInterrupt(tid) }
+
+//go:nosplit
+//go:norace
+func (*Live) Wait(tid int, block bool) (int, uint32, unix.Errno) { return ptrace.RawWait(tid, block) }
+
+//go:nosplit
+//go:norace
+func (*Live) Reap(tid int) bool { return ptrace.RawReap(tid) }
+
+//go:nosplit
+//go:norace
+func (*Live) Regs(tid, note int, buf []byte) (int, unix.Errno) { return ptrace.RawRegs(tid, note, buf) }
+
+//go:nosplit
+//go:norace
+func (*Live) SetRegs(tid, note int, buf []byte) unix.Errno {
+	return ptrace.RawSetRegs(tid, note, buf)
+}
+
+//go:nosplit
+//go:norace
+func (*Live) Memory(tid int, addr uint64, buf []byte) int {
+	n, _ := ptrace.RawMemory(tid, addr, buf)
+	return n
+}
+
+//go:nosplit
+//go:norace
+func (*Live) Pread(fd int, buf []byte, off int64) (int, unix.Errno) {
+	return ptrace.RawPread(fd, buf, off)
+}
+
+//go:nosplit
+//go:norace
+func (*Live) Detach(tid, sig int) unix.Errno { return ptrace.RawDetach(tid, sig) }
+
+//go:nosplit
+//go:norace
+func (*Live) Cont(tid, sig int) unix.Errno { return ptrace.RawCont(tid, sig) }
+
+//go:nosplit
+//go:norace
+func (*Live) Listen(tid int) unix.Errno { return ptrace.RawListen(tid) }
+
+//go:nosplit
+//go:norace
+func (*Live) Signal(tid int) { ptrace.RawSignal(tid) }
+
+//go:nosplit
+//go:norace
+func (*Live) ReadFile(path, buf []byte) (int, unix.Errno) { return ptrace.RawReadFile(path, buf) }

@@ -1,0 +1,269 @@
+package stuck
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/output"
+	"sfsample/ptrace/procfs"
+)
+
+// Apart is the time between the two looks, at least.
+const Apart = 20 * time.Millisecond
+
+// Bounds on what is looked at beside the processes asked for, and on all threads.
+const (
+	maxThreads        = 1 << 17
+	maxOutside        = 64   // processes
+	maxOutsideThreads = 4096 // threads of all these
+)
+
+var nativeOrder = binary.NativeEndian
+
+// Dump is one view of some processes, while it is made.
+type Dump struct {
+	fs      procfs.FS
+	mem     memory
+	now     time.Time // of the first look's end
+	threads []*Thread // in order of process and number, those from outside last
+	procs   map[int]*process
+	byTID   map[int]*Thread
+	nOut    int // threads from outside
+	missing map[string]bool
+	ends    endSearch
+	locks   *fileLocks
+	nets    map[string]*tables // by network namespace
+	fds     map[[2]int]FD      // by process and number
+	// clock is the scheduler's clock, as our own thread shows it, at the time of
+	// clockAt; 0: the kernel does not show it.
+	clock   time.Duration
+	clockAt time.Time
+}
+
+// Begin takes the first look at processes; with tids only at these of their threads
+// (the others are looked at if these wait for them). Threads and processes that are
+// gone are left out.
+func Begin(fs procfs.FS, pids, tids []int) *Dump {
+	d := &Dump{fs: fs, procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{},
+		nets: map[string]*tables{}, fds: map[[2]int]FD{}}
+	var new []*Thread
+	for _, pid := range pids {
+		new = append(new, d.list(pid, false, func(tid int) bool { return len(tids) == 0 || slices.Contains(tids, tid) })...)
+		if p := d.procs[pid]; p != nil {
+			p.complete = len(tids) == 0
+		}
+	}
+	d.firstLook(new)
+	return d
+}
+
+// list makes the threads of a process.
+func (d *Dump) list(pid int, outside bool, wanted func(int) bool) []*Thread {
+	p := d.procs[pid]
+	if p == nil {
+		leader, err := d.fs.Stat(pid)
+		if err != nil {
+			return nil
+		}
+		p = &process{pid: pid, leader: leader, name: leader.Comm, outside: outside, arch: archOf(d.fs, pid), byInner: map[int]*Thread{}}
+		if st, err := d.fs.Status(pid); err == nil {
+			p.inner = len(st.NSpid) > 1
+		}
+		d.procs[pid] = p
+	}
+	ids, err := d.fs.TaskIDs(pid)
+	if err != nil {
+		return nil
+	}
+	slices.Sort(ids)
+	var list []*Thread
+	for _, tid := range ids {
+		switch {
+		case d.byTID[tid] != nil || !wanted(tid):
+			continue
+		case len(d.threads)+len(list) >= maxThreads, outside && d.nOut >= maxOutsideThreads:
+			d.miss("threads beyond %d are not looked at", len(d.threads)+len(list))
+			return list
+		}
+		t := &Thread{PID: pid, TID: tid, InnerTID: tid, Process: p.name, Outside: outside, process: p}
+		if outside {
+			d.nOut++
+		}
+		d.byTID[tid] = t
+		p.threads = append(p.threads, t)
+		list = append(list, t)
+	}
+	return list
+}
+
+// miss notes something that the report lacks.
+func (d *Dump) miss(format string, args ...any) { d.missing[fmt.Sprintf(format, args...)] = true }
+
+// firstLook reads the run counts of all, then calls and lock words.
+func (d *Dump) firstLook(list []*Thread) {
+	list = slices.DeleteFunc(list, func(t *Thread) bool {
+		t.first.at = time.Now()
+		st, err := d.fs.TaskStat(t.PID, t.TID)
+		if err == nil {
+			t.first.state, t.Name = st.State, st.Comm
+			t.first.sched, err = d.fs.Schedstat(t.PID, t.TID)
+		}
+		return d.forgetGone(t, err)
+	})
+	for _, t := range list {
+		d.readCall(t, &t.first)
+		t.InnerTID = d.innerID(t)
+		t.process.byInner[t.InnerTID] = t
+		t.NR, t.Args, t.Call = t.first.call.NR, t.first.call.Args, callName(t.process, t.first.call)
+	}
+	d.threads = append(d.threads, list...)
+	if d.clock == 0 {
+		d.readClock()
+	}
+	d.now = time.Now()
+}
+
+func (d *Dump) forgetGone(t *Thread, err error) bool {
+	if err == nil {
+		return false
+	}
+	delete(d.byTID, t.TID)
+	t.process.threads = slices.DeleteFunc(t.process.threads, func(o *Thread) bool { return o == t })
+	return true
+}
+
+// readCall reads the call that a thread sits in and, in a wait on a futex, the words
+// around it.
+func (d *Dump) readCall(t *Thread, l *look) {
+	call, err := d.fs.Syscall(t.PID, t.TID)
+	if err != nil {
+		l.err, l.gone = err, procfs.Gone(err)
+		l.call = procfs.Syscall{NR: -1, Running: true}
+		if errors.Is(err, fs.ErrPermission) {
+			t.process.denied = true
+		}
+		return
+	}
+	l.call = call
+	if name := callName(t.process, call); name == "futex" || name == "futex_time64" || name == "restart_syscall" && futexWait(call.Args[1]) != "" {
+		l.words = d.around(t, call.Args[0])
+	}
+}
+
+// innerID is the number that a thread has in its own pid namespace.
+func (d *Dump) innerID(t *Thread) int {
+	if !t.process.inner {
+		return t.TID
+	}
+	st, err := d.fs.Status(t.TID)
+	if err != nil || len(st.NSpid) == 0 {
+		return t.TID
+	}
+	return st.NSpid[len(st.NSpid)-1]
+}
+
+// readClock reads the scheduler's clock off our own thread, which runs: giving up the
+// CPU brings its time up to date (yield_task_fair, kernel/sched/fair.c).
+func (d *Dump) readClock() {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
+	if now, ok := d.fs.LastRan(os.Getpid(), unix.Gettid()); ok {
+		d.clock, d.clockAt = now, time.Now()
+	}
+}
+
+// secondLook reads calls and lock words of all, then the run counts.
+func (d *Dump) secondLook() {
+	if rest := Apart - time.Since(d.now); rest > 0 {
+		time.Sleep(rest)
+	}
+	for _, t := range d.threads {
+		d.readCall(t, &t.second)
+	}
+	for _, p := range d.procs {
+		p.complete = p.complete && d.sameThreads(p)
+	}
+	for _, t := range d.threads {
+		t.second.at = time.Now()
+		var err error
+		t.second.sched, err = d.fs.Schedstat(t.PID, t.TID)
+		// Who has not run is in the state that it was in.
+		if t.second.state = t.first.state; err == nil && (t.second.sched.Count != t.first.sched.Count || t.second.call.Running) {
+			var st procfs.Stat
+			st, err = d.fs.TaskStat(t.PID, t.TID)
+			t.second.state = st.State
+		}
+		t.second.gone = t.second.gone || err != nil
+		t.State = t.second.state
+		t.Motion = t.motion()
+		t.IdleAtLeast = 0
+		if t.Motion == Blocked {
+			t.IdleAtLeast = t.second.at.Sub(t.first.at)
+		}
+		t.CPU = max(0, t.second.sched.Run-t.first.sched.Run)
+		t.Runs = t.second.sched.Count - min(t.first.sched.Count, t.second.sched.Count)
+	}
+}
+
+// sameThreads: nobody was born since the process was listed. (One who was born between
+// the list and the first look would not be known to wait.)
+func (d *Dump) sameThreads(p *process) bool {
+	ids, err := d.fs.TaskIDs(p.pid)
+	return err == nil && !slices.ContainsFunc(ids, func(tid int) bool { return d.byTID[tid] == nil })
+}
+
+// motion compares the looks. Without run counts (kernels without CONFIG_SCHED_INFO)
+// nothing is known to have stood still.
+func (t *Thread) motion() Motion {
+	a, b := &t.first, &t.second
+	asleep := func(l *look) bool { return l.state != 'R' && l.state != 0 && (l.err != nil || !l.call.Running) }
+	switch {
+	case b.gone:
+		return Gone
+	case !asleep(a) || !asleep(b) || a.sched.Count == 0:
+		return Ran
+	case a.call != b.call:
+		return Ran
+	case a.sched.Count != b.sched.Count:
+		return Woken
+	}
+	return Blocked
+}
+
+// idle fills in since when a thread has not run.
+func (d *Dump) idle(t *Thread) {
+	if t.Motion != Blocked || d.clock == 0 {
+		return
+	}
+	last, ok := d.fs.LastRan(t.PID, t.TID)
+	now := d.clock + t.second.at.Sub(d.clockAt)
+	if ok && last > 0 && now > last {
+		t.Idle = max(now-last, t.IdleAtLeast)
+	}
+}
+
+// frameLimit bounds how many frames are searched for the function that waits.
+const frameLimit = 24
+
+// userFrames are the user's frames of a stack, innermost first.
+func userFrames(st *output.Stack) []output.Frame {
+	if st == nil {
+		return nil
+	}
+	var list []output.Frame
+	for _, f := range st.Frames {
+		if !f.Kernel && len(list) < frameLimit {
+			list = append(list, f)
+		}
+	}
+	return list
+}

@@ -1,0 +1,291 @@
+package stuck
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sfsample/output"
+)
+
+// Report is what both looks have shown.
+type Report struct {
+	Threads []*Thread // those asked for, by process and number, then those from outside
+	Cycles  []Cycle
+	Stories []Story  // what many wait for comes first
+	Missing []string // what could not be told, and why
+	Apart   time.Duration
+	byTID   map[int]*Thread
+}
+
+// Cycle is a ring of threads each of which waits for the next, the last for the first.
+type Cycle struct {
+	Threads []*Thread
+	Edges   []Releaser // Edges[i] is why Threads[i] waits for the next
+	// Behind are the threads that wait for one of these and can go on no sooner.
+	Behind []*Thread
+	// Timed: a time limit ends it. Else it is a deadlock.
+	Timed bool
+}
+
+// Story is a thing that threads wait for, and what keeps it.
+type Story struct {
+	What    string
+	Waiters []*Thread
+	Behind  int // threads that wait for one of the waiters, and so on
+	Chain   []*Thread
+	End     string // what the last one of the chain does, or why it ends
+}
+
+// rounds bounds how far owners of owners are followed.
+const rounds = 16
+
+// End tells what the threads wait for, takes the second look and puts both together.
+// stack gives the stack of a thread, nil where there is none.
+func (d *Dump) End(stack func(tid int) *output.Stack) *Report {
+	defer d.mem.close()
+	for _, t := range d.threads {
+		if !t.Outside {
+			t.frames = userFrames(stack(t.TID))
+		}
+		d.decode(t)
+	}
+	for range rounds {
+		d.search()
+		for _, t := range d.threads {
+			d.attach(t)
+		}
+		if !d.outside() && !d.ends.new {
+			break
+		}
+	}
+	d.secondLook()
+	for _, t := range d.threads {
+		d.verify(t)
+	}
+	return d.report()
+}
+
+// verify drops what the second look does not confirm.
+func (d *Dump) verify(t *Thread) {
+	w := t.Wait
+	switch {
+	case w == nil:
+	case t.Motion == Gone || t.Motion == Ran:
+		t.Wait = nil
+	case t.Motion == Woken:
+		w.On, w.Whole, w.Lost = nil, false, ""
+		w.Unknown = "it wakes up now and then"
+	case w.Kind == "futex":
+		d.verifyLock(t, w)
+	}
+	if w = t.Wait; w != nil && len(w.FDs) > 0 {
+		w.Text += " " + w.fdText()
+		if w.Kind == "fd" || w.What == "" {
+			w.What = w.fdText()
+		}
+	}
+}
+
+// verifyLock: the same owner in both looks, or none.
+func (d *Dump) verifyLock(t *Thread, w *Wait) {
+	again := t.decodeLock(w, &t.second)
+	if again.owner == w.lock.owner && again.free == w.lock.free && again.kind == w.lock.kind && again.died == w.lock.died {
+		return
+	}
+	w.On, w.Whole, w.Lost = nil, false, ""
+	w.Unknown = "it changed hands between the two looks"
+}
+
+// idleAtMost bounds for how many threads it is read since when they have not run.
+const idleAtMost = 500
+
+func (d *Dump) report() *Report {
+	r := &Report{Threads: d.threads, Apart: Apart, byTID: d.byTID}
+	for i, t := range d.threads {
+		if i < idleAtMost || t.Outside {
+			d.idle(t)
+		}
+	}
+	r.Cycles = cycles(d.threads, d.procs)
+	r.Stories = stories(r)
+	for pid, p := range d.procs {
+		if p.denied {
+			d.miss("what the threads of pid %d wait for (%s)", pid, orElse(d.fs.Permission(pid).Remedy(), "they may not be looked at"))
+		}
+		if d.mem.hung[pid] {
+			d.miss("the memory of pid %d: a page of it does not come", pid)
+		}
+	}
+	if d.clock == 0 && len(d.threads) > 0 {
+		d.miss("since when threads have not run (the kernel has no /proc/PID/task/TID/sched)")
+	}
+	for m := range d.missing {
+		r.Missing = append(r.Missing, m)
+	}
+	slices.Sort(r.Missing)
+	return r
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// Thread returns the thread of a number, nil if it was not looked at.
+func (r *Report) Thread(tid int) *Thread { return r.byTID[tid] }
+
+// Doing says in words what a thread does, and since when.
+func (t *Thread) Doing() string { return t.Does() + t.since() }
+
+// Does says in words what a thread does.
+func (t *Thread) Does() string {
+	took := short(t.second.at.Sub(t.first.at))
+	switch {
+	case t.Wait != nil:
+		return t.Wait.Line()
+	case t.Motion == Gone:
+		return "has ended"
+	case t.Motion == Ran && t.CPU >= Apart/4:
+		return fmt.Sprintf("runs (%s of CPU time in the last %s)", short(t.CPU), took)
+	case t.Motion == Ran && t.Runs > 0:
+		return fmt.Sprintf("runs now and then (%d times in the last %s)", t.Runs, took)
+	case t.Motion == Ran && t.State != 'R':
+		return "has just gone to sleep"
+	case t.Motion == Ran:
+		return "runs, or waits for a CPU"
+	case t.first.err != nil:
+		return "does not run, what it waits for may not be looked at"
+	}
+	return "does not run"
+}
+
+func (t *Thread) since() string { return Since([]*Thread{t}) }
+
+// Since tells for how long threads have not run, to be put behind what they do; it is
+// empty if they have.
+func Since(list []*Thread) string {
+	var least, most time.Duration
+	known := true
+	for i, t := range list {
+		if t.Motion != Blocked || t.State == 'Z' {
+			return ""
+		}
+		known = known && t.Idle > 0
+		d := max(t.Idle, t.IdleAtLeast)
+		if most = max(most, d); i == 0 || d < least {
+			least = d
+		}
+	}
+	switch {
+	case !known:
+		return ", not run for " + short(least) + " at least"
+	case short(least) != short(most):
+		return ", not run for " + short(least) + " to " + short(most)
+	}
+	return ", not run for " + short(most)
+}
+
+// Summary is the report in three lines.
+func (r *Report) Summary() []string {
+	n := map[string]int{}
+	procs := map[int]string{}
+	for _, t := range r.Threads {
+		if t.Outside {
+			continue
+		}
+		procs[t.PID] = t.Process
+		switch {
+		case t.State == 'Z' || t.Motion == Gone:
+			n["exited"]++
+		case t.State == 'T' || t.State == 't':
+			n["stopped"]++
+		case t.Motion == Blocked:
+			n["blocked"]++
+		case t.Motion == Woken:
+			n["waking up now and then"]++
+		default:
+			n["running"]++
+		}
+	}
+	var parts []string
+	total := 0
+	for _, what := range []string{"blocked", "running", "waking up now and then", "stopped", "exited"} {
+		if total += n[what]; n[what] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n[what], what))
+		}
+	}
+	first := fmt.Sprintf("%s of %s: %s", plural(total, "thread"), processes(procs), strings.Join(parts, ", "))
+	return []string{first, r.verdict(), r.busiest()}
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func processes(procs map[int]string) string {
+	for pid, name := range procs {
+		if len(procs) == 1 {
+			return fmt.Sprintf("pid %d %q", pid, clip(output.Printable(name)))
+		}
+	}
+	return fmt.Sprintf("%d processes", len(procs))
+}
+
+// verdict is the line on deadlocks.
+func (r *Report) verdict() string {
+	var dead, threads, timed int
+	for _, c := range r.Cycles {
+		if c.Timed {
+			timed++
+			continue
+		}
+		dead++
+		threads += len(c.Threads) + len(c.Behind)
+	}
+	lost, refused := 0, 0
+	for _, t := range r.Threads {
+		if t.Wait != nil && t.Wait.Kind == "refused lock" {
+			refused++
+		}
+		if t.Wait != nil && t.Wait.Lost != "" {
+			lost++
+		}
+	}
+	var parts []string
+	switch {
+	case dead == 1:
+		parts = append(parts, fmt.Sprintf("DEADLOCK: %s cannot go on", plural(threads, "thread")))
+	case dead > 1:
+		parts = append(parts, fmt.Sprintf("%d DEADLOCKS: %s cannot go on", dead, plural(threads, "thread")))
+	default:
+		parts = append(parts, "no deadlock found")
+	}
+	if refused > 0 {
+		parts = append(parts, plural(refused, "thread")+" refused a lock for ever")
+	}
+	if timed > 0 {
+		parts = append(parts, fmt.Sprintf("%s that a time limit ends", plural(timed, "ring")))
+	}
+	if lost > 0 {
+		parts = append(parts, fmt.Sprintf("%s for what is there already", plural(lost, "thread")+" wait"+map[bool]string{true: "s"}[lost == 1]))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (r *Report) busiest() string {
+	switch {
+	case len(r.Stories) > 0:
+	case len(r.Cycles) > 0:
+		return "nobody else waits for another thread that is known"
+	default:
+		return "no thread waits for another that is known"
+	}
+	return r.Stories[0].Text()
+}

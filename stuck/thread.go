@@ -1,0 +1,131 @@
+package stuck
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"sfsample/output"
+	"sfsample/ptrace/procfs"
+	"sfsample/sampler/syscalls"
+)
+
+// Thread is what is known of one thread after both looks.
+type Thread struct {
+	PID, TID int
+	// InnerTID is its number in its own pid namespace: what lock words hold.
+	InnerTID      int
+	Process, Name string
+	State         byte // letter of proc_pid_stat(5)
+	// Outside: it was not asked for, and is looked at because another waits for it.
+	Outside bool
+	Call    string // name of the system call that it sits in, empty if in none
+	NR      int64
+	Args    [6]uint64
+	Motion  Motion
+	Wait    *Wait // nil: it does not wait, or what for cannot be told
+	// Idle is how long it has not run, to about a tick; 0 where the kernel does not
+	// tell. IdleAtLeast is what the two looks have seen.
+	Idle, IdleAtLeast time.Duration
+	CPU               time.Duration // used between the looks
+	Runs              uint64        // how often it was put on a CPU between them
+
+	first, second look
+	process       *process
+	frames        []output.Frame
+}
+
+// Motion is what a thread did between the two looks.
+type Motion string
+
+// Values of [Thread.Motion].
+const (
+	Blocked Motion = "blocked" // it did not run, and sits in the same call
+	Woken   Motion = "woken"   // it ran, and is in the same call with the same arguments
+	Ran     Motion = "ran"     // it ran, or still does
+	Gone    Motion = "gone"    // it has exited
+)
+
+// look is what one look saw of a thread.
+type look struct {
+	at    time.Time
+	state byte
+	sched procfs.Schedstat
+	call  procfs.Syscall
+	words block // around a futex word
+	err   error // of what needs permission
+	gone  bool
+}
+
+// process is what the threads of one process share.
+type process struct {
+	pid      int
+	leader   procfs.Stat
+	name     string
+	arch     string // of its system calls, as GOARCH has it
+	inner    bool   // it is in a pid namespace below ours
+	outside  bool
+	denied   bool // what needs permission cannot be read
+	complete bool // all threads that it had are looked at
+	threads  []*Thread
+	byInner  map[int]*Thread
+}
+
+func (t *Thread) wordBytes() int {
+	if t.process.arch == "386" {
+		return 4
+	}
+	return 8
+}
+
+// label is how messages name a thread.
+func (t *Thread) label() string {
+	return fmt.Sprintf("tid %d %q", t.TID, clip(output.Printable(t.Name)))
+}
+
+// archOf tells 32-bit programs by the size of their program headers, which is in the
+// auxiliary vector (AT_PHENT = 4 of elf.h: 32 bytes or 56).
+func archOf(fs procfs.FS, pid int) string {
+	if runtime.GOARCH != "amd64" {
+		return runtime.GOARCH
+	}
+	aux, err := fs.Auxv(pid, nativeOrder, 4)
+	if err == nil {
+		for _, a := range aux {
+			if a.Type == 4 && a.Value == 32 {
+				return "386"
+			}
+		}
+	}
+	return runtime.GOARCH
+}
+
+// callName is the name of the call that a look found, empty if in none.
+func callName(p *process, c procfs.Syscall) string {
+	if c.Running || c.NR < 0 {
+		return ""
+	}
+	name, ok := syscalls.Name(p.arch, c.NR)
+	if !ok {
+		return fmt.Sprintf("system call %d", c.NR)
+	}
+	return name
+}
+
+// newTime: calls that take 64-bit times in 32-bit programs too.
+func newTime(call string) bool { return strings.HasSuffix(call, "time64") }
+
+// clip shortens what a target chose, for one line.
+func clip(s string) string {
+	const most = 200
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
+
+// Ran tells whether a thread has run between an earlier dump and a later one.
+func (t *Thread) Ran(later *Thread) bool {
+	return t.second.sched.Count != later.first.sched.Count || later.Motion == Ran || later.Motion == Woken
+}

@@ -1,0 +1,257 @@
+package stuck
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sfsample/output"
+	"sfsample/ptrace/procfs"
+)
+
+// Wait is what a thread waits for.
+type Wait struct {
+	// Kind is a word for programs: "futex", "fd", "set", "child", "file lock", "sleep",
+	// "signal", "semaphore set", "message queue", "page", "vfork", "stopped", "traced",
+	// "exited", "file", "other".
+	Kind string
+	// Text is one line of plain words, without who could end the wait.
+	Text string
+	// What is the object alone: `mutex 0x55…`, "pipe:[12]".
+	What string
+	// Object is the same for all that wait for the same; empty if there is none.
+	Object string
+	Lock   uint64 // address of a lock, 0 if there is none
+	// Function is the one that waits, if it told of which kind the wait is.
+	Function string
+	FDs      []FD
+	MoreFDs  int // further descriptors of the set
+	// Timed: it ends by itself, after Left if that is known (else negative).
+	Timed bool
+	Left  time.Duration
+	// On are those who can end the wait. Whole: nobody else can, as far as is known.
+	On      []Releaser
+	Whole   bool
+	Unknown string // why nobody is named
+	// Lost is set where what is waited for is there already.
+	Lost string
+
+	lock lock
+	fam  family
+	op   string
+	need []int // indices of FDs with another end to find; the complement for writing
+}
+
+// Releaser is who can end a wait.
+type Releaser struct {
+	PID, TID int    // TID 0: any thread of the process
+	How      string // see [Holds]
+	Gone     bool   // it has ended
+	Name     string
+	evidence string
+}
+
+// Values of [Releaser.How].
+const (
+	Holds  = "holds"  // a lock
+	HasEnd = "end"    // of a pipe or a connection
+	Ends   = "ends"   // a thread that is joined, a child
+	Traces = "traces" // and has stopped it
+	Reaps  = "reaps"  // the parent of what has exited
+)
+
+// Text is the releaser in plain words: `tid 12 "worker"`.
+func (r *Releaser) Text() string {
+	who := fmt.Sprintf("pid %d", r.PID)
+	if r.TID != 0 {
+		who = fmt.Sprintf("tid %d", r.TID)
+	}
+	if r.Name != "" {
+		who += fmt.Sprintf(" %q", clip(output.Printable(r.Name)))
+	}
+	if r.Gone {
+		who += ", which has ended"
+	}
+	return who
+}
+
+// Line is the wait in one line: what for, who can end it, how long still.
+func (w *Wait) Line() string {
+	var b strings.Builder
+	b.WriteString(w.Text)
+	switch {
+	case w.Lost != "":
+		b.WriteString(", " + w.Lost)
+	case len(w.On) > 0 && w.On[0].How != HasEnd: // the descriptors tell those
+		b.WriteString(joint(w.On[0].How) + " " + releasers(w.On))
+	case w.Unknown != "" && w.Kind == "futex":
+		b.WriteString(", owner unknown: " + w.Unknown)
+	case w.Unknown != "":
+		b.WriteString(" (" + w.Unknown + ")")
+	}
+	switch {
+	case w.Timed && w.Left >= 0:
+		b.WriteString(", for " + short(w.Left) + " more at most")
+	case w.Timed:
+		b.WriteString(", with a time limit")
+	}
+	return b.String()
+}
+
+// releasers lists some.
+func releasers(list []Releaser) string {
+	const most = 3
+	var parts []string
+	for i := range list {
+		if i == most {
+			parts = append(parts, fmt.Sprintf("%d more", len(list)-i))
+			break
+		}
+		parts = append(parts, list[i].Text())
+	}
+	return strings.Join(parts, " or ")
+}
+
+// decode says what a thread waits for, from its first look.
+func (d *Dump) decode(t *Thread) {
+	switch {
+	case t.first.state == 'Z' || t.first.state == 'X':
+		t.Wait = d.exited(t)
+	case t.first.state == 't':
+		t.Wait = d.traced(t)
+	case t.first.state == 'T':
+		t.Wait = &Wait{Kind: "stopped", Text: "is stopped by a signal until SIGCONT comes", Unknown: "the kernel does not tell who sent it"}
+	case t.first.err != nil || t.first.call.Running:
+		return
+	case t.NR < 0:
+		t.Wait = d.fault(t)
+	default:
+		c := call{d: d, t: t, name: t.Call, args: t.Args}
+		if t.Call == "restart_syscall" {
+			c.name = restarted(t)
+		}
+		if wait, ok := calls[c.name]; ok {
+			t.Wait = wait(&c)
+		} else {
+			t.Wait = &Wait{Kind: "other", Text: "is in " + strings.Trim(c.name, "_")}
+		}
+	}
+	if w := t.Wait; w != nil && w.What == "" {
+		w.What = w.Text
+	}
+}
+
+// restarted names the call that restart_syscall goes on with: by the function that
+// made it (restart_syscall(2) has its arguments still). They are those that have a
+// time limit.
+func restarted(t *Thread) string {
+	for _, f := range t.frames[:min(4, len(t.frames))] {
+		name := bare(f.Func)
+		if name == "clock_nanosleep" || name == "nanosleep" || name == "poll" {
+			return name
+		}
+	}
+	if len(t.first.words.data) > 0 {
+		return "futex"
+	}
+	return "restart_syscall"
+}
+
+// exited is a thread or process that has ended and is not reaped.
+func (d *Dump) exited(t *Thread) *Wait {
+	if t.TID != t.PID {
+		return &Wait{Kind: "exited", Text: "has exited"}
+	}
+	if _, err := d.fs.LiveTask(t.PID); err == nil {
+		return &Wait{Kind: "exited", Text: "has exited, other threads of the process live"}
+	}
+	w := &Wait{Kind: "exited", Text: "has exited and is not reaped by its parent", What: "being reaped"}
+	w.on(Releaser{PID: t.process.leader.PPID, How: Reaps}, d)
+	return w
+}
+
+// traced is a stop for a tracer.
+func (d *Dump) traced(t *Thread) *Wait {
+	w := &Wait{Kind: "traced", Text: "is stopped by its tracer"}
+	st, err := d.fs.Status(t.TID)
+	if err != nil || st.TracerPid == 0 {
+		w.Unknown = "who that is cannot be told"
+		return w
+	}
+	w.on(Releaser{PID: st.TracerPid, How: Traces}, d)
+	return w
+}
+
+// on adds who can end the wait, with its name.
+func (w *Wait) on(r Releaser, d *Dump) {
+	if r.Name == "" && r.PID > 0 {
+		tid := r.TID
+		if tid == 0 {
+			tid = r.PID
+		}
+		r.Name, _ = d.fs.Comm(r.PID, tid) // without it the number alone is shown
+	}
+	w.On = append(w.On, r)
+}
+
+// fault is a wait outside of any call: for a page.
+func (d *Dump) fault(t *Thread) *Wait {
+	if t.first.call.SP == 0 {
+		return nil
+	}
+	w := &Wait{Kind: "page", Text: "waits for a page of its memory"}
+	frames, _ := d.fs.Stack(t.PID, t.TID) // without it less is said
+	for _, f := range frames {
+		switch {
+		case strings.Contains(f.Func, "userfault"):
+			w.Text = "waits for a page that a userfaultfd handler is to fill"
+			return w
+		case strings.HasPrefix(f.Func, "fuse_"):
+			w.Text = "waits for a page of a file on a FUSE file system"
+		case strings.HasPrefix(f.Func, "nfs_"):
+			w.Text = "waits for a page of a file on NFS"
+		}
+	}
+	if list := d.remoteFiles(t); list != "" {
+		w.Text += "; mapped from servers: " + list
+	} else {
+		w.Unknown = "the kernel does not tell which"
+	}
+	return w
+}
+
+// remoteFiles lists mapped files on file systems that have a server.
+func (d *Dump) remoteFiles(t *Thread) string {
+	maps, err := d.fs.Maps(t.TID)
+	if err != nil {
+		return ""
+	}
+	types := d.mounts(t)
+	var list []string
+	seen := map[string]bool{}
+	for _, m := range maps {
+		kind := types[m.Dev]
+		if kind == "" || seen[m.Path] {
+			continue
+		}
+		seen[m.Path] = true
+		if len(list) == 3 {
+			return strings.Join(list, ", ") + ", and more"
+		}
+		list = append(list, clip(output.Printable(m.Path))+" ("+kind+")")
+	}
+	return strings.Join(list, ", ")
+}
+
+// mounts are the types of the file systems with a server that the thread sees.
+func (d *Dump) mounts(t *Thread) map[procfs.Dev]string {
+	types := map[procfs.Dev]string{}
+	for dev, kind := range d.fs.Mounts(t.TID) {
+		if kind == "fuse" || strings.HasPrefix(kind, "fuse.") || strings.HasPrefix(kind, "nfs") ||
+			slices.Contains([]string{"cifs", "smb3", "9p", "ceph", "afs", "virtiofs"}, kind) {
+			types[dev] = kind
+		}
+	}
+	return types
+}

@@ -1,0 +1,184 @@
+package targets
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sfsample/ptrace/procfs"
+)
+
+func TestMain(m *testing.M) {
+	if os.Args[0] == "targets-child" { // says hello, ends when told to
+		fmt.Println("ready")
+		io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// world is a /proc of processes: number, parent, start, name, group, flags.
+type world struct {
+	t    *testing.T
+	root string
+}
+
+func newWorld(t *testing.T) world { return world{t, t.TempDir()} }
+
+func (w world) add(pid, ppid, start int, comm, exe, group string, flags int) {
+	dir := filepath.Join(w.root, fmt.Sprint(pid))
+	os.RemoveAll(dir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	stat := fmt.Sprintf("%d (%s) S %d 1 1 0 -1 %d 0 0 0 0 1 1 0 0 20 0 1 0 %d 1 1%s\n", pid, comm, ppid, flags, start, strings.Repeat(" 0", 30))
+	for name, text := range map[string]string{"stat": stat, "cgroup": "1:cpu:/old\n0::" + group + "\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(exe, filepath.Join(dir, "exe")); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w world) remove(pid int) { os.RemoveAll(filepath.Join(w.root, fmt.Sprint(pid))) }
+
+func (w world) fs() procfs.FS { return procfs.FS{Root: w.root} }
+
+func pids(list []Process) (ids []int) {
+	for _, p := range list {
+		ids = append(ids, p.PID)
+	}
+	return ids
+}
+
+const containerID = "0123456789abcdef0123456789abcdef"
+
+func TestFind(t *testing.T) {
+	w := newWorld(t)
+	w.add(1, 0, 1, "init", "/sbin/init", "/", 0)
+	w.add(2, 0, 1, "kthreadd", "none", "/", procfs.FlagKThread)
+	w.add(10, 1, 5, "web", "/usr/bin/web-server", "/system.slice/web.service", 0)
+	w.add(11, 10, 6, "worker-1", "/usr/bin/web-server", "/system.slice/web.service/pool", 0)
+	w.add(12, 11, 7, "sh", "/bin/sh", "/user", 0)
+	w.add(13, 1, 8, "worker-1", "/usr/bin/other", "/docker/"+containerID, 0)
+	w.add(14, 1, 9, "a) R (b", "/x", "/system.slice/cri-containerd-"+containerID+".scope", 0)
+	for _, tt := range []struct {
+		name string
+		sel  Selector
+		want []int
+	}{
+		{"pid", Selector{PIDs: []int{12, 99}}, []int{12}},
+		{"tree", Selector{PIDs: []int{10}, Tree: true}, []int{10, 11, 12}},
+		{"tree of all", Selector{PIDs: []int{1}, Tree: true}, []int{1, 10, 11, 12, 13, 14}},
+		{"name", Selector{Names: []string{"worker-1"}}, []int{11, 13}},
+		{"executable", Selector{Names: []string{"web-server"}}, []int{10, 11}},
+		{"pattern", Selector{Names: []string{"w*"}}, []int{10, 11, 13}},
+		{"a name that looks like stat", Selector{Names: []string{"a) R (b"}}, []int{14}},
+		{"the kernel's are not meant", Selector{Names: []string{"k*"}}, nil},
+		{"group", Selector{Cgroups: []string{"/system.slice/web.service"}}, []int{10, 11}},
+		{"unit", Selector{Cgroups: []string{"web"}}, []int{10, 11}},
+		{"container", Selector{Cgroups: []string{containerID[:12]}}, []int{13, 14}},
+		{"short id", Selector{Cgroups: []string{containerID[:11]}}, nil},
+		{"any of them", Selector{PIDs: []int{1}, Names: []string{"sh"}}, []int{1, 12}},
+		{"name and its tree", Selector{Names: []string{"web"}, Tree: true}, []int{10, 11, 12}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := tt.sel.Find(w.fs())
+			if err != nil || !slices.Equal(pids(got), tt.want) {
+				t.Errorf("found %v, %v; want %v", pids(got), err, tt.want)
+			}
+		})
+	}
+}
+
+// TestCircle: parents that form a circle, as a /proc read in pieces may show, end.
+func TestCircle(t *testing.T) {
+	w := newWorld(t)
+	w.add(10, 11, 1, "a", "/a", "/", 0)
+	w.add(11, 10, 1, "b", "/b", "/", 0)
+	s := Selector{PIDs: []int{10}, Tree: true}
+	if got, err := s.Find(w.fs()); err != nil || !slices.Equal(pids(got), []int{10, 11}) {
+		t.Errorf("found %v, %v", got, err)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for _, s := range []Selector{{Names: []string{"["}}, {Names: []string{""}}, {Cgroups: []string{""}}} {
+		if s.Check() == nil {
+			t.Errorf("%+v passes", s)
+		}
+	}
+	if err := (&Selector{Names: []string{"a*[b-c]?"}, Cgroups: []string{"/"}}).Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestComeAndGo: who comes, goes, and comes again under the same number.
+func TestComeAndGo(t *testing.T) {
+	w := newWorld(t)
+	w.add(10, 1, 5, "web", "/web", "/", 0)
+	set := Set{Selector: Selector{Names: []string{"web"}, Tree: true}, FS: w.fs()}
+	step := func(what string, wantNow, wantCame, wantGone []int) {
+		t.Helper()
+		now, came, gone, err := set.Refresh()
+		if err != nil || !slices.Equal(pids(now), wantNow) || !slices.Equal(pids(came), wantCame) || !slices.Equal(pids(gone), wantGone) {
+			t.Errorf("%s: now %v, came %v, gone %v, %v; want %v, %v, %v", what, now, came, gone, err, wantNow, wantCame, wantGone)
+		}
+	}
+	step("first", []int{10}, []int{10}, nil)
+	w.add(11, 10, 6, "child", "/child", "/", 0)
+	step("a child", []int{10, 11}, []int{11}, nil)
+	w.add(11, 1, 9, "other", "/other", "/", 0)
+	step("another process has its number", []int{10}, nil, []int{11})
+	w.add(11, 10, 9, "child", "/child", "/", 0)
+	step("and is its child", []int{10, 11}, []int{11}, nil)
+	w.add(11, 10, 12, "child", "/child", "/", 0)
+	step("another again", []int{10, 11}, []int{11}, []int{11})
+	w.remove(10)
+	step("the parent goes", nil, nil, []int{10, 11})
+}
+
+// TestLive: real children come and go.
+func TestLive(t *testing.T) {
+	set := Set{Selector: Selector{PIDs: []int{os.Getpid()}, Tree: true}}
+	if _, _, _, err := set.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{"targets-child"}}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	// This process itself is left out, and with it its tree: the child's own counts.
+	set.Selector.PIDs = append(set.Selector.PIDs, cmd.Process.Pid)
+	_, came, _, err := set.Refresh()
+	if err != nil || !slices.Equal(pids(came), []int{cmd.Process.Pid}) {
+		t.Errorf("came %v, %v; want %d", came, err, cmd.Process.Pid)
+	}
+	in.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	_, _, gone, err := set.Refresh()
+	if err != nil || !slices.Equal(gone, came) {
+		t.Errorf("gone %v, %v; want %v", gone, err, came)
+	}
+}

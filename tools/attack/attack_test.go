@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestAttacks makes each attack once in each mode.
+func TestAttacks(t *testing.T) {
+	for _, need := range []string{"gcc", "go"} {
+		if _, err := exec.LookPath(need); err != nil {
+			t.Skipf("no %s on this machine", need)
+		}
+	}
+	dir := t.TempDir()
+	tool := os.Getenv("SFSAMPLE_TEST_TOOL")
+	if tool == "" {
+		tool = filepath.Join(dir, "sfsample")
+		if text, err := exec.Command("go", "build", "-o", tool, "sfsample/cmd/sfsample").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+	}
+	b, err := newBuilder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range attacks() {
+		program, err := b.build(a.source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range modes {
+			t.Run(a.name+"/"+m.name, func(t *testing.T) {
+				trial := trial{tool, program, a, m, 999, 100 * time.Millisecond}
+				switch _, err := trial.run(); {
+				case errors.Is(err, errNotHere):
+					t.Skip(err)
+				case err != nil:
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// TestParseCounts: what a program says of itself is taken as it is, or refused.
+func TestParseCounts(t *testing.T) {
+	c, err := parseCounts("result calls=12 wrong=0")
+	if err != nil || len(c) != 2 || c["calls"] != 12 || c["wrong"] != 0 {
+		t.Errorf("%v, %v", c, err)
+	}
+	for _, line := range []string{"", "ready", "result calls=x", "result calls"} {
+		if c, err := parseCounts(line); err == nil {
+			t.Errorf("%q: %v, want an error", line, c)
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// errNotHere: the machine lacks what an attack takes.
+var errNotHere = errors.New("not to be had on this machine")
+
+// counts are the counters of a result line.
+type counts map[string]int64
+
+func parseCounts(line string) (counts, error) {
+	rest, ok := strings.CutPrefix(line, "result ")
+	if !ok {
+		return nil, fmt.Errorf("the program says %q, want its result", line)
+	}
+	c := counts{}
+	for _, word := range strings.Fields(rest) {
+		name, value, _ := strings.Cut(word, "=")
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("the program says %q: %w", line, err)
+		}
+		c[name] = n
+	}
+	return c, nil
+}
+
+// trial is one run of an attack in a mode.
+type trial struct {
+	tool, program string
+	attack
+	mode
+	hz     int
+	length time.Duration
+}
+
+// patience is how long anything may take that should take no time.
+const patience = 60 * time.Second
+
+// run makes the trial. The error says what broke.
+func (t *trial) run() (counts, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), t.length+patience)
+	defer cancel()
+	if t.command {
+		return t.asCommand(ctx)
+	}
+	p, err := startTarget(ctx, t.program, t.args)
+	if err != nil {
+		return nil, err
+	}
+	done := make(chan error, 1)
+	go func() { done <- t.sample(ctx, p.cmd.Process.Pid) }()
+	if t.signal {
+		time.Sleep(t.length / 2) // while it is sampled: any moment will do
+		if err := p.say("now", "installed"); err != nil {
+			<-done
+			return nil, p.died(err)
+		}
+	}
+	toolErr := <-done
+	c, err := p.finish()
+	if err != nil {
+		return nil, err
+	}
+	if toolErr != nil {
+		return nil, toolErr
+	}
+	return c, t.judge(c)
+}
+
+func (t *trial) judge(c counts) error {
+	switch {
+	case c["wrong"] > 0:
+		return fmt.Errorf("%d of %d results are wrong", c["wrong"], c["calls"])
+	case c["eintr"] > 0 && !t.eintr:
+		return fmt.Errorf("%d of %d calls have returned EINTR", c["eintr"], c["calls"])
+	case c["calls"] == 0:
+		return errors.New("the program has done nothing")
+	}
+	return nil
+}
+
+// sample runs sfsample on a process for as long as the trial lasts.
+func (t *trial) sample(ctx context.Context, pid int) error {
+	target := []string{"-p", strconv.Itoa(pid)}
+	if !t.dump {
+		args := append([]string{"-o", "/dev/null", "--hz", strconv.Itoa(t.hz), "-d", t.length.String()}, t.flags...)
+		return runTool(ctx, t.tool, append(args, target...))
+	}
+	for end := time.Now().Add(t.length); time.Now().Before(end); {
+		if err := runTool(ctx, t.tool, append([]string{"dump"}, target...)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// asCommand lets sfsample start the program.
+func (t *trial) asCommand(ctx context.Context) (counts, error) {
+	args := []string{"-o", "/dev/null", "--hz", strconv.Itoa(t.hz), "--", t.program}
+	args = append(args, t.args...)
+	out, err := toolOutput(ctx, t.tool, append(args, fmt.Sprint(t.length.Seconds())))
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(out) {
+		if c, err := parseCounts(strings.TrimSpace(line)); err == nil {
+			return c, t.judge(c)
+		}
+		if strings.HasPrefix(line, "lacks ") {
+			return nil, errNotHere
+		}
+	}
+	return nil, fmt.Errorf("the program has died: it has told no result")
+}
+
+func runTool(ctx context.Context, tool string, args []string) error {
+	_, err := toolOutput(ctx, tool, args)
+	return err
+}
+
+func toolOutput(ctx context.Context, tool string, args []string) (string, error) {
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, tool, args...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return "", errors.New("sfsample does not end")
+	case errors.As(err, &exit):
+		return "", fmt.Errorf("sfsample: %v: %s", exit, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return string(out), err
+}
+
+// target is a program under attack.
+type target struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func startTarget(ctx context.Context, program string, args []string) (*target, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &target{cmd, in, bufio.NewReader(out)}
+	if err := p.want("ready"); err != nil {
+		return nil, p.died(err)
+	}
+	return p, nil
+}
+
+// want reads a line.
+func (p *target) want(text string) error {
+	line, err := p.out.ReadString('\n')
+	if err == nil && strings.TrimSpace(line) != text {
+		err = fmt.Errorf("the program says %q, want %s", line, text)
+	}
+	return err
+}
+
+// say writes a line and reads the answer.
+func (p *target) say(text, answer string) error {
+	if _, err := fmt.Fprintln(p.in, text); err != nil {
+		return err
+	}
+	return p.want(answer)
+}
+
+// died ends a program that is not what it should be, and tells why; err if it ends
+// in order.
+func (p *target) died(err error) error {
+	p.in.Close()
+	end := p.cmd.Wait()
+	if p.cmd.ProcessState.ExitCode() == 77 {
+		return errNotHere
+	}
+	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return fmt.Errorf("the program has died: %v", status.Signal())
+	}
+	return errors.Join(err, end)
+}
+
+// finish lets the program end and reads its counters.
+func (p *target) finish() (counts, error) {
+	p.in.Close()
+	line, err := p.out.ReadString('\n')
+	if err != nil {
+		return nil, p.died(fmt.Errorf("the program has told no result: %w", err))
+	}
+	c, err := parseCounts(strings.TrimSpace(line))
+	if end := p.cmd.Wait(); err == nil {
+		err = end
+	}
+	return c, err
+}

@@ -1,0 +1,170 @@
+/* fuse WHAT [SECONDS]: a program that works, and a FUSE server that answers nothing
+   any more. WHAT is what lies there: program, the program's own file; library, a
+   file that it has mapped for execution; data, the file of a shared stack.
+
+   A thread spins and counts; calls is how often it came round. */
+#include "target.h"
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+static int dev, file;
+static struct stat st;
+static volatile sig_atomic_t silent;
+
+static void fall_silent(int sig) { (void)sig; silent = 1; }
+
+static void answer(uint64_t id, int error, const void *body, size_t n)
+{
+	static char b[(1 << 17) + 64];
+	struct fuse_out_header h = { sizeof h + n, error, id };
+	memcpy(b, &h, sizeof h);
+	if (n)
+		memcpy(b + sizeof h, body, n);
+	if (!silent && write(dev, b, h.len) < 0 && errno != ENOENT)
+		_exit(1);
+}
+
+/* serve has one file, of any name: the program. */
+static void serve(void)
+{
+	static char b[1 << 18], data[1 << 17];
+	struct fuse_attr root = { .ino = 1, .mode = S_IFDIR | 0755, .nlink = 2 };
+	struct fuse_attr attr = { .ino = 2, .size = st.st_size, .blocks = st.st_blocks, .mode = S_IFREG | 0755, .nlink = 1 };
+	for (;;) {
+		if (read(dev, b, sizeof b) < 0) {
+			if (errno == ENODEV)
+				_exit(0);
+			continue;
+		}
+		struct fuse_in_header *h = (void *)b;
+		struct fuse_read_in *r = (void *)(h + 1);
+		struct fuse_init_out init = { .major = 7, .minor = 31, .max_write = 4096 };
+		struct fuse_entry_out entry = { .nodeid = 2, .attr = attr };
+		struct fuse_attr_out a = { .attr = h->nodeid == 1 ? root : attr };
+		struct fuse_open_out open = { .fh = 1 };
+		switch (h->opcode) {
+		case FUSE_INIT:
+			answer(h->unique, 0, &init, sizeof init);
+			break;
+		case FUSE_LOOKUP:
+			answer(h->unique, 0, &entry, sizeof entry);
+			break;
+		case FUSE_GETATTR:
+			answer(h->unique, 0, &a, sizeof a);
+			break;
+		case FUSE_OPEN:
+			answer(h->unique, 0, &open, sizeof open);
+			break;
+		case FUSE_READ: {
+			ssize_t n = pread(file, data, r->size < sizeof data ? r->size : sizeof data, r->offset);
+			answer(h->unique, 0, data, n > 0 ? n : 0);
+			break;
+		}
+		case FUSE_INTERRUPT:
+		case FUSE_FORGET:
+		case FUSE_BATCH_FORGET:
+			break;
+		default:
+			answer(h->unique, -ENOSYS, 0, 0);
+		}
+	}
+}
+
+static atomic_long calls;
+
+static void __attribute__((noinline)) turn(void)
+{
+	spin(1000000);
+	calls++;
+}
+
+static void *work(void *arg)
+{
+	for (;;)
+		turn();
+	return arg;
+}
+
+/* stack_of makes a stack whose last page is of the file. */
+static void *stack_of(int fd)
+{
+	size_t n = 1 << 20;
+	char *m = mmap(0, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (m == MAP_FAILED || mmap(m + n - 4096, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == MAP_FAILED)
+		die("map a stack");
+	return m;
+}
+
+static void finish(pid_t server)
+{
+	printf("result calls=%ld wrong=0\n", calls);
+	fflush(stdout);
+	kill(server, SIGKILL);
+	_exit(0);
+}
+
+int main(int argc, char **argv)
+{
+	char opt[80], id[16];
+	pid_t server;
+	if (argc < 2)
+		return 2;
+	if (!strcmp(argv[1], "worker")) { /* WHAT SERVER [SECONDS] */
+		server = atoi(argv[3]);
+	} else {
+		if ((dev = open("/dev/fuse", O_RDWR | O_CLOEXEC)) < 0)
+			die("/dev/fuse");
+		file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+		if (file < 0 || fstat(file, &st))
+			die("exe");
+		if (unshare(CLONE_NEWNS) || mount(0, "/", 0, MS_REC | MS_PRIVATE, 0))
+			die("a mount namespace");
+		snprintf(opt, sizeof opt, "fd=%d,rootmode=40000,user_id=0,group_id=0", dev);
+		if (mount("attack", "/mnt", "fuse", MS_NODEV, opt))
+			die("mount a FUSE file system");
+		struct sigaction sa = { .sa_handler = fall_silent, .sa_flags = SA_RESTART };
+		sigaction(SIGUSR1, &sa, 0);
+		server = fork();
+		if (server == 0) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			close(0);
+			close(1);
+			serve();
+		}
+		snprintf(id, sizeof id, "%d", server);
+		const char *self = strcmp(argv[1], "program") ? "/proc/self/exe" : "/mnt/x";
+		execl(self, "fuse", "worker", argv[1], id, argv[2], NULL);
+		die("exec");
+	}
+	const char *what = argv[2];
+	int fd = -1;
+	if (strcmp(what, "program") && (fd = open("/mnt/x", O_RDONLY)) < 0)
+		die("/mnt/x");
+	pthread_attr_t a;
+	pthread_attr_init(&a);
+	if (!strcmp(what, "library") && mmap(0, 1 << 14, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+		die("map");
+	if (!strcmp(what, "data"))
+		pthread_attr_setstack(&a, stack_of(fd), (1 << 20) - 4096);
+	if (!strcmp(what, "program") && mlockall(MCL_CURRENT))
+		die("mlockall");
+	pthread_t t;
+	pthread_create(&t, &a, work, 0);
+	kill(server, SIGUSR1);
+	usleep(20000);
+	say("ready");
+	if (argc > 4) {
+		usleep(atof(argv[4]) * 1e6);
+	} else {
+		char line[16];
+		while (fgets(line, sizeof line, stdin))
+			;
+	}
+	finish(server);
+}
