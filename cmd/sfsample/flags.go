@@ -199,7 +199,10 @@ func parseArgs(args []string) (config, error) {
 	if err := c.takeTarget(split); err != nil {
 		return config{}, err
 	}
-	return c, c.complete(fs)
+	if err := c.complete(fs); err != nil {
+		return config{}, err
+	}
+	return c, nil
 }
 
 // String is the mode's place in a message.
