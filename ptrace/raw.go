@@ -14,7 +14,7 @@ import (
 // Outside calls r.Outside as if it were one long system call: the calling goroutine's thread
 // has no processor (P) meanwhile, no collection of garbage waits for it, and it waits
 // for none. That is how the runtime runs C code. That method, and all that it calls, must be
-// go:nosplit, must not allocate and must store no pointer to the heap; what it uses
+// nosplit, must not allocate and must store no pointer to the heap; what it uses
 // must be kept reachable by others.
 //
 //go:nosplit

@@ -139,7 +139,8 @@ func (e *engine) addProcess(pid int) *process {
 	p.cpuBase, _ = p.cpuTime()
 	p.asleep = asleep{cpu: p.cpuBase, stood: -1, stirred: e.book.Tick() - finest - 1}
 	e.procs[pid] = p
-	e.programs.Store(pid, p.program)
+	v, _ := e.programs.LoadOrStore(pid, p.program)
+	p.program = v.(*program)
 	return p
 }
 
@@ -156,6 +157,10 @@ func (e *engine) openProcess(p *process) {
 		p.pages.close()
 		if tid, err := e.fs.LiveTask(p.pid); err == nil { // the leader has exited
 			p.pages = openPagemap(e.fs, tid)
+		}
+		if p.replaced() { // it has ended
+			p.pages.close()
+			p.pages = -1
 		}
 	}
 }

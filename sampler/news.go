@@ -33,8 +33,13 @@ const (
 func (e *engine) news(n int64) {
 	for _, p := range e.procs {
 		switch {
-		case p.replaced() || p.shares && !sharesMemory(p.pid, p.parent):
-			e.onExec(p)
+		case p.program.replaced.Load() || p.replaced() || p.shares && !sharesMemory(p.pid, p.parent):
+			v, _ := e.programs.Load(p.pid)
+			if next := v.(*program); next != p.program {
+				e.onExec(p, next)
+			} else {
+				e.onExec(p, new(program))
+			}
 		default:
 			e.count(p, n)
 		}
@@ -132,16 +137,14 @@ func (e *engine) ended(p *process) bool {
 
 // onExec begins anew with a process whose memory is another now: of its threads the one is left
 // that has called exec, and goes by the leader's id.
-func (e *engine) onExec(p *process) {
-	if e.ended(p) {
-		if e.keeper == nil {
-			e.dropAll(p)
-		}
+func (e *engine) onExec(p *process, next *program) {
+	if e.ended(p) && e.keeper == nil {
+		e.dropAll(p)
 		return
 	}
 	p.program.replaced.Store(true)
-	p.program = new(program)
-	e.programs.Store(p.pid, p.program)
+	e.programs.CompareAndSwap(p.pid, p.program, next)
+	p.program = next
 	p.threads++ // the process lives on, whatever the count says
 	leader := e.threads[p.pid]
 	for _, t := range slices.Clone(e.list) {

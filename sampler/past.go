@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"sfsample/ptrace/procfs"
 	"sfsample/regs"
 	"sfsample/sampler/capture"
@@ -87,6 +89,7 @@ func (p *Pipeline) attest(t *target, at time.Duration) {
 	}
 	known, err := lookAt(t.space)
 	if err != nil {
+		h.over = errors.Is(err, unix.ESRCH)
 		p.cfg.Log.Debug("verify the modules", "pid", t.pid, "err", err)
 		return
 	}

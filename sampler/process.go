@@ -43,17 +43,8 @@ func (p *process) closeFiles() {
 	p.tasks, p.pages = -1, -1
 }
 
-// replaced tells whether the memory that the process had when its files were opened is gone: it has
-// called exec, or has ended. The pagemap of memory that nobody uses any more reads as empty
-// (pagemap_read, fs/proc/task_mmu.c).
-func (p *process) replaced() bool {
-	if p.pages < 0 {
-		return false
-	}
-	var entry [8]byte
-	n, err := unix.Pread(int(p.pages), entry[:], 0)
-	return err == nil && n == 0
-}
+// replaced tells whether the memory that the process had when its files were opened is gone.
+func (p *process) replaced() bool { return p.pages >= 0 && procfs.MemoryGone(int(p.pages)) }
 
 // kcmpVM is KCMP_VM: do two processes share their memory (kcmp(2))?
 const kcmpVM = 1

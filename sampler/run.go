@@ -143,14 +143,18 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 	e.start = ptrace.Now()
 	e.board.Start = e.start
 	for _, pid := range e.opt.PIDs {
-		if err := e.attach(pid); err != nil {
+		err := e.attach(pid)
+		if (e.keeper != nil || pid == e.opt.Command) && (procfs.Gone(err) || errors.Is(err, unix.ESRCH)) {
+			err = nil // it has ended meanwhile, which is taken notice of below
+		}
+		if err != nil {
 			return e.explain(pid, err)
 		}
 		if e.opt.Command == 0 {
 			e.send(item{opened: pid})
 		}
 	}
-	if len(e.list) == 0 && e.opt.Command == 0 {
+	if len(e.list) == 0 && e.opt.Command == 0 && e.keeper == nil {
 		return errors.New("there is no thread to sample")
 	}
 	if e.opt.Command == 0 && ready != nil {
@@ -337,23 +341,31 @@ func (e *engine) exitRoom(tid int) (*taking.Buffer, taking.Advice) {
 	return &taking.Buffer{Regs: c.Regs[:cap(c.Regs)], FPRegs: make([]byte, taking.FPRegsBytes), Stack: c.Stack[:cap(c.Stack)], Beyond: c.Beyond[:cap(c.Beyond)]}, a.Advice
 }
 
-// exitEarly returns what reads the mappings and the name of a process at exits of its threads: at the
-// first few, since new programs load their libraries first, so that each may bring news.
+// exitNote is what is noted of a process at the exit of one of its threads.
+type exitNote struct {
+	program *program
+	early   *early
+}
+
+// exitEarly returns what takes an exitNote. Mappings and name are read at the
+// first few exits of a program, since new ones load their libraries first, so that each may bring news.
 func (e *engine) exitEarly() func(pid, tid int) any {
-	exits := map[int]int{} // by process
+	exits := map[*program]int{}
 	return func(pid, tid int) any {
-		exits[pid]++
-		if n := exits[pid]; n > 8 || n&(n-1) != 0 { // at 1, 2, 4 and 8
-			return nil
+		v, _ := e.programs.LoadOrStore(pid, new(program))
+		p := v.(*program)
+		exits[p]++
+		if n := exits[p]; n > 8 || n&(n-1) != 0 { // at 1, 2, 4 and 8
+			return exitNote{p, nil}
 		}
-		return e.earlyOf(pid, tid)
+		return exitNote{p, e.earlyOf(pid, tid)}
 	}
 }
 
 // markReplaced tells the pipeline at once that a process is another program: what it reads of it is not
 // of the captures that are under way.
 func (e *engine) markReplaced(pid int) {
-	if p, ok := e.programs.Load(pid); ok {
+	if p, ok := e.programs.Swap(pid, new(program)); ok {
 		p.(*program).replaced.Store(true)
 	}
 }
@@ -362,6 +374,15 @@ func (e *engine) markReplaced(pid int) {
 func (e *engine) takeExits() {
 	if e.keeper == nil {
 		return
+	}
+	var over []*process // all that is to be told of them is told by now
+	for _, p := range e.procs {
+		if status, ok := e.keeper.End(p.pid); ok {
+			if p.pid == e.opt.Command {
+				e.exit = status
+			}
+			over = append(over, p)
+		}
 	}
 	exits, gone, full := e.keeper.Ends()
 	e.exits.NoRoom = full
@@ -374,22 +395,21 @@ func (e *engine) takeExits() {
 			e.drop(t)
 		}
 	}
-	for _, p := range e.procs {
-		if status, ok := e.keeper.End(p.pid); ok {
-			if p.pid == e.opt.Command {
-				e.exit = status
-			}
-			e.dropAll(p)
-		}
+	for _, p := range over {
+		e.dropAll(p)
 	}
 }
 
 // takeExit passes on the stack that a thread had at its exit, which nobody may have known.
 func (e *engine) takeExit(x *clocks.Exit) {
 	e.exits.Taken++
+	note := x.Early.(exitNote)
+	p := e.procs[x.PID]
+	if p != nil && p.program != note.program && p.program.replaced.Load() {
+		e.onExec(p, note.program)
+	}
 	t := e.threads[x.TID]
 	if t == nil {
-		p := e.procs[x.PID]
 		if p == nil {
 			return
 		}
@@ -400,8 +420,7 @@ func (e *engine) takeExit(x *clocks.Exit) {
 	c := new(capture.Capture)
 	x.Fill(c)
 	c.Taken = capture.Exiting
-	early, _ := x.Early.(*early)
-	e.emitWith(t, e.book.Tick(), c, max(x.Run, t.line.Run()), x.At, early)
+	e.emitWith(t, e.book.Tick(), c, max(x.Run, t.line.Run()), x.At, note.early)
 }
 
 // explain adds to an error of attaching what stands in the way.

@@ -50,6 +50,7 @@ func NewSurvivor(pid int) *Survivor {
 
 // Close closes the files that were opened.
 func (s *Survivor) Close() {
+	s.Live.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.files {

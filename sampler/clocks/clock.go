@@ -478,7 +478,7 @@ func (c *Clock) await(next int64) {
 const lateEvery = 500_000
 
 // take is called by value, since the linker counts the stack of calls by name against what a
-// go:nosplit chain may use (cmd/link, stack check). There is more: see growStack.
+// nosplit chain may use (cmd/link, stack check). There is more: see growStack.
 var take = taking.Take
 
 // growStack makes room for what must not grow the stack.

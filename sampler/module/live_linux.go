@@ -24,9 +24,10 @@ type Live struct {
 	PID int
 	FS  procfs.FS
 	tid atomic.Int64 // of a thread that lived when last asked
-	// replaced: the process is another program now.
+	// replaced: the process is another program now, or has ended.
 	replaced atomic.Bool
 	remote   atomic.Pointer[[]span] // as the mappings were when last read
+	pages    *os.File               // pagemap, nil: not to be had
 	// Patient keeps reads of memory from hanging: tables lie in mapped files,
 	// which a server may have to bring.
 	Patient ptrace.Patient
@@ -36,7 +37,40 @@ type Live struct {
 func NewLive(pid int) *Live {
 	l := &Live{PID: pid}
 	l.tid.Store(int64(pid))
+	for range 2 {
+		l.pages, _ = os.Open(l.FS.Path(l.TID(), "pagemap"))
+		if l.pages == nil || !procfs.MemoryGone(int(l.pages.Fd())) {
+			return l
+		}
+		l.pages.Close()
+		l.pages = nil
+		if !l.another() { // a leader that has exited has no memory
+			break
+		}
+	}
 	return l
+}
+
+// Close closes what reading the process takes.
+func (l *Live) Close() {
+	if l.pages != nil {
+		l.pages.Close()
+	}
+}
+
+// gone tells whether the memory that the process had in the beginning is no more: what was read is of
+// another program.
+func (l *Live) gone() bool {
+	if l.pages != nil && !l.replaced.Load() {
+		if c, err := l.pages.SyscallConn(); err == nil {
+			c.Control(func(fd uintptr) {
+				if procfs.MemoryGone(int(fd)) {
+					l.replaced.Store(true)
+				}
+			})
+		}
+	}
+	return l.replaced.Load()
 }
 
 // Replace says that the process has called exec: its memory is another program's,
@@ -72,6 +106,9 @@ func (l *Live) Maps() ([]procfs.Mapping, error) {
 	if (procfs.Gone(err) || err == nil && len(maps) == 0) && l.another() {
 		maps, err = l.FS.Maps(l.TID())
 	}
+	if l.gone() {
+		return nil, unix.ESRCH
+	}
 	if err == nil {
 		spans := l.remoteSpans(maps)
 		l.remote.Store(&spans)
@@ -90,6 +127,9 @@ func (l *Live) ReadAt(p []byte, addr int64) (int, error) {
 	n, err := l.Patient.ReadMemory(l.TID(), uint64(addr), p)
 	if errors.Is(err, unix.ESRCH) && l.another() {
 		n, err = l.Patient.ReadMemory(l.TID(), uint64(addr), p)
+	}
+	if l.gone() {
+		return 0, unix.ESRCH
 	}
 	if err == nil && n < len(p) {
 		err = io.ErrUnexpectedEOF
@@ -140,6 +180,9 @@ func (l *Live) readVector(buf []byte, list []unix.RemoteIovec) (int, error) {
 	n, err := l.readVectorOf(l.TID(), buf, list)
 	if err == unix.ESRCH && l.another() {
 		n, err = l.readVectorOf(l.TID(), buf, list)
+	}
+	if l.gone() {
+		return 0, unix.ESRCH
 	}
 	return n, err
 }

@@ -345,8 +345,8 @@ func TestLiveLoadStorm(t *testing.T) {
 	}
 }
 
-// TestExec: another program in the same process. It is the same file here, at
-// another address or not; the mappings are read again when told.
+// TestExec: another program in the same process, the same file here. A space is of one
+// program: it stays what it was, and another one shows what there is now.
 func TestExec(t *testing.T) {
 	tg := start(t, self(t), "exec")
 	s := liveSpace(t, tg.pid)
@@ -356,13 +356,23 @@ func TestExec(t *testing.T) {
 	before := s.Mappings()
 	fmt.Fprintln(tg.in)
 	tg.line(t)
-	if err := s.Refresh(); err != nil {
+	if err := s.Refresh(); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("Refresh after exec: %v, want that there is no such process", err)
+	}
+	if _, err := s.src.ReadAt(make([]byte, 8), int64(s.Modules()[0].Bias)); !errors.Is(err, unix.ESRCH) {
+		t.Errorf("a read after exec: %v, want that there is no such process", err)
+	}
+	if !reflect.DeepEqual(before, s.Mappings()) {
+		t.Error("the mappings have changed with the exec")
+	}
+	next := liveSpace(t, tg.pid)
+	if err := next.Refresh(); err != nil {
 		t.Fatal(err)
 	}
-	if reflect.DeepEqual(before, s.Mappings()) {
+	if reflect.DeepEqual(before, next.Mappings()) {
 		t.Error("the mappings are as before exec")
 	}
-	for _, m := range s.Modules() {
+	for _, m := range next.Modules() {
 		if !m.VDSO() && m.Path != self(t) {
 			continue
 		}
@@ -374,6 +384,7 @@ func TestExec(t *testing.T) {
 		f.Close()
 	}
 }
+
 
 // TestLeaderExits: the process is read through a thread that lives.
 func TestLeaderExits(t *testing.T) {

@@ -46,17 +46,15 @@ func (l *Live) atHand(addr uint64, n int) error {
 // present tells whether all pages of a piece of memory are in it
 // (Documentation/admin-guide/mm/pagemap.rst).
 func (l *Live) present(from, to uint64) bool {
-	f, err := os.Open(l.FS.Path(l.TID(), "pagemap"))
-	if err != nil {
+	if l.pages == nil {
 		return false
 	}
-	defer f.Close()
 	page := uint64(os.Getpagesize())
 	first, last := from/page, (to-1)/page
 	var b [512 * 8]byte
 	for first <= last {
 		n := min(8*(last-first+1), uint64(len(b)))
-		if _, err := f.ReadAt(b[:n], int64(8*first)); err != nil {
+		if _, err := l.pages.ReadAt(b[:n], int64(8*first)); err != nil {
 			return false
 		}
 		for i := uint64(0); i < n; i += 8 {
