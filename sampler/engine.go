@@ -286,6 +286,7 @@ func (e *engine) drop(t *thread) {
 	} else {
 		e.gone(t)
 	}
+	e.creditWaits(t)
 	t.proc.loose += e.book.Close(&t.line, ledger.Exited)
 	t.proc.asleep.forget() // nobody knows how long it ran
 	if e.threads[t.tid] == t {
@@ -324,7 +325,7 @@ func (e *engine) gone(t *thread) {
 // those that it waited for a CPU, as far as the kernel's count of that goes, and others.
 func (e *engine) settle(t *thread, n int64, waited time.Duration, c ledger.Class) {
 	if w := waited - t.waited; w > 0 && !t.blocked {
-		e.book.GiveSome(&t.line, min(int64(w+time.Duration(e.interval)/2)/e.interval, e.book.Owed(&t.line, n)), ledger.Waiting)
+		t.waits += e.book.GiveSome(&t.line, min(int64(w+time.Duration(e.interval)/2)/e.interval, e.book.Owed(&t.line, n)), ledger.Waiting)
 	}
 	t.waited = waited
 	e.book.Give(&t.line, n, c)
@@ -420,6 +421,7 @@ func (e *engine) finish() {
 		default:
 			e.settle(t, n, s.Wait, e.unmet(t))
 		}
+		e.creditWaits(t)
 	}
 	for _, p := range e.procs {
 		p.readCPU()

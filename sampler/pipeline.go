@@ -136,6 +136,8 @@ type seen struct {
 	named time.Duration // when the name was read
 	last  *stack
 	state string
+
+	waiting, waitsOn *stack // see waits
 }
 
 // NewPipeline makes a pipeline; it works once a run gives it captures.
@@ -461,7 +463,20 @@ func (p *Pipeline) credit(c *capture.Credit) {
 		s.last, s.state = noStack, "blocked"
 	}
 	p.record(c)
+	if c.Waited {
+		s = &seen{name: s.name, last: s.waits(), state: "waiting"}
+	}
 	p.send(t, c.TID, s, c.At, "reused", &c.Weight)
+}
+
+// waits is the last stack of a thread with the frame on it that stands for waiting for a CPU.
+func (s *seen) waits() *stack {
+	if s.waiting == nil || s.waitsOn != s.last {
+		on := *s.last
+		on.kernel, on.named = []output.Frame{{Func: "[waiting for a CPU]"}}, nil
+		s.waiting, s.waitsOn = &on, s.last
+	}
+	return s.waiting
 }
 
 // neverCaught is the one frame of the stack to which CPU time goes that no

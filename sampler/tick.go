@@ -525,16 +525,29 @@ func (e *engine) creditIdle(t *thread, n int64) {
 		e.book.Give(&t.line, n, ledger.NoRoom)
 		return
 	}
-	owed := e.book.Give(&t.line, n, ledger.Reused)
-	if owed == 0 {
+	e.credit(t, e.book.Give(&t.line, n, ledger.Reused), false)
+}
+
+// credit gives the last stack of a thread the weight of some ticks more, in which it has not run or,
+// if it waited, had no CPU.
+func (e *engine) credit(t *thread, ticks int64, waited bool) {
+	if ticks == 0 {
 		return
 	}
-	c := &capture.Credit{PID: t.proc.pid, TID: t.tid, At: e.at(ptrace.Now())}
+	c := &capture.Credit{PID: t.proc.pid, TID: t.tid, At: e.at(ptrace.Now()), Waited: waited}
 	if e.opt.WallWeight {
-		c.Ticks = owed
+		c.Ticks = ticks
 	}
-	c.Wall = time.Duration(owed * e.interval)
+	c.Wall = time.Duration(ticks * e.interval)
 	e.send(item{credit: c})
+}
+
+// creditWaits shows the ticks in which a thread waited for a CPU on the stack that it had when it got one.
+func (e *engine) creditWaits(t *thread) {
+	if e.opt.All {
+		e.credit(t, t.waits, true)
+	}
+	t.waits = 0
 }
 
 // peekTries bounds how often a thread that wakes while it is read is read again.
@@ -667,6 +680,7 @@ func (e *engine) emitWith(t *thread, n int64, c *capture.Capture, run time.Durat
 		c.Ticks = e.book.Weigh(&t.line)
 	}
 	e.send(item{capture: c, fb: t.fb, early: early, program: t.proc.program})
+	e.creditWaits(t)
 }
 
 // readEarly reads what the pipeline needs of a process that may be gone soon: of

@@ -83,6 +83,7 @@ type Weight struct {
 type Credit struct {
 	PID, TID int
 	At       time.Duration
+	Waited   bool // it waited for a CPU, which is a frame on that stack
 	Weight
 }
 

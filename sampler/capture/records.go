@@ -160,12 +160,20 @@ func (c *Capture) decode(d *decoder) {
 	}
 }
 
-func (c *Credit) encode(e *encoder) { e.ids(c.PID, c.TID); e.dur(c.At); e.weight(&c.Weight) }
+func (c *Credit) encode(e *encoder) {
+	e.ids(c.PID, c.TID)
+	e.dur(c.At)
+	e.weight(&c.Weight)
+	e.bool(c.Waited)
+}
 
 func (c *Credit) decode(d *decoder) {
 	c.PID, c.TID = d.ids()
 	c.At = d.dur()
 	c.Weight = d.weight()
+	if len(d.b) > 0 { // recordings of before end here
+		c.Waited = d.bool()
+	}
 }
 
 func (s *Spent) encode(e *encoder) { e.int(int64(s.PID)); e.weight(&s.Weight) }
