@@ -70,7 +70,9 @@ type engine struct {
 	stop   chan struct{} // closed by others
 	exited chan struct{} // the keeper has news; room for one
 	status atomic.Pointer[Progress]
-	exit   uint32 // wait status of Options.Command
+	busy   atomic.Int64                 // the coordinator may hang since this CLOCK_MONOTONIC time; 0: it rests
+	shared atomic.Pointer[clocks.Board] // the board, for the watchdog
+	exit   uint32                       // wait status of Options.Command
 	buf    [512]byte
 	kernel []byte // room for the kernel's part of a stack; nil: not needed yet
 }
@@ -82,6 +84,7 @@ type Progress struct {
 	Samples int64
 	Lost    int64
 	Pause   time.Duration // median so far
+	Account ledger.Account
 }
 
 // listings bounds how often the threads of a process are listed until nothing is new.
@@ -168,6 +171,7 @@ func (e *engine) openProcess(p *process) {
 // addThread begins a thread that was found by listing. born: it has lived since the last
 // listing only. false: it has exited.
 func (e *engine) addThread(p *process, tid int, born bool) bool {
+	e.works()
 	t := &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, statFD: -1, debugFD: -1, slot: -1}
 	st, err := e.fs.TaskStat(p.pid, tid)
 	if err != nil || st.State == 'Z' || st.State == 'X' {
@@ -324,10 +328,14 @@ func (e *engine) gone(t *thread) {
 // settle accounts for the ticks that a thread on the board owes up to tick n, in which no clock has met it:
 // those that it waited for a CPU, as far as the kernel's count of that goes, and others.
 func (e *engine) settle(t *thread, n int64, waited time.Duration, c ledger.Class) {
-	if w := waited - t.waited; w > 0 && !t.blocked {
-		t.waits += e.book.GiveSome(&t.line, min(int64(w+time.Duration(e.interval)/2)/e.interval, e.book.Owed(&t.line, n)), ledger.Waiting)
+	if w := int64(waited - t.waited); w > 0 && !t.blocked {
+		k := (w + e.interval/2) / e.interval
+		if w >= t.runnable*e.interval/2 {
+			k = max(k, t.runnable)
+		}
+		t.waits += e.book.GiveSome(&t.line, min(k, e.book.Owed(&t.line, n)), ledger.Waiting)
 	}
-	t.waited = waited
+	t.waited, t.runnable = waited, 0
 	e.book.Give(&t.line, n, c)
 }
 

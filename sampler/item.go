@@ -16,8 +16,9 @@ type item struct {
 	credit  *capture.Credit
 	spent   *capture.Spent
 	fork    fork
-	opened  int // a process that is sampled from now on
-	gone    int // a process that has ended, or has become another program
+	opened  int  // a process that is sampled from now on
+	end     bool // there is nothing more to come
+	gone    int  // a process that has ended, or has become another program
 }
 
 // urgent tells whether the pipeline must have it soon: what it reads of a process

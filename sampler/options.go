@@ -32,6 +32,9 @@ type Options struct {
 	MaxOverhead float64 // share of the target's time that pauses may take; 0: no bound
 	Nice        bool    // stay at normal priority
 	Log         *slog.Logger
+	// Suspend gives functions that are called while no thread of a target is stopped, or asked to
+	// be: they may stop this process.
+	Suspend <-chan func()
 
 	// ended, for tests, is told of each thread that was dropped.
 	ended func(tid int)

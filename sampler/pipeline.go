@@ -220,8 +220,8 @@ func (p *Pipeline) consume(items *inbox[item]) {
 			items.hurry()
 			p.hurry = false
 		}
-		it, ok := items.next()
-		if !ok {
+		it, _ := items.next()
+		if it.end {
 			break
 		}
 		switch {

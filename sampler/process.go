@@ -120,6 +120,7 @@ type thread struct {
 	// Of a thread on the board: when it was found to run or to wait for a CPU first without
 	// being met, its times of waiting as last seen, and where no clock was.
 	waited   time.Duration
+	runnable int64 // ticks at which it was about to run, and not on the CPU that has a clock
 	waits    int64 // ticks of waiting for a CPU that no stack shows yet
 	homeless int64 // ticks in a row at which no clock could be where it ran
 	quiet    int   // looks in a row that found it blocked with nothing run

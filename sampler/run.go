@@ -85,11 +85,15 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		defer close(done)
 		err = e.run(d, ready, &result)
 	}()
-	e.watch(ctx, done, progress)
+	if hangs := e.watch(ctx, done, progress); hangs != nil {
+		items <- item{end: true}
+		pipe.await(piped)
+		return e.sofar(), errors.Join(hangs, pipe.err)
+	}
 	for _, it := range e.backlog {
 		items <- it
 	}
-	close(items)
+	items <- item{end: true}
 	pipe.await(piped)
 	if err == nil {
 		err = pipe.err
@@ -97,29 +101,13 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 	return result, err
 }
 
-// watch waits for the engine's end, asks for it when ctx is done, and reports
-// progress.
-func (e *engine) watch(ctx context.Context, done <-chan struct{}, progress func(Progress)) {
-	var tick <-chan time.Time
-	if progress != nil {
-		t := time.NewTicker(250 * time.Millisecond)
-		defer t.Stop()
-		tick = t.C
+// sofar is the result of a run as it was published last.
+func (e *engine) sofar() (r Result) {
+	if p := e.status.Load(); p != nil {
+		r.Account, r.Elapsed, r.Threads = p.Account, p.Elapsed, p.Threads
 	}
-	cancelled := ctx.Done()
-	for {
-		select {
-		case <-done:
-			return
-		case <-cancelled:
-			cancelled = nil
-			close(e.stop)
-		case <-tick:
-			if p := e.status.Load(); p != nil {
-				progress(*p)
-			}
-		}
-	}
+	r.AskedHz = float64(e.opt.Hz)
+	return r
 }
 
 // run is the life of the coordinator.
@@ -140,6 +128,7 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 			return err
 		}
 	}
+	defer e.rests()
 	e.start = ptrace.Now()
 	e.board.Start = e.start
 	for _, pid := range e.opt.PIDs {
@@ -179,6 +168,7 @@ func (e *engine) begin() {
 	e.start = ptrace.Now()
 	e.board = clocks.NewBoard(boardRoom, e.start, e.interval)
 	e.board.NoRestart = e.opt.NoRestart
+	e.shared.Store(e.board)
 	e.bank = clocks.NewBank(new(taking.Live), e.board, clocks.Options{
 		Samples: e.buffers(), Nice: e.opt.Nice, Fill: e.fill,
 	})
@@ -228,7 +218,7 @@ func (e *engine) publish(now int64) {
 	e.published = now
 	a := e.book.Account()
 	lost := a.Count[ledger.Missed] + a.Count[ledger.NotStopped] + a.Count[ledger.NoRoom] + a.Count[ledger.Unmet]
-	e.status.Store(&Progress{time.Duration(now - e.start), len(e.list), a.Count[ledger.Sampled], lost, e.pause.quantile(0.5)})
+	e.status.Store(&Progress{time.Duration(now - e.start), len(e.list), a.Count[ledger.Sampled], lost, e.pause.quantile(0.5), a})
 }
 
 // launch lets our command begin, and returns when it has called exec: what runs before is not the

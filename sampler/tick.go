@@ -29,15 +29,40 @@ func (e *engine) loop() {
 			now = ptrace.Now()
 		}
 		timer.Reset(time.Duration(max(0, min(e.dueAt(), e.until)-now)))
+		e.rests()
 		select {
 		case <-timer.C:
+			e.works()
 		case <-e.exited:
+			e.works()
 			e.takeExits()
+		case f := <-e.opt.Suspend:
+			e.suspend(f)
 		case <-e.stop:
 			e.until = min(e.until, ptrace.Now())
 		}
 	}
 	e.last()
+}
+
+// suspend calls f, which may take its time, while no thread of a target is stopped or asked to. Ticks that
+// pass meanwhile are missed.
+func (e *engine) suspend(f func()) {
+	if e.keeper != nil {
+		e.warn("not stopped: with --exit-stacks every thread would be held for as long (try: Ctrl-C)")
+		return
+	}
+	e.works()
+	e.board.Rest()
+	e.awaitStops()
+	e.rests()
+	f()
+	e.works()
+	n := (ptrace.Now() - e.start) / e.interval
+	e.book.Advance(n)
+	for _, t := range e.list {
+		e.book.Give(&t.line, n, ledger.Missed)
+	}
 }
 
 // leastTick bounds how often the coordinator looks, whatever the rate: clocks keep what they take
@@ -88,14 +113,15 @@ func (e *engine) last() {
 func (e *engine) awaitStops() {
 	begun := ptrace.Now()
 	for {
-		waits := e.bank.Waits()
+		busy, waits := e.bank.Busy(), e.bank.Waits()
 		since := time.Duration(ptrace.Now() - begun)
-		if len(waits) == 0 || since >= lastStops && !slices.ContainsFunc(waits, func(a clocks.Asked) bool {
+		if len(waits) == 0 && !busy || since >= lastStops && !slices.ContainsFunc(waits, func(a clocks.Asked) bool {
 			return awaited(e.fs, a.PID, a.TID, since)
 		}) {
 			e.waits = len(waits)
 			return
 		}
+		e.works()
 		e.bank.Nudge(ptrace.Now() - leastTick)
 		time.Sleep(time.Millisecond)
 		e.drain()
@@ -283,6 +309,7 @@ const boardTicks = 16
 // look finds out what thread t does at tick n and acts on it. false: it is
 // gone, and was dropped.
 func (e *engine) look(t *thread, n int64) bool {
+	e.works()
 	if t.noUserStack {
 		e.book.Give(&t.line, n, ledger.NoUserStack)
 		return e.alive(t)
@@ -431,6 +458,7 @@ func (e *engine) runs(t *thread, n int64) {
 	e.awake(t, st.Processor)
 	if e.bank.Need(st.Processor, n) {
 		t.homeless = 0
+		t.runnable++
 		return
 	}
 	if t.homeless++; t.homeless >= moveAfter && t.slot >= 0 && e.bank.Dead(st.Processor) {

@@ -257,3 +257,51 @@ func TestTracedByAnother(t *testing.T) {
 		t.Errorf("the other tracer sees %s, want none", got)
 	}
 }
+
+// TestSuspend stops the sampler as a shell does (Ctrl-Z, or output from the background): its targets go on, and
+// nobody is our tracee meanwhile. Then it goes on.
+func TestSuspend(t *testing.T) {
+	for _, args := range [][]string{nil, {"--threads", "all"}, {"--stop", "always"}, {"--exit-stacks"}} {
+		t.Run(fmt.Sprint(args), func(t *testing.T) {
+			p := startTarget(t, "obey")
+			cmd := tool(append(args, "-hz", "999", "-p", strconv.Itoa(p.pid), "-o", os.DevNull)...)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // with a parent outside of it: see startJob
+			r := begin(t, cmd)
+			r.traces(t, p.pid)
+			sampler := cmd.Process.Pid
+			p.worked(t, 2)
+			if args != nil && args[0] == "--exit-stacks" {
+				signalTo(t, sampler, unix.SIGTSTP)
+				p.worked(t, 5)
+				if s := stateOf(t, sampler); s == 'T' {
+					t.Error("the sampler is stopped, and holds all threads")
+				}
+				r.interrupt(t)
+				r.end(t).want(t, exitDone, "not stopped: ")
+				return
+			}
+			for range 5 {
+				for _, sig := range []unix.Signal{unix.SIGTSTP, unix.SIGTTOU, unix.SIGTTIN} {
+					signalTo(t, sampler, sig)
+					eventually(t, "the sampler is stopped", func() bool { return stateOf(t, sampler) == 'T' })
+					for _, tid := range tasks(t, p.pid) {
+						if s, err := (procfs.FS{}).Status(tid); err == nil && s.TracerPid != 0 {
+							t.Errorf("%v: thread %d is a tracee of %d, which is stopped", sig, tid, s.TracerPid)
+						}
+					}
+					p.worked(t, 2)
+					signalTo(t, sampler, unix.SIGCONT)
+					eventually(t, "the sampler goes on", func() bool { return stateOf(t, sampler) != 'T' })
+				}
+			}
+			p.worked(t, 2)
+			r.interrupt(t)
+			o := r.end(t)
+			o.want(t, exitDone, " missed")
+			if strings.Contains(o.stderr, "do not add up") {
+				t.Error(o.stderr)
+			}
+			p.untouched(t)
+		})
+	}
+}

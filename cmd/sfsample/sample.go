@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"sfsample/output"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler"
@@ -87,6 +89,7 @@ func (s *session) run() error {
 	}
 	ctx, stop := interruptible()
 	defer stop()
+	opt.Suspend = suspensions(ctx)
 	s.names = s.newNames(hurried(ctx), s.log, s.stderr, false)
 	sink := &lastSink{Outputs: s.outs}
 	if s.rec == nil {
@@ -197,6 +200,39 @@ func interruptible() (context.Context, func()) {
 		signal.Reset(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	}()
 	return ctx, cancel
+}
+
+// suspensions returns what stops this program, on job control's signals: to be called when no
+// target is held. Where a shell without job control ignores them, so do we.
+func suspensions(ctx context.Context) <-chan func() {
+	c, out := make(chan os.Signal, 1), make(chan func())
+	for _, sig := range []os.Signal{syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU} {
+		if !signal.Ignored(sig) {
+			signal.Notify(c, sig)
+		}
+	}
+	stop := func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		// A signal of this very thread stops all before the call returns. It cannot fail on ourselves.
+		_ = unix.Tgkill(os.Getpid(), syscall.Gettid(), syscall.SIGSTOP)
+	}
+	go func() {
+		defer signal.Stop(c)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-c:
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case out <- stop:
+			}
+		}
+	}()
+	return out
 }
 
 func (s *session) options() sampler.Options {

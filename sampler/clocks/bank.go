@@ -13,18 +13,17 @@ import (
 type Bank struct {
 	Denied error // why clocks have no real-time priority, nil if they have
 
-	k       taking.Kernel
-	board   *Board
-	opt     Options
-	clocks  map[int]*Clock // by CPU
-	dead    map[int]int64  // CPUs that a clock could not be bound to, and when to try again
-	old     []*Clock       // ending
-	rover   *Clock
-	numbers int
-	missed  int64
-	late    int64
-	looked  int64
-	list    []*Sample
+	k      taking.Kernel
+	board  *Board
+	opt    Options
+	clocks map[int]*Clock // by CPU
+	dead   map[int]int64  // CPUs that a clock could not be bound to, and when to try again
+	old    []*Clock       // ending
+	rover  *Clock
+	missed int64
+	late   int64
+	looked int64
+	list   []*Sample
 }
 
 // stagger is how far apart clocks of neighbouring CPUs tick, in nanoseconds, where the interval
@@ -66,8 +65,11 @@ func (b *Bank) Dead(cpu int) bool {
 }
 
 func (b *Bank) start(cpu int, o Options) (*Clock, error) {
-	b.numbers++
-	c, denied, err := Start(b.k, b.board, cpu, b.numbers, o)
+	number := b.board.number()
+	if number == 0 {
+		return nil, errTooMany
+	}
+	c, denied, err := Start(b.k, b.board, cpu, number, o)
 	if denied != nil {
 		b.Denied = denied
 	}
@@ -111,7 +113,11 @@ func (b *Bank) Expire(n int64) {
 		select {
 		case <-c.ended:
 			b.tally(c)
-			return len(c.drain(nil)) == 0
+			if len(c.drain(nil)) > 0 {
+				return false
+			}
+			b.board.clocks[c.who].Store(nil)
+			return true
 		default:
 			return false
 		}
@@ -164,14 +170,10 @@ func (b *Bank) Nudge(t int64) {
 	})
 }
 
-// Held is since when a clock holds a thread that is stopped, CLOCK_MONOTONIC; 0: none does.
-func (b *Bank) Held() (since int64) {
-	b.all(func(c *Clock) {
-		if h := c.holds.Load(); h != 0 && (since == 0 || h < since) {
-			since = h
-		}
-	})
-	return since
+// Busy tells whether a clock may be about to ask for a stop. After [Board.Rest] that is over soon.
+func (b *Bank) Busy() (busy bool) {
+	b.all(func(c *Clock) { busy = busy || c.active.Load() || c.begun.Load() != c.made.Load() })
+	return busy
 }
 
 // Waits lists the threads that clocks have asked to stop, and that have not.
@@ -189,8 +191,11 @@ func (b *Bank) Waits() (list []Asked) {
 // Asked is a thread that was asked to stop.
 type Asked struct{ PID, TID int }
 
-// Close ends all clocks and waits for that. Threads that have not stopped yet are let go by the
-// kernel.
+// patience is for how long the end of a bank waits for clocks, together.
+const patience = 500 * time.Millisecond
+
+// Close ends all clocks and waits for that, but not for one that hangs. Threads that have not stopped yet are
+// let go by the kernel.
 func (b *Bank) Close() {
 	for _, c := range b.clocks {
 		b.end(c)
@@ -200,9 +205,14 @@ func (b *Bank) Close() {
 		b.end(b.rover)
 		b.rover = nil
 	}
+	late := time.After(patience)
 	for _, c := range b.old {
-		<-c.ended
-		b.tally(c)
+		select {
+		case <-c.ended:
+			b.tally(c)
+		case <-late:
+			return
+		}
 	}
 }
 

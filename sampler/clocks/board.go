@@ -1,6 +1,7 @@
 package clocks
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"sfsample/sampler/taking"
@@ -8,6 +9,8 @@ import (
 
 // maxClocks bounds the clocks of a run.
 const maxClocks = 4096
+
+var errTooMany = errors.New("there are too many clocks")
 
 // Board is where clocks find the threads that may run, and learn whether they are to
 // tick. One goroutine, the coordinator, puts threads on it and takes them off.
@@ -144,6 +147,31 @@ func (b *Board) Met(i int, n int64) (sampled, lost, refused bool) {
 
 // Asked is the last tick at which a clock has asked a thread to stop.
 func (b *Board) Asked(i int) int64 { return b.slots[i].sampled.Load() }
+
+// number is one that no clock has, 0 if there is none.
+func (b *Board) number() int {
+	for n := 1; n < maxClocks; n++ {
+		if b.clocks[n].Load() == nil {
+			return n
+		}
+	}
+	return 0
+}
+
+// Held is the thread that a clock has held, stopped, for longest, and since when, CLOCK_MONOTONIC; 0: none does.
+// Any goroutine may ask.
+func (b *Board) Held() (tid int, since int64) {
+	for n := range b.clocks {
+		c := b.clocks[n].Load()
+		if c == nil {
+			continue
+		}
+		if h := c.holds.Load(); h != 0 && (since == 0 || h < since) {
+			tid, since = int(c.holding.Load()), h
+		}
+	}
+	return tid, since
+}
 
 // SetStride lets clocks answer only each stride-th tick.
 func (b *Board) SetStride(stride int64) { b.stride.Store(stride) }

@@ -65,16 +65,18 @@ type Clock struct {
 	text    [2048]byte // of files of /proc
 
 	// For others to read.
-	ended  <-chan struct{} // closed with the thread
-	thread atomic.Int32    // its id
-	missed atomic.Int64    // ticks that passed unseen
-	late   atomic.Int64    // ticks that were answered more than half an interval late
-	done   atomic.Int64    // the last tick that was handled
-	met    atomic.Int64    // the last tick at which a thread of the target was met
-	looked atomic.Int64    // nanoseconds that looks have taken that found nobody
-	since  atomic.Int64    // the clock asks for a stop, or waits for one, since then; 0: neither
-	holds  atomic.Int64    // it holds a stopped thread since then; 0: none
-	quit   atomic.Bool
+	ended   <-chan struct{} // closed with the thread
+	thread  atomic.Int32    // its id
+	missed  atomic.Int64    // ticks that passed unseen
+	late    atomic.Int64    // ticks that were answered more than half an interval late
+	done    atomic.Int64    // the last tick that was handled
+	met     atomic.Int64    // the last tick at which a thread of the target was met
+	looked  atomic.Int64    // nanoseconds that looks have taken that found nobody
+	since   atomic.Int64    // the clock asks for a stop, or waits for one, since then; 0: neither
+	holds   atomic.Int64    // it holds a stopped thread since then; 0: none
+	holding atomic.Int32    // the id of that thread
+	active  atomic.Bool     // a tick is being answered
+	quit    atomic.Bool
 
 	// Requests to stop a thread, for a clock that has no CPU of its own: slots, with
 	// how many were made and how many taken.
@@ -131,6 +133,7 @@ func (c *Clock) Outside() {
 			c.late.Add(1)
 		}
 		c.tick = n
+		c.active.Store(true)
 		if n%b.stride.Load() == 0 {
 			if c.answer(n, wake) {
 				c.met.Store(n)
@@ -138,6 +141,7 @@ func (c *Clock) Outside() {
 				c.looked.Add(c.k.Now() - wake)
 			}
 		}
+		c.active.Store(false)
 		c.done.Store(n)
 	}
 }
@@ -370,6 +374,7 @@ func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
 //go:nosplit
 //go:norace
 func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
+	c.holding.Store(int32(m.TID))
 	c.holds.Store(c.k.Now())
 	m.take(c.k, c.board, status, errno, false)
 	c.holds.Store(0)

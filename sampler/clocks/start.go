@@ -40,9 +40,7 @@ func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, den
 		}
 		o.Fill(&c.samples[i], stack, 0)
 	}
-	if number < maxClocks {
-		b.clocks[number].Store(c)
-	}
+	b.clocks[number].Store(c)
 	ready := make(chan struct{})
 	c.ended = ptrace.OnThread(func() {
 		denied, err = c.prepare(o.Nice)
@@ -53,6 +51,9 @@ func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, den
 		}
 	})
 	<-ready
+	if err != nil {
+		b.clocks[number].Store(nil)
+	}
 	return c, denied, err
 }
 

@@ -385,7 +385,6 @@ func TestExec(t *testing.T) {
 	}
 }
 
-
 // TestLeaderExits: the process is read through a thread that lives.
 func TestLeaderExits(t *testing.T) {
 	tg := start(t, self(t), "leader-exits")

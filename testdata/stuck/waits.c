@@ -45,6 +45,17 @@ static void must(int ok, const char *what) {
 	}
 }
 
+// child forks. The child ends with its parent, at the latest.
+static int child(void) {
+	int parent = getpid(), pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (getppid() != parent) // it has ended before that
+			_exit(1);
+	}
+	return pid;
+}
+
 static void tell(const char *format, ...) {
 	va_list ap;
 	va_start(ap, format);
@@ -133,8 +144,7 @@ static void ring(const char *kind, int n, int processes) {
 		pthread_t t;
 		if (!processes)
 			pthread_create(&t, 0, in_ring, (void *)(intptr_t)i);
-		else if (fork() == 0) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
+		else if (child() == 0) {
 			in_ring((void *)(intptr_t)i);
 			_exit(0);
 		}
@@ -276,9 +286,8 @@ static void hard(int n) {
 	int p[2];
 	must(socketpair(AF_UNIX, SOCK_STREAM, 0, p) == 0, "socketpair");
 	for (int i = 0; i < 2; i++)
-		if (fork() == 0) {
+		if (child() == 0) {
 			char c = 0;
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			close(p[!i]);
 			if (i)
 				write(p[i], &c, 1);
@@ -308,15 +317,6 @@ static void hard(int n) {
 #endif
 #define SEMOP SYS_semtimedop // glibc's semop(3) since 2.31
 #define SLEEP SYS_clock_nanosleep
-
-static int child(void) {
-	int pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		return 0;
-	}
-	return pid;
-}
 
 static int tcp_pair(int p[2]) {
 	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
