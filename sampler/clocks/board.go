@@ -22,7 +22,7 @@ type Board struct {
 
 	keeper atomic.Int32                     // thread id of the keeper of all threads, 0: there is none
 	clocks [maxClocks]atomic.Pointer[Clock] // by number, for the keeper
-	stride atomic.Int64                     // only ticks that it divides are answered
+	stride atomic.Int64                     // only ticks that it divides are answered, 0: none
 	n      atomic.Int32                     // slots in use lie below it
 	slots  []Slot
 }
@@ -177,4 +177,4 @@ func (b *Board) Held() (tid int, since int64) {
 func (b *Board) SetStride(stride int64) { b.stride.Store(stride) }
 
 // Rest has no tick answered any more.
-func (b *Board) Rest() { b.stride.Store(1 << 62) }
+func (b *Board) Rest() { b.stride.Store(0) }

@@ -134,7 +134,7 @@ func (c *Clock) Outside() {
 		}
 		c.tick = n
 		c.active.Store(true)
-		if n%b.stride.Load() == 0 {
+		if stride := b.stride.Load(); stride > 0 && n%stride == 0 {
 			if c.answer(n, wake) {
 				c.met.Store(n)
 			} else {

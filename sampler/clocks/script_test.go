@@ -1,0 +1,441 @@
+package clocks
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/regs"
+	"sfsample/sampler/taking"
+)
+
+// conduct is what a thread of the script does when it is asked to stop.
+type conduct int
+
+const (
+	stops      conduct = iota // at once, on its CPU
+	wanders                   // after 50 us, of which it runs 40, on another CPU
+	lingers                   // after 50 us in the kernel, on its CPU
+	queues                    // not before the tick after the next
+	ends                      // it exits instead
+	signalled                 // it stops for SIGUSR1
+	grouped                   // its process is stopped
+	vanishes                  // it is not there any more
+	refuses                   // it may not be traced
+	replaced                  // it stops, and its memory is another's
+	unwaitable                // somebody else takes its end
+	conducts
+)
+
+func (c conduct) String() string {
+	return [...]string{"stops", "wanders", "lingers", "queues", "ends", "signalled", "grouped", "vanishes", "refuses", "replaced", "unwaitable"}[c]
+}
+
+// actor is a thread of the script.
+type actor struct {
+	tid       int
+	does      conduct
+	state     byte
+	cpu       int
+	run, wait int64
+	exec      int64 // when it was last on a CPU
+	tracee    bool
+	asked     bool
+	stopped   bool
+	patience  int // looks for its stop until that comes
+}
+
+// script is a kernel of which each test says what it does. It holds every call against what may be
+// called then.
+type script struct {
+	taking.Kernel // what is not scripted is not to be called
+	t             *testing.T
+	now           int64
+	actors        map[int]*actor
+	seizes        int
+	releases      map[int]int // signals passed on, by thread
+	released      int
+	asleep        func() // the clock is about to sleep
+	c             *Clock
+}
+
+const us = int64(1000)
+
+// Numbers of open files: of thread 7, schedstat is 71 and so on.
+const (
+	fileSched = 1
+	fileStat  = 2
+	fileDebug = 3
+	filePages = 4
+)
+
+func (s *script) actor(tid int, may bool, what string) *actor {
+	a := s.actors[tid]
+	if a == nil || !may && !a.tracee {
+		s.t.Fatalf("%s: thread %d, which is not a tracee", what, tid)
+	}
+	s.now += us
+	return a
+}
+
+func (s *script) Now() int64 { return s.now }
+
+func (s *script) Sleep(until int64) {
+	s.now = max(s.now, until) + 5*us
+	s.asleep()
+}
+
+func (s *script) Seize(tid int) unix.Errno {
+	a := s.actor(tid, true, "seize")
+	switch {
+	case a.tracee:
+		s.t.Fatalf("thread %d is seized twice", tid)
+	case a.does == vanishes:
+		return unix.ESRCH
+	case a.does == refuses:
+		return unix.EPERM
+	}
+	s.seizes++
+	a.tracee = true
+	return 0
+}
+
+func (s *script) Interrupt(tid int) unix.Errno {
+	s.actor(tid, false, "interrupt").asked = true
+	return 0
+}
+
+func (s *script) Wait(tid int, block bool) (int, uint32, unix.Errno) {
+	a := s.actor(tid, false, "wait")
+	if !a.asked {
+		s.t.Fatalf("thread %d is waited for, and was not asked to stop", tid)
+	}
+	interrupt := uint32(unix.PTRACE_EVENT_STOP<<16 | int(unix.SIGTRAP)<<8 | 0x7f)
+	a.stopped = true
+	switch a.does {
+	case wanders:
+		s.now, a.run, a.cpu = s.now+50*us, a.run+40*us, a.cpu+1
+	case lingers:
+		s.now, a.run = s.now+50*us, a.run+50*us
+	case queues:
+		if a.patience--; a.patience >= 0 {
+			a.stopped = false
+			if block {
+				return 0, 0, unix.EINTR
+			}
+			return 0, 0, 0
+		}
+	case ends:
+		a.tracee, a.stopped = false, false
+		s.released++
+		return tid, 7 << 8, 0
+	case signalled:
+		return tid, uint32(unix.SIGUSR1)<<8 | 0x7f, 0
+	case grouped:
+		return tid, uint32(unix.PTRACE_EVENT_STOP<<16 | int(unix.SIGSTOP)<<8 | 0x7f), 0
+	case unwaitable:
+		a.tracee, a.stopped = false, false
+		s.released++
+		return 0, 0, unix.ECHILD
+	default:
+		s.now, a.run = s.now+us, a.run+us
+	}
+	return tid, interrupt, 0
+}
+
+func (s *script) Reap(tid int) bool { return true }
+
+func (s *script) held(tid int, what string) *actor {
+	a := s.actor(tid, false, what)
+	if !a.stopped {
+		s.t.Fatalf("%s: thread %d is not stopped", what, tid)
+	}
+	return a
+}
+
+func (s *script) Regs(tid, note int, buf []byte) (int, unix.Errno) {
+	s.held(tid, "read registers")
+	clear(buf)
+	return len(buf), 0
+}
+
+func (s *script) SetRegs(tid, note int, buf []byte) unix.Errno {
+	s.held(tid, "write registers")
+	return 0
+}
+
+func (s *script) Memory(tid int, addr uint64, buf []byte) int {
+	s.held(tid, "read memory")
+	return len(buf)
+}
+
+func (s *script) Detach(tid, sig int) unix.Errno {
+	a := s.held(tid, "detach")
+	a.tracee, a.stopped, a.asked = false, false, false
+	s.releases[tid] = sig
+	s.released++
+	return 0
+}
+
+func (s *script) Pread(fd int, buf []byte, off int64) (int, unix.Errno) {
+	a := s.actor(fd/10, true, "read a file")
+	switch fd % 10 {
+	case fileSched:
+		return copy(buf, fmt.Sprintf("%d %d 12\n", a.run, a.wait)), 0
+	case fileStat:
+		text := fmt.Sprintf("%d (a) b c) %c", a.tid, a.state)
+		for field := 4; field < statCPU; field++ {
+			text += " 0"
+		}
+		return copy(buf, text+fmt.Sprintf(" %d 0\n", a.cpu)), 0
+	case fileDebug:
+		return copy(buf, fmt.Sprintf("x (1, #threads: 1)\nse.exec_start   :   %d.%06d\nse.vruntime : 5.000001\n", a.exec/1e6, a.exec%1e6)), 0
+	case filePages:
+		if a.does == replaced && !a.stopped && !a.tracee {
+			return 0, 0
+		}
+		for i := range buf {
+			buf[i] = 0xff
+		}
+		return len(buf), 0
+	}
+	s.t.Fatalf("file %d is read", fd)
+	return 0, 0
+}
+
+// play lets one clock, of CPU 0, tick over these threads: before each tick the first runs, unless turn
+// says otherwise. After so many ticks the clock ends. It returns all samples.
+func play(t *testing.T, ticks int64, samples int, actors []*actor, turn func(tick int64), set ...func(*Board)) (*script, *Board, []*Sample) {
+	t.Helper()
+	s := &script{t: t, now: 1e9, actors: map[int]*actor{}, releases: map[int]int{}}
+	b := NewBoard(64, s.now, 10_000*us)
+	for _, a := range actors {
+		s.actors[a.tid] = a
+		f := 10 * a.tid
+		b.Put(Thread{TID: a.tid, PID: 1, Sched: f + fileSched, Stat: f + fileStat, Debug: f + fileDebug, Pages: f + filePages, Run: a.run, Gen: 1})
+	}
+	c := &Clock{cpu: 0, who: 1, board: b, k: s, last: -1, tick: -1, samples: make([]Sample, samples)}
+	for i := range c.samples {
+		c.samples[i].Regs, c.samples[i].Stack = make([]byte, regs.PrstatusMaxBytes), make([]byte, 4096)
+	}
+	for _, f := range set {
+		f(b)
+	}
+	var list []*Sample
+	at := int64(-1)
+	s.asleep = func() {
+		for _, m := range c.drain(nil) {
+			list = append(list, m.copy())
+			m.Done()
+		}
+		n := (s.now - b.Start) / b.Interval
+		if n == at {
+			return
+		}
+		at = n
+		if n >= ticks {
+			c.quit.Store(true)
+			return
+		}
+		if turn != nil {
+			turn(n)
+		} else {
+			actors[0].runs(s, b.Interval)
+		}
+	}
+	c.Outside()
+	for _, a := range actors {
+		if a.stopped {
+			t.Errorf("thread %d is left stopped", a.tid)
+		}
+		if a.tracee && a.does != queues {
+			t.Errorf("thread %d is left a tracee", a.tid)
+		}
+	}
+	if s.seizes != s.released+c.out {
+		t.Errorf("%d threads seized, %d released, %d on their way", s.seizes, s.released, c.out)
+	}
+	return s, b, list
+}
+
+// runs lets a thread run for so long until now.
+func (a *actor) runs(s *script, span int64) {
+	if a.tracee { // it waits for a CPU
+		return
+	}
+	a.run += span
+	a.exec = s.now
+	a.state = 'R'
+}
+
+func TestConducts(t *testing.T) {
+	const ticks = 10
+	for c := range conducts {
+		t.Run(c.String(), func(t *testing.T) {
+			a := &actor{tid: 7, does: c, state: 'R'}
+			a.patience = 3
+			s, b, list := play(t, ticks, 4, []*actor{a}, nil)
+			sampled, lost, refused := b.Met(0, ticks-1)
+			switch c {
+			case vanishes:
+				if len(list) != 0 || sampled || refused {
+					t.Errorf("%d samples, sampled %t, refused %t of a thread that is gone", len(list), sampled, refused)
+				}
+				return
+			case refuses:
+				if len(list) != 0 || sampled || !refused {
+					t.Errorf("%d samples, sampled %t, refused %t of a thread that may not be traced", len(list), sampled, refused)
+				}
+				return
+			case queues:
+				if len(list) == 0 || list[0].Stopped-list[0].Asked < 1000*us || list[0].Gone || list[0].Tick != 0 {
+					t.Errorf("%d samples, the first %+v: want a late stop", len(list), list[:min(1, len(list))])
+				}
+				return
+			}
+			want := ticks
+			if c == wanders {
+				want = 1 // it is on another CPU then, of which this clock knows nothing
+			}
+			if len(list) != want || lost {
+				t.Fatalf("%d samples, want %d; lost %t", len(list), want, lost)
+			}
+			for i, m := range list {
+				wantMoved, wantGone := c == wanders, c == ends || c == replaced || c == unwaitable
+				if m.Moved != wantMoved || m.Gone != wantGone || m.TID != 7 || m.Tick != int64(i) {
+					t.Errorf("sample %d: thread %d, tick %d, moved %t, gone %t; want moved %t, gone %t", i, m.TID, m.Tick, m.Moved, m.Gone, wantMoved, wantGone)
+				}
+				if !m.Gone && (m.Wake > m.Asked || m.Asked > m.Stopped || m.Stopped > m.Released || m.Released > m.End || m.RunAsked > m.Run) {
+					t.Errorf("sample %d: times %+v", i, m)
+				}
+			}
+			if want := map[conduct]int{signalled: int(unix.SIGUSR1)}[c]; s.releases[7] != want {
+				t.Errorf("let go with signal %d, want %d", s.releases[7], want)
+			}
+		})
+	}
+}
+
+// copy is what a sample tells.
+func (m *Sample) copy() *Sample {
+	return &Sample{Slot: m.Slot, TID: m.TID, PID: m.PID, Gen: m.Gen, Tick: m.Tick, Wake: m.Wake, Asked: m.Asked, Stopped: m.Stopped, Released: m.Released,
+		RunAsked: m.RunAsked, Run: m.Run, Wait: m.Wait, WaitAsked: m.WaitAsked, Status: m.Status, Gone: m.Gone, Moved: m.Moved, End: m.End}
+}
+
+// TestPreempted: of three threads that have run since the last tick on the clock's CPU, the one is sampled that
+// was on it last; and of those that sleep, that are elsewhere or that were not put on the board, none.
+func TestPreempted(t *testing.T) {
+	const ticks = 30
+	var actors []*actor
+	for tid := range 6 {
+		actors = append(actors, &actor{tid: 7 + tid, state: 'S'})
+	}
+	actors[4].cpu = 1
+	var want []int
+	s := new(script)
+	_, _, list := play(t, ticks, 4, actors, func(tick int64) {
+		s.now = (tick+2)*10_000*us + 1e9
+		order := []int{int(tick) % 3, int(tick+1) % 3, int(tick*7+2) % 3}
+		for i, j := range order {
+			actors[j].run += 2_000 * us
+			actors[j].exec, actors[j].state = s.now-int64(10-i)*us, 'R'
+		}
+		actors[3].run += 100 * us // it ran, and sleeps now
+		actors[4].run, actors[4].exec, actors[4].state = actors[4].run+5_000*us, s.now, 'R'
+		want = append(want, 7+order[2])
+	})
+	if len(list) != ticks {
+		t.Fatalf("%d samples of %d ticks", len(list), ticks)
+	}
+	for i, m := range list {
+		if m.TID != want[i] {
+			t.Errorf("tick %d: thread %d, want %d, which was on the CPU last", i, m.TID, want[i])
+		}
+	}
+}
+
+// TestMetOnce: a thread that another clock has sampled at a tick is not asked again, nor is one that
+// another uses just now; without room nobody is stopped.
+func TestMetOnce(t *testing.T) {
+	const ticks = 8
+	a := &actor{tid: 7, state: 'R'}
+	var board *Board
+	s, b, list := play(t, ticks, 4, []*actor{a}, func(tick int64) {
+		a.runs(&script{now: tick}, 10_000*us)
+		switch slot := &board.slots[0]; tick {
+		case 2:
+			slot.sampled.Store(2)
+		case 3:
+			slot.take(coordinator)
+		case 4:
+			slot.give()
+		}
+	}, func(b *Board) { board = b })
+	if got := ticksOf(list); fmt.Sprint(got) != "[0 1 4 5 6 7]" || s.seizes != 6 {
+		t.Errorf("sampled at ticks %v by %d stops, want all but 2 and 3", got, s.seizes)
+	}
+	if sampled, _, _ := b.Met(0, ticks-1); !sampled {
+		t.Error("the board does not know of the last sample")
+	}
+	s, b, list = play(t, ticks, 0, []*actor{{tid: 7, state: 'R'}}, nil)
+	if _, lost, _ := b.Met(0, ticks-1); len(list) != 0 || s.seizes != 0 || !lost {
+		t.Errorf("%d samples, %d stops without room, lost %t", len(list), s.seizes, lost)
+	}
+}
+
+func ticksOf(list []*Sample) (ticks []int64) {
+	for _, m := range list {
+		ticks = append(ticks, m.Tick)
+	}
+	return ticks
+}
+
+// TestStride: only every third tick is answered, and none at rest.
+func TestStride(t *testing.T) {
+	a := &actor{tid: 7, state: 'R'}
+	_, _, list := play(t, 12, 4, []*actor{a}, func(int64) { a.runs(new(script), 10_000*us) }, func(b *Board) { b.SetStride(3) })
+	if got := ticksOf(list); fmt.Sprint(got) != "[0 3 6 9]" {
+		t.Errorf("sampled at %v with a stride of 3", got)
+	}
+	s, _, list := play(t, 12, 4, []*actor{a}, func(int64) { a.runs(new(script), 10_000*us) }, func(b *Board) { b.Rest() })
+	if len(list) != 0 || s.seizes != 0 {
+		t.Errorf("%d samples, %d stops at rest", len(list), s.seizes)
+	}
+}
+
+// TestAnyConduct plays at random: whatever threads do, each that is seized is let go once, what is done to it is
+// done while it is stopped, and the clock meets only threads that were on its CPU.
+func TestAnyConduct(t *testing.T) {
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		var actors []*actor
+		for i := range 1 + r.IntN(5) {
+			actors = append(actors, &actor{tid: 7 + i, does: conduct(r.IntN(int(conducts))), state: 'S', patience: r.IntN(9), cpu: r.IntN(3) / 2})
+		}
+		on := map[int64]map[int]bool{} // who ran on the clock's CPU, by tick
+		_, _, list := play(t, 20, 1+r.IntN(4), actors, func(tick int64) {
+			on[tick] = map[int]bool{}
+			for _, a := range actors {
+				switch {
+				case a.tracee:
+				case r.IntN(2) == 0:
+					a.state = 'S'
+				default:
+					a.cpu = r.IntN(2)
+					a.runs(&script{now: tick*10_000*us + int64(r.IntN(1000))}, 1_000*us)
+					on[tick][a.tid] = a.cpu == 0
+				}
+				if r.IntN(4) == 0 {
+					a.does = conduct(r.IntN(int(conducts)))
+				}
+			}
+		})
+		for _, m := range list {
+			if !on[m.Tick][m.TID] && !m.Gone {
+				t.Fatalf("seed %d: thread %d is met at tick %d, where it was not on the CPU", seed, m.TID, m.Tick)
+			}
+		}
+	}
+}
