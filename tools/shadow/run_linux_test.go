@@ -27,7 +27,7 @@ var (
 // that no known fault of a table explains, and for more cut ones than allowed.
 func follow(t *testing.T, c config, maxCut float64) *result {
 	t.Helper()
-	c.steps, c.stretch, c.wait, c.seed = steps, steps/2, 20*time.Millisecond, 1
+	c.steps, c.stretch, c.wait, c.seed = steps, steps/10, 20*time.Millisecond, 1
 	res, err := run(c)
 	var text bytes.Buffer
 	res.print(&text, 20)
