@@ -102,6 +102,12 @@ func RawSignal(tid int) {
 	raw(unix.SYS_TGKILL, uintptr(ownPID), uintptr(tid), AlarmSignal, 0, 0, 0)
 }
 
+// RawYield lets another thread of the same real-time priority have the CPU (sched_yield(2)).
+//
+//go:nosplit
+//go:norace
+func RawYield() { raw(unix.SYS_SCHED_YIELD, 0, 0, 0, 0, 0, 0) }
+
 // RawRegs is [ReadRegs].
 //
 //go:nosplit

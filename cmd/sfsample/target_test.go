@@ -29,6 +29,7 @@ func init() {
 // "obey" prints ready and does what standard input says, a line each, until it
 // ends; "headless" does the same after the main thread has exited; "crowd" does
 // the same with many threads, see [crowd]; "spinners" with some that never sleep;
+// "calls" makes many system calls;
 // "jit" runs code that no file holds; "tracer" traces a process;
 // "sample-self" becomes sfsample, asked for its own id.
 func target(args []string) {
@@ -57,6 +58,8 @@ func target(args []string) {
 		obey(newCrowd().obey)
 	case "spinners":
 		startSpinners()
+	case "calls":
+		obey(callOften)
 	}
 	obey(nil)
 }
@@ -114,6 +117,42 @@ func spin(d time.Duration) {
 		for range 10_000 {
 			n++
 		}
+	}
+	runtime.KeepAlive(n)
+}
+
+// callOften works in steps of about 10 us, with a system call after each, and tells how many of
+// a thousand parts of its CPU time the calls have taken.
+func callOften(string) string {
+	const calls, step = 100_000, 10 * time.Microsecond
+	begun := threadCPU()
+	for range calls {
+		getppid()
+	}
+	call := (threadCPU() - begun) / calls
+	begun = threadCPU()
+	compute(1 << 24)
+	loops := int(step * (1 << 24) / (threadCPU() - begun))
+	begun = threadCPU()
+	n := 0
+	for end := begun + 4500*time.Millisecond; threadCPU() < end; {
+		for range 100 {
+			compute(loops)
+			getppid()
+			n++
+		}
+	}
+	return fmt.Sprint("called ", int64(call)*int64(n)*1000/int64(threadCPU()-begun))
+}
+
+//go:noinline
+func getppid() { syscall.RawSyscall(syscall.SYS_GETPPID, 0, 0, 0) }
+
+//go:noinline
+func compute(loops int) {
+	n := uint64(loops)
+	for range loops {
+		n = n*3 + 1
 	}
 	runtime.KeepAlive(n)
 }

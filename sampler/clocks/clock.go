@@ -56,6 +56,8 @@ type Clock struct {
 	board *Board
 	k     taking.Kernel
 	phase int64 // of its ticks, nanoseconds after the board's
+	// prompt: it has real-time priority.
+	prompt bool
 
 	tick    int64 // the last that was handled
 	out     int   // samples that wait for a stop

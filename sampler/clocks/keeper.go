@@ -2,6 +2,7 @@ package clocks
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,6 +89,7 @@ func (p *Keeper) run() {
 	}
 	defer p.alarm.Close()
 	hasten()
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spareProcs)
 	for _, pid := range p.opt.PIDs {
 		if p.err = p.seizeAll(pid); p.err != nil {
 			return
@@ -124,6 +126,10 @@ func (p *Keeper) begin() {
 
 // Begun is closed when the program runs that is kept, or will not.
 func (p *Keeper) Begun() <-chan struct{} { return p.begun }
+
+// spareProcs is how many of Go's processors there are besides those that unwinding and the collector keep busy: the
+// keeper has to have one at once when it wakes.
+const spareProcs = 4
 
 // keeperTick is how often the keeper looks for requests whose signal it has missed, in nanoseconds.
 const keeperTick = 1_000_000
@@ -177,12 +183,15 @@ func (c *Clock) askKeeper(s *Slot, m *Sample, i int, p *pick, n, wake int64) {
 	s.request.Store(int64(c.who)<<sampleBits | int64(i))
 	c.k.Signal(int(c.board.keeper.Load()))
 	for s.request.Load() > 0 && c.k.Now()-wake < keeperPatience {
+		if c.prompt { // else it would be the target's
+			c.k.Yield()
+		}
 	}
 	m.Moved = s.request.Load() > 0
 }
 
 // keeperPatience is for how long a clock keeps its CPU for the keeper's request, in nanoseconds.
-const keeperPatience = 60_000
+const keeperPatience = 400_000
 
 // pending is what the keeper makes a request whose stop is to come.
 const pending = -1

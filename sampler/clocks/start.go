@@ -72,6 +72,7 @@ func (c *Clock) prepare(nice bool) (denied, err error) {
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	if !nice {
 		denied = hasten()
+		c.prompt = denied == nil
 	}
 	c.tick = max(-1, (c.k.Now()-c.board.Start-c.phase)/c.board.Interval)
 	c.done.Store(c.tick)

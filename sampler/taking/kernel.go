@@ -26,6 +26,7 @@ type Kernel interface {
 	Cont(tid, sig int) unix.Errno
 	Listen(tid int) unix.Errno
 	Signal(tid int) // wakes a thread of ours out of a wait
+	Yield()         // the CPU to another thread of ours
 }
 
 // Live is this machine's kernel. Its methods have pointer receivers: through an interface those are called directly,
@@ -98,6 +99,10 @@ func (*Live) Listen(tid int) unix.Errno { return ptrace.RawListen(tid) }
 //go:nosplit
 //go:norace
 func (*Live) Signal(tid int) { ptrace.RawSignal(tid) }
+
+//go:nosplit
+//go:norace
+func (*Live) Yield() { ptrace.RawYield() }
 
 //go:nosplit
 //go:norace
