@@ -105,6 +105,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 func (e *engine) sofar() (r Result) {
 	if p := e.status.Load(); p != nil {
 		r.Account, r.Elapsed, r.Threads = p.Account, p.Elapsed, p.Threads
+		r.Count[ledger.Missed] += r.Expected - r.Sum() // what was not accounted for yet
 	}
 	r.AskedHz = float64(e.opt.Hz)
 	return r
@@ -134,7 +135,10 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 	for _, pid := range e.opt.PIDs {
 		err := e.attach(pid)
 		if (e.keeper != nil || pid == e.opt.Command) && (procfs.Gone(err) || errors.Is(err, unix.ESRCH)) {
-			err = nil // it has ended meanwhile, which is taken notice of below
+			err = nil // it has ended meanwhile, of which the keeper tells
+			if p := e.procs[pid]; e.keeper == nil && p != nil {
+				e.dropProcess(p)
+			}
 		}
 		if err != nil {
 			return e.explain(pid, err)
@@ -226,22 +230,23 @@ func (e *engine) publish(now int64) {
 func (e *engine) launch(ready func()) error {
 	pid := e.opt.Command
 	var err error
-	<-ptrace.OnThread(func() { err = awaitExec(e.fs, pid, ready, e.stop) })
+	<-ptrace.OnThread(func() { e.exit, err = awaitExec(e.fs, pid, ready, e.stop) })
 	return err
 }
 
-// awaitExec traces process pid until it has called exec, and lets it go there, or until it has ended.
-func awaitExec(fs procfs.FS, pid int, ready func(), stop <-chan struct{}) error {
+// awaitExec traces process pid until it has called exec, and lets it go there, or until it has ended, with
+// this wait status.
+func awaitExec(fs procfs.FS, pid int, ready func(), stop <-chan struct{}) (status uint32, err error) {
 	alarm, err := ptrace.NewAlarm()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer alarm.Close()
 	for fresh, seized := true, map[int]bool{}; fresh; {
 		fresh = false
 		ids, err := fs.TaskIDs(pid)
 		if err != nil {
-			return fmt.Errorf("attach %d: %w", pid, err)
+			return 0, fmt.Errorf("attach %d: %w", pid, err)
 		}
 		for _, tid := range ids {
 			if !seized[tid] && ptrace.Seize(tid, ptrace.OptClone|ptrace.OptExec) == nil {
@@ -257,22 +262,22 @@ func awaitExec(fs procfs.FS, pid int, ready func(), stop <-chan struct{}) error 
 		s, ok, err := ptrace.Wait()
 		select {
 		case <-stop:
-			return nil
+			return 0, nil
 		default:
 		}
 		switch {
 		case err == unix.ECHILD:
-			return nil
+			return 0, nil
 		case !ok:
 		case s.Kind == ptrace.KindExec:
 			ptrace.Detach(s.TID, 0)
-			return nil
+			return 0, nil
 		case s.Kind == ptrace.KindSignal:
 			ptrace.Cont(s.TID, s.Signal)
 		case s.Kind == ptrace.KindGroupStop:
 			ptrace.Listen(s.TID)
 		case s.Kind == ptrace.KindGone && s.TID == pid:
-			return nil
+			return s.Raw, nil
 		case s.Kind != ptrace.KindGone:
 			ptrace.Cont(s.TID, 0)
 		}

@@ -3,9 +3,14 @@ package sampler
 import (
 	"context"
 	"errors"
+	"os"
+	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
 )
 
 // hung is for how long a thread of ours may get nowhere until it counts as hanging: a page that no server
@@ -27,6 +32,7 @@ func (e *engine) watch(ctx context.Context, done <-chan struct{}, progress func(
 	defer tick.Stop()
 	cancelled := ctx.Done()
 	ending := false
+	var before idleness
 	end := func() {
 		if !ending {
 			ending = true
@@ -43,7 +49,11 @@ func (e *engine) watch(ctx context.Context, done <-chan struct{}, progress func(
 		case <-tick.C:
 			now := ptrace.Now()
 			if since := e.busy.Load(); since != 0 && now-since > int64(hung) {
-				return errHung
+				found := idleness{since, callsOf(e.fs, os.Getpid())}
+				if found.goesOn(before) {
+					return errHung
+				}
+				before = found
 			}
 			if b := e.shared.Load(); b != nil && !ending {
 				if tid, since := b.Held(); since != 0 && now-since > int64(hung) {
@@ -56,6 +66,42 @@ func (e *engine) watch(ctx context.Context, done <-chan struct{}, progress func(
 			}
 		}
 	}
+}
+
+// idleness is what threads of ours wait in while the coordinator has given no sign of life since a time.
+type idleness struct {
+	since int64
+	calls map[int]procfs.Syscall
+}
+
+// goesOn tells whether some thread of ours has been in one call of those that read the target since an earlier look, and the
+// coordinator gave no sign of life meanwhile. One that only gets no CPU is in no call.
+func (x idleness) goesOn(before idleness) bool {
+	if x.since != before.since {
+		return false
+	}
+	for tid, c := range x.calls {
+		if was, ok := before.calls[tid]; ok && c == was {
+			return true
+		}
+	}
+	return false
+}
+
+// readingCalls are those with which the coordinator reads a target.
+var readingCalls = []int64{unix.SYS_OPENAT, unix.SYS_PREAD64, unix.SYS_READ, unix.SYS_GETDENTS64, unix.SYS_FSTAT, unix.SYS_READLINKAT,
+	unix.SYS_FACCESSAT, unix.SYS_PROCESS_VM_READV, unix.SYS_KCMP, unix.SYS_PTRACE, unix.SYS_CLOSE}
+
+// callsOf lists the threads of a process that are blocked in one of readingCalls.
+func callsOf(fs procfs.FS, pid int) map[int]procfs.Syscall {
+	calls := map[int]procfs.Syscall{}
+	ids, _ := fs.TaskIDs(pid)
+	for _, tid := range ids {
+		if c, err := fs.Syscall(pid, tid); err == nil && !c.Running && slices.Contains(readingCalls, c.NR) {
+			calls[tid] = c
+		}
+	}
+	return calls
 }
 
 // works notes that the coordinator goes on with what may hang.

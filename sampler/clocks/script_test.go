@@ -220,6 +220,7 @@ func play(t *testing.T, ticks int64, samples int, actors []*actor, turn func(tic
 	for i := range c.samples {
 		c.samples[i].Regs, c.samples[i].Stack = make([]byte, regs.PrstatusMaxBytes), make([]byte, 4096)
 	}
+	b.clocks[1].Store(c)
 	for _, f := range set {
 		f(b)
 	}
@@ -437,5 +438,43 @@ func TestAnyConduct(t *testing.T) {
 				t.Fatalf("seed %d: thread %d is met at tick %d, where it was not on the CPU", seed, m.TID, m.Tick)
 			}
 		}
+	}
+}
+
+// slowMemory is a script in which reading memory takes until somebody says so.
+type slowMemory struct {
+	*script
+	reading, goOn chan struct{}
+}
+
+func (s *slowMemory) Memory(tid int, addr uint64, buf []byte) int {
+	s.reading <- struct{}{}
+	<-s.goOn
+	return s.script.Memory(tid, addr, buf)
+}
+
+// TestHeld: anybody sees which thread a clock holds, for as long as it does.
+func TestHeld(t *testing.T) {
+	a := &actor{tid: 7, state: 'R'}
+	reading, goOn, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	boards := make(chan *Board, 1)
+	go func() {
+		defer close(done)
+		play(t, 2, 4, []*actor{a}, nil, func(b *Board) {
+			b.clocks[1].Load().k = &slowMemory{b.clocks[1].Load().k.(*script), reading, goOn}
+			boards <- b
+		})
+	}()
+	b := <-boards
+	for range 2 {
+		<-reading
+		if tid, since := b.Held(); tid != 7 || since <= b.Start {
+			t.Errorf("thread %d is held since %d, want 7", tid, since)
+		}
+		goOn <- struct{}{}
+	}
+	<-done
+	if tid, since := b.Held(); since != 0 {
+		t.Errorf("thread %d is held since %d at the end", tid, since)
 	}
 }
