@@ -84,7 +84,7 @@ func (s *session) closing() {
 	if r.Sum() != r.Expected {
 		say("the counts do not add up: %d thread ticks, %d accounted for; please report this", r.Expected, r.Sum())
 	}
-	rate := fmt.Sprintf("rate: %.1f Hz asked, %.1f reached", r.AskedHz, r.ReachedHz)
+	rate := fmt.Sprintf("rate: %.1f Hz asked, %.1f reached, %.1f stops a second", r.AskedHz, r.ReachedHz, float64(r.Seizes)/max(r.Elapsed.Seconds(), 1e-3))
 	if r.Stride > 1 {
 		rate += fmt.Sprintf(" (lowered to 1/%d at times, as pauses would take more than %s of the target's time; see --max-overhead)", r.Stride, percent(s.maxOverhead))
 	}
