@@ -38,6 +38,13 @@ func StackPointer(note []byte) uint64 {
 	return 0
 }
 
+// AsStopped changes a note that [Revert] has changed, and that was written, so that it tells where the thread
+// stopped.
+//
+//go:nosplit
+//go:norace
+func AsStopped([]byte) {} // the program counter is as it was
+
 // WordBytes is the size of an address of the thread that an NT_PRSTATUS note is
 // of: 4 for a 32-bit one.
 //

@@ -77,6 +77,15 @@ func Revert(tid int, note []byte, anew bool, waited time.Duration) bool {
 	return true
 }
 
+// AsStopped changes a note that [Revert] has changed, and that was written, so that it tells where the thread
+// stopped.
+//
+//go:nosplit
+//go:norace
+func AsStopped(note []byte) {
+	binary.LittleEndian.PutUint64(note[notePC:], binary.LittleEndian.Uint64(note[notePC:])+4)
+}
+
 // before reads the instruction before the system call that pc is at; false: pc is
 // at no system call.
 //

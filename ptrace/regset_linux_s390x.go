@@ -115,6 +115,13 @@ func revert(note []byte, ret int64, call uint32, waited time.Duration) bool {
 	return true
 }
 
+// AsStopped changes a note that [Revert] has changed, and that was written, so that it tells where the thread
+// stopped.
+//
+//go:nosplit
+//go:norace
+func AsStopped([]byte) {} // the program counter is as it was
+
 // WordBytes is the size of an address of the thread that an NT_PRSTATUS note is
 // of. 32-bit programs are not sampled here.
 //

@@ -19,6 +19,7 @@ import (
 type tally struct {
 	interval        time.Duration
 	samples, reused int64
+	waited          int64 // ticks of waiting for a CPU
 	cpu             time.Duration
 }
 
@@ -29,7 +30,12 @@ func (c *tally) Add(s *output.Sample) error {
 	case "stop", "no stop":
 		c.samples++
 	case "reused":
-		c.reused += int64((s.Wall + c.interval/2) / c.interval)
+		ticks := int64((s.Wall + c.interval/2) / c.interval)
+		if s.State == "waiting" {
+			c.waited += ticks
+		} else {
+			c.reused += ticks
+		}
 	}
 	return nil
 }
@@ -76,6 +82,9 @@ func TestAccount(t *testing.T) {
 			r, used := accounted(t, tt.opt, sink, tt.target)
 			if err := checkAccount(&r, sink); err != nil {
 				t.Fatal(err)
+			}
+			if waited := r.Count[ledger.Waiting]; tt.opt.All && waited != sink.waited {
+				t.Errorf("%d ticks of waiting for a CPU were counted, the output got %d", waited, sink.waited)
 			}
 			if r.Expected < r.Ticks || r.Ticks == 0 {
 				t.Errorf("%d thread ticks in %d ticks: the leader lives all the time", r.Expected, r.Ticks)

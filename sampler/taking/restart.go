@@ -22,6 +22,7 @@ func takeBack(k Kernel, tid int, note []byte, b *Buffer, own, noRestart bool) {
 	}
 	if (b.Anew || own && !noRestart) && ptrace.Revert(tid, note, b.Anew, 0) {
 		b.Unwritten = k.SetRegs(tid, ptrace.NotePrstatus, note) != 0
+		ptrace.AsStopped(note)
 	}
 }
 
