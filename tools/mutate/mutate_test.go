@@ -60,12 +60,12 @@ func TestFaults(t *testing.T) {
 		"10 f:",
 		"12 f: for i := (0 + 1); i < 3; i++ {",
 		"12 f: for i := 0; i <= 3; i++ {",
-		"12 f: for i := 0; i < (3 - 1); i++ {",
+		"12 f: for i := 0; i < (3 + 1); i++ {",
 		"12 f: for i := 0; i < 3; i-- {",
 		"13 f: if on {",
 		"14 f:",
-		"16 f: s := []bool{false}",
-		"17 f:",
+		"17 f: s := []bool{false}",
+		"18 f:",
 	}
 	for i := range got {
 		got[i] = strings.TrimSpace(got[i])
