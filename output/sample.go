@@ -13,9 +13,9 @@ type Mapping struct {
 // Frame is one named frame. Names come from the target and may hold any byte:
 // each writer escapes what its format cannot carry.
 type Frame struct {
-	Func    string   // name, demangled as asked for; empty if unknown
+	Func    string   // name, demangled as asked for, or cc1plus:fn_007ca800, by where it begins; empty if unknown
 	Module  string   // file name without folders, "[vdso]", "[anon]"; empty if unmapped
-	Offset  uint64   // of PC from the start of Func; without Func, the address in the module's own numbering
+	Offset  uint64   // of PC from the start of Func, or of the piece of it; without Func, the address in the module's own numbering, or of the start of its region
 	PC      uint64   // address in the process, unmodified
 	File    string   // source file, if lines were asked for and are known
 	Line    int      // source line, 0 if unknown

@@ -50,6 +50,8 @@ type Target interface {
 	unwind.Space
 	// Module returns the object that covers pc, and pc in its own numbering.
 	Module(pc uint64) (*module.Module, uint64, bool)
+	// Function returns the function that covers pc by the unwind tables.
+	Function(pc uint64) (module.Function, bool)
 	// Modules returns the objects with code, by address.
 	Modules() []*module.Module
 	// Mappings returns the mappings as they were last read.
