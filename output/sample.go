@@ -21,7 +21,7 @@ type Frame struct {
 	Line    int      // source line, 0 if unknown
 	Inlined bool     // Func was inlined into the next frame (outward); PC is the same there
 	Kernel  bool     // a frame of the kernel
-	How     string   // method that found the frame: "regs", "sframe", "eh_frame", "fp", "backchain", "signal"
+	How     string   // method that found the frame: "regs", "sframe", "eh_frame", "code", "fp", "backchain", "signal"
 	Mapping *Mapping // nil if PC lies in no mapped file
 }
 

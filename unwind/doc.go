@@ -16,6 +16,10 @@
 // return address has to lie in executable memory; a method that fails a check
 // gives way to the next one.
 //
+// Where no method leads on, a walk looks upwards for a return address behind a
+// call whose code leads to the frame with just the stack pointer that it has:
+// that is a proof, and finds the callers of functions that never return.
+//
 // The package hides the walk's cache of rows by address. It reads no files, makes no system call and
 // knows nothing of processes: [Space] answers what is mapped, [Memory] what the
 // stack holds. Names and symbols are not its business.

@@ -8,7 +8,10 @@ import (
 )
 
 // DefaultOrder is the order of methods of a walk for which none was chosen.
-var DefaultOrder = []How{SFrame, EHFrame, FramePointer, BackChain}
+//
+// Code stands before FramePointer: what it says follows from the instructions,
+// while a frame pointer may be none, or that of a caller.
+var DefaultOrder = []How{SFrame, EHFrame, Code, FramePointer, BackChain}
 
 // DefaultMaxDepth is the number of frames after which a walk is cut for which
 // no other was chosen.
@@ -18,7 +21,8 @@ const DefaultMaxDepth = 512
 type Walker struct {
 	arch     *regs.Arch
 	space    Space
-	layout   Layout // nil if space has none
+	layout   Layout   // nil if space has none
+	follower Follower // nil if space has none
 	conv     *convention
 	order    []How
 	maxDepth int
@@ -67,6 +71,7 @@ func New(a *regs.Arch, space Space, order []How, maxDepth int) *Walker {
 		w.conv = &convention{}
 	}
 	w.layout, _ = space.(Layout)
+	w.follower, _ = space.(Follower)
 	return w
 }
 
@@ -140,7 +145,7 @@ func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 		// address that was met before.
 		if e.flags&isPlain != 0 && w.next.findPlain(w.arch, s, &e.plain, !w.came.caller, mem) == 0 && len(frames)-first < w.maxDepth {
 			to := w.cache.caller(e, w.next.pc)
-			if to != nil && (to.flags&afterCall != 0 || e.how != FramePointer) {
+			if to != nil && (to.flags&afterCall != 0 || e.how != FramePointer && e.how != Code) {
 				w.late = append(w.late, lateRow{w.next.cfa, e.num})
 				w.next.enter(w.arch, s, s.Known)
 				w.came = came{e.how, true, false}
@@ -250,10 +255,21 @@ func (w *Walker) step(e *entry, top bool, mem *Memory) (row *sframe.Row, how How
 	}
 	row, how, reason = w.found(e, top, mem)
 	switch reason {
-	case 0, Outermost, OutsideCopy:
+	case 0, Outermost:
+		return row, how, false, reason
+	case OutsideCopy:
+		if how != FramePointer { // else what points there may be no frame pointer
+			return row, how, false, reason
+		}
+		if found := w.search(e, top, mem); found != nil {
+			return found, Code, true, 0
+		}
 		return row, how, false, reason
 	}
 	other, otherHow := w.fallBack(e, top, mem)
+	if other == nil {
+		other, otherHow = w.search(e, top, mem), Code
+	}
 	switch {
 	case other == nil && top && w.calledEntry(e, mem):
 		if !w.arch.Link && w.allows(FramePointer) {
@@ -356,9 +372,10 @@ func (w *Walker) check(signal bool, how How, e *entry) Reason {
 	if to.flags&isCode == 0 {
 		return NotCode
 	}
-	if (how == FramePointer || how == BackChain) && to.flags&(afterCall|isTrampoline) == 0 && !w.isEntry(to) {
+	if (how == FramePointer || how == BackChain || how == Code) && to.flags&(afterCall|isTrampoline) == 0 && !w.isEntry(to) {
 		// A register that was taken for a frame pointer and is none can point
-		// at code addresses too, but hardly behind calls.
+		// at code addresses too, but hardly behind calls. Code may have been
+		// followed to where it never goes.
 		return NotAfterCall
 	}
 	return 0
@@ -404,6 +421,37 @@ func (w *Walker) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 	}
 	w.next = keep
 	return nil, Regs
+}
+
+// maxSearch is how many words of the stack are looked at for the call that has
+// led to a frame.
+const maxSearch = 256
+
+// search looks upwards on the stack for a return address behind a call whose code
+// leads to frame e, with the stack pointer that it has: this proves it. It finds
+// the callers of functions that do not return, as those which start a program.
+// It returns the row, w.next holding the caller, or nil.
+func (w *Walker) search(e *entry, top bool, mem *Memory) *sframe.Row {
+	if w.follower == nil || e.flags&isCode == 0 || !w.allows(Code) || w.isEntry(e) {
+		return nil
+	}
+	w.catchUp(mem)
+	keep := w.next
+	word := uint64(w.arch.WordBytes)
+	sp := w.set.R[w.arch.SP&(regs.NumRegs-1)]
+	for addr := sp; addr < sp+maxSearch*word; addr += word {
+		ra, r := mem.word(w.arch, addr)
+		if r != 0 {
+			break
+		}
+		ra &^= w.arch.PACMask
+		row, err := w.follower.Called(ra, w.set.PC)
+		if err == nil && w.try(row, Code, e, top, mem) == 0 && w.next.pc == ra && w.next.cfa+uint64(int64(row.RA.Offset)) == addr {
+			return row
+		}
+	}
+	w.next = keep
+	return nil
 }
 
 // mayKeepFP: what a row says, whatever else is wrong with it, leaves room for a

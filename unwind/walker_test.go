@@ -891,8 +891,8 @@ func TestCheckOrder(t *testing.T) {
 		{regs.S390X, []How{BackChain, FramePointer}, ""},
 		{regs.AMD64, []How{BackChain}, "back chains exist on s390x only, not on amd64 (try: fp)"},
 		{regs.ARM64, []How{FramePointer}, ""},
-		{regs.AMD64, []How{SFrame, Signal}, `"signal" is no unwind method (try: sframe, eh_frame, fp, backchain)`},
-		{regs.AMD64, nil, "no unwind method given (try: sframe,eh_frame,fp,backchain)"},
+		{regs.AMD64, []How{SFrame, Signal}, `"signal" is no unwind method (try: sframe, eh_frame, code, fp, backchain)`},
+		{regs.AMD64, nil, "no unwind method given (try: sframe,eh_frame,code,fp,backchain)"},
 	} {
 		got := ""
 		if err := CheckOrder(tt.arch, tt.order); err != nil {

@@ -67,6 +67,7 @@ type object struct {
 	hasEntry   bool              // hdr.entry is where the kernel starts it
 	entryKnown bool              // hasEntry is filled
 	pieces     map[uint64]uint64 // starts of functions by those of their pieces
+	followed   followed
 }
 
 // ReadAt reads the object's memory by link-time address, through the process
@@ -150,13 +151,14 @@ func (o *object) bytes() int {
 	if o.debug != nil {
 		n += o.debug.CacheBytes() + o.debugBytes
 	}
-	return n + o.golang.bytes()
+	const followedBytes = 200
+	return n + o.golang.bytes() + followedBytes*len(o.followed)
 }
 
 // close forgets the tables; the next look-up opens them again.
 func (o *object) close() {
 	o.opened = false
-	o.sframes, o.old, o.eh = nil, nil, nil
+	o.sframes, o.old, o.eh, o.followed = nil, nil, nil, nil
 	if o.golang.table != nil {
 		o.golang = goRows{}
 	}

@@ -54,6 +54,7 @@ type Space struct {
 	moved   []region // where objects were that have gone
 	ranges  []Range  // of Verify, kept for their memory
 	verify  []byte
+	free    freeCode
 }
 
 // codeRange is an executable mapping.
@@ -67,6 +68,7 @@ type codeRange struct {
 var _ interface {
 	unwind.Space
 	unwind.Layout
+	unwind.Follower
 } = (*Space)(nil)
 
 // NewSpace returns a Space that reads src and keeps what it read of objects in
@@ -304,6 +306,7 @@ func (s *Space) update(maps []procfs.Mapping) {
 	}
 	if changed {
 		s.last = 0
+		s.free = freeCode{}
 		s.gen++
 	}
 }
@@ -330,6 +333,7 @@ func (s *Space) Verify() (changed bool, err error) {
 			err = s.unread()
 		}
 	}
+	s.freeChanged()
 	return s.gen != before, err
 }
 
