@@ -90,6 +90,7 @@ type Pipeline struct {
 
 	mem     unwind.Memory // of the walk under way
 	also    []unwind.Region
+	others  []unwind.Region // of stacks that the walk under way went over to
 	patient ptrace.Patient
 	live    taking.Live
 	pages   taking.Buffer // room to read a pagemap
@@ -554,6 +555,7 @@ const maxWalks = 8
 // whole, while it has not run.
 func (p *Pipeline) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.Frame, unwind.End) {
 	w := t.walker(u.Arch, c.PACMask, &p.cfg)
+	p.others = p.others[:0]
 	for again := 0; ; again++ {
 		gen := t.space.Generation()
 		p.load(c)
@@ -571,10 +573,11 @@ func (p *Pipeline) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.F
 // load makes the stack copies of a capture those of the next walk.
 func (p *Pipeline) load(c *capture.Capture) {
 	p.mem.Reset(c.StackAddr, c.Stack, nil)
+	p.also = append(p.also[:0], p.others...)
 	if len(c.Beyond) > 0 {
-		p.mem.Also = append(p.also[:0], unwind.Region{Addr: c.BeyondAddr, Bytes: c.Beyond})
-		p.also = p.mem.Also
+		p.also = append(p.also, unwind.Region{Addr: c.BeyondAddr, Bytes: c.Beyond})
 	}
+	p.mem.Also = p.also
 }
 
 // unknownPAC strips return addresses of arm64 where the kernel has not told the
@@ -599,13 +602,16 @@ func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.W
 	return w
 }
 
-// extend reads more of the stack of a blocked thread, if it has not moved on
-// since: of the stack that a signal handler has interrupted, if the walk got
-// there. What the capture held before stays as it is otherwise.
+// extend reads more of the stack of a blocked or stopped thread, if it has not
+// moved on since: of the stack that a signal handler has interrupted, if the walk
+// got there, or of another one that it went over to. What the capture held before
+// stays as it is otherwise.
 func (p *Pipeline) extend(t *target, c *capture.Capture, frames []unwind.Frame, end unwind.End) bool {
 	start, have := c.StackAddr, &c.Stack
 	if end.Switch > 0 {
 		start, have = (frames[end.Switch].SP-taking.RedZone)&^7, &c.Beyond
+	} else if t.elsewhere(c, end.Addr) {
+		return p.readOther(t, c, end.Addr)
 	}
 	if !c.Blocked || end.Addr < start || end.Addr-start >= maxCopy {
 		return false
@@ -614,27 +620,77 @@ func (p *Pipeline) extend(t *target, c *capture.Capture, frames []unwind.Frame, 
 	if x := stackExtent(t.space.Mappings(), start); x.High > 0 {
 		size, _ = x.Bytes(start, size)
 	}
-	count, ok := c.Count, true
-	if c.Taken != capture.Unstopped {
-		if count, ok = p.sameWait(c); !ok {
-			return false
-		}
-	}
-	b := make([]byte, size)
-	n, err := p.patient.ReadMemory(c.TID, start, b)
-	if err != nil || n <= int(end.Addr-start) {
-		return false
-	}
-	s, err := p.fs.Schedstat(c.PID, c.TID)
-	if err != nil || s.Count != count || start == c.StackAddr && !bytes.Equal(b[:min(n, len(c.Stack))], c.Stack) {
+	b := p.readStill(c, start, size)
+	if len(b) <= int(end.Addr-start) || start == c.StackAddr && !bytes.Equal(b[:min(len(b), len(c.Stack))], c.Stack) {
 		return false
 	}
 	before := held(c)
-	*have = append((*have)[:0], b[:n]...)
+	*have = append((*have)[:0], b...)
 	if end.Switch > 0 {
 		c.BeyondAddr = start
 	}
 	p.pool.grown(held(c) - before)
+	return true
+}
+
+// readStill reads the memory of a thread, nil if it may have run since the
+// capture.
+func (p *Pipeline) readStill(c *capture.Capture, start uint64, size int) []byte {
+	count, ok := c.Count, true
+	switch {
+	case c.Taken == capture.Unstopped:
+	case c.Blocked:
+		count, ok = p.sameWait(c)
+	default:
+		count, ok = p.halted(c)
+	}
+	if !ok {
+		return nil
+	}
+	b := make([]byte, size)
+	n, err := p.patient.ReadMemory(c.TID, start, b)
+	if err != nil || n <= 0 {
+		return nil
+	}
+	s, err := p.fs.Schedstat(c.PID, c.TID)
+	if err != nil || s.Count != count {
+		return nil
+	}
+	return b[:n]
+}
+
+// halted tells whether a thread that was captured at a stop is at that stop still.
+func (p *Pipeline) halted(c *capture.Capture) (count uint64, ok bool) {
+	st, err := p.fs.TaskStat(c.PID, c.TID)
+	return c.Count, err == nil && (st.State == 'T' || st.State == 't')
+}
+
+const (
+	// otherCopy is how much is read of another stack at a time, in bytes, and
+	// maxOthers how often, for one walk.
+	otherCopy = 32 << 10
+	maxOthers = 128
+)
+
+// elsewhere tells that addr lies on another stack than the one that the capture's
+// stack pointer points to.
+func (t *target) elsewhere(c *capture.Capture, addr uint64) bool {
+	x := stackExtent(t.space.Mappings(), c.StackAddr)
+	return x.High > 0 && (addr < x.Low || addr >= x.High)
+}
+
+// readOther reads a part of another stack, for the walk under way.
+func (p *Pipeline) readOther(t *target, c *capture.Capture, addr uint64) bool {
+	x := stackExtent(t.space.Mappings(), addr)
+	if x.High == 0 || len(p.others) >= maxOthers {
+		return false
+	}
+	start := max(x.Low, (addr-taking.RedZone)&^7)
+	b := p.readStill(c, start, int(min(otherCopy, x.High-start)))
+	if uint64(len(b)) < addr-start+8 {
+		return false
+	}
+	p.others = append(p.others, unwind.Region{Addr: start, Bytes: b})
 	return true
 }
 
@@ -660,10 +716,17 @@ func (p *Pipeline) advise(t *target, a *regs.Arch, c *capture.Capture, fb *Feedb
 		return
 	}
 	v := fb.Get()
+	short := end.Reason == unwind.OutsideCopy
+	if over := t.walker(a, c.PACMask, &p.cfg).Stacks(); len(over) > 0 && end.Switch == 0 && over[0].Frame < len(frames) {
+		// What another stack takes is no matter of this one's copy.
+		frames = frames[:over[0].Frame]
+		short = short && !t.elsewhere(c, end.Addr)
+	} else if short && end.Switch == 0 {
+		short = !t.elsewhere(c, end.Addr)
+	}
 	if p.cfg.Live {
 		p.locate(t, c, &v, frames, end)
 	}
-	short := end.Reason == unwind.OutsideCopy
 	p.hurry = p.hurry || short || end.Reason == unwind.UnknownRegister || v.Want == 0
 	v.Short = short && c.Taken != capture.Unstopped
 	if end.Switch > 0 {

@@ -58,16 +58,18 @@ func compile(a *regs.Arch, row *sframe.Row) (plain, bool) {
 // next is a caller that was computed and not yet entered: find fills it
 // without touching the registers, so that a caller of find can still refuse.
 type next struct {
-	limit   uint64 // highest stack pointer allowed: the end of the mapping
-	cfa     uint64
-	pc      uint64
-	sp      uint64
-	fp      uint64
-	spKnown bool   // sp is exact; otherwise it is a lower bound of it
-	fpKnown bool   // fp holds a value
-	stale   bool   // what the row has saved relative to fp is back in the registers
-	fault   uint64 // what a failure is about
-	savedSP uint64 // where the CFA was loaded from, if it was: in a signal frame the stack pointer
+	limit    uint64 // highest stack pointer allowed: the end of the mapping
+	anywhere bool   // for find: the caller may be on another stack
+	over     bool   // it is
+	cfa      uint64
+	pc       uint64
+	sp       uint64
+	fp       uint64
+	spKnown  bool   // sp is exact; otherwise it is a lower bound of it
+	fpKnown  bool   // fp holds a value
+	stale    bool   // what the row has saved relative to fp is back in the registers
+	fault    uint64 // what a failure is about
+	savedSP  uint64 // where the CFA was loaded from, if it was: in a signal frame the stack pointer
 }
 
 // find computes the caller's pc, sp and fp and makes every check that needs no
@@ -136,11 +138,11 @@ func (n *next) checkSP(a *regs.Arch, old uint64, top bool) Reason {
 	switch {
 	// A call pushes, so a caller's stack pointer is above. The innermost frame
 	// of arm64 and s390x may not have pushed anything.
-	case n.sp < old, n.sp == old && !top:
+	case (n.sp < old || n.sp == old && !top) && !n.anywhere:
 		r = NoProgress
 	case n.sp&uint64(a.WordBytes-1) != 0:
 		r = Misaligned
-	case n.sp > n.limit:
+	case n.sp > n.limit && !n.anywhere:
 		r = StackSwitch
 	default:
 		return 0
@@ -158,7 +160,7 @@ func (n *next) findCFA(a *regs.Arch, set *regs.Set, row *sframe.Row, mem *Memory
 			n.fault = set.PC
 			return UnknownRegister
 		}
-		if rule.Reg == a.FP && v < set.R[a.SP&(regs.NumRegs-1)] && !row.Signal {
+		if rule.Reg == a.FP && v < set.R[a.SP&(regs.NumRegs-1)] && !row.Signal && !n.anywhere {
 			// kernel/unwind/user.c refuses a frame pointer below the stack
 			// pointer: it points into a dead frame, or is no frame pointer.
 			n.fault = v

@@ -23,6 +23,7 @@ type Walker struct {
 	space    Space
 	layout   Layout   // nil if space has none
 	follower Follower // nil if space has none
+	stacks   Stacks   // nil if space has none
 	conv     *convention
 	order    []How
 	maxDepth int
@@ -39,6 +40,8 @@ type Walker struct {
 	called bool        // the walk ends at an innermost frame that is an entry, but was called
 	linked *sframe.Row // that led to the frame, if the back chain did
 	onward End         // Switch and SavedSP of the walk under way
+	left   []left      // stacks that the walk has been on
+	over   []Stack     // those that it went over to
 	gen    uint64
 	window window
 
@@ -72,6 +75,7 @@ func New(a *regs.Arch, space Space, order []How, maxDepth int) *Walker {
 	}
 	w.layout, _ = space.(Layout)
 	w.follower, _ = space.(Follower)
+	w.stacks, _ = space.(Stacks)
 	return w
 }
 
@@ -93,6 +97,7 @@ func (w *Walker) Walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 	w.spare = other
 	if otherEnd.Reason == Complete || len(other) > len(frames)-first {
 		otherEnd.Repeated = true
+		w.over = append(w.over[:0], w.second.over...)
 		return append(frames[:first], other...), otherEnd
 	}
 	return frames, end
@@ -166,6 +171,7 @@ func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 func (w *Walker) begin(set *regs.Set) *entry {
 	w.start()
 	w.late, w.called, w.linked, w.onward, w.came = w.late[:0], false, nil, End{}, came{}
+	w.left, w.over = w.left[:0], w.over[:0]
 	w.set = *set
 	w.next.limit = w.limit(&w.set)
 	return w.lookup(set.PC, false)
@@ -194,6 +200,9 @@ func (w *Walker) advance(e *entry, mem *Memory, frames []Frame) (*entry, Reason)
 		return nil, DepthLimit
 	}
 	w.linked = row
+	if w.next.over {
+		w.leave(frames)
+	}
 	w.catchUp(mem)
 	w.next.commit(w.arch, &w.set, row, mem)
 	if row.Signal {
@@ -344,7 +353,12 @@ func (w *Walker) found(e *entry, top bool, mem *Memory) (*sframe.Row, How, Reaso
 // try computes the caller and checks that its PC is code. After success
 // w.next holds the caller and w.to its entry, unless row is a signal frame's.
 func (w *Walker) try(row *sframe.Row, how How, e *entry, top bool, mem *Memory) Reason {
-	if r := w.next.find(w.arch, &w.set, row, top, mem); r != 0 {
+	w.next.over = false
+	r := w.next.find(w.arch, &w.set, row, top, mem)
+	if r == NoProgress || r == StackSwitch {
+		r = w.goOver(row, how, top, mem, r)
+	}
+	if r != 0 {
 		return r
 	}
 	return w.check(row.Signal, how, e)
@@ -372,7 +386,7 @@ func (w *Walker) check(signal bool, how How, e *entry) Reason {
 	if to.flags&isCode == 0 {
 		return NotCode
 	}
-	if (how == FramePointer || how == BackChain || how == Code) && to.flags&(afterCall|isTrampoline) == 0 && !w.isEntry(to) {
+	if (how == FramePointer || how == BackChain || how == Code || w.next.over) && to.flags&(afterCall|isTrampoline) == 0 && !w.isEntry(to) {
 		// A register that was taken for a frame pointer and is none can point
 		// at code addresses too, but hardly behind calls. Code may have been
 		// followed to where it never goes.

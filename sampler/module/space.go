@@ -69,6 +69,7 @@ var _ interface {
 	unwind.Space
 	unwind.Layout
 	unwind.Follower
+	unwind.Stacks
 } = (*Space)(nil)
 
 // NewSpace returns a Space that reads src and keeps what it read of objects in
@@ -189,6 +190,13 @@ func (s *Space) Mapping(addr uint64) (start, end uint64, ok bool) {
 		hi++
 	}
 	return s.maps[lo].Start, s.maps[hi].End, true
+}
+
+// Writable implements unwind.Stacks.
+func (s *Space) Writable(addr uint64) bool {
+	const both = procfs.Read | procfs.Write
+	i, ok := s.mappingAt(addr)
+	return ok && s.maps[i].Perms&both == both
 }
 
 // VDSO implements unwind.Layout.
