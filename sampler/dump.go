@@ -318,10 +318,11 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 		b.Fill(c)
 	}
 	c.Taken, c.PID, c.TID = capture.Stopped, t.PID, t.TID
-	if st, err := d.fs.Schedstat(t.PID, t.TID); errno == 0 && err == nil && s.Kind == ptrace.KindGroupStop {
+	if errno == 0 && s.Kind == ptrace.KindGroupStop {
 		// It would not run anyway, and its memory may be read meanwhile.
-		c.Count = st.Count
+		d.pipe.held = t.TID
 		d.unwind(t, c)
+		d.pipe.held = 0
 		ptrace.Detach(t.TID, 0)
 		return
 	}

@@ -90,12 +90,15 @@ type Pipeline struct {
 
 	mem     unwind.Memory // of the walk under way
 	also    []unwind.Region
-	others  []unwind.Region // of stacks that the walk under way went over to
+	over    []unwind.Stack // stacks that the walk under way went over to
+	blocks  []block        // of memory that it wanted
+	held    int            // thread that is stopped while its capture is unwound
 	patient ptrace.Patient
 	live    taking.Live
 	pages   taking.Buffer // room to read a pagemap
 	frames  []unwind.Frame
-	hurry   bool // the engine has got advice that makes its next captures better
+	ahead   []unwind.Frame // of a walk that only tells what to copy
+	hurry   bool           // the engine has got advice that makes its next captures better
 
 	modules, problems map[string]bool // to report, of each at most maxReported
 	differences       map[string]int64
@@ -513,7 +516,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	if p.cfg.Verify {
 		p.verifyWalk(t, c, &u)
 	}
-	p.advise(t, u.Arch, c, fb, frames, end)
+	p.advise(t, &u, c, fb, frames, end)
 	for i := range frames[:sure] {
 		p.stats.Frames[frames[i].How]++
 	}
@@ -555,16 +558,15 @@ const maxWalks = 8
 // whole, while it has not run.
 func (p *Pipeline) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.Frame, unwind.End) {
 	w := t.walker(u.Arch, c.PACMask, &p.cfg)
-	p.others = p.others[:0]
 	for again := 0; ; again++ {
 		gen := t.space.Generation()
 		p.load(c)
 		frames, end := w.Walk(&u.Set, &p.mem, p.frames[:0])
-		p.frames = frames
+		p.frames, p.over = frames, append(p.over[:0], w.Stacks()...)
 		if t.space.Generation() != gen && again < maxWalks {
 			continue // the mappings were read anew on the way: begin with those
 		}
-		if end.Reason != unwind.OutsideCopy || !p.cfg.Live || !p.extend(t, c, frames, end) {
+		if end.Reason != unwind.OutsideCopy || !p.cfg.Live || !p.extend(t, c, end) {
 			return frames, end
 		}
 	}
@@ -573,9 +575,11 @@ func (p *Pipeline) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.F
 // load makes the stack copies of a capture those of the next walk.
 func (p *Pipeline) load(c *capture.Capture) {
 	p.mem.Reset(c.StackAddr, c.Stack, nil)
-	p.also = append(p.also[:0], p.others...)
-	if len(c.Beyond) > 0 {
-		p.also = append(p.also, unwind.Region{Addr: c.BeyondAddr, Bytes: c.Beyond})
+	p.also = p.also[:0]
+	at := 0
+	for _, b := range c.Blocks {
+		p.also = append(p.also, unwind.Region{Addr: b.Addr, Bytes: c.Beyond[at : at+b.Len]})
+		at += b.Len
 	}
 	p.mem.Also = p.also
 }
@@ -603,32 +607,26 @@ func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.W
 }
 
 // extend reads more of the stack of a blocked or stopped thread, if it has not
-// moved on since: of the stack that a signal handler has interrupted, if the walk
-// got there, or of another one that it went over to. What the capture held before
+// moved on since: of another stack, if the walk went over to one. What the capture held before
 // stays as it is otherwise.
-func (p *Pipeline) extend(t *target, c *capture.Capture, frames []unwind.Frame, end unwind.End) bool {
-	start, have := c.StackAddr, &c.Stack
-	if end.Switch > 0 {
-		start, have = (frames[end.Switch].SP-taking.RedZone)&^7, &c.Beyond
-	} else if t.elsewhere(c, end.Addr) {
+func (p *Pipeline) extend(t *target, c *capture.Capture, end unwind.End) bool {
+	start := c.StackAddr
+	if len(p.over) > 0 {
 		return p.readOther(t, c, end.Addr)
 	}
-	if !c.Blocked || end.Addr < start || end.Addr-start >= maxCopy {
+	if end.Addr < start || end.Addr-start >= maxCopy {
 		return false
 	}
-	size := min(max(4*len(*have), int(end.Addr-start)+minCopy, 2*firstCopy), maxCopy)
+	size := min(max(4*len(c.Stack), int(end.Addr-start)+minCopy, 2*firstCopy), maxCopy)
 	if x := stackExtent(t.space.Mappings(), start); x.High > 0 {
 		size, _ = x.Bytes(start, size)
 	}
 	b := p.readStill(c, start, size)
-	if len(b) <= int(end.Addr-start) || start == c.StackAddr && !bytes.Equal(b[:min(len(b), len(c.Stack))], c.Stack) {
+	if len(b) <= int(end.Addr-start) || !bytes.Equal(b[:min(len(b), len(c.Stack))], c.Stack) {
 		return false
 	}
 	before := held(c)
-	*have = append((*have)[:0], b...)
-	if end.Switch > 0 {
-		c.BeyondAddr = start
-	}
+	c.Stack = append(c.Stack[:0], b...)
 	p.pool.grown(held(c) - before)
 	return true
 }
@@ -638,11 +636,12 @@ func (p *Pipeline) extend(t *target, c *capture.Capture, frames []unwind.Frame, 
 func (p *Pipeline) readStill(c *capture.Capture, start uint64, size int) []byte {
 	count, ok := c.Count, true
 	switch {
+	case c.TID == p.held:
 	case c.Taken == capture.Unstopped:
 	case c.Blocked:
 		count, ok = p.sameWait(c)
 	default:
-		count, ok = p.halted(c)
+		ok = false
 	}
 	if !ok {
 		return nil
@@ -652,45 +651,33 @@ func (p *Pipeline) readStill(c *capture.Capture, start uint64, size int) []byte 
 	if err != nil || n <= 0 {
 		return nil
 	}
-	s, err := p.fs.Schedstat(c.PID, c.TID)
-	if err != nil || s.Count != count {
-		return nil
+	if c.TID != p.held {
+		if s, err := p.fs.Schedstat(c.PID, c.TID); err != nil || s.Count != count {
+			return nil
+		}
 	}
 	return b[:n]
 }
 
-// halted tells whether a thread that was captured at a stop is at that stop still.
-func (p *Pipeline) halted(c *capture.Capture) (count uint64, ok bool) {
-	st, err := p.fs.TaskStat(c.PID, c.TID)
-	return c.Count, err == nil && (st.State == 'T' || st.State == 't')
-}
+// otherCopy is how much is read of another stack at first, in bytes.
+const otherCopy = 32 << 10
 
-const (
-	// otherCopy is how much is read of another stack at a time, in bytes, and
-	// maxOthers how often, for one walk.
-	otherCopy = 32 << 10
-	maxOthers = 128
-)
-
-// elsewhere tells that addr lies on another stack than the one that the capture's
-// stack pointer points to.
-func (t *target) elsewhere(c *capture.Capture, addr uint64) bool {
-	x := stackExtent(t.space.Mappings(), c.StackAddr)
-	return x.High > 0 && (addr < x.Low || addr >= x.High)
-}
-
-// readOther reads a part of another stack, for the walk under way.
+// readOther adds a part of another stack to a capture.
 func (p *Pipeline) readOther(t *target, c *capture.Capture, addr uint64) bool {
 	x := stackExtent(t.space.Mappings(), addr)
-	if x.High == 0 || len(p.others) >= maxOthers {
+	size := min(max(otherCopy, len(c.Beyond)), maxCopy-len(c.Beyond))
+	if x.High == 0 || size <= taking.RedZone {
 		return false
 	}
 	start := max(x.Low, (addr-taking.RedZone)&^7)
-	b := p.readStill(c, start, int(min(otherCopy, x.High-start)))
+	size, _ = x.Bytes(start, size)
+	b := p.readStill(c, start, size)
 	if uint64(len(b)) < addr-start+8 {
 		return false
 	}
-	p.others = append(p.others, unwind.Region{Addr: start, Bytes: b})
+	before := held(c)
+	c.Beyond, c.Blocks = append(c.Beyond, b...), append(c.Blocks, capture.Block{Addr: start, Len: len(b)})
+	p.pool.grown(held(c) - before)
 	return true
 }
 
@@ -710,38 +697,36 @@ func (p *Pipeline) sameWait(c *capture.Capture) (count uint64, ok bool) {
 }
 
 // advise tells the engine how much stack the thread's next capture should hold,
-// and whether it takes a stop.
-func (p *Pipeline) advise(t *target, a *regs.Arch, c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) {
+// of which stacks, and whether it takes a stop.
+func (p *Pipeline) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) {
 	if fb == nil {
 		return
 	}
 	v := fb.Get()
 	short := end.Reason == unwind.OutsideCopy
-	if over := t.walker(a, c.PACMask, &p.cfg).Stacks(); len(over) > 0 && end.Switch == 0 && over[0].Frame < len(frames) {
-		// What another stack takes is no matter of this one's copy.
-		frames = frames[:over[0].Frame]
-		short = short && !t.elsewhere(c, end.Addr)
-	} else if short && end.Switch == 0 {
-		short = !t.elsewhere(c, end.Addr)
-	}
-	if p.cfg.Live {
-		p.locate(t, c, &v, frames, end)
-	}
 	p.hurry = p.hurry || short || end.Reason == unwind.UnknownRegister || v.Want == 0
 	v.Short = short && c.Taken != capture.Unstopped
-	if end.Switch > 0 {
-		last := frames[len(frames)-1].SP
-		v.Beyond = copySize(v.Beyond, last-frames[end.Switch].SP+taking.RedZone, short, max(len(c.Beyond), firstCopy/4))
-		v.SavedSP = end.SavedSP
-		frames, short = frames[:end.Switch], false
+	firstShort := short && len(p.over) == 0
+	if v.Short && p.cfg.Live && c.TID != p.held {
+		frames, end = p.foresee(t, c, u)
+		short = end.Reason == unwind.OutsideCopy
 	}
-	want := copySize(v.Want, frames[len(frames)-1].SP-c.StackAddr, short, len(c.Stack))
-	if all, ok := v.Stack.Bytes(c.StackAddr, maxCopy); short && ok && all <= largeCopy {
+	p.blocks = wanted(p.blocks[:0], c.StackAddr, frames, p.over, short)
+	p.blocks[0].short = p.blocks[0].short || firstShort // it may have been deeper than it is by now
+	first := p.blocks[0]
+	if p.cfg.Live {
+		p.locate(t, c, &v, first, end)
+	}
+	want := copySize(v.Want, first.high-c.StackAddr, first.short, len(c.Stack))
+	if all, ok := v.Stack.Bytes(c.StackAddr, maxCopy); first.short && ok && all <= largeCopy {
 		want = max(want, all) // usually the mapping ends where the stack begins
 	}
 	v.Want = want
+	if len(p.blocks) > 1 || v.Others[0].Bytes > 0 {
+		p.others(t, u.Arch, c, &v, frames)
+	}
 	if end.Reason == unwind.UnknownRegister && c.Taken == capture.Unstopped {
-		v.Foreign = a.Name != p.cfg.Host
+		v.Foreign = u.Arch.Name != p.cfg.Host
 		v.NeedStop = c.Count
 	}
 	fb.Set(v)
@@ -774,14 +759,8 @@ const largeCopy = 1 << 20
 // that begins or ends may have its outermost frame lower than it is in between.
 const behindStack = 4 << 10
 
-// locate finds out where the stack of a capture lies, and the one beyond
-// a signal handler's.
-func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, frames []unwind.Frame, end unwind.End) {
-	if end.Switch > 0 {
-		if sp, x := frames[end.Switch].SP, &v.BeyondStack; sp < x.Low || sp >= x.High {
-			*x = stackExtent(t.space.Mappings(), sp)
-		}
-	}
+// locate finds out where the stack of a capture lies, of which first was wanted.
+func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, first block, end unwind.End) {
 	x := &v.Stack
 	if c.StackAddr < x.Low || c.StackAddr >= x.High {
 		*x = stackExtent(t.space.Mappings(), c.StackAddr)
@@ -789,12 +768,12 @@ func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, frames []unw
 	if x.High == 0 {
 		return
 	}
-	switch last := frames[len(frames)-1].SP; {
-	case end.Complete() && end.Switch == 0 && last > c.StackAddr:
+	switch last := first.high; {
+	case end.Complete() && len(p.over) == 0 && last > c.StackAddr:
 		if top := min(last+behindStack, x.High); top > x.Top {
 			x.Top = p.resident(c.PID, last, top)
 		}
-	case end.Reason == unwind.OutsideCopy:
+	case first.short:
 		x.Top = 0
 	}
 }

@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"slices"
 	"testing"
 
 	"sfsample/regs"
@@ -69,6 +70,63 @@ func TestGoOver(t *testing.T) {
 		got, end := w.Walk(set, tt.mem, nil)
 		if len(got) != tt.n || end.Reason != tt.end || len(w.Stacks()) != tt.over {
 			t.Errorf("%s: %d frames, %v at %#x, %d changes; want %d, %v, %d", tt.name, len(got), end.Reason, end.Addr, len(w.Stacks()), tt.n, tt.end, tt.over)
+		}
+	}
+}
+
+// TestSwitchRow: functions that are known to change stacks lead to others in the same mapping, below and
+// above, but not back to where the walk has been; where they have not changed stacks, they lead on.
+func TestSwitchRow(t *testing.T) {
+	const stack, code = 0x40000, 0x1000
+	a := regs.AMD64
+	s := &twoStacks{space{
+		mapped: [][2]uint64{{code, code + 0x1000}},
+		stack:  [2]uint64{stack, stack + 0x4000},
+		code:   map[uint64][]byte{code: make([]byte, 0x1000)},
+		rows: map[How][]sframe.Entry{EHFrame: {{Start: code, End: code + 0x800, Row: sframe.Row{
+			CFA: fromReg(a.FP, 16), RA: atCFA(-8), FP: atCFA(-16), Switch: true,
+		}}, {Start: code + 0x800, End: code + 0x1000, Row: sframe.Row{Outermost: true}}}},
+	}}
+	for i := range s.code[code] {
+		s.code[code][i] = 0xe8 // call rel32 before every address
+	}
+	const ret, last = code + 0x100, code + 0x900
+	tests := []struct {
+		name   string
+		frames [][3]uint64 // address of a pair: frame pointer and where it goes on
+		copied uint64      // bytes from stack on; 0: all
+		n      int
+		end    Reason
+		over   []Stack
+	}{
+		{"below", [][3]uint64{{0x2000, 0x100, ret}, {0x100, 0, last}}, 0, 3, Complete, []Stack{{1, stack + 0x2000, 0}, {2, stack + 0x100, 0}}},
+		{"above", [][3]uint64{{0x3000, 0, last}}, 0, 2, Complete, []Stack{{1, stack + 0x3000, 0}}},
+		{"not changed", [][3]uint64{{0x1040, 0, last}}, 0, 2, Complete, nil},
+		{"same place", [][3]uint64{{0x2000, 0x2000, ret}}, 0, 2, NoProgress, []Stack{{1, stack + 0x2000, 0}}},
+		{"into what was left", [][3]uint64{{0x2000, 0x1000, ret}}, 0, 2, NoProgress, []Stack{{1, stack + 0x2000, 0}}},
+		{"nowhere", [][3]uint64{{0x2000, 0x9000, ret}}, 0, 2, StackSwitch, []Stack{{1, stack + 0x2000, 0}}},
+		{"not copied", [][3]uint64{{0x2000, 0, ret}}, 0x1100, 1, OutsideCopy, []Stack{{1, stack + 0x2000, 0}}},
+	}
+	for _, tt := range tests {
+		b := make([]byte, 0x4000)
+		for _, f := range tt.frames {
+			fp := f[1]
+			if fp != 0 {
+				fp += stack
+			}
+			copy(b[f[0]:], put(a, nil, fp, f[2]))
+		}
+		if tt.copied > 0 {
+			b = b[:tt.copied]
+		}
+		m := new(Memory)
+		m.Reset(stack, b, nil)
+		set := &regs.Set{PC: code + 0x10, Known: 1<<a.SP | 1<<a.FP}
+		set.R[a.SP], set.R[a.FP] = stack+0x1000, stack+tt.frames[0][0]
+		w := New(a, s, []How{EHFrame}, 0)
+		got, end := w.Walk(set, m, nil)
+		if len(got) != tt.n || end.Reason != tt.end || !slices.Equal(w.Stacks(), tt.over) {
+			t.Errorf("%s: %d frames, %v at %#x, by %#x; want %d, %v, %#x", tt.name, len(got), end.Reason, end.Addr, w.Stacks(), tt.n, tt.end, tt.over)
 		}
 	}
 }

@@ -38,7 +38,7 @@ func compile(a *regs.Arch, row *sframe.Row) (plain, bool) {
 	stored := func(r *sframe.Rule) bool {
 		return r.Base == sframe.FromCFA && r.Deref && int32(int16(r.Offset)) == r.Offset
 	}
-	if row.Outermost || row.Signal || a.WordBytes != 8 ||
+	if row.Outermost || row.Signal || row.Switch || a.WordBytes != 8 ||
 		row.CFA.Base != sframe.FromReg || row.CFA.Deref || row.CFA.Reg != a.SP && row.CFA.Reg != a.FP ||
 		!stored(&row.RA) || row.FP.Base != sframe.Same && !stored(&row.FP) {
 		return plain{}, false
@@ -69,6 +69,7 @@ type next struct {
 	fpKnown  bool   // fp holds a value
 	stale    bool   // what the row has saved relative to fp is back in the registers
 	fault    uint64 // what a failure is about
+	base     uint64 // what the CFA was computed from: a register, or the word at savedSP
 	savedSP  uint64 // where the CFA was loaded from, if it was: in a signal frame the stack pointer
 }
 
@@ -166,20 +167,21 @@ func (n *next) findCFA(a *regs.Arch, set *regs.Set, row *sframe.Row, mem *Memory
 			n.fault = v
 			return NoProgress
 		}
+		n.base, n.savedSP = v, 0
 		v = wrap(a, v+uint64(int64(rule.Offset)))
-		n.savedSP = 0
 		if rule.Deref {
 			n.savedSP = v
 			var r Reason
 			if v, r = n.load(a, mem, v); r != 0 {
 				return r
 			}
+			n.base = v
 		}
 		n.cfa = v
 		return 0
 	case sframe.FromExpr:
 		v, r := n.expr(a, set, row, rule, mem, 0, false)
-		n.cfa, n.savedSP = v, 0
+		n.cfa, n.base, n.savedSP = v, v, 0
 		return r
 	}
 	n.fault = set.PC

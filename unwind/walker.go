@@ -39,9 +39,9 @@ type Walker struct {
 	late   []lateRow
 	called bool        // the walk ends at an innermost frame that is an entry, but was called
 	linked *sframe.Row // that led to the frame, if the back chain did
-	onward End         // Switch and SavedSP of the walk under way
 	left   []left      // stacks that the walk has been on
 	over   []Stack     // those that it went over to
+	low    uint64      // lowest stack pointer of the current one
 	gen    uint64
 	window window
 
@@ -170,8 +170,8 @@ func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 // begin sets the walk to the innermost frame, whose entry it returns.
 func (w *Walker) begin(set *regs.Set) *entry {
 	w.start()
-	w.late, w.called, w.linked, w.onward, w.came = w.late[:0], false, nil, End{}, came{}
-	w.left, w.over = w.left[:0], w.over[:0]
+	w.late, w.called, w.linked, w.came = w.late[:0], false, nil, came{}
+	w.left, w.over, w.low = w.left[:0], w.over[:0], set.R[w.arch.SP&(regs.NumRegs-1)]
 	w.set = *set
 	w.next.limit = w.limit(&w.set)
 	return w.lookup(set.PC, false)
@@ -195,13 +195,16 @@ func (w *Walker) advance(e *entry, mem *Memory, frames []Frame) (*entry, Reason)
 	row, how, failed, reason := w.step(e, !w.came.caller, mem)
 	switch {
 	case reason != 0:
+		if reason == OutsideCopy && w.next.over {
+			w.leave(frames, w.next.base)
+		}
 		return nil, reason
 	case len(frames) >= w.maxDepth:
 		return nil, DepthLimit
 	}
 	w.linked = row
 	if w.next.over {
-		w.leave(frames)
+		w.leave(frames, w.next.base)
 	}
 	w.catchUp(mem)
 	w.next.commit(w.arch, &w.set, row, mem)
@@ -224,8 +227,8 @@ func (w *Walker) interrupted(frames []Frame) (*entry, Reason) {
 		w.next.fault = s.PC
 		return nil, Loop
 	}
-	if w.onward.Switch == 0 && (w.next.sp > w.next.limit || w.next.sp-frames[len(frames)-1].SP > maxSignalFrame) {
-		w.onward.Switch, w.onward.SavedSP = len(frames), w.next.savedSP
+	if w.next.sp > w.next.limit || w.next.sp-frames[len(frames)-1].SP > maxSignalFrame {
+		w.leave(frames, w.next.sp)
 	}
 	w.next.limit = w.limit(s)
 	return w.lookup(s.PC, false), 0
@@ -262,6 +265,7 @@ func (w *Walker) step(e *entry, top bool, mem *Memory) (row *sframe.Row, how How
 	if e.flags&isPlain == 0 && (e.row == nil || !e.row.Outermost) {
 		w.catchUp(mem)
 	}
+	w.next.over = false
 	row, how, reason = w.found(e, top, mem)
 	switch reason {
 	case 0, Outermost:
@@ -355,7 +359,7 @@ func (w *Walker) found(e *entry, top bool, mem *Memory) (*sframe.Row, How, Reaso
 func (w *Walker) try(row *sframe.Row, how How, e *entry, top bool, mem *Memory) Reason {
 	w.next.over = false
 	r := w.next.find(w.arch, &w.set, row, top, mem)
-	if r == NoProgress || r == StackSwitch {
+	if row.Switch || r == NoProgress || r == StackSwitch {
 		r = w.goOver(row, how, top, mem, r)
 	}
 	if r != 0 {
@@ -481,23 +485,17 @@ func (w *Walker) mayKeepFP(row *sframe.Row) bool {
 func (w *Walker) end(reason Reason, e *entry) End {
 	switch reason {
 	case Outermost:
-		return w.ending(Complete, 0)
+		return End{Reason: Complete}
 	case DepthLimit:
-		return w.ending(DepthLimit, 0)
+		return End{Reason: DepthLimit}
 	case OutsideCopy, Loop:
 		// Not even for a known entry: what lies beyond the copy is not known.
 	default:
 		if w.isEntry(e) && !w.called {
-			return w.ending(Complete, 0)
+			return End{Reason: Complete}
 		}
 	}
-	return w.ending(reason, w.next.fault)
-}
-
-func (w *Walker) ending(reason Reason, addr uint64) End {
-	end := w.onward
-	end.Reason, end.Addr = reason, addr
-	return end
+	return End{Reason: reason, Addr: w.next.fault}
 }
 
 // isEntry asks once for each address whether it lies in a function that starts

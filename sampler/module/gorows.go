@@ -157,7 +157,7 @@ func (o *object) switchRow(f symbol.GoFunc, vaddr uint64) (*sframe.Row, error) {
 		if !bytes.Equal(b[:], []byte{0x55, 0x48, 0x89, 0xe5}) { // push rbp; mov rbp,rsp
 			return nil, errSwitch
 		}
-		return &sframe.Row{CFA: sframe.Rule{Base: sframe.FromReg, Reg: a.FP, Offset: 16}, RA: at(-8), FP: at(-16)}, nil
+		return &sframe.Row{CFA: sframe.Rule{Base: sframe.FromReg, Reg: a.FP, Offset: 16}, RA: at(-8), FP: at(-16), Switch: true}, nil
 	}
 	// The frame record: x29 points one word below where sp was, and the caller's
 	// return address lies there.
@@ -165,7 +165,7 @@ func (o *object) switchRow(f symbol.GoFunc, vaddr uint64) (*sframe.Row, error) {
 	if err != nil || size <= 0 || size > maxGoSize {
 		return nil, errSwitch
 	}
-	return &sframe.Row{CFA: sframe.Rule{Base: sframe.FromReg, Reg: a.FP, Offset: 8 + size}, RA: at(-size), FP: at(-size - 8)}, nil
+	return &sframe.Row{CFA: sframe.Rule{Base: sframe.FromReg, Reg: a.FP, Offset: 8 + size}, RA: at(-size), FP: at(-size - 8), Switch: true}, nil
 }
 
 // goFP tells where f has the caller's frame pointer at vaddr. Compiled functions
