@@ -82,8 +82,11 @@ func (w *Walker) goOver(row *sframe.Row, how How, top bool, mem *Memory, reason 
 // another tells whether addr points into another stack than the current one, and
 // above where that was left. anywhere: that stack may lie in the same mapping.
 func (w *Walker) another(addr uint64, anywhere bool) bool {
+	if !w.stacks.Writable(addr) {
+		return false
+	}
 	start, end, ok := w.layout.Mapping(addr)
-	if !ok || !w.stacks.Writable(addr) {
+	if !ok {
 		return false
 	}
 	for _, l := range w.left {
