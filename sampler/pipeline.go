@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -142,6 +143,7 @@ type seen struct {
 	named time.Duration // when the name was read
 	last  *stack
 	state string
+	vain  uint // cut stacks in a row that have told nothing new of what to copy
 }
 
 // NewPipeline makes a pipeline; it works once a run gives it captures.
@@ -707,7 +709,8 @@ func (p *Pipeline) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedb
 	p.hurry = p.hurry || short || end.Reason == unwind.UnknownRegister || v.Want == 0
 	v.Short = short && c.Taken != capture.Unstopped
 	firstShort := short && len(p.over) == 0
-	if v.Short && p.cfg.Live && c.TID != p.held {
+	s := t.thread(c.TID)
+	if v.Short && p.cfg.Live && c.TID != p.held && bits.OnesCount(s.vain) <= 1 {
 		frames, end = p.foresee(t, c, u)
 		short = end.Reason == unwind.OutsideCopy
 	}
@@ -728,6 +731,9 @@ func (p *Pipeline) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedb
 	if end.Reason == unwind.UnknownRegister && c.Taken == capture.Unstopped {
 		v.Foreign = u.Arch.Name != p.cfg.Host
 		v.NeedStop = c.Count
+	}
+	if s.vain++; !v.Short || v != fb.Get() {
+		s.vain = 0
 	}
 	fb.Set(v)
 	if v.NeedStop == c.Count || v.Short {
