@@ -139,7 +139,7 @@ func takeOthers(k Kernel, tid int, a *Advice, b *Buffer, pages int) {
 	}
 }
 
-// takeOther copies a further stack, unless the address is in what was copied already.
+// takeOther copies a further stack, unless enough of it is in what was copied already.
 // Where no stack lies there now, the word may be anything,
 // and so may the copy: no walk asks for it.
 //
@@ -158,7 +158,7 @@ func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 	if size == 8 {
 		sp = binary.NativeEndian.Uint64(word)
 	}
-	if sp == 0 || b.copied(sp) != nil {
+	if sp == 0 || 4*len(b.copied(sp)) >= 3*o.Bytes { // advice has a quarter to spare
 		return false
 	}
 	addr, n := copyStack(k, tid, sp, b.Beyond[b.NBeyond:b.NBeyond+room], &o.Stack, pages, b)
