@@ -32,6 +32,7 @@ var lightOnly = map[string][]string{
 	"sframe/ehframe":  {"github.com/go-delve/delve/pkg/dwarf/regnum"},
 	"regs":            {"github.com/go-delve/delve/pkg/dwarf/regnum"},
 	"unwind":          {"github.com/go-delve/delve/pkg/dwarf/regnum"},
+	"unwind/code":     {"golang.org/x/arch/x86/x86asm"},
 	"ptrace":          {"golang.org/x/sys/unix"},
 	"ptrace/procfs":   {"golang.org/x/sys/unix"},
 	"output":          {"github.com/google/pprof/profile"},

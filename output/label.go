@@ -79,7 +79,8 @@ func clean(name string) string {
 }
 
 // appendName appends the cleaned name of f without file and line: its function
-// or, if that is unknown, "module+0x1f20", "[anon]+0x7f…" or "[unknown]".
+// or, if that is unknown, "module+0x1f20", "[anon]+0x7f…" with the start of the
+// region, or "[unknown]".
 func appendName(b []byte, f *Frame) []byte {
 	switch {
 	case f.Func != "":

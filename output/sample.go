@@ -13,15 +13,15 @@ type Mapping struct {
 // Frame is one named frame. Names come from the target and may hold any byte:
 // each writer escapes what its format cannot carry.
 type Frame struct {
-	Func    string   // name, demangled as asked for; empty if unknown
+	Func    string   // name, demangled as asked for, or cc1plus:fn_007ca800, by where it begins; empty if unknown
 	Module  string   // file name without folders, "[vdso]", "[anon]"; empty if unmapped
-	Offset  uint64   // of PC from the start of Func; without Func, the address in the module's own numbering
+	Offset  uint64   // of PC from the start of Func, or of the piece of it; without Func, the address in the module's own numbering, or of the start of its region
 	PC      uint64   // address in the process, unmodified
 	File    string   // source file, if lines were asked for and are known
 	Line    int      // source line, 0 if unknown
 	Inlined bool     // Func was inlined into the next frame (outward); PC is the same there
 	Kernel  bool     // a frame of the kernel
-	How     string   // method that found the frame: "regs", "sframe", "eh_frame", "fp", "backchain", "signal"
+	How     string   // method that found the frame: "regs", "sframe", "eh_frame", "code", "fp", "backchain", "signal"
 	Mapping *Mapping // nil if PC lies in no mapped file
 }
 

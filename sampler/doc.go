@@ -7,6 +7,10 @@
 // execs by looking (news.go), and tells by run counts and CPU clocks who has not run (asleep.go, pace.go); and the
 // pipeline, which unwinds, names and hands samples to the outputs on goroutines of its own.
 //
+// What a running thread has on further stacks, behind a signal handler's, below Go's scheduler or in the segments
+// of a split one, cannot be read when it has been let go. So a walk in want of it tells by which word it would have
+// gone there (others.go), and the thread's next pauses copy what such words lead to.
+//
 // A tick of a thread: a clock meets it (taken), or the coordinator finds it blocked (look, peek), or it
 // is accounted for later, when its times tell what it did (settle).
 package sampler

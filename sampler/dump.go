@@ -314,6 +314,18 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 	b := &d.buf
 	b.Regs, b.FPRegs, b.Stack, b.Beyond = c.Regs[:cap(c.Regs)], make([]byte, taking.FPRegsBytes), c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
 	errno := taking.Take(&d.calm, t.TID, &a.Advice, b, int(d.pages[t.PID]), s.Kind == ptrace.KindInterrupt, d.opt.NoRestart)
+	if errno == 0 {
+		b.Fill(c)
+	}
+	c.Taken, c.PID, c.TID = capture.Stopped, t.PID, t.TID
+	if errno == 0 && s.Kind == ptrace.KindGroupStop {
+		// It would not run anyway, and its memory may be read meanwhile.
+		d.pipe.held = t.TID
+		d.unwind(t, c)
+		d.pipe.held = 0
+		ptrace.Detach(t.TID, 0)
+		return
+	}
 	// A group-stop lasts over a detach: it leaves the process as it was.
 	sig := unix.Signal(0)
 	if s.Kind == ptrace.KindSignal {
@@ -324,8 +336,6 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 		d.pipe.pool.put(c)
 		return
 	}
-	b.Fill(c)
-	c.Taken, c.PID, c.TID = capture.Stopped, t.PID, t.TID
 	d.unwind(t, c)
 }
 

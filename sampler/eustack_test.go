@@ -62,7 +62,7 @@ func TestEUStack(t *testing.T) {
 	for range 10 {
 		all = append(all, park(t, "ehframe", "blocked", "16"))
 	}
-	got := sampleAll(t, Options{}, all)
+	got := sampleAll(t, nil, all)
 	same, frames := 0, 0
 	for _, p := range all {
 		eu := euStacks(t, p.PID)

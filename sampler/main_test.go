@@ -63,6 +63,8 @@ func runTarget(args []string) {
 			}
 		case "threads":
 			goThreads()
+		case "collect":
+			collect()
 		case "exec":
 			os.Setenv(goesOn, "1")
 			fail(syscall.Exec("/proc/self/exe", append([]string{targetName}, args[i+1:]...), os.Environ()))

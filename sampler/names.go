@@ -35,14 +35,15 @@ type NameOptions struct {
 type Names struct {
 	opt NameOptions
 
-	mu      sync.Mutex // of what follows, and of all processes, views and objects
-	own     *view      // the one with our own root
-	views   map[viewKey]*view
-	objects map[objectKey]*object
-	used    objectList
-	cached  int             // frames in all objects
-	reports map[string]bool // of objects that are closed or could not be opened
-	unread  map[string]int  // see Unread; of objects that are closed
+	mu       sync.Mutex // of what follows, and of all processes, views and objects
+	own      *view      // the one with our own root
+	views    map[viewKey]*view
+	objects  map[objectKey]*object
+	used     objectList
+	cached   int             // frames in all objects
+	reports  map[string]bool // of objects that are closed or could not be opened
+	unread   map[string]int  // see Unread; of objects that are closed
+	nameless int             // see Nameless
 }
 
 // processNames is what naming needs of one process. It is read while the process
@@ -190,8 +191,14 @@ func (n *Names) moduleFrames(p *processNames, r *rawFrame) []output.Frame {
 	vaddr := r.vaddr + (r.pc - r.lookup)
 	plain := output.Frame{PC: r.pc, Module: r.module.Name(), Mapping: mapping, Offset: vaddr}
 	syms := n.look(o, r.vaddr)
-	if len(syms) == 0 {
+	if r.covered && len(syms) > 0 && syms[len(syms)-1].Loose && syms[len(syms)-1].Start < r.fn.Start {
+		syms = nil // a function of its own lies behind the symbol
+	}
+	if len(syms) == 0 && !r.covered {
 		return []output.Frame{plain}
+	}
+	if len(syms) == 0 {
+		syms = []symbol.Frame{{}}
 	}
 	list := make([]output.Frame, len(syms))
 	for i, s := range syms {
@@ -199,16 +206,38 @@ func (n *Names) moduleFrames(p *processNames, r *rawFrame) []output.Frame {
 		f.File, f.Line, f.Inlined = s.File, s.Line, s.Inlined
 		if s.Name != "" {
 			f.Func, f.Offset = s.Name, vaddr-s.Start
+		} else if r.covered && !s.Inlined {
+			f.Func, f.Offset = n.byStart(o, r), vaddr-r.fn.Piece
 		}
 		list[i] = f
 	}
 	return list
 }
 
+// byStart names a frame whose address has no symbol by where its function
+// begins: by the symbol there, if the address is in a piece elsewhere, else as
+// cc1plus:fn_007ca800, so that all samples of one function have one name.
+// No symbol of C, C++, Rust or Go has a single colon in it; names of one module
+// sort by address; the digits are those of a disassembly.
+func (n *Names) byStart(o *object, r *rawFrame) string {
+	if r.fn.Piece != r.fn.Start {
+		if syms := n.look(o, r.fn.Start); len(syms) > 0 {
+			if s := syms[len(syms)-1]; s.Name != "" && s.Start == r.fn.Start {
+				return s.Name
+			}
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.nameless++
+	return fmt.Sprintf("%s:fn_%08x", r.module.Name(), r.fn.Start)
+}
+
 // jitFrame names a frame in code that belongs to no object: what a JIT compiler
-// made, if it says so in its perf map.
+// made, if it says so in its perf map, else all of a region alike, by where it
+// begins.
 func (p *processNames) jitFrame(r *rawFrame) output.Frame {
-	f := output.Frame{PC: r.pc, Module: r.region, Offset: r.pc - r.regionStart}
+	f := output.Frame{PC: r.pc, Module: r.region, Offset: r.regionStart}
 	if r.region == "" || p == nil || p.jit == nil {
 		return f
 	}
@@ -348,6 +377,14 @@ func (n *Names) Unread() map[string]int {
 		o.countUnread(all)
 	}
 	return all
+}
+
+// Nameless is how many addresses without a symbol were named by the start of
+// their function.
+func (n *Names) Nameless() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.nameless
 }
 
 // report keeps a line for Missing; mu is held.

@@ -155,6 +155,60 @@ func TestForgedBuildID(t *testing.T) {
 	}
 }
 
+// withoutSymbols is a copy of a 64-bit program whose symbol table is taken for
+// something else.
+func withoutSymbols(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.NewFile(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const shoff, shentsize, shType = 40, 64, 4 // Elf64_Ehdr, Elf64_Shdr
+	for i, s := range f.Sections {
+		if s.Type == elf.SHT_SYMTAB {
+			f.ByteOrder.PutUint32(b[f.ByteOrder.Uint64(b[shoff:])+uint64(i)*shentsize+shType:], uint32(elf.SHT_PROGBITS))
+		}
+	}
+	out := filepath.Join(t.TempDir(), filepath.Base(path))
+	if err := os.WriteFile(out, b, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestNameless: what has no symbol is named by where its function begins, all of
+// its addresses alike.
+func TestNameless(t *testing.T) {
+	path := spinnersProg(t)
+	stripped := withoutSymbols(t, path)
+	start := symbolAddr(t, path, "spin_7")
+	want := fmt.Sprintf("spinners:fn_%08x", start)
+	n := NewNames(NameOptions{})
+	p := n.process(os.Getpid())
+	space := module.NewSpace(newFileSource(t, stripped), module.NewCache(0), module.Options{})
+	if err := space.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	tg := &target{space: space, names: p, frames: map[frameKey]*rawFrame{}}
+	for _, pc := range []uint64{start, start + 8} {
+		f := n.frames(p, tg.frame(n, frameKey{pc: pc}))[0]
+		if f.Func != want || f.Offset != pc-start || f.Module != "spinners" || f.PC != pc {
+			t.Errorf("%#x: %+v, want function %q", pc, f, want)
+		}
+	}
+	if k := n.Nameless(); k != 2 {
+		t.Errorf("%d addresses were named so, want 2", k)
+	}
+	// No table covers the ELF header.
+	if f := n.frames(p, tg.frame(n, frameKey{pc: space.Mappings()[0].Start}))[0]; f.Func != "" {
+		t.Errorf("outside of all functions: function %q", f.Func)
+	}
+}
+
 // TestNamesAreShared: what many processes map is opened and kept once, and
 // closed when they are gone and others were seen since.
 func TestNamesAreShared(t *testing.T) {

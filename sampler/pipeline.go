@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math/bits"
 	"slices"
 	"strings"
 	"time"
@@ -50,6 +51,8 @@ type Target interface {
 	unwind.Space
 	// Module returns the object that covers pc, and pc in its own numbering.
 	Module(pc uint64) (*module.Module, uint64, bool)
+	// Function returns the function that covers pc by the unwind tables.
+	Function(pc uint64) (module.Function, bool)
 	// Modules returns the objects with code, by address.
 	Modules() []*module.Module
 	// Mappings returns the mappings as they were last read.
@@ -88,11 +91,15 @@ type Pipeline struct {
 
 	mem     unwind.Memory // of the walk under way
 	also    []unwind.Region
+	over    []unwind.Stack // stacks that the walk under way went over to
+	blocks  []block        // of memory that it wanted
+	held    int            // thread that is stopped while its capture is unwound
 	patient ptrace.Patient
 	live    taking.Live
 	pages   taking.Buffer // room to read a pagemap
 	frames  []unwind.Frame
-	hurry   bool // the engine has got advice that makes its next captures better
+	ahead   []unwind.Frame // of a walk that only tells what to copy
+	hurry   bool           // the engine has got advice that makes its next captures better
 
 	modules, problems map[string]bool // to report, of each at most maxReported
 	differences       map[string]int64
@@ -136,6 +143,7 @@ type seen struct {
 	named time.Duration // when the name was read
 	last  *stack
 	state string
+	vain  uint // cut stacks in a row that have told nothing new of what to copy
 
 	waiting, waitsOn *stack // see waits
 }
@@ -525,7 +533,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	if p.cfg.Verify {
 		p.verifyWalk(t, c, &u)
 	}
-	p.advise(t, u.Arch, c, fb, frames, end)
+	p.advise(t, &u, c, fb, frames, end)
 	for i := range frames[:sure] {
 		p.stats.Frames[frames[i].How]++
 	}
@@ -571,11 +579,11 @@ func (p *Pipeline) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.F
 		gen := t.space.Generation()
 		p.load(c)
 		frames, end := w.Walk(&u.Set, &p.mem, p.frames[:0])
-		p.frames = frames
+		p.frames, p.over = frames, append(p.over[:0], w.Stacks()...)
 		if t.space.Generation() != gen && again < maxWalks {
 			continue // the mappings were read anew on the way: begin with those
 		}
-		if end.Reason != unwind.OutsideCopy || !p.cfg.Live || !p.extend(t, c, frames, end) {
+		if end.Reason != unwind.OutsideCopy || !p.cfg.Live || !p.extend(t, c, end) {
 			return frames, end
 		}
 	}
@@ -584,10 +592,13 @@ func (p *Pipeline) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.F
 // load makes the stack copies of a capture those of the next walk.
 func (p *Pipeline) load(c *capture.Capture) {
 	p.mem.Reset(c.StackAddr, c.Stack, nil)
-	if len(c.Beyond) > 0 {
-		p.mem.Also = append(p.also[:0], unwind.Region{Addr: c.BeyondAddr, Bytes: c.Beyond})
-		p.also = p.mem.Also
+	p.also = p.also[:0]
+	at := 0
+	for _, b := range c.Blocks {
+		p.also = append(p.also, unwind.Region{Addr: b.Addr, Bytes: c.Beyond[at : at+b.Len]})
+		at += b.Len
 	}
+	p.mem.Also = p.also
 }
 
 // unknownPAC strips return addresses of arm64 where the kernel has not told the
@@ -612,41 +623,77 @@ func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.W
 	return w
 }
 
-// extend reads more of the stack of a blocked thread, if it has not moved on
-// since: of the stack that a signal handler has interrupted, if the walk got
-// there. What the capture held before stays as it is otherwise.
-func (p *Pipeline) extend(t *target, c *capture.Capture, frames []unwind.Frame, end unwind.End) bool {
-	start, have := c.StackAddr, &c.Stack
-	if end.Switch > 0 {
-		start, have = (frames[end.Switch].SP-taking.RedZone)&^7, &c.Beyond
+// extend reads more of the stack of a blocked or stopped thread, if it has not
+// moved on since: of another stack, if the walk went over to one. What the capture held before
+// stays as it is otherwise.
+func (p *Pipeline) extend(t *target, c *capture.Capture, end unwind.End) bool {
+	start := c.StackAddr
+	if len(p.over) > 0 {
+		return p.readOther(t, c, end.Addr)
 	}
-	if !c.Blocked || end.Addr < start || end.Addr-start >= maxCopy {
+	if end.Addr < start || end.Addr-start >= maxCopy {
 		return false
 	}
-	size := min(max(4*len(*have), int(end.Addr-start)+minCopy, 2*firstCopy), maxCopy)
+	size := min(max(4*len(c.Stack), int(end.Addr-start)+minCopy, 2*firstCopy), maxCopy)
 	if x := stackExtent(t.space.Mappings(), start); x.High > 0 {
 		size, _ = x.Bytes(start, size)
 	}
-	count, ok := c.Count, true
-	if c.Taken != capture.Unstopped {
-		if count, ok = p.sameWait(c); !ok {
-			return false
-		}
-	}
-	b := make([]byte, size)
-	n, err := p.patient.ReadMemory(c.TID, start, b)
-	if err != nil || n <= int(end.Addr-start) {
-		return false
-	}
-	s, err := p.fs.Schedstat(c.PID, c.TID)
-	if err != nil || s.Count != count || start == c.StackAddr && !bytes.Equal(b[:min(n, len(c.Stack))], c.Stack) {
+	b := p.readStill(c, start, size)
+	if len(b) <= int(end.Addr-start) || !bytes.Equal(b[:min(len(b), len(c.Stack))], c.Stack) {
 		return false
 	}
 	before := held(c)
-	*have = append((*have)[:0], b[:n]...)
-	if end.Switch > 0 {
-		c.BeyondAddr = start
+	c.Stack = append(c.Stack[:0], b...)
+	p.pool.grown(held(c) - before)
+	return true
+}
+
+// readStill reads the memory of a thread, nil if it may have run since the
+// capture.
+func (p *Pipeline) readStill(c *capture.Capture, start uint64, size int) []byte {
+	count, ok := c.Count, true
+	switch {
+	case c.TID == p.held:
+	case c.Taken == capture.Unstopped:
+	case c.Blocked:
+		count, ok = p.sameWait(c)
+	default:
+		ok = false
 	}
+	if !ok {
+		return nil
+	}
+	b := make([]byte, size)
+	n, err := p.patient.ReadMemory(c.TID, start, b)
+	if err != nil || n <= 0 {
+		return nil
+	}
+	if c.TID != p.held {
+		if s, err := p.fs.Schedstat(c.PID, c.TID); err != nil || s.Count != count {
+			return nil
+		}
+	}
+	return b[:n]
+}
+
+// otherCopy is how much is read of another stack at first, in bytes.
+const otherCopy = 32 << 10
+
+// readOther adds a part of another stack to a capture.
+func (p *Pipeline) readOther(t *target, c *capture.Capture, addr uint64) bool {
+	x := stackExtent(t.space.Mappings(), addr)
+	size := min(max(otherCopy, len(c.Beyond)), maxCopy-len(c.Beyond))
+	if x.High == 0 || size <= taking.RedZone {
+		return false
+	}
+	start := max(x.Low, (addr-taking.RedZone)&^7)
+	size, _ = x.Bytes(start, size)
+	b := p.readStill(c, start, size)
+	if uint64(len(b)) < addr-start+8 {
+		return false
+	}
+	before := held(c)
+	c.Beyond, c.Blocks = append(c.Beyond, b...), append(c.Blocks, capture.Block{Addr: start, Len: len(b)})
 	p.pool.grown(held(c) - before)
 	return true
 }
@@ -667,32 +714,41 @@ func (p *Pipeline) sameWait(c *capture.Capture) (count uint64, ok bool) {
 }
 
 // advise tells the engine how much stack the thread's next capture should hold,
-// and whether it takes a stop.
-func (p *Pipeline) advise(t *target, a *regs.Arch, c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) {
+// of which stacks, and whether it takes a stop.
+func (p *Pipeline) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) {
 	if fb == nil {
 		return
 	}
 	v := fb.Get()
-	if p.cfg.Live {
-		p.locate(t, c, &v, frames, end)
-	}
 	short := end.Reason == unwind.OutsideCopy
 	p.hurry = p.hurry || short || end.Reason == unwind.UnknownRegister || v.Want == 0
 	v.Short = short && c.Taken != capture.Unstopped
-	if end.Switch > 0 {
-		last := frames[len(frames)-1].SP
-		v.Beyond = copySize(v.Beyond, last-frames[end.Switch].SP+taking.RedZone, short, max(len(c.Beyond), firstCopy/4))
-		v.SavedSP = end.SavedSP
-		frames, short = frames[:end.Switch], false
+	firstShort := short && len(p.over) == 0
+	s := t.thread(c.TID)
+	if v.Short && p.cfg.Live && c.TID != p.held && bits.OnesCount(s.vain) <= 1 {
+		frames, end = p.foresee(t, c, u)
+		short = end.Reason == unwind.OutsideCopy
 	}
-	want := copySize(v.Want, frames[len(frames)-1].SP-c.StackAddr, short, len(c.Stack))
-	if all, ok := v.Stack.Bytes(c.StackAddr, maxCopy); short && ok && all <= largeCopy {
+	p.blocks = wanted(p.blocks[:0], c.StackAddr, frames, p.over, short)
+	p.blocks[0].short = p.blocks[0].short || firstShort // it may have been deeper than it is by now
+	first := p.blocks[0]
+	if p.cfg.Live {
+		p.locate(t, c, &v, first, end)
+	}
+	want := copySize(v.Want, first.high-c.StackAddr, first.short, len(c.Stack))
+	if all, ok := v.Stack.Bytes(c.StackAddr, maxCopy); first.short && ok && all <= largeCopy {
 		want = max(want, all) // usually the mapping ends where the stack begins
 	}
 	v.Want = want
+	if len(p.blocks) > 1 || v.Others[0].Bytes > 0 {
+		p.others(t, u.Arch, c, &v, frames)
+	}
 	if end.Reason == unwind.UnknownRegister && c.Taken == capture.Unstopped {
-		v.Foreign = a.Name != p.cfg.Host
+		v.Foreign = u.Arch.Name != p.cfg.Host
 		v.NeedStop = c.Count
+	}
+	if s.vain++; !v.Short || v != fb.Get() {
+		s.vain = 0
 	}
 	fb.Set(v)
 	if v.NeedStop == c.Count || v.Short {
@@ -724,14 +780,8 @@ const largeCopy = 1 << 20
 // that begins or ends may have its outermost frame lower than it is in between.
 const behindStack = 4 << 10
 
-// locate finds out where the stack of a capture lies, and the one beyond
-// a signal handler's.
-func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, frames []unwind.Frame, end unwind.End) {
-	if end.Switch > 0 {
-		if sp, x := frames[end.Switch].SP, &v.BeyondStack; sp < x.Low || sp >= x.High {
-			*x = stackExtent(t.space.Mappings(), sp)
-		}
-	}
+// locate finds out where the stack of a capture lies, of which first was wanted.
+func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, first block, end unwind.End) {
 	x := &v.Stack
 	if c.StackAddr < x.Low || c.StackAddr >= x.High {
 		*x = stackExtent(t.space.Mappings(), c.StackAddr)
@@ -739,12 +789,12 @@ func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, frames []unw
 	if x.High == 0 {
 		return
 	}
-	switch last := frames[len(frames)-1].SP; {
-	case end.Complete() && end.Switch == 0 && last > c.StackAddr:
+	switch last := first.high; {
+	case end.Complete() && len(p.over) == 0 && last > c.StackAddr:
 		if top := min(last+behindStack, x.High); top > x.Top {
 			x.Top = p.resident(c.PID, last, top)
 		}
-	case end.Reason == unwind.OutsideCopy:
+	case first.short:
 		x.Top = 0
 	}
 }

@@ -16,9 +16,11 @@ import (
 // process share it: a program has far fewer of them than stacks.
 type rawFrame struct {
 	frameKey
-	module *module.Module // nil: none
-	lookup uint64         // the address that names the frame
-	vaddr  uint64         // the same in the module's own numbering
+	module  *module.Module  // nil: none
+	lookup  uint64          // the address that names the frame
+	vaddr   uint64          // the same in the module's own numbering
+	fn      module.Function // that holds it, if covered
+	covered bool            // by an unwind table
 	// region is what to show without a module: the kernel's name of the
 	// mapping or "[anon]"; empty if the address is not mapped.
 	region      string
@@ -116,6 +118,7 @@ func (t *target) frame(names *Names, k frameKey) *rawFrame {
 		r.module, r.vaddr, _ = t.space.Module(r.lookup)
 		if r.module != nil {
 			names.open(t.names, r.module)
+			r.fn, r.covered = t.space.Function(r.lookup)
 		} else {
 			r.region, r.regionStart = regionOf(t.space.Mappings(), k.pc)
 		}

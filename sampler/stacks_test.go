@@ -131,20 +131,23 @@ func mustNotStop(name string) bool {
 	return false
 }
 
-// sampleAll samples processes until each thread was seen.
-func sampleAll(t *testing.T, opt Options, all []*parked) map[int][]*output.Stack {
+// sampleAll samples processes until each thread was seen. order lists the methods, nil
+// for the default.
+func sampleAll(t *testing.T, order []unwind.How, all []*parked) map[int][]*output.Stack {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*testprog.Patience)
 	defer cancel()
 	l := &looks{got: map[int][]*output.Stack{}, in: map[int]string{}, want: map[int]bool{}, done: cancel}
+	opt := Options{Hz: 20, All: true, WallWeight: true}
 	for _, p := range all {
 		opt.PIDs = append(opt.PIDs, p.PID)
 		for tid, stack := range p.stacks() {
 			l.want[tid], l.in[tid] = true, stack[0]
 		}
 	}
-	opt.Hz, opt.All, opt.WallWeight = 20, true, true
-	r, err := Run(ctx, opt, 0, testPipeline(l), nil, nil)
+	pipe := testPipeline(l)
+	pipe.cfg.Order = order
+	r, err := Run(ctx, opt, 0, pipe, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +157,9 @@ func sampleAll(t *testing.T, opt Options, all []*parked) map[int][]*output.Stack
 	}
 	return l.got
 }
+
+// bare are the methods that need a table or a chain: what a variant lacks, its stacks lack.
+var bare = []unwind.How{unwind.SFrame, unwind.EHFrame, unwind.FramePointer, unwind.BackChain}
 
 // TestStacks samples programs that tell their stacks: every frame, the method
 // that found it, and the way in which the stack ends.
@@ -191,7 +197,7 @@ func TestStacks(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(cases)) {
 		t.Run(name, func(t *testing.T) {
 			all := cases[name]()
-			got := sampleAll(t, Options{}, all)
+			got := sampleAll(t, bare, all)
 			for _, p := range all {
 				for tid, want := range p.stacks() {
 					// in_vfork ends with a jump: it is not on the stack.
@@ -203,6 +209,46 @@ func TestStacks(t *testing.T) {
 				p.Kill()
 			}
 		})
+	}
+}
+
+// TestStacksByCode samples the programs that have no tables: their code alone tells the whole stack,
+// also of leaves whose callers the frame pointer leaves out. Not those that trap where the code does not go
+// on: only without frame pointers is their caller looked for.
+func TestStacksByCode(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("elsewhere a blocked thread's return address is in a register")
+	}
+	var all []*parked
+	for _, prog := range [][]string{{"deep", "b", "7"}, {"deep", "s", "6"}, {"deep", "p", "5"}, {"handler", "k"}, {"handler", "l"}, {"handler", "n"}, {"blocked", "17"}} {
+		for _, v := range testprog.Variants(t, runtime.GOARCH, prog[0]) {
+			if m := method(v); m == "none" || m == "fp" && prog[0] != "handler" {
+				all = append(all, park(t, v, prog[0], prog[1:]...))
+			}
+		}
+	}
+	seen := 0
+	got := sampleAll(t, nil, all)
+	for _, p := range all {
+		for tid, want := range p.stacks() {
+			want = slices.DeleteFunc(slices.Clone(want), func(s string) bool { return s == "in_vfork" })
+			for _, s := range got[tid] {
+				var names, hows []string
+				for _, f := range s.Frames {
+					names, hows = append(names, f.Func), append(hows, f.How)
+				}
+				if s.End == unknown && mustNotStop(want[0]) && p.variant != "none" {
+					continue // it ends by way of rbp
+				}
+				if !slices.Equal(names, want) || s.End != "" || !slices.Contains(hows, "code") {
+					t.Errorf("%s:\n got %s by %s, ends: %q\nwant %s", p.name, names, hows, s.End, want)
+				}
+				seen++
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("%d stacks seen", seen)
 	}
 }
 

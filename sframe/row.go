@@ -60,6 +60,9 @@ type Row struct {
 	// Signal: this frame is a signal trampoline. The caller's PC is the
 	// interrupted instruction itself, not a return address.
 	Signal bool
+	// Switch: the caller may lie on another stack, wherever that is. Rows of known
+	// functions have it, no table does.
+	Switch bool
 	// Signed: arm64 pointer authentication has signed the return address here.
 	Signed bool
 }

@@ -264,6 +264,15 @@ func (w *Walker) methodRow(h How, pc uint64, top bool) (row *sframe.Row, ok bool
 			return nil, false
 		}
 		return row, true
+	case Code:
+		if w.follower == nil {
+			return nil, false
+		}
+		if !top {
+			pc++ // where it goes on
+		}
+		row, err := w.follower.Follow(pc, !top)
+		return row, err == nil
 	case FramePointer:
 		if w.conv.frame == nil {
 			return nil, false

@@ -52,21 +52,21 @@ func CheckOrder(a *regs.Arch, order []How) error {
 	useful := false
 	for _, h := range order {
 		switch h {
-		case SFrame, EHFrame:
+		case SFrame, EHFrame, Code:
 			useful = true
 		case FramePointer:
 			useful = useful || conventions[a.Name] != nil && conventions[a.Name].frame != nil
 		case BackChain:
 			useful = useful || a.Name == regs.S390X.Name
 		default:
-			return fmt.Errorf("%q is no unwind method (try: sframe, eh_frame, fp, backchain)", h.String())
+			return fmt.Errorf("%q is no unwind method (try: sframe, eh_frame, code, fp, backchain)", h.String())
 		}
 	}
 	switch {
 	case useful:
 		return nil
 	case len(order) == 0:
-		return fmt.Errorf("no unwind method given (try: sframe,eh_frame,fp,backchain)")
+		return fmt.Errorf("no unwind method given (try: sframe,eh_frame,code,fp,backchain)")
 	case a.Name == regs.S390X.Name:
 		// s390x ELF ABI: r11 is a frame pointer by preference only; compilers
 		// set it after the frame was allocated, so the CFA does not follow from it.

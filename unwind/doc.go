@@ -16,6 +16,14 @@
 // return address has to lie in executable memory; a method that fails a check
 // gives way to the next one.
 //
+// Where no method leads on, a walk looks upwards for a return address behind a
+// call whose code leads to the frame with just the stack pointer that it has:
+// that is a proof, and finds the callers of functions that never return.
+//
+// A caller may lie on another stack where a table's row leads there, or one of a function that is known to
+// change stacks ([sframe.Row.Switch]). [Walker.Stacks] lists those that a walk went over to, for whoever
+// copies memory.
+//
 // The package hides the walk's cache of rows by address. It reads no files, makes no system call and
 // knows nothing of processes: [Space] answers what is mapped, [Memory] what the
 // stack holds. Names and symbols are not its business.

@@ -63,11 +63,6 @@ type End struct {
 	// Repeated: the walk in the order asked for ended short, and this is the
 	// longer one of a repetition with .eh_frame before .sframe.
 	Repeated bool
-	// Switch is the index, among the frames of this walk, of the first one that
-	// a signal interrupted on another stack than its handler's; 0: none.
-	// SavedSP is where the kernel stored that frame's stack pointer.
-	Switch  int
-	SavedSP uint64
 }
 
 // Complete: the stack was walked to its outermost frame.

@@ -38,7 +38,7 @@ func compile(a *regs.Arch, row *sframe.Row) (plain, bool) {
 	stored := func(r *sframe.Rule) bool {
 		return r.Base == sframe.FromCFA && r.Deref && int32(int16(r.Offset)) == r.Offset
 	}
-	if row.Outermost || row.Signal || a.WordBytes != 8 ||
+	if row.Outermost || row.Signal || row.Switch || a.WordBytes != 8 ||
 		row.CFA.Base != sframe.FromReg || row.CFA.Deref || row.CFA.Reg != a.SP && row.CFA.Reg != a.FP ||
 		!stored(&row.RA) || row.FP.Base != sframe.Same && !stored(&row.FP) {
 		return plain{}, false
@@ -58,16 +58,19 @@ func compile(a *regs.Arch, row *sframe.Row) (plain, bool) {
 // next is a caller that was computed and not yet entered: find fills it
 // without touching the registers, so that a caller of find can still refuse.
 type next struct {
-	limit   uint64 // highest stack pointer allowed: the end of the mapping
-	cfa     uint64
-	pc      uint64
-	sp      uint64
-	fp      uint64
-	spKnown bool   // sp is exact; otherwise it is a lower bound of it
-	fpKnown bool   // fp holds a value
-	stale   bool   // what the row has saved relative to fp is back in the registers
-	fault   uint64 // what a failure is about
-	savedSP uint64 // where the CFA was loaded from, if it was: in a signal frame the stack pointer
+	limit    uint64 // highest stack pointer allowed: the end of the mapping
+	anywhere bool   // for find: the caller may be on another stack
+	over     bool   // it is
+	cfa      uint64
+	pc       uint64
+	sp       uint64
+	fp       uint64
+	spKnown  bool   // sp is exact; otherwise it is a lower bound of it
+	fpKnown  bool   // fp holds a value
+	stale    bool   // what the row has saved relative to fp is back in the registers
+	fault    uint64 // what a failure is about
+	base     uint64 // what the CFA was computed from: a register, or the word at savedSP
+	savedSP  uint64 // where the CFA was loaded from, if it was: in a signal frame the stack pointer
 }
 
 // find computes the caller's pc, sp and fp and makes every check that needs no
@@ -136,11 +139,11 @@ func (n *next) checkSP(a *regs.Arch, old uint64, top bool) Reason {
 	switch {
 	// A call pushes, so a caller's stack pointer is above. The innermost frame
 	// of arm64 and s390x may not have pushed anything.
-	case n.sp < old, n.sp == old && !top:
+	case (n.sp < old || n.sp == old && !top) && !n.anywhere:
 		r = NoProgress
 	case n.sp&uint64(a.WordBytes-1) != 0:
 		r = Misaligned
-	case n.sp > n.limit:
+	case n.sp > n.limit && !n.anywhere:
 		r = StackSwitch
 	default:
 		return 0
@@ -158,26 +161,27 @@ func (n *next) findCFA(a *regs.Arch, set *regs.Set, row *sframe.Row, mem *Memory
 			n.fault = set.PC
 			return UnknownRegister
 		}
-		if rule.Reg == a.FP && v < set.R[a.SP&(regs.NumRegs-1)] && !row.Signal {
+		if rule.Reg == a.FP && v < set.R[a.SP&(regs.NumRegs-1)] && !row.Signal && !n.anywhere {
 			// kernel/unwind/user.c refuses a frame pointer below the stack
 			// pointer: it points into a dead frame, or is no frame pointer.
 			n.fault = v
 			return NoProgress
 		}
+		n.base, n.savedSP = v, 0
 		v = wrap(a, v+uint64(int64(rule.Offset)))
-		n.savedSP = 0
 		if rule.Deref {
 			n.savedSP = v
 			var r Reason
 			if v, r = n.load(a, mem, v); r != 0 {
 				return r
 			}
+			n.base = v
 		}
 		n.cfa = v
 		return 0
 	case sframe.FromExpr:
 		v, r := n.expr(a, set, row, rule, mem, 0, false)
-		n.cfa, n.savedSP = v, 0
+		n.cfa, n.base, n.savedSP = v, v, 0
 		return r
 	}
 	n.fault = set.PC

@@ -11,11 +11,12 @@ const (
 	EHFrame                 // a row compiled from .eh_frame, Go's pclntab or .debug_frame
 	FramePointer            // the frame pointer convention
 	BackChain               // the s390x back chain
+	Code                    // the code, followed to its return
 	Signal                  // the frame that a signal interrupted
 	numHow
 )
 
-var howNames = [numHow]string{"regs", "sframe", "eh_frame", "fp", "backchain", "signal"}
+var howNames = [numHow]string{"regs", "sframe", "eh_frame", "fp", "backchain", "code", "signal"}
 
 // String is the method's name as --unwind and every output spell it.
 func (h How) String() string {
@@ -69,6 +70,18 @@ type Space interface {
 	// Generation changes whenever an answer given earlier may have changed
 	// (mappings were refreshed). Callers drop what they cached then.
 	Generation() uint64
+}
+
+// Follower is what a Space may do besides: the method Code works where the Space
+// has it.
+type Follower interface {
+	// Follow returns the row that the code from pc on tells, up to the return of
+	// the function. caller: pc is a return address. An error says that it tells
+	// nothing.
+	Follow(pc uint64, caller bool) (*sframe.Row, error)
+	// Called returns the row of the code at pc, if what the call in front of ra
+	// calls directly leads there: pc's function may never return.
+	Called(ra, pc uint64) (*sframe.Row, error)
 }
 
 // Layout is what a Space may know of the address space besides. A walk uses it

@@ -8,7 +8,10 @@ import (
 )
 
 // DefaultOrder is the order of methods of a walk for which none was chosen.
-var DefaultOrder = []How{SFrame, EHFrame, FramePointer, BackChain}
+//
+// Code stands before FramePointer: what it says follows from the instructions,
+// while a frame pointer may be none, or that of a caller.
+var DefaultOrder = []How{SFrame, EHFrame, Code, FramePointer, BackChain}
 
 // DefaultMaxDepth is the number of frames after which a walk is cut for which
 // no other was chosen.
@@ -18,7 +21,9 @@ const DefaultMaxDepth = 512
 type Walker struct {
 	arch     *regs.Arch
 	space    Space
-	layout   Layout // nil if space has none
+	layout   Layout   // nil if space has none
+	follower Follower // nil if space has none
+	stacks   Stacks   // nil if space has none
 	conv     *convention
 	order    []How
 	maxDepth int
@@ -34,7 +39,9 @@ type Walker struct {
 	late   []lateRow
 	called bool        // the walk ends at an innermost frame that is an entry, but was called
 	linked *sframe.Row // that led to the frame, if the back chain did
-	onward End         // Switch and SavedSP of the walk under way
+	left   []left      // stacks that the walk has been on
+	over   []Stack     // those that it went over to
+	low    uint64      // lowest stack pointer of the current one
 	gen    uint64
 	window window
 
@@ -67,6 +74,8 @@ func New(a *regs.Arch, space Space, order []How, maxDepth int) *Walker {
 		w.conv = &convention{}
 	}
 	w.layout, _ = space.(Layout)
+	w.follower, _ = space.(Follower)
+	w.stacks, _ = space.(Stacks)
 	return w
 }
 
@@ -88,6 +97,7 @@ func (w *Walker) Walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 	w.spare = other
 	if otherEnd.Reason == Complete || len(other) > len(frames)-first {
 		otherEnd.Repeated = true
+		w.over = append(w.over[:0], w.second.over...)
 		return append(frames[:first], other...), otherEnd
 	}
 	return frames, end
@@ -140,7 +150,7 @@ func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 		// address that was met before.
 		if e.flags&isPlain != 0 && w.next.findPlain(w.arch, s, &e.plain, !w.came.caller, mem) == 0 && len(frames)-first < w.maxDepth {
 			to := w.cache.caller(e, w.next.pc)
-			if to != nil && (to.flags&afterCall != 0 || e.how != FramePointer) {
+			if to != nil && (to.flags&afterCall != 0 || e.how != FramePointer && e.how != Code) {
 				w.late = append(w.late, lateRow{w.next.cfa, e.num})
 				w.next.enter(w.arch, s, s.Known)
 				w.came = came{e.how, true, false}
@@ -160,7 +170,8 @@ func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 // begin sets the walk to the innermost frame, whose entry it returns.
 func (w *Walker) begin(set *regs.Set) *entry {
 	w.start()
-	w.late, w.called, w.linked, w.onward, w.came = w.late[:0], false, nil, End{}, came{}
+	w.late, w.called, w.linked, w.came = w.late[:0], false, nil, came{}
+	w.left, w.over, w.low = w.left[:0], w.over[:0], set.R[w.arch.SP&(regs.NumRegs-1)]
 	w.set = *set
 	w.next.limit = w.limit(&w.set)
 	return w.lookup(set.PC, false)
@@ -184,11 +195,17 @@ func (w *Walker) advance(e *entry, mem *Memory, frames []Frame) (*entry, Reason)
 	row, how, failed, reason := w.step(e, !w.came.caller, mem)
 	switch {
 	case reason != 0:
+		if reason == OutsideCopy && w.next.over {
+			w.leave(frames, w.next.base)
+		}
 		return nil, reason
 	case len(frames) >= w.maxDepth:
 		return nil, DepthLimit
 	}
 	w.linked = row
+	if w.next.over {
+		w.leave(frames, w.next.base)
+	}
 	w.catchUp(mem)
 	w.next.commit(w.arch, &w.set, row, mem)
 	if row.Signal {
@@ -210,8 +227,8 @@ func (w *Walker) interrupted(frames []Frame) (*entry, Reason) {
 		w.next.fault = s.PC
 		return nil, Loop
 	}
-	if w.onward.Switch == 0 && (w.next.sp > w.next.limit || w.next.sp-frames[len(frames)-1].SP > maxSignalFrame) {
-		w.onward.Switch, w.onward.SavedSP = len(frames), w.next.savedSP
+	if w.next.sp > w.next.limit || w.next.sp-frames[len(frames)-1].SP > maxSignalFrame {
+		w.leave(frames, w.next.sp)
 	}
 	w.next.limit = w.limit(s)
 	return w.lookup(s.PC, false), 0
@@ -248,12 +265,24 @@ func (w *Walker) step(e *entry, top bool, mem *Memory) (row *sframe.Row, how How
 	if e.flags&isPlain == 0 && (e.row == nil || !e.row.Outermost) {
 		w.catchUp(mem)
 	}
+	w.next.over = false
 	row, how, reason = w.found(e, top, mem)
 	switch reason {
-	case 0, Outermost, OutsideCopy:
+	case 0, Outermost:
+		return row, how, false, reason
+	case OutsideCopy:
+		if how != FramePointer { // else what points there may be no frame pointer
+			return row, how, false, reason
+		}
+		if found := w.search(e, top, mem); found != nil {
+			return found, Code, true, 0
+		}
 		return row, how, false, reason
 	}
 	other, otherHow := w.fallBack(e, top, mem)
+	if other == nil {
+		other, otherHow = w.search(e, top, mem), Code
+	}
 	switch {
 	case other == nil && top && w.calledEntry(e, mem):
 		if !w.arch.Link && w.allows(FramePointer) {
@@ -328,7 +357,12 @@ func (w *Walker) found(e *entry, top bool, mem *Memory) (*sframe.Row, How, Reaso
 // try computes the caller and checks that its PC is code. After success
 // w.next holds the caller and w.to its entry, unless row is a signal frame's.
 func (w *Walker) try(row *sframe.Row, how How, e *entry, top bool, mem *Memory) Reason {
-	if r := w.next.find(w.arch, &w.set, row, top, mem); r != 0 {
+	w.next.over = false
+	r := w.next.find(w.arch, &w.set, row, top, mem)
+	if row.Switch || r == NoProgress || r == StackSwitch {
+		r = w.goOver(row, how, top, mem, r)
+	}
+	if r != 0 {
 		return r
 	}
 	return w.check(row.Signal, how, e)
@@ -356,9 +390,10 @@ func (w *Walker) check(signal bool, how How, e *entry) Reason {
 	if to.flags&isCode == 0 {
 		return NotCode
 	}
-	if (how == FramePointer || how == BackChain) && to.flags&(afterCall|isTrampoline) == 0 && !w.isEntry(to) {
+	if (how == FramePointer || how == BackChain || how == Code || w.next.over) && to.flags&(afterCall|isTrampoline) == 0 && !w.isEntry(to) {
 		// A register that was taken for a frame pointer and is none can point
-		// at code addresses too, but hardly behind calls.
+		// at code addresses too, but hardly behind calls. Code may have been
+		// followed to where it never goes.
 		return NotAfterCall
 	}
 	return 0
@@ -406,6 +441,37 @@ func (w *Walker) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 	return nil, Regs
 }
 
+// maxSearch is how many words of the stack are looked at for the call that has
+// led to a frame.
+const maxSearch = 256
+
+// search looks upwards on the stack for a return address behind a call whose code
+// leads to frame e, with the stack pointer that it has: this proves it. It finds
+// the callers of functions that do not return, as those which start a program.
+// It returns the row, w.next holding the caller, or nil.
+func (w *Walker) search(e *entry, top bool, mem *Memory) *sframe.Row {
+	if w.follower == nil || e.flags&isCode == 0 || !w.allows(Code) || w.isEntry(e) {
+		return nil
+	}
+	w.catchUp(mem)
+	keep := w.next
+	word := uint64(w.arch.WordBytes)
+	sp := w.set.R[w.arch.SP&(regs.NumRegs-1)]
+	for addr := sp; addr < sp+maxSearch*word; addr += word {
+		ra, r := mem.word(w.arch, addr)
+		if r != 0 {
+			break
+		}
+		ra &^= w.arch.PACMask
+		row, err := w.follower.Called(ra, w.set.PC)
+		if err == nil && w.try(row, Code, e, top, mem) == 0 && w.next.pc == ra && w.next.cfa+uint64(int64(row.RA.Offset)) == addr {
+			return row
+		}
+	}
+	w.next = keep
+	return nil
+}
+
 // mayKeepFP: what a row says, whatever else is wrong with it, leaves room for a
 // frame that the frame pointer points to. It does not if the frame pointer is
 // still the caller's, nor in hand-written code that has no frame: the CFA is
@@ -419,23 +485,17 @@ func (w *Walker) mayKeepFP(row *sframe.Row) bool {
 func (w *Walker) end(reason Reason, e *entry) End {
 	switch reason {
 	case Outermost:
-		return w.ending(Complete, 0)
+		return End{Reason: Complete}
 	case DepthLimit:
-		return w.ending(DepthLimit, 0)
+		return End{Reason: DepthLimit}
 	case OutsideCopy, Loop:
 		// Not even for a known entry: what lies beyond the copy is not known.
 	default:
 		if w.isEntry(e) && !w.called {
-			return w.ending(Complete, 0)
+			return End{Reason: Complete}
 		}
 	}
-	return w.ending(reason, w.next.fault)
-}
-
-func (w *Walker) ending(reason Reason, addr uint64) End {
-	end := w.onward
-	end.Reason, end.Addr = reason, addr
-	return end
+	return End{Reason: reason, Addr: w.next.fault}
 }
 
 // isEntry asks once for each address whether it lies in a function that starts

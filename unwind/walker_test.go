@@ -561,7 +561,8 @@ func TestSignalInLeaf(t *testing.T) {
 	}
 	mem := frameOf(a, 1024, map[int]uint64{8: tramp, 16 + 544: 0xf, 16 + 552: 0x403010, 16 + 560: sp, 16 + 568: 0x401000})
 	mem.Also = []Region{{sp, put(a, nil, 1, 0x400020, 3, 4)}}
-	frames, end := New(a, s, []How{SFrame}, 0).Walk(set(0x402010, 31, 0x7000_0000, 30, 0xdead), mem, nil)
+	w := New(a, s, []How{SFrame}, 0)
+	frames, end := w.Walk(set(0x402010, 31, 0x7000_0000, 30, 0xdead), mem, nil)
 	want := []Frame{
 		{PC: 0x402010, SP: 0x7000_0000},
 		{PC: tramp, SP: 0x7000_0010, How: SFrame}, // returned to, but never called
@@ -573,12 +574,13 @@ func TestSignalInLeaf(t *testing.T) {
 		t.Errorf("frames (-want +got):\n%s\nend %v at %#x", d, end.Reason, end.Addr)
 	}
 	// The way to the other stack is told, so that it can be copied next time.
-	if end.Switch != 2 || end.SavedSP != 0x7000_0010+560 {
-		t.Errorf("stack switch at frame %d by the word at %#x, want 2, %#x", end.Switch, end.SavedSP, 0x7000_0010+560)
+	over := []Stack{{Frame: 2, Base: sp, Word: 0x7000_0010 + 560}}
+	if d := cmp.Diff(over, w.Stacks()); d != "" {
+		t.Errorf("stacks (-want +got):\n%s", d)
 	}
 	mem.Also = nil
-	if _, end = New(a, s, []How{SFrame}, 0).Walk(set(0x402010, 31, 0x7000_0000, 30, 0xdead), mem, nil); end.Reason != OutsideCopy || end.Switch != 2 {
-		t.Errorf("without a copy of the other stack: end %v, switch at frame %d; want %v, 2", end.Reason, end.Switch, OutsideCopy)
+	if _, end = w.Walk(set(0x402010, 31, 0x7000_0000, 30, 0xdead), mem, nil); end.Reason != OutsideCopy || cmp.Diff(over, w.Stacks()) != "" {
+		t.Errorf("without a copy of the other stack: end %v, stacks %v; want %v, %v", end.Reason, w.Stacks(), OutsideCopy, over)
 	}
 }
 
@@ -891,8 +893,8 @@ func TestCheckOrder(t *testing.T) {
 		{regs.S390X, []How{BackChain, FramePointer}, ""},
 		{regs.AMD64, []How{BackChain}, "back chains exist on s390x only, not on amd64 (try: fp)"},
 		{regs.ARM64, []How{FramePointer}, ""},
-		{regs.AMD64, []How{SFrame, Signal}, `"signal" is no unwind method (try: sframe, eh_frame, fp, backchain)`},
-		{regs.AMD64, nil, "no unwind method given (try: sframe,eh_frame,fp,backchain)"},
+		{regs.AMD64, []How{SFrame, Signal}, `"signal" is no unwind method (try: sframe, eh_frame, code, fp, backchain)`},
+		{regs.AMD64, nil, "no unwind method given (try: sframe,eh_frame,code,fp,backchain)"},
 	} {
 		got := ""
 		if err := CheckOrder(tt.arch, tt.order); err != nil {

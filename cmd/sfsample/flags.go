@@ -120,7 +120,7 @@ func newFlags(c *config) *pflag.FlagSet {
 
 	fs.Func("threads", "`running|all`", oneOf(&c.threads, threadsRunning, threadsAll))
 	fs.Func("weight", "`cpu|wall`", oneOf(&c.weight, weightCPU, weightWall))
-	fs.Func("unwind", "`sframe,eh_frame,fp,backchain`", func(s string) (err error) { c.order, err = parseOrder(s); return })
+	fs.Func("unwind", "`sframe,eh_frame,code,fp,backchain`", func(s string) (err error) { c.order, err = parseOrder(s); return })
 	fs.Func("stop", "`auto|never|always`", oneOf(&c.stop, stopAuto, stopNever, stopAlways))
 	fs.BoolVar(&c.noRestart, "no-restart", false, "")
 	fs.Func("max-depth", "`512`", func(s string) (err error) { c.maxDepth, err = parseDepth(s); return })
@@ -360,7 +360,7 @@ func parseOrder(s string) ([]unwind.How, error) {
 	for _, word := range strings.Split(s, ",") {
 		i := slices.IndexFunc(methods, func(h unwind.How) bool { return h.String() == word })
 		if i < 0 {
-			return nil, fmt.Errorf("%q is no method (sframe, eh_frame, fp or backchain, with commas between them)", word)
+			return nil, fmt.Errorf("%q is no method (sframe, eh_frame, code, fp or backchain, with commas between them)", word)
 		}
 		if slices.Contains(order, methods[i]) {
 			return nil, fmt.Errorf("%s stands there twice", word)

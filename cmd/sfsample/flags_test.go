@@ -19,7 +19,7 @@ func defaults() config {
 	return config{
 		pids: []int{1}, hz: 99, outputs: []output.Spec{{Format: "folded", File: "-"}},
 		threads: "running", weight: "cpu", stop: "auto", demangle: "full", maxDepth: 512, maxOverhead: 0.01, group: true,
-		order: []unwind.How{unwind.SFrame, unwind.EHFrame, unwind.FramePointer, unwind.BackChain},
+		order: []unwind.How{unwind.SFrame, unwind.EHFrame, unwind.Code, unwind.FramePointer, unwind.BackChain},
 	}
 }
 
@@ -233,7 +233,7 @@ func TestParseArgsErrors(t *testing.T) {
 		{"-p 1 --threads some", "--threads some: is running or all"},
 		{"-p 1 --weight heavy", "is cpu or wall"},
 		{"-p 1 --stop maybe", "is auto or never or always"},
-		{"-p 1 --unwind dwarf", `"dwarf" is no method (sframe, eh_frame, fp or backchain`},
+		{"-p 1 --unwind dwarf", `"dwarf" is no method (sframe, eh_frame, code, fp or backchain`},
 		{"-p 1 --unwind regs", "is no method"},
 		{"-p 1 --unwind fp,fp", "fp stands there twice"},
 		{"-p 1 --unwind fp,", "is no method"},

@@ -185,6 +185,9 @@ func (s *session) unwound(say func(string, ...any), u sampler.Unwound) {
 	for _, m := range s.names.Missing() {
 		say("names: %s", m)
 	}
+	if k := s.names.Nameless(); k > 0 {
+		say("names: %d addresses without a symbol are named by where their function begins in its file, as MODULE:fn_ADDRESS (try: debug packages, or --debuginfod)", k)
+	}
 }
 
 func percent(f float64) string { return fmt.Sprintf("%g %%", f*100) }

@@ -42,7 +42,7 @@ How:
       --stop never          stop none, show what can be read
       --stop always         stop each thread for each sample, if that does it no harm
       --no-restart          leave an EINTR that a stop has caused, stop no blocked thread
-      --unwind sframe,eh_frame,fp,backchain
+      --unwind sframe,eh_frame,code,fp,backchain
                             methods for each frame, in this order
       --max-depth 512       frames in a stack at most
       --verify              unwind by two methods and report where they differ

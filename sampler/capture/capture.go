@@ -52,10 +52,11 @@ type Capture struct {
 	StackAddr uint64 // address of Stack[0]
 	Stack     []byte
 
-	// Beyond is a copy of the stack that a signal handler on an alternate stack
-	// has interrupted; empty: there is none, or it was not known.
-	BeyondAddr uint64
-	Beyond     []byte
+	// Beyond holds copies of further stacks, one behind another as Blocks tells: of
+	// the one that a signal handler on an alternate stack has interrupted, and of those that functions
+	// have changed from.
+	Beyond []byte
+	Blocks []Block
 
 	// From DoubtStart to DoubtEnd it is not known what code was mapped when this was
 	// captured. End 0: it is known of all of its frames.
@@ -66,6 +67,12 @@ type Capture struct {
 	Kernel []byte
 
 	Weight
+}
+
+// Block is a piece of memory that was copied.
+type Block struct {
+	Addr uint64
+	Len  int // bytes
 }
 
 // Weight is the time that a sample stands for.

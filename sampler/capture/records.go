@@ -125,10 +125,19 @@ func (c *Capture) encode(e *encoder) {
 	e.bytes(c.Stack)
 	e.bytes(c.Kernel)
 	e.weight(&c.Weight)
-	e.uint(c.BeyondAddr)
+	blocks := c.Blocks
+	if len(blocks) == 0 {
+		blocks = make([]Block, 1)
+	}
+	e.uint(blocks[0].Addr)
 	e.bytes(c.Beyond)
 	e.uint(c.DoubtStart)
 	e.uint(c.DoubtEnd)
+	e.uint(uint64(len(blocks) - 1))
+	for _, b := range blocks[1:] { // behind the first, which has the rest of Beyond
+		e.uint(b.Addr)
+		e.uint(uint64(b.Len))
+	}
 }
 
 func (c *Capture) decode(d *decoder) {
@@ -151,12 +160,35 @@ func (c *Capture) decode(d *decoder) {
 	c.Stack = d.bytes()
 	c.Kernel = d.bytes()
 	c.Weight = d.weight()
-	// Recordings of before end here, or there.
+	// Recordings of before end here, or there, or there.
+	var first Block
 	if len(d.b) > 0 {
-		c.BeyondAddr, c.Beyond = d.uint(), d.bytes()
+		first.Addr, c.Beyond = d.uint(), d.bytes()
+		first.Len = len(c.Beyond)
 	}
 	if len(d.b) > 0 {
 		c.DoubtStart, c.DoubtEnd = d.uint(), d.uint()
+	}
+	if first.Len > 0 {
+		c.Blocks = []Block{first}
+	}
+	if len(d.b) > 0 {
+		c.moreBlocks(d)
+	}
+}
+
+// moreBlocks reads the blocks behind the first one.
+func (c *Capture) moreBlocks(d *decoder) {
+	for range d.uint() {
+		b := Block{Addr: d.uint()}
+		n := d.uint()
+		if d.err != nil || n == 0 || len(c.Blocks) == 0 || n > uint64(c.Blocks[0].Len) {
+			d.fail()
+			return
+		}
+		b.Len = int(n)
+		c.Blocks[0].Len -= b.Len
+		c.Blocks = append(c.Blocks, b)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"debug/elf"
 	"log/slog"
-	"slices"
 
 	"sfsample/sampler/symbol"
 )
@@ -215,11 +214,6 @@ func isDynamicLinker(name string) bool {
 // tables or the symbols that know where that function ends.
 func (o *object) atEntry(vaddr uint64, log *slog.Logger) bool {
 	if o.open(log) == nil {
-		for _, s := range slices.Concat(o.sframes, o.old) {
-			if e, err := s.Find(vaddr); err == nil {
-				return e.FuncStart == o.hdr.entry
-			}
-		}
 		if start, ok := o.function(vaddr, log); ok {
 			return start == o.hdr.entry
 		}

@@ -118,6 +118,8 @@ func (o *object) goRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 			return &outermost, nil
 		case (f.SPWrite || is&switches != 0) && o.hdr.arch == regs.S390X:
 			return &lost, nil
+		case is&switches != 0 && o.calls(vaddr):
+			return o.switchRow(f, vaddr)
 		case f.SPWrite || is&switches != 0:
 			return nil, errSwitch
 		}
@@ -138,6 +140,32 @@ func (o *object) goRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 		return nil, err
 	}
 	return o.golang.row(o.hdr.arch, goRowKey{size, fp}), nil
+}
+
+// switchRow is the row for a call that a function of Go's runtime makes from
+// another stack than it was called on. Its frame pointer still leads back to its
+// own frame: "the original frame pointer is stored in BP, which is useful for stack
+// unwinding" (runtime/asm_amd64.s, asm_arm64.s), from Go 1.21 on.
+func (o *object) switchRow(f symbol.GoFunc, vaddr uint64) (*sframe.Row, error) {
+	a := o.hdr.arch
+	at := func(off int32) sframe.Rule { return sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: off} }
+	if a == regs.AMD64 {
+		var b [4]byte
+		if _, err := o.ReadAt(b[:], int64(f.Start)); err != nil {
+			return nil, err
+		}
+		if !bytes.Equal(b[:], []byte{0x55, 0x48, 0x89, 0xe5}) { // push rbp; mov rbp,rsp
+			return nil, errSwitch
+		}
+		return &sframe.Row{CFA: sframe.Rule{Base: sframe.FromReg, Reg: a.FP, Offset: 16}, RA: at(-8), FP: at(-16), Switch: true}, nil
+	}
+	// The frame record: x29 points one word below where sp was, and the caller's
+	// return address lies there.
+	size, err := o.golang.table.StackSize(f, vaddr)
+	if err != nil || size <= 0 || size > maxGoSize {
+		return nil, errSwitch
+	}
+	return &sframe.Row{CFA: sframe.Rule{Base: sframe.FromReg, Reg: a.FP, Offset: 8 + size}, RA: at(-size), FP: at(-size - 8), Switch: true}, nil
 }
 
 // goFP tells where f has the caller's frame pointer at vaddr. Compiled functions

@@ -62,10 +62,12 @@ type object struct {
 	sections   fileSections
 	searched   bool // sections is filled
 	problems   []Problem
-	funcs      []specialFunc // functions in which stacks begin or change
-	hasFuncs   bool          // funcs is filled
-	hasEntry   bool          // hdr.entry is where the kernel starts it
-	entryKnown bool          // hasEntry is filled
+	funcs      []specialFunc     // functions in which stacks begin or change
+	hasFuncs   bool              // funcs is filled
+	hasEntry   bool              // hdr.entry is where the kernel starts it
+	entryKnown bool              // hasEntry is filled
+	pieces     map[uint64]uint64 // starts of functions by those of their pieces
+	followed   followed
 }
 
 // ReadAt reads the object's memory by link-time address, through the process
@@ -149,13 +151,14 @@ func (o *object) bytes() int {
 	if o.debug != nil {
 		n += o.debug.CacheBytes() + o.debugBytes
 	}
-	return n + o.golang.bytes()
+	const followedBytes = 200
+	return n + o.golang.bytes() + followedBytes*len(o.followed)
 }
 
 // close forgets the tables; the next look-up opens them again.
 func (o *object) close() {
 	o.opened = false
-	o.sframes, o.old, o.eh = nil, nil, nil
+	o.sframes, o.old, o.eh, o.followed = nil, nil, nil, nil
 	if o.golang.table != nil {
 		o.golang = goRows{}
 	}
@@ -270,27 +273,6 @@ func (o *object) ehRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 		return row, err
 	}
 	return nil, err
-}
-
-// function returns where the function at vaddr begins, by the tables of the
-// EHFrame method.
-func (o *object) function(vaddr uint64, log *slog.Logger) (start uint64, ok bool) {
-	if o.eh != nil {
-		if e, err := o.eh.Find(vaddr); err == nil {
-			return e.FuncStart, true
-		}
-	}
-	if o.openGo(log) {
-		if f, ok, err := o.golang.table.Func(vaddr); ok && err == nil {
-			return f.Start, true
-		}
-	}
-	if o.openDebug(log) {
-		if e, err := o.debug.Find(vaddr); err == nil {
-			return e.FuncStart, true
-		}
-	}
-	return 0, false
 }
 
 // maxDebugFrame bounds a .debug_frame, which is read as a whole: that of a Go

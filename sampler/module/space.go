@@ -54,6 +54,7 @@ type Space struct {
 	moved   []region // where objects were that have gone
 	ranges  []Range  // of Verify, kept for their memory
 	verify  []byte
+	free    freeCode
 }
 
 // codeRange is an executable mapping.
@@ -67,6 +68,8 @@ type codeRange struct {
 var _ interface {
 	unwind.Space
 	unwind.Layout
+	unwind.Follower
+	unwind.Stacks
 } = (*Space)(nil)
 
 // NewSpace returns a Space that reads src and keeps what it read of objects in
@@ -130,18 +133,23 @@ func (s *Space) find(pc uint64) *codeRange {
 
 // cover is find, with the mappings read anew if they do not hold pc.
 func (s *Space) cover(pc uint64) *codeRange {
-	if r := s.find(pc); r != nil {
+	if r := s.find(pc); r != nil || !s.missed(pc) {
 		return r
 	}
-	if !s.misses.worthIt(pc, s.opt.Now(), s.Moved(pc)) {
-		return nil
+	return s.find(pc)
+}
+
+// missed reads the mappings anew for want of addr, if that is worth it.
+func (s *Space) missed(addr uint64) bool {
+	if !s.misses.worthIt(addr, s.opt.Now(), s.Moved(addr)) {
+		return false
 	}
 	before := s.gen
 	if err := s.Refresh(); err != nil {
 		s.opt.Log.Debug("mappings not read", "reason", err.Error())
 	}
-	s.misses.note(pc, s.gen != before, s.opt.Now())
-	return s.find(pc)
+	s.misses.note(addr, s.gen != before, s.opt.Now())
+	return true
 }
 
 // Executable implements unwind.Space.
@@ -187,6 +195,16 @@ func (s *Space) Mapping(addr uint64) (start, end uint64, ok bool) {
 		hi++
 	}
 	return s.maps[lo].Start, s.maps[hi].End, true
+}
+
+// Writable implements unwind.Stacks. Stacks may be younger than the list of mappings.
+func (s *Space) Writable(addr uint64) bool {
+	writable := func() bool {
+		const both = procfs.Read | procfs.Write
+		i, ok := s.mappingAt(addr)
+		return ok && s.maps[i].Perms&both == both
+	}
+	return writable() || s.missed(addr) && writable()
 }
 
 // VDSO implements unwind.Layout.
@@ -304,6 +322,7 @@ func (s *Space) update(maps []procfs.Mapping) {
 	}
 	if changed {
 		s.last = 0
+		s.free = freeCode{}
 		s.gen++
 	}
 }
@@ -330,6 +349,7 @@ func (s *Space) Verify() (changed bool, err error) {
 			err = s.unread()
 		}
 	}
+	s.freeChanged()
 	return s.gen != before, err
 }
 

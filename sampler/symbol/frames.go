@@ -18,6 +18,9 @@ type Frame struct {
 	Line    int    // 0 if unknown
 	Inlined bool   // inlined into the next frame
 	Source  string // where the name comes from, as in Sym
+	// Loose: the symbol has no size, and not all symbols are known: other
+	// functions may lie between it and the address.
+	Loose bool
 }
 
 // Frames names the functions at a link-time address, innermost first: those
@@ -25,7 +28,7 @@ type Frame struct {
 // that Lookup gives. It is nil when nothing is known.
 func (o *Object) Frames(vaddr uint64) []Frame {
 	sym, ok := o.Lookup(vaddr)
-	outer := Frame{Name: sym.Name, Start: sym.Start, Source: sym.Source}
+	outer := Frame{Name: sym.Name, Start: sym.Start, Source: sym.Source, Loose: ok && sym.Size == 0 && o.missing != ""}
 	if !o.opt.Inlines && !o.opt.Lines {
 		if !ok {
 			return nil

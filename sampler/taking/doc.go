@@ -6,6 +6,9 @@
 // Such a call is taken back where that was tried and is safe, by writing a register; if that fails, the
 // [Buffer] tells. [Advice] is all that is known beforehand, as one value.
 //
+// Further stacks are copied where a word leads to them that is in a register or a copy, as the advice says: a bounded
+// number, and no more bytes than there is room for.
+//
 // [Kernel] is the seam for tests: [Live] is the real one. Everything on the way is go:nosplit,
 // since clocks run outside of Go's scheduler (see [ptrace.Outside]).
 package taking

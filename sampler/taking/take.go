@@ -36,14 +36,23 @@ func (x *Extent) Bytes(base uint64, room int) (n int, ok bool) {
 type Advice struct {
 	Want  int // bytes of stack to copy; 0: nothing is known yet
 	Stack Extent
-	// SavedSP is where the kernel has stored the stack pointer of the code that
-	// a signal handler on an alternate stack interrupted; 0: not seen yet. It is
-	// the same place for all handlers on that stack: the kernel begins at its end.
-	SavedSP uint64
-	// Beyond is how many bytes to copy of the stack that it points to, and
-	// BeyondStack where that stack lies.
-	Beyond      int
-	BeyondStack Extent
+	// Others are the further stacks that the thread's lead to, up to the first that has no Bytes. Beyond is the sum of their Bytes.
+	Others [MaxOthers]Other
+	Beyond int
+}
+
+// MaxOthers bounds the further stacks that one stop copies.
+const MaxOthers = 12
+
+// Other tells how a further stack is found.
+type Other struct {
+	// Word is where the address is stored at which to begin: in a signal frame, whose place is the same for all
+	// handlers on an alternate stack, since the kernel begins at its end; or where a function has saved a
+	// register. 0: it is in a register, Reg bytes into NT_PRSTATUS.
+	Word  uint64
+	Reg   int
+	Bytes int // to copy from there on
+	Stack Extent
 }
 
 // Buffer has room for what is copied of a thread, and tells what was copied. Whoever takes
@@ -52,7 +61,9 @@ type Buffer struct {
 	Regs, FPRegs, Stack, Beyond []byte // room
 
 	NRegs, NFPRegs, NStack, NBeyond int // bytes of it in use
-	StackAddr, BeyondAddr           uint64
+	StackAddr                       uint64
+	Blocks                          [MaxOthers]capture.Block // of Beyond
+	NBlocks                         int
 	PACMask                         uint64 // arm64
 	Anew                            bool   // the system call that the stop has met begins anew
 	Unwritten                       bool   // registers were to be written, and that failed
@@ -66,7 +77,7 @@ type Buffer struct {
 func (b *Buffer) Fill(c *capture.Capture) {
 	c.Regs, c.FPRegs = b.Regs[:b.NRegs], b.FPRegs[:b.NFPRegs]
 	c.StackAddr, c.Stack = b.StackAddr, b.Stack[:b.NStack]
-	c.BeyondAddr, c.Beyond = b.BeyondAddr, b.Beyond[:b.NBeyond]
+	c.Beyond, c.Blocks = b.Beyond[:b.NBeyond], append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
 	c.PACMask = b.PACMask
 }
 
@@ -74,13 +85,13 @@ func (b *Buffer) Fill(c *capture.Capture) {
 // interrupt, not for a signal. pages is its open pagemap, -1 if there is none. Errors are those of reading the registers: then
 // nothing was copied.
 //
-// System calls: one for the registers (two on s390x and arm64), one for the stack, more where it
+// System calls: one for the registers (two on s390x and arm64), one for each stack, more where one
 // is not where it was expected, or the call that the thread was in must be taken back.
 //
 //go:nosplit
 //go:norace
 func Take(k Kernel, tid int, a *Advice, b *Buffer, pages int, own, noRestart bool) unix.Errno {
-	b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.Anew, b.Unwritten = 0, 0, 0, 0, false, false
+	b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.Anew, b.Unwritten = 0, 0, 0, 0, 0, false, false
 	n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs)
 	if errno != 0 {
 		return errno
@@ -90,9 +101,7 @@ func Take(k Kernel, tid int, a *Advice, b *Buffer, pages int, own, noRestart boo
 	takeBack(k, tid, note, b, own, noRestart)
 	sp := ptrace.StackPointer(note)
 	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack, &a.Stack, pages, b)
-	if a.SavedSP != 0 {
-		takeBeyond(k, tid, a, b, pages)
-	}
+	takeOthers(k, tid, a, b, pages)
 	takeExtra(k, tid, b)
 	return 0
 }
@@ -115,23 +124,69 @@ func copyStack(k Kernel, tid int, sp uint64, room []byte, x *Extent, pages int, 
 	}
 }
 
-// takeBeyond copies the stack that a signal handler has interrupted, if the
-// handler is on another one: then the stack pointer that the kernel stored
-// lies in the copy of the handler's stack. Where there is no handler
-// any more, that word may be anything, and so may the copy: no walk asks for it.
+// takeOthers copies the further stacks to which words lead that are in registers or in what was
+// copied already.
 //
 //go:nosplit
 //go:norace
-func takeBeyond(k Kernel, tid int, a *Advice, b *Buffer, pages int) {
-	off, size := a.SavedSP-b.StackAddr, uint64(ptrace.WordBytes(b.Regs[:b.NRegs]))
-	if n := uint64(b.NStack); off >= n || n-off < size {
-		return
+func takeOthers(k Kernel, tid int, a *Advice, b *Buffer, pages int) {
+	done := uint32(0)
+	for i := 0; i < MaxOthers && a.Others[i].Bytes > 0; i++ {
+		if done>>i&1 == 0 && takeOther(k, tid, &a.Others[i], b, pages) {
+			done |= 1 << i
+			i = -1 // others may be led to by what was copied now
+		}
 	}
-	sp := uint64(binary.NativeEndian.Uint32(b.Stack[off:]))
+}
+
+// takeOther copies a further stack, unless enough of it is in what was copied already.
+// Where no stack lies there now, the word may be anything,
+// and so may the copy: no walk asks for it.
+//
+//go:nosplit
+//go:norace
+func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
+	word := b.copied(o.Word)
+	if o.Word == 0 && o.Reg >= 0 && o.Reg < b.NRegs {
+		word = b.Regs[o.Reg:b.NRegs]
+	}
+	size, room := ptrace.WordBytes(b.Regs[:b.NRegs]), min(o.Bytes, len(b.Beyond)-b.NBeyond)
+	if len(word) < size || room <= 0 || b.NBlocks == MaxOthers {
+		return false
+	}
+	sp := uint64(binary.NativeEndian.Uint32(word))
 	if size == 8 {
-		sp = binary.NativeEndian.Uint64(b.Stack[off:])
+		sp = binary.NativeEndian.Uint64(word)
 	}
-	b.BeyondAddr, b.NBeyond = copyStack(k, tid, sp, b.Beyond, &a.BeyondStack, pages, b)
+	if sp == 0 || 4*len(b.copied(sp)) >= 3*o.Bytes { // advice has a quarter to spare
+		return false
+	}
+	addr, n := copyStack(k, tid, sp, b.Beyond[b.NBeyond:b.NBeyond+room], &o.Stack, pages, b)
+	if n > 0 {
+		b.Blocks[b.NBlocks] = capture.Block{Addr: addr, Len: n}
+		b.NBlocks++
+		b.NBeyond += n
+	}
+	return n > 0
+}
+
+// copied is what was copied of a stack from addr on, nil if nothing was.
+//
+//go:nosplit
+//go:norace
+func (b *Buffer) copied(addr uint64) []byte {
+	if off := addr - b.StackAddr; off < uint64(b.NStack) {
+		return b.Stack[off:b.NStack]
+	}
+	at := 0
+	for i := range b.NBlocks {
+		n := b.Blocks[i].Len
+		if off := addr - b.Blocks[i].Addr; off < uint64(n) {
+			return b.Beyond[at+int(off) : at+n]
+		}
+		at += n
+	}
+	return nil
 }
 
 // RedZone is how far below the stack pointer a function may keep data without

@@ -4,7 +4,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/regs"
+	"sfsample/sampler/capture"
 )
 
 // TestPagemapPageSizes: a pagemap has an entry for each page of the size that the
@@ -40,5 +47,86 @@ func TestPagemapPageSizes(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// stacks is a kernel with some memory and the registers of a stopped thread.
+type stacks struct {
+	Live
+	regs  []byte
+	words map[uint64]uint64
+}
+
+func (k *stacks) Regs(_, _ int, b []byte) (int, unix.Errno)        { return copy(b, k.regs), 0 }
+func (k *stacks) SetRegs(_, _ int, _ []byte) unix.Errno            { return 0 }
+func (k *stacks) Pread(_ int, _ []byte, _ int64) (int, unix.Errno) { return 0, unix.EIO }
+func (k *stacks) ReadFile(path, buf []byte) (int, unix.Errno)      { return 0, unix.ENOENT }
+
+// Memory implements Kernel. There is the lower half of the address space, and some words in it that are not 0.
+func (k *stacks) Memory(_ int, addr uint64, b []byte) int {
+	if addr >= 1<<47 {
+		return 0
+	}
+	clear(b)
+	for a, v := range k.words {
+		if off := a - addr; off < uint64(len(b)) && len(b)-int(off) >= 8 {
+			binary.NativeEndian.PutUint64(b[off:], v)
+		}
+	}
+	return len(b)
+}
+
+// TestTakeOthers copies stacks that words lead to: in any order of advice, each once, and no more
+// than there is room for.
+func TestTakeOthers(t *testing.T) {
+	const sp, a, b, c = 0x7000_0000_1000, 0x10_0000, 0x20_0000, 0x30_0000
+	k := &stacks{regs: make([]byte, regs.PrstatusMaxBytes), words: map[uint64]uint64{
+		sp + 0x100: a, sp + 0x108: a + 0x80, sp + 0x110: 0, sp + 0x118: 1 << 60, a + 0x200: b, b + 0x40: c,
+	}}
+	for i := 0; i+8 <= len(k.regs); i += 8 {
+		binary.NativeEndian.PutUint64(k.regs[i:], sp)
+	}
+	for ptrace.StackPointer(k.regs) == 0 { // the note has another size here
+		k.regs = k.regs[:len(k.regs)-8]
+	}
+	const reg = 16
+	binary.NativeEndian.PutUint64(k.regs[reg:], c+0x1000)
+	tests := []struct {
+		name   string
+		others []Other
+		room   int
+		want   []capture.Block
+	}{
+		{"one", []Other{{Word: sp + 0x100, Bytes: 4096}}, 8192, []capture.Block{{Addr: a - RedZone, Len: 4096}}},
+		{"backwards", []Other{{Word: b + 0x40, Bytes: 64}, {Word: a + 0x200, Bytes: 512}, {Word: sp + 0x100, Bytes: 1024}}, 8192,
+			[]capture.Block{{Addr: a - RedZone, Len: 1024}, {Addr: b - RedZone, Len: 512}, {Addr: c - RedZone, Len: 64}}},
+		{"twice", []Other{{Word: sp + 0x100, Bytes: 1024}, {Word: sp + 0x108, Bytes: 1024}}, 8192, []capture.Block{{Addr: a - RedZone, Len: 1024}}},
+		{"register", []Other{{Reg: reg, Bytes: 256}}, 8192, []capture.Block{{Addr: c + 0x1000 - RedZone, Len: 256}}},
+		{"no such word", []Other{{Word: 0x5000, Bytes: 256}, {Reg: 1 << 20, Bytes: 256}, {Reg: -8, Bytes: 256}, {Word: sp + 0x110, Bytes: 256}}, 8192, nil},
+		{"no such memory", []Other{{Word: sp + 0x118, Bytes: 256}, {Word: sp + 0x100, Bytes: 256}}, 8192, []capture.Block{{Addr: a - RedZone, Len: 256}}},
+		{"little room", []Other{{Word: sp + 0x100, Bytes: 1024}, {Word: a + 0x200, Bytes: 1024}, {Reg: reg, Bytes: 1024}}, 1100,
+			[]capture.Block{{Addr: a - RedZone, Len: 1024}, {Addr: b - RedZone, Len: 76}}},
+	}
+	for _, tt := range tests {
+		advice := &Advice{Want: 4096}
+		copy(advice.Others[:], tt.others)
+		buf := &Buffer{Regs: make([]byte, len(k.regs)), FPRegs: make([]byte, FPRegsBytes), Stack: make([]byte, 4096), Beyond: make([]byte, tt.room)}
+		if errno := Take(k, 1, advice, buf, -1, false, true); errno != 0 {
+			t.Fatal(errno)
+		}
+		got := &capture.Capture{}
+		buf.Fill(got)
+		sum := 0
+		for _, b := range tt.want {
+			sum += b.Len
+		}
+		if !slices.Equal(got.Blocks, tt.want) || len(got.Beyond) != sum {
+			t.Errorf("%s: blocks %#x of %d bytes, want %#x of %d", tt.name, got.Blocks, len(got.Beyond), tt.want, sum)
+		}
+		if len(got.Blocks) == 3 {
+			if v := binary.NativeEndian.Uint64(got.Beyond[1024+RedZone+0x40:]); v != c {
+				t.Errorf("%s: the second block has %#x where its memory has %#x", tt.name, v, c)
+			}
+		}
 	}
 }

@@ -17,7 +17,7 @@ func main() {
 	flag.IntVar(&c.stretch, "stretch", 10_000, "instructions in a row")
 	flag.DurationVar(&c.wait, "wait", 200*time.Millisecond, "the program runs at most this long between stretches")
 	flag.Uint64Var(&c.seed, "seed", 1, "of the random moments")
-	orders := flag.String("orders", "eh_frame;sframe,eh_frame,fp,backchain", "orders of methods to judge, separated by ;")
+	orders := flag.String("orders", "eh_frame;code;sframe,eh_frame,code,fp,backchain", "orders of methods to judge, separated by ;")
 	top := flag.Int("top", 25, "places to print for each order, 0 for all")
 	flag.Usage = func() {
 		fmt.Fprintln(os.Stderr, "usage: shadow [flags] -- COMMAND [ARGS...]")
@@ -47,7 +47,7 @@ func parseOrders(s string) (list [][]unwind.How, err error) {
 		for _, name := range strings.Split(o, ",") {
 			i := slices.IndexFunc(unwind.DefaultOrder, func(h unwind.How) bool { return h.String() == name })
 			if i < 0 {
-				return nil, fmt.Errorf("%q is no unwind method (try: sframe, eh_frame, fp, backchain)", name)
+				return nil, fmt.Errorf("%q is no unwind method (try: sframe, eh_frame, code, fp, backchain)", name)
 			}
 			order = append(order, unwind.DefaultOrder[i])
 		}

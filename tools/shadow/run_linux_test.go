@@ -20,6 +20,7 @@ const steps = 20_000
 var (
 	ehFrame  = []unwind.How{unwind.EHFrame}
 	fp       = []unwind.How{unwind.FramePointer}
+	code     = []unwind.How{unwind.Code}
 	standard = unwind.DefaultOrder
 )
 
@@ -106,18 +107,36 @@ func TestAwkwardFrames(t *testing.T) {
 }
 
 // TestStatic: without a dynamic linker, at a fixed and at a random address, and
-// with another C library. Debian's musl has no tables: stacks are cut in it.
+// with another C library. Debian's musl has no tables: only its code tells.
 func TestStatic(t *testing.T) {
 	needHost(t)
 	for _, tt := range []struct {
 		name, compiler, flag string
 		maxCut               float64
+		order                []unwind.How
 	}{
-		{"static", "gcc", "-static", 0.002}, {"static-pie", "gcc", "-static-pie", 0.002}, {"musl", "musl-gcc", "-static", 1},
+		{"static", "gcc", "-static", 0.002, ehFrame}, {"static-pie", "gcc", "-static-pie", 0.002, ehFrame},
+		{"musl", "musl-gcc", "-static", 0.2, standard},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			bin := compile(t, tt.compiler, "awkward.c", "-O2", tt.flag)
-			follow(t, config{command: []string{bin}, orders: [][]unwind.How{ehFrame}}, tt.maxCut)
+			follow(t, config{command: []string{bin}, orders: [][]unwind.How{tt.order}}, tt.maxCut)
+		})
+	}
+}
+
+// TestCodeAlone: where the code alone is followed, in programs of which the tables
+// are not asked and in one that has none, stacks may be cut but are not wrong.
+func TestCodeAlone(t *testing.T) {
+	needHost(t)
+	for _, command := range [][]string{
+		{"ls", "-lR", "/usr"},
+		{"xz", "-9", "-c", "/proc/self/exe"},
+		{compile(t, "gcc", "awkward.c", "-O2", "-static", "-fno-omit-frame-pointer", "-fno-asynchronous-unwind-tables")},
+	} {
+		t.Run(filepath.Base(command[0]), func(t *testing.T) {
+			command[0] = need(t, command[0])
+			follow(t, config{command: command, orders: [][]unwind.How{code}}, 1)
 		})
 	}
 }

@@ -1,0 +1,204 @@
+package module
+
+import (
+	"bytes"
+	"log/slog"
+
+	"sfsample/regs"
+	"sfsample/sframe"
+	"sfsample/unwind/code"
+)
+
+// followKey is a place that code was followed from, or to.
+type followKey struct {
+	pc     uint64
+	caller bool
+	ra     uint64 // of Called; of Follow 0
+}
+
+// maxFollowed bounds the answers that are kept, of one object or of all code
+// without one; each takes up to 300 bytes.
+const maxFollowed = 1 << 12
+
+// followed are answers; nil: the code tells nothing there.
+type followed map[followKey]*sframe.Row
+
+func (f *followed) keep(k followKey, row *sframe.Row) {
+	if len(*f) >= maxFollowed {
+		clear(*f)
+	}
+	if *f == nil {
+		*f = followed{}
+	}
+	(*f)[k] = row
+}
+
+func (f followed) answer(row *sframe.Row) (*sframe.Row, error) {
+	if row == nil {
+		return nil, sframe.ErrNoRow
+	}
+	return row, nil
+}
+
+// Follow implements unwind.Follower.
+func (s *Space) Follow(pc uint64, caller bool) (*sframe.Row, error) {
+	k := followKey{pc: pc, caller: caller}
+	at := pc
+	if caller {
+		at-- // a call may be the last instruction of a mapping
+	}
+	r := s.cover(at)
+	if r == nil || caller && s.Entry(at) {
+		return nil, sframe.ErrNoRow
+	}
+	if m := r.mod; m != nil {
+		m.asked = true
+		k.pc -= m.Bias
+		return m.obj.follow(m, k, s.opt.Log)
+	}
+	row, ok := s.free.rows[k]
+	if !ok {
+		row, _ = code.Follow(s.freeArch(), code.Place{PC: pc, Caller: caller}, s.readFree)
+		s.free.rows.keep(k, row)
+	}
+	return s.free.rows.answer(row)
+}
+
+// Called implements unwind.Follower, for code of one object. Mappings are not
+// read anew: most of what is asked about is no address of code at all.
+func (s *Space) Called(ra, pc uint64) (*sframe.Row, error) {
+	r := s.find(ra - 1)
+	if r == nil || r.mod == nil || r != s.find(pc-1) {
+		return nil, sframe.ErrNoRow
+	}
+	m := r.mod
+	return m.obj.follow(m, followKey{pc: pc - m.Bias, ra: ra - m.Bias}, s.opt.Log)
+}
+
+// follow is Follow and Called for code of an object. Places are link-time
+// addresses.
+func (o *object) follow(m *Module, k followKey, log *slog.Logger) (*sframe.Row, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	row, ok := o.followed[k]
+	if ok || o.hdr.arch == nil {
+		return o.followed.answer(row)
+	}
+	o.via = m
+	defer func() { o.via = nil }()
+	if err := o.open(log); err != nil {
+		return nil, err
+	}
+	switch {
+	case o.goKnows(k, log):
+	case k.ra != 0:
+		if start, ok := code.Target(o.hdr.arch, k.ra, o.readCode); ok {
+			row, _ = code.Called(o.hdr.arch, start, code.Place{PC: k.pc, Ends: o.ends}, o.readCode)
+		}
+	default:
+		row, _ = code.Follow(o.hdr.arch, code.Place{PC: k.pc, Caller: k.caller, Ends: o.ends}, o.readCode)
+	}
+	o.followed.keep(k, row)
+	o.cache.account(o, o.bytes())
+	return o.followed.answer(row)
+}
+
+// goKnows: the function is one of Go's. Where its own table has no row, the stack
+// changes, which its code does not tell.
+func (o *object) goKnows(k followKey, log *slog.Logger) bool {
+	if !o.openGo(log) {
+		return false
+	}
+	_, ok, err := o.golang.table.Func(k.pc)
+	return ok && err == nil
+}
+
+// ends tells whether .eh_frame has a function end at vaddr.
+func (o *object) ends(vaddr uint64) bool {
+	if o.eh == nil {
+		return false
+	}
+	e, err := o.eh.Find(vaddr - 1)
+	return err == nil && e.FuncEnd == vaddr
+}
+
+func (o *object) readCode(vaddr uint64, b []byte) int {
+	if n, err := o.ReadAt(b, int64(vaddr)); err != nil {
+		return n
+	}
+	return len(b)
+}
+
+// freeCode is what was followed of code that belongs to no object: generated, and
+// perhaps soon overwritten.
+type freeCode struct {
+	rows  followed
+	pages map[uint64][]byte // read for it, by address
+}
+
+// maxFree bounds the pages that are compared with memory, again and again.
+const maxFree = 256
+
+// freeArch is the architecture of code without an object: that of the program.
+func (s *Space) freeArch() *regs.Arch {
+	for _, m := range s.modules {
+		if m.Arch != nil && !m.VDSO() {
+			return m.Arch
+		}
+	}
+	return new(regs.Arch) // of which no code is followed
+}
+
+// readFree reads generated code, by pages, which are kept to see whether they
+// change.
+func (s *Space) readFree(addr uint64, b []byte) int {
+	done := 0
+	for done < len(b) {
+		at := addr + uint64(done)
+		page, ok := s.free.pages[at/pageBytes*pageBytes]
+		if !ok {
+			page = s.readFreePage(at / pageBytes * pageBytes)
+		}
+		n := copy(b[done:], page[min(at%pageBytes, uint64(len(page))):])
+		if done += n; n == 0 {
+			break
+		}
+	}
+	return done
+}
+
+func (s *Space) readFreePage(addr uint64) []byte {
+	if r := s.find(addr); r == nil || r.mod != nil {
+		return nil
+	}
+	page := make([]byte, pageBytes)
+	if n, err := s.src.ReadAt(page, int64(addr)); n < len(page) || err != nil {
+		return nil
+	}
+	if len(s.free.pages) >= maxFree {
+		s.forgetFree()
+	}
+	if s.free.pages == nil {
+		s.free.pages = map[uint64][]byte{}
+	}
+	s.free.pages[addr] = page
+	return page
+}
+
+// forgetFree forgets what was followed, and has walks forget it too.
+func (s *Space) forgetFree() {
+	s.free = freeCode{}
+	s.gen++
+}
+
+// freeChanged forgets what was followed of generated code if any of it is not
+// what it was.
+func (s *Space) freeChanged() {
+	var now [pageBytes]byte
+	for addr, page := range s.free.pages {
+		if n, err := s.src.ReadAt(now[:], int64(addr)); n < len(now) || err != nil || !bytes.Equal(now[:], page) {
+			s.forgetFree()
+			return
+		}
+	}
+}

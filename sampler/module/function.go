@@ -1,0 +1,224 @@
+package module
+
+import (
+	"debug/elf"
+	"errors"
+	"io"
+	"log/slog"
+
+	"sfsample/regs"
+	"sfsample/sframe"
+)
+
+// Function is a function as unwind tables tell of it, without a name.
+// Addresses are link-time addresses.
+type Function struct {
+	Start uint64
+	// Piece is where the piece of the function begins that holds the address:
+	// Start, or that of code split off, which compilers put elsewhere (.cold).
+	Piece uint64
+}
+
+// Function returns the function that holds pc. ok is false where no table
+// covers it.
+func (s *Space) Function(pc uint64) (f Function, ok bool) {
+	r := s.cover(pc)
+	if r == nil || r.mod == nil {
+		return Function{}, false
+	}
+	o := r.mod.obj
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.via = r.mod
+	defer func() { o.via = nil }()
+	if o.open(s.opt.Log) != nil {
+		return Function{}, false
+	}
+	start, ok := o.function(pc-r.mod.Bias, s.opt.Log)
+	return Function{o.whole(start, s.opt.Log), start}, ok
+}
+
+// function returns where the function at vaddr begins, by the first table that
+// covers it.
+func (o *object) function(vaddr uint64, log *slog.Logger) (start uint64, ok bool) {
+	if o.eh != nil {
+		if e, err := o.eh.Find(vaddr); err == nil {
+			return e.FuncStart, true
+		}
+	}
+	for _, list := range [][]*sframe.Section{o.sframes, o.old} {
+		for _, s := range list {
+			if e, err := s.Find(vaddr); err == nil {
+				return e.FuncStart, true
+			}
+		}
+	}
+	if o.openGo(log) {
+		if f, ok, err := o.golang.table.Func(vaddr); ok && err == nil {
+			return f.Start, true
+		}
+	}
+	if o.openDebug(log) {
+		if e, err := o.debug.Find(vaddr); err == nil {
+			return e.FuncStart, true
+		}
+	}
+	return 0, false
+}
+
+const (
+	// maxPieces bounds the pieces of one object that are looked for: each takes
+	// a scan of the code, about 1 ms for 1 MB.
+	maxPieces = 64
+	// maxScan bounds the code of one segment that is scanned, in bytes.
+	maxScan = 64 << 20
+	// maxChain: a piece may be jumped to from another one.
+	maxChain = 4
+)
+
+// whole returns the start of the function that the piece at start belongs to:
+// start itself, unless the table says that code there has a frame already, and
+// one function alone jumps there.
+func (o *object) whole(start uint64, log *slog.Logger) uint64 {
+	if known, ok := o.pieces[start]; ok {
+		return known
+	}
+	if !o.hasFrame(start) || len(o.pieces) >= maxPieces {
+		return start
+	}
+	at, ok := start, true
+	for i := 0; ok && o.hasFrame(at); i++ {
+		if at, ok = o.jumper(at, log); i >= maxChain {
+			ok = false
+		}
+	}
+	if !ok {
+		at = start
+	}
+	if o.pieces == nil {
+		o.pieces = map[uint64]uint64{}
+	}
+	o.pieces[start] = at
+	return at
+}
+
+// hasFrame tells whether .eh_frame gives the code at start, the first of its
+// entry, another CFA than a call leaves.
+func (o *object) hasFrame(start uint64) bool {
+	a := o.hdr.arch
+	if o.eh == nil || a == nil {
+		return false
+	}
+	e, err := o.eh.Find(start)
+	if err != nil || e.FuncStart != start || e.Row.Outermost || e.Row.Signal {
+		return false
+	}
+	entry := sframe.Rule{Base: sframe.FromReg, Reg: a.SP, Offset: int32(-a.SPOffset)}
+	if !a.Link {
+		entry.Offset = int32(a.WordBytes)
+	}
+	// PLTs, which calls enter, have expressions.
+	return e.Row.CFA != entry && e.Row.CFA.Base == sframe.FromReg
+}
+
+// jumper returns the start of the one function that jumps to target.
+func (o *object) jumper(target uint64, log *slog.Logger) (start uint64, ok bool) {
+	f, err := o.via.OpenFile()
+	if err != nil {
+		return 0, false
+	}
+	defer f.Close()
+	var sites []uint64
+	for _, p := range o.hdr.loads {
+		if p.flags&elf.PF_X != 0 && p.filesz <= maxScan {
+			sites = append(sites, scanJumps(f, o.hdr.arch, p, target)...)
+		}
+	}
+	for _, site := range sites {
+		s, covered := o.function(site, log)
+		switch {
+		case s == target && covered: // from within
+		case !covered, ok && s != start:
+			return 0, false
+		default:
+			start, ok = s, true
+		}
+	}
+	return start, ok
+}
+
+// scanJumps returns where the code of a segment may jump to target. maxSites are
+// enough to see that they differ.
+func scanJumps(f io.ReaderAt, a *regs.Arch, p load, target uint64) (sites []uint64) {
+	const (
+		piece    = 256 << 10
+		overlap  = 8 // more than the bytes of a jump
+		maxSites = 64
+	)
+	buf := make([]byte, piece+overlap)
+	for off := uint64(0); off < p.filesz && len(sites) < maxSites; off += piece {
+		b := buf[:min(uint64(len(buf)), p.filesz-off)]
+		if n, err := f.ReadAt(b, int64(p.off+off)); n < len(b) && !errors.Is(err, io.EOF) {
+			break
+		}
+		sites = append(sites, jumpsTo(a, b, p.vaddr+off, target)...)
+	}
+	return sites
+}
+
+// jumpsTo returns where code, whose first byte is at base, jumps to target:
+// jumps that a compiler uses between pieces of a function. On x86 bytes of other
+// instructions may look like one, which takes a chance of 1 in 2^32 for each.
+func jumpsTo(a *regs.Arch, code []byte, base, target uint64) (sites []uint64) {
+	switch a {
+	case regs.AMD64, regs.I386:
+		for i := 1; i+4 <= len(code); i++ {
+			rel := uint64(int64(int32(a.Order.Uint32(code[i:]))))
+			if base+uint64(i)+4+rel != target {
+				continue
+			}
+			// jmp rel32 (e9), jcc rel32 (0f 80 to 0f 8f): Intel SDM volume 2.
+			if code[i-1] == 0xe9 {
+				sites = append(sites, base+uint64(i)-1)
+			} else if i >= 2 && code[i-2] == 0x0f && code[i-1]&0xf0 == 0x80 {
+				sites = append(sites, base+uint64(i)-2)
+			}
+		}
+	case regs.ARM64:
+		for i := int(-base & 3); i+4 <= len(code); i += 4 {
+			if to, ok := arm64Jump(a.Order.Uint32(code[i:])); ok && base+uint64(i)+to == target {
+				sites = append(sites, base+uint64(i))
+			}
+		}
+	case regs.S390X:
+		for i := int(base & 1); i+6 <= len(code); i += 2 {
+			// brc (a7 m4 rel16) and brcl (c0 m4 rel32), in halfwords ("z/Architecture
+			// Principles of Operation", branch relative on condition).
+			to := uint64(int64(int16(a.Order.Uint16(code[i+2:]))) * 2)
+			if code[i] == 0xc0 {
+				to = uint64(int64(int32(a.Order.Uint32(code[i+2:]))) * 2)
+			}
+			if (code[i] == 0xa7 || code[i] == 0xc0) && code[i+1]&15 == 4 && base+uint64(i)+to == target {
+				sites = append(sites, base+uint64(i))
+			}
+		}
+	}
+	return sites
+}
+
+// arm64Jump returns how far an instruction jumps, in bytes: b, b.cond, cbz, cbnz,
+// tbz and tbnz ("Arm Architecture Reference Manual", C4.1, branches).
+func arm64Jump(insn uint32) (uint64, bool) {
+	field := func(low, width int) uint64 {
+		return uint64(int64(insn)<<(64-low-width)>>(64-width)) * 4
+	}
+	switch {
+	case insn>>26 == 0x05:
+		return field(0, 26), true
+	case insn>>24 == 0x54 && insn&0x10 == 0, insn>>25&0x3f == 0x1a:
+		return field(5, 19), true
+	case insn>>25&0x3f == 0x1b:
+		return field(5, 14), true
+	}
+	return 0, false
+}

@@ -1,0 +1,87 @@
+package module
+
+import (
+	"debug/elf"
+	"slices"
+	"strings"
+	"testing"
+
+	"sfsample/internal/testprog"
+	"sfsample/regs"
+)
+
+// TestFunctionsAreTheSymbols: the tables of a program, without its symbols, tell
+// the same functions as the symbols do, and whose piece .cold code is.
+func TestFunctionsAreTheSymbols(t *testing.T) {
+	path := testprog.Compile(t, []string{"-O2"}, "pieces.c")
+	p, f := fromELF(t, path)
+	s := NewSpace(p, NewCache(0), Options{})
+	if err := s.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	syms, err := f.Symbols()
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := map[string]uint64{}
+	for _, sym := range syms {
+		places[sym.Name] = sym.Value
+	}
+	functions, pieces := 0, 0
+	for _, sym := range syms {
+		if elf.ST_TYPE(sym.Info) != elf.STT_FUNC || sym.Size == 0 || sym.Section == elf.SHN_UNDEF {
+			continue
+		}
+		want := Function{sym.Value, sym.Value}
+		if of, cold := strings.CutSuffix(sym.Name, ".cold"); cold {
+			want.Start = places[of]
+			pieces++
+		}
+		for _, pc := range []uint64{sym.Value, sym.Value + sym.Size/2, sym.Value + sym.Size - 1} {
+			if got, ok := s.Function(pc); !ok || got != want {
+				t.Errorf("%s: Function(%#x) = %#x, %v, want %#x", sym.Name, pc, got, ok, want)
+			}
+		}
+		functions++
+	}
+	if functions < 5 || pieces < 2 {
+		t.Errorf("%d functions and %d pieces were looked at, want 5 and 2 at least", functions, pieces)
+	}
+	if got, ok := s.Function(places["_init"]); ok {
+		t.Errorf("Function of _init, which no table covers, is %#x", got)
+	}
+}
+
+// TestJumpsTo asks code at 0x1000 for jumps to 0x1008. What it holds is told as
+// objdump does.
+func TestJumpsTo(t *testing.T) {
+	tests := map[string]struct {
+		arch *regs.Arch
+		code []byte
+		want []uint64
+	}{
+		// jmp near; nop; jcc near: je, jg; the target is 0x1008.
+		"x86-64": {regs.AMD64, []byte{
+			0xe9, 0x03, 0, 0, 0, 0x90, 0x90, 0x90,
+			0x0f, 0x84, 0xfa, 0xff, 0xff, 0xff,
+			0x0f, 0x8f, 0xf4, 0xff, 0xff, 0xff,
+			0xe8, 0xef, 0xff, 0xff, 0xff, // call 0x1008: no jump
+			0xe9, 0, 0, 0, 0, // elsewhere
+		}, []uint64{0x1000, 0x1008, 0x100e}},
+		// b 0x1008; b.eq 0x1008; nop; cbz x0, 0x1008; tbnz w1, #3, 0x1008; bl 0x1008; b 0x1018
+		"arm64": {regs.ARM64, []byte{
+			0x02, 0, 0, 0x14, 0x20, 0, 0, 0x54, 0x1f, 0x20, 0x03, 0xd5,
+			0xe0, 0xff, 0xff, 0xb4, 0xc1, 0xff, 0x1f, 0x37, 0xfd, 0xff, 0xff, 0x97, 0, 0, 0, 0x14,
+		}, []uint64{0x1000, 0x1004, 0x100c, 0x1010}},
+		// j 0x1008; jne 0x1008; jg 0x1008; jghe 0x1008; brasl %r14,0x1008; j 0x101a
+		"s390x": {regs.S390X, []byte{
+			0xa7, 0xf4, 0, 4, 0xa7, 0x74, 0, 2, 0xc0, 0xf4, 0, 0, 0, 0,
+			0xc0, 0xa4, 0xff, 0xff, 0xff, 0xfd, 0xc0, 0xe5, 0xff, 0xff, 0xff, 0xfa, 0xa7, 0xf4, 0, 0,
+		}, []uint64{0x1000, 0x1004, 0x1008, 0x100e}},
+	}
+	for name, test := range tests {
+		if got := jumpsTo(test.arch, test.code, 0x1000, 0x1008); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %#x, want %#x", name, got, test.want)
+		}
+	}
+}

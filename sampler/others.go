@@ -1,0 +1,157 @@
+package sampler
+
+import (
+	"encoding/binary"
+
+	"sfsample/regs"
+	"sfsample/sampler/capture"
+	"sfsample/sampler/taking"
+	"sfsample/unwind"
+)
+
+// block is a piece of memory that a walk wanted.
+type block struct {
+	low, high uint64 // where it began, and the highest stack pointer met there
+	over      int    // index of the change of stacks that led there, among those of the walk; -1: none
+	short     bool   // the walk ended for want of more of it
+}
+
+// nearStack is how far apart stacks may lie, in bytes, to be copied as one: what lies between costs
+// less than another read.
+const nearStack = 16 << 10
+
+// wanted appends the blocks that a walk of a stack from addr on wanted, which went over to the
+// stacks over; there is always the first one. short: it ended for want of the last.
+func wanted(list []block, addr uint64, frames []unwind.Frame, over []unwind.Stack, short bool) []block {
+	last := 0 // block that the walk is in
+	list = append(list, block{low: addr, over: -1})
+	from := 0
+	for i := range len(over) + 1 {
+		to := len(frames)
+		if i < len(over) {
+			to = over[i].Frame
+		}
+		if b := &list[last]; to > from {
+			b.high = max(b.high, b.low, frames[to-1].SP)
+		}
+		if i == len(over) {
+			break
+		}
+		from = to
+		for last = 0; last < len(list); last++ {
+			if b := &list[last]; over[i].Base >= b.low && over[i].Base < max(b.low, b.high)+nearStack {
+				break
+			}
+		}
+		if last == len(list) {
+			list = append(list, block{low: over[i].Base, high: over[i].Base, over: i})
+		}
+	}
+	list[last].short = short
+	return list
+}
+
+// others brings what is known of further stacks up to date, after a walk that wanted p.blocks.
+func (p *Pipeline) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, frames []unwind.Frame) {
+	old := v.Others
+	v.Others, v.Beyond = [taking.MaxOthers]taking.Other{}, 0
+	n := 0
+	add := func(o taking.Other) {
+		if o.Bytes = min(o.Bytes, maxCopy-v.Beyond); n < len(v.Others) && o.Bytes >= minCopy {
+			v.Others[n] = o
+			v.Beyond += o.Bytes
+			n++
+		}
+	}
+	for _, b := range p.blocks[1:] {
+		o, ok := p.source(a, c, frames, b.over)
+		if !ok {
+			continue
+		}
+		for i := range old {
+			if x := &old[i]; x.Bytes > 0 && x.Word == o.Word && x.Reg == o.Reg {
+				o, x.Bytes = *x, 0
+			}
+		}
+		if b.low < o.Stack.Low || b.low >= o.Stack.High {
+			o.Stack = stackExtent(t.space.Mappings(), b.low)
+		}
+		have := p.copied(b.low)
+		o.Bytes = copySize(o.Bytes, b.high-b.low+taking.RedZone, b.short && have > 0, have)
+		add(o)
+	}
+	// What this walk did not want the next may, but not for ever.
+	for _, o := range old {
+		o.Bytes -= o.Bytes / 128
+		add(o)
+	}
+}
+
+// copied is how many bytes the capture under way has of a further stack, from addr on.
+func (p *Pipeline) copied(addr uint64) int {
+	for _, r := range p.also {
+		if off := addr - r.Addr; off < uint64(len(r.Bytes)) {
+			return len(r.Bytes) - int(off)
+		}
+	}
+	return 0
+}
+
+// sourceBytes bounds how far below a frame the word is looked for that leads to another stack.
+const sourceBytes = 64 << 10
+
+// foresee walks a stack once more that was cut for want of memory, with the memory as it is by
+// now. What comes of it is no stack of any moment, but tells what to copy next time.
+func (p *Pipeline) foresee(t *target, c *capture.Capture, u *regs.User) ([]unwind.Frame, unwind.End) {
+	w := t.walker(u.Arch, c.PACMask, &p.cfg)
+	p.load(c)
+	p.mem.More = memory{p, c.TID}
+	frames, end := w.Walk(&u.Set, &p.mem, p.ahead[:0])
+	p.ahead, p.over = frames, append(p.over[:0], w.Stacks()...)
+	return frames, end
+}
+
+// memory reads that of a thread.
+type memory struct {
+	p   *Pipeline
+	tid int
+}
+
+// ReadAt implements io.ReaderAt.
+func (m memory) ReadAt(b []byte, addr int64) (int, error) {
+	return m.p.patient.ReadMemory(m.tid, uint64(addr), b)
+}
+
+// source tells where the address stood by which a walk went over to another stack: the word that
+// it was loaded from, or else the last one with that value below the frame that it went from, on
+// that frame's stack; or a register.
+func (p *Pipeline) source(a *regs.Arch, c *capture.Capture, frames []unwind.Frame, i int) (o taking.Other, ok bool) {
+	s := p.over[i]
+	if s.Word != 0 {
+		return taking.Other{Word: s.Word}, true
+	}
+	low := c.StackAddr
+	if i > 0 {
+		low = p.over[i-1].Base
+	}
+	word := uint64(a.WordBytes)
+	from := frames[s.Frame-1].SP
+	for addr := from; addr >= low+word && from-addr < sourceBytes; {
+		addr -= word
+		if v, err := p.mem.Word(a, addr); err != nil {
+			break
+		} else if v == s.Base {
+			return taking.Other{Word: addr}, true
+		}
+	}
+	for off := 0; off+a.WordBytes <= len(c.Regs); off += a.WordBytes {
+		v := uint64(binary.NativeEndian.Uint32(c.Regs[off:]))
+		if a.WordBytes == 8 {
+			v = binary.NativeEndian.Uint64(c.Regs[off:])
+		}
+		if v == s.Base {
+			return taking.Other{Reg: off}, true
+		}
+	}
+	return o, false
+}

@@ -1,0 +1,157 @@
+package sampler
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/internal/testprog"
+	"sfsample/output"
+)
+
+// start starts a program that ends with the test.
+func start(t *testing.T, cmd *exec.Cmd) (pid int) {
+	t.Helper()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd.Process.Pid
+}
+
+func splitProgram(t *testing.T) string {
+	t.Helper()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("gcc splits stacks on x86-64")
+	}
+	return testprog.Compile(t, []string{"-O1", "-fsplit-stack"}, "split.c")
+}
+
+// wantSplit: st has all 41 calls, in several segments, and the root of the program.
+func wantSplit(t *testing.T, st *output.Stack) {
+	t.Helper()
+	var names []string
+	calls, segments := 0, 0
+	for _, f := range st.Frames {
+		names = append(names, f.Func)
+		switch f.Func {
+		case "down":
+			calls++
+		case "__morestack":
+			segments++
+		}
+	}
+	if st.End != "" || calls != 41 || segments < 2 || names[len(names)-1] != "_start" {
+		t.Errorf("end %q, %d calls of down, want 41, in %d segments: %s", st.End, calls, segments, strings.Join(names, " "))
+	}
+}
+
+// TestSplitStack dumps a stopped program whose stack lies in several segments: all
+// calls that it has made, and its root.
+func TestSplitStack(t *testing.T) {
+	pid := start(t, exec.Command(splitProgram(t), "40"))
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	threads, err := Dump(Options{PIDs: []int{pid}}, testPipeline(new(byFunction)))
+	if err != nil || len(threads) != 1 || threads[0].Stack == nil {
+		t.Fatalf("%d threads, %v", len(threads), err)
+	}
+	wantSplit(t, threads[0].Stack)
+}
+
+// until is a sink that keeps the first complete stack of a running thread that is accepted, and
+// how others ended.
+type until struct {
+	mu     sync.Mutex
+	accept func(functions []string) bool
+	done   func()
+	got    *output.Stack
+	ends   map[string]int
+}
+
+// Add implements output.Sink.
+func (u *until) Add(s *output.Sample) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if s.Taken != "stop" || u.got != nil {
+		return nil
+	}
+	var names []string
+	for _, f := range s.Stack.Frames {
+		names = append(names, strings.TrimSuffix(f.Func, ".abi0"))
+	}
+	u.ends[s.Stack.End]++
+	if s.Stack.End == "" && u.accept(names) {
+		u.got = s.Stack
+		u.done()
+	}
+	return nil
+}
+
+// Close implements output.Sink.
+func (u *until) Close() error { return nil }
+
+// sampleUntil samples a running process until a complete stack is accepted.
+func sampleUntil(t *testing.T, pid int, accept func(functions []string) bool) *output.Stack {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), testprog.Patience)
+	defer cancel()
+	u := &until{accept: accept, done: cancel, ends: map[string]int{}}
+	if _, err := Run(ctx, Options{PIDs: []int{pid}, Hz: 99}, 0, testPipeline(u), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if u.got == nil {
+		t.Fatalf("no such stack; stacks by their ends: %v", u.ends)
+	}
+	return u.got
+}
+
+// TestSplitStackRunning samples the same program while it runs: what lies on the other segments
+// cannot be read when a sample has let it go.
+func TestSplitStackRunning(t *testing.T) {
+	pid := start(t, exec.Command(splitProgram(t), "40", "s"))
+	wantSplit(t, sampleUntil(t, pid, func(f []string) bool { return slices.Contains(f, "spin") }))
+}
+
+// TestGoSwitchRunning samples a Go program that collects garbage: what a thread does on the scheduler's
+// stack for a goroutine has that goroutine's function behind it, on the goroutine's own stack.
+func TestGoSwitchRunning(t *testing.T) {
+	if runtime.GOARCH == "s390x" {
+		t.Skip("Go has no frame pointers there")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := &exec.Cmd{Path: self, Args: []string{targetName, "collect"}, Env: append(os.Environ(), goesOn+"=1")}
+	sampleUntil(t, start(t, cmd), func(f []string) bool {
+		i := slices.Index(f, "runtime.systemstack")
+		return i > 0 && i+1 < len(f) && strings.HasPrefix(f[i+1], "runtime.") && f[len(f)-1] == "runtime.goexit"
+	})
+}
+
+// collect collects garbage for ever.
+func collect() {
+	garbage := make([][]*byte, 1000)
+	for i := range garbage {
+		garbage[i] = make([]*byte, 1000)
+	}
+	for {
+		runtime.GC()
+		garbage[0][0] = new(byte)
+	}
+}

@@ -1,0 +1,130 @@
+package code
+
+import (
+	"encoding/hex"
+	"strings"
+	"testing"
+
+	"sfsample/regs"
+	"sfsample/sframe"
+)
+
+// flat is code at an address.
+type flat struct {
+	at   uint64
+	code []byte
+}
+
+func (f flat) read(addr uint64, b []byte) int {
+	if addr < f.at || addr >= f.at+uint64(len(f.code)) {
+		return 0
+	}
+	return copy(b, f.code[addr-f.at:])
+}
+
+func fromReg(r uint8, off int32) sframe.Rule {
+	return sframe.Rule{Base: sframe.FromReg, Reg: r, Offset: off}
+}
+
+func atCFA(off int32) sframe.Rule {
+	return sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: off}
+}
+
+// TestFollowX86 narrates what is special on x86-64. All code lies at 0x1000.
+func TestFollowX86(t *testing.T) {
+	const sp, fp = 7, 6
+	tests := []struct {
+		name, code string
+		from       uint64
+		caller     bool
+		cfa        sframe.Rule
+		err        error
+	}{
+		// push rbx; sub rsp,0x10; add rsp,0x10; pop rbx; ret
+		{"entry", "53 4883ec10 4883c410 5b c3", 0x1000, false, fromReg(sp, 8), nil},
+		{"body", "53 4883ec10 4883c410 5b c3", 0x1005, false, fromReg(sp, 32), nil},
+		{"at-ret", "53 4883ec10 4883c410 5b c3", 0x100a, false, fromReg(sp, 8), nil},
+		// leave; ret
+		{"frame-pointer", "c9 c3", 0x1000, false, fromReg(fp, 16), nil},
+		// push rbp; mov rbp,rsp; and rsp,-32; leave; ret
+		{"realigned", "55 4889e5 4883e4e0 c9 c3", 0x1001, false, fromReg(sp, 16), nil},
+		// test eax,eax; je 1f; push rbx; pop rbx; 1: ret
+		{"two-arms", "85c0 7402 53 5b c3", 0x1000, false, fromReg(sp, 8), nil},
+		// pop rax; call *rcx; add rsp,8; ret: what is behind a call is followed
+		{"call", "58 ffd1 4883c408 c3", 0x1000, false, fromReg(sp, 24), nil},
+		// je 1f; add rsp,8; ret; 1: add rsp,16; ret
+		{"disagree", "7405 4883c408 c3 4883c410 c3", 0x1000, false, sframe.Rule{}, ErrDisagree},
+		// 1: jmp 1b
+		{"circle", "ebfe", 0x1000, false, sframe.Rule{}, ErrNoReturn},
+		// 1: push rax; jmp 1b
+		{"endless-push", "50 ebfd", 0x1000, false, sframe.Rule{}, ErrDisagree},
+		// jmp *rax
+		{"anywhere", "ffe0", 0x1000, false, sframe.Rule{}, ErrNoReturn},
+		// lea rax,[rip+1]; jmp *rax; ud2-byte; ret
+		{"known-register", "488d0503000000 ffe0 cc c3", 0x1000, false, fromReg(sp, 8), nil},
+		// add rsp,-8; ret: nothing that lies below the stack pointer is returned to
+		{"below", "4883c4f8 c3", 0x1000, false, sframe.Rule{}, ErrNoReturn},
+		// push rax; ret: a jump
+		{"push-ret", "50 c3", 0x1000, false, sframe.Rule{}, ErrNoReturn},
+		// Behind a call, endbr64 begins another function.
+		{"noreturn", "f30f1efa c3", 0x1000, true, sframe.Rule{}, ErrNoReturn},
+		// vmovaps ymm6,[rsp+0x20]; vmovaps [rsp],ymm6; vzeroupper; add rsp,0x40; ret
+		{"vectors", "c5fc28742420 c5fc293424 c5f877 4883c440 c3", 0x1000, false, fromReg(sp, 72), nil},
+	}
+	for _, tt := range tests {
+		b, err := hex.DecodeString(strings.ReplaceAll(tt.code, " ", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		row, err := Follow(regs.AMD64, Place{PC: tt.from, Caller: tt.caller}, flat{0x1000, b}.read)
+		if err != tt.err || err == nil && (row.CFA != tt.cfa || row.RA != atCFA(-8)) {
+			t.Errorf("%s: %+v, %v; want CFA %+v, %v", tt.name, row, err, tt.cfa, tt.err)
+		}
+	}
+}
+
+// TestCalled: a function that never returns, 48 bytes below its entry: push rbx;
+// push rbp; xor ebx,ebx; xor ebp,ebp; sub rsp,0x18; call; jmp to the call.
+func TestCalled(t *testing.T) {
+	code := flat{0x1000, []byte{0x53, 0x55, 0x31, 0xdb, 0x31, 0xed, 0x48, 0x83, 0xec, 0x18, 0xe8, 0, 1, 0, 0, 0xeb, 0xf9}}
+	row, err := Called(regs.AMD64, 0x1000, Place{PC: 0x100f}, code.read)
+	if err != nil || row.CFA != fromReg(7, 48) || row.RA != atCFA(-8) || row.FP != atCFA(-24) ||
+		len(row.Saved) != 1 || row.Saved[0] != (sframe.SavedRule{Reg: 3, Rule: atCFA(-16)}) {
+		t.Errorf("%+v, %v", row, err)
+	}
+	if _, err := Called(regs.AMD64, 0x1001, Place{PC: 0x2000}, code.read); err == nil {
+		t.Error("a way was found to where none leads")
+	}
+}
+
+// FuzzFollow: whatever bytes there are, the answer is a row or an error, after a
+// bounded number of reads.
+func FuzzFollow(f *testing.F) {
+	f.Add(uint8(0), []byte{0x53, 0x5b, 0xc3}, uint16(0))
+	f.Add(uint8(1), []byte{0xe8, 0, 0, 0, 0, 0x5b, 0xc3}, uint16(0))
+	f.Add(uint8(2), []byte{0xfd, 0x7b, 0xc1, 0xa8, 0xc0, 0x03, 0x5f, 0xd6}, uint16(0))
+	f.Add(uint8(3), []byte{0xeb, 0xbf, 0xf1, 0x10, 0, 0x04, 0x07, 0xfe}, uint16(0))
+	list := []*regs.Arch{regs.AMD64, regs.I386, regs.ARM64, regs.S390X}
+	f.Fuzz(func(t *testing.T, arch uint8, code []byte, from uint16) {
+		a := list[int(arch)%len(list)]
+		reads := 0
+		read := func(addr uint64, b []byte) int {
+			if reads++; reads > 4*maxInsns {
+				t.Fatalf("%d reads", reads)
+			}
+			return flat{0x1000, code}.read(addr, b)
+		}
+		pc := 0x1000 + uint64(from)
+		for _, caller := range []bool{false, true} {
+			row, err := Follow(a, Place{PC: pc, Caller: caller}, read)
+			if (row == nil) == (err == nil) {
+				t.Fatalf("row %v and error %v", row, err)
+			}
+			reads = 0
+		}
+		if row, err := Called(a, 0x1000, Place{PC: pc}, read); (row == nil) == (err == nil) {
+			t.Fatalf("row %v and error %v", row, err)
+		}
+		Target(a, pc, read)
+	})
+}

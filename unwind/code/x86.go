@@ -1,0 +1,495 @@
+package code
+
+// x86-64 and i386. Intel SDM volume 2; chapters 2.3 (VEX) and 2.7 (EVEX) for
+// what the decoder does not know.
+
+import (
+	"bytes"
+
+	"golang.org/x/arch/x86/x86asm"
+)
+
+// x86Numbers are the DWARF numbers of the general registers in the order of
+// their encoding, which is the DWARF order on i386.
+var x86Numbers = [16]uint8{0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15}
+
+// x86Reg returns the DWARF number of the general register that r is or is part
+// of, and whether it is the whole of it.
+func (m *machine) x86Reg(r x86asm.Reg) (n uint8, whole, ok bool) {
+	var i x86asm.Reg
+	switch {
+	case x86asm.AL <= r && r <= x86asm.BL:
+		i = r - x86asm.AL
+	case x86asm.AH <= r && r <= x86asm.BH:
+		i = r - x86asm.AH
+	case x86asm.SPB <= r && r <= x86asm.R15B:
+		i = r - x86asm.SPB + 4
+	case x86asm.AX <= r && r <= x86asm.R15W:
+		i = r - x86asm.AX
+	case x86asm.EAX <= r && r <= x86asm.R15L:
+		i, whole = r-x86asm.EAX, !m.wide
+	case x86asm.RAX <= r && r <= x86asm.R15:
+		i, whole = r-x86asm.RAX, true
+	default:
+		return 0, false, false
+	}
+	if m.wide {
+		return x86Numbers[i], whole, true
+	}
+	return uint8(i), whole, i < 8
+}
+
+// word is the size of a word of the stack, in bytes.
+func (m *machine) word() int64 { return int64(m.arch.WordBytes) }
+
+// x86Address is the address of a memory operand.
+func (m *machine) x86Address(s *state, mem x86asm.Mem) value {
+	if mem.Index != 0 || mem.Segment == x86asm.FS || mem.Segment == x86asm.GS {
+		return value{}
+	}
+	r, whole, ok := m.x86Reg(mem.Base)
+	if !ok || !whole {
+		return value{}
+	}
+	return s.regs[r].plus(int64(int32(mem.Disp)))
+}
+
+// x86Get is the value of an operand.
+func (m *machine) x86Get(s *state, arg x86asm.Arg, bytes int) value {
+	switch arg := arg.(type) {
+	case x86asm.Reg:
+		if r, whole, ok := m.x86Reg(arg); ok && whole {
+			return s.regs[r]
+		}
+	case x86asm.Mem:
+		if bytes == m.arch.WordBytes {
+			return s.load(m.x86Address(s, arg), m.word())
+		}
+	}
+	return value{}
+}
+
+// x86Set gives an operand a value. bytes is the size of one in memory.
+func (m *machine) x86Set(s *state, arg x86asm.Arg, v value, bytes int) {
+	switch arg := arg.(type) {
+	case x86asm.Reg:
+		if r, whole, ok := m.x86Reg(arg); ok {
+			if !whole {
+				v = value{}
+			}
+			s.regs[r] = v
+		}
+	case x86asm.Mem:
+		at := m.x86Address(s, arg)
+		if bytes == m.arch.WordBytes {
+			s.store(at, v, m.word())
+			return
+		}
+		if bytes == 0 {
+			bytes = 64 // the largest register
+		}
+		s.spoil(at, int64(bytes), m.word())
+	}
+}
+
+// x86Push and x86Pop move the stack pointer by a word.
+func (m *machine) x86Push(s *state, v value) {
+	sp := m.arch.SP
+	s.regs[sp] = s.regs[sp].plus(-m.word())
+	s.store(s.regs[sp], v, m.word())
+}
+
+func (m *machine) x86Pop(s *state) value {
+	sp := m.arch.SP
+	v := s.load(s.regs[sp], m.word())
+	s.regs[sp] = s.regs[sp].plus(m.word())
+	return v
+}
+
+// clobber forgets the registers that a called function need not keep.
+func (m *machine) clobber(s *state) {
+	for r := range uint8(16) {
+		if m.arch.CalleeSaved>>r&1 == 0 && r != m.arch.SP {
+			s.regs[r] = value{}
+		}
+	}
+}
+
+func stepX86(m *machine, b []byte, pc uint64, s *state) insn {
+	mode := 32
+	if m.wide {
+		mode = 64
+	}
+	if n, f, ok := m.x86Odd(b, s); ok {
+		return insn{size: n, flow: f}
+	}
+	in, err := x86asm.Decode(b[:min(len(b), 15)], mode)
+	if err != nil || in.Len == 0 {
+		return insn{}
+	}
+	i := insn{size: in.Len}
+	after := pc + uint64(in.Len)
+	relative := func() (uint64, bool) {
+		rel, ok := in.Args[0].(x86asm.Rel)
+		to := after + uint64(int64(rel))
+		if !m.wide {
+			to = uint64(uint32(to))
+		}
+		return to, ok
+	}
+	switch in.Op {
+	case x86asm.RET:
+		i.flow = ret
+		if imm, ok := in.Args[0].(x86asm.Imm); ok {
+			i.pops = int32(uint16(imm))
+		}
+		i.to = s.load(s.regs[m.arch.SP], m.word())
+		return i
+	case x86asm.CALL:
+		return m.x86Call(s, i, after, relative)
+	case x86asm.JMP:
+		to, ok := relative()
+		if v := m.x86Get(s, in.Args[0], 0); v.kind == fixed && !ok {
+			to, ok = uint64(v.off), true
+		}
+		switch {
+		case ok:
+			i.flow, i.target = jump, to
+		case m.x86Slot(in.Args[0]):
+			// Another function, which returns in place of this one.
+			i.flow, i.to = ret, s.load(s.regs[m.arch.SP], m.word())
+		default:
+			i.flow = stop
+		}
+		return i
+	case x86asm.HLT, x86asm.UD1, x86asm.UD2, x86asm.IRET, x86asm.IRETD, x86asm.IRETQ, x86asm.LRET, x86asm.LJMP,
+		x86asm.SYSRET, x86asm.SYSEXIT, x86asm.INTO, x86asm.RSM, x86asm.LCALL:
+		i.flow = stop
+		return i
+	case x86asm.INT:
+		if imm, ok := in.Args[0].(x86asm.Imm); !ok || imm != 0x80 {
+			i.flow = stop // int3: what is behind it is no code, or padding
+			return i
+		}
+		m.x86Kernel(s)
+		return i
+	}
+	if to, ok := relative(); ok { // conditional: jcc, jrcxz, loop
+		i.flow, i.target = branch, to
+		return i
+	}
+	m.x86Effect(&in, after, s)
+	return i
+}
+
+// x86Call passes a call.
+func (m *machine) x86Call(s *state, i insn, after uint64, relative func() (uint64, bool)) insn {
+	if to, ok := relative(); ok && to == after {
+		m.x86Push(s, value{}) // a way to learn the PC
+		return i
+	}
+	i.flow = call
+	m.clobber(s)
+	if !m.wide {
+		// Functions of i386 may take their arguments from the stack themselves
+		// (stdcall, and those that return a structure): the psABI, section 2.2.
+		s.regs[m.arch.SP] = value{}
+	}
+	return i
+}
+
+// x86Slot: an operand of jmp that is a slot of the GOT, as in a PLT or a tail call
+// to another object. Jump tables have an index.
+func (m *machine) x86Slot(arg x86asm.Arg) bool {
+	mem, ok := arg.(x86asm.Mem)
+	if !ok || mem.Index != 0 || mem.Segment != 0 {
+		return false
+	}
+	return m.wide && mem.Base == x86asm.RIP || !m.wide && (mem.Base == 0 || mem.Base == x86asm.EBX)
+}
+
+// x86Kernel: a system call (syscall(2)) leaves all registers but rax, rcx, r11.
+func (m *machine) x86Kernel(s *state) {
+	s.regs[0] = value{}
+	if m.wide {
+		s.regs[2], s.regs[11] = value{}, value{}
+	}
+}
+
+// x86Effect is what any other instruction does to registers and the stack.
+func (m *machine) x86Effect(in *x86asm.Inst, after uint64, s *state) {
+	sp := m.arch.SP
+	size := in.MemBytes
+	switch in.Op {
+	case x86asm.PUSH:
+		if in.DataSize == 16 {
+			s.regs[sp] = value{}
+			return
+		}
+		m.x86Push(s, m.x86Get(s, in.Args[0], m.arch.WordBytes))
+	case x86asm.POP:
+		if in.DataSize == 16 {
+			s.regs[sp] = value{}
+			return
+		}
+		m.x86Set(s, in.Args[0], m.x86Pop(s), m.arch.WordBytes)
+	case x86asm.PUSHF, x86asm.PUSHFD, x86asm.PUSHFQ:
+		m.x86Push(s, value{})
+	case x86asm.POPF, x86asm.POPFD, x86asm.POPFQ:
+		m.x86Pop(s)
+	case x86asm.PUSHA, x86asm.PUSHAD, x86asm.POPA, x86asm.POPAD, x86asm.ENTER:
+		s.regs[sp] = value{}
+	case x86asm.LEAVE:
+		s.regs[sp] = s.regs[m.arch.FP]
+		s.regs[m.arch.FP] = m.x86Pop(s)
+	case x86asm.MOV:
+		if imm, ok := in.Args[1].(x86asm.Imm); ok && in.DataSize >= 32 {
+			if dst, ok := in.Args[0].(x86asm.Reg); ok {
+				if r, _, ok := m.x86Reg(dst); ok {
+					s.regs[r] = value{kind: fixed, off: int64(imm)}
+					return
+				}
+			}
+		}
+		m.x86Set(s, in.Args[0], m.x86Get(s, in.Args[1], size), size)
+	case x86asm.LEA:
+		v := value{}
+		if mem, ok := in.Args[1].(x86asm.Mem); ok {
+			v = m.x86Address(s, mem)
+			if mem.Base == x86asm.RIP && mem.Index == 0 {
+				v = value{kind: fixed, off: int64(after) + int64(int32(mem.Disp))} // the decoder does not extend the sign
+			}
+		}
+		m.x86Set(s, in.Args[0], v, 0)
+	case x86asm.ADD, x86asm.SUB, x86asm.INC, x86asm.DEC:
+		m.x86Set(s, in.Args[0], m.x86Sum(in, s), size)
+	case x86asm.CMP, x86asm.TEST, x86asm.BT, x86asm.NOP, x86asm.PREFETCHNTA, x86asm.PREFETCHT0, x86asm.PREFETCHT1,
+		x86asm.PREFETCHT2, x86asm.PREFETCHW, x86asm.COMISD, x86asm.COMISS, x86asm.UCOMISD, x86asm.UCOMISS, x86asm.PTEST,
+		x86asm.FLD, x86asm.FILD, x86asm.FLDCW, x86asm.LDMXCSR:
+	case x86asm.XCHG, x86asm.XADD:
+		m.x86Set(s, in.Args[0], value{}, size)
+		m.x86Set(s, in.Args[1], value{}, size)
+	case x86asm.SYSCALL, x86asm.SYSENTER:
+		m.x86Kernel(s)
+	case x86asm.CPUID:
+		m.clobber(s)
+		s.regs[3] = value{} // rbx
+	case x86asm.IMUL, x86asm.MUL, x86asm.DIV, x86asm.IDIV, x86asm.CMPXCHG, x86asm.CMPXCHG8B, x86asm.CMPXCHG16B,
+		x86asm.RDTSC, x86asm.RDTSCP, x86asm.XGETBV, x86asm.CDQ, x86asm.CQO, x86asm.CWDE, x86asm.CDQE, x86asm.CBW, x86asm.CWD,
+		x86asm.LAHF:
+		m.clobber(s) // rax and rdx, which are among them
+		m.x86Set(s, in.Args[0], value{}, size)
+	case x86asm.MOVSB, x86asm.MOVSW, x86asm.MOVSQ, x86asm.STOSB, x86asm.STOSW, x86asm.STOSD, x86asm.STOSQ,
+		x86asm.LODSB, x86asm.LODSW, x86asm.LODSD, x86asm.LODSQ, x86asm.SCASB, x86asm.SCASW, x86asm.SCASD, x86asm.SCASQ,
+		x86asm.CMPSB, x86asm.CMPSW, x86asm.CMPSD, x86asm.CMPSQ, x86asm.MOVSD:
+		// rsi, rdi, rcx; the operands are not of the stack.
+		m.clobber(s)
+		if !m.wide {
+			s.regs[6], s.regs[7] = value{}, value{}
+		}
+	default:
+		if in.Args[0] != nil {
+			m.x86Set(s, in.Args[0], value{}, size)
+		}
+	}
+}
+
+// x86Sum is the first operand after an addition of a constant.
+func (m *machine) x86Sum(in *x86asm.Inst, s *state) value {
+	n := int64(1)
+	switch imm := in.Args[1].(type) {
+	case nil: // inc, dec
+	case x86asm.Imm:
+		n = int64(imm)
+	default:
+		return value{}
+	}
+	if in.Op == x86asm.SUB || in.Op == x86asm.DEC {
+		n = -n
+	}
+	if _, ok := in.Args[0].(x86asm.Reg); !ok {
+		return value{}
+	}
+	return m.x86Get(s, in.Args[0], 0).plus(n)
+}
+
+var x86Endbr = [][]byte{{0xf3, 0x0f, 0x1e, 0xfa}, {0xf3, 0x0f, 0x1e, 0xfb}}
+
+// x86Odd passes what the decoder does not know: endbr, and instructions with VEX
+// and EVEX prefixes, which use vector registers but for a few.
+func (m *machine) x86Odd(b []byte, s *state) (size int, f flow, ok bool) {
+	for _, e := range x86Endbr {
+		if bytes.HasPrefix(b, e) {
+			return len(e), next, true
+		}
+	}
+	var v vex
+	switch {
+	case len(b) < 6:
+		return 0, 0, false
+	case b[0] == 0xc5 && (m.wide || b[1] >= 0xc0):
+		v = vex{size: 2, table: 1, r: b[1]&0x80 == 0, v: b[1] >> 3 & 15}
+	case b[0] == 0xc4 && (m.wide || b[1] >= 0xc0):
+		v = vex{size: 3, table: b[1] & 31, r: b[1]&0x80 == 0, b: b[1]&0x20 == 0, v: b[2] >> 3 & 15}
+	case b[0] == 0x62 && (m.wide || b[1] >= 0xc0):
+		v = vex{size: 4, table: b[1] & 7, r: b[1]&0x80 == 0, b: b[1]&0x20 == 0, v: b[2] >> 3 & 15, evex: true}
+	default:
+		return 0, 0, false
+	}
+	size = m.vexEffect(&v, b, s)
+	return size, next, size > 0
+}
+
+// vex is a VEX or EVEX prefix: its size, which opcode table follows, and the
+// register bits that it holds.
+type vex struct {
+	size  int
+	table uint8
+	r, b  bool
+	v     uint8 // inverted
+	evex  bool
+}
+
+// vexEffect applies an instruction with a VEX prefix and returns its size, 0 if
+// the code ends before it does.
+func (m *machine) vexEffect(v *vex, b []byte, s *state) int {
+	op := b[v.size]
+	size := v.size + 1
+	if v.table == 1 && op == 0x77 && !v.evex { // vzeroupper, vzeroall
+		return size
+	}
+	if v.table == 0 || v.table > 7 || v.table == 4 || v.table == 7 {
+		return 0
+	}
+	rm := b[size:]
+	n := modRMBytes(rm)
+	if n == 0 {
+		return 0
+	}
+	size += n
+	if v.table == 3 || v.table == 1 && (op >= 0x70 && op <= 0x73 || op == 0xc2 || op >= 0xc4 && op <= 0xc6) {
+		size++ // an immediate byte
+	}
+	if size > len(b) {
+		return 0
+	}
+	reg, base := rm[0]>>3&7, rm[0]&7
+	if v.r {
+		reg += 8
+	}
+	if v.b {
+		base += 8
+	}
+	// Those that write general registers: BMI (tables 2 and 3 from f0 on), moves
+	// and conversions from vector registers.
+	if op >= 0xf0 || v.table == 1 && (op == 0x7e || op == 0x2c || op == 0x2d || op == 0x50 || op == 0xd7 || op == 0xc5 || op == 0x93 || op == 0x78 || op == 0x79) ||
+		v.table == 3 && op >= 0x14 && op <= 0x17 || v.table >= 5 {
+		list := []uint8{reg, ^v.v & 15}
+		if rm[0] >= 0xc0 {
+			list = append(list, base)
+		}
+		for _, r := range list {
+			if m.wide {
+				s.regs[x86Numbers[r]] = value{}
+			} else {
+				s.regs[r&7] = value{}
+			}
+		}
+	}
+	if rm[0] < 0xc0 && vexStores(v.table, op) {
+		s.spoil(m.vexAddress(v, rm, s), 64, m.word())
+	}
+	return size
+}
+
+// vexStores tells whether an operation with a memory operand may write it.
+func vexStores(table, op uint8) bool {
+	switch table {
+	case 1: // moves
+		return bytes.IndexByte([]byte{0x11, 0x13, 0x17, 0x29, 0x2b, 0x7e, 0x7f, 0xd6, 0xe7}, op) >= 0
+	case 2: // masked, narrowed, compressed and scattered
+		return op >= 0x10 && op <= 0x35 || op == 0x63 || op >= 0x8a && op <= 0x8f || op >= 0xa0 && op <= 0xa3
+	case 3: // extracted
+		return op >= 0x14 && op <= 0x1d || op == 0x39 || op == 0x3b
+	}
+	return table > 3
+}
+
+// vexAddress is the address of a memory operand, as far as it is the stack.
+func (m *machine) vexAddress(v *vex, rm []byte, s *state) value {
+	mod, base, at := rm[0]>>6, rm[0]&7, 1
+	if base == 4 {
+		if rm[1]>>3&7 != 4 { // an index
+			return value{}
+		}
+		base, at = rm[1]&7, 2
+	}
+	if mod == 0 && base == 5 {
+		return value{}
+	}
+	if v.b {
+		base += 8
+	}
+	disp := int64(0)
+	switch mod {
+	case 1:
+		disp = int64(int8(rm[at]))
+		if v.evex { // the displacement counts units of up to 64 bytes
+			return value{}
+		}
+	case 2:
+		disp = int64(int32(uint32(rm[at]) | uint32(rm[at+1])<<8 | uint32(rm[at+2])<<16 | uint32(rm[at+3])<<24))
+	}
+	if !m.wide {
+		return s.regs[base&7].plus(disp)
+	}
+	return s.regs[x86Numbers[base]].plus(disp)
+}
+
+// modRMBytes is the length of a ModRM byte with its SIB byte and displacement,
+// 32- and 64-bit addressing (Intel SDM volume 2, section 2.1.5); 0 if the code
+// ends before it does.
+func modRMBytes(b []byte) int {
+	if len(b) < 2 {
+		return 0
+	}
+	mod, base, n := b[0]>>6, b[0]&7, 1
+	if mod == 3 {
+		return n
+	}
+	if base == 4 {
+		base, n = b[1]&7, 2
+	}
+	switch {
+	case mod == 1:
+		n++
+	case mod == 2, mod == 0 && base == 5:
+		n += 4
+	}
+	if n > len(b) {
+		return 0
+	}
+	return n
+}
+
+// coldX86: functions begin with endbr or, at addresses that are multiples of 16,
+// behind nops or int3.
+func coldX86(b []byte, pc uint64) bool {
+	for _, e := range x86Endbr {
+		if bytes.HasPrefix(b, e) {
+			return true
+		}
+	}
+	if len(b) > 0 && b[0] == 0xcc {
+		return true
+	}
+	size := 0
+	for size < 15 && (pc+uint64(size))%16 != 0 {
+		in, err := x86asm.Decode(b[min(size, len(b)):], 64)
+		if err != nil || in.Op != x86asm.NOP {
+			return false
+		}
+		size += in.Len
+	}
+	return size > 0
+}

@@ -1,0 +1,132 @@
+package unwind
+
+import (
+	"slices"
+	"testing"
+
+	"sfsample/regs"
+	"sfsample/sframe"
+)
+
+// twoStacks is a space with two stacks, as each of which frames lie that go back
+// to the other.
+type twoStacks struct{ space }
+
+func (s *twoStacks) Writable(addr uint64) bool { return inside(addr, s.stack, s.also) }
+
+// TestGoOver walks over two stacks, the other one below and the own one above, by
+// a row that has the CFA from the frame pointer: back and forth as long as each
+// is left upwards, and no further.
+func TestGoOver(t *testing.T) {
+	const low, high, code = 0x10000, 0x40000, 0x1000
+	a := regs.AMD64
+	s := &twoStacks{space{
+		mapped: [][2]uint64{{code, code + 0x1000}},
+		stack:  [2]uint64{high, high + 0x1000}, also: [2]uint64{low, low + 0x1000},
+		// call rel32 before every address.
+		code: map[uint64][]byte{code: make([]byte, 0x1000)},
+		rows: map[How][]sframe.Entry{EHFrame: {{Start: code, End: code + 0x800, Row: sframe.Row{
+			CFA: fromReg(a.FP, 16), RA: atCFA(-8), FP: atCFA(-16), Keep: a.CalleeSaved &^ (1 << a.FP),
+		}}, {Start: code + 0x800, End: code + 0x1000, Row: sframe.Row{Outermost: true}}}},
+	}}
+	for i := range s.code[code] {
+		s.code[code][i] = 0xe8
+	}
+	// A frame is a pair: the caller's frame pointer, and where it goes on.
+	frames := func(pairs ...[3]uint64) *Memory {
+		b := [2][]byte{make([]byte, 0x1000), make([]byte, 0x1000)}
+		for _, p := range pairs {
+			at, region := p[0]-low, 0
+			if p[0] >= high {
+				at, region = p[0]-high, 1
+			}
+			copy(b[region][at:], put(a, nil, p[1], p[2]))
+		}
+		m := new(Memory)
+		m.Reset(high, b[1], nil)
+		m.Also = []Region{{Addr: low, Bytes: b[0]}}
+		return m
+	}
+	const ret, last = code + 0x100, code + 0x900
+	tests := []struct {
+		name string
+		mem  *Memory
+		n    int
+		end  Reason
+		over int
+	}{
+		{"there", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, low + 0x80, ret}, [3]uint64{low + 0x80, 0, last}), 4, Complete, 1},
+		{"and-back", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, high + 0x200, ret}, [3]uint64{high + 0x200, low + 0x90, ret},
+			[3]uint64{low + 0x90, 0, last}), 5, Complete, 3},
+		{"back-below", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, high + 0x40, ret}, [3]uint64{high + 0x40, 0, last}), 3, StackSwitch, 1},
+		{"same-again", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, high + 0x100, ret}), 3, StackSwitch, 1},
+		{"not-a-stack", frames([3]uint64{high + 0x100, 0x70000, ret}), 2, StackSwitch, 0},
+		{"down", frames([3]uint64{high + 0x100, high + 0x20, ret}), 2, NoProgress, 0},
+	}
+	for _, tt := range tests {
+		set := &regs.Set{PC: code + 0x10, Known: 1<<a.SP | 1<<a.FP}
+		set.R[a.SP], set.R[a.FP] = high+0x80, high+0x100
+		w := New(a, s, []How{EHFrame}, 0)
+		got, end := w.Walk(set, tt.mem, nil)
+		if len(got) != tt.n || end.Reason != tt.end || len(w.Stacks()) != tt.over {
+			t.Errorf("%s: %d frames, %v at %#x, %d changes; want %d, %v, %d", tt.name, len(got), end.Reason, end.Addr, len(w.Stacks()), tt.n, tt.end, tt.over)
+		}
+	}
+}
+
+// TestSwitchRow: functions that are known to change stacks lead to others in the same mapping, below and
+// above, but not back to where the walk has been; where they have not changed stacks, they lead on.
+func TestSwitchRow(t *testing.T) {
+	const stack, code = 0x40000, 0x1000
+	a := regs.AMD64
+	s := &twoStacks{space{
+		mapped: [][2]uint64{{code, code + 0x1000}},
+		stack:  [2]uint64{stack, stack + 0x4000},
+		code:   map[uint64][]byte{code: make([]byte, 0x1000)},
+		rows: map[How][]sframe.Entry{EHFrame: {{Start: code, End: code + 0x800, Row: sframe.Row{
+			CFA: fromReg(a.FP, 16), RA: atCFA(-8), FP: atCFA(-16), Switch: true,
+		}}, {Start: code + 0x800, End: code + 0x1000, Row: sframe.Row{Outermost: true}}}},
+	}}
+	for i := range s.code[code] {
+		s.code[code][i] = 0xe8 // call rel32 before every address
+	}
+	const ret, last = code + 0x100, code + 0x900
+	tests := []struct {
+		name   string
+		frames [][3]uint64 // address of a pair: frame pointer and where it goes on
+		copied uint64      // bytes from stack on; 0: all
+		n      int
+		end    Reason
+		over   []Stack
+	}{
+		{"below", [][3]uint64{{0x2000, 0x100, ret}, {0x100, 0, last}}, 0, 3, Complete, []Stack{{1, stack + 0x2000, 0}, {2, stack + 0x100, 0}}},
+		{"above", [][3]uint64{{0x3000, 0, last}}, 0, 2, Complete, []Stack{{1, stack + 0x3000, 0}}},
+		{"not changed", [][3]uint64{{0x1040, 0, last}}, 0, 2, Complete, nil},
+		{"same place", [][3]uint64{{0x2000, 0x2000, ret}}, 0, 2, NoProgress, []Stack{{1, stack + 0x2000, 0}}},
+		{"into what was left", [][3]uint64{{0x2000, 0x1000, ret}}, 0, 2, NoProgress, []Stack{{1, stack + 0x2000, 0}}},
+		{"nowhere", [][3]uint64{{0x2000, 0x9000, ret}}, 0, 2, StackSwitch, []Stack{{1, stack + 0x2000, 0}}},
+		{"not copied", [][3]uint64{{0x2000, 0, ret}}, 0x1100, 1, OutsideCopy, []Stack{{1, stack + 0x2000, 0}}},
+	}
+	for _, tt := range tests {
+		b := make([]byte, 0x4000)
+		for _, f := range tt.frames {
+			fp := f[1]
+			if fp != 0 {
+				fp += stack
+			}
+			copy(b[f[0]:], put(a, nil, fp, f[2]))
+		}
+		if tt.copied > 0 {
+			b = b[:tt.copied]
+		}
+		m := new(Memory)
+		m.Reset(stack, b, nil)
+		set := &regs.Set{PC: code + 0x10, Known: 1<<a.SP | 1<<a.FP}
+		set.R[a.SP], set.R[a.FP] = stack+0x1000, stack+tt.frames[0][0]
+		w := New(a, s, []How{EHFrame}, 0)
+		got, end := w.Walk(set, m, nil)
+		if len(got) != tt.n || end.Reason != tt.end || !slices.Equal(w.Stacks(), tt.over) {
+			t.Errorf("%s: %d frames, %v at %#x, by %#x; want %d, %v, %#x", tt.name, len(got), end.Reason, end.Addr, w.Stacks(), tt.n, tt.end, tt.over)
+		}
+	}
+}
