@@ -54,6 +54,8 @@ var details = map[string]attack{
 	"procs identity":   {fails: true},
 	"procs traceme":    {fails: true},
 	"memory core":      {fails: true},
+	"memory gone":      {least: 300 * time.Millisecond}, // it goes while it is sampled
+	"memory unmap":     {least: 300 * time.Millisecond},
 	"memory many":      {heavy: true},
 	"memory perfmap":   {heavy: true},
 	"memory debugdata": {heavy: true},

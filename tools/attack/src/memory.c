@@ -46,7 +46,8 @@ static void on_region(void)
 	pthread_attr_init(&a);
 	pthread_attr_setstack(&a, region, REGION);
 	pthread_create(&t, &a, go_deep, 0);
-	usleep(20000);
+	while (!calls)
+		usleep(100);
 }
 
 /* fault: pages in the middle of a stack go, and come only at the end of the turn, if at all */
@@ -61,7 +62,7 @@ static void uffd_begin(void)
 	if (uffd < 0 || ioctl(uffd, UFFDIO_API, &api))
 		die("userfaultfd");
 	on_region();
-	struct uffdio_register r = { .range = { (uintptr_t)region + REGION - 16 * PAGE, 8 * PAGE }, .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_register r = { .range = { (uintptr_t)region, REGION }, .mode = UFFDIO_REGISTER_MODE_MISSING };
 	if (ioctl(uffd, UFFDIO_REGISTER, &r))
 		die("UFFDIO_REGISTER");
 }
@@ -77,7 +78,7 @@ static void uffd_turn(void)
 }
 static void gone_turn(void)
 {
-	usleep(50000);
+	usleep(150000);
 	madvise(region + REGION - 12 * PAGE, PAGE, MADV_DONTNEED);
 	while (!stop)
 		usleep(1000);
@@ -94,7 +95,7 @@ static void protect_turn(void)
 }
 static void unmap_turn(void)
 {
-	usleep(30000);
+	usleep(150000);
 	if (region)
 		munmap(region + REGION - 12 * PAGE, 8 * PAGE);
 	region = 0;

@@ -397,8 +397,8 @@ static void class_turn(void)
 	static int i;
 	static const int classes[] = { SCHED_BATCH, SCHED_IDLE, SCHED_OTHER };
 	int c = classes[i++ % 3];
-	if (c == SCHED_OTHER && geteuid())
-		c = SCHED_BATCH; /* back from SCHED_IDLE takes a right */
+	if (c == SCHED_IDLE && geteuid())
+		c = SCHED_OTHER; /* the way back takes a right */
 	check(sched_setscheduler(0, c, &p) == 0);
 	spin(300000);
 	check(sched_getscheduler(0) == c);
