@@ -13,8 +13,9 @@ import (
 const (
 	noteBytes64 = 216
 	noteBytes32 = 68
+	noteR10     = 56 // fourth argument
 	noteRAX     = 80
-	noteRDX     = 96
+	noteRDX     = 96 // third argument
 	noteOrigRAX = 120
 	noteRSP     = 152
 	noteEDX     = 8
@@ -58,20 +59,27 @@ func WordBytes(note []byte) int {
 }
 
 // revertible says of a system call that returns EINTR at a stop whether it may
-// be repeated as if nothing had happened. Each was tried; the calls that are
-// not here were not, or must not be: connect would answer EALREADY, and close
-// could close somebody else's descriptor.
+// be repeated as if nothing had happened: by then it has done nothing (signal(7)). Each was
+// tried; the calls that are not here were not, or must not be: close could close somebody
+// else's descriptor. A connect that is repeated goes on (inet_stream_connect,
+// net/ipv4/af_inet.c); only if it then fails for its time limit is the error another one.
+// A sendto with MSG_FASTOPEN may have sent what it would send again.
 //
 //go:nosplit
 //go:norace
-func revertible(call uint64) bool {
+func revertible(call uint64, note []byte) bool {
 	switch call {
 	case unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2,
 		unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_RT_SIGTIMEDWAIT,
 		unix.SYS_IO_GETEVENTS, unix.SYS_IO_URING_ENTER,
-		unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_ACCEPT, unix.SYS_ACCEPT4,
-		unix.SYS_SENDTO, unix.SYS_SENDMSG:
+		unix.SYS_READ, unix.SYS_READV, unix.SYS_WRITE, unix.SYS_WRITEV,
+		unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_RECVMMSG,
+		unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_CONNECT:
 		return true
+	case unix.SYS_SENDTO, unix.SYS_SENDMMSG:
+		return signed(note, noteR10)&unix.MSG_FASTOPEN == 0
+	case unix.SYS_SENDMSG:
+		return signed(note, noteRDX)&unix.MSG_FASTOPEN == 0
 	}
 	return false
 }
@@ -155,7 +163,7 @@ func Revert(tid int, note []byte, anew bool, waited time.Duration) bool {
 	}
 	switch -signed(note, l.ax) {
 	case eintr:
-		if len(note) != noteBytes64 || !revertible(uint64(call)) {
+		if len(note) != noteBytes64 || !revertible(uint64(call), note) {
 			return false
 		}
 	case erestartRestartCall:

@@ -31,23 +31,31 @@ const Reverts = true
 const (
 	noteR2 = 32 // result of a system call
 	noteR4 = 48 // its third argument
+	noteR5 = 56 // its fourth
 )
 
 // revertible says of a system call that returns EINTR at a stop whether it may
-// be repeated as if nothing had happened. Each was tried; the calls that are
-// not here were not, or must not be: connect would answer EALREADY, and close
-// could close somebody else's descriptor.
+// be repeated as if nothing had happened: by then it has done nothing (signal(7)). Each was
+// tried; the calls that are not here were not, or must not be: close could close somebody
+// else's descriptor. A connect that is repeated goes on (inet_stream_connect,
+// net/ipv4/af_inet.c); only if it then fails for its time limit is the error another one.
+// A sendto with MSG_FASTOPEN may have sent what it would send again.
 //
 //go:nosplit
 //go:norace
-func revertible(call uint32) bool {
+func revertible(call uint32, note []byte) bool {
 	switch call {
 	case unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2,
 		unix.SYS_SEMTIMEDOP, unix.SYS_RT_SIGTIMEDWAIT,
 		unix.SYS_IO_GETEVENTS, unix.SYS_IO_URING_ENTER,
-		unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_ACCEPT4,
-		unix.SYS_SENDTO, unix.SYS_SENDMSG:
+		unix.SYS_READ, unix.SYS_READV, unix.SYS_WRITE, unix.SYS_WRITEV,
+		unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_RECVMMSG,
+		unix.SYS_ACCEPT4, unix.SYS_CONNECT:
 		return true
+	case unix.SYS_SENDTO, unix.SYS_SENDMMSG:
+		return binary.BigEndian.Uint64(note[noteR5:])&unix.MSG_FASTOPEN == 0
+	case unix.SYS_SENDMSG:
+		return binary.BigEndian.Uint64(note[noteR4:])&unix.MSG_FASTOPEN == 0
 	}
 	return false
 }
@@ -103,7 +111,7 @@ func Revert(tid int, note []byte, anew bool, waited time.Duration) bool {
 //go:nosplit
 //go:norace
 func revert(note []byte, ret int64, call uint32, waited time.Duration) bool {
-	if call == 0 || ret == -eintr && !revertible(call) {
+	if call == 0 || ret == -eintr && !revertible(call, note) {
 		return false
 	}
 	if ret == -erestartRestartCall && call == unix.SYS_POLL {

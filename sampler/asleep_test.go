@@ -3,9 +3,12 @@ package sampler
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace/procfs"
 )
@@ -241,5 +244,34 @@ func TestAsleepTorn(t *testing.T) {
 	}
 	if s.latest == 0 || s.latest > 2*maxGap {
 		t.Errorf("a thread that had run was found out %d ticks later, want 1 to %d", s.latest, 2*maxGap)
+	}
+}
+
+// TestFewFiles: a thread of which no file can be opened for want of descriptors is not taken for one that
+// has exited.
+func TestFewFiles(t *testing.T) {
+	tasks, err := unix.Open("/proc/self/task", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(tasks)
+	th := &thread{tid: os.Getpid(), proc: &process{tasks: tasks}, schedFD: -1, callFD: -1}
+	var lim unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 3, Max: lim.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = th.schedstat(make([]byte, 512))
+	if back := unix.Setrlimit(unix.RLIMIT_NOFILE, &lim); back != nil {
+		t.Fatal(back)
+	}
+	if err != unix.EMFILE {
+		t.Errorf("%v, want %v", err, unix.EMFILE)
+	}
+	th.tid = 1 << 30
+	if _, err = th.schedstat(make([]byte, 512)); err != unix.ESRCH {
+		t.Errorf("of no thread: %v, want %v", err, unix.ESRCH)
 	}
 }

@@ -1,7 +1,11 @@
 package sampler
 
 import (
+	"bufio"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -36,6 +40,40 @@ func mappingAt(maps []procfs.Mapping, addr uint64) *procfs.Mapping {
 		return nil
 	}
 	return &maps[i]
+}
+
+// maxAsked bounds how many stacks of a process [zeros] is asked about: the kernel walks through all of its
+// memory for that.
+const maxAsked = 64
+
+// zeros tells whether pages of the mapping at addr that are not in memory were never written, and nobody
+// has asked to be told of them: flags um, uw and ui are userfaultfd's (show_smap_vma_flags,
+// fs/proc/task_mmu.c).
+func zeros(fs procfs.FS, pid int, addr uint64) bool {
+	f, err := os.Open(fs.Path(pid, "smaps"))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	lines, here := bufio.NewScanner(f), false
+	for lines.Scan() {
+		line := lines.Text()
+		if flags, ok := strings.CutPrefix(line, "VmFlags:"); ok {
+			if here {
+				return !slices.ContainsFunc(strings.Fields(flags), func(f string) bool { return f == "um" || f == "uw" || f == "ui" })
+			}
+			continue
+		}
+		bounds, _, _ := strings.Cut(line, " ")
+		low, high, ok := strings.Cut(bounds, "-")
+		if !ok {
+			continue
+		}
+		start, err := strconv.ParseUint(low, 16, 64)
+		end, err2 := strconv.ParseUint(high, 16, 64)
+		here = err == nil && err2 == nil && start <= addr && addr < end
+	}
+	return false
 }
 
 // pagemap is an open /proc/PID/pagemap, -1 if there is none to be had

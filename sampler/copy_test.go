@@ -41,3 +41,49 @@ func TestResident(t *testing.T) {
 		}
 	}
 }
+
+// TestZeros: missing pages of memory of a process's own are zeros, unless somebody has asked to be told of them.
+func TestZeros(t *testing.T) {
+	size := 16 * os.Getpagesize()
+	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mem)
+	at := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))
+	if !zeros(procfs.FS{}, os.Getpid(), at+8) {
+		t.Error("memory of our own: no")
+	}
+	if zeros(procfs.FS{}, os.Getpid(), 8) {
+		t.Error("what is not mapped: yes")
+	}
+	if err := withhold(at, uint64(size)); err != nil {
+		t.Skipf("no userfaultfd here: %v", err)
+	}
+	if zeros(procfs.FS{}, os.Getpid(), at+8) {
+		t.Error("memory with a userfaultfd: yes")
+	}
+}
+
+// withhold has the missing pages from addr on held back, for as long as this process lives
+// (include/uapi/linux/userfaultfd.h).
+func withhold(addr, n uint64) error {
+	const (
+		userModeOnly     = 1
+		api, apiCall     = 0xaa, 0xc018aa3f
+		missing, regCall = 1, 0xc020aa00
+	)
+	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC|userModeOnly, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	hello := [3]uint64{api}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, apiCall, uintptr(unsafe.Pointer(&hello))); errno != 0 {
+		return errno
+	}
+	r := [4]uint64{addr, n, missing}
+	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, regCall, uintptr(unsafe.Pointer(&r))); errno != 0 {
+		return errno
+	}
+	return nil
+}

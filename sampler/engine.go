@@ -174,6 +174,9 @@ func (e *engine) addThread(p *process, tid int, born bool) bool {
 	e.works()
 	t := &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, statFD: -1, debugFD: -1, slot: -1}
 	st, err := e.fs.TaskStat(p.pid, tid)
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		e.fewFiles()
+	}
 	if err != nil || st.State == 'Z' || st.State == 'X' {
 		return false // or a leader that has exited while its process lives
 	}
@@ -202,26 +205,34 @@ func (e *engine) addThread(p *process, tid int, born bool) bool {
 	return true
 }
 
-// spareFiles is how many files are left to all others that open some.
-const spareFiles = 1024
+const (
+	// spareFiles is how many files are left to all others that open some, by those that make reading
+	// threads cheaper.
+	spareFiles = 1024
+	// leastSpare is how many are left by those that it takes to sample a thread.
+	leastSpare = 40
+)
+
+// mayOpen tells whether there is room for n more files, with so many to spare.
+func (e *engine) mayOpen(n, spare int) bool {
+	if e.files == 0 {
+		var lim unix.Rlimit
+		if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil {
+			e.files = int(min(lim.Cur, 1<<24))
+		}
+	}
+	return e.open+n <= e.files-spare
+}
 
 // openFiles opens the thread's files in /proc for good, if there are enough to be
 // had: reading it then costs a fifth.
 func (e *engine) openFiles(t *thread) {
 	e.closeFiles(t)
 	t.opened = true
-	if e.files == 0 {
-		e.files = 1 // none
-		var lim unix.Rlimit
-		if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil {
-			e.files = int(max(1, min(int64(lim.Cur), 1<<24)-spareFiles))
-		}
+	if e.mayOpen(2, spareFiles) {
+		t.openFiles()
+		e.open += t.files()
 	}
-	if e.open+2 > e.files {
-		return
-	}
-	t.openFiles()
-	e.open += t.files()
 }
 
 func (e *engine) closeFiles(t *thread) {
@@ -236,11 +247,16 @@ func (e *engine) awake(t *thread, cpu int) {
 	if t.slot >= 0 || e.opt.Stop == StopNever || t.noUserStack || t.refused {
 		return
 	}
-	if t.schedFD < 0 {
-		t.schedFD = t.openFile("schedstat")
+	if !e.mayOpen(3, leastSpare) {
+		e.fewFiles()
+		return
 	}
 	before := t.files()
-	t.statFD, t.debugFD = t.openFile("stat"), t.openFile("sched")
+	if t.schedFD < 0 {
+		t.schedFD, _ = t.openFile("schedstat")
+	}
+	t.statFD, _ = t.openFile("stat")
+	t.debugFD, _ = t.openFile("sched")
 	e.open += t.files() - before
 	a := t.fb.Get()
 	e.gen++

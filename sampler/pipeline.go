@@ -130,6 +130,7 @@ type target struct {
 	frames   map[frameKey]*rawFrame
 	stackGen uint64 // generation of the mappings that stacks and frames belong to
 	held     int    // frames in stacks
+	asked    int    // stacks of which was asked what their missing pages are
 }
 
 type walkerKey struct {
@@ -796,6 +797,10 @@ func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, first block,
 		}
 	case first.short:
 		x.Top = 0
+		if !x.Asked && t.asked < maxAsked {
+			t.asked++
+			x.Asked, x.Zeros = true, zeros(p.fs, c.PID, c.StackAddr)
+		}
 	}
 }
 

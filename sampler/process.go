@@ -131,20 +131,21 @@ type thread struct {
 // openFiles opens the thread's files in /proc. A thread that has exited or may
 // not be read is left with closed ones: reading says why.
 func (t *thread) openFiles() {
-	t.schedFD = t.openFile("schedstat")
-	t.callFD = t.openFile("syscall")
+	t.schedFD, _ = t.openFile("schedstat")
+	t.callFD, _ = t.openFile("syscall")
 }
 
-func (t *thread) openFile(name string) int {
+// openFile returns -1 with an error.
+func (t *thread) openFile(name string) (int, error) {
 	dir := t.proc.tasks
 	if dir < 0 {
-		return -1
+		return -1, unix.ESRCH
 	}
 	fd, err := unix.Openat(dir, strconv.Itoa(t.tid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1
+	if err == unix.ENOENT {
+		err = unix.ESRCH
 	}
-	return fd
+	return fd, err
 }
 
 // files is how many files of it are open.
@@ -168,8 +169,9 @@ func closeFD(fd *int) {
 // there was none to spare, by opening it.
 func (t *thread) readFile(fd int, name string, buf []byte) ([]byte, error) {
 	if fd < 0 {
-		if fd = t.openFile(name); fd < 0 {
-			return nil, unix.ESRCH
+		var err error
+		if fd, err = t.openFile(name); err != nil {
+			return nil, err
 		}
 		defer unix.Close(fd)
 	}

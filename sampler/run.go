@@ -429,6 +429,10 @@ func (e *engine) explain(pid int, err error) error {
 	if procfs.Gone(err) || errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("attach %d: no such process", pid)
 	}
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		// Its threads take some each, which were opened first.
+		return fmt.Errorf("attach %d: %w (it takes five for each thread; try: ulimit -n 4096)", pid, err)
+	}
 	return fmt.Errorf("attach %d: %w (%s)", pid, err, Remedy(pid))
 }
 

@@ -512,7 +512,7 @@ func (e *engine) reapable(t *thread) bool {
 // open no file.
 func (e *engine) lookFailed(t *thread, err error) bool {
 	if err == unix.EMFILE || err == unix.ENFILE {
-		e.warn("no more files can be opened: threads are not looked at (try: ulimit -n 4096)")
+		e.fewFiles()
 		return true
 	}
 	if e.keeper != nil { // which tells when that has taken its end
@@ -521,6 +521,11 @@ func (e *engine) lookFailed(t *thread, err error) bool {
 	}
 	e.drop(t)
 	return false
+}
+
+// fewFiles says that there are not enough files to be had.
+func (e *engine) fewFiles() {
+	e.warn("no more files can be opened: some threads are not sampled (it takes five for each; try: ulimit -n 4096)")
 }
 
 // nowIdle begins a wait of a thread that was found blocked, when blocked threads

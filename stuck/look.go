@@ -107,8 +107,9 @@ func (d *Dump) list(pid int, outside bool, wanted func(int) bool) []*Thread {
 // miss notes something that the report lacks.
 func (d *Dump) miss(format string, args ...any) { d.missing[fmt.Sprintf(format, args...)] = true }
 
-// firstLook reads the run counts of all, then calls and lock words.
-func (d *Dump) firstLook(list []*Thread) {
+// firstLook reads the run counts of all, then calls and lock words. It returns those that
+// have not gone meanwhile, in the same array.
+func (d *Dump) firstLook(list []*Thread) []*Thread {
 	list = slices.DeleteFunc(list, func(t *Thread) bool {
 		t.first.at = time.Now()
 		st, err := d.fs.TaskStat(t.PID, t.TID)
@@ -129,6 +130,7 @@ func (d *Dump) firstLook(list []*Thread) {
 		d.readClock()
 	}
 	d.now = time.Now()
+	return list
 }
 
 func (d *Dump) forgetGone(t *Thread, err error) bool {

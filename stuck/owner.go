@@ -157,7 +157,7 @@ func (d *Dump) outside() bool {
 			}
 		}
 	}
-	d.firstLook(new)
+	new = d.firstLook(new)
 	for _, t := range new {
 		d.decode(t)
 	}

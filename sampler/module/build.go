@@ -41,6 +41,7 @@ type mappedFile struct {
 	shut bool    // it cannot be opened, or is not ELF
 	// biases are the modules that were found by hdr.
 	biases map[uint64]*Module
+	copies int // objects of this file
 }
 
 // newBuilder sorts the mappings by file.
@@ -76,6 +77,10 @@ const (
 	maxHeads = 16
 	// maxObjects bounds the objects of a process.
 	maxObjects = 4096
+	// maxCopies bounds those of one file: who maps one again and again does not
+	// take the place of the others. dlmopen(3) loads a library 16 times at most;
+	// archives have many, one beside the other.
+	maxCopies = 256
 )
 
 // module returns the object that the executable mapping i belongs to, nil if
@@ -136,7 +141,7 @@ func (b *builder) at(k, i int) *Module {
 		}
 		return mod
 	}
-	if b.bad[k] || len(b.list) >= maxObjects {
+	if b.bad[k] || b.full(head) {
 		return nil
 	}
 	if mod := b.kept(id); mod != nil {
@@ -163,11 +168,17 @@ func (b *builder) at(k, i int) *Module {
 	return b.add(b.newModule(mod, h, buildID, m))
 }
 
+// full tells whether there is no room for another object of a mapping's file.
+func (b *builder) full(m *procfs.Mapping) bool {
+	f := b.files[fileID{m.Dev, m.Inode}]
+	return len(b.list) >= maxObjects || f != nil && f.copies >= maxCopies
+}
+
 // fromFile reads the headers from the file, when they are not in memory.
 func (b *builder) fromFile(f *mappedFile, i int) *Module {
 	m := &b.maps[i]
 	id, file := idOf(m), fileID{m.Dev, m.Inode}
-	if len(b.list) >= maxObjects {
+	if b.full(m) {
 		return nil
 	}
 	if mod := b.kept(id); mod != nil {
@@ -221,6 +232,7 @@ func (b *builder) add(m *Module) *Module {
 	if m.VDSO() {
 		return m
 	}
+	b.files[fileID{m.id.dev, m.id.inode}].copies++
 	for _, i := range b.own(m) {
 		b.owner[i] = m
 	}

@@ -64,7 +64,14 @@ func TestManyMappings(t *testing.T) {
 			for i := range n {
 				c.add(libAt+i*c.stride, 0, 2*page)
 			}
-		}, maxObjects, 8},
+		}, maxCopies, 8},
+		{"another file behind them", func(c *copies, n uint64) {
+			c.stride = 0x10000
+			for i := range n {
+				c.add(libAt+i*c.stride, 0, 2*page)
+			}
+			c.list[n-1].Inode++
+		}, maxCopies + 1, 8},
 		{"one object in pieces", func(c *copies, n uint64) {
 			c.stride = 1 << 40
 			for i := range n {
@@ -83,7 +90,7 @@ func TestManyMappings(t *testing.T) {
 			for i := range n {
 				c.add(libAt+2*i*c.stride, page, page)
 			}
-		}, maxObjects, 4},
+		}, maxCopies, 4},
 		{"pieces that belong nowhere", func(c *copies, n uint64) {
 			c.stride, c.noMem = page, true
 			for i := range n {

@@ -211,6 +211,35 @@ func moduleAt(s *Space, pc uint64) (*Module, uint64, bool) {
 	return s.Module(pc)
 }
 
+// slowMaps is a process whose mappings take a while to be read.
+type slowMaps struct {
+	*process
+	c    *clock
+	took time.Duration
+}
+
+func (p slowMaps) Maps() ([]procfs.Mapping, error) {
+	p.c.t = p.c.t.Add(p.took)
+	return p.process.Maps()
+}
+
+// TestMissesOfManyMappings: mappings that take long to be read are read the less often.
+func TestMissesOfManyMappings(t *testing.T) {
+	p, c := new(process), &clock{time.Unix(1000, 0)}
+	p.load(image{buildID: "11111111", cfa: 8}, libAt, 5, "/lib/a.so")
+	const took = 50 * time.Millisecond
+	s := NewSpace(slowMaps{p, c, took}, NewCache(0), Options{Now: c.now})
+	s.Executable(codeAt)
+	p.listed = 0
+	for i := range uint64(3 * missRest) {
+		s.Executable(0x10000000 + i*pageBytes)
+		c.t = c.t.Add(took)
+	}
+	if p.listed != 3 {
+		t.Errorf("mappings read %d times in %d times as long as that takes, want 3 times", p.listed, 3*missRest)
+	}
+}
+
 // TestMisses: an address that is nowhere costs one reading of the mappings, and
 // many different ones do not cost one each for ever.
 func TestMisses(t *testing.T) {

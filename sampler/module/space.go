@@ -144,11 +144,11 @@ func (s *Space) missed(addr uint64) bool {
 	if !s.misses.worthIt(addr, s.opt.Now(), s.Moved(addr)) {
 		return false
 	}
-	before := s.gen
+	before, begun := s.gen, s.opt.Now()
 	if err := s.Refresh(); err != nil {
 		s.opt.Log.Debug("mappings not read", "reason", err.Error())
 	}
-	s.misses.note(addr, s.gen != before, s.opt.Now())
+	s.misses.note(addr, s.gen != before, begun, s.opt.Now())
 	return true
 }
 
@@ -427,6 +427,7 @@ type misses struct {
 	pages  map[uint64]time.Time // when the mappings did not hold the page
 	tokens int
 	filled time.Time
+	rest   time.Time // until then nothing is read in vain
 }
 
 const (
@@ -436,6 +437,10 @@ const (
 	missBurst = 20
 	missEvery = 100 * time.Millisecond
 	maxMisses = 1024
+	// missRest is for how many times as long as a reading in vain took there is none:
+	// a process may have 65,530 mappings (vm.max_map_count), and a stack ends in
+	// garbage at each sample.
+	missRest = 20
 	// lowest is below any mapping (the default of vm.mmap_min_addr).
 	lowest = 64 << 10
 )
@@ -455,16 +460,17 @@ func (m *misses) worthIt(pc uint64, now time.Time, moved bool) bool {
 	if t, ok := m.pages[pc/pageBytes]; ok && !moved && now.Sub(t) < missAge {
 		return false
 	}
-	return m.tokens > 0
+	return m.tokens > 0 && !now.Before(m.rest)
 }
 
-// note takes what came of it.
-func (m *misses) note(pc uint64, changed bool, now time.Time) {
+// note takes what came of it, from when to when.
+func (m *misses) note(pc uint64, changed bool, begun, now time.Time) {
 	if changed {
 		clear(m.pages)
 		return
 	}
 	m.tokens--
+	m.rest = now.Add(missRest * now.Sub(begun))
 	if len(m.pages) >= maxMisses {
 		clear(m.pages)
 	}

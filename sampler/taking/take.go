@@ -14,6 +14,9 @@ import (
 type Extent struct {
 	Low, High uint64 // the mapping that it lies in; 0, 0: not known
 	Top       uint64 // end of the outermost frame; 0: not known
+	// Zeros: a page of it that is not in memory is one that was never written. Nobody can hold it back, as
+	// with userfaultfd(2), so that it may be asked for. Asked: that was asked.
+	Zeros, Asked bool
 }
 
 // Bytes is how much to copy from base on, at most room; ok is false if the base
@@ -107,7 +110,8 @@ func Take(k Kernel, tid int, a *Advice, b *Buffer, pages int, own, noRestart boo
 }
 
 // copyStack copies the stack from the red zone below sp on into room. The red
-// zone may lie in a guard page: then it is left out.
+// zone may lie in a guard page: then it is left out. A page that is not in memory ends the copy: who brings
+// it may never do, and whoever reads it waits for that in the kernel.
 //
 //go:nosplit
 //go:norace
@@ -116,7 +120,10 @@ func copyStack(k Kernel, tid int, sp uint64, room []byte, x *Extent, pages int, 
 		base := (sp - below) &^ 7
 		n, ok := x.Bytes(base, len(room))
 		if !ok {
-			n = Present(k, pages, base, len(room), b)
+			n = len(room)
+		}
+		if !ok || !x.Zeros {
+			n = Present(k, pages, base, n, b)
 		}
 		if n = k.Memory(tid, base, room[:n]); n > 0 || below == 0 {
 			return base, n

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestAttacks makes each attack once in each mode.
+// TestAttacks makes the short form of all attacks, once.
 func TestAttacks(t *testing.T) {
 	for _, need := range []string{"gcc", "go"} {
 		if _, err := exec.LookPath(need); err != nil {
@@ -28,15 +28,20 @@ func TestAttacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, a := range attacks() {
+	for i, a := range attacks() {
 		program, err := b.build(a.source)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range modes {
+		for k, m := range modes {
+			if !short(&a, i, k) {
+				continue
+			}
 			t.Run(a.name+"/"+m.name, func(t *testing.T) {
-				trial := trial{tool, program, a, m, 999, 100 * time.Millisecond}
-				switch _, err := trial.run(); {
+				if !a.alone {
+					t.Parallel()
+				}
+				switch _, err := newTrial(tool, program, a, m, 999, 100*time.Millisecond).run(); {
 				case errors.Is(err, errNotHere):
 					t.Skip(err)
 				case err != nil:

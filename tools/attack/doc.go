@@ -5,12 +5,18 @@
 // left out.
 //
 //	go run ./tools/attack                      # all, 20 runs each
+//	go run ./tools/attack -short -runs 1       # a few modes each, once: what the test does
 //	go run ./tools/attack -runs 1000 -only seccomp
 //	go run ./tools/attack -tool ./sfsample     # another build
 //
-// The programs are in src; they are built with gcc. A program prints "ready", then
+// The programs are in src; they are built with gcc. A program prints "ready", with the
+// id of a child if that is to be sampled, then
 // "result NAME=N ..." when its standard input has ended; all but its counters
-// "wrong" and "eintr" are only shown. One that waits for a line prints "installed"
-// when it has had it. One that says "lacks" and
-// ends with status 77 cannot have here what it takes.
+// "wrong" and "eintr" are only shown. Times, NAME_us, are held against those of a
+// twin that nobody samples, if the attack says so. "short" counts transfers of fewer bytes
+// than asked for, which the kernel ends at any stop, and which nobody can take back.
+// A program that waits for a line prints "installed" when it has had it. One that says
+// "lacks" and ends with status 77 cannot have here what it takes.
+//
+// sfsample breaks, too, if it takes much memory, or seconds after its run.
 package main

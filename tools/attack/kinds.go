@@ -1,5 +1,11 @@
 package main
 
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
 // attack is one kind of target.
 type attack struct {
 	name   string
@@ -9,6 +15,11 @@ type attack struct {
 	// sampled. A command of sfsample's own does so by itself, half-way through its
 	// last argument, in seconds.
 	signal bool
+	least  time.Duration // what a run takes to show anything
+	hz     int           // the rate that it is about, 0: any
+	alone  bool          // its times are compared with those of a run that nobody samples
+	fails  bool          // sfsample may fail with a reason: the target may end, or be another's
+	heavy  bool          // not in the short form: it takes seconds
 }
 
 // mode is one way to use sfsample.
@@ -29,6 +40,29 @@ var modes = []mode{
 	{name: "command", command: true},
 }
 
+// programs are the sources of kinds that need no more than a name.
+var programs = []struct{ source, kinds string }{
+	{"signals.c", "raise queue threads norestart ignored suspend signalfd altstack jump int3 step fault bus illegal timer timerfd itimer restart job ttin mask context"},
+	{"procs.c", "fork vfork sigchld pidfd threads cancel sharer files exec execother reexec leader orphan abort kill exitall tracer traceme debugger dumpable identity affinity class fifo strict name namespace rseq"},
+	{"ipc.c", "pipe socket waitall eventfd epoll cond pi robust waitv mq msg sem flock fifo inotify uring random zero fallocate populate"},
+	{"memory.c", "fault gone protect unmap churn pivot many perfmap fifomap phdrs debugdata zlib frozen core"},
+}
+
+// details are what some of those need besides.
+var details = map[string]attack{
+	"procs dumpable":   {fails: true},
+	"procs identity":   {fails: true},
+	"procs traceme":    {fails: true},
+	"memory core":      {fails: true},
+	"memory gone":      {least: 300 * time.Millisecond}, // it goes while it is sampled
+	"memory unmap":     {least: 300 * time.Millisecond},
+	"memory many":      {heavy: true},
+	"memory perfmap":   {heavy: true},
+	"memory debugdata": {heavy: true},
+	"memory zlib":      {heavy: true},
+	"memory frozen":    {heavy: true},
+}
+
 // attacks lists all kinds.
 func attacks() (list []attack) {
 	for _, action := range []string{"kill", "errno", "trap", "trace", "notify"} {
@@ -44,5 +78,23 @@ func attacks() (list []attack) {
 	for _, what := range []string{"program", "library", "data"} {
 		list = append(list, attack{name: "fuse " + what, source: "fuse.c", args: []string{what}})
 	}
+	for _, hz := range []int{99, 999} {
+		list = append(list, attack{name: fmt.Sprint("waits ", hz), source: "waits.c", least: 1500 * time.Millisecond, hz: hz, alone: true})
+	}
+	for _, p := range programs {
+		for _, kind := range strings.Fields(p.kinds) {
+			name := strings.TrimSuffix(p.source, ".c") + " " + kind
+			a := details[name]
+			a.name, a.source, a.args = name, p.source, []string{kind}
+			list = append(list, a)
+		}
+	}
 	return list
+}
+
+// short tells whether the short form, which is a test, has attack number i in mode
+// number k: each is in one mode, those of a family in all in turn, and sandboxes, by
+// which sampling has killed, in two.
+func short(a *attack, i, k int) bool {
+	return !a.heavy && (k == i%len(modes) || a.source == "seccomp.c" && k == (i+1+i/len(modes))%len(modes))
 }

@@ -15,11 +15,12 @@ import (
 func main() {
 	tool := flag.String("tool", "", "the `program` to try (default: ./cmd/sfsample, built now)")
 	only := flag.String("only", "", "attacks and modes whose names contain this `text`, as in 'seccomp kill/dump'")
+	brief := flag.Bool("short", false, "the short form: each attack in one mode or two, none that takes seconds")
 	runs := flag.Int("runs", 20, "runs of each attack in each mode")
 	hz := flag.Int("hz", 999, "ticks a second")
 	length := flag.Duration("d", 200*time.Millisecond, "length of a run")
 	flag.Parse()
-	broke, err := all(*tool, *only, *runs, *hz, *length)
+	broke, err := all(*tool, *only, *brief, *runs, *hz, *length)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "attack:", err)
 		os.Exit(1)
@@ -32,7 +33,7 @@ func main() {
 
 // all runs what is asked for and prints the table. It returns in how many of its
 // places sfsample broke.
-func all(tool, only string, runs, hz int, length time.Duration) (broke int, err error) {
+func all(tool, only string, brief bool, runs, hz int, length time.Duration) (broke int, err error) {
 	dir, err := os.MkdirTemp("", "attack")
 	if err != nil {
 		return 0, err
@@ -50,16 +51,16 @@ func all(tool, only string, runs, hz int, length time.Duration) (broke int, err 
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	defer w.Flush()
-	for _, a := range attacks() {
-		for _, m := range modes {
-			if !chosen(only, a, m) {
+	for i, a := range attacks() {
+		for k, m := range modes {
+			if !chosen(only, a, m) || brief && !short(&a, i, k) {
 				continue
 			}
 			program, err := b.build(a.source)
 			if err != nil {
 				return broke, err
 			}
-			text, held := row(&trial{tool, program, a, m, hz, length}, runs)
+			text, held := row(newTrial(tool, program, a, m, hz, length), runs)
 			if !held {
 				broke++
 			}
@@ -77,7 +78,7 @@ func chosen(only string, a attack, m mode) bool {
 
 // row makes the runs of one place in the table.
 func row(t *trial, runs int) (text string, held bool) {
-	var calls, eintr int64
+	var calls, eintr, short int64
 	for i := range runs {
 		c, err := t.run()
 		switch {
@@ -88,10 +89,14 @@ func row(t *trial, runs int) (text string, held bool) {
 		}
 		calls += c["calls"]
 		eintr += c["eintr"]
+		short += c["short"]
 	}
 	text = fmt.Sprintf("held\t%d runs\t%d calls", runs, calls)
 	if eintr > 0 {
 		text += fmt.Sprintf("\t%d EINTR, as asked for", eintr)
+	}
+	if short > 0 {
+		text += fmt.Sprintf("\t%d short counts", short)
 	}
 	return text, true
 }

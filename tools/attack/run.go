@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -42,15 +43,44 @@ type trial struct {
 	tool, program string
 	attack
 	mode
-	hz     int
+	rate   int
 	length time.Duration
+}
+
+func newTrial(tool, program string, a attack, m mode, rate int, length time.Duration) *trial {
+	if a.hz != 0 {
+		rate = a.hz
+	}
+	return &trial{tool, program, a, m, rate, max(length, a.least)}
 }
 
 // patience is how long anything may take that should take no time.
 const patience = 60 * time.Second
 
-// run makes the trial. The error says what broke.
-func (t *trial) run() (counts, error) {
+// run makes the trial. The error says what broke. On a busy machine two programs may differ
+// by chance: three times in a row they do not.
+func (t *trial) run() (c counts, err error) {
+	if !t.alone {
+		return t.once()
+	}
+	for range 3 {
+		var p *target
+		ctx, cancel := context.WithTimeout(context.Background(), t.length+patience)
+		defer cancel()
+		if p, err = startTarget(ctx, t.program, t.args); err != nil {
+			return nil, err
+		}
+		c, err = t.once()
+		if twin, err2 := p.finish(); err != nil || err2 != nil {
+			return c, errors.Join(err, err2)
+		} else if err = compare(c, twin); err == nil {
+			break
+		}
+	}
+	return c, err
+}
+
+func (t *trial) once() (counts, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), t.length+patience)
 	defer cancel()
 	if t.command {
@@ -61,7 +91,7 @@ func (t *trial) run() (counts, error) {
 		return nil, err
 	}
 	done := make(chan error, 1)
-	go func() { done <- t.sample(ctx, p.cmd.Process.Pid) }()
+	go func() { done <- t.sample(ctx, p.pid) }()
 	if t.signal {
 		time.Sleep(t.length / 2) // while it is sampled: any moment will do
 		if err := p.say("now", "installed"); err != nil {
@@ -71,10 +101,11 @@ func (t *trial) run() (counts, error) {
 	}
 	toolErr := <-done
 	c, err := p.finish()
-	if err != nil {
+	var failure *toolFailure
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if toolErr != nil {
+	case toolErr != nil && !(t.fails && errors.As(toolErr, &failure)):
 		return nil, toolErr
 	}
 	return c, t.judge(c)
@@ -92,15 +123,27 @@ func (t *trial) judge(c counts) error {
 	return nil
 }
 
+// compare holds the times of calls against those of a twin that ran beside it and that nobody
+// sampled: 2 % or a millisecond more.
+func compare(c, twin counts) error {
+	for name, us := range c {
+		alone := twin[name]
+		if strings.HasSuffix(name, "_us") && us > alone+max(1000, alone/50) {
+			return fmt.Errorf("%s takes %d µs, and %d where nobody samples", strings.TrimSuffix(name, "_us"), us, alone)
+		}
+	}
+	return nil
+}
+
 // sample runs sfsample on a process for as long as the trial lasts.
 func (t *trial) sample(ctx context.Context, pid int) error {
 	target := []string{"-p", strconv.Itoa(pid)}
 	if !t.dump {
-		args := append([]string{"-o", "/dev/null", "--hz", strconv.Itoa(t.hz), "-d", t.length.String()}, t.flags...)
-		return runTool(ctx, t.tool, append(args, target...))
+		args := append([]string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate), "-d", t.length.String()}, t.flags...)
+		return runTool(ctx, t.length, t.tool, append(args, target...))
 	}
 	for end := time.Now().Add(t.length); time.Now().Before(end); {
-		if err := runTool(ctx, t.tool, append([]string{"dump"}, target...)); err != nil {
+		if err := runTool(ctx, 0, t.tool, append([]string{"dump"}, target...)); err != nil {
 			return err
 		}
 	}
@@ -109,9 +152,9 @@ func (t *trial) sample(ctx context.Context, pid int) error {
 
 // asCommand lets sfsample start the program.
 func (t *trial) asCommand(ctx context.Context) (counts, error) {
-	args := []string{"-o", "/dev/null", "--hz", strconv.Itoa(t.hz), "--", t.program}
+	args := []string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate), "--", t.program}
 	args = append(args, t.args...)
-	out, err := toolOutput(ctx, t.tool, append(args, fmt.Sprint(t.length.Seconds())))
+	out, err := toolOutput(ctx, t.length, t.tool, append(args, fmt.Sprint(t.length.Seconds())))
 	if err != nil {
 		return nil, err
 	}
@@ -126,22 +169,47 @@ func (t *trial) asCommand(ctx context.Context) (counts, error) {
 	return nil, fmt.Errorf("the program has died: it has told no result")
 }
 
-func runTool(ctx context.Context, tool string, args []string) error {
-	_, err := toolOutput(ctx, tool, args)
+// Bounds of sfsample itself, whatever the target is.
+const (
+	maxMemory = 256 << 10 // kilobytes
+	// maxAfter is what it may take beyond the length of its run: on a busy machine,
+	// or at 20,000 mappings, a second is soon over.
+	maxAfter = 8 * time.Second
+)
+
+// toolFailure is the end of sfsample with a reason.
+type toolFailure struct {
+	state *os.ProcessState
+	text  string
+}
+
+func (e *toolFailure) Error() string { return fmt.Sprintf("sfsample: %v: %s", e.state, e.text) }
+
+func runTool(ctx context.Context, length time.Duration, tool string, args []string) error {
+	_, err := toolOutput(ctx, length, tool, args)
 	return err
 }
 
-func toolOutput(ctx context.Context, tool string, args []string) (string, error) {
+func toolOutput(ctx context.Context, length time.Duration, tool string, args []string) (string, error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, tool, args...)
 	cmd.Stderr = &stderr
+	begun := time.Now()
 	out, err := cmd.Output()
+	took := time.Since(begun)
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
 		return "", errors.New("sfsample does not end")
+	case errors.As(err, &exit) && exit.ExitCode() == 1:
+		return "", &toolFailure{exit.ProcessState, string(bytes.TrimSpace(stderr.Bytes()))}
 	case errors.As(err, &exit):
 		return "", fmt.Errorf("sfsample: %v: %s", exit, bytes.TrimSpace(stderr.Bytes()))
+	case took > length+maxAfter:
+		return "", fmt.Errorf("sfsample takes %v for a run of %v", took, length)
+	}
+	if used, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && used.Maxrss > maxMemory {
+		return "", fmt.Errorf("sfsample uses %d MB of memory", used.Maxrss>>10)
 	}
 	return string(out), err
 }
@@ -149,6 +217,7 @@ func toolOutput(ctx context.Context, tool string, args []string) (string, error)
 // target is a program under attack.
 type target struct {
 	cmd *exec.Cmd
+	pid int // to attach to: its own, or a child's
 	in  io.WriteCloser
 	out *bufio.Reader
 }
@@ -163,12 +232,18 @@ func startTarget(ctx context.Context, program string, args []string) (*target, e
 	if err != nil {
 		return nil, err
 	}
+	cmd.Stderr = os.Stderr // what went wrong, in its own words
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &target{cmd, in, bufio.NewReader(out)}
-	if err := p.want("ready"); err != nil {
-		return nil, p.died(err)
+	p := &target{cmd, cmd.Process.Pid, in, bufio.NewReader(out)}
+	line, err := p.out.ReadString('\n')
+	word, child, named := strings.Cut(strings.TrimSpace(line), " ")
+	if err == nil && named {
+		p.pid, err = strconv.Atoi(child)
+	}
+	if err != nil || word != "ready" {
+		return nil, p.died(errors.Join(err, fmt.Errorf("the program says %q, want ready", line)))
 	}
 	return p, nil
 }

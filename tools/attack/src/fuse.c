@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -75,8 +74,6 @@ static void serve(void)
 		}
 	}
 }
-
-static atomic_long calls;
 
 static void __attribute__((noinline)) turn(void)
 {

@@ -13,15 +13,14 @@
 #include <linux/futex.h>
 #include <linux/seccomp.h>
 #include <poll.h>
-#include <signal.h>
 #include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-static atomic_long calls, wrong, early, eintr, trapped;
-static atomic_int stop, filters;
+static atomic_long early, trapped;
+static atomic_int filters;
 static atomic_long longest;
 
 static void report(void)
