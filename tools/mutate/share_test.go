@@ -13,7 +13,7 @@ var shares = []struct {
 	pkg string
 	n   int
 }{
-	{"./unwind", 8}, {"./sframe", 4}, {"./sframe/ehframe", 4}, {"./regs", 8}, {"./ptrace/procfs", 8}, {"./sampler/capture", 8},
+	{"./regs", 6}, {"./ptrace/procfs", 6}, {"./sampler/capture", 6}, {"./sampler/ledger", 6},
 }
 
 // TestShare plants a few faults in the packages that were tested by hundreds of
