@@ -33,13 +33,11 @@ const (
 func (e *engine) news(n int64) {
 	for _, p := range e.procs {
 		switch {
-		case p.program.replaced.Load() || p.replaced() || p.shares && !sharesMemory(p.pid, p.parent):
-			v, _ := e.programs.Load(p.pid)
-			if next := v.(*program); next != p.program {
-				e.onExec(p, next)
-			} else {
-				e.onExec(p, new(program))
-			}
+		case e.keeper != nil && p.program.replaced.Load(): // the keeper has told
+			next, _ := e.programs.Load(p.pid)
+			e.onExec(p, next.(*program))
+		case e.keeper == nil && (p.replaced() || p.shares && !sharesMemory(p.pid, p.parent)):
+			e.onExec(p, new(program))
 		default:
 			e.count(p, n)
 		}
