@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,7 +29,7 @@ var (
 // that no known fault of a table explains, and for more cut ones than allowed.
 func follow(t *testing.T, c config, maxCut float64) *result {
 	t.Helper()
-	c.steps, c.stretch, c.wait, c.seed = steps, steps/10, 20*time.Millisecond, 1
+	c.steps, c.stretch, c.wait, c.seed = steps, cmp.Or(c.stretch, steps/2), 20*time.Millisecond, 1
 	res, err := run(c)
 	var text bytes.Buffer
 	res.print(&text, 20)
@@ -94,7 +95,7 @@ func TestAwkwardFrames(t *testing.T) {
 	for _, level := range []string{"-O0", "-O2", "-O3"} {
 		t.Run("awkward"+level, func(t *testing.T) {
 			bin := compile(t, "gcc", "awkward.c", level)
-			res := follow(t, config{command: []string{bin}, orders: [][]unwind.How{ehFrame, standard}}, 0.002)
+			res := follow(t, config{command: []string{bin}, orders: [][]unwind.How{ehFrame, standard}, stretch: steps / 10}, 0.002)
 			if res.signals == 0 || res.switches == 0 {
 				t.Errorf("%d signals and %d stack switches met, want some of both", res.signals, res.switches)
 			}

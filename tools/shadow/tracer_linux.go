@@ -136,13 +136,17 @@ func (t *tracer) follow(fromStart bool) error {
 	if _, err := t.wait(); err != nil { // the stop of the exec
 		return err
 	}
-	t.src = module.NewLive(t.pid)
 	if err := t.attachSpace(); err != nil {
 		return err
 	}
 	for first := true; t.res.steps < t.steps; first = false {
 		if !first || !fromStart {
 			if err := t.runFor(time.Duration(1 + t.rng.Int64N(int64(t.config.wait)))); err != nil {
+				return err
+			}
+		}
+		if err := t.space.Refresh(); errors.Is(err, unix.ESRCH) { // it has called exec
+			if err := t.attachSpace(); err != nil {
 				return err
 			}
 		}
@@ -169,6 +173,7 @@ func (t *tracer) attachSpace() error {
 	if t.decode == nil {
 		return fmt.Errorf("shadow: no decoder for %s", t.arch.Name)
 	}
+	t.src = module.NewLive(t.pid)
 	t.space = module.NewSpace(t.src, module.NewCache(32<<20), module.Options{})
 	if err := t.space.Refresh(); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -23,11 +24,15 @@ type program struct {
 	data  [][]byte
 }
 
+// openProgram opens a file, nil if it has no .eh_frame or is not there.
 func openProgram(t testing.TB, path string) *program {
 	t.Helper()
 	f, err := elf.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })
 	p := &program{}
@@ -35,7 +40,7 @@ func openProgram(t testing.TB, path string) *program {
 		t.Fatal(err)
 	}
 	if p.table, err = ehframe.OpenELF(f); err != nil {
-		t.Skip(err)
+		return nil
 	}
 	for _, s := range f.Progs {
 		if s.Type == elf.PT_LOAD && s.Flags&elf.PF_X != 0 {
@@ -183,6 +188,9 @@ func TestTables(t *testing.T) {
 	for _, f := range ours {
 		t.Run(strings.TrimPrefix(f, "../../testdata/bin/"), func(t *testing.T) {
 			p := openProgram(t, f)
+			if p == nil {
+				return
+			}
 			v, list := p.sweep(1)
 			for _, bad := range list {
 				t.Error(bad)
@@ -198,8 +206,12 @@ func TestTables(t *testing.T) {
 	}
 	for _, f := range []string{"/usr/lib/x86_64-linux-gnu/libc.so.6", "/usr/lib/aarch64-linux-gnu/libc.so.6",
 		"/usr/lib/s390x-linux-gnu/libc.so.6", "/usr/lib32/libc.so.6"} {
+		p := openProgram(t, f)
+		if p == nil {
+			continue
+		}
 		t.Run(f, func(t *testing.T) {
-			v, list := openProgram(t, f).sweep(50)
+			v, list := p.sweep(50)
 			t.Log(v)
 			if v.same < 1000 || 200*v.wrong > v.same {
 				t.Errorf("%v: %v", v, list)
