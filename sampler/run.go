@@ -286,7 +286,7 @@ func awaitExec(fs procfs.FS, pid int, ready func(), stop <-chan struct{}) (statu
 
 // keep has all threads held, for their stacks at exit.
 func (e *engine) keep(ready func()) error {
-	o := clocks.KeeperOptions{PIDs: e.opt.PIDs, Children: e.opt.Children, Room: e.exitRoom, Held: e.held, Replaced: e.markReplaced, Early: e.exitEarly(), News: func() {
+	o := clocks.KeeperOptions{PIDs: e.opt.PIDs, Children: e.opt.Children, Nice: e.opt.Nice, Room: e.exitRoom, Held: e.held, Replaced: e.markReplaced, Early: e.exitEarly(), News: func() {
 		select {
 		case e.exited <- struct{}{}:
 		default:

@@ -30,6 +30,8 @@ type Sample struct {
 
 	End int64 // the clock has done all for it
 
+	waits bool // the thread was seen in the queue of the clock's CPU when the request was pending
+
 	state atomic.Int32 // free, asked or filled
 }
 
@@ -352,6 +354,9 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	if c.cpu == Anywhere {
 		return
 	}
+	got, _ := c.k.Pread(s.stat, c.text[:], 0)
+	_, at, ok := stat(c.text[:got])
+	m.waits = ok && at == c.cpu
 	_, status, errno := c.k.Wait(s.TID, true)
 	if errno == unix.EINTR {
 		c.since.Store(0)
@@ -367,7 +372,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
 	m.Slot, m.TID, m.PID, m.Gen, m.Tick, m.Wake = p.slot, s.TID, s.PID, s.Gen, n, wake
 	m.Asked, m.RunAsked, m.WaitAsked = k.Now(), p.run, p.wait
-	m.Moved, m.Gone = false, false
+	m.Moved, m.Gone, m.waits = false, false, false
 	s.sampled.Store(n)
 }
 
@@ -424,9 +429,9 @@ func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno
 const settled = 3_000
 
 // judge finds out whether the thread may have run code of its own between the tick and the
-// stop. It has not if it was off the clock's CPU at the request: a thread that was preempted meets the
-// request before it gets back to its code. That is so if it has hardly run, or has not left this CPU. Then
-// the sample is the coordinator's.
+// stop. It has not if it was on no CPU at the request: a thread that was preempted meets the
+// request before it gets back to its code. That is so if it was still in the queue of the clock's CPU after the request, if it
+// has hardly run, or has not left this CPU. Then the sample is the coordinator's.
 //
 //go:nosplit
 //go:norace
@@ -446,7 +451,7 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) {
 		}
 		s.run.Store(m.Run)
 		s.exactRun, s.exactAt = m.Run, m.Released
-		if m.Run-m.RunAsked > settled {
+		if !m.waits && m.Run-m.RunAsked > settled {
 			got, _ = k.Pread(s.stat, text, 0)
 			_, at, ok := stat(text[:got])
 			m.Moved = !ok || at != cpu

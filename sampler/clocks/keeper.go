@@ -46,6 +46,7 @@ type Keeper struct {
 type KeeperOptions struct {
 	PIDs     []int
 	Children bool // the processes that they make too
+	Nice     bool // stay at normal priority
 	// Room gives room for the stack of a thread at its exit, with what is known of it; nil: there is none.
 	Room func(tid int) (*taking.Buffer, taking.Advice)
 	// Launch is called when all threads are held, and lets the program begin that the first process
@@ -88,7 +89,7 @@ func (p *Keeper) run() {
 		return
 	}
 	defer p.alarm.Close()
-	hasten()
+	hasten(p.opt.Nice)
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spareProcs)
 	for _, pid := range p.opt.PIDs {
 		if p.err = p.seizeAll(pid); p.err != nil {

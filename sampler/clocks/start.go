@@ -70,10 +70,8 @@ func (c *Clock) prepare(nice bool) (denied, err error) {
 		}
 	}
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	if !nice {
-		denied = hasten()
-		c.prompt = denied == nil
-	}
+	denied = hasten(nice)
+	c.prompt = denied == nil && !nice
 	c.tick = max(-1, (c.k.Now()-c.board.Start-c.phase)/c.board.Interval)
 	c.done.Store(c.tick)
 	c.met.Store(c.tick)
@@ -85,11 +83,14 @@ func (c *Clock) prepare(nice bool) (denied, err error) {
 // the sooner it gets one when it wakes (sched_attr, sched_setattr(2); from Linux 6.12 on).
 const shortSlice = 100_000
 
-// hasten gives the calling thread real-time priority or, where that is denied, a
+// hasten gives the calling thread real-time priority or, where that is denied or not wanted, a
 // short slice.
-func hasten() (denied error) {
+func hasten(nice bool) (denied error) {
 	fifo := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
-	if denied = unix.SchedSetAttr(0, &fifo, 0); denied != nil {
+	if !nice {
+		denied = unix.SchedSetAttr(0, &fifo, 0)
+	}
+	if nice || denied != nil {
 		unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Runtime: shortSlice}, 0)
 	}
 	return denied
