@@ -69,7 +69,7 @@ func TestRelease(t *testing.T) {
 			b.NoRestart = true
 			advice := &b.slots[0].Advice
 			m := &c.samples[0]
-			m.TID = 7
+			m.TID, m.id = 7, 7
 			copied := false
 			take = func(k taking.Kernel, tid int, a *taking.Advice, buf *taking.Buffer, pages int, own, noRestart bool) unix.Errno {
 				copied = true
@@ -80,7 +80,9 @@ func TestRelease(t *testing.T) {
 				return fails
 			}
 			began := s.now
-			m.take(s, b, tt.status, tt.errno, tt.kept)
+			if !m.take(s, b, tt.status, tt.errno, tt.kept) {
+				t.Errorf("%s: it has not left", tt.name)
+			}
 			if got := fmt.Sprint(s.log); got != tt.want || copied != tt.copys {
 				t.Errorf("%s: answered by %s, want %s; copied %t", tt.name, got, tt.want, copied)
 			}
@@ -361,8 +363,8 @@ func TestAsk(t *testing.T) {
 		if sinceAtStop != 999 {
 			t.Errorf("%s: asking since %d while it waits, want the wake-up, 999", tt.name, sinceAtStop)
 		}
-		if m.TID != 7 || m.PID != 1 || m.Gen != 1 || m.Slot != 0 || m.Tick != 6 || m.Wake != 999 || m.RunAsked != 400 || m.WaitAsked != 50 || m.Asked <= 1e9 || m.Gone || m.waits != tt.queued {
-			t.Errorf("%s: sample %+v", tt.name, m.copy())
+		if m.TID != 7 || m.PID != 107 || m.Gen != 1 || m.Slot != 0 || m.Tick != 6 || m.Wake != 999 || m.RunAsked != 400 || m.WaitAsked != 50 || m.Asked <= 1e9 || m.Gone || m.waits != tt.queued {
+			t.Errorf("%s: %v", tt.name, m)
 		}
 	}
 }
@@ -378,7 +380,7 @@ func TestAwait(t *testing.T) {
 		a.tracee, a.asked = true, true
 		b.slots[i].take(1)
 		m := &c.samples[i+1] // the first is free
-		m.TID, m.Slot = a.tid, i
+		m.TID, m.id, m.Slot = a.tid, a.tid, i
 		m.state.Store(asked)
 	}
 	c.out = 2
@@ -407,7 +409,7 @@ func TestAwait(t *testing.T) {
 		s, b, c := desk(t, 1, a)
 		s.delay, s.step = func() int64 { return 0 }, 0
 		b.slots[0].take(1)
-		c.samples[0].TID = 7
+		c.samples[0].TID, c.samples[0].id = 7, 7
 		c.samples[0].state.Store(asked)
 		c.out = 1
 		begun := s.now
@@ -441,7 +443,7 @@ func TestAwaitInterrupted(t *testing.T) {
 	s, b, c := desk(t, 1, a)
 	c.k = &interruptedWait{script: s}
 	b.slots[0].take(1)
-	c.samples[0].TID = 7
+	c.samples[0].TID, c.samples[0].id = 7, 7
 	c.samples[0].state.Store(asked)
 	c.out = 1
 	if c.await(s.now + 5000*us); c.samples[0].Gone || c.out != 0 || len(s.sleeps) != 1 {
@@ -541,6 +543,31 @@ func TestAnswer(t *testing.T) {
 		}
 		if h := b.slots[1].holder.Load(); h != 0 && h != 9 {
 			t.Errorf("%s: the slot is held by %d", tt.name, h)
+		}
+	}
+}
+
+// TestKilledWhileStopped: a thread that was killed while it was stopped cannot be let go. Its end is awaited, and reaped.
+// One that has called exec is let go under the id that it has then, and nothing is known of it.
+func TestKilledWhileStopped(t *testing.T) {
+	for does, want := range map[conduct]string{
+		dies:       "[interrupt 7 detach 7 0 reap 7]",
+		execs:      "[interrupt 7 interrupt 107 detach 107 0]",
+		execsLater: "[interrupt 7 interrupt 107 detach 107 0]",
+	} {
+		for _, pages := range []int{74, -1} {
+			s, b, c := desk(t, 1, &actor{tid: 7, does: does, state: 'R', run: 5})
+			b.slots[0].run.Store(1)
+			b.slots[0].pages = pages
+			c.answer(0, s.now)
+			if does != execs && (c.out != 1 || c.samples[0].state.Load() != asked || c.since.Load() != 0 || c.holds.Load() != 0) {
+				t.Errorf("%v: %d on their way, sample in state %d", does, c.out, c.samples[0].state.Load())
+			}
+			c.await(s.now + 5000*us)
+			m := &c.samples[0]
+			if got := fmt.Sprint(s.log); got != want || c.out != 0 || !m.Gone || m.state.Load() != filled || m.TID != 7 {
+				t.Errorf("%v: %s, want %s; %d on their way, gone %t, state %d of thread %d", does, got, want, c.out, m.Gone, m.state.Load(), m.TID)
+			}
 		}
 	}
 }

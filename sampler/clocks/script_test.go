@@ -29,11 +29,14 @@ const (
 	refuses                   // it may not be traced
 	replaced                  // it stops, and its memory is another's
 	unwaitable                // somebody else takes its end
+	execs                     // it is in execve(2), for which a seize waits, and has the id of its process then
+	execsLater                // it is so when it was asked to stop
+	dies                      // it stops, and is killed then
 	conducts
 )
 
 func (c conduct) String() string {
-	return [...]string{"stops", "wanders", "strays", "lingers", "queues", "ends", "signalled", "grouped", "vanishes", "refuses", "replaced", "unwaitable"}[c]
+	return [...]string{"stops", "wanders", "strays", "lingers", "queues", "ends", "signalled", "grouped", "vanishes", "refuses", "replaced", "unwaitable", "execs", "execsLater", "dies"}[c]
 }
 
 // actor is a thread of the script.
@@ -44,6 +47,7 @@ type actor struct {
 	cpu       int
 	run, wait int64
 	exec      int64 // when it was last on a CPU
+	former    int   // the thread's id before its exec
 	tracee    bool
 	asked     bool
 	stopped   bool
@@ -59,6 +63,7 @@ type script struct {
 	t             *testing.T
 	now           int64
 	actors        map[int]*actor
+	owners        map[int]*actor // by the thread at the beginning, whose files are open
 	seizes        int
 	releases      map[int]int // signals passed on, by thread
 	released      int
@@ -80,13 +85,27 @@ type script struct {
 
 // newScript is a script of these threads. It begins one second after the machine.
 func newScript(t *testing.T, actors ...*actor) *script {
-	s := &script{t: t, now: 1e9, step: us, actors: map[int]*actor{}, releases: map[int]int{}, files: map[int]string{},
+	s := &script{t: t, now: 1e9, step: us, actors: map[int]*actor{}, owners: map[int]*actor{}, releases: map[int]int{}, files: map[int]string{},
 		broken: map[int]unix.Errno{}, reads: map[int]int{}, messages: map[int]uint64{}, atExit: map[int]bool{}}
 	for _, a := range actors {
 		s.actors[a.tid] = a
+		s.owners[a.tid] = a
 	}
 	return s
 }
+
+// pidOf is the process of a thread.
+func pidOf(tid int) int { return 100 + tid }
+
+// exec gives a thread the id of its process.
+func (s *script) exec(a *actor) {
+	delete(s.actors, a.tid)
+	a.former, a.tid = a.tid, pidOf(a.tid)
+	s.actors[a.tid] = a
+}
+
+// execd tells whether an id is that of a thread before its exec.
+func (s *script) execd(tid int) bool { return s.actors[tid] == nil && s.owners[tid] != nil }
 
 func (s *script) note(format string, args ...any) {
 	s.log = append(s.log, fmt.Sprintf(format, args...))
@@ -128,6 +147,9 @@ func (s *script) Sleep(until int64) {
 }
 
 func (s *script) Seize(tid int) unix.Errno {
+	if s.execd(tid) {
+		return unix.ESRCH
+	}
 	a := s.actor(tid, true, "seize")
 	switch {
 	case a.tracee:
@@ -139,6 +161,9 @@ func (s *script) Seize(tid int) unix.Errno {
 	}
 	s.seizes++
 	a.tracee = true
+	if a.does == execs {
+		s.exec(a)
+	}
 	return 0
 }
 
@@ -159,6 +184,9 @@ func (s *script) Interrupt(tid int) unix.Errno {
 func (s *script) Wait(tid int, block bool) (int, uint32, unix.Errno) {
 	if tid == 0 {
 		return s.waitAny()
+	}
+	if s.execd(tid) {
+		return 0, 0, unix.ECHILD
 	}
 	a := s.actor(tid, false, "wait")
 	if !a.asked {
@@ -181,6 +209,22 @@ func (s *script) Wait(tid int, block bool) (int, uint32, unix.Errno) {
 			}
 			return 0, 0, 0
 		}
+	case execsLater:
+		if a.former == 0 {
+			s.exec(a)
+			a.stopped = false
+			if block {
+				return 0, 0, unix.EINTR
+			}
+			return 0, 0, 0
+		}
+	case dies:
+		if a.killed {
+			a.tracee, a.stopped, a.asked, a.killed = false, false, false, false
+			s.released++
+			return tid, uint32(unix.SIGKILL), 0
+		}
+		a.killed = true
 	case ends:
 		a.tracee, a.stopped = false, false
 		s.released++
@@ -205,7 +249,7 @@ func (s *script) waitAny() (int, uint32, unix.Errno) {
 	for _, tid := range slices.Sorted(maps.Keys(s.actors)) {
 		a := s.actors[tid]
 		tracees = tracees || a.tracee && a.does != unwaitable
-		if !a.tracee || !a.asked || a.stopped || a.does == unwaitable {
+		if !a.tracee || !a.asked || a.stopped && !a.killed || a.does == unwaitable {
 			continue
 		}
 		if who, status, _ := s.Wait(tid, false); who != 0 {
@@ -213,6 +257,12 @@ func (s *script) waitAny() (int, uint32, unix.Errno) {
 		}
 	}
 	if !tracees {
+		for _, a := range s.actors {
+			if a.tracee {
+				a.tracee = false
+				s.released++
+			}
+		}
 		return 0, 0, unix.ECHILD
 	}
 	s.idle()
@@ -277,6 +327,9 @@ func (s *script) Memory(tid int, addr uint64, buf []byte) int {
 func (s *script) Detach(tid, sig int) unix.Errno {
 	s.note("detach %d %d", tid, sig)
 	a := s.held(tid, "detach")
+	if a.killed {
+		return unix.ESRCH
+	}
 	a.tracee, a.stopped, a.asked = false, false, false
 	s.releases[tid] = sig
 	s.released++
@@ -293,7 +346,13 @@ func (s *script) Pread(fd int, buf []byte, off int64) (int, unix.Errno) {
 	if text, ok := s.files[fd]; ok {
 		return copy(buf, text), 0
 	}
-	a := s.actor(fd/10, true, "read a file")
+	a := s.owners[fd/10]
+	s.now += s.step
+	if a.former != 0 && fd%10 == filePages {
+		return 0, 0
+	} else if a.former != 0 {
+		return 0, unix.ESRCH
+	}
 	switch fd % 10 {
 	case fileSched:
 		return copy(buf, fmt.Sprintf("%d %d 12\n", a.run, a.wait)), 0
@@ -324,7 +383,7 @@ func desk(t *testing.T, samples int, actors ...*actor) (*script, *Board, *Clock)
 	b := NewBoard(64, s.now, 10_000*us)
 	for _, a := range actors {
 		f := 10 * a.tid
-		b.Put(Thread{TID: a.tid, PID: 1, Sched: f + fileSched, Stat: f + fileStat, Debug: f + fileDebug, Pages: f + filePages, Run: a.run, Gen: 1})
+		b.Put(Thread{TID: a.tid, PID: pidOf(a.tid), Sched: f + fileSched, Stat: f + fileStat, Debug: f + fileDebug, Pages: f + filePages, Run: a.run, Gen: 1})
 	}
 	c := &Clock{cpu: 0, who: 1, board: b, k: s, last: -1, tick: -1, samples: make([]Sample, samples)}
 	for i := range c.samples {
@@ -410,11 +469,14 @@ func TestConducts(t *testing.T) {
 				return
 			case queues:
 				if len(list) == 0 || list[0].Stopped-list[0].Asked < 1000*us || list[0].Gone || list[0].Tick != 0 {
-					t.Errorf("%d samples, the first %+v: want a late stop", len(list), list[:min(1, len(list))])
+					t.Errorf("%d samples, the first %v: want a late stop", len(list), list[:min(1, len(list))])
 				}
 				return
 			}
 			want := ticks
+			if c == execs || c == execsLater {
+				want = 1 // then there is no such thread
+			}
 			if c == wanders || c == strays {
 				want = 1 // it is on another CPU then, of which this clock knows nothing
 			}
@@ -422,12 +484,12 @@ func TestConducts(t *testing.T) {
 				t.Fatalf("%d samples, want %d; lost %t", len(list), want, lost)
 			}
 			for i, m := range list {
-				wantMoved, wantGone := c == wanders, c == ends || c == replaced || c == unwaitable
+				wantMoved, wantGone := c == wanders, c == ends || c == replaced || c == unwaitable || c == execs || c == execsLater || c == dies
 				if m.Moved != wantMoved || m.Gone != wantGone || m.TID != 7 || m.Tick != int64(i) {
 					t.Errorf("sample %d: thread %d, tick %d, moved %t, gone %t; want moved %t, gone %t", i, m.TID, m.Tick, m.Moved, m.Gone, wantMoved, wantGone)
 				}
 				if !m.Gone && (m.Wake > m.Asked || m.Asked > m.Stopped || m.Stopped > m.Released || m.Released > m.End || m.RunAsked > m.Run) {
-					t.Errorf("sample %d: times %+v", i, m)
+					t.Errorf("sample %d: %v", i, m)
 				}
 			}
 			if want := map[conduct]int{signalled: int(unix.SIGUSR1)}[c]; s.releases[7] != want {
@@ -435,6 +497,12 @@ func TestConducts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// String is for messages of tests.
+func (m *Sample) String() string {
+	return fmt.Sprintf("slot %d, thread %d of %d, generation %d, tick %d: woke %d, asked %d (run %d, wait %d), stopped %d, released %d (run %d, wait %d), end %d; status %#x, gone %t, moved %t, waits %t",
+		m.Slot, m.TID, m.PID, m.Gen, m.Tick, m.Wake, m.Asked, m.RunAsked, m.WaitAsked, m.Stopped, m.Released, m.Run, m.Wait, m.End, m.Status, m.Gone, m.Moved, m.waits)
 }
 
 // copy is what a sample tells.
