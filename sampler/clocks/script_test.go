@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/ptrace"
 	"sfsample/regs"
 	"sfsample/sampler/taking"
 )
@@ -81,6 +82,7 @@ type script struct {
 	messages      map[int]uint64     // of events, by thread
 	atExit        map[int]bool       // threads at the stop of their exit
 	step          int64              // nanoseconds that a call takes
+	passes        int64              // nanoseconds from a look at the clock to the next
 }
 
 // newScript is a script of these threads. It begins one second after the machine.
@@ -130,7 +132,10 @@ func (s *script) actor(tid int, may bool, what string) *actor {
 	return a
 }
 
-func (s *script) Now() int64 { return s.now }
+func (s *script) Now() int64 {
+	s.now += s.passes
+	return s.now
+}
 
 func (s *script) Sleep(until int64) {
 	if s.sleeps = append(s.sleeps, until); len(s.sleeps) > 10_000 {
@@ -663,4 +668,16 @@ func TestHeld(t *testing.T) {
 	if tid, since := b.Held(); since != 0 {
 		t.Errorf("thread %d is held since %d at the end", tid, since)
 	}
+}
+
+// Report, AtExit and Message make it a [Tracer].
+func (s *script) Report() (ptrace.Status, bool, error) { panic("not scripted") }
+
+func (s *script) AtExit(tid int) bool { return s.atExit[tid] }
+
+func (s *script) Message(st ptrace.Status) (uint64, error) {
+	if m, ok := s.messages[st.TID]; ok {
+		return m, nil
+	}
+	return 0, unix.ESRCH
 }
