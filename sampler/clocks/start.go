@@ -72,7 +72,7 @@ func (c *Clock) prepare(nice bool) (denied, err error) {
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	denied = hasten(nice)
 	c.prompt = denied == nil && !nice
-	c.tick = max(-1, (c.k.Now()-c.board.Start-c.phase)/c.board.Interval)
+	c.tick = max(-1, (c.k.Now()-c.board.Start-c.phase+c.board.Interval)/c.board.Interval-1) // the last that is over
 	c.done.Store(c.tick)
 	c.met.Store(c.tick)
 	c.thread.Store(int32(unix.Gettid()))
