@@ -101,7 +101,6 @@ const maxRequests = 1024
 type pick struct {
 	slot      int
 	run, wait int64
-	at        int64 // see execStart; 0: not asked for
 }
 
 // maxPicks bounds the threads of one CPU's queue of which the one is found.
@@ -276,7 +275,7 @@ func (c *Clock) find(n int64) int {
 			continue
 		}
 		p := &c.picks[found]
-		p.slot, p.run, p.wait, p.at = i, run, wait, 0
+		p.slot, p.run, p.wait = i, run, wait
 		got, _ = c.k.Pread(s.stat, c.text[:], 0)
 		state, cpu, ok := stat(c.text[:got])
 		if !ok || state != 'R' || cpu != c.cpu {
@@ -298,13 +297,11 @@ func (c *Clock) find(n int64) int {
 //go:nosplit
 //go:norace
 func (c *Clock) latest(n int) int {
-	best := 0
+	best, last := 0, int64(0)
 	for i := range n {
-		p := &c.picks[i]
-		got, _ := c.k.Pread(c.board.slots[p.slot].debug, c.text[:], 0)
-		p.at, _ = execStart(c.text[:got])
-		if p.at > c.picks[best].at {
-			best = i
+		got, _ := c.k.Pread(c.board.slots[c.picks[i].slot].debug, c.text[:], 0)
+		if at, ok := execStart(c.text[:got]); ok && at > last {
+			best, last = i, at
 		}
 	}
 	return best

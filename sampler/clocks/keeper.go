@@ -22,7 +22,6 @@ type Keeper struct {
 	board   *Board
 	k       Tracer
 	opt     KeeperOptions
-	alarm   *ptrace.Alarm
 	asked   map[int]*Sample // by thread, with a request that is pending
 	by      map[*Sample]*Clock
 	pids    map[int]int // processes of threads, as far as births have told
@@ -98,10 +97,12 @@ func (p *Keeper) run() {
 	var once sync.Once
 	begun := func() { once.Do(func() { close(p.started) }) }
 	defer begun()
-	if p.alarm, p.err = ptrace.NewAlarm(); p.err != nil {
+	alarm, err := ptrace.NewAlarm()
+	if err != nil {
+		p.err = err
 		return
 	}
-	defer p.alarm.Close()
+	defer alarm.Close()
 	hasten(p.opt.Nice)
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spareProcs)
 	for _, pid := range p.opt.PIDs {
@@ -118,7 +119,7 @@ func (p *Keeper) run() {
 	}
 	for !p.quit.Load() {
 		p.serve()
-		p.alarm.Set(p.k.Now() + keeperTick)
+		alarm.Set(p.k.Now() + keeperTick)
 		s, ok, err := p.k.Report()
 		switch {
 		case err == unix.ECHILD:
@@ -405,9 +406,6 @@ func (p *Keeper) End(pid int) (status uint32, ok bool) {
 
 // Close lets all threads go.
 func (p *Keeper) Close() {
-	p.quit.Store(true)
-	if p.alarm != nil {
-		p.alarm.Ring()
-	}
+	p.quit.Store(true) // it looks at each keeperTick
 	<-p.ended
 }

@@ -172,3 +172,26 @@ func TestBankLive(t *testing.T) {
 	}
 	b.Close()
 }
+
+// TestDenied: a bank tells why its clocks have no real-time priority, once one has not.
+func TestDenied(t *testing.T) {
+	defer func() { hasten = hastenThread }()
+	b, _ := bank(t, 1)
+	for _, err := range []error{nil, unix.EPERM, nil} {
+		hasten = func(bool) error { return err }
+		b.rover = nil
+		if !b.Ask(0) {
+			t.Fatal("no clock could be made")
+		}
+		defer b.rover.stop()
+		if b.rover.prompt != (err == nil) {
+			t.Errorf("real time %t, denied: %v", b.rover.prompt, err)
+		}
+		if err != nil && b.Denied != err {
+			t.Errorf("denied: %v, want %v", b.Denied, err)
+		}
+	}
+	if b.Denied != unix.EPERM {
+		t.Errorf("denied: %v, want that of the second", b.Denied)
+	}
+}
