@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -394,5 +393,4 @@ func TestManyOthers(t *testing.T) {
 	if len(c.Regs) != b.NRegs || len(c.FPRegs) != 16 || c.StackAddr != b.StackAddr || len(c.Stack) != b.NStack || len(c.Beyond) != b.NBeyond || len(c.Blocks) != 3 || c.PACMask != 5 {
 		t.Errorf("a capture of %d + %d bytes of registers, %d of stack, %d beyond in %d blocks", len(c.Regs), len(c.FPRegs), len(c.Stack), len(c.Beyond), len(c.Blocks))
 	}
-	_ = strings.Join
 }
