@@ -99,6 +99,7 @@ func TestStat(t *testing.T) {
 		{"ends with the state", "12 (a) S", 0, 0, false},
 		{"ends behind it", "12 (a) S ", 0, 0, false},
 		{"begins with the name's end", ") S " + strings.Join(fields("6"), " "), 'S', 6, true},
+		{"a parenthesis at the end", statLine("a", "S", fields("5")...) + ")", 0, 0, false},
 		{"nothing", "", 0, 0, false},
 	} {
 		if state, cpu, ok := stat([]byte(tt.text)); ok != tt.ok || ok && (state != tt.state || cpu != tt.cpu) {

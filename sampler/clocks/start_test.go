@@ -50,6 +50,9 @@ func TestPrepare(t *testing.T) {
 			if c.thread.Load() != int32(unix.Gettid()) {
 				t.Errorf("it is thread %d, says %d", unix.Gettid(), c.thread.Load())
 			}
+			if slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || slack != 1 {
+				t.Errorf("its sleeps may be %d ns longer: %v", slack, err)
+			}
 			var set unix.CPUSet
 			if err := unix.SchedGetaffinity(0, &set); err != nil {
 				t.Fatal(err)
