@@ -212,12 +212,11 @@ func (c *Clock) request(i int) {
 		s.give()
 		return
 	}
-	p := &c.picks[0]
 	got, _ := c.k.Pread(s.sched, c.text[:], 0)
-	p.slot = i
+	p := pick{slot: i}
 	p.run, p.wait, _ = schedstat(c.text[:got])
 	now := c.k.Now()
-	c.ask(s, p, (now-c.board.Start)/c.board.Interval, now)
+	c.ask(s, &p, (now-c.board.Start)/c.board.Interval, now)
 }
 
 // answer samples the thread that the clock's wake-up has preempted. false: it was none of

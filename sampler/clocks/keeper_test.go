@@ -457,7 +457,7 @@ func TestKeep(t *testing.T) {
 			<-p.Begun()
 		}
 		in.Write([]byte("\n"))
-		deadline := time.After(30 * time.Second)
+		deadline := time.After(10 * time.Second)
 		var exits []Exit
 		var gone []int
 		for _, ended := p.End(pid); !ended; _, ended = p.End(pid) {

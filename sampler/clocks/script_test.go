@@ -79,10 +79,11 @@ type script struct {
 	reads         map[int]int        // how often files were read
 	sleeps        []int64            // until when
 	log           []string           // requests
-	messages      map[int]uint64     // of events, by thread
-	atExit        map[int]bool       // threads at the stop of their exit
-	step          int64              // nanoseconds that a call takes
-	passes        int64              // nanoseconds from a look at the clock to the next
+	calls         int
+	messages      map[int]uint64 // of events, by thread
+	atExit        map[int]bool   // threads at the stop of their exit
+	step          int64          // nanoseconds that a call takes
+	passes        int64          // nanoseconds from a look at the clock to the next
 }
 
 // newScript is a script of these threads. It begins one second after the machine.
@@ -109,6 +110,13 @@ func (s *script) exec(a *actor) {
 // execd tells whether an id is that of a thread before its exec.
 func (s *script) execd(tid int) bool { return s.actors[tid] == nil && s.owners[tid] != nil }
 
+// call counts: a clock that never ends its work would have the test wait for ever.
+func (s *script) call() {
+	if s.calls++; s.calls > 100_000 {
+		panic("the clock never comes to an end")
+	}
+}
+
 func (s *script) note(format string, args ...any) {
 	s.log = append(s.log, fmt.Sprintf(format, args...))
 }
@@ -133,14 +141,14 @@ func (s *script) actor(tid int, may bool, what string) *actor {
 }
 
 func (s *script) Now() int64 {
+	s.call()
 	s.now += s.passes
 	return s.now
 }
 
 func (s *script) Sleep(until int64) {
-	if s.sleeps = append(s.sleeps, until); len(s.sleeps) > 10_000 {
-		s.t.Fatal("it sleeps for ever")
-	}
+	s.call()
+	s.sleeps = append(s.sleeps, until)
 	late := 5 * us
 	if s.delay != nil {
 		late = s.delay()
@@ -187,6 +195,7 @@ func (s *script) Interrupt(tid int) unix.Errno {
 }
 
 func (s *script) Wait(tid int, block bool) (int, uint32, unix.Errno) {
+	s.call()
 	if tid == 0 {
 		return s.waitAny()
 	}
@@ -295,11 +304,15 @@ func (s *script) Listen(tid int) unix.Errno {
 func (s *script) Signal(tid int) { s.note("signal %d", tid) }
 
 func (s *script) Yield() {
+	s.call()
 	s.now += s.step
 	s.yields()
 }
 
-func (s *script) Park(addr *uint32, val uint32) { s.parks(val) }
+func (s *script) Park(addr *uint32, val uint32) {
+	s.call()
+	s.parks(val)
+}
 
 func (s *script) ReadFile(path, buf []byte) (int, unix.Errno) { return 0, unix.ENOENT }
 
@@ -342,6 +355,7 @@ func (s *script) Detach(tid, sig int) unix.Errno {
 }
 
 func (s *script) Pread(fd int, buf []byte, off int64) (int, unix.Errno) {
+	s.call()
 	if off != 0 && fd%10 != filePages {
 		s.t.Errorf("file %d is read from %d on", fd, off)
 	}

@@ -110,7 +110,7 @@ func TestHasten(t *testing.T) {
 // await waits until something is so.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(100 * time.Microsecond) {
 		if time.Now().After(end) {
 			t.Fatalf("in vain: %s", what)
 		}
