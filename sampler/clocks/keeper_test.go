@@ -399,6 +399,34 @@ func target() {
 	os.Exit(3)
 }
 
+// counted is this machine's kernel, with counts of what a keeper does when it has nobody.
+type counted struct {
+	taking.Live
+	now          int64 // as last told
+	alone, slept int
+	odd          int64 // a sleep of another length than a millisecond
+}
+
+func (k *counted) Now() int64 {
+	k.now = k.Live.Now()
+	return k.now
+}
+
+func (k *counted) Report() (ptrace.Status, bool, error) {
+	s, ok, err := k.Live.Report()
+	if err == unix.ECHILD {
+		k.alone++
+	}
+	return s, ok, err
+}
+
+func (k *counted) Sleep(until int64) {
+	if k.slept++; until-k.now != 1e6 {
+		k.odd = until - k.now
+	}
+	k.Live.Sleep(until)
+}
+
 // TestKeep keeps a real process: all its threads are tracees, each that ends leaves a stack, and the end of the
 // process is told; with the keeper they are let go.
 func TestKeep(t *testing.T) {
@@ -435,7 +463,8 @@ func TestKeep(t *testing.T) {
 		if launch {
 			o.Launch = func() { launched = board.keeper.Load() != 0 }
 		}
-		p, err := Keep(new(taking.Live), board, o)
+		kernel := new(counted)
+		p, err := Keep(kernel, board, o)
 		if errors.Is(err, unix.EPERM) {
 			t.Skip("processes may not be traced here")
 		}
@@ -488,6 +517,9 @@ func TestKeep(t *testing.T) {
 			}
 		}
 		p.Close()
+		if kernel.slept != kernel.alone || kernel.odd != 0 {
+			t.Errorf("%d times without a thread it slept %d times, once for %d ns; want 1 ms each time", kernel.alone, kernel.slept, kernel.odd)
+		}
 		if board.keeper.Load() != 0 {
 			t.Error("the board has a keeper that has ended")
 		}

@@ -93,9 +93,9 @@ func (k *machine) Pread(fd int, b []byte, off int64) (int, unix.Errno) {
 	}
 	for i := 0; i+8 <= len(b); i += 8 {
 		page := uint64(off+int64(i)) / 8
-		entry := ^uint64(pagePresent | pageSwapped) // all else is set
+		entry := uint64(1<<62 - 1) // all but present and swapped is set (Documentation/admin-guide/mm/pagemap.rst)
 		if k.present(page) {
-			entry = []uint64{pagePresent, pageSwapped}[page%2]
+			entry = 1 << (62 + page%2) // swapped or present
 		}
 		binary.NativeEndian.PutUint64(b[i:], entry)
 	}
@@ -199,6 +199,8 @@ func TestPresent(t *testing.T) {
 		{101, 100*page + 8, page - 8, 0, page - 8, 1}, // behind the range
 		{101, 100*page + 8, page - 7, 0, page - 8, 1},
 		{101, 100 * page, 0, 0, 0, 0},
+		{101, 100 * page, page - 1, 0, page - 1, 1},
+		{101, 100 * page, page, 0, page, 1},
 		{103, 100 * page, 10 * page, 16, 3 * page, 2},
 		{1000, 100 * page, 10 * page, 16, 10 * page, 5},
 		{1000, 100 * page, 10 * page, 23, 10 * page, 5}, // the rest of an entry counts for nothing
