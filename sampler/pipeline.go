@@ -112,6 +112,7 @@ type Unwound struct {
 	Cut      map[string]int64 // by reason
 	Repeated int64            // walks where .eh_frame led further than .sframe
 	Frames   map[unwind.How]int64
+	Short    int64 // transfers that a stop may have ended early
 }
 
 // target is one process in the pipeline.
@@ -522,6 +523,9 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	}
 	if err != nil {
 		return p.cut(t, c, nil, noRegs), state
+	}
+	if t.space != nil && c.Taken == capture.Stopped && shortened(&u, t.space.Code) {
+		p.stats.Short++
 	}
 	frame0 := []unwind.Frame{{PC: u.Set.PC}}
 	if u.Limit != "" {
