@@ -27,7 +27,7 @@ func (e *engine) loop() {
 		if now >= e.dueAt() {
 			quiet := e.onTick(now)
 			e.rests()
-			if quiet {
+			if quiet && e.book.Tick()-e.still() > boardTicks {
 				timer.Stop() // it would wake the runtime
 				e.doze()
 			}
