@@ -20,16 +20,10 @@ import (
 //go:nosplit
 //go:norace
 func Outside(r interface{ Outside() }) {
-	entersyscallblock()
+	leave()
 	r.Outside()
-	exitsyscall()
+	enter()
 }
-
-//go:linkname entersyscallblock runtime.entersyscallblock
-func entersyscallblock()
-
-//go:linkname exitsyscall runtime.exitsyscall
-func exitsyscall()
 
 //go:linkname nanotime runtime.nanotime
 func nanotime() int64

@@ -482,9 +482,8 @@ func (p *Pipeline) credit(c *capture.Credit) {
 // waits is the last stack of a thread with the frame on it that stands for waiting for a CPU.
 func (s *seen) waits() *stack {
 	if s.waiting == nil || s.waitsOn != s.last {
-		on := *s.last
-		on.kernel, on.named = []output.Frame{{Func: "[waiting for a CPU]"}}, nil
-		s.waiting, s.waitsOn = &on, s.last
+		s.waiting = &stack{kernel: []output.Frame{{Func: "[waiting for a CPU]"}}, frames: s.last.frames, end: s.last.end, process: s.last.process}
+		s.waitsOn = s.last
 	}
 	return s.waiting
 }
