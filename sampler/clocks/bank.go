@@ -48,7 +48,7 @@ func (b *Bank) Need(cpu int, n int64) (there bool) {
 		return false
 	}
 	o := b.opt
-	o.Phase = int64(cpu) * stagger % max(b.board.Interval/2, 1)
+	o.Phase = b.phase(cpu)
 	c, err := b.start(cpu, o)
 	if err != nil {
 		b.dead[cpu] = n + again
@@ -57,6 +57,9 @@ func (b *Bank) Need(cpu int, n int64) (there bool) {
 	b.clocks[cpu] = c
 	return false
 }
+
+// phase is for how long after the board's ticks those of a CPU are.
+func (b *Bank) phase(cpu int) int64 { return int64(cpu) * stagger % max(b.board.Interval/2, 1) }
 
 // Dead tells that a CPU can have no clock.
 func (b *Bank) Dead(cpu int) bool {

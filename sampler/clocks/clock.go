@@ -30,6 +30,7 @@ type Sample struct {
 
 	End int64 // the clock has done all for it
 
+	id    int  // the thread's for the kernel: by an exec it gets that of its process
 	waits bool // the thread was seen in the queue of the clock's CPU when the request was pending
 
 	state atomic.Int32 // free, asked or filled
@@ -100,7 +101,6 @@ const maxRequests = 1024
 type pick struct {
 	slot      int
 	run, wait int64
-	at        int64 // see execStart; 0: not asked for
 }
 
 // maxPicks bounds the threads of one CPU's queue of which the one is found.
@@ -169,15 +169,33 @@ func (c *Clock) rove() {
 		if errno == unix.EINTR {
 			continue // there are more requests
 		}
-		for i := range c.samples {
-			m := &c.samples[i]
-			if m.state.Load() == asked && (m.TID == who || errno != 0) {
-				c.stopped(m, status, errno)
+		c.report(who, status, errno)
+	}
+}
+
+// report finds the sample that a report is of, or all that are asked for if there is nothing to wait for.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) report(who int, status uint32, errno unix.Errno) {
+	last := -1 // of its process
+	for i := range c.samples {
+		m := &c.samples[i]
+		if m.state.Load() != asked {
+			continue
+		}
+		if m.id == who || errno != 0 {
+			c.stopped(m, status, errno)
+			if errno == 0 {
+				return
 			}
+		} else if m.PID == who {
+			last = i
 		}
-		if who != 0 && !unix.WaitStatus(status).Stopped() {
-			c.k.Reap(who)
-		}
+	}
+	if last >= 0 { // it has called exec
+		c.samples[last].id = who
+		c.stopped(&c.samples[last], status, 0)
 	}
 }
 
@@ -257,7 +275,7 @@ func (c *Clock) find(n int64) int {
 			continue
 		}
 		p := &c.picks[found]
-		p.slot, p.run, p.wait, p.at = i, run, wait, 0
+		p.slot, p.run, p.wait = i, run, wait
 		got, _ = c.k.Pread(s.stat, c.text[:], 0)
 		state, cpu, ok := stat(c.text[:got])
 		if !ok || state != 'R' || cpu != c.cpu {
@@ -279,13 +297,11 @@ func (c *Clock) find(n int64) int {
 //go:nosplit
 //go:norace
 func (c *Clock) latest(n int) int {
-	best := 0
+	best, last := 0, int64(0)
 	for i := range n {
-		p := &c.picks[i]
-		got, _ := c.k.Pread(c.board.slots[p.slot].debug, c.text[:], 0)
-		p.at, _ = execStart(c.text[:got])
-		if p.at > c.picks[best].at {
-			best = i
+		got, _ := c.k.Pread(c.board.slots[c.picks[i].slot].debug, c.text[:], 0)
+		if at, ok := execStart(c.text[:got]); ok && at > last {
+			best, last = i, at
 		}
 	}
 	return best
@@ -336,9 +352,14 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 		return
 	}
 	c.since.Store(wake)
-	errno := c.k.Seize(s.TID)
+	id := s.TID
+	errno := c.k.Seize(id)
 	if errno == 0 {
-		errno = c.k.Interrupt(s.TID)
+		if errno = c.k.Interrupt(id); errno == unix.ESRCH {
+			// It was calling exec: the kernel has had us wait for that (cred_guard_mutex: ptrace_attach, kernel/ptrace.c).
+			id = s.PID
+			errno = c.k.Interrupt(id)
+		}
 	}
 	if errno != 0 {
 		if errno == unix.EPERM {
@@ -350,6 +371,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 		return
 	}
 	m.begin(c.k, s, p, n, wake)
+	m.id = id
 	c.out++
 	if c.cpu == Anywhere {
 		return
@@ -357,7 +379,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	got, _ := c.k.Pread(s.stat, c.text[:], 0)
 	_, at, ok := stat(c.text[:got])
 	m.waits = ok && at == c.cpu
-	_, status, errno := c.k.Wait(s.TID, true)
+	_, status, errno := c.k.Wait(id, true)
 	if errno == unix.EINTR {
 		c.since.Store(0)
 		return // the coordinator wants the clock to go on: it stops late
@@ -372,56 +394,70 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
 	m.Slot, m.TID, m.PID, m.Gen, m.Tick, m.Wake = p.slot, s.TID, s.PID, s.Gen, n, wake
 	m.Asked, m.RunAsked, m.WaitAsked = k.Now(), p.run, p.wait
-	m.Moved, m.Gone, m.waits = false, false, false
+	m.id, m.Moved, m.Gone, m.waits = s.TID, false, false, false
 	s.sampled.Store(n)
 }
 
-// stopped takes a sample of a thread that reports, and lets it go.
+// stopped takes a sample of a thread that reports, and lets it go. It stays asked for if it has called exec, and
+// stops under the id that it has since; and if it was killed while it was stopped: whoever traces it has
+// to take its end, or another thread's exec and the parent of its process wait for that (de_thread, fs/exec.c;
+// exit_notify, kernel/exit.c).
 //
 //go:nosplit
 //go:norace
 func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
+	if errno != 0 && m.id != m.PID && c.k.Interrupt(m.PID) == 0 {
+		m.id = m.PID
+		c.since.Store(0)
+		return
+	}
 	c.holding.Store(int32(m.TID))
 	c.holds.Store(c.k.Now())
-	m.take(c.k, c.board, status, errno, false)
+	left := m.take(c.k, c.board, status, errno, false)
 	c.holds.Store(0)
 	c.since.Store(0)
+	if !left {
+		return
+	}
 	m.judge(c.k, c.board, c.text[:], c.cpu)
 	c.out--
 }
 
 // take copies what the sample is to have of a thread that has reported status, or is known to be gone by
-// errno, and lets it go: for good, or if it is kept, until its next stop.
+// errno, and lets it go: for good, or if it is kept, until its next stop. left: it is no tracee any more, or
+// not for good.
 //
 //go:nosplit
 //go:norace
-func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno, kept bool) {
+func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno, kept bool) (left bool) {
 	s := &b.slots[m.Slot]
+	left = true
 	m.Stopped, m.Status = k.Now(), status
 	ws := unix.WaitStatus(status)
 	switch {
-	case errno != 0: // it goes by another id since an exec, or somebody else has taken its end
+	case errno != 0: // somebody else has taken its end
 		m.Gone = true
 	case !ws.Stopped():
-		k.Reap(m.TID)
+		k.Reap(m.id)
 		m.Gone = true
 	default:
 		own := status>>8 == uint32(unix.SIGTRAP)|unix.PTRACE_EVENT_STOP<<8
-		m.Gone = take(k, m.TID, &s.Advice, &m.Buffer, s.pages, own, b.NoRestart) != 0
+		m.Gone = take(k, m.id, &s.Advice, &m.Buffer, s.pages, own, b.NoRestart) != 0 || m.id != m.TID
 		sig := 0
 		if status>>16 == 0 {
 			sig = int(ws.StopSignal())
 		}
 		switch {
 		case !kept:
-			k.Detach(m.TID, sig)
+			left = k.Detach(m.id, sig) == 0
 		case status>>16 == unix.PTRACE_EVENT_STOP && !own: // the process is stopped
-			k.Listen(m.TID)
+			k.Listen(m.id)
 		default:
-			k.Cont(m.TID, sig)
+			k.Cont(m.id, sig)
 		}
 	}
 	m.Released = k.Now()
+	return left
 }
 
 // settled is the run time between the request and the stop of a thread that was not on a CPU then,
@@ -474,7 +510,7 @@ func (c *Clock) await(next int64) {
 			if m.state.Load() != asked {
 				continue
 			}
-			who, status, errno := c.k.Wait(m.TID, false)
+			who, status, errno := c.k.Wait(m.id, false)
 			if who != 0 || errno != 0 && errno != unix.EINTR {
 				c.stopped(m, status, errno)
 				any = true

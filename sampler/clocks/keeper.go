@@ -20,9 +20,8 @@ import (
 // target wait for it. Clocks ask it for the stops that they want: a thread has one tracer.
 type Keeper struct {
 	board   *Board
-	k       taking.Kernel
+	k       Tracer
 	opt     KeeperOptions
-	alarm   *ptrace.Alarm
 	asked   map[int]*Sample // by thread, with a request that is pending
 	by      map[*Sample]*Clock
 	pids    map[int]int // processes of threads, as far as births have told
@@ -40,6 +39,14 @@ type Keeper struct {
 	ends  map[int]uint32 // wait status of processes that have ended
 	gone  []int          // threads that have ended
 	full  int64          // exits for which there was no room
+}
+
+// Tracer is what a keeper asks of the kernel: [taking.Live], or a script.
+type Tracer interface {
+	taking.Kernel
+	Report() (s ptrace.Status, ok bool, err error) // see ptrace.Wait
+	AtExit(tid int) bool
+	Message(s ptrace.Status) (uint64, error) // see ptrace.Status.EventMsg
 }
 
 // KeeperOptions say what is kept.
@@ -72,12 +79,17 @@ type Exit struct {
 }
 
 // Keep seizes all threads of processes.
-func Keep(k taking.Kernel, b *Board, o KeeperOptions) (*Keeper, error) {
-	p := &Keeper{board: b, k: k, opt: o, asked: map[int]*Sample{}, by: map[*Sample]*Clock{}, pids: map[int]int{}, ends: map[int]uint32{}, started: make(chan struct{}), begun: make(chan struct{})}
-	p.note.Regs = make([]byte, regs.PrstatusMaxBytes)
+func Keep(k Tracer, b *Board, o KeeperOptions) (*Keeper, error) {
+	p := newKeeper(k, b, o)
 	p.ended = ptrace.OnThread(p.run)
 	<-p.started
 	return p, p.err
+}
+
+func newKeeper(k Tracer, b *Board, o KeeperOptions) *Keeper {
+	p := &Keeper{board: b, k: k, opt: o, asked: map[int]*Sample{}, by: map[*Sample]*Clock{}, pids: map[int]int{}, ends: map[int]uint32{}, started: make(chan struct{}), begun: make(chan struct{})}
+	p.note.Regs = make([]byte, regs.PrstatusMaxBytes)
+	return p
 }
 
 // run is the life of the keeper's thread.
@@ -85,10 +97,12 @@ func (p *Keeper) run() {
 	var once sync.Once
 	begun := func() { once.Do(func() { close(p.started) }) }
 	defer begun()
-	if p.alarm, p.err = ptrace.NewAlarm(); p.err != nil {
+	alarm, err := ptrace.NewAlarm()
+	if err != nil {
+		p.err = err
 		return
 	}
-	defer p.alarm.Close()
+	defer alarm.Close()
 	hasten(p.opt.Nice)
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spareProcs)
 	for _, pid := range p.opt.PIDs {
@@ -105,11 +119,11 @@ func (p *Keeper) run() {
 	}
 	for !p.quit.Load() {
 		p.serve()
-		p.alarm.Set(ptrace.Now() + keeperTick)
-		s, ok, err := ptrace.Wait()
+		alarm.Set(p.k.Now() + keeperTick)
+		s, ok, err := p.k.Report()
 		switch {
 		case err == unix.ECHILD:
-			p.k.Sleep(ptrace.Now() + keeperTick)
+			p.k.Sleep(p.k.Now() + keeperTick)
 		case ok:
 			p.handle(s)
 		}
@@ -188,7 +202,6 @@ func (c *Clock) askKeeper(s *Slot, m *Sample, i int, p *pick, n, wake int64) {
 			c.k.Yield()
 		}
 	}
-	m.Moved = s.request.Load() > 0
 }
 
 // keeperPatience is for how long a clock keeps its CPU for the keeper's request, in nanoseconds.
@@ -210,6 +223,7 @@ func (p *Keeper) serve() {
 		m := &c.samples[r&(1<<sampleBits-1)]
 		m.Asked = p.k.Now()
 		errno := p.k.Interrupt(m.TID)
+		m.Moved = p.k.Now()-m.Wake >= keeperPatience // the clock has left its CPU before
 		s.request.Store(pending)
 		if errno != 0 {
 			m.Gone = true
@@ -220,7 +234,7 @@ func (p *Keeper) serve() {
 	}
 }
 
-// finish hands a sample on.
+// finish hands a sample on. From then on it is the coordinator's.
 func (p *Keeper) finish(m *Sample, c *Clock) {
 	p.board.slots[m.Slot].request.Store(0)
 	moved := m.Moved
@@ -233,17 +247,14 @@ func (p *Keeper) handle(s ptrace.Status) {
 	m := p.asked[s.TID]
 	switch s.Kind {
 	case ptrace.KindInterrupt, ptrace.KindGroupStop:
-		if m == nil || ptrace.AtExit(s.TID) {
+		if m == nil || p.k.AtExit(s.TID) {
 			p.resume(s)
 			return
 		}
-		c := p.by[m]
-		delete(p.asked, s.TID)
-		delete(p.by, m)
 		m.take(p.k, p.board, s.Raw, 0, true)
-		p.finish(m, c)
+		p.answer(m)
 	case ptrace.KindClone, ptrace.KindFork, ptrace.KindVfork:
-		if id, err := s.EventMsg(); err == nil {
+		if id, err := p.k.Message(s); err == nil {
 			p.pids[int(id)] = p.pids[s.TID]
 			if s.Kind != ptrace.KindClone {
 				p.pids[int(id)] = int(id)
@@ -252,12 +263,16 @@ func (p *Keeper) handle(s ptrace.Status) {
 		p.resume(s)
 		p.askAgain(m)
 	case ptrace.KindExec:
-		if former, err := s.EventMsg(); err == nil && int(former) != s.TID && p.runs {
+		p.drop(s.TID)
+		if former, err := p.k.Message(s); err == nil && int(former) != s.TID {
 			// The leader has ended, which nobody reports: its id is the caller's now.
-			p.mu.Lock()
-			p.gone = append(p.gone, int(former))
-			p.mu.Unlock()
+			p.drop(int(former))
 			delete(p.pids, int(former))
+			if p.runs {
+				p.mu.Lock()
+				p.gone = append(p.gone, int(former))
+				p.mu.Unlock()
+			}
 		}
 		p.opt.Replaced(s.TID)
 		p.pids[s.TID] = s.TID
@@ -268,7 +283,7 @@ func (p *Keeper) handle(s ptrace.Status) {
 	case ptrace.KindExit:
 		p.exit(s)
 	case ptrace.KindGone:
-		p.end(s, m)
+		p.end(s)
 	default:
 		p.resume(s)
 		p.askAgain(m)
@@ -281,7 +296,7 @@ func (p *Keeper) handle(s ptrace.Status) {
 // let go.
 func (p *Keeper) askAgain(m *Sample) {
 	if m != nil {
-		ptrace.Interrupt(m.TID)
+		p.k.Interrupt(m.TID)
 	}
 }
 
@@ -291,24 +306,24 @@ func (p *Keeper) resume(s ptrace.Status) {
 	switch {
 	case s.Kind == ptrace.KindSignal:
 		taking.AtSignal(p.k, s.TID, &p.note)
-		ptrace.Cont(s.TID, s.Signal)
-	case ptrace.AtExit(s.TID):
+		p.k.Cont(s.TID, int(s.Signal))
+	case p.k.AtExit(s.TID):
 	case s.Kind == ptrace.KindGroupStop:
-		ptrace.Listen(s.TID)
+		p.k.Listen(s.TID)
 	default:
-		ptrace.Cont(s.TID, 0)
+		p.k.Cont(s.TID, 0)
 	}
 }
 
 // exit takes the stack that a thread has at its exit.
 func (p *Keeper) exit(s ptrace.Status) {
 	if !p.runs {
-		ptrace.Cont(s.TID, 0)
+		p.k.Cont(s.TID, 0)
 		return
 	}
 	b, a := p.opt.Room(s.TID)
 	if b == nil {
-		ptrace.Cont(s.TID, 0)
+		p.k.Cont(s.TID, 0)
 		p.mu.Lock()
 		p.full++
 		p.mu.Unlock()
@@ -317,8 +332,8 @@ func (p *Keeper) exit(s ptrace.Status) {
 	errno := taking.Take(p.k, s.TID, &a, b, -1, false, true)
 	pid := p.process(s.TID)
 	st, _ := (procfs.FS{}).Schedstat(pid, s.TID)
-	at, early := ptrace.Now(), p.opt.Early(pid, s.TID)
-	ptrace.Cont(s.TID, 0)
+	at, early := p.k.Now(), p.opt.Early(pid, s.TID)
+	p.k.Cont(s.TID, 0)
 	if errno == 0 {
 		p.mu.Lock()
 		p.exits = append(p.exits, Exit{b, s.TID, pid, at, st.Run, early})
@@ -339,15 +354,25 @@ func (p *Keeper) process(tid int) int {
 	return s.Tgid
 }
 
-// end forgets a thread that was reaped. m is what was asked of it.
-func (p *Keeper) end(s ptrace.Status, m *Sample) {
-	if m != nil {
-		c := p.by[m]
-		delete(p.asked, s.TID)
-		delete(p.by, m)
+// drop answers what was asked of a thread that there is no more.
+func (p *Keeper) drop(tid int) {
+	if m := p.asked[tid]; m != nil {
 		m.Gone = true
-		p.finish(m, c)
+		p.answer(m)
 	}
+}
+
+// answer hands on a sample whose stop was awaited.
+func (p *Keeper) answer(m *Sample) {
+	c := p.by[m]
+	delete(p.asked, m.TID)
+	delete(p.by, m)
+	p.finish(m, c)
+}
+
+// end forgets a thread that was reaped.
+func (p *Keeper) end(s ptrace.Status) {
+	p.drop(s.TID)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pids[s.TID] == s.TID {
@@ -381,9 +406,6 @@ func (p *Keeper) End(pid int) (status uint32, ok bool) {
 
 // Close lets all threads go.
 func (p *Keeper) Close() {
-	p.quit.Store(true)
-	if p.alarm != nil {
-		p.alarm.Ring()
-	}
+	p.quit.Store(true) // it looks at each keeperTick
 	<-p.ended
 }

@@ -2,11 +2,14 @@ package clocks
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/ptrace"
 	"sfsample/regs"
 	"sfsample/sampler/taking"
 )
@@ -16,7 +19,8 @@ type conduct int
 
 const (
 	stops      conduct = iota // at once, on its CPU
-	wanders                   // after 50 us, of which it runs 40, on another CPU
+	wanders                   // it was brought to another CPU before the request, and stops after 50 us, of which it runs 40
+	strays                    // it is brought there after the request: it meets that first
 	lingers                   // after 50 us in the kernel, on its CPU
 	queues                    // not before the tick after the next
 	ends                      // it exits instead
@@ -26,11 +30,14 @@ const (
 	refuses                   // it may not be traced
 	replaced                  // it stops, and its memory is another's
 	unwaitable                // somebody else takes its end
+	execs                     // it is in execve(2), for which a seize waits, and has the id of its process then
+	execsLater                // it is so when it was asked to stop
+	dies                      // it stops, and is killed then
 	conducts
 )
 
 func (c conduct) String() string {
-	return [...]string{"stops", "wanders", "lingers", "queues", "ends", "signalled", "grouped", "vanishes", "refuses", "replaced", "unwaitable"}[c]
+	return [...]string{"stops", "wanders", "strays", "lingers", "queues", "ends", "signalled", "grouped", "vanishes", "refuses", "replaced", "unwaitable", "execs", "execsLater", "dies"}[c]
 }
 
 // actor is a thread of the script.
@@ -41,10 +48,13 @@ type actor struct {
 	cpu       int
 	run, wait int64
 	exec      int64 // when it was last on a CPU
+	former    int   // the thread's id before its exec
 	tracee    bool
 	asked     bool
 	stopped   bool
-	patience  int // looks for its stop until that comes
+	patience  int        // looks for its stop until that comes
+	killed    bool       // while it was stopped
+	deaf      unix.Errno // of an interrupt
 }
 
 // script is a kernel of which each test says what it does. It holds every call against what may be
@@ -54,11 +64,53 @@ type script struct {
 	t             *testing.T
 	now           int64
 	actors        map[int]*actor
+	owners        map[int]*actor // by the thread at the beginning, whose files are open
 	seizes        int
 	releases      map[int]int // signals passed on, by thread
 	released      int
-	asleep        func() // the clock is about to sleep
-	c             *Clock
+	asleep        func()             // the clock has slept
+	delay         func() int64       // how much later than asked for it wakes, nil: 5 us
+	parks         func(val uint32)   // a clock without work sleeps
+	idle          func()             // a clock waits for any thread, and none reports
+	yields        func()             // a clock lets others have its CPU
+	opens         func(fd int)       // a file is read
+	files         map[int]string     // contents of open files, in the place of what actors say
+	broken        map[int]unix.Errno // files that cannot be read
+	reads         map[int]int        // how often files were read
+	sleeps        []int64            // until when
+	log           []string           // requests
+	messages      map[int]uint64     // of events, by thread
+	atExit        map[int]bool       // threads at the stop of their exit
+	step          int64              // nanoseconds that a call takes
+	passes        int64              // nanoseconds from a look at the clock to the next
+}
+
+// newScript is a script of these threads. It begins one second after the machine.
+func newScript(t *testing.T, actors ...*actor) *script {
+	s := &script{t: t, now: 1e9, step: us, actors: map[int]*actor{}, owners: map[int]*actor{}, releases: map[int]int{}, files: map[int]string{},
+		broken: map[int]unix.Errno{}, reads: map[int]int{}, messages: map[int]uint64{}, atExit: map[int]bool{}}
+	for _, a := range actors {
+		s.actors[a.tid] = a
+		s.owners[a.tid] = a
+	}
+	return s
+}
+
+// pidOf is the process of a thread.
+func pidOf(tid int) int { return 100 + tid }
+
+// exec gives a thread the id of its process.
+func (s *script) exec(a *actor) {
+	delete(s.actors, a.tid)
+	a.former, a.tid = a.tid, pidOf(a.tid)
+	s.actors[a.tid] = a
+}
+
+// execd tells whether an id is that of a thread before its exec.
+func (s *script) execd(tid int) bool { return s.actors[tid] == nil && s.owners[tid] != nil }
+
+func (s *script) note(format string, args ...any) {
+	s.log = append(s.log, fmt.Sprintf(format, args...))
 }
 
 const us = int64(1000)
@@ -76,18 +128,33 @@ func (s *script) actor(tid int, may bool, what string) *actor {
 	if a == nil || !may && !a.tracee {
 		s.t.Fatalf("%s: thread %d, which is not a tracee", what, tid)
 	}
-	s.now += us
+	s.now += s.step
 	return a
 }
 
-func (s *script) Now() int64 { return s.now }
+func (s *script) Now() int64 {
+	s.now += s.passes
+	return s.now
+}
 
 func (s *script) Sleep(until int64) {
-	s.now = max(s.now, until) + 5*us
-	s.asleep()
+	if s.sleeps = append(s.sleeps, until); len(s.sleeps) > 10_000 {
+		s.t.Fatal("it sleeps for ever")
+	}
+	late := 5 * us
+	if s.delay != nil {
+		late = s.delay()
+	}
+	s.now = max(s.now, until+late)
+	if s.asleep != nil {
+		s.asleep()
+	}
 }
 
 func (s *script) Seize(tid int) unix.Errno {
+	if s.execd(tid) {
+		return unix.ESRCH
+	}
 	a := s.actor(tid, true, "seize")
 	switch {
 	case a.tracee:
@@ -99,15 +166,33 @@ func (s *script) Seize(tid int) unix.Errno {
 	}
 	s.seizes++
 	a.tracee = true
+	if a.does == execs {
+		s.exec(a)
+	}
 	return 0
 }
 
 func (s *script) Interrupt(tid int) unix.Errno {
-	s.actor(tid, false, "interrupt").asked = true
-	return 0
+	s.note("interrupt %d", tid)
+	a := s.actors[tid]
+	if a == nil {
+		return unix.ESRCH
+	}
+	a = s.actor(tid, false, "interrupt")
+	a.asked = true
+	if a.does == wanders {
+		a.cpu++
+	}
+	return a.deaf
 }
 
 func (s *script) Wait(tid int, block bool) (int, uint32, unix.Errno) {
+	if tid == 0 {
+		return s.waitAny()
+	}
+	if s.execd(tid) {
+		return 0, 0, unix.ECHILD
+	}
 	a := s.actor(tid, false, "wait")
 	if !a.asked {
 		s.t.Fatalf("thread %d is waited for, and was not asked to stop", tid)
@@ -116,6 +201,8 @@ func (s *script) Wait(tid int, block bool) (int, uint32, unix.Errno) {
 	a.stopped = true
 	switch a.does {
 	case wanders:
+		s.now, a.run = s.now+50*us, a.run+40*us
+	case strays:
 		s.now, a.run, a.cpu = s.now+50*us, a.run+40*us, a.cpu+1
 	case lingers:
 		s.now, a.run = s.now+50*us, a.run+50*us
@@ -127,6 +214,22 @@ func (s *script) Wait(tid int, block bool) (int, uint32, unix.Errno) {
 			}
 			return 0, 0, 0
 		}
+	case execsLater:
+		if a.former == 0 {
+			s.exec(a)
+			a.stopped = false
+			if block {
+				return 0, 0, unix.EINTR
+			}
+			return 0, 0, 0
+		}
+	case dies:
+		if a.killed {
+			a.tracee, a.stopped, a.asked, a.killed = false, false, false, false
+			s.released++
+			return tid, uint32(unix.SIGKILL), 0
+		}
+		a.killed = true
 	case ends:
 		a.tracee, a.stopped = false, false
 		s.released++
@@ -145,7 +248,60 @@ func (s *script) Wait(tid int, block bool) (int, uint32, unix.Errno) {
 	return tid, interrupt, 0
 }
 
-func (s *script) Reap(tid int) bool { return true }
+// waitAny is Wait for any thread: the first that was asked and stops. If none does, the script goes on.
+func (s *script) waitAny() (int, uint32, unix.Errno) {
+	tracees := false
+	for _, tid := range slices.Sorted(maps.Keys(s.actors)) {
+		a := s.actors[tid]
+		tracees = tracees || a.tracee && a.does != unwaitable
+		if !a.tracee || !a.asked || a.stopped && !a.killed || a.does == unwaitable {
+			continue
+		}
+		if who, status, _ := s.Wait(tid, false); who != 0 {
+			return who, status, 0
+		}
+	}
+	if !tracees {
+		for _, a := range s.actors {
+			if a.tracee {
+				a.tracee = false
+				s.released++
+			}
+		}
+		return 0, 0, unix.ECHILD
+	}
+	s.idle()
+	return 0, 0, unix.EINTR
+}
+
+func (s *script) Reap(tid int) bool {
+	s.note("reap %d", tid)
+	return true
+}
+
+func (s *script) Cont(tid, sig int) unix.Errno {
+	s.note("cont %d %d", tid, sig)
+	a := s.held(tid, "cont")
+	a.stopped, a.asked = false, false
+	return 0
+}
+
+func (s *script) Listen(tid int) unix.Errno {
+	s.note("listen %d", tid)
+	s.held(tid, "listen")
+	return 0
+}
+
+func (s *script) Signal(tid int) { s.note("signal %d", tid) }
+
+func (s *script) Yield() {
+	s.now += s.step
+	s.yields()
+}
+
+func (s *script) Park(addr *uint32, val uint32) { s.parks(val) }
+
+func (s *script) ReadFile(path, buf []byte) (int, unix.Errno) { return 0, unix.ENOENT }
 
 func (s *script) held(tid int, what string) *actor {
 	a := s.actor(tid, false, what)
@@ -156,7 +312,9 @@ func (s *script) held(tid int, what string) *actor {
 }
 
 func (s *script) Regs(tid, note int, buf []byte) (int, unix.Errno) {
-	s.held(tid, "read registers")
+	if s.held(tid, "read registers").killed {
+		return 0, unix.ESRCH
+	}
 	clear(buf)
 	return len(buf), 0
 }
@@ -172,7 +330,11 @@ func (s *script) Memory(tid int, addr uint64, buf []byte) int {
 }
 
 func (s *script) Detach(tid, sig int) unix.Errno {
+	s.note("detach %d %d", tid, sig)
 	a := s.held(tid, "detach")
+	if a.killed {
+		return unix.ESRCH
+	}
 	a.tracee, a.stopped, a.asked = false, false, false
 	s.releases[tid] = sig
 	s.released++
@@ -180,7 +342,25 @@ func (s *script) Detach(tid, sig int) unix.Errno {
 }
 
 func (s *script) Pread(fd int, buf []byte, off int64) (int, unix.Errno) {
-	a := s.actor(fd/10, true, "read a file")
+	if off != 0 && fd%10 != filePages {
+		s.t.Errorf("file %d is read from %d on", fd, off)
+	}
+	if s.reads[fd]++; s.opens != nil {
+		s.opens(fd)
+	}
+	if s.broken[fd] != 0 {
+		return 0, s.broken[fd]
+	}
+	if text, ok := s.files[fd]; ok {
+		return copy(buf, text), 0
+	}
+	a := s.owners[fd/10]
+	s.now += s.step
+	if a.former != 0 && fd%10 == filePages {
+		return 0, 0
+	} else if a.former != 0 {
+		return 0, unix.ESRCH
+	}
 	switch fd % 10 {
 	case fileSched:
 		return copy(buf, fmt.Sprintf("%d %d 12\n", a.run, a.wait)), 0
@@ -205,22 +385,27 @@ func (s *script) Pread(fd int, buf []byte, off int64) (int, unix.Errno) {
 	return 0, 0
 }
 
-// play lets one clock, of CPU 0, tick over these threads: before each tick the first runs, unless turn
-// says otherwise. After so many ticks the clock ends. It returns all samples.
-func play(t *testing.T, ticks int64, samples int, actors []*actor, turn func(tick int64), set ...func(*Board)) (*script, *Board, []*Sample) {
-	t.Helper()
-	s := &script{t: t, now: 1e9, actors: map[int]*actor{}, releases: map[int]int{}}
+// desk is a clock of CPU 0, with a board that these threads are on, in order, and their script.
+func desk(t *testing.T, samples int, actors ...*actor) (*script, *Board, *Clock) {
+	s := newScript(t, actors...)
 	b := NewBoard(64, s.now, 10_000*us)
 	for _, a := range actors {
-		s.actors[a.tid] = a
 		f := 10 * a.tid
-		b.Put(Thread{TID: a.tid, PID: 1, Sched: f + fileSched, Stat: f + fileStat, Debug: f + fileDebug, Pages: f + filePages, Run: a.run, Gen: 1})
+		b.Put(Thread{TID: a.tid, PID: pidOf(a.tid), Sched: f + fileSched, Stat: f + fileStat, Debug: f + fileDebug, Pages: f + filePages, Run: a.run, Gen: 1})
 	}
 	c := &Clock{cpu: 0, who: 1, board: b, k: s, last: -1, tick: -1, samples: make([]Sample, samples)}
 	for i := range c.samples {
 		c.samples[i].Regs, c.samples[i].Stack = make([]byte, regs.PrstatusMaxBytes), make([]byte, 4096)
 	}
 	b.clocks[1].Store(c)
+	return s, b, c
+}
+
+// play lets one clock, of CPU 0, tick over these threads: before each tick the first runs, unless turn
+// says otherwise. After so many ticks the clock ends. It returns all samples.
+func play(t *testing.T, ticks int64, samples int, actors []*actor, turn func(tick int64), set ...func(*Board)) (*script, *Board, []*Sample) {
+	t.Helper()
+	s, b, c := desk(t, samples, actors...)
 	for _, f := range set {
 		f(b)
 	}
@@ -292,24 +477,27 @@ func TestConducts(t *testing.T) {
 				return
 			case queues:
 				if len(list) == 0 || list[0].Stopped-list[0].Asked < 1000*us || list[0].Gone || list[0].Tick != 0 {
-					t.Errorf("%d samples, the first %+v: want a late stop", len(list), list[:min(1, len(list))])
+					t.Errorf("%d samples, the first %v: want a late stop", len(list), list[:min(1, len(list))])
 				}
 				return
 			}
 			want := ticks
-			if c == wanders {
+			if c == execs || c == execsLater {
+				want = 1 // then there is no such thread
+			}
+			if c == wanders || c == strays {
 				want = 1 // it is on another CPU then, of which this clock knows nothing
 			}
 			if len(list) != want || lost {
 				t.Fatalf("%d samples, want %d; lost %t", len(list), want, lost)
 			}
 			for i, m := range list {
-				wantMoved, wantGone := c == wanders, c == ends || c == replaced || c == unwaitable
+				wantMoved, wantGone := c == wanders, c == ends || c == replaced || c == unwaitable || c == execs || c == execsLater || c == dies
 				if m.Moved != wantMoved || m.Gone != wantGone || m.TID != 7 || m.Tick != int64(i) {
 					t.Errorf("sample %d: thread %d, tick %d, moved %t, gone %t; want moved %t, gone %t", i, m.TID, m.Tick, m.Moved, m.Gone, wantMoved, wantGone)
 				}
 				if !m.Gone && (m.Wake > m.Asked || m.Asked > m.Stopped || m.Stopped > m.Released || m.Released > m.End || m.RunAsked > m.Run) {
-					t.Errorf("sample %d: times %+v", i, m)
+					t.Errorf("sample %d: %v", i, m)
 				}
 			}
 			if want := map[conduct]int{signalled: int(unix.SIGUSR1)}[c]; s.releases[7] != want {
@@ -317,6 +505,12 @@ func TestConducts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// String is for messages of tests.
+func (m *Sample) String() string {
+	return fmt.Sprintf("slot %d, thread %d of %d, generation %d, tick %d: woke %d, asked %d (run %d, wait %d), stopped %d, released %d (run %d, wait %d), end %d; status %#x, gone %t, moved %t, waits %t",
+		m.Slot, m.TID, m.PID, m.Gen, m.Tick, m.Wake, m.Asked, m.RunAsked, m.WaitAsked, m.Stopped, m.Released, m.Run, m.Wait, m.End, m.Status, m.Gone, m.Moved, m.waits)
 }
 
 // copy is what a sample tells.
@@ -409,7 +603,7 @@ func TestStride(t *testing.T) {
 // TestAnyConduct plays at random: whatever threads do, each that is seized is let go once, what is done to it is
 // done while it is stopped, and the clock meets only threads that were on its CPU.
 func TestAnyConduct(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		var actors []*actor
 		for i := range 1 + r.IntN(5) {
@@ -477,4 +671,16 @@ func TestHeld(t *testing.T) {
 	if tid, since := b.Held(); since != 0 {
 		t.Errorf("thread %d is held since %d at the end", tid, since)
 	}
+}
+
+// Report, AtExit and Message make it a [Tracer].
+func (s *script) Report() (ptrace.Status, bool, error) { panic("not scripted") }
+
+func (s *script) AtExit(tid int) bool { return s.atExit[tid] }
+
+func (s *script) Message(st ptrace.Status) (uint64, error) {
+	if m, ok := s.messages[st.TID]; ok {
+		return m, nil
+	}
+	return 0, unix.ESRCH
 }

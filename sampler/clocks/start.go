@@ -65,14 +65,14 @@ func (c *Clock) prepare(nice bool) (denied, err error) {
 	if c.cpu != Anywhere {
 		var set unix.CPUSet
 		set.Set(c.cpu)
-		if err := unix.SchedSetaffinity(0, &set); err != nil {
+		if err := unix.SchedSetaffinity(unix.Gettid(), &set); err != nil {
 			return nil, fmt.Errorf("bind a thread to CPU %d: %w", c.cpu, err)
 		}
 	}
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	denied = hasten(nice)
 	c.prompt = denied == nil && !nice
-	c.tick = max(-1, (c.k.Now()-c.board.Start-c.phase)/c.board.Interval)
+	c.tick = max(-1, (c.k.Now()-c.board.Start-c.phase+c.board.Interval)/c.board.Interval-1) // the last that is over
 	c.done.Store(c.tick)
 	c.met.Store(c.tick)
 	c.thread.Store(int32(unix.Gettid()))
@@ -83,15 +83,18 @@ func (c *Clock) prepare(nice bool) (denied, err error) {
 // the sooner it gets one when it wakes (sched_attr, sched_setattr(2); from Linux 6.12 on).
 const shortSlice = 100_000
 
-// hasten gives the calling thread real-time priority or, where that is denied or not wanted, a
+// hasten is hastenThread; tests have others.
+var hasten = hastenThread
+
+// hastenThread gives the calling thread real-time priority or, where that is denied or not wanted, a
 // short slice.
-func hasten(nice bool) (denied error) {
+func hastenThread(nice bool) (denied error) {
 	fifo := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1, Flags: unix.SCHED_FLAG_RESET_ON_FORK}
 	if !nice {
-		denied = unix.SchedSetAttr(0, &fifo, 0)
+		denied = unix.SchedSetAttr(unix.Gettid(), &fifo, 0)
 	}
 	if nice || denied != nil {
-		unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Runtime: shortSlice}, 0)
+		unix.SchedSetAttr(unix.Gettid(), &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Runtime: shortSlice}, 0)
 	}
 	return denied
 }

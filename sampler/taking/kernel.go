@@ -107,3 +107,13 @@ func (*Live) Yield() { ptrace.RawYield() }
 //go:nosplit
 //go:norace
 func (*Live) ReadFile(path, buf []byte) (int, unix.Errno) { return ptrace.RawReadFile(path, buf) }
+
+// Report, AtExit and Message are for who traces threads for long, within Go's scheduler. Report is
+// [ptrace.Wait].
+func (*Live) Report() (s ptrace.Status, ok bool, err error) { return ptrace.Wait() }
+
+// AtExit is [ptrace.AtExit].
+func (*Live) AtExit(tid int) bool { return ptrace.AtExit(tid) }
+
+// Message is [ptrace.Status.EventMsg].
+func (*Live) Message(s ptrace.Status) (uint64, error) { return s.EventMsg() }

@@ -1,0 +1,405 @@
+package clocks
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/sampler/taking"
+)
+
+// bank has no clocks, and a board of 10 ms. fills counts what is filled.
+func bank(t *testing.T, samples int) (b *Bank, fills *[]string) {
+	fills = new([]string)
+	board := NewBoard(8, ptrace.Now()+int64(time.Hour), 10_000*us)
+	return NewBank(new(taking.Live), board, Options{Samples: samples, Fill: func(m *Sample, stack, beyond int) {
+		*fills = append(*fills, fmt.Sprintf("%d+%d", stack, beyond))
+		m.Stack, m.Beyond = make([]byte, stack), make([]byte, beyond)
+	}}), fills
+}
+
+// idleClock is one that nobody runs. It ends when the channel is closed.
+func idleClock(b *Bank, number, samples int) (*Clock, chan struct{}) {
+	ended := make(chan struct{})
+	c := &Clock{who: int32(number), board: b.board, samples: make([]Sample, samples), ended: ended}
+	b.board.clocks[number].Store(c)
+	return c, ended
+}
+
+func TestPhase(t *testing.T) {
+	b, _ := bank(t, 0)
+	for _, tt := range []struct {
+		cpu            int
+		interval, want int64
+	}{
+		{0, 10_000 * us, 0},
+		{3, 10_000 * us, 600 * us},
+		{26, 10_000 * us, 200 * us}, // 5200 of 5000
+		{1, 400 * us, 0},
+		{1, 401 * us, 200 * us}, // of 200.5
+		{3, 2, 0},
+		{3, 1, 0},
+	} {
+		b.board.Interval = tt.interval
+		if got := b.phase(tt.cpu); got != tt.want {
+			t.Errorf("CPU %d, interval %d: %d, want %d", tt.cpu, tt.interval, got, tt.want)
+		}
+	}
+}
+
+// TestNeed: a clock counts from the tick on at which it was there; a CPU that can have none is
+// tried again after a hundred ticks.
+func TestNeed(t *testing.T) {
+	b, fills := bank(t, 3)
+	c, _ := idleClock(b, 1, 0)
+	b.clocks[2] = c
+	c.done.Store(5)
+	if !b.Need(2, 5) || b.Need(2, 6) || !b.Need(2, 4) || b.Clocks() != 1 || len(*fills) != 0 {
+		t.Error("a clock that has done tick 5 is there at 6, or is not at 5")
+	}
+	const none = 1<<20 - 1 // more than there can be
+	for _, tt := range []struct {
+		n     int64
+		tried int
+	}{{10, 1}, {11, 1}, {109, 1}, {110, 2}, {209, 2}, {211, 3}} {
+		if b.Need(none, tt.n) || !b.Dead(none) || b.Dead(2) {
+			t.Errorf("tick %d: CPU %d has a clock", tt.n, none)
+		}
+		if len(*fills) != 3*tt.tried {
+			t.Errorf("tick %d: tried %d times, want %d", tt.n, len(*fills)/3, tt.tried)
+		}
+	}
+	if got := b.board.number(); got != 2 {
+		t.Errorf("a clock that cannot be bound has kept its number: the next is %d", got)
+	}
+	for n := 1; n < maxClocks; n++ {
+		b.board.clocks[n].Store(c)
+	}
+	if b.Need(0, 1) || !b.Dead(0) || len(*fills) != 9 || b.Ask(0) || b.Denied != nil {
+		t.Error("there is a clock without a number")
+	}
+}
+
+// TestExpire: a clock that has met nobody for more than 3 s ends; its number is free when its samples are taken.
+func TestExpire(t *testing.T) {
+	b, _ := bank(t, 0)
+	b.board.Interval = 10_000 * us
+	c, ended := idleClock(b, 1, 2)
+	other, _ := idleClock(b, 2, 0)
+	b.clocks[0], b.clocks[1] = c, other
+	c.met.Store(100)
+	other.met.Store(101)
+	c.missed.Store(3)
+	c.late.Store(4)
+	c.looked.Store(5)
+	other.missed.Store(30)
+	c.samples[1].state.Store(filled)
+	if b.Expire(400); b.Clocks() != 2 {
+		t.Error("a clock has ended after 3 s without a meeting, want after more")
+	}
+	counts := func() {
+		t.Helper()
+		if m, l, k := b.Counts(); m != 33 || l != 4 || k != 5 {
+			t.Errorf("%d missed, %d late, %v looked", m, l, k)
+		}
+	}
+	counts()
+	b.Expire(401)
+	counts()
+	if b.Clocks() != 1 || b.clocks[0] != nil || !c.quit.Load() || other.quit.Load() || b.board.clocks[1].Load() != c {
+		t.Errorf("%d clocks; quit %t", b.Clocks(), c.quit.Load())
+	}
+	if list := b.Drain(); len(list) != 1 || list[0] != &c.samples[1] {
+		t.Errorf("%d samples of a clock that ends", len(list))
+	}
+	close(ended)
+	if b.Expire(401); b.board.clocks[1].Load() != c || len(b.old) != 1 {
+		t.Error("a clock is forgotten before its samples are taken")
+	}
+	counts()
+	c.samples[1].Done()
+	if b.Expire(401); b.board.clocks[1].Load() != nil || len(b.old) != 0 {
+		t.Error("a clock that has ended keeps its number")
+	}
+	counts()
+}
+
+// three is a bank with a clock of each kind.
+func three(t *testing.T, samples int) (*Bank, []*Clock) {
+	b, _ := bank(t, samples)
+	var list []*Clock
+	for n := range 3 {
+		c, _ := idleClock(b, n+1, samples)
+		list = append(list, c)
+	}
+	b.clocks[7], b.old, b.rover = list[0], []*Clock{list[1]}, list[2]
+	list[2].cpu = Anywhere
+	return b, list
+}
+
+// TestDrain: the samples of all clocks come by the time at which their threads were let go, each until it is given back.
+func TestDrain(t *testing.T) {
+	b, clocks := three(t, 3)
+	for i, c := range clocks {
+		for j := range c.samples {
+			c.samples[j].Released = int64(10 + (i*7+j*5)%9) // 10 15 11, 17 13 18, 15 11 16
+		}
+		c.samples[0].state.Store(filled)
+		c.samples[2].state.Store(asked)
+	}
+	clocks[1].samples[1].state.Store(filled)
+	times := func() (list []int64) {
+		for _, m := range b.Drain() {
+			list = append(list, m.Released)
+		}
+		return list
+	}
+	for range 2 {
+		if got := times(); !slices.Equal(got, []int64{10, 13, 15, 17}) {
+			t.Errorf("samples of the times %v", got)
+		}
+	}
+	b.Drain()[1].Done()
+	if got := times(); !slices.Equal(got, []int64{10, 15, 17}) || clocks[1].samples[1].state.Load() != free {
+		t.Errorf("samples of the times %v after one was given back", got)
+	}
+}
+
+// TestBusy: a clock that answers a tick, or has requests to make, may ask for a stop; Waits tells of whom.
+func TestBusy(t *testing.T) {
+	b, clocks := three(t, 2)
+	if b.Busy() || b.Waits() != nil {
+		t.Error("clocks at rest are busy")
+	}
+	for i, c := range clocks {
+		c.active.Store(true)
+		if !b.Busy() {
+			t.Errorf("clock %d answers a tick, and is not busy", i)
+		}
+		c.active.Store(false)
+	}
+	clocks[2].ask1(4)
+	if !b.Busy() {
+		t.Error("there is a request, and nobody is busy")
+	}
+	clocks[2].begun.Add(1)
+	if b.Busy() {
+		t.Error("the request was taken, and its clock is busy")
+	}
+	for i, c := range clocks {
+		c.samples[0].state.Store(filled)
+		c.samples[1].PID, c.samples[1].TID = 10*i, 10*i+1
+		c.samples[1].state.Store(asked)
+	}
+	got := b.Waits()
+	slices.SortFunc(got, func(x, y Asked) int { return x.PID - y.PID })
+	if want := []Asked{{0, 1}, {10, 11}, {20, 21}}; !slices.Equal(got, want) {
+		t.Errorf("clocks wait for %v, want %v", got, want)
+	}
+}
+
+// TestFit: four samples of a clock have the room that is wanted, if so many are free; none has less than before.
+func TestFit(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		have  string // a letter for each sample: fits, smaller, Beyond smaller, taken
+		fills []string
+	}{
+		{"all fit", "fffff", nil},
+		{"none fits", "ssssss", []string{"100+50", "100+50", "100+50", "100+50"}},
+		{"one fits", "sfssss", []string{"100+50", "100+50", "100+50"}},
+		{"four fit", "sffffs", nil},
+		{"three fit", "sfffss", []string{"100+50"}},
+		{"beyond", "bfffss", []string{"200+50"}},
+		{"taken", "tfttst", []string{"100+50"}},
+		{"none is free", "tttt", nil},
+	} {
+		b, fills := bank(t, 0)
+		c, _ := idleClock(b, 1, len(tt.have))
+		b.clocks[0] = c
+		for i, kind := range tt.have {
+			m := &c.samples[i]
+			m.Stack, m.Beyond = make([]byte, 100), make([]byte, 50)
+			switch kind {
+			case 's':
+				m.Stack, m.Beyond = make([]byte, 99), make([]byte, 10)
+			case 'b':
+				m.Stack, m.Beyond = make([]byte, 200), make([]byte, 49)
+			case 't':
+				m.Stack = nil
+				m.state.Store(asked)
+			}
+		}
+		b.Fit(100, 50)
+		if !slices.Equal(*fills, tt.fills) {
+			t.Errorf("%s: filled %v, want %v", tt.name, *fills, tt.fills)
+		}
+		for i, kind := range tt.have {
+			want := int32(free)
+			if kind == 't' {
+				want = asked
+			}
+			if got := c.samples[i].state.Load(); got != want {
+				t.Errorf("%s: sample %d is in state %d", tt.name, i, got)
+			}
+		}
+	}
+	b, fills := bank(t, 0)
+	c, _ := idleClock(b, 1, 1)
+	b.clocks[0] = c
+	c.samples[0].Stack, c.samples[0].Beyond = make([]byte, 10), make([]byte, 70)
+	if b.Fit(100, 50); fmt.Sprint(*fills) != "[100+70]" {
+		t.Errorf("filled %v where 70 bytes beyond were there", *fills)
+	}
+}
+
+// TestClose: the end of a bank waits for its clocks, and half a second for those that hang.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := bank(t, 0)
+		for n := range 4 {
+			c, ended := idleClock(b, n+1, 0)
+			c.missed.Store(1)
+			switch n {
+			case 0:
+				b.clocks[0] = c
+			case 1:
+				b.rover = c
+			default:
+				b.old = append(b.old, c)
+			}
+			time.AfterFunc(time.Duration(n+1)*100*time.Millisecond, func() {
+				if !c.quit.Load() && n < 2 {
+					t.Errorf("clock %d is not to end", n)
+				}
+				close(ended)
+			})
+		}
+		begun := time.Now()
+		b.Close()
+		if d := time.Since(begun); d != 400*time.Millisecond || b.Clocks() != 0 || b.rover != nil || b.missed != 4 {
+			t.Errorf("closed after %v, want 400 ms; %d ticks missed", d, b.missed)
+		}
+		b, _ = bank(t, 0)
+		for n := range 3 {
+			c, _ := idleClock(b, n+1, 0)
+			b.clocks[n] = c
+		}
+		begun = time.Now()
+		b.Close()
+		if d := time.Since(begun); d != 500*time.Millisecond {
+			t.Errorf("clocks that hang: closed after %v, want 500 ms", d)
+		}
+	})
+}
+
+// signals lets the calling thread, to which the test must be locked, tell whether it was sent an alarm.
+func signals(t *testing.T) (tid int, sent func() bool) {
+	runtime.LockOSThread()
+	var set, old unix.Sigset_t
+	set.Val[0] = 1 << (ptrace.AlarmSignal - 1)
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old); err != nil {
+		t.Fatal(err)
+	}
+	tid = unix.Gettid()
+	sent = func() bool {
+		var now unix.Timespec
+		sig, _, errno := unix.Syscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)), 0, uintptr(unsafe.Pointer(&now)), 8, 0, 0)
+		if errno != 0 && errno != unix.EAGAIN {
+			t.Fatal(errno)
+		}
+		return sig == ptrace.AlarmSignal
+	}
+	t.Cleanup(func() {
+		for sent() {
+		}
+		unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
+		runtime.UnlockOSThread()
+	})
+	return tid, sent
+}
+
+// TestNudge: only a clock that has waited for a stop, for longer, gets a signal; and who ended in front of it is
+// reaped.
+func TestNudge(t *testing.T) {
+	tid, sent := signals(t)
+	for _, tt := range []struct {
+		name       string
+		cpu        int
+		since      int64
+		want, reap bool
+	}{
+		{"at rest", 0, 0, false, false},
+		{"just asked", 0, 100, false, false},
+		{"asked before", 0, 99, true, true},
+		{"without a CPU", Anywhere, 99, false, true},
+	} {
+		child, err := os.StartProcess("/proc/self/exe", []string{"x", "-test.run=^$"}, &os.ProcAttr{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var info [128]byte
+		if _, _, errno := unix.Syscall6(unix.SYS_WAITID, unix.P_PID, uintptr(child.Pid), uintptr(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOWAIT, 0, 0); errno != 0 {
+			t.Fatal(errno)
+		}
+		b, _ := bank(t, 0)
+		c, _ := idleClock(b, 1, 2)
+		c.cpu = tt.cpu
+		c.thread.Store(int32(tid))
+		c.since.Store(tt.since)
+		c.samples[0].TID = child.Pid // of an old sample
+		b.clocks[0] = c
+		b.Nudge(100)
+		if got := sent(); got != tt.want {
+			t.Errorf("%s: a signal was sent: %t", tt.name, got)
+		}
+		if unix.Kill(child.Pid, 0) != nil {
+			t.Errorf("%s: a process was reaped that nobody asks", tt.name)
+		}
+		c.samples[1].TID = child.Pid
+		c.samples[1].state.Store(asked)
+		b.Nudge(100)
+		if got := errors.Is(unix.Kill(child.Pid, 0), unix.ESRCH); got != tt.reap {
+			t.Errorf("%s: reaped: %t", tt.name, got)
+		}
+		sent()
+		child.Wait()
+	}
+}
+
+// TestWake: a clock that sleeps is woken to end, and for requests if there are any.
+func TestWake(t *testing.T) {
+	tid, sent := signals(t)
+	b, clocks := three(t, 0)
+	for _, c := range clocks {
+		c.thread.Store(int32(tid))
+	}
+	if b.Go(); sent() {
+		t.Error("a clock without requests is woken")
+	}
+	if !b.Ask(3) || sent() {
+		t.Error("a request wakes, or is not taken")
+	}
+	if b.Go(); !sent() {
+		t.Error("a clock with requests is not woken")
+	}
+	if clocks[2].requests[0].Load() != 3 {
+		t.Errorf("slot %d is asked for, want 3", clocks[2].requests[0].Load())
+	}
+	if clocks[0].stop(); !clocks[0].quit.Load() || !sent() {
+		t.Error("a clock that is to end is not woken")
+	}
+	b.rover = nil
+	if b.Go(); sent() {
+		t.Error("nobody is woken")
+	}
+}

@@ -1,0 +1,144 @@
+package clocks
+
+import (
+	"testing"
+
+	"sfsample/sampler/taking"
+)
+
+// TestBoard: threads come and go; a slot that is in use by a clock stays as it is.
+func TestBoard(t *testing.T) {
+	b := NewBoard(3, 5, 7)
+	if b.Start != 5 || b.Interval != 7 || b.stride.Load() != 1 {
+		t.Errorf("a new board: %d, %d, stride %d", b.Start, b.Interval, b.stride.Load())
+	}
+	put := func(tid, want int) {
+		t.Helper()
+		if got := b.Put(Thread{TID: tid, Gen: int64(tid)}); got != want {
+			t.Fatalf("thread %d is in slot %d, want %d", tid, got, want)
+		}
+		if want >= 0 && (b.slots[want].TID != tid || !b.slots[want].used || b.slots[want].holder.Load() != 0) {
+			t.Fatalf("slot %d has thread %d, used %t, held by %d", want, b.slots[want].TID, b.slots[want].used, b.slots[want].holder.Load())
+		}
+	}
+	in := func(want int32) {
+		t.Helper()
+		if n := b.n.Load(); n != want {
+			t.Fatalf("%d slots to look at, want %d", n, want)
+		}
+	}
+	put(10, 0)
+	put(11, 1)
+	in(2)
+	put(12, 2)
+	put(13, -1)
+	in(3)
+	if !b.Remove(1) || b.slots[1].used || b.slots[1].holder.Load() != 0 {
+		t.Error("slot 1 is not free")
+	}
+	in(3)
+	b.slots[1].take(4) // a clock, which has read of it before it left
+	put(13, -1)
+	b.slots[1].give()
+	put(13, 1)
+	b.slots[1].take(4)
+	if b.Remove(1) || !b.slots[1].used || b.slots[1].holder.Load() != 4 {
+		t.Error("a slot that a clock holds was freed")
+	}
+	if b.Advise(1, taking.Advice{Want: 9}) || b.slots[1].Advice.Want != 0 || b.slots[1].holder.Load() != 4 {
+		t.Error("a slot that a clock holds was changed")
+	}
+	b.slots[1].give()
+	if !b.Advise(1, taking.Advice{Want: 9}) || b.slots[1].Advice.Want != 9 || b.slots[1].holder.Load() != 0 {
+		t.Error("advice has not come")
+	}
+	b.Remove(1)
+	b.slots[1].take(4)
+	b.Remove(2)
+	in(2) // the slot before it is held
+	b.slots[1].give()
+	put(14, 1)
+	in(2)
+	b.Remove(1)
+	in(1)
+	b.Remove(0)
+	in(0)
+}
+
+// TestBoardFill: nothing of the former thread is left in a slot.
+func TestBoardFill(t *testing.T) {
+	b := NewBoard(1, 0, 1)
+	b.Put(Thread{})
+	s := &b.slots[0]
+	s.exactRun, s.exactAt = 1, 2
+	for n, f := range []func(){func() { s.sampled.Store(3) }, func() { s.lost.Store(3) }, func() { s.refused.Store(3) }} {
+		f()
+		sampled, lost, refused := b.Met(0, 3)
+		if sampled != (n == 0) || lost != (n == 1) || refused != (n == 2) {
+			t.Errorf("met: %t, %t, %t after %d", sampled, lost, refused, n)
+		}
+		if sampled, lost, refused := b.Met(0, 4); sampled || lost || refused {
+			t.Error("met at a tick that was not")
+		}
+		if asked := b.Asked(0); n == 0 && asked != 3 {
+			t.Errorf("asked at %d, want 3", asked)
+		}
+		b.Remove(0)
+		b.Put(Thread{TID: 2, PID: 3, Sched: 4, Stat: 5, Debug: 6, Pages: 7, Advice: taking.Advice{Beyond: 8}, Gen: 9, Run: 10})
+		for tick := range int64(5) {
+			if sampled, lost, refused := b.Met(0, tick); sampled || lost || refused {
+				t.Errorf("a new thread was met at tick %d", tick)
+			}
+		}
+		if b.Asked(0) != -1 || s.exactRun != 0 || s.exactAt != 0 {
+			t.Errorf("asked at %d, exact run time %d at %d", b.Asked(0), s.exactRun, s.exactAt)
+		}
+		if s.TID != 2 || s.PID != 3 || s.sched != 4 || s.stat != 5 || s.debug != 6 || s.pages != 7 || s.Advice.Beyond != 8 || s.Gen != 9 || s.run.Load() != 10 {
+			t.Errorf("slot %+v", s)
+		}
+	}
+}
+
+// TestNumbers: clocks have numbers from 1 on, each the first that is free.
+func TestNumbers(t *testing.T) {
+	b := NewBoard(1, 0, 1)
+	for want := 1; want < 4096; want++ {
+		if got := b.number(); got != want {
+			t.Fatalf("number %d, want %d", got, want)
+		}
+		b.clocks[want].Store(new(Clock))
+	}
+	if got := b.number(); got != 0 {
+		t.Errorf("number %d where there is none", got)
+	}
+	b.clocks[17].Store(nil)
+	if got := b.number(); got != 17 {
+		t.Errorf("number %d, want 17, which is free again", got)
+	}
+}
+
+// TestHeldLongest: of several threads that are held it is the one that is for longest.
+func TestHeldLongest(t *testing.T) {
+	b := NewBoard(1, 0, 1)
+	hold := func(n int, tid int32, since int64) {
+		c := new(Clock)
+		c.holding.Store(tid)
+		c.holds.Store(since)
+		b.clocks[n].Store(c)
+	}
+	if tid, since := b.Held(); tid != 0 || since != 0 {
+		t.Errorf("thread %d is held since %d by nobody", tid, since)
+	}
+	hold(3, 31, 500)
+	hold(4, 41, 0)
+	hold(4095, 51, 400)
+	hold(5, 61, 600)
+	if tid, since := b.Held(); tid != 51 || since != 400 {
+		t.Errorf("thread %d is held since %d, want 51 since 400", tid, since)
+	}
+	hold(0, 71, 400)
+	hold(4095, 51, 400)
+	if tid, _ := b.Held(); tid != 71 {
+		t.Errorf("thread %d is held, want the first of two", tid)
+	}
+}

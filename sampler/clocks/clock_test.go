@@ -1,0 +1,573 @@
+package clocks
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/sampler/taking"
+)
+
+// TestTaken: a sample that waited for the CPU of others has not taken that of the thread.
+func TestTaken(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		ran  int64 // between request and stop, which are 25 apart
+		want int64
+	}{
+		{"others had the CPU for 15", 10, 5 + 10 + 10},
+		{"alone", 25, 40},
+		{"run times are rounded up", 30, 40},
+	} {
+		m := &Sample{Wake: 10, Asked: 15, Stopped: 40, End: 50, RunAsked: 1000, Run: 1000 + tt.ran}
+		if got := m.Taken(); got != tt.want {
+			t.Errorf("%s: took %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// Wait statuses (ptrace(2)).
+const (
+	interrupted = uint32(unix.PTRACE_EVENT_STOP<<16 | int(unix.SIGTRAP)<<8 | 0x7f)
+	groupStop   = uint32(unix.PTRACE_EVENT_STOP<<16 | int(unix.SIGTSTP)<<8 | 0x7f)
+	usr1        = uint32(unix.SIGUSR1)<<8 | 0x7f
+	trap        = uint32(unix.SIGTRAP)<<8 | 0x7f
+	vforkDone   = uint32(unix.PTRACE_EVENT_VFORK_DONE<<16 | int(unix.SIGTRAP)<<8 | 0x7f)
+	exited      = uint32(7 << 8)
+	killed      = uint32(9)
+)
+
+// TestRelease: each stop is answered as ptrace(2) wants it, by who holds threads for one sample and by who
+// keeps them; and which stop is our own is told to who copies.
+func TestRelease(t *testing.T) {
+	before := take
+	defer func() { take = before }()
+	for _, tt := range []struct {
+		name       string
+		status     uint32
+		errno      unix.Errno
+		kept       bool
+		want       string
+		own, copys bool
+	}{
+		{"interrupt", interrupted, 0, false, "[detach 7 0]", true, true},
+		{"interrupt, kept", interrupted, 0, true, "[cont 7 0]", true, true},
+		{"signal", usr1, 0, false, "[detach 7 10]", false, true},
+		{"signal, kept", usr1, 0, true, "[cont 7 10]", false, true},
+		{"breakpoint", trap, 0, false, "[detach 7 5]", false, true},
+		{"group stop", groupStop, 0, false, "[detach 7 0]", false, true},
+		{"group stop, kept", groupStop, 0, true, "[listen 7]", false, true},
+		{"event, kept", vforkDone, 0, true, "[cont 7 0]", false, true},
+		{"exit", exited, 0, false, "[reap 7]", false, false},
+		{"kill, kept", killed, 0, true, "[reap 7]", false, false},
+		{"no child", 0, unix.ECHILD, false, "[]", false, false},
+	} {
+		for _, fails := range []unix.Errno{0, unix.ESRCH} {
+			s, b, c := desk(t, 1, &actor{tid: 7, tracee: true, stopped: true})
+			b.NoRestart = true
+			advice := &b.slots[0].Advice
+			m := &c.samples[0]
+			m.TID, m.id = 7, 7
+			copied := false
+			take = func(k taking.Kernel, tid int, a *taking.Advice, buf *taking.Buffer, pages int, own, noRestart bool) unix.Errno {
+				copied = true
+				if k != taking.Kernel(s) || tid != 7 || a != advice || buf != &m.Buffer || pages != 74 || own != tt.own || !noRestart {
+					t.Errorf("%s: thread %d, pages %d, own %t, noRestart %t", tt.name, tid, pages, own, noRestart)
+				}
+				s.now += 3 * us
+				return fails
+			}
+			began := s.now
+			if !m.take(s, b, tt.status, tt.errno, tt.kept) {
+				t.Errorf("%s: it has not left", tt.name)
+			}
+			if got := fmt.Sprint(s.log); got != tt.want || copied != tt.copys {
+				t.Errorf("%s: answered by %s, want %s; copied %t", tt.name, got, tt.want, copied)
+			}
+			if want := !tt.copys || fails != 0; m.Gone != want {
+				t.Errorf("%s: gone %t where the copy fails with %d", tt.name, m.Gone, fails)
+			}
+			if m.Status != tt.status || m.Stopped != began || m.Released != s.now {
+				t.Errorf("%s: status %#x, stopped %d, released %d", tt.name, m.Status, m.Stopped, m.Released)
+			}
+		}
+	}
+}
+
+// TestJudge: what proves that a thread has not run its own code, and what only may be.
+func TestJudge(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		waits       bool
+		ran         int64
+		cpu         int
+		files       map[int]string
+		broken      map[int]unix.Errno
+		gone        bool
+		wantMoved   bool
+		wantGone    bool
+		wantUnknown bool // the run time stays that of the request
+	}{
+		{name: "was in the queue", waits: true, ran: 50 * us, cpu: 1},
+		{name: "has hardly run", ran: 3 * us, cpu: 1},
+		{name: "ran elsewhere", ran: 3*us + 1, cpu: 1, wantMoved: true},
+		{name: "ran here", ran: 3*us + 1, cpu: 0},
+		{name: "nobody knows where", ran: 50 * us, files: map[int]string{72: "7 (a"}, wantMoved: true},
+		{name: "no times", ran: 50 * us, cpu: 1, files: map[int]string{71: "x"}, wantUnknown: true},
+		{name: "no memory", ran: 50 * us, cpu: 1, files: map[int]string{74: ""}, wantGone: true, wantUnknown: true},
+		{name: "memory unreadable", broken: map[int]unix.Errno{74: unix.EIO}},
+		{name: "gone", ran: 50 * us, cpu: 1, gone: true, wantGone: true, wantUnknown: true},
+	} {
+		a := &actor{tid: 7, run: 1000*us + tt.ran, wait: 90, cpu: tt.cpu, state: 'R', tracee: true}
+		s, b, c := desk(t, 1, a)
+		if tt.files != nil {
+			s.files = tt.files
+		}
+		if tt.broken != nil {
+			s.broken = tt.broken
+		}
+		slot, m := &b.slots[0], &c.samples[0]
+		slot.take(1)
+		slot.exactRun, slot.exactAt = 1, 2
+		slot.run.Store(3)
+		m.state.Store(asked)
+		m.RunAsked, m.WaitAsked, m.waits, m.Released, m.Gone = 1000*us, 80, tt.waits, 77, tt.gone
+		m.judge(s, b, c.text[:], 0)
+		if m.Moved != tt.wantMoved || m.Gone != tt.wantGone {
+			t.Errorf("%s: moved %t, gone %t", tt.name, m.Moved, m.Gone)
+		}
+		run, wait := a.run, int64(90)
+		if tt.wantUnknown {
+			run, wait = 1000*us, 80
+		}
+		if m.Run != run || m.Wait != wait {
+			t.Errorf("%s: run %d, wait %d; want %d, %d", tt.name, m.Run, m.Wait, run, wait)
+		}
+		if tt.wantGone {
+			run = 3
+		}
+		if exact := slot.exactRun == run && slot.exactAt == 77; slot.run.Load() != run || exact == tt.wantGone {
+			t.Errorf("%s: the board knows of a run time of %d, exactly %d at %d", tt.name, slot.run.Load(), slot.exactRun, slot.exactAt)
+		}
+		if m.state.Load() != filled || slot.holder.Load() != 0 || m.End != s.now {
+			t.Errorf("%s: state %d, held by %d, ended at %d of %d", tt.name, m.state.Load(), slot.holder.Load(), m.End, s.now)
+		}
+	}
+	// Without a pagemap nobody asks for it.
+	s, b, c := desk(t, 1, &actor{tid: 7})
+	b.slots[0].pages = -1
+	if c.samples[0].judge(s, b, c.text[:], 0); c.samples[0].Gone || s.reads[-1] != 0 {
+		t.Error("a sample without a pagemap is gone")
+	}
+	b.slots[0].pages = 0 // a file like any other
+	s.files[0] = ""
+	if c.samples[0].judge(s, b, c.text[:], 0); !c.samples[0].Gone {
+		t.Error("an empty pagemap with number 0 is not seen")
+	}
+}
+
+// TestFind: whom a clock of CPU 0 finds at tick 5, and which files that takes.
+func TestFind(t *testing.T) {
+	ran := func(tid int, exec int64) *actor { return &actor{tid: tid, state: 'R', exec: exec} }
+	tests := []struct {
+		name   string
+		actors []*actor
+		last   int
+		set    func(s *script, b *Board)
+		want   int    // thread, 0: none
+		debugs string // threads whose sched was read
+	}{
+		{"nobody", nil, -1, nil, 0, "[]"},
+		{"one", []*actor{ran(7, 5)}, -1, nil, 7, "[]"},
+		{"one, again", []*actor{ran(7, 5)}, 0, nil, 7, "[]"},
+		{"the last is off the board", []*actor{ran(7, 5)}, 1, nil, 7, "[]"},
+		{"the last has left", []*actor{ran(7, 5), ran(8, 6)}, 1, func(s *script, b *Board) { b.slots[1].used = false }, 7, "[]"},
+		{"has not run", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { b.slots[0].run.Store(1000 * us) }, 0, "[]"},
+		{"was sampled now", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { b.slots[0].sampled.Store(5) }, 0, "[]"},
+		{"was sampled later", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { b.slots[0].sampled.Store(6) }, 0, "[]"},
+		{"was sampled before", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { b.slots[0].sampled.Store(4) }, 7, "[]"},
+		{"sleeps", []*actor{{tid: 7, state: 'S'}}, -1, nil, 0, "[]"},
+		{"elsewhere", []*actor{{tid: 7, state: 'R', cpu: 1}}, -1, nil, 0, "[]"},
+		{"no times", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { s.broken[71] = unix.ESRCH }, 0, "[]"},
+		{"times of no thread", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { s.files[71] = "1000\n" }, 0, "[]"},
+		{"old times", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) {
+			s.broken[71] = unix.ESRCH
+			copy(b.clocks[1].Load().text[:], "9 9 9\n")
+		}, 0, "[]"},
+		{"no place", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { s.files[72] = "7 (a) R 1" }, 0, "[]"},
+		{"the last on the CPU", []*actor{ran(7, 5), ran(8, 6e6+7), ran(9, 6e6+6)}, -1, nil, 8, "[7 8 9]"},
+		{"the last on the CPU was last", []*actor{ran(7, 5), ran(8, 6e6+7), ran(9, 6e6+6)}, 2, nil, 8, "[7 8 9]"},
+		{"nothing tells: the one of the last tick", []*actor{ran(7, 0), ran(8, 0), ran(9, 0)}, 1, func(s *script, b *Board) {
+			for _, fd := range []int{73, 83, 93} {
+				s.broken[fd] = unix.EACCES
+			}
+		}, 8, "[7 8 9]"},
+		{"ran all the time", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
+			b.slots[1].exactRun, b.slots[1].exactAt = 200*us, s.now-830*us // it has run for 800 us since
+		}, 8, "[]"},
+		{"ran not quite all the time", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
+			b.slots[1].exactRun, b.slots[1].exactAt = 200*us, s.now-830*us-1
+		}, 7, "[7 8]"},
+		{"never let go", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
+			b.slots[1].exactRun = -s.now
+		}, 7, "[7 8]"},
+		{"ran all the time, but was not met last", []*actor{ran(7, 6), ran(8, 9)}, 1, func(s *script, b *Board) {
+			b.slots[0].exactRun, b.slots[0].exactAt = 0, s.now
+		}, 8, "[7 8]"},
+	}
+	for _, tt := range tests {
+		s, b, c := desk(t, 1, tt.actors...)
+		s.step = 0
+		c.last = tt.last
+		for i, a := range tt.actors {
+			a.run, a.wait = 1000*us, 44
+			b.slots[i].run.Store(900 * us)
+		}
+		if tt.set != nil {
+			tt.set(s, b)
+		}
+		got := 0
+		if i := c.find(5); i >= 0 {
+			p := &c.picks[i]
+			got = b.slots[p.slot].TID
+			if p.run != 1000*us || p.wait != 44 {
+				t.Errorf("%s: run %d, wait %d", tt.name, p.run, p.wait)
+			}
+		}
+		debugs := []int{}
+		for _, a := range tt.actors {
+			if s.reads[10*a.tid+fileDebug] > 0 {
+				debugs = append(debugs, a.tid)
+			}
+			if n := s.reads[10*a.tid+fileSched]; n > 1 {
+				t.Errorf("%s: the times of thread %d are read %d times", tt.name, a.tid, n)
+			}
+		}
+		if got != tt.want || fmt.Sprint(debugs) != tt.debugs {
+			t.Errorf("%s: thread %d, want %d; sched of %v was read", tt.name, got, tt.want, debugs)
+		}
+	}
+}
+
+// TestFindBounds: of a long queue the first eight are looked at; what was looked at counts as seen.
+func TestFindBounds(t *testing.T) {
+	var actors []*actor
+	for i := range 10 {
+		actors = append(actors, &actor{tid: 7 + i, state: 'R', run: 5, exec: int64(10 + i)})
+	}
+	s, b, c := desk(t, 1, actors...)
+	for i := range actors {
+		b.slots[i].run.Store(1)
+	}
+	if i := c.find(0); i < 0 || b.slots[c.picks[i].slot].TID != 14 {
+		t.Errorf("pick %d, want thread 14, the latest of eight", i)
+	}
+	if s.reads[10*15+fileSched] != 0 || b.slots[7].run.Load() != 5 || b.slots[8].run.Load() != 1 {
+		t.Error("a ninth thread was looked at, or one of eight was not")
+	}
+}
+
+// TestRoom: which buffer a thread gets.
+func TestRoom(t *testing.T) {
+	type sample struct {
+		state         int32
+		stack, beyond int
+	}
+	for _, tt := range []struct {
+		name    string
+		want    int
+		beyond  int
+		samples []sample
+		get     int
+	}{
+		{"none", 0, 0, nil, -1},
+		{"all taken", 0, 0, []sample{{asked, 1 << 20, 0}, {filled, 1 << 20, 0}}, -1},
+		{"first that fits", 100, 0, []sample{{free, 99, 0}, {free, 100, 0}, {free, 200, 0}}, 1},
+		{"beyond", 100, 50, []sample{{free, 300, 49}, {free, 100, 50}}, 1},
+		{"taken ones are passed over", 100, 0, []sample{{asked, 100, 0}, {filled, 100, 0}, {free, 100, 0}}, 2},
+		{"none fits: the largest", 1000, 0, []sample{{free, 10, 0}, {free, 30, 0}, {free, 20, 0}, {asked, 90, 0}}, 1},
+		{"equally large: the first", 1000, 0, []sample{{free, 30, 0}, {free, 30, 0}}, 0},
+		{"nothing is known: 256 KiB", 0, 0, []sample{{free, 262143, 0}, {free, 262144, 0}, {free, 1 << 20, 0}}, 1},
+	} {
+		_, _, c := desk(t, len(tt.samples))
+		for i, s := range tt.samples {
+			c.samples[i].Stack, c.samples[i].Beyond = make([]byte, s.stack), make([]byte, s.beyond)
+			c.samples[i].state.Store(s.state)
+		}
+		if got := c.room(&taking.Advice{Want: tt.want, Beyond: tt.beyond}); got != tt.get {
+			t.Errorf("%s: sample %d, want %d", tt.name, got, tt.get)
+		}
+		for i, s := range tt.samples {
+			want := s.state
+			if i == tt.get {
+				want = asked
+			}
+			if got := c.samples[i].state.Load(); got != want {
+				t.Errorf("%s: sample %d is in state %d", tt.name, i, got)
+			}
+		}
+	}
+}
+
+// TestAsk: a request that is made, that is refused, and one whose stop comes late.
+func TestAsk(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		a               actor
+		refused, queued bool
+		late            bool // it is asked for, and has not stopped
+	}{
+		{name: "stops", a: actor{}, queued: true},
+		{name: "not in the queue", a: actor{cpu: 1}},
+		{name: "may not be traced", a: actor{does: refuses}, refused: true},
+		{name: "is gone", a: actor{does: vanishes}},
+		{name: "went between", a: actor{deaf: unix.ESRCH}},
+		{name: "another tracer's", a: actor{deaf: unix.EPERM}, refused: true},
+		{name: "late", a: actor{does: queues, patience: 1}, late: true, queued: true},
+	} {
+		a := tt.a
+		a.tid, a.run, a.wait, a.state = 7, 500, 60, 'R'
+		s, b, c := desk(t, 1, &a)
+		slot, m := &b.slots[0], &c.samples[0]
+		m.Moved, m.Gone, m.waits = true, true, true
+		slot.take(1)
+		sinceAtStop := int64(-1)
+		s.opens = func(fd int) {
+			if fd == 72 && a.asked {
+				sinceAtStop = c.since.Load()
+			}
+		}
+		p := &c.picks[1]
+		*p = pick{slot: 0, run: 400, wait: 50}
+		c.ask(slot, p, 6, 999)
+		refused := slot.refused.Load() == 6
+		made := a.deaf == 0 && a.does != refuses && a.does != vanishes
+		if refused != tt.refused || made != (slot.sampled.Load() == 6) || slot.lost.Load() != -1 {
+			t.Errorf("%s: refused %t, sampled at %d, lost at %d", tt.name, refused, slot.sampled.Load(), slot.lost.Load())
+		}
+		state, holder, out := int32(filled), int32(0), 0
+		switch {
+		case tt.late:
+			state, holder, out = asked, 1, 1
+		case !made:
+			state = free
+		}
+		if m.state.Load() != state || slot.holder.Load() != holder || c.out != out || c.since.Load() != 0 {
+			t.Errorf("%s: sample in state %d, slot held by %d, %d on their way, asking since %d", tt.name, m.state.Load(), slot.holder.Load(), c.out, c.since.Load())
+		}
+		if !made {
+			continue
+		}
+		if sinceAtStop != 999 {
+			t.Errorf("%s: asking since %d while it waits, want the wake-up, 999", tt.name, sinceAtStop)
+		}
+		if m.TID != 7 || m.PID != 107 || m.Gen != 1 || m.Slot != 0 || m.Tick != 6 || m.Wake != 999 || m.RunAsked != 400 || m.WaitAsked != 50 || m.Asked <= 1e9 || m.Gone || m.waits != tt.queued {
+			t.Errorf("%s: %v", tt.name, m)
+		}
+	}
+}
+
+// TestAwait: late stops are looked for every half millisecond, not beyond the next tick, and whatever comes ends the
+// wait for that thread.
+func TestAwait(t *testing.T) {
+	one, two := &actor{tid: 7, does: queues, patience: 2}, &actor{tid: 8, does: unwaitable}
+	s, b, c := desk(t, 3, one, two)
+	s.delay = func() int64 { return 0 }
+	s.step = 0
+	for i, a := range []*actor{one, two} {
+		a.tracee, a.asked = true, true
+		b.slots[i].take(1)
+		m := &c.samples[i+1] // the first is free
+		m.TID, m.id, m.Slot = a.tid, a.tid, i
+		m.state.Store(asked)
+	}
+	c.out = 2
+	begun := s.now
+	c.await(begun + 1200*us)
+	// The second is answered in the first look, after which there is one more at once.
+	if want := []int64{begun + 500*us}; !slices.Equal(s.sleeps, want) || c.out != 0 {
+		t.Errorf("slept until %v from %d on, want %v; %d on their way", s.sleeps, begun, want, c.out)
+	}
+	if !c.samples[2].Gone || c.samples[2].state.Load() != filled {
+		t.Error("a thread whose end another has taken is not gone")
+	}
+
+	// The wait ends with the last stop, and at the tick if that does not come.
+	for _, tt := range []struct {
+		patience int
+		sleeps   string
+		out      int
+	}{
+		{0, "[]", 0},
+		{1, "[500000]", 0},
+		{2, "[500000 1000000]", 0},
+		{3, "[500000 1000000 1200000]", 1},
+	} {
+		a := &actor{tid: 7, does: queues, patience: tt.patience, tracee: true, asked: true}
+		s, b, c := desk(t, 1, a)
+		s.delay, s.step = func() int64 { return 0 }, 0
+		b.slots[0].take(1)
+		c.samples[0].TID, c.samples[0].id = 7, 7
+		c.samples[0].state.Store(asked)
+		c.out = 1
+		begun := s.now
+		c.await(begun + 1200*us)
+		for i := range s.sleeps {
+			s.sleeps[i] -= begun
+		}
+		if fmt.Sprint(s.sleeps) != tt.sleeps || c.out != tt.out {
+			t.Errorf("slept until %v, want %s; %d on their way", s.sleeps, tt.sleeps, c.out)
+		}
+	}
+}
+
+// interruptedWait is a script in which a wait is cut short by a signal, once.
+type interruptedWait struct {
+	*script
+	done bool
+}
+
+func (s *interruptedWait) Wait(tid int, block bool) (int, uint32, unix.Errno) {
+	if !s.done {
+		s.done = true
+		return 0, 0, unix.EINTR
+	}
+	return s.script.Wait(tid, block)
+}
+
+// TestAwaitInterrupted: a signal to the clock is no stop.
+func TestAwaitInterrupted(t *testing.T) {
+	a := &actor{tid: 7, tracee: true, asked: true}
+	s, b, c := desk(t, 1, a)
+	c.k = &interruptedWait{script: s}
+	b.slots[0].take(1)
+	c.samples[0].TID, c.samples[0].id = 7, 7
+	c.samples[0].state.Store(asked)
+	c.out = 1
+	if c.await(s.now + 5000*us); c.samples[0].Gone || c.out != 0 || len(s.sleeps) != 1 {
+		t.Errorf("gone %t, %d on their way, after %d sleeps", c.samples[0].Gone, c.out, len(s.sleeps))
+	}
+}
+
+// TestTicks: which ticks a clock answers that wakes late, or early, and what it tells of that.
+func TestTicks(t *testing.T) {
+	const interval, phase = 10_000 * us, 3000 * us
+	const early = -4 * us
+	a := &actor{tid: 7, state: 'R'}
+	// Two ticks are not seen, 4 and 5.
+	delays := []int64{0, interval / 2, interval/2 + 1, early, 0, 2*interval + 7, 0, interval - 1, 0, 0}
+	var c *Clock
+	_, b, list := play(t, 11, 4, []*actor{a}, func(int64) {}, func(b *Board) {
+		c = b.clocks[1].Load()
+		c.phase = phase
+		s := c.k.(*script)
+		s.step = 0
+		s.delay = func() int64 {
+			if c.active.Load() {
+				t.Error("it sleeps, and answers a tick")
+			}
+			a.run += us
+			if len(s.sleeps) > len(delays) {
+				return 0
+			}
+			d := delays[len(s.sleeps)-1]
+			if d == early {
+				s.now = s.sleeps[len(s.sleeps)-1] + early
+			}
+			return d
+		}
+		s.opens = func(int) {
+			if !c.active.Load() {
+				t.Error("it answers a tick, and says that it does not")
+			}
+		}
+	})
+	var wakes []int64
+	for _, m := range list {
+		wakes = append(wakes, m.Wake-b.Start-m.Tick*interval-phase)
+	}
+	if got := fmt.Sprint(ticksOf(list)); got != "[0 1 2 3 6 7 8 9 10]" {
+		t.Errorf("ticks %s", got)
+	}
+	// The sample of tick 8 takes 1 us, and so up to 999 ns after the time of the next.
+	if got := fmt.Sprint(wakes); got != "[0 5000000 5000001 0 7 0 9999999 999 0]" {
+		t.Errorf("woke after its ticks by %s", got)
+	}
+	if m, l := c.missed.Load(), c.late.Load(); m != 2 || l != 2 {
+		t.Errorf("%d ticks unseen, %d late; want 2, 2", m, l)
+	}
+	// The one after the last was to end it.
+	if c.done.Load() != 11 || c.met.Load() != 11 || c.looked.Load() != 0 {
+		t.Errorf("done %d, met %d, looked %d", c.done.Load(), c.met.Load(), c.looked.Load())
+	}
+}
+
+// TestLooked: a look at which nobody is found costs time, and meets nobody.
+func TestLooked(t *testing.T) {
+	a := &actor{tid: 7, state: 'S'}
+	var c *Clock
+	play(t, 10, 4, []*actor{a}, func(tick int64) {}, func(b *Board) { c = b.clocks[1].Load(); c.met.Store(-5) })
+	if got := c.looked.Load(); got != 11*us { // one file each, at ticks 0 to 10
+		t.Errorf("looks have taken %d ns, want 11 of 1 us", got)
+	}
+	if c.met.Load() != -5 || c.done.Load() != 10 {
+		t.Errorf("met %d, done %d", c.met.Load(), c.done.Load())
+	}
+}
+
+// TestAnswer: the one that is found is not asked if it was asked, or left, between.
+func TestAnswer(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		set  func(*Slot)
+		want bool
+	}{
+		{"as it was", func(*Slot) {}, true},
+		{"sampled", func(s *Slot) { s.sampled.Store(3) }, false},
+		{"sampled for the tick before", func(s *Slot) { s.sampled.Store(2) }, true},
+		{"left", func(s *Slot) { s.used = false }, false},
+		{"held", func(s *Slot) { s.holder.Store(9) }, false},
+	} {
+		a := &actor{tid: 8, state: 'R', run: 5}
+		s, b, c := desk(t, 1, &actor{tid: 7, state: 'S'}, a)
+		b.slots[1].run.Store(0)
+		s.opens = func(fd int) {
+			if fd == 82 && !a.asked && !a.tracee {
+				tt.set(&b.slots[1])
+			}
+		}
+		if got := c.answer(3, s.now); got != tt.want || (s.seizes == 1) != tt.want || c.last != 1 {
+			t.Errorf("%s: answered %t, %d stops, last slot %d", tt.name, got, s.seizes, c.last)
+		}
+		if h := b.slots[1].holder.Load(); h != 0 && h != 9 {
+			t.Errorf("%s: the slot is held by %d", tt.name, h)
+		}
+	}
+}
+
+// TestKilledWhileStopped: a thread that was killed while it was stopped cannot be let go. Its end is awaited, and reaped.
+// One that has called exec is let go under the id that it has then, and nothing is known of it.
+func TestKilledWhileStopped(t *testing.T) {
+	for does, want := range map[conduct]string{
+		dies:       "[interrupt 7 detach 7 0 reap 7]",
+		execs:      "[interrupt 7 interrupt 107 detach 107 0]",
+		execsLater: "[interrupt 7 interrupt 107 detach 107 0]",
+	} {
+		for _, pages := range []int{74, -1} {
+			s, b, c := desk(t, 1, &actor{tid: 7, does: does, state: 'R', run: 5})
+			b.slots[0].run.Store(1)
+			b.slots[0].pages = pages
+			c.answer(0, s.now)
+			if does != execs && (c.out != 1 || c.samples[0].state.Load() != asked || c.since.Load() != 0 || c.holds.Load() != 0) {
+				t.Errorf("%v: %d on their way, sample in state %d", does, c.out, c.samples[0].state.Load())
+			}
+			c.await(s.now + 5000*us)
+			m := &c.samples[0]
+			if got := fmt.Sprint(s.log); got != want || c.out != 0 || !m.Gone || m.state.Load() != filled || m.TID != 7 {
+				t.Errorf("%v: %s, want %s; %d on their way, gone %t, state %d of thread %d", does, got, want, c.out, m.Gone, m.state.Load(), m.TID)
+			}
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package clocks
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace/procfs"
+)
+
+func TestNumber(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		at   int
+		v    int64
+		next int
+	}{
+		{"12 34\n", 0, 12, 3},
+		{"12 34\n", 1, 2, 3},
+		{"12 34\n", 3, 34, 6},
+		{"09", 0, 9, 3},
+		{"0", 0, 0, 2},
+		{"1:2/", 0, 1, 2},
+		{"1:2/", 2, 2, 4},
+		{"", 0, 0, -1},
+		{"7", 1, 0, -1},
+		{"7", 9, 0, -1},
+		{"-1", 0, 0, -1},
+		{" 1", 0, 0, -1},
+		{":", 0, 0, -1},
+		{"922337203685477579 ", 0, 922337203685477579, 19},
+		{"9223372036854775799 ", 0, math.MaxInt64 - 8, 20},
+		{"9223372036854775810 ", 0, 0, -1},
+		{"99999999999999999999999999", 0, 0, -1},
+	} {
+		if v, next := number([]byte(tt.text), tt.at); v != tt.v || next != tt.next {
+			t.Errorf("%q from %d: %d, next %d; want %d, %d", tt.text, tt.at, v, next, tt.v, tt.next)
+		}
+	}
+}
+
+func TestSchedstat(t *testing.T) {
+	for _, tt := range []struct {
+		text      string
+		run, wait int64
+		ok        bool
+	}{
+		{"3103872 996674 3\n", 3103872, 996674, true},
+		{"0 0 0\n", 0, 0, true},
+		{"1 2", 1, 2, true},
+		{"1\n", 1, 0, false},
+		{"1", 1, 0, false},
+		{"x 2", 0, 0, false},
+		{"", 0, 0, false},
+	} {
+		if run, wait, ok := schedstat([]byte(tt.text)); ok != tt.ok || ok && (run != tt.run || wait != tt.wait) {
+			t.Errorf("%q: %d, %d, %t", tt.text, run, wait, ok)
+		}
+	}
+}
+
+// statLine is a line of stat: after the state, the fields from 4 on (proc_pid_stat(5)).
+func statLine(name, state string, fields ...string) string {
+	return "12 (" + name + ") " + state + " " + strings.Join(fields, " ") + "\n"
+}
+
+func TestStat(t *testing.T) {
+	// Field n of the line is n itself, the CPU, field 39, apart.
+	fields := func(cpu string) (list []string) {
+		for n := 4; n <= 52; n++ {
+			list = append(list, fmt.Sprint(n))
+		}
+		list[39-4] = cpu
+		return list
+	}
+	for _, tt := range []struct {
+		name, text string
+		state      byte
+		cpu        int
+		ok         bool
+	}{
+		{"plain", statLine("cat", "R", fields("3")...), 'R', 3, true},
+		{"a name with all in it", statLine(") S (1 2) 3", "D", fields("0")...), 'D', 0, true},
+		{"no name", statLine("", "t", fields("7")...), 't', 7, true},
+		{"the CPU is the last", statLine("a", "S", fields("5")[:36]...), 'S', 5, true},
+		{"without line end", strings.TrimSpace(statLine("a", "S", fields("5")[:36]...)), 'S', 5, true},
+		{"many CPUs", statLine("a", "S", fields("1048576")...), 'S', 1 << 20, true},
+		{"too many", statLine("a", "S", fields("1048577")...), 0, 0, false},
+		{"one field less", statLine("a", "S", fields("5")[:35]...), 0, 0, false},
+		{"no number", statLine("a", "S", fields("-1")...), 0, 0, false},
+		{"no parenthesis", strings.ReplaceAll(statLine("a", "S", fields("5")...), ")", ""), 0, 0, false},
+		{"ends with the name", "12 (a)", 0, 0, false},
+		{"ends before the state", "12 (a) ", 0, 0, false},
+		{"ends with the state", "12 (a) S", 0, 0, false},
+		{"ends behind it", "12 (a) S ", 0, 0, false},
+		{"begins with the name's end", ") S " + strings.Join(fields("6"), " "), 'S', 6, true},
+		{"nothing", "", 0, 0, false},
+	} {
+		if state, cpu, ok := stat([]byte(tt.text)); ok != tt.ok || ok && (state != tt.state || cpu != tt.cpu) {
+			t.Errorf("%s: state %q, CPU %d, %t; want %q, %d, %t", tt.name, state, cpu, ok, tt.state, tt.cpu, tt.ok)
+		}
+	}
+}
+
+func TestExecStart(t *testing.T) {
+	// A line is as SEQ_printf writes it with "%-45s:%14Ld.%06ld" (kernel/sched/debug.c).
+	line := func(name string, ms, ns int) string { return fmt.Sprintf("%-45s:%14d.%06d\n", name, ms, ns) }
+	for _, tt := range []struct {
+		name, text string
+		at         int64
+		ok         bool
+	}{
+		{"plain", "cat (12, #threads: 1)\n-----\n" + line("se.exec_start", 81234, 567890) + line("se.vruntime", 5, 1), 81234567890, true},
+		{"first", line("se.exec_start", 0, 7), 7, true},
+		{"the last byte", "se.exec_start : 1.2", 1000002, true},
+		{"the name again", line("se.exec_star", 1, 1) + line("se.exec_start", 2, 3), 2000003, true},
+		{"another", line("se.vruntime", 5, 1), 0, false},
+		{"no number", "se.exec_start : x", 0, false},
+		{"no fraction", "se.exec_start : 5", 0, false},
+		{"no fraction behind the point", "se.exec_start : 5.", 0, false},
+		{"ends with the name", "x se.exec_start", 0, false},
+		{"ends behind it", "se.exec_start:", 0, false},
+		{"the name is cut", "se.exec_s", 0, false},
+		{"nothing", "", 0, false},
+	} {
+		if at, ok := execStart([]byte(tt.text)); ok != tt.ok || ok && at != tt.at {
+			t.Errorf("%s: %d, %t; want %d, %t", tt.name, at, ok, tt.at, tt.ok)
+		}
+	}
+}
+
+// TestReadDamaged: files that are cut anywhere, or have any byte changed, are read without a panic.
+func TestReadDamaged(t *testing.T) {
+	var fields []string
+	for n := 4; n <= 52; n++ {
+		fields = append(fields, "1")
+	}
+	for _, text := range []string{"31 99 3\n", statLine("a) (b", "S", fields...), "cat (1, #threads: 1)\nse.exec_start   :  81234.567890\nse.vruntime : 5\n"} {
+		for i := range text {
+			for _, c := range []byte{0, ' ', ')', '9', ':', 's', 0xff} {
+				b := []byte(text)
+				b[i] = c
+				for _, damaged := range [][]byte{b, b[:i]} {
+					schedstat(damaged)
+					execStart(damaged)
+					if _, cpu, ok := stat(damaged); ok && (cpu < 0 || cpu > 1<<20) {
+						t.Fatalf("CPU %d in %q", cpu, damaged)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestReadOwn reads this machine's files of this very thread, and compares with the readers of procfs.
+func TestReadOwn(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var one, before unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		t.Fatal(err)
+	}
+	cpu := lastCPU(&before)
+	one.Set(cpu)
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.SchedSetaffinity(0, &before)
+	pid, tid := os.Getpid(), unix.Gettid()
+	dir := fmt.Sprintf("/proc/%d/task/%d/", pid, tid)
+	read := func(name string) []byte {
+		b, err := os.ReadFile(dir + name)
+		if os.IsNotExist(err) {
+			return nil
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	state, at, ok := stat(read("stat"))
+	if !ok || state != 'R' || at != cpu {
+		t.Errorf("stat: state %q, CPU %d, %t; want R and %d, to which the thread is bound", state, at, ok, cpu)
+	}
+	if b := read("schedstat"); b != nil {
+		from, err := (procfs.FS{}).Schedstat(pid, tid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, wait, ok := schedstat(read("schedstat"))
+		to, err := (procfs.FS{}).Schedstat(pid, tid)
+		if err != nil || !ok || run < int64(from.Run) || run > int64(to.Run) || wait < int64(from.Wait) || wait > int64(to.Wait) {
+			t.Errorf("schedstat: run %d, wait %d, %t; want between %+v and %+v", run, wait, ok, from, to)
+		}
+	}
+	if b := read("sched"); b != nil { // CONFIG_SCHED_DEBUG
+		at, ok := execStart(b)
+		later, ok2 := execStart(read("sched"))
+		if !ok || !ok2 || at <= 0 || later < at {
+			t.Errorf("sched: %d, %t, then %d, %t", at, ok, later, ok2)
+		}
+	}
+}
+
+// lastCPU is the highest in a set.
+func lastCPU(set *unix.CPUSet) (cpu int) {
+	for i := range 1024 {
+		if set.IsSet(i) {
+			cpu = i
+		}
+	}
+	return cpu
+}

@@ -1,0 +1,189 @@
+package clocks
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// rove lets a clock that has no CPU answer requests, which come in parts: one each time that it sleeps,
+// or waits for threads that do not report. Then it ends.
+func rove(t *testing.T, samples int, actors []*actor, parts [][]int, set func(*script, *Board, *Clock)) (*script, *Clock, []*Sample) {
+	t.Helper()
+	s, b, c := desk(t, samples, actors...)
+	c.cpu = Anywhere
+	next := func() {
+		if len(parts) == 0 {
+			return
+		}
+		for _, slot := range parts[0] {
+			if !c.ask1(slot) {
+				t.Errorf("slot %d cannot be asked for", slot)
+			}
+		}
+		parts = parts[1:]
+	}
+	s.parks = func(val uint32) {
+		if val != c.begun.Load() || c.out != 0 {
+			t.Errorf("it sleeps after request %d of %d, with %d on their way", val, c.begun.Load(), c.out)
+		}
+		if since := c.since.Load(); since != 0 {
+			t.Errorf("it sleeps, and asks for a stop since %d", since)
+		}
+		if len(parts) == 0 {
+			c.quit.Store(true)
+		}
+		next()
+	}
+	s.idle = func() {
+		if since := c.since.Load(); since == 0 || since > s.now {
+			t.Errorf("it waits for stops since %d", since)
+		}
+		next()
+	}
+	if set != nil {
+		set(s, b, c)
+	}
+	c.Outside()
+	if s.seizes != s.released+c.out {
+		t.Errorf("%d threads seized, %d released, %d on their way", s.seizes, s.released, c.out)
+	}
+	return s, c, c.drain(nil)
+}
+
+// tids are the threads of samples, in order.
+func tids(list []*Sample) (tids []int) {
+	for _, m := range list {
+		tids = append(tids, m.TID)
+	}
+	slices.Sort(tids)
+	return tids
+}
+
+// TestRequests: threads are stopped whatever they do and wherever they are; requests that come while it waits are
+// made as well.
+func TestRequests(t *testing.T) {
+	actors := []*actor{{tid: 7, state: 'S', run: 500, wait: 60}, {tid: 8, does: queues, cpu: 3, patience: 1}, {tid: 9, does: lingers}, {tid: 10}}
+	s, c, list := rove(t, 8, actors, [][]int{{0, 1}, {2}, {3}}, func(s *script, b *Board, c *Clock) {
+		s.now += 35_000 * us // tick 3
+	})
+	if got := fmt.Sprint(tids(list)); got != "[7 8 9 10]" {
+		t.Fatalf("samples of %s", got)
+	}
+	for _, m := range list {
+		if m.Tick != 3 || m.Wake > m.Asked || m.Gone {
+			t.Errorf("%v", m)
+		}
+		if m.TID == 7 && (m.RunAsked != 500 || m.WaitAsked != 60) {
+			t.Errorf("run time %d, wait %d at the request", m.RunAsked, m.WaitAsked)
+		}
+	}
+	if c.out != 0 || c.begun.Load() != 4 || slices.Contains(s.log, "reap 7") {
+		t.Errorf("%d on their way, %d requests taken, %v", c.out, c.begun.Load(), s.log)
+	}
+}
+
+// TestRequestsInVain: slots that are empty or in use are passed over; who ends is reaped, and who is lost is
+// gone.
+func TestRequestsInVain(t *testing.T) {
+	actors := []*actor{{tid: 7}, {tid: 8}, {tid: 9, does: ends}, {tid: 10, does: unwaitable}, {tid: 11, does: unwaitable}}
+	s, c, list := rove(t, 8, actors, [][]int{{0, 1, 2}, {3, 4}}, func(s *script, b *Board, c *Clock) {
+		b.Remove(0)
+		b.slots[1].take(5)
+	})
+	if got := fmt.Sprint(tids(list)); got != "[9 10 11]" || c.out != 0 {
+		t.Errorf("samples of %s, %d on their way", got, c.out)
+	}
+	for _, m := range list {
+		if !m.Gone {
+			t.Errorf("thread %d is not gone", m.TID)
+		}
+	}
+	for i := range actors {
+		want := int32(0)
+		if i == 1 {
+			want = 5
+		}
+		if h := c.board.slots[i].holder.Load(); h != want {
+			t.Errorf("slot %d is held by %d", i, h)
+		}
+	}
+	if got := fmt.Sprint(s.log); got != "[interrupt 9 reap 9 interrupt 10 interrupt 11 interrupt 110 interrupt 111]" {
+		t.Errorf("it did %s", got)
+	}
+}
+
+// TestRequestsAndExec: whoever calls exec, or is killed at its stop, is let go, and the others are waited for.
+func TestRequestsAndExec(t *testing.T) {
+	actors := []*actor{{tid: 7, does: execs}, {tid: 8, does: execsLater}, {tid: 9, does: dies}, {tid: 10, does: queues, patience: 4}}
+	_, c, list := rove(t, 8, actors, [][]int{{0, 1, 2, 3}}, nil)
+	if got := fmt.Sprint(tids(list)); got != "[7 8 9 10]" || c.out != 0 {
+		t.Fatalf("samples of %s, %d on their way", got, c.out)
+	}
+	for _, m := range list {
+		if m.Gone != (m.TID != 10) {
+			t.Errorf("thread %d is gone: %t", m.TID, m.Gone)
+		}
+	}
+	for _, a := range actors {
+		if a.tracee || a.stopped {
+			t.Errorf("thread %d is left: tracee %t, stopped %t", a.tid, a.tracee, a.stopped)
+		}
+	}
+}
+
+// TestReport: a report is for the sample of that thread, not for that of another of its process.
+func TestReport(t *testing.T) {
+	leader, other := &actor{tid: 107, tracee: true, asked: true, stopped: true}, &actor{tid: 7}
+	s, b, c := desk(t, 3, other, leader)
+	for i, m := range []*Sample{{TID: 7, id: 7, PID: 107}, {TID: 107, id: 107, PID: 107, Slot: 1}} {
+		c.samples[i+1].TID, c.samples[i+1].id, c.samples[i+1].PID, c.samples[i+1].Slot = m.TID, m.id, m.PID, m.Slot
+		c.samples[i+1].state.Store(asked)
+	}
+	c.samples[0].id = 107 // of an old sample
+	c.out = 2
+	c.report(107, interrupted, 0)
+	if c.samples[0].state.Load() != free || c.samples[1].state.Load() != asked || c.samples[2].state.Load() != filled || c.samples[2].Gone {
+		t.Errorf("samples in states %d, %d, %d after a report of the leader", c.samples[0].state.Load(), c.samples[1].state.Load(), c.samples[2].state.Load())
+	}
+	c.report(55, interrupted, 0) // nobody's
+	if c.samples[1].state.Load() != asked || c.out != 1 {
+		t.Error("a report of another process has ended a sample")
+	}
+	_, _ = s, b
+}
+
+// TestRing: requests that were made and not yet taken are bounded, and their places used again.
+func TestRing(t *testing.T) {
+	c := new(Clock)
+	const from = 1<<32 - 500 // the counts begin anew
+	c.made.Store(from)
+	c.begun.Store(from)
+	for i := range 1024 {
+		if !c.ask1(i) {
+			t.Fatalf("request %d is refused", i)
+		}
+	}
+	if c.ask1(5) || c.made.Load() != from-(1<<32)+1024 {
+		t.Errorf("a request more is taken, %d in all", c.made.Load())
+	}
+	c.begun.Add(1)
+	if !c.ask1(77) || c.ask1(78) {
+		t.Error("the place of a request that was taken is not used again")
+	}
+	var parts [][]int
+	for range 3 {
+		parts = append(parts, []int{0, 1, 2, 3, 4})
+	}
+	var actors []*actor
+	for i := range 5 {
+		actors = append(actors, &actor{tid: 7 + i})
+	}
+	_, _, list := rove(t, 20, actors, parts, func(s *script, b *Board, c *Clock) {
+		c.made.Store(1018)
+		c.begun.Store(1018)
+	})
+	if got := fmt.Sprint(tids(list)); got != "[7 7 7 8 8 8 9 9 9 10 10 10 11 11 11]" {
+		t.Errorf("samples of %s", got)
+	}
+}

@@ -1,0 +1,190 @@
+package taking
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/regs"
+)
+
+// The test binary is also the process that is stopped, told apart by argv[0].
+const targetName = "taking-target"
+
+func TestMain(m *testing.M) {
+	if os.Args[0] == targetName {
+		fmt.Println("ready")
+		bufio.NewReader(os.Stdin).ReadString('\n')
+		os.Exit(3)
+	}
+	os.Exit(m.Run())
+}
+
+// TestLive: a real thread is seized, interrupted, read, let go, stopped with its process, and reaped.
+func TestLive(t *testing.T) {
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{targetName}, Stderr: os.Stderr}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread() // which is to be the parent and the tracer
+	defer runtime.UnlockOSThread()
+	if err := ptrace.Interruptible(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	tid := cmd.Process.Pid
+	defer func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	}()
+	bufio.NewReader(out).ReadString('\n')
+	k := new(Live)
+	do := func(what string, errno unix.Errno) {
+		t.Helper()
+		if errno != 0 {
+			t.Fatalf("%s: %v", what, errno)
+		}
+	}
+	const interrupted = uint32(unix.PTRACE_EVENT_STOP<<16 | int(unix.SIGTRAP)<<8 | 0x7f)
+	wait := func(what string, want uint32) {
+		t.Helper()
+		who, status, errno := k.Wait(tid, true)
+		if who != tid || status != want || errno != 0 {
+			t.Fatalf("%s: thread %d reports %#x, %v; want %#x", what, who, status, errno, want)
+		}
+	}
+	if errno := k.Seize(tid); errno == unix.EPERM {
+		t.Skip("processes may not be traced here")
+	} else if errno != 0 {
+		t.Fatal(errno)
+	}
+	if who, _, errno := k.Wait(tid, false); who != 0 || errno != 0 {
+		t.Fatalf("thread %d reports, and runs: %v", who, errno)
+	}
+	do("interrupt", k.Interrupt(tid))
+	wait("interrupt", interrupted)
+	if s, ok, err := k.Report(); s.TID != tid || s.Kind != ptrace.KindInterrupt || !ok || err != nil || k.AtExit(tid) {
+		t.Errorf("report %+v, %t, %v; at its exit %t", s, ok, err, k.AtExit(tid))
+	}
+	b := &Buffer{Regs: make([]byte, regs.PrstatusMaxBytes), FPRegs: make([]byte, FPRegsBytes), Stack: make([]byte, 512)}
+	do("take", Take(k, tid, new(Advice), b, -1, true, false))
+	sp := ptrace.StackPointer(b.Regs[:b.NRegs])
+	if sp == 0 || b.NStack != 512 || b.StackAddr > sp || b.Unwritten {
+		t.Errorf("%d bytes at %#x, stack pointer %#x", b.NStack, b.StackAddr, sp)
+	}
+	again := make([]byte, 512)
+	if n := k.Memory(tid, b.StackAddr, again); n != 512 || !slices.Equal(again, b.Stack) {
+		t.Errorf("%d bytes of the stack, which has changed while it was stopped", n)
+	}
+	if n := k.Memory(tid, 0, again); n != 0 {
+		t.Errorf("%d bytes at address 0", n)
+	}
+	do("write registers", k.SetRegs(tid, ptrace.NotePrstatus, b.Regs[:b.NRegs]))
+	do("go on", k.Cont(tid, 0))
+	unix.Tgkill(tid, tid, unix.SIGSTOP)
+	wait("SIGSTOP", uint32(unix.SIGSTOP)<<8|0x7f)
+	do("go on", k.Cont(tid, int(unix.SIGSTOP)))
+	wait("group stop", uint32(unix.PTRACE_EVENT_STOP<<16|int(unix.SIGSTOP)<<8|0x7f))
+	do("listen", k.Listen(tid))
+	if who, _, errno := k.Wait(tid, false); who != 0 || errno != 0 {
+		t.Fatalf("thread %d reports, and is to listen: %v", who, errno)
+	}
+	unix.Kill(tid, unix.SIGCONT)
+	wait("SIGCONT", interrupted) // the end of the group stop
+	if _, err := k.Message(ptrace.Status{TID: tid, Raw: interrupted}); err != nil {
+		t.Error(err)
+	}
+	if _, err := k.Message(ptrace.Status{TID: tid, Raw: 0x57f}); err != unix.ESRCH {
+		t.Errorf("the message of a stop that is over: %v", err)
+	}
+	if k.Reap(tid) && unix.Kill(tid, 0) != nil {
+		t.Error("a stopped thread was reaped")
+	}
+	do("detach", k.Detach(tid, 0))
+	in.Write([]byte("\n"))
+	who, status, errno := k.Wait(tid, true)
+	for ; errno == unix.EINTR; who, status, errno = k.Wait(tid, true) {
+	}
+	if who != tid || unix.WaitStatus(status).Stopped() || errno != 0 {
+		t.Errorf("its end: thread %d reports %#x, %v", who, status, errno)
+	}
+	if !k.Reap(tid) || k.Reap(tid) {
+		t.Error("it was not reaped once")
+	}
+	if _, _, errno := k.Wait(tid, false); errno != unix.ECHILD {
+		t.Errorf("there is something to wait for: %v", errno)
+	}
+}
+
+// TestLiveSelf: what is asked of the kernel about this very process.
+func TestLiveSelf(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	k := new(Live)
+	begun := k.Now()
+	if d := begun - ptrace.Now(); d > 0 || d < -int64(time.Second) {
+		t.Errorf("the clocks are %d ns apart", d)
+	}
+	sleeps := 0
+	for ; k.Now() < begun+2e6; sleeps++ { // a signal, as of Go's runtime, ends it
+		k.Sleep(begun + 2e6)
+	}
+	if sleeps > 50 {
+		t.Errorf("it took %d sleeps to get through 2 ms", sleeps)
+	}
+	k.Yield()
+	var word uint32 = 5
+	k.Park(&word, 4) // it is not 4: does not sleep
+
+	// A signal ends a sleep, once it may.
+	var set, old unix.Sigset_t
+	set.Val[0] = 1 << (ptrace.AlarmSignal - 1)
+	unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old)
+	k.Signal(unix.Gettid())
+	var now unix.Timespec
+	sig, _, _ := unix.Syscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)), 0, uintptr(unsafe.Pointer(&now)), 8, 0, 0)
+	unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
+	if sig != ptrace.AlarmSignal {
+		t.Errorf("signal %d has come, want the alarm", sig)
+	}
+
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b := make([]byte, 3)
+	if n, errno := k.Pread(int(f.Fd()), b, 1); n != 3 || errno != 0 || string(b) != "ELF" {
+		t.Errorf("read %d bytes %q, %v", n, b, errno)
+	}
+	if n, errno := k.Pread(-1, b, 0); n != 0 || errno != unix.EBADF {
+		t.Errorf("read %d bytes of no file, %v", n, errno)
+	}
+	if n, errno := k.ReadFile([]byte("/proc/self/exe\x00"), b); n != 3 || errno != 0 || string(b) != "\x7fEL" {
+		t.Errorf("read %d bytes %q, %v", n, b, errno)
+	}
+	if n, errno := k.ReadFile([]byte("/proc/self/nothing\x00"), b); n != 0 || errno != unix.ENOENT {
+		t.Errorf("read %d bytes of a file that is not there, %v", n, errno)
+	}
+	some := []byte("some bytes")
+	if n := k.Memory(os.Getpid(), uint64(uintptr(unsafe.Pointer(&some[0]))), b); n != 3 || string(b) != "som" {
+		t.Errorf("read %d bytes %q of own memory", n, b)
+	}
+	runtime.KeepAlive(some)
+}

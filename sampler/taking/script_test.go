@@ -1,0 +1,396 @@
+package taking
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/regs"
+	"sfsample/sampler/capture"
+)
+
+// machine is a kernel with one stopped thread, number 7. What it does not have is not to be called.
+type machine struct {
+	Kernel
+	t       *testing.T
+	note    []byte     // registers
+	errno   unix.Errno // of reading them
+	refuses bool       // to write them
+	written [][]byte
+	status  string // status file; empty: cannot be read
+	low     uint64 // memory from low to high is there
+	high    uint64
+	asked   [][2]uint64       // addresses and lengths of memory that was read
+	present func(uint64) bool // pages by number; nil: no pagemap can be read
+	most    int               // entries that one read gives, 0: all
+	preads  int
+}
+
+func (k *machine) thread(tid int) {
+	if tid != 7 {
+		k.t.Errorf("thread %d is asked for, want 7", tid)
+	}
+}
+
+func (k *machine) Regs(tid, note int, b []byte) (int, unix.Errno) {
+	k.thread(tid)
+	if note != ptrace.NotePrstatus { // others: see takeExtra
+		return 0, unix.EINVAL
+	}
+	return copy(b, k.note), k.errno
+}
+
+func (k *machine) SetRegs(tid, note int, b []byte) unix.Errno {
+	k.thread(tid)
+	if note != ptrace.NotePrstatus {
+		k.t.Errorf("registers %#x are written", note)
+	}
+	k.written = append(k.written, slices.Clone(b))
+	if k.refuses {
+		return unix.EIO
+	}
+	return 0
+}
+
+func (k *machine) ReadFile(path, buf []byte) (int, unix.Errno) {
+	if string(path) != "/proc/7/status\x00" {
+		k.t.Errorf("file %q is read", path)
+	}
+	if k.status == "" {
+		return 0, unix.ENOENT
+	}
+	return copy(buf, k.status), 0
+}
+
+// Memory has the low byte of each address there.
+func (k *machine) Memory(tid int, addr uint64, b []byte) int {
+	k.thread(tid)
+	k.asked = append(k.asked, [2]uint64{addr, uint64(len(b))})
+	if addr < k.low || addr >= k.high {
+		return 0
+	}
+	n := int(min(uint64(len(b)), k.high-addr))
+	for i := range n {
+		b[i] = byte(addr) + byte(i)
+	}
+	return n
+}
+
+func (k *machine) Pread(fd int, b []byte, off int64) (int, unix.Errno) {
+	if fd != 0 || off%8 != 0 || len(b)%8 != 0 {
+		k.t.Errorf("%d bytes of file %d are read at %d", len(b), fd, off)
+	}
+	k.preads++
+	if k.present == nil {
+		return 8, unix.EIO
+	}
+	if k.most > 0 {
+		b = b[:min(len(b), k.most)]
+	}
+	for i := 0; i+8 <= len(b); i += 8 {
+		page := uint64(off+int64(i)) / 8
+		entry := ^uint64(pagePresent | pageSwapped) // all else is set
+		if k.present(page) {
+			entry = []uint64{pagePresent, pageSwapped}[page%2]
+		}
+		binary.NativeEndian.PutUint64(b[i:], entry)
+	}
+	return len(b), 0
+}
+
+func TestExtent(t *testing.T) {
+	x := &Extent{Low: 100, High: 200, Top: 150}
+	for _, tt := range []struct {
+		x      *Extent
+		base   uint64
+		room   int
+		n      int
+		inside bool
+	}{
+		{x, 99, 1000, 0, false},
+		{x, 100, 1000, 50, true},
+		{x, 149, 1000, 1, true},
+		{x, 150, 1000, 50, true}, // beyond the outermost frame
+		{x, 199, 1000, 1, true},
+		{x, 200, 1000, 0, false},
+		{x, 100, 49, 49, true},
+		{x, 150, 49, 49, true},
+		{new(Extent), 0, 1000, 0, false},
+		{&Extent{Low: 100, High: 200}, 100, 1000, 100, true},
+	} {
+		if n, ok := tt.x.Bytes(tt.base, tt.room); n != tt.n || ok != tt.inside {
+			t.Errorf("%+v from %d, room %d: %d, %t; want %d, %t", *tt.x, tt.base, tt.room, n, ok, tt.n, tt.inside)
+		}
+	}
+}
+
+// TestCopyStack: from the red zone on, or from the stack pointer where that cannot be read.
+func TestCopyStack(t *testing.T) {
+	const page = 4096
+	before := pageBytes
+	defer func() { pageBytes = before }()
+	pageBytes = page
+	const low, high = 16 * page, 20 * page
+	mapping := Extent{Low: low, High: high}
+	zeros := Extent{Low: low, High: high, Zeros: true}
+	for _, tt := range []struct {
+		name  string
+		sp    uint64
+		x     Extent
+		pages int
+		there func(uint64) bool
+		want  uint64
+		n     int
+		asked string
+		looks int // at the pagemap
+	}{
+		{"nothing known", low + 0x205, Extent{}, -1, nil, low + 0x180, 0x1000, "[[65920 4096]]", 0},
+		{"to the end of the mapping", high - 0x205, mapping, -1, nil, high - 0x288, 0x288, "[[81272 648]]", 0},
+		{"red zone in a guard page", low + 0x10, mapping, -1, nil, low + 0x10, 0x1000, "[[65424 4096] [65552 4096]]", 0},
+		{"no memory", high + 0x1000, mapping, -1, nil, high + 0x1000, 0, "[[85888 4096] [86016 4096]]", 0},
+		{"all in memory", low + 0x200, mapping, 0, func(uint64) bool { return true }, low + 0x180, 0x1000, "[[65920 4096]]", 1},
+		{"a page is not", low + 0x200, mapping, 0, func(p uint64) bool { return p == 16 }, low + 0x180, page - 0x180, "[[65920 3712]]", 1},
+		{"one that was never written", low + 0x200, zeros, 0, func(p uint64) bool { return p == 16 }, low + 0x180, 0x1000, "[[65920 4096]]", 0},
+		{"outside of what is known", high - 0x80, Extent{Low: low, High: low + page, Zeros: true}, 0, func(p uint64) bool { return p == 19 }, high - 0x100, 0x100, "[[81664 256]]", 1},
+		{"red zone not in memory", low + page + 0x10, mapping, 0, func(p uint64) bool { return p >= 17 }, low + page + 0x10, 0x1000, "[[69520 0] [69648 4096]]", 2},
+		{"pagemap unreadable", low + 0x200, mapping, 0, nil, low + 0x180, 0x1000, "[[65920 4096]]", 1},
+	} {
+		k := &machine{t: t, low: low, high: high, present: tt.there}
+		room := make([]byte, 0x1000)
+		addr, n := copyStack(k, 7, tt.sp, room, &tt.x, tt.pages, new(Buffer))
+		if addr != tt.want || n != tt.n || k.preads != tt.looks || fmt.Sprint(k.asked) != tt.asked {
+			t.Errorf("%s: %#x bytes at %#x by %v, %d looks at the pagemap; want %#x at %#x", tt.name, n, addr, k.asked, k.preads, tt.n, tt.want)
+		}
+		if n > 0 && room[n-1] != byte(addr)+byte(n-1) {
+			t.Errorf("%s: the copy is of another place", tt.name)
+		}
+		c := &capture.Capture{Stack: make([]byte, 3, 0x1000)}
+		Peek(k, 7, tt.sp, &Advice{Stack: tt.x}, c, tt.pages, new(Buffer))
+		if c.StackAddr != tt.want || len(c.Stack) != tt.n || string(c.Stack) != string(room[:n]) {
+			t.Errorf("%s: a peek gives %#x bytes at %#x", tt.name, len(c.Stack), c.StackAddr)
+		}
+	}
+}
+
+// TestPresent: holes in a range of pages that one read of the pagemap does not cover.
+func TestPresent(t *testing.T) {
+	const page = 4096
+	before := pageBytes
+	defer func() { pageBytes = before }()
+	pageBytes = page
+	for _, tt := range []struct {
+		hole   uint64 // page that is not there
+		addr   uint64
+		n      int
+		most   int // bytes that one read gives
+		want   int
+		preads int
+	}{
+		{1000, 100 * page, 200 * page, 0, 200 * page, 4}, // 64 entries a read
+		{230, 100 * page, 200 * page, 0, 130 * page, 3},
+		{164, 100 * page, 200 * page, 0, 64 * page, 2},
+		{163, 100 * page, 200 * page, 0, 63 * page, 1},
+		{100, 100*page + 8, 200 * page, 0, 0, 1},
+		{101, 100*page + 8, 200 * page, 0, page - 8, 1},
+		{101, 100*page + 8, page - 8, 0, page - 8, 1}, // behind the range
+		{101, 100*page + 8, page - 7, 0, page - 8, 1},
+		{101, 100 * page, 0, 0, 0, 0},
+		{103, 100 * page, 10 * page, 16, 3 * page, 2},
+		{1000, 100 * page, 10 * page, 16, 10 * page, 5},
+		{1000, 100 * page, 10 * page, 23, 10 * page, 5}, // the rest of an entry counts for nothing
+		{101, 100 * page, 10 * page, 7, 10 * page, 1},   // less than an entry
+		{101, 100 * page, 10 * page, 8, page, 2},
+	} {
+		k := &machine{t: t, present: func(p uint64) bool { return p != tt.hole }, most: tt.most}
+		if got := Present(k, 0, tt.addr, tt.n, new(Buffer)); got != tt.want || k.preads != tt.preads {
+			t.Errorf("hole at %d, %d bytes from %#x: %d by %d reads, want %d by %d", tt.hole, tt.n, tt.addr, got, k.preads, tt.want, tt.preads)
+		}
+	}
+	if got := Present(&machine{t: t}, -1, 5, 77, new(Buffer)); got != 77 {
+		t.Errorf("without a pagemap %d bytes of 77", got)
+	}
+}
+
+func TestStatusPath(t *testing.T) {
+	b := new(Buffer)
+	for _, tid := range []int{4194304, 1, 9, 10, 99, 100, 101, 1234567, 2147483647} {
+		if got, want := string(b.statusPath(tid)), fmt.Sprintf("/proc/%d/status\x00", tid); got != want {
+			t.Errorf("path %q, want %q", got, want)
+		}
+	}
+}
+
+func TestField(t *testing.T) {
+	const key = "\nThreads:\t"
+	for _, tt := range []struct {
+		text string
+		v    int
+		ok   bool
+	}{
+		{"Name:\tx\nThreads:\t12\nSeccomp:\t0\n", 12, true},
+		{"\nThreads:\t0", 0, true},
+		{"\nThreads:\t9", 9, true},
+		{"\nThreads:\t10:", 10, true},
+		{"\nThreads:\t10/", 10, true},
+		{"\nThreads:\t\n", 0, false},
+		{"\nThreads:\tx5", 0, false},
+		{"\nThreads:\t", 0, false},
+		{"Threads:\t5\n", 0, false},
+		{"\n\nThreads:\t5", 5, true},
+		{"\nThread", 0, false},
+		{"", 0, false},
+	} {
+		if v, ok := field([]byte(tt.text), key); v != tt.v || ok != tt.ok {
+			t.Errorf("%q: %d, %t; want %d, %t", tt.text, v, ok, tt.v, tt.ok)
+		}
+	}
+}
+
+// TestFilters: what a status file tells of seccomp filters, and what is assumed where it does not.
+func TestFilters(t *testing.T) {
+	for _, tt := range []struct {
+		status       string
+		some, coming bool
+	}{
+		{"Name:\tx\nThreads:\t1\nSeccomp:\t0\n", false, false},
+		{"Name:\tx\nThreads:\t2\nSeccomp:\t0\n", false, true},
+		{"Name:\tx\nThreads:\t1\nSeccomp:\t1\n", true, false},
+		{"Name:\tx\nThreads:\t1\nSeccomp:\t2\n", true, false},
+		{"Name:\tx\nThreads:\t9\nSeccomp:\t2\n", true, true},
+		{"Name:\tx\nThreads:\t1\n", false, false}, // a kernel without seccomp
+		{"Name:\tx\nSeccomp:\t0\n", false, true},
+		{"", true, true},
+	} {
+		b := new(Buffer)
+		copy(b.text[len(tt.status):], "\nSeccomp:\t1\nThreads:\t5\n") // of an earlier file
+		if some, coming := filters(&machine{t: t, status: tt.status}, 7, b); some != tt.some || coming != tt.coming {
+			t.Errorf("%q: a filter %t, one may come %t", tt.status, some, coming)
+		}
+	}
+}
+
+// note is a register note of which every word is v.
+func note(v uint64) []byte {
+	note := make([]byte, regs.PrstatusMaxBytes)
+	for i := 0; i+8 <= len(note); i += 8 {
+		binary.NativeEndian.PutUint64(note[i:], v)
+	}
+	for len(note) > 0 && ptrace.StackPointer(note) == 0 { // it has another size here
+		note = note[:len(note)-8]
+	}
+	return note
+}
+
+// TestTakeFails: nothing is left of what was taken before, and nothing is read of a thread that has no
+// registers.
+func TestTakeFails(t *testing.T) {
+	dirty := func() *Buffer {
+		b := &Buffer{Regs: make([]byte, regs.PrstatusMaxBytes), FPRegs: make([]byte, FPRegsBytes), Stack: make([]byte, 64), Beyond: make([]byte, 64)}
+		b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.Anew, b.Unwritten = 1, 2, 3, 4, 5, true, true
+		return b
+	}
+	k := &machine{t: t, note: note(0x5000), errno: unix.ESRCH, low: 0x4000, high: 0x6000}
+	b := dirty()
+	if errno := Take(k, 7, new(Advice), b, -1, true, false); errno != unix.ESRCH || len(k.asked)+len(k.written) != 0 {
+		t.Errorf("error %d, memory read %v", errno, k.asked)
+	}
+	if b.NRegs != 0 || b.NFPRegs != 0 || b.NStack != 0 || b.NBeyond != 0 || b.NBlocks != 0 || b.Anew || b.Unwritten {
+		t.Errorf("left: %d, %d, %d, %d, %d, %t, %t", b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.Anew, b.Unwritten)
+	}
+	AtSignal(k, 7, b)
+	k.errno = 0
+	b = dirty()
+	if errno := Take(k, 7, new(Advice), b, -1, true, false); errno != 0 || b.NRegs != len(k.note) || b.StackAddr != 0x5000-RedZone || b.NStack != 64 || b.NBeyond != 0 || b.Anew || b.Unwritten {
+		t.Errorf("error %d, %d bytes of registers, %d of the stack at %#x, %d beyond", errno, b.NRegs, b.NStack, b.StackAddr, b.NBeyond)
+	}
+}
+
+// TestCopied: what is known of an address by what was copied.
+func TestCopied(t *testing.T) {
+	b := &Buffer{Stack: []byte("abcdefgh"), NStack: 6, StackAddr: 100, Beyond: []byte("ijklmnop"), NBeyond: 7, NBlocks: 2}
+	b.Blocks[0] = capture.Block{Addr: 200, Len: 4}
+	b.Blocks[1] = capture.Block{Addr: 50, Len: 3}
+	b.Blocks[2] = capture.Block{Addr: 300, Len: 3} // of an earlier one
+	for addr, want := range map[uint64]string{99: "", 100: "abcdef", 105: "f", 106: "", 199: "", 200: "ijkl", 203: "l", 204: "", 49: "", 50: "mno", 52: "o", 53: "", 300: "", 0: ""} {
+		if got := string(b.copied(addr)); got != want {
+			t.Errorf("at %d there is %q, want %q", addr, got, want)
+		}
+	}
+}
+
+// TestTakeOtherBounds: a further stack is copied if it is not there already, but for a quarter; where there is room,
+// and its address is whole.
+func TestTakeOtherBounds(t *testing.T) {
+	const word = 0x40_0000
+	const stack = 0x80_0000
+	for _, tt := range []struct {
+		name  string
+		other Other
+		set   func(b *Buffer)
+		want  int // bytes
+	}{
+		{"as it is", Other{Word: word, Bytes: 400}, func(b *Buffer) {}, 400},
+		{"the word is cut", Other{Word: word + 1, Bytes: 400}, func(b *Buffer) {}, 0},
+		{"all but a quarter is there", Other{Word: word, Bytes: 400}, func(b *Buffer) {
+			b.Blocks[0], b.NBlocks, b.NBeyond = capture.Block{Addr: stack, Len: 300}, 1, 300
+		}, 0},
+		{"a little more than that is missing", Other{Word: word, Bytes: 400}, func(b *Buffer) {
+			b.Blocks[0], b.NBlocks, b.NBeyond = capture.Block{Addr: stack, Len: 299}, 1, 299
+		}, 400},
+		{"little room", Other{Word: word, Bytes: 400}, func(b *Buffer) { b.NBeyond = 999 }, 1},
+		{"no room", Other{Word: word, Bytes: 400}, func(b *Buffer) { b.NBeyond = 1000 }, 0},
+		{"no block", Other{Word: word, Bytes: 400}, func(b *Buffer) { b.NBlocks = MaxOthers }, 0},
+		{"the last block", Other{Word: word, Bytes: 400}, func(b *Buffer) { b.NBlocks = MaxOthers - 1 }, 400},
+		{"no address", Other{Word: word, Bytes: 400}, func(b *Buffer) { clear(b.Stack) }, 0},
+		{"a register is not asked where there is a word", Other{Word: word + 0x1000, Reg: 8, Bytes: 400}, func(b *Buffer) {}, 0},
+		{"the first register", Other{Reg: 0, Bytes: 400}, func(b *Buffer) {}, 400},
+		{"the last register", Other{Reg: len(note(1)) - 8, Bytes: 400}, func(b *Buffer) {}, 400},
+		{"behind the registers", Other{Reg: len(note(1)), Bytes: 400}, func(b *Buffer) {}, 0},
+		{"before the registers", Other{Reg: -1, Bytes: 400}, func(b *Buffer) {}, 0},
+	} {
+		b := &Buffer{Regs: append(note(stack), make([]byte, 8)...), NRegs: len(note(1)), Stack: make([]byte, 64), NStack: 8, StackAddr: word, Beyond: make([]byte, 1000)}
+		binary.NativeEndian.PutUint64(b.Stack, stack)
+		tt.set(b)
+		had, blocks := b.NBeyond, b.NBlocks
+		k := &machine{t: t, low: stack - 0x1000, high: stack + 0x1000}
+		ok := takeOther(k, 7, &tt.other, b, -1)
+		if got := b.NBeyond - had; got != tt.want || ok != (tt.want > 0) || (b.NBlocks > blocks) != ok {
+			t.Errorf("%s: %d bytes, want %d; %t, %d blocks more", tt.name, got, tt.want, ok, b.NBlocks-blocks)
+			continue
+		}
+		if ok {
+			if got := b.Blocks[blocks]; got.Addr != stack-RedZone || got.Len != tt.want || b.Beyond[had] != byte((stack-RedZone)&0xff) {
+				t.Errorf("%s: block %+v", tt.name, got)
+			}
+		}
+	}
+}
+
+// TestManyOthers: no more stacks are copied than the bound, each once; and none after the end of the list.
+func TestManyOthers(t *testing.T) {
+	k := &machine{t: t, note: note(0x5000), low: 0x4000, high: 0x6000}
+	var a Advice
+	for i := range a.Others {
+		a.Others[i] = Other{Reg: 8 * (i % 2), Bytes: 16, Stack: Extent{}}
+	}
+	b := &Buffer{Regs: make([]byte, regs.PrstatusMaxBytes), FPRegs: make([]byte, FPRegsBytes), Beyond: make([]byte, 4096)}
+	Take(k, 7, &a, b, -1, true, false)
+	if b.NBlocks != 12 || b.NBeyond != 12*16 {
+		t.Errorf("%d blocks of %d bytes, want 12 of 16", b.NBlocks, b.NBeyond)
+	}
+	a.Others[3].Bytes = 0
+	Take(k, 7, &a, b, -1, true, false)
+	if b.NBlocks != 3 {
+		t.Errorf("%d blocks, want the 3 before the one of no bytes", b.NBlocks)
+	}
+	c := new(capture.Capture)
+	b.PACMask, b.NFPRegs = 5, 16
+	b.Fill(c)
+	if len(c.Regs) != b.NRegs || len(c.FPRegs) != 16 || c.StackAddr != b.StackAddr || len(c.Stack) != b.NStack || len(c.Beyond) != b.NBeyond || len(c.Blocks) != 3 || c.PACMask != 5 {
+		t.Errorf("a capture of %d + %d bytes of registers, %d of stack, %d beyond in %d blocks", len(c.Regs), len(c.FPRegs), len(c.Stack), len(c.Beyond), len(c.Blocks))
+	}
+}
