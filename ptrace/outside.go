@@ -4,6 +4,12 @@ package ptrace
 
 import _ "unsafe" // for go:linkname
 
+// inside: clocks keep a processor.
+const (
+	inside    = false
+	shortWait = 0
+)
+
 //go:linkname leave runtime.entersyscallblock
 func leave()
 

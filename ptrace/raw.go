@@ -178,6 +178,10 @@ func RawSleep(until int64) {
 //go:norace
 func RawPark(addr *uint32, val uint32) {
 	const waitPrivate = 0 | 128 // FUTEX_WAIT | FUTEX_PRIVATE_FLAG, include/uapi/linux/futex.h
+	if inside {
+		RawSleep(RawNow() + shortWait)
+		return
+	}
 	raw(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), waitPrivate, uintptr(val), 0, 0, 0)
 }
 
@@ -201,10 +205,14 @@ func RawWait(tid int, block bool) (who int, status uint32, errno unix.Errno) {
 	if tid == 0 {
 		kind = pAll
 	}
-	if !block {
+	if !block || inside {
 		flags |= unix.WNOHANG
 	}
 	_, errno = raw(unix.SYS_WAITID, kind, uintptr(tid), uintptr(unsafe.Pointer(&info)), flags, 0, 0)
+	if inside && block && errno == 0 && info.pid == 0 {
+		RawSleep(RawNow() + shortWait)
+		return 0, 0, unix.EINTR
+	}
 	if errno != 0 || info.pid == 0 {
 		return 0, 0, errno
 	}
