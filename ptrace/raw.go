@@ -20,16 +20,10 @@ import (
 //go:nosplit
 //go:norace
 func Outside(r interface{ Outside() }) {
-	entersyscallblock()
+	leave()
 	r.Outside()
-	exitsyscall()
+	enter()
 }
-
-//go:linkname entersyscallblock runtime.entersyscallblock
-func entersyscallblock()
-
-//go:linkname exitsyscall runtime.exitsyscall
-func exitsyscall()
 
 //go:linkname nanotime runtime.nanotime
 func nanotime() int64
@@ -39,6 +33,17 @@ func nanotime() int64
 //go:nosplit
 //go:norace
 func RawNow() int64 { return nanotime() }
+
+// RawClock reads a clock, in nanoseconds. It is for CPU clocks, which never wait: Go's runtime does not learn
+// of the call, and its monitor sleeps on.
+//
+//go:nosplit
+//go:norace
+func RawClock(clock int32) (int64, unix.Errno) {
+	var ts unix.Timespec
+	_, errno := raw(unix.SYS_CLOCK_GETTIME, uintptr(clock), uintptr(unsafe.Pointer(&ts)), 0, 0, 0, 0)
+	return ts.Nano(), errno
+}
 
 //go:nosplit
 //go:norace
@@ -173,6 +178,10 @@ func RawSleep(until int64) {
 //go:norace
 func RawPark(addr *uint32, val uint32) {
 	const waitPrivate = 0 | 128 // FUTEX_WAIT | FUTEX_PRIVATE_FLAG, include/uapi/linux/futex.h
+	if inside {
+		RawSleep(RawNow() + shortWait)
+		return
+	}
 	raw(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), waitPrivate, uintptr(val), 0, 0, 0)
 }
 
@@ -196,10 +205,14 @@ func RawWait(tid int, block bool) (who int, status uint32, errno unix.Errno) {
 	if tid == 0 {
 		kind = pAll
 	}
-	if !block {
+	if !block || inside {
 		flags |= unix.WNOHANG
 	}
 	_, errno = raw(unix.SYS_WAITID, kind, uintptr(tid), uintptr(unsafe.Pointer(&info)), flags, 0, 0)
+	if inside && block && errno == 0 && info.pid == 0 {
+		RawSleep(RawNow() + shortWait)
+		return 0, 0, unix.EINTR
+	}
 	if errno != 0 || info.pid == 0 {
 		return 0, 0, errno
 	}

@@ -61,6 +61,7 @@ type engine struct {
 	waits              int // stops that had not come at the end
 	clocks             int // CPUs that had a clock then
 	load               load
+	dozing             doze
 	pace               pace
 	published          int64  // when status was set
 	open, files        int    // files of threads that are open, and may be; 0: not known

@@ -112,6 +112,7 @@ type Unwound struct {
 	Cut      map[string]int64 // by reason
 	Repeated int64            // walks where .eh_frame led further than .sframe
 	Frames   map[unwind.How]int64
+	Short    int64 // transfers that a stop may have ended early
 }
 
 // target is one process in the pipeline.
@@ -481,9 +482,8 @@ func (p *Pipeline) credit(c *capture.Credit) {
 // waits is the last stack of a thread with the frame on it that stands for waiting for a CPU.
 func (s *seen) waits() *stack {
 	if s.waiting == nil || s.waitsOn != s.last {
-		on := *s.last
-		on.kernel, on.named = []output.Frame{{Func: "[waiting for a CPU]"}}, nil
-		s.waiting, s.waitsOn = &on, s.last
+		s.waiting = &stack{kernel: []output.Frame{{Func: "[waiting for a CPU]"}}, frames: s.last.frames, end: s.last.end, process: s.last.process}
+		s.waitsOn = s.last
 	}
 	return s.waiting
 }
@@ -522,6 +522,9 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	}
 	if err != nil {
 		return p.cut(t, c, nil, noRegs), state
+	}
+	if t.space != nil && c.Taken == capture.Stopped && shortened(&u, t.space.Code) {
+		p.stats.Short++
 	}
 	frame0 := []unwind.Frame{{PC: u.Set.PC}}
 	if u.Limit != "" {

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/ledger"
 )
@@ -18,6 +19,7 @@ type process struct {
 	clock   int32 // id of its CPU clock
 	asleep  asleep
 	census  census
+	heard   time.Duration // the clock when there were news last
 	cpuBase time.Duration // at the beginning
 	charged time.Duration // CPU time that was counted for samples
 	loose   time.Duration // of that, what was not weighed when its thread went
@@ -61,11 +63,8 @@ func cpuClock(pid int) int32 { return int32(^pid<<3 | 2) }
 
 // cpuTime reads the process's CPU clock. false: the process is gone.
 func (p *process) cpuTime() (time.Duration, bool) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(p.clock, &ts); err != nil {
-		return 0, false
-	}
-	return time.Duration(ts.Nano()), true
+	t, errno := ptrace.RawClock(p.clock)
+	return time.Duration(t), errno == 0
 }
 
 // readCPU brings what is known of the clock up to date, as far as it goes.

@@ -25,7 +25,12 @@ func (e *engine) loop() {
 			break
 		}
 		if now >= e.dueAt() {
-			e.onTick(now)
+			quiet := e.onTick(now)
+			e.rests()
+			if quiet && e.book.Tick()-e.still() > boardTicks {
+				timer.Stop() // it would wake the runtime
+				e.doze()
+			}
 			now = ptrace.Now()
 		}
 		timer.Reset(time.Duration(max(0, min(e.dueAt(), e.until)-now)))
@@ -72,8 +77,8 @@ const leastTick = int64(time.Millisecond)
 // dueAt is when tick e.due is handled: when clocks have had time to answer it.
 func (e *engine) dueAt() int64 { return e.start + e.due*e.interval + min(e.interval/2, leastTick/2) }
 
-// onTick handles the ticks that have passed.
-func (e *engine) onTick(now int64) {
+// onTick handles the ticks that have passed. quiet: nothing has run since the one before.
+func (e *engine) onTick(now int64) (quiet bool) {
 	n := (now - e.start) / e.interval
 	e.book.Advance(n)
 	e.flush()
@@ -88,11 +93,12 @@ func (e *engine) onTick(now int64) {
 	e.publish(now)
 	step := max(1, leastTick/e.interval)
 	e.due = n + step
-	quiet := e.choose(n)
+	quiet = e.choose(n)
 	if quiet {
 		e.due = n + max(step, rest(len(e.list), n-e.still(), e.interval))
 	}
 	e.bank.Go()
+	return quiet
 }
 
 // last takes what clocks have under way at the end of a run.

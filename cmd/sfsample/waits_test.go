@@ -143,7 +143,9 @@ func disagree(d *jsonDump, lines []string) (wrong []string) {
 	}
 	slices.Sort(ring)
 	var want []string
-	if len(ring) > 0 && refused == 0 {
+	// A process that may not be looked at may hold another end of what these wait for: then they may be let go.
+	unknown := strings.HasPrefix(lines[0], "fd ") && slices.ContainsFunc(d.Missing, func(m string) bool { return strings.Contains(m, "other ends of pipes and sockets") })
+	if len(ring) > 0 && refused == 0 && !unknown {
 		want = []string{fmt.Sprint(ring, true)}
 	}
 	if !slices.Equal(rings, want) || refused > 1 {

@@ -489,7 +489,7 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) {
 		if !m.waits && m.Run-m.RunAsked > settled {
 			got, _ = k.Pread(s.stat, text, 0)
 			_, at, ok := stat(text[:got])
-			m.Moved = !ok || at != cpu
+			m.Moved = m.Moved || !ok || at != cpu
 		}
 	}
 	m.End = k.Now()

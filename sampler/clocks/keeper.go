@@ -237,9 +237,7 @@ func (p *Keeper) serve() {
 // finish hands a sample on. From then on it is the coordinator's.
 func (p *Keeper) finish(m *Sample, c *Clock) {
 	p.board.slots[m.Slot].request.Store(0)
-	moved := m.Moved
 	m.judge(p.k, p.board, p.text[:], c.cpu)
-	m.Moved = m.Moved || moved
 }
 
 // handle answers one report of a tracee.

@@ -1,0 +1,60 @@
+package sampler
+
+import (
+	"time"
+
+	"sfsample/ptrace"
+)
+
+// doze passes the ticks at which no process runs. To Go's runtime it is one long system call (see [ptrace.Outside]):
+// each tick is one wake-up, where the runtime would make about eight of a timer, its monitor's among them.
+type doze struct {
+	start, interval int64 // ticks are due at start + n*interval, CLOCK_MONOTONIC nanoseconds
+	tick, last      int64 // the tick that has passed; the one at which it ends in any case
+	n               int   // clocks in use
+	clocks          [maxDozing]int32
+	stood           [maxDozing]int64
+}
+
+const (
+	// maxDozing is how many processes are watched in this way.
+	maxDozing = 64
+	// longestDoze bounds for how long nobody else is heard.
+	longestDoze = 200 * time.Millisecond
+)
+
+// Outside waits until a clock has moved, a process is gone, or the last tick has passed.
+//
+//go:nosplit
+//go:norace
+func (d *doze) Outside() {
+	for d.tick < d.last {
+		d.tick++
+		due := d.start + d.tick*d.interval
+		for ptrace.RawNow() < due {
+			ptrace.RawSleep(due)
+		}
+		for i := range d.n {
+			if now, errno := ptrace.RawClock(d.clocks[i]); errno != 0 || now != d.stood[i] {
+				return
+			}
+		}
+	}
+}
+
+// doze waits while nothing runs, and sets which tick is due then.
+func (e *engine) doze() {
+	d := &e.dozing
+	if len(e.procs) > maxDozing || e.keeper != nil || len(e.backlog)+len(e.later) > 0 || e.interval < leastTick {
+		return
+	}
+	d.start, d.interval, d.n = e.start+min(e.interval/2, leastTick/2), e.interval, 0
+	d.tick = e.book.Tick()
+	d.last = min(d.tick+max(1, int64(longestDoze)/e.interval), (e.until-1-d.start)/e.interval)
+	for _, p := range e.procs {
+		d.clocks[d.n], d.stood[d.n] = p.clock, int64(p.asleep.cpu)
+		d.n++
+	}
+	ptrace.Outside(d)
+	e.due = d.tick
+}

@@ -1,0 +1,70 @@
+package sampler
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"sfsample/ptrace"
+	"sfsample/sampler/ledger"
+)
+
+// dozing is an engine at tick 5 whose processes are these, with their clocks as they are.
+func dozing(t *testing.T, pids ...int) *engine {
+	t.Helper()
+	e := &engine{interval: int64(10 * time.Millisecond), procs: map[int]*process{}, book: ledger.NewBook(10 * time.Millisecond)}
+	e.start = ptrace.Now() - 5*e.interval
+	e.until = e.start + 1000*e.interval
+	e.book.Advance(5)
+	for _, pid := range pids {
+		p := &process{pid: pid, clock: cpuClock(pid)}
+		p.readCPU()
+		e.procs[pid] = p
+	}
+	return e
+}
+
+// TestDoze: ticks pass in which no process runs, up to a bound; the first in which one has run, or is gone, is due.
+func TestDoze(t *testing.T) {
+	idle := park(t, "none", "deep", "b", "3").PID
+	var e *engine
+	var before int64
+	for range 100 { // it may be on its way to its wait
+		e, before = dozing(t, idle), ptrace.Now()
+		if e.doze(); e.due != 6 {
+			break
+		}
+	}
+	if passed := ptrace.Now() - before; e.due != 25 || passed < int64(longestDoze)-e.interval {
+		t.Errorf("tick %d is due after %v, want 25 after 200 ms", e.due, time.Duration(passed))
+	}
+	for name, e := range map[string]*engine{
+		"one runs":    dozing(t, idle, os.Getpid()),
+		"one is gone": dozing(t, idle, 1<<22+1), // more than there can be (PID_MAX_LIMIT)
+	} {
+		stop := make(chan struct{})
+		go func() { // the process that runs
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		}()
+		if e.doze(); e.due != 6 {
+			t.Errorf("%s: tick %d is due, want 6", name, e.due)
+		}
+		close(stop)
+	}
+	e = dozing(t, idle)
+	e.until = e.start + 8*e.interval
+	if e.doze(); e.due > 8 {
+		t.Errorf("tick %d is due in a run that ends with 8", e.due)
+	}
+	e = dozing(t, idle)
+	e.later = append(e.later, func() bool { return false })
+	if e.doze(); e.due != 0 {
+		t.Error("it dozes while something is to be tried again")
+	}
+}
