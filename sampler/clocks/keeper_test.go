@@ -485,6 +485,18 @@ func TestKeep(t *testing.T) {
 		if !launch {
 			<-p.Begun()
 		}
+		// A clock asks for a stop of its first thread, which waits in a system call.
+		slot := board.Put(Thread{TID: pid, PID: pid, Sched: -1, Stat: -1, Debug: -1, Pages: -1})
+		c := &Clock{who: 1, board: board, k: new(taking.Live), samples: make([]Sample, 1)}
+		m := &c.samples[0]
+		m.Regs, m.FPRegs, m.Stack = make([]byte, regs.PrstatusMaxBytes), make([]byte, taking.FPRegsBytes), make([]byte, 4096)
+		board.clocks[1].Store(c)
+		board.slots[slot].take(1)
+		c.ask(&board.slots[slot], &pick{slot: slot}, 0, ptrace.Now())
+		await(t, "the keeper's answer to a request", func() bool { return m.state.Load() == filled })
+		if m.Gone || m.Status != interrupted || m.NStack == 0 || !board.Remove(slot) {
+			t.Errorf("%v, %d bytes of the stack", m, m.NStack)
+		}
 		in.Write([]byte("\n"))
 		deadline := time.After(10 * time.Second)
 		var exits []Exit

@@ -328,7 +328,7 @@ func TestCopied(t *testing.T) {
 // and its address is whole.
 func TestTakeOtherBounds(t *testing.T) {
 	const word = 0x40_0000
-	const stack = 0x80_0000
+	const stack = 0x7f00_0080_0000 // more than 32 bits
 	for _, tt := range []struct {
 		name  string
 		other Other
@@ -343,6 +343,7 @@ func TestTakeOtherBounds(t *testing.T) {
 		{"a little more than that is missing", Other{Word: word, Bytes: 400}, func(b *Buffer) {
 			b.Blocks[0], b.NBlocks, b.NBeyond = capture.Block{Addr: stack, Len: 299}, 1, 299
 		}, 400},
+		{"one byte", Other{Word: word, Bytes: 1}, func(b *Buffer) {}, 1},
 		{"little room", Other{Word: word, Bytes: 400}, func(b *Buffer) { b.NBeyond = 999 }, 1},
 		{"no room", Other{Word: word, Bytes: 400}, func(b *Buffer) { b.NBeyond = 1000 }, 0},
 		{"no block", Other{Word: word, Bytes: 400}, func(b *Buffer) { b.NBlocks = MaxOthers }, 0},
@@ -384,10 +385,17 @@ func TestManyOthers(t *testing.T) {
 	if b.NBlocks != 12 || b.NBeyond != 12*16 {
 		t.Errorf("%d blocks of %d bytes, want 12 of 16", b.NBlocks, b.NBeyond)
 	}
+	a.Others[0].Bytes = 1
+	if Take(k, 7, &a, b, -1, true, false); b.NBlocks != 12 {
+		t.Errorf("%d blocks, want 12 where the first is to have one byte", b.NBlocks)
+	}
 	a.Others[3].Bytes = 0
 	Take(k, 7, &a, b, -1, true, false)
 	if b.NBlocks != 3 {
 		t.Errorf("%d blocks, want the 3 before the one of no bytes", b.NBlocks)
+	}
+	if FPRegsBytes != 4+4+16*8 { // fpc, pad and fprs of s390_fp_regs
+		t.Errorf("%d bytes of floating-point registers", FPRegsBytes)
 	}
 	c := new(capture.Capture)
 	b.PACMask, b.NFPRegs = 5, 16
