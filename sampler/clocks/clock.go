@@ -169,14 +169,16 @@ func (c *Clock) rove() {
 		if errno == unix.EINTR {
 			continue // there are more requests
 		}
+		known := false
 		for i := range c.samples {
 			m := &c.samples[i]
 			if m.state.Load() == asked && (m.TID == who || errno != 0) {
 				c.stopped(m, status, errno)
+				known = true
 			}
 		}
-		if who != 0 && !unix.WaitStatus(status).Stopped() {
-			c.k.Reap(who)
+		if !known { // it goes by another id since an exec
+			c.k.Detach(who, 0)
 		}
 	}
 }
@@ -336,10 +338,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 		return
 	}
 	c.since.Store(wake)
-	errno := c.k.Seize(s.TID)
-	if errno == 0 {
-		errno = c.k.Interrupt(s.TID)
-	}
+	tid, errno := c.seize(s)
 	if errno != 0 {
 		if errno == unix.EPERM {
 			s.refused.Store(n)
@@ -350,6 +349,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 		return
 	}
 	m.begin(c.k, s, p, n, wake)
+	m.TID = tid
 	c.out++
 	if c.cpu == Anywhere {
 		return
@@ -357,12 +357,30 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	got, _ := c.k.Pread(s.stat, c.text[:], 0)
 	_, at, ok := stat(c.text[:got])
 	m.waits = ok && at == c.cpu
-	_, status, errno := c.k.Wait(s.TID, true)
+	_, status, errno := c.k.Wait(tid, true)
 	if errno == unix.EINTR {
 		c.since.Store(0)
 		return // the coordinator wants the clock to go on: it stops late
 	}
 	c.stopped(m, status, errno)
+}
+
+// seize makes the thread in slot s, which c holds, a tracee, and asks it to stop. A seize waits for an exec that is under way
+// (cred_guard_mutex: ptrace_attach, kernel/ptrace.c); if it was that thread's, it is a tracee under the leader's id then.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) seize(s *Slot) (tid int, errno unix.Errno) {
+	if errno = c.k.Seize(s.TID); errno != 0 {
+		return 0, errno
+	}
+	if errno = c.k.Interrupt(s.TID); errno == 0 {
+		return s.TID, 0
+	}
+	if c.k.Interrupt(s.PID) == 0 {
+		return s.PID, 0
+	}
+	return 0, errno
 }
 
 // begin notes what is known at the request.
@@ -376,26 +394,30 @@ func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
 	s.sampled.Store(n)
 }
 
-// stopped takes a sample of a thread that reports, and lets it go.
+// stopped takes a sample of a thread that reports, and lets it go. One that was killed while it was stopped stays
+// asked for until its end can be taken: until then its parent could not.
 //
 //go:nosplit
 //go:norace
 func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 	c.holding.Store(int32(m.TID))
 	c.holds.Store(c.k.Now())
-	m.take(c.k, c.board, status, errno, false)
+	over := m.take(c.k, c.board, status, errno, false)
 	c.holds.Store(0)
 	c.since.Store(0)
+	if !over {
+		return
+	}
 	m.judge(c.k, c.board, c.text[:], c.cpu)
 	c.out--
 }
 
 // take copies what the sample is to have of a thread that has reported status, or is known to be gone by
-// errno, and lets it go: for good, or if it is kept, until its next stop.
+// errno, and lets it go: for good, or if it is kept, until its next stop. false: it could not be let go, as it was killed.
 //
 //go:nosplit
 //go:norace
-func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno, kept bool) {
+func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno, kept bool) (over bool) {
 	s := &b.slots[m.Slot]
 	m.Stopped, m.Status = k.Now(), status
 	ws := unix.WaitStatus(status)
@@ -414,7 +436,9 @@ func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno
 		}
 		switch {
 		case !kept:
-			k.Detach(m.TID, sig)
+			if k.Detach(m.TID, sig) != 0 {
+				return false
+			}
 		case status>>16 == unix.PTRACE_EVENT_STOP && !own: // the process is stopped
 			k.Listen(m.TID)
 		default:
@@ -422,6 +446,7 @@ func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno
 		}
 	}
 	m.Released = k.Now()
+	return true
 }
 
 // settled is the run time between the request and the stop of a thread that was not on a CPU then,

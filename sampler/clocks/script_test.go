@@ -16,7 +16,7 @@ type conduct int
 
 const (
 	stops      conduct = iota // at once, on its CPU
-	wanders                   // after 50 us, of which it runs 40, on another CPU
+	wanders                   // after 50 us, of which it runs 40: when it is asked it is on another CPU
 	lingers                   // after 50 us in the kernel, on its CPU
 	queues                    // not before the tick after the next
 	ends                      // it exits instead
@@ -27,6 +27,8 @@ const (
 	replaced                  // it stops, and its memory is another's
 	unwaitable                // somebody else takes its end
 	conducts
+	execs  // it goes by another id when the seize returns
+	killed // it is killed while it is stopped, and takes its time to end
 )
 
 func (c conduct) String() string {
@@ -45,6 +47,7 @@ type actor struct {
 	asked     bool
 	stopped   bool
 	patience  int // looks for its stop until that comes
+	dying     bool
 }
 
 // script is a kernel of which each test says what it does. It holds every call against what may be
@@ -62,6 +65,9 @@ type script struct {
 }
 
 const us = int64(1000)
+
+// scriptPID is the id of the process that all actors are threads of.
+const scriptPID = 1
 
 // Numbers of open files: of thread 7, schedstat is 71 and so on.
 const (
@@ -99,11 +105,22 @@ func (s *script) Seize(tid int) unix.Errno {
 	}
 	s.seizes++
 	a.tracee = true
+	if a.does == execs {
+		delete(s.actors, tid)
+		s.actors[scriptPID] = a
+	}
 	return 0
 }
 
 func (s *script) Interrupt(tid int) unix.Errno {
-	s.actor(tid, false, "interrupt").asked = true
+	if s.actors[tid] == nil {
+		return unix.ESRCH
+	}
+	a := s.actor(tid, false, "interrupt")
+	a.asked = true
+	if a.does == wanders {
+		a.cpu++
+	}
 	return 0
 }
 
@@ -116,7 +133,7 @@ func (s *script) Wait(tid int, block bool) (int, uint32, unix.Errno) {
 	a.stopped = true
 	switch a.does {
 	case wanders:
-		s.now, a.run, a.cpu = s.now+50*us, a.run+40*us, a.cpu+1
+		s.now, a.run = s.now+50*us, a.run+40*us
 	case lingers:
 		s.now, a.run = s.now+50*us, a.run+50*us
 	case queues:
@@ -128,9 +145,16 @@ func (s *script) Wait(tid int, block bool) (int, uint32, unix.Errno) {
 			return 0, 0, 0
 		}
 	case ends:
-		a.tracee, a.stopped = false, false
-		s.released++
+		a.stopped = false
 		return tid, 7 << 8, 0
+	case killed:
+		if a.dying {
+			a.stopped = false
+			if a.patience--; a.patience >= 0 {
+				return 0, 0, 0
+			}
+			return tid, uint32(unix.SIGKILL), 0
+		}
 	case signalled:
 		return tid, uint32(unix.SIGUSR1)<<8 | 0x7f, 0
 	case grouped:
@@ -145,7 +169,15 @@ func (s *script) Wait(tid int, block bool) (int, uint32, unix.Errno) {
 	return tid, interrupt, 0
 }
 
-func (s *script) Reap(tid int) bool { return true }
+func (s *script) Reap(tid int) bool {
+	a := s.actor(tid, false, "reap")
+	if a.stopped {
+		s.t.Fatalf("thread %d is reaped, and has not ended", tid)
+	}
+	a.tracee, a.asked, a.dying = false, false, false
+	s.released++
+	return true
+}
 
 func (s *script) held(tid int, what string) *actor {
 	a := s.actor(tid, false, what)
@@ -173,6 +205,10 @@ func (s *script) Memory(tid int, addr uint64, buf []byte) int {
 
 func (s *script) Detach(tid, sig int) unix.Errno {
 	a := s.held(tid, "detach")
+	if a.does == killed {
+		a.dying = true
+		return unix.ESRCH
+	}
 	a.tracee, a.stopped, a.asked = false, false, false
 	s.releases[tid] = sig
 	s.released++
@@ -180,6 +216,12 @@ func (s *script) Detach(tid, sig int) unix.Errno {
 }
 
 func (s *script) Pread(fd int, buf []byte, off int64) (int, unix.Errno) {
+	if s.actors[fd/10] == nil {
+		if fd%10 == filePages {
+			return 0, 0
+		}
+		return 0, unix.ESRCH
+	}
 	a := s.actor(fd/10, true, "read a file")
 	switch fd % 10 {
 	case fileSched:
@@ -214,7 +256,7 @@ func play(t *testing.T, ticks int64, samples int, actors []*actor, turn func(tic
 	for _, a := range actors {
 		s.actors[a.tid] = a
 		f := 10 * a.tid
-		b.Put(Thread{TID: a.tid, PID: 1, Sched: f + fileSched, Stat: f + fileStat, Debug: f + fileDebug, Pages: f + filePages, Run: a.run, Gen: 1})
+		b.Put(Thread{TID: a.tid, PID: scriptPID, Sched: f + fileSched, Stat: f + fileStat, Debug: f + fileDebug, Pages: f + filePages, Run: a.run, Gen: 1})
 	}
 	c := &Clock{cpu: 0, who: 1, board: b, k: s, last: -1, tick: -1, samples: make([]Sample, samples)}
 	for i := range c.samples {
@@ -316,6 +358,30 @@ func TestConducts(t *testing.T) {
 				t.Errorf("let go with signal %d, want %d", s.releases[7], want)
 			}
 		})
+	}
+}
+
+// TestOtherID: a thread that has called exec while it was seized is stopped and let go by the id that it
+// has then.
+func TestOtherID(t *testing.T) {
+	a := &actor{tid: 7, does: execs, state: 'R'}
+	_, _, list := play(t, 3, 4, []*actor{a}, nil)
+	if len(list) != 1 || !list[0].Gone || list[0].TID != scriptPID {
+		t.Errorf("%d samples, the first %+v: want one of thread %d, of which nothing is known", len(list), list[:min(1, len(list))], scriptPID)
+	}
+}
+
+// TestKilledAtStop: the end of a thread that is killed while it is stopped is taken, however long it takes to end. So long
+// no other sample is.
+func TestKilledAtStop(t *testing.T) {
+	a := &actor{tid: 7, does: killed, state: 'R', patience: 3}
+	_, _, list := play(t, 3, 4, []*actor{a}, func(n int64) {
+		if n == 0 {
+			a.run, a.state = 1, 'R'
+		}
+	})
+	if len(list) != 1 || !list[0].Gone || list[0].Released-list[0].Asked < 1000*us {
+		t.Errorf("%d samples, the first %+v: want one that is gone late", len(list), list[:min(1, len(list))])
 	}
 }
 
