@@ -169,16 +169,22 @@ func (c *Clock) rove() {
 		if errno == unix.EINTR {
 			continue // there are more requests
 		}
-		known := false
 		for i := range c.samples {
 			m := &c.samples[i]
-			if m.state.Load() == asked && (m.TID == who || errno != 0) {
+			if m.state.Load() != asked {
+				continue
+			}
+			if errno == 0 && m.PID == who && m.TID != who {
+				if _, _, gone := c.k.Wait(m.TID, false); gone != 0 {
+					m.TID = who // it has called exec
+				}
+			}
+			if m.TID == who || errno != 0 {
 				c.stopped(m, status, errno)
-				known = true
 			}
 		}
-		if !known { // it goes by another id since an exec
-			c.k.Detach(who, 0)
+		if who != 0 && !unix.WaitStatus(status).Stopped() {
+			c.k.Reap(who)
 		}
 	}
 }
@@ -394,12 +400,17 @@ func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
 	s.sampled.Store(n)
 }
 
-// stopped takes a sample of a thread that reports, and lets it go. One that was killed while it was stopped stays
+// stopped takes a sample of a thread that reports, or is known to be gone by errno, and lets it go. One that was killed while it was stopped stays
 // asked for until its end can be taken: until then its parent could not.
 //
 //go:nosplit
 //go:norace
 func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
+	if errno != 0 && m.TID != m.PID && c.k.Interrupt(m.PID) == 0 {
+		m.TID = m.PID // it has called exec, and stops by that id
+		c.since.Store(0)
+		return
+	}
 	c.holding.Store(int32(m.TID))
 	c.holds.Store(c.k.Now())
 	over := m.take(c.k, c.board, status, errno, false)

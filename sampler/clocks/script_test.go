@@ -28,6 +28,7 @@ const (
 	unwaitable                // somebody else takes its end
 	conducts
 	execs  // it goes by another id when the seize returns
+	passes // and when it is waited for
 	killed // it is killed while it is stopped, and takes its time to end
 )
 
@@ -106,10 +107,16 @@ func (s *script) Seize(tid int) unix.Errno {
 	s.seizes++
 	a.tracee = true
 	if a.does == execs {
-		delete(s.actors, tid)
-		s.actors[scriptPID] = a
+		s.renames(a)
 	}
 	return 0
+}
+
+// renames gives an actor the id of its process's leader.
+func (s *script) renames(a *actor) {
+	delete(s.actors, a.tid)
+	s.actors[scriptPID] = a
+	a.does = stops
 }
 
 func (s *script) Interrupt(tid int) unix.Errno {
@@ -125,6 +132,12 @@ func (s *script) Interrupt(tid int) unix.Errno {
 }
 
 func (s *script) Wait(tid int, block bool) (int, uint32, unix.Errno) {
+	if a := s.actors[tid]; a != nil && a.does == passes {
+		s.renames(a)
+	}
+	if s.actors[tid] == nil {
+		return 0, 0, unix.ECHILD
+	}
 	a := s.actor(tid, false, "wait")
 	if !a.asked {
 		s.t.Fatalf("thread %d is waited for, and was not asked to stop", tid)
@@ -361,13 +374,15 @@ func TestConducts(t *testing.T) {
 	}
 }
 
-// TestOtherID: a thread that has called exec while it was seized is stopped and let go by the id that it
+// TestOtherID: a thread that has called exec while it was seized or asked is stopped and let go by the id that it
 // has then.
 func TestOtherID(t *testing.T) {
-	a := &actor{tid: 7, does: execs, state: 'R'}
-	_, _, list := play(t, 3, 4, []*actor{a}, nil)
-	if len(list) != 1 || !list[0].Gone || list[0].TID != scriptPID {
-		t.Errorf("%d samples, the first %+v: want one of thread %d, of which nothing is known", len(list), list[:min(1, len(list))], scriptPID)
+	for _, when := range []conduct{execs, passes} {
+		a := &actor{tid: 7, does: when, state: 'R'}
+		_, _, list := play(t, 3, 4, []*actor{a}, nil)
+		if len(list) != 1 || !list[0].Gone || list[0].TID != scriptPID {
+			t.Errorf("%d samples, the first %+v: want one of thread %d, of which nothing is known", len(list), list[:min(1, len(list))], scriptPID)
+		}
 	}
 }
 
