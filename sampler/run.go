@@ -174,7 +174,7 @@ func (e *engine) begin() {
 	e.board.NoRestart = e.opt.NoRestart
 	e.shared.Store(e.board)
 	e.bank = clocks.NewBank(new(taking.Live), e.board, clocks.Options{
-		Samples: e.buffers(), Nice: e.opt.Nice, Fill: e.fill,
+		Samples: e.buffers(), Nice: e.opt.Nice,
 	})
 }
 
@@ -183,19 +183,6 @@ func (e *engine) begin() {
 func (e *engine) buffers() int {
 	const patience = int64(100 * time.Millisecond)
 	return int(min(max(16, patience/e.interval), 512))
-}
-
-// fill gives an empty sample its room.
-func (e *engine) fill(m *clocks.Sample, stack, beyond int) {
-	c := e.pool.get(stack, beyond)
-	if c == nil {
-		c = e.pool.last(stack, beyond)
-	}
-	if c == nil {
-		return
-	}
-	m.Regs, m.Stack, m.Beyond = c.Regs[:cap(c.Regs)], c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
-	m.FPRegs = make([]byte, taking.FPRegsBytes)
 }
 
 func (e *engine) report(r *Result) {

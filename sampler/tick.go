@@ -222,15 +222,21 @@ func (e *engine) unmet(t *thread) ledger.Class {
 // none.
 func (e *engine) swap(t *thread, m *clocks.Sample) *capture.Capture {
 	a := t.fb.Get()
-	c := e.pool.get(a.want(e.pool.first()), a.Beyond)
+	want, beyond := a.want(e.pool.first()), a.Beyond
+	if most := len(m.Stack) + len(m.Beyond); want+beyond > most && want+beyond > most+e.bank.Room() {
+		want, beyond = len(m.Stack), len(m.Beyond)
+	}
+	c := e.pool.get(want, beyond)
 	if c == nil {
 		return nil
 	}
+	lent := held(c)
 	room := taking.Buffer{Regs: c.Regs[:cap(c.Regs)], FPRegs: c.FPRegs[:cap(c.FPRegs)], Stack: c.Stack[:cap(c.Stack)], Beyond: c.Beyond[:cap(c.Beyond)]}
 	if len(room.FPRegs) < taking.FPRegsBytes {
 		room.FPRegs = make([]byte, taking.FPRegsBytes)
 	}
 	m.Buffer.Fill(c)
+	e.pool.grown(held(c) - lent)
 	m.Regs, m.FPRegs, m.Stack, m.Beyond = room.Regs, room.FPRegs, room.Stack, room.Beyond
 	if m.PACMask != 0 {
 		t.proc.pac = m.PACMask

@@ -69,6 +69,10 @@ func (b *Bank) start(cpu int, o Options) (*Clock, error) {
 	if number == 0 {
 		return nil, errTooMany
 	}
+	o.First = firstRoom
+	if first*firstRoom > b.Room() {
+		o.First = commonRoom
+	}
 	c, denied, err := Start(b.k, b.board, cpu, number, o)
 	if denied != nil {
 		b.Denied = denied
@@ -231,9 +235,21 @@ func (b *Bank) Counts() (missed, late int64, looked time.Duration) {
 // Clocks is how many CPUs have a clock.
 func (b *Bank) Clocks() int { return len(b.clocks) }
 
+// Room is how many bytes more clocks may have room for.
+func (b *Bank) Room() int {
+	room := maxRoom
+	b.all(func(c *Clock) {
+		for i := range c.samples {
+			room -= c.samples[i].large()
+		}
+	})
+	return max(room, 0)
+}
+
 // Fit sees to it that every clock has room for some stacks of so many bytes, and for so many beyond a
-// signal handler's.
+// signal handler's, as far as [Bank.Room] goes.
 func (b *Bank) Fit(stack, beyond int) {
+	room := b.Room()
 	b.all(func(c *Clock) {
 		fits := func(m *Sample) bool { return len(m.Stack) >= stack && len(m.Beyond) >= beyond }
 		n := 0
@@ -244,10 +260,12 @@ func (b *Bank) Fit(stack, beyond int) {
 		}
 		for i := 0; i < len(c.samples) && n < first; i++ {
 			m := &c.samples[i]
-			if fits(m) || !m.state.CompareAndSwap(free, filled) {
+			had := m.large()
+			if fits(m) || stack+beyond > room+had || !m.state.CompareAndSwap(free, filled) {
 				continue
 			}
-			b.opt.Fill(m, max(stack, len(m.Stack)), max(beyond, len(m.Beyond)))
+			m.fill(max(stack, len(m.Stack)), max(beyond, len(m.Beyond)))
+			room -= m.large() - had
 			m.state.Store(free)
 			n++
 		}

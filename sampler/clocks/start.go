@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace"
+	"sfsample/regs"
 	"sfsample/sampler/taking"
 )
 
@@ -15,18 +16,28 @@ type Options struct {
 	Phase   int64 // of its ticks after the board's, nanoseconds
 	Samples int   // how many may be under way
 	Nice    bool  // stay at normal priority
-	// Fill gives an empty sample room for so many bytes of stack, and of the stack beyond a
-	// signal handler's.
-	Fill func(m *Sample, stack, beyond int)
+	First   int   // bytes of stack that the first few have room for
 }
 
 // Room for stacks that clocks begin with, in bytes.
 const (
-	// first samples of a clock have firstRoom: for threads of which nothing is known yet.
+	// first samples of a clock have firstRoom, if there is so much: for threads of which nothing is known yet.
 	first      = 4
 	firstRoom  = 256 << 10
 	commonRoom = 16 << 10
+	// maxRoom bounds what all samples of all clocks have room for beyond commonRoom each.
+	maxRoom = 24 << 20
 )
+
+// fill gives a sample that nobody uses room for so many bytes of stack, and of the stack beyond a signal
+// handler's.
+func (m *Sample) fill(stack, beyond int) {
+	m.Regs, m.FPRegs = make([]byte, regs.PrstatusMaxBytes), make([]byte, taking.FPRegsBytes)
+	m.Stack, m.Beyond = make([]byte, stack), make([]byte, beyond)
+}
+
+// large is how much room a sample has beyond commonRoom.
+func (m *Sample) large() int { return max(0, len(m.Stack)+len(m.Beyond)-commonRoom) }
 
 // Start makes the clock of a CPU: a thread that is bound to it, at real-time priority where that
 // is allowed. number tells clocks apart, from 1 on. The error is that of binding it; denied, why it has no
@@ -36,9 +47,9 @@ func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, den
 	for i := range c.samples {
 		stack := commonRoom
 		if i < first {
-			stack = firstRoom
+			stack = o.First
 		}
-		o.Fill(&c.samples[i], stack, 0)
+		c.samples[i].fill(stack, 0)
 	}
 	b.clocks[number].Store(c)
 	ready := make(chan struct{})
