@@ -69,8 +69,10 @@ func (e *engine) suspend(f func()) {
 // meanwhile.
 const leastTick = int64(time.Millisecond)
 
-// dueAt is when tick e.due is handled: when clocks have had time to answer it.
-func (e *engine) dueAt() int64 { return e.start + e.due*e.interval + min(e.interval/2, leastTick/2) }
+// dueAt is when tick e.due is handled: when all clocks have had time to answer it, and before the next.
+func (e *engine) dueAt() int64 {
+	return e.start + e.due*e.interval + e.bank.Last + min(e.interval/4, leastTick/2)
+}
 
 // onTick handles the ticks that have passed.
 func (e *engine) onTick(now int64) {
@@ -467,8 +469,8 @@ func (e *engine) runs(t *thread, n int64) {
 		t.runnable++
 		return
 	}
-	if t.homeless++; t.homeless >= moveAfter && t.slot >= 0 && e.bank.Dead(st.Processor) {
-		e.warn("threads of process %d run on CPU %d, where no clock of ours can be: they are stopped from elsewhere, which favours the ends of system calls", t.proc.pid, st.Processor)
+	if t.homeless++; t.homeless >= moveAfter && t.slot >= 0 && e.bank.Away(st.Processor, n) {
+		e.warn("threads of process %d run on CPU %d, where no clock of ours can be, or gets no time: they are stopped from elsewhere, which favours the ends of system calls", t.proc.pid, st.Processor)
 		e.bank.Ask(t.slot)
 	}
 }

@@ -58,6 +58,8 @@ type Clock struct {
 	board *Board
 	k     taking.Kernel
 	phase int64 // of its ticks, nanoseconds after the board's
+	born  int64 // its first tick
+	mask  []uint64
 	// prompt: it has real-time priority.
 	prompt bool
 
@@ -81,6 +83,7 @@ type Clock struct {
 	holding atomic.Int32    // the id of that thread
 	active  atomic.Bool     // a tick is being answered
 	quit    atomic.Bool
+	barred  atomic.Bool // it cannot be bound to its CPU, and has ended
 
 	// Requests to stop a thread, for a clock that has no CPU of its own: slots, with
 	// how many were made and how many taken.
@@ -117,6 +120,10 @@ const ranThrough = 30_000
 func (c *Clock) Outside() {
 	if c.cpu == Anywhere {
 		c.rove()
+		return
+	}
+	if c.k.Bind(c.mask) != 0 {
+		c.barred.Store(true)
 		return
 	}
 	b := c.board

@@ -89,6 +89,8 @@ func (s *script) actor(tid int, may bool, what string) *actor {
 
 func (s *script) Now() int64 { return s.now }
 
+func (s *script) Bind([]uint64) unix.Errno { return 0 }
+
 func (s *script) Sleep(until int64) {
 	s.now = max(s.now, until) + 5*us
 	s.asleep()

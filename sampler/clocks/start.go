@@ -1,7 +1,6 @@
 package clocks
 
 import (
-	"fmt"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -39,11 +38,11 @@ func (m *Sample) fill(stack, beyond int) {
 // large is how much room a sample has beyond commonRoom.
 func (m *Sample) large() int { return max(0, len(m.Stack)+len(m.Beyond)-commonRoom) }
 
-// Start makes the clock of a CPU: a thread that is bound to it, at real-time priority where that
-// is allowed. number tells clocks apart, from 1 on. The error is that of binding it; denied, why it has no
-// real-time priority.
+// Start makes the clock of a CPU: a thread that binds itself to it, at real-time priority where that
+// is allowed. number tells clocks apart, from 1 on. denied tells why it has no real-time priority. Whether it can be bound
+// is known later: on that CPU it may have to wait for ever, and nobody waits for it.
 func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, denied, err error) {
-	c = &Clock{cpu: cpu, who: int32(number), board: b, k: k, phase: o.Phase, last: -1, samples: make([]Sample, o.Samples)}
+	c = &Clock{cpu: cpu, mask: make([]uint64, max(cpu, 0)/64+1), who: int32(number), board: b, k: k, phase: o.Phase, last: -1, samples: make([]Sample, o.Samples)}
 	for i := range c.samples {
 		stack := commonRoom
 		if i < first {
@@ -68,22 +67,19 @@ func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, den
 	return c, denied, err
 }
 
-// prepare binds the calling thread.
+// prepare does for the calling thread what is to be done before it is bound.
 func (c *Clock) prepare(nice bool) (denied, err error) {
 	if err := ptrace.Interruptible(); err != nil {
 		return nil, err
 	}
 	if c.cpu != Anywhere {
-		var set unix.CPUSet
-		set.Set(c.cpu)
-		if err := unix.SchedSetaffinity(0, &set); err != nil {
-			return nil, fmt.Errorf("bind a thread to CPU %d: %w", c.cpu, err)
-		}
+		c.mask[c.cpu/64] = 1 << (c.cpu % 64)
 	}
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	denied = hasten(nice)
 	c.prompt = denied == nil && !nice
 	c.tick = max(-1, (c.k.Now()-c.board.Start-c.phase)/c.board.Interval)
+	c.born = c.tick + 1
 	c.done.Store(c.tick)
 	c.met.Store(c.tick)
 	c.thread.Store(int32(unix.Gettid()))
