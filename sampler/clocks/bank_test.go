@@ -94,3 +94,20 @@ func TestStarved(t *testing.T) {
 		t.Error("a clock that has met nobody goes on")
 	}
 }
+
+// TestPut: a slot that a clock still looks at is nobody else's, also the first that was never used.
+func TestPut(t *testing.T) {
+	b := NewBoard(3, 0, 1)
+	if !b.slots[0].take(1) || b.Put(Thread{}) != -1 {
+		t.Fatal("a slot was given that a clock holds")
+	}
+	b.slots[0].give()
+	for i := range 3 {
+		if got := b.Put(Thread{TID: i}); got != i {
+			t.Errorf("slot %d, want %d", got, i)
+		}
+	}
+	if b.Put(Thread{}) != -1 || !b.Remove(1) || b.Put(Thread{}) != 1 {
+		t.Error("want the one slot that is free")
+	}
+}

@@ -85,20 +85,14 @@ type Thread struct {
 // Put adds a thread. -1: there is no room.
 func (b *Board) Put(t Thread) int {
 	n := int(b.n.Load())
-	for i := range n {
+	for i := range min(n+1, len(b.slots)) {
 		if s := &b.slots[i]; !s.used && s.take(coordinator) {
 			b.fill(s, &t)
+			b.n.Store(int32(max(n, i+1)))
 			return i
 		}
 	}
-	if n == len(b.slots) {
-		return -1
-	}
-	s := &b.slots[n]
-	s.holder.Store(coordinator)
-	b.fill(s, &t)
-	b.n.Store(int32(n + 1))
-	return n
+	return -1
 }
 
 func (b *Board) fill(s *Slot, t *Thread) {
