@@ -1,7 +1,10 @@
 package sampler
 
 import (
+	"os"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"sfsample/sampler/ledger"
 )
@@ -27,5 +30,21 @@ func TestClocksComeAndGo(t *testing.T) {
 		if c := e.pool.get(newCopy, firstCopy); c == nil {
 			t.Errorf("at %d Hz there is no room for a capture when all clocks have ended", hz)
 		}
+	}
+}
+
+// TestHeldFiles: the pagemap of a process stays open while a clock holds a thread of it, and no longer.
+func TestHeldFiles(t *testing.T) {
+	e := new(engine)
+	p := &process{tasks: -1, pages: openPagemap(e.fs, os.Getpid()), held: 1}
+	pages := int(p.pages)
+	open := func() bool { _, err := unix.FcntlInt(uintptr(pages), unix.F_GETFD, 0); return err == nil }
+	e.closeProcess(p)
+	if !open() || p.pages != -1 || len(e.later) != 1 || e.later[0]() {
+		t.Fatal("the pagemap is closed while a clock reads it")
+	}
+	p.held = 0
+	if !e.later[0]() || open() {
+		t.Error("the pagemap is left open")
 	}
 }

@@ -149,7 +149,7 @@ func (e *engine) addProcess(pid int) *process {
 
 // openProcess opens what is read of a process again and again, and belongs to its program of now.
 func (e *engine) openProcess(p *process) {
-	p.closeFiles() // the memory before an exec is another
+	e.closeProcess(p) // the memory before an exec is another
 	fd, err := unix.Open(e.fs.Path(p.pid, "task"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		fd = -1
@@ -327,6 +327,7 @@ func (e *engine) drop(t *thread) {
 func (e *engine) gone(t *thread) {
 	slot := t.slot
 	e.open -= t.files()
+	t.proc.held++
 	fds := []int{t.schedFD, t.callFD, t.statFD, t.debugFD}
 	t.schedFD, t.callFD, t.statFD, t.debugFD = -1, -1, -1, -1
 	e.later = append(e.later, func() bool {
@@ -334,6 +335,7 @@ func (e *engine) gone(t *thread) {
 			return false
 		}
 		e.slots[slot] = nil
+		t.proc.held--
 		for _, fd := range fds {
 			closeFD(&fd)
 		}
@@ -363,7 +365,7 @@ func (e *engine) dropProcess(p *process) {
 	e.programs.Delete(p.pid)
 	p.readCPU()
 	e.chargeRest(p)
-	p.closeFiles()
+	e.closeProcess(p)
 	e.send(item{gone: p.pid})
 	if p.pid == e.opt.Command && e.keeper == nil {
 		e.reapCommand()
@@ -459,8 +461,26 @@ func (e *engine) closeAll() {
 		e.closeFiles(t)
 	}
 	for _, p := range e.procs {
-		p.closeFiles()
+		e.closeProcess(p)
 	}
+}
+
+// closeProcess closes what is open of a process itself: what clocks read, when none does any more.
+func (e *engine) closeProcess(p *process) {
+	closeFD(&p.tasks)
+	pages := p.pages
+	p.pages = -1
+	if p.held == 0 {
+		pages.close()
+		return
+	}
+	e.later = append(e.later, func() bool {
+		if p.held > 0 {
+			return false
+		}
+		pages.close()
+		return true
+	})
 }
 
 func (e *engine) elapsed() time.Duration { return time.Duration(ptrace.Now() - e.start) }

@@ -23,6 +23,7 @@ type process struct {
 	loose   time.Duration // of that, what was not weighed when its thread went
 	only    bool          // only some threads of it were asked for
 	threads int
+	held    int // threads that are gone, and that clocks still hold: they read pages
 	program *program
 	shares  bool // its memory may still be its parent's: it was made by vfork(2)
 	parent  int  // then
@@ -32,15 +33,6 @@ type process struct {
 	// captures counts those of this program, up to a few.
 	captures int
 	pac      uint64 // arm64: NT_ARM_PAC_MASK, once it was read
-}
-
-// closeFiles closes what is open of the process itself.
-func (p *process) closeFiles() {
-	if p.tasks >= 0 {
-		unix.Close(p.tasks)
-	}
-	p.pages.close()
-	p.tasks, p.pages = -1, -1
 }
 
 // replaced tells whether the memory that the process had when its files were opened is gone.
