@@ -20,11 +20,13 @@ type Board struct {
 
 	NoRestart bool // no register of a target is ever written
 
-	keeper atomic.Int32                     // thread id of the keeper of all threads, 0: there is none
-	clocks [maxClocks]atomic.Pointer[Clock] // by number, for the keeper
-	stride atomic.Int64                     // only ticks that it divides are answered, 0: none
-	n      atomic.Int32                     // slots in use lie below it
-	slots  []Slot
+	keeper    atomic.Int32                     // thread id of the keeper of all threads, 0: there is none
+	kept      atomic.Int32                     // the thread that the keeper copies
+	keptSince atomic.Int64                     // since when; 0: none
+	clocks    [maxClocks]atomic.Pointer[Clock] // by number, for the keeper
+	stride    atomic.Int64                     // only ticks that it divides are answered, 0: none
+	n         atomic.Int32                     // slots in use lie below it
+	slots     []Slot
 }
 
 // Slot is one thread on the board.
@@ -152,9 +154,10 @@ func (b *Board) number() int {
 	return 0
 }
 
-// Held is the thread that a clock has held, stopped, for longest, and since when, CLOCK_MONOTONIC; 0: none does.
+// Held is the thread that a clock or the keeper has held, stopped, for longest, and since when, CLOCK_MONOTONIC; 0: none does.
 // Any goroutine may ask.
 func (b *Board) Held() (tid int, since int64) {
+	tid, since = int(b.kept.Load()), b.keptSince.Load()
 	for n := range b.clocks {
 		c := b.clocks[n].Load()
 		if c == nil {

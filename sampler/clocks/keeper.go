@@ -240,13 +240,18 @@ func (p *Keeper) handle(s ptrace.Status) {
 		c := p.by[m]
 		delete(p.asked, s.TID)
 		delete(p.by, m)
+		p.holds(s.TID)
 		m.take(p.k, p.board, s.Raw, 0, true)
+		p.holds(0)
 		p.finish(m, c)
 	case ptrace.KindClone, ptrace.KindFork, ptrace.KindVfork:
 		if id, err := s.EventMsg(); err == nil {
 			p.pids[int(id)] = p.pids[s.TID]
 			if s.Kind != ptrace.KindClone {
 				p.pids[int(id)] = int(id)
+				p.mu.Lock()
+				delete(p.ends, int(id)) // of another process that had this id
+				p.mu.Unlock()
 			}
 		}
 		p.resume(s)
@@ -258,7 +263,9 @@ func (p *Keeper) handle(s ptrace.Status) {
 			p.gone = append(p.gone, int(former))
 			p.mu.Unlock()
 			delete(p.pids, int(former))
+			p.lose(p.asked[int(former)])
 		}
+		p.lose(m) // this stop has eaten the interrupt: see askAgain
 		p.opt.Replaced(s.TID)
 		p.pids[s.TID] = s.TID
 		if s.TID == p.opt.PIDs[0] {
@@ -300,6 +307,16 @@ func (p *Keeper) resume(s ptrace.Status) {
 	}
 }
 
+// holds notes which thread is being copied, 0 for none.
+func (p *Keeper) holds(tid int) {
+	p.board.kept.Store(int32(tid))
+	since := int64(0)
+	if tid != 0 {
+		since = p.k.Now()
+	}
+	p.board.keptSince.Store(since)
+}
+
 // exit takes the stack that a thread has at its exit.
 func (p *Keeper) exit(s ptrace.Status) {
 	if !p.runs {
@@ -314,7 +331,14 @@ func (p *Keeper) exit(s ptrace.Status) {
 		p.mu.Unlock()
 		return
 	}
-	errno := taking.Take(p.k, s.TID, &a, b, -1, false, true)
+	pages, err := unix.Open(fmt.Sprintf("/proc/%d/pagemap", s.TID), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		pages = -1
+	}
+	p.holds(s.TID)
+	errno := taking.Take(p.k, s.TID, &a, b, pages, false, true)
+	p.holds(0)
+	unix.Close(pages)
 	pid := p.process(s.TID)
 	st, _ := (procfs.FS{}).Schedstat(pid, s.TID)
 	at, early := ptrace.Now(), p.opt.Early(pid, s.TID)
@@ -341,13 +365,7 @@ func (p *Keeper) process(tid int) int {
 
 // end forgets a thread that was reaped. m is what was asked of it.
 func (p *Keeper) end(s ptrace.Status, m *Sample) {
-	if m != nil {
-		c := p.by[m]
-		delete(p.asked, s.TID)
-		delete(p.by, m)
-		m.Gone = true
-		p.finish(m, c)
-	}
+	p.lose(m)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pids[s.TID] == s.TID {
@@ -360,6 +378,18 @@ func (p *Keeper) end(s ptrace.Status, m *Sample) {
 		p.gone = append(p.gone, s.TID)
 	}
 	delete(p.pids, s.TID)
+}
+
+// lose gives up a sample that was asked of a thread that is not there any more, if there is such a one.
+func (p *Keeper) lose(m *Sample) {
+	if m == nil {
+		return
+	}
+	c := p.by[m]
+	delete(p.asked, m.TID)
+	delete(p.by, m)
+	m.Gone = true
+	p.finish(m, c)
 }
 
 // Ends returns what has come since the last call: the stacks that threads had at their exits, and which
@@ -379,11 +409,14 @@ func (p *Keeper) End(pid int) (status uint32, ok bool) {
 	return status, ok
 }
 
-// Close lets all threads go.
+// Close lets all threads go. It does not wait for a keeper that hangs: the end of this program lets go then.
 func (p *Keeper) Close() {
 	p.quit.Store(true)
 	if p.alarm != nil {
 		p.alarm.Ring()
 	}
-	<-p.ended
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+	}
 }
