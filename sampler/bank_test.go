@@ -1,11 +1,14 @@
 package sampler
 
 import (
+	"log/slog"
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/ptrace"
 	"sfsample/sampler/ledger"
 )
 
@@ -47,4 +50,38 @@ func TestHeldFiles(t *testing.T) {
 	if !e.later[0]() || open() {
 		t.Error("the pagemap is left open")
 	}
+}
+
+// TestRefused: a thread that a thread of ours traces already, by the id that it had before an exec, is not another's, nor
+// is one that has ended.
+func TestRefused(t *testing.T) {
+	other := startWaiting(t)
+	var warned strings.Builder
+	e := &engine{opt: Options{Hz: 99}, log: slog.New(slog.NewTextHandler(&warned, nil)), warned: map[string]bool{}}
+	e.book = ledger.NewBook(e.opt.interval())
+	th := &thread{tid: other.PID, proc: &process{pid: other.PID}}
+	refuse := func(want ledger.Class) {
+		t.Helper()
+		n := e.book.Tick() + 1
+		e.book.Open(&th.line, 0)
+		e.book.Advance(n)
+		before := e.book.Account()
+		e.refuse(th, n)
+		if a := e.book.Account(); a.Count[want] != before.Count[want]+1 || warned.Len() > 0 {
+			t.Errorf("booked as %v, want 1 %v; said %q", &a, want, &warned)
+		}
+	}
+	traced, end := make(chan error), make(chan struct{})
+	done := ptrace.OnThread(func() {
+		traced <- ptrace.Seize(other.PID, 0)
+		<-end
+	})
+	if err := <-traced; err != nil {
+		t.Fatal(err)
+	}
+	refuse(ledger.NotStopped)
+	close(end)
+	<-done
+	th.tid = 1 << 30 // no thread has it
+	refuse(ledger.Exited)
 }

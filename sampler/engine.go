@@ -45,7 +45,6 @@ type engine struct {
 	board *clocks.Board
 	bank  *clocks.Bank
 	slots []*thread     // by slot
-	gen   int64         // of the last slot that was given
 	later []func() bool // what is to be tried again at the next tick until it is true
 	calm  taking.Kernel
 	peekB taking.Buffer // of the look at hand
@@ -72,7 +71,6 @@ type engine struct {
 	status atomic.Pointer[Progress]
 	busy   atomic.Int64                 // the coordinator may hang since this CLOCK_MONOTONIC time; 0: it rests
 	shared atomic.Pointer[clocks.Board] // the board, for the watchdog
-	exit   uint32                       // wait status of Options.Command
 	buf    [512]byte
 	kernel []byte // room for the kernel's part of a stack; nil: not needed yet
 }
@@ -244,7 +242,7 @@ func (e *engine) closeFiles(t *thread) {
 
 // awake puts a thread on the board, where clocks find it, and sees to it that its CPU has one.
 func (e *engine) awake(t *thread, cpu int) {
-	if t.slot >= 0 || e.opt.Stop == StopNever || t.noUserStack || t.refused {
+	if t.slot >= 0 || e.opt.Stop == StopNever || t.noUserStack {
 		return
 	}
 	if !e.mayOpen(3, leastSpare) {
@@ -259,9 +257,8 @@ func (e *engine) awake(t *thread, cpu int) {
 	t.debugFD, _ = t.openFile("sched")
 	e.open += t.files() - before
 	a := t.fb.Get()
-	e.gen++
 	t.slot = e.board.Put(clocks.Thread{TID: t.tid, PID: t.proc.pid, Sched: t.schedFD, Stat: t.statFD, Debug: t.debugFD,
-		Pages: int(t.proc.pages), Advice: a.Advice, Gen: e.gen, Run: int64(t.line.Run())})
+		Pages: int(t.proc.pages), Advice: a.Advice, Run: int64(t.line.Run())})
 	if t.slot < 0 {
 		e.leave(t)
 		return
@@ -374,10 +371,7 @@ func (e *engine) dropProcess(p *process) {
 
 // reapCommand takes the end of the command that we have started.
 func (e *engine) reapCommand() {
-	var ws unix.WaitStatus
-	if pid, err := unix.Wait4(e.opt.Command, &ws, unix.WNOHANG|unix.WALL, nil); err == nil && pid == e.opt.Command {
-		e.exit = uint32(ws)
-	}
+	unix.Wait4(e.opt.Command, nil, unix.WNOHANG|unix.WALL, nil)
 }
 
 // send hands something to the pipeline without ever waiting for it.

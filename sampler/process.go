@@ -76,7 +76,6 @@ type thread struct {
 	line ledger.Line
 
 	noUserStack bool
-	refused     bool // it may not be stopped: it is another's tracee, or permission is gone
 
 	schedFD, callFD int  // open files of /proc, -1: open at each use
 	opened          bool // as far as there was one to be had
@@ -115,7 +114,6 @@ type thread struct {
 	runnable int64 // ticks at which it was about to run, and not on the CPU that has a clock
 	waits    int64 // ticks of waiting for a CPU that no stack shows yet
 	homeless int64 // ticks in a row at which no clock could be where it ran
-	quiet    int   // looks in a row that found it blocked with nothing run
 
 	window int64 // last window of the load in which it was sampled
 }

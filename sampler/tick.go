@@ -194,7 +194,7 @@ func (e *engine) live(t *thread) bool { return e.threads[t.tid] == t }
 
 // wasMet accounts for the ticks before the one at which a clock has met a thread.
 func (e *engine) wasMet(t *thread, tick int64, m *clocks.Sample) {
-	t.homeless, t.quiet = 0, 0
+	t.homeless = 0
 	if t.blocked {
 		e.unsure(t, tick-1, time.Duration(m.RunAsked)-t.idleRun)
 		t.proc.asleep.stirred = tick
@@ -210,7 +210,7 @@ func (e *engine) wasMet(t *thread, tick int64, m *clocks.Sample) {
 // clock has met it.
 func (e *engine) unmet(t *thread) ledger.Class {
 	switch {
-	case e.opt.Stop == StopNever || t.refused:
+	case e.opt.Stop == StopNever:
 		return ledger.Untraced
 	case t.homeless > 0 || t.slot < 0:
 		return ledger.Unmet
@@ -437,12 +437,11 @@ const moveAfter = 2
 
 // runs handles a thread that runs or waits for a CPU at tick n and was not met there so far.
 func (e *engine) runs(t *thread, n int64) {
-	if e.opt.Stop == StopNever || t.refused {
+	if e.opt.Stop == StopNever {
 		e.book.Give(&t.line, n, ledger.Untraced)
 		return
 	}
 	if stride := e.load.stride; stride > 1 && n%stride != 0 {
-		e.load.left++
 		e.book.Give(&t.line, n, ledger.Throttled)
 		return
 	}
@@ -477,15 +476,25 @@ func (e *engine) runs(t *thread, n int64) {
 
 // refuse handles a thread that may not be stopped.
 func (e *engine) refuse(t *thread, n int64) {
-	e.book.Give(&t.line, n, ledger.Untraced)
 	s, err := e.fs.Status(t.tid)
+	class := ledger.Untraced
 	switch {
-	case err != nil: // it has exited
+	case err != nil || s.State == 'Z' || s.State == 'X':
+		class = ledger.Exited
+	case e.ours(s.TracerPid): // it was asked by the id that it had before an exec
+		class = ledger.NotStopped
 	case s.TracerPid != 0:
 		e.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", t.tid, s.TracerPid)
 	default:
 		e.warn("threads of process %d may not be traced any more: running ones are not sampled (%s)", t.proc.pid, Remedy(t.proc.pid))
 	}
+	e.book.Give(&t.line, n, class)
+}
+
+// ours tells whether a thread is of this program.
+func (e *engine) ours(tid int) bool {
+	s, err := e.fs.Status(tid)
+	return tid != 0 && err == nil && s.Tgid == os.Getpid()
 }
 
 // unsure accounts for the ticks up to n of a thread that has run at some time
@@ -660,7 +669,7 @@ const maxStops = 6
 // the copy made at that stop was too small, and no more could be read before
 // the thread had gone back to its call.
 func (e *engine) wantsRegs(t *thread) bool {
-	if e.opt.Stop != StopAuto || t.refused || !t.stack || t.count == 0 || t.untouched == t.count {
+	if e.opt.Stop != StopAuto || !t.stack || t.count == 0 || t.untouched == t.count {
 		return false
 	}
 	a := t.fb.Get()

@@ -42,7 +42,6 @@ type Slot struct {
 	debug  int
 	pages  int // open pagemap of its process
 	Advice taking.Advice
-	Gen    int64 // which use of the slot this is
 
 	// exactRun is the thread's run time when it was let go at exactAt.
 	exactRun, exactAt int64
@@ -80,7 +79,6 @@ type Thread struct {
 	Sched, Stat, Debug int // open schedstat, stat and sched; -1: not to be had
 	Pages              int // open pagemap of the process, -1: not to be had
 	Advice             taking.Advice
-	Gen                int64
 	Run                int64 // run time as far as it is known, nanoseconds
 }
 
@@ -98,7 +96,7 @@ func (b *Board) Put(t Thread) int {
 }
 
 func (b *Board) fill(s *Slot, t *Thread) {
-	s.TID, s.PID, s.sched, s.stat, s.debug, s.pages, s.Advice, s.Gen = t.TID, t.PID, t.Sched, t.Stat, t.Debug, t.Pages, t.Advice, t.Gen
+	s.TID, s.PID, s.sched, s.stat, s.debug, s.pages, s.Advice = t.TID, t.PID, t.Sched, t.Stat, t.Debug, t.Pages, t.Advice
 	s.exactRun, s.exactAt = 0, 0
 	s.run.Store(t.Run)
 	s.sampled.Store(-1)

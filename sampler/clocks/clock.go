@@ -15,7 +15,6 @@ type Sample struct {
 	taking.Buffer
 
 	Slot, TID, PID int
-	Gen            int64
 	Tick           int64
 	Wake           int64 // the clock's wake-up
 	Asked          int64 // the request to stop
@@ -401,7 +400,7 @@ func (c *Clock) seize(s *Slot) (tid int, errno unix.Errno) {
 //go:nosplit
 //go:norace
 func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
-	m.Slot, m.TID, m.PID, m.Gen, m.Tick, m.Wake = p.slot, s.TID, s.PID, s.Gen, n, wake
+	m.Slot, m.TID, m.PID, m.Tick, m.Wake = p.slot, s.TID, s.PID, n, wake
 	m.Asked, m.RunAsked, m.WaitAsked = k.Now(), p.run, p.wait
 	m.Moved, m.Gone, m.waits = false, false, false
 	s.sampled.Store(n)

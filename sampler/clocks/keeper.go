@@ -37,9 +37,9 @@ type Keeper struct {
 
 	mu    sync.Mutex
 	exits []Exit
-	ends  map[int]uint32 // wait status of processes that have ended
-	gone  []int          // threads that have ended
-	full  int64          // exits for which there was no room
+	ends  map[int]bool // processes that have ended
+	gone  []int        // threads that have ended
+	full  int64        // exits for which there was no room
 }
 
 // KeeperOptions say what is kept.
@@ -73,7 +73,7 @@ type Exit struct {
 
 // Keep seizes all threads of processes.
 func Keep(k taking.Kernel, b *Board, o KeeperOptions) (*Keeper, error) {
-	p := &Keeper{board: b, k: k, opt: o, asked: map[int]*Sample{}, by: map[*Sample]*Clock{}, pids: map[int]int{}, ends: map[int]uint32{}, started: make(chan struct{}), begun: make(chan struct{})}
+	p := &Keeper{board: b, k: k, opt: o, asked: map[int]*Sample{}, by: map[*Sample]*Clock{}, pids: map[int]int{}, ends: map[int]bool{}, started: make(chan struct{}), begun: make(chan struct{})}
 	p.note.Regs = make([]byte, regs.PrstatusMaxBytes)
 	p.ended = ptrace.OnThread(p.run)
 	<-p.started
@@ -369,7 +369,7 @@ func (p *Keeper) end(s ptrace.Status, m *Sample) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pids[s.TID] == s.TID {
-		p.ends[s.TID] = s.Raw
+		p.ends[s.TID] = true
 		if s.TID == p.opt.PIDs[0] {
 			p.begin() // in vain
 		}
@@ -401,12 +401,11 @@ func (p *Keeper) Ends() (exits []Exit, gone []int, full int64) {
 	return exits, gone, p.full
 }
 
-// End is the wait status of a process that has ended.
-func (p *Keeper) End(pid int) (status uint32, ok bool) {
+// End tells whether a process has ended.
+func (p *Keeper) End(pid int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	status, ok = p.ends[pid]
-	return status, ok
+	return p.ends[pid]
 }
 
 // Close lets all threads go. It does not wait for a keeper that hangs: the end of this program lets go then.

@@ -271,7 +271,7 @@ func play(t *testing.T, ticks int64, samples int, actors []*actor, turn func(tic
 	for _, a := range actors {
 		s.actors[a.tid] = a
 		f := 10 * a.tid
-		b.Put(Thread{TID: a.tid, PID: scriptPID, Sched: f + fileSched, Stat: f + fileStat, Debug: f + fileDebug, Pages: f + filePages, Run: a.run, Gen: 1})
+		b.Put(Thread{TID: a.tid, PID: scriptPID, Sched: f + fileSched, Stat: f + fileStat, Debug: f + fileDebug, Pages: f + filePages, Run: a.run})
 	}
 	c := &Clock{cpu: 0, who: 1, board: b, k: s, last: -1, tick: -1, samples: make([]Sample, samples)}
 	for i := range c.samples {
@@ -404,7 +404,7 @@ func TestKilledAtStop(t *testing.T) {
 
 // copy is what a sample tells.
 func (m *Sample) copy() *Sample {
-	return &Sample{Slot: m.Slot, TID: m.TID, PID: m.PID, Gen: m.Gen, Tick: m.Tick, Wake: m.Wake, Asked: m.Asked, Stopped: m.Stopped, Released: m.Released,
+	return &Sample{Slot: m.Slot, TID: m.TID, PID: m.PID, Tick: m.Tick, Wake: m.Wake, Asked: m.Asked, Stopped: m.Stopped, Released: m.Released,
 		RunAsked: m.RunAsked, Run: m.Run, Wait: m.Wait, WaitAsked: m.WaitAsked, Status: m.Status, Gone: m.Gone, Moved: m.Moved, End: m.End}
 }
 

