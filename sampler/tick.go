@@ -194,7 +194,6 @@ func (e *engine) live(t *thread) bool { return e.threads[t.tid] == t }
 
 // wasMet accounts for the ticks before the one at which a clock has met a thread.
 func (e *engine) wasMet(t *thread, tick int64, m *clocks.Sample) {
-	t.homeless = 0
 	if t.blocked {
 		e.unsure(t, tick-1, time.Duration(m.RunAsked)-t.idleRun)
 		t.proc.asleep.stirred = tick
@@ -202,7 +201,7 @@ func (e *engine) wasMet(t *thread, tick int64, m *clocks.Sample) {
 	} else {
 		e.settle(t, tick-1, time.Duration(m.WaitAsked), e.unmet(t))
 	}
-	t.waited = time.Duration(m.Wait)
+	t.homeless, t.waited = 0, time.Duration(m.Wait)
 	t.stack = false
 }
 
@@ -431,10 +430,6 @@ func (e *engine) askAnyhow(t *thread, n int64, s procfs.Schedstat) bool {
 	return true
 }
 
-// moveAfter is at how many ticks in a row a thread must have run where no clock can be until it is
-// stopped from elsewhere.
-const moveAfter = 2
-
 // runs handles a thread that runs or waits for a CPU at tick n and was not met there so far.
 func (e *engine) runs(t *thread, n int64) {
 	if e.opt.Stop == StopNever {
@@ -468,7 +463,7 @@ func (e *engine) runs(t *thread, n int64) {
 		t.runnable++
 		return
 	}
-	if t.homeless++; t.homeless >= moveAfter && t.slot >= 0 && e.bank.Away(st.Processor, n) {
+	if t.homeless++; t.slot >= 0 && e.bank.Away(st.Processor, n) {
 		e.warn("threads of process %d run on CPU %d, where no clock of ours can be, or gets no time: they are stopped from elsewhere, which favours the ends of system calls", t.proc.pid, st.Processor)
 		e.bank.Ask(t.slot)
 	}
