@@ -71,8 +71,8 @@ func (b *Bank) Need(cpu int, n int64) (there bool) {
 	return false
 }
 
-// starves tells whether the clock gets no CPU: it has not handled the tick before tick n.
-func (c *Clock) starves(n int64) bool { return c.done.Load() < n-1 }
+// starves tells whether the clock gets no CPU: it has not handled the tick before tick n, and waits for no stop.
+func (c *Clock) starves(n int64) bool { return c.done.Load() < n-1 && c.since.Load() == 0 }
 
 // Away tells that a CPU can have no clock, or has one that gets no time there.
 func (b *Bank) Away(cpu int, n int64) bool {

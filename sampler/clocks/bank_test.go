@@ -80,6 +80,11 @@ func TestStarved(t *testing.T) {
 		t.Error("a clock that has missed a tick is taken to be there")
 	}
 	b.Expire(1000)
+	c.since.Store(1)
+	if b.Away(0, 7) {
+		t.Error("a clock that waits for a stop is taken to be away")
+	}
+	c.since.Store(0)
 	c.done.Store(1000)
 	c.samples[0].state.Store(asked)
 	b.Expire(1000)
