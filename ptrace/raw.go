@@ -162,6 +162,15 @@ func RawPread(fd int, buf []byte, off int64) (int, unix.Errno) {
 	return int(n), 0
 }
 
+// RawBind binds the calling thread to CPUs, a bit each (sched_setaffinity(2)). EINVAL: none of them is there, or may be used.
+//
+//go:nosplit
+//go:norace
+func RawBind(cpus []uint64) unix.Errno {
+	_, errno := raw(unix.SYS_SCHED_SETAFFINITY, 0, uintptr(8*len(cpus)), uintptr(unsafe.Pointer(unsafe.SliceData(cpus))), 0, 0, 0)
+	return errno
+}
+
 // RawSleep sleeps to a CLOCK_MONOTONIC time, or until a signal is handled.
 //
 //go:nosplit

@@ -349,3 +349,23 @@ func attachInExec(t *testing.T, p *testprog.Proc) {
 		t.Error(err)
 	}
 }
+
+// TestBecomes samples processes of which a thread that is not the leader calls exec, often while a clock asks it to stop:
+// the new program is let go, and gets its signals.
+func TestBecomes(t *testing.T) {
+	path := threadsProg(t, "becomes.c")
+	forkAside(t)
+	cmd := exec.Command(path, "60")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &pooled{Proc: testprog.StartCmd(t, cmd), in: in, ended: make(chan struct{})}
+	p.sink = &sightings{count: map[string]int{}, news: make(chan struct{}, 1)}
+	p.sample(t, Options{Hz: 999, Children: true})
+	p.say(t, ' ', 0)
+	if line := p.Line(t); line != "killed 0" {
+		t.Errorf("%s, want none", line)
+	}
+	p.finish(t)
+}

@@ -45,7 +45,6 @@ type engine struct {
 	board *clocks.Board
 	bank  *clocks.Bank
 	slots []*thread     // by slot
-	gen   int64         // of the last slot that was given
 	later []func() bool // what is to be tried again at the next tick until it is true
 	calm  taking.Kernel
 	peekB taking.Buffer // of the look at hand
@@ -73,7 +72,6 @@ type engine struct {
 	status atomic.Pointer[Progress]
 	busy   atomic.Int64                 // the coordinator may hang since this CLOCK_MONOTONIC time; 0: it rests
 	shared atomic.Pointer[clocks.Board] // the board, for the watchdog
-	exit   uint32                       // wait status of Options.Command
 	buf    [512]byte
 	kernel []byte // room for the kernel's part of a stack; nil: not needed yet
 }
@@ -150,7 +148,7 @@ func (e *engine) addProcess(pid int) *process {
 
 // openProcess opens what is read of a process again and again, and belongs to its program of now.
 func (e *engine) openProcess(p *process) {
-	p.closeFiles() // the memory before an exec is another
+	e.closeProcess(p) // the memory before an exec is another
 	fd, err := unix.Open(e.fs.Path(p.pid, "task"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		fd = -1
@@ -245,7 +243,7 @@ func (e *engine) closeFiles(t *thread) {
 
 // awake puts a thread on the board, where clocks find it, and sees to it that its CPU has one.
 func (e *engine) awake(t *thread, cpu int) {
-	if t.slot >= 0 || e.opt.Stop == StopNever || t.noUserStack || t.refused {
+	if t.slot >= 0 || e.opt.Stop == StopNever || t.noUserStack {
 		return
 	}
 	if !e.mayOpen(3, leastSpare) {
@@ -260,9 +258,8 @@ func (e *engine) awake(t *thread, cpu int) {
 	t.debugFD, _ = t.openFile("sched")
 	e.open += t.files() - before
 	a := t.fb.Get()
-	e.gen++
 	t.slot = e.board.Put(clocks.Thread{TID: t.tid, PID: t.proc.pid, Sched: t.schedFD, Stat: t.statFD, Debug: t.debugFD,
-		Pages: int(t.proc.pages), Advice: a.Advice, Gen: e.gen, Run: int64(t.line.Run())})
+		Pages: int(t.proc.pages), Advice: a.Advice, Run: int64(t.line.Run())})
 	if t.slot < 0 {
 		e.leave(t)
 		return
@@ -328,6 +325,7 @@ func (e *engine) drop(t *thread) {
 func (e *engine) gone(t *thread) {
 	slot := t.slot
 	e.open -= t.files()
+	t.proc.held++
 	fds := []int{t.schedFD, t.callFD, t.statFD, t.debugFD}
 	t.schedFD, t.callFD, t.statFD, t.debugFD = -1, -1, -1, -1
 	e.later = append(e.later, func() bool {
@@ -335,6 +333,7 @@ func (e *engine) gone(t *thread) {
 			return false
 		}
 		e.slots[slot] = nil
+		t.proc.held--
 		for _, fd := range fds {
 			closeFD(&fd)
 		}
@@ -364,7 +363,7 @@ func (e *engine) dropProcess(p *process) {
 	e.programs.Delete(p.pid)
 	p.readCPU()
 	e.chargeRest(p)
-	p.closeFiles()
+	e.closeProcess(p)
 	e.send(item{gone: p.pid})
 	if p.pid == e.opt.Command && e.keeper == nil {
 		e.reapCommand()
@@ -373,10 +372,7 @@ func (e *engine) dropProcess(p *process) {
 
 // reapCommand takes the end of the command that we have started.
 func (e *engine) reapCommand() {
-	var ws unix.WaitStatus
-	if pid, err := unix.Wait4(e.opt.Command, &ws, unix.WNOHANG|unix.WALL, nil); err == nil && pid == e.opt.Command {
-		e.exit = uint32(ws)
-	}
+	unix.Wait4(e.opt.Command, nil, unix.WNOHANG|unix.WALL, nil)
 }
 
 // send hands something to the pipeline without ever waiting for it.
@@ -460,8 +456,26 @@ func (e *engine) closeAll() {
 		e.closeFiles(t)
 	}
 	for _, p := range e.procs {
-		p.closeFiles()
+		e.closeProcess(p)
 	}
+}
+
+// closeProcess closes what is open of a process itself: what clocks read, when none does any more.
+func (e *engine) closeProcess(p *process) {
+	closeFD(&p.tasks)
+	pages := p.pages
+	p.pages = -1
+	if p.held == 0 {
+		pages.close()
+		return
+	}
+	e.later = append(e.later, func() bool {
+		if p.held > 0 {
+			return false
+		}
+		pages.close()
+		return true
+	})
 }
 
 func (e *engine) elapsed() time.Duration { return time.Duration(ptrace.Now() - e.start) }

@@ -79,3 +79,30 @@ func TestRunCloses(t *testing.T) {
 		t.Errorf("%d files more are open than before %d runs", more, runs)
 	}
 }
+
+// TestKeptExecs holds a process whose threads call exec one after the other, often while one is asked to stop: none
+// of these requests is left over, whose samples nobody could use again.
+func TestKeptExecs(t *testing.T) {
+	path := threadsProg(t, "execs.c")
+	forkAside(t)
+	p := testprog.Start(t, path, "4")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	var r Result
+	go func() {
+		var err error
+		r, err = Run(ctx, Options{Hz: 999, ExitStacks: true, PIDs: []int{p.PID}}, 0, testPipeline(new(byFunction)), nil, nil)
+		ended <- err
+	}()
+	for range 60 {
+		p.Line(t)
+	}
+	cancel()
+	if err := within(t, ended, "the run does not end"); err != nil {
+		t.Error(err)
+	}
+	if r.Waits != 0 {
+		t.Errorf("%d stops had not come at the end, want none", r.Waits)
+	}
+}

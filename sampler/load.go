@@ -15,7 +15,6 @@ type load struct {
 	max     float64 // share; 0: no bound
 	stride  int64   // 1: every tick; 0 means 1
 	most    int64   // largest stride so far
-	left    int64   // thread ticks left out
 	begun   int64   // CLOCK_MONOTONIC: start of the window
 	taken   time.Duration
 	threads int   // sampled in this window

@@ -25,6 +25,7 @@ type process struct {
 	loose   time.Duration // of that, what was not weighed when its thread went
 	only    bool          // only some threads of it were asked for
 	threads int
+	held    int // threads that are gone, and that clocks still hold: they read pages
 	program *program
 	shares  bool // its memory may still be its parent's: it was made by vfork(2)
 	parent  int  // then
@@ -34,15 +35,6 @@ type process struct {
 	// captures counts those of this program, up to a few.
 	captures int
 	pac      uint64 // arm64: NT_ARM_PAC_MASK, once it was read
-}
-
-// closeFiles closes what is open of the process itself.
-func (p *process) closeFiles() {
-	if p.tasks >= 0 {
-		unix.Close(p.tasks)
-	}
-	p.pages.close()
-	p.tasks, p.pages = -1, -1
 }
 
 // replaced tells whether the memory that the process had when its files were opened is gone.
@@ -83,7 +75,6 @@ type thread struct {
 	line ledger.Line
 
 	noUserStack bool
-	refused     bool // it may not be stopped: it is another's tracee, or permission is gone
 
 	schedFD, callFD int  // open files of /proc, -1: open at each use
 	opened          bool // as far as there was one to be had
@@ -122,7 +113,6 @@ type thread struct {
 	runnable int64 // ticks at which it was about to run, and not on the CPU that has a clock
 	waits    int64 // ticks of waiting for a CPU that no stack shows yet
 	homeless int64 // ticks in a row at which no clock could be where it ran
-	quiet    int   // looks in a row that found it blocked with nothing run
 
 	window int64 // last window of the load in which it was sampled
 }

@@ -36,7 +36,6 @@ type Result struct {
 	Stride             int64 // the rate was lowered to a 1/Stride of it at the most
 	Priority           error // why clocks could not get real-time priority
 	Exits              Exits
-	ExitStatus         uint32 // wait status of the command that we started
 }
 
 // Exits counts threads that have ended, for Options.ExitStacks.
@@ -174,7 +173,7 @@ func (e *engine) begin() {
 	e.board.NoRestart = e.opt.NoRestart
 	e.shared.Store(e.board)
 	e.bank = clocks.NewBank(new(taking.Live), e.board, clocks.Options{
-		Samples: e.buffers(), Nice: e.opt.Nice, Fill: e.fill,
+		Samples: e.buffers(), Nice: e.opt.Nice,
 	})
 }
 
@@ -183,19 +182,6 @@ func (e *engine) begin() {
 func (e *engine) buffers() int {
 	const patience = int64(100 * time.Millisecond)
 	return int(min(max(16, patience/e.interval), 512))
-}
-
-// fill gives an empty sample its room.
-func (e *engine) fill(m *clocks.Sample, stack, beyond int) {
-	c := e.pool.get(stack, beyond)
-	if c == nil {
-		c = e.pool.last(stack, beyond)
-	}
-	if c == nil {
-		return
-	}
-	m.Regs, m.Stack, m.Beyond = c.Regs[:cap(c.Regs)], c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
-	m.FPRegs = make([]byte, taking.FPRegsBytes)
 }
 
 func (e *engine) report(r *Result) {
@@ -210,7 +196,6 @@ func (e *engine) report(r *Result) {
 	r.Delay, r.Pause, r.Taken = e.delay.spread(), e.pause.spread(), e.took.spread()
 	r.Moved, r.Seizes, r.Waits = e.moved, e.seizes, e.waits
 	r.Stride, r.Priority = e.load.most, e.bank.Denied
-	r.ExitStatus = e.exit
 	r.Exits = e.exits
 }
 
@@ -230,23 +215,22 @@ func (e *engine) publish(now int64) {
 func (e *engine) launch(ready func()) error {
 	pid := e.opt.Command
 	var err error
-	<-ptrace.OnThread(func() { e.exit, err = awaitExec(e.fs, pid, ready, e.stop) })
+	<-ptrace.OnThread(func() { err = awaitExec(e.fs, pid, ready, e.stop) })
 	return err
 }
 
-// awaitExec traces process pid until it has called exec, and lets it go there, or until it has ended, with
-// this wait status.
-func awaitExec(fs procfs.FS, pid int, ready func(), stop <-chan struct{}) (status uint32, err error) {
+// awaitExec traces process pid until it has called exec, and lets it go there, or until it has ended.
+func awaitExec(fs procfs.FS, pid int, ready func(), stop <-chan struct{}) error {
 	alarm, err := ptrace.NewAlarm()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer alarm.Close()
 	for fresh, seized := true, map[int]bool{}; fresh; {
 		fresh = false
 		ids, err := fs.TaskIDs(pid)
 		if err != nil {
-			return 0, fmt.Errorf("attach %d: %w", pid, err)
+			return fmt.Errorf("attach %d: %w", pid, err)
 		}
 		for _, tid := range ids {
 			if !seized[tid] && ptrace.Seize(tid, ptrace.OptClone|ptrace.OptExec) == nil {
@@ -262,22 +246,22 @@ func awaitExec(fs procfs.FS, pid int, ready func(), stop <-chan struct{}) (statu
 		s, ok, err := ptrace.Wait()
 		select {
 		case <-stop:
-			return 0, nil
+			return nil
 		default:
 		}
 		switch {
 		case err == unix.ECHILD:
-			return 0, nil
+			return nil
 		case !ok:
 		case s.Kind == ptrace.KindExec:
 			ptrace.Detach(s.TID, 0)
-			return 0, nil
+			return nil
 		case s.Kind == ptrace.KindSignal:
 			ptrace.Cont(s.TID, s.Signal)
 		case s.Kind == ptrace.KindGroupStop:
 			ptrace.Listen(s.TID)
 		case s.Kind == ptrace.KindGone && s.TID == pid:
-			return s.Raw, nil
+			return nil
 		case s.Kind != ptrace.KindGone:
 			ptrace.Cont(s.TID, 0)
 		}
@@ -372,10 +356,7 @@ func (e *engine) takeExits() {
 	}
 	var over []*process // all that is to be told of them is told by now
 	for _, p := range e.procs {
-		if status, ok := e.keeper.End(p.pid); ok {
-			if p.pid == e.opt.Command {
-				e.exit = status
-			}
+		if e.keeper.End(p.pid) {
 			over = append(over, p)
 		}
 	}

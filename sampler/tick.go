@@ -74,8 +74,10 @@ func (e *engine) suspend(f func()) {
 // meanwhile.
 const leastTick = int64(time.Millisecond)
 
-// dueAt is when tick e.due is handled: when clocks have had time to answer it.
-func (e *engine) dueAt() int64 { return e.start + e.due*e.interval + min(e.interval/2, leastTick/2) }
+// dueAt is when tick e.due is handled: when all clocks have had time to answer it, and before the next.
+func (e *engine) dueAt() int64 {
+	return e.start + e.due*e.interval + e.bank.Last + min(e.interval/4, leastTick/2)
+}
 
 // onTick handles the ticks that have passed. quiet: nothing has run since the one before.
 func (e *engine) onTick(now int64) (quiet bool) {
@@ -198,7 +200,6 @@ func (e *engine) live(t *thread) bool { return e.threads[t.tid] == t }
 
 // wasMet accounts for the ticks before the one at which a clock has met a thread.
 func (e *engine) wasMet(t *thread, tick int64, m *clocks.Sample) {
-	t.homeless, t.quiet = 0, 0
 	if t.blocked {
 		e.unsure(t, tick-1, time.Duration(m.RunAsked)-t.idleRun)
 		t.proc.asleep.stirred = tick
@@ -206,7 +207,7 @@ func (e *engine) wasMet(t *thread, tick int64, m *clocks.Sample) {
 	} else {
 		e.settle(t, tick-1, time.Duration(m.WaitAsked), e.unmet(t))
 	}
-	t.waited = time.Duration(m.Wait)
+	t.homeless, t.waited = 0, time.Duration(m.Wait)
 	t.stack = false
 }
 
@@ -214,7 +215,7 @@ func (e *engine) wasMet(t *thread, tick int64, m *clocks.Sample) {
 // clock has met it.
 func (e *engine) unmet(t *thread) ledger.Class {
 	switch {
-	case e.opt.Stop == StopNever || t.refused:
+	case e.opt.Stop == StopNever:
 		return ledger.Untraced
 	case t.homeless > 0 || t.slot < 0:
 		return ledger.Unmet
@@ -228,15 +229,21 @@ func (e *engine) unmet(t *thread) ledger.Class {
 // none.
 func (e *engine) swap(t *thread, m *clocks.Sample) *capture.Capture {
 	a := t.fb.Get()
-	c := e.pool.get(a.want(e.pool.first()), a.Beyond)
+	want, beyond := a.want(e.pool.first()), a.Beyond
+	if most := len(m.Stack) + len(m.Beyond); want+beyond > most && want+beyond > most+e.bank.Room() {
+		want, beyond = len(m.Stack), len(m.Beyond)
+	}
+	c := e.pool.get(want, beyond)
 	if c == nil {
 		return nil
 	}
+	lent := held(c)
 	room := taking.Buffer{Regs: c.Regs[:cap(c.Regs)], FPRegs: c.FPRegs[:cap(c.FPRegs)], Stack: c.Stack[:cap(c.Stack)], Beyond: c.Beyond[:cap(c.Beyond)]}
 	if len(room.FPRegs) < taking.FPRegsBytes {
 		room.FPRegs = make([]byte, taking.FPRegsBytes)
 	}
 	m.Buffer.Fill(c)
+	e.pool.grown(held(c) - lent)
 	m.Regs, m.FPRegs, m.Stack, m.Beyond = room.Regs, room.FPRegs, room.Stack, room.Beyond
 	if m.PACMask != 0 {
 		t.proc.pac = m.PACMask
@@ -429,18 +436,13 @@ func (e *engine) askAnyhow(t *thread, n int64, s procfs.Schedstat) bool {
 	return true
 }
 
-// moveAfter is at how many ticks in a row a thread must have run where no clock can be until it is
-// stopped from elsewhere.
-const moveAfter = 2
-
 // runs handles a thread that runs or waits for a CPU at tick n and was not met there so far.
 func (e *engine) runs(t *thread, n int64) {
-	if e.opt.Stop == StopNever || t.refused {
+	if e.opt.Stop == StopNever {
 		e.book.Give(&t.line, n, ledger.Untraced)
 		return
 	}
 	if stride := e.load.stride; stride > 1 && n%stride != 0 {
-		e.load.left++
 		e.book.Give(&t.line, n, ledger.Throttled)
 		return
 	}
@@ -467,23 +469,33 @@ func (e *engine) runs(t *thread, n int64) {
 		t.runnable++
 		return
 	}
-	if t.homeless++; t.homeless >= moveAfter && t.slot >= 0 && e.bank.Dead(st.Processor) {
-		e.warn("threads of process %d run on CPU %d, where no clock of ours can be: they are stopped from elsewhere, which favours the ends of system calls", t.proc.pid, st.Processor)
+	if t.homeless++; t.slot >= 0 && e.bank.Away(st.Processor, n) {
+		e.warn("threads of process %d run on CPU %d, where no clock of ours can be, or gets no time: they are stopped from elsewhere, which favours the ends of system calls", t.proc.pid, st.Processor)
 		e.bank.Ask(t.slot)
 	}
 }
 
 // refuse handles a thread that may not be stopped.
 func (e *engine) refuse(t *thread, n int64) {
-	e.book.Give(&t.line, n, ledger.Untraced)
 	s, err := e.fs.Status(t.tid)
+	class := ledger.Untraced
 	switch {
-	case err != nil: // it has exited
+	case err != nil || s.State == 'Z' || s.State == 'X':
+		class = ledger.Exited
+	case e.ours(s.TracerPid): // it was asked by the id that it had before an exec
+		class = ledger.NotStopped
 	case s.TracerPid != 0:
 		e.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", t.tid, s.TracerPid)
 	default:
 		e.warn("threads of process %d may not be traced any more: running ones are not sampled (%s)", t.proc.pid, Remedy(t.proc.pid))
 	}
+	e.book.Give(&t.line, n, class)
+}
+
+// ours tells whether a thread is of this program.
+func (e *engine) ours(tid int) bool {
+	s, err := e.fs.Status(tid)
+	return tid != 0 && err == nil && s.Tgid == os.Getpid()
 }
 
 // unsure accounts for the ticks up to n of a thread that has run at some time
@@ -658,7 +670,7 @@ const maxStops = 6
 // the copy made at that stop was too small, and no more could be read before
 // the thread had gone back to its call.
 func (e *engine) wantsRegs(t *thread) bool {
-	if e.opt.Stop != StopAuto || t.refused || !t.stack || t.count == 0 || t.untouched == t.count {
+	if e.opt.Stop != StopAuto || !t.stack || t.count == 0 || t.untouched == t.count {
 		return false
 	}
 	a := t.fb.Get()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -88,6 +89,26 @@ func TestUnfilledPage(t *testing.T) {
 	cancel()
 	if err := within(t, ended, "the run does not end"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestUnfilledPageAtExit takes the stacks of such threads at their exits: who takes them holds all threads, and must not wait.
+func TestUnfilledPageAtExit(t *testing.T) {
+	p := startUnfilled(t)
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	var r Result
+	go func() {
+		var err error
+		r, err = Run(context.Background(), Options{Hz: 99, ExitStacks: true, PIDs: []int{p.PID}}, 0, testPipeline(new(byFunction)), func() { close(ready) }, nil)
+		ended <- err
+	}()
+	within(t, ready, "the run does not begin")
+	p.Signal(t, syscall.SIGKILL)
+	if err := within(t, ended, "the run does not end"); err != nil {
+		t.Error(err)
+	}
+	if r.Exits.Taken == 0 {
+		t.Error("no stack of a thread at its exit")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 // lately, and one that is bound to none. The coordinator's goroutine uses it.
 type Bank struct {
 	Denied error // why clocks have no real-time priority, nil if they have
+	Last   int64 // how long after a tick the last clock has it, nanoseconds
 
 	k      taking.Kernel
 	board  *Board
@@ -26,9 +27,13 @@ type Bank struct {
 	list   []*Sample
 }
 
-// stagger is how far apart clocks of neighbouring CPUs tick, in nanoseconds, where the interval
-// allows it: they ask one process, and take the same locks of the kernel.
-const stagger = 200_000
+// phase is how long after a tick the clock of a CPU has it, in nanoseconds: up to half an interval, and clocks of any number of
+// neighbouring CPUs far from each other (multiples of the golden ratio), since they ask one process, and take the same locks of
+// the kernel.
+func phase(cpu int, interval int64) int64 {
+	const golden = 0x9e3779b9 // of 2^32
+	return int64(uint32(cpu)*golden>>8) * (interval / 2) >> 24
+}
 
 // NewBank returns a bank without clocks.
 func NewBank(k taking.Kernel, b *Board, o Options) *Bank {
@@ -41,14 +46,22 @@ const again = 100
 // Need makes sure that a CPU has a clock, from tick n+1 on. It tells whether that had
 // one at tick n.
 func (b *Bank) Need(cpu int, n int64) (there bool) {
-	if c := b.clocks[cpu]; c != nil {
-		return c.done.Load() >= n
+	c := b.clocks[cpu]
+	if c != nil && c.barred.Load() {
+		b.dead[cpu] = n + again
+		delete(b.clocks, cpu)
+		b.end(c)
+		return false
+	}
+	if c != nil {
+		return c.born <= n && !c.starves(n)
 	}
 	if until, ok := b.dead[cpu]; ok && n < until {
 		return false
 	}
 	o := b.opt
-	o.Phase = b.phase(cpu)
+	o.Phase = phase(cpu, b.board.Interval)
+	b.Last = max(b.Last, o.Phase)
 	c, err := b.start(cpu, o)
 	if err != nil {
 		b.dead[cpu] = n + again
@@ -58,11 +71,14 @@ func (b *Bank) Need(cpu int, n int64) (there bool) {
 	return false
 }
 
-// phase is for how long after the board's ticks those of a CPU are.
-func (b *Bank) phase(cpu int) int64 { return int64(cpu) * stagger % max(b.board.Interval/2, 1) }
+// starves tells whether the clock gets no CPU: it has not handled the tick before tick n, and waits for no stop.
+func (c *Clock) starves(n int64) bool { return c.done.Load() < n-1 && c.since.Load() == 0 }
 
-// Dead tells that a CPU can have no clock.
-func (b *Bank) Dead(cpu int) bool {
+// Away tells that a CPU can have no clock, or has one that gets no time there.
+func (b *Bank) Away(cpu int, n int64) bool {
+	if c := b.clocks[cpu]; c != nil {
+		return c.starves(n)
+	}
 	_, dead := b.dead[cpu]
 	return dead
 }
@@ -71,6 +87,10 @@ func (b *Bank) start(cpu int, o Options) (*Clock, error) {
 	number := b.board.number()
 	if number == 0 {
 		return nil, errTooMany
+	}
+	o.First = firstRoom
+	if first*firstRoom > b.Room() {
+		o.First = commonRoom
 	}
 	c, denied, err := Start(b.k, b.board, cpu, number, o)
 	if denied != nil {
@@ -104,10 +124,10 @@ func (b *Bank) Go() {
 // idle is how long a clock stays that meets nobody.
 const idle = 3 * time.Second
 
-// Expire ends the clocks that have met nobody for long.
+// Expire ends the clocks that have met nobody for long, and have nobody to wait for. One that gets no CPU could not end.
 func (b *Bank) Expire(n int64) {
 	for cpu, c := range b.clocks {
-		if time.Duration(n-c.met.Load())*time.Duration(b.board.Interval) > idle {
+		if time.Duration(n-c.met.Load())*time.Duration(b.board.Interval) > idle && !c.starves(n) && !c.asks() {
 			delete(b.clocks, cpu)
 			b.end(c)
 		}
@@ -125,6 +145,16 @@ func (b *Bank) Expire(n int64) {
 			return false
 		}
 	})
+}
+
+// asks tells whether a clock has asked a thread to stop that has not.
+func (c *Clock) asks() bool {
+	for i := range c.samples {
+		if c.samples[i].state.Load() == asked {
+			return true
+		}
+	}
+	return false
 }
 
 func (b *Bank) end(c *Clock) {
@@ -234,9 +264,21 @@ func (b *Bank) Counts() (missed, late int64, looked time.Duration) {
 // Clocks is how many CPUs have a clock.
 func (b *Bank) Clocks() int { return len(b.clocks) }
 
+// Room is how many bytes more clocks may have room for.
+func (b *Bank) Room() int {
+	room := maxRoom
+	b.all(func(c *Clock) {
+		for i := range c.samples {
+			room -= c.samples[i].large()
+		}
+	})
+	return max(room, 0)
+}
+
 // Fit sees to it that every clock has room for some stacks of so many bytes, and for so many beyond a
-// signal handler's.
+// signal handler's, as far as [Bank.Room] goes.
 func (b *Bank) Fit(stack, beyond int) {
+	room := b.Room()
 	b.all(func(c *Clock) {
 		fits := func(m *Sample) bool { return len(m.Stack) >= stack && len(m.Beyond) >= beyond }
 		n := 0
@@ -247,10 +289,12 @@ func (b *Bank) Fit(stack, beyond int) {
 		}
 		for i := 0; i < len(c.samples) && n < first; i++ {
 			m := &c.samples[i]
-			if fits(m) || !m.state.CompareAndSwap(free, filled) {
+			had := m.large()
+			if fits(m) || stack+beyond > room+had || !m.state.CompareAndSwap(free, filled) {
 				continue
 			}
-			b.opt.Fill(m, max(stack, len(m.Stack)), max(beyond, len(m.Beyond)))
+			m.fill(max(stack, len(m.Stack)), max(beyond, len(m.Beyond)))
+			room -= m.large() - had
 			m.state.Store(free)
 			n++
 		}

@@ -2,7 +2,6 @@ package clocks
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"slices"
@@ -17,14 +16,9 @@ import (
 	"sfsample/sampler/taking"
 )
 
-// bank has no clocks, and a board of 10 ms. fills counts what is filled.
-func bank(t *testing.T, samples int) (b *Bank, fills *[]string) {
-	fills = new([]string)
-	board := NewBoard(8, ptrace.Now()+int64(time.Hour), 10_000*us)
-	return NewBank(new(taking.Live), board, Options{Samples: samples, Fill: func(m *Sample, stack, beyond int) {
-		*fills = append(*fills, fmt.Sprintf("%d+%d", stack, beyond))
-		m.Stack, m.Beyond = make([]byte, stack), make([]byte, beyond)
-	}}), fills
+// bank has no clocks, and a board of 10 ms.
+func bank(t *testing.T, samples int) *Bank {
+	return NewBank(new(taking.Live), NewBoard(8, ptrace.Now()+int64(time.Hour), 10_000*us), Options{Samples: samples})
 }
 
 // idleClock is one that nobody runs. It ends when the channel is closed.
@@ -35,69 +29,19 @@ func idleClock(b *Bank, number, samples int) (*Clock, chan struct{}) {
 	return c, ended
 }
 
-func TestPhase(t *testing.T) {
-	b, _ := bank(t, 0)
-	for _, tt := range []struct {
-		cpu            int
-		interval, want int64
-	}{
-		{0, 10_000 * us, 0},
-		{3, 10_000 * us, 600 * us},
-		{26, 10_000 * us, 200 * us}, // 5200 of 5000
-		{1, 400 * us, 0},
-		{1, 401 * us, 200 * us}, // of 200.5
-		{3, 2, 0},
-		{3, 1, 0},
-	} {
-		b.board.Interval = tt.interval
-		if got := b.phase(tt.cpu); got != tt.want {
-			t.Errorf("CPU %d, interval %d: %d, want %d", tt.cpu, tt.interval, got, tt.want)
-		}
-	}
-}
-
 // TestNeed: a clock counts from the tick on at which it was there; a CPU that can have none is
 // tried again after a hundred ticks.
-func TestNeed(t *testing.T) {
-	b, fills := bank(t, 3)
-	c, _ := idleClock(b, 1, 0)
-	b.clocks[2] = c
-	c.done.Store(5)
-	if !b.Need(2, 5) || b.Need(2, 6) || !b.Need(2, 4) || b.Clocks() != 1 || len(*fills) != 0 {
-		t.Error("a clock that has done tick 5 is there at 6, or is not at 5")
-	}
-	const none = 1<<20 - 1 // more than there can be
-	for _, tt := range []struct {
-		n     int64
-		tried int
-	}{{10, 1}, {11, 1}, {109, 1}, {110, 2}, {209, 2}, {211, 3}} {
-		if b.Need(none, tt.n) || !b.Dead(none) || b.Dead(2) {
-			t.Errorf("tick %d: CPU %d has a clock", tt.n, none)
-		}
-		if len(*fills) != 3*tt.tried {
-			t.Errorf("tick %d: tried %d times, want %d", tt.n, len(*fills)/3, tt.tried)
-		}
-	}
-	if got := b.board.number(); got != 2 {
-		t.Errorf("a clock that cannot be bound has kept its number: the next is %d", got)
-	}
-	for n := 1; n < maxClocks; n++ {
-		b.board.clocks[n].Store(c)
-	}
-	if b.Need(0, 1) || !b.Dead(0) || len(*fills) != 9 || b.Ask(0) || b.Denied != nil {
-		t.Error("there is a clock without a number")
-	}
-}
-
 // TestExpire: a clock that has met nobody for more than 3 s ends; its number is free when its samples are taken.
 func TestExpire(t *testing.T) {
-	b, _ := bank(t, 0)
+	b := bank(t, 0)
 	b.board.Interval = 10_000 * us
 	c, ended := idleClock(b, 1, 2)
 	other, _ := idleClock(b, 2, 0)
 	b.clocks[0], b.clocks[1] = c, other
 	c.met.Store(100)
 	other.met.Store(101)
+	c.done.Store(401)
+	other.done.Store(401)
 	c.missed.Store(3)
 	c.late.Store(4)
 	c.looked.Store(5)
@@ -135,7 +79,7 @@ func TestExpire(t *testing.T) {
 
 // three is a bank with a clock of each kind.
 func three(t *testing.T, samples int) (*Bank, []*Clock) {
-	b, _ := bank(t, samples)
+	b := bank(t, samples)
 	var list []*Clock
 	for n := range 3 {
 		c, _ := idleClock(b, n+1, samples)
@@ -208,64 +152,10 @@ func TestBusy(t *testing.T) {
 }
 
 // TestFit: four samples of a clock have the room that is wanted, if so many are free; none has less than before.
-func TestFit(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		have  string // a letter for each sample: fits, smaller, Beyond smaller, taken
-		fills []string
-	}{
-		{"all fit", "fffff", nil},
-		{"none fits", "ssssss", []string{"100+50", "100+50", "100+50", "100+50"}},
-		{"one fits", "sfssss", []string{"100+50", "100+50", "100+50"}},
-		{"four fit", "sffffs", nil},
-		{"three fit", "sfffss", []string{"100+50"}},
-		{"beyond", "bfffss", []string{"200+50"}},
-		{"taken", "tfttst", []string{"100+50"}},
-		{"none is free", "tttt", nil},
-	} {
-		b, fills := bank(t, 0)
-		c, _ := idleClock(b, 1, len(tt.have))
-		b.clocks[0] = c
-		for i, kind := range tt.have {
-			m := &c.samples[i]
-			m.Stack, m.Beyond = make([]byte, 100), make([]byte, 50)
-			switch kind {
-			case 's':
-				m.Stack, m.Beyond = make([]byte, 99), make([]byte, 10)
-			case 'b':
-				m.Stack, m.Beyond = make([]byte, 200), make([]byte, 49)
-			case 't':
-				m.Stack = nil
-				m.state.Store(asked)
-			}
-		}
-		b.Fit(100, 50)
-		if !slices.Equal(*fills, tt.fills) {
-			t.Errorf("%s: filled %v, want %v", tt.name, *fills, tt.fills)
-		}
-		for i, kind := range tt.have {
-			want := int32(free)
-			if kind == 't' {
-				want = asked
-			}
-			if got := c.samples[i].state.Load(); got != want {
-				t.Errorf("%s: sample %d is in state %d", tt.name, i, got)
-			}
-		}
-	}
-	b, fills := bank(t, 0)
-	c, _ := idleClock(b, 1, 1)
-	b.clocks[0] = c
-	c.samples[0].Stack, c.samples[0].Beyond = make([]byte, 10), make([]byte, 70)
-	if b.Fit(100, 50); fmt.Sprint(*fills) != "[100+70]" {
-		t.Errorf("filled %v where 70 bytes beyond were there", *fills)
-	}
-}
-
 // TestClose: the end of a bank waits for its clocks, and half a second for those that hang.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, _ := bank(t, 0)
+		b := bank(t, 0)
 		for n := range 4 {
 			c, ended := idleClock(b, n+1, 0)
 			c.missed.Store(1)
@@ -289,7 +179,7 @@ func TestClose(t *testing.T) {
 		if d := time.Since(begun); d != 400*time.Millisecond || b.Clocks() != 0 || b.rover != nil || b.missed != 4 {
 			t.Errorf("closed after %v, want 400 ms; %d ticks missed", d, b.missed)
 		}
-		b, _ = bank(t, 0)
+		b = bank(t, 0)
 		for n := range 3 {
 			c, _ := idleClock(b, n+1, 0)
 			b.clocks[n] = c
@@ -351,7 +241,7 @@ func TestNudge(t *testing.T) {
 		if _, _, errno := unix.Syscall6(unix.SYS_WAITID, unix.P_PID, uintptr(child.Pid), uintptr(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOWAIT, 0, 0); errno != 0 {
 			t.Fatal(errno)
 		}
-		b, _ := bank(t, 0)
+		b := bank(t, 0)
 		c, _ := idleClock(b, 1, 2)
 		c.cpu = tt.cpu
 		c.thread.Store(int32(tid))

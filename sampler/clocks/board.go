@@ -20,11 +20,13 @@ type Board struct {
 
 	NoRestart bool // no register of a target is ever written
 
-	keeper atomic.Int32                     // thread id of the keeper of all threads, 0: there is none
-	clocks [maxClocks]atomic.Pointer[Clock] // by number, for the keeper
-	stride atomic.Int64                     // only ticks that it divides are answered, 0: none
-	n      atomic.Int32                     // slots in use lie below it
-	slots  []Slot
+	keeper    atomic.Int32                     // thread id of the keeper of all threads, 0: there is none
+	kept      atomic.Int32                     // the thread that the keeper copies
+	keptSince atomic.Int64                     // since when; 0: none
+	clocks    [maxClocks]atomic.Pointer[Clock] // by number, for the keeper
+	stride    atomic.Int64                     // only ticks that it divides are answered, 0: none
+	n         atomic.Int32                     // slots in use lie below it
+	slots     []Slot
 }
 
 // Slot is one thread on the board.
@@ -40,7 +42,6 @@ type Slot struct {
 	debug  int
 	pages  int // open pagemap of its process
 	Advice taking.Advice
-	Gen    int64 // which use of the slot this is
 
 	// exactRun is the thread's run time when it was let go at exactAt.
 	exactRun, exactAt int64
@@ -78,31 +79,24 @@ type Thread struct {
 	Sched, Stat, Debug int // open schedstat, stat and sched; -1: not to be had
 	Pages              int // open pagemap of the process, -1: not to be had
 	Advice             taking.Advice
-	Gen                int64
 	Run                int64 // run time as far as it is known, nanoseconds
 }
 
 // Put adds a thread. -1: there is no room.
 func (b *Board) Put(t Thread) int {
 	n := int(b.n.Load())
-	for i := range n {
+	for i := range min(n+1, len(b.slots)) {
 		if s := &b.slots[i]; !s.used && s.take(coordinator) {
 			b.fill(s, &t)
+			b.n.Store(int32(max(n, i+1)))
 			return i
 		}
 	}
-	if n == len(b.slots) {
-		return -1
-	}
-	s := &b.slots[n]
-	s.holder.Store(coordinator)
-	b.fill(s, &t)
-	b.n.Store(int32(n + 1))
-	return n
+	return -1
 }
 
 func (b *Board) fill(s *Slot, t *Thread) {
-	s.TID, s.PID, s.sched, s.stat, s.debug, s.pages, s.Advice, s.Gen = t.TID, t.PID, t.Sched, t.Stat, t.Debug, t.Pages, t.Advice, t.Gen
+	s.TID, s.PID, s.sched, s.stat, s.debug, s.pages, s.Advice = t.TID, t.PID, t.Sched, t.Stat, t.Debug, t.Pages, t.Advice
 	s.exactRun, s.exactAt = 0, 0
 	s.run.Store(t.Run)
 	s.sampled.Store(-1)
@@ -158,9 +152,10 @@ func (b *Board) number() int {
 	return 0
 }
 
-// Held is the thread that a clock has held, stopped, for longest, and since when, CLOCK_MONOTONIC; 0: none does.
+// Held is the thread that a clock or the keeper has held, stopped, for longest, and since when, CLOCK_MONOTONIC; 0: none does.
 // Any goroutine may ask.
 func (b *Board) Held() (tid int, since int64) {
+	tid, since = int(b.kept.Load()), b.keptSince.Load()
 	for n := range b.clocks {
 		c := b.clocks[n].Load()
 		if c == nil {

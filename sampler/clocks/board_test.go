@@ -14,7 +14,7 @@ func TestBoard(t *testing.T) {
 	}
 	put := func(tid, want int) {
 		t.Helper()
-		if got := b.Put(Thread{TID: tid, Gen: int64(tid)}); got != want {
+		if got := b.Put(Thread{TID: tid}); got != want {
 			t.Fatalf("thread %d is in slot %d, want %d", tid, got, want)
 		}
 		if want >= 0 && (b.slots[want].TID != tid || !b.slots[want].used || b.slots[want].holder.Load() != 0) {
@@ -84,7 +84,7 @@ func TestBoardFill(t *testing.T) {
 			t.Errorf("asked at %d, want 3", asked)
 		}
 		b.Remove(0)
-		b.Put(Thread{TID: 2, PID: 3, Sched: 4, Stat: 5, Debug: 6, Pages: 7, Advice: taking.Advice{Beyond: 8}, Gen: 9, Run: 10})
+		b.Put(Thread{TID: 2, PID: 3, Sched: 4, Stat: 5, Debug: 6, Pages: 7, Advice: taking.Advice{Beyond: 8}, Run: 10})
 		for tick := range int64(5) {
 			if sampled, lost, refused := b.Met(0, tick); sampled || lost || refused {
 				t.Errorf("a new thread was met at tick %d", tick)
@@ -93,7 +93,7 @@ func TestBoardFill(t *testing.T) {
 		if b.Asked(0) != -1 || s.exactRun != 0 || s.exactAt != 0 {
 			t.Errorf("asked at %d, exact run time %d at %d", b.Asked(0), s.exactRun, s.exactAt)
 		}
-		if s.TID != 2 || s.PID != 3 || s.sched != 4 || s.stat != 5 || s.debug != 6 || s.pages != 7 || s.Advice.Beyond != 8 || s.Gen != 9 || s.run.Load() != 10 {
+		if s.TID != 2 || s.PID != 3 || s.sched != 4 || s.stat != 5 || s.debug != 6 || s.pages != 7 || s.Advice.Beyond != 8 || s.run.Load() != 10 {
 			t.Errorf("slot %+v", s)
 		}
 	}

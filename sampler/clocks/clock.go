@@ -15,7 +15,6 @@ type Sample struct {
 	taking.Buffer
 
 	Slot, TID, PID int
-	Gen            int64
 	Tick           int64
 	Wake           int64 // the clock's wake-up
 	Asked          int64 // the request to stop
@@ -59,6 +58,8 @@ type Clock struct {
 	board *Board
 	k     taking.Kernel
 	phase int64 // of its ticks, nanoseconds after the board's
+	born  int64 // its first tick
+	mask  []uint64
 	// prompt: it has real-time priority.
 	prompt bool
 
@@ -82,6 +83,7 @@ type Clock struct {
 	holding atomic.Int32    // the id of that thread
 	active  atomic.Bool     // a tick is being answered
 	quit    atomic.Bool
+	barred  atomic.Bool // it cannot be bound to its CPU, and has ended
 
 	// Requests to stop a thread, for a clock that has no CPU of its own: slots, with
 	// how many were made and how many taken.
@@ -117,6 +119,10 @@ const ranThrough = 30_000
 func (c *Clock) Outside() {
 	if c.cpu == Anywhere {
 		c.rove()
+		return
+	}
+	if c.k.Bind(c.mask) != 0 {
+		c.barred.Store(true)
 		return
 	}
 	b := c.board
@@ -386,12 +392,30 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	c.stopped(m, status, errno)
 }
 
+// seize makes the thread in slot s, which c holds, a tracee, and asks it to stop. A seize waits for an exec that is under way
+// (cred_guard_mutex: ptrace_attach, kernel/ptrace.c); if it was that thread's, it is a tracee under the leader's id then.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) seize(s *Slot) (tid int, errno unix.Errno) {
+	if errno = c.k.Seize(s.TID); errno != 0 {
+		return 0, errno
+	}
+	if errno = c.k.Interrupt(s.TID); errno == 0 {
+		return s.TID, 0
+	}
+	if c.k.Interrupt(s.PID) == 0 {
+		return s.PID, 0
+	}
+	return 0, errno
+}
+
 // begin notes what is known at the request.
 //
 //go:nosplit
 //go:norace
 func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
-	m.Slot, m.TID, m.PID, m.Gen, m.Tick, m.Wake = p.slot, s.TID, s.PID, s.Gen, n, wake
+	m.Slot, m.TID, m.PID, m.Tick, m.Wake = p.slot, s.TID, s.PID, n, wake
 	m.Asked, m.RunAsked, m.WaitAsked = k.Now(), p.run, p.wait
 	m.id, m.Moved, m.Gone, m.waits = s.TID, false, false, false
 	s.sampled.Store(n)
@@ -448,7 +472,7 @@ func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno
 		}
 		switch {
 		case !kept:
-			left = k.Detach(m.id, sig) == 0
+			left = k.Detach(m.id, sig) == 0 // else it was killed: its end is to be taken
 		case status>>16 == unix.PTRACE_EVENT_STOP && !own: // the process is stopped
 			k.Listen(m.id)
 		default:

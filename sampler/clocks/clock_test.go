@@ -363,7 +363,7 @@ func TestAsk(t *testing.T) {
 		if sinceAtStop != 999 {
 			t.Errorf("%s: asking since %d while it waits, want the wake-up, 999", tt.name, sinceAtStop)
 		}
-		if m.TID != 7 || m.PID != 107 || m.Gen != 1 || m.Slot != 0 || m.Tick != 6 || m.Wake != 999 || m.RunAsked != 400 || m.WaitAsked != 50 || m.Asked <= 1e9 || m.Gone || m.waits != tt.queued {
+		if m.TID != 7 || m.PID != 107 || m.Slot != 0 || m.Tick != 6 || m.Wake != 999 || m.RunAsked != 400 || m.WaitAsked != 50 || m.Asked <= 1e9 || m.Gone || m.waits != tt.queued {
 			t.Errorf("%s: %v", tt.name, m)
 		}
 	}

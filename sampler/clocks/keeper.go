@@ -36,9 +36,9 @@ type Keeper struct {
 
 	mu    sync.Mutex
 	exits []Exit
-	ends  map[int]uint32 // wait status of processes that have ended
-	gone  []int          // threads that have ended
-	full  int64          // exits for which there was no room
+	ends  map[int]bool // processes that have ended
+	gone  []int        // threads that have ended
+	full  int64        // exits for which there was no room
 }
 
 // Tracer is what a keeper asks of the kernel: [taking.Live], or a script.
@@ -87,7 +87,7 @@ func Keep(k Tracer, b *Board, o KeeperOptions) (*Keeper, error) {
 }
 
 func newKeeper(k Tracer, b *Board, o KeeperOptions) *Keeper {
-	p := &Keeper{board: b, k: k, opt: o, asked: map[int]*Sample{}, by: map[*Sample]*Clock{}, pids: map[int]int{}, ends: map[int]uint32{}, started: make(chan struct{}), begun: make(chan struct{})}
+	p := &Keeper{board: b, k: k, opt: o, asked: map[int]*Sample{}, by: map[*Sample]*Clock{}, pids: map[int]int{}, ends: map[int]bool{}, started: make(chan struct{}), begun: make(chan struct{})}
 	p.note.Regs = make([]byte, regs.PrstatusMaxBytes)
 	return p
 }
@@ -249,13 +249,18 @@ func (p *Keeper) handle(s ptrace.Status) {
 			p.resume(s)
 			return
 		}
+		p.holds(s.TID)
 		m.take(p.k, p.board, s.Raw, 0, true)
+		p.holds(0)
 		p.answer(m)
 	case ptrace.KindClone, ptrace.KindFork, ptrace.KindVfork:
 		if id, err := p.k.Message(s); err == nil {
 			p.pids[int(id)] = p.pids[s.TID]
 			if s.Kind != ptrace.KindClone {
 				p.pids[int(id)] = int(id)
+				p.mu.Lock()
+				delete(p.ends, int(id)) // of another process that had this id
+				p.mu.Unlock()
 			}
 		}
 		p.resume(s)
@@ -313,6 +318,16 @@ func (p *Keeper) resume(s ptrace.Status) {
 	}
 }
 
+// holds notes which thread is being copied, 0 for none.
+func (p *Keeper) holds(tid int) {
+	p.board.kept.Store(int32(tid))
+	since := int64(0)
+	if tid != 0 {
+		since = p.k.Now()
+	}
+	p.board.keptSince.Store(since)
+}
+
 // exit takes the stack that a thread has at its exit.
 func (p *Keeper) exit(s ptrace.Status) {
 	if !p.runs {
@@ -327,7 +342,14 @@ func (p *Keeper) exit(s ptrace.Status) {
 		p.mu.Unlock()
 		return
 	}
-	errno := taking.Take(p.k, s.TID, &a, b, -1, false, true)
+	pages, err := unix.Open(fmt.Sprintf("/proc/%d/pagemap", s.TID), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		pages = -1
+	}
+	p.holds(s.TID)
+	errno := taking.Take(p.k, s.TID, &a, b, pages, false, true)
+	p.holds(0)
+	unix.Close(pages)
 	pid := p.process(s.TID)
 	st, _ := (procfs.FS{}).Schedstat(pid, s.TID)
 	at, early := p.k.Now(), p.opt.Early(pid, s.TID)
@@ -374,7 +396,7 @@ func (p *Keeper) end(s ptrace.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.pids[s.TID] == s.TID {
-		p.ends[s.TID] = s.Raw
+		p.ends[s.TID] = true
 		if s.TID == p.opt.PIDs[0] {
 			p.begin() // in vain
 		}
@@ -383,6 +405,18 @@ func (p *Keeper) end(s ptrace.Status) {
 		p.gone = append(p.gone, s.TID)
 	}
 	delete(p.pids, s.TID)
+}
+
+// lose gives up a sample that was asked of a thread that is not there any more, if there is such a one.
+func (p *Keeper) lose(m *Sample) {
+	if m == nil {
+		return
+	}
+	c := p.by[m]
+	delete(p.asked, m.TID)
+	delete(p.by, m)
+	m.Gone = true
+	p.finish(m, c)
 }
 
 // Ends returns what has come since the last call: the stacks that threads had at their exits, and which
@@ -394,16 +428,18 @@ func (p *Keeper) Ends() (exits []Exit, gone []int, full int64) {
 	return exits, gone, p.full
 }
 
-// End is the wait status of a process that has ended.
-func (p *Keeper) End(pid int) (status uint32, ok bool) {
+// End tells whether a process has ended.
+func (p *Keeper) End(pid int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	status, ok = p.ends[pid]
-	return status, ok
+	return p.ends[pid]
 }
 
-// Close lets all threads go.
+// Close lets all threads go. It does not wait for a keeper that hangs: the end of this program lets go then.
 func (p *Keeper) Close() {
 	p.quit.Store(true) // it looks at each keeperTick
-	<-p.ended
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+	}
 }

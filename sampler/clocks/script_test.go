@@ -146,6 +146,8 @@ func (s *script) Now() int64 {
 	return s.now
 }
 
+func (s *script) Bind([]uint64) unix.Errno { return 0 }
+
 func (s *script) Sleep(until int64) {
 	s.call()
 	s.sleeps = append(s.sleeps, until)
@@ -356,6 +358,9 @@ func (s *script) Detach(tid, sig int) unix.Errno {
 
 func (s *script) Pread(fd int, buf []byte, off int64) (int, unix.Errno) {
 	s.call()
+	if _, ok := s.files[fd]; !ok && s.actors[fd/10] == nil { // of the real /proc, which a keeper opens at exits
+		return 0, unix.EBADF
+	}
 	if off != 0 && fd%10 != filePages {
 		s.t.Errorf("file %d is read from %d on", fd, off)
 	}
@@ -405,7 +410,7 @@ func desk(t *testing.T, samples int, actors ...*actor) (*script, *Board, *Clock)
 	b := NewBoard(64, s.now, 10_000*us)
 	for _, a := range actors {
 		f := 10 * a.tid
-		b.Put(Thread{TID: a.tid, PID: pidOf(a.tid), Sched: f + fileSched, Stat: f + fileStat, Debug: f + fileDebug, Pages: f + filePages, Run: a.run, Gen: 1})
+		b.Put(Thread{TID: a.tid, PID: pidOf(a.tid), Sched: f + fileSched, Stat: f + fileStat, Debug: f + fileDebug, Pages: f + filePages, Run: a.run})
 	}
 	c := &Clock{cpu: 0, who: 1, board: b, k: s, last: -1, tick: -1, samples: make([]Sample, samples)}
 	for i := range c.samples {
@@ -523,13 +528,13 @@ func TestConducts(t *testing.T) {
 
 // String is for messages of tests.
 func (m *Sample) String() string {
-	return fmt.Sprintf("slot %d, thread %d of %d, generation %d, tick %d: woke %d, asked %d (run %d, wait %d), stopped %d, released %d (run %d, wait %d), end %d; status %#x, gone %t, moved %t, waits %t",
-		m.Slot, m.TID, m.PID, m.Gen, m.Tick, m.Wake, m.Asked, m.RunAsked, m.WaitAsked, m.Stopped, m.Released, m.Run, m.Wait, m.End, m.Status, m.Gone, m.Moved, m.waits)
+	return fmt.Sprintf("slot %d, thread %d of %d, tick %d: woke %d, asked %d (run %d, wait %d), stopped %d, released %d (run %d, wait %d), end %d; status %#x, gone %t, moved %t, waits %t",
+		m.Slot, m.TID, m.PID, m.Tick, m.Wake, m.Asked, m.RunAsked, m.WaitAsked, m.Stopped, m.Released, m.Run, m.Wait, m.End, m.Status, m.Gone, m.Moved, m.waits)
 }
 
 // copy is what a sample tells.
 func (m *Sample) copy() *Sample {
-	return &Sample{Slot: m.Slot, TID: m.TID, PID: m.PID, Gen: m.Gen, Tick: m.Tick, Wake: m.Wake, Asked: m.Asked, Stopped: m.Stopped, Released: m.Released,
+	return &Sample{Slot: m.Slot, TID: m.TID, PID: m.PID, Tick: m.Tick, Wake: m.Wake, Asked: m.Asked, Stopped: m.Stopped, Released: m.Released,
 		RunAsked: m.RunAsked, Run: m.Run, Wait: m.Wait, WaitAsked: m.WaitAsked, Status: m.Status, Gone: m.Gone, Moved: m.Moved, End: m.End}
 }
 

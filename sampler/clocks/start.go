@@ -1,12 +1,12 @@
 package clocks
 
 import (
-	"fmt"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace"
+	"sfsample/regs"
 	"sfsample/sampler/taking"
 )
 
@@ -15,30 +15,40 @@ type Options struct {
 	Phase   int64 // of its ticks after the board's, nanoseconds
 	Samples int   // how many may be under way
 	Nice    bool  // stay at normal priority
-	// Fill gives an empty sample room for so many bytes of stack, and of the stack beyond a
-	// signal handler's.
-	Fill func(m *Sample, stack, beyond int)
+	First   int   // bytes of stack that the first few have room for
 }
 
 // Room for stacks that clocks begin with, in bytes.
 const (
-	// first samples of a clock have firstRoom: for threads of which nothing is known yet.
+	// first samples of a clock have firstRoom, if there is so much: for threads of which nothing is known yet.
 	first      = 4
 	firstRoom  = 256 << 10
 	commonRoom = 16 << 10
+	// maxRoom bounds what all samples of all clocks have room for beyond commonRoom each.
+	maxRoom = 24 << 20
 )
 
-// Start makes the clock of a CPU: a thread that is bound to it, at real-time priority where that
-// is allowed. number tells clocks apart, from 1 on. The error is that of binding it; denied, why it has no
-// real-time priority.
+// fill gives a sample that nobody uses room for so many bytes of stack, and of the stack beyond a signal
+// handler's.
+func (m *Sample) fill(stack, beyond int) {
+	m.Regs, m.FPRegs = make([]byte, regs.PrstatusMaxBytes), make([]byte, taking.FPRegsBytes)
+	m.Stack, m.Beyond = make([]byte, stack), make([]byte, beyond)
+}
+
+// large is how much room a sample has beyond commonRoom.
+func (m *Sample) large() int { return max(0, len(m.Stack)+len(m.Beyond)-commonRoom) }
+
+// Start makes the clock of a CPU: a thread that binds itself to it, at real-time priority where that
+// is allowed. number tells clocks apart, from 1 on. denied tells why it has no real-time priority. Whether it can be bound
+// is known later: on that CPU it may have to wait for ever, and nobody waits for it.
 func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, denied, err error) {
-	c = &Clock{cpu: cpu, who: int32(number), board: b, k: k, phase: o.Phase, last: -1, samples: make([]Sample, o.Samples)}
+	c = &Clock{cpu: cpu, mask: make([]uint64, max(cpu, 0)/64+1), who: int32(number), board: b, k: k, phase: o.Phase, last: -1, samples: make([]Sample, o.Samples)}
 	for i := range c.samples {
 		stack := commonRoom
 		if i < first {
-			stack = firstRoom
+			stack = o.First
 		}
-		o.Fill(&c.samples[i], stack, 0)
+		c.samples[i].fill(stack, 0)
 	}
 	b.clocks[number].Store(c)
 	ready := make(chan struct{})
@@ -57,22 +67,19 @@ func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, den
 	return c, denied, err
 }
 
-// prepare binds the calling thread.
+// prepare does for the calling thread what is to be done before it is bound.
 func (c *Clock) prepare(nice bool) (denied, err error) {
 	if err := ptrace.Interruptible(); err != nil {
 		return nil, err
 	}
 	if c.cpu != Anywhere {
-		var set unix.CPUSet
-		set.Set(c.cpu)
-		if err := unix.SchedSetaffinity(unix.Gettid(), &set); err != nil {
-			return nil, fmt.Errorf("bind a thread to CPU %d: %w", c.cpu, err)
-		}
+		c.mask[c.cpu/64] = 1 << (c.cpu % 64)
 	}
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	denied = hasten(nice)
 	c.prompt = denied == nil && !nice
 	c.tick = max(-1, (c.k.Now()-c.board.Start-c.phase+c.board.Interval)/c.board.Interval-1) // the last that is over
+	c.born = c.tick + 1
 	c.done.Store(c.tick)
 	c.met.Store(c.tick)
 	c.thread.Store(int32(unix.Gettid()))

@@ -10,8 +10,9 @@ import (
 // of /proc that are open, and time. [Live] is the real one; tests have a script.
 // Everything of [Live] is go:nosplit: see [ptrace.Outside].
 type Kernel interface {
-	Now() int64        // CLOCK_MONOTONIC, nanoseconds
-	Sleep(until int64) // CLOCK_MONOTONIC; or until a signal is handled
+	Now() int64                    // CLOCK_MONOTONIC, nanoseconds
+	Bind(cpus []uint64) unix.Errno // the calling thread, to these CPUs: sched_setaffinity(2)
+	Sleep(until int64)             // CLOCK_MONOTONIC; or until a signal is handled
 	Park(addr *uint32, val uint32)
 	Seize(tid int) unix.Errno
 	Interrupt(tid int) unix.Errno
@@ -36,6 +37,10 @@ type Live struct{}
 //go:nosplit
 //go:norace
 func (*Live) Now() int64 { return ptrace.RawNow() }
+
+//go:nosplit
+//go:norace
+func (*Live) Bind(cpus []uint64) unix.Errno { return ptrace.RawBind(cpus) }
 
 //go:nosplit
 //go:norace

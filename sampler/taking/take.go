@@ -69,7 +69,7 @@ type Buffer struct {
 	NBlocks                         int
 	PACMask                         uint64 // arm64
 	Anew                            bool   // the system call that the stop has met begins anew
-	Unwritten                       bool   // registers were to be written, and that failed
+	Unwritten                       bool   // registers were to be written, and that failed: the thread was killed
 
 	pages [64 * 8]byte
 	text  [4 << 10]byte

@@ -1,0 +1,84 @@
+package sampler
+
+import (
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/sampler/ledger"
+)
+
+// TestClocksComeAndGo: what clocks had is there for others when they have ended, and clocks of many CPUs leave captures
+// their room.
+func TestClocksComeAndGo(t *testing.T) {
+	for _, hz := range []int{99, 20000} {
+		e := &engine{opt: Options{Hz: hz}, pool: new(pool), procs: map[int]*process{}}
+		e.interval, e.book = int64(e.opt.interval()), ledger.NewBook(e.opt.interval())
+		for range 64 {
+			e.begin()
+			e.bank.Need(0, 0)
+			if e.bank.Clocks() != 1 {
+				t.Fatal("there is no clock for CPU 0")
+			}
+			e.bank.Fit(1<<20, 1<<20)
+			e.bank.Close()
+		}
+		if c := e.pool.get(newCopy, firstCopy); c == nil {
+			t.Errorf("at %d Hz there is no room for a capture when all clocks have ended", hz)
+		}
+	}
+}
+
+// TestHeldFiles: the pagemap of a process stays open while a clock holds a thread of it, and no longer.
+func TestHeldFiles(t *testing.T) {
+	e := new(engine)
+	p := &process{tasks: -1, pages: openPagemap(e.fs, os.Getpid()), held: 1}
+	pages := int(p.pages)
+	open := func() bool { _, err := unix.FcntlInt(uintptr(pages), unix.F_GETFD, 0); return err == nil }
+	e.closeProcess(p)
+	if !open() || p.pages != -1 || len(e.later) != 1 || e.later[0]() {
+		t.Fatal("the pagemap is closed while a clock reads it")
+	}
+	p.held = 0
+	if !e.later[0]() || open() {
+		t.Error("the pagemap is left open")
+	}
+}
+
+// TestRefused: a thread that a thread of ours traces already, by the id that it had before an exec, is not another's, nor
+// is one that has ended.
+func TestRefused(t *testing.T) {
+	other := startWaiting(t)
+	var warned strings.Builder
+	e := &engine{opt: Options{Hz: 99}, log: slog.New(slog.NewTextHandler(&warned, nil)), warned: map[string]bool{}}
+	e.book = ledger.NewBook(e.opt.interval())
+	th := &thread{tid: other.PID, proc: &process{pid: other.PID}}
+	refuse := func(want ledger.Class) {
+		t.Helper()
+		n := e.book.Tick() + 1
+		e.book.Open(&th.line, 0)
+		e.book.Advance(n)
+		before := e.book.Account()
+		e.refuse(th, n)
+		if a := e.book.Account(); a.Count[want] != before.Count[want]+1 || warned.Len() > 0 {
+			t.Errorf("booked as %v, want 1 %v; said %q", &a, want, &warned)
+		}
+	}
+	traced, end := make(chan error), make(chan struct{})
+	done := ptrace.OnThread(func() {
+		traced <- ptrace.Seize(other.PID, 0)
+		<-end
+	})
+	if err := <-traced; err != nil {
+		t.Fatal(err)
+	}
+	refuse(ledger.NotStopped)
+	close(end)
+	<-done
+	th.tid = 1 << 30 // no thread has it
+	refuse(ledger.Exited)
+}
