@@ -368,6 +368,7 @@ func TestHostileNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(b)) {
+		line = strings.Replace(line, ";[waiting for a CPU] ", " ", 1)
 		if n := strings.Count(line, ";") + 1; n > want {
 			t.Errorf("a line with %d frames, want at most %d: %.1000q", n, want, line)
 		}
