@@ -49,7 +49,7 @@ func TestFaults(t *testing.T) {
 		}
 	}
 	want := []string{
-		"5 : const limit = (10 + 1)",
+		"5 : const limit = (10 - 1)",
 		"8 f: if on || a < b {",
 		"8 f: if !on && a < b {",
 		"8 f: if on && a <= b {",
