@@ -2,6 +2,8 @@ package sampler
 
 import (
 	"os"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,20 +44,16 @@ func TestDoze(t *testing.T) {
 		"one runs":    dozing(t, idle, os.Getpid()),
 		"one is gone": dozing(t, idle, 1<<22+1), // more than there can be (PID_MAX_LIMIT)
 	} {
-		stop := make(chan struct{})
+		var stop atomic.Bool
 		go func() { // the process that runs
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-				}
+			for !stop.Load() {
+				runtime.Gosched()
 			}
 		}()
 		if e.doze(); e.due != 6 {
 			t.Errorf("%s: tick %d is due, want 6", name, e.due)
 		}
-		close(stop)
+		stop.Store(true)
 	}
 	e = dozing(t, idle)
 	e.until = e.start + 8*e.interval

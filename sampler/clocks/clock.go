@@ -392,24 +392,6 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	c.stopped(m, status, errno)
 }
 
-// seize makes the thread in slot s, which c holds, a tracee, and asks it to stop. A seize waits for an exec that is under way
-// (cred_guard_mutex: ptrace_attach, kernel/ptrace.c); if it was that thread's, it is a tracee under the leader's id then.
-//
-//go:nosplit
-//go:norace
-func (c *Clock) seize(s *Slot) (tid int, errno unix.Errno) {
-	if errno = c.k.Seize(s.TID); errno != 0 {
-		return 0, errno
-	}
-	if errno = c.k.Interrupt(s.TID); errno == 0 {
-		return s.TID, 0
-	}
-	if c.k.Interrupt(s.PID) == 0 {
-		return s.PID, 0
-	}
-	return 0, errno
-}
-
 // begin notes what is known at the request.
 //
 //go:nosplit

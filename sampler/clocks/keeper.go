@@ -407,18 +407,6 @@ func (p *Keeper) end(s ptrace.Status) {
 	delete(p.pids, s.TID)
 }
 
-// lose gives up a sample that was asked of a thread that is not there any more, if there is such a one.
-func (p *Keeper) lose(m *Sample) {
-	if m == nil {
-		return
-	}
-	c := p.by[m]
-	delete(p.asked, m.TID)
-	delete(p.by, m)
-	m.Gone = true
-	p.finish(m, c)
-}
-
 // Ends returns what has come since the last call: the stacks that threads had at their exits, and which
 // threads have ended. full is for how many exits there was no room, in all.
 func (p *Keeper) Ends() (exits []Exit, gone []int, full int64) {
