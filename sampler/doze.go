@@ -45,7 +45,7 @@ func (d *doze) Outside() {
 // doze waits while nothing runs, and sets which tick is due then.
 func (e *engine) doze() {
 	d := &e.dozing
-	if len(e.procs) > maxDozing || e.keeper != nil || len(e.backlog)+len(e.later) > 0 || e.interval < leastTick {
+	if len(e.procs) == 0 || len(e.procs) > maxDozing || e.keeper != nil || len(e.backlog)+len(e.later) > 0 || e.interval < leastTick {
 		return
 	}
 	d.start, d.interval, d.n = e.start+min(e.interval/2, leastTick/2), e.interval, 0

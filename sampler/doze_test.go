@@ -60,6 +60,10 @@ func TestDoze(t *testing.T) {
 	if e.doze(); e.due > 8 {
 		t.Errorf("tick %d is due in a run that ends with 8", e.due)
 	}
+	e = dozing(t)
+	if e.doze(); e.due != 0 {
+		t.Error("it dozes when nobody is left")
+	}
 	e = dozing(t, idle)
 	e.later = append(e.later, func() bool { return false })
 	if e.doze(); e.due != 0 {
