@@ -90,7 +90,13 @@ func TestAccount(t *testing.T) {
 				t.Errorf("%d thread ticks in %d ticks: the leader lives all the time", r.Expected, r.Ticks)
 			}
 			t.Logf("%d ticks, %d thread ticks = %v; CPU time %v of %v", r.Ticks, r.Expected, &r.Account, sink.cpu, used)
-			if d := sink.cpu - used; used > 0 && !tt.opt.WallWeight && !tt.opt.Children && (d > used/20+tt.opt.interval() || d < -used/20-20*time.Millisecond) {
+			part := time.Duration(20)
+			if runtime.GOARCH == "s390x" {
+				// There the times of a process that has ended are those of the virtual CPU alone (arch/s390/kernel/vtime.c), the
+				// scheduler's, which samples tell, those of the guest with what its host has taken.
+				part = 2
+			}
+			if d := sink.cpu - used; used > 0 && !tt.opt.WallWeight && !tt.opt.Children && (d > used/part+tt.opt.interval() || d < -used/part-20*time.Millisecond) {
 				t.Errorf("the samples stand for %v of CPU time, the kernel says %v", sink.cpu, used)
 			}
 			for c := range ledger.NumClasses { // the check can fail
