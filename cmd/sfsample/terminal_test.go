@@ -102,6 +102,9 @@ func TestClosedStdout(t *testing.T) {
 // TestFewFiles: a limit at which files of /proc cannot be opened is told, and does not
 // pass for the end of all threads.
 func TestFewFiles(t *testing.T) {
+	if _, err := exec.LookPath("bash"); err != nil {
+		t.Skip("no bash on this machine")
+	}
 	p := startTarget(t, "obey")
 	cmd := tool("-p", strconv.Itoa(p.pid), "-d", "0.1")
 	exe, err := os.Executable()
