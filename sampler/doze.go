@@ -11,6 +11,7 @@ import (
 type doze struct {
 	start, interval int64 // ticks are due at start + n*interval, CLOCK_MONOTONIC nanoseconds
 	tick, last      int64 // the tick that has passed; the one at which it ends in any case
+	step            int64 // ticks from one look to the next: a clock costs the more to read, the more threads there are
 	n               int   // clocks in use
 	clocks          [maxDozing]int32
 	stood           [maxDozing]int64
@@ -29,7 +30,7 @@ const (
 //go:norace
 func (d *doze) Outside() {
 	for d.tick < d.last {
-		d.tick++
+		d.tick = min(d.tick+d.step, d.last)
 		due := d.start + d.tick*d.interval
 		for ptrace.RawNow() < due {
 			ptrace.RawSleep(due)
@@ -42,7 +43,7 @@ func (d *doze) Outside() {
 	}
 }
 
-// doze waits while nothing runs, and sets which tick is due then.
+// doze waits while nothing runs, and sets which tick is due then; until then it is the next to be looked at.
 func (e *engine) doze() {
 	d := &e.dozing
 	if len(e.procs) == 0 || len(e.procs) > maxDozing || e.keeper != nil || len(e.backlog)+len(e.later) > 0 || e.interval < leastTick {
@@ -50,7 +51,8 @@ func (e *engine) doze() {
 	}
 	d.start, d.interval, d.n = e.start+min(e.interval/2, leastTick/2), e.interval, 0
 	d.tick = e.book.Tick()
-	d.last = min(d.tick+max(1, int64(longestDoze)/e.interval), (e.until-1-d.start)/e.interval)
+	d.step = max(1, e.due-d.tick)
+	d.last = min(d.tick+max(d.step, int64(longestDoze)/e.interval), (e.until-1-d.start)/e.interval)
 	for _, p := range e.procs {
 		d.clocks[d.n], d.stood[d.n] = p.clock, int64(p.asleep.cpu)
 		d.n++

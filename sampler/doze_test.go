@@ -26,6 +26,17 @@ func dozing(t *testing.T, pids ...int) *engine {
 	return e
 }
 
+// busy lets this process use CPU time until stop is called.
+func busy() (stop func()) {
+	var over atomic.Bool
+	go func() {
+		for !over.Load() {
+			runtime.Gosched()
+		}
+	}()
+	return func() { over.Store(true) }
+}
+
 // TestDoze: ticks pass in which no process runs, up to a bound; the first in which one has run, or is gone, is due.
 func TestDoze(t *testing.T) {
 	idle := park(t, "none", "deep", "b", "3").PID
@@ -44,16 +55,11 @@ func TestDoze(t *testing.T) {
 		"one runs":    dozing(t, idle, os.Getpid()),
 		"one is gone": dozing(t, idle, 1<<22+1), // more than there can be (PID_MAX_LIMIT)
 	} {
-		var stop atomic.Bool
-		go func() { // the process that runs
-			for !stop.Load() {
-				runtime.Gosched()
-			}
-		}()
+		stop := busy()
 		if e.doze(); e.due != 6 {
 			t.Errorf("%s: tick %d is due, want 6", name, e.due)
 		}
-		stop.Store(true)
+		stop()
 	}
 	e = dozing(t, idle)
 	e.until = e.start + 8*e.interval
@@ -64,6 +70,14 @@ func TestDoze(t *testing.T) {
 	if e.doze(); e.due != 0 {
 		t.Error("it dozes when nobody is left")
 	}
+	// With more threads a look costs more: one in seven ticks is due.
+	running := dozing(t, os.Getpid())
+	running.due = 12
+	stop := busy()
+	if running.doze(); running.due != 12 {
+		t.Errorf("tick %d is due where every seventh is looked at, want 12", running.due)
+	}
+	stop()
 	e = dozing(t, idle)
 	e.later = append(e.later, func() bool { return false })
 	if e.doze(); e.due != 0 {

@@ -19,7 +19,6 @@ type census struct {
 	others int64 // threads that the kernel counts and that are not sampled
 	next   int64 // earliest tick of the next listing
 	again  int64 // tick at which one is due in any case
-	due    bool  // one was put off
 }
 
 const (
@@ -30,15 +29,9 @@ const (
 	censusTicks = 128
 )
 
-// news finds out, before threads are looked at at tick n, what has become of processes. One
-// whose CPU clock stands has done nothing: to be born, to call exec and to exit take CPU time.
+// news finds out, before threads are looked at at tick n, what has become of processes.
 func (e *engine) news(n int64) {
 	for _, p := range e.procs {
-		cpu, ok := p.cpuTime()
-		if ok && cpu == p.heard && !p.census.due {
-			continue
-		}
-		p.heard = cpu
 		switch {
 		case e.keeper != nil && p.program.replaced.Load(): // the keeper has told
 			next, _ := e.programs.Load(p.pid)
@@ -59,7 +52,7 @@ func (e *engine) news(n int64) {
 func (e *engine) count(p *process, n int64) {
 	c := &p.census
 	var st unix.Stat_t
-	if c.due = n < c.next; c.due || unix.Fstat(p.tasks, &st) != nil {
+	if n < c.next || unix.Fstat(p.tasks, &st) != nil {
 		return
 	}
 	// A folder has two links, and this one another for each thread

@@ -19,7 +19,6 @@ type process struct {
 	clock   int32 // id of its CPU clock
 	asleep  asleep
 	census  census
-	heard   time.Duration // the clock when there were news last
 	cpuBase time.Duration // at the beginning
 	charged time.Duration // CPU time that was counted for samples
 	loose   time.Duration // of that, what was not weighed when its thread went
