@@ -36,7 +36,7 @@ func TestClocksComeAndGo(t *testing.T) {
 // TestHeldFiles: the pagemap of a process stays open while a clock holds a thread of it, and no longer.
 func TestHeldFiles(t *testing.T) {
 	e := new(engine)
-	p := &process{tasks: -1, pages: openPagemap(e.fs, os.Getpid()), held: 1}
+	p := &process{tasks: -1, pages: e.fs.OpenPagemap(os.Getpid()), held: 1}
 	pages := int(p.pages)
 	open := func() bool { _, err := unix.FcntlInt(uintptr(pages), unix.F_GETFD, 0); return err == nil }
 	e.closeProcess(p)

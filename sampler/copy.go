@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/taking"
@@ -74,24 +72,6 @@ func zeros(fs procfs.FS, pid int, addr uint64) bool {
 		here = err == nil && err2 == nil && start <= addr && addr < end
 	}
 	return false
-}
-
-// pagemap is an open /proc/PID/pagemap, -1 if there is none to be had
-// (Documentation/admin-guide/mm/pagemap.rst).
-type pagemap int
-
-func openPagemap(fs procfs.FS, pid int) pagemap {
-	fd, err := unix.Open(fs.Path(pid, "pagemap"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1
-	}
-	return pagemap(fd)
-}
-
-func (p pagemap) close() {
-	if p >= 0 {
-		unix.Close(int(p))
-	}
 }
 
 // waiting is the kernel for reads of threads that are not stopped: a page that has to be brought in may

@@ -13,11 +13,11 @@ import (
 // TestResident: what lies behind a stack belongs to its copies as far as it is in
 // memory.
 func TestResident(t *testing.T) {
-	pages := openPagemap(procfs.FS{}, os.Getpid())
+	pages := procfs.FS{}.OpenPagemap(os.Getpid())
 	if pages < 0 {
 		t.Skip("/proc/self/pagemap cannot be opened here")
 	}
-	pages.close()
+	pages.Close()
 	page := os.Getpagesize()
 	mem, err := unix.Mmap(-1, 0, 4*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {

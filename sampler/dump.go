@@ -45,7 +45,7 @@ const stopsAtMost = 60 * time.Millisecond
 // without its registers. It waits for no thread that does not stop.
 func Dump(opt Options, pipe *Pipeline) ([]*ThreadDump, error) {
 	defer pipe.closeAll()
-	d := &dumper{opt: opt, pipe: pipe, pages: map[int]pagemap{}}
+	d := &dumper{opt: opt, pipe: pipe, pages: map[int]procfs.Pagemap{}}
 	var err error
 	<-ptrace.OnThread(func() { err = d.run() })
 	if err != nil {
@@ -68,7 +68,7 @@ type dumper struct {
 	pipe    *Pipeline
 	fs      procfs.FS
 	threads []*ThreadDump
-	pages   map[int]pagemap // by process
+	pages   map[int]procfs.Pagemap // by process
 	calm    waiting
 	buf     taking.Buffer       // of the capture at hand
 	seized  map[int]*ThreadDump // interrupted or group-stopped, not yet reported
@@ -83,8 +83,8 @@ func (d *dumper) run() error {
 		if err != nil {
 			return fmt.Errorf("dump %d: %w", pid, err)
 		}
-		d.pages[pid] = openPagemap(d.fs, pid)
-		defer d.pages[pid].close()
+		d.pages[pid] = d.fs.OpenPagemap(pid)
+		defer d.pages[pid].Close()
 		slices.Sort(ids)
 		for _, tid := range ids {
 			if len(d.opt.TIDs) > 0 && !slices.Contains(d.opt.TIDs, tid) {

@@ -154,14 +154,14 @@ func (e *engine) openProcess(p *process) {
 		fd = -1
 	}
 	p.tasks = fd
-	p.pages = openPagemap(e.fs, p.pid)
+	p.pages = e.fs.OpenPagemap(p.pid)
 	if p.pages < 0 || p.replaced() {
-		p.pages.close()
+		p.pages.Close()
 		if tid, err := e.fs.LiveTask(p.pid); err == nil { // the leader has exited
-			p.pages = openPagemap(e.fs, tid)
+			p.pages = e.fs.OpenPagemap(tid)
 		}
 		if p.replaced() { // it has ended
-			p.pages.close()
+			p.pages.Close()
 			p.pages = -1
 		}
 	}
@@ -466,14 +466,14 @@ func (e *engine) closeProcess(p *process) {
 	pages := p.pages
 	p.pages = -1
 	if p.held == 0 {
-		pages.close()
+		pages.Close()
 		return
 	}
 	e.later = append(e.later, func() bool {
 		if p.held > 0 {
 			return false
 		}
-		pages.close()
+		pages.Close()
 		return true
 	})
 }

@@ -810,8 +810,8 @@ func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, first block,
 // resident is top or, if a page between from and there is not in memory, where that
 // page begins.
 func (p *Pipeline) resident(pid int, from, top uint64) uint64 {
-	pages := openPagemap(p.fs, pid)
-	defer pages.close()
+	pages := p.fs.OpenPagemap(pid)
+	defer pages.Close()
 	return from + uint64(taking.Present(&p.live, int(pages), from, int(top-from), &p.pages))
 }
 

@@ -15,7 +15,7 @@ import (
 type process struct {
 	pid     int
 	tasks   int // open folder /proc/PID/task, -1 if it could not be opened
-	pages   pagemap
+	pages   procfs.Pagemap
 	clock   int32 // id of its CPU clock
 	asleep  asleep
 	census  census
@@ -37,7 +37,7 @@ type process struct {
 }
 
 // replaced tells whether the memory that the process had when its files were opened is gone.
-func (p *process) replaced() bool { return p.pages >= 0 && procfs.MemoryGone(int(p.pages)) }
+func (p *process) replaced() bool { return p.pages.Gone() }
 
 // kcmpVM is KCMP_VM: do two processes share their memory (kcmp(2))?
 const kcmpVM = 1

@@ -342,14 +342,11 @@ func (p *Keeper) exit(s ptrace.Status) {
 		p.mu.Unlock()
 		return
 	}
-	pages, err := unix.Open(fmt.Sprintf("/proc/%d/pagemap", s.TID), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		pages = -1
-	}
+	pages := procfs.FS{}.OpenPagemap(s.TID)
 	p.holds(s.TID)
-	errno := taking.Take(p.k, s.TID, &a, b, pages, false, true)
+	errno := taking.Take(p.k, s.TID, &a, b, int(pages), false, true)
 	p.holds(0)
-	unix.Close(pages)
+	pages.Close()
 	pid := p.process(s.TID)
 	st, _ := (procfs.FS{}).Schedstat(pid, s.TID)
 	at, early := p.k.Now(), p.opt.Early(pid, s.TID)

@@ -39,11 +39,12 @@ func NewLive(pid int) *Live {
 	l.tid.Store(int64(pid))
 	for range 2 {
 		l.pages, _ = os.Open(l.FS.Path(l.TID(), "pagemap"))
-		if l.pages == nil || !procfs.MemoryGone(int(l.pages.Fd())) {
+		if !l.gone() {
 			return l
 		}
 		l.pages.Close()
 		l.pages = nil
+		l.replaced.Store(false)
 		if !l.another() { // a leader that has exited has no memory
 			break
 		}
@@ -62,12 +63,9 @@ func (l *Live) Close() {
 // another program.
 func (l *Live) gone() bool {
 	if l.pages != nil && !l.replaced.Load() {
-		if c, err := l.pages.SyscallConn(); err == nil {
-			c.Control(func(fd uintptr) {
-				if procfs.MemoryGone(int(fd)) {
-					l.replaced.Store(true)
-				}
-			})
+		var entry [8]byte
+		if _, err := l.pages.ReadAt(entry[:], 0); err == io.EOF { // see procfs.Pagemap
+			l.replaced.Store(true)
 		}
 	}
 	return l.replaced.Load()
