@@ -29,6 +29,8 @@ func shortened(u *regs.User, code func(pc uint64, b []byte) int) bool {
 	return ok && uint64(u.Ret) < asked
 }
 
+func isTransfer(name string) bool { _, ok := transfers[name]; return ok }
+
 // callBehind is the number of the system call that a thread is right behind, -1 if it is behind none. Where the
 // registers do not tell, the instruction before does: svc #0 with the number in x8 (arch/arm64/kernel/syscall.c), svc with the number in it,
 // or in r1 if that is 0 (arch/s390/kernel/syscall.c).
@@ -37,7 +39,7 @@ func callBehind(u *regs.User, code func(pc uint64, b []byte) int) int64 {
 	switch u.Arch {
 	case regs.ARM64:
 		nr, ok := u.Set.Reg(8)
-		if !ok || code(u.Set.PC-4, b[:]) != 4 || b != [4]byte{0x01, 0, 0, 0xd4} {
+		if name, _ := syscalls.Name(u.Arch.Name, int64(nr)); !ok || !isTransfer(name) || code(u.Set.PC-4, b[:]) != 4 || b != [4]byte{0x01, 0, 0, 0xd4} {
 			return -1
 		}
 		return int64(nr)

@@ -16,7 +16,8 @@ import (
 // end of a call: two of three samples would.
 func TestFair(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		t.Skip("where a processor is emulated, its interrupts favour some places")
+		// In the guests 71 to 76 % of the samples were in calls, by the program's clocks 29 to 33 %. Why is not known.
+		t.Skip("no processor that is not emulated")
 	}
 	for _, args := range [][]string{nil, {"--nice"}, {"--exit-stacks"}} {
 		t.Run(fmt.Sprint(args), func(t *testing.T) {
