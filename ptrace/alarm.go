@@ -56,21 +56,10 @@ func NewAlarm() (*Alarm, error) {
 // again every 200 µs until it is set anew. A time in the past rings at once.
 func (a *Alarm) Set(at int64) {
 	spec := itimerspec{interval: unix.NsecToTimespec(int64(realarm)), value: unix.NsecToTimespec(max(at, 1))}
-	a.settime(&spec)
-}
-
-// Stop silences the alarm.
-func (a *Alarm) Stop() { a.settime(&itimerspec{}) }
-
-func (a *Alarm) settime(spec *itimerspec) {
 	const abstime = 1 // TIMER_ABSTIME
-	unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(a.id), abstime, uintptr(unsafe.Pointer(spec)), 0, 0, 0)
-	runtime.KeepAlive(spec)
+	unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(a.id), abstime, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+	runtime.KeepAlive(&spec)
 }
-
-// Ring rings the alarm now, and every 200 µs until it is set anew or stopped.
-// Any thread may call it.
-func (a *Alarm) Ring() { a.Set(1) }
 
 // Close deletes the timer.
 func (a *Alarm) Close() {

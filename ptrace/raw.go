@@ -123,7 +123,7 @@ func RawRegs(tid, note int, buf []byte) (int, unix.Errno) {
 	return int(iov.Len), errno
 }
 
-// RawSetRegs is [WriteRegs].
+// RawSetRegs sets the register note of a stopped tracee (PTRACE_SETREGSET).
 //
 //go:nosplit
 //go:norace

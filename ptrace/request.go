@@ -80,12 +80,3 @@ func ReadRegs(tid, note int, buf []byte) (int, error) {
 	runtime.KeepAlive(buf)
 	return int(iov.Len), err
 }
-
-// WriteRegs sets the register note of a stopped tracee.
-func WriteRegs(tid, note int, buf []byte) error {
-	iov := unix.Iovec{Base: unsafe.SliceData(buf)}
-	iov.SetLen(len(buf))
-	err := request(unix.PTRACE_SETREGSET, tid, uintptr(note), uintptr(unsafe.Pointer(&iov)))
-	runtime.KeepAlive(buf)
-	return err
-}

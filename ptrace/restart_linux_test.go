@@ -546,8 +546,8 @@ func (c *target) interrupt(revert, anew bool) (reverted bool, err error) {
 	}
 	if revert && Revert(c.tid, note[:n], anew, 0) {
 		reverted = true
-		if err := WriteRegs(c.tid, NotePrstatus, note[:n]); err != nil {
-			return true, err
+		if errno := RawSetRegs(c.tid, NotePrstatus, note[:n]); errno != 0 {
+			return true, errno
 		}
 	}
 	c.resumed = Now()

@@ -104,11 +104,3 @@ func (r *reaper) reap(tid int) (exiting bool) {
 	}
 	return false
 }
-
-// Traced tells whether thread tid is a tracee (or a child) of the calling OS thread.
-// One that calls exec takes the id of its process's leader, and that is a tracee
-// from then on only if the caller was.
-func Traced(tid int) bool {
-	_, _, errno := unix.RawSyscall6(unix.SYS_WAITID, pPID, uintptr(tid), 0, lookFlags|unix.WNOHANG, 0, 0)
-	return errno != unix.ECHILD
-}

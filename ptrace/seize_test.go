@@ -93,8 +93,8 @@ func seizeWithZombie(pid, first, tid int) (ended []Status, err error) {
 	if err := Seize(first, 0); err != nil {
 		return nil, err
 	}
-	if own := unix.Gettid(); !Traced(first) || Traced(own) {
-		return nil, fmt.Errorf("traced: the seized thread %v, this one %v; want true, false", Traced(first), Traced(own))
+	if own := unix.Gettid(); !isTracee(first) || isTracee(own) {
+		return nil, fmt.Errorf("traced: the seized thread %v, this one %v; want true, false", isTracee(first), isTracee(own))
 	}
 	for state := byte('S'); state != 'Z'; runtime.Gosched() {
 		st, err := (procfs.FS{}).TaskStat(pid, first)
@@ -104,8 +104,8 @@ func seizeWithZombie(pid, first, tid int) (ended []Status, err error) {
 		state = st.State
 	}
 	ended, err = SeizeIn(pid, tid, 0, nil)
-	if err == nil && (Traced(tid) || !Traced(pid)) { // it has another id now
-		err = fmt.Errorf("traced: the seized thread %v, the leader %v; want false, true", Traced(tid), Traced(pid))
+	if err == nil && (isTracee(tid) || !isTracee(pid)) { // it has another id now
+		err = fmt.Errorf("traced: the seized thread %v, the leader %v; want false, true", isTracee(tid), isTracee(pid))
 	}
 	return ended, err
 }
@@ -141,4 +141,10 @@ func TestSeizeHeld(t *testing.T) {
 	if err != nil || len(told) != 1 {
 		t.Errorf("told %d times, want once (%v)", len(told), err)
 	}
+}
+
+// isTracee tells whether a thread is a tracee, or a child, of the calling OS thread.
+func isTracee(tid int) bool {
+	_, _, errno := RawWait(tid, false)
+	return errno != unix.ECHILD
 }

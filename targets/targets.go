@@ -25,11 +25,6 @@ type Process struct {
 	StartTicks uint64 // since boot, in 1/100 s
 }
 
-// Empty: the selector means no process.
-func (s *Selector) Empty() bool {
-	return len(s.PIDs) == 0 && len(s.Names) == 0 && len(s.Cgroups) == 0
-}
-
 // Check tells patterns that match nothing because they are malformed.
 func (s *Selector) Check() error {
 	for _, n := range s.Names {

@@ -19,9 +19,6 @@ func (b *Book) Account() Account { return b.acct }
 // Tick is the last tick that has passed, -1 for none.
 func (b *Book) Tick() int64 { return b.tick }
 
-// Lines is how many lines are open.
-func (b *Book) Lines() int { return int(b.lines) }
-
 // Advance lets the ticks up to n pass: every line owes them.
 func (b *Book) Advance(n int64) {
 	if n <= b.tick {
