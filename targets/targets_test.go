@@ -1,7 +1,6 @@
 package targets
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"sfsample/internal/testprog"
 	"sfsample/ptrace/procfs"
 )
 
@@ -157,16 +157,7 @@ func TestLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
+	child := testprog.StartCmd(t, cmd)
 	// This process itself is left out, and with it its tree: the child's own counts.
 	set.Selector.PIDs = append(set.Selector.PIDs, cmd.Process.Pid)
 	_, came, _, err := set.Refresh()
@@ -174,9 +165,7 @@ func TestLive(t *testing.T) {
 		t.Errorf("came %v, %v; want %d", came, err, cmd.Process.Pid)
 	}
 	in.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	child.Rest(t)
 	_, _, gone, err := set.Refresh()
 	if err != nil || !slices.Equal(gone, came) {
 		t.Errorf("gone %v, %v; want %v", gone, err, came)

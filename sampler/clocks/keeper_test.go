@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/internal/testprog"
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
 	"sfsample/regs"
@@ -442,19 +443,7 @@ func TestKeep(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		pid := cmd.Process.Pid
-		defer func() {
-			cmd.Process.Kill()
-			cmd.Wait()
-		}()
-		bufio.NewReader(out).ReadString('\n')
+		pid := testprog.StartCmd(t, cmd).PID
 		board := NewBoard(1, ptrace.Now(), 1e9)
 		news, launched := make(chan struct{}, 1000), false
 		o := KeeperOptions{

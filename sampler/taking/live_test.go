@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/internal/testprog"
 	"sfsample/ptrace"
 	"sfsample/regs"
 )
@@ -36,24 +37,12 @@ func TestLive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	runtime.LockOSThread() // which is to be the parent and the tracer
 	defer runtime.UnlockOSThread()
 	if err := ptrace.Interruptible(); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	tid := cmd.Process.Pid
-	defer func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	}()
-	bufio.NewReader(out).ReadString('\n')
+	tid := testprog.StartCmd(t, cmd).PID
 	k := new(Live)
 	do := func(what string, errno unix.Errno) {
 		t.Helper()
