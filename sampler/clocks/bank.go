@@ -290,7 +290,7 @@ func (b *Bank) Fit(stack, beyond int) {
 		for i := 0; i < len(c.samples) && n < first; i++ {
 			m := &c.samples[i]
 			had := m.large()
-			if fits(m) || stack+beyond > room+had || !m.state.CompareAndSwap(free, filled) {
+			if fits(m) || stack+beyond-commonRoom > room+had || !m.state.CompareAndSwap(free, filled) {
 				continue
 			}
 			m.fill(max(stack, len(m.Stack)), max(beyond, len(m.Beyond)))

@@ -293,3 +293,85 @@ func TestWake(t *testing.T) {
 		t.Error("nobody is woken")
 	}
 }
+
+// TestNeed: a clock counts from its first tick on, as long as it is not two behind; where there is no number for one,
+// it is tried again after a hundred ticks.
+func TestNeed(t *testing.T) {
+	b := bank(t, 3)
+	c, _ := idleClock(b, 1, 0)
+	b.clocks[2] = c
+	c.born = 4
+	c.done.Store(5)
+	for n, want := range map[int64]bool{3: false, 4: true, 5: true, 6: true, 7: false} {
+		if got := b.Need(2, n); got != want {
+			t.Errorf("a clock that was born at 4 and has done 5 is there at %d: %t", n, got)
+		}
+	}
+	c.since.Store(1)
+	if !b.Need(2, 7) || b.Away(2, 7) {
+		t.Error("a clock that waits for a stop is not there")
+	}
+	for n := 1; n < maxClocks; n++ {
+		b.board.clocks[n].Store(c)
+	}
+	if b.Need(0, 1) || !b.Away(0, 1) || b.Clocks() != 1 || b.Ask(0) || b.Denied != nil {
+		t.Error("there is a clock without a number")
+	}
+	b.board.clocks[9].Store(nil)
+	if b.Need(0, 1+again-1); b.Clocks() != 1 {
+		t.Error("a CPU that could have no clock is tried again too early")
+	}
+	if b.Need(0, 1+again); b.Clocks() != 2 || b.clocks[0].who != 9 {
+		t.Error("a CPU that could have no clock is not tried again, or not by the free number")
+	}
+	b.Close()
+}
+
+// TestFit: four samples of a clock have the room that is wanted, if so many are free and the bound allows it; none has
+// less than before.
+func TestFit(t *testing.T) {
+	const s, y = commonRoom, 50
+	for _, tt := range []struct {
+		name string
+		have string // a letter for each sample: fits, smaller, Beyond smaller, taken
+		want string // in place of it, afterwards
+	}{
+		{"all fit", "fffff", "fffff"},
+		{"none fits", "ssssss", "ffffss"},
+		{"one fits", "sfssss", "ffffss"},
+		{"four fit", "sffffs", "sffffs"},
+		{"three fit", "sfffss", "ffffss"},
+		{"beyond", "bfffss", "Bfffss"},
+		{"taken", "tfttst", "tfttft"},
+		{"none is free", "tttt", "tttt"},
+	} {
+		size := map[rune][2]int{'f': {s, y}, 's': {s - 1, 10}, 'b': {2 * s, y - 1}, 'B': {2 * s, y}, 't': {0, 0}}
+		b := bank(t, 0)
+		c, _ := idleClock(b, 1, len(tt.have))
+		b.clocks[0] = c
+		for i, kind := range tt.have {
+			m := &c.samples[i]
+			m.Stack, m.Beyond = make([]byte, size[kind][0]), make([]byte, size[kind][1])
+			if kind == 't' {
+				m.state.Store(asked)
+			}
+		}
+		b.Fit(s, y)
+		for i, kind := range tt.want {
+			m := &c.samples[i]
+			if got := [2]int{len(m.Stack), len(m.Beyond)}; got != size[kind] {
+				t.Errorf("%s: sample %d has room for %v, want %v", tt.name, i, got, size[kind])
+			}
+			if (m.state.Load() == asked) != (kind == 't') || m.state.Load() == filled {
+				t.Errorf("%s: sample %d is in state %d", tt.name, i, m.state.Load())
+			}
+		}
+	}
+	b := bank(t, 0)
+	c, _ := idleClock(b, 1, 4)
+	b.clocks[0] = c
+	const large = maxRoom/2 + commonRoom
+	if b.Fit(large, 0); len(c.samples[1].Stack) != large || c.samples[2].Stack != nil || b.Room() != 0 {
+		t.Errorf("room for %d and %d bytes, %d left: want two large ones and none left", len(c.samples[1].Stack), len(c.samples[2].Stack), b.Room())
+	}
+}

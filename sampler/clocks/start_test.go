@@ -1,11 +1,13 @@
 package clocks
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/internal/testprog"
 	"sfsample/ptrace"
 )
 
@@ -92,7 +94,7 @@ func TestHasten(t *testing.T) {
 // await waits until something is so.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(100 * time.Microsecond) {
+	for end := time.Now().Add(testprog.Patience); !ok(); runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatalf("in vain: %s", what)
 		}
@@ -121,4 +123,68 @@ func TestDenied(t *testing.T) {
 	if b.Denied != unix.EPERM {
 		t.Errorf("denied: %v, want that of the second", b.Denied)
 	}
+}
+
+// TestBankLive runs real clocks: one for a CPU and one without, which ticks and requests come to, and which end.
+func TestBankLive(t *testing.T) {
+	var all unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		t.Fatal(err)
+	}
+	cpu := lastCPU(&all)
+	b := bank(t, 6)
+	b.board.Start, b.board.Interval = ptrace.Now(), 1e6
+	if b.Need(cpu, 0) {
+		t.Error("there is a clock before it was made")
+	}
+	if b.Clocks() != 1 {
+		t.Fatal("no clock could be made")
+	}
+	c := b.clocks[cpu]
+	for i := range c.samples {
+		want := commonRoom
+		if i < first {
+			want = firstRoom
+		}
+		if got := len(c.samples[i].Stack); got != want {
+			t.Errorf("sample %d has room for %d bytes of stack, want %d", i, got, want)
+		}
+	}
+	if c.who != 1 || c.cpu != cpu || c.phase != phase(cpu, 1e6) || c.last != -1 || b.board.clocks[1].Load() != c {
+		t.Errorf("clock %d of CPU %d, phase %d, last %d", c.who, c.cpu, c.phase, c.last)
+	}
+	await(t, "ticks", func() bool { return b.Need(cpu, 5) })
+	if b.clocks[cpu] != c {
+		t.Error("a second clock was made")
+	}
+	if !b.Ask(3) || b.rover.begun.Load() != 0 || b.rover.cpu != Anywhere || b.rover.who != 2 || len(b.rover.samples) != 24 {
+		t.Errorf("%d requests of clock %d were taken, with %d samples", b.rover.begun.Load(), b.rover.who, len(b.rover.samples))
+	}
+	rover := b.rover
+	b.Ask(4)
+	if b.Go(); b.rover != rover {
+		t.Error("a second clock for requests was made")
+	}
+	await(t, "requests", func() bool { return b.rover.begun.Load() == 2 })
+	thread := func(c *Clock) bool { return unix.Tgkill(unix.Getpid(), int(c.thread.Load()), 0) == nil }
+	if !thread(c) || !thread(rover) {
+		t.Error("clocks have no threads")
+	}
+	// One that has long to sleep is woken to end.
+	far := bank(t, 1)
+	far.board.Start -= int64(2 * time.Hour)
+	far.board.Interval = int64(time.Hour)
+	far.Need(cpu, 0)
+	long := far.clocks[cpu]
+	b.Close()
+	far.Close()
+	for _, c := range []*Clock{c, rover, long} {
+		await(t, "the end of a clock", func() bool { return !thread(c) })
+	}
+	b = bank(t, 400)
+	b.Ask(0)
+	if n := len(b.rover.samples); n != 1024 {
+		t.Errorf("%d samples for requests, want 1024 at most", n)
+	}
+	b.Close()
 }
