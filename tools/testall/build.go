@@ -27,7 +27,7 @@ type kind struct {
 	// without are packages that this kind of machine cannot find more in than the host's run, when all are asked for:
 	// their code starts no goroutine that shares anything, or does the same for every user.
 	without []string
-	place func(tmp string, bins []binary, args []string, rep *report) error
+	place   func(tmp string, bins []binary, args []string, rep *report) error
 }
 
 var kinds = map[string]kind{
