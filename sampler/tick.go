@@ -13,6 +13,7 @@ import (
 	"sfsample/sampler/clocks"
 	"sfsample/sampler/ledger"
 	"sfsample/sampler/taking"
+	"sfsample/sampler/watch"
 )
 
 // loop coordinates until the time is over, nobody is left, or stop is closed.
@@ -76,12 +77,12 @@ const leastTick = int64(time.Millisecond)
 
 // dueAt is when tick e.due is handled: when all clocks have had time to answer it, and before the next.
 func (e *engine) dueAt() int64 {
-	return e.start + e.due*e.interval + e.bank.Last + min(e.interval/4, leastTick/2)
+	return e.start + e.due*e.interval + e.bank.Last + int64(e.times.Slack())
 }
 
 // onTick handles the ticks that have passed. quiet: nothing has run since the one before.
 func (e *engine) onTick(now int64) (quiet bool) {
-	n := (now - e.start) / e.interval
+	n := (now - e.start - int64(e.times.Slack())) / e.interval
 	e.book.Advance(n)
 	e.flush()
 	e.later = slices.DeleteFunc(e.later, func(try func() bool) bool { return try() })
@@ -96,11 +97,26 @@ func (e *engine) onTick(now int64) (quiet bool) {
 	step := max(1, leastTick/e.interval)
 	e.due = n + step
 	quiet = e.choose(n)
+	e.wasLate(n)
 	if quiet {
-		e.due = n + max(step, rest(len(e.list), n-e.still(), e.interval))
+		e.due = n + max(step, watch.Rest(len(e.list), n-e.still(), e.interval))
 	}
 	e.bank.Go()
 	return quiet
+}
+
+// wasLate notes that ticks have passed while threads were looked at, at tick n: those found blocked may have run in
+// them until then.
+func (e *engine) wasLate(n int64) {
+	now := (ptrace.Now() - e.start) / e.interval
+	if now <= n {
+		return
+	}
+	for _, t := range e.list {
+		if t.watch.Asleep() && t.watch.Since() == n {
+			t.late = now
+		}
+	}
 }
 
 // last takes what clocks have under way at the end of a run.
@@ -139,7 +155,7 @@ func (e *engine) awaitStops() {
 // still is the last tick at which some process may have run.
 func (e *engine) still() (n int64) {
 	for _, p := range e.procs {
-		n = max(n, p.asleep.ran)
+		n = max(n, p.watch.Ran())
 	}
 	return n
 }
@@ -192,7 +208,16 @@ func (e *engine) taken(t *thread, m *clocks.Sample) {
 	}
 	e.book.Give(&t.line, tick, ledger.Sampled)
 	e.book.Give(&t.line, min((m.Stopped-e.start)/e.interval, e.book.Tick()), ledger.NotStopped)
-	e.emit(t, m.Tick, c, time.Duration(m.Run), m.Released)
+	e.emit(t, m.Tick, c, e.ran(t, m), m.Released)
+}
+
+// ran is what a thread has run for when a clock let go of it.
+func (e *engine) ran(t *thread, m *clocks.Sample) time.Duration {
+	if e.uncounted {
+		s, _ := t.schedstat(e.buf[:])
+		return s.Run
+	}
+	return time.Duration(m.Run)
 }
 
 // live tells whether a thread is still among those that are sampled.
@@ -200,10 +225,8 @@ func (e *engine) live(t *thread) bool { return e.threads[t.tid] == t }
 
 // wasMet accounts for the ticks before the one at which a clock has met a thread.
 func (e *engine) wasMet(t *thread, tick int64, m *clocks.Sample) {
-	if t.blocked {
-		e.unsure(t, tick-1, time.Duration(m.RunAsked)-t.idleRun)
-		t.proc.asleep.stirred = tick
-		t.wakes()
+	if t.watch.Asleep() {
+		e.unsure(t, tick, time.Duration(m.RunAsked))
 	} else {
 		e.settle(t, tick-1, time.Duration(m.WaitAsked), e.unmet(t))
 	}
@@ -257,8 +280,8 @@ func (e *engine) swap(t *thread, m *clocks.Sample) *capture.Capture {
 // last tick, so that there was nothing to look at.
 func (e *engine) choose(n int64) (quiet bool) {
 	quiet = true
-	e.pace.begin(e.interval)
-	e.readClocks(n, (*asleep).begin)
+	e.pace.Begin(e.interval)
+	e.readClocks(n, (*watch.Process).Begin)
 	asks := e.pool.asks.Swap(false)
 	for i := 0; i < len(e.list); i++ {
 		t := e.list[i]
@@ -270,7 +293,7 @@ func (e *engine) choose(n int64) (quiet bool) {
 			}
 			t.asking = false // it could not be asked
 		}
-		if t.blocked && e.opt.Stop != StopAlways && (n < t.next || t.proc.asleep.waits(t, n)) && !(asks && e.wantsRegs(t)) {
+		if t.watch.Asleep() && e.opt.Stop != StopAlways && !t.watch.Due(&t.proc.watch, t.tid, n) && !(asks && e.wantsRegs(t)) {
 			continue // credited at a later look
 		}
 		quiet = false
@@ -278,7 +301,7 @@ func (e *engine) choose(n int64) (quiet bool) {
 			i--
 		}
 	}
-	e.readClocks(n, (*asleep).again)
+	e.readClocks(n, (*watch.Process).Again)
 	if e.stirs(n, &quiet) {
 		e.lookAtSleepers(n)
 	}
@@ -297,8 +320,8 @@ func (e *engine) advise(t *thread) {
 // far. quiet stays set if none has run at all.
 func (e *engine) stirs(n int64, quiet *bool) (moved bool) {
 	for _, p := range e.procs {
-		moved = moved || p.asleep.moved && p.asleep.blocked > 0
-		*quiet = *quiet && p.asleep.ran < n
+		moved = moved || p.watch.Moved()
+		*quiet = *quiet && p.watch.Ran() < n
 	}
 	return moved
 }
@@ -309,7 +332,7 @@ func (e *engine) stirs(n int64, quiet *bool) (moved bool) {
 func (e *engine) lookAtSleepers(n int64) {
 	for i := 0; i < len(e.list); i++ {
 		t := e.list[i]
-		if t.blocked && t.proc.asleep.moved && t.seenAt < n && n >= t.next && !e.look(t, n) {
+		if t.watch.DueAgain(&t.proc.watch, n) && !e.look(t, n) {
 			i--
 		}
 	}
@@ -334,13 +357,11 @@ func (e *engine) look(t *thread, n int64) bool {
 	if e.opt.Stop == StopAlways && e.askAnyhow(t, n, s) {
 		return true
 	}
-	if t.blocked {
-		if s.Count == t.count {
+	if t.watch.Asleep() {
+		if t.watch.Same(s.Count) {
 			return e.sleepsOn(t, n)
 		}
-		e.unsure(t, n-1, s.Run-t.idleRun)
-		t.proc.asleep.stirred = n
-		t.wakes()
+		e.unsure(t, n, s.Run)
 		t.stack, t.waited = false, s.Wait
 	}
 	if e.book.Owed(&t.line, n) == 0 {
@@ -373,15 +394,14 @@ func (e *engine) look(t *thread, n int64) bool {
 
 // sleepsOn goes on with a wait in which nothing has changed.
 func (e *engine) sleepsOn(t *thread, n int64) bool {
-	t.seenAt = n
+	t.watch.SleepsOn(n, e.pace.Gap(t.tid, t.watch.Waited(n)))
 	if e.wantsRegs(t) {
 		e.creditIdle(t, n-1)
 		e.askRegs(t)
 		return true
 	}
 	e.creditIdle(t, e.settled(t, n))
-	t.next = n + e.pace.gap(t.tid, n-t.since)
-	if n-t.since > boardTicks {
+	if t.watch.Waited(n) > boardTicks {
 		e.leave(t)
 	}
 	return true
@@ -427,7 +447,7 @@ func (e *engine) askAnyhow(t *thread, n int64, s procfs.Schedstat) bool {
 	if !e.ask(t) {
 		return false
 	}
-	if t.blocked {
+	if t.watch.Asleep() {
 		e.creditIdle(t, n-1)
 	} else {
 		e.settle(t, n-1, s.Wait, e.unmet(t))
@@ -464,12 +484,14 @@ func (e *engine) runs(t *thread, n int64) {
 		return // its end is found out at the next look
 	}
 	e.awake(t, st.Processor)
-	if e.bank.Need(st.Processor, n) {
+	if !e.uncounted && e.bank.Need(st.Processor, n) {
 		t.homeless = 0
 		t.runnable++
 		return
 	}
-	if t.homeless++; t.slot >= 0 && e.bank.Away(st.Processor, n) {
+	if t.homeless++; e.uncounted {
+		e.bank.Ask(t.slot)
+	} else if t.slot >= 0 && e.bank.Away(st.Processor, n) {
 		e.warn("threads of process %d run on CPU %d, where no clock of ours can be, or gets no time: they are stopped from elsewhere, which favours the ends of system calls", t.proc.pid, st.Processor)
 		e.bank.Ask(t.slot)
 	}
@@ -498,15 +520,13 @@ func (e *engine) ours(tid int) bool {
 	return tid != 0 && err == nil && s.Tgid == os.Getpid()
 }
 
-// unsure accounts for the ticks up to n of a thread that has run at some time
-// since its last look, for so long. In those in which the process's clock stood it
-// was not that thread either.
-func (e *engine) unsure(t *thread, n int64, ran time.Duration) {
-	lag := int64(min(ran, counterLag)) / e.interval
-	if sure := min(t.proc.asleep.sureOf(t)-lag, n); e.book.Owed(&t.line, sure) > 0 {
+// unsure ends the wait of a thread that was found at tick n to have run at some time since its last look, and accounts
+// for the ticks before. run is its run time of now.
+func (e *engine) unsure(t *thread, n int64, run time.Duration) {
+	if sure := t.watch.Ran(&t.proc.watch, n, run); e.book.Owed(&t.line, sure) > 0 {
 		e.creditIdle(t, sure)
 	}
-	e.book.Give(&t.line, n, ledger.Unsure)
+	e.book.Give(&t.line, n-1, ledger.Unsure)
 }
 
 // alive drops a thread whose files in /proc are gone.
@@ -568,6 +588,11 @@ func (e *engine) nowIdle(t *thread, n int64) {
 // creditIdle accounts for the ticks up to n of a thread that has not run in
 // all of them.
 func (e *engine) creditIdle(t *thread, n int64) {
+	if late := t.late; late > 0 && n > t.watch.Since() {
+		t.late = 0
+		e.creditIdle(t, t.watch.Since())
+		e.book.Give(&t.line, late, ledger.Unsure)
+	}
 	switch {
 	case !t.stack:
 		e.book.Give(&t.line, n, ledger.Idle)
@@ -670,15 +695,15 @@ const maxStops = 6
 // the copy made at that stop was too small, and no more could be read before
 // the thread had gone back to its call.
 func (e *engine) wantsRegs(t *thread) bool {
-	if e.opt.Stop != StopAuto || !t.stack || t.count == 0 || t.untouched == t.count {
+	if e.opt.Stop != StopAuto || !t.stack || t.watch.Count() == 0 || t.untouched == t.watch.Count() {
 		return false
 	}
 	a := t.fb.Get()
-	if a.NeedStop != t.count && !(t.stops > 0 && t.stops < maxStops && a.Short) {
+	if a.NeedStop != t.watch.Count() && !(t.stops > 0 && t.stops < maxStops && a.Short) {
 		return false
 	}
 	if a.Foreign || !e.opt.mayStop(e.fs, t.proc.pid, t.tid, t.wait.NR, &t.wait.Args) {
-		t.untouched = t.count
+		t.untouched = t.watch.Count()
 		return false
 	}
 	return true

@@ -1,4 +1,4 @@
-package sampler
+package watch
 
 import (
 	"testing"
@@ -14,7 +14,7 @@ type waiter struct {
 }
 
 // tick plays one tick and returns how many ticks turn out to be unsure.
-func (w *waiter) tick(p *pace, tid int, n int64) (unsure int64) {
+func (w *waiter) tick(p *Pace, tid int, n int64) (unsure int64) {
 	if n < w.next {
 		return 0
 	}
@@ -25,7 +25,7 @@ func (w *waiter) tick(p *pace, tid int, n int64) (unsure int64) {
 		unsure = n - 1 - w.looked
 		w.since, w.next = n, n+1
 	} else {
-		w.next = n + p.gap(tid, n-w.since)
+		w.next = n + p.Gap(tid, n-w.since)
 	}
 	w.looked = n
 	return unsure
@@ -36,12 +36,12 @@ func (w *waiter) tick(p *pace, tid int, n int64) (unsure int64) {
 func TestPace(t *testing.T) {
 	for period := int64(1); period < 5000; period += 1 + period/7 {
 		for tid := range 8 {
-			var p pace
+			var p Pace
 			w := waiter{period: period, wakes: period / 2}
 			const ticks = 100_000
 			unsure := int64(0)
 			for n := int64(1); n <= ticks; n++ {
-				p.begin(tick99)
+				p.Begin(tick99)
 				unsure += w.tick(&p, tid, n)
 			}
 			if unsure*100 >= ticks {
@@ -54,11 +54,11 @@ func TestPace(t *testing.T) {
 // TestPaceOfMany: looks at thousands of threads that never run end at a bound.
 func TestPaceOfMany(t *testing.T) {
 	for _, threads := range []int{500, 10_000} {
-		var p pace
+		var p Pace
 		ws := make([]waiter, threads)
 		looks, most := 0, 0
 		for n := int64(1); n <= 1000; n++ {
-			p.begin(tick99)
+			p.Begin(tick99)
 			for i := range ws {
 				ws[i].wakes = 1 << 60
 				ws[i].tick(&p, i, n)
@@ -85,7 +85,7 @@ func TestRest(t *testing.T) {
 	}{
 		{1, 1 << 20, 1}, {500, 1 << 20, 1}, {10_000, 0, 1}, {10_000, stillPart, 2}, {10_000, 1 << 20, 13}, {1 << 30, 1 << 20, maxGap},
 	} {
-		if got := rest(tt.threads, tt.still, tick99); got != tt.want {
+		if got := Rest(tt.threads, tt.still, tick99); got != tt.want {
 			t.Errorf("%d threads, still for %d ticks: the next tick is %d on, want %d", tt.threads, tt.still, got, tt.want)
 		}
 	}
