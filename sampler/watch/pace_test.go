@@ -90,3 +90,81 @@ func TestRest(t *testing.T) {
 		}
 	}
 }
+
+// TestPaceSteps: how often to look follows what the looks have cost, at each tick one step.
+func TestPaceSteps(t *testing.T) {
+	const interval = int64(12 * 1600 * 100) // of which looks may cost what 100 do
+	var p Pace
+	p.Begin(interval)
+	if p.part != 128 {
+		t.Errorf("it begins with one part of %d", p.part)
+	}
+	step := func(looks int) {
+		for range looks {
+			p.Gap(0, 0)
+		}
+		p.Begin(interval)
+	}
+	for _, want := range []int64{64, 32, 16, 8, 4, 4} {
+		if step(101); p.part != want {
+			t.Errorf("after too many looks one part of %d, want %d", p.part, want)
+		}
+	}
+	if gap := p.Gap(0, 1<<20); gap != 64 {
+		t.Errorf("with too many threads they are looked at after %d ticks", gap)
+	}
+	p.idle = 0
+	for range 100 {
+		step(51) // neither many nor few
+	}
+	if step(100); p.part != 4 {
+		t.Errorf("after as many as may be one part of %d", p.part)
+	}
+	for _, want := range []int64{8, 16, 32, 64, 128, 128} {
+		before := p.part
+		for range 15 {
+			if step(50); p.part != before {
+				t.Fatalf("too soon one part of %d", p.part)
+			}
+		}
+		if step(50); p.part != want {
+			t.Errorf("after few looks one part of %d, want %d", p.part, want)
+		}
+	}
+	for range 15 {
+		step(0)
+	}
+	step(60) // not that few
+	p.part = 4
+	for range 15 {
+		step(0)
+	}
+	step(101)
+	for range 15 {
+		step(0)
+	}
+	if p.part != 4 {
+		t.Errorf("one part of %d after looks that were many in between", p.part)
+	}
+	for range leastLooks {
+		p.Gap(0, 0)
+	}
+	if p.Begin(1); p.part == 4 && p.idle != 0 {
+		t.Error("looks are not counted for each tick")
+	}
+	for _, g := range []struct {
+		tid         int
+		ticks, want int64
+	}{{0, 0, 1}, {0, 127, 1}, {0, 128, 2}, {1, 128, 2}, {0, 256, 3}, {1, 256, 2}, {2, 256, 3}, {0, 1 << 20, 16}, {7, 1 << 20, 9}, {8, 1 << 20, 16}} {
+		q := Pace{part: finest}
+		if got := q.Gap(g.tid, g.ticks); got != g.want {
+			t.Errorf("thread %d after %d ticks: %d, want %d", g.tid, g.ticks, got, g.want)
+		}
+	}
+	for looks, want := range map[int]int64{16: 128, 17: 64} { // these may be made at any rate
+		q := Pace{part: 128, idle: looks}
+		if q.Begin(1); q.part != want {
+			t.Errorf("%d looks at a very high rate: one part of %d, want %d", looks, q.part, want)
+		}
+	}
+}

@@ -324,7 +324,7 @@ func TestWatch(t *testing.T) {
 	jobs := uint64(runtime.GOMAXPROCS(0))
 	for job := range jobs {
 		wg.Go(func() {
-			for seed := job; seed < schedules(200); seed += jobs {
+			for seed := job; seed < schedules(80); seed += jobs {
 				s, wrong := play(seed, ticks)
 				if wrong != "" {
 					t.Errorf("schedule %d: %s", seed, wrong)
