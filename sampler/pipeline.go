@@ -46,34 +46,55 @@ type PipelineConfig struct {
 	Live bool
 }
 
-// Target is what the pipeline asks about one process.
+// Target is what the pipeline asks about one process. A live one may also be told of its mappings (Offer), and
+// that it is another program by now (Replace); its program's architecture (Arch) is not known of every one.
 type Target interface {
 	unwind.Space
+	Code
+	Layout
+	History
+	// Modules returns the objects with code, by address.
+	Modules() []*module.Module
+	// Report tells what is known of each module.
+	Report() []module.Report
+	// Close ends the use of it.
+	Close()
+}
+
+// Code tells what an address belongs to.
+type Code interface {
 	// Module returns the object that covers pc, and pc in its own numbering.
 	Module(pc uint64) (*module.Module, uint64, bool)
 	// Function returns the function that covers pc by the unwind tables.
 	Function(pc uint64) (module.Function, bool)
-	// Modules returns the objects with code, by address.
-	Modules() []*module.Module
+}
+
+// Layout is the list of mappings.
+type Layout interface {
 	// Mappings returns the mappings as they were last read.
 	Mappings() []procfs.Mapping
 	// Refresh reads the mappings anew.
 	Refresh() error
 	// Listed is when the list of mappings had been read last.
 	Listed() time.Time
+}
+
+// History tells what became of code.
+type History interface {
 	// Verify compares the objects with memory and drops those that are no longer
 	// what they were.
 	Verify() (changed bool, err error)
 	// Changes returns which code has changed since it was last asked.
 	Changes() []module.Change
+	Place
+}
+
+// Place is what is at an address, and has been.
+type Place interface {
 	// CodeAt returns the executable mapping at pc.
 	CodeAt(pc uint64) (module.Code, bool)
 	// Moved tells whether other objects than now were at pc before.
 	Moved(pc uint64) bool
-	// Report tells what is known of each module.
-	Report() []module.Report
-	// Close ends the use of it.
-	Close()
 }
 
 // Pipeline turns captures into samples: it unwinds them, has them named, and
@@ -861,8 +882,6 @@ func publishedRegs(a *regs.Arch, c *capture.Capture) regs.User {
 	return u
 }
 
-// recordMaps records the mappings of a process if they are not those of the
-// last record. tid is a thread that lived a moment ago.
 // callName is the state of a blocked thread: its system call by name.
 func callName(a *regs.Arch, nr int64) string {
 	if nr < 0 {
@@ -876,6 +895,8 @@ func callName(a *regs.Arch, nr int64) string {
 	return fmt.Sprintf("syscall %d", nr)
 }
 
+// recordMaps records the mappings of a process if they are not those of the
+// last record. tid is a thread that lived a moment ago.
 func (p *Pipeline) recordMaps(t *target, tid int) {
 	if p.cfg.Record == nil || t.space == nil {
 		return
