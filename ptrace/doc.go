@@ -4,7 +4,7 @@
 // The requests (Seize, Interrupt, Cont, …) are thin: one system call each, no
 // allocation. ptrace relations belong to one OS thread, so every request and
 // every [Wait] of a tracee must be made by the thread that seized it: run them
-// inside [OnThread]. [Memory] needs no stop and no such thread.
+// inside [OnThread]. [ReadMemory] needs no stop and no such thread.
 //
 // The package keeps no list of tracees and decides nothing about sampling; it
 // knows no tables. When the thread of OnThread ends, the kernel lets every

@@ -1,7 +1,6 @@
 package ptrace
 
 import (
-	"io"
 	"runtime"
 	"unsafe"
 
@@ -27,19 +26,4 @@ func ReadMemory(tid int, addr uint64, buf []byte) (int, error) {
 		return 0, errno
 	}
 	return int(n), nil
-}
-
-// Memory is the memory of a live process as an io.ReaderAt: offset = address.
-type Memory struct {
-	TID int // any live thread of the process
-}
-
-// ReadAt fills p from address addr on. Less than asked for comes with an error:
-// io.ErrUnexpectedEOF at the end of what is mapped, else the errno.
-func (m Memory) ReadAt(p []byte, addr int64) (int, error) {
-	n, err := ReadMemory(m.TID, uint64(addr), p)
-	if err == nil && n < len(p) {
-		err = io.ErrUnexpectedEOF
-	}
-	return n, err
 }

@@ -7,10 +7,12 @@ import (
 	"os/exec"
 	"runtime"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace/procfs"
+	"sfsample/sampler/ledger"
 )
 
 // TestFewFiles: a thread of which no file can be opened for want of descriptors is not taken for one that
@@ -117,5 +119,29 @@ func TestCountsRuns(t *testing.T) {
 	}
 	if countsRuns(procfs.FS{Root: root}) {
 		t.Error("0 is a count")
+	}
+}
+
+// TestLate: the ticks that had passed when a thread was found blocked are unsure, and none behind what is to be credited is
+// given away: a clock may have met the thread there.
+func TestLate(t *testing.T) {
+	for _, tt := range []struct{ credit, idle, unsure, owed int64 }{{9, 0, 0, 21}, {10, 1, 0, 20}, {12, 1, 2, 18}, {15, 1, 5, 15}, {20, 6, 5, 10}} {
+		e := &engine{book: ledger.NewBook(time.Millisecond)}
+		p := &process{}
+		th := &thread{proc: p}
+		e.book.Advance(9)
+		e.book.Open(&th.line, 0)
+		e.book.Advance(30)
+		th.sleeps(10, procfs.Schedstat{Count: 1})
+		th.late = 15
+		e.creditIdle(th, tt.credit)
+		a := e.book.Account()
+		if a.Count[ledger.Idle] != tt.idle || a.Count[ledger.Unsure] != tt.unsure || e.book.Owed(&th.line, 30) != tt.owed {
+			t.Errorf("credited up to %d: %v, %d owed; want %+v", tt.credit, &a, e.book.Owed(&th.line, 30), tt)
+		}
+		e.creditIdle(th, 30)
+		if a = e.book.Account(); a.Count[ledger.Unsure] != 5 || a.Sum() != 21 {
+			t.Errorf("credited up to %d and 30: %v", tt.credit, &a)
+		}
 	}
 }

@@ -218,13 +218,13 @@ func (w *Walker) oneFunction(start, end uint64) bool {
 
 // arm64Passes is the length of the instruction that b begins with, 0 if it
 // never goes on to the next one: b, br, ret and their authenticating forms,
-// udf, brk.
+// udf, brk. Calls through registers (blr) are taken for such: they have the encoding of br but for one bit.
 func arm64Passes(b []byte) int {
 	insn, ok := arm64Insn(b, 0)
 	switch {
 	case !ok || insn>>26 == 0x05: // b
 		return 0
-	case insn&0xfe9ff000 == 0xd61f0000 || insn&0xff9ff000 == 0xd61f0000: // br, ret
+	case insn&0xfe9ff000 == 0xd61f0000: // br, blr, ret
 		return 0
 	case insn&0xffff0000 == 0 || insn&0xffe0001f == 0xd4200000: // udf, brk
 		return 0

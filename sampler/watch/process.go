@@ -178,7 +178,6 @@ func (p *Process) sum(n int64, clock, rest time.Duration) {
 		p.next = n + min(1+(n-p.wrong)/finest, maxGap)
 		return
 	}
-	p.stood = -1
 	if p.odd <= p.calm.to {
 		p.odd = n
 	}

@@ -60,6 +60,10 @@ func TestNeed(t *testing.T) {
 			t.Errorf("%s: %d after the looks, want %d", tt.name, got, tt.again)
 		}
 	}
+	late := with(17, 10) // the one that was awake fell asleep meanwhile
+	if late.need, late.moved = Times, true; late.Again(1000, 17) != Clock || late.need != Clock {
+		t.Errorf("all have fallen asleep: %d is to be read", late.need)
+	}
 	p := NewProcess(5, times, 7)
 	if p.Clock() != 7 || p.Moved() || !p.quiet(5) || p.quiet(4) || p.stood >= 0 || !p.due(0) {
 		t.Errorf("a new process is %+v", p)
@@ -107,6 +111,10 @@ func TestReadings(t *testing.T) {
 			{11, Clock, 1001, 0, true, 10, 10, 11, 12}, {50, Clock, 1000, 0, false, 10, 50, 11, 51},
 			{11 + 65, Clock, 1001, 0, true, 10, 50, 76, 77}, {76 + 64, Clock, 1001, 0, true, 10, 50, 140, 141},
 			{76 + 65, Clock, 1001, 0, true, 141, 141, 141, 142},
+		},
+		"another sum, and back at the same tick": {
+			{11, Clock, 1001, 0, true, 10, 10, 11, 12}, {11, Clock, 1000, 0, false, 10, 11, 11, 12}, {12, Clock, 1001, 0, true, 10, 11, 12, 13},
+			{76, Clock, 1001, 0, true, 10, 11, 76, 77}, {77, Clock, 1001, 0, true, 77, 77, 77, 78},
 		},
 		"torn": {
 			{11, Times, 1001, 1, false, 10, 10, 11, 11}, {25, Times, 1001, 1, false, 10, 10, 25, 11}, {26, Times, 1001, 1, true, 10, 10, 26, 11},
@@ -163,6 +171,9 @@ func TestThread(t *testing.T) {
 	th.Sleeps(p, 21, 8, 400) // another wait, of which nobody has seen the end
 	if p.asleep != 11 || p.rest != 1400 {
 		t.Errorf("twice asleep: %+v", *p)
+	}
+	if p.moved = true; !th.Due(p, 0, 22) || th.Due(p, 0, 21) {
+		t.Error("not due at the tick after it fell asleep, or before")
 	}
 	if th.Same(7) || !th.Same(8) {
 		t.Error("another run count")

@@ -61,9 +61,8 @@ func (t *Thread) Ran(p *Process, n int64, run time.Duration) (sure int64) {
 		if time.Duration(n-sure-1)*p.times.Interval >= lag { // a reading may be late, but comes before the next tick's
 			lag = min(lag, run-t.run)
 		}
-		if lag -= p.times.Slack(); lag > 0 {
-			sure -= int64((lag + p.times.Interval - 1) / p.times.Interval)
-		}
+		lag = max(lag-p.times.Slack(), 0)
+		sure -= int64((lag + p.times.Interval - 1) / p.times.Interval)
 	}
 	p.stirred = n
 	t.Wakes(p)

@@ -13,7 +13,7 @@ var shares = []struct {
 	pkg string
 	n   int
 }{
-	{"./regs", 6}, {"./ptrace/procfs", 6}, {"./sampler/capture", 6}, {"./sampler/ledger", 6},
+	{"./regs", 6}, {"./ptrace/procfs", 6}, {"./sampler/capture", 6}, {"./sampler/ledger", 6}, {"./sampler/watch", 4},
 }
 
 // TestShare plants a few faults in the packages that were tested by hundreds of
