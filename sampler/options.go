@@ -18,6 +18,12 @@ const (
 type Options struct {
 	PIDs []int // processes to sample
 	TIDs []int // if not empty, only these threads
+	// Found are processes that a search has found. One that cannot be sampled is told of; that is an error of
+	// the run only if none of them can.
+	Found []int
+	// Joins gives processes that are found while the run goes on, of which one that cannot be sampled is told
+	// of. Until it is closed a run goes on even when no process is left; nil: none come.
+	Joins <-chan []int
 	// Command is a process started by us, already among PIDs; its end is looked
 	// out for. 0: none.
 	Command     int

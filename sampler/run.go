@@ -146,7 +146,10 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 			e.send(item{opened: pid})
 		}
 	}
-	if len(e.list) == 0 && e.opt.Command == 0 && e.keeper == nil {
+	if err := e.joinFound(); err != nil {
+		return err
+	}
+	if len(e.list) == 0 && e.opt.Command == 0 && e.keeper == nil && e.opt.Joins == nil {
 		return errors.New("there is no thread to sample")
 	}
 	if e.opt.Command == 0 && ready != nil {

@@ -19,7 +19,10 @@ import (
 func (e *engine) loop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for len(e.procs) > 0 {
+	for len(e.procs) > 0 || e.opt.Joins != nil {
+		if len(e.procs) == 0 && !e.awaitJoin(timer) {
+			break
+		}
 		now := ptrace.Now()
 		if now >= e.until {
 			break
@@ -43,6 +46,9 @@ func (e *engine) loop() {
 			e.takeExits()
 		case f := <-e.opt.Suspend:
 			e.suspend(f)
+		case pids, open := <-e.opt.Joins:
+			e.works()
+			e.joinAll(pids, open)
 		case <-e.stop:
 			e.until = min(e.until, ptrace.Now())
 		}

@@ -54,6 +54,7 @@ type config struct {
 	tids    []int    // only these threads; empty: all
 	names   []string // processes by name
 	cgroups []string // processes by control group
+	users   []uint32 // processes by user
 	tree    bool     // the descendants of all these too
 	command []string // to start; nil: none
 	capture string   // file to replay
@@ -112,6 +113,12 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.FuncP("tid", "t", "`TID[,TID...]`", ids(&c.tids))
 	fs.StringArrayVar(&c.names, "name", nil, "`NAME`")
 	fs.StringArrayVar(&c.cgroups, "cgroup", nil, "`GROUP`")
+	fs.Func("container", "`ID`", func(s string) error { c.cgroups = append(c.cgroups, s); return nil })
+	fs.Func("user", "`USER`", func(s string) error {
+		id, err := targets.UserID(s)
+		c.users = append(c.users, id)
+		return err
+	})
 	fs.BoolVar(&c.tree, "tree", false, "")
 	fs.FuncP("hz", "F", "`99`", func(s string) (err error) { c.hz, err = parseHz(s); return })
 	fs.FuncP("duration", "d", "`10s`", func(s string) (err error) { c.duration, err = parseDuration(s); return })
@@ -155,11 +162,11 @@ func newFlags(c *config) *pflag.FlagSet {
 
 // Flags that mean nothing in a mode; giving one there is an error.
 var meaningless = map[mode][]string{
-	modeSample: {"group", "json", "watch", "name", "cgroup", "tree"},
+	modeSample: {"group", "json", "watch"},
 	modeDump: {"hz", "duration", "output", "record", "threads", "weight", "children", "exit-stacks", "verify",
 		"max-overhead", "nice", "by"},
 	modeReplay: {"pid", "tid", "hz", "duration", "record", "threads", "stop", "no-restart", "children", "kernel",
-		"exit-stacks", "max-overhead", "nice", "dump", "group", "json", "watch", "name", "cgroup", "tree"},
+		"exit-stacks", "max-overhead", "nice", "dump", "group", "json", "watch", "name", "cgroup", "container", "user", "tree"},
 }
 
 // parseArgs reads the arguments that follow the program's name. Each error is a
@@ -219,26 +226,40 @@ func (m mode) String() string {
 // takeTarget checks what is to be looked at: processes, a command or a capture.
 func (c *config) takeTarget(split parsedArgs) error {
 	c.command, c.capture = split.command, split.file
-	given := len(c.pids) > 0 || len(c.tids) > 0 || len(c.names) > 0 || len(c.cgroups) > 0
+	sel := c.selector()
+	given := len(c.pids) > 0 || len(c.tids) > 0 || sel.Open()
 	switch {
 	case c.mode == modeReplay && c.capture == "":
 		return errors.New("replay needs a file (try: sfsample replay FILE, with a file that --record wrote)")
 	case c.mode != modeSample && c.command != nil:
 		return fmt.Errorf("a command cannot be started %v", c.mode)
-	case c.mode == modeDump && len(c.tids) > 0 && (c.tree || len(c.names) > 0 || len(c.cgroups) > 0):
-		return errors.New("-t is for threads of single processes (leave out --tree, --name and --cgroup)")
+	case len(c.tids) > 0 && c.searches():
+		return errors.New("-t is for threads of single processes (leave out --tree, --name, --cgroup, --container and --user)")
 	case c.mode == modeDump && !given:
 		return errors.New("no process given (try: sfsample dump -p PID)")
 	case c.mode != modeSample:
 		return nil
 	case c.command != nil && (len(c.command) == 0 || c.command[0] == ""):
 		return errors.New("no command after -- (try: sfsample [flags] -- COMMAND [ARGS...])")
-	case c.command != nil && given:
-		return errors.New("-p and -t are for processes that run, -- starts one (give one of them)")
+	case c.command != nil && (given || c.tree):
+		return errors.New("-p, -t, --name and the like are for processes that run, -- starts one (give one of them)")
+	case c.exitStacks && c.searches():
+		return errors.New("--exit-stacks is for processes given with -p, or a command (leave out --tree, --name, --cgroup, --container and --user)")
 	case c.command == nil && !given:
 		return errors.New("no process given (try: sfsample -p PID, sfsample -- COMMAND, or sfsample --help)")
 	}
 	return nil
+}
+
+// selector is the choice of processes.
+func (c *config) selector() targets.Selector {
+	return targets.Selector{PIDs: c.pids, Names: c.names, Cgroups: c.cgroups, Users: c.users, Tree: c.tree}
+}
+
+// searches tells whether processes are searched for.
+func (c *config) searches() bool {
+	sel := c.selector()
+	return sel.Open() || c.tree
 }
 
 // complete fills in the defaults that depend on other flags and checks what
@@ -252,12 +273,12 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 			return err
 		}
 	}
-	sel := targets.Selector{Names: c.names, Cgroups: c.cgroups}
+	sel := c.selector()
 	if err := sel.Check(); err != nil {
 		return err
 	}
 	if !fs.Changed("children") {
-		c.children = c.command != nil
+		c.children = c.command != nil || c.tree && c.mode == modeSample
 	}
 	if c.weight == "" {
 		c.weight = weightCPU

@@ -37,7 +37,10 @@ func (s *session) progress() *progress {
 	if s.quiet || !ok || !isTerminal(f) {
 		return p
 	}
-	what := fmt.Sprintf("process %s", joinInts(s.pids))
+	what := "process " + joinInts(s.pids)
+	if s.searches() {
+		what = s.meant()
+	}
 	if s.config.command != nil {
 		what = printable(s.config.command[0])
 	}

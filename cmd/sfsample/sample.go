@@ -23,6 +23,7 @@ import (
 	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
 	"sfsample/sampler/symbol"
+	"sfsample/targets"
 	"sfsample/unwind"
 )
 
@@ -90,6 +91,11 @@ func (s *session) run() error {
 	ctx, stop := interruptible()
 	defer stop()
 	opt.Suspend = suspensions(ctx)
+	if s.searches() {
+		if err := s.search(ctx, &opt); err != nil {
+			return err
+		}
+	}
 	s.names = s.newNames(hurried(ctx), s.log, s.stderr, false)
 	sink := &lastSink{Outputs: s.outs}
 	if s.rec == nil {
@@ -108,6 +114,41 @@ func (s *session) run() error {
 	}
 	s.pipeErr = err
 	return nil
+}
+
+// search finds the processes that are meant, and goes on with that in the background until ctx is done.
+func (s *session) search(ctx context.Context, opt *sampler.Options) error {
+	set := &targets.Set{Selector: s.selector(), Keep: true}
+	now, _, _, err := set.Refresh()
+	if err != nil {
+		return fmt.Errorf("search: %w", err)
+	}
+	opt.Found = slices.DeleteFunc(numbers(now), func(pid int) bool { return slices.Contains(opt.PIDs, pid) })
+	if len(now) == 0 && !s.quiet {
+		s.say("there is no process of %s now; those that come are sampled, until -d or Ctrl-C", s.meant())
+	}
+	joins, came := make(chan []int), make(chan []targets.Process)
+	opt.Joins = joins
+	go set.Follow(ctx, came, func(err error) { s.log.Warn("search for processes", "err", err) })
+	go func() {
+		defer close(joins)
+		for list := range came {
+			select {
+			case joins <- numbers(list):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return nil
+}
+
+// numbers are the ids of processes.
+func numbers(list []targets.Process) []int {
+	ids := make([]int, len(list))
+	for i, p := range list {
+		ids[i] = p.PID
+	}
+	return ids
 }
 
 // namesGrace is how long debugging information is read on after Ctrl-C, so that

@@ -15,6 +15,7 @@ const helpText = `sfsample samples the stacks of live Linux processes through pt
 
 Usage:
   sfsample -p PID[,PID...] [-hz 99] [-d 10s] [-o FILE]   sample live processes
+  sfsample --name NAME [-d 10s] [-o FILE]                those that are there or come, by name
   sfsample [flags] -- COMMAND [ARGS...]                  start a command and sample it
   sfsample dump -p PID                                   what each thread waits for, and its stack
   sfsample replay FILE                                   write again what --record kept
@@ -22,9 +23,11 @@ Usage:
 What to sample:
   -p, --pid PID[,PID...]    processes; may be repeated
   -t, --tid TID[,TID...]    only these threads; may be repeated
-      --name NAME           dump: processes of this name, with * ? [a-z]; may be repeated
-      --cgroup GROUP        dump: those of a control group (path from /, unit, container's id)
-      --tree                dump: the descendants of all these too
+      --name NAME           processes of this name, with * ? [a-z], now and later; may be repeated
+      --cgroup GROUP        those of a control group (path from /, unit, container's id)
+      --container ID        the same, for the beginning of a container's id (12 digits or more)
+      --user USER           those of a user, by name or number; of several kinds all must be met
+      --tree                the descendants of all these too
       --children            follow forks and execs (default with -- COMMAND; --children=false)
       --threads running     threads that run: the CPU profile (default)
       --threads all         blocked threads too: the wall-clock profile
