@@ -77,11 +77,18 @@ func (e *engine) awaitJoin(timer *time.Timer) bool {
 		if now >= e.until {
 			return false
 		}
-		timer.Reset(time.Duration(e.until - now))
+		wake := e.until
+		if e.opt.Every > 0 {
+			wake = min(wake, e.round.until)
+		}
+		timer.Reset(time.Duration(wake - now))
 		e.rests()
 		select {
 		case <-timer.C:
-			return false
+			if now := ptrace.Now(); e.roundDue(now) {
+				e.book.Advance((now - e.start) / e.interval)
+				e.endRound(now, false)
+			}
 		case f := <-e.opt.Suspend:
 			f()
 		case pids, open := <-e.opt.Joins:

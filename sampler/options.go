@@ -31,12 +31,13 @@ type Options struct {
 	All         bool // blocked threads too, not only those that run
 	WallWeight  bool // a sample weighs one per tick, not the CPU time used
 	Stop        StopMode
-	NoRestart   bool    // leave an EINTR that a stop has caused, stop no blocked thread
-	Children    bool    // follow forks
-	Kernel      bool    // the kernel's part of each stack
-	ExitStacks  bool    // the stack of each thread at its exit
-	MaxOverhead float64 // share of the target's time that pauses may take; 0: no bound
-	Nice        bool    // stay at normal priority
+	NoRestart   bool          // leave an EINTR that a stop has caused, stop no blocked thread
+	Children    bool          // follow forks
+	Kernel      bool          // the kernel's part of each stack
+	ExitStacks  bool          // the stack of each thread at its exit
+	Every       time.Duration // of a round: the sink is told of each one's end, if it is a [RoundSink]; 0: the run is one
+	MaxOverhead float64       // share of the target's time that pauses may take; 0: no bound
+	Nice        bool          // stay at normal priority
 	Log         *slog.Logger
 	// Suspend gives functions that are called while no thread of a target is stopped, or asked to
 	// be: they may stop this process.

@@ -160,11 +160,13 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 		e.until = ptrace.Now() + int64(d)
 	}
 	result.Threads = len(e.list)
+	e.beginRound(ptrace.Now())
 	e.loop()
 	if n := len(e.list); n > 0 {
 		result.Threads = n
 	}
 	e.finish()
+	e.endRound(ptrace.Now(), true)
 	e.report(result)
 	return nil
 }

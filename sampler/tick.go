@@ -99,6 +99,9 @@ func (e *engine) onTick(now int64) (quiet bool) {
 	e.load.update(e, now)
 	e.board.SetStride(max(e.load.stride, 1))
 	e.publish(now)
+	if e.roundDue(now) {
+		e.endRound(now, false)
+	}
 	step := max(1, leastTick/e.interval)
 	e.due = n + step
 	quiet = e.choose(n)
@@ -191,6 +194,7 @@ func (e *engine) taken(t *thread, m *clocks.Sample) {
 	c.Delay, c.Pause, c.Late = time.Duration(m.Stopped-m.Asked), time.Duration(m.Released-m.Stopped), time.Duration(m.Wake-e.start-m.Tick*e.interval)
 	e.delay.add(c.Delay)
 	e.pause.add(c.Pause)
+	e.round.pause.add(c.Pause)
 	e.took.add(time.Duration(m.Taken()))
 	e.load.add(t, time.Duration(m.Taken()))
 	if m.Moved && !asked {

@@ -61,6 +61,7 @@ type config struct {
 
 	hz       int           // ticks a second
 	duration time.Duration // 0: until the target ends or Ctrl-C
+	every    time.Duration // of a round; 0: the run is one
 	outputs  []output.Spec // at least one, none twice
 	record   string        // file for the captures, empty: none
 
@@ -122,6 +123,7 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.BoolVar(&c.tree, "tree", false, "")
 	fs.FuncP("hz", "F", "`99`", func(s string) (err error) { c.hz, err = parseHz(s); return })
 	fs.FuncP("duration", "d", "`10s`", func(s string) (err error) { c.duration, err = parseDuration(s); return })
+	fs.Func("every", "`10s`", func(s string) (err error) { c.every, err = parseDuration(s); return })
 	fs.FuncP("output", "o", "`FILE`", func(s string) error { return c.addOutput(s) })
 	fs.Func("record", "`FILE`", func(s string) error { c.record = s; return nil })
 
@@ -163,9 +165,9 @@ func newFlags(c *config) *pflag.FlagSet {
 // Flags that mean nothing in a mode; giving one there is an error.
 var meaningless = map[mode][]string{
 	modeSample: {"group", "json", "watch"},
-	modeDump: {"hz", "duration", "output", "record", "threads", "weight", "children", "exit-stacks", "verify",
+	modeDump: {"hz", "duration", "every", "output", "record", "threads", "weight", "children", "exit-stacks", "verify",
 		"max-overhead", "nice", "by"},
-	modeReplay: {"pid", "tid", "hz", "duration", "record", "threads", "stop", "no-restart", "children", "kernel",
+	modeReplay: {"pid", "tid", "hz", "duration", "every", "record", "threads", "stop", "no-restart", "children", "kernel",
 		"exit-stacks", "max-overhead", "nice", "dump", "group", "json", "watch", "name", "cgroup", "container", "user", "tree"},
 }
 
@@ -288,6 +290,9 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 	}
 	if len(c.outputs) == 0 {
 		c.outputs = []output.Spec{{Format: "folded", File: "-"}}
+	}
+	if err := c.checkRounds(); err != nil {
+		return err
 	}
 	for _, o := range c.outputs {
 		if c.record != "" && filepath.Clean(o.File) == filepath.Clean(c.record) {

@@ -44,29 +44,52 @@ func sample(c config, stderr io.Writer) error {
 			log.Warn(fmt.Sprintf("the kernel's part of stacks cannot be shown: %v (try: as root)", err))
 		}
 	}
-	outs, err := output.Open(c.outputs, c.outputOptions())
-	if err != nil {
+	s := &session{config: c, log: log, stderr: stderr}
+	if err := s.open(); err != nil {
 		return err
 	}
 	rec, err := openRecord(c)
 	if err != nil {
-		outs.Discard()
+		s.outs.Discard()
 		return err
 	}
-	s := &session{config: c, log: log, outs: outs, rec: rec, stderr: stderr}
+	s.rec = rec
 	if err := s.run(); err != nil {
-		outs.Discard()
+		s.outs.Discard()
 		rec.discard()
 		return err
 	}
 	return s.finish()
 }
 
+// results are the outputs of a run: [lastSink] or [rounds].
+type results interface {
+	output.Sink
+	Discard() // ends a run that has no result in the place of Close
+}
+
+// open opens the outputs.
+func (s *session) open() error {
+	if s.every == 0 {
+		outs, err := output.Open(s.outputs, s.outputOptions())
+		s.outs = &lastSink{Outputs: outs}
+		return err
+	}
+	r, err := openRounds(s.outputs, s.outputOptions(), s.say)
+	r.told = func(stamp string, x *sampler.Round) {
+		if !s.quiet {
+			s.say("%s", account(stamp, x))
+		}
+	}
+	s.outs = r
+	return err
+}
+
 // session is one run of the main job.
 type session struct {
 	config
 	log     *slog.Logger
-	outs    *output.Outputs
+	outs    results
 	rec     *recording
 	stderr  io.Writer
 	names   *sampler.Names
@@ -97,11 +120,10 @@ func (s *session) run() error {
 		}
 	}
 	s.names = s.newNames(hurried(ctx), s.log, s.stderr, false)
-	sink := &lastSink{Outputs: s.outs}
-	if s.rec == nil {
-		sink.gone = stop
+	if last, ok := s.outs.(*lastSink); ok && s.rec == nil {
+		last.gone = stop
 	}
-	s.pipe = s.livePipeline(s.names, s.log, sink, s.rec.writer(), func() { s.slow(ctx) })
+	s.pipe = s.livePipeline(s.names, s.log, s.outs, s.rec.writer(), func() { s.slow(ctx) })
 	progress := s.progress()
 	result, err := sampler.Run(ctx, opt, s.duration, s.pipe, s.ready, progress.show)
 	progress.clear()
@@ -281,7 +303,7 @@ func (s *session) options() sampler.Options {
 		PIDs: s.pids, TIDs: s.tids, Hz: s.hz,
 		All: s.threads == threadsAll, WallWeight: s.weight == weightWall,
 		Stop: stopMode(s.stop), NoRestart: s.noRestart, Children: s.children,
-		Kernel: s.kernel, ExitStacks: s.exitStacks, MaxOverhead: s.maxOverhead, Nice: s.nice, Log: s.log,
+		Kernel: s.kernel, ExitStacks: s.exitStacks, Every: s.every, MaxOverhead: s.maxOverhead, Nice: s.nice, Log: s.log,
 	}
 }
 

@@ -11,54 +11,72 @@ import (
 	"testing"
 )
 
-// TestSearch: processes that take a name while sfsample runs are sampled, one after the other has ended, and the
-// run goes on in between. What bears no such name is not sampled.
-func TestSearch(t *testing.T) {
-	name := fmt.Sprintf("s-%d", os.Getpid())
+// searching is a run of sfsample that writes samples as they come.
+type searching struct {
+	*running
+	met  sync.Map // process ids in the output
+	read chan struct{}
+}
+
+func beginSearch(t testing.TB, args ...string) *searching {
+	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close()
-	cmd := tool("--name", name+"*", "-hz", "199", "--max-overhead", "100", "-o", "json=-")
+	cmd := tool(append([]string{"-hz", "199", "--max-overhead", "100", "-o", "json=-"}, args...)...)
 	cmd.Stdout = w
-	run := begin(t, cmd)
+	s := &searching{running: begin(t, cmd), read: make(chan struct{})}
 	w.Close()
-	var met sync.Map // process ids in the output
-	read := make(chan struct{})
 	go func() {
-		defer close(read)
+		defer close(s.read)
+		defer r.Close()
 		for lines := bufio.NewScanner(r); lines.Scan(); {
-			var s struct{ PID int }
-			if json.Unmarshal(lines.Bytes(), &s) == nil {
-				met.Store(s.PID, true)
+			var x struct{ PID int }
+			if json.Unmarshal(lines.Bytes(), &x) == nil {
+				s.met.Store(x.PID, true)
 			}
 		}
 	}()
-	seen := func(p *proc) bool {
-		_, ok := met.Load(p.pid)
-		return ok
-	}
+	return s
+}
+
+// seen tells whether a process is in the output.
+func (s *searching) seen(p *proc) bool {
+	_, ok := s.met.Load(p.pid)
+	return ok
+}
+
+// TestSearch: processes that take a name while sfsample runs are sampled, one after the other has ended, and the
+// run goes on in between. What bears no such name is not sampled.
+func TestSearch(t *testing.T) {
+	name := fmt.Sprintf("s-%d", os.Getpid())
+	run := beginSearch(t, "--name", name+"*")
 	for _, suffix := range []string{"a", "b"} {
 		other, one := startTarget(t, "obey"), startTarget(t, "obey")
 		one.named(t, name+suffix)
-		for !seen(one) {
+		for !run.seen(one) {
 			one.worked(t, 1)
 			other.worked(t, 1)
 		}
-		if seen(other) {
+		if run.seen(other) {
 			t.Error("a process of another name is sampled")
 		}
 		one.send(t, "exit")
 		one.status(t)
 	}
 	run.interrupt(t)
-	<-read
+	<-run.read
 	o := run.end(t)
-	o.want(t, exitDone, "there is no process of --name "+name, " samples")
+	o.want(t, exitDone, " samples")
 	if strings.Contains(o.stderr, "do not add up") {
 		t.Error(o.stderr)
 	}
+}
+
+// TestSearchNobody: that there is nobody yet is said, and no error.
+func TestSearchNobody(t *testing.T) {
+	sfsample(t, "--name", "nobody has this name", "-d", "0.1").want(t, exitDone, "there is no process of --name nobody has this name")
 }
 
 // named has the target take a name.
@@ -73,8 +91,10 @@ func (p *proc) named(t testing.TB, name string) {
 // TestSearchEnds: a tree that is over ends the run.
 func TestSearchEnds(t *testing.T) {
 	p := startTarget(t, "obey")
-	run := begin(t, tool("--tree", "-hz", "199", "-p", fmt.Sprint(p.pid)))
-	p.worked(t, 20)
+	run := beginSearch(t, "--tree", "-p", fmt.Sprint(p.pid))
+	for !run.seen(p) {
+		p.worked(t, 1)
+	}
 	p.send(t, "exit")
 	p.status(t)
 	run.end(t).want(t, exitDone, " samples")

@@ -37,6 +37,7 @@ What to sample:
 When:
   -F, -hz, --hz 99          ticks a second, 1 to 100000
   -d, --duration 10s        time to sample, 10 is 10s (default: until the target ends or Ctrl-C)
+      --every 10s           a result for each such round, in files with %%T, its time, in their names
       --max-overhead 1%%     lower the rate when pauses take a larger share of the target's time
       --nice                do not raise the priority of the sampler's tracing thread
 
