@@ -19,4 +19,4 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
-require go.opentelemetry.io/proto/slim/otlp v1.11.1 // indirect
+require go.opentelemetry.io/proto/slim/otlp v1.11.1

@@ -232,7 +232,6 @@ func (r *Receiver) unreached(err error) Verdict {
 	v := Verdict{Err: err, Retry: true, Kind: "network", Remedy: "see that the receiver runs, and its address"}
 	var dns *net.DNSError
 	var verify *tls.CertificateVerificationError
-	var record tls.RecordHeaderError
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		v.Err, v.Kind = fmt.Errorf("no answer within %v", r.timeout), "silence"
@@ -241,7 +240,7 @@ func (r *Receiver) unreached(err error) Verdict {
 		v.Kind, v.Remedy = "name", "see the name in the address"
 	case errors.As(err, &verify):
 		v.Kind, v.Remedy = "certificate", "OTEL_EXPORTER_OTLP_CERTIFICATE names the file of the authority that has signed it"
-	case errors.As(err, &record):
+	case errors.Is(err, http.ErrSchemeMismatch):
 		v.Kind, v.Remedy = "tls", "it does not speak TLS: write http:// in its address"
 	}
 	return v

@@ -62,7 +62,11 @@ type config struct {
 	hz       int           // ticks a second
 	duration time.Duration // 0: until the target ends or Ctrl-C
 	every    time.Duration // of a round; 0: the run is one
-	outputs  []output.Spec // at least one, none twice
+	outputs  []output.Spec // none twice; at least one, or of sends
+	sends    []send        // receivers
+	spool    string        // folder of what could not be sent yet; empty: one of the run's own
+	service  string        // service.name of all; empty: each has its own
+	noNames  bool          // to receivers: addresses and build-ids, where that is enough
 	record   string        // file for the captures, empty: none
 
 	threads     string       // threadsRunning or threadsAll
@@ -125,6 +129,9 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.FuncP("duration", "d", "`10s`", func(s string) (err error) { c.duration, err = parseDuration(s); return })
 	fs.Func("every", "`10s`", func(s string) (err error) { c.every, err = parseDuration(s); return })
 	fs.FuncP("output", "o", "`FILE`", func(s string) error { return c.addOutput(s) })
+	fs.StringVar(&c.spool, "spool", "", "`DIR`")
+	fs.StringVar(&c.service, "service", "", "`NAME`")
+	fs.BoolVar(&c.noNames, "no-names", false, "")
 	fs.Func("record", "`FILE`", func(s string) error { c.record = s; return nil })
 
 	fs.Func("threads", "`running|all`", oneOf(&c.threads, threadsRunning, threadsAll))
@@ -165,9 +172,9 @@ func newFlags(c *config) *pflag.FlagSet {
 // Flags that mean nothing in a mode; giving one there is an error.
 var meaningless = map[mode][]string{
 	modeSample: {"group", "json", "watch"},
-	modeDump: {"hz", "duration", "every", "output", "record", "threads", "weight", "children", "exit-stacks", "verify",
+	modeDump: {"hz", "duration", "every", "output", "spool", "service", "no-names", "record", "threads", "weight", "children", "exit-stacks", "verify",
 		"max-overhead", "nice", "by"},
-	modeReplay: {"pid", "tid", "hz", "duration", "every", "record", "threads", "stop", "no-restart", "children", "kernel",
+	modeReplay: {"pid", "tid", "hz", "duration", "every", "spool", "service", "no-names", "record", "threads", "stop", "no-restart", "children", "kernel",
 		"exit-stacks", "max-overhead", "nice", "dump", "group", "json", "watch", "name", "cgroup", "container", "user", "tree"},
 }
 
@@ -288,8 +295,16 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 			c.weight = weightWall
 		}
 	}
-	if len(c.outputs) == 0 {
+	if len(c.outputs) == 0 && len(c.sends) == 0 {
 		c.outputs = []output.Spec{{Format: "folded", File: "-"}}
+	}
+	if len(c.sends) > 0 && c.mode == modeReplay {
+		return errors.New("what is replayed is not sent (leave out -o otlp= and -o pyroscope=)")
+	}
+	for _, f := range []string{"spool", "service", "no-names"} {
+		if fs.Changed(f) && len(c.sends) == 0 {
+			return fmt.Errorf("--%s is for what is sent (try: -o otlp=URL, -o pyroscope=URL)", f)
+		}
 	}
 	if err := c.checkRounds(); err != nil {
 		return err
@@ -397,6 +412,16 @@ func parseOrder(s string) ([]unwind.How, error) {
 }
 
 func (c *config) addOutput(s string) error {
+	if x, ok := parseSend(s); ok {
+		if _, err := x.receiver(); err != nil {
+			return err
+		}
+		if slices.Contains(c.sends, x) {
+			return errors.New("is sent to twice (give it once)")
+		}
+		c.sends = append(c.sends, x)
+		return nil
+	}
 	spec, err := output.ParseSpec(s)
 	if err != nil {
 		return err

@@ -25,18 +25,30 @@ type rounds struct {
 	say   func(string, ...any)
 	stamp string                               // the round's time, as names of files tell it
 	told  func(stamp string, x *sampler.Round) // of each round that has ended, when its files are written
-	lost  int                                  // rounds of which not all could be written
+	sends []*sender
+	lost  int // rounds of which not all could be written
 }
 
-// openRounds opens the files of the first round.
-func openRounds(specs []output.Spec, opt output.Options, say func(string, ...any)) (*rounds, error) {
-	r := &rounds{specs: specs, opt: opt, say: say}
-	return r, r.open(time.Now())
+// openRounds opens the files of the first round, and what is sent to.
+func (c *config) openRounds(say func(string, ...any)) (*rounds, error) {
+	r := &rounds{specs: c.outputs, opt: c.outputOptions(), say: say}
+	var err error
+	if r.sends, err = c.openSends(say); err != nil {
+		return nil, err
+	}
+	if err := r.open(time.Now()); err != nil {
+		r.Discard()
+		return nil, err
+	}
+	return r, nil
 }
 
 // open opens the files of the round that begins at this time.
 func (r *rounds) open(start time.Time) error {
 	r.stamp = start.UTC().Format(roundTime)
+	if len(r.specs) == 0 {
+		return nil
+	}
 	list := make([]output.Spec, len(r.specs))
 	for i, s := range r.specs {
 		list[i] = output.Spec{Format: s.Format, File: strings.ReplaceAll(s.File, roundMark, r.stamp)}
@@ -52,6 +64,9 @@ func (r *rounds) open(start time.Time) error {
 
 // Add implements output.Sink.
 func (r *rounds) Add(s *output.Sample) error {
+	for _, x := range r.sends {
+		x.add(s)
+	}
 	if r.outs == nil {
 		return nil
 	}
@@ -63,7 +78,7 @@ func (r *rounds) Add(s *output.Sample) error {
 
 // EndRound implements sampler.RoundSink.
 func (r *rounds) EndRound(x *sampler.Round) error {
-	r.close()
+	r.close(x)
 	r.told(r.stamp, x)
 	if x.Last {
 		return nil
@@ -74,8 +89,11 @@ func (r *rounds) EndRound(x *sampler.Round) error {
 	return nil
 }
 
-// close ends the files of the round under way.
-func (r *rounds) close() {
+// close ends the files and messages of the round under way; nil: the run has ended without telling.
+func (r *rounds) close(x *sampler.Round) {
+	for _, s := range r.sends {
+		s.end(x)
+	}
 	if r.outs == nil {
 		return
 	}
@@ -94,7 +112,10 @@ func (r *rounds) failed(err error) {
 
 // Close implements output.Sink: a run that has hung has told of no last round.
 func (r *rounds) Close() error {
-	r.close()
+	r.close(nil)
+	for _, s := range r.sends {
+		s.close(lastSend)
+	}
 	if r.lost > 0 {
 		return fmt.Errorf("write rounds: %d times one could not be written (the lines above say why)", r.lost)
 	}
@@ -106,6 +127,9 @@ func (r *rounds) Discard() {
 	if r.outs != nil {
 		r.outs.Discard()
 		r.outs = nil
+	}
+	for _, s := range r.sends {
+		s.close(0)
 	}
 }
 

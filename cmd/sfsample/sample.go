@@ -70,19 +70,22 @@ type results interface {
 
 // open opens the outputs.
 func (s *session) open() error {
-	if s.every == 0 {
+	if s.every == 0 && len(s.sends) == 0 {
 		outs, err := output.Open(s.outputs, s.outputOptions())
 		s.outs = &lastSink{Outputs: outs}
 		return err
 	}
-	r, err := openRounds(s.outputs, s.outputOptions(), s.say)
+	r, err := s.openRounds(s.say)
+	if err != nil {
+		return err
+	}
 	r.told = func(stamp string, x *sampler.Round) {
-		if !s.quiet {
+		if !s.quiet && s.every > 0 {
 			s.say("%s", account(stamp, x))
 		}
 	}
 	s.outs = r
-	return err
+	return nil
 }
 
 // session is one run of the main job.

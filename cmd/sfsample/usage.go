@@ -54,7 +54,12 @@ How:
 Output:
   -o, --output FILE         also FORMAT=FILE; - is standard output (default: folded=-); may be
                             repeated. Formats, and the endings that choose them:
-%s      --weight cpu          samples weigh CPU time, in ticks (default with --threads running)
+%s                            or sent: otlp=URL (OpenTelemetry, also by OTEL_EXPORTER_OTLP_…),
+                            pyroscope=URL; docs/fleet.md
+      --spool DIR           keep what cannot be sent there, and send what is left there of before
+      --service NAME        service.name of what is sent (default: OTEL_SERVICE_NAME, or by process)
+      --no-names            send addresses and build-ids for receivers that have symbols (otlp)
+      --weight cpu          samples weigh CPU time, in ticks (default with --threads running)
       --weight wall         samples weigh one for each tick (default with --threads all)
       --by thread           the thread's name is a frame below the process's
       --inlines             inlined functions are frames
@@ -87,14 +92,16 @@ func help() string {
 	return fmt.Sprintf(helpText, formats.String())
 }
 
+// version is the module's.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
 // versionText is what --version prints: the module's version or, in a build
 // from a working tree, the commit.
 func versionText() string {
-	version := "(devel)"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if info.Main.Version != "" {
-			version = info.Main.Version
-		}
-	}
-	return fmt.Sprintf("sfsample %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("sfsample %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
