@@ -37,6 +37,7 @@ type Options struct {
 	ExitStacks  bool          // the stack of each thread at its exit
 	Every       time.Duration // of a round: the sink is told of each one's end, if it is a [RoundSink]; 0: the run is one
 	MaxOverhead float64       // share of the target's time that pauses may take; 0: no bound
+	MaxCPU      float64       // share of a CPU that this program may take; 0: no bound
 	Nice        bool          // stay at normal priority
 	Log         *slog.Logger
 	// Suspend gives functions that are called while no thread of a target is stopped, or asked to

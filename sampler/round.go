@@ -52,7 +52,7 @@ func (e *engine) endRound(now int64, last bool) {
 	r := &Round{
 		Start: e.round.start, End: e.round.start.Add(time.Duration(now - e.round.begun)),
 		Carried: b.Expected - b.Sum(), Owed: a.Expected - a.Sum(),
-		Processes: len(e.procs), Threads: len(e.list), Pause: e.round.pause.spread(), Stride: max(e.load.stride, 1), Last: last,
+		Processes: len(e.procs), Threads: len(e.list), Pause: e.round.pause.spread(), Stride: max(e.load.both, 1), Last: last,
 	}
 	r.Ticks, r.Expected = a.Ticks-b.Ticks, a.Expected-b.Expected
 	for c := range a.Count {

@@ -196,7 +196,7 @@ func (e *engine) report(r *Result) {
 	r.AskedHz = float64(e.opt.Hz)
 	// Clocks miss ticks each for its CPU, the coordinator for all.
 	ticks := float64(max(r.Ticks, 1))
-	r.ReachedHz = r.AskedHz * max(0, 1-float64(missed)/ticks/float64(max(1, e.clocks))) / float64(max(1, e.load.stride))
+	r.ReachedHz = r.AskedHz * max(0, 1-float64(missed)/ticks/float64(max(1, e.clocks))) / float64(max(1, e.load.both))
 	r.Late, r.Looked, r.Clocks = late, looked, e.clocks
 	r.Delay, r.Pause, r.Taken = e.delay.spread(), e.pause.spread(), e.took.spread()
 	r.Moved, r.Seizes, r.Waits = e.moved, e.seizes, e.waits

@@ -97,7 +97,7 @@ func (e *engine) onTick(now int64) (quiet bool) {
 	e.takeExits()
 	e.news(n)
 	e.load.update(e, now)
-	e.board.SetStride(max(e.load.stride, 1))
+	e.board.SetStride(max(e.load.both, 1))
 	e.publish(now)
 	if e.roundDue(now) {
 		e.endRound(now, false)
@@ -452,7 +452,7 @@ func (e *engine) runs(t *thread, n int64) {
 		e.book.Give(&t.line, n, ledger.Untraced)
 		return
 	}
-	if stride := e.load.stride; stride > 1 && n%stride != 0 {
+	if stride := e.load.both; stride > 1 && n%stride != 0 {
 		e.book.Give(&t.line, n, ledger.Throttled)
 		return
 	}

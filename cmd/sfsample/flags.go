@@ -80,12 +80,17 @@ type config struct {
 	exitStacks  bool         // the stack of each thread at its exit
 	verify      bool         // compare two methods on each sample
 	maxOverhead float64      // share of the target's time, 0.01 is one percent
+	maxCPU      float64      // share of a CPU for this program; 0: no bound
 	nice        bool         // never raise the tracing thread's priority
 
 	inlines    bool   // inlined functions as frames
 	lines      bool   // file and line in labels
 	demangle   string // demangleFull, demangleShort or noDem
 	debuginfod bool   // ask the servers of DEBUGINFOD_URLS
+
+	agent      bool   // it runs as an agent
+	configFile string // of an agent
+	listen     string // address of an agent's /metrics and /healthz; empty: none
 
 	byThread bool          // threads apart in the outputs
 	group    bool          // dump: equal stacks once
@@ -145,7 +150,10 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.BoolVar(&c.exitStacks, "exit-stacks", false, "")
 	fs.BoolVar(&c.verify, "verify", false, "")
 	fs.Func("max-overhead", "`1%`", func(s string) (err error) { c.maxOverhead, err = parsePercent(s); return })
+	fs.Func("max-cpu", "`0.5%`", func(s string) (err error) { c.maxCPU, err = parsePercent(s); return })
 	fs.BoolVar(&c.nice, "nice", false, "")
+	fs.StringVar(&c.configFile, "config", "", "`FILE`")
+	fs.StringVar(&c.listen, "listen", "", "`127.0.0.1:6464`")
 
 	fs.BoolVar(&c.inlines, "inlines", false, "")
 	fs.BoolVar(&c.lines, "lines", false, "")
@@ -172,9 +180,9 @@ func newFlags(c *config) *pflag.FlagSet {
 // Flags that mean nothing in a mode; giving one there is an error.
 var meaningless = map[mode][]string{
 	modeSample: {"group", "json", "watch"},
-	modeDump: {"hz", "duration", "every", "output", "spool", "service", "no-names", "record", "threads", "weight", "children", "exit-stacks", "verify",
+	modeDump: {"max-cpu", "hz", "duration", "every", "output", "spool", "service", "no-names", "record", "threads", "weight", "children", "exit-stacks", "verify",
 		"max-overhead", "nice", "by"},
-	modeReplay: {"pid", "tid", "hz", "duration", "every", "spool", "service", "no-names", "record", "threads", "stop", "no-restart", "children", "kernel",
+	modeReplay: {"max-cpu", "pid", "tid", "hz", "duration", "every", "spool", "service", "no-names", "record", "threads", "stop", "no-restart", "children", "kernel",
 		"exit-stacks", "max-overhead", "nice", "dump", "group", "json", "watch", "name", "cgroup", "container", "user", "tree"},
 }
 
@@ -190,8 +198,21 @@ func parseArgs(args []string) (config, error) {
 	if err != nil {
 		return config{}, err
 	}
+	if c.agent = split.sub == "agent"; c.agent {
+		c.hz, c.every = 19, 10*time.Second
+	}
+	if name, ok := configOf(split.flags); ok && c.agent {
+		if err := readConfig(name, fs); err != nil {
+			return config{}, err
+		}
+	}
 	if err := fs.Parse(split.flags); err != nil {
 		return config{}, valueError(err)
+	}
+	for _, name := range []string{"config", "listen"} {
+		if fs.Changed(name) && !c.agent {
+			return config{}, fmt.Errorf("%s is for an agent (try: sfsample agent --config FILE)", spell(name))
+		}
 	}
 	set := func(name string) bool {
 		b, _ := fs.GetBool(name)
@@ -219,6 +240,16 @@ func parseArgs(args []string) (config, error) {
 		return config{}, err
 	}
 	return c, nil
+}
+
+// configOf finds the value of --config among flags.
+func configOf(flags []string) (name string, ok bool) {
+	for _, f := range flags {
+		if v, is := strings.CutPrefix(f, "--config="); is {
+			name, ok = v, true
+		}
+	}
+	return name, ok
 }
 
 // String is the mode's place in a message.
@@ -250,6 +281,8 @@ func (c *config) takeTarget(split parsedArgs) error {
 		return nil
 	case c.command != nil && (len(c.command) == 0 || c.command[0] == ""):
 		return errors.New("no command after -- (try: sfsample [flags] -- COMMAND [ARGS...])")
+	case c.agent && (c.command != nil || len(c.tids) > 0):
+		return errors.New("an agent samples processes that are there or come (try: --name NAME, --cgroup GROUP, --user USER)")
 	case c.command != nil && (given || c.tree):
 		return errors.New("-p, -t, --name and the like are for processes that run, -- starts one (give one of them)")
 	case c.exitStacks && c.searches():
@@ -294,6 +327,9 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 		if c.threads == threadsAll {
 			c.weight = weightWall
 		}
+	}
+	if c.agent && len(c.outputs) == 0 && len(c.sends) == 0 {
+		return errors.New("an agent's profiles go somewhere (try: -o otlp=URL, or output: otlp=URL in its file)")
 	}
 	if len(c.outputs) == 0 && len(c.sends) == 0 {
 		c.outputs = []output.Spec{{Format: "folded", File: "-"}}

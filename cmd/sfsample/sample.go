@@ -29,7 +29,12 @@ import (
 
 // sample runs the main job: attach, sample, write.
 func sample(c config, stderr io.Writer) error {
-	log := logger(c, stderr)
+	s := &session{config: c, log: logger(c, stderr), stderr: stderr}
+	return s.sample()
+}
+
+func (s *session) sample() error {
+	c, log := s.config, s.log
 	if err := checkPIDs(c.pids); err != nil {
 		return err
 	}
@@ -44,7 +49,7 @@ func sample(c config, stderr io.Writer) error {
 			log.Warn(fmt.Sprintf("the kernel's part of stacks cannot be shown: %v (try: as root)", err))
 		}
 	}
-	s := &session{config: c, log: log, stderr: stderr}
+	s.config = c
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -79,8 +84,14 @@ func (s *session) open() error {
 	if err != nil {
 		return err
 	}
+	if s.agent != nil {
+		s.agent.sends = r.sends
+	}
 	r.told = func(stamp string, x *sampler.Round) {
-		if !s.quiet && s.every > 0 {
+		if s.agent != nil {
+			s.agent.told(x, r)
+		}
+		if !s.quiet && s.every > 0 && (s.agent == nil || s.verbose) {
 			s.say("%s", account(stamp, x))
 		}
 	}
@@ -98,7 +109,8 @@ type session struct {
 	names   *sampler.Names
 	pipe    *sampler.Pipeline
 	result  sampler.Result
-	pipeErr error // an output or the recording failed while sampling
+	pipeErr error     // an output or the recording failed while sampling
+	agent   *agentRun // nil: it is none
 	command *started
 	execErr chan error
 }
@@ -114,7 +126,11 @@ func (s *session) run() error {
 		s.command = cmd
 		opt.PIDs, opt.Command = []int{cmd.process.Pid}, cmd.process.Pid
 	}
-	ctx, stop := interruptible()
+	interrupted := interruptible
+	if s.agent != nil {
+		interrupted = s.agent.interrupted
+	}
+	ctx, stop := interrupted()
 	defer stop()
 	opt.Suspend = suspensions(ctx)
 	if s.searches() {
@@ -306,7 +322,7 @@ func (s *session) options() sampler.Options {
 		PIDs: s.pids, TIDs: s.tids, Hz: s.hz,
 		All: s.threads == threadsAll, WallWeight: s.weight == weightWall,
 		Stop: stopMode(s.stop), NoRestart: s.noRestart, Children: s.children,
-		Kernel: s.kernel, ExitStacks: s.exitStacks, Every: s.every, MaxOverhead: s.maxOverhead, Nice: s.nice, Log: s.log,
+		Kernel: s.kernel, ExitStacks: s.exitStacks, Every: s.every, MaxOverhead: s.maxOverhead, MaxCPU: s.maxCPU, Nice: s.nice, Log: s.log,
 	}
 }
 

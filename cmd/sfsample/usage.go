@@ -18,6 +18,7 @@ Usage:
   sfsample --name NAME [-d 10s] [-o FILE]                those that are there or come, by name
   sfsample [flags] -- COMMAND [ARGS...]                  start a command and sample it
   sfsample dump -p PID                                   what each thread waits for, and its stack
+  sfsample agent --config FILE                           profile a machine's services all the time
   sfsample replay FILE                                   write again what --record kept
 
 What to sample:
@@ -39,7 +40,14 @@ When:
   -d, --duration 10s        time to sample, 10 is 10s (default: until the target ends or Ctrl-C)
       --every 10s           a result for each such round, in files with %%T, its time, in their names
       --max-overhead 1%%     lower the rate when pauses take a larger share of the target's time
+      --max-cpu 0.5%%        lower the rate when this program takes a larger share of a CPU
       --nice                do not raise the priority of the sampler's tracing thread
+
+
+Agent:
+      --config FILE         settings, KEY: VALUE on a line each; the keys are long flags
+      --listen 127.0.0.1:6464
+                            serve /metrics for Prometheus, and /healthz
 
 How:
       --stop auto           stop only threads that cannot be read otherwise (default)
