@@ -44,6 +44,7 @@ type Options struct {
 	// be: they may stop this process.
 	Suspend <-chan func()
 
+	firstStride int64 // for tests: the one to begin with
 	// ended, for tests, is told of each thread that was dropped.
 	ended func(tid int)
 }

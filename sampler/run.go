@@ -62,7 +62,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		origin:   ptrace.Now() - int64(time.Since(pipe.cfg.Start)),
 		procs:    map[int]*process{}, threads: map[int]*thread{},
 		wanted: map[int]bool{}, warned: map[string]bool{},
-		load: load{max: opt.MaxOverhead}, calm: new(waiting), book: ledger.NewBook(opt.interval()),
+		load: load{max: opt.MaxOverhead, own: budget{stride: opt.firstStride}}, calm: new(waiting), book: ledger.NewBook(opt.interval()),
 		stop: make(chan struct{}), exited: make(chan struct{}, 1),
 	}
 	if e.log == nil {

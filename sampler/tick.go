@@ -104,9 +104,12 @@ func (e *engine) onTick(now int64) (quiet bool) {
 	}
 	step := max(1, leastTick/e.interval)
 	e.due = n + step
+	if s := e.load.own.stride; s > 1 { // to look costs more than to sample
+		e.due = (n + step + s - 1) / s * s
+	}
 	quiet = e.choose(n)
 	if quiet {
-		e.due = n + max(step, rest(len(e.list), n-e.still(), e.interval))
+		e.due = max(e.due, n+rest(len(e.list), n-e.still(), e.interval))
 	}
 	e.bank.Go()
 	return quiet
@@ -229,6 +232,8 @@ func (e *engine) unmet(t *thread) ledger.Class {
 		return ledger.Untraced
 	case t.homeless > 0 || t.slot < 0:
 		return ledger.Unmet
+	case e.load.own.stride > 1:
+		return ledger.Throttled
 	case e.opt.All:
 		return ledger.Unsure
 	}
