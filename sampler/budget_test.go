@@ -17,7 +17,7 @@ func TestBudget(t *testing.T) {
 		t.Helper()
 		now += budgetWindow
 		used += int64(share * float64(budgetWindow))
-		lowered, got := b.update(0.01, now, used)
+		lowered, got := b.update(0.01, 60, now, used)
 		if lowered != wantLowered || b.stride != want {
 			t.Errorf("after a window of %g: lowered %v, stride %d; want %v, %d", share, lowered, b.stride, wantLowered, want)
 		}
@@ -25,7 +25,7 @@ func TestBudget(t *testing.T) {
 			t.Errorf("share %g, want %g", got, share)
 		}
 	}
-	b.update(0.01, now, used)
+	b.update(0.01, 60, now, used)
 	step(0.5, false, 1)
 	step(0.009, false, 1)
 	step(0.02, true, 2)
@@ -35,16 +35,16 @@ func TestBudget(t *testing.T) {
 	step(0.003, false, 1)
 	step(0.003, false, 1)
 	for range 20 {
-		step(0.5, b.stride < maxStride, min(max(b.stride, 1)*2, maxStride))
+		step(0.5, b.stride < 60, min(b.stride*2, 60))
 	}
-	if lowered, _ := b.update(0.01, now+budgetWindow-1, used+budgetWindow); lowered {
+	if lowered, _ := b.update(0.01, 60, now+budgetWindow-1, used+budgetWindow); lowered {
 		t.Error("judged before the window is over")
 	}
 }
 
 // TestMaxCPU: the stride that holds is the larger of both, and is told.
 func TestMaxCPU(t *testing.T) {
-	e := &engine{log: slog.New(slog.DiscardHandler), bank: new(clocks.Bank)}
+	e := &engine{interval: int64(time.Second) / 19, log: slog.New(slog.DiscardHandler), bank: new(clocks.Bank)}
 	e.opt.MaxCPU = 1e-9
 	e.load.own = budget{stride: 1, begun: 1}
 	e.load.begun = 1

@@ -38,8 +38,11 @@ type budget struct {
 // budgetWindow is for how long its CPU time is added up before it is judged: rounds and looks for processes are in it.
 const budgetWindow = int64(5 * time.Second)
 
-// update judges the last window. used is the CPU time of this program.
-func (b *budget) update(max float64, now, used int64) (lowered bool, share float64) {
+// slowest is the stride that leaves one look a second: rounds end, and processes are found, by looking.
+func slowest(interval int64) int64 { return min(max(int64(time.Second)/interval, 1), maxStride) }
+
+// update judges the last window. used is the CPU time of this program; the stride is not more than most.
+func (b *budget) update(max float64, most, now, used int64) (lowered bool, share float64) {
 	if b.begun == 0 {
 		b.begun, b.used = now, used
 	}
@@ -52,8 +55,8 @@ func (b *budget) update(max float64, now, used int64) (lowered bool, share float
 	}
 	share = float64(used-b.used) / float64(now-b.begun)
 	switch {
-	case share > max && b.stride < maxStride:
-		b.stride *= 2
+	case share > max && b.stride < most:
+		b.stride = min(2*b.stride, most)
 		lowered = true
 	case b.stride > 1 && share < max/3:
 		b.stride /= 2
@@ -74,7 +77,7 @@ func (l *load) add(t *thread, taken time.Duration) {
 func (l *load) update(e *engine, now int64) {
 	if e.opt.MaxCPU > 0 {
 		used, _ := ptrace.RawClock(unix.CLOCK_PROCESS_CPUTIME_ID)
-		if lowered, share := l.own.update(e.opt.MaxCPU, now, used); lowered {
+		if lowered, share := l.own.update(e.opt.MaxCPU, slowest(e.interval), now, used); lowered {
 			e.log.Warn(fmt.Sprintf("this program took %.2g %% of a CPU, of %.2g %% that it may: only one tick in %d is answered", 100*share, 100*e.opt.MaxCPU, l.own.stride))
 		}
 	}

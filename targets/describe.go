@@ -37,8 +37,8 @@ func Describe(fs procfs.FS, pid int) (d Description, err error) {
 	return d, nil
 }
 
-// containerID is how many digits the id of a container has.
-const containerID = 64
+// containerDigits is how many digits the id of a container has.
+const containerDigits = 64
 
 // containerOf finds the ids of a container and of a pod in the path of a control group: docker-ID.scope, /docker/ID,
 // kubepods-burstable-podUID.slice/cri-containerd-ID.scope, /kubepods/burstable/podUID/ID. The last ones count: a container
@@ -47,7 +47,7 @@ func containerOf(group string) (container, pod string) {
 	for folder := range strings.SplitSeq(group, "/") {
 		name := strings.TrimSuffix(strings.TrimSuffix(folder, ".scope"), ".slice")
 		last := name[strings.LastIndexByte(name, '-')+1:]
-		if len(last) == containerID && strings.Trim(last, "0123456789abcdef") == "" {
+		if len(last) == containerDigits && strings.Trim(last, "0123456789abcdef") == "" {
 			container = last
 		}
 		if i := strings.LastIndex(name, "pod"); i >= 0 && (i == 0 || name[i-1] == '-') {

@@ -36,7 +36,7 @@ func (s *Set) Refresh() (now, came, gone []Process, err error) {
 
 // How often Follow looks: so seldom that looking takes one part in lookPart of the time, within these bounds.
 const (
-	lookPart = 500
+	lookPart = 1000
 	leastGap = 250 * time.Millisecond
 	mostGap  = 10 * time.Second
 )
