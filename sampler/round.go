@@ -77,7 +77,7 @@ func (e *engine) balance() {
 		if err != nil {
 			continue // its end is found out at the next look
 		}
-		if t.blocked && s.Count == t.count {
+		if t.watch.Same(s.Count) {
 			e.creditIdle(t, e.settled(t, n))
 		}
 		pending[t.proc] += s.Run - t.line.Run()
