@@ -18,6 +18,7 @@ type sinkFile struct {
 	file   *file
 	sink   Sink
 	failed bool
+	strict bool // what cannot be written to its file is given up
 }
 
 // whole is a Sink that writes nothing before Close, which is write to its own
@@ -77,6 +78,14 @@ func distinct(specs []Spec) error {
 		}
 	}
 	return nil
+}
+
+// Strict has what cannot be written to its file given up, not saved elsewhere: where outputs come again and again,
+// all that can be filled would be.
+func (o *Outputs) Strict() {
+	for _, out := range o.list {
+		out.strict = true
+	}
 }
 
 // Add feeds s to every sink that has not failed. The error is of those that
@@ -142,7 +151,7 @@ func (s *sinkFile) fail(err error) error {
 	if kept := s.file.discard(s.format.stream); kept != "" {
 		fate = "its beginning is kept as " + kept
 	}
-	if w, ok := s.sink.(whole); ok && !errors.Is(err, syscall.EPIPE) {
+	if w, ok := s.sink.(whole); ok && !s.strict && !errors.Is(err, syscall.EPIPE) {
 		saved, saveErr := rescue(w.write, s.format.endings[0])
 		fate = "the result is saved as " + saved
 		if saveErr != nil {

@@ -70,6 +70,8 @@ func TestAccount(t *testing.T) {
 		{"slow", []string{"storm"}, Options{Hz: 99}},
 		{"too fast", []string{"storm"}, Options{Hz: 20_000}},
 		{"throttled", []string{"storm"}, Options{Hz: 4999, MaxOverhead: 0.0001}},
+		{"over budget", []string{"storm"}, Options{Hz: 999, firstStride: 8}},
+		{"all, over budget", []string{"storm"}, Options{Hz: 999, All: true, firstStride: 8}},
 		{"exec", []string{"storm", "exec", "storm"}, Options{Hz: 999}},
 		{"all, exec", []string{"storm", "exec", "storm"}, Options{Hz: 999, All: true}},
 		{"exit stacks", []string{"storm"}, Options{Hz: 999, ExitStacks: true}},

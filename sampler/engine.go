@@ -56,6 +56,7 @@ type engine struct {
 	exits    Exits
 
 	delay, pause, took histogram
+	round              round
 	moved              int64 // samples that were not proven to be of the tick's moment
 	seizes             int64
 	waits              int // stops that had not come at the end

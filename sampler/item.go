@@ -19,6 +19,7 @@ type item struct {
 	opened  int  // a process that is sampled from now on
 	end     bool // there is nothing more to come
 	gone    int  // a process that has ended, or has become another program
+	round   *Round
 }
 
 // urgent tells whether the pipeline must have it soon: what it reads of a process
@@ -28,7 +29,7 @@ func (it *item) urgent() bool {
 	if it.capture != nil && it.capture.Taken == capture.Exiting {
 		return false
 	}
-	return it.early != nil || it.opened != 0 || it.fork.child != 0 || it.gone != 0
+	return it.early != nil || it.opened != 0 || it.fork.child != 0 || it.gone != 0 || it.round != nil
 }
 
 // program is one program of a process, from one exec to the next.

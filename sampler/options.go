@@ -18,6 +18,12 @@ const (
 type Options struct {
 	PIDs []int // processes to sample
 	TIDs []int // if not empty, only these threads
+	// Found are processes that a search has found. One that cannot be sampled is told of; that is an error of
+	// the run only if none of them can.
+	Found []int
+	// Joins gives processes that are found while the run goes on, of which one that cannot be sampled is told
+	// of. Until it is closed a run goes on even when no process is left; nil: none come.
+	Joins <-chan []int
 	// Command is a process started by us, already among PIDs; its end is looked
 	// out for. 0: none.
 	Command     int
@@ -25,17 +31,20 @@ type Options struct {
 	All         bool // blocked threads too, not only those that run
 	WallWeight  bool // a sample weighs one per tick, not the CPU time used
 	Stop        StopMode
-	NoRestart   bool    // leave an EINTR that a stop has caused, stop no blocked thread
-	Children    bool    // follow forks
-	Kernel      bool    // the kernel's part of each stack
-	ExitStacks  bool    // the stack of each thread at its exit
-	MaxOverhead float64 // share of the target's time that pauses may take; 0: no bound
-	Nice        bool    // stay at normal priority
+	NoRestart   bool          // leave an EINTR that a stop has caused, stop no blocked thread
+	Children    bool          // follow forks
+	Kernel      bool          // the kernel's part of each stack
+	ExitStacks  bool          // the stack of each thread at its exit
+	Every       time.Duration // of a round: the sink is told of each one's end, if it is a [RoundSink]; 0: the run is one
+	MaxOverhead float64       // share of the target's time that pauses may take; 0: no bound
+	MaxCPU      float64       // share of a CPU that this program may take; 0: no bound
+	Nice        bool          // stay at normal priority
 	Log         *slog.Logger
 	// Suspend gives functions that are called while no thread of a target is stopped, or asked to
 	// be: they may stop this process.
 	Suspend <-chan func()
 
+	firstStride int64 // for tests: the one to begin with
 	// ended, for tests, is told of each thread that was dropped.
 	ended func(tid int)
 	// uncounted, for tests: the kernel's run counts are not used.

@@ -210,6 +210,12 @@ func (p *Pipeline) write() (err error) {
 			p.cfg.Names.forget(n.gone)
 			continue
 		}
+		if n.round != nil {
+			if s, ok := p.cfg.Sink.(RoundSink); ok {
+				err = errors.Join(err, s.EndRound(n.round))
+			}
+			continue
+		}
 		n.sample.Stack = p.cfg.Names.stack(n.stack)
 		if e := p.cfg.Sink.Add(&n.sample); e != nil {
 			err = errors.Join(err, e)
@@ -270,6 +276,8 @@ func (p *Pipeline) consume(items *inbox[item]) {
 			p.forked(it.fork)
 		case it.gone != 0:
 			p.forget(it.gone)
+		case it.round != nil:
+			p.queue <- named{round: it.round}
 		}
 	}
 	p.closeAll()

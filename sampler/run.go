@@ -63,7 +63,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		origin: ptrace.Now() - int64(time.Since(pipe.cfg.Start)),
 		procs:  map[int]*process{}, threads: map[int]*thread{},
 		wanted: map[int]bool{}, warned: map[string]bool{},
-		load: load{max: opt.MaxOverhead}, calm: new(waiting), book: ledger.NewBook(opt.interval()),
+		load: load{max: opt.MaxOverhead, own: budget{stride: opt.firstStride}}, calm: new(waiting), book: ledger.NewBook(opt.interval()),
 		stop: make(chan struct{}), exited: make(chan struct{}, 1),
 	}
 	if e.log == nil {
@@ -147,7 +147,10 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 			e.send(item{opened: pid})
 		}
 	}
-	if len(e.list) == 0 && e.opt.Command == 0 && e.keeper == nil {
+	if err := e.joinFound(); err != nil {
+		return err
+	}
+	if len(e.list) == 0 && e.opt.Command == 0 && e.keeper == nil && e.opt.Joins == nil {
 		return errors.New("there is no thread to sample")
 	}
 	if e.opt.Command == 0 && ready != nil {
@@ -158,11 +161,13 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 		e.until = ptrace.Now() + int64(d)
 	}
 	result.Threads = len(e.list)
+	e.beginRound(ptrace.Now())
 	e.loop()
 	if n := len(e.list); n > 0 {
 		result.Threads = n
 	}
 	e.finish()
+	e.endRound(ptrace.Now(), true)
 	e.report(result)
 	return nil
 }
@@ -203,7 +208,7 @@ func (e *engine) report(r *Result) {
 	r.AskedHz = float64(e.opt.Hz)
 	// Clocks miss ticks each for its CPU, the coordinator for all.
 	ticks := float64(max(r.Ticks, 1))
-	r.ReachedHz = r.AskedHz * max(0, 1-float64(missed)/ticks/float64(max(1, e.clocks))) / float64(max(1, e.load.stride))
+	r.ReachedHz = r.AskedHz * max(0, 1-float64(missed)/ticks/float64(max(1, e.clocks))) / float64(max(1, e.load.both))
 	r.Late, r.Looked, r.Clocks = late, looked, e.clocks
 	r.Delay, r.Pause, r.Taken = e.delay.spread(), e.pause.spread(), e.took.spread()
 	r.Moved, r.Seizes, r.Waits = e.moved, e.seizes, e.waits

@@ -60,6 +60,7 @@ type named struct {
 	stack  *stack
 	sample output.Sample
 	gone   *processNames
+	round  *Round
 }
 
 // Bounds of what a target remembers. Programs have few distinct stacks; for

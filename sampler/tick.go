@@ -17,7 +17,10 @@ import (
 func (e *engine) loop() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for len(e.procs) > 0 {
+	for len(e.procs) > 0 || e.opt.Joins != nil {
+		if len(e.procs) == 0 && !e.awaitJoin(timer) {
+			break
+		}
 		now := ptrace.Now()
 		if now >= e.until {
 			break
@@ -41,6 +44,9 @@ func (e *engine) loop() {
 			e.takeExits()
 		case f := <-e.opt.Suspend:
 			e.suspend(f)
+		case pids, open := <-e.opt.Joins:
+			e.works()
+			e.joinAll(pids, open)
 		case <-e.stop:
 			e.until = min(e.until, ptrace.Now())
 		}
@@ -89,14 +95,20 @@ func (e *engine) onTick(now int64) (quiet bool) {
 	e.takeExits()
 	e.news(n)
 	e.load.update(e, now)
-	e.board.SetStride(max(e.load.stride, 1))
+	e.board.SetStride(max(e.load.both, 1))
 	e.publish(now)
+	if e.roundDue(now) {
+		e.endRound(now, false)
+	}
 	step := max(1, leastTick/e.interval)
 	e.due = n + step
+	if s := e.load.own.stride; s > 1 { // to look costs more than to sample
+		e.due = (n + step + s - 1) / s * s
+	}
 	quiet = e.choose(n)
 	e.wasLate(n)
 	if quiet {
-		e.due = n + max(step, watch.Rest(len(e.list), n-e.still(), e.interval))
+		e.due = max(e.due, n+watch.Rest(len(e.list), n-e.still(), e.interval))
 	}
 	e.bank.Go()
 	return quiet
@@ -189,6 +201,7 @@ func (e *engine) taken(t *thread, m *clocks.Sample) {
 	} else {
 		e.delay.add(c.Delay)
 		e.pause.add(c.Pause)
+		e.round.pause.add(c.Pause)
 	}
 	e.took.add(time.Duration(m.Taken()))
 	e.load.add(t, time.Duration(m.Taken()))
@@ -231,6 +244,8 @@ func (e *engine) unmet(t *thread) ledger.Class {
 		return ledger.Untraced
 	case t.homeless > 0 || t.slot < 0:
 		return ledger.Unmet
+	case e.load.own.stride > 1:
+		return ledger.Throttled
 	case e.opt.All:
 		return ledger.Unsure
 	}

@@ -11,13 +11,18 @@ import (
 	"sfsample/ptrace/procfs"
 )
 
-// Selector says which processes are meant: those of any of its lists.
+// Selector says which processes are meant: those of PIDs, and those that are in each of the other lists that
+// are not empty, by any of its words.
 type Selector struct {
 	PIDs    []int
 	Names   []string // of the main thread or of the executable's file, with * ? and [] as in a shell
 	Cgroups []string // see [InCgroup]
+	Users   []uint32 // effective user ids, see [UserID]
 	Tree    bool     // the descendants of all these too
 }
+
+// Open tells whether processes may come that are meant, whoever is there now.
+func (s *Selector) Open() bool { return len(s.Names)+len(s.Cgroups)+len(s.Users) > 0 }
 
 // Process is a process for ever: ids come again, with another start.
 type Process struct {
@@ -42,7 +47,12 @@ func (s *Selector) Check() error {
 // left out; threads of the kernel and this process itself are not meant by a name, a
 // group or a tree. It reads no more than stat where only ids are given.
 func (s *Selector) Find(fs procfs.FS) ([]Process, error) {
-	if len(s.Names) == 0 && len(s.Cgroups) == 0 && !s.Tree {
+	return s.find(fs, nil)
+}
+
+// find is Find, and also those of members that still live.
+func (s *Selector) find(fs procfs.FS, members map[Process]bool) ([]Process, error) {
+	if !s.Open() && !s.Tree {
 		return s.given(fs), nil
 	}
 	pids, err := fs.PIDs()
@@ -57,7 +67,8 @@ func (s *Selector) Find(fs procfs.FS) ([]Process, error) {
 			continue
 		}
 		stats[pid] = st
-		found[pid] = slices.Contains(s.PIDs, pid) || s.named(fs, pid, st.Comm) || s.grouped(fs, pid)
+		found[pid] = members[Process{pid, st.StartTicks}] || slices.Contains(s.PIDs, pid) ||
+			s.Open() && s.named(fs, pid, st.Comm) && s.owned(fs, pid) && s.grouped(fs, pid)
 	}
 	if s.Tree {
 		spread(found, stats)
@@ -88,15 +99,23 @@ func (s *Selector) named(fs procfs.FS, pid int, comm string) bool {
 		return slices.ContainsFunc(s.Names, func(p string) bool { ok, _ := path.Match(p, name); return ok })
 	}
 	if len(s.Names) == 0 || matches(comm) {
-		return len(s.Names) > 0
+		return true
 	}
 	exe, _, err := fs.Exe(pid)
 	return err == nil && matches(filepath.Base(exe))
 }
 
+func (s *Selector) owned(fs procfs.FS, pid int) bool {
+	if len(s.Users) == 0 {
+		return true
+	}
+	st, err := fs.Status(pid)
+	return err == nil && slices.Contains(s.Users, uint32(st.UID[1]))
+}
+
 func (s *Selector) grouped(fs procfs.FS, pid int) bool {
 	if len(s.Cgroups) == 0 {
-		return false
+		return true
 	}
 	groups, err := fs.Cgroups(pid)
 	return err == nil && slices.ContainsFunc(groups, func(g string) bool {
@@ -156,39 +175,4 @@ func spread(found map[int]bool, stats map[int]procfs.Stat) {
 			}
 		}
 	}
-}
-
-// Set follows what a selector means while processes come and go. One goroutine at a
-// time.
-type Set struct {
-	Selector Selector
-	FS       procfs.FS
-	now      []Process
-}
-
-// Refresh looks again and returns who is there, and who has come and gone since the
-// last time. A process whose number was taken by another has gone and come.
-func (s *Set) Refresh() (now, came, gone []Process, err error) {
-	now, err = s.Selector.Find(s.FS)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	came, gone = without(now, s.now), without(s.now, now)
-	s.now = now
-	return now, came, gone, nil
-}
-
-// without lists those of a that b has not.
-func without(a, b []Process) []Process {
-	have := make(map[Process]bool, len(b))
-	for _, p := range b {
-		have[p] = true
-	}
-	var list []Process
-	for _, p := range a {
-		if !have[p] {
-			list = append(list, p)
-		}
-	}
-	return list
 }

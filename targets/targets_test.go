@@ -1,6 +1,7 @@
 package targets
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"sfsample/internal/testprog"
 	"sfsample/ptrace/procfs"
@@ -48,6 +50,14 @@ func (w world) add(pid, ppid, start int, comm, exe, group string, flags int) {
 	}
 }
 
+// owned makes uid the effective user of a process; the others of its ids are 0.
+func (w world) owned(pid, uid int) {
+	text := fmt.Sprintf("Name:\tx\nState:\tS (sleeping)\nTgid:\t%d\nPid:\t%d\nUid:\t0\t%d\t0\t0\n", pid, pid, uid)
+	if err := os.WriteFile(filepath.Join(w.root, fmt.Sprint(pid), "status"), []byte(text), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func (w world) remove(pid int) { os.RemoveAll(filepath.Join(w.root, fmt.Sprint(pid))) }
 
 func (w world) fs() procfs.FS { return procfs.FS{Root: w.root} }
@@ -68,6 +78,8 @@ func TestFind(t *testing.T) {
 	w.add(10, 1, 5, "web", "/usr/bin/web-server", "/system.slice/web.service", 0)
 	w.add(11, 10, 6, "worker-1", "/usr/bin/web-server", "/system.slice/web.service/pool", 0)
 	w.add(12, 11, 7, "sh", "/bin/sh", "/user", 0)
+	w.owned(11, 33)
+	w.owned(12, 33)
 	w.add(13, 1, 8, "worker-1", "/usr/bin/other", "/docker/"+containerID, 0)
 	w.add(14, 1, 9, "a) R (b", "/x", "/system.slice/cri-containerd-"+containerID+".scope", 0)
 	for _, tt := range []struct {
@@ -87,7 +99,11 @@ func TestFind(t *testing.T) {
 		{"unit", Selector{Cgroups: []string{"web"}}, []int{10, 11}},
 		{"container", Selector{Cgroups: []string{containerID[:12]}}, []int{13, 14}},
 		{"short id", Selector{Cgroups: []string{containerID[:11]}}, nil},
-		{"any of them", Selector{PIDs: []int{1}, Names: []string{"sh"}}, []int{1, 12}},
+		{"a number and a name", Selector{PIDs: []int{1}, Names: []string{"sh"}}, []int{1, 12}},
+		{"one of two names", Selector{Names: []string{"sh", "init"}}, []int{1, 12}},
+		{"name and group", Selector{Names: []string{"worker-1"}, Cgroups: []string{"web"}}, []int{11}},
+		{"user", Selector{Users: []uint32{33}}, []int{11, 12}},
+		{"user and name", Selector{Users: []uint32{33, 34}, Names: []string{"sh"}}, []int{12}},
 		{"name and its tree", Selector{Names: []string{"web"}, Tree: true}, []int{10, 11, 12}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -144,6 +160,92 @@ func TestComeAndGo(t *testing.T) {
 	step("another again", []int{10, 11}, []int{11}, []int{11})
 	w.remove(10)
 	step("the parent goes", nil, nil, []int{10, 11})
+}
+
+// TestKeep: who was found stays until its end, and its descendants with it.
+func TestKeep(t *testing.T) {
+	w := newWorld(t)
+	w.add(10, 1, 5, "web", "/web", "/", 0)
+	set := Set{Selector: Selector{Names: []string{"web"}, Tree: true}, FS: w.fs(), Keep: true}
+	step := func(what string, want ...int) {
+		t.Helper()
+		if now, _, _, err := set.Refresh(); err != nil || !slices.Equal(pids(now), want) {
+			t.Errorf("%s: %v, %v; want %v", what, pids(now), err, want)
+		}
+	}
+	step("first", 10)
+	w.add(10, 1, 5, "renamed", "/other", "/", 0)
+	w.add(11, 10, 6, "child", "/child", "/", 0)
+	step("another name, and a child", 10, 11)
+	w.remove(10)
+	w.add(11, 1, 6, "child", "/child", "/", 0)
+	w.add(12, 11, 7, "grandchild", "/child", "/", 0)
+	step("the parent has ended", 11, 12)
+	w.add(11, 1, 9, "stranger", "/child", "/", 0)
+	w.add(12, 1, 7, "grandchild", "/child", "/", 0)
+	step("a stranger has the child's number", 12)
+}
+
+// TestFollow: who comes is sent, and the end of the last one ends it where nobody else can come.
+func TestFollow(t *testing.T) {
+	w := newWorld(t)
+	w.add(10, 1, 5, "web", "/web", "/", 0)
+	set := &Set{Selector: Selector{PIDs: []int{10}, Tree: true}, FS: w.fs(), Keep: true}
+	if _, _, _, err := set.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	came := make(chan []Process)
+	go set.Follow(t.Context(), came, func(err error) { t.Error(err) })
+	w.add(11, 10, 6, "child", "/child", "/", 0)
+	if got := <-came; !slices.Equal(pids(got), []int{11}) {
+		t.Errorf("%v came, want 11", got)
+	}
+	w.remove(10)
+	w.remove(11)
+	if got, open := <-came; open {
+		t.Errorf("%v came after the end of all", got)
+	}
+}
+
+// TestFollowEnds: with a name it goes on when nobody is there, until it is told.
+func TestFollowEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	w := newWorld(t)
+	set := &Set{Selector: Selector{Names: []string{"web"}}, FS: w.fs()}
+	came := make(chan []Process)
+	go set.Follow(ctx, came, func(err error) { t.Error(err) })
+	w.add(10, 1, 5, "web", "/web", "/", 0)
+	if got := <-came; !slices.Equal(pids(got), []int{10}) {
+		t.Errorf("%v came, want 10", got)
+	}
+	cancel()
+	if got, open := <-came; open {
+		t.Errorf("%v came after the end", got)
+	}
+}
+
+// TestGap: looking takes a thousandth of the time, between bounds.
+func TestGap(t *testing.T) {
+	for took, want := range map[time.Duration]time.Duration{
+		time.Microsecond: leastGap, 2 * time.Millisecond: 2 * time.Second, time.Second: mostGap,
+	} {
+		if got := gap(took); got != want {
+			t.Errorf("after a look of %v a gap of %v, want %v", took, got, want)
+		}
+	}
+}
+
+func TestUserID(t *testing.T) {
+	for word, want := range map[string]uint32{"0": 0, "65534": 65534, "root": 0} {
+		if id, err := UserID(word); err != nil || id != want {
+			t.Errorf("user %s is %d, %v; want %d", word, id, err, want)
+		}
+	}
+	for _, word := range []string{"", "-1", "4294967296", "nobody-of-this-name"} {
+		if id, err := UserID(word); err == nil {
+			t.Errorf("user %q is %d", word, id)
+		}
+	}
 }
 
 // TestLive: real children come and go.

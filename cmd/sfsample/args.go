@@ -62,7 +62,7 @@ func (s *argSplitter) next() string {
 // word takes a word that is no flag: a subcommand, or its file.
 func (s *argSplitter) word(w string) error {
 	switch {
-	case s.out.sub == "" && (w == "dump" || w == "replay"):
+	case s.out.sub == "" && (w == "dump" || w == "replay" || w == "agent"):
 		s.out.sub = w
 		return nil
 	case s.out.sub == "replay" && s.out.file == "" && w != "":

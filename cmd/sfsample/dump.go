@@ -28,7 +28,7 @@ func dump(c config, stdout, stderr io.Writer) error {
 	if err := checkTIDs(&c); err != nil {
 		return err
 	}
-	set := targets.Set{Selector: targets.Selector{PIDs: c.pids, Names: c.names, Cgroups: c.cgroups, Tree: c.tree}}
+	set := targets.Set{Selector: c.selector()}
 	if c.watch == 0 {
 		v, err := c.view(&set, log, stderr)
 		if err != nil {
@@ -124,6 +124,9 @@ func (c *config) meant() string {
 	}
 	for _, g := range c.cgroups {
 		parts = append(parts, "--cgroup "+g)
+	}
+	for _, u := range c.users {
+		parts = append(parts, fmt.Sprintf("--user %d", u))
 	}
 	return printable(strings.Join(parts, ", "))
 }

@@ -54,13 +54,19 @@ type config struct {
 	tids    []int    // only these threads; empty: all
 	names   []string // processes by name
 	cgroups []string // processes by control group
+	users   []uint32 // processes by user
 	tree    bool     // the descendants of all these too
 	command []string // to start; nil: none
 	capture string   // file to replay
 
 	hz       int           // ticks a second
 	duration time.Duration // 0: until the target ends or Ctrl-C
-	outputs  []output.Spec // at least one, none twice
+	every    time.Duration // of a round; 0: the run is one
+	outputs  []output.Spec // none twice; at least one, or of sends
+	sends    []send        // receivers
+	spool    string        // folder of what could not be sent yet; empty: one of the run's own
+	service  string        // service.name of all; empty: each has its own
+	noNames  bool          // to receivers: addresses and build-ids, where that is enough
 	record   string        // file for the captures, empty: none
 
 	threads     string       // threadsRunning or threadsAll
@@ -74,12 +80,17 @@ type config struct {
 	exitStacks  bool         // the stack of each thread at its exit
 	verify      bool         // compare two methods on each sample
 	maxOverhead float64      // share of the target's time, 0.01 is one percent
+	maxCPU      float64      // share of a CPU for this program; 0: no bound
 	nice        bool         // never raise the tracing thread's priority
 
 	inlines    bool   // inlined functions as frames
 	lines      bool   // file and line in labels
 	demangle   string // demangleFull, demangleShort or noDem
 	debuginfod bool   // ask the servers of DEBUGINFOD_URLS
+
+	agent      bool   // it runs as an agent
+	configFile string // of an agent
+	listen     string // address of an agent's /metrics and /healthz; empty: none
 
 	byThread bool          // threads apart in the outputs
 	group    bool          // dump: equal stacks once
@@ -112,10 +123,20 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.FuncP("tid", "t", "`TID[,TID...]`", ids(&c.tids))
 	fs.StringArrayVar(&c.names, "name", nil, "`NAME`")
 	fs.StringArrayVar(&c.cgroups, "cgroup", nil, "`GROUP`")
+	fs.Func("container", "`ID`", func(s string) error { c.cgroups = append(c.cgroups, s); return nil })
+	fs.Func("user", "`USER`", func(s string) error {
+		id, err := targets.UserID(s)
+		c.users = append(c.users, id)
+		return err
+	})
 	fs.BoolVar(&c.tree, "tree", false, "")
 	fs.FuncP("hz", "F", "`99`", func(s string) (err error) { c.hz, err = parseHz(s); return })
 	fs.FuncP("duration", "d", "`10s`", func(s string) (err error) { c.duration, err = parseDuration(s); return })
+	fs.Func("every", "`10s`", func(s string) (err error) { c.every, err = parseDuration(s); return })
 	fs.FuncP("output", "o", "`FILE`", func(s string) error { return c.addOutput(s) })
+	fs.StringVar(&c.spool, "spool", "", "`DIR`")
+	fs.StringVar(&c.service, "service", "", "`NAME`")
+	fs.BoolVar(&c.noNames, "no-names", false, "")
 	fs.Func("record", "`FILE`", func(s string) error { c.record = s; return nil })
 
 	fs.Func("threads", "`running|all`", oneOf(&c.threads, threadsRunning, threadsAll))
@@ -129,7 +150,10 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.BoolVar(&c.exitStacks, "exit-stacks", false, "")
 	fs.BoolVar(&c.verify, "verify", false, "")
 	fs.Func("max-overhead", "`1%`", func(s string) (err error) { c.maxOverhead, err = parsePercent(s); return })
+	fs.Func("max-cpu", "`0.5%`", func(s string) (err error) { c.maxCPU, err = parsePercent(s); return })
 	fs.BoolVar(&c.nice, "nice", false, "")
+	fs.StringVar(&c.configFile, "config", "", "`FILE`")
+	fs.StringVar(&c.listen, "listen", "", "`127.0.0.1:6464`")
 
 	fs.BoolVar(&c.inlines, "inlines", false, "")
 	fs.BoolVar(&c.lines, "lines", false, "")
@@ -155,11 +179,11 @@ func newFlags(c *config) *pflag.FlagSet {
 
 // Flags that mean nothing in a mode; giving one there is an error.
 var meaningless = map[mode][]string{
-	modeSample: {"group", "json", "watch", "name", "cgroup", "tree"},
-	modeDump: {"hz", "duration", "output", "record", "threads", "weight", "children", "exit-stacks", "verify",
+	modeSample: {"group", "json", "watch"},
+	modeDump: {"max-cpu", "hz", "duration", "every", "output", "spool", "service", "no-names", "record", "threads", "weight", "children", "exit-stacks", "verify",
 		"max-overhead", "nice", "by"},
-	modeReplay: {"pid", "tid", "hz", "duration", "record", "threads", "stop", "no-restart", "children", "kernel",
-		"exit-stacks", "max-overhead", "nice", "dump", "group", "json", "watch", "name", "cgroup", "tree"},
+	modeReplay: {"max-cpu", "pid", "tid", "hz", "duration", "every", "spool", "service", "no-names", "record", "threads", "stop", "no-restart", "children", "kernel",
+		"exit-stacks", "max-overhead", "nice", "dump", "group", "json", "watch", "name", "cgroup", "container", "user", "tree"},
 }
 
 // parseArgs reads the arguments that follow the program's name. Each error is a
@@ -174,8 +198,21 @@ func parseArgs(args []string) (config, error) {
 	if err != nil {
 		return config{}, err
 	}
+	if c.agent = split.sub == "agent"; c.agent {
+		c.hz, c.every = 19, 10*time.Second
+	}
+	if name, ok := configOf(split.flags); ok && c.agent {
+		if err := readConfig(name, fs); err != nil {
+			return config{}, err
+		}
+	}
 	if err := fs.Parse(split.flags); err != nil {
 		return config{}, valueError(err)
+	}
+	for _, name := range []string{"config", "listen"} {
+		if fs.Changed(name) && !c.agent {
+			return config{}, fmt.Errorf("%s is for an agent (try: sfsample agent --config FILE)", spell(name))
+		}
 	}
 	set := func(name string) bool {
 		b, _ := fs.GetBool(name)
@@ -205,6 +242,16 @@ func parseArgs(args []string) (config, error) {
 	return c, nil
 }
 
+// configOf finds the value of --config among flags.
+func configOf(flags []string) (name string, ok bool) {
+	for _, f := range flags {
+		if v, is := strings.CutPrefix(f, "--config="); is {
+			name, ok = v, true
+		}
+	}
+	return name, ok
+}
+
 // String is the mode's place in a message.
 func (m mode) String() string {
 	switch m {
@@ -219,26 +266,42 @@ func (m mode) String() string {
 // takeTarget checks what is to be looked at: processes, a command or a capture.
 func (c *config) takeTarget(split parsedArgs) error {
 	c.command, c.capture = split.command, split.file
-	given := len(c.pids) > 0 || len(c.tids) > 0 || len(c.names) > 0 || len(c.cgroups) > 0
+	sel := c.selector()
+	given := len(c.pids) > 0 || len(c.tids) > 0 || sel.Open()
 	switch {
 	case c.mode == modeReplay && c.capture == "":
 		return errors.New("replay needs a file (try: sfsample replay FILE, with a file that --record wrote)")
 	case c.mode != modeSample && c.command != nil:
 		return fmt.Errorf("a command cannot be started %v", c.mode)
-	case c.mode == modeDump && len(c.tids) > 0 && (c.tree || len(c.names) > 0 || len(c.cgroups) > 0):
-		return errors.New("-t is for threads of single processes (leave out --tree, --name and --cgroup)")
+	case len(c.tids) > 0 && c.searches():
+		return errors.New("-t is for threads of single processes (leave out --tree, --name, --cgroup, --container and --user)")
 	case c.mode == modeDump && !given:
 		return errors.New("no process given (try: sfsample dump -p PID)")
 	case c.mode != modeSample:
 		return nil
 	case c.command != nil && (len(c.command) == 0 || c.command[0] == ""):
 		return errors.New("no command after -- (try: sfsample [flags] -- COMMAND [ARGS...])")
-	case c.command != nil && given:
-		return errors.New("-p and -t are for processes that run, -- starts one (give one of them)")
+	case c.agent && (c.command != nil || len(c.tids) > 0):
+		return errors.New("an agent samples processes that are there or come (try: --name NAME, --cgroup GROUP, --user USER)")
+	case c.command != nil && (given || c.tree):
+		return errors.New("-p, -t, --name and the like are for processes that run, -- starts one (give one of them)")
+	case c.exitStacks && c.searches():
+		return errors.New("--exit-stacks is for processes given with -p, or a command (leave out --tree, --name, --cgroup, --container and --user)")
 	case c.command == nil && !given:
 		return errors.New("no process given (try: sfsample -p PID, sfsample -- COMMAND, or sfsample --help)")
 	}
 	return nil
+}
+
+// selector is the choice of processes.
+func (c *config) selector() targets.Selector {
+	return targets.Selector{PIDs: c.pids, Names: c.names, Cgroups: c.cgroups, Users: c.users, Tree: c.tree}
+}
+
+// searches tells whether processes are searched for.
+func (c *config) searches() bool {
+	sel := c.selector()
+	return sel.Open() || c.tree
 }
 
 // complete fills in the defaults that depend on other flags and checks what
@@ -252,12 +315,12 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 			return err
 		}
 	}
-	sel := targets.Selector{Names: c.names, Cgroups: c.cgroups}
+	sel := c.selector()
 	if err := sel.Check(); err != nil {
 		return err
 	}
 	if !fs.Changed("children") {
-		c.children = c.command != nil
+		c.children = c.command != nil || c.tree && c.mode == modeSample
 	}
 	if c.weight == "" {
 		c.weight = weightCPU
@@ -265,8 +328,22 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 			c.weight = weightWall
 		}
 	}
-	if len(c.outputs) == 0 {
+	if c.agent && len(c.outputs) == 0 && len(c.sends) == 0 {
+		return errors.New("an agent's profiles go somewhere (try: -o otlp=URL, or output: otlp=URL in its file)")
+	}
+	if len(c.outputs) == 0 && len(c.sends) == 0 {
 		c.outputs = []output.Spec{{Format: "folded", File: "-"}}
+	}
+	if len(c.sends) > 0 && c.mode == modeReplay {
+		return errors.New("what is replayed is not sent (leave out -o otlp= and -o pyroscope=)")
+	}
+	for _, f := range []string{"spool", "service", "no-names"} {
+		if fs.Changed(f) && len(c.sends) == 0 {
+			return fmt.Errorf("--%s is for what is sent (try: -o otlp=URL, -o pyroscope=URL)", f)
+		}
+	}
+	if err := c.checkRounds(); err != nil {
+		return err
 	}
 	for _, o := range c.outputs {
 		if c.record != "" && filepath.Clean(o.File) == filepath.Clean(c.record) {
@@ -371,6 +448,16 @@ func parseOrder(s string) ([]unwind.How, error) {
 }
 
 func (c *config) addOutput(s string) error {
+	if x, ok := parseSend(s); ok {
+		if _, err := x.receiver(); err != nil {
+			return err
+		}
+		if slices.Contains(c.sends, x) {
+			return errors.New("is sent to twice (give it once)")
+		}
+		c.sends = append(c.sends, x)
+		return nil
+	}
 	spec, err := output.ParseSpec(s)
 	if err != nil {
 		return err

@@ -39,6 +39,14 @@ func TestParseArgs(t *testing.T) {
 		{"-p 1,2 -p 3", func(c *config) { c.pids = []int{1, 2, 3} }},
 		{"-p 1 -p 2 --pid=1", func(c *config) { c.pids = []int{1, 2} }},
 		{"-t 5,6", func(c *config) { c.pids, c.tids = nil, []int{5, 6} }},
+		{"--name web* --container 0123456789ab --user 0 -o x", func(c *config) {
+			c.pids, c.names, c.cgroups, c.users = nil, []string{"web*"}, []string{"0123456789ab"}, []uint32{0}
+			c.outputs = []output.Spec{{Format: "folded", File: "x"}}
+		}},
+		{"-p 1 --every 1m -o pprof=x-%T", func(c *config) {
+			c.every, c.outputs = time.Minute, []output.Spec{{Format: "pprof", File: "x-%T"}}
+		}},
+		{"-p 1 --tree", func(c *config) { c.tree, c.children = true, true }},
 		{"-p 1 -t 5 --tid 6", func(c *config) { c.tids = []int{5, 6} }},
 
 		{"-p 1 -hz 99", func(c *config) {}},
@@ -212,7 +220,18 @@ func TestParseArgsErrors(t *testing.T) {
 		{"dump -p 1 -o x", "-o has no meaning with dump"},
 		{"-p 1 --group", "--group has no meaning without dump"},
 		{"-p 1 --json", "--json has no meaning without dump"},
-		{"-p 1 --tree", "--tree has no meaning without dump"},
+		{"--tree", "no process given"},
+		{"-p 1 --every 10 -o x.folded", "put %T into the name"},
+		{"-p 1 -o x-%T.folded", "try: --every 10s"},
+		{"-p 1 --every 0.5", "a round takes at least 1s"},
+		{"-p 1 --every 5 --record x", "--record is one file"},
+		{"dump -p 1 --every 5", "--every has no meaning with dump"},
+		{"-t 1 --name x", "-t is for threads of single processes"},
+		{"--name x --exit-stacks", "--exit-stacks is for processes given with -p"},
+		{"--name x -- cmd", "give one of them"},
+		{"--tree -- cmd", "give one of them"},
+		{"--user nobody-of-this-name", "--user nobody-of-this-name: there is no user"},
+		{"replay f --user 0", "--user has no meaning with replay"},
 		{"dump -t 1 --tree", "-t is for threads of single processes"},
 		{"dump --name [", `name "[": it is no pattern`},
 		{"dump --tree", "no process given"},

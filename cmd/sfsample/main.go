@@ -118,7 +118,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case modeVersion:
 		_, err = io.WriteString(stdout, versionText())
 	case modeSample:
-		err = sample(c, stderr)
+		if c.agent {
+			err = agent(c, args, stderr)
+		} else {
+			err = sample(c, stderr)
+		}
 	case modeReplay:
 		err = replay(c, stderr)
 	case modeDump:

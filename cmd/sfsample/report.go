@@ -37,7 +37,10 @@ func (s *session) progress() *progress {
 	if s.quiet || !ok || !isTerminal(f) {
 		return p
 	}
-	what := fmt.Sprintf("process %s", joinInts(s.pids))
+	what := "process " + joinInts(s.pids)
+	if s.searches() {
+		what = s.meant()
+	}
 	if s.config.command != nil {
 		what = printable(s.config.command[0])
 	}
@@ -86,7 +89,7 @@ func (s *session) closing() {
 	}
 	rate := fmt.Sprintf("rate: %.1f Hz asked, %.1f reached, %.1f stops a second", r.AskedHz, r.ReachedHz, float64(r.Seizes)/max(r.Elapsed.Seconds(), 1e-3))
 	if r.Stride > 1 {
-		rate += fmt.Sprintf(" (lowered to 1/%d at times, as pauses would take more than %s of the target's time; see --max-overhead)", r.Stride, percent(s.maxOverhead))
+		rate += fmt.Sprintf(" (lowered to 1/%d at times, as pauses would take more than %s of the target's time, or this program more than it may of a CPU; see --max-overhead, --max-cpu)", r.Stride, percent(s.maxOverhead))
 	}
 	say("%s", rate)
 	s.stacks(say, u)

@@ -23,12 +23,18 @@ import (
 	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
 	"sfsample/sampler/symbol"
+	"sfsample/targets"
 	"sfsample/unwind"
 )
 
 // sample runs the main job: attach, sample, write.
 func sample(c config, stderr io.Writer) error {
-	log := logger(c, stderr)
+	s := &session{config: c, log: logger(c, stderr), stderr: stderr}
+	return s.sample()
+}
+
+func (s *session) sample() error {
+	c, log := s.config, s.log
 	if err := checkPIDs(c.pids); err != nil {
 		return err
 	}
@@ -43,35 +49,68 @@ func sample(c config, stderr io.Writer) error {
 			log.Warn(fmt.Sprintf("the kernel's part of stacks cannot be shown: %v (try: as root)", err))
 		}
 	}
-	outs, err := output.Open(c.outputs, c.outputOptions())
-	if err != nil {
+	s.config = c
+	if err := s.open(); err != nil {
 		return err
 	}
 	rec, err := openRecord(c)
 	if err != nil {
-		outs.Discard()
+		s.outs.Discard()
 		return err
 	}
-	s := &session{config: c, log: log, outs: outs, rec: rec, stderr: stderr}
+	s.rec = rec
 	if err := s.run(); err != nil {
-		outs.Discard()
+		s.outs.Discard()
 		rec.discard()
 		return err
 	}
 	return s.finish()
 }
 
+// results are the outputs of a run: [lastSink] or [rounds].
+type results interface {
+	output.Sink
+	Discard() // ends a run that has no result in the place of Close
+}
+
+// open opens the outputs.
+func (s *session) open() error {
+	if s.every == 0 && len(s.sends) == 0 {
+		outs, err := output.Open(s.outputs, s.outputOptions())
+		s.outs = &lastSink{Outputs: outs}
+		return err
+	}
+	r, err := s.openRounds(s.say)
+	if err != nil {
+		return err
+	}
+	if s.agent != nil {
+		s.agent.sends = r.sends
+	}
+	r.told = func(stamp string, x *sampler.Round) {
+		if s.agent != nil {
+			s.agent.told(x, r)
+		}
+		if !s.quiet && s.every > 0 && (s.agent == nil || s.verbose) {
+			s.say("%s", account(stamp, x))
+		}
+	}
+	s.outs = r
+	return nil
+}
+
 // session is one run of the main job.
 type session struct {
 	config
 	log     *slog.Logger
-	outs    *output.Outputs
+	outs    results
 	rec     *recording
 	stderr  io.Writer
 	names   *sampler.Names
 	pipe    *sampler.Pipeline
 	result  sampler.Result
-	pipeErr error // an output or the recording failed while sampling
+	pipeErr error     // an output or the recording failed while sampling
+	agent   *agentRun // nil: it is none
 	command *started
 	execErr chan error
 }
@@ -87,15 +126,23 @@ func (s *session) run() error {
 		s.command = cmd
 		opt.PIDs, opt.Command = []int{cmd.process.Pid}, cmd.process.Pid
 	}
-	ctx, stop := interruptible()
+	interrupted := interruptible
+	if s.agent != nil {
+		interrupted = s.agent.interrupted
+	}
+	ctx, stop := interrupted()
 	defer stop()
 	opt.Suspend = suspensions(ctx)
-	s.names = s.newNames(hurried(ctx), s.log, s.stderr, false)
-	sink := &lastSink{Outputs: s.outs}
-	if s.rec == nil {
-		sink.gone = stop
+	if s.searches() {
+		if err := s.search(ctx, &opt); err != nil {
+			return err
+		}
 	}
-	s.pipe = s.livePipeline(s.names, s.log, sink, s.rec.writer(), func() { s.slow(ctx) })
+	s.names = s.newNames(hurried(ctx), s.log, s.stderr, false)
+	if last, ok := s.outs.(*lastSink); ok && s.rec == nil {
+		last.gone = stop
+	}
+	s.pipe = s.livePipeline(s.names, s.log, s.outs, s.rec.writer(), func() { s.slow(ctx) })
 	progress := s.progress()
 	result, err := sampler.Run(ctx, opt, s.duration, s.pipe, s.ready, progress.show)
 	progress.clear()
@@ -108,6 +155,41 @@ func (s *session) run() error {
 	}
 	s.pipeErr = err
 	return nil
+}
+
+// search finds the processes that are meant, and goes on with that in the background until ctx is done.
+func (s *session) search(ctx context.Context, opt *sampler.Options) error {
+	set := &targets.Set{Selector: s.selector(), Keep: true}
+	now, _, _, err := set.Refresh()
+	if err != nil {
+		return fmt.Errorf("search: %w", err)
+	}
+	opt.Found = slices.DeleteFunc(numbers(now), func(pid int) bool { return slices.Contains(opt.PIDs, pid) })
+	if len(now) == 0 && !s.quiet {
+		s.say("there is no process of %s now; those that come are sampled, until -d or Ctrl-C", s.meant())
+	}
+	joins, came := make(chan []int), make(chan []targets.Process)
+	opt.Joins = joins
+	go set.Follow(ctx, came, func(err error) { s.log.Warn("search for processes", "err", err) })
+	go func() {
+		defer close(joins)
+		for list := range came {
+			select {
+			case joins <- numbers(list):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return nil
+}
+
+// numbers are the ids of processes.
+func numbers(list []targets.Process) []int {
+	ids := make([]int, len(list))
+	for i, p := range list {
+		ids[i] = p.PID
+	}
+	return ids
 }
 
 // namesGrace is how long debugging information is read on after Ctrl-C, so that
@@ -240,7 +322,7 @@ func (s *session) options() sampler.Options {
 		PIDs: s.pids, TIDs: s.tids, Hz: s.hz,
 		All: s.threads == threadsAll, WallWeight: s.weight == weightWall,
 		Stop: stopMode(s.stop), NoRestart: s.noRestart, Children: s.children,
-		Kernel: s.kernel, ExitStacks: s.exitStacks, MaxOverhead: s.maxOverhead, Nice: s.nice, Log: s.log,
+		Kernel: s.kernel, ExitStacks: s.exitStacks, Every: s.every, MaxOverhead: s.maxOverhead, MaxCPU: s.maxCPU, Nice: s.nice, Log: s.log,
 	}
 }
 

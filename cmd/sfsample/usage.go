@@ -15,16 +15,20 @@ const helpText = `sfsample samples the stacks of live Linux processes through pt
 
 Usage:
   sfsample -p PID[,PID...] [-hz 99] [-d 10s] [-o FILE]   sample live processes
+  sfsample --name NAME [-d 10s] [-o FILE]                those that are there or come, by name
   sfsample [flags] -- COMMAND [ARGS...]                  start a command and sample it
   sfsample dump -p PID                                   what each thread waits for, and its stack
+  sfsample agent --config FILE                           profile a machine's services all the time
   sfsample replay FILE                                   write again what --record kept
 
 What to sample:
   -p, --pid PID[,PID...]    processes; may be repeated
   -t, --tid TID[,TID...]    only these threads; may be repeated
-      --name NAME           dump: processes of this name, with * ? [a-z]; may be repeated
-      --cgroup GROUP        dump: those of a control group (path from /, unit, container's id)
-      --tree                dump: the descendants of all these too
+      --name NAME           processes of this name, with * ? [a-z], now and later; may be repeated
+      --cgroup GROUP        those of a control group (path from /, unit, container's id)
+      --container ID        the same, for the beginning of a container's id (12 digits or more)
+      --user USER           those of a user, by name or number; of several kinds all must be met
+      --tree                the descendants of all these too
       --children            follow forks and execs (default with -- COMMAND; --children=false)
       --threads running     threads that run: the CPU profile (default)
       --threads all         blocked threads too: the wall-clock profile
@@ -34,8 +38,16 @@ What to sample:
 When:
   -F, -hz, --hz 99          ticks a second, 1 to 100000
   -d, --duration 10s        time to sample, 10 is 10s (default: until the target ends or Ctrl-C)
+      --every 10s           a result for each such round, in files with %%T, its time, in their names
       --max-overhead 1%%     lower the rate when pauses take a larger share of the target's time
+      --max-cpu 0.5%%        lower the rate when this program takes a larger share of a CPU
       --nice                do not raise the priority of the sampler's tracing thread
+
+
+Agent:
+      --config FILE         settings, KEY: VALUE on a line each; the keys are long flags
+      --listen 127.0.0.1:6464
+                            serve /metrics for Prometheus, and /healthz
 
 How:
       --stop auto           stop only threads that cannot be read otherwise (default)
@@ -50,7 +62,12 @@ How:
 Output:
   -o, --output FILE         also FORMAT=FILE; - is standard output (default: folded=-); may be
                             repeated. Formats, and the endings that choose them:
-%s      --weight cpu          samples weigh CPU time, in ticks (default with --threads running)
+%s                            or sent: otlp=URL (OpenTelemetry, also by OTEL_EXPORTER_OTLP_…),
+                            pyroscope=URL; docs/fleet.md
+      --spool DIR           keep what cannot be sent there, and send what is left there of before
+      --service NAME        service.name of what is sent (default: OTEL_SERVICE_NAME, or by process)
+      --no-names            send addresses and build-ids for receivers that have symbols (otlp)
+      --weight cpu          samples weigh CPU time, in ticks (default with --threads running)
       --weight wall         samples weigh one for each tick (default with --threads all)
       --by thread           the thread's name is a frame below the process's
       --inlines             inlined functions are frames
@@ -83,14 +100,16 @@ func help() string {
 	return fmt.Sprintf(helpText, formats.String())
 }
 
+// version is the module's.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
 // versionText is what --version prints: the module's version or, in a build
 // from a working tree, the commit.
 func versionText() string {
-	version := "(devel)"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if info.Main.Version != "" {
-			version = info.Main.Version
-		}
-	}
-	return fmt.Sprintf("sfsample %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("sfsample %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

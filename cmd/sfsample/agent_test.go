@@ -1,0 +1,246 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sfsample/output"
+	"sfsample/sampler"
+)
+
+// TestConfig: a file says what flags would.
+func TestConfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "agent.yaml")
+	parse := func(text string, more ...string) (config, error) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return parseArgs(append([]string{"agent", "--config", file}, more...))
+	}
+	text := `---
+# everything that an agent can be told
+name: [web*, 'db #1', "x: y"]  # as by --name
+user:
+  - 0
+  - root # twice
+
+cgroup:
+- /a
+hz: 49
+tree: true
+no-names: false
+max-cpu: 0.5%
+output:
+  - otlp=http://h:1/p#q
+  - "pprof=/x/%T.pb.gz"
+listen: 127.0.0.1:1
+`
+	want := defaults()
+	want.pids, want.outputs = nil, []output.Spec{{Format: "pprof", File: "/x/%T.pb.gz"}}
+	want.names, want.users, want.cgroups = []string{"web*", "db #1", "x: y"}, []uint32{0, 0}, []string{"/a"}
+	want.agent, want.configFile, want.listen = true, file, "127.0.0.1:1"
+	want.every, want.hz, want.tree, want.children, want.maxCPU = time.Minute, 49, true, true, 0.005
+	want.sends = []send{{"otlp", "http://h:1/p#q"}}
+	got, err := parse(text, "--every", "1m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got, exportAll); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for text, want := range map[string]string{
+		"hz: 19\nhzz: 3\n":                  ":2: unknown key \"hzz\" (write hz)",
+		"nonsense: 1":                       ":1: unknown key \"nonsense\" (sfsample --help lists",
+		"config: x":                         ":1: unknown key",
+		"hz: fast":                          ":1: -hz fast: is no rate",
+		"name: a\n\nhz:\nevery: 5s":         ":3: hz has no value (try: hz: 99)",
+		"name:":                             ":1: name has no value",
+		"name: a\nhz 19":                    ":2: \"hz 19\" is no setting",
+		"hz:19":                             ":1: \"hz:19\" is no setting",
+		"- a":                               ":1: a value of no key",
+		"hz: 19\n- a":                       ":2: a value of no key",
+		"sampling:\n  hz: 19":               ":2: \"hz: 19\" is indented",
+		"name:\n\t- a":                      ":2: a tab",
+		"name: [a, b":                       "has no ] at its end",
+		"name: 'a":                          "the quotes do not match",
+		"name: {a: b}":                      "begins with a special character",
+		"tree: perhaps":                     ":1: --tree=perhaps: is a switch",
+		"output: otlp=localhost":            ":1: -o otlp=localhost: otlp=localhost: it is no address",
+		"output: x.folded":                  "no process given",
+		"name: a\noutput: x.folded":         "put %T into the name",
+		"name: a":                           "an agent's profiles go somewhere",
+		"name: a\noutput: x-%T\njson: true": "--json has no meaning without dump",
+	} {
+		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	for args, want := range map[string]string{
+		"-p 1 --listen 127.0.0.1:1":              "--listen is for an agent",
+		"-p 1 --config x":                        "--config is for an agent",
+		"agent --config /nonexistent":            "no such file",
+		"agent --name x -o y-%T -- cmd":          "an agent samples processes that are there",
+		"agent -t 1 -o y-%T":                     "an agent samples processes that are there",
+		"-p 1 --service x":                       "--service is for what is sent",
+		"-p 1 -o otlp=http://a -o otlp=http://a": "is sent to twice",
+		"replay f -o otlp=http://a":              "what is replayed is not sent",
+	} {
+		if _, err := parseArgs(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", args, err, want)
+		}
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add("name: [a, 'b']\nuser:\n  - 0\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		list, err := parseConfig([]byte(text))
+		for _, s := range list {
+			if err == nil && (s.line < 1 || s.line > 1+strings.Count(text, "\n")) {
+				t.Errorf("%q: %+v", text, s)
+			}
+		}
+	})
+}
+
+// free is an address of this machine that nobody listens on.
+func free(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// TestAgent: an agent tells how it does, begins anew with other settings when it is told to, keeps the old ones when those are
+// wrong, and another one on the same address says so. Its rounds are those that the receiver has got.
+func TestAgent(t *testing.T) {
+	x := &takes{refused: map[string]bool{"a": true, "b": true}}
+	server := httptest.NewServer(x)
+	defer server.Close()
+	dir := t.TempDir()
+	file, address, name := filepath.Join(dir, "agent.yaml"), free(t), fmt.Sprintf("ag-%d", os.Getpid())
+	settings := fmt.Sprintf("name: %s\nevery: 1s\nhz: 99\nspool: %s\nlisten: %s\noutput: otlp=%s\n", name, filepath.Join(dir, "spool"), address, server.URL)
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(settings)
+	p := startTarget(t, "obey")
+	p.named(t, name)
+	stderr, err := os.Create(filepath.Join(dir, "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	cmd := tool("agent", "--config", file)
+	cmd.Stderr = stderr
+	run := begin(t, cmd)
+	get := func(path string) string {
+		resp, err := http.Get("http://" + address + path)
+		if err != nil {
+			return err.Error()
+		}
+		defer resp.Body.Close()
+		b, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return err.Error()
+		}
+		return resp.Status + "\n" + string(b)
+	}
+	until := func(what string, ok func() bool) {
+		t.Helper()
+		for i := 0; !ok(); i++ {
+			if i > 4000 {
+				b, _ := os.ReadFile(stderr.Name())
+				t.Fatalf("%s never comes true; standard error:\n%s\nmetrics:\n%s", what, b, get("/metrics"))
+			}
+			p.worked(t, 1)
+		}
+	}
+	says := func(text string) func() bool {
+		return func() bool {
+			b, err := os.ReadFile(stderr.Name())
+			return err == nil && strings.Contains(string(b), text)
+		}
+	}
+	sent := regexp.MustCompile(`(?m)^sfsample_messages_total\{receiver="otlp",result="sent"\} [1-9]`)
+	until("a message is sent", func() bool { return sent.MatchString(get("/metrics")) })
+	metrics := get("/metrics")
+	line := regexp.MustCompile(`^([a-z_]+)(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [-+0-9.e]+$`)
+	types := map[string]bool{}
+	for _, l := range strings.Split(strings.TrimSpace(metrics), "\n")[1:] {
+		if f := strings.Fields(l); f[0] == "#" {
+			types[f[2]] = true
+		} else if m := line.FindStringSubmatch(l); m == nil || !types[m[1]] {
+			t.Errorf("metrics: %q", l)
+		}
+	}
+	for _, want := range []string{"200 OK\n", "\nsfsample_processes 1\n", "\nsfsample_stride 1\n", "\nsfsample_thread_ticks_total{class=\"samples\"} ", "\nprocess_cpu_seconds_total 0."} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %q:\n%s", want, metrics)
+		}
+	}
+	if got := get("/healthz"); got != "200 OK\nok\n" {
+		t.Errorf("healthz: %s", got)
+	}
+	begin(t, tool("agent", "--config", file)).end(t).want(t, exitFailed, "listen on "+address+": ", "another agent may run")
+	begin(t, tool("agent", "--config", file, "--listen", free(t))).end(t).want(t, exitFailed, "another sfsample uses it")
+
+	write(settings + "hzz: 3\n")
+	hup := func() {
+		t.Helper()
+		if err := run.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hup()
+	until("the error is told", says(":7: unknown key \"hzz\" (write hz); the settings stay as they were"))
+	write(settings + "verbose: true\n")
+	hup()
+	until("the settings are read anew", says("the settings are read anew"))
+	until("rounds are told, as is set now", says("sfsample: round "))
+	run.interrupt(t)
+	o := run.end(t)
+	b, _ := os.ReadFile(stderr.Name())
+	o.stderr = string(b)
+	o.want(t, exitDone)
+	if len(x.errs) > 0 || len(x.otlp) < 2 {
+		t.Errorf("the receiver has got %d messages; %v", len(x.otlp), x.errs)
+	}
+}
+
+// TestIll: an agent whose rounds stay out is ill.
+func TestIll(t *testing.T) {
+	now := time.Now()
+	a := &agentRun{begun: now, every: 10 * time.Second}
+	step := func(at time.Duration, ill bool) {
+		t.Helper()
+		if why := a.ill(now.Add(at)); (why != "") != ill {
+			t.Errorf("after %v: %q", at, why)
+		}
+	}
+	step(29*time.Second, false)
+	step(31*time.Second, true)
+	a.told(&sampler.Round{}, &rounds{})
+	a.lastTold = now.Add(40 * time.Second)
+	step(41*time.Second, false)
+	step(71*time.Second, true)
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"sfsample/deliver"
+	"sfsample/output"
+	"sfsample/ptrace/procfs"
+	"sfsample/targets"
+)
+
+// resources knows the attributes of processes, by OpenTelemetry's semantic conventions for resources. Processes are
+// described while they live: some have ended when their round is written.
+type resources struct {
+	fs     procfs.FS
+	common [][2]string // of all, by OTEL_RESOURCE_ATTRIBUTES, --service, the host
+	known  map[int]targets.Description
+	round  map[int]bool // processes that were met in this round
+}
+
+func newResources(service string, getenv func(string) string) (*resources, error) {
+	r := &resources{known: map[int]targets.Description{}, round: map[int]bool{}}
+	if host, err := os.Hostname(); err == nil {
+		r.set("host.name", host)
+	}
+	const name = "OTEL_RESOURCE_ATTRIBUTES"
+	pairs, err := deliver.KeyValues(getenv(name))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	for _, kv := range pairs {
+		r.set(kv[0], kv[1])
+	}
+	if s := getenv("OTEL_SERVICE_NAME"); s != "" {
+		r.set("service.name", s)
+	}
+	if service != "" {
+		r.set("service.name", service)
+	}
+	return r, nil
+}
+
+func (r *resources) set(key, value string) {
+	for i := range r.common {
+		if r.common[i][0] == key {
+			r.common[i][1] = value
+			return
+		}
+	}
+	r.common = append(r.common, [2]string{key, value})
+}
+
+// meet takes note of a process that a sample is of.
+func (r *resources) meet(pid int) {
+	if r.round[pid] {
+		return
+	}
+	r.round[pid] = true
+	if d, err := targets.Describe(r.fs, pid); err == nil {
+		r.known[pid] = d
+	}
+}
+
+// next begins another round: processes that were not met in the last one are forgotten.
+func (r *resources) next() {
+	for pid := range r.known {
+		if !r.round[pid] {
+			delete(r.known, pid)
+		}
+	}
+	clear(r.round)
+}
+
+// of gives the attributes of a process; comm is its name, for one of which no more is known. What the environment says of
+// all goes before what is found.
+func (r *resources) of(pid int, comm string) (list []output.Attr) {
+	d := r.known[pid]
+	if d.Name == "" {
+		d.Name = comm
+	}
+	set := map[string]bool{}
+	for _, kv := range r.common {
+		set[kv[0]] = true
+		list = append(list, output.Attr{Key: kv[0], Text: kv[1]})
+	}
+	add := func(a output.Attr) {
+		if !set[a.Key] && (a.Text != "" || a.Number != 0) {
+			list = append(list, a)
+		}
+	}
+	add(output.Attr{Key: "service.name", Text: "unknown_service:" + d.Name})
+	add(output.Attr{Key: "process.pid", Number: int64(pid)})
+	add(output.Attr{Key: "process.executable.name", Text: d.Name})
+	add(output.Attr{Key: "process.executable.path", Text: d.Executable})
+	add(output.Attr{Key: "process.title", Text: comm})
+	add(output.Attr{Key: "container.id", Text: d.Container})
+	add(output.Attr{Key: "k8s.pod.uid", Text: d.Pod})
+	return list
+}
+
+// labels are the attributes as Pyroscope names an application and its labels: NAME{KEY=VALUE,…}.
+func (r *resources) labels(pid int, comm string) string {
+	service, labels := "", []string{}
+	safe := func(s string, more string) string {
+		return strings.Map(func(c rune) rune {
+			if c <= ' ' || c == 0x7f || strings.ContainsRune(`{}=,"`+more, c) {
+				return '_'
+			}
+			return c
+		}, s)
+	}
+	for _, a := range r.of(pid, comm) {
+		text := a.Text
+		if text == "" {
+			text = fmt.Sprint(a.Number)
+		}
+		if a.Key == "service.name" {
+			service = safe(text, "")
+			continue
+		}
+		labels = append(labels, safe(a.Key, ".-/:")+"="+safe(text, ""))
+	}
+	return service + "{" + strings.Join(labels, ",") + "}"
+}

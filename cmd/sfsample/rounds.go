@@ -1,0 +1,170 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"sfsample/output"
+	"sfsample/sampler"
+)
+
+// roundMark stands for a round's time in the name of its file.
+const roundMark = "%T"
+
+// roundTime is a round's start as names of files tell it, in UTC: no colon, and sorted as the rounds are.
+const roundTime = "20060102T150405.000Z"
+
+// rounds writes the samples of each round to files of its own. A round that cannot be written is told of, and the
+// next one is tried.
+type rounds struct {
+	specs []output.Spec
+	opt   output.Options
+	outs  *output.Outputs // of the round under way; nil: they could not be opened
+	say   func(string, ...any)
+	stamp string                               // the round's time, as names of files tell it
+	told  func(stamp string, x *sampler.Round) // of each round that has ended, when its files are written
+	sends []*sender
+	lost  int // rounds of which not all could be written
+}
+
+// openRounds opens the files of the first round, and what is sent to.
+func (c *config) openRounds(say func(string, ...any)) (*rounds, error) {
+	r := &rounds{specs: c.outputs, opt: c.outputOptions(), say: say}
+	var err error
+	if r.sends, err = c.openSends(say); err != nil {
+		return nil, err
+	}
+	if err := r.open(time.Now()); err != nil {
+		r.Discard()
+		return nil, err
+	}
+	return r, nil
+}
+
+// open opens the files of the round that begins at this time.
+func (r *rounds) open(start time.Time) error {
+	r.stamp = start.UTC().Format(roundTime)
+	if len(r.specs) == 0 {
+		return nil
+	}
+	list := make([]output.Spec, len(r.specs))
+	for i, s := range r.specs {
+		list[i] = output.Spec{Format: s.Format, File: strings.ReplaceAll(s.File, roundMark, r.stamp)}
+	}
+	outs, err := output.Open(list, r.opt)
+	if err != nil {
+		return err
+	}
+	outs.Strict()
+	r.outs = outs
+	return nil
+}
+
+// Add implements output.Sink.
+func (r *rounds) Add(s *output.Sample) error {
+	for _, x := range r.sends {
+		x.add(s)
+	}
+	if r.outs == nil {
+		return nil
+	}
+	if err := r.outs.Add(s); err != nil {
+		r.failed(err)
+	}
+	return nil
+}
+
+// EndRound implements sampler.RoundSink.
+func (r *rounds) EndRound(x *sampler.Round) error {
+	r.close(x)
+	r.told(r.stamp, x)
+	if x.Last {
+		return nil
+	}
+	if err := r.open(x.End); err != nil {
+		r.failed(err)
+	}
+	return nil
+}
+
+// close ends the files and messages of the round under way; nil: the run has ended without telling.
+func (r *rounds) close(x *sampler.Round) {
+	for _, s := range r.sends {
+		s.end(x)
+	}
+	if r.outs == nil {
+		return
+	}
+	if err := r.outs.Close(); err != nil {
+		r.failed(err)
+	}
+	r.outs = nil
+}
+
+func (r *rounds) failed(err error) {
+	r.lost++
+	for line := range strings.Lines(err.Error()) {
+		r.say("%s", strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// Close implements output.Sink: a run that has hung has told of no last round.
+func (r *rounds) Close() error {
+	r.close(nil)
+	for _, s := range r.sends {
+		s.close(lastSend)
+	}
+	if r.lost > 0 {
+		return fmt.Errorf("write rounds: %d times one could not be written (the lines above say why)", r.lost)
+	}
+	return nil
+}
+
+// Discard implements sinks of a run that has no result.
+func (r *rounds) Discard() {
+	if r.outs != nil {
+		r.outs.Discard()
+		r.outs = nil
+	}
+	for _, s := range r.sends {
+		s.close(0)
+	}
+}
+
+// account is the closing line of a round.
+func account(stamp string, x *sampler.Round) string {
+	line := fmt.Sprintf("round %s: %.1fs, %d ticks, ", stamp, x.End.Sub(x.Start).Seconds(), x.Ticks)
+	if x.Carried > 0 {
+		line += fmt.Sprintf("%d carried over + ", x.Carried)
+	}
+	line += fmt.Sprintf("%d thread ticks = %s", x.Expected, x.Account.String())
+	if x.Owed > 0 {
+		line += fmt.Sprintf(" + %d told by the next", x.Owed)
+	}
+	return line + fmt.Sprintf("; %d processes, pause p50 %v, p99 %v", x.Processes, short(x.Pause.P50), short(x.Pause.P99))
+}
+
+// checkRounds says what does not go together with --every.
+func (c *config) checkRounds() error {
+	for _, o := range c.outputs {
+		marked := strings.Contains(o.File, roundMark)
+		switch {
+		case c.every == 0 && marked:
+			return fmt.Errorf("-o %s: %s is a round's time, and there is but one (try: --every 10s)", o.File, roundMark)
+		case c.every > 0 && !marked && o.File != "-":
+			return fmt.Errorf("-o %s: each round would write over the one before (put %s into the name, which is the round's time)", o.File, roundMark)
+		}
+	}
+	if c.every > 0 && c.every < leastRound {
+		return fmt.Errorf("--every %v: a round takes at least %v", c.every, leastRound)
+	}
+	if c.every > 0 && c.record != "" {
+		return errors.New("--record is one file (leave out --every)")
+	}
+	return nil
+}
+
+// leastRound is the shortest round.
+const leastRound = time.Second

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestRounds: each round has a file of its own that is whole when it is there, in order, with as many samples as its line
+// tells; a round that cannot be written is told of, and the next one is written.
+func TestRounds(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	if err := os.Mkdir(out, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p := startTarget(t, "obey")
+	cmd := tool("-hz", "199", "--every", "1", "--max-overhead", "100", "--threads", "all", "-o", out+"/x-%T.folded", "-p", fmt.Sprint(p.pid))
+	stderr, err := os.Create(filepath.Join(dir, "stderr"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stderr.Close()
+	cmd.Stderr = stderr
+	run := begin(t, cmd)
+	said := func() string {
+		b, err := os.ReadFile(stderr.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	until := func(enough func(files []string) bool) (files []string) {
+		for !enough(files) {
+			p.worked(t, 2)
+			files, _ = filepath.Glob(out + "/x-*.folded")
+		}
+		return files
+	}
+	until(func(files []string) bool { return len(files) >= 2 })
+	if err := os.Rename(out, dir+"/away"); err != nil { // a round cannot be written
+		t.Fatal(err)
+	}
+	for !strings.Contains(said(), "create its folder first") {
+		p.worked(t, 2)
+	}
+	if err := os.Mkdir(out, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	until(func(files []string) bool { return len(files) >= 1 })
+	run.interrupt(t)
+	o := run.end(t)
+	o.stderr = said()
+	o.want(t, exitFailed, "create its folder first", "write rounds: ")
+	line := regexp.MustCompile(`round (\S+): .* = (\d+) samples(?: \+ \d+ idle)?(?: \+ (\d+) reused)?(?: \+ (\d+) waiting)?`)
+	written := 0
+	for _, m := range line.FindAllStringSubmatch(o.stderr, -1) {
+		b, err := os.ReadFile(out + "/x-" + m[1] + ".folded")
+		if err != nil {
+			b, err = os.ReadFile(dir + "/away/x-" + m[1] + ".folded")
+		}
+		if err != nil {
+			continue
+		}
+		written++
+		want, got := 0, 0
+		for _, n := range m[2:] {
+			k, _ := strconv.Atoi(n)
+			want += k
+		}
+		for l := range strings.Lines(string(b)) {
+			n, err := strconv.Atoi(strings.TrimSpace(l[strings.LastIndexByte(l, ' ')+1:]))
+			if err != nil {
+				t.Errorf("line %q: %v", l, err)
+			}
+			got += n
+		}
+		if want != got {
+			t.Errorf("round %s: its file holds %d ticks, its line tells of %d: %s", m[1], got, want, m[0])
+		}
+	}
+	if written < 3 {
+		t.Errorf("%d rounds are written; standard error:\n%s", written, o.stderr)
+	}
+	if rest, _ := filepath.Glob(dir + "/*/*partial"); len(rest) > 0 {
+		t.Errorf("left over: %v", rest)
+	}
+}

@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"mime/multipart"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sfsample/deliver"
+	"sfsample/output"
+	"sfsample/sampler"
+	"sfsample/sampler/ledger"
+)
+
+// send is a receiver on the command line.
+type send struct{ kind, address string }
+
+const (
+	sendOTLP      = "otlp"
+	sendPyroscope = "pyroscope"
+)
+
+// parseSend reads otlp=URL and pyroscope=URL.
+func parseSend(s string) (send, bool) {
+	kind, address, ok := strings.Cut(s, "=")
+	return send{kind, address}, ok && (kind == sendOTLP || kind == sendPyroscope)
+}
+
+// receiver is where it leads.
+func (s send) receiver() (*deliver.Receiver, error) {
+	if s.kind == sendOTLP {
+		return deliver.NewOTLP(s.address, os.Getenv)
+	}
+	return deliver.NewPyroscope(s.address)
+}
+
+// maxSpool bounds the messages that wait for one receiver, on the disk.
+const maxSpool = 256 << 20
+
+// lastSend is how long the last messages of a run are sent for.
+const lastSend = 5 * time.Second
+
+// sender makes a message of each round and has it sent.
+type sender struct {
+	send
+	opt       output.OTLPOptions
+	resources *resources
+	queue     *deliver.Queue
+	temporary bool // the folder is of this run alone
+	folder    string
+	say       func(string, ...any)
+	sent      chan struct{} // closed when nothing is sent any more
+	stop      context.CancelFunc
+
+	begun   time.Time
+	message bytes.Buffer
+	otlp    *output.OTLP
+	apart   map[int]*pprofOf // Pyroscope takes a profile for each process
+}
+
+// pprofOf is the profile of one process.
+type pprofOf struct {
+	*output.PProf
+	message *bytes.Buffer
+	comm    string
+}
+
+// openSends opens the queues of all receivers and has them sent.
+func (c *config) openSends(say func(string, ...any)) (list []*sender, err error) {
+	defer func() {
+		if err != nil {
+			for _, s := range list {
+				s.close(0)
+			}
+			list = nil
+		}
+	}()
+	for _, x := range c.sends {
+		receiver, err := x.receiver()
+		if err != nil {
+			return list, err
+		}
+		r, err := newResources(c.service, os.Getenv)
+		if err != nil {
+			return list, err
+		}
+		folder, temporary := c.spool, c.spool == ""
+		if temporary {
+			if folder, err = os.MkdirTemp("", "sfsample-spool-"); err != nil {
+				return list, fmt.Errorf("spool: %w (give a folder: --spool DIR)", err)
+			}
+		}
+		id := fnv.New64a()
+		fmt.Fprintf(id, "%s=%s", x.kind, receiver)
+		queue, err := deliver.OpenQueue(filepath.Join(folder, fmt.Sprintf("%s-%016x", x.kind, id.Sum64())), maxSpool)
+		if err != nil {
+			return list, err
+		}
+		if n := queue.Counts().Waiting; n > 0 {
+			say("%d messages for %s are left in %s from before, and sent first", n, receiver, folder)
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		s := &sender{
+			send: x, resources: r, queue: queue, temporary: temporary, folder: folder, say: say, stop: stop, sent: make(chan struct{}),
+			opt: output.OTLPOptions{Options: c.outputOptions(), Resource: r.of, Version: version(), NoNames: c.noNames},
+		}
+		go func() {
+			defer close(s.sent)
+			queue.Send(ctx, receiver, say)
+		}()
+		s.begin(time.Now())
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+func (s *sender) begin(now time.Time) {
+	s.begun = now
+	s.message = bytes.Buffer{}
+	s.resources.next()
+	s.otlp = output.NewOTLP(&s.message, s.opt)
+	s.apart = map[int]*pprofOf{}
+}
+
+// maxApart bounds the processes that have a profile of their own in a round; all others share one.
+const maxApart = 1000
+
+// add takes a sample. It never fails.
+func (s *sender) add(x *output.Sample) {
+	s.resources.meet(x.PID)
+	if s.kind == sendOTLP {
+		_ = s.otlp.Add(x)
+		return
+	}
+	pid := x.PID
+	p := s.apart[pid]
+	if p == nil && len(s.apart) >= maxApart {
+		pid = 0
+		p = s.apart[pid]
+	}
+	if p == nil {
+		p = &pprofOf{message: new(bytes.Buffer), comm: x.Process}
+		p.PProf = output.NewPProf(p.message, s.opt.Options)
+		s.apart[pid] = p
+	}
+	_ = p.Add(x)
+}
+
+// end puts the messages of a round into the queue and begins the next; nil: the run has ended without telling.
+func (s *sender) end(x *sampler.Round) {
+	now := time.Now()
+	if x != nil {
+		now = x.End
+	}
+	var err error
+	switch {
+	case s.kind == sendOTLP && !s.otlp.Empty():
+		s.otlp.Begin, s.otlp.End, s.otlp.Account = s.begun, now, attributes(x)
+		rand.Read(s.otlp.ID[:])
+		if err = s.otlp.Close(); err == nil {
+			err = s.queue.Put(&deliver.Message{ContentType: "application/x-protobuf", Gzip: true, Body: s.message.Bytes()})
+		}
+	case s.kind == sendPyroscope:
+		for _, pid := range slices.Sorted(maps.Keys(s.apart)) {
+			if err = s.put(pid, s.apart[pid], now); err != nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		s.say("%s=%s: a round is lost: %v", s.kind, s.address, err)
+	}
+	s.begin(now)
+}
+
+// put puts the profile of a process into the queue, as Pyroscope's /ingest takes it.
+func (s *sender) put(pid int, p *pprofOf, now time.Time) error {
+	if err := p.Close(); err != nil {
+		return err
+	}
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	part, err := form.CreateFormFile("profile", "profile.pprof")
+	if err == nil {
+		_, err = part.Write(p.message.Bytes())
+	}
+	if err == nil {
+		err = form.Close()
+	}
+	if err != nil {
+		return err
+	}
+	query := url.Values{
+		"name": {s.resources.labels(pid, p.comm)}, "format": {"pprof"}, "spyName": {"sfsample"},
+		"from": {strconv.FormatInt(s.begun.Unix(), 10)}, "until": {strconv.FormatInt(now.Unix(), 10)},
+		"sampleRate": {strconv.Itoa(int(s.opt.Hz))},
+	}
+	return s.queue.Put(&deliver.Message{Query: query.Encode(), ContentType: form.FormDataContentType(), Body: body.Bytes()})
+}
+
+// close ends sending, after what is left was tried for a while.
+func (s *sender) close(grace time.Duration) {
+	s.queue.End()
+	select {
+	case <-s.sent:
+	case <-time.After(grace):
+	}
+	s.stop()
+	<-s.sent
+	left := s.queue.Close(s.temporary)
+	if s.temporary && left == 0 {
+		os.Remove(s.folder)
+	}
+	if left > 0 {
+		s.say("%s=%s: %d messages are not delivered yet, and kept (a run with this receiver and --spool %s sends them)", s.kind, s.address, left, s.folder)
+	}
+}
+
+// attributes are the account of a round.
+func attributes(x *sampler.Round) (list []output.Attr) {
+	if x == nil {
+		return nil
+	}
+	add := func(key string, n int64) {
+		list = append(list, output.Attr{Key: "sfsample." + key, Number: n})
+	}
+	add("ticks", x.Ticks)
+	add("thread_ticks", x.Expected)
+	add("carried", x.Carried)
+	add("owed", x.Owed)
+	for c, n := range x.Count {
+		if n > 0 {
+			add("account."+strings.ReplaceAll(strings.ToLower(ledger.Class(c).String()), " ", "_"), n)
+		}
+	}
+	return list
+}
