@@ -21,7 +21,7 @@ const (
 // Firefox writes a profile that the Firefox Profiler (profiler.firefox.com)
 // opens: its "processed profile format", version 62, in which all threads share
 // the tables of strings, functions, frames and stacks. Each thread has its
-// samples with time, weight in ticks and CPU time. Functions are named already
+// samples with time, weight in milliseconds and CPU time. Functions are named already
 // and frames carry no addresses, so that the page asks nobody for symbols.
 //
 // The number of samples held is bounded: when there are too many, those of a
@@ -73,7 +73,6 @@ type firefoxThread struct {
 	key     threadKey
 	name    string
 	samples []timed
-	cpu     time.Duration // of samples that weighed nothing, for the next one
 }
 
 // main tells the thread that a process began with (gettid(2)).
@@ -81,10 +80,10 @@ func (t *firefoxThread) main() bool { return t.key.tid == t.key.pid }
 
 // timed is a sample in a thread's table.
 type timed struct {
-	at    time.Duration // since the first sample of the run
-	cpu   time.Duration
-	ticks int64
-	stack uint32 // node
+	at     time.Duration // since the first sample of the run
+	cpu    time.Duration
+	weight time.Duration
+	stack  uint32 // node
 }
 
 // Categories of frames, indexes of the list that is written.
@@ -114,17 +113,16 @@ func (f *Firefox) Add(s *Sample) error {
 	if f.start.IsZero() {
 		f.start = s.Time
 	}
-	t := f.thread(s)
-	if s.Ticks <= 0 {
-		t.cpu += s.CPU
+	weight := f.opts.weight(s)
+	if weight <= 0 {
 		return nil
 	}
+	t := f.thread(s)
 	n, ok := f.cache[s.Stack]
 	if !ok {
 		n = f.insert(s.Stack)
 	}
-	at, cpu := max(s.Time.Sub(f.start), 0), s.CPU+t.cpu
-	t.cpu = 0
+	at := max(s.Time.Sub(f.start), 0)
 	if f.timed >= f.limit {
 		f.join()
 	}
@@ -133,11 +131,11 @@ func (f *Firefox) Add(s *Sample) error {
 		if last.stack != n {
 			last.stack = f.tree.grow(0, overflowName)
 		}
-		last.ticks += s.Ticks
-		last.cpu += cpu
+		last.weight += weight
+		last.cpu += s.CPU
 		return nil
 	}
-	t.samples = append(t.samples, timed{at, cpu, s.Ticks, n})
+	t.samples = append(t.samples, timed{at, s.CPU, weight, n})
 	f.timed++
 	return nil
 }
@@ -181,7 +179,7 @@ func joinSpans(samples []timed, span time.Duration) []timed {
 	n := 0
 	for _, s := range samples {
 		if n > 0 && samples[n-1].stack == s.stack && samples[n-1].at/span == s.at/span {
-			samples[n-1].ticks += s.ticks
+			samples[n-1].weight += s.weight
 			samples[n-1].cpu += s.cpu
 			continue
 		}
@@ -313,6 +311,9 @@ func breakpadID(buildID string) string {
 	slices.Reverse(b[6:8])
 	return strings.ToUpper(hex.EncodeToString(b)) + "0"
 }
+
+// Notes says of the result what a reader should know.
+func (f *Firefox) Notes() []string { return f.tree.notes(overflowName) }
 
 // Close writes the profile.
 func (f *Firefox) Close() error { return f.write(f.w) }
@@ -537,8 +538,13 @@ func (f *Firefox) writeThread(j *jsonWriter, t *firefoxThread) {
 	j.text("tid", strconv.Itoa(t.key.tid))
 	n := len(t.samples)
 	j.table("samples", n)
-	j.text("weightType", "samples")
-	j.column("weight", n, func(i int) int64 { return t.samples[i].ticks })
+	j.text("weightType", "tracing-ms")
+	j.name("weight")
+	j.open('[')
+	for _, s := range t.samples {
+		j.float(float64(s.weight) / 1e6)
+	}
+	j.close(']')
 	j.column("stack", n, func(i int) int64 { return int64(t.samples[i].stack) - 1 })
 	j.column("threadCPUDelta", n, func(i int) int64 { return int64(t.samples[i].cpu) })
 	j.name("time")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -57,11 +58,11 @@ type firefoxProfile struct {
 		Name, ProcessName, PID, TID string
 		IsMainThread                bool
 		Samples                     struct {
-			Length                 int
-			WeightType             string
-			Weight, ThreadCPUDelta []int64
-			Stack                  []*int
-			Time                   []float64
+			Length         int
+			WeightType     string
+			ThreadCPUDelta []int64
+			Stack          []*int
+			Time, Weight   []float64
 		}
 	}
 }
@@ -98,10 +99,10 @@ func TestFirefoxAgreesWithFolded(t *testing.T) {
 			if i > 0 && th.Samples.Time[i] < th.Samples.Time[i-1] {
 				t.Errorf("thread %s: time goes back at sample %d", th.TID, i)
 			}
-			got[path] += th.Samples.Weight[i]
+			got[path] += int64(math.Round(1000 * th.Samples.Weight[i]))
 		}
 	}
-	for l := range strings.Lines(string(write(t, folded(Options{}), testRun()))) {
+	for l := range strings.Lines(string(write(t, folded(Options{Micros: true}), testRun()))) {
 		i := strings.LastIndexByte(l, ' ')
 		path := l[:i]
 		if strings.HasPrefix(path, "e:v") { // what is special in folded lines only
@@ -196,7 +197,7 @@ func TestFirefoxTables(t *testing.T) {
 func TestFirefoxInlineDepth(t *testing.T) {
 	twice := frScan
 	twice.Func = "peek"
-	s := []*Sample{{Process: "p", Ticks: 1, Stack: &Stack{Frames: []Frame{twice, frScan, frParse, frMain}}}}
+	s := []*Sample{{Process: "p", CPU: tick, Stack: &Stack{Frames: []Frame{twice, frScan, frParse, frMain}}}}
 	p := parseFirefox(t, write(t, firefox(Options{}), s))
 	depths := make(map[string]int)
 	for i, fn := range p.Shared.FrameTable.Func {
@@ -219,15 +220,6 @@ func TestBreakpadID(t *testing.T) {
 		if got := breakpadID(in); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
-	}
-}
-
-func TestFirefoxZeroTicksKeepTheirCPUTime(t *testing.T) {
-	p := parseFirefox(t, write(t, firefox(Options{}), []*Sample{
-		{Process: "p", Ticks: 0, CPU: 3, Time: start}, {Process: "p", Ticks: 1, CPU: 4, Time: start},
-	}))
-	if s := p.Threads[0].Samples; s.Length != 1 || s.ThreadCPUDelta[0] != 7 {
-		t.Errorf("%+v, want one sample with 7 ns", s)
 	}
 }
 
@@ -254,14 +246,14 @@ func TestFirefoxBounded(t *testing.T) {
 			const n = 15_000
 			for i := range n {
 				f.Add(&Sample{
-					Time: start.Add(time.Duration(i) * time.Millisecond), Process: "p", PID: 1, TID: 1 + i%4, Ticks: 1, CPU: 1,
+					Time: start.Add(time.Duration(i) * time.Millisecond), Process: "p", PID: 1, TID: 1 + i%4, CPU: tick,
 					Stack: &Stack{Frames: []Frame{{Func: "leaf", Module: fmt.Sprint(i % min(distinct, 2000)), Line: i % distinct}}},
 				})
 			}
 			var ticks, samples int64
 			for _, th := range f.threads {
 				for _, s := range th.samples {
-					ticks += s.ticks
+					ticks += int64(s.weight / tick)
 					samples++
 				}
 			}
@@ -275,7 +267,7 @@ func TestFirefoxBounded(t *testing.T) {
 func TestFirefoxManyThreads(t *testing.T) {
 	f := NewFirefox(io.Discard, Options{})
 	for i := range maxThreads + 100 {
-		f.Add(&Sample{Process: "p", PID: 1, TID: 1 + i, Ticks: 1})
+		f.Add(&Sample{Process: "p", PID: 1, TID: 1 + i, CPU: tick})
 	}
 	last := f.threads[len(f.threads)-1]
 	if len(f.threads) != maxThreads+1 || len(last.samples) != 100 || last.key.process != "[more threads]" {

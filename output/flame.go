@@ -3,6 +3,7 @@ package output
 import (
 	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -96,7 +97,24 @@ func color(name string) (r, g, b uint8) {
 // unit is what a flame graph's weights count.
 func (o Options) unit() string {
 	if o.Wall {
-		return "ticks of wall-clock time"
+		return "wall-clock time"
 	}
-	return "ticks of CPU time"
+	return "CPU time"
+}
+
+// appendTime appends a weight in nanoseconds for people, to three digits: 1.83 s,
+// 12.3 ms, 450 µs.
+func appendTime(b []byte, ns int64) []byte {
+	v, unit := float64(ns)/1e3, " µs"
+	switch {
+	case ns >= 1e9:
+		v, unit = float64(ns)/1e9, " s"
+	case ns >= 1e6:
+		v, unit = float64(ns)/1e6, " ms"
+	}
+	digits := 2
+	for limit := 10.0; digits > 0 && v >= limit; limit *= 10 {
+		digits--
+	}
+	return append(strconv.AppendFloat(b, v, 'f', digits, 64), unit...)
 }

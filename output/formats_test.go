@@ -18,7 +18,7 @@ func FuzzFormats(f *testing.F) {
 	f.Add("", "", "", "", "", "", "")
 	f.Add("\xff", "\u202e", "\x85", "\U000e0001", " ) ", "\u00a0", "0x0x")
 	f.Fuzz(func(t *testing.T, process, thread, state, name, module, file, end string) {
-		s := &Sample{Time: start, PID: 1, TID: 2, Process: process, Thread: thread, State: state, Taken: "stop", Ticks: 1, CPU: 1,
+		s := &Sample{Time: start, PID: 1, TID: 2, Process: process, Thread: thread, State: state, Taken: "stop", CPU: tick, Wall: tick,
 			Stack: &Stack{End: end, Frames: []Frame{
 				{Func: name, Module: module, File: file, Line: 3, PC: 16, How: "regs", Kernel: true},
 				{Func: name, Module: module, File: file, Line: 3, PC: 16, How: "regs", Mapping: &Mapping{Path: module, BuildID: file}},

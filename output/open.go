@@ -113,6 +113,22 @@ func (o *Outputs) Close() error {
 	return errors.Join(errs...)
 }
 
+// Notes says what readers of the outputs should know, each with its file. Call
+// it after Close.
+func (o *Outputs) Notes() []string {
+	var list []string
+	for _, out := range o.list {
+		n, ok := out.sink.(interface{ Notes() []string })
+		if out.failed || !ok {
+			continue
+		}
+		for _, note := range n.Notes() {
+			list = append(list, fmt.Sprintf("%s: %s", out.file.title(), note))
+		}
+	}
+	return list
+}
+
 // Failed tells whether no output is left that could be written.
 func (o *Outputs) Failed() bool {
 	for _, out := range o.list {

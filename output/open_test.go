@@ -405,7 +405,7 @@ func TestFailedStreamKeepsItsBeginning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := Open([]Spec{{"folded", "a.folded"}}, Options{})
+	other, err := Open([]Spec{{"folded", "a.folded"}}, Options{Hz: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,7 @@
 		}
 	})();
 
+	const time = ns => ns >= 1e9 ? (ns / 1e9).toPrecision(3) + " s" : ns >= 1e6 ? (ns / 1e6).toPrecision(3) + " ms" : (ns / 1e3).toPrecision(3) + " µs";
 	const canvas = byId("canvas"), scroll = byId("scroll"), context = canvas.getContext("2d");
 	let zoomed = -1, matches = null, hover = -1, drawn = [];
 
@@ -124,14 +125,14 @@
 		draw();
 	}
 
-	byId("title").textContent = "Flame graph, " + sum + " " + data.unit;
+	byId("title").textContent = "Flame graph, " + time(sum) + " of " + data.unit;
 	canvas.addEventListener("click", e => { const i = at(e); if (i >= 0) zoom(i); });
 	canvas.addEventListener("mousemove", e => {
 		const i = at(e);
 		if (i === hover) return;
 		hover = i;
-		byId("details").textContent = i < 0 ? "" : data.names[nameOf(i)] + " (" + total[i] + " ticks, "
-			+ (100 * total[i] / sum).toFixed(2) + "%, itself " + data.frames[3 * i + 2] + ")";
+		byId("details").textContent = i < 0 ? "" : data.names[nameOf(i)] + " (" + time(total[i]) + ", "
+			+ (100 * total[i] / sum).toFixed(2) + "%, itself " + time(data.frames[3 * i + 2]) + ")";
 		draw();
 	});
 	byId("reset").addEventListener("click", () => zoom(-1));

@@ -48,7 +48,7 @@ text { font: 12px monospace; fill: #111 }
 .hidden { display: none }
 </style>
 <rect width="100%%" height="100%%" fill="#f8f8f4"/>
-<text x="%[3]d" y="22" text-anchor="middle" style="font-size: 17px">Flame graph, %[4]d %[5]s</text>
+<text x="%[3]d" y="22" text-anchor="middle" style="font-size: 17px">Flame graph, %[4]s of %[5]s</text>
 <text id="reset" class="control hidden" x="%[6]d" y="42">reset zoom</text>
 <text id="matched" x="%[7]d" y="42" text-anchor="end"></text>
 <text id="search" class="control" x="%[8]d" y="42" text-anchor="end">search</text>
@@ -97,7 +97,7 @@ func (s *SVG) write(w io.Writer) error {
 		}
 	}
 	height := svgTop + depth*svgRow + svgBottom
-	fmt.Fprintf(out, svgHead, svgWidth, height, svgWidth/2, fl.total, s.opts.unit(),
+	fmt.Fprintf(out, svgHead, svgWidth, height, svgWidth/2, appendTime(nil, fl.total), s.opts.unit(),
 		svgMargin, svgWidth-svgMargin-60, svgWidth-svgMargin, height-12)
 	if narrow > 0 {
 		fmt.Fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%d narrower or deeper frames are left out</text>\n",
@@ -144,7 +144,7 @@ func (s *SVG) appendBar(b []byte, br bar, x float64, y int, width float64, total
 	name := s.names.keys[br.name]
 	b = append(b, "<g><title>"...)
 	b = appendXML(b, name)
-	b = fmt.Appendf(b, "\n%d ticks, %.2f%%", br.total, 100*float64(br.total)/float64(total))
+	b = fmt.Appendf(append(append(b, '\n'), appendTime(nil, br.total)...), ", %.2f%%", 100*float64(br.total)/float64(total))
 	r, g, bl := color(name)
 	b = fmt.Appendf(b, "</title><rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"#%02x%02x%02x\"/>",
 		x, y, width, svgRow-1, r, g, bl)

@@ -305,7 +305,7 @@ func (e *engine) drop(t *thread) {
 		e.gone(t)
 	}
 	e.creditWaits(t)
-	t.proc.loose += e.book.Close(&t.line, ledger.Exited)
+	e.book.Close(&t.line, ledger.Exited)
 	t.proc.asleep.forget() // nobody knows how long it ran
 	if e.threads[t.tid] == t {
 		delete(e.threads, t.tid)

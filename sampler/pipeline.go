@@ -84,6 +84,7 @@ type Pipeline struct {
 	fs      procfs.FS
 	targets map[int]*target
 	queue   chan named
+	latest  time.Duration // of the samples that were sent, for what has no time of its own
 	stats   Unwound
 	err     error // those of the outputs and of the recording
 	// recordErr is why nothing more is recorded.
@@ -454,10 +455,10 @@ func (p *Pipeline) send(t *target, tid int, s *seen, at time.Duration, taken str
 	if name == "" {
 		name = t.name
 	}
+	p.latest = max(p.latest, at)
 	p.queue <- named{stack: s.last, sample: output.Sample{
 		Time: p.cfg.Start.Add(at), PID: t.pid, TID: tid, Process: t.name, Thread: name,
-		State: s.state, Taken: taken, Ticks: w.Ticks,
-		CPU: w.CPU, Wall: w.Wall, Delay: w.Delay, Pause: w.Pause, Late: w.Late,
+		State: s.state, Taken: taken, CPU: w.CPU, Wall: w.Wall, Delay: w.Delay, Pause: w.Pause, Late: w.Late,
 	}}
 }
 
@@ -495,7 +496,7 @@ var neverCaught = &stack{named: &output.Stack{Frames: []output.Frame{{Func: "[ne
 func (p *Pipeline) spent(c *capture.Spent) {
 	t := p.target(c.PID)
 	p.record(c)
-	p.send(t, c.PID, &seen{last: neverCaught, state: "running"}, 0, "none", &c.Weight)
+	p.send(t, c.PID, &seen{last: neverCaught, state: "running"}, p.latest, "none", &c.Weight)
 }
 
 // Reasons for which a stack has no caller at all, besides those of unwinding.

@@ -62,7 +62,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		origin:   ptrace.Now() - int64(time.Since(pipe.cfg.Start)),
 		procs:    map[int]*process{}, threads: map[int]*thread{},
 		wanted: map[int]bool{}, warned: map[string]bool{},
-		load: load{max: opt.MaxOverhead}, calm: new(waiting), book: ledger.NewBook(opt.interval()),
+		load: load{max: opt.MaxOverhead}, calm: new(waiting), book: ledger.NewBook(),
 		stop: make(chan struct{}), exited: make(chan struct{}, 1),
 	}
 	if e.log == nil {
@@ -391,7 +391,7 @@ func (e *engine) takeExit(x *clocks.Exit) {
 		}
 		t = &thread{tid: x.TID, proc: p, fb: new(Feedback)}
 		e.book.Open(&t.line, 0)
-		defer func() { p.loose += e.book.Close(&t.line, ledger.Exited) }()
+		defer e.book.Close(&t.line, ledger.Exited)
 	}
 	c := new(capture.Capture)
 	x.Fill(c)

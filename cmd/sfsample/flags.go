@@ -82,6 +82,7 @@ type config struct {
 	debuginfod bool   // ask the servers of DEBUGINFOD_URLS
 
 	byThread bool          // threads apart in the outputs
+	micros   bool          // folded counts microseconds, not ticks
 	group    bool          // dump: equal stacks once
 	json     bool          // dump: for programs
 	watch    time.Duration // dump: again and again, so far apart; 0: once
@@ -142,6 +143,12 @@ func newFlags(c *config) *pflag.FlagSet {
 		c.byThread = by == "thread"
 		return err
 	})
+	unit := "ticks"
+	fs.Func("unit", "`ticks|us`", func(s string) error {
+		err := oneOf(&unit, "ticks", "us")(s)
+		c.micros = unit == "us"
+		return err
+	})
 	fs.Bool("dump", false, "")
 	fs.BoolVar(&c.group, "group", true, "")
 	fs.BoolVar(&c.json, "json", false, "")
@@ -157,7 +164,7 @@ func newFlags(c *config) *pflag.FlagSet {
 var meaningless = map[mode][]string{
 	modeSample: {"group", "json", "watch", "name", "cgroup", "tree"},
 	modeDump: {"hz", "duration", "output", "record", "threads", "weight", "children", "exit-stacks", "verify",
-		"max-overhead", "nice", "by"},
+		"max-overhead", "nice", "by", "unit"},
 	modeReplay: {"pid", "tid", "hz", "duration", "record", "threads", "stop", "no-restart", "children", "kernel",
 		"exit-stacks", "max-overhead", "nice", "dump", "group", "json", "watch", "name", "cgroup", "tree"},
 }

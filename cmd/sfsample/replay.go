@@ -37,7 +37,7 @@ func replay(c config, stderr io.Writer) error {
 		return fmt.Errorf("replay %s: %w", printable(c.capture), err)
 	}
 	outs, err := output.Open(c.outputs, output.Options{
-		Hz: run.Hz, Wall: run.Weight == weightWall, ByThread: c.byThread, Lines: c.lines,
+		Hz: run.Hz, Wall: run.Weight == weightWall, ByThread: c.byThread, Lines: c.lines, Micros: c.micros,
 	})
 	if err != nil {
 		return err

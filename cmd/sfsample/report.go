@@ -102,8 +102,16 @@ func (s *session) closing() {
 	if u.Short > 0 {
 		say("short counts: at most %d system calls of the target returned early with a part of their transfer, as upon a signal", u.Short)
 	}
+	s.notes(say)
 	if s.verbose {
 		s.details(say, u)
+	}
+}
+
+// notes says what the outputs could not hold.
+func (s *session) notes(say func(string, ...any)) {
+	for _, n := range s.outs.Notes() {
+		say("%s", n)
 	}
 }
 
@@ -123,6 +131,7 @@ func (s *session) replayed() {
 	s.stacks(say, u)
 	s.verified(say)
 	s.unread(say)
+	s.notes(say)
 	if s.verbose {
 		s.unwound(say, u)
 	}

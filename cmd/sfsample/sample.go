@@ -329,7 +329,7 @@ func (c *config) debuginfodOf(progress func(string)) *symbol.Debuginfod {
 }
 
 func (c *config) outputOptions() output.Options {
-	return output.Options{Hz: float64(c.hz), Wall: c.weight == weightWall, ByThread: c.byThread, Lines: c.lines}
+	return output.Options{Hz: float64(c.hz), Wall: c.weight == weightWall, ByThread: c.byThread, Lines: c.lines, Micros: c.micros}
 }
 
 // logger writes records for people: warnings, and with -v all.

@@ -50,9 +50,10 @@ How:
 Output:
   -o, --output FILE         also FORMAT=FILE; - is standard output (default: folded=-); may be
                             repeated. Formats, and the endings that choose them:
-%s      --weight cpu          samples weigh CPU time, in ticks (default with --threads running)
-      --weight wall         samples weigh one for each tick (default with --threads all)
+%s      --weight cpu          samples weigh the CPU time used (default with --threads running)
+      --weight wall         samples weigh a tick each (default with --threads all)
       --by thread           the thread's name is a frame below the process's
+      --unit ticks          folded counts ticks (default) or us, microseconds
       --inlines             inlined functions are frames
       --lines               file and line in labels
       --demangle full       C++ and Rust names; short: without parameters; off: as in the file

@@ -15,7 +15,7 @@ import (
 // every has a value in each field of each record, so that a field that is
 // forgotten on one side shows.
 func every() []Record {
-	w := Weight{Ticks: 3, CPU: 4, Wall: 5, Delay: 6, Pause: 7, Late: 8}
+	w := Weight{CPU: 4, Wall: 5, Delay: 6, Pause: 7, Late: 8}
 	return []Record{
 		&Run{Host: "s390x", Start: time.Unix(1, 2), Hz: 99.5, Weight: "wall"},
 		&Name{PID: 1, TID: 2, Name: "a;b\n"},
