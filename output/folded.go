@@ -201,7 +201,7 @@ func (f *Folded) write(w io.Writer) error {
 func (f *Folded) Notes() []string {
 	notes := f.paths.Notes()
 	if f.none > 0 && !f.opts.Micros {
-		notes = append(notes, fmt.Sprintf("%d stacks weigh too little to get a whole tick, and have no line; their time is counted with the others (try: --unit us)", f.none))
+		notes = append(notes, fmt.Sprintf("stacks that weigh too little for a whole tick and have no line: %d; their time is counted with the others (try: --unit us)", f.none))
 	}
 	return notes
 }

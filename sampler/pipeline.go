@@ -518,9 +518,6 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	if c.Taken != capture.Unstopped && ownStop(c.Kernel) {
 		c.Kernel = c.Kernel[:0]
 	}
-	if p.cfg.Kernel && c.Blocked && len(c.Kernel) == 0 && c.Call.NR >= 0 {
-		c.Kernel = append(c.Kernel, state...) // not permitted: at least the call
-	}
 	if err != nil {
 		return p.cut(t, c, nil, noRegs), state
 	}

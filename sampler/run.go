@@ -36,6 +36,8 @@ type Result struct {
 	Stride             int64 // the rate was lowered to a 1/Stride of it at the most
 	Priority           error // why clocks could not get real-time priority
 	Exits              Exits
+	Ended              bool            // our command has
+	Status             unix.WaitStatus // of its end
 }
 
 // Exits counts threads that have ended, for Options.ExitStacks.
@@ -113,6 +115,9 @@ func (e *engine) sofar() (r Result) {
 // run is the life of the coordinator.
 func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 	defer e.closeAll()
+	if e.opt.Command != 0 {
+		ptrace.KeepEnd(e.opt.Command)
+	}
 	e.begin()
 	defer func() {
 		if e.keeper != nil {
@@ -197,6 +202,9 @@ func (e *engine) report(r *Result) {
 	r.Moved, r.Seizes, r.Waits = e.moved, e.seizes, e.waits
 	r.Stride, r.Priority = e.load.most, e.bank.Denied
 	r.Exits = e.exits
+	if e.opt.Command != 0 {
+		r.Status, r.Ended = e.commandEnd()
+	}
 }
 
 // publish lets other goroutines see how it goes.

@@ -182,6 +182,39 @@ func TestCannotRun(t *testing.T) {
 	}
 }
 
+// TestCommandStatus: a command's exit status is passed on, whoever of us reaps it, and
+// one that outlives the run is told.
+func TestCommandStatus(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("no sh on this machine")
+	}
+	work := "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; "
+	for _, tt := range []struct {
+		name, script string
+		args         []string
+		status       int
+		want         string
+	}{
+		{"done", "exit 0", nil, 0, "stacks: "},
+		{"status", "exit 7", nil, 7, "sh ended with status 7\n"},
+		{"signal", "kill -KILL $$", nil, 137, "sh was ended by SIGKILL\n"},
+		{"seized often", work + "exit 7", []string{"-hz", "9999", "--max-overhead", "100"}, 7, "sh ended with status 7\n"},
+		{"exit stacks", work + "exit 7", []string{"--exit-stacks"}, 7, "sh ended with status 7\n"},
+		{"exit stacks, signal", "kill -TERM $$", []string{"--exit-stacks"}, 143, "sh was ended by SIGTERM\n"},
+		{"outlives", "exec >&- 2>&-; read x", []string{"-d", "0.1"}, 0, "sh lives on as process "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cmd := tool(append(append([]string{"-o", os.DevNull}, tt.args...), "--", "sh", "-c", tt.script)...)
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin(t, cmd).end(t).want(t, tt.status, tt.want)
+			in.Close()
+		})
+	}
+}
+
 // nobody is an ordinary user that owns nothing.
 var nobody = &syscall.Credential{Uid: 65534, Gid: 65534}
 

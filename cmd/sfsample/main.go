@@ -9,10 +9,13 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"sfsample/output"
 )
 
 // Exit status, as the help says.
@@ -73,6 +76,9 @@ const (
 // closed. Go's runtime has put /dev/null in its place then, opened for reading too
 // (runtime/fds_unix.go, checkfds); a shell opens it for writing.
 func (c *config) checkStdout() error {
+	if f := os.Stdout; isTerminal(f) && slices.Contains(c.outputs, output.Spec{Format: "pprof", File: "-"}) {
+		return errors.New("standard output is a terminal, which cannot show the compressed data of pprof (try: -o FILE.pb.gz, or a pipe)")
+	}
 	onto := c.mode == modeDump
 	for _, spec := range c.outputs {
 		onto = onto || (c.mode == modeSample || c.mode == modeReplay) && spec.File == "-"
@@ -112,13 +118,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "sfsample: %v\n", err)
 		return exitFailed
 	}
+	status := exitDone
 	switch c.mode {
 	case modeHelp:
 		_, err = io.WriteString(stdout, help())
 	case modeVersion:
 		_, err = io.WriteString(stdout, versionText())
 	case modeSample:
-		err = sample(c, stderr)
+		status, err = sample(c, stderr)
 	case modeReplay:
 		err = replay(c, stderr)
 	case modeDump:
@@ -130,5 +137,5 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		return exitFailed
 	}
-	return exitDone
+	return status
 }

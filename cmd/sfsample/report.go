@@ -103,8 +103,24 @@ func (s *session) closing() {
 		say("short counts: at most %d system calls of the target returned early with a part of their transfer, as upon a signal", u.Short)
 	}
 	s.notes(say)
+	if s.command != nil {
+		s.commandEnd(say)
+	}
 	if s.verbose {
 		s.details(say, u)
+	}
+}
+
+// commandEnd says how our command has ended, unless well, or that it has not.
+func (s *session) commandEnd(say func(string, ...any)) {
+	r := &s.result
+	switch {
+	case !r.Ended:
+		say("%s lives on as process %d (try: kill %[2]d, or no -d)", s.command.name, s.command.process.Pid)
+	case r.Status.Signaled():
+		say("%s was ended by %s", s.command.name, unix.SignalName(r.Status.Signal()))
+	case r.Status.ExitStatus() != 0:
+		say("%s ended with status %d", s.command.name, r.Status.ExitStatus())
 	}
 }
 

@@ -26,17 +26,18 @@ import (
 	"sfsample/unwind"
 )
 
-// sample runs the main job: attach, sample, write.
-func sample(c config, stderr io.Writer) error {
+// sample runs the main job: attach, sample, write. The status is that of the
+// command that was sampled, if it has ended.
+func sample(c config, stderr io.Writer) (status int, err error) {
 	log := logger(c, stderr)
 	if err := checkPIDs(c.pids); err != nil {
-		return err
+		return 0, err
 	}
 	if err := checkTIDs(&c); err != nil {
-		return err
+		return 0, err
 	}
 	if err := checkLife(c.pids); err != nil {
-		return err
+		return 0, err
 	}
 	if c.kernel {
 		if _, err := (procfs.FS{}).Stack(os.Getpid(), os.Getpid()); err != nil {
@@ -45,20 +46,32 @@ func sample(c config, stderr io.Writer) error {
 	}
 	outs, err := output.Open(c.outputs, c.outputOptions())
 	if err != nil {
-		return err
+		return 0, err
 	}
 	rec, err := openRecord(c)
 	if err != nil {
 		outs.Discard()
-		return err
+		return 0, err
 	}
 	s := &session{config: c, log: log, outs: outs, rec: rec, stderr: stderr}
 	if err := s.run(); err != nil {
 		outs.Discard()
 		rec.discard()
-		return err
+		return 0, err
 	}
-	return s.finish()
+	return commandStatus(&s.result), s.finish()
+}
+
+// commandStatus is the exit status that passes on how our command ended, as a shell
+// tells it: 128 and the signal's number, if one has ended it.
+func commandStatus(r *sampler.Result) int {
+	switch {
+	case !r.Ended:
+		return exitDone
+	case r.Status.Signaled():
+		return 128 + int(r.Status.Signal())
+	}
+	return r.Status.ExitStatus()
 }
 
 // session is one run of the main job.
