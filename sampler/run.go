@@ -214,8 +214,7 @@ func (e *engine) publish(now int64) {
 	}
 	e.published = now
 	a := e.book.Account()
-	lost := a.Count[ledger.Missed] + a.Count[ledger.NotStopped] + a.Count[ledger.NoRoom] + a.Count[ledger.Unmet]
-	e.status.Store(&Progress{time.Duration(now - e.start), len(e.list), a.Count[ledger.Sampled], lost, e.pause.quantile(0.5), a})
+	e.status.Store(&Progress{time.Duration(now - e.start), len(e.list), a.Count[ledger.Sampled], a.Lost(), e.pause.quantile(0.5), a})
 }
 
 // launch lets our command begin, and returns when it has called exec: what runs before is not the

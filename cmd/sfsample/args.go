@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -68,6 +69,17 @@ func (s *argSplitter) word(w string) error {
 	case s.out.sub == "replay" && s.out.file == "" && w != "":
 		s.out.file = w
 		return nil
+	}
+	if s.out.sub == "" {
+		switch w {
+		case "help":
+			s.out.flags = append(s.out.flags, "--help")
+			return nil
+		case "record":
+			return errors.New("record is a flag (try: sfsample -p PID --record FILE, or sfsample -p PID -o flame.html for a picture at once)")
+		case "top":
+			return errors.New("there is no live view (try: sfsample -p PID -d 10 -o top.html, whose \"table\" lists the functions)")
+		}
 	}
 	how := "sfsample"
 	if s.out.sub != "" {

@@ -37,7 +37,10 @@ func TestUsage(t *testing.T) {
 		{"duration text", []string{"-p", pid, "-d", "soon"}, "-d soon: is no duration"},
 		{"duration with unknown unit", []string{"-p", pid, "-d", "5x"}, "-d 5x: is no duration"},
 		{"duration too long", []string{"-p", pid, "-d", "1e30"}, "is no duration"},
-		{"pid text", []string{"-p", "init"}, `"init" is no process or thread id`},
+		{"pid text", []string{"-p", "sfsample-no-such"}, `"sfsample-no-such" is no process or thread id`},
+		{"pid of nothing", []string{"-p", " "}, `"" is no process or thread id`},
+		{"record", []string{"record", "-p", pid}, "record is a flag (try: sfsample -p PID --record FILE"},
+		{"top", []string{"top", "-p", pid}, "there is no live view (try: "},
 		{"pid zero", []string{"-p", "0"}, `"0" is no process or thread id`},
 		{"pid negative", []string{"-p", "-1"}, `"-1" is no process or thread id`},
 		{"same output twice", []string{"-p", pid, "-o", "x.folded", "-o", "x.folded"}, "is written to twice"},
@@ -212,6 +215,32 @@ func TestCommandStatus(t *testing.T) {
 			begin(t, cmd).end(t).want(t, tt.status, tt.want)
 			in.Close()
 		})
+	}
+}
+
+// TestNext: the closing lines say what to do about a target that is stopped or sleeps, and a name
+// given for an id is answered with the ids.
+func TestNext(t *testing.T) {
+	p := startTarget(t, "obey")
+	pid := strconv.Itoa(p.pid)
+	file := filepath.Join(t.TempDir(), "a.html")
+	o := sfsample(t, "-p", pid, "-d", "0.1", "-o", file)
+	o.want(t, exitDone, "next: hardly anything ran, ", "sfsample dump -p "+pid, "wrote "+file+" (")
+	signalTo(t, p.pid, unix.SIGSTOP)
+	o = sfsample(t, "-p", pid+" "+pid, "-d", "0.1", "-o", file) // as pidof prints them
+	o.want(t, exitDone, "next: process "+pid+" is stopped, by a signal", "kill -CONT "+pid)
+	signalTo(t, p.pid, unix.SIGCONT)
+	comm, err := (procfs.FS{}).Comm(p.pid, p.pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sfsample(t, "-p", comm).want(t, exitUsage, "is no process or thread id, but a name (try: -p ", pid)
+	sfsample(t, "help").want(t, exitDone)
+	if err := (&config{}).checkProc(t.TempDir()); err == nil || !strings.Contains(err.Error(), "is not mounted here") {
+		t.Errorf("without /proc the error is %v", err)
+	}
+	if err := (&config{}).checkProc("/proc"); err != nil {
+		t.Error(err)
 	}
 }
 

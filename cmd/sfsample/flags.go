@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sfsample/output"
+	"sfsample/ptrace/procfs"
 	"sfsample/regs"
 	"sfsample/targets"
 	"sfsample/unwind"
@@ -309,11 +311,15 @@ func valueError(err error) error {
 	return fmt.Errorf("%s %s: %w", spell(f.Name), invalid.GetValue(), cause)
 }
 
-// parseIDs adds the process or thread ids of a comma-separated list to ids.
+// parseIDs adds the process or thread ids of a list, with commas or blanks between
+// them as pidof(8) and pgrep(1) print them, to ids.
 func parseIDs(s string, ids *[]int) error {
-	for _, word := range strings.Split(s, ",") {
+	for _, word := range strings.Split(strings.Join(strings.Fields(s), ","), ",") {
 		id, err := strconv.Atoi(word)
 		if err != nil || id < 1 || id > maxPID {
+			if known := named(word); known != "" {
+				return fmt.Errorf("%q is no process or thread id, but a name (try: -p %s)", word, known)
+			}
 			return fmt.Errorf("%q is no process or thread id (a number from 1 to %d, or several with commas between them)", word, maxPID)
 		}
 		if !slices.Contains(*ids, id) {
@@ -321,6 +327,22 @@ func parseIDs(s string, ids *[]int) error {
 		}
 	}
 	return nil
+}
+
+// named lists the processes of a name, for -p; empty if there is none.
+func named(name string) string {
+	sel := targets.Selector{Names: []string{name}}
+	found, err := sel.Find(procfs.FS{})
+	if err != nil || sel.Check() != nil {
+		return ""
+	}
+	var ids []int
+	for _, p := range found {
+		if p.PID != os.Getpid() {
+			ids = append(ids, p.PID)
+		}
+	}
+	return joinInts(ids)
 }
 
 func parseHz(s string) (int, error) {

@@ -36,6 +36,7 @@ func TestParseArgs(t *testing.T) {
 		{"-p=1", func(c *config) {}},
 		{"-p1", func(c *config) {}},
 		{"-p1,2", func(c *config) { c.pids = []int{1, 2} }},
+		{"help", func(c *config) { *c = config{mode: modeHelp} }},
 		{"-p 1,2 -p 3", func(c *config) { c.pids = []int{1, 2, 3} }},
 		{"-p 1 -p 2 --pid=1", func(c *config) { c.pids = []int{1, 2} }},
 		{"-t 5,6", func(c *config) { c.pids, c.tids = nil, []int{5, 6} }},

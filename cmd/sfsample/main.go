@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -107,6 +108,17 @@ func (c *config) checkFiles() error {
 	return fmt.Errorf("only %d files may be open, of at least %d that are needed (try: ulimit -n 1024)", lim.Max, fewestFiles)
 }
 
+// checkProc is an error if there is no /proc, which is where processes are read.
+func (c *config) checkProc(folder string) error {
+	if c.mode != modeSample && c.mode != modeDump {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(folder, "self", "stat")); err != nil {
+		return fmt.Errorf("%s is not mounted here, and nothing is known of processes without it (try: mount -t proc proc %[1]s)", folder)
+	}
+	return nil
+}
+
 // run is main with its surroundings as arguments; it returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
 	c, err := parseArgs(args)
@@ -114,7 +126,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "sfsample: %s\n", printable(err.Error()))
 		return exitUsage
 	}
-	if err := errors.Join(c.checkStdout(), c.checkFiles()); err != nil {
+	if err := errors.Join(c.checkStdout(), c.checkFiles(), c.checkProc("/proc")); err != nil {
 		fmt.Fprintf(stderr, "sfsample: %v\n", err)
 		return exitFailed
 	}

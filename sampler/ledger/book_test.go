@@ -94,6 +94,9 @@ func TestClasses(t *testing.T) {
 	if a.Count[Waiting] != 3 || a.Count[Unmet] != 1 || a.Count[Exited] != 6 || a.Expected != 10 || a.Ticks != 21 {
 		t.Errorf("account %+v", a)
 	}
+	if n := a.Lost(); n != 1 { // those not met
+		t.Errorf("%d are lost, want 1", n)
+	}
 	if s := a.String(); s != "3 waiting for a CPU + 1 not met + 6 exited" {
 		t.Errorf("it says %q", s)
 	}
