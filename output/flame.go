@@ -1,7 +1,6 @@
 package output
 
 import (
-	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +18,7 @@ type flame struct {
 // bar is one call path in a flame graph.
 type bar struct {
 	name  uint32 // index of paths.names
+	node  uint32 // of the tree
 	depth int
 	left  int64 // weight of all that stands left of it
 	total int64 // its own weight and that of all below it
@@ -48,7 +48,7 @@ func (p *paths) layout() *flame {
 				continue
 			}
 			node := &p.tree.nodes[c]
-			fl.bars = append(fl.bars, bar{node.frame, depth, left, totals[c], node.self})
+			fl.bars = append(fl.bars, bar{node.frame, c, depth, left, totals[c], node.self})
 			fl.depth = max(fl.depth, depth+1)
 			below(c, depth+1, left)
 			left += totals[c]
@@ -56,42 +56,6 @@ func (p *paths) layout() *flame {
 	}
 	below(0, 0, 0)
 	return fl
-}
-
-// A hue tells what a bar is: warm for code, blue for the kernel's, grey for
-// what stands in the place of frames.
-type hue uint8
-
-const (
-	hueCode hue = iota
-	hueKernel
-	hueMarker
-)
-
-func hueOf(name string) hue {
-	switch {
-	case strings.HasSuffix(name, kernelMark):
-		return hueKernel
-	case strings.HasPrefix(name, "[") && strings.HasSuffix(name, "]"):
-		return hueMarker
-	}
-	return hueCode
-}
-
-// color is the colour of a name as red, green and blue: the same for a name in
-// every picture.
-func color(name string) (r, g, b uint8) {
-	h := fnv.New32a()
-	h.Write([]byte(name))
-	sum := h.Sum32()
-	u, v := uint8(sum%60), uint8(sum>>8%90)
-	switch hueOf(name) {
-	case hueKernel:
-		return 90 + u/2, 150 + v/3, 215 + u/2
-	case hueMarker:
-		return 170 + u/4, 170 + u/4, 170 + u/4
-	}
-	return 205 + u/2, 95 + v, 50 + u/2
 }
 
 // unit is what a flame graph's weights count.

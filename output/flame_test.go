@@ -210,16 +210,26 @@ func pageData(t *testing.T, b []byte) (names []string, frames []int64) {
 		t.Fatal("the page has no data")
 	}
 	var data struct {
-		Names, Colors []string
-		Frames        []int64
+		Names, Kinds, Modules, Threads, States []string
+		KindOf, ModuleOf                       []int
+		Frames, Cells                          []int64
 	}
 	if err := json.Unmarshal(m[1], &data); err != nil {
 		t.Fatal(err)
 	}
-	if len(data.Colors) != len(data.Names) {
-		t.Errorf("%d colours for %d names", len(data.Colors), len(data.Names))
+	if len(data.KindOf) != len(data.Names) || len(data.ModuleOf) != len(data.Names) || len(data.Cells)%5 != 0 {
+		t.Errorf("%d kinds and %d modules for %d names, %d numbers in cells", len(data.KindOf), len(data.ModuleOf), len(data.Names), len(data.Cells))
 	}
-	return data.Names, data.Frames
+	for i := 0; i < len(data.Frames); i += 2 {
+		frames = append(frames, data.Frames[i], data.Frames[i+1], 0)
+	}
+	for c := data.Cells; len(c) > 0; c = c[5:] {
+		if c[1] >= int64(len(data.Threads)) || c[2] >= int64(len(data.States)) {
+			t.Errorf("cell %v has no thread or state", c[:5])
+		}
+		frames[3*c[0]+2] += c[3]
+	}
+	return data.Names, frames
 }
 
 func TestHTMLAgreesWithFolded(t *testing.T) {
@@ -246,13 +256,13 @@ func TestHTMLAgreesWithFolded(t *testing.T) {
 	}
 }
 
-// TestPicturesReferToNothing: no address but the name of SVG's namespace.
+// TestPicturesReferToNothing: no address but the names of the namespaces of SVG and HTML.
 func TestPicturesReferToNothing(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"svg":  write(t, svg(Options{}), testRun()),
 		"html": write(t, page(Options{}), testRun()),
 	} {
-		text := strings.ReplaceAll(string(b), `xmlns="http://www.w3.org/2000/svg"`, "")
+		text := strings.NewReplacer(`xmlns="http://www.w3.org/2000/svg"`, "", `createElementNS("http://www.w3.org/1999/xhtml"`, "").Replace(string(b))
 		if m := regexp.MustCompile(`(?i)(https?:|src=|href|url\(|@import|import\(|fetch\(|XMLHttp).*`).FindString(text); m != "" {
 			t.Errorf("%s refers to %s", name, m)
 		}

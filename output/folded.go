@@ -68,6 +68,8 @@ func deal(weights []int64, unit int64) (units []int64, none int) {
 // flame graphs are made of.
 type paths struct {
 	opts   Options
+	run    Run
+	kinds  bool // names carry what they are, see appendKind
 	names  table
 	tree   tree
 	cache  map[pathKey]uint32 // recognises a stack by its pointer
@@ -88,8 +90,14 @@ func newPaths(o Options) paths {
 	return p
 }
 
+// describe is told of the run, at its end.
+func (p *paths) describe(r Run) { p.run = r }
+
 // add counts s. It does not allocate for a stack that it recognises.
-func (p *paths) add(s *Sample) {
+func (p *paths) add(s *Sample) { p.tree.nodes[p.find(s)].self += int64(p.opts.weight(s)) }
+
+// find returns the node of a sample's stack.
+func (p *paths) find(s *Sample) uint32 {
 	k := pathKey{s.Stack, s.Process, ""}
 	if p.opts.ByThread {
 		k.thread = s.Thread
@@ -98,7 +106,7 @@ func (p *paths) add(s *Sample) {
 	if !ok {
 		n = p.insert(k)
 	}
-	p.tree.nodes[n].self += int64(p.opts.weight(s))
+	return n
 }
 
 // insert finds or makes the node of a stack and remembers it for its pointer.
@@ -120,20 +128,34 @@ func (p *paths) insert(k pathKey) uint32 {
 // walk follows a stack from the root: process, thread, how it was cut, then its
 // frames, outermost first.
 func (p *paths) walk(k pathKey) uint32 {
-	n, ok := p.step(0, foldSafe(appendClean(p.buf[:0], k.process), 0))
+	n, ok := p.step(0, p.plain(k.process, KindProcess))
 	if ok && p.opts.ByThread {
-		n, ok = p.step(n, foldSafe(appendClean(p.buf[:0], k.thread), 0))
+		n, ok = p.step(n, p.plain(k.thread, KindProcess))
 	}
 	if k.stack == nil {
 		return n
 	}
 	if ok && k.stack.End != "" {
-		n, ok = p.step(n, foldSafe(appendClean(p.buf[:0], truncated(k.stack.End)), 0))
+		n, ok = p.step(n, p.plain(truncated(k.stack.End), KindMarker))
 	}
 	for i := len(k.stack.Frames) - 1; ok && i >= 0; i-- {
-		n, ok = p.step(n, appendFolded(p.buf[:0], &k.stack.Frames[i], p.opts.Lines))
+		f := &k.stack.Frames[i]
+		name := appendFolded(p.buf[:0], f, p.opts.Lines)
+		if p.kinds {
+			name = appendKind(name, kindOf(f), f.Module)
+		}
+		n, ok = p.step(n, name)
 	}
 	return n
+}
+
+// plain is the key of a frame that is a name alone.
+func (p *paths) plain(name string, k Kind) []byte {
+	b := foldSafe(appendClean(p.buf[:0], name), 0)
+	if p.kinds {
+		b = appendKind(b, k, "")
+	}
+	return b
 }
 
 // step goes from node n to its child of this name; it fails, having stepped to

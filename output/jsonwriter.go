@@ -51,6 +51,14 @@ func (j *jsonWriter) string(s string) {
 	j.comma = true
 }
 
+func (j *jsonWriter) strings(list []string) {
+	j.open('[')
+	for _, s := range list {
+		j.string(s)
+	}
+	j.close(']')
+}
+
 func (j *jsonWriter) int(v int64) {
 	j.separate()
 	j.buf = strconv.AppendInt(j.buf[:0], v, 10)

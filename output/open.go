@@ -148,6 +148,16 @@ func (o *Outputs) Notes() []string {
 	return list
 }
 
+// Describe tells the pictures of the run. Call it before Close.
+func (o *Outputs) Describe(r Run) {
+	r.Samples = o.samples
+	for _, out := range o.list {
+		if d, ok := out.sink.(interface{ describe(Run) }); ok {
+			d.describe(r)
+		}
+	}
+}
+
 // Failed tells whether no output is left that could be written.
 func (o *Outputs) Failed() bool {
 	for _, out := range o.list {

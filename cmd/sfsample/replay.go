@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"sfsample/output"
 	"sfsample/sampler"
@@ -57,6 +58,7 @@ func replay(c config, stderr io.Writer) error {
 	if err != nil {
 		err = fmt.Errorf("replay %s: %w", printable(c.capture), explainCut(err))
 	}
+	outs.Describe(output.Run{Command: "replay of " + filepath.Base(c.capture), Start: run.Start})
 	err = errors.Join(err, outs.Close())
 	if !c.quiet {
 		s.replayed()

@@ -86,6 +86,7 @@ type session struct {
 	result  sampler.Result
 	pipeErr error // an output or the recording failed while sampling
 	command *started
+	name    string // of the first process
 	execErr chan error
 }
 
@@ -99,6 +100,9 @@ func (s *session) run() error {
 		}
 		s.command = cmd
 		opt.PIDs, opt.Command = []int{cmd.process.Pid}, cmd.process.Pid
+	}
+	if len(s.pids) > 0 {
+		s.name = commandLine(s.pids[0])
 	}
 	ctx, stop := interruptible()
 	defer stop()
@@ -188,8 +192,28 @@ func (s *session) ready() {
 	}
 }
 
+// about is what titles tell of the run.
+func (s *session) about() output.Run {
+	r := output.Run{PIDs: s.pids, Start: time.Now().Add(-s.result.Elapsed), Duration: s.result.Elapsed, Lost: s.result.Lost(), Command: s.name}
+	r.Host, _ = os.Hostname()
+	if s.command != nil {
+		r.Command, r.PIDs = strings.Join(s.config.command, " "), []int{s.command.process.Pid}
+	}
+	return r
+}
+
+// commandLine is the command line of a process, or its name, for a title.
+func commandLine(pid int) string {
+	if words, err := (procfs.FS{}).Cmdline(pid); err == nil && len(words) > 0 {
+		return strings.Join(words, " ")
+	}
+	name, _ := (procfs.FS{}).Comm(pid, pid)
+	return name
+}
+
 // finish writes what was sampled and says how it went.
 func (s *session) finish() error {
+	s.outs.Describe(s.about())
 	err := errors.Join(s.pipeErr, s.outs.Close(), s.rec.close(s.pipeErr))
 	if !s.quiet {
 		s.closing()
