@@ -309,7 +309,7 @@
 			const d = t.total[i] - t.wasTotal[i];
 			text += share(t.wasTotal[i]) + " before, " + share(t.total[i]) + " after, " + (d < 0 ? "" : "+") + share(d);
 		} else text += time(t.total[i]) + ", " + share(t.total[i]) + ", itself " + time(t.self[i]);
-		byId("details").textContent = text + ", " + data.kinds[data.kindOf[n]];
+		byId("details").textContent = text + (compare ? "" : ", " + data.kinds[data.kindOf[n]]);
 	}
 
 	// fill lists the functions.

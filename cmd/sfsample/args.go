@@ -12,8 +12,8 @@ import (
 // around it.
 type parsedArgs struct {
 	flags   []string // each "--name" or "--name=value"
-	sub     string   // "dump", "replay" or ""
-	file    string   // replay's FILE
+	sub     string   // "dump", "replay", "diff" or ""
+	files   []string // replay's FILE, diff's two
 	command []string // what follows "--"; nil without "--"
 }
 
@@ -60,14 +60,20 @@ func (s *argSplitter) next() string {
 	return word
 }
 
+// subcommands are the words that may stand in the place of what to do.
+var subcommands = map[string]bool{"dump": true, "replay": true, "diff": true}
+
+// wants is how many files follow them.
+var wants = map[string]int{"replay": 1, "diff": 2}
+
 // word takes a word that is no flag: a subcommand, or its file.
 func (s *argSplitter) word(w string) error {
 	switch {
-	case s.out.sub == "" && (w == "dump" || w == "replay"):
+	case s.out.sub == "" && subcommands[w]:
 		s.out.sub = w
 		return nil
-	case s.out.sub == "replay" && s.out.file == "" && w != "":
-		s.out.file = w
+	case len(s.out.files) < wants[s.out.sub] && w != "":
+		s.out.files = append(s.out.files, w)
 		return nil
 	}
 	if s.out.sub == "" {
@@ -85,7 +91,7 @@ func (s *argSplitter) word(w string) error {
 	if s.out.sub != "" {
 		how += " " + s.out.sub
 	}
-	if isPIDs(w) && s.out.sub != "replay" {
+	if isPIDs(w) && wants[s.out.sub] == 0 {
 		return fmt.Errorf("unexpected %q (a process is given with -p: %s -p %s)", w, how, w)
 	}
 	if s.out.sub != "" {

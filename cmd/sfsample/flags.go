@@ -28,6 +28,7 @@ const (
 	modeSample  mode = iota
 	modeDump         // every thread's stack once
 	modeReplay       // a capture instead of a live process
+	modeDiff         // compare two profiles
 	modeHelp         // print help to standard output
 	modeVersion      // print the version to standard output
 )
@@ -59,6 +60,7 @@ type config struct {
 	tree    bool     // the descendants of all these too
 	command []string // to start; nil: none
 	capture string   // file to replay
+	sides   []string // files to compare: before, after
 
 	hz       int           // ticks a second
 	duration time.Duration // 0: until the target ends or Ctrl-C
@@ -169,6 +171,8 @@ var meaningless = map[mode][]string{
 		"max-overhead", "nice", "by", "unit"},
 	modeReplay: {"pid", "tid", "hz", "duration", "record", "threads", "stop", "no-restart", "children", "kernel",
 		"exit-stacks", "max-overhead", "nice", "dump", "group", "json", "watch", "name", "cgroup", "tree"},
+	modeDiff: {"pid", "tid", "hz", "duration", "record", "threads", "weight", "stop", "no-restart", "children", "kernel", "exit-stacks", "verify",
+		"max-overhead", "nice", "by", "unit", "dump", "group", "json", "watch", "name", "cgroup", "tree"},
 }
 
 // parseArgs reads the arguments that follow the program's name. Each error is a
@@ -197,6 +201,8 @@ func parseArgs(args []string) (config, error) {
 		return config{mode: modeVersion}, nil
 	case split.sub == "replay":
 		c.mode = modeReplay
+	case split.sub == "diff":
+		c.mode = modeDiff
 	case split.sub == "dump" || set("dump"):
 		c.mode = modeDump
 	}
@@ -221,17 +227,27 @@ func (m mode) String() string {
 		return "with dump"
 	case modeReplay:
 		return "with replay"
+	case modeDiff:
+		return "with diff, which reads files (leave it out)"
 	}
 	return "without dump (try: sfsample dump -p PID)"
 }
 
 // takeTarget checks what is to be looked at: processes, a command or a capture.
 func (c *config) takeTarget(split parsedArgs) error {
-	c.command, c.capture = split.command, split.file
+	c.command = split.command
+	switch {
+	case c.mode == modeReplay && len(split.files) == 1:
+		c.capture = split.files[0]
+	case c.mode == modeDiff:
+		c.sides = split.files
+	}
 	given := len(c.pids) > 0 || len(c.tids) > 0 || len(c.names) > 0 || len(c.cgroups) > 0
 	switch {
 	case c.mode == modeReplay && c.capture == "":
 		return errors.New("replay needs a file (try: sfsample replay FILE, with a file that --record wrote)")
+	case c.mode == modeDiff && len(c.sides) < 2:
+		return errors.New("diff needs two files (try: sfsample diff BEFORE AFTER -o diff.html; each is a folded file, a profile of pprof, or what --record wrote)")
 	case c.mode != modeSample && c.command != nil:
 		return fmt.Errorf("a command cannot be started %v", c.mode)
 	case c.mode == modeDump && len(c.tids) > 0 && (c.tree || len(c.names) > 0 || len(c.cgroups) > 0):
@@ -273,6 +289,9 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 		if c.threads == threadsAll {
 			c.weight = weightWall
 		}
+	}
+	if len(c.outputs) == 0 && c.mode == modeDiff {
+		c.outputs = []output.Spec{{Format: "html", File: "-"}}
 	}
 	if len(c.outputs) == 0 {
 		c.outputs = []output.Spec{{Format: "folded", File: "-"}}

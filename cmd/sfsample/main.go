@@ -82,7 +82,7 @@ func (c *config) checkStdout() error {
 	}
 	onto := c.mode == modeDump
 	for _, spec := range c.outputs {
-		onto = onto || (c.mode == modeSample || c.mode == modeReplay) && spec.File == "-"
+		onto = onto || (c.mode == modeSample || c.mode == modeReplay || c.mode == modeDiff) && spec.File == "-"
 	}
 	var st unix.Stat_t
 	if !onto || unix.Fstat(1, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(1, 3) {
@@ -140,6 +140,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		status, err = sample(c, stderr)
 	case modeReplay:
 		err = replay(c, stderr)
+	case modeDiff:
+		err = diff(c, stderr)
 	case modeDump:
 		err = dump(c, stdout, stderr)
 	}

@@ -18,6 +18,7 @@ Usage:
   sfsample [flags] -- COMMAND [ARGS...]                  start a command and sample it
   sfsample dump -p PID                                   what each thread waits for, and its stack
   sfsample replay FILE                                   write again what --record kept
+  sfsample diff BEFORE AFTER -o FILE.html                compare two profiles or recordings
 
 What to sample:
   -p, --pid PID[,PID...]    processes; may be repeated

@@ -260,10 +260,10 @@ func (f *full) Write(b []byte) (int, error) {
 func TestWriteFails(t *testing.T) {
 	noise := make([]byte, 1<<20)
 	rand.NewChaCha8([32]byte{}).Read(noise)
-	for _, n := range []int{0, len(magic) - 1, len(magic), len(magic) + 5, 1000, 1 << 19, 1<<20 + 50} {
+	for _, n := range []int{0, len(Magic) - 1, len(Magic), len(Magic) + 5, 1000, 1 << 19, 1<<20 + 50} {
 		w, err := NewWriter(&full{n})
 		if err != nil {
-			if err != errFull || n >= len(magic) {
+			if err != errFull || n >= len(Magic) {
 				t.Errorf("%d bytes: NewWriter: %v", n, err)
 			}
 			continue
