@@ -264,6 +264,58 @@ func TestFirefoxBounded(t *testing.T) {
 	}
 }
 
+// TestFirefoxWaits: blocked samples have an idle leaf, and those of one call that follow each other are one marker.
+func TestFirefoxWaits(t *testing.T) {
+	at := func(ms int, state string) *Sample {
+		return &Sample{Time: start.Add(time.Duration(ms) * time.Millisecond), Process: "p", PID: 1, TID: 1, State: state, Wall: tick,
+			Stack: &Stack{Frames: []Frame{frRead, frMain}}}
+	}
+	b := write(t, func(b *bytes.Buffer) *Firefox {
+		f := NewFirefox(b, Options{Hz: 100, Wall: true})
+		f.describe(Run{Command: "p -x", CPUs: 2, CPU: "fast"})
+		return f
+	}, []*Sample{at(0, "running"), at(10, "read"), at(20, "read"), at(30, "futex"), at(100, "read")})
+	var doc struct {
+		Meta struct {
+			Arguments, CPUName string
+			LogicalCPUs        int
+			MarkerSchema       []struct{ Name string }
+		}
+		Threads []struct {
+			Markers struct {
+				Name               []int
+				StartTime, EndTime []float64
+				Phase, Category    []int
+				Data               []struct{ Type string }
+			}
+		}
+	}
+	if err := json.Unmarshal(b, &doc); err != nil {
+		t.Fatal(err)
+	}
+	p := parseFirefox(t, b)
+	if doc.Meta.Arguments != "p -x" || doc.Meta.CPUName != "fast" || doc.Meta.LogicalCPUs != 2 {
+		t.Errorf("meta is %+v", doc.Meta)
+	}
+	m := doc.Threads[0].Markers
+	var got []string
+	for i := range m.Name {
+		got = append(got, fmt.Sprint(p.Shared.StringArray[m.Name[i]], " ", m.StartTime[i], "-", m.EndTime[i]))
+		if m.Data[i].Type != doc.Meta.MarkerSchema[0].Name || m.Phase[i] != 1 || p.Meta.Categories[m.Category[i]].Name != "Idle" {
+			t.Errorf("marker %d is %+v", i, m)
+		}
+	}
+	if want := "[read 0-20 futex 20-30 read 90-100]"; fmt.Sprint(got) != want {
+		t.Errorf("waits are %v, want %s", got, want)
+	}
+	for i, s := range p.Threads[0].Samples.Stack {
+		category := p.Meta.Categories[p.Shared.FrameTable.Category[p.Shared.StackTable.Frame[*s]]].Name
+		if want := "Idle"; (category == want) == (i == 0) {
+			t.Errorf("the leaf of sample %d is in the category %s", i, category)
+		}
+	}
+}
+
 func TestFirefoxManyThreads(t *testing.T) {
 	f := NewFirefox(io.Discard, Options{})
 	for i := range maxThreads + 100 {

@@ -13,12 +13,22 @@ import (
 
 // Options are what the writers need to know of the run.
 type Options struct {
-	Hz       float64 // ticks a second
-	Wall     bool    // samples weigh wall-clock time, not CPU time
-	ByThread bool    // the thread's name follows the process's as a frame
-	Lines    bool    // file and line in labels, where they are known
-	Micros   bool    // Folded counts microseconds, not ticks
+	Hz     float64 // ticks a second
+	Wall   bool    // samples weigh wall-clock time, not CPU time
+	By     By      // what follows the process's name
+	Lines  bool    // file and line in labels, where they are known
+	Micros bool    // Folded counts microseconds, not ticks
 }
+
+// By says what is told apart below, or in, the frame of the process.
+type By string
+
+const (
+	ByProcess By = "process" // nothing
+	ByPID     By = "pid"     // the name of the process ends in its id, app-123
+	ByThread  By = "thread"  // the thread's name is a frame
+	ByState   By = "state"   // the state is: running, or the call that is waited in
+)
 
 // weight is what a sample counts for.
 func (o Options) weight(s *Sample) time.Duration {
@@ -79,7 +89,8 @@ type paths struct {
 
 type pathKey struct {
 	stack           *Stack
-	process, thread string
+	process, second string // second: the frame below the process, if any
+	pid             int    // 0: not told
 }
 
 const overflowName = 0 // number of the name overflow
@@ -98,9 +109,14 @@ func (p *paths) add(s *Sample) { p.tree.nodes[p.find(s)].self += int64(p.opts.we
 
 // find returns the node of a sample's stack.
 func (p *paths) find(s *Sample) uint32 {
-	k := pathKey{s.Stack, s.Process, ""}
-	if p.opts.ByThread {
-		k.thread = s.Thread
+	k := pathKey{stack: s.Stack, process: s.Process}
+	switch p.opts.By {
+	case ByPID:
+		k.pid = s.PID
+	case ByThread:
+		k.second = s.Thread
+	case ByState:
+		k.second = s.State
 	}
 	n, ok := p.cache[k]
 	if !ok {
@@ -128,9 +144,13 @@ func (p *paths) insert(k pathKey) uint32 {
 // walk follows a stack from the root: process, thread, how it was cut, then its
 // frames, outermost first.
 func (p *paths) walk(k pathKey) uint32 {
-	n, ok := p.step(0, p.plain(k.process, KindProcess))
-	if ok && p.opts.ByThread {
-		n, ok = p.step(n, p.plain(k.thread, KindProcess))
+	process := k.process
+	if k.pid != 0 {
+		process = fmt.Sprintf("%s-%d", process, k.pid)
+	}
+	n, ok := p.step(0, p.plain(process, KindProcess))
+	if ok && (p.opts.By == ByThread || p.opts.By == ByState) {
+		n, ok = p.step(n, p.plain(k.second, KindProcess))
 	}
 	if k.stack == nil {
 		return n

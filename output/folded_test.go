@@ -23,12 +23,27 @@ func folded(o Options) func(*bytes.Buffer) *Folded {
 func TestFoldedGolden(t *testing.T) {
 	for name, o := range map[string]Options{
 		"plain":     {},
-		"by-thread": {ByThread: true},
+		"by-thread": {By: ByThread},
 		"lines":     {Lines: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			golden(t, "folded-"+name+".txt", write(t, folded(o), testRun()))
 		})
+	}
+}
+
+// TestBy: what tells processes of one name, threads and states apart.
+func TestBy(t *testing.T) {
+	samples := []*Sample{
+		{Process: "p", PID: 1, Thread: "a", State: "running", CPU: tick}, {Process: "p", PID: 2, Thread: "a", State: "read", CPU: tick},
+		{Process: "p", PID: 2, Thread: "b", State: "read", CPU: tick},
+	}
+	for by, want := range map[By]string{
+		"": "p 3\n", ByProcess: "p 3\n", ByPID: "p-1 1\np-2 2\n", ByThread: "p;a 2\np;b 1\n", ByState: "p;read 2\np;running 1\n",
+	} {
+		if got := string(write(t, folded(Options{By: by}), samples)); got != want {
+			t.Errorf("by %q: got %q, want %q", by, got, want)
+		}
 	}
 }
 
@@ -219,7 +234,7 @@ func FuzzFolded(f *testing.F) {
 }
 
 func BenchmarkFoldedAdd(b *testing.B) {
-	f := NewFolded(io.Discard, Options{Hz: 100, ByThread: true})
+	f := NewFolded(io.Discard, Options{Hz: 100, By: ByThread})
 	samples := testRun()
 	for _, s := range samples {
 		f.Add(s)

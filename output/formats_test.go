@@ -29,7 +29,7 @@ func FuzzFormats(f *testing.F) {
 		}
 		lines := map[string]int{"folded": 1, "json": 1, "firefox": 1, "speedscope": 1, "perf": 4 + cut, "dump": 5}
 		for _, format := range formats {
-			for _, o := range []Options{{Hz: 100}, {Hz: 100, Wall: true, ByThread: true, Lines: true}} {
+			for _, o := range []Options{{Hz: 100}, {Hz: 100, Wall: true, By: ByThread, Lines: true}} {
 				var b bytes.Buffer
 				sink := format.new(&b, o)
 				if err := sink.Add(s); err != nil {

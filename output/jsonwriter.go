@@ -3,6 +3,7 @@ package output
 import (
 	"bufio"
 	"strconv"
+	"time"
 )
 
 // jsonWriter writes one JSON document, piece by piece. out remembers its first
@@ -100,6 +101,16 @@ func (j *jsonWriter) column(name string, n int, value func(i int) int64) {
 		} else {
 			j.int(v)
 		}
+	}
+	j.close(']')
+}
+
+// times writes n times in milliseconds.
+func (j *jsonWriter) times(name string, n int, value func(i int) time.Duration) {
+	j.name(name)
+	j.open('[')
+	for i := range n {
+		j.float(float64(value(i).Microseconds()) / 1e3)
 	}
 	j.close(']')
 }

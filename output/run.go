@@ -14,7 +14,9 @@ type Run struct {
 	Start    time.Time
 	Duration time.Duration
 	Samples  int64
-	Lost     int64 // thread ticks
+	Lost     int64  // thread ticks
+	CPUs     int    // 0: not known
+	CPU      string // its model
 }
 
 // heading is the title of a picture: a short one, and what is known of the run.

@@ -85,13 +85,13 @@ type config struct {
 	demangle   string // demangleFull, demangleShort or noDem
 	debuginfod bool   // ask the servers of DEBUGINFOD_URLS
 
-	byThread bool          // threads apart in the outputs
-	micros   bool          // folded counts microseconds, not ticks
-	group    bool          // dump: equal stacks once
-	json     bool          // dump: for programs
-	watch    time.Duration // dump: again and again, so far apart; 0: once
-	quiet    bool
-	verbose  bool
+	by      output.By     // what the outputs tell apart
+	micros  bool          // folded counts microseconds, not ticks
+	group   bool          // dump: equal stacks once
+	json    bool          // dump: for programs
+	watch   time.Duration // dump: again and again, so far apart; 0: once
+	quiet   bool
+	verbose bool
 }
 
 // newFlags declares every flag, to be read into c. Back quotes mark the value
@@ -141,12 +141,7 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.Func("demangle", "`full|short|off`", oneOf(&c.demangle, demangleFull, demangleShort, noDem))
 	fs.BoolVar(&c.debuginfod, "debuginfod", false, "")
 
-	by := "process"
-	fs.Func("by", "`process|thread`", func(s string) error {
-		err := oneOf(&by, "process", "thread")(s)
-		c.byThread = by == "thread"
-		return err
-	})
+	fs.Func("by", "`process|pid|thread|state`", oneOf((*string)(&c.by), string(output.ByProcess), string(output.ByPID), string(output.ByThread), string(output.ByState)))
 	unit := "ticks"
 	fs.Func("unit", "`ticks|us`", func(s string) error {
 		err := oneOf(&unit, "ticks", "us")(s)
@@ -179,7 +174,7 @@ var meaningless = map[mode][]string{
 // wrong usage, says what is wrong and how it is written rightly.
 func parseArgs(args []string) (config, error) {
 	c := config{
-		hz: 99, threads: threadsRunning, stop: stopAuto, demangle: demangleFull, maxDepth: 512, maxOverhead: 0.01,
+		hz: 99, threads: threadsRunning, stop: stopAuto, demangle: demangleFull, maxDepth: 512, maxOverhead: 0.01, by: output.ByProcess,
 		order: unwind.DefaultOrder,
 	}
 	fs := newFlags(&c)

@@ -20,7 +20,7 @@ func replay(c config, stderr io.Writer) error {
 	run, err := s.replay(c.capture, func(run *capture.Run) (output.Sink, error) {
 		var err error
 		s.outs, err = output.Open(c.outputs, output.Options{
-			Hz: run.Hz, Wall: run.Weight == weightWall, ByThread: c.byThread, Lines: c.lines, Micros: c.micros,
+			Hz: run.Hz, Wall: run.Weight == weightWall, By: c.by, Lines: c.lines, Micros: c.micros,
 		})
 		return s.outs, err
 	})

@@ -196,10 +196,22 @@ func (s *session) ready() {
 func (s *session) about() output.Run {
 	r := output.Run{PIDs: s.pids, Start: time.Now().Add(-s.result.Elapsed), Duration: s.result.Elapsed, Lost: s.result.Lost(), Command: s.name}
 	r.Host, _ = os.Hostname()
+	r.CPUs, r.CPU = runtime.NumCPU(), cpuModel()
 	if s.command != nil {
 		r.Command, r.PIDs = strings.Join(s.config.command, " "), []int{s.command.process.Pid}
 	}
 	return r
+}
+
+// cpuModel is what /proc/cpuinfo calls the CPU, empty if it does not tell.
+func cpuModel() string {
+	b, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(b)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
 }
 
 // commandLine is the command line of a process, or its name, for a title.
@@ -366,7 +378,7 @@ func (c *config) debuginfodOf(progress func(string)) *symbol.Debuginfod {
 }
 
 func (c *config) outputOptions() output.Options {
-	return output.Options{Hz: float64(c.hz), Wall: c.weight == weightWall, ByThread: c.byThread, Lines: c.lines, Micros: c.micros}
+	return output.Options{Hz: float64(c.hz), Wall: c.weight == weightWall, By: c.by, Lines: c.lines, Micros: c.micros}
 }
 
 // logger writes records for people: warnings, and with -v all.

@@ -53,7 +53,8 @@ Output:
                             repeated. Formats, and the endings that choose them:
 %s      --weight cpu          samples weigh the CPU time used (default with --threads running)
       --weight wall         samples weigh a tick each (default with --threads all)
-      --by thread           the thread's name is a frame below the process's
+      --by thread           the thread's name is a frame below the process's; state: running, or
+                            the call waited in; pid: processes of one name apart; process: none
       --unit ticks          folded counts ticks (default) or us, microseconds
       --inlines             inlined functions are frames
       --lines               file and line in labels
