@@ -70,7 +70,7 @@ func (e *engine) chargeRest(p *process) {
 			}
 		}
 	} else {
-		rest = p.asleep.cpu - p.cpuBase - p.charged
+		rest = p.watch.Clock() - p.cpuBase - p.charged
 	}
 	if rest > 0 {
 		e.send(item{spent: &capture.Spent{PID: p.pid, Weight: capture.Weight{CPU: rest}}})
