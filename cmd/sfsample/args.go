@@ -12,6 +12,7 @@ import (
 // around it.
 type parsedArgs struct {
 	flags   []string // each "--name" or "--name=value"
+	topic   string   // of help: "man", or a shell
 	sub     string   // "dump", "replay", "diff" or ""
 	files   []string // replay's FILE, diff's two
 	command []string // what follows "--"; nil without "--"
@@ -63,6 +64,9 @@ func (s *argSplitter) next() string {
 // subcommands are the words that may stand in the place of what to do.
 var subcommands = map[string]bool{"dump": true, "replay": true, "diff": true}
 
+// topics are what help can print besides the help: the manual page, and completions of shells.
+var topics = map[string]bool{"man": true, "bash": true, "zsh": true, "fish": true}
+
 // wants is how many files follow them.
 var wants = map[string]int{"replay": 1, "diff": 2}
 
@@ -80,6 +84,9 @@ func (s *argSplitter) word(w string) error {
 		switch w {
 		case "help":
 			s.out.flags = append(s.out.flags, "--help")
+			if len(s.rest) == 1 && topics[s.rest[0]] {
+				s.out.topic = s.next()
+			}
 			return nil
 		case "record":
 			return errors.New("record is a flag (try: sfsample -p PID --record FILE, or sfsample -p PID -o flame.html for a picture at once)")

@@ -60,6 +60,7 @@ type config struct {
 	tree    bool     // the descendants of all these too
 	command []string // to start; nil: none
 	capture string   // file to replay
+	topic   string   // of the help, see topics
 	sides   []string // files to compare: before, after
 
 	hz       int           // ticks a second
@@ -191,7 +192,7 @@ func parseArgs(args []string) (config, error) {
 	}
 	switch {
 	case set("help"):
-		return config{mode: modeHelp}, nil
+		return config{mode: modeHelp, topic: split.topic}, nil
 	case set("version"):
 		return config{mode: modeVersion}, nil
 	case split.sub == "replay":

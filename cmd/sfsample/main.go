@@ -133,7 +133,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 	status := exitDone
 	switch c.mode {
 	case modeHelp:
-		_, err = io.WriteString(stdout, help())
+		text := help()
+		if c.topic == "man" {
+			text = manPage()
+		} else if c.topic != "" {
+			text = completion(c.topic)
+		}
+		_, err = io.WriteString(stdout, text)
 	case modeVersion:
 		_, err = io.WriteString(stdout, versionText())
 	case modeSample:

@@ -68,7 +68,8 @@ Output:
   -q, --quiet               no progress and no closing line
   -v, --verbose             report modules, methods and rejected tables
 
-  -h, --help                this text
+  -h, --help                this text; sfsample help man, or help bash, zsh, fish: the manual page,
+                            and what completes our flags in these shells
       --version             the version
 
 Standard output carries data only; messages go to standard error. Ctrl-C ends a
@@ -87,14 +88,23 @@ func help() string {
 	return fmt.Sprintf(helpText, formats.String())
 }
 
-// versionText is what --version prints: the module's version or, in a build
-// from a working tree, the commit.
+// version is that of a release, which ./release stamps by the linker's -X.
+var version string
+
+// versionText is what --version prints: the version of a release, the module's or, in
+// a build from a working tree, the commit.
 func versionText() string {
-	version := "(devel)"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if info.Main.Version != "" {
-			version = info.Main.Version
+	version := version
+	if info, ok := debug.ReadBuildInfo(); ok && version == "" {
+		version = info.Main.Version
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" && (version == "" || version == "(devel)") {
+				version = s.Value[:min(12, len(s.Value))]
+			}
 		}
+	}
+	if version == "" {
+		version = "(devel)"
 	}
 	return fmt.Sprintf("sfsample %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
