@@ -18,6 +18,8 @@ func manPage() string {
 		flag, about, _ := strings.Cut(text, "  ")
 		switch {
 		case text == "":
+		case strings.HasPrefix(line, "sfsample samples "):
+			fmt.Fprintf(&b, ".SH DESCRIPTION\n%s\n", roff(text))
 		case line == "Usage:":
 			b.WriteString(".SH SYNOPSIS\n.nf\n")
 		case !strings.HasPrefix(line, " ") && strings.HasSuffix(line, ":"):
