@@ -28,11 +28,12 @@ type Perf struct {
 	event  string
 	buf    []byte
 	frames []byte
+	last   map[int]time.Time // of the records of a thread, which readers want in order
 }
 
 // NewPerf returns a Perf that writes to w.
 func NewPerf(w io.Writer, o Options) *Perf {
-	p := &Perf{stream: newStream(w), opts: o, tick: o.tick(), event: "cpu-clock"}
+	p := &Perf{stream: newStream(w), opts: o, tick: o.tick(), event: "cpu-clock", last: make(map[int]time.Time)}
 	if o.Wall {
 		p.event = "wall-clock"
 	}
@@ -63,7 +64,15 @@ func (p *Perf) Add(s *Sample) error {
 	for ; times > 0; times-- {
 		part := weight / times
 		weight -= part
-		p.buf = p.appendHead(p.buf[:0], s, s.Time.Add(-(times-1)*p.tick), part)
+		at := s.Time.Add(-(times - 1) * p.tick)
+		if last := p.last[s.TID]; at.Before(last) {
+			at = last
+		}
+		if len(p.last) >= maxThreads {
+			clear(p.last)
+		}
+		p.last[s.TID] = at
+		p.buf = p.appendHead(p.buf[:0], s, at, part)
 		p.buf = append(p.buf, p.frames...)
 		if err := p.write(p.buf, s.Time); err != nil {
 			return err

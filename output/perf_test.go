@@ -95,6 +95,18 @@ func TestPerfInOrder(t *testing.T) {
 	}
 }
 
+// TestPerfOverlaps: the ticks of a sample that reach back behind the last record of its thread have that one's time.
+func TestPerfOverlaps(t *testing.T) {
+	s := []*Sample{{Time: time.Unix(2, 0), TID: 1, CPU: tick}, {Time: time.Unix(2, 5e6), TID: 1, CPU: 3 * tick}, {Time: time.Unix(1, 0), TID: 2, CPU: tick}}
+	var got []string
+	for _, m := range perfTime.FindAllStringSubmatch(string(write(t, perf(Options{Hz: 100}), s)), -1) {
+		got = append(got, m[1])
+	}
+	if want := "2.000000 2.000000 2.000000 2.005000 1.000000"; strings.Join(got, " ") != want {
+		t.Errorf("times are %v, want %s", got, want)
+	}
+}
+
 func TestPerfTimes(t *testing.T) {
 	s := &Sample{Time: time.Unix(1000, 30_000_000), PID: 1, TID: 2, Thread: "a b  c ", Wall: 3*tick + 2}
 	got := string(write(t, perf(Options{Hz: 100, Wall: true}), []*Sample{s}))

@@ -161,7 +161,8 @@ type seen struct {
 	named time.Duration // when the name was read
 	last  *stack
 	state string
-	vain  uint // cut stacks in a row that have told nothing new of what to copy
+	sent  time.Duration // time of the last sample that went out
+	vain  uint          // cut stacks in a row that have told nothing new of what to copy
 
 	waiting, waitsOn *stack // see waits
 }
@@ -311,6 +312,9 @@ func (p *Pipeline) send(t *target, tid int, s *seen, at time.Duration, taken str
 	if name == "" {
 		name = t.name
 	}
+	// Credits have the coordinator's time, captures that of their clock: a thread's samples go out in order.
+	at = max(at, t.thread(tid).sent)
+	t.thread(tid).sent = at
 	p.latest = max(p.latest, at)
 	p.queue <- named{stack: s.last, sample: output.Sample{
 		Time: p.cfg.Start.Add(at), PID: t.pid, TID: tid, Process: t.name, Thread: name,

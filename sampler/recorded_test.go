@@ -62,12 +62,17 @@ func TestCreditWithoutCapture(t *testing.T) {
 	}
 }
 
-// TestSpentInOrder: CPU time that no sample stands for has the time of the last that does, as readers of the outputs
+// TestSpentInOrder: the samples of a thread are in the order of time, and CPU time that no sample stands for has the time of the last that does, as readers of the outputs
 // want them in order.
 func TestSpentInOrder(t *testing.T) {
 	start := time.Now()
-	list := replayed(t, start, &capture.Credit{PID: 1, TID: 2, At: 3 * time.Second}, &capture.Credit{PID: 1, TID: 3, At: 2 * time.Second},
+	list := replayed(t, start, &capture.Credit{PID: 1, TID: 2, At: 3 * time.Second}, &capture.Credit{PID: 1, TID: 2, At: 2 * time.Second}, &capture.Credit{PID: 1, TID: 3, At: 2 * time.Second},
 		&capture.Spent{PID: 1, Weight: capture.Weight{CPU: time.Second}})
+	for i, want := range []time.Duration{3 * time.Second, 3 * time.Second, 2 * time.Second} {
+		if got := list[i].Time.Sub(start); got != want {
+			t.Errorf("sample %d is %v after the start, want %v: those of a thread are in order", i, got, want)
+		}
+	}
 	if last := list[len(list)-1]; last.Taken != "none" || !last.Time.Equal(start.Add(3*time.Second)) {
 		t.Errorf("the last is taken by %q, %v after the start; want none and 3s", last.Taken, last.Time.Sub(start))
 	}
