@@ -96,7 +96,7 @@ func AppendStack(b []byte, s *Stack) []byte {
 
 // Dump writes each sample as text for people, as it comes:
 //
-//	tid 101 worker (app 100): running, 2 ticks, 20ms CPU, by stop
+//	tid 101 worker (app 100): running, 20ms CPU, by stop
 //	#0 …
 //	end: complete
 //
@@ -119,7 +119,6 @@ func (d *Dump) Add(s *Sample) error {
 	b = append(appendClean(b, s.Process), ' ')
 	b = append(strconv.AppendInt(b, int64(s.PID), 10), "): "...)
 	b = append(appendClean(b, s.State), ", "...)
-	b = append(strconv.AppendInt(b, s.Ticks, 10), " ticks, "...)
 	b = append(append(b, s.CPU.String()...), " CPU, by "...)
 	b = append(appendClean(b, s.Taken), '\n')
 	b = append(AppendStack(b, s.Stack), '\n')

@@ -26,6 +26,14 @@ type file struct {
 	whole   int64       // bytes of the writes that succeeded
 }
 
+// title is what messages call it.
+func (w *file) title() string {
+	if w.name == stdoutName {
+		return "standard output"
+	}
+	return w.name
+}
+
 // openFile checks that name can be written, before any work is put into what
 // will be; nothing is changed by that. With now set it is opened at once.
 func openFile(name string, now bool) (*file, error) {
@@ -164,10 +172,7 @@ func (w *file) discard(keep bool) (kept string) {
 // writeError says what becomes of an output that could not be written to its
 // end. fate is where what was written, or could be saved, is now.
 func (w *file) writeError(err error, fate string) error {
-	name := w.name
-	if name == stdoutName {
-		name = "standard output"
-	}
+	name := w.title()
 	if errors.Is(err, syscall.EPIPE) {
 		return fmt.Errorf("write %s: %w (its reader has gone)", name, cause(err))
 	}

@@ -21,7 +21,7 @@ const (
 // Firefox writes a profile that the Firefox Profiler (profiler.firefox.com)
 // opens: its "processed profile format", version 62, in which all threads share
 // the tables of strings, functions, frames and stacks. Each thread has its
-// samples with time, weight in ticks and CPU time. Functions are named already
+// samples with time, weight in milliseconds and CPU time. Functions are named already
 // and frames carry no addresses, so that the page asks nobody for symbols.
 //
 // The number of samples held is bounded: when there are too many, those of a
@@ -40,8 +40,10 @@ type Firefox struct {
 	byLib    map[string]int32 // by path and build-id
 	tree     tree
 
-	cache  map[*Stack]uint32
+	cache  map[firefoxStack]uint32
 	cached int
+	run    Run
+	waits  int // in all threads
 	buf    []byte
 
 	threads  []*firefoxThread
@@ -50,6 +52,21 @@ type Firefox struct {
 	limit    int           // of timed
 	span     time.Duration // within which samples have been joined; 0: none were
 	start    time.Time
+}
+
+// firefoxStack is a stack, and whether its thread ran or waited at its innermost frame.
+type firefoxStack struct {
+	stack *Stack
+	idle  bool
+}
+
+// maxWaits bounds the waits that become markers, 24 bytes each.
+const maxWaits = 1 << 18
+
+// wait is a time in which a thread was blocked in one call.
+type wait struct {
+	from, to time.Duration
+	call     uint32 // string
 }
 
 type firefoxFunc struct {
@@ -73,7 +90,7 @@ type firefoxThread struct {
 	key     threadKey
 	name    string
 	samples []timed
-	cpu     time.Duration // of samples that weighed nothing, for the next one
+	waits   []wait
 }
 
 // main tells the thread that a process began with (gettid(2)).
@@ -81,10 +98,10 @@ func (t *firefoxThread) main() bool { return t.key.tid == t.key.pid }
 
 // timed is a sample in a thread's table.
 type timed struct {
-	at    time.Duration // since the first sample of the run
-	cpu   time.Duration
-	ticks int64
-	stack uint32 // node
+	at     time.Duration // since the first sample of the run
+	cpu    time.Duration
+	weight time.Duration
+	stack  uint32 // node
 }
 
 // Categories of frames, indexes of the list that is written.
@@ -92,6 +109,7 @@ const (
 	categoryOther = iota
 	categoryUser
 	categoryKernel
+	categoryIdle
 )
 
 // NewFirefox returns a Firefox that writes to w when it is closed.
@@ -101,7 +119,7 @@ func NewFirefox(w io.Writer, o Options) *Firefox {
 		byFrame:  make(map[firefoxFrame]uint32),
 		byLib:    make(map[string]int32),
 		tree:     newTree(maxNodes),
-		cache:    make(map[*Stack]uint32),
+		cache:    make(map[firefoxStack]uint32),
 		byThread: make(map[threadKey]*firefoxThread),
 		limit:    maxTimed,
 	}
@@ -114,17 +132,20 @@ func (f *Firefox) Add(s *Sample) error {
 	if f.start.IsZero() {
 		f.start = s.Time
 	}
-	t := f.thread(s)
-	if s.Ticks <= 0 {
-		t.cpu += s.CPU
+	weight := f.opts.weight(s)
+	if weight <= 0 {
 		return nil
 	}
-	n, ok := f.cache[s.Stack]
+	t := f.thread(s)
+	idle := s.State != "running"
+	n, ok := f.cache[firefoxStack{s.Stack, idle}]
 	if !ok {
-		n = f.insert(s.Stack)
+		n = f.insert(s.Stack, idle)
 	}
-	at, cpu := max(s.Time.Sub(f.start), 0), s.CPU+t.cpu
-	t.cpu = 0
+	at := max(s.Time.Sub(f.start), 0)
+	if idle {
+		f.wait(t, s.State, max(at-s.Wall, 0), at)
+	}
 	if f.timed >= f.limit {
 		f.join()
 	}
@@ -133,11 +154,11 @@ func (f *Firefox) Add(s *Sample) error {
 		if last.stack != n {
 			last.stack = f.tree.grow(0, overflowName)
 		}
-		last.ticks += s.Ticks
-		last.cpu += cpu
+		last.weight += weight
+		last.cpu += s.CPU
 		return nil
 	}
-	t.samples = append(t.samples, timed{at, cpu, s.Ticks, n})
+	t.samples = append(t.samples, timed{at, s.CPU, weight, n})
 	f.timed++
 	return nil
 }
@@ -157,6 +178,22 @@ func (f *Firefox) thread(s *Sample) *firefoxThread {
 		f.threads = append(f.threads, t)
 	}
 	return t
+}
+
+// describe is told of the run, at its end.
+func (f *Firefox) describe(r Run) { f.run = r }
+
+// wait notes that a thread was blocked, in the call that it was blocked in before or in another.
+func (f *Firefox) wait(t *firefoxThread, call string, from, to time.Duration) {
+	id, ok := f.strings.id(appendClean(nil, call))
+	if n := len(t.waits); n > 0 && t.waits[n-1].call == id && from <= t.waits[n-1].to+f.opts.tick() {
+		t.waits[n-1].to = max(to, t.waits[n-1].to)
+		return
+	}
+	if ok && f.waits < maxWaits {
+		f.waits++
+		t.waits = append(t.waits, wait{from, to, id})
+	}
 }
 
 // join halves the samples, at least, if that can be done by joining equal
@@ -181,7 +218,7 @@ func joinSpans(samples []timed, span time.Duration) []timed {
 	n := 0
 	for _, s := range samples {
 		if n > 0 && samples[n-1].stack == s.stack && samples[n-1].at/span == s.at/span {
-			samples[n-1].ticks += s.ticks
+			samples[n-1].weight += s.weight
 			samples[n-1].cpu += s.cpu
 			continue
 		}
@@ -194,7 +231,7 @@ func joinSpans(samples []timed, span time.Duration) []timed {
 }
 
 // insert finds or makes the node of a stack and remembers it for its pointer.
-func (f *Firefox) insert(s *Stack) uint32 {
+func (f *Firefox) insert(s *Stack, idle bool) uint32 {
 	n, ok, size := uint32(0), true, 1
 	if s != nil {
 		size += len(s.Frames)
@@ -202,7 +239,7 @@ func (f *Firefox) insert(s *Stack) uint32 {
 			n, ok = f.step(n, f.marker(truncated(s.End)))
 		}
 		for end := len(s.Frames); ok && end > 0; end-- {
-			n, ok = f.step(n, f.frame(s.Frames, end-1))
+			n, ok = f.step(n, f.frame(s.Frames, end-1, idle))
 		}
 	}
 	if f.cached+size > maxCached {
@@ -210,7 +247,7 @@ func (f *Firefox) insert(s *Stack) uint32 {
 		f.cached = 0
 	}
 	f.cached += size
-	f.cache[s] = n
+	f.cache[firefoxStack{s, idle}] = n
 	return n
 }
 
@@ -228,10 +265,13 @@ func (f *Firefox) marker(name string) uint32 {
 }
 
 // frame returns the number of frame i of a stack.
-func (f *Firefox) frame(frames []Frame, i int) uint32 {
+func (f *Firefox) frame(frames []Frame, i int, idle bool) uint32 {
 	fr := &frames[i]
 	out := firefoxFrame{line: uint32(max(fr.Line, 0)), category: categoryUser}
-	if fr.Kernel {
+	switch {
+	case i == 0 && idle:
+		out.category = categoryIdle
+	case fr.Kernel:
 		out.category = categoryKernel
 	}
 	if fr.Inlined { // one deeper than the frame that it was inlined into
@@ -314,6 +354,9 @@ func breakpadID(buildID string) string {
 	return strings.ToUpper(hex.EncodeToString(b)) + "0"
 }
 
+// Notes says of the result what a reader should know.
+func (f *Firefox) Notes() []string { return f.tree.notes(overflowName) }
+
 // Close writes the profile.
 func (f *Firefox) Close() error { return f.write(f.w) }
 
@@ -380,8 +423,18 @@ func (f *Firefox) writeMeta(j *jsonWriter) {
 		j.name(name)
 		j.raw("true")
 	}
+	if f.run.Command != "" {
+		j.text("arguments", clean(f.run.Command))
+	}
+	if f.run.CPU != "" {
+		j.text("CPUName", clean(f.run.CPU))
+	}
+	if f.run.CPUs > 0 {
+		j.field("logicalCPUs", int64(f.run.CPUs))
+	}
 	j.name("markerSchema")
-	j.raw("[]")
+	j.raw(`[{"name":"Wait","display":["marker-chart","marker-table","timeline-overview"],"chartLabel":"{marker.name}",` +
+		`"tooltipLabel":"waits in {marker.name}","tableLabel":"{marker.name}","fields":[]}]`)
 	j.name("sampleUnits")
 	j.raw(`{"time":"ms","eventDelay":"ms","threadCPUDelta":"ns"}`)
 	j.name("extensions")
@@ -389,7 +442,8 @@ func (f *Firefox) writeMeta(j *jsonWriter) {
 	j.name("categories")
 	j.raw(`[{"name":"Other","color":"grey","subcategories":["Other"]},` +
 		`{"name":"User","color":"yellow","subcategories":["Other"]},` +
-		`{"name":"Kernel","color":"orange","subcategories":["Other"]}]`)
+		`{"name":"Kernel","color":"orange","subcategories":["Other"]},` +
+		`{"name":"Idle","color":"transparent","subcategories":["Other"]}]`)
 	j.close('}')
 }
 
@@ -537,21 +591,25 @@ func (f *Firefox) writeThread(j *jsonWriter, t *firefoxThread) {
 	j.text("tid", strconv.Itoa(t.key.tid))
 	n := len(t.samples)
 	j.table("samples", n)
-	j.text("weightType", "samples")
-	j.column("weight", n, func(i int) int64 { return t.samples[i].ticks })
-	j.column("stack", n, func(i int) int64 { return int64(t.samples[i].stack) - 1 })
-	j.column("threadCPUDelta", n, func(i int) int64 { return int64(t.samples[i].cpu) })
-	j.name("time")
+	j.text("weightType", "tracing-ms")
+	j.name("weight")
 	j.open('[')
 	for _, s := range t.samples {
-		j.float(float64(s.at.Microseconds()) / 1e3)
+		j.float(float64(s.weight) / 1e6)
 	}
 	j.close(']')
+	j.column("stack", n, func(i int) int64 { return int64(t.samples[i].stack) - 1 })
+	j.column("threadCPUDelta", n, func(i int) int64 { return int64(t.samples[i].cpu) })
+	j.times("time", n, func(i int) time.Duration { return t.samples[i].at })
 	j.close('}')
-	j.table("markers", 0)
-	for _, name := range []string{"data", "name", "startTime", "endTime", "phase", "category"} {
-		j.constant(name, 0, "")
-	}
+	n = len(t.waits)
+	j.table("markers", n)
+	j.constant("data", n, `{"type":"Wait"}`)
+	j.column("name", n, func(i int) int64 { return int64(t.waits[i].call) })
+	j.times("startTime", n, func(i int) time.Duration { return t.waits[i].from })
+	j.times("endTime", n, func(i int) time.Duration { return t.waits[i].to })
+	j.constant("phase", n, "1") // an interval
+	j.constant("category", n, strconv.Itoa(categoryIdle))
 	j.close('}')
 	j.close('}')
 }

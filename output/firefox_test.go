@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -57,11 +58,11 @@ type firefoxProfile struct {
 		Name, ProcessName, PID, TID string
 		IsMainThread                bool
 		Samples                     struct {
-			Length                 int
-			WeightType             string
-			Weight, ThreadCPUDelta []int64
-			Stack                  []*int
-			Time                   []float64
+			Length         int
+			WeightType     string
+			ThreadCPUDelta []int64
+			Stack          []*int
+			Time, Weight   []float64
 		}
 	}
 }
@@ -98,10 +99,10 @@ func TestFirefoxAgreesWithFolded(t *testing.T) {
 			if i > 0 && th.Samples.Time[i] < th.Samples.Time[i-1] {
 				t.Errorf("thread %s: time goes back at sample %d", th.TID, i)
 			}
-			got[path] += th.Samples.Weight[i]
+			got[path] += int64(math.Round(1000 * th.Samples.Weight[i]))
 		}
 	}
-	for l := range strings.Lines(string(write(t, folded(Options{}), testRun()))) {
+	for l := range strings.Lines(string(write(t, folded(Options{Micros: true}), testRun()))) {
 		i := strings.LastIndexByte(l, ' ')
 		path := l[:i]
 		if strings.HasPrefix(path, "e:v") { // what is special in folded lines only
@@ -196,7 +197,7 @@ func TestFirefoxTables(t *testing.T) {
 func TestFirefoxInlineDepth(t *testing.T) {
 	twice := frScan
 	twice.Func = "peek"
-	s := []*Sample{{Process: "p", Ticks: 1, Stack: &Stack{Frames: []Frame{twice, frScan, frParse, frMain}}}}
+	s := []*Sample{{Process: "p", CPU: tick, Stack: &Stack{Frames: []Frame{twice, frScan, frParse, frMain}}}}
 	p := parseFirefox(t, write(t, firefox(Options{}), s))
 	depths := make(map[string]int)
 	for i, fn := range p.Shared.FrameTable.Func {
@@ -219,15 +220,6 @@ func TestBreakpadID(t *testing.T) {
 		if got := breakpadID(in); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
-	}
-}
-
-func TestFirefoxZeroTicksKeepTheirCPUTime(t *testing.T) {
-	p := parseFirefox(t, write(t, firefox(Options{}), []*Sample{
-		{Process: "p", Ticks: 0, CPU: 3, Time: start}, {Process: "p", Ticks: 1, CPU: 4, Time: start},
-	}))
-	if s := p.Threads[0].Samples; s.Length != 1 || s.ThreadCPUDelta[0] != 7 {
-		t.Errorf("%+v, want one sample with 7 ns", s)
 	}
 }
 
@@ -254,14 +246,14 @@ func TestFirefoxBounded(t *testing.T) {
 			const n = 15_000
 			for i := range n {
 				f.Add(&Sample{
-					Time: start.Add(time.Duration(i) * time.Millisecond), Process: "p", PID: 1, TID: 1 + i%4, Ticks: 1, CPU: 1,
+					Time: start.Add(time.Duration(i) * time.Millisecond), Process: "p", PID: 1, TID: 1 + i%4, CPU: tick,
 					Stack: &Stack{Frames: []Frame{{Func: "leaf", Module: fmt.Sprint(i % min(distinct, 2000)), Line: i % distinct}}},
 				})
 			}
 			var ticks, samples int64
 			for _, th := range f.threads {
 				for _, s := range th.samples {
-					ticks += s.ticks
+					ticks += int64(s.weight / tick)
 					samples++
 				}
 			}
@@ -272,10 +264,62 @@ func TestFirefoxBounded(t *testing.T) {
 	}
 }
 
+// TestFirefoxWaits: blocked samples have an idle leaf, and those of one call that follow each other are one marker.
+func TestFirefoxWaits(t *testing.T) {
+	at := func(ms int, state string) *Sample {
+		return &Sample{Time: start.Add(time.Duration(ms) * time.Millisecond), Process: "p", PID: 1, TID: 1, State: state, Wall: tick,
+			Stack: &Stack{Frames: []Frame{frRead, frMain}}}
+	}
+	b := write(t, func(b *bytes.Buffer) *Firefox {
+		f := NewFirefox(b, Options{Hz: 100, Wall: true})
+		f.describe(Run{Command: "p -x", CPUs: 2, CPU: "fast"})
+		return f
+	}, []*Sample{at(0, "running"), at(10, "read"), at(20, "read"), at(30, "futex"), at(100, "read")})
+	var doc struct {
+		Meta struct {
+			Arguments, CPUName string
+			LogicalCPUs        int
+			MarkerSchema       []struct{ Name string }
+		}
+		Threads []struct {
+			Markers struct {
+				Name               []int
+				StartTime, EndTime []float64
+				Phase, Category    []int
+				Data               []struct{ Type string }
+			}
+		}
+	}
+	if err := json.Unmarshal(b, &doc); err != nil {
+		t.Fatal(err)
+	}
+	p := parseFirefox(t, b)
+	if doc.Meta.Arguments != "p -x" || doc.Meta.CPUName != "fast" || doc.Meta.LogicalCPUs != 2 {
+		t.Errorf("meta is %+v", doc.Meta)
+	}
+	m := doc.Threads[0].Markers
+	var got []string
+	for i := range m.Name {
+		got = append(got, fmt.Sprint(p.Shared.StringArray[m.Name[i]], " ", m.StartTime[i], "-", m.EndTime[i]))
+		if m.Data[i].Type != doc.Meta.MarkerSchema[0].Name || m.Phase[i] != 1 || p.Meta.Categories[m.Category[i]].Name != "Idle" {
+			t.Errorf("marker %d is %+v", i, m)
+		}
+	}
+	if want := "[read 0-20 futex 20-30 read 90-100]"; fmt.Sprint(got) != want {
+		t.Errorf("waits are %v, want %s", got, want)
+	}
+	for i, s := range p.Threads[0].Samples.Stack {
+		category := p.Meta.Categories[p.Shared.FrameTable.Category[p.Shared.StackTable.Frame[*s]]].Name
+		if want := "Idle"; (category == want) == (i == 0) {
+			t.Errorf("the leaf of sample %d is in the category %s", i, category)
+		}
+	}
+}
+
 func TestFirefoxManyThreads(t *testing.T) {
 	f := NewFirefox(io.Discard, Options{})
 	for i := range maxThreads + 100 {
-		f.Add(&Sample{Process: "p", PID: 1, TID: 1 + i, Ticks: 1})
+		f.Add(&Sample{Process: "p", PID: 1, TID: 1 + i, CPU: tick})
 	}
 	last := f.threads[len(f.threads)-1]
 	if len(f.threads) != maxThreads+1 || len(last.samples) != 100 || last.key.process != "[more threads]" {

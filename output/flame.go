@@ -1,8 +1,8 @@
 package output
 
 import (
-	"hash/fnv"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -18,6 +18,7 @@ type flame struct {
 // bar is one call path in a flame graph.
 type bar struct {
 	name  uint32 // index of paths.names
+	node  uint32 // of the tree
 	depth int
 	left  int64 // weight of all that stands left of it
 	total int64 // its own weight and that of all below it
@@ -47,7 +48,7 @@ func (p *paths) layout() *flame {
 				continue
 			}
 			node := &p.tree.nodes[c]
-			fl.bars = append(fl.bars, bar{node.frame, depth, left, totals[c], node.self})
+			fl.bars = append(fl.bars, bar{node.frame, c, depth, left, totals[c], node.self})
 			fl.depth = max(fl.depth, depth+1)
 			below(c, depth+1, left)
 			left += totals[c]
@@ -57,46 +58,27 @@ func (p *paths) layout() *flame {
 	return fl
 }
 
-// A hue tells what a bar is: warm for code, blue for the kernel's, grey for
-// what stands in the place of frames.
-type hue uint8
-
-const (
-	hueCode hue = iota
-	hueKernel
-	hueMarker
-)
-
-func hueOf(name string) hue {
-	switch {
-	case strings.HasSuffix(name, kernelMark):
-		return hueKernel
-	case strings.HasPrefix(name, "[") && strings.HasSuffix(name, "]"):
-		return hueMarker
-	}
-	return hueCode
-}
-
-// color is the colour of a name as red, green and blue: the same for a name in
-// every picture.
-func color(name string) (r, g, b uint8) {
-	h := fnv.New32a()
-	h.Write([]byte(name))
-	sum := h.Sum32()
-	u, v := uint8(sum%60), uint8(sum>>8%90)
-	switch hueOf(name) {
-	case hueKernel:
-		return 90 + u/2, 150 + v/3, 215 + u/2
-	case hueMarker:
-		return 170 + u/4, 170 + u/4, 170 + u/4
-	}
-	return 205 + u/2, 95 + v, 50 + u/2
-}
-
 // unit is what a flame graph's weights count.
 func (o Options) unit() string {
 	if o.Wall {
-		return "ticks of wall-clock time"
+		return "wall-clock time"
 	}
-	return "ticks of CPU time"
+	return "CPU time"
+}
+
+// appendTime appends a weight in nanoseconds for people, to three digits: 1.83 s,
+// 12.3 ms, 450 µs.
+func appendTime(b []byte, ns int64) []byte {
+	v, unit := float64(ns)/1e3, " µs"
+	switch {
+	case ns >= 1e9:
+		v, unit = float64(ns)/1e9, " s"
+	case ns >= 1e6:
+		v, unit = float64(ns)/1e6, " ms"
+	}
+	digits := 2
+	for limit := 10.0; digits > 0 && v >= limit; limit *= 10 {
+		digits--
+	}
+	return append(strconv.AppendFloat(b, v, 'f', digits, 64), unit...)
 }

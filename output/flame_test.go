@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -41,10 +42,10 @@ func weights(t *testing.T, text []byte) map[string]int64 {
 	return all
 }
 
-// foldedWeights is the truth for a flame graph.
+// foldedWeights is the truth for a flame graph, in microseconds.
 func foldedWeights(t *testing.T, samples []*Sample) map[string]int64 {
 	t.Helper()
-	return weights(t, write(t, folded(Options{}), samples))
+	return weights(t, write(t, folded(Options{Micros: true}), samples))
 }
 
 type svgFrame struct {
@@ -85,7 +86,7 @@ func TestSVGAgreesWithFolded(t *testing.T) {
 	if len(frames) != len(want) {
 		t.Errorf("%d bars, want %d", len(frames), len(want))
 	}
-	scale := float64(svgWidth-2*svgMargin) / 10 // ticks in the stream
+	scale := float64(svgWidth-2*svgMargin) / 93_000 // microseconds in the stream
 	var above []svgFrame
 	var path []string
 	for _, f := range frames {
@@ -104,8 +105,8 @@ func TestSVGAgreesWithFolded(t *testing.T) {
 		if wide := float64(weight) * scale; f.Rect.Width < wide-0.01 || f.Rect.Width > wide+0.01 {
 			t.Errorf("%s is %v wide, want %v", path, f.Rect.Width, wide)
 		}
-		if !strings.HasPrefix(details, fmt.Sprintf("%d ticks, ", weight)) {
-			t.Errorf("%s has %q, want %d ticks", path, details, weight)
+		if !strings.HasPrefix(details, strings.TrimSuffix(fmt.Sprintf("%.2f", float64(weight)/1000)[:4], ".")) {
+			t.Errorf("%s has %q, want %d µs", path, details, weight)
 		}
 	}
 }
@@ -122,7 +123,7 @@ func TestSVGLabelsFit(t *testing.T) {
 		var samples []*Sample
 		for n := range 6 {
 			name := strings.Repeat(letters[i%len(letters)], 8*n+i)
-			samples = append(samples, &Sample{Process: "p", Stack: &Stack{Frames: []Frame{{Func: name}}}, Ticks: int64(1 + (n*n+i)%9)})
+			samples = append(samples, &Sample{Process: "p", Stack: &Stack{Frames: []Frame{{Func: name}}}, CPU: time.Duration(1+(n*n+i)%9) * tick})
 		}
 		for _, f := range parseSVG(t, write(t, svg(Options{}), samples)) {
 			n := len(wide.FindAllString(f.Text, -1))
@@ -148,8 +149,8 @@ func TestSVGLabelsFit(t *testing.T) {
 
 func TestSVGLeavesOutNarrowFrames(t *testing.T) {
 	samples := []*Sample{
-		{Process: "p", Ticks: 100_000, Stack: &Stack{Frames: []Frame{{Func: "wide"}}}},
-		{Process: "p", Ticks: 1, Stack: &Stack{Frames: []Frame{{Func: "narrow"}}}},
+		{Process: "p", CPU: 100_000 * tick, Stack: &Stack{Frames: []Frame{{Func: "wide"}}}},
+		{Process: "p", CPU: tick, Stack: &Stack{Frames: []Frame{{Func: "narrow"}}}},
 	}
 	b := write(t, svg(Options{}), samples)
 	if n := len(parseSVG(t, b)); n != 2 || !bytes.Contains(b, []byte("1 narrower or deeper frames are left out")) {
@@ -165,14 +166,14 @@ func TestSVGIsBounded(t *testing.T) {
 	for i := range deep.Frames {
 		deep.Frames[i].Func = name[i%2:]
 	}
-	samples := []*Sample{{Process: "p", Ticks: 1, Stack: deep}}
+	samples := []*Sample{{Process: "p", CPU: tick, Stack: deep}}
 	var wide []*Sample
 	for n := range 1000 {
 		frames := make([]Frame, 20)
 		for i := range frames {
 			frames[i].Func = name[n%1000:]
 		}
-		wide = append(wide, &Sample{Process: "p", Ticks: 1, Stack: &Stack{Frames: frames}})
+		wide = append(wide, &Sample{Process: "p", CPU: tick, Stack: &Stack{Frames: frames}})
 	}
 	for what, samples := range map[string][]*Sample{"deep": samples, "wide": wide} {
 		b := write(t, svg(Options{}), samples)
@@ -184,8 +185,8 @@ func TestSVGIsBounded(t *testing.T) {
 
 func TestPicturesLeaveOutWhatHasNoWeight(t *testing.T) {
 	samples := []*Sample{
-		{Process: "p", Ticks: 1, Stack: &Stack{Frames: []Frame{{Func: "some"}}}},
-		{Process: "p", Ticks: 0, Stack: &Stack{Frames: []Frame{{Func: "none"}}}},
+		{Process: "p", CPU: tick, Stack: &Stack{Frames: []Frame{{Func: "some"}}}},
+		{Process: "p", CPU: 0, Stack: &Stack{Frames: []Frame{{Func: "none"}}}},
 	}
 	if n := len(parseSVG(t, write(t, svg(Options{}), samples))); n != 2 {
 		t.Errorf("%d bars in the SVG, want 2", n)
@@ -209,16 +210,26 @@ func pageData(t *testing.T, b []byte) (names []string, frames []int64) {
 		t.Fatal("the page has no data")
 	}
 	var data struct {
-		Names, Colors []string
-		Frames        []int64
+		Names, Kinds, Modules, Threads, States []string
+		KindOf, ModuleOf                       []int
+		Frames, Cells                          []int64
 	}
 	if err := json.Unmarshal(m[1], &data); err != nil {
 		t.Fatal(err)
 	}
-	if len(data.Colors) != len(data.Names) {
-		t.Errorf("%d colours for %d names", len(data.Colors), len(data.Names))
+	if len(data.KindOf) != len(data.Names) || len(data.ModuleOf) != len(data.Names) || len(data.Cells)%5 != 0 {
+		t.Errorf("%d kinds and %d modules for %d names, %d numbers in cells", len(data.KindOf), len(data.ModuleOf), len(data.Names), len(data.Cells))
 	}
-	return data.Names, data.Frames
+	for i := 0; i < len(data.Frames); i += 2 {
+		frames = append(frames, data.Frames[i], data.Frames[i+1], 0)
+	}
+	for c := data.Cells; len(c) > 0; c = c[5:] {
+		if c[1] >= int64(len(data.Threads)) || c[2] >= int64(len(data.States)) {
+			t.Errorf("cell %v has no thread or state", c[:5])
+		}
+		frames[3*c[0]+2] += c[3]
+	}
+	return data.Names, frames
 }
 
 func TestHTMLAgreesWithFolded(t *testing.T) {
@@ -231,7 +242,7 @@ func TestHTMLAgreesWithFolded(t *testing.T) {
 	for i := 0; i < len(frames); i += 3 {
 		path = append(path[:frames[i]], names[frames[i+1]])
 		for d := range path {
-			got[strings.Join(path[:d+1], ";")] += frames[i+2]
+			got[strings.Join(path[:d+1], ";")] += frames[i+2] / 1000
 		}
 	}
 	for p, w := range want {
@@ -245,13 +256,13 @@ func TestHTMLAgreesWithFolded(t *testing.T) {
 	}
 }
 
-// TestPicturesReferToNothing: no address but the name of SVG's namespace.
+// TestPicturesReferToNothing: no address but the names of the namespaces of SVG and HTML.
 func TestPicturesReferToNothing(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"svg":  write(t, svg(Options{}), testRun()),
 		"html": write(t, page(Options{}), testRun()),
 	} {
-		text := strings.ReplaceAll(string(b), `xmlns="http://www.w3.org/2000/svg"`, "")
+		text := strings.NewReplacer(`xmlns="http://www.w3.org/2000/svg"`, "", `createElementNS("http://www.w3.org/1999/xhtml"`, "").Replace(string(b))
 		if m := regexp.MustCompile(`(?i)(https?:|src=|href|url\(|@import|import\(|fetch\(|XMLHttp).*`).FindString(text); m != "" {
 			t.Errorf("%s refers to %s", name, m)
 		}
@@ -262,7 +273,7 @@ func FuzzPictures(f *testing.F) {
 	f.Add("app", "main<&>\"'", "]]></script><script>alert(1)</script>")
 	f.Add("\x00\ufffe", "\xff<!--", "{{data}}{{script}}")
 	f.Fuzz(func(t *testing.T, process, outer, inner string) {
-		samples := []*Sample{{Process: process, Ticks: 2, Stack: &Stack{Frames: []Frame{{Func: inner}, {Func: outer}}}}}
+		samples := []*Sample{{Process: process, CPU: 2 * tick, Stack: &Stack{Frames: []Frame{{Func: inner}, {Func: outer}}}}}
 		want := foldedWeights(t, samples)
 		b := write(t, svg(Options{}), samples)
 		frames := parseSVG(t, b)
@@ -271,7 +282,7 @@ func FuzzPictures(f *testing.F) {
 			name, _, _ := strings.Cut(fr.Title, "\n")
 			path = append(path, name)
 		}
-		if len(frames) != 3 || want[strings.Join(path, ";")] != 2 {
+		if len(frames) != 3 || want[strings.Join(path, ";")] != 20_000 {
 			t.Errorf("bars %q, want %v", path, want)
 		}
 		doc := write(t, page(Options{}), samples)
@@ -295,7 +306,7 @@ func FuzzPictures(f *testing.F) {
 func BenchmarkSVG(b *testing.B) {
 	s := NewSVG(io.Discard, Options{})
 	for i := range 100_000 {
-		s.Add(&Sample{Process: "p", Ticks: 1, Stack: &Stack{Frames: []Frame{
+		s.Add(&Sample{Process: "p", CPU: tick, Stack: &Stack{Frames: []Frame{
 			{Func: fmt.Sprint("leaf", i%1000)}, {Func: fmt.Sprint("middle", i%317)}, {Func: fmt.Sprint("outer", i%10)}, {Func: "main"}}}})
 	}
 	b.ReportAllocs()

@@ -32,7 +32,7 @@ func flamegraphPL(t *testing.T) []string {
 // the same names with the same weights.
 func TestFlamegraphPL(t *testing.T) {
 	args := flamegraphPL(t)
-	for name, o := range map[string]Options{"plain": {}, "lines by thread": {Lines: true, ByThread: true}} {
+	for name, o := range map[string]Options{"plain": {}, "lines by thread": {Lines: true, By: ByThread}} {
 		t.Run(name, func(t *testing.T) {
 			text := write(t, folded(o), testRun())
 			cmd := exec.Command(args[0], append(args[1:], "--minwidth=0")...)

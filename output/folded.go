@@ -2,24 +2,84 @@ package output
 
 import (
 	"bufio"
+	"cmp"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Options are what the writers need to know of the run.
 type Options struct {
-	Hz       float64 // ticks a second
-	Wall     bool    // samples weigh wall-clock time, not CPU time
-	ByThread bool    // the thread's name follows the process's as a frame
-	Lines    bool    // file and line in labels, where they are known
+	Hz     float64 // ticks a second
+	Wall   bool    // samples weigh wall-clock time, not CPU time
+	By     By      // what follows the process's name
+	Lines  bool    // file and line in labels, where they are known
+	Micros bool    // Folded counts microseconds, not ticks
+}
+
+// By says what is told apart below, or in, the frame of the process.
+type By string
+
+const (
+	ByProcess By = "process" // nothing
+	ByPID     By = "pid"     // the name of the process ends in its id, app-123
+	ByThread  By = "thread"  // the thread's name is a frame
+	ByState   By = "state"   // the state is: running, or the call that is waited in
+)
+
+// weight is what a sample counts for.
+func (o Options) weight(s *Sample) time.Duration {
+	if o.Wall {
+		return s.Wall
+	}
+	return s.CPU
+}
+
+// tick is the time between two ticks, a microsecond if the rate is not known.
+func (o Options) tick() time.Duration {
+	if o.Hz <= 0 {
+		return time.Microsecond
+	}
+	return time.Duration(float64(time.Second) / o.Hz)
+}
+
+// deal expresses weights in whole units, by largest remainder (Hamilton): each
+// gets what it has of whole ones, and those that the rounded sum has beyond
+// that go one each to the largest rests, to the first of equal ones. none is
+// how many weights got no unit at all.
+func deal(weights []int64, unit int64) (units []int64, none int) {
+	units = make([]int64, len(weights))
+	var sum, dealt int64
+	var order []int
+	for i, w := range weights {
+		units[i] = w / unit
+		sum += w
+		dealt += units[i]
+		if w%unit > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(weights[b]%unit, weights[a]%unit) })
+	for _, i := range order[:min(int64(len(order)), (sum+unit/2)/unit-dealt)] {
+		units[i]++
+	}
+	for i, w := range weights {
+		if w > 0 && units[i] == 0 {
+			none++
+		}
+	}
+	return units, none
 }
 
 // paths counts samples by call path, in names. It is what folded lines and
 // flame graphs are made of.
 type paths struct {
 	opts   Options
+	run    Run
+	kinds  bool // names carry what they are, see appendKind
 	names  table
 	tree   tree
 	cache  map[pathKey]uint32 // recognises a stack by its pointer
@@ -29,7 +89,8 @@ type paths struct {
 
 type pathKey struct {
 	stack           *Stack
-	process, thread string
+	process, second string // second: the frame below the process, if any
+	pid             int    // 0: not told
 }
 
 const overflowName = 0 // number of the name overflow
@@ -40,17 +101,28 @@ func newPaths(o Options) paths {
 	return p
 }
 
+// describe is told of the run, at its end.
+func (p *paths) describe(r Run) { p.run = r }
+
 // add counts s. It does not allocate for a stack that it recognises.
-func (p *paths) add(s *Sample) {
-	k := pathKey{s.Stack, s.Process, ""}
-	if p.opts.ByThread {
-		k.thread = s.Thread
+func (p *paths) add(s *Sample) { p.tree.nodes[p.find(s)].self += int64(p.opts.weight(s)) }
+
+// find returns the node of a sample's stack.
+func (p *paths) find(s *Sample) uint32 {
+	k := pathKey{stack: s.Stack, process: s.Process}
+	switch p.opts.By {
+	case ByPID:
+		k.pid = s.PID
+	case ByThread:
+		k.second = s.Thread
+	case ByState:
+		k.second = s.State
 	}
 	n, ok := p.cache[k]
 	if !ok {
 		n = p.insert(k)
 	}
-	p.tree.nodes[n].self += s.Ticks
+	return n
 }
 
 // insert finds or makes the node of a stack and remembers it for its pointer.
@@ -72,20 +144,38 @@ func (p *paths) insert(k pathKey) uint32 {
 // walk follows a stack from the root: process, thread, how it was cut, then its
 // frames, outermost first.
 func (p *paths) walk(k pathKey) uint32 {
-	n, ok := p.step(0, foldSafe(appendClean(p.buf[:0], k.process), 0))
-	if ok && p.opts.ByThread {
-		n, ok = p.step(n, foldSafe(appendClean(p.buf[:0], k.thread), 0))
+	process := k.process
+	if k.pid != 0 {
+		process = fmt.Sprintf("%s-%d", process, k.pid)
+	}
+	n, ok := p.step(0, p.plain(process, KindProcess))
+	if ok && (p.opts.By == ByThread || p.opts.By == ByState) {
+		n, ok = p.step(n, p.plain(k.second, KindProcess))
 	}
 	if k.stack == nil {
 		return n
 	}
 	if ok && k.stack.End != "" {
-		n, ok = p.step(n, foldSafe(appendClean(p.buf[:0], truncated(k.stack.End)), 0))
+		n, ok = p.step(n, p.plain(truncated(k.stack.End), KindMarker))
 	}
 	for i := len(k.stack.Frames) - 1; ok && i >= 0; i-- {
-		n, ok = p.step(n, appendFolded(p.buf[:0], &k.stack.Frames[i], p.opts.Lines))
+		f := &k.stack.Frames[i]
+		name := appendFolded(p.buf[:0], f, p.opts.Lines)
+		if p.kinds {
+			name = appendKind(name, kindOf(f), f.Module)
+		}
+		n, ok = p.step(n, name)
 	}
 	return n
+}
+
+// plain is the key of a frame that is a name alone.
+func (p *paths) plain(name string, k Kind) []byte {
+	b := foldSafe(appendClean(p.buf[:0], name), 0)
+	if p.kinds {
+		b = appendKind(b, k, "")
+	}
+	return b
 }
 
 // step goes from node n to its child of this name; it fails, having stepped to
@@ -100,20 +190,28 @@ func (p *paths) step(n uint32, name []byte) (uint32, bool) {
 	return p.tree.grow(n, overflowName), false
 }
 
+// Notes says of the result what a reader should know.
+func (p *paths) Notes() []string { return p.tree.notes(overflowName) }
+
 func (p *paths) name(n uint32) string { return p.names.keys[p.tree.nodes[n].frame] }
 
 // Folded writes collapsed stacks: one line for each distinct call path, root
 // first, frames joined by ';', then a blank and the number of ticks; sorted by
 // byte value, as LC_ALL=C sort would. The first frame is the process. A stack
 // that was cut has "[truncated: REASON]" below it.
+//
+// The counts are whole ones, of ticks or of microseconds, dealt so that their
+// sum is that of the weights; a stack that gets none has no line, and is told
+// in [Folded.Notes].
 type Folded struct {
 	paths
-	w io.Writer
+	w    io.Writer
+	none int // stacks without a line
 }
 
 // NewFolded returns a Folded that writes to w when it is closed.
 func NewFolded(w io.Writer, o Options) *Folded {
-	return &Folded{newPaths(o), w}
+	return &Folded{paths: newPaths(o), w: w}
 }
 
 // Add counts one sample; it never fails.
@@ -126,10 +224,28 @@ func (f *Folded) Add(s *Sample) error {
 func (f *Folded) Close() error { return f.write(f.w) }
 
 func (f *Folded) write(w io.Writer) error {
+	unit := f.opts.tick()
+	if f.opts.Micros {
+		unit = time.Microsecond
+	}
+	weights := make([]int64, len(f.tree.nodes))
+	for i := range f.tree.nodes {
+		weights[i] = f.tree.nodes[i].self
+	}
 	list, first := f.tree.children()
 	fw := foldedWriter{p: &f.paths, list: list, first: first, out: bufio.NewWriterSize(w, 1<<16)}
+	fw.counts, f.none = deal(weights, int64(unit))
 	fw.below(0)
 	return fw.out.Flush()
+}
+
+// Notes adds to those of all flame graphs how many stacks have no line.
+func (f *Folded) Notes() []string {
+	notes := f.paths.Notes()
+	if f.none > 0 && !f.opts.Micros {
+		notes = append(notes, fmt.Sprintf("stacks that weigh too little for a whole tick and have no line: %d; their time is counted with the others (try: --unit us)", f.none))
+	}
+	return notes
 }
 
 // foldedWriter walks a tree; path holds the frames above the current node,
@@ -137,6 +253,7 @@ func (f *Folded) write(w io.Writer) error {
 type foldedWriter struct {
 	p           *paths
 	list, first []uint32
+	counts      []int64 // of each node, by itself
 	path        []byte
 	out         *bufio.Writer // remembers its first error
 }
@@ -154,8 +271,8 @@ func (w *foldedWriter) below(n uint32) {
 	items := make([]item, 0, len(children))
 	for _, c := range children {
 		name := w.p.name(c)
-		if self := w.p.tree.nodes[c].self; self != 0 {
-			items = append(items, item{name + " " + strconv.FormatInt(self, 10), c, true})
+		if n := w.counts[c]; n != 0 {
+			items = append(items, item{name + " " + strconv.FormatInt(n, 10), c, true})
 		}
 		if w.first[c] < w.first[c+1] {
 			items = append(items, item{name + ";", c, false})

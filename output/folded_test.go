@@ -4,22 +4,26 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
 
 func folded(o Options) func(*bytes.Buffer) *Folded {
+	o.Hz = 100
 	return func(b *bytes.Buffer) *Folded { return NewFolded(b, o) }
 }
 
 func TestFoldedGolden(t *testing.T) {
 	for name, o := range map[string]Options{
 		"plain":     {},
-		"by-thread": {ByThread: true},
+		"by-thread": {By: ByThread},
 		"lines":     {Lines: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -28,11 +32,27 @@ func TestFoldedGolden(t *testing.T) {
 	}
 }
 
-func TestFoldedTotalsAndOrder(t *testing.T) {
-	var want int64
-	for _, s := range testRun() {
-		want += s.Ticks
+// TestBy: what tells processes of one name, threads and states apart.
+func TestBy(t *testing.T) {
+	samples := []*Sample{
+		{Process: "p", PID: 1, Thread: "a", State: "running", CPU: tick}, {Process: "p", PID: 2, Thread: "a", State: "read", CPU: tick},
+		{Process: "p", PID: 2, Thread: "b", State: "read", CPU: tick},
 	}
+	for by, want := range map[By]string{
+		"": "p 3\n", ByProcess: "p 3\n", ByPID: "p-1 1\np-2 2\n", ByThread: "p;a 2\np;b 1\n", ByState: "p;read 2\np;running 1\n",
+	} {
+		if got := string(write(t, folded(Options{By: by}), samples)); got != want {
+			t.Errorf("by %q: got %q, want %q", by, got, want)
+		}
+	}
+}
+
+func TestFoldedTotalsAndOrder(t *testing.T) {
+	var cpu time.Duration
+	for _, s := range testRun() {
+		cpu += s.CPU
+	}
+	want := int64((cpu + tick/2) / tick)
 	lines := strings.Split(strings.TrimSuffix(string(write(t, folded(Options{}), testRun())), "\n"), "\n")
 	var got int64
 	for _, l := range lines {
@@ -54,7 +74,7 @@ func TestFoldedTotalsAndOrder(t *testing.T) {
 // ' ' < '0' < ';' < 'a'.
 func TestFoldedSorted(t *testing.T) {
 	f := func(names ...string) *Sample {
-		s := &Sample{Process: "p", Stack: &Stack{}, Ticks: 7}
+		s := &Sample{Process: "p", Stack: &Stack{}, CPU: 7 * tick}
 		for _, n := range names {
 			s.Stack.Frames = append(s.Stack.Frames, Frame{Func: n})
 		}
@@ -117,10 +137,10 @@ func TestLongNameIsCut(t *testing.T) {
 // the total stays exact and what does not fit is marked.
 func TestFoldedBounded(t *testing.T) {
 	var b bytes.Buffer
-	f := NewFolded(&b, Options{})
+	f := NewFolded(&b, Options{Hz: 100})
 	f.tree.limit = 100
 	for i := range 1000 {
-		f.Add(&Sample{Process: "p", Ticks: 1, Stack: &Stack{Frames: []Frame{{Func: fmt.Sprint("f", i)}, {Func: "main"}}}})
+		f.Add(&Sample{Process: "p", CPU: tick, Stack: &Stack{Frames: []Frame{{Func: fmt.Sprint("f", i)}, {Func: "main"}}}})
 	}
 	if n := len(f.tree.nodes); n > 200 {
 		t.Errorf("%d nodes with a limit of 100", n)
@@ -137,11 +157,11 @@ func TestFoldedBounded(t *testing.T) {
 
 func TestFoldedNamesBounded(t *testing.T) {
 	var b bytes.Buffer
-	f := NewFolded(&b, Options{})
+	f := NewFolded(&b, Options{Hz: 100})
 	pad := strings.Repeat("x", 4000)
 	const n = 2 * maxTextBytes / 4000
 	for i := range n {
-		f.Add(&Sample{Process: "p", Ticks: 1, Stack: &Stack{Frames: []Frame{{Func: fmt.Sprint(i, pad)}}}})
+		f.Add(&Sample{Process: "p", CPU: tick, Stack: &Stack{Frames: []Frame{{Func: fmt.Sprint(i, pad)}}}})
 	}
 	if f.names.bytes > maxTextBytes {
 		t.Errorf("%d bytes of names, the bound is %d", f.names.bytes, maxTextBytes)
@@ -155,13 +175,13 @@ func TestFoldedNamesBounded(t *testing.T) {
 // and counted right all the same.
 func TestPathCacheIsBounded(t *testing.T) {
 	var b bytes.Buffer
-	f := NewFolded(&b, Options{})
+	f := NewFolded(&b, Options{Hz: 100})
 	frames := make([]Frame, 1000)
 	for i := range frames {
 		frames[i].Func = "recurse"
 	}
 	for range 100 {
-		f.Add(&Sample{Process: "p", Ticks: 1, Stack: &Stack{Frames: frames}})
+		f.Add(&Sample{Process: "p", CPU: tick, Stack: &Stack{Frames: frames}})
 	}
 	if len(f.cache) > maxCached/1000 {
 		t.Errorf("%d stacks of 1,000 frames are held, the bound is %d frames", len(f.cache), maxCached)
@@ -182,7 +202,7 @@ func FuzzFolded(f *testing.F) {
 		if ticks <= 0 {
 			ticks = 1
 		}
-		s := &Sample{Process: process, Ticks: ticks, Stack: &Stack{
+		s := &Sample{Process: process, CPU: time.Duration(ticks) * tick, Stack: &Stack{
 			End:    inner,
 			Frames: []Frame{{Func: inner, File: file, Line: 3}, {Module: outer, Offset: 16}},
 		}}
@@ -214,7 +234,7 @@ func FuzzFolded(f *testing.F) {
 }
 
 func BenchmarkFoldedAdd(b *testing.B) {
-	f := NewFolded(io.Discard, Options{ByThread: true})
+	f := NewFolded(io.Discard, Options{Hz: 100, By: ByThread})
 	samples := testRun()
 	for _, s := range samples {
 		f.Add(s)
@@ -228,24 +248,24 @@ func BenchmarkFoldedAdd(b *testing.B) {
 // BenchmarkFoldedNew is the cost of a stack that is not recognised by its
 // pointer: 50 frames that the tree knows.
 func BenchmarkFoldedNew(b *testing.B) {
-	f := NewFolded(io.Discard, Options{})
+	f := NewFolded(io.Discard, Options{Hz: 100})
 	frames := make([]Frame, 50)
 	for i := range frames {
 		frames[i].Func = fmt.Sprint("function", i)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		f.Add(&Sample{Process: "p", Ticks: 1, Stack: &Stack{Frames: frames}})
+		f.Add(&Sample{Process: "p", CPU: tick, Stack: &Stack{Frames: frames}})
 	}
 }
 
 func ExampleFolded() {
 	var w strings.Builder
-	f := NewFolded(&w, Options{})
+	f := NewFolded(&w, Options{Hz: 99})
 	busy := &Stack{Frames: []Frame{{Func: "hash"}, {Func: "main"}}} // innermost first
 	cut := &Stack{Frames: []Frame{{Module: "libz.so.1", Offset: 0x1f20}}, End: "no row"}
 	for _, s := range []*Stack{busy, cut, busy} {
-		if err := f.Add(&Sample{Process: "app", Stack: s, Ticks: 1}); err != nil {
+		if err := f.Add(&Sample{Process: "app", Stack: s, CPU: time.Second / 99}); err != nil {
 			panic(err)
 		}
 	}
@@ -256,4 +276,118 @@ func ExampleFolded() {
 	// Output:
 	// app;[truncated: no row];libz.so.1+0x1f20 1
 	// app;main;hash 2
+}
+
+// TestDeal: whole units by largest remainder, checked against the rule itself: the
+// sum is the rounded one, nobody is a unit or more away from his share, and
+// nobody with a smaller rest got one before another.
+func TestDeal(t *testing.T) {
+	for _, tc := range []struct {
+		weights, want []int64
+		none          int
+	}{
+		{nil, []int64{}, 0},
+		{[]int64{10, 20}, []int64{1, 2}, 0},
+		{[]int64{4, 4, 4}, []int64{1, 0, 0}, 2},
+		{[]int64{5}, []int64{1}, 0},
+		{[]int64{4}, []int64{0}, 1},
+		{[]int64{13, 9, 8}, []int64{1, 1, 1}, 0},
+		{[]int64{16, 14, 0}, []int64{2, 1, 0}, 0},
+	} {
+		if got, none := deal(tc.weights, 10); !slices.Equal(got, tc.want) || none != tc.none {
+			t.Errorf("%v: got %v and %d without, want %v and %d", tc.weights, got, none, tc.want, tc.none)
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 1000 {
+		w := make([]int64, 1+r.IntN(50))
+		var sum, units int64
+		for i := range w {
+			w[i] = r.Int64N(1000)
+			sum += w[i]
+		}
+		got, _ := deal(w, 100)
+		least, most := int64(100), int64(-1) // rests that got one more, and that did not
+		for i, n := range got {
+			units += n
+			switch n - w[i]/100 {
+			case 1:
+				least = min(least, w[i]%100)
+			case 0:
+				most = max(most, w[i]%100)
+			default:
+				t.Fatalf("%d became %d units", w[i], n)
+			}
+		}
+		if units != (sum+50)/100 || least < most {
+			t.Fatalf("%v: %v, %d units of %d; a rest of %d got one, one of %d did not", w, got, units, sum, least, most)
+		}
+	}
+}
+
+// TestSumsAgree: a run of many samples that weigh much less than a tick has the same sum in
+// every format, and those without a line are told.
+func TestSumsAgree(t *testing.T) {
+	var samples []*Sample
+	var total time.Duration
+	r := rand.New(rand.NewPCG(3, 4))
+	for i := range 60 {
+		s := &Sample{Time: start, Process: "p", PID: 1, TID: 1, CPU: time.Duration(r.Int64N(int64(tick))), Stack: &Stack{Frames: []Frame{{Func: fmt.Sprint("f", i), PC: uint64(i + 1)}}}}
+		total += s.CPU
+		samples = append(samples, s)
+	}
+	o := Options{Hz: 100}
+	var f *Folded
+	text := write(t, func(b *bytes.Buffer) *Folded { f = NewFolded(b, o); return f }, samples)
+	ticks, lines := int64(0), 0
+	for path, n := range weights(t, text) {
+		if path != "p" {
+			ticks, lines = ticks+n, lines+1
+		}
+	}
+	if want := int64((total + tick/2) / tick); ticks != want || lines == 60 {
+		t.Errorf("folded has %d ticks in %d lines, want %d in fewer than 60", ticks, lines, want)
+	}
+	if notes := f.Notes(); len(notes) != 1 || !strings.Contains(notes[0], fmt.Sprintf("have no line: %d;", 60-lines)) {
+		t.Errorf("notes are %q, want one of %d stacks", notes, 60-lines)
+	}
+	var periods time.Duration
+	for _, m := range perfEvent.FindAllStringSubmatch(string(write(t, perf(o), samples)), -1) {
+		n, _ := strconv.ParseInt(m[1], 10, 64)
+		periods += time.Duration(n)
+	}
+	profile := parsePProf(t, write(t, pprof(o), samples))
+	var count, cpu int64
+	for _, s := range profile.Sample {
+		count, cpu = count+s.Value[0], cpu+s.Value[1]
+	}
+	var ms float64
+	for _, th := range parseFirefox(t, write(t, firefox(o), samples)).Threads {
+		for _, w := range th.Samples.Weight {
+			ms += w
+		}
+	}
+	_, frames := pageData(t, write(t, page(o), samples))
+	var page int64
+	for i := 2; i < len(frames); i += 3 {
+		page += frames[i]
+	}
+	if count != ticks || time.Duration(cpu) != total || time.Duration(page) != total || math.Abs(ms-total.Seconds()*1e3) > 1e-6 || periods != total {
+		t.Errorf("folded %d ticks, pprof %d and %v, html %v, firefox %v ms, perf %v; the run had %v", ticks, count, time.Duration(cpu), time.Duration(page), ms, periods, total)
+	}
+}
+
+// TestMoreIsTold: what had no room is in the notes.
+func TestMoreIsTold(t *testing.T) {
+	f := NewFolded(io.Discard, Options{Hz: 100})
+	f.tree.limit = 10
+	for i := range 30 {
+		if i == 8 && f.Notes() != nil {
+			t.Errorf("while there is room, the notes are %q", f.Notes())
+		}
+		f.Add(&Sample{Process: "p", CPU: tick, Stack: &Stack{Frames: []Frame{{Func: fmt.Sprint(i)}}}})
+	}
+	if notes := f.Notes(); len(notes) != 1 || !strings.Contains(notes[0], "no room for all distinct stacks: at 1 place") {
+		t.Errorf("notes are %q", notes)
+	}
 }

@@ -18,7 +18,7 @@ func FuzzFormats(f *testing.F) {
 	f.Add("", "", "", "", "", "", "")
 	f.Add("\xff", "\u202e", "\x85", "\U000e0001", " ) ", "\u00a0", "0x0x")
 	f.Fuzz(func(t *testing.T, process, thread, state, name, module, file, end string) {
-		s := &Sample{Time: start, PID: 1, TID: 2, Process: process, Thread: thread, State: state, Taken: "stop", Ticks: 1, CPU: 1,
+		s := &Sample{Time: start, PID: 1, TID: 2, Process: process, Thread: thread, State: state, Taken: "stop", CPU: tick, Wall: tick,
 			Stack: &Stack{End: end, Frames: []Frame{
 				{Func: name, Module: module, File: file, Line: 3, PC: 16, How: "regs", Kernel: true},
 				{Func: name, Module: module, File: file, Line: 3, PC: 16, How: "regs", Mapping: &Mapping{Path: module, BuildID: file}},
@@ -27,9 +27,9 @@ func FuzzFormats(f *testing.F) {
 		if end != "" {
 			cut = 1
 		}
-		lines := map[string]int{"folded": 1, "json": 1, "firefox": 1, "perf": 4 + cut, "dump": 5}
+		lines := map[string]int{"folded": 1, "json": 1, "firefox": 1, "speedscope": 1, "perf": 4 + cut, "dump": 5}
 		for _, format := range formats {
-			for _, o := range []Options{{Hz: 100}, {Hz: 100, Wall: true, ByThread: true, Lines: true}} {
+			for _, o := range []Options{{Hz: 100}, {Hz: 100, Wall: true, By: ByThread, Lines: true}} {
 				var b bytes.Buffer
 				sink := format.new(&b, o)
 				if err := sink.Add(s); err != nil {

@@ -9,16 +9,16 @@ import (
 
 // jsonVersion is the value of "version" in each line. It grows when a field
 // changes its meaning or goes, not when one is added.
-const jsonVersion = "1"
+const jsonVersion = "2"
 
 // JSON writes one object a line for each sample, as it comes:
 //
-//	version      1
+//	version      2 (1 had a weight in ticks)
 //	time_ns      nanoseconds since 1970
 //	pid, tid, process, thread
 //	state        "running", or the system call that the thread blocks in
-//	taken        how: "stop", "no stop", "reused", "exit"
-//	ticks        weight of the sample
+//	taken        how: "stop", "no stop", "reused", "exit"; "none": CPU time that no
+//	             sample stands for
 //	cpu_ns       CPU time since the thread's last sample
 //	wall_ns      time that the sample stands for
 //	delay_ns, pause_ns, late_ns
@@ -51,7 +51,6 @@ func (j *JSON) Add(s *Sample) error {
 	b = appendText(b, "thread", s.Thread)
 	b = appendText(b, "state", s.State)
 	b = appendText(b, "taken", s.Taken)
-	b = appendField(b, "ticks", s.Ticks)
 	b = appendField(b, "cpu_ns", int64(s.CPU))
 	b = appendField(b, "wall_ns", int64(s.Wall))
 	b = appendField(b, "delay_ns", int64(s.Delay))

@@ -26,7 +26,6 @@ func TestJSONRoundTrip(t *testing.T) {
 			TimeNS   int64 `json:"time_ns"`
 			PID, TID int
 			Process  string
-			Ticks    int64
 			CPUNS    int64 `json:"cpu_ns"`
 			PauseNS  int64 `json:"pause_ns"`
 			Complete bool
@@ -41,8 +40,8 @@ func TestJSONRoundTrip(t *testing.T) {
 		if err := json.Unmarshal([]byte(lines[i]), &got); err != nil {
 			t.Fatalf("%s: %v", lines[i], err)
 		}
-		if got.Version != 1 || got.TimeNS != s.Time.UnixNano() || got.PID != s.PID || got.TID != s.TID || got.Process != s.Process ||
-			got.Ticks != s.Ticks || got.CPUNS != int64(s.CPU) || got.PauseNS != int64(s.Pause) {
+		if got.Version != 2 || got.TimeNS != s.Time.UnixNano() || got.PID != s.PID || got.TID != s.TID || got.Process != s.Process ||
+			got.CPUNS != int64(s.CPU) || got.PauseNS != int64(s.Pause) {
 			t.Errorf("%s\nis not %+v", lines[i], s)
 		}
 		if s.Stack == nil {

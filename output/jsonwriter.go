@@ -3,6 +3,7 @@ package output
 import (
 	"bufio"
 	"strconv"
+	"time"
 )
 
 // jsonWriter writes one JSON document, piece by piece. out remembers its first
@@ -51,6 +52,14 @@ func (j *jsonWriter) string(s string) {
 	j.comma = true
 }
 
+func (j *jsonWriter) strings(list []string) {
+	j.open('[')
+	for _, s := range list {
+		j.string(s)
+	}
+	j.close(']')
+}
+
 func (j *jsonWriter) int(v int64) {
 	j.separate()
 	j.buf = strconv.AppendInt(j.buf[:0], v, 10)
@@ -92,6 +101,16 @@ func (j *jsonWriter) column(name string, n int, value func(i int) int64) {
 		} else {
 			j.int(v)
 		}
+	}
+	j.close(']')
+}
+
+// times writes n times in milliseconds.
+func (j *jsonWriter) times(name string, n int, value func(i int) time.Duration) {
+	j.name(name)
+	j.open('[')
+	for i := range n {
+		j.float(float64(value(i).Microseconds()) / 1e3)
 	}
 	j.close(']')
 }

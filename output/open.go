@@ -7,11 +7,17 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // Outputs are several sinks, each with its file, fed from one stream. One that
 // fails is left out from then on, the others go on.
-type Outputs struct{ list []*sinkFile }
+type Outputs struct {
+	list    []*sinkFile
+	opts    Options
+	samples int64
+	weight  time.Duration // of them all
+}
 
 type sinkFile struct {
 	format format
@@ -34,7 +40,7 @@ func Open(specs []Spec, o Options) (*Outputs, error) {
 	if err := distinct(specs); err != nil {
 		return nil, err
 	}
-	outs := &Outputs{}
+	outs := &Outputs{opts: o}
 	for _, spec := range specs {
 		format, ok := formatByName(spec.Format)
 		if !ok {
@@ -91,6 +97,8 @@ func (o *Outputs) Strict() {
 // Add feeds s to every sink that has not failed. The error is of those that
 // fail now, each told once.
 func (o *Outputs) Add(s *Sample) error {
+	o.samples++
+	o.weight += o.opts.weight(s)
 	var errs []error
 	for _, out := range o.list {
 		if out.failed {
@@ -120,6 +128,43 @@ func (o *Outputs) Close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Wrote tells of each file that was written what is in it. Call it after Close.
+func (o *Outputs) Wrote() []string {
+	var list []string
+	for _, out := range o.list {
+		if !out.failed && out.file.name != stdoutName {
+			list = append(list, fmt.Sprintf("%s (%d samples, %s of %s)", out.file.name, o.samples, appendTime(nil, int64(o.weight)), o.opts.unit()))
+		}
+	}
+	return list
+}
+
+// Notes says what readers of the outputs should know, each with its file. Call
+// it after Close.
+func (o *Outputs) Notes() []string {
+	var list []string
+	for _, out := range o.list {
+		n, ok := out.sink.(interface{ Notes() []string })
+		if out.failed || !ok {
+			continue
+		}
+		for _, note := range n.Notes() {
+			list = append(list, fmt.Sprintf("%s: %s", out.file.title(), note))
+		}
+	}
+	return list
+}
+
+// Describe tells the pictures of the run. Call it before Close.
+func (o *Outputs) Describe(r Run) {
+	r.Samples = o.samples
+	for _, out := range o.list {
+		if d, ok := out.sink.(interface{ describe(Run) }); ok {
+			d.describe(r)
+		}
+	}
 }
 
 // Failed tells whether no output is left that could be written.

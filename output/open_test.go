@@ -16,6 +16,11 @@ func TestParseSpec(t *testing.T) {
 	for _, tc := range []struct{ in, want string }{
 		{"-", "folded=-"},
 		{"x", "folded=x"},
+		{"a.b/x", "folded=a.b/x"},
+		{"/dev/null", "folded=/dev/null"},
+		{"a.speedscope.json", "speedscope=a.speedscope.json"},
+		{"a.firefox.json", "firefox=a.firefox.json"},
+		{"a.json", "json=a.json"},
 		{"x.folded", "folded=x.folded"},
 		{"x.txt", "folded=x.txt"},
 		{"x.pb.gz", "pprof=x.pb.gz"},
@@ -23,7 +28,6 @@ func TestParseSpec(t *testing.T) {
 		{"pprof=x.txt", "pprof=x.txt"},
 		{"folded=a=b", "folded=a=b"},
 		{"./a=b.pprof", "pprof=./a=b.pprof"},
-		{"pprof", "folded=pprof"},
 	} {
 		t.Run(tc.in, func(t *testing.T) {
 			got, err := ParseSpec(tc.in)
@@ -37,6 +41,9 @@ func TestParseSpec(t *testing.T) {
 	}
 	for _, tc := range []struct{ in, want string }{
 		{"", "no file name"},
+		{"x.svg.gz", `the ending of "x.svg.gz" tells no format (endings are .folded .txt .pb.gz`},
+		{"svg", `or write FORMAT=FILE, as folded=svg)`},
+		{"a.foo", `the ending of "a.foo" tells no format`},
 		{"pprof=", "try: pprof=-"},
 		{"flame=x", `unknown format "flame"`},
 		{"=x", `unknown format ""`},
@@ -405,7 +412,7 @@ func TestFailedStreamKeepsItsBeginning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := Open([]Spec{{"folded", "a.folded"}}, Options{})
+	other, err := Open([]Spec{{"folded", "a.folded"}}, Options{Hz: 100})
 	if err != nil {
 		t.Fatal(err)
 	}

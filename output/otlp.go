@@ -41,6 +41,7 @@ type OTLP struct {
 	ID         [16]byte
 
 	e             *protoWriter
+	ticks         []int64 // of each cell
 	texts         table
 	attributes    refs[[2]string]
 	usedMappings  refs[uint32]
@@ -81,6 +82,7 @@ func (o *OTLP) Close() error { return o.write(o.w) }
 
 func (o *OTLP) write(w io.Writer) error {
 	o.e = newProtoWriter(w)
+	_, o.ticks = o.weigh()
 	o.texts = table{}
 	o.texts.add("")
 	o.attributes, o.usedMappings, o.usedLocations = refs[[2]string]{}, refs[uint32]{}, refs[uint32]{}
@@ -119,17 +121,17 @@ func (o *OTLP) process(pid int, cells []uint32) {
 		e.attr(3, a)
 	}
 	e.nested(otlpScope)
-	o.profile(pid, cells, "samples", "count", func(c *cell) int64 { return c.ticks })
-	o.profile(pid, cells, "cpu", "nanoseconds", func(c *cell) int64 { return int64(c.cpu) })
+	o.profile(pid, cells, "samples", "count", func(i uint32) int64 { return o.ticks[i] })
+	o.profile(pid, cells, "cpu", "nanoseconds", func(i uint32) int64 { return int64(o.values[i].cpu) })
 	if o.opt.Wall {
-		o.profile(pid, cells, "wall", "nanoseconds", func(c *cell) int64 { return int64(c.wall) })
+		o.profile(pid, cells, "wall", "nanoseconds", func(i uint32) int64 { return int64(o.values[i].wall) })
 	}
 	e.nested(otlpScopeProfiles)
 	e.end(otlpResourceProfiles)
 }
 
 // profile writes the values of one kind.
-func (o *OTLP) profile(pid int, cells []uint32, kind, unit string, value func(*cell) int64) {
+func (o *OTLP) profile(pid int, cells []uint32, kind, unit string, value func(i uint32) int64) {
 	e := o.e
 	valueType := func(field int, name, unit string) {
 		e.begin()
@@ -141,7 +143,7 @@ func (o *OTLP) profile(pid int, cells []uint32, kind, unit string, value func(*c
 	valueType(otlpSampleType, kind, unit)
 	for _, i := range cells {
 		c := &o.values[i]
-		v := value(c)
+		v := value(i)
 		if v == 0 {
 			continue
 		}

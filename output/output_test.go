@@ -54,6 +54,9 @@ var (
 	frEvil = Frame{Func: "a;b<script>\"'&\x1b[31m\n\t\xff\u202e\\ end 12", Module: "ev;il\n.so", Offset: 1, PC: 0x7f0000000001, How: "fp", Mapping: mapLibc}
 )
 
+// tick is the time between two ticks of the tests, at 100 Hz.
+const tick = 10 * time.Millisecond
+
 var start = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 // testRun is a run of two processes at 100 Hz that has every kind of frame.
@@ -64,22 +67,22 @@ func testRun() []*Sample {
 	none := &Stack{Frames: []Frame{frNone}, End: "no row"}
 	evil := &Stack{Frames: []Frame{frEvil, frMain}}
 	var samples []*Sample
-	add := func(pid, tid int, process, thread, state string, s *Stack, ticks int64, cpu time.Duration) {
+	add := func(pid, tid int, process, thread, state string, s *Stack, cpu time.Duration) {
 		n := time.Duration(len(samples))
 		samples = append(samples, &Sample{
 			Time: start.Add(n * 10 * time.Millisecond), PID: pid, TID: tid, Process: process, Thread: thread,
-			State: state, Taken: "stop", Stack: s, Ticks: ticks, CPU: cpu, Wall: time.Duration(ticks) * 10 * time.Millisecond,
+			State: state, Taken: "stop", Stack: s, CPU: cpu, Wall: max(1, cpu/tick) * tick,
 			Delay: 5 * time.Microsecond, Pause: 40 * time.Microsecond, Late: time.Microsecond,
 		})
 	}
-	add(100, 100, "app", "app", "running", parse, 1, 10*time.Millisecond)
-	add(100, 101, "app", "worker 1", "read", read, 2, 0)
-	add(100, 100, "app", "app", "running", parse, 3, 30*time.Millisecond)
-	add(100, 101, "app", "worker 1", "running", cut, 1, 9*time.Millisecond)
-	add(100, 100, "app", "app", "running", none, 1, 1*time.Millisecond)
-	add(200, 200, "e;v\x07il 3", "t\nwo", "running", evil, 1, 10*time.Millisecond)
-	add(200, 200, "e;v\x07il 3", "t\nwo", "running", &Stack{Frames: []Frame{frMain}}, 0, 2*time.Millisecond)
-	add(100, 102, "app", "", "futex", nil, 1, 0)
+	add(100, 100, "app", "app", "running", parse, tick)
+	add(100, 101, "app", "worker 1", "read", read, 2*tick+3*time.Millisecond)
+	add(100, 100, "app", "app", "running", parse, 3*tick)
+	add(100, 101, "app", "worker 1", "running", cut, 9*time.Millisecond)
+	add(100, 100, "app", "app", "running", none, time.Millisecond)
+	add(200, 200, "e;v\x07il 3", "t\nwo", "running", evil, tick)
+	add(200, 200, "e;v\x07il 3", "t\nwo", "running", &Stack{Frames: []Frame{frMain}}, 0)
+	add(100, 102, "app", "", "futex", nil, tick)
 	return samples
 }
 

@@ -13,37 +13,37 @@ import (
 //	comm PID/TID SECONDS.MICROSECONDS: PERIOD EVENT:
 //	<tab>ADDRESS SYMBOL+0xOFFSET (FILE)
 //
-// Most of them count records and pass over the period. So a sample that stands
-// for several ticks is written once for each, at the time of that tick, and one
-// that stands for none is left out: counted or weighed, the total is that of
-// the folded output.
+// The period is the weight of the sample, in nanoseconds, so that they add up to
+// that of the run. Some readers count records and pass over it. So a sample that
+// weighs several ticks is written once for each, at the time of that tick, each
+// time with its part of the weight; one that weighs nothing is left out.
 //
 // Blanks in the thread's name and in FILE become '_', since those tools find
 // the ends of both by blanks. Inlined frames have "(inlined)" for their file,
 // as perf shows them.
 type Perf struct {
 	stream
+	opts   Options
 	tick   time.Duration
 	event  string
 	buf    []byte
 	frames []byte
+	last   map[int]time.Time // of the records of a thread, which readers want in order
 }
 
 // NewPerf returns a Perf that writes to w.
 func NewPerf(w io.Writer, o Options) *Perf {
-	p := &Perf{stream: newStream(w), event: "cpu-clock"}
+	p := &Perf{stream: newStream(w), opts: o, tick: o.tick(), event: "cpu-clock", last: make(map[int]time.Time)}
 	if o.Wall {
 		p.event = "wall-clock"
-	}
-	if o.Hz > 0 {
-		p.tick = time.Duration(float64(time.Second) / o.Hz)
 	}
 	return p
 }
 
 // Add writes one sample.
 func (p *Perf) Add(s *Sample) error {
-	if s.Ticks <= 0 {
+	weight := p.opts.weight(s)
+	if weight <= 0 {
 		return nil
 	}
 	p.frames = p.frames[:0]
@@ -57,8 +57,22 @@ func (p *Perf) Add(s *Sample) error {
 		}
 	}
 	p.frames = append(p.frames, '\n')
-	for left := s.Ticks - 1; left >= 0; left-- {
-		p.buf = p.appendHead(p.buf[:0], s, s.Time.Add(-time.Duration(left)*p.tick))
+	times := max(1, (weight+p.tick/2)/p.tick)
+	if s.Taken == "none" { // nobody knows when it was
+		times = 1
+	}
+	for ; times > 0; times-- {
+		part := weight / times
+		weight -= part
+		at := s.Time.Add(-(times - 1) * p.tick)
+		if last := p.last[s.TID]; at.Before(last) {
+			at = last
+		}
+		if len(p.last) >= maxThreads {
+			clear(p.last)
+		}
+		p.last[s.TID] = at
+		p.buf = p.appendHead(p.buf[:0], s, at, part)
 		p.buf = append(p.buf, p.frames...)
 		if err := p.write(p.buf, s.Time); err != nil {
 			return err
@@ -67,7 +81,7 @@ func (p *Perf) Add(s *Sample) error {
 	return nil
 }
 
-func (p *Perf) appendHead(b []byte, s *Sample, at time.Time) []byte {
+func (p *Perf) appendHead(b []byte, s *Sample, at time.Time, period time.Duration) []byte {
 	start := len(b)
 	b = unblank(appendClean(b, s.Thread), start)
 	if len(b) == start { // perf's own name for a thread that has none
@@ -81,7 +95,7 @@ func (p *Perf) appendHead(b []byte, s *Sample, at time.Time) []byte {
 	for unit := int64(1e5); unit > 0; unit /= 10 {
 		b = append(b, '0'+byte(us/unit%10))
 	}
-	b = strconv.AppendInt(append(b, ": "...), int64(p.tick), 10)
+	b = strconv.AppendInt(append(b, ": "...), int64(period), 10)
 	b = append(append(b, ' '), p.event...)
 	return append(b, ": \n"...)
 }

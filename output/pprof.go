@@ -15,8 +15,8 @@ const (
 )
 
 // PProf writes a profile that go tool pprof reads (profile.proto, gzipped).
-// Its values are the ticks ("samples"), CPU time ("cpu") and, in a wall-clock
-// profile, wall time. Locations keep the addresses and mappings with their
+// Its values are the weight in ticks ("samples", dealt as in [Folded]), CPU time
+// ("cpu") and, in a wall-clock profile, wall time. Locations keep the addresses and mappings with their
 // build-ids; functions that were inlined are further lines of their location.
 //
 // Each sample is labelled with the process's name and pid, the thread's name,
@@ -77,7 +77,6 @@ type pprofKey struct {
 // cell is one sample of the profile.
 type cell struct {
 	key       cellKey
-	ticks     int64
 	cpu, wall time.Duration
 }
 
@@ -112,7 +111,6 @@ func (p *PProf) Add(s *Sample) error {
 		i = p.insert(k)
 	}
 	c := &p.values[i]
-	c.ticks += s.Ticks
 	c.cpu += s.CPU
 	c.wall += s.Wall
 	return nil
@@ -287,6 +285,9 @@ func (p *PProf) intern(addr uint64, mapping uint32, lines []pprofLine) uint32 {
 	return id
 }
 
+// Notes says of the result what a reader should know.
+func (p *PProf) Notes() []string { return p.tree.notes(overflowName) }
+
 // Close writes the profile.
 func (p *PProf) Close() error { return p.write(p.w) }
 
@@ -380,10 +381,24 @@ func (p *PProf) writeLocations(e *protoWriter) {
 	}
 }
 
+// weigh returns the weight of each cell, in nanoseconds, and whole ticks as they are dealt.
+func (p *PProf) weigh() (weights, ticks []int64) {
+	weights = make([]int64, len(p.values))
+	for i, c := range p.values {
+		weights[i] = int64(c.cpu)
+		if p.opts.Wall {
+			weights[i] = int64(c.wall)
+		}
+	}
+	ticks, _ = deal(weights, int64(p.opts.tick()))
+	return weights, ticks
+}
+
 func (p *PProf) writeSamples(e *protoWriter, text func(string) uint64) {
+	weights, ticks := p.weigh()
 	for i := range p.values {
 		c := &p.values[i]
-		if c.ticks == 0 && c.cpu == 0 && c.wall == 0 {
+		if weights[i] == 0 && c.cpu == 0 {
 			continue
 		}
 		e.begin()
@@ -392,7 +407,7 @@ func (p *PProf) writeSamples(e *protoWriter, text func(string) uint64) {
 		}
 		e.nested(1)
 		e.begin()
-		e.varint(uint64(c.ticks))
+		e.varint(uint64(ticks[i]))
 		e.varint(uint64(c.cpu))
 		if p.opts.Wall {
 			e.varint(uint64(c.wall))

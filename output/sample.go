@@ -42,15 +42,13 @@ type Sample struct {
 	Process  string // name of the process
 	Thread   string // name of the thread
 	State    string // "running", or the name of the system call that it blocks in
-	Taken    string // "stop", "no stop", "reused", "exit"
+	Taken    string // "stop", "no stop", "reused", "exit", "none"
 	Stack    *Stack
-	// Ticks is the weight of the sample, in ticks of the clock (--weight).
-	Ticks int64
-	CPU   time.Duration // CPU time of the thread since its last sample
-	Wall  time.Duration // time that the sample stands for
-	Delay time.Duration // from our interrupt to the stop
-	Pause time.Duration // from the stop to its continuation
-	Late  time.Duration // how late the tick was
+	CPU      time.Duration // CPU time of the thread since its last sample
+	Wall     time.Duration // time that the sample stands for
+	Delay    time.Duration // from our interrupt to the stop
+	Pause    time.Duration // from the stop to its continuation
+	Late     time.Duration // how late the tick was
 }
 
 // Sink consumes samples. Add does not keep s, but may keep s.Stack. Close

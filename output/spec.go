@@ -3,6 +3,7 @@ package output
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 )
 
@@ -22,6 +23,7 @@ var formats = []format{
 	{"svg", []string{".svg"}, func(w io.Writer, o Options) Sink { return NewSVG(w, o) }, false},
 	{"html", []string{".html", ".htm"}, func(w io.Writer, o Options) Sink { return NewHTML(w, o) }, false},
 	{"firefox", []string{".firefox.json"}, func(w io.Writer, o Options) Sink { return NewFirefox(w, o) }, false},
+	{"speedscope", []string{".speedscope.json", ".speedscope"}, func(w io.Writer, o Options) Sink { return NewSpeedscope(w, o) }, false},
 	{"perf", []string{".perf"}, func(w io.Writer, o Options) Sink { return NewPerf(w, o) }, true},
 	{"json", []string{".jsonl", ".json"}, func(w io.Writer, o Options) Sink { return NewJSON(w, o) }, true},
 	{"dump", []string{".dump"}, func(w io.Writer, o Options) Sink { return NewDump(w, o) }, true},
@@ -58,7 +60,8 @@ type Spec struct{ Format, File string }
 func (s Spec) String() string { return s.Format + "=" + s.File }
 
 // ParseSpec reads "FILE" or "FORMAT=FILE". Without a format the file's ending
-// decides, and any other ending means folded. A word before a first '=' that
+// decides: a name without any gets folded, and an ending that is not known, or
+// the mere name of a format, is an error. A word before a first '=' that
 // is no format is an error, unless it holds a '/': a file whose name has a '='
 // in it can be written as "./a=b".
 func ParseSpec(s string) (Spec, error) {
@@ -67,7 +70,8 @@ func ParseSpec(s string) (Spec, error) {
 		if s == "" {
 			return Spec{}, fmt.Errorf("no file name (try: FILE, FORMAT=FILE, or - for standard output)")
 		}
-		return Spec{formatByEnding(s), s}, nil
+		format, err := formatByEnding(s)
+		return Spec{format, s}, err
 	}
 	if _, ok := formatByName(name); !ok {
 		return Spec{}, fmt.Errorf("unknown format %q (formats are %s; a file of this name is written ./%s)",
@@ -79,13 +83,19 @@ func ParseSpec(s string) (Spec, error) {
 	return Spec{name, file}, nil
 }
 
-func formatByEnding(file string) string {
+func formatByEnding(file string) (string, error) {
+	if _, isFormat := formatByName(file); !isFormat && !strings.Contains(filepath.Base(file), ".") {
+		return "folded", nil
+	}
+	var known []string
 	for _, f := range formats {
 		for _, e := range f.endings {
 			if strings.HasSuffix(file, e) {
-				return f.name
+				return f.name, nil
 			}
 		}
+		known = append(known, f.endings...)
 	}
-	return "folded"
+	return "", fmt.Errorf("the ending of %q tells no format (endings are %s; or write FORMAT=FILE, as folded=%[1]s)",
+		clean(file), strings.Join(known, " "))
 }

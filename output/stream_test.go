@@ -19,7 +19,7 @@ func (w *writes) Write(p []byte) (int, error) {
 // waits for more than a second of samples.
 func TestStreamsWriteWholeSamples(t *testing.T) {
 	long := strings.Repeat("long", 1000) // so that a buffer holds about 16
-	s := &Sample{Process: "p", Thread: "t", Ticks: 1, Stack: &Stack{Frames: []Frame{{Func: long}}}}
+	s := &Sample{Process: "p", Thread: "t", CPU: tick, Stack: &Stack{Frames: []Frame{{Func: long}}}}
 	for _, f := range formats {
 		if !f.stream {
 			continue

@@ -13,7 +13,7 @@ const (
 	svgWidth  = 1200
 	svgMargin = 10
 	svgRow    = 16
-	svgTop    = 56 // title and controls
+	svgTop    = 68 // title and controls
 	svgBottom = 32 // details of the frame under the mouse
 	// svgChar is the room for a character at 12 pixels: 7.22 in DejaVu Sans Mono,
 	// 7.20 in Liberation Mono and Courier New, less in others that "monospace"
@@ -32,10 +32,10 @@ const (
 //go:embed svg.js
 var svgScript string
 
-// svgHead wants width, height, middle, weight, unit, left, right of the matched
-// share, right, and the base line of the details.
+// svgHead wants width, height, middle, title, details of the run, left, right, the base line of the details and
+// the legend.
 const svgHead = `<?xml version="1.0" encoding="UTF-8" standalone="no"?>
-<svg version="1.1" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" xmlns="http://www.w3.org/2000/svg">
+<svg version="1.1" width="%[1]d" height="%[2]d" viewBox="0 0 %[1]d %[2]d" font-family="monospace" xmlns="http://www.w3.org/2000/svg">
 <style>
 text { font: 12px monospace; fill: #111 }
 #frames rect { stroke: #f8f8f4; stroke-width: 0.2 }
@@ -48,16 +48,17 @@ text { font: 12px monospace; fill: #111 }
 .hidden { display: none }
 </style>
 <rect width="100%%" height="100%%" fill="#f8f8f4"/>
-<text x="%[3]d" y="22" text-anchor="middle" style="font-size: 17px">Flame graph, %[4]d %[5]s</text>
-<text id="reset" class="control hidden" x="%[6]d" y="42">reset zoom</text>
-<text id="matched" x="%[7]d" y="42" text-anchor="end"></text>
-<text id="search" class="control" x="%[8]d" y="42" text-anchor="end">search</text>
-<text id="details" x="%[6]d" y="%[9]d"></text>
+<text x="%[3]d" y="22" id="title" text-anchor="middle" style="font-size: 17px">%[4]s</text>
+<text x="%[3]d" y="40" id="run" text-anchor="middle">%[5]s</text>
+<text id="reset" class="control hidden" x="%[6]d" y="58">reset zoom</text>
+<text id="matched" x="%[7]d" y="58" text-anchor="end"></text>
+%[9]s<text id="details" x="%[6]d" y="%[8]d"></text>
 `
 
 // SVG writes a flame graph as one SVG file with a script of its own, to be
-// opened in a browser: a click on a frame zooms in, "search" marks the frames
-// that match an expression and says their share. The root is at the bottom, the
+// opened in a browser, whose window it fits: a click on a frame zooms in, and what is
+// typed into its field (or after /) marks the frames that match that expression and
+// says their share. The root is at the bottom, the
 // width of a frame is its share of the weight, its neighbours are sorted by
 // name. It refers to nothing outside of itself. Frames narrower than 0.1 pixel
 // are left out, and counted.
@@ -67,7 +68,11 @@ type SVG struct {
 }
 
 // NewSVG returns an SVG that writes to w when it is closed.
-func NewSVG(w io.Writer, o Options) *SVG { return &SVG{newPaths(o), w} }
+func NewSVG(w io.Writer, o Options) *SVG {
+	s := &SVG{newPaths(o), w}
+	s.kinds = true
+	return s
+}
 
 // Add counts one sample; it never fails.
 func (s *SVG) Add(sample *Sample) error {
@@ -97,8 +102,9 @@ func (s *SVG) write(w io.Writer) error {
 		}
 	}
 	height := svgTop + depth*svgRow + svgBottom
-	fmt.Fprintf(out, svgHead, svgWidth, height, svgWidth/2, fl.total, s.opts.unit(),
-		svgMargin, svgWidth-svgMargin-60, svgWidth-svgMargin, height-12)
+	title, details := s.opts.heading(&s.run, fl.total)
+	fmt.Fprintf(out, svgHead, svgWidth, height, svgWidth/2, appendXML(nil, title), appendXML(nil, details),
+		svgMargin, svgWidth-svgMargin-200, height-12, s.legend(fl))
 	if narrow > 0 {
 		fmt.Fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%d narrower or deeper frames are left out</text>\n",
 			svgWidth-svgMargin, height-12, narrow)
@@ -141,11 +147,11 @@ func (s *SVG) narrowest(fl *flame, scale float64) float64 {
 // appendBar appends one frame: its title, which browsers show, begins with the
 // whole name, on a line of its own.
 func (s *SVG) appendBar(b []byte, br bar, x float64, y int, width float64, total int64) []byte {
-	name := s.names.keys[br.name]
+	name, kind, _ := splitKey(s.names.keys[br.name])
 	b = append(b, "<g><title>"...)
 	b = appendXML(b, name)
-	b = fmt.Appendf(b, "\n%d ticks, %.2f%%", br.total, 100*float64(br.total)/float64(total))
-	r, g, bl := color(name)
+	b = fmt.Appendf(append(append(b, '\n'), appendTime(nil, br.total)...), ", %.2f%%", 100*float64(br.total)/float64(total))
+	r, g, bl := color(name, kind)
 	b = fmt.Appendf(b, "</title><rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"#%02x%02x%02x\"/>",
 		x, y, width, svgRow-1, r, g, bl)
 	b = append(b, "<text x=\""...)
@@ -153,6 +159,27 @@ func (s *SVG) appendBar(b []byte, br bar, x float64, y int, width float64, total
 	b = fmt.Appendf(b, "\" y=\"%d\">", y+12)
 	b = appendXML(b, fit(name, width))
 	return append(b, "</text></g>\n"...)
+}
+
+// legend lists the kinds that are drawn, with their colours.
+func (s *SVG) legend(fl *flame) []byte {
+	var met [numKinds]bool
+	for _, b := range fl.bars {
+		_, k, _ := splitKey(s.names.keys[b.name])
+		met[k] = true
+	}
+	var b []byte
+	x := svgMargin + 100
+	for k, ok := range met {
+		if !ok {
+			continue
+		}
+		c := shades[k]
+		b = fmt.Appendf(b, "<rect x=\"%d\" y=\"49\" width=\"10\" height=\"10\" fill=\"#%02x%02x%02x\"/><text x=\"%d\" y=\"58\">%s</text>\n",
+			x, c[0], c[1], c[2], x+14, kindNames[k])
+		x += 14 + int(svgChar*float64(len(kindNames[k])+2))
+	}
+	return b
 }
 
 // fit cuts name to what is readable in width pixels, as svg.js does.

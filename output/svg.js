@@ -2,8 +2,9 @@
 // a group of a title (first line: its name), a bar and a label.
 (function () {
 	"use strict";
-	const left = 10, inner = 1180;
-	const byId = id => document.getElementById(id);
+	const margin = 10, drawn = 1180; // as the frames are drawn in the file
+	const byId = id => document.getElementById(id), root = document.documentElement;
+	let inner = drawn, zoomed = null;
 	const frames = [...document.querySelectorAll("#frames > g")].map(g => {
 		const rect = g.querySelector("rect");
 		const title = g.querySelector("title").textContent;
@@ -11,7 +12,7 @@
 		return {
 			g, rect, text: g.querySelector("text"),
 			name: title.slice(0, end), details: title.slice(end + 1),
-			x: +rect.getAttribute("x"), w: +rect.getAttribute("width"), y: +rect.getAttribute("y"),
+			x: (+rect.getAttribute("x") - margin) / drawn, w: +rect.getAttribute("width") / drawn, y: +rect.getAttribute("y"),
 		};
 	});
 
@@ -28,23 +29,24 @@
 	}
 
 	function place(f, x, w) {
-		f.rect.setAttribute("x", x);
-		f.rect.setAttribute("width", w);
-		f.text.setAttribute("x", x + 3);
-		f.text.textContent = fit(f.name, w);
+		f.rect.setAttribute("x", margin + x * inner);
+		f.rect.setAttribute("width", w * inner);
+		f.text.setAttribute("x", margin + x * inner + 3);
+		f.text.textContent = fit(f.name, w * inner);
 	}
 
 	// zoom gives frame to, or all if it is null, the whole width. What it stands
 	// on stays, across the whole width too; what is beside it goes.
 	function zoom(to) {
-		const x0 = to ? to.x : left, w0 = to ? to.w : inner, slack = 0.006;
+		zoomed = to;
+		const x0 = to ? to.x : 0, w0 = to ? to.w : 1, slack = 0.000005;
 		for (const f of frames) {
 			const under = to && f.y > to.y && f.x <= x0 + slack && f.x + f.w >= x0 + w0 - slack;
 			const inside = f.x >= x0 - slack && f.x + f.w <= x0 + w0 + slack && (!to || f.y <= to.y);
 			f.g.classList.toggle("hidden", !under && !inside);
 			f.g.classList.toggle("above", Boolean(under));
-			if (under) place(f, left, inner);
-			else if (inside) place(f, left + (f.x - x0) / w0 * inner, f.w / w0 * inner);
+			if (under) place(f, 0, 1);
+			else if (inside) place(f, (f.x - x0) / w0, f.w / w0);
 		}
 		byId("reset").classList.toggle("hidden", !to);
 	}
@@ -54,8 +56,8 @@
 	function search(term) {
 		let re = null;
 		if (term) {
-			try { re = new RegExp(term); }
-			catch (e) { re = new RegExp(term.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")); }
+			try { re = new RegExp(term, "i"); }
+			catch (e) { re = new RegExp(term.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "i"); }
 		}
 		// Frames come root first, each followed by what stands on it.
 		let sum = 0, y = -1;
@@ -65,15 +67,39 @@
 			if (y >= 0 && f.y >= y) y = -1;
 			if (match && y < 0) { sum += f.w; y = f.y; }
 		}
-		byId("matched").textContent = re ? "matched " + (100 * sum / inner).toFixed(1) + "%" : "";
+		byId("matched").textContent = re ? "matched " + (100 * sum).toFixed(1) + "%" : "";
 	}
 
+	// resize has the picture fill its window, instead of being scaled to it.
+	function resize() {
+		const width = Math.max(window.innerWidth, 200), middle = width / 2;
+		inner = width - 2 * margin;
+		root.removeAttribute("viewBox");
+		root.setAttribute("width", "100%");
+		byId("title").setAttribute("x", middle);
+		byId("run").setAttribute("x", middle);
+		byId("matched").setAttribute("x", width - margin - 190);
+		field.setAttribute("x", width - margin - 180);
+		zoom(zoomed);
+	}
+
+	const field = document.createElementNS(root.namespaceURI, "foreignObject");
+	const input = document.createElementNS("http://www.w3.org/1999/xhtml", "input");
+	for (const [k, v] of [["y", 44], ["width", 180], ["height", 24]]) field.setAttribute(k, v);
+	for (const [k, v] of [["id", "search"], ["type", "search"], ["placeholder", "search ( / )"], ["aria-label", "search"], ["style", "width: 170px; font: 12px monospace"]]) input.setAttribute(k, v);
+	field.appendChild(input);
+	root.appendChild(field);
+	input.addEventListener("input", () => search(input.value));
 	for (const f of frames) {
 		f.g.addEventListener("click", () => zoom(f));
 		f.g.addEventListener("mouseover", () => { byId("details").textContent = f.name + " (" + f.details + ")"; });
 		f.g.addEventListener("mouseout", () => { byId("details").textContent = ""; });
 	}
 	byId("reset").addEventListener("click", () => zoom(null));
-	byId("search").addEventListener("click", () => search(prompt("Name or regular expression, empty for none:", "")));
-	window.addEventListener("keydown", e => { if (e.key === "Escape") { zoom(null); search(""); } });
+	window.addEventListener("keydown", e => {
+		if (e.key === "Escape") { input.value = ""; input.blur(); zoom(null); search(""); }
+		if (e.key === "/" && e.target !== input) { e.preventDefault(); input.focus(); }
+	});
+	window.addEventListener("resize", resize);
+	resize();
 })();

@@ -1,6 +1,9 @@
 package output
 
-import "cmp"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Bounds of what an aggregating writer holds. A node costs about 45 bytes, so
 // that a full tree is about 12 MB; a stack that shares its outer frames with
@@ -91,6 +94,20 @@ func (t *tree) grow(parent, frame uint32) uint32 {
 		t.edges[e] = n
 	}
 	return n
+}
+
+// notes tells how many stacks ended in the frame more for want of room.
+func (t *tree) notes(more uint32) []string {
+	n := 0
+	for i := range t.nodes {
+		if i > 0 && t.nodes[i].frame == more {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("there was no room for all distinct stacks: at %d places all further calls are one frame, %q (try: a shorter -d, or --max-depth)", n, overflow)}
 }
 
 // children returns for each node those below it, as ranges of one list:

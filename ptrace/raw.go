@@ -238,7 +238,11 @@ func RawWait(tid int, block bool) (who int, status uint32, errno unix.Errno) {
 func RawReap(tid int) bool {
 	var status uint32
 	n, errno := raw(unix.SYS_WAIT4, uintptr(tid), uintptr(unsafe.Pointer(&status)), unix.WALL|unix.WNOHANG, 0, 0, 0)
-	return errno == 0 && n != 0
+	if errno != 0 || n == 0 {
+		return false
+	}
+	keepEnd(tid, status)
+	return true
 }
 
 // ReapEnd takes the end of thread tid from the kernel, if it has ended and is a tracee of some

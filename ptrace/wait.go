@@ -140,6 +140,7 @@ func take(tid int, flags uintptr) (s Status, ok bool) {
 	if errno != 0 || n == 0 {
 		return Status{}, false
 	}
+	keepEnd(tid, raw)
 	return decode(tid, raw), true
 }
 

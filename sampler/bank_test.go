@@ -17,7 +17,7 @@ import (
 func TestClocksComeAndGo(t *testing.T) {
 	for _, hz := range []int{99, 20000} {
 		e := &engine{opt: Options{Hz: hz}, pool: new(pool), procs: map[int]*process{}}
-		e.interval, e.book = int64(e.opt.interval()), ledger.NewBook(e.opt.interval())
+		e.interval, e.book = int64(e.opt.interval()), ledger.NewBook()
 		for range 64 {
 			e.begin()
 			e.bank.Need(0, 0)
@@ -55,7 +55,7 @@ func TestRefused(t *testing.T) {
 	other := startWaiting(t)
 	var warned strings.Builder
 	e := &engine{opt: Options{Hz: 99}, log: slog.New(slog.NewTextHandler(&warned, nil)), warned: map[string]bool{}}
-	e.book = ledger.NewBook(e.opt.interval())
+	e.book = ledger.NewBook()
 	th := &thread{tid: other.PID, proc: &process{pid: other.PID}}
 	refuse := func(want ledger.Class) {
 		t.Helper()

@@ -14,7 +14,7 @@ import (
 // dozing is an engine at tick 5 whose processes are these, with their clocks as they are.
 func dozing(t *testing.T, pids ...int) *engine {
 	t.Helper()
-	e := &engine{interval: int64(10 * time.Millisecond), procs: map[int]*process{}, book: ledger.NewBook(10 * time.Millisecond)}
+	e := &engine{interval: int64(10 * time.Millisecond), procs: map[int]*process{}, book: ledger.NewBook()}
 	e.start = ptrace.Now() - 5*e.interval
 	e.until = e.start + 1000*e.interval
 	e.book.Advance(5)

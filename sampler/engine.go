@@ -312,7 +312,7 @@ func (e *engine) drop(t *thread) {
 		e.gone(t)
 	}
 	e.creditWaits(t)
-	t.proc.loose += e.book.Close(&t.line, ledger.Exited)
+	e.book.Close(&t.line, ledger.Exited)
 	t.proc.watch.Forget() // nobody knows how long it ran
 	if e.threads[t.tid] == t {
 		delete(e.threads, t.tid)
@@ -379,7 +379,20 @@ func (e *engine) dropProcess(p *process) {
 
 // reapCommand takes the end of the command that we have started.
 func (e *engine) reapCommand() {
-	unix.Wait4(e.opt.Command, nil, unix.WNOHANG|unix.WALL, nil)
+	ptrace.ReapEnd(e.opt.Command)
+}
+
+// commandEnd tells how our command has ended, if it has. Its last thread may be gone from our books a moment
+// before the kernel tells of its end.
+func (e *engine) commandEnd() (unix.WaitStatus, bool) {
+	for range 1000 {
+		e.reapCommand()
+		if status, ok := ptrace.ChildEnd(); ok || e.procs[e.opt.Command] != nil {
+			return status, ok
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return 0, false
 }
 
 // send hands something to the pipeline without ever waiting for it.

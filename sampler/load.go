@@ -110,24 +110,20 @@ func (e *engine) chargeRest(p *process) {
 	if e.opt.WallWeight {
 		return
 	}
-	rest := p.loose
-	if !p.only {
-		rest += p.watch.Clock() - p.cpuBase - p.charged
-	}
-	for _, t := range e.list {
-		if t.proc != p {
-			continue
+	var rest time.Duration
+	if p.only {
+		for _, t := range e.list {
+			if t.proc != p {
+				continue
+			}
+			if s, err := t.schedstat(e.buf[:]); err == nil {
+				rest += s.Run - t.line.Run()
+			}
 		}
-		rest += t.line.Carry()
-		if s, err := t.schedstat(e.buf[:]); err == nil && p.only {
-			rest += s.Run - t.line.Run()
-		}
+	} else {
+		rest = p.watch.Clock() - p.cpuBase - p.charged
 	}
-	if rest <= 0 {
-		return
+	if rest > 0 {
+		e.send(item{spent: &capture.Spent{PID: p.pid, Weight: capture.Weight{CPU: rest}}})
 	}
-	s := &capture.Spent{PID: p.pid}
-	s.CPU = rest
-	s.Ticks = (int64(rest) + e.interval/2) / e.interval
-	e.send(item{spent: s})
 }

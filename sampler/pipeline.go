@@ -99,6 +99,7 @@ type Pipeline struct {
 	fs      procfs.FS
 	targets map[int]*target
 	queue   chan named
+	latest  time.Duration // of the samples that were sent, for what has no time of its own
 	stats   Unwound
 	err     error // those of the outputs and of the recording
 	// recordErr is why nothing more is recorded.
@@ -160,7 +161,8 @@ type seen struct {
 	named time.Duration // when the name was read
 	last  *stack
 	state string
-	vain  uint // cut stacks in a row that have told nothing new of what to copy
+	sent  time.Duration // time of the last sample that went out
+	vain  uint          // cut stacks in a row that have told nothing new of what to copy
 
 	waiting, waitsOn *stack // see waits
 }
@@ -318,10 +320,13 @@ func (p *Pipeline) send(t *target, tid int, s *seen, at time.Duration, taken str
 	if name == "" {
 		name = t.name
 	}
+	// Credits have the coordinator's time, captures that of their clock: a thread's samples go out in order.
+	at = max(at, t.thread(tid).sent)
+	t.thread(tid).sent = at
+	p.latest = max(p.latest, at)
 	p.queue <- named{stack: s.last, sample: output.Sample{
 		Time: p.cfg.Start.Add(at), PID: t.pid, TID: tid, Process: t.name, Thread: name,
-		State: s.state, Taken: taken, Ticks: w.Ticks,
-		CPU: w.CPU, Wall: w.Wall, Delay: w.Delay, Pause: w.Pause, Late: w.Late,
+		State: s.state, Taken: taken, CPU: w.CPU, Wall: w.Wall, Delay: w.Delay, Pause: w.Pause, Late: w.Late,
 	}}
 }
 
@@ -359,7 +364,7 @@ var neverCaught = &stack{named: &output.Stack{Frames: []output.Frame{{Func: "[ne
 func (p *Pipeline) spent(c *capture.Spent) {
 	t := p.target(c.PID)
 	p.record(c)
-	p.send(t, c.PID, &seen{last: neverCaught, state: "running"}, 0, "none", &c.Weight)
+	p.send(t, c.PID, &seen{last: neverCaught, state: "running"}, p.latest, "none", &c.Weight)
 }
 
 // Reasons for which a stack has no caller at all, besides those of unwinding.
@@ -380,9 +385,6 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	}
 	if c.Taken != capture.Unstopped && ownStop(c.Kernel) {
 		c.Kernel = c.Kernel[:0]
-	}
-	if p.cfg.Kernel && c.Blocked && len(c.Kernel) == 0 && c.Call.NR >= 0 {
-		c.Kernel = append(c.Kernel, state...) // not permitted: at least the call
 	}
 	if err != nil {
 		return p.cut(t, c, nil, noRegs), state

@@ -25,7 +25,6 @@ type process struct {
 	census    census
 	cpuBase   time.Duration // at the beginning
 	charged   time.Duration // CPU time that was counted for samples
-	loose     time.Duration // of that, what was not weighed when its thread went
 	only      bool          // only some threads of it were asked for
 	threads   int
 	held      int // threads that are gone, and that clocks still hold: they read pages

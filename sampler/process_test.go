@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"runtime"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -126,7 +125,7 @@ func TestCountsRuns(t *testing.T) {
 // given away: a clock may have met the thread there.
 func TestLate(t *testing.T) {
 	for _, tt := range []struct{ credit, idle, unsure, owed int64 }{{9, 0, 0, 21}, {10, 1, 0, 20}, {12, 1, 2, 18}, {15, 1, 5, 15}, {20, 6, 5, 10}} {
-		e := &engine{book: ledger.NewBook(time.Millisecond)}
+		e := &engine{book: ledger.NewBook()}
 		p := &process{}
 		th := &thread{proc: p}
 		e.book.Advance(9)

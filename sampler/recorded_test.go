@@ -9,21 +9,22 @@ import (
 	"testing"
 	"time"
 
+	"sfsample/output"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
 )
 
-// TestCreditWithoutCapture: the time of a thread whose capture a recording has lost
-// stays in the result.
-func TestCreditWithoutCapture(t *testing.T) {
+// replayed is what a recording of these records becomes.
+func replayed(t *testing.T, start time.Time, records ...capture.Record) []output.Sample {
+	t.Helper()
 	var b bytes.Buffer
 	w, err := capture.NewWriter(&b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 3 {
-		if err := w.Write(&capture.Credit{PID: 1, TID: 2, Weight: capture.Weight{Ticks: 5}}); err != nil {
+	for _, rec := range records {
+		if err := w.Write(rec); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -35,22 +36,45 @@ func TestCreditWithoutCapture(t *testing.T) {
 		t.Fatal(err)
 	}
 	sink, files := new(swapSink), NewRecorded()
-	pipe := NewPipeline(PipelineConfig{Host: "amd64", Start: time.Now(), Sink: sink, Names: NewNames(NameOptions{Recorded: true}),
+	pipe := NewPipeline(PipelineConfig{Host: "amd64", Start: start, Sink: sink, Names: NewNames(NameOptions{Recorded: true}),
 		Open: func(pid int) (Target, error) {
 			return module.NewSpace(files.Source(pid), module.NewCache(0), module.Options{}), nil
 		}})
 	if err := Replay(r, pipe, files); err != nil {
 		t.Fatal(err)
 	}
-	ticks := int64(0)
-	for _, s := range sink.list {
+	return sink.list
+}
+
+// TestCreditWithoutCapture: the time of a thread whose capture a recording has lost
+// stays in the result.
+func TestCreditWithoutCapture(t *testing.T) {
+	credit := &capture.Credit{PID: 1, TID: 2, Weight: capture.Weight{Wall: 5 * time.Millisecond}}
+	var wall time.Duration
+	for _, s := range replayed(t, time.Now(), credit, credit, credit) {
 		if names := names(s.Stack); len(names) != 1 || names[0] != "[no stack]" {
 			t.Errorf("frames %v", names)
 		}
-		ticks += s.Ticks
+		wall += s.Wall
 	}
-	if ticks != 15 {
-		t.Errorf("%d ticks in the result, want the 15 that were credited", ticks)
+	if wall != 15*time.Millisecond {
+		t.Errorf("%v in the result, want the 15 ms that were credited", wall)
+	}
+}
+
+// TestSpentInOrder: the samples of a thread are in the order of time, and CPU time that no sample stands for has the time of the last that does, as readers of the outputs
+// want them in order.
+func TestSpentInOrder(t *testing.T) {
+	start := time.Now()
+	list := replayed(t, start, &capture.Credit{PID: 1, TID: 2, At: 3 * time.Second}, &capture.Credit{PID: 1, TID: 2, At: 2 * time.Second}, &capture.Credit{PID: 1, TID: 3, At: 2 * time.Second},
+		&capture.Spent{PID: 1, Weight: capture.Weight{CPU: time.Second}})
+	for i, want := range []time.Duration{3 * time.Second, 3 * time.Second, 2 * time.Second} {
+		if got := list[i].Time.Sub(start); got != want {
+			t.Errorf("sample %d is %v after the start, want %v: those of a thread are in order", i, got, want)
+		}
+	}
+	if last := list[len(list)-1]; last.Taken != "none" || !last.Time.Equal(start.Add(3*time.Second)) {
+		t.Errorf("the last is taken by %q, %v after the start; want none and 3s", last.Taken, last.Time.Sub(start))
 	}
 }
 

@@ -87,12 +87,12 @@ func (e *engine) balance() {
 	}
 	for _, p := range e.procs {
 		cpu, ok := p.cpuTime()
-		ticks := int64(p.loose+cpu-p.cpuBase-p.charged-pending[p]) / e.interval
-		if !ok || p.only || ticks <= 0 {
+		spent := cpu - p.cpuBase - p.charged - pending[p]
+		if !ok || p.only || spent < time.Duration(e.interval) {
 			continue
 		}
 		s := &capture.Spent{PID: p.pid}
-		s.Ticks, s.CPU = ticks, time.Duration(ticks*e.interval)
+		s.CPU = spent
 		p.charged += s.CPU
 		e.send(item{spent: s})
 	}

@@ -37,6 +37,8 @@ type Result struct {
 	Stride             int64 // the rate was lowered to a 1/Stride of it at the most
 	Priority           error // why clocks could not get real-time priority
 	Exits              Exits
+	Ended              bool            // our command has
+	Status             unix.WaitStatus // of its end
 }
 
 // Exits counts threads that have ended, for Options.ExitStacks.
@@ -63,7 +65,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		origin: ptrace.Now() - int64(time.Since(pipe.cfg.Start)),
 		procs:  map[int]*process{}, threads: map[int]*thread{},
 		wanted: map[int]bool{}, warned: map[string]bool{},
-		load: load{max: opt.MaxOverhead, own: budget{stride: opt.firstStride}}, calm: new(waiting), book: ledger.NewBook(opt.interval()),
+		load: load{max: opt.MaxOverhead, own: budget{stride: opt.firstStride}}, calm: new(waiting), book: ledger.NewBook(),
 		stop: make(chan struct{}), exited: make(chan struct{}, 1),
 	}
 	if e.log == nil {
@@ -114,6 +116,9 @@ func (e *engine) sofar() (r Result) {
 // run is the life of the coordinator.
 func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 	defer e.closeAll()
+	if e.opt.Command != 0 {
+		ptrace.KeepEnd(e.opt.Command)
+	}
 	e.begin()
 	defer func() {
 		if e.keeper != nil {
@@ -214,6 +219,9 @@ func (e *engine) report(r *Result) {
 	r.Moved, r.Seizes, r.Waits = e.moved, e.seizes, e.waits
 	r.Stride, r.Priority = e.load.most, e.bank.Denied
 	r.Exits = e.exits
+	if e.opt.Command != 0 {
+		r.Status, r.Ended = e.commandEnd()
+	}
 }
 
 // publish lets other goroutines see how it goes.
@@ -223,8 +231,7 @@ func (e *engine) publish(now int64) {
 	}
 	e.published = now
 	a := e.book.Account()
-	lost := a.Count[ledger.Missed] + a.Count[ledger.NotStopped] + a.Count[ledger.NoRoom] + a.Count[ledger.Unmet]
-	e.status.Store(&Progress{time.Duration(now - e.start), len(e.list), a.Count[ledger.Sampled], lost, e.pause.quantile(0.5), a})
+	e.status.Store(&Progress{time.Duration(now - e.start), len(e.list), a.Count[ledger.Sampled], a.Lost(), e.pause.quantile(0.5), a})
 }
 
 // launch lets our command begin, and returns when it has called exec: what runs before is not the
@@ -408,7 +415,7 @@ func (e *engine) takeExit(x *clocks.Exit) {
 		}
 		t = &thread{tid: x.TID, proc: p, fb: new(Feedback)}
 		e.book.Open(&t.line, 0)
-		defer func() { p.loose += e.book.Close(&t.line, ledger.Exited) }()
+		defer e.book.Close(&t.line, ledger.Exited)
 	}
 	c := new(capture.Capture)
 	x.Fill(c)

@@ -286,9 +286,6 @@ func (e *engine) credit(t *thread, ticks int64, waited bool) {
 		return
 	}
 	c := &capture.Credit{PID: t.proc.pid, TID: t.tid, At: e.at(ptrace.Now()), Waited: waited}
-	if e.opt.WallWeight {
-		c.Ticks = ticks
-	}
 	c.Wall = time.Duration(ticks * e.interval)
 	e.send(item{credit: c})
 }
@@ -313,10 +310,6 @@ func (e *engine) emitWith(t *thread, n int64, c *capture.Capture, run time.Durat
 	c.CPU = t.line.Charge(run)
 	t.proc.charged += c.CPU
 	c.Wall = time.Duration(e.interval)
-	c.Ticks = 1
-	if !e.opt.WallWeight {
-		c.Ticks = e.book.Weigh(&t.line)
-	}
 	e.send(item{capture: c, fb: t.fb, early: early, program: t.proc.program})
 	e.creditWaits(t)
 }

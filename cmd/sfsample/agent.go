@@ -30,7 +30,7 @@ func agent(c config, args []string, stderr io.Writer) error {
 		a.say = s.say
 		stop, err := a.listen(c.listen)
 		if err == nil {
-			err = s.sample()
+			_, err = s.sample() // of no command
 			stop()
 		}
 		next := a.next.Load()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -11,8 +12,9 @@ import (
 // around it.
 type parsedArgs struct {
 	flags   []string // each "--name" or "--name=value"
-	sub     string   // "dump", "replay" or ""
-	file    string   // replay's FILE
+	topic   string   // of help: "man", or a shell
+	sub     string   // "dump", "replay", "diff" or ""
+	files   []string // replay's FILE, diff's two
 	command []string // what follows "--"; nil without "--"
 }
 
@@ -59,21 +61,44 @@ func (s *argSplitter) next() string {
 	return word
 }
 
+// subcommands are the words that may stand in the place of what to do.
+var subcommands = map[string]bool{"dump": true, "replay": true, "diff": true}
+
+// topics are what help can print besides the help: the manual page, and completions of shells.
+var topics = map[string]bool{"man": true, "bash": true, "zsh": true, "fish": true}
+
+// wants is how many files follow them.
+var wants = map[string]int{"replay": 1, "diff": 2}
+
 // word takes a word that is no flag: a subcommand, or its file.
 func (s *argSplitter) word(w string) error {
 	switch {
-	case s.out.sub == "" && (w == "dump" || w == "replay" || w == "agent"):
+	case s.out.sub == "" && subcommands[w]:
 		s.out.sub = w
 		return nil
-	case s.out.sub == "replay" && s.out.file == "" && w != "":
-		s.out.file = w
+	case len(s.out.files) < wants[s.out.sub] && w != "":
+		s.out.files = append(s.out.files, w)
 		return nil
+	}
+	if s.out.sub == "" {
+		switch w {
+		case "help":
+			s.out.flags = append(s.out.flags, "--help")
+			if len(s.rest) == 1 && topics[s.rest[0]] {
+				s.out.topic = s.next()
+			}
+			return nil
+		case "record":
+			return errors.New("record is a flag (try: sfsample -p PID --record FILE, or sfsample -p PID -o flame.html for a picture at once)")
+		case "top":
+			return errors.New("there is no live view (try: sfsample -p PID -d 10 -o top.html, whose \"table\" lists the functions)")
+		}
 	}
 	how := "sfsample"
 	if s.out.sub != "" {
 		how += " " + s.out.sub
 	}
-	if isPIDs(w) && s.out.sub != "replay" {
+	if isPIDs(w) && wants[s.out.sub] == 0 {
 		return fmt.Errorf("unexpected %q (a process is given with -p: %s -p %s)", w, how, w)
 	}
 	if s.out.sub != "" {

@@ -37,7 +37,10 @@ func TestUsage(t *testing.T) {
 		{"duration text", []string{"-p", pid, "-d", "soon"}, "-d soon: is no duration"},
 		{"duration with unknown unit", []string{"-p", pid, "-d", "5x"}, "-d 5x: is no duration"},
 		{"duration too long", []string{"-p", pid, "-d", "1e30"}, "is no duration"},
-		{"pid text", []string{"-p", "init"}, `"init" is no process or thread id`},
+		{"pid text", []string{"-p", "sfsample-no-such"}, `"sfsample-no-such" is no process or thread id`},
+		{"pid of nothing", []string{"-p", " "}, `"" is no process or thread id`},
+		{"record", []string{"record", "-p", pid}, "record is a flag (try: sfsample -p PID --record FILE"},
+		{"top", []string{"top", "-p", pid}, "there is no live view (try: "},
 		{"pid zero", []string{"-p", "0"}, `"0" is no process or thread id`},
 		{"pid negative", []string{"-p", "-1"}, `"-1" is no process or thread id`},
 		{"same output twice", []string{"-p", pid, "-o", "x.folded", "-o", "x.folded"}, "is written to twice"},
@@ -179,6 +182,65 @@ func TestCannotRun(t *testing.T) {
 			o.want(t, exitFailed, "run "+tt.command+": ", tt.want)
 			o.wantOneLine(t)
 		})
+	}
+}
+
+// TestCommandStatus: a command's exit status is passed on, whoever of us reaps it, and
+// one that outlives the run is told.
+func TestCommandStatus(t *testing.T) {
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("no sh on this machine")
+	}
+	work := "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; "
+	for _, tt := range []struct {
+		name, script string
+		args         []string
+		status       int
+		want         string
+	}{
+		{"done", "exit 0", nil, 0, "stacks: "},
+		{"status", "exit 7", nil, 7, "sh ended with status 7\n"},
+		{"signal", "kill -KILL $$", nil, 137, "sh was ended by SIGKILL\n"},
+		{"seized often", work + "exit 7", []string{"-hz", "9999", "--max-overhead", "100"}, 7, "sh ended with status 7\n"},
+		{"exit stacks", work + "exit 7", []string{"--exit-stacks"}, 7, "sh ended with status 7\n"},
+		{"exit stacks, signal", "kill -TERM $$", []string{"--exit-stacks"}, 143, "sh was ended by SIGTERM\n"},
+		{"outlives", "exec >&- 2>&-; read x", []string{"-d", "0.1"}, 0, "sh lives on as process "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cmd := tool(append(append([]string{"-o", os.DevNull}, tt.args...), "--", "sh", "-c", tt.script)...)
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			begin(t, cmd).end(t).want(t, tt.status, tt.want)
+			in.Close()
+		})
+	}
+}
+
+// TestNext: the closing lines say what to do about a target that is stopped or sleeps, and a name
+// given for an id is answered with the ids.
+func TestNext(t *testing.T) {
+	p := startTarget(t, "obey")
+	pid := strconv.Itoa(p.pid)
+	file := filepath.Join(t.TempDir(), "a.html")
+	o := sfsample(t, "-p", pid, "-d", "0.1", "-o", file)
+	o.want(t, exitDone, "next: hardly anything ran, ", "sfsample dump -p "+pid, "wrote "+file+" (")
+	signalTo(t, p.pid, unix.SIGSTOP)
+	o = sfsample(t, "-p", pid+" "+pid, "-d", "0.1", "-o", file) // as pidof prints them
+	o.want(t, exitDone, "next: process "+pid+" is stopped, by a signal", "kill -CONT "+pid)
+	signalTo(t, p.pid, unix.SIGCONT)
+	comm, err := (procfs.FS{}).Comm(p.pid, p.pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sfsample(t, "-p", comm).want(t, exitUsage, "is no process or thread id, but a name (try: -p ", pid)
+	sfsample(t, "help").want(t, exitDone)
+	if err := (&config{}).checkProc(t.TempDir()); err == nil || !strings.Contains(err.Error(), "is not mounted here") {
+		t.Errorf("without /proc the error is %v", err)
+	}
+	if err := (&config{}).checkProc("/proc"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sfsample/output"
+	"sfsample/ptrace/procfs"
 	"sfsample/regs"
 	"sfsample/targets"
 	"sfsample/unwind"
@@ -26,6 +28,7 @@ const (
 	modeSample  mode = iota
 	modeDump         // every thread's stack once
 	modeReplay       // a capture instead of a live process
+	modeDiff         // compare two profiles
 	modeHelp         // print help to standard output
 	modeVersion      // print the version to standard output
 )
@@ -58,6 +61,8 @@ type config struct {
 	tree    bool     // the descendants of all these too
 	command []string // to start; nil: none
 	capture string   // file to replay
+	topic   string   // of the help, see topics
+	sides   []string // files to compare: before, after
 
 	hz       int           // ticks a second
 	duration time.Duration // 0: until the target ends or Ctrl-C
@@ -92,12 +97,13 @@ type config struct {
 	configFile string // of an agent
 	listen     string // address of an agent's /metrics and /healthz; empty: none
 
-	byThread bool          // threads apart in the outputs
-	group    bool          // dump: equal stacks once
-	json     bool          // dump: for programs
-	watch    time.Duration // dump: again and again, so far apart; 0: once
-	quiet    bool
-	verbose  bool
+	by      output.By     // what the outputs tell apart
+	micros  bool          // folded counts microseconds, not ticks
+	group   bool          // dump: equal stacks once
+	json    bool          // dump: for programs
+	watch   time.Duration // dump: again and again, so far apart; 0: once
+	quiet   bool
+	verbose bool
 }
 
 // newFlags declares every flag, to be read into c. Back quotes mark the value
@@ -160,10 +166,11 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.Func("demangle", "`full|short|off`", oneOf(&c.demangle, demangleFull, demangleShort, noDem))
 	fs.BoolVar(&c.debuginfod, "debuginfod", false, "")
 
-	by := "process"
-	fs.Func("by", "`process|thread`", func(s string) error {
-		err := oneOf(&by, "process", "thread")(s)
-		c.byThread = by == "thread"
+	fs.Func("by", "`process|pid|thread|state`", oneOf((*string)(&c.by), string(output.ByProcess), string(output.ByPID), string(output.ByThread), string(output.ByState)))
+	unit := "ticks"
+	fs.Func("unit", "`ticks|us`", func(s string) error {
+		err := oneOf(&unit, "ticks", "us")(s)
+		c.micros = unit == "us"
 		return err
 	})
 	fs.Bool("dump", false, "")
@@ -181,16 +188,18 @@ func newFlags(c *config) *pflag.FlagSet {
 var meaningless = map[mode][]string{
 	modeSample: {"group", "json", "watch"},
 	modeDump: {"max-cpu", "hz", "duration", "every", "output", "spool", "service", "no-names", "record", "threads", "weight", "children", "exit-stacks", "verify",
-		"max-overhead", "nice", "by"},
+		"max-overhead", "nice", "by", "unit"},
 	modeReplay: {"max-cpu", "pid", "tid", "hz", "duration", "every", "spool", "service", "no-names", "record", "threads", "stop", "no-restart", "children", "kernel",
 		"exit-stacks", "max-overhead", "nice", "dump", "group", "json", "watch", "name", "cgroup", "container", "user", "tree"},
+	modeDiff: {"max-cpu", "pid", "tid", "hz", "duration", "every", "spool", "service", "no-names", "record", "threads", "weight", "stop", "no-restart", "children", "kernel",
+		"exit-stacks", "verify", "max-overhead", "nice", "by", "unit", "dump", "group", "json", "watch", "name", "cgroup", "container", "user", "tree"},
 }
 
 // parseArgs reads the arguments that follow the program's name. Each error is a
 // wrong usage, says what is wrong and how it is written rightly.
 func parseArgs(args []string) (config, error) {
 	c := config{
-		hz: 99, threads: threadsRunning, stop: stopAuto, demangle: demangleFull, maxDepth: 512, maxOverhead: 0.01,
+		hz: 99, threads: threadsRunning, stop: stopAuto, demangle: demangleFull, maxDepth: 512, maxOverhead: 0.01, by: output.ByProcess,
 		order: unwind.DefaultOrder,
 	}
 	fs := newFlags(&c)
@@ -220,11 +229,13 @@ func parseArgs(args []string) (config, error) {
 	}
 	switch {
 	case set("help"):
-		return config{mode: modeHelp}, nil
+		return config{mode: modeHelp, topic: split.topic}, nil
 	case set("version"):
 		return config{mode: modeVersion}, nil
 	case split.sub == "replay":
 		c.mode = modeReplay
+	case split.sub == "diff":
+		c.mode = modeDiff
 	case split.sub == "dump" || set("dump"):
 		c.mode = modeDump
 	}
@@ -259,18 +270,28 @@ func (m mode) String() string {
 		return "with dump"
 	case modeReplay:
 		return "with replay"
+	case modeDiff:
+		return "with diff, which reads files (leave it out)"
 	}
 	return "without dump (try: sfsample dump -p PID)"
 }
 
 // takeTarget checks what is to be looked at: processes, a command or a capture.
 func (c *config) takeTarget(split parsedArgs) error {
-	c.command, c.capture = split.command, split.file
+	c.command = split.command
+	switch {
+	case c.mode == modeReplay && len(split.files) == 1:
+		c.capture = split.files[0]
+	case c.mode == modeDiff:
+		c.sides = split.files
+	}
 	sel := c.selector()
 	given := len(c.pids) > 0 || len(c.tids) > 0 || sel.Open()
 	switch {
 	case c.mode == modeReplay && c.capture == "":
 		return errors.New("replay needs a file (try: sfsample replay FILE, with a file that --record wrote)")
+	case c.mode == modeDiff && len(c.sides) < 2:
+		return errors.New("diff needs two files (try: sfsample diff BEFORE AFTER -o diff.html; each is a folded file, a profile of pprof, or what --record wrote)")
 	case c.mode != modeSample && c.command != nil:
 		return fmt.Errorf("a command cannot be started %v", c.mode)
 	case len(c.tids) > 0 && c.searches():
@@ -331,6 +352,9 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 	if c.agent && len(c.outputs) == 0 && len(c.sends) == 0 {
 		return errors.New("an agent's profiles go somewhere (try: -o otlp=URL, or output: otlp=URL in its file)")
 	}
+	if len(c.outputs) == 0 && c.mode == modeDiff {
+		c.outputs = []output.Spec{{Format: "html", File: "-"}}
+	}
 	if len(c.outputs) == 0 && len(c.sends) == 0 {
 		c.outputs = []output.Spec{{Format: "folded", File: "-"}}
 	}
@@ -379,11 +403,15 @@ func valueError(err error) error {
 	return fmt.Errorf("%s %s: %w", spell(f.Name), invalid.GetValue(), cause)
 }
 
-// parseIDs adds the process or thread ids of a comma-separated list to ids.
+// parseIDs adds the process or thread ids of a list, with commas or blanks between
+// them as pidof(8) and pgrep(1) print them, to ids.
 func parseIDs(s string, ids *[]int) error {
-	for _, word := range strings.Split(s, ",") {
+	for _, word := range strings.Split(strings.Join(strings.Fields(s), ","), ",") {
 		id, err := strconv.Atoi(word)
 		if err != nil || id < 1 || id > maxPID {
+			if known := named(word); known != "" {
+				return fmt.Errorf("%q is no process or thread id, but a name (try: -p %s)", word, known)
+			}
 			return fmt.Errorf("%q is no process or thread id (a number from 1 to %d, or several with commas between them)", word, maxPID)
 		}
 		if !slices.Contains(*ids, id) {
@@ -391,6 +419,22 @@ func parseIDs(s string, ids *[]int) error {
 		}
 	}
 	return nil
+}
+
+// named lists the processes of a name, for -p; empty if there is none.
+func named(name string) string {
+	sel := targets.Selector{Names: []string{name}}
+	found, err := sel.Find(procfs.FS{})
+	if err != nil || sel.Check() != nil {
+		return ""
+	}
+	var ids []int
+	for _, p := range found {
+		if p.PID != os.Getpid() {
+			ids = append(ids, p.PID)
+		}
+	}
+	return joinInts(ids)
 }
 
 func parseHz(s string) (int, error) {

@@ -18,7 +18,7 @@ import (
 func defaults() config {
 	return config{
 		pids: []int{1}, hz: 99, outputs: []output.Spec{{Format: "folded", File: "-"}},
-		threads: "running", weight: "cpu", stop: "auto", demangle: "full", maxDepth: 512, maxOverhead: 0.01, group: true,
+		threads: "running", weight: "cpu", stop: "auto", demangle: "full", maxDepth: 512, maxOverhead: 0.01, group: true, by: output.ByProcess,
 		order: []unwind.How{unwind.SFrame, unwind.EHFrame, unwind.Code, unwind.FramePointer, unwind.BackChain},
 	}
 }
@@ -36,6 +36,7 @@ func TestParseArgs(t *testing.T) {
 		{"-p=1", func(c *config) {}},
 		{"-p1", func(c *config) {}},
 		{"-p1,2", func(c *config) { c.pids = []int{1, 2} }},
+		{"help", func(c *config) { *c = config{mode: modeHelp} }},
 		{"-p 1,2 -p 3", func(c *config) { c.pids = []int{1, 2, 3} }},
 		{"-p 1 -p 2 --pid=1", func(c *config) { c.pids = []int{1, 2} }},
 		{"-t 5,6", func(c *config) { c.pids, c.tids = nil, []int{5, 6} }},
@@ -93,7 +94,7 @@ func TestParseArgs(t *testing.T) {
 		{"-p 1 --inlines --lines --demangle short --debuginfod", func(c *config) {
 			c.inlines, c.lines, c.demangle, c.debuginfod = true, true, "short", true
 		}},
-		{"-p 1 --by thread", func(c *config) { c.byThread = true }},
+		{"-p 1 --by thread", func(c *config) { c.by = output.ByThread }},
 		{"-p 1 --by thread --by process", func(c *config) {}},
 		{"-p 1 --record f.cap -q", func(c *config) { c.record, c.quiet = "f.cap", true }},
 		{"-p 1 -v", func(c *config) { c.verbose = true }},
@@ -260,7 +261,7 @@ func TestParseArgsErrors(t *testing.T) {
 		{"-p 1 --max-overhead 101", "is no percentage"},
 		{"-p 1 --max-overhead nan", "is no percentage"},
 		{"-p 1 --kernel=perhaps", "--kernel=perhaps: is a switch (write --kernel or --kernel=false)"},
-		{"-p 1 --by user", "is process or thread"},
+		{"-p 1 --by user", "is process or pid or thread or state"},
 		{"-p 1 -q -v", "contradict"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {

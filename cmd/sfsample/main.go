@@ -7,12 +7,16 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"sfsample/output"
 )
 
 // Exit status, as the help says.
@@ -73,9 +77,12 @@ const (
 // closed. Go's runtime has put /dev/null in its place then, opened for reading too
 // (runtime/fds_unix.go, checkfds); a shell opens it for writing.
 func (c *config) checkStdout() error {
+	if f := os.Stdout; isTerminal(f) && slices.Contains(c.outputs, output.Spec{Format: "pprof", File: "-"}) {
+		return errors.New("standard output is a terminal, which cannot show the compressed data of pprof (try: -o FILE.pb.gz, or a pipe)")
+	}
 	onto := c.mode == modeDump
 	for _, spec := range c.outputs {
-		onto = onto || (c.mode == modeSample || c.mode == modeReplay) && spec.File == "-"
+		onto = onto || (c.mode == modeSample || c.mode == modeReplay || c.mode == modeDiff) && spec.File == "-"
 	}
 	var st unix.Stat_t
 	if !onto || unix.Fstat(1, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR || st.Rdev != unix.Mkdev(1, 3) {
@@ -101,6 +108,17 @@ func (c *config) checkFiles() error {
 	return fmt.Errorf("only %d files may be open, of at least %d that are needed (try: ulimit -n 1024)", lim.Max, fewestFiles)
 }
 
+// checkProc is an error if there is no /proc, which is where processes are read.
+func (c *config) checkProc(folder string) error {
+	if c.mode != modeSample && c.mode != modeDump {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(folder, "self", "stat")); err != nil {
+		return fmt.Errorf("%s is not mounted here, and nothing is known of processes without it (try: mount -t proc proc %[1]s)", folder)
+	}
+	return nil
+}
+
 // run is main with its surroundings as arguments; it returns the exit status.
 func run(args []string, stdout, stderr io.Writer) int {
 	c, err := parseArgs(args)
@@ -108,23 +126,32 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "sfsample: %s\n", printable(err.Error()))
 		return exitUsage
 	}
-	if err := errors.Join(c.checkStdout(), c.checkFiles()); err != nil {
+	if err := errors.Join(c.checkStdout(), c.checkFiles(), c.checkProc("/proc")); err != nil {
 		fmt.Fprintf(stderr, "sfsample: %v\n", err)
 		return exitFailed
 	}
+	status := exitDone
 	switch c.mode {
 	case modeHelp:
-		_, err = io.WriteString(stdout, help())
+		text := help()
+		if c.topic == "man" {
+			text = manPage()
+		} else if c.topic != "" {
+			text = completion(c.topic)
+		}
+		_, err = io.WriteString(stdout, text)
 	case modeVersion:
 		_, err = io.WriteString(stdout, versionText())
 	case modeSample:
 		if c.agent {
 			err = agent(c, args, stderr)
 		} else {
-			err = sample(c, stderr)
+			status, err = sample(c, stderr)
 		}
 	case modeReplay:
 		err = replay(c, stderr)
+	case modeDiff:
+		err = diff(c, stderr)
 	case modeDump:
 		err = dump(c, stdout, stderr)
 	}
@@ -134,5 +161,5 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 		return exitFailed
 	}
-	return exitDone
+	return status
 }

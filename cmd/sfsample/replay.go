@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"sfsample/output"
 	"sfsample/sampler"
@@ -15,53 +16,67 @@ import (
 
 // replay unwinds, names and writes a recording.
 func replay(c config, stderr io.Writer) error {
-	log := logger(c, stderr)
-	f, err := os.Open(c.capture)
-	if err != nil {
-		return fmt.Errorf("replay: %w (try: a file that --record has written)", err)
-	}
-	defer f.Close()
-	r, err := capture.NewReader(f)
-	if err != nil {
-		return fmt.Errorf("replay %s: %w (try: a file that --record has written)", printable(c.capture), err)
-	}
-	first, err := r.Next()
-	if err != nil {
-		return fmt.Errorf("replay %s: %w", printable(c.capture), err)
-	}
-	run, ok := first.(*capture.Run)
-	if !ok {
-		return fmt.Errorf("replay %s: it does not begin with the description of its run", printable(c.capture))
-	}
-	if err := c.checkOrder(run.Host); err != nil {
-		return fmt.Errorf("replay %s: %w", printable(c.capture), err)
-	}
-	outs, err := output.Open(c.outputs, output.Options{
-		Hz: run.Hz, Wall: run.Weight == weightWall, ByThread: c.byThread, Lines: c.lines,
+	s := &session{config: c, log: logger(c, stderr), stderr: stderr}
+	var outs *output.Outputs
+	run, err := s.replay(c.capture, func(run *capture.Run) (output.Sink, error) {
+		var err error
+		outs, err = output.Open(c.outputs, output.Options{
+			Hz: run.Hz, Wall: run.Weight == weightWall, By: c.by, Lines: c.lines, Micros: c.micros,
+		})
+		return outs, err
 	})
-	if err != nil {
+	if outs == nil {
 		return err
 	}
-	files := sampler.NewRecorded()
-	cache := module.NewCache(0)
-	s := &session{config: c, log: log, outs: outs, stderr: stderr}
-	s.names = c.newNames(context.Background(), log, stderr, true)
-	s.pipe = sampler.NewPipeline(sampler.PipelineConfig{
-		Host: run.Host, Start: run.Start, Order: c.order, MaxDepth: c.maxDepth,
-		Sink: outs, Names: s.names, Log: log, Verify: c.verify,
-		Open: func(pid int) (sampler.Target, error) {
-			return module.NewSpace(files.Source(pid), cache, module.Options{NoEHFrame: c.noEHFrame(), Log: log}), nil
-		},
-	})
-	err = sampler.Replay(r, s.pipe, files)
-	if err != nil {
-		err = fmt.Errorf("replay %s: %w", printable(c.capture), explainCut(err))
-	}
-	err = errors.Join(err, outs.Close())
+	s.outs = &lastSink{Outputs: outs}
+	outs.Describe(output.Run{Command: "replay of " + filepath.Base(c.capture), Start: run.Start})
+	err = errors.Join(err, s.outs.Close())
 	if !c.quiet {
 		s.replayed()
 	}
 	return err
+}
+
+// replay unwinds and names a recording for a sink, which open makes for a run like that.
+func (s *session) replay(name string, open func(*capture.Run) (output.Sink, error)) (*capture.Run, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("replay: %w (try: a file that --record has written)", err)
+	}
+	defer f.Close()
+	r, err := capture.NewReader(f)
+	if err != nil {
+		return nil, fmt.Errorf("replay %s: %w (try: a file that --record has written)", printable(name), err)
+	}
+	first, err := r.Next()
+	if err != nil {
+		return nil, fmt.Errorf("replay %s: %w", printable(name), err)
+	}
+	run, ok := first.(*capture.Run)
+	if !ok {
+		return nil, fmt.Errorf("replay %s: it does not begin with the description of its run", printable(name))
+	}
+	if err := s.checkOrder(run.Host); err != nil {
+		return nil, fmt.Errorf("replay %s: %w", printable(name), err)
+	}
+	sink, err := open(run)
+	if err != nil {
+		return nil, err
+	}
+	files := sampler.NewRecorded()
+	cache := module.NewCache(0)
+	s.names = s.newNames(context.Background(), s.log, s.stderr, true)
+	s.pipe = sampler.NewPipeline(sampler.PipelineConfig{
+		Host: run.Host, Start: run.Start, Order: s.order, MaxDepth: s.maxDepth,
+		Sink: sink, Names: s.names, Log: s.log, Verify: s.verify,
+		Open: func(pid int) (sampler.Target, error) {
+			return module.NewSpace(files.Source(pid), cache, module.Options{NoEHFrame: s.noEHFrame(), Log: s.log}), nil
+		},
+	})
+	if err := sampler.Replay(r, s.pipe, files); err != nil {
+		return run, fmt.Errorf("replay %s: %w", printable(name), explainCut(err))
+	}
+	return run, nil
 }
 
 func explainCut(err error) error {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sfsample/output"
+	"sfsample/ptrace/procfs"
 	"sfsample/sampler"
 	"sfsample/sampler/ledger"
 	"sfsample/sampler/symbol"
@@ -83,7 +84,11 @@ func (s *session) closing() {
 	r := &s.result
 	u := s.pipe.Stats()
 	say := s.say
-	say("%.1fs, %d ticks (%d late), %d thread ticks = %s", r.Elapsed.Seconds(), r.Ticks, r.Late, r.Expected, r.Account.String())
+	lost := ""
+	if n := r.Lost(); n > 0 {
+		lost = fmt.Sprintf("; lost: %d", n)
+	}
+	say("%.1fs, %d ticks (%d late), %d thread ticks = %s%s", r.Elapsed.Seconds(), r.Ticks, r.Late, r.Expected, r.Account.String(), lost)
 	if r.Sum() != r.Expected {
 		say("the counts do not add up: %d thread ticks, %d accounted for; please report this", r.Expected, r.Sum())
 	}
@@ -105,8 +110,70 @@ func (s *session) closing() {
 	if u.Short > 0 {
 		say("short counts: at most %d system calls of the target returned early with a part of their transfer, as upon a signal", u.Short)
 	}
+	s.notes(say)
+	if s.command != nil {
+		s.commandEnd(say)
+	}
 	if s.verbose {
 		s.details(say, u)
+	}
+	if hint := s.next(u); hint != "" {
+		say("next: %s", hint)
+	}
+}
+
+// commandEnd says how our command has ended, unless well, or that it has not.
+func (s *session) commandEnd(say func(string, ...any)) {
+	r := &s.result
+	switch {
+	case !r.Ended:
+		say("%s lives on as process %d (try: kill %[2]d, or no -d)", s.command.name, s.command.process.Pid)
+	case r.Status.Signaled():
+		say("%s was ended by %s", s.command.name, unix.SignalName(r.Status.Signal()))
+	case r.Status.ExitStatus() != 0:
+		say("%s ended with status %d", s.command.name, r.Status.ExitStatus())
+	}
+}
+
+// next is the one thing to do next, empty if there is none.
+func (s *session) next(u sampler.Unwound) string {
+	r, fs := &s.result, procfs.FS{}
+	for _, pid := range s.pids {
+		stat, err := fs.Stat(pid)
+		switch {
+		case err != nil:
+		case stat.State == 'T':
+			return fmt.Sprintf("process %d is stopped, by a signal or a shell's Ctrl-Z (try: kill -CONT %[1]d; sfsample dump -p %[1]d shows where it stands)", pid)
+		case stat.State == 't':
+			status, _ := fs.Status(pid)
+			return fmt.Sprintf("process %d is stopped by process %d, which traces it (try: sfsample dump -p %[1]d, which needs no stop)", pid, status.TracerPid)
+		}
+	}
+	switch {
+	case s.threads == threadsRunning && 20*r.Count[ledger.Sampled] < r.Ticks && s.config.command == nil:
+		return fmt.Sprintf("hardly anything ran, %d samples in %d ticks (try: --threads all for what is waited for, or sfsample dump -p %s)",
+			r.Count[ledger.Sampled], r.Ticks, joinInts(s.pids))
+	case u.Cut[unwind.DepthLimit.String()] > 0:
+		return fmt.Sprintf("%d stacks are deeper than %d frames (try: --max-depth %d)", u.Cut[unwind.DepthLimit.String()], s.maxDepth, 8*s.maxDepth)
+	case 4*r.Lost() > r.Expected:
+		return fmt.Sprintf("%d of %d thread ticks were lost (try: a lower -hz, or as root; docs/numbers.md explains the words)", r.Lost(), r.Expected)
+	case s.names.Nameless() > 0:
+		return fmt.Sprintf("%d addresses have no symbol and are named MODULE:fn_ADDRESS (try: the debug packages of those modules, or --debuginfod; -v lists what was looked for)", s.names.Nameless())
+	}
+	return ""
+}
+
+// notes says what was written, and what the outputs could not hold.
+func (s *session) notes(say func(string, ...any)) {
+	last, ok := s.outs.(*lastSink)
+	if !ok {
+		return // each round has told
+	}
+	for _, w := range last.Wrote() {
+		say("wrote %s", w)
+	}
+	for _, n := range last.Notes() {
+		say("%s", n)
 	}
 }
 
@@ -126,6 +193,7 @@ func (s *session) replayed() {
 	s.stacks(say, u)
 	s.verified(say)
 	s.unread(say)
+	s.notes(say)
 	if s.verbose {
 		s.unwound(say, u)
 	}
@@ -190,9 +258,6 @@ func (s *session) unwound(say func(string, ...any), u sampler.Unwound) {
 	}
 	for _, m := range s.names.Missing() {
 		say("names: %s", m)
-	}
-	if k := s.names.Nameless(); k > 0 {
-		say("names: %d addresses without a symbol are named by where their function begins in its file, as MODULE:fn_ADDRESS (try: debug packages, or --debuginfod)", k)
 	}
 }
 

@@ -24,6 +24,7 @@ type rounds struct {
 	outs  *output.Outputs // of the round under way; nil: they could not be opened
 	say   func(string, ...any)
 	stamp string                               // the round's time, as names of files tell it
+	about func(*sampler.Round) output.Run      // what a round's results are titled with
 	told  func(stamp string, x *sampler.Round) // of each round that has ended, when its files are written
 	sends []*sender
 	lost  int // rounds of which not all could be written
@@ -96,6 +97,9 @@ func (r *rounds) close(x *sampler.Round) {
 	}
 	if r.outs == nil {
 		return
+	}
+	if x != nil {
+		r.outs.Describe(r.about(x))
 	}
 	if err := r.outs.Close(); err != nil {
 		r.failed(err)

@@ -27,22 +27,23 @@ import (
 	"sfsample/unwind"
 )
 
-// sample runs the main job: attach, sample, write.
-func sample(c config, stderr io.Writer) error {
+// sample runs the main job: attach, sample, write. The status is that of the
+// command that was sampled, if it has ended.
+func sample(c config, stderr io.Writer) (status int, err error) {
 	s := &session{config: c, log: logger(c, stderr), stderr: stderr}
 	return s.sample()
 }
 
-func (s *session) sample() error {
+func (s *session) sample() (status int, err error) {
 	c, log := s.config, s.log
 	if err := checkPIDs(c.pids); err != nil {
-		return err
+		return 0, err
 	}
 	if err := checkTIDs(&c); err != nil {
-		return err
+		return 0, err
 	}
 	if err := checkLife(c.pids); err != nil {
-		return err
+		return 0, err
 	}
 	if c.kernel {
 		if _, err := (procfs.FS{}).Stack(os.Getpid(), os.Getpid()); err != nil {
@@ -51,20 +52,32 @@ func (s *session) sample() error {
 	}
 	s.config = c
 	if err := s.open(); err != nil {
-		return err
+		return 0, err
 	}
 	rec, err := openRecord(c)
 	if err != nil {
 		s.outs.Discard()
-		return err
+		return 0, err
 	}
 	s.rec = rec
 	if err := s.run(); err != nil {
 		s.outs.Discard()
 		rec.discard()
-		return err
+		return 0, err
 	}
-	return s.finish()
+	return commandStatus(&s.result), s.finish()
+}
+
+// commandStatus is the exit status that passes on how our command ended, as a shell
+// tells it: 128 and the signal's number, if one has ended it.
+func commandStatus(r *sampler.Result) int {
+	switch {
+	case !r.Ended:
+		return exitDone
+	case r.Status.Signaled():
+		return 128 + int(r.Status.Signal())
+	}
+	return r.Status.ExitStatus()
 }
 
 // results are the outputs of a run: [lastSink] or [rounds].
@@ -86,6 +99,11 @@ func (s *session) open() error {
 	}
 	if s.agent != nil {
 		s.agent.sends = r.sends
+	}
+	r.about = func(x *sampler.Round) output.Run {
+		about := s.about()
+		about.Start, about.Duration = x.Start, x.End.Sub(x.Start)
+		return about
 	}
 	r.told = func(stamp string, x *sampler.Round) {
 		if s.agent != nil {
@@ -112,6 +130,7 @@ type session struct {
 	pipeErr error     // an output or the recording failed while sampling
 	agent   *agentRun // nil: it is none
 	command *started
+	name    string // of the first process
 	execErr chan error
 }
 
@@ -125,6 +144,9 @@ func (s *session) run() error {
 		}
 		s.command = cmd
 		opt.PIDs, opt.Command = []int{cmd.process.Pid}, cmd.process.Pid
+	}
+	if len(s.pids) > 0 {
+		s.name = commandLine(s.pids[0])
 	}
 	interrupted := interruptible
 	if s.agent != nil {
@@ -257,8 +279,42 @@ func (s *session) ready() {
 	}
 }
 
+// about is what titles tell of the run.
+func (s *session) about() output.Run {
+	r := output.Run{PIDs: s.pids, Start: time.Now().Add(-s.result.Elapsed), Duration: s.result.Elapsed, Lost: s.result.Lost(), Command: s.name}
+	r.Host, _ = os.Hostname()
+	r.CPUs, r.CPU = runtime.NumCPU(), cpuModel()
+	if s.command != nil {
+		r.Command, r.PIDs = strings.Join(s.config.command, " "), []int{s.command.process.Pid}
+	}
+	return r
+}
+
+// cpuModel is what /proc/cpuinfo calls the CPU, empty if it does not tell.
+func cpuModel() string {
+	b, _ := os.ReadFile("/proc/cpuinfo")
+	for line := range strings.Lines(string(b)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// commandLine is the command line of a process, or its name, for a title.
+func commandLine(pid int) string {
+	if words, err := (procfs.FS{}).Cmdline(pid); err == nil && len(words) > 0 {
+		return strings.Join(words, " ")
+	}
+	name, _ := (procfs.FS{}).Comm(pid, pid)
+	return name
+}
+
 // finish writes what was sampled and says how it went.
 func (s *session) finish() error {
+	if last, ok := s.outs.(*lastSink); ok {
+		last.Describe(s.about())
+	}
 	err := errors.Join(s.pipeErr, s.outs.Close(), s.rec.close(s.pipeErr))
 	if !s.quiet {
 		s.closing()
@@ -411,7 +467,7 @@ func (c *config) debuginfodOf(progress func(string)) *symbol.Debuginfod {
 }
 
 func (c *config) outputOptions() output.Options {
-	return output.Options{Hz: float64(c.hz), Wall: c.weight == weightWall, ByThread: c.byThread, Lines: c.lines}
+	return output.Options{Hz: float64(c.hz), Wall: c.weight == weightWall, By: c.by, Lines: c.lines, Micros: c.micros}
 }
 
 // logger writes records for people: warnings, and with -v all.

@@ -20,6 +20,7 @@ Usage:
   sfsample dump -p PID                                   what each thread waits for, and its stack
   sfsample agent --config FILE                           profile a machine's services all the time
   sfsample replay FILE                                   write again what --record kept
+  sfsample diff BEFORE AFTER -o FILE.html                compare two profiles or recordings
 
 What to sample:
   -p, --pid PID[,PID...]    processes; may be repeated
@@ -67,9 +68,11 @@ Output:
       --spool DIR           keep what cannot be sent there, and send what is left there of before
       --service NAME        service.name of what is sent (default: OTEL_SERVICE_NAME, or by process)
       --no-names            send addresses and build-ids for receivers that have symbols (otlp)
-      --weight cpu          samples weigh CPU time, in ticks (default with --threads running)
-      --weight wall         samples weigh one for each tick (default with --threads all)
-      --by thread           the thread's name is a frame below the process's
+      --weight cpu          samples weigh the CPU time used (default with --threads running)
+      --weight wall         samples weigh a tick each (default with --threads all)
+      --by thread           the thread's name is a frame below the process's; state: running, or
+                            the call waited in; pid: processes of one name apart; process: none
+      --unit ticks          folded counts ticks (default) or us, microseconds
       --inlines             inlined functions are frames
       --lines               file and line in labels
       --demangle full       C++ and Rust names; short: without parameters; off: as in the file
@@ -82,13 +85,15 @@ Output:
   -q, --quiet               no progress and no closing line
   -v, --verbose             report modules, methods and rejected tables
 
-  -h, --help                this text
+  -h, --help                this text; sfsample help man, or help bash, zsh, fish: the manual page,
+                            and what completes our flags in these shells
       --version             the version
 
 Standard output carries data only; messages go to standard error. Ctrl-C ends a
 run and writes the result.
 
-Exit status: 0 done, 1 failed, 2 wrong usage.
+Exit status: 0 done, 1 failed, 2 wrong usage; after -- COMMAND that of the
+command, if it has ended (128 and the signal's number, if one has ended it).
 `
 
 // help is the whole text of --help.
@@ -100,16 +105,27 @@ func help() string {
 	return fmt.Sprintf(helpText, formats.String())
 }
 
-// version is the module's.
+// release is what ./release stamps by the linker's -X.
+var release string
+
+// version is that of a release, the module's or, in a build from a working tree, the commit.
 func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
+	version := release
+	if info, ok := debug.ReadBuildInfo(); ok && version == "" {
+		version = info.Main.Version
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" && (version == "" || version == "(devel)") {
+				version = s.Value[:min(12, len(s.Value))]
+			}
+		}
 	}
-	return "(devel)"
+	if version == "" {
+		return "(devel)"
+	}
+	return version
 }
 
-// versionText is what --version prints: the module's version or, in a build
-// from a working tree, the commit.
+// versionText is what --version prints.
 func versionText() string {
 	return fmt.Sprintf("sfsample %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -77,7 +77,6 @@ type Block struct {
 
 // Weight is the time that a sample stands for.
 type Weight struct {
-	Ticks int64         // in ticks of the clock, by --weight
 	CPU   time.Duration // CPU time of the thread since its last sample
 	Wall  time.Duration // ticks that the sample stands for, as time
 	Delay time.Duration // from the interrupt to the stop

@@ -35,7 +35,7 @@ func boolByte(v bool) (b byte) {
 }
 
 func (e *encoder) weight(w *Weight) {
-	e.int(w.Ticks)
+	e.int(0) // was the weight in ticks
 	for _, d := range [...]time.Duration{w.CPU, w.Wall, w.Delay, w.Pause, w.Late} {
 		e.dur(d)
 	}
@@ -109,7 +109,7 @@ func (d *decoder) bool() bool {
 func (d *decoder) ids() (pid, tid int) { return int(d.int()), int(d.int()) }
 
 func (d *decoder) weight() (w Weight) {
-	w.Ticks = d.int()
+	d.int() // was the weight in ticks
 	for _, p := range [...]*time.Duration{&w.CPU, &w.Wall, &w.Delay, &w.Pause, &w.Late} {
 		*p = d.dur()
 	}

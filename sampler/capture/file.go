@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// magic opens a file; the digits are the version of the format.
-const magic = "sfsample-capture 1\n"
+// Magic opens a file; the digits are the version of the format.
+const Magic = "sfsample-capture 1\n"
 
 // flushEvery bounds what a killed sampler loses of a recording.
 const flushEvery = time.Second
@@ -25,7 +25,7 @@ type Writer struct {
 
 // NewWriter begins a recording on w.
 func NewWriter(w io.Writer) (*Writer, error) {
-	if _, err := io.WriteString(w, magic); err != nil {
+	if _, err := io.WriteString(w, Magic); err != nil {
 		return nil, err
 	}
 	gz, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
@@ -70,11 +70,11 @@ type Reader struct {
 // NewReader opens a recording. The error says when r is none, or one of a
 // version that this program does not know.
 func NewReader(r io.Reader) (*Reader, error) {
-	head := make([]byte, len(magic))
+	head := make([]byte, len(Magic))
 	if _, err := io.ReadFull(r, head); err != nil {
 		return nil, fmt.Errorf("not a recording of sfsample: %w", err)
 	}
-	if string(head) != magic {
+	if string(head) != Magic {
 		return nil, fmt.Errorf("not a recording of sfsample of version 1: it begins with %q", head)
 	}
 	gz, err := gzip.NewReader(r)

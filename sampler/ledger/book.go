@@ -4,14 +4,13 @@ import "time"
 
 // Book is the account of a run while it is written.
 type Book struct {
-	acct     Account
-	tick     int64 // the last that has passed
-	lines    int64
-	interval time.Duration
+	acct  Account
+	tick  int64 // the last that has passed
+	lines int64
 }
 
-// NewBook begins an account before tick 0, with this time between ticks.
-func NewBook(interval time.Duration) *Book { return &Book{tick: -1, interval: interval} }
+// NewBook begins an account before tick 0.
+func NewBook() *Book { return &Book{tick: -1} }
 
 // Account is how the account stands.
 func (b *Book) Account() Account { return b.acct }
@@ -31,10 +30,9 @@ func (b *Book) Advance(n int64) {
 
 // Line is the account of one thread.
 type Line struct {
-	done  int64         // the first tick that is not accounted for
-	open  bool          // it is in the book
-	run   time.Duration // CPU time of the thread that was charged, or was before our time
-	carry time.Duration // of that, what no sample has weighed yet
+	done int64         // the first tick that is not accounted for
+	open bool          // it is in the book
+	run  time.Duration // CPU time of the thread that was charged, or was before our time
 }
 
 // Open begins a line with the next tick. The thread has run for so long already, which is
@@ -60,17 +58,14 @@ func (b *Book) GiveSome(l *Line, k int64, c Class) int64 {
 	return k
 }
 
-// Close ends a line: what it owes is given to c. It returns the CPU time that was charged and
-// that no sample stands for.
-func (b *Book) Close(l *Line, c Class) (loose time.Duration) {
+// Close ends a line: what it owes is given to c.
+func (b *Book) Close(l *Line, c Class) {
 	if !l.open {
-		return 0
+		return
 	}
 	b.Give(l, b.tick, c)
 	b.lines--
 	l.open = false
-	loose, l.carry = l.carry, 0
-	return loose
 }
 
 // Charge takes note of what a thread has run for, all in all, and returns how much of that is
@@ -78,21 +73,8 @@ func (b *Book) Close(l *Line, c Class) (loose time.Duration) {
 func (l *Line) Charge(run time.Duration) (cpu time.Duration) {
 	cpu = max(run-l.run, 0)
 	l.run += cpu
-	l.carry += cpu
 	return cpu
-}
-
-// Weigh takes whole ticks of what is carried, by rounding: the next sample weighs the more
-// what this one weighs too little.
-func (b *Book) Weigh(l *Line) (ticks int64) {
-	ticks = max(0, int64((l.carry+b.interval/2)/b.interval))
-	l.carry -= time.Duration(ticks) * b.interval
-	return ticks
 }
 
 // Run is the CPU time up to which the thread was charged.
 func (l *Line) Run() time.Duration { return l.run }
-
-// Carry is the CPU time that was charged and that no sample stands for yet; it may be
-// negative, by half a tick.
-func (l *Line) Carry() time.Duration { return l.carry }

@@ -25,7 +25,7 @@ func check(t *testing.T, b *Book, lines []*Line) {
 func TestBookBalances(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		b := NewBook(10 * time.Millisecond)
+		b := NewBook()
 		var lines []*Line
 		var expected, ticks int64
 		for range 300 {
@@ -70,7 +70,7 @@ func TestBookBalances(t *testing.T) {
 
 // TestClasses gives a line's ticks to classes, oldest first.
 func TestClasses(t *testing.T) {
-	b := NewBook(time.Millisecond)
+	b := NewBook()
 	var l Line
 	b.Advance(4) // before its time
 	b.Open(&l, 0)
@@ -94,36 +94,29 @@ func TestClasses(t *testing.T) {
 	if a.Count[Waiting] != 3 || a.Count[Unmet] != 1 || a.Count[Exited] != 6 || a.Expected != 10 || a.Ticks != 21 {
 		t.Errorf("account %+v", a)
 	}
+	if n := a.Lost(); n != 1 { // those not met
+		t.Errorf("%d are lost, want 1", n)
+	}
 	if s := a.String(); s != "3 waiting for a CPU + 1 not met + 6 exited" {
 		t.Errorf("it says %q", s)
 	}
 }
 
-// TestWeights charges CPU time in uneven parts: what samples weigh, what is carried and what is
-// loose at the end add up to it.
-func TestWeights(t *testing.T) {
-	const interval = 10 * time.Millisecond
-	b := NewBook(interval)
+// TestCharge charges CPU time in uneven parts: they add up to what the thread ran for, and a run time that
+// goes back is not charged.
+func TestCharge(t *testing.T) {
 	var l Line
-	b.Open(&l, 3*time.Second) // not ours
+	NewBook().Open(&l, 3*time.Second) // not ours
 	r := rand.New(rand.NewPCG(7, 7))
-	run, weighed := 3*time.Second, int64(0)
+	run := 3 * time.Second
 	for range 1000 {
-		d := time.Duration(r.Int64N(int64(3 * interval)))
+		d := time.Duration(r.Int64N(int64(30 * time.Millisecond)))
 		run += d
 		if got := l.Charge(run); got != d {
 			t.Fatalf("charged %v of %v", got, d)
 		}
-		weighed += b.Weigh(&l)
-		if c := l.Carry(); c < -interval/2 || c >= interval/2+1 {
-			t.Fatalf("carries %v", c)
-		}
 	}
-	if got := l.Charge(run - time.Second); got != 0 {
-		t.Errorf("a run time that went back was charged with %v", got)
-	}
-	loose := b.Close(&l, Exited)
-	if total := time.Duration(weighed)*interval + loose; total != run-3*time.Second {
-		t.Errorf("weights and rest are %v of %v", total, run-3*time.Second)
+	if got := l.Charge(run - time.Second); got != 0 || l.Run() != run {
+		t.Errorf("a run time that went back was charged with %v, up to %v of %v", got, l.Run(), run)
 	}
 }

@@ -3,9 +3,8 @@
 //
 // A [Book] is the only writer of its [Account]. Every thread has a [Line] in it, which
 // owes its ticks until they are given to a [Class]: the sum over the classes and what all
-// lines owe is the number of thread ticks that have passed, after every call. The
-// weights of a line's samples, what it carries and what is loose when it is closed add up to the CPU time that was
-// charged to it.
+// lines owe is the number of thread ticks that have passed, after every call. What
+// [Line.Charge] returns adds up to the CPU time that the thread has had since its line was opened.
 //
 // It knows no threads, no time and no kernel. One goroutine at a time.
 package ledger

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"sfsample/output"
+	"sfsample/sampler/capture"
+)
+
+// diff writes a page that compares two profiles.
+func diff(c config, stderr io.Writer) error {
+	if len(c.outputs) > 1 {
+		return errors.New("diff writes one page (give one -o)")
+	}
+	if c.outputs[0].File == "-" && isTerminal(os.Stdout) {
+		return errors.New("diff writes a page for a browser (try: -o diff.html)")
+	}
+	outs, page, err := output.OpenDiff(c.outputs[0], filepath.Base(c.sides[0]), filepath.Base(c.sides[1]))
+	if err != nil {
+		return err
+	}
+	for i, which := range []int{output.Before, output.After} {
+		if err := c.readSide(c.sides[i], page, which, stderr); err != nil {
+			outs.Discard()
+			return err
+		}
+	}
+	return outs.Close()
+}
+
+// readSide reads one side of a comparison. A recording that was cut is used as far as it goes.
+func (c *config) readSide(name string, page *output.Diff, which int, stderr io.Writer) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("diff: %w (try: a folded file, a profile of pprof, or what --record wrote)", err)
+	}
+	defer f.Close()
+	magic := make([]byte, len(capture.Magic))
+	if n, _ := f.ReadAt(magic, 0); n == len(magic) && bytes.Equal(magic, []byte(capture.Magic)) {
+		s := &session{config: *c, log: logger(*c, stderr), stderr: stderr}
+		_, err := s.replay(name, func(run *capture.Run) (output.Sink, error) {
+			return page.Side(which, run.Weight == weightWall), nil
+		})
+		return err
+	}
+	if err := page.Read(f, which); err != nil {
+		return fmt.Errorf("diff %s: %w (try: a folded file, a profile of pprof, or what --record wrote)", printable(name), err)
+	}
+	return nil
+}

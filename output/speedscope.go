@@ -1,0 +1,101 @@
+package output
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// maxSpeedscope is how many samples a Speedscope holds: each is written with its whole
+// stack.
+const maxSpeedscope = 1 << 17
+
+// Speedscope writes a profile that speedscope opens: its own file format, in which every
+// thread is a profile of its own, with its samples in the order of time, their weights in
+// nanoseconds.
+//
+// The number of samples held is bounded as in [Firefox].
+type Speedscope struct{ Firefox }
+
+// NewSpeedscope returns a Speedscope that writes to w when it is closed.
+func NewSpeedscope(w io.Writer, o Options) *Speedscope {
+	s := &Speedscope{*NewFirefox(w, o)}
+	s.limit = maxSpeedscope
+	return s
+}
+
+// Close writes the profile.
+func (s *Speedscope) Close() error { return s.write(s.w) }
+
+func (s *Speedscope) write(w io.Writer) error {
+	j := jsonWriter{out: bufio.NewWriterSize(w, 1<<16)}
+	j.open('{')
+	j.text("$schema", "https://www.speedscope.app/file-format-schema.json")
+	j.text("exporter", "sfsample")
+	j.name("shared")
+	j.open('{')
+	j.name("frames")
+	j.open('[')
+	for _, f := range s.frames {
+		fn := s.function[f.function]
+		j.open('{')
+		j.text("name", s.strings.keys[fn.name])
+		if fn.file >= 0 {
+			j.text("file", s.strings.keys[fn.file])
+		} else if fn.lib >= 0 {
+			j.text("file", clean(s.libs[fn.lib].Path))
+		}
+		if f.line > 0 {
+			j.field("line", int64(f.line))
+		}
+		j.close('}')
+	}
+	j.close(']')
+	j.close('}')
+	j.name("profiles")
+	j.open('[')
+	for _, t := range s.threads {
+		s.writeProfile(&j, t)
+	}
+	j.close(']')
+	j.close('}')
+	j.out.WriteByte('\n')
+	return j.out.Flush()
+}
+
+func (s *Speedscope) writeProfile(j *jsonWriter, t *firefoxThread) {
+	j.open('{')
+	j.text("type", "sampled")
+	j.text("name", fmt.Sprintf("%s %d/%d %s", clean(t.key.process), t.key.pid, t.key.tid, clean(t.name)))
+	j.text("unit", "nanoseconds")
+	j.field("startValue", 0)
+	var sum int64
+	for _, x := range t.samples {
+		sum += int64(x.weight)
+	}
+	j.field("endValue", sum)
+	j.name("samples")
+	j.open('[')
+	var stack []int64
+	for _, x := range t.samples {
+		stack = stack[:0]
+		for n := x.stack; n != 0; n = s.tree.nodes[n].parent {
+			stack = append(stack, int64(s.tree.nodes[n].frame))
+		}
+		slices.Reverse(stack)
+		j.open('[')
+		for _, f := range stack {
+			j.int(f)
+		}
+		j.close(']')
+	}
+	j.close(']')
+	j.name("weights")
+	j.open('[')
+	for _, x := range t.samples {
+		j.int(int64(x.weight))
+	}
+	j.close(']')
+	j.close('}')
+}
