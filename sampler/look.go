@@ -335,7 +335,6 @@ func (e *engine) creditIdle(t *thread, n int64) {
 		e.book.Give(&t.line, min(late, n), ledger.Unsure)
 		if late > n {
 			t.late = late
-			return
 		}
 	}
 	switch {
