@@ -203,7 +203,7 @@ func (e *engine) runs(t *thread, n int64) {
 		e.book.Give(&t.line, n, ledger.Untraced)
 		return
 	}
-	if stride := e.load.both; stride > 1 && n%stride != 0 {
+	if stride := e.load.stride; stride > 1 && n%stride != 0 {
 		e.book.Give(&t.line, n, ledger.Throttled)
 		return
 	}
@@ -335,7 +335,6 @@ func (e *engine) creditIdle(t *thread, n int64) {
 		e.book.Give(&t.line, min(late, n), ledger.Unsure)
 		if late > n {
 			t.late = late
-			return
 		}
 	}
 	switch {
