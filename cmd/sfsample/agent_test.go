@@ -35,7 +35,7 @@ func TestConfig(t *testing.T) {
 name: [web*, 'db #1', "x: y"]  # as by --name
 user:
   - 0
-  - root # twice
+  - 00 # twice
 
 cgroup:
 - /a
