@@ -358,6 +358,11 @@ func TestStopped(t *testing.T) {
 
 // TestPost: a request over real HTTP and TLS is as OTLP and the environment have it.
 func TestPost(t *testing.T) {
+	if l, err := net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Skip("no loopback network on this machine: ", err)
+	} else {
+		l.Close()
+	}
 	var got *http.Request
 	var body []byte
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -410,6 +415,11 @@ func TestPost(t *testing.T) {
 
 // TestPyroscope: the query is kept, and the path is that of the API.
 func TestPyroscope(t *testing.T) {
+	if l, err := net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Skip("no loopback network on this machine: ", err)
+	} else {
+		l.Close()
+	}
 	var got *http.Request
 	code := 200
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r; w.WriteHeader(code) }))

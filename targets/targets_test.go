@@ -236,7 +236,11 @@ func TestGap(t *testing.T) {
 }
 
 func TestUserID(t *testing.T) {
-	for word, want := range map[string]uint32{"0": 0, "65534": 65534, "root": 0} {
+	words := map[string]uint32{"0": 0, "65534": 65534}
+	if _, err := os.Stat("/etc/passwd"); err == nil {
+		words["root"] = 0
+	}
+	for word, want := range words {
 		if id, err := UserID(word); err != nil || id != want {
 			t.Errorf("user %s is %d, %v; want %d", word, id, err, want)
 		}
