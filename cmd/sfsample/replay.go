@@ -49,6 +49,7 @@ func replay(c config, stderr io.Writer) error {
 	s.pipe = sampler.NewPipeline(sampler.PipelineConfig{
 		Host: run.Host, Start: run.Start, Order: c.order, MaxDepth: c.maxDepth,
 		Sink: outs, Names: s.names, Log: log, Verify: c.verify,
+		Scripts: c.scripts != scriptsOff, ScriptsOnly: c.scripts == scriptsOnly,
 		Open: func(pid int) (sampler.Target, error) {
 			return module.NewSpace(files.Source(pid), cache, module.Options{NoEHFrame: c.noEHFrame(), Log: log}), nil
 		},
