@@ -203,7 +203,7 @@ func (p *Pipeline) findRoots(t *target, c *capture.Capture, rt runtimes.Runtime,
 	if c.At < s.next {
 		return
 	}
-	th := runtimes.Thread{TID: c.TID, Pointer: threadPointer(p.cfg.Host, c.Regs)}
+	th := runtimes.Thread{TID: c.TID, Pointer: threadPointer(p.cfg.Host, c.Regs), Stack: c.Stack}
 	if th.Pointer == 0 {
 		if st, err := p.fs.Status(c.TID); err == nil && len(st.NSpid) > 0 {
 			th.TID = st.NSpid[len(st.NSpid)-1]

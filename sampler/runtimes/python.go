@@ -53,16 +53,16 @@ var pythonLayouts = map[int]pythonLayout{
 	12: {interpretersHead: 0x28, threadsHead: 72, nextThread: 8, interpreter: 16, current: 56, threadID: 136, nativeID: 144, chunk: 232, threadBytes: 288, cframe: true, cframeCurrent: 0, cframePrevious: 8, code: 0, previous: 8, globals: 24, instr: 56, owner: 70, frameBytes: 72, first: 68, file: 112, name: 120, qualname: 128, lines: 136, adaptive: 192, codeVersion: 92, text: 40},
 }
 
-// debugOffsets are the words of _Py_DebugOffsets behind its cookie that are used here, by their number
-// (Include/internal/pycore_runtime.h of 3.13, pycore_debug_offsets.h of 3.14).
+// debugOffsets are the words of _Py_DebugOffsets behind its cookie that are used here, by their number, that of
+// the cookie being 0: of structures that of their size, behind which their members follow (Include/internal/pycore_runtime.h of 3.13, pycore_debug_offsets.h of 3.14).
 type debugOffsets struct {
 	head, nextInterpreter, threadsHead, thread, frame, code int
 	codeMask                                                uint64
 }
 
 var pythonDebugOffsets = map[int]debugOffsets{
-	13: {head: 4, nextInterpreter: 7, threadsHead: 8, thread: 18, frame: 27, code: 33},
-	14: {head: 4, nextInterpreter: 7, threadsHead: 8, thread: 21, frame: 30, code: 38, codeMask: 7},
+	13: {head: 5, nextInterpreter: 8, threadsHead: 9, thread: 19, frame: 28, code: 34},
+	14: {head: 5, nextInterpreter: 8, threadsHead: 9, thread: 22, frame: 31, code: 39, codeMask: 7},
 }
 
 // Owners of an _PyInterpreterFrame (enum _frameowner): those from here on are no frames of scripts, but begin an activation of the
@@ -190,12 +190,25 @@ func (p *python) Roots(mem io.ReaderAt, th Thread) (roots []taking.Root) {
 	return roots
 }
 
-// isOf tells whether s is the state of a thread.
+// isOf tells whether s is the state of a thread. Without its registers, and before states had the kernel's id, it is the one
+// whose innermost frame is on its stack: each loop keeps the pointer to its frame there.
 func (p *python) isOf(s []byte, th Thread) bool {
-	if th.Pointer != 0 {
+	switch {
+	case th.Pointer != 0:
 		return word(s, p.threadID) == th.Pointer
+	case p.nativeID >= 0:
+		return word(s, p.nativeID) == uint64(th.TID)
 	}
-	return p.nativeID >= 0 && word(s, p.nativeID) == uint64(th.TID)
+	frame := s[p.current : p.current+8]
+	if word(frame, 0) == 0 {
+		return false
+	}
+	for i := 0; i+8 <= len(th.Stack); i += 8 {
+		if bytes.Equal(th.Stack[i:i+8], frame) {
+			return true
+		}
+	}
+	return false
 }
 
 // Bounds of what is copied in a stop.

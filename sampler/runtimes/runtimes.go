@@ -35,6 +35,7 @@ type Runtime interface {
 type Thread struct {
 	TID     int    // in its own namespace of process ids
 	Pointer uint64 // its thread pointer, which is pthread_self of glibc on x86-64 and s390x; 0: not known
+	Stack   []byte // a copy of its stack, from an aligned address on
 }
 
 // Frame is one script frame, as it was copied.
