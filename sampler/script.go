@@ -181,14 +181,18 @@ func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User) {
 		p.stats.Scripts.Unseen++
 		return
 	}
-	w.memory = append(w.memory[:0], unwind.Region{Addr: c.StackAddr, Bytes: c.Stack})
-	at := 0
-	for _, b := range c.Blocks {
-		w.memory = append(w.memory, unwind.Region{Addr: b.Addr, Bytes: c.Beyond[at : at+b.Len]})
-		at += b.Len
-	}
+	w.load(c.StackAddr, c.Stack, c.Beyond, c.Blocks)
 	rt.Frames(w.memory, c.Roots, &w.stack)
 	w.ok = true
+}
+
+// load makes copies of a stack and of other memory what is decoded.
+func (w *scriptWalk) load(addr uint64, stack, beyond []byte, blocks []capture.Block) {
+	w.memory = append(w.memory[:0], unwind.Region{Addr: addr, Bytes: stack})
+	for _, b := range blocks {
+		w.memory = append(w.memory, unwind.Region{Addr: b.Addr, Bytes: beyond[:b.Len]})
+		beyond = beyond[b.Len:]
+	}
 }
 
 // Bounds of how long it is waited until the states of a thread are looked for again.
@@ -247,14 +251,24 @@ func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Runtime
 	if len(s.roots) == 0 {
 		return
 	}
-	r := rt.Recipe(s.roots, &runtimes.Stack{Short: true})
-	b := &p.script.room
-	if len(b.Beyond) < r.Room {
-		b.Beyond = make([]byte, r.Room)
+	w, b := &p.script, &p.script.room
+	if b.Beyond == nil {
+		b.Beyond = make([]byte, taking.MostRoom)
 	}
 	b.StackAddr, b.Stack, b.NStack = c.StackAddr, c.Stack, len(c.Stack)
-	b.NBeyond, b.NBlocks, b.NRoots = 0, 0, 0
-	ok := p.still(c, func() { taking.Follow(&patientKernel{p: &p.patient}, c.TID, r, b) })
+	ok := p.still(c, func() {
+		w.stack.Reset()
+		for found := -1; len(w.stack.Frames) > found; { // each time it is known where more lies
+			found = len(w.stack.Frames)
+			b.NBeyond, b.NBlocks, b.NRoots = 0, 0, 0
+			taking.Follow(&patientKernel{p: &p.patient}, c.TID, rt.Recipe(s.roots, &w.stack), b)
+			w.load(c.StackAddr, c.Stack, b.Beyond, b.Blocks[:b.NBlocks])
+			rt.Frames(w.memory, b.Roots[:b.NRoots], &w.stack)
+			if !w.stack.Short {
+				break
+			}
+		}
+	})
 	b.Stack, b.NStack = nil, 0
 	if !ok || b.NRoots == 0 {
 		s.next = 0 // the states may be others
@@ -337,7 +351,11 @@ func (p *Pipeline) intern(t *target, c *capture.Capture, frames []unwind.Frame, 
 		}
 		switch {
 		case pl.Script >= 0:
-			k = frameKey{pc: k.pc, script: p.scriptAt(s, mem, &w.stack.Frames[pl.Script])}
+			sc := p.scriptAt(s, mem, &w.stack.Frames[pl.Script])
+			if sc.fn != nil && sc.fn.Name == "" {
+				continue
+			}
+			k = frameKey{pc: k.pc, script: sc}
 		case p.cfg.ScriptsOnly:
 			continue
 		}

@@ -9,8 +9,6 @@ import (
 	"regexp"
 	"strconv"
 
-	"golang.org/x/sys/unix"
-
 	"sfsample/sampler/taking"
 )
 
@@ -216,7 +214,7 @@ const (
 	maxChunks  = 40
 	maxCFrames = 400
 	leastRoom  = 24 << 10
-	mostRoom   = 512 << 10
+	mostRoom   = taking.MostRoom
 	// chunkSlack is how much more of the newest chunk is foreseen than it held: it costs less than a second read.
 	chunkSlack = 1 << 10
 	// guessedCodes is of how many frames the code is copied too, from the innermost on.
@@ -240,33 +238,19 @@ func (p *python) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 	}
 	add(frames)
 
-	room := 0
-	guess := func(addr uint64, n int) {
-		if r.Guesses == len(r.Guess) || n <= 0 || room+n > mostRoom/2 || addr == 0 || addr > 1<<62 {
-			return
-		}
-		for _, g := range r.Guess[:r.Guesses] {
-			if off := addr - uint64(g.Base); off < uint64(g.Len) && n <= g.Len-int(off) {
-				return
-			}
-		}
-		r.Guess[r.Guesses] = unix.RemoteIovec{Base: uintptr(addr), Len: n}
-		r.Guesses++
-		room += n
-	}
+	spans := make([]Span, 0, len(last.Spans)+guessedCodes+taking.MaxRoots)
 	for _, root := range roots {
-		guess(root.Addr, p.threadBytes)
+		spans = append(spans, Span{root.Addr, p.threadBytes})
 	}
-	for _, s := range last.Spans {
-		guess(s.Addr, s.Len)
-	}
+	spans = append(spans, last.Spans...)
 	codes := 0
 	for i := range last.Frames {
 		if c := last.Frames[i].Code; codes < guessedCodes && (i == 0 || c != last.Frames[i-1].Code) {
 			codes++
-			guess(c, p.codeBytes())
+			spans = append(spans, Span{c, p.codeBytes()})
 		}
 	}
+	room := foresee(r, spans)
 	r.Room = min(max(2*room, leastRoom), mostRoom)
 	if last.Short {
 		r.Room = mostRoom
@@ -430,6 +414,9 @@ func (p *python) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 	name := k.Qualname
 	if name == 0 {
 		name = k.Name
+	}
+	if k.File == k.Name && k.First == 0 {
+		return new(Function), true // _Py_InitCleanup (Objects/codeobject.c), which calls an __init__
 	}
 	fn := &Function{First: int(int32(k.First))}
 	ok := true

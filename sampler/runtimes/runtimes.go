@@ -1,11 +1,15 @@
 package runtimes
 
 import (
+	"cmp"
 	"debug/elf"
 	"encoding/binary"
 	"io"
 	"path"
+	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"sfsample/sampler/taking"
 	"sfsample/unwind"
@@ -81,14 +85,19 @@ type Key struct {
 
 // Function is code with its name.
 type Function struct {
-	Name  string // module.function
+	Name  string // module.function; empty: it is the interpreter's own, and not shown
 	File  string
 	First int // line
 	lines lineTable
 }
 
 // Line is the line of an instruction, 0 if it is not known.
-func (f *Function) Line(at uint64) int { return f.lines.line(at, f.First) }
+func (f *Function) Line(at uint64) int {
+	if f.lines == nil {
+		return 0
+	}
+	return f.lines.line(at, f.First)
+}
 
 // lineTable tells lines by instruction.
 type lineTable interface {
@@ -114,6 +123,45 @@ func (m Memory) Word(addr uint64) (v uint64, ok bool) {
 		return word(b, 0), true
 	}
 	return 0, false
+}
+
+// nearSpans is how far apart areas may lie, in bytes, to be copied as one: what lies between costs less than another area.
+const nearSpans = 2 << 10
+
+// foresee makes spans the areas that a recipe copies at once, and returns how many bytes they are. Those that come first are the last to be
+// left out.
+func foresee(r *taking.Recipe, spans []Span) (bytes int) {
+	for most := len(spans); ; most = most * 3 / 4 {
+		list := slices.Clone(spans[:most])
+		slices.SortFunc(list, func(a, b Span) int { return cmp.Compare(a.Addr, b.Addr) })
+		bytes, r.Guesses, r.Guess = 0, 0, [taking.MaxGuess]unix.RemoteIovec{}
+		var end uint64
+		fits := true
+		for _, s := range list {
+			if s.Addr == 0 || s.Addr > 1<<62 || s.Len <= 0 || s.Len > taking.MostRoom {
+				continue
+			}
+			last := s.Addr + uint64(s.Len)
+			if r.Guesses > 0 && s.Addr <= end+nearSpans {
+				if last > end {
+					r.Guess[r.Guesses-1].Len += int(last - end)
+					bytes += int(last - end)
+					end = last
+				}
+				continue
+			}
+			if fits = r.Guesses < taking.MaxGuess; !fits {
+				break
+			}
+			r.Guess[r.Guesses] = unix.RemoteIovec{Base: uintptr(s.Addr), Len: s.Len}
+			r.Guesses++
+			bytes += s.Len
+			end = last
+		}
+		if fits && bytes <= taking.MostRoom/2 {
+			return bytes
+		}
+	}
 }
 
 func word(b []byte, off int) uint64   { return binary.NativeEndian.Uint64(b[off:]) }

@@ -21,6 +21,8 @@ const (
 	maxSingle = 24
 	// maxLinks is how far chains are followed, all together.
 	maxLinks = 1024
+	// MostRoom is how many bytes are copied at most.
+	MostRoom = 512 << 10
 	// MaxPieces is how many areas are copied at most.
 	MaxPieces = MaxRoots + MaxGuess + maxSingle
 )
@@ -32,7 +34,7 @@ type Recipe struct {
 	RootBytes int // to copy of each
 	Check     int // offset of a word in it that says whose it is
 	Steps     [MaxSteps]Step
-	// Guess is what the last copy came to, in ascending order of use: it is copied by one read, and single
+	// Guess is what the last copy came to, in ascending order: it is copied by one read, and single
 	// reads follow only where that was wrong.
 	Guess   [MaxGuess]unix.RemoteIovec
 	Guesses int
