@@ -204,10 +204,13 @@ const (
 // findRoots looks for the interpreter's states of a thread, if that is due.
 func (p *Pipeline) findRoots(t *target, c *capture.Capture, rt runtimes.Runtime, mem io.ReaderAt) {
 	s := &t.thread(c.TID).script
-	if c.At < s.next {
+	if c.At < s.next || len(c.Regs) == 0 && len(s.roots) > 0 {
 		return
 	}
-	th := runtimes.Thread{TID: c.TID, Pointer: threadPointer(p.cfg.Host, c.Regs), Stack: c.Stack}
+	th := runtimes.Thread{TID: c.TID, Pointer: threadPointer(p.cfg.Host, c.Regs), SP: c.Call.SP, First: c.TID == c.PID, Stack: c.Stack}
+	if x := stackExtent(t.space.Mappings(), th.SP); x.High > 0 {
+		th.StackEnd = x.High
+	}
 	if th.Pointer == 0 {
 		if st, err := p.fs.Status(c.TID); err == nil && len(st.NSpid) > 0 {
 			th.TID = st.NSpid[len(st.NSpid)-1]

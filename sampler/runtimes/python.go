@@ -171,15 +171,25 @@ func (p *python) Roots(mem io.ReaderAt, th Thread) (roots []taking.Root) {
 		if b = read(mem, interp+uint64(p.threadsHead), 8); b == nil {
 			return roots
 		}
-		for ts := word(b, 0); ts != 0 && threads < maxThreads && len(roots) < taking.MaxRoots; threads++ {
+		for ts := word(b, 0); ts != 0 && threads < maxThreads; threads++ {
 			s := read(mem, ts, p.threadBytes)
 			if s == nil || word(s, p.interpreter) != interp {
 				break
 			}
-			if p.isOf(s, th) {
-				roots = append(roots, taking.Root{Addr: ts, Is: word(s, p.threadID)})
+			addr := ts
+			if r := (taking.Root{Addr: ts, Is: word(s, p.threadID)}); p.isOf(s, r.Is, th) {
+				if p.nativeID < 0 && th.Pointer == 0 {
+					// The structure of the thread is at the upper end of its stack: that of another one is further up.
+					if len(roots) == 0 || r.Is < roots[0].Is {
+						roots = append(roots[:0], r)
+					}
+				} else if len(roots) < taking.MaxRoots {
+					roots = append(roots, r)
+				}
 			}
-			ts = word(s, p.nextThread)
+			if ts = word(s, p.nextThread); ts == 0 && next == 0 && p.isFirst(s, th) {
+				roots = []taking.Root{{Addr: addr, Is: word(s, p.threadID)}}
+			}
 		}
 		if interp = next; interp == 0 {
 			break
@@ -188,17 +198,23 @@ func (p *python) Roots(mem io.ReaderAt, th Thread) (roots []taking.Root) {
 	return roots
 }
 
-// isOf tells whether s is the state of a thread. Without its registers, and before states had the kernel's id, it is the one
-// whose innermost frame is on its stack: each loop keeps the pointer to its frame there.
-func (p *python) isOf(s []byte, th Thread) bool {
+// isOf tells whether s is the state of a thread, whose pthread_self is id. Without its registers, and before states had the kernel's
+// id, one that is not the first is known by where its stack lies.
+func (p *python) isOf(s []byte, id uint64, th Thread) bool {
 	switch {
 	case th.Pointer != 0:
-		return word(s, p.threadID) == th.Pointer
+		return id == th.Pointer
 	case p.nativeID >= 0:
 		return word(s, p.nativeID) == uint64(th.TID)
 	}
+	return id > th.SP && id < th.StackEnd
+}
+
+// isFirst tells whether s, the last state of the last interpreter, which is where lists grow away from, is that of a process's first
+// thread, of which there are no registers: its innermost frame's address is on the stack then, where the loop keeps it.
+func (p *python) isFirst(s []byte, th Thread) bool {
 	frame := s[p.current : p.current+8]
-	if word(frame, 0) == 0 {
+	if p.nativeID >= 0 || th.Pointer != 0 || !th.First || word(frame, 0) == 0 {
 		return false
 	}
 	for i := 0; i+8 <= len(th.Stack); i += 8 {

@@ -39,7 +39,10 @@ type Runtime interface {
 type Thread struct {
 	TID     int    // in its own namespace of process ids
 	Pointer uint64 // its thread pointer, which is pthread_self of glibc on x86-64 and s390x; 0: not known
-	Stack   []byte // a copy of its stack, from an aligned address on
+	// SP is its stack pointer, and StackEnd where the mapping ends in which that lies.
+	SP, StackEnd uint64
+	First        bool   // it is the first of its process
+	Stack        []byte // a copy of its stack, from an aligned address on
 }
 
 // Frame is one script frame, as it was copied.
