@@ -142,6 +142,9 @@ func (c *Capture) encode(e *encoder) {
 		e.uint(b.Addr)
 		e.uint(uint64(b.Len))
 	}
+	if len(c.Roots) == 0 {
+		return
+	}
 	e.uint(uint64(len(c.Roots)))
 	for _, r := range c.Roots {
 		e.uint(r)
