@@ -4,6 +4,8 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"sfsample/output"
 	"sfsample/ptrace"
 	"sfsample/regs"
@@ -246,6 +248,11 @@ type patientKernel struct {
 func (k *patientKernel) Memory(tid int, addr uint64, buf []byte) int {
 	n, _ := k.p.ReadMemory(tid, addr, buf)
 	return n
+}
+
+// Gather implements taking.Kernel.
+func (k *patientKernel) Gather(tid int, from []unix.RemoteIovec, buf []byte) int {
+	return gatherEach(k, tid, from, buf)
 }
 
 // copyScript adds the interpreter's memory to a capture of a thread that has not run since.

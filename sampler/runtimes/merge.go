@@ -27,7 +27,7 @@ func Merge(list []Place, native []unwind.Frame, complete bool, s *Stack, isLoop 
 	// Several states of one thread take turns on its stack.
 	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Compare(a.Anchor, b.Anchor) })
 	if len(runs) > 0 && runs[len(runs)-1].Anchor == 0 {
-		pairLoops(runs, native, isLoop)
+		pairLoops(runs, native, isLoop, complete && !s.Short)
 	} else {
 		for i := range runs {
 			runs[i].at = holder(native, runs[i].Anchor, complete)
@@ -53,6 +53,9 @@ func Merge(list []Place, native []unwind.Frame, complete bool, s *Stack, isLoop 
 			placed += runs[0].N
 		}
 		runs = runs[1:]
+	}
+	for len(runs) > 0 && runs[0].at < 0 && nextPlaced(runs) >= 0 && runs[0].Anchor < native[0].SP {
+		emit() // its loop is yet to be entered, or was left
 	}
 	for i := range native {
 		for nextPlaced(runs) == i && runs[0].at < 0 {
@@ -100,16 +103,22 @@ func holder(native []unwind.Frame, addr uint64, complete bool) int {
 	return -1
 }
 
-// pairLoops gives runs the native frames that are loops, from the outermost on: an activation that has just begun, or is about
-// to end, has no script frame.
-func pairLoops(runs []run, native []unwind.Frame, isLoop func(int) bool) {
-	i := len(native)
-	for k := len(runs) - 1; k >= 0; k-- {
-		for i--; i >= 0 && !isLoop(i); i-- {
+// pairLoops gives runs the native frames that are loops. An activation that has just begun, or is about to end, has no script
+// frame: so from the outermost on, if both are known to there.
+func pairLoops(runs []run, native []unwind.Frame, isLoop func(int) bool, whole bool) {
+	var loops []int
+	for i := range native {
+		if isLoop(i) {
+			loops = append(loops, i)
 		}
-		if i < 0 {
-			return
+	}
+	skip := 0
+	if whole {
+		skip = len(runs) - len(loops)
+	}
+	for k := range runs {
+		if i := k - skip; i >= 0 && i < len(loops) {
+			runs[k].at = loops[i]
 		}
-		runs[k].at = i
 	}
 }

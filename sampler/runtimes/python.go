@@ -234,7 +234,7 @@ const (
 	// chunkSlack is how much more of the newest chunk is foreseen than it held: it costs less than a second read.
 	chunkSlack = 1 << 10
 	// guessedCodes is of how many frames the code is copied too, from the innermost on.
-	guessedCodes = 28
+	guessedCodes = 20
 )
 
 // Recipe implements Runtime.
@@ -338,8 +338,7 @@ func (p *python) frames(mem Memory, addr, end, anchor uint64, st *Stack) bool {
 			return false
 		}
 		if p.owner >= 0 && f[p.owner] >= ownedByNative && p.minor >= 12 {
-			st.Spans = append(st.Spans, Span{addr, p.frameBytes})
-			st.segment(n, addr)
+			st.segment(n, addr) // it is in the copy of the stack
 			n = 0
 		} else {
 			if p.owner >= 0 && f[p.owner] == 1 || p.owner < 0 {

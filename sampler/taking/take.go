@@ -251,10 +251,20 @@ func Present(k Kernel, pages int, addr uint64, n int, b *Buffer) int {
 // arch/s390/include/uapi/asm/ptrace.h).
 const FPRegsBytes = 136
 
-// Peek copies the stack of thread tid, which is blocked with its stack pointer at sp, to c. scratch is
-// room for the pagemap.
+// Peek copies the stack of thread tid, which is blocked with its stack pointer at sp, and what the advice's recipe says, to c.
+// scratch is room for the pagemap.
 func Peek(k Kernel, tid int, sp uint64, a *Advice, c *capture.Capture, pages int, scratch *Buffer) {
 	room := c.Stack[:cap(c.Stack)]
 	addr, n := copyStack(k, tid, sp, room, &a.Stack, pages, scratch)
 	c.StackAddr, c.Stack = addr, room[:n]
+	if a.Recipe == nil {
+		return
+	}
+	b := scratch
+	b.StackAddr, b.Stack, b.NStack, b.Beyond = addr, c.Stack, n, c.Beyond[:cap(c.Beyond)]
+	b.NBeyond, b.NBlocks, b.NRoots = 0, 0, 0
+	Follow(k, tid, a.Recipe, b)
+	c.Beyond, c.Blocks = b.Beyond[:b.NBeyond], append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
+	c.Roots = append(c.Roots[:0], b.Roots[:b.NRoots]...)
+	b.Stack, b.NStack, b.Beyond = nil, 0, nil
 }
