@@ -106,3 +106,17 @@ func sigaction(sig unix.Signal, act, old *kernelSigaction) error {
 
 // Now is the CLOCK_MONOTONIC time in nanoseconds.
 func Now() int64 { return RawNow() }
+
+// SchedulerTick is the time between two ticks of the kernel's scheduler (1/CONFIG_HZ): the resolution of its coarse
+// clocks (posix_get_coarse_res, kernel/time/posix-timers.c).
+func SchedulerTick() time.Duration {
+	var res unix.Timespec
+	_, _, errno := unix.RawSyscall(unix.SYS_CLOCK_GETRES, unix.CLOCK_MONOTONIC_COARSE, uintptr(unsafe.Pointer(&res)), 0)
+	if d := time.Duration(res.Nano()); errno == 0 && d > 0 {
+		return min(d, longestTick)
+	}
+	return longestTick
+}
+
+// longestTick is that of the lowest rate that kernels are built for, 100 Hz.
+const longestTick = 10 * time.Millisecond

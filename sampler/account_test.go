@@ -74,6 +74,8 @@ func TestAccount(t *testing.T) {
 		{"all, exec", []string{"storm", "exec", "storm"}, Options{Hz: 999, All: true}},
 		{"exit stacks", []string{"storm"}, Options{Hz: 999, ExitStacks: true}},
 		{"exit among births", []string{"bolt"}, Options{Hz: 9999, ExitStacks: true}},
+		{"no run counts", []string{"storm"}, Options{Hz: 499, uncounted: true}},
+		{"all, no run counts", []string{"storm"}, Options{Hz: 499, All: true, WallWeight: true, uncounted: true}},
 		{"children", []string{"children"}, Options{Hz: 999, Children: true, All: true}},
 	}
 	for _, tt := range tests {

@@ -2,9 +2,9 @@
 // taken of them to the outputs.
 //
 // The rooms: package clocks stops running threads, each from its own CPU; package taking copies registers
-// and stack; package ledger keeps the account. Here are the coordinator (engine.go, tick.go), which stops nobody:
+// and stack; package watch tells who may have run; package ledger keeps the account. Here are the coordinator (engine.go, tick.go, look.go), which stops nobody:
 // it puts threads that may run on the clocks' board, reads blocked ones without a stop, finds births, ends and
-// execs by looking (news.go), and tells by run counts and CPU clocks who has not run (asleep.go, pace.go); and the
+// execs by looking (news.go), and makes the readings that watch is told (cputime.go); and the
 // pipeline, which unwinds, names and hands samples to the outputs on goroutines of its own.
 //
 // What a running thread has on further stacks, behind a signal handler's, below Go's scheduler or in the segments

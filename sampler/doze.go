@@ -54,7 +54,7 @@ func (e *engine) doze() {
 	d.step = max(1, e.due-d.tick)
 	d.last = min(d.tick+max(d.step, int64(longestDoze)/e.interval), (e.until-1-d.start)/e.interval)
 	for _, p := range e.procs {
-		d.clocks[d.n], d.stood[d.n] = p.clock, int64(p.asleep.cpu)
+		d.clocks[d.n], d.stood[d.n] = p.clock, int64(p.watch.Clock())
 		d.n++
 	}
 	ptrace.Outside(d)

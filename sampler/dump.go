@@ -171,7 +171,7 @@ func (d *dumper) peek(t *ThreadDump) *capture.Capture {
 		a := t.fb.Get()
 		taking.Peek(&d.calm, t.TID, call.SP, &a.Advice, c, int(d.pages[t.PID]), &d.buf)
 		after, err := d.fs.Schedstat(t.PID, t.TID)
-		if err == nil && after.Count == before.Count {
+		if err == nil && after.Count == before.Count && after.Count > 0 {
 			c.Taken, c.Blocked, c.Count = capture.Unstopped, true, after.Count
 			c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
 			c.PID, c.TID = t.PID, t.TID

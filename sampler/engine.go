@@ -16,6 +16,7 @@ import (
 	"sfsample/sampler/clocks"
 	"sfsample/sampler/ledger"
 	"sfsample/sampler/taking"
+	"sfsample/sampler/watch"
 )
 
 // engine is the coordinator: it knows the threads, keeps their account, puts those that may run on the
@@ -61,7 +62,9 @@ type engine struct {
 	clocks             int // CPUs that had a clock then
 	load               load
 	dozing             doze
-	pace               pace
+	pace               watch.Pace
+	times              watch.Timing
+	uncounted          bool   // the kernel keeps no run counts
 	published          int64  // when status was set
 	open, files        int    // files of threads that are open, and may be; 0: not known
 	backlog            []item // could not be sent yet
@@ -136,10 +139,10 @@ func (e *engine) addProcess(pid int) *process {
 	if p := e.procs[pid]; p != nil {
 		return p
 	}
-	p := &process{pid: pid, clock: cpuClock(pid), only: len(e.wanted) > 0, tasks: -1, pages: -1, program: new(program), brief: e.opt.ExitStacks}
+	p := &process{pid: pid, clock: cpuClock(pid), only: len(e.wanted) > 0, uncounted: e.uncounted, tasks: -1, pages: -1, program: new(program), brief: e.opt.ExitStacks}
 	e.openProcess(p)
 	p.cpuBase, _ = p.cpuTime()
-	p.asleep = asleep{cpu: p.cpuBase, stood: -1, stirred: e.book.Tick() - finest - 1}
+	p.watch = watch.NewProcess(e.book.Tick(), e.times, p.cpuBase)
 	e.procs[pid] = p
 	v, _ := e.programs.LoadOrStore(pid, p.program)
 	p.program = v.(*program)
@@ -298,7 +301,7 @@ func (e *engine) drop(t *thread) {
 		return
 	}
 	e.settle(t, e.book.Tick(), t.waited, ledger.Exited)
-	t.wakes()
+	t.watch.Wakes(&t.proc.watch)
 	if e.leave(t) {
 		e.closeFiles(t)
 	} else {
@@ -306,7 +309,7 @@ func (e *engine) drop(t *thread) {
 	}
 	e.creditWaits(t)
 	t.proc.loose += e.book.Close(&t.line, ledger.Exited)
-	t.proc.asleep.forget() // nobody knows how long it ran
+	t.proc.watch.Forget() // nobody knows how long it ran
 	if e.threads[t.tid] == t {
 		delete(e.threads, t.tid)
 	}
@@ -344,7 +347,7 @@ func (e *engine) gone(t *thread) {
 // settle accounts for the ticks that a thread on the board owes up to tick n, in which no clock has met it:
 // those that it waited for a CPU, as far as the kernel's count of that goes, and others.
 func (e *engine) settle(t *thread, n int64, waited time.Duration, c ledger.Class) {
-	if w := int64(waited - t.waited); w > 0 && !t.blocked {
+	if w := int64(waited - t.waited); w > 0 && !t.watch.Asleep() {
 		k := (w + e.interval/2) / e.interval
 		if w >= t.runnable*e.interval/2 {
 			k = max(k, t.runnable)
@@ -435,9 +438,9 @@ func (e *engine) finish() {
 		switch {
 		case err != nil:
 			e.book.Give(&t.line, n, ledger.Exited)
-		case t.blocked && s.Count == t.count:
+		case t.watch.Same(s.Count):
 			e.creditIdle(t, n)
-		case t.blocked:
+		case t.watch.Asleep():
 			e.book.Give(&t.line, n, ledger.Unsure)
 		default:
 			e.settle(t, n, s.Wait, e.unmet(t))

@@ -61,7 +61,7 @@ func (e *engine) chargeRest(p *process) {
 	}
 	rest := p.loose
 	if !p.only {
-		rest += p.asleep.cpu - p.cpuBase - p.charged
+		rest += p.watch.Clock() - p.cpuBase - p.charged
 	}
 	for _, t := range e.list {
 		if t.proc != p {

@@ -156,10 +156,10 @@ func (e *engine) onExec(p *process, next *program) {
 	p.census = census{}
 	if leader != nil {
 		e.settle(leader, e.book.Tick(), leader.waited, ledger.Exited)
-		leader.wakes()
+		leader.watch.Wakes(&p.watch)
 		e.drop(leader)
 	}
-	p.asleep.forget()
+	p.watch.Forget()
 	e.send(item{gone: p.pid})
 	for range listings {
 		if fresh, err := e.relist(p, false); !fresh || err != nil {
@@ -175,7 +175,7 @@ const fewParents = 16
 // findChildren begins to sample the processes that threads of p have made.
 func (e *engine) findChildren(p *process) {
 	for _, t := range slices.Clone(e.list) {
-		if t.proc != p || p.threads > fewParents && t.blocked && t.slot < 0 {
+		if t.proc != p || p.threads > fewParents && t.watch.Asleep() && t.slot < 0 {
 			continue
 		}
 		pids, _ := e.fs.Children(p.pid, t.tid)

@@ -38,6 +38,8 @@ type Options struct {
 
 	// ended, for tests, is told of each thread that was dropped.
 	ended func(tid int)
+	// uncounted, for tests: the kernel's run counts are not used.
+	uncounted bool
 }
 
 func (o *Options) interval() time.Duration { return time.Second / time.Duration(o.Hz) }

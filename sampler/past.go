@@ -143,13 +143,13 @@ func (h *past) add(l look) {
 }
 
 // known takes a look at all mappings that was made right after the capture at.
-func (h *past) known(at time.Duration, s Target) {
+func (h *past) known(at time.Duration, s History) {
 	h.note(s, at-stampSlack)
 	h.add(look{began: at, ended: at - stampSlack})
 }
 
 // note takes over the changes that were noted at a time.
-func (h *past) note(s Target, at time.Duration) (any bool) {
+func (h *past) note(s History, at time.Duration) (any bool) {
 	if len(h.looks) == 0 {
 		h.calm = at
 	}
@@ -224,7 +224,7 @@ func (p *Pipeline) sure(t *target, c *capture.Capture, frames []unwind.Frame, at
 }
 
 // doubtful tells whether other code than now may have been at pc at a time.
-func (h *past) doubtful(s Target, at span, pc uint64, start time.Time) bool {
+func (h *past) doubtful(s Place, at span, pc uint64, start time.Time) bool {
 	if h.lost > 0 && at.first < h.lost {
 		return true
 	}

@@ -5,13 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/bits"
-	"slices"
-	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"sfsample/output"
 	"sfsample/ptrace"
@@ -19,7 +14,6 @@ import (
 	"sfsample/regs"
 	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
-	"sfsample/sampler/syscalls"
 	"sfsample/sampler/taking"
 	"sfsample/unwind"
 )
@@ -48,34 +42,55 @@ type PipelineConfig struct {
 	Live bool
 }
 
-// Target is what the pipeline asks about one process.
+// Target is what the pipeline asks about one process. A live one may also be told of its mappings (Offer), and
+// that it is another program by now (Replace); its program's architecture (Arch) is not known of every one.
 type Target interface {
 	unwind.Space
+	Code
+	Layout
+	History
+	// Modules returns the objects with code, by address.
+	Modules() []*module.Module
+	// Report tells what is known of each module.
+	Report() []module.Report
+	// Close ends the use of it.
+	Close()
+}
+
+// Code tells what an address belongs to.
+type Code interface {
 	// Module returns the object that covers pc, and pc in its own numbering.
 	Module(pc uint64) (*module.Module, uint64, bool)
 	// Function returns the function that covers pc by the unwind tables.
 	Function(pc uint64) (module.Function, bool)
-	// Modules returns the objects with code, by address.
-	Modules() []*module.Module
+}
+
+// Layout is the list of mappings.
+type Layout interface {
 	// Mappings returns the mappings as they were last read.
 	Mappings() []procfs.Mapping
 	// Refresh reads the mappings anew.
 	Refresh() error
 	// Listed is when the list of mappings had been read last.
 	Listed() time.Time
+}
+
+// History tells what became of code.
+type History interface {
 	// Verify compares the objects with memory and drops those that are no longer
 	// what they were.
 	Verify() (changed bool, err error)
 	// Changes returns which code has changed since it was last asked.
 	Changes() []module.Change
+	Place
+}
+
+// Place is what is at an address, and has been.
+type Place interface {
 	// CodeAt returns the executable mapping at pc.
 	CodeAt(pc uint64) (module.Code, bool)
 	// Moved tells whether other objects than now were at pc before.
 	Moved(pc uint64) bool
-	// Report tells what is known of each module.
-	Report() []module.Report
-	// Close ends the use of it.
-	Close()
 }
 
 // Pipeline turns captures into samples: it unwinds them, has them named, and
@@ -268,165 +283,6 @@ func (p *Pipeline) consume(items *inbox[item]) {
 	end()
 }
 
-func (p *Pipeline) closeAll() {
-	for _, t := range p.targets {
-		p.close(t)
-	}
-	clear(p.targets)
-}
-
-// forget drops what is known of a process that has ended or become another.
-func (p *Pipeline) forget(pid int) {
-	p.record(&capture.Gone{PID: pid})
-	if t := p.targets[pid]; t != nil {
-		p.close(t)
-		p.queue <- named{gone: t.names} // behind the last of its stacks
-	}
-	delete(p.targets, pid)
-}
-
-// close keeps what there is to report of a process.
-func (p *Pipeline) close(t *target) {
-	if t == nil || t.space == nil {
-		return
-	}
-	for _, r := range t.space.Report() {
-		if r.Used && len(p.modules) < maxReported {
-			p.modules[r.String()] = true
-		}
-		for _, problem := range r.Problems {
-			if len(p.problems) < maxReported {
-				p.problems[problem.String()] = true
-			}
-		}
-	}
-	t.space.Close()
-}
-
-// maxReported bounds the modules and the defects of tables that are reported: a
-// program can start others without end.
-const maxReported = 1000
-
-// Modules lists the modules that were used, with their tables, and the defects
-// of tables. Call it when the run is over.
-func (p *Pipeline) Modules() (modules, problems []string) {
-	return slices.Sorted(maps.Keys(p.modules)), slices.Sorted(maps.Keys(p.problems))
-}
-
-// early takes what the engine has read of a young process.
-func (p *Pipeline) early(pid int, at time.Duration, e *early) {
-	t := p.target(pid)
-	if t.name == "" {
-		t.name = strings.TrimSuffix(string(e.comm), "\n")
-		p.record(&capture.Name{PID: pid, Name: t.name})
-	}
-	if maps, err := procfs.ParseMaps(e.maps); err == nil && t.offer(maps) {
-		t.past.known(at, t.space)
-	}
-}
-
-// opened reads, while a process lives for certain, what is needed to unwind and
-// name its captures after its end: its mappings and its program.
-func (p *Pipeline) opened(pid int) {
-	t := p.target(pid)
-	if t.space == nil {
-		return
-	}
-	p.attest(t, time.Since(p.cfg.Start))
-	exe, _, err := p.fs.Exe(pid)
-	if err != nil {
-		return
-	}
-	for _, m := range t.space.Modules() {
-		if m.Path == exe {
-			p.cfg.Names.open(t.names, m)
-		}
-	}
-}
-
-// forked gives a new process what is known of its parent.
-func (p *Pipeline) forked(f fork) {
-	parent := p.targets[f.parent]
-	if parent == nil || parent.space == nil {
-		return
-	}
-	t := p.target(f.child)
-	if t.name == "" {
-		t.name = parent.name
-	}
-	t.offer(parent.space.Mappings())
-}
-
-// replaced is told that the process is another program by now than that of the
-// captures that are still to come before it is forgotten.
-func (p *Pipeline) replaced(pid int) {
-	t := p.target(pid)
-	t.past.over = true
-	if s, ok := t.space.(interface{ Replace() }); ok {
-		s.Replace()
-	}
-}
-
-// offer makes mappings those of the process, read by whomever. It tells whether
-// there is a use for them.
-func (t *target) offer(maps []procfs.Mapping) bool {
-	s, ok := t.space.(interface{ Offer([]procfs.Mapping) })
-	if !ok || len(maps) == 0 {
-		return false
-	}
-	s.Offer(slices.Clone(maps))
-	return t.space.Refresh() == nil
-}
-
-// target returns what is known of a process, opened at its first capture.
-func (p *Pipeline) target(pid int) *target {
-	if t := p.targets[pid]; t != nil {
-		return t
-	}
-	t := &target{pid: pid, walkers: map[walkerKey]*unwind.Walker{}, threads: map[int]*seen{}, stacks: map[uint64][]*stack{}, frames: map[frameKey]*rawFrame{}}
-	t.names = p.cfg.Names.process(pid)
-	t.space, t.err = p.cfg.Open(pid)
-	if t.err != nil {
-		p.cfg.Log.Warn("read the mappings of a process", "pid", pid, "err", t.err)
-	}
-	p.targets[pid] = t
-	if p.cfg.Live {
-		t.name, _ = p.fs.Comm(pid, pid)
-		if is32(pid) {
-			t.limit = regs.CompatLimit(p.cfg.Host)
-		}
-		p.record(&capture.Name{PID: pid, Name: t.name})
-	}
-	return t
-}
-
-func (t *target) thread(tid int) *seen {
-	s := t.threads[tid]
-	if s == nil {
-		s = new(seen)
-		t.threads[tid] = s
-	}
-	return s
-}
-
-func (p *Pipeline) record(r capture.Record) {
-	if p.cfg.Record == nil || p.recordErr != nil {
-		return
-	}
-	if err := p.cfg.Record.Write(r); err != nil {
-		p.recordErr = err
-		p.fail(RecordError(err))
-	}
-}
-
-// RecordError says what failed of a recording, nil if nothing did.
-func RecordError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("record: %w (what it holds can be replayed)", err)
-}
-
 // capture unwinds one capture and sends it on.
 func (p *Pipeline) capture(c *capture.Capture, fb *Feedback) {
 	t := p.target(c.PID)
@@ -566,14 +422,6 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	return p.cut(t, c, frames, end.Reason.String()), state
 }
 
-// place is the module and address of a frame, for the log.
-func (t *target) place(f unwind.Frame) string {
-	if m, vaddr, ok := t.space.Module(f.LookupPC()); ok {
-		return fmt.Sprintf("%s+%#x", m.Name(), vaddr)
-	}
-	return fmt.Sprintf("%#x", f.PC)
-}
-
 func (p *Pipeline) cut(t *target, c *capture.Capture, frames []unwind.Frame, reason string) *stack {
 	p.stats.Stacks++
 	p.stats.Cut[reason]++
@@ -612,28 +460,6 @@ func (p *Pipeline) load(c *capture.Capture) {
 		at += b.Len
 	}
 	p.mem.Also = p.also
-}
-
-// unknownPAC strips return addresses of arm64 where the kernel has not told the
-// mask: bits 48–54, which no address of a kernel with 48-bit addresses has
-// (arch/arm64/include/asm/pointer_auth.h).
-const unknownPAC = 0x7f << 48
-
-// walker returns the walker for stacks of one architecture.
-func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.Walker {
-	if a == regs.ARM64 && pac == 0 {
-		pac = unknownPAC
-	}
-	k := walkerKey{a, pac}
-	w := t.walkers[k]
-	if w == nil {
-		if pac != 0 {
-			a = a.WithPAC(pac)
-		}
-		w = unwind.New(a, t.space, cfg.Order, cfg.MaxDepth)
-		t.walkers[k] = w
-	}
-	return w
 }
 
 // extend reads more of the stack of a blocked or stopped thread, if it has not
@@ -829,93 +655,4 @@ func (p *Pipeline) resident(pid int, from, top uint64) uint64 {
 	pages := p.fs.OpenPagemap(pid)
 	defer pages.Close()
 	return from + uint64(taking.Present(&p.live, int(pages), from, int(top-from), &p.pages))
-}
-
-// user is the user-mode state of a capture.
-func (p *Pipeline) user(t *target, c *capture.Capture) (regs.User, error) {
-	if c.Taken != capture.Unstopped {
-		u, err := regs.Prstatus(p.cfg.Host, c.Regs)
-		if err == nil && len(c.FPRegs) > 0 {
-			regs.S390XFPRegs(&u.Set, c.FPRegs)
-		}
-		if err == nil && u.Syscall >= 0 && isRestart(u.Ret) {
-			c.Blocked, c.Call.NR = true, u.Syscall
-		}
-		return u, err
-	}
-	u := publishedRegs(p.arch(t), c)
-	u.Limit = t.limit
-	return u, nil
-}
-
-// arch is the architecture of the process's program, for captures that do not
-// tell it.
-func (p *Pipeline) arch(t *target) *regs.Arch {
-	if t.space != nil {
-		if m, ok := t.space.(interface{ Arch() *regs.Arch }); ok && m.Arch() != nil {
-			return m.Arch()
-		}
-	}
-	return regs.ByName(p.cfg.Host)
-}
-
-// isRestart tells whether a return register holds a code by which the kernel
-// repeats an interrupted call (include/linux/errno.h), or EINTR.
-func isRestart(v int64) bool { return v <= -512 && v >= -516 || v == -int64(unix.EINTR) }
-
-// publishedRegs are the registers that /proc/PID/task/TID/syscall shows: SP, PC,
-// and in a system call those that its arguments came in.
-func publishedRegs(a *regs.Arch, c *capture.Capture) regs.User {
-	u := regs.User{Arch: a, Syscall: c.Call.NR}
-	u.Set.PC = c.Call.PC
-	u.Set.SetReg(a.SP, c.Call.SP)
-	if c.Call.NR >= 0 {
-		for i, n := range a.CallArgs {
-			u.Set.SetReg(n, c.Call.Args[i])
-		}
-	}
-	return u
-}
-
-// recordMaps records the mappings of a process if they are not those of the
-// last record. tid is a thread that lived a moment ago.
-// callName is the state of a blocked thread: its system call by name.
-func callName(a *regs.Arch, nr int64) string {
-	if nr < 0 {
-		return "blocked"
-	}
-	if a != nil {
-		if name, ok := syscalls.Name(a.Name, nr); ok {
-			return name
-		}
-	}
-	return fmt.Sprintf("syscall %d", nr)
-}
-
-func (p *Pipeline) recordMaps(t *target, tid int) {
-	if p.cfg.Record == nil || t.space == nil {
-		return
-	}
-	gen := t.space.Generation()
-	if gen == t.gen && gen != 0 {
-		return
-	}
-	t.gen = gen
-	m := &capture.Maps{PID: t.pid}
-	for _, r := range t.space.Mappings() {
-		region := capture.Region{Mapping: r}
-		if mod, _, ok := t.space.Module(r.Start); ok {
-			region.BuildID = mod.BuildID
-		}
-		m.Regions = append(m.Regions, region)
-		if r.Path == "[vdso]" {
-			m.VDSO = make([]byte, min(r.End-r.Start, 1<<20))
-			n, err := ptrace.ReadMemory(tid, r.Start, m.VDSO)
-			if err != nil { // that thread has exited by now
-				n, _ = ptrace.ReadMemory(t.pid, r.Start, m.VDSO)
-			}
-			m.VDSO = m.VDSO[:n]
-		}
-	}
-	p.record(m)
 }

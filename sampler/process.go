@@ -9,25 +9,29 @@ import (
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/ledger"
+	"sfsample/sampler/watch"
 )
 
 // process is one process that is sampled.
 type process struct {
-	pid     int
-	tasks   int // open folder /proc/PID/task, -1 if it could not be opened
-	pages   procfs.Pagemap
-	clock   int32 // id of its CPU clock
-	asleep  asleep
-	census  census
-	cpuBase time.Duration // at the beginning
-	charged time.Duration // CPU time that was counted for samples
-	loose   time.Duration // of that, what was not weighed when its thread went
-	only    bool          // only some threads of it were asked for
-	threads int
-	held    int // threads that are gone, and that clocks still hold: they read pages
-	program *program
-	shares  bool // its memory may still be its parent's: it was made by vfork(2)
-	parent  int  // then
+	pid       int
+	uncounted bool // the kernel keeps no run counts
+	tasks     int  // open folder /proc/PID/task, -1 if it could not be opened
+	pages     procfs.Pagemap
+	clock     int32 // id of its CPU clock
+	watch     watch.Process
+	need      watch.Need // of the reading under way
+	reading   watch.Reading
+	census    census
+	cpuBase   time.Duration // at the beginning
+	charged   time.Duration // CPU time that was counted for samples
+	loose     time.Duration // of that, what was not weighed when its thread went
+	only      bool          // only some threads of it were asked for
+	threads   int
+	held      int // threads that are gone, and that clocks still hold: they read pages
+	program   *program
+	shares    bool // its memory may still be its parent's: it was made by vfork(2)
+	parent    int  // then
 	// brief: it may be gone before the pipeline has looked at it. It was born
 	// while we sample, has become another program since, or exits are sampled.
 	brief bool
@@ -61,7 +65,7 @@ func (p *process) cpuTime() (time.Duration, bool) {
 // readCPU brings what is known of the clock up to date, as far as it goes.
 func (p *process) readCPU() {
 	if cpu, ok := p.cpuTime(); ok {
-		p.asleep.cpu = cpu
+		p.watch.SetClock(cpu)
 	}
 }
 
@@ -84,15 +88,9 @@ type thread struct {
 	advice          *Advice
 	statFD, debugFD int
 
-	// blocked: at the last look the thread was blocked, and count was its run
-	// count then. While the count stands, nothing about the thread has changed.
-	blocked bool
-	count   uint64
-	idleRun time.Duration // CPU time at that look
-	seenAt  int64         // tick of that look
-	since   int64         // tick of the first look that found this count
-	next    int64         // tick of the next look
-	stack   bool          // a capture was made in this wait: Reused instead of Idle
+	watch watch.Thread
+	late  int64 // nothing is known of the ticks up to this one, since it was looked at late; 0: there are none
+	stack bool  // a capture was made in this wait: Reused instead of Idle
 	// A wait whose stack could not be unwound without registers is stopped once,
 	// or some times if more of the stack has to be copied, if its call goes on
 	// unharmed: stops is how often, wait is where the thread then was, asking
@@ -167,12 +165,45 @@ func (t *thread) readFile(fd int, name string, buf []byte) ([]byte, error) {
 	return buf[:max(n, 0)], err
 }
 
+// sleeps begins a wait of thread t, which was found blocked at tick n with these times.
+func (t *thread) sleeps(n int64, s procfs.Schedstat) {
+	t.watch.Sleeps(&t.proc.watch, n, s.Count, s.Run)
+}
+
+// schedstat tells how the thread has run. The count stands as long as it has not.
 func (t *thread) schedstat(buf []byte) (procfs.Schedstat, error) {
+	if t.proc.uncounted {
+		return t.switches(buf)
+	}
 	b, err := t.readFile(t.schedFD, "schedstat", buf)
 	if err != nil {
 		return procfs.Schedstat{}, err
 	}
 	return procfs.ParseSchedstat(b)
+}
+
+// switches stands in for the schedstat of kernels that keep none. It is first seen whether the thread is off its CPU, then how
+// often it was put off one: if it was off at two such looks and the number is the same, it was so in between. The
+// time is that of stat, in 1/100 s.
+func (t *thread) switches(buf []byte) (s procfs.Schedstat, _ error) {
+	call, err := t.syscall(buf)
+	if err != nil {
+		return s, err
+	}
+	b, err := t.readFile(-1, "status", make([]byte, 8<<10))
+	if err != nil {
+		return s, err
+	}
+	status, err := procfs.ParseStatus(b)
+	if err != nil {
+		return s, err
+	}
+	if s.Count = 2 * status.Switches; call.Running {
+		s.Count++
+	}
+	stat, err := t.stat(buf)
+	s.Run = stat.UTime + stat.STime
+	return s, err
 }
 
 func (t *thread) syscall(buf []byte) (procfs.Syscall, error) {

@@ -17,6 +17,7 @@ import (
 	"sfsample/sampler/clocks"
 	"sfsample/sampler/ledger"
 	"sfsample/sampler/taking"
+	"sfsample/sampler/watch"
 )
 
 // Result is what a run has to say about itself.
@@ -58,9 +59,9 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 	items, nudge := make(chan item, 4096), make(chan struct{}, 1)
 	e := &engine{
 		opt: opt, log: opt.Log, pool: pipe.pool, out: items, nudge: nudge,
-		interval: int64(opt.interval()),
-		origin:   ptrace.Now() - int64(time.Since(pipe.cfg.Start)),
-		procs:    map[int]*process{}, threads: map[int]*thread{},
+		interval: int64(opt.interval()), times: watch.Timing{Interval: opt.interval(), Lag: ptrace.SchedulerTick()},
+		origin: ptrace.Now() - int64(time.Since(pipe.cfg.Start)),
+		procs:  map[int]*process{}, threads: map[int]*thread{},
 		wanted: map[int]bool{}, warned: map[string]bool{},
 		load: load{max: opt.MaxOverhead}, calm: new(waiting), book: ledger.NewBook(opt.interval()),
 		stop: make(chan struct{}), exited: make(chan struct{}, 1),
@@ -168,6 +169,9 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 
 // begin sets the time of tick 0 and makes the board and the bank.
 func (e *engine) begin() {
+	if e.uncounted = e.opt.uncounted || !countsRuns(e.fs); e.uncounted {
+		e.warn("this kernel keeps no run counts (/proc/PID/schedstat is missing, or all 0): running threads are stopped from elsewhere, which favours the ends of system calls, and CPU times are counted in 10 ms (try: a kernel with CONFIG_SCHED_INFO, or the boot parameter delayacct)")
+	}
 	e.start = ptrace.Now()
 	e.board = clocks.NewBoard(boardRoom, e.start, e.interval)
 	e.board.NoRestart = e.opt.NoRestart
@@ -175,6 +179,14 @@ func (e *engine) begin() {
 	e.bank = clocks.NewBank(new(taking.Live), e.board, clocks.Options{
 		Samples: e.buffers(), Nice: e.opt.Nice,
 	})
+}
+
+// countsRuns tells whether the kernel counts how often a thread is put on a CPU: it has done so with our own. Without
+// CONFIG_SCHED_INFO there is no such file; kernels before 5.14 say 0 where neither CONFIG_SCHEDSTATS nor the delay
+// accounting is on (sched_info_on, include/linux/sched/stat.h).
+func countsRuns(fs procfs.FS) bool {
+	s, err := fs.Schedstat(os.Getpid(), os.Getpid())
+	return err == nil && s.Count > 0
 }
 
 // buffers is how many samples of a clock may be under way: as many as it may take until the

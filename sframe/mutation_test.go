@@ -2,6 +2,7 @@ package sframe
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -147,5 +148,119 @@ func TestReportedFields(t *testing.T) {
 			}
 			t.Error("not reported")
 		})
+	}
+}
+
+// TestPlaces: a damaged field of a header is named by its place, its value, and what it costs; in the second of two
+// sections that a linker has joined, too. The fields' offsets are those of the format's text, section 3.2.
+func TestPlaces(t *testing.T) {
+	v := readVector(t, "testdata/vectors/30-v3-amd64-basic")
+	size := len(v.data) // 28 bytes of header, 2 entries of 16, 0x21 bytes of rows
+	set := func(off, n int, val uint32) func([]byte) {
+		return func(b []byte) {
+			for i := range n {
+				b[off+i] = byte(val >> (8 * i))
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		damage func([]byte)
+		at     uint64
+		value  uint64
+		whole  bool
+	}{
+		{"magic", set(0, 2, 0x1234), 0, 0x1234, true},
+		{"half a magic", set(0, 1, 0), 0, 0xde00, true},
+		{"the other half", set(1, 1, 0), 0, 0xe2, true},
+		{"version 4", set(2, 1, 4), 2, 4, true},
+		{"version 0", set(2, 1, 0), 2, 0, true},
+		{"flags", set(3, 1, 0x80), 3, 0x80, true},
+		{"ABI", set(4, 1, 9), 4, 9, true},
+		{"ABI 0", set(4, 1, 0), 4, 0, true},
+		{"ABI of the other byte order", set(4, 1, 1), 4, 1, true},
+		{"no fixed RA", set(6, 1, 0), 6, 0, true},
+		{"auxiliary header past the end", set(7, 1, uint32(size-28+1)), 7, uint64(size - 28 + 1), true},
+		{"auxiliary header up to the end", set(7, 1, uint32(size-28)), 24, 0x20, true},
+		{"too many functions", set(8, 4, 3), 8, 3, true},
+		{"no room for functions", set(20, 4, 0x20), 8, 2, true},
+		{"function table behind the rows", set(20, 4, 0x21), 20, 0x21, true},
+		{"rows past the end", set(24, 4, uint32(size-28+1)), 24, uint64(size - 28 + 1), true},
+		{"rows one byte past the end", set(16, 4, 0x22), 16, 0x22, false},
+		{"a row past the end", set(16, 4, 0x21+65), 16, 0x21 + 65, false},
+		{"more than a row past the end", set(16, 4, 0x21+66), 16, 0x21 + 66, true},
+		{"fixed RA elsewhere", set(6, 1, 0xf0), 6, 0xf0, false},
+		{"fixed FP not aligned", set(5, 1, 0xf1), 5, 0xf1, false},
+		{"fixed RA not aligned", set(6, 1, 0xf9), 6, 0xf9, false},
+		{"row count", set(12, 4, 6), 12, 6, false},
+	} {
+		for base, before := range map[uint64][]byte{0: nil, 96: append(bytes.Clone(v.data), 0, 0, 0)} {
+			if base > 0 && tt.at == 0 {
+				continue // what has no magic there is not SFrame's
+			}
+			data := append(bytes.Clone(before), v.data...)
+			tt.damage(data[base:])
+			var got *FormatError
+			s, err := Open(bytes.NewReader(data), v.addr, uint64(len(data)))
+			if err == nil {
+				for fault := range s.Check(nil) {
+					if err = fault; err != nil {
+						break
+					}
+				}
+			}
+			if base > 0 && tt.whole && errors.As(err, &got) {
+				got.Whole = true // of it, not of the one before
+			}
+			if !errors.As(err, &got) || got.SecOff != base+tt.at || got.Value != tt.value || got.Whole != tt.whole {
+				t.Errorf("%s, at %d: %#v, want offset %d, value %#x, whole %v", tt.name, base, got, base+tt.at, tt.value, tt.whole)
+			}
+		}
+	}
+}
+
+// TestFaults: what the check says of damage to functions and rows of vector 30, all of it. Functions are named by their
+// index entries (0x1c, 0x2c), rows by their first byte: the first function's begin at 0x41, 0x44 and so on.
+func TestFaults(t *testing.T) {
+	v := readVector(t, "testdata/vectors/30-v3-amd64-basic")
+	code := func(addr, size uint64) bool { return addr >= 0x401000 && size <= 25 && addr+size <= 0x401019 }
+	type fault struct{ at, value uint64 }
+	for _, tt := range []struct {
+		name string
+		off  int
+		val  byte
+		want []fault
+	}{
+		{"nothing", 0, 0xe2, nil},
+		{"start outside of the code", 0x1d, 0x55, []fault{{0x1c, 0x405800}, {0x2c, 0x405800}}},
+		{"start before the predecessor", 0x2c, 0x01, []fault{{0x2c, 0x401000}, {0x2c, 0x400f2d}}},
+		{"size that overlaps", 0x24, 12, []fault{{0x2c, 0x401000}}},
+		{"size past the code", 0x34, 15, []fault{{0x2c, 0x40100b}}},
+		{"size past the code by much", 0x37, 1, []fault{{0x2c, 0x40100b}}},
+		{"no size", 0x34, 0, []fault{{0x57, 4}}},
+		{"undefined function bits", 0x3e, 0x40, []fault{{0x1c, 0x40}}},
+		{"key on AMD64", 0x3e, 0x20, []fault{{0x1c, 0x20}}},
+		{"undefined function type bits", 0x3f, 0x20, []fault{{0x1c, 0x20}}},
+		{"size of a block, which this function has not", 0x40, 1, nil},
+		{"first row's start", 0x41, 1, []fault{{0x41, 1}}},
+		{"signed on AMD64", 0x42, 0x83, []fault{{0x41, 0x83}}},
+		{"offset of FP", 0x47, 0xf1, []fault{{0x44, 0xfffffff1}}},
+		{"CFA offset", 0x43, 9, nil},
+	} {
+		data := bytes.Clone(v.data)
+		data[tt.off] = tt.val
+		s, err := Open(bytes.NewReader(data), v.addr, uint64(len(data)))
+		if err != nil {
+			t.Fatal(tt.name, err)
+		}
+		var got []fault
+		for err := range s.Check(code) {
+			var fe *FormatError
+			errors.As(err, &fe)
+			got = append(got, fault{fe.SecOff, fe.Value})
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %#v, want %#v", tt.name, got, tt.want)
+		}
 	}
 }

@@ -224,20 +224,27 @@ func TestLiveMixed(t *testing.T) {
 		"block": "sframe", "back": "sframe", "second_inner": "eh_frame", "second_outer": "eh_frame",
 		"first_inner": plain, "first_outer": plain, "through": "sframe", "main": "sframe",
 	}
-	methods := []string{"regs"}
-	for _, callee := range p.Stack[:len(p.Stack)-1] {
-		methods = append(methods, rowOf[callee])
+	methodsOf := func() []string {
+		methods := []string{"regs"}
+		for _, callee := range p.Stack[:len(p.Stack)-1] {
+			methods = append(methods, rowOf[callee])
+		}
+		return methods
 	}
+	methods := methodsOf()
+	// Not with code, which would find those that the frame pointer finds.
+	withoutCode := append([]string{"--unwind", "sframe,eh_frame,fp,backchain"}, alwaysStop...)
 	if runtime.GOARCH != "s390x" {
-		// Not with code, which would find those that the frame pointer finds.
-		wantLive(t, p, 3, append([]string{"--unwind", "sframe,eh_frame,fp,backchain"}, alwaysStop...), methods)
+		wantLive(t, p, 3, withoutCode, methods)
 		return
 	}
 	// A back chain does not tell r11, which through has as its frame pointer:
-	// its stack ends there, with that reason.
+	// its stack ends there, with that reason. The code tells it.
+	rowOf["first_inner"], rowOf["first_outer"] = "code", "code"
+	wantLive(t, p, 3, alwaysStop, methodsOf())
 	n := slices.Index(p.Stack, "through") + 1
 	seen := 0
-	sampleLive(t, p.PID, alwaysStop, func(s *liveSample) bool {
+	sampleLive(t, p.PID, withoutCode, func(s *liveSample) bool {
 		if s.Complete || s.End != "register unknown" || !slices.Equal(s.functions(), p.Stack[:n]) || !slices.Equal(s.methods(), methods[:n]) {
 			t.Errorf("%+v, want %q by %q, then register unknown", s, p.Stack[:n], methods[:n])
 		}

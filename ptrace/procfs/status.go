@@ -20,6 +20,8 @@ type Status struct {
 	Threads int
 	CapEff  uint64 // effective capabilities, bit n = capability n
 	Seccomp int    // 0 none, 1 strict, 2 filter
+	// Switches is how often the thread was put off a CPU, of its own will or not.
+	Switches uint64
 }
 
 // ParseStatus parses the content of a status file. Lines that it does not know
@@ -76,6 +78,10 @@ func (s *Status) set(key string, v []byte) (ok bool) {
 		return ints(v, &s.Threads)
 	case "Seccomp":
 		return ints(v, &s.Seccomp)
+	case "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches":
+		n, _, ok := decimal(v)
+		s.Switches += n
+		return ok
 	case "CapEff":
 		s.CapEff, _, ok = hex(v)
 		return ok

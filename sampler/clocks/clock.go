@@ -64,6 +64,8 @@ type Clock struct {
 	prompt bool
 
 	tick    int64 // the last that was handled
+	rest    int64 // it looks at no tick before this time, nanoseconds
+	apart   int64 // how long the last thread has taken to stop, nanoseconds
 	out     int   // samples that wait for a stop
 	last    int   // slot that was met at the last tick
 	samples []Sample
@@ -127,7 +129,7 @@ func (c *Clock) Outside() {
 	}
 	b := c.board
 	for !c.quit.Load() {
-		next := b.Start + (c.tick+1)*b.Interval + c.phase
+		next := max(b.Start+(c.tick+1)*b.Interval+c.phase, c.rest)
 		if c.out > 0 {
 			c.await(next)
 		} else {
@@ -142,7 +144,7 @@ func (c *Clock) Outside() {
 		if wake-(b.Start+n*b.Interval+c.phase) > b.Interval/2 {
 			c.late.Add(1)
 		}
-		c.tick = n
+		c.tick, c.apart = n, 0
 		c.active.Store(true)
 		if stride := b.stride.Load(); stride > 0 && n%stride == 0 {
 			if c.answer(n, wake) {
@@ -153,8 +155,14 @@ func (c *Clock) Outside() {
 		}
 		c.active.Store(false)
 		c.done.Store(n)
+		now := c.k.Now()
+		c.rest = now + share*(now-wake-c.apart)
 	}
 }
+
+// share is for how many times as long as it has worked a clock leaves its CPU to others at least: with its priority it
+// would else keep it from all others at a rate at which the next tick has come whenever one is answered.
+const share = 3
 
 // rove is the life of a clock that is bound to no CPU.
 //
@@ -387,6 +395,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	_, status, errno := c.k.Wait(id, true)
 	if errno == unix.EINTR {
 		c.since.Store(0)
+		c.apart = c.k.Now() - m.Asked
 		return // the coordinator wants the clock to go on: it stops late
 	}
 	c.stopped(m, status, errno)
@@ -421,6 +430,7 @@ func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 	left := m.take(c.k, c.board, status, errno, false)
 	c.holds.Store(0)
 	c.since.Store(0)
+	c.apart = m.Stopped - m.Asked
 	if !left {
 		return
 	}

@@ -571,3 +571,33 @@ func TestKilledWhileStopped(t *testing.T) {
 		}
 	}
 }
+
+// TestLeavesItsCPU: at a rate at which a look takes longer than a tick, a clock has a quarter of its CPU at most.
+// The time that a thread takes to stop is not the clock's.
+func TestLeavesItsCPU(t *testing.T) {
+	for _, does := range []conduct{stops, lingers} {
+		a := &actor{tid: 7, does: does, state: 'R'}
+		s, b, c := desk(t, 4, a)
+		b.Interval = 20 * us
+		s.step = 10 * us
+		begun, slept, from, n := s.now, int64(0), int64(0), 0
+		s.delay = func() int64 { from = s.now; return 0 }
+		s.asleep = func() {
+			slept += s.now - from
+			a.runs(s, s.now-from)
+			for _, m := range c.drain(nil) {
+				n++
+				m.Done()
+			}
+			c.quit.Store(n >= 100)
+		}
+		c.Outside()
+		own := s.now - begun - slept
+		if does == lingers {
+			own -= int64(n) * 50 * us
+		}
+		if share := float64(own) / float64(own+slept); share < 0.2 || share > 0.3 {
+			t.Errorf("%v: of %d us without the stops it slept %d: %.2f are its own, want a quarter", does, (own+slept)/us, slept/us, share)
+		}
+	}
+}

@@ -54,6 +54,9 @@ func TestLive(t *testing.T) {
 	wait := func(what string, want uint32) {
 		t.Helper()
 		who, status, errno := k.Wait(tid, true)
+		for errno == unix.EINTR { // a signal of Go's to this thread
+			who, status, errno = k.Wait(tid, true)
+		}
 		if who != tid || status != want || errno != 0 {
 			t.Fatalf("%s: thread %d reports %#x, %v; want %#x", what, who, status, errno, want)
 		}

@@ -249,8 +249,8 @@ static void go(void *(*f)(void *), void *arg, long nr) {
 }
 
 // hard: threads that lock hard and never deadlock: each takes two or three of eight
-// mutexes of all types in ascending order, and sleeps with them now and then; two
-// processes that send each other a byte to and fro.
+// mutexes of all types in ascending order, and sleeps with them now and then, seldom
+// for longer than two looks are apart; two processes that send each other a byte to and fro.
 static pthread_mutex_t ordered[8];
 
 static void *locks_hard(void *arg) {
@@ -261,7 +261,7 @@ static void *locks_hard(void *arg) {
 		pthread_mutex_lock(&ordered[b]);
 		if (rand_r(&seed) % 4 == 0 && c > b) {
 			pthread_mutex_lock(&ordered[c]);
-			usleep(rand_r(&seed) % 30000);
+			usleep(rand_r(&seed) % 16 ? rand_r(&seed) % 30000 : 300000);
 			pthread_mutex_unlock(&ordered[c]);
 		} else if (rand_r(&seed) % 4 == 0) {
 			usleep(rand_r(&seed) % 3000);

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -473,7 +474,12 @@ func (t *tracer) compare() {
 			t.res.arriving++
 			return
 		}
-		t.shadow.adopt(frames, end.Complete())
+		n := slices.IndexFunc(frames, func(f unwind.Frame) bool { return f.How == unwind.FramePointer })
+		if n < 0 {
+			t.shadow.adopt(frames, end.Complete())
+		} else { // may be any word: code without tables may use the register for something else
+			t.shadow.adopt(frames[:n], false)
+		}
 	}
 	t.res.maxDepth = max(t.res.maxDepth, len(t.shadow.entries)+1)
 	for i, w := range t.walkers {

@@ -29,7 +29,7 @@ func main() {
 	flag.Parse()
 	patterns := flag.Args()
 	if len(patterns) == 0 {
-		patterns = []string{"./..."}
+		patterns = everything
 	}
 	var extra []string
 	if *short {
@@ -46,6 +46,9 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// everything is all packages.
+var everything = []string{"./..."}
 
 // testAll does the named runs in order and prints the sum. It reports whether
 // everything passed; the error is one of the machinery.

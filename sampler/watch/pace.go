@@ -1,13 +1,13 @@
-package sampler
+package watch
 
 import "time"
 
-// pace decides how often to look at threads that do not run. Where a look finds
+// Pace decides how often to look at threads that do not run. Where a look finds
 // that a thread has run meanwhile, the ticks since the one before are unsure, so
 // the time between two looks is a small part of the time that the thread has
 // not run for: then few ticks are unsure whatever the rhythm of its waits. Where
 // so many threads wait that this costs too much, the part is larger.
-type pace struct {
+type Pace struct {
 	part   int64 // of how many ticks without a run one more may be left out
 	idle   int   // looks at this tick that found nothing new
 	spared int   // ticks in a row that could have done with more looks
@@ -45,15 +45,15 @@ const (
 	stillPart = 8
 )
 
-// rest is after how many ticks to tick again when no thread of threads has run
+// Rest is after how many ticks to tick again when no thread of threads has run
 // for still ticks.
-func rest(threads int, still, interval int64) int64 {
+func Rest(threads int, still, interval int64) int64 {
 	most := 1 + int64(threads)*int64(tickCost)/(interval/tickShare)
 	return min(1+still/stillPart, most, maxGap)
 }
 
-// begin begins a tick. The interval to the next is in nanoseconds.
-func (p *pace) begin(interval int64) {
+// Begin begins a tick. The interval to the next is in nanoseconds.
+func (p *Pace) Begin(interval int64) {
 	if p.part == 0 {
 		p.part = finest
 	}
@@ -71,9 +71,9 @@ func (p *pace) begin(interval int64) {
 	p.idle = 0
 }
 
-// gap is after how many ticks to look again at a thread that has not been seen
+// Gap is after how many ticks to look again at a thread that has not been seen
 // to run for some ticks. Threads that began to wait together drift apart.
-func (p *pace) gap(tid int, ticks int64) int64 {
+func (p *Pace) Gap(tid int, ticks int64) int64 {
 	p.idle++
 	most := int64(maxGap)
 	if p.part == coarsest {

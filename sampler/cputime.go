@@ -1,0 +1,59 @@
+package sampler
+
+import (
+	"time"
+
+	"sfsample/sampler/watch"
+)
+
+// readClocks makes the readings that tell who may have run: at each tick once before threads were
+// looked at, and once more.
+func (e *engine) readClocks(n int64, prepare func(*watch.Process, int64, int) watch.Need) {
+	sums := false
+	for _, p := range e.procs {
+		p.reading = watch.Reading{}
+		p.need = prepare(&p.watch, n, p.threads)
+		sums = sums || p.need == watch.Times
+	}
+	if sums {
+		e.sumRunning(n, func(r *watch.Reading) *time.Duration { return &r.Before })
+	}
+	for _, p := range e.procs {
+		if p.need == watch.Nothing {
+			continue
+		}
+		var ok bool
+		if p.reading.Clock, ok = p.cpuTime(); !ok {
+			e.unread(p, n)
+		}
+	}
+	if sums {
+		e.sumRunning(n, func(r *watch.Reading) *time.Duration { return &r.After })
+	}
+	for _, p := range e.procs {
+		p.watch.Read(n, p.reading)
+	}
+}
+
+// unread is a reading that could not be made.
+func (e *engine) unread(p *process, n int64) {
+	p.watch.Failed(n)
+	p.need = watch.Nothing
+}
+
+// sumRunning adds up the run times of the threads that are not blocked where sum
+// says, of the processes that are to have that done.
+func (e *engine) sumRunning(n int64, sum func(*watch.Reading) *time.Duration) {
+	for _, t := range e.list {
+		p := t.proc
+		if p.need != watch.Times || t.watch.Asleep() {
+			continue
+		}
+		s, err := t.schedstat(e.buf[:])
+		if err != nil { // it has exited
+			e.unread(p, n)
+			continue
+		}
+		*sum(&p.reading) += s.Run
+	}
+}

@@ -1,0 +1,185 @@
+package sampler
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"sfsample/ptrace/procfs"
+	"sfsample/regs"
+	"sfsample/sampler/capture"
+	"sfsample/unwind"
+)
+
+// target returns what is known of a process, opened at its first capture.
+func (p *Pipeline) target(pid int) *target {
+	if t := p.targets[pid]; t != nil {
+		return t
+	}
+	t := &target{pid: pid, walkers: map[walkerKey]*unwind.Walker{}, threads: map[int]*seen{}, stacks: map[uint64][]*stack{}, frames: map[frameKey]*rawFrame{}}
+	t.names = p.cfg.Names.process(pid)
+	t.space, t.err = p.cfg.Open(pid)
+	if t.err != nil {
+		p.cfg.Log.Warn("read the mappings of a process", "pid", pid, "err", t.err)
+	}
+	p.targets[pid] = t
+	if p.cfg.Live {
+		t.name, _ = p.fs.Comm(pid, pid)
+		if is32(pid) {
+			t.limit = regs.CompatLimit(p.cfg.Host)
+		}
+		p.record(&capture.Name{PID: pid, Name: t.name})
+	}
+	return t
+}
+
+func (t *target) thread(tid int) *seen {
+	s := t.threads[tid]
+	if s == nil {
+		s = new(seen)
+		t.threads[tid] = s
+	}
+	return s
+}
+
+// offer makes mappings those of the process, read by whomever. It tells whether
+// there is a use for them.
+func (t *target) offer(maps []procfs.Mapping) bool {
+	s, ok := t.space.(interface{ Offer([]procfs.Mapping) })
+	if !ok || len(maps) == 0 {
+		return false
+	}
+	s.Offer(slices.Clone(maps))
+	return t.space.Refresh() == nil
+}
+
+// replaced is told that the process is another program by now than that of the
+// captures that are still to come before it is forgotten.
+func (p *Pipeline) replaced(pid int) {
+	t := p.target(pid)
+	t.past.over = true
+	if s, ok := t.space.(interface{ Replace() }); ok {
+		s.Replace()
+	}
+}
+
+// forked gives a new process what is known of its parent.
+func (p *Pipeline) forked(f fork) {
+	parent := p.targets[f.parent]
+	if parent == nil || parent.space == nil {
+		return
+	}
+	t := p.target(f.child)
+	if t.name == "" {
+		t.name = parent.name
+	}
+	t.offer(parent.space.Mappings())
+}
+
+// opened reads, while a process lives for certain, what is needed to unwind and
+// name its captures after its end: its mappings and its program.
+func (p *Pipeline) opened(pid int) {
+	t := p.target(pid)
+	if t.space == nil {
+		return
+	}
+	p.attest(t, time.Since(p.cfg.Start))
+	exe, _, err := p.fs.Exe(pid)
+	if err != nil {
+		return
+	}
+	for _, m := range t.space.Modules() {
+		if m.Path == exe {
+			p.cfg.Names.open(t.names, m)
+		}
+	}
+}
+
+// early takes what the engine has read of a young process.
+func (p *Pipeline) early(pid int, at time.Duration, e *early) {
+	t := p.target(pid)
+	if t.name == "" {
+		t.name = strings.TrimSuffix(string(e.comm), "\n")
+		p.record(&capture.Name{PID: pid, Name: t.name})
+	}
+	if maps, err := procfs.ParseMaps(e.maps); err == nil && t.offer(maps) {
+		t.past.known(at, t.space)
+	}
+}
+
+// close keeps what there is to report of a process.
+func (p *Pipeline) close(t *target) {
+	if t == nil || t.space == nil {
+		return
+	}
+	for _, r := range t.space.Report() {
+		if r.Used && len(p.modules) < maxReported {
+			p.modules[r.String()] = true
+		}
+		for _, problem := range r.Problems {
+			if len(p.problems) < maxReported {
+				p.problems[problem.String()] = true
+			}
+		}
+	}
+	t.space.Close()
+}
+
+// forget drops what is known of a process that has ended or become another.
+func (p *Pipeline) forget(pid int) {
+	p.record(&capture.Gone{PID: pid})
+	if t := p.targets[pid]; t != nil {
+		p.close(t)
+		p.queue <- named{gone: t.names} // behind the last of its stacks
+	}
+	delete(p.targets, pid)
+}
+
+func (p *Pipeline) closeAll() {
+	for _, t := range p.targets {
+		p.close(t)
+	}
+	clear(p.targets)
+}
+
+// maxReported bounds the modules and the defects of tables that are reported: a
+// program can start others without end.
+const maxReported = 1000
+
+// Modules lists the modules that were used, with their tables, and the defects
+// of tables. Call it when the run is over.
+func (p *Pipeline) Modules() (modules, problems []string) {
+	return slices.Sorted(maps.Keys(p.modules)), slices.Sorted(maps.Keys(p.problems))
+}
+
+// walker returns the walker for stacks of one architecture.
+func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.Walker {
+	if a == regs.ARM64 && pac == 0 {
+		pac = unknownPAC
+	}
+	k := walkerKey{a, pac}
+	w := t.walkers[k]
+	if w == nil {
+		if pac != 0 {
+			a = a.WithPAC(pac)
+		}
+		w = unwind.New(a, t.space, cfg.Order, cfg.MaxDepth)
+		t.walkers[k] = w
+	}
+	return w
+}
+
+// unknownPAC strips return addresses of arm64 where the kernel has not told the
+// mask: bits 48–54, which no address of a kernel with 48-bit addresses has
+// (arch/arm64/include/asm/pointer_auth.h).
+const unknownPAC = 0x7f << 48
+
+// place is the module and address of a frame, for the log.
+func (t *target) place(f unwind.Frame) string {
+	if m, vaddr, ok := t.space.Module(f.LookupPC()); ok {
+		return fmt.Sprintf("%s+%#x", m.Name(), vaddr)
+	}
+	return fmt.Sprintf("%#x", f.PC)
+}

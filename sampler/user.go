@@ -1,0 +1,70 @@
+package sampler
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/regs"
+	"sfsample/sampler/capture"
+	"sfsample/sampler/syscalls"
+)
+
+// user is the user-mode state of a capture.
+func (p *Pipeline) user(t *target, c *capture.Capture) (regs.User, error) {
+	if c.Taken != capture.Unstopped {
+		u, err := regs.Prstatus(p.cfg.Host, c.Regs)
+		if err == nil && len(c.FPRegs) > 0 {
+			regs.S390XFPRegs(&u.Set, c.FPRegs)
+		}
+		if err == nil && u.Syscall >= 0 && isRestart(u.Ret) {
+			c.Blocked, c.Call.NR = true, u.Syscall
+		}
+		return u, err
+	}
+	u := publishedRegs(p.arch(t), c)
+	u.Limit = t.limit
+	return u, nil
+}
+
+// arch is the architecture of the process's program, for captures that do not
+// tell it.
+func (p *Pipeline) arch(t *target) *regs.Arch {
+	if t.space != nil {
+		if m, ok := t.space.(interface{ Arch() *regs.Arch }); ok && m.Arch() != nil {
+			return m.Arch()
+		}
+	}
+	return regs.ByName(p.cfg.Host)
+}
+
+// isRestart tells whether a return register holds a code by which the kernel
+// repeats an interrupted call (include/linux/errno.h), or EINTR.
+func isRestart(v int64) bool { return v <= -512 && v >= -516 || v == -int64(unix.EINTR) }
+
+// publishedRegs are the registers that /proc/PID/task/TID/syscall shows: SP, PC,
+// and in a system call those that its arguments came in.
+func publishedRegs(a *regs.Arch, c *capture.Capture) regs.User {
+	u := regs.User{Arch: a, Syscall: c.Call.NR}
+	u.Set.PC = c.Call.PC
+	u.Set.SetReg(a.SP, c.Call.SP)
+	if c.Call.NR >= 0 {
+		for i, n := range a.CallArgs {
+			u.Set.SetReg(n, c.Call.Args[i])
+		}
+	}
+	return u
+}
+
+// callName is the state of a blocked thread: its system call by name.
+func callName(a *regs.Arch, nr int64) string {
+	if nr < 0 {
+		return "blocked"
+	}
+	if a != nil {
+		if name, ok := syscalls.Name(a.Name, nr); ok {
+			return name
+		}
+	}
+	return fmt.Sprintf("syscall %d", nr)
+}
