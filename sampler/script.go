@@ -47,6 +47,7 @@ type scripts struct {
 	looked    map[*module.Module]bool
 	runtime   runtimes.Runtime // nil: none was found
 	loop      uint64           // where its loop's function begins; 0: not known
+	sought    bool             // that was looked for
 	functions map[runtimes.Key]*runtimes.Function
 	lines     map[scriptLine]*script
 	next      uint64 // id
@@ -142,9 +143,6 @@ func (p *Pipeline) runtime(t *target, mem io.ReaderAt) runtimes.Runtime {
 			continue
 		}
 		s.runtime = rt
-		if f, ok := t.space.Function(rt.Loop()); ok {
-			s.loop = f.Start + m.Bias
-		}
 		p.cfg.Log.Debug("interpreter", "pid", t.pid, "name", rt.Name(), "version", rt.Version(), "module", m.Path)
 		break
 	}
@@ -304,6 +302,10 @@ func (p *Pipeline) adviseScript(t *target, s *seen, v *Advice) {
 	if !p.script.ok {
 		p.script.stack.Reset()
 	}
+	if known := v.Recipe; !p.script.ok && known != nil && known.Roots[0] == s.script.roots[0] {
+		v.Beyond = room + known.Room // there was no room for it
+		return
+	}
 	r := t.scripts.runtime.Recipe(s.script.roots, &p.script.stack)
 	if v.Recipe == nil || *v.Recipe != *r {
 		v.Recipe = r
@@ -342,12 +344,10 @@ func (p *Pipeline) intern(t *target, c *capture.Capture, frames []unwind.Frame, 
 	}
 	s := t.scripts
 	isLoop := func(i int) bool {
-		m, _, ok := t.space.Module(frames[i].LookupPC())
-		if !ok {
-			return false
+		if !s.sought {
+			s.sought, s.loop = true, t.functionStart(s.runtime.Loop())
 		}
-		f, ok := t.space.Function(frames[i].LookupPC())
-		return ok && f.Start+m.Bias == s.loop
+		return s.loop != 0 && t.functionStart(frames[i].LookupPC()) == s.loop
 	}
 	var placed int
 	w.places, placed = runtimes.Merge(w.places[:0], frames, end == "", &w.stack, isLoop)
@@ -378,6 +378,19 @@ func (p *Pipeline) intern(t *target, c *capture.Capture, frames []unwind.Frame, 
 		p.keys, end = p.keys[:most], unwind.DepthLimit.String()
 	}
 	return t.intern(p.cfg.Names, p.keys, kernel, end)
+}
+
+// functionStart is where the function at pc begins, 0 if that is not known.
+func (t *target) functionStart(pc uint64) uint64 {
+	m, _, ok := t.space.Module(pc)
+	if !ok {
+		return 0
+	}
+	f, ok := t.space.Function(pc)
+	if !ok {
+		return 0
+	}
+	return f.Start + m.Bias
 }
 
 // scriptAt is the function and line of a script frame, the one that was met before if there is one.
