@@ -249,7 +249,7 @@ func (e *engine) awake(t *thread, cpu int) {
 	if t.slot >= 0 || e.opt.Stop == StopNever || t.noUserStack {
 		return
 	}
-	if !e.mayOpen(3, leastSpare) {
+	if !e.mayOpen(4, leastSpare) {
 		e.fewFiles()
 		return
 	}
@@ -257,12 +257,15 @@ func (e *engine) awake(t *thread, cpu int) {
 	if t.schedFD < 0 {
 		t.schedFD, _ = t.openFile("schedstat")
 	}
+	if t.callFD < 0 {
+		t.callFD, _ = t.openFile("syscall")
+	}
 	t.statFD, _ = t.openFile("stat")
 	t.debugFD, _ = t.openFile("sched")
 	e.open += t.files() - before
 	a := t.fb.Get()
 	t.slot = e.board.Put(clocks.Thread{TID: t.tid, PID: t.proc.pid, Sched: t.schedFD, Stat: t.statFD, Debug: t.debugFD,
-		Pages: int(t.proc.pages), Advice: a.Advice, Run: int64(t.line.Run())})
+		Call: t.callFD, Pages: int(t.proc.pages), Advice: a.Advice, Run: int64(t.line.Run())})
 	if t.slot < 0 {
 		e.leave(t)
 		return

@@ -332,7 +332,10 @@ func (e *engine) creditIdle(t *thread, n int64) {
 	if late := t.late; late > 0 && n > t.watch.Since() {
 		t.late = 0
 		e.creditIdle(t, t.watch.Since())
-		e.book.Give(&t.line, late, ledger.Unsure)
+		e.book.Give(&t.line, min(late, n), ledger.Unsure)
+		if late > n {
+			t.late = late
+		}
 	}
 	switch {
 	case !t.stack:

@@ -157,7 +157,9 @@ func (e *engine) drain() {
 
 // taken accounts for a sample of a clock and passes it on.
 func (e *engine) taken(t *thread, m *clocks.Sample) {
-	e.seizes++
+	if !m.Asleep {
+		e.seizes++
+	}
 	if t == nil || t.tid != m.TID || !e.live(t) {
 		return // it was dropped meanwhile
 	}
@@ -182,8 +184,12 @@ func (e *engine) taken(t *thread, m *clocks.Sample) {
 		c.Blocked, c.Call.NR = true, t.wait.NR
 	}
 	c.Delay, c.Pause, c.Late = time.Duration(m.Stopped-m.Asked), time.Duration(m.Released-m.Stopped), time.Duration(m.Wake-e.start-m.Tick*e.interval)
-	e.delay.add(c.Delay)
-	e.pause.add(c.Pause)
+	if m.Asleep {
+		c.Taken, c.Blocked, c.Call, c.Count = capture.Unstopped, true, m.Call, m.Count
+	} else {
+		e.delay.add(c.Delay)
+		e.pause.add(c.Pause)
+	}
 	e.took.add(time.Duration(m.Taken()))
 	e.load.add(t, time.Duration(m.Taken()))
 	if m.Moved && !asked {

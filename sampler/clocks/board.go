@@ -40,6 +40,7 @@ type Slot struct {
 	sched  int // open schedstat, stat and sched of the thread
 	stat   int
 	debug  int
+	call   int // open syscall of the thread
 	pages  int // open pagemap of its process
 	Advice taking.Advice
 
@@ -77,6 +78,7 @@ func (s *Slot) give() { s.holder.Store(0) }
 type Thread struct {
 	TID, PID           int
 	Sched, Stat, Debug int // open schedstat, stat and sched; -1: not to be had
+	Call               int // open syscall, -1: not to be had
 	Pages              int // open pagemap of the process, -1: not to be had
 	Advice             taking.Advice
 	Run                int64 // run time as far as it is known, nanoseconds
@@ -96,7 +98,7 @@ func (b *Board) Put(t Thread) int {
 }
 
 func (b *Board) fill(s *Slot, t *Thread) {
-	s.TID, s.PID, s.sched, s.stat, s.debug, s.pages, s.Advice = t.TID, t.PID, t.Sched, t.Stat, t.Debug, t.Pages, t.Advice
+	s.TID, s.PID, s.sched, s.stat, s.debug, s.call, s.pages, s.Advice = t.TID, t.PID, t.Sched, t.Stat, t.Debug, t.Call, t.Pages, t.Advice
 	s.exactRun, s.exactAt = 0, 0
 	s.run.Store(t.Run)
 	s.sampled.Store(-1)

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace"
+	"sfsample/sampler/capture"
 	"sfsample/sampler/taking"
 )
 
@@ -26,6 +27,12 @@ type Sample struct {
 	Status         uint32 // wait4's form of the stop
 	Gone           bool   // it has ended, was killed while stopped, or runs another program: nothing is known of it
 	Moved          bool   // it may have run on between the tick and the stop
+
+	// Asleep: the thread had the CPU at the tick and has blocked since, before the clock got it. It was not stopped,
+	// but read in the call that it waits in; Count is its run count, as long as which stands it has not run.
+	Asleep bool
+	Call   capture.Call
+	Count  uint64
 
 	End int64 // the clock has done all for it
 
@@ -58,6 +65,7 @@ type Clock struct {
 	board *Board
 	k     taking.Kernel
 	phase int64 // of its ticks, nanoseconds after the board's
+	self  int   // its own /proc/thread-self/sched, 0: there is none
 	born  int64 // its first tick
 	mask  []uint64
 	// prompt: it has real-time priority.
@@ -69,7 +77,7 @@ type Clock struct {
 	out     int   // samples that wait for a stop
 	last    int   // slot that was met at the last tick
 	samples []Sample
-	picks   [maxPicks]pick
+	picked  pick
 	text    [2048]byte // of files of /proc
 
 	// For others to read.
@@ -101,14 +109,13 @@ const Anywhere = -1
 // maxRequests bounds the requests under way.
 const maxRequests = 1024
 
-// pick is a thread that may be the one that the clock's wake-up has preempted.
+// pick is the thread that the clock's wake-up has preempted.
 type pick struct {
 	slot      int
 	run, wait int64
+	count     uint64
+	asleep    bool // it has blocked
 }
-
-// maxPicks bounds the threads of one CPU's queue of which the one is found.
-const maxPicks = 8
 
 // ranThrough is by how much the run time of a thread that was on its CPU all the time
 // since it was let go may be less than the time: the way to the clock's look.
@@ -228,7 +235,7 @@ func (c *Clock) request(i int) {
 	}
 	got, _ := c.k.Pread(s.sched, c.text[:], 0)
 	p := pick{slot: i}
-	p.run, p.wait, _ = schedstat(c.text[:got])
+	p.run, p.wait, _, _ = schedstat(c.text[:got])
 	now := c.k.Now()
 	c.ask(s, &p, (now-c.board.Start)/c.board.Interval, now)
 }
@@ -239,11 +246,10 @@ func (c *Clock) request(i int) {
 //go:nosplit
 //go:norace
 func (c *Clock) answer(n, wake int64) bool {
-	i := c.find(n)
-	if i < 0 {
+	p := &c.picked
+	if !c.find(n) {
 		return false
 	}
-	p := &c.picks[i]
 	s := &c.board.slots[p.slot]
 	c.last = p.slot
 	if !s.take(c.who) {
@@ -253,21 +259,32 @@ func (c *Clock) answer(n, wake int64) bool {
 		s.give()
 		return false
 	}
+	if p.asleep {
+		return c.peek(s, p, n, wake)
+	}
 	c.ask(s, p, n, wake)
 	return true
 }
 
-// find finds the thread that the clock has preempted: of those on the board that have run since
-// they were last looked at, and are on this CPU's queue, the last that was on it. It returns an
-// index of c.picks.
+// handover is how much earlier than the clock got the CPU the thread may have left it that the clock has preempted, in
+// nanoseconds: the scheduler notes the same time for both (put_prev_entity, kernel/sched/fair.c; set_next_task_rt,
+// kernel/sched/rt.c), unless a thread of the kernel was in between.
+const handover = 10_000
+
+// find finds the thread of the board that had this CPU until the clock got it, and makes it the picked one: of those that
+// have run since they were last looked at, and were on this CPU last, the last that was on it. false: it was none of them.
+//
+// A kernel that does not preempt itself gives the clock the CPU when the thread leaves the kernel, or blocks: then it
+// is asleep. Where the scheduler does not tell when threads were on a CPU, a thread may be found that waits for it,
+// and none that has blocked.
 //
 //go:nosplit
 //go:norace
-func (c *Clock) find(n int64) int {
-	b := c.board
-	found := 0
+func (c *Clock) find(n int64) bool {
+	b, p := c.board, &c.picked
+	own, told, found, last := int64(0), false, false, int64(0)
 	count := int(b.n.Load())
-	for j := -1; j < count && found < maxPicks; j++ {
+	for j := -1; j < count; j++ {
 		i := j
 		if j < 0 {
 			i = c.last // usually this one
@@ -279,7 +296,7 @@ func (c *Clock) find(n int64) int {
 		}
 		s := &b.slots[i]
 		got, errno := c.k.Pread(s.sched, c.text[:], 0)
-		run, wait, ok := schedstat(c.text[:got])
+		run, wait, runs, ok := schedstat(c.text[:got])
 		if errno != 0 || !ok {
 			continue
 		}
@@ -287,37 +304,66 @@ func (c *Clock) find(n int64) int {
 		if !changed || s.sampled.Load() >= n {
 			continue
 		}
-		p := &c.picks[found]
-		p.slot, p.run, p.wait = i, run, wait
 		got, _ = c.k.Pread(s.stat, c.text[:], 0)
 		state, cpu, ok := stat(c.text[:got])
-		if !ok || state != 'R' || cpu != c.cpu {
+		asleep := state == 'S'
+		if !ok || cpu != c.cpu || !asleep && state != 'R' {
 			continue
 		}
-		if j < 0 && s.exactAt != 0 && run-s.exactRun >= c.k.Now()-s.exactAt-ranThrough {
-			return found // it has run all the time: nobody else can have been there
+		if j < 0 && !asleep && s.exactAt != 0 && run-s.exactRun >= c.k.Now()-s.exactAt-ranThrough {
+			// It has run all the time: nobody else can have been there.
+			p.slot, p.run, p.wait, p.count, p.asleep = i, run, wait, uint64(runs), false
+			return true
 		}
-		found++
+		if !told && c.self > 0 {
+			got, _ = c.k.Pread(c.self, c.text[:], 0)
+			own, told = execStart(c.text[:got])
+		}
+		got, _ = c.k.Pread(s.debug, c.text[:], 0)
+		at, ok := execStart(c.text[:got])
+		if told && ok && at < own-handover || asleep && !(told && ok) || found && at <= last {
+			continue
+		}
+		p.slot, p.run, p.wait, p.count, p.asleep = i, run, wait, uint64(runs), asleep
+		if found, last = true, at; told && at >= own {
+			break
+		}
 	}
-	if found <= 1 {
-		return found - 1
-	}
-	return c.latest(found)
+	return found
 }
 
-// latest is the one of the first n picks that was on the CPU last.
+// peek reads a thread that has blocked, without a stop. false: it has run since.
 //
 //go:nosplit
 //go:norace
-func (c *Clock) latest(n int) int {
-	best, last := 0, int64(0)
-	for i := range n {
-		got, _ := c.k.Pread(c.board.slots[c.picks[i].slot].debug, c.text[:], 0)
-		if at, ok := execStart(c.text[:got]); ok && at > last {
-			best, last = i, at
-		}
+func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
+	i := c.room(&s.Advice)
+	if i < 0 {
+		s.lost.Store(n)
+		s.give()
+		return true
 	}
-	return best
+	m := &c.samples[i]
+	got, errno := c.k.Pread(s.call, c.text[:], 0)
+	still := errno == 0 && readCall(&m.Call, c.text[:got]) && m.Call.NR >= 0
+	at := int64(0)
+	if still {
+		m.Peek(c.k, s.TID, m.Call.SP, &s.Advice, s.pages)
+		at = c.k.Now()
+		got, _ = c.k.Pread(s.sched, c.text[:], 0)
+		_, _, runs, ok := schedstat(c.text[:got])
+		still = ok && uint64(runs) == p.count
+	}
+	if !still {
+		m.state.Store(free)
+		s.give()
+		return false
+	}
+	m.begin(c.k, s, p, n, wake)
+	m.Asleep, m.Count = true, p.count
+	m.Asked, m.Stopped, m.Released = at, at, at
+	m.judge(c.k, c.board, c.text[:], c.cpu)
+	return true
 }
 
 // room takes a sample that is free, with as much room as the advice asks for, if there is such a
@@ -408,7 +454,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
 	m.Slot, m.TID, m.PID, m.Tick, m.Wake = p.slot, s.TID, s.PID, n, wake
 	m.Asked, m.RunAsked, m.WaitAsked = k.Now(), p.run, p.wait
-	m.id, m.Moved, m.Gone, m.waits = s.TID, false, false, false
+	m.id, m.Moved, m.Gone, m.waits, m.Asleep = s.TID, false, false, false, false
 	s.sampled.Store(n)
 }
 
@@ -497,7 +543,7 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) {
 	}
 	if !m.Gone {
 		got, _ := k.Pread(s.sched, text, 0)
-		if run, wait, ok := schedstat(text[:got]); ok {
+		if run, wait, _, ok := schedstat(text[:got]); ok {
 			m.Run, m.Wait = run, wait
 		}
 		s.run.Store(m.Run)

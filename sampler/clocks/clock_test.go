@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/sampler/capture"
 	"sfsample/sampler/taking"
 )
 
@@ -171,6 +172,14 @@ func TestJudge(t *testing.T) {
 // TestFind: whom a clock of CPU 0 finds at tick 5, and which files that takes.
 func TestFind(t *testing.T) {
 	ran := func(tid int, exec int64) *actor { return &actor{tid: tid, state: 'R', exec: exec} }
+	slept := func(tid int, exec int64) *actor { return &actor{tid: tid, state: 'S', exec: exec} }
+	// The clock got its CPU at a time that it can read.
+	own := func(at int64) func(*script, *Board) {
+		return func(s *script, b *Board) {
+			c := b.clocks[1].Load()
+			c.self, s.files[fileOwn] = fileOwn, fmt.Sprintf("x (1, #threads: 1)\nse.exec_start : %d.%06d\n", at/1e6, at%1e6)
+		}
+	}
 	tests := []struct {
 		name   string
 		actors []*actor
@@ -180,15 +189,15 @@ func TestFind(t *testing.T) {
 		debugs string // threads whose sched was read
 	}{
 		{"nobody", nil, -1, nil, 0, "[]"},
-		{"one", []*actor{ran(7, 5)}, -1, nil, 7, "[]"},
-		{"one, again", []*actor{ran(7, 5)}, 0, nil, 7, "[]"},
-		{"the last is off the board", []*actor{ran(7, 5)}, 1, nil, 7, "[]"},
-		{"the last has left", []*actor{ran(7, 5), ran(8, 6)}, 1, func(s *script, b *Board) { b.slots[1].used = false }, 7, "[]"},
+		{"one", []*actor{ran(7, 5)}, -1, nil, 7, "[7]"},
+		{"one, again", []*actor{ran(7, 5)}, 0, nil, 7, "[7]"},
+		{"the last is off the board", []*actor{ran(7, 5)}, 1, nil, 7, "[7]"},
+		{"the last has left", []*actor{ran(7, 5), ran(8, 6)}, 1, func(s *script, b *Board) { b.slots[1].used = false }, 7, "[7]"},
 		{"has not run", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { b.slots[0].run.Store(1000 * us) }, 0, "[]"},
 		{"was sampled now", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { b.slots[0].sampled.Store(5) }, 0, "[]"},
 		{"was sampled later", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { b.slots[0].sampled.Store(6) }, 0, "[]"},
-		{"was sampled before", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { b.slots[0].sampled.Store(4) }, 7, "[]"},
-		{"sleeps", []*actor{{tid: 7, state: 'S'}}, -1, nil, 0, "[]"},
+		{"was sampled before", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { b.slots[0].sampled.Store(4) }, 7, "[7]"},
+		{"sleeps, and nobody tells since when", []*actor{{tid: 7, state: 'S', exec: 5}}, -1, nil, 0, "[7]"},
 		{"elsewhere", []*actor{{tid: 7, state: 'R', cpu: 1}}, -1, nil, 0, "[]"},
 		{"no times", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { s.broken[71] = unix.ESRCH }, 0, "[]"},
 		{"times of no thread", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { s.files[71] = "1000\n" }, 0, "[]"},
@@ -216,6 +225,27 @@ func TestFind(t *testing.T) {
 		{"ran all the time, but was not met last", []*actor{ran(7, 6), ran(8, 9)}, 1, func(s *script, b *Board) {
 			b.slots[0].exactRun, b.slots[0].exactAt = 0, s.now
 		}, 8, "[7 8]"},
+		{"was preempted", []*actor{ran(7, 5e6)}, -1, own(5e6), 7, "[7]"},
+		{"was preempted by a thread of the kernel", []*actor{ran(7, 5e6)}, -1, own(5e6 + handover), 7, "[7]"},
+		{"waits for the CPU", []*actor{ran(7, 5e6)}, -1, own(5e6 + handover + 1), 0, "[7]"},
+		{"waits longer than another", []*actor{ran(7, 5e6), ran(8, 5e6+4)}, -1, own(5e6 + 9), 8, "[7 8]"},
+		{"the search ends", []*actor{ran(7, 5e6), ran(8, 5e6)}, -1, own(5e6), 7, "[7]"},
+		{"has blocked", []*actor{ran(7, 4e6), slept(8, 5e6)}, -1, own(5e6), 8, "[7 8]"},
+		{"had blocked before", []*actor{slept(7, 5e6)}, -1, own(5e6 + handover + 1), 0, "[7]"},
+		{"has blocked, and that cannot be read", []*actor{slept(7, 5e6)}, -1, func(s *script, b *Board) {
+			own(5e6)(s, b)
+			s.broken[73] = unix.EACCES
+		}, 0, "[7]"},
+		{"waits, as far as can be read", []*actor{ran(7, 5e6)}, -1, func(s *script, b *Board) {
+			own(6e6)(s, b)
+			s.broken[73] = unix.EACCES
+		}, 7, "[7]"},
+		{"its own time cannot be read", []*actor{ran(7, 5e6)}, -1, func(s *script, b *Board) {
+			own(6e6)(s, b)
+			s.broken[fileOwn] = unix.EACCES
+		}, 7, "[7]"},
+		{"hangs", []*actor{{tid: 7, state: 'D', exec: 5e6}}, -1, own(5e6), 0, "[]"},
+		{"has blocked elsewhere", []*actor{{tid: 7, state: 'S', cpu: 1, exec: 5e6}}, -1, own(5e6), 0, "[]"},
 	}
 	for _, tt := range tests {
 		s, b, c := desk(t, 1, tt.actors...)
@@ -229,11 +259,10 @@ func TestFind(t *testing.T) {
 			tt.set(s, b)
 		}
 		got := 0
-		if i := c.find(5); i >= 0 {
-			p := &c.picks[i]
+		if p := &c.picked; c.find(5) {
 			got = b.slots[p.slot].TID
-			if p.run != 1000*us || p.wait != 44 {
-				t.Errorf("%s: run %d, wait %d", tt.name, p.run, p.wait)
+			if asleep := s.owners[got].state == 'S'; p.run != 1000*us || p.wait != 44 || p.count != 12 || p.asleep != asleep {
+				t.Errorf("%s: %+v", tt.name, p)
 			}
 		}
 		debugs := []int{}
@@ -251,21 +280,57 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestFindBounds: of a long queue the first eight are looked at; what was looked at counts as seen.
-func TestFindBounds(t *testing.T) {
-	var actors []*actor
-	for i := range 10 {
-		actors = append(actors, &actor{tid: 7 + i, state: 'R', run: 5, exec: int64(10 + i)})
-	}
-	s, b, c := desk(t, 1, actors...)
-	for i := range actors {
-		b.slots[i].run.Store(1)
-	}
-	if i := c.find(0); i < 0 || b.slots[c.picks[i].slot].TID != 14 {
-		t.Errorf("pick %d, want thread 14, the latest of eight", i)
-	}
-	if s.reads[10*15+fileSched] != 0 || b.slots[7].run.Load() != 5 || b.slots[8].run.Load() != 1 {
-		t.Error("a ninth thread was looked at, or one of eight was not")
+// TestPeek: a thread that has blocked is read without a stop, if it has not run since.
+func TestPeek(t *testing.T) {
+	const call = "232 0x7 0xab 0x2 0x3 0x4 0x5 0x7ffe10 0x401000\n"
+	for _, tt := range []struct {
+		name string
+		text string
+		set  func(*script, *Clock, *actor)
+		ok   bool // it is no other's to find
+		want bool
+		lost bool
+	}{
+		{name: "blocked", text: call, ok: true, want: true},
+		{name: "runs again", text: "running\n"},
+		{name: "waits for a page", text: "-1 0x7ffe10 0x401000\n"},
+		{name: "has run meanwhile", text: call, set: func(s *script, c *Clock, a *actor) {
+			s.opens = func(fd int) {
+				if fd == 70+fileCall {
+					a.woken++
+				}
+			}
+		}},
+		{name: "cannot be read", text: call, set: func(s *script, c *Clock, a *actor) { s.broken[70+fileCall] = unix.EPERM }},
+		{name: "no room", text: call, ok: true, lost: true, set: func(s *script, c *Clock, a *actor) { c.samples[0].state.Store(filled) }},
+	} {
+		a := &actor{tid: 7, state: 'S', run: 500, wait: 60}
+		s, b, c := desk(t, 1, a)
+		s.files[70+fileCall] = tt.text
+		if tt.set != nil {
+			tt.set(s, c, a)
+		}
+		slot, m := &b.slots[0], &c.samples[0]
+		slot.take(1)
+		m.NRegs, m.Moved, m.Gone = 3, true, true // of an earlier stop
+		p := pick{slot: 0, run: 500, wait: 60, count: 12, asleep: true}
+		if ok := c.peek(slot, &p, 6, 999); ok != tt.ok {
+			t.Errorf("%s: answered %t", tt.name, ok)
+		}
+		if s.seizes != 0 || slot.holder.Load() != 0 || (slot.sampled.Load() == 6) != tt.want || (slot.lost.Load() == 6) != tt.lost {
+			t.Errorf("%s: %d seizes, held by %d, sampled at %d, lost at %d", tt.name, s.seizes, slot.holder.Load(), slot.sampled.Load(), slot.lost.Load())
+		}
+		if !tt.want {
+			if !tt.lost && m.state.Load() != free {
+				t.Errorf("%s: the sample stays in state %d", tt.name, m.state.Load())
+			}
+			continue
+		}
+		want := capture.Call{NR: 232, Args: [6]uint64{7, 0xab, 2, 3, 4, 5}, SP: 0x7ffe10, PC: 0x401000}
+		if m.state.Load() != filled || !m.Asleep || m.Call != want || m.Count != 12 || m.Moved || m.Gone || m.Run != 500 || m.Wait != 60 ||
+			m.NRegs != 0 || m.NStack != len(m.Stack) || m.StackAddr != 0x7ffe10-taking.RedZone || m.TID != 7 || m.Tick != 6 || m.Wake != 999 || m.Stopped != m.Asked || m.Released != m.Asked {
+			t.Errorf("%s: %+v", tt.name, m)
+		}
 	}
 }
 
@@ -339,7 +404,7 @@ func TestAsk(t *testing.T) {
 				sinceAtStop = c.since.Load()
 			}
 		}
-		p := &c.picks[1]
+		p := &c.picked
 		*p = pick{slot: 0, run: 400, wait: 50}
 		c.ask(slot, p, 6, 999)
 		refused := slot.refused.Load() == 6

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace/procfs"
+	"sfsample/sampler/capture"
 )
 
 func TestNumber(t *testing.T) {
@@ -46,20 +47,50 @@ func TestNumber(t *testing.T) {
 
 func TestSchedstat(t *testing.T) {
 	for _, tt := range []struct {
-		text      string
-		run, wait int64
-		ok        bool
+		text             string
+		run, wait, count int64
+		ok               bool
 	}{
-		{"3103872 996674 3\n", 3103872, 996674, true},
-		{"0 0 0\n", 0, 0, true},
-		{"1 2", 1, 2, true},
-		{"1\n", 1, 0, false},
-		{"1", 1, 0, false},
-		{"x 2", 0, 0, false},
-		{"", 0, 0, false},
+		{"3103872 996674 3\n", 3103872, 996674, 3, true},
+		{"0 0 0\n", 0, 0, 0, true},
+		{"1 2 30", 1, 2, 30, true},
+		{"1 2\n", 1, 2, 0, false},
+		{"1 2", 1, 2, 0, false},
+		{"1\n", 1, 0, 0, false},
+		{"1", 1, 0, 0, false},
+		{"x 2 3", 0, 0, 0, false},
+		{"", 0, 0, 0, false},
 	} {
-		if run, wait, ok := schedstat([]byte(tt.text)); ok != tt.ok || ok && (run != tt.run || wait != tt.wait) {
-			t.Errorf("%q: %d, %d, %t", tt.text, run, wait, ok)
+		if run, wait, count, ok := schedstat([]byte(tt.text)); ok != tt.ok || ok && (run != tt.run || wait != tt.wait || count != tt.count) {
+			t.Errorf("%q: %d, %d, %d, %t", tt.text, run, wait, count, ok)
+		}
+	}
+}
+
+// TestReadCall: what the kernel prints of a thread that is blocked in a call, outside one, and of one that runs.
+func TestReadCall(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		want capture.Call
+		ok   bool
+	}{
+		{"232 0x7 0xab 0x2 0xffffffffffffffff 0x0 0x5 0x7ffe10 0x401000\n",
+			capture.Call{NR: 232, Args: [6]uint64{7, 0xab, 2, 1<<64 - 1, 0, 5}, SP: 0x7ffe10, PC: 0x401000}, true},
+		{"0 0x0 0x0 0x0 0x0 0x0 0x0 0x10 0xf\n", capture.Call{SP: 16, PC: 15}, true},
+		{"-1 0x7ffe10 0x401000\n", capture.Call{NR: -1, SP: 0x7ffe10, PC: 0x401000}, true},
+		{"-1 0x7ffe10 0x401000", capture.Call{NR: -1, SP: 0x7ffe10, PC: 0x401000}, true},
+		{"0 0x0 0x0 0x0 0x0 0x0 0x0 0x0 0x0\n", capture.Call{}, false}, // it has exited
+		{"running\n", capture.Call{}, false},
+		{"-1 0x7ffe10\n", capture.Call{}, false},
+		{"-2 0x7ffe10 0x401000\n", capture.Call{}, false},
+		{"232 0x7 0xab 0x2 0x3 0x4 0x5 0x7ffe10\n", capture.Call{}, false},
+		{"232 0x7 0xab 0x2 0x3 0x4 0x10000000000000000 0x7ffe10 0x401000\n", capture.Call{}, false},
+		{"232 0x7 0xab 0x2 0xg 0x4 0x5 0x7ffe10 0x401000\n", capture.Call{}, false},
+		{"", capture.Call{}, false},
+	} {
+		got := capture.Call{NR: 9, Args: [6]uint64{9, 9, 9, 9, 9, 9}, SP: 9, PC: 9} // of an earlier one
+		if ok := readCall(&got, []byte(tt.text)); ok != tt.ok || ok && got != tt.want {
+			t.Errorf("%q: %+v, %t; want %+v, %t", tt.text, got, ok, tt.want, tt.ok)
 		}
 	}
 }
@@ -141,13 +172,15 @@ func TestReadDamaged(t *testing.T) {
 	for n := 4; n <= 52; n++ {
 		fields = append(fields, "1")
 	}
-	for _, text := range []string{"31 99 3\n", statLine("a) (b", "S", fields...), "cat (1, #threads: 1)\nse.exec_start   :  81234.567890\nse.vruntime : 5\n"} {
+	for _, text := range []string{"31 99 3\n", statLine("a) (b", "S", fields...), "cat (1, #threads: 1)\nse.exec_start   :  81234.567890\nse.vruntime : 5\n",
+		"232 0x7 0xab 0x2 0x3 0x4 0x5 0x7ffe10 0x401000\n", "-1 0x7ffe10 0x401000\n"} {
 		for i := range text {
 			for _, c := range []byte{0, ' ', ')', '9', ':', 's', 0xff} {
 				b := []byte(text)
 				b[i] = c
 				for _, damaged := range [][]byte{b, b[:i]} {
 					schedstat(damaged)
+					readCall(new(capture.Call), damaged)
 					execStart(damaged)
 					if _, cpu, ok := stat(damaged); ok && (cpu < 0 || cpu > 1<<20) {
 						t.Fatalf("CPU %d in %q", cpu, damaged)
@@ -193,9 +226,9 @@ func TestReadOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run, wait, ok := schedstat(read("schedstat"))
+		run, wait, count, ok := schedstat(read("schedstat"))
 		to, err := (procfs.FS{}).Schedstat(pid, tid)
-		if err != nil || !ok || run < int64(from.Run) || run > int64(to.Run) || wait < int64(from.Wait) || wait > int64(to.Wait) {
+		if err != nil || !ok || count < int64(from.Count) || count > int64(to.Count) || run < int64(from.Run) || run > int64(to.Run) || wait < int64(from.Wait) || wait > int64(to.Wait) {
 			t.Errorf("schedstat: run %d, wait %d, %t; want between %+v and %+v", run, wait, ok, from, to)
 		}
 	}

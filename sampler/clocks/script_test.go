@@ -55,6 +55,7 @@ type actor struct {
 	patience  int        // looks for its stop until that comes
 	killed    bool       // while it was stopped
 	deaf      unix.Errno // of an interrupt
+	woken     int        // how often it was put on a CPU since
 }
 
 // script is a kernel of which each test says what it does. It holds every call against what may be
@@ -80,6 +81,7 @@ type script struct {
 	sleeps        []int64            // until when
 	log           []string           // requests
 	calls         int
+	memory        int            // copies of a stack
 	messages      map[int]uint64 // of events, by thread
 	atExit        map[int]bool   // threads at the stop of their exit
 	step          int64          // nanoseconds that a call takes
@@ -129,6 +131,8 @@ const (
 	fileStat  = 2
 	fileDebug = 3
 	filePages = 4
+	fileCall  = 5
+	fileOwn   = 9 // the clock's own sched
 )
 
 func (s *script) actor(tid int, may bool, what string) *actor {
@@ -340,7 +344,10 @@ func (s *script) SetRegs(tid, note int, buf []byte) unix.Errno {
 }
 
 func (s *script) Memory(tid int, addr uint64, buf []byte) int {
-	s.held(tid, "read memory")
+	if a := s.owners[tid]; a == nil || a.state != 'S' { // it may be read asleep
+		s.held(tid, "read memory")
+	}
+	s.memory++
 	return len(buf)
 }
 
@@ -393,7 +400,7 @@ func (s *script) Pread(fd int, buf []byte, off int64) (int, unix.Errno) {
 	}
 	switch fd % 10 {
 	case fileSched:
-		return copy(buf, fmt.Sprintf("%d %d 12\n", a.run, a.wait)), 0
+		return copy(buf, fmt.Sprintf("%d %d %d\n", a.run, a.wait, 12+a.woken)), 0
 	case fileStat:
 		text := fmt.Sprintf("%d (a) b c) %c", a.tid, a.state)
 		for field := 4; field < statCPU; field++ {
@@ -421,7 +428,7 @@ func desk(t *testing.T, samples int, actors ...*actor) (*script, *Board, *Clock)
 	b := NewBoard(64, s.now, 10_000*us)
 	for _, a := range actors {
 		f := 10 * a.tid
-		b.Put(Thread{TID: a.tid, PID: pidOf(a.tid), Sched: f + fileSched, Stat: f + fileStat, Debug: f + fileDebug, Pages: f + filePages, Run: a.run})
+		b.Put(Thread{TID: a.tid, PID: pidOf(a.tid), Sched: f + fileSched, Stat: f + fileStat, Debug: f + fileDebug, Call: f + fileCall, Pages: f + filePages, Run: a.run})
 	}
 	c := &Clock{cpu: 0, who: 1, board: b, k: s, last: -1, tick: -1, samples: make([]Sample, samples)}
 	for i := range c.samples {

@@ -59,6 +59,9 @@ func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, den
 			growStack()
 			ptrace.Outside(c)
 		}
+		if c.self > 0 {
+			unix.Close(c.self)
+		}
 	})
 	<-ready
 	if err != nil {
@@ -83,6 +86,12 @@ func (c *Clock) prepare(nice bool) (denied, err error) {
 	c.done.Store(c.tick)
 	c.met.Store(c.tick)
 	c.thread.Store(int32(unix.Gettid()))
+	// Without it (a kernel without CONFIG_SCHED_DEBUG) a thread is taken that waits for the CPU, when none of ours was on it.
+	if c.cpu != Anywhere {
+		if fd, err := unix.Open("/proc/thread-self/sched", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+			c.self = fd
+		}
+	}
 	return denied, nil
 }
 

@@ -251,6 +251,18 @@ func Present(k Kernel, pages int, addr uint64, n int, b *Buffer) int {
 // arch/s390/include/uapi/asm/ptrace.h).
 const FPRegsBytes = 136
 
+// Peek copies the stack of thread tid, which is blocked with its stack pointer at sp, and what the advice's recipe says.
+//
+//go:nosplit
+//go:norace
+func (b *Buffer) Peek(k Kernel, tid int, sp uint64, a *Advice, pages int) {
+	b.NRegs, b.NFPRegs, b.NBeyond, b.NBlocks, b.NRoots, b.Anew, b.Unwritten = 0, 0, 0, 0, 0, false, false
+	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack, &a.Stack, pages, b)
+	if a.Recipe != nil {
+		follow(k, tid, a.Recipe, b)
+	}
+}
+
 // Peek copies the stack of thread tid, which is blocked with its stack pointer at sp, and what the advice's recipe says, to c.
 // scratch is room for the pagemap.
 func Peek(k Kernel, tid int, sp uint64, a *Advice, c *capture.Capture, pages int, scratch *Buffer) {
