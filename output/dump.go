@@ -59,7 +59,7 @@ func appendOffset(b []byte, f *Frame) []byte {
 		named := *f
 		named.Kernel = false
 		return appendName(b, &named)
-	case f.Inlined, f.marker():
+	case f.Inlined, f.Script, f.marker():
 		return appendClean(b, f.Func)
 	}
 	b = append(appendClean(b, f.Func), "+0x"...)

@@ -114,7 +114,7 @@ func appendPerfFrame(b []byte, f *Frame) []byte {
 	switch {
 	case f.Func == "":
 		b = append(b, unknownName...)
-	case f.Inlined, f.marker():
+	case f.Inlined, f.Script, f.marker():
 		b = appendClean(b, f.Func)
 	default:
 		b = append(appendClean(b, f.Func), "+0x"...)

@@ -150,6 +150,23 @@ func RawMemory(tid int, addr uint64, buf []byte) (int, unix.Errno) {
 	return int(n), 0
 }
 
+// RawGather reads several areas of memory to buf, one behind another, with one call. It ends at the first that is not there.
+//
+//go:nosplit
+//go:norace
+func RawGather(tid int, from []unix.RemoteIovec, buf []byte) (int, unix.Errno) {
+	if len(buf) == 0 || len(from) == 0 {
+		return 0, 0
+	}
+	local := unix.Iovec{Base: unsafe.SliceData(buf), Len: uint64(len(buf))}
+	n, errno := raw(unix.SYS_PROCESS_VM_READV, uintptr(tid), uintptr(unsafe.Pointer(&local)), 1,
+		uintptr(unsafe.Pointer(unsafe.SliceData(from))), uintptr(len(from)), 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), 0
+}
+
 // RawPread reads from an open file. The count is 0 where that fails.
 //
 //go:nosplit

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/taking"
@@ -81,5 +83,21 @@ type waiting struct{ taking.Live }
 // Memory implements taking.Kernel.
 func (*waiting) Memory(tid int, addr uint64, buf []byte) int {
 	n, _ := ptrace.ReadMemory(tid, addr, buf)
+	return n
+}
+
+// Gather implements taking.Kernel.
+func (k *waiting) Gather(tid int, from []unix.RemoteIovec, buf []byte) int {
+	return gatherEach(k, tid, from, buf)
+}
+
+// gatherEach reads areas one by one.
+func gatherEach(k taking.Kernel, tid int, from []unix.RemoteIovec, buf []byte) (n int) {
+	for _, f := range from {
+		got := k.Memory(tid, uint64(f.Base), buf[n:n+f.Len])
+		if n += got; got < f.Len {
+			break
+		}
+	}
 	return n
 }

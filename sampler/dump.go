@@ -228,6 +228,7 @@ func (d *dumper) stop(wants func(*ThreadDump) bool) bool {
 		if !wants(t) {
 			continue
 		}
+		d.pipe.foreseeScript(t.PID, t.TID, t.fb)
 		ended, err := ptrace.SeizeIn(t.PID, t.TID, 0, nil)
 		if err == nil {
 			ptrace.Interrupt(t.TID)

@@ -370,7 +370,11 @@ const peekTries = 3
 // count.
 func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall) {
 	a := t.fb.Get()
-	c := e.pool.get(a.want(firstPeek), 0)
+	beyond := 0
+	if a.Recipe != nil {
+		beyond = a.Recipe.Room
+	}
+	c := e.pool.get(a.want(firstPeek), beyond)
 	if c == nil {
 		e.book.Give(&t.line, n, ledger.NoRoom)
 		return

@@ -170,6 +170,10 @@ func (n *Names) frames(p *processNames, r *rawFrame) []output.Frame {
 		return r.named
 	}
 	var list []output.Frame
+	if r.script != nil {
+		r.named = []output.Frame{r.script.frame(r.pc)}
+		return r.named
+	}
 	if r.module == nil {
 		// Not kept: a JIT compiler writes other code there, or names it later.
 		list = []output.Frame{p.jitFrame(r)}

@@ -32,6 +32,8 @@ type PipelineConfig struct {
 	Open   func(pid int) (Target, error)
 	Kernel bool // the kernel's part of stacks is wanted
 	Verify bool // every two methods are compared at each frame
+	// Scripts: frames of scripts take the place of their interpreter's. ScriptsOnly: other frames of stacks that have such are left out.
+	Scripts, ScriptsOnly bool
 	// Slow, if set, is called when unwinding and naming still go on half a second
 	// after the last capture.
 	Slow func()
@@ -115,6 +117,8 @@ type Pipeline struct {
 	pages   taking.Buffer // room to read a pagemap
 	frames  []unwind.Frame
 	ahead   []unwind.Frame // of a walk that only tells what to copy
+	keys    []frameKey     // of the stack under way
+	script  scriptWalk     // of its interpreter
 	hurry   bool           // the engine has got advice that makes its next captures better
 
 	modules, problems map[string]bool // to report, of each at most maxReported
@@ -129,6 +133,7 @@ type Unwound struct {
 	Repeated int64            // walks where .eh_frame led further than .sframe
 	Frames   map[unwind.How]int64
 	Short    int64 // transfers that a stop may have ended early
+	Scripts  Scripts
 }
 
 // target is one process in the pipeline.
@@ -148,6 +153,7 @@ type target struct {
 	stackGen uint64 // generation of the mappings that stacks and frames belong to
 	held     int    // frames in stacks
 	asked    int    // stacks of which was asked what their missing pages are
+	scripts  *scripts
 }
 
 type walkerKey struct {
@@ -165,6 +171,7 @@ type seen struct {
 	vain  uint          // cut stacks in a row that have told nothing new of what to copy
 
 	waiting, waitsOn *stack // see waits
+	script           threadScript
 }
 
 // NewPipeline makes a pipeline; it works once a run gives it captures.
@@ -378,6 +385,7 @@ const (
 // unwind walks the stack of a capture. The state is "running" or the number of
 // the system call.
 func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, string) {
+	p.script.ok = false
 	u, err := p.user(t, c)
 	state := "running"
 	if c.Blocked {
@@ -400,6 +408,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 		return p.cut(t, c, frame0, noMaps), state
 	}
 	frames, end, sure := p.surely(t, c, &u)
+	p.readScript(t, c, &u)
 	if p.cfg.Verify {
 		p.verifyWalk(t, c, &u)
 	}
@@ -416,7 +425,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	if end.Complete() {
 		p.stats.Stacks++
 		p.stats.Complete++
-		return t.intern(p.cfg.Names, frames, c.Kernel, ""), state
+		return p.intern(t, c, frames, c.Kernel, ""), state
 	}
 	p.cfg.Log.Debug("stack cut", "pid", c.PID, "tid", c.TID, "reason", end.Reason, "addr", fmt.Sprintf("%#x", end.Addr), "frames", len(frames),
 		"at", t.place(frames[len(frames)-1]))
@@ -426,7 +435,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 func (p *Pipeline) cut(t *target, c *capture.Capture, frames []unwind.Frame, reason string) *stack {
 	p.stats.Stacks++
 	p.stats.Cut[reason]++
-	return t.intern(p.cfg.Names, frames, c.Kernel, reason)
+	return p.intern(t, c, frames, c.Kernel, reason)
 }
 
 // maxWalks bounds how often a stack is walked whose process changes its mappings
@@ -491,6 +500,16 @@ func (p *Pipeline) extend(t *target, c *capture.Capture, end unwind.End) bool {
 // readStill reads the memory of a thread, nil if it may have run since the
 // capture.
 func (p *Pipeline) readStill(c *capture.Capture, start uint64, size int) []byte {
+	b := make([]byte, size)
+	n := 0
+	if !p.still(c, func() { n, _ = p.patient.ReadMemory(c.TID, start, b) }) || n <= 0 {
+		return nil
+	}
+	return b[:n]
+}
+
+// still calls read and tells whether the thread has not run from its capture to the end of that.
+func (p *Pipeline) still(c *capture.Capture, read func()) bool {
 	count, ok := c.Count, true
 	switch {
 	case c.TID == p.held:
@@ -501,19 +520,15 @@ func (p *Pipeline) readStill(c *capture.Capture, start uint64, size int) []byte 
 		ok = false
 	}
 	if !ok {
-		return nil
+		return false
 	}
-	b := make([]byte, size)
-	n, err := p.patient.ReadMemory(c.TID, start, b)
-	if err != nil || n <= 0 {
-		return nil
-	}
+	read()
 	if c.TID != p.held {
 		if s, err := p.fs.Schedstat(c.PID, c.TID); err != nil || s.Count != count {
-			return nil
+			return false
 		}
 	}
-	return b[:n]
+	return true
 }
 
 // otherCopy is how much is read of another stack at first, in bytes.
@@ -590,6 +605,7 @@ func (p *Pipeline) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedb
 	if s.vain++; !v.Short || v != fb.Get() {
 		s.vain = 0
 	}
+	p.adviseScript(t, s, &v)
 	fb.Set(v)
 	if v.NeedStop == c.Count || v.Short {
 		p.pool.asks.Store(true)

@@ -51,6 +51,7 @@ func readAll(r *capture.Reader, to chan<- capture.Record) error {
 
 func (p *Pipeline) replay(records <-chan capture.Record, files *Recorded) {
 	end := p.begin()
+	p.script.recorded = map[int]map[uint64][]byte{}
 	for rec := range records {
 		switch r := rec.(type) {
 		case *capture.Maps:
@@ -68,7 +69,10 @@ func (p *Pipeline) replay(records <-chan capture.Record, files *Recorded) {
 			p.spent(r)
 		case *capture.Gone:
 			p.forget(r.PID)
+			delete(p.script.recorded, r.PID)
 			files.forget(r.PID)
+		case *capture.Memory:
+			p.script.keep(r)
 		case *capture.Name:
 			t := p.target(r.PID)
 			if r.TID == 0 {

@@ -33,14 +33,23 @@ type rawFrame struct {
 type frameKey struct {
 	pc     uint64
 	how    unwind.How
-	caller bool // pc is a return address
-	signal bool // pc is in a signal trampoline, which nothing has called
+	caller bool    // pc is a return address
+	signal bool    // pc is in a signal trampoline, which nothing has called
+	script *script // the frame is one of a script, which stands for the native one at pc; nil: it is native
 }
 
 // frameKeyAt is the key of the frame at i.
 func frameKeyAt(frames []unwind.Frame, i int) frameKey {
 	f := &frames[i]
-	return frameKey{f.PC, f.How, f.Caller, i+1 < len(frames) && frames[i+1].How == unwind.Signal}
+	return frameKey{f.PC, f.How, f.Caller, i+1 < len(frames) && frames[i+1].How == unwind.Signal, nil}
+}
+
+// frameKeys appends the keys of all frames to list.
+func frameKeys(list []frameKey, frames []unwind.Frame) []frameKey {
+	for i := range frames {
+		list = append(list, frameKeyAt(frames, i))
+	}
+	return list
 }
 
 // stack is a distinct stack of one process. It is named once.
@@ -75,7 +84,7 @@ const (
 
 // intern returns the stack with these frames and this end, the one that was
 // seen before if there is one.
-func (t *target) intern(names *Names, frames []unwind.Frame, kernel []byte, end string) *stack {
+func (t *target) intern(names *Names, frames []frameKey, kernel []byte, end string) *stack {
 	if t.space != nil && t.space.Generation() != t.stackGen {
 		// The same addresses may be other code now.
 		t.forgetStacks()
@@ -93,7 +102,7 @@ func (t *target) intern(names *Names, frames []unwind.Frame, kernel []byte, end 
 	}
 	s := &stack{frames: make([]*rawFrame, len(frames)), end: end, text: string(kernel), kernel: kernelFrames(kernel), process: t.names}
 	for i := range frames {
-		s.frames[i] = t.frame(names, frameKeyAt(frames, i))
+		s.frames[i] = t.frame(names, frames[i])
 	}
 	t.stacks[h] = append(t.stacks[h], s)
 	return s
@@ -115,7 +124,7 @@ func (t *target) frame(names *Names, k frameKey) *rawFrame {
 	if k.caller && !k.signal {
 		r.lookup = k.pc - 1
 	}
-	if t.space != nil {
+	if t.space != nil && k.script == nil {
 		r.module, r.vaddr, _ = t.space.Module(r.lookup)
 		if r.module != nil {
 			names.open(t.names, r.module)
@@ -140,19 +149,22 @@ func regionOf(maps []procfs.Mapping, pc uint64) (name string, start uint64) {
 	return "[anon]", 0
 }
 
-func (s *stack) is(frames []unwind.Frame, kernel []byte, end string) bool {
-	return s.end == end && s.text == string(kernel) && slices.EqualFunc(s.frames, frames, func(a *rawFrame, b unwind.Frame) bool {
-		return a.pc == b.PC && a.how == b.How && a.caller == b.Caller
+func (s *stack) is(frames []frameKey, kernel []byte, end string) bool {
+	return s.end == end && s.text == string(kernel) && slices.EqualFunc(s.frames, frames, func(a *rawFrame, b frameKey) bool {
+		return a.frameKey == b
 	})
 }
 
 // hashFrames is FNV-1a over what tells stacks apart, by words.
-func hashFrames(frames []unwind.Frame, kernel []byte, end string) uint64 {
+func hashFrames(frames []frameKey, kernel []byte, end string) uint64 {
 	const prime = 1099511628211
 	h := uint64(14695981039346656037)
 	for i := range frames {
-		h = (h ^ frames[i].PC) * prime
-		h = (h ^ uint64(frames[i].How)) * prime
+		h = (h ^ frames[i].pc) * prime
+		h = (h ^ uint64(frames[i].how)) * prime
+		if s := frames[i].script; s != nil {
+			h = (h ^ s.id) * prime
+		}
 	}
 	for _, c := range kernel {
 		h = (h ^ uint64(c)) * prime

@@ -25,8 +25,8 @@ func TestManyStacks(t *testing.T) {
 	tg := &target{stacks: map[uint64][]*stack{}, frames: map[frameKey]*rawFrame{}}
 	const depth = 60
 	for i := range uint64(4 * maxHeld / depth) {
-		s := tg.intern(p.cfg.Names, stackOf(i, depth), nil, "")
-		if again := tg.intern(p.cfg.Names, stackOf(i, depth), nil, ""); again != s {
+		s := tg.intern(p.cfg.Names, frameKeys(nil, stackOf(i, depth)), nil, "")
+		if again := tg.intern(p.cfg.Names, frameKeys(nil, stackOf(i, depth)), nil, ""); again != s {
 			t.Fatalf("stack %d was remembered as two", i)
 		}
 		for j, r := range s.frames {
@@ -48,7 +48,7 @@ func TestManyStacks(t *testing.T) {
 		t.Errorf("%d frames are held, there are %d", len(tg.frames), 2*depth)
 	}
 	for i := range uint64(3 * maxFrames) {
-		tg.intern(p.cfg.Names, []unwind.Frame{{PC: i << 8}}, nil, "")
+		tg.intern(p.cfg.Names, []frameKey{{pc: i << 8}}, nil, "")
 		if len(tg.frames) > maxFrames+1 {
 			t.Fatalf("%d frames are held, the bound is %d", len(tg.frames), maxFrames)
 		}

@@ -86,6 +86,9 @@ func (p *Pipeline) opened(pid int) {
 		return
 	}
 	p.attest(t, time.Since(p.cfg.Start))
+	if p.cfg.Scripts {
+		p.runtime(t, scriptMemory{p, pid, pid})
+	}
 	exe, _, err := p.fs.Exe(pid)
 	if err != nil {
 		return

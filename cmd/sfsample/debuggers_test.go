@@ -68,7 +68,7 @@ func ourStacks(t *testing.T, pid int) pcs {
 
 func dumpText(t *testing.T, pid int) string {
 	t.Helper()
-	o := sfsample(t, "dump", "--group=false", "-p", strconv.Itoa(pid), "--max-depth", "4000")
+	o := sfsample(t, "dump", "--group=false", "-p", strconv.Itoa(pid), "--max-depth", "4000", "--scripts", "off")
 	o.want(t, exitDone)
 	return o.stdout
 }

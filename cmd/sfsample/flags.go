@@ -40,6 +40,7 @@ const (
 	weightCPU, weightWall              = "cpu", "wall"
 	stopAuto, stopNever, stopAlways    = "auto", "never", "always"
 	demangleFull, demangleShort, noDem = "full", "short", "off"
+	scriptsOn, scriptsOnly, scriptsOff = "on", "only", "off"
 )
 
 // Bounds of numbers on the command line.
@@ -91,6 +92,7 @@ type config struct {
 	inlines    bool   // inlined functions as frames
 	lines      bool   // file and line in labels
 	demangle   string // demangleFull, demangleShort or noDem
+	scripts    string // scriptsOn, scriptsOnly or scriptsOff
 	debuginfod bool   // ask the servers of DEBUGINFOD_URLS
 
 	agent      bool   // it runs as an agent
@@ -164,6 +166,7 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.BoolVar(&c.inlines, "inlines", false, "")
 	fs.BoolVar(&c.lines, "lines", false, "")
 	fs.Func("demangle", "`full|short|off`", oneOf(&c.demangle, demangleFull, demangleShort, noDem))
+	fs.Func("scripts", "`on|only|off`", oneOf(&c.scripts, scriptsOn, scriptsOnly, scriptsOff))
 	fs.BoolVar(&c.debuginfod, "debuginfod", false, "")
 
 	fs.Func("by", "`process|pid|thread|state`", oneOf((*string)(&c.by), string(output.ByProcess), string(output.ByPID), string(output.ByThread), string(output.ByState)))
@@ -199,7 +202,7 @@ var meaningless = map[mode][]string{
 // wrong usage, says what is wrong and how it is written rightly.
 func parseArgs(args []string) (config, error) {
 	c := config{
-		hz: 99, threads: threadsRunning, stop: stopAuto, demangle: demangleFull, maxDepth: 512, maxOverhead: 0.01, by: output.ByProcess,
+		hz: 99, threads: threadsRunning, stop: stopAuto, demangle: demangleFull, scripts: scriptsOn, maxDepth: 512, maxOverhead: 0.01, by: output.ByProcess,
 		order: unwind.DefaultOrder,
 	}
 	fs := newFlags(&c)

@@ -18,7 +18,7 @@ import (
 func defaults() config {
 	return config{
 		pids: []int{1}, hz: 99, outputs: []output.Spec{{Format: "folded", File: "-"}},
-		threads: "running", weight: "cpu", stop: "auto", demangle: "full", maxDepth: 512, maxOverhead: 0.01, group: true, by: output.ByProcess,
+		threads: "running", weight: "cpu", stop: "auto", demangle: "full", scripts: "on", maxDepth: 512, maxOverhead: 0.01, group: true, by: output.ByProcess,
 		order: []unwind.How{unwind.SFrame, unwind.EHFrame, unwind.Code, unwind.FramePointer, unwind.BackChain},
 	}
 }

@@ -98,6 +98,7 @@ func (s *session) closing() {
 	}
 	say("%s", rate)
 	s.stacks(say, u)
+	s.scriptFrames(say, &u.Scripts)
 	if s.exitStacks {
 		say("%s", exits(r.Exits))
 	}
@@ -191,6 +192,7 @@ func (s *session) replayed() {
 	u := s.pipe.Stats()
 	say := s.say
 	s.stacks(say, u)
+	s.scriptFrames(say, &u.Scripts)
 	s.verified(say)
 	s.unread(say)
 	s.notes(say)
@@ -206,6 +208,21 @@ func (s *session) stacks(say func(string, ...any), u sampler.Unwound) {
 	if n := u.Cut[unwind.NoRow.String()]; n > 0 && s.noEHFrame() {
 		say("stacks: %d end in code of which the methods asked for know nothing (try: --unwind with eh_frame)", n)
 	}
+}
+
+// scriptFrames tells what became of the frames of scripts.
+func (s *session) scriptFrames(say func(string, ...any), u *sampler.Scripts) {
+	if *u == (sampler.Scripts{}) {
+		return
+	}
+	line := fmt.Sprintf("scripts: %d frames, %d in the place of native ones", u.Placed+u.Loose, u.Placed)
+	if u.Unnamed > 0 {
+		line += fmt.Sprintf("; of %d the code was gone when its name was read", u.Unnamed)
+	}
+	if u.Unseen > 0 {
+		line += fmt.Sprintf("; %d stacks without, as their thread was not known to the interpreter, or not yet to us", u.Unseen)
+	}
+	say("%s", line)
 }
 
 // unread says where there was no time or no room for names.

@@ -430,6 +430,7 @@ func (c *config) livePipeline(names *sampler.Names, log *slog.Logger, sink outpu
 	return sampler.NewPipeline(sampler.PipelineConfig{
 		Host: runtime.GOARCH, Start: time.Now(), Order: c.order, MaxDepth: c.maxDepth,
 		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.kernel, Verify: c.verify, Live: true, Slow: slow,
+		Scripts: c.scripts != scriptsOff, ScriptsOnly: c.scripts == scriptsOnly,
 		Open: func(pid int) (sampler.Target, error) {
 			src := sampler.NewSurvivor(pid)
 			space := module.NewSpace(src, cache, module.Options{Owner: src.Owner(), NoEHFrame: c.noEHFrame(), Log: log})

@@ -76,6 +76,8 @@ Output:
       --inlines             inlined functions are frames
       --lines               file and line in labels
       --demangle full       C++ and Rust names; short: without parameters; off: as in the file
+      --scripts on          Python's frames in the place of its interpreter's (default); only: no
+                            native ones in such stacks; off: native ones alone
       --debuginfod          ask the servers of DEBUGINFOD_URLS for debug files
       --record FILE         keep the captures for sfsample replay
       --dump                the same as the dump command

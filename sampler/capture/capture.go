@@ -54,9 +54,11 @@ type Capture struct {
 
 	// Beyond holds copies of further stacks, one behind another as Blocks tells: of
 	// the one that a signal handler on an alternate stack has interrupted, and of those that functions
-	// have changed from.
+	// have changed from; and of an interpreter's memory.
 	Beyond []byte
 	Blocks []Block
+	// Roots are the states that an interpreter had of the thread: addresses.
+	Roots []uint64
 
 	// From DoubtStart to DoubtEnd it is not known what code was mapped when this was
 	// captured. End 0: it is known of all of its frames.
@@ -124,6 +126,13 @@ type Maps struct {
 	PID     int
 	Regions []Region
 	VDSO    []byte // memory of the vDSO, whose start is the region named [vdso]
+}
+
+// Memory is what was read of a process to understand and name what an interpreter runs.
+type Memory struct {
+	PID   int
+	Addr  uint64
+	Bytes []byte
 }
 
 // Gone ends what is known of a process: it has exited, or called exec and is

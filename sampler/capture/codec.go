@@ -12,6 +12,7 @@ import (
 const (
 	maxRecordBytes = 64 << 20
 	maxRegions     = 1 << 20
+	maxRoots       = 1 << 10
 )
 
 var errDamaged = errors.New("damaged record")

@@ -56,11 +56,12 @@ func TestFormat(t *testing.T) {
 	capt := "\x02\x04" + "\x12" + "\x14" + "\x02" + "\x01" + "\x0b" + "\x01\x01" + "\x01\x02" +
 		"\x01" + "\x01\x02\x03\x04\x05" + "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01" + "\x0c\x0d" + "\x0e" +
 		"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01" + "\x03\x03\x04\x05" + "\x10[<0>] f+0x1/0x2\n" + weight + "\x10" + "\x02\x06\x07" + "\x11\x12" +
-		"\x01" + "\x13\x01"
+		"\x01" + "\x13\x01" + "\x02\x15\x16"
 	want += "\x03" + string(rune(len(capt))) + capt +
 		"\x04\x0a" + "\x02\x04" + "\x1e" + weight + "\x01" +
 		"\x05\x07" + "\x02" + weight +
-		"\x07\x01" + "\x02"
+		"\x07\x01" + "\x02" +
+		"\x08\x04" + "\x02" + "\x14" + "\x01\x09"
 	if got := string(plain(t, record(t, every()))); got != want {
 		t.Errorf("written %q\nwant    %q", got, want)
 	}
@@ -75,9 +76,9 @@ func TestDamagedRecord(t *testing.T) {
 		rec.encode(&e)
 		older := map[int]string{}
 		switch rec.(type) {
-		case *Capture: // from the end: a number, an address and a length; two addresses; one, and two bytes with their length
-			for i, blocks := range []string{"[{16 2}]", "[{16 2}]", "[]"} {
-				older[len(e.b)-[]int{3, 5, 9}[i]] = blocks
+		case *Capture: // from the end: a number, and two addresses; a number, an address and a length; two addresses; one, and two bytes with their length
+			for i, blocks := range []string{"[{16 1} {19 1}]", "[{16 2}]", "[{16 2}]", "[]"} {
+				older[len(e.b)-[]int{3, 6, 8, 12}[i]] = blocks
 			}
 		case *Credit:
 			older[len(e.b)-1] = ""

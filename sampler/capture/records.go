@@ -15,9 +15,10 @@ const (
 	recSpent   = 5
 	recName    = 6
 	recGone    = 7
+	recMemory  = 8
 )
 
-// Record is one of *Run, *Maps, *Capture, *Credit, *Spent, *Name and *Gone.
+// Record is one of *Run, *Maps, *Capture, *Credit, *Spent, *Name, *Gone and *Memory.
 type Record interface {
 	kind() byte
 	encode(*encoder)
@@ -40,6 +41,8 @@ func newRecord(kind byte) Record {
 		return new(Name)
 	case recGone:
 		return new(Gone)
+	case recMemory:
+		return new(Memory)
 	}
 	return nil
 }
@@ -51,6 +54,7 @@ func (*Credit) kind() byte  { return recCredit }
 func (*Spent) kind() byte   { return recSpent }
 func (*Name) kind() byte    { return recName }
 func (*Gone) kind() byte    { return recGone }
+func (*Memory) kind() byte  { return recMemory }
 
 func (r *Run) encode(e *encoder) {
 	e.string(r.Host)
@@ -138,6 +142,13 @@ func (c *Capture) encode(e *encoder) {
 		e.uint(b.Addr)
 		e.uint(uint64(b.Len))
 	}
+	if len(c.Roots) == 0 {
+		return
+	}
+	e.uint(uint64(len(c.Roots)))
+	for _, r := range c.Roots {
+		e.uint(r)
+	}
 }
 
 func (c *Capture) decode(d *decoder) {
@@ -174,6 +185,16 @@ func (c *Capture) decode(d *decoder) {
 	}
 	if len(d.b) > 0 {
 		c.moreBlocks(d)
+	}
+	if len(d.b) > 0 {
+		n := d.uint()
+		if n > maxRoots {
+			d.fail()
+			return
+		}
+		for range n {
+			c.Roots = append(c.Roots, d.uint())
+		}
 	}
 }
 
@@ -219,3 +240,7 @@ func (n *Name) decode(d *decoder) { n.PID, n.TID = d.ids(); n.Name = d.string() 
 func (g *Gone) encode(e *encoder) { e.int(int64(g.PID)) }
 
 func (g *Gone) decode(d *decoder) { g.PID = int(d.int()) }
+
+func (m *Memory) encode(e *encoder) { e.int(int64(m.PID)); e.uint(m.Addr); e.bytes(m.Bytes) }
+
+func (m *Memory) decode(d *decoder) { m.PID = int(d.int()); m.Addr = d.uint(); m.Bytes = d.bytes() }

@@ -25,6 +25,8 @@ type Bank struct {
 	late   int64
 	looked int64
 	list   []*Sample
+	// What was asked of Fit last: the thread may go where no clock is yet.
+	stack, beyond int
 }
 
 // phase is how long after a tick the clock of a CPU has it, in nanoseconds: up to half an interval, and clocks of any number of
@@ -68,6 +70,9 @@ func (b *Bank) Need(cpu int, n int64) (there bool) {
 		return false
 	}
 	b.clocks[cpu] = c
+	if b.beyond > 0 {
+		b.Fit(b.stack, b.beyond)
+	}
 	return false
 }
 
@@ -278,6 +283,7 @@ func (b *Bank) Room() int {
 // Fit sees to it that every clock has room for some stacks of so many bytes, and for so many beyond a
 // signal handler's, as far as [Bank.Room] goes.
 func (b *Bank) Fit(stack, beyond int) {
+	b.stack, b.beyond = stack, beyond
 	room := b.Room()
 	b.all(func(c *Clock) {
 		fits := func(m *Sample) bool { return len(m.Stack) >= stack && len(m.Beyond) >= beyond }

@@ -363,6 +363,17 @@ func (s *script) Detach(tid, sig int) unix.Errno {
 	return 0
 }
 
+// Gather has each area as Memory has it.
+func (s *script) Gather(tid int, from []unix.RemoteIovec, b []byte) (n int) {
+	for _, f := range from {
+		got := s.Memory(tid, uint64(f.Base), b[n:n+f.Len])
+		if n += got; got < f.Len {
+			break
+		}
+	}
+	return n
+}
+
 func (s *script) Pread(fd int, buf []byte, off int64) (int, unix.Errno) {
 	s.call()
 	if _, ok := s.files[fd]; !ok && s.actors[fd/10] == nil { // of the real /proc, which a keeper opens at exits

@@ -21,6 +21,7 @@ type Kernel interface {
 	Regs(tid, note int, buf []byte) (int, unix.Errno)
 	SetRegs(tid, note int, buf []byte) unix.Errno
 	Memory(tid int, addr uint64, buf []byte) int
+	Gather(tid int, from []unix.RemoteIovec, buf []byte) int // bytes read, up to the first area that is not there
 	Pread(fd int, buf []byte, off int64) (int, unix.Errno)
 	ReadFile(path, buf []byte) (int, unix.Errno) // path ends in NUL
 	Detach(tid, sig int) unix.Errno
@@ -80,6 +81,13 @@ func (*Live) SetRegs(tid, note int, buf []byte) unix.Errno {
 //go:norace
 func (*Live) Memory(tid int, addr uint64, buf []byte) int {
 	n, _ := ptrace.RawMemory(tid, addr, buf)
+	return n
+}
+
+//go:nosplit
+//go:norace
+func (*Live) Gather(tid int, from []unix.RemoteIovec, buf []byte) int {
+	n, _ := ptrace.RawGather(tid, from, buf)
 	return n
 }
 

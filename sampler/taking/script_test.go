@@ -80,6 +80,17 @@ func (k *machine) Memory(tid int, addr uint64, b []byte) int {
 	return n
 }
 
+// Gather has each area as Memory has it.
+func (k *machine) Gather(tid int, from []unix.RemoteIovec, b []byte) (n int) {
+	for _, f := range from {
+		got := k.Memory(tid, uint64(f.Base), b[n:n+f.Len])
+		if n += got; got < f.Len {
+			break
+		}
+	}
+	return n
+}
+
 func (k *machine) Pread(fd int, b []byte, off int64) (int, unix.Errno) {
 	if fd != 0 || off%8 != 0 || len(b)%8 != 0 {
 		k.t.Errorf("%d bytes of file %d are read at %d", len(b), fd, off)

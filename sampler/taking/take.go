@@ -42,6 +42,8 @@ type Advice struct {
 	// Others are the further stacks that the thread's lead to, up to the first that has no Bytes. Beyond is the sum of their Bytes.
 	Others [MaxOthers]Other
 	Beyond int
+	// Recipe is what to copy of an interpreter's memory, nil if there is none. Beyond includes its Room.
+	Recipe *Recipe
 }
 
 // MaxOthers bounds the further stacks that one stop copies.
@@ -65,11 +67,17 @@ type Buffer struct {
 
 	NRegs, NFPRegs, NStack, NBeyond int // bytes of it in use
 	StackAddr                       uint64
-	Blocks                          [MaxOthers]capture.Block // of Beyond
+	Blocks                          [MaxOthers + MaxPieces]capture.Block // of Beyond
 	NBlocks                         int
+	Roots                           [MaxRoots]uint64 // of the recipe that were the thread's
+	NRoots                          int
 	PACMask                         uint64 // arm64
 	Anew                            bool   // the system call that the stop has met begins anew
 	Unwritten                       bool   // registers were to be written, and that failed: the thread was killed
+
+	near, nearAt   int // the block that was used last, and where it begins in Beyond
+	part           uint64
+	singles, links int
 
 	pages [64 * 8]byte
 	text  [4 << 10]byte
@@ -81,6 +89,7 @@ func (b *Buffer) Fill(c *capture.Capture) {
 	c.Regs, c.FPRegs = b.Regs[:b.NRegs], b.FPRegs[:b.NFPRegs]
 	c.StackAddr, c.Stack = b.StackAddr, b.Stack[:b.NStack]
 	c.Beyond, c.Blocks = b.Beyond[:b.NBeyond], append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
+	c.Roots = append(c.Roots[:0], b.Roots[:b.NRoots]...)
 	c.PACMask = b.PACMask
 }
 
@@ -89,12 +98,13 @@ func (b *Buffer) Fill(c *capture.Capture) {
 // nothing was copied.
 //
 // System calls: one for the registers (two on s390x and arm64), one for each stack, more where one
-// is not where it was expected, or the call that the thread was in must be taken back.
+// is not where it was expected, or the call that the thread was in must be taken back. A recipe takes one, and
+// one for each area that it did not foresee ([MaxPieces] at most).
 //
 //go:nosplit
 //go:norace
 func Take(k Kernel, tid int, a *Advice, b *Buffer, pages int, own, noRestart bool) unix.Errno {
-	b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.Anew, b.Unwritten = 0, 0, 0, 0, 0, false, false
+	b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.NRoots, b.Anew, b.Unwritten = 0, 0, 0, 0, 0, 0, false, false
 	n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs)
 	if errno != 0 {
 		return errno
@@ -105,6 +115,9 @@ func Take(k Kernel, tid int, a *Advice, b *Buffer, pages int, own, noRestart boo
 	sp := ptrace.StackPointer(note)
 	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack, &a.Stack, pages, b)
 	takeOthers(k, tid, a, b, pages)
+	if a.Recipe != nil && wordsKnown(note) {
+		follow(k, tid, a.Recipe, b)
+	}
 	takeExtra(k, tid, b)
 	return 0
 }
@@ -158,7 +171,7 @@ func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 		word = b.Regs[o.Reg:b.NRegs]
 	}
 	size, room := ptrace.WordBytes(b.Regs[:b.NRegs]), min(o.Bytes, len(b.Beyond)-b.NBeyond)
-	if len(word) < size || room <= 0 || b.NBlocks == MaxOthers {
+	if len(word) < size || room <= 0 || b.NBlocks >= MaxOthers {
 		return false
 	}
 	sp := uint64(binary.NativeEndian.Uint32(word))
@@ -238,19 +251,32 @@ func Present(k Kernel, pages int, addr uint64, n int, b *Buffer) int {
 // arch/s390/include/uapi/asm/ptrace.h).
 const FPRegsBytes = 136
 
-// Peek copies the stack of thread tid, which is blocked with its stack pointer at sp.
+// Peek copies the stack of thread tid, which is blocked with its stack pointer at sp, and what the advice's recipe says.
 //
 //go:nosplit
 //go:norace
 func (b *Buffer) Peek(k Kernel, tid int, sp uint64, a *Advice, pages int) {
-	b.NRegs, b.NFPRegs, b.NBeyond, b.NBlocks, b.Anew, b.Unwritten = 0, 0, 0, 0, false, false
+	b.NRegs, b.NFPRegs, b.NBeyond, b.NBlocks, b.NRoots, b.Anew, b.Unwritten = 0, 0, 0, 0, 0, false, false
 	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack, &a.Stack, pages, b)
+	if a.Recipe != nil {
+		follow(k, tid, a.Recipe, b)
+	}
 }
 
-// Peek copies the stack of thread tid, which is blocked with its stack pointer at sp, to c. scratch is
-// room for the pagemap.
+// Peek copies the stack of thread tid, which is blocked with its stack pointer at sp, and what the advice's recipe says, to c.
+// scratch is room for the pagemap.
 func Peek(k Kernel, tid int, sp uint64, a *Advice, c *capture.Capture, pages int, scratch *Buffer) {
 	room := c.Stack[:cap(c.Stack)]
 	addr, n := copyStack(k, tid, sp, room, &a.Stack, pages, scratch)
 	c.StackAddr, c.Stack = addr, room[:n]
+	if a.Recipe == nil {
+		return
+	}
+	b := scratch
+	b.StackAddr, b.Stack, b.NStack, b.Beyond = addr, c.Stack, n, c.Beyond[:cap(c.Beyond)]
+	b.NBeyond, b.NBlocks, b.NRoots = 0, 0, 0
+	Follow(k, tid, a.Recipe, b)
+	c.Beyond, c.Blocks = b.Beyond[:b.NBeyond], append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
+	c.Roots = append(c.Roots[:0], b.Roots[:b.NRoots]...)
+	b.Stack, b.NStack, b.Beyond = nil, 0, nil
 }

@@ -1,0 +1,230 @@
+package runtimes
+
+import (
+	"cmp"
+	"debug/elf"
+	"encoding/binary"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/sampler/taking"
+	"sfsample/unwind"
+)
+
+// Runtime is an interpreter in a process.
+type Runtime interface {
+	// Name is what frames of its scripts are marked with.
+	Name() string
+	// Version is for people.
+	Version() string
+	// Roots returns the states that it keeps of a thread, none if it keeps none yet.
+	Roots(mem io.ReaderAt, th Thread) []taking.Root
+	// Recipe is what to copy of a thread with these roots. last is what the copy before has led to.
+	Recipe(roots []taking.Root, last *Stack) *taking.Recipe
+	// Frames decodes what was copied of a thread: the frames of the states at roots.
+	Frames(mem Memory, roots []uint64, st *Stack)
+	// Key tells the code of a frame from all other code that was ever at its address. ok is false if it cannot be read.
+	Key(mem Memory, late io.ReaderAt, f *Frame) (k Key, ok bool)
+	// Function names the code of a frame whose Key is k. ok is false if that has changed since.
+	Function(mem io.ReaderAt, f *Frame, k Key) (fn *Function, ok bool)
+	// Loop is the address of the function of which each native frame runs one script frame; 0: [Segment.Anchor] tells.
+	Loop() uint64
+}
+
+// Thread is what is known of a thread whose states are looked for.
+type Thread struct {
+	TID     int    // in its own namespace of process ids
+	Pointer uint64 // its thread pointer, which is pthread_self of glibc on x86-64 and s390x; 0: not known
+	// SP is its stack pointer, and StackEnd where the mapping ends in which that lies.
+	SP, StackEnd uint64
+	First        bool   // it is the first of its process
+	Stack        []byte // a copy of its stack, from an aligned address on
+}
+
+// Frame is one script frame, as it was copied.
+type Frame struct {
+	Addr    uint64 // of the interpreter's frame
+	Code    uint64 // address of its code
+	Globals uint64 // address of the names of its module; 0: not known
+	At      uint64 // instruction, as the runtime counts
+}
+
+// Segment is a run of frames that one activation of the interpreter's loop runs.
+type Segment struct {
+	N int // frames
+	// Anchor is the address of something in the native frame of that activation; 0: not known.
+	Anchor uint64
+}
+
+// Stack is the frames of one thread, innermost first.
+type Stack struct {
+	Frames   []Frame
+	Segments []Segment
+	Spans    []Span // other areas that were used, for the next recipe
+	// Short: it goes on in memory that was not copied.
+	Short bool
+}
+
+// Span is an area of memory.
+type Span struct {
+	Addr uint64
+	Len  int
+}
+
+// Reset empties s.
+func (s *Stack) Reset() {
+	s.Frames, s.Segments, s.Spans, s.Short = s.Frames[:0], s.Segments[:0], s.Spans[:0], false
+}
+
+// Key is the identity of code, as far as the memory that describes it tells it.
+type Key struct {
+	Code, Globals, Name, Qualname, File, Lines uint64 // addresses
+	First, Version                             uint32
+}
+
+// Function is code with its name.
+type Function struct {
+	Name  string // module.function; empty: it is the interpreter's own, and not shown
+	File  string
+	First int // line
+	lines lineTable
+}
+
+// Line is the line of an instruction, 0 if it is not known.
+func (f *Function) Line(at uint64) int {
+	if f.lines == nil {
+		return 0
+	}
+	return f.lines.line(at, f.First)
+}
+
+// lineTable tells lines by instruction.
+type lineTable interface {
+	line(at uint64, first int) int
+}
+
+// Memory is copies of memory.
+type Memory []unwind.Region
+
+// Bytes is n bytes at addr, nil if they were not copied.
+func (m Memory) Bytes(addr uint64, n int) []byte {
+	for i := range m {
+		if off := addr - m[i].Addr; off < uint64(len(m[i].Bytes)) && uint64(n) <= uint64(len(m[i].Bytes))-off {
+			return m[i].Bytes[off : off+uint64(n)]
+		}
+	}
+	return nil
+}
+
+// Word is the word of 8 bytes at addr.
+func (m Memory) Word(addr uint64) (v uint64, ok bool) {
+	if b := m.Bytes(addr, 8); b != nil {
+		return word(b, 0), true
+	}
+	return 0, false
+}
+
+// nearSpans is how far apart areas may lie, in bytes, to be copied as one: what lies between costs less than another area.
+const nearSpans = 2 << 10
+
+// foresee makes spans the areas that a recipe copies at once, and returns how many bytes they are. Those that come first are the last to be
+// left out.
+func foresee(r *taking.Recipe, spans []Span) (bytes int) {
+	for most := len(spans); ; most = most * 3 / 4 {
+		list := slices.Clone(spans[:most])
+		slices.SortFunc(list, func(a, b Span) int { return cmp.Compare(a.Addr, b.Addr) })
+		bytes, r.Guesses, r.Guess = 0, 0, [taking.MaxGuess]unix.RemoteIovec{}
+		var end uint64
+		fits := true
+		for _, s := range list {
+			if s.Addr == 0 || s.Addr > 1<<62 || s.Len <= 0 || s.Len > taking.MostRoom {
+				continue
+			}
+			last := s.Addr + uint64(s.Len)
+			if r.Guesses > 0 && s.Addr <= end+nearSpans {
+				if last > end {
+					r.Guess[r.Guesses-1].Len += int(last - end)
+					bytes += int(last - end)
+					end = last
+				}
+				continue
+			}
+			if fits = r.Guesses < taking.MaxGuess; !fits {
+				break
+			}
+			r.Guess[r.Guesses] = unix.RemoteIovec{Base: uintptr(s.Addr), Len: s.Len}
+			r.Guesses++
+			bytes += s.Len
+			end = last
+		}
+		if fits && bytes <= taking.MostRoom/2 {
+			return bytes
+		}
+	}
+}
+
+func word(b []byte, off int) uint64   { return binary.NativeEndian.Uint64(b[off:]) }
+func word32(b []byte, off int) uint32 { return binary.NativeEndian.Uint32(b[off:]) }
+
+// read is n bytes at addr, nil if they cannot be read.
+func read(mem io.ReaderAt, addr uint64, n int) []byte {
+	if n <= 0 || addr == 0 || addr > 1<<62 {
+		return nil
+	}
+	b := make([]byte, n)
+	if got, _ := mem.ReadAt(b, int64(addr)); got != n {
+		return nil
+	}
+	return b
+}
+
+// Object is a file that a process has mapped.
+type Object struct {
+	Path string
+	Bias uint64 // address in the process = address in the file + Bias
+	Open func() (File, error)
+}
+
+// File is its content.
+type File interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// Candidate tells by its name whether an object may be, or contain, an interpreter: a program, or a library that is named so.
+func Candidate(file string) bool {
+	name := path.Base(file)
+	return strings.Contains(name, "python") || !strings.Contains(name, ".so")
+}
+
+// Recognise finds the interpreter that an object is. Both results are nil if it is none. An error says why one that it is cannot be
+// read.
+func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
+	f, err := o.Open()
+	if err != nil {
+		return nil, nil
+	}
+	defer f.Close()
+	e, err := elf.NewFile(f)
+	if err != nil || e.Class != elf.ELFCLASS64 {
+		return nil, nil
+	}
+	list, err := e.DynamicSymbols()
+	if err != nil {
+		return nil, nil
+	}
+	syms := map[string]uint64{}
+	for _, s := range list {
+		if s.Section != elf.SHN_UNDEF && strings.Contains(s.Name, "Py") {
+			syms[s.Name] = s.Value + o.Bias
+		}
+	}
+	if syms["_PyRuntime"] == 0 {
+		return nil, nil
+	}
+	return newPython(o.Path, syms, mem)
+}

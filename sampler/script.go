@@ -1,0 +1,427 @@
+package sampler
+
+import (
+	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/output"
+	"sfsample/ptrace"
+	"sfsample/regs"
+	"sfsample/sampler/capture"
+	"sfsample/sampler/module"
+	"sfsample/sampler/runtimes"
+	"sfsample/sampler/taking"
+	"sfsample/unwind"
+)
+
+// Scripts counts frames of scripts.
+type Scripts struct {
+	Placed  int64 // in the place of a native frame
+	Loose   int64 // not tied to one, as where a stack could not be unwound to there
+	Unnamed int64 // of Placed and Loose: their code was gone when it was read
+	Unseen  int64 // stacks of threads of which the interpreter's state was not known, or not copied
+}
+
+// script is a line of a script's function that was met.
+type script struct {
+	id      uint64
+	runtime string
+	fn      *runtimes.Function // nil: its name could not be read
+	line    int
+}
+
+// frame is what outputs show of it. pc is in the native frame that runs it.
+func (s *script) frame(pc uint64) output.Frame {
+	f := output.Frame{PC: pc, Module: s.runtime, How: s.runtime, Script: true, Func: "[code is gone]"}
+	if s.fn != nil {
+		f.Func, f.File, f.Line = s.fn.Name, s.fn.File, s.line
+	}
+	return f
+}
+
+// scripts is what is known of the interpreter of a process.
+type scripts struct {
+	gen       uint64 // of the mappings that were looked through
+	looked    map[*module.Module]bool
+	runtime   runtimes.Runtime // nil: none was found
+	loop      uint64           // where its loop's function begins; 0: not known
+	sought    bool             // that was looked for
+	functions map[runtimes.Key]*runtimes.Function
+	lines     map[scriptLine]*script
+	next      uint64 // id
+}
+
+type scriptLine struct {
+	fn   *runtimes.Function
+	line int
+}
+
+// maxScripts bounds the functions that are remembered of a process, and their lines.
+const maxScripts = 1 << 15
+
+// threadScript is what is known of a thread's states in the interpreter.
+type threadScript struct {
+	roots []taking.Root
+	next  time.Duration // when they may be looked for again
+	wait  time.Duration
+}
+
+// scriptWalk is the script's part of the stack under way.
+type scriptWalk struct {
+	ok     bool // it was copied
+	stack  runtimes.Stack
+	places []runtimes.Place
+	memory runtimes.Memory
+	room   taking.Buffer
+	told   map[string]bool // why scripts are not shown
+	// recorded is the memory that a recording has, by process and address.
+	recorded map[int]map[uint64][]byte
+}
+
+// maxRecorded bounds the pieces of memory that are kept of one process of a recording.
+const maxRecorded = 1 << 20
+
+func (w *scriptWalk) keep(r *capture.Memory) {
+	m := w.recorded[r.PID]
+	if m == nil || len(m) > maxRecorded {
+		m = map[uint64][]byte{}
+		w.recorded[r.PID] = m
+	}
+	m[r.Addr] = r.Bytes
+}
+
+// scriptMemory is the memory of a process, live or as far as it was recorded.
+type scriptMemory struct {
+	p   *Pipeline
+	pid int
+	tid int
+}
+
+// ReadAt implements io.ReaderAt.
+func (m scriptMemory) ReadAt(b []byte, addr int64) (int, error) {
+	if !m.p.cfg.Live {
+		n := copy(b, m.p.script.recorded[m.pid][uint64(addr)])
+		if n < len(b) {
+			return n, io.ErrUnexpectedEOF
+		}
+		return n, nil
+	}
+	n, err := m.p.patient.ReadMemory(m.tid, uint64(addr), b)
+	if err == nil && n < len(b) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil && m.p.cfg.Record != nil {
+		m.p.record(&capture.Memory{PID: m.pid, Addr: uint64(addr), Bytes: append([]byte(nil), b...)})
+	}
+	return n, err
+}
+
+// runtime is the interpreter of a process, nil if it has none that is known.
+func (p *Pipeline) runtime(t *target, mem io.ReaderAt) runtimes.Runtime {
+	s := t.scripts
+	if s == nil {
+		s = &scripts{looked: map[*module.Module]bool{}, functions: map[runtimes.Key]*runtimes.Function{}, lines: map[scriptLine]*script{}}
+		t.scripts = s
+	}
+	gen := t.space.Generation()
+	if s.runtime != nil || s.gen == gen && gen != 0 {
+		return s.runtime
+	}
+	s.gen = gen
+	for _, m := range t.space.Modules() {
+		if s.looked[m] || m.VDSO() || !runtimes.Candidate(m.Path) {
+			continue
+		}
+		s.looked[m] = true
+		rt, err := runtimes.Recognise(runtimes.Object{Path: m.Path, Bias: m.Bias, Open: func() (runtimes.File, error) { return m.OpenFile() }}, mem)
+		if err != nil {
+			p.warnScripts(t.pid, err)
+		}
+		if rt == nil {
+			continue
+		}
+		s.runtime = rt
+		p.cfg.Log.Debug("interpreter", "pid", t.pid, "name", rt.Name(), "version", rt.Version(), "module", m.Path)
+		break
+	}
+	return s.runtime
+}
+
+// warnScripts tells once why scripts of a process are not shown.
+func (p *Pipeline) warnScripts(pid int, err error) {
+	w := &p.script
+	if text := err.Error(); len(w.told) < maxReported && !w.told[text] {
+		if w.told == nil {
+			w.told = map[string]bool{}
+		}
+		w.told[text] = true
+		p.cfg.Log.Warn(text, "pid", pid)
+	}
+}
+
+// readScript decodes what was copied of the interpreter of a capture's thread. Of a thread that has not run since, it is copied now.
+func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User) {
+	w := &p.script
+	w.ok = false
+	if !p.cfg.Scripts || u.Arch.WordBytes != 8 {
+		return
+	}
+	mem := scriptMemory{p, t.pid, c.TID}
+	rt := p.runtime(t, mem)
+	if rt == nil {
+		return
+	}
+	if len(c.Roots) == 0 && p.cfg.Live {
+		p.findRoots(t, c, rt, mem)
+		p.copyScript(t, c, rt)
+	}
+	if len(c.Roots) == 0 {
+		p.stats.Scripts.Unseen++
+		return
+	}
+	w.load(c.StackAddr, c.Stack, c.Beyond, c.Blocks)
+	rt.Frames(w.memory, c.Roots, &w.stack)
+	w.ok = true
+}
+
+// load makes copies of a stack and of other memory what is decoded.
+func (w *scriptWalk) load(addr uint64, stack, beyond []byte, blocks []capture.Block) {
+	w.memory = append(w.memory[:0], unwind.Region{Addr: addr, Bytes: stack})
+	for _, b := range blocks {
+		w.memory = append(w.memory, unwind.Region{Addr: b.Addr, Bytes: beyond[:b.Len]})
+		beyond = beyond[b.Len:]
+	}
+}
+
+// Bounds of how long it is waited until the states of a thread are looked for again.
+const (
+	leastRootWait = 20 * time.Millisecond
+	mostRootWait  = 2 * time.Second
+)
+
+// findRoots looks for the interpreter's states of a thread, if that is due.
+func (p *Pipeline) findRoots(t *target, c *capture.Capture, rt runtimes.Runtime, mem io.ReaderAt) {
+	s := &t.thread(c.TID).script
+	if c.At < s.next || len(c.Regs) == 0 && len(s.roots) > 0 {
+		return
+	}
+	th := runtimes.Thread{TID: c.TID, Pointer: threadPointer(p.cfg.Host, c.Regs), SP: c.Call.SP, First: c.TID == c.PID, Stack: c.Stack}
+	if x := stackExtent(t.space.Mappings(), th.SP); x.High > 0 {
+		th.StackEnd = x.High
+	}
+	if th.Pointer == 0 {
+		if st, err := p.fs.Status(c.TID); err == nil && len(st.NSpid) > 0 {
+			th.TID = st.NSpid[len(st.NSpid)-1]
+		}
+	}
+	s.roots = rt.Roots(mem, th)
+	s.wait = min(max(2*s.wait, leastRootWait), mostRootWait)
+	if len(s.roots) > 0 {
+		s.wait = 0
+	}
+	s.next = c.At + s.wait
+}
+
+// threadPointer is what NT_PRSTATUS tells of where the thread's own data is, 0 if nothing: fs_base of struct user_regs_struct
+// (arch/x86/include/asm/user_64.h), access registers 0 and 1 of s390_regs (arch/s390/include/uapi/asm/ptrace.h).
+func threadPointer(host string, note []byte) uint64 {
+	switch {
+	case host == "amd64" && len(note) >= 176:
+		return regs.AMD64.Order.Uint64(note[168:])
+	case host == "s390x" && len(note) >= 152:
+		return regs.S390X.Order.Uint64(note[144:])
+	}
+	return 0
+}
+
+// patientKernel reads memory with patience.
+type patientKernel struct {
+	taking.Live
+	p *ptrace.Patient
+}
+
+// Memory implements taking.Kernel.
+func (k *patientKernel) Memory(tid int, addr uint64, buf []byte) int {
+	n, _ := k.p.ReadMemory(tid, addr, buf)
+	return n
+}
+
+// Gather implements taking.Kernel.
+func (k *patientKernel) Gather(tid int, from []unix.RemoteIovec, buf []byte) int {
+	return gatherEach(k, tid, from, buf)
+}
+
+// copyScript adds the interpreter's memory to a capture of a thread that has not run since.
+func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Runtime) {
+	s := &t.thread(c.TID).script
+	if len(s.roots) == 0 {
+		return
+	}
+	w, b := &p.script, &p.script.room
+	if b.Beyond == nil {
+		b.Beyond = make([]byte, taking.MostRoom)
+	}
+	b.StackAddr, b.Stack, b.NStack = c.StackAddr, c.Stack, len(c.Stack)
+	ok := p.still(c, func() {
+		w.stack.Reset()
+		for found := -1; len(w.stack.Frames) > found; { // each time it is known where more lies
+			found = len(w.stack.Frames)
+			b.NBeyond, b.NBlocks, b.NRoots = 0, 0, 0
+			taking.Follow(&patientKernel{p: &p.patient}, c.TID, rt.Recipe(s.roots, &w.stack), b)
+			w.load(c.StackAddr, c.Stack, b.Beyond, b.Blocks[:b.NBlocks])
+			rt.Frames(w.memory, b.Roots[:b.NRoots], &w.stack)
+			if !w.stack.Short {
+				break
+			}
+		}
+	})
+	b.Stack, b.NStack = nil, 0
+	if !ok || b.NRoots == 0 {
+		s.next = 0 // the states may be others
+		return
+	}
+	before := held(c)
+	c.Beyond = append(c.Beyond, b.Beyond[:b.NBeyond]...)
+	c.Blocks = append(c.Blocks, b.Blocks[:b.NBlocks]...)
+	c.Roots = append(c.Roots, b.Roots[:b.NRoots]...)
+	p.pool.grown(held(c) - before)
+}
+
+// adviseScript tells what to copy of the interpreter's memory at a thread's next stop.
+func (p *Pipeline) adviseScript(t *target, s *seen, v *Advice) {
+	room := 0
+	for _, o := range v.Others {
+		room += o.Bytes
+	}
+	if t.scripts == nil || t.scripts.runtime == nil || len(s.script.roots) == 0 {
+		v.Recipe, v.Beyond = nil, room
+		return
+	}
+	if !p.script.ok {
+		p.script.stack.Reset()
+	}
+	if known := v.Recipe; !p.script.ok && known != nil && known.Roots[0] == s.script.roots[0] {
+		v.Beyond = room + known.Room // there was no room for it
+		return
+	}
+	r := t.scripts.runtime.Recipe(s.script.roots, &p.script.stack)
+	if v.Recipe == nil || *v.Recipe != *r {
+		v.Recipe = r
+	}
+	v.Beyond = room + v.Recipe.Room
+}
+
+// foreseeScript gives advice on a thread that is about to be stopped for the first time.
+func (p *Pipeline) foreseeScript(pid, tid int, fb *Feedback) {
+	t, v := p.target(pid), fb.Get()
+	if !p.cfg.Scripts || !p.cfg.Live || t.space == nil || v.Recipe != nil {
+		return
+	}
+	mem := scriptMemory{p, pid, tid}
+	rt := p.runtime(t, mem)
+	if rt == nil {
+		return
+	}
+	s := t.thread(tid)
+	p.findRoots(t, &capture.Capture{PID: pid, TID: tid, At: time.Since(p.cfg.Start)}, rt, mem)
+	p.script.ok = false
+	p.adviseScript(t, s, &v)
+	fb.Set(v)
+}
+
+// scriptCut is the end of a stack whose script frames go on in memory that was not copied.
+const scriptCut = "more script frames than were copied"
+
+// intern returns the stack of a capture, in which script frames have the place of their interpreter's.
+func (p *Pipeline) intern(t *target, c *capture.Capture, frames []unwind.Frame, kernel []byte, end string) *stack {
+	w := &p.script
+	p.keys = p.keys[:0]
+	if !w.ok || len(w.stack.Frames) == 0 {
+		p.keys = frameKeys(p.keys, frames)
+		return t.intern(p.cfg.Names, p.keys, kernel, end)
+	}
+	s := t.scripts
+	isLoop := func(i int) bool {
+		if !s.sought {
+			s.sought, s.loop = true, t.functionStart(s.runtime.Loop())
+		}
+		return s.loop != 0 && t.functionStart(frames[i].LookupPC()) == s.loop
+	}
+	var placed int
+	w.places, placed = runtimes.Merge(w.places[:0], frames, end == "", &w.stack, isLoop)
+	p.stats.Scripts.Placed += int64(placed)
+	p.stats.Scripts.Loose += int64(len(w.stack.Frames) - placed)
+	mem := scriptMemory{p, t.pid, c.TID}
+	for _, pl := range w.places {
+		var k frameKey
+		if pl.Native >= 0 {
+			k = frameKeyAt(frames, pl.Native)
+		}
+		switch {
+		case pl.Script >= 0:
+			sc := p.scriptAt(s, mem, &w.stack.Frames[pl.Script])
+			if sc.fn != nil && sc.fn.Name == "" {
+				continue
+			}
+			k = frameKey{pc: k.pc, script: sc}
+		case p.cfg.ScriptsOnly:
+			continue
+		}
+		p.keys = append(p.keys, k)
+	}
+	if w.stack.Short {
+		end = scriptCut
+	}
+	if most := p.cfg.MaxDepth; most > 0 && len(p.keys) > most {
+		p.keys, end = p.keys[:most], unwind.DepthLimit.String()
+	}
+	return t.intern(p.cfg.Names, p.keys, kernel, end)
+}
+
+// functionStart is where the function at pc begins, 0 if that is not known.
+func (t *target) functionStart(pc uint64) uint64 {
+	m, _, ok := t.space.Module(pc)
+	if !ok {
+		return 0
+	}
+	f, ok := t.space.Function(pc)
+	if !ok {
+		return 0
+	}
+	return f.Start + m.Bias
+}
+
+// scriptAt is the function and line of a script frame, the one that was met before if there is one.
+func (p *Pipeline) scriptAt(s *scripts, mem scriptMemory, f *runtimes.Frame) *script {
+	var fn *runtimes.Function
+	if k, ok := s.runtime.Key(p.script.memory, mem, f); ok {
+		if fn = s.functions[k]; fn == nil {
+			if fn, ok = s.runtime.Function(mem, f, k); ok {
+				if len(s.functions) >= maxScripts {
+					clear(s.functions)
+				}
+				s.functions[k] = fn
+			} else {
+				fn = nil
+			}
+		}
+	}
+	l := scriptLine{fn: fn}
+	if fn == nil {
+		p.stats.Scripts.Unnamed++
+	} else {
+		l.line = fn.Line(f.At)
+	}
+	sc := s.lines[l]
+	if sc == nil {
+		if len(s.lines) >= maxScripts {
+			clear(s.lines)
+		}
+		s.next++
+		sc = &script{id: s.next, runtime: s.runtime.Name(), fn: fn, line: l.line}
+		s.lines[l] = sc
+	}
+	return sc
+}

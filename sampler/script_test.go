@@ -1,0 +1,291 @@
+package sampler
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"sfsample/output"
+	"sfsample/sampler/capture"
+	"sfsample/sampler/module"
+)
+
+// pythons are the interpreters to try: that of the distribution, and those that SFSAMPLE_TEST_PYTHONS lists, with
+// colons between them.
+func pythons(t *testing.T) []string {
+	var list []string
+	if p, err := filepath.EvalSymlinks("/usr/bin/python3"); err == nil {
+		list = append(list, p)
+	}
+	for _, p := range strings.Split(os.Getenv("SFSAMPLE_TEST_PYTHONS"), ":") {
+		if p != "" {
+			list = append(list, p)
+		}
+	}
+	if len(list) == 0 {
+		t.Skip("no python3 on this machine")
+	}
+	return list
+}
+
+// teller is a program that tells its own stack and blocks.
+type teller struct {
+	*exec.Cmd
+	in  *os.File
+	out *bufio.Reader
+}
+
+// told is the stack that a program tells of itself: module, function, file and line, innermost first.
+type told struct {
+	TID   int
+	Stack [][4]any
+}
+
+func (s *told) lines() (list []string) {
+	for _, f := range s.Stack {
+		name := fmt.Sprint(f[1])
+		if f[0] != "" {
+			name = fmt.Sprint(f[0], ".", f[1])
+		}
+		list = append(list, fmt.Sprintf("%s %s:%v", name, f[2], f[3]))
+	}
+	return list
+}
+
+func startTeller(t *testing.T, python string, args ...string) *teller {
+	t.Helper()
+	p := &teller{Cmd: exec.Command(python, append([]string{"../testdata/scripts/truth.py"}, args...)...)}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Stdin, p.Stdout, p.Stderr = r, out, os.Stderr
+	if err := p.Start(); err != nil {
+		t.Skipf("%s cannot be started: %v", python, err)
+	}
+	r.Close()
+	out.Close()
+	p.in, p.out = w, bufio.NewReader(in)
+	t.Cleanup(func() {
+		p.Process.Kill()
+		p.Wait()
+		w.Close()
+		in.Close()
+	})
+	return p
+}
+
+// next lets the program go on and returns its next stack, nil at its end.
+func (p *teller) next(t *testing.T) *told {
+	t.Helper()
+	line, err := p.out.ReadBytes('\n')
+	if err != nil {
+		return nil
+	}
+	s := new(told)
+	if err := json.Unmarshal(line, s); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	return s
+}
+
+// scriptFrames are the frames of scripts in a stack, as told.lines has them, and how many native ones are between their first and last.
+func scriptFrames(st *output.Stack) (list []string) {
+	if st == nil {
+		return nil
+	}
+	for _, f := range st.Frames {
+		if f.Script {
+			list = append(list, fmt.Sprintf("%s %s:%d", f.Func, f.File, f.Line))
+		}
+	}
+	return list
+}
+
+// dumpOne dumps one thread.
+func dumpOne(t *testing.T, pipe *Pipeline, pid, tid int, stop StopMode) *ThreadDump {
+	t.Helper()
+	list, err := Dump(Options{PIDs: []int{pid}, TIDs: []int{tid}, Stop: stop}, pipe)
+	if err != nil || len(list) != 1 {
+		t.Fatalf("dump of thread %d: %d threads, %v", tid, len(list), err)
+	}
+	return list[0]
+}
+
+// scriptPipeline is a pipeline that shows scripts.
+func scriptPipeline() *Pipeline {
+	p := testPipeline(nil)
+	p.cfg.Scripts = true
+	return p
+}
+
+// TestScriptTruth compares every frame of Python programs that tell their own stack and block: those of the main thread and of
+// another one, read without a stop and copied at one.
+func TestScriptTruth(t *testing.T) {
+	for _, python := range pythons(t) {
+		for _, where := range []string{"main", "thread"} {
+			for stop, how := range map[StopMode]string{StopNever: "no stop", StopAlways: "stop"} {
+				t.Run(filepath.Base(python)+"/"+where+"/"+how, func(t *testing.T) {
+					p := startTeller(t, python, where, "1")
+					n, bad := 0, 0
+					for s := p.next(t); s != nil; s = p.next(t) {
+						n++
+						pipe := scriptPipeline()
+						d := dumpOne(t, pipe, p.Process.Pid, s.TID, stop)
+						for d.Stack == nil || stop == StopAlways && d.Taken != "stop" { // it is on its way to where it blocks
+							d = dumpOne(t, pipe, p.Process.Pid, s.TID, stop)
+						}
+						got, want := scriptFrames(d.Stack), s.lines()
+						x := pipe.Stats().Scripts
+						if strings.Join(got, "\n") != strings.Join(want, "\n") || x.Loose > 0 || d.Stack.End != "" {
+							if bad++; bad < 4 {
+								t.Errorf("stack %d (end %q, %+v):\n got %s\nwant %s", n, d.Stack.End, x, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+							}
+						}
+						p.in.Write([]byte("\n"))
+					}
+					if n < 25 || bad > 0 {
+						t.Errorf("%d of %d stacks are wrong", bad, n)
+					}
+				})
+			}
+		}
+	}
+}
+
+// TestScriptRandom takes a Python program at random instants: which function calls which, from which line, is never other than what the
+// program tells of itself.
+func TestScriptRandom(t *testing.T) {
+	for _, python := range pythons(t) {
+		t.Run(filepath.Base(python), func(t *testing.T) {
+			calls := map[string]bool{}
+			edges := func(stack []string) (list []string) {
+				for i, f := range stack {
+					name, _, _ := strings.Cut(f, " ")
+					if i+1 < len(stack) && strings.Contains(f, "truth.py") && strings.Contains(stack[i+1], "truth.py") && !strings.Contains(stack[i+1], "<module>") {
+						list = append(list, stack[i+1]+" calls "+name)
+					}
+				}
+				return list
+			}
+			p := startTeller(t, python, "main", "1")
+			for s := p.next(t); s != nil; s = p.next(t) {
+				for _, e := range edges(s.lines()) {
+					calls[e] = true
+				}
+				p.in.Write([]byte("\n"))
+			}
+			p = startTeller(t, python, "random")
+			pipe := scriptPipeline()
+			frames, bad, taken, whole := 0, 0, 0, 0
+			begun := time.Now()
+			want := 100
+			if os.Getenv("SFSAMPLE_TEST_PYTHONS") != "" {
+				want = 300
+			}
+			for taken < want && time.Since(begun) < time.Minute {
+				list, err := Dump(Options{PIDs: []int{p.Process.Pid}, Stop: StopAuto}, pipe)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, d := range list {
+					got := scriptFrames(d.Stack)
+					if len(got) == 0 {
+						continue
+					}
+					taken++
+					frames += len(got)
+					root := got[len(got)-1]
+					if strings.HasPrefix(root, "__main__.<module>") || strings.HasPrefix(root, "threading.") && strings.Contains(root, "_bootstrap") {
+						whole++
+					} else if strings.Contains(root, "truth.py") {
+						t.Errorf("root %q", root)
+					}
+					for _, e := range edges(got) {
+						if !calls[e] {
+							if bad++; bad < 5 {
+								t.Errorf("%q is no call of the program:\n  %s", e, strings.Join(got, "\n  "))
+							}
+						}
+					}
+				}
+			}
+			x := pipe.Stats().Scripts
+			t.Logf("%d stacks, %d whole, %d frames, %+v", taken, whole, frames, x)
+			if taken < 50 || bad > 0 || x.Loose*100 > x.Placed {
+				t.Errorf("%d stacks, %d wrong calls, %+v", taken, bad, x)
+			}
+		})
+	}
+}
+
+// shown is a sink that keeps what is shown of each sample with scripts.
+type shown struct{ stacks []string }
+
+// Add implements output.Sink.
+func (s *shown) Add(m *output.Sample) error {
+	if len(scriptFrames(m.Stack)) > 0 {
+		s.stacks = append(s.stacks, fmt.Sprint(m.CPU, m.Taken, " ", string(output.AppendStack(nil, m.Stack))))
+	}
+	return nil
+}
+
+// Close implements output.Sink.
+func (s *shown) Close() error { return nil }
+
+// TestScriptReplay: a recording shows what was shown when it was made, scripts too.
+func TestScriptReplay(t *testing.T) {
+	p := startTeller(t, pythons(t)[0], "random")
+	var b bytes.Buffer
+	w, err := capture.NewWriter(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live, again := new(shown), new(shown)
+	pipe := scriptPipeline()
+	pipe.cfg.Sink, pipe.cfg.Record = live, w
+	if _, err := Run(context.Background(), Options{PIDs: []int{p.Process.Pid}, Hz: 99, All: true, WallWeight: true}, time.Second, pipe, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x := pipe.Stats().Scripts
+	t.Logf("%+v", x)
+	if len(live.stacks) < 20 || x.Placed == 0 {
+		t.Fatalf("%d samples with scripts, %+v", len(live.stacks), x)
+	}
+	r, err := capture.NewReader(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := NewRecorded()
+	pipe = NewPipeline(PipelineConfig{Host: runtime.GOARCH, Start: time.Now(), Sink: again, Names: NewNames(NameOptions{Recorded: true}), Scripts: true,
+		Open: func(pid int) (Target, error) {
+			return module.NewSpace(files.Source(pid), module.NewCache(0), module.Options{}), nil
+		}})
+	if err := Replay(r, pipe, files); err != nil {
+		t.Fatal(err)
+	}
+	if got := pipe.Stats().Scripts; got != x {
+		t.Errorf("replayed %+v, live %+v", got, x)
+	}
+	for i := range max(len(live.stacks), len(again.stacks)) {
+		if i >= len(live.stacks) || i >= len(again.stacks) || live.stacks[i] != again.stacks[i] {
+			t.Fatalf("sample %d of %d and %d differs: live\n%s\nreplayed\n%s", i, len(live.stacks), len(again.stacks), live.stacks[min(i, len(live.stacks)-1)], again.stacks[min(i, len(again.stacks)-1)])
+		}
+	}
+}

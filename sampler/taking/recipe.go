@@ -1,0 +1,217 @@
+package taking
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/sampler/capture"
+)
+
+// Bounds of what one stop copies of an interpreter.
+const (
+	// MaxRoots is how many states of interpreters one thread may have.
+	MaxRoots = 2
+	// MaxSteps is how many chains lead from a root.
+	MaxSteps = 3
+	// MaxGuess is how many areas one gathered read may have: each takes about 0.13 µs.
+	MaxGuess = 48
+	// maxSingle is how many reads there may be besides of what was not foreseen. Each takes 0.5 µs.
+	maxSingle = 24
+	// maxLinks is how far chains are followed, all together.
+	maxLinks = 1024
+	// MostRoom is how many bytes are copied at most.
+	MostRoom = 512 << 10
+	// MaxPieces is how many areas are copied at most.
+	MaxPieces = MaxRoots + MaxGuess + maxSingle
+)
+
+// Recipe says what to copy of an interpreter's memory while its thread is stopped: the states that it has of the
+// thread, and what chains of pointers lead to from there. It does not change once it is used: who knows better makes another.
+type Recipe struct {
+	Roots     [MaxRoots]Root
+	RootBytes int // to copy of each
+	Check     int // offset of a word in it that says whose it is
+	Steps     [MaxSteps]Step
+	// Guess is what the last copy came to, in ascending order: it is copied by one read, and single
+	// reads follow only where that was wrong.
+	Guess   [MaxGuess]unix.RemoteIovec
+	Guesses int
+	Room    int // bytes for all of it
+}
+
+// Root is a state that an interpreter has of a thread.
+type Root struct {
+	Addr uint64 // 0: there is no more
+	Is   uint64 // the word at Recipe.Check, or it is another thread's by now
+}
+
+// Step follows a chain of elements.
+type Step struct {
+	Bytes int  // of each element; 0: there is no more
+	Head  int  // offset in the root of the pointer to the first
+	Via   bool // that pointer leads to another one, at offset At there, which leads to the first
+	At    uint64
+	Mask  uint64 // bits of pointers that are none of the address
+	Next  int    // offset in an element of the pointer to the next
+	Most  int    // elements
+	// Fill, if not 0, is the offset in an element of a count of words by which it is longer; in the first one
+	// the pointer at End of the root tells where it ends instead.
+	Fill, End int
+	// Part is the offset in an element of a pointer to PartBytes that are copied too; PartMask as Mask.
+	Part, PartBytes int
+	PartMask        uint64
+}
+
+// maxElement bounds an element of a chain, in bytes.
+const maxElement = 256 << 10
+
+// Follow copies what r says of thread tid, which does not run, to b. It reads no more than MaxPieces areas, and no more bytes
+// than there is room for.
+//
+//go:nosplit
+//go:norace
+func Follow(k Kernel, tid int, r *Recipe, b *Buffer) {
+	b.singles, b.links, b.part, b.near = 0, 0, 0, len(b.Blocks)
+	b.guess(k, tid, r)
+	for i := 0; i < MaxRoots && r.Roots[i].Addr != 0; i++ {
+		root := b.have(k, tid, r.Roots[i].Addr, r.RootBytes)
+		if root == nil || binary.NativeEndian.Uint64(root[r.Check:]) != r.Roots[i].Is {
+			continue // the thread has ended, or not begun
+		}
+		b.Roots[b.NRoots] = r.Roots[i].Addr
+		b.NRoots++
+		for j := 0; j < MaxSteps && r.Steps[j].Bytes > 0; j++ {
+			b.chain(k, tid, &r.Steps[j], root)
+		}
+	}
+}
+
+// guess copies what the recipe foresees.
+//
+//go:nosplit
+//go:norace
+func (b *Buffer) guess(k Kernel, tid int, r *Recipe) {
+	n, bytes := 0, 0
+	for n < r.Guesses && b.NBlocks+n < len(b.Blocks) && bytes+r.Guess[n].Len <= len(b.Beyond)-b.NBeyond {
+		bytes += r.Guess[n].Len
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	got := k.Gather(tid, r.Guess[:n], b.Beyond[b.NBeyond:b.NBeyond+bytes])
+	for i := 0; i < n && got >= r.Guess[i].Len; i++ { // it ends where an area is not there any more
+		b.add(uint64(r.Guess[i].Base), r.Guess[i].Len)
+		got -= r.Guess[i].Len
+	}
+}
+
+//go:nosplit
+//go:norace
+func (b *Buffer) add(addr uint64, n int) {
+	b.Blocks[b.NBlocks] = capture.Block{Addr: addr, Len: n}
+	b.NBlocks++
+	b.NBeyond += n
+}
+
+// chain follows one chain from a root.
+//
+//go:nosplit
+//go:norace
+func (b *Buffer) chain(k Kernel, tid int, s *Step, root []byte) {
+	addr := binary.NativeEndian.Uint64(root[s.Head:]) &^ s.Mask
+	if s.Via {
+		via := b.have(k, tid, addr+s.At, 8)
+		if via == nil {
+			return
+		}
+		addr = binary.NativeEndian.Uint64(via) &^ s.Mask
+	}
+	for i := 0; addr != 0 && i < s.Most && b.links < maxLinks; i++ {
+		b.links++
+		n := s.Bytes
+		if s.Fill > 0 {
+			end := binary.NativeEndian.Uint64(root[s.End:])
+			if i > 0 {
+				head := b.have(k, tid, addr, s.Bytes)
+				if head == nil {
+					return
+				}
+				end = addr + uint64(s.Bytes) + 8*(binary.NativeEndian.Uint64(head[s.Fill:])&(maxElement-1))
+			}
+			if end-addr > maxElement {
+				return
+			}
+			n = max(int(end-addr), n)
+		}
+		e := b.have(k, tid, addr, n)
+		if e == nil {
+			return
+		}
+		if s.PartBytes > 0 {
+			part := binary.NativeEndian.Uint64(e[s.Part:]) &^ s.PartMask
+			if part != 0 && part != b.part {
+				b.part = part
+				b.have(k, tid, part, s.PartBytes)
+			}
+		}
+		addr = binary.NativeEndian.Uint64(e[s.Next:]) &^ s.Mask
+	}
+}
+
+// have is n bytes of memory at addr: of what was copied already, or else copied now. nil: they cannot be had.
+//
+//go:nosplit
+//go:norace
+func (b *Buffer) have(k Kernel, tid int, addr uint64, n int) []byte {
+	if e := b.found(addr, n); e != nil {
+		return e
+	}
+	if b.singles == maxSingle || b.NBlocks == len(b.Blocks) || n > len(b.Beyond)-b.NBeyond {
+		return nil
+	}
+	b.singles++
+	room := b.Beyond[b.NBeyond : b.NBeyond+n]
+	if k.Memory(tid, addr, room) != n {
+		return nil
+	}
+	b.near, b.nearAt = b.NBlocks, b.NBeyond
+	b.add(addr, n)
+	return room
+}
+
+// found is n bytes at addr of what was copied. Usually they are where the last ones were.
+//
+//go:nosplit
+//go:norace
+func (b *Buffer) found(addr uint64, n int) []byte {
+	if b.near < b.NBlocks {
+		if off := addr - b.Blocks[b.near].Addr; off < uint64(b.Blocks[b.near].Len) && b.Blocks[b.near].Len-int(off) >= n {
+			return b.Beyond[b.nearAt+int(off) : b.nearAt+int(off)+n]
+		}
+	}
+	if off := addr - b.StackAddr; off < uint64(b.NStack) && b.NStack-int(off) >= n {
+		return b.Stack[off : int(off)+n]
+	}
+	at := 0
+	for i := range b.NBlocks {
+		m := &b.Blocks[i]
+		if off := addr - m.Addr; off < uint64(m.Len) && m.Len-int(off) >= n {
+			b.near, b.nearAt = i, at
+			return b.Beyond[at+int(off) : at+int(off)+n]
+		}
+		at += m.Len
+	}
+	return nil
+}
+
+// follow is called by value, as Take is by its callers: the linker counts the stack of calls by name.
+var follow = Follow
+
+// wordsKnown tells whether the thread's words are those that recipes count in.
+//
+//go:nosplit
+//go:norace
+func wordsKnown(note []byte) bool { return ptrace.WordBytes(note) == 8 }

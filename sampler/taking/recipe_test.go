@@ -1,0 +1,160 @@
+package taking
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// heap is a kernel whose memory is a few areas. It counts what is read.
+type heap struct {
+	Kernel
+	areas         map[uint64][]byte
+	reads, gather int
+	asked         []string
+}
+
+func (h *heap) Memory(_ int, addr uint64, b []byte) int {
+	h.reads++
+	h.asked = append(h.asked, fmt.Sprintf("%#x+%d", addr, len(b)))
+	return h.copy(addr, b)
+}
+
+func (h *heap) copy(addr uint64, b []byte) int {
+	for start, area := range h.areas {
+		if off := addr - start; off < uint64(len(area)) {
+			return copy(b, area[off:])
+		}
+	}
+	return 0
+}
+
+func (h *heap) Gather(_ int, from []unix.RemoteIovec, b []byte) (n int) {
+	h.gather++
+	for _, f := range from {
+		got := h.copy(uint64(f.Base), b[n:n+f.Len])
+		if n += got; got < f.Len {
+			break
+		}
+	}
+	return n
+}
+
+// words are an area.
+func words(list ...uint64) (b []byte) {
+	for _, w := range list {
+		b = binary.NativeEndian.AppendUint64(b, w)
+	}
+	return b
+}
+
+// root is at 0x1000: whose it is, a chain of two elements that have parts, the newest of two chunks, and where that ends.
+func newHeap() (*heap, *Recipe) {
+	h := &heap{areas: map[uint64][]byte{
+		0x1000: words(77, 0x2000, 0x3000, 0x3030, 0x6000),
+		0x2000: words(0x2100, 0x4001), // next, part with a tag
+		0x2100: words(0, 0x4100),
+		0x3000: words(0x3100, 0, 0, 1, 2, 3), // previous, -, fill
+		0x3100: words(0, 0, 2, 8, 9),
+		0x4000: words(40),
+		0x4100: words(41),
+		0x6000: words(5, 0x2100),
+	}}
+	r := &Recipe{RootBytes: 40, Check: 0, Room: 4096}
+	r.Roots[0] = Root{0x1000, 77}
+	r.Steps[0] = Step{Bytes: 24, Head: 16, End: 24, Fill: 16, Most: 10}
+	r.Steps[1] = Step{Bytes: 16, Head: 8, Most: 10, Part: 8, PartBytes: 8, PartMask: 1}
+	r.Steps[2] = Step{Bytes: 16, Head: 32, Via: true, At: 8, Most: 10}
+	return h, r
+}
+
+// pieces are the areas that were copied.
+func pieces(b *Buffer) (list string) {
+	at := 0
+	for _, p := range b.Blocks[:b.NBlocks] {
+		list += fmt.Sprintf("%#x+%d ", p.Addr, p.Len)
+		at += p.Len
+	}
+	if at != b.NBeyond {
+		list += fmt.Sprintf("in %d bytes", b.NBeyond)
+	}
+	return list
+}
+
+func TestFollow(t *testing.T) {
+	follow := func(h *heap, r *Recipe) *Buffer {
+		b := &Buffer{Beyond: make([]byte, r.Room)}
+		Follow(h, 7, r, b)
+		return b
+	}
+	h, r := newHeap()
+	b := follow(h, r)
+	const all = "0x1000+40 0x3000+48 0x3100+24 0x3100+40 0x2000+16 0x4000+8 0x2100+16 0x4100+8 0x6008+8 "
+	if got := pieces(b); got != all || b.NRoots != 1 || b.Roots[0] != 0x1000 || h.gather != 0 {
+		t.Errorf("copied %s, roots %v; want %s", got, b.Roots[:b.NRoots], all)
+	}
+
+	// What was foreseen is copied at once, the rest singly.
+	h, r = newHeap()
+	for _, p := range b.Blocks[:3] {
+		r.Guess[r.Guesses] = unix.RemoteIovec{Base: uintptr(p.Addr), Len: p.Len}
+		r.Guesses++
+	}
+	if b := follow(h, r); h.gather != 1 || h.reads != 6 || b.NRoots != 1 {
+		t.Errorf("%d gathered reads, %d others: %v", h.gather, h.reads, h.asked)
+	}
+
+	// One that is not there any more ends the gathered read, and nothing else.
+	h, r = newHeap()
+	r.Guess[0], r.Guess[1], r.Guess[2], r.Guesses = unix.RemoteIovec{Base: 0x1000, Len: 40}, unix.RemoteIovec{Base: 0x9000, Len: 8}, unix.RemoteIovec{Base: 0x3000, Len: 48}, 3
+	if b := follow(h, r); pieces(b) != all {
+		t.Errorf("behind an area that is gone: %s", pieces(b))
+	}
+
+	// Another thread's state.
+	h, r = newHeap()
+	r.Roots[0].Is = 78
+	if b := follow(h, r); b.NRoots != 0 || h.reads != 1 {
+		t.Errorf("another thread's state: roots %v, %d reads", b.Roots[:b.NRoots], h.reads)
+	}
+
+	// No room.
+	h, r = newHeap()
+	r.Room = 100
+	if b := follow(h, r); b.NBeyond > 100 || b.NRoots != 1 {
+		t.Errorf("%d bytes in room for 100", b.NBeyond)
+	}
+}
+
+// TestFollowHostile: chains that go round, lengths that cannot be, and pointers to nowhere end within the bounds.
+func TestFollowHostile(t *testing.T) {
+	for name, change := range map[string]func(h *heap){
+		"circle":       func(h *heap) { h.areas[0x2100] = words(0x2000, 0x4000) },
+		"own circle":   func(h *heap) { h.areas[0x2000] = words(0x2000, 0x4000) },
+		"chunk circle": func(h *heap) { h.areas[0x3100] = words(0x3100, 0, 2, 0, 0) },
+		"long chunk":   func(h *heap) { h.areas[0x1000] = words(77, 0x2000, 0x3000, 1<<60, 0x6000) },
+		"end before":   func(h *heap) { h.areas[0x1000] = words(77, 0x2000, 0x3000, 0x10, 0x6000) },
+		"fill":         func(h *heap) { h.areas[0x3100] = words(0, 0, 1<<60+3, 0, 0) },
+		"nowhere":      func(h *heap) { h.areas[0x1000] = words(77, ^uint64(0), ^uint64(0)-7, ^uint64(0), ^uint64(0)-8) },
+		"many parts": func(h *heap) {
+			for i := range uint64(2000) {
+				h.areas[0x100000+64*i] = words(0x100000+64*(i+1), 0x800000+64*i)
+				h.areas[0x800000+64*i] = words(1)
+			}
+			h.areas[0x2000] = words(0x100000, 0)
+		},
+	} {
+		h, r := newHeap()
+		change(h)
+		for i := range r.Steps {
+			r.Steps[i].Most = 1 << 30
+		}
+		b := &Buffer{Beyond: make([]byte, 8192)}
+		Follow(h, 7, r, b)
+		if h.reads > maxSingle || b.NBlocks > len(b.Blocks) || b.NBeyond > len(b.Beyond) || b.links > maxLinks {
+			t.Errorf("%s: %d reads, %d blocks, %d bytes, %d links", name, h.reads, b.NBlocks, b.NBeyond, b.links)
+		}
+	}
+}
