@@ -87,7 +87,7 @@ func TestOTLP(t *testing.T) {
 		cpu += int64(s.CPU)
 		wall += int64(s.Wall)
 	}
-	for line := range strings.Lines(string(write(t, func(b *bytes.Buffer) *Folded { return NewFolded(b, Options{Hz: 100}) }, testRun()))) {
+	for line := range strings.Lines(string(write(t, func(b *bytes.Buffer) *Folded { return NewFolded(b, Options{Hz: 100, Wall: true}) }, testRun()))) {
 		at := strings.LastIndexByte(line, ' ')
 		var n int64
 		fmt.Sscan(line[at:], &n)

@@ -62,7 +62,7 @@ func (s *argSplitter) next() string {
 }
 
 // subcommands are the words that may stand in the place of what to do.
-var subcommands = map[string]bool{"dump": true, "replay": true, "diff": true}
+var subcommands = map[string]bool{"dump": true, "replay": true, "diff": true, "agent": true}
 
 // topics are what help can print besides the help: the manual page, and completions of shells.
 var topics = map[string]bool{"man": true, "bash": true, "zsh": true, "fish": true}
