@@ -33,6 +33,7 @@ func (e *engine) watch(ctx context.Context, done <-chan struct{}, progress func(
 	cancelled := ctx.Done()
 	ending := false
 	var before idleness
+	last := ptrace.Now()
 	end := func() {
 		if !ending {
 			ending = true
@@ -48,7 +49,11 @@ func (e *engine) watch(ctx context.Context, done <-chan struct{}, progress func(
 			end()
 		case <-tick.C:
 			now := ptrace.Now()
-			if since := e.busy.Load(); since != 0 && now-since > int64(hung) {
+			starved := now-last > int64(every)*3/2 // as others are then
+			if last = now; starved {
+				before = idleness{}
+			}
+			if since := e.busy.Load(); since != 0 && now-since > int64(hung) && !starved {
 				found := idleness{since, callsOf(e.fs, os.Getpid())}
 				if found.goesOn(before) {
 					return errHung
@@ -71,7 +76,13 @@ func (e *engine) watch(ctx context.Context, done <-chan struct{}, progress func(
 // idleness is what threads of ours wait in while the coordinator has given no sign of life since a time.
 type idleness struct {
 	since int64
-	calls map[int]procfs.Syscall
+	calls map[int]wait
+}
+
+// wait is the call that a thread is blocked in, with its run count.
+type wait struct {
+	call  procfs.Syscall
+	count uint64
 }
 
 // goesOn tells whether some thread of ours has been in one call of those that read the target since an earlier look, and the
@@ -93,12 +104,13 @@ var readingCalls = []int64{unix.SYS_OPENAT, unix.SYS_PREAD64, unix.SYS_READ, uni
 	unix.SYS_FACCESSAT, unix.SYS_PROCESS_VM_READV, unix.SYS_KCMP, unix.SYS_PTRACE, unix.SYS_CLOSE}
 
 // callsOf lists the threads of a process that are blocked in one of readingCalls.
-func callsOf(fs procfs.FS, pid int) map[int]procfs.Syscall {
-	calls := map[int]procfs.Syscall{}
+func callsOf(fs procfs.FS, pid int) map[int]wait {
+	calls := map[int]wait{}
 	ids, _ := fs.TaskIDs(pid)
 	for _, tid := range ids {
+		s, _ := fs.Schedstat(pid, tid)
 		if c, err := fs.Syscall(pid, tid); err == nil && !c.Running && slices.Contains(readingCalls, c.NR) {
-			calls[tid] = c
+			calls[tid] = wait{c, s.Count}
 		}
 	}
 	return calls

@@ -19,7 +19,7 @@ func TestHangs(t *testing.T) {
 	reads := procfs.Syscall{NR: unix.SYS_PREAD64, SP: 1, PC: 2}
 	later := reads
 	later.SP = 3
-	calls := func(c procfs.Syscall) map[int]procfs.Syscall { return map[int]procfs.Syscall{7: c} }
+	calls := func(c procfs.Syscall) map[int]wait { return map[int]wait{7: {c, 3}} }
 	for _, tt := range []struct {
 		name          string
 		before, found idleness
@@ -29,7 +29,8 @@ func TestHangs(t *testing.T) {
 		{"the same call", idleness{5, calls(reads)}, idleness{5, calls(reads)}, true},
 		{"a sign of life between", idleness{5, calls(reads)}, idleness{6, calls(reads)}, false},
 		{"another call", idleness{5, calls(reads)}, idleness{5, calls(later)}, false},
-		{"another thread", idleness{5, calls(reads)}, idleness{5, map[int]procfs.Syscall{8: reads}}, false},
+		{"another thread", idleness{5, calls(reads)}, idleness{5, map[int]wait{8: {reads, 3}}}, false},
+		{"has run between", idleness{5, calls(reads)}, idleness{5, map[int]wait{7: {reads, 4}}}, false},
 		{"no CPU", idleness{5, nil}, idleness{5, nil}, false},
 	} {
 		if got := tt.found.goesOn(tt.before); got != tt.want {

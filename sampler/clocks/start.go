@@ -110,7 +110,11 @@ func hastenThread(nice bool) (denied error) {
 		denied = unix.SchedSetAttr(unix.Gettid(), &fifo, 0)
 	}
 	if nice || denied != nil {
-		unix.SchedSetAttr(unix.Gettid(), &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Runtime: shortSlice}, 0)
+		short := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Runtime: shortSlice}
+		if now, err := unix.SchedGetAttr(0, 0); err == nil {
+			short.Nice = now.Nice // to have another may be denied
+		}
+		unix.SchedSetAttr(unix.Gettid(), &short, 0)
 	}
 	return denied
 }

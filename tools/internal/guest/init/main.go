@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"sfsample/tools/internal/guest/wire"
 )
 
@@ -38,7 +40,7 @@ func main() {
 	}
 }
 
-// first does the work of the first process: mounts, and reaping of orphans
+// first does the work of the first process: mounts, the loopback, and reaping of orphans
 // until its one child, this program again, has ended. The child runs the
 // commands: the first process cannot wait for one of them by name while it
 // waits for whatever ends.
@@ -59,6 +61,9 @@ func first() error {
 	if err := os.Chmod("/tmp", 0o1777); err != nil {
 		return err
 	}
+	if err := loopback(); err != nil {
+		return err
+	}
 	child, err := os.StartProcess("/proc/self/exe", []string{"init"},
 		&os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
 	if err != nil {
@@ -73,6 +78,24 @@ func first() error {
 			return nil
 		}
 	}
+}
+
+// loopback switches the network of the machine itself on (netdevice(7)).
+func loopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("loopback: %w", err)
+	}
+	defer unix.Close(fd)
+	r, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, r); err != nil {
+		return fmt.Errorf("loopback: %w", err)
+	}
+	return nil
 }
 
 // openPort opens a virtio serial port by its name. Ports appear one by one
