@@ -72,7 +72,6 @@ type Clock struct {
 	prompt bool
 
 	tick    int64 // the last that was handled
-	rest    int64 // it looks at no tick before this time, nanoseconds
 	apart   int64 // how long the last thread has taken to stop, nanoseconds
 	out     int   // samples that wait for a stop
 	last    int   // slot that was met at the last tick
@@ -86,6 +85,7 @@ type Clock struct {
 	missed  atomic.Int64    // ticks that passed unseen
 	late    atomic.Int64    // ticks that were answered more than half an interval late
 	done    atomic.Int64    // the last tick that was handled
+	rest    atomic.Int64    // it looks at no tick before this time, nanoseconds
 	met     atomic.Int64    // the last tick at which a thread of the target was met
 	looked  atomic.Int64    // nanoseconds that looks have taken that found nobody
 	since   atomic.Int64    // the clock asks for a stop, or waits for one, since then; 0: neither
@@ -136,7 +136,7 @@ func (c *Clock) Outside() {
 	}
 	b := c.board
 	for !c.quit.Load() {
-		next := max(b.Start+(c.tick+1)*b.Interval+c.phase, c.rest)
+		next := max(b.Start+(c.tick+1)*b.Interval+c.phase, c.rest.Load())
 		if c.out > 0 {
 			c.await(next)
 		} else {
@@ -163,7 +163,7 @@ func (c *Clock) Outside() {
 		c.active.Store(false)
 		c.done.Store(n)
 		now := c.k.Now()
-		c.rest = now + share*(now-wake-c.apart)
+		c.rest.Store(now + share*(now-wake-c.apart))
 	}
 }
 

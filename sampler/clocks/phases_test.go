@@ -74,7 +74,7 @@ func TestBarred(t *testing.T) {
 // for a thread.
 func TestStarved(t *testing.T) {
 	b := newBank(int64(10 * time.Millisecond))
-	c := &Clock{samples: make([]Sample, 1)}
+	c := &Clock{board: b.board, samples: make([]Sample, 1), phase: 3}
 	c.done.Store(5)
 	b.clocks[0] = c
 	if b.Away(0, 6) || !b.Need(0, 6) {
@@ -82,6 +82,13 @@ func TestStarved(t *testing.T) {
 	}
 	if !b.Away(0, 7) || b.Need(0, 7) {
 		t.Error("a clock that has missed a tick is taken to be there")
+	}
+	due := b.board.Start + 6*b.board.Interval + 3
+	if c.rest.Store(due + 1); b.Away(0, 7) || !b.Need(0, 7) {
+		t.Error("a clock that has left its CPU to others at a tick is taken to be away")
+	}
+	if c.rest.Store(due); !b.Away(0, 7) {
+		t.Error("a clock that has missed a tick after that is taken to be there")
 	}
 	b.Expire(1000)
 	c.since.Store(1)
