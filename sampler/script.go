@@ -269,7 +269,7 @@ func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Runtime
 		for found := -1; len(w.stack.Frames) > found; { // each time it is known where more lies
 			found = len(w.stack.Frames)
 			b.NBeyond, b.NBlocks, b.NRoots = 0, 0, 0
-			taking.Follow(&patientKernel{p: &p.patient}, c.TID, rt.Recipe(s.roots, &w.stack), b)
+			taking.Follow(&patientKernel{p: &p.patient}, c.TID, rt.Recipe(s.roots, &w.stack), b, -1)
 			w.load(c.StackAddr, c.Stack, b.Beyond, b.Blocks[:b.NBlocks])
 			rt.Frames(w.memory, b.Roots[:b.NRoots], &w.stack)
 			if !w.stack.Short {

@@ -68,11 +68,13 @@ type Step struct {
 const maxElement = 256 << 10
 
 // Follow copies what r says of thread tid, which does not run, to b. It reads no more than MaxPieces areas, and no more bytes
-// than there is room for.
+// than there is room for. pages is the open pagemap, -1 if there is none: what the last copy did not come to is read only if it is in
+// memory, since who brings a page may never do.
 //
 //go:nosplit
 //go:norace
-func Follow(k Kernel, tid int, r *Recipe, b *Buffer) {
+func Follow(k Kernel, tid int, r *Recipe, b *Buffer, pages int) {
+	b.pagemap = pages
 	b.singles, b.links, b.part, b.near = 0, 0, 0, len(b.Blocks)
 	b.guess(k, tid, r)
 	for i := 0; i < MaxRoots && r.Roots[i].Addr != 0; i++ {
@@ -174,7 +176,7 @@ func (b *Buffer) have(k Kernel, tid int, addr uint64, n int) []byte {
 	}
 	b.singles++
 	room := b.Beyond[b.NBeyond : b.NBeyond+n]
-	if k.Memory(tid, addr, room) != n {
+	if Present(k, b.pagemap, addr, n, b) != n || k.Memory(tid, addr, room) != n {
 		return nil
 	}
 	b.near, b.nearAt = b.NBlocks, b.NBeyond

@@ -3,6 +3,8 @@ package taking
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -14,6 +16,19 @@ type heap struct {
 	areas         map[uint64][]byte
 	reads, gather int
 	asked         []string
+	missing       uint64 // number of the page that is not in memory
+}
+
+// Pread is of a pagemap.
+func (h *heap) Pread(fd int, b []byte, off int64) (int, unix.Errno) {
+	for i := 0; i+8 <= len(b); i += 8 {
+		entry := uint64(pagePresent)
+		if uint64(off/8)+uint64(i/8) == h.missing {
+			entry = 0
+		}
+		binary.NativeEndian.PutUint64(b[i:], entry)
+	}
+	return len(b), 0
 }
 
 func (h *heap) Memory(_ int, addr uint64, b []byte) int {
@@ -86,7 +101,7 @@ func pieces(b *Buffer) (list string) {
 func TestFollow(t *testing.T) {
 	follow := func(h *heap, r *Recipe) *Buffer {
 		b := &Buffer{Beyond: make([]byte, r.Room)}
-		Follow(h, 7, r, b)
+		Follow(h, 7, r, b, -1)
 		return b
 	}
 	h, r := newHeap()
@@ -111,6 +126,19 @@ func TestFollow(t *testing.T) {
 	r.Guess[0], r.Guess[1], r.Guess[2], r.Guesses = unix.RemoteIovec{Base: 0x1000, Len: 40}, unix.RemoteIovec{Base: 0x9000, Len: 8}, unix.RemoteIovec{Base: 0x3000, Len: 48}, 3
 	if b := follow(h, r); pieces(b) != all {
 		t.Errorf("behind an area that is gone: %s", pieces(b))
+	}
+
+	// Nobody waits for a page that was not foreseen and is not in memory; one that was foreseen was there.
+	h, r = newHeap()
+	h.missing = 0x3000 / pageBytes
+	b = &Buffer{Beyond: make([]byte, r.Room)}
+	if Follow(h, 7, r, b, 5); b.NRoots != 1 || slices.ContainsFunc(h.asked, func(s string) bool { return strings.HasPrefix(s, "0x3") }) || !strings.Contains(pieces(b), "0x2000+16") {
+		t.Errorf("with a page that is missing: %v was read, %s is there", h.asked, pieces(b))
+	}
+	r.Guess[0], r.Guesses = unix.RemoteIovec{Base: 0x3000, Len: 48}, 1
+	b = &Buffer{Beyond: make([]byte, r.Room)}
+	if Follow(h, 7, r, b, 5); !strings.Contains(pieces(b), "0x3000+48") || strings.Contains(pieces(b), "0x3100") {
+		t.Errorf("with a page that is missing, and foreseen: %s", pieces(b))
 	}
 
 	// Another thread's state.
@@ -152,7 +180,7 @@ func TestFollowHostile(t *testing.T) {
 			r.Steps[i].Most = 1 << 30
 		}
 		b := &Buffer{Beyond: make([]byte, 8192)}
-		Follow(h, 7, r, b)
+		Follow(h, 7, r, b, -1)
 		if h.reads > maxSingle || b.NBlocks > len(b.Blocks) || b.NBeyond > len(b.Beyond) || b.links > maxLinks {
 			t.Errorf("%s: %d reads, %d blocks, %d bytes, %d links", name, h.reads, b.NBlocks, b.NBeyond, b.links)
 		}

@@ -77,6 +77,7 @@ type Buffer struct {
 
 	near, nearAt   int // the block that was used last, and where it begins in Beyond
 	part           uint64
+	pagemap        int // see Follow
 	singles, links int
 
 	pages [64 * 8]byte
@@ -116,7 +117,7 @@ func Take(k Kernel, tid int, a *Advice, b *Buffer, pages int, own, noRestart boo
 	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack, &a.Stack, pages, b)
 	takeOthers(k, tid, a, b, pages)
 	if a.Recipe != nil && wordsKnown(note) {
-		follow(k, tid, a.Recipe, b)
+		follow(k, tid, a.Recipe, b, pages)
 	}
 	takeExtra(k, tid, b)
 	return 0
@@ -259,7 +260,7 @@ func (b *Buffer) Peek(k Kernel, tid int, sp uint64, a *Advice, pages int) {
 	b.NRegs, b.NFPRegs, b.NBeyond, b.NBlocks, b.NRoots, b.Anew, b.Unwritten = 0, 0, 0, 0, 0, false, false
 	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack, &a.Stack, pages, b)
 	if a.Recipe != nil {
-		follow(k, tid, a.Recipe, b)
+		follow(k, tid, a.Recipe, b, pages)
 	}
 }
 
@@ -275,7 +276,7 @@ func Peek(k Kernel, tid int, sp uint64, a *Advice, c *capture.Capture, pages int
 	b := scratch
 	b.StackAddr, b.Stack, b.NStack, b.Beyond = addr, c.Stack, n, c.Beyond[:cap(c.Beyond)]
 	b.NBeyond, b.NBlocks, b.NRoots = 0, 0, 0
-	Follow(k, tid, a.Recipe, b)
+	Follow(k, tid, a.Recipe, b, pages)
 	c.Beyond, c.Blocks = b.Beyond[:b.NBeyond], append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
 	c.Roots = append(c.Roots[:0], b.Roots[:b.NRoots]...)
 	b.Stack, b.NStack, b.Beyond = nil, 0, nil
