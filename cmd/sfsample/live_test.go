@@ -95,7 +95,7 @@ func sampleLive(t *testing.T, pid int, flags []string, check func(*liveSample) (
 // needs: of the stack, of a further stack, or a stop.
 func wantLive(t *testing.T, p *testprog.Proc, many int, flags, methods []string) {
 	t.Helper()
-	complete, cut, there := 0, 0, false
+	complete, cut, small, there := 0, 0, 0, false
 	sampleLive(t, p.PID, flags, func(s *liveSample) bool {
 		// The program may be on the way from telling its stack to where it stays.
 		if there = there || s.Frames[0].Function == p.Stack[0]; !there {
@@ -107,7 +107,10 @@ func wantLive(t *testing.T, p *testprog.Proc, many int, flags, methods []string)
 			if n := len(s.Frames); n > len(p.Stack) || !slices.Equal(s.functions(), p.Stack[:n]) {
 				t.Errorf("cut stack %q, the program has %q", s.functions(), p.Stack)
 			}
-			if complete > 0 && !s.linkUnknown() {
+			if s.End == "stack copy too small" {
+				small++ // a clock that others kept waiting may have older room left
+			}
+			if complete > 0 && !s.linkUnknown() && (s.End != "stack copy too small" || small > 16) {
 				t.Errorf("cut after %d complete ones: %s, %s, %d frames", complete, s.End, s.Taken, len(s.Frames))
 			}
 			return t.Failed()
