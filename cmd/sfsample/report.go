@@ -152,8 +152,15 @@ func (s *session) next(u sampler.Unwound) string {
 	}
 	switch {
 	case s.threads == threadsRunning && 20*r.Count[ledger.Sampled] < r.Ticks && s.config.command == nil:
-		return fmt.Sprintf("hardly anything ran, %d samples in %d ticks (try: --threads all for what is waited for, or sfsample dump -p %s)",
-			r.Count[ledger.Sampled], r.Ticks, joinInts(s.pids))
+		if r.Expected == 0 {
+			return "" // there was nobody, as was said
+		}
+		dump := "-p " + joinInts(s.pids)
+		if len(s.pids) == 0 {
+			dump = "with the same choice of processes"
+		}
+		return fmt.Sprintf("hardly anything ran, %d samples in %d ticks (try: --threads all for what is waited for, or sfsample dump %s)",
+			r.Count[ledger.Sampled], r.Ticks, dump)
 	case u.Cut[unwind.DepthLimit.String()] > 0:
 		return fmt.Sprintf("%d stacks are deeper than %d frames (try: --max-depth %d)", u.Cut[unwind.DepthLimit.String()], s.maxDepth, 8*s.maxDepth)
 	case 4*r.Lost() > r.Expected:
