@@ -230,7 +230,11 @@ func (e *engine) runs(t *thread, n int64) {
 		t.runnable++
 		return
 	}
-	if t.homeless++; e.uncounted {
+	t.homeless++
+	if t.slot >= 0 && t.advice != t.fb.p.Load() {
+		return // the board cannot be told what is known by now while it is asked for at each tick
+	}
+	if e.uncounted {
 		e.bank.Ask(t.slot)
 	} else if t.slot >= 0 && e.bank.Away(st.Processor, n) {
 		e.warn("threads of process %d run on CPU %d, where no clock of ours can be, or gets no time: they are stopped from elsewhere, which favours the ends of system calls", t.proc.pid, st.Processor)

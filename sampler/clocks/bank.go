@@ -76,11 +76,15 @@ func (b *Bank) Need(cpu int, n int64) (there bool) {
 	return false
 }
 
-// starves tells whether the clock gets no CPU: it has not handled the tick before tick n, waits for no stop, and
-// did not leave its CPU to others then.
+// slow is how many ticks a clock may take to answer one.
+const slow = 8
+
+// starves tells whether the clock gets no CPU: it has not handled the tick before tick n, answers none now, waits for no
+// stop, and did not leave its CPU to others then.
 func (c *Clock) starves(n int64) bool {
 	due := c.board.Start + (n-1)*c.board.Interval + c.phase
-	return c.done.Load() < n-1 && c.since.Load() == 0 && due >= c.rest.Load()
+	done := c.done.Load()
+	return done < n-1 && (!c.active.Load() || done < n-slow) && c.since.Load() == 0 && due >= c.rest.Load()
 }
 
 // Away tells that a CPU can have no clock, or has one that gets no time there.

@@ -83,6 +83,10 @@ func TestStarved(t *testing.T) {
 	if !b.Away(0, 7) || b.Need(0, 7) {
 		t.Error("a clock that has missed a tick is taken to be there")
 	}
+	if c.active.Store(true); b.Away(0, 13) || !b.Away(0, 14) {
+		t.Error("a clock that answers a tick is away after eight, not before")
+	}
+	c.active.Store(false)
 	due := b.board.Start + 6*b.board.Interval + 3
 	if c.rest.Store(due + 1); b.Away(0, 7) || !b.Need(0, 7) {
 		t.Error("a clock that has left its CPU to others at a tick is taken to be away")
