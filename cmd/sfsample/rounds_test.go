@@ -79,7 +79,8 @@ func TestRounds(t *testing.T) {
 			}
 			got += n
 		}
-		if want != got {
+		// A wait for a CPU that ends in the next round is shown there, on the stack that the thread has then.
+		if d := want - got; d > 2+want/50 || -d > 2+want/50 {
 			t.Errorf("round %s: its file holds %d ticks, its line tells of %d: %s", m[1], got, want, m[0])
 		}
 	}
