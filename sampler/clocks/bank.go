@@ -123,6 +123,7 @@ func (b *Bank) Ask(slot int) bool {
 			return false
 		}
 		b.rover = c
+		b.Fit(b.stack, b.beyond)
 	}
 	return b.rover.ask1(slot)
 }
@@ -301,7 +302,11 @@ func (b *Bank) Fit(stack, beyond int) {
 				n++
 			}
 		}
-		for i := 0; i < len(c.samples) && n < first; i++ {
+		many := first
+		if c == b.rover {
+			many = 4 * first // as one may be asked for many threads at a tick
+		}
+		for i := 0; i < len(c.samples) && n < many; i++ {
 			m := &c.samples[i]
 			had := m.large()
 			if fits(m) || stack+beyond-commonRoom > room+had || !m.state.CompareAndSwap(free, filled) {

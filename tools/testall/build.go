@@ -34,7 +34,8 @@ var kinds = map[string]kind{
 	"host": {dir: "host", place: runHost, args: []string{"-test.timeout=10m"}},
 	"user": {dir: "host", place: runUser, args: []string{"-test.timeout=10m"},
 		without: append([]string{"sframe", "sframe/ehframe"}, alone...)},
-	"race": {dir: "race", flags: []string{"-race"}, place: runHost, args: []string{"-test.timeout=15m"}, without: alone},
+	"race": {dir: "race", flags: []string{"-race"}, place: runHost, args: []string{"-test.timeout=15m"},
+		without: append([]string{"bench"}, alone...)}, // whose tests are of the usual builds
 	// Without DWARF (-w): the guest has all programs in memory.
 	"arm64": {dir: "arm64", env: []string{"GOARCH=arm64", "CGO_ENABLED=0"}, flags: []string{"-ldflags=-w"},
 		place: inGuest("arm64"), args: []string{"-test.timeout=15m"}},
