@@ -179,7 +179,8 @@ func (e *engine) taken(t *thread, m *clocks.Sample) {
 	t.again, t.asking = t.asking, false
 	tick := min(m.Tick, e.book.Tick())
 	if e.book.Owed(&t.line, tick) == 0 {
-		return // it was read at this tick already, when it waited
+		t.again = false // what the stop has shown is lost
+		return          // it was read at this tick already, when it waited
 	}
 	e.wasMet(t, tick, m)
 	if m.Gone {
@@ -188,6 +189,7 @@ func (e *engine) taken(t *thread, m *clocks.Sample) {
 	}
 	c := e.swap(t, m)
 	if c == nil {
+		t.again = false
 		e.book.Give(&t.line, tick, ledger.NoRoom)
 		return
 	}
