@@ -47,13 +47,14 @@ func target(args []string) {
 		check(err)
 		tracer(pid)
 	case "headless":
-		// The others go on: only exit_group(2) ends a process.
+		// The others go on: only exit_group(2) ends a process. (Raw, it would keep its processor of Go's from the
+		// collector for ever.)
 		go func() {
 			runtime.LockOSThread()
 			awaitLeader()
 			obey(nil)
 		}()
-		syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
+		syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
 	case "crowd":
 		obey(newCrowd().obey)
 	case "spinners":
