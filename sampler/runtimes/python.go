@@ -329,10 +329,10 @@ func (p *python) thread(mem Memory, s []byte, st *Stack) {
 // frames appends those from addr on, up to end. anchor is in the native frame that runs them; 0: they tell that themselves.
 // false: they could not all be followed.
 func (p *python) frames(mem Memory, addr, end, anchor uint64, st *Stack) bool {
-	n := 0
-	for addr &^= 7; addr != 0 && addr != end; {
+	n, steps := 0, 0
+	for addr &^= 7; addr != 0 && addr != end; steps++ {
 		f := mem.Bytes(addr, p.frameBytes)
-		if f == nil || len(st.Frames) >= maxScript {
+		if f == nil || len(st.Frames) >= maxScript || steps >= 2*maxScript { // those of native code come between, and may lead in a circle
 			st.Short = true
 			st.segment(n, ^uint64(0))
 			return false
