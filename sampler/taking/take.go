@@ -267,16 +267,10 @@ func (b *Buffer) Peek(k Kernel, tid int, sp uint64, a *Advice, pages int) {
 // Peek copies the stack of thread tid, which is blocked with its stack pointer at sp, and what the advice's recipe says, to c.
 // scratch is room for the pagemap.
 func Peek(k Kernel, tid int, sp uint64, a *Advice, c *capture.Capture, pages int, scratch *Buffer) {
-	room := c.Stack[:cap(c.Stack)]
-	addr, n := copyStack(k, tid, sp, room, &a.Stack, pages, scratch)
-	c.StackAddr, c.Stack = addr, room[:n]
-	if a.Recipe == nil {
-		return
-	}
 	b := scratch
-	b.StackAddr, b.Stack, b.NStack, b.Beyond = addr, c.Stack, n, c.Beyond[:cap(c.Beyond)]
-	b.NBeyond, b.NBlocks, b.NRoots = 0, 0, 0
-	Follow(k, tid, a.Recipe, b, pages)
+	b.Stack, b.Beyond = c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
+	b.Peek(k, tid, sp, a, pages)
+	c.StackAddr, c.Stack = b.StackAddr, b.Stack[:b.NStack]
 	c.Beyond, c.Blocks = b.Beyond[:b.NBeyond], append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
 	c.Roots = append(c.Roots[:0], b.Roots[:b.NRoots]...)
 	b.Stack, b.NStack, b.Beyond = nil, 0, nil
