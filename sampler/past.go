@@ -26,8 +26,7 @@ import (
 //   - Nor is it, between looks however far apart, for objects that have stayed for so
 //     long (settled) or stay always (module.Code.Fixed).
 //
-// Where that does not hold, the stack is cut before the frame. Of a process in which no object was ever seen
-// to give way to another, what the looks before and after have found is believed.
+// Where that does not hold, the stack is cut before the frame.
 
 const (
 	// closeLooks is little more than the time between two looks of a pipeline at its
@@ -94,7 +93,7 @@ func (p *Pipeline) attest(t *target, at time.Duration) {
 		return
 	}
 	l.ended = known.Sub(p.cfg.Start)
-	p.hurry = h.note(t.space, time.Since(p.cfg.Start)) || h.moved || p.hurry
+	p.hurry = h.note(t.space, time.Since(p.cfg.Start)) || h.moved || l.began-h.calm < settled || p.hurry
 	h.add(l)
 }
 
@@ -237,17 +236,12 @@ func (h *past) doubtful(s Place, at span, pc uint64, start time.Time) bool {
 			return true
 		}
 	}
-	if !h.moved {
-		return false
-	}
 	quiet, close := h.around(at)
 	code, ok := s.CodeAt(pc)
 	switch {
-	case quiet:
-		return ok && !code.Proven
-	case moved:
+	case moved && !quiet:
 		return true
-	case !ok || code.Module == nil || close && code.Proven || code.Fixed:
+	case !ok || code.Module == nil || code.Fixed || code.Proven && (quiet || close):
 		return false
 	}
 	return start.Add(at.first).Sub(code.Since) < settled

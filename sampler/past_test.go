@@ -13,6 +13,7 @@ type pastSpace struct {
 	Target
 	changes []module.Change
 	moved   bool
+	fixed   bool
 	since   time.Time
 }
 
@@ -23,7 +24,7 @@ func (s *pastSpace) Changes() []module.Change {
 }
 func (s *pastSpace) Moved(pc uint64) bool { return s.moved && pc>>12 == 1 }
 func (s *pastSpace) CodeAt(pc uint64) (module.Code, bool) {
-	return module.Code{Start: 0x1000, End: 0x2000, Module: new(module.Module), Since: s.since, Proven: true}, pc>>12 == 1
+	return module.Code{Start: 0x1000, End: 0x2000, Module: new(module.Module), Since: s.since, Proven: true, Fixed: s.fixed}, pc>>12 == 1
 }
 
 // TestDoubt: when the code at an address may have been other code at the moment of a
@@ -42,11 +43,13 @@ func TestDoubt(t *testing.T) {
 		moved   bool
 		doubt   bool
 		nowhere bool // the address is elsewhere, where nothing has changed
+		fixed   bool // the library stays as long as the program
 		still   bool // no object of the process was ever replaced
 	}{
 		{name: "looks close together", past: past{looks: []look{at(40, 1), at(52, 2)}}},
 		{name: "looks far apart", past: past{looks: []look{at(10, 1), at(52, 2)}}, doubt: true},
-		{name: "looks far apart at a process in which nothing was ever replaced", past: past{looks: []look{at(10, 1), at(52, 2)}}, still: true},
+		{name: "looks far apart, of code that stays", past: past{looks: []look{at(10, 1), at(52, 2)}}, fixed: true},
+		{name: "looks far apart at a process in which nothing was ever replaced", past: past{looks: []look{at(10, 1), at(52, 2)}}, still: true, doubt: true},
 		{name: "replaced after it, for the first time", past: past{looks: []look{at(40, 1), at(52, 2)}, changes: changed(40, 53, true)}, still: true, doubt: true},
 		{name: "looks far apart, no fault", past: past{looks: []look{at(10, 1), at(52, 1)}}},
 		{name: "faults not counted before", past: past{looks: []look{uncounted(10), at(52, 1)}}, doubt: true},
@@ -75,7 +78,7 @@ func TestDoubt(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			start := time.Unix(1000, 0)
-			s := &pastSpace{moved: tt.moved, since: start.Add(ms(tt.since))}
+			s := &pastSpace{moved: tt.moved, fixed: tt.fixed, since: start.Add(ms(tt.since))}
 			pc := uint64(0x1234)
 			tt.past.moved = !tt.still
 			if tt.nowhere {

@@ -115,8 +115,7 @@ type Code struct {
 	// Proven: whether the mapping is still of the module was looked at by the last
 	// Verify. It is not if there are too many modules.
 	Proven bool
-	// Fixed: the module is there for as long as the program: it is the program itself,
-	// its dynamic linker, or the vDSO.
+	// Fixed: the module is there for as long as the program, see [Space.fixed].
 	Fixed bool
 }
 
@@ -129,14 +128,5 @@ func (s *Space) CodeAt(pc uint64) (Code, bool) {
 	if r.mod == nil {
 		return Code{Start: r.start, End: r.end, Since: r.since, Proven: true}, true
 	}
-	return Code{r.start, r.end, r.mod, r.since, r.mod.proven, r.mod.isFixed()}, true
-}
-
-// isFixed is Code.Fixed; for the goroutine of the Space.
-func (m *Module) isFixed() bool {
-	if m.fixed == nil {
-		fixed := m.VDSO() || m.program()
-		m.fixed = &fixed
-	}
-	return *m.fixed
+	return Code{r.start, r.end, r.mod, r.since, r.mod.proven, s.fixed(r.mod)}, true
 }

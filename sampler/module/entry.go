@@ -173,11 +173,6 @@ type specialFunc struct {
 	is special
 }
 
-const (
-	maxDynBytes = 8 << 10
-	dtFlags1    = 0x6ffffffb // DT_FLAGS_1 (elf.h)
-)
-
 // program tells whether the kernel starts the module at its ELF entry address:
 // an executable, a static one included, or a dynamic linker. In other shared
 // objects the field means nothing: some linkers put the first function there.
@@ -190,18 +185,7 @@ func (m *Module) program() bool {
 		return true
 	}
 	// A static-PIE has neither an interpreter nor a fixed address.
-	b := make([]byte, min(h.dynamic.size, maxDynBytes))
-	n, _ := m.src.ReadAt(b, int64(m.Bias+h.dynamic.addr))
-	word := 8
-	if h.class == elf.ELFCLASS32 {
-		word = 4
-	}
-	for b = b[:n]; len(b) >= 2*word; b = b[2*word:] {
-		if h.word(b) == dtFlags1 {
-			return h.word(b[word:])&uint64(elf.DF_1_PIE) != 0
-		}
-	}
-	return false
+	return m.dynamic().pie
 }
 
 // isDynamicLinker goes by the names that the psABIs and libcs give:

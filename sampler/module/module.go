@@ -32,11 +32,11 @@ type Module struct {
 	obj      *object
 	base     uint64 // offset in the file of the ELF header
 	id       moduleID
-	oldFirst bool  // .sframe of version 1 ranks first
-	asked    bool  // for a row or a name; for the goroutine of the Space
-	proven   bool  // the last Verify has compared it; for the same goroutine
-	fixed    *bool // Code.Fixed, once it is known; for the same goroutine
-	unread   error // why the last reading of the mappings could not compare it; for the same goroutine
+	oldFirst bool     // .sframe of version 1 ranks first
+	asked    bool     // for a row or a name; for the goroutine of the Space
+	proven   bool     // the last Verify has compared it; for the same goroutine
+	dyn      *dynamic // once it is asked for; for the same goroutine
+	unread   error    // why the last reading of the mappings could not compare it; for the same goroutine
 	probes   []probe
 }
 

@@ -50,9 +50,11 @@ type Space struct {
 	notELF  map[fileID]bool // mapped files that have no ELF header
 	past    []Problem       // of modules that are gone
 	buf     [maxProbe]byte
-	changes []Change // that nobody has taken yet
-	moved   []region // where objects were that have gone
-	ranges  []Range  // of Verify, kept for their memory
+	changes []Change         // that nobody has taken yet
+	moved   []region         // where objects were that have gone
+	stay    map[*Module]bool // those of Code.Fixed, as of the generation stayGen
+	stayGen uint64
+	ranges  []Range // of Verify, kept for their memory
 	verify  []byte
 	free    freeCode
 }
