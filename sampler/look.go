@@ -120,6 +120,9 @@ func (e *engine) look(t *thread, n int64) bool {
 		e.settle(t, n-1, s.Wait, e.unmet(t))
 		e.book.Give(&t.line, n, ledger.Exited)
 		return e.reapable(t)
+	case e.opt.All && e.stands(t):
+		e.runs(t, n)
+		return true
 	}
 	e.settle(t, n-1, s.Wait, e.unmet(t))
 	switch {
@@ -131,6 +134,19 @@ func (e *engine) look(t *thread, n int64) bool {
 		e.nowIdle(t, n)
 	}
 	return true
+}
+
+// stands tells whether a thread that does not run is stopped for us: at a clock's tick it ran.
+func (e *engine) stands(t *thread) bool {
+	if t.slot < 0 {
+		return false
+	}
+	st, err := t.stat(e.buf[:])
+	if err != nil || st.State != 't' {
+		return false
+	}
+	s, err := e.fs.Status(t.tid)
+	return err == nil && e.ours(s.TracerPid)
 }
 
 // sleepsOn goes on with a wait in which nothing has changed.
@@ -319,7 +335,7 @@ func (e *engine) nowIdle(t *thread, n int64) {
 		// It may have begun to run before that, and then be taken for blocked for
 		// as long as it runs.
 		var call procfs.Syscall
-		if call, err = t.syscall(e.buf[:]); call.Running {
+		if call, err = t.syscall(e.buf[:]); call.Running || e.stands(t) {
 			e.runs(t, n)
 			return
 		}
@@ -403,7 +419,7 @@ func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall) {
 		if call, err = t.syscall(e.buf[:]); err != nil {
 			break
 		}
-		if call.Running {
+		if call.Running || e.stands(t) {
 			e.pool.put(c)
 			e.runs(t, n)
 			return

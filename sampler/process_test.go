@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/ledger"
 )
@@ -143,4 +144,48 @@ func TestLate(t *testing.T) {
 			t.Errorf("credited up to %d and 30: %v", tt.credit, &a)
 		}
 	}
+}
+
+// TestStands: a thread that is stopped for us has not blocked, whichever call it stands in.
+func TestStands(t *testing.T) {
+	other := startWaiting(t)
+	tasks, err := unix.Open(fmt.Sprintf("/proc/%d/task", other.PID), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(tasks)
+	e := new(engine)
+	th := &thread{tid: other.PID, proc: &process{pid: other.PID, tasks: tasks}, statFD: -1}
+	if e.stands(th) {
+		t.Error("a thread that is blocked in a call counts as stopped")
+	}
+	stopped, end := make(chan error), make(chan struct{})
+	done := ptrace.OnThread(func() {
+		errno := ptrace.RawSeize(other.PID)
+		if errno == 0 {
+			errno = ptrace.RawInterrupt(other.PID)
+		}
+		if errno == 0 {
+			_, _, errno = ptrace.RawWait(other.PID, true)
+		}
+		if errno != 0 {
+			stopped <- errno
+			return
+		}
+		stopped <- nil
+		<-end
+		ptrace.RawDetach(other.PID, 0)
+	})
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+	if !e.stands(th) {
+		t.Error("a thread that is stopped for us counts as blocked")
+	}
+	th.slot = -1
+	if e.stands(th) {
+		t.Error("a thread that no clock of ours may stop counts as stopped for us")
+	}
+	close(end)
+	<-done
 }
