@@ -93,6 +93,13 @@ func (a *agentRun) interrupted() (context.Context, func()) {
 	return ctx, cancel
 }
 
+// opened takes note of what is sent to.
+func (a *agentRun) opened(sends []*sender) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sends = sends
+}
+
 // told takes note of a round.
 func (a *agentRun) told(x *sampler.Round, r *rounds) {
 	a.mu.Lock()

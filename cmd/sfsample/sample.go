@@ -98,7 +98,7 @@ func (s *session) open() error {
 		return err
 	}
 	if s.agent != nil {
-		s.agent.sends = r.sends
+		s.agent.opened(r.sends)
 	}
 	r.about = func(x *sampler.Round) output.Run {
 		about := s.about()
