@@ -638,12 +638,27 @@ const behindStack = 4 << 10
 
 // locate finds out where the stack of a capture lies, of which first was wanted.
 func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, first block, end unwind.End) {
-	x := &v.Stack
-	if c.StackAddr < x.Low || c.StackAddr >= x.High {
-		*x = stackExtent(t.space.Mappings(), c.StackAddr)
+	x, sp := &v.Stack, c.Call.SP
+	if len(c.Regs) > 0 {
+		sp = ptrace.StackPointer(c.Regs)
+	}
+	if sp < x.Low || sp >= x.High {
+		now := stackExtent(t.space.Mappings(), sp)
+		if first.short && sp < now.Low && t.asked < maxAsked { // it has grown since, which is no news to a Space
+			t.asked++
+			if maps, err := p.fs.Maps(c.PID); err == nil {
+				now = stackExtent(maps, sp)
+			}
+		}
+		if now.Low != x.Low || now.High != x.High {
+			*x = now
+		}
 	}
 	if x.High == 0 {
 		return
+	}
+	if first.short {
+		p.askZeros(t, c, v)
 	}
 	switch last := first.high; {
 	case end.Complete() && len(p.over) == 0 && last > c.StackAddr:
@@ -652,11 +667,19 @@ func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, first block,
 		}
 	case first.short:
 		x.Top = 0
-		if !x.Asked && t.asked < maxAsked {
-			t.asked++
-			x.Asked, x.Zeros = true, zeros(p.fs, c.PID, c.StackAddr)
-		}
 	}
+}
+
+// askZeros finds out whether pages may be asked for that are not in memory, if such a one has ended the copy of a
+// stack that goes on behind it: a frame may hold much that was never written.
+func (p *Pipeline) askZeros(t *target, c *capture.Capture, v *Advice) {
+	x := &v.Stack
+	room, _ := x.Bytes(c.StackAddr, max(v.Want, 1))
+	if x.Asked || len(c.Stack) >= room || t.asked >= maxAsked {
+		return
+	}
+	t.asked++
+	x.Asked, x.Zeros = true, zeros(p.fs, c.PID, c.StackAddr)
 }
 
 // resident is top or, if a page between from and there is not in memory, where that
