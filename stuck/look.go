@@ -52,8 +52,7 @@ type Dump struct {
 // (the others are looked at if these wait for them). Threads and processes that are
 // gone are left out.
 func Begin(fs procfs.FS, pids, tids []int) *Dump {
-	d := &Dump{fs: fs, procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{},
-		nets: map[string]*tables{}, fds: map[[2]int]FD{}}
+	d := newDump(fs)
 	var new []*Thread
 	for _, pid := range pids {
 		new = append(new, d.list(pid, false, func(tid int) bool { return len(tids) == 0 || slices.Contains(tids, tid) })...)
@@ -65,19 +64,15 @@ func Begin(fs procfs.FS, pids, tids []int) *Dump {
 	return d
 }
 
+func newDump(fs procfs.FS) *Dump {
+	return &Dump{fs: fs, procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{}, nets: map[string]*tables{}, fds: map[[2]int]FD{}}
+}
+
 // list makes the threads of a process.
 func (d *Dump) list(pid int, outside bool, wanted func(int) bool) []*Thread {
-	p := d.procs[pid]
+	p := d.process(pid, outside)
 	if p == nil {
-		leader, err := d.fs.Stat(pid)
-		if err != nil {
-			return nil
-		}
-		p = &process{pid: pid, leader: leader, name: leader.Comm, outside: outside, arch: archOf(d.fs, pid), byInner: map[int]*Thread{}}
-		if st, err := d.fs.Status(pid); err == nil {
-			p.inner = len(st.NSpid) > 1
-		}
-		d.procs[pid] = p
+		return nil
 	}
 	ids, err := d.fs.TaskIDs(pid)
 	if err != nil {
@@ -102,6 +97,23 @@ func (d *Dump) list(pid int, outside bool, wanted func(int) bool) []*Thread {
 		list = append(list, t)
 	}
 	return list
+}
+
+// process finds or makes a process, nil if it is gone.
+func (d *Dump) process(pid int, outside bool) *process {
+	if p := d.procs[pid]; p != nil {
+		return p
+	}
+	leader, err := d.fs.Stat(pid)
+	if err != nil {
+		return nil
+	}
+	p := &process{pid: pid, leader: leader, name: leader.Comm, outside: outside, arch: archOf(d.fs, pid), byInner: map[int]*Thread{}}
+	if st, err := d.fs.Status(pid); err == nil {
+		p.inner = len(st.NSpid) > 1
+	}
+	d.procs[pid] = p
+	return p
 }
 
 // miss notes something that the report lacks.

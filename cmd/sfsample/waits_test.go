@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/pprof/profile"
+
 	"sfsample/internal/testprog"
 )
 
@@ -184,6 +186,105 @@ func TestNoFalseDeadlock(t *testing.T) {
 	if owned == 0 {
 		t.Error("no owner was ever told")
 	}
+}
+
+// TestWaitsSampled: with --waits samples say what the program itself knows, in each
+// output.
+func TestWaitsSampled(t *testing.T) {
+	for args, calls := range map[string]map[string]string{
+		"locks": {"condition": "futex: condition variable", "semaphore": "futex: semaphore", "barrier": "futex: barrier",
+			"read-write": "futex: read-write lock held by tid %d", "end": "futex: end of a thread tid %d", "once": "futex: once"},
+		"ring 2": {"mutex": "futex: mutex held by tid %d"},
+		"fds":    {"pipe": "read: pipe", "eventfd": "poll: eventfd, pipe", "timerfd": "read: timerfd", "sleeps": "sleep"},
+		"file":   {"flock": "held by pid %d ", "fcntl": "held by pid %d "},
+	} {
+		t.Run(args, func(t *testing.T) {
+			p := startWaits(t, strings.Fields(args)...)
+			want := map[int]string{} // by thread
+			for _, line := range p.Lines {
+				var tid, other int
+				f := strings.Fields(line)
+				fmt.Sscan(f[1], &tid)
+				fmt.Sscan(f[len(f)-1], &other)
+				if text, ok := calls[f[min(2, len(f)-1)]]; ok {
+					if strings.Contains(text, "%d") {
+						text = fmt.Sprintf(text, other)
+					}
+					want[tid] = text
+				}
+			}
+			dir := t.TempDir()
+			o := sfsample(t, "--waits", "--threads", "all", "-q", "-d", "0.2", "-o", "json=-", "-o", dir+"/w.folded", "-o", dir+"/w.pb.gz",
+				"-o", dir+"/w.firefox.json", "-p", strconv.Itoa(p.PID))
+			o.want(t, exitDone)
+			got := map[int]string{}
+			for line := range strings.Lines(o.stdout) {
+				var s struct {
+					TID    int
+					Wait   string
+					Frames []struct{ Function string }
+				}
+				if err := json.Unmarshal([]byte(line), &s); err != nil {
+					t.Fatal(err)
+				}
+				if got[s.TID] = s.Wait; s.Wait != "" && (len(s.Frames) == 0 || s.Frames[0].Function != "["+s.Wait+"]") {
+					t.Errorf("thread %d: the wait %q and the frames %v", s.TID, s.Wait, s.Frames)
+				}
+			}
+			if len(want) < 2 {
+				t.Errorf("%d waits in %q", len(want), p.Lines)
+			}
+			for tid, text := range want {
+				if !strings.Contains(got[tid], text) {
+					t.Errorf("thread %d: %q, want %q", tid, got[tid], text)
+				}
+				agreeWith(t, dir, got[tid])
+			}
+		})
+	}
+}
+
+// agreeWith wants a wait in the files of a run.
+func agreeWith(t *testing.T, dir, wait string) {
+	t.Helper()
+	folded, err := os.ReadFile(dir + "/w.folded")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := ";[" + wait + "]"
+	if !strings.Contains(string(folded), leaf) && !strings.Contains(string(folded), strings.ReplaceAll(leaf, " ", "_")) {
+		t.Errorf("folded lacks %q:\n%s", leaf, folded)
+	}
+	b, err := os.ReadFile(dir + "/w.pb.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	prof, err := profile.ParseData(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(prof.Sample, func(s *profile.Sample) bool { return slices.Contains(s.Label["wait"], wait) }) {
+		t.Errorf("pprof lacks %q", wait)
+	}
+	b, err = os.ReadFile(dir + "/w.firefox.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fox struct {
+		Shared  struct{ StringArray []string }
+		Threads []struct{ Markers struct{ Name []int } }
+	}
+	if err := json.Unmarshal(b, &fox); err != nil {
+		t.Fatal(err)
+	}
+	for _, th := range fox.Threads {
+		for _, n := range th.Markers.Name {
+			if fox.Shared.StringArray[n] == wait {
+				return
+			}
+		}
+	}
+	t.Errorf("Firefox has no marker %q", wait)
 }
 
 // TestCrowd: thousands of threads that wait for one are one screen, and who holds them
