@@ -287,6 +287,43 @@ func agreeWith(t *testing.T, dir, wait string) {
 	t.Errorf("Firefox has no marker %q", wait)
 }
 
+// TestInterpreterLock: threads of Python wait for one that sleeps in C with the
+// interpreter's lock, and are told which.
+func TestInterpreterLock(t *testing.T) {
+	const path = "/usr/bin/python3"
+	version, err := exec.Command(path, "-c", "import sys; print(sys.version_info[1])").Output()
+	if err != nil {
+		t.Skip("no python3 on this machine")
+	}
+	if minor, err := strconv.Atoi(strings.TrimSpace(string(version))); err != nil || minor < 11 || minor > 13 {
+		t.Skipf("python 3.%s keeps its lock's holder in another way", bytes.TrimSpace(version))
+	}
+	p := startStuck(t, exec.Command(path, "-c", `
+import ctypes, threading
+def want():
+    while True: pass
+for i in range(3): threading.Thread(target=want, daemon=True).start()
+lib = ctypes.PyDLL(None)  # calls keep the lock
+print("ready", flush=True)
+lib.getchar()
+`))
+	var text string
+	for end := time.Now().Add(testprog.Patience); time.Now().Before(end); {
+		d := dumpedJSON(t, "-p", strconv.Itoa(p.PID))
+		told := 0
+		for _, th := range d.Threads {
+			if w := th.Wait; w != nil && strings.Contains(w.Text, "Python's global interpreter lock") && len(w.On) == 1 && w.On[0].TID == p.PID {
+				told++
+			}
+		}
+		text = fmt.Sprintf("%d threads are told on whom they wait: %q", told, d.Summary)
+		if told > 0 && len(d.Cycles) == 0 && strings.Contains(d.Summary[2], fmt.Sprintf("held by tid %d ", p.PID)) {
+			return
+		}
+	}
+	t.Error(text)
+}
+
 // TestCrowd: thousands of threads that wait for one are one screen, and who holds them
 // up is in the third line.
 func TestCrowd(t *testing.T) {
