@@ -69,7 +69,7 @@ func TestWaits(t *testing.T) {
 	waitsProg(t) // skips here, if it does
 	for _, args := range []string{
 		"ring 2", "ring 5", "ring-recursive 2", "ring-check 2", "ring-robust 2", "ring-adaptive 2", "ring-pi 2", "ring-robust-pi 3",
-		"ring-shared 2", "ring-shared-robust 3", "self", "mixed", "locks", "lost", "dead", "timed", "crowd 30", "pipe", "unix", "tcp", "fds", "file", "children",
+		"ring-shared 2", "ring-shared-robust 3", "self", "mixed", "locks", "lost", "dead", "timed", "crowd 30", "pipe", "stopped", "silent", "unix", "tcp", "fds", "file", "children",
 	} {
 		t.Run(args, func(t *testing.T) {
 			p := startWaits(t, strings.Fields(args)...)
@@ -138,6 +138,8 @@ func disagree(d *jsonDump, lines []string) (wrong []string) {
 			ok = strings.Contains(w.Text, word) &&
 				(fd == 0 || slices.ContainsFunc(w.FDs, func(d jsonFD) bool { return d.FD == fd }) || strings.Contains(w.Text, " "+strconv.Itoa(fd)) || word == "semaphore") &&
 				(other == 0 || slices.ContainsFunc(w.On, func(r jsonReleaser) bool { return r.PID == other }))
+		case "stopped":
+			ok = th.State == "T" && w.Kind == "stopped"
 		case "zombie":
 			ok = th.State == "Z" && strings.Contains(w.Text, "not reaped")
 		}
