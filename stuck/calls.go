@@ -221,7 +221,7 @@ func until(clock int32, at time.Duration) time.Duration {
 // leftOf is what is left of a time that began when the thread went to sleep.
 func (d *Dump) leftOf(t *Thread, whole time.Duration) time.Duration {
 	last, ok := d.fs.LastRan(t.PID, t.TID)
-	if !ok || d.clock == 0 {
+	if !ok || d.clock == 0 || t.stopped {
 		return -1
 	}
 	return max(whole-(d.clock+time.Since(d.clockAt)-last), 0)

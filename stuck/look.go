@@ -123,13 +123,7 @@ func (d *Dump) miss(format string, args ...any) { d.missing[fmt.Sprintf(format, 
 // have not gone meanwhile, in the same array.
 func (d *Dump) firstLook(list []*Thread) []*Thread {
 	list = slices.DeleteFunc(list, func(t *Thread) bool {
-		t.first.at = time.Now()
-		st, err := d.fs.TaskStat(t.PID, t.TID)
-		if err == nil {
-			t.first.state, t.Name = st.State, st.Comm
-			t.first.sched, err = d.fs.Schedstat(t.PID, t.TID)
-		}
-		return d.forgetGone(t, err)
+		return d.forgetGone(t, d.readRuns(t))
 	})
 	for _, t := range list {
 		d.readCall(t, &t.first)
@@ -143,6 +137,51 @@ func (d *Dump) firstLook(list []*Thread) []*Thread {
 	}
 	d.now = time.Now()
 	return list
+}
+
+// readRuns begins the first look at a thread.
+func (d *Dump) readRuns(t *Thread) error {
+	t.first = look{at: time.Now()}
+	st, err := d.fs.TaskStat(t.PID, t.TID)
+	if err == nil {
+		t.first.state, t.Name = st.State, st.Comm
+		t.first.sched, err = d.fs.Schedstat(t.PID, t.TID)
+	}
+	return err
+}
+
+// backAtMost bounds the time in which threads that were stopped go back to sleep.
+const backAtMost = 10 * time.Millisecond
+
+// Again takes the first look anew at the threads that the caller has stopped meanwhile, for their stacks: that they ran
+// then is not their doing. Call it before End.
+func (d *Dump) Again(stopped func(tid int) bool) {
+	var list []*Thread
+	for _, t := range d.threads {
+		if stopped(t.TID) {
+			list = append(list, t)
+		}
+	}
+	awake := func(t *Thread) bool {
+		call, err := d.fs.Syscall(t.PID, t.TID)
+		return err == nil && call.Running
+	}
+	for end := time.Now().Add(backAtMost); slices.ContainsFunc(list, awake) && time.Now().Before(end); {
+		time.Sleep(backAtMost / 10)
+	}
+	for _, t := range list {
+		t.stopped = true
+		if err := d.readRuns(t); err != nil { // it has ended, as the second look will find
+			t.first.err = err
+		}
+	}
+	for _, t := range list {
+		d.readCall(t, &t.first)
+		t.NR, t.Args, t.Call = t.first.call.NR, t.first.call.Args, callName(t.process, t.first.call)
+	}
+	if len(list) > 0 {
+		d.now = time.Now()
+	}
 }
 
 func (d *Dump) forgetGone(t *Thread, err error) bool {
@@ -255,7 +294,7 @@ func (t *Thread) motion() Motion {
 
 // idle fills in since when a thread has not run.
 func (d *Dump) idle(t *Thread) {
-	if t.Motion != Blocked || d.clock == 0 {
+	if t.Motion != Blocked || t.stopped || d.clock == 0 {
 		return
 	}
 	last, ok := d.fs.LastRan(t.PID, t.TID)

@@ -78,6 +78,33 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// TestWaitsOfStopped: a thread that was stopped for its stack has not run by its own doing.
+func TestWaitsOfStopped(t *testing.T) {
+	path := testprog.Compile(t, []string{"-O0", "-g", "-pthread"}, "../stuck/waits.c") // frames by frame pointer, which the kernel does not publish
+	p := startStuck(t, exec.Command(path, "fds"))
+	var wrong []string
+	for end := time.Now().Add(testprog.Patience); time.Now().Before(end); {
+		d := dumpedJSON(t, "-p", strconv.Itoa(p.PID))
+		if wrong = disagree(&d, p.Lines); len(wrong) > 0 {
+			continue
+		}
+		stops, woken := 0, 0
+		for _, th := range d.Threads {
+			if th.Taken == "stop" {
+				stops++
+			}
+			if th.Motion != "blocked" {
+				woken++
+			}
+		}
+		if stops > 0 && woken == 0 {
+			return
+		}
+		wrong = []string{fmt.Sprintf("%d threads were stopped, %d are not blocked", stops, woken)}
+	}
+	t.Error(strings.Join(wrong, "\n"))
+}
+
 // agreeWaits dumps until all that the program told is in a dump. (On a busy machine the
 // search for other ends may run out of time, which the dump then says.)
 func agreeWaits(t *testing.T, p *testprog.Proc) {
@@ -193,6 +220,7 @@ func TestNoFalseDeadlock(t *testing.T) {
 // TestWaitsSampled: with --waits samples say what the program itself knows, in each
 // output.
 func TestWaitsSampled(t *testing.T) {
+	waitsProg(t) // skips here, if it does
 	for args, calls := range map[string]map[string]string{
 		"locks": {"condition": "futex: condition variable", "semaphore": "futex: semaphore", "barrier": "futex: barrier",
 			"read-write": "futex: read-write lock held by tid %d", "end": "futex: end of a thread tid %d", "once": "futex: once"},
