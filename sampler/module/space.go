@@ -72,6 +72,7 @@ var _ interface {
 	unwind.Layout
 	unwind.Follower
 	unwind.Stacks
+	unwind.Origins
 } = (*Space)(nil)
 
 // NewSpace returns a Space that reads src and keeps what it read of objects in
@@ -156,6 +157,12 @@ func (s *Space) missed(addr uint64) bool {
 
 // Executable implements unwind.Space.
 func (s *Space) Executable(pc uint64) bool { return s.cover(pc) != nil }
+
+// Origin implements unwind.Origins.
+func (s *Space) Origin(pc uint64) (code, object bool) {
+	r := s.find(pc)
+	return r != nil, r != nil && r.mod != nil
+}
 
 // Row implements unwind.Space.
 func (s *Space) Row(pc uint64, how unwind.How) (*sframe.Row, error) {
