@@ -176,7 +176,7 @@ func (n *Names) frames(p *processNames, r *rawFrame) []output.Frame {
 		return r.named
 	}
 	if r.how == unwind.Gap && r.pc == 0 {
-		return []output.Frame{{Func: output.FramesMissing, How: r.how.String()}}
+		return []output.Frame{{Func: output.FramesMissing}}
 	}
 	if r.module == nil {
 		// Not kept: a JIT compiler writes other code there, or names it later.

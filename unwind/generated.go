@@ -19,7 +19,9 @@ import (
 //     a word that may be a return address there, the stack is cut.
 //   - Where no method leads on, the root of the stack can be shown: the first return
 //     address further up, in code of an object, from which tables alone lead to an
-//     entry. One frame stands for what lies between, of which nothing is known.
+//     entry, and whose function its caller calls by name. (What calls have left on the
+//     stack that have returned leads to a live frame too, but to one that calls another
+//     function by now.) One frame stands for what lies between, of which nothing is known.
 
 // Origins is what a Space may know of where code comes from. Without it every
 // return address has to be behind a call, and roots behind gaps are not shown.
@@ -27,6 +29,9 @@ type Origins interface {
 	// Origin tells whether pc lies in executable memory, and whether that is
 	// of an object. Mappings are not read anew: words of all kinds are asked about.
 	Origin(pc uint64) (code, object bool)
+	// Calls tells whether the call in front of ra goes directly to the function that pc
+	// lies in.
+	Calls(ra, pc uint64) bool
 }
 
 // generated: pc lies in code that belongs to no object.
@@ -145,7 +150,7 @@ func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame,
 		set.PC, set.R[w.arch.SP&(regs.NumRegs-1)] = v, addr+size
 		up, upEnd := t.walk(&set, true, mem, w.spare[:0])
 		w.spare = up
-		if upEnd.Reason != Complete || len(frames)-first+1+len(up) > w.maxDepth {
+		if upEnd.Reason != Complete || len(frames)-first+1+len(up) > w.maxDepth || len(up) > 1 && !w.origins.Calls(up[1].PC, v-1) {
 			continue
 		}
 		up[0].How = Gap

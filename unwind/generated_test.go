@@ -11,17 +11,23 @@ import (
 type origins struct {
 	space
 	object [2]uint64
+	stale  uint64 // of a function that its caller does not call
 }
+
+var _ Origins = (*origins)(nil)
 
 func (s *origins) Origin(pc uint64) (code, object bool) {
 	return s.Executable(pc), inside(pc, s.object)
 }
+
+func (s *origins) Calls(ra, pc uint64) bool { return pc != s.stale }
 
 // Code of an object, all of it behind calls, with rows: the CFA is the stack pointer plus 16 in the first
 // half, stacks begin in the second. Generated code, which keeps frame pointers: behind no call, and behind calls.
 const (
 	testObject, testRoot   = 0x1000, 0x1800
 	testJumped, testCalled = 0x8000, 0x9000
+	testStale              = testObject + 0x50 // its caller calls another function
 )
 
 func generatedSpace() *origins {
@@ -33,7 +39,7 @@ func generatedSpace() *origins {
 			{Start: testObject, End: testRoot, Row: sframe.Row{CFA: fromReg(regs.AMD64.SP, 16), RA: atCFA(-8)}},
 			{Start: testRoot, End: 0x2000, Row: sframe.Row{Outermost: true}},
 		}},
-	}, object: [2]uint64{testObject, 0x2000}}
+	}, object: [2]uint64{testObject, 0x2000}, stale: testStale - 1}
 	for _, code := range s.code {
 		for i := range code {
 			code[i] = 0xe8 // call rel32 before every address
@@ -84,6 +90,10 @@ func TestGenerated(t *testing.T) {
 			[]uint64{testCalled + 0x10}, NotAfterCall, testCalled + 0x20},
 		{"gap", testJumped + 0x10, 1, []uint64{7, testObject + 0x40, 5, 5, testObject + 0x10, 7, testRoot + 0x10}, 0,
 			[]uint64{testJumped + 0x10, 0, testObject + 0x10, testRoot + 0x10}, FramesMissing, 5},
+		{"what a call has left", testJumped + 0x10, 1, []uint64{7, testStale, 5, testRoot + 0x20, testObject + 0x10, 7, testRoot + 0x10}, 0,
+			[]uint64{testJumped + 0x10, 0, testRoot + 0x20}, FramesMissing, 5},
+		{"what a call has left, to a frame", testJumped + 0x10, 1, []uint64{7, testStale, 5, testObject + 0x30, 7, testRoot + 0x10}, 0,
+			[]uint64{testJumped + 0x10, 0, testObject + 0x30, testRoot + 0x10}, FramesMissing, 5},
 		{"no room for a gap", testJumped + 0x10, 1, []uint64{7, testObject + 0x40, 5, 5, testObject + 0x10, 7, testRoot + 0x10}, 2,
 			[]uint64{testJumped + 0x10}, NotCode, 5},
 		{"no root", testJumped + 0x10, 2, []uint64{7, 5, 7, 5, testObject + 0x10, 7, 5}, 0,

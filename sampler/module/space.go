@@ -14,6 +14,7 @@ import (
 	"sfsample/ptrace/procfs"
 	"sfsample/sframe"
 	"sfsample/unwind"
+	"sfsample/unwind/code"
 )
 
 // Options are settings of a Space. The zero value is the default.
@@ -57,6 +58,7 @@ type Space struct {
 	ranges  []Range // of Verify, kept for their memory
 	verify  []byte
 	free    freeCode
+	jit     jitCode
 }
 
 // codeRange is an executable mapping.
@@ -164,10 +166,35 @@ func (s *Space) Origin(pc uint64) (code, object bool) {
 	return r != nil, r != nil && r.mod != nil
 }
 
+// Calls implements unwind.Origins, by the function's start in a table.
+func (s *Space) Calls(ra, pc uint64) bool {
+	r := s.find(pc)
+	if r == nil || r.mod == nil {
+		return false
+	}
+	m := r.mod
+	f, ok := s.Function(pc)
+	if !ok || m.Arch == nil {
+		return false
+	}
+	o := m.obj
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.via = m
+	defer func() { o.via = nil }()
+	to, ok := code.Target(o.hdr.arch, ra-m.Bias, o.readCode)
+	return ok && to == f.Start
+}
+
 // Row implements unwind.Space.
 func (s *Space) Row(pc uint64, how unwind.How) (*sframe.Row, error) {
 	r := s.cover(pc)
-	if r == nil || r.mod == nil {
+	switch {
+	case r == nil:
+		return nil, sframe.ErrNoRow
+	case r.mod == nil && how == unwind.EHFrame:
+		return s.jitRow(pc)
+	case r.mod == nil:
 		return nil, sframe.ErrNoRow
 	}
 	r.mod.asked = true
@@ -343,6 +370,7 @@ func (s *Space) forget(m *Module) {
 	if p := m.problems(); len(s.past)+len(p) <= maxPast {
 		s.past = append(s.past, p...)
 	}
+	s.jit.forget(m)
 	s.cache.release(m.obj)
 }
 
@@ -359,6 +387,7 @@ func (s *Space) Verify() (changed bool, err error) {
 		}
 	}
 	s.freeChanged()
+	s.jitChanged()
 	return s.gen != before, err
 }
 
