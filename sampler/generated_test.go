@@ -49,3 +49,15 @@ func TestGeneratedCode(t *testing.T) {
 		})
 	}
 }
+
+// TestWrongRow samples a program whose table is wrong: the code tells, from the same registers.
+func TestWrongRow(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the wrong table is of x86-64 code")
+	}
+	p := testprog.Start(t, testprog.Compile(t, []string{"-O1"}, "wrongrow.c"))
+	st := sampleUntil(t, p.PID, func(f []string) bool { return f[0] == "wrong" })
+	if f := st.Frames; len(f) < 4 || f[1].Func != "outer" || f[1].How != unwind.Code.String() || f[2].Func != "main" {
+		t.Errorf("frames %v, want outer found by code, then main", f)
+	}
+}
