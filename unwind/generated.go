@@ -26,8 +26,8 @@ import (
 // Origins is what a Space may know of where code comes from. Without it every
 // return address has to be behind a call, and roots behind gaps are not shown.
 type Origins interface {
-	// Origin tells whether pc lies in executable memory, and whether that is
-	// of an object. Mappings are not read anew: words of all kinds are asked about.
+	// Origin tells whether pc lies in executable memory that is of no file or of an
+	// object, and whether it is of an object. Mappings are not read anew: words of all kinds are asked about.
 	Origin(pc uint64) (code, object bool)
 	// Calls tells whether the call in front of ra goes directly to the function that pc
 	// lies in.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"sfsample/ptrace/procfs"
@@ -160,10 +161,16 @@ func (s *Space) missed(addr uint64) bool {
 // Executable implements unwind.Space.
 func (s *Space) Executable(pc uint64) bool { return s.cover(pc) != nil }
 
-// Origin implements unwind.Origins.
+// Origin implements unwind.Origins. The mapping may have no name, one that the program has
+// given it, or be of memory that only looks like a file (memfd_create(2)).
 func (s *Space) Origin(pc uint64) (code, object bool) {
 	r := s.find(pc)
-	return r != nil, r != nil && r.mod != nil
+	if r == nil {
+		return false, false
+	}
+	// Files that are no objects hold what was compiled before (SBCL's core), by rules of its own.
+	m := &s.maps[r.mapping]
+	return r.mod != nil || m.Path == "" || m.Path[0] == '[' || strings.HasPrefix(m.Path, "/memfd:"), r.mod != nil
 }
 
 // Calls implements unwind.Origins, by the function's start in a table.
