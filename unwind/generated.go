@@ -121,7 +121,7 @@ const (
 func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame, End) {
 	last := &frames[len(frames)-1]
 	switch end.Reason {
-	case NoRow, NotCode, NotAfterCall, ZeroReturn, NoProgress, Misaligned, StackSwitch, Unreadable, OutsideCopy:
+	case NoRow, NotCode, NotAfterCall, ZeroReturn, NoProgress, Misaligned, StackSwitch, Unreadable:
 	default:
 		return frames, end
 	}
