@@ -115,7 +115,7 @@ const (
 )
 
 // root puts the root of a stack that was cut with end behind frames, with a frame between that
-// stands for what is missing, if the last of frames is one of which no table tells and
+// stands for what is missing, if the last of frames is of generated code without a table and
 // the root proves itself. A return address tells the stack pointer on x86 alone:
 // elsewhere it is saved at any place of a frame.
 func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame, End) {
@@ -125,7 +125,7 @@ func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame,
 	default:
 		return frames, end
 	}
-	if w.origins == nil || w.arch.Link || w.tabled(last.LookupPC()) {
+	if w.arch.Link || !w.generated(last.LookupPC()) || w.tabled(last.LookupPC()) {
 		return frames, end
 	}
 	if w.tables == nil {
