@@ -235,8 +235,8 @@ func (f *Firefox) insert(s *Stack, idle bool) uint32 {
 	n, ok, size := uint32(0), true, 1
 	if s != nil {
 		size += len(s.Frames)
-		if s.End != "" {
-			n, ok = f.step(n, f.marker(truncated(s.End)))
+		if cut := s.truncated(); cut != "" {
+			n, ok = f.step(n, f.marker(cut))
 		}
 		for end := len(s.Frames); ok && end > 0; end-- {
 			n, ok = f.step(n, f.frame(s.Frames, end-1, idle))

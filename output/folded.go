@@ -155,8 +155,8 @@ func (p *paths) walk(k pathKey) uint32 {
 	if k.stack == nil {
 		return n
 	}
-	if ok && k.stack.End != "" {
-		n, ok = p.step(n, p.plain(truncated(k.stack.End), KindMarker))
+	if cut := k.stack.truncated(); ok && cut != "" {
+		n, ok = p.step(n, p.plain(cut, KindMarker))
 	}
 	for i := len(k.stack.Frames) - 1; ok && i >= 0; i-- {
 		f := &k.stack.Frames[i]

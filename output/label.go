@@ -158,6 +158,15 @@ func isNumber(s []byte) bool {
 // but no place.
 func (f *Frame) marker() bool { return f.PC == 0 && f.Module == "" && f.Func != "" && !f.Kernel }
 
-// truncated is the frame that stands at the root of a stack that was cut, for
-// the reason end.
-func truncated(end string) string { return "[truncated: " + end + "]" }
+// FramesMissing is the function of the marker frame that stands for frames of which
+// nothing is known.
+const FramesMissing = "[frames missing]"
+
+// truncated is the frame that stands at the root of s, which was cut; empty where it needs
+// none: the stack is complete, or has its root, and [FramesMissing] where it was cut.
+func (s *Stack) truncated() string {
+	if s.End == "" || "["+s.End+"]" == FramesMissing {
+		return ""
+	}
+	return "[truncated: " + s.End + "]"
+}

@@ -51,9 +51,9 @@ func (p *Perf) Add(s *Sample) error {
 		for i := range s.Stack.Frames {
 			p.frames = appendPerfFrame(p.frames, &s.Stack.Frames[i])
 		}
-		if s.Stack.End != "" {
+		if cut := s.Stack.truncated(); cut != "" {
 			p.frames = append(p.frames, "\t               0 "...)
-			p.frames = append(appendClean(p.frames, truncated(s.Stack.End)), " ([truncated])\n"...)
+			p.frames = append(appendClean(p.frames, cut), " ([truncated])\n"...)
 		}
 	}
 	p.frames = append(p.frames, '\n')

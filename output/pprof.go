@@ -168,8 +168,8 @@ func (p *PProf) cell(key cellKey) uint32 {
 func (p *PProf) walk(s *Stack) uint32 {
 	var n uint32
 	ok := true
-	if s.End != "" {
-		n, ok = p.step(n, p.marker(truncated(s.End)))
+	if cut := s.truncated(); cut != "" {
+		n, ok = p.step(n, p.marker(cut))
 	}
 	for end := len(s.Frames); ok && end > 0; {
 		// A physical frame is the outermost of its group: those inlined into it

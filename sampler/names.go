@@ -13,6 +13,7 @@ import (
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/module"
 	"sfsample/sampler/symbol"
+	"sfsample/unwind"
 )
 
 // NameOptions says how frames are named.
@@ -198,6 +199,9 @@ func (n *Names) frames(p *processNames, r *rawFrame) []output.Frame {
 	if r.script != nil {
 		r.named = []output.Frame{r.script.frame(r.pc)}
 		return r.named
+	}
+	if r.how == unwind.Gap && r.pc == 0 {
+		return []output.Frame{{Func: output.FramesMissing}}
 	}
 	if r.module == nil {
 		// Not kept: a JIT compiler writes other code there, or names it later.

@@ -73,11 +73,12 @@ func TestSplitStack(t *testing.T) {
 	wantSplit(t, threads[0].Stack)
 }
 
-// until is a sink that keeps the first complete stack of a running thread that is accepted, and
-// how others ended.
+// until is a sink that keeps the first stack of a running thread that ends as wanted and is
+// accepted, and how others ended.
 type until struct {
 	mu     sync.Mutex
 	accept func(functions []string) bool
+	end    string // of the stack that is wanted
 	done   func()
 	got    *output.Stack
 	ends   map[string]int
@@ -95,7 +96,7 @@ func (u *until) Add(s *output.Sample) error {
 		names = append(names, strings.TrimSuffix(f.Func, ".abi0"))
 	}
 	u.ends[s.Stack.End]++
-	if s.Stack.End == "" && u.accept(names) {
+	if s.Stack.End == u.end && u.accept(names) {
 		u.got = s.Stack
 		u.done()
 	}
@@ -108,9 +109,15 @@ func (u *until) Close() error { return nil }
 // sampleUntil samples a running process until a complete stack is accepted.
 func sampleUntil(t *testing.T, pid int, accept func(functions []string) bool) *output.Stack {
 	t.Helper()
+	return sampleUntilEnd(t, pid, "", accept)
+}
+
+// sampleUntilEnd samples a running process until a stack that ends with end is accepted.
+func sampleUntilEnd(t *testing.T, pid int, end string, accept func(functions []string) bool) *output.Stack {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testprog.Patience)
 	defer cancel()
-	u := &until{accept: accept, done: cancel, ends: map[string]int{}}
+	u := &until{accept: accept, end: end, done: cancel, ends: map[string]int{}}
 	if _, err := Run(ctx, Options{PIDs: []int{pid}, Hz: 99}, 0, testPipeline(u), nil, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -20,6 +20,9 @@
 // call whose code leads to the frame with just the stack pointer that it has:
 // that is a proof, and finds the callers of functions that never return.
 //
+// Of generated code little is known: a return address there is taken provisionally, and where
+// no method leads on, the root of the stack is looked for behind a gap ([Origins]).
+//
 // A caller may lie on another stack where a table's row leads there, or one of a function that is known to
 // change stacks ([sframe.Row.Switch]). [Walker.Stacks] lists those that a walk went over to, for whoever
 // copies memory.

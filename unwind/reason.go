@@ -14,13 +14,14 @@ const (
 	NoRow                         // no method knows the code at this address
 	UnknownRegister               // the rule needs a register whose value is lost
 	NotCode                       // the return address lies in no executable mapping
-	NotAfterCall                  // no call stands before the return address (frame pointer and back chain only)
+	NotAfterCall                  // no call stands before the return address (only for methods without a table)
 	ZeroReturn                    // the return address is 0, but nothing says that a stack starts here
 	NoProgress                    // the stack pointer would not grow
 	Misaligned                    // the stack pointer would not be a multiple of the word size
 	StackSwitch                   // the caller's stack pointer lies in another mapping
 	BadRule                       // the row's rule makes no sense for this architecture or frame
 	Loop                          // a signal frame leads back to a frame that was seen
+	FramesMissing                 // no method leads on, but the root behind what is missing is known
 	numReasons
 )
 
@@ -40,6 +41,7 @@ var reasonTexts = [numReasons]string{
 	StackSwitch:     "stack switch",
 	BadRule:         "unusable row",
 	Loop:            "loop",
+	FramesMissing:   "frames missing",
 }
 
 // String is the fixed text of the reason, as outputs print it.

@@ -61,6 +61,7 @@ type next struct {
 	limit    uint64 // highest stack pointer allowed: the end of the mapping
 	anywhere bool   // for find: the caller may be on another stack
 	over     bool   // it is
+	jumped   bool   // pc is in generated code, behind no call: to be proved
 	cfa      uint64
 	pc       uint64
 	sp       uint64

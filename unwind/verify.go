@@ -35,7 +35,7 @@ type Difference struct {
 // conventions that code need not keep, and a difference says nothing of the table.
 func (w *Walker) Verify(set *regs.Set, mem *Memory, yield func(Difference)) End {
 	frames := w.spare[:0]
-	e := w.begin(set)
+	e := w.begin(set, false)
 	for {
 		frames = append(frames, Frame{})
 		w.here(e, &frames[len(frames)-1])

@@ -24,6 +24,7 @@ type Walker struct {
 	layout   Layout   // nil if space has none
 	follower Follower // nil if space has none
 	stacks   Stacks   // nil if space has none
+	origins  Origins  // nil if space has none
 	conv     *convention
 	order    []How
 	maxDepth int
@@ -42,11 +43,16 @@ type Walker struct {
 	left   []left      // stacks that the walk has been on
 	over   []Stack     // those that it went over to
 	low    uint64      // lowest stack pointer of the current one
-	gen    uint64
-	window window
+	// The first frame that is provisional is the one at index unproved, of the return
+	// address doubted; 0: there is none, or a later one has proved it.
+	unproved int
+	doubted  uint64
+	gen      uint64
+	window   window
 
 	second *Walker // walks with .eh_frame before .sframe; made when first needed
-	spare  []Frame // frames of its walk
+	tables *Walker // walks by tables alone; made when first needed
+	spare  []Frame // frames of their walks
 }
 
 // came is how a walk came to a frame.
@@ -76,6 +82,7 @@ func New(a *regs.Arch, space Space, order []How, maxDepth int) *Walker {
 	w.layout, _ = space.(Layout)
 	w.follower, _ = space.(Follower)
 	w.stacks, _ = space.(Stacks)
+	w.origins, _ = space.(Origins)
 	return w
 }
 
@@ -84,7 +91,14 @@ func New(a *regs.Arch, space Space, order []How, maxDepth int) *Walker {
 // with the registers' own PC is always there.
 func (w *Walker) Walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End) {
 	first := len(frames)
-	frames, end := w.walk(set, mem, frames)
+	frames, end := w.repeated(set, mem, frames)
+	return w.root(frames, first, end, mem)
+}
+
+// repeated walks, and once more in another order if that may lead further.
+func (w *Walker) repeated(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End) {
+	first := len(frames)
+	frames, end := w.walk(set, false, mem, frames)
 	if end.Reason == Complete || end.Reason == DepthLimit || !w.worthRepeating(frames[first:]) {
 		return frames, end
 	}
@@ -93,7 +107,7 @@ func (w *Walker) Walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 	if w.second == nil {
 		w.second = New(w.arch, w.space, ehFrameFirst(w.order), w.maxDepth)
 	}
-	other, otherEnd := w.second.walk(set, mem, w.spare[:0])
+	other, otherEnd := w.second.walk(set, false, mem, w.spare[:0])
 	w.spare = other
 	if otherEnd.Reason == Complete || len(other) > len(frames)-first {
 		otherEnd.Repeated = true
@@ -137,10 +151,11 @@ func ehFrameFirst(order []How) []How {
 	return out
 }
 
-// walk is Walk without the repetition.
-func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End) {
+// walk is Walk without the repetition. caller: it begins at a frame that has called
+// another one.
+func (w *Walker) walk(set *regs.Set, caller bool, mem *Memory, frames []Frame) ([]Frame, End) {
 	first := len(frames)
-	e := w.begin(set)
+	e := w.begin(set, caller)
 	s := &w.set
 	for {
 		frames = slices.Grow(frames, 1)[:len(frames)+1]
@@ -161,20 +176,22 @@ func (w *Walker) walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End)
 
 		to, reason := w.advance(e, mem, frames[first:])
 		if reason != 0 {
-			return frames, w.end(reason, e)
+			all, end := w.settle(frames[first:], w.end(reason, e), e, mem)
+			return frames[:first+len(all)], end
 		}
 		e = to
 	}
 }
 
-// begin sets the walk to the innermost frame, whose entry it returns.
-func (w *Walker) begin(set *regs.Set) *entry {
+// begin sets the walk to its first frame, whose entry it returns.
+func (w *Walker) begin(set *regs.Set, caller bool) *entry {
 	w.start()
-	w.late, w.called, w.linked, w.came = w.late[:0], false, nil, came{}
+	w.late, w.called, w.linked, w.came = w.late[:0], false, nil, came{caller: caller}
 	w.left, w.over, w.low = w.left[:0], w.over[:0], set.R[w.arch.SP&(regs.NumRegs-1)]
+	w.unproved = 0
 	w.set = *set
 	w.next.limit = w.limit(&w.set)
-	return w.lookup(set.PC, false)
+	return w.lookup(set.PC, caller)
 }
 
 // here makes f the frame that the walk stands at, that of e.
@@ -205,6 +222,9 @@ func (w *Walker) advance(e *entry, mem *Memory, frames []Frame) (*entry, Reason)
 	w.linked = row
 	if w.next.over {
 		w.leave(frames, w.next.base)
+	}
+	if w.next.jumped {
+		w.provisional(frames)
 	}
 	w.catchUp(mem)
 	w.next.commit(w.arch, &w.set, row, mem)
@@ -265,7 +285,7 @@ func (w *Walker) step(e *entry, top bool, mem *Memory) (row *sframe.Row, how How
 	if e.flags&isPlain == 0 && (e.row == nil || !e.row.Outermost) {
 		w.catchUp(mem)
 	}
-	w.next.over = false
+	w.next.over, w.next.jumped = false, false
 	row, how, reason = w.found(e, top, mem)
 	switch reason {
 	case 0, Outermost:
@@ -357,7 +377,7 @@ func (w *Walker) found(e *entry, top bool, mem *Memory) (*sframe.Row, How, Reaso
 // try computes the caller and checks that its PC is code. After success
 // w.next holds the caller and w.to its entry, unless row is a signal frame's.
 func (w *Walker) try(row *sframe.Row, how How, e *entry, top bool, mem *Memory) Reason {
-	w.next.over = false
+	w.next.over, w.next.jumped = false, false
 	r := w.next.find(w.arch, &w.set, row, top, mem)
 	if row.Switch || r == NoProgress || r == StackSwitch {
 		r = w.goOver(row, how, top, mem, r)
@@ -394,6 +414,9 @@ func (w *Walker) check(signal bool, how How, e *entry) Reason {
 		// A register that was taken for a frame pointer and is none can point
 		// at code addresses too, but hardly behind calls. Code may have been
 		// followed to where it never goes.
+		if w.next.jumped = how != BackChain && !w.next.over && w.generated(pc-1); w.next.jumped {
+			return 0
+		}
 		return NotAfterCall
 	}
 	return 0

@@ -14,6 +14,9 @@
 // belong to processes of one user. (Who may write another's memory may falsify
 // its tables as well; others may not.) It is bounded in bytes.
 //
+// Code that belongs to no object has rows where the program tells of it by GDB's
+// interface for JIT compilers, as QEMU does.
+//
 // The mappings are read anew when an address is not covered, on [Space.Refresh],
 // and when [Space.Verify] finds that an object is no longer what it was. A row
 // never outlives its object: an object is identified by its place, device,

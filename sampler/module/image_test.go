@@ -45,6 +45,7 @@ type image struct {
 	tablesRW  bool // the first segment is writable
 	sections  bool
 	debug     bool // .debug_frame, whose row has rsp plus cfa+50
+	text      bool // a section of the code
 	goTable   bool // a section named like Go's table of functions
 	symbols   map[string]uint64
 	unsized   bool // the symbols have no sizes
@@ -297,7 +298,11 @@ func (im image) shdrs() (hdrs, strs, syms []byte) {
 		if is32 {
 			syms = o.AppendUint32(o.AppendUint32(syms, uint32(addr)), symSize)
 		}
-		syms = append(syms, byte(elf.STT_FUNC), 0)
+		typ := elf.STT_FUNC
+		if n == string(jitDescriptor) {
+			typ = elf.STT_OBJECT
+		}
+		syms = append(syms, byte(typ), 0)
 		syms = o.AppendUint16(syms, 1)
 		if !is32 {
 			syms = o.AppendUint64(o.AppendUint64(syms, addr), uint64(symSize))
@@ -327,6 +332,9 @@ func (im image) shdrs() (hdrs, strs, syms []byte) {
 	}
 	if im.debug {
 		add(".debug_frame", elf.SHT_PROGBITS, 0, imgShdr+0x1800, uint64(len(im.debugFrame())), 0)
+	}
+	if im.text {
+		add(".text", elf.SHT_PROGBITS, elf.SHF_ALLOC|elf.SHF_EXECINSTR, imgText, 0x1000, 0)
 	}
 	if im.goTable {
 		add(".gopclntab", elf.SHT_PROGBITS, elf.SHF_ALLOC, imgZero, 16, 0)

@@ -9,11 +9,13 @@ import (
 	"log/slog"
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"sfsample/ptrace/procfs"
 	"sfsample/sframe"
 	"sfsample/unwind"
+	"sfsample/unwind/code"
 )
 
 // Options are settings of a Space. The zero value is the default.
@@ -57,6 +59,7 @@ type Space struct {
 	ranges  []Range // of Verify, kept for their memory
 	verify  []byte
 	free    freeCode
+	jit     jitCode
 }
 
 // codeRange is an executable mapping.
@@ -72,6 +75,7 @@ var _ interface {
 	unwind.Layout
 	unwind.Follower
 	unwind.Stacks
+	unwind.Origins
 } = (*Space)(nil)
 
 // NewSpace returns a Space that reads src and keeps what it read of objects in
@@ -157,10 +161,47 @@ func (s *Space) missed(addr uint64) bool {
 // Executable implements unwind.Space.
 func (s *Space) Executable(pc uint64) bool { return s.cover(pc) != nil }
 
+// Origin implements unwind.Origins. The mapping may have no name, one that the program has
+// given it, or be of memory that only looks like a file (memfd_create(2)).
+func (s *Space) Origin(pc uint64) (code, object bool) {
+	r := s.find(pc)
+	if r == nil {
+		return false, false
+	}
+	// Files that are no objects hold what was compiled before (SBCL's core), by rules of its own.
+	m := &s.maps[r.mapping]
+	return r.mod != nil || m.Path == "" || m.Path[0] == '[' || strings.HasPrefix(m.Path, "/memfd:"), r.mod != nil
+}
+
+// Calls implements unwind.Origins, by the function's start in a table.
+func (s *Space) Calls(ra, pc uint64) bool {
+	r := s.find(pc)
+	if r == nil || r.mod == nil {
+		return false
+	}
+	m := r.mod
+	f, ok := s.Function(pc)
+	if !ok || m.Arch == nil {
+		return false
+	}
+	o := m.obj
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.via = m
+	defer func() { o.via = nil }()
+	to, ok := code.Target(o.hdr.arch, ra-m.Bias, o.readCode)
+	return ok && to == f.Start
+}
+
 // Row implements unwind.Space.
 func (s *Space) Row(pc uint64, how unwind.How) (*sframe.Row, error) {
 	r := s.cover(pc)
-	if r == nil || r.mod == nil {
+	switch {
+	case r == nil:
+		return nil, sframe.ErrNoRow
+	case r.mod == nil && how == unwind.EHFrame:
+		return s.jitRow(pc)
+	case r.mod == nil:
 		return nil, sframe.ErrNoRow
 	}
 	r.mod.asked = true
@@ -336,6 +377,7 @@ func (s *Space) forget(m *Module) {
 	if p := m.problems(); len(s.past)+len(p) <= maxPast {
 		s.past = append(s.past, p...)
 	}
+	s.jit.forget(m)
 	s.cache.release(m.obj)
 }
 
@@ -352,6 +394,7 @@ func (s *Space) Verify() (changed bool, err error) {
 		}
 	}
 	s.freeChanged()
+	s.jitChanged()
 	return s.gen != before, err
 }
 

@@ -128,3 +128,19 @@ func FuzzFollow(f *testing.F) {
 		Target(a, pc, read)
 	})
 }
+
+// TestFollowI386Memcpy follows a piece of glibc 2.36's memcpy for i386, whose table does not know of its push:
+// push eax; mov eax,ecx; shr ecx,2; and eax,3; rep movsd; mov ecx,eax; rep movsb; pop eax; mov edi,eax;
+// mov esi,edx; mov eax,[esp+4]; ret.
+func TestFollowI386Memcpy(t *testing.T) {
+	code, err := hex.DecodeString("5089c8c1e90283e003f3a589c1f3a45889c789d68b442404c3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for pc, want := range map[uint64]int32{0x1000: 4, 0x1001: 8, 0x1009: 8, 0x100d: 8, 0x100f: 8, 0x1010: 4, 0x1018: 4} {
+		row, err := Follow(regs.I386, Place{PC: pc}, flat{0x1000, code}.read)
+		if err != nil || row.CFA != fromReg(regs.I386.SP, want) || row.RA != atCFA(-4) {
+			t.Errorf("%#x: %+v, %v; want the CFA at esp+%d", pc, row, err, want)
+		}
+	}
+}

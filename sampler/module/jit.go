@@ -1,0 +1,280 @@
+package module
+
+import (
+	"bytes"
+	"debug/elf"
+	"log/slog"
+	"slices"
+	"time"
+
+	"sfsample/regs"
+	"sfsample/sframe"
+	"sfsample/sframe/ehframe"
+)
+
+// GDB's interface for JIT compilers ("Debugging with GDB", chapter "JIT Compilation
+// Interface"): a variable of the program leads to a list of ELF images in memory, each of
+// which describes code that was generated. QEMU and LLVM tell there how to unwind
+// theirs. The program may write anything there: all is bounded, and what it
+// says counts only for code that belongs to no object.
+
+// jitDescriptor is the name of the variable.
+var jitDescriptor = []byte("__jit_debug_descriptor")
+
+// Bounds of what is read of a process.
+const (
+	maxJITEntries = 4096
+	maxJITImage   = 1 << 20  // of one image, in bytes
+	maxJITBytes   = 16 << 20 // of all
+	// jitEvery is how often the list is read for want of an address.
+	jitEvery = 100 * time.Millisecond
+)
+
+// jitCode is what a process tells of its generated code.
+type jitCode struct {
+	looked map[*Module]bool
+	gen    uint64 // of the mappings that were looked through
+	lists  []jitList
+	images []jitImage
+	read   time.Time // when the images were read; zero: not yet
+}
+
+// jitList is a descriptor in memory.
+type jitList struct {
+	mod   *Module
+	addr  uint64
+	state []byte // what it held when its images were read
+}
+
+// jitImage tells of code from start on.
+type jitImage struct {
+	start, end uint64
+	table      *ehframe.Table
+}
+
+// jitRow returns the row for generated code at pc.
+func (s *Space) jitRow(pc uint64) (*sframe.Row, error) {
+	s.findJIT()
+	j := &s.jit
+	if len(j.lists) == 0 {
+		return nil, sframe.ErrNoRow
+	}
+	if row, err := j.row(pc); err == nil || s.opt.Now().Sub(j.read) < jitEvery {
+		return row, err
+	}
+	s.readJIT()
+	return j.row(pc)
+}
+
+func (j *jitCode) row(pc uint64) (*sframe.Row, error) {
+	for i := range j.images {
+		if m := &j.images[i]; m.start <= pc && pc < m.end {
+			if row, err := m.table.Row(pc); err == nil {
+				return row, nil
+			}
+		}
+	}
+	return nil, sframe.ErrNoRow
+}
+
+// findJIT looks for descriptors in the objects that were not looked through yet.
+func (s *Space) findJIT() {
+	j := &s.jit
+	if j.gen == s.gen {
+		return
+	}
+	if j.gen = s.gen; j.looked == nil {
+		j.looked = map[*Module]bool{}
+	}
+	for _, m := range s.modules {
+		if j.looked[m] || m.VDSO() || m.Arch == nil {
+			continue
+		}
+		j.looked[m] = true
+		if vaddr, ok := m.variable(jitDescriptor, s.opt.Log); ok {
+			j.lists = append(j.lists, jitList{mod: m, addr: m.Bias + vaddr})
+			j.read = time.Time{}
+		}
+	}
+}
+
+// forget forgets what an object that has gone has told.
+func (j *jitCode) forget(m *Module) {
+	delete(j.looked, m)
+	n := len(j.lists)
+	if j.lists = slices.DeleteFunc(j.lists, func(l jitList) bool { return l.mod == m }); len(j.lists) < n {
+		j.images, j.read = nil, time.Time{}
+	}
+}
+
+// jitChanged forgets the images, and has walks forget their rows, if a list is not what
+// it was.
+func (s *Space) jitChanged() {
+	for i := range s.jit.lists {
+		l := &s.jit.lists[i]
+		if len(l.state) == 0 {
+			continue
+		}
+		now := make([]byte, len(l.state))
+		if n, err := s.src.ReadAt(now, int64(l.addr)); err != nil || n < len(now) || !bytes.Equal(now, l.state) {
+			s.jit.images, s.jit.read = nil, time.Time{}
+			l.state = nil
+			s.gen++
+			return
+		}
+	}
+}
+
+// readJIT reads the images of all lists.
+func (s *Space) readJIT() {
+	j := &s.jit
+	j.images, j.read = j.images[:0], s.opt.Now()
+	entries, room := 0, maxJITBytes
+	for i := range j.lists {
+		l := &j.lists[i]
+		a := l.mod.Arch
+		word := a.WordBytes
+		// struct jit_descriptor: version, action (32 bits each), relevant_entry, first_entry.
+		l.state = make([]byte, 8+2*word)
+		if n, err := s.src.ReadAt(l.state, int64(l.addr)); err != nil || n < len(l.state) || a.Order.Uint32(l.state) != 1 {
+			l.state = l.state[:0]
+			continue
+		}
+		// struct jit_code_entry: next_entry, prev_entry, symfile_addr, symfile_size
+		// (64 bits, on a boundary of 8; of 4 on i386).
+		at := a.Word(l.state[8+word:])
+		size := 3*word + 8
+		if word == 4 && a != regs.I386 {
+			size += 4
+		}
+		seen := map[uint64]bool{} // a list may be a ring
+		for ; at != 0 && !seen[at] && entries < maxJITEntries && room > 0; entries++ {
+			seen[at] = true
+			e := make([]byte, size)
+			if n, err := s.src.ReadAt(e, int64(at)); err != nil || n < len(e) {
+				break
+			}
+			image, bytes := a.Word(e[2*word:]), a.Order.Uint64(e[size-8:])
+			if bytes > 0 && bytes <= maxJITImage && int(bytes) <= room {
+				room -= int(bytes)
+				s.openJIT(a, image, int(bytes))
+			}
+			at = a.Word(e)
+		}
+	}
+}
+
+// openJIT reads an image and opens its table.
+func (s *Space) openJIT(a *regs.Arch, addr uint64, size int) {
+	b := make([]byte, size)
+	if n, err := s.src.ReadAt(b, int64(addr)); err != nil || n < size {
+		return
+	}
+	f := bytes.NewReader(b)
+	h, err := readHeader(f, 0)
+	if err != nil || h.arch != a {
+		return
+	}
+	var text, frames section
+	err = h.readSections(f, int64(size), func(x section) {
+		switch {
+		case x.flags&(elf.SHF_EXECINSTR|elf.SHF_ALLOC) == elf.SHF_EXECINSTR|elf.SHF_ALLOC && text.size == 0:
+			text = x
+		case x.name == ".debug_frame", x.name == ".eh_frame" && frames.size == 0:
+			frames = x
+		}
+	})
+	if err != nil || text.size == 0 || text.addr+text.size < text.addr || frames.typ == elf.SHT_NOBITS ||
+		frames.flags&elf.SHF_COMPRESSED != 0 || frames.size == 0 || frames.off > uint64(size) || frames.size > uint64(size)-frames.off {
+		return
+	}
+	where := ehframe.Sections{FrameSize: frames.size, DebugFrame: frames.name == ".debug_frame"}
+	if !where.DebugFrame {
+		where.FrameAddr = frames.addr
+	}
+	t, err := ehframe.Open(shifted{b[frames.off : frames.off+frames.size], where.FrameAddr}, a, where)
+	if err != nil {
+		s.opt.Log.Debug("image of generated code not used", "addr", addr, "reason", err.Error())
+		return
+	}
+	s.jit.images = append(s.jit.images, jitImage{text.addr, text.addr + text.size, t})
+}
+
+// shifted is a section by address.
+type shifted struct {
+	data []byte
+	addr uint64
+}
+
+// ReadAt implements io.ReaderAt.
+func (r shifted) ReadAt(b []byte, addr int64) (int, error) {
+	return bytes.NewReader(r.data).ReadAt(b, addr-int64(r.addr))
+}
+
+// variable returns the link-time address of the variable of that name, by the symbols of
+// the module's file.
+func (m *Module) variable(name []byte, log *slog.Logger) (vaddr uint64, ok bool) {
+	f, err := m.OpenFile()
+	if err != nil {
+		log.Debug("file not used", "module", m.Path, "reason", err.Error())
+		return 0, false
+	}
+	defer f.Close()
+	var all []section
+	h := m.obj.hdr
+	if h.readSections(f, f.Size(), func(s section) { all = append(all, s) }) != nil {
+		return 0, false
+	}
+	for _, s := range all {
+		if (s.typ == elf.SHT_SYMTAB || s.typ == elf.SHT_DYNSYM) && s.link < len(all) && !ok {
+			vaddr, ok = h.findVariable(f, s, all[s.link], name)
+		}
+	}
+	return vaddr, ok
+}
+
+// maxNames bounds the names that a variable is looked for in, in bytes.
+const maxNames = 16 << 20
+
+// findVariable looks for a variable in the symbol table syms. It reads both tables once.
+func (h *header) findVariable(f File, syms, strs section, name []byte) (vaddr uint64, ok bool) {
+	l := symbolLayout(h.class)
+	if strs.size > maxNames || syms.ent != uint64(l.size) {
+		return 0, false
+	}
+	index, found := uint32(0), false
+	h.scan(f, strs, func(b []byte, off uint64) (used int) {
+		for n := bytes.IndexByte(b, 0); n >= 0 && !found; n = bytes.IndexByte(b[used:], 0) {
+			if bytes.HasSuffix(b[used:used+n], name) { // linkers share ends
+				index, found = uint32(off)+uint32(used+n-len(name)), true
+			}
+			used += n + 1
+		}
+		if found {
+			return len(b)
+		}
+		return used
+	})
+	if !found {
+		return 0, false
+	}
+	h.scan(f, syms, func(b []byte, _ uint64) (used int) {
+		for ; len(b)-used >= l.size; used += l.size {
+			s := b[used : used+l.size]
+			if h.order.Uint32(s) == index && elf.ST_TYPE(s[l.info]) == elf.STT_OBJECT && h.order.Uint16(s[l.shndx:]) != uint16(elf.SHN_UNDEF) {
+				vaddr, ok = h.word(s[l.value:]), true
+			}
+		}
+		return used
+	})
+	return vaddr, ok
+}
+
+// symbolLayout is where fields are in a symbol (System V gABI, chapter 4, "Symbol Table").
+func symbolLayout(c elf.Class) (l struct{ size, info, shndx, value int }) {
+	l.size, l.info, l.shndx, l.value = 24, 4, 6, 8 // Elf64_Sym: name, info, other, shndx, value, size
+	if c == elf.ELFCLASS32 {
+		l.size, l.info, l.shndx, l.value = 16, 12, 14, 4 // Elf32_Sym: name, value, size, info, other, shndx
+	}
+	return l
+}
