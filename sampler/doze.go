@@ -43,6 +43,29 @@ func (d *doze) Outside() {
 	}
 }
 
+// nap waits for a moment, as doze does.
+type nap struct{ until int64 }
+
+// Outside waits until then.
+//
+//go:nosplit
+//go:norace
+func (x *nap) Outside() {
+	for ptrace.RawNow() < x.until {
+		ptrace.RawSleep(x.until)
+	}
+}
+
+// nap waits until a CLOCK_MONOTONIC time, without a timer of Go's runtime. false: nobody would be heard for too long.
+func (e *engine) nap(until int64) bool {
+	if e.keeper != nil || until-ptrace.Now() > int64(longestDoze) {
+		return false
+	}
+	e.napping.until = until
+	ptrace.Outside(&e.napping)
+	return true
+}
+
 // doze waits while nothing runs, and sets which tick is due then; until then it is the next to be looked at.
 func (e *engine) doze() {
 	d := &e.dozing
