@@ -196,8 +196,15 @@ func (e *engine) ask(t *thread) bool {
 // askAnyhow asks for a stop of a blocked thread at tick n, as every thread is to be stopped, if that
 // does no harm. s is how it has run.
 func (e *engine) askAnyhow(t *thread, n int64, s procfs.Schedstat) bool {
+	if s.Count != 0 && t.untouched == s.Count {
+		return false
+	}
 	call, err := t.syscall(e.buf[:])
 	if err != nil || call.Running || !e.opt.mayStop(e.fs, t.proc.pid, t.tid, call.NR, &call.Args) {
+		return false
+	}
+	if t.again && call.SP == t.wait.SP && call.PC == t.wait.PC && drifts(call.NR, &call.Args) {
+		t.again, t.untouched = e.opt.All, s.Count // once is enough: what the stop has shown stands
 		return false
 	}
 	e.awake(t, -1)

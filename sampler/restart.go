@@ -112,6 +112,18 @@ func timed(name string, args *[6]uint64) bool {
 	return false
 }
 
+// drifts tells of a call whether each stop makes it last longer by as long as the stop takes: it begins anew with what was left
+// of its limit at the stop (poll_select_finish, fs/select.c), where others keep the instant at which it ends.
+func drifts(nr int64, args *[6]uint64) bool {
+	switch name, _ := syscalls.Name(runtime.GOARCH, nr); name {
+	case "select", "pselect6":
+		return args[4] != 0
+	case "ppoll":
+		return args[2] != 0
+	}
+	return false
+}
+
 // mayStop tells whether a thread of process pid that is blocked in this call may
 // be stopped, which costs time if it may.
 func (o *Options) mayStop(fs procfs.FS, pid, tid int, nr int64, args *[6]uint64) bool {

@@ -89,6 +89,25 @@ func TestTimed(t *testing.T) {
 	}
 }
 
+// TestDrifts: a call that begins anew with what was left of its limit at a stop lasts longer with each.
+func TestDrifts(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		args [6]uint64
+		want bool
+	}{
+		{"pselect6", [6]uint64{4: 0x1000}, true},
+		{"pselect6", [6]uint64{}, false}, // no limit
+		{"ppoll", [6]uint64{2: 0x1000}, true},
+		{"ppoll", [6]uint64{4: 0x1000}, false},
+		{"nanosleep", [6]uint64{0x1000, 0x1000, 0x1000, 0x1000, 0x1000}, false}, // keeps the instant of its end
+	} {
+		if got := drifts(number(runtime.GOARCH, tt.name), &tt.args); got != tt.want {
+			t.Errorf("%s%x: %v, want %v", tt.name, tt.args, got, tt.want)
+		}
+	}
+}
+
 // TestMayStop: a thread with a filter is not stopped, nor is one among others in a
 // call that a filter of theirs could end.
 func TestMayStop(t *testing.T) {

@@ -41,11 +41,13 @@ func TestAttacks(t *testing.T) {
 				if !a.alone {
 					t.Parallel()
 				}
-				switch _, err := newTrial(tool, program, a, m, 999, 100*time.Millisecond).run(); {
+				switch c, err := newTrial(tool, program, a, m, 999, 100*time.Millisecond).run(); {
 				case errors.Is(err, errNotHere):
 					t.Skip(err)
 				case err != nil:
 					t.Error(err)
+				case c[stacks] == 0 && !a.fails:
+					t.Error("sfsample has taken no stack")
 				}
 			})
 		}

@@ -6,7 +6,7 @@
 //
 //	go run ./tools/attack                      # all, 20 runs each
 //	go run ./tools/attack -short -runs 1       # a few modes each, once: what the test does
-//	go run ./tools/attack -runs 1000 -only seccomp
+//	go run ./tools/attack -runs 1000 -jobs 6 -only seccomp
 //	go run ./tools/attack -tool ./sfsample     # another build
 //
 // The programs are in src; they are built with gcc. A program prints "ready", with the
@@ -18,5 +18,5 @@
 // A program that waits for a line prints "installed" when it has had it. One that says
 // "lacks" and ends with status 77 cannot have here what it takes.
 //
-// sfsample breaks, too, if it takes much memory, or seconds after its run.
+// sfsample breaks, too, if it takes much memory, or seconds after its run, or no stack at all.
 package main

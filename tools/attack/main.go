@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 )
@@ -19,8 +20,9 @@ func main() {
 	runs := flag.Int("runs", 20, "runs of each attack in each mode")
 	hz := flag.Int("hz", 999, "ticks a second")
 	length := flag.Duration("d", 200*time.Millisecond, "length of a run")
+	jobs := flag.Int("jobs", 1, "lines of the table that are worked on at once, but for those that compare times")
 	flag.Parse()
-	broke, err := all(*tool, *only, *brief, *runs, *hz, *length)
+	broke, err := all(*tool, *only, *brief, *runs, *hz, *length, max(*jobs, 1))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "attack:", err)
 		os.Exit(1)
@@ -33,7 +35,7 @@ func main() {
 
 // all runs what is asked for and prints the table. It returns in how many of its
 // places sfsample broke.
-func all(tool, only string, brief bool, runs, hz int, length time.Duration) (broke int, err error) {
+func all(tool, only string, brief bool, runs, hz int, length time.Duration, jobs int) (broke int, err error) {
 	dir, err := os.MkdirTemp("", "attack")
 	if err != nil {
 		return 0, err
@@ -51,6 +53,13 @@ func all(tool, only string, brief bool, runs, hz int, length time.Duration) (bro
 	}
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	defer w.Flush()
+	type line struct {
+		*trial
+		text string
+		held bool
+		done chan struct{}
+	}
+	var lines []*line
 	for i, a := range attacks() {
 		for k, m := range modes {
 			if !chosen(only, a, m) || brief && !short(&a, i, k) {
@@ -60,12 +69,35 @@ func all(tool, only string, brief bool, runs, hz int, length time.Duration) (bro
 			if err != nil {
 				return broke, err
 			}
-			text, held := row(newTrial(tool, program, a, m, hz, length), runs)
-			if !held {
-				broke++
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\n", a.name, m.name, text)
+			lines = append(lines, &line{trial: newTrial(tool, program, a, m, hz, length), done: make(chan struct{})})
 		}
+	}
+	go func() {
+		var busy sync.WaitGroup
+		room := make(chan struct{}, jobs)
+		for _, l := range lines {
+			room <- struct{}{}
+			if l.alone {
+				busy.Wait()
+			}
+			work := func() {
+				l.text, l.held = row(l.trial, runs)
+				close(l.done)
+				<-room
+			}
+			if l.alone {
+				work()
+				continue
+			}
+			busy.Go(work)
+		}
+	}()
+	for _, l := range lines {
+		<-l.done
+		if !l.held {
+			broke++
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", l.attack.name, l.mode.name, l.text)
 		w.Flush()
 	}
 	return broke, nil
@@ -78,7 +110,7 @@ func chosen(only string, a attack, m mode) bool {
 
 // row makes the runs of one place in the table.
 func row(t *trial, runs int) (text string, held bool) {
-	var calls, eintr, short int64
+	var calls, eintr, short, taken int64
 	for i := range runs {
 		c, err := t.run()
 		switch {
@@ -90,8 +122,12 @@ func row(t *trial, runs int) (text string, held bool) {
 		calls += c["calls"]
 		eintr += c["eintr"]
 		short += c["short"]
+		taken += c[stacks]
 	}
-	text = fmt.Sprintf("held\t%d runs\t%d calls", runs, calls)
+	if taken == 0 && !t.fails {
+		return fmt.Sprintf("broke: sfsample has taken no stack in %d runs", runs), false
+	}
+	text = fmt.Sprintf("held\t%d runs\t%d calls\t%d stacks", runs, calls, taken)
 	if eintr > 0 {
 		text += fmt.Sprintf("\t%d EINTR, as asked for", eintr)
 	}

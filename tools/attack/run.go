@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -90,8 +91,15 @@ func (t *trial) once() (counts, error) {
 	if err != nil {
 		return nil, err
 	}
-	done := make(chan error, 1)
-	go func() { done <- t.sample(ctx, p.pid) }()
+	type result struct {
+		stacks int64
+		err    error
+	}
+	done := make(chan result, 1)
+	go func() {
+		n, err := t.sample(ctx, p.pid)
+		done <- result{n, err}
+	}()
 	if t.signal {
 		time.Sleep(t.length / 2) // while it is sampled: any moment will do
 		if err := p.say("now", "installed"); err != nil {
@@ -99,7 +107,8 @@ func (t *trial) once() (counts, error) {
 			return nil, p.died(err)
 		}
 	}
-	toolErr := <-done
+	r := <-done
+	toolErr := r.err
 	c, err := p.finish()
 	var failure *toolFailure
 	switch {
@@ -108,7 +117,24 @@ func (t *trial) once() (counts, error) {
 	case toolErr != nil && !(t.fails && errors.As(toolErr, &failure)):
 		return nil, toolErr
 	}
+	c[stacks] = r.stacks
 	return c, t.judge(c)
+}
+
+// stacks is the counter of what sfsample has taken, which it says itself: one that takes nothing harms nobody.
+const stacks = "stacks"
+
+var unwound = regexp.MustCompile(`(?m)^sfsample: stacks: (\d+) unwound`)
+
+// stacksOf counts the stacks that a run of sfsample tells of, or those that a dump shows.
+func (t *trial) stacksOf(stdout, stderr string) (n int64) {
+	if t.dump {
+		return int64(strings.Count("\n"+stdout, "\n#0 "))
+	}
+	if m := unwound.FindStringSubmatch(stderr); m != nil {
+		n, _ = strconv.ParseInt(m[1], 10, 64)
+	}
+	return n
 }
 
 func (t *trial) judge(c counts) error {
@@ -135,31 +161,35 @@ func compare(c, twin counts) error {
 	return nil
 }
 
-// sample runs sfsample on a process for as long as the trial lasts.
-func (t *trial) sample(ctx context.Context, pid int) error {
+// sample runs sfsample on a process for as long as the trial lasts, and counts the stacks that it takes.
+func (t *trial) sample(ctx context.Context, pid int) (n int64, err error) {
 	target := []string{"-p", strconv.Itoa(pid)}
 	if !t.dump {
 		args := append([]string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate), "-d", t.length.String()}, t.flags...)
-		return runTool(ctx, t.length, t.tool, append(args, target...))
+		stdout, stderr, err := runTool(ctx, t.length, t.tool, append(args, target...))
+		return t.stacksOf(stdout, stderr), err
 	}
 	for end := time.Now().Add(t.length); time.Now().Before(end); {
-		if err := runTool(ctx, 0, t.tool, append([]string{"dump"}, target...)); err != nil {
-			return err
+		stdout, stderr, err := runTool(ctx, 0, t.tool, append([]string{"dump"}, target...))
+		n += t.stacksOf(stdout, stderr)
+		if err != nil {
+			return n, err
 		}
 	}
-	return nil
+	return n, nil
 }
 
 // asCommand lets sfsample start the program.
 func (t *trial) asCommand(ctx context.Context) (counts, error) {
 	args := []string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate), "--", t.program}
 	args = append(args, t.args...)
-	out, err := toolOutput(ctx, t.length, t.tool, append(args, fmt.Sprint(t.length.Seconds())))
+	stdout, stderr, err := runTool(ctx, t.length, t.tool, append(args, fmt.Sprint(t.length.Seconds())))
 	if err != nil {
 		return nil, err
 	}
-	for line := range strings.Lines(out) {
+	for line := range strings.Lines(stdout) {
 		if c, err := parseCounts(strings.TrimSpace(line)); err == nil {
+			c[stacks] = t.stacksOf(stdout, stderr)
 			return c, t.judge(c)
 		}
 		if strings.HasPrefix(line, "lacks ") {
@@ -185,12 +215,7 @@ type toolFailure struct {
 
 func (e *toolFailure) Error() string { return fmt.Sprintf("sfsample: %v: %s", e.state, e.text) }
 
-func runTool(ctx context.Context, length time.Duration, tool string, args []string) error {
-	_, err := toolOutput(ctx, length, tool, args)
-	return err
-}
-
-func toolOutput(ctx context.Context, length time.Duration, tool string, args []string) (string, error) {
+func runTool(ctx context.Context, length time.Duration, tool string, args []string) (stdout, text string, err error) {
 	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, tool, args...)
 	cmd.Stderr = &stderr
@@ -200,18 +225,18 @@ func toolOutput(ctx context.Context, length time.Duration, tool string, args []s
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return "", errors.New("sfsample does not end")
+		return "", "", errors.New("sfsample does not end")
 	case errors.As(err, &exit) && exit.ExitCode() == 1:
-		return "", &toolFailure{exit.ProcessState, string(bytes.TrimSpace(stderr.Bytes()))}
+		return "", "", &toolFailure{exit.ProcessState, string(bytes.TrimSpace(stderr.Bytes()))}
 	case errors.As(err, &exit):
-		return "", fmt.Errorf("sfsample: %v: %s", exit, bytes.TrimSpace(stderr.Bytes()))
+		return "", "", fmt.Errorf("sfsample: %v: %s", exit, bytes.TrimSpace(stderr.Bytes()))
 	case took > length+maxAfter:
-		return "", fmt.Errorf("sfsample takes %v for a run of %v", took, length)
+		return "", "", fmt.Errorf("sfsample takes %v for a run of %v", took, length)
 	}
 	if used, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && used.Maxrss > maxMemory {
-		return "", fmt.Errorf("sfsample uses %d MB of memory", used.Maxrss>>10)
+		return "", "", fmt.Errorf("sfsample uses %d MB of memory", used.Maxrss>>10)
 	}
-	return string(out), err
+	return string(out), stderr.String(), err
 }
 
 // target is a program under attack.
