@@ -148,7 +148,7 @@ func TestSent(t *testing.T) {
 		}
 		q := x.queries[i]
 		if got != want || q.Has("format") || q.Get("from") == "" || q.Get("until") < q.Get("from") ||
-			!regexp.MustCompile(`^a_shop\{host.name=h_1,process.pid=`+pid+`,.*\}$`).MatchString(q.Get("name")) {
+			!regexp.MustCompile(`^a_shop\{host_name=h_1,process_pid=`+pid+`,.*\}$`).MatchString(q.Get("name")) {
 			t.Errorf("round %d by Pyroscope's ingest: %d ticks, want %d; %v", i, got, want, q)
 		}
 	}
