@@ -144,7 +144,7 @@ func (f *Firefox) Add(s *Sample) error {
 	}
 	at := max(s.Time.Sub(f.start), 0)
 	if idle {
-		f.wait(t, s.State, max(at-s.Wall, 0), at)
+		f.wait(t, cmp.Or(s.Wait, s.State), max(at-s.Wall, 0), at)
 	}
 	if f.timed >= f.limit {
 		f.join()

@@ -50,6 +50,9 @@ func (j *JSON) Add(s *Sample) error {
 	b = appendText(b, "process", s.Process)
 	b = appendText(b, "thread", s.Thread)
 	b = appendText(b, "state", s.State)
+	if s.Wait != "" {
+		b = appendText(b, "wait", s.Wait)
+	}
 	b = appendText(b, "taken", s.Taken)
 	b = appendField(b, "cpu_ns", int64(s.CPU))
 	b = appendField(b, "wall_ns", int64(s.Wall))

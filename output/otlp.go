@@ -151,7 +151,7 @@ func (o *OTLP) profile(pid int, cells []uint32, kind, unit string, value func(i 
 		e.uint(otlpSampleStack, o.stacks.id(c.key.node))
 		l := &o.labels[c.key.labels]
 		e.begin()
-		for _, a := range [...]Attr{{attrThreadName, l.thread, 0}, {attrThreadState, l.state, 0}, {attrStackEnd, l.end, 0}} {
+		for _, a := range [...]Attr{{attrThreadName, l.thread, 0}, {attrThreadState, l.state, 0}, {attrThreadWait, l.wait, 0}, {attrStackEnd, l.end, 0}} {
 			if a.Text != "" {
 				e.varint(o.attribute(a.Key, a.Text))
 			}

@@ -82,6 +82,7 @@ const (
 	frameKernel     = "kernel"
 	attrThreadName  = "thread.name"
 	attrThreadState = "sfsample.state" // of ours: "running", or the system call
+	attrThreadWait  = "sfsample.wait"  // of ours: what it waits for, with --waits
 	attrStackEnd    = "sfsample.end"   // of ours: why a stack is cut
 )
 

@@ -63,8 +63,8 @@ type pprofLine struct {
 }
 
 type pprofLabels struct {
-	process, thread, state, end string
-	pid                         int
+	process, thread, state, wait, end string
+	pid                               int
 }
 
 type cellKey struct{ node, labels uint32 }
@@ -105,7 +105,7 @@ func (p *PProf) Add(s *Sample) error {
 	if s.Time.After(p.last) {
 		p.last = s.Time
 	}
-	k := pprofKey{s.Stack, pprofLabels{s.Process, s.Thread, s.State, "", s.PID}}
+	k := pprofKey{s.Stack, pprofLabels{s.Process, s.Thread, s.State, s.Wait, "", s.PID}}
 	i, ok := p.cache[k]
 	if !ok {
 		i = p.insert(k)
@@ -415,7 +415,7 @@ func (p *PProf) writeSamples(e *protoWriter, text func(string) uint64) {
 		e.nested(2)
 		l := &p.labels[c.key.labels]
 		for _, kv := range [...]struct{ key, value string }{
-			{"process", l.process}, {"thread", l.thread}, {"state", l.state}, {"end", l.end},
+			{"process", l.process}, {"thread", l.thread}, {"state", l.state}, {"wait", l.wait}, {"end", l.end},
 		} {
 			if kv.value != "" {
 				e.begin()

@@ -14,20 +14,43 @@ import (
 	"sfsample/sampler/taking"
 )
 
+// maxBelow is how far below the mapping of a main stack its stack pointer is looked for, in bytes: the usual limit of its size.
+const maxBelow = 8 << 20
+
 // stackExtent finds the mapping that sp lies in, none if it is not memory of the
-// process's own.
+// process's own. The kernel maps a main stack as far down as it was touched only
+// (expand_stack, mm/mmap.c): there, sp may lie below.
 func stackExtent(maps []procfs.Mapping, sp uint64) taking.Extent {
-	m := mappingAt(maps, sp)
-	if m == nil || m.File() || m.Perms&procfs.Shared != 0 {
+	i, _ := findMapping(maps, sp)
+	if i == len(maps) || maps[i].File() || maps[i].Perms&procfs.Shared != 0 {
 		return taking.Extent{}
 	}
-	return taking.Extent{Low: m.Start, High: m.End}
+	x := taking.Extent{Low: maps[i].Start, High: maps[i].End, Below: maps[i].Start}
+	if maps[i].Path == "[stack]" {
+		x.Below = x.Low - min(x.Low, maxBelow)
+		if i > 0 {
+			x.Below = max(x.Below, maps[i-1].End)
+		}
+	}
+	if sp < x.Below {
+		return taking.Extent{}
+	}
+	return x
 }
 
 // mappingAt returns the one of maps, which are in ascending order, that holds
 // addr, nil if there is none.
 func mappingAt(maps []procfs.Mapping, addr uint64) *procfs.Mapping {
-	i, found := slices.BinarySearchFunc(maps, addr, func(m procfs.Mapping, addr uint64) int {
+	i, found := findMapping(maps, addr)
+	if !found {
+		return nil
+	}
+	return &maps[i]
+}
+
+// findMapping returns the index of the one of maps that holds addr, or of the next.
+func findMapping(maps []procfs.Mapping, addr uint64) (i int, found bool) {
+	return slices.BinarySearchFunc(maps, addr, func(m procfs.Mapping, addr uint64) int {
 		switch {
 		case m.End <= addr:
 			return -1
@@ -36,10 +59,6 @@ func mappingAt(maps []procfs.Mapping, addr uint64) *procfs.Mapping {
 		}
 		return 0
 	})
-	if !found {
-		return nil
-	}
-	return &maps[i]
 }
 
 // maxAsked bounds how many stacks of a process [zeros] is asked about: the kernel walks through all of its

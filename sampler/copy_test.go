@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace/procfs"
+	"sfsample/sampler/taking"
 )
 
 // TestResident: what lies behind a stack belongs to its copies as far as it is in
@@ -86,4 +87,36 @@ func withhold(addr, n uint64) error {
 		return errno
 	}
 	return nil
+}
+
+// TestStackExtent: a main stack may go on below its mapping, as far as there is nothing else.
+func TestStackExtent(t *testing.T) {
+	const top = 0x7fff_0000_0000
+	mapping := func(start, end uint64, path string, perms procfs.Perms) procfs.Mapping {
+		return procfs.Mapping{Start: start, End: end, Path: path, Perms: perms}
+	}
+	file := mapping(top-0x3000, top-0x2000, "/lib/x", procfs.Read)
+	file.Inode = 5
+	near := []procfs.Mapping{mapping(top-0x50_0000, top-0x4f_0000, "", procfs.Read|procfs.Write), mapping(top, top+0x2000, "[stack]", procfs.Read|procfs.Write)}
+	far := []procfs.Mapping{mapping(0x1000, 0x2000, "", procfs.Read|procfs.Write), near[1]}
+	for _, tt := range []struct {
+		name string
+		maps []procfs.Mapping
+		sp   uint64
+		want taking.Extent
+	}{
+		{"within", near, top + 0x10, taking.Extent{Low: top, High: top + 0x2000, Below: top - 0x4f_0000}},
+		{"below", near, top - 0x1000, taking.Extent{Low: top, High: top + 0x2000, Below: top - 0x4f_0000}},
+		{"in what is below", near, top - 0x4f_0008, taking.Extent{Low: top - 0x50_0000, High: top - 0x4f_0000, Below: top - 0x50_0000}},
+		{"as far below as a stack may be large", far, top - maxBelow, taking.Extent{Low: top, High: top + 0x2000, Below: top - maxBelow}},
+		{"farther", far, top - maxBelow - 1, taking.Extent{}},
+		{"below another mapping", []procfs.Mapping{mapping(top, top+0x2000, "", procfs.Read)}, top - 8, taking.Extent{}},
+		{"behind all", near, top + 0x2000, taking.Extent{}},
+		{"a file", []procfs.Mapping{file, near[1]}, top - 0x3000, taking.Extent{}},
+		{"shared", []procfs.Mapping{mapping(top, top+0x2000, "", procfs.Read|procfs.Shared)}, top, taking.Extent{}},
+	} {
+		if got := stackExtent(tt.maps, tt.sp); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
 }

@@ -152,6 +152,10 @@ func (n *Names) dropModules(p *processNames) {
 
 // stack names a stack, once.
 func (n *Names) stack(s *stack) *output.Stack {
+	if s.named == nil && s.plain != nil {
+		s.named, s.wait = n.waiting(s)
+		s.tell = nil
+	}
 	if s.named == nil {
 		st := &output.Stack{Frames: make([]output.Frame, 0, len(s.kernel)+len(s.frames)), End: s.end}
 		st.Frames = append(st.Frames, s.kernel...)
@@ -161,6 +165,27 @@ func (n *Names) stack(s *stack) *output.Stack {
 		s.named = st
 	}
 	return s.named
+}
+
+// waiting puts what is waited for on a stack as its innermost frame.
+func (n *Names) waiting(s *stack) (*output.Stack, string) {
+	plain := n.stack(s.plain)
+	what := s.tell(plain.Frames)
+	if what == "" {
+		return plain, ""
+	}
+	st := s.plain.waiting[what]
+	if st == nil && len(s.plain.waiting) < maxWaits {
+		st = &output.Stack{Frames: append([]output.Frame{{Func: "[" + what + "]"}}, plain.Frames...), End: plain.End}
+		if s.plain.waiting == nil {
+			s.plain.waiting = map[string]*output.Stack{}
+		}
+		s.plain.waiting[what] = st
+	}
+	if st == nil {
+		return plain, ""
+	}
+	return st, what
 }
 
 // frames names a frame: several, innermost first, if functions are inlined

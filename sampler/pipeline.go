@@ -34,6 +34,10 @@ type PipelineConfig struct {
 	Verify bool // every two methods are compared at each frame
 	// Scripts: frames of scripts take the place of their interpreter's. ScriptsOnly: other frames of stacks that have such are left out.
 	Scripts, ScriptsOnly bool
+	// Wait, if set, looks at what a blocked thread waits for, by its system call, its stack pointer and its run
+	// count (0: not known). What it returns puts that in a few words, with the thread's frames; it is called on
+	// another goroutine. nil: nothing can be told.
+	Wait func(pid, tid int, nr int64, sp, runs uint64) func([]output.Frame) string
 	// Slow, if set, is called when unwinding and naming still go on half a second
 	// after the last capture.
 	Slow func()
@@ -171,6 +175,8 @@ type seen struct {
 	vain  uint          // cut stacks in a row that have told nothing new of what to copy
 
 	waiting, waitsOn *stack // see waits
+	asleep           asleep
+	ask              bool // what it waits for
 	script           threadScript
 }
 
@@ -226,6 +232,7 @@ func (p *Pipeline) write(queue *inbox[named]) (err error) {
 			continue
 		}
 		n.sample.Stack = p.cfg.Names.stack(n.stack)
+		n.sample.Wait = n.stack.wait
 		if e := p.cfg.Sink.Add(&n.sample); e != nil {
 			err = errors.Join(err, e)
 		}
@@ -303,7 +310,40 @@ func (p *Pipeline) capture(c *capture.Capture, fb *Feedback) {
 	p.recordMaps(t, c.TID)
 	p.record(c)
 	s.last, s.state = st, state
+	s.sleeps(c)
+	p.waitsFor(t, c.TID, s)
 	p.send(t, c.TID, s, c.At, c.Taken.String(), &c.Weight)
+}
+
+// asleep is where a blocked thread was seen, to be asked what it waits for.
+type asleep struct {
+	nr       int64
+	sp, runs uint64
+}
+
+// sleeps notes where a thread was seen blocked.
+func (s *seen) sleeps(c *capture.Capture) {
+	s.asleep = asleep{nr: c.Call.NR, sp: c.Call.SP, runs: c.Count}
+	if c.Taken != capture.Unstopped { // the stop has made it run
+		s.asleep = asleep{nr: c.Call.NR}
+	}
+	s.ask = c.Blocked
+}
+
+// waitsFor makes the last stack of a blocked thread one of those that are told apart by what is waited for. Where
+// nothing can be told it is tried again with the thread's next credit.
+func (p *Pipeline) waitsFor(t *target, tid int, s *seen) {
+	if p.cfg.Wait == nil || !s.ask {
+		return
+	}
+	tell := p.cfg.Wait(t.pid, tid, s.asleep.nr, s.asleep.sp, s.asleep.runs)
+	if tell == nil {
+		return
+	}
+	s.ask = false
+	w := *s.last
+	w.plain, w.tell, w.named = s.last, tell, nil
+	s.last = &w
 }
 
 // threadNameAge is how long the name of a thread is believed.
@@ -349,6 +389,7 @@ func (p *Pipeline) credit(c *capture.Credit) {
 		s.last, s.state = noStack, "blocked"
 	}
 	p.record(c)
+	p.waitsFor(t, c.TID, s)
 	if c.Waited {
 		s = &seen{name: s.name, last: s.waits(), state: "waiting"}
 	}
@@ -638,12 +679,27 @@ const behindStack = 4 << 10
 
 // locate finds out where the stack of a capture lies, of which first was wanted.
 func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, first block, end unwind.End) {
-	x := &v.Stack
-	if c.StackAddr < x.Low || c.StackAddr >= x.High {
-		*x = stackExtent(t.space.Mappings(), c.StackAddr)
+	x, sp := &v.Stack, c.Call.SP
+	if len(c.Regs) > 0 {
+		sp = ptrace.StackPointer(c.Regs)
+	}
+	if sp < x.Low || sp >= x.High {
+		now := stackExtent(t.space.Mappings(), sp)
+		if first.short && sp < now.Low && t.asked < maxAsked { // it has grown since, which is no news to a Space
+			t.asked++
+			if maps, err := p.fs.Maps(c.PID); err == nil {
+				now = stackExtent(maps, sp)
+			}
+		}
+		if now.Low != x.Low || now.High != x.High {
+			*x = now
+		}
 	}
 	if x.High == 0 {
 		return
+	}
+	if first.short {
+		p.askZeros(t, c, v)
 	}
 	switch last := first.high; {
 	case end.Complete() && len(p.over) == 0 && last > c.StackAddr:
@@ -652,11 +708,19 @@ func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, first block,
 		}
 	case first.short:
 		x.Top = 0
-		if !x.Asked && t.asked < maxAsked {
-			t.asked++
-			x.Asked, x.Zeros = true, zeros(p.fs, c.PID, c.StackAddr)
-		}
 	}
+}
+
+// askZeros finds out whether pages may be asked for that are not in memory, if such a one has ended the copy of a
+// stack that goes on behind it: a frame may hold much that was never written.
+func (p *Pipeline) askZeros(t *target, c *capture.Capture, v *Advice) {
+	x := &v.Stack
+	room, _ := x.Bytes(c.StackAddr, max(v.Want, 1))
+	if x.Asked || len(c.Stack) >= room || t.asked >= maxAsked {
+		return
+	}
+	t.asked++
+	x.Asked, x.Zeros = true, zeros(p.fs, c.PID, c.StackAddr)
 }
 
 // resident is top or, if a page between from and there is not in memory, where that

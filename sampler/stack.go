@@ -61,7 +61,16 @@ type stack struct {
 
 	process *processNames // whose frames they are; nil: there are none
 	named   *output.Stack // set by the goroutine that names
+
+	plain *stack                      // the same without what is waited for; nil: this one is
+	tell  func([]output.Frame) string // what is waited for, in words
+	// Of the goroutine that names:
+	wait    string                   // what tell has told
+	waiting map[string]*output.Stack // of a plain one, by what is waited for
 }
+
+// maxWaits bounds how many stacks are made of one that differ in what is waited for.
+const maxWaits = 256
 
 // named is a sample on its way to being named, or the news that no more will
 // come of a process.

@@ -171,9 +171,16 @@ func (c *call) futex() *Wait {
 		c.t.first.words = c.d.around(c.t, c.args[0])
 	}
 	w.lock = c.t.decodeLock(w, &c.t.first)
+	gil := w.fam.kind == pythonGIL
+	if gil && !w.fam.musl && c.t.wordBytes() == 8 {
+		w.lock.base = c.args[0]&^7 - 40 // as of any condition variable, see decodeCond
+	}
 	w.Lock = w.lock.base
 	w.Object = fmt.Sprintf("futex %d:%#x", c.t.PID, w.Lock)
 	c.d.futexWords(c.t, w)
+	if gil {
+		c.d.holdsGIL(c.t, w)
+	}
 	return w
 }
 
@@ -214,7 +221,7 @@ func until(clock int32, at time.Duration) time.Duration {
 // leftOf is what is left of a time that began when the thread went to sleep.
 func (d *Dump) leftOf(t *Thread, whole time.Duration) time.Duration {
 	last, ok := d.fs.LastRan(t.PID, t.TID)
-	if !ok || d.clock == 0 {
+	if !ok || d.clock == 0 || t.stopped {
 		return -1
 	}
 	return max(whole-(d.clock+time.Since(d.clockAt)-last), 0)

@@ -17,9 +17,10 @@
 //   - All counts are bounded, also the time for searching other processes; what was
 //     left out is named in [Report.Missing].
 //
-// The order is Begin, then the caller takes the stacks, then End. The names of the
-// functions say of which kind a futex is; without them the data around the word do,
-// as far as they can. A [Dump] belongs to one goroutine.
+// The order is Begin, then the caller takes the stacks, then Again for those that it
+// has stopped for that, then End. The names of the functions say of which kind a futex
+// is; without them the data around the word do, as far as they can. A [Dump] belongs to
+// one goroutine.
 //
 // What it does not do: unwind, name functions, find goroutines or monitors of virtual
 // machines, look into sockets of other machines.

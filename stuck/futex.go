@@ -69,7 +69,7 @@ var waiters = []struct{ word, kind string }{
 
 // above are functions further out that say more than the one that waits.
 var above = []struct{ word, kind string }{
-	{"take_gil", "python GIL"}, {"PyThread_acquire_lock_timed", "python lock"},
+	{"take_gil", pythonGIL}, {"PyThread_acquire_lock_timed", "python lock"},
 	{"*::PlatformEvent::park", "java monitor"}, {"*Parker::park", "java park"},
 }
 
@@ -81,7 +81,7 @@ func bare(name string) string {
 
 func fits(name, word string) bool {
 	if w, ok := strings.CutPrefix(word, "*"); ok {
-		return strings.Contains(name, w)
+		return strings.Contains(strings.ReplaceAll(name, ">::", "::"), w) // Rust's v0 names: <path::Type>::function
 	}
 	return strings.HasPrefix(bare(name), word)
 }
@@ -98,15 +98,26 @@ func familyOf(frames []output.Frame) family {
 			}
 		}
 	}
-	for _, fr := range frames {
+	for i, fr := range frames {
 		for _, w := range above {
 			if fits(fr.Func, w.word) && f.kind != "" {
 				return family{w.kind, fr.Func, f.musl, f.glib}
 			}
 		}
+		// Its own condition variables guard the GIL alone (Python/ceval_gil.c; locks are semaphores there).
+		if f.kind == "cond" && i > 0 && fr.Func != f.fn && fits(frames[i-1].Func, "pthread_cond_") && pythonItself(fr.Module) {
+			return family{pythonGIL, f.fn, f.musl, f.glib}
+		}
 	}
 	return f
 }
+
+// pythonItself: the interpreter or its library, "python3.11", "libpython3.11.so.1.0".
+func pythonItself(module string) bool {
+	return strings.HasPrefix(strings.TrimPrefix(module, "lib"), "python3.")
+}
+
+const pythonGIL = "python GIL"
 
 // decodeLock says what a futex word at addr and its surroundings are. val is what the
 // waiter found there. live tells whether a number is that of a thread of the process.
@@ -164,7 +175,7 @@ var keepsNone = map[string]struct {
 	"parking_lot rwlock":             {"Rust parking_lot::RwLock", "it keeps no owner", false},
 	"parking_lot condition variable": {"Rust parking_lot::Condvar", "anybody may notify it", false},
 	"go":                             {"Go's scheduler, for work", "goroutines are not looked at", false},
-	"python GIL":                     {"Python's global interpreter lock", "its word names no thread", false},
+	pythonGIL:                        {"Python's global interpreter lock", "its word names no thread", false},
 	"python lock":                    {"Python lock", "it is a semaphore and keeps no owner", false},
 	"java monitor":                   {"Java monitor", "monitors are not looked at", false},
 	"java park":                      {"Java LockSupport.park", "anybody may unpark it", false},

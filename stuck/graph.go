@@ -228,7 +228,7 @@ func stories(r *Report) []Story {
 	var order []string
 	for _, t := range r.Threads {
 		w := t.Wait
-		if w == nil || len(w.On) == 0 || t.Motion != Blocked || t.Outside || w.Kind == "exited" && w.On[0].PID == 0 {
+		if w == nil || len(w.On) == 0 || !t.stays() || t.Outside || w.Kind == "exited" && w.On[0].PID == 0 {
 			continue
 		}
 		key := w.Object + "\x00" + w.On[0].Text()
@@ -269,7 +269,7 @@ func stories(r *Report) []Story {
 
 // follow is the thread that another waits for, if that is one.
 func (r *Report) follow(t *Thread) *Thread {
-	if t.Wait == nil || len(t.Wait.On) == 0 || t.Motion != Blocked {
+	if t.Wait == nil || len(t.Wait.On) == 0 || !t.stays() {
 		return nil
 	}
 	to := t.Wait.On[0]
@@ -281,6 +281,9 @@ func (r *Report) follow(t *Thread) *Thread {
 	}
 	return nil
 }
+
+// stays: nothing but who holds it can end its wait, though it may wake up on the way.
+func (t *Thread) stays() bool { return t.Motion == Blocked || t.Motion == Woken && t.Wait.polls }
 
 // behind counts who waits for one of list, and so on.
 func behind(list []*Thread, waits map[*Thread][]*Thread) int {

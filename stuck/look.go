@@ -52,8 +52,7 @@ type Dump struct {
 // (the others are looked at if these wait for them). Threads and processes that are
 // gone are left out.
 func Begin(fs procfs.FS, pids, tids []int) *Dump {
-	d := &Dump{fs: fs, procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{},
-		nets: map[string]*tables{}, fds: map[[2]int]FD{}}
+	d := newDump(fs)
 	var new []*Thread
 	for _, pid := range pids {
 		new = append(new, d.list(pid, false, func(tid int) bool { return len(tids) == 0 || slices.Contains(tids, tid) })...)
@@ -65,19 +64,15 @@ func Begin(fs procfs.FS, pids, tids []int) *Dump {
 	return d
 }
 
+func newDump(fs procfs.FS) *Dump {
+	return &Dump{fs: fs, procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{}, nets: map[string]*tables{}, fds: map[[2]int]FD{}}
+}
+
 // list makes the threads of a process.
 func (d *Dump) list(pid int, outside bool, wanted func(int) bool) []*Thread {
-	p := d.procs[pid]
+	p := d.process(pid, outside)
 	if p == nil {
-		leader, err := d.fs.Stat(pid)
-		if err != nil {
-			return nil
-		}
-		p = &process{pid: pid, leader: leader, name: leader.Comm, outside: outside, arch: archOf(d.fs, pid), byInner: map[int]*Thread{}}
-		if st, err := d.fs.Status(pid); err == nil {
-			p.inner = len(st.NSpid) > 1
-		}
-		d.procs[pid] = p
+		return nil
 	}
 	ids, err := d.fs.TaskIDs(pid)
 	if err != nil {
@@ -104,6 +99,23 @@ func (d *Dump) list(pid int, outside bool, wanted func(int) bool) []*Thread {
 	return list
 }
 
+// process finds or makes a process, nil if it is gone.
+func (d *Dump) process(pid int, outside bool) *process {
+	if p := d.procs[pid]; p != nil {
+		return p
+	}
+	leader, err := d.fs.Stat(pid)
+	if err != nil {
+		return nil
+	}
+	p := &process{pid: pid, leader: leader, name: leader.Comm, outside: outside, arch: archOf(d.fs, pid), byInner: map[int]*Thread{}}
+	if st, err := d.fs.Status(pid); err == nil {
+		p.inner = len(st.NSpid) > 1
+	}
+	d.procs[pid] = p
+	return p
+}
+
 // miss notes something that the report lacks.
 func (d *Dump) miss(format string, args ...any) { d.missing[fmt.Sprintf(format, args...)] = true }
 
@@ -111,13 +123,7 @@ func (d *Dump) miss(format string, args ...any) { d.missing[fmt.Sprintf(format, 
 // have not gone meanwhile, in the same array.
 func (d *Dump) firstLook(list []*Thread) []*Thread {
 	list = slices.DeleteFunc(list, func(t *Thread) bool {
-		t.first.at = time.Now()
-		st, err := d.fs.TaskStat(t.PID, t.TID)
-		if err == nil {
-			t.first.state, t.Name = st.State, st.Comm
-			t.first.sched, err = d.fs.Schedstat(t.PID, t.TID)
-		}
-		return d.forgetGone(t, err)
+		return d.forgetGone(t, d.readRuns(t))
 	})
 	for _, t := range list {
 		d.readCall(t, &t.first)
@@ -131,6 +137,51 @@ func (d *Dump) firstLook(list []*Thread) []*Thread {
 	}
 	d.now = time.Now()
 	return list
+}
+
+// readRuns begins the first look at a thread.
+func (d *Dump) readRuns(t *Thread) error {
+	t.first = look{at: time.Now()}
+	st, err := d.fs.TaskStat(t.PID, t.TID)
+	if err == nil {
+		t.first.state, t.Name = st.State, st.Comm
+		t.first.sched, err = d.fs.Schedstat(t.PID, t.TID)
+	}
+	return err
+}
+
+// backAtMost bounds the time in which threads that were stopped go back to sleep.
+const backAtMost = 10 * time.Millisecond
+
+// Again takes the first look anew at the threads that the caller has stopped meanwhile, for their stacks: that they ran
+// then is not their doing. Call it before End.
+func (d *Dump) Again(stopped func(tid int) bool) {
+	var list []*Thread
+	for _, t := range d.threads {
+		if stopped(t.TID) {
+			list = append(list, t)
+		}
+	}
+	awake := func(t *Thread) bool {
+		call, err := d.fs.Syscall(t.PID, t.TID)
+		return err == nil && call.Running
+	}
+	for end := time.Now().Add(backAtMost); slices.ContainsFunc(list, awake) && time.Now().Before(end); {
+		time.Sleep(backAtMost / 10)
+	}
+	for _, t := range list {
+		t.stopped = true
+		if err := d.readRuns(t); err != nil { // it has ended, as the second look will find
+			t.first.err = err
+		}
+	}
+	for _, t := range list {
+		d.readCall(t, &t.first)
+		t.NR, t.Args, t.Call = t.first.call.NR, t.first.call.Args, callName(t.process, t.first.call)
+	}
+	if len(list) > 0 {
+		d.now = time.Now()
+	}
 }
 
 func (d *Dump) forgetGone(t *Thread, err error) bool {
@@ -243,7 +294,7 @@ func (t *Thread) motion() Motion {
 
 // idle fills in since when a thread has not run.
 func (d *Dump) idle(t *Thread) {
-	if t.Motion != Blocked || d.clock == 0 {
+	if t.Motion != Blocked || t.stopped || d.clock == 0 {
 		return
 	}
 	last, ok := d.fs.LastRan(t.PID, t.TID)

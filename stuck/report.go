@@ -74,6 +74,10 @@ func (d *Dump) verify(t *Thread) {
 	case w == nil:
 	case t.Motion == Gone || t.Motion == Ran:
 		t.Wait = nil
+	case w.polls:
+		if d.gilHolder(t, w.Lock) != w.On[0].TID {
+			w.On, w.polls, w.Unknown = nil, false, "it changed hands between the two looks"
+		}
 	case t.Motion == Woken:
 		w.On, w.Whole, w.Lost = nil, false, ""
 		w.Unknown = "it wakes up now and then"

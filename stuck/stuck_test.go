@@ -118,8 +118,13 @@ func TestFamilyOf(t *testing.T) {
 		{"its own names", []output.Frame{frame("__futex_abstimed_wait_common", "x"), frame("___pthread_cond_wait", "x")}, family{"cond", "___pthread_cond_wait", false, true}},
 		{"inside the library", []output.Frame{frame("__lll_lock_wait_private", "libc.so.6"), frame("malloc", "libc.so.6")}, family{"libc", "__lll_lock_wait_private", false, true}},
 		{"musl", []output.Frame{frame("__timedwait_cp", "a"), frame("sem_timedwait", "a")}, family{"sem", "sem_timedwait", true, false}},
-		{"gil", []output.Frame{frame("pthread_cond_timedwait", "libc.so.6"), frame("take_gil", "python3.11")}, family{"python GIL", "take_gil", false, true}},
+		{"gil", []output.Frame{frame("pthread_cond_timedwait", "libc.so.6"), frame("take_gil", "python3.11")}, family{pythonGIL, "take_gil", false, true}},
 		{"rust", []output.Frame{frame("std::sys::sync::mutex::futex::Mutex::lock_contended", "a")}, family{kind: "rust mutex", fn: "std::sys::sync::mutex::futex::Mutex::lock_contended"}},
+		{"gil, no symbols", []output.Frame{frame("__futex_abstimed_wait_common", "libc.so.6"), frame("pthread_cond_timedwait", "libc.so.6"), frame("python3.11:fn_1", "python3.11")},
+			family{pythonGIL, "pthread_cond_timedwait", false, true}},
+		{"a program of Python's user", []output.Frame{frame("pthread_cond_wait", "libc.so.6"), frame("wait", "_x.so"), frame("f", "python3.11")}, family{"cond", "pthread_cond_wait", false, true}},
+		{"rust, v0", []output.Frame{frame("syscall", "libc.so.6"), frame("<std::sys::sync::mutex::futex::Mutex>::lock_contended", "a")},
+			family{"rust mutex", "<std::sys::sync::mutex::futex::Mutex>::lock_contended", false, true}},
 		{"none", []output.Frame{frame("syscall", "libc.so.6"), frame("my_pthread_mutex_lock", "a")}, family{glib: true}},
 	} {
 		if got := familyOf(tt.frames); got != tt.want {

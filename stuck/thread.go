@@ -32,6 +32,7 @@ type Thread struct {
 	Runs              uint64        // how often it was put on a CPU between them
 
 	first, second look
+	stopped       bool // for its stack: since then it has run
 	process       *process
 	frames        []output.Frame
 }

@@ -37,6 +37,9 @@ type Wait struct {
 	// Lost is set where what is waited for is there already.
 	Lost string
 
+	// polls: it wakes up now and then, and goes on waiting for the same.
+	polls bool
+
 	lock lock
 	fam  family
 	op   string

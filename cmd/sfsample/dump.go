@@ -105,6 +105,11 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 	if len(v.threads) == 0 {
 		return nil, fmt.Errorf("dump %s: %w (try: ps -e)", c.meant(), errNoProcess)
 	}
+	stopped := map[int]bool{}
+	for _, t := range v.threads {
+		stopped[t.TID] = t.Taken == "stop"
+	}
+	begun.Again(func(tid int) bool { return stopped[tid] })
 	stacks := make(map[int]*output.Stack, len(v.threads))
 	for _, t := range v.threads {
 		stacks[t.TID] = t.Stack

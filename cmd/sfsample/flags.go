@@ -83,6 +83,7 @@ type config struct {
 	maxDepth    int          // frames
 	children    bool         // follow forks and execs
 	kernel      bool         // the kernel's part of the stack too
+	waits       bool         // what blocked threads wait for as a frame
 	exitStacks  bool         // the stack of each thread at its exit
 	verify      bool         // compare two methods on each sample
 	maxOverhead float64      // share of the target's time, 0.01 is one percent
@@ -155,6 +156,7 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.Func("max-depth", "`512`", func(s string) (err error) { c.maxDepth, err = parseDepth(s); return })
 	fs.BoolVar(&c.children, "children", false, "")
 	fs.BoolVar(&c.kernel, "kernel", false, "")
+	fs.BoolVar(&c.waits, "waits", false, "")
 	fs.BoolVar(&c.exitStacks, "exit-stacks", false, "")
 	fs.BoolVar(&c.verify, "verify", false, "")
 	fs.Func("max-overhead", "`1%`", func(s string) (err error) { c.maxOverhead, err = parsePercent(s); return })
@@ -190,12 +192,12 @@ func newFlags(c *config) *pflag.FlagSet {
 // Flags that mean nothing in a mode; giving one there is an error.
 var meaningless = map[mode][]string{
 	modeSample: {"group", "json", "watch"},
-	modeDump: {"max-cpu", "hz", "duration", "every", "output", "spool", "service", "no-names", "record", "threads", "weight", "children", "exit-stacks", "verify",
+	modeDump: {"max-cpu", "hz", "duration", "every", "output", "spool", "service", "no-names", "record", "threads", "weight", "children", "waits", "exit-stacks", "verify",
 		"max-overhead", "nice", "by", "unit"},
 	modeReplay: {"max-cpu", "pid", "tid", "hz", "duration", "every", "spool", "service", "no-names", "record", "threads", "stop", "no-restart", "children", "kernel",
-		"exit-stacks", "max-overhead", "nice", "dump", "group", "json", "watch", "name", "cgroup", "container", "user", "tree"},
+		"waits", "exit-stacks", "max-overhead", "nice", "dump", "group", "json", "watch", "name", "cgroup", "container", "user", "tree"},
 	modeDiff: {"max-cpu", "pid", "tid", "hz", "duration", "every", "spool", "service", "no-names", "record", "threads", "weight", "stop", "no-restart", "children", "kernel",
-		"exit-stacks", "verify", "max-overhead", "nice", "by", "unit", "dump", "group", "json", "watch", "name", "cgroup", "container", "user", "tree"},
+		"waits", "exit-stacks", "verify", "max-overhead", "nice", "by", "unit", "dump", "group", "json", "watch", "name", "cgroup", "container", "user", "tree"},
 }
 
 // parseArgs reads the arguments that follow the program's name. Each error is a
@@ -309,6 +311,8 @@ func (c *config) takeTarget(split parsedArgs) error {
 		return errors.New("an agent samples processes that are there or come (try: --name NAME, --cgroup GROUP, --user USER)")
 	case c.command != nil && (given || c.tree):
 		return errors.New("-p, -t, --name and the like are for processes that run, -- starts one (give one of them)")
+	case c.waits && c.threads != threadsAll:
+		return errors.New("--waits is for blocked threads (give --threads all too)")
 	case c.exitStacks && c.searches():
 		return errors.New("--exit-stacks is for processes given with -p, or a command (leave out --tree, --name, --cgroup, --container and --user)")
 	case c.command == nil && !given:

@@ -91,6 +91,7 @@ func TestParseArgs(t *testing.T) {
 		{"-p 1 --children --kernel --exit-stacks --verify --nice", func(c *config) {
 			c.children, c.kernel, c.exitStacks, c.verify, c.nice = true, true, true, true, true
 		}},
+		{"-p 1 --threads all --waits", func(c *config) { c.threads, c.weight, c.waits = threadsAll, weightWall, true }},
 		{"-p 1 --inlines --lines --demangle short --debuginfod", func(c *config) {
 			c.inlines, c.lines, c.demangle, c.debuginfod = true, true, "short", true
 		}},
@@ -228,6 +229,7 @@ func TestParseArgsErrors(t *testing.T) {
 		{"-p 1 --every 5 --record x", "--record is one file"},
 		{"dump -p 1 --every 5", "--every has no meaning with dump"},
 		{"-t 1 --name x", "-t is for threads of single processes"},
+		{"-p 1 --waits", "--waits is for blocked threads (give --threads all too)"},
 		{"--name x --exit-stacks", "--exit-stacks is for processes given with -p"},
 		{"--name x -- cmd", "give one of them"},
 		{"--tree -- cmd", "give one of them"},

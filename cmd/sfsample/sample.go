@@ -23,6 +23,7 @@ import (
 	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
 	"sfsample/sampler/symbol"
+	"sfsample/stuck"
 	"sfsample/targets"
 	"sfsample/unwind"
 )
@@ -427,7 +428,12 @@ func clearLine(w io.Writer) string {
 // livePipeline unwinds what is captured of processes that live.
 func (c *config) livePipeline(names *sampler.Names, log *slog.Logger, sink output.Sink, rec *capture.Writer, slow func()) *sampler.Pipeline {
 	cache := module.NewCache(0)
+	var wait func(pid, tid int, nr int64, sp, runs uint64) func([]output.Frame) string
+	if c.waits {
+		wait = stuck.NewGlances(procfs.FS{}).Look
+	}
 	return sampler.NewPipeline(sampler.PipelineConfig{
+		Wait: wait,
 		Host: runtime.GOARCH, Start: time.Now(), Order: c.order, MaxDepth: c.maxDepth,
 		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.kernel, Verify: c.verify, Live: true, Slow: slow,
 		Scripts: c.scripts != scriptsOff, ScriptsOnly: c.scripts == scriptsOnly,

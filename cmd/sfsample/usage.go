@@ -33,6 +33,7 @@ What to sample:
       --children            follow forks and execs (default with -- COMMAND; --children=false)
       --threads running     threads that run: the CPU profile (default)
       --threads all         blocked threads too: the wall-clock profile
+      --waits               with it: what they wait for as a frame, [futex: mutex held by worker-3]
       --exit-stacks         the stack of each thread at its exit
       --kernel              the kernel's part of the stack too (root)
 

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/pprof/profile"
+
 	"sfsample/internal/testprog"
 )
 
@@ -67,13 +69,40 @@ func TestWaits(t *testing.T) {
 	waitsProg(t) // skips here, if it does
 	for _, args := range []string{
 		"ring 2", "ring 5", "ring-recursive 2", "ring-check 2", "ring-robust 2", "ring-adaptive 2", "ring-pi 2", "ring-robust-pi 3",
-		"ring-shared 2", "ring-shared-robust 3", "self", "mixed", "locks", "lost", "dead", "timed", "crowd 30", "pipe", "unix", "tcp", "fds", "file", "children",
+		"ring-shared 2", "ring-shared-robust 3", "self", "mixed", "locks", "lost", "dead", "timed", "crowd 30", "pipe", "stopped", "silent", "unix", "tcp", "fds", "file", "children",
 	} {
 		t.Run(args, func(t *testing.T) {
 			p := startWaits(t, strings.Fields(args)...)
 			agreeWaits(t, p)
 		})
 	}
+}
+
+// TestWaitsOfStopped: a thread that was stopped for its stack has not run by its own doing.
+func TestWaitsOfStopped(t *testing.T) {
+	path := testprog.Compile(t, []string{"-O0", "-g", "-pthread"}, "../stuck/waits.c") // frames by frame pointer, which the kernel does not publish
+	p := startStuck(t, exec.Command(path, "fds"))
+	var wrong []string
+	for end := time.Now().Add(testprog.Patience); time.Now().Before(end); {
+		d := dumpedJSON(t, "-p", strconv.Itoa(p.PID))
+		if wrong = disagree(&d, p.Lines); len(wrong) > 0 {
+			continue
+		}
+		stops, woken := 0, 0
+		for _, th := range d.Threads {
+			if th.Taken == "stop" {
+				stops++
+			}
+			if th.Motion != "blocked" {
+				woken++
+			}
+		}
+		if stops > 0 && woken == 0 {
+			return
+		}
+		wrong = []string{fmt.Sprintf("%d threads were stopped, %d are not blocked", stops, woken)}
+	}
+	t.Error(strings.Join(wrong, "\n"))
 }
 
 // agreeWaits dumps until all that the program told is in a dump. (On a busy machine the
@@ -136,6 +165,8 @@ func disagree(d *jsonDump, lines []string) (wrong []string) {
 			ok = strings.Contains(w.Text, word) &&
 				(fd == 0 || slices.ContainsFunc(w.FDs, func(d jsonFD) bool { return d.FD == fd }) || strings.Contains(w.Text, " "+strconv.Itoa(fd)) || word == "semaphore") &&
 				(other == 0 || slices.ContainsFunc(w.On, func(r jsonReleaser) bool { return r.PID == other }))
+		case "stopped":
+			ok = th.State == "T" && w.Kind == "stopped"
 		case "zombie":
 			ok = th.State == "Z" && strings.Contains(w.Text, "not reaped")
 		}
@@ -184,6 +215,143 @@ func TestNoFalseDeadlock(t *testing.T) {
 	if owned == 0 {
 		t.Error("no owner was ever told")
 	}
+}
+
+// TestWaitsSampled: with --waits samples say what the program itself knows, in each
+// output.
+func TestWaitsSampled(t *testing.T) {
+	waitsProg(t) // skips here, if it does
+	for args, calls := range map[string]map[string]string{
+		"locks": {"condition": "futex: condition variable", "semaphore": "futex: semaphore", "barrier": "futex: barrier",
+			"read-write": "futex: read-write lock held by tid %d", "end": "futex: end of a thread tid %d", "once": "futex: once"},
+		"ring 2": {"mutex": "futex: mutex held by tid %d"},
+		"fds":    {"pipe": "read: pipe", "eventfd": "poll: eventfd, pipe", "timerfd": "read: timerfd", "sleeps": "sleep"},
+		"file":   {"flock": "held by pid %d ", "fcntl": "held by pid %d "},
+	} {
+		t.Run(args, func(t *testing.T) {
+			p := startWaits(t, strings.Fields(args)...)
+			want := map[int]string{} // by thread
+			for _, line := range p.Lines {
+				var tid, other int
+				f := strings.Fields(line)
+				fmt.Sscan(f[1], &tid)
+				fmt.Sscan(f[len(f)-1], &other)
+				if text, ok := calls[f[min(2, len(f)-1)]]; ok {
+					if strings.Contains(text, "%d") {
+						text = fmt.Sprintf(text, other)
+					}
+					want[tid] = text
+				}
+			}
+			dir := t.TempDir()
+			o := sfsample(t, "--waits", "--threads", "all", "-q", "-d", "0.2", "-o", "json=-", "-o", dir+"/w.folded", "-o", dir+"/w.pb.gz",
+				"-o", dir+"/w.firefox.json", "-p", strconv.Itoa(p.PID))
+			o.want(t, exitDone)
+			got := map[int]string{}
+			for line := range strings.Lines(o.stdout) {
+				var s struct {
+					TID    int
+					Wait   string
+					Frames []struct{ Function string }
+				}
+				if err := json.Unmarshal([]byte(line), &s); err != nil {
+					t.Fatal(err)
+				}
+				if got[s.TID] = s.Wait; s.Wait != "" && (len(s.Frames) == 0 || s.Frames[0].Function != "["+s.Wait+"]") {
+					t.Errorf("thread %d: the wait %q and the frames %v", s.TID, s.Wait, s.Frames)
+				}
+			}
+			if len(want) < 2 {
+				t.Errorf("%d waits in %q", len(want), p.Lines)
+			}
+			for tid, text := range want {
+				if !strings.Contains(got[tid], text) {
+					t.Errorf("thread %d: %q, want %q", tid, got[tid], text)
+				}
+				agreeWith(t, dir, got[tid])
+			}
+		})
+	}
+}
+
+// agreeWith wants a wait in the files of a run.
+func agreeWith(t *testing.T, dir, wait string) {
+	t.Helper()
+	folded, err := os.ReadFile(dir + "/w.folded")
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := ";[" + wait + "]"
+	if !strings.Contains(string(folded), leaf) && !strings.Contains(string(folded), strings.ReplaceAll(leaf, " ", "_")) {
+		t.Errorf("folded lacks %q:\n%s", leaf, folded)
+	}
+	b, err := os.ReadFile(dir + "/w.pb.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	prof, err := profile.ParseData(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(prof.Sample, func(s *profile.Sample) bool { return slices.Contains(s.Label["wait"], wait) }) {
+		t.Errorf("pprof lacks %q", wait)
+	}
+	b, err = os.ReadFile(dir + "/w.firefox.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fox struct {
+		Shared  struct{ StringArray []string }
+		Threads []struct{ Markers struct{ Name []int } }
+	}
+	if err := json.Unmarshal(b, &fox); err != nil {
+		t.Fatal(err)
+	}
+	for _, th := range fox.Threads {
+		for _, n := range th.Markers.Name {
+			if fox.Shared.StringArray[n] == wait {
+				return
+			}
+		}
+	}
+	t.Errorf("Firefox has no marker %q", wait)
+}
+
+// TestInterpreterLock: threads of Python wait for one that sleeps in C with the
+// interpreter's lock, and are told which.
+func TestInterpreterLock(t *testing.T) {
+	const path = "/usr/bin/python3"
+	version, err := exec.Command(path, "-c", "import sys; print(sys.version_info[1])").Output()
+	if err != nil {
+		t.Skip("no python3 on this machine")
+	}
+	if minor, err := strconv.Atoi(strings.TrimSpace(string(version))); err != nil || minor < 11 || minor > 13 {
+		t.Skipf("python 3.%s keeps its lock's holder in another way", bytes.TrimSpace(version))
+	}
+	p := startStuck(t, exec.Command(path, "-c", `
+import ctypes, threading
+def want():
+    while True: pass
+for i in range(3): threading.Thread(target=want, daemon=True).start()
+lib = ctypes.PyDLL(None)  # calls keep the lock
+print("ready", flush=True)
+lib.getchar()
+`))
+	var text string
+	for end := time.Now().Add(testprog.Patience); time.Now().Before(end); {
+		d := dumpedJSON(t, "-p", strconv.Itoa(p.PID))
+		told := 0
+		for _, th := range d.Threads {
+			if w := th.Wait; w != nil && strings.Contains(w.Text, "Python's global interpreter lock") && len(w.On) == 1 && w.On[0].TID == p.PID {
+				told++
+			}
+		}
+		text = fmt.Sprintf("%d threads are told on whom they wait: %q", told, d.Summary)
+		if told > 0 && len(d.Cycles) == 0 && strings.Contains(d.Summary[2], fmt.Sprintf("held by tid %d ", p.PID)) {
+			return
+		}
+	}
+	t.Error(text)
 }
 
 // TestCrowd: thousands of threads that wait for one are one screen, and who holds them

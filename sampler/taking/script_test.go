@@ -148,6 +148,7 @@ func TestCopyStack(t *testing.T) {
 	const low, high = 16 * page, 20 * page
 	mapping := Extent{Low: low, High: high}
 	zeros := Extent{Low: low, High: high, Zeros: true}
+	grows := Extent{Low: low, High: high, Below: low - 0x3000}
 	for _, tt := range []struct {
 		name  string
 		sp    uint64
@@ -168,6 +169,10 @@ func TestCopyStack(t *testing.T) {
 		{"one that was never written", low + 0x200, zeros, 0, func(p uint64) bool { return p == 16 }, low + 0x180, 0x1000, "[[65920 4096]]", 0},
 		{"outside of what is known", high - 0x80, Extent{Low: low, High: low + page, Zeros: true}, 0, func(p uint64) bool { return p == 19 }, high - 0x100, 0x100, "[[81664 256]]", 1},
 		{"red zone not in memory", low + page + 0x10, mapping, 0, func(p uint64) bool { return p >= 17 }, low + page + 0x10, 0x1000, "[[69520 0] [69648 4096]]", 2},
+		{"below what is mapped of it so far", low - 0x2000, grows, -1, nil, low, 0x1000, "[[57216 4096] [57344 4096] [65536 4096]]", 0},
+		{"the same, with a page that is not in memory", low - 0x2000, grows, 0, func(p uint64) bool { return p == 16 }, low, 0x1000, "[[57216 0] [57344 0] [65536 4096]]", 3},
+		{"too far below", low - 0x3008, grows, -1, nil, low - 0x3008, 0, "[[53112 4096] [53240 4096]]", 0},
+		{"it has grown since", low + 0x200, Extent{Low: low + page, High: high, Below: low}, -1, nil, low + 0x180, 0x1000, "[[65920 4096]]", 0},
 		{"pagemap unreadable", low + 0x200, mapping, 0, nil, low + 0x180, 0x1000, "[[65920 4096]]", 1},
 	} {
 		k := &machine{t: t, low: low, high: high, present: tt.there}

@@ -13,6 +13,7 @@ import (
 // Extent is what is known of where a stack lies.
 type Extent struct {
 	Low, High uint64 // the mapping that it lies in; 0, 0: not known
+	Below     uint64 // how far down its stack pointer may be: to Low, or below it where the mapping grows when it is touched
 	Top       uint64 // end of the outermost frame; 0: not known
 	// Zeros: a page of it that is not in memory is one that was never written. Nobody can hold it back, as
 	// with userfaultfd(2), so that it may be asked for. Asked: that was asked.
@@ -124,14 +125,22 @@ func Take(k Kernel, tid int, a *Advice, b *Buffer, pages int, own, noRestart boo
 }
 
 // copyStack copies the stack from the red zone below sp on into room. The red
-// zone may lie in a guard page: then it is left out. A page that is not in memory ends the copy: who brings
+// zone may lie in a guard page: then it is left out. If there is nothing at sp yet the stack begins where its mapping does.
+// A page that is not in memory ends the copy: who brings
 // it may never do, and whoever reads it waits for that in the kernel.
 //
 //go:nosplit
 //go:norace
 func copyStack(k Kernel, tid int, sp uint64, room []byte, x *Extent, pages int, b *Buffer) (addr uint64, n int) {
-	for below := uint64(RedZone); ; below = 0 {
-		base := (sp - below) &^ 7
+	last := 1
+	if x.Below <= sp && sp < x.Low {
+		last = 2
+	}
+	for try := 0; ; try++ {
+		base := x.Low
+		if try < 2 {
+			base = (sp - uint64(1-try)*RedZone) &^ 7
+		}
 		n, ok := x.Bytes(base, len(room))
 		if !ok {
 			n = len(room)
@@ -139,7 +148,7 @@ func copyStack(k Kernel, tid int, sp uint64, room []byte, x *Extent, pages int, 
 		if !ok || !x.Zeros {
 			n = Present(k, pages, base, n, b)
 		}
-		if n = k.Memory(tid, base, room[:n]); n > 0 || below == 0 {
+		if n = k.Memory(tid, base, room[:n]); n > 0 || try == last {
 			return base, n
 		}
 	}

@@ -4,6 +4,7 @@
 //	waits TID WORD ADDRESS TID2   thread TID waits on the lock at ADDRESS, which TID2 holds
 //	free TID WORD ADDRESS         thread TID waits for what nobody holds
 //	fd TID WORD FD PID            thread TID waits on FD, whose other end PID has
+//	stopped TID                   thread TID is stopped
 //	ring TID...                   these wait for each other
 //
 // and ends when standard input does.
@@ -205,6 +206,7 @@ static void here(void) {
 }
 
 static void *wants_mutex(void *a) { here(); pthread_mutex_lock(&mu); return a; }
+static void *wants_this(void *m) { here(); pthread_mutex_lock(m); return m; }
 static void *wants_timed(void *a) {
 	struct timespec t;
 	clock_gettime(CLOCK_REALTIME, &t);
@@ -399,6 +401,30 @@ int main(int argc, char **argv) {
 		close(fds[0]);
 		go(writes, 0, SYS_write);
 		tell("fd %d pipe %d %d\n", tids[0], fds[1], other);
+	} else if (!strcmp(what, "stopped")) { // the owner of a mutex is in another process, which is stopped
+		pthread_mutexattr_t a;
+		pthread_mutex_t *m = mmap(0, sizeof *m, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		must(m != MAP_FAILED, "mmap");
+		pthread_mutexattr_init(&a);
+		pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
+		must(pthread_mutex_init(m, &a) == 0, "mutex");
+		if ((other = child()) == 0) {
+			pthread_mutex_lock(m);
+			raise(SIGSTOP);
+			never();
+		}
+		waitpid(other, &status, WUNTRACED);
+		go(wants_this, m, SYS_futex);
+		tell("waits %d mutex %p %d\nstopped %d\n", tids[0], (void *)m, other, other);
+	} else if (!strcmp(what, "silent")) { // a connection to a process that does not answer
+		tcp_pair(fds);
+		if ((other = child()) == 0) {
+			close(fds[0]);
+			never();
+		}
+		close(fds[1]);
+		go(reads, 0, SYS_read);
+		tell("fd %d tcp %d %d\n", tids[0], fds[0], other);
 	} else if (!strcmp(what, "unix") || !strcmp(what, "tcp")) { // two processes that wait for each other
 		if (!strcmp(what, "unix"))
 			must(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0, "socketpair");
