@@ -3,6 +3,8 @@ package sampler
 import (
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"sfsample/ptrace"
 )
 
@@ -43,6 +45,36 @@ func (d *doze) Outside() {
 	}
 }
 
+// nap waits for a moment, as doze does.
+type nap struct{ until int64 }
+
+// Outside waits until then.
+//
+//go:nosplit
+//go:norace
+func (x *nap) Outside() {
+	for ptrace.RawNow() < x.until {
+		ptrace.RawSleep(x.until)
+	}
+}
+
+// nap waits until a CLOCK_MONOTONIC time, without a timer of Go's runtime. false: nobody would be heard for too long.
+func (e *engine) nap(until int64) bool {
+	if e.keeper != nil || until-ptrace.Now() > int64(longestDoze) {
+		return false
+	}
+	prompt()
+	e.napping.until = until
+	ptrace.Outside(&e.napping)
+	return true
+}
+
+// prompt has the kernel wake the calling thread in time: the one that made it may be waked late.
+func prompt() {
+	const slack = 50_000 // nanoseconds, as processes have it from their beginning
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0)
+}
+
 // doze waits while nothing runs, and sets which tick is due then; until then it is the next to be looked at.
 func (e *engine) doze() {
 	d := &e.dozing
@@ -57,6 +89,7 @@ func (e *engine) doze() {
 		d.clocks[d.n], d.stood[d.n] = p.clock, int64(p.watch.Clock())
 		d.n++
 	}
+	prompt()
 	ptrace.Outside(d)
 	e.due = d.tick
 }

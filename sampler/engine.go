@@ -60,9 +60,11 @@ type engine struct {
 	moved              int64 // samples that were not proven to be of the tick's moment
 	seizes             int64
 	waits              int // stops that had not come at the end
+	afar               afar
 	clocks             int // CPUs that had a clock then
 	load               load
 	dozing             doze
+	napping            nap
 	pace               watch.Pace
 	times              watch.Timing
 	uncounted          bool   // the kernel keeps no run counts
@@ -403,10 +405,15 @@ func (e *engine) send(it item) {
 		e.backlog = append(e.backlog, it)
 	}
 	if urgent {
-		select {
-		case e.nudge <- struct{}{}:
-		default:
-		}
+		e.hasten()
+	}
+}
+
+// hasten has the pipeline look at once.
+func (e *engine) hasten() {
+	select {
+	case e.nudge <- struct{}{}:
+	default:
 	}
 }
 

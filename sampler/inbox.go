@@ -12,22 +12,30 @@ const (
 	lookSeldom  = 40 * time.Millisecond
 	steadyLooks = 100
 	fewItems    = 256
+
+	// mostLook bounds both where ticks are rarer.
+	mostLook = 250 * time.Millisecond
 )
 
 // inbox receives from a channel without being woken for each item. To wake
 // somebody costs the tracing thread more than the rest of a tick, and who wakes
 // may take the CPU from the target.
 type inbox[T any] struct {
-	c      <-chan T
-	nudge  <-chan struct{} // something has come that cannot wait; may be nil
-	timer  *time.Timer
-	idle   int // looks in vain, in a row
-	found  int // items since the last pause
-	steady int // looks since anybody was in a hurry
+	c             <-chan T
+	nudge         <-chan struct{} // something has come that cannot wait; may be nil
+	often, seldom time.Duration   // from look to look
+	timer         *time.Timer
+	idle          int // looks in vain, in a row
+	found         int // items since the last pause
+	steady        int // looks since anybody was in a hurry
 }
 
-func newInbox[T any](c <-chan T, nudge <-chan struct{}) *inbox[T] {
-	b := &inbox[T]{c: c, nudge: nudge, timer: time.NewTimer(lookEvery)}
+// newInbox is an inbox of what comes each tick.
+func newInbox[T any](c <-chan T, nudge <-chan struct{}, tick time.Duration) *inbox[T] {
+	b := &inbox[T]{
+		c: c, nudge: nudge, timer: time.NewTimer(lookEvery),
+		often: max(lookEvery, min(tick, mostLook)), seldom: max(lookSeldom, min(lookSeldom/lookEvery*tick, mostLook)),
+	}
 	b.timer.Stop()
 	return b
 }
@@ -70,9 +78,9 @@ func (b *inbox[T]) pause() bool {
 		b.idle = 0
 		return false
 	}
-	every := lookEvery
+	every := b.often
 	if b.steady >= steadyLooks {
-		every = lookSeldom
+		every = b.seldom
 	}
 	b.timer.Reset(every)
 	select {

@@ -11,7 +11,7 @@ import (
 func TestInbox(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, nudge := make(chan int, 4096), make(chan struct{}, 1)
-		b := newInbox(c, nudge)
+		b := newInbox(c, nudge, 0)
 		got := func(n int) time.Duration {
 			t.Helper()
 			begin := time.Now()

@@ -131,7 +131,7 @@ func (e *engine) look(t *thread, n int64) bool {
 	case e.opt.All:
 		e.peek(t, n, s.Count, call)
 	default:
-		e.nowIdle(t, n)
+		e.nowIdle(t, n, s)
 	}
 	return true
 }
@@ -260,7 +260,7 @@ func (e *engine) runs(t *thread, n int64) {
 	if e.uncounted {
 		e.bank.Ask(t.slot)
 	} else if t.slot >= 0 && e.bank.Away(st.Processor, n) {
-		e.warn("threads of process %d run on CPU %d, where no clock of ours can be, or gets no time: they are stopped from elsewhere, which favours the ends of system calls", t.proc.pid, st.Processor)
+		e.afar.note(e.warn, t.proc.pid, st.Processor)
 		e.bank.Ask(t.slot)
 	}
 }
@@ -334,22 +334,13 @@ func (e *engine) fewFiles() {
 	e.warn("no more files can be opened: some threads are not sampled (it takes five for each; try: ulimit -n 4096)")
 }
 
-// nowIdle begins a wait of a thread that was found blocked, when blocked threads
-// are not sampled.
-func (e *engine) nowIdle(t *thread, n int64) {
-	s, err := t.schedstat(e.buf[:])
-	if err == nil {
-		// It may have begun to run before that, and then be taken for blocked for
-		// as long as it runs.
-		var call procfs.Syscall
-		if call, err = t.syscall(e.buf[:]); call.Running || e.stands(t) {
-			e.runs(t, n)
-			return
-		}
+// nowIdle begins a wait of a thread that was found blocked, after s was read, when blocked threads are not sampled.
+func (e *engine) nowIdle(t *thread, n int64, s procfs.Schedstat) {
+	if e.stands(t) {
+		e.runs(t, n)
+		return
 	}
-	if err == nil {
-		t.sleeps(n, s)
-	}
+	t.sleeps(n, s)
 	e.book.Give(&t.line, e.settled(t, n), ledger.Idle)
 }
 

@@ -201,11 +201,12 @@ const queued = 1 << 11
 
 // begin starts the goroutine that names and writes; the function it returns
 // waits for its end.
-func (p *Pipeline) begin() (end func()) {
-	done := make(chan error)
-	go func() { done <- p.write() }()
+func (p *Pipeline) begin(tick time.Duration) (end func()) {
+	done, nudge := make(chan error), make(chan struct{})
+	go func() { done <- p.write(newInbox(p.queue, nudge, tick)) }()
 	return func() {
 		close(p.queue)
+		close(nudge)
 		if err := <-done; err != nil {
 			p.fail(err)
 		}
@@ -214,8 +215,7 @@ func (p *Pipeline) begin() (end func()) {
 
 // write names and hands on what comes, until the queue ends. An error of one
 // output is no reason to keep samples from the others: the sink knows which.
-func (p *Pipeline) write() (err error) {
-	queue := newInbox(p.queue, nil)
+func (p *Pipeline) write(queue *inbox[named]) (err error) {
 	for {
 		n, ok := queue.next()
 		if !ok {
@@ -259,9 +259,9 @@ func (p *Pipeline) fail(err error) {
 	p.err = errors.Join(p.err, err)
 }
 
-// consume works until the items end.
-func (p *Pipeline) consume(items *inbox[item]) {
-	end := p.begin()
+// consume works until the items end, which come each tick. nudge tells of one that cannot wait.
+func (p *Pipeline) consume(list <-chan item, nudge <-chan struct{}, tick time.Duration) {
+	items, end := newInbox(list, nudge, tick), p.begin(tick)
 	for {
 		if p.hurry {
 			items.hurry()

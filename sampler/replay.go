@@ -50,7 +50,7 @@ func readAll(r *capture.Reader, to chan<- capture.Record) error {
 }
 
 func (p *Pipeline) replay(records <-chan capture.Record, files *Recorded) {
-	end := p.begin()
+	end := p.begin(0)
 	p.script.recorded = map[int]map[uint64][]byte{}
 	for rec := range records {
 		switch r := rec.(type) {

@@ -77,7 +77,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 	piped := make(chan struct{})
 	go func() {
 		defer close(piped)
-		pipe.consume(newInbox(items, nudge))
+		pipe.consume(items, nudge, opt.interval())
 	}()
 	yieldToOthers()
 	var result Result
@@ -88,19 +88,25 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		err = e.run(d, ready, &result)
 	}()
 	if hangs := e.watch(ctx, done, progress); hangs != nil {
-		items <- item{end: true}
+		e.endItems(items)
 		pipe.await(piped)
 		return e.sofar(), errors.Join(hangs, pipe.err)
 	}
 	for _, it := range e.backlog {
 		items <- it
 	}
-	items <- item{end: true}
+	e.endItems(items)
 	pipe.await(piped)
 	if err == nil {
 		err = pipe.err
 	}
 	return result, err
+}
+
+// endItems tells the pipeline that nothing more comes.
+func (e *engine) endItems(items chan<- item) {
+	items <- item{end: true}
+	e.hasten()
 }
 
 // sofar is the result of a run as it was published last.
@@ -172,6 +178,9 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 		result.Threads = n
 	}
 	e.finish()
+	if total := e.afar.total(); total != "" {
+		e.log.Warn(total)
+	}
 	e.endRound(ptrace.Now(), true)
 	e.report(result)
 	return nil

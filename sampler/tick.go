@@ -34,10 +34,15 @@ func (e *engine) loop() {
 			}
 			now = ptrace.Now()
 		}
-		timer.Reset(time.Duration(max(0, min(e.dueAt(), e.until)-now)))
+		next, passed := min(e.dueAt(), e.until), timer.C
 		e.rests()
+		if e.nap(next) {
+			passed = over
+		} else {
+			timer.Reset(time.Duration(max(0, next-now)))
+		}
 		select {
-		case <-timer.C:
+		case <-passed:
 			e.works()
 		case <-e.exited:
 			e.works()
@@ -53,6 +58,13 @@ func (e *engine) loop() {
 	}
 	e.last()
 }
+
+// over is ready at any time.
+var over = func() <-chan time.Time {
+	c := make(chan time.Time)
+	close(c)
+	return c
+}()
 
 // suspend calls f, which may take its time, while no thread of a target is stopped or asked to. Ticks that
 // pass meanwhile are missed.

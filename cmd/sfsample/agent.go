@@ -25,6 +25,7 @@ import (
 // line, which c was made of.
 func agent(c config, args []string, stderr io.Writer) error {
 	for {
+		modest(c.hz)
 		a := &agentRun{args: args, begun: time.Now(), every: c.every}
 		s := &session{config: c, log: logger(c, stderr), stderr: stderr, agent: a}
 		a.say = s.say

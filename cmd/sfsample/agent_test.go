@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sfsample/output"
+	"sfsample/ptrace/procfs"
 	"sfsample/sampler"
 )
 
@@ -206,6 +207,9 @@ func TestAgent(t *testing.T) {
 	if got := get("/healthz"); got != "200 OK\nok\n" {
 		t.Errorf("healthz: %s", got)
 	}
+	if late := lateThreads(t, run.cmd.Process.Pid); late == 0 && os.Geteuid() == 0 {
+		t.Error("no thread is woken late, want the monitor of Go's runtime")
+	}
 	begin(t, tool("agent", "--config", file)).end(t).want(t, exitFailed, "listen on "+address+": ", "another agent may run")
 	begin(t, tool("agent", "--config", file, "--listen", free(t))).end(t).want(t, exitFailed, "another sfsample uses it")
 
@@ -230,6 +234,21 @@ func TestAgent(t *testing.T) {
 	if len(x.errs) > 0 || len(x.otlp) < 2 {
 		t.Errorf("the receiver has got %d messages; %v", len(x.otlp), x.errs)
 	}
+}
+
+// lateThreads counts the threads of a process that the kernel may wake up to 10 ms late.
+func lateThreads(t *testing.T, pid int) (late int) {
+	t.Helper()
+	ids, err := (procfs.FS{}).TaskIDs(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tid := range ids {
+		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", tid)); err == nil && string(b) == "10000000\n" {
+			late++
+		}
+	}
+	return late
 }
 
 // TestIll: an agent whose rounds stay out is ill.

@@ -46,9 +46,11 @@ func main() {
 // machine, while a target stands still.
 func spareProcs() {
 	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 2)
+		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spare)
 	}
 }
+
+const spare = 2
 
 // spareMemory has garbage collected when there is half as much as is in use, of a
 // large heap: memory is the target's. A small heap is collected less often than

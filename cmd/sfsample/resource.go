@@ -100,12 +100,21 @@ func (r *resources) of(pid int, comm string) (list []output.Attr) {
 	return list
 }
 
-// labels are the attributes as Pyroscope names an application and its labels: NAME{KEY=VALUE,…}.
+// labels are the attributes as Pyroscope names an application and its labels: NAME{KEY=VALUE,…}. It refuses names with
+// other characters than letters, digits and _, and but for an application's than . and - (pkg/og/flameql of Pyroscope 1.6.0).
 func (r *resources) labels(pid int, comm string) string {
 	service, labels := "", []string{}
-	safe := func(s string, more string) string {
+	name := func(s, more string) string {
 		return strings.Map(func(c rune) rune {
-			if c <= ' ' || c == 0x7f || strings.ContainsRune(`{}=,"`+more, c) {
+			if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || strings.ContainsRune(more, c) {
+				return c
+			}
+			return '_'
+		}, s)
+	}
+	value := func(s string) string {
+		return strings.Map(func(c rune) rune {
+			if c <= ' ' || c == 0x7f || strings.ContainsRune(`{}=,"`, c) {
 				return '_'
 			}
 			return c
@@ -117,10 +126,10 @@ func (r *resources) labels(pid int, comm string) string {
 			text = fmt.Sprint(a.Number)
 		}
 		if a.Key == "service.name" {
-			service = safe(text, "")
+			service = name(text, ".-")
 			continue
 		}
-		labels = append(labels, safe(a.Key, ".-/:")+"="+safe(text, ""))
+		labels = append(labels, name(a.Key, "")+"="+value(text))
 	}
 	return service + "{" + strings.Join(labels, ",") + "}"
 }

@@ -95,3 +95,32 @@ func TestRounds(t *testing.T) {
 		t.Errorf("left over: %v", rest)
 	}
 }
+
+// TestRoundOfTheEnded: a target that ends during a round is the end of a run that has no other, and that round is written whole.
+func TestRoundOfTheEnded(t *testing.T) {
+	out := t.TempDir()
+	p := startTarget(t, "obey")
+	run := begin(t, tool("-hz", "199", "--every", "1", "--max-overhead", "100", "--threads", "all", "-o", out+"/x-%T.folded", "-p", fmt.Sprint(p.pid)))
+	files := func() (names []string) {
+		names, _ = filepath.Glob(out + "/*")
+		return names
+	}
+	for len(files()) == 0 {
+		p.worked(t, 2)
+	}
+	p.worked(t, 2)
+	if err := p.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	o := run.end(t)
+	o.want(t, exitDone, "; 0 processes, ")
+	told := regexp.MustCompile(`(?m)^sfsample: round (\S+): `).FindAllStringSubmatch(o.stderr, -1)
+	if names := files(); len(told) < 2 || len(names) != len(told) {
+		t.Errorf("%d rounds are told of, the files are %v; standard error:\n%s", len(told), names, o.stderr)
+	}
+	for _, m := range told {
+		if _, err := os.Stat(out + "/x-" + m[1] + ".folded"); err != nil {
+			t.Error(err)
+		}
+	}
+}

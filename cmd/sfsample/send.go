@@ -183,7 +183,8 @@ func (s *sender) end(x *sampler.Round) {
 	s.begin(now)
 }
 
-// put puts the profile of a process into the queue, as Pyroscope's /ingest takes it.
+// put puts the profile of a process into the queue, as Pyroscope's /ingest takes it. Of a form it tells by its content type what is in it;
+// with format=pprof it would take the whole form for a profile (ingest_handler.go of Pyroscope 1.6.0).
 func (s *sender) put(pid int, p *pprofOf, now time.Time) error {
 	if err := p.Close(); err != nil {
 		return err
@@ -201,7 +202,7 @@ func (s *sender) put(pid int, p *pprofOf, now time.Time) error {
 		return err
 	}
 	query := url.Values{
-		"name": {s.resources.labels(pid, p.comm)}, "format": {"pprof"}, "spyName": {"sfsample"},
+		"name": {s.resources.labels(pid, p.comm)}, "spyName": {"sfsample"}, "units": {"samples"}, "aggregationType": {"sum"},
 		"from": {strconv.FormatInt(s.begun.Unix(), 10)}, "until": {strconv.FormatInt(now.Unix(), 10)},
 		"sampleRate": {strconv.Itoa(int(s.opt.Hz))},
 	}

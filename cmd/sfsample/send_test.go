@@ -147,8 +147,8 @@ func TestSent(t *testing.T) {
 			got += s.Value[0]
 		}
 		q := x.queries[i]
-		if got != want || q.Get("format") != "pprof" || q.Get("from") == "" || q.Get("until") < q.Get("from") ||
-			!regexp.MustCompile(`^a_shop\{host.name=h_1,process.pid=`+pid+`,.*\}$`).MatchString(q.Get("name")) {
+		if got != want || q.Has("format") || q.Get("from") == "" || q.Get("until") < q.Get("from") ||
+			!regexp.MustCompile(`^a_shop\{host_name=h_1,process_pid=`+pid+`,.*\}$`).MatchString(q.Get("name")) {
 			t.Errorf("round %d by Pyroscope's ingest: %d ticks, want %d; %v", i, got, want, q)
 		}
 	}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace/procfs"
+)
+
+// seldomHz is up to which rate an agent is content with one processor of Go's: the coordinator, unwinding and naming take
+// turns, which the runtime ends after 10 ms, and a tick takes longer.
+const seldomHz = 20
+
+// modestMemory is from where on an agent's memory is collected sooner, in bytes: 20 MB more may be of the program's file and
+// of what the runtime does not count.
+const modestMemory = 44 << 20
+
+// modest has Go's runtime wake fewer threads: a goroutine that becomes ready wakes another thread if a processor is idle,
+// and the runtime's monitor looks each 20 us while any is busy (sysmon, runtime/proc.go).
+func modest(hz int) {
+	if n := 2; os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) <= runtime.NumCPU()+spare {
+		if hz <= seldomHz {
+			n = 1
+		}
+		runtime.GOMAXPROCS(n)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(modestMemory + weightBytes)
+	}
+	for try := 0; try < tries && !relax(); try++ {
+		runtime.Gosched()
+	}
+}
+
+// tries is how often the monitor is looked for: it may just run.
+const tries = 100
+
+// relax has the kernel wake the runtime's monitor late: then it sees once that nothing is busy any more, and not ten times before. What
+// it finds out, a goroutine that runs for long or a processor in a system call, it finds out so much later. false: it was not found.
+func relax() (found bool) {
+	const slack = "10000000" // nanoseconds
+	fs := procfs.FS{}
+	ids, _ := fs.TaskIDs(os.Getpid())
+	for _, tid := range ids {
+		if call, err := fs.Syscall(os.Getpid(), tid); err == nil && !call.Running && call.NR == unix.SYS_NANOSLEEP { // as no other does
+			_ = os.WriteFile(fmt.Sprintf("/proc/%d/timerslack_ns", tid), []byte(slack), 0) // takes CAP_SYS_NICE
+			found = true
+		}
+	}
+	return found
+}

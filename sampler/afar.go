@@ -1,0 +1,33 @@
+package sampler
+
+import "fmt"
+
+// afar counts the stops that were asked for from another CPU than the thread's.
+type afar struct {
+	stops int64
+	pids  map[int]bool // whose threads these were, at most maxAfar
+	cpus  map[int]bool
+}
+
+// maxAfar bounds the processes that are told apart.
+const maxAfar = 1 << 16
+
+// note counts one, and warns of the first.
+func (a *afar) note(warn func(string, ...any), pid, cpu int) {
+	if a.stops++; a.stops == 1 {
+		a.pids, a.cpus = map[int]bool{}, map[int]bool{}
+		warn("threads run on a CPU where no clock of ours can be, or gets no time (of process %d on CPU %d first): they are stopped from elsewhere, which favours the ends of system calls; at the end is told how many", pid, cpu)
+	}
+	if len(a.pids) < maxAfar {
+		a.pids[pid] = true
+	}
+	a.cpus[cpu] = true
+}
+
+// total is the line that tells how many there were; "": none.
+func (a *afar) total() string {
+	if a.stops == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d stops were asked for from elsewhere, of threads of %d processes on %d CPUs", a.stops, len(a.pids), len(a.cpus))
+}

@@ -1,0 +1,22 @@
+package sampler
+
+import (
+	"fmt"
+	"testing"
+)
+
+// TestAfar: one line however many threads are stopped from elsewhere, and one that counts them.
+func TestAfar(t *testing.T) {
+	var a afar
+	if got := a.total(); got != "" {
+		t.Errorf("before any: %q", got)
+	}
+	lines := 0
+	warn := func(format string, args ...any) { lines++; _ = fmt.Sprintf(format, args...) }
+	for i := range 40 {
+		a.note(warn, 100+i%8, i%2)
+	}
+	if want := "40 stops were asked for from elsewhere, of threads of 8 processes on 2 CPUs"; lines != 1 || a.total() != want {
+		t.Errorf("%d lines, and %q, want %q", lines, a.total(), want)
+	}
+}
