@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 
 	"golang.org/x/sys/unix"
 
@@ -28,12 +29,24 @@ func modest(hz int) {
 		}
 		runtime.GOMAXPROCS(n)
 	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(modestMemory + weightBytes)
-	}
+	limitMemory()
 	for try := 0; try < tries && !relax(); try++ {
 		runtime.Gosched()
 	}
+}
+
+// limitMemory is told again each round: what is alive has to fit well below the limit, or it would be collected all the time.
+func limitMemory() {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	most := int64(modestMemory + weightBytes)
+	if live[0].Value.Kind() == metrics.KindUint64 {
+		most = max(most, int64(live[0].Value.Uint64()*3/2)+modestMemory/2)
+	}
+	debug.SetMemoryLimit(most)
 }
 
 // tries is how often the monitor is looked for: it may just run.
