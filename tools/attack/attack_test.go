@@ -46,7 +46,7 @@ func TestAttacks(t *testing.T) {
 					t.Skip(err)
 				case err != nil:
 					t.Error(err)
-				case c[stacks] == 0 && !a.fails:
+				case c[stacks] == 0 && !a.fails && !a.alone: // those run for a tenth of a millisecond every 20 ms: few are met
 					t.Error("sfsample has taken no stack")
 				}
 			})
