@@ -341,9 +341,8 @@ func (p *Pipeline) waitsFor(t *target, tid int, s *seen) {
 		return
 	}
 	s.ask = false
-	w := *s.last
-	w.plain, w.tell, w.named = s.last, tell, nil
-	s.last = &w
+	// The other fields belong to the goroutine that names.
+	s.last = &stack{kernel: s.last.kernel, text: s.last.text, frames: s.last.frames, end: s.last.end, process: s.last.process, plain: s.last, tell: tell}
 }
 
 // threadNameAge is how long the name of a thread is believed.
