@@ -61,8 +61,8 @@ func findMapping(maps []procfs.Mapping, addr uint64) (i int, found bool) {
 	})
 }
 
-// maxAsked bounds how many stacks of a process [zeros] is asked about: the kernel walks through all of its
-// memory for that.
+// maxAsked bounds how often a process is asked about its stacks, by [zeros] or for its mappings: the kernel walks through
+// all of its memory for that.
 const maxAsked = 64
 
 // zeros tells whether pages of the mapping at addr that are not in memory were never written, and nobody

@@ -154,10 +154,10 @@ func (s *Space) readJIT() {
 			if n, err := s.src.ReadAt(e, int64(at)); err != nil || n < len(e) {
 				break
 			}
-			image, bytes := a.Word(e[2*word:]), a.Order.Uint64(e[size-8:])
-			if bytes > 0 && bytes <= maxJITImage && int(bytes) <= room {
-				room -= int(bytes)
-				s.openJIT(a, image, int(bytes))
+			image, length := a.Word(e[2*word:]), a.Order.Uint64(e[size-8:])
+			if length > 0 && length <= maxJITImage && int(length) <= room {
+				room -= int(length)
+				s.openJIT(a, image, int(length))
 			}
 			at = a.Word(e)
 		}
