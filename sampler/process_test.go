@@ -165,8 +165,8 @@ func TestStands(t *testing.T) {
 		if errno == 0 {
 			errno = ptrace.RawInterrupt(other.PID)
 		}
-		if errno == 0 {
-			_, _, errno = ptrace.RawWait(other.PID, true)
+		for who := 0; who == 0 && (errno == 0 || errno == unix.EINTR); {
+			who, _, errno = ptrace.RawWait(other.PID, true)
 		}
 		if errno != 0 {
 			stopped <- errno
