@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -28,6 +29,13 @@ func TestAttacks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A run of 100 ms may meet nobody on a busy machine, most do not.
+	var ran, taken atomic.Int64
+	t.Cleanup(func() {
+		if ran.Load() > 3*taken.Load()/2 {
+			t.Errorf("in %d of %d runs a stack was taken", taken.Load(), ran.Load())
+		}
+	})
 	for i, a := range attacks() {
 		program, err := b.build(a.source)
 		if err != nil {
@@ -46,8 +54,11 @@ func TestAttacks(t *testing.T) {
 					t.Skip(err)
 				case err != nil:
 					t.Error(err)
-				case c[stacks] == 0 && !a.fails && !a.alone: // those run for a tenth of a millisecond every 20 ms: few are met
-					t.Error("sfsample has taken no stack")
+				default:
+					ran.Add(1)
+					if c[stacks] > 0 {
+						taken.Add(1)
+					}
 				}
 			})
 		}
