@@ -196,7 +196,8 @@ func (e *engine) addThread(p *process, tid int, born bool) bool {
 	t.waited = s.Wait
 	run := s.Run
 	if born {
-		run = 0
+		run = min(s.Run, p.ahead)
+		p.ahead -= run
 	}
 	e.book.Open(&t.line, run)
 	e.threads[t.tid] = t
