@@ -61,6 +61,7 @@ type engine struct {
 	seizes             int64
 	waits              int // stops that had not come at the end
 	afar               afar
+	listed             int // threads on the board
 	clocks             int // CPUs that had a clock then
 	load               load
 	dozing             doze
@@ -195,7 +196,8 @@ func (e *engine) addThread(p *process, tid int, born bool) bool {
 	t.waited = s.Wait
 	run := s.Run
 	if born {
-		run = 0
+		run = min(s.Run, p.ahead)
+		p.ahead -= run
 	}
 	e.book.Open(&t.line, run)
 	e.threads[t.tid] = t
@@ -268,12 +270,13 @@ func (e *engine) awake(t *thread, cpu int) {
 	e.open += t.files() - before
 	a := t.fb.Get()
 	t.slot = e.board.Put(clocks.Thread{TID: t.tid, PID: t.proc.pid, Sched: t.schedFD, Stat: t.statFD, Debug: t.debugFD,
-		Call: t.callFD, Pages: int(t.proc.pages), Advice: a.Advice, Run: int64(t.line.Run())})
+		Call: t.callFD, Clock: t.proc.clock, Pages: int(t.proc.pages), Advice: a.Advice, Run: int64(t.line.Run())})
 	if t.slot < 0 {
 		e.leave(t)
 		return
 	}
 	t.advice = t.fb.p.Load()
+	e.listed++
 	for len(e.slots) <= t.slot {
 		e.slots = append(e.slots, nil)
 	}
@@ -291,6 +294,7 @@ func (e *engine) leave(t *thread) bool {
 		}
 		e.slots[t.slot] = nil
 		t.slot = -1
+		e.listed--
 	}
 	before := t.files()
 	closeFD(&t.statFD)

@@ -83,6 +83,12 @@ func (e *engine) lookAtSleepers(n int64) {
 // there when it does.
 const boardTicks = 16
 
+// While there are few threads on the board they stay for longer: clocks look at each that may have run.
+const (
+	fewListed = 64
+	boardStay = time.Second
+)
+
 // look finds out what thread t does at tick n and acts on it. false: it is
 // gone, and was dropped.
 func (e *engine) look(t *thread, n int64) bool {
@@ -104,6 +110,7 @@ func (e *engine) look(t *thread, n int64) bool {
 		}
 		e.unsure(t, n, s.Run)
 		t.stack, t.waited = false, s.Wait
+		e.stirred(t, n)
 	}
 	if e.book.Owed(&t.line, n) == 0 {
 		return true // it was met at this tick
@@ -158,10 +165,25 @@ func (e *engine) sleepsOn(t *thread, n int64) bool {
 		return true
 	}
 	e.creditIdle(t, e.settled(t, n))
-	if t.watch.Waited(n) > boardTicks {
+	if w := t.watch.Waited(n); w > boardTicks && (e.listed > fewListed || w*e.interval > int64(boardStay)) {
 		e.leave(t)
 	}
 	return true
+}
+
+// stirred has clocks find a thread the next time that it runs, if it sleeps by now: it may never be seen to run otherwise.
+func (e *engine) stirred(t *thread, n int64) {
+	if e.listed >= fewListed {
+		return
+	}
+	st, err := t.stat(e.buf[:])
+	if err != nil {
+		return
+	}
+	e.awake(t, st.Processor)
+	if t.slot >= 0 {
+		e.bank.Need(st.Processor, n)
+	}
 }
 
 // settled is the last tick up to n whose clocks can have nothing more to tell of a thread.

@@ -25,6 +25,7 @@ type process struct {
 	census    census
 	cpuBase   time.Duration // at the beginning
 	charged   time.Duration // CPU time that was counted for samples
+	ahead     time.Duration // of that, what was counted at the last round's end for threads that were not known, dead ones or not yet listed
 	only      bool          // only some threads of it were asked for
 	threads   int
 	held      int // threads that are gone, and that clocks still hold: they read pages

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"runtime"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -188,4 +189,31 @@ func TestStands(t *testing.T) {
 	}
 	close(end)
 	<-done
+}
+
+// TestAhead: CPU time that was counted at a round's end for a thread that nobody had listed yet is not counted again.
+func TestAhead(t *testing.T) {
+	other := startWaiting(t)
+	tasks, err := unix.Open(fmt.Sprintf("/proc/%d/task", other.PID), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(tasks)
+	for _, ahead := range []time.Duration{0, 1, time.Hour} {
+		e := &engine{book: ledger.NewBook(), threads: map[int]*thread{}}
+		p := &process{pid: other.PID, tasks: tasks, pages: -1, ahead: ahead}
+		if !e.addThread(p, other.PID, true) {
+			t.Fatal("the thread is not there")
+		}
+		th := e.threads[other.PID]
+		s, err := th.schedstat(make([]byte, 256))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := th.line.Run()
+		if p.ahead != ahead-run || run > s.Run || run < min(ahead, s.Run/2) {
+			t.Errorf("%v are counted: %v of %v stand for the thread, %v are left", ahead, run, s.Run, p.ahead)
+		}
+		e.closeFiles(th)
+	}
 }

@@ -86,6 +86,7 @@ func (e *engine) balance() {
 		return
 	}
 	for _, p := range e.procs {
+		p.ahead = 0
 		cpu, ok := p.cpuTime()
 		spent := cpu - p.cpuBase - p.charged - pending[p]
 		if !ok || p.only || spent < time.Duration(e.interval) {
@@ -94,6 +95,7 @@ func (e *engine) balance() {
 		s := &capture.Spent{PID: p.pid}
 		s.CPU = spent
 		p.charged += s.CPU
+		p.ahead = s.CPU
 		e.send(item{spent: s})
 	}
 }

@@ -40,8 +40,9 @@ type Slot struct {
 	sched  int // open schedstat, stat and sched of the thread
 	stat   int
 	debug  int
-	call   int // open syscall of the thread
-	pages  int // open pagemap of its process
+	call   int   // open syscall of the thread
+	clock  int32 // CPU clock of its process
+	pages  int   // open pagemap of its process
 	Advice taking.Advice
 
 	// exactRun is the thread's run time when it was let go at exactAt.
@@ -51,6 +52,7 @@ type Slot struct {
 	request atomic.Int64
 
 	run     atomic.Int64 // run time as last read
+	stood   atomic.Int64 // CPU time of its process before that
 	sampled atomic.Int64 // last tick at which a clock asked for it
 	lost    atomic.Int64 // last tick at which it was met, and there was no buffer
 	refused atomic.Int64 // last tick at which it was met, and may not be traced
@@ -77,9 +79,10 @@ func (s *Slot) give() { s.holder.Store(0) }
 // Thread is what the board must know of one.
 type Thread struct {
 	TID, PID           int
-	Sched, Stat, Debug int // open schedstat, stat and sched; -1: not to be had
-	Call               int // open syscall, -1: not to be had
-	Pages              int // open pagemap of the process, -1: not to be had
+	Sched, Stat, Debug int   // open schedstat, stat and sched; -1: not to be had
+	Call               int   // open syscall, -1: not to be had
+	Clock              int32 // CPU clock of its process; 0: not to be asked
+	Pages              int   // open pagemap of the process, -1: not to be had
 	Advice             taking.Advice
 	Run                int64 // run time as far as it is known, nanoseconds
 }
@@ -98,9 +101,10 @@ func (b *Board) Put(t Thread) int {
 }
 
 func (b *Board) fill(s *Slot, t *Thread) {
-	s.TID, s.PID, s.sched, s.stat, s.debug, s.call, s.pages, s.Advice = t.TID, t.PID, t.Sched, t.Stat, t.Debug, t.Call, t.Pages, t.Advice
+	s.TID, s.PID, s.sched, s.stat, s.debug, s.call, s.clock, s.pages, s.Advice = t.TID, t.PID, t.Sched, t.Stat, t.Debug, t.Call, t.Clock, t.Pages, t.Advice
 	s.exactRun, s.exactAt = 0, 0
 	s.run.Store(t.Run)
+	s.stood.Store(-1)
 	s.sampled.Store(-1)
 	s.lost.Store(-1)
 	s.refused.Store(-1)

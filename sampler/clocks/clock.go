@@ -283,6 +283,7 @@ const handover = 10_000
 func (c *Clock) find(n int64) bool {
 	b, p := c.board, &c.picked
 	own, told, found, last := int64(0), false, false, int64(0)
+	clock, spent := int32(0), int64(-1)
 	count := int(b.n.Load())
 	for j := -1; j < count; j++ {
 		i := j
@@ -295,11 +296,20 @@ func (c *Clock) find(n int64) bool {
 			continue
 		}
 		s := &b.slots[i]
+		if s.clock == 0 {
+			clock, spent = 0, -1
+		} else if s.clock != clock {
+			clock, spent = s.clock, c.k.Spent(s.clock)
+		}
+		if spent >= 0 && s.stood.Load() == spent {
+			continue // nobody of its process has run since
+		}
 		got, errno := c.k.Pread(s.sched, c.text[:], 0)
 		run, wait, runs, ok := schedstat(c.text[:got])
 		if errno != 0 || !ok {
 			continue
 		}
+		s.stood.Store(spent)
 		changed := s.run.Swap(run) != run
 		if !changed || s.sampled.Load() >= n {
 			continue

@@ -169,6 +169,45 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestFindSleepers: where a process has not run since its threads were looked at, nobody looks at them again.
+func TestFindSleepers(t *testing.T) {
+	actors := []*actor{{tid: 7, state: 'R', run: 10 * us}, {tid: 8, state: 'R', run: 20 * us}, {tid: 9, state: 'R', run: 30 * us}, {tid: 6, state: 'R', run: 40 * us}}
+	s, b, c := desk(t, 1, actors...)
+	s.spent = map[int32]int64{-70: 1000, -90: 2000, -60: -1}
+	for i, clock := range []int32{-70, -70, -90, -60} {
+		b.slots[i].clock = clock
+		b.slots[i].run.Store(actors[i].run)
+	}
+	c.last = -1
+	look := func(why string, asked []int32, read ...int) {
+		t.Helper()
+		s.asked = nil
+		clear(s.reads)
+		c.find(5)
+		var got []int
+		for _, a := range actors {
+			if s.reads[10*a.tid+fileSched] > 0 {
+				got = append(got, a.tid)
+			}
+		}
+		if !slices.Equal(got, read) || !slices.Equal(s.asked, asked) {
+			t.Errorf("%s: the times of %v are read, by the clocks %v; want %v by %v", why, got, s.asked, read, asked)
+		}
+	}
+	each := []int32{-70, -90, -60}
+	look("at first", each, 7, 8, 9, 6)
+	look("nobody has run, but one whose process tells nothing", each, 6)
+	s.spent[-70]++
+	look("the first process has run", each, 7, 8, 6)
+	look("and not since", each, 6)
+	b.slots[1].clock = 0
+	look("one is not to be asked about", []int32{-70, -90, -60}, 8, 6)
+	s.spent[-90]++
+	s.broken[90+fileSched] = unix.EACCES
+	look("its times cannot be read", []int32{-70, -90, -60}, 8, 9, 6)
+	look("and are asked for until they can", []int32{-70, -90, -60}, 8, 9, 6)
+}
+
 // TestFind: whom a clock of CPU 0 finds at tick 5, and which files that takes.
 func TestFind(t *testing.T) {
 	ran := func(tid int, exec int64) *actor { return &actor{tid: tid, state: 'R', exec: exec} }

@@ -81,11 +81,13 @@ type script struct {
 	sleeps        []int64            // until when
 	log           []string           // requests
 	calls         int
-	memory        int            // copies of a stack
-	messages      map[int]uint64 // of events, by thread
-	atExit        map[int]bool   // threads at the stop of their exit
-	step          int64          // nanoseconds that a call takes
-	passes        int64          // nanoseconds from a look at the clock to the next
+	memory        int             // copies of a stack
+	messages      map[int]uint64  // of events, by thread
+	atExit        map[int]bool    // threads at the stop of their exit
+	step          int64           // nanoseconds that a call takes
+	spent         map[int32]int64 // what CPU clocks tell; -1: nothing
+	asked         []int32         // which were asked
+	passes        int64           // nanoseconds from a look at the clock to the next
 }
 
 // newScript is a script of these threads. It begins one second after the machine.
@@ -305,6 +307,11 @@ func (s *script) Listen(tid int) unix.Errno {
 	s.note("listen %d", tid)
 	s.held(tid, "listen")
 	return 0
+}
+
+func (s *script) Spent(clock int32) int64 {
+	s.asked = append(s.asked, clock)
+	return s.spent[clock]
 }
 
 func (s *script) Signal(tid int) { s.note("signal %d", tid) }

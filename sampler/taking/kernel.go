@@ -11,6 +11,7 @@ import (
 // Everything of [Live] is go:nosplit: see [ptrace.Outside].
 type Kernel interface {
 	Now() int64                    // CLOCK_MONOTONIC, nanoseconds
+	Spent(clock int32) int64       // the CPU time that a clock of a process tells, nanoseconds; -1: the process is gone
 	Bind(cpus []uint64) unix.Errno // the calling thread, to these CPUs: sched_setaffinity(2)
 	Sleep(until int64)             // CLOCK_MONOTONIC; or until a signal is handled
 	Park(addr *uint32, val uint32)
@@ -38,6 +39,15 @@ type Live struct{}
 //go:nosplit
 //go:norace
 func (*Live) Now() int64 { return ptrace.RawNow() }
+
+//go:nosplit
+//go:norace
+func (*Live) Spent(clock int32) int64 {
+	if t, errno := ptrace.RawClock(clock); errno == 0 {
+		return t
+	}
+	return -1
+}
 
 //go:nosplit
 //go:norace
