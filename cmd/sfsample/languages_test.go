@@ -317,7 +317,7 @@ func (c *comparison) agreed(t *testing.T, pid int) {
 // goSwitch finds threads whose stacks end where Go's runtime has changed stacks:
 // the code that called these functions is on another one. The debuggers go on
 // with what lies above on the same stack, left there by earlier calls.
-var goSwitch = regexp.MustCompile(`(?m)^tid (\d+) .*\n(?:  .*\n|.*0x.*\n|k\d.*\n)*#\d+ 0x[0-9a-f]+ runtime\.(?:morestack|systemstack|mcall)\+.*\nend: truncated`)
+var goSwitch = regexp.MustCompile(`(?m)^tid (\d+) .*\n(?:  .*\n|.*0x.*\n|k\d.*\n)*#\d+ 0x[0-9a-f]+ runtime\.(?:(?:morestack|mcall)\+.*\nend: complete|(?:morestack|systemstack|mcall)\+.*\nend: truncated)`)
 
 // cutStacksToo is ourStacks for programs whose stacks may end early, and tells
 // the threads for which it is so because of goSwitch. A thread that did not get

@@ -373,9 +373,12 @@ static void restart_turn(void)
 		;
 }
 
-/* job, tstp: a child that spins is stopped by its parent: it stays so until it is continued, and
-   each change is told once */
+/* job, ttin: a child that spins is stopped by its parent: it does nothing until it is continued, and
+   each change is told once. Its state may be R meanwhile: a thread in a group stop is woken to be attached
+   to, to be stopped again or to be let go (kernel/ptrace.c, ptrace_attach, __ptrace_unlink), waits for a CPU,
+   and stops anew before it is back in the program. */
 static int stop_by;
+static atomic_long *spins;
 static char state_of(pid_t pid)
 {
 	char path[40], b[512], *p;
@@ -387,38 +390,36 @@ static char state_of(pid_t pid)
 	p = strrchr(b, ')');
 	return p ? p[2] : 0;
 }
-static void child_spins(void)
+static void child_spins(int own_group)
 {
+	spins = mmap(0, sizeof *spins, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	sampled = fork();
+	if (own_group)
+		setpgid(sampled, 0); /* of the child or, there, of itself: who comes first */
 	if (!sampled) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			spin(100000);
+		for (;;) {
+			spin(100);
+			++*spins;
+		}
 	}
 }
-static void job_begin(void) { stop_by = SIGSTOP; child_spins(); }
-static void tstp_begin(void)
-{
-	stop_by = SIGTTIN;
-	sampled = fork();
-	if (!sampled) {
-		setpgid(0, 0); /* the group must not be orphaned (kernel/signal.c, get_signal): its parent is in another */
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			spin(100000);
-	}
-}
+static void job_begin(void) { stop_by = SIGSTOP; child_spins(0); }
+/* The group must not be orphaned (kernel/signal.c, get_signal): its parent is in another. */
+static void ttin_begin(void) { stop_by = SIGTTIN; child_spins(1); }
 static void job_turn(void)
 {
 	int st;
 	usleep(500);
 	kill(sampled, stop_by);
 	check(waitpid(sampled, &st, WUNTRACED) == sampled && WIFSTOPPED(st) && WSTOPSIG(st) == stop_by);
+	long before = *spins;
 	for (int i = 0; i < 10; i++) {
 		char s = state_of(sampled);
-		check(s == 'T' || s == 't');
+		check(s == 'T' || s == 't' || s == 'R');
 		usleep(200);
 	}
+	check(*spins == before);
 	check(waitpid(sampled, &st, WUNTRACED | WNOHANG) == 0);
 	kill(sampled, SIGCONT);
 	check(waitpid(sampled, &st, WCONTINUED) == sampled && WIFCONTINUED(st));
@@ -480,7 +481,7 @@ static const struct kind list[] = {
 	{ "itimer", itimer_turn, itimer_begin },
 	{ "restart", restart_turn, 0 },
 	{ "job", job_turn, job_begin },
-	{ "ttin", job_turn, tstp_begin },
+	{ "ttin", job_turn, ttin_begin },
 	{ "mask", mask_turn, 0 },
 	{ "context", context_turn, context_begin },
 	{ 0, 0, 0 },
