@@ -109,7 +109,8 @@ func (e *engine) attach(pid int) error {
 		if err != nil {
 			return fmt.Errorf("list the threads of %d: %w", pid, err)
 		}
-		if !fresh {
+		// In the midst of an exec by another thread than the leader, all that is listed may have ended.
+		if !fresh && (p.threads > 0 || len(e.wanted) > 0 || e.procs[pid] != p) {
 			break
 		}
 	}
@@ -122,19 +123,24 @@ func (e *engine) permitted(p *process) error {
 	if e.opt.Stop == StopNever {
 		return nil
 	}
-	tid, err := e.fs.LiveTask(p.pid)
-	if err != nil {
-		return unix.ESRCH
+	for {
+		tid, err := e.fs.LiveTask(p.pid)
+		if err != nil {
+			return unix.ESRCH
+		}
+		if s, err := e.fs.Status(tid); err == nil && s.TracerPid != 0 && e.keeper == nil {
+			e.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", tid, s.TracerPid)
+		}
+		_, err = e.fs.Syscall(p.pid, tid)
+		var errno unix.Errno
+		if !errors.As(err, &errno) || errno != unix.EACCES && errno != unix.EPERM {
+			return nil
+		}
+		// The files of a thread that exits are root's: another one tells.
+		if s, err := e.fs.Stat(tid); err == nil && s.Flags&procfs.FlagExiting == 0 {
+			return unix.EPERM
+		}
 	}
-	if s, err := e.fs.Status(tid); err == nil && s.TracerPid != 0 && e.keeper == nil {
-		e.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", tid, s.TracerPid)
-	}
-	_, err = e.fs.Syscall(p.pid, tid)
-	var errno unix.Errno
-	if errors.As(err, &errno) && (errno == unix.EACCES || errno == unix.EPERM) {
-		return unix.EPERM
-	}
-	return nil
 }
 
 func (e *engine) unwanted(tid int) bool { return len(e.wanted) > 0 && !e.wanted[tid] }

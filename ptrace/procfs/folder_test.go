@@ -2,6 +2,7 @@ package procfs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -127,15 +128,24 @@ func TestTaskDirReadsAnew(t *testing.T) {
 	}
 }
 
-// TestLiveTask: a thread that has exited is not taken, whatever the order.
+// stat is a stat file with these state and flags.
+func stat(state string, flags int) string {
+	return fmt.Sprintf("2 (a) %s 1 1 1 0 -1 %d%s\n", state, flags, strings.Repeat(" 0", 43))
+}
+
+// TestLiveTask: a thread that exits or has exited is not taken, whatever the order.
 func TestLiveTask(t *testing.T) {
 	for _, tt := range []struct {
-		states string // of threads 2, 3, …
+		states string // of threads 2, 3, …; e: runs, and exits
 		want   int    // 0: none
-	}{{"SS", 2}, {"ZS", 3}, {"XR", 3}, {"ZX", 0}, {"X", 0}, {"?Zt", 4}} {
+	}{{"SS", 2}, {"ZS", 3}, {"XR", 3}, {"ZX", 0}, {"X", 0}, {"?Zt", 4}, {"eS", 3}, {"e", 0}} {
 		files := map[string]string{}
 		for i, state := range tt.states {
-			files[filepath.Join("1/task", string(rune('2'+i)), "stat")] = "2 (a) " + string(state)
+			text := stat(string(state), 0)
+			if state == 'e' {
+				text = stat("R", FlagExiting)
+			}
+			files[filepath.Join("1/task", string(rune('2'+i)), "stat")] = text
 		}
 		f := folder(t, files)
 		tid, err := f.LiveTask(1)
@@ -169,7 +179,7 @@ func TestPermission(t *testing.T) {
 			Permission{PID: 7, OwnUID: me, PtraceScope: -1, Exists: true, TracerPID: 5, Zombie: true}},
 		{"a thread", map[string]string{"7/status": "State:\tS\nTgid:\t6\nPid:\t7\n"},
 			Permission{PID: 7, OwnUID: me, PtraceScope: -1, Exists: true, ThreadOf: 6}},
-		{"files of another than its user", map[string]string{"7/status": status, "7/maps": ""},
+		{"files of another than its user", map[string]string{"7/status": status, "7/task/7/stat": stat("S", 0), "7/task/7/maps": ""},
 			Permission{PID: 7, OwnUID: me, PtraceScope: -1, Exists: true, UID: [3]int{11, 12, 13}, NotDumpable: true}},
 		{"yama", map[string]string{"sys/kernel/yama/ptrace_scope": "2\n"}, Permission{PID: 7, OwnUID: me, PtraceScope: 2}},
 	} {
@@ -178,7 +188,7 @@ func TestPermission(t *testing.T) {
 		}
 	}
 	own := strings.Replace(status, "12", strconv.Itoa(me), 1)
-	if p := folder(t, map[string]string{"7/status": own, "7/maps": ""}).Permission(7); p.NotDumpable {
+	if p := folder(t, map[string]string{"7/status": own, "7/task/7/stat": stat("S", 0), "7/task/7/maps": ""}).Permission(7); p.NotDumpable {
 		t.Error("a process whose files are its user's cannot be traced by that")
 	}
 	for text, want := range map[string]int{"0\n": 0, "1": 1, "3\n": 3, "4\n": -1, "": -1, "x": -1} {

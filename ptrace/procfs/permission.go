@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -57,9 +58,11 @@ func (f FS) Permission(pid int) Permission {
 	}
 	// proc_pid_make_inode: the files belong to the effective user, or to root
 	// while the target is not dumpable. The folder itself always belongs to
-	// the user, so ask for a file.
-	if owner, err := fileOwner(f.Path(pid, "maps")); err == nil {
-		p.NotDumpable = owner != s.UID[1]
+	// the user, so ask for a file. Those of a thread without memory are root's, too.
+	if tid, err := f.LiveTask(pid); err == nil {
+		if owner, err := fileOwner(f.Path(pid, filepath.Join("task", strconv.Itoa(tid), "maps"))); err == nil {
+			p.NotDumpable = owner != s.UID[1]
+		}
 	}
 	return p
 }

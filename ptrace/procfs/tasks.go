@@ -64,8 +64,8 @@ func (f FS) PIDs() ([]int, error) {
 	return d.list(nil)
 }
 
-// LiveTask returns a thread of the process that has not exited, the leader if
-// it lives. By it everything can be read that belongs to the process as a
+// LiveTask returns a thread of the process that does not exit and has not exited,
+// the leader if it lives. By it everything can be read that belongs to the process as a
 // whole: a leader that has exited before its process shows empty maps.
 // fs.ErrNotExist when no thread is alive.
 func (f FS) LiveTask(pid int) (int, error) {
@@ -78,7 +78,8 @@ func (f FS) LiveTask(pid int) (int, error) {
 		if err != nil {
 			continue // gone since it was listed
 		}
-		if state, err := ParseState(b); err == nil && state != 'Z' && state != 'X' {
+		// A thread that exits gives back its memory while it still runs (exit_mm, kernel/exit.c).
+		if s, err := ParseStat(b); err == nil && s.State != 'Z' && s.State != 'X' && s.Flags&FlagExiting == 0 {
 			return tid, nil
 		}
 	}
