@@ -105,21 +105,10 @@ const sourceBytes = 64 << 10
 func (p *Pipeline) foresee(t *target, c *capture.Capture, u *regs.User) ([]unwind.Frame, unwind.End) {
 	w := t.walker(u.Arch, c.PACMask, &p.cfg)
 	p.load(c)
-	p.mem.More = memory{p, c.TID}
+	p.mem.More = t.space
 	frames, end := w.Walk(&u.Set, &p.mem, p.ahead[:0])
 	p.ahead, p.over = frames, append(p.over[:0], w.Stacks()...)
 	return frames, end
-}
-
-// memory reads that of a thread.
-type memory struct {
-	p   *Pipeline
-	tid int
-}
-
-// ReadAt implements io.ReaderAt.
-func (m memory) ReadAt(b []byte, addr int64) (int, error) {
-	return m.p.patient.ReadMemory(m.tid, uint64(addr), b)
 }
 
 // source tells where the address stood by which a walk went over to another stack: the word that

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/bits"
 	"time"
@@ -50,6 +51,8 @@ type PipelineConfig struct {
 // that it is another program by now (Replace); its program's architecture (Arch) is not known of every one.
 type Target interface {
 	unwind.Space
+	// ReadAt reads memory of now. No read waits for a page that the server of a file would have to bring.
+	io.ReaderAt
 	Code
 	Layout
 	History
@@ -111,19 +114,18 @@ type Pipeline struct {
 	// recordErr is why nothing more is recorded.
 	recordErr error
 
-	mem     unwind.Memory // of the walk under way
-	also    []unwind.Region
-	over    []unwind.Stack // stacks that the walk under way went over to
-	blocks  []block        // of memory that it wanted
-	held    int            // thread that is stopped while its capture is unwound
-	patient ptrace.Patient
-	live    taking.Live
-	pages   taking.Buffer // room to read a pagemap
-	frames  []unwind.Frame
-	ahead   []unwind.Frame // of a walk that only tells what to copy
-	keys    []frameKey     // of the stack under way
-	script  scriptWalk     // of its interpreter
-	hurry   bool           // the engine has got advice that makes its next captures better
+	mem    unwind.Memory // of the walk under way
+	also   []unwind.Region
+	over   []unwind.Stack // stacks that the walk under way went over to
+	blocks []block        // of memory that it wanted
+	held   int            // thread that is stopped while its capture is unwound
+	live   taking.Live
+	pages  taking.Buffer // room to read a pagemap
+	frames []unwind.Frame
+	ahead  []unwind.Frame // of a walk that only tells what to copy
+	keys   []frameKey     // of the stack under way
+	script scriptWalk     // of its interpreter
+	hurry  bool           // the engine has got advice that makes its next captures better
 
 	modules, problems map[string]bool // to report, of each at most maxReported
 	differences       map[string]int64
@@ -527,7 +529,7 @@ func (p *Pipeline) extend(t *target, c *capture.Capture, end unwind.End) bool {
 	if x := stackExtent(t.space.Mappings(), start); x.High > 0 {
 		size, _ = x.Bytes(start, size)
 	}
-	b := p.readStill(c, start, size)
+	b := p.readStill(t, c, start, size)
 	if len(b) <= int(end.Addr-start) || !bytes.Equal(b[:min(len(b), len(c.Stack))], c.Stack) {
 		return false
 	}
@@ -539,10 +541,10 @@ func (p *Pipeline) extend(t *target, c *capture.Capture, end unwind.End) bool {
 
 // readStill reads the memory of a thread, nil if it may have run since the
 // capture.
-func (p *Pipeline) readStill(c *capture.Capture, start uint64, size int) []byte {
+func (p *Pipeline) readStill(t *target, c *capture.Capture, start uint64, size int) []byte {
 	b := make([]byte, size)
 	n := 0
-	if !p.still(c, func() { n, _ = p.patient.ReadMemory(c.TID, start, b) }) || n <= 0 {
+	if !p.still(c, func() { n, _ = t.space.ReadAt(b, int64(start)) }) || n <= 0 {
 		return nil
 	}
 	return b[:n]
@@ -583,7 +585,7 @@ func (p *Pipeline) readOther(t *target, c *capture.Capture, addr uint64) bool {
 	}
 	start := max(x.Low, (addr-taking.RedZone)&^7)
 	size, _ = x.Bytes(start, size)
-	b := p.readStill(c, start, size)
+	b := p.readStill(t, c, start, size)
 	if uint64(len(b)) < addr-start+8 {
 		return false
 	}

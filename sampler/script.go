@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sfsample/output"
-	"sfsample/ptrace"
 	"sfsample/regs"
 	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
@@ -94,26 +93,22 @@ func (w *scriptWalk) keep(r *capture.Memory) {
 
 // scriptMemory is the memory of a process, live or as far as it was recorded.
 type scriptMemory struct {
-	p   *Pipeline
-	pid int
-	tid int
+	p *Pipeline
+	t *target
 }
 
 // ReadAt implements io.ReaderAt.
 func (m scriptMemory) ReadAt(b []byte, addr int64) (int, error) {
 	if !m.p.cfg.Live {
-		n := copy(b, m.p.script.recorded[m.pid][uint64(addr)])
+		n := copy(b, m.p.script.recorded[m.t.pid][uint64(addr)])
 		if n < len(b) {
 			return n, io.ErrUnexpectedEOF
 		}
 		return n, nil
 	}
-	n, err := m.p.patient.ReadMemory(m.tid, uint64(addr), b)
-	if err == nil && n < len(b) {
-		err = io.ErrUnexpectedEOF
-	}
+	n, err := m.t.space.ReadAt(b, addr)
 	if err == nil && m.p.cfg.Record != nil {
-		m.p.record(&capture.Memory{PID: m.pid, Addr: uint64(addr), Bytes: append([]byte(nil), b...)})
+		m.p.record(&capture.Memory{PID: m.t.pid, Addr: uint64(addr), Bytes: append([]byte(nil), b...)})
 	}
 	return n, err
 }
@@ -168,7 +163,7 @@ func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User) {
 	if !p.cfg.Scripts || u.Arch.WordBytes != 8 {
 		return
 	}
-	mem := scriptMemory{p, t.pid, c.TID}
+	mem := scriptMemory{p, t}
 	rt := p.runtime(t, mem)
 	if rt == nil {
 		return
@@ -236,20 +231,20 @@ func threadPointer(host string, note []byte) uint64 {
 	return 0
 }
 
-// patientKernel reads memory with patience.
-type patientKernel struct {
+// memoryKernel reads memory as a target gives it.
+type memoryKernel struct {
 	taking.Live
-	p *ptrace.Patient
+	mem io.ReaderAt
 }
 
 // Memory implements taking.Kernel.
-func (k *patientKernel) Memory(tid int, addr uint64, buf []byte) int {
-	n, _ := k.p.ReadMemory(tid, addr, buf)
+func (k *memoryKernel) Memory(tid int, addr uint64, buf []byte) int {
+	n, _ := k.mem.ReadAt(buf, int64(addr))
 	return n
 }
 
 // Gather implements taking.Kernel.
-func (k *patientKernel) Gather(tid int, from []unix.RemoteIovec, buf []byte) int {
+func (k *memoryKernel) Gather(tid int, from []unix.RemoteIovec, buf []byte) int {
 	return gatherEach(k, tid, from, buf)
 }
 
@@ -269,7 +264,7 @@ func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Runtime
 		for found := -1; len(w.stack.Frames) > found; { // each time it is known where more lies
 			found = len(w.stack.Frames)
 			b.NBeyond, b.NBlocks, b.NRoots = 0, 0, 0
-			taking.Follow(&patientKernel{p: &p.patient}, c.TID, rt.Recipe(s.roots, &w.stack), b, -1)
+			taking.Follow(&memoryKernel{mem: t.space}, c.TID, rt.Recipe(s.roots, &w.stack), b, -1)
 			w.load(c.StackAddr, c.Stack, b.Beyond, b.Blocks[:b.NBlocks])
 			rt.Frames(w.memory, b.Roots[:b.NRoots], &w.stack)
 			if !w.stack.Short {
@@ -319,7 +314,7 @@ func (p *Pipeline) foreseeScript(pid, tid int, fb *Feedback) {
 	if !p.cfg.Scripts || !p.cfg.Live || t.space == nil || v.Recipe != nil {
 		return
 	}
-	mem := scriptMemory{p, pid, tid}
+	mem := scriptMemory{p, t}
 	rt := p.runtime(t, mem)
 	if rt == nil {
 		return
@@ -353,7 +348,7 @@ func (p *Pipeline) intern(t *target, c *capture.Capture, frames []unwind.Frame, 
 	w.places, placed = runtimes.Merge(w.places[:0], frames, end == "", &w.stack, isLoop)
 	p.stats.Scripts.Placed += int64(placed)
 	p.stats.Scripts.Loose += int64(len(w.stack.Frames) - placed)
-	mem := scriptMemory{p, t.pid, c.TID}
+	mem := scriptMemory{p, t}
 	for _, pl := range w.places {
 		var k frameKey
 		if pl.Native >= 0 {

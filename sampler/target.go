@@ -87,7 +87,7 @@ func (p *Pipeline) opened(pid int) {
 	}
 	p.attest(t, time.Since(p.cfg.Start))
 	if p.cfg.Scripts {
-		p.runtime(t, scriptMemory{p, pid, pid})
+		p.runtime(t, scriptMemory{p, t})
 	}
 	exe, _, err := p.fs.Exe(pid)
 	if err != nil {

@@ -306,6 +306,9 @@ func (m *Module) problems() []Problem {
 // errNoMemory: a zombie's mappings can be read, there are none.
 var errNoMemory = errors.New("the process has no memory (it has exited)")
 
+// ReadAt implements io.ReaderAt: memory, as the source gives it.
+func (s *Space) ReadAt(p []byte, addr int64) (int, error) { return s.src.ReadAt(p, addr) }
+
 // Refresh reads the mappings. Modules whose mappings and headers are as before
 // stay the same; Generation changes if anything that bears on code did. After
 // an error the Space is as it was.

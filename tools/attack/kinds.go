@@ -75,7 +75,7 @@ func attacks() (list []attack) {
 			}
 		}
 	}
-	for _, what := range []string{"program", "library", "data"} {
+	for _, what := range []string{"program", "library", "data", "stack"} {
 		list = append(list, attack{name: "fuse " + what, source: "fuse.c", args: []string{what}})
 	}
 	for _, hz := range []int{99, 999} {

@@ -1,6 +1,7 @@
 /* fuse WHAT [SECONDS]: a program that works, and a FUSE server that answers nothing
    any more. WHAT is what lies there: program, the program's own file; library, a
-   file that it has mapped for execution; data, the file of a shared stack.
+   file that it has mapped for execution; data, the page behind a stack; stack, pages in
+   the middle of it.
 
    A thread spins and counts; calls is how often it came round. */
 #include "target.h"
@@ -12,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
+enum { STACK = 1 << 20, PAGE = 4096 };
 static int dev, file;
 static struct stat st;
 static volatile sig_atomic_t silent;
@@ -29,7 +31,7 @@ static void answer(uint64_t id, int error, const void *body, size_t n)
 		_exit(1);
 }
 
-/* serve has one file, of any name: the program. */
+/* serve has one file, of any name: the program, and zeros behind it. */
 static void serve(void)
 {
 	static char b[1 << 18], data[1 << 17];
@@ -61,8 +63,12 @@ static void serve(void)
 			answer(h->unique, 0, &open, sizeof open);
 			break;
 		case FUSE_READ: {
-			ssize_t n = pread(file, data, r->size < sizeof data ? r->size : sizeof data, r->offset);
-			answer(h->unique, 0, data, n > 0 ? n : 0);
+			/* A short answer ends the file (fuse_short_read, fs/fuse/file.c). */
+			off_t left = st.st_size - (off_t)r->offset, n = r->size < sizeof data ? r->size : sizeof data;
+			memset(data, 0, sizeof data);
+			if (pread(file, data, n, r->offset) < 0 || left < 0)
+				left = 0;
+			answer(h->unique, 0, data, n < left ? n : left);
 			break;
 		}
 		case FUSE_INTERRUPT:
@@ -81,9 +87,10 @@ static void __attribute__((noinline)) turn(void)
 	calls++;
 }
 
+static volatile int for_ever = 1;
 static void *work(void *arg)
 {
-	for (;;)
+	while (for_ever)
 		turn();
 	return arg;
 }
@@ -91,11 +98,32 @@ static void *work(void *arg)
 /* stack_of makes a stack whose last page is of the file. */
 static void *stack_of(int fd)
 {
-	size_t n = 1 << 20;
-	char *m = mmap(0, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (m == MAP_FAILED || mmap(m + n - 4096, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == MAP_FAILED)
+	char *m = mmap(0, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (m == MAP_FAILED || mmap(m + STACK - PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == MAP_FAILED)
 		die("map a stack");
 	return m;
+}
+
+/* deep has a hundred frames above work. */
+static void __attribute__((noinline)) deep(int n)
+{
+	volatile char room[1024];
+	room[0] = n;
+	if (n > 0)
+		deep(n - 1);
+	else
+		work(0);
+	room[1] = room[0];
+}
+static void *work_deep(void *arg) { deep(100); return arg; }
+
+/* forget drops what the middle of the frames holds: to be read again it must come from the file. */
+static void forget(int fd, char *stack)
+{
+	while (!calls)
+		usleep(100);
+	if (madvise(stack + STACK - 16 * PAGE, 4 * PAGE, MADV_DONTNEED) || posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED))
+		die("drop pages");
 }
 
 static void finish(pid_t server)
@@ -120,6 +148,8 @@ int main(int argc, char **argv)
 		file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 		if (file < 0 || fstat(file, &st))
 			die("exe");
+		if (!strcmp(argv[1], "stack"))
+			st.st_size += STACK;
 		if (unshare(CLONE_NEWNS) || mount(0, "/", 0, MS_REC | MS_PRIVATE, 0))
 			die("a mount namespace");
 		snprintf(opt, sizeof opt, "fd=%d,rootmode=40000,user_id=0,group_id=0", dev);
@@ -148,11 +178,18 @@ int main(int argc, char **argv)
 	if (!strcmp(what, "library") && mmap(0, 1 << 14, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED)
 		die("map");
 	if (!strcmp(what, "data"))
-		pthread_attr_setstack(&a, stack_of(fd), (1 << 20) - 4096);
+		pthread_attr_setstack(&a, stack_of(fd), STACK - PAGE);
+	char *region = strcmp(what, "stack") ? 0 : mmap(0, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	if (region == MAP_FAILED)
+		die("map a stack of the file");
+	if (region)
+		pthread_attr_setstack(&a, region, STACK);
 	if (!strcmp(what, "program") && mlockall(MCL_CURRENT))
 		die("mlockall");
 	pthread_t t;
-	pthread_create(&t, &a, work, 0);
+	pthread_create(&t, &a, region ? work_deep : work, 0);
+	if (region)
+		forget(fd, region);
 	kill(server, SIGUSR1);
 	usleep(20000);
 	say("ready");
