@@ -622,6 +622,9 @@ func (p *Pipeline) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedb
 	v.Short = short && c.Taken != capture.Unstopped
 	firstShort := short && len(p.over) == 0
 	s := t.thread(c.TID)
+	if short && p.cfg.Live {
+		p.relist(t, c)
+	}
 	if v.Short && p.cfg.Live && c.TID != p.held && bits.OnesCount(s.vain) <= 1 {
 		frames, end = p.foresee(t, c, u)
 		short = end.Reason == unwind.OutsideCopy
@@ -678,21 +681,32 @@ const largeCopy = 1 << 20
 // that begins or ends may have its outermost frame lower than it is in between.
 const behindStack = 4 << 10
 
+// stackPointer is that of a capture.
+func stackPointer(c *capture.Capture) uint64 {
+	if len(c.Regs) > 0 {
+		return ptrace.StackPointer(c.Regs)
+	}
+	return c.Call.SP
+}
+
+// relist reads the mappings of a process anew if the stack of a capture lies in none of those that are known: it may be
+// mapped, or have grown, since they were read, which is no news to a Space as long as all code is what it was.
+func (p *Pipeline) relist(t *target, c *capture.Capture) {
+	sp := stackPointer(c)
+	if m := mappingAt(t.space.Mappings(), sp); m != nil || t.asked >= maxAsked {
+		return
+	}
+	t.asked++
+	if err := t.space.Refresh(); err != nil {
+		p.cfg.Log.Debug("read the mappings", "pid", c.PID, "err", err)
+	}
+}
+
 // locate finds out where the stack of a capture lies, of which first was wanted.
 func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, first block, end unwind.End) {
-	x, sp := &v.Stack, c.Call.SP
-	if len(c.Regs) > 0 {
-		sp = ptrace.StackPointer(c.Regs)
-	}
+	x, sp := &v.Stack, stackPointer(c)
 	if sp < x.Low || sp >= x.High {
-		now := stackExtent(t.space.Mappings(), sp)
-		if first.short && sp < now.Low && t.asked < maxAsked { // it has grown since, which is no news to a Space
-			t.asked++
-			if maps, err := p.fs.Maps(c.PID); err == nil {
-				now = stackExtent(maps, sp)
-			}
-		}
-		if now.Low != x.Low || now.High != x.High {
+		if now := stackExtent(t.space.Mappings(), sp); now.Low != x.Low || now.High != x.High {
 			*x = now
 		}
 	}
