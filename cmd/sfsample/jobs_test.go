@@ -271,13 +271,15 @@ func TestSuspend(t *testing.T) {
 			sampler := cmd.Process.Pid
 			p.worked(t, 2)
 			if args != nil && args[0] == "--exit-stacks" {
+				const told = "not stopped: "
 				signalTo(t, sampler, unix.SIGTSTP)
+				eventually(t, told, func() bool { return strings.Contains(r.stderr.String(), told) })
 				p.worked(t, 5)
 				if s := stateOf(t, sampler); s == 'T' {
 					t.Error("the sampler is stopped, and holds all threads")
 				}
 				r.interrupt(t)
-				r.end(t).want(t, exitDone, "not stopped: ")
+				r.end(t).want(t, exitDone)
 				return
 			}
 			for range 5 {
