@@ -56,7 +56,7 @@ func newTrial(tool, program string, a attack, m mode, rate int, length time.Dura
 }
 
 // patience is how long anything may take that should take no time.
-const patience = 60 * time.Second
+const patience = 30 * time.Second
 
 // run makes the trial. The error says what broke. On a busy machine two programs may differ
 // by chance: three times in a row they do not.
@@ -113,7 +113,7 @@ func (t *trial) once() (counts, error) {
 	var failure *toolFailure
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, errors.Join(toolErr, err)
 	case toolErr != nil && !(t.fails && errors.As(toolErr, &failure)):
 		return nil, toolErr
 	}
@@ -249,6 +249,9 @@ type target struct {
 
 func startTarget(ctx context.Context, program string, args []string) (*target, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
+	// With its helpers: what waits for a silent file server, also sfsample, goes on when that is gone.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
