@@ -64,23 +64,33 @@ func (f FS) PIDs() ([]int, error) {
 	return d.list(nil)
 }
 
+// listings bounds how often threads are listed that vanish all the time.
+const listings = 100
+
 // LiveTask returns a thread of the process that does not exit and has not exited,
 // the leader if it lives. By it everything can be read that belongs to the process as a
 // whole: a leader that has exited before its process shows empty maps.
 // fs.ErrNotExist when no thread is alive.
 func (f FS) LiveTask(pid int) (int, error) {
-	ids, err := f.TaskIDs(pid)
-	if err != nil {
-		return 0, err
-	}
-	for _, tid := range ids {
-		b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "stat"), maxSmall, true)
+	for range listings {
+		ids, err := f.TaskIDs(pid)
 		if err != nil {
-			continue // gone since it was listed
+			return 0, err
 		}
-		// A thread that exits gives back its memory while it still runs (exit_mm, kernel/exit.c).
-		if s, err := ParseStat(b); err == nil && s.State != 'Z' && s.State != 'X' && s.Flags&FlagExiting == 0 {
-			return tid, nil
+		gone := false
+		for _, tid := range ids {
+			b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "stat"), maxSmall, true)
+			if err != nil {
+				gone = true
+				continue
+			}
+			// A thread that exits gives back its memory while it still runs (exit_mm, kernel/exit.c).
+			if s, err := ParseStat(b); err == nil && s.State != 'Z' && s.State != 'X' && s.Flags&FlagExiting == 0 {
+				return tid, nil
+			}
+		}
+		if !gone { // else it may be the one that has called exec, which goes by the leader's id from then on (de_thread, fs/exec.c)
+			break
 		}
 	}
 	return 0, &fs.PathError{Op: "find a live thread", Path: f.Path(pid, "task"), Err: fs.ErrNotExist}
