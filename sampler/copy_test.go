@@ -28,7 +28,8 @@ func TestResident(t *testing.T) {
 	if err := unix.Madvise(mem, unix.MADV_NOHUGEPAGE); err != nil && err != unix.EINVAL { // EINVAL: the kernel has none
 		t.Fatal(err)
 	}
-	low, p := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))), new(Pipeline)
+	low, p, self := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))), new(Pipeline), &target{pid: os.Getpid()}
+	defer func() { self.pages.Close() }()
 	for _, tt := range []struct{ touched, from, top, want int }{ // pages; from low; each after those before
 		{0, 8, page, page},
 		{1, 8, 2*page + 8, 2 * page},
@@ -37,7 +38,7 @@ func TestResident(t *testing.T) {
 		{2, page, page, page},
 	} {
 		mem[tt.touched*page] = 1
-		if got := p.resident(os.Getpid(), low+uint64(tt.from), low+uint64(tt.top)); got != low+uint64(tt.want) {
+		if got := p.resident(self, low+uint64(tt.from), low+uint64(tt.top)); got != low+uint64(tt.want) {
 			t.Errorf("page %d was touched: from %#x to %#x it is all there to %#x, want %#x", tt.touched, tt.from, tt.top, got-low, tt.want)
 		}
 	}

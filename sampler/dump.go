@@ -72,7 +72,21 @@ type dumper struct {
 	calm    waiting
 	buf     taking.Buffer       // of the capture at hand
 	seized  map[int]*ThreadDump // interrupted or group-stopped, not yet reported
+	peeked  []peeked            // of one process
 }
+
+// peeked is the capture of a blocked thread that is to be unwound.
+type peeked struct {
+	t *ThreadDump
+	c *capture.Capture
+}
+
+// A look at the objects of a process costs more the more threads it has (do_task_stat, fs/proc/array.c, sums up the times of
+// all). One serves all captures before it: those of a time, and as many.
+const (
+	betweenLooks = closeLooks / 3
+	maxPeeked    = 64
+)
 
 func (d *dumper) run() error {
 	for _, pid := range d.opt.PIDs {
@@ -92,6 +106,7 @@ func (d *dumper) run() error {
 			}
 			d.look(pid, tid)
 		}
+		d.unwindPeeked()
 	}
 	d.stop(d.wantsStop)
 	for range stopsAgain {
@@ -129,7 +144,7 @@ func (d *dumper) look(pid, tid int) {
 	t := &ThreadDump{PID: pid, TID: tid, Name: st.Comm, State: st.State, NR: -1, fb: new(Feedback)}
 	t.Stopped = st.State == 'T' || st.State == 't'
 	target := d.pipe.target(pid)
-	d.pipe.attest(target, d.now())
+	d.pipe.attest(target, d.now()-betweenLooks)
 	t.Process = target.name
 	d.threads = append(d.threads, t)
 	switch {
@@ -140,9 +155,23 @@ func (d *dumper) look(pid, tid int) {
 		t.Taken = "exited"
 		return
 	}
-	if c := d.peek(t); c != nil {
-		d.unwind(t, c)
+	c := d.peek(t)
+	if c == nil {
+		return
 	}
+	d.peeked = append(d.peeked, peeked{t, c})
+	if len(d.peeked) == maxPeeked || c.At-d.peeked[0].c.At > betweenLooks {
+		d.unwindPeeked()
+	}
+}
+
+// unwindPeeked unwinds what was captured of blocked threads.
+func (d *dumper) unwindPeeked() {
+	for _, p := range d.peeked {
+		d.pipe.attest(d.pipe.target(p.t.PID), d.peeked[len(d.peeked)-1].c.At)
+		d.walk(p.t, p.c)
+	}
+	d.peeked = d.peeked[:0]
 }
 
 // peek copies the stack of a thread that does not run. nil: it runs, or cannot
@@ -165,6 +194,10 @@ func (d *dumper) peek(t *ThreadDump) *capture.Capture {
 		t.NR, t.Args = call.NR, call.Args
 		c := d.pipe.pool.get(firstPeek, 0)
 		if c == nil {
+			d.unwindPeeked()
+			c = d.pipe.pool.get(firstPeek, 0)
+		}
+		if c == nil {
 			t.Taken = "no room"
 			return nil
 		}
@@ -174,7 +207,7 @@ func (d *dumper) peek(t *ThreadDump) *capture.Capture {
 		if err == nil && after.Count == before.Count && after.Count > 0 {
 			c.Taken, c.Blocked, c.Count = capture.Unstopped, true, after.Count
 			c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
-			c.PID, c.TID = t.PID, t.TID
+			c.PID, c.TID, c.At = t.PID, t.TID, d.now()
 			return c
 		}
 		d.pipe.pool.put(c)
@@ -188,9 +221,14 @@ func (d *dumper) now() time.Duration { return time.Since(d.pipe.cfg.Start) }
 
 // unwind walks a capture that was taken just now, and keeps the stack.
 func (d *dumper) unwind(t *ThreadDump, c *capture.Capture) {
-	target := d.pipe.target(t.PID)
 	c.At = d.now()
-	d.pipe.attest(target, c.At)
+	d.pipe.attest(d.pipe.target(t.PID), c.At)
+	d.walk(t, c)
+}
+
+// walk walks a capture, and keeps the stack.
+func (d *dumper) walk(t *ThreadDump, c *capture.Capture) {
+	target := d.pipe.target(t.PID)
 	t.Taken = c.Taken.String()
 	t.stack, _ = d.pipe.unwind(target, c, t.fb)
 	if t.NR >= 0 {

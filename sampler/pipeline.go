@@ -147,6 +147,8 @@ type target struct {
 	pid      int
 	names    *processNames
 	space    Target
+	pages    procfs.Pagemap // if it was opened
+	opened   bool
 	err      error // why there is no space
 	name     string
 	limit    string // why its code is not unwound
@@ -719,7 +721,7 @@ func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, first block,
 	switch last := first.high; {
 	case end.Complete() && len(p.over) == 0 && last > c.StackAddr:
 		if top := min(last+behindStack, x.High); top > x.Top {
-			x.Top = p.resident(c.PID, last, top)
+			x.Top = p.resident(t, last, top)
 		}
 	case first.short:
 		x.Top = 0
@@ -740,8 +742,9 @@ func (p *Pipeline) askZeros(t *target, c *capture.Capture, v *Advice) {
 
 // resident is top or, if a page between from and there is not in memory, where that
 // page begins.
-func (p *Pipeline) resident(pid int, from, top uint64) uint64 {
-	pages := p.fs.OpenPagemap(pid)
-	defer pages.Close()
-	return from + uint64(taking.Present(&p.live, int(pages), from, int(top-from), &p.pages))
+func (p *Pipeline) resident(t *target, from, top uint64) uint64 {
+	if !t.opened {
+		t.pages, t.opened = p.fs.OpenPagemap(t.pid), true
+	}
+	return from + uint64(taking.Present(&p.live, int(t.pages), from, int(top-from), &p.pages))
 }

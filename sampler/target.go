@@ -128,6 +128,9 @@ func (p *Pipeline) close(t *target) {
 		}
 	}
 	t.space.Close()
+	if t.opened {
+		t.pages.Close()
+	}
 }
 
 // forget drops what is known of a process that has ended or become another.

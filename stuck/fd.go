@@ -123,7 +123,7 @@ func (d *Dump) describe(t *Thread, n int) FD {
 	if err != nil {
 		if !procfs.Gone(err) {
 			f.Kind = "a descriptor that we may not look at"
-			t.process.denied = true
+			t.process.denied.Store(true)
 		}
 		return f
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -65,7 +66,8 @@ func Begin(fs procfs.FS, pids, tids []int) *Dump {
 }
 
 func newDump(fs procfs.FS) *Dump {
-	return &Dump{fs: fs, procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{}, nets: map[string]*tables{}, fds: map[[2]int]FD{}}
+	return &Dump{fs: fs, procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{}, nets: map[string]*tables{}, fds: map[[2]int]FD{},
+		mem: memory{fs: fs, pages: map[int]procfs.Pagemap{}, absent: map[int]bool{}}}
 }
 
 // list makes the threads of a process.
@@ -122,11 +124,18 @@ func (d *Dump) miss(format string, args ...any) { d.missing[fmt.Sprintf(format, 
 // firstLook reads the run counts of all, then calls and lock words. It returns those that
 // have not gone meanwhile, in the same array.
 func (d *Dump) firstLook(list []*Thread) []*Thread {
-	list = slices.DeleteFunc(list, func(t *Thread) bool {
-		return d.forgetGone(t, d.readRuns(t))
+	errs := make(map[*Thread]error, len(list))
+	var mu sync.Mutex
+	each(list, func(t *Thread) {
+		if err := d.readRuns(t); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			errs[t] = err
+		}
 	})
+	list = slices.DeleteFunc(list, func(t *Thread) bool { return d.forgetGone(t, errs[t]) })
+	each(list, func(t *Thread) { d.readCall(t, &t.first) })
 	for _, t := range list {
-		d.readCall(t, &t.first)
 		t.InnerTID = d.innerID(t)
 		t.process.byInner[t.InnerTID] = t
 		t.NR, t.Args, t.Call = t.first.call.NR, t.first.call.Args, callName(t.process, t.first.call)
@@ -137,6 +146,23 @@ func (d *Dump) firstLook(list []*Thread) []*Thread {
 	}
 	d.now = time.Now()
 	return list
+}
+
+// perReader is how many threads are worth a goroutine that reads their files.
+const perReader = 64
+
+// each calls f for each thread, on as many CPUs as there are.
+func each(list []*Thread, f func(*Thread)) {
+	n := min(runtime.GOMAXPROCS(0), len(list)/perReader+1)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			for _, t := range list[i*len(list)/n : (i+1)*len(list)/n] {
+				f(t)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // readRuns begins the first look at a thread.
@@ -201,7 +227,7 @@ func (d *Dump) readCall(t *Thread, l *look) {
 		l.err, l.gone = err, procfs.Gone(err)
 		l.call = procfs.Syscall{NR: -1, Running: true}
 		if errors.Is(err, fs.ErrPermission) {
-			t.process.denied = true
+			t.process.denied.Store(true)
 		}
 		return
 	}
@@ -239,13 +265,11 @@ func (d *Dump) secondLook() {
 	if rest := Apart - time.Since(d.now); rest > 0 {
 		time.Sleep(rest)
 	}
-	for _, t := range d.threads {
-		d.readCall(t, &t.second)
-	}
+	each(d.threads, func(t *Thread) { d.readCall(t, &t.second) })
 	for _, p := range d.procs {
 		p.complete = p.complete && d.sameThreads(p)
 	}
-	for _, t := range d.threads {
+	each(d.threads, func(t *Thread) {
 		t.second.at = time.Now()
 		var err error
 		t.second.sched, err = d.fs.Schedstat(t.PID, t.TID)
@@ -264,7 +288,7 @@ func (d *Dump) secondLook() {
 		}
 		t.CPU = max(0, t.second.sched.Run-t.first.sched.Run)
 		t.Runs = t.second.sched.Count - min(t.first.sched.Count, t.second.sched.Count)
-	}
+	})
 }
 
 // sameThreads: nobody was born since the process was listed. (One who was born between

@@ -3,70 +3,57 @@ package stuck
 import (
 	"bytes"
 	"encoding/binary"
+	"sync"
 	"time"
 
 	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
 )
 
-// readAtMost bounds one read of memory. A page that is there takes microseconds.
-const readAtMost = 50 * time.Millisecond
-
-// memory reads processes' memory on a goroutine that may hang, as it does where
-// userfaultfd or a file server withholds a page: then that goroutine is left behind,
-// and the process is not read again.
+// memory reads processes' memory that is at hand, in memory or swapped out: no read waits for a page that
+// userfaultfd or the server of a file withholds.
 type memory struct {
-	requests chan request
-	hung     map[int]bool // by process
+	fs     procfs.FS
+	mu     sync.Mutex
+	pages  map[int]procfs.Pagemap // by process
+	absent map[int]bool           // processes of which something was not at hand
 }
 
-type request struct {
-	tid    int
-	addr   uint64
-	n      int
-	answer chan []byte
-}
-
-// close ends the reading goroutine, unless it hangs.
 func (m *memory) close() {
-	if m.requests != nil {
-		close(m.requests)
-		m.requests = nil
+	for _, p := range m.pages {
+		p.Close()
 	}
+	clear(m.pages)
 }
 
 // read returns up to n bytes of the memory of a thread's process; fewer, also none,
 // where it cannot be read.
 func (m *memory) read(pid, tid int, addr uint64, n int) []byte {
-	if m.hung[pid] || addr == 0 || addr+uint64(n) < addr {
+	if addr == 0 || addr+uint64(n) < addr {
 		return nil
 	}
-	if m.requests == nil {
-		m.requests = make(chan request)
-		go serve(m.requests)
+	there := m.open(pid).AtHand(addr, n)
+	if there == 0 {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.absent[pid] = true
+		return nil
 	}
-	r := request{tid, addr, n, make(chan []byte, 1)}
-	m.requests <- r
-	timer := time.NewTimer(readAtMost)
-	defer timer.Stop()
-	select {
-	case b := <-r.answer:
-		return b
-	case <-timer.C:
-	}
-	m.close()
-	if m.hung == nil {
-		m.hung = map[int]bool{}
-	}
-	m.hung[pid] = true
-	return nil
+	buf := make([]byte, there)
+	got, _ := ptrace.ReadMemory(tid, addr, buf) // an error gives no bytes
+	return buf[:got]
 }
 
-func serve(requests chan request) {
-	for r := range requests {
-		buf := make([]byte, r.n)
-		n, _ := ptrace.ReadMemory(r.tid, r.addr, buf) // an error gives no bytes
-		r.answer <- buf[:n]
+// open returns the pagemap of a process.
+func (m *memory) open(pid int) procfs.Pagemap {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	pages, ok := m.pages[pid]
+	if !ok {
+		pages = m.fs.OpenPagemap(pid)
+		m.pages[pid] = pages
 	}
+	return pages
 }
 
 // block is a piece of memory with its address.

@@ -115,11 +115,11 @@ func (d *Dump) report() *Report {
 	r.Cycles = cycles(d.threads, d.procs)
 	r.Stories = stories(r)
 	for pid, p := range d.procs {
-		if p.denied {
+		if p.denied.Load() {
 			d.miss("what the threads of pid %d wait for (%s)", pid, orElse(d.fs.Permission(pid).Remedy(), "they may not be looked at"))
 		}
-		if d.mem.hung[pid] {
-			d.miss("the memory of pid %d: a page of it does not come", pid)
+		if d.mem.absent[pid] {
+			d.miss("some memory of pid %d: it is not in memory, or is none", pid)
 		}
 	}
 	if d.clock == 0 && len(d.threads) > 0 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"sfsample/output"
@@ -67,8 +68,8 @@ type process struct {
 	arch     string // of its system calls, as GOARCH has it
 	inner    bool   // it is in a pid namespace below ours
 	outside  bool
-	denied   bool // what needs permission cannot be read
-	complete bool // all threads that it had are looked at
+	denied   atomic.Bool // what needs permission cannot be read
+	complete bool        // all threads that it had are looked at
 	threads  []*Thread
 	byInner  map[int]*Thread
 }

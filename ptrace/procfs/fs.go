@@ -27,7 +27,7 @@ type FS struct {
 // Bounds on what is read of a file, in bytes. A process can make its maps and
 // its command line long.
 const (
-	maxSmall   = 64 << 10
+	maxSmall   = 64 << 10 // of one record
 	maxMaps    = 64 << 20
 	maxCmdline = 64 << 10
 )
@@ -49,7 +49,7 @@ func (f FS) Path(id int, elem ...string) string {
 // more and whole is set.
 func (f FS) read(id int, name string, max int64, whole bool) ([]byte, error) {
 	path := f.Path(id, name)
-	b, err := readFile(path, max+1)
+	b, err := readFile(path, max+1, max == maxSmall)
 	if err != nil {
 		return nil, err
 	}

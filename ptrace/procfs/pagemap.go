@@ -2,7 +2,12 @@
 
 package procfs
 
-import "golang.org/x/sys/unix"
+import (
+	"encoding/binary"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
 
 // Pagemap is an open /proc/PID/pagemap, -1 if there is none to be had
 // (Documentation/admin-guide/mm/pagemap.rst). It is of the memory that the process had when it was opened.
@@ -30,4 +35,34 @@ func (p Pagemap) Gone() bool {
 	var entry [8]byte
 	n, err := unix.Pread(int(p), entry[:], 0)
 	return err == nil && n == 0
+}
+
+// Bits of an entry (Documentation/admin-guide/mm/pagemap.rst).
+const (
+	pagePresent = 1 << 63
+	pageSwapped = 1 << 62
+)
+
+// AtHand is how many bytes from addr on, at most n, are in memory or swapped out: to read them waits for nobody
+// but the kernel. Without a pagemap it is none.
+func (p Pagemap) AtHand(addr uint64, n int) int {
+	page := uint64(os.Getpagesize())
+	var b [64 * 8]byte
+	for at := addr &^ (page - 1); at < addr+uint64(n); {
+		count := min((addr+uint64(n)-at+page-1)/page, uint64(len(b)/8))
+		got, err := unix.Pread(int(p), b[:8*count], int64(at/page*8))
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || got < 8 {
+			return int(max(at, addr) - addr)
+		}
+		for i := 0; i+8 <= got; i += 8 {
+			if binary.NativeEndian.Uint64(b[i:])&(pagePresent|pageSwapped) == 0 {
+				return int(max(at, addr) - addr)
+			}
+			at += page
+		}
+	}
+	return n
 }

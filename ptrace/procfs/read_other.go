@@ -8,7 +8,7 @@ import (
 )
 
 // readFile reads at most max bytes of a file.
-func readFile(path string, max int64) ([]byte, error) {
+func readFile(path string, max int64, _ bool) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err

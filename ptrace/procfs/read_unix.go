@@ -12,7 +12,9 @@ const firstRead = 1024
 
 // readFile reads at most max bytes of a file. A dump reads some files of each thread:
 // so it goes without an os.File, which costs twice as much as the reading itself.
-func readFile(path string, max int64) ([]byte, error) {
+//
+// single: the file is of one record, which the first read gives whole if there is room (seq_read_iter, fs/seq_file.c).
+func readFile(path string, max int64, single bool) ([]byte, error) {
 	fd, err := again(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
@@ -28,10 +30,10 @@ func readFile(path string, max int64) ([]byte, error) {
 		if err != nil {
 			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 		}
-		if n <= 0 {
+		b = b[:len(b)+n]
+		if n == 0 || single && n < len(room) {
 			break
 		}
-		b = b[:len(b)+n]
 	}
 	return b, nil
 }
