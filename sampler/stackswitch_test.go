@@ -128,10 +128,20 @@ func sampleUntilEnd(t *testing.T, pid int, end string, accept func(functions []s
 }
 
 // TestSplitStackRunning samples the same program while it runs: what lies on the other segments
-// cannot be read when a sample has let it go.
+// cannot be read when a sample has let it go. They are mapped when its mappings have been read.
 func TestSplitStackRunning(t *testing.T) {
 	pid := start(t, exec.Command(splitProgram(t), "40", "s"))
-	wantSplit(t, sampleUntil(t, pid, func(f []string) bool { return slices.Contains(f, "spin") }))
+	var told sync.Once
+	wantSplit(t, sampleUntil(t, pid, func(f []string) bool {
+		if slices.Contains(f, "idle") {
+			told.Do(func() {
+				if err := unix.Kill(pid, unix.SIGUSR1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return slices.Contains(f, "spin")
+	}))
 }
 
 // TestGoSwitchRunning samples a Go program that collects garbage: what a thread does on the scheduler's
