@@ -16,6 +16,7 @@ const (
 	noteR10     = 56 // fourth argument
 	noteRAX     = 80
 	noteRDX     = 96 // third argument
+	noteRSI     = 104
 	noteOrigRAX = 120
 	noteRSP     = 152
 	noteEDX     = 8
@@ -58,6 +59,9 @@ func WordBytes(note []byte) int {
 	return 8
 }
 
+// opensAnew are the flags with which a file is not just opened.
+const opensAnew = unix.O_CREAT | unix.O_EXCL | unix.O_TRUNC | unix.O_TMPFILE&^unix.O_DIRECTORY
+
 // revertible says of a system call that returns EINTR at a stop whether it may
 // be repeated as if nothing had happened: by then it has done nothing (signal(7)). Each was
 // tried; the calls that are not here were not, or must not be: close could close somebody
@@ -74,8 +78,17 @@ func revertible(call uint64, note []byte) bool {
 		unix.SYS_IO_GETEVENTS, unix.SYS_IO_URING_ENTER,
 		unix.SYS_READ, unix.SYS_READV, unix.SYS_WRITE, unix.SYS_WRITEV,
 		unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_RECVMMSG,
-		unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_CONNECT:
+		unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_CONNECT,
+		// when what is left of their limit cannot be written
+		unix.SYS_SELECT, unix.SYS_PSELECT6, unix.SYS_PPOLL,
+		// of a FUSE server that was told to give up
+		unix.SYS_STAT, unix.SYS_LSTAT, unix.SYS_FSTAT, unix.SYS_NEWFSTATAT, unix.SYS_STATX,
+		unix.SYS_ACCESS, unix.SYS_FACCESSAT, unix.SYS_FACCESSAT2, unix.SYS_READLINK, unix.SYS_READLINKAT, unix.SYS_GETDENTS64:
 		return true
+	case unix.SYS_OPEN:
+		return signed(note, noteRSI)&opensAnew == 0
+	case unix.SYS_OPENAT:
+		return signed(note, noteRDX)&opensAnew == 0
 	case unix.SYS_SENDTO, unix.SYS_SENDMMSG:
 		return signed(note, noteR10)&unix.MSG_FASTOPEN == 0
 	case unix.SYS_SENDMSG:

@@ -26,6 +26,11 @@ func TestRevert(t *testing.T) {
 		{"EINTR of epoll_wait is taken back", note64(unix.SYS_EPOLL_WAIT, -4), false, -514},
 		{"EINTR of recvfrom with a timeout", note64(unix.SYS_RECVFROM, -4), false, -514},
 		{"connect goes on to wait", note64(unix.SYS_CONNECT, -4), false, -514},
+		{"a limit that cannot be written", note64(unix.SYS_PPOLL, -4), false, -514},
+		{"a stat of a server that gave up", note64(unix.SYS_NEWFSTATAT, -4), false, -514},
+		{"so of an open", note64(unix.SYS_OPENAT, -4), false, -514},
+		{"one that makes a file", opening(unix.SYS_OPENAT, noteRDX, unix.O_CREAT), false, -4},
+		{"one that empties it", opening(unix.SYS_OPEN, noteRSI, unix.O_TRUNC), false, -4},
 		{"close may have closed already", note64(unix.SYS_CLOSE, -4), false, -4},
 		{"a result that happens to be negative", note64(unix.SYS_EPOLL_WAIT, -9), false, -9},
 		{"a count", note64(unix.SYS_RECVFROM, 4), false, 4},
@@ -41,6 +46,13 @@ func TestRevert(t *testing.T) {
 			t.Errorf("%s: return register %d (changed: %v), want %d", c.name, got, changed, c.want)
 		}
 	}
+}
+
+// opening is a note of a call that ends with EINTR, with these flags in a register.
+func opening(call int64, reg int, flags uint64) []byte {
+	note := note64(call, -4)
+	binary.LittleEndian.PutUint64(note[reg:], flags)
+	return note
 }
 
 // note32 is that of a 32-bit thread: 17 registers of 4 bytes, of which edx, eax and

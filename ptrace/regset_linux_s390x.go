@@ -50,7 +50,8 @@ func revertible(call uint32, note []byte) bool {
 		unix.SYS_IO_GETEVENTS, unix.SYS_IO_URING_ENTER,
 		unix.SYS_READ, unix.SYS_READV, unix.SYS_WRITE, unix.SYS_WRITEV,
 		unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_RECVMMSG,
-		unix.SYS_ACCEPT4, unix.SYS_CONNECT:
+		unix.SYS_ACCEPT4, unix.SYS_CONNECT,
+		unix.SYS_SELECT, unix.SYS_PSELECT6, unix.SYS_PPOLL: // when what is left of their limit cannot be written
 		return true
 	case unix.SYS_SENDTO, unix.SYS_SENDMMSG:
 		return binary.BigEndian.Uint64(note[noteR5:])&unix.MSG_FASTOPEN == 0

@@ -20,22 +20,68 @@ import (
 // had happened, deadline included. Each was tried, on each architecture: package
 // ptrace has the experiments as a test, TestStopOfBlockedThread. Calls are not
 // here whose result may be a short count (write, splice) or that depend on more
-// than can be seen (connect).
+// than can be seen: connect; and restart_syscall, which may be a nanosleep that tells
+// how much is left of it.
 var restarts = map[string]map[string]bool{
-	"amd64": set("nanosleep", "clock_nanosleep", "restart_syscall", "pause", "rt_sigsuspend",
+	"amd64": set("nanosleep", "clock_nanosleep", "pause", "rt_sigsuspend",
 		"poll", "ppoll", "select", "pselect6", "futex", "futex_waitv",
 		"msgrcv", "msgsnd", "wait4", "waitid", "flock", "fcntl"),
-	"arm64": set("nanosleep", "clock_nanosleep", "restart_syscall", "rt_sigsuspend",
+	"arm64": set("nanosleep", "clock_nanosleep", "rt_sigsuspend",
 		"ppoll", "pselect6", "futex", "futex_waitv",
 		"msgrcv", "msgsnd", "wait4", "waitid", "flock", "fcntl"),
-	"s390x": set("nanosleep", "clock_nanosleep", "restart_syscall", "pause", "rt_sigsuspend",
+	"s390x": set("nanosleep", "clock_nanosleep", "pause", "rt_sigsuspend",
 		"poll", "ppoll", "select", "pselect6", "futex", "futex_waitv",
 		"msgrcv", "msgsnd", "wait4", "waitid", "flock", "fcntl"),
 }
 
-// restartsOnSome names calls that do so on some kinds of file only: not on
-// sockets, which may have a timeout.
-var restartsOnSome = set("read", "readv")
+// restartsOnSome names calls that do so on some kinds of file only, those whose links begin so: not on
+// sockets, which may have a timeout, nor on terminals, which may have one, or give fewer bytes.
+var (
+	restartsOnSome = set("read", "readv")
+	plainFiles     = []string{"pipe:", "anon_inode:[eventfd]"}
+)
+
+// unseen tells whether a call of restarts changes nothing that its program could see: with some arguments,
+// a stop is written to memory or changes the result.
+func unseen(fs procfs.FS, pid int, name string, args *[6]uint64) bool {
+	const (
+		command   = 0x7f // FUTEX_CMD_MASK (include/uapi/linux/futex.h)
+		wait      = 0
+		lockPI    = 6
+		waitUntil = 9 // FUTEX_WAIT_BITSET
+		lockPI2   = 13
+	)
+	switch name {
+	case "nanosleep": // what is left at a stop is written (nanosleep_copyout, kernel/time/hrtimer.c)
+		return args[1] == 0
+	case "clock_nanosleep":
+		return args[1]&unix.TIMER_ABSTIME != 0 || args[3] == 0
+	case "select", "pselect6":
+		return writable(fs, pid, args[4])
+	case "ppoll":
+		return writable(fs, pid, args[2])
+	case "futex": // not FUTEX_WAIT_REQUEUE_PI, which ends with EAGAIN
+		op := args[1] & command
+		return op == wait || op == lockPI || op == waitUntil || op == lockPI2
+	}
+	return true
+}
+
+// writable tells whether what is left of a limit at addr can be written at a stop: else, the call ends with EINTR
+// (poll_select_finish, fs/select.c). 0: there is no limit.
+func writable(fs procfs.FS, pid int, addr uint64) bool {
+	const sticky = 0x4000000 // STICKY_TIMEOUTS (include/uapi/linux/personality.h)
+	if addr == 0 {
+		return true
+	}
+	maps, err := fs.Maps(pid)
+	m := mappingAt(maps, addr)
+	if err != nil || m == nil || m.Perms&procfs.Write == 0 {
+		return false
+	}
+	p, err := fs.Personality(pid)
+	return err == nil && p&sticky == 0
+}
 
 func set(names ...string) map[string]bool {
 	m := make(map[string]bool, len(names))
@@ -58,7 +104,7 @@ func takenBack(name string, args *[6]uint64) bool {
 	case "rt_sigtimedwait":
 		return args[2] == 0
 	case "io_getevents":
-		return args[4] == 0
+		return args[4] == 0 && args[1] <= 1 // one that wants more ends with what it has
 	}
 	return false
 }
@@ -66,17 +112,17 @@ func takenBack(name string, args *[6]uint64) bool {
 // transparent tells whether a thread of process pid that is blocked in system
 // call nr may be stopped once without any effect that it could see, if no filter
 // sees it. revert: EINTR is taken back.
-func transparent(arch string, pid int, nr int64, args *[6]uint64, revert bool) bool {
+func transparent(fs procfs.FS, arch string, pid int, nr int64, args *[6]uint64, revert bool) bool {
 	name, ok := syscalls.Name(arch, nr)
 	if !ok || restarts[arch] == nil {
 		return false
 	}
 	switch {
 	case restarts[arch][name]:
-		return true
+		return unseen(fs, pid, name, args)
 	case restartsOnSome[name]:
-		file, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, int32(args[0])))
-		return err == nil && !strings.HasPrefix(file, "socket:")
+		file, err := os.Readlink(fs.Path(pid, fmt.Sprintf("fd/%d", int32(args[0]))))
+		return err == nil && slices.ContainsFunc(plainFiles, func(p string) bool { return strings.HasPrefix(file, p) })
 	}
 	return revert && takenBack(name, args)
 }
@@ -99,7 +145,7 @@ func filtersOf(fs procfs.FS, tid int) filters {
 // wait for longer if it began anew instead: its limit is a span of time.
 func timed(name string, args *[6]uint64) bool {
 	switch name {
-	case "nanosleep", "restart_syscall":
+	case "nanosleep":
 		return true
 	case "clock_nanosleep":
 		return args[1]&unix.TIMER_ABSTIME == 0
@@ -127,7 +173,7 @@ func drifts(nr int64, args *[6]uint64) bool {
 // mayStop tells whether a thread of process pid that is blocked in this call may
 // be stopped, which costs time if it may.
 func (o *Options) mayStop(fs procfs.FS, pid, tid int, nr int64, args *[6]uint64) bool {
-	if o.NoRestart || !transparent(runtime.GOARCH, pid, nr, args, ptrace.Reverts) {
+	if o.NoRestart || !transparent(fs, runtime.GOARCH, pid, nr, args, ptrace.Reverts) {
 		return false
 	}
 	name, _ := syscalls.Name(runtime.GOARCH, nr)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"unsafe"
 
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/syscalls"
@@ -34,6 +35,19 @@ func TestRestartNames(t *testing.T) {
 
 func TestTransparent(t *testing.T) {
 	endless, limited := [6]uint64{3: 1<<64 - 1}, [6]uint64{2: 0x1000, 3: 0x1000, 4: 0x1000}
+	own, fixed := uint64(uintptr(unsafe.Pointer(new([2]int64)))), uint64(uintptr(unsafe.Pointer(unsafe.StringData("of the program"))))
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	readOf := func(f *os.File) *[6]uint64 { return &[6]uint64{uint64(f.Fd())} }
 	pid := os.Getpid()
 	for _, tt := range []struct {
 		name         string
@@ -41,6 +55,21 @@ func TestTransparent(t *testing.T) {
 		want, revert bool // without and with EINTR taken back
 	}{
 		{"futex", &limited, true, true},
+		{"futex", &[6]uint64{1: 0x80 | 9}, true, true},
+		{"futex", &[6]uint64{1: 0x80 | 11}, false, false}, // FUTEX_WAIT_REQUEUE_PI
+		{"nanosleep", &[6]uint64{own}, true, true},
+		{"nanosleep", &[6]uint64{own, own}, false, false}, // is told what is left
+		{"clock_nanosleep", &[6]uint64{2: own}, true, true},
+		{"clock_nanosleep", &[6]uint64{2: own, 3: own}, false, false},
+		{"clock_nanosleep", &[6]uint64{1: 1, 2: own, 3: own}, true, true}, // until a certain time
+		{"restart_syscall", new([6]uint64), false, false},
+		{"ppoll", new([6]uint64), true, true},
+		{"ppoll", &[6]uint64{2: own}, true, true},
+		{"ppoll", &[6]uint64{2: fixed}, false, false}, // what is left cannot be written
+		{"pselect6", &[6]uint64{4: own}, true, true},
+		{"pselect6", &[6]uint64{4: fixed}, false, false},
+		{"read", readOf(r), true, true},
+		{"read", readOf(null), false, false},
 		{"epoll_pwait", &endless, false, true},
 		{"epoll_pwait", &limited, false, false},
 		{"epoll_pwait2", new([6]uint64), false, true},
@@ -51,13 +80,14 @@ func TestTransparent(t *testing.T) {
 		{"rt_sigtimedwait", &limited, false, false},
 		{"io_getevents", new([6]uint64), false, true},
 		{"io_getevents", &limited, false, false},
+		{"io_getevents", &[6]uint64{1: 2}, false, false}, // ends with one
 		{"connect", new([6]uint64), false, false},
 		{"close", new([6]uint64), false, false},
 		{"write", new([6]uint64), false, false},
 	} {
 		for revert, want := range map[bool]bool{false: tt.want, true: tt.revert} {
 			nr := number(runtime.GOARCH, tt.name)
-			if got := transparent(runtime.GOARCH, pid, nr, tt.args, revert); got != want {
+			if got := transparent(procfs.FS{}, runtime.GOARCH, pid, nr, tt.args, revert); got != want {
 				t.Errorf("%s%x, EINTR taken back: %v: %v, want %v", tt.name, *tt.args, revert, got, want)
 			}
 		}
@@ -72,7 +102,6 @@ func TestTimed(t *testing.T) {
 		want bool
 	}{
 		{"nanosleep", [6]uint64{}, true},
-		{"restart_syscall", [6]uint64{}, true},
 		{"clock_nanosleep", [6]uint64{}, true},
 		{"clock_nanosleep", [6]uint64{1: 1}, false}, // TIMER_ABSTIME
 		{"futex", [6]uint64{1: 0x80, 3: 0x1000}, true},

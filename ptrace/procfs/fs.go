@@ -154,6 +154,19 @@ func (f FS) Wchan(pid, tid int) (string, error) {
 	return "", nil
 }
 
+// Personality reads the execution domain of a process (personality(2)).
+func (f FS) Personality(pid int) (uint32, error) {
+	b, err := f.read(pid, "personality", maxSmall, true)
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 16, 32)
+	if err != nil {
+		return 0, syntaxError("personality", 1, "no number", b)
+	}
+	return uint32(n), nil
+}
+
 // Comm reads the name of thread tid.
 func (f FS) Comm(pid, tid int) (string, error) {
 	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "comm"), maxSmall, false)
