@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -27,6 +28,7 @@ type Live struct {
 	// replaced: the process is another program now, or has ended.
 	replaced atomic.Bool
 	remote   atomic.Pointer[[]span] // as the mappings were when last read
+	listed   atomic.Int64           // when that began, in nanoseconds of Unix time
 	pages    *os.File               // pagemap, nil: not to be had
 	// Patient keeps reads of memory from hanging: tables lie in mapped files,
 	// which a server may have to bring.
@@ -100,6 +102,7 @@ func (l *Live) Maps() ([]procfs.Mapping, error) {
 	if l.replaced.Load() {
 		return nil, unix.ESRCH
 	}
+	begun := time.Now().UnixNano()
 	maps, err := l.FS.Maps(l.TID())
 	if (procfs.Gone(err) || err == nil && len(maps) == 0) && l.another() {
 		maps, err = l.FS.Maps(l.TID())
@@ -110,6 +113,7 @@ func (l *Live) Maps() ([]procfs.Mapping, error) {
 	if err == nil {
 		spans := l.remoteSpans(maps)
 		l.remote.Store(&spans)
+		l.listed.Store(begun)
 	}
 	return maps, err
 }

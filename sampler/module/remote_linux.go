@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"time"
 
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/symbol/rootfs"
@@ -27,16 +28,26 @@ func (l *Live) remoteSpans(maps []procfs.Mapping) (spans []span) {
 	return spans
 }
 
+// freshSpans is for how long the list of such files is taken to be that of now, by a read of pages that are not in memory.
+const freshSpans = 20 * time.Millisecond
+
 // atHand is an error if a read of n bytes at addr would have to wait for such a
 // server: some page is not in memory.
 func (l *Live) atHand(addr uint64, n int) error {
+	if l.present(addr, addr+uint64(n)) {
+		return nil
+	}
+	if time.Since(time.Unix(0, l.listed.Load())) > freshSpans {
+		if _, err := l.Maps(); err != nil {
+			return err
+		}
+	}
 	spans := l.remote.Load()
 	if spans == nil {
 		return nil
 	}
 	for _, s := range *spans {
-		from, to := max(addr, s.start), min(addr+uint64(n), s.end)
-		if from < to && !l.present(from, to) {
+		if from, to := max(addr, s.start), min(addr+uint64(n), s.end); from < to && !l.present(from, to) {
 			return fmt.Errorf("read memory at %#x: %w", from, rootfs.ErrRemote)
 		}
 	}
