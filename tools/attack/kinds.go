@@ -46,6 +46,7 @@ var programs = []struct{ source, kinds string }{
 	{"procs.c", "fork vfork sigchld pidfd threads cancel sharer files exec execother reexec leader orphan abort kill exitall tracer traceme debugger dumpable identity affinity class fifo strict name namespace rseq"},
 	{"ipc.c", "pipe socket waitall eventfd epoll cond pi robust waitv mq msg sem flock fifo inotify uring random zero fallocate populate"},
 	{"memory.c", "fault gone protect unmap churn pivot many perfmap fifomap phdrs debugdata zlib frozen core"},
+	{"edges.c", "ppoll pselect sticky left leftfixed vtime vmin events requeue"},
 }
 
 // details are what some of those need besides.
@@ -54,6 +55,7 @@ var details = map[string]attack{
 	"procs identity":   {fails: true},
 	"procs traceme":    {fails: true},
 	"memory core":      {fails: true},
+	"edges vtime":      {least: 300 * time.Millisecond},
 	"memory gone":      {least: 300 * time.Millisecond}, // it goes while it is sampled
 	"memory unmap":     {least: 300 * time.Millisecond},
 	"memory many":      {heavy: true},
