@@ -121,3 +121,15 @@ func TestStackExtent(t *testing.T) {
 		}
 	}
 }
+
+// TestLeave: what is known of a thread goes with it, and with no other.
+func TestLeave(t *testing.T) {
+	p := testPipeline(new(byFunction))
+	p.targets[1] = &target{threads: map[int]*seen{5: {}, 6: {}}}
+	p.leave(left{1, 5})
+	p.leave(left{2, 6})
+	if list := p.targets[1].threads; len(list) != 1 || list[6] == nil {
+		t.Errorf("%v is left, want thread 6", list)
+	}
+	delete(p.targets, 1)
+}

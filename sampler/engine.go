@@ -332,6 +332,9 @@ func (e *engine) drop(t *thread) {
 	e.list = slices.Delete(e.list, i, i+1)
 	t.proc.threads--
 	e.feedback.Delete(t.tid)
+	if t.shown {
+		e.send(item{left: left{t.proc.pid, t.tid}})
+	}
 	if e.opt.ended != nil {
 		e.opt.ended(t.tid)
 	}

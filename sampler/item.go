@@ -19,8 +19,12 @@ type item struct {
 	opened  int  // a process that is sampled from now on
 	end     bool // there is nothing more to come
 	gone    int  // a process that has ended, or has become another program
+	left    left // a thread of which there were captures has ended
 	round   *Round
 }
+
+// left is a thread that is no more.
+type left struct{ pid, tid int }
 
 // urgent tells whether the pipeline must have it soon: what it reads of a process
 // upon it may be gone later. What it would read upon an exit is going already, and

@@ -296,6 +296,8 @@ func (p *Pipeline) consume(list <-chan item, nudge <-chan struct{}, tick time.Du
 			p.forked(it.fork)
 		case it.gone != 0:
 			p.forget(it.gone)
+		case it.left.tid != 0:
+			p.leave(it.left)
 		case it.round != nil:
 			p.queue <- named{round: it.round}
 		}

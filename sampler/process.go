@@ -91,6 +91,7 @@ type thread struct {
 	watch watch.Thread
 	late  int64 // nothing is known of the ticks up to this one, since it was looked at late; 0: there are none
 	stack bool  // a capture was made in this wait: Reused instead of Idle
+	shown bool  // a capture of it was sent
 	// A wait whose stack could not be unwound without registers is stopped once,
 	// or some times if more of the stack has to be copied, if its call goes on
 	// unharmed: stops is how often, wait is where the thread then was, asking

@@ -430,6 +430,9 @@ func (e *engine) takeExit(x *clocks.Exit) {
 	x.Fill(c)
 	c.Taken = capture.Exiting
 	e.emitWith(t, e.book.Tick(), c, max(x.Run, t.line.Run()), x.At, note.early)
+	if e.threads[t.tid] != t {
+		e.send(item{left: left{t.proc.pid, t.tid}})
+	}
 }
 
 // explain adds to an error of attaching what stands in the way.

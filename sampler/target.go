@@ -133,6 +133,13 @@ func (p *Pipeline) close(t *target) {
 	}
 }
 
+// leave drops what is known of a thread.
+func (p *Pipeline) leave(l left) {
+	if t := p.targets[l.pid]; t != nil {
+		delete(t.threads, l.tid)
+	}
+}
+
 // forget drops what is known of a process that has ended or become another.
 func (p *Pipeline) forget(pid int) {
 	p.record(&capture.Gone{PID: pid})

@@ -324,6 +324,7 @@ func (e *engine) emitWith(t *thread, n int64, c *capture.Capture, run time.Durat
 	c.CPU = t.line.Charge(run)
 	t.proc.charged += c.CPU
 	c.Wall = time.Duration(e.interval)
+	t.shown = true
 	e.send(item{capture: c, fb: t.fb, early: early, program: t.proc.program})
 	e.creditWaits(t)
 }
