@@ -29,6 +29,7 @@ type Live struct {
 	replaced atomic.Bool
 	remote   atomic.Pointer[[]span] // as the mappings were when last read
 	listed   atomic.Int64           // when that began, in nanoseconds of Unix time
+	took     atomic.Int64           // how long, in nanoseconds
 	pages    *os.File               // pagemap, nil: not to be had
 	// Patient keeps reads of memory from hanging: tables lie in mapped files,
 	// which a server may have to bring.
@@ -102,7 +103,7 @@ func (l *Live) Maps() ([]procfs.Mapping, error) {
 	if l.replaced.Load() {
 		return nil, unix.ESRCH
 	}
-	begun := time.Now().UnixNano()
+	begun := time.Now()
 	maps, err := l.FS.Maps(l.TID())
 	if (procfs.Gone(err) || err == nil && len(maps) == 0) && l.another() {
 		maps, err = l.FS.Maps(l.TID())
@@ -113,7 +114,8 @@ func (l *Live) Maps() ([]procfs.Mapping, error) {
 	if err == nil {
 		spans := l.remoteSpans(maps)
 		l.remote.Store(&spans)
-		l.listed.Store(begun)
+		l.listed.Store(begun.UnixNano())
+		l.took.Store(int64(time.Since(begun)))
 	}
 	return maps, err
 }

@@ -28,8 +28,12 @@ func (l *Live) remoteSpans(maps []procfs.Mapping) (spans []span) {
 	return spans
 }
 
-// freshSpans is for how long the list of such files is taken to be that of now, by a read of pages that are not in memory.
-const freshSpans = 20 * time.Millisecond
+// A list of such files is taken to be that of now for freshSpans, by a read of pages that are not in memory, or for
+// freshTimes as long as it took to make, if that is more: programs may have ten thousand mappings.
+const (
+	freshSpans = 20 * time.Millisecond
+	freshTimes = 20
+)
 
 // atHand is an error if a read of n bytes at addr would have to wait for such a
 // server: some page is not in memory.
@@ -37,7 +41,7 @@ func (l *Live) atHand(addr uint64, n int) error {
 	if l.present(addr, addr+uint64(n)) {
 		return nil
 	}
-	if time.Since(time.Unix(0, l.listed.Load())) > freshSpans {
+	if time.Since(time.Unix(0, l.listed.Load())) > max(freshSpans, freshTimes*time.Duration(l.took.Load())) {
 		_, _ = l.Maps() // the read fails if this does: the process is gone
 	}
 	spans := l.remote.Load()
