@@ -77,8 +77,8 @@ func attacks() (list []attack) {
 			}
 		}
 	}
-	for _, what := range []string{"program", "library", "data", "stack"} {
-		list = append(list, attack{name: "fuse " + what, source: "fuse.c", args: []string{what}})
+	for _, what := range []string{"program", "library", "data", "stack", "replace"} {
+		list = append(list, attack{name: "fuse " + what, source: "fuse.c", args: []string{what}, least: 500 * time.Millisecond})
 	}
 	for _, hz := range []int{99, 999} {
 		list = append(list, attack{name: fmt.Sprint("waits ", hz), source: "waits.c", least: 1500 * time.Millisecond, hz: hz, alone: true})

@@ -1,10 +1,11 @@
 /* fuse WHAT [SECONDS]: a program that works, and a FUSE server that answers nothing
    any more. WHAT is what lies there: program, the program's own file; library, a
    file that it has mapped for execution; data, the page behind a stack; stack, pages in
-   the middle of it.
+   the middle of it; replace, what comes to lie over the beginning of a library.
 
    A thread spins and counts; calls is how often it came round. */
 #include "target.h"
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
 #include <sched.h>
@@ -126,6 +127,16 @@ static void forget(int fd, char *stack)
 		die("drop pages");
 }
 
+/* beginning is where libm begins. */
+static void *beginning(void)
+{
+	Dl_info i;
+	void *lib = dlopen("libm.so.6", RTLD_NOW), *f = lib ? dlsym(lib, "cos") : 0;
+	if (!f || !dladdr(f, &i))
+		die("libm");
+	return i.dli_fbase;
+}
+
 static void finish(pid_t server)
 {
 	printf("result calls=%ld wrong=0\n", calls);
@@ -192,7 +203,13 @@ int main(int argc, char **argv)
 		forget(fd, region);
 	kill(server, SIGUSR1);
 	usleep(20000);
+	char *library = strcmp(what, "replace") ? 0 : beginning();
 	say("ready");
+	if (library) {
+		usleep(150000); /* by then sfsample knows what is there */
+		if (mmap(library, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == MAP_FAILED)
+			die("replace");
+	}
 	if (argc > 4) {
 		usleep(atof(argv[4]) * 1e6);
 	} else {
