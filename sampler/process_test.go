@@ -200,7 +200,7 @@ func TestAhead(t *testing.T) {
 	}
 	defer unix.Close(tasks)
 	for _, ahead := range []time.Duration{0, 1, time.Hour} {
-		e := &engine{book: ledger.NewBook(), threads: map[int]*thread{}}
+		e := &engine{opt: Options{Stop: StopNever}, book: ledger.NewBook(), threads: map[int]*thread{}}
 		p := &process{pid: other.PID, tasks: tasks, pages: -1, ahead: ahead}
 		if !e.addThread(p, other.PID, true) {
 			t.Fatal("the thread is not there")
