@@ -183,19 +183,26 @@ func (o *Options) mayStop(fs procfs.FS, pid, tid int, nr int64, args *[6]uint64)
 
 // awaited tells whether to wait for the stop of a thread, which was asked for so long
 // ago, before its tracing ends. If it was about to wait then, its call is cut short
-// all the same, and a filter may kill it for going on. A thread that waits for a CPU
+// all the same: without its stop nobody takes EINTR back, and a filter may kill it for going on. A thread that waits for a CPU
 // stops as soon as it gets one; one that waits for anything else may never.
 func awaited(fs procfs.FS, pid, tid int, since time.Duration) bool {
-	if since > starved || !filtersOf(fs, tid).some {
-		return false
-	}
 	st, err := fs.TaskStat(pid, tid)
-	return err == nil && (st.State != 'D' || since < lastStops) && st.State != 'Z' && st.State != 'X'
+	switch {
+	case err != nil || st.State == 'Z' || st.State == 'X' || since > starved:
+		return false
+	case st.State == 't': // it has stopped, and waits for us
+		return true
+	case filtersOf(fs, tid).some:
+		return st.State != 'D' || since < lastStops
+	}
+	return st.State == 'R' && since < busyStops
 }
 
 const (
 	// lastStops is how long the end of a run waits for stops that are asked for.
 	lastStops = 500 * time.Millisecond
+	// busyStops is how long it waits for a thread that may have to repeat a call, and gets no CPU.
+	busyStops = 5 * time.Second
 	// starved is how long it waits for a thread that a filter may kill.
 	starved = 30 * time.Second
 	// askEvery is how often it is asked which those are.
