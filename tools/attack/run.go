@@ -16,6 +16,9 @@ import (
 	"time"
 )
 
+// lacking is the exit status of a program that finds that.
+const lacking = 77
+
 // errNotHere: the machine lacks what an attack takes.
 var errNotHere = errors.New("not to be had on this machine")
 
@@ -226,6 +229,8 @@ func runTool(ctx context.Context, length time.Duration, tool string, args []stri
 	switch {
 	case ctx.Err() != nil:
 		return "", "", errors.New("sfsample does not end")
+	case errors.As(err, &exit) && exit.ExitCode() == lacking: // the command's
+		return "", "", errNotHere
 	case errors.As(err, &exit) && exit.ExitCode() == 1:
 		return "", "", &toolFailure{exit.ProcessState, string(bytes.TrimSpace(stderr.Bytes()))}
 	case errors.As(err, &exit):
@@ -298,7 +303,7 @@ func (p *target) say(text, answer string) error {
 func (p *target) died(err error) error {
 	p.in.Close()
 	end := p.cmd.Wait()
-	if p.cmd.ProcessState.ExitCode() == 77 {
+	if p.cmd.ProcessState.ExitCode() == lacking {
 		return errNotHere
 	}
 	if status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
