@@ -1,9 +1,7 @@
 package module
 
 import (
-	"encoding/binary"
 	"fmt"
-	"os"
 	"time"
 
 	"sfsample/ptrace/procfs"
@@ -56,26 +54,8 @@ func (l *Live) atHand(addr uint64, n int) error {
 	return nil
 }
 
-// present tells whether all pages of a piece of memory are in it
-// (Documentation/admin-guide/mm/pagemap.rst).
+// present tells whether a piece of memory can be read without a wait for a server.
 func (l *Live) present(from, to uint64) bool {
-	if l.pages == nil {
-		return false
-	}
-	page := uint64(os.Getpagesize())
-	first, last := from/page, (to-1)/page
-	var b [512 * 8]byte
-	for first <= last {
-		n := min(8*(last-first+1), uint64(len(b)))
-		if _, err := l.pages.ReadAt(b[:n], int64(8*first)); err != nil {
-			return false
-		}
-		for i := uint64(0); i < n; i += 8 {
-			if binary.NativeEndian.Uint64(b[i:])>>63 == 0 {
-				return false
-			}
-		}
-		first += n / 8
-	}
-	return true
+	n := int(to - from)
+	return l.pages != nil && procfs.Pagemap(l.pages.Fd()).AtHand(from, n) == n
 }
