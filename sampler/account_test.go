@@ -90,8 +90,9 @@ func TestAccount(t *testing.T) {
 			if waited := r.Count[ledger.Waiting]; tt.opt.All && waited != sink.waited {
 				t.Errorf("%d ticks of waiting for a CPU were counted, the output got %d", waited, sink.waited)
 			}
-			// With exit stacks nobody is there between the end of the last thread, which is reported, and that of the run.
-			if r.Expected < r.Ticks && !tt.opt.ExitStacks || r.Expected < r.Ticks*3/4 || r.Ticks == 0 {
+			// With exit stacks nobody is there between the end of the last thread, which is reported, and that of the run; how
+			// many ticks that is beside those of a life as short as the bolt's, the machine decides.
+			if r.Expected < r.Ticks && !tt.opt.ExitStacks || r.Expected < r.Ticks*3/4 && tt.target[0] != "bolt" || r.Expected == 0 || r.Ticks == 0 {
 				t.Errorf("%d thread ticks in %d ticks: the leader lives all the time", r.Expected, r.Ticks)
 			}
 			t.Logf("%d ticks, %d thread ticks = %v; CPU time %v of %v", r.Ticks, r.Expected, &r.Account, sink.cpu, used)

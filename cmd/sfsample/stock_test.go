@@ -185,7 +185,7 @@ func TestComplete(t *testing.T) {
 			// Under the race detector, or without its share of the CPUs, it learns late.
 			allowed := max(3, all/100)
 			if raceEnabled || hindered(o.stderr) {
-				allowed = max(10, all/20)
+				allowed = max(20, all/20)
 			}
 			if cut := all - complete; cut > allowed {
 				t.Errorf("%d of %d stacks are cut:\n%s\n%s", cut, all, o.stderr, cutStacks(o.stdout))

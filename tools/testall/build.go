@@ -16,6 +16,16 @@ import (
 type binary struct {
 	pkg  string // relative to the module, "." for its root
 	path string // of the program
+	only string // if set, the regular expression of the tests to run
+}
+
+// command is the program with its arguments.
+func (b binary) command(path string, args []string) []string {
+	argv := append([]string{path}, args...)
+	if b.only != "" {
+		argv = append(argv, "-test.run="+b.only)
+	}
+	return argv
 }
 
 // kind is how the tests are compiled and where they run.

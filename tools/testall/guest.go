@@ -40,7 +40,7 @@ func inGuest(arch string) func(string, []binary, []string, *report) error {
 			dir, prog := path.Join("src", b.pkg), fmt.Sprintf("test/%d.test", i)
 			m.Folders = append(m.Folders, dir)
 			files[prog] = b.path
-			jobs = append(jobs, wire.Job{Dir: "/" + dir, Argv: append([]string{"/" + prog}, args...)})
+			jobs = append(jobs, wire.Job{Dir: "/" + dir, Argv: b.command("/"+prog, args)})
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), guestLimit)
 		defer cancel()

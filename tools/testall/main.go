@@ -7,6 +7,11 @@
 // these take, and two packages at once on a machine of two CPUs disturb each
 // other. Compiling, which has no such problem, uses all CPUs.
 //
+// Some tests measure shares of time, which a machine that is busy with other
+// things takes part in. So tests that fail, if they are few and their program
+// did not crash, are run once more by themselves; that they failed first is told
+// at the end. (A crash is never tried again.)
+//
 // The last line is "N passed, N failed, N skipped". The exit status is 1 if
 // anything failed, or if CI=true and a test was skipped that the list of
 // accepted skips does not name.
@@ -92,5 +97,13 @@ func runNamed(name, tmp string, patterns, extra []string, rep *report) error {
 	if err != nil {
 		return err
 	}
-	return k.place(tmp, bins, slices.Concat([]string{verboseArg}, k.args, extra), rep)
+	args := slices.Concat([]string{verboseArg}, k.args, extra)
+	if err := k.place(tmp, bins, args, rep); err != nil {
+		return err
+	}
+	if again := rep.again(bins); len(again) > 0 {
+		err = k.place(tmp, again, args, rep)
+	}
+	rep.settle()
+	return err
 }

@@ -17,7 +17,8 @@ const nobody = 65534
 // runHost runs the programs here, each in its package's folder, as go test does.
 func runHost(_ string, bins []binary, args []string, rep *report) error {
 	for _, b := range bins {
-		cmd := exec.Command(b.path, args...)
+		argv := b.command(b.path, args)
+		cmd := exec.Command(argv[0], argv[1:]...)
 		cmd.Dir = filepath.FromSlash(b.pkg)
 		if err := runCommand(cmd, b.pkg, rep); err != nil {
 			return err
@@ -50,7 +51,7 @@ func runUser(tmp string, bins []binary, args []string, rep *report) error {
 		return err
 	}
 	for _, b := range bins {
-		cmd := exec.Command("setpriv", append([]string{"--reuid", id, "--regid", id, "--clear-groups", b.path}, args...)...)
+		cmd := exec.Command("setpriv", append([]string{"--reuid", id, "--regid", id, "--clear-groups"}, b.command(b.path, args)...)...)
 		cmd.Dir = filepath.Join(tree, filepath.FromSlash(b.pkg))
 		cmd.Env = append(os.Environ(), "HOME="+home, "TMPDIR="+filepath.Join(home, "tmp"),
 			"GOCACHE="+filepath.Join(home, "cache"), "XDG_CACHE_HOME="+filepath.Join(home, "cache"), "GOMODCACHE="+modules, "USER=nobody", "LOGNAME=nobody")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -28,7 +29,67 @@ type report struct {
 
 	name                    string // of the current run
 	passed, failed, skipped int
-	faults                  []string // for the end: one line each
+	faults                  []string  // for the end: one line each
+	first                   []attempt // programs of the current run with tests that failed
+	trying                  bool      // what runs is what failed first
+	tried                   int       // tests that have been run again, in all runs
+	unsteady                []string  // for the end: tests that failed first and passed when run again
+}
+
+// attempt is what is known of the tests of a program that failed.
+type attempt struct {
+	pkg    string
+	failed []string        // in the first attempt, with subtests
+	second map[string]bool // what the second one knows: whether they passed
+}
+
+// mostAgain is how many tests are run again in all runs together; more are no matter of the machine.
+const mostAgain = 6
+
+// again returns the programs that are to be run again, with the tests that failed, and expects to be told how that ends.
+func (r *report) again(bins []binary) (list []binary) {
+	for _, a := range r.first {
+		i := slices.IndexFunc(bins, func(b binary) bool { return b.pkg == a.pkg })
+		b := bins[i]
+		var names []string
+		for _, test := range a.failed {
+			if top, _, _ := strings.Cut(test, "/"); !slices.Contains(names, top) {
+				names = append(names, top)
+			}
+		}
+		r.tried += len(names)
+		b.only = "^(" + strings.Join(names, "|") + ")$"
+		list = append(list, b)
+	}
+	if r.tried > mostAgain || len(list) == 0 {
+		return nil
+	}
+	r.trying = true
+	fmt.Fprintf(r.out, "-- %s: what failed, by itself\n", r.name)
+	return list
+}
+
+// settle counts the tests that failed first, by what is known of them now, and ends the run.
+func (r *report) settle() {
+	for _, a := range r.first {
+		for _, test := range a.failed {
+			if a.second[test] {
+				r.passed++
+				r.unsteady = append(r.unsteady, fmt.Sprintf("%s: %s %s failed, and passed when run again by itself", r.name, a.pkg, test))
+			} else {
+				r.failed++
+				r.fault("%s %s failed", a.pkg, test)
+			}
+			delete(a.second, test)
+		}
+		for test, passed := range a.second {
+			if !passed {
+				r.failed++
+				r.fault("%s %s failed when it was run again", a.pkg, test)
+			}
+		}
+	}
+	r.first, r.trying = nil, false
 }
 
 // begin starts a run.
@@ -77,7 +138,7 @@ func (r *report) run(pkg string, output io.Reader, exit func() error) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	p := packageResult{report: r, pkg: pkg, output: map[string]*strings.Builder{}}
+	p := packageResult{report: r, pkg: pkg, output: map[string]*strings.Builder{}, ended: map[string]bool{}}
 	dec := json.NewDecoder(events)
 	for {
 		var e event
@@ -104,6 +165,8 @@ type packageResult struct {
 	pkg                     string
 	output                  map[string]*strings.Builder // by test, "" for the package
 	passed, failed, skipped int
+	fell                    []string        // tests that failed
+	ended                   map[string]bool // tests that passed (true) or failed
 	elapsed                 float64
 }
 
@@ -133,13 +196,17 @@ func (p *packageResult) take(e event) {
 	switch e.Action {
 	case "pass":
 		p.passed++
+		p.ended[e.Test] = true
 	case "fail":
 		p.failed++
-		p.fault("%s %s failed", p.pkg, e.Test)
+		p.fell = append(p.fell, e.Test)
+		p.ended[e.Test] = false
 		fmt.Fprintf(p.out, "--- FAIL %s: %s %s\n%s", p.name, p.pkg, e.Test, text)
 	case "skip":
-		p.skipped++
-		p.takeSkip(e.Test, text)
+		if !p.trying {
+			p.skipped++
+			p.takeSkip(e.Test, text)
+		}
 	}
 }
 
@@ -178,16 +245,36 @@ func (p *packageResult) end(exit error) {
 	}
 	fmt.Fprintf(p.out, "%s %-28s %7.1f s  %d passed, %d failed, %d skipped\n",
 		word, p.pkg, p.elapsed, p.passed, p.failed, p.skipped)
+	if p.trying {
+		if exit == nil || exit.Error() == failedStatus {
+			i := slices.IndexFunc(p.first, func(a attempt) bool { return a.pkg == p.pkg })
+			p.first[i].second = p.ended
+		}
+		return
+	}
 	p.report.passed += p.passed
 	p.report.failed += p.failed
 	p.report.skipped += p.skipped
+	switch {
+	case len(p.fell) == 0:
+	case exit != nil && exit.Error() == failedStatus:
+		p.report.failed -= len(p.fell)
+		p.first = append(p.first, attempt{pkg: p.pkg, failed: p.fell})
+	default:
+		for _, test := range p.fell {
+			p.fault("%s %s failed", p.pkg, test)
+		}
+	}
 }
+
+// failedStatus is how a test program ends that has gone through all its tests, some of which failed (testing.go, Main).
+const failedStatus = "exit status 1"
 
 // finish prints the faults once more and the closing line. It reports whether
 // all is well: something passed and nothing failed.
 func (r *report) finish() bool {
 	fmt.Fprintln(r.out)
-	for _, f := range r.faults {
+	for _, f := range slices.Concat(r.unsteady, r.faults) {
 		fmt.Fprintln(r.out, f)
 	}
 	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,19 @@ const mark = "\x16"
 
 func TestReport(t *testing.T) {
 	const skipped = mark + "=== RUN   TestA\n    a_test.go:7: no gdb on this machine\n" + mark + "--- SKIP: TestA (0.00s)\n" + mark + "PASS\n"
+	// A name that starts with - is of a test that fails.
+	results := func(tests ...string) string {
+		var b strings.Builder
+		for _, test := range tests {
+			name, failed := strings.CutPrefix(test, "-")
+			word := "PASS"
+			if failed {
+				word = "FAIL"
+			}
+			fmt.Fprintf(&b, "%s=== RUN   %s\n%s--- %s: %s (0.01s)\n", mark, name, mark, word, name)
+		}
+		return b.String() + mark + "PASS\n"
+	}
 	accepted := []acceptedSkip{{pkg: "p", test: "TestA", reason: "no gdb", runs: []string{"arm64"}}}
 	tests := []struct {
 		name   string
@@ -23,6 +37,8 @@ func TestReport(t *testing.T) {
 		strict bool
 		output string
 		exit   error
+		again  string // printed by the second attempt
+		exit2  error
 		want   string // closing line
 		says   string // somewhere in the text
 		ok     bool
@@ -37,6 +53,41 @@ func TestReport(t *testing.T) {
 			output: mark + "=== RUN   TestA\n    a_test.go:7: got 1\n" + mark + "--- FAIL: TestA (0.01s)\n" + mark + "FAIL\n",
 			exit:   errors.New("exit status 1"),
 			want:   "0 passed, 1 failed, 0 skipped", says: "a_test.go:7: got 1",
+		},
+		{
+			name: "passes when run again", run: "host", strict: true,
+			output: results("TestB", "-TestA/x", "-TestA"), exit: errors.New("exit status 1"),
+			again: results("TestA/x", "TestA"),
+			want:  "3 passed, 0 failed, 0 skipped", says: "host: p TestA/x failed, and passed when run again by itself", ok: true,
+		},
+		{
+			name: "fails when run again", run: "host",
+			output: results("-TestA/x", "-TestA"), exit: errors.New("exit status 1"),
+			again: results("TestA/x", "-TestA/y", "-TestA"), exit2: errors.New("exit status 1"),
+			want: "1 passed, 2 failed, 0 skipped", says: "host: p TestA/y failed when it was run again",
+		},
+		{
+			name: "is skipped when run again", run: "arm64",
+			output: results("-TestA"), exit: errors.New("exit status 1"), again: skipped,
+			want: "0 passed, 1 failed, 0 skipped", says: "arm64: p TestA failed",
+		},
+		{
+			name: "crashes when run again", run: "host",
+			output: results("-TestA"), exit: errors.New("exit status 1"),
+			again: mark + "=== RUN   TestA\npanic: gone\n", exit2: errors.New("exit status 2"),
+			want: "0 passed, 1 failed, 0 skipped", says: "panic: gone",
+		},
+		{
+			name: "a crash is not run again", run: "host",
+			output: results("-TestA"), exit: errors.New("exit status 2"), again: results("TestA"),
+			want: "0 passed, 1 failed, 0 skipped",
+		},
+		{
+			name: "too many to be run again", run: "host",
+			output: results("-TestA", "-TestB", "-TestC", "-TestD", "-TestE", "-TestF", "-TestG"),
+			exit:   errors.New("exit status 1"),
+			again:  results("TestA", "TestB", "TestC", "TestD", "TestE", "TestF", "TestG"),
+			want:   "0 passed, 7 failed, 0 skipped",
 		},
 		{
 			name: "crash shows what is known", run: "host",
@@ -80,6 +131,15 @@ func TestReport(t *testing.T) {
 			if err := rep.run("p", strings.NewReader(tt.output), func() error { return tt.exit }); err != nil {
 				t.Fatal(err)
 			}
+			if again := rep.again([]binary{{pkg: "o"}, {pkg: "p"}}); len(again) > 0 {
+				if len(again) != 1 || again[0].pkg != "p" || again[0].only != "^(TestA)$" {
+					t.Errorf("to be run again: %+v", again)
+				}
+				if err := rep.run("p", strings.NewReader(tt.again), func() error { return tt.exit2 }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rep.settle()
 			ok := rep.finish()
 			text := out.String()
 			if !strings.HasSuffix(text, "\n"+tt.want+"\n") || !strings.Contains(text, tt.says) || ok != tt.ok {
