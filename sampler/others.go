@@ -77,6 +77,9 @@ func (p *Pipeline) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice
 			o.Stack = stackExtent(t.space.Mappings(), b.low)
 		}
 		have := p.copied(b.low)
+		if v.Short {
+			p.askZeros(t, &o.Stack, b.low, have, o.Bytes)
+		}
 		o.Bytes = copySize(o.Bytes, b.high-b.low+taking.RedZone, b.short && have > 0, have)
 		add(o)
 	}

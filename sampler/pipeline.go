@@ -488,7 +488,7 @@ func (p *Pipeline) cut(t *target, c *capture.Capture, frames []unwind.Frame, rea
 // all the time.
 const maxWalks = 8
 
-// walk unwinds; a blocked thread whose stack outgrew its copy is read again,
+// walk unwinds; a thread that was not stopped, or still is, and whose stack outgrew its copy is read again,
 // whole, while it has not run.
 func (p *Pipeline) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.Frame, unwind.End) {
 	w := t.walker(u.Arch, c.PACMask, &p.cfg)
@@ -518,9 +518,8 @@ func (p *Pipeline) load(c *capture.Capture) {
 	p.mem.Also = p.also
 }
 
-// extend reads more of the stack of a blocked or stopped thread, if it has not
-// moved on since: of another stack, if the walk went over to one. What the capture held before
-// stays as it is otherwise.
+// extend reads more of a thread's stack, if it has not run since: of another stack, if the walk went over to one. What
+// the capture held before stays as it is otherwise.
 func (p *Pipeline) extend(t *target, c *capture.Capture, end unwind.End) bool {
 	start := c.StackAddr
 	if len(p.over) > 0 {
@@ -556,25 +555,15 @@ func (p *Pipeline) readStill(t *target, c *capture.Capture, start uint64, size i
 
 // still calls read and tells whether the thread has not run from its capture to the end of that.
 func (p *Pipeline) still(c *capture.Capture, read func()) bool {
-	count, ok := c.Count, true
-	switch {
-	case c.TID == p.held:
-	case c.Taken == capture.Unstopped:
-	case c.Blocked:
-		count, ok = p.sameWait(c)
-	default:
-		ok = false
-	}
-	if !ok {
+	if c.TID != p.held && c.Taken != capture.Unstopped {
 		return false
 	}
 	read()
-	if c.TID != p.held {
-		if s, err := p.fs.Schedstat(c.PID, c.TID); err != nil || s.Count != count {
-			return false
-		}
+	if c.TID == p.held {
+		return true
 	}
-	return true
+	s, err := p.fs.Schedstat(c.PID, c.TID)
+	return err == nil && s.Count == c.Count
 }
 
 // otherCopy is how much is read of another stack at first, in bytes.
@@ -597,21 +586,6 @@ func (p *Pipeline) readOther(t *target, c *capture.Capture, addr uint64) bool {
 	c.Beyond, c.Blocks = append(c.Beyond, b...), append(c.Blocks, capture.Block{Addr: start, Len: len(b)})
 	p.pool.grown(held(c) - before)
 	return true
-}
-
-// sameWait tells whether a thread that was stopped in a system call is back in
-// it: at the same place, after it was put on a CPU just once, which it took to
-// begin the call again. It returns the run count of that.
-func (p *Pipeline) sameWait(c *capture.Capture) (count uint64, ok bool) {
-	s, err := p.fs.Schedstat(c.PID, c.TID)
-	if err != nil || s.Count-c.Count > 1 {
-		return 0, false
-	}
-	call, err := p.fs.Syscall(c.PID, c.TID)
-	if err != nil || call.Running {
-		return 0, false
-	}
-	return s.Count, call.SP == ptrace.StackPointer(c.Regs)
 }
 
 // advise tells the engine how much stack the thread's next capture should hold,
@@ -718,7 +692,7 @@ func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, first block,
 		return
 	}
 	if first.short {
-		p.askZeros(t, c, v)
+		p.askZeros(t, x, c.StackAddr, len(c.Stack), max(v.Want, 1))
 	}
 	switch last := first.high; {
 	case end.Complete() && len(p.over) == 0 && last > c.StackAddr:
@@ -730,16 +704,16 @@ func (p *Pipeline) locate(t *target, c *capture.Capture, v *Advice, first block,
 	}
 }
 
-// askZeros finds out whether pages may be asked for that are not in memory, if such a one has ended the copy of a
-// stack that goes on behind it: a frame may hold much that was never written.
-func (p *Pipeline) askZeros(t *target, c *capture.Capture, v *Advice) {
-	x := &v.Stack
-	room, _ := x.Bytes(c.StackAddr, max(v.Want, 1))
-	if x.Asked || len(c.Stack) >= room || t.asked >= maxAsked {
+// askZeros finds out whether pages of a stack may be asked for that are not in memory, if such a one has ended the copy
+// from addr on, of which there are have bytes, and want were to be copied: a frame may hold much that was never written, its
+// end among it.
+func (p *Pipeline) askZeros(t *target, x *taking.Extent, addr uint64, have, want int) {
+	room, _ := x.Bytes(addr, want)
+	if x.Asked || have >= room || t.asked >= maxAsked {
 		return
 	}
 	t.asked++
-	x.Asked, x.Zeros = true, zeros(p.fs, c.PID, c.StackAddr)
+	x.Asked, x.Zeros = true, zeros(p.fs, t.pid, addr)
 }
 
 // resident is top or, if a page between from and there is not in memory, where that
