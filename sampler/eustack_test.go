@@ -59,7 +59,7 @@ func TestEUStack(t *testing.T) {
 		}
 	}
 	// 16 kinds of call: the 17th is vfork's, whose thread does not stop.
-	for range 10 {
+	for range 12 {
 		all = append(all, park(t, "ehframe", "blocked", "16"))
 	}
 	got := sampleAll(t, nil, all)
