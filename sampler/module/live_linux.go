@@ -31,6 +31,8 @@ type Live struct {
 	listed   atomic.Int64           // when that began, in nanoseconds of Unix time
 	took     atomic.Int64           // how long, in nanoseconds
 	pages    *os.File               // pagemap, nil: not to be had
+	maps     procfs.MapsFile
+	mounts   *rootfs.Watch
 	// Patient keeps reads of memory from hanging: tables lie in mapped files,
 	// which a server may have to bring.
 	Patient ptrace.Patient
@@ -38,15 +40,17 @@ type Live struct {
 
 // NewLive returns the source of process pid.
 func NewLive(pid int) *Live {
-	l := &Live{PID: pid}
+	l := &Live{PID: pid, maps: -1}
+	l.mounts = rootfs.NewWatch(func() string { return l.FS.Path(l.TID()) })
 	l.tid.Store(int64(pid))
 	for range 2 {
 		l.pages, _ = os.Open(l.FS.Path(l.TID(), "pagemap"))
+		l.maps = l.FS.OpenMaps(l.TID())
 		if !l.gone() {
 			return l
 		}
-		l.pages.Close()
-		l.pages = nil
+		l.Close()
+		l.pages, l.maps = nil, -1
 		l.replaced.Store(false)
 		if !l.another() { // a leader that has exited has no memory
 			break
@@ -60,6 +64,8 @@ func (l *Live) Close() {
 	if l.pages != nil {
 		l.pages.Close()
 	}
+	l.maps.Close()
+	l.mounts.Close()
 }
 
 // gone tells whether the memory that the process had in the beginning is no more: what was read is of
@@ -111,7 +117,7 @@ func (l *Live) Maps() ([]procfs.Mapping, error) {
 	if l.gone() {
 		return nil, unix.ESRCH
 	}
-	if err == nil {
+	if _, none := l.maps.FileFrom(0); err == nil && cannotAsk(none) {
 		spans := l.remoteSpans(maps)
 		l.remote.Store(&spans)
 		l.listed.Store(begun.UnixNano())

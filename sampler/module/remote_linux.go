@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/symbol/rootfs"
 )
@@ -26,7 +28,28 @@ func (l *Live) remoteSpans(maps []procfs.Mapping) (spans []span) {
 	return spans
 }
 
-// A list of such files is taken to be that of now for freshSpans, by a read of pages that are not in memory, or for
+// cannotAsk: an error of FileFrom is that the kernel cannot be asked about single mappings.
+func cannotAsk(err error) bool { return err == unix.ENOTTY || err == unix.EBADF }
+
+// filesAtHand is atHand for pieces that are not in memory, by the mappings and mounts as they are now.
+func (l *Live) filesAtHand(from, to uint64) error {
+	for from < to {
+		m, err := l.maps.FileFrom(from)
+		if err == unix.ENOENT || err == nil && m.Start >= to {
+			return nil // there is no file
+		} else if err != nil {
+			return err
+		}
+		from = max(from, m.Start)
+		if end := min(to, m.End); l.mounts.Device(m.Dev.Major, m.Dev.Minor) && !l.present(from, end) {
+			return fmt.Errorf("read memory at %#x: %w", from, rootfs.ErrRemote)
+		}
+		from = m.End
+	}
+	return nil
+}
+
+// Without asking, a list of such files is taken to be that of now for freshSpans, by a read of pages that are not in memory, or for
 // freshTimes as long as it took to make, if that is more: programs may have ten thousand mappings.
 const (
 	freshSpans = 20 * time.Millisecond
@@ -38,6 +61,9 @@ const (
 func (l *Live) atHand(addr uint64, n int) error {
 	if l.present(addr, addr+uint64(n)) {
 		return nil
+	}
+	if err := l.filesAtHand(addr, addr+uint64(n)); !cannotAsk(err) {
+		return err
 	}
 	if time.Since(time.Unix(0, l.listed.Load())) > max(freshSpans, freshTimes*time.Duration(l.took.Load())) {
 		_, _ = l.Maps() // the read fails if this does: the process is gone

@@ -21,8 +21,9 @@ func main() {
 	hz := flag.Int("hz", 999, "ticks a second")
 	length := flag.Duration("d", 200*time.Millisecond, "length of a run")
 	jobs := flag.Int("jobs", 1, "lines of the table that are worked on at once, but for those that compare times")
+	beside := flag.Int("beside", 1, "targets of one run, but for attacks that compare times or that may have no target")
 	flag.Parse()
-	broke, err := all(*tool, *only, *brief, *runs, *hz, *length, max(*jobs, 1))
+	broke, err := all(*tool, *only, *brief, *runs, *hz, *length, max(*jobs, 1), max(*beside, 1))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "attack:", err)
 		os.Exit(1)
@@ -35,7 +36,7 @@ func main() {
 
 // all runs what is asked for and prints the table. It returns in how many of its
 // places sfsample broke.
-func all(tool, only string, brief bool, runs, hz int, length time.Duration, jobs int) (broke int, err error) {
+func all(tool, only string, brief bool, runs, hz int, length time.Duration, jobs, beside int) (broke int, err error) {
 	dir, err := os.MkdirTemp("", "attack")
 	if err != nil {
 		return 0, err
@@ -69,7 +70,11 @@ func all(tool, only string, brief bool, runs, hz int, length time.Duration, jobs
 			if err != nil {
 				return broke, err
 			}
-			lines = append(lines, &line{trial: newTrial(tool, program, a, m, hz, length), done: make(chan struct{})})
+			t := newTrial(tool, program, a, m, hz, length)
+			if !a.alone && !a.fails {
+				t.targets = beside
+			}
+			lines = append(lines, &line{trial: t, done: make(chan struct{})})
 		}
 	}
 	go func() {
@@ -127,7 +132,7 @@ func row(t *trial, runs int) (text string, held bool) {
 	if taken == 0 && !t.fails {
 		return fmt.Sprintf("broke: sfsample has taken no stack in %d runs", runs), false
 	}
-	text = fmt.Sprintf("held\t%d runs\t%d calls\t%d stacks", runs, calls, taken)
+	text = fmt.Sprintf("held\t%d runs\t%d calls\t%d stacks", runs*t.targets, calls, taken)
 	if eintr > 0 {
 		text += fmt.Sprintf("\t%d EINTR, as asked for", eintr)
 	}

@@ -47,15 +47,16 @@ type trial struct {
 	tool, program string
 	attack
 	mode
-	rate   int
-	length time.Duration
+	rate    int
+	length  time.Duration
+	targets int // of the one sfsample
 }
 
 func newTrial(tool, program string, a attack, m mode, rate int, length time.Duration) *trial {
 	if a.hz != 0 {
 		rate = a.hz
 	}
-	return &trial{tool, program, a, m, rate, max(length, a.least)}
+	return &trial{tool, program, a, m, rate, max(length, a.least), 1}
 }
 
 // patience is how long anything may take that should take no time.
@@ -90,9 +91,14 @@ func (t *trial) once() (counts, error) {
 	if t.command {
 		return t.asCommand(ctx)
 	}
-	p, err := startTarget(ctx, t.program, t.args)
-	if err != nil {
-		return nil, err
+	var list []*target
+	var pids []string
+	for range t.targets {
+		p, err := startTarget(ctx, t.program, t.args)
+		if err != nil {
+			return nil, err // ctx ends the others
+		}
+		list, pids = append(list, p), append(pids, strconv.Itoa(p.pid))
 	}
 	type result struct {
 		stacks int64
@@ -100,28 +106,43 @@ func (t *trial) once() (counts, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		n, err := t.sample(ctx, p.pid)
+		n, err := t.sample(ctx, strings.Join(pids, " "))
 		done <- result{n, err}
 	}()
 	if t.signal {
 		time.Sleep(t.length / 2) // while it is sampled: any moment will do
-		if err := p.say("now", "installed"); err != nil {
-			<-done
-			return nil, p.died(err)
+		for _, p := range list {
+			if err := p.say("now", "installed"); err != nil {
+				<-done
+				return nil, p.died(err)
+			}
 		}
 	}
 	r := <-done
 	toolErr := r.err
-	c, err := p.finish()
-	var failure *toolFailure
-	switch {
-	case err != nil:
-		return nil, errors.Join(toolErr, err)
-	case toolErr != nil && !(t.fails && errors.As(toolErr, &failure)):
-		return nil, toolErr
+	sum := counts{stacks: r.stacks}
+	for _, p := range list {
+		c, err := p.finish()
+		var failure *toolFailure
+		switch {
+		case err != nil:
+			return nil, errors.Join(toolErr, err)
+		case toolErr != nil && !(t.fails && errors.As(toolErr, &failure)):
+			return nil, toolErr
+		}
+		sum.add(c)
+		if err := t.judge(c); err != nil {
+			return sum, err
+		}
 	}
-	c[stacks] = r.stacks
-	return c, t.judge(c)
+	return sum, nil
+}
+
+// add adds others.
+func (c counts) add(others counts) {
+	for name, n := range others {
+		c[name] += n
+	}
 }
 
 // stacks is the counter of what sfsample has taken, which it says itself: one that takes nothing harms nobody.
@@ -164,9 +185,9 @@ func compare(c, twin counts) error {
 	return nil
 }
 
-// sample runs sfsample on a process for as long as the trial lasts, and counts the stacks that it takes.
-func (t *trial) sample(ctx context.Context, pid int) (n int64, err error) {
-	target := []string{"-p", strconv.Itoa(pid)}
+// sample runs sfsample on processes for as long as the trial lasts, and counts the stacks that it takes.
+func (t *trial) sample(ctx context.Context, pids string) (n int64, err error) {
+	target := []string{"-p", pids}
 	if !t.dump {
 		args := append([]string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate), "-d", t.length.String()}, t.flags...)
 		stdout, stderr, err := runTool(ctx, t.length, t.tool, append(args, target...))
@@ -182,24 +203,37 @@ func (t *trial) sample(ctx context.Context, pid int) (n int64, err error) {
 	return n, nil
 }
 
-// asCommand lets sfsample start the program.
+// asCommand lets sfsample start the program, or a shell that starts several.
 func (t *trial) asCommand(ctx context.Context) (counts, error) {
-	args := []string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate), "--", t.program}
+	args := []string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate)}
+	if t.targets > 1 {
+		const several = `n=$1; shift; while [ $n -gt 0 ]; do "$@" & n=$((n-1)); done; wait`
+		args = append(args, "--children", "--", "sh", "-c", several, "sh", strconv.Itoa(t.targets), t.program)
+	} else {
+		args = append(args, "--", t.program)
+	}
 	args = append(args, t.args...)
 	stdout, stderr, err := runTool(ctx, t.length, t.tool, append(args, fmt.Sprint(t.length.Seconds())))
 	if err != nil {
 		return nil, err
 	}
+	sum, told := counts{stacks: t.stacksOf(stdout, stderr)}, 0
 	for line := range strings.Lines(stdout) {
 		if c, err := parseCounts(strings.TrimSpace(line)); err == nil {
-			c[stacks] = t.stacksOf(stdout, stderr)
-			return c, t.judge(c)
+			sum.add(c)
+			told++
+			if err := t.judge(c); err != nil {
+				return sum, err
+			}
 		}
 		if strings.HasPrefix(line, "lacks ") {
 			return nil, errNotHere
 		}
 	}
-	return nil, fmt.Errorf("the program has died: it has told no result")
+	if told != t.targets {
+		return nil, fmt.Errorf("a program has died: %d of %d have told a result", told, t.targets)
+	}
+	return sum, nil
 }
 
 // Bounds of sfsample itself, whatever the target is.

@@ -1,0 +1,45 @@
+//go:build linux
+
+package procfs
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestFileFrom: asked about single mappings, the kernel tells what it lists.
+func TestFileFrom(t *testing.T) {
+	f := FS{}.OpenMaps(os.Getpid())
+	defer f.Close()
+	if _, err := f.FileFrom(0); err == unix.ENOTTY {
+		t.Skip("the kernel cannot be asked about single mappings (before Linux 6.11)")
+	}
+	all, err := FS{}.Maps(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, addr := 0, uint64(0)
+	for _, m := range all {
+		if !m.File() {
+			continue
+		}
+		for _, at := range []uint64{addr, m.Start, m.End - 1} {
+			got, err := f.FileFrom(at)
+			if err != nil || got.Start != m.Start || got.End != m.End || got.Offset != m.Offset || got.Inode != m.Inode || got.Dev != m.Dev {
+				t.Errorf("from %#x: %v, %v; want %v", at, got, err, m)
+			}
+		}
+		files, addr = files+1, m.End
+	}
+	if files < 2 {
+		t.Errorf("%d mapped files", files)
+	}
+	if m, err := f.FileFrom(addr); err != unix.ENOENT {
+		t.Errorf("behind the last file: %v, %v", m, err)
+	}
+	if _, err := MapsFile(-1).FileFrom(0); err != unix.EBADF {
+		t.Errorf("without a file: %v", err)
+	}
+}
