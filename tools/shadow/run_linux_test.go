@@ -77,12 +77,12 @@ func TestStockPrograms(t *testing.T) {
 	needHost(t)
 	for _, command := range [][]string{
 		{"ls", "-lR", "/usr"},
-		{"python3", "-c", "while True: sorted(str(i) for i in range(200))"},
+		{"/usr/bin/python3", "-c", "while True: sorted(str(i) for i in range(200))"},
 		{"sqlite3", ":memory:", "with recursive c(x) as (values(1) union all select x+1 from c where x<100000000) select sum(x*x%7) from c;"},
 		{"xz", "-9", "-c", "/proc/self/exe"},
 		{"perl", "-e", "for (1..100000000) { $h{$_ % 1000} = join q(,), map { sprintf q(%d), $_ } 1..9; $h{1} =~ s/1/2/ }"},
 	} {
-		t.Run(command[0], func(t *testing.T) {
+		t.Run(filepath.Base(command[0]), func(t *testing.T) {
 			command[0] = need(t, command[0])
 			follow(t, config{command: command, orders: [][]unwind.How{ehFrame, standard}}, 0.001)
 		})
