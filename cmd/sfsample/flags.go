@@ -68,12 +68,13 @@ type config struct {
 	hz       int           // ticks a second
 	duration time.Duration // 0: until the target ends or Ctrl-C
 	every    time.Duration // of a round; 0: the run is one
-	outputs  []output.Spec // none twice; at least one, or of sends
+	outputs  []output.Spec // none twice; at least one, or of sends, or browse makes one
 	sends    []send        // receivers
 	spool    string        // folder of what could not be sent yet; empty: one of the run's own
 	service  string        // service.name of all; empty: each has its own
 	noNames  bool          // to receivers: addresses and build-ids, where that is enough
 	record   string        // file for the captures, empty: none
+	browse   string        // viewer to open the result in: noViewer, a URL; empty: none
 
 	threads     string       // threadsRunning or threadsAll
 	weight      string       // weightCPU or weightWall
@@ -147,6 +148,8 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.StringVar(&c.service, "service", "", "`NAME`")
 	fs.BoolVar(&c.noNames, "no-names", false, "")
 	fs.Func("record", "`FILE`", func(s string) error { c.record = s; return nil })
+	fs.Func("open", "`URL`", func(s string) error { c.browse = s; return parseViewer(s) })
+	fs.Lookup("open").NoOptDefVal = noViewer
 
 	fs.Func("threads", "`running|all`", oneOf(&c.threads, threadsRunning, threadsAll))
 	fs.Func("weight", "`cpu|wall`", oneOf(&c.weight, weightCPU, weightWall))
@@ -192,7 +195,7 @@ func newFlags(c *config) *pflag.FlagSet {
 // Flags that mean nothing in a mode; giving one there is an error.
 var meaningless = map[mode][]string{
 	modeSample: {"group", "json", "watch"},
-	modeDump: {"max-cpu", "hz", "duration", "every", "output", "spool", "service", "no-names", "record", "threads", "weight", "children", "waits", "exit-stacks", "verify",
+	modeDump: {"open", "max-cpu", "hz", "duration", "every", "output", "spool", "service", "no-names", "record", "threads", "weight", "children", "waits", "exit-stacks", "verify",
 		"max-overhead", "nice", "by", "unit"},
 	modeReplay: {"max-cpu", "pid", "tid", "hz", "duration", "every", "spool", "service", "no-names", "record", "threads", "stop", "no-restart", "children", "kernel",
 		"waits", "exit-stacks", "max-overhead", "nice", "dump", "group", "json", "watch", "name", "cgroup", "container", "user", "tree"},
@@ -359,10 +362,11 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 	if c.agent && len(c.outputs) == 0 && len(c.sends) == 0 {
 		return errors.New("an agent's profiles go somewhere (try: -o otlp=URL, or output: otlp=URL in its file)")
 	}
-	if len(c.outputs) == 0 && c.mode == modeDiff {
+	given := len(c.outputs) > 0 || len(c.sends) > 0 || c.browse == noViewer
+	if !given && c.mode == modeDiff {
 		c.outputs = []output.Spec{{Format: "html", File: "-"}}
 	}
-	if len(c.outputs) == 0 && len(c.sends) == 0 {
+	if !given && c.mode != modeDiff {
 		c.outputs = []output.Spec{{Format: "folded", File: "-"}}
 	}
 	if len(c.sends) > 0 && c.mode == modeReplay {
@@ -373,7 +377,7 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 			return fmt.Errorf("--%s is for what is sent (try: -o otlp=URL, -o pyroscope=URL)", f)
 		}
 	}
-	if err := c.checkRounds(); err != nil {
+	if err := errors.Join(c.checkRounds(), c.checkOpen()); err != nil {
 		return err
 	}
 	for _, o := range c.outputs {

@@ -128,7 +128,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "sfsample: %s\n", printable(err.Error()))
 		return exitUsage
 	}
-	if err := errors.Join(c.checkStdout(), c.checkFiles(), c.checkProc("/proc")); err != nil {
+	err = errors.Join(c.checkFiles(), c.checkProc("/proc"))
+	var page *showing
+	if err == nil {
+		page, err = c.showing()
+	}
+	defer page.close()
+	if err = errors.Join(err, c.checkStdout()); err != nil {
 		fmt.Fprintf(stderr, "sfsample: %v\n", err)
 		return exitFailed
 	}
@@ -156,6 +162,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		err = diff(c, stderr)
 	case modeDump:
 		err = dump(c, stdout, stderr)
+	}
+	if err == nil && page != nil {
+		err = page.show(func(format string, args ...any) { fmt.Fprintf(stderr, "sfsample: "+format+"\n", args...) })
 	}
 	if err != nil {
 		for line := range strings.Lines(err.Error()) { // one for each output that failed

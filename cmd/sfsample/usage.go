@@ -80,6 +80,8 @@ Output:
       --scripts on          Python's frames in the place of its interpreter's (default); only: no
                             native ones in such stacks; off: native ones alone
       --debuginfod          ask the servers of DEBUGINFOD_URLS for debug files
+      --open                show the result in the browser, until Ctrl-C; --open=URL: that of
+                            -o FILE.firefox.json or .speedscope.json in a viewer, {url} is its URL
       --record FILE         keep the captures for sfsample replay
       --dump                the same as the dump command
       --group               dump: show equal stacks once (default; --group=false)
