@@ -164,7 +164,11 @@ func (s *session) next(u sampler.Unwound) string {
 	case u.Cut[unwind.DepthLimit.String()] > 0:
 		return fmt.Sprintf("%d stacks are deeper than %d frames (try: --max-depth %d)", u.Cut[unwind.DepthLimit.String()], s.maxDepth, 8*s.maxDepth)
 	case 4*r.Lost() > r.Expected:
-		return fmt.Sprintf("%d of %d thread ticks were lost (try: a lower -hz, or as root; docs/numbers.md explains the words)", r.Lost(), r.Expected)
+		root := ", or as root"
+		if os.Geteuid() == 0 {
+			root = ""
+		}
+		return fmt.Sprintf("%d of %d thread ticks were lost (try: a lower -hz%s; docs/numbers.md explains the words)", r.Lost(), r.Expected, root)
 	case s.names.Nameless() > 0:
 		return fmt.Sprintf("%d addresses have no symbol and are named MODULE:fn_ADDRESS (try: the debug packages of those modules, or --debuginfod; -v lists what was looked for)", s.names.Nameless())
 	}
