@@ -187,6 +187,9 @@ func TestComplete(t *testing.T) {
 			if raceEnabled || hindered(o.stderr) {
 				allowed = max(20, all/20)
 			}
+			if raceEnabled && hindered(o.stderr) { // copies of the size that is wanted come back late from a slow pipeline
+				allowed = all / 2
+			}
 			if cut := all - complete; cut > allowed {
 				t.Errorf("%d of %d stacks are cut:\n%s\n%s", cut, all, o.stderr, cutStacks(o.stdout))
 			}
