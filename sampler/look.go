@@ -201,9 +201,7 @@ func (e *engine) askRegs(t *thread) {
 	t.fb.Set(a)
 	e.awake(t, -1)
 	e.advise(t)
-	if e.ask(t) {
-		t.stops++
-	}
+	e.ask(t)
 }
 
 // ask asks for a stop of a thread wherever it is. false: that cannot be done.
