@@ -45,7 +45,10 @@ func NewLive(pid int) *Live {
 	l.tid.Store(int64(pid))
 	for range 2 {
 		l.pages, _ = os.Open(l.FS.Path(l.TID(), "pagemap"))
-		l.maps = l.FS.OpenMaps(l.TID())
+		if l.maps = l.FS.OpenMaps(l.TID()); errors.Is(l.ask(), unix.ESRCH) { // of a leader that has exited
+			l.maps.Close()
+			l.maps = -1
+		}
 		if !l.gone() {
 			return l
 		}
@@ -117,7 +120,7 @@ func (l *Live) Maps() ([]procfs.Mapping, error) {
 	if l.gone() {
 		return nil, unix.ESRCH
 	}
-	if _, none := l.maps.FileFrom(0); err == nil && cannotAsk(none) {
+	if err == nil && cannotAsk(l.ask()) {
 		spans := l.remoteSpans(maps)
 		l.remote.Store(&spans)
 		l.listed.Store(begun.UnixNano())

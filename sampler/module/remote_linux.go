@@ -28,6 +28,12 @@ func (l *Live) remoteSpans(maps []procfs.Mapping) (spans []span) {
 	return spans
 }
 
+// ask tells whether the kernel answers about single mappings.
+func (l *Live) ask() error {
+	_, err := l.maps.FileFrom(0)
+	return err
+}
+
 // cannotAsk: an error of FileFrom is that the kernel cannot be asked about single mappings.
 func cannotAsk(err error) bool { return err == unix.ENOTTY || err == unix.EBADF }
 
