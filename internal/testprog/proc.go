@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,7 +55,7 @@ func StartCmd(t testing.TB, cmd *exec.Cmd) *Proc {
 	if err != nil {
 		t.Fatalf("%s: %v", strings.Join(cmd.Args, " "), err)
 	}
-	t.Cleanup(p.Kill)
+	t.Cleanup(func() { p.ends(t) })
 	if err := p.untilReady(); err != nil {
 		p.Kill()
 		t.Fatalf("%s: %v, after the lines %q", strings.Join(cmd.Args, " "), err, p.Lines)
@@ -138,7 +139,7 @@ func (p *Proc) Line(t testing.TB) string {
 	}
 	line, err := p.out.ReadString('\n')
 	if err != nil {
-		t.Fatalf("process %d prints nothing: %v", p.PID, err)
+		t.Fatalf("process %d prints nothing: %v\n%s", p.PID, err, p.states())
 	}
 	return strings.TrimSuffix(line, "\n")
 }
@@ -178,9 +179,50 @@ func (p *Proc) Rest(t testing.TB) []string {
 }
 
 // Kill ends the process at once and reaps it. It may be called again.
-func (p *Proc) Kill() {
+func (p *Proc) Kill() { p.kill() }
+
+// kill is Kill; false: the process does not end.
+func (p *Proc) kill() bool {
 	// Both errors say that it has ended before.
 	_ = p.cmd.Process.Kill()
-	_ = p.wait()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = p.wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(Patience):
+		return false
+	}
 	p.pipe.Close()
+	return true
+}
+
+// ends is what is to be done at the end of a test.
+func (p *Proc) ends(t testing.TB) {
+	if !p.kill() {
+		t.Errorf("process %d was killed and does not end:\n%s", p.PID, p.states())
+	}
+}
+
+// states tells what holds up each thread of the process: its state, its tracer, the call it is in and where it is in the kernel.
+func (p *Proc) states() string {
+	var b strings.Builder
+	dirs, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", p.PID))
+	for _, dir := range dirs {
+		status, _ := os.ReadFile(dir + "/status")
+		fmt.Fprintf(&b, "%s:", filepath.Base(dir))
+		for line := range strings.Lines(string(status)) {
+			if name, value, _ := strings.Cut(line, ":"); name == "State" || name == "TracerPid" || name == "SigPnd" {
+				fmt.Fprintf(&b, " %s %s;", name, strings.TrimSpace(value))
+			}
+		}
+		for _, name := range []string{"syscall", "schedstat", "stack"} {
+			text, _ := os.ReadFile(dir + "/" + name) // some may be denied
+			fmt.Fprintf(&b, " %s %s;", name, strings.Join(strings.Fields(string(text)), " "))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
