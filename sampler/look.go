@@ -201,7 +201,9 @@ func (e *engine) askRegs(t *thread) {
 	t.fb.Set(a)
 	e.awake(t, -1)
 	e.advise(t)
-	e.ask(t)
+	if e.ask(t) {
+		t.stops++
+	}
 }
 
 // ask asks for a stop of a thread wherever it is. false: that cannot be done.

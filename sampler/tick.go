@@ -189,9 +189,6 @@ func (e *engine) taken(t *thread, m *clocks.Sample) {
 	}
 	asked := t.asking
 	t.again, t.asking = t.asking, false
-	if asked {
-		t.stops++
-	}
 	tick := min(m.Tick, e.book.Tick())
 	if e.book.Owed(&t.line, tick) == 0 {
 		t.again = false // what the stop has shown is lost

@@ -377,31 +377,26 @@ func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 }
 
 // room takes a sample that is free, with as much room as the advice asks for, if there is such a
-// one. A request waits for that if it is in use: to stop a blocked thread for less would be in vain. -1: there is none.
+// one. -1: there is none at all.
 //
 //go:nosplit
 //go:norace
 func (c *Clock) room(a *taking.Advice) int {
-	best, want, later := -1, a.Want, false
+	best, want := -1, a.Want
 	if want == 0 {
 		want = firstRoom
 	}
 	for i := range c.samples {
 		m := &c.samples[i]
-		fits := len(m.Stack) >= want && len(m.Beyond) >= a.Beyond
 		if m.state.Load() != free {
-			later = later || fits && c.cpu == Anywhere
 			continue
 		}
-		if fits && m.state.CompareAndSwap(free, asked) {
+		if len(m.Stack) >= want && len(m.Beyond) >= a.Beyond && m.state.CompareAndSwap(free, asked) {
 			return i
 		}
 		if best < 0 || len(m.Stack) > len(c.samples[best].Stack) {
 			best = i
 		}
-	}
-	if later {
-		return -1
 	}
 	if best >= 0 && !c.samples[best].state.CompareAndSwap(free, asked) {
 		return -1 // the coordinator gives it more room
