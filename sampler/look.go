@@ -472,8 +472,7 @@ const maxStops = 6
 
 // wantsRegs tells whether a blocked thread is to be stopped for the registers that
 // its stack takes to unwind: only if that does no harm. Once is enough, unless
-// the copy made at that stop was too small, and no more could be read before
-// the thread had gone back to its call.
+// the copy made at that stop was too small.
 func (e *engine) wantsRegs(t *thread) bool {
 	if e.opt.Stop != StopAuto || !t.stack || t.watch.Count() == 0 || t.untouched == t.watch.Count() {
 		return false

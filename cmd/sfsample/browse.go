@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -65,7 +64,7 @@ func (c *config) checkOpen() error {
 }
 
 func forViewer(o output.Spec) bool {
-	return o.File != "-" && (slices.Contains(viewed, o.Format))
+	return o.File != "-" && slices.Contains(viewed, o.Format)
 }
 
 // showing finds or adds the output that --open shows, nil if it was not given.
@@ -119,15 +118,10 @@ func (v *showing) show(say func(format string, args ...any)) error {
 	}
 	select {
 	case <-ctx.Done():
+		return s.Close()
 	case err = <-served:
 		return fmt.Errorf("--open: serve the result: %w", err)
 	}
-	late, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if s.Shutdown(late) != nil {
-		s.Close()
-	}
-	return nil
 }
 
 // handler answers requests for the file at path, made by the name host: a page of another site that has its own

@@ -368,7 +368,7 @@ func FuzzParseArgs(f *testing.F) {
 				t.Errorf("%q: nothing to look at", args)
 			}
 		}
-		if c.hz < 1 || c.hz > maxHz || c.duration < 0 || len(c.outputs)+len(c.sends) == 0 && c.browse == "" || len(c.order) == 0 || c.maxDepth < 1 ||
+		if c.hz < 1 || c.hz > maxHz || c.duration < 0 || len(c.outputs)+len(c.sends) == 0 && c.browse != noViewer || len(c.order) == 0 || c.maxDepth < 1 ||
 			!(c.maxOverhead > 0 && c.maxOverhead <= 1) {
 			t.Errorf("%q: %+v", args, c)
 		}

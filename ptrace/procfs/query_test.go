@@ -11,9 +11,12 @@ import (
 
 // TestFileFrom: asked about single mappings, the kernel tells what it lists.
 func TestFileFrom(t *testing.T) {
-	f := FS{}.OpenMaps(os.Getpid())
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer f.Close()
-	if _, err := f.FileFrom(0); err == unix.ENOTTY {
+	if _, err := FileFrom(f, 0); err == unix.ENOTTY {
 		t.Skip("the kernel cannot be asked about single mappings (before Linux 6.11)")
 	}
 	all, err := FS{}.Maps(os.Getpid())
@@ -26,7 +29,7 @@ func TestFileFrom(t *testing.T) {
 			continue
 		}
 		for _, at := range []uint64{addr, m.Start, m.End - 1} {
-			got, err := f.FileFrom(at)
+			got, err := FileFrom(f, at)
 			if err != nil || got.Start != m.Start || got.End != m.End || got.Offset != m.Offset || got.Inode != m.Inode || got.Dev != m.Dev {
 				t.Errorf("from %#x: %v, %v; want %v", at, got, err, m)
 			}
@@ -36,10 +39,13 @@ func TestFileFrom(t *testing.T) {
 	if files < 2 {
 		t.Errorf("%d mapped files", files)
 	}
-	if m, err := f.FileFrom(addr); err != unix.ENOENT {
+	if m, err := FileFrom(f, addr); err != unix.ENOENT {
 		t.Errorf("behind the last file: %v, %v", m, err)
 	}
-	if _, err := MapsFile(-1).FileFrom(0); err != unix.EBADF {
-		t.Errorf("without a file: %v", err)
+	f.Close()
+	for _, none := range []*os.File{f, nil} {
+		if _, err := FileFrom(none, 0); err != unix.EBADF {
+			t.Errorf("without a file: %v", err)
+		}
 	}
 }

@@ -31,7 +31,7 @@ type Live struct {
 	listed   atomic.Int64           // when that began, in nanoseconds of Unix time
 	took     atomic.Int64           // how long, in nanoseconds
 	pages    *os.File               // pagemap, nil: not to be had
-	maps     procfs.MapsFile
+	maps     *os.File               // nil: not to be had
 	mounts   *rootfs.Watch
 	// Patient keeps reads of memory from hanging: tables lie in mapped files,
 	// which a server may have to bring.
@@ -40,20 +40,20 @@ type Live struct {
 
 // NewLive returns the source of process pid.
 func NewLive(pid int) *Live {
-	l := &Live{PID: pid, maps: -1}
+	l := &Live{PID: pid}
 	l.mounts = rootfs.NewWatch(func() string { return l.FS.Path(l.TID()) })
 	l.tid.Store(int64(pid))
 	for range 2 {
 		l.pages, _ = os.Open(l.FS.Path(l.TID(), "pagemap"))
-		if l.maps = l.FS.OpenMaps(l.TID()); errors.Is(l.ask(), unix.ESRCH) { // of a leader that has exited
+		l.maps, _ = os.Open(l.FS.Path(l.TID(), "maps"))
+		if l.ask() == unix.ESRCH { // of a leader that has exited
 			l.maps.Close()
-			l.maps = -1
 		}
 		if !l.gone() {
 			return l
 		}
 		l.Close()
-		l.pages, l.maps = nil, -1
+		l.pages, l.maps = nil, nil
 		l.replaced.Store(false)
 		if !l.another() { // a leader that has exited has no memory
 			break
@@ -64,9 +64,7 @@ func NewLive(pid int) *Live {
 
 // Close closes what reading the process takes.
 func (l *Live) Close() {
-	if l.pages != nil {
-		l.pages.Close()
-	}
+	l.pages.Close() // of a nil one that is an error
 	l.maps.Close()
 	l.mounts.Close()
 }

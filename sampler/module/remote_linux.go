@@ -30,7 +30,7 @@ func (l *Live) remoteSpans(maps []procfs.Mapping) (spans []span) {
 
 // ask tells whether the kernel answers about single mappings.
 func (l *Live) ask() error {
-	_, err := l.maps.FileFrom(0)
+	_, err := procfs.FileFrom(l.maps, 0)
 	return err
 }
 
@@ -40,7 +40,7 @@ func cannotAsk(err error) bool { return err == unix.ENOTTY || err == unix.EBADF 
 // filesAtHand is atHand for pieces that are not in memory, by the mappings and mounts as they are now.
 func (l *Live) filesAtHand(from, to uint64) error {
 	for from < to {
-		m, err := l.maps.FileFrom(from)
+		m, err := procfs.FileFrom(l.maps, from)
 		if err == unix.ENOENT || err == nil && m.Start >= to {
 			return nil // there is no file
 		} else if err != nil {

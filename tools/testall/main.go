@@ -97,13 +97,13 @@ func runNamed(name, tmp string, patterns, extra []string, rep *report) error {
 	if err != nil {
 		return err
 	}
+	defer rep.settle()
 	args := slices.Concat([]string{verboseArg}, k.args, extra)
 	if err := k.place(tmp, bins, args, rep); err != nil {
 		return err
 	}
 	if again := rep.again(bins); len(again) > 0 {
-		err = k.place(tmp, again, args, rep)
+		return k.place(tmp, again, args, rep)
 	}
-	rep.settle()
-	return err
+	return nil
 }

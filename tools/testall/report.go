@@ -32,7 +32,7 @@ type report struct {
 	faults                  []string  // for the end: one line each
 	first                   []attempt // programs of the current run with tests that failed
 	trying                  bool      // what runs is what failed first
-	tried                   int       // tests that have been run again, in all runs
+	tried                   int       // tests that were to be run again, in all runs
 	unsteady                []string  // for the end: tests that failed first and passed when run again
 }
 
@@ -246,7 +246,7 @@ func (p *packageResult) end(exit error) {
 	fmt.Fprintf(p.out, "%s %-28s %7.1f s  %d passed, %d failed, %d skipped\n",
 		word, p.pkg, p.elapsed, p.passed, p.failed, p.skipped)
 	if p.trying {
-		if exit == nil || exit.Error() == failedStatus {
+		if p.whole(exit) {
 			i := slices.IndexFunc(p.first, func(a attempt) bool { return a.pkg == p.pkg })
 			p.first[i].second = p.ended
 		}
@@ -257,7 +257,7 @@ func (p *packageResult) end(exit error) {
 	p.report.skipped += p.skipped
 	switch {
 	case len(p.fell) == 0:
-	case exit != nil && exit.Error() == failedStatus:
+	case p.whole(exit):
 		p.report.failed -= len(p.fell)
 		p.first = append(p.first, attempt{pkg: p.pkg, failed: p.fell})
 	default:
@@ -267,8 +267,16 @@ func (p *packageResult) end(exit error) {
 	}
 }
 
-// failedStatus is how a test program ends that has gone through all its tests, some of which failed (testing.go, Main).
-const failedStatus = "exit status 1"
+// whole tells whether the program has gone through all its tests: it ends with status 0, or 1 if some of them failed
+// (testing.go, Main), and has left none unfinished, as one that calls os.Exit does.
+func (p *packageResult) whole(exit error) bool {
+	for test := range p.output {
+		if test != "" {
+			return false
+		}
+	}
+	return exit == nil || exit.Error() == "exit status 1"
+}
 
 // finish prints the faults once more and the closing line. It reports whether
 // all is well: something passed and nothing failed.

@@ -83,6 +83,12 @@ func TestReport(t *testing.T) {
 			want: "0 passed, 1 failed, 0 skipped",
 		},
 		{
+			name: "an exit in a test is a crash", run: "host",
+			output: strings.TrimSuffix(results("-TestA"), mark+"PASS\n") + mark + "=== RUN   TestB\nfatal: gone\n",
+			exit:   errors.New("exit status 1"), again: results("TestA"),
+			want: "0 passed, 1 failed, 0 skipped", says: "host: p TestA failed",
+		},
+		{
 			name: "too many to be run again", run: "host",
 			output: results("-TestA", "-TestB", "-TestC", "-TestD", "-TestE", "-TestF", "-TestG"),
 			exit:   errors.New("exit status 1"),

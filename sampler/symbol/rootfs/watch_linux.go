@@ -29,9 +29,11 @@ func (w *Watch) Device(major, minor uint32) bool {
 		if w.fd < 0 { // before what is read: changes from now on count
 			w.fd, _ = unix.Open(dir+"/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		}
-		if now, err := MountsOf(dir); err == nil {
-			maps.Copy(w.seen, now.devices)
+		now, err := MountsOf(dir)
+		if err != nil {
+			w.forget() // or the change that was told would not be told again
 		}
+		maps.Copy(w.seen, now.devices)
 	}
 	return Mounts{devices: w.seen}.Device(major, minor)
 }
@@ -50,6 +52,10 @@ func (w *Watch) changed() bool {
 func (w *Watch) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.forget()
+}
+
+func (w *Watch) forget() {
 	if w.fd >= 0 {
 		unix.Close(w.fd)
 		w.fd = -1
