@@ -19,4 +19,16 @@ require (
 	google.golang.org/protobuf v1.36.12
 )
 
-require go.opentelemetry.io/proto/slim/otlp v1.11.1
+require (
+	github.com/clipperhouse/displaywidth v0.11.0
+	github.com/gdamore/tcell/v3 v3.6.0
+	go.opentelemetry.io/proto/slim/otlp v1.11.1
+)
+
+require (
+	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
+	github.com/gdamore/encoding v1.0.1 // indirect
+	github.com/lucasb-eyer/go-colorful v1.4.1 // indirect
+	golang.org/x/term v0.46.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
+)

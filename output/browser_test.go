@@ -234,6 +234,13 @@ func TestBrowser(t *testing.T) {
 		b.open(svg)
 		b.want(fmt.Sprint("picture fits ", width), `return [...document.querySelectorAll("#frames rect")].reduce((m, r) => Math.max(m, +r.getAttribute("width")), 0)`, float64(width-20))
 	}
+	for _, width := range []int{300, 500, 1200} {
+		b.devtools("Emulation.setDeviceMetricsOverride", fmt.Sprintf(`{"width":%d,"height":800,"deviceScaleFactor":1,"mobile":false}`, width))
+		b.open(svg)
+		b.want(fmt.Sprint("heading fits ", width), `return ["title", "run"].every(id => { const b = document.getElementById(id).getBBox(); return b.x >= 0 && b.x + b.width <= window.innerWidth })`, true)
+		b.want(fmt.Sprint("legend and search apart, ", width), `const b = document.getElementById("legend").getBoundingClientRect();
+			return b.width == 0 || b.right <= document.getElementById("search").getBoundingClientRect().left`, true)
+	}
 	b.js(`const i = document.getElementById("search"); i.value = "scan"; i.dispatchEvent(new Event("input"))`)
 	b.want("search in the SVG", `return document.getElementById("matched").textContent`, "matched 70.0%")
 

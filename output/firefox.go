@@ -21,8 +21,8 @@ const (
 // Firefox writes a profile that the Firefox Profiler (profiler.firefox.com)
 // opens: its "processed profile format", version 62, in which all threads share
 // the tables of strings, functions, frames and stacks. Each thread has its
-// samples with time, weight in milliseconds and CPU time. Functions are named already
-// and frames carry no addresses, so that the page asks nobody for symbols.
+// samples with time, weight in milliseconds and CPU time. Functions are named already,
+// so that the page asks nobody for symbols; frames have their addresses in their libraries.
 //
 // The number of samples held is bounded: when there are too many, those of a
 // thread with the same stack are joined within spans of time that double each
@@ -36,6 +36,8 @@ type Firefox struct {
 	frames   []firefoxFrame
 	byFrame  map[firefoxFrame]uint32
 	function []firefoxFunc // parallel to funcs
+	symbols  []firefoxSymbol
+	bySymbol map[firefoxSymbol]uint32
 	libs     []Mapping
 	byLib    map[string]int32 // by path and build-id
 	tree     tree
@@ -77,8 +79,17 @@ type firefoxFunc struct {
 
 type firefoxFrame struct {
 	function, line uint32
+	symbol         uint32 // plus one; 0: none
 	depth          uint16 // of inlining
 	category       uint8
+	address        uint64 // of the instruction, or in the call, from its library's beginning on, plus one; 0: not known
+}
+
+// firefoxSymbol is where a function of native code begins in its library.
+type firefoxSymbol struct {
+	lib     int32
+	name    uint32
+	address uint64
 }
 
 type threadKey struct {
@@ -117,6 +128,7 @@ func NewFirefox(w io.Writer, o Options) *Firefox {
 	f := &Firefox{
 		w: w, opts: o,
 		byFrame:  make(map[firefoxFrame]uint32),
+		bySymbol: make(map[firefoxSymbol]uint32),
 		byLib:    make(map[string]int32),
 		tree:     newTree(maxNodes),
 		cache:    make(map[firefoxStack]uint32),
@@ -279,7 +291,42 @@ func (f *Firefox) frame(frames []Frame, i int, idle bool) uint32 {
 			out.depth++
 		}
 	}
-	return f.intern(appendName(f.buf[:0], fr), fr.File, f.lib(fr), out)
+	lib := f.lib(fr)
+	f.place(frames[i:], lib, &out)
+	return f.intern(appendName(f.buf[:0], fr), fr.File, lib, out)
+}
+
+// place sets address and symbol of the first of frames.
+func (f *Firefox) place(frames []Frame, lib int32, out *firefoxFrame) {
+	fr := &frames[0]
+	if lib < 0 || fr.Script || fr.Mapping == nil || fr.Mapping.Image == 0 || fr.PC <= fr.Mapping.Image {
+		return
+	}
+	image := fr.Mapping.Image
+	out.address = lookupPC(fr) - image + 1
+	outer := fr // the function that it was inlined into has the symbol
+	for i := 1; outer.Inlined && i < len(frames); i++ {
+		outer = &frames[i]
+	}
+	start := outer.PC - outer.Offset
+	if outer.Func == "" || outer.Script || outer.Kernel || start < image {
+		return
+	}
+	name, ok := f.strings.id(appendName(f.buf[:0], outer))
+	if !ok {
+		return
+	}
+	key := firefoxSymbol{lib, name, start - image}
+	id, ok := f.bySymbol[key]
+	if !ok {
+		if len(f.symbols) >= maxNodes {
+			return
+		}
+		id = uint32(len(f.symbols))
+		f.bySymbol[key] = id
+		f.symbols = append(f.symbols, key)
+	}
+	out.symbol = id + 1
 }
 
 // lib returns the index of the library that a frame lies in, -1 if that is not
@@ -499,12 +546,17 @@ func (f *Firefox) writeTables(j *jsonWriter, libNames []uint32) {
 	j.close('}')
 
 	j.table("frameTable", frames)
-	j.constant("address", frames, "-1")
+	j.name("address") // -1 for none, not null
+	j.open('[')
+	for i := range frames {
+		j.int(int64(f.frames[i].address) - 1)
+	}
+	j.close(']')
 	j.column("inlineDepth", frames, func(i int) int64 { return int64(f.frames[i].depth) })
 	j.column("category", frames, func(i int) int64 { return int64(f.frames[i].category) })
 	j.constant("subcategory", frames, "0")
 	j.column("func", frames, func(i int) int64 { return int64(f.frames[i].function) })
-	j.constant("nativeSymbol", frames, "null")
+	j.column("nativeSymbol", frames, func(i int) int64 { return int64(f.frames[i].symbol) - 1 })
 	j.constant("innerWindowID", frames, "0")
 	j.column("line", frames, func(i int) int64 { return orNull(f.frames[i].line) })
 	j.constant("column", frames, "null")
@@ -539,10 +591,12 @@ func (f *Firefox) writeTables(j *jsonWriter, libNames []uint32) {
 	j.constant("type", n, "1") // a library
 	j.close('}')
 
-	j.table("nativeSymbols", 0)
-	for _, name := range []string{"libIndex", "address", "name", "functionSize"} {
-		j.constant(name, 0, "")
-	}
+	n = len(f.symbols)
+	j.table("nativeSymbols", n)
+	j.column("libIndex", n, func(i int) int64 { return int64(f.symbols[i].lib) })
+	j.column("address", n, func(i int) int64 { return int64(f.symbols[i].address) })
+	j.column("name", n, func(i int) int64 { return int64(f.symbols[i].name) })
+	j.constant("functionSize", n, "null")
 	j.close('}')
 
 	n = len(files)

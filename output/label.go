@@ -12,6 +12,14 @@ import (
 // may be a megabyte long; C++ templates reach a few thousand bytes.
 const maxNameBytes = 4096
 
+// Plural is a number of things, what being the word for one of them.
+func Plural(n int64, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return strconv.FormatInt(n, 10) + " " + what
+}
+
 // Markers that stand where a name would. They begin with '[', which no
 // function of C, C++, Rust or Go does.
 const (
@@ -96,6 +104,9 @@ func appendName(b []byte, f *Frame) []byte {
 	}
 	return b
 }
+
+// Label is the cleaned name of f, as it stands in all outputs without lines.
+func (f *Frame) Label() string { return string(appendName(nil, f)) }
 
 // appendFolded appends f as one frame of a folded line, with " file:line" if
 // lines is set and they are known.

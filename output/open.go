@@ -135,7 +135,7 @@ func (o *Outputs) Wrote() []string {
 	var list []string
 	for _, out := range o.list {
 		if !out.failed && out.file.name != stdoutName {
-			list = append(list, fmt.Sprintf("%s (%d samples, %s of %s)", out.file.name, o.samples, appendTime(nil, int64(o.weight)), o.opts.unit()))
+			list = append(list, fmt.Sprintf("%s (%s, %s of %s)", out.file.name, Plural(int64(o.samples), "sample"), appendTime(nil, int64(o.weight)), o.opts.unit()))
 		}
 	}
 	return list

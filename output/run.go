@@ -42,7 +42,7 @@ func (o Options) heading(r *Run, total int64) (title, details string) {
 	}
 	parts = []string{strings.Join(parts, " ")}
 	if r.Samples > 0 {
-		parts = append(parts, fmt.Sprintf("%d samples, %d ticks lost", r.Samples, r.Lost))
+		parts = append(parts, Plural(int64(r.Samples), "sample")+", "+Plural(int64(r.Lost), "tick")+" lost")
 	}
 	if r.Host != "" {
 		parts = append(parts, "host "+clean(r.Host))

@@ -6,6 +6,7 @@ import "time"
 type Mapping struct {
 	Start, End uint64 // addresses in the process, End excluded
 	FileOff    uint64 // offset in the file of Start
+	Image      uint64 // address in the process of the lowest page of the module's segments; 0: not known
 	Path       string // as the target's maps have it
 	BuildID    string // lower-case hex, empty if there is none
 }

@@ -52,7 +52,8 @@ text { font: 12px monospace; fill: #111 }
 <text x="%[3]d" y="40" id="run" text-anchor="middle">%[5]s</text>
 <text id="reset" class="control hidden" x="%[6]d" y="58">reset zoom</text>
 <text id="matched" x="%[7]d" y="58" text-anchor="end"></text>
-%[9]s<text id="details" x="%[6]d" y="%[8]d"></text>
+<svg id="legend" overflow="visible">%[9]s</svg>
+<text id="details" x="%[6]d" y="%[8]d"></text>
 `
 
 // SVG writes a flame graph as one SVG file with a script of its own, to be

@@ -76,13 +76,18 @@
 		inner = width - 2 * margin;
 		root.removeAttribute("viewBox");
 		root.setAttribute("width", "100%");
-		byId("title").setAttribute("x", middle);
-		byId("run").setAttribute("x", middle);
+		for (const h of heading) {
+			h.at.setAttribute("x", middle);
+			h.at.textContent = fit(h.text, inner * 7.25 / h.letter);
+		}
+		legend.classList.toggle("hidden", legend.children.length > 0 && legend.lastElementChild.textContent.length * 7.25 + +legend.lastElementChild.getAttribute("x") > width - margin - 190);
 		byId("matched").setAttribute("x", width - margin - 190);
 		field.setAttribute("x", width - margin - 180);
 		zoom(zoomed);
 	}
 
+	const heading = [["title", 10.3], ["run", 7.25]].map(([id, letter]) => ({ at: byId(id), text: byId(id).textContent, letter }));
+	const legend = byId("legend");
 	const field = document.createElementNS(root.namespaceURI, "foreignObject");
 	const input = document.createElementNS("http://www.w3.org/1999/xhtml", "input");
 	for (const [k, v] of [["y", 44], ["width", 180], ["height", 24]]) field.setAttribute(k, v);

@@ -121,11 +121,11 @@ func (h *hang) still(tid int) bool {
 	return same
 }
 
-// reads tells whether a thread of this process is blocked in its read. FUSE has it
+// reads tells whether a thread of this process is blocked in its read, or in opening a file. FUSE has it
 // sleep like one that could be interrupted (request_wait_answer, fs/fuse/dev.c).
 func reads(tid int) bool {
 	call, err := (procfs.FS{}).Syscall(os.Getpid(), tid)
-	return err == nil && !call.Running && call.NR == unix.SYS_PROCESS_VM_READV
+	return err == nil && !call.Running && (call.NR == unix.SYS_PROCESS_VM_READV || call.NR == unix.SYS_OPENAT)
 }
 
 func (p *Patient) isStuck(addr uint64) bool {

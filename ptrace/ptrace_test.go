@@ -415,3 +415,47 @@ func TestDecode(t *testing.T) {
 		}
 	}
 }
+
+// TestOnThread: the thread has no children, whatever commands were begun. One that has is shown what another thread of its
+// program makes of them.
+func TestOnThread(t *testing.T) {
+	sees := make(chan int)
+	seized := make(chan struct{})
+	pid := make(chan int)
+	go func() {
+		runtime.LockOSThread()
+		cmd, _ := runChild(t, "wait")
+		if !parental() {
+			t.Error("a thread with a child is taken for one without")
+		}
+		pid <- cmd.Process.Pid
+		<-seized
+		for {
+			if who, _, errno := RawWait(0, true); errno != unix.EINTR {
+				sees <- who
+				return
+			}
+		}
+	}()
+	tid := <-pid
+	traced(t, func() error {
+		if err := errors.Join(Seize(tid, 0), Interrupt(tid)); err != nil {
+			return err
+		}
+		close(seized)
+		if who := <-sees; who != tid {
+			t.Errorf("the thread whose child has stopped for another thread is shown %d, not %d: OnThread need not care", who, tid)
+		}
+		return nil
+	})
+	for range 5 {
+		runChild(t, "wait")
+		for range 40 {
+			<-OnThread(func() {
+				if children, err := os.ReadFile("/proc/thread-self/children"); parental() || err == nil && len(children) > 0 {
+					t.Errorf("the thread has children %q", children)
+				}
+			})
+		}
+	}
+}

@@ -272,7 +272,8 @@ func ReapEnd(tid int) {
 	}
 }
 
-// RawReadFile reads the beginning of the file of a path that ends in NUL.
+// RawReadFile reads the beginning of the file of a path that ends in NUL. Of a status file of /proc that is longer than buf
+// it is what begins with the end of the line of groups, of which there are up to 65,536 (NGROUPS_MAX; proc_pid_status(5)).
 //
 //go:nosplit
 //go:norace
@@ -283,6 +284,42 @@ func RawReadFile(path, buf []byte) (int, unix.Errno) {
 		return 0, errno
 	}
 	n, errno := RawPread(int(fd), buf, 0)
+	if n == len(buf) {
+		n, errno = readBehind(int(fd), "\nGroups:", buf)
+	}
 	raw(unix.SYS_CLOSE, fd, 0, 0, 0, 0, 0)
 	return n, errno
+}
+
+// mostGroupBytes is more than a line of 65,536 groups of ten digits each.
+const mostGroupBytes = 1 << 20
+
+// readBehind reads a file from the end of a line on that begins in buf. If there is none buf stays as it is.
+//
+//go:nosplit
+//go:norace
+func readBehind(fd int, line string, buf []byte) (int, unix.Errno) {
+	i := 0
+	for i+len(line) <= len(buf) && string(buf[i:i+len(line)]) != line {
+		i++
+	}
+	if i+len(line) > len(buf) {
+		return len(buf), 0
+	}
+	i++
+	n := len(buf)
+	for off := int64(0); off < mostGroupBytes; {
+		for ; i < n; i++ {
+			if buf[i] == '\n' {
+				return RawPread(fd, buf, off+int64(i))
+			}
+		}
+		off += int64(n)
+		var errno unix.Errno
+		if n, errno = RawPread(fd, buf, off); n == 0 {
+			return 0, errno
+		}
+		i = 0
+	}
+	return 0, unix.EFBIG
 }

@@ -2,7 +2,6 @@ package ptrace
 
 import (
 	"encoding/binary"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -97,13 +96,23 @@ func revertible(call uint64, note []byte) bool {
 	return false
 }
 
+// unwritten tells of a system call that returns EFAULT at a stop whether that may be for want of a place to write what is left
+// of a sleep (nanosleep_copyout, kernel/time/hrtimer.c). One that has another cause fails again.
+//
+//go:nosplit
+//go:norace
+func unwritten(call uint64, note []byte) bool {
+	return call == unix.SYS_NANOSLEEP && signed(note, noteRSI) != 0 || call == unix.SYS_CLOCK_NANOSLEEP && signed(note, noteR10) != 0
+}
+
 // Reverts: [Revert] can take back EINTR on this architecture.
 const Reverts = true
 
 // layout is where a note has what decides on the restart of a system call.
 type layout struct {
-	ax, origAX, limit int // limit: third argument
-	poll              uint64
+	ax, origAX int
+	third      int // argument
+	poll       uint64
 }
 
 // layoutOf is the layout of a note.
@@ -113,9 +122,9 @@ type layout struct {
 func layoutOf(note []byte) (l layout, ok bool) {
 	switch len(note) {
 	case noteBytes64:
-		return layout{ax: noteRAX, origAX: noteOrigRAX, limit: noteRDX, poll: unix.SYS_POLL}, true
+		return layout{ax: noteRAX, origAX: noteOrigRAX, third: noteRDX, poll: unix.SYS_POLL}, true
 	case noteBytes32:
-		return layout{ax: noteEAX, origAX: noteOrigEAX, limit: noteEDX, poll: 168}, true // arch/x86/entry/syscalls/syscall_32.tbl
+		return layout{ax: noteEAX, origAX: noteOrigEAX, third: noteEDX, poll: 168}, true // arch/x86/entry/syscalls/syscall_32.tbl
 	}
 	return layout{}, false
 }
@@ -153,11 +162,49 @@ func Restarts(tid int, note []byte) bool {
 	return ok && signed(note, l.origAX) >= 0 && signed(note, l.ax) == -erestartRestartCall
 }
 
-// Revert changes the note of thread tid that our own interrupt has stopped so
+// CutShort tells of the note of a thread that has stopped whether the call that it is in may end with an
+// error that [Revert] takes back.
+//
+//go:nosplit
+//go:norace
+func CutShort(note []byte) bool {
+	l, ok := layoutOf(note)
+	return ok && signed(note, l.origAX) >= 0 && (signed(note, l.ax) == -eintr || signed(note, l.ax) == -efault)
+}
+
+// Limit is the time limit, in milliseconds, of the call that the thread tid with this note is in: 0 or less if it has none,
+// or no register holds it.
+//
+//go:nosplit
+//go:norace
+func Limit(tid int, note []byte) int32 {
+	l, ok := layoutOf(note)
+	if !ok {
+		return 0
+	}
+	switch call := uint64(signed(note, l.origAX)); {
+	case call == l.poll:
+		return int32(signed(note, l.third))
+	case len(note) == noteBytes64 && (call == unix.SYS_EPOLL_WAIT || call == unix.SYS_EPOLL_PWAIT):
+		return int32(signed(note, noteR10))
+	}
+	return 0
+}
+
+// TimeOut has a note tell that the call has returned what those with a [Limit] return at its end: 0, no descriptor is ready.
+//
+//go:nosplit
+//go:norace
+func TimeOut(note []byte) {
+	if l, ok := layoutOf(note); ok {
+		set(note, l.ax, 0)
+	}
+}
+
+// Revert changes the note of thread tid that has stopped, for nothing that ends its wait, so
 // that the program does not learn of it, and reports whether it did; the caller
 // then writes the note back before Cont. anew: a call that would go on by
-// restart_syscall begins anew instead. Its time limit is less by waited, if a
-// register holds it; it begins anew as well if memory does.
+// restart_syscall begins anew instead. What begins anew has all of its time limit.
 //
 // The kernel decides on the restart when the thread goes on
 // (arch_do_signal_or_restart, arch/x86/kernel/signal.c). If a handler runs before,
@@ -165,7 +212,7 @@ func Restarts(tid int, note []byte) bool {
 //
 //go:nosplit
 //go:norace
-func Revert(tid int, note []byte, anew bool, waited time.Duration) bool {
+func Revert(tid int, note []byte, anew bool) bool {
 	l, ok := layoutOf(note)
 	if !ok {
 		return false
@@ -179,12 +226,13 @@ func Revert(tid int, note []byte, anew bool, waited time.Duration) bool {
 		if len(note) != noteBytes64 || !revertible(uint64(call), note) {
 			return false
 		}
+	case efault:
+		if len(note) != noteBytes64 || !unwritten(uint64(call), note) {
+			return false
+		}
 	case erestartRestartCall:
 		if !anew {
 			return false
-		}
-		if uint64(call) == l.poll {
-			set(note, l.limit, int64(timeLeft(int32(signed(note, l.limit)), waited)))
 		}
 	default:
 		return false

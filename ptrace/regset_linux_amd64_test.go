@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,9 +27,13 @@ func TestRevert(t *testing.T) {
 		{"connect goes on to wait", note64(unix.SYS_CONNECT, -4), false, -514},
 		{"a limit that cannot be written", note64(unix.SYS_PPOLL, -4), false, -514},
 		{"a stat of a server that gave up", note64(unix.SYS_NEWFSTATAT, -4), false, -514},
+		{"what is left of a sleep cannot be written", argument(note64(unix.SYS_NANOSLEEP, -14), noteRSI, 8), false, -514},
+		{"nor here", argument(note64(unix.SYS_CLOCK_NANOSLEEP, -14), noteR10, 8), false, -514},
+		{"nothing was to be written", note64(unix.SYS_NANOSLEEP, -14), false, -14},
+		{"a read from a bad address", argument(note64(unix.SYS_READ, -14), noteRSI, 8), false, -14},
 		{"so of an open", note64(unix.SYS_OPENAT, -4), false, -514},
-		{"one that makes a file", opening(unix.SYS_OPENAT, noteRDX, unix.O_CREAT), false, -4},
-		{"one that empties it", opening(unix.SYS_OPEN, noteRSI, unix.O_TRUNC), false, -4},
+		{"one that makes a file", argument(note64(unix.SYS_OPENAT, -4), noteRDX, unix.O_CREAT), false, -4},
+		{"one that empties it", argument(note64(unix.SYS_OPEN, -4), noteRSI, unix.O_TRUNC), false, -4},
 		{"close may have closed already", note64(unix.SYS_CLOSE, -4), false, -4},
 		{"a result that happens to be negative", note64(unix.SYS_EPOLL_WAIT, -9), false, -9},
 		{"a count", note64(unix.SYS_RECVFROM, 4), false, 4},
@@ -40,7 +43,7 @@ func TestRevert(t *testing.T) {
 		{"filters do not matter to other codes", note64(unix.SYS_READ, -512), true, -512},
 	} {
 		before := binary.LittleEndian.Uint64(c.note[noteRAX:])
-		changed := Revert(0, c.note, c.seccomp, 0)
+		changed := Revert(0, c.note, c.seccomp)
 		got := int64(binary.LittleEndian.Uint64(c.note[noteRAX:]))
 		if got != c.want || changed != (uint64(got) != before) {
 			t.Errorf("%s: return register %d (changed: %v), want %d", c.name, got, changed, c.want)
@@ -48,10 +51,9 @@ func TestRevert(t *testing.T) {
 	}
 }
 
-// opening is a note of a call that ends with EINTR, with these flags in a register.
-func opening(call int64, reg int, flags uint64) []byte {
-	note := note64(call, -4)
-	binary.LittleEndian.PutUint64(note[reg:], flags)
+// argument is a note with v in a register.
+func argument(note []byte, reg int, v uint64) []byte {
+	binary.LittleEndian.PutUint64(note[reg:], v)
 	return note
 }
 
@@ -65,24 +67,48 @@ func note32(call, ret, edx int32) []byte {
 	return b
 }
 
-// TestRevertPoll: poll(2) has its limit in a register, which becomes less by what
-// has been waited already, and stays without a limit.
-func TestRevertPoll(t *testing.T) {
-	for _, c := range []struct{ limit, waited, want int32 }{
-		{1000, 0, 1000}, {1000, 300, 700}, {1000, 1000, 0}, {1000, 5000, 0}, {0, 5, 0}, {-1, 5000, -1}, {1000, -5, 1000},
+// TestLimit: poll(2) and epoll_wait(2) have their limit in a register, which stays as it is when their result is changed.
+func TestLimit(t *testing.T) {
+	const third, fourth = 96, 56 // rdx, the 13th of 27, and r10, the 8th
+	for _, limit := range []int32{1000, 0, -1, 1<<31 - 1} {
+		for call, at := range map[int64]int{unix.SYS_POLL: third, unix.SYS_EPOLL_WAIT: fourth, unix.SYS_EPOLL_PWAIT: fourth} {
+			note := note64(call, -514)
+			binary.LittleEndian.PutUint64(note[at:], uint64(uint32(limit)))
+			if got := Limit(0, note); got != limit {
+				t.Errorf("call %d: limit %d, want %d", call, got, limit)
+			}
+			want := note64(call, 0)
+			binary.LittleEndian.PutUint64(want[at:], uint64(uint32(limit)))
+			if TimeOut(note); !bytes.Equal(note, want) {
+				t.Errorf("call %d: %x, want %x", call, note, want)
+			}
+		}
+		note := note32(168, -514, limit)
+		if got := Limit(0, note); got != limit {
+			t.Errorf("32-bit limit %d, want %d", got, limit)
+		}
+		if TimeOut(note); !bytes.Equal(note, note32(168, 0, limit)) {
+			t.Errorf("32-bit: %x", note)
+		}
+	}
+	for _, note := range [][]byte{note64(unix.SYS_EPOLL_PWAIT2, -4), note64(-1, -4), note32(256, -4, 7), note32(unix.SYS_POLL, -4, 7), note64(168, -4), make([]byte, 64)} {
+		if got := Limit(0, note); got != 0 {
+			t.Errorf("%x has a limit of %d", note, got)
+		}
+	}
+}
+
+// TestCutShort: results with which a stop may have ended a call.
+func TestCutShort(t *testing.T) {
+	for _, c := range []struct {
+		note []byte
+		want bool
+	}{
+		{note64(unix.SYS_READ, -4), true}, {note64(unix.SYS_NANOSLEEP, -14), true}, {note64(-1, -4), false}, {note64(unix.SYS_READ, -5), false},
+		{note64(unix.SYS_POLL, -516), false}, {note64(unix.SYS_READ, 4), false}, {note32(3, -4, 0), true}, {make([]byte, 64), false},
 	} {
-		waited := time.Duration(c.waited) * time.Millisecond
-		note := note64(unix.SYS_POLL, -516)
-		binary.LittleEndian.PutUint64(note[96:], uint64(uint32(c.limit))) // rdx, the 13th of 27
-		if !Restarts(0, note) || !Revert(0, note, true, waited) || Restarts(0, note) {
-			t.Fatal("the call does not begin anew")
-		}
-		if got := int32(binary.LittleEndian.Uint64(note[96:])); got != c.want {
-			t.Errorf("limit %d after %v: %d, want %d", c.limit, waited, got, c.want)
-		}
-		note = note32(168, -516, c.limit)
-		if !Revert(0, note, true, waited) || !bytes.Equal(note, note32(168, -514, c.want)) {
-			t.Errorf("32-bit limit %d after %v: %x", c.limit, waited, note)
+		if got := CutShort(c.note); got != c.want {
+			t.Errorf("%x: %t, want %t", c.note, got, c.want)
 		}
 	}
 }
@@ -101,7 +127,7 @@ func TestRevert32(t *testing.T) {
 		{make([]byte, 64), true, make([]byte, 64)},
 	} {
 		before := bytes.Clone(c.note)
-		if changed := Revert(0, c.note, c.anew, 0); !bytes.Equal(c.note, c.want) || changed != !bytes.Equal(before, c.want) {
+		if changed := Revert(0, c.note, c.anew); !bytes.Equal(c.note, c.want) || changed != !bytes.Equal(before, c.want) {
 			t.Errorf("%x became %x (%v), want %x", before, c.note, changed, c.want)
 		}
 	}

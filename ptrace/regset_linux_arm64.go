@@ -2,7 +2,6 @@ package ptrace
 
 import (
 	"encoding/binary"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -55,6 +54,26 @@ func Restarts(tid int, note []byte) bool {
 	return false
 }
 
+// CutShort tells of the note of a thread that has stopped whether the call that it is in may end with an
+// error that [Revert] takes back: there is none.
+//
+//go:nosplit
+//go:norace
+func CutShort([]byte) bool { return false }
+
+// Limit is the time limit, in milliseconds, of the call that the thread tid with this note is in: no
+// register of a call that [Revert] takes back holds one.
+//
+//go:nosplit
+//go:norace
+func Limit(int, []byte) int32 { return 0 }
+
+// TimeOut has a note tell that the call has returned what those with a [Limit] return at its end.
+//
+//go:nosplit
+//go:norace
+func TimeOut([]byte) {}
+
 // Revert makes a call that may go on by restart_syscall begin anew, and reports
 // whether it did; the caller then writes the note back before Cont. The kernel
 // lets a thread go on by restart_syscall only if its pc is at the system call still
@@ -65,7 +84,7 @@ func Restarts(tid int, note []byte) bool {
 //
 //go:nosplit
 //go:norace
-func Revert(tid int, note []byte, anew bool, waited time.Duration) bool {
+func Revert(tid int, note []byte, anew bool) bool {
 	if !anew || !Restarts(tid, note) {
 		return false
 	}

@@ -2,7 +2,6 @@ package ptrace
 
 import (
 	"encoding/binary"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,7 +29,8 @@ const Reverts = true
 
 const (
 	noteR2 = 32 // result of a system call
-	noteR4 = 48 // its third argument
+	noteR3 = 40 // its second argument
+	noteR4 = 48 // its third
 	noteR5 = 56 // its fourth
 )
 
@@ -61,6 +61,16 @@ func revertible(call uint32, note []byte) bool {
 	return false
 }
 
+// unwritten tells of a system call that returns EFAULT at a stop whether that may be for want of a place to write what is left
+// of a sleep (nanosleep_copyout, kernel/time/hrtimer.c). One that has another cause fails again.
+//
+//go:nosplit
+//go:norace
+func unwritten(call uint32, note []byte) bool {
+	return call == unix.SYS_NANOSLEEP && binary.BigEndian.Uint64(note[noteR3:]) != 0 ||
+		call == unix.SYS_CLOCK_NANOSLEEP && binary.BigEndian.Uint64(note[noteR5:]) != 0
+}
+
 // callOf is the number of the system call that a stopped thread is in, 0 if in none:
 // the lower half of NT_S390_SYSTEM_CALL.
 //
@@ -83,11 +93,44 @@ func Restarts(tid int, note []byte) bool {
 	return len(note) == noteBytes && int64(binary.BigEndian.Uint64(note[noteR2:])) == -erestartRestartCall && callOf(tid) != 0
 }
 
-// Revert changes the note of thread tid that our own interrupt has stopped so
+// CutShort tells of the note of a thread that has stopped whether the call that it is in may end with an
+// error that [Revert] takes back.
+//
+//go:nosplit
+//go:norace
+func CutShort(note []byte) bool {
+	if len(note) != noteBytes {
+		return false
+	}
+	ret := int64(binary.BigEndian.Uint64(note[noteR2:]))
+	return ret == -eintr || ret == -efault
+}
+
+// Limit is the time limit, in milliseconds, of the call that the thread tid with this note is in: 0 or less if it has none,
+// or no register holds it.
+//
+//go:nosplit
+//go:norace
+func Limit(tid int, note []byte) int32 {
+	switch callOf(tid) {
+	case unix.SYS_POLL:
+		return int32(binary.BigEndian.Uint64(note[noteR4:]))
+	case unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT:
+		return int32(binary.BigEndian.Uint64(note[noteR5:]))
+	}
+	return 0
+}
+
+// TimeOut has a note tell that the call has returned what those with a [Limit] return at its end: 0, no descriptor is ready.
+//
+//go:nosplit
+//go:norace
+func TimeOut(note []byte) { binary.BigEndian.PutUint64(note[noteR2:], 0) }
+
+// Revert changes the note of thread tid that has stopped, for nothing that ends its wait, so
 // that the program does not learn of it, and reports whether it did; the caller
 // then writes the note back before Cont. anew: a call that would go on by
-// restart_syscall begins anew instead. Its time limit is less by waited, if a
-// register holds it; it begins anew as well if memory does.
+// restart_syscall begins anew instead. What begins anew has all of its time limit.
 //
 // The kernel decides on the restart when the thread goes on, by r2 and by what
 // NT_S390_SYSTEM_CALL says (arch/s390/kernel/signal.c,
@@ -96,28 +139,24 @@ func Restarts(tid int, note []byte) bool {
 //
 //go:nosplit
 //go:norace
-func Revert(tid int, note []byte, anew bool, waited time.Duration) bool {
+func Revert(tid int, note []byte, anew bool) bool {
 	if len(note) != noteBytes {
 		return false
 	}
 	ret := int64(binary.BigEndian.Uint64(note[noteR2:]))
-	if ret != -eintr && (ret != -erestartRestartCall || !anew) {
+	if ret != -eintr && ret != -efault && (ret != -erestartRestartCall || !anew) {
 		return false
 	}
-	return revert(note, ret, callOf(tid), waited)
+	return revert(note, ret, callOf(tid))
 }
 
 // revert is Revert for a known call.
 //
 //go:nosplit
 //go:norace
-func revert(note []byte, ret int64, call uint32, waited time.Duration) bool {
-	if call == 0 || ret == -eintr && !revertible(call, note) {
+func revert(note []byte, ret int64, call uint32) bool {
+	if call == 0 || ret == -eintr && !revertible(call, note) || ret == -efault && !unwritten(call, note) {
 		return false
-	}
-	if ret == -erestartRestartCall && call == unix.SYS_POLL {
-		limit := int32(binary.BigEndian.Uint64(note[noteR4:]))
-		binary.BigEndian.PutUint64(note[noteR4:], uint64(int64(timeLeft(limit, waited))))
 	}
 	code := int64(-erestartNoHand)
 	binary.BigEndian.PutUint64(note[noteR2:], uint64(code))

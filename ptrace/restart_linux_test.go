@@ -544,7 +544,7 @@ func (c *target) interrupt(revert, anew bool) (reverted bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if revert && Revert(c.tid, note[:n], anew, 0) {
+	if revert && Revert(c.tid, note[:n], anew) {
 		reverted = true
 		if errno := RawSetRegs(c.tid, NotePrstatus, note[:n]); errno != 0 {
 			return true, errno

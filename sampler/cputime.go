@@ -12,7 +12,7 @@ func (e *engine) readClocks(n int64, prepare func(*watch.Process, int64, int) wa
 	sums := false
 	for _, p := range e.procs {
 		p.reading = watch.Reading{}
-		p.need = prepare(&p.watch, n, p.threads)
+		p.need = prepare(&p.watch, n, int(p.threads.Load()))
 		sums = sums || p.need == watch.Times
 	}
 	if sums {

@@ -48,6 +48,9 @@ func Dump(opt Options, pipe *Pipeline) ([]*ThreadDump, error) {
 	d := &dumper{opt: opt, pipe: pipe, pages: map[int]procfs.Pagemap{}}
 	var err error
 	<-ptrace.OnThread(func() { err = d.run() })
+	if opt.Released != nil {
+		opt.Released()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -55,9 +58,9 @@ func Dump(opt Options, pipe *Pipeline) ([]*ThreadDump, error) {
 		if t.stack != nil {
 			t.Stack = pipe.cfg.Names.stack(t.stack)
 		}
-		if opt.Kernel && t.State != 'R' { // a running thread has left the kernel by now
-			d.addKernel(t)
-		}
+	}
+	if opt.Kernel {
+		d.addKernels()
 	}
 	return d.threads, nil
 }
@@ -73,6 +76,7 @@ type dumper struct {
 	buf     taking.Buffer       // of the capture at hand
 	seized  map[int]*ThreadDump // interrupted or group-stopped, not yet reported
 	peeked  []peeked            // of one process
+	blocked bool                // a thread that ran has blocked before its stop
 }
 
 // peeked is the capture of a blocked thread that is to be unwound.
@@ -109,6 +113,9 @@ func (d *dumper) run() error {
 		d.unwindPeeked()
 	}
 	d.stop(d.wantsStop)
+	if d.blocked { // of these, some may show no more than a stop lets them
+		d.stop(d.wantsStop)
+	}
 	for range stopsAgain {
 		if !d.stop(d.wantsMore) {
 			break
@@ -137,6 +144,9 @@ func (d *dumper) wantsMore(t *ThreadDump) bool {
 
 // look reads what can be read of a thread without a stop.
 func (d *dumper) look(pid, tid int) {
+	if d.lookAgain(pid, tid) {
+		return
+	}
 	st, err := d.fs.TaskStat(pid, tid)
 	if err != nil {
 		return // it has exited
@@ -155,10 +165,35 @@ func (d *dumper) look(pid, tid int) {
 		t.Taken = "exited"
 		return
 	}
-	c := d.peek(t)
-	if c == nil {
-		return
+	if c := d.peek(t); c != nil {
+		d.keep(t, c)
 	}
+}
+
+// lookAgain takes what the caller has just read of a thread, and reads the rest. false: it has run since, or nothing was read.
+func (d *dumper) lookAgain(pid, tid int) bool {
+	if d.opt.Looked == nil {
+		return false
+	}
+	l := d.opt.Looked(tid)
+	if l == nil {
+		return false
+	}
+	t := &ThreadDump{PID: pid, TID: tid, Name: l.Name, State: l.State, NR: -1, fb: new(Feedback)}
+	target := d.pipe.target(pid)
+	d.pipe.attest(target, d.now()-betweenLooks)
+	c := d.capture(t, l.Sched, l.Call, l.Files.Schedstat)
+	if c == nil {
+		return false
+	}
+	t.Process = target.name
+	d.threads = append(d.threads, t)
+	d.keep(t, c)
+	return true
+}
+
+// keep keeps a capture until it is unwound.
+func (d *dumper) keep(t *ThreadDump, c *capture.Capture) {
 	d.peeked = append(d.peeked, peeked{t, c})
 	if len(d.peeked) == maxPeeked || c.At-d.peeked[0].c.At > betweenLooks {
 		d.unwindPeeked()
@@ -188,31 +223,45 @@ func (d *dumper) peek(t *ThreadDump) *capture.Capture {
 			return nil
 		}
 		if call.Running {
-			t.Taken = "running"
+			t.Taken = itRuns
 			return nil
 		}
-		t.NR, t.Args = call.NR, call.Args
-		c := d.pipe.pool.get(firstPeek, 0)
-		if c == nil {
-			d.unwindPeeked()
-			c = d.pipe.pool.get(firstPeek, 0)
-		}
-		if c == nil {
-			t.Taken = "no room"
-			return nil
-		}
-		a := t.fb.Get()
-		taking.Peek(&d.calm, t.TID, call.SP, &a.Advice, c, int(d.pages[t.PID]), &d.buf)
-		after, err := d.fs.Schedstat(t.PID, t.TID)
-		if err == nil && after.Count == before.Count && after.Count > 0 {
-			c.Taken, c.Blocked, c.Count = capture.Unstopped, true, after.Count
-			c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
-			c.PID, c.TID, c.At = t.PID, t.TID, d.now()
+		if c := d.capture(t, before, call, func() (procfs.Schedstat, error) { return d.fs.Schedstat(t.PID, t.TID) }); c != nil || t.Taken == noRoom {
 			return c
 		}
-		d.pipe.pool.put(c)
 	}
-	t.Taken = "running"
+	t.Taken = itRuns
+	return nil
+}
+
+// What is said of a thread that could not be read without a stop.
+const (
+	itRuns = "running"
+	noRoom = "no room"
+)
+
+// capture copies the stack of a thread that was blocked in a call. nil: it has run since.
+func (d *dumper) capture(t *ThreadDump, before procfs.Schedstat, call procfs.Syscall, again func() (procfs.Schedstat, error)) *capture.Capture {
+	t.NR, t.Args = call.NR, call.Args
+	c := d.pipe.pool.get(firstPeek, 0)
+	if c == nil {
+		d.unwindPeeked()
+		c = d.pipe.pool.get(firstPeek, 0)
+	}
+	if c == nil {
+		t.Taken = noRoom
+		return nil
+	}
+	a := t.fb.Get()
+	taking.Peek(&d.calm, t.TID, call.SP, &a.Advice, c, int(d.pages[t.PID]), &d.buf)
+	after, err := again()
+	if err == nil && after.Count == before.Count && after.Count > 0 {
+		c.Taken, c.Blocked, c.Count = capture.Unstopped, true, after.Count
+		c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
+		c.PID, c.TID, c.At = t.PID, t.TID, d.now()
+		return c
+	}
+	d.pipe.pool.put(c)
 	return nil
 }
 
@@ -245,8 +294,10 @@ func (d *dumper) wantsStop(t *ThreadDump) bool {
 	switch {
 	case d.opt.Stop == StopNever:
 		return false
-	case t.Taken == "running":
+	case t.Taken == itRuns:
 		return true
+	case t.Taken == capture.Stopped.String():
+		return false
 	case t.stack == nil || !partial && d.opt.Stop != StopAlways:
 		return false
 	case t.State == 'T':
@@ -267,6 +318,9 @@ func (d *dumper) stop(wants func(*ThreadDump) bool) bool {
 			continue
 		}
 		d.pipe.foreseeScript(t.PID, t.TID, t.fb)
+		if t.Taken == itRuns && d.hasBlocked(t) {
+			continue
+		}
 		ended, err := ptrace.SeizeIn(t.PID, t.TID, 0, nil)
 		if err == nil {
 			ptrace.Interrupt(t.TID)
@@ -276,6 +330,7 @@ func (d *dumper) stop(wants func(*ThreadDump) bool) bool {
 			d.handle(s)
 		}
 	}
+	defer d.unwindPeeked()
 	if len(d.seized) == 0 {
 		return false
 	}
@@ -300,6 +355,21 @@ func (d *dumper) stop(wants func(*ThreadDump) bool) bool {
 		}
 	}
 	// The end of this thread lets go of those that have not stopped.
+	return true
+}
+
+// hasBlocked looks once more at a thread that ran, when its stop is about to be asked for: one that waits by now is
+// not stopped, its capture is kept.
+func (d *dumper) hasBlocked(t *ThreadDump) bool {
+	c := d.peek(t)
+	if c == nil {
+		return t.Taken != itRuns
+	}
+	if st, err := d.fs.TaskStat(t.PID, t.TID); err == nil {
+		t.State = st.State
+	}
+	d.peeked = append(d.peeked, peeked{t, c})
+	d.blocked = true
 	return true
 }
 
@@ -352,7 +422,7 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 	}
 	b := &d.buf
 	b.Regs, b.FPRegs, b.Stack, b.Beyond = c.Regs[:cap(c.Regs)], make([]byte, taking.FPRegsBytes), c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
-	errno := taking.Take(&d.calm, t.TID, &a.Advice, b, int(d.pages[t.PID]), s.Kind == ptrace.KindInterrupt, d.opt.NoRestart)
+	errno := taking.Take(&d.calm, t.TID, &a.Advice, b, int(d.pages[t.PID]), taking.StoppedFor(s.Raw), d.opt.NoRestart)
 	if errno == 0 {
 		b.Fill(c)
 	}
@@ -378,22 +448,48 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 	d.unwind(t, c)
 }
 
-// addKernel puts the kernel's part of the stack before the user's, where the
-// kernel shows it.
-func (d *dumper) addKernel(t *ThreadDump) {
-	frames, err := d.fs.Stack(t.PID, t.TID)
+// kernelOf is a stack that the kernel's part is put before.
+type kernelOf struct {
+	text string // of the kernel
+	user *output.Stack
+}
+
+// addKernels puts the kernel's part of each stack before the user's, where the kernel shows it. Threads with the same of both have
+// one stack.
+func (d *dumper) addKernels() {
+	known := map[kernelOf]*output.Stack{}
+	for _, t := range d.threads {
+		if t.State == 'R' { // it has left the kernel by now
+			continue
+		}
+		text, err := d.fs.RawStack(t.PID, t.TID)
+		if err != nil || len(text) == 0 {
+			continue
+		}
+		st, ok := known[kernelOf{string(text), t.Stack}]
+		if !ok {
+			st = addKernel(text, t.Stack)
+			known[kernelOf{string(text), t.Stack}] = st
+		}
+		if st != nil {
+			t.Stack = st
+		}
+	}
+}
+
+// addKernel makes a stack with the kernel's part. nil: there is none.
+func addKernel(text []byte, user *output.Stack) *output.Stack {
+	frames, err := procfs.ParseStack(text)
 	if err != nil || len(frames) == 0 {
-		return
+		return nil
 	}
 	st := &output.Stack{}
-	if t.Stack != nil {
-		st.End = t.Stack.End
-	}
 	for _, f := range frames {
 		st.Frames = append(st.Frames, output.Frame{Func: f.Func, Offset: f.Offset, Module: f.Module, Kernel: true})
 	}
-	if t.Stack != nil {
-		st.Frames = append(st.Frames, t.Stack.Frames...)
+	if user != nil {
+		st.End = user.End
+		st.Frames = append(st.Frames, user.Frames...)
 	}
-	t.Stack = st
+	return st
 }

@@ -55,24 +55,25 @@ type engine struct {
 	programs sync.Map       // *program by process id, for the keeper
 	exits    Exits
 
-	delay, pause, took histogram
-	round              round
-	moved              int64 // samples that were not proven to be of the tick's moment
-	seizes             int64
-	waits              int // stops that had not come at the end
-	afar               afar
-	listed             int // threads on the board
-	clocks             int // CPUs that had a clock then
-	load               load
-	dozing             doze
-	napping            nap
-	pace               watch.Pace
-	times              watch.Timing
-	uncounted          bool   // the kernel keeps no run counts
-	published          int64  // when status was set
-	open, files        int    // files of threads that are open, and may be; 0: not known
-	backlog            []item // could not be sent yet
-	warned             map[string]bool
+	delay, pause, took, met histogram
+	round                   round
+	moved                   int64 // samples that were not proven to be of the tick's moment
+	seizes                  int64
+	waits                   int  // stops that had not come at the end
+	lacksFiles              bool // as Result.FewFiles
+	afar                    afar
+	listed                  int // threads on the board
+	clocks                  int // CPUs that had a clock then
+	load                    load
+	dozing                  doze
+	napping                 nap
+	pace                    watch.Pace
+	times                   watch.Timing
+	uncounted               bool   // the kernel keeps no run counts
+	published               int64  // when status was set
+	open, files             int    // files of threads that are open, and may be; 0: not known
+	backlog                 []item // could not be sent yet
+	warned                  map[string]bool
 
 	stop   chan struct{} // closed by others
 	exited chan struct{} // the keeper has news; room for one
@@ -110,7 +111,7 @@ func (e *engine) attach(pid int) error {
 			return fmt.Errorf("list the threads of %d: %w", pid, err)
 		}
 		// In the midst of an exec by another thread than the leader, all that is listed may have ended.
-		if !fresh && (p.threads > 0 || len(e.wanted) > 0 || e.procs[pid] != p) {
+		if !fresh && (p.threads.Load() > 0 || len(e.wanted) > 0 || e.procs[pid] != p) {
 			break
 		}
 	}
@@ -211,7 +212,7 @@ func (e *engine) addThread(p *process, tid int, born bool) bool {
 		e.feedback.Store(tid, t.fb)
 	}
 	e.list = append(e.list, t)
-	p.threads++
+	p.threads.Add(1)
 	if st.State == 'R' {
 		e.awake(t, st.Processor)
 	}
@@ -276,7 +277,7 @@ func (e *engine) awake(t *thread, cpu int) {
 	e.open += t.files() - before
 	a := t.fb.Get()
 	t.slot = e.board.Put(clocks.Thread{TID: t.tid, PID: t.proc.pid, Sched: t.schedFD, Stat: t.statFD, Debug: t.debugFD,
-		Call: t.callFD, Clock: t.proc.clock, Pages: int(t.proc.pages), Advice: a.Advice, Run: int64(t.line.Run())})
+		Call: t.callFD, Clock: t.proc.clock, Crowd: &t.proc.threads, Pages: int(t.proc.pages), Advice: a.Advice, Run: int64(t.line.Run())})
 	if t.slot < 0 {
 		e.leave(t)
 		return
@@ -330,7 +331,7 @@ func (e *engine) drop(t *thread) {
 		delete(e.threads, t.tid)
 	}
 	e.list = slices.Delete(e.list, i, i+1)
-	t.proc.threads--
+	t.proc.threads.Add(-1)
 	e.feedback.Delete(t.tid)
 	if t.shown {
 		e.send(item{left: left{t.proc.pid, t.tid}})
@@ -338,7 +339,7 @@ func (e *engine) drop(t *thread) {
 	if e.opt.ended != nil {
 		e.opt.ended(t.tid)
 	}
-	if e.keeper == nil && t.proc.threads == 0 && e.ended(t.proc) {
+	if e.keeper == nil && t.proc.threads.Load() == 0 && e.ended(t.proc) {
 		e.dropProcess(t.proc)
 	}
 }

@@ -58,7 +58,7 @@ func (e *engine) join(pid int) error {
 	if p == nil {
 		return nil // it has ended meanwhile
 	}
-	if err != nil || p.threads == 0 {
+	if err != nil || p.threads.Load() == 0 {
 		e.dropProcess(p)
 		if err == nil || procfs.Gone(err) || errors.Is(err, unix.ESRCH) {
 			return nil

@@ -353,6 +353,7 @@ func (e *engine) lookFailed(t *thread, err error) bool {
 
 // fewFiles says that there are not enough files to be had.
 func (e *engine) fewFiles() {
+	e.lacksFiles = true
 	e.warn("no more files can be opened: some threads are not sampled (it takes five for each; try: ulimit -n 4096)")
 }
 

@@ -359,7 +359,7 @@ func (s *seenModule) mapping(r *rawFrame) *output.Mapping {
 			s.mappings = make([]*output.Mapping, len(r.module.Maps))
 		}
 		if s.mappings[i] == nil {
-			s.mappings[i] = &output.Mapping{Start: m.Start, End: m.End, FileOff: m.Offset, Path: r.module.Path, BuildID: r.module.BuildID}
+			s.mappings[i] = &output.Mapping{Start: m.Start, End: m.End, FileOff: m.Offset, Image: r.module.ImageBase(), Path: r.module.Path, BuildID: r.module.BuildID}
 		}
 		return s.mappings[i]
 	}

@@ -58,13 +58,13 @@ func (e *engine) count(p *process, n int64) {
 	// A folder has two links, and this one another for each thread
 	// (proc_task_getattr, fs/proc/base.c).
 	alive := int64(st.Nlink) - 2
-	if n < c.again && alive-int64(p.threads) == c.others {
+	if n < c.again && alive-int64(p.threads.Load()) == c.others {
 		return
 	}
 	begun := ptrace.Now()
 	e.relist(p, true)
 	c.next = n + 1 + int64(float64(ptrace.Now()-begun)/censusShare)/e.interval
-	c.others, c.again = alive-int64(p.threads), n+censusTicks
+	c.others, c.again = alive-int64(p.threads.Load()), n+censusTicks
 }
 
 // relist finds births and ends of threads. born: those that are new have lived since the last
@@ -91,7 +91,7 @@ func (e *engine) relist(p *process, born bool) (fresh bool, err error) {
 			fresh = e.addThread(p, tid, born) || fresh
 		}
 	}
-	if p.threads == 0 && e.keeper == nil && e.ended(p) {
+	if p.threads.Load() == 0 && e.keeper == nil && e.ended(p) {
 		e.dropProcess(p)
 	}
 	return fresh, nil
@@ -143,14 +143,14 @@ func (e *engine) onExec(p *process, next *program) {
 	p.program.replaced.Store(true)
 	e.programs.CompareAndSwap(p.pid, p.program, next)
 	p.program = next
-	p.threads++ // the process lives on, whatever the count says
+	p.threads.Add(1) // the process lives on, whatever the count says
 	leader := e.threads[p.pid]
 	for _, t := range slices.Clone(e.list) {
 		if t.proc == p && t != leader {
 			e.drop(t)
 		}
 	}
-	p.threads--
+	p.threads.Add(-1)
 	e.openProcess(p)
 	p.brief, p.captures, p.shares = true, 0, false
 	p.census = census{}
@@ -175,7 +175,7 @@ const fewParents = 16
 // findChildren begins to sample the processes that threads of p have made.
 func (e *engine) findChildren(p *process) {
 	for _, t := range slices.Clone(e.list) {
-		if t.proc != p || p.threads > fewParents && t.watch.Asleep() && t.slot < 0 {
+		if t.proc != p || p.threads.Load() > fewParents && t.watch.Asleep() && t.slot < 0 {
 			continue
 		}
 		pids, _ := e.fs.Children(p.pid, t.tid)
@@ -192,6 +192,9 @@ func (e *engine) adopt(parent *process, pid int) {
 	if s, err := e.fs.Stat(pid); err != nil || s.State == 'Z' || s.State == 'X' {
 		return
 	}
+	if s, err := e.fs.Status(pid); e.keeper != nil && (err != nil || !e.ours(s.TracerPid)) {
+		return // the keeper does not hold it, and will not tell of its end
+	}
 	p := e.addProcess(pid)
 	p.cpuBase, p.brief = 0, true
 	if p.shares = sharesMemory(pid, parent.pid); p.shares {
@@ -203,7 +206,7 @@ func (e *engine) adopt(parent *process, pid int) {
 		e.send(item{fork: fork{parent.pid, pid}})
 	}
 	e.relist(p, true)
-	if p.threads == 0 {
+	if p.threads.Load() == 0 {
 		e.dropProcess(p)
 	}
 }

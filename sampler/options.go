@@ -3,6 +3,8 @@ package sampler
 import (
 	"log/slog"
 	"time"
+
+	"sfsample/ptrace/procfs"
 )
 
 // StopMode says which threads may be stopped.
@@ -43,6 +45,13 @@ type Options struct {
 	// Suspend gives functions that are called while no thread of a target is stopped, or asked to
 	// be: they may stop this process.
 	Suspend <-chan func()
+	// Released, if not nil, is called when sampling has ended and no thread of a target is held any more: what follows is
+	// unwinding, naming and writing. It is not called where a thread may be held to the end, as one of ours hangs.
+	Released func()
+
+	// Looked gives what has just been read of a thread that was blocked then, for [Dump]: that is not read again if the thread
+	// has not run since. nil: nothing was.
+	Looked func(tid int) *procfs.TaskLook
 
 	firstStride int64 // for tests: the one to begin with
 	// ended, for tests, is told of each thread that was dropped.

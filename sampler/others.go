@@ -51,8 +51,9 @@ func wanted(list []block, addr uint64, frames []unwind.Frame, over []unwind.Stac
 	return list
 }
 
-// others brings what is known of further stacks up to date, after a walk that wanted p.blocks.
-func (p *Pipeline) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, frames []unwind.Frame) {
+// others brings what is known of further stacks up to date, after a walk that wanted p.blocks. lack is the address that it
+// was cut for want of, 0: of none.
+func (p *Pipeline) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, frames []unwind.Frame, lack uint64) {
 	old := v.Others
 	v.Others, v.Beyond = [taking.MaxOthers]taking.Other{}, 0
 	n := 0
@@ -77,7 +78,7 @@ func (p *Pipeline) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice
 			o.Stack = stackExtent(t.space.Mappings(), b.low)
 		}
 		have := p.copied(b.low)
-		if v.Short {
+		if lack-(b.low-taking.RedZone) < uint64(o.Bytes) {
 			p.askZeros(t, &o.Stack, b.low, have, o.Bytes)
 		}
 		o.Bytes = copySize(o.Bytes, b.high-b.low+taking.RedZone, b.short && have > 0, have)

@@ -454,7 +454,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 		return p.cut(t, c, frame0, noMaps), state
 	}
 	frames, end, sure := p.surely(t, c, &u)
-	p.readScript(t, c, &u)
+	p.readScript(t, c, &u, frames)
 	if p.cfg.Verify {
 		p.verifyWalk(t, c, &u)
 	}
@@ -599,6 +599,10 @@ func (p *Pipeline) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedb
 	p.hurry = p.hurry || short || end.Reason == unwind.UnknownRegister || v.Want == 0
 	v.Short = short && c.Taken != capture.Unstopped
 	firstShort := short && len(p.over) == 0
+	lack := uint64(0)
+	if v.Short {
+		lack = end.Addr
+	}
 	s := t.thread(c.TID)
 	if short && p.cfg.Live {
 		p.relist(t, c)
@@ -619,7 +623,7 @@ func (p *Pipeline) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedb
 	}
 	v.Want = want
 	if len(p.blocks) > 1 || v.Others[0].Bytes > 0 {
-		p.others(t, u.Arch, c, &v, frames)
+		p.others(t, u.Arch, c, &v, frames, lack)
 	}
 	if end.Reason == unwind.UnknownRegister && c.Taken == capture.Unstopped {
 		v.Foreign = u.Arch.Name != p.cfg.Host

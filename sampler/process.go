@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,8 +28,8 @@ type process struct {
 	charged   time.Duration // CPU time that was counted for samples
 	ahead     time.Duration // of that, what was counted at the last round's end for threads that were not known, dead ones or not yet listed
 	only      bool          // only some threads of it were asked for
-	threads   int
-	held      int // threads that are gone, and that clocks still hold: they read pages
+	threads   atomic.Int32  // also read by clocks
+	held      int           // threads that are gone, and that clocks still hold: they read pages
 	program   *program
 	shares    bool // its memory may still be its parent's: it was made by vfork(2)
 	parent    int  // then

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -215,5 +216,13 @@ func TestAhead(t *testing.T) {
 			t.Errorf("%v are counted: %v of %v stand for the thread, %v are left", ahead, run, s.Run, p.ahead)
 		}
 		e.closeFiles(th)
+	}
+}
+
+// TestRemedy: who lacks CAP_SYS_PTRACE is not told that it is not enough.
+func TestRemedy(t *testing.T) {
+	capable := procfs.FS{}.Permission(os.Getpid()).Capable
+	if got := Remedy(os.Getpid()); strings.Contains(got, "CAP_SYS_PTRACE is not enough") != capable {
+		t.Errorf("with CAP_SYS_PTRACE: %t; %q", capable, got)
 	}
 }

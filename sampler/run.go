@@ -29,12 +29,14 @@ type Result struct {
 	Threads            int   // sampled at the end, or at the last moment that any lived
 	Delay, Pause       Spread
 	Taken              Spread // from a clock's wake-up to the moment that the CPU is the thread's again
+	Met                Spread // from the request to the release, of stops that have met a system call under way
 	Looked             time.Duration
 	Moved              int64 // samples that were not proven to be of the tick's moment
 	Seizes             int64 // stops that were asked for
 	Waits              int   // of these, how many had not come at the end
 	Clocks             int   // CPUs that had a clock at the end
 	Stride             int64 // the rate was lowered to a 1/Stride of it at the most
+	FewFiles           bool  // threads were left out as no more files could be opened
 	Priority           error // why clocks could not get real-time priority
 	Exits              Exits
 	Ended              bool            // our command has
@@ -91,6 +93,9 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		e.endItems(items)
 		pipe.await(piped)
 		return e.sofar(), errors.Join(hangs, pipe.err)
+	}
+	if opt.Released != nil {
+		opt.Released()
 	}
 	for _, it := range e.backlog {
 		items <- it
@@ -224,10 +229,10 @@ func (e *engine) report(r *Result) {
 	ticks := float64(max(r.Ticks, 1))
 	r.ReachedHz = r.AskedHz * max(0, 1-float64(missed)/ticks/float64(max(1, e.clocks))) / float64(max(1, e.load.both))
 	r.Late, r.Looked, r.Clocks = late, looked, e.clocks
-	r.Delay, r.Pause, r.Taken = e.delay.spread(), e.pause.spread(), e.took.spread()
+	r.Delay, r.Pause, r.Taken, r.Met = e.delay.spread(), e.pause.spread(), e.took.spread(), e.met.spread()
 	r.Moved, r.Seizes, r.Waits = e.moved, e.seizes, e.waits
 	r.Stride, r.Priority = e.load.most, e.bank.Denied
-	r.Exits = e.exits
+	r.Exits, r.FewFiles = e.exits, e.lacksFiles
 	if e.opt.Command != 0 {
 		r.Status, r.Ended = e.commandEnd()
 	}
@@ -456,8 +461,12 @@ func (e *engine) explain(pid int, err error) error {
 // Remedy says why a process may not be read or traced that was refused, and
 // what to try.
 func Remedy(pid int) string {
-	if r := (procfs.FS{}).Permission(pid).Remedy(); r != "" {
+	p := procfs.FS{}.Permission(pid)
+	if r := p.Remedy(); r != "" {
 		return r
+	}
+	if !p.Capable {
+		return "nothing that is known forbids it: it may have been in the midst of an exec, or a security module forbids it; try: again, or as root"
 	}
 	return "CAP_SYS_PTRACE is not enough: a security module forbids it, or it is outside of our user namespace; try: outside of the container"
 }

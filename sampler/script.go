@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"io"
+	"reflect"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +18,7 @@ import (
 
 // Scripts counts frames of scripts.
 type Scripts struct {
-	Placed  int64 // in the place of a native frame
+	Placed  int64 // in the place of a native frame, beside one, or of another native stack than the thread's
 	Loose   int64 // not tied to one, as where a stack could not be unwound to there
 	Unnamed int64 // of Placed and Loose: their code was gone when it was read
 	Unseen  int64 // stacks of threads of which the interpreter's state was not known, or not copied
@@ -156,8 +157,8 @@ func (p *Pipeline) warnScripts(pid int, err error) {
 	}
 }
 
-// readScript decodes what was copied of the interpreter of a capture's thread. Of a thread that has not run since, it is copied now.
-func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User) {
+// readScript decodes what was copied of the interpreter of a capture's thread, whose native frames these are. Of a thread that has not run since, it is copied now.
+func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User, frames []unwind.Frame) {
 	w := &p.script
 	w.ok = false
 	if !p.cfg.Scripts || u.Arch.WordBytes != 8 {
@@ -177,8 +178,43 @@ func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User) {
 		return
 	}
 	w.load(c.StackAddr, c.Stack, c.Beyond, c.Blocks)
-	rt.Frames(w.memory, c.Roots, &w.stack)
+	rt.Frames(w.memory, mem, c.Roots, &w.stack)
 	w.ok = true
+	p.innermost(t, c, u, rt, frames)
+}
+
+// innermost puts right where the innermost frame of a script is, by the registers of the loop that runs it: those of the first of its native
+// frames. Without them that is known only of a blocked thread: what blocks was called, and before calls the loop keeps it in memory.
+func (p *Pipeline) innermost(t *target, c *capture.Capture, u *regs.User, rt runtimes.Runtime, frames []unwind.Frame) {
+	st := &p.script.stack
+	frame, at, ok := rt.Registers(u.Arch)
+	if !ok || len(st.Frames) == 0 || st.Segments[0].Entry != 0 {
+		return
+	}
+	var set regs.Set
+	for i := range frames {
+		if t.inLoop(frames[i].LookupPC()) {
+			set, _ = t.walker(u.Arch, c.PACMask, &p.cfg).Registers(&u.Set, &p.mem, i, frames[i])
+			break
+		}
+	}
+	f, known := set.Reg(frame)
+	instr, both := set.Reg(at)
+	switch f0 := &st.Frames[0]; {
+	case known && both && f == f0.Addr:
+		f0.At = instr
+	case !known && !c.Blocked || known && f == f0.Addr:
+		f0.At = 0
+	}
+}
+
+// inLoop tells whether pc is in the function of an interpreter's loop.
+func (t *target) inLoop(pc uint64) bool {
+	s := t.scripts
+	if !s.sought {
+		s.sought, s.loop = true, t.functionStart(s.runtime.Loop())
+	}
+	return s.loop != 0 && t.functionStart(pc) == s.loop
 }
 
 // load makes copies of a stack and of other memory what is decoded.
@@ -266,7 +302,7 @@ func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Runtime
 			b.NBeyond, b.NBlocks, b.NRoots = 0, 0, 0
 			taking.Follow(&memoryKernel{mem: t.space}, c.TID, rt.Recipe(s.roots, &w.stack), b, -1)
 			w.load(c.StackAddr, c.Stack, b.Beyond, b.Blocks[:b.NBlocks])
-			rt.Frames(w.memory, b.Roots[:b.NRoots], &w.stack)
+			rt.Frames(w.memory, t.space, b.Roots[:b.NRoots], &w.stack)
 			if !w.stack.Short {
 				break
 			}
@@ -337,15 +373,14 @@ func (p *Pipeline) intern(t *target, c *capture.Capture, frames []unwind.Frame, 
 		p.keys = frameKeys(p.keys, frames)
 		return t.intern(p.cfg.Names, p.keys, kernel, end)
 	}
-	s := t.scripts
-	isLoop := func(i int) bool {
-		if !s.sought {
-			s.sought, s.loop = true, t.functionStart(s.runtime.Loop())
+	in := func(i int, entry uint64) bool {
+		if entry == 0 {
+			return t.inLoop(frames[i].LookupPC())
 		}
-		return s.loop != 0 && t.functionStart(frames[i].LookupPC()) == s.loop
+		return t.functionStart(frames[i].LookupPC()) == entry
 	}
 	var placed int
-	w.places, placed = runtimes.Merge(w.places[:0], frames, end == "", &w.stack, isLoop)
+	w.places, placed = runtimes.Merge(w.places[:0], frames, end == "", &w.stack, in)
 	p.stats.Scripts.Placed += int64(placed)
 	p.stats.Scripts.Loose += int64(len(w.stack.Frames) - placed)
 	mem := scriptMemory{p, t}
@@ -356,7 +391,7 @@ func (p *Pipeline) intern(t *target, c *capture.Capture, frames []unwind.Frame, 
 		}
 		switch {
 		case pl.Script >= 0:
-			sc := p.scriptAt(s, mem, &w.stack.Frames[pl.Script])
+			sc := p.scriptAt(t.scripts, mem, &w.stack.Frames[pl.Script])
 			if sc.fn != nil && sc.fn.Name == "" {
 				continue
 			}
@@ -392,14 +427,16 @@ func (t *target) functionStart(pc uint64) uint64 {
 func (p *Pipeline) scriptAt(s *scripts, mem scriptMemory, f *runtimes.Frame) *script {
 	var fn *runtimes.Function
 	if k, ok := s.runtime.Key(p.script.memory, mem, f); ok {
-		if fn = s.functions[k]; fn == nil {
-			if fn, ok = s.runtime.Function(mem, f, k); ok {
-				if len(s.functions) >= maxScripts {
+		if fn = s.functions[k]; fn == nil || fn.Passing {
+			now, ok := s.runtime.Function(mem, f, k)
+			switch {
+			case !ok:
+				fn = nil
+			case fn == nil || !reflect.DeepEqual(fn, now):
+				if fn = now; len(s.functions) >= maxScripts {
 					clear(s.functions)
 				}
 				s.functions[k] = fn
-			} else {
-				fn = nil
 			}
 		}
 	}

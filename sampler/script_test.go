@@ -37,6 +37,8 @@ func pythons(t *testing.T) []string {
 	return list
 }
 
+const truthPy = "../testdata/scripts/truth.py"
+
 // teller is a program that tells its own stack and blocks.
 type teller struct {
 	*exec.Cmd
@@ -61,9 +63,9 @@ func (s *told) lines() (list []string) {
 	return list
 }
 
-func startTeller(t *testing.T, python string, args ...string) *teller {
+func startTeller(t *testing.T, interpreter string, args ...string) *teller {
 	t.Helper()
-	p := &teller{Cmd: exec.Command(python, append([]string{"../testdata/scripts/truth.py"}, args...)...)}
+	p := &teller{Cmd: exec.Command(interpreter, args...)}
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +76,7 @@ func startTeller(t *testing.T, python string, args ...string) *teller {
 	}
 	p.Stdin, p.Stdout, p.Stderr = r, out, os.Stderr
 	if err := p.Start(); err != nil {
-		t.Skipf("%s cannot be started: %v", python, err)
+		t.Skipf("%s cannot be started: %v", interpreter, err)
 	}
 	r.Close()
 	out.Close()
@@ -139,30 +141,35 @@ func TestScriptTruth(t *testing.T) {
 		for _, where := range []string{"main", "thread"} {
 			for stop, how := range map[StopMode]string{StopNever: "no stop", StopAlways: "stop"} {
 				t.Run(filepath.Base(python)+"/"+where+"/"+how, func(t *testing.T) {
-					p := startTeller(t, python, where, "1")
-					n, bad := 0, 0
-					for s := p.next(t); s != nil; s = p.next(t) {
-						n++
-						pipe := scriptPipeline()
-						d := dumpOne(t, pipe, p.Process.Pid, s.TID, stop)
-						for d.Stack == nil || stop == StopAlways && d.Taken != "stop" { // it is on its way to where it blocks
-							d = dumpOne(t, pipe, p.Process.Pid, s.TID, stop)
-						}
-						got, want := scriptFrames(d.Stack), s.lines()
-						x := pipe.Stats().Scripts
-						if strings.Join(got, "\n") != strings.Join(want, "\n") || x.Loose > 0 || d.Stack.End != "" {
-							if bad++; bad < 4 {
-								t.Errorf("stack %d (end %q, %+v):\n got %s\nwant %s", n, d.Stack.End, x, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
-							}
-						}
-						p.in.Write([]byte("\n"))
-					}
-					if n < 25 || bad > 0 {
-						t.Errorf("%d of %d stacks are wrong", bad, n)
-					}
+					p := startTeller(t, python, truthPy, where, "1")
+					checkTruth(t, p, stop, 25)
 				})
 			}
 		}
+	}
+}
+
+// checkTruth compares all stacks that a program tells, at least so many.
+func checkTruth(t *testing.T, p *teller, stop StopMode, least int) {
+	n, bad := 0, 0
+	for s := p.next(t); s != nil; s = p.next(t) {
+		n++
+		pipe := scriptPipeline()
+		d := dumpOne(t, pipe, p.Process.Pid, s.TID, stop)
+		for d.Stack == nil || stop == StopAlways && d.Taken != "stop" { // it is on its way to where it blocks
+			d = dumpOne(t, pipe, p.Process.Pid, s.TID, stop)
+		}
+		got, want := scriptFrames(d.Stack), s.lines()
+		x := pipe.Stats().Scripts
+		if strings.Join(got, "\n") != strings.Join(want, "\n") || x.Loose > 0 || d.Stack.End != "" {
+			if bad++; bad < 4 {
+				t.Errorf("stack %d (end %q, %+v):\n got %s\nwant %s", n, d.Stack.End, x, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+			}
+		}
+		p.in.Write([]byte("\n"))
+	}
+	if n < least || bad > 0 {
+		t.Errorf("%d of %d stacks are wrong", bad, n)
 	}
 }
 
@@ -181,14 +188,14 @@ func TestScriptRandom(t *testing.T) {
 				}
 				return list
 			}
-			p := startTeller(t, python, "main", "1")
+			p := startTeller(t, python, truthPy, "main", "1")
 			for s := p.next(t); s != nil; s = p.next(t) {
 				for _, e := range edges(s.lines()) {
 					calls[e] = true
 				}
 				p.in.Write([]byte("\n"))
 			}
-			p = startTeller(t, python, "random")
+			p = startTeller(t, python, truthPy, "random")
 			pipe := scriptPipeline()
 			frames, bad, taken, whole := 0, 0, 0, 0
 			var placed, loose, before int64
@@ -257,7 +264,7 @@ func (s *shown) Close() error { return nil }
 
 // TestScriptReplay: a recording shows what was shown when it was made, scripts too.
 func TestScriptReplay(t *testing.T) {
-	p := startTeller(t, pythons(t)[0], "random")
+	p := startTeller(t, pythons(t)[0], truthPy, "random")
 	var b bytes.Buffer
 	w, err := capture.NewWriter(&b)
 	if err != nil {

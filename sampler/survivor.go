@@ -21,13 +21,15 @@ import (
 type Survivor struct {
 	*module.Live
 
-	mu    sync.Mutex
-	maps  []procfs.Mapping
-	root  *rootfs.Root                  // of the process; outlives it
-	files map[survivorFile]*regularFile // nil: cannot be used
-	dead  bool
+	mu   sync.Mutex // nothing is opened under it
+	maps []procfs.Mapping
+	dead bool
 	// offered: maps were read by somebody else, at the time that counts.
 	offered bool
+
+	opens sync.Mutex                    // guards what follows
+	root  *rootfs.Root                  // of the process; outlives it
+	files map[survivorFile]*regularFile // nil: cannot be used
 }
 
 // survivorFile is a file of the process, as its mappings tell.
@@ -51,8 +53,8 @@ func NewSurvivor(pid int) *Survivor {
 // Close closes the files that were opened.
 func (s *Survivor) Close() {
 	s.Live.Close()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.opens.Lock()
+	defer s.opens.Unlock()
 	for _, f := range s.files {
 		if f != nil {
 			f.Close()
@@ -108,10 +110,7 @@ func (s *Survivor) ReadAt(p []byte, addr int64) (int, error) {
 			return n, err
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.dead = true
-	m := mappingAt(s.maps, uint64(addr))
+	m := s.lastMapping(uint64(addr))
 	if m == nil || m.Perms&procfs.Write != 0 {
 		return 0, unix.ESRCH // what it held is lost
 	}
@@ -127,6 +126,14 @@ func (s *Survivor) ReadAt(p []byte, addr int64) (int, error) {
 	return n, err
 }
 
+// lastMapping notes that the process is dead, and returns its last mapping at addr, nil: there was none.
+func (s *Survivor) lastMapping(addr uint64) *procfs.Mapping {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dead = true
+	return mappingAt(s.maps, addr)
+}
+
 func (s *Survivor) isDead() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,8 +146,6 @@ func (s *Survivor) OpenFile(m procfs.Mapping) (module.File, error) {
 	if err == nil {
 		return f, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if own, ferr := s.file(&m); ferr == nil {
 		return own.duplicate()
 	}
@@ -159,6 +164,8 @@ func (f *regularFile) duplicate() (module.File, error) {
 // file opens the file of a mapping by its name below the process's root, if it
 // is still the one that was mapped.
 func (s *Survivor) file(m *procfs.Mapping) (*regularFile, error) {
+	s.opens.Lock()
+	defer s.opens.Unlock()
 	key := survivorFile{m.Dev, m.Inode, m.Path}
 	if f, ok := s.files[key]; ok {
 		if f == nil {

@@ -216,6 +216,9 @@ func (e *engine) taken(t *thread, m *clocks.Sample) {
 		e.delay.add(c.Delay)
 		e.pause.add(c.Pause)
 		e.round.pause.add(c.Pause)
+		if m.Met {
+			e.met.add(c.Delay + c.Pause)
+		}
 	}
 	e.took.add(time.Duration(m.Taken()))
 	e.load.add(t, time.Duration(m.Taken()))

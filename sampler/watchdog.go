@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"time"
 
@@ -20,10 +21,13 @@ const hung = time.Second
 // errHung is the end of a run whose coordinator hangs: there is nothing more to come.
 var errHung = errors.New("sample: the target's files in /proc cannot be read for a second, reading them hangs (try: cat /proc/PID/stack, with the target's number); what was sampled until then is written")
 
-// watch is the watchdog of a run. It holds nothing and reads nothing of the target, so that it cannot hang itself.
+// watch is the watchdog of a run, on an OS thread of its own. It holds nothing and reads nothing of the target, so that it cannot hang itself.
 // It waits for the engine's end, asks for it when ctx is done or a clock holds a stopped thread and gets
-// nowhere, and reports progress. An error is that the coordinator hangs: it will not end.
+// nowhere, and reports progress. An error is that the coordinator hangs: it will not end. Either is found after
+// hung to one and a half times that.
 func (e *engine) watch(ctx context.Context, done <-chan struct{}, progress func(Progress)) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	every := hung / 2
 	if progress != nil {
 		every = hung / 4
@@ -53,9 +57,9 @@ func (e *engine) watch(ctx context.Context, done <-chan struct{}, progress func(
 			if last = now; starved {
 				before = idleness{}
 			}
-			if since := e.busy.Load(); since != 0 && now-since > int64(hung) && !starved {
+			if since := e.busy.Load(); since != 0 && now-since > int64(hung/2) && !starved {
 				found := idleness{since, callsOf(e.fs, os.Getpid())}
-				if found.goesOn(before) {
+				if now-since > int64(hung) && found.goesOn(before) {
 					return errHung
 				}
 				before = found

@@ -364,6 +364,10 @@ func (c *call) epoll() *Wait {
 		c.watch(w, uint64(e.FD), e.Events)
 	}
 	w.MoreFDs += set.info.More
+	if slices.ContainsFunc(c.t.frames, func(f output.Frame) bool { return f.Func == "runtime.netpoll" }) {
+		c.d.missGoroutines(c.t.PID)
+		w.Text = "idles: Go has no goroutine for it to run; it waits for what goroutines wait for, on"
+	}
 	if c.name == "epoll_pwait2" {
 		c.limit(w, c.args[3], 1)
 	} else {

@@ -70,6 +70,9 @@ var waiters = []struct{ word, kind string }{
 // above are functions further out that say more than the one that waits.
 var above = []struct{ word, kind string }{
 	{"take_gil", pythonGIL}, {"PyThread_acquire_lock_timed", "python lock"},
+	// runtime/proc.go, lock_futex.go, lock_spinbit.go and sigqueue.go of Go.
+	{"runtime.stopm", goIdle}, {"runtime.findRunnable", goIdle}, {"runtime.findrunnable", goIdle}, {"runtime.lock2", "go lock"}, {"runtime.sysmon", "go monitor"},
+	{"runtime.stoplockedm", "go locked"}, {"runtime.stopTheWorld", "go stop"}, {"runtime.templateThread", "go template"}, {"os/signal.signal_recv", "go signal"},
 	{"*::PlatformEvent::park", "java monitor"}, {"*Parker::park", "java park"},
 }
 
@@ -117,7 +120,20 @@ func pythonItself(module string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(module, "lib"), "python3.")
 }
 
-const pythonGIL = "python GIL"
+const (
+	pythonGIL = "python GIL"
+	goIdle    = "go idle"
+)
+
+// goThreads says in plain words what the threads of a Go program do that wait for no lock of the program's.
+var goThreads = map[string]string{
+	goIdle:        "idles: Go has no goroutine for it to run",
+	"go monitor":  "idles: it is Go's monitor (sysmon), and no goroutine runs",
+	"go locked":   "waits until its goroutine can go on: no other runs on this thread (runtime.LockOSThread)",
+	"go stop":     "waits until all goroutines have been stopped (stop the world)",
+	"go template": "idles: it is kept by Go to start other threads",
+	"go signal":   "waits for a signal to pass on (os/signal)",
+}
 
 // decodeLock says what a futex word at addr and its surroundings are. val is what the
 // waiter found there. live tells whether a number is that of a thread of the process.
@@ -156,6 +172,8 @@ func decodeLock(f family, op string, addr uint64, val uint32, b block, wordBytes
 	return guessLock(l, op, addr, word, val, b, wordBytes, live)
 }
 
+const goAlone = "goroutines are not looked at"
+
 // keepsNone are locks whose words do not tell an owner. lock: a word of 0 means that
 // it is free.
 var keepsNone = map[string]struct {
@@ -174,7 +192,14 @@ var keepsNone = map[string]struct {
 	"parking_lot mutex":              {"Rust parking_lot::Mutex", "it keeps no owner", false},
 	"parking_lot rwlock":             {"Rust parking_lot::RwLock", "it keeps no owner", false},
 	"parking_lot condition variable": {"Rust parking_lot::Condvar", "anybody may notify it", false},
-	"go":                             {"Go's scheduler, for work", "goroutines are not looked at", false},
+	"go":                             {"Go's scheduler", "goroutines are not looked at", false},
+	goIdle:                           {"Go has no goroutine to run", goAlone, false},
+	"go monitor":                     {"Go's monitor idles", goAlone, false},
+	"go locked":                      {"Go goroutine of this thread alone", goAlone, false},
+	"go stop":                        {"Go's stop of the world", goAlone, false},
+	"go template":                    {"Go's template thread idles", goAlone, false},
+	"go signal":                      {"signal for Go's os/signal", goAlone, false},
+	"go lock":                        {"lock inside Go's runtime", "it keeps no owner", false},
 	pythonGIL:                        {"Python's global interpreter lock", "its word names no thread", false},
 	"python lock":                    {"Python lock", "it is a semaphore and keeps no owner", false},
 	"java monitor":                   {"Java monitor", "monitors are not looked at", false},

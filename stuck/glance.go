@@ -55,15 +55,17 @@ func (g *Glances) Look(pid, tid int, nr int64, sp, runs uint64) func([]output.Fr
 func (g *Glances) look(pid, tid int, nr int64, sp, runs uint64) func([]output.Frame) string {
 	d := g.d
 	clear(d.fds) // numbers are given anew
+	clear(d.inner)
 	d.ends = endSearch{}
 	p := d.process(pid, false)
 	before, err := d.fs.Schedstat(pid, tid)
 	if p == nil || err != nil || runs != 0 && before.Count != runs {
 		return nil
 	}
-	t := &Thread{PID: pid, TID: tid, InnerTID: tid, process: p}
+	t := &Thread{PID: pid, TID: tid, InnerTID: tid, process: p, files: d.kept.Task(pid, tid)}
+	defer t.files.Close()
 	t.first.state = 'S'
-	d.readCall(t, &t.first)
+	d.readCalls([]*Thread{t}, func(t *Thread) *look { return &t.first })
 	call := t.first.call
 	if t.first.err != nil || call.Running || call.NR != nr || sp != 0 && call.SP != sp {
 		return nil

@@ -25,6 +25,8 @@ const (
 	maxThreads        = 1 << 17
 	maxOutside        = 64   // processes
 	maxOutsideThreads = 4096 // threads of all these
+	// Each open file of /proc has a page of the kernel's memory (seq_buf_alloc, fs/seq_file.c).
+	maxKept = 12 << 10
 )
 
 var nativeOrder = binary.NativeEndian
@@ -32,6 +34,7 @@ var nativeOrder = binary.NativeEndian
 // Dump is one view of some processes, while it is made.
 type Dump struct {
 	fs      procfs.FS
+	kept    *procfs.Kept
 	mem     memory
 	now     time.Time // of the first look's end
 	threads []*Thread // in order of process and number, those from outside last
@@ -43,6 +46,7 @@ type Dump struct {
 	locks   *fileLocks
 	nets    map[string]*tables // by network namespace
 	fds     map[[2]int]FD      // by process and number
+	inner   map[innerKey]outerID
 	// clock is the scheduler's clock, as our own thread shows it, at the time of
 	// clockAt; 0: the kernel does not show it.
 	clock   time.Duration
@@ -66,7 +70,7 @@ func Begin(fs procfs.FS, pids, tids []int) *Dump {
 }
 
 func newDump(fs procfs.FS) *Dump {
-	return &Dump{fs: fs, procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{}, nets: map[string]*tables{}, fds: map[[2]int]FD{},
+	return &Dump{fs: fs, kept: fs.Keep(maxKept), procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{}, nets: map[string]*tables{}, fds: map[[2]int]FD{}, inner: map[innerKey]outerID{},
 		mem: memory{fs: fs, pages: map[int]procfs.Pagemap{}, absent: map[int]bool{}}}
 }
 
@@ -90,7 +94,7 @@ func (d *Dump) list(pid int, outside bool, wanted func(int) bool) []*Thread {
 			d.miss("threads beyond %d are not looked at", len(d.threads)+len(list))
 			return list
 		}
-		t := &Thread{PID: pid, TID: tid, InnerTID: tid, Process: p.name, Outside: outside, process: p}
+		t := &Thread{PID: pid, TID: tid, InnerTID: tid, Process: p.name, Outside: outside, process: p, files: d.kept.Task(pid, tid)}
 		if outside {
 			d.nOut++
 		}
@@ -134,7 +138,7 @@ func (d *Dump) firstLook(list []*Thread) []*Thread {
 		}
 	})
 	list = slices.DeleteFunc(list, func(t *Thread) bool { return d.forgetGone(t, errs[t]) })
-	each(list, func(t *Thread) { d.readCall(t, &t.first) })
+	d.readCalls(list, func(t *Thread) *look { return &t.first })
 	for _, t := range list {
 		t.InnerTID = d.innerID(t)
 		t.process.byInner[t.InnerTID] = t
@@ -170,8 +174,8 @@ func (d *Dump) readRuns(t *Thread) error {
 	t.first = look{at: time.Now()}
 	st, err := d.fs.TaskStat(t.PID, t.TID)
 	if err == nil {
-		t.first.state, t.Name = st.State, st.Comm
-		t.first.sched, err = d.fs.Schedstat(t.PID, t.TID)
+		t.first.state, t.Name, t.worker = st.State, st.Comm, st.NoUserStack()
+		t.first.sched, err = t.files.Schedstat()
 	}
 	return err
 }
@@ -189,7 +193,7 @@ func (d *Dump) Again(stopped func(tid int) bool) {
 		}
 	}
 	awake := func(t *Thread) bool {
-		call, err := d.fs.Syscall(t.PID, t.TID)
+		call, err := t.files.Syscall()
 		return err == nil && call.Running
 	}
 	for end := time.Now().Add(backAtMost); slices.ContainsFunc(list, awake) && time.Now().Before(end); {
@@ -201,8 +205,8 @@ func (d *Dump) Again(stopped func(tid int) bool) {
 			t.first.err = err
 		}
 	}
+	d.readCalls(list, func(t *Thread) *look { return &t.first })
 	for _, t := range list {
-		d.readCall(t, &t.first)
 		t.NR, t.Args, t.Call = t.first.call.NR, t.first.call.Args, callName(t.process, t.first.call)
 	}
 	if len(list) > 0 {
@@ -214,15 +218,50 @@ func (d *Dump) forgetGone(t *Thread, err error) bool {
 	if err == nil {
 		return false
 	}
+	t.files.Close()
 	delete(d.byTID, t.TID)
 	t.process.threads = slices.DeleteFunc(t.process.threads, func(o *Thread) bool { return o == t })
 	return true
 }
 
-// readCall reads the call that a thread sits in and, in a wait on a futex, the words
-// around it.
+// readCalls reads the calls that threads sit in and then, of those that wait on a futex, the words around it: each once for all
+// that wait on the same.
+func (d *Dump) readCalls(list []*Thread, of func(*Thread) *look) {
+	each(list, func(t *Thread) { d.readCall(t, of(t)) })
+	var readers []*Thread
+	same := map[wordOf]*Thread{}
+	for _, t := range list {
+		l := of(t)
+		if !waitsOnWord(t.process, l.call) {
+			continue
+		}
+		if k := (wordOf{t.PID, l.call.Args[0]}); same[k] == nil {
+			same[k] = t
+			readers = append(readers, t)
+		}
+	}
+	each(readers, func(t *Thread) { of(t).words = d.around(t, of(t).call.Args[0]) })
+	for _, t := range list {
+		if l := of(t); waitsOnWord(t.process, l.call) {
+			l.words = of(same[wordOf{t.PID, l.call.Args[0]}]).words
+		}
+	}
+}
+
+// wordOf is a futex word of a process.
+type wordOf struct {
+	pid  int
+	addr uint64
+}
+
+func waitsOnWord(p *process, call procfs.Syscall) bool {
+	name := callName(p, call)
+	return name == "futex" || name == "futex_time64" || name == "restart_syscall" && futexWait(call.Args[1]) != ""
+}
+
+// readCall reads the call that a thread sits in.
 func (d *Dump) readCall(t *Thread, l *look) {
-	call, err := d.fs.Syscall(t.PID, t.TID)
+	call, err := t.files.Syscall()
 	if err != nil {
 		l.err, l.gone = err, procfs.Gone(err)
 		l.call = procfs.Syscall{NR: -1, Running: true}
@@ -232,9 +271,16 @@ func (d *Dump) readCall(t *Thread, l *look) {
 		return
 	}
 	l.call = call
-	if name := callName(t.process, call); name == "futex" || name == "futex_time64" || name == "restart_syscall" && futexWait(call.Args[1]) != "" {
-		l.words = d.around(t, call.Args[0])
+}
+
+// Looked gives what the first look read of a thread that was blocked then, for whoever takes its stack: one that has the same run
+// count afterwards was blocked all the time. nil: it was not blocked, or is not known.
+func (d *Dump) Looked(tid int) *procfs.TaskLook {
+	t := d.byTID[tid]
+	if t == nil || t.worker || t.first.state != 'S' && t.first.state != 'D' || t.first.err != nil || t.first.call.Running || t.first.sched.Count == 0 {
+		return nil
 	}
+	return &procfs.TaskLook{Name: t.Name, State: t.first.state, Sched: t.first.sched, Call: t.first.call, Files: &t.files}
 }
 
 // innerID is the number that a thread has in its own pid namespace.
@@ -265,14 +311,15 @@ func (d *Dump) secondLook() {
 	if rest := Apart - time.Since(d.now); rest > 0 {
 		time.Sleep(rest)
 	}
-	each(d.threads, func(t *Thread) { d.readCall(t, &t.second) })
+	d.readCalls(d.threads, func(t *Thread) *look { return &t.second })
 	for _, p := range d.procs {
 		p.complete = p.complete && d.sameThreads(p)
 	}
 	each(d.threads, func(t *Thread) {
 		t.second.at = time.Now()
 		var err error
-		t.second.sched, err = d.fs.Schedstat(t.PID, t.TID)
+		t.second.sched, err = t.files.Schedstat()
+		t.files.Close()
 		// Who has not run is in the state that it was in.
 		if t.second.state = t.first.state; err == nil && (t.second.sched.Count != t.first.sched.Count || t.second.call.Running) {
 			var st procfs.Stat

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -19,6 +20,12 @@ func (d *Dump) futexWords(t *Thread, w *Wait) {
 		w.Text += " (" + l.note + ")"
 	}
 	w.Unknown = l.unknown
+	if text, ok := goThreads[w.fam.kind]; ok {
+		w.Text, w.Unknown = text, ""
+	}
+	if strings.HasPrefix(w.fam.kind, "go") {
+		d.missGoroutines(t.PID)
+	}
 	switch {
 	case l.free && l.kind == "semaphore":
 		w.Lost = "though it may go on: a wake-up was lost, or its sender has not run since"
@@ -27,6 +34,11 @@ func (d *Dump) futexWords(t *Thread, w *Wait) {
 	case l.owner != 0:
 		d.lockOwner(t, w)
 	}
+}
+
+// missGoroutines tells that a thread of Go is not what waits.
+func (d *Dump) missGoroutines(pid int) {
+	d.miss("what the goroutines of pid %d wait for: only threads are looked at (SIGQUIT makes a Go program print them, and ends it)", pid)
 }
 
 const endOfThread = "end of a thread"
@@ -43,7 +55,13 @@ func (d *Dump) lockOwner(t *Thread, w *Wait) {
 	case o != nil:
 		r.PID, r.TID, r.Name = o.PID, o.TID, o.Name
 	case private || t.process.inner:
-		r.PID, r.TID = d.inNamespace(t, w.lock.owner, private)
+		k := innerKey{t.PID, w.lock.owner, private}
+		o, ok := d.inner[k]
+		if !ok { // thousands may wait for the same, and each search takes its time
+			o.pid, o.tid = d.inNamespace(t, w.lock.owner, private)
+			d.inner[k] = o
+		}
+		r.PID, r.TID = o.pid, o.tid
 	default:
 		if st, err := d.fs.Status(w.lock.owner); err == nil {
 			r.PID, r.TID, r.Name = st.Tgid, st.Pid, st.Name
@@ -58,6 +76,14 @@ func (d *Dump) lockOwner(t *Thread, w *Wait) {
 	w.Unknown = ""
 	w.on(r, d)
 }
+
+// innerKey is a thread's number as a process has it, and where it was looked for.
+type innerKey struct {
+	pid, id int
+	private bool
+}
+
+type outerID struct{ pid, tid int }
 
 // namespaceSearch bounds the search for a number of another pid namespace.
 const namespaceSearch = 20 * time.Millisecond

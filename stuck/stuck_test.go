@@ -125,6 +125,8 @@ func TestFamilyOf(t *testing.T) {
 		{"a program of Python's user", []output.Frame{frame("pthread_cond_wait", "libc.so.6"), frame("wait", "_x.so"), frame("f", "python3.11")}, family{"cond", "pthread_cond_wait", false, true}},
 		{"rust, v0", []output.Frame{frame("syscall", "libc.so.6"), frame("<std::sys::sync::mutex::futex::Mutex>::lock_contended", "a")},
 			family{"rust mutex", "<std::sys::sync::mutex::futex::Mutex>::lock_contended", false, true}},
+		{"go", []output.Frame{frame("runtime.futexsleep", "a"), frame("runtime.notesleep", "a"), frame("runtime.stopm", "a"), frame("runtime.findRunnable", "a")},
+			family{kind: goIdle, fn: "runtime.stopm"}},
 		{"none", []output.Frame{frame("syscall", "libc.so.6"), frame("my_pthread_mutex_lock", "a")}, family{glib: true}},
 	} {
 		if got := familyOf(tt.frames); got != tt.want {

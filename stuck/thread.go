@@ -34,6 +34,8 @@ type Thread struct {
 
 	first, second look
 	stopped       bool // for its stack: since then it has run
+	worker        bool // of the kernel: it has no user stack
+	files         procfs.TaskFiles
 	process       *process
 	frames        []output.Frame
 }

@@ -104,10 +104,7 @@ func (w *Walker) repeated(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, 
 	}
 	// SFrame recovers no register but SP and FP, and some assemblers wrote
 	// wrong rows: .eh_frame may lead further.
-	if w.second == nil {
-		w.second = New(w.arch, w.space, ehFrameFirst(w.order), w.maxDepth)
-	}
-	other, otherEnd := w.second.walk(set, false, mem, w.spare[:0])
+	other, otherEnd := w.secondWalker().walk(set, false, mem, w.spare[:0])
 	w.spare = other
 	if otherEnd.Reason == Complete || len(other) > len(frames)-first {
 		otherEnd.Repeated = true
@@ -115,6 +112,14 @@ func (w *Walker) repeated(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, 
 		return append(frames[:first], other...), otherEnd
 	}
 	return frames, end
+}
+
+// secondWalker is w.second, made if it is not there yet.
+func (w *Walker) secondWalker() *Walker {
+	if w.second == nil {
+		w.second = New(w.arch, w.space, ehFrameFirst(w.order), w.maxDepth)
+	}
+	return w.second
 }
 
 // worthRepeating: the frames took rows of .sframe, and the order has .eh_frame
@@ -448,7 +453,9 @@ func (w *Walker) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 		w.window.read(w.space, w.set.PC)
 		row, ok := w.methodRow(h, pc, top)
 		if ok && row == nil {
-			if row, r := w.chain(e, top, mem); r == 0 || r == Outermost {
+			// Nor is a 0 in the place of a link an end where a row tells of a return address, and so of a
+			// caller: code without chains leaves what it finds there.
+			if row, r := w.chain(e, top, mem); r == 0 || r == Outermost && e.row == nil {
 				return row, h
 			}
 			continue
@@ -541,4 +548,28 @@ func seen(frames []Frame, pc, sp uint64) bool {
 		}
 	}
 	return false
+}
+
+// Registers returns the registers that the stack of set has in its frame with index n, which is to be f: by .eh_frame first, if that
+// is among the methods, since .sframe recovers SP and FP alone. ok is false where no walk leads there. As in [Step], a register that no row
+// recovers is not known.
+func (w *Walker) Registers(set *regs.Set, mem *Memory, n int, f Frame) (at regs.Set, ok bool) {
+	depth, list := w.maxDepth, []*Walker{w}
+	if slices.Contains(w.order, EHFrame) {
+		list = []*Walker{w.secondWalker(), w}
+	}
+	for _, x := range list {
+		if n < 0 || n >= depth {
+			break
+		}
+		x.maxDepth = n + 1
+		frames, _ := x.walk(set, false, mem, w.spare[:0])
+		x.maxDepth = depth
+		w.spare = frames
+		if len(frames) == n+1 && frames[n].PC == f.PC && frames[n].SP == f.SP && x.set.PC == f.PC {
+			x.catchUp(mem)
+			return x.set, true
+		}
+	}
+	return regs.Set{}, false
 }

@@ -787,6 +787,17 @@ func TestWalkS390X(t *testing.T) {
 				{PC: 0x403010, Caller: true, How: BackChain, Fallback: true}},
 		},
 		{
+			// The caller has a caller, as its row says, and keeps no chain: the 0 in
+			// the place of its link is no end.
+			name: "row needs r11 where the chain stops",
+			space: &space{mapped: text, code: calls, rows: map[How][]sframe.Entry{
+				SFrame: {covers(0x402000, 0x402040, sframe.Row{CFA: fromReg(11, 160), RA: atCFA(-48)})},
+			}},
+			set: set(0x401010, 15, sp, 11, sp, 14, 0xdead), mem: words(a, sp, chain(0x402010)...),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, Caller: true, How: BackChain}},
+			end:  End{Reason: UnknownRegister, Addr: 0x402010},
+		},
+		{
 			// A leaf stands on its caller's frame: r14 holds the way there.
 			name: "leaf without a frame", order: []How{BackChain},
 			space: &space{mapped: text, code: direct},

@@ -13,7 +13,7 @@ import (
 type parsedArgs struct {
 	flags   []string // each "--name" or "--name=value"
 	topic   string   // of help: "man", or a shell
-	sub     string   // "dump", "replay", "diff" or ""
+	sub     string   // one of subcommands, or ""
 	files   []string // replay's FILE, diff's two
 	command []string // what follows "--"; nil without "--"
 }
@@ -62,7 +62,7 @@ func (s *argSplitter) next() string {
 }
 
 // subcommands are the words that may stand in the place of what to do.
-var subcommands = map[string]bool{"dump": true, "replay": true, "diff": true, "agent": true}
+var subcommands = map[string]bool{"dump": true, "replay": true, "diff": true, "agent": true, "top": true}
 
 // topics are what help can print besides the help: the manual page, and completions of shells.
 var topics = map[string]bool{"man": true, "bash": true, "zsh": true, "fish": true}
@@ -90,8 +90,6 @@ func (s *argSplitter) word(w string) error {
 			return nil
 		case "record":
 			return errors.New("record is a flag (try: sfsample -p PID --record FILE, or sfsample -p PID -o flame.html for a picture at once)")
-		case "top":
-			return errors.New("there is no live view (try: sfsample -p PID -d 10 -o top.html, whose \"table\" lists the functions)")
 		}
 	}
 	how := "sfsample"

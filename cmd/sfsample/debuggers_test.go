@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -133,6 +134,11 @@ func agree(t *testing.T, pid int) (stacks, frames int) {
 	stop(t, pid)
 	ours, gdb, eu := threeStacks(t, pid, ourStacks)
 	for tid, got := range ours {
+		st, err := (procfs.FS{}).Schedstat(pid, tid)
+		if err == nil && st.Run < time.Millisecond && len(got) == 1 && len(gdb[tid]) == 2 && len(eu[tid]) == 2 && gdb[tid][0] == got[0] && eu[tid][0] == got[0] && gdb[tid][1] != eu[tid][1] {
+			// It is being born and has hardly run: the table says that it has no caller (clone3.S of glibc), and each debugger goes on to another address.
+			continue
+		}
 		for name, want := range map[string][]uint64{"gdb": gdb[tid], "eu-stack": eu[tid]} {
 			if !slices.Equal(got, want) {
 				t.Errorf("thread %d: we and %s differ:\n%s", tid, name, sideBySide(got, want))

@@ -92,6 +92,7 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 	if len(pids) == 0 {
 		return nil, fmt.Errorf("dump %s: %w (try: ps -e)", c.meant(), errNoProcess)
 	}
+	c.goAhead() // again, with --watch
 	v := &view{at: time.Now()}
 	begun := stuck.Begin(procfs.FS{}, pids, c.tids)
 	pipe := c.livePipeline(c.newNames(context.Background(), log, stderr, false), log, nil, nil, nil)
@@ -99,6 +100,7 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 	s.pids = pids
 	opt := s.options()
 	opt.Kernel = true // where the kernel shows it
+	opt.Looked = begun.Looked
 	if v.threads, err = sampler.Dump(opt, pipe); err != nil {
 		return nil, err
 	}
@@ -115,6 +117,7 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 		stacks[t.TID] = t.Stack
 	}
 	v.report = begun.End(func(tid int) *output.Stack { return stacks[tid] })
+	v.report.Missing = append(v.report.Missing, refused()...)
 	return v, nil
 }
 

@@ -176,6 +176,36 @@ func exitStacks(t *testing.T, end func(t *testing.T, p *proc), want []string) (m
 	return ""
 }
 
+// TestChildBefore: a process that was there before us is sampled with the one that has made it, and the run ends with both.
+func TestChildBefore(t *testing.T) {
+	for _, args := range [][]string{nil, {"--exit-stacks"}} {
+		t.Run(fmt.Sprint(args), func(t *testing.T) {
+			p := startTarget(t, "parent")
+			r := begin(t, tool(append(args, "-p", strconv.Itoa(p.pid), "--children", "--threads", "all", "-o", "json=-")...))
+			r.traces(t, p.pid)
+			p.send(t, "work")
+			p.line(t)
+			p.send(t, "exit")
+			o := r.end(t)
+			o.want(t, exitDone)
+			seen, ends := map[int]bool{}, map[int]bool{}
+			for _, s := range parseSamples(t, o.stdout) {
+				seen[s.PID] = true
+				ends[s.PID] = ends[s.PID] || s.Taken == "exit"
+			}
+			delete(seen, p.pid)
+			if len(seen) != 1 {
+				t.Errorf("samples of %d processes beside the parent, want its child's", len(seen))
+			}
+			for pid := range seen {
+				if got := ends[pid] && ends[p.pid]; got != (args != nil) {
+					t.Errorf("exit stacks of both: %t", got)
+				}
+			}
+		})
+	}
+}
+
 // TestExitStacksOfCommand starts the process itself: what it was before it became
 // the command, with threads of our own, does not count.
 func TestExitStacksOfCommand(t *testing.T) {

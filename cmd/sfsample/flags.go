@@ -89,13 +89,15 @@ type config struct {
 	verify      bool         // compare two methods on each sample
 	maxOverhead float64      // share of the target's time, 0.01 is one percent
 	maxCPU      float64      // share of a CPU for this program; 0: no bound
-	nice        bool         // never raise the tracing thread's priority
+	nice        bool         // never raise our priority
 
 	inlines    bool   // inlined functions as frames
 	lines      bool   // file and line in labels
 	demangle   string // demangleFull, demangleShort or noDem
 	scripts    string // scriptsOn, scriptsOnly or scriptsOff
 	debuginfod bool   // ask the servers of DEBUGINFOD_URLS
+
+	top bool // it is watched while it goes on
 
 	agent      bool   // it runs as an agent
 	configFile string // of an agent
@@ -196,12 +198,15 @@ func newFlags(c *config) *pflag.FlagSet {
 var meaningless = map[mode][]string{
 	modeSample: {"group", "json", "watch"},
 	modeDump: {"open", "max-cpu", "hz", "duration", "every", "output", "spool", "service", "no-names", "record", "threads", "weight", "children", "waits", "exit-stacks", "verify",
-		"max-overhead", "nice", "by", "unit"},
+		"max-overhead", "by", "unit"},
 	modeReplay: {"max-cpu", "pid", "tid", "hz", "duration", "every", "spool", "service", "no-names", "record", "threads", "stop", "no-restart", "children", "kernel",
 		"waits", "exit-stacks", "max-overhead", "nice", "dump", "group", "json", "watch", "name", "cgroup", "container", "user", "tree"},
 	modeDiff: {"max-cpu", "pid", "tid", "hz", "duration", "every", "spool", "service", "no-names", "record", "threads", "weight", "stop", "no-restart", "children", "kernel",
 		"waits", "exit-stacks", "verify", "max-overhead", "nice", "by", "unit", "dump", "group", "json", "watch", "name", "cgroup", "container", "user", "tree"},
 }
+
+// meaninglessTop are the flags that mean nothing for a run that is watched: what it finds is on the screen.
+var meaninglessTop = []string{"output", "open", "spool", "service", "no-names", "record", "exit-stacks", "verify", "lines", "by", "unit", "verbose", "dump"}
 
 // parseArgs reads the arguments that follow the program's name. Each error is a
 // wrong usage, says what is wrong and how it is written rightly.
@@ -217,6 +222,9 @@ func parseArgs(args []string) (config, error) {
 	}
 	if c.agent = split.sub == "agent"; c.agent {
 		c.hz, c.every = 19, 10*time.Second
+	}
+	if c.top = split.sub == "top"; c.top {
+		c.every = time.Second
 	}
 	if name, ok := configOf(split.flags); ok && c.agent {
 		if err := readConfig(name, fs); err != nil {
@@ -251,6 +259,14 @@ func parseArgs(args []string) (config, error) {
 		if fs.Changed(name) {
 			return config{}, fmt.Errorf("%s has no meaning %s", spell(name), c.mode)
 		}
+	}
+	for _, name := range meaninglessTop {
+		if c.top && fs.Changed(name) {
+			return config{}, fmt.Errorf("%s has no meaning with top, which shows what it finds (leave out one of them)", spell(name))
+		}
+	}
+	if c.top && !fs.Changed("waits") {
+		c.waits = c.threads == threadsAll
 	}
 	if err := c.takeTarget(split); err != nil {
 		return config{}, err
@@ -318,6 +334,8 @@ func (c *config) takeTarget(split parsedArgs) error {
 		return errors.New("--waits is for blocked threads (give --threads all too)")
 	case c.exitStacks && c.searches():
 		return errors.New("--exit-stacks is for processes given with -p, or a command (leave out --tree, --name, --cgroup, --container and --user)")
+	case c.command == nil && !given && c.top:
+		return errors.New("no process given (try: sfsample top -p PID, or sfsample top -- COMMAND)")
 	case c.command == nil && !given:
 		return errors.New("no process given (try: sfsample -p PID, sfsample -- COMMAND, or sfsample --help)")
 	}
@@ -366,7 +384,7 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 	if !given && c.mode == modeDiff {
 		c.outputs = []output.Spec{{Format: "html", File: "-"}}
 	}
-	if !given && c.mode != modeDiff {
+	if !given && c.mode != modeDiff && !c.top {
 		c.outputs = []output.Spec{{Format: "folded", File: "-"}}
 	}
 	if len(c.sends) > 0 && c.mode == modeReplay {
@@ -463,7 +481,7 @@ func parseDuration(s string) (time.Duration, error) {
 		d, err = time.ParseDuration(s + "s")
 	}
 	if err != nil || d <= 0 {
-		return 0, errors.New("is no duration (seconds, or a number with a unit, more than 0: -d 10, -d 1m30s)")
+		return 0, errors.New("is no duration (seconds, or a number with a unit, more than 0: 10, 1m30s)")
 	}
 	return d, nil
 }

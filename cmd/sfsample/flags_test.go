@@ -108,6 +108,18 @@ func TestParseArgs(t *testing.T) {
 		{"--children=false -- cmd", func(c *config) { c.pids, c.command = nil, []string{"cmd"} }},
 		{"-- dump", func(c *config) { c.pids, c.command, c.children = nil, []string{"dump"}, true }},
 
+		{"top -p 1", func(c *config) { c.top, c.every, c.outputs = true, time.Second, nil }},
+		{"top -p 1 --threads all --every 5", func(c *config) {
+			c.top, c.every, c.outputs = true, 5*time.Second, nil
+			c.threads, c.weight, c.waits = threadsAll, weightWall, true
+		}},
+		{"top -p 1 --threads all --waits=false", func(c *config) {
+			c.top, c.every, c.outputs, c.threads, c.weight = true, time.Second, nil, threadsAll, weightWall
+		}},
+		{"top -- cmd", func(c *config) {
+			c.top, c.every, c.outputs, c.pids, c.command, c.children = true, time.Second, nil, nil, []string{"cmd"}, true
+		}},
+
 		{"dump -p 1", func(c *config) { c.mode = modeDump }},
 		{"-p 1 dump", func(c *config) { c.mode = modeDump }},
 		{"--dump -p 1", func(c *config) { c.mode = modeDump }},

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"regexp"
 	"runtime"
 	"strconv"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sfsample/internal/testprog"
+	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
 )
 
@@ -204,5 +206,18 @@ func (p *proc) unharmed(t testing.TB, all []int) {
 		case s.TracerPid != 0 || s.State == 't' || s.State == 'T':
 			t.Errorf("thread %d is left in state %c, traced by %d", tid, s.State, s.TracerPid)
 		}
+	}
+}
+
+// TestMetCalls: stops that have met a system call are counted, as a SIGKILL in them cannot be mended.
+func TestMetCalls(t *testing.T) {
+	if !ptrace.Reverts {
+		t.Skip("the kernel decides on the restart of a call before the stop")
+	}
+	p := testprog.Start(t, testprog.Committed(t, runtime.GOARCH, "ehframe", "blocked"), "17")
+	o := sfsample(t, "-p", strconv.Itoa(p.PID), "--threads", "all", "--stop", "always", "-d", "500ms", "-v", "-o", "/dev/null")
+	o.want(t, exitDone)
+	if !regexp.MustCompile(`stops that met a system call: [1-9][0-9]*, from request to release p50 [1-9]`).MatchString(o.stderr) {
+		t.Errorf("no such stop is told of:\n%s", o.stderr)
 	}
 }

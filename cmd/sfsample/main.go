@@ -82,6 +82,9 @@ func (c *config) checkStdout() error {
 	if f := os.Stdout; isTerminal(f) && slices.Contains(c.outputs, output.Spec{Format: "pprof", File: "-"}) {
 		return errors.New("standard output is a terminal, which cannot show the compressed data of pprof (try: -o FILE.pb.gz, or a pipe)")
 	}
+	if c.top {
+		return checkTerminal()
+	}
 	onto := c.mode == modeDump
 	for _, spec := range c.outputs {
 		onto = onto || (c.mode == modeSample || c.mode == modeReplay || c.mode == modeDiff) && spec.File == "-"
@@ -128,6 +131,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "sfsample: %s\n", printable(err.Error()))
 		return exitUsage
 	}
+	if c.mode == modeSample || c.mode == modeDump {
+		c.goAhead()
+		defer goBack()
+	}
 	err = errors.Join(c.checkFiles(), c.checkProc("/proc"))
 	var page *showing
 	if err == nil {
@@ -163,7 +170,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case modeDump:
 		err = dump(c, stdout, stderr)
 	}
-	if err == nil && page != nil {
+	if goBack(); err == nil && page != nil {
 		err = page.show(func(format string, args ...any) { fmt.Fprintf(stderr, "sfsample: "+format+"\n", args...) })
 	}
 	if err != nil {

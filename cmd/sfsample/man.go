@@ -80,7 +80,7 @@ func completion(shell string) string {
 		}
 	})
 	if shell == "fish" {
-		b.WriteString("complete -c sfsample -n __fish_use_subcommand -a 'dump replay diff help'\n")
+		b.WriteString("complete -c sfsample -n __fish_use_subcommand -a 'top dump replay diff agent help'\n")
 		return b.String()
 	}
 	if shell == "zsh" {
@@ -91,7 +91,7 @@ func completion(shell string) string {
 	case $prev in
 	-p|--pid|-t|--tid) words=$(cd /proc && echo [0-9]*) ;;
 	%s
-	*) case $cur in -*) words=%q ;; *) [ "$COMP_CWORD" = 1 ] && words="dump replay diff help" ;; esac ;;
+	*) case $cur in -*) words=%q ;; *) [ "$COMP_CWORD" = 1 ] && words="top dump replay diff agent help" ;; esac ;;
 	esac
 	COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ulikunitz/xz"
 	"golang.org/x/sys/unix"
 
 	"sfsample/internal/testprog"
@@ -89,6 +91,29 @@ func (p *program) rename(names map[string]string) *program {
 	return p
 }
 
+// miniDebug puts a .gnu_debugdata in the place of the symbol table.
+func (p *program) miniDebug(data []byte) *program {
+	p.t.Helper()
+	names, _ := p.section(".shstrtab")
+	list, err := names.Data()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	put := func(section string, b []byte) (header []byte) {
+		at := len(p.b)
+		p.b = append(p.b, b...)
+		_, header = p.section(section)
+		p.f.ByteOrder.PutUint64(header[24:], uint64(at))
+		p.f.ByteOrder.PutUint64(header[32:], uint64(len(b)))
+		return header
+	}
+	put(".shstrtab", append(slices.Clone(list), ".gnu_debugdata\x00"...))
+	h := put(".symtab", data)
+	p.f.ByteOrder.PutUint32(h, uint32(len(list)))
+	p.f.ByteOrder.PutUint32(h[4:], uint32(elf.SHT_PROGBITS))
+	return p
+}
+
 func (p *program) buildID() string {
 	p.t.Helper()
 	s, _ := p.section(".note.gnu.build-id")
@@ -140,6 +165,38 @@ func wantStack(t *testing.T, p *testprog.Proc) {
 	t.Helper()
 	if got, text := dumped(t, len(p.Stack), p.PID); !slices.Equal(got, p.Stack) {
 		t.Errorf("stack %q, want %q:\n%s", got, p.Stack, text)
+	}
+}
+
+// TestDumpTellsOfBounds: that symbols were not expanded, as they are too large, is in the dump's text and JSON.
+func TestDumpTellsOfBounds(t *testing.T) {
+	var bomb bytes.Buffer
+	w, err := xz.WriterConfig{DictCap: 1 << 20}.NewWriter(&bomb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zeros := make([]byte, 1<<20)
+	for range 65 {
+		if _, err := w.Write(zeros); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	const told = "compressed sections are not expanded to more than 64 MB in memory"
+	path := filepath.Join(t.TempDir(), "deep")
+	deep(t).miniDebug(bomb.Bytes()).write(path)
+	p := testprog.Start(t, path)
+	pid := strconv.Itoa(p.PID)
+	o := sfsample(t, "dump", "--stop", "always", "-v", "-p", pid)
+	if want := "not known: some names are missing, as " + told; !strings.Contains(o.stdout, want) {
+		t.Errorf("the text lacks %q:\n%s%s", want, o.stdout, o.stderr)
+	}
+	o = sfsample(t, "dump", "--stop", "always", "--json", "-p", pid)
+	var d jsonDump
+	if err := json.Unmarshal([]byte(o.stdout), &d); err != nil || len(d.Missing) != 1 || !strings.Contains(d.Missing[0], told) {
+		t.Errorf("%v: missing %q, want %q", err, d.Missing, told)
 	}
 }
 

@@ -3,11 +3,17 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sfsample/internal/testprog"
+	"sfsample/ptrace/procfs"
 )
 
 // recorded samples a process and returns the folded stacks of the run and its
@@ -196,4 +202,75 @@ func TestReplayBad(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestWritingEnds: a result that nobody reads does not keep sfsample: Ctrl-C ends a replay, and a run whose end has come by the
+// second one.
+func TestWritingEnds(t *testing.T) {
+	p := startTarget(t, "obey")
+	pid := strconv.Itoa(p.pid)
+	recording := filepath.Join(t.TempDir(), "recording")
+	sfsample(t, "-p", pid, "-hz", "999", "-d", "200ms", "--threads", "all", "-o", "/dev/null", "--record", recording).want(t, exitDone)
+	for _, tt := range []struct {
+		name  string
+		times int // that Ctrl-C takes; 0: two signals come at once
+		args  []string
+	}{
+		{"replay, svg", 1, []string{"replay", recording, "-o", "svg=-"}},
+		{"replay, html", 1, []string{"replay", recording, "-o", "html=-"}},
+		{"sample, svg", 2, []string{"-p", pid, "-hz", "999", "-d", "200ms", "--threads", "all", "-o", "svg=-"}},
+		{"two signals, svg", 0, []string{"-p", pid, "-hz", "999", "-d", "200ms", "--threads", "all", "-o", "svg=-"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			room, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 4096)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := tool(tt.args...)
+			cmd.Stdout = w
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			w.Close()
+			ended := make(chan error, 1)
+			go func() { ended <- cmd.Wait() }()
+			eventually(t, "a pipe that is full", func() bool {
+				n, err := unix.IoctlGetUint32(int(r.Fd()), unix.TIOCINQ)
+				return err == nil && int(n) == room
+			})
+			begun := time.Now()
+			if tt.times == 0 {
+				for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCONT} {
+					if err := cmd.Process.Signal(sig); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for range tt.times {
+				begun = time.Now()
+				cmd.Process.Signal(syscall.SIGINT)             // an error is that it has ended
+				eventually(t, "Ctrl-C is taken", func() bool { // a thread that has a signal to take runs
+					fs := procfs.FS{}
+					ids, _ := fs.TaskIDs(cmd.Process.Pid)
+					return !slices.ContainsFunc(ids, func(tid int) bool {
+						c, err := fs.Syscall(cmd.Process.Pid, tid)
+						return err == nil && c.Running
+					})
+				})
+			}
+			select {
+			case <-ended:
+				t.Logf("ended %v after Ctrl-C", time.Since(begun))
+			case <-time.After(testprog.Patience):
+				cmd.Process.Kill()
+				t.Error("does not end on Ctrl-C")
+			}
+			p.untouched(t)
+		})
+	}
 }

@@ -35,7 +35,7 @@ func (p *progress) clear() {
 func (s *session) progress() *progress {
 	p := &progress{w: s.stderr}
 	f, ok := s.stderr.(*os.File)
-	if s.quiet || !ok || !isTerminal(f) {
+	if s.quiet || s.top != nil || !ok || !isTerminal(f) {
 		return p
 	}
 	what := "process " + joinInts(s.pids)
@@ -136,22 +136,34 @@ func (s *session) commandEnd(say func(string, ...any)) {
 	}
 }
 
-// next is the one thing to do next, empty if there is none.
-func (s *session) next(u sampler.Unwound) string {
-	r, fs := &s.result, procfs.FS{}
+// stopped returns a process that was asked for and is stopped, and who traces it if that is why.
+func (s *session) stopped() (pid, tracer int) {
+	fs := procfs.FS{}
 	for _, pid := range s.pids {
 		stat, err := fs.Stat(pid)
 		switch {
 		case err != nil:
 		case stat.State == 'T':
-			return fmt.Sprintf("process %d is stopped, by a signal or a shell's Ctrl-Z (try: kill -CONT %[1]d; sfsample dump -p %[1]d shows where it stands)", pid)
+			return pid, 0
 		case stat.State == 't':
 			status, _ := fs.Status(pid)
-			return fmt.Sprintf("process %d is stopped by process %d, which traces it (try: sfsample dump -p %[1]d, which needs no stop)", pid, status.TracerPid)
+			return pid, status.TracerPid
 		}
 	}
-	switch {
-	case s.threads == threadsRunning && 20*r.Count[ledger.Sampled] < r.Ticks && s.config.command == nil:
+	return 0, 0
+}
+
+// next is the one thing to do next, empty if there is none.
+func (s *session) next(u sampler.Unwound) string {
+	r := &s.result
+	switch pid, tracer := s.stopped(); {
+	case tracer != 0:
+		return fmt.Sprintf("process %d is stopped by process %d, which traces it (try: sfsample dump -p %[1]d, which needs no stop)", pid, tracer)
+	case pid != 0:
+		return fmt.Sprintf("process %d is stopped, by a signal or a shell's Ctrl-Z (try: kill -CONT %[1]d; sfsample dump -p %[1]d shows where it stands)", pid)
+	case r.FewFiles:
+		return "some threads were not sampled, as no more files could be opened (try: ulimit -n 4096; it takes five for each thread)"
+	case s.threads == threadsRunning && 20*(r.Count[ledger.Sampled]+r.Count[ledger.Waiting]) < r.Ticks && s.config.command == nil:
 		if r.Expected == 0 {
 			return "" // there was nobody, as was said
 		}
@@ -159,8 +171,8 @@ func (s *session) next(u sampler.Unwound) string {
 		if len(s.pids) == 0 {
 			dump = "with the same choice of processes"
 		}
-		return fmt.Sprintf("hardly anything ran, %d samples in %d ticks (try: --threads all for what is waited for, or sfsample dump %s)",
-			r.Count[ledger.Sampled], r.Ticks, dump)
+		return fmt.Sprintf("hardly anything ran, %s in %s (try: --threads all for what is waited for, or sfsample dump %s)",
+			output.Plural(int64(r.Count[ledger.Sampled]), "sample"), output.Plural(int64(r.Ticks), "tick"), dump)
 	case u.Cut[unwind.DepthLimit.String()] > 0:
 		return fmt.Sprintf("%d stacks are deeper than %d frames (try: --max-depth %d)", u.Cut[unwind.DepthLimit.String()], s.maxDepth, 8*s.maxDepth)
 	case 4*r.Lost() > r.Expected:
@@ -243,14 +255,24 @@ func (s *session) unread(say func(string, ...any)) {
 		say("names: %d addresses of %s are without inlined functions and lines, as those were not read within %v of Ctrl-C (try: -d, which waits for them)",
 			unread[m], m, namesGrace)
 	}
-	for _, bound := range symbol.Refused() {
-		say("names: some are missing, as compressed sections are not expanded to more than %s at a time (-v tells of which files)", bound)
+	for _, line := range refused() {
+		say("names: %s", line)
 	}
+}
+
+// refused tells of the bounds on what is expanded from compressed sections that were met.
+func refused() (list []string) {
+	for _, bound := range symbol.Refused() {
+		list = append(list, "some names are missing, as compressed sections are not expanded to more than "+bound+" at a time (-v tells of which files)")
+	}
+	return list
 }
 
 func (s *session) details(say func(string, ...any), u sampler.Unwound) {
 	r := &s.result
 	say("stops: %d asked for, %d on their way at the end; %d CPUs had a clock, which looked in vain for %v in all", r.Seizes, r.Waits, r.Clocks, short(r.Looked))
+	say("stops that met a system call: %d, from request to release %s; a SIGKILL of sfsample then would leave the call's repetition to the kernel",
+		r.Met.N, spread(r.Met))
 	if r.Priority != nil {
 		say("no real-time priority: %v (try: as root, or with CAP_SYS_NICE; pauses are longer on a busy machine)", r.Priority)
 	}

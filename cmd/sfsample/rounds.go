@@ -162,7 +162,7 @@ func (c *config) checkRounds() error {
 		}
 	}
 	if c.every > 0 && c.every < leastRound {
-		return fmt.Errorf("--every %v: a round takes at least %v", c.every, leastRound)
+		return fmt.Errorf("--every %v: a round takes at least %v (try: --every %[2]v)", c.every, leastRound)
 	}
 	if c.every > 0 && c.record != "" {
 		return errors.New("--record is one file (leave out --every)")

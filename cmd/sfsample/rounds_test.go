@@ -102,7 +102,7 @@ func TestRoundOfTheEnded(t *testing.T) {
 	p := startTarget(t, "obey")
 	run := begin(t, tool("-hz", "199", "--every", "1", "--max-overhead", "100", "--threads", "all", "-o", out+"/x-%T.folded", "-p", fmt.Sprint(p.pid)))
 	files := func() (names []string) {
-		names, _ = filepath.Glob(out + "/*")
+		names, _ = filepath.Glob(out + "/*.folded") // whole ones
 		return names
 	}
 	for len(files()) == 0 {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -31,7 +32,12 @@ import (
 // sample runs the main job: attach, sample, write. The status is that of the
 // command that was sampled, if it has ended.
 func sample(c config, stderr io.Writer) (status int, err error) {
-	s := &session{config: c, log: logger(c, stderr), stderr: stderr}
+	var top *topView
+	if c.top {
+		top = newTop(&c, stderr)
+		stderr = top.notices
+	}
+	s := &session{config: c, log: logger(c, stderr), stderr: stderr, top: top}
 	return s.sample()
 }
 
@@ -89,6 +95,10 @@ type results interface {
 
 // open opens the outputs.
 func (s *session) open() error {
+	if s.top != nil {
+		s.outs = s.top
+		return nil
+	}
 	if s.every == 0 && len(s.sends) == 0 {
 		outs, err := output.Open(s.outputs, s.outputOptions())
 		s.outs = &lastSink{Outputs: outs}
@@ -130,6 +140,7 @@ type session struct {
 	result  sampler.Result
 	pipeErr error     // an output or the recording failed while sampling
 	agent   *agentRun // nil: it is none
+	top     *topView  // nil: nobody watches
 	command *started
 	name    string // of the first process
 	execErr chan error
@@ -139,7 +150,11 @@ type session struct {
 func (s *session) run() error {
 	opt := s.options()
 	if s.config.command != nil {
-		cmd, err := start(s.config.command)
+		files := [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
+		if s.top != nil {
+			files = [3]*os.File{quietFile(os.Stdin, os.O_RDONLY), quietFile(os.Stdout, os.O_WRONLY), quietFile(os.Stderr, os.O_WRONLY)}
+		}
+		cmd, err := start(s.config.command, files)
 		if err != nil {
 			return err
 		}
@@ -155,7 +170,16 @@ func (s *session) run() error {
 	}
 	ctx, stop := interrupted()
 	defer stop()
-	opt.Suspend = suspensions(ctx)
+	ready := s.ready
+	if s.top == nil {
+		opt.Suspend = suspensions(ctx)
+	} else {
+		opt.Suspend = s.top.suspensions(ctx)
+		ready = func() {
+			s.ready()
+			s.top.begin(ctx, s.what(), s.stopped, stop)
+		}
+	}
 	if s.searches() {
 		if err := s.search(ctx, &opt); err != nil {
 			return err
@@ -167,9 +191,12 @@ func (s *session) run() error {
 	}
 	s.pipe = s.livePipeline(s.names, s.log, s.outs, s.rec.writer(), func() { s.slow(ctx) })
 	progress := s.progress()
-	result, err := sampler.Run(ctx, opt, s.duration, s.pipe, s.ready, progress.show)
+	result, err := sampler.Run(ctx, opt, s.duration, s.pipe, ready, progress.show)
 	progress.clear()
 	s.result = result
+	if s.top != nil {
+		s.top.await(s.why(ctx, err))
+	}
 	if execErr := s.awaitExec(); execErr != nil {
 		return execErr
 	}
@@ -280,6 +307,33 @@ func (s *session) ready() {
 	}
 }
 
+// what names what is sampled.
+func (s *session) what() string {
+	switch {
+	case s.command != nil:
+		return fmt.Sprintf("pid %d %s", s.command.process.Pid, strings.Join(s.config.command, " "))
+	case s.searches():
+		return s.meant()
+	case len(s.pids) == 1:
+		program, args, _ := strings.Cut(s.name, " ")
+		return fmt.Sprintf("pid %d %s %s", s.pids[0], filepath.Base(program), args)
+	}
+	return fmt.Sprintf("%d processes", len(s.pids))
+}
+
+// why says why nothing more comes, empty if somebody wanted that, or it is an error.
+func (s *session) why(ctx context.Context, err error) string {
+	switch {
+	case ctx.Err() != nil || err != nil || s.duration > 0 && s.result.Elapsed >= s.duration:
+		return ""
+	case s.result.Status.Signaled():
+		return fmt.Sprintf("%s was ended by %s", s.command.name, unix.SignalName(s.result.Status.Signal()))
+	case s.command != nil && s.result.Ended:
+		return fmt.Sprintf("%s has ended with status %d", s.command.name, s.result.Status.ExitStatus())
+	}
+	return "everything that was sampled has ended"
+}
+
 // about is what titles tell of the run.
 func (s *session) about() output.Run {
 	r := output.Run{PIDs: s.pids, Start: time.Now().Add(-s.result.Elapsed), Duration: s.result.Elapsed, Lost: s.result.Lost(), Command: s.name}
@@ -337,6 +391,11 @@ func interruptible() (context.Context, func()) {
 		cancel()
 		signal.Stop(c) // the next one has its usual effect
 		signal.Reset(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+		select {
+		case sig := <-c: // it came before that
+			_ = syscall.Kill(os.Getpid(), sig.(syscall.Signal)) // ourselves: it cannot fail
+		default:
+		}
 	}()
 	return ctx, cancel
 }
@@ -380,6 +439,7 @@ func (s *session) options() sampler.Options {
 		All: s.threads == threadsAll, WallWeight: s.weight == weightWall,
 		Stop: stopMode(s.stop), NoRestart: s.noRestart, Children: s.children,
 		Kernel: s.kernel, ExitStacks: s.exitStacks, Every: s.every, MaxOverhead: s.maxOverhead, MaxCPU: s.maxCPU, Nice: s.nice, Log: s.log,
+		Released: goBack,
 	}
 }
 

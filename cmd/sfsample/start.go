@@ -31,8 +31,8 @@ type started struct {
 	name    string
 }
 
-// start begins a command; it runs once release is called.
-func start(command []string) (*started, error) {
+// start begins a command with these files (standard input, output, error); it runs once release is called.
+func start(command []string, files [3]*os.File) (*started, error) {
 	path, err := exec.LookPath(command[0])
 	if err != nil && !errors.Is(err, exec.ErrDot) {
 		return nil, runError(command[0], unwrapExec(err))
@@ -44,8 +44,9 @@ func start(command []string) (*started, error) {
 	ours, theirs := os.NewFile(uintptr(pair[0]), "launcher"), os.NewFile(uintptr(pair[1]), "launcher")
 	defer theirs.Close()
 	args := append([]string{launcherName, path}, command...)
+	defer fallBack()()
 	p, err := os.StartProcess("/proc/self/exe", args, &os.ProcAttr{
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, theirs},
+		Files: []*os.File{files[0], files[1], files[2], theirs},
 	})
 	if err != nil {
 		ours.Close()

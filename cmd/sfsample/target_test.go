@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -29,7 +30,7 @@ func init() {
 // "obey" prints ready and does what standard input says, a line each, until it
 // ends; "headless" does the same after the main thread has exited; "crowd" does
 // the same with many threads, see [crowd]; "spinners" with some that never sleep;
-// "calls" makes many system calls;
+// "calls" makes many system calls; "parent" has a child that ends with it;
 // "jit" runs code that no file holds; "tracer" traces a process;
 // "sample-self" becomes sfsample, asked for its own id.
 func target(args []string) {
@@ -61,6 +62,16 @@ func target(args []string) {
 		startSpinners()
 	case "calls":
 		obey(callOften)
+	case "parent":
+		child := exec.Cmd{Path: self, Args: []string{targetName, "obey"}}
+		in, err := child.StdinPipe() // its end is the child's
+		check(err)
+		defer in.Close()
+		out, err := child.StdoutPipe()
+		check(err)
+		check(child.Start())
+		_, err = bufio.NewReader(out).ReadString('\n')
+		check(err)
 	}
 	obey(nil)
 }

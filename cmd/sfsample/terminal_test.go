@@ -2,15 +2,18 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"sfsample/internal/testprog"
 	"sfsample/sampler"
 )
 
@@ -105,14 +108,18 @@ func TestFewFiles(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("no bash on this machine")
 	}
-	p := startTarget(t, "obey")
-	cmd := tool("-p", strconv.Itoa(p.pid), "-d", "0.1")
+	p := testprog.Start(t, testprog.Committed(t, runtime.GOARCH, "ehframe", "spinners"), "60")
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	limited := exec.Command("bash", append([]string{"-c", `ulimit -n 12; exec -a "$1" "$0" "${@:2}"`, exe}, cmd.Args...)...)
-	limited.Env = cmd.Env
-	o := begin(t, limited).end(t)
-	o.want(t, exitFailed, "only 12 files may be open", "ulimit -n")
+	limited := func(files int) outcome {
+		cmd := tool("-p", strconv.Itoa(p.PID), "-d", "0.5", "-o", "/dev/null")
+		script := fmt.Sprintf(`ulimit -n %d; exec -a "$1" "$0" "${@:2}"`, files)
+		under := exec.Command("bash", append([]string{"-c", script, exe}, cmd.Args...)...)
+		under.Env = cmd.Env
+		return begin(t, under).end(t)
+	}
+	limited(12).want(t, exitFailed, "only 12 files may be open", "ulimit -n")
+	limited(64).want(t, exitDone, "next: some threads were not sampled, as no more files could be opened (try: ulimit -n 4096")
 }

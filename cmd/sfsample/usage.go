@@ -17,6 +17,7 @@ Usage:
   sfsample -p PID[,PID...] [-hz 99] [-d 10s] [-o FILE]   sample live processes
   sfsample --name NAME [-d 10s] [-o FILE]                those that are there or come, by name
   sfsample [flags] -- COMMAND [ARGS...]                  start a command and sample it
+  sfsample top -p PID                                    watch it live; ? tells the keys
   sfsample dump -p PID                                   what each thread waits for, and its stack
   sfsample agent --config FILE                           profile a machine's services all the time
   sfsample replay FILE                                   write again what --record kept
@@ -40,10 +41,11 @@ What to sample:
 When:
   -F, -hz, --hz 99          ticks a second, 1 to 100000
   -d, --duration 10s        time to sample, 10 is 10s (default: until the target ends or Ctrl-C)
-      --every 10s           a result for each such round, in files with %%T, its time, in their names
+      --every 10s           a result for each such round, in files with %%T, its time, in the names;
+                            top: a new picture each so long (default 1s)
       --max-overhead 1%%     lower the rate when pauses take a larger share of the target's time
       --max-cpu 0.5%%        lower the rate when this program takes a larger share of a CPU
-      --nice                do not raise the priority of the sampler's tracing thread
+      --nice                do not raise the sampler's priority
 
 
 Agent:
@@ -77,8 +79,8 @@ Output:
       --inlines             inlined functions are frames
       --lines               file and line in labels
       --demangle full       C++ and Rust names; short: without parameters; off: as in the file
-      --scripts on          Python's frames in the place of its interpreter's (default); only: no
-                            native ones in such stacks; off: native ones alone
+      --scripts on          Python's and PHP's frames in the place of their interpreter's (default);
+                            only: no native ones in such stacks; off: native ones alone
       --debuginfod          ask the servers of DEBUGINFOD_URLS for debug files
       --open                show the result in the browser, until Ctrl-C; --open=URL: that of
                             -o FILE.firefox.json or .speedscope.json in a viewer, {url} is its URL

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -371,6 +372,71 @@ func TestCrowd(t *testing.T) {
 		t.Errorf("the third line is %q, want one that begins with %q", lines[2], want)
 	}
 	t.Logf("%d threads in %v", n, took)
+}
+
+// TestDeadOwner: an owner that has ended is searched for once, not for each of a thousand that wait.
+func TestDeadOwner(t *testing.T) {
+	p := startWaits(t, "dead", "1000")
+	cmd := tool("dump", "-p", strconv.Itoa(p.PID))
+	o := begin(t, cmd).end(t)
+	o.want(t, exitDone)
+	if !strings.Contains(o.stdout, "which is no thread that can be seen: it has ended") {
+		t.Errorf("%.3000s", o.stdout)
+	}
+	if took := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(); took > 5*time.Second {
+		t.Errorf("%v of CPU time", took)
+	}
+}
+
+// stuckGo is a program whose goroutines wait for each other and for channels, one of them locked to its thread.
+const stuckGo = `package main
+
+import ("fmt"; "os"; "os/signal"; "runtime"; "sync")
+
+func main() {
+	var a, b sync.Mutex
+	var both sync.WaitGroup
+	both.Add(2)
+	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
+	lock := func(first, second *sync.Mutex) { first.Lock(); both.Done(); both.Wait(); second.Lock() }
+	go func() { runtime.LockOSThread(); lock(&a, &b) }()
+	go lock(&b, &a)
+	both.Wait()
+	fmt.Println("ready")
+	os.Stdin.Read(make([]byte, 1))
+}
+`
+
+// TestGoThreads: the threads of a Go program whose goroutines are stuck are idle in plain words, and it is said that goroutines
+// are not looked at.
+func TestGoThreads(t *testing.T) {
+	dir := t.TempDir()
+	src, bin := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
+	if err := os.WriteFile(src, []byte(stuckGo), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cc := command(t, "go", "build", "-o", bin, src)
+	if out, err := cc.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	p := startStuck(t, exec.Command(bin))
+	want := []string{"idles: Go has no goroutine for it to run", "waits until its goroutine can go on", "waits for a signal to pass on (os/signal)"}
+	var texts []string
+	for end := time.Now().Add(testprog.Patience); time.Now().Before(end); { // the threads are on their way to where they wait
+		d := dumpedJSON(t, "-p", strconv.Itoa(p.PID))
+		texts = slices.Clone(d.Missing)
+		for _, th := range d.Threads {
+			if th.Wait != nil && th.PID == p.PID { // who holds the other ends is there too
+				texts = append(texts, th.Wait.Text)
+			}
+		}
+		all := strings.Join(texts, "\n")
+		if !slices.ContainsFunc(want, func(w string) bool { return !strings.Contains(all, w) }) &&
+			strings.Contains(all, "what the goroutines of pid") && !strings.Contains(all, "futex") {
+			return
+		}
+	}
+	t.Errorf("%q, want %q", texts, want)
 }
 
 // TestWatch marks what has changed between two dumps, and ends when the process does.

@@ -161,27 +161,27 @@ func TestLiveTask(t *testing.T) {
 
 // TestPermission: each fact comes from its own line or file.
 func TestPermission(t *testing.T) {
-	me := os.Geteuid()
+	me, group := os.Geteuid(), os.Getegid()
 	const status = "Name:\ta\nState:\tS\nTgid:\t7\nPid:\t7\nTracerPid:\t0\nUid:\t11\t12\t13\t14\n"
 	for _, tt := range []struct {
 		name  string
 		files map[string]string
 		want  Permission
 	}{
-		{"nothing there", nil, Permission{PID: 7, OwnUID: me, PtraceScope: -1}},
+		{"nothing there", nil, Permission{PID: 7, OwnUID: me, OwnGID: group, PtraceScope: -1}},
 		{"capable", map[string]string{"self/status": "State:\tR\nTgid:\t1\nPid:\t1\nCapEff:\t0000000000080000\n"},
-			Permission{PID: 7, OwnUID: me, PtraceScope: -1, Capable: true}},
+			Permission{PID: 7, OwnUID: me, OwnGID: group, PtraceScope: -1, Capable: true}},
 		{"all capabilities but that", map[string]string{"self/status": "State:\tR\nTgid:\t1\nPid:\t1\nCapEff:\tfffffffffff7ffff\n"},
-			Permission{PID: 7, OwnUID: me, PtraceScope: -1}},
+			Permission{PID: 7, OwnUID: me, OwnGID: group, PtraceScope: -1}},
 		{"a process", map[string]string{"7/status": status},
-			Permission{PID: 7, OwnUID: me, PtraceScope: -1, Exists: true, UID: [3]int{11, 12, 13}}},
+			Permission{PID: 7, OwnUID: me, OwnGID: group, PtraceScope: -1, Exists: true, UID: [3]int{11, 12, 13}}},
 		{"a traced zombie", map[string]string{"7/status": "State:\tZ\nTgid:\t7\nPid:\t7\nTracerPid:\t5\n"},
-			Permission{PID: 7, OwnUID: me, PtraceScope: -1, Exists: true, TracerPID: 5, Zombie: true}},
+			Permission{PID: 7, OwnUID: me, OwnGID: group, PtraceScope: -1, Exists: true, TracerPID: 5, Zombie: true}},
 		{"a thread", map[string]string{"7/status": "State:\tS\nTgid:\t6\nPid:\t7\n"},
-			Permission{PID: 7, OwnUID: me, PtraceScope: -1, Exists: true, ThreadOf: 6}},
+			Permission{PID: 7, OwnUID: me, OwnGID: group, PtraceScope: -1, Exists: true, ThreadOf: 6}},
 		{"files of another than its user", map[string]string{"7/status": status, "7/task/7/stat": stat("S", 0), "7/task/7/maps": ""},
-			Permission{PID: 7, OwnUID: me, PtraceScope: -1, Exists: true, UID: [3]int{11, 12, 13}, NotDumpable: true}},
-		{"yama", map[string]string{"sys/kernel/yama/ptrace_scope": "2\n"}, Permission{PID: 7, OwnUID: me, PtraceScope: 2}},
+			Permission{PID: 7, OwnUID: me, OwnGID: group, PtraceScope: -1, Exists: true, UID: [3]int{11, 12, 13}, NotDumpable: true}},
+		{"yama", map[string]string{"sys/kernel/yama/ptrace_scope": "2\n"}, Permission{PID: 7, OwnUID: me, OwnGID: group, PtraceScope: 2}},
 	} {
 		if got := folder(t, tt.files).Permission(7); got != tt.want {
 			t.Errorf("%s:\ngot  %+v\nwant %+v", tt.name, got, tt.want)

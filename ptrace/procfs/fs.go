@@ -134,11 +134,16 @@ func (f FS) Syscall(pid, tid int) (Syscall, error) {
 
 // Stack reads the kernel's stack of thread tid (root only).
 func (f FS) Stack(pid, tid int) ([]KernelFrame, error) {
-	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "stack"), maxSmall, true)
+	b, err := f.RawStack(pid, tid)
 	if err != nil {
 		return nil, err
 	}
 	return ParseStack(b)
+}
+
+// RawStack reads the text of it, for [ParseStack]: that of most threads is one of few.
+func (f FS) RawStack(pid, tid int) ([]byte, error) {
+	return f.read(pid, filepath.Join("task", strconv.Itoa(tid), "stack"), maxSmall, true)
 }
 
 // Wchan reads the name of the kernel function that thread tid is blocked in;

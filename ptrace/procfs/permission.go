@@ -23,6 +23,9 @@ type Permission struct {
 	// (real, effective, saved).
 	OwnUID int
 	UID    [3]int
+	// OwnGID and GID are the same of groups.
+	OwnGID int
+	GID    [3]int
 	// Capable: this process has CAP_SYS_PTRACE in its own user namespace.
 	Capable bool
 	// NotDumpable: the target forbids tracing by its own user (set-user-ID,
@@ -40,7 +43,7 @@ type Permission struct {
 // Permission collects what is known of the right to trace pid. It needs no
 // right itself.
 func (f FS) Permission(pid int) Permission {
-	p := Permission{PID: pid, OwnUID: os.Geteuid(), PtraceScope: f.PtraceScope()}
+	p := Permission{PID: pid, OwnUID: os.Geteuid(), OwnGID: os.Getegid(), PtraceScope: f.PtraceScope()}
 	if b, err := os.ReadFile(filepath.Join(f.root(), "self", "status")); err == nil {
 		if own, err := ParseStatus(b); err == nil {
 			p.Capable = own.CapEff&(1<<capSysPtrace) != 0
@@ -52,6 +55,7 @@ func (f FS) Permission(pid int) Permission {
 	}
 	p.Exists = true
 	copy(p.UID[:], s.UID[:])
+	copy(p.GID[:], s.GID[:])
 	p.TracerPID, p.Zombie = s.TracerPid, s.State == 'Z'
 	if s.Tgid != s.Pid {
 		p.ThreadOf = s.Tgid
@@ -105,6 +109,8 @@ func (p Permission) Remedy() string {
 	}
 	if p.UID != [3]int{p.OwnUID, p.OwnUID, p.OwnUID} {
 		say("it belongs to uid %d, we are uid %d, try: run as root", p.UID[0], p.OwnUID)
+	} else if p.GID != [3]int{p.OwnGID, p.OwnGID, p.OwnGID} {
+		say("its groups, real, effective and saved, are %d, %d and %d, ours is %d, try: run as root", p.GID[0], p.GID[1], p.GID[2], p.OwnGID)
 	} else if p.NotDumpable {
 		say("it does not let its own user trace it, try: run as root")
 	}

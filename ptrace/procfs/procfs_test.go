@@ -285,6 +285,8 @@ func TestRemedy(t *testing.T) {
 		{"thread", Permission{Exists: true, Capable: true, ThreadOf: 7}, []string{"thread of process 7", "-p 7"}},
 		{"other user", Permission{Exists: true, OwnUID: 1000, UID: [3]int{0, 0, 0}, PtraceScope: -1},
 			[]string{"belongs to uid 0", "we are uid 1000", "root"}},
+		{"other group", Permission{Exists: true, OwnUID: 1000, UID: own, OwnGID: 1000, GID: [3]int{1000, 100, 100}, PtraceScope: -1},
+			[]string{"1000, 100 and 100", "ours is 1000", "root"}},
 		{"set-user-id target", Permission{Exists: true, OwnUID: 1000, UID: [3]int{1000, 0, 0}, PtraceScope: -1},
 			[]string{"root"}},
 		{"not dumpable", Permission{Exists: true, OwnUID: 1000, UID: own, NotDumpable: true, PtraceScope: 0},

@@ -79,12 +79,18 @@ func (b *Bank) Need(cpu int, n int64) (there bool) {
 // slow is how many ticks a clock may take to answer one.
 const slow = 8
 
-// starves tells whether the clock gets no CPU: it has not handled the tick before tick n, answers none now, waits for no
-// stop, and did not leave its CPU to others then.
+// patient is for how long a clock may be kept from its CPU until it counts as starved, in nanoseconds: without real-time
+// priority it may have to wait for the end of another's slice, which the scheduler looks at once in 10 ms at most
+// (CONFIG_HZ; entity_tick, kernel/sched/fair.c), and of some more.
+const patient = 50_000_000
+
+// starves tells whether the clock gets no CPU: it has not handled the tick that was due so long before tick n, answers none now,
+// waits for no stop, and did not leave its CPU to others then.
 func (c *Clock) starves(n int64) bool {
-	due := c.board.Start + (n-1)*c.board.Interval + c.phase
+	n -= max(1, patient/c.board.Interval)
+	due := c.board.Start + n*c.board.Interval + c.phase
 	done := c.done.Load()
-	return done < n-1 && (!c.active.Load() || done < n-slow) && c.since.Load() == 0 && due >= c.rest.Load()
+	return done < n && (!c.active.Load() || done < n-slow) && c.since.Load() == 0 && due >= c.rest.Load()
 }
 
 // Away tells that a CPU can have no clock, or has one that gets no time there.

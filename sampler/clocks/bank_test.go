@@ -298,6 +298,7 @@ func TestWake(t *testing.T) {
 // it is tried again after a hundred ticks.
 func TestNeed(t *testing.T) {
 	b := bank(t, 3)
+	b.board.Interval = patient
 	c, _ := idleClock(b, 1, 0)
 	b.clocks[2] = c
 	c.born = 4

@@ -42,7 +42,8 @@ type Slot struct {
 	debug  int
 	call   int   // open syscall of the thread
 	clock  int32 // CPU clock of its process
-	pages  int   // open pagemap of its process
+	crowd  *atomic.Int32
+	pages  int // open pagemap of its process
 	Advice taking.Advice
 
 	// exactRun is the thread's run time when it was let go at exactAt.
@@ -79,10 +80,11 @@ func (s *Slot) give() { s.holder.Store(0) }
 // Thread is what the board must know of one.
 type Thread struct {
 	TID, PID           int
-	Sched, Stat, Debug int   // open schedstat, stat and sched; -1: not to be had
-	Call               int   // open syscall, -1: not to be had
-	Clock              int32 // CPU clock of its process; 0: not to be asked
-	Pages              int   // open pagemap of the process, -1: not to be had
+	Sched, Stat, Debug int           // open schedstat, stat and sched; -1: not to be had
+	Call               int           // open syscall, -1: not to be had
+	Clock              int32         // CPU clock of its process; 0: not to be asked
+	Crowd              *atomic.Int32 // how many threads it has, nil: a few
+	Pages              int           // open pagemap of the process, -1: not to be had
 	Advice             taking.Advice
 	Run                int64 // run time as far as it is known, nanoseconds
 }
@@ -101,7 +103,7 @@ func (b *Board) Put(t Thread) int {
 }
 
 func (b *Board) fill(s *Slot, t *Thread) {
-	s.TID, s.PID, s.sched, s.stat, s.debug, s.call, s.clock, s.pages, s.Advice = t.TID, t.PID, t.Sched, t.Stat, t.Debug, t.Call, t.Clock, t.Pages, t.Advice
+	s.TID, s.PID, s.sched, s.stat, s.debug, s.call, s.clock, s.crowd, s.pages, s.Advice = t.TID, t.PID, t.Sched, t.Stat, t.Debug, t.Call, t.Clock, t.Crowd, t.Pages, t.Advice
 	s.exactRun, s.exactAt = 0, 0
 	s.run.Store(t.Run)
 	s.stood.Store(-1)

@@ -75,6 +75,10 @@ type Clock struct {
 	apart   int64 // how long the last thread has taken to stop, nanoseconds
 	out     int   // samples that wait for a stop
 	last    int   // slot that was met at the last tick
+	seized  bool  // it may have tracees
+	retry   int64 // when to try a tick again
+	tries   int   // how often that was done
+	least   int64 // the least that a wake-up was late
 	samples []Sample
 	picked  pick
 	text    [2048]byte // of files of /proc
@@ -136,14 +140,17 @@ func (c *Clock) Outside() {
 	}
 	b := c.board
 	for !c.quit.Load() {
-		next := max(b.Start+(c.tick+1)*b.Interval+c.phase, c.rest.Load())
+		if c.seized && c.out == 0 {
+			c.clear()
+		}
+		next := max(b.Start+(c.tick+1)*b.Interval+c.phase, c.rest.Load(), c.retry)
 		if c.out > 0 {
 			c.await(next)
 		} else {
 			c.k.Sleep(next)
 		}
 		wake := c.k.Now()
-		if wake < next {
+		if wake < next || c.tardy(wake, next) {
 			continue
 		}
 		n := (wake - b.Start - c.phase) / b.Interval
@@ -165,6 +172,35 @@ func (c *Clock) Outside() {
 		now := c.k.Now()
 		c.rest.Store(now + share*(now-wake-c.apart))
 	}
+}
+
+const (
+	// Within slack and twice the least time that it has taken, but usual at most, the timer's wake-up gets a CPU that it
+	// preempts, in nanoseconds.
+	slack, usual = 20_000, 50_000
+	// grid is how much later a clock tries again that has got it later, and retries how often for one tick.
+	grid    = 250_000
+	retries = 4
+)
+
+// tardy tells whether the clock, due at next, has got its CPU at wake by something else than its timer: without
+// real-time priority a wake-up need not preempt (wakeup_preempt_fair, kernel/sched/fair.c), and who then looks at the CPU's queue
+// from another one, as a reader of CPU times does, has the thread there give way at the end of a call. So it tries
+// again, at a time that has nothing to do with that.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) tardy(wake, next int64) bool {
+	late := wake - next
+	c.least = min(c.least, late)
+	if c.prompt || late <= 2*c.least+slack || c.tries == retries {
+		c.tries = 0
+		return false
+	}
+	c.tries++
+	step := min(grid, c.board.Interval)
+	c.retry = next + (late/step+1)*step
+	return true
 }
 
 // share is for how many times as long as it has worked a clock leaves its CPU to others at least: with its priority it
@@ -194,7 +230,8 @@ func (c *Clock) rove() {
 	}
 }
 
-// report finds the sample that a report is of, or all that are asked for if there is nothing to wait for.
+// report finds the sample that a report is of, or all that are asked for if there is nothing to wait for. Whom nobody has
+// asked for goes on at once.
 //
 //go:nosplit
 //go:norace
@@ -217,7 +254,43 @@ func (c *Clock) report(who int, status uint32, errno unix.Errno) {
 	if last >= 0 { // it has called exec
 		c.samples[last].id = who
 		c.stopped(&c.samples[last], status, 0)
+	} else if errno == 0 && who != 0 {
+		release(c.k, who, status)
 	}
+}
+
+// clear lets go who is a tracee and was not asked for: what a tracee makes with CLONE_PTRACE has its tracer, and stops at
+// once (ptrace_init_task, include/linux/ptrace.h).
+//
+//go:nosplit
+//go:norace
+func (c *Clock) clear() {
+	for {
+		who, status, errno := c.k.Wait(0, false)
+		if errno != unix.EINTR {
+			c.seized = errno == 0
+		}
+		if who == 0 {
+			return
+		}
+		release(c.k, who, status)
+	}
+}
+
+// release lets a tracee go that has reported status. false: it was killed meanwhile, and its end is to be taken.
+//
+//go:nosplit
+//go:norace
+func release(k taking.Kernel, id int, status uint32) bool {
+	ws, sig := unix.WaitStatus(status), 0
+	if !ws.Stopped() {
+		k.Reap(id)
+		return true
+	}
+	if status>>16 == 0 {
+		sig = int(ws.StopSignal())
+	}
+	return k.Detach(id, sig) == 0
 }
 
 // request asks the thread of a slot to stop.
@@ -271,6 +344,10 @@ func (c *Clock) answer(n, wake int64) bool {
 // kernel/sched/rt.c), unless a thread of the kernel was in between.
 const handover = 10_000
 
+// perRead is how many threads a process has for whose CPU clock the kernel takes as long (thread_group_cputime,
+// kernel/sched/cputime.c: it goes through them all) as for one schedstat.
+const perRead = 8
+
 // find finds the thread of the board that had this CPU until the clock got it, and makes it the picked one: of those that
 // have run since they were last looked at, and were on this CPU last, the last that was on it. false: it was none of them.
 //
@@ -283,7 +360,7 @@ const handover = 10_000
 func (c *Clock) find(n int64) bool {
 	b, p := c.board, &c.picked
 	own, told, found, last := int64(0), false, false, int64(0)
-	clock, spent := int32(0), int64(-1)
+	clock, spent, left := int32(0), int64(-1), 0
 	count := int(b.n.Load())
 	for j := -1; j < count; j++ {
 		i := j
@@ -296,11 +373,16 @@ func (c *Clock) find(n int64) bool {
 			continue
 		}
 		s := &b.slots[i]
-		if s.clock == 0 {
-			clock, spent = 0, -1
-		} else if s.clock != clock {
-			clock, spent = s.clock, c.k.Spent(s.clock)
+		if s.clock != clock {
+			clock, spent, left = s.clock, -1, 0
+			if s.crowd != nil {
+				left = int(s.crowd.Load()) / perRead
+			}
 		}
+		if left == 0 && clock != 0 {
+			spent = c.k.Spent(clock) // that costs no more than the reads that there have been
+		}
+		left--
 		if spent >= 0 && s.stood.Load() == spent {
 			continue // nobody of its process has run since
 		}
@@ -424,6 +506,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	id := s.TID
 	errno := c.k.Seize(id)
 	if errno == 0 {
+		c.seized = true
 		if errno = c.k.Interrupt(id); errno == unix.ESRCH {
 			// It was calling exec: the kernel has had us wait for that (cred_guard_mutex: ptrace_attach, kernel/ptrace.c).
 			id = s.PID
@@ -512,19 +595,17 @@ func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno
 		k.Reap(m.id)
 		m.Gone = true
 	default:
-		own := status>>8 == uint32(unix.SIGTRAP)|unix.PTRACE_EVENT_STOP<<8
-		m.Gone = take(k, m.id, &s.Advice, &m.Buffer, s.pages, own, b.NoRestart) != 0 || m.id != m.TID
-		sig := 0
-		if status>>16 == 0 {
-			sig = int(ws.StopSignal())
-		}
+		by := taking.StoppedFor(status)
+		m.Gone = take(k, m.id, &s.Advice, &m.Buffer, s.pages, by, b.NoRestart) != 0 || m.id != m.TID
 		switch {
 		case !kept:
-			left = k.Detach(m.id, sig) == 0 // else it was killed: its end is to be taken
-		case status>>16 == unix.PTRACE_EVENT_STOP && !own: // the process is stopped
+			left = release(k, m.id, status)
+		case status>>16 == unix.PTRACE_EVENT_STOP && by != taking.OwnStop: // the process is stopped
 			k.Listen(m.id)
+		case by > 0:
+			k.Cont(m.id, by)
 		default:
-			k.Cont(m.id, sig)
+			k.Cont(m.id, 0)
 		}
 	}
 	m.Released = k.Now()

@@ -3,6 +3,7 @@ package clocks
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -72,10 +73,10 @@ func TestRelease(t *testing.T) {
 			m := &c.samples[0]
 			m.TID, m.id = 7, 7
 			copied := false
-			take = func(k taking.Kernel, tid int, a *taking.Advice, buf *taking.Buffer, pages int, own, noRestart bool) unix.Errno {
+			take = func(k taking.Kernel, tid int, a *taking.Advice, buf *taking.Buffer, pages, by int, noRestart bool) unix.Errno {
 				copied = true
-				if k != taking.Kernel(s) || tid != 7 || a != advice || buf != &m.Buffer || pages != 74 || own != tt.own || !noRestart {
-					t.Errorf("%s: thread %d, pages %d, own %t, noRestart %t", tt.name, tid, pages, own, noRestart)
+				if k != taking.Kernel(s) || tid != 7 || a != advice || buf != &m.Buffer || pages != 74 || by != taking.StoppedFor(tt.status) || (by == taking.OwnStop) != tt.own || !noRestart {
+					t.Errorf("%s: thread %d, pages %d, stopped for %d, noRestart %t", tt.name, tid, pages, by, noRestart)
 				}
 				s.now += 3 * us
 				return fails
@@ -206,6 +207,19 @@ func TestFindSleepers(t *testing.T) {
 	s.broken[90+fileSched] = unix.EACCES
 	look("its times cannot be read", []int32{-70, -90, -60}, 8, 9, 6)
 	look("and are asked for until they can", []int32{-70, -90, -60}, 8, 9, 6)
+
+	// The clock of a process with many threads goes through them all, so it is asked after some reads only.
+	var crowd atomic.Int32
+	for i := range actors {
+		b.slots[i].clock, b.slots[i].crowd = -70, &crowd
+	}
+	clear(s.broken)
+	s.spent[-70]++
+	crowd.Store(2*perRead + 1)
+	look("a crowd", []int32{-70}, 7, 8, 9, 6)
+	look("of whom nobody has run", []int32{-70}, 7, 8)
+	crowd.Store(4 * perRead)
+	look("a larger one", nil, 7, 8, 9, 6)
 }
 
 // TestFind: whom a clock of CPU 0 finds at tick 5, and which files that takes.
@@ -565,7 +579,7 @@ func TestTicks(t *testing.T) {
 	var c *Clock
 	_, b, list := play(t, 11, 4, []*actor{a}, func(int64) {}, func(b *Board) {
 		c = b.clocks[1].Load()
-		c.phase = phase
+		c.phase, c.prompt = phase, true
 		s := c.k.(*script)
 		s.step = 0
 		s.delay = func() int64 {
@@ -605,6 +619,48 @@ func TestTicks(t *testing.T) {
 	// The one after the last was to end it.
 	if c.done.Load() != 11 || c.met.Load() != 11 || c.looked.Load() != 0 {
 		t.Errorf("done %d, met %d, looked %d", c.done.Load(), c.met.Load(), c.looked.Load())
+	}
+}
+
+// TestTardy: a clock without real-time priority that gets its CPU late tries again on the grid, some times for a tick; one
+// that is always so late, or has the priority, does not.
+func TestTardy(t *testing.T) {
+	const interval = 10_000 * us
+	for _, tt := range []struct {
+		name   string
+		prompt bool
+		delays []int64
+		want   string // how long after their ticks the samples were begun, us
+	}{
+		{"once", false, []int64{0, 300 * us, 0, 0}, "[0 500 0 0]"},
+		{"priority", true, []int64{0, 300 * us, 0, 0}, "[0 300 0 0]"},
+		{"late each time", false, []int64{0, 300 * us, 250 * us, 71 * us, 500 * us, 90 * us, 0, 0}, "[0 2090 0 0]"},
+		{"as ever", false, []int64{40 * us, 100 * us, 101 * us, 0, 0}, "[40 100 250 0]"},
+		{"usual", false, []int64{120 * us, 121 * us, 50 * us, 120 * us, 0}, "[120 300 120 0]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := &actor{tid: 7, state: 'R'}
+			_, b, list := play(t, 4, 4, []*actor{a}, func(int64) {}, func(b *Board) {
+				c := b.clocks[1].Load()
+				c.prompt, c.least = tt.prompt, usual
+				s := c.k.(*script)
+				s.step = 0
+				s.delay = func() int64 {
+					a.run += us
+					if len(s.sleeps) > len(tt.delays) {
+						return 0
+					}
+					return tt.delays[len(s.sleeps)-1]
+				}
+			})
+			var late []int64
+			for _, m := range list[:min(4, len(list))] {
+				late = append(late, (m.Wake-b.Start-m.Tick*interval)/us)
+			}
+			if got := fmt.Sprint(late); got != tt.want {
+				t.Errorf("samples of ticks %d began %s us late, want %s", ticksOf(list), got, tt.want)
+			}
+		})
 	}
 }
 
@@ -703,5 +759,25 @@ func TestLeavesItsCPU(t *testing.T) {
 		if share := float64(own) / float64(own+slept); share < 0.2 || share > 0.3 {
 			t.Errorf("%v: of %d us without the stops it slept %d: %.2f are its own, want a quarter", does, (own+slept)/us, slept/us, share)
 		}
+	}
+}
+
+// TestInherited: what a tracee makes with CLONE_PTRACE, and nobody has asked for, goes on.
+func TestInherited(t *testing.T) {
+	a, born := &actor{tid: 7}, &actor{tid: 55, does: queues, patience: 2}
+	var s *script
+	script, _, list := play(t, 10, 4, []*actor{a}, func(tick int64) {
+		a.runs(s, 10_000*us)
+		if tick == 3 {
+			s.actors[born.tid] = born
+			born.tracee, born.asked = true, true
+			s.seizes++
+		}
+	}, func(b *Board) { s = b.clocks[1].Load().k.(*script) })
+	if born.tracee || born.stopped {
+		t.Errorf("the child is left: tracee %t, stopped %t", born.tracee, born.stopped)
+	}
+	if script.releases[born.tid] != 0 || len(list) != 10 {
+		t.Errorf("%d samples of 10", len(list))
 	}
 }

@@ -6,7 +6,8 @@
 // some microseconds later, and favour the ends of system calls. So a thread is a tracee for one
 // sample only, and a clock stops no other thread than the one that it has preempted: [Sample.Moved] tells
 // where that is not proven. A kernel that does not preempt itself lets a thread block first that its wake-up meets in
-// a call: that one is read asleep, without a stop ([Sample.Asleep]).
+// a call: that one is read asleep, without a stop ([Sample.Asleep]). A clock without real-time priority need not preempt:
+// when it comes late, it tries again a moment later, since what has let it in may favour the ends of calls, too.
 //
 // To Go's runtime a clock is one long system call (see [ptrace.Outside]): it waits for no processor and for no
 // collection. It shares numbers and buffers with the coordinator, the one goroutine that uses [Bank]

@@ -24,7 +24,9 @@ type Keeper struct {
 	opt     KeeperOptions
 	asked   map[int]*Sample // by thread, with a request that is pending
 	by      map[*Sample]*Clock
-	pids    map[int]int // processes of threads, as far as births have told
+	pids    map[int]int          // processes of threads, as far as births have told
+	marks   map[int]*taking.Mark // by thread, of those that were stopped for a signal, or by us
+	stopped map[int]bool         // threads that were stopped with their process; true: they are so
 	text    [2048]byte
 	note    taking.Buffer // room for registers
 	quit    atomic.Bool
@@ -52,7 +54,7 @@ type Tracer interface {
 // KeeperOptions say what is kept.
 type KeeperOptions struct {
 	PIDs     []int
-	Children bool // the processes that they make too
+	Children bool // the processes that they have made and make, too
 	Nice     bool // stay at normal priority
 	// Room gives room for the stack of a thread at its exit, with what is known of it; nil: there is none.
 	Room func(tid int) (*taking.Buffer, taking.Advice)
@@ -87,7 +89,7 @@ func Keep(k Tracer, b *Board, o KeeperOptions) (*Keeper, error) {
 }
 
 func newKeeper(k Tracer, b *Board, o KeeperOptions) *Keeper {
-	p := &Keeper{board: b, k: k, opt: o, asked: map[int]*Sample{}, by: map[*Sample]*Clock{}, pids: map[int]int{}, ends: map[int]bool{}, started: make(chan struct{}), begun: make(chan struct{})}
+	p := &Keeper{board: b, k: k, opt: o, asked: map[int]*Sample{}, by: map[*Sample]*Clock{}, pids: map[int]int{}, marks: map[int]*taking.Mark{}, stopped: map[int]bool{}, ends: map[int]bool{}, started: make(chan struct{}), begun: make(chan struct{})}
 	p.note.Regs = make([]byte, regs.PrstatusMaxBytes)
 	return p
 }
@@ -110,6 +112,11 @@ func (p *Keeper) run() {
 			return
 		}
 	}
+	if p.opt.Children { // those that are born from now on are held from birth
+		for _, pid := range p.opt.PIDs {
+			p.seizeChildren(pid)
+		}
+	}
 	p.board.keeper.Store(int32(unix.Gettid()))
 	begun()
 	if p.opt.Launch == nil {
@@ -117,7 +124,9 @@ func (p *Keeper) run() {
 	} else {
 		p.opt.Launch()
 	}
-	for !p.quit.Load() {
+	// A thread that has stopped by the end would go on with EINTR: it is answered first.
+	for left := lastReports; left > 0; {
+		quit := p.quit.Load()
 		p.serve()
 		alarm.Set(p.k.Now() + keeperTick)
 		s, ok, err := p.k.Report()
@@ -126,6 +135,12 @@ func (p *Keeper) run() {
 			p.k.Sleep(p.k.Now() + keeperTick)
 		case ok:
 			p.handle(s)
+		}
+		if quit {
+			left--
+		}
+		if quit && !ok {
+			break
 		}
 	}
 	p.board.keeper.Store(0)
@@ -145,6 +160,9 @@ func (p *Keeper) Begun() <-chan struct{} { return p.begun }
 // spareProcs is how many of Go's processors there are besides those that unwinding and the collector keep busy: the
 // keeper has to have one at once when it wakes.
 const spareProcs = 4
+
+// lastReports is how many reports the keeper answers at the end: about a tenth of a second.
+const lastReports = 10_000
 
 // keeperTick is how often the keeper looks for requests whose signal it has missed, in nanoseconds.
 const keeperTick = 1_000_000
@@ -184,6 +202,20 @@ func (p *Keeper) seizeAll(pid int) error {
 		}
 	}
 	return nil
+}
+
+// seizeChildren seizes the processes that threads of a process have made, and theirs, as far as they may be.
+func (p *Keeper) seizeChildren(pid int) {
+	fs := procfs.FS{}
+	tids, _ := fs.TaskIDs(pid) // none: it has ended
+	for _, tid := range tids {
+		children, _ := fs.Children(pid, tid)
+		for _, child := range children {
+			if p.pids[child] == 0 && p.seizeAll(child) == nil {
+				p.seizeChildren(child)
+			}
+		}
+	}
 }
 
 // sampleBits is how many bits of a request tell the sample; the others tell the clock.
@@ -243,6 +275,12 @@ func (p *Keeper) finish(m *Sample, c *Clock) {
 // handle answers one report of a tracee.
 func (p *Keeper) handle(s ptrace.Status) {
 	m := p.asked[s.TID]
+	if mark := p.marks[s.TID]; mark != nil {
+		mark.Stops++
+	}
+	if s.Kind == ptrace.KindGroupStop {
+		p.stopped[s.TID] = true
+	}
 	switch s.Kind {
 	case ptrace.KindInterrupt, ptrace.KindGroupStop:
 		if m == nil || p.k.AtExit(s.TID) {
@@ -308,14 +346,35 @@ func (p *Keeper) askAgain(m *Sample) {
 func (p *Keeper) resume(s ptrace.Status) {
 	switch {
 	case s.Kind == ptrace.KindSignal:
-		taking.AtSignal(p.k, s.TID, &p.note)
+		p.takeBack(s)
 		p.k.Cont(s.TID, int(s.Signal))
 	case p.k.AtExit(s.TID):
 	case s.Kind == ptrace.KindGroupStop:
 		p.k.Listen(s.TID)
 	default:
+		p.takeBack(s)
 		p.k.Cont(s.TID, 0)
 	}
+}
+
+// takeBack has a thread's wait go on that has stopped for nothing that ends it. A wait that ended since the process was stopped
+// ends all the same (signal(7)), when SIGCONT comes.
+func (p *Keeper) takeBack(s ptrace.Status) {
+	by := taking.StoppedFor(s.Raw)
+	switch still, ok := p.stopped[s.TID]; {
+	case still && by == taking.OwnStop: // it is to go on
+		by = taking.OtherStop
+		p.stopped[s.TID] = false
+	case ok && by == int(unix.SIGCONT):
+		by = taking.OtherStop
+		delete(p.stopped, s.TID)
+	}
+	m := p.marks[s.TID]
+	if m == nil {
+		m = new(taking.Mark)
+		p.marks[s.TID] = m
+	}
+	taking.AtStop(p.k, s.TID, by, p.board.NoRestart, m, &p.note)
 }
 
 // holds notes which thread is being copied, 0 for none.
@@ -344,7 +403,7 @@ func (p *Keeper) exit(s ptrace.Status) {
 	}
 	pages := procfs.FS{}.OpenPagemap(s.TID)
 	p.holds(s.TID)
-	errno := taking.Take(p.k, s.TID, &a, b, int(pages), false, true)
+	errno := taking.Take(p.k, s.TID, &a, b, int(pages), taking.OtherStop, true)
 	p.holds(0)
 	pages.Close()
 	pid := p.process(s.TID)
@@ -371,8 +430,10 @@ func (p *Keeper) process(tid int) int {
 	return s.Tgid
 }
 
-// drop answers what was asked of a thread that there is no more.
+// drop answers what was asked of a thread that there is no more, and forgets it.
 func (p *Keeper) drop(tid int) {
+	delete(p.marks, tid)
+	delete(p.stopped, tid)
 	if m := p.asked[tid]; m != nil {
 		m.Gone = true
 		p.answer(m)

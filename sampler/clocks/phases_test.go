@@ -77,29 +77,36 @@ func TestStarved(t *testing.T) {
 	c := &Clock{board: b.board, samples: make([]Sample, 1), phase: 3}
 	c.done.Store(5)
 	b.clocks[0] = c
-	if b.Away(0, 6) || !b.Need(0, 6) {
-		t.Error("a clock that is at work at a tick is taken to be away")
+	// The sixth tick is 50 ms before the eleventh.
+	if b.Away(0, 10) || !b.Need(0, 10) {
+		t.Error("a clock that may still get its CPU is taken to be away")
 	}
-	if !b.Away(0, 7) || b.Need(0, 7) {
-		t.Error("a clock that has missed a tick is taken to be there")
+	if !b.Away(0, 11) || b.Need(0, 11) {
+		t.Error("a clock that has missed a tick for so long is taken to be there")
 	}
-	if c.active.Store(true); b.Away(0, 13) || !b.Away(0, 14) {
-		t.Error("a clock that answers a tick is away after eight, not before")
+	if c.active.Store(true); b.Away(0, 18) || !b.Away(0, 19) {
+		t.Error("a clock that answers a tick is away after eight more, not before")
 	}
 	c.active.Store(false)
 	due := b.board.Start + 6*b.board.Interval + 3
-	if c.rest.Store(due + 1); b.Away(0, 7) || !b.Need(0, 7) {
+	if c.rest.Store(due + 1); b.Away(0, 11) || !b.Need(0, 11) {
 		t.Error("a clock that has left its CPU to others at a tick is taken to be away")
 	}
-	if c.rest.Store(due); !b.Away(0, 7) {
+	if c.rest.Store(due); !b.Away(0, 11) {
 		t.Error("a clock that has missed a tick after that is taken to be there")
 	}
 	b.Expire(1000)
 	c.since.Store(1)
-	if b.Away(0, 7) {
+	if b.Away(0, 11) {
 		t.Error("a clock that waits for a stop is taken to be away")
 	}
 	c.since.Store(0)
+	// At a lower rate than one tick in 50 ms it is the tick before that counts.
+	b.board.Interval = int64(time.Minute)
+	if b.Away(0, 6) || !b.Away(0, 7) {
+		t.Error("a clock that has missed a whole tick of a minute is taken to be there")
+	}
+	b.board.Interval = int64(10 * time.Millisecond)
 	c.done.Store(1000)
 	c.samples[0].state.Store(asked)
 	b.Expire(1000)

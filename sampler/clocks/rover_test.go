@@ -135,7 +135,7 @@ func TestRequestsAndExec(t *testing.T) {
 // TestReport: a report is for the sample of that thread, not for that of another of its process.
 func TestReport(t *testing.T) {
 	leader, other := &actor{tid: 107, tracee: true, asked: true, stopped: true}, &actor{tid: 7}
-	s, b, c := desk(t, 3, other, leader)
+	s, _, c := desk(t, 3, other, leader)
 	for i, m := range []*Sample{{TID: 7, id: 7, PID: 107}, {TID: 107, id: 107, PID: 107, Slot: 1}} {
 		c.samples[i+1].TID, c.samples[i+1].id, c.samples[i+1].PID, c.samples[i+1].Slot = m.TID, m.id, m.PID, m.Slot
 		c.samples[i+1].state.Store(asked)
@@ -146,11 +146,16 @@ func TestReport(t *testing.T) {
 	if c.samples[0].state.Load() != free || c.samples[1].state.Load() != asked || c.samples[2].state.Load() != filled || c.samples[2].Gone {
 		t.Errorf("samples in states %d, %d, %d after a report of the leader", c.samples[0].state.Load(), c.samples[1].state.Load(), c.samples[2].state.Load())
 	}
-	c.report(55, interrupted, 0) // nobody's
-	if c.samples[1].state.Load() != asked || c.out != 1 {
-		t.Error("a report of another process has ended a sample")
+	// Nobody's: it is let go, or reaped.
+	s.actors[55] = &actor{tid: 55, tracee: true, asked: true, stopped: true}
+	c.report(55, interrupted, 0)
+	if a := s.actors[55]; a.tracee || a.stopped || c.samples[1].state.Load() != asked || c.out != 1 {
+		t.Errorf("a report of another process: tracee %t, stopped %t, %d on their way", a.tracee, a.stopped, c.out)
 	}
-	_, _ = s, b
+	c.report(55, 0, 0)
+	if !slices.Contains(s.log, "reap 55") {
+		t.Error("an end that nobody has waited for is not reaped")
+	}
 }
 
 // TestRing: requests that were made and not yet taken are bounded, and their places used again.

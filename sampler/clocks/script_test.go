@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -82,6 +83,8 @@ type script struct {
 	log           []string           // requests
 	calls         int
 	memory        int             // copies of a stack
+	registers     []byte          // nil: all are 0
+	status        string          // of every thread, empty: it cannot be read
 	messages      map[int]uint64  // of events, by thread
 	atExit        map[int]bool    // threads at the stop of their exit
 	step          int64           // nanoseconds that a call takes
@@ -205,7 +208,7 @@ func (s *script) Interrupt(tid int) unix.Errno {
 func (s *script) Wait(tid int, block bool) (int, uint32, unix.Errno) {
 	s.call()
 	if tid == 0 {
-		return s.waitAny()
+		return s.waitAny(block)
 	}
 	if s.execd(tid) {
 		return 0, 0, unix.ECHILD
@@ -266,7 +269,7 @@ func (s *script) Wait(tid int, block bool) (int, uint32, unix.Errno) {
 }
 
 // waitAny is Wait for any thread: the first that was asked and stops. If none does, the script goes on.
-func (s *script) waitAny() (int, uint32, unix.Errno) {
+func (s *script) waitAny(block bool) (int, uint32, unix.Errno) {
 	tracees := false
 	for _, tid := range slices.Sorted(maps.Keys(s.actors)) {
 		a := s.actors[tid]
@@ -286,6 +289,9 @@ func (s *script) waitAny() (int, uint32, unix.Errno) {
 			}
 		}
 		return 0, 0, unix.ECHILD
+	}
+	if !block {
+		return 0, 0, 0
 	}
 	s.idle()
 	return 0, 0, unix.EINTR
@@ -327,7 +333,12 @@ func (s *script) Park(addr *uint32, val uint32) {
 	s.parks(val)
 }
 
-func (s *script) ReadFile(path, buf []byte) (int, unix.Errno) { return 0, unix.ENOENT }
+func (s *script) ReadFile(path, buf []byte) (int, unix.Errno) {
+	if s.status == "" || !strings.HasSuffix(string(path), "/status\x00") {
+		return 0, unix.ENOENT
+	}
+	return copy(buf, s.status), 0
+}
 
 func (s *script) held(tid int, what string) *actor {
 	a := s.actor(tid, false, what)
@@ -342,10 +353,14 @@ func (s *script) Regs(tid, note int, buf []byte) (int, unix.Errno) {
 		return 0, unix.ESRCH
 	}
 	clear(buf)
+	if s.registers != nil {
+		return copy(buf, s.registers), 0
+	}
 	return len(buf), 0
 }
 
 func (s *script) SetRegs(tid, note int, buf []byte) unix.Errno {
+	s.note("write %d", tid)
 	s.held(tid, "write registers")
 	return 0
 }

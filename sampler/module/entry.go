@@ -43,6 +43,7 @@ var specials = []struct {
 	{[]byte("thread_start"), begins},          // glibc's label in clone
 	{[]byte("__bionic_clone"), begins},        //
 	{[]byte("__start_context"), begins},       // glibc: where a makecontext function returns to
+	{[]byte("make_fcontext"), begins},         // Boost.Context's label in it, where a context's function returns to: fibers of PHP
 	{[]byte("runtime.goexit"), begins | ends}, // Go: goroutines
 	{[]byte("runtime.mstart"), begins},        // Go: threads
 	{[]byte("runtime.clone"), begins},         //

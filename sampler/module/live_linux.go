@@ -6,7 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -214,19 +214,15 @@ func (l *Live) OpenFile(m procfs.Mapping) (File, error) {
 		return nil, &fs.PathError{Op: "open", Path: m.Path, Err: fs.ErrNotExist}
 	}
 	dir := l.FS.Path(l.TID())
-	mounts, err := rootfs.MountsOf(dir)
-	if err == nil && mounts.Device(m.Dev.Major, m.Dev.Minor) {
-		err = rootfs.ErrRemote
-	}
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: m.Path, Err: err}
+	if l.mounts.Device(m.Dev.Major, m.Dev.Minor) {
+		return nil, &fs.PathError{Op: "open", Path: m.Path, Err: rootfs.ErrRemote}
 	}
 	links := []string{
 		fmt.Sprintf("%s/map_files/%x-%x", dir, m.Start, m.End),
 		dir + "/exe",
 	}
 	for _, link := range links {
-		if f, err := openLink(link, m); err == nil {
+		if f, err := openLink(link, dir, m); err == nil {
 			return f, nil
 		}
 	}
@@ -259,23 +255,9 @@ func checked(f *os.File, m procfs.Mapping) (File, error) {
 	return file{f, info.Size()}, nil
 }
 
-// ownDevices are the file systems that show other devices in maps than in stat(2):
-// there the inode has to do.
-var ownDevices = map[uint32]bool{
-	unix.BTRFS_SUPER_MAGIC: true, unix.OVERLAYFS_SUPER_MAGIC: true, unix.BCACHEFS_SUPER_MAGIC: true, unix.ECRYPTFS_SUPER_MAGIC: true,
-}
-
 // SameFile tells whether a descriptor is of the file that m is a mapping of.
 func SameFile(fd int, m *procfs.Mapping) bool {
-	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || st.Ino != m.Inode {
-		return false
-	}
-	if unix.Major(uint64(st.Dev)) == m.Dev.Major && unix.Minor(uint64(st.Dev)) == m.Dev.Minor {
-		return true
-	}
-	var vol unix.Statfs_t
-	return unix.Fstatfs(fd, &vol) == nil && ownDevices[uint32(vol.Type)]
+	return rootfs.SameFile(fd, m.Dev.Major, m.Dev.Minor, m.Inode)
 }
 
 type file struct {
@@ -285,22 +267,21 @@ type file struct {
 
 func (f file) Size() int64 { return f.size }
 
-// openLink opens the file that a link of /proc stands for, if it is a regular
-// one: a FIFO would keep us waiting.
-func openLink(link string, m procfs.Mapping) (File, error) {
+// openLink opens the file that a link of /proc stands for, if it is that of m. The link may lead to a server that does not answer, as that of the
+// program does for a library: until the mount is known (dir: the process's folder), only the link's text is read.
+func openLink(link, dir string, m procfs.Mapping) (File, error) {
+	if path, err := os.Readlink(link); err != nil || strings.TrimSuffix(path, " (deleted)") != m.Path {
+		return nil, &fs.PathError{Op: "open", Path: link, Err: errors.Join(err, errOtherInode)}
+	}
 	fd, err := unix.Open(link, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: link, Err: err}
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, &fs.PathError{Op: "stat", Path: link, Err: err}
+	if err := rootfs.MayAsk(fd, dir); err != nil {
+		return nil, &fs.PathError{Op: "open", Path: link, Err: err}
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG || !SameFile(fd, &m) {
-		return nil, &fs.PathError{Op: "open", Path: link, Err: errOtherInode}
-	}
-	f, err := os.Open("/proc/self/fd/" + strconv.Itoa(fd))
+	f, err := rootfs.Reopen(fd, link)
 	if err != nil {
 		return nil, err
 	}

@@ -59,6 +59,19 @@ type moduleID struct {
 // Name is the file's name without folders.
 func (m *Module) Name() string { return path.Base(m.Path) }
 
+// ImageBase is the address in the process of the lowest page of the module's segments, from which on tools for other
+// formats count; 0 if it has none.
+func (m *Module) ImageBase() uint64 {
+	if len(m.obj.hdr.loads) == 0 {
+		return 0
+	}
+	low := m.obj.hdr.loads[0].vaddr
+	for _, l := range m.obj.hdr.loads {
+		low = min(low, l.vaddr)
+	}
+	return m.Bias + low&^0xfff
+}
+
 // VDSO tells whether the module is the kernel's own.
 func (m *Module) VDSO() bool { return m.id.inode == 0 }
 

@@ -23,8 +23,8 @@ func (r rubbish) ReadAt(b []byte, addr int64) (int, error) {
 	return len(b), nil
 }
 
-// FuzzPython gives memory of any contents to all that decodes it: it ends, keeps to its bounds, and what it finds is consistent.
-func FuzzPython(f *testing.F) {
+// FuzzRuntimes gives memory of any contents to all that decodes it: it ends, keeps to its bounds, and what it finds is consistent.
+func FuzzRuntimes(f *testing.F) {
 	circle := make([]byte, 64) // every word leads back to it
 	for i := 0; i < len(circle); i += 8 {
 		binary.NativeEndian.PutUint64(circle[i:], 0x1000)
@@ -38,10 +38,43 @@ func FuzzPython(f *testing.F) {
 		f.Add(byte(minor), long)
 		f.Add(byte(minor), []byte("xdebugpy\x00\x00\x0d\x03"))
 	}
+	f.Add(byte(7), php82Memory())
+	f.Add(byte(15), php82Memory())
 	f.Fuzz(checkRubbish)
 }
 
-// TestRubbish does as FuzzPython does with memory by chance.
+// php82Memory is a stack of PHP in memory of 0x1000 bytes: a generator that delegates to another one, and what calls it.
+func php82Memory() []byte {
+	b := make([]byte, 0x1000)
+	put := func(at int, list ...uint64) {
+		for i, v := range list {
+			binary.NativeEndian.PutUint64(b[at+8*i:], v)
+		}
+	}
+	put32 := func(at int, v uint32) { binary.NativeEndian.PutUint32(b[at:], v) }
+	put(0, 0x1000)                                   // symtable_cache_limit
+	put(phpStackTop-phpRoot, 0x1800, 0x1900, 0x1400) // vm_stack_top, vm_stack_end, vm_stack
+	put(phpCurrent-phpRoot, 0x1500)                  // current_execute_data
+	put(0x500, 0x1a00, 0, 0, 0x1b00, 0, 0, 0x1600)   // the one that runs
+	put32(0x500+phpInfo, phpTop)
+	put(0x600, 0, 0, 0, 0, 0x1900, 0, 0x1500) // a placeholder, and back
+	put32(0x600+phpInfo, phpObject)
+	put(0x900+phpGenFrame, 0x1500)  // the outer one
+	put(0x900+phpGenParent, 0x1800) // whose parent has none
+	put(0xb00, 0, 0x1c00, 0)        // function
+	b[0xb00] = phpEval
+	put(0xb00+80, 0, 0x1a00)
+	put32(0xb00+80, 1) // one instruction, on line 7
+	put32(0xa00+phpLineno, 7)
+	put(0xb00+152, 0x1c00)                                  // file
+	put(0xc00, 0, 1<<63|(5381*33*33+uint64('a')*33+'b'), 2) // its name
+	put32(0xc00, 1)
+	put32(0xc04, 6)
+	copy(b[0xc18:], "ab")
+	return b
+}
+
+// TestRubbish does as FuzzRuntimes does with memory by chance.
 func TestRubbish(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 300 {
@@ -59,12 +92,26 @@ func checkRubbish(t *testing.T, minor byte, b []byte) {
 		return
 	}
 	mem := rubbish(b)
+	if minor%8 == 7 {
+		checkDecoding(t, &php{root: 0x1000, loop: 0x1000, phpLayout: phpLayouts[2+2*int(minor/8%2)]}, minor, b)
+		return
+	}
 	p := &python{minor: 8 + int(minor)%7, head: 0x100}
 	if l, ok := pythonLayouts[p.minor]; ok {
 		p.pythonLayout = l
 	} else if p.describe(mem, 0x1000) != nil {
 		return
 	}
+	checkDecoding(t, p, minor, b)
+	for _, l := range []lineTable{lnotab(b), linetable310(b), locations{0x1000, b}} {
+		l.line(0x1000+uint64(minor), 1)
+		l.line(^uint64(0), 1)
+	}
+}
+
+// checkDecoding has a runtime decode b, which is memory at 0x1000.
+func checkDecoding(t *testing.T, p Runtime, minor byte, b []byte) {
+	mem := rubbish(b)
 	page := make([]byte, 1<<16)
 	mem.ReadAt(page, 0x1000)
 	copied := Memory{unwind.Region{Addr: 0x1000, Bytes: page}}
@@ -72,7 +119,7 @@ func checkRubbish(t *testing.T, minor byte, b []byte) {
 		t.Error("too many roots")
 	}
 	var st Stack
-	p.Frames(copied, []uint64{0x1000, 0x1008}, &st)
+	p.Frames(copied, mem, []uint64{0x1000, 0x1008}, &st)
 	n := 0
 	for _, s := range st.Segments {
 		n += s.N
@@ -92,7 +139,7 @@ func checkRubbish(t *testing.T, minor byte, b []byte) {
 		t.Errorf("%d bytes are foreseen, room is for %d", sum, r.Room)
 	}
 	native := []unwind.Frame{{SP: 0x1000}, {SP: 0x1100}, {SP: 0x2000}}
-	places, _ := Merge(nil, native, true, &st, func(i int) bool { return i == 1 })
+	places, _ := Merge(nil, native, true, &st, func(i int, entry uint64) bool { return i == 1 && entry == 0 })
 	seen := 0
 	for _, pl := range places {
 		if pl.Script >= 0 {
@@ -115,9 +162,5 @@ func checkRubbish(t *testing.T, minor byte, b []byte) {
 				fn.Line(fr.At)
 			}
 		}
-	}
-	for _, l := range []lineTable{lnotab(b), linetable310(b), locations{0x1000, b}} {
-		l.line(0x1000+uint64(minor), 1)
-		l.line(^uint64(0), 1)
 	}
 }

@@ -14,10 +14,11 @@ type Place struct {
 }
 
 // Merge puts script frames in the place of the native frames that run them and appends the result, innermost
-// first, to list. isLoop tells whether a native frame is one of [Runtime.Loop]; it is asked only where a segment has no anchor.
-// complete: there are no more native frames. placed is how many script frames stand where a native frame was. Of a stack that is
-// Short the native frames further out are left out.
-func Merge(list []Place, native []unwind.Frame, complete bool, s *Stack, isLoop func(i int) bool) (merged []Place, placed int) {
+// first, to list. in tells whether a native frame is one of the function that begins at entry, 0 being [Runtime.Loop]; it is
+// asked only where a segment has no anchor. complete: there are no more native frames. placed is how many script frames stand where
+// a native frame was, or have their own native stack. Of a stack that is Short the native frames further out are left out.
+func Merge(list []Place, native []unwind.Frame, complete bool, s *Stack, in func(i int, entry uint64) bool) (merged []Place, placed int) {
+	isLoop := func(i int) bool { return in(i, 0) }
 	runs := make([]run, len(s.Segments))
 	first := 0
 	for i, g := range s.Segments {
@@ -28,6 +29,7 @@ func Merge(list []Place, native []unwind.Frame, complete bool, s *Stack, isLoop 
 	slices.SortStableFunc(runs, func(a, b run) int { return cmp.Compare(a.Anchor, b.Anchor) })
 	if len(runs) > 0 && runs[len(runs)-1].Anchor == 0 {
 		pairLoops(runs, native, isLoop, complete && !s.Short)
+		pairEntries(runs, native, in)
 	} else {
 		for i := range runs {
 			runs[i].at = holder(native, runs[i].Anchor, complete)
@@ -49,7 +51,7 @@ func Merge(list []Place, native []unwind.Frame, complete bool, s *Stack, isLoop 
 		for j := range runs[0].N {
 			list = append(list, Place{runs[0].at, runs[0].first + j})
 		}
-		if runs[0].at >= 0 {
+		if runs[0].at >= 0 || runs[0].Elsewhere {
 			placed += runs[0].N
 		}
 		runs = runs[1:]
@@ -61,7 +63,7 @@ func Merge(list []Place, native []unwind.Frame, complete bool, s *Stack, isLoop 
 		for nextPlaced(runs) == i && runs[0].at < 0 {
 			emit() // it is further in than the one that this frame runs
 		}
-		if len(runs) == 0 || runs[0].at != i {
+		if len(runs) == 0 || runs[0].at != i || runs[0].beside {
 			list = append(list, Place{i, -1})
 		}
 		for len(runs) > 0 && runs[0].at == i {
@@ -74,10 +76,11 @@ func Merge(list []Place, native []unwind.Frame, complete bool, s *Stack, isLoop 
 	return list, placed
 }
 
-// run is a segment, where its frames begin, and the native frame that runs it; -1: none is known.
+// run is a segment, where its frames begin, and the native frame that runs it; -1: none is known. beside: that is shown too, further in.
 type run struct {
 	Segment
 	first, at int
+	beside    bool
 }
 
 // nextPlaced is the native frame of the first run that has one.
@@ -112,13 +115,44 @@ func pairLoops(runs []run, native []unwind.Frame, isLoop func(int) bool, whole b
 			loops = append(loops, i)
 		}
 	}
+	var ran []int
+	for k := range runs {
+		if runs[k].Entry == 0 && !runs[k].Elsewhere {
+			ran = append(ran, k)
+		}
+	}
 	skip := 0
 	if whole {
-		skip = len(runs) - len(loops)
+		skip = len(ran) - len(loops)
 	}
-	for k := range runs {
+	for k, r := range ran {
 		if i := k - skip; i >= 0 && i < len(loops) {
-			runs[k].at = loops[i]
+			runs[r].at = loops[i]
+		}
+	}
+}
+
+// pairEntries gives runs of one function their native frames: between those of the runs further in and further out. One that has none, as it has
+// ended in a jump, stands with the run that has called it.
+func pairEntries(runs []run, native []unwind.Frame, in func(i int, entry uint64) bool) {
+	from := 0
+	for k := range runs {
+		r := &runs[k]
+		if r.Entry == 0 || r.Elsewhere {
+			from = max(from, r.at+1)
+			continue
+		}
+		out := slices.IndexFunc(runs[k+1:], func(x run) bool { return x.Entry == 0 })
+		to := len(native)
+		if out >= 0 && runs[k+1+out].at >= 0 {
+			to = runs[k+1+out].at
+			r.at = to
+		}
+		for i := from; i < to; i++ {
+			if in(i, r.Entry) {
+				r.at, r.beside, from = i, true, i+1
+				break
+			}
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 
+	"sfsample/regs"
 	"sfsample/sampler/taking"
 )
 
@@ -149,6 +150,9 @@ func (p *python) Name() string    { return "python" }
 func (p *python) Version() string { return p.version }
 func (p *python) Loop() uint64    { return p.loop }
 
+// Registers implements Runtime.
+func (p *python) Registers(*regs.Arch) (frame, at uint8, ok bool) { return 0, 0, false }
+
 // Bounds of the lists that are followed, outside of stops.
 const (
 	maxInterpreters = 64
@@ -278,7 +282,7 @@ func (p *python) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 const maxScript = 4096
 
 // Frames implements Runtime.
-func (p *python) Frames(mem Memory, roots []uint64, st *Stack) {
+func (p *python) Frames(mem Memory, _ io.ReaderAt, roots []uint64, st *Stack) {
 	st.Reset()
 	for _, root := range roots {
 		if s := mem.Bytes(root, p.threadBytes); s != nil {
@@ -363,7 +367,7 @@ func (p *python) frames(mem Memory, addr, end, anchor uint64, st *Stack) bool {
 
 func (s *Stack) segment(n int, anchor uint64) {
 	if n > 0 {
-		s.Segments = append(s.Segments, Segment{n, anchor})
+		s.Segments = append(s.Segments, Segment{N: n, Anchor: anchor})
 	}
 }
 
@@ -531,8 +535,20 @@ func (p *python) byteString(mem io.ReaderAt, addr uint64) ([]byte, bool) {
 // nameEntries is among how many of the first names of a module its own is looked for: modules begin with it (PyModule_NewObject).
 const nameEntries = 8
 
+// nameReads is how often that is looked for: of a dict that grows the thread moves the names meanwhile (dictresize, Objects/dictobject.c).
+const nameReads = 4
+
 // module is the value of __name__ in a dict, empty if it is not found.
-func (p *python) module(mem io.ReaderAt, dict uint64) string {
+func (p *python) module(mem io.ReaderAt, dict uint64) (name string) {
+	for range nameReads {
+		if name = p.moduleOnce(mem, dict); name != "" {
+			break
+		}
+	}
+	return name
+}
+
+func (p *python) moduleOnce(mem io.ReaderAt, dict uint64) string {
 	b := read(mem, dict, 48) // PyDictObject: ma_keys 32, ma_values 40
 	if b == nil || word(b, 8) != p.types.dict || word(b, 40) != 0 {
 		return ""

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/regs"
 	"sfsample/sampler/taking"
 	"sfsample/unwind"
 )
@@ -25,14 +26,18 @@ type Runtime interface {
 	Roots(mem io.ReaderAt, th Thread) []taking.Root
 	// Recipe is what to copy of a thread with these roots. last is what the copy before has led to.
 	Recipe(roots []taking.Root, last *Stack) *taking.Recipe
-	// Frames decodes what was copied of a thread: the frames of the states at roots.
-	Frames(mem Memory, roots []uint64, st *Stack)
+	// Frames decodes what was copied of a thread: the frames of the states at roots. late is asked of functions that were not copied whether they
+	// are scripts'.
+	Frames(mem Memory, late io.ReaderAt, roots []uint64, st *Stack)
 	// Key tells the code of a frame from all other code that was ever at its address. ok is false if it cannot be read.
 	Key(mem Memory, late io.ReaderAt, f *Frame) (k Key, ok bool)
 	// Function names the code of a frame whose Key is k. ok is false if that has changed since.
 	Function(mem io.ReaderAt, f *Frame, k Key) (fn *Function, ok bool)
 	// Loop is the address of the function of which each native frame runs one script frame; 0: [Segment.Anchor] tells.
 	Loop() uint64
+	// Registers are those, by DWARF number, in which the native frame of the loop has the address of its script frame and the
+	// instruction of that, which in memory is an earlier one while the loop itself runs. ok is false if there are none.
+	Registers(a *regs.Arch) (frame, at uint8, ok bool)
 }
 
 // Thread is what is known of a thread whose states are looked for.
@@ -58,6 +63,10 @@ type Segment struct {
 	N int // frames
 	// Anchor is the address of something in the native frame of that activation; 0: not known.
 	Anchor uint64
+	// Entry, if not 0, is the address of a native function that the one frame stands for; it stands beside that.
+	Entry uint64
+	// Elsewhere: it was run on a native stack other than the one that the thread is on.
+	Elsewhere bool
 }
 
 // Stack is the frames of one thread, innermost first.
@@ -83,7 +92,8 @@ func (s *Stack) Reset() {
 // Key is the identity of code, as far as the memory that describes it tells it.
 type Key struct {
 	Code, Globals, Name, Qualname, File, Lines uint64 // addresses
-	First, Version                             uint32
+	Hash                                       uint64 // of the file's name
+	First, Version, Count                      uint32 // Count is of instructions
 }
 
 // Function is code with its name.
@@ -91,7 +101,9 @@ type Function struct {
 	Name  string // module.function; empty: it is the interpreter's own, and not shown
 	File  string
 	First int // line
-	lines lineTable
+	// Passing: other code may have the same Key later.
+	Passing bool
+	lines   lineTable
 }
 
 // Line is the line of an instruction, 0 if it is not known.
@@ -198,7 +210,7 @@ type File interface {
 // Candidate tells by its name whether an object may be, or contain, an interpreter: a program, or a library that is named so.
 func Candidate(file string) bool {
 	name := path.Base(file)
-	return strings.Contains(name, "python") || !strings.Contains(name, ".so")
+	return strings.Contains(name, "python") || strings.Contains(name, "libphp") || !strings.Contains(name, ".so")
 }
 
 // Recognise finds the interpreter that an object is. Both results are nil if it is none. An error says why one that it is cannot be
@@ -218,13 +230,40 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 		return nil, nil
 	}
 	syms := map[string]uint64{}
+	var globals uint64 // bytes of PHP's
 	for _, s := range list {
-		if s.Section != elf.SHN_UNDEF && strings.Contains(s.Name, "Py") {
+		if s.Section == elf.SHN_UNDEF {
+			continue
+		}
+		switch {
+		case s.Name == "executor_globals":
+			globals = s.Size
+			fallthrough
+		case strings.Contains(s.Name, "Py"), s.Name == "execute_ex", s.Name == "executor_globals_offset":
 			syms[s.Name] = s.Value + o.Bias
 		}
 	}
-	if syms["_PyRuntime"] == 0 {
-		return nil, nil
+	switch {
+	case syms["_PyRuntime"] != 0:
+		return newPython(o.Path, syms, mem)
+	case syms["execute_ex"] != 0 && (syms["executor_globals"] != 0 || syms["executor_globals_offset"] != 0):
+		return newPHP(o.Path, syms, globals, constants(e))
 	}
-	return newPython(o.Path, syms, mem)
+	return nil, nil
+}
+
+// maxConstants bounds what is read of a program's constants, in bytes.
+const maxConstants = 64 << 20
+
+// constants is the .rodata of e, nil if it has none.
+func constants(e *elf.File) []byte {
+	s := e.Section(".rodata")
+	if s == nil || s.Size > maxConstants {
+		return nil
+	}
+	b, err := s.Data()
+	if err != nil {
+		return nil
+	}
+	return b
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
 	"sfsample/sampler/symbol/rootfs"
 )
@@ -28,8 +29,8 @@ import (
 // What has been read is kept as numbers; names are read when they are asked
 // for. A PerfMap may be used by any number of goroutines.
 type PerfMap struct {
-	// Until, if set, ends the reading of lines once it is done. It is set before the
-	// first look-up.
+	// Until, if set, ends the reading and sorting of lines once it is done. It is set
+	// before the first look-up.
 	Until context.Context
 
 	root *rootfs.Root
@@ -39,7 +40,9 @@ type PerfMap struct {
 	mu      sync.Mutex
 	file    *os.File
 	ino     fileID
-	pos     int64 // how far lines were read
+	pos     int64         // how far lines were read
+	took    time.Duration // what reading and sorting them has taken
+	last    time.Time     // when that was done last
 	entries []mapEntry
 	merged  int // entries[:merged] are in segs, the others are newer
 	segs    segments
@@ -60,16 +63,22 @@ func (e *mapEntry) end() uint64 { return e.start + uint64(e.size) }
 
 type fileID struct{ dev, ino uint64 }
 
-// Bounds of what is taken from a map. Node writes some 100 bytes for a function.
+// Bounds of what is taken from a map. Node writes some 100 bytes for a function; half a
+// million functions take 30 MB and a tenth of a second.
 const (
 	maxMapBytes   = 512 << 20
-	maxMapEntries = 2 << 20
+	maxMapEntries = 512 << 10
 	maxMapSize    = 1 << 30 // bytes of one function
 	// maxMapTail is how many lines are searched one by one before the segments are
 	// made anew; where there are many already, it is one for mapTailShare of those: a
 	// map that grows all the time would be sorted all the time.
 	maxMapTail   = 512
 	mapTailShare = 64
+	// mapRest is for how many times as long as the reading of a file has taken no other one is read in its place:
+	// who exchanges it all the time is not to take more than a twentieth of ours.
+	mapRest = 20
+	// mapRun is how many lines are sorted between two looks at the time.
+	mapRun = 32 << 10
 )
 
 // NewPerfMap returns the map at path below root, which is the target's root: the
@@ -175,20 +184,26 @@ func (m *PerfMap) refresh() bool {
 	if size <= m.pos {
 		return false
 	}
-	before := len(m.entries)
+	before, begun := len(m.entries), time.Now()
+	defer func() {
+		m.last = time.Now()
+		m.took += m.last.Sub(begun)
+	}()
 	m.read(size)
-	if over(m.Until) { // nor is there time to sort
+	late := over(m.Until)
+	if len(m.entries)-m.merged > max(maxMapTail, m.merged/mapTailShare) {
+		late = !m.merge()
+	}
+	if late {
 		m.entries = m.entries[:min(len(m.entries), m.merged+maxMapTail)]
 		m.problem = "perf map: no time was left to read it to its end"
-	}
-	if len(m.entries)-m.merged > max(maxMapTail, m.merged/mapTailShare) {
-		m.merge()
 	}
 	return len(m.entries) > before
 }
 
 // reopen makes sure that the file is the one that the path leads to now, and
-// returns its size. A new or shortened file begins from its start.
+// returns its size. A new or shortened file begins from its start, but for mapRest: until then
+// the size is as if nothing were new.
 func (m *PerfMap) reopen() (int64, error) {
 	f, err := m.root.OpenFile(m.path)
 	if err != nil {
@@ -209,10 +224,15 @@ func (m *PerfMap) reopen() (int64, error) {
 		f.Close()
 		return st.Size(), nil
 	}
+	if m.file != nil && time.Since(m.last) < mapRest*m.took {
+		f.Close()
+		m.problem = fmt.Sprintf("perf map %s is exchanged more often than it can be read: functions without a name", m.path)
+		return m.pos, nil
+	}
 	if m.file != nil {
 		m.file.Close()
 	}
-	m.file, m.ino, m.pos = f, id, 0
+	m.file, m.ino, m.pos, m.took = f, id, 0, 0
 	m.entries, m.merged, m.segs = nil, 0, segments{}
 	clear(m.names)
 	m.held = 0
@@ -297,18 +317,50 @@ func (h *newest) Pop() any {
 	return x
 }
 
-// merge makes the segments of all entries: at each address the newest.
-func (m *PerfMap) merge() {
-	order := make([]int32, len(m.entries))
+// sorted returns the numbers of all entries by their start, of one start the oldest first; nil
+// if there is no time for that.
+func (m *PerfMap) sorted() []int32 {
+	order, other := make([]int32, len(m.entries)), make([]int32, len(m.entries))
 	for i := range order {
 		order[i] = int32(i)
 	}
-	slices.SortFunc(order, func(a, b int32) int {
-		if r := cmp.Compare(m.entries[a].start, m.entries[b].start); r != 0 {
-			return r
+	byStart := func(a, b int32) int {
+		return cmp.Or(cmp.Compare(m.entries[a].start, m.entries[b].start), cmp.Compare(a, b))
+	}
+	for run := range slices.Chunk(order, mapRun) {
+		if over(m.Until) {
+			return nil
 		}
-		return cmp.Compare(a, b)
-	})
+		slices.SortFunc(run, byStart)
+	}
+	for n := mapRun; n < len(order); n *= 2 { // runs of n become runs of 2n
+		out := other[:0]
+		for two := range slices.Chunk(order, 2*n) {
+			a, b := two[:min(n, len(two))], two[min(n, len(two)):]
+			for len(a) > 0 && len(b) > 0 {
+				if len(out)%mapRun == 0 && over(m.Until) {
+					return nil
+				}
+				if byStart(a[0], b[0]) < 0 {
+					out, a = append(out, a[0]), a[1:]
+				} else {
+					out, b = append(out, b[0]), b[1:]
+				}
+			}
+			out = append(append(out, a...), b...)
+		}
+		order, other = out, order
+	}
+	return order
+}
+
+// merge makes the segments of all entries: at each address the newest. It returns false if
+// there was no time for that; then they are as before.
+func (m *PerfMap) merge() bool {
+	order := m.sorted()
+	if order == nil {
+		return len(m.entries) == 0
+	}
 	var segs segments
 	var active newest
 	pos := uint64(0)
@@ -329,10 +381,14 @@ func (m *PerfMap) merge() {
 		}
 		pos = limit
 	}
-	for _, i := range order {
+	for n, i := range order {
+		if n%mapRun == 0 && over(m.Until) {
+			return false
+		}
 		fill(m.entries[i].start)
 		heap.Push(&active, i)
 	}
 	fill(^uint64(0))
 	m.segs, m.merged = segs, len(m.entries)
+	return true
 }

@@ -1,14 +1,17 @@
 package symbol
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"sfsample/sampler/symbol/rootfs"
 )
@@ -52,21 +55,56 @@ func perfLines(first, n int) string {
 	return b.String()
 }
 
-// TestPerfMapUntil: once there is no time left, little more of a long map is read.
+// looks is a context that is done after so many looks at it.
+type looks struct {
+	context.Context
+	left int
+}
+
+func (l *looks) Err() error {
+	if l.left--; l.left < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestPerfMapUntil: whenever the time ends, in reading or sorting, little more of a long map is taken, and what
+// was known before stays. There is a look at the time for each mapRun lines, in every step.
 func TestPerfMapUntil(t *testing.T) {
-	m, name := mapFile(t, perfLines(0, 1000))
-	ctx, cancel := context.WithCancel(context.Background())
-	m.Until = ctx
-	if sym, ok := m.Lookup(0x10000 + 16*999); !ok || sym.Name != "f999" {
-		t.Fatalf("with time: %v, %v", sym, ok)
+	const before, lines = 1000, 3 * mapRun
+	more := perfLines(before, lines)
+	for n := 0; ; n++ {
+		m, name := mapFile(t, perfLines(0, before))
+		if sym, ok := m.Lookup(0x10000 + 16*(before-1)); !ok || sym.Name != "f999" {
+			t.Fatalf("with time: %v, %v", sym, ok)
+		}
+		appendTo(t, name, more)
+		m.Until = &looks{context.Background(), n}
+		sym, ok := m.Lookup(0x10000 + 16*lines)
+		if ok {
+			// Reading, sorting (4 runs), two rounds of making one of two, segments.
+			if want := len(more)/(256<<10) + 4 + 2 + 3; n < want || sym.Name != fmt.Sprint("f", lines) || m.Problem() != "" {
+				t.Errorf("%d looks at the time, want %d: %v, problem %q", n, want, sym, m.Problem())
+			}
+			break
+		}
+		if len(m.entries) > before+maxMapTail || m.Problem() == "" {
+			t.Errorf("time ends at look %d: %d lines kept, problem %q", n, len(m.entries), m.Problem())
+		}
+		if sym, ok := m.Lookup(0x10000 + 16*500); !ok || sym.Name != "f500" {
+			t.Errorf("time ends at look %d: what was read before: %v, %v", n, sym, ok)
+		}
 	}
-	appendTo(t, name, perfLines(1000, 200_000))
-	cancel()
-	if _, ok := m.Lookup(0x10000 + 16*150_000); ok || len(m.entries) > 1000+maxMapTail || m.Problem() == "" {
-		t.Errorf("without time: found %v, %d lines read, problem %q", ok, len(m.entries), m.Problem())
+}
+
+// TestPerfMapIsBounded: of more functions than fit the first are kept, and it is told.
+func TestPerfMapIsBounded(t *testing.T) {
+	m, _ := mapFile(t, perfLines(0, maxMapEntries+1000))
+	if sym, ok := m.Lookup(0x10000 + 16*(maxMapEntries-1)); !ok || sym.Name != fmt.Sprint("f", maxMapEntries-1) {
+		t.Errorf("the last one kept: %v, %v", sym, ok)
 	}
-	if sym, ok := m.Lookup(0x10000 + 16*500); !ok || sym.Name != "f500" {
-		t.Errorf("what was read before: %v, %v", sym, ok)
+	if len(m.entries) != maxMapEntries || !strings.Contains(m.Problem(), "the rest is not read") {
+		t.Errorf("%d functions kept, problem %q", len(m.entries), m.Problem())
 	}
 }
 
@@ -89,6 +127,42 @@ func TestPerfMapIsSortedSeldom(t *testing.T) {
 	}
 	if want := 20*step*mapTailShare/first + 1; sorted > want {
 		t.Errorf("sorted %d times for %d lines more, want up to %d", sorted, 20*step, want)
+	}
+}
+
+// TestPerfMapIsExchanged: a file that is another one each time is read for no more than a share of the time, and told of.
+func TestPerfMapIsExchanged(t *testing.T) {
+	const lines = 100_000
+	m, name := mapFile(t, perfLines(0, lines))
+	begun := time.Now()
+	m.Refresh()
+	if took := time.Since(begun); m.took <= 0 || m.took > took {
+		t.Fatalf("reading has taken %v of %v", m.took, took)
+	}
+	m.took = time.Hour / mapRest
+	exchange := func() {
+		t.Helper()
+		other := name + ".other"
+		if err := os.WriteFile(other, []byte(perfLines(lines, 10)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(other, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const known, new = 0x10000, 0x10000 + 16*lines
+	exchange()
+	for range 2 {
+		if sym, ok := m.Lookup(new); ok || !strings.Contains(m.Problem(), "exchanged") {
+			t.Errorf("at once: %v, %v, problem %q", sym, ok, m.Problem())
+		}
+	}
+	if sym, ok := m.Lookup(known); !ok || sym.Name != "f0" {
+		t.Errorf("what was read before: %v, %v", sym, ok)
+	}
+	m.last = time.Now().Add(-time.Hour)
+	if sym, ok := m.Lookup(new); !ok || sym.Name != fmt.Sprint("f", lines) || m.took > time.Minute {
+		t.Errorf("later: %v, %v; taken %v", sym, ok, m.took)
 	}
 }
 
@@ -150,6 +224,7 @@ func TestPerfMapGrows(t *testing.T) {
 	if err := os.WriteFile(name, []byte("3000 20 other\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	m.took = 0 // long ago
 	m.Refresh()
 	if got, _ := m.Lookup(0x3000); got.Name != "other" {
 		t.Errorf("after replacement: Lookup = %q, want other", got.Name)
@@ -181,6 +256,23 @@ func TestPerfMapMerge(t *testing.T) {
 		if got := m.find(addr); got != want {
 			t.Fatalf("find(%#x) = %d, want %d", addr, got, want)
 		}
+	}
+}
+
+// Runs that are sorted one by one come together in order.
+func TestPerfMapSorted(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(5, 6))
+	m := &PerfMap{}
+	for range 5*mapRun + 7 {
+		m.entries = append(m.entries, mapEntry{start: rnd.Uint64N(2 * mapRun)})
+	}
+	want := make([]int32, len(m.entries))
+	for i := range want {
+		want[i] = int32(i)
+	}
+	slices.SortStableFunc(want, func(a, b int32) int { return cmp.Compare(m.entries[a].start, m.entries[b].start) })
+	if got := m.sorted(); !slices.Equal(got, want) {
+		t.Error("not in order")
 	}
 }
 

@@ -24,7 +24,7 @@ type Kernel interface {
 	Memory(tid int, addr uint64, buf []byte) int
 	Gather(tid int, from []unix.RemoteIovec, buf []byte) int // bytes read, up to the first area that is not there
 	Pread(fd int, buf []byte, off int64) (int, unix.Errno)
-	ReadFile(path, buf []byte) (int, unix.Errno) // path ends in NUL
+	ReadFile(path, buf []byte) (int, unix.Errno) // path ends in NUL; a long status file from the end of its groups on
 	Detach(tid, sig int) unix.Errno
 	Cont(tid, sig int) unix.Errno
 	Listen(tid int) unix.Errno

@@ -75,7 +75,7 @@ func TestLive(t *testing.T) {
 		t.Errorf("report %+v, %t, %v; at its exit %t", s, ok, err, k.AtExit(tid))
 	}
 	b := &Buffer{Regs: make([]byte, regs.PrstatusMaxBytes), FPRegs: make([]byte, FPRegsBytes), Stack: make([]byte, 512)}
-	do("take", Take(k, tid, new(Advice), b, -1, true, false))
+	do("take", Take(k, tid, new(Advice), b, -1, OwnStop, false))
 	sp := ptrace.StackPointer(b.Regs[:b.NRegs])
 	if sp == 0 || b.NStack != 512 || b.StackAddr > sp || b.Unwritten {
 		t.Errorf("%d bytes at %#x, stack pointer %#x", b.NStack, b.StackAddr, sp)

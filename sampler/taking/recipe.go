@@ -56,13 +56,24 @@ type Step struct {
 	Mask  uint64 // bits of pointers that are none of the address
 	Next  int    // offset in an element of the pointer to the next
 	Most  int    // elements
-	// Fill, if not 0, is the offset in an element of a count of words by which it is longer; in the first one
-	// the pointer at End of the root tells where it ends instead.
+	// Fill, if not 0, is the offset in an element of a count of words by which it is longer; with Ends its first word is the address
+	// of its end. In the first one the pointer at End of the root tells where it ends instead.
 	Fill, End int
+	Ends      bool
 	// Part is the offset in an element of a pointer to PartBytes that are copied too; PartMask as Mask.
 	Part, PartBytes int
 	PartMask        uint64
+	// Sub is the offset in a part of a pointer to SubBytes that are copied too, if the part's first byte has one of the bits of SubIf, or that is 0.
+	Sub, SubBytes int
+	SubIf         byte
+	// Kin is the offset in an element of a pointer to another chain, which the next step follows, if the element's word at KinIf
+	// is 0 and HasKin is set. The next step, whose IsKin is set, has no Head.
+	Kin, KinIf    int
+	HasKin, IsKin bool
 }
+
+// maxKin is how many further chains are followed from one.
+const maxKin = 8
 
 // maxElement bounds an element of a chain, in bytes.
 const maxElement = 256 << 10
@@ -84,8 +95,15 @@ func Follow(k Kernel, tid int, r *Recipe, b *Buffer, pages int) {
 		}
 		b.Roots[b.NRoots] = r.Roots[i].Addr
 		b.NRoots++
+		b.nkin = 0
 		for j := 0; j < MaxSteps && r.Steps[j].Bytes > 0; j++ {
-			b.chain(k, tid, &r.Steps[j], root)
+			s := &r.Steps[j]
+			if !s.IsKin {
+				b.chain(k, tid, s, root, b.head(k, tid, s, root))
+			}
+			for i := 0; s.IsKin && i < b.nkin; i++ {
+				b.chain(k, tid, s, root, b.kin[i])
+			}
 		}
 	}
 }
@@ -118,30 +136,40 @@ func (b *Buffer) add(addr uint64, n int) {
 	b.NBeyond += n
 }
 
-// chain follows one chain from a root.
+// head is where a chain begins, 0 if that cannot be read.
 //
 //go:nosplit
 //go:norace
-func (b *Buffer) chain(k Kernel, tid int, s *Step, root []byte) {
+func (b *Buffer) head(k Kernel, tid int, s *Step, root []byte) uint64 {
 	addr := binary.NativeEndian.Uint64(root[s.Head:]) &^ s.Mask
 	if s.Via {
 		via := b.have(k, tid, addr+s.At, 8)
 		if via == nil {
-			return
+			return 0
 		}
 		addr = binary.NativeEndian.Uint64(via) &^ s.Mask
 	}
+	return addr
+}
+
+// chain follows one chain from the element at addr.
+//
+//go:nosplit
+//go:norace
+func (b *Buffer) chain(k Kernel, tid int, s *Step, root []byte, addr uint64) {
 	for i := 0; addr != 0 && i < s.Most && b.links < maxLinks; i++ {
 		b.links++
 		n := s.Bytes
-		if s.Fill > 0 {
+		if s.Fill > 0 || s.Ends {
 			end := binary.NativeEndian.Uint64(root[s.End:])
 			if i > 0 {
 				head := b.have(k, tid, addr, s.Bytes)
 				if head == nil {
 					return
 				}
-				end = addr + uint64(s.Bytes) + 8*(binary.NativeEndian.Uint64(head[s.Fill:])&(maxElement-1))
+				if end = binary.NativeEndian.Uint64(head); !s.Ends {
+					end = addr + uint64(s.Bytes) + 8*(binary.NativeEndian.Uint64(head[s.Fill:])&(maxElement-1))
+				}
 			}
 			if end-addr > maxElement {
 				return
@@ -156,10 +184,27 @@ func (b *Buffer) chain(k Kernel, tid int, s *Step, root []byte) {
 			part := binary.NativeEndian.Uint64(e[s.Part:]) &^ s.PartMask
 			if part != 0 && part != b.part {
 				b.part = part
-				b.have(k, tid, part, s.PartBytes)
+				b.sub(k, tid, s, b.have(k, tid, part, s.PartBytes))
 			}
 		}
+		if s.HasKin && b.nkin < maxKin && binary.NativeEndian.Uint64(e[s.KinIf:]) == 0 {
+			b.kin[b.nkin] = binary.NativeEndian.Uint64(e[s.Kin:])
+			b.nkin++
+		}
 		addr = binary.NativeEndian.Uint64(e[s.Next:]) &^ s.Mask
+	}
+}
+
+// sub copies what a part leads to.
+//
+//go:nosplit
+//go:norace
+func (b *Buffer) sub(k Kernel, tid int, s *Step, part []byte) {
+	if part == nil || s.SubBytes == 0 || s.SubIf != 0 && part[0]&s.SubIf == 0 {
+		return
+	}
+	if addr := binary.NativeEndian.Uint64(part[s.Sub:]); addr != 0 {
+		b.have(k, tid, addr, s.SubBytes)
 	}
 }
 

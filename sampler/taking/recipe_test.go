@@ -156,6 +156,50 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// TestFollowKin: chunks that tell where they end, what parts lead to, and chains that elements lead to.
+func TestFollowKin(t *testing.T) {
+	part := func(kind byte, sub uint64) []byte { return append([]byte{kind, 0, 0, 0, 0, 0, 0, 0}, words(sub)...) }
+	h := &heap{areas: map[uint64][]byte{
+		0x1000: words(77, 0x2000, 0x3000, 0x3030),
+		0x2000: words(0x2100, 0x4000, 9),          // next, part, what is 0 where kin is
+		0x2100: words(0x2200, 0x4100, 0),          // its part is the kin too
+		0x2200: words(0, 0x4200, 9),               //
+		0x3000: words(0x3030, 0x3100, 0, 1, 2, 3), // end, previous
+		0x3100: words(0x3118, 0, 8),
+		0x4000: part(2, 0x5000),
+		0x4100: part(1, 0x5100), // of another kind
+		0x4200: part(4, 0x5200),
+		0x5000: words(50), 0x5100: words(51), 0x5200: words(52),
+	}}
+	r := &Recipe{RootBytes: 32, Room: 4096}
+	r.Roots[0] = Root{0x1000, 77}
+	r.Steps[0] = Step{Bytes: 16, Head: 16, End: 24, Ends: true, Next: 8, Most: 10}
+	r.Steps[1] = Step{Bytes: 24, Head: 8, Most: 10, Part: 8, PartBytes: 16, Sub: 8, SubBytes: 8, SubIf: 6, HasKin: true, Kin: 8, KinIf: 16}
+	r.Steps[2] = Step{IsKin: true, Bytes: 8, Most: 1, Next: 0, Part: 0, PartBytes: 0}
+	follow := func(h *heap) *Buffer {
+		b := &Buffer{Beyond: make([]byte, r.Room)}
+		Follow(h, 7, r, b, -1)
+		return b
+	}
+	const all = "0x1000+32 0x3000+48 0x3100+16 0x3100+24 0x2000+24 0x4000+16 0x5000+8 0x2100+24 0x4100+16 0x2200+24 0x4200+16 0x5200+8 "
+	if got := pieces(follow(h)); got != all {
+		t.Errorf("copied %s, want %s", got, all)
+	}
+	r.Steps[2].Bytes = 24 // the part of the second element is longer as a kin
+	h.areas[0x4100] = append(part(0, 0x5100), words(8)...)
+	if got := pieces(follow(h)); !strings.Contains(got, "0x4100+24 ") {
+		t.Errorf("kin: %s", got)
+	}
+	for i := range uint64(40) { // more kin than are followed, each a circle
+		h.areas[0x2000+0x100*i] = words(0x2000+0x100*((i+1)%40), 0x9000+0x100*i, 0)
+		h.areas[0x9000+0x100*i] = words(0x9000 + 0x100*i)
+	}
+	r.Steps[2].Most = 1 << 30
+	if b := follow(h); h.reads > 3*maxSingle || b.links > maxLinks || b.nkin > maxKin {
+		t.Errorf("%d reads, %d links, %d kin", h.reads, b.links, b.nkin)
+	}
+}
+
 // TestFollowHostile: chains that go round, lengths that cannot be, and pointers to nowhere end within the bounds.
 func TestFollowHostile(t *testing.T) {
 	for name, change := range map[string]func(h *heap){

@@ -1,64 +1,167 @@
 package taking
 
-import "sfsample/ptrace"
+import (
+	"golang.org/x/sys/unix"
 
-// takeBack changes the registers of a thread at a stop so that the program
-// does not learn of it. own: it is our own stop; noRestart: only what saves the thread from a filter is changed.
-//
-// A call that would go on by restart_syscall(2) begins anew if a seccomp filter may not know that call. At the stop for a
-// signal that is so as well: one that is ignored would not have ended the wait of a thread that nobody
-// traces (sig_ignored, kernel/signal.c); to any other the call ends with EINTR, as
-// it would have.
+	"sfsample/ptrace"
+)
+
+// What a thread has stopped for, if not for a signal, whose number is positive.
+const (
+	OwnStop   = 0  // our own interrupt
+	OtherStop = -1 // what would have stopped it, or ended its wait, in any case
+)
+
+// StoppedFor tells that of the status of a stop (ptrace(2), "Stopped states").
 //
 //go:nosplit
 //go:norace
-func takeBack(k Kernel, tid int, note []byte, b *Buffer, own, noRestart bool) {
-	if !own && !ptrace.Reverts {
-		return // the kernel has decided already
+func StoppedFor(status uint32) int {
+	switch status >> 16 {
+	case 0:
+		return int(status >> 8 & 0xff)
+	case unix.PTRACE_EVENT_STOP:
+		if status>>8&0xff == uint32(unix.SIGTRAP) {
+			return OwnStop
+		}
 	}
-	if ptrace.Restarts(tid, note) {
-		some, coming := filters(k, tid, b)
-		b.Anew = some || own && coming
-	}
-	if (b.Anew || own && !noRestart) && ptrace.Revert(tid, note, b.Anew, 0) {
-		b.Unwritten = k.SetRegs(tid, ptrace.NotePrstatus, note) != 0
-		ptrace.AsStopped(note)
-	}
+	return OtherStop
 }
 
-// AtSignal does for a thread at the stop for a signal what [Take] does, where nothing is to be
+// takeBack changes the registers of a thread at a stop so that the program
+// does not learn of it. noRestart: only what saves the thread from a filter is changed. m may be nil.
+//
+// A signal that the program ignores would not even have woken a thread that nobody traces (sig_ignored,
+// kernel/signal.c): its stop is as one of our own. To any other the call ends with EINTR, as it would have.
+//
+// A call that would go on by restart_syscall(2) begins anew if a seccomp filter may not know that call; at the stop for a
+// signal, which may come again and again, only if the thread has a filter already.
+//
+//go:nosplit
+//go:norace
+func takeBack(k Kernel, tid int, note []byte, b *Buffer, by int, noRestart bool, m *Mark) {
+	b.Anew = false
+	restarts := ptrace.Restarts(tid, note)
+	if !restarts && (by == OtherStop || !ptrace.CutShort(note)) {
+		return
+	}
+	var status []byte
+	if restarts || by != OwnStop || m != nil {
+		if n, errno := k.ReadFile(b.procPath(tid, "/status\x00"), b.text[:]); errno == 0 && n < len(b.text) { // else it may go on
+			status = b.text[:n]
+		}
+	}
+	ours := by == OwnStop || by > 0 && ignored(status, by)
+	if restarts && (ours || by > 0 && len(status) == 0) { // else the kernel would have had the thread stopped as well
+		some, coming := filters(status)
+		b.Anew = some || by == OwnStop && coming
+	}
+	if !b.Anew && (!ours || noRestart) || !ptrace.Revert(tid, note, b.Anew) {
+		return
+	}
+	if m != nil && m.over(k, tid, note, status, b) {
+		ptrace.TimeOut(note)
+	}
+	b.Met = true
+	b.Unwritten = k.SetRegs(tid, ptrace.NotePrstatus, note) != 0
+	ptrace.AsStopped(note)
+}
+
+// AtStop does for a thread that has stopped what [Take] does, where nothing is to be
 // copied. b is room for its registers.
-func AtSignal(k Kernel, tid int, b *Buffer) {
+func AtStop(k Kernel, tid, by int, noRestart bool, m *Mark, b *Buffer) {
 	if n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs); errno == 0 {
-		takeBack(k, tid, b.Regs[:n], b, false, true)
+		takeBack(k, tid, b.Regs[:n], b, by, noRestart, m)
 	}
 }
 
-// filters asks at the moment that counts for seccomp filters of a thread: one may come at any time, and none
+// Mark is what the next stop is to know of a wait that has begun anew with all of its limit. It is of one thread
+// that is traced all the time.
+type Mark struct {
+	note     [markBytes]byte // the registers that it has begun with
+	n        int             // bytes of them, 0: there was no such wait
+	since    int64           // when it was first seen, in nanoseconds of CLOCK_MONOTONIC less the times on a CPU and waiting for one
+	switches int64           // off a CPU of its own will, at the stop
+	Stops    int64           // since then, this one included: each is such a switch
+}
+
+// markBytes is the size of NT_PRSTATUS where a register may hold a limit, see [ptrace.Limit].
+const markBytes = 216
+
+// over tells whether a wait that has begun anew has slept for its whole limit by now: then it ends, as it would have. Nothing but
+// its result is written: an argument that were changed would stay so in its register (System V ABI, "Calling Conventions"
+// of Linux), and with it the limit of later waits.
+//
+// It is the wait of the stop before if the registers are the same, and the thread has slept once at most since then, but for stops.
+// What it slept before the first stop is not known.
+//
+//go:nosplit
+//go:norace
+func (m *Mark) over(k Kernel, tid int, note, status []byte, b *Buffer) bool {
+	limit := ptrace.Limit(tid, note)
+	same := string(m.note[:m.n]) == string(note)
+	m.n = 0
+	if limit <= 0 {
+		return false
+	}
+	switches, ok := field(status, "\nvoluntary_ctxt_switches:\t")
+	n, errno := k.ReadFile(b.procPath(tid, "/schedstat\x00"), b.text[:])
+	run, next := number(b.text[:n], 0)
+	wait, end := number(b.text[:n], next+1)
+	if !ok || errno != 0 || end == next+1 {
+		return false
+	}
+	asleep := k.Now() - run - wait
+	if !same || switches-m.switches-m.Stops > 1 {
+		m.since = asleep
+	}
+	if asleep-m.since >= int64(limit)*1e6 {
+		return true
+	}
+	m.n, m.switches, m.Stops = copy(m.note[:], note), switches, 0
+	return false
+}
+
+// ignored tells by a thread's status file whether a signal that is about to be delivered has no effect: it is ignored, or is
+// so where there is no handler (sig_kernel_ignore, include/linux/signal.h).
+//
+//go:nosplit
+//go:norace
+func ignored(status []byte, sig int) bool {
+	switch unix.Signal(sig) {
+	case unix.SIGCONT, unix.SIGCHLD, unix.SIGWINCH, unix.SIGURG:
+		if set, ok := mask(status, "\nSigCgt:\t"); ok && set>>(sig-1)&1 == 0 {
+			return true
+		}
+	}
+	set, _ := mask(status, "\nSigIgn:\t")
+	return set>>(sig-1)&1 != 0
+}
+
+// filters tells by the status file of a thread, read at the moment that counts, of seccomp filters: one may come at any time, and none
 // goes away. some: it has one, or cannot be asked. coming: it may get one before it goes on, from another thread
 // (seccomp(2), SECCOMP_FILTER_FLAG_TSYNC).
 //
 //go:nosplit
 //go:norace
-func filters(k Kernel, tid int, b *Buffer) (some, coming bool) {
-	n, errno := k.ReadFile(b.statusPath(tid), b.text[:])
-	if errno != 0 {
+func filters(status []byte) (some, coming bool) {
+	if len(status) == 0 {
 		return true, true
 	}
-	threads, ok := field(b.text[:n], "\nThreads:\t")
-	mode, ok2 := field(b.text[:n], "\nSeccomp:\t")
+	threads, ok := field(status, "\nThreads:\t")
+	mode, ok2 := field(status, "\nSeccomp:\t")
 	if !ok2 { // a kernel without seccomp
 		mode = 0
 	}
 	return mode != 0, !ok || threads > 1
 }
 
-// statusPath is /proc/TID/status, with a NUL.
+// procPath is the path of a thread's file in /proc, with a NUL, which name ends in.
 //
 //go:nosplit
 //go:norace
-func (b *Buffer) statusPath(tid int) []byte {
-	const dir, name = "/proc/", "/status\x00"
+func (b *Buffer) procPath(tid int, name string) []byte {
+	const dir = "/proc/"
 	n := copy(b.path[:], dir)
 	digits := 1
 	for v := tid; v >= 10; v /= 10 {
@@ -73,19 +176,55 @@ func (b *Buffer) statusPath(tid int) []byte {
 	return b.path[:n]
 }
 
+// number reads a decimal number of b from i on. next is behind it: i if there is none.
+//
+//go:nosplit
+//go:norace
+func number(b []byte, i int) (v int64, next int) {
+	for ; i < len(b) && b[i] >= '0' && b[i] <= '9'; i++ {
+		v = v*10 + int64(b[i]-'0')
+	}
+	return v, i
+}
+
 // field reads the number behind a key of a status file (proc_pid_status(5)).
 //
 //go:nosplit
 //go:norace
-func field(b []byte, key string) (v int, ok bool) {
-	for i := 0; i+len(key) < len(b); i++ {
-		if b[i] != key[0] || string(b[i:i+len(key)]) != key {
-			continue
+func field(b []byte, key string) (v int64, ok bool) {
+	at := behind(b, key)
+	v, next := number(b, at)
+	return v, next > at
+}
+
+// mask reads the set of signals behind a key of a status file.
+//
+//go:nosplit
+//go:norace
+func mask(b []byte, key string) (set uint64, ok bool) {
+	for i := behind(b, key); i < len(b); i++ {
+		switch d := b[i]; {
+		case d >= '0' && d <= '9':
+			set = set<<4 | uint64(d-'0')
+		case d >= 'a' && d <= 'f':
+			set = set<<4 | uint64(d-'a'+10)
+		default:
+			return set, ok
 		}
-		for i += len(key); i < len(b) && b[i] >= '0' && b[i] <= '9'; i++ {
-			v, ok = v*10+int(b[i]-'0'), true
-		}
-		return v, ok
+		ok = true
 	}
-	return 0, false
+	return set, ok
+}
+
+// behind is where the text behind a key begins: the end of b if the key is not there.
+//
+//go:nosplit
+//go:norace
+func behind(b []byte, key string) int {
+	for i := 0; i+len(key) <= len(b); i++ {
+		if b[i] == key[0] && string(b[i:i+len(key)]) == key {
+			return i + len(key)
+		}
+	}
+	return len(b)
 }

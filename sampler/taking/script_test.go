@@ -22,6 +22,8 @@ type machine struct {
 	refuses bool       // to write them
 	written [][]byte
 	status  string // status file; empty: cannot be read
+	sched   string // schedstat file; as status
+	now     int64
 	low     uint64 // memory from low to high is there
 	high    uint64
 	asked   [][2]uint64       // addresses and lengths of memory that was read
@@ -57,14 +59,21 @@ func (k *machine) SetRegs(tid, note int, b []byte) unix.Errno {
 }
 
 func (k *machine) ReadFile(path, buf []byte) (int, unix.Errno) {
-	if string(path) != "/proc/7/status\x00" {
+	text := k.status
+	switch string(path) {
+	case "/proc/7/status\x00":
+	case "/proc/7/schedstat\x00":
+		text = k.sched
+	default:
 		k.t.Errorf("file %q is read", path)
 	}
-	if k.status == "" {
+	if text == "" {
 		return 0, unix.ENOENT
 	}
-	return copy(buf, k.status), 0
+	return copy(buf, text), 0
 }
+
+func (k *machine) Now() int64 { return k.now }
 
 // Memory has the low byte of each address there.
 func (k *machine) Memory(tid int, addr uint64, b []byte) int {
@@ -233,10 +242,10 @@ func TestPresent(t *testing.T) {
 	}
 }
 
-func TestStatusPath(t *testing.T) {
+func TestProcPath(t *testing.T) {
 	b := new(Buffer)
 	for _, tid := range []int{4194304, 1, 9, 10, 99, 100, 101, 1234567, 2147483647} {
-		if got, want := string(b.statusPath(tid)), fmt.Sprintf("/proc/%d/status\x00", tid); got != want {
+		if got, want := string(b.procPath(tid, "/status\x00")), fmt.Sprintf("/proc/%d/status\x00", tid); got != want {
 			t.Errorf("path %q, want %q", got, want)
 		}
 	}
@@ -246,7 +255,7 @@ func TestField(t *testing.T) {
 	const key = "\nThreads:\t"
 	for _, tt := range []struct {
 		text string
-		v    int
+		v    int64
 		ok   bool
 	}{
 		{"Name:\tx\nThreads:\t12\nSeccomp:\t0\n", 12, true},
@@ -283,9 +292,7 @@ func TestFilters(t *testing.T) {
 		{"Name:\tx\nSeccomp:\t0\n", false, true},
 		{"", true, true},
 	} {
-		b := new(Buffer)
-		copy(b.text[len(tt.status):], "\nSeccomp:\t1\nThreads:\t5\n") // of an earlier file
-		if some, coming := filters(&machine{t: t, status: tt.status}, 7, b); some != tt.some || coming != tt.coming {
+		if some, coming := filters([]byte(tt.status)); some != tt.some || coming != tt.coming {
 			t.Errorf("%q: a filter %t, one may come %t", tt.status, some, coming)
 		}
 	}
@@ -308,21 +315,21 @@ func note(v uint64) []byte {
 func TestTakeFails(t *testing.T) {
 	dirty := func() *Buffer {
 		b := &Buffer{Regs: make([]byte, regs.PrstatusMaxBytes), FPRegs: make([]byte, FPRegsBytes), Stack: make([]byte, 64), Beyond: make([]byte, 64)}
-		b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.Anew, b.Unwritten = 1, 2, 3, 4, 5, true, true
+		b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.Anew, b.Met, b.Unwritten = 1, 2, 3, 4, 5, true, true, true
 		return b
 	}
 	k := &machine{t: t, note: note(0x5000), errno: unix.ESRCH, low: 0x4000, high: 0x6000}
 	b := dirty()
-	if errno := Take(k, 7, new(Advice), b, -1, true, false); errno != unix.ESRCH || len(k.asked)+len(k.written) != 0 {
+	if errno := Take(k, 7, new(Advice), b, -1, OwnStop, false); errno != unix.ESRCH || len(k.asked)+len(k.written) != 0 {
 		t.Errorf("error %d, memory read %v", errno, k.asked)
 	}
-	if b.NRegs != 0 || b.NFPRegs != 0 || b.NStack != 0 || b.NBeyond != 0 || b.NBlocks != 0 || b.Anew || b.Unwritten {
-		t.Errorf("left: %d, %d, %d, %d, %d, %t, %t", b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.Anew, b.Unwritten)
+	if b.NRegs != 0 || b.NFPRegs != 0 || b.NStack != 0 || b.NBeyond != 0 || b.NBlocks != 0 || b.Anew || b.Met || b.Unwritten {
+		t.Errorf("left: %d, %d, %d, %d, %d, %t, %t, %t", b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.Anew, b.Met, b.Unwritten)
 	}
-	AtSignal(k, 7, b)
+	AtStop(k, 7, int(unix.SIGTERM), false, nil, b)
 	k.errno = 0
 	b = dirty()
-	if errno := Take(k, 7, new(Advice), b, -1, true, false); errno != 0 || b.NRegs != len(k.note) || b.StackAddr != 0x5000-RedZone || b.NStack != 64 || b.NBeyond != 0 || b.Anew || b.Unwritten {
+	if errno := Take(k, 7, new(Advice), b, -1, OwnStop, false); errno != 0 || b.NRegs != len(k.note) || b.StackAddr != 0x5000-RedZone || b.NStack != 64 || b.NBeyond != 0 || b.Anew || b.Unwritten {
 		t.Errorf("error %d, %d bytes of registers, %d of the stack at %#x, %d beyond", errno, b.NRegs, b.NStack, b.StackAddr, b.NBeyond)
 	}
 }
@@ -397,16 +404,16 @@ func TestManyOthers(t *testing.T) {
 		a.Others[i] = Other{Reg: 8 * (i % 2), Bytes: 16, Stack: Extent{}}
 	}
 	b := &Buffer{Regs: make([]byte, regs.PrstatusMaxBytes), FPRegs: make([]byte, FPRegsBytes), Beyond: make([]byte, 4096)}
-	Take(k, 7, &a, b, -1, true, false)
+	Take(k, 7, &a, b, -1, OwnStop, false)
 	if b.NBlocks != 12 || b.NBeyond != 12*16 {
 		t.Errorf("%d blocks of %d bytes, want 12 of 16", b.NBlocks, b.NBeyond)
 	}
 	a.Others[0].Bytes = 1
-	if Take(k, 7, &a, b, -1, true, false); b.NBlocks != 12 {
+	if Take(k, 7, &a, b, -1, OwnStop, false); b.NBlocks != 12 {
 		t.Errorf("%d blocks, want 12 where the first is to have one byte", b.NBlocks)
 	}
 	a.Others[3].Bytes = 0
-	Take(k, 7, &a, b, -1, true, false)
+	Take(k, 7, &a, b, -1, OwnStop, false)
 	if b.NBlocks != 3 {
 		t.Errorf("%d blocks, want the 3 before the one of no bytes", b.NBlocks)
 	}

@@ -74,10 +74,13 @@ type Buffer struct {
 	NRoots                          int
 	PACMask                         uint64 // arm64
 	Anew                            bool   // the system call that the stop has met begins anew
+	Met                             bool   // a system call under way, which was taken back
 	Unwritten                       bool   // registers were to be written, and that failed: the thread was killed
 
 	near, nearAt   int // the block that was used last, and where it begins in Beyond
 	part           uint64
+	kin            [maxKin]uint64 // chains that the next step follows
+	nkin           int
 	pagemap        int // see Follow
 	singles, links int
 
@@ -95,8 +98,8 @@ func (b *Buffer) Fill(c *capture.Capture) {
 	c.PACMask = b.PACMask
 }
 
-// Take copies registers and stack of thread tid, which is stopped for us. own: by our own
-// interrupt, not for a signal. pages is its open pagemap, -1 if there is none. Errors are those of reading the registers: then
+// Take copies registers and stack of thread tid, which is stopped for us. by tells what it has stopped for, see [OwnStop].
+// pages is its open pagemap, -1 if there is none. Errors are those of reading the registers: then
 // nothing was copied.
 //
 // System calls: one for the registers (two on s390x and arm64), one for each stack, more where one
@@ -105,15 +108,15 @@ func (b *Buffer) Fill(c *capture.Capture) {
 //
 //go:nosplit
 //go:norace
-func Take(k Kernel, tid int, a *Advice, b *Buffer, pages int, own, noRestart bool) unix.Errno {
-	b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.NRoots, b.Anew, b.Unwritten = 0, 0, 0, 0, 0, 0, false, false
+func Take(k Kernel, tid int, a *Advice, b *Buffer, pages, by int, noRestart bool) unix.Errno {
+	b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.NRoots, b.Anew, b.Met, b.Unwritten = 0, 0, 0, 0, 0, 0, false, false, false
 	n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs)
 	if errno != 0 {
 		return errno
 	}
 	b.NRegs = n
 	note := b.Regs[:n]
-	takeBack(k, tid, note, b, own, noRestart)
+	takeBack(k, tid, note, b, by, noRestart, nil)
 	sp := ptrace.StackPointer(note)
 	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack, &a.Stack, pages, b)
 	takeOthers(k, tid, a, b, pages)
@@ -266,7 +269,7 @@ const FPRegsBytes = 136
 //go:nosplit
 //go:norace
 func (b *Buffer) Peek(k Kernel, tid int, sp uint64, a *Advice, pages int) {
-	b.NRegs, b.NFPRegs, b.NBeyond, b.NBlocks, b.NRoots, b.Anew, b.Unwritten = 0, 0, 0, 0, 0, false, false
+	b.NRegs, b.NFPRegs, b.NBeyond, b.NBlocks, b.NRoots, b.Anew, b.Met, b.Unwritten = 0, 0, 0, 0, 0, false, false, false
 	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack, &a.Stack, pages, b)
 	if a.Recipe != nil {
 		follow(k, tid, a.Recipe, b, pages)

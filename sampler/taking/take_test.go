@@ -111,7 +111,7 @@ func TestTakeOthers(t *testing.T) {
 		advice := &Advice{Want: 4096}
 		copy(advice.Others[:], tt.others)
 		buf := &Buffer{Regs: make([]byte, len(k.regs)), FPRegs: make([]byte, FPRegsBytes), Stack: make([]byte, 4096), Beyond: make([]byte, tt.room)}
-		if errno := Take(k, 1, advice, buf, -1, false, true); errno != 0 {
+		if errno := Take(k, 1, advice, buf, -1, OtherStop, true); errno != 0 {
 			t.Fatal(errno)
 		}
 		got := &capture.Capture{}

@@ -390,6 +390,8 @@ int main(int argc, char **argv) {
 		pthread_join(joined, 0);
 		go(wants_mutex, 0, SYS_futex);
 		tell("free %d mutex %p\n", tids[1], (void *)&mu);
+		for (int i = 1; i < n; i++)
+			go(wants_mutex, 0, SYS_futex);
 	} else if (!strcmp(what, "pipe")) { // a writer to a full pipe whose reader is stopped
 		must(pipe(fds) == 0, "pipe");
 		if ((other = child()) == 0) {

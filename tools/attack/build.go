@@ -25,6 +25,16 @@ func newBuilder(dir string) (*builder, error) {
 	return &builder{dir, map[string]string{}}, nil
 }
 
+// reachable lets other users run what is in a temporary folder.
+func reachable(dir string) error {
+	for ; len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // build returns the path of the program of a source.
 func (b *builder) build(source string) (string, error) {
 	if path := b.done[source]; path != "" {

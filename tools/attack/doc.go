@@ -13,10 +13,15 @@
 // id of a child if that is to be sampled, then
 // "result NAME=N ..." when its standard input has ended; all but its counters
 // "wrong" and "eintr" are only shown. Times, NAME_us, are held against those of a
-// twin that nobody samples, if the attack says so. "short" counts transfers of fewer bytes
+// twin that nobody samples, if the attack says so; NAME_jiffies_us may be a tick of the kernel's clock shorter. "short" counts transfers of fewer bytes
 // than asked for, which the kernel ends at any stop, and which nobody can take back.
 // A program that waits for a line prints "installed" when it has had it. One that says
 // "lacks" and ends with status 77 cannot have here what it takes.
+//
+// In the modes "user" and "dump user" sfsample and its targets belong to an ordinary user, which takes root to
+// begin with; an ordinary user who calls goes without them, and without attacks that only root can make.
+//
+// Where something hangs, a second run of each is ended by Ctrl-C, and has to end then.
 //
 // sfsample breaks, too, if it takes much memory, or seconds after its run, or no stack at all.
 package main

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"time"
 )
@@ -11,6 +12,7 @@ type attack struct {
 	name   string
 	source string   // in src
 	args   []string // of the program
+	asks   []string // flags of sfsample that it is about
 	// signal: the program changes what it is when it reads a line, while it is
 	// sampled. A command of sfsample's own does so by itself, half-way through its
 	// last argument, in seconds.
@@ -20,6 +22,12 @@ type attack struct {
 	alone  bool          // its times are compared with those of a run that nobody samples
 	fails  bool          // sfsample may fail with a reason: the target may end, or be another's
 	heavy  bool          // not in the short form: it takes seconds
+	root   bool          // only root can make it
+	mounts bool          // root mounts something for it, and the program then becomes another user's by itself
+	ctrlC  bool          // a second run is ended by Ctrl-C: what hangs is not to hold it up
+	about  string        // the mode that it is about, in which the short form has it too
+	// prepares is how long the program may take before it says that it is ready.
+	prepares time.Duration
 }
 
 // mode is one way to use sfsample.
@@ -29,6 +37,16 @@ type mode struct {
 	dump    bool // dumps in a row rather than one run
 	command bool // sfsample starts the program
 	eintr   bool // EINTR is what the user has asked for
+	user    bool // sfsample and target are an ordinary user's, to whom the kernel opens fewer files of /proc
+}
+
+// here tells whether the one who calls can make an attack in a mode: for the user's own modes he has to
+// change users, and what only root makes is not an ordinary user's.
+func (m *mode) here(a *attack) bool {
+	if os.Getuid() != 0 {
+		return !m.user && !a.root
+	}
+	return !m.user || !a.root
 }
 
 var modes = []mode{
@@ -38,7 +56,14 @@ var modes = []mode{
 	{name: "no-restart", flags: []string{"--no-restart"}, eintr: true},
 	{name: "dump", dump: true},
 	{name: "command", command: true},
+	{name: "exit-stacks", flags: []string{"--exit-stacks"}},
+	{name: "user", user: true},
+	{name: "dump user", user: true, dump: true},
 }
+
+// inTurn is how many of the modes the short form takes in turn; the others are there for files that
+// never come.
+const inTurn = 7
 
 // programs are the sources of kinds that need no more than a name.
 var programs = []struct{ source, kinds string }{
@@ -47,6 +72,9 @@ var programs = []struct{ source, kinds string }{
 	{"ipc.c", "pipe socket waitall eventfd epoll cond pi robust waitv mq msg sem flock fifo inotify uring random zero fallocate populate"},
 	{"memory.c", "fault gone protect unmap churn pivot many perfmap fifomap phdrs debugdata zlib frozen core"},
 	{"edges.c", "ppoll pselect sticky left leftfixed vtime vmin events requeue"},
+	{"procs.c", "inherit"},
+	{"opens.c", "lease fanotify reads"},
+	{"fuse.c", "overlay"},
 }
 
 // details are what some of those need besides.
@@ -55,14 +83,21 @@ var details = map[string]attack{
 	"procs identity":   {fails: true},
 	"procs traceme":    {fails: true},
 	"memory core":      {fails: true},
+	"procs fifo":       {root: true},
+	"procs namespace":  {root: true},
+	"procs inherit":    {least: 800 * time.Millisecond},
 	"edges vtime":      {least: 300 * time.Millisecond},
 	"memory gone":      {least: 300 * time.Millisecond}, // it goes while it is sampled
 	"memory unmap":     {least: 300 * time.Millisecond},
 	"memory many":      {heavy: true},
 	"memory perfmap":   {heavy: true},
-	"memory debugdata": {heavy: true},
-	"memory zlib":      {heavy: true},
-	"memory frozen":    {heavy: true},
+	"memory debugdata": {heavy: true, prepares: 20 * time.Second},
+	"memory zlib":      {heavy: true, prepares: 2 * time.Minute, asks: []string{"--inlines", "--lines"}},
+	"memory frozen":    {least: time.Second, root: true, ctrlC: true}, // it is thawed for 3 ms of each 150
+	"opens lease":      {root: true},
+	"opens fanotify":   {root: true},
+	"opens reads":      {root: true},
+	"fuse overlay":     {mounts: true},
 }
 
 // attacks lists all kinds.
@@ -78,7 +113,7 @@ func attacks() (list []attack) {
 		}
 	}
 	for _, what := range []string{"program", "library", "data", "stack", "replace"} {
-		a := attack{name: "fuse " + what, source: "fuse.c", args: []string{what}}
+		a := attack{name: "fuse " + what, source: "fuse.c", args: []string{what}, mounts: true, ctrlC: true}
 		if what == "replace" { // before Linux 6.11 it breaks in some runs of ten: see module.Live
 			a.least, a.heavy = 500*time.Millisecond, true
 		}
@@ -86,6 +121,9 @@ func attacks() (list []attack) {
 	}
 	for _, hz := range []int{99, 999} {
 		list = append(list, attack{name: fmt.Sprint("waits ", hz), source: "waits.c", least: 1500 * time.Millisecond, hz: hz, alone: true})
+	}
+	for _, kind := range []string{"unheard", "sandboxed"} {
+		list = append(list, attack{name: "signals " + kind, source: "waits.c", args: []string{kind}, least: 2500 * time.Millisecond, about: "exit-stacks"})
 	}
 	for _, p := range programs {
 		for _, kind := range strings.Fields(p.kinds) {
@@ -99,8 +137,8 @@ func attacks() (list []attack) {
 }
 
 // short tells whether the short form, which is a test, has attack number i in mode
-// number k: each is in one mode, those of a family in all in turn, and sandboxes, by
-// which sampling has killed, in two.
+// number k: each is in one mode, those of a family in all in turn, and in the one that it is about; sandboxes, by
+// which sampling has killed, in two, and silent file servers in an ordinary user's besides.
 func short(a *attack, i, k int) bool {
-	return !a.heavy && (k == i%len(modes) || a.source == "seccomp.c" && k == (i+1+i/len(modes))%len(modes))
+	return !a.heavy && (k == i%inTurn || modes[k].name == a.about || a.source == "seccomp.c" && k == (i+1+i/inTurn)%inTurn || a.source == "fuse.c" && modes[k].user)
 }

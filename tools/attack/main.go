@@ -61,9 +61,12 @@ func all(tool, only string, brief bool, runs, hz int, length time.Duration, jobs
 		done chan struct{}
 	}
 	var lines []*line
+	if err := reachable(dir); err != nil {
+		return 0, err
+	}
 	for i, a := range attacks() {
 		for k, m := range modes {
-			if !chosen(only, a, m) || brief && !short(&a, i, k) {
+			if !chosen(only, a, m) || brief && !short(&a, i, k) || !m.here(&a) {
 				continue
 			}
 			program, err := b.build(a.source)

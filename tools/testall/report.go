@@ -165,6 +165,7 @@ type packageResult struct {
 	pkg                     string
 	output                  map[string]*strings.Builder // by test, "" for the package
 	passed, failed, skipped int
+	running                 int             // tests that have begun and not ended
 	fell                    []string        // tests that failed
 	ended                   map[string]bool // tests that passed (true) or failed
 	elapsed                 float64
@@ -180,11 +181,15 @@ func (p *packageResult) take(e event) {
 		}
 		b.WriteString(e.Output)
 		return
+	case "run":
+		p.running++
+		return
 	case "pass", "fail", "skip":
 		if e.Test == "" {
 			p.elapsed = e.Elapsed
 			return
 		}
+		p.running--
 	default:
 		return
 	}
@@ -270,12 +275,7 @@ func (p *packageResult) end(exit error) {
 // whole tells whether the program has gone through all its tests: it ends with status 0, or 1 if some of them failed
 // (testing.go, Main), and has left none unfinished, as one that calls os.Exit does.
 func (p *packageResult) whole(exit error) bool {
-	for test := range p.output {
-		if test != "" {
-			return false
-		}
-	}
-	return exit == nil || exit.Error() == "exit status 1"
+	return p.running == 0 && (exit == nil || exit.Error() == "exit status 1")
 }
 
 // finish prints the faults once more and the closing line. It reports whether

@@ -1,9 +1,6 @@
 package rootfs
 
-import (
-	"errors"
-	"testing"
-)
+import "testing"
 
 // mountinfo has lines as proc_pid_mountinfo(5) shows them, and as fs/proc_namespace.c
 // writes names with spaces.
@@ -18,7 +15,7 @@ short line
 `
 
 func TestMounts(t *testing.T) {
-	m := parseMounts(mountinfo, rootDevice(mountinfo))
+	m := judgeMounts(parseMounts(mountinfo), parseMounts(mountinfo), false)
 	for _, c := range []struct {
 		minor uint32
 		want  bool
@@ -27,44 +24,24 @@ func TestMounts(t *testing.T) {
 			t.Errorf("device 0:%d is remote: %v, want %v", c.minor, got, c.want)
 		}
 	}
-	below := m.below("/")
-	for _, p := range []string{"/home", `/mnt/with space\`, "/net"} {
-		if !below[p] {
-			t.Errorf("%s is not remote", p)
+	for id, want := range map[string]bool{"22": true, "40": false, "41": false, "42": true, "43": false} {
+		if local, known := m.local[id]; local != want || !known {
+			t.Errorf("mount %s is local: %t, known: %t, want %t", id, local, known, want)
 		}
 	}
-	if len(below) != 3 {
-		t.Errorf("%d remote mounts, want 3: %v", len(below), below)
+	if !m.autofs {
+		t.Error("no autofs is seen")
 	}
-	if b := m.below("/mnt"); len(b) != 1 || !b[`/with space\`] {
-		t.Errorf("below /mnt: %v", b)
+	if len(m.local) != 6 {
+		t.Errorf("%d mounts, want 6: %v", len(m.local), m.local)
 	}
 }
 
 // TestOwnRoot: what our own root is on is not remote.
 func TestOwnRoot(t *testing.T) {
 	const text = "1 0 0:9 / / rw - rootfs rootfs rw\n22 1 0:50 / / rw - nfs server:/root rw\n23 22 0:50 /x /x rw - nfs server:/root rw\n24 22 0:51 / /home rw - nfs server:/home rw\n"
-	m := parseMounts(text, rootDevice(text))
-	if m.Device(0, 50) || !m.Device(0, 51) || len(m.points) != 1 {
+	m := judgeMounts(parseMounts(text), parseMounts(text), false)
+	if m.Device(0, 50) || !m.Device(0, 51) || !m.local["22"] || m.local["24"] {
 		t.Errorf("%+v", m)
-	}
-}
-
-// TestNeverEntered: no path leads into a remote mount, by links or dots either.
-func TestNeverEntered(t *testing.T) {
-	r := tree(t)
-	r.remote = map[string]bool{"/usr": true, "/deep/a": true}
-	for path, want := range map[string]error{
-		"usr": ErrRemote, "usr/lib/lib.so": ErrRemote, "lib/lib.so": ErrRemote, "etc/../usr/../etc/file": ErrRemote,
-		"deep/a/b/x": ErrRemote, "deep//./a/up": ErrRemote,
-		"etc/file": nil, "deep/up": nil, "absolute": nil, "etc/../deep/../secret": nil,
-	} {
-		f, err := r.OpenFile(path)
-		if err == nil {
-			f.Close()
-		}
-		if !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", path, err, want)
-		}
 	}
 }

@@ -1,8 +1,6 @@
 package rootfs
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -10,47 +8,57 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNotRegular is returned for whatever is no regular file: opening a FIFO or
-// a device could block or have an effect.
-var ErrNotRegular = errors.New("not a regular file")
-
 // Root is a directory that stands for "/". It stays valid when the process by
 // whose /proc/PID/root it was opened ends.
 type Root struct {
 	fd     int
 	name   string
-	remote map[string]bool // paths of mounts that are never entered
+	id     string // of the mount that it is on
+	mounts *table // of the process; nil: there is no /proc
 }
 
-// Open opens the directory name as a root: "/", or "/proc/PID/root".
-func Open(name string) (*Root, error) {
-	remote, err := remoteBelow(name)
-	if err != nil {
-		return nil, &os.PathError{Op: "open root", Path: name, Err: err}
-	}
+// Open opens the directory name as a root: "/", or "/proc/PID/root". It is an error if the root
+// of a process is on a remote mount.
+func Open(name string) (r *Root, err error) {
 	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open root", Path: name, Err: err}
 	}
-	return &Root{fd: fd, name: name, remote: remote}, nil
+	r = &Root{fd: fd, name: name}
+	dir, process := strings.CutSuffix(name, "/root")
+	if process = process && strings.HasPrefix(dir, "/proc/"); !process {
+		dir = "/proc/self"
+	} else if err = MayAsk(fd, dir); err != nil {
+		unix.Close(fd)
+		return nil, &os.PathError{Op: "open root", Path: name, Err: err}
+	}
+	if r.id, err = mountID(fd); err == nil {
+		r.mounts, err = openMounts(dir)
+	}
+	if err != nil && process {
+		unix.Close(fd)
+		return nil, &os.PathError{Op: "open root", Path: name, Err: err}
+	}
+	return r, nil
 }
 
-// remoteBelow finds the remote mounts in the root that has this name. It is an error
-// if the root of a process is one.
-func remoteBelow(name string) (map[string]bool, error) {
-	dir, process := strings.CutSuffix(name, "/root")
-	folder := "/"
-	if process = process && strings.HasPrefix(dir, "/proc/"); !process {
-		dir, folder = "/proc/self", name
+// mayEnter is [ErrRemote] if the mount with this id, which a path leads into, is not known to be local.
+func (r *Root) mayEnter(id string) error {
+	ms, err := r.mounts.now()
+	if err != nil {
+		return err
 	}
-	m, err := MountsOf(dir)
-	if err != nil && process {
-		return nil, err
+	return remoteUnless(ms.local[id])
+}
+
+// automounts tells whether to look a path up may mount something, which openat2 may do
+// before it refuses to go there (follow_automount, fs/namei.c; seen not to on Linux 6.18).
+func (r *Root) automounts() bool {
+	if r.mounts == nil {
+		return false
 	}
-	if process && m.points["/"] {
-		return nil, ErrRemote
-	}
-	return m.below(folder), nil // without /proc there is nobody to ask
+	ms, err := r.mounts.now()
+	return err != nil || ms.autofs
 }
 
 // Name is the name that the root was opened by.
@@ -69,53 +77,20 @@ func (r *Root) ID() (ID, error) {
 }
 
 // Close releases the root. Files opened through it stay open.
-func (r *Root) Close() error { return unix.Close(r.fd) }
-
-// Flags for the file itself. O_NONBLOCK: opening a FIFO does not wait for a
-// writer. O_NOCTTY: a terminal does not become ours.
-const fileFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+func (r *Root) Close() error {
+	r.mounts.Close()
+	return unix.Close(r.fd)
+}
 
 // OpenFile opens the regular file at path, resolved below r whether it begins
-// with a slash or not. Anything else gives [ErrNotRegular] and is never opened
-// for reading.
+// with a slash or not, as [Reopen] does. Without a /proc none is opened.
 func (r *Root) OpenFile(path string) (*os.File, error) {
 	fd, err := r.openPath(path)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: r.show(path), Err: err}
 	}
 	defer unix.Close(fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, &os.PathError{Op: "stat", Path: r.show(path), Err: err}
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, &os.PathError{Op: "open", Path: r.show(path), Err: ErrNotRegular}
-	}
-	// proc(5): opening the link opens the very file that the descriptor stands
-	// for, whatever has happened to its name.
-	file, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), fileFlags, 0)
-	if err == unix.ENOENT { // no /proc here
-		file, err = r.openChecked(path, &st)
-	}
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: r.show(path), Err: err}
-	}
-	return os.NewFile(uintptr(file), r.show(path)), nil
-}
-
-// openChecked opens path by its name and makes sure that it is the file st.
-func (r *Root) openChecked(path string, st *unix.Stat_t) (int, error) {
-	how := unix.OpenHow{Flags: fileFlags, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
-	fd, err := unix.Openat2(r.fd, clean(path), &how)
-	if err != nil {
-		return -1, err
-	}
-	var now unix.Stat_t
-	if err := unix.Fstat(fd, &now); err != nil || now.Ino != st.Ino || now.Dev != st.Dev {
-		unix.Close(fd)
-		return -1, unix.ESTALE
-	}
-	return fd, nil
+	return Reopen(fd, r.show(path))
 }
 
 func (r *Root) show(path string) string {
@@ -147,12 +122,15 @@ func (r *Root) openPath(path string) (int, error) {
 	if strings.IndexByte(path, 0) >= 0 || len(path) >= unix.PathMax {
 		return -1, unix.EINVAL
 	}
-	if len(r.remote) > 0 || noOpenat2() {
+	if noOpenat2() || r.automounts() {
 		return r.walk(path)
 	}
 	how := unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS,
+	}
+	if r.mounts != nil {
+		how.Resolve |= unix.RESOLVE_NO_XDEV
 	}
 	// openat2(2): EAGAIN when a rename or mount elsewhere kept the kernel from
 	// being sure that ".." stayed inside.
@@ -160,6 +138,9 @@ func (r *Root) openPath(path string) (int, error) {
 		fd, err := unix.Openat2(r.fd, clean(path), &how)
 		if err == unix.EAGAIN && try < 8 || err == unix.EINTR {
 			continue
+		}
+		if err == unix.EXDEV { // into another mount
+			return r.walk(path)
 		}
 		return fd, err
 	}
@@ -171,14 +152,15 @@ const maxLinks = 40
 
 // walk resolves path one component at a time, symbolic links by hand. Where it
 // has been is a stack of descriptors, so ".." is the directory that it came
-// from and cannot leave the root, whatever is renamed meanwhile.
+// from and cannot leave the root, whatever is renamed meanwhile. A remote mount is
+// not entered: to have a descriptor of its root asks nobody.
 func (r *Root) walk(path string) (int, error) {
 	root, err := unix.FcntlInt(uintptr(r.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
-	dirs := []int{root} // root first; the last one is where we are
-	names := []string{""}
+	dirs := []int{root}      // root first; the last one is where we are
+	mounts := []string{r.id} // that they are on
 	defer func() {
 		for _, fd := range dirs {
 			unix.Close(fd)
@@ -194,22 +176,27 @@ func (r *Root) walk(path string) (int, error) {
 		case "..":
 			if n := len(dirs); n > 1 {
 				unix.Close(dirs[n-1])
-				dirs, names = dirs[:n-1], names[:n-1]
+				dirs, mounts = dirs[:n-1], mounts[:n-1]
 			}
 			continue
-		}
-		full := names[len(names)-1] + "/" + name
-		if r.remote[full] {
-			return -1, ErrRemote
 		}
 		here := dirs[len(dirs)-1]
 		fd, err := unix.Openat(here, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return -1, err
 		}
-		target, isLink, err := readlink(fd)
+		var id, target string
+		isLink := false
+		if r.mounts != nil {
+			if id, err = mountID(fd); err == nil && id != mounts[len(mounts)-1] {
+				err = r.mayEnter(id)
+			}
+		}
+		if err == nil {
+			target, isLink, err = readlink(fd)
+		}
 		if err != nil || !isLink {
-			dirs, names = append(dirs, fd), append(names, full)
+			dirs, mounts = append(dirs, fd), append(mounts, id)
 			if err != nil {
 				return -1, err
 			}
@@ -223,7 +210,7 @@ func (r *Root) walk(path string) (int, error) {
 			for _, fd := range dirs[1:] {
 				unix.Close(fd)
 			}
-			dirs, names = dirs[:1], names[:1]
+			dirs, mounts = dirs[:1], mounts[:1]
 		}
 		rest = append(strings.Split(target, "/"), rest...)
 		if len(rest) > unix.PathMax {

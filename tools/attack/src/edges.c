@@ -16,8 +16,13 @@
 enum { MS = 1000000, LIMIT = 20 * MS };
 static const struct timespec fixed = { 0, LIMIT }; /* in memory that cannot be written */
 
-/* lasted counts a wait: not one that ends early. */
-static void lasted(int64_t since, int64_t ns) { check(now_ns() - since >= ns); }
+/* lasted counts the result of a wait and how long it took: none ends early but one that is told to. */
+static void lasted(long result, int64_t since, int64_t ns)
+{
+	int64_t took = now_ns() - since;
+	if (done(result, 0))
+		check(took >= ns);
+}
 
 /* few counts a turn that may have ended early: who is about to wait is stopped in any case, and gets what is there. That
    is seldom; who waits is not to be stopped. */
@@ -34,15 +39,13 @@ static void ppoll_turn(void)
 {
 	spin(2 * MS);
 	int64_t t = now_ns();
-	done(syscall(SYS_ppoll, 0, 0, &fixed, 0, 8), 0);
-	lasted(t, LIMIT);
+	lasted(syscall(SYS_ppoll, 0, 0, &fixed, 0, 8), t, LIMIT);
 }
 static void pselect_turn(void)
 {
 	spin(2 * MS);
 	int64_t t = now_ns();
-	done(syscall(SYS_pselect6, 0, 0, 0, 0, &fixed, 0), 0);
-	lasted(t, LIMIT);
+	lasted(syscall(SYS_pselect6, 0, 0, 0, 0, &fixed, 0), t, LIMIT);
 }
 
 /* sticky: what is left is not to be written */
@@ -52,8 +55,7 @@ static void sticky_turn(void)
 	struct timespec limit = fixed;
 	spin(2 * MS);
 	int64_t t = now_ns();
-	done(syscall(SYS_pselect6, 0, 0, 0, 0, &limit, 0), 0);
-	lasted(t, LIMIT);
+	lasted(syscall(SYS_pselect6, 0, 0, 0, 0, &limit, 0), t, LIMIT);
 }
 
 /* left: a sleep tells what is left of it, where its limit stands; leftfixed: or where that cannot be written.

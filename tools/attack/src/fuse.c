@@ -1,12 +1,15 @@
 /* fuse WHAT [SECONDS]: a program that works, and a FUSE server that answers nothing
    any more. WHAT is what lies there: program, the program's own file; library, a
    file that it has mapped for execution; data, the page behind a stack; stack, pages in
-   the middle of it; replace, what comes to lie over the beginning of a library.
+   the middle of it; replace, what comes to lie over the beginning of a library; overlay, a
+   library on an overlay above that server.
 
-   A thread spins and counts; calls is how often it came round. */
+   A thread spins and counts; calls is how often it came round. With ATTACK_UID in its
+   environment it gives up root for that user once the file system is mounted. */
 #include "target.h"
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/fuse.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -72,6 +75,11 @@ static void serve(void)
 			answer(h->unique, 0, data, n < left ? n : left);
 			break;
 		}
+		case FUSE_STATFS: {
+			struct fuse_statfs_out f = { .st = { .namelen = 255, .bsize = 4096 } };
+			answer(h->unique, 0, &f, sizeof f);
+			break;
+		}
 		case FUSE_INTERRUPT:
 		case FUSE_FORGET:
 		case FUSE_BATCH_FORGET:
@@ -127,6 +135,14 @@ static void forget(int fd, char *stack)
 		die("drop pages");
 }
 
+/* become gives up root for a user, if there is one. */
+static void become(const char *user)
+{
+	uid_t uid = user ? atoi(user) : 0;
+	if (user && (setgroups(0, 0) || setresgid(uid, uid, uid) || setresuid(uid, uid, uid)))
+		die("another user");
+}
+
 /* beginning is where libm begins. */
 static void *beginning(void)
 {
@@ -147,7 +163,7 @@ static void finish(pid_t server)
 
 int main(int argc, char **argv)
 {
-	char opt[80], id[16];
+	char opt[80], id[16], *user = getenv("ATTACK_UID");
 	pid_t server;
 	if (argc < 2)
 		return 2;
@@ -163,18 +179,23 @@ int main(int argc, char **argv)
 			st.st_size += STACK;
 		if (unshare(CLONE_NEWNS) || mount(0, "/", 0, MS_REC | MS_PRIVATE, 0))
 			die("a mount namespace");
-		snprintf(opt, sizeof opt, "fd=%d,rootmode=40000,user_id=0,group_id=0", dev);
+		snprintf(opt, sizeof opt, "fd=%d,rootmode=40755,user_id=0,group_id=0,allow_other", dev);
 		if (mount("attack", "/mnt", "fuse", MS_NODEV, opt))
 			die("mount a FUSE file system");
 		struct sigaction sa = { .sa_handler = fall_silent, .sa_flags = SA_RESTART };
 		sigaction(SIGUSR1, &sa, 0);
 		server = fork();
 		if (server == 0) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			become(user);
+			prctl(PR_SET_PDEATHSIG, SIGKILL); /* another user's is forgotten (prctl(2)) */
 			close(0);
 			close(1);
 			serve();
 		}
+		/* An overlay takes two layers, and hides the first one's mount here. */
+		if (!strcmp(argv[1], "overlay") && mount("overlay", "/mnt", "overlay", MS_RDONLY, "lowerdir=/mnt:/etc"))
+			die("mount an overlay");
+		become(user);
 		snprintf(id, sizeof id, "%d", server);
 		const char *self = strcmp(argv[1], "program") ? "/proc/self/exe" : "/mnt/x";
 		execl(self, "fuse", "worker", argv[1], id, argv[2], NULL);
@@ -186,7 +207,7 @@ int main(int argc, char **argv)
 		die("/mnt/x");
 	pthread_attr_t a;
 	pthread_attr_init(&a);
-	if (!strcmp(what, "library") && mmap(0, 1 << 14, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED)
+	if ((!strcmp(what, "library") || !strcmp(what, "overlay")) && mmap(0, 1 << 14, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0) == MAP_FAILED)
 		die("map");
 	if (!strcmp(what, "data"))
 		pthread_attr_setstack(&a, stack_of(fd), STACK - PAGE);

@@ -130,6 +130,19 @@ static void sharer_turn(void)
 	check(waitpid(child, &st, 0) == child && ended(st, 4) && got == before + 1);
 }
 
+/* inherit: whoever traces the parent traces the child as well, which stops at once then */
+static int ends(void *arg) { (void)arg; return 7; }
+static void inherit_turn(void)
+{
+	int st = 0;
+	pid_t child = clone(ends, stack + sizeof stack, CLONE_PTRACE | SIGCHLD, 0);
+	int64_t late = now_ns() + 500000000;
+	while (waitpid(child, &st, WNOHANG) == 0)
+		if (now_ns() > late)
+			break;
+	check(ended(st, 7));
+}
+
 /* files: threads in turn without CLONE_FILES */
 static void *unshares(void *arg)
 {
@@ -570,6 +583,7 @@ static const struct kind list[] = {
 	{ "pidfd", pidfd_turn, 0 },
 	{ "threads", threads_turn, 0 },
 	{ "cancel", cancel_turn, 0 },
+	{ "inherit", inherit_turn, 0 },
 	{ "sharer", sharer_turn, 0 },
 	{ "files", files_turn, 0 },
 	{ "exec", exec_turn, 0 },

@@ -98,87 +98,103 @@ func Packages(dir string) ([]string, error) {
 	return strings.Fields(string(b)), nil
 }
 
-// Root returns the folder roots/name with the packages of a suite and all that
-// they depend on.
-func (c *Cache) Root(name, suite string, packages ...string) (string, error) {
-	return c.complete(filepath.Join("roots", name), func(dir string) (string, error) {
-		s, err := c.suite(suite)
-		if err != nil {
-			return "", err
+// Source is where packages come from.
+type Source struct {
+	Arch   string   // of Debian: amd64, arm64, s390x
+	Suites []string // of Debian; what one cannot give comes from the next
+}
+
+// From is packages of this kind of machine, from one suite.
+func From(suite string) Source { return Source{"amd64", []string{suite}} }
+
+// first calls get with the view of each suite until one gives what is asked for. The caller holds the lock.
+func (c *Cache) first(from Source, get func(s suite) error) error {
+	var errs []error
+	for _, name := range from.Suites {
+		s, err := c.suite(name, from.Arch)
+		if err == nil {
+			err = get(s)
 		}
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// Root returns the folder roots/name with packages and all that they depend on.
+func (c *Cache) Root(name string, from Source, packages ...string) (string, error) {
+	return c.complete(filepath.Join("roots", name), func(dir string) (list string, err error) {
 		if err := merged(dir); err != nil {
 			return "", err
 		}
-		archives := filepath.Join(s.dir, "cache", "archives")
-		clean := func() error { return removeDebs(archives) }
-		if err := clean(); err != nil {
-			return "", err
-		}
-		defer clean()
-		args := append([]string{"-qq", "-y", "--download-only", "install"}, packages...)
-		if _, err := s.run("", "apt-get", args...); err != nil {
-			return "", err
-		}
-		return unpackAll(archives, dir, ".")
+		err = c.first(from, func(s suite) error {
+			archives := filepath.Join(s.dir, "cache", "archives")
+			clean := func() error { return removeDebs(archives) }
+			if err := clean(); err != nil {
+				return err
+			}
+			defer clean()
+			args := append([]string{"-qq", "-y", "--download-only", "install"}, packages...)
+			if _, err := s.run("", "apt-get", args...); err != nil {
+				return err
+			}
+			list, err = unpackAll(archives, dir, ".")
+			return err
+		})
+		return list, err
 	})
 }
 
-// Part returns the folder name, which has what lies under path in one package
-// of a suite, without what that package depends on.
-func (c *Cache) Part(name, suite, pkg, path string) (string, error) {
-	return c.complete(name, func(dir string) (string, error) {
-		s, err := c.suite(suite)
-		if err != nil {
-			return "", err
-		}
-		tmp, err := os.MkdirTemp(c.Dir, "deb")
-		if err != nil {
-			return "", err
-		}
-		defer os.RemoveAll(tmp)
-		if _, err := s.run(tmp, "apt-get", "-qq", "download", pkg); err != nil {
-			return "", err
-		}
-		return unpackAll(tmp, dir, path)
+// PartOf returns the folder name, which has what lies under path in the one package with the given prefix that pkg, a
+// name for whatever is current, depends on, without what that package depends on.
+func (c *Cache) PartOf(name string, from Source, pkg, prefix, path string) (string, error) {
+	return c.complete(name, func(dir string) (list string, err error) {
+		err = c.first(from, func(s suite) error {
+			names, err := s.depends(pkg, prefix)
+			if err != nil {
+				return err
+			}
+			if len(names) != 1 {
+				return fmt.Errorf("%s depends on %q, want one %s…", pkg, names, prefix)
+			}
+			tmp, err := os.MkdirTemp(c.Dir, "deb")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(tmp)
+			if _, err := s.run(tmp, "apt-get", "-qq", "download", names[0]); err != nil {
+				return err
+			}
+			list, err = unpackAll(tmp, dir, path)
+			return err
+		})
+		return list, err
 	})
 }
 
-// PartOf is [Cache.Part] for the one package with the given prefix that pkg, a
-// name for whatever is current, depends on. pkg may end in :ARCHITECTURE.
-func (c *Cache) PartOf(name, suite, pkg, prefix, path string) (string, error) {
-	if dir := filepath.Join(c.Dir, name); isDone(dir) {
-		return dir, nil
-	}
-	names, err := c.Depends(suite, pkg, prefix)
-	if err != nil {
-		return "", err
-	}
-	if len(names) != 1 {
-		return "", fmt.Errorf("%s depends on %q, want one %s…", pkg, names, prefix)
-	}
-	if _, arch, ok := strings.Cut(pkg, ":"); ok {
-		names[0] += ":" + arch
-	}
-	return c.Part(name, suite, names[0], path)
-}
-
-// Depends returns the packages that a package of a suite names in its Depends
+// Depends returns the packages that a package names in its Depends
 // field and that have the given prefix.
-func (c *Cache) Depends(suite, pkg, prefix string) ([]string, error) {
+func (c *Cache) Depends(from Source, pkg, prefix string) (names []string, err error) {
 	unlock, err := c.lock()
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	s, err := c.suite(suite)
-	if err != nil {
-		return nil, err
-	}
+	err = c.first(from, func(s suite) error {
+		names, err = s.depends(pkg, prefix)
+		return err
+	})
+	return names, err
+}
+
+// depends is [Cache.Depends] in one suite.
+func (s suite) depends(pkg, prefix string) (names []string, err error) {
 	out, err := s.run("", "apt-cache", "show", "--no-all-versions", pkg)
 	if err != nil {
 		return nil, err
 	}
-	var names []string
 	for line := range strings.Lines(out) {
 		list, ok := strings.CutPrefix(line, "Depends:")
 		if !ok {

@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// suite is apt's private view of one suite of Debian.
+// suite is apt's private view of one suite of Debian, for one architecture: a mirror whose index of one
+// architecture is out of step with its Release file gives the others all the same.
 type suite struct {
 	dir  string
 	conf string // apt.conf(5) of this view
@@ -19,7 +20,7 @@ type suite struct {
 // keyring is where package debian-archive-keyring has the keys.
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
-// settings is the apt.conf of a view; %s is its folder.
+// settings is the apt.conf of a view: its folder, its architecture.
 const settings = `Dir::Etc::sourcelist "%[1]s/sources.list";
 Dir::Etc::sourceparts "-";
 Dir::Etc::preferences "-";
@@ -27,8 +28,8 @@ Dir::Etc::preferencesparts "-";
 Dir::State::Lists "%[1]s/lists";
 Dir::State::status "%[1]s/status";
 Dir::Cache "%[1]s/cache";
-APT::Architecture "amd64";
-APT::Architectures { "amd64"; "s390x"; "arm64"; };
+APT::Architecture "%[2]s";
+APT::Architectures { "%[2]s"; };
 APT::Sandbox::User "root";
 APT::Install-Recommends "false";
 Acquire::Languages "none";
@@ -37,10 +38,10 @@ Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
 Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
 `
 
-// suite returns the view of a suite and makes it first if need be. The caller
+// suite returns the view of a suite for an architecture and makes it first if need be. The caller
 // holds the lock.
-func (c *Cache) suite(name string) (suite, error) {
-	dir := filepath.Join(c.Dir, "apt", name)
+func (c *Cache) suite(name, arch string) (suite, error) {
+	dir := filepath.Join(c.Dir, "apt", name+"-"+arch)
 	s := suite{dir: dir, conf: filepath.Join(dir, "apt.conf")}
 	if _, err := os.Stat(filepath.Join(dir, "updated")); err == nil {
 		return s, nil
@@ -56,8 +57,8 @@ func (c *Cache) suite(name string) (suite, error) {
 	}
 	files := map[string]string{
 		"status":       "", // no package is installed, so all are downloaded
-		"sources.list": fmt.Sprintf("deb [arch=amd64,s390x,arm64 signed-by=%s] %s %s main\n", keyring, mirror, name),
-		"apt.conf":     fmt.Sprintf(settings, dir),
+		"sources.list": fmt.Sprintf("deb [arch=%s signed-by=%s] %s %s main\n", arch, keyring, mirror, name),
+		"apt.conf":     fmt.Sprintf(settings, dir, arch),
 	}
 	for file, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {

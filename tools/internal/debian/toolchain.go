@@ -28,7 +28,7 @@ func (c *Cache) Toolchain(suite string) (string, error) {
 	}
 	// gcc-multilib itself conflicts with the cross compilers; the package
 	// with the compiler's number behind it does not.
-	multilib, err := c.Depends(suite, "gcc-multilib", "gcc-")
+	multilib, err := c.Depends(From(suite), "gcc-multilib", "gcc-")
 	if err != nil {
 		return "", err
 	}
@@ -42,7 +42,7 @@ func (c *Cache) Toolchain(suite string) (string, error) {
 			packages = append(packages, p)
 		}
 	}
-	return c.Root(name, suite, packages...)
+	return c.Root(name, From(suite), packages...)
 }
 
 func isDone(dir string) bool {

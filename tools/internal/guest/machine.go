@@ -18,9 +18,13 @@ import (
 	"sfsample/tools/internal/guest/wire"
 )
 
-// suite is the Debian suite of qemu, the kernels and the guests' libraries.
-// Kernels from 6.12 on have the virtio console built in.
-const suite = "trixie"
+// Suites of Debian: one that a mirror has in a broken state is stood in for by the next. Kernels from 6.12 on have the virtio
+// console built in; 7.x of s390x run no 31-bit programs.
+var (
+	emulator  = debian.From("trixie")
+	libraries = []string{"trixie", "forky"}
+	kernels   = []string{"trixie", "bookworm-backports"}
+)
 
 // arch is what differs between the machines.
 type arch struct {
@@ -35,7 +39,7 @@ type arch struct {
 var archs = map[string]arch{
 	"arm64": {
 		triplet: "aarch64-linux-gnu",
-		kernel:  "linux-image-cloud-arm64:arm64", program: "qemu-system-aarch64",
+		kernel:  "linux-image-cloud-arm64", program: "qemu-system-aarch64",
 		// pauth-impdef: the real algorithm of pointer authentication is very
 		// slow to emulate. lpa2=off: with 52-bit addresses 3 bits remain for
 		// the code, and one signed address in eight would look unsigned.
@@ -44,7 +48,7 @@ var archs = map[string]arch{
 	},
 	"s390x": {
 		triplet: "s390x-linux-gnu",
-		kernel:  "linux-image-s390x:s390x", program: "qemu-system-s390x",
+		kernel:  "linux-image-s390x", program: "qemu-system-s390x",
 		args: []string{"-machine", "s390-ccw-virtio", "-cpu", "max",
 			"-chardev", "file,id=console,path=%s", "-device", "sclpconsole,chardev=console"},
 		bus: "ccw", console: "ttysclp0",
@@ -112,14 +116,14 @@ func (m *Machine) parts() (p parts, err error) {
 	if !ok {
 		return p, fmt.Errorf("no guest for architecture %q (try: %s)", m.Arch, strings.Join(Archs(), " or "))
 	}
-	if p.qemu, err = m.Cache.Root("qemu", suite, "qemu-system-s390x", "qemu-system-arm"); err != nil {
+	if p.qemu, err = m.Cache.Root("qemu", emulator, "qemu-system-s390x", "qemu-system-arm"); err != nil {
 		return p, err
 	}
-	if p.libraries, err = m.Cache.Root("guest-"+m.Arch, suite, "libc6:"+m.Arch, "elfutils:"+m.Arch); err != nil {
+	if p.libraries, err = m.Cache.Root("guest-"+m.Arch, debian.Source{Arch: m.Arch, Suites: libraries}, "libc6", "elfutils"); err != nil {
 		return p, err
 	}
 	p.kernelDir = filepath.Join("kernels", m.Arch)
-	if p.kernelDir, err = m.Cache.PartOf(p.kernelDir, suite, a.kernel, "linux-image-", "./boot"); err != nil {
+	if p.kernelDir, err = m.Cache.PartOf(p.kernelDir, debian.Source{Arch: m.Arch, Suites: kernels}, a.kernel, "linux-image-", "./boot"); err != nil {
 		return p, err
 	}
 	images, err := filepath.Glob(filepath.Join(p.kernelDir, "boot", "vmlinuz-*"))

@@ -49,6 +49,7 @@ func first() error {
 		{"proc", "/proc", "proc"},
 		{"sysfs", "/sys", "sysfs"},
 		{"devtmpfs", "/dev", "devtmpfs"},
+		{"devpts", "/dev/pts", "devpts"},
 		{"tmpfs", "/tmp", "tmpfs"},
 	} {
 		if err := os.MkdirAll(m.target, 0o755); err != nil {

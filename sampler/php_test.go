@@ -1,0 +1,190 @@
+package sampler
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"sfsample/output"
+)
+
+const truthPHP = "../testdata/scripts/truth.php"
+
+// phps are the interpreters to try: that of the distribution, and those that SFSAMPLE_TEST_PHPS lists, with
+// colons between them.
+func phps(t *testing.T) []string {
+	list := strings.FieldsFunc(os.Getenv("SFSAMPLE_TEST_PHPS"), func(r rune) bool { return r == ':' })
+	if p, err := exec.LookPath("php8.2"); err == nil {
+		list = append(list, p)
+	}
+	if len(list) == 0 {
+		t.Skip("no php8.2 on this machine")
+	}
+	return list
+}
+
+// startPHP starts the program that tells its stack, without the settings of the machine.
+func startPHP(t *testing.T, php string, args ...string) *teller {
+	file, err := filepath.Abs(truthPHP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startTeller(t, php, append([]string{"-n", file}, args...)...)
+}
+
+// TestPHPTruth compares every frame of a PHP program that tells its own stack and blocks, read without a stop and copied at one.
+func TestPHPTruth(t *testing.T) {
+	for _, php := range phps(t) {
+		for stop, how := range map[StopMode]string{StopNever: "no stop", StopAlways: "stop"} {
+			t.Run(filepath.Base(php)+"/"+how, func(t *testing.T) {
+				checkTruth(t, startPHP(t, php, "main"), stop, 100)
+			})
+		}
+	}
+}
+
+// scripted is a sink that keeps the script frames of each sample, and how the stack ended.
+type scripted struct {
+	stacks [][]string
+	cut    []bool
+	ends   map[string]int
+}
+
+// Add implements output.Sink.
+func (s *scripted) Add(m *output.Sample) error {
+	if got := scriptFrames(m.Stack); len(got) > 0 {
+		s.stacks = append(s.stacks, got)
+		s.cut = append(s.cut, m.Stack.End != "")
+		s.ends[m.Stack.End]++
+	}
+	return nil
+}
+
+// Close implements output.Sink.
+func (s *scripted) Close() error { return nil }
+
+// gone stands for what was freed before its name was read.
+const gone = "[code is gone]"
+
+// phpCalls are the calls of the program between which it tells its stack, and its lines of source.
+type phpCalls struct {
+	made   map[string]bool
+	source []string
+}
+
+// calls tells whether the program has caller, as told.lines has it, call callee: it has told so, or the line names it.
+func (p *phpCalls) calls(caller, callee string) bool {
+	name, _, _ := strings.Cut(callee, " ")
+	if strings.HasPrefix(caller, gone) || strings.HasPrefix(callee, gone) || strings.Contains(name, "Iterator::") { // which is called by whatever goes over it
+		return true
+	}
+	if p.made[caller+" "+name] {
+		return true
+	}
+	at := strings.LastIndex(caller, ":")
+	var line int
+	if fmt.Sscan(caller[at+1:], &line); !strings.HasSuffix(caller[:at], "truth.php") || line < 1 || line > len(p.source) {
+		return false
+	}
+	class, method, ok := strings.Cut(name, "::")
+	return strings.Contains(p.source[line-1], class) || ok && strings.Contains(p.source[line-1], method)
+}
+
+// numbers makes the names of functions that differ by a number the same.
+func numbers(stack []string) (list []string) {
+	for _, f := range stack {
+		list = append(list, madeName.ReplaceAllString(f, "made_N"))
+	}
+	return list
+}
+
+var madeName = regexp.MustCompile(`made_\d+`)
+
+// span is the numbers of the first line that has each of two texts, the second from the first on.
+func (p *phpCalls) span(from, to string) (first, last int) {
+	for i, l := range p.source {
+		switch {
+		case first == 0 && strings.Contains(l, from):
+			first = i + 1
+		case first > 0 && strings.Contains(l, to):
+			return first, i + 1
+		}
+	}
+	return first, last
+}
+
+// TestPHPRandom takes a PHP program at random instants: each frame is called from where the program calls it, and the innermost line is
+// one that computes.
+func TestPHPRandom(t *testing.T) {
+	for _, php := range phps(t) {
+		t.Run(filepath.Base(php), func(t *testing.T) {
+			source, err := os.ReadFile(truthPHP)
+			if err != nil {
+				t.Fatal(err)
+			}
+			known := &phpCalls{made: map[string]bool{}, source: strings.Split(string(source), "\n")}
+			p := startPHP(t, php, "main")
+			for s := p.next(t); s != nil; s = p.next(t) {
+				list := numbers(s.lines())
+				for i := range list[1:] {
+					name, _, _ := strings.Cut(list[i], " ")
+					known.made[list[i+1]+" "+name] = true
+				}
+				p.in.Write([]byte("\n"))
+			}
+			first, last := known.span("function report(", "return 0;")
+			loop, _ := known.span("$i < 3000", "}") // and the line behind it: memory has one of them all the time, only registers have both
+			p = startPHP(t, php, "random")
+			got := &scripted{ends: map[string]int{}}
+			var x Scripts
+			for begun := time.Now(); len(got.stacks) < 200 && time.Since(begun) < time.Minute; { // other processes may leave it little of the CPUs
+				pipe := scriptPipeline()
+				pipe.cfg.Sink = got
+				if _, err := Run(context.Background(), Options{PIDs: []int{p.Process.Pid}, Hz: 499}, 3*time.Second, pipe, nil, nil); err != nil {
+					t.Fatal(err)
+				}
+				n := pipe.Stats().Scripts
+				x = Scripts{x.Placed + n.Placed, x.Loose + n.Loose, x.Unnamed + n.Unnamed, x.Unseen + n.Unseen}
+			}
+			bad, unknown, inner, looping := 0, 0, 0, [2]int{}
+			wrong := func(what string, stack []string) {
+				if bad++; bad < 5 {
+					t.Errorf("%s:\n  %s", what, strings.Join(stack[:min(len(stack), 12)], "\n  "))
+				}
+			}
+			for n, stack := range got.stacks {
+				stack = numbers(stack)
+				if root := stack[len(stack)-1]; !got.cut[n] && !strings.HasPrefix(root, "{main} ") {
+					wrong("its root", stack)
+				}
+				for i := range stack[1:] {
+					if !known.calls(stack[i+1], stack[i]) {
+						wrong(stack[i+1]+" does not call "+stack[i], stack)
+					}
+				}
+				var line int
+				if at := strings.LastIndex(stack[0], ":"); strings.HasPrefix(stack[0], "report ") {
+					inner++
+					switch fmt.Sscan(stack[0][at+1:], &line); {
+					case line == 0:
+						unknown++
+					case line < first || line > last:
+						wrong("its innermost line", stack)
+					case line == loop || line == loop+1:
+						looping[line-loop]++
+					}
+				}
+			}
+			t.Logf("%d stacks, %d in the function that computes, %d of these in the lines of its loop, %d without a line, %+v, ends %v", len(got.stacks), inner, looping, unknown, x, got.ends)
+			if n := len(got.stacks); n < 100 || bad > 0 || unknown*50 > inner || (looping[0]+looping[1])*10 < inner*9 || min(looping[0], looping[1])*10 < inner || x.Loose*100 > x.Placed || x.Unnamed*10 > x.Placed {
+				t.Errorf("%d stacks, %d of them wrong, of %d innermost lines %d unknown and %d in the loop, %+v", n, bad, inner, unknown, looping, x)
+			}
+		})
+	}
+}

@@ -1,0 +1,470 @@
+package runtimes
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sfsample/regs"
+	"sfsample/sampler/taking"
+)
+
+// php is PHP without thread safety (NTS): one thread of a process, the first, runs scripts.
+type php struct {
+	version string
+	root    uint64 // address of phpRoot in executor_globals
+	loop    uint64 // execute_ex
+	phpLayout
+}
+
+// phpLayout is what differs between minor versions, in bytes: offsets in zend_executor_globals (Zend/zend_globals.h), zend_op_array and
+// zend_internal_function (Zend/zend_compile.h), on 64-bit machines.
+type phpLayout struct {
+	sizes                                          []uint64 // of executor_globals, which patch releases make longer at its end
+	beforeException, exceptionOp                   int
+	last, opcodes, filename, firstLine, fn, handle int // fn is how much of a function is copied
+}
+
+var phpLayouts = map[int]phpLayout{
+	2: {sizes: []uint64{1800}, beforeException: 880, exceptionOp: 888, last: 80, opcodes: 88, handle: 72, filename: 152, firstLine: 160, fn: 168},
+	4: {sizes: []uint64{1960, 1984}, beforeException: 952, exceptionOp: 960, last: 96, opcodes: 104, handle: 88, filename: 168, firstLine: 176, fn: 184},
+}
+
+// Offsets in executor_globals that 8.2 and 8.4 share. phpRoot is symtable_cache_limit, from where on it is copied: it points at itself, as
+// it is the end of the array in front of it, once a request has begun.
+const (
+	phpRoot       = 288
+	phpStackTop   = 456 // vm_stack_top
+	phpStackPage  = 472 // vm_stack
+	phpCurrent    = 488 // current_execute_data
+	phpOpBytes    = 32  // zend_op
+	phpLineno     = 24
+	phpOpcode     = 28
+	phpException  = 149 // ZEND_HANDLE_EXCEPTION (Zend/zend_vm_opcodes.h)
+	phpExceptions = 3   // operations in exception_op
+	phpPageBytes  = 24  // struct _zend_vm_stack: top, end, prev
+)
+
+// Offsets in zend_execute_data: opline 0, func 24, This 32 with the call's flags behind it, prev_execute_data 48.
+const (
+	phpFunc  = 24
+	phpThis  = 32
+	phpInfo  = 40
+	phpPrev  = 48
+	phpFrame = 56
+	// phpTop is ZEND_CALL_TOP: the call has begun an activation of the loop.
+	phpTop    = 1 << 17
+	phpObject = 8 // IS_OBJECT, in the lowest byte of a zval's type
+)
+
+// Offsets in zend_generator: execute_data, node.parent.
+const (
+	phpGenFrame  = 56
+	phpGenParent = 152
+	phpGenerator = 160
+)
+
+// Types of functions, the first byte of each.
+const (
+	phpInternal = 1
+	phpEval     = 4
+	phpUser     = 2 | phpEval // bits
+)
+
+// phpText is the beginning of a zend_string: type 4, hash 8, length 16; its bytes follow. phpHead is how much of a file's name is copied
+// with it, as names of eval()'d code have no hash.
+const (
+	phpText = 24
+	phpHead = phpText + 232
+)
+
+// phpBanner is in each program that contains PHP (main/SAPI.c).
+var phpBanner = regexp.MustCompile(`X-Powered-By: PHP/(\d+)\.(\d+)\.(\d+)`)
+
+// newPHP reads what must be known of the PHP with these symbols. size is that of executor_globals, constants what holds phpBanner.
+func newPHP(file string, syms map[string]uint64, size uint64, constants []byte) (Runtime, error) {
+	if syms["executor_globals"] == 0 {
+		return nil, fmt.Errorf("%s: PHP with thread safety (ZTS) is not known, its scripts are not shown", path.Base(file))
+	}
+	m := phpBanner.FindSubmatch(constants)
+	if m == nil {
+		return nil, fmt.Errorf("%s: this PHP does not tell its version, its scripts are not shown", path.Base(file))
+	}
+	minor, _ := strconv.Atoi(string(m[2]))
+	p := &php{version: string(bytes.Join(m[1:], []byte("."))), root: syms["executor_globals"] + phpRoot, loop: syms["execute_ex"]}
+	l, ok := phpLayouts[minor]
+	if !ok || string(m[1]) != "8" {
+		return nil, fmt.Errorf("PHP of version %s is not known, its scripts are not shown (known: 8.2 and 8.4)", p.version)
+	}
+	if !slices.Contains(l.sizes, size) {
+		return nil, fmt.Errorf("PHP %s has executor_globals of %d bytes, its scripts are not shown (known: %v)", p.version, size, l.sizes)
+	}
+	p.phpLayout = l
+	return p, nil
+}
+
+func (p *php) Name() string    { return "php" }
+func (p *php) Version() string { return p.version }
+func (p *php) Loop() uint64    { return p.loop }
+
+// Registers implements Runtime: the loop keeps execute_data and opline in ZEND_VM_FP_GLOBAL_REG and ZEND_VM_IP_GLOBAL_REG (Zend/zend_execute.c),
+// where it is built with them. Elsewhere it always has them in memory.
+func (p *php) Registers(a *regs.Arch) (frame, at uint8, ok bool) {
+	switch a.Name {
+	case regs.AMD64.Name:
+		return 14, 15, true // %r14, %r15
+	case regs.ARM64.Name:
+		return 27, 28, true // x27, x28
+	}
+	return 0, 0, false
+}
+
+// Roots implements Runtime.
+func (p *php) Roots(mem io.ReaderAt, th Thread) []taking.Root {
+	if b := read(mem, p.root, 8); !th.First || b == nil || word(b, 0) != p.root {
+		return nil
+	}
+	return []taking.Root{{Addr: p.root, Is: p.root}}
+}
+
+// rootBytes reaches to the first operation of exception_op.
+func (p *php) rootBytes() int { return p.exceptionOp + phpOpBytes - phpRoot }
+
+// Recipe implements Runtime.
+func (p *php) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
+	r := &taking.Recipe{RootBytes: p.rootBytes()}
+	copy(r.Roots[:], roots)
+	r.Steps[0] = taking.Step{Bytes: phpPageBytes, Head: phpStackPage - phpRoot, Next: 16, Ends: true, End: phpStackTop - phpRoot, Most: maxChunks}
+	r.Steps[1] = taking.Step{Bytes: phpFrame, Head: phpCurrent - phpRoot, Next: phpPrev, Most: 512,
+		Part: phpFunc, PartBytes: p.fn, Sub: p.filename, SubBytes: phpHead, SubIf: phpUser, HasKin: true, Kin: phpThis, KinIf: phpFunc}
+	r.Steps[2] = taking.Step{IsKin: true, Bytes: phpGenerator, Next: phpGenParent, Most: 64, Part: phpGenFrame, PartBytes: phpFrame, Sub: phpFunc, SubBytes: p.fn}
+
+	spans := make([]Span, 0, len(last.Spans)+guessedCodes+1)
+	for _, root := range roots {
+		spans = append(spans, Span{root.Addr, p.rootBytes()})
+	}
+	spans = append(spans, last.Spans...)
+	codes := 0
+	for i := range last.Frames {
+		if c := last.Frames[i].Code; codes < guessedCodes && (i == 0 || c != last.Frames[i-1].Code) {
+			codes++
+			spans = append(spans, Span{c, p.fn})
+		}
+	}
+	r.Room = min(max(2*foresee(r, spans), leastRoom), mostRoom)
+	if last.Short {
+		r.Room = mostRoom
+	}
+	return r
+}
+
+// Frames implements Runtime.
+func (p *php) Frames(mem Memory, late io.ReaderAt, roots []uint64, st *Stack) {
+	st.Reset()
+	for _, root := range roots {
+		if g := mem.Bytes(root, p.rootBytes()); g != nil {
+			w := phpWalk{php: p, mem: mem, late: late, globals: g, st: st, functions: map[uint64][]byte{}}
+			w.pages()
+			w.chain()
+		}
+	}
+}
+
+// phpWalk decodes the frames of one stack.
+type phpWalk struct {
+	*php
+	mem       Memory
+	late      io.ReaderAt
+	globals   []byte // from phpRoot on
+	st        *Stack
+	functions map[uint64][]byte // by address; nil: it cannot be read
+	open      int               // frames of the segment whose outermost is yet to come
+	elsewhere bool              // what follows has another native stack
+	file      uint64            // that was met last
+	held      int               // spans that are pages
+}
+
+// pages notes where the frames lie.
+func (w *phpWalk) pages() {
+	addr, end := word(w.globals, phpStackPage-phpRoot), word(w.globals, phpStackTop-phpRoot)
+	for i := 0; i < maxChunks; i++ {
+		b := w.mem.Bytes(addr, phpPageBytes)
+		if b == nil {
+			return
+		}
+		if i > 0 {
+			end = word(b, 0)
+		}
+		if n := end - addr; n >= phpPageBytes && n <= taking.MostRoom {
+			if i == 0 {
+				n = min(n+chunkSlack, max(n, min(word(b, 8)-addr, taking.MostRoom)))
+			}
+			w.st.Spans = append(w.st.Spans, Span{addr, int(n)})
+		}
+		addr, w.held = word(b, 16), len(w.st.Spans)
+	}
+}
+
+// maxSpans bounds the areas that are noted of one stack.
+const maxSpans = 256
+
+// note adds an area to those that were used, unless it is in a page.
+func (w *phpWalk) note(addr uint64, n int) {
+	if len(w.st.Spans) < maxSpans && !slices.ContainsFunc(w.st.Spans[:w.held], func(s Span) bool { return addr-s.Addr < uint64(s.Len) }) {
+		w.st.Spans = append(w.st.Spans, Span{addr, n})
+	}
+}
+
+// chain appends the frames from the current one on.
+func (w *phpWalk) chain() {
+	steps, unlinked := 0, false
+	for addr := word(w.globals, phpCurrent-phpRoot); addr != 0; steps++ {
+		f := w.mem.Bytes(addr, phpFrame)
+		if f == nil || len(w.st.Frames) >= maxScript || steps >= 2*maxScript {
+			w.st.Short = true
+			break
+		}
+		w.note(addr, phpFrame)
+		if word(f, phpFunc) != 0 {
+			n := len(w.st.Frames)
+			w.frame(addr, f)
+			// A fiber that is about to be left leads nowhere for a moment (Fiber::suspend, Zend/zend_fibers.c).
+			unlinked = len(w.st.Frames) == n && word(f, phpPrev) == 0
+		} else if word32(f, phpInfo)&0xff == phpObject && !w.generators(word(f, phpThis)) {
+			w.st.Short = true
+			break
+		}
+		addr = word(f, phpPrev)
+	}
+	w.close()
+	w.st.Short = w.st.Short || unlinked
+}
+
+// close ends a segment.
+func (w *phpWalk) close() {
+	if w.open > 0 {
+		w.st.Segments = append(w.st.Segments, Segment{N: w.open, Elsewhere: w.elsewhere})
+	}
+	w.open = 0
+}
+
+// frame appends the one at addr, which is f.
+func (w *phpWalk) frame(addr uint64, f []byte) {
+	code := word(f, phpFunc)
+	fn := w.function(code)
+	if fn == nil || fn[0]&phpUser != 0 {
+		w.st.Frames = append(w.st.Frames, Frame{Addr: addr, Code: code, At: w.instruction(word(f, 0))})
+		w.open++
+		if word32(f, phpInfo)&phpTop != 0 {
+			w.close()
+		}
+		return
+	}
+	w.close()
+	if word(fn, 8) == 0 {
+		w.elsewhere = true // zend_fiber_function, the outermost of a fiber (Zend/zend_fibers.c)
+		return
+	}
+	w.st.Frames = append(w.st.Frames, Frame{Addr: addr, Code: code})
+	w.st.Segments = append(w.st.Segments, Segment{N: 1, Entry: word(fn, w.handle), Elsewhere: w.elsewhere})
+}
+
+// function is the beginning of the function at addr, nil if it cannot be read.
+func (w *phpWalk) function(addr uint64) []byte {
+	b, ok := w.functions[addr]
+	if !ok {
+		if b = w.mem.Bytes(addr, w.fn); b == nil {
+			b = read(w.late, addr, w.fn)
+		}
+		w.functions[addr] = b
+		if file := w.file; b != nil && b[0]&phpUser != 0 {
+			if w.file = word(b, w.filename); w.file != file {
+				w.note(w.file, phpHead)
+			}
+		}
+	}
+	return b
+}
+
+// instruction is where a frame is whose opline is op: while an exception is on its way that is one of exception_op, and what it stands for is kept
+// beside (zend_fetch_debug_backtrace, Zend/zend_builtin_functions.c).
+func (w *phpWalk) instruction(op uint64) uint64 {
+	at := w.root - phpRoot + uint64(w.exceptionOp)
+	if op-at < phpExceptions*phpOpBytes && w.globals[w.exceptionOp-phpRoot+phpOpcode] == phpException {
+		return word(w.globals, w.beforeException-phpRoot)
+	}
+	return op
+}
+
+// generators appends the frames of generators that delegate (yield from) to the one whose frame was the last: leaf is the
+// outermost of them, which a placeholder in the chain stands for (zend_generator_check_placeholder_frame, Zend/zend_generators.c). false:
+// they were not all copied.
+func (w *phpWalk) generators(leaf uint64) bool {
+	var list []Frame
+	for g := leaf; ; {
+		b := w.mem.Bytes(g, phpGenerator)
+		if b == nil || len(w.st.Frames)+len(list) >= maxScript {
+			return false
+		}
+		w.note(g, phpGenerator)
+		parent := word(b, phpGenParent)
+		if parent == 0 {
+			break
+		}
+		addr := word(b, phpGenFrame)
+		f := w.mem.Bytes(addr, phpFrame)
+		if f == nil {
+			return false
+		}
+		w.note(addr, phpFrame)
+		list = append(list, Frame{Addr: addr, Code: word(f, phpFunc), At: w.instruction(word(f, 0))})
+		g = parent
+	}
+	slices.Reverse(list)
+	w.st.Frames = append(w.st.Frames, list...)
+	if n := len(w.st.Segments); w.open == 0 && n > 0 {
+		w.st.Segments[n-1].N += len(list) // the same activation goes on in whichever can
+	} else {
+		w.open += len(list)
+	}
+	return true
+}
+
+// Key implements Runtime.
+func (p *php) Key(mem Memory, late io.ReaderAt, f *Frame) (Key, bool) {
+	b := mem.Bytes(f.Code, p.fn)
+	if b == nil {
+		if b = read(late, f.Code, p.fn); b == nil {
+			return Key{}, false
+		}
+	}
+	return p.key(b, mem, late, f)
+}
+
+// key is the identity of the function whose beginning is b. Memory of a request is used again by the next one, so that addresses do not
+// tell files apart; and each closure is a copy of its function, with the same instructions.
+func (p *php) key(b []byte, mem Memory, late io.ReaderAt, f *Frame) (k Key, ok bool) {
+	k = Key{Version: uint32(b[0]), Name: word(b, 8), Qualname: word(b, 16)}
+	if b[0] == phpInternal {
+		k.Code = f.Code
+		return k, true
+	}
+	if b[0]&phpUser == 0 {
+		return k, false
+	}
+	k.File, k.Lines, k.First, k.Count = word(b, p.filename), word(b, p.opcodes), word32(b, p.firstLine), word32(b, p.last)
+	head := mem.Bytes(k.File, phpHead)
+	for _, n := range []int{phpHead, phpText} {
+		if head == nil {
+			head = read(late, k.File, n)
+		}
+	}
+	if head == nil {
+		return k, false
+	}
+	if k.Hash = word(head, 8); k.Hash == 0 && word(head, 16) <= uint64(len(head)-phpText) {
+		k.Hash, _ = phpHash(head[phpText:][:word(head, 16)])
+	}
+	return k, k.Hash != 0
+}
+
+// phpHash is the hash of a string (zend_inline_hash_func, Zend/zend_string.h), where char is not signed and where it is, as on x86-64.
+func phpHash(text []byte) (unsigned, signed uint64) {
+	unsigned, signed = 5381, 5381
+	for _, c := range text {
+		unsigned, signed = unsigned*33+uint64(c), signed*33+uint64(int8(c))
+	}
+	return unsigned | 1<<63, signed | 1<<63
+}
+
+// maxOps bounds the instructions of a function of which lines are kept.
+const maxOps = 1 << 15
+
+// Function implements Runtime.
+func (p *php) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
+	fn := &Function{First: int(int32(k.First))}
+	ok := true
+	part := func(addr, hash uint64) string {
+		s, good := p.text(mem, addr, hash)
+		ok = ok && good
+		return s
+	}
+	switch {
+	case k.Name != 0:
+		fn.Name = part(k.Name, 0)
+	case k.Version == phpEval:
+		fn.Name = "{eval}"
+	default:
+		fn.Name = "{main}"
+	}
+	if k.Qualname != 0 && k.Name != 0 {
+		class := read(mem, k.Qualname, 16)
+		if class == nil {
+			return nil, false
+		}
+		name, _, _ := strings.Cut(part(word(class, 8), 0), "\x00") // what makes an anonymous one unique follows
+		fn.Name = name + "::" + fn.Name
+	}
+	if k.Version != phpInternal {
+		fn.File = part(k.File, k.Hash)
+		fn.Passing = strings.HasSuffix(fn.File, ") : eval()'d code")
+		if k.Count <= maxOps {
+			ops := read(mem, k.Lines, int(k.Count)*phpOpBytes)
+			if ops == nil {
+				return nil, false
+			}
+			lines := phpLines{k.Lines, make([]uint32, k.Count)}
+			for i := range lines.table {
+				lines.table[i] = word32(ops, i*phpOpBytes+phpLineno)
+			}
+			fn.lines = lines
+		}
+	}
+	// What was read is the function's only if it still is what it was.
+	b := read(mem, f.Code, p.fn)
+	if b == nil {
+		return nil, false
+	}
+	again, good := p.key(b, nil, mem, f)
+	return fn, ok && good && again == k
+}
+
+// text is a zend_string: its type is 6 in the lowest bits, and its hash, once it was needed, that of its bytes. hash is what that must be,
+// unless it is 0.
+func (p *php) text(mem io.ReaderAt, addr, hash uint64) (string, bool) {
+	b := read(mem, addr, phpText)
+	if b == nil || word32(b, 4)&15 != 6 {
+		return "", false
+	}
+	var data []byte
+	n, is := word(b, 16), word(b, 8)
+	if n > 0 {
+		if data = read(mem, addr+phpText, int(min(n, maxText))); data == nil {
+			return "", false
+		}
+	}
+	if n > maxText {
+		return string(data) + "…", hash == 0 || hash == is
+	}
+	h, signed := phpHash(data)
+	of := func(v uint64) bool { return v == 0 || v == h || v == signed }
+	return string(data), of(is) && of(hash)
+}
+
+// phpLines are the lines of a function's instructions.
+type phpLines struct {
+	ops   uint64 // address of the first
+	table []uint32
+}
+
+func (t phpLines) line(at uint64, _ int) int {
+	if i := (at - t.ops) / phpOpBytes; at >= t.ops && i < uint64(len(t.table)) && (at-t.ops)%phpOpBytes == 0 {
+		return int(int32(t.table[i]))
+	}
+	return 0
+}

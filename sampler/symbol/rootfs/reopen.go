@@ -1,0 +1,154 @@
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
+)
+
+// ErrNotRegular is returned for whatever is no regular file: opening a FIFO or
+// a device could block or have an effect.
+var ErrNotRegular = errors.New("not a regular file")
+
+// ErrLeased is returned for a file that a program holds a write lease on: opening it would break the lease, and the
+// signal that tells the holder so kills one that does not expect it.
+var ErrLeased = errors.New("a program holds a lease on it, which opening it would break")
+
+// ErrSilent is returned for a file that cannot be opened or read unless a program answers that does not: a listener that is to
+// permit it (fanotify(7), FAN_OPEN_PERM and FAN_ACCESS_PERM).
+var ErrSilent = errors.New("a program that is to permit opening or reading it does not answer")
+
+// Flags for the file itself. O_NONBLOCK: opening a FIFO does not wait for a
+// writer, and no file for the end of a lease. O_NOCTTY: a terminal does not become ours.
+const fileFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+
+// Reopen opens for reading the file that path, an O_PATH descriptor, stands for, if [MayAsk] lets it be asked for. The error
+// is [ErrNotRegular], [ErrLeased], [ErrSilent] or the kernel's; name is for errors and for the file's name.
+// It takes half a second at most, and holds nothing meanwhile.
+func Reopen(path int, name string) (*os.File, error) {
+	file, err := reopen(path)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(file), name), nil
+}
+
+// reopen opens by the link in /proc; proc(5): that is the very file that the descriptor stands for, whatever has happened
+// to its name.
+func reopen(path int) (int, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(path, &st); err != nil {
+		return -1, err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return -1, ErrNotRegular
+	}
+	if err := leased(path, &st); err != nil {
+		return -1, err
+	}
+	return patiently(path, &st)
+}
+
+// opens are those under way: an object that does not answer is not asked again meanwhile.
+var opens ptrace.Patient
+
+// opening is one open(2) and a first read, which may come to its end when nobody waits for it any more.
+type opening struct {
+	mu    sync.Mutex
+	begun bool
+	late  bool // what it opens is to be closed
+	file  int
+}
+
+func patiently(path int, st *unix.Stat_t) (int, error) {
+	own, err := unix.FcntlInt(uintptr(path), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	o := opening{file: -1}
+	_, err = opens.Do(st.Dev<<32^st.Ino, nil, func([]byte) (int, error) { return 0, o.open(own) })
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.late = err != nil
+	if !o.begun {
+		unix.Close(own)
+	}
+	if !errors.Is(err, ptrace.ErrStuck) {
+		return o.file, err
+	}
+	if o.file >= 0 {
+		unix.Close(o.file)
+	}
+	return -1, ErrSilent
+}
+
+// open opens what own stands for, and closes own.
+func (o *opening) open(own int) error {
+	o.mu.Lock()
+	o.begun = true
+	o.mu.Unlock()
+	file, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", own), fileFlags, 0)
+	unix.Close(own)
+	if err == nil {
+		_, _ = unix.Pread(file, make([]byte, 1), 0) // whether it ends; an error comes again
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.late && err == nil {
+		unix.Close(file)
+		return nil
+	}
+	o.file = file
+	return err
+}
+
+// leased is [ErrLeased] if a program holds a write lease or delegation on a file, and so a lease that reading breaks (leases_conflict,
+// fs/locks.c). /proc/locks leaves out those of programs outside of its pid namespace (locks_show): nobody there is sampled.
+func leased(path int, st *unix.Stat_t) error {
+	leases, whole, err := procfs.FS{}.Leases()
+	if errors.Is(err, fs.ErrNotExist) { // no leases in this kernel, or no /proc
+		return nil
+	}
+	if err == nil && !whole {
+		err = fmt.Errorf("too many locks in /proc/locks to know: %w", ErrLeased)
+	}
+	if err != nil {
+		return err
+	}
+	for _, l := range leases {
+		if l.Mode == "WRITE" && sameFile(path, st, l.Major, l.Minor, l.Inode) {
+			return ErrLeased
+		}
+	}
+	return nil
+}
+
+// ownDevices are the file systems that show other devices in /proc than in stat(2):
+// there the inode has to do.
+var ownDevices = map[uint32]bool{
+	unix.BTRFS_SUPER_MAGIC: true, unix.OVERLAYFS_SUPER_MAGIC: true, unix.BCACHEFS_SUPER_MAGIC: true, unix.ECRYPTFS_SUPER_MAGIC: true,
+}
+
+// SameFile tells whether a descriptor is of the file with this device and inode, as files of /proc show them.
+func SameFile(fd int, major, minor uint32, inode uint64) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && sameFile(fd, &st, major, minor, inode)
+}
+
+func sameFile(fd int, st *unix.Stat_t, major, minor uint32, inode uint64) bool {
+	if st.Ino != inode {
+		return false
+	}
+	if unix.Major(uint64(st.Dev)) == major && unix.Minor(uint64(st.Dev)) == minor {
+		return true
+	}
+	var vol unix.Statfs_t
+	return unix.Fstatfs(fd, &vol) == nil && ownDevices[uint32(vol.Type)]
+}

@@ -1,0 +1,5 @@
+<?php
+report();
+return function () {
+    return report();
+};
