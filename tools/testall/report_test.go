@@ -167,9 +167,19 @@ func TestParseSkip(t *testing.T) {
 			t.Errorf("parseSkip(%q) = %+v, %v; want %+v", line, got, err, want)
 		}
 	}
-	for _, line := range []string{"unwind TestGdb", "TestGdb: no gdb", "unwind TestGdb: ", "unwind TestGdb: x [mars]", "unwind TestGdb: x [host"} {
+	for _, line := range []string{"unwind TestGdb", "TestGdb: no gdb", "unwind Test\\: no gdb", "unwind TestGdb: ", "unwind TestGdb: x [mars]", "unwind TestGdb: x [host"} {
 		if got, err := parseSkip(line); err == nil {
 			t.Errorf("parseSkip(%q) = %+v; want an error", line, got)
+		}
+	}
+}
+
+// TestIsAccepted: an entry is for the tests that its pattern names, which a part of a name is not.
+func TestIsAccepted(t *testing.T) {
+	list := []acceptedSkip{{pkg: "p", test: "TestA/fuse_*/*", reason: "no"}}
+	for test, want := range map[string]bool{"TestA/fuse_x/y": true, "TestA/fuse_x": false, "TestA/procs_x/y": false, "TestA/fuse_x/y/z": false} {
+		if got := isAccepted(list, "user", "p", test, "no"); got != want {
+			t.Errorf("%s: %v, want %v", test, got, want)
 		}
 	}
 }

@@ -3,13 +3,14 @@ package main
 import (
 	"fmt"
 	"os"
+	"path"
 	"slices"
 	"strings"
 )
 
 // acceptedSkip is a line of the list of accepted skips.
 type acceptedSkip struct {
-	pkg, test string
+	pkg, test string   // test is a pattern of path.Match
 	reason    string   // part of the text given to t.Skip
 	runs      []string // in which it is accepted; none: in all
 }
@@ -62,6 +63,9 @@ func parseSkip(line string) (acceptedSkip, error) {
 	if !ok || len(names) != 2 || reason == "" {
 		return s, fmt.Errorf("want \"package TestName: reason\", have %q", line)
 	}
+	if _, err := path.Match(names[1], ""); err != nil {
+		return s, fmt.Errorf("name of a test %q: %w", names[1], err)
+	}
 	s.pkg, s.test, s.reason = names[0], names[1], reason
 	return s, nil
 }
@@ -69,7 +73,8 @@ func parseSkip(line string) (acceptedSkip, error) {
 // isAccepted reports whether the list has this skip.
 func isAccepted(list []acceptedSkip, run, pkg, test, text string) bool {
 	return slices.ContainsFunc(list, func(s acceptedSkip) bool {
-		return s.pkg == pkg && s.test == test && strings.Contains(text, s.reason) &&
+		same, _ := path.Match(s.test, test) // the pattern has been parsed
+		return s.pkg == pkg && same && strings.Contains(text, s.reason) &&
 			(len(s.runs) == 0 || slices.Contains(s.runs, run))
 	})
 }
