@@ -13,7 +13,7 @@ import (
 
 // dumpVersion is that of the schema in docs/dump-json.md: the first number changes when
 // a field changes its meaning or goes, the second when one comes.
-const dumpVersion = "1.0"
+const dumpVersion = "1.1"
 
 // The types below are the schema: see docs/dump-json.md.
 type (
@@ -27,6 +27,7 @@ type (
 		Stories []jsonStory  `json:"stories"`
 		Missing []string     `json:"missing"`
 		Threads []jsonThread `json:"threads"`
+		Go      []jsonGo     `json:"go"`
 	}
 	jsonCycle struct {
 		Deadlock bool     `json:"deadlock"`
@@ -106,6 +107,38 @@ type (
 		Name string `json:"name"`
 		FD   int    `json:"fd"`
 	}
+	jsonGo struct {
+		PID       int           `json:"pid"`
+		Process   string        `json:"process"`
+		GoVersion string        `json:"go_version,omitempty"`
+		Shown     bool          `json:"shown"`
+		Running   int           `json:"running"`
+		InCall    int           `json:"in_call"`
+		LeftOut   int           `json:"left_out"`
+		Stacks    []jsonGoStack `json:"stacks"`
+	}
+	jsonGoStack struct {
+		Status     string          `json:"status"`
+		Reason     string          `json:"reason,omitempty"`
+		Runtime    bool            `json:"runtime"`
+		Goroutines []jsonGoroutine `json:"goroutines"`
+		StartedBy  *jsonFrame      `json:"started_by,omitempty"`
+		Frames     []jsonFrame     `json:"frames"`
+		End        string          `json:"end,omitempty"`
+	}
+	jsonGoroutine struct {
+		ID        uint64         `json:"id"`
+		Parent    uint64         `json:"parent_id,omitempty"`
+		Waits     int64          `json:"waits_at_least_ns,omitempty"`
+		LockedTID int            `json:"locked_tid,omitempty"`
+		Objects   []jsonGoObject `json:"objects,omitempty"`
+	}
+	jsonGoObject struct {
+		Kind string `json:"kind"`
+		Addr string `json:"address"`
+		Held *int64 `json:"held,omitempty"`
+		Room *int64 `json:"room,omitempty"`
+	}
 	jsonFrame struct {
 		Func    string `json:"func"`
 		Module  string `json:"module"`
@@ -122,8 +155,8 @@ type (
 // writeJSON writes a dump as one line.
 func writeJSON(w io.Writer, v *view) error {
 	r := v.report
-	d := jsonDump{Schema: "sfsample-dump", Version: dumpVersion, Time: v.at, Apart: int64(r.Apart), Summary: r.Summary(),
-		Cycles: []jsonCycle{}, Stories: []jsonStory{}, Missing: append([]string{}, r.Missing...), Threads: []jsonThread{}}
+	d := jsonDump{Schema: "sfsample-dump", Version: dumpVersion, Time: v.at, Apart: int64(r.Apart), Summary: v.summary(),
+		Cycles: []jsonCycle{}, Stories: []jsonStory{}, Missing: append([]string{}, r.Missing...), Threads: []jsonThread{}, Go: []jsonGo{}}
 	for i := range r.Cycles {
 		c := &r.Cycles[i]
 		d.Cycles = append(d.Cycles, jsonCycle{!c.Timed, tids(c.Threads), tids(c.Behind), c.Proof()})
@@ -139,7 +172,52 @@ func writeJSON(w io.Writer, v *view) error {
 	for _, t := range r.Threads {
 		d.Threads = append(d.Threads, threadJSON(t, dumps[t.TID]))
 	}
+	for _, p := range v.goroutines {
+		d.Go = append(d.Go, v.goJSON(p))
+	}
 	return json.NewEncoder(w).Encode(&d)
+}
+
+// goJSON is the goroutines of a process, equal stacks once.
+func (v *view) goJSON(p *sampler.GoProcess) jsonGo {
+	c := &p.Counts
+	j := jsonGo{PID: p.PID, Process: output.Printable(p.Process), GoVersion: output.Printable(p.Version), Shown: p.Err == nil,
+		Running: c.Running, InCall: c.InCall, LeftOut: c.Changed + c.Unread + c.Odd + c.Beyond, Stacks: []jsonGoStack{}}
+	for _, list := range v.goGroups(p, true) {
+		g := list[0]
+		s := jsonGoStack{Status: g.Status, Reason: output.Printable(g.Reason), Runtime: g.Runtime, Frames: []jsonFrame{}}
+		if g.Creator != nil {
+			f := frameJSON(g.Creator)
+			f.How = ""
+			s.StartedBy = &f
+		}
+		if g.Stack == nil {
+			s.End = "too many different stacks"
+		} else {
+			s.End = output.Printable(g.Stack.End)
+			for i := range g.Stack.Frames {
+				s.Frames = append(s.Frames, frameJSON(&g.Stack.Frames[i]))
+			}
+		}
+		for _, g := range list {
+			s.Goroutines = append(s.Goroutines, v.goroutineJSON(p, g))
+		}
+		j.Stacks = append(j.Stacks, s)
+	}
+	return j
+}
+
+func (v *view) goroutineJSON(p *sampler.GoProcess, g *sampler.Goroutine) jsonGoroutine {
+	j := jsonGoroutine{ID: g.ID, Parent: g.Parent, Waits: int64(g.Waits), LockedTID: v.goThread(p.PID, g)}
+	for _, o := range g.Objects {
+		e := jsonGoObject{Kind: o.Kind, Addr: fmt.Sprintf("%#x", o.Addr)}
+		if o.Cap >= 0 {
+			held, room := o.Len, o.Cap
+			e.Held, e.Room = &held, &room
+		}
+		j.Objects = append(j.Objects, e)
+	}
+	return j
 }
 
 func tids(list []*stuck.Thread) []int {

@@ -77,6 +77,20 @@ func (o *object) openGo(log *slog.Logger) bool {
 	return true
 }
 
+// Go tells whether the module has Go's table of functions: whether Go's linker has made it. With open a file that was not
+// looked into yet is; without, the answer is false for it.
+func (m *Module) Go(open bool) bool {
+	o := m.obj
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.via = m
+	defer func() { o.via = nil }()
+	if !o.searched && (!open || !o.search(slog.New(slog.DiscardHandler))) {
+		return false
+	}
+	return o.sections.goTable.size > 0
+}
+
 // goSpecial tells what is special about a function by its whole name.
 func goSpecial(name string) (is special) {
 	specialEnds([]byte(name), func(s special, length int) {
