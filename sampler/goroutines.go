@@ -96,13 +96,20 @@ func (p *Pipeline) goroutines(pids []int) (list []*GoProcess) {
 // goModule is the object that has Go's runtime: the program, or one whose code was met in stacks. nil: there is none.
 func (p *Pipeline) goModule(t *target) *module.Module {
 	exe, _, err := p.fs.Exe(t.pid)
+	var other *module.Module
 	for i, m := range t.space.Modules() {
 		program := m.Path == exe || err != nil && i == 0
-		if m.Arch != nil && m.Arch.WordBytes == 8 && !m.VDSO() && m.Go(program) {
-			return m
+		if m.Arch == nil || m.Arch.WordBytes != 8 || m.VDSO() || !m.Go(program) {
+			continue
+		}
+		if program {
+			return m // what else Go's linker has made are its plugins
+		}
+		if other == nil {
+			other = m
 		}
 	}
-	return nil
+	return other
 }
 
 // goMemory is the memory of a process, for package goroutines.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -27,7 +28,7 @@ type (
 		Stories []jsonStory  `json:"stories"`
 		Missing []string     `json:"missing"`
 		Threads []jsonThread `json:"threads"`
-		Go      []jsonGo     `json:"go"`
+		Go      []jsonGo     `json:"go,omitempty"` // always there: see writeJSON
 	}
 	jsonCycle struct {
 		Deadlock bool     `json:"deadlock"`
@@ -115,7 +116,7 @@ type (
 		Running   int           `json:"running"`
 		InCall    int           `json:"in_call"`
 		LeftOut   int           `json:"left_out"`
-		Stacks    []jsonGoStack `json:"stacks"`
+		Stacks    []jsonGoStack `json:"stacks,omitempty"` // always there: see writeGoJSON
 	}
 	jsonGoStack struct {
 		Status     string          `json:"status"`
@@ -156,7 +157,7 @@ type (
 func writeJSON(w io.Writer, v *view) error {
 	r := v.report
 	d := jsonDump{Schema: "sfsample-dump", Version: dumpVersion, Time: v.at, Apart: int64(r.Apart), Summary: v.summary(),
-		Cycles: []jsonCycle{}, Stories: []jsonStory{}, Missing: append([]string{}, r.Missing...), Threads: []jsonThread{}, Go: []jsonGo{}}
+		Cycles: []jsonCycle{}, Stories: []jsonStory{}, Missing: append([]string{}, r.Missing...), Threads: []jsonThread{}}
 	for i := range r.Cycles {
 		c := &r.Cycles[i]
 		d.Cycles = append(d.Cycles, jsonCycle{!c.Timed, tids(c.Threads), tids(c.Behind), c.Proof()})
@@ -172,39 +173,77 @@ func writeJSON(w io.Writer, v *view) error {
 	for _, t := range r.Threads {
 		d.Threads = append(d.Threads, threadJSON(t, dumps[t.TID]))
 	}
-	for _, p := range v.goroutines {
-		d.Go = append(d.Go, v.goJSON(p))
+	// The last field is written by parts: there may be a hundred thousand goroutines.
+	if err := openJSON(w, &d, "go"); err != nil {
+		return err
 	}
-	return json.NewEncoder(w).Encode(&d)
+	for i, p := range v.goroutines {
+		if err := v.writeGoJSON(w, p, i == 0); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, "]}\n")
+	return err
 }
 
-// goJSON is the goroutines of a process, equal stacks once.
-func (v *view) goJSON(p *sampler.GoProcess) jsonGo {
-	c := &p.Counts
-	j := jsonGo{PID: p.PID, Process: output.Printable(p.Process), GoVersion: output.Printable(p.Version), Shown: p.Err == nil,
-		Running: c.Running, InCall: c.InCall, LeftOut: c.Changed + c.Unread + c.Odd + c.Beyond, Stacks: []jsonGoStack{}}
-	for _, list := range v.goGroups(p, true) {
-		g := list[0]
-		s := jsonGoStack{Status: g.Status, Reason: output.Printable(g.Reason), Runtime: g.Runtime, Frames: []jsonFrame{}}
-		if g.Creator != nil {
-			f := frameJSON(g.Creator)
-			f.How = ""
-			s.StartedBy = &f
-		}
-		if g.Stack == nil {
-			s.End = "too many different stacks"
-		} else {
-			s.End = output.Printable(g.Stack.End)
-			for i := range g.Stack.Frames {
-				s.Frames = append(s.Frames, frameJSON(&g.Stack.Frames[i]))
-			}
-		}
-		for _, g := range list {
-			s.Goroutines = append(s.Goroutines, v.goroutineJSON(p, g))
-		}
-		j.Stacks = append(j.Stacks, s)
+// openJSON writes an object up to the beginning of one more field, a list.
+func openJSON(w io.Writer, object any, field string) error {
+	b, err := json.Marshal(object)
+	if err != nil {
+		return err
 	}
-	return j
+	_, err = fmt.Fprintf(w, "%s,%q:[", bytes.TrimSuffix(b, []byte("}")), field)
+	return err
+}
+
+// writeGoJSON writes the goroutines of a process, equal stacks once.
+func (v *view) writeGoJSON(w io.Writer, p *sampler.GoProcess, first bool) error {
+	if !first {
+		fmt.Fprint(w, ",")
+	}
+	c := &p.Counts
+	err := openJSON(w, &jsonGo{PID: p.PID, Process: output.Printable(p.Process), GoVersion: output.Printable(p.Version), Shown: p.Err == nil,
+		Running: c.Running, InCall: c.InCall, LeftOut: c.Changed + c.Unread + c.Odd + c.Beyond}, "stacks")
+	if err != nil {
+		return err
+	}
+	for i, list := range v.goGroups(p, true) {
+		if i > 0 {
+			fmt.Fprint(w, ",")
+		}
+		b, err := json.Marshal(v.goStackJSON(p, list))
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	_, err = io.WriteString(w, "]}")
+	return err
+}
+
+// goStackJSON is goroutines with one stack.
+func (v *view) goStackJSON(p *sampler.GoProcess, list []*sampler.Goroutine) *jsonGoStack {
+	g := list[0]
+	s := &jsonGoStack{Status: g.Status, Reason: output.Printable(g.Reason), Runtime: g.Runtime, Frames: []jsonFrame{}}
+	if g.Creator != nil {
+		f := frameJSON(g.Creator)
+		f.How = ""
+		s.StartedBy = &f
+	}
+	if g.Stack == nil {
+		s.End = "too many different stacks"
+	} else {
+		s.End = output.Printable(g.Stack.End)
+		for i := range g.Stack.Frames {
+			s.Frames = append(s.Frames, frameJSON(&g.Stack.Frames[i]))
+		}
+	}
+	for _, g := range list {
+		s.Goroutines = append(s.Goroutines, v.goroutineJSON(p, g))
+	}
+	return s
 }
 
 func (v *view) goroutineJSON(p *sampler.GoProcess, g *sampler.Goroutine) jsonGoroutine {

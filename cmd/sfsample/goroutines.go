@@ -271,7 +271,7 @@ func goSummary(p *sampler.GoProcess) string {
 		}
 		total++
 		counts[g.Status]++
-		if g.Reason == "" || g.Stack == nil {
+		if g.Reason == "" {
 			continue
 		}
 		in, ok := where[g.Stack]
@@ -310,6 +310,9 @@ func goSummary(p *sampler.GoProcess) string {
 
 // goPlace is the innermost function of a stack that is not of the packages that wait.
 func goPlace(st *output.Stack) string {
+	if st == nil {
+		return ""
+	}
 	for i := range st.Frames {
 		fn := st.Frames[i].Func
 		dir, name := fn[:strings.LastIndexByte(fn, '/')+1], fn[strings.LastIndexByte(fn, '/')+1:]

@@ -74,7 +74,7 @@ func versionText(v string) string {
 	if v == "" {
 		return "its version of Go"
 	}
-	return fmt.Sprintf("%.*q", longest+2, v[:min(len(v), longest)])
+	return fmt.Sprintf("%q", v[:min(len(v), longest)])
 }
 
 // searchTries is how often the list is looked for: while it grows, its copies differ.

@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"errors"
+	"io"
 )
 
 // GoProgram is the file of a Go program, for what it tells of the runtime's
@@ -48,6 +49,19 @@ func (p *GoProgram) Version() string {
 		return ""
 	}
 	return info.GoVersion
+}
+
+// ReadAt reads memory as it is at the program's start, by link-time address: what the file has for it. What relocations
+// will write is not there yet.
+func (p *GoProgram) ReadAt(b []byte, addr int64) (int, error) {
+	off, n, ok := p.im.fileOff(uint64(addr))
+	if !ok || n < int64(len(b)) {
+		return 0, io.ErrUnexpectedEOF
+	}
+	if err := readFull(p.im.f, b, off); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // Variable is a variable of a program.
@@ -117,11 +131,7 @@ func (p *GoProgram) References(function string) ([]uint64, error) {
 			continue
 		}
 		b := make([]byte, min(t.entry[i+1]-t.entry[i], maxReferring))
-		at, n, ok := im.fileOff(t.entry[i])
-		if !ok || n < int64(len(b)) {
-			return nil, nil
-		}
-		if err := readFull(im.f, b, at); err != nil {
+		if _, err := p.ReadAt(b, int64(t.entry[i])); err != nil {
 			return nil, err
 		}
 		return im.references(b, t.entry[i]), nil
