@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"slices"
 
 	"sfsample/regs"
 	"sfsample/sampler/symbol"
@@ -22,8 +23,9 @@ type goRows struct {
 
 // goRowKey is what rows differ in.
 type goRowKey struct {
-	size int32 // of what the function has taken of the stack, in bytes
-	fp   goFP
+	size     int32 // of what the function has taken of the stack, in bytes
+	fp       goFP
+	injected bool // see injected
 }
 
 // goFP says where the caller's frame pointer is.
@@ -119,6 +121,10 @@ var lost = sframe.Row{CFA: sframe.Rule{Base: sframe.Undefined}}
 // runtime.rt0_go, which is so marked too, has what called it above.
 const goSignalEntry = "runtime.sigtramp"
 
+// injected are functions that Go's signal handler makes look as if they were called (runtime/signal_amd64.go, pushCall): where their
+// frame leads is the instruction that the signal has interrupted, not one behind a call (runtime/traceback.go, injectedCall).
+var injected = []string{"runtime.asyncPreempt", "runtime.sigpanic", "runtime.debugCallV1", "runtime.debugCallV2"}
+
 // goRow makes the row for vaddr.
 func (o *object) goRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 	f, ok, err := o.golang.table.Func(vaddr)
@@ -153,7 +159,7 @@ func (o *object) goRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o.golang.row(o.hdr.arch, goRowKey{size, fp}), nil
+	return o.golang.row(o.hdr.arch, goRowKey{size, fp, o.hdr.arch == regs.AMD64 && slices.Contains(injected, f.Name)}), nil
 }
 
 // switchRow is the row for a call that a function of Go's runtime makes from
@@ -224,6 +230,7 @@ func (g *goRows) row(a *regs.Arch, k goRowKey) *sframe.Row {
 	case k.size > 0:
 		row.RA = at(-k.size) // at the stack pointer
 	}
+	row.Signal = k.injected
 	switch k.fp {
 	case goFPSaved:
 		row.FP = at(fpAt)
