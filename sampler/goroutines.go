@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -162,14 +163,18 @@ func (p *Pipeline) readGoroutines(t *target, m *module.Module, out *GoProcess, u
 		return fmt.Errorf("its program cannot be read: %w", err)
 	}
 	defer f.Close()
-	prog, err := symbol.OpenGoProgram(f)
+	late, cancel := context.WithDeadline(context.Background(), until)
+	defer cancel()
+	prog, err := symbol.OpenGoProgram(f, late)
 	if err != nil {
 		return err
 	}
 	defer prog.Close()
 	r := &goReading{p: p, t: t, mem: &goMemory{Target: t.space}, arch: m.Arch, walker: t.walker(m.Arch, 0, &p.cfg), out: out,
 		known: map[uint64][]*stack{}, names: map[uint64]*output.Frame{}, states: map[goStateKey]*GoState{}, now: p.clockOf(t.pid)}
-	if r.runtime, err = goroutines.Open(prog, m.Bias, r.mem); err != nil {
+	if r.runtime, err = goroutines.Open(prog, m.Bias, r.mem); err != nil && late.Err() != nil {
+		return errors.New("there was no time left to read its program")
+	} else if err != nil {
 		return err
 	}
 	out.Version = r.runtime.Version

@@ -204,18 +204,15 @@ func (v *view) goBefore(pid int) map[uint64]*sampler.Goroutine {
 	return before
 }
 
-// goMark says with --watch what has changed of a goroutine since the dump before.
+// goMark says with --watch that a goroutine has run since the dump before, or was run by a thread then, or was not there.
 func goMark(before map[uint64]*sampler.Goroutine, g *sampler.Goroutine) string {
 	if before == nil {
 		return ""
 	}
-	switch old := before[g.ID]; {
-	case old == nil:
-		return " [new]"
-	case old.Runs != g.Runs || old.SP != g.SP || old.Reason != g.Reason:
-		return " [changed]"
+	if old := before[g.ID]; old != nil && old.Runs == g.Runs && old.SP == g.SP && old.Reason == g.Reason {
+		return ""
 	}
-	return ""
+	return " [changed]"
 }
 
 // goMissing is what could not be told of the goroutines of a process, and why.

@@ -41,7 +41,7 @@ func buildGo(t *testing.T, goarch, toolchain string, args ...string) *symbol.GoP
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := symbol.OpenGoProgram(io.NewSectionReader(f, 0, info.Size()))
+	p, err := symbol.OpenGoProgram(io.NewSectionReader(f, 0, info.Size()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package symbol
 
 import (
+	"context"
 	"debug/buildinfo"
 	"debug/elf"
 	"encoding/binary"
@@ -19,12 +20,14 @@ type GoProgram struct {
 var ErrNotGo = errors.New("not a Go program")
 
 // OpenGoProgram reads the headers of a file. It returns ErrNotGo for what is no Go
-// program of 64 bits.
-func OpenGoProgram(f File) (*GoProgram, error) {
+// program of 64 bits. What is asked for later is not found once until, which may be nil, is
+// done.
+func OpenGoProgram(f File, until context.Context) (*GoProgram, error) {
 	im, err := openImage(f)
 	if err != nil {
 		return nil, err
 	}
+	im.until = until
 	if !im.isGo() || !im.is64 {
 		im.release()
 		return nil, ErrNotGo
@@ -89,7 +92,7 @@ func (p *GoProgram) Variables(names ...string) map[string]Variable {
 	}
 	strs := stringTable{f: im.f, off: im.sections[sec.link].off, size: im.sections[sec.link].size}
 	buf := make([]byte, entryBytes*(16<<10))
-	for off, left := sec.off, sec.size-sec.size%entryBytes; left > 0 && len(found) < len(wanted); {
+	for off, left := sec.off, sec.size-sec.size%entryBytes; left > 0 && len(found) < len(wanted) && !over(im.until); {
 		b := buf[:min(int64(len(buf)), left)]
 		if readFull(im.f, b, off) != nil {
 			break
@@ -107,6 +110,9 @@ func (p *GoProgram) Variables(names ...string) map[string]Variable {
 	}
 	return found
 }
+
+// untilEvery is how many functions or entries are read between two looks at whether there is time.
+const untilEvery = 4096
 
 // maxReferring bounds the code of a function that is searched, in bytes.
 const maxReferring = 16 << 10
@@ -126,6 +132,9 @@ func (p *GoProgram) References(function string) ([]uint64, error) {
 		return nil, err
 	}
 	for i := range t.fn {
+		if i%untilEvery == 0 && over(im.until) {
+			break
+		}
 		off, ok := t.funcField(int32(i), 0)
 		if !ok || string(t.names.bytes(off)) != function {
 			continue
@@ -187,6 +196,9 @@ func (p *GoProgram) Structs(names ...string) map[string]map[string]Field {
 	for _, u := range d.units {
 		// The linker puts types among the entries of package runtime (cmd/link/internal/ld/dwarf.go).
 		var root die
+		if d.stopped() {
+			break
+		}
 		if !u.rootDie(&root) || u.str(root.v[slotName]) != "runtime" {
 			continue
 		}
@@ -209,6 +221,9 @@ func (u *unit) structs(names []string, found map[string]map[string]Field, entrie
 	var fields map[string]Field
 	var refs map[string]uint64
 	for ; e.more() && *entries > 0; *entries-- {
+		if *entries%untilEvery == 0 && u.d.stopped() {
+			break
+		}
 		if !e.next(&d) {
 			if e.c.bad {
 				return

@@ -2,6 +2,7 @@ package symbol
 
 import (
 	"bytes"
+	"context"
 	"debug/dwarf"
 	"debug/elf"
 	"math/rand/v2"
@@ -48,7 +49,7 @@ func TestGoProgram(t *testing.T) {
 
 func openGo(t *testing.T, path string) *GoProgram {
 	t.Helper()
-	p, err := OpenGoProgram(openFile(t, path, Options{}).f)
+	p, err := OpenGoProgram(openFile(t, path, Options{}).f, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +121,23 @@ func checkStructs(t *testing.T, p *GoProgram, f *elf.File) {
 	}
 }
 
+// TestGoProgramLate: without time nothing is found.
+func TestGoProgramLate(t *testing.T) {
+	path, stripped := buildGo(t, runtime.GOARCH)
+	late, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, path := range []string{path, stripped} {
+		p, err := OpenGoProgram(openFile(t, path, Options{}).f, late)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refs, _ := p.References("runtime.allgadd") // an error is an answer
+		if v, s := p.Variables("runtime.allgs"), p.Structs("runtime.g"); len(v)+len(s)+len(refs) > 0 {
+			t.Errorf("found %v, %v, %#x", v, s, refs)
+		}
+	}
+}
+
 // TestGoProgramDamaged: whatever the bytes of a program, what is asked of it comes to an end.
 func TestGoProgramDamaged(t *testing.T) {
 	path, _ := buildGo(t, "amd64")
@@ -144,7 +162,7 @@ func TestGoProgramDamaged(t *testing.T) {
 			for range 64 {
 				b[from+rnd.Uint64N(size)] = byte(rnd.Uint32())
 			}
-			p, err := OpenGoProgram(bytes.NewReader(b))
+			p, err := OpenGoProgram(bytes.NewReader(b), nil)
 			if err != nil {
 				continue
 			}
