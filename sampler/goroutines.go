@@ -16,6 +16,7 @@ import (
 	"sfsample/sampler/goroutines"
 	"sfsample/sampler/module"
 	"sfsample/sampler/symbol"
+	"sfsample/sampler/taking"
 	"sfsample/unwind"
 )
 
@@ -252,12 +253,22 @@ func (r *goReading) walk(g *goroutines.G, copied []byte) ([]unwind.Frame, unwind
 		walk = r.walker.Walk
 	}
 	p := r.p
+	var others []unwind.Region
 	for again := 0; ; again++ {
 		gen := r.t.space.Generation()
 		p.mem.Reset(g.SP, copied, nil)
+		p.mem.Also = others
 		frames, end := walk(&set, &p.mem, p.frames[:0])
 		p.frames = frames
 		if r.t.space.Generation() != gen && again < maxWalks {
+			continue
+		}
+		if end.Reason == unwind.OutsideCopy && len(r.walker.Stacks()) > 0 {
+			o, ok := r.other(g, end.Addr)
+			if !ok || len(others) == maxOtherStacks {
+				return frames, end
+			}
+			others = append(others, o)
 			continue
 		}
 		size := min(4*len(copied), g.StackBytes(), maxCopy)
@@ -270,6 +281,22 @@ func (r *goReading) walk(g *goroutines.G, copied []byte) ([]unwind.Frame, unwind
 		}
 		copied = more
 	}
+}
+
+// maxOtherStacks bounds the pieces of other stacks that are read for one goroutine.
+const maxOtherStacks = 16
+
+// other reads a piece of another stack than the goroutine's own, where addr is: that of C code that has called it. The thread of that
+// is locked to the goroutine, so that the stack stays as it is while the goroutine waits.
+func (r *goReading) other(g *goroutines.G, addr uint64) (o unwind.Region, ok bool) {
+	x := stackExtent(r.t.space.Mappings(), addr)
+	if x.High == 0 {
+		return o, false
+	}
+	o.Addr = max(x.Low, (addr-min(addr, taking.RedZone))&^7)
+	size, _ := x.Bytes(o.Addr, otherCopy)
+	o.Bytes = r.runtime.Memory(r.mem, g, o.Addr, size)
+	return o, uint64(len(o.Bytes)) >= addr-o.Addr+8
 }
 
 // name names what a state has of addresses.

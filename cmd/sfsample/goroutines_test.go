@@ -276,3 +276,57 @@ func TestRestlessGoroutines(t *testing.T) {
 		t.Error("no stack was ever taken")
 	}
 }
+
+// stuckInC is a program whose main goroutine waits in a function that C code has called.
+var stuckInC = map[string]string{
+	"main.go": `package main
+
+// void call_back(int n);
+import "C"
+import "fmt"
+
+//export wait
+func wait(n C.int) { fmt.Println("ready"); select {} }
+
+func main() { C.call_back(3) }
+`,
+	"back.c": `void wait(int);
+void call_back(int n) { if (n) call_back(n - 1); else wait(n); __asm__ volatile(""); }
+`,
+	"go.mod": "module inc\n\ngo 1.21\n",
+}
+
+// TestGoroutineInC: the stack of a goroutine that C code has called goes on there, on the stack of the thread that is locked to it.
+func TestGoroutineInC(t *testing.T) {
+	command(t, "gcc")
+	dir := t.TempDir()
+	for name, text := range stuckInC {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := command(t, "go", "build", "-o", "program", ".")
+	build.Dir = dir
+	build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	p := startStuck(t, exec.Command(filepath.Join(dir, "program")))
+	want := []string{"main.wait", "runtime.cgocallback", "crosscall2", "call_back", "call_back", "call_back", "call_back", "runtime.asmcgocall", "main.main", "runtime.goexit"}
+	var got string
+	for end := time.Now().Add(testprog.Patience / 6); time.Now().Before(end); {
+		d := dumpedJSON(t, "-p", strconv.Itoa(p.PID), "--inlines")
+		g := shownGoroutines(&d)[1]
+		i := 0
+		for _, f := range g.frames {
+			if i < len(want) && f == want[i] {
+				i++
+			}
+		}
+		if i == len(want) && g.End == "" && g.LockedTID == p.PID {
+			return
+		}
+		got = fmt.Sprintf("%q, ends: %q, locked to %d, %d of the frames", g.frames, g.End, g.LockedTID, i)
+	}
+	t.Errorf("got %s; want %q and others between", got, want)
+}

@@ -283,9 +283,15 @@ func (r *Runtime) same(g *G, head []byte) bool {
 // Stack reads size bytes of the stack of a goroutine, from its stack pointer on; nil: it has run meanwhile, or its memory
 // cannot be read. There is no more than [G.StackBytes].
 func (r *Runtime) Stack(mem Memory, g *G, size int) []byte {
-	b := make([]byte, min(size, g.StackBytes()))
+	return r.Memory(mem, g, g.SP, min(size, g.StackBytes()))
+}
+
+// Memory reads size bytes at addr that do not change as long as a goroutine does not run, as the stack of the C code that has
+// called it; nil: it has run meanwhile, or they cannot be read.
+func (r *Runtime) Memory(mem Memory, g *G, addr uint64, size int) []byte {
+	b := make([]byte, size)
 	head := make([]byte, r.layout.head())
-	if !r.read(mem, g.SP, b) || !r.read(mem, g.Addr, head) || !r.same(g, head) {
+	if !r.read(mem, addr, b) || !r.read(mem, g.Addr, head) || !r.same(g, head) {
 		return nil
 	}
 	return b
