@@ -82,17 +82,33 @@ func (p *Pipeline) goroutines(pids []int) (list []*GoProcess) {
 		if t.space == nil || t.limit != "" {
 			continue
 		}
-		p.attest(t, time.Since(p.cfg.Start))
-		m := p.goModule(t)
-		if m == nil {
-			continue
-		}
-		g := &GoProcess{PID: pid, Process: t.name}
-		if g.Err = p.readGoroutines(t, m, g, until); !errors.Is(g.Err, symbol.ErrNotGo) {
+		if g := p.goroutinesOf(t, until); g != nil {
 			list = append(list, g)
 		}
 	}
 	return list
+}
+
+// goTries is how often the goroutines are read of a process that maps other code meanwhile.
+const goTries = 3
+
+// goroutinesOf reads the goroutines of a process; nil: it is no Go program.
+func (p *Pipeline) goroutinesOf(t *target, until time.Time) (g *GoProcess) {
+	p.attest(t, time.Since(p.cfg.Start))
+	for range goTries {
+		m, gen := p.goModule(t), t.space.Generation()
+		if m == nil {
+			return nil
+		}
+		g = &GoProcess{PID: t.pid, Process: t.name}
+		if g.Err = p.readGoroutines(t, m, g, until); errors.Is(g.Err, symbol.ErrNotGo) {
+			return nil
+		}
+		if p.attest(t, time.Since(p.cfg.Start)); t.space.Generation() == gen {
+			return g
+		}
+	}
+	return &GoProcess{PID: t.pid, Process: t.name, Err: errors.New("the process maps and unmaps code all the time")}
 }
 
 // goModule is the object that has Go's runtime: the program, or one whose code was met in stacks. nil: there is none.

@@ -147,6 +147,7 @@ func told(t testing.TB, p *testprog.Proc, word string) string {
 // TestGoroutines: of a program whose goroutines wait in all ways, a dump shows what Go's own runtime prints of them afterwards:
 // each goroutine, what it waits for, who started it, and all frames.
 func TestGoroutines(t *testing.T) {
+	command(t, "go")
 	for build := range goBuilds {
 		t.Run(build, func(t *testing.T) {
 			path := buildGoroutines(t, build)

@@ -14,6 +14,7 @@ import (
 
 // TestGoProgram: variables and structures of a program are what the standard library reads of it.
 func TestGoProgram(t *testing.T) {
+	need(t, "go")
 	for _, arch := range []string{"amd64", "arm64", "s390x"} {
 		t.Run(arch, func(t *testing.T) {
 			path, stripped := buildGo(t, arch)
