@@ -144,7 +144,9 @@ func run(args []string, w io.Writer) error {
 			bad++
 		}
 	}
-	fmt.Fprintf(w, "%d programs have other shares by sfsample than by perf, %d were not measured\n", bad, missing)
+	if bad+missing > 0 {
+		return fmt.Errorf("%d programs have other shares by sfsample than by perf, %d were not measured", bad, missing)
+	}
 	return nil
 }
 
