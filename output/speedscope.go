@@ -2,6 +2,7 @@ package output
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -67,7 +68,7 @@ func (s *Speedscope) write(w io.Writer) error {
 func (s *Speedscope) writeProfile(j *jsonWriter, t *firefoxThread) {
 	j.open('{')
 	j.text("type", "sampled")
-	j.text("name", fmt.Sprintf("%s %d/%d %s", clean(t.key.process), t.key.pid, t.key.tid, clean(t.name)))
+	j.text("name", fmt.Sprintf("%s %d/%d %s", cmp.Or(clean(t.key.process), unknownName), t.key.pid, t.key.tid, cmp.Or(clean(t.name), unknownName)))
 	j.text("unit", "nanoseconds")
 	j.field("startValue", 0)
 	var sum int64
