@@ -231,7 +231,8 @@ func TestBrowser(t *testing.T) {
 	for _, width := range []int{400, 2500} {
 		b.devtools("Emulation.setDeviceMetricsOverride", fmt.Sprintf(`{"width":%d,"height":800,"deviceScaleFactor":1,"mobile":false}`, width))
 		b.open(html)
-		b.want(fmt.Sprint("page fits ", width), fmt.Sprintf(`return document.documentElement.scrollWidth <= %d && document.getElementById("canvas").clientWidth > %[1]d - 40`, width), true)
+		b.want(fmt.Sprint("page fits ", width), fmt.Sprintf(`return document.documentElement.scrollWidth <= %d && document.getElementById("canvas").clientWidth > %[1]d - 40 &&
+			document.getElementById("scroll").scrollWidth <= document.getElementById("scroll").clientWidth`, width), true)
 		b.open(svg)
 		b.want(fmt.Sprint("picture fits ", width), `return [...document.querySelectorAll("#frames rect")].reduce((m, r) => Math.max(m, +r.getAttribute("width")), 0)`, float64(width-20))
 	}

@@ -508,7 +508,7 @@
 		draw();
 	});
 	scroll.addEventListener("scroll", draw);
-	window.addEventListener("resize", draw);
+	new ResizeObserver(draw).observe(scroll); // with the window, and when what is above or below grows
 	window.addEventListener("popstate", read);
 	window.addEventListener("hashchange", read);
 	dark.addEventListener("change", () => render());
