@@ -355,3 +355,11 @@ func TestSVGContrast(t *testing.T) {
 		}
 	}
 }
+
+// TestHeadingOfReplay: what was lost is not known of a recording, and not told as nothing.
+func TestHeadingOfReplay(t *testing.T) {
+	_, details := Options{Hz: 100}.heading(&Run{Command: "replay of a.cap", Samples: 3}, int64(time.Second))
+	if details != "1.00 s of CPU time at 100 Hz · 3 samples" {
+		t.Errorf("%q", details)
+	}
+}

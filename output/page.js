@@ -405,7 +405,7 @@
 		if (state.view === "table") fill(state.fold ? folded(base) : base);
 		byId("empty").hidden = tree.sum > 0;
 		byId("table").hidden = state.view !== "table";
-		canvas.hidden = byId("spacer").hidden = state.view === "table";
+		canvas.hidden = byId("spacer").hidden = state.view === "table" || !byId("empty").hidden;
 		for (const b of byId("views").children) b.setAttribute("aria-pressed", String(b.dataset.view === state.view && state.fn < 0));
 		for (const k of ["fold", "module"]) byId(k).setAttribute("aria-pressed", String(Boolean(state[k])));
 		for (const k of ["thread", "state"]) byId(k).value = state[k];
