@@ -66,8 +66,8 @@ var over = func() <-chan time.Time {
 	return c
 }()
 
-// suspend calls f, which may take its time, while no thread of a target is stopped or asked to. Ticks that
-// pass meanwhile are missed.
+// suspend calls f, which may take its time, while no thread of a target is stopped or asked to. Nobody is sampled
+// meanwhile, and the CPU time is told as nobody's.
 func (e *engine) suspend(f func()) {
 	if e.keeper != nil {
 		e.warn("not stopped: with --exit-stacks every thread would be held for as long (try: Ctrl-C)")
@@ -85,8 +85,17 @@ func (e *engine) suspend(f func()) {
 	e.works()
 	n := (ptrace.Now() - e.start) / e.interval
 	e.book.Advance(n)
+	rest := map[*process]time.Duration{}
 	for _, t := range e.list {
-		e.book.Give(&t.line, n, ledger.Missed)
+		e.book.Give(&t.line, n, ledger.Suspended)
+		if s, err := t.schedstat(e.buf[:]); err == nil { // the next sample does not stand for that time
+			rest[t.proc] += t.line.Charge(s.Run)
+		}
+	}
+	for p, cpu := range rest {
+		if p.charged += cpu; cpu > 0 && !e.opt.WallWeight {
+			e.send(item{spent: &capture.Spent{PID: p.pid, Weight: capture.Weight{CPU: cpu}}})
+		}
 	}
 }
 
