@@ -39,11 +39,18 @@ const CannotRead = "cannot be read"
 // stopsAtMost bounds the time that a dump waits for stops, each time.
 const stopsAtMost = 60 * time.Millisecond
 
+// Dumped is what a dump shows.
+type Dumped struct {
+	Threads []*ThreadDump
+	Go      []*GoProcess // those of the processes that are Go programs
+}
+
 // Dump takes the stack of every thread of the processes of opt once. Blocked
 // threads are read without a stop; one that runs is stopped, and one that is
 // blocked in a call that goes on unharmed, if its stack cannot be unwound
-// without its registers. It waits for no thread that does not stop.
-func Dump(opt Options, pipe *Pipeline) ([]*ThreadDump, error) {
+// without its registers. It waits for no thread that does not stop. Of Go programs it takes the goroutines that
+// no thread runs, unless only some threads are asked for.
+func Dump(opt Options, pipe *Pipeline) (*Dumped, error) {
 	defer pipe.closeAll()
 	d := &dumper{opt: opt, pipe: pipe, pages: map[int]procfs.Pagemap{}}
 	var err error
@@ -59,10 +66,14 @@ func Dump(opt Options, pipe *Pipeline) ([]*ThreadDump, error) {
 			t.Stack = pipe.cfg.Names.stack(t.stack)
 		}
 	}
+	dumped := &Dumped{Threads: d.threads}
+	if len(opt.TIDs) == 0 {
+		dumped.Go = pipe.goroutines(opt.PIDs)
+	}
 	if opt.Kernel {
 		d.addKernels()
 	}
-	return d.threads, nil
+	return dumped, nil
 }
 
 // dumper belongs to the tracing thread while that runs.

@@ -120,11 +120,11 @@ func scriptFrames(st *output.Stack) (list []string) {
 // dumpOne dumps one thread.
 func dumpOne(t *testing.T, pipe *Pipeline, pid, tid int, stop StopMode) *ThreadDump {
 	t.Helper()
-	list, err := Dump(Options{PIDs: []int{pid}, TIDs: []int{tid}, Stop: stop}, pipe)
-	if err != nil || len(list) != 1 {
-		t.Fatalf("dump of thread %d: %d threads, %v", tid, len(list), err)
+	d, err := Dump(Options{PIDs: []int{pid}, TIDs: []int{tid}, Stop: stop}, pipe)
+	if err != nil || len(d.Threads) != 1 {
+		t.Fatalf("dump of thread %d: %+v, %v", tid, d, err)
 	}
-	return list[0]
+	return d.Threads[0]
 }
 
 // scriptPipeline is a pipeline that shows scripts.
@@ -206,12 +206,12 @@ func TestScriptRandom(t *testing.T) {
 				want = 300
 			}
 			for taken < want && time.Since(begun) < time.Minute {
-				list, err := Dump(Options{PIDs: []int{p.Process.Pid}, Stop: StopAuto}, pipe)
+				dumped, err := Dump(Options{PIDs: []int{p.Process.Pid}, Stop: StopAuto}, pipe)
 				if err != nil {
 					t.Fatal(err)
 				}
 				x, ends := pipe.Stats().Scripts, ""
-				for _, d := range list {
+				for _, d := range dumped.Threads {
 					got := scriptFrames(d.Stack)
 					if len(got) == 0 {
 						continue

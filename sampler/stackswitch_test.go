@@ -66,11 +66,11 @@ func TestSplitStack(t *testing.T) {
 	if err := unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}
-	threads, err := Dump(Options{PIDs: []int{pid}}, testPipeline(new(byFunction)))
-	if err != nil || len(threads) != 1 || threads[0].Stack == nil {
-		t.Fatalf("%d threads, %v", len(threads), err)
+	d, err := Dump(Options{PIDs: []int{pid}}, testPipeline(new(byFunction)))
+	if err != nil || len(d.Threads) != 1 || d.Threads[0].Stack == nil {
+		t.Fatalf("%+v, %v", d, err)
 	}
-	wantSplit(t, threads[0].Stack)
+	wantSplit(t, d.Threads[0].Stack)
 }
 
 // until is a sink that keeps the first stack of a running thread that ends as wanted and is

@@ -118,11 +118,11 @@ func TestDumpUnfilledPage(t *testing.T) {
 	p := startUnfilled(t, "vfork")
 	var wrong []string
 	for limit := time.Now().Add(testprog.Patience); time.Now().Before(limit); {
-		threads, err := Dump(Options{PIDs: []int{p.PID}}, testPipeline(new(byFunction)))
+		d, err := Dump(Options{PIDs: []int{p.PID}}, testPipeline(new(byFunction)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if wrong = blockedWrong(threads); len(wrong) == 0 {
+		if wrong = blockedWrong(d.Threads); len(wrong) == 0 {
 			return // until then, some thread was still on its way
 		}
 	}

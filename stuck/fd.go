@@ -161,7 +161,7 @@ func (f *FD) anonymous(kind string) {
 	case "timerfd":
 		f.Note = "not set"
 		if f.info.Left > 0 {
-			f.Note = "expires in " + short(f.info.Left)
+			f.Note = "expires in " + Short(f.info.Left)
 		}
 		if f.info.Ticks > 0 {
 			f.Ready = "it has expired"
@@ -196,8 +196,8 @@ func (d *Dump) wchan(t *Thread) string {
 	return s
 }
 
-// short rounds a time to what people read.
-func short(d time.Duration) string {
+// Short is a time with the digits that matter to people.
+func Short(d time.Duration) string {
 	switch {
 	case d >= 10*time.Second:
 		return d.Round(time.Second).String()

@@ -168,7 +168,7 @@ func (c *Cycle) Proof() []string {
 		lines = append(lines, detail+t.since())
 	}
 	if len(c.Behind) > 0 {
-		lines = append(lines, fmt.Sprintf("  behind these wait %s: %s", plural(len(c.Behind), "thread"), Numbers(c.Behind)))
+		lines = append(lines, fmt.Sprintf("  behind these wait %s: %s", Plural(len(c.Behind), "thread"), Numbers(c.Behind)))
 	}
 	return lines
 }
@@ -200,6 +200,11 @@ func Numbers(list []*Thread) string {
 	for _, t := range list {
 		ids = append(ids, t.TID)
 	}
+	return Ranges(ids)
+}
+
+// Ranges lists numbers in few words: "12-17, 20". It sorts them.
+func Ranges(ids []int) string {
 	slices.Sort(ids)
 	const most = 12
 	var parts []string
@@ -337,7 +342,7 @@ func (s *Story) Text() string {
 		fmt.Fprintf(&b, "%d threads: %s", len(s.Waiters), first.Text)
 	}
 	if s.Behind > 0 {
-		fmt.Fprintf(&b, " (and %s behind)", plural(s.Behind, "thread"))
+		fmt.Fprintf(&b, " (and %s behind)", Plural(s.Behind, "thread"))
 	}
 	if len(s.Chain) == 1 && first.On[0].How != HasEnd {
 		fmt.Fprintf(&b, "%s %s", joint(first.On[0].How), releasers(first.On))

@@ -42,6 +42,7 @@ type Dump struct {
 	byTID   map[int]*Thread
 	nOut    int // threads from outside
 	missing map[string]bool
+	shown   map[int]bool // see ShowsGoroutines
 	ends    endSearch
 	locks   *fileLocks
 	nets    map[string]*tables // by network namespace

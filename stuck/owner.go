@@ -36,8 +36,20 @@ func (d *Dump) futexWords(t *Thread, w *Wait) {
 	}
 }
 
+// ShowsGoroutines says that whoever makes the dump shows the goroutines of a process, or tells why not. It is called before
+// [Dump.End].
+func (d *Dump) ShowsGoroutines(pid int) {
+	if d.shown == nil {
+		d.shown = map[int]bool{}
+	}
+	d.shown[pid] = true
+}
+
 // missGoroutines tells that a thread of Go is not what waits.
 func (d *Dump) missGoroutines(pid int) {
+	if d.shown[pid] {
+		return
+	}
 	d.miss("what the goroutines of pid %d wait for: only threads are looked at (SIGQUIT makes a Go program print them, and ends it)", pid)
 }
 

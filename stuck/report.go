@@ -147,14 +147,14 @@ func (t *Thread) Doing() string { return t.Does() + t.since() }
 
 // Does says in words what a thread does.
 func (t *Thread) Does() string {
-	took := short(t.second.at.Sub(t.first.at))
+	took := Short(t.second.at.Sub(t.first.at))
 	switch {
 	case t.Wait != nil:
 		return t.Wait.Line()
 	case t.Motion == Gone:
 		return "has ended"
 	case t.Motion == Ran && t.CPU >= Apart/4:
-		return fmt.Sprintf("runs (%s of CPU time in the last %s)", short(t.CPU), took)
+		return fmt.Sprintf("runs (%s of CPU time in the last %s)", Short(t.CPU), took)
 	case t.Motion == Ran && t.Runs > 0:
 		return fmt.Sprintf("runs now and then (%d times in the last %s)", t.Runs, took)
 	case t.Motion == Ran && t.State != 'R':
@@ -186,11 +186,11 @@ func Since(list []*Thread) string {
 	}
 	switch {
 	case !known:
-		return ", not run for " + short(least) + " at least"
-	case short(least) != short(most):
-		return ", not run for " + short(least) + " to " + short(most)
+		return ", not run for " + Short(least) + " at least"
+	case Short(least) != Short(most):
+		return ", not run for " + Short(least) + " to " + Short(most)
 	}
-	return ", not run for " + short(most)
+	return ", not run for " + Short(most)
 }
 
 // Summary is the report in three lines.
@@ -222,11 +222,12 @@ func (r *Report) Summary() []string {
 			parts = append(parts, fmt.Sprintf("%d %s", n[what], what))
 		}
 	}
-	first := fmt.Sprintf("%s of %s: %s", plural(total, "thread"), processes(procs), strings.Join(parts, ", "))
+	first := fmt.Sprintf("%s of %s: %s", Plural(total, "thread"), processes(procs), strings.Join(parts, ", "))
 	return []string{first, r.verdict(), r.busiest()}
 }
 
-func plural(n int, what string) string {
+// Plural is a number of things in words: "1 thread", "2 threads".
+func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
 	}
@@ -265,20 +266,20 @@ func (r *Report) verdict() string {
 	var parts []string
 	switch {
 	case dead == 1:
-		parts = append(parts, fmt.Sprintf("DEADLOCK: %s cannot go on", plural(threads, "thread")))
+		parts = append(parts, fmt.Sprintf("DEADLOCK: %s cannot go on", Plural(threads, "thread")))
 	case dead > 1:
-		parts = append(parts, fmt.Sprintf("%d DEADLOCKS: %s cannot go on", dead, plural(threads, "thread")))
+		parts = append(parts, fmt.Sprintf("%d DEADLOCKS: %s cannot go on", dead, Plural(threads, "thread")))
 	default:
 		parts = append(parts, "no deadlock found")
 	}
 	if refused > 0 {
-		parts = append(parts, plural(refused, "thread")+" refused a lock for ever")
+		parts = append(parts, Plural(refused, "thread")+" refused a lock for ever")
 	}
 	if timed > 0 {
-		parts = append(parts, fmt.Sprintf("%s that a time limit ends", plural(timed, "ring")))
+		parts = append(parts, fmt.Sprintf("%s that a time limit ends", Plural(timed, "ring")))
 	}
 	if lost > 0 {
-		parts = append(parts, fmt.Sprintf("%s for what is there already", plural(lost, "thread")+" wait"+map[bool]string{true: "s"}[lost == 1]))
+		parts = append(parts, fmt.Sprintf("%s for what is there already", Plural(lost, "thread")+" wait"+map[bool]string{true: "s"}[lost == 1]))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -95,7 +95,7 @@ func (w *Wait) Line() string {
 	}
 	switch {
 	case w.Timed && w.Left >= 0:
-		b.WriteString(", for " + short(w.Left) + " more at most")
+		b.WriteString(", for " + Short(w.Left) + " more at most")
 	case w.Timed:
 		b.WriteString(", with a time limit")
 	}

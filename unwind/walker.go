@@ -90,21 +90,31 @@ func New(a *regs.Arch, space Space, order []How, maxDepth int) *Walker {
 // them with the way in which the stack ended. set is not changed. The frame
 // with the registers' own PC is always there.
 func (w *Walker) Walk(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End) {
+	return w.from(set, false, mem, frames)
+}
+
+// WalkCaller is Walk for a stack whose innermost frame waits for a call to return of which nothing is left on the stack: the registers'
+// PC is a return address, as that of a goroutine that is parked.
+func (w *Walker) WalkCaller(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End) {
+	return w.from(set, true, mem, frames)
+}
+
+func (w *Walker) from(set *regs.Set, caller bool, mem *Memory, frames []Frame) ([]Frame, End) {
 	first := len(frames)
-	frames, end := w.repeated(set, mem, frames)
+	frames, end := w.repeated(set, caller, mem, frames)
 	return w.root(frames, first, end, mem)
 }
 
 // repeated walks, and once more in another order if that may lead further.
-func (w *Walker) repeated(set *regs.Set, mem *Memory, frames []Frame) ([]Frame, End) {
+func (w *Walker) repeated(set *regs.Set, caller bool, mem *Memory, frames []Frame) ([]Frame, End) {
 	first := len(frames)
-	frames, end := w.walk(set, false, mem, frames)
+	frames, end := w.walk(set, caller, mem, frames)
 	if end.Reason == Complete || end.Reason == DepthLimit || !w.worthRepeating(frames[first:]) {
 		return frames, end
 	}
 	// SFrame recovers no register but SP and FP, and some assemblers wrote
 	// wrong rows: .eh_frame may lead further.
-	other, otherEnd := w.secondWalker().walk(set, false, mem, w.spare[:0])
+	other, otherEnd := w.secondWalker().walk(set, caller, mem, w.spare[:0])
 	w.spare = other
 	if otherEnd.Reason == Complete || len(other) > len(frames)-first {
 		otherEnd.Repeated = true

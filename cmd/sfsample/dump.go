@@ -72,8 +72,10 @@ func (c *config) watching(set *targets.Set, stdout, stderr io.Writer, log *slog.
 type view struct {
 	at      time.Time
 	threads []*sampler.ThreadDump
-	report  *stuck.Report
-	last    *view // the dump before, with --watch
+	// goroutines are those of the processes that are Go programs.
+	goroutines []*sampler.GoProcess
+	report     *stuck.Report
+	last       *view // the dump before, with --watch
 }
 
 var errNoProcess = errors.New("no such process")
@@ -101,9 +103,11 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 	opt := s.options()
 	opt.Kernel = true // where the kernel shows it
 	opt.Looked = begun.Looked
-	if v.threads, err = sampler.Dump(opt, pipe); err != nil {
+	dumped, err := sampler.Dump(opt, pipe)
+	if err != nil {
 		return nil, err
 	}
+	v.threads, v.goroutines = dumped.Threads, dumped.Go
 	if len(v.threads) == 0 {
 		return nil, fmt.Errorf("dump %s: %w (try: ps -e)", c.meant(), errNoProcess)
 	}
@@ -116,7 +120,13 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 	for _, t := range v.threads {
 		stacks[t.TID] = t.Stack
 	}
+	for _, p := range v.goroutines {
+		begun.ShowsGoroutines(p.PID)
+	}
 	v.report = begun.End(func(tid int) *output.Stack { return stacks[tid] })
+	for _, p := range v.goroutines {
+		v.report.Missing = append(v.report.Missing, goMissing(p)...)
+	}
 	v.report.Missing = append(v.report.Missing, refused()...)
 	return v, nil
 }
@@ -150,6 +160,7 @@ func (c *config) show(v *view, stdout io.Writer) error {
 	default:
 		writeReport(w, v)
 		v.writeThreads(w, c.group)
+		v.writeGoroutines(w, c.group)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -176,7 +187,7 @@ func writeReport(w io.Writer, v *view) {
 	if v.last != nil {
 		fmt.Fprintf(w, "---- %s\n", v.at.Format(time.TimeOnly))
 	}
-	for _, line := range v.report.Summary() {
+	for _, line := range v.summary() {
 		fmt.Fprintln(w, line)
 	}
 	for _, m := range v.report.Missing {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,7 +14,7 @@ import (
 
 // dumpVersion is that of the schema in docs/dump-json.md: the first number changes when
 // a field changes its meaning or goes, the second when one comes.
-const dumpVersion = "1.0"
+const dumpVersion = "1.1"
 
 // The types below are the schema: see docs/dump-json.md.
 type (
@@ -27,6 +28,7 @@ type (
 		Stories []jsonStory  `json:"stories"`
 		Missing []string     `json:"missing"`
 		Threads []jsonThread `json:"threads"`
+		Go      []jsonGo     `json:"go,omitempty"` // always there: see writeJSON
 	}
 	jsonCycle struct {
 		Deadlock bool     `json:"deadlock"`
@@ -106,6 +108,38 @@ type (
 		Name string `json:"name"`
 		FD   int    `json:"fd"`
 	}
+	jsonGo struct {
+		PID       int           `json:"pid"`
+		Process   string        `json:"process"`
+		GoVersion string        `json:"go_version,omitempty"`
+		Shown     bool          `json:"shown"`
+		Running   int           `json:"running"`
+		InCall    int           `json:"in_call"`
+		LeftOut   int           `json:"left_out"`
+		Stacks    []jsonGoStack `json:"stacks,omitempty"` // always there: see writeGoJSON
+	}
+	jsonGoStack struct {
+		Status     string          `json:"status"`
+		Reason     string          `json:"reason,omitempty"`
+		Runtime    bool            `json:"runtime"`
+		Goroutines []jsonGoroutine `json:"goroutines"`
+		StartedBy  *jsonFrame      `json:"started_by,omitempty"`
+		Frames     []jsonFrame     `json:"frames"`
+		End        string          `json:"end,omitempty"`
+	}
+	jsonGoroutine struct {
+		ID        uint64         `json:"id"`
+		Parent    uint64         `json:"parent_id,omitempty"`
+		Waits     int64          `json:"waits_at_least_ns,omitempty"`
+		LockedTID int            `json:"locked_tid,omitempty"`
+		Objects   []jsonGoObject `json:"objects,omitempty"`
+	}
+	jsonGoObject struct {
+		Kind string `json:"kind"`
+		Addr string `json:"address"`
+		Held *int64 `json:"held,omitempty"`
+		Room *int64 `json:"room,omitempty"`
+	}
 	jsonFrame struct {
 		Func    string `json:"func"`
 		Module  string `json:"module"`
@@ -122,7 +156,7 @@ type (
 // writeJSON writes a dump as one line.
 func writeJSON(w io.Writer, v *view) error {
 	r := v.report
-	d := jsonDump{Schema: "sfsample-dump", Version: dumpVersion, Time: v.at, Apart: int64(r.Apart), Summary: r.Summary(),
+	d := jsonDump{Schema: "sfsample-dump", Version: dumpVersion, Time: v.at, Apart: int64(r.Apart), Summary: v.summary(),
 		Cycles: []jsonCycle{}, Stories: []jsonStory{}, Missing: append([]string{}, r.Missing...), Threads: []jsonThread{}}
 	for i := range r.Cycles {
 		c := &r.Cycles[i]
@@ -139,7 +173,90 @@ func writeJSON(w io.Writer, v *view) error {
 	for _, t := range r.Threads {
 		d.Threads = append(d.Threads, threadJSON(t, dumps[t.TID]))
 	}
-	return json.NewEncoder(w).Encode(&d)
+	// The last field is written by parts: there may be a hundred thousand goroutines.
+	if err := openJSON(w, &d, "go"); err != nil {
+		return err
+	}
+	for i, p := range v.goroutines {
+		if err := v.writeGoJSON(w, p, i == 0); err != nil {
+			return err
+		}
+	}
+	_, err := io.WriteString(w, "]}\n")
+	return err
+}
+
+// openJSON writes an object up to the beginning of one more field, a list.
+func openJSON(w io.Writer, object any, field string) error {
+	b, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s,%q:[", bytes.TrimSuffix(b, []byte("}")), field)
+	return err
+}
+
+// writeGoJSON writes the goroutines of a process, equal stacks once.
+func (v *view) writeGoJSON(w io.Writer, p *sampler.GoProcess, first bool) error {
+	if !first {
+		fmt.Fprint(w, ",")
+	}
+	c := &p.Counts
+	err := openJSON(w, &jsonGo{PID: p.PID, Process: output.Printable(p.Process), GoVersion: output.Printable(p.Version), Shown: p.Err == nil,
+		Running: c.Running, InCall: c.InCall, LeftOut: c.Changed + c.Unread + c.Odd + c.Beyond}, "stacks")
+	if err != nil {
+		return err
+	}
+	for i, list := range v.goGroups(p, true) {
+		if i > 0 {
+			fmt.Fprint(w, ",")
+		}
+		b, err := json.Marshal(v.goStackJSON(p, list))
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	_, err = io.WriteString(w, "]}")
+	return err
+}
+
+// goStackJSON is goroutines with one stack.
+func (v *view) goStackJSON(p *sampler.GoProcess, list []*sampler.Goroutine) *jsonGoStack {
+	g := list[0]
+	s := &jsonGoStack{Status: g.Status, Reason: output.Printable(g.Reason), Runtime: g.Runtime, Frames: []jsonFrame{}}
+	if g.Creator != nil {
+		f := frameJSON(g.Creator)
+		f.How = ""
+		s.StartedBy = &f
+	}
+	if g.Stack == nil {
+		s.End = "too many different stacks"
+	} else {
+		s.End = output.Printable(g.Stack.End)
+		for i := range g.Stack.Frames {
+			s.Frames = append(s.Frames, frameJSON(&g.Stack.Frames[i]))
+		}
+	}
+	for _, g := range list {
+		s.Goroutines = append(s.Goroutines, v.goroutineJSON(p, g))
+	}
+	return s
+}
+
+func (v *view) goroutineJSON(p *sampler.GoProcess, g *sampler.Goroutine) jsonGoroutine {
+	j := jsonGoroutine{ID: g.ID, Parent: g.Parent, Waits: int64(g.Waits), LockedTID: v.goThread(p.PID, g)}
+	for _, o := range g.Objects {
+		e := jsonGoObject{Kind: o.Kind, Addr: fmt.Sprintf("%#x", o.Addr)}
+		if o.Cap >= 0 {
+			held, room := o.Len, o.Cap
+			e.Held, e.Room = &held, &room
+		}
+		j.Objects = append(j.Objects, e)
+	}
+	return j
 }
 
 func tids(list []*stuck.Thread) []int {

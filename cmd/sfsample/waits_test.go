@@ -407,8 +407,8 @@ func main() {
 }
 `
 
-// TestGoThreads: the threads of a Go program whose goroutines are stuck are idle in plain words, and it is said that goroutines
-// are not looked at.
+// TestGoThreads: the threads of a Go program whose goroutines are stuck are idle in plain words, and the goroutines stand beside
+// them; with threads alone it is said that goroutines are not looked at.
 func TestGoThreads(t *testing.T) {
 	dir := t.TempDir()
 	src, bin := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
@@ -422,8 +422,15 @@ func TestGoThreads(t *testing.T) {
 	p := startStuck(t, exec.Command(bin))
 	want := []string{"idles: Go has no goroutine for it to run", "waits until its goroutine can go on", "waits for a signal to pass on (os/signal)"}
 	var texts []string
+	const unknown = "what the goroutines of pid"
 	for end := time.Now().Add(testprog.Patience); time.Now().Before(end); { // the threads are on their way to where they wait
 		d := dumpedJSON(t, "-p", strconv.Itoa(p.PID))
+		locks := 0
+		for _, g := range shownGoroutines(&d) {
+			if g.Reason == "sync.Mutex.Lock" {
+				locks++
+			}
+		}
 		texts = slices.Clone(d.Missing)
 		for _, th := range d.Threads {
 			if th.Wait != nil && th.PID == p.PID { // who holds the other ends is there too
@@ -432,11 +439,15 @@ func TestGoThreads(t *testing.T) {
 		}
 		all := strings.Join(texts, "\n")
 		if !slices.ContainsFunc(want, func(w string) bool { return !strings.Contains(all, w) }) &&
-			strings.Contains(all, "what the goroutines of pid") && !strings.Contains(all, "futex") {
+			!strings.Contains(all, unknown) && !strings.Contains(all, "futex") && locks == 2 {
+			o := sfsample(t, "dump", "-p", strconv.Itoa(p.PID), "-t", strconv.Itoa(p.PID))
+			if strings.Contains(o.stdout, "idles: Go has no goroutine") && !strings.Contains(o.stdout, unknown) {
+				t.Errorf("goroutines are not mentioned:\n%s", o.stdout)
+			}
 			return
 		}
 	}
-	t.Errorf("%q, want %q", texts, want)
+	t.Errorf("%q, want %q and two goroutines that wait for locks", texts, want)
 }
 
 // TestWatch marks what has changed between two dumps, and ends when the process does.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"log/slog"
+	"slices"
 
 	"sfsample/regs"
 	"sfsample/sampler/symbol"
@@ -22,8 +23,9 @@ type goRows struct {
 
 // goRowKey is what rows differ in.
 type goRowKey struct {
-	size int32 // of what the function has taken of the stack, in bytes
-	fp   goFP
+	size     int32 // of what the function has taken of the stack, in bytes
+	fp       goFP
+	injected bool // see injected
 }
 
 // goFP says where the caller's frame pointer is.
@@ -77,6 +79,20 @@ func (o *object) openGo(log *slog.Logger) bool {
 	return true
 }
 
+// Go tells whether the module has Go's table of functions: whether Go's linker has made it. With open a file that was not
+// looked into yet is; without, the answer is false for it.
+func (m *Module) Go(open bool) bool {
+	o := m.obj
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.via = m
+	defer func() { o.via = nil }()
+	if !o.searched && (!open || !o.search(slog.New(slog.DiscardHandler))) {
+		return false
+	}
+	return o.sections.goTable.size > 0
+}
+
 // goSpecial tells what is special about a function by its whole name.
 func goSpecial(name string) (is special) {
 	specialEnds([]byte(name), func(s special, length int) {
@@ -104,6 +120,10 @@ var lost = sframe.Row{CFA: sframe.Rule{Base: sframe.Undefined}}
 // as the beginning of a stack, but returns to the signal trampoline. On x86-64
 // runtime.rt0_go, which is so marked too, has what called it above.
 const goSignalEntry = "runtime.sigtramp"
+
+// injected are functions that Go's signal handler makes look as if they were called (runtime/signal_amd64.go, pushCall): where their
+// frame leads is the instruction that the signal has interrupted, not one behind a call (runtime/traceback.go, injectedCall).
+var injected = []string{"runtime.asyncPreempt", "runtime.sigpanic", "runtime.debugCallV1", "runtime.debugCallV2"}
 
 // goRow makes the row for vaddr.
 func (o *object) goRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
@@ -139,7 +159,7 @@ func (o *object) goRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	return o.golang.row(o.hdr.arch, goRowKey{size, fp}), nil
+	return o.golang.row(o.hdr.arch, goRowKey{size, fp, o.hdr.arch == regs.AMD64 && slices.Contains(injected, f.Name)}), nil
 }
 
 // switchRow is the row for a call that a function of Go's runtime makes from
@@ -210,6 +230,7 @@ func (g *goRows) row(a *regs.Arch, k goRowKey) *sframe.Row {
 	case k.size > 0:
 		row.RA = at(-k.size) // at the stack pointer
 	}
+	row.Signal = k.injected
 	switch k.fp {
 	case goFPSaved:
 		row.FP = at(fpAt)

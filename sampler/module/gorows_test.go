@@ -211,3 +211,31 @@ func spOf(a *regs.Arch, row *sframe.Row) sframe.Rule {
 	}
 	return sframe.Rule{Base: sframe.FromCFA, Offset: int32(a.SPOffset)}
 }
+
+// TestGoInjected: behind functions that a signal handler lets look as if they were called lies what the signal has interrupted, on x86-64.
+func TestGoInjected(t *testing.T) {
+	for arch, path := range goPrograms(t) {
+		p, f := fromELF(t, path)
+		syms, err := f.Symbols()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, seen := NewSpace(p, NewCache(0), Options{}), 0
+		for _, sym := range syms {
+			if elf.ST_TYPE(sym.Info) != elf.STT_FUNC || sym.Size == 0 {
+				continue
+			}
+			is := arch == "amd64" && slices.Contains(injected, strings.TrimSuffix(sym.Name, string(abi0)))
+			row, err := s.Row(sym.Value, unwind.EHFrame)
+			if is {
+				seen++
+			}
+			if err == nil && row.Signal != is || err != nil && is {
+				t.Errorf("%s %s: row %+v, %v; want one behind which a frame was interrupted: %t", arch, sym.Name, row, err, is)
+			}
+		}
+		if arch == "amd64" && seen < 2 {
+			t.Errorf("only %d such functions", seen)
+		}
+	}
+}

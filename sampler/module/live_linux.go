@@ -183,10 +183,16 @@ func (l *Live) readVector(buf []byte, list []unix.RemoteIovec) (int, error) {
 	if l.replaced.Load() {
 		return 0, unix.ESRCH
 	}
+	var asked span // pages that are at hand: many pieces lie in the same ones
 	for _, r := range list {
-		if err := l.atHand(uint64(r.Base), r.Len); err != nil {
+		from, to := uint64(r.Base), uint64(r.Base)+uint64(r.Len)
+		if from >= asked.start && from < to && to <= asked.end {
+			continue
+		}
+		if err := l.atHand(from, r.Len); err != nil {
 			return 0, err
 		}
+		asked = span{from &^ (pageBytes - 1), (to + pageBytes - 1) &^ (pageBytes - 1)}
 	}
 	n, err := l.readVectorOf(l.TID(), buf, list)
 	if err == unix.ESRCH && l.another() {

@@ -309,6 +309,21 @@ var errNoMemory = errors.New("the process has no memory (it has exited)")
 // ReadAt implements io.ReaderAt: memory, as the source gives it.
 func (s *Space) ReadAt(p []byte, addr int64) (int, error) { return s.src.ReadAt(p, addr) }
 
+// ReadRanges reads pieces of memory to buf, one behind the other, at the price of one if the source can. It returns how many
+// bytes there were up to the first piece that could not be read.
+func (s *Space) ReadRanges(buf []byte, list []Range) (done int, err error) {
+	if v, ok := s.src.(vectorSource); ok {
+		return v.ReadRanges(buf, list)
+	}
+	for _, r := range list {
+		n, err := s.src.ReadAt(buf[done:done+r.Size], int64(r.Addr))
+		if done += n; err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
 // Refresh reads the mappings. Modules whose mappings and headers are as before
 // stay the same; Generation changes if anything that bears on code did. After
 // an error the Space is as it was.
@@ -436,7 +451,7 @@ func (s *Space) unchanged() bool {
 	if size > len(s.verify) {
 		s.verify = make([]byte, size+size/4)
 	}
-	if n, err := s.readRanges(s.verify[:size]); n < size || err != nil {
+	if n, err := s.ReadRanges(s.verify[:size], s.ranges); n < size || err != nil {
 		return false
 	}
 	at := s.verify
@@ -452,20 +467,6 @@ func (s *Space) unchanged() bool {
 		}
 	}
 	return true
-}
-
-// readRanges reads s.ranges to buf, one behind the other.
-func (s *Space) readRanges(buf []byte) (done int, err error) {
-	if v, ok := s.src.(vectorSource); ok {
-		return v.ReadRanges(buf, s.ranges)
-	}
-	for _, r := range s.ranges {
-		n, err := s.src.ReadAt(buf[done:done+r.Size], int64(r.Addr))
-		if done += n; err != nil {
-			return done, err
-		}
-	}
-	return done, nil
 }
 
 // misses bounds how often the mappings are read because of an address that

@@ -6,6 +6,8 @@ const (
 	tagArrayType       = 0x01
 	tagClassType       = 0x02
 	tagEnumerationType = 0x04
+	tagMember          = 0x0d
+	tagPointerType     = 0x0f
 	tagStructureType   = 0x13
 	tagSubroutineType  = 0x15
 	tagUnionType       = 0x17
@@ -78,14 +80,17 @@ const (
 	slotStrBase
 	slotAddrBase
 	slotRngBase
+	slotByteSize
+	slotMember // DW_AT_data_member_location
+	slotType
 	numSlots
 )
 
 // slots gives the slot of each attribute, plus one. Abstract origin and
 // specification are one: both lead to the entry that has what this one lacks.
 var slots = [...]slot{
-	0x01: slotSibling + 1, 0x03: slotName + 1, 0x10: slotStmtList + 1, 0x11: slotLow + 1, 0x12: slotHigh + 1,
-	0x1b: slotCompDir + 1, 0x31: slotOrigin + 1, 0x47: slotOrigin + 1, 0x55: slotRanges + 1,
+	0x01: slotSibling + 1, 0x03: slotName + 1, 0x0b: slotByteSize + 1, 0x10: slotStmtList + 1, 0x11: slotLow + 1, 0x12: slotHigh + 1,
+	0x1b: slotCompDir + 1, 0x31: slotOrigin + 1, 0x38: slotMember + 1, 0x47: slotOrigin + 1, 0x49: slotType + 1, 0x55: slotRanges + 1,
 	0x58: slotCallFile + 1, 0x59: slotCallLine + 1, 0x6e: slotLinkage + 1,
 	0x72: slotStrBase + 1, 0x73: slotAddrBase + 1, 0x74: slotRngBase + 1,
 }

@@ -7,6 +7,8 @@ type entries struct {
 	ab *abbrevs
 	c  cursor
 	at uint64 // offset in .debug_info of the piece
+	// all: attributes are read of entries of all kinds, see step.
+	all bool
 }
 
 // maxEntry bounds one entry, in bytes. The longest ones have a string or the
@@ -45,7 +47,7 @@ func (e *entries) seek(off uint64) {
 func (e *entries) next(d *die) bool {
 	for n := e.u.d.piece; ; n *= 4 {
 		start := e.here()
-		ok := e.u.step(&e.c, e.ab, d)
+		ok := e.u.step(&e.c, e.ab, d, e.all)
 		if !e.c.bad || e.at+uint64(len(e.c.b)) >= e.u.end || n > maxEntry {
 			return ok
 		}

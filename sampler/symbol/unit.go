@@ -467,9 +467,9 @@ func (u *unit) at(addr uint64) (*unitTree, int32) {
 	return t, n
 }
 
-// step reads the next entry; of one that is of no interest only the tag. It is
+// step reads the next entry; of one that is of no interest only the tag, unless all is wanted. It is
 // false at the end of a list of children.
-func (u *unit) step(c *cursor, ab *abbrevs, d *die) bool {
+func (u *unit) step(c *cursor, ab *abbrevs, d *die, all bool) bool {
 	d.tag = 0
 	code := c.uleb()
 	if code == 0 || c.bad {
@@ -480,7 +480,7 @@ func (u *unit) step(c *cursor, ab *abbrevs, d *die) bool {
 		c.bad = true
 		return false
 	}
-	if a.tag != tagSubprogram && a.tag != tagInlined && a.fixed >= 0 && !(a.children && noCode(a.tag)) {
+	if !all && a.tag != tagSubprogram && a.tag != tagInlined && a.fixed >= 0 && !(a.children && noCode(a.tag)) {
 		d.tag, d.children = a.tag, a.children
 		c.take(uint64(a.fixed))
 		return !c.bad
