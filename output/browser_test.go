@@ -226,11 +226,13 @@ func TestBrowser(t *testing.T) {
 	b.want("light", back, "rgb(248, 248, 244)")
 	b.devtools("Emulation.setEmulatedMedia", `{"features":[{"name":"prefers-color-scheme","value":"dark"}]}`)
 	b.want("dark", back, "rgb(22, 24, 28)")
+	testContrast(b, file)
 	svg := file("a.svg", write(t, svg(Options{Hz: 100}), samples))
 	for _, width := range []int{400, 2500} {
 		b.devtools("Emulation.setDeviceMetricsOverride", fmt.Sprintf(`{"width":%d,"height":800,"deviceScaleFactor":1,"mobile":false}`, width))
 		b.open(html)
-		b.want(fmt.Sprint("page fits ", width), fmt.Sprintf(`return document.documentElement.scrollWidth <= %d && document.getElementById("canvas").clientWidth > %[1]d - 40`, width), true)
+		b.want(fmt.Sprint("page fits ", width), fmt.Sprintf(`return document.documentElement.scrollWidth <= %d && document.getElementById("canvas").clientWidth > %[1]d - 40 &&
+			document.getElementById("scroll").scrollWidth <= document.getElementById("scroll").clientWidth`, width), true)
 		b.open(svg)
 		b.want(fmt.Sprint("picture fits ", width), `return [...document.querySelectorAll("#frames rect")].reduce((m, r) => Math.max(m, +r.getAttribute("width")), 0)`, float64(width-20))
 	}
@@ -277,4 +279,38 @@ func TestBrowser(t *testing.T) {
 	if load > 5000 || turn > 5000 { // a second each on a machine that is not busy
 		t.Errorf("50,000 stacks were drawn after %.0f ms, callers first after %.0f ms", load, turn)
 	}
+}
+
+// testContrast looks at the colours of bars of every kind: names on them have to be readable, with a contrast of 4.5
+// (WCAG 2.1, 1.4.3).
+func testContrast(b *browser, file func(string, []byte) string) {
+	b.t.Helper()
+	h := NewHTML(nil, Options{Hz: 100})
+	for i := range 60 {
+		f := []Frame{{Module: "app"}, {Module: "libx.so.1"}, {Module: "libc.so.6"}, {Module: "python", File: "a.py"}, {Module: "app", Inlined: true}, {}, {Kernel: true}}[i%7]
+		f.Func = fmt.Sprint("f", i)
+		if f.Module == "libx.so.1" {
+			f.Module = fmt.Sprintf("libx%d.so.1", i)
+		}
+		h.Add(&Sample{Process: "app", TID: 1, Thread: "t", State: "running", CPU: tick, Stack: &Stack{Frames: []Frame{f}}})
+	}
+	var page bytes.Buffer
+	if err := h.write(&page); err != nil {
+		b.t.Fatal(err)
+	}
+	name := file("colours.html", page.Bytes())
+	b.devtools("Emulation.setDeviceMetricsOverride", `{"width":2500,"height":400,"deviceScaleFactor":1,"mobile":false}`)
+	for scheme, text := range map[string]string{"dark": "240,240,236", "light": "17,17,17"} {
+		b.devtools("Emulation.setEmulatedMedia", fmt.Sprintf(`{"features":[{"name":"prefers-color-scheme","value":%q}]}`, scheme))
+		for _, fragment := range []string{"", "#module=1", "#q=f"} {
+			b.open(name + "?" + scheme + fragment)
+			b.want("contrast, "+scheme+" "+fragment, fmt.Sprintf(`const c = document.getElementById("canvas"), dots = c.getContext("2d").getImageData(0, 0, c.width, c.height).data, met = {};
+				for (let i = 0; i < dots.length; i += 4) if (dots[i + 3] === 255) { const k = dots.slice(i, i + 3).join(); met[k] = (met[k] || 0) + 1; }
+				const lum = k => { const [r, g, b] = k.split(",").map(v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+				const text = lum(%q), low = [], fills = Object.keys(met).filter(k => met[k] > 200 && k !== %[1]q);
+				for (const k of fills) { const l = lum(k), c = (Math.max(l, text) + 0.05) / (Math.min(l, text) + 0.05); if (c < 4.5) low.push(k + " " + c.toFixed(2)); }
+				return fills.length < %[2]d ? "only " + fills.length : low.join("; ")`, text, map[bool]int{true: 1, false: 30}[fragment == "#q=f"]), "")
+		}
+	}
+	b.devtools("Emulation.setEmulatedMedia", `{"features":[]}`)
 }

@@ -626,11 +626,11 @@ func orNull(line uint32) int64 {
 
 func (f *Firefox) writeThread(j *jsonWriter, t *firefoxThread) {
 	j.open('{')
-	j.text("name", clean(t.name))
+	j.text("name", cmp.Or(clean(t.name), unknownName))
 	j.name("isMainThread")
 	j.raw(strconv.FormatBool(t.main()))
 	j.text("processType", "default")
-	j.text("processName", clean(t.key.process))
+	j.text("processName", cmp.Or(clean(t.key.process), unknownName))
 	j.field("processStartupTime", 0)
 	j.name("processShutdownTime")
 	j.raw("null")

@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"strconv"
 	"strings"
@@ -317,5 +318,48 @@ func BenchmarkSVG(b *testing.B) {
 		if err := s.write(io.Discard); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestNothingRan draws no samples: the pictures say so instead of being blank.
+func TestNothingRan(t *testing.T) {
+	for name, text := range map[string][]byte{
+		"svg":  write(t, svg(Options{Hz: 100}), nil),
+		"html": write(t, func(w *bytes.Buffer) *HTML { return NewHTML(w, Options{Hz: 100}) }, nil),
+	} {
+		for _, line := range emptyLines {
+			if !strings.Contains(string(text), line) {
+				t.Errorf("%s: no %q", name, line)
+			}
+		}
+	}
+}
+
+// TestSVGContrast: names have a contrast of 4.5 to what they are drawn on (WCAG 2.1, 1.4.3).
+func TestSVGContrast(t *testing.T) {
+	luminance := func(c ...uint8) float64 {
+		sum := 0.0
+		for i, share := range []float64{0.2126, 0.7152, 0.0722} {
+			v := float64(c[i]) / 255
+			if v <= 0.04045 {
+				sum += share * v / 12.92
+			} else {
+				sum += share * math.Pow((v+0.055)/1.055, 2.4)
+			}
+		}
+		return sum
+	}
+	for k, s := range shades {
+		if c := (luminance(s[:3]...) + 0.05) / (luminance(0x11, 0x11, 0x11) + 0.05); c < 4.5 {
+			t.Errorf("%s: %.2f", kindNames[k], c)
+		}
+	}
+}
+
+// TestHeadingOfReplay: what was lost is not known of a recording, and not told as nothing.
+func TestHeadingOfReplay(t *testing.T) {
+	_, details := Options{Hz: 100}.heading(&Run{Command: "replay of a.cap", Samples: 3}, int64(time.Second))
+	if details != "1.00 s of CPU time at 100 Hz · 3 samples" {
+		t.Errorf("%q", details)
 	}
 }

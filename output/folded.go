@@ -206,7 +206,8 @@ func (p *paths) name(n uint32) string { return p.names.keys[p.tree.nodes[n].fram
 type Folded struct {
 	paths
 	w    io.Writer
-	none int // stacks without a line
+	none int  // stacks without a line
+	some bool // a stack has one
 }
 
 // NewFolded returns a Folded that writes to w when it is closed.
@@ -235,6 +236,7 @@ func (f *Folded) write(w io.Writer) error {
 	list, first := f.tree.children()
 	fw := foldedWriter{p: &f.paths, list: list, first: first, out: bufio.NewWriterSize(w, 1<<16)}
 	fw.counts, f.none = deal(weights, int64(unit))
+	f.some = slices.ContainsFunc(fw.counts, func(n int64) bool { return n > 0 })
 	fw.below(0)
 	return fw.out.Flush()
 }
@@ -242,7 +244,11 @@ func (f *Folded) write(w io.Writer) error {
 // Notes adds to those of all flame graphs how many stacks have no line.
 func (f *Folded) Notes() []string {
 	notes := f.paths.Notes()
-	if f.none > 0 && !f.opts.Micros {
+	switch {
+	case f.none == 0 || f.opts.Micros:
+	case !f.some:
+		notes = append(notes, fmt.Sprintf("it is empty, as all stacks together weigh less than half a tick of %v (try: --unit us)", f.opts.tick().Round(time.Microsecond)))
+	default:
 		notes = append(notes, fmt.Sprintf("stacks that weigh too little for a whole tick and have no line: %d; their time is counted with the others (try: --unit us)", f.none))
 	}
 	return notes

@@ -39,6 +39,9 @@ type HTML struct {
 	pages   []string               // names of what is compared: before, after; nil: nothing is
 }
 
+// emptyLines stand where a picture would be blank.
+var emptyLines = []string{"There are no samples: no thread ran in that time.", "What threads wait for: --threads all;", "where they stand: sfsample dump."}
+
 // pageCell is what the page can tell apart: the frame of a stack, thread and state.
 type pageCell struct{ node, thread, state uint32 }
 
@@ -135,6 +138,14 @@ func (h *HTML) writePlain(out *bufio.Writer, fl *flame) {
 		open[b.name]++
 		path = append(path, b.name)
 	}
+	out.WriteString("<p style=\"padding: 0 10px\">")
+	if fl.total <= 0 {
+		fmt.Fprintf(out, "%s</p>", appendXML(nil, strings.Join(emptyLines, " ")))
+		return
+	}
+	out.WriteString("The picture needs scripts, which do not run here. The functions with the most time of their own:</p>\n" +
+		"<table style=\"margin: 0 10px\"><tr><th>itself<th>with callees<th>function<th>module\n")
+	defer out.WriteString("</table>")
 	slices.SortStableFunc(list, func(a, b function) int { return int(min(1, max(-1, b.self-a.self))) })
 	for _, f := range list[:min(len(list), plainRows)] {
 		if f.self <= 0 {
@@ -153,6 +164,7 @@ func (h *HTML) writeData(out *bufio.Writer, fl *flame) {
 	j := jsonWriter{out: out}
 	j.open('{')
 	j.text("unit", h.opts.unit())
+	j.text("empty", strings.Join(emptyLines, " "))
 	j.name("pages")
 	if h.pages == nil {
 		j.raw("null")

@@ -88,7 +88,7 @@ func splitKey(key string) (name string, k Kind, module string) {
 // shades are the colours of the kinds: red, green, blue, and how much a name may add to
 // each.
 var shades = [numKinds][6]uint8{
-	KindOwn:     {205, 85, 50, 30, 65, 25},
+	KindOwn:     {208, 88, 52, 30, 65, 25},
 	KindLibrary: {225, 185, 60, 25, 30, 30},
 	KindRuntime: {125, 185, 105, 30, 30, 30},
 	KindScript:  {190, 135, 215, 30, 30, 20},

@@ -216,7 +216,27 @@
 		}
 		const [hue, full] = state.module ? [moduleHue[data.moduleOf[n]], data.modules[data.moduleOf[n]] ? 55 : 0] : hues[data.kindOf[n]];
 		const turn = full > 30 ? shade[n] % 17 - 8 : 0;
-		return "hsl(" + (hue + turn) + "," + full + "%," + (isDark() ? 30 + (shade[n] >> 8) % 10 : 66 + (shade[n] >> 8) % 12) + "%)";
+		if (!isDark()) return "hsl(" + (hue + turn) + "," + full + "%," + (66 + (shade[n] >>> 8) % 12) + "%)";
+		return "hsl(" + (hue + turn) + "," + full + "%," + darkEnough(hue + turn, full, 30 + (shade[n] >>> 8) % 10) + "%)";
+	}
+	// darkEnough lowers a lightness until the light text on it has a contrast of 4.5 (WCAG 2.1, 1.4.3: yellow and
+	// green are brighter than blue).
+	const lowered = new Map();
+	function darkEnough(hue, full, light) {
+		const key = (hue * 101 + full) * 101 + light;
+		if (!lowered.has(key)) {
+			let l = light;
+			while (luminance(hue, full / 100, l / 100) > 0.15) l--;
+			lowered.set(key, l);
+		}
+		return lowered.get(key);
+	}
+	function luminance(hue, full, light) {
+		const part = n => {
+			const k = (n + hue / 30 + 12) % 12, v = light - full * Math.min(light, 1 - light) * Math.max(-1, Math.min(k - 3, 9 - k, 1));
+			return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+		};
+		return 0.2126 * part(0) + 0.7152 * part(8) + 0.0722 * part(4);
 	}
 
 	const canvas = byId("canvas"), scroll = byId("scroll"), context = canvas.getContext("2d");
@@ -282,12 +302,12 @@
 			context.lineWidth = 1.5;
 			context.strokeRect(x + 1, y + 1, Math.max(w - 2, 0), row - 3);
 		}
+		context.globalAlpha = 1;
 		const label = w < 12 ? "" : fit(names[t.name[i]], w);
 		if (label) {
 			context.fillStyle = isDark() ? "#f0f0ec" : "#111";
 			context.fillText(label, x + 3, y + row / 2);
 		}
-		context.globalAlpha = 1;
 	}
 
 	function at(event) {
@@ -383,8 +403,9 @@
 		build();
 		search();
 		if (state.view === "table") fill(state.fold ? folded(base) : base);
+		byId("empty").hidden = tree.sum > 0;
 		byId("table").hidden = state.view !== "table";
-		canvas.hidden = byId("spacer").hidden = state.view === "table";
+		canvas.hidden = byId("spacer").hidden = state.view === "table" || !byId("empty").hidden;
 		for (const b of byId("views").children) b.setAttribute("aria-pressed", String(b.dataset.view === state.view && state.fn < 0));
 		for (const k of ["fold", "module"]) byId(k).setAttribute("aria-pressed", String(Boolean(state[k])));
 		for (const k of ["thread", "state"]) byId(k).value = state[k];
@@ -414,7 +435,7 @@
 			box.textContent = "a colour for each module";
 		} else {
 			const met = new Set(base.name.map(n => data.kindOf[n]));
-			data.kinds.forEach((name, k) => { if (met.has(k)) add(name, "hsl(" + hues[k][0] + "," + hues[k][1] + "%," + (isDark() ? 35 : 70) + "%)"); });
+			data.kinds.forEach((name, k) => { if (met.has(k)) add(name, "hsl(" + hues[k][0] + "," + hues[k][1] + "%," + (isDark() ? darkEnough(hues[k][0], hues[k][1], 35) : 70) + "%)"); });
 		}
 	}
 
@@ -487,7 +508,7 @@
 		draw();
 	});
 	scroll.addEventListener("scroll", draw);
-	window.addEventListener("resize", draw);
+	new ResizeObserver(draw).observe(scroll); // with the window, and when what is above or below grows
 	window.addEventListener("popstate", read);
 	window.addEventListener("hashchange", read);
 	dark.addEventListener("change", () => render());
@@ -520,5 +541,6 @@
 		act();
 	});
 	byId("controls").hidden = false;
+	byId("empty").textContent = data.cells.length ? "There is no sample of this thread in this state." : data.empty;
 	read();
 })();

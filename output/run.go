@@ -42,7 +42,11 @@ func (o Options) heading(r *Run, total int64) (title, details string) {
 	}
 	parts = []string{strings.Join(parts, " ")}
 	if r.Samples > 0 {
-		parts = append(parts, Plural(int64(r.Samples), "sample")+", "+Plural(int64(r.Lost), "tick")+" lost")
+		samples := Plural(int64(r.Samples), "sample")
+		if r.Duration > 0 { // a recording does not tell what was lost
+			samples += ", " + Plural(int64(r.Lost), "tick") + " lost"
+		}
+		parts = append(parts, samples)
 	}
 	if r.Host != "" {
 		parts = append(parts, "host "+clean(r.Host))

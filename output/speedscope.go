@@ -2,6 +2,7 @@ package output
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -16,11 +17,14 @@ const maxSpeedscope = 1 << 17
 // nanoseconds.
 //
 // The number of samples held is bounded as in [Firefox].
-type Speedscope struct{ Firefox }
+type Speedscope struct {
+	Firefox
+	shown []int64 // numbers of our frames in the file
+}
 
 // NewSpeedscope returns a Speedscope that writes to w when it is closed.
 func NewSpeedscope(w io.Writer, o Options) *Speedscope {
-	s := &Speedscope{*NewFirefox(w, o)}
+	s := &Speedscope{Firefox: *NewFirefox(w, o)}
 	s.limit = maxSpeedscope
 	return s
 }
@@ -37,7 +41,20 @@ func (s *Speedscope) write(w io.Writer) error {
 	j.open('{')
 	j.name("frames")
 	j.open('[')
-	for _, f := range s.frames {
+	// speedscope counts frames apart that are listed apart: one for each function and line.
+	type shown struct{ function, line uint32 }
+	numbers := make(map[shown]int64)
+	s.shown = make([]int64, len(s.frames))
+	for i, f := range s.frames {
+		n, ok := numbers[shown{f.function, f.line}]
+		if !ok {
+			n = int64(len(numbers))
+			numbers[shown{f.function, f.line}] = n
+		}
+		s.shown[i] = n
+		if ok {
+			continue
+		}
 		fn := s.function[f.function]
 		j.open('{')
 		j.text("name", s.strings.keys[fn.name])
@@ -67,7 +84,7 @@ func (s *Speedscope) write(w io.Writer) error {
 func (s *Speedscope) writeProfile(j *jsonWriter, t *firefoxThread) {
 	j.open('{')
 	j.text("type", "sampled")
-	j.text("name", fmt.Sprintf("%s %d/%d %s", clean(t.key.process), t.key.pid, t.key.tid, clean(t.name)))
+	j.text("name", fmt.Sprintf("%s %d/%d %s", cmp.Or(clean(t.key.process), unknownName), t.key.pid, t.key.tid, cmp.Or(clean(t.name), unknownName)))
 	j.text("unit", "nanoseconds")
 	j.field("startValue", 0)
 	var sum int64
@@ -81,7 +98,7 @@ func (s *Speedscope) writeProfile(j *jsonWriter, t *firefoxThread) {
 	for _, x := range t.samples {
 		stack = stack[:0]
 		for n := x.stack; n != 0; n = s.tree.nodes[n].parent {
-			stack = append(stack, int64(s.tree.nodes[n].frame))
+			stack = append(stack, s.shown[s.tree.nodes[n].frame])
 		}
 		slices.Reverse(stack)
 		j.open('[')

@@ -66,3 +66,17 @@ func TestSpeedscopeAgreesWithFolded(t *testing.T) {
 		t.Errorf("%d stacks, want 6: %v", len(got), got)
 	}
 }
+
+// TestSpeedscopeMergesAddresses: samples at two addresses of a function are one frame, as speedscope adds up by frame.
+func TestSpeedscopeMergesAddresses(t *testing.T) {
+	var samples []*Sample
+	for i := range 2 {
+		pc := uint64(0x1000 + 4*i)
+		samples = append(samples, &Sample{Process: "app", PID: 1, TID: 1, Time: start, CPU: tick, Stack: &Stack{Frames: []Frame{
+			{Func: "f", Module: "app", PC: pc, Offset: pc - 0x1000, Mapping: &Mapping{Path: "/bin/app", Image: 0x800}}}}})
+	}
+	b := write(t, func(b *bytes.Buffer) *Speedscope { return NewSpeedscope(b, Options{Hz: 100}) }, samples)
+	if n := strings.Count(string(b), `"name":"f"`); n != 1 {
+		t.Errorf("f is %d frames", n)
+	}
+}

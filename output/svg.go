@@ -102,6 +102,9 @@ func (s *SVG) write(w io.Writer) error {
 			depth = max(depth, b.depth+1)
 		}
 	}
+	if fl.total <= 0 {
+		depth = len(emptyLines) + 1
+	}
 	height := svgTop + depth*svgRow + svgBottom
 	title, details := s.opts.heading(&s.run, fl.total)
 	fmt.Fprintf(out, svgHead, svgWidth, height, svgWidth/2, appendXML(nil, title), appendXML(nil, details),
@@ -109,6 +112,11 @@ func (s *SVG) write(w io.Writer) error {
 	if narrow > 0 {
 		fmt.Fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%d narrower or deeper frames are left out</text>\n",
 			svgWidth-svgMargin, height-12, narrow)
+	}
+	if fl.total <= 0 {
+		for i, line := range emptyLines {
+			fmt.Fprintf(out, "<text x=\"%d\" y=\"%d\">%s</text>\n", svgMargin, svgTop+(i+1)*svgRow, line)
+		}
 	}
 	out.WriteString("<g id=\"frames\">\n")
 	var buf []byte

@@ -59,8 +59,9 @@ type engine struct {
 	round                   round
 	moved                   int64 // samples that were not proven to be of the tick's moment
 	seizes                  int64
-	waits                   int  // stops that had not come at the end
-	lacksFiles              bool // as Result.FewFiles
+	unseen                  time.Duration // CPU time of children that ended before they were seen
+	waits                   int           // stops that had not come at the end
+	lacksFiles              bool          // as Result.FewFiles
 	afar                    afar
 	listed                  int // threads on the board
 	clocks                  int // CPUs that had a clock then
@@ -153,6 +154,9 @@ func (e *engine) addProcess(pid int) *process {
 	p := &process{pid: pid, clock: cpuClock(pid), only: len(e.wanted) > 0, uncounted: e.uncounted, tasks: -1, pages: -1, program: new(program), brief: e.opt.ExitStacks}
 	e.openProcess(p)
 	p.cpuBase, _ = p.cpuTime()
+	if s, err := e.fs.Stat(pid); err == nil && e.opt.Children {
+		p.parent, p.children.base = s.PPID, s.Reaped
+	}
 	p.watch = watch.NewProcess(e.book.Tick(), e.times, p.cpuBase)
 	e.procs[pid] = p
 	v, _ := e.programs.LoadOrStore(pid, p.program)
@@ -163,6 +167,7 @@ func (e *engine) addProcess(pid int) *process {
 // openProcess opens what is read of a process again and again, and belongs to its program of now.
 func (e *engine) openProcess(p *process) {
 	e.closeProcess(p) // the memory before an exec is another
+	p.shares = false
 	fd, err := unix.Open(e.fs.Path(p.pid, "task"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		fd = -1
@@ -386,6 +391,7 @@ func (e *engine) dropProcess(p *process) {
 	e.programs.Delete(p.pid)
 	p.readCPU()
 	e.chargeRest(p)
+	e.endChild(p)
 	e.closeProcess(p)
 	e.send(item{gone: p.pid})
 	if p.pid == e.opt.Command && e.keeper == nil {

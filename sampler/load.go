@@ -104,8 +104,8 @@ func (l *load) update(e *engine, now int64) {
 }
 
 // chargeRest reports the CPU time of a process that no sample stands for: that
-// of threads that were never caught running, and of each one since its last
-// sample.
+// of threads that were never caught running, of each one since its last
+// sample, and of children that nobody has seen.
 func (e *engine) chargeRest(p *process) {
 	if e.opt.WallWeight {
 		return
@@ -122,6 +122,13 @@ func (e *engine) chargeRest(p *process) {
 		}
 	} else {
 		rest = p.watch.Clock() - p.cpuBase - p.charged
+	}
+	if e.opt.Children && !p.only {
+		e.readChildren(p)
+		unseen := p.unseen()
+		p.children.told += unseen
+		e.unseen += unseen
+		rest = max(rest, 0) + unseen
 	}
 	if rest > 0 {
 		e.send(item{spent: &capture.Spent{PID: p.pid, Weight: capture.Weight{CPU: rest}}})

@@ -36,7 +36,7 @@ func (e *engine) news(n int64) {
 		case e.keeper != nil && p.program.replaced.Load(): // the keeper has told
 			next, _ := e.programs.Load(p.pid)
 			e.onExec(p, next.(*program))
-		case e.keeper == nil && (p.replaced() || p.shares && !sharesMemory(p.pid, p.parent)):
+		case e.keeper == nil && p.replaced():
 			e.onExec(p, new(program))
 		default:
 			e.count(p, n)
@@ -152,7 +152,7 @@ func (e *engine) onExec(p *process, next *program) {
 	}
 	p.threads.Add(-1)
 	e.openProcess(p)
-	p.brief, p.captures, p.shares = true, 0, false
+	p.brief, p.captures = true, 0
 	p.census = census{}
 	if leader != nil {
 		e.settle(leader, e.book.Tick(), leader.waited, ledger.Exited)
@@ -174,6 +174,7 @@ const fewParents = 16
 
 // findChildren begins to sample the processes that threads of p have made.
 func (e *engine) findChildren(p *process) {
+	e.readChildren(p)
 	for _, t := range slices.Clone(e.list) {
 		if t.proc != p || p.threads.Load() > fewParents && t.watch.Asleep() && t.slot < 0 {
 			continue
@@ -195,10 +196,11 @@ func (e *engine) adopt(parent *process, pid int) {
 	if s, err := e.fs.Status(pid); e.keeper != nil && (err != nil || !e.ours(s.TracerPid)) {
 		return // the keeper does not hold it, and will not tell of its end
 	}
+	shared := sharesMemory(pid, parent.pid)
 	p := e.addProcess(pid)
-	p.cpuBase, p.brief = 0, true
-	if p.shares = sharesMemory(pid, parent.pid); p.shares {
-		p.parent = parent.pid
+	p.cpuBase, p.brief, p.parent, p.children = 0, true, parent.pid, children{}
+	if p.shares = sharesMemory(pid, parent.pid); shared && !p.shares {
+		e.openProcess(p) // it has called exec meanwhile, maybe behind that
 	}
 	own, err1 := os.Readlink(e.fs.Path(pid, "exe"))
 	other, err2 := os.Readlink(e.fs.Path(parent.pid, "exe"))

@@ -32,7 +32,8 @@ type process struct {
 	held      int           // threads that are gone, and that clocks still hold: they read pages
 	program   *program
 	shares    bool // its memory may still be its parent's: it was made by vfork(2)
-	parent    int  // then
+	parent    int  // 0: not known
+	children  children
 	// brief: it may be gone before the pipeline has looked at it. It was born
 	// while we sample, has become another program since, or exits are sampled.
 	brief bool
@@ -41,8 +42,10 @@ type process struct {
 	pac      uint64 // arm64: NT_ARM_PAC_MASK, once it was read
 }
 
-// replaced tells whether the memory that the process had when its files were opened is gone.
-func (p *process) replaced() bool { return p.pages.Gone() }
+// replaced tells whether the memory that the process had when its files were opened is gone, or is not its own any more.
+func (p *process) replaced() bool {
+	return p.pages.Gone() || p.shares && !sharesMemory(p.pid, p.parent)
+}
 
 // kcmpVM is KCMP_VM: do two processes share their memory (kcmp(2))?
 const kcmpVM = 1

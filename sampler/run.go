@@ -31,13 +31,14 @@ type Result struct {
 	Taken              Spread // from a clock's wake-up to the moment that the CPU is the thread's again
 	Met                Spread // from the request to the release, of stops that have met a system call under way
 	Looked             time.Duration
-	Moved              int64 // samples that were not proven to be of the tick's moment
-	Seizes             int64 // stops that were asked for
-	Waits              int   // of these, how many had not come at the end
-	Clocks             int   // CPUs that had a clock at the end
-	Stride             int64 // the rate was lowered to a 1/Stride of it at the most
-	FewFiles           bool  // threads were left out as no more files could be opened
-	Priority           error // why clocks could not get real-time priority
+	Moved              int64         // samples that were not proven to be of the tick's moment
+	Seizes             int64         // stops that were asked for
+	Waits              int           // of these, how many had not come at the end
+	Unseen             time.Duration // CPU time of children that ended before they were seen, and of the last moments of others
+	Clocks             int           // CPUs that had a clock at the end
+	Stride             int64         // the rate was lowered to a 1/Stride of it at the most
+	FewFiles           bool          // threads were left out as no more files could be opened
+	Priority           error         // why clocks could not get real-time priority
 	Exits              Exits
 	Ended              bool            // our command has
 	Status             unix.WaitStatus // of its end
@@ -231,6 +232,7 @@ func (e *engine) report(r *Result) {
 	r.Late, r.Looked, r.Clocks = late, looked, e.clocks
 	r.Delay, r.Pause, r.Taken, r.Met = e.delay.spread(), e.pause.spread(), e.took.spread(), e.met.spread()
 	r.Moved, r.Seizes, r.Waits = e.moved, e.seizes, e.waits
+	r.Unseen = e.unseen
 	r.Stride, r.Priority = e.load.most, e.bank.Denied
 	r.Exits, r.FewFiles = e.exits, e.lacksFiles
 	if e.opt.Command != 0 {

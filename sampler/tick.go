@@ -66,8 +66,8 @@ var over = func() <-chan time.Time {
 	return c
 }()
 
-// suspend calls f, which may take its time, while no thread of a target is stopped or asked to. Ticks that
-// pass meanwhile are missed.
+// suspend calls f, which may take its time, while no thread of a target is stopped or asked to. Nobody is sampled
+// meanwhile, and the CPU time is told as nobody's.
 func (e *engine) suspend(f func()) {
 	if e.keeper != nil {
 		e.warn("not stopped: with --exit-stacks every thread would be held for as long (try: Ctrl-C)")
@@ -76,13 +76,26 @@ func (e *engine) suspend(f func()) {
 	e.works()
 	e.board.Rest()
 	e.awaitStops()
+	if e.waits > 0 || e.bank.Busy() {
+		e.warn("not stopped: a thread that was asked to stop for a sample has not yet, and would be held for as long (try: again, or Ctrl-C)")
+		return
+	}
 	e.rests()
 	f()
 	e.works()
 	n := (ptrace.Now() - e.start) / e.interval
 	e.book.Advance(n)
+	rest := map[*process]time.Duration{}
 	for _, t := range e.list {
-		e.book.Give(&t.line, n, ledger.Missed)
+		e.book.Give(&t.line, n, ledger.Suspended)
+		if s, err := t.schedstat(e.buf[:]); err == nil { // the next sample does not stand for that time
+			rest[t.proc] += t.line.Charge(s.Run)
+		}
+	}
+	for p, cpu := range rest {
+		if p.charged += cpu; cpu > 0 && !e.opt.WallWeight {
+			e.send(item{spent: &capture.Spent{PID: p.pid, Weight: capture.Weight{CPU: cpu}}})
+		}
 	}
 }
 
@@ -140,14 +153,19 @@ func (e *engine) last() {
 
 // awaitStops takes the stops that are still to come: a thread that waits for a CPU
 // stops when it gets one. One that is let go before its stop has its call cut short
-// all the same, and nobody takes that back.
+// all the same, and nobody takes that back. One whose copy hangs goes on when we end.
 func (e *engine) awaitStops() {
 	begun := ptrace.Now()
 	for {
 		busy, waits := e.bank.Busy(), e.bank.Waits()
-		since := time.Duration(ptrace.Now() - begun)
+		now := ptrace.Now()
+		since := time.Duration(now - begun)
+		stuck, held := e.board.Held()
+		if now-held < int64(hung) {
+			stuck = 0
+		}
 		if len(waits) == 0 && !busy || since >= lastStops && !slices.ContainsFunc(waits, func(a clocks.Asked) bool {
-			return awaited(e.fs, a.PID, a.TID, since)
+			return a.TID != stuck && awaited(e.fs, a.PID, a.TID, since)
 		}) {
 			e.waits = len(waits)
 			return
@@ -189,13 +207,16 @@ func (e *engine) taken(t *thread, m *clocks.Sample) {
 	}
 	asked := t.asking
 	t.again, t.asking = t.asking, false
+	took := time.Duration(m.Taken())
+	e.took.add(took)
+	e.load.add(t, took)
 	tick := min(m.Tick, e.book.Tick())
 	if e.book.Owed(&t.line, tick) == 0 {
 		t.again = false // what the stop has shown is lost
 		return          // it was read at this tick already, when it waited
 	}
 	e.wasMet(t, tick, m)
-	if m.Gone {
+	if m.Gone || t.proc.shares && t.proc.replaced() { // a clock cannot tell whose memory that was
 		e.book.Give(&t.line, tick, ledger.Exited)
 		return
 	}
@@ -220,8 +241,6 @@ func (e *engine) taken(t *thread, m *clocks.Sample) {
 			e.met.add(c.Delay + c.Pause)
 		}
 	}
-	e.took.add(time.Duration(m.Taken()))
-	e.load.add(t, time.Duration(m.Taken()))
 	if m.Moved && !asked {
 		e.moved++
 	}
@@ -344,7 +363,11 @@ func (e *engine) readEarly(t *thread) *early {
 	if p.captures&(p.captures-1) != 0 { // at 1, 2, 4 and 8
 		return nil
 	}
-	return e.earlyOf(p.pid, t.tid)
+	early := e.earlyOf(p.pid, t.tid)
+	if p.replaced() {
+		return nil // it may be of the next program
+	}
+	return early
 }
 
 // earlyOf reads mappings and name of a process. tid is a thread of it that lives.

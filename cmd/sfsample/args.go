@@ -86,6 +86,8 @@ func (s *argSplitter) word(w string) error {
 			s.out.flags = append(s.out.flags, "--help")
 			if len(s.rest) == 1 && topics[s.rest[0]] {
 				s.out.topic = s.next()
+			} else if len(s.rest) > 0 && !strings.HasPrefix(s.rest[0], "-") && !subcommands[s.rest[0]] {
+				return fmt.Errorf("help knows nothing of %q (try: sfsample help, or help man, bash, zsh, fish)", s.rest[0])
 			}
 			return nil
 		case "record":

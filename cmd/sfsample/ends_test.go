@@ -251,6 +251,30 @@ func TestExecCPU(t *testing.T) {
 	}
 }
 
+// TestShortLived: the CPU time of children that are gone before they are seen is in the result, as nobody's.
+func TestShortLived(t *testing.T) {
+	p := startEnds(t)
+	r := begin(t, tool("-p", strconv.Itoa(p.pid), "--children", "-hz", "49", "-o", "json=-"))
+	r.traces(t, p.pid)
+	p.does(t, "k", "done")
+	p.does(t, "g", "")
+	_, usage := p.statusAndUsage(t)
+	o := r.end(t)
+	o.want(t, exitDone)
+	var charged int64
+	for _, s := range parseSamples(t, o.stdout) {
+		charged += s.CPUNS
+	}
+	// The kernel tells of ended children in hundredths of a second, and what comes after the last tick is not seen.
+	used := usage.Utime.Nano() + usage.Stime.Nano()
+	if charged > used+20e6 || charged < used-80e6 || used < 150e6 {
+		t.Errorf("%d ns of CPU time were charged, the process and its children have used %d:\n%s%s", charged, used, o.stdout, o.stderr)
+	}
+	if !strings.Contains(o.stderr, "unseen: ") {
+		t.Errorf("nothing is told of processes that were not seen:\n%s", o.stderr)
+	}
+}
+
 // TestEndUnseen ends processes without --exit-stacks: the parent sees the same end
 // as without us.
 func TestEndUnseen(t *testing.T) {

@@ -220,6 +220,7 @@ func TestParseArgsErrors(t *testing.T) {
 		{"-p", "-p needs a value (try: -p PID[,PID...])"},
 		{"-t x", "-t x:"},
 
+		{"help foo", `help knows nothing of "foo" (try: sfsample help, or help man, bash, zsh, fish)`},
 		{"sleep 10 -hz 3", "unexpected \"sleep\" (a command follows --: sfsample [flags] -- sleep 10 -hz 3)"},
 		{"-p 1 sleep", "a command follows --"},
 		{"1234", `unexpected "1234" (a process is given with -p: sfsample -p 1234)`},

@@ -299,7 +299,7 @@ func TestSuspend(t *testing.T) {
 			p.worked(t, 2)
 			r.interrupt(t)
 			o := r.end(t)
-			o.want(t, exitDone, " missed")
+			o.want(t, exitDone, " suspended")
 			if strings.Contains(o.stderr, "do not add up") {
 				t.Error(o.stderr)
 			}

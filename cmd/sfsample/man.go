@@ -43,7 +43,7 @@ func manPage() string {
 
 // roff quotes what groff(7) would take for its own.
 func roff(s string) string {
-	s = strings.NewReplacer(`\`, `\e`, "-", `\-`).Replace(s)
+	s = strings.NewReplacer(`\`, `\e`, "-", `\-`, "…", "...").Replace(s)
 	if strings.HasPrefix(s, ".") || strings.HasPrefix(s, "'") {
 		s = `\&` + s
 	}
@@ -86,7 +86,7 @@ func completion(shell string) string {
 	if shell == "zsh" {
 		b.WriteString("#compdef sfsample\nautoload -U bashcompinit && bashcompinit\n")
 	}
-	fmt.Fprintf(&b, `_sfsample() {
+	fmt.Fprintf(&b, `_sfsample_words() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=""
 	case $prev in
 	-p|--pid|-t|--tid) words=$(cd /proc && echo [0-9]*) ;;
@@ -95,7 +95,10 @@ func completion(shell string) string {
 	esac
 	COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }
-complete -o default -F _sfsample sfsample
+complete -o default -F _sfsample_words sfsample
 `, strings.Join(cases, "\n\t"), strings.Join(names, " "))
+	if shell == "zsh" { // which reads the file at the first Tab, as the function that is to answer it
+		b.WriteString("[ \"${funcstack[1]}\" != _sfsample ] || _bash_complete -o default -F _sfsample_words\n")
+	}
 	return b.String()
 }

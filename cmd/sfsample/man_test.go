@@ -33,9 +33,9 @@ func TestManual(t *testing.T) {
 	if err != nil {
 		t.Skip("no bash on this machine")
 	}
-	script := shells["bash"] + `COMP_WORDS=(sfsample --threads a); COMP_CWORD=2; _sfsample; echo "${COMPREPLY[*]}"
-COMP_WORDS=(sfsample --no-r); COMP_CWORD=1; _sfsample; echo "${COMPREPLY[*]}"
-COMP_WORDS=(sfsample d); COMP_CWORD=1; _sfsample; echo "${COMPREPLY[*]}"`
+	script := shells["bash"] + `COMP_WORDS=(sfsample --threads a); COMP_CWORD=2; _sfsample_words; echo "${COMPREPLY[*]}"
+COMP_WORDS=(sfsample --no-r); COMP_CWORD=1; _sfsample_words; echo "${COMPREPLY[*]}"
+COMP_WORDS=(sfsample d); COMP_CWORD=1; _sfsample_words; echo "${COMPREPLY[*]}"`
 	cmd := exec.Command(bash, "--norc", "-c", script)
 	cmd.Env = append(os.Environ(), "LC_ALL=C")
 	got, err := cmd.CombinedOutput()

@@ -108,6 +108,9 @@ func (s *session) closing() {
 	if r.Moved > 0 {
 		say("moved: %d samples (%.1f %%) may be of a moment after the tick", r.Moved, 100*float64(r.Moved)/float64(max(1, r.Count[ledger.Sampled])))
 	}
+	if r.Unseen > 0 {
+		say("unseen: %v of CPU time of processes that ended before they were found, or between two looks, is [never caught running]", short(r.Unseen))
+	}
 	if u.Short > 0 {
 		say("short counts: at most %d system calls of the target returned early with a part of their transfer, as upon a signal", u.Short)
 	}

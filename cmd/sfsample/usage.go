@@ -47,7 +47,6 @@ When:
       --max-cpu 0.5%%        lower the rate when this program takes a larger share of a CPU
       --nice                do not raise the sampler's priority
 
-
 Agent:
       --config FILE         settings, KEY: VALUE on a line each; the keys are long flags
       --listen 127.0.0.1:6464

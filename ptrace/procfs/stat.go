@@ -27,6 +27,7 @@ type Stat struct {
 	Faults     uint64 // page faults, with and without reading from a disk
 	UTime      time.Duration
 	STime      time.Duration
+	Reaped     time.Duration // CPU time of ended children that the process has waited for
 	Threads    int
 	StartTicks uint64 // since boot, in 1/100 s; with the PID it names a process for ever
 	StartStack uint64 // address; 0 without permission
@@ -79,6 +80,8 @@ func (s *Stat) setFields(b []byte) bool {
 			s.UTime = ticks(n)
 		case 15:
 			s.STime = ticks(n)
+		case 16, 17:
+			s.Reaped += ticks(n)
 		case 20:
 			s.Threads = int(n)
 		case 22:

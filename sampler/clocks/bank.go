@@ -51,8 +51,7 @@ func (b *Bank) Need(cpu int, n int64) (there bool) {
 	c := b.clocks[cpu]
 	if c != nil && c.barred.Load() {
 		b.dead[cpu] = n + again
-		delete(b.clocks, cpu)
-		b.end(c)
+		b.drop(cpu)
 		return false
 	}
 	if c != nil {
@@ -70,10 +69,19 @@ func (b *Bank) Need(cpu int, n int64) (there bool) {
 		return false
 	}
 	b.clocks[cpu] = c
+	b.board.home(cpu, true)
 	if b.beyond > 0 {
 		b.Fit(b.stack, b.beyond)
 	}
 	return false
+}
+
+// drop ends the clock of a CPU.
+func (b *Bank) drop(cpu int) {
+	c := b.clocks[cpu]
+	delete(b.clocks, cpu)
+	b.board.home(cpu, false)
+	b.end(c)
 }
 
 // slow is how many ticks a clock may take to answer one.
@@ -148,8 +156,7 @@ const idle = 3 * time.Second
 func (b *Bank) Expire(n int64) {
 	for cpu, c := range b.clocks {
 		if time.Duration(n-c.met.Load())*time.Duration(b.board.Interval) > idle && !c.starves(n) && !c.asks() {
-			delete(b.clocks, cpu)
-			b.end(c)
+			b.drop(cpu)
 		}
 	}
 	b.old = slices.DeleteFunc(b.old, func(c *Clock) bool {

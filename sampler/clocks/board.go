@@ -24,6 +24,7 @@ type Board struct {
 	kept      atomic.Int32                     // the thread that the keeper copies
 	keptSince atomic.Int64                     // since when; 0: none
 	clocks    [maxClocks]atomic.Pointer[Clock] // by number, for the keeper
+	homes     [maxClocks]atomic.Bool           // CPUs that have a clock
 	stride    atomic.Int64                     // only ticks that it divides are answered, 0: none
 	n         atomic.Int32                     // slots in use lie below it
 	slots     []Slot
@@ -174,6 +175,13 @@ func (b *Board) Held() (tid int, since int64) {
 		}
 	}
 	return tid, since
+}
+
+// home notes whether a CPU has a clock.
+func (b *Board) home(cpu int, has bool) {
+	if cpu < len(b.homes) {
+		b.homes[cpu].Store(has)
+	}
 }
 
 // SetStride lets clocks answer only each stride-th tick.

@@ -68,6 +68,8 @@ type Clock struct {
 	self  int   // its own /proc/thread-self/sched, 0: there is none
 	born  int64 // its first tick
 	mask  []uint64
+	// doubt: it has got its CPU late and maybe by something else than its timer, see tardy.
+	doubt bool
 	// prompt: it has real-time priority.
 	prompt bool
 
@@ -193,7 +195,8 @@ const (
 func (c *Clock) tardy(wake, next int64) bool {
 	late := wake - next
 	c.least = min(c.least, late)
-	if c.prompt || late <= 2*c.least+slack || c.tries == retries {
+	c.doubt = !c.prompt && late > 2*c.least+slack
+	if !c.doubt || c.tries == retries {
 		c.tries = 0
 		return false
 	}
@@ -214,8 +217,10 @@ const share = 3
 func (c *Clock) rove() {
 	for !c.quit.Load() {
 		for c.begun.Load() != c.made.Load() {
+			c.active.Store(true)
 			i := c.begun.Add(1) - 1
 			c.request(int(c.requests[i%maxRequests].Load()))
+			c.active.Store(false)
 		}
 		if c.out == 0 {
 			c.k.Park((*uint32)(unsafe.Pointer(&c.made)), c.begun.Load())
@@ -391,13 +396,18 @@ func (c *Clock) find(n int64) bool {
 		if errno != 0 || !ok {
 			continue
 		}
-		s.stood.Store(spent)
-		changed := s.run.Swap(run) != run
-		if !changed || s.sampled.Load() >= n {
+		if s.run.Load() == run || s.sampled.Load() >= n {
+			s.stood.Store(spent)
+			s.run.Store(run)
 			continue
 		}
 		got, _ = c.k.Pread(s.stat, c.text[:], 0)
 		state, cpu, ok := stat(c.text[:got])
+		if ok && cpu != c.cpu && uint(cpu) < maxClocks && b.homes[cpu].Load() {
+			continue // that CPU's clock has still to see that it has run
+		}
+		s.stood.Store(spent)
+		s.run.Store(run)
 		asleep := state == 'S'
 		if !ok || cpu != c.cpu || !asleep && state != 'R' {
 			continue
@@ -528,6 +538,12 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	if c.cpu == Anywhere {
 		return
 	}
+	m.Moved = c.doubt
+	if m.Asked-wake > blocked {
+		got, _ := c.k.Pread(s.sched, c.text[:], 0)
+		run, _, _, ok := schedstat(c.text[:got])
+		m.Moved = m.Moved || !ok || run != p.run
+	}
 	got, _ := c.k.Pread(s.stat, c.text[:], 0)
 	_, at, ok := stat(c.text[:got])
 	m.waits = ok && at == c.cpu
@@ -539,6 +555,10 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	}
 	c.stopped(m, status, errno)
 }
+
+// blocked is for how long after its wake-up a clock has had its CPU for certain, in nanoseconds: a seize may wait for an exec
+// (cred_guard_mutex), and without real-time priority another thread may get the CPU. The thread may have run on then.
+const blocked = 50_000
 
 // begin notes what is known at the request.
 //

@@ -333,6 +333,56 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestFindElsewhere: that a thread has run is not used up by the clock of another CPU, if its own has one.
+func TestFindElsewhere(t *testing.T) {
+	for _, home := range []bool{true, false} {
+		a := &actor{tid: 7, state: 'R', run: 1000 * us, cpu: 1}
+		_, b, c := desk(t, 1, a)
+		b.slots[0].run.Store(900 * us)
+		if b.home(1, home); c.find(5) {
+			t.Error("a thread of another CPU was found")
+		}
+		if got, want := b.slots[0].run.Load() == 900*us, home; got != want {
+			t.Errorf("its CPU has a clock: %t, that it has run is still to be seen: %t", home, got)
+		}
+		if a.cpu = 0; c.find(5) != home {
+			t.Errorf("its CPU had a clock: %t; it was found: %t", home, !home)
+		}
+	}
+}
+
+// TestAskLate: who may have run between the clock's wake-up and the request is not as the tick has met it.
+func TestAskLate(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		late   int64 // from the wake-up, ns
+		run    int64
+		broken bool
+		doubt  bool
+		want   bool
+	}{
+		{name: "at once", late: 40 * us, run: 401},
+		{name: "has not run", late: 60 * us, run: 400},
+		{name: "has run", late: 60 * us, run: 401, want: true},
+		{name: "nobody knows", late: 60 * us, run: 400, broken: true, want: true},
+		{name: "a late wake-up", late: 40 * us, run: 400, doubt: true, want: true},
+	} {
+		a := actor{tid: 7, run: tt.run, state: 'R'}
+		s, b, c := desk(t, 1, &a)
+		c.doubt = tt.doubt
+		if tt.broken {
+			s.broken[71] = unix.EIO
+		}
+		b.slots[0].take(1)
+		p := &c.picked
+		*p = pick{slot: 0, run: 400}
+		c.ask(&b.slots[0], p, 6, s.now-tt.late)
+		if m := &c.samples[0]; m.state.Load() != filled || m.Moved != tt.want {
+			t.Errorf("%s: state %d, moved %t", tt.name, m.state.Load(), m.Moved)
+		}
+	}
+}
+
 // TestPeek: a thread that has blocked is read without a stop, if it has not run since.
 func TestPeek(t *testing.T) {
 	const call = "232 0x7 0xab 0x2 0x3 0x4 0x5 0x7ffe10 0x401000\n"
@@ -631,12 +681,13 @@ func TestTardy(t *testing.T) {
 		prompt bool
 		delays []int64
 		want   string // how long after their ticks the samples were begun, us
+		moved  bool   // the second is of a wake-up that came late each time
 	}{
-		{"once", false, []int64{0, 300 * us, 0, 0}, "[0 500 0 0]"},
-		{"priority", true, []int64{0, 300 * us, 0, 0}, "[0 300 0 0]"},
-		{"late each time", false, []int64{0, 300 * us, 250 * us, 71 * us, 500 * us, 90 * us, 0, 0}, "[0 2090 0 0]"},
-		{"as ever", false, []int64{40 * us, 100 * us, 101 * us, 0, 0}, "[40 100 250 0]"},
-		{"usual", false, []int64{120 * us, 121 * us, 50 * us, 120 * us, 0}, "[120 300 120 0]"},
+		{"once", false, []int64{0, 300 * us, 0, 0}, "[0 500 0 0]", false},
+		{"priority", true, []int64{0, 300 * us, 0, 0}, "[0 300 0 0]", false},
+		{"late each time", false, []int64{0, 300 * us, 250 * us, 71 * us, 500 * us, 90 * us, 0, 0}, "[0 2090 0 0]", true},
+		{"as ever", false, []int64{40 * us, 100 * us, 101 * us, 0, 0}, "[40 100 250 0]", false},
+		{"usual", false, []int64{120 * us, 121 * us, 50 * us, 120 * us, 0}, "[120 300 120 0]", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := &actor{tid: 7, state: 'R'}
@@ -654,8 +705,11 @@ func TestTardy(t *testing.T) {
 				}
 			})
 			var late []int64
-			for _, m := range list[:min(4, len(list))] {
+			for i, m := range list[:min(4, len(list))] {
 				late = append(late, (m.Wake-b.Start-m.Tick*interval)/us)
+				if m.Moved != (i == 1 && tt.moved) {
+					t.Errorf("sample of tick %d: moved %t", m.Tick, m.Moved)
+				}
 			}
 			if got := fmt.Sprint(late); got != tt.want {
 				t.Errorf("samples of ticks %d began %s us late, want %s", ticksOf(list), got, tt.want)

@@ -401,14 +401,14 @@ func (p *Keeper) exit(s ptrace.Status) {
 		p.mu.Unlock()
 		return
 	}
+	p.holds(s.TID) // as long as it waits for what is read here
 	pages := procfs.FS{}.OpenPagemap(s.TID)
-	p.holds(s.TID)
 	errno := taking.Take(p.k, s.TID, &a, b, int(pages), taking.OtherStop, true)
-	p.holds(0)
 	pages.Close()
 	pid := p.process(s.TID)
 	st, _ := (procfs.FS{}).Schedstat(pid, s.TID)
 	at, early := p.k.Now(), p.opt.Early(pid, s.TID)
+	p.holds(0)
 	p.k.Cont(s.TID, 0)
 	if errno == 0 {
 		p.mu.Lock()

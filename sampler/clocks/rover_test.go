@@ -66,6 +66,11 @@ func TestRequests(t *testing.T) {
 	actors := []*actor{{tid: 7, state: 'S', run: 500, wait: 60}, {tid: 8, does: queues, cpu: 3, patience: 1}, {tid: 9, does: lingers}, {tid: 10}}
 	s, c, list := rove(t, 8, actors, [][]int{{0, 1}, {2}, {3}}, func(s *script, b *Board, c *Clock) {
 		s.now += 35_000 * us // tick 3
+		s.opens = func(int) {
+			if s.seizes == 0 && !c.active.Load() {
+				t.Error("it is about to ask for a stop, and is not busy")
+			}
+		}
 	})
 	if got := fmt.Sprint(tids(list)); got != "[7 8 9 10]" {
 		t.Fatalf("samples of %s", got)

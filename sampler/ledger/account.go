@@ -16,6 +16,7 @@ const (
 	Unsure                   // blocked at the looks before and after, but it ran in between
 	Unmet                    // ran, and no clock was where it did
 	Missed                   // the sampler was too late for the tick
+	Suspended                // the sampler was stopped itself, as by Ctrl-Z
 	Throttled                // left out to keep what is taken under --max-overhead
 	NotStopped               // asked to stop at an earlier tick, and has not stopped yet
 	Exited                   // ended, or became another program, before it could be copied
@@ -25,7 +26,7 @@ const (
 	NumClasses
 )
 
-var classNames = [NumClasses]string{"samples", "idle", "reused", "waiting for a CPU", "unsure", "not met", "missed", "throttled",
+var classNames = [NumClasses]string{"samples", "idle", "reused", "waiting for a CPU", "unsure", "not met", "missed", "suspended", "throttled",
 	"not stopped yet", "exited", "untraced", "no room", "no user stack"}
 
 // String is the name that the closing line uses.

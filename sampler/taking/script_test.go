@@ -175,7 +175,9 @@ func TestCopyStack(t *testing.T) {
 		{"no memory", high + 0x1000, mapping, -1, nil, high + 0x1000, 0, "[[85888 4096] [86016 4096]]", 0},
 		{"all in memory", low + 0x200, mapping, 0, func(uint64) bool { return true }, low + 0x180, 0x1000, "[[65920 4096]]", 1},
 		{"a page is not", low + 0x200, mapping, 0, func(p uint64) bool { return p == 16 }, low + 0x180, page - 0x180, "[[65920 3712]]", 1},
-		{"one that was never written", low + 0x200, zeros, 0, func(p uint64) bool { return p == 16 }, low + 0x180, 0x1000, "[[65920 4096]]", 0},
+		{"one that was never written", low + 0x200, zeros, 0, func(p uint64) bool { return p == 16 }, low + 0x180, 0x1000, "[[65920 3712]]", 2},
+		{"the first was never written", low + 0x200, zeros, 0, func(p uint64) bool { return p == 17 }, low + 0x180, 0x1000, "[[65920 0] [69632 384]]", 3},
+		{"never written, without a pagemap", low + 0x200, zeros, -1, nil, low + 0x180, 0x1000, "[[65920 4096]]", 0},
 		{"outside of what is known", high - 0x80, Extent{Low: low, High: low + page, Zeros: true}, 0, func(p uint64) bool { return p == 19 }, high - 0x100, 0x100, "[[81664 256]]", 1},
 		{"red zone not in memory", low + page + 0x10, mapping, 0, func(p uint64) bool { return p >= 17 }, low + page + 0x10, 0x1000, "[[69520 0] [69648 4096]]", 2},
 		{"below what is mapped of it so far", low - 0x2000, grows, -1, nil, low, 0x1000, "[[57216 4096] [57344 4096] [65536 4096]]", 0},
@@ -190,8 +192,15 @@ func TestCopyStack(t *testing.T) {
 		if addr != tt.want || n != tt.n || k.preads != tt.looks || fmt.Sprint(k.asked) != tt.asked {
 			t.Errorf("%s: %#x bytes at %#x by %v, %d looks at the pagemap; want %#x at %#x", tt.name, n, addr, k.asked, k.preads, tt.n, tt.want)
 		}
-		if n > 0 && room[n-1] != byte(addr)+byte(n-1) {
-			t.Errorf("%s: the copy is of another place", tt.name)
+		for i, b := range room[:n] {
+			here := addr + uint64(i)
+			want := byte(addr) + byte(i)
+			if tt.there != nil && !tt.there(here/page) {
+				want = 0
+			}
+			if b != want {
+				t.Fatalf("%s: %#x is copied as %d, want %d", tt.name, here, b, want)
+			}
 		}
 		c := &capture.Capture{Stack: make([]byte, 3, 0x1000)}
 		Peek(k, 7, tt.sp, &Advice{Stack: tt.x}, c, tt.pages, new(Buffer))

@@ -15,8 +15,8 @@ type Extent struct {
 	Low, High uint64 // the mapping that it lies in; 0, 0: not known
 	Below     uint64 // how far down its stack pointer may be: to Low, or below it where the mapping grows when it is touched
 	Top       uint64 // end of the outermost frame; 0: not known
-	// Zeros: a page of it that is not in memory is one that was never written. Nobody can hold it back, as
-	// with userfaultfd(2), so that it may be asked for. Asked: that was asked.
+	// Zeros: a page of it that is not in memory is one that was never written, so that it is known without being asked
+	// for: who brings it (userfaultfd(2), which may come later than this was found out) may never do. Asked: that was asked.
 	Zeros, Asked bool
 }
 
@@ -148,11 +148,23 @@ func copyStack(k Kernel, tid int, sp uint64, room []byte, x *Extent, pages int, 
 		if !ok {
 			n = len(room)
 		}
-		if !ok || !x.Zeros {
-			n = Present(k, pages, base, n, b)
+		done := 0
+		for {
+			there := Present(k, pages, base+uint64(done), n-done, b)
+			got := k.Memory(tid, base+uint64(done), room[done:done+there])
+			if done += got; got < there || done == n || !ok || !x.Zeros {
+				break
+			}
+			if there = span(k, pages, base+uint64(done), n-done, false, b); there == 0 {
+				break
+			}
+			clear(room[done : done+there])
+			if done += there; done == n {
+				break
+			}
 		}
-		if n = k.Memory(tid, base, room[:n]); n > 0 || try == last {
-			return base, n
+		if done > 0 || try == last {
+			return base, done
 		}
 	}
 }
@@ -241,17 +253,30 @@ var pageBytes = uint64(os.Getpagesize())
 //go:nosplit
 //go:norace
 func Present(k Kernel, pages int, addr uint64, n int, b *Buffer) int {
-	if pages < 0 {
-		return n
-	}
-	for at := addr &^ (pageBytes - 1); at < addr+uint64(n); {
+	return span(k, pages, addr, n, true, b)
+}
+
+// span is how many bytes from addr on, at most n, lie in pages that are in memory or swapped out, or, unless there, in such
+// as are neither. What the pagemap does not tell is taken for there.
+//
+//go:nosplit
+//go:norace
+func span(k Kernel, pages int, addr uint64, n int, there bool, b *Buffer) int {
+	at := addr &^ (pageBytes - 1)
+	for at < addr+uint64(n) {
 		count := (addr + uint64(n) - at + pageBytes - 1) / pageBytes
-		got, errno := k.Pread(pages, b.pages[:min(8*count, uint64(len(b.pages)))], int64(at/pageBytes*8))
+		got, errno := 0, unix.EBADF
+		if pages >= 0 {
+			got, errno = k.Pread(pages, b.pages[:min(8*count, uint64(len(b.pages)))], int64(at/pageBytes*8))
+		}
 		if errno != 0 || got < 8 {
-			break
+			if there {
+				return n
+			}
+			return int(max(at, addr) - addr)
 		}
 		for i := 0; i+8 <= got; i += 8 {
-			if binary.NativeEndian.Uint64(b.pages[i:])&(pagePresent|pageSwapped) == 0 {
+			if (binary.NativeEndian.Uint64(b.pages[i:])&(pagePresent|pageSwapped) != 0) != there {
 				return int(max(at, addr) - addr)
 			}
 			at += pageBytes

@@ -4,10 +4,11 @@
 //   t  a new thread ends in last_words      l  the main thread ends in leave
 //   g  exit_group(2) with status 7 in quit  s  a segmentation fault in crash
 //   f  fork(2) of a child that works in toil, for 250 ms of CPU time
+//   k  forks 100 children, one after the other, that use 2 ms of CPU time each
 //   w  works in toil itself, in a thread that is not the leader
 //   x  execve(2) of this program by a thread that is not the leader, in become
 //
-// It prints "ready" when all threads wait, and "done" after t, l, f and w.
+// It prints "ready" when all threads wait, and "done" after t, l, f, k and w.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>
@@ -88,6 +89,21 @@ static void child(void) {
 	say("done");
 }
 
+// brood has children that are gone before a slow observer comes.
+static void brood(void) {
+	for (int i = 0; i < 100; i++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			while (clock() < CLOCKS_PER_SEC / 500)
+				sink++;
+			_exit(0);
+		}
+		if (pid < 0 || waitpid(pid, 0, 0) != pid)
+			exit(1);
+	}
+	say("done");
+}
+
 static void *tell(void *arg) {
 	*(long *)arg = syscall(SYS_gettid);
 	return last_words(0);
@@ -142,6 +158,7 @@ static void *obey(void *arg) {
 		case 't': one_thread(); break;
 		case 'l': leader(); break;
 		case 'f': child(); break;
+		case 'k': brood(); break;
 		case 'g': quit(); break;
 		case 's': crash(); break;
 		case 'w': toil(); say("done"); break;

@@ -1,0 +1,45 @@
+package sampler
+
+import "time"
+
+// What children have used that ended before they were seen, and in the last moments of others, is known to their parent
+// once it has waited for them (wait_task_zombie, kernel/exit.c).
+
+// children is the CPU time of the children of a process that have ended, and of their own.
+type children struct {
+	clock  time.Duration // the CPU time of the process when reaped was read: it takes some to wait
+	base   time.Duration // reaped when sampling began
+	reaped time.Duration // of those it has waited for, as last read
+	known  time.Duration // of those that were seen, as much as is accounted for
+	told   time.Duration // accounted for as theirs, though nobody was seen
+}
+
+// clockTick is the unit in which stat tells of ended children: what was used before sampling began is rounded to it twice.
+const clockTick = 10 * time.Millisecond
+
+// readChildren reads what the ended children of p have used. The leader's file tells it also when it has exited.
+func (e *engine) readChildren(p *process) {
+	c := &p.children
+	if now := p.watch.Clock(); now != c.clock || c.reaped == 0 {
+		if s, err := e.fs.TaskStat(p.pid, p.pid); err == nil {
+			c.clock, c.reaped = now, s.Reaped
+		}
+	}
+}
+
+// unseen is what ended children of p have used and nothing was sent for yet.
+func (p *process) unseen() time.Duration {
+	c := &p.children
+	rest := c.reaped - c.base - c.known - c.told
+	if c.base > 0 {
+		rest -= 2 * clockTick
+	}
+	return max(0, rest)
+}
+
+// endChild accounts for a child that has ended with its parent, which may still have to wait for it.
+func (e *engine) endChild(p *process) {
+	if parent := e.procs[p.parent]; parent != nil && e.opt.Children {
+		parent.children.known += p.watch.Clock() - p.cpuBase + p.children.known + p.children.told
+	}
+}

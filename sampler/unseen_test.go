@@ -1,0 +1,83 @@
+package sampler
+
+import (
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"sfsample/internal/testprog"
+	"sfsample/ptrace/procfs"
+	"sfsample/sampler/watch"
+)
+
+// TestReadEarly: what is read of a young process is not taken for that of a capture if it has become another program since.
+func TestReadEarly(t *testing.T) {
+	p := startPool(t, threadsProg(t, "pool.c"))
+	e := &engine{}
+	proc := &process{pid: p.PID, brief: true, pages: procfs.FS{}.OpenPagemap(p.PID)}
+	defer proc.pages.Close()
+	th := &thread{tid: p.PID, proc: proc}
+	if early := e.readEarly(th); early == nil || len(early.maps) == 0 {
+		t.Fatalf("nothing was read of a process that lives: %v", early)
+	}
+	p.say(t, 'x', 4)
+	for end := time.Now().Add(testprog.Patience); !proc.replaced(); runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatal("the program never calls exec")
+		}
+	}
+	for range 4 { // it is read at the first captures, not at all
+		if early := e.readEarly(th); early != nil {
+			t.Fatalf("mappings of the next program:\n%s", early.maps)
+		}
+	}
+}
+
+// TestReplacedChild: a child that shares its parent's memory has become another program when it does not any more.
+func TestReplacedChild(t *testing.T) {
+	own := procfs.FS{}.OpenPagemap(os.Getpid())
+	defer own.Close()
+	for _, tt := range []struct {
+		parent int
+		shares bool
+		want   bool
+	}{{os.Getpid(), true, false}, {1, true, true}, {1, false, false}} {
+		p := &process{pid: os.Getpid(), pages: own, parent: tt.parent, shares: tt.shares}
+		if got := p.replaced(); got != tt.want {
+			t.Errorf("parent %d, shares %t: %t", tt.parent, tt.shares, got)
+		}
+	}
+}
+
+// TestUnseen: of what the kernel tells of ended children, that is charged to their parent which was not seen.
+func TestUnseen(t *testing.T) {
+	const ms = time.Millisecond
+	for _, tt := range []struct {
+		name string
+		children
+		want time.Duration
+	}{
+		{"none", children{}, 0},
+		{"all", children{reaped: 50 * ms}, 50 * ms},
+		{"some were seen", children{reaped: 50 * ms, known: 30 * ms}, 20 * ms},
+		{"more were seen than it has waited for", children{reaped: 50 * ms, known: 60 * ms}, 0},
+		{"some were told of", children{reaped: 50 * ms, known: 10 * ms, told: 15 * ms}, 25 * ms},
+		{"before sampling began", children{base: 500 * ms, reaped: 550 * ms}, 30 * ms},
+		{"less than is known for certain", children{base: 500 * ms, reaped: 515 * ms}, 0},
+	} {
+		if got := (&process{children: tt.children}).unseen(); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+	// What is known of a child is known of its parent's ended children.
+	timing := watch.Timing{Interval: ms}
+	child := &process{pid: 3, parent: 2, cpuBase: 4 * ms, children: children{known: 2 * ms, told: ms}, watch: watch.NewProcess(0, timing, 10*ms)}
+	parent := &process{pid: 2, parent: 1}
+	e := &engine{procs: map[int]*process{2: parent}, opt: Options{Children: true}}
+	e.endChild(parent)
+	e.endChild(child)
+	if parent.children.known != 9*ms {
+		t.Errorf("%v of a child with 6ms of its own and 3ms of its children are known", parent.children.known)
+	}
+}
