@@ -2,7 +2,7 @@
 // own clocks. perf looks at all CPUs: of one process its timers begin anew each time that a thread gets a CPU, and miss half of the
 // ticks of one that sleeps thousands of times a second.
 //
-//	go run ./bench/fair [-d 10s] [-hz 999] [-user] [-sfsample FILE] [-only NAMES] [-- ARGUMENTS OF SFSAMPLE]
+//	go run ./bench/fair [-d 10s] [-hz 999] [-user] [-doubt 2] [-sfsample FILE] [-only NAMES] [-- ARGUMENTS OF SFSAMPLE]
 //
 // Each program works without an end, under load where it is a server. perf and sfsample look at it in turns of a fourth
 // of -d each. Shares are of CPU time, by the function that the thread's own code was in (as symbol tables have it, for both alike): a sample in
@@ -44,6 +44,7 @@ const turns = 4
 type options struct {
 	length   time.Duration
 	hz       int
+	doubt    float64
 	user     bool
 	sfsample string
 	dir      string
@@ -112,6 +113,7 @@ func run(args []string, w io.Writer) error {
 	fs := flag.NewFlagSet("fair", flag.ContinueOnError)
 	fs.DurationVar(&o.length, "d", 10*time.Second, "how long each tool looks at each program")
 	fs.IntVar(&o.hz, "hz", 999, "samples a second")
+	fs.Float64Var(&o.doubt, "doubt", 2, "moved samples and ticks without a stack, in per cent at most")
 	fs.BoolVar(&o.user, "user", false, "programs and sfsample are nobody's")
 	fs.StringVar(&o.sfsample, "sfsample", "", "the program to measure (default: built from this module)")
 	only := fs.String("only", "", "names of programs, with commas between (default: all)")
@@ -314,7 +316,7 @@ func (o *options) hold(p program, w io.Writer) (ok bool, err error) {
 	}
 	doubt := 100*float64(moved)/float64(max(samples, 1)) + 100*lost/max(lost+ours.total(), 1)
 	fmt.Fprintf(w, "%s: %d samples by perf, %d by sfsample; moved or without stack %.2f %%\n", p.name, seen, samples, doubt)
-	ok = doubt <= 2 && samples > 0 && seen > 0
+	ok = doubt <= o.doubt && samples > 0 && seen > 0
 	names := slices.SortedFunc(maps.Keys(perf), func(a, b string) int { return cmp.Compare(perf[b], perf[a]) })
 	for name := range ours {
 		if perf[name] == 0 {
