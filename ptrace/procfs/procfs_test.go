@@ -84,7 +84,7 @@ func TestParseStat(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := Stat{PID: 4321, Comm: unescape([]byte(comm)), State: 'S', PPID: 1, Flags: 4194560, Faults: 1521 + 2,
-				UTime: 2500 * time.Millisecond, STime: 1500 * time.Millisecond, Threads: 3, StartTicks: 98765,
+				UTime: 2500 * time.Millisecond, STime: 1500 * time.Millisecond, Reaped: (7 + 8) * 10 * time.Millisecond, Threads: 3, StartTicks: 98765,
 				StartStack: 140736, Processor: 5}
 			if got != want {
 				t.Errorf("got  %+v\nwant %+v", got, want)
