@@ -266,11 +266,18 @@ func (n *Names) byStart(o *object, r *rawFrame) string {
 	return fmt.Sprintf("%s:fn_%08x", r.module.Name(), r.fn.Start)
 }
 
+// vdso is the kernel's name for its own object in every process.
+const vdso = "[vdso]"
+
 // jitFrame names a frame in code that belongs to no object: what a JIT compiler
 // made, if it says so in its perf map, else all of a region alike, by where it
 // begins.
 func (p *processNames) jitFrame(r *rawFrame) output.Frame {
 	f := output.Frame{PC: r.pc, Module: r.region, Offset: r.regionStart}
+	if r.region == vdso { // nobody could look into it before the process ended; it lies elsewhere in each
+		f.Func, f.Offset = vdso, r.pc-r.regionStart
+		return f
+	}
 	if r.region == "" || p == nil || p.jit == nil {
 		return f
 	}

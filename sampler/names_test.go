@@ -326,3 +326,14 @@ func TestOwnStop(t *testing.T) {
 		}
 	}
 }
+
+// TestVDSOUnread: the vDSO of a process that has ended before it was looked into is one name, wherever it lay.
+func TestVDSOUnread(t *testing.T) {
+	f := (*processNames)(nil).jitFrame(&rawFrame{frameKey: frameKey{pc: 0x7f010}, region: "[vdso]", regionStart: 0x7f000})
+	if f.Func != "[vdso]" || f.Offset != 0x10 {
+		t.Errorf("%+v", f)
+	}
+	if f := (*processNames)(nil).jitFrame(&rawFrame{frameKey: frameKey{pc: 0x7f010}, region: "[anon]", regionStart: 0x7f000}); f.Func != "" || f.Offset != 0x7f000 {
+		t.Errorf("%+v", f)
+	}
+}

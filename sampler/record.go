@@ -43,7 +43,7 @@ func (p *Pipeline) recordMaps(t *target, tid int) {
 			region.BuildID = mod.BuildID
 		}
 		m.Regions = append(m.Regions, region)
-		if r.Path == "[vdso]" {
+		if r.Path == vdso {
 			m.VDSO = make([]byte, min(r.End-r.Start, 1<<20))
 			n, err := ptrace.ReadMemory(tid, r.Start, m.VDSO)
 			if err != nil { // that thread has exited by now

@@ -184,7 +184,7 @@ func (s *recordedSource) regionAt(addr uint64) *capture.Region {
 }
 
 func (s *recordedSource) read(r *capture.Region, p []byte, off uint64) (int, error) {
-	if r.Path == "[vdso]" {
+	if r.Path == vdso {
 		return readTail(bytes.NewReader(s.all.process(s.pid).VDSO), p, int64(off))
 	}
 	if r.Perms&procfs.Write != 0 && r.Perms&procfs.Exec == 0 {
