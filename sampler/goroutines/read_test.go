@@ -54,8 +54,7 @@ func (f *fake) ReadRanges(buf []byte, list []Range) (done int) {
 	return done
 }
 
-func (f *fake) put(addr, v uint64)      { binary.LittleEndian.PutUint64(f.b[addr-fakeBase:], v) }
-func (f *fake) word(addr uint64) uint64 { return binary.LittleEndian.Uint64(f.b[addr-fakeBase:]) }
+func (f *fake) put(addr, v uint64) { binary.LittleEndian.PutUint64(f.b[addr-fakeBase:], v) }
 
 // g is the address of goroutine number i.
 func (f *fake) g(i int) uint64 { return fakeGs + uint64(i)*fakeHead }
@@ -107,7 +106,7 @@ func TestRead(t *testing.T) {
 		{name: "dead", make: func(f *fake) { f.put(at(f, 3, l.status), dead) }, want: Counts{Taken: 7, Dead: 1}},
 		{name: "running", make: func(f *fake) { f.put(at(f, 3, l.status), uint64(Running)) }, want: Counts{Taken: 7, Running: 1}},
 		{name: "in a call", make: func(f *fake) { f.put(at(f, 3, l.status), uint64(InCall)) }, want: Counts{Taken: 7, InCall: 1}},
-		{name: "scanned", make: func(f *fake) { f.put(at(f, 3, l.status), uint64(Waiting|0)|scanning) }, want: Counts{Taken: 8}},
+		{name: "scanned", make: func(f *fake) { f.put(at(f, 3, l.status), uint64(Waiting)|scanning) }, want: Counts{Taken: 8}},
 		{name: "stack is being moved", make: func(f *fake) { f.put(at(f, 3, l.status), copying) }, want: Counts{Taken: 7, Changed: 1}},
 		{name: "unknown status", make: func(f *fake) { f.put(at(f, 3, l.status), 77) }, want: Counts{Taken: 7, Odd: 1}},
 		{name: "one number twice", make: func(f *fake) { f.put(at(f, 3, l.goid), 1) }, want: Counts{Taken: 7, Odd: 1}},
