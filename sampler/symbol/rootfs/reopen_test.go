@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
 )
 
 // TestLeased: a file that is leased for writing is not opened, one leased for reading and others are.
@@ -28,6 +31,7 @@ func TestLeased(t *testing.T) {
 		if _, err := unix.FcntlInt(uintptr(holder), unix.F_SETLEASE, c.lease); err != nil {
 			t.Skipf("no leases to be had: %v", err)
 		}
+		known = new(leaseList)
 		f, err := Reopen(pathOnly(t, name), name)
 		if !errors.Is(err, c.want) {
 			t.Errorf("lease %d: %v, want %v", c.lease, err, c.want)
@@ -35,6 +39,37 @@ func TestLeased(t *testing.T) {
 		f.Close() // of a nil one that is an error
 		if got, err := unix.FcntlInt(uintptr(holder), unix.F_GETLEASE, 0); got != c.lease {
 			t.Errorf("lease %d has become %d, %v", c.lease, got, err)
+		}
+	}
+}
+
+// TestLeasesRead: the list is read again when it is older than twenty times what reading it took, and not before; and one that does not
+// come is done without.
+func TestLeasesRead(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := pathOnly(t, name)
+	var st unix.Stat_t
+	if err := unix.Fstat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	lease := procfs.FileLock{Kind: "LEASE", Mode: "WRITE", Major: unix.Major(st.Dev), Minor: unix.Minor(st.Dev), Inode: st.Ino}
+	defer func() { known = new(leaseList) }()
+	for _, c := range []struct {
+		name string
+		list *leaseList
+		want error
+	}{
+		{"fresh", &leaseList{until: time.Now().Add(time.Hour), leases: []procfs.FileLock{lease}, whole: true}, ErrLeased},
+		{"stale", &leaseList{until: time.Now().Add(-1), leases: []procfs.FileLock{lease}, whole: true}, nil},
+		{"not whole", &leaseList{until: time.Now().Add(time.Hour)}, ErrLeased},
+		{"stuck", &leaseList{until: time.Now().Add(time.Hour), err: ptrace.ErrStuck}, nil},
+	} {
+		known = c.list
+		if err := leased(path, &st); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
 		}
 	}
 }
