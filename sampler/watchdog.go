@@ -6,6 +6,8 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -103,21 +105,34 @@ func (x idleness) goesOn(before idleness) bool {
 	return false
 }
 
-// readingCalls are those with which the coordinator reads a target.
-var readingCalls = []int64{unix.SYS_OPENAT, unix.SYS_PREAD64, unix.SYS_READ, unix.SYS_GETDENTS64, unix.SYS_FSTAT, unix.SYS_READLINKAT,
-	unix.SYS_FACCESSAT, unix.SYS_PROCESS_VM_READV, unix.SYS_KCMP, unix.SYS_PTRACE, unix.SYS_CLOSE}
+// readingCalls are those with which the coordinator reads a target, of which readingFiles do so by a descriptor of /proc: in others of
+// these a thread of ours may wait for something else.
+var (
+	readingCalls = []int64{unix.SYS_OPENAT, unix.SYS_READLINKAT, unix.SYS_FACCESSAT, unix.SYS_PROCESS_VM_READV, unix.SYS_KCMP, unix.SYS_PTRACE}
+	readingFiles = []int64{unix.SYS_PREAD64, unix.SYS_READ, unix.SYS_GETDENTS64, unix.SYS_FSTAT, unix.SYS_CLOSE}
+)
 
-// callsOf lists the threads of a process that are blocked in one of readingCalls.
+// callsOf lists the threads of a process, our own, that are blocked in a call that reads a target.
 func callsOf(fs procfs.FS, pid int) map[int]wait {
 	calls := map[int]wait{}
 	ids, _ := fs.TaskIDs(pid)
 	for _, tid := range ids {
 		s, _ := fs.Schedstat(pid, tid)
-		if c, err := fs.Syscall(pid, tid); err == nil && !c.Running && slices.Contains(readingCalls, c.NR) {
+		c, err := fs.Syscall(pid, tid)
+		if err != nil || c.Running {
+			continue
+		}
+		if slices.Contains(readingCalls, c.NR) || slices.Contains(readingFiles, c.NR) && inProc(c.Args[0]) {
 			calls[tid] = wait{c, s.Count}
 		}
 	}
 	return calls
+}
+
+// inProc tells whether a descriptor of ours is a file in /proc, or one that is being closed.
+func inProc(fd uint64) bool {
+	name, err := os.Readlink("/proc/self/fd/" + strconv.FormatUint(fd, 10))
+	return err != nil || strings.HasPrefix(name, "/proc/")
 }
 
 // works notes that the coordinator goes on with what may hang.

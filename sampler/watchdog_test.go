@@ -3,6 +3,7 @@ package sampler
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"sync"
@@ -70,29 +71,52 @@ func TestWatchdog(t *testing.T) {
 	}
 }
 
-// watchHung is how long it takes until a coordinator is given up that is in a read without end.
+// watchHung is how long it takes until a coordinator is given up that is in an open without end. Another thread of ours is in a read
+// without end all the time, which alone would not do: it is of nothing in /proc.
 func watchHung(t *testing.T) time.Duration {
 	t.Helper()
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer r.Close() // not before: nobody else refers to it
-	defer w.Close()
+	defer r.Close()   // not before: nobody else refers to it
 	fd := int(r.Fd()) // blocking from now on
+	read := make(chan struct{})
+	go func() {
+		unix.Read(fd, make([]byte, 1))
+		close(read)
+	}()
+	defer func() {
+		w.Close()
+		<-read
+	}()
+	name := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := &engine{stop: make(chan struct{})}
+	other.works()
+	starved := make(chan struct{})
+	time.AfterFunc(3*hung, func() { close(starved) })
+	if err := other.watch(context.Background(), starved, nil); err != nil {
+		t.Errorf("watch = %v of a coordinator that gets no CPU, while another thread reads a pipe", err)
+	}
 	done := make(chan struct{})
 	e := &engine{stop: make(chan struct{})}
 	begun := time.Now()
 	e.works()
 	go func() {
-		unix.Read(fd, make([]byte, 1))
+		fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			unix.Close(fd)
+		}
 		close(done)
 	}()
 	if err := e.watch(context.Background(), done, nil); err != errHung {
 		t.Errorf("watch = %v, want that reading hangs", err)
 	}
 	took := time.Since(begun)
-	if _, err := w.Write([]byte{1}); err != nil {
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	<-done
