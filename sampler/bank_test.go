@@ -16,8 +16,8 @@ import (
 // their room.
 func TestClocksComeAndGo(t *testing.T) {
 	for _, hz := range []int{99, 20000} {
-		e := &engine{opt: Options{Hz: hz}, pool: new(pool), procs: map[int]*process{}}
-		e.interval, e.book = int64(e.opt.interval()), ledger.NewBook()
+		e := &engine{opt: Options{Hz: hz}, pool: new(pool), said: new(notices), pulse: new(pulse), procs: map[int]*process{}}
+		e.ticks.interval, e.book = int64(e.opt.interval()), ledger.NewBook()
 		for range 64 {
 			e.begin()
 			e.bank.Need(0, 0)
@@ -54,7 +54,7 @@ func TestHeldFiles(t *testing.T) {
 func TestRefused(t *testing.T) {
 	other := startWaiting(t)
 	var warned strings.Builder
-	e := &engine{opt: Options{Hz: 99}, log: slog.New(slog.NewTextHandler(&warned, nil)), warned: map[string]bool{}}
+	e := &engine{opt: Options{Hz: 99}, said: &notices{log: slog.New(slog.NewTextHandler(&warned, nil))}}
 	e.book = ledger.NewBook()
 	th := &thread{tid: other.PID, proc: &process{pid: other.PID}}
 	refuse := func(want ledger.Class) {

@@ -44,7 +44,7 @@ func TestBudget(t *testing.T) {
 
 // TestMaxCPU: the stride that holds is the larger of both, and is told.
 func TestMaxCPU(t *testing.T) {
-	e := &engine{interval: int64(time.Second) / 19, log: slog.New(slog.DiscardHandler), bank: new(clocks.Bank)}
+	e := &engine{ticks: ticks{interval: int64(time.Second) / 19}, said: &notices{log: slog.New(slog.DiscardHandler)}, bank: new(clocks.Bank)}
 	e.opt.MaxCPU = 1e-9
 	e.load.own = budget{stride: 1, begun: 1}
 	e.load.begun = 1

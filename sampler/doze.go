@@ -78,18 +78,18 @@ func prompt() {
 // doze waits while nothing runs, and sets which tick is due then; until then it is the next to be looked at.
 func (e *engine) doze() {
 	d := &e.dozing
-	if len(e.procs) == 0 || len(e.procs) > maxDozing || e.keeper != nil || len(e.backlog)+len(e.later) > 0 || e.interval < leastTick {
+	if len(e.procs) == 0 || len(e.procs) > maxDozing || e.keeper != nil || !e.out.empty() || len(e.later) > 0 || e.ticks.interval < leastTick {
 		return
 	}
-	d.start, d.interval, d.n = e.start+min(e.interval/2, leastTick/2), e.interval, 0
+	d.start, d.interval, d.n = e.ticks.start+min(e.ticks.interval/2, leastTick/2), e.ticks.interval, 0
 	d.tick = e.book.Tick()
-	d.step = max(1, e.due-d.tick)
-	d.last = min(d.tick+max(d.step, int64(longestDoze)/e.interval), (e.until-1-d.start)/e.interval)
+	d.step = max(1, e.ticks.due-d.tick)
+	d.last = min(d.tick+max(d.step, int64(longestDoze)/e.ticks.interval), (e.ticks.until-1-d.start)/e.ticks.interval)
 	for _, p := range e.procs {
 		d.clocks[d.n], d.stood[d.n] = p.clock, int64(p.watch.Clock())
 		d.n++
 	}
 	prompt()
 	ptrace.Outside(d)
-	e.due = d.tick
+	e.ticks.due = d.tick
 }

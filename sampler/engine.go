@@ -3,10 +3,8 @@ package sampler
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,23 +22,18 @@ import (
 // pipeline. It stops nobody. All its fields belong to its goroutine, but for
 // those that say otherwise.
 type engine struct {
-	opt      Options
-	log      *slog.Logger
-	fs       procfs.FS
-	pool     *pool
-	out      chan<- item
-	nudge    chan<- struct{} // with room for one
-	interval int64           // nanoseconds
+	opt   Options
+	said  *notices
+	out   *outlet
+	ticks ticks
+	pulse *pulse
+	fs    procfs.FS
+	pool  *pool
 
 	procs   map[int]*process
 	threads map[int]*thread
 	list    []*thread    // the same threads, in order of discovery
 	wanted  map[int]bool // --tid
-
-	origin int64 // CLOCK_MONOTONIC of the pipeline's start
-	start  int64 // CLOCK_MONOTONIC of tick 0
-	until  int64 // CLOCK_MONOTONIC of the end
-	due    int64 // the next tick to be handled, as far as is planned
 
 	book  *ledger.Book
 	board *clocks.Board
@@ -69,18 +62,10 @@ type engine struct {
 	dozing                  doze
 	napping                 nap
 	pace                    watch.Pace
-	times                   watch.Timing
-	uncounted               bool   // the kernel keeps no run counts
-	published               int64  // when status was set
-	open, files             int    // files of threads that are open, and may be; 0: not known
-	backlog                 []item // could not be sent yet
-	warned                  map[string]bool
+	uncounted               bool // the kernel keeps no run counts
+	open, files             int  // files of threads that are open, and may be; 0: not known
 
-	stop   chan struct{} // closed by others
 	exited chan struct{} // the keeper has news; room for one
-	status atomic.Pointer[Progress]
-	busy   atomic.Int64                 // the coordinator may hang since this CLOCK_MONOTONIC time; 0: it rests
-	shared atomic.Pointer[clocks.Board] // the board, for the watchdog
 	buf    [512]byte
 	kernel []byte // room for the kernel's part of a stack; nil: not needed yet
 }
@@ -131,7 +116,7 @@ func (e *engine) permitted(p *process) error {
 			return unix.ESRCH
 		}
 		if s, err := e.fs.Status(tid); err == nil && s.TracerPid != 0 && e.keeper == nil {
-			e.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", tid, s.TracerPid)
+			e.said.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", tid, s.TracerPid)
 		}
 		_, err = e.fs.Syscall(p.pid, tid)
 		var errno unix.Errno
@@ -157,7 +142,7 @@ func (e *engine) addProcess(pid int) *process {
 	if s, err := e.fs.Stat(pid); err == nil && e.opt.Children {
 		p.parent, p.children.base = s.PPID, s.Reaped
 	}
-	p.watch = watch.NewProcess(e.book.Tick(), e.times, p.cpuBase)
+	p.watch = watch.NewProcess(e.book.Tick(), e.ticks.times, p.cpuBase)
 	e.procs[pid] = p
 	v, _ := e.programs.LoadOrStore(pid, p.program)
 	p.program = v.(*program)
@@ -189,7 +174,7 @@ func (e *engine) openProcess(p *process) {
 // addThread begins a thread that was found by listing. born: it has lived since the last
 // listing only. false: it has exited.
 func (e *engine) addThread(p *process, tid int, born bool) bool {
-	e.works()
+	e.pulse.works()
 	t := &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, statFD: -1, debugFD: -1, slot: -1}
 	st, err := e.fs.TaskStat(p.pid, tid)
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
@@ -339,7 +324,7 @@ func (e *engine) drop(t *thread) {
 	t.proc.threads.Add(-1)
 	e.feedback.Delete(t.tid)
 	if t.shown {
-		e.send(item{left: left{t.proc.pid, t.tid}})
+		e.out.send(item{left: left{t.proc.pid, t.tid}})
 	}
 	if e.opt.ended != nil {
 		e.opt.ended(t.tid)
@@ -373,8 +358,8 @@ func (e *engine) gone(t *thread) {
 // those that it waited for a CPU, as far as the kernel's count of that goes, and others.
 func (e *engine) settle(t *thread, n int64, waited time.Duration, c ledger.Class) {
 	if w := int64(waited - t.waited); w > 0 && !t.watch.Asleep() {
-		k := (w + e.interval/2) / e.interval
-		if w >= t.runnable*e.interval/2 {
+		k := (w + e.ticks.interval/2) / e.ticks.interval
+		if w >= t.runnable*e.ticks.interval/2 {
 			k = max(k, t.runnable)
 		}
 		t.waits += e.book.GiveSome(&t.line, min(k, e.book.Owed(&t.line, n)), ledger.Waiting)
@@ -393,7 +378,7 @@ func (e *engine) dropProcess(p *process) {
 	e.chargeRest(p)
 	e.endChild(p)
 	e.closeProcess(p)
-	e.send(item{gone: p.pid})
+	e.out.send(item{gone: p.pid})
 	if p.pid == e.opt.Command && e.keeper == nil {
 		e.reapCommand()
 	}
@@ -415,62 +400,6 @@ func (e *engine) commandEnd() (unix.WaitStatus, bool) {
 		time.Sleep(time.Millisecond)
 	}
 	return 0, false
-}
-
-// send hands something to the pipeline without ever waiting for it.
-func (e *engine) send(it item) {
-	e.flush()
-	urgent := it.urgent() // it is the pipeline's once it is sent
-	if len(e.backlog) > 0 || !e.offer(it) {
-		e.backlog = append(e.backlog, it)
-	}
-	if urgent {
-		e.hasten()
-	}
-}
-
-// hasten has the pipeline look at once.
-func (e *engine) hasten() {
-	select {
-	case e.nudge <- struct{}{}:
-	default:
-	}
-}
-
-// offer sends if there is room.
-func (e *engine) offer(it item) bool {
-	select {
-	case e.out <- it:
-		return true
-	default:
-		return false
-	}
-}
-
-// flush sends what has waited, as far as there is room.
-func (e *engine) flush() {
-	for i, it := range e.backlog {
-		if !e.offer(it) {
-			e.backlog = append(e.backlog[:0], e.backlog[i:]...)
-			return
-		}
-	}
-	e.backlog = e.backlog[:0]
-}
-
-// behind tells that the pipeline does not keep up.
-func (e *engine) behind() bool { return len(e.backlog) > maxBacklog }
-
-// maxBacklog bounds what waits for the pipeline besides its queue.
-const maxBacklog = 1 << 15
-
-// warn says something once.
-func (e *engine) warn(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	if len(e.warned) < 1000 && !e.warned[text] {
-		e.warned[text] = true
-		e.log.Warn(text)
-	}
 }
 
 // finish accounts for what is still owed when a run ends while its targets
@@ -524,8 +453,3 @@ func (e *engine) closeProcess(p *process) {
 		return true
 	})
 }
-
-func (e *engine) elapsed() time.Duration { return time.Duration(ptrace.Now() - e.start) }
-
-// at is a CLOCK_MONOTONIC time as captures tell it: since the pipeline's start.
-func (e *engine) at(now int64) time.Duration { return time.Duration(now - e.origin) }

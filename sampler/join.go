@@ -23,7 +23,7 @@ func (e *engine) joinFound() error {
 		return errors.Join(errs...)
 	}
 	for _, err := range errs {
-		e.warn("%v", err)
+		e.said.warn("%v", err)
 	}
 	return nil
 }
@@ -33,10 +33,10 @@ func (e *engine) joinAll(pids []int, open bool) {
 	if !open {
 		e.opt.Joins = nil
 	}
-	e.book.Advance((ptrace.Now() - e.start) / e.interval) // those who come owe no tick that has passed
+	e.book.Advance(e.ticks.passed(ptrace.Now())) // those who come owe no tick that has passed
 	for _, pid := range pids {
 		if err := e.join(pid); err != nil {
-			e.warn("%v", err)
+			e.said.warn("%v", err)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func (e *engine) join(pid int) error {
 		return e.explain(pid, err)
 	}
 	p.brief = true
-	e.send(item{opened: pid})
+	e.out.send(item{opened: pid})
 	return nil
 }
 
@@ -74,28 +74,28 @@ func (e *engine) join(pid int) error {
 func (e *engine) awaitJoin(timer *time.Timer) bool {
 	for len(e.procs) == 0 && e.opt.Joins != nil {
 		now := ptrace.Now()
-		if now >= e.until {
+		if now >= e.ticks.until {
 			return false
 		}
-		wake := e.until
+		wake := e.ticks.until
 		if e.opt.Every > 0 {
 			wake = min(wake, e.round.until)
 		}
 		timer.Reset(time.Duration(wake - now))
-		e.rests()
+		e.pulse.rests()
 		select {
 		case <-timer.C:
 			if now := ptrace.Now(); e.roundDue(now) {
-				e.book.Advance((now - e.start) / e.interval)
+				e.book.Advance(e.ticks.passed(now))
 				e.endRound(now, false)
 			}
 		case f := <-e.opt.Suspend:
 			f()
 		case pids, open := <-e.opt.Joins:
-			e.works()
+			e.pulse.works()
 			e.joinAll(pids, open)
-		case <-e.stop:
-			e.until = min(e.until, ptrace.Now())
+		case <-e.pulse.stop:
+			e.ticks.until = min(e.ticks.until, ptrace.Now())
 			return false
 		}
 	}

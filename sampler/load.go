@@ -77,8 +77,8 @@ func (l *load) add(t *thread, taken time.Duration) {
 func (l *load) update(e *engine, now int64) {
 	if e.opt.MaxCPU > 0 {
 		used, _ := ptrace.RawClock(unix.CLOCK_PROCESS_CPUTIME_ID)
-		if lowered, share := l.own.update(e.opt.MaxCPU, slowest(e.interval), now, used); lowered {
-			e.log.Warn(fmt.Sprintf("this program took %.2g %% of a CPU, of %.2g %% that it may: only one tick in %d is answered", 100*share, 100*e.opt.MaxCPU, l.own.stride))
+		if lowered, share := l.own.update(e.opt.MaxCPU, slowest(e.ticks.interval), now, used); lowered {
+			e.said.log.Warn(fmt.Sprintf("this program took %.2g %% of a CPU, of %.2g %% that it may: only one tick in %d is answered", 100*share, 100*e.opt.MaxCPU, l.own.stride))
 		}
 	}
 	defer func() { l.both = max(l.stride, l.own.stride, 1); l.most = max(l.most, l.both) }()
@@ -131,6 +131,6 @@ func (e *engine) chargeRest(p *process) {
 		rest = max(rest, 0) + unseen
 	}
 	if rest > 0 {
-		e.send(item{spent: &capture.Spent{PID: p.pid, Weight: capture.Weight{CPU: rest}}})
+		e.out.send(item{spent: &capture.Spent{PID: p.pid, Weight: capture.Weight{CPU: rest}}})
 	}
 }

@@ -21,7 +21,7 @@ import (
 // last tick, so that there was nothing to look at.
 func (e *engine) choose(n int64) (quiet bool) {
 	quiet = true
-	e.pace.Begin(e.interval)
+	e.pace.Begin(e.ticks.interval)
 	e.readClocks(n, (*watch.Process).Begin)
 	asks := e.pool.asks.Swap(false)
 	for i := 0; i < len(e.list); i++ {
@@ -92,7 +92,7 @@ const (
 // look finds out what thread t does at tick n and acts on it. false: it is
 // gone, and was dropped.
 func (e *engine) look(t *thread, n int64) bool {
-	e.works()
+	e.pulse.works()
 	if t.noUserStack {
 		e.book.Give(&t.line, n, ledger.NoUserStack)
 		return e.alive(t)
@@ -165,7 +165,7 @@ func (e *engine) sleepsOn(t *thread, n int64) bool {
 		return true
 	}
 	e.creditIdle(t, e.settled(t, n))
-	if w := t.watch.Waited(n); w > boardTicks && (e.listed > fewListed || w*e.interval > int64(boardStay)) {
+	if w := t.watch.Waited(n); w > boardTicks && (e.listed > fewListed || w*e.ticks.interval > int64(boardStay)) {
 		e.leave(t)
 	}
 	return true
@@ -282,7 +282,7 @@ func (e *engine) runs(t *thread, n int64) {
 	if e.uncounted {
 		e.bank.Ask(t.slot)
 	} else if t.slot >= 0 && e.bank.Away(st.Processor, n) {
-		e.afar.note(e.warn, t.proc.pid, st.Processor)
+		e.afar.note(e.said.warn, t.proc.pid, st.Processor)
 		e.bank.Ask(t.slot)
 	}
 }
@@ -297,9 +297,9 @@ func (e *engine) refuse(t *thread, n int64) {
 	case e.ours(s.TracerPid): // it was asked by the id that it had before an exec
 		class = ledger.NotStopped
 	case s.TracerPid != 0:
-		e.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", t.tid, s.TracerPid)
+		e.said.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", t.tid, s.TracerPid)
 	default:
-		e.warn("threads of process %d may not be traced any more: running ones are not sampled (%s)", t.proc.pid, Remedy(t.proc.pid))
+		e.said.warn("threads of process %d may not be traced any more: running ones are not sampled (%s)", t.proc.pid, Remedy(t.proc.pid))
 	}
 	e.book.Give(&t.line, n, class)
 }
@@ -354,7 +354,7 @@ func (e *engine) lookFailed(t *thread, err error) bool {
 // fewFiles says that there are not enough files to be had.
 func (e *engine) fewFiles() {
 	e.lacksFiles = true
-	e.warn("no more files can be opened: some threads are not sampled (it takes five for each; try: ulimit -n 4096)")
+	e.said.warn("no more files can be opened: some threads are not sampled (it takes five for each; try: ulimit -n 4096)")
 }
 
 // nowIdle begins a wait of a thread that was found blocked, after s was read, when blocked threads are not sampled.
@@ -382,7 +382,7 @@ func (e *engine) creditIdle(t *thread, n int64) {
 	case !t.stack:
 		e.book.Give(&t.line, n, ledger.Idle)
 		return
-	case e.behind():
+	case e.out.behind():
 		e.book.Give(&t.line, n, ledger.NoRoom)
 		return
 	}
@@ -392,7 +392,7 @@ func (e *engine) creditIdle(t *thread, n int64) {
 // wasLate notes that ticks have passed while threads were looked at, at tick n: those found blocked may have run in
 // them until then.
 func (e *engine) wasLate(n int64) {
-	now := (ptrace.Now() - e.start) / e.interval
+	now := e.ticks.passed(ptrace.Now())
 	if now <= n {
 		return
 	}

@@ -63,7 +63,7 @@ func (e *engine) count(p *process, n int64) {
 	}
 	begun := ptrace.Now()
 	e.relist(p, true)
-	c.next = n + 1 + int64(float64(ptrace.Now()-begun)/censusShare)/e.interval
+	c.next = n + 1 + int64(float64(ptrace.Now()-begun)/censusShare)/e.ticks.interval
 	c.others, c.again = alive-int64(p.threads.Load()), n+censusTicks
 }
 
@@ -160,7 +160,7 @@ func (e *engine) onExec(p *process, next *program) {
 		e.drop(leader)
 	}
 	p.watch.Forget()
-	e.send(item{gone: p.pid})
+	e.out.send(item{gone: p.pid})
 	for range listings {
 		if fresh, err := e.relist(p, false); !fresh || err != nil {
 			break
@@ -205,7 +205,7 @@ func (e *engine) adopt(parent *process, pid int) {
 	own, err1 := os.Readlink(e.fs.Path(pid, "exe"))
 	other, err2 := os.Readlink(e.fs.Path(parent.pid, "exe"))
 	if err1 == nil && err2 == nil && own == other {
-		e.send(item{fork: fork{parent.pid, pid}})
+		e.out.send(item{fork: fork{parent.pid, pid}})
 	}
 	e.relist(p, true)
 	if p.threads.Load() == 0 {

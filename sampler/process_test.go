@@ -128,7 +128,7 @@ func TestCountsRuns(t *testing.T) {
 // given away: a clock may have met the thread there.
 func TestLate(t *testing.T) {
 	for _, tt := range []struct{ credit, idle, unsure, owed int64 }{{9, 0, 0, 21}, {10, 1, 0, 20}, {12, 1, 2, 18}, {15, 1, 5, 15}, {20, 6, 5, 10}} {
-		e := &engine{book: ledger.NewBook()}
+		e := &engine{book: ledger.NewBook(), out: new(outlet)}
 		p := &process{}
 		th := &thread{proc: p}
 		e.book.Advance(9)
@@ -201,7 +201,7 @@ func TestAhead(t *testing.T) {
 	}
 	defer unix.Close(tasks)
 	for _, ahead := range []time.Duration{0, 1, time.Hour} {
-		e := &engine{opt: Options{Stop: StopNever}, book: ledger.NewBook(), threads: map[int]*thread{}}
+		e := &engine{opt: Options{Stop: StopNever}, book: ledger.NewBook(), pulse: new(pulse), threads: map[int]*thread{}}
 		p := &process{pid: other.PID, tasks: tasks, pages: -1, ahead: ahead}
 		if !e.addThread(p, other.PID, true) {
 			t.Fatal("the thread is not there")

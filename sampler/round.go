@@ -58,7 +58,7 @@ func (e *engine) endRound(now int64, last bool) {
 	for c := range a.Count {
 		r.Count[c] = a.Count[c] - b.Count[c]
 	}
-	e.send(item{round: r})
+	e.out.send(item{round: r})
 	start, until := r.End, e.round.until
 	e.beginRound(now)
 	e.round.start = start
@@ -89,13 +89,13 @@ func (e *engine) balance() {
 		p.ahead = 0
 		cpu, ok := p.cpuTime()
 		spent := cpu - p.cpuBase - p.charged - pending[p]
-		if !ok || p.only || spent < time.Duration(e.interval) {
+		if !ok || p.only || spent < time.Duration(e.ticks.interval) {
 			continue
 		}
 		s := &capture.Spent{PID: p.pid}
 		s.CPU = spent
 		p.charged += s.CPU
 		p.ahead = s.CPU
-		e.send(item{spent: s})
+		e.out.send(item{spent: s})
 	}
 }

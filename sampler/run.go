@@ -63,17 +63,17 @@ const boardRoom = 4096
 func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, ready func(), progress func(Progress)) (Result, error) {
 	items, nudge := make(chan item, 4096), make(chan struct{}, 1)
 	e := &engine{
-		opt: opt, log: opt.Log, pool: pipe.pool, out: items, nudge: nudge,
-		interval: int64(opt.interval()), times: watch.Timing{Interval: opt.interval(), Lag: ptrace.SchedulerTick()},
-		origin: ptrace.Now() - int64(time.Since(pipe.cfg.Start)),
-		procs:  map[int]*process{}, threads: map[int]*thread{},
-		wanted: map[int]bool{}, warned: map[string]bool{},
+		opt: opt, pool: pipe.pool, said: &notices{log: opt.Log}, out: &outlet{queue: items, nudge: nudge},
+		ticks: ticks{interval: int64(opt.interval()), times: watch.Timing{Interval: opt.interval(), Lag: ptrace.SchedulerTick()},
+			origin: ptrace.Now() - int64(time.Since(pipe.cfg.Start))},
+		procs: map[int]*process{}, threads: map[int]*thread{}, wanted: map[int]bool{},
 		load: load{max: opt.MaxOverhead, own: budget{stride: opt.firstStride}}, calm: new(waiting), book: ledger.NewBook(),
-		stop: make(chan struct{}), exited: make(chan struct{}, 1),
+		exited: make(chan struct{}, 1),
 	}
-	if e.log == nil {
-		e.log = slog.New(slog.DiscardHandler)
+	if e.said.log == nil {
+		e.said.log = slog.New(slog.DiscardHandler)
 	}
+	e.pulse = &pulse{said: e.said, stop: make(chan struct{})}
 	for _, tid := range opt.TIDs {
 		e.wanted[tid] = true
 	}
@@ -90,18 +90,16 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		defer close(done)
 		err = e.run(d, ready, &result)
 	}()
-	if hangs := e.watch(ctx, done, progress); hangs != nil {
-		e.endItems(items)
+	if hangs := e.pulse.watch(ctx, done, progress); hangs != nil {
+		e.out.end()
 		pipe.await(piped)
 		return e.sofar(), errors.Join(hangs, pipe.err)
 	}
 	if opt.Released != nil {
 		opt.Released()
 	}
-	for _, it := range e.backlog {
-		items <- it
-	}
-	e.endItems(items)
+	e.out.rest()
+	e.out.end()
 	pipe.await(piped)
 	if err == nil {
 		err = pipe.err
@@ -109,15 +107,9 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 	return result, err
 }
 
-// endItems tells the pipeline that nothing more comes.
-func (e *engine) endItems(items chan<- item) {
-	items <- item{end: true}
-	e.hasten()
-}
-
 // sofar is the result of a run as it was published last.
 func (e *engine) sofar() (r Result) {
-	if p := e.status.Load(); p != nil {
+	if p := e.pulse.status.Load(); p != nil {
 		r.Account, r.Elapsed, r.Threads = p.Account, p.Elapsed, p.Threads
 		r.Count[ledger.Missed] += r.Expected - r.Sum() // what was not accounted for yet
 	}
@@ -146,9 +138,9 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 			return err
 		}
 	}
-	defer e.rests()
-	e.start = ptrace.Now()
-	e.board.Start = e.start
+	defer e.pulse.rests()
+	e.ticks.start = ptrace.Now()
+	e.board.Start = e.ticks.start
 	for _, pid := range e.opt.PIDs {
 		err := e.attach(pid)
 		if (e.keeper != nil || pid == e.opt.Command) && (procfs.Gone(err) || errors.Is(err, unix.ESRCH)) {
@@ -161,7 +153,7 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 			return e.explain(pid, err)
 		}
 		if e.opt.Command == 0 {
-			e.send(item{opened: pid})
+			e.out.send(item{opened: pid})
 		}
 	}
 	if err := e.joinFound(); err != nil {
@@ -173,9 +165,9 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 	if e.opt.Command == 0 && ready != nil {
 		ready()
 	}
-	e.until = math.MaxInt64
+	e.ticks.until = math.MaxInt64
 	if d > 0 {
-		e.until = ptrace.Now() + int64(d)
+		e.ticks.until = ptrace.Now() + int64(d)
 	}
 	result.Threads = len(e.list)
 	e.beginRound(ptrace.Now())
@@ -185,7 +177,7 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 	}
 	e.finish()
 	if total := e.afar.total(); total != "" {
-		e.log.Warn(total)
+		e.said.log.Warn(total)
 	}
 	e.endRound(ptrace.Now(), true)
 	e.report(result)
@@ -195,12 +187,12 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 // begin sets the time of tick 0 and makes the board and the bank.
 func (e *engine) begin() {
 	if e.uncounted = e.opt.uncounted || !countsRuns(e.fs); e.uncounted {
-		e.warn("this kernel keeps no run counts (/proc/PID/schedstat is missing, or all 0): running threads are stopped from elsewhere, which favours the ends of system calls, and CPU times are counted in 10 ms (try: a kernel with CONFIG_SCHED_INFO, or the boot parameter delayacct)")
+		e.said.warn("this kernel keeps no run counts (/proc/PID/schedstat is missing, or all 0): running threads are stopped from elsewhere, which favours the ends of system calls, and CPU times are counted in 10 ms (try: a kernel with CONFIG_SCHED_INFO, or the boot parameter delayacct)")
 	}
-	e.start = ptrace.Now()
-	e.board = clocks.NewBoard(boardRoom, e.start, e.interval)
+	e.ticks.start = ptrace.Now()
+	e.board = clocks.NewBoard(boardRoom, e.ticks.start, e.ticks.interval)
 	e.board.NoRestart = e.opt.NoRestart
-	e.shared.Store(e.board)
+	e.pulse.board.Store(e.board)
 	e.bank = clocks.NewBank(new(taking.Live), e.board, clocks.Options{
 		Samples: e.buffers(), Nice: e.opt.Nice,
 	})
@@ -218,13 +210,13 @@ func countsRuns(fs procfs.FS) bool {
 // coordinator, which may have to wait for a CPU, is there again.
 func (e *engine) buffers() int {
 	const patience = int64(100 * time.Millisecond)
-	return int(min(max(16, patience/e.interval), 512))
+	return int(min(max(16, patience/e.ticks.interval), 512))
 }
 
 func (e *engine) report(r *Result) {
 	missed, late, looked := e.bank.Counts()
 	r.Account = e.book.Account()
-	r.Elapsed = e.elapsed()
+	r.Elapsed = e.ticks.elapsed()
 	r.AskedHz = float64(e.opt.Hz)
 	// Clocks miss ticks each for its CPU, the coordinator for all.
 	ticks := float64(max(r.Ticks, 1))
@@ -240,14 +232,10 @@ func (e *engine) report(r *Result) {
 	}
 }
 
-// publish lets other goroutines see how it goes.
-func (e *engine) publish(now int64) {
-	if now-e.published < int64(100*time.Millisecond) {
-		return
-	}
-	e.published = now
+// progress is how the run goes.
+func (e *engine) progress(now int64) *Progress {
 	a := e.book.Account()
-	e.status.Store(&Progress{time.Duration(now - e.start), len(e.list), a.Count[ledger.Sampled], a.Lost(), e.pause.quantile(0.5), a})
+	return &Progress{time.Duration(now - e.ticks.start), len(e.list), a.Count[ledger.Sampled], a.Lost(), e.pause.quantile(0.5), a}
 }
 
 // launch lets our command begin, and returns when it has called exec: what runs before is not the
@@ -255,7 +243,7 @@ func (e *engine) publish(now int64) {
 func (e *engine) launch(ready func()) error {
 	pid := e.opt.Command
 	var err error
-	<-ptrace.OnThread(func() { err = awaitExec(e.fs, pid, ready, e.stop) })
+	<-ptrace.OnThread(func() { err = awaitExec(e.fs, pid, ready, e.pulse.stop) })
 	return err
 }
 
@@ -335,7 +323,7 @@ func (e *engine) keep(ready func()) error {
 	e.keeper = keeper
 	select {
 	case <-keeper.Begun():
-	case <-e.stop:
+	case <-e.pulse.stop:
 	}
 	return nil
 }
@@ -438,7 +426,7 @@ func (e *engine) takeExit(x *clocks.Exit) {
 	c.Taken = capture.Exiting
 	e.emitWith(t, e.book.Tick(), c, max(x.Run, t.line.Run()), x.At, note.early)
 	if e.threads[t.tid] != t {
-		e.send(item{left: left{t.proc.pid, t.tid}})
+		e.out.send(item{left: left{t.proc.pid, t.tid}})
 	}
 }
 

@@ -22,20 +22,20 @@ func (e *engine) loop() {
 			break
 		}
 		now := ptrace.Now()
-		if now >= e.until {
+		if now >= e.ticks.until {
 			break
 		}
-		if now >= e.dueAt() {
+		if now >= e.ticks.dueAt(e.bank.Last) {
 			quiet := e.onTick(now)
-			e.rests()
+			e.pulse.rests()
 			if quiet && e.book.Tick()-e.still() > boardTicks {
 				timer.Stop() // it would wake the runtime
 				e.doze()
 			}
 			now = ptrace.Now()
 		}
-		next, passed := min(e.dueAt(), e.until), timer.C
-		e.rests()
+		next, passed := min(e.ticks.dueAt(e.bank.Last), e.ticks.until), timer.C
+		e.pulse.rests()
 		if e.nap(next) {
 			passed = over
 		} else {
@@ -43,17 +43,17 @@ func (e *engine) loop() {
 		}
 		select {
 		case <-passed:
-			e.works()
+			e.pulse.works()
 		case <-e.exited:
-			e.works()
+			e.pulse.works()
 			e.takeExits()
 		case f := <-e.opt.Suspend:
 			e.suspend(f)
 		case pids, open := <-e.opt.Joins:
-			e.works()
+			e.pulse.works()
 			e.joinAll(pids, open)
-		case <-e.stop:
-			e.until = min(e.until, ptrace.Now())
+		case <-e.pulse.stop:
+			e.ticks.until = min(e.ticks.until, ptrace.Now())
 		}
 	}
 	e.last()
@@ -70,20 +70,20 @@ var over = func() <-chan time.Time {
 // meanwhile, and the CPU time is told as nobody's.
 func (e *engine) suspend(f func()) {
 	if e.keeper != nil {
-		e.warn("not stopped: with --exit-stacks every thread would be held for as long (try: Ctrl-C)")
+		e.said.warn("not stopped: with --exit-stacks every thread would be held for as long (try: Ctrl-C)")
 		return
 	}
-	e.works()
+	e.pulse.works()
 	e.board.Rest()
 	e.awaitStops()
 	if e.waits > 0 || e.bank.Busy() {
-		e.warn("not stopped: a thread that was asked to stop for a sample has not yet, and would be held for as long (try: again, or Ctrl-C)")
+		e.said.warn("not stopped: a thread that was asked to stop for a sample has not yet, and would be held for as long (try: again, or Ctrl-C)")
 		return
 	}
-	e.rests()
+	e.pulse.rests()
 	f()
-	e.works()
-	n := (ptrace.Now() - e.start) / e.interval
+	e.pulse.works()
+	n := e.ticks.passed(ptrace.Now())
 	e.book.Advance(n)
 	rest := map[*process]time.Duration{}
 	for _, t := range e.list {
@@ -94,7 +94,7 @@ func (e *engine) suspend(f func()) {
 	}
 	for p, cpu := range rest {
 		if p.charged += cpu; cpu > 0 && !e.opt.WallWeight {
-			e.send(item{spent: &capture.Spent{PID: p.pid, Weight: capture.Weight{CPU: cpu}}})
+			e.out.send(item{spent: &capture.Spent{PID: p.pid, Weight: capture.Weight{CPU: cpu}}})
 		}
 	}
 }
@@ -103,37 +103,32 @@ func (e *engine) suspend(f func()) {
 // meanwhile.
 const leastTick = int64(time.Millisecond)
 
-// dueAt is when tick e.due is handled: when all clocks have had time to answer it, and before the next.
-func (e *engine) dueAt() int64 {
-	return e.start + e.due*e.interval + e.bank.Last + int64(e.times.Slack())
-}
-
 // onTick handles the ticks that have passed. quiet: nothing has run since the one before.
 func (e *engine) onTick(now int64) (quiet bool) {
-	n := (now - e.start - int64(e.times.Slack())) / e.interval
+	n := e.ticks.answered(now)
 	e.book.Advance(n)
-	e.flush()
+	e.out.flush()
 	e.later = slices.DeleteFunc(e.later, func(try func() bool) bool { return try() })
-	e.bank.Nudge(now - max(e.interval, leastTick))
+	e.bank.Nudge(now - max(e.ticks.interval, leastTick))
 	e.bank.Expire(n)
 	e.drain()
 	e.takeExits()
 	e.news(n)
 	e.load.update(e, now)
 	e.board.SetStride(max(e.load.both, 1))
-	e.publish(now)
+	e.pulse.publish(now, func() *Progress { return e.progress(now) })
 	if e.roundDue(now) {
 		e.endRound(now, false)
 	}
-	step := max(1, leastTick/e.interval)
-	e.due = n + step
+	step := max(1, leastTick/e.ticks.interval)
+	e.ticks.due = n + step
 	if s := e.load.own.stride; s > 1 { // to look costs more than to sample
-		e.due = (n + step + s - 1) / s * s
+		e.ticks.due = (n + step + s - 1) / s * s
 	}
 	quiet = e.choose(n)
 	e.wasLate(n)
 	if quiet {
-		e.due = max(e.due, n+watch.Rest(len(e.list), n-e.still(), e.interval))
+		e.ticks.due = max(e.ticks.due, n+watch.Rest(len(e.list), n-e.still(), e.ticks.interval))
 	}
 	e.bank.Go()
 	return quiet
@@ -141,8 +136,8 @@ func (e *engine) onTick(now int64) (quiet bool) {
 
 // last takes what clocks have under way at the end of a run.
 func (e *engine) last() {
-	now := min(ptrace.Now(), e.until-1)
-	e.book.Advance(max((now-e.start)/e.interval, e.book.Tick()))
+	now := min(ptrace.Now(), e.ticks.until-1)
+	e.book.Advance(max(e.ticks.passed(now), e.book.Tick()))
 	e.clocks = e.bank.Clocks()
 	e.board.Rest()
 	e.awaitStops()
@@ -170,7 +165,7 @@ func (e *engine) awaitStops() {
 			e.waits = len(waits)
 			return
 		}
-		e.works()
+		e.pulse.works()
 		e.bank.Nudge(ptrace.Now() - leastTick)
 		time.Sleep(time.Millisecond)
 		e.drain()
@@ -230,7 +225,7 @@ func (e *engine) taken(t *thread, m *clocks.Sample) {
 		// Not every architecture tells at a stop which call it has met.
 		c.Blocked, c.Call.NR = true, t.wait.NR
 	}
-	c.Delay, c.Pause, c.Late = time.Duration(m.Stopped-m.Asked), time.Duration(m.Released-m.Stopped), time.Duration(m.Wake-e.start-m.Tick*e.interval)
+	c.Delay, c.Pause, c.Late = time.Duration(m.Stopped-m.Asked), time.Duration(m.Released-m.Stopped), time.Duration(m.Wake-e.ticks.start-m.Tick*e.ticks.interval)
 	if m.Asleep {
 		c.Taken, c.Blocked, c.Call, c.Count = capture.Unstopped, true, m.Call, m.Count
 	} else {
@@ -245,7 +240,7 @@ func (e *engine) taken(t *thread, m *clocks.Sample) {
 		e.moved++
 	}
 	e.book.Give(&t.line, tick, ledger.Sampled)
-	e.book.Give(&t.line, min((m.Stopped-e.start)/e.interval, e.book.Tick()), ledger.NotStopped)
+	e.book.Give(&t.line, min(e.ticks.passed(m.Stopped), e.book.Tick()), ledger.NotStopped)
 	e.emit(t, m.Tick, c, e.ran(t, m), m.Released)
 }
 
@@ -321,9 +316,9 @@ func (e *engine) credit(t *thread, ticks int64, waited bool) {
 	if ticks == 0 {
 		return
 	}
-	c := &capture.Credit{PID: t.proc.pid, TID: t.tid, At: e.at(ptrace.Now()), Waited: waited}
-	c.Wall = time.Duration(ticks * e.interval)
-	e.send(item{credit: c})
+	c := &capture.Credit{PID: t.proc.pid, TID: t.tid, At: e.ticks.at(ptrace.Now()), Waited: waited}
+	c.Wall = time.Duration(ticks * e.ticks.interval)
+	e.out.send(item{credit: c})
 }
 
 // creditWaits shows the ticks in which a thread waited for a CPU on the stack that it had when it got one.
@@ -342,12 +337,12 @@ func (e *engine) emit(t *thread, n int64, c *capture.Capture, run time.Duration,
 // emitWith is emit with what was read early.
 func (e *engine) emitWith(t *thread, n int64, c *capture.Capture, run time.Duration, now int64, early *early) {
 	c.PID, c.TID, c.Tick, c.PACMask = t.proc.pid, t.tid, n, t.proc.pac
-	c.At = e.at(now)
+	c.At = e.ticks.at(now)
 	c.CPU = t.line.Charge(run)
 	t.proc.charged += c.CPU
-	c.Wall = time.Duration(e.interval)
+	c.Wall = time.Duration(e.ticks.interval)
 	t.shown = true
-	e.send(item{capture: c, fb: t.fb, early: early, program: t.proc.program})
+	e.out.send(item{capture: c, fb: t.fb, early: early, program: t.proc.program})
 	e.creditWaits(t)
 }
 
