@@ -49,7 +49,7 @@ func (e *engine) sumRunning(n int64, sum func(*watch.Reading) *time.Duration) {
 		if p.need != watch.Times || t.watch.Asleep() {
 			continue
 		}
-		s, err := t.schedstat(e.buf[:])
+		s, err := e.files.schedstat(t)
 		if err != nil { // it has exited
 			e.unread(p, n)
 			continue

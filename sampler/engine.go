@@ -28,6 +28,7 @@ type engine struct {
 	ticks ticks
 	pulse *pulse
 	fs    procfs.FS
+	files *files
 	pool  *pool
 
 	procs   map[int]*process
@@ -54,7 +55,6 @@ type engine struct {
 	seizes                  int64
 	unseen                  time.Duration // CPU time of children that ended before they were seen
 	waits                   int           // stops that had not come at the end
-	lacksFiles              bool          // as Result.FewFiles
 	afar                    afar
 	listed                  int // threads on the board
 	clocks                  int // CPUs that had a clock then
@@ -63,11 +63,9 @@ type engine struct {
 	napping                 nap
 	pace                    watch.Pace
 	uncounted               bool // the kernel keeps no run counts
-	open, files             int  // files of threads that are open, and may be; 0: not known
 
 	exited chan struct{} // the keeper has news; room for one
-	buf    [512]byte
-	kernel []byte // room for the kernel's part of a stack; nil: not needed yet
+	kernel []byte        // room for the kernel's part of a stack; nil: not needed yet
 }
 
 // Progress is a look at a running engine.
@@ -177,17 +175,14 @@ func (e *engine) addThread(p *process, tid int, born bool) bool {
 	e.pulse.works()
 	t := &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, statFD: -1, debugFD: -1, slot: -1}
 	st, err := e.fs.TaskStat(p.pid, tid)
-	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-		e.fewFiles()
-	}
-	if err != nil || st.State == 'Z' || st.State == 'X' {
+	if e.files.failed(err) || err != nil || st.State == 'Z' || st.State == 'X' {
 		return false // or a leader that has exited while its process lives
 	}
 	t.noUserStack = st.NoUserStack()
-	e.openFiles(t)
-	s, err := t.schedstat(e.buf[:])
+	e.files.keep(t)
+	s, err := e.files.schedstat(t)
 	if err != nil {
-		e.closeFiles(t)
+		e.files.close(t)
 		return false
 	}
 	t.waited = s.Wait
@@ -209,62 +204,14 @@ func (e *engine) addThread(p *process, tid int, born bool) bool {
 	return true
 }
 
-const (
-	// spareFiles is how many files are left to all others that open some, by those that make reading
-	// threads cheaper.
-	spareFiles = 1024
-	// leastSpare is how many are left by those that it takes to sample a thread.
-	leastSpare = 40
-)
-
-// mayOpen tells whether there is room for n more files, with so many to spare.
-func (e *engine) mayOpen(n, spare int) bool {
-	if e.files == 0 {
-		var lim unix.Rlimit
-		if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil {
-			e.files = int(min(lim.Cur, 1<<24))
-		}
-	}
-	return e.open+n <= e.files-spare
-}
-
-// openFiles opens the thread's files in /proc for good, if there are enough to be
-// had: reading it then costs a fifth.
-func (e *engine) openFiles(t *thread) {
-	e.closeFiles(t)
-	t.opened = true
-	if e.mayOpen(2, spareFiles) {
-		t.openFiles()
-		e.open += t.files()
-	}
-}
-
-func (e *engine) closeFiles(t *thread) {
-	e.open -= t.files()
-	for _, fd := range []*int{&t.schedFD, &t.callFD, &t.statFD, &t.debugFD} {
-		closeFD(fd)
-	}
-}
-
 // awake puts a thread on the board, where clocks find it, and sees to it that its CPU has one.
 func (e *engine) awake(t *thread, cpu int) {
 	if t.slot >= 0 || e.opt.Stop == StopNever || t.noUserStack {
 		return
 	}
-	if !e.mayOpen(4, leastSpare) {
-		e.fewFiles()
+	if !e.files.list(t) {
 		return
 	}
-	before := t.files()
-	if t.schedFD < 0 {
-		t.schedFD, _ = t.openFile("schedstat")
-	}
-	if t.callFD < 0 {
-		t.callFD, _ = t.openFile("syscall")
-	}
-	t.statFD, _ = t.openFile("stat")
-	t.debugFD, _ = t.openFile("sched")
-	e.open += t.files() - before
 	a := t.fb.Get()
 	t.slot = e.board.Put(clocks.Thread{TID: t.tid, PID: t.proc.pid, Sched: t.schedFD, Stat: t.statFD, Debug: t.debugFD,
 		Call: t.callFD, Clock: t.proc.clock, Crowd: &t.proc.threads, Pages: int(t.proc.pages), Advice: a.Advice, Run: int64(t.line.Run())})
@@ -293,10 +240,7 @@ func (e *engine) leave(t *thread) bool {
 		t.slot = -1
 		e.listed--
 	}
-	before := t.files()
-	closeFD(&t.statFD)
-	closeFD(&t.debugFD)
-	e.open += t.files() - before
+	e.files.unlist(t)
 	return true
 }
 
@@ -310,7 +254,7 @@ func (e *engine) drop(t *thread) {
 	e.settle(t, e.book.Tick(), t.waited, ledger.Exited)
 	t.watch.Wakes(&t.proc.watch)
 	if e.leave(t) {
-		e.closeFiles(t)
+		e.files.close(t)
 	} else {
 		e.gone(t)
 	}
@@ -337,19 +281,15 @@ func (e *engine) drop(t *thread) {
 // gone closes the files of a thread that a clock still holds, when that has let go of it.
 func (e *engine) gone(t *thread) {
 	slot := t.slot
-	e.open -= t.files()
 	t.proc.held++
-	fds := []int{t.schedFD, t.callFD, t.statFD, t.debugFD}
-	t.schedFD, t.callFD, t.statFD, t.debugFD = -1, -1, -1, -1
+	closeFiles := e.files.part(t)
 	e.later = append(e.later, func() bool {
 		if !e.board.Remove(slot) {
 			return false
 		}
 		e.slots[slot] = nil
 		t.proc.held--
-		for _, fd := range fds {
-			closeFD(&fd)
-		}
+		closeFiles()
 		return true
 	})
 }
@@ -407,7 +347,7 @@ func (e *engine) commandEnd() (unix.WaitStatus, bool) {
 func (e *engine) finish() {
 	n := e.book.Tick()
 	for _, t := range e.list {
-		s, err := t.schedstat(e.buf[:])
+		s, err := e.files.schedstat(t)
 		switch {
 		case err != nil:
 			e.book.Give(&t.line, n, ledger.Exited)
@@ -429,7 +369,7 @@ func (e *engine) finish() {
 // closeAll closes the files of all threads and processes that are left.
 func (e *engine) closeAll() {
 	for _, t := range e.list {
-		e.closeFiles(t)
+		e.files.close(t)
 	}
 	for _, p := range e.procs {
 		e.closeProcess(p)

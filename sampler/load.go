@@ -116,7 +116,7 @@ func (e *engine) chargeRest(p *process) {
 			if t.proc != p {
 				continue
 			}
-			if s, err := t.schedstat(e.buf[:]); err == nil {
+			if s, err := e.files.schedstat(t); err == nil {
 				rest += s.Run - t.line.Run()
 			}
 		}

@@ -97,7 +97,7 @@ func (e *engine) look(t *thread, n int64) bool {
 		e.book.Give(&t.line, n, ledger.NoUserStack)
 		return e.alive(t)
 	}
-	s, err := t.schedstat(e.buf[:])
+	s, err := e.files.schedstat(t)
 	if err != nil {
 		return e.lookFailed(t, err)
 	}
@@ -115,7 +115,7 @@ func (e *engine) look(t *thread, n int64) bool {
 	if e.book.Owed(&t.line, n) == 0 {
 		return true // it was met at this tick
 	}
-	call, err := t.syscall(e.buf[:])
+	call, err := e.files.syscall(t)
 	if err != nil {
 		return e.lookFailed(t, err)
 	}
@@ -148,7 +148,7 @@ func (e *engine) stands(t *thread) bool {
 	if t.slot < 0 {
 		return false
 	}
-	st, err := t.stat(e.buf[:])
+	st, err := e.files.stat(t)
 	if err != nil || st.State != 't' {
 		return false
 	}
@@ -176,7 +176,7 @@ func (e *engine) stirred(t *thread, n int64) {
 	if e.listed >= fewListed {
 		return
 	}
-	st, err := t.stat(e.buf[:])
+	st, err := e.files.stat(t)
 	if err != nil {
 		return
 	}
@@ -221,7 +221,7 @@ func (e *engine) askAnyhow(t *thread, n int64, s procfs.Schedstat) bool {
 	if s.Count != 0 && t.untouched == s.Count {
 		return false
 	}
-	call, err := t.syscall(e.buf[:])
+	call, err := e.files.syscall(t)
 	if err != nil || call.Running || !e.opt.mayStop(e.fs, t.proc.pid, t.tid, call.NR, &call.Args) {
 		return false
 	}
@@ -265,7 +265,7 @@ func (e *engine) runs(t *thread, n int64) {
 			return
 		}
 	}
-	st, err := t.stat(e.buf[:])
+	st, err := e.files.stat(t)
 	if err != nil {
 		return // its end is found out at the next look
 	}
@@ -321,7 +321,7 @@ func (e *engine) unsure(t *thread, n int64, run time.Duration) {
 
 // alive drops a thread whose files in /proc are gone.
 func (e *engine) alive(t *thread) bool {
-	if _, err := t.schedstat(e.buf[:]); err == unix.ESRCH {
+	if _, err := e.files.schedstat(t); err == unix.ESRCH {
 		return e.lookFailed(t, err)
 	}
 	return true
@@ -339,8 +339,7 @@ func (e *engine) reapable(t *thread) bool {
 // lookFailed handles a thread whose files could not be read: it has exited, unless it is we who can
 // open no file.
 func (e *engine) lookFailed(t *thread, err error) bool {
-	if err == unix.EMFILE || err == unix.ENFILE {
-		e.fewFiles()
+	if e.files.failed(err) {
 		return true
 	}
 	if e.keeper != nil { // which tells when that has taken its end
@@ -349,12 +348,6 @@ func (e *engine) lookFailed(t *thread, err error) bool {
 	}
 	e.drop(t)
 	return false
-}
-
-// fewFiles says that there are not enough files to be had.
-func (e *engine) fewFiles() {
-	e.lacksFiles = true
-	e.said.warn("no more files can be opened: some threads are not sampled (it takes five for each; try: ulimit -n 4096)")
 }
 
 // nowIdle begins a wait of a thread that was found blocked, after s was read, when blocked threads are not sampled.
@@ -425,7 +418,7 @@ func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall) {
 		if e.opt.Kernel {
 			e.readKernel(t, c)
 		}
-		after, err := t.schedstat(e.buf[:])
+		after, err := e.files.schedstat(t)
 		if err != nil {
 			break
 		}
@@ -437,7 +430,7 @@ func (e *engine) peek(t *thread, n int64, count uint64, call procfs.Syscall) {
 			return
 		}
 		count = after.Count
-		if call, err = t.syscall(e.buf[:]); err != nil {
+		if call, err = e.files.syscall(t); err != nil {
 			break
 		}
 		if call.Running || e.stands(t) {

@@ -139,10 +139,13 @@ func (t *thread) openFile(name string) (int, error) {
 	return fd, err
 }
 
+// fds are the thread's open files; -1: it is not.
+func (t *thread) fds() [4]*int { return [...]*int{&t.schedFD, &t.callFD, &t.statFD, &t.debugFD} }
+
 // files is how many files of it are open.
 func (t *thread) files() (n int) {
-	for _, fd := range [...]int{t.schedFD, t.callFD, t.statFD, t.debugFD} {
-		if fd >= 0 {
+	for _, fd := range t.fds() {
+		if *fd >= 0 {
 			n++
 		}
 	}

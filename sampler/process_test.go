@@ -156,7 +156,7 @@ func TestStands(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(tasks)
-	e := new(engine)
+	e := &engine{files: new(files)}
 	th := &thread{tid: other.PID, proc: &process{pid: other.PID, tasks: tasks}, statFD: -1}
 	if e.stands(th) {
 		t.Error("a thread that is blocked in a call counts as stopped")
@@ -201,7 +201,7 @@ func TestAhead(t *testing.T) {
 	}
 	defer unix.Close(tasks)
 	for _, ahead := range []time.Duration{0, 1, time.Hour} {
-		e := &engine{opt: Options{Stop: StopNever}, book: ledger.NewBook(), pulse: new(pulse), threads: map[int]*thread{}}
+		e := &engine{opt: Options{Stop: StopNever}, book: ledger.NewBook(), pulse: new(pulse), files: new(files), threads: map[int]*thread{}}
 		p := &process{pid: other.PID, tasks: tasks, pages: -1, ahead: ahead}
 		if !e.addThread(p, other.PID, true) {
 			t.Fatal("the thread is not there")
@@ -215,7 +215,7 @@ func TestAhead(t *testing.T) {
 		if p.ahead != ahead-run || run > s.Run || run < min(ahead, s.Run/2) {
 			t.Errorf("%v are counted: %v of %v stand for the thread, %v are left", ahead, run, s.Run, p.ahead)
 		}
-		e.closeFiles(th)
+		e.files.close(th)
 	}
 }
 

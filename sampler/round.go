@@ -73,7 +73,7 @@ func (e *engine) balance() {
 	n := e.book.Tick()
 	pending := map[*process]time.Duration{} // CPU time for which samples of living threads will stand
 	for _, t := range e.list {
-		s, err := t.schedstat(e.buf[:])
+		s, err := e.files.schedstat(t)
 		if err != nil {
 			continue // its end is found out at the next look
 		}

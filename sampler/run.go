@@ -73,6 +73,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 	if e.said.log == nil {
 		e.said.log = slog.New(slog.DiscardHandler)
 	}
+	e.files = &files{said: e.said}
 	e.pulse = &pulse{said: e.said, stop: make(chan struct{})}
 	for _, tid := range opt.TIDs {
 		e.wanted[tid] = true
@@ -226,7 +227,7 @@ func (e *engine) report(r *Result) {
 	r.Moved, r.Seizes, r.Waits = e.moved, e.seizes, e.waits
 	r.Unseen = e.unseen
 	r.Stride, r.Priority = e.load.most, e.bank.Denied
-	r.Exits, r.FewFiles = e.exits, e.lacksFiles
+	r.Exits, r.FewFiles = e.exits, e.files.lacks
 	if e.opt.Command != 0 {
 		r.Status, r.Ended = e.commandEnd()
 	}

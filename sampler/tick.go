@@ -88,7 +88,7 @@ func (e *engine) suspend(f func()) {
 	rest := map[*process]time.Duration{}
 	for _, t := range e.list {
 		e.book.Give(&t.line, n, ledger.Suspended)
-		if s, err := t.schedstat(e.buf[:]); err == nil { // the next sample does not stand for that time
+		if s, err := e.files.schedstat(t); err == nil { // the next sample does not stand for that time
 			rest[t.proc] += t.line.Charge(s.Run)
 		}
 	}
@@ -247,7 +247,7 @@ func (e *engine) taken(t *thread, m *clocks.Sample) {
 // ran is what a thread has run for when a clock let go of it.
 func (e *engine) ran(t *thread, m *clocks.Sample) time.Duration {
 	if e.uncounted {
-		s, _ := t.schedstat(e.buf[:])
+		s, _ := e.files.schedstat(t)
 		return s.Run
 	}
 	return time.Duration(m.Run)
