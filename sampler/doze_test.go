@@ -8,20 +8,19 @@ import (
 	"time"
 
 	"sfsample/ptrace"
-	"sfsample/sampler/ledger"
 )
 
 // dozing is an engine at tick 5 whose processes are these, with their clocks as they are.
 func dozing(t *testing.T, pids ...int) *engine {
 	t.Helper()
-	e := &engine{ticks: ticks{interval: int64(10 * time.Millisecond)}, out: new(outlet), procs: map[int]*process{}, book: ledger.NewBook()}
+	e := bareEngine(Options{})
 	e.ticks.start = ptrace.Now() - 5*e.ticks.interval
 	e.ticks.until = e.ticks.start + 1000*e.ticks.interval
-	e.book.Advance(5)
+	e.acct.book.Advance(5)
 	for _, pid := range pids {
 		p := &process{pid: pid, clock: cpuClock(pid)}
 		p.readCPU()
-		e.procs[pid] = p
+		e.roster.procs[pid] = p
 	}
 	return e
 }
@@ -79,7 +78,7 @@ func TestDoze(t *testing.T) {
 	}
 	stop()
 	e = dozing(t, idle)
-	e.later = append(e.later, func() bool { return false })
+	e.listing.later = append(e.listing.later, func() bool { return false })
 	if e.doze(); e.ticks.due != 0 {
 		t.Error("it dozes while something is to be tried again")
 	}

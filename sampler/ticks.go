@@ -36,3 +36,10 @@ func (x *ticks) elapsed() time.Duration { return time.Duration(ptrace.Now() - x.
 
 // at is a time as captures tell it: since the pipeline's start.
 func (x *ticks) at(now int64) time.Duration { return time.Duration(now - x.origin) }
+
+// buffers is how many samples of a clock may be under way: as many as it may take until the
+// coordinator, which may have to wait for a CPU, is there again.
+func (x *ticks) buffers() int {
+	const patience = int64(100 * time.Millisecond)
+	return int(min(max(16, patience/x.interval), 512))
+}

@@ -14,11 +14,10 @@ import (
 // TestReadEarly: what is read of a young process is not taken for that of a capture if it has become another program since.
 func TestReadEarly(t *testing.T) {
 	p := startPool(t, threadsProg(t, "pool.c"))
-	e := &engine{}
 	proc := &process{pid: p.PID, brief: true, pages: procfs.FS{}.OpenPagemap(p.PID)}
 	defer proc.pages.Close()
 	th := &thread{tid: p.PID, proc: proc}
-	if early := e.readEarly(th); early == nil || len(early.maps) == 0 {
+	if early := readEarly(th); early == nil || len(early.maps) == 0 {
 		t.Fatalf("nothing was read of a process that lives: %v", early)
 	}
 	p.say(t, 'x', 4)
@@ -28,7 +27,7 @@ func TestReadEarly(t *testing.T) {
 		}
 	}
 	for range 4 { // it is read at the first captures, not at all
-		if early := e.readEarly(th); early != nil {
+		if early := readEarly(th); early != nil {
 			t.Fatalf("mappings of the next program:\n%s", early.maps)
 		}
 	}
@@ -74,9 +73,10 @@ func TestUnseen(t *testing.T) {
 	timing := watch.Timing{Interval: ms}
 	child := &process{pid: 3, parent: 2, cpuBase: 4 * ms, children: children{known: 2 * ms, told: ms}, watch: watch.NewProcess(0, timing, 10*ms)}
 	parent := &process{pid: 2, parent: 1}
-	e := &engine{procs: map[int]*process{2: parent}, opt: Options{Children: true}}
-	e.endChild(parent)
-	e.endChild(child)
+	ac := &accounts{roster: newRoster(nil), opt: &Options{Children: true}}
+	ac.roster.procs[2] = parent
+	ac.endChild(parent)
+	ac.endChild(child)
 	if parent.children.known != 9*ms {
 		t.Errorf("%v of a child with 6ms of its own and 3ms of its children are known", parent.children.known)
 	}
