@@ -70,17 +70,17 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 	}()
 	if hangs := e.pulse.watch(ctx, done, progress); hangs != nil {
 		e.out.end()
-		pipe.await(piped)
-		return e.sofar(), errors.Join(hangs, pipe.err)
+		pipe.cfg.await(piped)
+		return e.sofar(), errors.Join(hangs, pipe.failed.err)
 	}
 	if opt.Released != nil {
 		opt.Released()
 	}
 	e.out.rest()
 	e.out.end()
-	pipe.await(piped)
+	pipe.cfg.await(piped)
 	if err == nil {
-		err = pipe.err
+		err = pipe.failed.err
 	}
 	return result, err
 }

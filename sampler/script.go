@@ -109,7 +109,7 @@ func (m scriptMemory) ReadAt(b []byte, addr int64) (int, error) {
 	}
 	n, err := m.t.space.ReadAt(b, addr)
 	if err == nil && m.p.cfg.Record != nil {
-		m.p.record(&capture.Memory{PID: m.t.pid, Addr: uint64(addr), Bytes: append([]byte(nil), b...)})
+		m.p.rec.write(&capture.Memory{PID: m.t.pid, Addr: uint64(addr), Bytes: append([]byte(nil), b...)})
 	}
 	return n, err
 }
@@ -194,7 +194,7 @@ func (p *Pipeline) innermost(t *target, c *capture.Capture, u *regs.User, rt run
 	var set regs.Set
 	for i := range frames {
 		if t.inLoop(frames[i].LookupPC()) {
-			set, _ = t.walker(u.Arch, c.PACMask, &p.cfg).Registers(&u.Set, &p.mem, i, frames[i])
+			set, _ = t.walker(u.Arch, c.PACMask, &p.cfg).Registers(&u.Set, &p.walks.mem, i, frames[i])
 			break
 		}
 	}
@@ -243,7 +243,7 @@ func (p *Pipeline) findRoots(t *target, c *capture.Capture, rt runtimes.Runtime,
 		th.StackEnd = x.High
 	}
 	if th.Pointer == 0 {
-		if st, err := p.fs.Status(c.TID); err == nil && len(st.NSpid) > 0 {
+		if st, err := proc.Status(c.TID); err == nil && len(st.NSpid) > 0 {
 			th.TID = st.NSpid[len(st.NSpid)-1]
 		}
 	}
@@ -295,7 +295,7 @@ func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Runtime
 		b.Beyond = make([]byte, taking.MostRoom)
 	}
 	b.StackAddr, b.Stack, b.NStack = c.StackAddr, c.Stack, len(c.Stack)
-	ok := p.still(c, func() {
+	ok := p.walks.still(c, func() {
 		w.stack.Reset()
 		for found := -1; len(w.stack.Frames) > found; { // each time it is known where more lies
 			found = len(w.stack.Frames)
@@ -346,7 +346,7 @@ func (p *Pipeline) adviseScript(t *target, s *seen, v *Advice) {
 
 // foreseeScript gives advice on a thread that is about to be stopped for the first time.
 func (p *Pipeline) foreseeScript(pid, tid int, fb *Feedback) {
-	t, v := p.target(pid), fb.Get()
+	t, v := p.targets.of(pid), fb.Get()
 	if !p.cfg.Scripts || !p.cfg.Live || t.space == nil || v.Recipe != nil {
 		return
 	}
