@@ -39,7 +39,7 @@ func (ac *accounts) chargeRest(p *process) {
 			}
 		}
 	} else {
-		rest = p.watch.Clock() - p.cpuBase - p.charged
+		rest = p.watch.Clock() - p.cpu.base - p.cpu.charged
 	}
 	if ac.opt.Children && !p.only {
 		ac.readChildren(p)
@@ -59,7 +59,7 @@ func (ac *accounts) unmet(t *thread) ledger.Class {
 	switch {
 	case ac.opt.Stop == StopNever:
 		return ledger.Untraced
-	case t.homeless > 0 || t.slot < 0:
+	case t.queue.homeless > 0 || t.slot < 0:
 		return ledger.Unmet
 	case ac.load.own.stride > 1:
 		return ledger.Throttled
@@ -83,9 +83,9 @@ func (ac *accounts) credit(t *thread, ticks int64, waited bool) {
 // creditWaits shows the ticks in which a thread waited for a CPU on the stack that it had when it got one.
 func (ac *accounts) creditWaits(t *thread) {
 	if ac.opt.All {
-		ac.credit(t, t.waits, true)
+		ac.credit(t, t.queue.waits, true)
 	}
-	t.waits = 0
+	t.queue.waits = 0
 }
 
 // emit weighs a capture that was made at the CLOCK_MONOTONIC time now, and sends it to the pipeline.
@@ -98,7 +98,7 @@ func (ac *accounts) emitWith(t *thread, n int64, c *capture.Capture, run time.Du
 	c.PID, c.TID, c.Tick, c.PACMask = t.proc.pid, t.tid, n, t.proc.pac
 	c.At = ac.ticks.at(now)
 	c.CPU = t.line.Charge(run)
-	t.proc.charged += c.CPU
+	t.proc.cpu.charged += c.CPU
 	c.Wall = time.Duration(ac.ticks.interval)
 	t.shown = true
 	ac.out.send(item{capture: c, fb: t.fb, early: early, program: t.proc.program})
@@ -124,16 +124,16 @@ func (ac *accounts) balance() {
 		return
 	}
 	for _, p := range ac.roster.procs {
-		p.ahead = 0
+		p.cpu.ahead = 0
 		cpu, ok := p.cpuTime()
-		spent := cpu - p.cpuBase - p.charged - pending[p]
+		spent := cpu - p.cpu.base - p.cpu.charged - pending[p]
 		if !ok || p.only || spent < time.Duration(ac.ticks.interval) {
 			continue
 		}
 		s := &capture.Spent{PID: p.pid}
 		s.CPU = spent
-		p.charged += s.CPU
-		p.ahead = s.CPU
+		p.cpu.charged += s.CPU
+		p.cpu.ahead = s.CPU
 		ac.out.send(item{spent: s})
 	}
 }
@@ -180,14 +180,14 @@ func (ac *accounts) creditIdle(t *thread, n int64) {
 // settle accounts for the ticks that a thread on the board owes up to tick n, in which no clock has met it:
 // those that it waited for a CPU, as far as the kernel's count of that goes, and others.
 func (ac *accounts) settle(t *thread, n int64, waited time.Duration, c ledger.Class) {
-	if w := int64(waited - t.waited); w > 0 && !t.watch.Asleep() {
+	if w := int64(waited - t.queue.waited); w > 0 && !t.watch.Asleep() {
 		k := (w + ac.ticks.interval/2) / ac.ticks.interval
-		if w >= t.runnable*ac.ticks.interval/2 {
-			k = max(k, t.runnable)
+		if w >= t.queue.runnable*ac.ticks.interval/2 {
+			k = max(k, t.queue.runnable)
 		}
-		t.waits += ac.book.GiveSome(&t.line, min(k, ac.book.Owed(&t.line, n)), ledger.Waiting)
+		t.queue.waits += ac.book.GiveSome(&t.line, min(k, ac.book.Owed(&t.line, n)), ledger.Waiting)
 	}
-	t.waited, t.runnable = waited, 0
+	t.queue.waited, t.queue.runnable = waited, 0
 	ac.book.Give(&t.line, n, c)
 }
 

@@ -36,15 +36,15 @@ func TestClocksComeAndGo(t *testing.T) {
 // TestHeldFiles: the pagemap of a process stays open while a clock holds a thread of it, and no longer.
 func TestHeldFiles(t *testing.T) {
 	var l listing
-	p := &process{tasks: -1, pages: proc.OpenPagemap(os.Getpid()), held: 1}
-	pages := int(p.pages)
+	p := &process{mem: memory{tasks: -1, pages: proc.OpenPagemap(os.Getpid()), held: 1}}
+	pages := int(p.mem.pages)
 	open := func() bool { _, err := unix.FcntlInt(uintptr(pages), unix.F_GETFD, 0); return err == nil }
 	l.closePages(p)
 	l.retry()
-	if !open() || p.pages != -1 || !l.pending() {
+	if !open() || p.mem.pages != -1 || !l.pending() {
 		t.Fatal("the pagemap is closed while a clock reads it")
 	}
-	p.held = 0
+	p.mem.held = 0
 	if l.retry(); l.pending() || open() {
 		t.Error("the pagemap is left open")
 	}

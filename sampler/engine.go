@@ -159,7 +159,7 @@ func (e *engine) suspend(f func()) {
 		}
 	}
 	for p, cpu := range rest {
-		if p.charged += cpu; cpu > 0 && !e.opt.WallWeight {
+		if p.cpu.charged += cpu; cpu > 0 && !e.opt.WallWeight {
 			e.out.send(item{spent: &capture.Spent{PID: p.pid, Weight: capture.Weight{CPU: cpu}}})
 		}
 	}

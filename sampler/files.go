@@ -46,7 +46,6 @@ func (f *files) count(t *thread, change func()) {
 // had: reading it then costs a fifth.
 func (f *files) keep(t *thread) {
 	f.close(t)
-	t.opened = true
 	if f.room(2, spareFiles) {
 		f.count(t, t.openFiles)
 	}
@@ -59,14 +58,14 @@ func (f *files) list(t *thread) bool {
 		return false
 	}
 	f.count(t, func() {
-		if t.schedFD < 0 {
-			t.schedFD, _ = t.openFile("schedstat")
+		if t.open.sched < 0 {
+			t.open.sched, _ = t.openFile("schedstat")
 		}
-		if t.callFD < 0 {
-			t.callFD, _ = t.openFile("syscall")
+		if t.open.call < 0 {
+			t.open.call, _ = t.openFile("syscall")
 		}
-		t.statFD, _ = t.openFile("stat")
-		t.debugFD, _ = t.openFile("sched")
+		t.open.stat, _ = t.openFile("stat")
+		t.open.debug, _ = t.openFile("sched")
 	})
 	return true
 }
@@ -74,8 +73,8 @@ func (f *files) list(t *thread) bool {
 // unlist closes what only clocks read.
 func (f *files) unlist(t *thread) {
 	f.count(t, func() {
-		closeFD(&t.statFD)
-		closeFD(&t.debugFD)
+		closeFD(&t.open.stat)
+		closeFD(&t.open.debug)
 	})
 }
 

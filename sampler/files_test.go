@@ -23,7 +23,7 @@ func ownThread(t *testing.T) *thread {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { unix.Close(tasks) })
-	return &thread{tid: os.Getpid(), proc: &process{pid: os.Getpid(), tasks: tasks}, schedFD: -1, callFD: -1, statFD: -1, debugFD: -1, slot: -1}
+	return newThread(&process{pid: os.Getpid(), mem: memory{tasks: tasks}}, os.Getpid())
 }
 
 // TestFiles: what threads have open is what the budget says, after every call; what is given away is open until it is closed.
@@ -48,16 +48,16 @@ func TestFiles(t *testing.T) {
 	f.keep(a)
 	f.keep(b)
 	check("kept", 4)
-	sched := a.schedFD
-	if !f.list(a) || a.schedFD != sched {
+	sched := a.open.sched
+	if !f.list(a) || a.open.sched != sched {
 		t.Error("it cannot be listed with the files that it has")
 	}
 	most := 8 // there may be no debug file, see CONFIG_SCHED_DEBUG
-	if a.debugFD < 0 {
+	if a.open.debug < 0 {
 		most = 7
 	}
 	check("one listed", most-2)
-	stat := a.statFD
+	stat := a.open.stat
 	f.unlist(a)
 	if check("unlisted", 4); isOpen(stat) {
 		t.Error("what only clocks read is left open")
@@ -84,7 +84,7 @@ func TestFilesBudget(t *testing.T) {
 	f := files{most: spareFiles + 3, said: &notices{log: slog.New(slog.NewTextHandler(&said, nil))}}
 	a, b := ownThread(t), ownThread(t)
 	f.keep(a)
-	if f.keep(b); a.files() != 2 || b.files() != 0 || !b.opened {
+	if f.keep(b); a.files() != 2 || b.files() != 0 {
 		t.Errorf("%d and %d files are open for good with room for 3 of them", a.files(), b.files())
 	}
 	f.most = leastSpare + 5

@@ -54,30 +54,30 @@ func (h *harvest) taken(t *thread, m *clocks.Sample) {
 	if t == nil || t.tid != m.TID || !h.roster.live(t) {
 		return // it was dropped meanwhile
 	}
-	asked := t.asking
-	t.again, t.asking = t.asking, false
+	asked := t.req.asking
+	t.req.again, t.req.asking = t.req.asking, false
 	took := time.Duration(m.Taken())
 	h.figures.took.add(took)
 	h.load.add(t, took)
 	tick := min(m.Tick, h.book.Tick())
 	if h.book.Owed(&t.line, tick) == 0 {
-		t.again = false // what the stop has shown is lost
-		return          // it was read at this tick already, when it waited
+		t.req.again = false // what the stop has shown is lost
+		return              // it was read at this tick already, when it waited
 	}
 	h.wasMet(t, tick, m)
-	if m.Gone || t.proc.shares && t.proc.replaced() { // a clock cannot tell whose memory that was
+	if m.Gone || t.proc.mem.shares && t.proc.replaced() { // a clock cannot tell whose memory that was
 		h.book.Give(&t.line, tick, ledger.Exited)
 		return
 	}
 	c := h.swap(t, m)
 	if c == nil {
-		t.again = false
+		t.req.again = false
 		h.book.Give(&t.line, tick, ledger.NoRoom)
 		return
 	}
-	if asked && ptrace.StackPointer(c.Regs) == t.wait.SP {
+	if asked && ptrace.StackPointer(c.Regs) == t.req.wait.SP {
 		// Not every architecture tells at a stop which call it has met.
-		c.Blocked, c.Call.NR = true, t.wait.NR
+		c.Blocked, c.Call.NR = true, t.req.wait.NR
 	}
 	c.Delay, c.Pause, c.Late = time.Duration(m.Stopped-m.Asked), time.Duration(m.Released-m.Stopped), time.Duration(m.Wake-h.ticks.start-m.Tick*h.ticks.interval)
 	if m.Asleep {
@@ -114,7 +114,7 @@ func (h *harvest) wasMet(t *thread, tick int64, m *clocks.Sample) {
 	} else {
 		h.acct.settle(t, tick-1, time.Duration(m.WaitAsked), h.acct.unmet(t))
 	}
-	t.homeless, t.waited = 0, time.Duration(m.Wait)
+	t.queue.homeless, t.queue.waited = 0, time.Duration(m.Wait)
 	t.stack = false
 }
 

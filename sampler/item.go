@@ -53,11 +53,11 @@ type fork struct{ parent, child int }
 // programs load their libraries first, so the first captures each bring news.
 func readEarly(t *thread) *early {
 	p := t.proc
-	if !p.brief || p.captures >= 8 {
+	if !p.young.brief || p.young.captures >= 8 {
 		return nil
 	}
-	p.captures++
-	if p.captures&(p.captures-1) != 0 { // at 1, 2, 4 and 8
+	p.young.captures++
+	if p.young.captures&(p.young.captures-1) != 0 { // at 1, 2, 4 and 8
 		return nil
 	}
 	early := earlyOf(p.pid, t.tid)

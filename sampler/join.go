@@ -65,7 +65,7 @@ func (w *news) join(pid int) error {
 		}
 		return explain(pid, err)
 	}
-	p.brief = true
+	p.young.brief = true
 	w.out.send(item{opened: pid})
 	return nil
 }

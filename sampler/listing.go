@@ -57,7 +57,7 @@ func (l *listing) ask(t *thread) bool {
 	if t.slot < 0 || !l.bank.Ask(t.slot) {
 		return false
 	}
-	t.asking, t.asked = true, l.book.Tick()
+	t.req.asking, t.req.asked = true, l.book.Tick()
 	return true
 }
 
@@ -67,8 +67,8 @@ func (l *listing) awake(t *thread, cpu int) {
 		return
 	}
 	a := t.fb.Get()
-	t.slot = l.board.Put(clocks.Thread{TID: t.tid, PID: t.proc.pid, Sched: t.schedFD, Stat: t.statFD, Debug: t.debugFD,
-		Call: t.callFD, Clock: t.proc.clock, Crowd: &t.proc.threads, Pages: int(t.proc.pages), Advice: a.Advice, Run: int64(t.line.Run())})
+	t.slot = l.board.Put(clocks.Thread{TID: t.tid, PID: t.proc.pid, Sched: t.open.sched, Stat: t.open.stat, Debug: t.open.debug,
+		Call: t.open.call, Clock: t.proc.clock, Crowd: &t.proc.threads, Pages: int(t.proc.mem.pages), Advice: a.Advice, Run: int64(t.line.Run())})
 	if t.slot < 0 {
 		l.leave(t)
 		return
@@ -101,14 +101,14 @@ func (l *listing) leave(t *thread) bool {
 // gone closes the files of a thread that a clock still holds, when that has let go of it.
 func (l *listing) gone(t *thread) {
 	slot := t.slot
-	t.proc.held++
+	t.proc.mem.held++
 	closeFiles := l.files.part(t)
 	l.later = append(l.later, func() bool {
 		if !l.board.Remove(slot) {
 			return false
 		}
 		l.slots[slot] = nil
-		t.proc.held--
+		t.proc.mem.held--
 		closeFiles()
 		return true
 	})
@@ -116,14 +116,14 @@ func (l *listing) gone(t *thread) {
 
 // closePages closes the pagemap of a process, when no clock holds a thread any more that reads it.
 func (l *listing) closePages(p *process) {
-	pages := p.pages
-	p.pages = -1
-	if p.held == 0 {
+	pages := p.mem.pages
+	p.mem.pages = -1
+	if p.mem.held == 0 {
 		pages.Close()
 		return
 	}
 	l.later = append(l.later, func() bool {
-		if p.held > 0 {
+		if p.mem.held > 0 {
 			return false
 		}
 		pages.Close()

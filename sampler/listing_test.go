@@ -70,7 +70,7 @@ func TestListing(t *testing.T) {
 		var live []*thread
 		come := func() {
 			th := ownThread(t)
-			th.fb, th.proc.pages = new(Feedback), proc.OpenPagemap(th.tid)
+			th.proc.mem.pages = proc.OpenPagemap(th.tid)
 			live = append(live, th)
 		}
 		check := func() {
@@ -87,10 +87,10 @@ func TestListing(t *testing.T) {
 			}
 			for _, th := range live {
 				if th.slot >= 0 {
-					if x := b.slots[th.slot]; x == nil || x.Stat != th.statFD || l.thread(th.slot) != th {
+					if x := b.slots[th.slot]; x == nil || x.Stat != th.open.stat || l.thread(th.slot) != th {
 						t.Fatalf("seed %d: slot %d is not the thread's", seed, th.slot)
 					}
-				} else if th.statFD >= 0 || th.debugFD >= 0 {
+				} else if th.open.stat >= 0 || th.open.debug >= 0 {
 					t.Fatalf("seed %d: a thread that is not on the board has its files open", seed)
 				}
 			}

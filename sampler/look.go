@@ -64,12 +64,12 @@ func (l *lookout) choose(n int64) (quiet bool) {
 	for i := 0; i < len(l.roster.list); i++ {
 		t := l.roster.list[i]
 		l.listing.advise(t)
-		if t.asking {
+		if t.req.asking {
 			quiet = false
-			if t.slot >= 0 && (n <= t.asked+1 || l.listing.board.Asked(t.slot) >= t.asked) {
+			if t.slot >= 0 && (n <= t.req.asked+1 || l.listing.board.Asked(t.slot) >= t.req.asked) {
 				continue // its ticks are accounted for when it stops
 			}
-			t.asking = false // it could not be asked
+			t.req.asking = false // it could not be asked
 		}
 		if t.watch.Asleep() && l.opt.Stop != StopAlways && !t.watch.Due(&t.proc.watch, t.tid, n) && !(asks && l.wantsRegs(t)) {
 			continue // credited at a later look
@@ -118,7 +118,7 @@ func (l *lookout) look(t *thread, n int64) bool {
 			return l.sleepsOn(t, n)
 		}
 		l.acct.unsure(t, n, s.Run)
-		t.stack, t.waited = false, s.Wait
+		t.stack, t.queue.waited = false, s.Wait
 		l.stirred(t, n)
 	}
 	if l.book.Owed(&t.line, n) == 0 {
@@ -142,7 +142,7 @@ func (l *lookout) look(t *thread, n int64) bool {
 	}
 	l.acct.settle(t, n-1, s.Wait, l.acct.unmet(t))
 	switch {
-	case l.opt.All && t.again && call.SP == t.wait.SP && call.PC == t.wait.PC:
+	case l.opt.All && t.req.again && call.SP == t.req.wait.SP && call.PC == t.req.wait.PC:
 		l.backAgain(t, n, s)
 	case l.opt.All:
 		l.peek(t, n, s.Count, call)
@@ -203,22 +203,22 @@ func (l *lookout) askRegs(t *thread) {
 	l.listing.awake(t, -1)
 	l.listing.advise(t)
 	if l.listing.ask(t) {
-		t.stops++
+		t.req.stops++
 	}
 }
 
 // askAnyhow asks for a stop of a blocked thread at tick n, as every thread is to be stopped, if that
 // does no harm. s is how it has run.
 func (l *lookout) askAnyhow(t *thread, n int64, s procfs.Schedstat) bool {
-	if s.Count != 0 && t.untouched == s.Count {
+	if s.Count != 0 && t.req.untouched == s.Count {
 		return false
 	}
 	call, err := l.files.syscall(t)
 	if err != nil || call.Running || !l.opt.mayStop(proc, t.proc.pid, t.tid, call.NR, &call.Args) {
 		return false
 	}
-	if t.again && call.SP == t.wait.SP && call.PC == t.wait.PC && drifts(call.NR, &call.Args) {
-		t.again, t.untouched = l.opt.All, s.Count // once is enough: what the stop has shown stands
+	if t.req.again && call.SP == t.req.wait.SP && call.PC == t.req.wait.PC && drifts(call.NR, &call.Args) {
+		t.req.again, t.req.untouched = l.opt.All, s.Count // once is enough: what the stop has shown stands
 		return false
 	}
 	l.listing.awake(t, -1)
@@ -230,7 +230,7 @@ func (l *lookout) askAnyhow(t *thread, n int64, s procfs.Schedstat) bool {
 	} else {
 		l.acct.settle(t, n-1, s.Wait, l.acct.unmet(t))
 	}
-	t.wait = call
+	t.req.wait = call
 	return true
 }
 
@@ -263,11 +263,11 @@ func (l *lookout) runs(t *thread, n int64) {
 	}
 	l.listing.awake(t, st.Processor)
 	if !l.opt.uncounted && l.bank.Need(st.Processor, n) {
-		t.homeless = 0
-		t.runnable++
+		t.queue.homeless = 0
+		t.queue.runnable++
 		return
 	}
-	t.homeless++
+	t.queue.homeless++
 	if t.slot >= 0 && t.advice != t.fb.p.Load() {
 		return // the board cannot be told what is known by now while it is asked for at each tick
 	}
@@ -398,15 +398,15 @@ func (l *lookout) peek(t *thread, n int64, count uint64, call procfs.Syscall) {
 // its stack takes to unwind: only if that does no harm. Once is enough, unless
 // the copy made at that stop was too small.
 func (l *lookout) wantsRegs(t *thread) bool {
-	if l.opt.Stop != StopAuto || !t.stack || t.watch.Count() == 0 || t.untouched == t.watch.Count() {
+	if l.opt.Stop != StopAuto || !t.stack || t.watch.Count() == 0 || t.req.untouched == t.watch.Count() {
 		return false
 	}
 	a := t.fb.Get()
-	if a.NeedStop != t.watch.Count() && !(t.stops > 0 && t.stops < maxStops && a.Short) {
+	if a.NeedStop != t.watch.Count() && !(t.req.stops > 0 && t.req.stops < maxStops && a.Short) {
 		return false
 	}
-	if a.Foreign || !l.opt.mayStop(proc, t.proc.pid, t.tid, t.wait.NR, &t.wait.Args) {
-		t.untouched = t.watch.Count()
+	if a.Foreign || !l.opt.mayStop(proc, t.proc.pid, t.tid, t.req.wait.NR, &t.req.wait.Args) {
+		t.req.untouched = t.watch.Count()
 		return false
 	}
 	return true
@@ -416,7 +416,7 @@ func (l *lookout) wantsRegs(t *thread) bool {
 // where it was, so the stack that was taken at the stop stands. s was read before
 // that was seen.
 func (l *lookout) backAgain(t *thread, n int64, s procfs.Schedstat) {
-	t.again = false
+	t.req.again = false
 	t.sleeps(n, s)
 	t.stack = true
 	l.acct.creditIdle(t, n)
@@ -428,7 +428,7 @@ func (l *lookout) backAgain(t *thread, n int64, s procfs.Schedstat) {
 func (l *lookout) peeked(t *thread, n int64, c *capture.Capture, s procfs.Schedstat, call procfs.Syscall) {
 	t.sleeps(n, s)
 	t.stack = true
-	t.wait, t.again, t.stops = call, false, 0
+	t.req.wait, t.req.again, t.req.stops = call, false, 0
 	c.Taken, c.Blocked, c.Count = capture.Unstopped, true, s.Count
 	c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
 	c.Delay, c.Pause, c.Late = 0, 0, 0

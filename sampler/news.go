@@ -85,7 +85,7 @@ func (w *news) find(n int64) {
 func (w *news) count(p *process, n int64) {
 	c := &p.census
 	var st unix.Stat_t
-	if n < c.next || unix.Fstat(p.tasks, &st) != nil {
+	if n < c.next || unix.Fstat(p.mem.tasks, &st) != nil {
 		return
 	}
 	// A folder has two links, and this one another for each thread
@@ -142,7 +142,7 @@ func (w *news) dropAll(p *process) {
 // attached to, not for one that has got its id since. Its leader stays as a zombie until its parent has taken
 // notice.
 func (w *news) ended(p *process) bool {
-	if p.tasks >= 0 && unix.Faccessat(p.tasks, strconv.Itoa(p.pid), unix.F_OK, 0) != nil {
+	if p.mem.tasks >= 0 && unix.Faccessat(p.mem.tasks, strconv.Itoa(p.pid), unix.F_OK, 0) != nil {
 		return true
 	}
 	ids, err := proc.TaskIDs(p.pid)
@@ -175,10 +175,10 @@ func (w *news) onExec(p *process, next *program) {
 	}
 	p.threads.Add(-1)
 	w.openProcess(p)
-	p.brief, p.captures = true, 0
+	p.young.brief, p.young.captures = true, 0
 	p.census = census{}
 	if leader != nil {
-		w.acct.settle(leader, w.book.Tick(), leader.waited, ledger.Exited)
+		w.acct.settle(leader, w.book.Tick(), leader.queue.waited, ledger.Exited)
 		leader.watch.Wakes(&p.watch)
 		w.drop(leader)
 	}
@@ -217,8 +217,8 @@ func (w *news) adopt(parent *process, pid int) {
 	}
 	shared := sharesMemory(pid, parent.pid)
 	p := w.addProcess(pid)
-	p.cpuBase, p.brief, p.parent, p.children = 0, true, parent.pid, children{}
-	if p.shares = sharesMemory(pid, parent.pid); shared && !p.shares {
+	p.cpu.base, p.young.brief, p.children = 0, true, children{parent: parent.pid}
+	if p.mem.shares = sharesMemory(pid, parent.pid); shared && !p.mem.shares {
 		w.openProcess(p) // it has called exec meanwhile, maybe behind that
 	}
 	own, err1 := os.Readlink(proc.Path(pid, "exe"))
@@ -283,13 +283,13 @@ func (w *news) addProcess(pid int) *process {
 	if p := w.roster.procs[pid]; p != nil {
 		return p
 	}
-	p := &process{pid: pid, clock: cpuClock(pid), only: len(w.roster.wanted) > 0, uncounted: w.opt.uncounted, tasks: -1, pages: -1, program: new(program), brief: w.opt.ExitStacks}
+	p := &process{pid: pid, clock: cpuClock(pid), only: len(w.roster.wanted) > 0, uncounted: w.opt.uncounted, mem: memory{tasks: -1, pages: -1}, program: new(program), young: young{brief: w.opt.ExitStacks}}
 	w.openProcess(p)
-	p.cpuBase, _ = p.cpuTime()
+	p.cpu.base, _ = p.cpuTime()
 	if s, err := proc.Stat(pid); err == nil && w.opt.Children {
-		p.parent, p.children.base = s.PPID, s.Reaped
+		p.children.parent, p.children.base = s.PPID, s.Reaped
 	}
-	p.watch = watch.NewProcess(w.book.Tick(), w.ticks.times, p.cpuBase)
+	p.watch = watch.NewProcess(w.book.Tick(), w.ticks.times, p.cpu.base)
 	w.roster.procs[pid] = p
 	v, _ := w.keeping.programs.LoadOrStore(pid, p.program)
 	p.program = v.(*program)
@@ -299,21 +299,21 @@ func (w *news) addProcess(pid int) *process {
 // openProcess opens what is read of a process again and again, and belongs to its program of now.
 func (w *news) openProcess(p *process) {
 	w.closeProcess(p) // the memory before an exec is another
-	p.shares = false
+	p.mem.shares = false
 	fd, err := unix.Open(proc.Path(p.pid, "task"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		fd = -1
 	}
-	p.tasks = fd
-	p.pages = proc.OpenPagemap(p.pid)
-	if p.pages < 0 || p.replaced() {
-		p.pages.Close()
+	p.mem.tasks = fd
+	p.mem.pages = proc.OpenPagemap(p.pid)
+	if p.mem.pages < 0 || p.replaced() {
+		p.mem.pages.Close()
 		if tid, err := proc.LiveTask(p.pid); err == nil { // the leader has exited
-			p.pages = proc.OpenPagemap(tid)
+			p.mem.pages = proc.OpenPagemap(tid)
 		}
 		if p.replaced() { // it has ended
-			p.pages.Close()
-			p.pages = -1
+			p.mem.pages.Close()
+			p.mem.pages = -1
 		}
 	}
 }
@@ -322,7 +322,7 @@ func (w *news) openProcess(p *process) {
 // listing only. false: it has exited.
 func (w *news) addThread(p *process, tid int, born bool) bool {
 	w.pulse.works()
-	t := &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, statFD: -1, debugFD: -1, slot: -1}
+	t := newThread(p, tid)
 	st, err := proc.TaskStat(p.pid, tid)
 	if w.files.failed(err) || err != nil || st.State == 'Z' || st.State == 'X' {
 		return false // or a leader that has exited while its process lives
@@ -334,11 +334,11 @@ func (w *news) addThread(p *process, tid int, born bool) bool {
 		w.files.close(t)
 		return false
 	}
-	t.waited = s.Wait
+	t.queue.waited = s.Wait
 	run := s.Run
 	if born {
-		run = min(s.Run, p.ahead)
-		p.ahead -= run
+		run = min(s.Run, p.cpu.ahead)
+		p.cpu.ahead -= run
 	}
 	w.book.Open(&t.line, run)
 	w.roster.enlist(t)
@@ -357,7 +357,7 @@ func (w *news) drop(t *thread) {
 	if !w.roster.has(t) {
 		return
 	}
-	w.acct.settle(t, w.book.Tick(), t.waited, ledger.Exited)
+	w.acct.settle(t, w.book.Tick(), t.queue.waited, ledger.Exited)
 	t.watch.Wakes(&t.proc.watch)
 	if w.listing.leave(t) {
 		w.files.close(t)
@@ -408,6 +408,6 @@ func (w *news) closeAll() {
 
 // closeProcess closes what is open of a process itself: what clocks read, when none does any more.
 func (w *news) closeProcess(p *process) {
-	closeFD(&p.tasks)
+	closeFD(&p.mem.tasks)
 	w.listing.closePages(p)
 }

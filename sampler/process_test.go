@@ -25,7 +25,7 @@ func TestFewFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(tasks)
-	th := &thread{tid: os.Getpid(), proc: &process{tasks: tasks}, schedFD: -1, callFD: -1}
+	th := newThread(&process{mem: memory{tasks: tasks}}, os.Getpid())
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestSwitches(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(tasks)
-	th := &thread{tid: cmd.Process.Pid, proc: &process{tasks: tasks, uncounted: true}, schedFD: -1, callFD: -1, statFD: -1}
+	th := newThread(&process{mem: memory{tasks: tasks}, uncounted: true}, cmd.Process.Pid)
 	echo := func() {
 		if _, err := io.WriteString(in, "x\n"); err != nil {
 			t.Fatal(err)
@@ -157,7 +157,8 @@ func TestStands(t *testing.T) {
 	}
 	defer unix.Close(tasks)
 	l := bareEngine(Options{}).looks
-	th := &thread{tid: other.PID, proc: &process{pid: other.PID, tasks: tasks}, statFD: -1}
+	th := newThread(&process{pid: other.PID, mem: memory{tasks: tasks}}, other.PID)
+	th.slot = 0
 	if l.stands(th) {
 		t.Error("a thread that is blocked in a call counts as stopped")
 	}
@@ -202,7 +203,7 @@ func TestAhead(t *testing.T) {
 	defer unix.Close(tasks)
 	for _, ahead := range []time.Duration{0, 1, time.Hour} {
 		w := bareEngine(Options{Stop: StopNever}).news
-		p := &process{pid: other.PID, tasks: tasks, pages: -1, ahead: ahead}
+		p := &process{pid: other.PID, mem: memory{tasks: tasks, pages: -1}, cpu: charges{ahead: ahead}}
 		if !w.addThread(p, other.PID, true) {
 			t.Fatal("the thread is not there")
 		}
@@ -212,8 +213,8 @@ func TestAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		run := th.line.Run()
-		if p.ahead != ahead-run || run > s.Run || run < min(ahead, s.Run/2) {
-			t.Errorf("%v are counted: %v of %v stand for the thread, %v are left", ahead, run, s.Run, p.ahead)
+		if p.cpu.ahead != ahead-run || run > s.Run || run < min(ahead, s.Run/2) {
+			t.Errorf("%v are counted: %v of %v stand for the thread, %v are left", ahead, run, s.Run, p.cpu.ahead)
 		}
 		w.files.close(th)
 	}

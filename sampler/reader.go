@@ -24,7 +24,7 @@ func (r *reader) get(a *Advice) *capture.Capture {
 
 // read copies the stack of a thread from sp on, with the kernel's part of it if that is wanted.
 func (r *reader) read(t *thread, sp uint64, a *taking.Advice, c *capture.Capture, kernel bool) {
-	taking.Peek(r.calm, t.tid, sp, a, c, int(t.proc.pages), &r.room)
+	taking.Peek(r.calm, t.tid, sp, a, c, int(t.proc.mem.pages), &r.room)
 	if kernel {
 		r.readKernel(t, c)
 	}

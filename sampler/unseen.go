@@ -7,6 +7,7 @@ import "time"
 
 // children is the CPU time of the children of a process that have ended, and of their own.
 type children struct {
+	parent int           // of the process itself; 0: not known
 	clock  time.Duration // the CPU time of the process when reaped was read: it takes some to wait
 	base   time.Duration // reaped when sampling began
 	reaped time.Duration // of those it has waited for, as last read
@@ -39,7 +40,7 @@ func (ac *accounts) readChildren(p *process) {
 
 // endChild accounts for a child that has ended with its parent, which may still have to wait for it.
 func (ac *accounts) endChild(p *process) {
-	if parent := ac.roster.procs[p.parent]; parent != nil && ac.opt.Children {
-		parent.children.known += p.watch.Clock() - p.cpuBase + p.children.known + p.children.told
+	if parent := ac.roster.procs[p.children.parent]; parent != nil && ac.opt.Children {
+		parent.children.known += p.watch.Clock() - p.cpu.base + p.children.known + p.children.told
 	}
 }

@@ -14,8 +14,8 @@ import (
 // TestReadEarly: what is read of a young process is not taken for that of a capture if it has become another program since.
 func TestReadEarly(t *testing.T) {
 	p := startPool(t, threadsProg(t, "pool.c"))
-	proc := &process{pid: p.PID, brief: true, pages: procfs.FS{}.OpenPagemap(p.PID)}
-	defer proc.pages.Close()
+	proc := &process{pid: p.PID, young: young{brief: true}, mem: memory{pages: procfs.FS{}.OpenPagemap(p.PID)}}
+	defer proc.mem.pages.Close()
 	th := &thread{tid: p.PID, proc: proc}
 	if early := readEarly(th); early == nil || len(early.maps) == 0 {
 		t.Fatalf("nothing was read of a process that lives: %v", early)
@@ -42,7 +42,7 @@ func TestReplacedChild(t *testing.T) {
 		shares bool
 		want   bool
 	}{{os.Getpid(), true, false}, {1, true, true}, {1, false, false}} {
-		p := &process{pid: os.Getpid(), pages: own, parent: tt.parent, shares: tt.shares}
+		p := &process{pid: os.Getpid(), mem: memory{pages: own, shares: tt.shares}, children: children{parent: tt.parent}}
 		if got := p.replaced(); got != tt.want {
 			t.Errorf("parent %d, shares %t: %t", tt.parent, tt.shares, got)
 		}
@@ -71,8 +71,8 @@ func TestUnseen(t *testing.T) {
 	}
 	// What is known of a child is known of its parent's ended children.
 	timing := watch.Timing{Interval: ms}
-	child := &process{pid: 3, parent: 2, cpuBase: 4 * ms, children: children{known: 2 * ms, told: ms}, watch: watch.NewProcess(0, timing, 10*ms)}
-	parent := &process{pid: 2, parent: 1}
+	child := &process{pid: 3, cpu: charges{base: 4 * ms}, children: children{parent: 2, known: 2 * ms, told: ms}, watch: watch.NewProcess(0, timing, 10*ms)}
+	parent := &process{pid: 2, children: children{parent: 1}}
 	ac := &accounts{roster: newRoster(nil), opt: &Options{Children: true}}
 	ac.roster.procs[2] = parent
 	ac.endChild(parent)
