@@ -123,24 +123,21 @@ type Unwound struct {
 
 // target is one process in the pipeline.
 type target struct {
-	pid      int
-	names    *processNames
-	space    Target
-	pages    procfs.Pagemap // if it was opened
-	opened   bool
-	err      error // why there is no space
-	name     string
-	limit    string // why its code is not unwound
-	gen      uint64 // of the mappings that were last recorded
-	past     past
-	walkers  map[walkerKey]*unwind.Walker
-	threads  map[int]*seen
-	stacks   map[uint64][]*stack
-	frames   map[frameKey]*rawFrame
-	stackGen uint64 // generation of the mappings that stacks and frames belong to
-	held     int    // frames in stacks
-	asked    int    // stacks of which was asked what their missing pages are
-	scripts  *scripts
+	pid     int
+	names   *processNames
+	space   Target
+	pages   procfs.Pagemap // if it was opened
+	opened  bool
+	err     error // why there is no space
+	name    string
+	limit   string // why its code is not unwound
+	gen     uint64 // of the mappings that were last recorded
+	past    past
+	walkers map[walkerKey]*unwind.Walker
+	threads map[int]*seen
+	met     met
+	asked   int // stacks of which was asked what their missing pages are
+	scripts *scripts
 }
 
 type walkerKey struct {

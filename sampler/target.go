@@ -27,7 +27,7 @@ func (ts *targets) of(pid int) *target {
 	if t := ts.all[pid]; t != nil {
 		return t
 	}
-	t := &target{pid: pid, walkers: map[walkerKey]*unwind.Walker{}, threads: map[int]*seen{}, stacks: map[uint64][]*stack{}, frames: map[frameKey]*rawFrame{}}
+	t := &target{pid: pid, walkers: map[walkerKey]*unwind.Walker{}, threads: map[int]*seen{}, met: newMet()}
 	t.names = ts.cfg.Names.process(pid)
 	t.space, t.err = ts.cfg.Open(pid)
 	if t.err != nil {
