@@ -10,8 +10,8 @@ import (
 func TestNotices(t *testing.T) {
 	var said strings.Builder
 	x := notices{log: slog.New(slog.NewTextHandler(&said, nil))}
-	for i := range 2 * maxNotices {
-		x.warn("thread %d", i%(maxNotices+1))
+	for i := range 2 * (maxNotices + 1) {
+		x.warn("thread %d", i/2)
 	}
 	if n := strings.Count(said.String(), "\n"); n != maxNotices {
 		t.Errorf("%d lines of %d texts, each said twice; want %d", n, maxNotices+1, maxNotices)

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -57,6 +58,38 @@ func TestOutlet(t *testing.T) {
 	}
 	if !o.behind() {
 		t.Error("not behind with more than what may wait")
+	}
+}
+
+// TestOutletBeside: the order holds whenever the pipeline takes.
+func TestOutletBeside(t *testing.T) {
+	const all = 2000
+	queue := make(chan item, 2)
+	o, out := outlet{queue: queue, nudge: make(chan struct{}, 1)}, make(chan bool)
+	go func() {
+		for i := range all {
+			if it := <-queue; it.left.tid != i {
+				t.Errorf("%d came after %d", it.left.tid, i-1)
+				break
+			}
+		}
+		close(out)
+		for !(<-queue).end {
+		}
+	}()
+	for i := range all {
+		o.send(item{left: left{tid: i}})
+	}
+	for {
+		select {
+		case <-out:
+			o.rest()
+			o.end()
+			return
+		default:
+			o.flush()
+			runtime.Gosched()
+		}
 	}
 }
 
