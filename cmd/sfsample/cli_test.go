@@ -137,7 +137,13 @@ func TestCannotSample(t *testing.T) {
 		if os.Geteuid() == 0 {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody}
 		}
-		begin(t, cmd).end(t).want(t, exitDone, "the kernel's part of stacks cannot be shown: ", "(try: as root)")
+		const told = "the kernel's part of stacks cannot be shown: "
+		begin(t, cmd).end(t).want(t, exitDone, told, "(try: as root)")
+		o, _ := onAnothersProcess(t, "dump", "--kernel", "-p")
+		o.want(t, exitFailed, told)
+		if o, _ := onAnothersProcess(t, "dump", "-p"); strings.Contains(o.stderr, told) {
+			t.Errorf("without --kernel: %s", o.stderr)
+		}
 	})
 }
 
@@ -233,6 +239,7 @@ func TestNext(t *testing.T) {
 		}
 	}
 	o.want(t, exitDone, "next: hardly anything ran, ", "sfsample dump -p "+pid, "wrote "+file+" (")
+	sfsample(t, "-o", file, "--", self, "-test.list", "^$").want(t, exitDone, "next: hardly anything ran, ", " or a higher -hz)")
 	signalTo(t, p.pid, unix.SIGSTOP)
 	o = sfsample(t, "-p", pid+" "+pid, "-d", "0.1", "-o", file) // as pidof prints them
 	o.want(t, exitDone, "next: process "+pid+" is stopped, by a signal", "kill -CONT "+pid)
