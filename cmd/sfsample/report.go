@@ -167,12 +167,16 @@ func (s *session) next(u sampler.Unwound) string {
 	case r.FewFiles:
 		return "some threads were not sampled, as no more files could be opened (try: ulimit -n 4096; it takes five for each thread)"
 	case s.threads == threadsRunning && 20*(r.Count[ledger.Sampled]+r.Count[ledger.Waiting]) < r.Ticks:
-		or := "sfsample dump -p " + joinInts(s.pids)
+		live := slices.DeleteFunc(slices.Clone(s.pids), func(pid int) bool {
+			stat, err := procfs.FS{}.Stat(pid)
+			return err != nil || stat.State == 'Z'
+		})
+		or := "sfsample dump -p " + joinInts(live)
 		switch {
-		case s.config.command != nil:
-			or = "a higher -hz"
-		case r.Expected == 0:
+		case r.Expected == 0 && s.command == nil:
 			return "" // there was nobody, as was said
+		case s.command != nil || len(s.pids) > 0 && len(live) == 0: // nobody is left
+			or = "a higher -hz"
 		case len(s.pids) == 0:
 			or = "sfsample dump with the same choice of processes"
 		}
