@@ -227,7 +227,8 @@ func TestBrowser(t *testing.T) {
 	b.devtools("Emulation.setEmulatedMedia", `{"features":[{"name":"prefers-color-scheme","value":"dark"}]}`)
 	b.want("dark", back, "rgb(22, 24, 28)")
 	testContrast(b, file)
-	svg := file("a.svg", write(t, svg(Options{Hz: 100}), samples))
+	tiny := &Sample{Process: "app", TID: 1, State: "running", CPU: 1000, Stack: stack("tiny", "main")} // too narrow to be drawn
+	svg := file("a.svg", write(t, svg(Options{Hz: 100}), append(samples, tiny)))
 	for _, width := range []int{400, 2500} {
 		b.devtools("Emulation.setDeviceMetricsOverride", fmt.Sprintf(`{"width":%d,"height":800,"deviceScaleFactor":1,"mobile":false}`, width))
 		b.open(html)
@@ -239,7 +240,7 @@ func TestBrowser(t *testing.T) {
 	for _, width := range []int{300, 500, 1200} {
 		b.devtools("Emulation.setDeviceMetricsOverride", fmt.Sprintf(`{"width":%d,"height":800,"deviceScaleFactor":1,"mobile":false}`, width))
 		b.open(svg)
-		b.want(fmt.Sprint("heading fits ", width), `return ["title", "run"].every(id => { const b = document.getElementById(id).getBBox(); return b.x >= 0 && b.x + b.width <= window.innerWidth })`, true)
+		b.want(fmt.Sprint("heading fits ", width), `return ["title", "run", "left"].every(id => { const b = document.getElementById(id).getBBox(); return b.x >= 0 && b.x + b.width <= window.innerWidth })`, true)
 		b.want(fmt.Sprint("legend and search apart, ", width), `const b = document.getElementById("legend").getBoundingClientRect();
 			return b.width == 0 || b.right <= document.getElementById("search").getBoundingClientRect().left`, true)
 	}
