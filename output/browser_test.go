@@ -227,7 +227,8 @@ func TestBrowser(t *testing.T) {
 	b.devtools("Emulation.setEmulatedMedia", `{"features":[{"name":"prefers-color-scheme","value":"dark"}]}`)
 	b.want("dark", back, "rgb(22, 24, 28)")
 	testContrast(b, file)
-	svg := file("a.svg", write(t, svg(Options{Hz: 100}), samples))
+	tiny := &Sample{Process: "app", TID: 1, State: "running", CPU: 1000, Stack: stack("tiny", "main")} // too narrow to be drawn
+	svg := file("a.svg", write(t, svg(Options{Hz: 100}), append(samples, tiny)))
 	for _, width := range []int{400, 2500} {
 		b.devtools("Emulation.setDeviceMetricsOverride", fmt.Sprintf(`{"width":%d,"height":800,"deviceScaleFactor":1,"mobile":false}`, width))
 		b.open(html)
@@ -239,7 +240,7 @@ func TestBrowser(t *testing.T) {
 	for _, width := range []int{300, 500, 1200} {
 		b.devtools("Emulation.setDeviceMetricsOverride", fmt.Sprintf(`{"width":%d,"height":800,"deviceScaleFactor":1,"mobile":false}`, width))
 		b.open(svg)
-		b.want(fmt.Sprint("heading fits ", width), `return ["title", "run"].every(id => { const b = document.getElementById(id).getBBox(); return b.x >= 0 && b.x + b.width <= window.innerWidth })`, true)
+		b.want(fmt.Sprint("heading fits ", width), `return ["title", "run", "left"].every(id => { const b = document.getElementById(id).getBBox(); return b.x >= 0 && b.x + b.width <= window.innerWidth })`, true)
 		b.want(fmt.Sprint("legend and search apart, ", width), `const b = document.getElementById("legend").getBoundingClientRect();
 			return b.width == 0 || b.right <= document.getElementById("search").getBoundingClientRect().left`, true)
 	}
@@ -258,6 +259,11 @@ func TestBrowser(t *testing.T) {
 		}
 	}
 	b.devtools("Emulation.setScriptExecutionDisabled", `{"value":false}`)
+
+	b.open(file("second.html", write(t, func(w *bytes.Buffer) *HTML { return NewHTML(w, Options{Hz: 100}) },
+		[]*Sample{{Process: "app", TID: 1, State: "running", CPU: 999_900_000, Stack: stack("main")}})))
+	b.keys(keyDown + keyDown)
+	b.want("nearly a second", details, "main (app): 1000 ms, 100.00%, itself 1000 ms, own code")
 
 	r := rand.New(rand.NewPCG(5, 6))
 	big := NewHTML(nil, Options{Hz: 100})
@@ -309,6 +315,8 @@ func testContrast(b *browser, file func(string, []byte) string) {
 				fills, dots = 1, 5000
 			}
 			b.open(name + "?" + scheme + fragment)
+			// Drawn again without names, as the edges of letters have colours too.
+			b.js(`CanvasRenderingContext2D.prototype.fillText = () => {}; document.getElementById("scroll").style.width = "99%"`)
 			b.want("contrast, "+scheme+" "+fragment, fmt.Sprintf(`const c = document.getElementById("canvas"), dots = c.getContext("2d").getImageData(0, 0, c.width, c.height).data, met = {};
 				for (let i = 0; i < dots.length; i += 4) if (dots[i + 3] === 255) { const k = dots.slice(i, i + 3).join(); met[k] = (met[k] || 0) + 1; }
 				const lum = k => { const [r, g, b] = k.split(",").map(v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };

@@ -473,6 +473,7 @@ func (f *Firefox) writeMeta(j *jsonWriter) {
 	if f.run.Command != "" {
 		j.text("arguments", clean(f.run.Command))
 	}
+	j.text("oscpu", "Linux") // "Platform" there
 	if f.run.CPU != "" {
 		j.text("CPUName", clean(f.run.CPU))
 	}

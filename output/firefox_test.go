@@ -277,9 +277,9 @@ func TestFirefoxWaits(t *testing.T) {
 	}, []*Sample{at(0, "running"), at(10, "read"), at(20, "read"), at(30, "futex"), at(100, "read")})
 	var doc struct {
 		Meta struct {
-			Arguments, CPUName string
-			LogicalCPUs        int
-			MarkerSchema       []struct{ Name string }
+			Arguments, CPUName, OSCPU string
+			LogicalCPUs               int
+			MarkerSchema              []struct{ Name string }
 		}
 		Threads []struct {
 			Markers struct {
@@ -294,7 +294,7 @@ func TestFirefoxWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := parseFirefox(t, b)
-	if doc.Meta.Arguments != "p -x" || doc.Meta.CPUName != "fast" || doc.Meta.LogicalCPUs != 2 {
+	if doc.Meta.Arguments != "p -x" || doc.Meta.CPUName != "fast" || doc.Meta.OSCPU != "Linux" || doc.Meta.LogicalCPUs != 2 {
 		t.Errorf("meta is %+v", doc.Meta)
 	}
 	m := doc.Threads[0].Markers

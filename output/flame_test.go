@@ -154,7 +154,7 @@ func TestSVGLeavesOutNarrowFrames(t *testing.T) {
 		{Process: "p", CPU: tick, Stack: &Stack{Frames: []Frame{{Func: "narrow"}}}},
 	}
 	b := write(t, svg(Options{}), samples)
-	if n := len(parseSVG(t, b)); n != 2 || !bytes.Contains(b, []byte("1 narrower or deeper frames are left out")) {
+	if n := len(parseSVG(t, b)); n != 2 || !bytes.Contains(b, []byte(">1 narrower or deeper frame left out<")) {
 		t.Errorf("%d bars:\n%s", n, b)
 	}
 }
@@ -178,7 +178,7 @@ func TestSVGIsBounded(t *testing.T) {
 	}
 	for what, samples := range map[string][]*Sample{"deep": samples, "wide": wide} {
 		b := write(t, svg(Options{}), samples)
-		if len(b) > 4*svgMaxBytes+1<<20 || !bytes.Contains(b, []byte("frames are left out")) {
+		if len(b) > 4*svgMaxBytes+1<<20 || !bytes.Contains(b, []byte("frames left out<")) {
 			t.Errorf("%s: %d bytes", what, len(b))
 		}
 	}

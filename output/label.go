@@ -2,6 +2,7 @@ package output
 
 import (
 	"bytes"
+	"math"
 	"path/filepath"
 	"strconv"
 	"unicode"
@@ -18,6 +19,11 @@ func Plural(n int64, what string) string {
 		what += "s"
 	}
 	return strconv.FormatInt(n, 10) + " " + what
+}
+
+// Percent is a share, of 1, in percent, to a hundredth.
+func Percent(share float64) string {
+	return strconv.FormatFloat(math.Round(1e4*share)/100, 'f', -1, 64) + " %"
 }
 
 // Markers that stand where a name would. They begin with '[', which no

@@ -101,3 +101,11 @@ func write[S Sink](t testing.TB, newSink func(*bytes.Buffer) S, samples []*Sampl
 	}
 	return b.Bytes()
 }
+
+func TestPercent(t *testing.T) {
+	for share, want := range map[float64]string{0.01: "1 %", 0.07: "7 %", 1.3: "130 %", 0.00512: "0.51 %", 128: "12800 %"} {
+		if got := Percent(share); got != want {
+			t.Errorf("%v is %q, want %q", share, got, want)
+		}
+	}
+}

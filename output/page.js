@@ -318,7 +318,7 @@
 
 	function time(ns) {
 		const [v, unit] = ns >= 1e9 ? [ns / 1e9, " s"] : ns >= 1e6 ? [ns / 1e6, " ms"] : [ns / 1e3, " µs"];
-		return (v >= 1000 ? Math.round(v) : v.toPrecision(3)) + unit;
+		return (v >= 999.5 ? Math.round(v) : v.toPrecision(3)) + unit;
 	}
 	const share = v => (100 * v / (sum || 1)).toFixed(2) + "%";
 

@@ -110,8 +110,8 @@ func (s *SVG) write(w io.Writer) error {
 	fmt.Fprintf(out, svgHead, svgWidth, height, svgWidth/2, appendXML(nil, title), appendXML(nil, details),
 		svgMargin, svgWidth-svgMargin-200, height-12, s.legend(fl))
 	if narrow > 0 {
-		fmt.Fprintf(out, "<text x=\"%d\" y=\"%d\" text-anchor=\"end\">%d narrower or deeper frames are left out</text>\n",
-			svgWidth-svgMargin, height-12, narrow)
+		fmt.Fprintf(out, "<text x=\"%d\" y=\"%d\" id=\"left\" text-anchor=\"end\">%s left out</text>\n",
+			svgWidth-svgMargin, height-12, Plural(int64(narrow), "narrower or deeper frame"))
 	}
 	if fl.total <= 0 {
 		for i, line := range emptyLines {

@@ -81,6 +81,7 @@
 			h.at.textContent = fit(h.text, inner * 7.25 / h.letter);
 		}
 		legend.classList.toggle("hidden", legend.children.length > 0 && legend.lastElementChild.textContent.length * 7.25 + +legend.lastElementChild.getAttribute("x") > width - margin - 190);
+		byId("left")?.setAttribute("x", width - margin);
 		byId("matched").setAttribute("x", width - margin - 190);
 		field.setAttribute("x", width - margin - 180);
 		zoom(zoomed);

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/output"
 	"sfsample/ptrace"
 )
 
@@ -80,7 +81,8 @@ func (l *load) update(clocks int, now int64) {
 	if l.own.max > 0 {
 		used, _ := ptrace.RawClock(unix.CLOCK_PROCESS_CPUTIME_ID)
 		if lowered, share := l.own.update(now, used); lowered {
-			l.said.log.Warn(fmt.Sprintf("this program took %.2g %% of a CPU, of %.2g %% that it may: only one tick in %d is answered", 100*share, 100*l.own.max, l.own.stride))
+			l.said.log.Warn(fmt.Sprintf("this program took %s of a CPU, of %s that it may: only one tick in %d is answered",
+				output.Percent(share), output.Percent(l.own.max), l.own.stride))
 		}
 	}
 	defer func() { l.both = max(l.stride, l.own.stride, 1); l.most = max(l.most, l.both) }()

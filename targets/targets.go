@@ -127,6 +127,11 @@ func (s *Selector) grouped(fs procfs.FS, pid int) bool {
 // shows.
 const shortestID = 12
 
+// IsContainerID tells whether s may be the beginning of a container's id: 12 hexadecimal digits or more.
+func IsContainerID(s string) bool {
+	return len(s) >= shortestID && strings.Trim(s, "0123456789abcdef") == ""
+}
+
 // InCgroup tells whether a process of control group path belongs to what the user
 // calls want: the path itself or one above it, when want begins with a slash; else
 // a folder of that name, "ssh" for ssh.service, ssh.scope or ssh.slice too; else the
@@ -145,7 +150,7 @@ func InCgroup(group, want string) bool {
 		switch {
 		case want == folder || want == name:
 			return true
-		case len(want) < shortestID || strings.Trim(want, "0123456789abcdef") != "":
+		case !IsContainerID(want):
 		case strings.HasPrefix(name, want) || strings.HasPrefix(id, want):
 			return true
 		}

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace/procfs"
+	"sfsample/sampler"
+	"sfsample/sampler/ledger"
 )
 
 // TestUsage runs wrong command lines: status 2, one line that says what to
@@ -25,6 +27,8 @@ func TestUsage(t *testing.T) {
 		want string
 	}{
 		{"nothing", nil, "no process given"},
+		{"container's name", []string{"--container", "web"}, "--container web: is no id of a container"},
+		{"agent of nobody", []string{"agent"}, "an agent needs a choice of processes (try: --config FILE"},
 		{"hz zero", []string{"-p", pid, "-hz", "0"}, "-hz 0: is no rate"},
 		{"hz negative", []string{"-p", pid, "-hz", "-1"}, "-hz -1: is no rate"},
 		{"hz fraction", []string{"-p", pid, "-hz", "0.5"}, "-hz 0.5: is no rate"},
@@ -137,7 +141,13 @@ func TestCannotSample(t *testing.T) {
 		if os.Geteuid() == 0 {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody}
 		}
-		begin(t, cmd).end(t).want(t, exitDone, "the kernel's part of stacks cannot be shown: ", "(try: as root)")
+		const told = "the kernel's part of stacks cannot be shown: "
+		begin(t, cmd).end(t).want(t, exitDone, told, "(try: as root)")
+		o, _ := onAnothersProcess(t, "dump", "--kernel", "-p")
+		o.want(t, exitFailed, told)
+		if o, _ := onAnothersProcess(t, "dump", "-p"); strings.Contains(o.stderr, told) {
+			t.Errorf("without --kernel: %s", o.stderr)
+		}
 	})
 }
 
@@ -233,6 +243,23 @@ func TestNext(t *testing.T) {
 		}
 	}
 	o.want(t, exitDone, "next: hardly anything ran, ", "sfsample dump -p "+pid, "wrote "+file+" (")
+	ended := exec.Command("true")
+	if err := ended.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Waitid(unix.P_PID, ended.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil { // a zombie
+		t.Fatal(err)
+	}
+	idle := session{config: config{threads: threadsRunning}, result: sampler.Result{Account: ledger.Account{Ticks: 9, Expected: 9}}}
+	gone, brief := idle, idle
+	gone.pids = []int{ended.Process.Pid}
+	brief.command, brief.result.Expected = &started{}, 0
+	for what, s := range map[string]session{"a process that has ended": gone, "a command": brief} {
+		if next := s.next(sampler.Unwound{}); !strings.HasSuffix(next, " or a higher -hz)") {
+			t.Errorf("what is to be done about %s that did not run: %s", what, next)
+		}
+	}
+	_ = ended.Wait()
 	signalTo(t, p.pid, unix.SIGSTOP)
 	o = sfsample(t, "-p", pid+" "+pid, "-d", "0.1", "-o", file) // as pidof prints them
 	o.want(t, exitDone, "next: process "+pid+" is stopped, by a signal", "kill -CONT "+pid)

@@ -28,6 +28,7 @@ func dump(c config, stdout, stderr io.Writer) error {
 	if err := checkTIDs(&c); err != nil {
 		return err
 	}
+	checkKernel(&c, log)
 	set := targets.Set{Selector: c.selector()}
 	if c.watch == 0 {
 		v, err := c.view(&set, log, stderr)

@@ -135,7 +135,13 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.FuncP("tid", "t", "`TID[,TID...]`", ids(&c.tids))
 	fs.StringArrayVar(&c.names, "name", nil, "`NAME`")
 	fs.StringArrayVar(&c.cgroups, "cgroup", nil, "`GROUP`")
-	fs.Func("container", "`ID`", func(s string) error { c.cgroups = append(c.cgroups, s); return nil })
+	fs.Func("container", "`ID`", func(s string) error {
+		if !targets.IsContainerID(s) {
+			return errors.New("is no id of a container (its first 12 digits or more, as docker ps shows them)")
+		}
+		c.cgroups = append(c.cgroups, s)
+		return nil
+	})
 	fs.Func("user", "`USER`", func(s string) error {
 		id, err := targets.UserID(s)
 		c.users = append(c.users, id)
@@ -334,6 +340,8 @@ func (c *config) takeTarget(split parsedArgs) error {
 		return errors.New("--waits is for blocked threads (give --threads all too)")
 	case c.exitStacks && c.searches():
 		return errors.New("--exit-stacks is for processes given with -p, or a command (leave out --tree, --name, --cgroup, --container and --user)")
+	case c.agent && !given:
+		return errors.New("an agent needs a choice of processes (try: --config FILE with name: NAME in it, or --name, --cgroup, --container, --user)")
 	case c.command == nil && !given && c.top:
 		return errors.New("no process given (try: sfsample top -p PID, or sfsample top -- COMMAND)")
 	case c.command == nil && !given:

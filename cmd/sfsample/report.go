@@ -94,7 +94,7 @@ func (s *session) closing() {
 	}
 	rate := fmt.Sprintf("rate: %.1f Hz asked, %.1f reached, %.1f stops a second", r.AskedHz, r.ReachedHz, float64(r.Seizes)/max(r.Elapsed.Seconds(), 1e-3))
 	if r.Stride > 1 {
-		rate += fmt.Sprintf(" (lowered to 1/%d at times, as pauses would take more than %s of the target's time, or this program more than it may of a CPU; see --max-overhead, --max-cpu)", r.Stride, percent(s.maxOverhead))
+		rate += fmt.Sprintf(" (lowered to 1/%d at times, as pauses would take more than %s of the target's time, or this program more than it may of a CPU; see --max-overhead, --max-cpu)", r.Stride, output.Percent(s.maxOverhead))
 	}
 	say("%s", rate)
 	s.stacks(say, u)
@@ -166,16 +166,22 @@ func (s *session) next(u sampler.Unwound) string {
 		return fmt.Sprintf("process %d is stopped, by a signal or a shell's Ctrl-Z (try: kill -CONT %[1]d; sfsample dump -p %[1]d shows where it stands)", pid)
 	case r.FewFiles:
 		return "some threads were not sampled, as no more files could be opened (try: ulimit -n 4096; it takes five for each thread)"
-	case s.threads == threadsRunning && 20*(r.Count[ledger.Sampled]+r.Count[ledger.Waiting]) < r.Ticks && s.config.command == nil:
-		if r.Expected == 0 {
+	case s.threads == threadsRunning && 20*(r.Count[ledger.Sampled]+r.Count[ledger.Waiting]) < r.Ticks:
+		live := slices.DeleteFunc(slices.Clone(s.pids), func(pid int) bool {
+			stat, err := procfs.FS{}.Stat(pid)
+			return err != nil || stat.State == 'Z'
+		})
+		or := "sfsample dump -p " + joinInts(live)
+		switch {
+		case r.Expected == 0 && s.command == nil:
 			return "" // there was nobody, as was said
+		case s.command != nil || len(s.pids) > 0 && len(live) == 0: // nobody is left
+			or = "a higher -hz"
+		case len(s.pids) == 0:
+			or = "sfsample dump with the same choice of processes"
 		}
-		dump := "-p " + joinInts(s.pids)
-		if len(s.pids) == 0 {
-			dump = "with the same choice of processes"
-		}
-		return fmt.Sprintf("hardly anything ran, %s in %s (try: --threads all for what is waited for, or sfsample dump %s)",
-			output.Plural(int64(r.Count[ledger.Sampled]), "sample"), output.Plural(int64(r.Ticks), "tick"), dump)
+		return fmt.Sprintf("hardly anything ran, %s in %s (try: --threads all for what is waited for, or %s)",
+			output.Plural(int64(r.Count[ledger.Sampled]), "sample"), output.Plural(int64(r.Ticks), "tick"), or)
 	case u.Cut[unwind.DepthLimit.String()] > 0:
 		return fmt.Sprintf("%d stacks are deeper than %d frames (try: --max-depth %d)", u.Cut[unwind.DepthLimit.String()], s.maxDepth, 8*s.maxDepth)
 	case 4*r.Lost() > r.Expected:
@@ -313,8 +319,6 @@ func (s *session) unwound(say func(string, ...any), u sampler.Unwound) {
 		say("names: %s", m)
 	}
 }
-
-func percent(f float64) string { return fmt.Sprintf("%g %%", f*100) }
 
 // reasons lists why stacks were cut, most frequent first.
 func reasons(cut map[string]int64) string {

@@ -52,11 +52,7 @@ func (s *session) sample() (status int, err error) {
 	if err := checkLife(c.pids); err != nil {
 		return 0, err
 	}
-	if c.kernel {
-		if _, err := (procfs.FS{}).Stack(os.Getpid(), os.Getpid()); err != nil {
-			log.Warn(fmt.Sprintf("the kernel's part of stacks cannot be shown: %v (try: as root)", err))
-		}
-	}
+	checkKernel(&c, log)
 	s.config = c
 	if err := s.open(); err != nil {
 		return 0, err
@@ -586,6 +582,16 @@ func checkLife(pids []int) error {
 		}
 	}
 	return nil
+}
+
+// checkKernel says so if the kernel's part of stacks was asked for, and cannot be read.
+func checkKernel(c *config, log *slog.Logger) {
+	if !c.kernel {
+		return
+	}
+	if _, err := (procfs.FS{}).Stack(os.Getpid(), os.Getpid()); err != nil { // ours stands for all
+		log.Warn(fmt.Sprintf("the kernel's part of stacks cannot be shown: %v (try: as root)", err))
+	}
 }
 
 // checkTIDs finds the processes of --tid where no --pid names them.

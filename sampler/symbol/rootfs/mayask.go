@@ -17,6 +17,7 @@ const maxAncestors = 32
 //
 // A mount is known by our own mountinfo or that of the process with the folder dir in /proc. That of a process below
 // chroot(2) leaves out the mount that its root is in (show_mountinfo, fs/proc_namespace.c): there its ancestors have it.
+// The one that our own root is in is not remote (see [MountsOf]).
 // While the descriptor is open the mount's id (proc_pid_fdinfo(5), mnt_id) is no other's.
 func MayAsk(fd int, dir string) error {
 	id, err := mountID(fd)
@@ -31,6 +32,11 @@ func MayAsk(fd int, dir string) error {
 		return err
 	}
 	ms, err := own.now()
+	if err == nil {
+		if _, known := ms.local[id]; !known && id == rootMount() { // we are below chroot(2)
+			return nil
+		}
+	}
 	folders := []string{dir}
 	for n := 0; ; n++ {
 		if err == nil {
@@ -77,6 +83,17 @@ func mountID(fd int) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("read %s: no mnt_id in it", name)
+}
+
+// rootMount is the id of the mount that our own root is in. Empty: it is not known.
+func rootMount() string {
+	fd, err := unix.Open("/", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return ""
+	}
+	defer unix.Close(fd)
+	id, _ := mountID(fd)
+	return id
 }
 
 // memoryFiles is the id of the mount of memory files, which is in no mountinfo: one for all of the machine (shm_mnt,

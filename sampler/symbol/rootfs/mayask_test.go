@@ -105,6 +105,47 @@ func TestMayAsk(t *testing.T) {
 	}
 }
 
+// TestBelowChroot: where our own root is no mount point, our mountinfo does not have the mount that it is in, which is
+// entered all the same; remote ones are not.
+func TestBelowChroot(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"proc", "remote"} {
+		if err := os.Mkdir(filepath.Join(root, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "file"), []byte("read"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	dir := silent(t, filepath.Join(root, "remote"))
+	old := pathOnly(t, "/")
+	proc := filepath.Join(root, "proc")
+	if err := unix.Mount("/proc", proc, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Chroot(root); err != nil { // of this thread alone, whose namespace is its own
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(unix.Fchdir(old), unix.Chroot("."), unix.Unmount(proc, unix.MNT_DETACH)); err != nil {
+			t.Error(err)
+		}
+	})
+	r, err := Open(dir + "/root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	f, err := r.OpenFile("/file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	if err := MayAsk(pathOnly(t, "/remote"), dir); !errors.Is(err, ErrRemote) {
+		t.Errorf("remote: %v, want %v", err, ErrRemote)
+	}
+}
+
 // TestNeverEntered: no path leads into a remote mount, by links or dots either, and not into one that has come
 // after the root was opened; other mounts are entered.
 func TestNeverEntered(t *testing.T) {
