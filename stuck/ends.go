@@ -24,14 +24,30 @@ type endSearch struct {
 	more   map[string]bool     // links with more holders than are kept
 	denied int                 // processes that may not be looked at
 	cut    bool                // the time was up
+	hidden bool                // there may be processes that are not seen
 	new    bool                // something is wanted that was not searched for
 	times  int
+	own    map[string]bool // our descriptors when the dump began
 }
 
 // holder is one descriptor of a process.
 type holder struct {
 	End
 	reads, writes bool
+}
+
+// listOwn lists our own descriptors. Those opened later are thousands of files of /proc.
+func (s *endSearch) listOwn(fs procfs.FS) {
+	s.own = map[string]bool{}
+	f, err := os.Open(fs.Path(os.Getpid(), "fd"))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	list, _ := f.Readdirnames(-1) // those that are missing are not searched
+	for _, name := range list {
+		s.own[name] = name != strconv.Itoa(int(f.Fd()))
+	}
 }
 
 // want notes that the holders of an object are to be found.
@@ -81,6 +97,10 @@ func (d *Dump) search() {
 			break
 		}
 	}
+	if why := d.owners.hidden(); why != "" {
+		s.hidden = true
+		d.miss("other ends of pipes and sockets: %s", why)
+	}
 	if s.denied > 0 {
 		d.miss("other ends of pipes and sockets: the descriptors of %d processes may not be looked at (try: as root)", s.denied)
 	}
@@ -101,10 +121,13 @@ func (d *Dump) searchProcess(pid int, deadline time.Time) (n int, err error) {
 		return 0, err
 	}
 	defer f.Close()
+	self := os.Getpid()
 	for time.Now().Before(deadline) {
 		names, err := f.Readdirnames(256)
 		for _, name := range names {
-			d.match(pid, dir, name)
+			if pid != self || d.ends.own[name] { // what we have opened since is no end of anything
+				d.match(pid, dir, name)
+			}
 		}
 		if n += len(names); err != nil || n > maxFDs {
 			return n, nil // the end of the folder
@@ -146,5 +169,5 @@ func (d *Dump) match(pid int, dir, name string) {
 
 // whole tells whether all holders of an object are known.
 func (s *endSearch) whole(link string) bool {
-	return s.times > 0 && !s.new && !s.cut && s.denied == 0 && !s.more[link]
+	return s.times > 0 && !s.new && !s.cut && !s.hidden && s.denied == 0 && !s.more[link]
 }

@@ -6,21 +6,32 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"sfsample/ptrace/procfs"
 )
 
 // futexWords puts a wait on a lock in words and finds its owner.
 func (d *Dump) futexWords(t *Thread, w *Wait) {
 	l := &w.lock
 	w.What = fmt.Sprintf("%s %#x", l.kind, w.Lock)
+	if ownWord[w.fam.kind] {
+		w.What, w.Object, w.Lock = l.kind, "", 0
+	}
 	w.Text = "waits for " + w.What
 	if l.kind == endOfThread {
 		w.What, w.Text = l.kind, "waits for the "+l.kind
+	}
+	if w.fam.kind == javaMonitor { // it looks again now and then (ObjectMonitor::EnterI)
+		w.Timed = false
 	}
 	if l.note != "" {
 		w.Text += " (" + l.note + ")"
 	}
 	w.Unknown = l.unknown
-	if text, ok := goThreads[w.fam.kind]; ok {
+	if t.Outside && l.kind == "futex" && l.unknown == unknownKind {
+		w.Unknown = "its stack is not looked at (try: --pid of its process too)"
+	}
+	if text, ok := instead[w.fam.kind]; ok {
 		w.Text, w.Unknown = text, ""
 	}
 	if strings.HasPrefix(w.fam.kind, "go") {
@@ -55,76 +66,174 @@ func (d *Dump) missGoroutines(pid int) {
 
 const endOfThread = "end of a thread"
 
-// lockOwner names the thread whose number stands in a lock. A number of another pid
-// namespace is that of the thread's own.
+// lockOwner names the thread whose number stands in a lock: the one that it has in its own pid namespace.
 func (d *Dump) lockOwner(t *Thread, w *Wait) {
 	r := Releaser{How: Holds, evidence: fmt.Sprintf("the lock at %#x holds the thread id %d", w.Lock, w.lock.owner)}
 	if w.lock.kind == endOfThread {
 		r.How = Ends
 	}
-	private := t.Args[1]&futexPrivate != 0
-	switch o := t.process.byInner[w.lock.owner]; {
-	case o != nil:
-		r.PID, r.TID, r.Name = o.PID, o.TID, o.Name
-	case private || t.process.inner:
-		k := innerKey{t.PID, w.lock.owner, private}
-		o, ok := d.inner[k]
-		if !ok { // thousands may wait for the same, and each search takes its time
-			o.pid, o.tid = d.inNamespace(t, w.lock.owner, private)
-			d.inner[k] = o
-		}
-		r.PID, r.TID = o.pid, o.tid
-	default:
-		if st, err := d.fs.Status(w.lock.owner); err == nil {
-			r.PID, r.TID, r.Name = st.Tgid, st.Pid, st.Name
-		}
+	k := innerKey{pid: t.PID, id: w.lock.owner}
+	if t.Args[1]&futexPrivate == 0 {
+		k.of = d.owners.sharedFile(t.PID, t.TID, w.Lock)
 	}
-	w.Whole = true
-	if r.TID == 0 {
+	private := k.of == sharedFile{}
+	var found owner
+	if o := t.process.byInner[w.lock.owner]; o != nil && private {
+		found.pid, found.tid, r.Name = o.PID, o.TID, o.Name
+	} else {
+		found = d.owners.search(t, k)
+	}
+	if found.unsure != "" {
+		d.miss("owners of locks that processes share: %s", found.unsure)
+	}
+	if w.Whole = found.unsure == ""; found.tid == 0 {
 		w.Whole = false
-		w.Unknown = fmt.Sprintf("the word has %d, which is no thread that can be seen: it has ended, or the memory is overwritten", w.lock.owner)
+		w.Unknown = orElse(found.why, fmt.Sprintf("the word has %d, which is no thread that can be seen: it has ended, or the memory is overwritten", w.lock.owner))
 		return
 	}
 	w.Unknown = ""
+	r.PID, r.TID = found.pid, found.tid
 	w.on(r, d)
 }
 
-// innerKey is a thread's number as a process has it, and where it was looked for.
-type innerKey struct {
-	pid, id int
-	private bool
+// owners finds the threads whose numbers stand in locks.
+type owners struct {
+	fs    procfs.FS
+	known map[innerKey]owner
+	maps  map[int][]procfs.Mapping // by process
 }
 
-type outerID struct{ pid, tid int }
+func newOwners(fs procfs.FS) owners {
+	return owners{fs, map[innerKey]owner{}, map[int][]procfs.Mapping{}}
+}
 
-// namespaceSearch bounds the search for a number of another pid namespace.
-const namespaceSearch = 20 * time.Millisecond
+// innerKey is a thread's number as a process has it, and the memory that the lock is in.
+type innerKey struct {
+	pid, id int
+	of      sharedFile
+}
 
-// inNamespace finds the thread that is called id in the pid namespace of t: in its own
-// process (whose other threads may not have been asked for) or, for a lock that
-// processes share, in any of the same namespace.
-func (d *Dump) inNamespace(t *Thread, id int, private bool) (pid, tid int) {
-	ns, err := d.fs.Namespace(t.TID, "pid")
-	pids := []int{t.PID}
-	if !private && err == nil {
-		if all, err := d.fs.PIDs(); err == nil {
-			pids = append(pids, all...)
+// sharedFile is what processes share memory of, also without a name; the zero value is memory that they do not share.
+type sharedFile struct {
+	dev   procfs.Dev
+	inode uint64
+}
+
+// owner is the thread that a number means.
+type owner struct {
+	pid, tid int
+	why      string // why there is none; empty: nobody has that number
+	unsure   string // why another may be meant; empty: none
+}
+
+// sharedFile finds what the memory at an address is shared of.
+func (o *owners) sharedFile(pid, tid int, addr uint64) sharedFile {
+	for _, m := range o.mappings(pid, tid) {
+		if m.Start <= addr && addr < m.End && m.Perms&procfs.Shared != 0 {
+			return sharedFile{m.Dev, m.Inode}
 		}
 	}
-	deadline := time.Now().Add(namespaceSearch)
+	return sharedFile{}
+}
+
+// mappings are those of a process, read once.
+func (o *owners) mappings(pid, tid int) []procfs.Mapping {
+	list, ok := o.maps[pid]
+	if !ok {
+		list, _ = o.fs.Maps(tid) // none: it has ended, or may not be looked at
+		o.maps[pid] = list
+	}
+	return list
+}
+
+// ownerSearch bounds the search for who is meant by a number.
+const ownerSearch = 50 * time.Millisecond
+
+// search finds, once for thousands that wait for the same, who is called k.id: of the process's own threads, some of which may not have been asked for, or, for a lock that
+// processes share, of all that share it: in another pid namespace the same number is another thread's.
+func (o *owners) search(t *Thread, k innerKey) owner {
+	found, ok := o.known[k]
+	switch {
+	case ok:
+		return found
+	case k.of == sharedFile{}:
+		found = owner{pid: t.PID, tid: o.called(t.PID, k.id)}
+	default:
+		found = o.searchSharers(t, k)
+	}
+	o.known[k] = found
+	return found
+}
+
+func (o *owners) searchSharers(t *Thread, k innerKey) owner {
+	found := owner{unsure: o.hidden()}
+	pids, err := o.fs.PIDs()
+	if err != nil {
+		return owner{why: fmt.Sprintf("the processes that share it cannot be listed: %v", err)}
+	}
+	mine, err := o.fs.Namespace(t.TID, "pid")
+	direct := 0 // of those with our numbers it is the one process that has this one
+	if st, err := o.fs.Status(k.id); err == nil {
+		direct = st.Tgid
+	}
+	deadline := time.Now().Add(ownerSearch)
 	for _, pid := range pids {
-		if other, err := d.fs.Namespace(pid, "pid"); pid != t.PID && (err != nil || other != ns) || time.Now().After(deadline) {
+		ns, nsErr := o.fs.Namespace(pid, "pid")
+		switch {
+		case time.Now().After(deadline):
+			return owner{why: fmt.Sprintf("the search among the processes that share it took longer than %v", ownerSearch)}
+		case err == nil && nsErr == nil && ns == mine && !t.process.inner && pid != direct, !o.sharesFile(pid, k.of):
 			continue
 		}
-		ids, _ := d.fs.TaskIDs(pid) // none: it has ended
-		for _, tid := range ids {
-			st, err := d.fs.Status(tid)
-			if err == nil && len(st.NSpid) > 0 && st.NSpid[len(st.NSpid)-1] == id {
-				return pid, tid
-			}
+		tid := o.called(pid, k.id)
+		switch {
+		case tid == 0:
+		case found.tid != 0:
+			return owner{why: fmt.Sprintf("the word has %d, which is the number of several threads that share it, in different pid namespaces", k.id)}
+		default:
+			found.pid, found.tid = pid, tid
 		}
 	}
-	return 0, 0
+	return found
+}
+
+// sharesFile tells whether a process has a shared mapping of a file.
+func (o *owners) sharesFile(pid int, of sharedFile) bool {
+	return slices.ContainsFunc(o.mappings(pid, pid), func(m procfs.Mapping) bool {
+		return m.Perms&procfs.Shared != 0 && of == sharedFile{m.Dev, m.Inode}
+	})
+}
+
+// called finds the thread of a process that has this number in its own pid namespace; 0: there is none.
+func (o *owners) called(pid, id int) int {
+	if st, err := o.fs.Status(pid); err != nil || len(st.NSpid) <= 1 { // its numbers are ours
+		if st, err = o.fs.Status(id); err != nil || st.Tgid != pid {
+			return 0
+		}
+		return id
+	}
+	ids, _ := o.fs.TaskIDs(pid) // none: it has ended
+	for _, tid := range ids {
+		st, err := o.fs.Status(tid)
+		if err == nil && len(st.NSpid) > 0 && st.NSpid[len(st.NSpid)-1] == id {
+			return tid
+		}
+	}
+	return 0
+}
+
+// initialPIDs is the link of the first pid namespace, PROC_PID_INIT_INO of include/linux/proc_ns.h.
+const initialPIDs = "pid:[4026531836]"
+
+// hidden tells why there may be processes that /proc does not show, empty if there are none.
+func (o *owners) hidden() string {
+	if ns, err := o.fs.Namespace(os.Getpid(), "pid"); err != nil || ns != initialPIDs {
+		return "processes outside of this pid namespace cannot be seen (try: on the host)"
+	}
+	if _, err := o.fs.Stat(1); err != nil {
+		return "/proc hides the processes of other users (try: as root)"
+	}
+	return ""
 }
 
 // attach gives waits on descriptors those who hold the other ends.
@@ -174,14 +283,14 @@ func (d *Dump) attachOne(w *Wait, f *FD, s side) bool {
 // returns whether there are any new ones.
 func (d *Dump) outside() bool {
 	var new []*Thread
-	seen := map[int]bool{}
+	seen, self := map[int]bool{}, os.Getpid()
 	for _, t := range d.threads {
 		if t.Wait == nil || len(t.Wait.On) > maxEnds {
 			continue
 		}
 		for _, r := range t.Wait.On {
 			p := d.procs[r.PID]
-			if r.PID == 0 || r.PID == os.Getpid() || seen[r.PID] || p != nil && p.complete {
+			if r.PID == 0 || r.PID == self || seen[r.PID] || p != nil && p.complete {
 				continue
 			}
 			seen[r.PID] = true

@@ -320,16 +320,22 @@ static void hard(int n) {
 #define SEMOP SYS_semtimedop // glibc's semop(3) since 2.31
 #define SLEEP SYS_clock_nanosleep
 
-static int tcp_pair(int p[2]) {
-	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+// tcp_connect makes a connection, p[0], that waits to be accepted by p[1], which listens.
+static void tcp_connect(int p[2], int address) {
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(address)};
 	socklen_t n = sizeof a;
-	int l = socket(AF_INET, SOCK_STREAM, 0);
-	must(bind(l, (void *)&a, n) == 0 && listen(l, 1) == 0 && getsockname(l, (void *)&a, &n) == 0, "listen");
+	p[1] = socket(AF_INET, SOCK_STREAM, 0);
+	must(bind(p[1], (void *)&a, n) == 0 && listen(p[1], 1) == 0 && getsockname(p[1], (void *)&a, &n) == 0, "listen");
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	p[0] = socket(AF_INET, SOCK_STREAM, 0);
 	must(connect(p[0], (void *)&a, n) == 0, "connect");
+}
+
+static void tcp_pair(int p[2]) {
+	tcp_connect(p, INADDR_LOOPBACK);
+	int l = p[1];
 	p[1] = accept(l, 0, 0);
 	close(l);
-	return ntohs(a.sin_port);
 }
 
 int main(int argc, char **argv) {
@@ -418,6 +424,41 @@ int main(int argc, char **argv) {
 		waitpid(other, &status, WUNTRACED);
 		go(wants_this, m, SYS_futex);
 		tell("waits %d mutex %p %d\nstopped %d\n", tids[0], (void *)m, other, other);
+	} else if (!strcmp(what, "namespaces")) {
+		// Two processes are each number 1 of a pid namespace. Both share the first mutex, which one holds and the other wants;
+		// the second, which the holder shares with a process out here, names it alone.
+		pthread_mutexattr_t a;
+		struct ring *s[2];
+		pthread_mutexattr_init(&a);
+		pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
+		for (int i = 0; i < 2; i++) {
+			s[i] = mmap(0, sizeof *s[i], PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+			must(s[i] != MAP_FAILED && pthread_mutex_init(s[i]->m, &a) == 0, "mutex");
+		}
+		for (int i = 0; i < 2; i++) {
+			if (child() == 0) {
+				must(unshare(CLONE_NEWPID | (geteuid() ? CLONE_NEWUSER : 0)) == 0, "unshare");
+				int pid = fork();
+				if (pid == 0) {
+					prctl(PR_SET_PDEATHSIG, SIGKILL);
+					if (i == 0)
+						pthread_mutex_lock(s[1]->m);
+					else
+						munmap(s[1], sizeof *s[1]);
+					pthread_mutex_lock(s[0]->m);
+					s[0]->n++;
+					never();
+				}
+				s[0]->tid[i] = pid;
+				never();
+			}
+			while (!s[0]->tid[i] || !s[0]->n)
+				usleep(1000);
+		}
+		asleep(s[0]->tid[1], SYS_futex);
+		tell("free %d mutex %p\n", s[0]->tid[1], (void *)s[0]->m);
+		go(wants_this, s[1]->m, SYS_futex);
+		tell("waits %d mutex %p %d\n", tids[0], (void *)s[1]->m, s[0]->tid[0]);
 	} else if (!strcmp(what, "silent")) { // a connection to a process that does not answer
 		tcp_pair(fds);
 		if ((other = child()) == 0) {
@@ -427,6 +468,15 @@ int main(int argc, char **argv) {
 		close(fds[1]);
 		go(reads, 0, SYS_read);
 		tell("fd %d tcp %d %d\n", tids[0], fds[0], other);
+	} else if (!strcmp(what, "backlog")) { // a connection that a process which listens on all addresses does not accept
+		tcp_connect(fds, INADDR_ANY);
+		if ((other = child()) == 0) {
+			close(fds[0]);
+			never();
+		}
+		close(fds[1]);
+		go(reads, 0, SYS_read);
+		tell("fd %d accepted %d %d\n", tids[0], fds[0], other);
 	} else if (!strcmp(what, "unix") || !strcmp(what, "tcp")) { // two processes that wait for each other
 		if (!strcmp(what, "unix"))
 			must(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0, "socketpair");
