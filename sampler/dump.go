@@ -3,6 +3,7 @@ package sampler
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -52,7 +53,7 @@ type Dumped struct {
 // no thread runs, unless only some threads are asked for.
 func Dump(opt Options, pipe *Pipeline) (*Dumped, error) {
 	defer pipe.targets.closeAll()
-	d := &dumper{opt: opt, pipe: pipe, pages: map[int]procfs.Pagemap{}}
+	d := &dumper{opt: opt, pipe: pipe, pages: map[int]procfs.Pagemap{}, bufs: make([]taking.Buffer, procfs.Parts())}
 	var err error
 	<-ptrace.OnThread(func() { err = d.run() })
 	if opt.Released != nil {
@@ -84,7 +85,7 @@ type dumper struct {
 	threads []*ThreadDump
 	pages   map[int]procfs.Pagemap // by process
 	calm    waiting
-	buf     taking.Buffer       // of the capture at hand
+	bufs    []taking.Buffer     // of the captures at hand, one for each part of procfs.Split
 	seized  map[int]*ThreadDump // interrupted or group-stopped, not yet reported
 	peeked  []peeked            // of one process
 	blocked bool                // a thread that ran has blocked before its stop
@@ -115,11 +116,11 @@ func (d *dumper) run() error {
 		d.pages[pid] = d.fs.OpenPagemap(pid)
 		defer d.pages[pid].Close()
 		slices.Sort(ids)
-		for _, tid := range ids {
-			if len(d.opt.TIDs) > 0 && !slices.Contains(d.opt.TIDs, tid) {
-				continue
-			}
-			d.look(pid, tid)
+		if len(d.opt.TIDs) > 0 {
+			ids = slices.DeleteFunc(ids, func(tid int) bool { return !slices.Contains(d.opt.TIDs, tid) })
+		}
+		for some := range slices.Chunk(ids, maxPeeked) {
+			d.lookAt(pid, some)
 		}
 		d.unwindPeeked()
 	}
@@ -155,9 +156,6 @@ func (d *dumper) wantsMore(t *ThreadDump) bool {
 
 // look reads what can be read of a thread without a stop.
 func (d *dumper) look(pid, tid int) {
-	if d.lookAgain(pid, tid) {
-		return
-	}
 	st, err := d.fs.TaskStat(pid, tid)
 	if err != nil {
 		return // it has exited
@@ -181,26 +179,40 @@ func (d *dumper) look(pid, tid int) {
 	}
 }
 
-// lookAgain takes what the caller has just read of a thread, and reads the rest. false: it has run since, or nothing was read.
-func (d *dumper) lookAgain(pid, tid int) bool {
-	if d.opt.Looked == nil {
-		return false
+// lookAt looks at threads of a process: at once at those that the caller has just looked at, with what it has read.
+func (d *dumper) lookAt(pid int, tids []int) {
+	again := make([]peeked, len(tids)) // no capture: it has run since, or nothing was read
+	if d.opt.Looked != nil {
+		d.pipe.walks.attest(d.pipe.targets.of(pid), d.now()-betweenLooks)
+		procfs.Split(len(tids), func(part, from, to int) {
+			for i := from; i < to; i++ {
+				again[i] = d.lookAgain(pid, tids[i], &d.bufs[part])
+			}
+		})
 	}
+	for i, p := range again {
+		if p.c == nil {
+			d.look(pid, tids[i])
+			continue
+		}
+		p.t.Process = d.pipe.targets.of(pid).name
+		d.threads = append(d.threads, p.t)
+		d.keep(p.t, p.c)
+	}
+}
+
+// lookAgain takes what the caller has just read of a thread, and reads the rest. It may run beside itself.
+func (d *dumper) lookAgain(pid, tid int, buf *taking.Buffer) peeked {
 	l := d.opt.Looked(tid)
 	if l == nil {
-		return false
+		return peeked{}
 	}
-	t := &ThreadDump{PID: pid, TID: tid, Name: l.Name, State: l.State, NR: -1, fb: new(Feedback)}
-	target := d.pipe.targets.of(pid)
-	d.pipe.walks.attest(target, d.now()-betweenLooks)
-	c := d.capture(t, l.Sched, l.Call, l.Files.Schedstat)
-	if c == nil {
-		return false
+	t := &ThreadDump{PID: pid, TID: tid, Name: l.Name, State: l.State, fb: new(Feedback)}
+	c := d.pipe.pool.get(firstPeek, 0)
+	if c == nil || !d.capture(t, c, buf, l.Sched, l.Call, l.Files.Schedstat) {
+		return peeked{}
 	}
-	t.Process = target.name
-	d.threads = append(d.threads, t)
-	d.keep(t, c)
-	return true
+	return peeked{t, c}
 }
 
 // keep keeps a capture until it is unwound.
@@ -237,7 +249,16 @@ func (d *dumper) peek(t *ThreadDump) *capture.Capture {
 			t.Taken = itRuns
 			return nil
 		}
-		if c := d.capture(t, before, call, func() (procfs.Schedstat, error) { return d.fs.Schedstat(t.PID, t.TID) }); c != nil || t.Taken == noRoom {
+		c := d.pipe.pool.get(firstPeek, 0)
+		if c == nil {
+			d.unwindPeeked()
+			c = d.pipe.pool.get(firstPeek, 0)
+		}
+		if c == nil {
+			t.NR, t.Args, t.Taken = call.NR, call.Args, noRoom
+			return nil
+		}
+		if d.capture(t, c, &d.bufs[0], before, call, func() (procfs.Schedstat, error) { return d.fs.Schedstat(t.PID, t.TID) }) {
 			return c
 		}
 	}
@@ -251,29 +272,20 @@ const (
 	noRoom = "no room"
 )
 
-// capture copies the stack of a thread that was blocked in a call. nil: it has run since.
-func (d *dumper) capture(t *ThreadDump, before procfs.Schedstat, call procfs.Syscall, again func() (procfs.Schedstat, error)) *capture.Capture {
+// capture copies the stack of a thread that was blocked in a call to c. false: it has run since, c is given back.
+func (d *dumper) capture(t *ThreadDump, c *capture.Capture, buf *taking.Buffer, before procfs.Schedstat, call procfs.Syscall, again func() (procfs.Schedstat, error)) bool {
 	t.NR, t.Args = call.NR, call.Args
-	c := d.pipe.pool.get(firstPeek, 0)
-	if c == nil {
-		d.unwindPeeked()
-		c = d.pipe.pool.get(firstPeek, 0)
-	}
-	if c == nil {
-		t.Taken = noRoom
-		return nil
-	}
 	a := t.fb.Get()
-	taking.Peek(&d.calm, t.TID, call.SP, &a.Advice, c, int(d.pages[t.PID]), &d.buf)
+	taking.Peek(&d.calm, t.TID, call.SP, &a.Advice, c, int(d.pages[t.PID]), buf)
 	after, err := again()
 	if err == nil && after.Count == before.Count && after.Count > 0 {
 		c.Taken, c.Blocked, c.Count = capture.Unstopped, true, after.Count
 		c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
 		c.PID, c.TID, c.At = t.PID, t.TID, d.now()
-		return c
+		return true
 	}
 	d.pipe.pool.put(c)
-	return nil
+	return false
 }
 
 // now is the time by the clock of captures.
@@ -431,7 +443,7 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 	if c == nil {
 		c = &capture.Capture{Regs: make([]byte, 0, regs.PrstatusMaxBytes), Stack: make([]byte, 0, minCopy)}
 	}
-	b := &d.buf
+	b := &d.bufs[0]
 	b.Regs, b.FPRegs, b.Stack, b.Beyond = c.Regs[:cap(c.Regs)], make([]byte, taking.FPRegsBytes), c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
 	errno := taking.Take(&d.calm, t.TID, &a.Advice, b, int(d.pages[t.PID]), taking.StoppedFor(s.Raw), d.opt.NoRestart)
 	if errno == 0 {
@@ -468,24 +480,54 @@ type kernelOf struct {
 // addKernels puts the kernel's part of each stack before the user's, where the kernel shows it. Threads with the same of both have
 // one stack.
 func (d *dumper) addKernels() {
+	texts := d.kernelTexts()
 	known := map[kernelOf]*output.Stack{}
-	for _, t := range d.threads {
-		if t.State == 'R' { // it has left the kernel by now
+	for i, t := range d.threads {
+		if texts[i] == "" {
 			continue
 		}
-		text, err := d.fs.RawStack(t.PID, t.TID)
-		if err != nil || len(text) == 0 {
-			continue
-		}
-		st, ok := known[kernelOf{string(text), t.Stack}]
+		k := kernelOf{texts[i], t.Stack}
+		st, ok := known[k]
 		if !ok {
-			st = addKernel(text, t.Stack)
-			known[kernelOf{string(text), t.Stack}] = st
+			st = addKernel([]byte(k.text), t.Stack)
+			known[k] = st
 		}
 		if st != nil {
 			t.Stack = st
 		}
 	}
+}
+
+// kernelTexts reads the kernel's stacks of all threads, each text once. Empty: there is none.
+func (d *dumper) kernelTexts() []string {
+	texts := make([]string, len(d.threads))
+	kept := d.fs.Keep(0)
+	defer kept.Close()
+	var mu sync.Mutex
+	same := map[string]string{}
+	procfs.Split(len(d.threads), func(_, from, to int) {
+		var buf [8 << 10]byte
+		for i := from; i < to; i++ {
+			t := d.threads[i]
+			if t.State == 'R' { // it has left the kernel by now
+				continue
+			}
+			task := kept.Task(t.PID, t.TID)
+			text, err := task.RawStack(buf[:])
+			if err != nil {
+				continue
+			}
+			mu.Lock()
+			s, ok := same[string(text)]
+			if !ok {
+				s = string(text)
+				same[s] = s
+			}
+			mu.Unlock()
+			texts[i] = s
+		}
+	})
+	return texts
 }
 
 // addKernel makes a stack with the kernel's part. nil: there is none.

@@ -104,7 +104,9 @@ func (d *Dump) searchProcess(pid int, deadline time.Time) (n int, err error) {
 	for time.Now().Before(deadline) {
 		names, err := f.Readdirnames(256)
 		for _, name := range names {
-			d.match(pid, dir, name)
+			if pid != d.self || d.own[name] { // what we have opened since is no end of anything
+				d.match(pid, dir, name)
+			}
 		}
 		if n += len(names); err != nil || n > maxFDs {
 			return n, nil // the end of the folder

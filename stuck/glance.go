@@ -40,7 +40,7 @@ func (g *Glances) Look(pid, tid int, nr int64, sp, runs uint64) func([]output.Fr
 	begun := time.Now()
 	if g.d == nil || begun.Sub(g.since) > glanceAge {
 		if g.d != nil {
-			g.d.mem.close()
+			g.d.close()
 		}
 		g.d, g.since, g.spent = newDump(g.fs), begun, 0
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -48,6 +49,8 @@ type Dump struct {
 	nets    map[string]*tables // by network namespace
 	fds     map[[2]int]FD      // by process and number
 	inner   map[innerKey]outerID
+	self    int             // our own process
+	own     map[string]bool // its descriptors when the dump began
 	// clock is the scheduler's clock, as our own thread shows it, at the time of
 	// clockAt; 0: the kernel does not show it.
 	clock   time.Duration
@@ -59,6 +62,7 @@ type Dump struct {
 // gone are left out.
 func Begin(fs procfs.FS, pids, tids []int) *Dump {
 	d := newDump(fs)
+	d.listOwn()
 	var new []*Thread
 	for _, pid := range pids {
 		new = append(new, d.list(pid, false, func(tid int) bool { return len(tids) == 0 || slices.Contains(tids, tid) })...)
@@ -70,9 +74,29 @@ func Begin(fs procfs.FS, pids, tids []int) *Dump {
 	return d
 }
 
+// listOwn lists our own descriptors. Those opened later are thousands of files of /proc.
+func (d *Dump) listOwn() {
+	d.own = map[string]bool{}
+	f, err := os.Open(d.fs.Path(d.self, "fd"))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	list, _ := f.Readdirnames(-1) // those that are missing are not searched
+	for _, name := range list {
+		d.own[name] = name != strconv.Itoa(int(f.Fd()))
+	}
+}
+
 func newDump(fs procfs.FS) *Dump {
 	return &Dump{fs: fs, kept: fs.Keep(maxKept), procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{}, nets: map[string]*tables{}, fds: map[[2]int]FD{}, inner: map[innerKey]outerID{},
-		mem: memory{fs: fs, pages: map[int]procfs.Pagemap{}, absent: map[int]bool{}}}
+		mem: memory{fs: fs, pages: map[int]procfs.Pagemap{}, absent: map[int]bool{}}, self: os.Getpid()}
+}
+
+// close closes what is open.
+func (d *Dump) close() {
+	d.mem.close()
+	d.kept.Close()
 }
 
 // list makes the threads of a process.
@@ -153,27 +177,19 @@ func (d *Dump) firstLook(list []*Thread) []*Thread {
 	return list
 }
 
-// perReader is how many threads are worth a goroutine that reads their files.
-const perReader = 64
-
 // each calls f for each thread, on as many CPUs as there are.
 func each(list []*Thread, f func(*Thread)) {
-	n := min(runtime.GOMAXPROCS(0), len(list)/perReader+1)
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			for _, t := range list[i*len(list)/n : (i+1)*len(list)/n] {
-				f(t)
-			}
-		})
-	}
-	wg.Wait()
+	procfs.Split(len(list), func(_, from, to int) {
+		for _, t := range list[from:to] {
+			f(t)
+		}
+	})
 }
 
 // readRuns begins the first look at a thread.
 func (d *Dump) readRuns(t *Thread) error {
 	t.first = look{at: time.Now()}
-	st, err := d.fs.TaskStat(t.PID, t.TID)
+	st, err := t.files.Stat()
 	if err == nil {
 		t.first.state, t.Name, t.worker = st.State, st.Comm, st.NoUserStack()
 		t.first.sched, err = t.files.Schedstat()
@@ -320,13 +336,13 @@ func (d *Dump) secondLook() {
 		t.second.at = time.Now()
 		var err error
 		t.second.sched, err = t.files.Schedstat()
-		t.files.Close()
 		// Who has not run is in the state that it was in.
 		if t.second.state = t.first.state; err == nil && (t.second.sched.Count != t.first.sched.Count || t.second.call.Running) {
 			var st procfs.Stat
-			st, err = d.fs.TaskStat(t.PID, t.TID)
+			st, err = t.files.Stat()
 			t.second.state = st.State
 		}
+		t.files.Close()
 		t.second.gone = t.second.gone || err != nil
 		t.State = t.second.state
 		t.Motion = t.motion()

@@ -3,7 +3,9 @@ package stuck
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
+	"time"
 
 	"sfsample/ptrace/procfs"
 )
@@ -25,5 +27,36 @@ func TestOutsideGone(t *testing.T) {
 	d.threads = []*Thread{{Wait: &Wait{On: []Releaser{{PID: 77}}}}}
 	if d.outside() || len(d.threads) != 1 {
 		t.Errorf("%d threads, want the one that waits", len(d.threads))
+	}
+}
+
+// TestOwnFiles: what we have opened for the dump is not searched for other ends, what we had before is.
+func TestOwnFiles(t *testing.T) {
+	before, w1, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer before.Close()
+	defer w1.Close()
+	d := Begin(procfs.FS{}, nil, nil)
+	defer d.close()
+	after, w2, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer after.Close()
+	defer w2.Close()
+	for _, c := range []struct {
+		pipe *os.File
+		ends int
+	}{{before, 2}, {after, 0}} {
+		link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(int(c.pipe.Fd())))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.ends.want(link)
+		if _, err := d.searchProcess(os.Getpid(), time.Now().Add(time.Hour)); err != nil || len(d.ends.wanted[link]) != c.ends {
+			t.Errorf("%d ends, want %d; %v", len(d.ends.wanted[link]), c.ends, err)
+		}
 	}
 }

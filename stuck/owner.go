@@ -2,7 +2,6 @@ package stuck
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -181,7 +180,7 @@ func (d *Dump) outside() bool {
 		}
 		for _, r := range t.Wait.On {
 			p := d.procs[r.PID]
-			if r.PID == 0 || r.PID == os.Getpid() || seen[r.PID] || p != nil && p.complete {
+			if r.PID == 0 || r.PID == d.self || seen[r.PID] || p != nil && p.complete {
 				continue
 			}
 			seen[r.PID] = true

@@ -44,7 +44,7 @@ const rounds = 16
 // End tells what the threads wait for, takes the second look and puts both together.
 // stack gives the stack of a thread, nil where there is none.
 func (d *Dump) End(stack func(tid int) *output.Stack) *Report {
-	defer d.mem.close()
+	defer d.close()
 	for _, t := range d.threads {
 		if !t.Outside {
 			t.frames = userFrames(stack(t.TID))

@@ -237,10 +237,15 @@ func writeOutside(w io.Writer, r *stuck.Report) {
 func (v *view) writeThreads(w io.Writer, group bool) {
 	var order []string
 	groups := map[string][]*sampler.ThreadDump{}
+	keys := map[alike]string{}
 	for i, t := range v.threads {
 		k := fmt.Sprint(i)
 		if group {
-			k = v.groupKey(t)
+			a := alike{t.PID, t.State, v.mark(t), t.Stack, t.Taken}
+			if keys[a] == "" {
+				keys[a] = a.key(t)
+			}
+			k = keys[a]
 		}
 		if groups[k] == nil {
 			order = append(order, k)
@@ -256,11 +261,19 @@ func (v *view) writeThreads(w io.Writer, group bool) {
 	}
 }
 
-// groupKey is the same for threads that are written together: of one process, with the
-// same stack, in the same state.
-func (v *view) groupKey(t *sampler.ThreadDump) string {
+// alike is the same for threads that are written together. Most of them have one [output.Stack], others equal ones.
+type alike struct {
+	pid   int
+	state byte
+	mark  string
+	stack *output.Stack
+	taken string
+}
+
+// key is the same for threads of one process, with the same stack, in the same state.
+func (a alike) key(t *sampler.ThreadDump) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d %c %s\n", t.PID, t.State, v.mark(t))
+	fmt.Fprintf(&b, "%d %c %s\n", a.pid, a.state, a.mark)
 	writeStack(&b, t)
 	return b.String()
 }

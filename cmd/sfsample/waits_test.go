@@ -361,10 +361,14 @@ lib.getchar()
 func TestCrowd(t *testing.T) {
 	const n = 5000
 	p := startWaits(t, "crowd", strconv.Itoa(n))
+	cmd := tool("dump", "-p", strconv.Itoa(p.PID))
 	begun := time.Now()
-	o := sfsample(t, "dump", "-p", strconv.Itoa(p.PID))
-	took := time.Since(begun)
+	o := begin(t, cmd).end(t)
+	took, used := time.Since(begun), cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime()
 	o.want(t, exitDone)
+	if used > 1500*time.Millisecond && !raceEnabled { // 0.4 s on a quiet machine
+		t.Errorf("%v of CPU time", used)
+	}
 	lines := strings.Split(o.stdout, "\n")
 	if len(lines) > 50 || len(o.stdout) > 16<<10 {
 		t.Errorf("%d lines, %d bytes", len(lines), len(o.stdout))
@@ -372,7 +376,7 @@ func TestCrowd(t *testing.T) {
 	if want := fmt.Sprintf("%d threads wait for mutex ", n); !strings.HasPrefix(lines[2], want) || !strings.Contains(lines[2], fmt.Sprintf("held by tid %d ", p.PID)) {
 		t.Errorf("the third line is %q, want one that begins with %q", lines[2], want)
 	}
-	t.Logf("%d threads in %v", n, took)
+	t.Logf("%d threads in %v, %v of CPU time", n, took, used)
 }
 
 // TestDeadOwner: an owner that has ended is searched for once, not for each of a thousand that wait.

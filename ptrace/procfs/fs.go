@@ -81,7 +81,7 @@ func (f FS) RawMaps(id int) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s, err := f.Stat(id); err != nil || s.Flags&FlagExiting != 0 {
+	if s, err := f.TaskStat(id, id); err != nil || s.Flags&FlagExiting != 0 { // not f.Stat, which sums up the times of all threads
 		return nil, errNoProcess
 	}
 	return b, nil

@@ -4,23 +4,72 @@ package procfs
 
 import (
 	"io/fs"
+	"runtime"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// Kept bounds how many files of threads stay open between reads.
+// Kept keeps the task folders of processes open, and bounds how many files of their threads stay open between reads.
 type Kept struct {
 	fs   FS
 	room atomic.Int64
+
+	mu      sync.Mutex
+	folders map[int]*taskFolder // by process
+	most    int                 // how many of these may be open
+}
+
+// taskFolder is an open task folder: a file in it is found by half of the steps that its path from the root takes, and each step
+// asks whether the thread still lives (pid_revalidate, fs/proc/base.c).
+type taskFolder struct{ fd int } // -1: not open
+
+// maxFolders bounds how many of these are open, beside an eighth of what this process may open.
+const maxFolders = 256
+
+// Close closes the folders. What is read afterwards is found by its path.
+func (k *Kept) Close() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, f := range k.folders {
+		if f.fd >= 0 {
+			syscall.Close(f.fd)
+			f.fd = -1
+		}
+	}
+	clear(k.folders)
+}
+
+// folder opens that of a process, once.
+func (k *Kept) folder(pid int) *taskFolder {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f := k.folders[pid]
+	if f == nil {
+		f = &taskFolder{-1}
+		if len(k.folders) < k.most {
+			path := k.fs.Path(pid, "task")
+			if fd, err := again(func() (int, error) {
+				return syscall.Open(path, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+			}); err == nil {
+				f.fd = fd
+			}
+			k.folders[pid] = f
+		}
+	}
+	return f
 }
 
 // Keep makes one for at most so many files, and no more than half of what this process may open.
 func (f FS) Keep(most int) *Kept {
-	k := &Kept{fs: f}
+	k := &Kept{fs: f, folders: map[int]*taskFolder{}, most: maxFolders}
 	var lim syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &lim) == nil && uint64(lim.Cur)/2 < uint64(most) {
-		most = int(lim.Cur / 2)
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &lim) == nil {
+		most = int(min(uint64(most), uint64(lim.Cur)/2))
+		k.most = int(min(maxFolders, uint64(lim.Cur)/8))
 	}
 	k.room.Store(int64(most))
 	return k
@@ -31,14 +80,52 @@ func (f FS) Keep(most int) *Kept {
 // (proc_single_show, fs/proc/base.c). It belongs to one goroutine at a time.
 type TaskFiles struct {
 	kept     *Kept
+	folder   *taskFolder
 	pid, tid int
 	fds      [2]int // of taskFiles, plus one; 0: not open
 }
 
 var taskFiles = [...]string{"schedstat", "syscall"}
 
-// Task makes that of a thread. It opens nothing.
-func (k *Kept) Task(pid, tid int) TaskFiles { return TaskFiles{kept: k, pid: pid, tid: tid} }
+// Task makes that of a thread. It opens none of its files.
+func (k *Kept) Task(pid, tid int) TaskFiles {
+	return TaskFiles{kept: k, folder: k.folder(pid), pid: pid, tid: tid}
+}
+
+// Stat is [FS.TaskStat].
+func (t *TaskFiles) Stat() (Stat, error) {
+	var buf [firstRead]byte
+	b, err := t.once("stat", buf[:0])
+	if err != nil {
+		return Stat{}, err
+	}
+	return ParseStat(b)
+}
+
+// RawStack is [FS.RawStack], read into buf if it has room for it.
+func (t *TaskFiles) RawStack(buf []byte) ([]byte, error) { return t.once("stack", buf[:0]) }
+
+// once reads a file that is not kept.
+func (t *TaskFiles) once(name string, buf []byte) ([]byte, error) {
+	fd, err := t.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer syscall.Close(fd)
+	return readAll(fd, name, buf, maxSmall, true)
+}
+
+func (t *TaskFiles) open(name string) (int, error) {
+	at, path := t.folder.fd, strconv.Itoa(t.tid)+"/"+name
+	if at < 0 {
+		at, path = unix.AT_FDCWD, t.kept.fs.taskPath(t.pid, t.tid, name)
+	}
+	fd, err := again(func() (int, error) { return unix.Openat(at, path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return -1, &fs.PathError{Op: "open", Path: t.kept.fs.taskPath(t.pid, t.tid, name), Err: err}
+	}
+	return fd, nil
+}
 
 // Schedstat is [FS.Schedstat].
 func (t *TaskFiles) Schedstat() (Schedstat, error) {
@@ -67,10 +154,9 @@ const taskFileBytes = 256
 func (t *TaskFiles) read(which int, buf []byte) ([]byte, error) {
 	fd := t.fds[which] - 1
 	if fd < 0 {
-		path := t.kept.fs.taskPath(t.pid, t.tid, taskFiles[which])
 		var err error
-		if fd, err = again(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) }); err != nil {
-			return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		if fd, err = t.open(taskFiles[which]); err != nil {
+			return nil, err
 		}
 		if t.kept.room.Add(-1) >= 0 {
 			t.fds[which] = fd + 1
@@ -110,3 +196,21 @@ type TaskLook struct {
 	Call  Syscall
 	Files *TaskFiles
 }
+
+// perReader is how many threads are worth a goroutine that reads their files.
+const perReader = 32
+
+// Split calls f for parts of 0 to n-1 at once, on as many CPUs as there are: what is read of /proc takes its time in the kernel.
+// Each part has a number of its own, below [Parts].
+func Split(n int, f func(part, from, to int)) {
+	parts := min(Parts(), n/perReader+1)
+	var wg sync.WaitGroup
+	for i := range parts - 1 {
+		wg.Go(func() { f(i, i*n/parts, (i+1)*n/parts) })
+	}
+	f(parts-1, (parts-1)*n/parts, n)
+	wg.Wait()
+}
+
+// Parts is how many parts Split makes at most.
+func Parts() int { return runtime.GOMAXPROCS(0) }

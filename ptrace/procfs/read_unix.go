@@ -20,7 +20,11 @@ func readFile(path string, max int64, single bool) ([]byte, error) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer syscall.Close(fd)
-	b := make([]byte, 0, min(max, firstRead))
+	return readAll(fd, path, make([]byte, 0, min(max, firstRead)), max, single)
+}
+
+// readAll appends what is left of an open file to b, until that has max bytes.
+func readAll(fd int, path string, b []byte, max int64, single bool) ([]byte, error) {
 	for int64(len(b)) < max {
 		if len(b) == cap(b) {
 			b = append(b, 0)[:len(b)]
