@@ -61,10 +61,43 @@ func unseen(fs procfs.FS, pid int, name string, args *[6]uint64) bool {
 	case "ppoll":
 		return writable(fs, pid, args[2])
 	case "futex": // not FUTEX_WAIT_REQUEUE_PI, which ends with EAGAIN
-		op := args[1] & command
-		return op == wait || op == lockPI || op == waitUntil || op == lockPI2
+		switch args[1] & command {
+		case lockPI, lockPI2:
+			return true
+		case wait, waitUntil:
+			return wordHolds(fs, pid, args[0], uint32(args[2]))
+		}
+		return false
+	case "futex_waitv": // struct futex_waitv: value, address, flags (include/uapi/linux/futex.h)
+		list := make([]byte, 24*min(args[1], 128)) // FUTEX_WAITV_MAX
+		if !readAtHand(fs, pid, args[0], list) {
+			return false
+		}
+		for ; len(list) > 0; list = list[24:] {
+			if !wordHolds(fs, pid, binary.NativeEndian.Uint64(list[8:]), uint32(binary.NativeEndian.Uint64(list))) {
+				return false
+			}
+		}
 	}
 	return true
+}
+
+// wordHolds tells whether a futex word has the value that a thread waits with. If it has another, the wake-up was lost or is on its
+// way: a stop would end the wait, as the call that begins anew looks at the word (futex_wait_setup, kernel/futex/waitwake.c).
+func wordHolds(fs procfs.FS, pid int, addr uint64, value uint32) bool {
+	var word [4]byte
+	return readAtHand(fs, pid, addr, word[:]) && binary.NativeEndian.Uint32(word[:]) == value
+}
+
+// readAtHand reads memory, if it is at hand.
+func readAtHand(fs procfs.FS, pid int, addr uint64, b []byte) bool {
+	pages := fs.OpenPagemap(pid)
+	defer pages.Close()
+	if pages.AtHand(addr, len(b)) < len(b) {
+		return false
+	}
+	n, err := ptrace.ReadMemory(pid, addr, b)
+	return err == nil && n == len(b)
 }
 
 // writable tells whether what is left of a limit at addr can be written at a stop: else, the call ends with EINTR

@@ -33,9 +33,18 @@ func TestRestartNames(t *testing.T) {
 	}
 }
 
+// What calls of TestTransparent wait on.
+var (
+	futexWord    uint32    = 7
+	futexWaiters [9]uint64 // value, address, flags
+)
+
 func TestTransparent(t *testing.T) {
 	endless, limited := [6]uint64{3: 1<<64 - 1}, [6]uint64{2: 0x1000, 3: 0x1000, 4: 0x1000}
 	own, fixed := uint64(uintptr(unsafe.Pointer(new([2]int64)))), uint64(uintptr(unsafe.Pointer(unsafe.StringData("of the program"))))
+	word := uint64(uintptr(unsafe.Pointer(&futexWord)))
+	futexWaiters = [9]uint64{7, word, 2, 7, word, 2, 6, word, 2}
+	waiters := uint64(uintptr(unsafe.Pointer(&futexWaiters)))
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -54,9 +63,14 @@ func TestTransparent(t *testing.T) {
 		args         *[6]uint64
 		want, revert bool // without and with EINTR taken back
 	}{
-		{"futex", &limited, true, true},
-		{"futex", &[6]uint64{1: 0x80 | 9}, true, true},
-		{"futex", &[6]uint64{1: 0x80 | 11}, false, false}, // FUTEX_WAIT_REQUEUE_PI
+		{"futex", &[6]uint64{word, 0, 7, own}, true, true},
+		{"futex", &[6]uint64{word, 0x80 | 9, 7}, true, true},
+		{"futex", &[6]uint64{word, 0, 6, own}, false, false}, // would not wait again: the word has changed
+		{"futex", &[6]uint64{1: 0x80}, false, false},         // the word cannot be read
+		{"futex", &[6]uint64{1: 0x80 | 6}, true, true},       // FUTEX_LOCK_PI
+		{"futex_waitv", &[6]uint64{waiters, 2}, true, true},
+		{"futex_waitv", &[6]uint64{waiters, 3}, false, false}, // the third has changed
+		{"futex", &[6]uint64{1: 0x80 | 11}, false, false},     // FUTEX_WAIT_REQUEUE_PI
 		{"nanosleep", &[6]uint64{own}, true, true},
 		{"nanosleep", &[6]uint64{own, own}, false, false}, // is told what is left
 		{"clock_nanosleep", &[6]uint64{2: own}, true, true},

@@ -70,7 +70,7 @@ func TestWaits(t *testing.T) {
 	waitsProg(t) // skips here, if it does
 	for _, args := range []string{
 		"ring 2", "ring 5", "ring-recursive 2", "ring-check 2", "ring-robust 2", "ring-adaptive 2", "ring-pi 2", "ring-robust-pi 3",
-		"ring-shared 2", "ring-shared-robust 3", "self", "mixed", "locks", "lost", "dead", "timed", "crowd 30", "pipe", "stopped", "silent", "unix", "tcp", "fds", "file", "children",
+		"ring-shared 2", "ring-shared-robust 3", "self", "mixed", "locks", "lost", "dead", "timed", "crowd 30", "pipe", "stopped", "silent", "backlog", "unix", "tcp", "fds", "file", "children",
 	} {
 		t.Run(args, func(t *testing.T) {
 			p := startWaits(t, strings.Fields(args)...)
@@ -81,8 +81,7 @@ func TestWaits(t *testing.T) {
 
 // TestWaitsOfStopped: a thread that was stopped for its stack has not run by its own doing.
 func TestWaitsOfStopped(t *testing.T) {
-	path := testprog.Compile(t, []string{"-O0", "-g", "-pthread"}, "../stuck/waits.c") // frames by frame pointer, which the kernel does not publish
-	p := startStuck(t, exec.Command(path, "fds"))
+	p := startFramePointers(t, "fds")
 	var wrong []string
 	for end := time.Now().Add(testprog.Patience); time.Now().Before(end); {
 		d := dumpedJSON(t, "-p", strconv.Itoa(p.PID))
@@ -104,6 +103,23 @@ func TestWaitsOfStopped(t *testing.T) {
 		wrong = []string{fmt.Sprintf("%d threads were stopped, %d are not blocked", stops, woken)}
 	}
 	t.Error(strings.Join(wrong, "\n"))
+}
+
+// TestLostNotStopped: a thread whose wake-up was lost is not stopped for its stack: it would look at the word again, and go on.
+func TestLostNotStopped(t *testing.T) {
+	p := startFramePointers(t, "lost")
+	for range 2 {
+		d := dumpedJSON(t, "-p", strconv.Itoa(p.PID))
+		if wrong := disagree(&d, p.Lines); len(wrong) > 0 {
+			t.Fatal(strings.Join(wrong, "\n"))
+		}
+	}
+}
+
+// startFramePointers starts a case of waits.c whose frames are found by frame pointers, which the kernel does not publish.
+func startFramePointers(t *testing.T, what string) *testprog.Proc {
+	t.Helper()
+	return startStuck(t, exec.Command(testprog.Compile(t, []string{"-O0", "-g", "-pthread"}, "../stuck/waits.c"), what))
 }
 
 // agreeWaits dumps until all that the program told is in a dump. (On a busy machine the

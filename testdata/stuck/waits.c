@@ -320,16 +320,22 @@ static void hard(int n) {
 #define SEMOP SYS_semtimedop // glibc's semop(3) since 2.31
 #define SLEEP SYS_clock_nanosleep
 
-static int tcp_pair(int p[2]) {
-	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+// tcp_connect makes a connection, p[0], that waits to be accepted by p[1], which listens.
+static void tcp_connect(int p[2], int address) {
+	struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(address)};
 	socklen_t n = sizeof a;
-	int l = socket(AF_INET, SOCK_STREAM, 0);
-	must(bind(l, (void *)&a, n) == 0 && listen(l, 1) == 0 && getsockname(l, (void *)&a, &n) == 0, "listen");
+	p[1] = socket(AF_INET, SOCK_STREAM, 0);
+	must(bind(p[1], (void *)&a, n) == 0 && listen(p[1], 1) == 0 && getsockname(p[1], (void *)&a, &n) == 0, "listen");
+	a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	p[0] = socket(AF_INET, SOCK_STREAM, 0);
 	must(connect(p[0], (void *)&a, n) == 0, "connect");
+}
+
+static void tcp_pair(int p[2]) {
+	tcp_connect(p, INADDR_LOOPBACK);
+	int l = p[1];
 	p[1] = accept(l, 0, 0);
 	close(l);
-	return ntohs(a.sin_port);
 }
 
 int main(int argc, char **argv) {
@@ -427,6 +433,15 @@ int main(int argc, char **argv) {
 		close(fds[1]);
 		go(reads, 0, SYS_read);
 		tell("fd %d tcp %d %d\n", tids[0], fds[0], other);
+	} else if (!strcmp(what, "backlog")) { // a connection that a process which listens on all addresses does not accept
+		tcp_connect(fds, INADDR_ANY);
+		if ((other = child()) == 0) {
+			close(fds[0]);
+			never();
+		}
+		close(fds[1]);
+		go(reads, 0, SYS_read);
+		tell("fd %d accepted %d %d\n", tids[0], fds[0], other);
 	} else if (!strcmp(what, "unix") || !strcmp(what, "tcp")) { // two processes that wait for each other
 		if (!strcmp(what, "unix"))
 			must(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0, "socketpair");
