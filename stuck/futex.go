@@ -62,6 +62,7 @@ var waiters = []struct{ word, kind string }{
 	{"*rwlock::futex::RwLock::", "rust rwlock"}, {"*futex_rwlock::RwLock::", "rust rwlock"},
 	{"*condvar::futex::Condvar::", "rust condition variable"}, {"*futex_condvar::Condvar::", "rust condition variable"},
 	{"*once::futex::Once::", "rust once"}, {"*thread_parking::futex::Parker::park", "rust park"}, {"*thread_parker::futex::Parker::park", "rust park"},
+	{"*std::thread::functions::park", "rust park"}, {"*std::thread::park", "rust park"}, {"*thread::Thread::park", "rust park"}, // with Parker::park taken in
 	{"*parking_lot::raw_mutex::RawMutex::lock_slow", "parking_lot mutex"}, {"*parking_lot::raw_rwlock::RawRwLock::", "parking_lot rwlock"},
 	{"*parking_lot::condvar::Condvar::wait", "parking_lot condition variable"},
 	{"*atomic_futex_unsigned_base::", "future"}, {"runtime.futexsleep", "go"}, {"lll_lock_wait", "libc"},
@@ -73,7 +74,10 @@ var above = []struct{ word, kind string }{
 	// runtime/proc.go, lock_futex.go, lock_spinbit.go and sigqueue.go of Go.
 	{"runtime.stopm", goIdle}, {"runtime.findRunnable", goIdle}, {"runtime.findrunnable", goIdle}, {"runtime.lock2", "go lock"}, {"runtime.sysmon", "go monitor"},
 	{"runtime.stoplockedm", "go locked"}, {"runtime.stopTheWorld", "go stop"}, {"runtime.templateThread", "go template"}, {"os/signal.signal_recv", "go signal"},
-	{"*::PlatformEvent::park", "java monitor"}, {"*Parker::park", "java park"},
+	// src/hotspot/share/runtime of OpenJDK. All these wait on an event of the thread's own.
+	{"*ObjectMonitor::wait", "java wait"}, {"*ObjectMonitor::", javaMonitor}, {"*JavaThread::sleep", javaSleep}, {"JVM_Sleep", javaSleep},
+	{"*Parker::park", "java park"}, {"*::PlatformEvent::park", javaEvent},
+	{"*std::sync::mpmc::", "rust channel"}, // library/std/src/sync/mpmc, under std::sync::mpsc too
 }
 
 // bare takes off what differs between a function's aliases.
@@ -103,7 +107,11 @@ func familyOf(frames []output.Frame) family {
 	}
 	for i, fr := range frames {
 		for _, w := range above {
-			if fits(fr.Func, w.word) && f.kind != "" {
+			switch {
+			case f.kind == "" || !fits(fr.Func, w.word):
+			case w.kind == javaEvent: // who waits on it says more
+				f.kind, f.fn = w.kind, fr.Func
+			default:
 				return family{w.kind, fr.Func, f.musl, f.glib}
 			}
 		}
@@ -121,12 +129,16 @@ func pythonItself(module string) bool {
 }
 
 const (
-	pythonGIL = "python GIL"
-	goIdle    = "go idle"
+	pythonGIL   = "python GIL"
+	goIdle      = "go idle"
+	javaEvent   = "java event"
+	javaSleep   = "java sleep"
+	javaMonitor = "java monitor"
 )
 
-// goThreads says in plain words what the threads of a Go program do that wait for no lock of the program's.
-var goThreads = map[string]string{
+// instead says in plain words what threads do that wait for no lock of their program's.
+var instead = map[string]string{
+	javaSleep:     "sleeps in Java's Thread.sleep",
 	goIdle:        "idles: Go has no goroutine for it to run",
 	"go monitor":  "idles: it is Go's monitor (sysmon), and no goroutine runs",
 	"go locked":   "waits until its goroutine can go on: no other runs on this thread (runtime.LockOSThread)",
@@ -145,6 +157,9 @@ func decodeLock(f family, op string, addr uint64, val uint32, b block, wordBytes
 		return l
 	}
 	if op == "lock_pi" {
+		if f.musl { // its second word, see muslMutex
+			l.base -= 4
+		}
 		return l.held("priority-inheriting mutex", word)
 	}
 	switch f.kind {
@@ -202,8 +217,27 @@ var keepsNone = map[string]struct {
 	"go lock":                        {"lock inside Go's runtime", "it keeps no owner", false},
 	pythonGIL:                        {"Python's global interpreter lock", "its word names no thread", false},
 	"python lock":                    {"Python lock", "it is a semaphore and keeps no owner", false},
-	"java monitor":                   {"Java monitor", "monitors are not looked at", false},
+	"rust channel":                   {"Rust channel", "who has its other ends is not kept", false},
+	javaMonitor:                      {"Java monitor", "monitors are not looked at", false},
+	"java wait":                      {"Java Object.wait", "anybody may notify it", false},
 	"java park":                      {"Java LockSupport.park", "anybody may unpark it", false},
+	javaEvent:                        {"event of Java's runtime", "anybody may set it", false},
+	javaSleep:                        {"Java Thread.sleep", "", false},
+}
+
+// ownWord: the word that a thread waits on is its own, and its address tells nothing of what is waited for.
+var ownWord = set(javaMonitor, "java wait", "java park", javaEvent, javaSleep, "rust park", "rust channel", goIdle)
+
+// heldBySome are locks that somebody holds, though nothing may tell who.
+var heldBySome = set("mutex", "rwlock", "libc", "once", "guard", "rust mutex", "rust rwlock", "rust once", "parking_lot mutex", "parking_lot rwlock",
+	"go lock", pythonGIL, "python lock", javaMonitor)
+
+func set(names ...string) map[string]bool {
+	m := make(map[string]bool, len(names))
+	for _, n := range names {
+		m[n] = true
+	}
+	return m
 }
 
 // held makes a lock of a word that holds its owner's number.

@@ -11,15 +11,21 @@ import (
 func (d *Dump) futexWords(t *Thread, w *Wait) {
 	l := &w.lock
 	w.What = fmt.Sprintf("%s %#x", l.kind, w.Lock)
+	if ownWord[w.fam.kind] {
+		w.What, w.Object, w.Lock = l.kind, "", 0
+	}
 	w.Text = "waits for " + w.What
 	if l.kind == endOfThread {
 		w.What, w.Text = l.kind, "waits for the "+l.kind
+	}
+	if w.fam.kind == javaMonitor { // it looks again now and then (ObjectMonitor::EnterI)
+		w.Timed = false
 	}
 	if l.note != "" {
 		w.Text += " (" + l.note + ")"
 	}
 	w.Unknown = l.unknown
-	if text, ok := goThreads[w.fam.kind]; ok {
+	if text, ok := instead[w.fam.kind]; ok {
 		w.Text, w.Unknown = text, ""
 	}
 	if strings.HasPrefix(w.fam.kind, "go") {

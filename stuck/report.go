@@ -254,8 +254,11 @@ func (r *Report) verdict() string {
 		dead++
 		threads += len(c.Threads) + len(c.Behind)
 	}
-	lost, refused := 0, 0
+	lost, refused, unknown := 0, 0, 0
 	for _, t := range r.Threads {
+		if t.ownerUnknown() {
+			unknown++
+		}
 		if t.Wait != nil && t.Wait.Kind == "refused lock" {
 			refused++
 		}
@@ -272,6 +275,9 @@ func (r *Report) verdict() string {
 	default:
 		parts = append(parts, "no deadlock found")
 	}
+	if unknown > 0 {
+		parts = append(parts, fmt.Sprintf("%s for locks whose owner is not known", Plural(unknown, "thread")+waits(unknown)))
+	}
 	if refused > 0 {
 		parts = append(parts, Plural(refused, "thread")+" refused a lock for ever")
 	}
@@ -279,9 +285,22 @@ func (r *Report) verdict() string {
 		parts = append(parts, fmt.Sprintf("%s that a time limit ends", Plural(timed, "ring")))
 	}
 	if lost > 0 {
-		parts = append(parts, fmt.Sprintf("%s for what is there already", Plural(lost, "thread")+" wait"+map[bool]string{true: "s"}[lost == 1]))
+		parts = append(parts, fmt.Sprintf("%s for what is there already", Plural(lost, "thread")+waits(lost)))
 	}
 	return strings.Join(parts, "; ")
+}
+
+func waits(n int) string {
+	if n == 1 {
+		return " waits"
+	}
+	return " wait"
+}
+
+// ownerUnknown: it waits for a lock that somebody holds, and nothing tells who: it may be in a deadlock that is not found.
+func (t *Thread) ownerUnknown() bool {
+	w := t.Wait
+	return w != nil && w.Kind == "futex" && heldBySome[w.fam.kind] && t.Motion == Blocked && !w.Timed && len(w.On) == 0 && w.Lost == ""
 }
 
 func (r *Report) busiest() string {

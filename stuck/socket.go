@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -59,7 +60,8 @@ func (d *Dump) socket(t *Thread, f *FD) {
 // tables are the sockets of a network namespace.
 type tables struct {
 	byInode map[string]map[uint64]procfs.Socket // by table
-	tcp     map[[2]netip.AddrPort]uint64        // inode by local and remote address
+	tcp     map[[2]netip.AddrPort]procfs.Socket // by local and remote address
+	listen  map[netip.AddrPort][]uint64         // inodes of who listens, by address
 }
 
 // sockets reads the tables of the namespace that the thread is in, once for each.
@@ -71,7 +73,7 @@ func (d *Dump) sockets(t *Thread) *tables {
 	if n := d.nets[ns]; n != nil {
 		return n
 	}
-	n := &tables{map[string]map[uint64]procfs.Socket{}, map[[2]netip.AddrPort]uint64{}}
+	n := &tables{map[string]map[uint64]procfs.Socket{}, map[[2]netip.AddrPort]procfs.Socket{}, map[netip.AddrPort][]uint64{}}
 	d.nets[ns] = n
 	for _, table := range socketTables {
 		list, whole, err := d.fs.Sockets(t.TID, table)
@@ -83,12 +85,14 @@ func (d *Dump) sockets(t *Thread) *tables {
 		}
 		n.byInode[table] = make(map[uint64]procfs.Socket, len(list))
 		for _, s := range list {
-			if s.Inode == 0 {
-				continue
-			}
-			n.byInode[table][s.Inode] = s
 			if table[:3] == "tcp" {
-				n.tcp[[2]netip.AddrPort{s.Local, s.Remote}] = s.Inode
+				n.tcp[[2]netip.AddrPort{s.Local, s.Remote}] = s
+			}
+			if s.State == "LISTEN" {
+				n.listen[s.Local] = append(n.listen[s.Local], s.Inode)
+			}
+			if s.Inode != 0 {
+				n.byInode[table][s.Inode] = s
 			}
 		}
 	}
@@ -102,15 +106,34 @@ func (d *Dump) tcpPeer(t *Thread, f *FD, s procfs.Socket) {
 	if f.Kind != "tcp" {
 		return
 	}
-	if f.Peer = d.sockets(t).tcp[[2]netip.AddrPort{s.Remote, s.Local}]; f.Peer != 0 {
-		return
-	}
-	switch {
+	n := d.sockets(t)
+	peer, known := n.tcp[[2]netip.AddrPort{s.Remote, s.Local}]
+	switch f.Peer = peer.Inode; {
+	case f.Peer != 0:
+	case known && slices.Contains(beforeAccept, peer.State):
+		f.Peer, f.Note = n.listener(s.Remote), "(not accepted yet by who listens there)"
 	case s.Remote.Addr().IsLoopback():
 		f.Note = "(nobody is at the other end)"
 	default:
 		f.Note = "(the other end is on another machine or in another network namespace)"
 	}
+}
+
+// beforeAccept are the states of a connection that no process has yet: no inode belongs to it. (In others it is one that was closed.)
+var beforeAccept = []string{"ESTABLISHED", "SYN_RECV", "NEW_SYN_RECV", "CLOSE_WAIT"}
+
+// listener finds who listens at an address, or at its port on all addresses. 0: nobody does, or several.
+func (n *tables) listener(at netip.AddrPort) uint64 {
+	for _, addr := range []netip.Addr{at.Addr(), netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		switch list := n.listen[netip.AddrPortFrom(addr, at.Port())]; len(list) {
+		case 0:
+		case 1:
+			return list[0]
+		default:
+			return 0
+		}
+	}
+	return 0
 }
 
 const unixListen = 10 // TCP_LISTEN, net/unix/diag.c

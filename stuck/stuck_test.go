@@ -109,6 +109,13 @@ func TestRubbish(t *testing.T) {
 
 func TestFamilyOf(t *testing.T) {
 	frame := func(fn, module string) output.Frame { return output.Frame{Func: fn, Module: module} }
+	jvm := func(fns ...string) []output.Frame {
+		list := []output.Frame{frame("pthread_cond_timedwait", "libc.so.6"), frame("os::PlatformEvent::park(long)", "libjvm.so")}
+		for _, fn := range fns {
+			list = append(list, frame(fn, "libjvm.so"))
+		}
+		return list
+	}
 	for _, tt := range []struct {
 		name   string
 		frames []output.Frame
@@ -127,6 +134,15 @@ func TestFamilyOf(t *testing.T) {
 			family{"rust mutex", "<std::sys::sync::mutex::futex::Mutex>::lock_contended", false, true}},
 		{"go", []output.Frame{frame("runtime.futexsleep", "a"), frame("runtime.notesleep", "a"), frame("runtime.stopm", "a"), frame("runtime.findRunnable", "a")},
 			family{kind: goIdle, fn: "runtime.stopm"}},
+		{"rust, park taken in", []output.Frame{frame("syscall", "libc.so.6"), frame("std::thread::functions::park", "a"), frame("a::main", "a")},
+			family{"rust park", "std::thread::functions::park", false, true}},
+		{"rust channel", []output.Frame{frame("syscall", "libc.so.6"), frame("<std::thread::thread::Thread>::park", "a"), frame("std::sync::mpmc::list::Channel<T>::recv", "a")},
+			family{"rust channel", "std::sync::mpmc::list::Channel<T>::recv", false, true}},
+		// As in libjvm of OpenJDK 17, see jcmd Thread.print of the same threads.
+		{"java enter", jvm("ObjectMonitor::EnterI(JavaThread*)", "ObjectMonitor::enter(JavaThread*)"), family{javaMonitor, "ObjectMonitor::EnterI(JavaThread*)", false, true}},
+		{"java wait", jvm("ObjectMonitor::wait(long, bool, JavaThread*)", "JVM_MonitorWait"), family{"java wait", "ObjectMonitor::wait(long, bool, JavaThread*)", false, true}},
+		{"java sleep", jvm("JavaThread::sleep(long)", "JVM_Sleep"), family{javaSleep, "JavaThread::sleep(long)", false, true}},
+		{"java event", jvm("Other::f()"), family{javaEvent, "os::PlatformEvent::park(long)", false, true}},
 		{"none", []output.Frame{frame("syscall", "libc.so.6"), frame("my_pthread_mutex_lock", "a")}, family{glib: true}},
 	} {
 		if got := familyOf(tt.frames); got != tt.want {
@@ -301,6 +317,52 @@ func TestParseUnix(t *testing.T) {
 		if i >= 32 && i+1 < len(full) {
 			full[i] = 0xff
 			_, _ = parseUnix(full, 5)
+		}
+	}
+}
+
+// TestVerdict: threads that wait for locks of unknown owners are counted, as they may be in a deadlock that is not found.
+func TestVerdict(t *testing.T) {
+	thread := func(kind string, motion Motion, w Wait) *Thread {
+		w.Kind, w.fam.kind = "futex", kind
+		return &Thread{State: 'S', Motion: motion, Wait: &w}
+	}
+	for _, tt := range []struct {
+		threads []*Thread
+		want    string
+	}{
+		{nil, "no deadlock found"},
+		{[]*Thread{thread("rust mutex", Blocked, Wait{})}, "no deadlock found; 1 thread waits for locks whose owner is not known"},
+		{[]*Thread{thread(javaMonitor, Blocked, Wait{}), thread("mutex", Blocked, Wait{}), thread("cond", Blocked, Wait{})},
+			"no deadlock found; 2 threads wait for locks whose owner is not known"},
+		{[]*Thread{thread("mutex", Woken, Wait{}), thread("mutex", Blocked, Wait{Timed: true}), thread("mutex", Blocked, Wait{On: []Releaser{{}}})}, "no deadlock found"},
+	} {
+		if got := (&Report{Threads: tt.threads}).verdict(); got != tt.want {
+			t.Errorf("got %q, want %q", got, tt.want)
+		}
+	}
+}
+
+// TestStoryOfSet: what a thread does with several descriptors is a story only if they all lead to one process.
+func TestStoryOfSet(t *testing.T) {
+	end := func(pids ...int) FD {
+		f := FD{Kind: "pipe"}
+		for _, pid := range pids {
+			f.Ends = append(f.Ends, End{PID: pid})
+		}
+		return f
+	}
+	for _, tt := range []struct {
+		fds  []FD
+		more int
+		want int
+	}{
+		{[]FD{end(7)}, 0, 1}, {[]FD{end(7), end(7, 7)}, 0, 1},
+		{[]FD{end(7), end()}, 0, 0}, {[]FD{end(7), end(8)}, 0, 0}, {[]FD{end(7, 8)}, 0, 0}, {[]FD{end(7)}, 1, 0},
+	} {
+		th := &Thread{Motion: Blocked, Wait: &Wait{Kind: "set", FDs: tt.fds, MoreFDs: tt.more, On: []Releaser{{PID: 7, How: HasEnd}}}}
+		if got := stories(&Report{Threads: []*Thread{th}, byTID: map[int]*Thread{}}); len(got) != tt.want {
+			t.Errorf("%+v and %d more: %d stories, want %d", tt.fds, tt.more, len(got), tt.want)
 		}
 	}
 }
