@@ -24,6 +24,7 @@ type endSearch struct {
 	more   map[string]bool     // links with more holders than are kept
 	denied int                 // processes that may not be looked at
 	cut    bool                // the time was up
+	hidden bool                // there may be processes that are not seen
 	new    bool                // something is wanted that was not searched for
 	times  int
 }
@@ -80,6 +81,10 @@ func (d *Dump) search() {
 			d.miss("other ends of pipes and sockets: after %v the search ended before its end", searchAtMost)
 			break
 		}
+	}
+	if why := d.hidden(); why != "" {
+		s.hidden = true
+		d.miss("other ends of pipes and sockets: %s", why)
 	}
 	if s.denied > 0 {
 		d.miss("other ends of pipes and sockets: the descriptors of %d processes may not be looked at (try: as root)", s.denied)
@@ -148,5 +153,5 @@ func (d *Dump) match(pid int, dir, name string) {
 
 // whole tells whether all holders of an object are known.
 func (s *endSearch) whole(link string) bool {
-	return s.times > 0 && !s.new && !s.cut && s.denied == 0 && !s.more[link]
+	return s.times > 0 && !s.new && !s.cut && !s.hidden && s.denied == 0 && !s.more[link]
 }

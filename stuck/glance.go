@@ -72,6 +72,9 @@ func (g *Glances) look(pid, tid int, nr int64, sp, runs uint64) func([]output.Fr
 	}
 	t.NR, t.Args, t.Call = call.NR, call.Args, callName(p, call)
 	words := t.first.words.data != nil
+	if words && call.Args[1]&futexPrivate == 0 {
+		t.shared = d.sharedFile(pid, tid, call.Args[0]) != sharedFile{}
+	}
 	if !words && t.NR >= 0 && t.Call != "restart_syscall" {
 		d.decode(t)
 	}
@@ -107,7 +110,7 @@ func (g *Glances) lock(t *Thread) string {
 	if l.kind == "futex" {
 		s = l.kind
 	}
-	if l.owner == 0 {
+	if l.owner == 0 || t.shared {
 		return s
 	}
 	tid := g.outer(t, l.owner)

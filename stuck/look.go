@@ -48,9 +48,10 @@ type Dump struct {
 	locks   *fileLocks
 	nets    map[string]*tables // by network namespace
 	fds     map[[2]int]FD      // by process and number
-	inner   map[innerKey]outerID
-	self    int             // our own process
-	own     map[string]bool // its descriptors when the dump began
+	inner   map[innerKey]owner
+	maps    map[int][]procfs.Mapping // by process
+	self    int                      // our own process
+	own     map[string]bool          // its descriptors when the dump began
 	// clock is the scheduler's clock, as our own thread shows it, at the time of
 	// clockAt; 0: the kernel does not show it.
 	clock   time.Duration
@@ -89,7 +90,7 @@ func (d *Dump) listOwn() {
 }
 
 func newDump(fs procfs.FS) *Dump {
-	return &Dump{fs: fs, kept: fs.Keep(maxKept), procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{}, nets: map[string]*tables{}, fds: map[[2]int]FD{}, inner: map[innerKey]outerID{},
+	return &Dump{fs: fs, kept: fs.Keep(maxKept), procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{}, nets: map[string]*tables{}, fds: map[[2]int]FD{}, inner: map[innerKey]owner{}, maps: map[int][]procfs.Mapping{},
 		mem: memory{fs: fs, pages: map[int]procfs.Pagemap{}, absent: map[int]bool{}}, self: os.Getpid()}
 }
 

@@ -60,3 +60,34 @@ func TestOwnFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestHidden: a /proc that may not show all processes proves nothing of who has an end.
+func TestHidden(t *testing.T) {
+	for _, tt := range []struct {
+		ns    string
+		first bool // process 1 is shown
+		all   bool
+	}{{"pid:[4026531836]", true, true}, {"pid:[4026531836]", false, false}, {"pid:[4026532300]", true, false}, {"", true, false}} {
+		root := t.TempDir()
+		self := filepath.Join(root, strconv.Itoa(os.Getpid()), "ns")
+		for _, dir := range []string{self, filepath.Join(root, "1")} {
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if tt.ns != "" {
+			if err := os.Symlink(tt.ns, filepath.Join(self, "pid")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if stat, err := os.ReadFile("/proc/self/stat"); err != nil || tt.first && os.WriteFile(filepath.Join(root, "1/stat"), stat, 0o644) != nil {
+			t.Fatal(err)
+		}
+		d := newDump(procfs.FS{Root: root})
+		d.ends.want("pipe:[1]")
+		d.search()
+		if whole := d.ends.whole("pipe:[1]"); whole != tt.all || len(d.missing) > 0 == tt.all {
+			t.Errorf("namespace %q, process 1 shown: %v: whole %v, missing %v", tt.ns, tt.first, whole, d.missing)
+		}
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"sfsample/ptrace/procfs"
 )
 
 // futexWords puts a wait on a lock in words and finds its owner.
@@ -60,76 +62,156 @@ func (d *Dump) missGoroutines(pid int) {
 
 const endOfThread = "end of a thread"
 
-// lockOwner names the thread whose number stands in a lock. A number of another pid
-// namespace is that of the thread's own.
+// lockOwner names the thread whose number stands in a lock: the one that it has in its own pid namespace.
 func (d *Dump) lockOwner(t *Thread, w *Wait) {
 	r := Releaser{How: Holds, evidence: fmt.Sprintf("the lock at %#x holds the thread id %d", w.Lock, w.lock.owner)}
 	if w.lock.kind == endOfThread {
 		r.How = Ends
 	}
-	private := t.Args[1]&futexPrivate != 0
-	switch o := t.process.byInner[w.lock.owner]; {
-	case o != nil:
-		r.PID, r.TID, r.Name = o.PID, o.TID, o.Name
-	case private || t.process.inner:
-		k := innerKey{t.PID, w.lock.owner, private}
-		o, ok := d.inner[k]
-		if !ok { // thousands may wait for the same, and each search takes its time
-			o.pid, o.tid = d.inNamespace(t, w.lock.owner, private)
-			d.inner[k] = o
-		}
-		r.PID, r.TID = o.pid, o.tid
-	default:
-		if st, err := d.fs.Status(w.lock.owner); err == nil {
-			r.PID, r.TID, r.Name = st.Tgid, st.Pid, st.Name
+	k := innerKey{pid: t.PID, id: w.lock.owner}
+	if t.Args[1]&futexPrivate == 0 {
+		k.of = d.sharedFile(t.PID, t.TID, w.Lock)
+	}
+	private := k.of == sharedFile{}
+	found := owner{sure: true}
+	if o := t.process.byInner[w.lock.owner]; o != nil && private {
+		found.pid, found.tid, r.Name = o.PID, o.TID, o.Name
+	} else {
+		var ok bool
+		if found, ok = d.inner[k]; !ok { // thousands may wait for the same, and each search takes its time
+			found = d.searchOwner(t, k)
+			d.inner[k] = found
 		}
 	}
-	w.Whole = true
-	if r.TID == 0 {
+	if w.Whole = found.sure; found.tid == 0 {
 		w.Whole = false
-		w.Unknown = fmt.Sprintf("the word has %d, which is no thread that can be seen: it has ended, or the memory is overwritten", w.lock.owner)
+		w.Unknown = orElse(found.why, fmt.Sprintf("the word has %d, which is no thread that can be seen: it has ended, or the memory is overwritten", w.lock.owner))
 		return
 	}
 	w.Unknown = ""
+	r.PID, r.TID = found.pid, found.tid
 	w.on(r, d)
 }
 
-// innerKey is a thread's number as a process has it, and where it was looked for.
+// innerKey is a thread's number as a process has it, and the memory that the lock is in.
 type innerKey struct {
 	pid, id int
-	private bool
+	of      sharedFile
 }
 
-type outerID struct{ pid, tid int }
+// sharedFile is what processes share memory of, also without a name; the zero value is memory that they do not share.
+type sharedFile struct {
+	dev   procfs.Dev
+	inode uint64
+}
 
-// namespaceSearch bounds the search for a number of another pid namespace.
-const namespaceSearch = 20 * time.Millisecond
+// owner is the thread that a number means.
+type owner struct {
+	pid, tid int
+	why      string // why there is none; empty: nobody has that number
+	sure     bool   // nobody else can be meant
+}
 
-// inNamespace finds the thread that is called id in the pid namespace of t: in its own
-// process (whose other threads may not have been asked for) or, for a lock that
-// processes share, in any of the same namespace.
-func (d *Dump) inNamespace(t *Thread, id int, private bool) (pid, tid int) {
-	ns, err := d.fs.Namespace(t.TID, "pid")
-	pids := []int{t.PID}
-	if !private && err == nil {
-		if all, err := d.fs.PIDs(); err == nil {
-			pids = append(pids, all...)
+// sharedFile finds what the memory at an address is shared of.
+func (d *Dump) sharedFile(pid, tid int, addr uint64) sharedFile {
+	for _, m := range d.mappings(pid, tid) {
+		if m.Start <= addr && addr < m.End && m.Perms&procfs.Shared != 0 {
+			return sharedFile{m.Dev, m.Inode}
 		}
 	}
-	deadline := time.Now().Add(namespaceSearch)
+	return sharedFile{}
+}
+
+// mappings are those of a process, read once.
+func (d *Dump) mappings(pid, tid int) []procfs.Mapping {
+	list, ok := d.maps[pid]
+	if !ok {
+		list, _ = d.fs.Maps(tid) // none: it has ended, or may not be looked at
+		d.maps[pid] = list
+	}
+	return list
+}
+
+// ownerSearch bounds the search for who is meant by a number.
+const ownerSearch = 50 * time.Millisecond
+
+// searchOwner finds who is called k.id: of the process's own threads, some of which may not have been asked for, or, for a lock that
+// processes share, of all that share it: in another pid namespace the same number is another thread's.
+func (d *Dump) searchOwner(t *Thread, k innerKey) owner {
+	if (k.of == sharedFile{}) {
+		return owner{pid: t.PID, tid: d.called(t.PID, k.id), sure: true}
+	}
+	found := owner{sure: d.hidden() == ""}
+	if !found.sure {
+		d.miss("owners of locks that processes share: %s", d.hidden())
+	}
+	pids, err := d.fs.PIDs()
+	if err != nil {
+		return owner{why: fmt.Sprintf("the processes that share it cannot be listed: %v", err)}
+	}
+	mine, err := d.fs.Namespace(t.TID, "pid")
+	direct := 0 // of those with our numbers it is the one process that has this one
+	if st, err := d.fs.Status(k.id); err == nil {
+		direct = st.Tgid
+	}
+	deadline := time.Now().Add(ownerSearch)
 	for _, pid := range pids {
-		if other, err := d.fs.Namespace(pid, "pid"); pid != t.PID && (err != nil || other != ns) || time.Now().After(deadline) {
+		ns, nsErr := d.fs.Namespace(pid, "pid")
+		switch {
+		case time.Now().After(deadline):
+			return owner{why: fmt.Sprintf("the search among the processes that share it took longer than %v", ownerSearch)}
+		case err == nil && nsErr == nil && ns == mine && !t.process.inner && pid != direct, !d.sharesFile(pid, k.of):
 			continue
 		}
-		ids, _ := d.fs.TaskIDs(pid) // none: it has ended
-		for _, tid := range ids {
-			st, err := d.fs.Status(tid)
-			if err == nil && len(st.NSpid) > 0 && st.NSpid[len(st.NSpid)-1] == id {
-				return pid, tid
-			}
+		tid := d.called(pid, k.id)
+		switch {
+		case tid == 0:
+		case found.tid != 0:
+			return owner{why: fmt.Sprintf("the word has %d, which is the number of several threads that share it, in different pid namespaces", k.id)}
+		default:
+			found.pid, found.tid = pid, tid
 		}
 	}
-	return 0, 0
+	return found
+}
+
+// sharesFile tells whether a process has a shared mapping of a file.
+func (d *Dump) sharesFile(pid int, of sharedFile) bool {
+	return slices.ContainsFunc(d.mappings(pid, pid), func(m procfs.Mapping) bool {
+		return m.Perms&procfs.Shared != 0 && of == sharedFile{m.Dev, m.Inode}
+	})
+}
+
+// called finds the thread of a process that has this number in its own pid namespace; 0: there is none.
+func (d *Dump) called(pid, id int) int {
+	if st, err := d.fs.Status(pid); err != nil || len(st.NSpid) <= 1 { // its numbers are ours
+		if st, err = d.fs.Status(id); err != nil || st.Tgid != pid {
+			return 0
+		}
+		return id
+	}
+	ids, _ := d.fs.TaskIDs(pid) // none: it has ended
+	for _, tid := range ids {
+		st, err := d.fs.Status(tid)
+		if err == nil && len(st.NSpid) > 0 && st.NSpid[len(st.NSpid)-1] == id {
+			return tid
+		}
+	}
+	return 0
+}
+
+// initialPIDs is the link of the first pid namespace, PROC_PID_INIT_INO of include/linux/proc_ns.h.
+const initialPIDs = "pid:[4026531836]"
+
+// hidden tells why there may be processes that /proc does not show, empty if there are none.
+func (d *Dump) hidden() string {
+	if ns, err := d.fs.Namespace(d.self, "pid"); err != nil || ns != initialPIDs {
+		return "processes outside of this pid namespace cannot be seen (try: on the host)"
+	}
+	if _, err := d.fs.Stat(1); err != nil {
+		return "/proc hides the processes of other users (try: as root)"
+	}
+	return ""
 }
 
 // attach gives waits on descriptors those who hold the other ends.

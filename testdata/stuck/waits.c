@@ -424,6 +424,41 @@ int main(int argc, char **argv) {
 		waitpid(other, &status, WUNTRACED);
 		go(wants_this, m, SYS_futex);
 		tell("waits %d mutex %p %d\nstopped %d\n", tids[0], (void *)m, other, other);
+	} else if (!strcmp(what, "namespaces")) {
+		// Two processes are each number 1 of a pid namespace. Both share the first mutex, which one holds and the other wants;
+		// the second, which the holder shares with a process out here, names it alone.
+		pthread_mutexattr_t a;
+		struct ring *s[2];
+		pthread_mutexattr_init(&a);
+		pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
+		for (int i = 0; i < 2; i++) {
+			s[i] = mmap(0, sizeof *s[i], PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+			must(s[i] != MAP_FAILED && pthread_mutex_init(s[i]->m, &a) == 0, "mutex");
+		}
+		for (int i = 0; i < 2; i++) {
+			if (child() == 0) {
+				must(unshare(CLONE_NEWPID | (geteuid() ? CLONE_NEWUSER : 0)) == 0, "unshare");
+				int pid = fork();
+				if (pid == 0) {
+					prctl(PR_SET_PDEATHSIG, SIGKILL);
+					if (i == 0)
+						pthread_mutex_lock(s[1]->m);
+					else
+						munmap(s[1], sizeof *s[1]);
+					pthread_mutex_lock(s[0]->m);
+					s[0]->n++;
+					never();
+				}
+				s[0]->tid[i] = pid;
+				never();
+			}
+			while (!s[0]->tid[i] || !s[0]->n)
+				usleep(1000);
+		}
+		asleep(s[0]->tid[1], SYS_futex);
+		tell("free %d mutex %p\n", s[0]->tid[1], (void *)s[0]->m);
+		go(wants_this, s[1]->m, SYS_futex);
+		tell("waits %d mutex %p %d\n", tids[0], (void *)s[1]->m, s[0]->tid[0]);
 	} else if (!strcmp(what, "silent")) { // a connection to a process that does not answer
 		tcp_pair(fds);
 		if ((other = child()) == 0) {
