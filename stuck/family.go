@@ -231,6 +231,9 @@ func (d *Dump) fileLock(t *Thread, w *Wait, kind string) {
 			}
 		}
 	}
+	if d.locks.whole {
+		d.miss("owners of file locks: /proc/locks does not show all (it is masked here, or the owner is in another pid namespace)")
+	}
 }
 
 func (d *Dump) fileOwner(w *Wait, l procfs.FileLock) {

@@ -250,6 +250,8 @@ func (l lock) held(kind string, word uint32) lock {
 	return l
 }
 
+const unknownKind = "what kind of lock it is cannot be told"
+
 // guessLock goes by the data alone, where no function told the kind.
 func guessLock(l lock, op string, addr uint64, word, val uint32, b block, wordBytes int, live func(int) bool) lock {
 	switch m := glibcMutex(addr, word, b, wordBytes); {
@@ -259,7 +261,7 @@ func guessLock(l lock, op string, addr uint64, word, val uint32, b block, wordBy
 		return m.lock
 	}
 	l.kind, l.note = "futex", fmt.Sprintf("value %d", word)
-	l.unknown = "what kind of lock it is cannot be told"
+	l.unknown = unknownKind
 	if word != val && op == "wait" {
 		l.note = fmt.Sprintf("value %d, was %d when it went to sleep: a wake-up may be lost", word, val)
 	}

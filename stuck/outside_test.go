@@ -91,3 +91,17 @@ func TestHidden(t *testing.T) {
 		}
 	}
 }
+
+// TestMaskedLocks: a list of locks that lacks the one that a thread waits for is named as missing.
+func TestMaskedLocks(t *testing.T) {
+	root := t.TempDir()
+	if err := os.WriteFile(filepath.Join(root, "locks"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d := newDump(procfs.FS{Root: root})
+	var w Wait
+	d.fileLock(&Thread{PID: 7}, &w, "FLOCK")
+	if len(d.missing) != 1 || len(w.On) > 0 || w.Unknown == "" {
+		t.Errorf("missing %v, %+v", d.missing, w)
+	}
+}

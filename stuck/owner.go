@@ -27,6 +27,9 @@ func (d *Dump) futexWords(t *Thread, w *Wait) {
 		w.Text += " (" + l.note + ")"
 	}
 	w.Unknown = l.unknown
+	if t.Outside && l.kind == "futex" && l.unknown == unknownKind {
+		w.Unknown = "its stack is not looked at (try: --pid of its process too)"
+	}
 	if text, ok := instead[w.fam.kind]; ok {
 		w.Text, w.Unknown = text, ""
 	}
