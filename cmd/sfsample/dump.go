@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +32,9 @@ func dump(c config, stdout, stderr io.Writer) error {
 	}
 	checkKernel(&c, log)
 	set := targets.Set{Selector: c.selector()}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(200) // a dump is over before most of its memory is garbage; the limit of spareMemory holds
+	}
 	if c.watch == 0 {
 		v, err := c.view(&set, log, stderr)
 		if err != nil {
