@@ -27,12 +27,27 @@ type endSearch struct {
 	hidden bool                // there may be processes that are not seen
 	new    bool                // something is wanted that was not searched for
 	times  int
+	own    map[string]bool // our descriptors when the dump began
 }
 
 // holder is one descriptor of a process.
 type holder struct {
 	End
 	reads, writes bool
+}
+
+// listOwn lists our own descriptors. Those opened later are thousands of files of /proc.
+func (s *endSearch) listOwn(fs procfs.FS) {
+	s.own = map[string]bool{}
+	f, err := os.Open(fs.Path(os.Getpid(), "fd"))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	list, _ := f.Readdirnames(-1) // those that are missing are not searched
+	for _, name := range list {
+		s.own[name] = name != strconv.Itoa(int(f.Fd()))
+	}
 }
 
 // want notes that the holders of an object are to be found.
@@ -82,7 +97,7 @@ func (d *Dump) search() {
 			break
 		}
 	}
-	if why := d.hidden(); why != "" {
+	if why := d.owners.hidden(); why != "" {
 		s.hidden = true
 		d.miss("other ends of pipes and sockets: %s", why)
 	}
@@ -106,10 +121,11 @@ func (d *Dump) searchProcess(pid int, deadline time.Time) (n int, err error) {
 		return 0, err
 	}
 	defer f.Close()
+	self := os.Getpid()
 	for time.Now().Before(deadline) {
 		names, err := f.Readdirnames(256)
 		for _, name := range names {
-			if pid != d.self || d.own[name] { // what we have opened since is no end of anything
+			if pid != self || d.ends.own[name] { // what we have opened since is no end of anything
 				d.match(pid, dir, name)
 			}
 		}

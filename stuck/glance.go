@@ -55,7 +55,7 @@ func (g *Glances) Look(pid, tid int, nr int64, sp, runs uint64) func([]output.Fr
 func (g *Glances) look(pid, tid int, nr int64, sp, runs uint64) func([]output.Frame) string {
 	d := g.d
 	clear(d.fds) // numbers are given anew
-	clear(d.inner)
+	clear(d.owners.known)
 	d.ends = endSearch{}
 	p := d.process(pid, false)
 	before, err := d.fs.Schedstat(pid, tid)
@@ -72,9 +72,8 @@ func (g *Glances) look(pid, tid int, nr int64, sp, runs uint64) func([]output.Fr
 	}
 	t.NR, t.Args, t.Call = call.NR, call.Args, callName(p, call)
 	words := t.first.words.data != nil
-	if words && call.Args[1]&futexPrivate == 0 {
-		t.shared = d.sharedFile(pid, tid, call.Args[0]) != sharedFile{}
-	}
+	// The owner of a lock that processes share may be of another pid namespace.
+	shared := words && call.Args[1]&futexPrivate == 0 && d.owners.sharedFile(pid, tid, call.Args[0]) != sharedFile{}
 	if !words && t.NR >= 0 && t.Call != "restart_syscall" {
 		d.decode(t)
 	}
@@ -91,7 +90,7 @@ func (g *Glances) look(pid, tid int, nr int64, sp, runs uint64) func([]output.Fr
 		case t.NR < 0:
 			return "page fault"
 		case words && strings.HasPrefix(name, "futex"):
-			return g.lock(t)
+			return g.lock(t, shared)
 		case strings.HasSuffix(name, "nanosleep"):
 			return "sleep"
 		case t.Wait == nil:
@@ -101,16 +100,16 @@ func (g *Glances) look(pid, tid int, nr int64, sp, runs uint64) func([]output.Fr
 	}
 }
 
-// lock is a wait on a futex in a few words. It reads names and numbers alone, and belongs to the
+// lock is a wait on a futex in a few words, without the owner of one that is shared. It reads names and numbers alone, and belongs to the
 // goroutine that has the frames' names.
-func (g *Glances) lock(t *Thread) string {
+func (g *Glances) lock(t *Thread, shared bool) string {
 	op := orElse(futexWait(t.Args[1]), "wait")
 	l := decodeLock(familyOf(t.frames), op, t.Args[0], uint32(t.Args[2]), t.first.words, t.wordBytes(), func(id int) bool { return g.outer(t, id) != 0 })
 	s := "futex: " + l.kind
 	if l.kind == "futex" {
 		s = l.kind
 	}
-	if l.owner == 0 || t.shared {
+	if l.owner == 0 || shared {
 		return s
 	}
 	tid := g.outer(t, l.owner)

@@ -233,7 +233,7 @@ func stories(r *Report) []Story {
 	var order []string
 	for _, t := range r.Threads {
 		w := t.Wait
-		if w == nil || len(w.On) == 0 || !t.stays() || t.Outside || w.Kind == "exited" && w.On[0].PID == 0 || w.Kind == "set" && !w.oneEnd() {
+		if w == nil || len(w.On) == 0 || !t.stays() || t.Outside || w.Kind == "exited" && w.On[0].PID == 0 || w.Kind == "set" && !oneEnd(w) {
 			continue
 		}
 		key := w.Object + "\x00" + w.On[0].Text()
@@ -273,7 +273,7 @@ func stories(r *Report) []Story {
 }
 
 // oneEnd: whatever of its set comes, it comes from one process. (Servers also watch a pipe of their parent's, or one of their own.)
-func (w *Wait) oneEnd() bool {
+func oneEnd(w *Wait) bool {
 	for _, f := range w.FDs {
 		if len(f.Ends) == 0 || slices.ContainsFunc(f.Ends, func(e End) bool { return e.PID != w.On[0].PID }) {
 			return false

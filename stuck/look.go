@@ -8,7 +8,6 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -48,10 +47,7 @@ type Dump struct {
 	locks   *fileLocks
 	nets    map[string]*tables // by network namespace
 	fds     map[[2]int]FD      // by process and number
-	inner   map[innerKey]owner
-	maps    map[int][]procfs.Mapping // by process
-	self    int                      // our own process
-	own     map[string]bool          // its descriptors when the dump began
+	owners  owners
 	// clock is the scheduler's clock, as our own thread shows it, at the time of
 	// clockAt; 0: the kernel does not show it.
 	clock   time.Duration
@@ -63,7 +59,7 @@ type Dump struct {
 // gone are left out.
 func Begin(fs procfs.FS, pids, tids []int) *Dump {
 	d := newDump(fs)
-	d.listOwn()
+	d.ends.listOwn(fs)
 	var new []*Thread
 	for _, pid := range pids {
 		new = append(new, d.list(pid, false, func(tid int) bool { return len(tids) == 0 || slices.Contains(tids, tid) })...)
@@ -75,23 +71,9 @@ func Begin(fs procfs.FS, pids, tids []int) *Dump {
 	return d
 }
 
-// listOwn lists our own descriptors. Those opened later are thousands of files of /proc.
-func (d *Dump) listOwn() {
-	d.own = map[string]bool{}
-	f, err := os.Open(d.fs.Path(d.self, "fd"))
-	if err != nil {
-		return
-	}
-	defer f.Close()
-	list, _ := f.Readdirnames(-1) // those that are missing are not searched
-	for _, name := range list {
-		d.own[name] = name != strconv.Itoa(int(f.Fd()))
-	}
-}
-
 func newDump(fs procfs.FS) *Dump {
-	return &Dump{fs: fs, kept: fs.Keep(maxKept), procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{}, nets: map[string]*tables{}, fds: map[[2]int]FD{}, inner: map[innerKey]owner{}, maps: map[int][]procfs.Mapping{},
-		mem: memory{fs: fs, pages: map[int]procfs.Pagemap{}, absent: map[int]bool{}}, self: os.Getpid()}
+	return &Dump{fs: fs, kept: fs.Keep(maxKept), procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{}, nets: map[string]*tables{}, fds: map[[2]int]FD{}, owners: newOwners(fs),
+		mem: memory{fs: fs, pages: map[int]procfs.Pagemap{}, absent: map[int]bool{}}}
 }
 
 // close closes what is open.

@@ -2,6 +2,7 @@ package stuck
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -73,20 +74,19 @@ func (d *Dump) lockOwner(t *Thread, w *Wait) {
 	}
 	k := innerKey{pid: t.PID, id: w.lock.owner}
 	if t.Args[1]&futexPrivate == 0 {
-		k.of = d.sharedFile(t.PID, t.TID, w.Lock)
+		k.of = d.owners.sharedFile(t.PID, t.TID, w.Lock)
 	}
 	private := k.of == sharedFile{}
-	found := owner{sure: true}
+	var found owner
 	if o := t.process.byInner[w.lock.owner]; o != nil && private {
 		found.pid, found.tid, r.Name = o.PID, o.TID, o.Name
 	} else {
-		var ok bool
-		if found, ok = d.inner[k]; !ok { // thousands may wait for the same, and each search takes its time
-			found = d.searchOwner(t, k)
-			d.inner[k] = found
-		}
+		found = d.owners.search(t, k)
 	}
-	if w.Whole = found.sure; found.tid == 0 {
+	if found.unsure != "" {
+		d.miss("owners of locks that processes share: %s", found.unsure)
+	}
+	if w.Whole = found.unsure == ""; found.tid == 0 {
 		w.Whole = false
 		w.Unknown = orElse(found.why, fmt.Sprintf("the word has %d, which is no thread that can be seen: it has ended, or the memory is overwritten", w.lock.owner))
 		return
@@ -94,6 +94,17 @@ func (d *Dump) lockOwner(t *Thread, w *Wait) {
 	w.Unknown = ""
 	r.PID, r.TID = found.pid, found.tid
 	w.on(r, d)
+}
+
+// owners finds the threads whose numbers stand in locks.
+type owners struct {
+	fs    procfs.FS
+	known map[innerKey]owner
+	maps  map[int][]procfs.Mapping // by process
+}
+
+func newOwners(fs procfs.FS) owners {
+	return owners{fs, map[innerKey]owner{}, map[int][]procfs.Mapping{}}
 }
 
 // innerKey is a thread's number as a process has it, and the memory that the lock is in.
@@ -112,12 +123,12 @@ type sharedFile struct {
 type owner struct {
 	pid, tid int
 	why      string // why there is none; empty: nobody has that number
-	sure     bool   // nobody else can be meant
+	unsure   string // why another may be meant; empty: none
 }
 
 // sharedFile finds what the memory at an address is shared of.
-func (d *Dump) sharedFile(pid, tid int, addr uint64) sharedFile {
-	for _, m := range d.mappings(pid, tid) {
+func (o *owners) sharedFile(pid, tid int, addr uint64) sharedFile {
+	for _, m := range o.mappings(pid, tid) {
 		if m.Start <= addr && addr < m.End && m.Perms&procfs.Shared != 0 {
 			return sharedFile{m.Dev, m.Inode}
 		}
@@ -126,11 +137,11 @@ func (d *Dump) sharedFile(pid, tid int, addr uint64) sharedFile {
 }
 
 // mappings are those of a process, read once.
-func (d *Dump) mappings(pid, tid int) []procfs.Mapping {
-	list, ok := d.maps[pid]
+func (o *owners) mappings(pid, tid int) []procfs.Mapping {
+	list, ok := o.maps[pid]
 	if !ok {
-		list, _ = d.fs.Maps(tid) // none: it has ended, or may not be looked at
-		d.maps[pid] = list
+		list, _ = o.fs.Maps(tid) // none: it has ended, or may not be looked at
+		o.maps[pid] = list
 	}
 	return list
 }
@@ -138,35 +149,43 @@ func (d *Dump) mappings(pid, tid int) []procfs.Mapping {
 // ownerSearch bounds the search for who is meant by a number.
 const ownerSearch = 50 * time.Millisecond
 
-// searchOwner finds who is called k.id: of the process's own threads, some of which may not have been asked for, or, for a lock that
+// search finds, once for thousands that wait for the same, who is called k.id: of the process's own threads, some of which may not have been asked for, or, for a lock that
 // processes share, of all that share it: in another pid namespace the same number is another thread's.
-func (d *Dump) searchOwner(t *Thread, k innerKey) owner {
-	if (k.of == sharedFile{}) {
-		return owner{pid: t.PID, tid: d.called(t.PID, k.id), sure: true}
+func (o *owners) search(t *Thread, k innerKey) owner {
+	found, ok := o.known[k]
+	switch {
+	case ok:
+		return found
+	case k.of == sharedFile{}:
+		found = owner{pid: t.PID, tid: o.called(t.PID, k.id)}
+	default:
+		found = o.searchSharers(t, k)
 	}
-	found := owner{sure: d.hidden() == ""}
-	if !found.sure {
-		d.miss("owners of locks that processes share: %s", d.hidden())
-	}
-	pids, err := d.fs.PIDs()
+	o.known[k] = found
+	return found
+}
+
+func (o *owners) searchSharers(t *Thread, k innerKey) owner {
+	found := owner{unsure: o.hidden()}
+	pids, err := o.fs.PIDs()
 	if err != nil {
 		return owner{why: fmt.Sprintf("the processes that share it cannot be listed: %v", err)}
 	}
-	mine, err := d.fs.Namespace(t.TID, "pid")
+	mine, err := o.fs.Namespace(t.TID, "pid")
 	direct := 0 // of those with our numbers it is the one process that has this one
-	if st, err := d.fs.Status(k.id); err == nil {
+	if st, err := o.fs.Status(k.id); err == nil {
 		direct = st.Tgid
 	}
 	deadline := time.Now().Add(ownerSearch)
 	for _, pid := range pids {
-		ns, nsErr := d.fs.Namespace(pid, "pid")
+		ns, nsErr := o.fs.Namespace(pid, "pid")
 		switch {
 		case time.Now().After(deadline):
 			return owner{why: fmt.Sprintf("the search among the processes that share it took longer than %v", ownerSearch)}
-		case err == nil && nsErr == nil && ns == mine && !t.process.inner && pid != direct, !d.sharesFile(pid, k.of):
+		case err == nil && nsErr == nil && ns == mine && !t.process.inner && pid != direct, !o.sharesFile(pid, k.of):
 			continue
 		}
-		tid := d.called(pid, k.id)
+		tid := o.called(pid, k.id)
 		switch {
 		case tid == 0:
 		case found.tid != 0:
@@ -179,23 +198,23 @@ func (d *Dump) searchOwner(t *Thread, k innerKey) owner {
 }
 
 // sharesFile tells whether a process has a shared mapping of a file.
-func (d *Dump) sharesFile(pid int, of sharedFile) bool {
-	return slices.ContainsFunc(d.mappings(pid, pid), func(m procfs.Mapping) bool {
+func (o *owners) sharesFile(pid int, of sharedFile) bool {
+	return slices.ContainsFunc(o.mappings(pid, pid), func(m procfs.Mapping) bool {
 		return m.Perms&procfs.Shared != 0 && of == sharedFile{m.Dev, m.Inode}
 	})
 }
 
 // called finds the thread of a process that has this number in its own pid namespace; 0: there is none.
-func (d *Dump) called(pid, id int) int {
-	if st, err := d.fs.Status(pid); err != nil || len(st.NSpid) <= 1 { // its numbers are ours
-		if st, err = d.fs.Status(id); err != nil || st.Tgid != pid {
+func (o *owners) called(pid, id int) int {
+	if st, err := o.fs.Status(pid); err != nil || len(st.NSpid) <= 1 { // its numbers are ours
+		if st, err = o.fs.Status(id); err != nil || st.Tgid != pid {
 			return 0
 		}
 		return id
 	}
-	ids, _ := d.fs.TaskIDs(pid) // none: it has ended
+	ids, _ := o.fs.TaskIDs(pid) // none: it has ended
 	for _, tid := range ids {
-		st, err := d.fs.Status(tid)
+		st, err := o.fs.Status(tid)
 		if err == nil && len(st.NSpid) > 0 && st.NSpid[len(st.NSpid)-1] == id {
 			return tid
 		}
@@ -207,11 +226,11 @@ func (d *Dump) called(pid, id int) int {
 const initialPIDs = "pid:[4026531836]"
 
 // hidden tells why there may be processes that /proc does not show, empty if there are none.
-func (d *Dump) hidden() string {
-	if ns, err := d.fs.Namespace(d.self, "pid"); err != nil || ns != initialPIDs {
+func (o *owners) hidden() string {
+	if ns, err := o.fs.Namespace(os.Getpid(), "pid"); err != nil || ns != initialPIDs {
 		return "processes outside of this pid namespace cannot be seen (try: on the host)"
 	}
-	if _, err := d.fs.Stat(1); err != nil {
+	if _, err := o.fs.Stat(1); err != nil {
 		return "/proc hides the processes of other users (try: as root)"
 	}
 	return ""
@@ -264,14 +283,14 @@ func (d *Dump) attachOne(w *Wait, f *FD, s side) bool {
 // returns whether there are any new ones.
 func (d *Dump) outside() bool {
 	var new []*Thread
-	seen := map[int]bool{}
+	seen, self := map[int]bool{}, os.Getpid()
 	for _, t := range d.threads {
 		if t.Wait == nil || len(t.Wait.On) > maxEnds {
 			continue
 		}
 		for _, r := range t.Wait.On {
 			p := d.procs[r.PID]
-			if r.PID == 0 || r.PID == d.self || seen[r.PID] || p != nil && p.complete {
+			if r.PID == 0 || r.PID == self || seen[r.PID] || p != nil && p.complete {
 				continue
 			}
 			seen[r.PID] = true

@@ -256,7 +256,7 @@ func (r *Report) verdict() string {
 	}
 	lost, refused, unknown := 0, 0, 0
 	for _, t := range r.Threads {
-		if t.ownerUnknown() {
+		if ownerUnknown(t) {
 			unknown++
 		}
 		if t.Wait != nil && t.Wait.Kind == "refused lock" {
@@ -298,7 +298,7 @@ func waits(n int) string {
 }
 
 // ownerUnknown: it waits for a lock that somebody holds, and nothing tells who: it may be in a deadlock that is not found.
-func (t *Thread) ownerUnknown() bool {
+func ownerUnknown(t *Thread) bool {
 	w := t.Wait
 	return w != nil && w.Kind == "futex" && heldBySome[w.fam.kind] && t.Motion == Blocked && !w.Timed && len(w.On) == 0 && w.Lost == ""
 }

@@ -35,7 +35,6 @@ type Thread struct {
 	first, second look
 	stopped       bool // for its stack: since then it has run
 	worker        bool // of the kernel: it has no user stack
-	shared        bool // the lock is in memory that processes share: its owner may be of another pid namespace (glances alone)
 	files         procfs.TaskFiles
 	process       *process
 	frames        []output.Frame
