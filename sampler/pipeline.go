@@ -117,6 +117,7 @@ type Pipeline struct {
 	mem    unwind.Memory // of the walk under way
 	also   []unwind.Region
 	over   []unwind.Stack // stacks that the walk under way went over to
+	owned  []unwind.Owned // frames of it that are of a runtime's code
 	blocks []block        // of memory that it wanted
 	held   int            // thread that is stopped while its capture is unwound
 	live   taking.Live
@@ -495,8 +496,9 @@ func (p *Pipeline) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.F
 	for again := 0; ; again++ {
 		gen := t.space.Generation()
 		p.load(c)
+		p.manage(t)
 		frames, end := w.Walk(&u.Set, &p.mem, p.frames[:0])
-		p.frames, p.over = frames, append(p.over[:0], w.Stacks()...)
+		p.frames, p.over, p.owned = frames, append(p.over[:0], w.Stacks()...), append(p.owned[:0], w.Owned()...)
 		if t.space.Generation() != gen && again < maxWalks {
 			continue // the mappings were read anew on the way: begin with those
 		}
