@@ -502,6 +502,9 @@ func (p *Pipeline) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.F
 		if t.space.Generation() != gen && again < maxWalks {
 			continue // the mappings were read anew on the way: begin with those
 		}
+		if m := t.managed(); m != nil && !m.Confirm() && again < maxWalks {
+			continue
+		}
 		if end.Reason != unwind.OutsideCopy || !p.cfg.Live || !p.extend(t, c, end) {
 			return frames, end
 		}

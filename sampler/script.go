@@ -114,6 +114,28 @@ func (m scriptMemory) ReadAt(b []byte, addr int64) (int, error) {
 	return n, err
 }
 
+// Gather reads several areas to buf, one behind the other, at the price of one if the target can. false: not all could be read.
+func (m scriptMemory) Gather(list []runtimes.Span, buf []byte) bool {
+	type vector interface {
+		ReadRanges([]byte, []module.Range) (int, error)
+	}
+	if v, ok := m.t.space.(vector); ok && m.p.cfg.Live && m.p.cfg.Record == nil {
+		ranges := make([]module.Range, len(list))
+		for i, s := range list {
+			ranges[i] = module.Range{Addr: s.Addr, Size: s.Len}
+		}
+		n, err := v.ReadRanges(buf, ranges)
+		return err == nil && n == len(buf)
+	}
+	for _, s := range list {
+		if n, _ := m.ReadAt(buf[:s.Len], int64(s.Addr)); n != s.Len {
+			return false
+		}
+		buf = buf[s.Len:]
+	}
+	return true
+}
+
 // runtime is the interpreter of a process, nil if it has none that is known.
 func (p *Pipeline) runtime(t *target, mem io.ReaderAt) runtimes.Runtime {
 	s := t.scripts

@@ -52,6 +52,8 @@ type Managed interface {
 	unwind.Runtime
 	// Begin is called before each walk: what is kept may be of code that is gone by now. changed: Owns may answer otherwise than before.
 	Begin() (changed bool)
+	// Confirm is called after each walk. false: something was not what was kept of it, so that the walk may be wrong, and another may not.
+	Confirm() bool
 	// Identify sets st to the frames that those of a walk in its code are, one segment for each that is known, innermost first. mem is what was
 	// copied of the thread.
 	Identify(owned []unwind.Owned, mem Memory, st *Stack)
@@ -230,7 +232,7 @@ type File interface {
 // Candidate tells by its name whether an object may be, or contain, an interpreter: a program, or a library that is named so.
 func Candidate(file string) bool {
 	name := path.Base(file)
-	return strings.Contains(name, "python") || strings.Contains(name, "libphp") || !strings.Contains(name, ".so")
+	return strings.Contains(name, "python") || strings.Contains(name, "libphp") || name == "libjvm.so" || !strings.Contains(name, ".so")
 }
 
 // Recognise finds the interpreter that an object is. Both results are nil if it is none. An error says why one that it is cannot be
@@ -259,13 +261,15 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 		case s.Name == "executor_globals":
 			globals = s.Size
 			fallthrough
-		case strings.Contains(s.Name, "Py"), s.Name == "execute_ex", s.Name == "executor_globals_offset":
+		case strings.HasPrefix(s.Name, "gHotSpotVM"), strings.Contains(s.Name, "Py"), s.Name == "execute_ex", s.Name == "executor_globals_offset":
 			syms[s.Name] = s.Value + o.Bias
 		}
 	}
 	switch {
 	case syms["_PyRuntime"] != 0:
 		return newPython(o.Path, syms, mem)
+	case syms["gHotSpotVMStructs"] != 0:
+		return newHotSpot(o.Path, e.Machine, syms, mem)
 	case syms["execute_ex"] != 0 && (syms["executor_globals"] != 0 || syms["executor_globals_offset"] != 0):
 		return newPHP(o.Path, syms, globals, constants(e))
 	}
