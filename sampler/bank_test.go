@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,10 +17,9 @@ import (
 // their room.
 func TestClocksComeAndGo(t *testing.T) {
 	for _, hz := range []int{99, 20000} {
-		e := &engine{opt: Options{Hz: hz}, pool: new(pool), procs: map[int]*process{}}
-		e.interval, e.book = int64(e.opt.interval()), ledger.NewBook()
+		room := new(pool)
 		for range 64 {
-			e.begin()
+			e := newEngine(Options{Hz: hz}, room, time.Now(), new(outlet))
 			e.bank.Need(0, 0)
 			if e.bank.Clocks() != 1 {
 				t.Fatal("there is no clock for CPU 0")
@@ -27,7 +27,7 @@ func TestClocksComeAndGo(t *testing.T) {
 			e.bank.Fit(1<<20, 1<<20)
 			e.bank.Close()
 		}
-		if c := e.pool.get(newCopy, firstCopy); c == nil {
+		if c := room.get(newCopy, firstCopy); c == nil {
 			t.Errorf("at %d Hz there is no room for a capture when all clocks have ended", hz)
 		}
 	}
@@ -35,16 +35,17 @@ func TestClocksComeAndGo(t *testing.T) {
 
 // TestHeldFiles: the pagemap of a process stays open while a clock holds a thread of it, and no longer.
 func TestHeldFiles(t *testing.T) {
-	e := new(engine)
-	p := &process{tasks: -1, pages: e.fs.OpenPagemap(os.Getpid()), held: 1}
-	pages := int(p.pages)
+	var l listing
+	p := &process{mem: memory{tasks: -1, pages: proc.OpenPagemap(os.Getpid()), held: 1}}
+	pages := int(p.mem.pages)
 	open := func() bool { _, err := unix.FcntlInt(uintptr(pages), unix.F_GETFD, 0); return err == nil }
-	e.closeProcess(p)
-	if !open() || p.pages != -1 || len(e.later) != 1 || e.later[0]() {
+	l.closePages(p)
+	l.retry()
+	if !open() || p.mem.pages != -1 || !l.pending() {
 		t.Fatal("the pagemap is closed while a clock reads it")
 	}
-	p.held = 0
-	if !e.later[0]() || open() {
+	p.mem.held = 0
+	if l.retry(); l.pending() || open() {
 		t.Error("the pagemap is left open")
 	}
 }
@@ -54,17 +55,17 @@ func TestHeldFiles(t *testing.T) {
 func TestRefused(t *testing.T) {
 	other := startWaiting(t)
 	var warned strings.Builder
-	e := &engine{opt: Options{Hz: 99}, log: slog.New(slog.NewTextHandler(&warned, nil)), warned: map[string]bool{}}
-	e.book = ledger.NewBook()
+	e := bareEngine(Options{Log: slog.New(slog.NewTextHandler(&warned, nil))})
+	book := e.acct.book
 	th := &thread{tid: other.PID, proc: &process{pid: other.PID}}
 	refuse := func(want ledger.Class) {
 		t.Helper()
-		n := e.book.Tick() + 1
-		e.book.Open(&th.line, 0)
-		e.book.Advance(n)
-		before := e.book.Account()
-		e.refuse(th, n)
-		if a := e.book.Account(); a.Count[want] != before.Count[want]+1 || warned.Len() > 0 {
+		n := book.Tick() + 1
+		book.Open(&th.line, 0)
+		book.Advance(n)
+		before := book.Account()
+		e.looks.refuse(th, n)
+		if a := book.Account(); a.Count[want] != before.Count[want]+1 || warned.Len() > 0 {
 			t.Errorf("booked as %v, want 1 %v; said %q", &a, want, &warned)
 		}
 	}

@@ -4,20 +4,18 @@ import (
 	"log/slog"
 	"testing"
 	"time"
-
-	"sfsample/sampler/clocks"
 )
 
 // TestBudget: what this program takes is judged by windows but the first; the rate is halved while it is too much, and comes back
 // when it is much less.
 func TestBudget(t *testing.T) {
-	var b budget
+	b := budget{max: 0.01, most: 60}
 	now, used := int64(time.Second), int64(0)
 	step := func(share float64, wantLowered bool, want int64) {
 		t.Helper()
 		now += budgetWindow
 		used += int64(share * float64(budgetWindow))
-		lowered, got := b.update(0.01, 60, now, used)
+		lowered, got := b.update(now, used)
 		if lowered != wantLowered || b.stride != want {
 			t.Errorf("after a window of %g: lowered %v, stride %d; want %v, %d", share, lowered, b.stride, wantLowered, want)
 		}
@@ -25,7 +23,7 @@ func TestBudget(t *testing.T) {
 			t.Errorf("share %g, want %g", got, share)
 		}
 	}
-	b.update(0.01, 60, now, used)
+	b.update(now, used)
 	step(0.5, false, 1)
 	step(0.009, false, 1)
 	step(0.02, true, 2)
@@ -37,25 +35,22 @@ func TestBudget(t *testing.T) {
 	for range 20 {
 		step(0.5, b.stride < 60, min(b.stride*2, 60))
 	}
-	if lowered, _ := b.update(0.01, 60, now+budgetWindow-1, used+budgetWindow); lowered {
+	if lowered, _ := b.update(now+budgetWindow-1, used+budgetWindow); lowered {
 		t.Error("judged before the window is over")
 	}
 }
 
 // TestMaxCPU: the stride that holds is the larger of both, and is told.
 func TestMaxCPU(t *testing.T) {
-	e := &engine{interval: int64(time.Second) / 19, log: slog.New(slog.DiscardHandler), bank: new(clocks.Bank)}
-	e.opt.MaxCPU = 1e-9
-	e.load.own = budget{stride: 1, begun: 1}
-	e.load.begun = 1
-	e.load.update(e, 1+budgetWindow)
-	if e.load.both != 2 || e.load.most != 2 {
-		t.Errorf("stride %d, %d at most; want 2", e.load.both, e.load.most)
+	l := load{said: &notices{log: slog.New(slog.DiscardHandler)}, begun: 1, own: budget{max: 1e-9, most: slowest(int64(time.Second) / 19), stride: 1, begun: 1}}
+	l.update(0, 1+budgetWindow)
+	if l.both != 2 || l.most != 2 {
+		t.Errorf("stride %d, %d at most; want 2", l.both, l.most)
 	}
-	e.load.stride = 8
-	e.opt.MaxCPU = 0
-	e.load.update(e, 2+budgetWindow)
-	if e.load.both != 8 {
-		t.Errorf("stride %d, want 8", e.load.both)
+	l.stride = 8
+	l.own.max = 0
+	l.update(0, 2+budgetWindow)
+	if l.both != 8 {
+		t.Errorf("stride %d, want 8", l.both)
 	}
 }

@@ -28,7 +28,7 @@ func TestResident(t *testing.T) {
 	if err := unix.Madvise(mem, unix.MADV_NOHUGEPAGE); err != nil && err != unix.EINVAL { // EINVAL: the kernel has none
 		t.Fatal(err)
 	}
-	low, p, self := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))), new(Pipeline), &target{pid: os.Getpid()}
+	low, p, self := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))), new(walks), &target{pid: os.Getpid()}
 	defer func() { self.pages.Close() }()
 	for _, tt := range []struct{ touched, from, top, want int }{ // pages; from low; each after those before
 		{0, 8, page, page},
@@ -125,11 +125,11 @@ func TestStackExtent(t *testing.T) {
 // TestLeave: what is known of a thread goes with it, and with no other.
 func TestLeave(t *testing.T) {
 	p := testPipeline(new(byFunction))
-	p.targets[1] = &target{threads: map[int]*seen{5: {}, 6: {}}}
-	p.leave(left{1, 5})
-	p.leave(left{2, 6})
-	if list := p.targets[1].threads; len(list) != 1 || list[6] == nil {
+	p.targets.all[1] = &target{threads: map[int]*seen{5: {}, 6: {}}}
+	p.targets.leave(left{1, 5})
+	p.targets.leave(left{2, 6})
+	if list := p.targets.all[1].threads; len(list) != 1 || list[6] == nil {
 		t.Errorf("%v is left, want thread 6", list)
 	}
-	delete(p.targets, 1)
+	delete(p.targets.all, 1)
 }

@@ -8,50 +8,50 @@ import (
 
 // readClocks makes the readings that tell who may have run: at each tick once before threads were
 // looked at, and once more.
-func (e *engine) readClocks(n int64, prepare func(*watch.Process, int64, int) watch.Need) {
+func (l *lookout) readClocks(n int64, prepare func(*watch.Process, int64, int) watch.Need) {
 	sums := false
-	for _, p := range e.procs {
+	for _, p := range l.roster.procs {
 		p.reading = watch.Reading{}
 		p.need = prepare(&p.watch, n, int(p.threads.Load()))
 		sums = sums || p.need == watch.Times
 	}
 	if sums {
-		e.sumRunning(n, func(r *watch.Reading) *time.Duration { return &r.Before })
+		l.sumRunning(n, func(r *watch.Reading) *time.Duration { return &r.Before })
 	}
-	for _, p := range e.procs {
+	for _, p := range l.roster.procs {
 		if p.need == watch.Nothing {
 			continue
 		}
 		var ok bool
 		if p.reading.Clock, ok = p.cpuTime(); !ok {
-			e.unread(p, n)
+			l.unread(p, n)
 		}
 	}
 	if sums {
-		e.sumRunning(n, func(r *watch.Reading) *time.Duration { return &r.After })
+		l.sumRunning(n, func(r *watch.Reading) *time.Duration { return &r.After })
 	}
-	for _, p := range e.procs {
+	for _, p := range l.roster.procs {
 		p.watch.Read(n, p.reading)
 	}
 }
 
 // unread is a reading that could not be made.
-func (e *engine) unread(p *process, n int64) {
+func (l *lookout) unread(p *process, n int64) {
 	p.watch.Failed(n)
 	p.need = watch.Nothing
 }
 
 // sumRunning adds up the run times of the threads that are not blocked where sum
 // says, of the processes that are to have that done.
-func (e *engine) sumRunning(n int64, sum func(*watch.Reading) *time.Duration) {
-	for _, t := range e.list {
+func (l *lookout) sumRunning(n int64, sum func(*watch.Reading) *time.Duration) {
+	for _, t := range l.roster.list {
 		p := t.proc
 		if p.need != watch.Times || t.watch.Asleep() {
 			continue
 		}
-		s, err := t.schedstat(e.buf[:])
+		s, err := l.files.schedstat(t)
 		if err != nil { // it has exited
-			e.unread(p, n)
+			l.unread(p, n)
 			continue
 		}
 		*sum(&p.reading) += s.Run

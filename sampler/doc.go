@@ -2,10 +2,14 @@
 // taken of them to the outputs.
 //
 // The rooms: package clocks stops running threads, each from its own CPU; package taking copies registers
-// and stack; package watch tells who may have run; package ledger keeps the account. Here are the coordinator (engine.go, tick.go, look.go), which stops nobody:
-// it puts threads that may run on the clocks' board, reads blocked ones without a stop, finds births, ends and
-// execs by looking (news.go), and makes the readings that watch is told (cputime.go); and the
+// and stack; package watch tells who may have run; package ledger keeps the account. Here are the coordinator, which stops nobody, and the
 // pipeline, which unwinds, names and hands samples to the outputs on goroutines of its own.
+//
+// The coordinator (engine.go) says what is done at a tick in which order. Its parts own what they write, and say so at their types:
+// roster and news know the threads, and find births, ends and execs by looking; listing puts those that may run on the clocks' board;
+// harvest takes what clocks have taken; lookout reads blocked ones without a stop, and makes the readings that watch is told (cputime.go);
+// accounts gives ticks to classes and CPU time to samples; outlet takes them to the pipeline, and never waits. The pipeline (pipeline.go)
+// has targets, walks, a recorder and a sender in the same way.
 //
 // What a running thread has on further stacks, behind a signal handler's, below Go's scheduler or in the segments
 // of a split one, cannot be read when it has been let go. So a walk in want of it tells by which word it would have

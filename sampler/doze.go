@@ -58,38 +58,44 @@ func (x *nap) Outside() {
 	}
 }
 
-// nap waits until a CLOCK_MONOTONIC time, without a timer of Go's runtime. false: nobody would be heard for too long.
-func (e *engine) nap(until int64) bool {
-	if e.keeper != nil || until-ptrace.Now() > int64(longestDoze) {
-		return false
-	}
-	prompt()
-	e.napping.until = until
-	ptrace.Outside(&e.napping)
-	return true
-}
-
 // prompt has the kernel wake the calling thread in time: the one that made it may be waked late.
 func prompt() {
 	const slack = 50_000 // nanoseconds, as processes have it from their beginning
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0)
 }
 
+// resting is how the coordinator waits while there is nothing to do.
+type resting struct {
+	doze doze
+	nap  nap
+}
+
+// nap waits until a CLOCK_MONOTONIC time, without a timer of Go's runtime. false: nobody would be heard for too long.
+func (e *engine) nap(until int64) bool {
+	if e.news.keeping.on() || until-ptrace.Now() > int64(longestDoze) {
+		return false
+	}
+	prompt()
+	e.resting.nap.until = until
+	ptrace.Outside(&e.resting.nap)
+	return true
+}
+
 // doze waits while nothing runs, and sets which tick is due then; until then it is the next to be looked at.
 func (e *engine) doze() {
-	d := &e.dozing
-	if len(e.procs) == 0 || len(e.procs) > maxDozing || e.keeper != nil || len(e.backlog)+len(e.later) > 0 || e.interval < leastTick {
+	d := &e.resting.doze
+	if len(e.roster.procs) == 0 || len(e.roster.procs) > maxDozing || e.news.keeping.on() || !e.out.empty() || e.listing.pending() || e.ticks.interval < leastTick {
 		return
 	}
-	d.start, d.interval, d.n = e.start+min(e.interval/2, leastTick/2), e.interval, 0
-	d.tick = e.book.Tick()
-	d.step = max(1, e.due-d.tick)
-	d.last = min(d.tick+max(d.step, int64(longestDoze)/e.interval), (e.until-1-d.start)/e.interval)
-	for _, p := range e.procs {
+	d.start, d.interval, d.n = e.ticks.start+min(e.ticks.interval/2, leastTick/2), e.ticks.interval, 0
+	d.tick = e.acct.book.Tick()
+	d.step = max(1, e.ticks.due-d.tick)
+	d.last = min(d.tick+max(d.step, int64(longestDoze)/e.ticks.interval), (e.ticks.until-1-d.start)/e.ticks.interval)
+	for _, p := range e.roster.procs {
 		d.clocks[d.n], d.stood[d.n] = p.clock, int64(p.watch.Clock())
 		d.n++
 	}
 	prompt()
 	ptrace.Outside(d)
-	e.due = d.tick
+	e.ticks.due = d.tick
 }

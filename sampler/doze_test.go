@@ -8,20 +8,19 @@ import (
 	"time"
 
 	"sfsample/ptrace"
-	"sfsample/sampler/ledger"
 )
 
 // dozing is an engine at tick 5 whose processes are these, with their clocks as they are.
 func dozing(t *testing.T, pids ...int) *engine {
 	t.Helper()
-	e := &engine{interval: int64(10 * time.Millisecond), procs: map[int]*process{}, book: ledger.NewBook()}
-	e.start = ptrace.Now() - 5*e.interval
-	e.until = e.start + 1000*e.interval
-	e.book.Advance(5)
+	e := bareEngine(Options{})
+	e.ticks.start = ptrace.Now() - 5*e.ticks.interval
+	e.ticks.until = e.ticks.start + 1000*e.ticks.interval
+	e.acct.book.Advance(5)
 	for _, pid := range pids {
 		p := &process{pid: pid, clock: cpuClock(pid)}
 		p.readCPU()
-		e.procs[pid] = p
+		e.roster.procs[pid] = p
 	}
 	return e
 }
@@ -44,43 +43,43 @@ func TestDoze(t *testing.T) {
 	var before int64
 	for range 100 { // it may be on its way to its wait
 		e, before = dozing(t, idle), ptrace.Now()
-		if e.doze(); e.due != 6 {
+		if e.doze(); e.ticks.due != 6 {
 			break
 		}
 	}
-	if passed := ptrace.Now() - before; e.due != 25 || passed < int64(longestDoze)-e.interval {
-		t.Errorf("tick %d is due after %v, want 25 after 200 ms", e.due, time.Duration(passed))
+	if passed := ptrace.Now() - before; e.ticks.due != 25 || passed < int64(longestDoze)-e.ticks.interval {
+		t.Errorf("tick %d is due after %v, want 25 after 200 ms", e.ticks.due, time.Duration(passed))
 	}
 	for name, e := range map[string]*engine{
 		"one runs":    dozing(t, idle, os.Getpid()),
 		"one is gone": dozing(t, idle, 1<<22+1), // more than there can be (PID_MAX_LIMIT)
 	} {
 		stop := busy()
-		if e.doze(); e.due != 6 {
-			t.Errorf("%s: tick %d is due, want 6", name, e.due)
+		if e.doze(); e.ticks.due != 6 {
+			t.Errorf("%s: tick %d is due, want 6", name, e.ticks.due)
 		}
 		stop()
 	}
 	e = dozing(t, idle)
-	e.until = e.start + 8*e.interval
-	if e.doze(); e.due > 8 {
-		t.Errorf("tick %d is due in a run that ends with 8", e.due)
+	e.ticks.until = e.ticks.start + 8*e.ticks.interval
+	if e.doze(); e.ticks.due > 8 {
+		t.Errorf("tick %d is due in a run that ends with 8", e.ticks.due)
 	}
 	e = dozing(t)
-	if e.doze(); e.due != 0 {
+	if e.doze(); e.ticks.due != 0 {
 		t.Error("it dozes when nobody is left")
 	}
 	// With more threads a look costs more: one in seven ticks is due.
 	running := dozing(t, os.Getpid())
-	running.due = 12
+	running.ticks.due = 12
 	stop := busy()
-	if running.doze(); running.due != 12 {
-		t.Errorf("tick %d is due where every seventh is looked at, want 12", running.due)
+	if running.doze(); running.ticks.due != 12 {
+		t.Errorf("tick %d is due where every seventh is looked at, want 12", running.ticks.due)
 	}
 	stop()
 	e = dozing(t, idle)
-	e.later = append(e.later, func() bool { return false })
-	if e.doze(); e.due != 0 {
+	e.listing.later = append(e.listing.later, func() bool { return false })
+	if e.doze(); e.ticks.due != 0 {
 		t.Error("it dozes while something is to be tried again")
 	}
 }

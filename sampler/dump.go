@@ -51,7 +51,7 @@ type Dumped struct {
 // without its registers. It waits for no thread that does not stop. Of Go programs it takes the goroutines that
 // no thread runs, unless only some threads are asked for.
 func Dump(opt Options, pipe *Pipeline) (*Dumped, error) {
-	defer pipe.closeAll()
+	defer pipe.targets.closeAll()
 	d := &dumper{opt: opt, pipe: pipe, pages: map[int]procfs.Pagemap{}}
 	var err error
 	<-ptrace.OnThread(func() { err = d.run() })
@@ -164,8 +164,8 @@ func (d *dumper) look(pid, tid int) {
 	}
 	t := &ThreadDump{PID: pid, TID: tid, Name: st.Comm, State: st.State, NR: -1, fb: new(Feedback)}
 	t.Stopped = st.State == 'T' || st.State == 't'
-	target := d.pipe.target(pid)
-	d.pipe.attest(target, d.now()-betweenLooks)
+	target := d.pipe.targets.of(pid)
+	d.pipe.walks.attest(target, d.now()-betweenLooks)
 	t.Process = target.name
 	d.threads = append(d.threads, t)
 	switch {
@@ -191,8 +191,8 @@ func (d *dumper) lookAgain(pid, tid int) bool {
 		return false
 	}
 	t := &ThreadDump{PID: pid, TID: tid, Name: l.Name, State: l.State, NR: -1, fb: new(Feedback)}
-	target := d.pipe.target(pid)
-	d.pipe.attest(target, d.now()-betweenLooks)
+	target := d.pipe.targets.of(pid)
+	d.pipe.walks.attest(target, d.now()-betweenLooks)
 	c := d.capture(t, l.Sched, l.Call, l.Files.Schedstat)
 	if c == nil {
 		return false
@@ -214,7 +214,7 @@ func (d *dumper) keep(t *ThreadDump, c *capture.Capture) {
 // unwindPeeked unwinds what was captured of blocked threads.
 func (d *dumper) unwindPeeked() {
 	for _, p := range d.peeked {
-		d.pipe.attest(d.pipe.target(p.t.PID), d.peeked[len(d.peeked)-1].c.At)
+		d.pipe.walks.attest(d.pipe.targets.of(p.t.PID), d.peeked[len(d.peeked)-1].c.At)
 		d.walk(p.t, p.c)
 	}
 	d.peeked = d.peeked[:0]
@@ -282,17 +282,17 @@ func (d *dumper) now() time.Duration { return time.Since(d.pipe.cfg.Start) }
 // unwind walks a capture that was taken just now, and keeps the stack.
 func (d *dumper) unwind(t *ThreadDump, c *capture.Capture) {
 	c.At = d.now()
-	d.pipe.attest(d.pipe.target(t.PID), c.At)
+	d.pipe.walks.attest(d.pipe.targets.of(t.PID), c.At)
 	d.walk(t, c)
 }
 
 // walk walks a capture, and keeps the stack.
 func (d *dumper) walk(t *ThreadDump, c *capture.Capture) {
-	target := d.pipe.target(t.PID)
+	target := d.pipe.targets.of(t.PID)
 	t.Taken = c.Taken.String()
 	t.stack, _ = d.pipe.unwind(target, c, t.fb)
 	if t.NR >= 0 {
-		t.Call = callName(d.pipe.arch(target), t.NR)
+		t.Call = callName(target.arch(d.pipe.cfg.Host), t.NR)
 	}
 	d.pipe.pool.put(c)
 }
@@ -322,7 +322,7 @@ func (d *dumper) wantsStop(t *ThreadDump) bool {
 func (d *dumper) stop(wants func(*ThreadDump) bool) bool {
 	d.seized = map[int]*ThreadDump{}
 	for _, pid := range d.opt.PIDs {
-		d.pipe.attest(d.pipe.target(pid), d.now())
+		d.pipe.walks.attest(d.pipe.targets.of(pid), d.now())
 	}
 	for _, t := range d.threads {
 		if !wants(t) {
@@ -440,9 +440,9 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 	c.Taken, c.PID, c.TID = capture.Stopped, t.PID, t.TID
 	if errno == 0 && s.Kind == ptrace.KindGroupStop {
 		// It would not run anyway, and its memory may be read meanwhile.
-		d.pipe.held = t.TID
+		d.pipe.walks.held = t.TID
 		d.unwind(t, c)
-		d.pipe.held = 0
+		d.pipe.walks.held = 0
 		ptrace.Detach(t.TID, 0)
 		return
 	}

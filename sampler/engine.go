@@ -1,88 +1,73 @@
 package sampler
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
+	"sfsample/sampler/capture"
 	"sfsample/sampler/clocks"
 	"sfsample/sampler/ledger"
 	"sfsample/sampler/taking"
 	"sfsample/sampler/watch"
 )
 
-// engine is the coordinator: it knows the threads, keeps their account, puts those that may run on the
-// board where clocks find them, reads those that are blocked, and hands what was taken to the
-// pipeline. It stops nobody. All its fields belong to its goroutine, but for
-// those that say otherwise.
+// proc is the /proc of this machine.
+var proc procfs.FS
+
+// engine is the coordinator: it says what is done at each tick, and in which order. Who owns what it has done is said at each part's
+// type. Parts belong to its goroutine, but for those that say otherwise.
 type engine struct {
-	opt      Options
-	log      *slog.Logger
-	fs       procfs.FS
-	pool     *pool
-	out      chan<- item
-	nudge    chan<- struct{} // with room for one
-	interval int64           // nanoseconds
+	opt     *Options
+	said    *notices
+	out     *outlet
+	ticks   *ticks
+	pulse   *pulse
+	board   *clocks.Board
+	bank    *clocks.Bank
+	listing *listing
+	roster  *roster
+	acct    *accounts
+	looks   *lookout
+	news    *news
+	harvest *harvest
+	rounds  *rounds
+	resting resting
+}
 
-	procs   map[int]*process
-	threads map[int]*thread
-	list    []*thread    // the same threads, in order of discovery
-	wanted  map[int]bool // --tid
+// boardRoom is how many threads may be on the board at once.
+const boardRoom = 4096
 
-	origin int64 // CLOCK_MONOTONIC of the pipeline's start
-	start  int64 // CLOCK_MONOTONIC of tick 0
-	until  int64 // CLOCK_MONOTONIC of the end
-	due    int64 // the next tick to be handled, as far as is planned
-
-	book  *ledger.Book
-	board *clocks.Board
-	bank  *clocks.Bank
-	slots []*thread     // by slot
-	later []func() bool // what is to be tried again at the next tick until it is true
-	calm  taking.Kernel
-	peekB taking.Buffer // of the look at hand
-
-	keeper   *clocks.Keeper // holds all threads, for --exit-stacks; nil: nobody does
-	feedback sync.Map       // *Feedback by thread id, for the keeper
-	programs sync.Map       // *program by process id, for the keeper
-	exits    Exits
-
-	delay, pause, took, met histogram
-	round                   round
-	moved                   int64 // samples that were not proven to be of the tick's moment
-	seizes                  int64
-	unseen                  time.Duration // CPU time of children that ended before they were seen
-	waits                   int           // stops that had not come at the end
-	lacksFiles              bool          // as Result.FewFiles
-	afar                    afar
-	listed                  int // threads on the board
-	clocks                  int // CPUs that had a clock then
-	load                    load
-	dozing                  doze
-	napping                 nap
-	pace                    watch.Pace
-	times                   watch.Timing
-	uncounted               bool   // the kernel keeps no run counts
-	published               int64  // when status was set
-	open, files             int    // files of threads that are open, and may be; 0: not known
-	backlog                 []item // could not be sent yet
-	warned                  map[string]bool
-
-	stop   chan struct{} // closed by others
-	exited chan struct{} // the keeper has news; room for one
-	status atomic.Pointer[Progress]
-	busy   atomic.Int64                 // the coordinator may hang since this CLOCK_MONOTONIC time; 0: it rests
-	shared atomic.Pointer[clocks.Board] // the board, for the watchdog
-	buf    [512]byte
-	kernel []byte // room for the kernel's part of a stack; nil: not needed yet
+// newEngine makes the parts of a run, which has not begun. start is when that of its pipeline did.
+func newEngine(opt Options, p *pool, start time.Time, out *outlet) *engine {
+	said := &notices{log: opt.Log}
+	if opt.Log == nil {
+		said.log = slog.New(slog.DiscardHandler)
+	}
+	if opt.uncounted = opt.uncounted || !countsRuns(proc); opt.uncounted {
+		said.warn("this kernel keeps no run counts (/proc/PID/schedstat is missing, or all 0): running threads are stopped from elsewhere, which favours the ends of system calls, and CPU times are counted in 10 ms (try: a kernel with CONFIG_SCHED_INFO, or the boot parameter delayacct)")
+	}
+	now, every := ptrace.Now(), opt.interval()
+	x := &ticks{interval: int64(every), times: watch.Timing{Interval: every, Lag: ptrace.SchedulerTick()}, origin: now - int64(time.Since(start)), start: now}
+	board := clocks.NewBoard(boardRoom, x.start, x.interval)
+	board.NoRestart = opt.NoRestart
+	bank := clocks.NewBank(new(taking.Live), board, clocks.Options{Samples: x.buffers(), Nice: opt.Nice})
+	pulse := &pulse{said: said, stop: make(chan struct{})}
+	pulse.board.Store(board)
+	files, book, roster := &files{said: said}, ledger.NewBook(), newRoster(opt.TIDs)
+	load := &load{said: said, max: opt.MaxOverhead, own: budget{max: opt.MaxCPU, most: slowest(x.interval), stride: opt.firstStride}}
+	e := &engine{opt: &opt, said: said, out: out, ticks: x, pulse: pulse, board: board, bank: bank, roster: roster}
+	e.listing = &listing{opt: e.opt, book: book, files: files, board: board, bank: bank}
+	e.acct = &accounts{opt: e.opt, ticks: x, out: out, files: files, roster: roster, book: book, load: load}
+	e.rounds = &rounds{opt: e.opt, out: out, acct: e.acct, book: book, roster: roster, load: load}
+	e.harvest = &harvest{opt: e.opt, ticks: x, files: files, listing: e.listing, bank: bank, roster: roster, acct: e.acct, book: book, pool: p, load: load, rounds: e.rounds}
+	e.news = &news{opt: e.opt, said: said, ticks: x, pulse: pulse, files: files, listing: e.listing, roster: roster, acct: e.acct, book: book, out: out,
+		keeping: &keeping{opt: e.opt, pulse: pulse, board: board, pool: p, news: make(chan struct{}, 1)}}
+	e.looks = &lookout{opt: e.opt, said: said, ticks: x, pulse: pulse, files: files, listing: e.listing, bank: bank, roster: roster, news: e.news, acct: e.acct,
+		book: book, load: load, reader: reader{pool: p, calm: new(waiting)}}
+	return e
 }
 
 // Progress is a look at a running engine.
@@ -95,437 +80,159 @@ type Progress struct {
 	Account ledger.Account
 }
 
-// listings bounds how often the threads of a process are listed until nothing is new.
-const listings = 100
-
-// attach begins to sample every thread of the process. Threads that appear meanwhile are
-// found by listing again until nothing is new (two rounds were enough on a
-// process that made thousands of threads a second).
-func (e *engine) attach(pid int) error {
-	p := e.addProcess(pid)
-	if err := e.permitted(p); err != nil {
-		return err
-	}
-	for range listings {
-		fresh, err := e.relist(p, false)
-		if err != nil {
-			return fmt.Errorf("list the threads of %d: %w", pid, err)
-		}
-		// In the midst of an exec by another thread than the leader, all that is listed may have ended.
-		if !fresh && (p.threads.Load() > 0 || len(e.wanted) > 0 || e.procs[pid] != p) {
+// loop coordinates until the time is over, nobody is left, or stop is closed.
+func (e *engine) loop(r *Result) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for len(e.roster.procs) > 0 || e.opt.Joins != nil {
+		if len(e.roster.procs) == 0 && !e.awaitJoin(timer) {
 			break
 		}
+		now := ptrace.Now()
+		if now >= e.ticks.until {
+			break
+		}
+		if now >= e.ticks.dueAt(e.bank.Last) {
+			quiet := e.onTick(now)
+			e.pulse.rests()
+			if quiet && e.acct.book.Tick()-e.roster.still() > boardTicks {
+				timer.Stop() // it would wake the runtime
+				e.doze()
+			}
+			now = ptrace.Now()
+		}
+		next, passed := min(e.ticks.dueAt(e.bank.Last), e.ticks.until), timer.C
+		e.pulse.rests()
+		if e.nap(next) {
+			passed = over
+		} else {
+			timer.Reset(time.Duration(max(0, next-now)))
+		}
+		select {
+		case <-passed:
+			e.pulse.works()
+		case <-e.news.keeping.news:
+			e.pulse.works()
+			e.news.takeExits()
+		case f := <-e.opt.Suspend:
+			e.suspend(f)
+		case pids, open := <-e.opt.Joins:
+			e.pulse.works()
+			e.news.joinAll(pids, open)
+		case <-e.pulse.stop:
+			e.ticks.until = min(e.ticks.until, ptrace.Now())
+		}
 	}
-	return nil
+	e.last(r)
 }
 
-// permitted tells whether the process may be traced. Files that ask for the same right (mm_access
-// and lock_trace with PTRACE_MODE_ATTACH, fs/proc/base.c) tell that without a trace.
-func (e *engine) permitted(p *process) error {
-	if e.opt.Stop == StopNever {
-		return nil
+// over is ready at any time.
+var over = func() <-chan time.Time {
+	c := make(chan time.Time)
+	close(c)
+	return c
+}()
+
+// suspend calls f, which may take its time, while no thread of a target is stopped or asked to. Nobody is sampled
+// meanwhile, and the CPU time is told as nobody's.
+func (e *engine) suspend(f func()) {
+	if e.news.keeping.on() {
+		e.said.warn("not stopped: with --exit-stacks every thread would be held for as long (try: Ctrl-C)")
+		return
 	}
+	e.pulse.works()
+	e.board.Rest()
+	if e.awaitStops() > 0 || e.bank.Busy() {
+		e.said.warn("not stopped: a thread that was asked to stop for a sample has not yet, and would be held for as long (try: again, or Ctrl-C)")
+		return
+	}
+	e.pulse.rests()
+	f()
+	e.pulse.works()
+	n := e.ticks.passed(ptrace.Now())
+	e.acct.book.Advance(n)
+	rest := map[*process]time.Duration{}
+	for _, t := range e.roster.list {
+		e.acct.book.Give(&t.line, n, ledger.Suspended)
+		if s, err := e.acct.files.schedstat(t); err == nil { // the next sample does not stand for that time
+			rest[t.proc] += t.line.Charge(s.Run)
+		}
+	}
+	for p, cpu := range rest {
+		if p.cpu.charged += cpu; cpu > 0 && !e.opt.WallWeight {
+			e.out.send(item{spent: &capture.Spent{PID: p.pid, Weight: capture.Weight{CPU: cpu}}})
+		}
+	}
+}
+
+// leastTick bounds how often the coordinator looks, whatever the rate: clocks keep what they take
+// meanwhile.
+const leastTick = int64(time.Millisecond)
+
+// onTick handles the ticks that have passed. quiet: nothing has run since the one before.
+func (e *engine) onTick(now int64) (quiet bool) {
+	n := e.ticks.answered(now)
+	e.acct.book.Advance(n)
+	e.out.flush()
+	e.listing.retry()
+	e.bank.Nudge(now - max(e.ticks.interval, leastTick))
+	e.bank.Expire(n)
+	e.harvest.drain()
+	e.news.takeExits()
+	e.news.find(n)
+	e.acct.load.update(e.bank.Clocks(), now)
+	e.board.SetStride(max(e.acct.load.both, 1))
+	e.pulse.publish(now, func() *Progress { return e.progress(now) })
+	if e.rounds.due(now) {
+		e.rounds.end(now, false)
+	}
+	step := max(1, leastTick/e.ticks.interval)
+	e.ticks.due = n + step
+	if s := e.acct.load.own.stride; s > 1 { // to look costs more than to sample
+		e.ticks.due = (n + step + s - 1) / s * s
+	}
+	quiet = e.looks.choose(n)
+	e.looks.wasLate(n)
+	if quiet {
+		e.ticks.due = max(e.ticks.due, n+watch.Rest(len(e.roster.list), n-e.roster.still(), e.ticks.interval))
+	}
+	e.bank.Go()
+	return quiet
+}
+
+// last takes what clocks have under way at the end of a run.
+func (e *engine) last(r *Result) {
+	now := min(ptrace.Now(), e.ticks.until-1)
+	e.acct.book.Advance(max(e.ticks.passed(now), e.acct.book.Tick()))
+	r.Clocks = e.bank.Clocks()
+	e.board.Rest()
+	r.Waits = e.awaitStops()
+	e.bank.Close()
+	e.harvest.drain()
+	e.news.takeExits()
+}
+
+// awaitStops takes the stops that are still to come: a thread that waits for a CPU
+// stops when it gets one. One that is let go before its stop has its call cut short
+// all the same, and nobody takes that back. One whose copy hangs goes on when we end.
+func (e *engine) awaitStops() (waits int) {
+	begun := ptrace.Now()
 	for {
-		tid, err := e.fs.LiveTask(p.pid)
-		if err != nil {
-			return unix.ESRCH
+		busy, waits := e.bank.Busy(), e.bank.Waits()
+		now := ptrace.Now()
+		since := time.Duration(now - begun)
+		stuck, held := e.board.Held()
+		if now-held < int64(hung) {
+			stuck = 0
 		}
-		if s, err := e.fs.Status(tid); err == nil && s.TracerPid != 0 && e.keeper == nil {
-			e.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", tid, s.TracerPid)
+		if len(waits) == 0 && !busy || since >= lastStops && !slices.ContainsFunc(waits, func(a clocks.Asked) bool {
+			return a.TID != stuck && awaited(proc, a.PID, a.TID, since)
+		}) {
+			return len(waits)
 		}
-		_, err = e.fs.Syscall(p.pid, tid)
-		var errno unix.Errno
-		if !errors.As(err, &errno) || errno != unix.EACCES && errno != unix.EPERM {
-			return nil
-		}
-		// The files of a thread that exits are root's: another one tells.
-		if s, err := e.fs.Stat(tid); err == nil && s.Flags&procfs.FlagExiting == 0 {
-			return unix.EPERM
-		}
-	}
-}
-
-func (e *engine) unwanted(tid int) bool { return len(e.wanted) > 0 && !e.wanted[tid] }
-
-func (e *engine) addProcess(pid int) *process {
-	if p := e.procs[pid]; p != nil {
-		return p
-	}
-	p := &process{pid: pid, clock: cpuClock(pid), only: len(e.wanted) > 0, uncounted: e.uncounted, tasks: -1, pages: -1, program: new(program), brief: e.opt.ExitStacks}
-	e.openProcess(p)
-	p.cpuBase, _ = p.cpuTime()
-	if s, err := e.fs.Stat(pid); err == nil && e.opt.Children {
-		p.parent, p.children.base = s.PPID, s.Reaped
-	}
-	p.watch = watch.NewProcess(e.book.Tick(), e.times, p.cpuBase)
-	e.procs[pid] = p
-	v, _ := e.programs.LoadOrStore(pid, p.program)
-	p.program = v.(*program)
-	return p
-}
-
-// openProcess opens what is read of a process again and again, and belongs to its program of now.
-func (e *engine) openProcess(p *process) {
-	e.closeProcess(p) // the memory before an exec is another
-	p.shares = false
-	fd, err := unix.Open(e.fs.Path(p.pid, "task"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		fd = -1
-	}
-	p.tasks = fd
-	p.pages = e.fs.OpenPagemap(p.pid)
-	if p.pages < 0 || p.replaced() {
-		p.pages.Close()
-		if tid, err := e.fs.LiveTask(p.pid); err == nil { // the leader has exited
-			p.pages = e.fs.OpenPagemap(tid)
-		}
-		if p.replaced() { // it has ended
-			p.pages.Close()
-			p.pages = -1
-		}
-	}
-}
-
-// addThread begins a thread that was found by listing. born: it has lived since the last
-// listing only. false: it has exited.
-func (e *engine) addThread(p *process, tid int, born bool) bool {
-	e.works()
-	t := &thread{tid: tid, proc: p, fb: new(Feedback), schedFD: -1, callFD: -1, statFD: -1, debugFD: -1, slot: -1}
-	st, err := e.fs.TaskStat(p.pid, tid)
-	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-		e.fewFiles()
-	}
-	if err != nil || st.State == 'Z' || st.State == 'X' {
-		return false // or a leader that has exited while its process lives
-	}
-	t.noUserStack = st.NoUserStack()
-	e.openFiles(t)
-	s, err := t.schedstat(e.buf[:])
-	if err != nil {
-		e.closeFiles(t)
-		return false
-	}
-	t.waited = s.Wait
-	run := s.Run
-	if born {
-		run = min(s.Run, p.ahead)
-		p.ahead -= run
-	}
-	e.book.Open(&t.line, run)
-	e.threads[t.tid] = t
-	if e.keeper != nil {
-		e.feedback.Store(tid, t.fb)
-	}
-	e.list = append(e.list, t)
-	p.threads.Add(1)
-	if st.State == 'R' {
-		e.awake(t, st.Processor)
-	}
-	return true
-}
-
-const (
-	// spareFiles is how many files are left to all others that open some, by those that make reading
-	// threads cheaper.
-	spareFiles = 1024
-	// leastSpare is how many are left by those that it takes to sample a thread.
-	leastSpare = 40
-)
-
-// mayOpen tells whether there is room for n more files, with so many to spare.
-func (e *engine) mayOpen(n, spare int) bool {
-	if e.files == 0 {
-		var lim unix.Rlimit
-		if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil {
-			e.files = int(min(lim.Cur, 1<<24))
-		}
-	}
-	return e.open+n <= e.files-spare
-}
-
-// openFiles opens the thread's files in /proc for good, if there are enough to be
-// had: reading it then costs a fifth.
-func (e *engine) openFiles(t *thread) {
-	e.closeFiles(t)
-	t.opened = true
-	if e.mayOpen(2, spareFiles) {
-		t.openFiles()
-		e.open += t.files()
-	}
-}
-
-func (e *engine) closeFiles(t *thread) {
-	e.open -= t.files()
-	for _, fd := range []*int{&t.schedFD, &t.callFD, &t.statFD, &t.debugFD} {
-		closeFD(fd)
-	}
-}
-
-// awake puts a thread on the board, where clocks find it, and sees to it that its CPU has one.
-func (e *engine) awake(t *thread, cpu int) {
-	if t.slot >= 0 || e.opt.Stop == StopNever || t.noUserStack {
-		return
-	}
-	if !e.mayOpen(4, leastSpare) {
-		e.fewFiles()
-		return
-	}
-	before := t.files()
-	if t.schedFD < 0 {
-		t.schedFD, _ = t.openFile("schedstat")
-	}
-	if t.callFD < 0 {
-		t.callFD, _ = t.openFile("syscall")
-	}
-	t.statFD, _ = t.openFile("stat")
-	t.debugFD, _ = t.openFile("sched")
-	e.open += t.files() - before
-	a := t.fb.Get()
-	t.slot = e.board.Put(clocks.Thread{TID: t.tid, PID: t.proc.pid, Sched: t.schedFD, Stat: t.statFD, Debug: t.debugFD,
-		Call: t.callFD, Clock: t.proc.clock, Crowd: &t.proc.threads, Pages: int(t.proc.pages), Advice: a.Advice, Run: int64(t.line.Run())})
-	if t.slot < 0 {
-		e.leave(t)
-		return
-	}
-	t.advice = t.fb.p.Load()
-	e.listed++
-	for len(e.slots) <= t.slot {
-		e.slots = append(e.slots, nil)
-	}
-	e.slots[t.slot] = t
-	if cpu >= 0 {
-		e.bank.Need(cpu, e.book.Tick())
-	}
-}
-
-// leave takes a thread off the board. false: a clock holds it just now.
-func (e *engine) leave(t *thread) bool {
-	if t.slot >= 0 {
-		if !e.board.Remove(t.slot) {
-			return false
-		}
-		e.slots[t.slot] = nil
-		t.slot = -1
-		e.listed--
-	}
-	before := t.files()
-	closeFD(&t.statFD)
-	closeFD(&t.debugFD)
-	e.open += t.files() - before
-	return true
-}
-
-// drop takes a thread out that has exited, if that was not done before. Its ticks so
-// far are accounted for.
-func (e *engine) drop(t *thread) {
-	i := slices.Index(e.list, t)
-	if i < 0 {
-		return
-	}
-	e.settle(t, e.book.Tick(), t.waited, ledger.Exited)
-	t.watch.Wakes(&t.proc.watch)
-	if e.leave(t) {
-		e.closeFiles(t)
-	} else {
-		e.gone(t)
-	}
-	e.creditWaits(t)
-	e.book.Close(&t.line, ledger.Exited)
-	t.proc.watch.Forget() // nobody knows how long it ran
-	if e.threads[t.tid] == t {
-		delete(e.threads, t.tid)
-	}
-	e.list = slices.Delete(e.list, i, i+1)
-	t.proc.threads.Add(-1)
-	e.feedback.Delete(t.tid)
-	if t.shown {
-		e.send(item{left: left{t.proc.pid, t.tid}})
-	}
-	if e.opt.ended != nil {
-		e.opt.ended(t.tid)
-	}
-	if e.keeper == nil && t.proc.threads.Load() == 0 && e.ended(t.proc) {
-		e.dropProcess(t.proc)
-	}
-}
-
-// gone closes the files of a thread that a clock still holds, when that has let go of it.
-func (e *engine) gone(t *thread) {
-	slot := t.slot
-	e.open -= t.files()
-	t.proc.held++
-	fds := []int{t.schedFD, t.callFD, t.statFD, t.debugFD}
-	t.schedFD, t.callFD, t.statFD, t.debugFD = -1, -1, -1, -1
-	e.later = append(e.later, func() bool {
-		if !e.board.Remove(slot) {
-			return false
-		}
-		e.slots[slot] = nil
-		t.proc.held--
-		for _, fd := range fds {
-			closeFD(&fd)
-		}
-		return true
-	})
-}
-
-// settle accounts for the ticks that a thread on the board owes up to tick n, in which no clock has met it:
-// those that it waited for a CPU, as far as the kernel's count of that goes, and others.
-func (e *engine) settle(t *thread, n int64, waited time.Duration, c ledger.Class) {
-	if w := int64(waited - t.waited); w > 0 && !t.watch.Asleep() {
-		k := (w + e.interval/2) / e.interval
-		if w >= t.runnable*e.interval/2 {
-			k = max(k, t.runnable)
-		}
-		t.waits += e.book.GiveSome(&t.line, min(k, e.book.Owed(&t.line, n)), ledger.Waiting)
-	}
-	t.waited, t.runnable = waited, 0
-	e.book.Give(&t.line, n, c)
-}
-
-func (e *engine) dropProcess(p *process) {
-	if e.procs[p.pid] != p {
-		return
-	}
-	delete(e.procs, p.pid)
-	e.programs.Delete(p.pid)
-	p.readCPU()
-	e.chargeRest(p)
-	e.endChild(p)
-	e.closeProcess(p)
-	e.send(item{gone: p.pid})
-	if p.pid == e.opt.Command && e.keeper == nil {
-		e.reapCommand()
-	}
-}
-
-// reapCommand takes the end of the command that we have started.
-func (e *engine) reapCommand() {
-	ptrace.ReapEnd(e.opt.Command)
-}
-
-// commandEnd tells how our command has ended, if it has. Its last thread may be gone from our books a moment
-// before the kernel tells of its end.
-func (e *engine) commandEnd() (unix.WaitStatus, bool) {
-	for range 1000 {
-		e.reapCommand()
-		if status, ok := ptrace.ChildEnd(); ok || e.procs[e.opt.Command] != nil {
-			return status, ok
-		}
+		e.pulse.works()
+		e.bank.Nudge(ptrace.Now() - leastTick)
 		time.Sleep(time.Millisecond)
-	}
-	return 0, false
-}
-
-// send hands something to the pipeline without ever waiting for it.
-func (e *engine) send(it item) {
-	e.flush()
-	urgent := it.urgent() // it is the pipeline's once it is sent
-	if len(e.backlog) > 0 || !e.offer(it) {
-		e.backlog = append(e.backlog, it)
-	}
-	if urgent {
-		e.hasten()
+		e.harvest.drain()
 	}
 }
-
-// hasten has the pipeline look at once.
-func (e *engine) hasten() {
-	select {
-	case e.nudge <- struct{}{}:
-	default:
-	}
-}
-
-// offer sends if there is room.
-func (e *engine) offer(it item) bool {
-	select {
-	case e.out <- it:
-		return true
-	default:
-		return false
-	}
-}
-
-// flush sends what has waited, as far as there is room.
-func (e *engine) flush() {
-	for i, it := range e.backlog {
-		if !e.offer(it) {
-			e.backlog = append(e.backlog[:0], e.backlog[i:]...)
-			return
-		}
-	}
-	e.backlog = e.backlog[:0]
-}
-
-// behind tells that the pipeline does not keep up.
-func (e *engine) behind() bool { return len(e.backlog) > maxBacklog }
-
-// maxBacklog bounds what waits for the pipeline besides its queue.
-const maxBacklog = 1 << 15
-
-// warn says something once.
-func (e *engine) warn(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	if len(e.warned) < 1000 && !e.warned[text] {
-		e.warned[text] = true
-		e.log.Warn(text)
-	}
-}
-
-// finish accounts for what is still owed when a run ends while its targets
-// live.
-func (e *engine) finish() {
-	n := e.book.Tick()
-	for _, t := range e.list {
-		s, err := t.schedstat(e.buf[:])
-		switch {
-		case err != nil:
-			e.book.Give(&t.line, n, ledger.Exited)
-		case t.watch.Same(s.Count):
-			e.creditIdle(t, n)
-		case t.watch.Asleep():
-			e.book.Give(&t.line, n, ledger.Unsure)
-		default:
-			e.settle(t, n, s.Wait, e.unmet(t))
-		}
-		e.creditWaits(t)
-	}
-	for _, p := range e.procs {
-		p.readCPU()
-		e.chargeRest(p)
-	}
-}
-
-// closeAll closes the files of all threads and processes that are left.
-func (e *engine) closeAll() {
-	for _, t := range e.list {
-		e.closeFiles(t)
-	}
-	for _, p := range e.procs {
-		e.closeProcess(p)
-	}
-}
-
-// closeProcess closes what is open of a process itself: what clocks read, when none does any more.
-func (e *engine) closeProcess(p *process) {
-	closeFD(&p.tasks)
-	pages := p.pages
-	p.pages = -1
-	if p.held == 0 {
-		pages.Close()
-		return
-	}
-	e.later = append(e.later, func() bool {
-		if p.held > 0 {
-			return false
-		}
-		pages.Close()
-		return true
-	})
-}
-
-func (e *engine) elapsed() time.Duration { return time.Duration(ptrace.Now() - e.start) }
-
-// at is a CLOCK_MONOTONIC time as captures tell it: since the pipeline's start.
-func (e *engine) at(now int64) time.Duration { return time.Duration(now - e.origin) }

@@ -78,7 +78,7 @@ const (
 func (p *Pipeline) goroutines(pids []int) (list []*GoProcess) {
 	until := time.Now().Add(goroutinesFor)
 	for _, pid := range pids {
-		t := p.target(pid)
+		t := p.targets.of(pid)
 		if t.space == nil || t.limit != "" {
 			continue
 		}
@@ -94,9 +94,9 @@ const goTries = 3
 
 // goroutinesOf reads the goroutines of a process; nil: it is no Go program.
 func (p *Pipeline) goroutinesOf(t *target, until time.Time) (g *GoProcess) {
-	p.attest(t, time.Since(p.cfg.Start))
+	p.walks.attest(t, time.Since(p.cfg.Start))
 	for range goTries {
-		m, gen := p.goModule(t), t.space.Generation()
+		m, gen := goModule(t), t.space.Generation()
 		if m == nil {
 			return nil
 		}
@@ -104,7 +104,7 @@ func (p *Pipeline) goroutinesOf(t *target, until time.Time) (g *GoProcess) {
 		if g.Err = p.readGoroutines(t, m, g, until); errors.Is(g.Err, symbol.ErrNotGo) {
 			return nil
 		}
-		if p.attest(t, time.Since(p.cfg.Start)); t.space.Generation() == gen {
+		if p.walks.attest(t, time.Since(p.cfg.Start)); t.space.Generation() == gen {
 			return g
 		}
 	}
@@ -112,8 +112,8 @@ func (p *Pipeline) goroutinesOf(t *target, until time.Time) (g *GoProcess) {
 }
 
 // goModule is the object that has Go's runtime: the program, or one whose code was met in stacks. nil: there is none.
-func (p *Pipeline) goModule(t *target) *module.Module {
-	exe, _, err := p.fs.Exe(t.pid)
+func goModule(t *target) *module.Module {
+	exe, _, err := proc.Exe(t.pid)
 	var other *module.Module
 	for i, m := range t.space.Modules() {
 		program := m.Path == exe || err != nil && i == 0
@@ -188,7 +188,7 @@ func (p *Pipeline) readGoroutines(t *target, m *module.Module, out *GoProcess, u
 	}
 	defer prog.Close()
 	r := &goReading{p: p, t: t, mem: &goMemory{Target: t.space}, arch: m.Arch, walker: t.walker(m.Arch, 0, &p.cfg), out: out,
-		known: map[uint64][]*stack{}, names: map[uint64]*output.Frame{}, states: map[goStateKey]*GoState{}, now: p.clockOf(t.pid)}
+		known: map[uint64][]*stack{}, names: map[uint64]*output.Frame{}, states: map[goStateKey]*GoState{}, now: clockOf(t.pid)}
 	if r.runtime, err = goroutines.Open(prog, m.Bias, r.mem); err != nil && late.Err() != nil {
 		return errors.New("there was no time left to read its program")
 	} else if err != nil {
@@ -206,9 +206,9 @@ func (p *Pipeline) readGoroutines(t *target, m *module.Module, out *GoProcess, u
 }
 
 // clockOf is the monotonic clock as a process has it, which Go's runtime reads; 0: it has a time namespace of its own.
-func (p *Pipeline) clockOf(pid int) uint64 {
-	own, ownErr := p.fs.Namespace(unix.Getpid(), "time")
-	its, err := p.fs.Namespace(pid, "time")
+func clockOf(pid int) uint64 {
+	own, ownErr := proc.Namespace(unix.Getpid(), "time")
+	its, err := proc.Namespace(pid, "time")
 	var ts unix.Timespec
 	if own != its || (ownErr == nil) != (err == nil) || unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) != nil {
 		return 0
@@ -272,10 +272,10 @@ func (r *goReading) walk(g *goroutines.G, copied []byte) ([]unwind.Frame, unwind
 	var others []unwind.Region
 	for again := 0; ; again++ {
 		gen := r.t.space.Generation()
-		p.mem.Reset(g.SP, copied, nil)
-		p.mem.Also = others
-		frames, end := walk(&set, &p.mem, p.frames[:0])
-		p.frames = frames
+		p.walks.mem.Reset(g.SP, copied, nil)
+		p.walks.mem.Also = others
+		frames, end := walk(&set, &p.walks.mem, p.walks.frames[:0])
+		p.walks.frames = frames
 		if r.t.space.Generation() != gen && again < maxWalks {
 			continue
 		}

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"os"
 	"sync/atomic"
 
 	"sfsample/sampler/capture"
@@ -46,3 +47,29 @@ type early struct{ maps, comm []byte }
 // fork tells that a process was made by another: until it calls exec, it has the
 // other's mappings.
 type fork struct{ parent, child int }
+
+// readEarly reads what the pipeline needs of a process that may be gone soon: of
+// those that were born while we sample, many live only for milliseconds. New
+// programs load their libraries first, so the first captures each bring news.
+func readEarly(t *thread) *early {
+	p := t.proc
+	if !p.young.brief || p.young.captures >= 8 {
+		return nil
+	}
+	p.young.captures++
+	if p.young.captures&(p.young.captures-1) != 0 { // at 1, 2, 4 and 8
+		return nil
+	}
+	early := earlyOf(p.pid, t.tid)
+	if p.replaced() {
+		return nil // it may be of the next program
+	}
+	return early
+}
+
+// earlyOf reads mappings and name of a process. tid is a thread of it that lives.
+func earlyOf(pid, tid int) *early {
+	maps, _ := proc.RawMaps(tid) // if it ends already, its parent's must do
+	comm, _ := os.ReadFile(proc.Path(pid, "comm"))
+	return &early{maps, comm}
+}

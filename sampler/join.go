@@ -12,92 +12,92 @@ import (
 
 // joinFound begins to sample the processes of Options.Found. It is an error if there were some, and none may
 // be sampled.
-func (e *engine) joinFound() error {
+func (w *news) joinFound() error {
 	var errs []error
-	for _, pid := range e.opt.Found {
-		if err := e.join(pid); err != nil {
+	for _, pid := range w.opt.Found {
+		if err := w.join(pid); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	if len(errs) > 0 && len(errs) == len(e.opt.Found) {
+	if len(errs) > 0 && len(errs) == len(w.opt.Found) {
 		return errors.Join(errs...)
 	}
 	for _, err := range errs {
-		e.warn("%v", err)
+		w.said.warn("%v", err)
 	}
 	return nil
 }
 
 // joinAll begins to sample processes of Options.Joins, which is open still or not.
-func (e *engine) joinAll(pids []int, open bool) {
+func (w *news) joinAll(pids []int, open bool) {
 	if !open {
-		e.opt.Joins = nil
+		w.opt.Joins = nil
 	}
-	e.book.Advance((ptrace.Now() - e.start) / e.interval) // those who come owe no tick that has passed
+	w.book.Advance(w.ticks.passed(ptrace.Now())) // those who come owe no tick that has passed
 	for _, pid := range pids {
-		if err := e.join(pid); err != nil {
-			e.warn("%v", err)
+		if err := w.join(pid); err != nil {
+			w.said.warn("%v", err)
 		}
 	}
 }
 
 // join begins to sample a process that was found by a search, if it still lives and is not sampled already. What
 // has its number by now, and was another process before, begins anew.
-func (e *engine) join(pid int) error {
-	if p := e.procs[pid]; p != nil {
-		if !e.ended(p) {
+func (w *news) join(pid int) error {
+	if p := w.roster.procs[pid]; p != nil {
+		if !w.ended(p) {
 			return nil
 		}
-		e.dropAll(p)
+		w.dropAll(p)
 	}
-	if s, err := e.fs.Stat(pid); err != nil || s.State == 'Z' || s.State == 'X' {
+	if s, err := proc.Stat(pid); err != nil || s.State == 'Z' || s.State == 'X' {
 		return nil
 	}
-	err := e.attach(pid)
-	p := e.procs[pid]
+	err := w.attach(pid)
+	p := w.roster.procs[pid]
 	if p == nil {
 		return nil // it has ended meanwhile
 	}
 	if err != nil || p.threads.Load() == 0 {
-		e.dropProcess(p)
+		w.dropProcess(p)
 		if err == nil || procfs.Gone(err) || errors.Is(err, unix.ESRCH) {
 			return nil
 		}
-		return e.explain(pid, err)
+		return explain(pid, err)
 	}
-	p.brief = true
-	e.send(item{opened: pid})
+	p.young.brief = true
+	w.out.send(item{opened: pid})
 	return nil
 }
 
 // awaitJoin waits while there is no process to sample. false: the run ends.
 func (e *engine) awaitJoin(timer *time.Timer) bool {
-	for len(e.procs) == 0 && e.opt.Joins != nil {
+	for len(e.roster.procs) == 0 && e.opt.Joins != nil {
 		now := ptrace.Now()
-		if now >= e.until {
+		if now >= e.ticks.until {
 			return false
 		}
-		wake := e.until
+		wake := e.ticks.until
 		if e.opt.Every > 0 {
-			wake = min(wake, e.round.until)
+			wake = min(wake, e.rounds.now.until)
 		}
 		timer.Reset(time.Duration(wake - now))
-		e.rests()
+		e.pulse.rests()
 		select {
 		case <-timer.C:
-			if now := ptrace.Now(); e.roundDue(now) {
-				e.book.Advance((now - e.start) / e.interval)
-				e.endRound(now, false)
+			if now := ptrace.Now(); e.rounds.due(now) {
+				e.acct.book.Advance(e.ticks.passed(now))
+				e.rounds.end(now, false)
 			}
 		case f := <-e.opt.Suspend:
 			f()
 		case pids, open := <-e.opt.Joins:
-			e.works()
-			e.joinAll(pids, open)
-		case <-e.stop:
-			e.until = min(e.until, ptrace.Now())
+			e.pulse.works()
+			e.news.joinAll(pids, open)
+		case <-e.pulse.stop:
+			e.ticks.until = min(e.ticks.until, ptrace.Now())
 			return false
 		}
 	}
-	return len(e.procs) > 0
+	return len(e.roster.procs) > 0
 }

@@ -41,10 +41,10 @@ type Names struct {
 	views    map[viewKey]*view
 	objects  map[objectKey]*object
 	used     objectList
-	cached   int             // frames in all objects
-	reports  map[string]bool // of objects that are closed or could not be opened
-	unread   map[string]int  // see Unread; of objects that are closed
-	nameless int             // see Nameless
+	cached   int            // frames in all objects
+	reports  reports        // of objects that are closed or could not be opened
+	unread   map[string]int // see Unread; of objects that are closed
+	nameless int            // see Nameless
 }
 
 // processNames is what naming needs of one process. It is read while the process
@@ -79,7 +79,7 @@ func NewNames(opt NameOptions) *Names {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Names{
-		opt: opt, views: map[viewKey]*view{}, objects: map[objectKey]*object{}, reports: map[string]bool{},
+		opt: opt, views: map[viewKey]*view{}, objects: map[objectKey]*object{}, reports: reports{},
 		unread: map[string]int{},
 	}
 }
@@ -134,7 +134,7 @@ func (n *Names) forget(p *processNames) {
 	n.dropModules(p)
 	if p.jit != nil {
 		if why := p.jit.Problem(); why != "" {
-			n.report(why)
+			n.reports.add(why)
 		}
 		p.jit.Close()
 		p.jit = nil
@@ -427,9 +427,12 @@ func (n *Names) Nameless() int {
 	return n.nameless
 }
 
-// report keeps a line for Missing; mu is held.
-func (n *Names) report(line string) {
-	if len(n.reports) < maxReports {
-		n.reports[line] = true
+// reports are lines for Missing.
+type reports map[string]bool
+
+// add keeps one.
+func (r reports) add(line string) {
+	if len(r) < maxReports {
+		r[line] = true
 	}
 }

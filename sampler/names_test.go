@@ -193,7 +193,7 @@ func TestNameless(t *testing.T) {
 	if err := space.Refresh(); err != nil {
 		t.Fatal(err)
 	}
-	tg := &target{space: space, names: p, frames: map[frameKey]*rawFrame{}}
+	tg := &target{space: space, names: p, met: newMet()}
 	for _, pc := range []uint64{start, start + 8} {
 		f := n.frames(p, tg.frame(n, frameKey{pc: pc}))[0]
 		if f.Func != want || f.Offset != pc-start || f.Module != "spinners" || f.PC != pc {

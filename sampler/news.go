@@ -1,8 +1,9 @@
 package sampler
 
 import (
+	"errors"
+	"fmt"
 	"os"
-	"slices"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -10,9 +11,29 @@ import (
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/ledger"
+	"sfsample/sampler/watch"
 )
 
 // Nobody tells of births, ends and execs: they are found out at ticks.
+
+// news finds out about births, ends and execs. Who is on the roster has what belongs to it: its process, a line in the book, files; who
+// is taken off has given all of that back, and its ticks are accounted for.
+type news struct {
+	opt     *Options
+	said    *notices
+	ticks   *ticks
+	pulse   *pulse
+	files   *files
+	listing *listing
+	roster  *roster
+	acct    *accounts
+	book    *ledger.Book
+	out     *outlet
+	keeping *keeping
+}
+
+// listings bounds how often the threads of a process are listed until nothing is new.
+const listings = 100
 
 // census finds out about births and ends.
 type census struct {
@@ -29,30 +50,42 @@ const (
 	censusTicks = 128
 )
 
-// news finds out, before threads are looked at at tick n, what has become of processes.
-func (e *engine) news(n int64) {
-	for _, p := range e.procs {
+func idSet(ids []int) map[int]bool {
+	s := make(map[int]bool, len(ids))
+	for _, id := range ids {
+		s[id] = true
+	}
+	return s
+}
+
+// fewParents is up to how many threads of a process are asked for their children at every tick, whether
+// they have run lately or not.
+const fewParents = 16
+
+// find finds out, before threads are looked at at tick n, what has become of processes.
+func (w *news) find(n int64) {
+	for _, p := range w.roster.procs {
 		switch {
-		case e.keeper != nil && p.program.replaced.Load(): // the keeper has told
-			next, _ := e.programs.Load(p.pid)
-			e.onExec(p, next.(*program))
-		case e.keeper == nil && p.replaced():
-			e.onExec(p, new(program))
+		case w.keeping.on() && p.program.replaced.Load(): // the keeper has told
+			next, _ := w.keeping.programs.Load(p.pid)
+			w.onExec(p, next.(*program))
+		case !w.keeping.on() && p.replaced():
+			w.onExec(p, new(program))
 		default:
-			e.count(p, n)
+			w.count(p, n)
 		}
-		if e.opt.Children {
-			e.findChildren(p)
+		if w.opt.Children {
+			w.findChildren(p)
 		}
 	}
 }
 
 // count lists the threads of a process if there are others than those that are
 // known.
-func (e *engine) count(p *process, n int64) {
+func (w *news) count(p *process, n int64) {
 	c := &p.census
 	var st unix.Stat_t
-	if n < c.next || unix.Fstat(p.tasks, &st) != nil {
+	if n < c.next || unix.Fstat(p.mem.tasks, &st) != nil {
 		return
 	}
 	// A folder has two links, and this one another for each thread
@@ -62,153 +95,319 @@ func (e *engine) count(p *process, n int64) {
 		return
 	}
 	begun := ptrace.Now()
-	e.relist(p, true)
-	c.next = n + 1 + int64(float64(ptrace.Now()-begun)/censusShare)/e.interval
+	w.relist(p, true)
+	c.next = n + 1 + int64(float64(ptrace.Now()-begun)/censusShare)/w.ticks.interval
 	c.others, c.again = alive-int64(p.threads.Load()), n+censusTicks
 }
 
 // relist finds births and ends of threads. born: those that are new have lived since the last
 // tick only. fresh tells whether there were births: threads may have made others meanwhile.
-func (e *engine) relist(p *process, born bool) (fresh bool, err error) {
-	ids, err := e.fs.TaskIDs(p.pid)
+func (w *news) relist(p *process, born bool) (fresh bool, err error) {
+	ids, err := proc.TaskIDs(p.pid)
 	if err != nil {
-		if procfs.Gone(err) && e.keeper == nil {
-			e.dropAll(p)
+		if procfs.Gone(err) && !w.keeping.on() {
+			w.dropAll(p)
 		}
 		return false, err
 	}
 	there := idSet(ids)
-	for i := len(e.list) - 1; i >= 0 && e.keeper == nil; i-- {
-		if t := e.list[i]; t.proc == p && !there[t.tid] {
-			e.drop(t)
+	for i := len(w.roster.list) - 1; i >= 0 && !w.keeping.on(); i-- {
+		if t := w.roster.list[i]; t.proc == p && !there[t.tid] {
+			w.drop(t)
 		}
 	}
-	if e.procs[p.pid] != p {
+	if w.roster.procs[p.pid] != p {
 		return false, nil
 	}
 	for _, tid := range ids {
-		if e.threads[tid] == nil && !e.unwanted(tid) {
-			fresh = e.addThread(p, tid, born) || fresh
+		if w.roster.threads[tid] == nil && !w.roster.unwanted(tid) {
+			fresh = w.addThread(p, tid, born) || fresh
 		}
 	}
-	if p.threads.Load() == 0 && e.keeper == nil && e.ended(p) {
-		e.dropProcess(p)
+	if p.threads.Load() == 0 && !w.keeping.on() && w.ended(p) {
+		w.dropProcess(p)
 	}
 	return fresh, nil
 }
 
-func idSet(ids []int) map[int]bool {
-	s := make(map[int]bool, len(ids))
-	for _, id := range ids {
-		s[id] = true
-	}
-	return s
-}
-
 // dropAll drops the threads of a process that is gone, and it.
-func (e *engine) dropAll(p *process) {
-	for _, t := range slices.Clone(e.list) {
-		if t.proc == p {
-			e.drop(t)
-		}
+func (w *news) dropAll(p *process) {
+	for _, t := range w.roster.of(p) {
+		w.drop(t)
 	}
-	e.dropProcess(p)
+	w.dropProcess(p)
 }
 
 // ended tells whether no thread of p lives any more. It asks for the process that was
 // attached to, not for one that has got its id since. Its leader stays as a zombie until its parent has taken
 // notice.
-func (e *engine) ended(p *process) bool {
-	if p.tasks >= 0 && unix.Faccessat(p.tasks, strconv.Itoa(p.pid), unix.F_OK, 0) != nil {
+func (w *news) ended(p *process) bool {
+	if p.mem.tasks >= 0 && unix.Faccessat(p.mem.tasks, strconv.Itoa(p.pid), unix.F_OK, 0) != nil {
 		return true
 	}
-	ids, err := e.fs.TaskIDs(p.pid)
+	ids, err := proc.TaskIDs(p.pid)
 	if err != nil || len(ids) == 0 {
 		return true
 	}
 	if len(ids) > 1 || ids[0] != p.pid {
 		return false
 	}
-	s, err := e.fs.TaskStat(p.pid, p.pid)
+	s, err := proc.TaskStat(p.pid, p.pid)
 	return err != nil || s.State == 'Z' || s.State == 'X'
 }
 
 // onExec begins anew with a process whose memory is another now: of its threads the one is left
 // that has called exec, and goes by the leader's id.
-func (e *engine) onExec(p *process, next *program) {
-	if e.ended(p) && e.keeper == nil {
-		e.dropAll(p)
+func (w *news) onExec(p *process, next *program) {
+	if w.ended(p) && !w.keeping.on() {
+		w.dropAll(p)
 		return
 	}
 	p.program.replaced.Store(true)
-	e.programs.CompareAndSwap(p.pid, p.program, next)
+	w.keeping.programs.CompareAndSwap(p.pid, p.program, next)
 	p.program = next
 	p.threads.Add(1) // the process lives on, whatever the count says
-	leader := e.threads[p.pid]
-	for _, t := range slices.Clone(e.list) {
-		if t.proc == p && t != leader {
-			e.drop(t)
+	leader := w.roster.threads[p.pid]
+	for _, t := range w.roster.of(p) {
+		if t != leader {
+			w.drop(t)
 		}
 	}
 	p.threads.Add(-1)
-	e.openProcess(p)
-	p.brief, p.captures = true, 0
+	w.openProcess(p)
+	p.young.brief, p.young.captures = true, 0
 	p.census = census{}
 	if leader != nil {
-		e.settle(leader, e.book.Tick(), leader.waited, ledger.Exited)
+		w.acct.settle(leader, w.book.Tick(), leader.queue.waited, ledger.Exited)
 		leader.watch.Wakes(&p.watch)
-		e.drop(leader)
+		w.drop(leader)
 	}
 	p.watch.Forget()
-	e.send(item{gone: p.pid})
+	w.out.send(item{gone: p.pid})
 	for range listings {
-		if fresh, err := e.relist(p, false); !fresh || err != nil {
+		if fresh, err := w.relist(p, false); !fresh || err != nil {
 			break
 		}
 	}
 }
 
-// fewParents is up to how many threads of a process are asked for their children at every tick, whether
-// they have run lately or not.
-const fewParents = 16
-
 // findChildren begins to sample the processes that threads of p have made.
-func (e *engine) findChildren(p *process) {
-	e.readChildren(p)
-	for _, t := range slices.Clone(e.list) {
-		if t.proc != p || p.threads.Load() > fewParents && t.watch.Asleep() && t.slot < 0 {
+func (w *news) findChildren(p *process) {
+	w.acct.readChildren(p)
+	for _, t := range w.roster.of(p) {
+		if p.threads.Load() > fewParents && t.watch.Asleep() && t.slot < 0 {
 			continue
 		}
-		pids, _ := e.fs.Children(p.pid, t.tid)
+		pids, _ := proc.Children(p.pid, t.tid)
 		for _, pid := range pids {
-			if e.procs[pid] == nil {
-				e.adopt(p, pid)
+			if w.roster.procs[pid] == nil {
+				w.adopt(p, pid)
 			}
 		}
 	}
 }
 
 // adopt begins to sample a process that one of ours has made.
-func (e *engine) adopt(parent *process, pid int) {
-	if s, err := e.fs.Stat(pid); err != nil || s.State == 'Z' || s.State == 'X' {
+func (w *news) adopt(parent *process, pid int) {
+	if s, err := proc.Stat(pid); err != nil || s.State == 'Z' || s.State == 'X' {
 		return
 	}
-	if s, err := e.fs.Status(pid); e.keeper != nil && (err != nil || !e.ours(s.TracerPid)) {
+	if s, err := proc.Status(pid); w.keeping.on() && (err != nil || !ours(s.TracerPid)) {
 		return // the keeper does not hold it, and will not tell of its end
 	}
 	shared := sharesMemory(pid, parent.pid)
-	p := e.addProcess(pid)
-	p.cpuBase, p.brief, p.parent, p.children = 0, true, parent.pid, children{}
-	if p.shares = sharesMemory(pid, parent.pid); shared && !p.shares {
-		e.openProcess(p) // it has called exec meanwhile, maybe behind that
+	p := w.addProcess(pid)
+	p.cpu.base, p.young.brief, p.children = 0, true, children{parent: parent.pid}
+	if p.mem.shares = sharesMemory(pid, parent.pid); shared && !p.mem.shares {
+		w.openProcess(p) // it has called exec meanwhile, maybe behind that
 	}
-	own, err1 := os.Readlink(e.fs.Path(pid, "exe"))
-	other, err2 := os.Readlink(e.fs.Path(parent.pid, "exe"))
+	own, err1 := os.Readlink(proc.Path(pid, "exe"))
+	other, err2 := os.Readlink(proc.Path(parent.pid, "exe"))
 	if err1 == nil && err2 == nil && own == other {
-		e.send(item{fork: fork{parent.pid, pid}})
+		w.out.send(item{fork: fork{parent.pid, pid}})
 	}
-	e.relist(p, true)
+	w.relist(p, true)
 	if p.threads.Load() == 0 {
-		e.dropProcess(p)
+		w.dropProcess(p)
 	}
+}
+
+// attach begins to sample every thread of the process. Threads that appear meanwhile are
+// found by listing again until nothing is new (two rounds were enough on a
+// process that made thousands of threads a second).
+func (w *news) attach(pid int) error {
+	p := w.addProcess(pid)
+	if err := w.permitted(p); err != nil {
+		return err
+	}
+	for range listings {
+		fresh, err := w.relist(p, false)
+		if err != nil {
+			return fmt.Errorf("list the threads of %d: %w", pid, err)
+		}
+		// In the midst of an exec by another thread than the leader, all that is listed may have ended.
+		if !fresh && (p.threads.Load() > 0 || len(w.roster.wanted) > 0 || w.roster.procs[pid] != p) {
+			break
+		}
+	}
+	return nil
+}
+
+// permitted tells whether the process may be traced. Files that ask for the same right (mm_access
+// and lock_trace with PTRACE_MODE_ATTACH, fs/proc/base.c) tell that without a trace.
+func (w *news) permitted(p *process) error {
+	if w.opt.Stop == StopNever {
+		return nil
+	}
+	for {
+		tid, err := proc.LiveTask(p.pid)
+		if err != nil {
+			return unix.ESRCH
+		}
+		if s, err := proc.Status(tid); err == nil && s.TracerPid != 0 && !w.keeping.on() {
+			w.said.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", tid, s.TracerPid)
+		}
+		_, err = proc.Syscall(p.pid, tid)
+		var errno unix.Errno
+		if !errors.As(err, &errno) || errno != unix.EACCES && errno != unix.EPERM {
+			return nil
+		}
+		// The files of a thread that exits are root's: another one tells.
+		if s, err := proc.Stat(tid); err == nil && s.Flags&procfs.FlagExiting == 0 {
+			return unix.EPERM
+		}
+	}
+}
+
+func (w *news) addProcess(pid int) *process {
+	if p := w.roster.procs[pid]; p != nil {
+		return p
+	}
+	p := &process{pid: pid, clock: cpuClock(pid), only: len(w.roster.wanted) > 0, uncounted: w.opt.uncounted, mem: memory{tasks: -1, pages: -1}, program: new(program), young: young{brief: w.opt.ExitStacks}}
+	w.openProcess(p)
+	p.cpu.base, _ = p.cpuTime()
+	if s, err := proc.Stat(pid); err == nil && w.opt.Children {
+		p.children.parent, p.children.base = s.PPID, s.Reaped
+	}
+	p.watch = watch.NewProcess(w.book.Tick(), w.ticks.times, p.cpu.base)
+	w.roster.procs[pid] = p
+	v, _ := w.keeping.programs.LoadOrStore(pid, p.program)
+	p.program = v.(*program)
+	return p
+}
+
+// openProcess opens what is read of a process again and again, and belongs to its program of now.
+func (w *news) openProcess(p *process) {
+	w.closeProcess(p) // the memory before an exec is another
+	p.mem.shares = false
+	fd, err := unix.Open(proc.Path(p.pid, "task"), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		fd = -1
+	}
+	p.mem.tasks = fd
+	p.mem.pages = proc.OpenPagemap(p.pid)
+	if p.mem.pages < 0 || p.replaced() {
+		p.mem.pages.Close()
+		if tid, err := proc.LiveTask(p.pid); err == nil { // the leader has exited
+			p.mem.pages = proc.OpenPagemap(tid)
+		}
+		if p.replaced() { // it has ended
+			p.mem.pages.Close()
+			p.mem.pages = -1
+		}
+	}
+}
+
+// addThread begins a thread that was found by listing. born: it has lived since the last
+// listing only. false: it has exited.
+func (w *news) addThread(p *process, tid int, born bool) bool {
+	w.pulse.works()
+	t := newThread(p, tid)
+	st, err := proc.TaskStat(p.pid, tid)
+	if w.files.failed(err) || err != nil || st.State == 'Z' || st.State == 'X' {
+		return false // or a leader that has exited while its process lives
+	}
+	t.noUserStack = st.NoUserStack()
+	w.files.keep(t)
+	s, err := w.files.schedstat(t)
+	if err != nil {
+		w.files.close(t)
+		return false
+	}
+	t.queue.waited = s.Wait
+	run := s.Run
+	if born {
+		run = min(s.Run, p.cpu.ahead)
+		p.cpu.ahead -= run
+	}
+	w.book.Open(&t.line, run)
+	w.roster.enlist(t)
+	if w.keeping.on() {
+		w.keeping.feedback.Store(tid, t.fb)
+	}
+	if st.State == 'R' {
+		w.listing.awake(t, st.Processor)
+	}
+	return true
+}
+
+// drop takes a thread out that has exited, if that was not done before. Its ticks so
+// far are accounted for.
+func (w *news) drop(t *thread) {
+	if !w.roster.has(t) {
+		return
+	}
+	w.acct.settle(t, w.book.Tick(), t.queue.waited, ledger.Exited)
+	t.watch.Wakes(&t.proc.watch)
+	if w.listing.leave(t) {
+		w.files.close(t)
+	} else {
+		w.listing.gone(t)
+	}
+	w.acct.creditWaits(t)
+	w.book.Close(&t.line, ledger.Exited)
+	t.proc.watch.Forget() // nobody knows how long it ran
+	w.roster.strike(t)
+	w.keeping.feedback.Delete(t.tid)
+	if t.shown {
+		w.out.send(item{left: left{t.proc.pid, t.tid}})
+	}
+	if w.opt.ended != nil {
+		w.opt.ended(t.tid)
+	}
+	if !w.keeping.on() && t.proc.threads.Load() == 0 && w.ended(t.proc) {
+		w.dropProcess(t.proc)
+	}
+}
+
+func (w *news) dropProcess(p *process) {
+	if w.roster.procs[p.pid] != p {
+		return
+	}
+	delete(w.roster.procs, p.pid)
+	w.keeping.programs.Delete(p.pid)
+	p.readCPU()
+	w.acct.chargeRest(p)
+	w.acct.endChild(p)
+	w.closeProcess(p)
+	w.out.send(item{gone: p.pid})
+	if p.pid == w.opt.Command && !w.keeping.on() {
+		ptrace.ReapEnd(p.pid)
+	}
+}
+
+// closeAll closes the files of all threads and processes that are left.
+func (w *news) closeAll() {
+	for _, t := range w.roster.list {
+		w.files.close(t)
+	}
+	for _, p := range w.roster.procs {
+		w.closeProcess(p)
+	}
+}
+
+// closeProcess closes what is open of a process itself: what clocks read, when none does any more.
+func (w *news) closeProcess(p *process) {
+	closeFD(&p.mem.tasks)
+	w.listing.closePages(p)
 }

@@ -159,7 +159,7 @@ func (n *Names) find(v *view, m *module.Module) *object {
 	f, err := m.OpenFile()
 	if err != nil {
 		n.opt.Log.Debug("no names for a module", "module", m.Path, "err", err)
-		n.report(fmt.Sprintf("%s (build-id %s): %v", m.Path, m.BuildID, err))
+		n.reports.add(fmt.Sprintf("%s (build-id %s): %v", m.Path, m.BuildID, err))
 		return new(object)
 	}
 	key := objectKey{v, m.Path, m.BuildID, identify(f)}
@@ -290,7 +290,7 @@ func (n *Names) reportObject(o *object) {
 	}
 	for _, why := range []string{o.syms.Missing(), o.syms.NoLines()} {
 		if why != "" {
-			n.report(fmt.Sprintf("%s (build-id %s): %s", o.path, o.id, why))
+			n.reports.add(fmt.Sprintf("%s (build-id %s): %s", o.path, o.id, why))
 		}
 	}
 }

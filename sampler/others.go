@@ -51,9 +51,9 @@ func wanted(list []block, addr uint64, frames []unwind.Frame, over []unwind.Stac
 	return list
 }
 
-// others brings what is known of further stacks up to date, after a walk that wanted p.blocks. lack is the address that it
+// others brings what is known of further stacks up to date, after a walk that wanted ws.blocks. lack is the address that it
 // was cut for want of, 0: of none.
-func (p *Pipeline) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, frames []unwind.Frame, lack uint64) {
+func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, frames []unwind.Frame, lack uint64) {
 	old := v.Others
 	v.Others, v.Beyond = [taking.MaxOthers]taking.Other{}, 0
 	n := 0
@@ -64,8 +64,8 @@ func (p *Pipeline) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice
 			n++
 		}
 	}
-	for _, b := range p.blocks[1:] {
-		o, ok := p.source(a, c, frames, b.over)
+	for _, b := range ws.blocks[1:] {
+		o, ok := ws.source(a, c, frames, b.over)
 		if !ok {
 			continue
 		}
@@ -77,9 +77,9 @@ func (p *Pipeline) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice
 		if b.low < o.Stack.Low || b.low >= o.Stack.High {
 			o.Stack = stackExtent(t.space.Mappings(), b.low)
 		}
-		have := p.copied(b.low)
+		have := ws.copied(b.low)
 		if lack-(b.low-taking.RedZone) < uint64(o.Bytes) {
-			p.askZeros(t, &o.Stack, b.low, have, o.Bytes)
+			ws.askZeros(t, &o.Stack, b.low, have, o.Bytes)
 		}
 		o.Bytes = copySize(o.Bytes, b.high-b.low+taking.RedZone, b.short && have > 0, have)
 		add(o)
@@ -92,8 +92,8 @@ func (p *Pipeline) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice
 }
 
 // copied is how many bytes the capture under way has of a further stack, from addr on.
-func (p *Pipeline) copied(addr uint64) int {
-	for _, r := range p.also {
+func (ws *walks) copied(addr uint64) int {
+	for _, r := range ws.also {
 		if off := addr - r.Addr; off < uint64(len(r.Bytes)) {
 			return len(r.Bytes) - int(off)
 		}
@@ -106,32 +106,32 @@ const sourceBytes = 64 << 10
 
 // foresee walks a stack once more that was cut for want of memory, with the memory as it is by
 // now. What comes of it is no stack of any moment, but tells what to copy next time.
-func (p *Pipeline) foresee(t *target, c *capture.Capture, u *regs.User) ([]unwind.Frame, unwind.End) {
-	w := t.walker(u.Arch, c.PACMask, &p.cfg)
-	p.load(c)
-	p.mem.More = t.space
-	frames, end := w.Walk(&u.Set, &p.mem, p.ahead[:0])
-	p.ahead, p.over = frames, append(p.over[:0], w.Stacks()...)
+func (ws *walks) foresee(t *target, c *capture.Capture, u *regs.User) ([]unwind.Frame, unwind.End) {
+	w := t.walker(u.Arch, c.PACMask, ws.cfg)
+	ws.load(c)
+	ws.mem.More = t.space
+	frames, end := w.Walk(&u.Set, &ws.mem, ws.ahead[:0])
+	ws.ahead, ws.over = frames, append(ws.over[:0], w.Stacks()...)
 	return frames, end
 }
 
 // source tells where the address stood by which a walk went over to another stack: the word that
 // it was loaded from, or else the last one with that value below the frame that it went from, on
 // that frame's stack; or a register.
-func (p *Pipeline) source(a *regs.Arch, c *capture.Capture, frames []unwind.Frame, i int) (o taking.Other, ok bool) {
-	s := p.over[i]
+func (ws *walks) source(a *regs.Arch, c *capture.Capture, frames []unwind.Frame, i int) (o taking.Other, ok bool) {
+	s := ws.over[i]
 	if s.Word != 0 {
 		return taking.Other{Word: s.Word}, true
 	}
 	low := c.StackAddr
 	if i > 0 {
-		low = p.over[i-1].Base
+		low = ws.over[i-1].Base
 	}
 	word := uint64(a.WordBytes)
 	from := frames[s.Frame-1].SP
 	for addr := from; addr >= low+word && from-addr < sourceBytes; {
 		addr -= word
-		if v, err := p.mem.Word(a, addr); err != nil {
+		if v, err := ws.mem.Word(a, addr); err != nil {
 			break
 		} else if v == s.Base {
 			return taking.Other{Word: addr}, true

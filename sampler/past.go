@@ -71,15 +71,15 @@ const (
 )
 
 // attest looks at the objects of a process, if that was not done since the time at.
-func (p *Pipeline) attest(t *target, at time.Duration) {
-	if !p.cfg.Live || t.space == nil || t.past.over || t.past.last().began >= at && len(t.past.looks) > 0 {
+func (ws *walks) attest(t *target, at time.Duration) {
+	if !ws.cfg.Live || t.space == nil || t.past.over || t.past.last().began >= at && len(t.past.looks) > 0 {
 		return
 	}
 	h := &t.past
-	l := look{began: time.Since(p.cfg.Start)}
+	l := look{began: time.Since(ws.cfg.Start)}
 	// All is settled: nobody will ask for the faults.
 	if h.moved || len(h.looks) == 0 || l.began-h.calm < 2*settled {
-		s, err := p.fs.Stat(t.pid)
+		s, err := proc.Stat(t.pid)
 		if err != nil || ended(&s) {
 			h.over = true
 			return
@@ -89,11 +89,11 @@ func (p *Pipeline) attest(t *target, at time.Duration) {
 	known, err := lookAt(t.space)
 	if err != nil {
 		h.over = errors.Is(err, unix.ESRCH)
-		p.cfg.Log.Debug("verify the modules", "pid", t.pid, "err", err)
+		ws.cfg.Log.Debug("verify the modules", "pid", t.pid, "err", err)
 		return
 	}
-	l.ended = known.Sub(p.cfg.Start)
-	p.hurry = h.note(t.space, time.Since(p.cfg.Start)) || h.moved || l.began-h.calm < settled || p.hurry
+	l.ended = known.Sub(ws.cfg.Start)
+	ws.hurry = h.note(t.space, time.Since(ws.cfg.Start)) || h.moved || l.began-h.calm < settled || ws.hurry
 	h.add(l)
 }
 
@@ -172,44 +172,44 @@ func moment(c *capture.Capture) span { return span{c.At - c.Pause - stampSlack, 
 
 // surely walks the stack of a capture, and returns how many of its frames are of code
 // that was mapped at its moment for certain. It notes in the capture where that ends.
-func (p *Pipeline) surely(t *target, c *capture.Capture, u *regs.User) (frames []unwind.Frame, end unwind.End, sure int) {
+func (ws *walks) surely(t *target, c *capture.Capture, u *regs.User) (frames []unwind.Frame, end unwind.End, sure int) {
 	gen := t.space.Generation()
-	frames, end = p.walk(t, c, u)
-	if p.cfg.Live && t.space.Generation() != gen {
+	frames, end = ws.walk(t, c, u)
+	if ws.cfg.Live && t.space.Generation() != gen {
 		// Found on the way, and not confirmed yet.
 		if _, err := lookAt(t.space); err != nil {
-			p.cfg.Log.Debug("verify the modules", "pid", t.pid, "err", err)
+			ws.cfg.Log.Debug("verify the modules", "pid", t.pid, "err", err)
 		}
-		frames, end = p.walk(t, c, u)
+		frames, end = ws.walk(t, c, u)
 	}
-	if !p.cfg.Live {
-		return frames, end, p.sure(t, c, frames, span{})
+	if !ws.cfg.Live {
+		return frames, end, ws.sure(t, c, frames, span{})
 	}
 	c.DoubtStart, c.DoubtEnd = 0, 0
-	if sure = p.sure(t, c, frames, moment(c)); sure == len(frames) || c.Taken != capture.Unstopped {
+	if sure = ws.sure(t, c, frames, moment(c)); sure == len(frames) || c.Taken != capture.Unstopped {
 		return frames, end, sure
 	}
 	// A thread that has not run since still has this stack: a later moment will do.
-	p.attest(t, time.Since(p.cfg.Start))
-	now := time.Since(p.cfg.Start)
-	if s, err := p.fs.Schedstat(c.PID, c.TID); err != nil || s.Count != c.Count {
+	ws.attest(t, time.Since(ws.cfg.Start))
+	now := time.Since(ws.cfg.Start)
+	if s, err := proc.Schedstat(c.PID, c.TID); err != nil || s.Count != c.Count {
 		return frames, end, sure
 	}
-	p.attest(t, now)
+	ws.attest(t, now)
 	c.DoubtStart, c.DoubtEnd = 0, 0
-	frames, end = p.walk(t, c, u)
-	return frames, end, p.sure(t, c, frames, span{now, now})
+	frames, end = ws.walk(t, c, u)
+	return frames, end, ws.sure(t, c, frames, span{now, now})
 }
 
 // sure returns how many of the frames of a capture are of code that was mapped at its
 // moment for certain.
-func (p *Pipeline) sure(t *target, c *capture.Capture, frames []unwind.Frame, at span) int {
-	if p.cfg.Live {
-		t.past.note(t.space, time.Since(p.cfg.Start))
+func (ws *walks) sure(t *target, c *capture.Capture, frames []unwind.Frame, at span) int {
+	if ws.cfg.Live {
+		t.past.note(t.space, time.Since(ws.cfg.Start))
 	}
 	for i := range frames {
 		pc := frames[i].LookupPC()
-		if p.cfg.Live && t.past.doubtful(t.space, at, pc, p.cfg.Start) {
+		if ws.cfg.Live && t.past.doubtful(t.space, at, pc, ws.cfg.Start) {
 			c.DoubtStart, c.DoubtEnd = pc, pc+1
 			if code, ok := t.space.CodeAt(pc); ok {
 				c.DoubtStart, c.DoubtEnd = code.Start, code.End

@@ -17,34 +17,47 @@ import (
 type process struct {
 	pid       int
 	uncounted bool // the kernel keeps no run counts
-	tasks     int  // open folder /proc/PID/task, -1 if it could not be opened
-	pages     procfs.Pagemap
+	only      bool // only some threads of it were asked for
+	mem       memory
 	clock     int32 // id of its CPU clock
 	watch     watch.Process
 	need      watch.Need // of the reading under way
 	reading   watch.Reading
 	census    census
-	cpuBase   time.Duration // at the beginning
-	charged   time.Duration // CPU time that was counted for samples
-	ahead     time.Duration // of that, what was counted at the last round's end for threads that were not known, dead ones or not yet listed
-	only      bool          // only some threads of it were asked for
-	threads   atomic.Int32  // also read by clocks
-	held      int           // threads that are gone, and that clocks still hold: they read pages
+	cpu       charges
+	threads   atomic.Int32 // also read by clocks
 	program   *program
-	shares    bool // its memory may still be its parent's: it was made by vfork(2)
-	parent    int  // 0: not known
 	children  children
+	young     young
+	pac       uint64 // arm64: NT_ARM_PAC_MASK, once it was read
+}
+
+// memory is what is open of a process as long as it has its memory of now.
+type memory struct {
+	tasks  int // folder /proc/PID/task, -1 if it could not be opened
+	pages  procfs.Pagemap
+	held   int  // threads that are gone, and that clocks still hold: they read pages
+	shares bool // it may still be its parent's: the process was made by vfork(2)
+}
+
+// charges is the CPU time of a process.
+type charges struct {
+	base    time.Duration // at the beginning
+	charged time.Duration // that was counted for samples
+	ahead   time.Duration // of that, what was counted at the last round's end for threads that were not known, dead ones or not yet listed
+}
+
+// young is what is read early of a process.
+type young struct {
 	// brief: it may be gone before the pipeline has looked at it. It was born
 	// while we sample, has become another program since, or exits are sampled.
-	brief bool
-	// captures counts those of this program, up to a few.
-	captures int
-	pac      uint64 // arm64: NT_ARM_PAC_MASK, once it was read
+	brief    bool
+	captures int // of this program, up to a few
 }
 
 // replaced tells whether the memory that the process had when its files were opened is gone, or is not its own any more.
 func (p *process) replaced() bool {
-	return p.pages.Gone() || p.shares && !sharesMemory(p.pid, p.parent)
+	return p.mem.pages.Gone() || p.mem.shares && !sharesMemory(p.pid, p.children.parent)
 }
 
 // kcmpVM is KCMP_VM: do two processes share their memory (kcmp(2))?
@@ -83,52 +96,62 @@ type thread struct {
 
 	noUserStack bool
 
-	schedFD, callFD int  // open files of /proc, -1: open at each use
-	opened          bool // as far as there was one to be had
-
-	// slot is where the thread is on the board, -1: it is not. advice is what the board knows;
-	// statFD and debugFD are open as long as it is there.
-	slot            int
-	advice          *Advice
-	statFD, debugFD int
+	open handles
+	// slot is where the thread is on the board, -1: it is not. advice is what the board knows.
+	slot   int
+	advice *Advice
 
 	watch watch.Thread
 	late  int64 // nothing is known of the ticks up to this one, since it was looked at late; 0: there are none
 	stack bool  // a capture was made in this wait: Reused instead of Idle
 	shown bool  // a capture of it was sent
-	// A wait whose stack could not be unwound without registers is stopped once,
-	// or some times if more of the stack has to be copied, if its call goes on
-	// unharmed: stops is how often, wait is where the thread then was, asking
-	// that its stop is to come, again that it came and the thread should be
-	// back there.
-	wait   procfs.Syscall
-	stops  int
-	asking bool
-	asked  int64 // tick of the request
-	again  bool
-	// untouched is the run count of a wait that must not be stopped.
-	untouched uint64
-
-	// Of a thread on the board: when it was found to run or to wait for a CPU first without
-	// being met, its times of waiting as last seen, and where no clock was.
-	waited   time.Duration
-	runnable int64 // ticks at which it was about to run, and not on the CPU that has a clock
-	waits    int64 // ticks of waiting for a CPU that no stack shows yet
-	homeless int64 // ticks in a row at which no clock could be where it ran
+	req   request
+	queue queue
 
 	window int64 // last window of the load in which it was sampled
+}
+
+// newThread is a thread of which nothing is known.
+func newThread(p *process, tid int) *thread {
+	return &thread{tid: tid, proc: p, fb: new(Feedback), open: handles{-1, -1, -1, -1}, slot: -1}
+}
+
+// handles are a thread's open files of /proc; -1: open at each use. stat and debug are open as long as it is on the board.
+type handles struct {
+	sched, call, stat, debug int
+}
+
+// request is that of a stop of a blocked thread. A wait whose stack could not be unwound without registers is stopped once,
+// or some times if more of the stack has to be copied, if its call goes on
+// unharmed.
+type request struct {
+	stops  int            // how often it was stopped
+	wait   procfs.Syscall // where it then was
+	asking bool           // its stop is to come
+	asked  int64          // tick of the request
+	again  bool           // it came, and the thread should be back there
+	// untouched is the run count of a wait that must not be stopped.
+	untouched uint64
+}
+
+// queue is how a thread waits for a CPU: when it was found to do so, or to run, without being met.
+type queue struct {
+	waited   time.Duration // its times of waiting as last seen
+	runnable int64         // ticks at which it was about to run, and not on the CPU that has a clock
+	waits    int64         // ticks of waiting that no stack shows yet
+	homeless int64         // ticks in a row at which no clock could be where it ran
 }
 
 // openFiles opens the thread's files in /proc. A thread that has exited or may
 // not be read is left with closed ones: reading says why.
 func (t *thread) openFiles() {
-	t.schedFD, _ = t.openFile("schedstat")
-	t.callFD, _ = t.openFile("syscall")
+	t.open.sched, _ = t.openFile("schedstat")
+	t.open.call, _ = t.openFile("syscall")
 }
 
 // openFile returns -1 with an error.
 func (t *thread) openFile(name string) (int, error) {
-	dir := t.proc.tasks
+	dir := t.proc.mem.tasks
 	if dir < 0 {
 		return -1, unix.ESRCH
 	}
@@ -139,10 +162,15 @@ func (t *thread) openFile(name string) (int, error) {
 	return fd, err
 }
 
+// fds are the thread's open files; -1: it is not.
+func (t *thread) fds() [4]*int {
+	return [...]*int{&t.open.sched, &t.open.call, &t.open.stat, &t.open.debug}
+}
+
 // files is how many files of it are open.
 func (t *thread) files() (n int) {
-	for _, fd := range [...]int{t.schedFD, t.callFD, t.statFD, t.debugFD} {
-		if fd >= 0 {
+	for _, fd := range t.fds() {
+		if *fd >= 0 {
 			n++
 		}
 	}
@@ -180,7 +208,7 @@ func (t *thread) schedstat(buf []byte) (procfs.Schedstat, error) {
 	if t.proc.uncounted {
 		return t.switches(buf)
 	}
-	b, err := t.readFile(t.schedFD, "schedstat", buf)
+	b, err := t.readFile(t.open.sched, "schedstat", buf)
 	if err != nil {
 		return procfs.Schedstat{}, err
 	}
@@ -212,7 +240,7 @@ func (t *thread) switches(buf []byte) (s procfs.Schedstat, _ error) {
 }
 
 func (t *thread) syscall(buf []byte) (procfs.Syscall, error) {
-	b, err := t.readFile(t.callFD, "syscall", buf)
+	b, err := t.readFile(t.open.call, "syscall", buf)
 	if err != nil {
 		return procfs.Syscall{}, err
 	}
@@ -221,7 +249,7 @@ func (t *thread) syscall(buf []byte) (procfs.Syscall, error) {
 
 // stat reads the thread's state and CPU.
 func (t *thread) stat(buf []byte) (procfs.Stat, error) {
-	b, err := t.readFile(t.statFD, "stat", buf)
+	b, err := t.readFile(t.open.stat, "stat", buf)
 	if err != nil {
 		return procfs.Stat{}, err
 	}

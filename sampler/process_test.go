@@ -25,7 +25,7 @@ func TestFewFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(tasks)
-	th := &thread{tid: os.Getpid(), proc: &process{tasks: tasks}, schedFD: -1, callFD: -1}
+	th := newThread(&process{mem: memory{tasks: tasks}}, os.Getpid())
 	var lim unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &lim); err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestSwitches(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(tasks)
-	th := &thread{tid: cmd.Process.Pid, proc: &process{tasks: tasks, uncounted: true}, schedFD: -1, callFD: -1, statFD: -1}
+	th := newThread(&process{mem: memory{tasks: tasks}, uncounted: true}, cmd.Process.Pid)
 	echo := func() {
 		if _, err := io.WriteString(in, "x\n"); err != nil {
 			t.Fatal(err)
@@ -128,21 +128,21 @@ func TestCountsRuns(t *testing.T) {
 // given away: a clock may have met the thread there.
 func TestLate(t *testing.T) {
 	for _, tt := range []struct{ credit, idle, unsure, owed int64 }{{9, 0, 0, 21}, {10, 1, 0, 20}, {12, 1, 2, 18}, {15, 1, 5, 15}, {20, 6, 5, 10}} {
-		e := &engine{book: ledger.NewBook()}
+		ac := &accounts{book: ledger.NewBook(), out: new(outlet)}
 		p := &process{}
 		th := &thread{proc: p}
-		e.book.Advance(9)
-		e.book.Open(&th.line, 0)
-		e.book.Advance(30)
+		ac.book.Advance(9)
+		ac.book.Open(&th.line, 0)
+		ac.book.Advance(30)
 		th.sleeps(10, procfs.Schedstat{Count: 1})
 		th.late = 15
-		e.creditIdle(th, tt.credit)
-		a := e.book.Account()
-		if a.Count[ledger.Idle] != tt.idle || a.Count[ledger.Unsure] != tt.unsure || e.book.Owed(&th.line, 30) != tt.owed {
-			t.Errorf("credited up to %d: %v, %d owed; want %+v", tt.credit, &a, e.book.Owed(&th.line, 30), tt)
+		ac.creditIdle(th, tt.credit)
+		a := ac.book.Account()
+		if a.Count[ledger.Idle] != tt.idle || a.Count[ledger.Unsure] != tt.unsure || ac.book.Owed(&th.line, 30) != tt.owed {
+			t.Errorf("credited up to %d: %v, %d owed; want %+v", tt.credit, &a, ac.book.Owed(&th.line, 30), tt)
 		}
-		e.creditIdle(th, 30)
-		if a = e.book.Account(); a.Count[ledger.Unsure] != 5 || a.Sum() != 21 {
+		ac.creditIdle(th, 30)
+		if a = ac.book.Account(); a.Count[ledger.Unsure] != 5 || a.Sum() != 21 {
 			t.Errorf("credited up to %d and 30: %v", tt.credit, &a)
 		}
 	}
@@ -156,9 +156,10 @@ func TestStands(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(tasks)
-	e := new(engine)
-	th := &thread{tid: other.PID, proc: &process{pid: other.PID, tasks: tasks}, statFD: -1}
-	if e.stands(th) {
+	l := bareEngine(Options{}).looks
+	th := newThread(&process{pid: other.PID, mem: memory{tasks: tasks}}, other.PID)
+	th.slot = 0
+	if l.stands(th) {
 		t.Error("a thread that is blocked in a call counts as stopped")
 	}
 	stopped, end := make(chan error), make(chan struct{})
@@ -181,11 +182,11 @@ func TestStands(t *testing.T) {
 	if err := <-stopped; err != nil {
 		t.Fatal(err)
 	}
-	if !e.stands(th) {
+	if !l.stands(th) {
 		t.Error("a thread that is stopped for us counts as blocked")
 	}
 	th.slot = -1
-	if e.stands(th) {
+	if l.stands(th) {
 		t.Error("a thread that no clock of ours may stop counts as stopped for us")
 	}
 	close(end)
@@ -201,21 +202,21 @@ func TestAhead(t *testing.T) {
 	}
 	defer unix.Close(tasks)
 	for _, ahead := range []time.Duration{0, 1, time.Hour} {
-		e := &engine{opt: Options{Stop: StopNever}, book: ledger.NewBook(), threads: map[int]*thread{}}
-		p := &process{pid: other.PID, tasks: tasks, pages: -1, ahead: ahead}
-		if !e.addThread(p, other.PID, true) {
+		w := bareEngine(Options{Stop: StopNever}).news
+		p := &process{pid: other.PID, mem: memory{tasks: tasks, pages: -1}, cpu: charges{ahead: ahead}}
+		if !w.addThread(p, other.PID, true) {
 			t.Fatal("the thread is not there")
 		}
-		th := e.threads[other.PID]
+		th := w.roster.threads[other.PID]
 		s, err := th.schedstat(make([]byte, 256))
 		if err != nil {
 			t.Fatal(err)
 		}
 		run := th.line.Run()
-		if p.ahead != ahead-run || run > s.Run || run < min(ahead, s.Run/2) {
-			t.Errorf("%v are counted: %v of %v stand for the thread, %v are left", ahead, run, s.Run, p.ahead)
+		if p.cpu.ahead != ahead-run || run > s.Run || run < min(ahead, s.Run/2) {
+			t.Errorf("%v are counted: %v of %v stand for the thread, %v are left", ahead, run, s.Run, p.cpu.ahead)
 		}
-		e.closeFiles(th)
+		w.files.close(th)
 	}
 }
 

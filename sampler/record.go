@@ -7,13 +7,20 @@ import (
 	"sfsample/sampler/capture"
 )
 
-func (p *Pipeline) record(r capture.Record) {
-	if p.cfg.Record == nil || p.recordErr != nil {
+// recorder writes a recording, if one is wanted, until that fails.
+type recorder struct {
+	cfg    *PipelineConfig
+	failed *failure
+	err    error // why nothing more is recorded
+}
+
+func (r *recorder) write(x capture.Record) {
+	if r.cfg.Record == nil || r.err != nil {
 		return
 	}
-	if err := p.cfg.Record.Write(r); err != nil {
-		p.recordErr = err
-		p.fail(RecordError(err))
+	if err := r.cfg.Record.Write(x); err != nil {
+		r.err = err
+		r.failed.add(RecordError(err))
 	}
 }
 
@@ -25,10 +32,10 @@ func RecordError(err error) error {
 	return fmt.Errorf("record: %w (what it holds can be replayed)", err)
 }
 
-// recordMaps records the mappings of a process if they are not those of the
+// maps records the mappings of a process if they are not those of the
 // last record. tid is a thread that lived a moment ago.
-func (p *Pipeline) recordMaps(t *target, tid int) {
-	if p.cfg.Record == nil || t.space == nil {
+func (r *recorder) maps(t *target, tid int) {
+	if r.cfg.Record == nil || t.space == nil {
 		return
 	}
 	gen := t.space.Generation()
@@ -37,20 +44,20 @@ func (p *Pipeline) recordMaps(t *target, tid int) {
 	}
 	t.gen = gen
 	m := &capture.Maps{PID: t.pid}
-	for _, r := range t.space.Mappings() {
-		region := capture.Region{Mapping: r}
-		if mod, _, ok := t.space.Module(r.Start); ok {
+	for _, x := range t.space.Mappings() {
+		region := capture.Region{Mapping: x}
+		if mod, _, ok := t.space.Module(x.Start); ok {
 			region.BuildID = mod.BuildID
 		}
 		m.Regions = append(m.Regions, region)
-		if r.Path == vdso {
-			m.VDSO = make([]byte, min(r.End-r.Start, 1<<20))
-			n, err := ptrace.ReadMemory(tid, r.Start, m.VDSO)
+		if x.Path == vdso {
+			m.VDSO = make([]byte, min(x.End-x.Start, 1<<20))
+			n, err := ptrace.ReadMemory(tid, x.Start, m.VDSO)
 			if err != nil { // that thread has exited by now
-				n, _ = ptrace.ReadMemory(t.pid, r.Start, m.VDSO)
+				n, _ = ptrace.ReadMemory(t.pid, x.Start, m.VDSO)
 			}
 			m.VDSO = m.VDSO[:n]
 		}
 	}
-	p.record(m)
+	r.write(m)
 }

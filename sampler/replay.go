@@ -30,8 +30,8 @@ func Replay(r *capture.Reader, pipe *Pipeline, files *Recorded) error {
 	err := readAll(r, items)
 	close(items)
 	<-done
-	if pipe.err != nil {
-		return pipe.err
+	if pipe.failed.err != nil {
+		return pipe.failed.err
 	}
 	return err
 }
@@ -50,13 +50,13 @@ func readAll(r *capture.Reader, to chan<- capture.Record) error {
 }
 
 func (p *Pipeline) replay(records <-chan capture.Record, files *Recorded) {
-	end := p.begin(0)
+	end := p.out.begin(0)
 	p.script.recorded = map[int]map[uint64][]byte{}
 	for rec := range records {
 		switch r := rec.(type) {
 		case *capture.Maps:
 			files.set(r)
-			if t := p.targets[r.PID]; t != nil && t.space != nil {
+			if t := p.targets.all[r.PID]; t != nil && t.space != nil {
 				if err := t.space.Refresh(); err != nil {
 					p.cfg.Log.Warn("use the recorded mappings", "pid", r.PID, "err", err)
 				}
@@ -68,13 +68,13 @@ func (p *Pipeline) replay(records <-chan capture.Record, files *Recorded) {
 		case *capture.Spent:
 			p.spent(r)
 		case *capture.Gone:
-			p.forget(r.PID)
+			p.targets.forget(r.PID)
 			delete(p.script.recorded, r.PID)
 			files.forget(r.PID)
 		case *capture.Memory:
 			p.script.keep(r)
 		case *capture.Name:
-			t := p.target(r.PID)
+			t := p.targets.of(r.PID)
 			if r.TID == 0 {
 				t.name = r.Name
 			} else {
@@ -82,7 +82,7 @@ func (p *Pipeline) replay(records <-chan capture.Record, files *Recorded) {
 			}
 		}
 	}
-	p.closeAll()
+	p.targets.closeAll()
 	end()
 }
 

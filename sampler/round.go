@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"sfsample/output"
-	"sfsample/sampler/capture"
 	"sfsample/sampler/ledger"
 )
 
@@ -36,66 +35,44 @@ type round struct {
 	pause        histogram
 }
 
-func (e *engine) beginRound(now int64) {
-	e.round = round{begun: now, until: now + int64(e.opt.Every), start: time.Now(), before: e.book.Account()}
+// rounds cuts a run into rounds: one ends where the next begins, and what is under way there is of the next.
+type rounds struct {
+	opt    *Options
+	out    *outlet
+	acct   *accounts
+	book   *ledger.Book
+	roster *roster
+	load   *load
+	now    round
 }
 
-// roundDue tells whether it is time for the next round.
-func (e *engine) roundDue(now int64) bool { return e.opt.Every > 0 && now >= e.round.until }
+func (rs *rounds) begin(now int64) {
+	rs.now = round{begun: now, until: now + int64(rs.opt.Every), start: time.Now(), before: rs.book.Account()}
+}
 
-// endRound ends a round and begins the next. No tick is let go for that: what is under way is of the next.
-func (e *engine) endRound(now int64, last bool) {
+// due tells whether it is time for the next round.
+func (rs *rounds) due(now int64) bool { return rs.opt.Every > 0 && now >= rs.now.until }
+
+// end ends a round and begins the next. No tick is let go for that: what is under way is of the next.
+func (rs *rounds) end(now int64, last bool) {
 	if !last {
-		e.balance()
+		rs.acct.balance()
 	}
-	a, b := e.book.Account(), &e.round.before
+	a, b := rs.book.Account(), &rs.now.before
 	r := &Round{
-		Start: e.round.start, End: e.round.start.Add(time.Duration(now - e.round.begun)),
+		Start: rs.now.start, End: rs.now.start.Add(time.Duration(now - rs.now.begun)),
 		Carried: b.Expected - b.Sum(), Owed: a.Expected - a.Sum(),
-		Processes: len(e.procs), Threads: len(e.list), Pause: e.round.pause.spread(), Stride: max(e.load.both, 1), Last: last,
+		Processes: len(rs.roster.procs), Threads: len(rs.roster.list), Pause: rs.now.pause.spread(), Stride: max(rs.load.both, 1), Last: last,
 	}
 	r.Ticks, r.Expected = a.Ticks-b.Ticks, a.Expected-b.Expected
 	for c := range a.Count {
 		r.Count[c] = a.Count[c] - b.Count[c]
 	}
-	e.send(item{round: r})
-	start, until := r.End, e.round.until
-	e.beginRound(now)
-	e.round.start = start
-	if e.round.until = until + int64(e.opt.Every); e.round.until <= now { // it was away for longer than a round
-		e.round.until = now + int64(e.opt.Every)
-	}
-}
-
-// balance accounts for blocked threads that have not run up to now, and for the CPU time that no sample will stand
-// for: that of threads that have ended, or were never met.
-func (e *engine) balance() {
-	n := e.book.Tick()
-	pending := map[*process]time.Duration{} // CPU time for which samples of living threads will stand
-	for _, t := range e.list {
-		s, err := t.schedstat(e.buf[:])
-		if err != nil {
-			continue // its end is found out at the next look
-		}
-		if t.watch.Same(s.Count) {
-			e.creditIdle(t, e.settled(t, n))
-		}
-		pending[t.proc] += s.Run - t.line.Run()
-	}
-	if e.opt.WallWeight {
-		return
-	}
-	for _, p := range e.procs {
-		p.ahead = 0
-		cpu, ok := p.cpuTime()
-		spent := cpu - p.cpuBase - p.charged - pending[p]
-		if !ok || p.only || spent < time.Duration(e.interval) {
-			continue
-		}
-		s := &capture.Spent{PID: p.pid}
-		s.CPU = spent
-		p.charged += s.CPU
-		p.ahead = s.CPU
-		e.send(item{spent: s})
+	rs.out.send(item{round: r})
+	start, until := r.End, rs.now.until
+	rs.begin(now)
+	rs.now.start = start
+	if rs.now.until = until + int64(rs.opt.Every); rs.now.until <= now { // it was away for longer than a round
+		rs.now.until = now + int64(rs.opt.Every)
 	}
 }

@@ -109,7 +109,7 @@ func (m scriptMemory) ReadAt(b []byte, addr int64) (int, error) {
 	}
 	n, err := m.t.space.ReadAt(b, addr)
 	if err == nil && m.p.cfg.Record != nil {
-		m.p.record(&capture.Memory{PID: m.t.pid, Addr: uint64(addr), Bytes: append([]byte(nil), b...)})
+		m.p.rec.write(&capture.Memory{PID: m.t.pid, Addr: uint64(addr), Bytes: append([]byte(nil), b...)})
 	}
 	return n, err
 }
@@ -198,7 +198,7 @@ func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User, frame
 	case runtimes.Managed:
 		w.load(c.StackAddr, c.Stack, c.Beyond, c.Blocks)
 		w.stack.Reset()
-		rt.Identify(p.owned, w.memory, &w.stack)
+		rt.Identify(p.walks.owned, w.memory, &w.stack)
 		w.ok = true
 	case runtimes.Interpreter:
 		if len(c.Roots) == 0 && p.cfg.Live {
@@ -224,16 +224,10 @@ func (t *target) managed() runtimes.Managed {
 	return m
 }
 
-// manage prepares the runtime of a process for a walk.
-func (p *Pipeline) manage(t *target) {
-	if !p.cfg.Scripts {
-		return
-	}
-	p.runtime(t, scriptMemory{p, t})
-	if m := t.managed(); m != nil && m.Begin() {
-		for _, w := range t.walkers {
-			w.SetRuntime(m)
-		}
+// manage has the walkers of a process ask its runtime.
+func (t *target) manage(m runtimes.Managed) {
+	for _, w := range t.walkers {
+		w.SetRuntime(m)
 	}
 }
 
@@ -248,7 +242,7 @@ func (p *Pipeline) innermost(t *target, c *capture.Capture, u *regs.User, rt run
 	var set regs.Set
 	for i := range frames {
 		if t.inLoop(frames[i].LookupPC()) {
-			set, _ = t.walker(u.Arch, c.PACMask, &p.cfg).Registers(&u.Set, &p.mem, i, frames[i])
+			set, _ = t.walker(u.Arch, c.PACMask, &p.cfg).Registers(&u.Set, &p.walks.mem, i, frames[i])
 			break
 		}
 	}
@@ -297,7 +291,7 @@ func (p *Pipeline) findRoots(t *target, c *capture.Capture, rt runtimes.Runtime,
 		th.StackEnd = x.High
 	}
 	if th.Pointer == 0 {
-		if st, err := p.fs.Status(c.TID); err == nil && len(st.NSpid) > 0 {
+		if st, err := proc.Status(c.TID); err == nil && len(st.NSpid) > 0 {
 			th.TID = st.NSpid[len(st.NSpid)-1]
 		}
 	}
@@ -349,7 +343,7 @@ func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Interpr
 		b.Beyond = make([]byte, taking.MostRoom)
 	}
 	b.StackAddr, b.Stack, b.NStack = c.StackAddr, c.Stack, len(c.Stack)
-	ok := p.still(c, func() {
+	ok := p.walks.still(c, func() {
 		w.stack.Reset()
 		for found := -1; len(w.stack.Frames) > found; { // each time it is known where more lies
 			found = len(w.stack.Frames)
@@ -400,7 +394,7 @@ func (p *Pipeline) adviseScript(t *target, s *seen, v *Advice) {
 
 // foreseeScript gives advice on a thread that is about to be stopped for the first time.
 func (p *Pipeline) foreseeScript(pid, tid int, fb *Feedback) {
-	t, v := p.target(pid), fb.Get()
+	t, v := p.targets.of(pid), fb.Get()
 	if !p.cfg.Scripts || !p.cfg.Live || t.space == nil || v.Recipe != nil {
 		return
 	}

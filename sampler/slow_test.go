@@ -10,7 +10,7 @@ func TestAwaitTellsWhatIsSlow(t *testing.T) {
 		told++
 		close(end)
 	}
-	p.await(end)
+	p.cfg.await(end)
 	if told != 1 {
 		t.Errorf("told %d times, want once", told)
 	}

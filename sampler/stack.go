@@ -91,42 +91,53 @@ const (
 	maxFrames = 1 << 14
 )
 
+// met is the distinct stacks and frames of a process that were met, of one generation of its mappings.
+type met struct {
+	gen    uint64
+	stacks map[uint64][]*stack // by hash
+	frames map[frameKey]*rawFrame
+	held   int // frames in stacks
+}
+
+func newMet() met { return met{stacks: map[uint64][]*stack{}, frames: map[frameKey]*rawFrame{}} }
+
+// forget drops them all.
+func (m *met) forget() {
+	clear(m.stacks)
+	clear(m.frames)
+	m.held = 0
+}
+
 // intern returns the stack with these frames and this end, the one that was
 // seen before if there is one.
 func (t *target) intern(names *Names, frames []frameKey, kernel []byte, end string) *stack {
-	if t.space != nil && t.space.Generation() != t.stackGen {
+	if t.space != nil && t.space.Generation() != t.met.gen {
 		// The same addresses may be other code now.
-		t.forgetStacks()
-		t.stackGen = t.space.Generation()
+		t.met.forget()
+		t.met.gen = t.space.Generation()
 	}
 	h := hashFrames(frames, kernel, end)
-	for _, s := range t.stacks[h] {
+	for _, s := range t.met.stacks[h] {
 		if s.is(frames, kernel, end) {
 			return s
 		}
 	}
-	if t.held += len(frames) + 1; t.held > maxHeld || len(t.frames) > maxFrames {
-		t.forgetStacks()
-		t.held = len(frames) + 1
+	if t.met.held += len(frames) + 1; t.met.held > maxHeld || len(t.met.frames) > maxFrames {
+		t.met.forget()
+		t.met.held = len(frames) + 1
 	}
 	s := &stack{frames: make([]*rawFrame, len(frames)), end: end, text: string(kernel), kernel: kernelFrames(kernel), process: t.names}
 	for i := range frames {
 		s.frames[i] = t.frame(names, frames[i])
 	}
-	t.stacks[h] = append(t.stacks[h], s)
+	t.met.stacks[h] = append(t.met.stacks[h], s)
 	return s
-}
-
-func (t *target) forgetStacks() {
-	clear(t.stacks)
-	clear(t.frames)
-	t.held = 0
 }
 
 // frame returns the frame with this key, the one that was seen before if there
 // is one.
 func (t *target) frame(names *Names, k frameKey) *rawFrame {
-	if r := t.frames[k]; r != nil {
+	if r := t.met.frames[k]; r != nil {
 		return r
 	}
 	r := &rawFrame{frameKey: k, lookup: k.pc}
@@ -142,7 +153,7 @@ func (t *target) frame(names *Names, k frameKey) *rawFrame {
 			r.region, r.regionStart = regionOf(t.space.Mappings(), k.pc)
 		}
 	}
-	t.frames[k] = r
+	t.met.frames[k] = r
 	return r
 }
 

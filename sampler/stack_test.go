@@ -22,7 +22,7 @@ func stackOf(bits uint64, depth int) []unwind.Frame {
 // it is remembered.
 func TestManyStacks(t *testing.T) {
 	p := testPipeline(&tally{})
-	tg := &target{stacks: map[uint64][]*stack{}, frames: map[frameKey]*rawFrame{}}
+	tg := &target{met: newMet()}
 	const depth = 60
 	for i := range uint64(4 * maxHeld / depth) {
 		s := tg.intern(p.cfg.Names, frameKeys(nil, stackOf(i, depth)), nil, "")
@@ -35,7 +35,7 @@ func TestManyStacks(t *testing.T) {
 			}
 		}
 		held := 0
-		for _, list := range tg.stacks {
+		for _, list := range tg.met.stacks {
 			for _, s := range list {
 				held += len(s.frames)
 			}
@@ -44,13 +44,13 @@ func TestManyStacks(t *testing.T) {
 			t.Fatalf("%d stacks hold %d frames, the bound is %d", i+1, held, maxHeld)
 		}
 	}
-	if len(tg.frames) > 2*depth {
-		t.Errorf("%d frames are held, there are %d", len(tg.frames), 2*depth)
+	if len(tg.met.frames) > 2*depth {
+		t.Errorf("%d frames are held, there are %d", len(tg.met.frames), 2*depth)
 	}
 	for i := range uint64(3 * maxFrames) {
 		tg.intern(p.cfg.Names, []frameKey{{pc: i << 8}}, nil, "")
-		if len(tg.frames) > maxFrames+1 {
-			t.Fatalf("%d frames are held, the bound is %d", len(tg.frames), maxFrames)
+		if len(tg.met.frames) > maxFrames+1 {
+			t.Fatalf("%d frames are held, the bound is %d", len(tg.met.frames), maxFrames)
 		}
 	}
 }

@@ -13,24 +13,33 @@ import (
 	"sfsample/unwind"
 )
 
-// target returns what is known of a process, opened at its first capture.
-func (p *Pipeline) target(pid int) *target {
-	if t := p.targets[pid]; t != nil {
+// targets is what is known of the processes that captures came of, until they are forgotten, and what there is to report of those that were.
+type targets struct {
+	cfg               *PipelineConfig
+	rec               *recorder
+	out               *sender
+	all               map[int]*target
+	modules, problems map[string]bool // to report, of each at most maxReported
+}
+
+// of returns what is known of a process, opened at its first capture.
+func (ts *targets) of(pid int) *target {
+	if t := ts.all[pid]; t != nil {
 		return t
 	}
-	t := &target{pid: pid, walkers: map[walkerKey]*unwind.Walker{}, threads: map[int]*seen{}, stacks: map[uint64][]*stack{}, frames: map[frameKey]*rawFrame{}}
-	t.names = p.cfg.Names.process(pid)
-	t.space, t.err = p.cfg.Open(pid)
+	t := &target{pid: pid, walkers: map[walkerKey]*unwind.Walker{}, threads: map[int]*seen{}, met: newMet()}
+	t.names = ts.cfg.Names.process(pid)
+	t.space, t.err = ts.cfg.Open(pid)
 	if t.err != nil {
-		p.cfg.Log.Warn("read the mappings of a process", "pid", pid, "err", t.err)
+		ts.cfg.Log.Warn("read the mappings of a process", "pid", pid, "err", t.err)
 	}
-	p.targets[pid] = t
-	if p.cfg.Live {
-		t.name, _ = p.fs.Comm(pid, pid)
+	ts.all[pid] = t
+	if ts.cfg.Live {
+		t.name, _ = proc.Comm(pid, pid)
 		if is32(pid) {
-			t.limit = regs.CompatLimit(p.cfg.Host)
+			t.limit = regs.CompatLimit(ts.cfg.Host)
 		}
-		p.record(&capture.Name{PID: pid, Name: t.name})
+		ts.rec.write(&capture.Name{PID: pid, Name: t.name})
 	}
 	return t
 }
@@ -57,8 +66,8 @@ func (t *target) offer(maps []procfs.Mapping) bool {
 
 // replaced is told that the process is another program by now than that of the
 // captures that are still to come before it is forgotten.
-func (p *Pipeline) replaced(pid int) {
-	t := p.target(pid)
+func (ts *targets) replaced(pid int) {
+	t := ts.of(pid)
 	t.past.over = true
 	if s, ok := t.space.(interface{ Replace() }); ok {
 		s.Replace()
@@ -66,12 +75,12 @@ func (p *Pipeline) replaced(pid int) {
 }
 
 // forked gives a new process what is known of its parent.
-func (p *Pipeline) forked(f fork) {
-	parent := p.targets[f.parent]
+func (ts *targets) forked(f fork) {
+	parent := ts.all[f.parent]
 	if parent == nil || parent.space == nil {
 		return
 	}
-	t := p.target(f.child)
+	t := ts.of(f.child)
 	if t.name == "" {
 		t.name = parent.name
 	}
@@ -81,15 +90,15 @@ func (p *Pipeline) forked(f fork) {
 // opened reads, while a process lives for certain, what is needed to unwind and
 // name its captures after its end: its mappings and its program.
 func (p *Pipeline) opened(pid int) {
-	t := p.target(pid)
+	t := p.targets.of(pid)
 	if t.space == nil {
 		return
 	}
-	p.attest(t, time.Since(p.cfg.Start))
+	p.walks.attest(t, time.Since(p.cfg.Start))
 	if p.cfg.Scripts {
 		p.runtime(t, scriptMemory{p, t})
 	}
-	exe, _, err := p.fs.Exe(pid)
+	exe, _, err := proc.Exe(pid)
 	if err != nil {
 		return
 	}
@@ -101,11 +110,11 @@ func (p *Pipeline) opened(pid int) {
 }
 
 // early takes what the engine has read of a young process.
-func (p *Pipeline) early(pid int, at time.Duration, e *early) {
-	t := p.target(pid)
+func (ts *targets) early(pid int, at time.Duration, e *early) {
+	t := ts.of(pid)
 	if t.name == "" {
 		t.name = strings.TrimSuffix(string(e.comm), "\n")
-		p.record(&capture.Name{PID: pid, Name: t.name})
+		ts.rec.write(&capture.Name{PID: pid, Name: t.name})
 	}
 	if maps, err := procfs.ParseMaps(e.maps); err == nil && t.offer(maps) {
 		t.past.known(at, t.space)
@@ -113,17 +122,17 @@ func (p *Pipeline) early(pid int, at time.Duration, e *early) {
 }
 
 // close keeps what there is to report of a process.
-func (p *Pipeline) close(t *target) {
+func (ts *targets) close(t *target) {
 	if t == nil || t.space == nil {
 		return
 	}
 	for _, r := range t.space.Report() {
-		if r.Used && len(p.modules) < maxReported {
-			p.modules[r.String()] = true
+		if r.Used && len(ts.modules) < maxReported {
+			ts.modules[r.String()] = true
 		}
 		for _, problem := range r.Problems {
-			if len(p.problems) < maxReported {
-				p.problems[problem.String()] = true
+			if len(ts.problems) < maxReported {
+				ts.problems[problem.String()] = true
 			}
 		}
 	}
@@ -134,27 +143,27 @@ func (p *Pipeline) close(t *target) {
 }
 
 // leave drops what is known of a thread.
-func (p *Pipeline) leave(l left) {
-	if t := p.targets[l.pid]; t != nil {
+func (ts *targets) leave(l left) {
+	if t := ts.all[l.pid]; t != nil {
 		delete(t.threads, l.tid)
 	}
 }
 
 // forget drops what is known of a process that has ended or become another.
-func (p *Pipeline) forget(pid int) {
-	p.record(&capture.Gone{PID: pid})
-	if t := p.targets[pid]; t != nil {
-		p.close(t)
-		p.queue <- named{gone: t.names} // behind the last of its stacks
+func (ts *targets) forget(pid int) {
+	ts.rec.write(&capture.Gone{PID: pid})
+	if t := ts.all[pid]; t != nil {
+		ts.close(t)
+		ts.out.forget(t.names) // behind the last of its stacks
 	}
-	delete(p.targets, pid)
+	delete(ts.all, pid)
 }
 
-func (p *Pipeline) closeAll() {
-	for _, t := range p.targets {
-		p.close(t)
+func (ts *targets) closeAll() {
+	for _, t := range ts.all {
+		ts.close(t)
 	}
-	clear(p.targets)
+	clear(ts.all)
 }
 
 // maxReported bounds the modules and the defects of tables that are reported: a
@@ -164,7 +173,7 @@ const maxReported = 1000
 // Modules lists the modules that were used, with their tables, and the defects
 // of tables. Call it when the run is over.
 func (p *Pipeline) Modules() (modules, problems []string) {
-	return slices.Sorted(maps.Keys(p.modules)), slices.Sorted(maps.Keys(p.problems))
+	return slices.Sorted(maps.Keys(p.targets.modules)), slices.Sorted(maps.Keys(p.targets.problems))
 }
 
 // walker returns the walker for stacks of one architecture.
@@ -198,4 +207,21 @@ func (t *target) place(f unwind.Frame) string {
 		return fmt.Sprintf("%s+%#x", m.Name(), vaddr)
 	}
 	return fmt.Sprintf("%#x", f.PC)
+}
+
+// threadNameAge is how long the name of a thread is believed.
+const threadNameAge = time.Second
+
+// name reads the name of a thread, if that was not done lately.
+func (ts *targets) name(t *target, tid int, s *seen, at time.Duration) {
+	if !ts.cfg.Live || s.name != "" && at-s.named < threadNameAge {
+		return
+	}
+	s.named = at
+	name, err := proc.Comm(t.pid, tid)
+	if err != nil || name == s.name {
+		return
+	}
+	s.name = name
+	ts.rec.write(&capture.Name{PID: t.pid, TID: tid, Name: name})
 }

@@ -7,6 +7,7 @@ import "time"
 
 // children is the CPU time of the children of a process that have ended, and of their own.
 type children struct {
+	parent int           // of the process itself; 0: not known
 	clock  time.Duration // the CPU time of the process when reaped was read: it takes some to wait
 	base   time.Duration // reaped when sampling began
 	reaped time.Duration // of those it has waited for, as last read
@@ -16,16 +17,6 @@ type children struct {
 
 // clockTick is the unit in which stat tells of ended children: what was used before sampling began is rounded to it twice.
 const clockTick = 10 * time.Millisecond
-
-// readChildren reads what the ended children of p have used. The leader's file tells it also when it has exited.
-func (e *engine) readChildren(p *process) {
-	c := &p.children
-	if now := p.watch.Clock(); now != c.clock || c.reaped == 0 {
-		if s, err := e.fs.TaskStat(p.pid, p.pid); err == nil {
-			c.clock, c.reaped = now, s.Reaped
-		}
-	}
-}
 
 // unseen is what ended children of p have used and nothing was sent for yet.
 func (p *process) unseen() time.Duration {
@@ -37,9 +28,19 @@ func (p *process) unseen() time.Duration {
 	return max(0, rest)
 }
 
+// readChildren reads what the ended children of p have used. The leader's file tells it also when it has exited.
+func (ac *accounts) readChildren(p *process) {
+	c := &p.children
+	if now := p.watch.Clock(); now != c.clock || c.reaped == 0 {
+		if s, err := proc.TaskStat(p.pid, p.pid); err == nil {
+			c.clock, c.reaped = now, s.Reaped
+		}
+	}
+}
+
 // endChild accounts for a child that has ended with its parent, which may still have to wait for it.
-func (e *engine) endChild(p *process) {
-	if parent := e.procs[p.parent]; parent != nil && e.opt.Children {
-		parent.children.known += p.watch.Clock() - p.cpuBase + p.children.known + p.children.told
+func (ac *accounts) endChild(p *process) {
+	if parent := ac.roster.procs[p.children.parent]; parent != nil && ac.opt.Children {
+		parent.children.known += p.watch.Clock() - p.cpu.base + p.children.known + p.children.told
 	}
 }

@@ -14,11 +14,10 @@ import (
 // TestReadEarly: what is read of a young process is not taken for that of a capture if it has become another program since.
 func TestReadEarly(t *testing.T) {
 	p := startPool(t, threadsProg(t, "pool.c"))
-	e := &engine{}
-	proc := &process{pid: p.PID, brief: true, pages: procfs.FS{}.OpenPagemap(p.PID)}
-	defer proc.pages.Close()
+	proc := &process{pid: p.PID, young: young{brief: true}, mem: memory{pages: procfs.FS{}.OpenPagemap(p.PID)}}
+	defer proc.mem.pages.Close()
 	th := &thread{tid: p.PID, proc: proc}
-	if early := e.readEarly(th); early == nil || len(early.maps) == 0 {
+	if early := readEarly(th); early == nil || len(early.maps) == 0 {
 		t.Fatalf("nothing was read of a process that lives: %v", early)
 	}
 	p.say(t, 'x', 4)
@@ -28,7 +27,7 @@ func TestReadEarly(t *testing.T) {
 		}
 	}
 	for range 4 { // it is read at the first captures, not at all
-		if early := e.readEarly(th); early != nil {
+		if early := readEarly(th); early != nil {
 			t.Fatalf("mappings of the next program:\n%s", early.maps)
 		}
 	}
@@ -43,7 +42,7 @@ func TestReplacedChild(t *testing.T) {
 		shares bool
 		want   bool
 	}{{os.Getpid(), true, false}, {1, true, true}, {1, false, false}} {
-		p := &process{pid: os.Getpid(), pages: own, parent: tt.parent, shares: tt.shares}
+		p := &process{pid: os.Getpid(), mem: memory{pages: own, shares: tt.shares}, children: children{parent: tt.parent}}
 		if got := p.replaced(); got != tt.want {
 			t.Errorf("parent %d, shares %t: %t", tt.parent, tt.shares, got)
 		}
@@ -72,11 +71,12 @@ func TestUnseen(t *testing.T) {
 	}
 	// What is known of a child is known of its parent's ended children.
 	timing := watch.Timing{Interval: ms}
-	child := &process{pid: 3, parent: 2, cpuBase: 4 * ms, children: children{known: 2 * ms, told: ms}, watch: watch.NewProcess(0, timing, 10*ms)}
-	parent := &process{pid: 2, parent: 1}
-	e := &engine{procs: map[int]*process{2: parent}, opt: Options{Children: true}}
-	e.endChild(parent)
-	e.endChild(child)
+	child := &process{pid: 3, cpu: charges{base: 4 * ms}, children: children{parent: 2, known: 2 * ms, told: ms}, watch: watch.NewProcess(0, timing, 10*ms)}
+	parent := &process{pid: 2, children: children{parent: 1}}
+	ac := &accounts{roster: newRoster(nil), opt: &Options{Children: true}}
+	ac.roster.procs[2] = parent
+	ac.endChild(parent)
+	ac.endChild(child)
 	if parent.children.known != 9*ms {
 		t.Errorf("%v of a child with 6ms of its own and 3ms of its children are known", parent.children.known)
 	}

@@ -11,9 +11,9 @@ import (
 )
 
 // user is the user-mode state of a capture.
-func (p *Pipeline) user(t *target, c *capture.Capture) (regs.User, error) {
+func (t *target) user(host string, c *capture.Capture) (regs.User, error) {
 	if c.Taken != capture.Unstopped {
-		u, err := regs.Prstatus(p.cfg.Host, c.Regs)
+		u, err := regs.Prstatus(host, c.Regs)
 		if err == nil && len(c.FPRegs) > 0 {
 			regs.S390XFPRegs(&u.Set, c.FPRegs)
 		}
@@ -22,20 +22,20 @@ func (p *Pipeline) user(t *target, c *capture.Capture) (regs.User, error) {
 		}
 		return u, err
 	}
-	u := publishedRegs(p.arch(t), c)
+	u := publishedRegs(t.arch(host), c)
 	u.Limit = t.limit
 	return u, nil
 }
 
 // arch is the architecture of the process's program, for captures that do not
 // tell it.
-func (p *Pipeline) arch(t *target) *regs.Arch {
+func (t *target) arch(host string) *regs.Arch {
 	if t.space != nil {
 		if m, ok := t.space.(interface{ Arch() *regs.Arch }); ok && m.Arch() != nil {
 			return m.Arch()
 		}
 	}
-	return regs.ByName(p.cfg.Host)
+	return regs.ByName(host)
 }
 
 // isRestart tells whether a return register holds a code by which the kernel

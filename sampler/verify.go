@@ -18,22 +18,22 @@ const farFP = 1 << 20
 
 // verifyWalk asks at each frame of a capture every two methods that have a row
 // there, and counts where their answers differ.
-func (p *Pipeline) verifyWalk(t *target, c *capture.Capture, u *regs.User) {
-	p.load(c)
-	t.walker(u.Arch, c.PACMask, &p.cfg).Verify(&u.Set, &p.mem, func(d unwind.Difference) {
-		if k := p.difference(t, c, d); p.differences[k] > 0 || len(p.differences) < maxDifferences {
-			p.differences[k]++
+func (ws *walks) verifyWalk(t *target, c *capture.Capture, u *regs.User) {
+	ws.load(c)
+	t.walker(u.Arch, c.PACMask, ws.cfg).Verify(&u.Set, &ws.mem, func(d unwind.Difference) {
+		if k := ws.difference(t, c, d); ws.differences[k] > 0 || len(ws.differences) < maxDifferences {
+			ws.differences[k]++
 		}
 	})
 }
 
 // difference describes a difference by what stays the same between stacks: the
 // code address, and the answers relative to the frame's stack pointer.
-func (p *Pipeline) difference(t *target, c *capture.Capture, d unwind.Difference) string {
+func (ws *walks) difference(t *target, c *capture.Capture, d unwind.Difference) string {
 	where := fmt.Sprintf("%#x", d.Frame.PC)
 	if m, vaddr, ok := t.space.Module(d.Frame.LookupPC()); ok {
 		where = fmt.Sprintf("%s (build-id %s) at %#x", m.Path, m.BuildID, vaddr)
-		if s := p.cfg.Names.function(t.names, m, vaddr); s != "" {
+		if s := ws.cfg.Names.function(t.names, m, vaddr); s != "" {
 			where += " in " + s
 		}
 	}
@@ -62,10 +62,10 @@ func (t *target) answer(a unwind.Answer, sp uint64) string {
 // Differences lists what --verify found, each with how often, most frequent
 // first. Call it when the run is over.
 func (p *Pipeline) Differences() []string {
-	keys := slices.Sorted(maps.Keys(p.differences))
-	slices.SortStableFunc(keys, func(a, b string) int { return int(p.differences[b] - p.differences[a]) })
+	keys := slices.Sorted(maps.Keys(p.walks.differences))
+	slices.SortStableFunc(keys, func(a, b string) int { return int(p.walks.differences[b] - p.walks.differences[a]) })
 	for i, k := range keys {
-		keys[i] = fmt.Sprintf("%d times: %s", p.differences[k], k)
+		keys[i] = fmt.Sprintf("%d times: %s", p.walks.differences[k], k)
 	}
 	return keys
 }

@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
+	"sfsample/sampler/clocks"
 )
 
 // hung is for how long a thread of ours may get nowhere until it counts as hanging: a page that no server
@@ -23,11 +25,38 @@ const hung = time.Second
 // errHung is the end of a run whose coordinator hangs: there is nothing more to come.
 var errHung = errors.New("sample: the target's files in /proc cannot be read for a second, reading them hangs (try: cat /proc/PID/stack, with the target's number); what was sampled until then is written")
 
+// pulse is the coordinator's sign of life, and what it shows of the run, for the watchdog: all that both touch is atomic, so that neither
+// waits for the other.
+type pulse struct {
+	fs   procfs.FS
+	said *notices
+	stop chan struct{} // closed by the watchdog when the run is to end
+
+	busy      atomic.Int64                 // the coordinator may hang since this CLOCK_MONOTONIC time; 0: it rests
+	board     atomic.Pointer[clocks.Board] // nil: not there yet
+	status    atomic.Pointer[Progress]     // nil: nothing yet
+	published int64                        // when status was set; the coordinator's
+}
+
+// works notes that the coordinator goes on with what may hang.
+func (p *pulse) works() { p.busy.Store(ptrace.Now()) }
+
+// rests notes that the coordinator waits for nothing of the target.
+func (p *pulse) rests() { p.busy.Store(0) }
+
+// publish lets other goroutines see how it goes, ten times a second at the most.
+func (p *pulse) publish(now int64, look func() *Progress) {
+	if now-p.published >= int64(100*time.Millisecond) {
+		p.published = now
+		p.status.Store(look())
+	}
+}
+
 // watch is the watchdog of a run, on an OS thread of its own. It holds nothing and reads nothing of the target, so that it cannot hang itself.
 // It waits for the engine's end, asks for it when ctx is done or a clock holds a stopped thread and gets
 // nowhere, and reports progress. An error is that the coordinator hangs: it will not end. Either is found after
 // hung to one and a half times that.
-func (e *engine) watch(ctx context.Context, done <-chan struct{}, progress func(Progress)) error {
+func (p *pulse) watch(ctx context.Context, done <-chan struct{}, progress func(Progress)) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	every := hung / 2
@@ -43,7 +72,7 @@ func (e *engine) watch(ctx context.Context, done <-chan struct{}, progress func(
 	end := func() {
 		if !ending {
 			ending = true
-			close(e.stop)
+			close(p.stop)
 		}
 	}
 	for {
@@ -59,21 +88,21 @@ func (e *engine) watch(ctx context.Context, done <-chan struct{}, progress func(
 			if last = now; starved {
 				before = idleness{}
 			}
-			if since := e.busy.Load(); since != 0 && now-since > int64(hung/2) && !starved {
-				found := idleness{since, callsOf(e.fs, os.Getpid())}
+			if since := p.busy.Load(); since != 0 && now-since > int64(hung/2) && !starved {
+				found := idleness{since, callsOf(p.fs, os.Getpid())}
 				if now-since > int64(hung) && found.goesOn(before) {
 					return errHung
 				}
 				before = found
 			}
-			if b := e.shared.Load(); b != nil && !ending {
+			if b := p.board.Load(); b != nil && !ending {
 				if tid, since := b.Held(); since != 0 && now-since > int64(hung) {
-					e.log.Warn("the copy of a stack hangs, and the thread stands still: the run ends here", "tid", tid)
+					p.said.log.Warn("the copy of a stack hangs, and the thread stands still: the run ends here", "tid", tid)
 					end()
 				}
 			}
-			if p := e.status.Load(); p != nil && progress != nil {
-				progress(*p)
+			if s := p.status.Load(); s != nil && progress != nil {
+				progress(*s)
 			}
 		}
 	}
@@ -134,9 +163,3 @@ func inProc(fd uint64) bool {
 	name, err := os.Readlink("/proc/self/fd/" + strconv.FormatUint(fd, 10))
 	return err != nil || strings.HasPrefix(name, "/proc/")
 }
-
-// works notes that the coordinator goes on with what may hang.
-func (e *engine) works() { e.busy.Store(ptrace.Now()) }
-
-// rests notes that the coordinator waits for nothing of the target.
-func (e *engine) rests() { e.busy.Store(0) }

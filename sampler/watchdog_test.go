@@ -54,8 +54,8 @@ func TestWatchdog(t *testing.T) {
 	if least := slices.Min(took); least < hung || least > hung*3/2 {
 		t.Errorf("given up after %v, want %v to %v", took, hung, hung*3/2)
 	}
-	for name, does := range map[string]func(*engine){"at rest": (*engine).rests, "at work": (*engine).works} {
-		e, done := &engine{stop: make(chan struct{})}, make(chan struct{})
+	for name, does := range map[string]func(*pulse){"at rest": (*pulse).rests, "at work": (*pulse).works} {
+		e, done := &pulse{stop: make(chan struct{})}, make(chan struct{})
 		go func() {
 			defer close(done)
 			for end := time.Now().Add(3 * hung); time.Now().Before(end); {
@@ -94,7 +94,7 @@ func watchHung(t *testing.T) time.Duration {
 	if err := unix.Mkfifo(name, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	other := &engine{stop: make(chan struct{})}
+	other := &pulse{stop: make(chan struct{})}
 	other.works()
 	starved := make(chan struct{})
 	time.AfterFunc(3*hung, func() { close(starved) })
@@ -102,7 +102,7 @@ func watchHung(t *testing.T) time.Duration {
 		t.Errorf("watch = %v of a coordinator that gets no CPU, while another thread reads a pipe", err)
 	}
 	done := make(chan struct{})
-	e := &engine{stop: make(chan struct{})}
+	e := &pulse{stop: make(chan struct{})}
 	begun := time.Now()
 	e.works()
 	go func() {
@@ -126,7 +126,7 @@ func watchHung(t *testing.T) time.Duration {
 // TestWatchdogThread: no other goroutine runs on the watchdog's thread.
 func TestWatchdogThread(t *testing.T) {
 	done := make(chan struct{})
-	e := &engine{stop: make(chan struct{})}
+	e := &pulse{stop: make(chan struct{})}
 	e.status.Store(&Progress{})
 	var own atomic.Int64 // the watchdog's thread
 	var seen sync.Map    // those of others

@@ -42,10 +42,12 @@ type kind struct {
 
 var kinds = map[string]kind{
 	"host": {dir: "host", place: runHost, args: []string{"-test.timeout=10m"}},
-	"user": {dir: "host", place: runUser, args: []string{"-test.timeout=10m"},
+	"user": {dir: "host", place: runUser, args: []string{"-test.timeout=10m", "-test.skip=^Test(DebuggersAgree|Languages)$"},
 		without: append([]string{"sframe", "sframe/ehframe"}, alone...)},
-	"race": {dir: "race", flags: []string{"-race"}, place: runHost, args: []string{"-test.timeout=15m"},
-		without: append([]string{"bench"}, alone...)}, // whose tests are of the usual builds
+	// TestFair measures, and the others are of what one goroutine does, or a browser.
+	"race": {dir: "race", flags: []string{"-race"}, place: runHost,
+		args:    []string{"-test.timeout=15m", "-test.skip=^Test(Browser|DebuggersAgree|Fair|Languages|ReplayStock|Search)$"},
+		without: append([]string{"bench", "bench/harm", "tools/attack"}, alone...)}, // whose tests are of the usual builds
 	// Without DWARF (-w): the guest has all programs in memory.
 	"arm64": {dir: "arm64", env: []string{"GOARCH=arm64", "CGO_ENABLED=0"}, flags: []string{"-ldflags=-w"},
 		place: inGuest("arm64"), args: []string{"-test.timeout=15m"}},

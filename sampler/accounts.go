@@ -1,0 +1,216 @@
+package sampler
+
+import (
+	"time"
+
+	"sfsample/ptrace"
+	"sfsample/sampler/capture"
+	"sfsample/sampler/ledger"
+)
+
+// accounts gives what threads owe to classes and their CPU time to samples, by what was seen of them: each tick is weighed
+// once, and of a process's CPU time what no sample stands for is sent as such.
+type accounts struct {
+	opt    *Options
+	ticks  *ticks
+	out    *outlet
+	files  *files
+	roster *roster
+	book   *ledger.Book
+	load   *load
+	unseen time.Duration // CPU time of children that ended before they were seen
+}
+
+// chargeRest reports the CPU time of a process that no sample stands for: that
+// of threads that were never caught running, of each one since its last
+// sample, and of children that nobody has seen.
+func (ac *accounts) chargeRest(p *process) {
+	if ac.opt.WallWeight {
+		return
+	}
+	var rest time.Duration
+	if p.only {
+		for _, t := range ac.roster.list {
+			if t.proc != p {
+				continue
+			}
+			if s, err := ac.files.schedstat(t); err == nil {
+				rest += s.Run - t.line.Run()
+			}
+		}
+	} else {
+		rest = p.watch.Clock() - p.cpu.base - p.cpu.charged
+	}
+	if ac.opt.Children && !p.only {
+		ac.readChildren(p)
+		unseen := p.unseen()
+		p.children.told += unseen
+		ac.unseen += unseen
+		rest = max(rest, 0) + unseen
+	}
+	if rest > 0 {
+		ac.out.send(item{spent: &capture.Spent{PID: p.pid, Weight: capture.Weight{CPU: rest}}})
+	}
+}
+
+// unmet is the class of ticks at which a thread was not blocked when it was looked at, and no
+// clock has met it.
+func (ac *accounts) unmet(t *thread) ledger.Class {
+	switch {
+	case ac.opt.Stop == StopNever:
+		return ledger.Untraced
+	case t.queue.homeless > 0 || t.slot < 0:
+		return ledger.Unmet
+	case ac.load.own.stride > 1:
+		return ledger.Throttled
+	case ac.opt.All:
+		return ledger.Unsure
+	}
+	return ledger.Idle // a clock was there, and the thread was not on its CPU
+}
+
+// credit gives the last stack of a thread the weight of some ticks more, in which it has not run or,
+// if it waited, had no CPU.
+func (ac *accounts) credit(t *thread, ticks int64, waited bool) {
+	if ticks == 0 {
+		return
+	}
+	c := &capture.Credit{PID: t.proc.pid, TID: t.tid, At: ac.ticks.at(ptrace.Now()), Waited: waited}
+	c.Wall = ac.ticks.wall(ticks)
+	ac.out.send(item{credit: c})
+}
+
+// creditWaits shows the ticks in which a thread waited for a CPU on the stack that it had when it got one.
+func (ac *accounts) creditWaits(t *thread) {
+	if ac.opt.All {
+		ac.credit(t, t.queue.waits, true)
+	}
+	t.queue.waits = 0
+}
+
+// emit weighs a capture that was made at the CLOCK_MONOTONIC time now, and sends it to the pipeline.
+func (ac *accounts) emit(t *thread, n int64, c *capture.Capture, run time.Duration, now int64) {
+	ac.emitWith(t, n, c, run, now, readEarly(t))
+}
+
+// emitWith is emit with what was read early.
+func (ac *accounts) emitWith(t *thread, n int64, c *capture.Capture, run time.Duration, now int64, early *early) {
+	c.PID, c.TID, c.Tick, c.PACMask = t.proc.pid, t.tid, n, t.proc.pac
+	c.At = ac.ticks.at(now)
+	c.CPU = t.line.Charge(run)
+	t.proc.cpu.charged += c.CPU
+	c.Wall = time.Duration(ac.ticks.interval)
+	t.shown = true
+	ac.out.send(item{capture: c, fb: t.fb, early: early, program: t.proc.program})
+	ac.creditWaits(t)
+}
+
+// balance accounts for blocked threads that have not run up to now, and for the CPU time that no sample will stand
+// for: that of threads that have ended, or were never met.
+func (ac *accounts) balance() {
+	n := ac.book.Tick()
+	pending := map[*process]time.Duration{} // CPU time for which samples of living threads will stand
+	for _, t := range ac.roster.list {
+		s, err := ac.files.schedstat(t)
+		if err != nil {
+			continue // its end is found out at the next look
+		}
+		if t.watch.Same(s.Count) {
+			ac.creditIdle(t, ac.settled(t, n))
+		}
+		pending[t.proc] += s.Run - t.line.Run()
+	}
+	if ac.opt.WallWeight {
+		return
+	}
+	for _, p := range ac.roster.procs {
+		p.cpu.ahead = 0
+		cpu, ok := p.cpuTime()
+		spent := cpu - p.cpu.base - p.cpu.charged - pending[p]
+		if !ok || p.only || spent < time.Duration(ac.ticks.interval) {
+			continue
+		}
+		s := &capture.Spent{PID: p.pid}
+		s.CPU = spent
+		p.cpu.charged += s.CPU
+		p.cpu.ahead = s.CPU
+		ac.out.send(item{spent: s})
+	}
+}
+
+// settled is the last tick up to n whose clocks can have nothing more to tell of a thread.
+func (ac *accounts) settled(t *thread, n int64) int64 {
+	if t.slot >= 0 {
+		return n - 1
+	}
+	return n
+}
+
+// unsure ends the wait of a thread that was found at tick n to have run at some time since its last look, and accounts
+// for the ticks before. run is its run time of now.
+func (ac *accounts) unsure(t *thread, n int64, run time.Duration) {
+	if sure := t.watch.Ran(&t.proc.watch, n, run); ac.book.Owed(&t.line, sure) > 0 {
+		ac.creditIdle(t, sure)
+	}
+	ac.book.Give(&t.line, n-1, ledger.Unsure)
+}
+
+// creditIdle accounts for the ticks up to n of a thread that has not run in
+// all of them.
+func (ac *accounts) creditIdle(t *thread, n int64) {
+	if late := t.late; late > 0 && n > t.watch.Since() {
+		t.late = 0
+		ac.creditIdle(t, t.watch.Since())
+		ac.book.Give(&t.line, min(late, n), ledger.Unsure)
+		if late > n {
+			t.late = late
+		}
+	}
+	switch {
+	case !t.stack:
+		ac.book.Give(&t.line, n, ledger.Idle)
+		return
+	case ac.out.behind():
+		ac.book.Give(&t.line, n, ledger.NoRoom)
+		return
+	}
+	ac.credit(t, ac.book.Give(&t.line, n, ledger.Reused), false)
+}
+
+// settle accounts for the ticks that a thread on the board owes up to tick n, in which no clock has met it:
+// those that it waited for a CPU, as far as the kernel's count of that goes, and others.
+func (ac *accounts) settle(t *thread, n int64, waited time.Duration, c ledger.Class) {
+	if w := int64(waited - t.queue.waited); w > 0 && !t.watch.Asleep() {
+		k := (w + ac.ticks.interval/2) / ac.ticks.interval
+		if w >= t.queue.runnable*ac.ticks.interval/2 {
+			k = max(k, t.queue.runnable)
+		}
+		t.queue.waits += ac.book.GiveSome(&t.line, min(k, ac.book.Owed(&t.line, n)), ledger.Waiting)
+	}
+	t.queue.waited, t.queue.runnable = waited, 0
+	ac.book.Give(&t.line, n, c)
+}
+
+// finish accounts for what is still owed when a run ends while its targets
+// live.
+func (ac *accounts) finish() {
+	n := ac.book.Tick()
+	for _, t := range ac.roster.list {
+		s, err := ac.files.schedstat(t)
+		switch {
+		case err != nil:
+			ac.book.Give(&t.line, n, ledger.Exited)
+		case t.watch.Same(s.Count):
+			ac.creditIdle(t, n)
+		case t.watch.Asleep():
+			ac.book.Give(&t.line, n, ledger.Unsure)
+		default:
+			ac.settle(t, n, s.Wait, ac.unmet(t))
+		}
+		ac.creditWaits(t)
+	}
+	for _, p := range ac.roster.procs {
+		p.readCPU()
+		ac.chargeRest(p)
+	}
+}

@@ -1,0 +1,146 @@
+package sampler
+
+import (
+	"time"
+
+	"sfsample/ptrace"
+	"sfsample/sampler/capture"
+	"sfsample/sampler/clocks"
+	"sfsample/sampler/ledger"
+	"sfsample/sampler/taking"
+)
+
+// harvest takes what clocks have taken: each sample is accounted for or dropped, once, and its buffers are the clock's again.
+type harvest struct {
+	opt     *Options
+	ticks   *ticks
+	files   *files
+	listing *listing
+	bank    *clocks.Bank
+	roster  *roster
+	acct    *accounts
+	book    *ledger.Book
+	pool    *pool
+	load    *load
+	rounds  *rounds
+	figures figures
+}
+
+// figures are what samples tell of a run, see [Result].
+type figures struct {
+	delay, pause, took, met histogram
+	moved, seizes           int64
+}
+
+// tell adds them to a result.
+func (f *figures) tell(r *Result) {
+	r.Delay, r.Pause, r.Taken, r.Met = f.delay.spread(), f.pause.spread(), f.took.spread(), f.met.spread()
+	r.Moved, r.Seizes = f.moved, f.seizes
+}
+
+// drain takes what clocks have taken.
+func (h *harvest) drain() {
+	for _, m := range h.bank.Drain() {
+		h.taken(h.listing.thread(m.Slot), m)
+		m.Done()
+	}
+}
+
+// taken accounts for a sample of a clock and passes it on.
+func (h *harvest) taken(t *thread, m *clocks.Sample) {
+	if !m.Asleep {
+		h.figures.seizes++
+	}
+	if t == nil || t.tid != m.TID || !h.roster.live(t) {
+		return // it was dropped meanwhile
+	}
+	asked := t.req.asking
+	t.req.again, t.req.asking = t.req.asking, false
+	took := time.Duration(m.Taken())
+	h.figures.took.add(took)
+	h.load.add(t, took)
+	tick := min(m.Tick, h.book.Tick())
+	if h.book.Owed(&t.line, tick) == 0 {
+		t.req.again = false // what the stop has shown is lost
+		return              // it was read at this tick already, when it waited
+	}
+	h.wasMet(t, tick, m)
+	if m.Gone || t.proc.mem.shares && t.proc.replaced() { // a clock cannot tell whose memory that was
+		h.book.Give(&t.line, tick, ledger.Exited)
+		return
+	}
+	c := h.swap(t, m)
+	if c == nil {
+		t.req.again = false
+		h.book.Give(&t.line, tick, ledger.NoRoom)
+		return
+	}
+	if asked && ptrace.StackPointer(c.Regs) == t.req.wait.SP {
+		// Not every architecture tells at a stop which call it has met.
+		c.Blocked, c.Call.NR = true, t.req.wait.NR
+	}
+	c.Delay, c.Pause, c.Late = time.Duration(m.Stopped-m.Asked), time.Duration(m.Released-m.Stopped), time.Duration(m.Wake-h.ticks.start-m.Tick*h.ticks.interval)
+	if m.Asleep {
+		c.Taken, c.Blocked, c.Call, c.Count = capture.Unstopped, true, m.Call, m.Count
+	} else {
+		h.figures.delay.add(c.Delay)
+		h.figures.pause.add(c.Pause)
+		h.rounds.now.pause.add(c.Pause)
+		if m.Met {
+			h.figures.met.add(c.Delay + c.Pause)
+		}
+	}
+	if m.Moved && !asked {
+		h.figures.moved++
+	}
+	h.book.Give(&t.line, tick, ledger.Sampled)
+	h.book.Give(&t.line, min(h.ticks.passed(m.Stopped), h.book.Tick()), ledger.NotStopped)
+	h.acct.emit(t, m.Tick, c, h.ran(t, m), m.Released)
+}
+
+// ran is what a thread has run for when a clock let go of it.
+func (h *harvest) ran(t *thread, m *clocks.Sample) time.Duration {
+	if h.opt.uncounted {
+		s, _ := h.files.schedstat(t)
+		return s.Run
+	}
+	return time.Duration(m.Run)
+}
+
+// wasMet accounts for the ticks before the one at which a clock has met a thread.
+func (h *harvest) wasMet(t *thread, tick int64, m *clocks.Sample) {
+	if t.watch.Asleep() {
+		h.acct.unsure(t, tick, time.Duration(m.RunAsked))
+	} else {
+		h.acct.settle(t, tick-1, time.Duration(m.WaitAsked), h.acct.unmet(t))
+	}
+	t.queue.homeless, t.queue.waited = 0, time.Duration(m.Wait)
+	t.stack = false
+}
+
+// swap makes a capture of what a clock has taken, and gives the clock other room. nil: there is
+// none.
+func (h *harvest) swap(t *thread, m *clocks.Sample) *capture.Capture {
+	a := t.fb.Get()
+	want, beyond := a.want(h.pool.first()), a.Beyond
+	if most := len(m.Stack) + len(m.Beyond); want+beyond > most && want+beyond > most+h.bank.Room() {
+		want, beyond = len(m.Stack), len(m.Beyond)
+	}
+	c := h.pool.get(want, beyond)
+	if c == nil {
+		return nil
+	}
+	lent := held(c)
+	room := taking.Buffer{Regs: c.Regs[:cap(c.Regs)], FPRegs: c.FPRegs[:cap(c.FPRegs)], Stack: c.Stack[:cap(c.Stack)], Beyond: c.Beyond[:cap(c.Beyond)]}
+	if len(room.FPRegs) < taking.FPRegsBytes {
+		room.FPRegs = make([]byte, taking.FPRegsBytes)
+	}
+	m.Buffer.Fill(c)
+	h.pool.grown(held(c) - lent)
+	m.Regs, m.FPRegs, m.Stack, m.Beyond = room.Regs, room.FPRegs, room.Stack, room.Beyond
+	if m.PACMask != 0 {
+		t.proc.pac = m.PACMask
+	}
+	c.Taken = capture.Stopped
+	return c
+}

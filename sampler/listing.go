@@ -1,0 +1,132 @@
+package sampler
+
+import (
+	"slices"
+
+	"sfsample/sampler/clocks"
+	"sfsample/sampler/ledger"
+	"sfsample/sampler/taking"
+)
+
+// listing is the coordinator's side of the board: which thread is in which slot. A slot is a thread's until the board has
+// taken it back, which it refuses while a clock holds the thread, and no file that clocks read there is closed before.
+type listing struct {
+	opt   *Options
+	book  *ledger.Book
+	files *files
+	board board
+	bank  *clocks.Bank
+	slots []*thread     // by slot
+	n     int           // threads that are on the board, but for those that are gone
+	later []func() bool // what is to be tried again at the next tick until it is true
+}
+
+// board is what a listing wants of a [clocks.Board].
+type board interface {
+	Put(clocks.Thread) int
+	Remove(slot int) bool
+	Advise(slot int, a taking.Advice) bool
+	Met(slot int, n int64) (sampled, lost, refused bool)
+	Asked(slot int) int64
+}
+
+// retry does what could not be done yet, as far as clocks have let go; pending tells that there is some of it.
+func (l *listing) retry() {
+	l.later = slices.DeleteFunc(l.later, func(try func() bool) bool { return try() })
+}
+func (l *listing) pending() bool { return len(l.later) > 0 }
+
+// thread is the one in a slot, nil if there is none.
+func (l *listing) thread(slot int) *thread {
+	if slot >= len(l.slots) {
+		return nil
+	}
+	return l.slots[slot]
+}
+
+// advise tells the board what unwinding has found out about a thread.
+func (l *listing) advise(t *thread) {
+	if a := t.fb.p.Load(); t.slot >= 0 && a != t.advice && l.board.Advise(t.slot, a.Advice) {
+		t.advice = a
+		l.bank.Fit(a.Want, a.Beyond)
+	}
+}
+
+// ask asks for a stop of a thread wherever it is. false: that cannot be done.
+func (l *listing) ask(t *thread) bool {
+	if t.slot < 0 || !l.bank.Ask(t.slot) {
+		return false
+	}
+	t.req.asking, t.req.asked = true, l.book.Tick()
+	return true
+}
+
+// awake puts a thread on the board, where clocks find it, and sees to it that its CPU has one.
+func (l *listing) awake(t *thread, cpu int) {
+	if t.slot >= 0 || l.opt.Stop == StopNever || t.noUserStack || !l.files.list(t) {
+		return
+	}
+	a := t.fb.Get()
+	t.slot = l.board.Put(clocks.Thread{TID: t.tid, PID: t.proc.pid, Sched: t.open.sched, Stat: t.open.stat, Debug: t.open.debug,
+		Call: t.open.call, Clock: t.proc.clock, Crowd: &t.proc.threads, Pages: int(t.proc.mem.pages), Advice: a.Advice, Run: int64(t.line.Run())})
+	if t.slot < 0 {
+		l.leave(t)
+		return
+	}
+	t.advice = t.fb.p.Load()
+	l.n++
+	for len(l.slots) <= t.slot {
+		l.slots = append(l.slots, nil)
+	}
+	l.slots[t.slot] = t
+	if cpu >= 0 {
+		l.bank.Need(cpu, l.book.Tick())
+	}
+}
+
+// leave takes a thread off the board. false: a clock holds it just now.
+func (l *listing) leave(t *thread) bool {
+	if t.slot >= 0 {
+		if !l.board.Remove(t.slot) {
+			return false
+		}
+		l.slots[t.slot] = nil
+		t.slot = -1
+		l.n--
+	}
+	l.files.unlist(t)
+	return true
+}
+
+// gone closes the files of a thread that a clock still holds, when that has let go of it.
+func (l *listing) gone(t *thread) {
+	slot := t.slot
+	t.proc.mem.held++
+	closeFiles := l.files.part(t)
+	l.later = append(l.later, func() bool {
+		if !l.board.Remove(slot) {
+			return false
+		}
+		l.slots[slot] = nil
+		t.proc.mem.held--
+		closeFiles()
+		return true
+	})
+}
+
+// closePages closes the pagemap of a process, when no clock holds a thread any more that reads it.
+func (l *listing) closePages(p *process) {
+	pages := p.mem.pages
+	p.mem.pages = -1
+	if p.mem.held == 0 {
+		pages.Close()
+		return
+	}
+	l.later = append(l.later, func() bool {
+		if p.mem.held > 0 {
+			return false
+		}
+		pages.Close()
+		return true
+	})
+}

@@ -1,0 +1,277 @@
+package sampler
+
+import (
+	"bytes"
+	"math/bits"
+
+	"sfsample/ptrace"
+	"sfsample/regs"
+	"sfsample/sampler/capture"
+	"sfsample/sampler/taking"
+	"sfsample/unwind"
+)
+
+// walks walks the stacks of captures, one at a time, and tells what to copy of the next. What it adds to a capture was read while the
+// thread had not run since, and a frame is sure only if its code was mapped at the capture's moment (past.go).
+type walks struct {
+	cfg    *PipelineConfig
+	pool   *pool
+	mem    unwind.Memory // of the walk under way
+	also   []unwind.Region
+	over   []unwind.Stack // stacks that the walk under way went over to
+	owned  []unwind.Owned // frames of it that are of a runtime's code
+	blocks []block        // of memory that it wanted
+	frames []unwind.Frame
+	ahead  []unwind.Frame // of a walk that only tells what to copy
+	held   int            // thread that is stopped while its capture is unwound
+	live   taking.Live
+	pages  taking.Buffer // room to read a pagemap
+	hurry  bool          // the engine has got advice that makes its next captures better
+
+	differences map[string]int64 // see verify.go
+}
+
+// maxWalks bounds how often a stack is walked whose process changes its mappings
+// all the time.
+const maxWalks = 8
+
+// otherCopy is how much is read of another stack at first, in bytes.
+const otherCopy = 32 << 10
+
+// largeCopy is how much may be copied on the chance that it is needed, in bytes.
+const largeCopy = 1 << 20
+
+// behindStack is how much is copied behind the outermost frame, in bytes. A thread
+// that begins or ends may have its outermost frame lower than it is in between.
+const behindStack = 4 << 10
+
+// walk unwinds; a thread that was not stopped, or still is, and whose stack outgrew its copy is read again,
+// whole, while it has not run.
+func (ws *walks) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.Frame, unwind.End) {
+	w := t.walker(u.Arch, c.PACMask, ws.cfg)
+	for again := 0; ; again++ {
+		gen := t.space.Generation()
+		ws.load(c)
+		m := t.managed()
+		if m != nil && m.Begin() {
+			t.manage(m)
+		}
+		frames, end := w.Walk(&u.Set, &ws.mem, ws.frames[:0])
+		ws.frames, ws.over, ws.owned = frames, append(ws.over[:0], w.Stacks()...), append(ws.owned[:0], w.Owned()...)
+		if t.space.Generation() != gen && again < maxWalks {
+			continue // the mappings were read anew on the way: begin with those
+		}
+		if m != nil && !m.Confirm() && again < maxWalks {
+			continue
+		}
+		if end.Reason != unwind.OutsideCopy || !ws.cfg.Live || !ws.extend(t, c, end) {
+			return frames, end
+		}
+	}
+}
+
+// load makes the stack copies of a capture those of the next walk.
+func (ws *walks) load(c *capture.Capture) {
+	ws.mem.Reset(c.StackAddr, c.Stack, nil)
+	ws.also = ws.also[:0]
+	at := 0
+	for _, b := range c.Blocks {
+		ws.also = append(ws.also, unwind.Region{Addr: b.Addr, Bytes: c.Beyond[at : at+b.Len]})
+		at += b.Len
+	}
+	ws.mem.Also = ws.also
+}
+
+// extend reads more of a thread's stack, if it has not run since: of another stack, if the walk went over to one. What
+// the capture held before stays as it is otherwise.
+func (ws *walks) extend(t *target, c *capture.Capture, end unwind.End) bool {
+	start := c.StackAddr
+	if len(ws.over) > 0 {
+		return ws.readOther(t, c, end.Addr)
+	}
+	if end.Addr < start || end.Addr-start >= maxCopy {
+		return false
+	}
+	size := min(max(4*len(c.Stack), int(end.Addr-start)+minCopy, 2*firstCopy), maxCopy)
+	if x := stackExtent(t.space.Mappings(), start); x.High > 0 {
+		size, _ = x.Bytes(start, size)
+	}
+	b := ws.readStill(t, c, start, size)
+	if len(b) <= int(end.Addr-start) || !bytes.Equal(b[:min(len(b), len(c.Stack))], c.Stack) {
+		return false
+	}
+	before := held(c)
+	c.Stack = append(c.Stack[:0], b...)
+	ws.pool.grown(held(c) - before)
+	return true
+}
+
+// readStill reads the memory of a thread, nil if it may have run since the
+// capture.
+func (ws *walks) readStill(t *target, c *capture.Capture, start uint64, size int) []byte {
+	b := make([]byte, size)
+	n := 0
+	if !ws.still(c, func() { n, _ = t.space.ReadAt(b, int64(start)) }) || n <= 0 {
+		return nil
+	}
+	return b[:n]
+}
+
+// still calls read and tells whether the thread has not run from its capture to the end of that.
+func (ws *walks) still(c *capture.Capture, read func()) bool {
+	if c.TID != ws.held && c.Taken != capture.Unstopped {
+		return false
+	}
+	read()
+	if c.TID == ws.held {
+		return true
+	}
+	s, err := proc.Schedstat(c.PID, c.TID)
+	return err == nil && s.Count == c.Count
+}
+
+// readOther adds a part of another stack to a capture.
+func (ws *walks) readOther(t *target, c *capture.Capture, addr uint64) bool {
+	x := stackExtent(t.space.Mappings(), addr)
+	size := min(max(otherCopy, len(c.Beyond)), maxCopy-len(c.Beyond))
+	if x.High == 0 || size <= taking.RedZone {
+		return false
+	}
+	start := max(x.Low, (addr-taking.RedZone)&^7)
+	size, _ = x.Bytes(start, size)
+	b := ws.readStill(t, c, start, size)
+	if uint64(len(b)) < addr-start+8 {
+		return false
+	}
+	before := held(c)
+	c.Beyond, c.Blocks = append(c.Beyond, b...), append(c.Blocks, capture.Block{Addr: start, Len: len(b)})
+	ws.pool.grown(held(c) - before)
+	return true
+}
+
+// advise tells how much stack the thread's next capture should hold,
+// of which stacks, and whether it takes a stop.
+func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedback, frames []unwind.Frame, end unwind.End) Advice {
+	v := fb.Get()
+	short := end.Reason == unwind.OutsideCopy
+	ws.hurry = ws.hurry || short || end.Reason == unwind.UnknownRegister || v.Want == 0
+	v.Short = short && c.Taken != capture.Unstopped
+	firstShort := short && len(ws.over) == 0
+	lack := uint64(0)
+	if v.Short {
+		lack = end.Addr
+	}
+	s := t.thread(c.TID)
+	if short && ws.cfg.Live {
+		ws.relist(t, c)
+	}
+	if v.Short && ws.cfg.Live && c.TID != ws.held && bits.OnesCount(s.vain) <= 1 {
+		frames, end = ws.foresee(t, c, u)
+		short = end.Reason == unwind.OutsideCopy
+	}
+	ws.blocks = wanted(ws.blocks[:0], c.StackAddr, frames, ws.over, short)
+	ws.blocks[0].short = ws.blocks[0].short || firstShort // it may have been deeper than it is by now
+	first := ws.blocks[0]
+	if ws.cfg.Live {
+		ws.locate(t, c, &v, first, end)
+	}
+	want := copySize(v.Want, first.high-c.StackAddr, first.short, len(c.Stack))
+	if all, ok := v.Stack.Bytes(c.StackAddr, maxCopy); first.short && ok && all <= largeCopy {
+		want = max(want, all) // usually the mapping ends where the stack begins
+	}
+	v.Want = want
+	if len(ws.blocks) > 1 || v.Others[0].Bytes > 0 {
+		ws.others(t, u.Arch, c, &v, frames, lack)
+	}
+	if end.Reason == unwind.UnknownRegister && c.Taken == capture.Unstopped {
+		v.Foreign = u.Arch.Name != ws.cfg.Host
+		v.NeedStop = c.Count
+	}
+	if s.vain++; !v.Short || v != fb.Get() {
+		s.vain = 0
+	}
+	return v
+}
+
+// relist reads the mappings of a process anew if the stack of a capture lies in none of those that are known: it may be
+// mapped, or have grown, since they were read, which is no news to a Space as long as all code is what it was.
+func (ws *walks) relist(t *target, c *capture.Capture) {
+	sp := stackPointer(c)
+	if m := mappingAt(t.space.Mappings(), sp); m != nil || t.asked >= maxAsked {
+		return
+	}
+	t.asked++
+	if err := t.space.Refresh(); err != nil {
+		ws.cfg.Log.Debug("read the mappings", "pid", c.PID, "err", err)
+	}
+}
+
+// locate finds out where the stack of a capture lies, of which first was wanted.
+func (ws *walks) locate(t *target, c *capture.Capture, v *Advice, first block, end unwind.End) {
+	x, sp := &v.Stack, stackPointer(c)
+	if sp < x.Low || sp >= x.High {
+		if now := stackExtent(t.space.Mappings(), sp); now.Low != x.Low || now.High != x.High {
+			*x = now
+		}
+	}
+	if x.High == 0 {
+		return
+	}
+	if first.short {
+		ws.askZeros(t, x, c.StackAddr, len(c.Stack), max(v.Want, 1))
+	}
+	switch last := first.high; {
+	case end.Complete() && len(ws.over) == 0 && last > c.StackAddr:
+		if top := min(last+behindStack, x.High); top > x.Top {
+			x.Top = ws.resident(t, last, top)
+		}
+	case first.short:
+		x.Top = 0
+	}
+}
+
+// askZeros finds out whether pages of a stack may be asked for that are not in memory, if such a one has ended the copy
+// from addr on, of which there are have bytes, and want were to be copied: a frame may hold much that was never written, its
+// end among it.
+func (ws *walks) askZeros(t *target, x *taking.Extent, addr uint64, have, want int) {
+	room, _ := x.Bytes(addr, want)
+	if x.Asked || have >= room || t.asked >= maxAsked {
+		return
+	}
+	t.asked++
+	x.Asked, x.Zeros = true, zeros(proc, t.pid, addr)
+}
+
+// resident is top or, if a page between from and there is not in memory, where that
+// page begins.
+func (ws *walks) resident(t *target, from, top uint64) uint64 {
+	if !t.opened {
+		t.pages, t.opened = proc.OpenPagemap(t.pid), true
+	}
+	return from + uint64(taking.Present(&ws.live, int(t.pages), from, int(top-from), &ws.pages))
+}
+
+// copySize is how many bytes of a stack to copy next, after a copy of have
+// bytes in which the outermost frame found was reach bytes from the start;
+// short: the copy was too small. old is what was to be copied before.
+func copySize(old int, reach uint64, short bool, have int) int {
+	need := minCopy
+	if reach < maxCopy {
+		need = int(reach) + 1024
+	}
+	if short {
+		need = max(4*have, need)
+	} else {
+		need += need/4 + minCopy     // room for a signal's frame
+		need = max(need, old-old/64) // shrinks slowly
+	}
+	return min(max((need+minCopy-1)&^(minCopy-1), minCopy), maxCopy)
+}
+
+// stackPointer is that of a capture.
+func stackPointer(c *capture.Capture) uint64 {
+	if len(c.Regs) > 0 {
+		return ptrace.StackPointer(c.Regs)
+	}
+	return c.Call.SP
+}

@@ -1,0 +1,287 @@
+package sfsample
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A type with more than this is more than one thing. What it embeds counts in.
+const (
+	mostFields  = 15
+	mostMethods = 25
+)
+
+// size is how large a type is.
+type size struct{ fields, methods int }
+
+// within tells whether nothing of it is over.
+func (s size) within(most size) bool { return s.fields <= most.fields && s.methods <= most.methods }
+
+// larger are the types that are larger still, and how large. These numbers only shrink.
+var larger = map[string]size{
+	"cmd/sfsample.config":           {51, 25},
+	"cmd/sfsample.jsonThread":       {18, 0},
+	"cmd/sfsample.liveTarget":       {25, 55},
+	"cmd/sfsample.pprofOf":          {25, 18},
+	"cmd/sfsample.session":          {65, 52},
+	"cmd/sfsample.topView":          {34, 21},
+	"live.Model":                    {17, 9},
+	"live.Screen":                   {19, 32},
+	"output.Firefox":                {23, 19},
+	"output.OTLP":                   {37, 25},
+	"output.PProf":                  {22, 18},
+	"output.Speedscope":             {25, 20},
+	"ptrace/procfs.FS":              {1, 38},
+	"sampler.Options":               {24, 2},
+	"sampler.PipelineConfig":        {16, 1},
+	"sampler.Result":                {25, 3},
+	"sampler.Survivor":              {19, 22},
+	"sampler/capture.Capture":       {25, 4},
+	"sampler/clocks.Clock":          {38, 23},
+	"sampler/clocks.Exit":           {34, 11},
+	"sampler/clocks.Keeper":         {21, 21},
+	"sampler/clocks.Sample":         {51, 18},
+	"sampler/clocks.Slot":           {20, 2},
+	"sampler/goroutines.G":          {21, 1},
+	"sampler/goroutines.layout":     {16, 1},
+	"sampler/goroutines.state":      {16, 0},
+	"sampler/module.Module":         {16, 21},
+	"sampler/module.Space":          {23, 54},
+	"sampler/module.header":         {22, 16},
+	"sampler/module.layout":         {19, 0},
+	"sampler/module.object":         {28, 36},
+	"sampler/runtimes.phpWalk":      {23, 20},
+	"sampler/runtimes.python":       {34, 22},
+	"sampler/runtimes.pythonLayout": {28, 0},
+	"sampler/symbol.Object":         {24, 29},
+	"sampler/symbol.PerfMap":        {16, 12},
+	"sampler/symbol.dwarfInfo":      {23, 16},
+	"sampler/symbol.goTable":        {19, 12},
+	"sampler/symbol.image":          {12, 47},
+	"sampler/symbol.unit":           {19, 25},
+	"sampler/taking.Buffer":         {28, 11},
+	"sampler/taking.Step":           {20, 0},
+	"sframe.Func":                   {18, 12},
+	"sframe.image":                  {20, 11},
+	"sframe/ehframe.Table":          {16, 30},
+	"stuck.Dump":                    {17, 59},
+	"stuck.FD":                      {20, 3},
+	"stuck.Thread":                  {23, 10},
+	"stuck.Wait":                    {19, 4},
+	"tools/attack.trial":            {28, 12},
+	"tools/shadow.tracer":           {26, 25},
+	"tools/testall.packageResult":   {22, 11},
+	"unwind.Walker":                 {29, 50},
+	"unwind/code.machine":           {4, 29},
+	"unwind/code.walk":              {16, 9},
+}
+
+// TestTypes holds all types of the module, but for those of tests, to the limits; the exceptions to their numbers.
+func TestTypes(t *testing.T) {
+	if _, err := os.Stat("go.mod"); err != nil {
+		t.Skip("no sources on this machine")
+	}
+	sizes, err := typeSizes(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(sizes) < 500 || sizes["unwind.Walker"].fields == 0 || sizes["sampler.Target"].methods == 0 {
+		t.Fatalf("%d types were found", len(sizes))
+	}
+	for _, name := range slices.Sorted(maps.Keys(sizes)) {
+		now, limit := sizes[name], size{mostFields, mostMethods}
+		known, isKnown := larger[name]
+		switch {
+		case !isKnown && !now.within(limit):
+			t.Errorf("%s has %d fields and %d methods, of %d and %d that it may", name, now.fields, now.methods, mostFields, mostMethods)
+		case isKnown && now.within(limit):
+			t.Errorf("%s is within the limits, and listed as if it were not", name)
+		case isKnown && now != known:
+			t.Errorf("%s has %d fields and %d methods; it is listed with %d and %d. These only shrink: where it has, list %q: {%d, %d}", name, now.fields, now.methods, known.fields, known.methods,
+				name, now.fields, now.methods)
+		}
+	}
+	for name := range larger {
+		if _, ok := sizes[name]; !ok {
+			t.Errorf("%s is listed, and there is no such type", name)
+		}
+	}
+}
+
+// declared is a type as it is written down.
+type declared struct {
+	fields   int
+	methods  map[string]bool
+	embedded []string // types of the module
+}
+
+// typeSizes returns the types below a folder by package and name. A method that is written once for each architecture
+// counts once.
+func typeSizes(root string) (map[string]size, error) {
+	all := map[string]*declared{}
+	get := func(name string) *declared {
+		if all[name] == nil {
+			all[name] = &declared{methods: map[string]bool{}}
+		}
+		return all[name]
+	}
+	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == "testdata" || name != root && strings.HasPrefix(d.Name(), ".")) {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, filepath.Dir(name))
+		if err != nil {
+			return err
+		}
+		sized{pkg: filepath.ToSlash(rel), get: get, imports: ownImports(f)}.file(f)
+		return nil
+	})
+	sizes := map[string]size{}
+	for name := range all {
+		methods := map[string]bool{}
+		fields := count(all, name, methods, map[string]bool{})
+		sizes[name] = size{fields, len(methods)}
+	}
+	return sizes, err
+}
+
+// count adds the methods of a type and of what it embeds to methods, and returns its fields.
+func count(all map[string]*declared, name string, methods, seen map[string]bool) (fields int) {
+	d := all[name]
+	if d == nil || seen[name] {
+		return 0
+	}
+	seen[name] = true
+	maps.Copy(methods, d.methods)
+	fields = d.fields
+	for _, e := range d.embedded {
+		fields += count(all, e, methods, seen)
+	}
+	return fields
+}
+
+// ownImports are the module's packages that a file imports, by the name that they have there.
+func ownImports(f *ast.File) map[string]string {
+	imports := map[string]string{}
+	for _, spec := range f.Imports {
+		name, err := strconv.Unquote(spec.Path.Value)
+		if own, ok := strings.CutPrefix(name, "sfsample/"); err == nil && ok {
+			short := path.Base(own)
+			if spec.Name != nil {
+				short = spec.Name.Name
+			}
+			imports[short] = own
+		}
+	}
+	return imports
+}
+
+// sized sizes the types of a file.
+type sized struct {
+	pkg     string
+	get     func(name string) *declared
+	imports map[string]string
+}
+
+func (s sized) file(f *ast.File) {
+	for _, d := range f.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			if d.Recv != nil {
+				s.get(s.name(d.Recv.List[0].Type)).methods[d.Name.Name] = true
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				if spec, ok := spec.(*ast.TypeSpec); ok {
+					s.spec(spec)
+				}
+			}
+		}
+	}
+}
+
+func (s sized) spec(spec *ast.TypeSpec) {
+	d := s.get(s.pkg + "." + spec.Name.Name)
+	switch x := spec.Type.(type) {
+	case *ast.StructType:
+		for _, f := range x.Fields.List {
+			d.fields += len(f.Names)
+			if len(f.Names) == 0 {
+				d.fields++
+				d.embedded = append(d.embedded, s.name(f.Type))
+			}
+		}
+	case *ast.InterfaceType:
+		for _, f := range x.Methods.List {
+			for _, n := range f.Names {
+				d.methods[n.Name] = true
+			}
+			if len(f.Names) == 0 {
+				d.embedded = append(d.embedded, s.name(f.Type))
+			}
+		}
+	}
+}
+
+// name is the name of a type, with its package; of what is not of the module, none that a type here has.
+func (s sized) name(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return s.name(e.X)
+	case *ast.IndexExpr:
+		return s.name(e.X)
+	case *ast.Ident:
+		return s.pkg + "." + e.Name
+	case *ast.SelectorExpr:
+		if id, ok := e.X.(*ast.Ident); ok {
+			return s.imports[id.Name] + "." + e.Sel.Name
+		}
+	}
+	return fmt.Sprintf("%T", e)
+}
+
+// TestTypeSizes: what is embedded counts in, what architectures have each counts once.
+func TestTypeSizes(t *testing.T) {
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"a/a.go":       "package a\nimport \"sfsample/b\"\ntype A struct { x, y int; b.B; *C; z int }\nfunc (a *A) One() {}\n",
+		"a/a_amd64.go": "package a\ntype C struct { u int }\nfunc (c C) Two() {}\n",
+		"a/a_arm64.go": "package a\nfunc (c C) Two() {}\nfunc (g *G[T]) Three() {}\ntype G[T any] []T\n",
+		"b/b.go":       "package b\ntype B struct { x, y int }\nfunc (B) One() {}\nfunc (*B) Four() {}\ntype I interface { Five(); J }\ntype J interface { Six(); Seven() }\n",
+		"b/b_test.go":  "package b\ntype T struct { x int }\nfunc (B) Eight() {}\n",
+	} {
+		name = filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := typeSizes(root)
+	want := map[string]size{"a.A": {8, 3}, "a.C": {1, 1}, "a.G": {0, 1}, "b.B": {2, 2}, "b.I": {0, 3}, "b.J": {0, 2}}
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
+	}
+}
