@@ -237,7 +237,7 @@ func (w *Walker) fill(pc uint64, kind flags) *entry {
 			e.num = w.cache.number(e.row)
 		}
 	}
-	if w.runtime != nil && w.runtime.Owns(pc) {
+	if w.own.runtime != nil && w.own.runtime.Owns(pc) {
 		e.flags = e.flags&^isPlain | isOwned
 	}
 	return w.cache.insert(e)

@@ -27,22 +27,22 @@ type Owned struct {
 
 // SetRuntime has r asked for the callers of its code.
 func (w *Walker) SetRuntime(r Runtime) {
-	w.runtime, w.second, w.tables = r, nil, nil
+	w.own.runtime, w.second, w.tables = r, nil, nil
 	w.cache.clear()
 }
 
 // Owned returns the frames of the last Walk that are of the runtime's code, innermost first. The slice is valid until the next
 // walk.
-func (w *Walker) Owned() []Owned { return w.owned }
+func (w *Walker) Owned() []Owned { return w.own.frames }
 
 // ask takes the walk from the frame of e, the last of frames, to the caller that the runtime knows. ok is false if it does not.
-func (w *Walker) ask(e *entry, mem *Memory, frames []Frame) (to *entry, reason Reason, ok bool) {
+func ask(w *Walker, e *entry, mem *Memory, frames []Frame) (to *entry, reason Reason, ok bool) {
 	w.catchUp(mem)
 	s, top := &w.set, !w.came.caller
-	w.owned = append(w.owned, Owned{len(frames) - 1, top, *s})
+	w.own.frames = append(w.own.frames, Owned{len(frames) - 1, top, *s})
 	var up regs.Set
 	w.next.over, w.next.jumped = false, false
-	switch reason, w.next.fault = w.runtime.Caller(s, top, mem, &up); {
+	switch reason, w.next.fault = w.own.runtime.Caller(s, top, mem, &up); {
 	case reason == NoRow:
 		return nil, 0, false
 	case reason != 0:

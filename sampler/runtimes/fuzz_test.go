@@ -94,17 +94,19 @@ func TestRubbish(t *testing.T) {
 // hotspotLayouts is the layout of HotSpot 17 and, if detached, of 25, shortened.
 func hotspotLayouts(detached bool) hotspotLayout {
 	l := hotspotLayout{
-		major: 17, heaps: 0x1000, callStubAt: 0x1008, codeletsAt: 0x1010, listData: 8, heapMemory: 8, heapSegmap: 0x78, log2: 0x100, high: 8, lowEnd: 16, highEnd: 24,
-		blockBytes: 16, blockUsed: 8, blobBytes: 352, name: vmInt{0x60, 8}, frameSize: vmInt{0x1c, 4}, frameComplete: vmInt{0x14, 4}, size: vmInt{12, 4},
-		codeBegin: vmInt{0x20, 8}, codeEnd: vmInt{0x28, 8}, method: vmInt{0x70, 8}, compileID: vmInt{0x130, 4}, entry: vmInt{0xe0, 8}, deopt: vmInt{0x80, 8},
-		pcs: vmInt{0x10c, 4}, pcsEnd: vmInt{0x110, 4}, scopes: vmInt{0x78, 8}, metadata: vmInt{0x104, 4}, origPC: vmInt{0x12c, 4}, pcBytes: 16, pcScope: 4,
-		queueBuffer: 8, queueBegin: 0x18, queueEnd: 0x1c, queue: 48, codeletBytes: 16, codeletSize: 8, methodConst: 8, methodEntry: 0x38,
-		constConstants: 8, constName: vmInt{0x22, 2}, constCode: vmInt{0x20, 2}, constBytes: 48, constFlags: vmInt{0x1c, 2}, constLines: 1,
-		poolHolder: 0x18, poolBytes: 72, poolFile: vmInt{0x36, 2}, klassName: 0x18, symbolLen: 4, symbolBody: 6,
+		major: 17,
+		cache: cacheLayout{heaps: 0x1000, callStub: 0x1008, listData: 8, heapMemory: 8, heapSegmap: 0x78, log2: 0x100, high: 8, lowEnd: 16, highEnd: 24, blockBytes: 16, blockUsed: 8},
+		blob: blobLayout{bytes: 352, name: vmInt{0x60, 8}, frameSize: vmInt{0x1c, 4}, frameComplete: vmInt{0x14, 4}, size: vmInt{12, 4},
+			codeBegin: vmInt{0x20, 8}, codeEnd: vmInt{0x28, 8}},
+		method: methodLayout{method: vmInt{0x70, 8}, id: vmInt{0x130, 4}, entry: vmInt{0xe0, 8}, deopt: vmInt{0x80, 8}, origPC: vmInt{0x12c, 4}},
+		debug:  debugLayout{pcs: vmInt{0x10c, 4}, pcsEnd: vmInt{0x110, 4}, scopes: vmInt{0x78, 8}, metadata: vmInt{0x104, 4}, pcBytes: 16, pcScope: 4},
+		queue:  queueLayout{at: 0x1010, buffer: 8, begin: 0x18, end: 0x1c, bytes: 48, codeletBytes: 16, codeletSize: 8},
+		names: nameLayout{methodConst: 8, methodEntry: 0x38, constConstants: 8, constName: vmInt{0x22, 2}, constCode: vmInt{0x20, 2}, constBytes: 48,
+			constFlags: vmInt{0x1c, 2}, constLines: 1, poolHolder: 0x18, poolBytes: 72, poolFile: vmInt{0x36, 2}, klassName: 0x18, symbolLen: 4, symbolBody: 6},
 	}
 	if detached {
-		l.major, l.detached, l.relative, l.codeBegin, l.codeEnd = 25, true, true, vmInt{0x24, 4}, vmInt{0x28, 4}
-		l.immutable, l.immutableSize, l.mutable, l.mutableSize, l.relocation = vmInt{0x60, 8}, vmInt{0xa0, 4}, vmInt{0x10, 8}, vmInt{0x30, 4}, vmInt{0x1c, 4}
+		l.major, l.debug.detached, l.blob.relative, l.blob.codeBegin, l.blob.codeEnd = 25, true, true, vmInt{0x24, 4}, vmInt{0x28, 4}
+		l.debug.immutable, l.debug.immutableSize, l.blob.mutable, l.blob.mutableSize, l.blob.relocate = vmInt{0x60, 8}, vmInt{0xa0, 4}, vmInt{0x10, 8}, vmInt{0x30, 4}, vmInt{0x1c, 4}
 	}
 	return l
 }
@@ -119,7 +121,7 @@ func checkHotSpot(t *testing.T, kind byte, b []byte) {
 	if rt, err := newHotSpot("libjvm.so", elf.EM_X86_64, syms, mem); err == nil {
 		t.Errorf("rubbish is HotSpot %s", rt.Version())
 	}
-	h := &hotspot{mem: mem, hotspotLayout: hotspotLayouts(kind%2 == 1), blobs: map[uint64]*blob{}, byPC: map[uint64]*blob{}, names: map[uint64]string{}, methods: map[uint64]*hotspotMethod{}}
+	h := &hotspot{mem: mem, lay: hotspotLayouts(kind%2 == 1), blobs: map[uint64]*blob{}, byPC: map[uint64]*blob{}, names: map[uint64]string{}, methods: map[uint64]*hotspotMethod{}}
 	h.Begin()
 	h.heaps, h.callStub = []codeHeap{{low: 0x1000, high: 0x100000, segmap: 0x1000, log2: 7}}, 0x1500
 	copied := new(unwind.Memory)
@@ -127,14 +129,14 @@ func checkHotSpot(t *testing.T, kind byte, b []byte) {
 	mem.ReadAt(page, 0x1000)
 	copied.Reset(0x1000, page, nil)
 	region := Memory{unwind.Region{Addr: 0x1000, Bytes: page}}
-	head, _ := h.head(0x1100)
+	head, _ := h.lay.head(mem, 0x1100)
 	for i := range 16 {
 		h.Begin()
 		pc := 0x1000 + uint64(i)*61
 		// A blob of each kind, whatever its bounds.
 		x := head
 		x.begin, x.end, x.frame = 0x1000, 0x1000+uint64(len(page)), x.frame%256&^7
-		x.entry = x.begin + x.entry%64
+		x.m.entry = x.begin + x.m.entry%64
 		h.byPC[pc] = &blob{blobHead: x, kind: blobKind(i % 6), label: "x"}
 		h.byPC[pc-1] = h.byPC[pc]
 		var set, up regs.Set
@@ -166,7 +168,7 @@ func checkHotSpot(t *testing.T, kind byte, b []byte) {
 		h.Confirm()
 	}
 	modifiedUTF8(b)
-	h.decodeLines(b)
+	h.lay.decodeLines(b)
 	for i := range min(len(b), 64) {
 		prologue(b[i:])
 		epilogue(b, i, kind%2 == 0)

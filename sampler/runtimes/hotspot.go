@@ -18,7 +18,7 @@ import (
 type hotspot struct {
 	mem     io.ReaderAt
 	version string
-	hotspotLayout
+	lay     hotspotLayout
 
 	heaps   []codeHeap
 	epoch   uint64 // of the walk under way
@@ -28,43 +28,65 @@ type hotspot struct {
 	names   map[uint64]string
 	stubs   []string // names, by what a Frame has in Globals
 	methods map[uint64]*hotspotMethod
-	code    []codelet // of the interpreter
-	codeOf  *blob
+	queue   codelets
 
 	callStub uint64 // return address of what Java's outermost frame was called by
-	spans    []Span
-	room     []byte
+	areas    gathering
 }
 
 // hotspotLayout is where fields are.
 type hotspotLayout struct {
-	major int
+	major  int
+	cache  cacheLayout
+	blob   blobLayout
+	method methodLayout
+	debug  debugLayout
+	queue  queueLayout
+	names  nameLayout
+}
 
-	heaps, callStubAt, codeletsAt uint64 // addresses
-	listLen, listData             int
-	heapMemory, heapSegmap, log2  int
-	low, high, lowEnd, highEnd    int // of a VirtualSpace
-	blockBytes                    int
-	blockUsed                     int
+// cacheLayout is of the code cache: where its heaps and the return address of call_stub are told, and what is where in these, in a VirtualSpace and in the
+// header of a block.
+type cacheLayout struct {
+	heaps, callStub              uint64
+	listLen, listData            int
+	heapMemory, heapSegmap, log2 int
+	low, high, lowEnd, highEnd   int
+	blockBytes, blockUsed        int
+}
 
-	blobBytes                        int // to read of a blob's header
-	name, frameSize, frameComplete   vmInt
-	size                             vmInt
-	codeBegin, codeEnd               vmInt
-	relative                         bool // codeBegin and codeEnd are distances
-	method, compileID                vmInt
-	entry, deopt                     vmInt
-	immutable, immutableSize         vmInt
-	pcs, pcsEnd, scopes, scopesEnd   vmInt
-	metadata, metadataEnd            vmInt
-	mutable, mutableSize, relocation vmInt
-	origPC                           vmInt
-	detached                         bool // the metadata is not with the code, as since 23
+// blobLayout is of a CodeBlob.
+type blobLayout struct {
+	bytes                          int // to read of its header
+	name, size                     vmInt
+	frameSize, frameComplete       vmInt
+	codeBegin, codeEnd             vmInt
+	relative                       bool // these two are distances
+	mutable, mutableSize, relocate vmInt
+}
 
-	pcBytes, pcOffset, pcScope               int
-	queueBuffer, queueBegin, queueEnd, queue int
-	codeletBytes, codeletSize, codeletText   int
+// methodLayout is of an nmethod.
+type methodLayout struct {
+	method, id, entry, deopt, origPC vmInt
+}
 
+// debugLayout is of what an nmethod tells of its instructions.
+type debugLayout struct {
+	detached                      bool // it is not with the code, as since 23
+	immutable, immutableSize      vmInt
+	pcs, pcsEnd, scopes, metadata vmInt
+	pcBytes, pcOffset, pcScope    int
+}
+
+// queueLayout is of the interpreter's codelets.
+type queueLayout struct {
+	at                                     uint64
+	buffer, begin, end, bytes              int
+	codeletBytes, codeletSize, codeletText int
+}
+
+// nameLayout is of what names a method.
+type nameLayout struct {
 	methodConst, methodEntry int
 	constConstants           int
 	constName, constCode     vmInt
@@ -152,59 +174,58 @@ func newHotSpot(file string, machine elf.Machine, syms map[string]uint64, mem io
 		}
 		part[i] = fmt.Sprint(int32(word32(b, 0)))
 		if i == 0 {
-			h.major = int(int32(word32(b, 0)))
+			h.lay.major = int(int32(word32(b, 0)))
 		}
 	}
 	h.version = strings.Join(part[:], ".")
-	h.layout(v)
+	h.lay.read(v)
 	if v.missing != "" {
 		return nil, fmt.Errorf("HotSpot %s does not tell %s, Java frames are not shown", h.version, v.missing)
 	}
 	return h, nil
 }
 
-// layout takes from v where everything is.
-func (h *hotspot) layout(v *vmStructs) {
-	l := &h.hotspotLayout
-	l.heaps, l.callStubAt, l.codeletsAt = v.static("CodeCache::_heaps"), v.static("StubRoutines::_call_stub_return_address"), v.static("AbstractInterpreter::_code")
-	l.listLen, l.listData = v.field("GrowableArrayBase::_len", "GenericGrowableArray::_len"), v.field("GrowableArray<int>::_data")
-	l.heapMemory, l.heapSegmap, l.log2 = v.field("CodeHeap::_memory"), v.field("CodeHeap::_segmap"), v.field("CodeHeap::_log2_segment_size")
-	l.low, l.high = v.field("VirtualSpace::_low_boundary"), v.field("VirtualSpace::_high_boundary")
-	l.lowEnd, l.highEnd = v.field("VirtualSpace::_low"), v.field("VirtualSpace::_high")
-	l.blockBytes, l.blockUsed = v.size("HeapBlock"), v.field("HeapBlock::Header::_used")
+// read takes from v where everything is.
+func (l *hotspotLayout) read(v *vmStructs) {
+	l.cache.heaps, l.cache.callStub, l.queue.at = v.static("CodeCache::_heaps"), v.static("StubRoutines::_call_stub_return_address"), v.static("AbstractInterpreter::_code")
+	l.cache.listLen, l.cache.listData = v.field("GrowableArrayBase::_len", "GenericGrowableArray::_len"), v.field("GrowableArray<int>::_data")
+	l.cache.heapMemory, l.cache.heapSegmap, l.cache.log2 = v.field("CodeHeap::_memory"), v.field("CodeHeap::_segmap"), v.field("CodeHeap::_log2_segment_size")
+	l.cache.low, l.cache.high = v.field("VirtualSpace::_low_boundary"), v.field("VirtualSpace::_high_boundary")
+	l.cache.lowEnd, l.cache.highEnd = v.field("VirtualSpace::_low"), v.field("VirtualSpace::_high")
+	l.cache.blockBytes, l.cache.blockUsed = v.size("HeapBlock"), v.field("HeapBlock::Header::_used")
 
-	l.blobBytes = min(max(v.size("nmethod"), v.size("CodeBlob")), maxBlobBytes)
-	l.name, l.frameSize, l.frameComplete, l.size = v.num("CodeBlob::_name"), v.num("CodeBlob::_frame_size"), v.num("CodeBlob::_frame_complete_offset"), v.num("CodeBlob::_size")
-	if l.relative = !v.has("CodeBlob::_code_begin"); l.relative {
-		l.codeBegin, l.codeEnd = v.num("CodeBlob::_code_offset"), v.num("CodeBlob::_data_offset")
+	l.blob.bytes = min(max(v.size("nmethod"), v.size("CodeBlob")), maxBlobBytes)
+	l.blob.name, l.blob.frameSize, l.blob.frameComplete, l.blob.size = v.num("CodeBlob::_name"), v.num("CodeBlob::_frame_size"), v.num("CodeBlob::_frame_complete_offset"), v.num("CodeBlob::_size")
+	if l.blob.relative = !v.has("CodeBlob::_code_begin"); l.blob.relative {
+		l.blob.codeBegin, l.blob.codeEnd = v.num("CodeBlob::_code_offset"), v.num("CodeBlob::_data_offset")
 	} else {
-		l.codeBegin, l.codeEnd = v.num("CodeBlob::_code_begin"), v.num("CodeBlob::_code_end")
+		l.blob.codeBegin, l.blob.codeEnd = v.num("CodeBlob::_code_begin"), v.num("CodeBlob::_code_end")
 	}
-	l.method, l.compileID = v.num("CompiledMethod::_method", "nmethod::_method"), v.num("nmethod::_compile_id")
-	l.entry = v.num("nmethod::_verified_entry_point", "nmethod::_verified_entry_offset")
-	l.deopt = v.num("CompiledMethod::_deopt_handler_begin", "nmethod::_deopt_handler_offset")
-	l.origPC = v.num("nmethod::_orig_pc_offset")
-	l.pcs = v.num("nmethod::_scopes_pcs_offset")
-	if l.detached = v.has("nmethod::_immutable_data"); l.detached {
-		l.immutable, l.immutableSize = v.num("nmethod::_immutable_data"), v.num("nmethod::_immutable_data_size")
-		l.scopes = v.num("nmethod::_scopes_data_offset")
-		l.mutable, l.mutableSize, l.relocation = v.num("CodeBlob::_mutable_data"), v.num("CodeBlob::_mutable_data_size"), v.num("CodeBlob::_relocation_size")
+	l.method.method, l.method.id = v.num("CompiledMethod::_method", "nmethod::_method"), v.num("nmethod::_compile_id")
+	l.method.entry = v.num("nmethod::_verified_entry_point", "nmethod::_verified_entry_offset")
+	l.method.deopt = v.num("CompiledMethod::_deopt_handler_begin", "nmethod::_deopt_handler_offset")
+	l.method.origPC = v.num("nmethod::_orig_pc_offset")
+	l.debug.pcs = v.num("nmethod::_scopes_pcs_offset")
+	if l.debug.detached = v.has("nmethod::_immutable_data"); l.debug.detached {
+		l.debug.immutable, l.debug.immutableSize = v.num("nmethod::_immutable_data"), v.num("nmethod::_immutable_data_size")
+		l.debug.scopes = v.num("nmethod::_scopes_data_offset")
+		l.blob.mutable, l.blob.mutableSize, l.blob.relocate = v.num("CodeBlob::_mutable_data"), v.num("CodeBlob::_mutable_data_size"), v.num("CodeBlob::_relocation_size")
 	} else {
-		l.pcsEnd, l.scopes = v.num("nmethod::_dependencies_offset"), v.num("CompiledMethod::_scopes_data_begin")
-		l.metadata = v.num("nmethod::_metadata_offset")
+		l.debug.pcsEnd, l.debug.scopes = v.num("nmethod::_dependencies_offset"), v.num("CompiledMethod::_scopes_data_begin")
+		l.debug.metadata = v.num("nmethod::_metadata_offset")
 	}
-	l.pcBytes, l.pcOffset, l.pcScope = v.size("PcDesc"), v.field("PcDesc::_pc_offset"), v.field("PcDesc::_scope_decode_offset")
-	l.queueBuffer, l.queueBegin, l.queueEnd, l.queue = v.field("StubQueue::_stub_buffer"), v.field("StubQueue::_queue_begin"), v.field("StubQueue::_queue_end"), v.size("StubQueue")
-	l.codeletBytes, l.codeletSize, l.codeletText = v.size("InterpreterCodelet"), v.field("InterpreterCodelet::_size"), v.field("InterpreterCodelet::_description")
+	l.debug.pcBytes, l.debug.pcOffset, l.debug.pcScope = v.size("PcDesc"), v.field("PcDesc::_pc_offset"), v.field("PcDesc::_scope_decode_offset")
+	l.queue.buffer, l.queue.begin, l.queue.end, l.queue.bytes = v.field("StubQueue::_stub_buffer"), v.field("StubQueue::_queue_begin"), v.field("StubQueue::_queue_end"), v.size("StubQueue")
+	l.queue.codeletBytes, l.queue.codeletSize, l.queue.codeletText = v.size("InterpreterCodelet"), v.field("InterpreterCodelet::_size"), v.field("InterpreterCodelet::_description")
 
-	l.methodConst, l.methodEntry = v.field("Method::_constMethod"), v.field("Method::_i2i_entry")
-	l.constConstants, l.constName, l.constCode = v.field("ConstMethod::_constants"), v.num("ConstMethod::_name_index"), v.num("ConstMethod::_code_size")
-	l.constBytes = v.size("ConstMethod")
-	l.constFlags, l.constLines = v.num("ConstMethod::_flags", "ConstMethod::_flags._flags"), v.number("ConstMethod::_has_linenumber_table", "ConstMethodFlags::_misc_has_linenumber_table")
-	l.poolHolder, l.poolBytes = v.field("ConstantPool::_pool_holder"), v.size("ConstantPool")
-	l.poolFile = v.num("ConstantPool::_source_file_name_index")
-	l.klassName = v.field("Klass::_name")
-	l.symbolLen, l.symbolBody = v.field("Symbol::_length"), v.field("Symbol::_body")
+	l.names.methodConst, l.names.methodEntry = v.field("Method::_constMethod"), v.field("Method::_i2i_entry")
+	l.names.constConstants, l.names.constName, l.names.constCode = v.field("ConstMethod::_constants"), v.num("ConstMethod::_name_index"), v.num("ConstMethod::_code_size")
+	l.names.constBytes = v.size("ConstMethod")
+	l.names.constFlags, l.names.constLines = v.num("ConstMethod::_flags", "ConstMethod::_flags._flags"), v.number("ConstMethod::_has_linenumber_table", "ConstMethodFlags::_misc_has_linenumber_table")
+	l.names.poolHolder, l.names.poolBytes = v.field("ConstantPool::_pool_holder"), v.size("ConstantPool")
+	l.names.poolFile = v.num("ConstantPool::_source_file_name_index")
+	l.names.klassName = v.field("Klass::_name")
+	l.names.symbolLen, l.names.symbolBody = v.field("Symbol::_length"), v.field("Symbol::_body")
 }
 
 func (h *hotspot) Name() string    { return "java" }
@@ -235,18 +256,23 @@ type blob struct {
 
 // blobHead is what tells a blob from all others that were ever in its place.
 type blobHead struct {
-	addr                     uint64 // of the CodeBlob
-	begin, end               uint64 // of its code
-	frame                    uint64 // bytes of its frames, return address included; 0: they differ
-	complete                 uint64 // distance from begin at which the frame stands
-	name                     uint64
-	method, entry, deopt     uint64
-	id, origPC               uint64
-	pcs, pcsEnd              uint64
-	scopes, scopesEnd        uint64
-	metadata, metadataEnd    uint64
-	immutable, immutableSize uint64
+	addr       uint64 // of the CodeBlob
+	begin, end uint64 // of its code
+	frame      uint64 // bytes of its frames, return address included; 0: they differ
+	complete   uint64 // distance from begin at which the frame stands
+	name       uint64
+	m          methodHead // zero, if it is no method
 }
+
+// methodHead is what a compiled method has besides.
+type methodHead struct {
+	method, entry, deopt  uint64
+	id, origPC            uint64
+	pcs, scopes, metadata area
+}
+
+// area is from one address to another.
+type area struct{ from, to uint64 }
 
 type blobKind uint8
 
@@ -272,27 +298,27 @@ func (h *hotspot) Begin() (changed bool) {
 
 // findHeaps reads where the code cache is, once it is made.
 func (h *hotspot) findHeaps() {
-	l := &h.hotspotLayout
-	b := read(h.mem, l.heaps, 8)
+	l := &h.lay
+	b := read(h.mem, l.cache.heaps, 8)
 	if b == nil {
 		return
 	}
 	list := word(b, 0)
-	head := read(h.mem, list, max(l.listLen+4, l.listData+8))
-	stub := read(h.mem, l.callStubAt, 8)
+	head := read(h.mem, list, max(l.cache.listLen+4, l.cache.listData+8))
+	stub := read(h.mem, l.cache.callStub, 8)
 	if head == nil || stub == nil || word(stub, 0) == 0 {
 		return
 	}
-	n := word32(head, l.listLen)
-	at := read(h.mem, word(head, l.listData), 8*int(min(n, maxHeaps)))
+	n := word32(head, l.cache.listLen)
+	at := read(h.mem, word(head, l.cache.listData), 8*int(min(n, maxHeaps)))
 	var heaps []codeHeap
 	for i := 0; i < len(at); i += 8 {
-		size := max(l.heapMemory, l.heapSegmap) + max(l.high, l.highEnd, l.low, l.lowEnd) + 8
-		x := read(h.mem, word(at, i), max(size, l.log2+4))
+		size := max(l.cache.heapMemory, l.cache.heapSegmap) + max(l.cache.high, l.cache.highEnd, l.cache.low, l.cache.lowEnd) + 8
+		x := read(h.mem, word(at, i), max(size, l.cache.log2+4))
 		if x == nil {
 			return
 		}
-		c := codeHeap{low: word(x, l.heapMemory+l.low), high: word(x, l.heapMemory+l.high), segmap: word(x, l.heapSegmap+l.lowEnd), log2: uint(word32(x, l.log2))}
+		c := codeHeap{low: word(x, l.cache.heapMemory+l.cache.low), high: word(x, l.cache.heapMemory+l.cache.high), segmap: word(x, l.cache.heapSegmap+l.cache.lowEnd), log2: uint(word32(x, l.cache.log2))}
 		if c.low >= c.high || c.high > 1<<62 || c.high-c.low > 1<<40 || c.log2 < 4 || c.log2 > 20 || c.segmap == 0 {
 			return
 		}
@@ -351,8 +377,8 @@ func (h *hotspot) seek(pc uint64) *blob {
 		}
 		at -= int(m[at])
 	}
-	addr := c.low + (from+uint64(at))<<c.log2 + uint64(h.blockBytes)
-	head, ok := h.head(addr)
+	addr := c.low + (from+uint64(at))<<c.log2 + uint64(h.lay.cache.blockBytes)
+	head, ok := h.lay.head(h.mem, addr)
 	if !ok || pc < head.begin || pc >= head.end {
 		return nil
 	}
@@ -363,8 +389,8 @@ func (h *hotspot) seek(pc uint64) *blob {
 	b.kind = kindOf(b.label)
 	switch {
 	case b.kind != compiledBlob && b.kind != nativeBlob:
-		b.blobHead = b.plain()
-	case b.entry < b.begin || b.entry >= b.end:
+		b.m = methodHead{}
+	case b.m.entry < b.begin || b.m.entry >= b.end:
 		return nil
 	}
 	if len(h.blobs) >= maxBlobs {
@@ -373,11 +399,6 @@ func (h *hotspot) seek(pc uint64) *blob {
 	}
 	h.blobs[addr] = b
 	return b
-}
-
-// plain is h of a blob that is no method.
-func (h blobHead) plain() blobHead {
-	return blobHead{addr: h.addr, begin: h.begin, end: h.end, frame: h.frame, complete: h.complete, name: h.name}
 }
 
 // kindOf tells by its name what a blob is (the constructors in share/code/codeBlob.cpp).
@@ -398,45 +419,44 @@ func kindOf(name string) blobKind {
 }
 
 // head reads the header of the blob at addr, with that of the block before it.
-func (h *hotspot) head(addr uint64) (blobHead, bool) {
-	b := read(h.mem, addr-uint64(h.blockBytes), h.blockBytes+h.blobBytes)
+func (l *hotspotLayout) head(mem io.ReaderAt, addr uint64) (blobHead, bool) {
+	b := read(mem, addr-uint64(l.cache.blockBytes), l.cache.blockBytes+l.blob.bytes)
 	if b == nil {
 		return blobHead{}, false
 	}
-	return h.parse(addr, b)
+	return l.parse(addr, b)
 }
 
-func (h *hotspot) parse(addr uint64, b []byte) (blobHead, bool) {
-	l := &h.hotspotLayout
-	if b[l.blockUsed] != 1 {
+func (l *hotspotLayout) parse(addr uint64, b []byte) (blobHead, bool) {
+	if b[l.cache.blockUsed] != 1 {
 		return blobHead{}, false
 	}
-	b = b[l.blockBytes:]
-	x := blobHead{addr: addr, begin: l.codeBegin.in(b), end: l.codeEnd.in(b), frame: 8 * uint64(uint32(l.frameSize.in(b))), name: l.name.in(b)}
-	x.complete = l.frameComplete.in(b)
-	if l.relative {
+	b = b[l.cache.blockBytes:]
+	x := blobHead{addr: addr, begin: l.blob.codeBegin.in(b), end: l.blob.codeEnd.in(b), frame: 8 * uint64(uint32(l.blob.frameSize.in(b))), name: l.blob.name.in(b)}
+	x.complete = l.blob.frameComplete.in(b)
+	if l.blob.relative {
 		x.begin, x.end = addr+x.begin, addr+x.end
 	}
-	size := l.size.in(b)
+	size := l.blob.size.in(b)
 	if x.begin < addr || x.end <= x.begin || x.end > addr+size || size > 1<<30 || x.frame > 1<<20 {
 		return blobHead{}, false
 	}
-	x.method, x.id, x.origPC = l.method.in(b), l.compileID.in(b), l.origPC.in(b)
-	if x.entry = l.entry.in(b); l.entry.bytes != 8 {
-		x.entry += x.begin // distances are from where the code begins
+	x.m.method, x.m.id, x.m.origPC = l.method.method.in(b), l.method.id.in(b), l.method.origPC.in(b)
+	if x.m.entry = l.method.entry.in(b); l.method.entry.bytes != 8 {
+		x.m.entry += x.begin // distances are from where the code begins
 	}
-	if x.deopt = l.deopt.in(b); l.deopt.bytes != 8 {
-		x.deopt += addr
+	if x.m.deopt = l.method.deopt.in(b); l.method.deopt.bytes != 8 {
+		x.m.deopt += addr
 	}
-	if l.detached {
-		im, imSize := l.immutable.in(b), l.immutableSize.in(b)
-		x.pcs, x.scopes, x.scopesEnd = im+l.pcs.in(b), im+l.scopes.in(b), im+imSize
-		x.pcsEnd = x.scopes
-		x.metadata, x.metadataEnd = l.mutable.in(b)+l.relocation.in(b), l.mutable.in(b)+l.mutableSize.in(b)
+	if l.debug.detached {
+		im, imSize := l.debug.immutable.in(b), l.debug.immutableSize.in(b)
+		x.m.pcs.from, x.m.scopes.from, x.m.scopes.to = im+l.debug.pcs.in(b), im+l.debug.scopes.in(b), im+imSize
+		x.m.pcs.to = x.m.scopes.from
+		x.m.metadata.from, x.m.metadata.to = l.blob.mutable.in(b)+l.blob.relocate.in(b), l.blob.mutable.in(b)+l.blob.mutableSize.in(b)
 	} else {
-		x.pcs, x.pcsEnd = addr+l.pcs.in(b), addr+l.pcsEnd.in(b)
-		x.scopes, x.scopesEnd = l.scopes.in(b), x.pcs
-		x.metadata, x.metadataEnd = addr+l.metadata.in(b), x.scopes
+		x.m.pcs.from, x.m.pcs.to = addr+l.debug.pcs.in(b), addr+l.debug.pcsEnd.in(b)
+		x.m.scopes.from, x.m.scopes.to = l.debug.scopes.in(b), x.m.pcs.from
+		x.m.metadata.from, x.m.metadata.to = addr+l.debug.metadata.in(b), x.m.scopes.from
 	}
 	return x, true
 }
@@ -457,21 +477,21 @@ func (h *hotspot) text(addr uint64) string {
 
 // Confirm implements Managed: it reads the headers of what the walk has used again.
 func (h *hotspot) Confirm() bool {
-	size := h.blockBytes + h.blobBytes
-	h.spans = h.spans[:0]
+	size := h.lay.cache.blockBytes + h.lay.blob.bytes
+	h.areas.spans = h.areas.spans[:0]
 	for _, b := range h.used {
-		h.spans = append(h.spans, Span{b.addr - uint64(h.blockBytes), size})
+		h.areas.spans = append(h.areas.spans, Span{b.addr - uint64(h.lay.cache.blockBytes), size})
 	}
 	same := true
-	room := h.gather()
+	room := h.areas.read(h.mem)
 	for i, b := range h.used {
 		var now blobHead
 		ok := room != nil
 		if ok {
-			now, ok = h.parse(b.addr, room[i*size:][:size])
+			now, ok = h.lay.parse(b.addr, room[i*size:][:size])
 		}
 		if b.kind != compiledBlob && b.kind != nativeBlob {
-			now = now.plain()
+			now.m = methodHead{}
 		}
 		if !ok || now != b.blobHead {
 			same = false
@@ -489,8 +509,14 @@ type gatherer interface {
 	Gather(list []Span, buf []byte) bool
 }
 
-// gather reads h.spans, one behind the other; nil: not all can be read.
-func (h *hotspot) gather() []byte {
+// gathering is areas to be read at once, and room for them.
+type gathering struct {
+	spans []Span
+	room  []byte
+}
+
+// read reads them from mem, one behind the other; nil: not all can be read.
+func (h *gathering) read(mem io.ReaderAt) []byte {
 	n := 0
 	for _, s := range h.spans {
 		n += s.Len
@@ -499,7 +525,7 @@ func (h *hotspot) gather() []byte {
 		h.room = make([]byte, n+n/2)
 	}
 	b := h.room[:n]
-	if g, ok := h.mem.(gatherer); ok {
+	if g, ok := mem.(gatherer); ok {
 		if !g.Gather(h.spans, b) {
 			return nil
 		}
@@ -507,7 +533,7 @@ func (h *hotspot) gather() []byte {
 	}
 	at := 0
 	for _, s := range h.spans {
-		if got, _ := h.mem.ReadAt(b[at:at+s.Len], int64(s.Addr)); got != s.Len {
+		if got, _ := mem.ReadAt(b[at:at+s.Len], int64(s.Addr)); got != s.Len {
 			return nil
 		}
 		at += s.Len
@@ -516,9 +542,9 @@ func (h *hotspot) gather() []byte {
 }
 
 // bytes is the code of b, nil if it cannot be read.
-func (h *hotspot) bytes(b *blob) []byte {
+func (b *blob) bytes(mem io.ReaderAt) []byte {
 	if n := b.end - b.begin; b.code == nil && n <= maxBlobCode {
-		b.code = read(h.mem, b.begin, int(n))
+		b.code = read(mem, b.begin, int(n))
 	}
 	return b.code
 }
@@ -534,46 +560,53 @@ func (c codelet) entry() bool {
 	return strings.HasPrefix(c.text, "method entry point") || strings.HasPrefix(c.text, "native method entry point")
 }
 
+// codelets are those of the interpreter, in their order.
+type codelets struct {
+	of   *blob
+	list []codelet
+}
+
 // codelet is the piece of the interpreter that pc is in.
 func (h *hotspot) codelet(b *blob, pc uint64) codelet {
-	if h.codeOf != b {
-		h.codeOf, h.code = b, h.codelets()
+	q := &h.queue
+	if q.of != b {
+		q.of, q.list = b, h.codelets()
 	}
-	i, _ := slices.BinarySearchFunc(h.code, pc, func(c codelet, pc uint64) int {
+	i, _ := slices.BinarySearchFunc(q.list, pc, func(c codelet, pc uint64) int {
 		if c.end <= pc {
 			return -1
 		}
 		return 1
 	})
-	if i < len(h.code) && h.code[i].start <= pc {
-		return h.code[i]
+	if i < len(q.list) && q.list[i].start <= pc {
+		return q.list[i]
 	}
 	return codelet{}
 }
 
 // codelets reads the queue of them.
 func (h *hotspot) codelets() (list []codelet) {
-	l := &h.hotspotLayout
-	b := read(h.mem, l.codeletsAt, 8)
+	l := &h.lay
+	b := read(h.mem, l.queue.at, 8)
 	if b == nil {
 		return nil
 	}
-	q := read(h.mem, word(b, 0), l.queue)
+	q := read(h.mem, word(b, 0), l.queue.bytes)
 	if q == nil {
 		return nil
 	}
-	buffer := word(q, l.queueBuffer)
-	at, end := buffer+uint64(word32(q, l.queueBegin)), buffer+uint64(word32(q, l.queueEnd))
+	buffer := word(q, l.queue.buffer)
+	at, end := buffer+uint64(word32(q, l.queue.begin)), buffer+uint64(word32(q, l.queue.end))
 	for at < end && len(list) < maxCodelets {
-		c := read(h.mem, at, l.codeletBytes)
+		c := read(h.mem, at, l.queue.codeletBytes)
 		if c == nil {
 			break
 		}
-		size := uint64(word32(c, l.codeletSize))
+		size := uint64(word32(c, l.queue.codeletSize))
 		if size == 0 || size > end-at {
 			break
 		}
-		list = append(list, codelet{at, at + size, h.text(word(c, l.codeletText))})
+		list = append(list, codelet{at, at + size, h.text(word(c, l.queue.codeletText))})
 		at += size
 	}
 	return list

@@ -52,13 +52,13 @@ func (h *hotspot) identify(o *unwind.Owned, mem Memory, st *Stack) {
 		}
 		h.addStub(st, sp, name)
 	case nativeBlob:
-		if h.isMethod(b.method) {
-			add(b.method, unknownLine)
+		if h.methodAt(b.m.method) != nil {
+			add(b.m.method, unknownLine)
 		}
 	case compiledBlob:
 		ra := o.Set.PC
-		if ra == b.deopt {
-			if v, ok := mem.Word(sp + b.origPC); ok && v > b.begin && v <= b.end {
+		if ra == b.m.deopt {
+			if v, ok := mem.Word(sp + b.m.origPC); ok && v > b.begin && v <= b.end {
 				ra = v
 			} else {
 				ra = b.begin
@@ -99,7 +99,7 @@ func (h *hotspot) interpretedAt(o *unwind.Owned, b *blob, mem Memory) (method, a
 	fp, known := o.Set.Reg(regRBP)
 	entry := c.entry()
 	if o.Top && entry {
-		if !h.built(b, c, o.Set.PC) {
+		if !c.built(b.bytes(h.mem), b, o.Set.PC) {
 			m, ok := o.Set.Reg(regRBX)
 			if !ok || !h.enters(m, c) {
 				return 0, 0, false
@@ -135,9 +135,8 @@ func (h *hotspot) interpretedAt(o *unwind.Owned, b *blob, mem Memory) (method, a
 	return 0, 0, false
 }
 
-// built tells whether the entry in codelet c has built its frame before pc.
-func (h *hotspot) built(b *blob, c codelet, pc uint64) bool {
-	code := h.bytes(b)
+// built tells whether the entry in c, in the code of b, has built its frame before pc.
+func (c codelet) built(code []byte, b *blob, pc uint64) bool {
 	if code == nil || c.start < b.begin || c.end > b.end {
 		return false
 	}
@@ -162,14 +161,12 @@ type hotspotMethod struct {
 
 func (m *hotspotMethod) holds(bcp uint64) bool { return bcp-m.codes < m.codeBytes }
 
-func (h *hotspot) isMethod(addr uint64) bool { return h.methodAt(addr) != nil }
-
 // methodAt reads the method at addr, if that was not done in this walk; nil: there is none.
 func (h *hotspot) methodAt(addr uint64) *hotspotMethod {
 	if m := h.methods[addr]; m != nil && m.epoch == h.epoch {
 		return m
 	}
-	m := h.readMethod(h.mem, addr)
+	m := h.lay.readMethod(h.mem, addr)
 	if m == nil {
 		delete(h.methods, addr)
 		return nil
@@ -182,23 +179,22 @@ func (h *hotspot) methodAt(addr uint64) *hotspotMethod {
 	return m
 }
 
-func (h *hotspot) readMethod(mem io.ReaderAt, addr uint64) *hotspotMethod {
-	l := &h.hotspotLayout
+func (l *hotspotLayout) readMethod(mem io.ReaderAt, addr uint64) *hotspotMethod {
 	if addr&7 != 0 {
 		return nil
 	}
-	b := read(mem, addr, max(l.methodConst, l.methodEntry)+8)
+	b := read(mem, addr, max(l.names.methodConst, l.names.methodEntry)+8)
 	if b == nil {
 		return nil
 	}
-	at := word(b, l.methodConst)
-	c := read(mem, at, l.constBytes)
+	at := word(b, l.names.methodConst)
+	c := read(mem, at, l.names.constBytes)
 	if c == nil {
 		return nil
 	}
-	m := &hotspotMethod{entry: word(b, l.methodEntry), codes: at + uint64(l.constBytes), codeBytes: l.constCode.in(c)}
-	m.key = Key{Code: addr, Globals: at, Name: word(c, l.constConstants), First: uint32(l.constName.in(c)), Count: uint32(m.codeBytes)}
-	if uint32(l.constFlags.in(c))&l.constLines != 0 {
+	m := &hotspotMethod{entry: word(b, l.names.methodEntry), codes: at + uint64(l.names.constBytes), codeBytes: l.names.constCode.in(c)}
+	m.key = Key{Code: addr, Globals: at, Name: word(c, l.names.constConstants), First: uint32(l.names.constName.in(c)), Count: uint32(m.codeBytes)}
+	if uint32(l.names.constFlags.in(c))&l.names.constLines != 0 {
 		m.key.Lines = m.codes + m.codeBytes
 	}
 	return m
@@ -224,8 +220,8 @@ func (h *hotspot) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 		}
 		return nil, false
 	}
-	l := &h.hotspotLayout
-	pool := read(mem, k.Name, l.poolBytes)
+	l := &h.lay
+	pool := read(mem, k.Name, l.names.poolBytes)
 	if pool == nil {
 		return nil, false
 	}
@@ -233,26 +229,26 @@ func (h *hotspot) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 		if index == 0 {
 			return ""
 		}
-		b := read(mem, k.Name+uint64(l.poolBytes)+8*index, 8)
+		b := read(mem, k.Name+uint64(l.names.poolBytes)+8*index, 8)
 		if b == nil {
 			return ""
 		}
-		return h.symbol(mem, word(b, 0)&^1)
+		return h.lay.symbol(mem, word(b, 0)&^1)
 	}
 	name := symbol(uint64(k.First))
-	holder := read(mem, word(pool, l.poolHolder)+uint64(l.klassName), 8)
+	holder := read(mem, word(pool, l.names.poolHolder)+uint64(l.names.klassName), 8)
 	if name == "" || holder == nil {
 		return nil, false
 	}
-	class := h.symbol(mem, word(holder, 0))
+	class := h.lay.symbol(mem, word(holder, 0))
 	if class == "" {
 		return nil, false
 	}
-	fn := &Function{Name: className(class) + "." + name, File: symbol(l.poolFile.in(pool))}
+	fn := &Function{Name: className(class) + "." + name, File: symbol(l.names.poolFile.in(pool))}
 	if k.Lines != 0 {
-		fn.lines = h.lines(mem, k.Lines)
+		fn.lines = h.lay.lines(mem, k.Lines)
 	}
-	again := h.readMethod(mem, f.Code)
+	again := h.lay.readMethod(mem, f.Code)
 	return fn, again != nil && again.key == k
 }
 
@@ -268,17 +264,16 @@ func className(s string) string {
 }
 
 // symbol is the text of a Symbol, in Java's form of UTF-8.
-func (h *hotspot) symbol(mem io.ReaderAt, addr uint64) string {
-	l := &h.hotspotLayout
+func (l *hotspotLayout) symbol(mem io.ReaderAt, addr uint64) string {
 	if addr&7 != 0 {
 		return ""
 	}
-	b := read(mem, addr, max(l.symbolLen+2, l.symbolBody))
+	b := read(mem, addr, max(l.names.symbolLen+2, l.names.symbolBody))
 	if b == nil {
 		return ""
 	}
-	n := int(uint16(word32(append(b[l.symbolLen:l.symbolLen+2:l.symbolLen+2], 0, 0), 0)))
-	text := read(mem, addr+uint64(l.symbolBody), min(n, maxText))
+	n := int(uint16(word32(append(b[l.names.symbolLen:l.names.symbolLen+2:l.names.symbolLen+2], 0, 0), 0)))
+	text := read(mem, addr+uint64(l.names.symbolBody), min(n, maxText))
 	return modifiedUTF8(text)
 }
 
@@ -339,7 +334,7 @@ func (l javaLines) line(at uint64, _ int) int {
 const maxLineBytes = 64 << 10
 
 // lines reads the compressed table at addr: share/code/compressedStream.cpp, CompressedLineNumberReadStream. nil: it cannot be read.
-func (h *hotspot) lines(mem io.ReaderAt, addr uint64) lineTable {
+func (l *hotspotLayout) lines(mem io.ReaderAt, addr uint64) lineTable {
 	var b []byte
 	for n := 256; ; n *= 4 {
 		more := read(mem, addr, n)
@@ -352,8 +347,8 @@ func (h *hotspot) lines(mem io.ReaderAt, addr uint64) lineTable {
 			}
 		}
 		b = more
-		if l, ok := h.decodeLines(b); ok {
-			return l
+		if list, ok := l.decodeLines(b); ok {
+			return list
 		}
 		if n >= maxLineBytes || len(b) < n {
 			return nil
@@ -362,7 +357,7 @@ func (h *hotspot) lines(mem io.ReaderAt, addr uint64) lineTable {
 }
 
 // decodeLines: ok is false if the table goes on behind b.
-func (h *hotspot) decodeLines(b []byte) (list javaLines, ok bool) {
+func (l *hotspotLayout) decodeLines(b []byte) (list javaLines, ok bool) {
 	bci, line := 0, 0
 	for i := 0; i < len(b); {
 		c := b[i]
@@ -373,7 +368,7 @@ func (h *hotspot) decodeLines(b []byte) (list javaLines, ok bool) {
 		case 0xff:
 			var v [2]int
 			for j := range v {
-				u, n := h.unsigned5(b[min(i, len(b)):])
+				u, n := l.unsigned5(b[min(i, len(b)):])
 				if n == 0 {
 					return nil, false
 				}
@@ -391,9 +386,9 @@ func (h *hotspot) decodeLines(b []byte) (list javaLines, ok bool) {
 
 // unsigned5 reads a number (share/utilities/unsigned5.hpp): up to five digits to the base of 64, the last or a low one below 192; since 20 no
 // byte is 0. n is how many bytes it has, 0 if it is none.
-func (h *hotspot) unsigned5(b []byte) (v uint32, n int) {
+func (l *hotspotLayout) unsigned5(b []byte) (v uint32, n int) {
 	excluded := uint32(0)
-	if h.major >= 20 {
+	if l.major >= 20 {
 		excluded = 1
 	}
 	for i := 0; i < 5 && i < len(b); i++ {
@@ -422,8 +417,8 @@ type pcDesc struct{ at, scope int32 }
 // inlined is the methods that are at a distance in the code of b, innermost first. Where that is not a place of which the compiler has
 // told, only those are that the places before and behind it share, and where in them is not known.
 func (h *hotspot) inlined(b *blob, at uint64) []hotspotPlace {
-	outer := []hotspotPlace{{b.method, unknownLine}}
-	if !h.isMethod(b.method) {
+	outer := []hotspotPlace{{b.m.method, unknownLine}}
+	if h.methodAt(b.m.method) == nil {
 		return nil
 	}
 	d := h.debugOf(b)
@@ -437,7 +432,7 @@ func (h *hotspot) inlined(b *blob, at uint64) []hotspotPlace {
 	if i == len(d.pcs) {
 		return outer
 	}
-	here := h.chain(b, d, i)
+	here := d.chain(&h.lay, b.m.method, i)
 	switch {
 	case here == nil:
 		return outer
@@ -446,7 +441,7 @@ func (h *hotspot) inlined(b *blob, at uint64) []hotspotPlace {
 	case i == 0:
 		return outer
 	}
-	before := h.chain(b, d, i-1)
+	before := d.chain(&h.lay, b.m.method, i-1)
 	var both []hotspotPlace
 	for n := 1; n <= len(here) && n <= len(before); n++ {
 		x, y := here[len(here)-n], before[len(before)-n]
@@ -474,20 +469,20 @@ func (h *hotspot) debugOf(b *blob) *debugInfo {
 	if b.debug != nil {
 		return b.debug
 	}
-	l := &h.hotspotLayout
-	size := func(from, to uint64) int {
-		if to <= from || to-from > maxDebugInfo {
+	l := &h.lay
+	size := func(a area) int {
+		if a.to <= a.from || a.to-a.from > maxDebugInfo {
 			return 0
 		}
-		return int(to - from)
+		return int(a.to - a.from)
 	}
-	pcs := read(h.mem, b.pcs, size(b.pcs, b.pcsEnd))
-	d := &debugInfo{scopes: read(h.mem, b.scopes, size(b.scopes, b.scopesEnd)), meta: read(h.mem, b.metadata, size(b.metadata, b.metadataEnd)), chains: map[int][]hotspotPlace{}}
-	if now, ok := h.head(b.addr); !ok || now != b.blobHead || pcs == nil || d.scopes == nil || d.meta == nil {
+	pcs := read(h.mem, b.m.pcs.from, size(b.m.pcs))
+	d := &debugInfo{scopes: read(h.mem, b.m.scopes.from, size(b.m.scopes)), meta: read(h.mem, b.m.metadata.from, size(b.m.metadata)), chains: map[int][]hotspotPlace{}}
+	if now, ok := h.lay.head(h.mem, b.addr); !ok || now != b.blobHead || pcs == nil || d.scopes == nil || d.meta == nil {
 		return nil
 	}
-	for i := 0; i+l.pcBytes <= len(pcs); i += l.pcBytes {
-		p := pcDesc{int32(word32(pcs, i+l.pcOffset)), int32(word32(pcs, i+l.pcScope))}
+	for i := 0; i+l.debug.pcBytes <= len(pcs); i += l.debug.pcBytes {
+		p := pcDesc{int32(word32(pcs, i+l.debug.pcOffset)), int32(word32(pcs, i+l.debug.pcScope))}
 		if p.at >= 0 && int64(p.at) <= int64(b.end-b.begin) { // the first and the last are bounds
 			d.pcs = append(d.pcs, p)
 		}
@@ -496,8 +491,8 @@ func (h *hotspot) debugOf(b *blob) *debugInfo {
 	return d
 }
 
-// chain is the methods at the place of index i, innermost first; nil: it is not told, or does not end in b's own.
-func (h *hotspot) chain(b *blob, d *debugInfo, i int) []hotspotPlace {
+// chain is the methods at the place of index i, innermost first; nil: it is not told, or does not end in outermost.
+func (d *debugInfo) chain(l *hotspotLayout, outermost uint64, i int) []hotspotPlace {
 	if c, ok := d.chains[i]; ok {
 		return c
 	}
@@ -511,7 +506,7 @@ func (h *hotspot) chain(b *blob, d *debugInfo, i int) []hotspotPlace {
 		var v [3]uint32 // sender's scope, method, bci+1
 		rest := d.scopes[at:]
 		for j := range v {
-			u, n := h.unsigned5(rest)
+			u, n := l.unsigned5(rest)
 			if n == 0 {
 				rest = nil
 				break
@@ -534,7 +529,7 @@ func (h *hotspot) chain(b *blob, d *debugInfo, i int) []hotspotPlace {
 			list = nil
 		}
 	}
-	if len(list) > 0 && list[len(list)-1].method != b.method {
+	if len(list) > 0 && list[len(list)-1].method != outermost {
 		list = nil
 	}
 	d.chains[i] = list

@@ -29,7 +29,7 @@ const maxFrameBytes = 1 << 20
 
 // hotspotStep computes one caller.
 type hotspotStep struct {
-	*hotspot
+	h    *hotspot
 	from *regs.Set
 	mem  *unwind.Memory
 	to   *regs.Set
@@ -39,7 +39,7 @@ type hotspotStep struct {
 
 // Caller implements unwind.Runtime.
 func (h *hotspot) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs.Set) (unwind.Reason, uint64) {
-	s := hotspotStep{hotspot: h, from: from, mem: mem, to: to, top: top, addr: from.PC}
+	s := hotspotStep{h: h, from: from, mem: mem, to: to, top: top, addr: from.PC}
 	r := s.caller()
 	return r, s.addr
 }
@@ -49,12 +49,12 @@ func (s *hotspotStep) caller() unwind.Reason {
 	if !s.top {
 		pc--
 	}
-	b := s.find(pc)
+	b := s.h.find(pc)
 	if b == nil {
 		return unwind.NoRow
 	}
 	switch {
-	case !s.top && s.from.PC == s.callStub:
+	case !s.top && s.from.PC == s.h.callStub:
 		return s.record()
 	case b.kind == interpreterBlob:
 		return s.interpreted(b)
@@ -117,20 +117,20 @@ func (s *hotspotStep) same(ra, sp uint64) unwind.Reason {
 
 // returns tells whether ra is an address to return to: outside the code cache others check that.
 func (s *hotspotStep) returns(ra uint64) bool {
-	if s.heapAt(ra-1) == nil {
+	if s.h.heapAt(ra-1) == nil {
 		return true
 	}
-	b := s.find(ra - 1)
+	b := s.h.find(ra - 1)
 	switch {
 	case b == nil:
 		return false
 	case b.kind == interpreterBlob:
-		c := s.codelet(b, ra)
+		c := s.h.codelet(b, ra)
 		return c.end != 0 && !c.entry()
-	case ra == b.deopt:
+	case ra == b.m.deopt:
 		return true
 	case b.kind == compiledBlob || b.kind == nativeBlob:
-		code := s.bytes(b)
+		code := b.bytes(s.h.mem)
 		return code != nil && ra-b.begin <= uint64(len(code)) && behindCall(code[:ra-b.begin])
 	}
 	return b.kind != adapterBlob && b.kind != framelessBlob
@@ -216,15 +216,15 @@ func (s *hotspotStep) record() unwind.Reason {
 
 // compiled is a method's innermost frame.
 func (s *hotspotStep) compiled(b *blob) unwind.Reason {
-	code, off := s.bytes(b), s.from.PC-b.begin
+	code, off := b.bytes(s.h.mem), s.from.PC-b.begin
 	if code == nil {
 		return unwind.Unreadable
 	}
-	if s.from.PC < b.entry {
+	if s.from.PC < b.m.entry {
 		return s.leaf(0, false) // the inline cache is being checked
 	}
 	if off < b.complete {
-		if depth, saved := prologue(code[b.entry-b.begin : off]); depth+8 < b.frame || !saved {
+		if depth, saved := prologue(code[b.m.entry-b.begin : off]); depth+8 < b.frame || !saved {
 			return s.leaf(depth, saved)
 		}
 		return s.full(b)
@@ -301,11 +301,11 @@ func epilogue(code []byte, off int, native bool) (depth uint64, ok bool) {
 // interpreted is a frame of the interpreter, or code of it between frames.
 func (s *hotspotStep) interpreted(b *blob) unwind.Reason {
 	if s.top {
-		code, off := s.bytes(b), int(s.from.PC-b.begin)
+		code, off := b.bytes(s.h.mem), int(s.from.PC-b.begin)
 		if code == nil {
 			return unwind.Unreadable
 		}
-		c := s.codelet(b, s.from.PC)
+		c := s.h.codelet(b, s.from.PC)
 		if c.end == 0 || c.start < b.begin || c.end > b.end {
 			return unwind.NoRow
 		}
@@ -433,11 +433,11 @@ func (s *hotspotStep) adapter() unwind.Reason {
 	if v, ok := s.reg(regR13); ok && v > s.sp() && v-s.sp() < 4<<10 && v&7 == 0 {
 		sp = v
 	}
-	if s.heapAt(ra-1) != nil && s.returns(ra) {
+	if s.h.heapAt(ra-1) != nil && s.returns(ra) {
 		return s.same(ra, sp)
 	}
 	v, ok := s.reg(regRAX)
-	if !ok || s.heapAt(v-1) == nil {
+	if !ok || s.h.heapAt(v-1) == nil {
 		s.addr = ra
 		return unwind.NotCode
 	}
@@ -446,7 +446,7 @@ func (s *hotspotStep) adapter() unwind.Reason {
 
 // stub is code of the runtime that may keep a frame pointer, as its nearest prologue before pc tells.
 func (s *hotspotStep) stub(b *blob) unwind.Reason {
-	code, off := s.bytes(b), int(s.from.PC-b.begin)
+	code, off := b.bytes(s.h.mem), int(s.from.PC-b.begin)
 	if code == nil {
 		return unwind.Unreadable
 	}
