@@ -23,6 +23,9 @@
 // Of generated code little is known: a return address there is taken provisionally, and where
 // no method leads on, the root of the stack is looked for behind a gap ([Origins]).
 //
+// What has generated code may know its way through it: a [Runtime] is asked for the callers of its frames, and its answers are checked
+// as those of rows are.
+//
 // A caller may lie on another stack where a table's row leads there, or one of a function that is known to
 // change stacks ([sframe.Row.Switch]). [Walker.Stacks] lists those that a walk went over to, for whoever
 // copies memory.

@@ -46,32 +46,33 @@ func (w *Walker) generated(pc uint64) bool {
 // provisional notes that the frame behind the last of frames, of the return address
 // in w.next, is not proved yet.
 func (w *Walker) provisional(frames []Frame) {
-	if w.unproved == 0 || proved(frames[w.unproved:]) {
-		w.unproved, w.doubted = len(frames), w.next.pc
+	if w.doubt.from == 0 || proved(frames[w.doubt.from:]) {
+		w.doubt.from, w.doubt.word = len(frames), w.next.pc
 	}
 }
 
 // proved: a row of a table has led on from one of the frames before the last.
 func proved(frames []Frame) bool {
-	return slices.ContainsFunc(frames[1:], func(f Frame) bool { return f.How == SFrame || f.How == EHFrame })
+	return slices.ContainsFunc(frames[1:], func(f Frame) bool { return f.How == SFrame || f.How == EHFrame || f.How == ByRuntime })
 }
 
 // settle cuts the frames of a walk that has come to its end at the first that is not
 // proved, or that was found by a frame pointer of another. e is the entry of the last one.
 func (w *Walker) settle(frames []Frame, end End, e *entry, mem *Memory) ([]Frame, End) {
 	keep := len(frames)
-	if w.unproved > 0 && !proved(frames[w.unproved:]) && !(end.Reason == Complete && (w.isEntry(e) || e.row != nil && e.row.Outermost)) {
-		keep = w.unproved
+	if w.doubt.from > 0 && !proved(frames[w.doubt.from:]) && !(end.Reason == Complete && (w.isEntry(e) || e.row != nil && e.row.Outermost)) {
+		keep = w.doubt.from
 	}
 	if n, word := w.passedOver(frames[:keep], mem); n < keep {
-		keep, w.doubted = n, word
+		keep, w.doubt.word = n, word
 	}
 	if keep == len(frames) {
 		return frames, end
 	}
 	w.over = slices.DeleteFunc(w.over, func(s Stack) bool { return s.Frame > keep })
+	w.own.frames = slices.DeleteFunc(w.own.frames, func(o Owned) bool { return o.Frame >= keep })
 	if end.Reason != OutsideCopy {
-		end = End{Reason: NotAfterCall, Addr: w.doubted}
+		end = End{Reason: NotAfterCall, Addr: w.doubt.word}
 	}
 	return frames[:keep], end
 }
@@ -131,6 +132,7 @@ func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame,
 	if w.tables == nil {
 		tables := slices.DeleteFunc(slices.Clone(w.order), func(h How) bool { return h != SFrame && h != EHFrame })
 		w.tables = New(w.arch, w.space, tables, w.maxDepth)
+		w.tables.own.runtime = w.own.runtime
 	}
 	t, size := w.tables, uint64(w.arch.WordBytes)
 	set := regs.Set{Known: 1 << (w.arch.SP & (regs.NumRegs - 1))}

@@ -43,16 +43,28 @@ type Walker struct {
 	left   []left      // stacks that the walk has been on
 	over   []Stack     // those that it went over to
 	low    uint64      // lowest stack pointer of the current one
-	// The first frame that is provisional is the one at index unproved, of the return
-	// address doubted; 0: there is none, or a later one has proved it.
-	unproved int
-	doubted  uint64
-	gen      uint64
-	window   window
+	doubt  doubt
+	gen    uint64
+	window window
+
+	own own
 
 	second *Walker // walks with .eh_frame before .sframe; made when first needed
 	tables *Walker // walks by tables alone; made when first needed
 	spare  []Frame // frames of their walks
+}
+
+// doubt is of the first frame that is provisional: its index, and the return address that led there. 0: there is none, or a later one has
+// proved it.
+type doubt struct {
+	from int
+	word uint64
+}
+
+// own is what belongs to a runtime: nil, if the process has none, and the frames of the walk that are of its code.
+type own struct {
+	runtime Runtime
+	frames  []Owned
 }
 
 // came is how a walk came to a frame.
@@ -109,7 +121,7 @@ func (w *Walker) from(set *regs.Set, caller bool, mem *Memory, frames []Frame) (
 func (w *Walker) repeated(set *regs.Set, caller bool, mem *Memory, frames []Frame) ([]Frame, End) {
 	first := len(frames)
 	frames, end := w.walk(set, caller, mem, frames)
-	if end.Reason == Complete || end.Reason == DepthLimit || !w.worthRepeating(frames[first:]) {
+	if end.Reason == Complete || end.Reason == DepthLimit || !worthRepeating(w.order, frames[first:]) {
 		return frames, end
 	}
 	// SFrame recovers no register but SP and FP, and some assemblers wrote
@@ -118,7 +130,7 @@ func (w *Walker) repeated(set *regs.Set, caller bool, mem *Memory, frames []Fram
 	w.spare = other
 	if otherEnd.Reason == Complete || len(other) > len(frames)-first {
 		otherEnd.Repeated = true
-		w.over = append(w.over[:0], w.second.over...)
+		w.over, w.own.frames = append(w.over[:0], w.second.over...), append(w.own.frames[:0], w.second.own.frames...)
 		return append(frames[:first], other...), otherEnd
 	}
 	return frames, end
@@ -128,15 +140,16 @@ func (w *Walker) repeated(set *regs.Set, caller bool, mem *Memory, frames []Fram
 func (w *Walker) secondWalker() *Walker {
 	if w.second == nil {
 		w.second = New(w.arch, w.space, ehFrameFirst(w.order), w.maxDepth)
+		w.second.own.runtime = w.own.runtime
 	}
 	return w.second
 }
 
 // worthRepeating: the frames took rows of .sframe, and the order has .eh_frame
 // after it.
-func (w *Walker) worthRepeating(frames []Frame) bool {
+func worthRepeating(order []How, frames []Frame) bool {
 	sf, eh := -1, -1
-	for i, h := range w.order {
+	for i, h := range order {
 		switch h {
 		case SFrame:
 			sf = i
@@ -203,7 +216,7 @@ func (w *Walker) begin(set *regs.Set, caller bool) *entry {
 	w.start()
 	w.late, w.called, w.linked, w.came = w.late[:0], false, nil, came{caller: caller}
 	w.left, w.over, w.low = w.left[:0], w.over[:0], set.R[w.arch.SP&(regs.NumRegs-1)]
-	w.unproved = 0
+	w.doubt.from, w.own.frames = 0, w.own.frames[:0]
 	w.set = *set
 	w.next.limit = w.limit(&w.set)
 	return w.lookup(set.PC, caller)
@@ -223,6 +236,11 @@ func (w *Walker) here(e *entry, f *Frame) {
 func (w *Walker) advance(e *entry, mem *Memory, frames []Frame) (*entry, Reason) {
 	if w.came.found != BackChain {
 		w.linked = nil
+	}
+	if e.flags&isOwned != 0 {
+		if to, reason, ok := ask(w, e, mem, frames); ok {
+			return to, reason
+		}
 	}
 	row, how, failed, reason := w.step(e, !w.came.caller, mem)
 	switch {
@@ -450,7 +468,7 @@ func (w *Walker) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 	keep := w.next // the first failure is the one to report
 	pc := e.pc
 	for _, h := range w.order[i+1:] {
-		if h == FramePointer && e.row != nil && !w.mayKeepFP(e.row) {
+		if h == FramePointer && e.row != nil && !mayKeepFP(w.arch, e.row) {
 			// The frame pointer is a caller's, and following it would leave
 			// out the frames between.
 			continue
@@ -516,9 +534,9 @@ func (w *Walker) search(e *entry, top bool, mem *Memory) *sframe.Row {
 // frame that the frame pointer points to. It does not if the frame pointer is
 // still the caller's, nor in hand-written code that has no frame: the CFA is
 // neither in SP nor in FP (glibc's longjmp describes the frame that it jumps to).
-func (w *Walker) mayKeepFP(row *sframe.Row) bool {
+func mayKeepFP(a *regs.Arch, row *sframe.Row) bool {
 	return row.FP.Base != sframe.Same &&
-		row.CFA.Base == sframe.FromReg && (row.CFA.Reg == w.arch.SP || row.CFA.Reg == w.arch.FP)
+		row.CFA.Base == sframe.FromReg && (row.CFA.Reg == a.SP || row.CFA.Reg == a.FP)
 }
 
 // end turns the reason for which the walk does not go beyond frame e into its end.

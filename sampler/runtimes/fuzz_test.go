@@ -1,11 +1,13 @@
 package runtimes
 
 import (
+	"debug/elf"
 	"encoding/binary"
 	"io"
 	"math/rand/v2"
 	"testing"
 
+	"sfsample/regs"
 	"sfsample/sampler/taking"
 	"sfsample/unwind"
 )
@@ -38,6 +40,8 @@ func FuzzRuntimes(f *testing.F) {
 		f.Add(byte(minor), long)
 		f.Add(byte(minor), []byte("xdebugpy\x00\x00\x0d\x03"))
 	}
+	f.Add(byte(6), circle)
+	f.Add(byte(22), long)
 	f.Add(byte(7), php82Memory())
 	f.Add(byte(15), php82Memory())
 	f.Fuzz(checkRubbish)
@@ -87,11 +91,100 @@ func TestRubbish(t *testing.T) {
 	}
 }
 
+// hotspotLayouts is the layout of HotSpot 17 and, if detached, of 25, shortened.
+func hotspotLayouts(detached bool) hotspotLayout {
+	l := hotspotLayout{
+		major: 17,
+		cache: cacheLayout{heaps: 0x1000, callStub: 0x1008, listData: 8, heapMemory: 8, heapSegmap: 0x78, log2: 0x100, high: 8, lowEnd: 16, highEnd: 24, blockBytes: 16, blockUsed: 8},
+		blob: blobLayout{bytes: 352, name: vmInt{0x60, 8}, frameSize: vmInt{0x1c, 4}, frameComplete: vmInt{0x14, 4}, size: vmInt{12, 4},
+			codeBegin: vmInt{0x20, 8}, codeEnd: vmInt{0x28, 8}},
+		method: methodLayout{method: vmInt{0x70, 8}, id: vmInt{0x130, 4}, entry: vmInt{0xe0, 8}, deopt: vmInt{0x80, 8}, origPC: vmInt{0x12c, 4}},
+		debug:  debugLayout{pcs: vmInt{0x10c, 4}, pcsEnd: vmInt{0x110, 4}, scopes: vmInt{0x78, 8}, metadata: vmInt{0x104, 4}, pcBytes: 16, pcScope: 4},
+		queue:  queueLayout{at: 0x1010, buffer: 8, begin: 0x18, end: 0x1c, bytes: 48, codeletBytes: 16, codeletSize: 8},
+		names: nameLayout{methodConst: 8, methodEntry: 0x38, constConstants: 8, constName: vmInt{0x22, 2}, constCode: vmInt{0x20, 2}, constBytes: 48,
+			constFlags: vmInt{0x1c, 2}, constLines: 1, poolHolder: 0x18, poolBytes: 72, poolFile: vmInt{0x36, 2}, klassName: 0x18, symbolLen: 4, symbolBody: 6},
+	}
+	if detached {
+		l.major, l.debug.detached, l.blob.relative, l.blob.codeBegin, l.blob.codeEnd = 25, true, true, vmInt{0x24, 4}, vmInt{0x28, 4}
+		l.debug.immutable, l.debug.immutableSize, l.blob.mutable, l.blob.mutableSize, l.blob.relocate = vmInt{0x60, 8}, vmInt{0xa0, 4}, vmInt{0x10, 8}, vmInt{0x30, 4}, vmInt{0x1c, 4}
+	}
+	return l
+}
+
+// checkHotSpot has HotSpot decode b, which is memory at 0x1000 and its code cache.
+func checkHotSpot(t *testing.T, kind byte, b []byte) {
+	mem := rubbish(b)
+	syms := map[string]uint64{}
+	for _, s := range []string{"Structs", "StructEntryArrayStride", "StructEntryTypeNameOffset", "StructEntryFieldNameOffset", "Types", "TypeEntryArrayStride"} {
+		syms["gHotSpotVM"+s] = 0x1000 + uint64(kind)*8
+	}
+	if rt, err := newHotSpot("libjvm.so", elf.EM_X86_64, syms, mem); err == nil {
+		t.Errorf("rubbish is HotSpot %s", rt.Version())
+	}
+	h := &hotspot{mem: mem, lay: hotspotLayouts(kind%2 == 1), blobs: map[uint64]*blob{}, byPC: map[uint64]*blob{}, names: map[uint64]string{}, methods: map[uint64]*hotspotMethod{}}
+	h.Begin()
+	h.heaps, h.callStub = []codeHeap{{low: 0x1000, high: 0x100000, segmap: 0x1000, log2: 7}}, 0x1500
+	copied := new(unwind.Memory)
+	page := make([]byte, 1<<12)
+	mem.ReadAt(page, 0x1000)
+	copied.Reset(0x1000, page, nil)
+	region := Memory{unwind.Region{Addr: 0x1000, Bytes: page}}
+	head, _ := h.lay.head(mem, 0x1100)
+	for i := range 16 {
+		h.Begin()
+		pc := 0x1000 + uint64(i)*61
+		// A blob of each kind, whatever its bounds.
+		x := head
+		x.begin, x.end, x.frame = 0x1000, 0x1000+uint64(len(page)), x.frame%256&^7
+		x.m.entry = x.begin + x.m.entry%64
+		h.byPC[pc] = &blob{blobHead: x, kind: blobKind(i % 6), label: "x"}
+		h.byPC[pc-1] = h.byPC[pc]
+		var set, up regs.Set
+		for r := range set.R {
+			set.R[r] = 0x1000 + 8*uint64(r)
+		}
+		set.PC, set.Known = pc, 1<<17-1
+		for _, top := range []bool{true, false} {
+			h.Caller(&set, top, copied, &up)
+			var st Stack
+			h.Identify([]unwind.Owned{{Frame: 0, Top: top, Set: set}}, region, &st)
+			n := 0
+			for _, s := range st.Segments {
+				n += s.N
+			}
+			if n != len(st.Frames) || n > maxInlined {
+				t.Errorf("%d frames in segments, %d in all", n, len(st.Frames))
+			}
+			for j := range st.Frames {
+				f := &st.Frames[j]
+				if k, ok := h.Key(region, mem, f); ok {
+					if fn, ok := h.Function(mem, f, k); ok {
+						fn.Line(f.At)
+					}
+				}
+			}
+		}
+		h.inlined(&blob{blobHead: x}, uint64(i)*8)
+		h.Confirm()
+	}
+	modifiedUTF8(b)
+	h.lay.decodeLines(b)
+	for i := range min(len(b), 64) {
+		prologue(b[i:])
+		epilogue(b, i, kind%2 == 0)
+		behindCall(b[:i])
+	}
+}
+
 func checkRubbish(t *testing.T, minor byte, b []byte) {
 	if len(b) == 0 || len(b) > 1<<16 {
 		return
 	}
 	mem := rubbish(b)
+	if minor%16 == 6 {
+		checkHotSpot(t, minor/16, b)
+		return
+	}
 	if minor%8 == 7 {
 		checkDecoding(t, &php{root: 0x1000, loop: 0x1000, phpLayout: phpLayouts[2+2*int(minor/8%2)]}, minor, b)
 		return
@@ -110,7 +203,7 @@ func checkRubbish(t *testing.T, minor byte, b []byte) {
 }
 
 // checkDecoding has a runtime decode b, which is memory at 0x1000.
-func checkDecoding(t *testing.T, p Runtime, minor byte, b []byte) {
+func checkDecoding(t *testing.T, p Interpreter, minor byte, b []byte) {
 	mem := rubbish(b)
 	page := make([]byte, 1<<16)
 	mem.ReadAt(page, 0x1000)

@@ -1,0 +1,241 @@
+package sampler
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sfsample/output"
+)
+
+// javas are the machines to try: that of the distribution, and those that SFSAMPLE_TEST_JAVAS lists, with colons between them.
+func javas(t *testing.T) []string {
+	list := strings.FieldsFunc(os.Getenv("SFSAMPLE_TEST_JAVAS"), func(r rune) bool { return r == ':' })
+	if p, err := exec.LookPath("java"); err == nil {
+		list = append(list, p)
+	}
+	if len(list) == 0 {
+		t.Skip("no java on this machine")
+	}
+	return list
+}
+
+// javaVersion is the folder that java is installed in.
+func javaVersion(java string) string {
+	if p, err := filepath.EvalSymlinks(java); err == nil {
+		java = p
+	}
+	return filepath.Base(filepath.Dir(filepath.Dir(java)))
+}
+
+// javaClasses is the folder with the program that tells its stack.
+func javaClasses(t *testing.T) string {
+	javac, err := exec.LookPath("javac")
+	if err != nil {
+		t.Skip("no javac on this machine")
+	}
+	dir := t.TempDir()
+	if out, err := exec.Command(javac, "-nowarn", "--release", "17", "-d", dir, "../testdata/scripts/Truth.java").CombinedOutput(); err != nil {
+		t.Fatalf("javac: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// startJava starts the program that tells its stack.
+func startJava(t *testing.T, java, classes, options string, args ...string) *teller {
+	list := append(strings.Fields(options), "-Xshare:auto", "-cp", classes, "Truth")
+	return startTeller(t, java, append(list, args...)...)
+}
+
+// TestJavaTruth compares every frame of a Java program that tells its own stack and blocks, interpreted and compiled, of the main and of further
+// threads.
+func TestJavaTruth(t *testing.T) {
+	classes := javaClasses(t)
+	for _, java := range javas(t) {
+		for _, tt := range []struct {
+			options, rounds, calls string
+			least                  int
+		}{{"", "3", "3000", 180}, {"-Xint", "1", "0", 60}, {"-XX:TieredStopAtLevel=1", "2", "500", 120}} {
+			t.Run(javaVersion(java)+"/"+tt.options, func(t *testing.T) {
+				checkJava(t, startJava(t, java, classes, tt.options, "tell", tt.rounds, tt.calls), tt.least)
+			})
+		}
+	}
+}
+
+// checkJava compares all stacks that a program tells from its function tell on, which it is further in by then.
+func checkJava(t *testing.T, p *teller, least int) {
+	n, bad := 0, 0
+	var x Scripts
+	names := testPipeline(nil).cfg.Names // of libjvm they are read once
+	for s := p.next(t); s != nil; s = p.next(t) {
+		n++
+		pipe := scriptPipeline()
+		pipe.cfg.Names = names
+		d := dumpOne(t, pipe, p.Process.Pid, s.TID, StopAuto)
+		for d.Stack == nil || d.Call != "read" { // it is on its way to where it blocks
+			d = dumpOne(t, pipe, p.Process.Pid, s.TID, StopAuto)
+		}
+		var got, want []string
+		for _, f := range javaFrames(d.Stack) {
+			if got = append(got, f); strings.HasPrefix(f, "Truth.tell ") {
+				got = []string{"Truth.tell"}
+			}
+		}
+		for _, f := range s.lines() {
+			if want = append(want, f); strings.HasPrefix(f, "Truth.tell ") {
+				want = []string{"Truth.tell"}
+			}
+		}
+		if strings.Join(got, "\n") != strings.Join(want, "\n") || d.Stack.End != "" {
+			if bad++; bad < 4 {
+				t.Errorf("stack %d (end %q):\n got %s\nwant %s", n, d.Stack.End, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+			}
+		}
+		x.Placed += pipe.Stats().Scripts.Placed
+		x.Unnamed += pipe.Stats().Scripts.Unnamed
+		p.in.Write([]byte("\n"))
+	}
+	t.Logf("%d stacks, %+v", n, x)
+	if n < least || bad > 0 || x.Unnamed > 0 {
+		t.Errorf("%d of %d stacks are wrong, %d frames without a name", bad, n, x.Unnamed)
+	}
+}
+
+// javaFrames are the frames of Java in a stack, as told.lines has them: not the runtime's own code between them.
+func javaFrames(st *output.Stack) (list []string) {
+	if st == nil {
+		return nil
+	}
+	for _, f := range st.Frames {
+		if f.Script && strings.Contains(f.Func, ".") {
+			list = append(list, fmt.Sprintf("%s %s:%d", f.Func, f.File, f.Line))
+		}
+	}
+	return list
+}
+
+// javaCalls are the calls between functions of the busy program, whatever of the class library is between them.
+var javaCalls = map[string]string{
+	"main":    "busy",
+	"busy":    "fib summed sorted mapped failing called",
+	"fib":     "fib",
+	"summed":  "mixed",
+	"sorted":  "mixed lambda$sorted$ Truth$$Lambda",
+	"mapped":  "mixed lambda$mapped$ Truth$$Lambda",
+	"failing": "failed",
+	"failed":  "failed",
+	"called":  "direct",
+	"direct":  "tell",
+
+	"lambda$sorted$": "compared", "lambda$mapped$": "added", "compared": "mixed", "added": "mixed",
+	"Truth$$Lambda": "busy lambda$sorted$ lambda$mapped$",
+}
+
+// javaName is a function of the program by its name, without what differs between compilations; empty: it is none of the program.
+func javaName(f string) string {
+	name, _, _ := strings.Cut(f, " ")
+	if strings.HasPrefix(name, "Truth$$Lambda") {
+		return "Truth$$Lambda"
+	}
+	name, ok := strings.CutPrefix(name, "Truth.")
+	if !ok {
+		return ""
+	}
+	return strings.TrimRight(name, "0123456789")
+}
+
+// javaSink keeps the frames of Java of each sample of a thread that has run in Java, and how its stack ended.
+type javaSink struct {
+	stacks [][]string
+	ends   map[string]int
+}
+
+// Add implements output.Sink.
+func (s *javaSink) Add(m *output.Sample) error {
+	if m.Stack == nil {
+		return nil
+	}
+	got := javaFrames(m.Stack)
+	if len(got) == 0 && m.Thread != "java" && !strings.HasPrefix(m.Thread, "Thread-") {
+		return nil // the compiler's and the collector's
+	}
+	if s.ends[m.Stack.End]++; m.Stack.End != codeChanged { // libraries have just been loaded
+		s.stacks = append(s.stacks, got)
+	}
+	return nil
+}
+
+// Close implements output.Sink.
+func (s *javaSink) Close() error { return nil }
+
+// TestJavaRandom takes a Java program at random instants: its stacks are whole, and every call in them is one that it makes.
+func TestJavaRandom(t *testing.T) {
+	classes := javaClasses(t)
+	for _, java := range javas(t) {
+		for _, options := range []string{"", "-Xint"} {
+			t.Run(javaVersion(java)+"/"+options, func(t *testing.T) {
+				p := startJava(t, java, classes, options, "random")
+				got := &javaSink{ends: map[string]int{}}
+				var x Scripts
+				for begun := time.Now(); len(got.stacks) < 300 && time.Since(begun) < time.Minute; {
+					pipe := scriptPipeline()
+					pipe.cfg.Sink = got
+					if _, err := Run(context.Background(), Options{PIDs: []int{p.Process.Pid}, Hz: 999}, 2*time.Second, pipe, nil, nil); err != nil {
+						t.Fatal(err)
+					}
+					n := pipe.Stats().Scripts
+					x.Placed, x.Unnamed = x.Placed+n.Placed, x.Unnamed+n.Unnamed
+				}
+				bad, empty := 0, 0
+				for _, stack := range got.stacks {
+					if len(stack) == 0 {
+						empty++
+						continue
+					}
+					if why := javaWrong(stack); why != "" {
+						if bad++; bad < 5 {
+							t.Errorf("%s:\n  %s", why, strings.Join(stack, "\n  "))
+						}
+					}
+				}
+				cut := len(got.stacks) - got.ends[""]
+				t.Logf("%d stacks, %d wrong, %d without Java, ends %v, %+v", len(got.stacks), bad, empty, got.ends, x)
+				if n := len(got.stacks); n-empty < 200 || bad > 0 || cut*50 > n || x.Unnamed*100 > x.Placed {
+					t.Errorf("%d stacks, %d wrong, %d cut, %d without Java, %+v", n, bad, cut, empty, x)
+				}
+			})
+		}
+	}
+}
+
+// javaWrong tells what is wrong with a stack of the busy program, empty if nothing is.
+func javaWrong(stack []string) string {
+	caller := ""
+	depth := map[string]int{}
+	for i := len(stack) - 1; i >= 0; i-- {
+		name := javaName(stack[i])
+		if name == "" {
+			continue
+		}
+		if caller != "" && !strings.Contains(" "+javaCalls[caller]+" ", " "+name+" ") {
+			return caller + " does not call " + name
+		}
+		caller = name
+		depth[name]++
+	}
+	switch {
+	case depth["fib"] > 15:
+		return fmt.Sprintf("%d of fib", depth["fib"])
+	case depth["failed"] > 10:
+		return fmt.Sprintf("%d of failed", depth["failed"])
+	case depth["busy"] > 1:
+		return "two of busy"
+	}
+	return ""
+}

@@ -1,0 +1,465 @@
+package runtimes
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"sfsample/regs"
+	"sfsample/unwind"
+)
+
+// DWARF numbers of registers of x86-64.
+const (
+	regRAX = 0
+	regRBX = 3
+	regRBP = 6
+	regRSP = 7
+	regR13 = 13
+)
+
+// Slots of an interpreter's frame, from its frame pointer on (cpu/x86/frame_x86.hpp).
+const (
+	slotSender = -8 // the caller's stack pointer, which adapters may have extended
+	slotMethod = -24
+	slotBCP    = -64
+)
+
+// maxFrameBytes bounds a frame with a frame pointer.
+const maxFrameBytes = 1 << 20
+
+// hotspotStep computes one caller.
+type hotspotStep struct {
+	h    *hotspot
+	from *regs.Set
+	mem  *unwind.Memory
+	to   *regs.Set
+	top  bool
+	addr uint64 // what a failure is about
+}
+
+// Caller implements unwind.Runtime.
+func (h *hotspot) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs.Set) (unwind.Reason, uint64) {
+	s := hotspotStep{h: h, from: from, mem: mem, to: to, top: top, addr: from.PC}
+	r := s.caller()
+	return r, s.addr
+}
+
+func (s *hotspotStep) caller() unwind.Reason {
+	pc := s.from.PC
+	if !s.top {
+		pc--
+	}
+	b := s.h.find(pc)
+	if b == nil {
+		return unwind.NoRow
+	}
+	switch {
+	case !s.top && s.from.PC == s.h.callStub:
+		return s.record()
+	case b.kind == interpreterBlob:
+		return s.interpreted(b)
+	case b.kind == adapterBlob:
+		return s.adapter()
+	case b.kind == framelessBlob:
+		return s.leaf(0, false)
+	case b.kind == compiledBlob || b.kind == nativeBlob:
+		if !s.top {
+			return s.full(b)
+		}
+		return s.compiled(b)
+	case b.frame > 0 && !s.top:
+		return s.full(b)
+	case b.frame > 0:
+		if r := s.stub(b); r == 0 || r == unwind.OutsideCopy {
+			return r
+		}
+		return s.full(b)
+	}
+	return s.stub(b)
+}
+
+// reg is a register of the frame.
+func (s *hotspotStep) reg(n uint8) (uint64, bool) { return s.from.Reg(n) }
+
+// sp is its stack pointer.
+func (s *hotspotStep) sp() uint64 { return s.from.R[regRSP] }
+
+func (s *hotspotStep) load(addr uint64) (v uint64, r unwind.Reason) {
+	v, err := s.mem.Word(regs.AMD64, addr)
+	if err == nil {
+		return v, 0
+	}
+	s.addr = addr
+	if r, ok := err.(unwind.Reason); ok {
+		return 0, r
+	}
+	return 0, unwind.Unreadable
+}
+
+// enter makes the caller known, if ra is the address behind a call.
+func (s *hotspotStep) enter(ra, sp, fp uint64, fpKnown bool) unwind.Reason {
+	if s.addr = ra; !s.returns(ra) {
+		return unwind.NotCode
+	}
+	*s.to = regs.Set{PC: ra}
+	s.to.R[regRSP], s.to.Known = sp, 1<<regRSP
+	if fpKnown {
+		s.to.R[regRBP], s.to.Known = fp, s.to.Known|1<<regRBP
+	}
+	return 0
+}
+
+// same is enter with the frame pointer as it is.
+func (s *hotspotStep) same(ra, sp uint64) unwind.Reason {
+	fp, ok := s.reg(regRBP)
+	return s.enter(ra, sp, fp, ok)
+}
+
+// returns tells whether ra is an address to return to: outside the code cache others check that.
+func (s *hotspotStep) returns(ra uint64) bool {
+	if s.h.heapAt(ra-1) == nil {
+		return true
+	}
+	b := s.h.find(ra - 1)
+	switch {
+	case b == nil:
+		return false
+	case b.kind == interpreterBlob:
+		c := s.h.codelet(b, ra)
+		return c.end != 0 && !c.entry()
+	case ra == b.m.deopt:
+		return true
+	case b.kind == compiledBlob || b.kind == nativeBlob:
+		code := b.bytes(s.h.mem)
+		return code != nil && ra-b.begin <= uint64(len(code)) && behindCall(code[:ra-b.begin])
+	}
+	return b.kind != adapterBlob && b.kind != framelessBlob
+}
+
+// behindCall: code ends in a call: e8 rel32, or ff /2 of a register or memory.
+func behindCall(code []byte) bool {
+	n := len(code)
+	if n >= 5 && code[n-5] == 0xe8 {
+		return true
+	}
+	for size := 2; size <= 7 && size <= n; size++ {
+		if c := code[n-size:]; c[0] == 0xff && c[1]>>3&7 == 2 {
+			mod, rm, want := c[1]>>6, c[1]&7, 2
+			if mod != 3 && rm == 4 {
+				want++
+			}
+			switch mod {
+			case 0:
+				if rm == 5 || rm == 4 && size > 2 && c[2]&7 == 5 {
+					want += 4
+				}
+			case 1:
+				want++
+			case 2:
+				want += 4
+			}
+			if want == size {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// leaf: the return address is depth bytes above the stack pointer; pushed: the caller's frame pointer lies below it.
+func (s *hotspotStep) leaf(depth uint64, pushed bool) unwind.Reason {
+	ra, r := s.load(s.sp() + depth)
+	if r != 0 {
+		return r
+	}
+	if !pushed {
+		return s.same(ra, s.sp()+depth+8)
+	}
+	fp, r := s.load(s.sp() + depth - 8)
+	if r != 0 {
+		return r
+	}
+	return s.enter(ra, s.sp()+depth+8, fp, true)
+}
+
+// full: the whole frame stands. Its size is known, and the caller's frame pointer is always saved.
+func (s *hotspotStep) full(b *blob) unwind.Reason {
+	if b.frame < 16 {
+		return s.leaf(0, false)
+	}
+	return s.leaf(b.frame-8, true)
+}
+
+// frameAt is the frame pointer, if it may be of this frame.
+func (s *hotspotStep) frameAt() (uint64, bool) {
+	fp, ok := s.reg(regRBP)
+	s.addr = s.from.PC
+	return fp, ok && fp >= s.sp() && fp-s.sp() < maxFrameBytes && fp&7 == 0
+}
+
+// record: the frame pointer leads on.
+func (s *hotspotStep) record() unwind.Reason {
+	fp, ok := s.frameAt()
+	if !ok {
+		return unwind.UnknownRegister
+	}
+	ra, r := s.load(fp + 8)
+	if r != 0 {
+		return r
+	}
+	up, r := s.load(fp)
+	if r != 0 {
+		return r
+	}
+	return s.enter(ra, fp+16, up, true)
+}
+
+// compiled is a method's innermost frame.
+func (s *hotspotStep) compiled(b *blob) unwind.Reason {
+	code, off := b.bytes(s.h.mem), s.from.PC-b.begin
+	if code == nil {
+		return unwind.Unreadable
+	}
+	if s.from.PC < b.m.entry {
+		return s.leaf(0, false) // the inline cache is being checked
+	}
+	if off < b.complete {
+		if depth, saved := prologue(code[b.m.entry-b.begin : off]); depth+8 < b.frame || !saved {
+			return s.leaf(depth, saved)
+		}
+		return s.full(b)
+	}
+	if depth, ok := epilogue(code, int(off), b.kind == nativeBlob); ok {
+		return s.leaf(depth, depth > 0)
+	}
+	return s.full(b)
+}
+
+// prologue follows the code of a method from its entry on: depth is by how much it has moved the stack pointer, saved whether the caller's
+// frame pointer lies right below the return address.
+func prologue(code []byte) (depth uint64, saved bool) {
+	for len(code) > 0 {
+		n := 0
+		has := func(more int, prefix ...byte) bool {
+			if n = len(prefix) + more; !bytes.HasPrefix(code, prefix) || len(code) < n {
+				n = 0
+			}
+			return n > 0
+		}
+		switch {
+		case has(4, 0x89, 0x84, 0x24): // mov [rsp-N],eax: is there stack left?
+		case has(0, 0x55): // push rbp
+			depth, saved = depth+8, true
+		case has(1, 0x48, 0x83, 0xec): // sub rsp,N
+			depth += uint64(code[3])
+		case has(4, 0x48, 0x81, 0xec):
+			depth += uint64(binary.LittleEndian.Uint32(code[3:]))
+		case has(1, 0x48, 0x89, 0x6c, 0x24): // mov [rsp+N],rbp
+			saved = saved || uint64(code[4])+8 == depth
+		case has(4, 0x48, 0x89, 0xac, 0x24):
+			saved = saved || uint64(binary.LittleEndian.Uint32(code[4:]))+8 == depth
+		case has(0, 0x90), has(0, 0x66, 0x90), has(0, 0x66, 0x66, 0x90), has(0, 0x66, 0x66, 0x66, 0x90), has(0, 0x0f, 0x1f, 0x00), has(1, 0x0f, 0x1f, 0x40),
+			has(2, 0x0f, 0x1f, 0x44), has(2, 0x66, 0x0f, 0x1f, 0x44), has(4, 0x0f, 0x1f, 0x80), has(5, 0x0f, 0x1f, 0x84), has(5, 0x66, 0x0f, 0x1f, 0x84),
+			has(5, 0x66, 0x66, 0x0f, 0x1f, 0x84), has(5, 0x66, 0x66, 0x66, 0x0f, 0x1f, 0x84): // nop
+		case has(0, 0x48, 0x8b, 0xec), has(0, 0x48, 0x89, 0xe5): // mov rbp,rsp
+		default:
+			return depth, saved // what follows does not move it
+		}
+		code = code[n:]
+	}
+	return depth, saved
+}
+
+// epilogue tells, by the code around off, whether the frame has been left there but for depth bytes.
+func epilogue(code []byte, off int, native bool) (depth uint64, ok bool) {
+	at := func(i int, prefix ...byte) bool { return i >= 0 && i <= len(code) && bytes.HasPrefix(code[i:], prefix) }
+	poll := func(i int) bool { return at(i, 0x49, 0x3b, 0xa7) || at(i, 0x49, 0x3b, 0x67) } // cmp rsp,[r15+N]
+	vzeroupper := func(i int) bool { return at(i, 0xc5, 0xf8, 0x77) }
+	switch {
+	case at(off, 0x5d): // pop rbp
+		if n := off + 1; at(n, 0xc3) || poll(n) || vzeroupper(n) || at(n, 0x85, 0x05) || at(n, 0x41, 0x85) {
+			return 8, true
+		}
+	case poll(off), at(off, 0xc3), vzeroupper(off) && at(off-1, 0x5d):
+		return 0, true
+	case at(off, 0x0f, 0x87) && (at(off-7, 0x49, 0x3b, 0xa7) || at(off-4, 0x49, 0x3b, 0x67)): // ja behind it
+		return 0, true
+	case at(off, 0x4c, 0x8d, 0x15) && at(off+7, 0x4d, 0x89, 0x97), at(off, 0x4d, 0x89, 0x97) && at(off-7, 0x4c, 0x8d, 0x15),
+		at(off, 0xe9) && at(off-7, 0x4d, 0x89, 0x97) && at(off-14, 0x4c, 0x8d, 0x15): // lea r10,[rip]; mov [r15+N],r10; jmp
+		return 0, true
+	}
+	if native { // behind leave, up to ret
+		for back := 1; back <= 24 && off-back >= 0; back++ {
+			if code[off-back] == 0xc9 && bytes.IndexByte(code[off:min(off+24, len(code))], 0xc3) >= 0 {
+				return 0, true
+			}
+		}
+	}
+	return 0, false
+}
+
+// interpreted is a frame of the interpreter, or code of it between frames.
+func (s *hotspotStep) interpreted(b *blob) unwind.Reason {
+	if s.top {
+		code, off := b.bytes(s.h.mem), int(s.from.PC-b.begin)
+		if code == nil {
+			return unwind.Unreadable
+		}
+		c := s.h.codelet(b, s.from.PC)
+		if c.end == 0 || c.start < b.begin || c.end > b.end {
+			return unwind.NoRow
+		}
+		if c.entry() {
+			if r, done := s.entering(code[c.start-b.begin:c.end-b.begin], int(s.from.PC-c.start)); done {
+				return r
+			}
+		} else if r, done := s.leaving(code, off); done {
+			return r
+		}
+	}
+	fp, ok := s.frameAt()
+	if !ok {
+		return unwind.UnknownRegister
+	}
+	var v [3]uint64
+	for i, at := range [...]int{8, 0, slotSender} {
+		var r unwind.Reason
+		if v[i], r = s.load(fp + uint64(at)); r != 0 {
+			return r
+		}
+	}
+	if v[2] <= fp || v[2]-fp > maxFrameBytes {
+		s.addr = v[2]
+		return unwind.NoProgress
+	}
+	return s.enter(v[0], v[2], v[1], true)
+}
+
+// frameBuilt is push rbp; mov rbp,rsp.
+var frameBuilt = []byte{0x55, 0x48, 0x8b, 0xec}
+
+// entering: the frame of a method is being built. The caller's stack pointer is in r13, and the return address on the stack, or
+// in rax from where that is popped until it is pushed again.
+func (s *hotspotStep) entering(code []byte, off int) (r unwind.Reason, done bool) {
+	build := bytes.Index(code, frameBuilt)
+	sender, known := s.reg(regR13)
+	if !known || sender <= s.sp() || sender-s.sp() > maxFrameBytes || sender&7 != 0 {
+		sender = 0
+	}
+	up := func(ra uint64, r unwind.Reason, sp uint64) (unwind.Reason, bool) {
+		switch {
+		case r != 0:
+			return r, true
+		case sender != 0:
+			sp = sender
+		}
+		return s.same(ra, sp), true
+	}
+	if build >= 0 && off > build+4 {
+		return 0, false
+	}
+	if build >= 0 && off > build {
+		if off == build+1 {
+			ra, r := s.load(s.sp() + 8)
+			fp, r2 := s.load(s.sp())
+			if r = max(r, r2); r == 0 && sender == 0 {
+				sender = s.sp() + 16
+			}
+			if r != 0 {
+				return r, true
+			}
+			return s.enter(ra, sender, fp, true), true
+		}
+		fp, _ := s.reg(regRBP)
+		ra, r := s.load(fp + 8)
+		up, r2 := s.load(fp)
+		if r = max(r, r2); r != 0 {
+			return r, true
+		}
+		if sender == 0 {
+			sender = fp + 16
+		}
+		return s.enter(ra, sender, up, true), true
+	}
+	pop := -1
+	if build >= 0 {
+		pop = bytes.LastIndexByte(code[:build], 0x58) // pop rax
+	}
+	if pop >= 0 && off > pop && off < build {
+		if ra, ok := s.reg(regRAX); ok {
+			return up(ra, 0, s.sp())
+		}
+		return unwind.UnknownRegister, true
+	}
+	ra, r := s.load(s.sp())
+	return up(ra, r, s.sp()+8)
+}
+
+// leaving: the frame of a method has been left: leave; pop r13; mov rsp,rbx; jmp r13.
+func (s *hotspotStep) leaving(code []byte, off int) (r unwind.Reason, done bool) {
+	behind := func(c ...byte) bool { return bytes.HasSuffix(code[:off], c) }
+	ahead := func(c ...byte) bool { return bytes.HasPrefix(code[off:], c) }
+	sender, ok := s.reg(regRBX)
+	switch {
+	case behind(0xc9) && ahead(0x41, 0x5d) && ok:
+		ra, r := s.load(s.sp())
+		if r != 0 {
+			return r, true
+		}
+		return s.same(ra, sender), true
+	case behind(0xc9, 0x41, 0x5d) && ahead(0x48, 0x8b, 0xe3) && ok:
+	case behind(0x41, 0x5d, 0x48, 0x8b, 0xe3) && ahead(0x41, 0xff, 0xe5):
+		sender = s.sp()
+	case behind(0xc9) && ahead(0xc3):
+		return s.leaf(0, false), true
+	default:
+		return 0, false
+	}
+	ra, ok := s.reg(regR13)
+	if !ok {
+		return unwind.UnknownRegister, true
+	}
+	return s.same(ra, sender), true
+}
+
+// adapter is between compiled and interpreted code, with no frame: the return address is on the stack, or in rax while the arguments are moved. Before
+// compiled code was called the stack pointer was that in r13, where the interpreter has called, or has been.
+func (s *hotspotStep) adapter() unwind.Reason {
+	ra, r := s.load(s.sp())
+	if r != 0 {
+		return r
+	}
+	sp := s.sp() + 8
+	if v, ok := s.reg(regR13); ok && v > s.sp() && v-s.sp() < 4<<10 && v&7 == 0 {
+		sp = v
+	}
+	if s.h.heapAt(ra-1) != nil && s.returns(ra) {
+		return s.same(ra, sp)
+	}
+	v, ok := s.reg(regRAX)
+	if !ok || s.h.heapAt(v-1) == nil {
+		s.addr = ra
+		return unwind.NotCode
+	}
+	return s.same(v, sp)
+}
+
+// stub is code of the runtime that may keep a frame pointer, as its nearest prologue before pc tells.
+func (s *hotspotStep) stub(b *blob) unwind.Reason {
+	code, off := b.bytes(s.h.mem), int(s.from.PC-b.begin)
+	if code == nil {
+		return unwind.Unreadable
+	}
+	begun := bytes.LastIndex(code[:min(off+len(frameBuilt), len(code))], frameBuilt)
+	switch {
+	case !s.top:
+		return s.record()
+	case begun == off-1:
+		return s.leaf(8, true)
+	case begun < 0, begun == off, bytes.HasPrefix(code[off:], []byte{0xc3}):
+		return s.leaf(0, false)
+	case bytes.Contains(code[begun:off], []byte{0xc9, 0xc3}): // it has ended, and another without a frame has begun
+		return s.leaf(0, false)
+	}
+	return s.record()
+}
