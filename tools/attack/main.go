@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"text/tabwriter"
 	"time"
 )
@@ -23,6 +25,12 @@ func main() {
 	jobs := flag.Int("jobs", 1, "lines of the table that are worked on at once, but for those that compare times")
 	beside := flag.Int("beside", 1, "targets of one run, but for attacks that compare times or that may have no target")
 	flag.Parse()
+	// What a shell starts in the background ignores these, and so would sfsample: it is given what it has by default.
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGQUIT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 	broke, err := all(*tool, *only, *brief, *runs, *hz, *length, max(*jobs, 1), max(*beside, 1))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "attack:", err)

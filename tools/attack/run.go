@@ -132,6 +132,9 @@ func (t *trial) once() (counts, error) {
 	toolErr := r.err
 	sum := counts{stacks: r.stacks}
 	for _, p := range list {
+		p.in.Close() // all at once: those that go on keep the others from their ends
+	}
+	for _, p := range list {
 		c, err := p.finish()
 		var failure *toolFailure
 		switch {
@@ -376,7 +379,12 @@ func (t *trial) startTarget(ctx context.Context) (*target, error) {
 	cmd := exec.CommandContext(ctx, t.program, t.args...)
 	// With its helpers: what waits for a silent file server, also sfsample, goes on when that is gone.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.Cancel = func() error {
+		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); err != syscall.ESRCH {
+			return err
+		}
+		return os.ErrProcessDone // so that Wait tells that the time is over
+	}
 	switch {
 	case t.user && t.mounts:
 		cmd.Env = append(os.Environ(), fmt.Sprint("ATTACK_UID=", nobody.Uid))
