@@ -3,6 +3,7 @@ package sampler
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,9 +54,19 @@ type Dumped struct {
 // no thread runs, unless only some threads are asked for.
 func Dump(opt Options, pipe *Pipeline) (*Dumped, error) {
 	defer pipe.targets.closeAll()
-	d := &dumper{opt: opt, pipe: pipe, pages: map[int]procfs.Pagemap{}, bufs: make([]taking.Buffer, procfs.Parts())}
+	var d *dumper
 	var err error
-	<-ptrace.OnThread(func() { err = d.run() })
+	<-ptrace.OnThread(func() {
+		for try := range execTries {
+			if try > 0 {
+				time.Sleep(execPause)
+			}
+			d = &dumper{opt: opt, pipe: pipe, pages: map[int]procfs.Pagemap{}, bufs: make([]taking.Buffer, procfs.Parts())}
+			if err = d.run(); err != nil || !d.missed() {
+				break
+			}
+		}
+	})
 	if opt.Released != nil {
 		opt.Released()
 	}
@@ -75,6 +86,29 @@ func Dump(opt Options, pipe *Pipeline) (*Dumped, error) {
 		d.addKernels()
 	}
 	return dumped, nil
+}
+
+// A process that is in the midst of an exec, with all threads gone or none that its user may read, is looked at again so often, after so long.
+const (
+	execTries = 20
+	execPause = 10 * time.Millisecond
+)
+
+// Unread tells whether nothing could be read of any thread.
+func Unread(threads []*ThreadDump) bool {
+	return !slices.ContainsFunc(threads, func(t *ThreadDump) bool { return !strings.HasPrefix(t.Taken, CannotRead) })
+}
+
+// missed tells whether nothing could be read, and an exec may be why: nothing forbids it, or the main thread has exited, as
+// it has when another thread calls exec.
+func (d *dumper) missed() bool {
+	if !Unread(d.threads) {
+		return false
+	}
+	return !slices.ContainsFunc(d.opt.PIDs, func(pid int) bool {
+		p := d.fs.Permission(pid)
+		return !p.Zombie && (p.Capable || p.Remedy() != "")
+	})
 }
 
 // dumper belongs to the tracing thread while that runs.

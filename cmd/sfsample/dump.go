@@ -176,10 +176,8 @@ func (c *config) show(v *view, stdout io.Writer) error {
 
 // unreadable is an error if nothing could be read of any thread.
 func unreadable(threads []*sampler.ThreadDump) error {
-	for _, t := range threads {
-		if !strings.HasPrefix(t.Taken, sampler.CannotRead) {
-			return nil
-		}
+	if !sampler.Unread(threads) {
+		return nil
 	}
 	pid := threads[0].PID
 	return fmt.Errorf("dump %d: no thread can be read (%s)", pid, sampler.Remedy(pid))

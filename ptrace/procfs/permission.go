@@ -96,7 +96,7 @@ func (p Permission) Remedy() string {
 	case p.ThreadOf != 0:
 		say("it is a thread of process %d, try: -p %d", p.ThreadOf, p.ThreadOf)
 	case p.Zombie:
-		say("its main thread has exited")
+		say("its main thread has exited: it ends, or another thread of it is in the midst of an exec; try: again")
 	}
 	if p.TracerPID != 0 {
 		say("it is traced by process %d", p.TracerPID)

@@ -86,6 +86,7 @@ var details = map[string]attack{
 	"procs fifo":       {root: true},
 	"procs namespace":  {root: true},
 	"procs inherit":    {least: 800 * time.Millisecond},
+	"procs reexec":     {least: time.Second, about: "dump user"}, // one in ten dumps meets an exec
 	"edges vtime":      {least: 300 * time.Millisecond},
 	"memory gone":      {least: 300 * time.Millisecond}, // it goes while it is sampled
 	"memory unmap":     {least: 300 * time.Millisecond},
