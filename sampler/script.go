@@ -47,7 +47,6 @@ type scripts struct {
 	looked    map[*module.Module]bool
 	runtime   runtimes.Runtime // nil: none was found
 	loop      uint64           // where its loop's function begins; 0: not known
-	sought    bool             // that was looked for
 	functions map[runtimes.Key]*runtimes.Function
 	lines     map[scriptLine]*script
 	next      uint64 // id
@@ -259,8 +258,8 @@ func (p *Pipeline) innermost(t *target, c *capture.Capture, u *regs.User, rt run
 // inLoop tells whether pc is in the function of an interpreter's loop.
 func (t *target) inLoop(pc uint64) bool {
 	s := t.scripts
-	if rt, ok := s.runtime.(runtimes.Interpreter); ok && !s.sought {
-		s.sought, s.loop = true, t.functionStart(rt.Loop())
+	if rt, ok := s.runtime.(runtimes.Interpreter); ok && s.loop == 0 {
+		s.loop = t.functionStart(rt.Loop())
 	}
 	return s.loop != 0 && t.functionStart(pc) == s.loop
 }

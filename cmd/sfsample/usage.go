@@ -78,7 +78,7 @@ Output:
       --inlines             inlined functions are frames
       --lines               file and line in labels
       --demangle full       C++ and Rust names; short: without parameters; off: as in the file
-      --scripts on          Python's and PHP's frames in the place of their interpreter's (default);
+      --scripts on          scripts' frames in the place of their interpreter's (default);
                             only: no native ones in such stacks; off: native ones alone
       --debuginfod          ask the servers of DEBUGINFOD_URLS for debug files
       --open                show the result in the browser, until Ctrl-C; --open=URL: that of

@@ -19,5 +19,6 @@
 //
 // Sources: CPython Include/cpython/{code,unicodeobject,bytesobject}.h, Include/internal/{pycore_frame,pycore_runtime,pycore_dict,
 // pycore_interpframe_structs,pycore_debug_offsets}.h and Objects/{locations.md,lnotab_notes.txt} of 3.8 to 3.14. PHP Zend/zend_{globals,compile,types,string,generators,fibers}.h, zend_{execute,generators,fibers,builtin_functions}.c
-// and main/SAPI.c of 8.2 and 8.4. HotSpot's are named where they are used.
+// and main/SAPI.c of 8.2 and 8.4. Ruby vm_core.h, iseq.{h,c}, method.h, vm_insnhelper.c, vm_backtrace.c, symbol.{h,c}, internal/imemo.h and
+// thread_pthread.h of 3.1 and 3.3, with offsets verified on live processes. HotSpot's are named where they are used.
 package runtimes

@@ -43,6 +43,8 @@ func FuzzRuntimes(f *testing.F) {
 	f.Add(byte(6), circle)
 	f.Add(byte(22), long)
 	f.Add(byte(7), php82Memory())
+	f.Add(byte(6), ruby31Memory())
+	f.Add(byte(14), circle)
 	f.Add(byte(15), php82Memory())
 	f.Fuzz(checkRubbish)
 }
@@ -187,6 +189,13 @@ func checkRubbish(t *testing.T, minor byte, b []byte) {
 	}
 	if minor%8 == 7 {
 		checkDecoding(t, &php{root: 0x1000, loop: 0x1000, phpLayout: phpLayouts[2+2*int(minor/8%2)]}, minor, b)
+		return
+	}
+	if minor%8 == 6 {
+		r := &ruby{data: Span{0x1000, min(len(b), 1<<12) &^ 7}, low: 0x4000, high: 0x5000, at: rubyLayouts[[]string{"3.1", "3.3"}[minor/8%2]]}
+		checkDecoding(t, r, minor, b)
+		rubyLines{0x1000, b, b}.line(0x1000+uint64(minor), 1)
+		rubyLines{0x1000, b, b}.line(^uint64(0), 1)
 		return
 	}
 	p := &python{minor: 8 + int(minor)%7, head: 0x100}

@@ -245,7 +245,7 @@ const (
 func (p *python) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 	r := &taking.Recipe{RootBytes: p.threadBytes, Check: p.threadID}
 	copy(r.Roots[:], roots)
-	frames := taking.Step{Bytes: p.frameBytes, Head: p.current, Next: p.previous, Most: 512, Mask: 7, Part: p.code, PartBytes: p.codeBytes(), PartMask: p.codeMask}
+	frames := taking.Step{Bytes: p.frameBytes, Head: p.current, Next: p.previous, Most: 512, Mask: 7, Part: taking.Part{At: p.code, Bytes: p.codeBytes(), Mask: p.codeMask}}
 	n := 0
 	add := func(s taking.Step) { r.Steps[n], n = s, n+1 }
 	if p.chunk >= 0 {

@@ -232,7 +232,8 @@ type File interface {
 // Candidate tells by its name whether an object may be, or contain, an interpreter: a program, or a library that is named so.
 func Candidate(file string) bool {
 	name := path.Base(file)
-	return strings.Contains(name, "python") || strings.Contains(name, "libphp") || name == "libjvm.so" || !strings.Contains(name, ".so")
+	return strings.Contains(name, "python") || strings.Contains(name, "libphp") || strings.Contains(name, "libruby") || name == "libjvm.so" ||
+		!strings.Contains(name, ".so")
 }
 
 // Recognise finds the interpreter that an object is. Both results are nil if it is none. An error says why one that it is cannot be
@@ -261,7 +262,8 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 		case s.Name == "executor_globals":
 			globals = s.Size
 			fallthrough
-		case strings.HasPrefix(s.Name, "gHotSpotVM"), strings.Contains(s.Name, "Py"), s.Name == "execute_ex", s.Name == "executor_globals_offset":
+		case strings.HasPrefix(s.Name, "gHotSpotVM"), strings.Contains(s.Name, "Py"), s.Name == "execute_ex", s.Name == "executor_globals_offset",
+			s.Name == "ruby_version":
 			syms[s.Name] = s.Value + o.Bias
 		}
 	}
@@ -272,6 +274,8 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 		return newHotSpot(o.Path, e.Machine, syms, mem)
 	case syms["execute_ex"] != 0 && (syms["executor_globals"] != 0 || syms["executor_globals_offset"] != 0):
 		return newPHP(o.Path, syms, globals, constants(e))
+	case syms["ruby_version"] != 0:
+		return newRuby(e, o.Bias, syms["ruby_version"], mem)
 	}
 	return nil, nil
 }

@@ -54,15 +54,13 @@ type Step struct {
 	Via   bool // that pointer leads to another one, at offset At there, which leads to the first
 	At    uint64
 	Mask  uint64 // bits of pointers that are none of the address
-	Next  int    // offset in an element of the pointer to the next
+	Next  int    // offset in an element of the pointer to the next, or Behind
 	Most  int    // elements
 	// Fill, if not 0, is the offset in an element of a count of words by which it is longer; with Ends its first word is the address
 	// of its end. In the first one the pointer at End of the root tells where it ends instead.
 	Fill, End int
 	Ends      bool
-	// Part is the offset in an element of a pointer to PartBytes that are copied too; PartMask as Mask.
-	Part, PartBytes int
-	PartMask        uint64
+	Part      Part
 	// Sub is the offset in a part of a pointer to SubBytes that are copied too, if the part's first byte has one of the bits of SubIf, or that is 0.
 	Sub, SubBytes int
 	SubIf         byte
@@ -70,6 +68,29 @@ type Step struct {
 	// is 0 and HasKin is set. The next step, whose IsKin is set, has no Head.
 	Kin, KinIf    int
 	HasKin, IsKin bool
+	// Areas are copied too that the words of an element lead to.
+	Areas [2]Area
+}
+
+// Behind is the Next of elements that lie one behind another, in what was copied.
+const Behind = -1
+
+// Part is what each element leads to: Bytes at the address whose offset in the element is At, from Before in front of it on. They are copied too. Mask is as Step.Mask.
+type Part struct {
+	At, Bytes    int
+	Before, Mask uint64
+}
+
+// Area is memory between addresses that an element has. The zero Area is none.
+type Area struct {
+	From, To int // offsets of them
+	// Via: the one at To leads to another one, at offset At there, which is the end. Words, if not 0, is the offset of a count of words
+	// by which the end is further up.
+	Via   bool
+	At    uint64
+	Words int
+	// Last: of more than maxElement bytes the last are copied, else the first.
+	Last bool
 }
 
 // maxKin is how many further chains are followed from one.
@@ -176,23 +197,63 @@ func (b *Buffer) chain(k Kernel, tid int, s *Step, root []byte, addr uint64) {
 			}
 			n = max(int(end-addr), n)
 		}
-		e := b.have(k, tid, addr, n)
+		e := b.found(addr, n)
+		if e == nil && s.Next != Behind {
+			e = b.have(k, tid, addr, n)
+		}
 		if e == nil {
 			return
 		}
-		if s.PartBytes > 0 {
-			part := binary.NativeEndian.Uint64(e[s.Part:]) &^ s.PartMask
+		if s.Part.Bytes > 0 {
+			part := binary.NativeEndian.Uint64(e[s.Part.At:]) &^ s.Part.Mask
+			if part != 0 {
+				part -= s.Part.Before
+			}
 			if part != 0 && part != b.part {
 				b.part = part
-				b.sub(k, tid, s, b.have(k, tid, part, s.PartBytes))
+				b.sub(k, tid, s, b.have(k, tid, part, s.Part.Bytes))
 			}
 		}
 		if s.HasKin && b.nkin < maxKin && binary.NativeEndian.Uint64(e[s.KinIf:]) == 0 {
 			b.kin[b.nkin] = binary.NativeEndian.Uint64(e[s.Kin:])
 			b.nkin++
 		}
-		addr = binary.NativeEndian.Uint64(e[s.Next:]) &^ s.Mask
+		for j := range s.Areas {
+			if s.Areas[j] != (Area{}) {
+				area(b, k, tid, &s.Areas[j], e)
+			}
+		}
+		if s.Next == Behind {
+			addr += uint64(s.Bytes)
+		} else {
+			addr = binary.NativeEndian.Uint64(e[s.Next:]) &^ s.Mask
+		}
 	}
+}
+
+// area copies what lies between two addresses that element e has.
+//
+//go:nosplit
+//go:norace
+func area(b *Buffer, k Kernel, tid int, a *Area, e []byte) {
+	from, to := binary.NativeEndian.Uint64(e[a.From:]), binary.NativeEndian.Uint64(e[a.To:])
+	if a.Words > 0 {
+		to += 8 * binary.NativeEndian.Uint64(e[a.Words:])
+	}
+	if a.Via {
+		via := b.have(k, tid, to+a.At, 8)
+		if via == nil {
+			return
+		}
+		to = binary.NativeEndian.Uint64(via)
+	}
+	switch {
+	case to <= from || to-from > 1<<40:
+		return
+	case to-from > maxElement && a.Last:
+		from = to - maxElement
+	}
+	b.have(k, tid, from, int(min(to-from, maxElement)))
 }
 
 // sub copies what a part leads to.

@@ -80,7 +80,7 @@ func newHeap() (*heap, *Recipe) {
 	r := &Recipe{RootBytes: 40, Check: 0, Room: 4096}
 	r.Roots[0] = Root{0x1000, 77}
 	r.Steps[0] = Step{Bytes: 24, Head: 16, End: 24, Fill: 16, Most: 10}
-	r.Steps[1] = Step{Bytes: 16, Head: 8, Most: 10, Part: 8, PartBytes: 8, PartMask: 1}
+	r.Steps[1] = Step{Bytes: 16, Head: 8, Most: 10, Part: Part{At: 8, Bytes: 8, Mask: 1}}
 	r.Steps[2] = Step{Bytes: 16, Head: 32, Via: true, At: 8, Most: 10}
 	return h, r
 }
@@ -174,8 +174,8 @@ func TestFollowKin(t *testing.T) {
 	r := &Recipe{RootBytes: 32, Room: 4096}
 	r.Roots[0] = Root{0x1000, 77}
 	r.Steps[0] = Step{Bytes: 16, Head: 16, End: 24, Ends: true, Next: 8, Most: 10}
-	r.Steps[1] = Step{Bytes: 24, Head: 8, Most: 10, Part: 8, PartBytes: 16, Sub: 8, SubBytes: 8, SubIf: 6, HasKin: true, Kin: 8, KinIf: 16}
-	r.Steps[2] = Step{IsKin: true, Bytes: 8, Most: 1, Next: 0, Part: 0, PartBytes: 0}
+	r.Steps[1] = Step{Bytes: 24, Head: 8, Most: 10, Part: Part{At: 8, Bytes: 16}, Sub: 8, SubBytes: 8, SubIf: 6, HasKin: true, Kin: 8, KinIf: 16}
+	r.Steps[2] = Step{IsKin: true, Bytes: 8, Most: 1, Next: 0, Part: Part{At: 0, Bytes: 0}}
 	follow := func(h *heap) *Buffer {
 		b := &Buffer{Beyond: make([]byte, r.Room)}
 		Follow(h, 7, r, b, -1)
@@ -227,6 +227,35 @@ func TestFollowHostile(t *testing.T) {
 		Follow(h, 7, r, b, -1)
 		if h.reads > maxSingle || b.NBlocks > len(b.Blocks) || b.NBeyond > len(b.Beyond) || b.links > maxLinks {
 			t.Errorf("%s: %d reads, %d blocks, %d bytes, %d links", name, h.reads, b.NBlocks, b.NBeyond, b.links)
+		}
+	}
+}
+
+// TestAreas: what lies between two addresses of an element is copied, and elements that lie in it one behind another lead to their parts.
+func TestAreas(t *testing.T) {
+	h := &heap{areas: map[uint64][]byte{
+		0x1000: words(77, 0x2000),
+		0x2000: words(0x3000, 6, 0x3010),                     // a stack, its words, where its frames begin
+		0x3000: words(1, 2, 0x4010, 0x3008, 0x4030, 0, 9, 9), // values; two frames, of which the first leads to the end of the values; others'
+		0x4000: words(10, 11, 12, 13, 14, 15, 16),
+	}}
+	r := &Recipe{RootBytes: 16, Room: 4096}
+	r.Roots[0] = Root{Addr: 0x1000, Is: 77}
+	r.Steps[0] = Step{Bytes: 24, Head: 8, Most: 1, Areas: [2]Area{{From: 16, Words: 8}, {To: 16, Via: true, At: 8, Last: true}}}
+	r.Steps[1] = Step{Bytes: 16, Head: 8, Via: true, At: 16, Next: Behind, Most: 9, Part: Part{Bytes: 24, Before: 16}}
+	b := &Buffer{Beyond: make([]byte, 4096)}
+	Follow(h, 1, r, b, -1)
+	if want := "0x1000+16 0x2000+24 0x3010+32 0x3000+8 0x4000+24 0x4020+24"; strings.Join(h.asked, " ") != want {
+		t.Errorf("read %v, want %s", h.asked, want)
+	}
+	// Ends that are before their begin, or far away, are none.
+	for _, end := range []uint64{0, 0x3000, 1 << 60} {
+		h.asked = nil
+		h.areas[0x3000] = words(1, 2, 0x4010, end, 0x4030, 0, 9, 9)
+		b.NBlocks, b.NBeyond, b.NRoots = 0, 0, 0
+		Follow(h, 1, r, b, -1)
+		if slices.ContainsFunc(h.asked, func(s string) bool { return strings.HasPrefix(s, "0x3000+") }) {
+			t.Errorf("end %#x: read %v", end, h.asked)
 		}
 	}
 }

@@ -1,0 +1,156 @@
+package sampler
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+const truthRuby = "../testdata/scripts/truth.rb"
+
+// rubies are the interpreters to try: that of the distribution, and those that SFSAMPLE_TEST_RUBIES lists, with colons between them.
+func rubies(t *testing.T) []string {
+	list := strings.FieldsFunc(os.Getenv("SFSAMPLE_TEST_RUBIES"), func(r rune) bool { return r == ':' })
+	if p, err := exec.LookPath("ruby3.1"); err == nil {
+		list = append(list, p)
+	}
+	if len(list) == 0 {
+		t.Skip("no ruby3.1 on this machine")
+	}
+	return list
+}
+
+// startRuby starts the program that tells its stack, without gems.
+func startRuby(t *testing.T, ruby string, args ...string) *teller {
+	file, err := filepath.Abs(truthRuby)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startTeller(t, ruby, append([]string{"--disable-gems", file}, args...)...)
+}
+
+// TestRubyTruth compares every frame of a Ruby program that tells its own stack and blocks: of the main thread, of another one, and in a fiber,
+// read without a stop and copied at one.
+func TestRubyTruth(t *testing.T) {
+	for _, ruby := range rubies(t) {
+		for _, where := range []string{"main", "thread", "fiber"} {
+			for stop, how := range map[StopMode]string{StopNever: "no stop", StopAlways: "stop"} {
+				t.Run(filepath.Base(ruby)+"/"+where+"/"+how, func(t *testing.T) {
+					checkTruth(t, startRuby(t, ruby, where), stop, 130)
+				})
+			}
+		}
+	}
+}
+
+// TestRubyRandom takes a Ruby program at random instants: each frame is called from where the program has said that it calls it, or the line names
+// it, and the innermost line of the function that computes is one that computes.
+func TestRubyRandom(t *testing.T) {
+	for _, ruby := range rubies(t) {
+		t.Run(filepath.Base(ruby), func(t *testing.T) {
+			source, err := os.ReadFile(truthRuby)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.Split(string(source), "\n")
+			made := map[string]bool{}
+			p := startRuby(t, ruby, "main")
+			for s := p.next(t); s != nil; s = p.next(t) {
+				list := s.lines()
+				for i := range list[1:] {
+					name := list[i][:strings.LastIndex(list[i], " ")]
+					for _, caller := range []string{list[i+1], classless(list[i+1])} {
+						made[caller+" "+name], made[caller+" "+classless(name)] = true, true
+					}
+				}
+				p.in.Write([]byte("\n"))
+			}
+			first, last := 0, 0
+			for i, l := range lines {
+				switch {
+				case l == "def compute":
+					first = i + 1
+				case l == "end" && first > 0 && last == 0:
+					last = i + 1
+				}
+			}
+			p = startRuby(t, ruby, "random")
+			got := &scripted{ends: map[string]int{}}
+			var x Scripts
+			for begun := time.Now(); len(got.stacks) < 300 && time.Since(begun) < time.Minute; { // other processes may leave it little of the CPUs
+				pipe := scriptPipeline()
+				pipe.cfg.Sink = got
+				if _, err := Run(context.Background(), Options{PIDs: []int{p.Process.Pid}, Hz: 499}, 3*time.Second, pipe, nil, nil); err != nil {
+					t.Fatal(err)
+				}
+				n := pipe.Stats().Scripts
+				x = Scripts{x.Placed + n.Placed, x.Loose + n.Loose, x.Unnamed + n.Unnamed, x.Unseen + n.Unseen}
+			}
+			bad, inner, looping := 0, 0, 0
+			wrong := func(what string, stack []string) {
+				if bad++; bad < 5 {
+					t.Errorf("%s:\n  %s", what, strings.Join(stack[:min(len(stack), 12)], "\n  "))
+				}
+			}
+			for n, stack := range got.stacks {
+				if root := stack[len(stack)-1]; !got.cut[n] && !outermost.MatchString(root) {
+					wrong("its root "+root, stack)
+				}
+				for i := range stack[1:] {
+					if name := stack[i][:strings.LastIndex(stack[i], " ")]; !strings.HasPrefix(stack[i+1], gone) && !strings.HasPrefix(name, gone) && !made[stack[i+1]+" "+name] && !rubyNames(lines, stack[i+1], name) {
+						wrong(stack[i+1]+" does not call "+stack[i], stack)
+					}
+				}
+				if at := strings.LastIndex(stack[0], ":"); strings.HasPrefix(stack[0], "Object#compute ") {
+					inner++
+					var line int
+					if fmt.Sscan(stack[0][at+1:], &line); line < first || line > last {
+						wrong("its innermost line", stack)
+					} else if line >= first+3 && line <= first+6 {
+						looping++
+					}
+				}
+			}
+			t.Logf("%d stacks, %d in the function that computes, %d of these in its loop, %+v, ends %v", len(got.stacks), inner, looping, x, got.ends)
+			if n := len(got.stacks); n < 100 || bad > 0 || inner*2 < n || looping*10 < inner*9 || x.Loose*50 > x.Placed || x.Unnamed*50 > x.Placed {
+				t.Errorf("%d stacks, %d of them wrong, %d in the function that computes, %d of these in its loop, %+v", n, bad, inner, looping, x)
+			}
+		})
+	}
+}
+
+// outermost is the outermost frames of the program's threads and fibers, as classless has them or not.
+var outermost = regexp.MustCompile(`^(<main>|block in (Object#)?run|block (\(\d levels\) )?in (Object#)?all) `)
+
+// classless is a frame without its class, as it is shown if that was gone when it was read.
+func classless(frame string) string { return qualifier.ReplaceAllString(frame, "$1") }
+
+var qualifier = regexp.MustCompile(`^((?:\S+ (?:\(.*?\) )?in )?)[A-Z][\w:]*[#.]`)
+
+// rubyNames tells whether the line of the program that caller is at has the method of callee, or caller is native code, whose calls cannot be seen.
+func rubyNames(lines []string, caller, callee string) bool {
+	at := strings.LastIndex(caller, ":")
+	var line int
+	if fmt.Sscan(caller[at+1:], &line); line == 0 {
+		return native.MatchString(caller)
+	}
+	if callee == "BasicObject#method_missing" {
+		return true
+	}
+	if line <= len(lines) && strings.HasPrefix(callee, "block ") && strings.Contains(lines[line-1], "yield") {
+		return true
+	}
+	method := callee[strings.LastIndexAny(callee, "#. ")+1:]
+	if method == "initialize" {
+		method = "new"
+	}
+	return line <= len(lines) && strings.Contains(caller, "truth.rb:") && strings.Contains(lines[line-1], method)
+}
+
+var native = regexp.MustCompile(`^[A-Z][\w:]*[#.]\S+ :0$`)

@@ -1,0 +1,802 @@
+package runtimes
+
+import (
+	"bytes"
+	"debug/elf"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/bits"
+	"strings"
+	"sync/atomic"
+
+	"sfsample/regs"
+	"sfsample/sampler/taking"
+)
+
+// ruby is CRuby.
+type ruby struct {
+	version   string
+	low, high uint64 // where it is mapped
+	data      Span   // what of that can be written
+	vm        atomic.Uint64
+	symbols   atomic.Uint64 // address of rubySymbols
+	loop      atomic.Uint64 // an address in vm_exec_core
+	at        rubyLayout
+}
+
+// rubyLayout is what differs between minor versions, in bytes: offsets in rb_thread_t, rb_native_thread, rb_control_frame_t (vm_core.h,
+// thread_pthread.h) and rb_iseq_constant_body, on 64-bit machines.
+type rubyLayout struct {
+	ec, native, pthread, tid   int // native: in the thread, of what pthread and tid are in; 0: these are in the thread
+	frame                      int // bytes
+	insns, insnsSize, succ     int // insns_info.body, size, succ_index_table
+	local                      int // local_iseq
+	classPath, attached, ivars int // of a class; 0: these are among its variables, whose table is at ivars of what is at 24
+	stringData, mask           int // of a string that holds its text; mask: its length is that of the flags from bit 14 on
+}
+
+var rubyLayouts = map[string]rubyLayout{
+	"3.1": {ec: 40, pthread: 80, tid: 88, frame: 64, insns: 120, insnsSize: 136, succ: 144, local: 176, ivars: 8, stringData: 16, mask: 31},
+	"3.3": {ec: 48, native: 40, pthread: 16, tid: 24, frame: 56, insns: 112, insnsSize: 128, succ: 136, local: 168, classPath: 152, attached: 128, stringData: 24},
+}
+
+// Offsets that 3.1 and 3.3 share.
+const (
+	// rb_vm_t: the main thread.
+	rubyMainRactor = 32
+	rubyMainThread = 40
+	// rb_thread_t: node of the list of a ractor's threads 0, vm.
+	rubyVM = 32
+	// rb_execution_context_t: vm_stack 0, its size in words 8, cfp 16, thread_ptr 48.
+	rubySize   = 8
+	rubyCFP    = 16
+	rubyThread = 48
+	rubyECSize = 56
+	// rb_control_frame_t: pc 0, sp 8, iseq, ep.
+	rubySP   = 8
+	rubyISeq = 16
+	rubyEP   = 32
+	// rb_iseq_t: flags 0, body. rb_iseq_constant_body: type 0, size 4, instructions 8, pathobj, base_label, label, first_lineno.
+	rubyBody      = 16
+	rubyISeqSize  = 24
+	rubyPath      = 64
+	rubyBaseLabel = 72
+	rubyLabel     = 80
+	rubyFirst     = 88
+	// rb_method_entry_t: defined_class 8, def, called_id, owner. rb_method_definition_t: type 0, function 8, original_id.
+	rubyDef        = 16
+	rubyOwner      = 32
+	rubyMethodSize = 40
+	rubyOriginal   = 32
+)
+
+// Flags of an environment, its word at ep (vm_core.h): the type of its frame, and that.
+const (
+	rubyType   = 0x7fff0001
+	rubyCFunc  = 0x55550001
+	rubyDummy  = 0x79990001 // the outermost of a thread
+	rubyLocal  = 2
+	rubyFinish = 0x20 // the frame has begun an activation of the loop
+	rubyNative = 0x80 // CFRAME: it runs no instructions
+)
+
+// Types of iseqs, and of objects in the lowest bits of their flags (include/ruby/internal/value_type.h).
+const (
+	rubyMethod = 1
+	rubyString = 5
+	rubyArray  = 7
+	rubyIMemo  = 0x1a
+	rubyTypes  = 0x1f
+	rubyMark   = 1 << 13 // strings: the text is elsewhere; arrays: the elements are inside
+	rubySingle = 1 << 12 // it is the class of one object
+)
+
+// newRuby reads what must be known of the Ruby whose ruby_version is at version.
+func newRuby(e *elf.File, bias, version uint64, mem io.ReaderAt) (Runtime, error) {
+	b := read(mem, version, 6)
+	text, _, _ := bytes.Cut(b, []byte{0})
+	r := &ruby{version: string(text)}
+	minor := r.version[:max(strings.LastIndexByte(r.version, '.'), 0)]
+	l, ok := rubyLayouts[minor]
+	if !ok {
+		return nil, fmt.Errorf("ruby of version %q is not known, its scripts are not shown (known: 3.1 and 3.3)", r.version)
+	}
+	r.at = l
+	for _, p := range e.Progs {
+		if p.Type != elf.PT_LOAD {
+			continue
+		}
+		if r.low == 0 {
+			r.low = p.Vaddr + bias
+		}
+		r.high = p.Vaddr + bias + p.Memsz
+		if p.Flags&elf.PF_W != 0 {
+			r.data = Span{p.Vaddr + bias, int(min(p.Memsz, maxData)) &^ 7}
+		}
+	}
+	return r, nil
+}
+
+// maxData bounds what is looked through of an interpreter's own data, in bytes.
+const maxData = 4 << 20
+
+func (r *ruby) Name() string    { return "ruby" }
+func (r *ruby) Version() string { return r.version }
+
+// Loop implements Runtime. The loop is direct-threaded: each instruction is the address of what does it, in the loop's function.
+func (r *ruby) Loop() uint64 { return r.loop.Load() }
+
+// Registers implements Runtime: the loop writes the instruction to memory whenever it goes on.
+func (r *ruby) Registers(*regs.Arch) (frame, at uint8, ok bool) { return 0, 0, false }
+
+// machine is the address of its rb_vm_t, 0 if there is none yet: ruby_current_vm_ptr is not always exported, but what it leads to tells
+// itself from all else that its data lead to.
+func (r *ruby) machine(mem io.ReaderAt) uint64 {
+	if vm := r.vm.Load(); vm != 0 {
+		return vm
+	}
+	data := read(mem, r.data.Addr, r.data.Len)
+	for i := len(data) - 8; i >= 0; i -= 8 { // it is among the last of them, which begin as zeros
+		vm := word(data, i)
+		if !object(r, vm) {
+			continue
+		}
+		b := read(mem, vm+rubyMainThread, 8)
+		if b == nil {
+			continue
+		}
+		if main := word(b, 0); r.thread(mem, vm, main) != nil {
+			r.vm.Store(vm)
+			return vm
+		}
+	}
+	return 0
+}
+
+// object tells whether a word can be the address of something outside of its own data: the lowest page is never mapped, and half of the addresses
+// is the kernel's.
+func object(r *ruby, v uint64) bool {
+	return v&7 == 0 && v >= 1<<12 && v < 1<<47 && v-r.low >= r.high-r.low
+}
+
+// thread is the beginning of the thread at addr, nil if there is none of this machine.
+func (r *ruby) thread(mem io.ReaderAt, vm, addr uint64) []byte {
+	if addr&7 != 0 {
+		return nil
+	}
+	th := read(mem, addr, r.threadBytes())
+	if th == nil || word(th, rubyVM) != vm {
+		return nil
+	}
+	if ec := read(mem, word(th, r.at.ec), rubyECSize); ec == nil || word(ec, rubyThread) != addr {
+		return nil
+	}
+	return th
+}
+
+// threadBytes is how much of a thread is copied.
+func (r *ruby) threadBytes() int {
+	if r.at.native > 0 {
+		return r.at.ec + 8
+	}
+	return r.at.tid + 8
+}
+
+// check is the offset in a thread of what tells whose it is.
+func (r *ruby) check() int {
+	if r.at.native > 0 {
+		return r.at.native
+	}
+	return r.at.pthread
+}
+
+// Roots implements Runtime. Threads of a ractor are a ring that also goes through the ractor, and so are ractors, through the machine.
+func (r *ruby) Roots(mem io.ReaderAt, th Thread) []taking.Root {
+	vm := r.machine(mem)
+	if vm == 0 {
+		return nil
+	}
+	b := read(mem, vm, rubyMainThread+8)
+	if b == nil {
+		return nil
+	}
+	ractor, main := word(b, rubyMainRactor), word(b, rubyMainThread)
+	var list uint64 // in a ractor, of its threads
+	r.ring(mem, main, func(node uint64) bool {
+		if node-ractor < maxRactor {
+			list = node - ractor
+		}
+		return list == 0
+	})
+	if list == 0 {
+		return nil
+	}
+	var found []taking.Root
+	threads := 0
+	of := func(node uint64) bool {
+		threads++
+		if s := r.thread(mem, vm, node); s != nil && r.isOf(mem, s, th) {
+			found = []taking.Root{{Addr: node, Is: word(s, r.check())}}
+		}
+		return found == nil && threads < maxThreads
+	}
+	r.ring(mem, ractor+list, of)
+	var inRactor uint64 // where the node of the machine's ring is in a ractor
+	r.ring(mem, vm+8, func(node uint64) bool {
+		if node-ractor < maxRactor {
+			inRactor = node - ractor
+		}
+		return inRactor == 0
+	})
+	if found == nil && inRactor > 0 {
+		r.ring(mem, vm+8, func(node uint64) bool {
+			if node != ractor+inRactor {
+				r.ring(mem, node-inRactor+list, of)
+			}
+			return found == nil && threads < maxThreads
+		})
+	}
+	return found
+}
+
+// maxRactor bounds the offsets of lists in a ractor.
+const maxRactor = 4 << 10
+
+// ring asks of each further node of a ring of them until it is told to end.
+func (r *ruby) ring(mem io.ReaderAt, head uint64, more func(node uint64) bool) {
+	for node, i := head, 0; i < maxThreads; i++ {
+		b := read(mem, node, 8)
+		if b == nil {
+			return
+		}
+		if node = word(b, 0); node == head || !more(node) {
+			return
+		}
+	}
+}
+
+// isOf tells whether s is the state of a thread.
+func (r *ruby) isOf(mem io.ReaderAt, s []byte, th Thread) bool {
+	if r.at.native > 0 {
+		if s = read(mem, word(s, r.at.native), r.at.tid+8); s == nil { // it waits for a native thread
+			return false
+		}
+	}
+	if th.Pointer != 0 {
+		return word(s, r.at.pthread) == th.Pointer
+	}
+	return word32(s, r.at.tid) == uint32(th.TID)
+}
+
+// rubyParts is of how many frames the code is copied too, from the innermost on.
+const rubyParts = 12
+
+// Recipe implements Runtime.
+func (r *ruby) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
+	c := &taking.Recipe{RootBytes: r.threadBytes(), Check: r.check()}
+	copy(c.Roots[:], roots)
+	c.Steps[0] = taking.Step{Bytes: rubyECSize, Head: r.at.ec, Most: 1, Areas: [2]taking.Area{
+		{From: rubyCFP, Words: rubySize},                 // control frames, which grow down from the end of the stack
+		{To: rubyCFP, Via: true, At: rubySP, Last: true}, // and values, which grow up
+	}}
+	c.Steps[1] = taking.Step{Bytes: r.at.frame, Head: r.at.ec, Via: true, At: rubyCFP, Next: taking.Behind, Most: rubyParts, Part: taking.Part{At: rubyISeq, Bytes: rubyISeqSize}, Sub: rubyBody, SubBytes: r.bodyBytes()}
+	// An environment that outlives its frame is elsewhere.
+	c.Steps[2] = taking.Step{Bytes: r.at.frame, Head: r.at.ec, Via: true, At: rubyCFP, Next: taking.Behind, Most: 512, Part: taking.Part{At: rubyEP, Bytes: 24, Before: 16}}
+	spans := make([]Span, 0, len(last.Spans)+taking.MaxRoots)
+	for _, root := range roots {
+		spans = append(spans, Span{root.Addr, c.RootBytes})
+	}
+	spans = append(spans, last.Spans...)
+	c.Room = min(max(2*foresee(c, spans), leastRoom), mostRoom)
+	if last.Short {
+		c.Room = mostRoom
+	}
+	return c
+}
+
+// bodyBytes is how much of an iseq's body is copied.
+func (r *ruby) bodyBytes() int { return r.at.local + 8 }
+
+// Frames implements Runtime.
+func (r *ruby) Frames(mem Memory, late io.ReaderAt, roots []uint64, st *Stack) {
+	st.Reset()
+	for _, root := range roots {
+		if th := mem.Bytes(root, r.threadBytes()); th != nil {
+			w := rubyWalk{r: r, mem: mem, late: late, st: st}
+			w.thread(root, word(th, r.at.ec))
+		}
+	}
+}
+
+// rubyWalk decodes the frames of one stack.
+type rubyWalk struct {
+	r     *ruby
+	mem   Memory
+	late  io.ReaderAt
+	st    *Stack
+	stack Span
+	open  int // frames of the segment whose outermost is yet to come
+}
+
+// maxWords bounds the stack of a thread, in words.
+const maxWords = 1 << 28
+
+// thread appends the frames of the execution context at addr of a thread.
+func (w *rubyWalk) thread(thread, addr uint64) {
+	ec := w.mem.Bytes(addr, rubyECSize)
+	if ec == nil {
+		w.st.Short = true
+		return
+	}
+	w.st.Spans = append(w.st.Spans, Span{addr, rubyECSize})
+	stack, words, cfp := word(ec, 0), word(ec, rubySize), word(ec, rubyCFP)
+	end := stack + 8*words
+	if word(ec, rubyThread) != thread || words > maxWords || cfp < stack || cfp >= end || (end-cfp)%uint64(w.r.at.frame) != 0 {
+		return // it is just being made, or is none
+	}
+	if top := w.mem.Bytes(cfp, w.r.at.frame); top != nil {
+		low, high := max(cfp-min(cfp, chunkSlack), stack), word(top, rubySP)
+		w.st.Spans = append(w.st.Spans, Span{low, int(min(end-low, taking.MostRoom))})
+		if high-stack < end-stack {
+			n := min(high-stack+chunkSlack, end-stack, taking.MostRoom)
+			w.st.Spans = append(w.st.Spans, Span{high + min(chunkSlack, end-high) - n, int(n)})
+		}
+	}
+	w.stack = Span{stack, int(end - stack)}
+	for i := 0; cfp < end; i++ {
+		f := w.mem.Bytes(cfp, w.r.at.frame)
+		if f == nil || len(w.st.Frames) >= maxScript || i >= 2*maxScript {
+			w.st.Short = true
+			break
+		}
+		if !w.one(cfp, f) {
+			w.st.Short = true
+			break
+		}
+		cfp += uint64(w.r.at.frame)
+	}
+	w.close()
+}
+
+// close ends a segment.
+func (w *rubyWalk) close() {
+	w.st.segment(w.open, 0)
+	w.open = 0
+}
+
+// bytes is n bytes at addr.
+func (w *rubyWalk) bytes(addr uint64, n int) []byte {
+	if b := w.mem.Bytes(addr, n); b != nil {
+		return b
+	}
+	return read(w.late, addr, n)
+}
+
+// one appends the frame at addr, which is f. false: its environment was not copied.
+func (w *rubyWalk) one(addr uint64, f []byte) bool {
+	pc, iseq, ep := word(f, 0), word(f, rubyISeq), word(f, rubyEP)
+	env := w.mem.Bytes(ep-16, 24)
+	if env == nil {
+		return false
+	}
+	if ep-w.stack.Addr >= uint64(w.stack.Len) && len(w.st.Spans) < maxSpans {
+		w.st.Spans = append(w.st.Spans, Span{ep - 16, 24}) // it outlives its frame
+	}
+	switch flags := word(env, 16); {
+	case flags&rubyNative == 0 && flags&rubyType != rubyDummy && iseq != 0 && pc != 0:
+		if w.r.loop.Load() == 0 {
+			w.learn(iseq)
+		}
+		fr := Frame{Addr: addr, Code: iseq, At: pc}
+		if me := w.method(env); me != 0 {
+			fr.Globals = me
+		}
+		if len(w.st.Frames) < rubyParts {
+			w.foresee(iseq)
+		}
+		w.st.Frames = append(w.st.Frames, fr)
+		w.open++
+		if flags&rubyFinish != 0 {
+			w.close()
+		}
+	case flags&rubyType == rubyCFunc:
+		fr := Frame{Addr: addr}
+		var entry uint64
+		if fr.Globals = w.method(env); fr.Globals != 0 {
+			if me := w.bytes(fr.Globals, rubyMethodSize); me != nil {
+				if def := w.bytes(word(me, rubyDef), rubyMethodSize); def != nil {
+					fr.Code, entry = word(me, rubyDef), word(def, 8)
+				}
+			}
+		}
+		if entry == 0 {
+			break
+		}
+		w.close()
+		w.st.Frames = append(w.st.Frames, fr)
+		w.st.Segments = append(w.st.Segments, Segment{N: 1, Entry: entry})
+	}
+	return true
+}
+
+// foresee notes where the code at iseq is.
+func (w *rubyWalk) foresee(iseq uint64) {
+	if b := w.mem.Bytes(iseq, rubyISeqSize); b != nil {
+		w.st.Spans = append(w.st.Spans, Span{iseq, rubyISeqSize}, Span{word(b, rubyBody), w.r.bodyBytes()})
+	}
+}
+
+// learn makes the first instruction of an iseq the address in the loop.
+func (w *rubyWalk) learn(iseq uint64) {
+	b := w.bytes(iseq, rubyISeqSize)
+	if b == nil {
+		return
+	}
+	if b = w.bytes(word(b, rubyBody), 16); b == nil {
+		return
+	}
+	if b = w.bytes(word(b, 8), 8); b != nil && word(b, 0)-w.r.low < w.r.high-w.r.low {
+		w.r.loop.Store(word(b, 0))
+	}
+}
+
+// maxEnvironments bounds the environments that are within each other.
+const maxEnvironments = 64
+
+// method is the address of the entry of the method that an environment belongs to, 0 if it is none (rb_vm_frame_method_entry, vm_insnhelper.c). env is
+// the three words of which the last is at ep.
+func (w *rubyWalk) method(env []byte) uint64 {
+	for range maxEnvironments {
+		local := word(env, 16)&rubyLocal != 0
+		if me := w.entry(word(env, 0), local); me != 0 || local {
+			return me
+		}
+		if env = w.bytes(word(env, 8)&^3-16, 24); env == nil {
+			break
+		}
+	}
+	return 0
+}
+
+// entry is the method entry at addr, or that which a svar there leads to.
+func (w *rubyWalk) entry(addr uint64, svar bool) uint64 {
+	b := w.bytes(addr, rubyMethodSize)
+	if addr&7 != 0 || b == nil || word(b, 0)&rubyTypes != rubyIMemo {
+		return 0
+	}
+	switch word(b, 0) >> 12 & 15 { // enum imemo_type
+	case 6:
+		return addr
+	case 2:
+		if svar {
+			return w.entry(word(b, 8), false)
+		}
+	}
+	return 0
+}
+
+// owner is the class that has the method of an entry. code, if not 0, must be that of the method, as the entry may be another one by now.
+func (w *rubyWalk) owner(entry, code uint64) uint64 {
+	me := w.bytes(entry, rubyMethodSize)
+	if me == nil || word(me, 0)&rubyTypes != rubyIMemo {
+		return 0
+	}
+	if code != 0 {
+		// Of a method in Ruby, whose type is 0, the definition has the code.
+		if def := w.bytes(word(me, rubyDef), 16); def == nil || word(def, 0)&15 != 0 || word(def, 8) != code {
+			return 0
+		}
+	}
+	return word(me, rubyOwner)
+}
+
+// Key implements Runtime.
+func (r *ruby) Key(mem Memory, late io.ReaderAt, f *Frame) (Key, bool) {
+	w := rubyWalk{r: r, mem: mem, late: late}
+	return w.key(f)
+}
+
+// key is the identity of a frame's code, as far as it was copied at its copy's time. Its instruction must be one of the code's.
+func (w *rubyWalk) key(f *Frame) (k Key, ok bool) {
+	k = Key{Code: f.Code}
+	if f.At == 0 {
+		k.Globals = w.owner(f.Globals, 0) // of native code, by its method's definition
+		def := w.bytes(f.Code, rubyMethodSize)
+		if def == nil {
+			return k, false
+		}
+		k.Version, k.Name = uint32(word(def, 0)&15), word(def, rubyOriginal)
+		return k, true
+	}
+	b := w.bytes(f.Code, rubyISeqSize)
+	if b == nil || word(b, 0)&rubyTypes != rubyIMemo {
+		return k, false
+	}
+	if b = w.bytes(word(b, rubyBody), w.r.bodyBytes()); b == nil {
+		return k, false
+	}
+	k.Version, k.Count, k.Lines = word32(b, 0), word32(b, 4), word(b, 8)
+	k.File, k.Name, k.Qualname, k.First = word(b, rubyPath), word(b, rubyLabel), word(b, w.r.at.insns), w.r.first(b)
+	k.Globals = w.owner(f.Globals, word(b, w.r.at.local))
+	label, ok := w.r.text(w.late, k.Name)
+	h := fnv.New64a()
+	io.WriteString(h, label)
+	k.Hash = h.Sum64()
+	return k, ok && f.At-k.Lines <= 8*uint64(k.Count)
+}
+
+// first is the line at which the code of a body begins: an int since 3.3, a Fixnum before.
+func (r *ruby) first(body []byte) uint32 {
+	if r.at.native > 0 {
+		return word32(body, rubyFirst)
+	}
+	return uint32(word(body, rubyFirst) >> 1)
+}
+
+// Function implements Runtime.
+func (r *ruby) Function(mem io.ReaderAt, f *Frame, k Key) (fn *Function, ok bool) {
+	w := rubyWalk{r: r, late: mem}
+	fn = &Function{}
+	if f.At == 0 {
+		name, good := r.symbol(mem, k.Name)
+		fn.Name, ok = r.qualified(mem, k.Globals, name), good
+	} else {
+		fn.First = int(int32(k.First))
+		ok = w.code(fn, f, k)
+	}
+	// What was read is the code's only if it still is what it was.
+	again, good := w.key(f)
+	return fn, ok && good && again == k
+}
+
+// maxInfo bounds the places of a function of which lines are kept.
+const maxInfo = 1 << 15
+
+// code fills in what is known of the code of an iseq.
+func (w *rubyWalk) code(fn *Function, f *Frame, k Key) bool {
+	iseq := read(w.late, f.Code, rubyISeqSize)
+	if iseq == nil {
+		return false
+	}
+	b := read(w.late, word(iseq, rubyBody), w.r.bodyBytes())
+	if b == nil {
+		return false
+	}
+	label, ok := w.r.text(w.late, k.Name)
+	file, good := w.r.path(w.late, k.File)
+	fn.Name, fn.File = label, file
+	if k.Globals != 0 {
+		fn.Name = w.label(k.Globals, b, label)
+	}
+	if n := word32(b, w.r.at.insnsSize); n > 0 && n <= maxInfo && k.Count <= maxOps {
+		l := rubyLines{first: k.Lines, info: read(w.late, k.Qualname, int(n)*rubyInfo)}
+		if n > 1 {
+			blocks := (max(int(k.Count), rubyImmediate) - rubyImmediate + rubyBlock - 1) / rubyBlock
+			l.ranks = read(w.late, word(b, w.r.at.succ), rubyImmediate/9*8+blocks*rubyBlockBytes)
+			good = good && l.ranks != nil
+		}
+		good = good && l.info != nil
+		fn.lines = l
+	}
+	return ok && good
+}
+
+// label is the label of code in a method, with the class of that, as since 3.4 it has (calculate_iseq_label, vm_backtrace.c).
+func (w *rubyWalk) label(owner uint64, body []byte, label string) string {
+	local := read(w.late, word(body, w.r.at.local), rubyISeqSize)
+	if local == nil {
+		return label
+	}
+	b := read(w.late, word(local, rubyBody), rubyLabel+8)
+	if b == nil || word32(b, 0) != rubyMethod {
+		return label
+	}
+	name, ok := w.r.text(w.late, word(b, rubyLabel))
+	if before, is := strings.CutSuffix(label, name); ok && is {
+		return before + w.r.qualified(w.late, owner, name)
+	}
+	return label
+}
+
+// qualified is a method's name with the class that has it, where that has a name.
+func (r *ruby) qualified(mem io.ReaderAt, class uint64, method string) string {
+	b := read(mem, class, 8)
+	if b == nil {
+		return method
+	}
+	between := "#"
+	if word(b, 0)&rubySingle != 0 && word(b, 0)&rubyTypes == 2 { // T_CLASS
+		class, between = r.variable(mem, class, r.at.attached, "__attached__"), "."
+		if b = read(mem, class, 8); b == nil {
+			return method
+		}
+	}
+	if t := word(b, 0) & rubyTypes; t != 2 && t != 3 { // T_CLASS, T_MODULE
+		return method
+	}
+	name, ok := r.text(mem, r.variable(mem, class, r.at.classPath, "__classpath__"))
+	if !ok || name == "" || strings.HasPrefix(name, "#<") { // it is in no constant
+		return method
+	}
+	return name + between + method
+}
+
+// maxVariables bounds the variables of a class that are looked through.
+const maxVariables = 256
+
+// variable is what a class has at an offset, or, if that is 0, as a variable of a name that no program can use. 0: none.
+func (r *ruby) variable(mem io.ReaderAt, class uint64, at int, name string) uint64 {
+	if at > 0 {
+		if b := read(mem, class+uint64(at), 8); b != nil {
+			return word(b, 0)
+		}
+		return 0
+	}
+	b := read(mem, class+24, 8)
+	if b == nil {
+		return 0
+	}
+	if b = read(mem, word(b, 0)+uint64(r.at.ivars), 8); b == nil {
+		return 0
+	}
+	table := read(mem, word(b, 0), 56) // st_table: entries_bound 40, entries 48: hash, key, record
+	if table == nil {
+		return 0
+	}
+	list := read(mem, word(table, 48), 24*int(min(word(table, 40), maxVariables)))
+	for i := 0; i+24 <= len(list); i += 24 {
+		if s, ok := r.symbol(mem, word(list, i+8)); ok && s == name {
+			return word(list, i+16)
+		}
+	}
+	return 0
+}
+
+// text is a String.
+func (r *ruby) text(mem io.ReaderAt, addr uint64) (string, bool) {
+	b := read(mem, addr, 40)
+	if addr&7 != 0 || b == nil || word(b, 0)&rubyTypes != rubyString {
+		return "", false
+	}
+	n, data := word(b, 16), word(b, 24)
+	if word(b, 0)&rubyMark == 0 {
+		data = addr + uint64(r.at.stringData)
+		if r.at.mask != 0 {
+			n = word(b, 0) >> 14 & uint64(r.at.mask)
+		}
+	}
+	if n == 0 {
+		return "", true
+	}
+	raw := read(mem, data, int(min(n, maxText)))
+	if n > maxText {
+		return string(raw) + "…", raw != nil
+	}
+	return string(raw), raw != nil
+}
+
+// path is the name of a file: a String, or the first of an Array of them.
+func (r *ruby) path(mem io.ReaderAt, addr uint64) (string, bool) {
+	if first, ok := r.elements(mem, addr); ok {
+		if b := read(mem, first, 8); b != nil {
+			addr = word(b, 0)
+		}
+	}
+	return r.text(mem, addr)
+}
+
+// elements is where the elements of an Array are.
+func (r *ruby) elements(mem io.ReaderAt, addr uint64) (first uint64, ok bool) {
+	b := read(mem, addr, 40)
+	if addr&7 != 0 || b == nil || word(b, 0)&rubyTypes != rubyArray {
+		return 0, false
+	}
+	if word(b, 0)&rubyMark != 0 {
+		return addr + 16, true
+	}
+	return word(b, 32), true
+}
+
+// Symbols are found by numbers: in arrays of rubyUnit pairs of a String and a Symbol (symbol.c).
+const (
+	rubyUnit   = 512
+	rubyLastOp = 256 // above those of operators, which are numbers, and below all others, which have four bits of scope
+	maxSymbols = 1 << 24
+)
+
+// symbol is the text of an ID.
+func (r *ruby) symbol(mem io.ReaderAt, id uint64) (string, bool) {
+	n := id
+	if id > rubyLastOp {
+		n = id >> 4
+	}
+	return r.serial(mem, r.table(mem), n)
+}
+
+// serial is the text of a symbol by its number. ids is the array of arrays of them.
+func (r *ruby) serial(mem io.ReaderAt, ids, n uint64) (string, bool) {
+	outer, ok := r.elements(mem, ids)
+	if !ok || n > maxSymbols {
+		return "", false
+	}
+	b := read(mem, outer+8*(n/rubyUnit), 8)
+	if b == nil {
+		return "", false
+	}
+	inner, ok := r.elements(mem, word(b, 0))
+	if !ok {
+		return "", false
+	}
+	if b = read(mem, inner+16*(n%rubyUnit), 8); b == nil {
+		return "", false
+	}
+	return r.text(mem, word(b, 0))
+}
+
+// table is the address of the array of all symbols, 0 if it is not found: ruby_global_symbols is exported nowhere, but it is the only
+// number in its data that has a table and an array behind it in which "+" has the number of that character.
+func (r *ruby) table(mem io.ReaderAt) uint64 {
+	if at := r.symbols.Load(); at != 0 {
+		if b := read(mem, at, 8); b != nil {
+			return word(b, 0)
+		}
+		return 0
+	}
+	data := read(mem, r.data.Addr, r.data.Len)
+	for i := 16; i+8 <= len(data); i += 8 {
+		if ids := word(data, i); object(r, ids) && word(data, i-16)-rubyLastOp < maxSymbols {
+			if s, ok := r.serial(mem, ids, '+'); ok && s == "+" {
+				r.symbols.Store(r.data.Addr + uint64(i))
+				return ids
+			}
+		}
+	}
+	return 0
+}
+
+// rubyLines are the lines of code (succ_index_lookup, iseq.c).
+type rubyLines struct {
+	first uint64 // address of the first instruction
+	info  []byte
+	ranks []byte // which of info a position is of
+}
+
+const (
+	rubyInfo       = 12  // bytes: the line, a node, events
+	rubyImmediate  = 54  // positions whose ranks are nine to a word
+	rubyBlock      = 512 // positions of each block behind these
+	rubyBlockBytes = 80  // rank, ranks of parts of 64 positions, and a bit for each
+)
+
+func (t rubyLines) line(at uint64, _ int) int {
+	pos := (at - t.first) / 8
+	if pos > 0 {
+		pos-- // it is behind the instruction that is done
+	}
+	i := 1
+	if len(t.info) > rubyInfo {
+		i = t.rank(int(min(pos, 1<<20)))
+	}
+	if i < 1 || i*rubyInfo > len(t.info) {
+		return 0
+	}
+	return int(int32(word32(t.info, (i-1)*rubyInfo)))
+}
+
+func (t rubyLines) rank(pos int) int {
+	if pos < rubyImmediate {
+		return int(word(t.ranks, pos/9*8) >> (pos % 9 * 7) & 0x7f)
+	}
+	pos -= rubyImmediate
+	at := rubyImmediate/9*8 + pos/rubyBlock*rubyBlockBytes
+	if at+rubyBlockBytes > len(t.ranks) {
+		return 0
+	}
+	b := t.ranks[at:]
+	n, part := int(word32(b, 0)), pos%rubyBlock/64
+	if part > 0 {
+		n += int(word(b, 8) >> ((part - 1) * 9) & 0x1ff)
+	}
+	return n + bits.OnesCount64(word(b, 16+8*part)<<(63-pos%64))
+}

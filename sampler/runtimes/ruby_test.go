@@ -1,0 +1,125 @@
+package runtimes
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"testing"
+
+	"sfsample/sampler/taking"
+	"sfsample/unwind"
+)
+
+// ruby31Memory is a thread of Ruby 3.1 at 0x1000, in memory of 0x1000 bytes: a method's frame, that of a native one, and the dummy.
+func ruby31Memory() []byte {
+	b := make([]byte, 0x1000)
+	put := func(at int, list ...uint64) {
+		for i, v := range list {
+			binary.NativeEndian.PutUint64(b[at-0x1000+8*i:], v)
+		}
+	}
+	put(0x1000, 0x1000, 0x1000, 0, 0, 0x1100, 0x1200)         // thread: a ring of one, vm, ec
+	put(0x1050, 0x7000, 77)                                   // pthread_self, tid
+	put(0x1100+rubyMainRactor, 0x1f00, 0x1000)                // vm
+	put(0x1200, 0x1300, 0x100/8, 0x1340, 0, 0, 0, 0x1000)     // ec: its stack ends at 0x1400
+	put(0x1340, 0x1a10, 0x1338, 0x1500, 0, 0x1310)            // a method, at its third instruction
+	put(0x1380, 0, 0, 0, 0, 0x1328)                           // native
+	put(0x13c0, 0x1a08, 0, 0x1500, 0, 0x1700)                 // dummy
+	put(0x1300, 0x1600, 0, 0x11110000|1|rubyLocal|rubyFinish) // environments
+	put(0x1318, 0x1600, 0, rubyCFunc|rubyLocal|rubyNative)
+	put(0x16f0, 0, 0, rubyDummy|rubyLocal)
+	put(0x1500, rubyIMemo|7<<12, 0, 0x1800)            // iseq
+	put(0x1600, rubyIMemo|6<<12, 0, 0x1640, 0, 0x1680) // method entry: its definition, class
+	put(0x1640, 1, 0x4444, 0, 0, '+')                  // definition
+	put(0x1680, 2, 0, 0, 0x16c0)                       // class without variables
+	put(0x1800, rubyMethod|4<<32, 0x1a00)              // body: four instructions
+	put(0x1800+rubyPath, 0x1b00, 0x1b40, 0x1b40, 6<<1|1)
+	put(0x1800+120, 0x1c00, 0, 2, 0x1c40, 0, 0, 0x1500) // lines
+	put(0x1b00, rubyString|4<<14, 0, 0x62722e61)        // a.rb
+	put(0x1b40, rubyString|2<<14, 0, 0x6f67)            // go
+	binary.NativeEndian.PutUint32(b[0xc00:], 7)
+	binary.NativeEndian.PutUint32(b[0xc0c:], 8)
+	put(0x1c40, 1|1<<7|2<<14|2<<21) // the third and fourth are on line 8
+	return b
+}
+
+// TestRubyFrames decodes a stack that was made by hand.
+func TestRubyFrames(t *testing.T) {
+	b := ruby31Memory()
+	r := &ruby{low: 0x100000, high: 0x200000, data: Span{0x1f80, 8}, at: rubyLayouts["3.1"]}
+	mem := Memory{unwind.Region{Addr: 0x1000, Bytes: b}}
+	var st Stack
+	r.Frames(mem, offset{b, 0x1000}, []uint64{0x1000}, &st)
+	if want := []Segment{{N: 1}, {N: 1, Entry: 0x4444}}; st.Short || len(st.Frames) != 2 || !slices.Equal(st.Segments, want) {
+		t.Fatalf("%+v", st)
+	}
+	f := &st.Frames[0]
+	k, ok := r.Key(mem, offset{b, 0x1000}, f)
+	fn, named := r.Function(offset{b, 0x1000}, f, k)
+	// The instruction that was begun last is the second.
+	if !ok || !named || fn.Name != "go" || fn.File != "a.rb" || fn.First != 6 || fn.Line(f.At) != 7 || fn.Line(f.At+8) != 8 || fn.Line(f.At+1<<20) != 0 {
+		t.Errorf("%+v %v, function %+v %v", k, ok, fn, named)
+	}
+	b[0xb40+16]++ // another name, of the same addresses
+	if _, named := r.Function(offset{b, 0x1000}, f, k); named {
+		t.Error("a name that has changed")
+	}
+	f.At = 0x1a28 // behind the code: it is that of other code by now
+	if k, ok := r.Key(mem, offset{b, 0x1000}, f); ok {
+		t.Errorf("key %+v of an instruction that is not in the code", k)
+	}
+	// A stack whose end is not that of a frame, and one of another thread.
+	for at, v := range map[int]uint64{0x208: 0xf0 / 8, 0x230: 0x1100} {
+		bad := slices.Clone(ruby31Memory())
+		binary.NativeEndian.PutUint64(bad[at:], v)
+		if r.Frames(Memory{{Addr: 0x1000, Bytes: bad}}, offset{bad, 0x1000}, []uint64{0x1000}, &st); len(st.Frames) > 0 {
+			t.Errorf("%+v of a state that is none", st)
+		}
+	}
+}
+
+// TestRubyRoots: the list of a ractor's threads is found by the ractor in the ring, the thread by what tells whose it is.
+func TestRubyRoots(t *testing.T) {
+	b := append(ruby31Memory(), make([]byte, 0x1000)...)
+	put := func(at int, v uint64) { binary.NativeEndian.PutUint64(b[at-0x1000:], v) }
+	put(0x1f80, 0x1100)                // what leads to the machine
+	put(0x1100+rubyMainRactor, 0x2000) // a ractor, in which
+	put(0x1000, 0x2080)                // the ring goes on at 0x80
+	put(0x2080, 0x1000)
+	put(0x1108, 0x2100) // ring of ractors
+	put(0x2100, 0x1108)
+	for _, tt := range []struct {
+		th   Thread
+		want []taking.Root
+	}{
+		{Thread{TID: 77}, []taking.Root{{Addr: 0x1000, Is: 0x7000}}},
+		{Thread{TID: 1, Pointer: 0x7000}, []taking.Root{{Addr: 0x1000, Is: 0x7000}}},
+		{Thread{TID: 78}, nil},
+		{Thread{TID: 77, Pointer: 0x7001}, nil},
+	} {
+		r := &ruby{low: 0x100000, high: 0x200000, data: Span{0x1f80, 8}, at: rubyLayouts["3.1"]}
+		if got := r.Roots(offset{b, 0x1000}, tt.th); !slices.Equal(got, tt.want) {
+			t.Errorf("%+v: roots %+v, want %+v", tt.th, got, tt.want)
+		}
+	}
+}
+
+// TestUnknownRuby: what is not known is told and not guessed.
+func TestUnknownRuby(t *testing.T) {
+	for version, want := range map[string]string{
+		"3.1.2": "",
+		"3.3.8": "",
+		"3.2.1": `ruby of version "3.2.1" is not known, its scripts are not shown (known: 3.1 and 3.3)`,
+		"2.7.4": `ruby of version "2.7.4" is not known, its scripts are not shown (known: 3.1 and 3.3)`,
+		"":      `ruby of version "" is not known, its scripts are not shown (known: 3.1 and 3.3)`,
+	} {
+		rt, err := newRuby(&elf.File{}, 0, 0x1000, offset{append([]byte(version), 0, 0, 0, 0, 0, 0), 0x1000})
+		if got := fmt.Sprint(err); (err != nil || want != "") && got != want {
+			t.Errorf("%q: %v, want %s", version, err, want)
+		}
+		if (rt != nil) != (want == "") {
+			t.Errorf("%q: runtime %v", version, rt)
+		}
+	}
+}

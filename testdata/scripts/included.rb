@@ -1,0 +1,2 @@
+report
+def from_included = report
