@@ -351,7 +351,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 		return p.cut(t, c, frame0, noMaps), state
 	}
 	frames, end, sure := p.walks.surely(t, c, &u)
-	p.readScript(t, c, &u, frames)
+	p.readScript(t, c, &u, frames, end.Complete() && sure == len(frames))
 	if p.cfg.Verify {
 		p.walks.verifyWalk(t, c, &u)
 	}

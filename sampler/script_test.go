@@ -159,6 +159,10 @@ func checkTruth(t *testing.T, p *teller, stop StopMode, least int) {
 		for d.Stack == nil || stop == StopAlways && d.Taken != "stop" { // it is on its way to where it blocks
 			d = dumpOne(t, pipe, p.Process.Pid, s.TID, stop)
 		}
+		for try := 0; try < 50 && (pipe.Stats().Scripts.Unseen > 0 || d.Stack == nil); try++ { // it ran yet, and what is found only on its stack was not known
+			pipe = scriptPipeline()
+			d = dumpOne(t, pipe, p.Process.Pid, s.TID, stop)
+		}
 		got, want := scriptFrames(d.Stack), s.lines()
 		x := pipe.Stats().Scripts
 		if strings.Join(got, "\n") != strings.Join(want, "\n") || x.Loose > 0 || d.Stack.End != "" {

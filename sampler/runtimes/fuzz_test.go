@@ -40,6 +40,8 @@ func FuzzRuntimes(f *testing.F) {
 	}
 	f.Add(byte(7), php82Memory())
 	f.Add(byte(15), php82Memory())
+	f.Add(byte(6), luaMemory())
+	f.Add(byte(14), luaMemory())
 	f.Fuzz(checkRubbish)
 }
 
@@ -94,6 +96,14 @@ func checkRubbish(t *testing.T, minor byte, b []byte) {
 	mem := rubbish(b)
 	if minor%8 == 7 {
 		checkDecoding(t, &php{root: 0x1000, loop: 0x1000, phpLayout: phpLayouts[2+2*int(minor/8%2)]}, minor, b)
+		return
+	}
+	if minor%8 == 6 {
+		l := &lua{loop: 0x1000, luaLayout: luaLayouts[3+int(minor/8%2)]}
+		checkDecoding(t, l, minor, b)
+		for _, at := range []uint64{0, 0x1000, 0x1004 + 4*uint64(minor), ^uint64(3)} {
+			luaLines{code: 0x1000, count: uint32(minor), size: l.lineBytes(), table: b, marks: b}.line(at, 1)
+		}
 		return
 	}
 	p := &python{minor: 8 + int(minor)%7, head: 0x100}

@@ -40,6 +40,13 @@ type Runtime interface {
 	Registers(a *regs.Arch) (frame, at uint8, ok bool)
 }
 
+// Anchored is a Runtime that knows by registers which native frames of its loop run which frames.
+type Anchored interface {
+	// Anchor sets the anchors of st's segments, and leaves out frames that nothing runs yet, and all if it finds none that is run. registers are those
+	// of a native frame as far as they are known, inLoop whether it is one of the loop. complete: there are no more native frames.
+	Anchor(native []unwind.Frame, complete bool, inLoop func(i int) bool, registers func(i int) regs.Set, st *Stack)
+}
+
 // Thread is what is known of a thread whose states are looked for.
 type Thread struct {
 	TID     int    // in its own namespace of process ids
@@ -47,6 +54,7 @@ type Thread struct {
 	// SP is its stack pointer, and StackEnd where the mapping ends in which that lies.
 	SP, StackEnd uint64
 	First        bool   // it is the first of its process
+	StackAddr    uint64 // of Stack
 	Stack        []byte // a copy of its stack, from an aligned address on
 }
 
@@ -76,6 +84,7 @@ type Stack struct {
 	Spans    []Span // other areas that were used, for the next recipe
 	// Short: it goes on in memory that was not copied.
 	Short bool
+	left  uint64 // of Lua: the CallInfo behind that of the innermost function, which may be just being left
 }
 
 // Span is an area of memory.
@@ -87,6 +96,7 @@ type Span struct {
 // Reset empties s.
 func (s *Stack) Reset() {
 	s.Frames, s.Segments, s.Spans, s.Short = s.Frames[:0], s.Segments[:0], s.Spans[:0], false
+	s.left = 0
 }
 
 // Key is the identity of code, as far as the memory that describes it tells it.
@@ -210,7 +220,7 @@ type File interface {
 // Candidate tells by its name whether an object may be, or contain, an interpreter: a program, or a library that is named so.
 func Candidate(file string) bool {
 	name := path.Base(file)
-	return strings.Contains(name, "python") || strings.Contains(name, "libphp") || !strings.Contains(name, ".so")
+	return strings.Contains(name, "python") || strings.Contains(name, "libphp") || strings.Contains(name, "liblua") || !strings.Contains(name, ".so")
 }
 
 // Recognise finds the interpreter that an object is. Both results are nil if it is none. An error says why one that it is cannot be
@@ -230,16 +240,20 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 		return nil, nil
 	}
 	syms := map[string]uint64{}
-	var globals uint64 // bytes of PHP's
+	var globals uint64                 // bytes of PHP's
+	low, high := ^uint64(0), uint64(0) // of Lua's functions
 	for _, s := range list {
 		if s.Section == elf.SHN_UNDEF {
 			continue
+		}
+		if strings.HasPrefix(s.Name, "lua") && elf.ST_TYPE(s.Info) == elf.STT_FUNC {
+			low, high = min(low, s.Value), max(high, s.Value)
 		}
 		switch {
 		case s.Name == "executor_globals":
 			globals = s.Size
 			fallthrough
-		case strings.Contains(s.Name, "Py"), s.Name == "execute_ex", s.Name == "executor_globals_offset":
+		case strings.Contains(s.Name, "Py"), s.Name == "execute_ex", s.Name == "lua_newstate", s.Name == "executor_globals_offset":
 			syms[s.Name] = s.Value + o.Bias
 		}
 	}
@@ -248,6 +262,8 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 		return newPython(o.Path, syms, mem)
 	case syms["execute_ex"] != 0 && (syms["executor_globals"] != 0 || syms["executor_globals_offset"] != 0):
 		return newPHP(o.Path, syms, globals, constants(e))
+	case syms["lua_newstate"] != 0:
+		return newLua(o.Path, e, constants(e), low, high, o.Bias)
 	}
 	return nil, nil
 }
