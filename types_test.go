@@ -71,7 +71,7 @@ var larger = map[string]size{
 	"sampler/symbol.image":          {12, 47},
 	"sampler/symbol.unit":           {19, 25},
 	"sampler/taking.Buffer":         {28, 11},
-	"sampler/taking.Step":           {19, 0},
+	"sampler/taking.Step":           {17, 0},
 	"sframe.Func":                   {18, 12},
 	"sframe.image":                  {20, 11},
 	"sframe/ehframe.Table":          {16, 30},

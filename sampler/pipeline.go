@@ -354,7 +354,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 		p.runtime(t, scriptMemory{p, t})
 	}
 	frames, end, sure := p.walks.surely(t, c, &u)
-	p.readScript(t, c, &u, frames)
+	p.readScript(t, c, &u, frames, end.Complete() && sure == len(frames))
 	if p.cfg.Verify {
 		p.walks.verifyWalk(t, c, &u)
 	}

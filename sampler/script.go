@@ -3,6 +3,7 @@ package sampler
 import (
 	"io"
 	"reflect"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -178,8 +179,8 @@ func (p *Pipeline) warnScripts(pid int, err error) {
 	}
 }
 
-// readScript decodes what was copied of the interpreter of a capture's thread, whose native frames these are. Of a thread that has not run since, it is copied now.
-func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User, frames []unwind.Frame) {
+// readScript decodes what was copied of the interpreter of a capture's thread, whose native frames these are. complete: all of them. Of a thread that has not run since, it is copied now.
+func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User, frames []unwind.Frame, complete bool) {
 	w := &p.script
 	w.ok = false
 	if !p.cfg.Scripts || u.Arch.WordBytes != 8 {
@@ -189,6 +190,14 @@ func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User, frame
 	rt := p.runtime(t, mem)
 	if rt == nil {
 		return
+	}
+	anchored, byRegisters := rt.(runtimes.Anchored)
+	inLoop := func(f unwind.Frame) bool { return t.inLoop(f.LookupPC()) }
+	if byRegisters {
+		if !slices.ContainsFunc(frames, inLoop) {
+			return // it runs none
+		}
+		t.thread(c.TID).script.next = 0 // whose state that is changes with what it does
 	}
 	if len(c.Roots) == 0 && p.cfg.Live {
 		p.findRoots(t, c, rt, mem)
@@ -210,6 +219,12 @@ func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User, frame
 		w.load(c.StackAddr, c.Stack, c.Beyond, c.Blocks)
 		rt.Frames(w.memory, mem, c.Roots, &w.stack)
 		w.ok = true
+		if byRegisters {
+			anchored.Anchor(frames, complete, func(i int) bool { return inLoop(frames[i]) }, func(i int) regs.Set {
+				set, _ := t.walker(u.Arch, c.PACMask, &p.cfg).Registers(&u.Set, &p.walks.mem, i, frames[i])
+				return set
+			}, &w.stack)
+		}
 		p.innermost(t, c, u, rt, frames)
 	}
 }
@@ -285,7 +300,7 @@ func (p *Pipeline) findRoots(t *target, c *capture.Capture, rt runtimes.Runtime,
 	if c.At < s.next || len(c.Regs) == 0 && len(s.roots) > 0 {
 		return
 	}
-	th := runtimes.Thread{TID: c.TID, Pointer: threadPointer(p.cfg.Host, c.Regs), SP: c.Call.SP, First: c.TID == c.PID, Stack: c.Stack}
+	th := runtimes.Thread{TID: c.TID, Pointer: threadPointer(p.cfg.Host, c.Regs), SP: c.Call.SP, First: c.TID == c.PID, StackAddr: c.StackAddr, Stack: c.Stack}
 	if x := stackExtent(t.space.Mappings(), th.SP); x.High > 0 {
 		th.StackEnd = x.High
 	}
@@ -344,8 +359,8 @@ func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Interpr
 	b.StackAddr, b.Stack, b.NStack = c.StackAddr, c.Stack, len(c.Stack)
 	ok := p.walks.still(c, func() {
 		w.stack.Reset()
-		for found := -1; len(w.stack.Frames) > found; { // each time it is known where more lies
-			found = len(w.stack.Frames)
+		for found := -1; len(w.stack.Frames)+len(w.stack.Spans) > found; { // each time it is known where more lies
+			found = len(w.stack.Frames) + len(w.stack.Spans)
 			b.NBeyond, b.NBlocks, b.NRoots = 0, 0, 0
 			taking.Follow(&memoryKernel{mem: t.space}, c.TID, rt.Recipe(s.roots, &w.stack), b, -1)
 			w.load(c.StackAddr, c.Stack, b.Beyond, b.Blocks[:b.NBlocks])

@@ -155,9 +155,10 @@ func checkTruth(t *testing.T, p *teller, stop StopMode, least int) {
 	pipe := scriptPipeline()
 	for s := p.next(t); s != nil; s = p.next(t) {
 		n++
-		before := pipe.Stats().Scripts.Loose
-		d := dumpOne(t, pipe, p.Process.Pid, s.TID, stop)
-		for d.Stack == nil || stop == StopAlways && d.Taken != "stop" { // it is on its way to where it blocks
+		var before int64
+		d := new(ThreadDump)
+		for d.Stack == nil || d.Call == "" || stop == StopAlways && d.Taken != "stop" { // it is on its way to where it blocks
+			before = pipe.Stats().Scripts.Loose
 			d = dumpOne(t, pipe, p.Process.Pid, s.TID, stop)
 		}
 		got, want := scriptFrames(d.Stack), s.lines()

@@ -8,7 +8,7 @@
 // script frames in the place of the native frames that run them, by the addresses of what the interpreter keeps on the native
 // stack, and by symbol only where it keeps nothing there. Functions of an interpreter itself stand beside the native frames that they are.
 //
-// That is an [Interpreter]. A [Managed] runtime runs programs on the native stack itself, in code that it generates: it leads walks through
+// That is an [Interpreter]; one that is [Anchored] tells by registers which native frames run what. A [Managed] runtime runs programs on the native stack itself, in code that it generates: it leads walks through
 // that ([unwind.Runtime]), and tells which functions, inlined ones first, its native frames are ([Managed.Identify], [Identified]).
 //
 // All that is read belongs to the target and may be anything: every length and count is bounded before it is used, chains
@@ -21,4 +21,5 @@
 // pycore_interpframe_structs,pycore_debug_offsets}.h and Objects/{locations.md,lnotab_notes.txt} of 3.8 to 3.14. PHP Zend/zend_{globals,compile,types,string,generators,fibers}.h, zend_{execute,generators,fibers,builtin_functions}.c
 // and main/SAPI.c of 8.2 and 8.4. Ruby vm_core.h, iseq.{h,c}, method.h, vm_insnhelper.c, vm_backtrace.c, symbol.{h,c}, internal/imemo.h and
 // thread_pthread.h of 3.1 and 3.3, with offsets verified on live processes. HotSpot's are named where they are used.
+// Lua lstate.h, lobject.h, ldo.c, ldebug.c, lvm.c and lapi.c of 5.3.6 and 5.4.4, offsets by the debugging symbols of Debian's packages.
 package runtimes

@@ -40,12 +40,14 @@ func FuzzRuntimes(f *testing.F) {
 		f.Add(byte(minor), long)
 		f.Add(byte(minor), []byte("xdebugpy\x00\x00\x0d\x03"))
 	}
-	f.Add(byte(6), circle)
-	f.Add(byte(22), long)
 	f.Add(byte(7), php82Memory())
-	f.Add(byte(6), ruby31Memory())
-	f.Add(byte(14), circle)
 	f.Add(byte(15), php82Memory())
+	f.Add(byte(6), circle)
+	f.Add(byte(30), long)
+	f.Add(byte(14), ruby31Memory())
+	f.Add(byte(38), circle)
+	f.Add(byte(22), luaMemory())
+	f.Add(byte(46), luaMemory())
 	f.Fuzz(checkRubbish)
 }
 
@@ -183,19 +185,13 @@ func checkRubbish(t *testing.T, minor byte, b []byte) {
 		return
 	}
 	mem := rubbish(b)
-	if minor%16 == 6 {
-		checkHotSpot(t, minor/16, b)
-		return
-	}
+	further := minor / 8
 	if minor%8 == 7 {
-		checkDecoding(t, &php{root: 0x1000, loop: 0x1000, phpLayout: phpLayouts[2+2*int(minor/8%2)]}, minor, b)
+		checkDecoding(t, &php{root: 0x1000, loop: 0x1000, phpLayout: phpLayouts[2+2*int(further%2)]}, minor, b)
 		return
 	}
 	if minor%8 == 6 {
-		r := &ruby{data: Span{0x1000, min(len(b), 1<<12) &^ 7}, low: 0x4000, high: 0x5000, at: rubyLayouts[[]string{"3.1", "3.3"}[minor/8%2]]}
-		checkDecoding(t, r, minor, b)
-		rubyLines{0x1000, b, b}.line(0x1000+uint64(minor), 1)
-		rubyLines{0x1000, b, b}.line(^uint64(0), 1)
+		checkFurther(t, further%3, further/3, b)
 		return
 	}
 	p := &python{minor: 8 + int(minor)%7, head: 0x100}
@@ -208,6 +204,27 @@ func checkRubbish(t *testing.T, minor byte, b []byte) {
 	for _, l := range []lineTable{lnotab(b), linetable310(b), locations{0x1000, b}} {
 		l.line(0x1000+uint64(minor), 1)
 		l.line(^uint64(0), 1)
+	}
+}
+
+// checkFurther has one of the runtimes that came later decode b, in one of two versions.
+func checkFurther(t *testing.T, which, minor byte, b []byte) {
+	switch which {
+	case 0:
+		checkHotSpot(t, minor, b)
+	case 1:
+		r := &ruby{data: Span{0x1000, min(len(b), 1<<12) &^ 7}, low: 0x4000, high: 0x5000, at: rubyLayouts[[]string{"3.1", "3.3"}[minor%2]]}
+		checkDecoding(t, r, minor, b)
+		rubyLines{0x1000, b, b}.line(0x1000+uint64(minor), 1)
+		rubyLines{0x1000, b, b}.line(^uint64(0), 1)
+	case 2:
+		l := &lua{loop: 0x1000, luaLayout: luaLayouts[3+int(minor%2)]}
+		checkDecoding(t, l, minor, b)
+		for _, at := range []uint64{0, 0x1000, 0x1004 + 4*uint64(minor), ^uint64(3)} {
+			lines := luaLines{code: 0x1000, count: uint32(minor), size: l.lineBytes(), table: b, marks: b}
+			lines.whole()
+			lines.line(at, 1)
+		}
 	}
 }
 

@@ -141,8 +141,8 @@ func (p *php) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 	copy(r.Roots[:], roots)
 	r.Steps[0] = taking.Step{Bytes: phpPageBytes, Head: phpStackPage - phpRoot, Next: 16, Ends: true, End: phpStackTop - phpRoot, Most: maxChunks}
 	r.Steps[1] = taking.Step{Bytes: phpFrame, Head: phpCurrent - phpRoot, Next: phpPrev, Most: 512,
-		Part: taking.Part{At: phpFunc, Bytes: p.fn}, Sub: p.filename, SubBytes: phpHead, SubIf: phpUser, HasKin: true, Kin: phpThis, KinIf: phpFunc}
-	r.Steps[2] = taking.Step{IsKin: true, Bytes: phpGenerator, Next: phpGenParent, Most: 64, Part: taking.Part{At: phpGenFrame, Bytes: phpFrame}, Sub: phpFunc, SubBytes: p.fn}
+		Part: taking.Part{At: phpFunc, Bytes: p.fn}, Sub: taking.Sub{At: p.filename, Bytes: phpHead, If: phpUser}, HasKin: true, Kin: phpThis, KinIf: phpFunc}
+	r.Steps[2] = taking.Step{IsKin: true, Bytes: phpGenerator, Next: phpGenParent, Most: 64, Part: taking.Part{At: phpGenFrame, Bytes: phpFrame}, Sub: taking.Sub{At: phpFunc, Bytes: p.fn}}
 
 	spans := make([]Span, 0, len(last.Spans)+guessedCodes+1)
 	for _, root := range roots {

@@ -280,7 +280,7 @@ func (r *ruby) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 		{From: rubyCFP, Words: rubySize},                 // control frames, which grow down from the end of the stack
 		{To: rubyCFP, Via: true, At: rubySP, Last: true}, // and values, which grow up
 	}}
-	c.Steps[1] = taking.Step{Bytes: r.at.frame, Head: r.at.ec, Via: true, At: rubyCFP, Next: taking.Behind, Most: rubyParts, Part: taking.Part{At: rubyISeq, Bytes: rubyISeqSize}, Sub: rubyBody, SubBytes: r.bodyBytes()}
+	c.Steps[1] = taking.Step{Bytes: r.at.frame, Head: r.at.ec, Via: true, At: rubyCFP, Next: taking.Behind, Most: rubyParts, Part: taking.Part{At: rubyISeq, Bytes: rubyISeqSize}, Sub: taking.Sub{At: rubyBody, Bytes: r.bodyBytes()}}
 	// An environment that outlives its frame is elsewhere.
 	c.Steps[2] = taking.Step{Bytes: r.at.frame, Head: r.at.ec, Via: true, At: rubyCFP, Next: taking.Behind, Most: 512, Part: taking.Part{At: rubyEP, Bytes: 24, Before: 16}}
 	spans := make([]Span, 0, len(last.Spans)+taking.MaxRoots)

@@ -45,6 +45,14 @@ type Interpreter interface {
 	Registers(a *regs.Arch) (frame, at uint8, ok bool)
 }
 
+// Anchored is an Interpreter that knows by registers which native frames of its loop run which frames.
+type Anchored interface {
+	Interpreter
+	// Anchor sets the anchors of st's segments, and leaves out frames that nothing runs yet, and all if it finds none that is run. registers are those
+	// of a native frame as far as they are known, inLoop whether it is one of the loop. complete: there are no more native frames.
+	Anchor(native []unwind.Frame, complete bool, inLoop func(i int) bool, registers func(i int) regs.Set, st *Stack)
+}
+
 // Managed runs programs on the native stack, in code that it generates or that has no tables. It reads, and keeps, what describes that code,
 // and is for one goroutine at a time.
 type Managed interface {
@@ -66,6 +74,7 @@ type Thread struct {
 	// SP is its stack pointer, and StackEnd where the mapping ends in which that lies.
 	SP, StackEnd uint64
 	First        bool   // it is the first of its process
+	StackAddr    uint64 // of Stack
 	Stack        []byte // a copy of its stack, from an aligned address on
 }
 
@@ -97,6 +106,7 @@ type Stack struct {
 	Spans    []Span // other areas that were used, for the next recipe
 	// Short: it goes on in memory that was not copied.
 	Short bool
+	left  uint64 // of Lua: the CallInfo behind that of the innermost function, which may be just being left
 }
 
 // Span is an area of memory.
@@ -108,6 +118,7 @@ type Span struct {
 // Reset empties s.
 func (s *Stack) Reset() {
 	s.Frames, s.Segments, s.Spans, s.Short = s.Frames[:0], s.Segments[:0], s.Spans[:0], false
+	s.left = 0
 }
 
 // Key is the identity of code, as far as the memory that describes it tells it.
@@ -232,8 +243,8 @@ type File interface {
 // Candidate tells by its name whether an object may be, or contain, an interpreter: a program, or a library that is named so.
 func Candidate(file string) bool {
 	name := path.Base(file)
-	return strings.Contains(name, "python") || strings.Contains(name, "libphp") || strings.Contains(name, "libruby") || name == "libjvm.so" ||
-		!strings.Contains(name, ".so")
+	return strings.Contains(name, "python") || strings.Contains(name, "libphp") || strings.Contains(name, "libruby") || strings.Contains(name, "liblua") ||
+		name == "libjvm.so" || !strings.Contains(name, ".so")
 }
 
 // Recognise finds the interpreter that an object is. Both results are nil if it is none. An error says why one that it is cannot be
@@ -253,17 +264,21 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 		return nil, nil
 	}
 	syms := map[string]uint64{}
-	var globals uint64 // bytes of PHP's
+	var globals uint64                 // bytes of PHP's
+	low, high := ^uint64(0), uint64(0) // of Lua's functions
 	for _, s := range list {
 		if s.Section == elf.SHN_UNDEF {
 			continue
+		}
+		if strings.HasPrefix(s.Name, "lua") && elf.ST_TYPE(s.Info) == elf.STT_FUNC {
+			low, high = min(low, s.Value), max(high, s.Value)
 		}
 		switch {
 		case s.Name == "executor_globals":
 			globals = s.Size
 			fallthrough
 		case strings.HasPrefix(s.Name, "gHotSpotVM"), strings.Contains(s.Name, "Py"), s.Name == "execute_ex", s.Name == "executor_globals_offset",
-			s.Name == "ruby_version":
+			s.Name == "ruby_version", s.Name == "lua_newstate":
 			syms[s.Name] = s.Value + o.Bias
 		}
 	}
@@ -276,6 +291,8 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 		return newPHP(o.Path, syms, globals, constants(e))
 	case syms["ruby_version"] != 0:
 		return newRuby(e, o.Bias, syms["ruby_version"], mem)
+	case syms["lua_newstate"] != 0:
+		return newLua(o.Path, e, constants(e), low, high, o.Bias)
 	}
 	return nil, nil
 }

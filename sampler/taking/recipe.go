@@ -12,7 +12,7 @@ import (
 // Bounds of what one stop copies of an interpreter.
 const (
 	// MaxRoots is how many states of interpreters one thread may have.
-	MaxRoots = 2
+	MaxRoots = 8
 	// MaxSteps is how many chains lead from a root.
 	MaxSteps = 3
 	// MaxGuess is how many areas one gathered read may have: each takes about 0.13 µs.
@@ -33,12 +33,39 @@ type Recipe struct {
 	Roots     [MaxRoots]Root
 	RootBytes int // to copy of each
 	Check     int // offset of a word in it that says whose it is
-	Steps     [MaxSteps]Step
+	// OnStack, if not 0, is the offset in a root of a word that must be an address in the copy of the thread's stack, or it runs elsewhere.
+	OnStack int
+	Hop     Hop
+	Steps   [MaxSteps]Step
 	// Guess is what the last copy came to, in ascending order: it is copied by one read, and single
 	// reads follow only where that was wrong.
 	Guess   [MaxGuess]unix.RemoteIovec
 	Guesses int
 	Room    int // bytes for all of it
+}
+
+// Sub is what a part of an element leads to: it has a pointer at offset At to Bytes that are copied too.
+type Sub struct {
+	At, Bytes int
+	// If, if not 0, are bits of which the part's first byte must have one; Tag, if not 0, is what its byte at TagAt must be.
+	If    byte
+	TagAt int
+	Tag   byte
+	Trail [2]Link // leads on from there
+	Twig  Link    // leads from what the first of Trail leads to, too
+}
+
+// Link is a pointer at offset At in what was copied last, to Bytes that are copied too.
+type Link struct{ At, Bytes int }
+
+// Hop leads from a state to another one that it has handed control to, as to a coroutine. The element that Head of the root points at,
+// which is of so many Bytes, begins with a pointer to values of 16 bytes, whose tag is at 8. If the second one has the tag State it is that
+// state; if the first one has the tag Closure, it is the value at Kept there, if that has the tag State.
+type Hop struct {
+	Head, Bytes    int // Bytes 0: there is none
+	Slots          int // bytes of values that are copied
+	State, Closure byte
+	Kept           int
 }
 
 // Root is a state that an interpreter has of a thread.
@@ -61,9 +88,7 @@ type Step struct {
 	Fill, End int
 	Ends      bool
 	Part      Part
-	// Sub is the offset in a part of a pointer to SubBytes that are copied too, if the part's first byte has one of the bits of SubIf, or that is 0.
-	Sub, SubBytes int
-	SubIf         byte
+	Sub       Sub // what the part leads to
 	// Kin is the offset in an element of a pointer to another chain, which the next step follows, if the element's word at KinIf
 	// is 0 and HasKin is set. The next step, whose IsKin is set, has no Head.
 	Kin, KinIf    int
@@ -110,23 +135,68 @@ func Follow(k Kernel, tid int, r *Recipe, b *Buffer, pages int) {
 	b.singles, b.links, b.part, b.near = 0, 0, 0, len(b.Blocks)
 	b.guess(k, tid, r)
 	for i := 0; i < MaxRoots && r.Roots[i].Addr != 0; i++ {
-		root := b.have(k, tid, r.Roots[i].Addr, r.RootBytes)
-		if root == nil || binary.NativeEndian.Uint64(root[r.Check:]) != r.Roots[i].Is {
-			continue // the thread has ended, or not begun
-		}
-		b.Roots[b.NRoots] = r.Roots[i].Addr
-		b.NRoots++
-		b.nkin = 0
-		for j := 0; j < MaxSteps && r.Steps[j].Bytes > 0; j++ {
-			s := &r.Steps[j]
-			if !s.IsKin {
-				b.chain(k, tid, s, root, b.head(k, tid, s, root))
+		for addr := r.Roots[i].Addr; addr != 0 && b.NRoots < MaxRoots && !rooted(b, addr); {
+			root := b.have(k, tid, addr, r.RootBytes)
+			if root == nil || binary.NativeEndian.Uint64(root[r.Check:]) != r.Roots[i].Is ||
+				r.OnStack > 0 && binary.NativeEndian.Uint64(root[r.OnStack:])-b.StackAddr >= uint64(b.NStack) {
+				break // the thread has ended, or not begun
 			}
-			for i := 0; s.IsKin && i < b.nkin; i++ {
-				b.chain(k, tid, s, root, b.kin[i])
+			b.Roots[b.NRoots] = addr
+			b.NRoots++
+			b.nkin = 0
+			for j := 0; j < MaxSteps && r.Steps[j].Bytes > 0; j++ {
+				s := &r.Steps[j]
+				if !s.IsKin {
+					b.chain(k, tid, s, root, b.head(k, tid, s, root))
+				}
+				for i := 0; s.IsKin && i < b.nkin; i++ {
+					b.chain(k, tid, s, root, b.kin[i])
+				}
 			}
+			addr = hop(b, k, tid, &r.Hop, root)
 		}
 	}
+}
+
+// rooted tells whether the state at addr was copied already.
+//
+//go:nosplit
+//go:norace
+func rooted(b *Buffer, addr uint64) bool {
+	for i := range b.NRoots {
+		if b.Roots[i] == addr {
+			return true
+		}
+	}
+	return false
+}
+
+// hop is the state that the one at root has handed control to, 0 if it has to none.
+//
+//go:nosplit
+//go:norace
+func hop(b *Buffer, k Kernel, tid int, h *Hop, root []byte) uint64 {
+	if h.Bytes == 0 {
+		return 0
+	}
+	e := b.have(k, tid, binary.NativeEndian.Uint64(root[h.Head:]), h.Bytes)
+	if e == nil {
+		return 0
+	}
+	v := b.have(k, tid, binary.NativeEndian.Uint64(e), h.Slots)
+	if v == nil {
+		return 0
+	}
+	if v[24] == h.State {
+		return binary.NativeEndian.Uint64(v[16:])
+	}
+	if v[8] != h.Closure {
+		return 0
+	}
+	if v = b.have(k, tid, binary.NativeEndian.Uint64(v), h.Kept+16); v == nil || v[h.Kept+8] != h.State {
+		return 0
+	}
+	return binary.NativeEndian.Uint64(v[h.Kept:])
 }
 
 // guess copies what the recipe foresees.
@@ -211,7 +281,7 @@ func (b *Buffer) chain(k Kernel, tid int, s *Step, root []byte, addr uint64) {
 			}
 			if part != 0 && part != b.part {
 				b.part = part
-				b.sub(k, tid, s, b.have(k, tid, part, s.Part.Bytes))
+				b.sub(k, tid, &s.Sub, b.have(k, tid, part, s.Part.Bytes))
 			}
 		}
 		if s.HasKin && b.nkin < maxKin && binary.NativeEndian.Uint64(e[s.KinIf:]) == 0 {
@@ -260,12 +330,24 @@ func area(b *Buffer, k Kernel, tid int, a *Area, e []byte) {
 //
 //go:nosplit
 //go:norace
-func (b *Buffer) sub(k Kernel, tid int, s *Step, part []byte) {
-	if part == nil || s.SubBytes == 0 || s.SubIf != 0 && part[0]&s.SubIf == 0 {
+func (b *Buffer) sub(k Kernel, tid int, x *Sub, part []byte) {
+	if part == nil || x.Bytes == 0 || x.If != 0 && part[0]&x.If == 0 || x.Tag != 0 && part[x.TagAt] != x.Tag {
 		return
 	}
-	if addr := binary.NativeEndian.Uint64(part[s.Sub:]); addr != 0 {
-		b.have(k, tid, addr, s.SubBytes)
+	e := part
+	for at, n, i := x.At, x.Bytes, 0; n > 0; at, n, i = x.Trail[i].At, x.Trail[i].Bytes, i+1 {
+		addr := binary.NativeEndian.Uint64(e[at:])
+		if addr == 0 {
+			return
+		}
+		if e = b.have(k, tid, addr, n); e == nil || i == len(x.Trail) {
+			return
+		}
+		if i == 1 && x.Twig.Bytes > 0 {
+			if addr = binary.NativeEndian.Uint64(e[x.Twig.At:]); addr != 0 {
+				b.have(k, tid, addr, x.Twig.Bytes)
+			}
+		}
 	}
 }
 

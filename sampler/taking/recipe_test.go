@@ -174,7 +174,7 @@ func TestFollowKin(t *testing.T) {
 	r := &Recipe{RootBytes: 32, Room: 4096}
 	r.Roots[0] = Root{0x1000, 77}
 	r.Steps[0] = Step{Bytes: 16, Head: 16, End: 24, Ends: true, Next: 8, Most: 10}
-	r.Steps[1] = Step{Bytes: 24, Head: 8, Most: 10, Part: Part{At: 8, Bytes: 16}, Sub: 8, SubBytes: 8, SubIf: 6, HasKin: true, Kin: 8, KinIf: 16}
+	r.Steps[1] = Step{Bytes: 24, Head: 8, Most: 10, Part: Part{At: 8, Bytes: 16}, Sub: Sub{At: 8, Bytes: 8, If: 6}, HasKin: true, Kin: 8, KinIf: 16}
 	r.Steps[2] = Step{IsKin: true, Bytes: 8, Most: 1, Next: 0, Part: Part{At: 0, Bytes: 0}}
 	follow := func(h *heap) *Buffer {
 		b := &Buffer{Beyond: make([]byte, r.Room)}
@@ -197,6 +197,43 @@ func TestFollowKin(t *testing.T) {
 	r.Steps[2].Most = 1 << 30
 	if b := follow(h); h.reads > 3*maxSingle || b.links > maxLinks || b.nkin > maxKin {
 		t.Errorf("%d reads, %d links, %d kin", h.reads, b.links, b.nkin)
+	}
+}
+
+// TestFollowHop: a state whose control another one has, and what parts lead to step by step. One whose stack is elsewhere is left out.
+func TestFollowHop(t *testing.T) {
+	slots := func(first, kind, second, thread uint64) []byte { return words(first, kind, second, thread) }
+	h := &heap{areas: map[uint64][]byte{
+		0x1000: words(77, 0x2000, 0x10), // errors are handled on the stack at 0x10
+		0x1100: words(77, 0x2100, 0x10),
+		0x1200: words(77, 0x2200, 0x10),
+		0x1300: words(77, 0x2200, 0x90), // not on this stack
+		0x2000: words(0x3000, 0),        // values, next
+		0x2100: words(0x3100, 0),
+		0x2200: words(0x3200, 0),
+		0x3000: slots(0x4000, 5, 0x1100, 8), // the second one is a state
+		0x3100: slots(0x4100, 6, 0, 0),      // the first one keeps one
+		0x3200: slots(0x4200, 5, 0x1300, 8),
+		0x4000: words(0x5000), 0x4100: words(0, 0x1200, 8), 0x4200: words(0),
+		0x5000: words(0x6000, 0x7000), 0x6000: words(0x8000), 0x7000: words(2), 0x8000: words(3),
+	}}
+	r := &Recipe{RootBytes: 24, OnStack: 16, Hop: Hop{Head: 8, Bytes: 16, Slots: 32, State: 8, Closure: 6, Kept: 8}, Room: 4096}
+	r.Roots[0], r.Roots[1], r.Roots[2] = Root{0x1300, 77}, Root{0x1000, 77}, Root{0x1100, 77}
+	r.Steps[0] = Step{Bytes: 16, Head: 8, Next: 8, Most: 4, Part: Part{Bytes: 32}, Sub: Sub{Bytes: 8, TagAt: 8, Tag: 5,
+		Trail: [2]Link{{0, 16}, {0, 8}}, Twig: Link{8, 8}}}
+	follow := func() *Buffer {
+		b := &Buffer{Beyond: make([]byte, r.Room), StackAddr: 0x10, Stack: make([]byte, 0x40), NStack: 0x40}
+		Follow(h, 7, r, b, -1)
+		return b
+	}
+	const want = "0x1300+24 0x1000+24 0x2000+16 0x3000+32 0x4000+8 0x5000+16 0x7000+8 0x6000+8 0x1100+24 0x2100+16 0x3100+32 0x4100+24 0x1200+24 0x2200+16 0x3200+32 0x4200+8 "
+	b := follow()
+	if got := pieces(b); got != want || !slices.Equal(b.Roots[:b.NRoots], []uint64{0x1000, 0x1100, 0x1200}) {
+		t.Errorf("copied %s, roots %#x; want %s", got, b.Roots[:b.NRoots], want)
+	}
+	h.areas[0x4100] = words(0, 0x1000, 8) // a circle
+	if b := follow(); b.NRoots != 2 {
+		t.Errorf("roots of a circle: %#x", b.Roots[:b.NRoots])
 	}
 }
 
