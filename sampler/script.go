@@ -171,21 +171,53 @@ func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User, frame
 	}
 	if len(c.Roots) == 0 && p.cfg.Live {
 		p.findRoots(t, c, rt, mem)
-		p.copyScript(t, c, rt)
 	}
-	if len(c.Roots) == 0 {
-		p.stats.Scripts.Unseen++
+	switch rt := rt.(type) {
+	case runtimes.Managed:
+		w.load(c.StackAddr, c.Stack, c.Beyond, c.Blocks)
+		w.stack.Reset()
+		rt.Identify(p.walks.owned, w.memory, &w.stack)
+		w.ok = true
+	case runtimes.Interpreter:
+		if len(c.Roots) == 0 && p.cfg.Live {
+			p.copyScript(t, c, rt)
+		}
+		if len(c.Roots) == 0 {
+			p.stats.Scripts.Unseen++
+			return
+		}
+		w.load(c.StackAddr, c.Stack, c.Beyond, c.Blocks)
+		rt.Frames(w.memory, mem, c.Roots, &w.stack)
+		w.ok = true
+		p.innermost(t, c, u, rt, frames)
+	}
+}
+
+// managed is the runtime of a process if it knows its way through code of its own, nil if there is none.
+func (t *target) managed() runtimes.Managed {
+	if t.scripts == nil {
+		return nil
+	}
+	m, _ := t.scripts.runtime.(runtimes.Managed)
+	return m
+}
+
+// manage prepares the runtime of a process for a walk.
+func (p *Pipeline) manage(t *target) {
+	if !p.cfg.Scripts {
 		return
 	}
-	w.load(c.StackAddr, c.Stack, c.Beyond, c.Blocks)
-	rt.Frames(w.memory, mem, c.Roots, &w.stack)
-	w.ok = true
-	p.innermost(t, c, u, rt, frames)
+	p.runtime(t, scriptMemory{p, t})
+	if m := t.managed(); m != nil && m.Begin() {
+		for _, w := range t.walkers {
+			w.SetRuntime(m)
+		}
+	}
 }
 
 // innermost puts right where the innermost frame of a script is, by the registers of the loop that runs it: those of the first of its native
 // frames. Without them that is known only of a blocked thread: what blocks was called, and before calls the loop keeps it in memory.
-func (p *Pipeline) innermost(t *target, c *capture.Capture, u *regs.User, rt runtimes.Runtime, frames []unwind.Frame) {
+func (p *Pipeline) innermost(t *target, c *capture.Capture, u *regs.User, rt runtimes.Interpreter, frames []unwind.Frame) {
 	st := &p.script.stack
 	frame, at, ok := rt.Registers(u.Arch)
 	if !ok || len(st.Frames) == 0 || st.Segments[0].Entry != 0 {
@@ -211,8 +243,8 @@ func (p *Pipeline) innermost(t *target, c *capture.Capture, u *regs.User, rt run
 // inLoop tells whether pc is in the function of an interpreter's loop.
 func (t *target) inLoop(pc uint64) bool {
 	s := t.scripts
-	if !s.sought {
-		s.sought, s.loop = true, t.functionStart(s.runtime.Loop())
+	if rt, ok := s.runtime.(runtimes.Interpreter); ok && !s.sought {
+		s.sought, s.loop = true, t.functionStart(rt.Loop())
 	}
 	return s.loop != 0 && t.functionStart(pc) == s.loop
 }
@@ -285,7 +317,7 @@ func (k *memoryKernel) Gather(tid int, from []unix.RemoteIovec, buf []byte) int 
 }
 
 // copyScript adds the interpreter's memory to a capture of a thread that has not run since.
-func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Runtime) {
+func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Interpreter) {
 	s := &t.thread(c.TID).script
 	if len(s.roots) == 0 {
 		return
@@ -380,7 +412,11 @@ func (p *Pipeline) intern(t *target, c *capture.Capture, frames []unwind.Frame, 
 		return t.functionStart(frames[i].LookupPC()) == entry
 	}
 	var placed int
-	w.places, placed = runtimes.Merge(w.places[:0], frames, end == "", &w.stack, in)
+	if t.managed() != nil {
+		w.places, placed = runtimes.Identified(w.places[:0], frames, &w.stack)
+	} else {
+		w.places, placed = runtimes.Merge(w.places[:0], frames, end == "", &w.stack, in)
+	}
 	p.stats.Scripts.Placed += int64(placed)
 	p.stats.Scripts.Loose += int64(len(w.stack.Frames) - placed)
 	mem := scriptMemory{p, t}
@@ -392,7 +428,7 @@ func (p *Pipeline) intern(t *target, c *capture.Capture, frames []unwind.Frame, 
 		switch {
 		case pl.Script >= 0:
 			sc := p.scriptAt(t.scripts, mem, &w.stack.Frames[pl.Script])
-			if sc.fn != nil && sc.fn.Name == "" {
+			if sc.fn != nil && (sc.fn.Name == "" || sc.fn.Stub && p.cfg.ScriptsOnly) {
 				continue
 			}
 			k = frameKey{pc: k.pc, script: sc}

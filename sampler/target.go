@@ -188,6 +188,9 @@ func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.W
 			a = a.WithPAC(pac)
 		}
 		w = unwind.New(a, t.space, cfg.Order, cfg.MaxDepth)
+		if m := t.managed(); m != nil {
+			w.SetRuntime(m)
+		}
 		t.walkers[k] = w
 	}
 	return w

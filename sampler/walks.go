@@ -19,6 +19,7 @@ type walks struct {
 	mem    unwind.Memory // of the walk under way
 	also   []unwind.Region
 	over   []unwind.Stack // stacks that the walk under way went over to
+	owned  []unwind.Owned // frames of it that are of a runtime's code
 	blocks []block        // of memory that it wanted
 	frames []unwind.Frame
 	ahead  []unwind.Frame // of a walk that only tells what to copy
@@ -52,7 +53,7 @@ func (ws *walks) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.Fra
 		gen := t.space.Generation()
 		ws.load(c)
 		frames, end := w.Walk(&u.Set, &ws.mem, ws.frames[:0])
-		ws.frames, ws.over = frames, append(ws.over[:0], w.Stacks()...)
+		ws.frames, ws.over, ws.owned = frames, append(ws.over[:0], w.Stacks()...), append(ws.owned[:0], w.Owned()...)
 		if t.space.Generation() != gen && again < maxWalks {
 			continue // the mappings were read anew on the way: begin with those
 		}

@@ -29,6 +29,7 @@ const (
 	entryKnown                     // isEntry was asked for
 	isEntry                        // in a function that starts stacks
 	isPlain                        // row has a short form
+	isOwned                        // of the runtime's code
 )
 
 // cache maps addresses to entries: a hash table of pointers with linear
@@ -235,6 +236,9 @@ func (w *Walker) fill(pc uint64, kind flags) *entry {
 			e.flags |= isPlain
 			e.num = w.cache.number(e.row)
 		}
+	}
+	if w.runtime != nil && w.runtime.Owns(pc) {
+		e.flags = e.flags&^isPlain | isOwned
 	}
 	return w.cache.insert(e)
 }

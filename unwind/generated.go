@@ -53,7 +53,7 @@ func (w *Walker) provisional(frames []Frame) {
 
 // proved: a row of a table has led on from one of the frames before the last.
 func proved(frames []Frame) bool {
-	return slices.ContainsFunc(frames[1:], func(f Frame) bool { return f.How == SFrame || f.How == EHFrame })
+	return slices.ContainsFunc(frames[1:], func(f Frame) bool { return f.How == SFrame || f.How == EHFrame || f.How == ByRuntime })
 }
 
 // settle cuts the frames of a walk that has come to its end at the first that is not
@@ -70,6 +70,7 @@ func (w *Walker) settle(frames []Frame, end End, e *entry, mem *Memory) ([]Frame
 		return frames, end
 	}
 	w.over = slices.DeleteFunc(w.over, func(s Stack) bool { return s.Frame > keep })
+	w.owned = slices.DeleteFunc(w.owned, func(o Owned) bool { return o.Frame >= keep })
 	if end.Reason != OutsideCopy {
 		end = End{Reason: NotAfterCall, Addr: w.doubted}
 	}
@@ -131,6 +132,7 @@ func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame,
 	if w.tables == nil {
 		tables := slices.DeleteFunc(slices.Clone(w.order), func(h How) bool { return h != SFrame && h != EHFrame })
 		w.tables = New(w.arch, w.space, tables, w.maxDepth)
+		w.tables.runtime = w.runtime
 	}
 	t, size := w.tables, uint64(w.arch.WordBytes)
 	set := regs.Set{Known: 1 << (w.arch.SP & (regs.NumRegs - 1))}

@@ -13,11 +13,12 @@ const (
 	BackChain               // the s390x back chain
 	Code                    // the code, followed to its return
 	Signal                  // the frame that a signal interrupted
+	ByRuntime               // what generated the code tells its callers
 	Gap                     // searched for: the frame with PC 0 stands for all that is missing, the one behind it was found by a proof
 	numHow
 )
 
-var howNames = [numHow]string{"regs", "sframe", "eh_frame", "fp", "backchain", "code", "signal", "gap"}
+var howNames = [numHow]string{"regs", "sframe", "eh_frame", "fp", "backchain", "code", "signal", "runtime", "gap"}
 
 // String is the method's name as --unwind and every output spell it.
 func (h How) String() string {

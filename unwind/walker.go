@@ -25,6 +25,7 @@ type Walker struct {
 	follower Follower // nil if space has none
 	stacks   Stacks   // nil if space has none
 	origins  Origins  // nil if space has none
+	runtime  Runtime  // nil if the process has none
 	conv     *convention
 	order    []How
 	maxDepth int
@@ -49,6 +50,8 @@ type Walker struct {
 	doubted  uint64
 	gen      uint64
 	window   window
+
+	owned []Owned // frames of the walk that are of the runtime's code
 
 	second *Walker // walks with .eh_frame before .sframe; made when first needed
 	tables *Walker // walks by tables alone; made when first needed
@@ -118,7 +121,7 @@ func (w *Walker) repeated(set *regs.Set, caller bool, mem *Memory, frames []Fram
 	w.spare = other
 	if otherEnd.Reason == Complete || len(other) > len(frames)-first {
 		otherEnd.Repeated = true
-		w.over = append(w.over[:0], w.second.over...)
+		w.over, w.owned = append(w.over[:0], w.second.over...), append(w.owned[:0], w.second.owned...)
 		return append(frames[:first], other...), otherEnd
 	}
 	return frames, end
@@ -128,6 +131,7 @@ func (w *Walker) repeated(set *regs.Set, caller bool, mem *Memory, frames []Fram
 func (w *Walker) secondWalker() *Walker {
 	if w.second == nil {
 		w.second = New(w.arch, w.space, ehFrameFirst(w.order), w.maxDepth)
+		w.second.runtime = w.runtime
 	}
 	return w.second
 }
@@ -203,7 +207,7 @@ func (w *Walker) begin(set *regs.Set, caller bool) *entry {
 	w.start()
 	w.late, w.called, w.linked, w.came = w.late[:0], false, nil, came{caller: caller}
 	w.left, w.over, w.low = w.left[:0], w.over[:0], set.R[w.arch.SP&(regs.NumRegs-1)]
-	w.unproved = 0
+	w.unproved, w.owned = 0, w.owned[:0]
 	w.set = *set
 	w.next.limit = w.limit(&w.set)
 	return w.lookup(set.PC, caller)
@@ -223,6 +227,11 @@ func (w *Walker) here(e *entry, f *Frame) {
 func (w *Walker) advance(e *entry, mem *Memory, frames []Frame) (*entry, Reason) {
 	if w.came.found != BackChain {
 		w.linked = nil
+	}
+	if e.flags&isOwned != 0 {
+		if to, reason, ok := w.ask(e, mem, frames); ok {
+			return to, reason
+		}
 	}
 	row, how, failed, reason := w.step(e, !w.came.caller, mem)
 	switch {

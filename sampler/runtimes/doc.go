@@ -4,14 +4,17 @@
 // A [Runtime] is one interpreter in one process, as [Recognise] finds it by the symbols of an object and the words that these lead
 // to. It answers, in this order: which states it keeps of a thread ([Runtime.Roots]); what to copy while that is stopped
 // ([Runtime.Recipe], which package taking follows without decoding anything); which frames a copy holds
-// ([Runtime.Frames], a pure function); and, at leisure, what the code of a frame is called ([Runtime.Function]). [Merge] puts
+// ([Interpreter.Frames], a pure function); and, at leisure, what the code of a frame is called ([Runtime.Function]). [Merge] puts
 // script frames in the place of the native frames that run them, by the addresses of what the interpreter keeps on the native
 // stack, and by symbol only where it keeps nothing there. Functions of an interpreter itself stand beside the native frames that they are.
+//
+// That is an [Interpreter]. A [Managed] runtime runs programs on the native stack itself, in code that it generates: it leads walks through
+// that ([unwind.Runtime]), and tells which functions, inlined ones first, its native frames are ([Managed.Identify], [Identified]).
 //
 // All that is read belongs to the target and may be anything: every length and count is bounded before it is used, chains
 // end at a bound, and a name that cannot be proven to be that of the frame's code is none.
 //
-// A Runtime does not change, and may be used by any goroutine. What it is not sure of, as the layout of a version that it does
+// An Interpreter does not change, and may be used by any goroutine; a Managed runtime keeps what it has read. What it is not sure of, as the layout of a version that it does
 // not know, is an error with the reason, not a guess. It does not know processes: memory comes as an io.ReaderAt or as copies.
 //
 // Sources: CPython Include/cpython/{code,unicodeobject,bytesobject}.h, Include/internal/{pycore_frame,pycore_runtime,pycore_dict,

@@ -110,7 +110,7 @@ func checkRubbish(t *testing.T, minor byte, b []byte) {
 }
 
 // checkDecoding has a runtime decode b, which is memory at 0x1000.
-func checkDecoding(t *testing.T, p Runtime, minor byte, b []byte) {
+func checkDecoding(t *testing.T, p Interpreter, minor byte, b []byte) {
 	mem := rubbish(b)
 	page := make([]byte, 1<<16)
 	mem.ReadAt(page, 0x1000)

@@ -76,6 +76,24 @@ func Merge(list []Place, native []unwind.Frame, complete bool, s *Stack, in func
 	return list, placed
 }
 
+// Identified puts script frames in the place of the native frames that they are, as [Managed] has identified them, and appends the result,
+// innermost first, to list. placed is how many they are.
+func Identified(list []Place, native []unwind.Frame, s *Stack) (merged []Place, placed int) {
+	segments := s.Segments
+	for i := range native {
+		if len(segments) == 0 || segments[0].Native != i {
+			list = append(list, Place{i, -1})
+			continue
+		}
+		for range segments[0].N {
+			list = append(list, Place{i, placed})
+			placed++
+		}
+		segments = segments[1:]
+	}
+	return list, placed
+}
+
 // run is a segment, where its frames begin, and the native frame that runs it; -1: none is known. beside: that is shown too, further in.
 type run struct {
 	Segment

@@ -16,7 +16,7 @@ import (
 	"sfsample/unwind"
 )
 
-// Runtime is an interpreter in a process.
+// Runtime runs programs in a process: it is an [Interpreter] or [Managed].
 type Runtime interface {
 	// Name is what frames of its scripts are marked with.
 	Name() string
@@ -26,18 +26,35 @@ type Runtime interface {
 	Roots(mem io.ReaderAt, th Thread) []taking.Root
 	// Recipe is what to copy of a thread with these roots. last is what the copy before has led to.
 	Recipe(roots []taking.Root, last *Stack) *taking.Recipe
-	// Frames decodes what was copied of a thread: the frames of the states at roots. late is asked of functions that were not copied whether they
-	// are scripts'.
-	Frames(mem Memory, late io.ReaderAt, roots []uint64, st *Stack)
 	// Key tells the code of a frame from all other code that was ever at its address. ok is false if it cannot be read.
 	Key(mem Memory, late io.ReaderAt, f *Frame) (k Key, ok bool)
 	// Function names the code of a frame whose Key is k. ok is false if that has changed since.
 	Function(mem io.ReaderAt, f *Frame, k Key) (fn *Function, ok bool)
+}
+
+// Interpreter keeps a stack of its programs' frames beside the native one.
+type Interpreter interface {
+	Runtime
+	// Frames decodes what was copied of a thread: the frames of the states at roots. late is asked of functions that were not copied whether they
+	// are scripts'.
+	Frames(mem Memory, late io.ReaderAt, roots []uint64, st *Stack)
 	// Loop is the address of the function of which each native frame runs one script frame; 0: [Segment.Anchor] tells.
 	Loop() uint64
 	// Registers are those, by DWARF number, in which the native frame of the loop has the address of its script frame and the
 	// instruction of that, which in memory is an earlier one while the loop itself runs. ok is false if there are none.
 	Registers(a *regs.Arch) (frame, at uint8, ok bool)
+}
+
+// Managed runs programs on the native stack, in code that it generates or that has no tables. It reads, and keeps, what describes that code,
+// and is for one goroutine at a time.
+type Managed interface {
+	Runtime
+	unwind.Runtime
+	// Begin is called before each walk: what is kept may be of code that is gone by now. changed: Owns may answer otherwise than before.
+	Begin() (changed bool)
+	// Identify sets st to the frames that those of a walk in its code are, one segment for each that is known, innermost first. mem is what was
+	// copied of the thread.
+	Identify(owned []unwind.Owned, mem Memory, st *Stack)
 }
 
 // Thread is what is known of a thread whose states are looked for.
@@ -67,6 +84,8 @@ type Segment struct {
 	Entry uint64
 	// Elsewhere: it was run on a native stack other than the one that the thread is on.
 	Elsewhere bool
+	// Native is the index of the native frame that they are, of one that is Managed.
+	Native int
 }
 
 // Stack is the frames of one thread, innermost first.
@@ -99,6 +118,7 @@ type Key struct {
 // Function is code with its name.
 type Function struct {
 	Name  string // module.function; empty: it is the interpreter's own, and not shown
+	Stub  bool   // it is no function of a script, but code that a runtime has between them
 	File  string
 	First int // line
 	// Passing: other code may have the same Key later.
