@@ -219,6 +219,8 @@ type Object struct {
 	Path string
 	Bias uint64 // address in the process = address in the file + Bias
 	Open func() (File, error)
+	// Origin tells whether an address is in generated code, or in code of this object that has no table.
+	Origin func(pc uint64) (generated, bare bool)
 }
 
 // File is its content.
@@ -230,7 +232,7 @@ type File interface {
 // Candidate tells by its name whether an object may be, or contain, an interpreter: a program, or a library that is named so.
 func Candidate(file string) bool {
 	name := path.Base(file)
-	return strings.Contains(name, "python") || strings.Contains(name, "libphp") || !strings.Contains(name, ".so")
+	return strings.Contains(name, "python") || strings.Contains(name, "libphp") || strings.Contains(name, "libnode") || !strings.Contains(name, ".so")
 }
 
 // Recognise finds the interpreter that an object is. Both results are nil if it is none. An error says why one that it is cannot be
@@ -256,6 +258,8 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 			continue
 		}
 		switch {
+		case s.Name == v8Known:
+			return newV8(o, e, list, mem)
 		case s.Name == "executor_globals":
 			globals = s.Size
 			fallthrough

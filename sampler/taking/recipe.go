@@ -39,7 +39,25 @@ type Recipe struct {
 	Guess   [MaxGuess]unix.RemoteIovec
 	Guesses int
 	Room    int // bytes for all of it
+	Scan    Scan
 }
+
+// Scan looks through the copied stack for what may be frames of a runtime that keeps an object's pointer in each, and has those objects copied
+// that were not foreseen. A pointer to an object has the lowest two bits 01.
+type Scan struct {
+	// Bytes of each object; 0: there is nothing to look for. A frame is where a word is the address of one further up the stack, and the words
+	// at Function and Context from there are pointers to objects.
+	Bytes             int
+	Function, Context int
+	Also, AlsoBytes   int     // another such word, copied if it is a pointer
+	Chain             [2]Link // what the object leads to
+}
+
+// Link is the offset of a pointer in an object, and how many bytes are copied of the object there.
+type Link struct{ At, Bytes int }
+
+// maxScanned is how many frames are looked at.
+const maxScanned = 64
 
 // Root is a state that an interpreter has of a thread.
 type Root struct {
@@ -88,6 +106,9 @@ func Follow(k Kernel, tid int, r *Recipe, b *Buffer, pages int) {
 	b.pagemap = pages
 	b.singles, b.links, b.part, b.near = 0, 0, 0, len(b.Blocks)
 	b.guess(k, tid, r)
+	if r.Scan.Bytes > 0 {
+		b.scan(k, tid, &r.Scan)
+	}
 	for i := 0; i < MaxRoots && r.Roots[i].Addr != 0; i++ {
 		root := b.have(k, tid, r.Roots[i].Addr, r.RootBytes)
 		if root == nil || binary.NativeEndian.Uint64(root[r.Check:]) != r.Roots[i].Is {
@@ -104,6 +125,36 @@ func Follow(k Kernel, tid int, r *Recipe, b *Buffer, pages int) {
 			for i := 0; s.IsKin && i < b.nkin; i++ {
 				b.chain(k, tid, s, root, b.kin[i])
 			}
+		}
+	}
+}
+
+// scan copies the objects of frames on the stack.
+//
+//go:nosplit
+//go:norace
+func (b *Buffer) scan(k Kernel, tid int, s *Scan) {
+	end := b.StackAddr + uint64(b.NStack)
+	for i, n := 64, 0; i+16 <= b.NStack && n < maxScanned; i += 8 {
+		at := b.StackAddr + uint64(i)
+		up := binary.NativeEndian.Uint64(b.Stack[i:])
+		if up <= at || up >= end || up&7 != 0 {
+			continue
+		}
+		object := binary.NativeEndian.Uint64(b.Stack[i+s.Function:])
+		if binary.NativeEndian.Uint64(b.Stack[i+s.Context:])&3 != 1 || object&3 != 1 {
+			continue
+		}
+		n++
+		e := b.have(k, tid, object-1, s.Bytes)
+		for j := 0; j < len(s.Chain) && e != nil; j++ {
+			if object = binary.NativeEndian.Uint64(e[s.Chain[j].At:]); object&3 != 1 {
+				break
+			}
+			e = b.have(k, tid, object-1, s.Chain[j].Bytes)
+		}
+		if also := binary.NativeEndian.Uint64(b.Stack[i+s.Also:]); also&3 == 1 {
+			b.have(k, tid, also-1, s.AlsoBytes)
 		}
 	}
 }
