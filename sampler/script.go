@@ -152,7 +152,8 @@ func (t *target) origin(pc uint64, m *module.Module) (generated, bare bool) {
 	if !code || !object {
 		return code, false
 	}
-	if of, _, ok := t.space.Module(pc); !ok || of != m {
+	// V8 maps its builtins a second time, near the code that it generates.
+	if of, _, ok := t.space.Module(pc); !ok || of != m && of.Path != m.Path {
 		return false, false
 	}
 	_, err := t.space.Row(pc, unwind.EHFrame)
