@@ -354,7 +354,7 @@ func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Runtime
 			w.load(c.StackAddr, c.Stack, b.Beyond, b.Blocks[:b.NBlocks])
 			switch rt := rt.(type) {
 			case runtimes.Managed:
-				rt.Identify(p.owned, w.memory, &w.stack)
+				rt.Identify(p.walks.owned, w.memory, &w.stack)
 				continue
 			case runtimes.Interpreter:
 				rt.Frames(w.memory, t.space, b.Roots[:b.NRoots], &w.stack)

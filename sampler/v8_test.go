@@ -1,6 +1,8 @@
 package sampler
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,4 +88,104 @@ func TestV8Truth(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestV8Random takes a program of node at random instants, in its main thread and in a worker: each of its functions is called by one that
+// calls it, and where the program's own frames end, node's begin.
+func TestV8Random(t *testing.T) {
+	for _, node := range nodes(t) {
+		for _, where := range []string{"random", "randomworker"} {
+			t.Run(nodeVersion(t, node)+"/"+where, func(t *testing.T) {
+				file, err := os.ReadFile("../testdata/scripts/truth.js")
+				if err != nil {
+					t.Fatal(err)
+				}
+				source := strings.Split(string(file), "\n")
+				p := startNode(t, node, where)
+				got := &scripted{ends: map[string]int{}}
+				var x Scripts
+				want := 100
+				if os.Getenv("SFSAMPLE_TEST_NODES") != "" {
+					want = 300
+				}
+				for begun := time.Now(); len(got.stacks) < want && time.Since(begun) < time.Minute; {
+					pipe := scriptPipeline()
+					pipe.cfg.Sink = got
+					if _, err := Run(context.Background(), Options{PIDs: []int{p.Process.Pid}, Hz: 499}, 3*time.Second, pipe, nil, nil); err != nil {
+						t.Fatal(err)
+					}
+					n := pipe.Stats().Scripts
+					x = Scripts{x.Placed + n.Placed, x.Loose + n.Loose, x.Unnamed + n.Unnamed, x.Unseen + n.Unseen}
+				}
+				bad, whole, frames := 0, 0, 0
+				for n, stack := range got.stacks {
+					if !got.cut[n] {
+						whole++
+					}
+					for i, f := range stack {
+						name, at := nameAndPlace(f)
+						var line int
+						j := strings.LastIndex(at, ":")
+						if !strings.HasSuffix(at[:j], "truth.js") {
+							continue
+						}
+						fmt.Sscan(at[j+1:], &line)
+						frames++
+						if why := wrongLine(source, stack, i, name, line); why != "" {
+							if bad++; bad < 5 {
+								t.Errorf("%s: %s:\n  %s", f, why, strings.Join(stack[:min(len(stack), 12)], "\n  "))
+							}
+						}
+					}
+				}
+				t.Logf("%d stacks, %d whole, %d frames of the program, %d wrong, %+v, ends %v", len(got.stacks), whole, frames, bad, x, got.ends)
+				if n := len(got.stacks); n < want/2 || bad > 0 || whole*100 < 97*n || frames < 2*n || x.Unnamed*20 > x.Placed {
+					t.Errorf("%d stacks, %d whole, %d frames, %d wrong, %+v", n, whole, frames, bad, x)
+				}
+			})
+		}
+	}
+}
+
+// nameAndPlace are those of a frame as scriptFrames has it.
+func nameAndPlace(f string) (name, place string) {
+	i := strings.LastIndex(f, " ")
+	return f[:i], f[i+1:]
+}
+
+// wrongLine tells what is wrong with a frame of the program, in which name is at a line: a frame that has called another one has its name, or
+// that of what it was called by, in its line.
+func wrongLine(source, stack []string, i int, name string, line int) string {
+	if line > len(source) {
+		return "there is no such line"
+	}
+	if name != "(anonymous)" && !strings.Contains(strings.Join(source, "\n"), strings.TrimPrefix(strings.TrimPrefix(name, "get "), "set ")) {
+		return "there is no such function"
+	}
+	if i == 0 || line == 0 {
+		return ""
+	}
+	callee, at := nameAndPlace(stack[i-1])
+	if !strings.Contains(at, "truth.js") || callee == "(anonymous)" {
+		return ""
+	}
+	text := source[line-1]
+	for _, calls := range called[callee] {
+		if strings.Contains(text, calls) {
+			return ""
+		}
+	}
+	if strings.Contains(text, callee) {
+		return ""
+	}
+	return "it does not call " + callee
+}
+
+// called are the ways in which functions are called other than by their names.
+var called = map[string][]string{
+	"get size": {".size"}, "set size": {".size"}, "get": {"proxy."}, "has": {"in proxy"}, "toString": {"`${s}`"}, "valueOf": {"+s"}, "toJSON": {"JSON.stringify"},
+	"reviver": {"JSON.parse"}, "Shape": {"new Shape", "super(x)"}, "Circle": {"new Circle"}, "numbers": {"numbers(", "yield*"}, "outer": {"outer("},
+	"add": {"f(", "add("}, "key": {"f(", "key"}, "recurse": {"f(", "recurse("}, "named": {"named"}, "object.method": {"method("}, "object.arrow": {"arrow(", "f("}, "method": {"method", "f("}, "arrow": {"arrow", "f("},
+	"list.push": {"f("}, "hide": {"#hide"}, "<static_initializer>": {"class"}, "f": {"f("},
+	"report": {"report", "map(key)"},
 }

@@ -18,30 +18,47 @@ import (
 // v8 is V8 in a process, as node has it: many isolates, which share all that is kept here.
 type v8 struct {
 	version string
-	mem     io.ReaderAt
-	origin  func(pc uint64) (generated, bare bool)
 	root    taking.Root // a constant, which every copy holds: heaps have no states of threads
-	v8Layout
-	// Offsets and numbers that constants of the object tell.
+	sizes   []byte      // of bytecodes, by scale and opcode; empty: not known
+	heap    *v8Heap
+	codes   *v8Codes
+	tables  map[v8Table][]byte
+	texts   map[v8Text]*v8Lines
+	held    int // bytes of texts
+}
+
+// v8Heap reads objects.
+type v8Heap struct {
+	mem       io.ReaderAt
+	budget    int // reads that the walk under way may still do
+	at        v8Fields
+	types     v8Types
+	instances map[uint64]uint16 // types by the address of their map
+}
+
+// v8Fields are offsets in bytes, and numbers, that constants of the object tell.
+type v8Fields struct {
 	function, script, funcName, scriptName, source, lineEnds, instance int
 	bytecodes, firstVars, locals, offContext, offFunction              int
 	offBytecode, offOffset                                             int
-	kindBaseline                                                       uint32
-	types                                                              v8Types
-	sizes                                                              []byte // of bytecodes, by scale and opcode; empty: not known
+}
 
-	epoch     uint64
-	instances map[uint64]uint16 // types by the address of their map
-	codes     []*v8Code         // by start
-	streams   map[uint64]bool   // maps of what holds code
-	tables    map[v8Table][]byte
-	texts     map[v8Text]*v8Lines
-	held      int // bytes of texts
-	budget    int // reads that the walk under way may still do
+// v8Codes is the generated code that was met.
+type v8Codes struct {
+	heap    *v8Heap
+	layout  v8Layout
+	origin  func(pc uint64) (generated, bare bool)
+	epoch   uint64          // number of the walk under way
+	list    []*v8Code       // by start
+	streams map[uint64]bool // maps of what holds code
 }
 
 // v8Types are instance types (JSObject's and String's map has them).
-type v8Types struct{ function, shared, scope, script, code, stream, bytecodes, builtinExit, firstNonstring uint16 }
+type v8Types struct {
+	function, shared, scope, script, code, stream, bytecodes, builtinExit, firstNonstring uint16
+
+	baseline uint32 // kind of baseline code; those behind it are optimised
+}
 
 // v8Layout is what no constants tell, by version: offsets in bytes (objects/{code,script,bytecode-array,shared-function-info}.{h,tq}).
 type v8Layout struct {
@@ -119,14 +136,15 @@ func newV8(o Object, e *elf.File, syms []elf.Symbol, mem io.ReaderAt) (Runtime, 
 		}
 		return word32(b, 0)
 	}
-	v := &v8{mem: mem, origin: o.Origin, instances: map[uint64]uint16{}, streams: map[uint64]bool{}, tables: map[v8Table][]byte{}, texts: map[v8Text]*v8Lines{}}
+	heap := &v8Heap{mem: mem, instances: map[uint64]uint16{}}
+	v := &v8{heap: heap, codes: &v8Codes{heap: heap, origin: o.Origin, streams: map[uint64]bool{}}, tables: map[v8Table][]byte{}, texts: map[v8Text]*v8Lines{}}
 	major, minor := number(v8Major), number(v8Minor)
 	v.version = fmt.Sprintf("%d.%d.%d", major, minor, number(v8Build))
 	layout, ok := v8Layouts[[2]uint32{major, minor}]
 	if !ok || e.Machine != elf.EM_X86_64 {
 		return nil, fmt.Errorf("%s: V8 of version %s for %s is not known, its scripts are not shown (known: 10.2, 11.3, 12.4, 13.6, as in node 18, 20, 22, 24, for x86-64)", path.Base(o.Path), v.version, e.Machine)
 	}
-	v.v8Layout = layout
+	v.codes.layout = layout
 	missing := ""
 	// The type of a field ends the name of its constant, and changes.
 	at := func(prefix string) int {
@@ -138,24 +156,24 @@ func newV8(o Object, e *elf.File, syms []elf.Symbol, mem io.ReaderAt) (Runtime, 
 		missing = prefix
 		return 0
 	}
-	v.function, v.funcName = at("class_JSFunction__shared__"), at("class_SharedFunctionInfo__name_or_scope_info__")
+	v.heap.at.function, v.heap.at.funcName = at("class_JSFunction__shared__"), at("class_SharedFunctionInfo__name_or_scope_info__")
 	if n, ok := consts["class_SharedFunctionInfo__script_or_debug_info__HeapObject"]; ok {
-		v.script = n
+		v.heap.at.script = n
 	} else {
-		v.script = at("class_SharedFunctionInfo__script__")
+		v.heap.at.script = at("class_SharedFunctionInfo__script__")
 	}
-	v.scriptName, v.source, v.lineEnds = at("class_Script__name__"), at("class_Script__source__"), at("class_Script__line_ends__")
-	v.instance, v.bytecodes = at("class_Map__instance_type__"), at("class_BytecodeArray__data__")
-	v.firstVars, v.locals = at("scopeinfo_idx_first_vars"), at("scopeinfo_idx_ncontextlocals")
-	v.offContext, v.offFunction = at("off_fp_context_or_frame_type"), at("off_fp_function")
-	v.offBytecode, v.offOffset = at("off_fp_bytecode_array"), at("off_fp_bytecode_offset")
-	v.kindBaseline = uint32(at("CodeKindBaseline"))
-	t := &v.types
+	v.heap.at.scriptName, v.heap.at.source, v.heap.at.lineEnds = at("class_Script__name__"), at("class_Script__source__"), at("class_Script__line_ends__")
+	v.heap.at.instance, v.heap.at.bytecodes = at("class_Map__instance_type__"), at("class_BytecodeArray__data__")
+	v.heap.at.firstVars, v.heap.at.locals = at("scopeinfo_idx_first_vars"), at("scopeinfo_idx_ncontextlocals")
+	v.heap.at.offContext, v.heap.at.offFunction = at("off_fp_context_or_frame_type"), at("off_fp_function")
+	v.heap.at.offBytecode, v.heap.at.offOffset = at("off_fp_bytecode_array"), at("off_fp_bytecode_offset")
+	v.heap.types.baseline = uint32(at("CodeKindBaseline"))
+	t := &v.heap.types
 	t.function, t.shared = uint16(at("type_JSFunction__")), uint16(at("type_SharedFunctionInfo__"))
 	t.scope, t.script, t.code = uint16(at("type_ScopeInfo__")), uint16(at("type_Script__")), uint16(at("type_Code__"))
 	t.bytecodes, t.builtinExit = uint16(at("type_BytecodeArray__")), uint16(at("frametype_BuiltinExitFrame"))
 	t.firstNonstring = uint16(at("FirstNonstringType"))
-	if t.stream = t.code; v.code == 0 {
+	if t.stream = t.code; v.codes.layout.code == 0 {
 		t.stream = uint16(at("type_InstructionStream__"))
 	}
 	if missing != "" || !v.sane() {
@@ -192,9 +210,9 @@ func (v *v8) sane() bool {
 	in := func(most int, list ...int) bool {
 		return !slices.ContainsFunc(list, func(n int) bool { return n < 8 || n > most || n%8 != 0 })
 	}
-	return in(v8FunctionBytes-8, v.function) && in(v8SharedBytes-8, v.funcName, v.script) && in(v8ScriptBytes-8, v.scriptName, v.source, v.lineEnds) &&
-		v.instance == 12 && v.bytecodes >= 40 && v.bytecodes <= v8BytecodeBytes && v.offContext == -8 && v.offFunction == -16 && v.offBytecode == -32 && v.offOffset == -40 &&
-		v.firstVars >= 3 && v.firstVars <= 8 && v.locals > 0 && v.locals < v.firstVars
+	return in(v8FunctionBytes-8, v.heap.at.function) && in(v8SharedBytes-8, v.heap.at.funcName, v.heap.at.script) && in(v8ScriptBytes-8, v.heap.at.scriptName, v.heap.at.source, v.heap.at.lineEnds) &&
+		v.heap.at.instance == 12 && v.heap.at.bytecodes >= 40 && v.heap.at.bytecodes <= v8BytecodeBytes && v.heap.at.offContext == -8 && v.heap.at.offFunction == -16 && v.heap.at.offBytecode == -32 && v.heap.at.offOffset == -40 &&
+		v.heap.at.firstVars >= 3 && v.heap.at.firstVars <= 8 && v.heap.at.locals > 0 && v.heap.at.locals < v.heap.at.firstVars
 }
 
 // Name implements Runtime.
@@ -214,8 +232,8 @@ func (v *v8) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 	r := &taking.Recipe{RootBytes: 8, Room: v8Room}
 	copy(r.Roots[:], roots)
 	r.Scan = taking.Scan{
-		Function: v.offFunction, Context: v.offContext, Also: v.offBytecode, AlsoBytes: v8BytecodeBytes, Bytes: v8FunctionBytes,
-		Chain: [2]taking.Link{{At: v.function, Bytes: v8SharedBytes}, {At: v.script, Bytes: v8ScriptBytes}},
+		Function: v.heap.at.offFunction, Context: v.heap.at.offContext, Also: v.heap.at.offBytecode, AlsoBytes: v8BytecodeBytes, Bytes: v8FunctionBytes,
+		Chain: [2]taking.Link{{At: v.heap.at.function, Bytes: v8SharedBytes}, {At: v.heap.at.script, Bytes: v8ScriptBytes}},
 	}
 	foresee(r, append([]Span{{v.root.Addr, 8}}, last.Spans...))
 	return r
@@ -223,12 +241,12 @@ func (v *v8) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 
 // Begin implements Managed. What was read of code is read again once in each walk that needs it.
 func (v *v8) Begin() (changed bool) {
-	v.epoch++
-	v.budget = maxV8Budget
-	if v.epoch%v8Forget == 0 {
-		clear(v.instances)
+	v.codes.epoch++
+	v.heap.budget = maxV8Budget
+	if v.codes.epoch%v8Forget == 0 {
+		clear(v.heap.instances)
 	}
-	return v.epoch == 1
+	return v.codes.epoch == 1
 }
 
 // v8Forget is after how many walks the types of maps are read anew.
@@ -236,12 +254,12 @@ const v8Forget = 1 << 10
 
 // Owns implements unwind.Runtime: generated code, and builtins, which the object of V8 has without tables.
 func (v *v8) Owns(pc uint64) bool {
-	generated, bare := v.origin(pc)
+	generated, bare := v.codes.origin(pc)
 	return generated || bare
 }
 
 // read is n bytes of the process, nil if they cannot be read or enough was read for this stack.
-func (v *v8) read(addr uint64, n int) []byte {
+func (v *v8Heap) read(addr uint64, n int) []byte {
 	if v.budget--; v.budget < 0 {
 		return nil
 	}
@@ -255,12 +273,12 @@ func tagged(w uint64) bool { return w&3 == 1 && w > 1<<12 && w < 1<<47 }
 func smi(w uint64) (int, bool) { return int(int32(w >> 32)), uint32(w) == 0 }
 
 // is tells whether the object whose first word is w has this instance type.
-func (v *v8) is(w uint64, want uint16) bool {
+func (v *v8Heap) is(w uint64, want uint16) bool {
 	t, ok := v.instanceType(w)
 	return ok && t == want
 }
 
-func (v *v8) instanceType(w uint64) (uint16, bool) {
+func (v *v8Heap) instanceType(w uint64) (uint16, bool) {
 	if !tagged(w) {
 		return 0, false
 	}
@@ -270,7 +288,7 @@ func (v *v8) instanceType(w uint64) (uint16, bool) {
 		if b == nil {
 			return 0, false
 		}
-		if t = binary.NativeEndian.Uint16(b[v.instance:]); len(v.instances) < 1<<14 {
+		if t = binary.NativeEndian.Uint16(b[v.at.instance:]); len(v.instances) < 1<<14 {
 			v.instances[w] = t
 		}
 	}
@@ -278,7 +296,7 @@ func (v *v8) instanceType(w uint64) (uint16, bool) {
 }
 
 // object is n bytes of an object of this type, nil if it is none.
-func (v *v8) object(ptr uint64, n int, want uint16) []byte {
+func (v *v8Heap) object(ptr uint64, n int, want uint16) []byte {
 	if !tagged(ptr) {
 		return nil
 	}
@@ -293,7 +311,7 @@ func (v *v8) object(ptr uint64, n int, want uint16) []byte {
 func (v *v8) Key(mem Memory, late io.ReaderAt, f *Frame) (Key, bool) {
 	shared := mem.Bytes(f.Code, v8SharedBytes)
 	if shared == nil {
-		if shared = v.read(f.Code, v8SharedBytes); shared == nil {
+		if shared = v.heap.read(f.Code, v8SharedBytes); shared == nil {
 			return Key{}, false
 		}
 	}
@@ -301,49 +319,47 @@ func (v *v8) Key(mem Memory, late io.ReaderAt, f *Frame) (Key, bool) {
 }
 
 func (v *v8) key(mem Memory, shared []byte, f *Frame) (k Key, ok bool) {
-	if !v.is(word(shared, 0), v.types.shared) {
+	if !v.heap.is(word(shared, 0), v.heap.types.shared) {
 		return k, false
 	}
-	k = Key{Code: f.Code, Name: word(shared, v.funcName), File: word(shared, v.script), First: word32(shared, v.flagsAt()+4)}
+	k = Key{Code: f.Code, Name: word(shared, v.heap.at.funcName), File: word(shared, v.heap.at.script), First: word32(shared, v.flagsAt()+4)}
 	script := mem.Bytes(k.File-1, v8ScriptBytes)
 	if script == nil && tagged(k.File) {
-		script = v.read(k.File-1, v8ScriptBytes)
+		script = v.heap.read(k.File-1, v8ScriptBytes)
 	}
-	if script != nil && v.is(word(script, 0), v.types.script) {
+	if script != nil && v.heap.is(word(script, 0), v.heap.types.script) {
 		k.Lines = word(script, v8ScriptID)
 	}
 	return k, true
 }
 
 // flagsAt is where the flags of a SharedFunctionInfo are, behind its script and four short numbers.
-func (v *v8) flagsAt() int { return v.script + 16 }
+func (v *v8) flagsAt() int { return v.heap.at.script + 16 }
 
 // Function implements Runtime.
 func (v *v8) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
-	name, ok := v.name(k.Name)
+	name, ok := v.heap.name(k.Name)
 	if !ok {
 		return nil, false
 	}
 	fn := &Function{Name: name}
 	if k.Lines != 0 {
-		script := v.object(k.File, v8ScriptBytes, v.types.script)
+		script := v.heap.object(k.File, v8ScriptBytes, v.heap.types.script)
 		if script == nil || word(script, v8ScriptID) != k.Lines {
 			return nil, false
 		}
 		// The name of a script may be anything: what its loader has said.
-		fn.File, _ = v.text(word(script, v.scriptName), maxText)
+		fn.File, _ = v.heap.text(word(script, v.heap.at.scriptName), maxText)
 		fn.File = strings.TrimPrefix(fn.File, "file://")
 		if l := v.lines(script); l != nil {
 			fn.lines = l
 		}
 	}
 	if fn.Name == "" {
-		if fn.Name = "(anonymous)"; k.Lines == 0 {
-			return nil, false // a builtin without a name
-		}
+		fn.Name, fn.Stub = "(anonymous)", k.Lines == 0
 	}
 	// What was read is the function's only if it still is what it was.
-	b := v.read(f.Code, v8SharedBytes)
+	b := v.heap.read(f.Code, v8SharedBytes)
 	if b == nil {
 		return nil, false
 	}
@@ -352,7 +368,7 @@ func (v *v8) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 }
 
 // name is that of a function, or what V8 has inferred for one without.
-func (v *v8) name(ptr uint64) (string, bool) {
+func (v *v8Heap) name(ptr uint64) (string, bool) {
 	if _, ok := smi(ptr); ok {
 		return "", true
 	}
@@ -368,15 +384,15 @@ func (v *v8) name(ptr uint64) (string, bool) {
 	}
 	// ScopeInfo: its map, flags, counts and positions, then the names of variables in contexts, unless they are in a table of their own, then what
 	// each is; then its function's name and place, and the inferred name, where it has these.
-	head := v.read(ptr-1, 8*(1+v.firstVars))
+	head := v.read(ptr-1, 8*(1+v.at.firstVars))
 	if head == nil {
 		return "", false
 	}
-	n, ok := smi(word(head, 8*(1+v.locals)))
+	n, ok := smi(word(head, 8*(1+v.at.locals)))
 	if !ok || n < 0 || n > 1<<16 {
 		return "", false
 	}
-	at := 1 + v.firstVars
+	at := 1 + v.at.firstVars
 	if n < 75 { // kScopeInfoMaxInlinedLocalNamesSize
 		at += 2 * n
 	} else {
@@ -426,7 +442,7 @@ const (
 )
 
 // text is a string's, cut after so many characters.
-func (v *v8) text(ptr uint64, most int) (string, bool) {
+func (v *v8Heap) text(ptr uint64, most int) (string, bool) {
 	units, ok := v.units(nil, ptr, most+1, 0)
 	if !ok {
 		return "", false
@@ -443,7 +459,7 @@ func (v *v8) text(ptr uint64, most int) (string, bool) {
 }
 
 // units appends the characters of a string, up to so many, to list.
-func (v *v8) units(list []uint16, ptr uint64, most, depth int) ([]uint16, bool) {
+func (v *v8Heap) units(list []uint16, ptr uint64, most, depth int) ([]uint16, bool) {
 	for ; depth < maxV8StringDepth; depth++ {
 		if !tagged(ptr) {
 			return list, false
@@ -531,7 +547,7 @@ func (l *v8Lines) line(at uint64, _ int) int {
 
 // lines are those of a script, of which the beginning is given.
 func (v *v8) lines(script []byte) *v8Lines {
-	key := v8Text{word(script, v8ScriptID), word(script, v.source)}
+	key := v8Text{word(script, v8ScriptID), word(script, v.heap.at.source)}
 	if l, ok := v.texts[key]; ok {
 		return l
 	}
@@ -539,7 +555,7 @@ func (v *v8) lines(script []byte) *v8Lines {
 	if !ok {
 		return nil
 	}
-	units, ok := v.units(nil, key.source, maxV8Source, 0)
+	units, ok := v.heap.units(nil, key.source, maxV8Source, 0)
 	if !ok || len(units) >= maxV8Source {
 		return nil
 	}
@@ -644,7 +660,7 @@ const v8Prologue = 160
 // place tells by the code around pc where its return address is.
 func (v *v8) place(pc uint64) int {
 	const before, after = 4, 32
-	b := v.read(pc-before, before+after)
+	b := v.heap.read(pc-before, before+after)
 	if b == nil {
 		return returnAtFP
 	}
@@ -659,8 +675,8 @@ func (v *v8) place(pc uint64) int {
 	case epilogue(here) != returnAtFP:
 		return epilogue(here)
 	}
-	if generated, _ := v.origin(pc); generated {
-		if c := v.codeAt(pc); c != nil && !c.entered(pc) {
+	if generated, _ := v.codes.origin(pc); generated {
+		if c := v.codes.codeAt(pc); c != nil && !c.entered(pc) {
 			return returnAtSP
 		}
 	}

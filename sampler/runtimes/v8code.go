@@ -31,17 +31,17 @@ type v8Site struct{ position, shared uint64 }
 // entered tells whether the frame of the code is complete at pc.
 func (c *v8Code) entered(pc uint64) bool { return c.frame == 0 || pc >= c.frame }
 
-func (v *v8) optimised(c *v8Code) bool { return c.kind > v.kindBaseline }
+func (v *v8Codes) optimised(c *v8Code) bool { return c.kind > v.heap.types.baseline }
 
 // codeAt is the code that holds pc, nil if none is known.
-func (v *v8) codeAt(pc uint64) *v8Code {
-	i, _ := slices.BinarySearchFunc(v.codes, pc, func(c *v8Code, pc uint64) int { return cmp.Compare(c.start, pc+1) })
+func (v *v8Codes) codeAt(pc uint64) *v8Code {
+	i, _ := slices.BinarySearchFunc(v.list, pc, func(c *v8Code, pc uint64) int { return cmp.Compare(c.start, pc+1) })
 	if i > 0 {
-		if c := v.codes[i-1]; pc < c.end {
+		if c := v.list[i-1]; pc < c.end {
 			if c.seen == v.epoch {
 				return c
 			}
-			if b := v.read(c.addr, v8CodeBytes); b != nil && bytes.Equal(b, c.head) {
+			if b := v.heap.read(c.addr, v8CodeBytes); b != nil && bytes.Equal(b, c.head) {
 				c.seen = v.epoch
 				return c
 			}
@@ -51,7 +51,7 @@ func (v *v8) codeAt(pc uint64) *v8Code {
 }
 
 // searchCode looks backwards from pc for the object that holds it.
-func (v *v8) searchCode(pc uint64) *v8Code {
+func (v *v8Codes) searchCode(pc uint64) *v8Code {
 	const page = 4 << 10
 	// An object begins some words before its instructions, which begin on a boundary of 16.
 	end := pc &^ 7
@@ -60,7 +60,7 @@ func (v *v8) searchCode(pc uint64) *v8Code {
 		if generated, _ := v.origin(from); !generated {
 			return nil
 		}
-		b := v.read(from, int(end-from))
+		b := v.heap.read(from, int(end-from))
 		if b == nil {
 			return nil
 		}
@@ -82,14 +82,14 @@ func (v *v8) searchCode(pc uint64) *v8Code {
 }
 
 // streamMap tells whether w is the map of what holds code.
-func (v *v8) streamMap(w uint64) bool {
+func (v *v8Codes) streamMap(w uint64) bool {
 	if !tagged(w) || w&7 != 1 {
 		return false
 	}
 	is, ok := v.streams[w]
 	if !ok {
 		// Pages of maps begin with their own map... which all maps have: its type is not asked, only that of w.
-		is = v.is(w, v.types.stream)
+		is = v.heap.is(w, v.heap.types.stream)
 		if len(v.streams) > 1<<16 {
 			clear(v.streams)
 		}
@@ -99,7 +99,7 @@ func (v *v8) streamMap(w uint64) bool {
 }
 
 // covers tells whether the object at addr, whose map is that of what holds code, has pc.
-func (v *v8) covers(addr, pc uint64) bool {
+func (v *v8Codes) covers(addr, pc uint64) bool {
 	_, b := v.codeOf(addr)
 	if b == nil {
 		return false
@@ -109,77 +109,79 @@ func (v *v8) covers(addr, pc uint64) bool {
 }
 
 // codeOf is the Code of the object at addr that holds code.
-func (v *v8) codeOf(addr uint64) (code uint64, b []byte) {
-	if v.code != 0 {
-		return addr, v.read(addr, v8CodeBytes)
+func (v *v8Codes) codeOf(addr uint64) (code uint64, b []byte) {
+	if v.layout.code != 0 {
+		return addr, v.heap.read(addr, v8CodeBytes)
 	}
-	w := v.read(addr, 16)
+	w := v.heap.read(addr, 16)
 	if w == nil {
 		return 0, nil
 	}
 	ptr := word(w, 8)
-	b = v.object(ptr, v8CodeBytes, v.types.code)
-	if b == nil || word(b, v.stream)-1 != addr {
+	b = v.heap.object(ptr, v8CodeBytes, v.heap.types.code)
+	if b == nil || word(b, v.layout.stream)-1 != addr {
 		return 0, nil
 	}
 	return ptr - 1, b
 }
 
-func (v *v8) bounds(code uint64, b []byte) (start, end uint64) {
-	size := word32(b, v.size)
+func (v *v8Codes) bounds(code uint64, b []byte) (start, end uint64) {
+	size := word32(b, v.layout.size)
 	if size == 0 || size > maxV8Code {
 		return 0, 0
 	}
-	if start = code + uint64(v.code); v.code == 0 {
-		start = word(b, v.start)
+	if start = code + uint64(v.layout.code); v.layout.code == 0 {
+		start = word(b, v.layout.start)
 	}
 	return start, start + uint64(size)
 }
 
 // openCode reads the description of the code in the object at addr, nil if it does not hold pc.
-func (v *v8) openCode(addr, pc uint64) *v8Code {
+func (v *v8Codes) openCode(addr, pc uint64) *v8Code {
 	at, b := v.codeOf(addr)
 	if b == nil {
 		return nil
 	}
-	c := &v8Code{addr: at, head: b, seen: v.epoch, kind: word32(b, v.flags) & 15}
+	c := &v8Code{addr: at, head: b, seen: v.epoch, kind: word32(b, v.layout.flags) & 15}
 	if c.start, c.end = v.bounds(at, b); pc < c.start || pc >= c.end {
 		return nil
 	}
-	if code := v.read(c.start, int(min(v8Prologue, c.end-c.start))); code != nil {
+	if code := v.heap.read(c.start, int(min(v8Prologue, c.end-c.start))); code != nil {
 		if i := bytes.Index(code, v8Entry); i >= 0 {
 			c.frame = c.start + uint64(i+len(v8Entry))
 		}
 	}
 	switch {
-	case c.kind == v.kindBaseline:
-		c.bytecodes, c.positions = word(b, v.deopt), v.byteArray(word(b, v.positions))
-		if !v.isBytecodes(c.bytecodes) { // InterpreterData, which leads to it
-			if d := v.read(c.bytecodes-1, 16); d != nil && tagged(c.bytecodes) {
+	case c.kind == v.heap.types.baseline:
+		c.bytecodes, c.positions = word(b, v.layout.deopt), v.heap.byteArray(word(b, v.layout.positions))
+		if !v.heap.isBytecodes(c.bytecodes) { // InterpreterData, which leads to it
+			if d := v.heap.read(c.bytecodes-1, 16); d != nil && tagged(c.bytecodes) {
 				c.bytecodes = word(d, 8)
 			}
 		}
 	case v.optimised(c):
-		c.positions = v.byteArray(word(b, v.positions))
-		v.readInlined(c, word(b, v.deopt))
+		c.positions = v.heap.byteArray(word(b, v.layout.positions))
+		v.readInlined(c, word(b, v.layout.deopt))
 	}
 	// It is what was read only if it is the same code still.
-	if again := v.read(at, v8CodeBytes); again == nil || !bytes.Equal(again, b) {
+	if again := v.heap.read(at, v8CodeBytes); again == nil || !bytes.Equal(again, b) {
 		return nil
 	}
-	v.codes = slices.DeleteFunc(v.codes, func(o *v8Code) bool { return o.start < c.end && c.start < o.end })
-	if len(v.codes) >= maxV8Codes {
-		v.codes = v.codes[:0]
+	v.list = slices.DeleteFunc(v.list, func(o *v8Code) bool { return o.start < c.end && c.start < o.end })
+	if len(v.list) >= maxV8Codes {
+		v.list = v.list[:0]
 	}
-	i, _ := slices.BinarySearchFunc(v.codes, c.start, func(o *v8Code, s uint64) int { return cmp.Compare(o.start, s) })
-	v.codes = slices.Insert(v.codes, i, c)
+	i, _ := slices.BinarySearchFunc(v.list, c.start, func(o *v8Code, s uint64) int { return cmp.Compare(o.start, s) })
+	v.list = slices.Insert(v.list, i, c)
 	return c
 }
 
-func (v *v8) isBytecodes(ptr uint64) bool { return v.object(ptr, 8, v.types.bytecodes) != nil }
+func (v *v8Heap) isBytecodes(ptr uint64) bool {
+	return v.object(ptr, 8, v.types.bytecodes) != nil
+}
 
 // byteArray is the content of an array of bytes; nil also if there is something else.
-func (v *v8) byteArray(ptr uint64) []byte {
+func (v *v8Heap) byteArray(ptr uint64) []byte {
 	n, ok := v.length(ptr)
 	if !ok || n <= 0 || n > maxV8Table {
 		return nil
@@ -188,7 +190,7 @@ func (v *v8) byteArray(ptr uint64) []byte {
 }
 
 // length is what arrays have behind their map.
-func (v *v8) length(ptr uint64) (int, bool) {
+func (v *v8Heap) length(ptr uint64) (int, bool) {
 	if !tagged(ptr) {
 		return 0, false
 	}
@@ -205,33 +207,33 @@ func (v *v8) length(ptr uint64) (int, bool) {
 }
 
 // readInlined reads what deoptimization data tells of a code's functions.
-func (v *v8) readInlined(c *v8Code, ptr uint64) {
-	n, ok := v.length(ptr)
-	if !ok || n <= v.deoptInlining+1 || n > 1<<16 {
+func (v *v8Codes) readInlined(c *v8Code, ptr uint64) {
+	n, ok := v.heap.length(ptr)
+	if !ok || n <= v.layout.deoptInlining+1 || n > 1<<16 {
 		return
 	}
-	d := v.read(ptr-1+16, 8*(v.deoptInlining+2))
+	d := v.heap.read(ptr-1+16, 8*(v.layout.deoptInlining+2))
 	if d == nil {
 		return
 	}
-	shared := word(d, 8*v.deoptShared)
-	if v.wrapped && tagged(shared) {
-		b := v.read(shared-1, 16)
+	shared := word(d, 8*v.layout.deoptShared)
+	if v.layout.wrapped && tagged(shared) {
+		b := v.heap.read(shared-1, 16)
 		if b == nil {
 			return
 		}
 		shared = word(b, 8)
 	}
-	if v.object(shared, v8SharedBytes, v.types.shared) == nil {
+	if v.heap.object(shared, v8SharedBytes, v.heap.types.shared) == nil {
 		return
 	}
-	if exits, ok := smi(word(d, 8*(v.deoptInlining+1))); ok && exits > 0 && uint64(exits) < c.end-c.start {
+	if exits, ok := smi(word(d, 8*(v.layout.deoptInlining+1))); ok && exits > 0 && uint64(exits) < c.end-c.start {
 		c.exits = c.start + uint64(exits)
 	}
-	sites := v.byteArray(word(d, 8*v.deoptInlining))
-	literals, ok := v.length(word(d, 8*v.deoptLiterals))
+	sites := v.heap.byteArray(word(d, 8*v.layout.deoptInlining))
+	literals, ok := v.heap.length(word(d, 8*v.layout.deoptLiterals))
 	if len(sites) > 0 && ok && literals > 0 && literals < 1<<16 {
-		list := v.read(word(d, 8*v.deoptLiterals)-1+16, 8*literals)
+		list := v.heap.read(word(d, 8*v.layout.deoptLiterals)-1+16, 8*literals)
 		if list == nil {
 			return
 		}
@@ -240,7 +242,7 @@ func (v *v8) readInlined(c *v8Code, ptr uint64) {
 			if id := word32(sites, i+8); id < uint32(literals) {
 				// A weak pointer has one bit more.
 				s.shared = word(list, 8*int(id)) &^ 2
-				if v.object(s.shared, v8SharedBytes, v.types.shared) == nil {
+				if v.heap.object(s.shared, v8SharedBytes, v.heap.types.shared) == nil {
 					s.shared = 0
 				}
 				s.shared--
@@ -316,15 +318,15 @@ func (v *v8) Identify(owned []unwind.Owned, mem Memory, st *Stack) {
 // frame appends the functions that one frame is of.
 func (v *v8) frame(o *unwind.Owned, mem Memory, st *Stack) {
 	pc := o.Set.PC
-	generated, _ := v.origin(pc)
+	generated, _ := v.codes.origin(pc)
 	var code *v8Code
 	if generated {
-		code = v.codeAt(pc)
+		code = v.codes.codeAt(pc)
 	}
 	if o.Top {
 		if place := v.place(pc); place != returnAtFP {
 			// Its frame is not there yet, or not any more.
-			if code != nil && v.optimised(code) && code.shared != 0 && v.shared(mem, code.shared) {
+			if code != nil && v.codes.optimised(code) && code.shared != 0 && v.shared(mem, code.shared) {
 				st.Frames = append(st.Frames, Frame{Code: code.shared})
 			}
 			return
@@ -342,7 +344,7 @@ func (v *v8) frame(o *unwind.Owned, mem Memory, st *Stack) {
 	switch w := word(f, 32); {
 	case tagged(w):
 		function = word(f, 24)
-	case w&1 == 0 && w>>1 == uint64(v.types.builtinExit):
+	case w&1 == 0 && w>>1 == uint64(v.heap.types.builtinExit):
 		// BuiltinExitFrame: new.target and the function stand behind the return address.
 		if b := mem.Bytes(fp+16, 16); b != nil {
 			function = word(b, 8)
@@ -356,23 +358,28 @@ func (v *v8) frame(o *unwind.Owned, mem Memory, st *Stack) {
 	if fn == nil {
 		return
 	}
-	if t, ok := v.instanceType(word(fn, 0)); !ok || t < v.types.function || t > v.types.function+v8FunctionKinds {
+	if t, ok := v.heap.instanceType(word(fn, 0)); !ok || t < v.heap.types.function || t > v.heap.types.function+v8FunctionKinds {
 		return
 	}
-	ptr := word(fn, v.function)
+	ptr := word(fn, v.heap.at.function)
 	if !tagged(ptr) || !v.shared(mem, ptr-1) {
 		return
+	}
+	if shared := mem.Bytes(ptr-1, v8SharedBytes); !tagged(word(shared, v.heap.at.funcName)) {
+		if script := mem.Bytes(word(shared, v.heap.at.script)-1, v8ScriptBytes); script == nil || !v.heap.is(word(script, 0), v.heap.types.script) {
+			return // a builtin without a name, as what resumes async functions
+		}
 	}
 	fr := Frame{Addr: fp, Code: ptr - 1}
 	switch {
 	case code == nil && !generated:
 		fr.At = v.interpreted(o, f, fr.Code, mem, st)
 	case code == nil:
-	case code.kind == v.kindBaseline:
+	case code.kind == v.heap.types.baseline:
 		if word(f, 8) == code.bytecodes {
 			fr.At = v.baseline(code, pc, o.Top, mem, st)
 		}
-	case v.optimised(code):
+	case v.codes.optimised(code):
 		if code.shared != fr.Code {
 			break // code of one function in the frame of another: it is at its very beginning or end
 		}
@@ -395,9 +402,9 @@ func (v *v8) foresee(function, also uint64, mem Memory, st *Stack) {
 		}
 		b := mem.Bytes(ptr-1, n)
 		if b == nil {
-			b = v.read(ptr-1, n)
+			b = v.heap.read(ptr-1, n)
 		}
-		if b == nil || want != 0 && !v.is(word(b, 0), want) {
+		if b == nil || want != 0 && !v.heap.is(word(b, 0), want) {
 			return nil
 		}
 		if s := (Span{ptr - 1, n}); !slices.Contains(st.Spans, s) {
@@ -406,11 +413,11 @@ func (v *v8) foresee(function, also uint64, mem Memory, st *Stack) {
 		return b
 	}
 	if fn := get(function, v8FunctionBytes, 0); fn != nil {
-		if b := get(word(fn, v.function), v8SharedBytes, v.types.shared); b != nil {
-			get(word(b, v.script), v8ScriptBytes, v.types.script)
+		if b := get(word(fn, v.heap.at.function), v8SharedBytes, v.heap.types.shared); b != nil {
+			get(word(b, v.heap.at.script), v8ScriptBytes, v.heap.types.script)
 		}
 	}
-	get(also, v8BytecodeBytes, v.types.bytecodes)
+	get(also, v8BytecodeBytes, v.heap.types.bytecodes)
 }
 
 // v8FunctionKinds is how many instance types of functions follow the first: constructors of classes and of builtins.
@@ -419,7 +426,7 @@ const v8FunctionKinds = 24
 // shared tells whether a SharedFunctionInfo is at addr, as it was copied or is, and foresees it and its script.
 func (v *v8) shared(mem Memory, addr uint64) bool {
 	b := mem.Bytes(addr, v8SharedBytes)
-	return b != nil && v.is(word(b, 0), v.types.shared)
+	return b != nil && v.heap.is(word(b, 0), v.heap.types.shared)
 }
 
 // inlinedFrames appends the function that a position is in, and those that it was inlined into, up to outer.
@@ -452,18 +459,18 @@ type v8Table struct{ bytecodes, table, size uint64 }
 // position is the position of the bytecode at offset at, -1 being the entry, one more than its offset in the source; 0: not known.
 func (v *v8) position(ptr uint64, at int64, mem Memory, st *Stack) uint64 {
 	b := mem.Bytes(ptr-1, v8BytecodeBytes)
-	if b == nil || !v.is(word(b, 0), v.types.bytecodes) {
+	if b == nil || !v.heap.is(word(b, 0), v.heap.types.bytecodes) {
 		return 0
 	}
 	n, ok := smi(word(b, 8))
 	if !ok || at < -1 || at >= int64(n) {
 		return 0
 	}
-	t := v8Table{ptr, word(b, v.bytecodePositions), word(b, 8)}
+	t := v8Table{ptr, word(b, v.codes.layout.bytecodePositions), word(b, 8)}
 	list, ok := v.tables[t]
 	if !ok {
-		list = slices.Clone(v.byteArray(t.table))
-		if again := v.read(ptr-1, v8BytecodeBytes); again == nil || word(again, v.bytecodePositions) != t.table || word(again, 8) != t.size {
+		list = slices.Clone(v.heap.byteArray(t.table))
+		if again := v.heap.read(ptr-1, v8BytecodeBytes); again == nil || word(again, v.codes.layout.bytecodePositions) != t.table || word(again, 8) != t.size {
 			return 0
 		}
 		if len(v.tables) >= maxV8Tables {
@@ -486,7 +493,7 @@ func (v *v8) interpreted(o *unwind.Owned, f []byte, shared uint64, mem Memory, s
 	if !tagged(ptr) || !ok || o.Top {
 		return 0 // while bytecode runs, its offset is in a register
 	}
-	return v.position(ptr, int64(at)-int64(v.bytecodes-1), mem, st)
+	return v.position(ptr, int64(at)-int64(v.heap.at.bytecodes-1), mem, st)
 }
 
 // baseline is the position of pc in baseline code.
@@ -495,7 +502,7 @@ func (v *v8) baseline(c *v8Code, pc uint64, top bool, mem Memory, st *Stack) uin
 	if !ok || len(v.sizes) == 0 {
 		return 0
 	}
-	code := v.read(c.bytecodes-1+uint64(v.bytecodes), n)
+	code := v.heap.read(c.bytecodes-1+uint64(v.heap.at.bytecodes), n)
 	if code == nil {
 		return 0
 	}
@@ -538,7 +545,7 @@ func (v *v8) bytecodeLength(ptr uint64, mem Memory) (int, bool) {
 		return 0, false
 	}
 	b := mem.Bytes(ptr-1, v8BytecodeBytes)
-	if b == nil || !v.is(word(b, 0), v.types.bytecodes) {
+	if b == nil || !v.heap.is(word(b, 0), v.heap.types.bytecodes) {
 		return 0, false
 	}
 	n, ok := smi(word(b, 8))
