@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,7 +118,7 @@ func TestV8Random(t *testing.T) {
 					n := pipe.Stats().Scripts
 					x = Scripts{x.Placed + n.Placed, x.Loose + n.Loose, x.Unnamed + n.Unnamed, x.Unseen + n.Unseen}
 				}
-				bad, whole, frames := 0, 0, 0
+				bad, lines, whole, frames := 0, 0, 0, 0
 				for n, stack := range got.stacks {
 					if !got.cut[n] {
 						whole++
@@ -131,16 +132,20 @@ func TestV8Random(t *testing.T) {
 						}
 						fmt.Sscan(at[j+1:], &line)
 						frames++
-						if why := wrongLine(source, stack, i, name, line); why != "" {
+						switch why := wrongLine(source, stack, i, name, line); why {
+						case "":
+						case elsewhere:
+							lines++
+						default:
 							if bad++; bad < 5 {
 								t.Errorf("%s: %s:\n  %s", f, why, strings.Join(stack[:min(len(stack), 12)], "\n  "))
 							}
 						}
 					}
 				}
-				t.Logf("%d stacks, %d whole, %d frames of the program, %d wrong, %+v, ends %v", len(got.stacks), whole, frames, bad, x, got.ends)
-				if n := len(got.stacks); n < want/2 || bad > 0 || whole*100 < 97*n || frames < 2*n || x.Unnamed*20 > x.Placed {
-					t.Errorf("%d stacks, %d whole, %d frames, %d wrong, %+v", n, whole, frames, bad, x)
+				t.Logf("%d stacks, %d whole, %d frames of the program, %d wrong, %d in another line of their function, %+v, ends %v", len(got.stacks), whole, frames, bad, lines, x, got.ends)
+				if n := len(got.stacks); n < want/2 || bad > 0 || lines*100 > frames || whole*100 < 97*n || frames < 2*n || x.Unnamed*20 > x.Placed {
+					t.Errorf("%d stacks, %d whole, %d frames, %d wrong, %d in another line, %+v", n, whole, frames, bad, lines, x)
 				}
 			})
 		}
@@ -159,27 +164,34 @@ func wrongLine(source, stack []string, i int, name string, line int) string {
 	if line > len(source) {
 		return "there is no such line"
 	}
-	if name != "(anonymous)" && !strings.Contains(strings.Join(source, "\n"), strings.TrimPrefix(strings.TrimPrefix(name, "get "), "set ")) {
+	if name[0] != '(' && name[0] != '<' && !strings.Contains(strings.Join(source, "\n"), strings.TrimPrefix(strings.TrimPrefix(name, "get "), "set ")) {
 		return "there is no such function"
 	}
 	if i == 0 || line == 0 {
 		return ""
 	}
 	callee, at := nameAndPlace(stack[i-1])
-	if !strings.Contains(at, "truth.js") || callee == "(anonymous)" {
+	if !strings.Contains(at, "truth.js") || callee[0] == '(' || callee[0] == '<' {
 		return ""
 	}
-	text := source[line-1]
-	for _, calls := range called[callee] {
-		if strings.Contains(text, calls) {
-			return ""
+	calls := func(text string) bool {
+		return strings.Contains(text, callee) || slices.ContainsFunc(called[callee], func(c string) bool { return strings.Contains(text, c) })
+	}
+	if calls(source[line-1]) {
+		return ""
+	}
+	// Of a function of many lines: a call in optimised code may have the position of another one.
+	from := slices.IndexFunc(source, func(l string) bool { return strings.Contains(l, "function "+name+"(") })
+	for n := from; from >= 0 && n < len(source) && source[n] != "}"; n++ {
+		if calls(source[n]) {
+			return elsewhere
 		}
-	}
-	if strings.Contains(text, callee) {
-		return ""
 	}
 	return "it does not call " + callee
 }
+
+// elsewhere: the function does call that, but from another line.
+const elsewhere = "elsewhere"
 
 // called are the ways in which functions are called other than by their names.
 var called = map[string][]string{
