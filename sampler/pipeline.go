@@ -352,7 +352,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	if t.space == nil {
 		return p.cut(t, c, frame0, noMaps), state
 	}
-	p.manage(t)
+	manage(p, t)
 	frames, end, sure := p.walks.surely(t, c, &u)
 	p.readScript(t, c, &u, frames)
 	if p.cfg.Verify {

@@ -221,7 +221,7 @@ func (t *target) managed() runtimes.Managed {
 }
 
 // manage prepares the runtime of a process for a walk.
-func (p *Pipeline) manage(t *target) {
+func manage(p *Pipeline, t *target) {
 	if !p.cfg.Scripts {
 		return
 	}

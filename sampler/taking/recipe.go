@@ -107,7 +107,7 @@ func Follow(k Kernel, tid int, r *Recipe, b *Buffer, pages int) {
 	b.singles, b.links, b.part, b.near = 0, 0, 0, len(b.Blocks)
 	b.guess(k, tid, r)
 	if r.Scan.Bytes > 0 {
-		b.scan(k, tid, &r.Scan)
+		scan(b, k, tid, &r.Scan)
 	}
 	for i := 0; i < MaxRoots && r.Roots[i].Addr != 0; i++ {
 		root := b.have(k, tid, r.Roots[i].Addr, r.RootBytes)
@@ -133,7 +133,7 @@ func Follow(k Kernel, tid int, r *Recipe, b *Buffer, pages int) {
 //
 //go:nosplit
 //go:norace
-func (b *Buffer) scan(k Kernel, tid int, s *Scan) {
+func scan(b *Buffer, k Kernel, tid int, s *Scan) {
 	end := b.StackAddr + uint64(b.NStack)
 	for i, n := 64, 0; i+16 <= b.NStack && n < maxScanned; i += 8 {
 		at := b.StackAddr + uint64(i)
