@@ -416,13 +416,6 @@ func (v *v8Heap) name(ptr uint64) (string, bool) {
 		case !ok:
 			return "", false
 		case t < v.types.firstNonstring:
-			if i+1 < words && tagged(word(b, 8*i+8)) {
-				if h := v.read(word(b, 8*i+8)-1, 8); h == nil {
-					return "", false
-				} else if next, ok := v.instanceType(word(h, 0)); ok && next < v.types.firstNonstring {
-					continue // the variable of a class, in front of the name
-				}
-			}
 			s, ok := v.text(w, maxText)
 			if !ok || s != "" {
 				return s, ok
