@@ -20,5 +20,5 @@
 // Sources: CPython Include/cpython/{code,unicodeobject,bytesobject}.h, Include/internal/{pycore_frame,pycore_runtime,pycore_dict,
 // pycore_interpframe_structs,pycore_debug_offsets}.h and Objects/{locations.md,lnotab_notes.txt} of 3.8 to 3.14. PHP Zend/zend_{globals,compile,types,string,generators,fibers}.h, zend_{execute,generators,fibers,builtin_functions}.c
 // and main/SAPI.c of 8.2 and 8.4. V8 src/objects/{code,script,scope-info,shared-function-info,string}.{h,tq}, src/codegen/source-position{.h,-table.cc},
-// src/execution/frame-constants.h, src/baseline/bytecode-offset-iterator.h of 10.2 to 13.6, and the v8dbg constants of node 18, 20, 22 and 24.
+// src/execution/frame-constants.h, src/baseline/bytecode-offset-iterator.h of 10.2 and 11.3, and the v8dbg constants of node 18 and 20.
 package runtimes

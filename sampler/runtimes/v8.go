@@ -74,8 +74,6 @@ type v8Layout struct {
 var v8Layouts = map[[2]uint32]v8Layout{
 	{10, 2}: {functionCode: 48, functionData: 8, deopt: 16, positions: 24, flags: 48, size: 40, code: 128, bytecodePositions: 32, deoptLiterals: 2, deoptShared: 6, deoptInlining: 7},
 	{11, 3}: {functionCode: 48, functionData: 8, deopt: 16, positions: 24, stream: 32, start: 40, flags: 48, size: 56, bytecodePositions: 32, deoptLiterals: 2, deoptShared: 6, deoptInlining: 7},
-	{12, 4}: {functionCode: 24, functionData: 8, deopt: 8, positions: 16, stream: 32, start: 40, flags: 48, size: 52, bytecodePositions: 24, deoptLiterals: 2, deoptShared: 6, deoptInlining: 7},
-	{13, 6}: {functionData: 8, deopt: 8, positions: 16, stream: 32, start: 40, flags: 52, size: 56, bytecodePositions: 24, deoptLiterals: 3, deoptShared: 7, deoptInlining: 8, wrapped: true},
 }
 
 // Bytes of objects that are looked at.
@@ -142,7 +140,7 @@ func newV8(o Object, e *elf.File, syms []elf.Symbol, mem io.ReaderAt) (Runtime, 
 	v.version = fmt.Sprintf("%d.%d.%d", major, minor, number(v8Build))
 	layout, ok := v8Layouts[[2]uint32{major, minor}]
 	if !ok || e.Machine != elf.EM_X86_64 {
-		return nil, fmt.Errorf("%s: V8 of version %s for %s is not known, its scripts are not shown (known: 10.2, 11.3, 12.4, 13.6, as in node 18, 20, 22, 24, for x86-64)", path.Base(o.Path), v.version, e.Machine)
+		return nil, fmt.Errorf("%s: V8 of version %s for %s is not known, its scripts are not shown (known: 10.2 and 11.3, as in node 18 and 20, for x86-64)", path.Base(o.Path), v.version, e.Machine)
 	}
 	v.codes.layout = layout
 	missing := ""
