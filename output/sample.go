@@ -23,7 +23,7 @@ type Frame struct {
 	Inlined bool     // Func was inlined into the next frame (outward); PC is the same there
 	Kernel  bool     // a frame of the kernel
 	Script  bool     // a frame of a script: Module is its interpreter, and PC is in the native frame that runs it; no Offset
-	How     string   // method that found the frame: "regs", "sframe", "eh_frame", "code", "fp", "backchain", "signal", "runtime"; of a script the interpreter: "python", "php", "ruby", "java", "lua"
+	How     string   // method that found the frame: "regs", "sframe", "eh_frame", "code", "fp", "backchain", "signal", "runtime"; of a script the interpreter: "python", "php", "ruby", "java", "lua", "node"
 	Mapping *Mapping // nil if PC lies in no mapped file
 }
 

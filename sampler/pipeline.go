@@ -63,6 +63,8 @@ type Target interface {
 type Code interface {
 	// Module returns the object that covers pc, and pc in its own numbering.
 	Module(pc uint64) (*module.Module, uint64, bool)
+	// Origin implements unwind.Origins.
+	Origin(pc uint64) (code, object bool)
 	// Function returns the function that covers pc by the unwind tables.
 	Function(pc uint64) (module.Function, bool)
 }

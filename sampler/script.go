@@ -153,7 +153,8 @@ func (p *Pipeline) runtime(t *target, mem io.ReaderAt) runtimes.Runtime {
 			continue
 		}
 		s.looked[m] = true
-		rt, err := runtimes.Recognise(runtimes.Object{Path: m.Path, Bias: m.Bias, Open: func() (runtimes.File, error) { return m.OpenFile() }}, mem)
+		rt, err := runtimes.Recognise(runtimes.Object{Path: m.Path, Bias: m.Bias, Open: func() (runtimes.File, error) { return m.OpenFile() },
+			Origin: func(pc uint64) (generated, bare bool) { return t.origin(pc, m) }}, mem)
 		if err != nil {
 			p.warnScripts(t.pid, err)
 		}
@@ -165,6 +166,20 @@ func (p *Pipeline) runtime(t *target, mem io.ReaderAt) runtimes.Runtime {
 		break
 	}
 	return s.runtime
+}
+
+// origin tells whether pc is in generated code, or in code of m that has no table.
+func (t *target) origin(pc uint64, m *module.Module) (generated, bare bool) {
+	code, object := t.space.Origin(pc)
+	if !code || !object {
+		return code, false
+	}
+	// V8 maps its builtins a second time, near the code that it generates.
+	if of, _, ok := t.space.Module(pc); !ok || of != m && of.Path != m.Path {
+		return false, false
+	}
+	_, err := t.space.Row(pc, unwind.EHFrame)
+	return false, err != nil
 }
 
 // warnScripts tells once why scripts of a process are not shown.
@@ -204,6 +219,9 @@ func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User, frame
 	}
 	switch rt := rt.(type) {
 	case runtimes.Managed:
+		if len(c.Roots) == 0 && p.cfg.Live {
+			p.copyScript(t, c, rt)
+		}
 		w.load(c.StackAddr, c.Stack, c.Beyond, c.Blocks)
 		w.stack.Reset()
 		rt.Identify(p.walks.owned, w.memory, &w.stack)
@@ -347,7 +365,7 @@ func (k *memoryKernel) Gather(tid int, from []unix.RemoteIovec, buf []byte) int 
 }
 
 // copyScript adds the interpreter's memory to a capture of a thread that has not run since.
-func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Interpreter) {
+func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Runtime) {
 	s := &t.thread(c.TID).script
 	if len(s.roots) == 0 {
 		return
@@ -364,7 +382,13 @@ func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Interpr
 			b.NBeyond, b.NBlocks, b.NRoots = 0, 0, 0
 			taking.Follow(&memoryKernel{mem: t.space}, c.TID, rt.Recipe(s.roots, &w.stack), b, -1)
 			w.load(c.StackAddr, c.Stack, b.Beyond, b.Blocks[:b.NBlocks])
-			rt.Frames(w.memory, t.space, b.Roots[:b.NRoots], &w.stack)
+			switch rt := rt.(type) {
+			case runtimes.Managed:
+				rt.Identify(p.walks.owned, w.memory, &w.stack)
+				continue
+			case runtimes.Interpreter:
+				rt.Frames(w.memory, t.space, b.Roots[:b.NRoots], &w.stack)
+			}
 			if !w.stack.Short {
 				break
 			}

@@ -232,6 +232,8 @@ type Object struct {
 	Path string
 	Bias uint64 // address in the process = address in the file + Bias
 	Open func() (File, error)
+	// Origin tells whether an address is in generated code, or in code of this object that has no table.
+	Origin func(pc uint64) (generated, bare bool)
 }
 
 // File is its content.
@@ -244,7 +246,7 @@ type File interface {
 func Candidate(file string) bool {
 	name := path.Base(file)
 	return strings.Contains(name, "python") || strings.Contains(name, "libphp") || strings.Contains(name, "libruby") || strings.Contains(name, "liblua") ||
-		name == "libjvm.so" || !strings.Contains(name, ".so")
+		strings.Contains(name, "libnode") || name == "libjvm.so" || !strings.Contains(name, ".so")
 }
 
 // Recognise finds the interpreter that an object is. Both results are nil if it is none. An error says why one that it is cannot be
@@ -274,6 +276,8 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 			low, high = min(low, s.Value), max(high, s.Value)
 		}
 		switch {
+		case s.Name == v8Known:
+			return newV8(o, e, list, mem)
 		case s.Name == "executor_globals":
 			globals = s.Size
 			fallthrough

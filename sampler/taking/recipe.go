@@ -42,6 +42,7 @@ type Recipe struct {
 	Guess   [MaxGuess]unix.RemoteIovec
 	Guesses int
 	Room    int // bytes for all of it
+	Scan    Scan
 }
 
 // Sub is what a part of an element leads to: it has a pointer at offset At to Bytes that are copied too.
@@ -67,6 +68,20 @@ type Hop struct {
 	State, Closure byte
 	Kept           int
 }
+
+// Scan looks through the copied stack for what may be frames of a runtime that keeps an object's pointer in each, and has those objects copied
+// that were not foreseen. A pointer to an object has the lowest two bits 01.
+type Scan struct {
+	// Bytes of each object; 0: there is nothing to look for. A frame is where a word is the address of one further up the stack, and the words
+	// at Function and Context from there are pointers to objects.
+	Bytes             int
+	Function, Context int
+	Also, AlsoBytes   int     // another such word, copied if it is a pointer
+	Chain             [2]Link // what the object leads to
+}
+
+// maxScanned is how many frames are looked at.
+const maxScanned = 64
 
 // Root is a state that an interpreter has of a thread.
 type Root struct {
@@ -134,6 +149,9 @@ func Follow(k Kernel, tid int, r *Recipe, b *Buffer, pages int) {
 	b.pagemap = pages
 	b.singles, b.links, b.part, b.near = 0, 0, 0, len(b.Blocks)
 	b.guess(k, tid, r)
+	if r.Scan.Bytes > 0 {
+		scan(b, k, tid, &r.Scan)
+	}
 	for i := 0; i < MaxRoots && r.Roots[i].Addr != 0; i++ {
 		for addr := r.Roots[i].Addr; addr != 0 && b.NRoots < MaxRoots && !rooted(b, addr); {
 			root := b.have(k, tid, addr, r.RootBytes)
@@ -197,6 +215,36 @@ func hop(b *Buffer, k Kernel, tid int, h *Hop, root []byte) uint64 {
 		return 0
 	}
 	return binary.NativeEndian.Uint64(v[h.Kept:])
+}
+
+// scan copies the objects of frames on the stack.
+//
+//go:nosplit
+//go:norace
+func scan(b *Buffer, k Kernel, tid int, s *Scan) {
+	end := b.StackAddr + uint64(b.NStack)
+	for i, n := 64, 0; i+16 <= b.NStack && n < maxScanned; i += 8 {
+		at := b.StackAddr + uint64(i)
+		up := binary.NativeEndian.Uint64(b.Stack[i:])
+		if up <= at || up >= end || up&7 != 0 {
+			continue
+		}
+		object := binary.NativeEndian.Uint64(b.Stack[i+s.Function:])
+		if binary.NativeEndian.Uint64(b.Stack[i+s.Context:])&3 != 1 || object&3 != 1 {
+			continue
+		}
+		n++
+		e := b.have(k, tid, object-1, s.Bytes)
+		for j := 0; j < len(s.Chain) && e != nil; j++ {
+			if object = binary.NativeEndian.Uint64(e[s.Chain[j].At:]); object&3 != 1 {
+				break
+			}
+			e = b.have(k, tid, object-1, s.Chain[j].Bytes)
+		}
+		if also := binary.NativeEndian.Uint64(b.Stack[i+s.Also:]); also&3 == 1 {
+			b.have(k, tid, also-1, s.AlsoBytes)
+		}
+	}
 }
 
 // guess copies what the recipe foresees.

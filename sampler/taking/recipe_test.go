@@ -296,3 +296,24 @@ func TestAreas(t *testing.T) {
 		}
 	}
 }
+
+// TestScan: objects of frames on the stack, and what they lead to, are copied; words that only look like frames are not followed.
+func TestScan(t *testing.T) {
+	const stack, object, next = 0x10000, 0x20000, 0x30000
+	b := &Buffer{Stack: make([]byte, 512), NStack: 512, StackAddr: stack, Beyond: make([]byte, 1<<12)}
+	frame := func(at int, up, function, context uint64) {
+		binary.NativeEndian.PutUint64(b.Stack[at:], up)
+		binary.NativeEndian.PutUint64(b.Stack[at-16:], function)
+		binary.NativeEndian.PutUint64(b.Stack[at-8:], context)
+	}
+	frame(104, stack+200, object+1, 0x40001)
+	frame(200, stack+100, object+0x101, 0x40001) // leads back
+	frame(264, stack+400, object+0x201, 0x40000) // no context
+	frame(400, stack+500, object+0x302, 0x40001) // no object
+	k := &machine{t: t, low: object, high: next + 0x100}
+	r := &Recipe{Room: 1 << 12, Scan: Scan{Function: -16, Context: -8, Also: -32, Bytes: 32, AlsoBytes: 8, Chain: [2]Link{{At: 8, Bytes: 16}}}}
+	Follow(k, 7, r, b, -1)
+	if len(k.asked) != 1 || k.asked[0] != [2]uint64{object, 32} || b.NBlocks != 1 || b.Blocks[0].Addr != object || b.Blocks[0].Len != 32 {
+		t.Errorf("%#x is read, %+v copied", k.asked, b.Blocks[:b.NBlocks])
+	}
+}

@@ -1,0 +1,127 @@
+package runtimes
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"testing"
+
+	"sfsample/regs"
+	"sfsample/sampler/taking"
+	"sfsample/unwind"
+)
+
+// rubbishV8 is a V8 in memory of any contents.
+func rubbishV8(b []byte, version [2]uint32) *v8 {
+	heap := &v8Heap{mem: rubbish(b), instances: map[uint64]uint16{}}
+	heap.at = v8Fields{function: 24, script: 32, funcName: 16, scriptName: 16, source: 8, lineEnds: 56, instance: 12, bytecodes: 56, firstVars: 3, locals: 2, offContext: -8, offFunction: -16, offBytecode: -32, offOffset: -40}
+	heap.types = v8Types{function: 1, shared: 2, scope: 3, script: 4, code: 5, stream: 5, bytecodes: 6, firstNonstring: 1, baseline: 1}
+	v := &v8{heap: heap, codes: &v8Codes{heap: heap, layout: v8Layouts[version], streams: map[uint64]bool{}}, tables: map[v8Table][]byte{}, texts: map[v8Text]*v8Lines{}}
+	v.codes.origin = func(pc uint64) (generated, bare bool) { return pc&1 == 0, pc&1 == 1 }
+	return v
+}
+
+// TestV8Rubbish has memory of any contents decoded: it ends, within its bounds.
+func TestV8Rubbish(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		b := make([]byte, 8*(1+r.IntN(100)))
+		for j := 0; j < len(b); j += 8 {
+			// Small integers, pointers, what instance types are in, and any.
+			binary.NativeEndian.PutUint64(b[j:], []uint64{r.Uint64N(9) << 32, 0x2001 + 8*r.Uint64N(1<<10), r.Uint64N(8) << 32, r.Uint64()}[r.IntN(4)])
+		}
+		page := make([]byte, 1<<14)
+		rubbish(b).ReadAt(page, 0x2000)
+		mem := Memory{unwind.Region{Addr: 0x2000, Bytes: page}}
+		for version := range v8Layouts {
+			v := rubbishV8(b, version)
+			v.Begin()
+			var owned []unwind.Owned
+			for i := range 50 {
+				o := unwind.Owned{Frame: i, Top: i == 0, Set: regs.Set{PC: 0x2000 + r.Uint64N(1<<12)}}
+				o.Set.SetReg(regs.AMD64.FP, 0x2000+8*r.Uint64N(1<<10))
+				o.Set.SetReg(regs.AMD64.SP, 0x2000)
+				owned = append(owned, o)
+				var to regs.Set
+				var m unwind.Memory
+				m.Reset(0x2000, page, nil)
+				v.Caller(&o.Set, o.Top, &m, &to)
+			}
+			var st Stack
+			v.Identify(owned, mem, &st)
+			n := 0
+			for _, s := range st.Segments {
+				n += s.N
+			}
+			if n != len(st.Frames) || n > len(owned)*(maxV8Inlined+1) {
+				t.Fatalf("%d frames in segments, %d in all", n, len(st.Frames))
+			}
+			if g := v.Recipe([]taking.Root{{Addr: 0x2000}}, &st); g.Guesses > taking.MaxGuess {
+				t.Fatalf("%d areas", g.Guesses)
+			}
+			for i := range st.Frames {
+				if k, ok := v.Key(mem, nil, &st.Frames[i]); ok {
+					if fn, ok := v.Function(nil, &st.Frames[i], k); ok && len(fn.Name) > 8*maxText {
+						t.Errorf("a name of %d bytes", len(fn.Name))
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestV8Positions: the table is that of a function whose listing (node --print-bytecode) has positions 208 S at 0, 208 E at 3, 219 S at 6, 219 E at 9
+// and 228 S at 13.
+func TestV8Positions(t *testing.T) {
+	table := []byte{0x01, 0xac, 0x06, 0x02, 0x18, 0x07, 0x00, 0x06, 0x2c, 0x07, 0x00, 0x08, 0x24}
+	for _, tt := range []struct{ at, want int64 }{{-1, 202}, {0, 208}, {2, 208}, {3, 208}, {5, 208}, {6, 219}, {9, 219}, {12, 219}, {13, 228}, {99, 228}} {
+		p, _ := v8PositionAt(table, tt.at)
+		at, id, ok := v8Position(p)
+		if !ok || id != 0 || int64(at)-1 != tt.want {
+			t.Errorf("at %d: %d, inlined %d, %t; want %d", tt.at, int64(at)-1, id, ok, tt.want)
+		}
+	}
+	for at, want := range map[int64]uint64{8: 219, 9: 228, 13: 0} {
+		if _, next := v8PositionAt(table, at); next != 0 && next>>1-1 != want || next == 0 && want != 0 {
+			t.Errorf("behind %d: %d, want %d", at, int64(next>>1)-1, want)
+		}
+	}
+	for cut := range table {
+		v8PositionAt(table[:cut], 99)
+	}
+}
+
+// TestV8Within: between two positions only the functions are sure that both are in.
+func TestV8Within(t *testing.T) {
+	at := func(id, pos uint64) uint64 { return id<<31 | (pos+1)<<1 }
+	// 1 and 4 are in the function itself, 2 and 3 in 1; 5 in itself.
+	c := &v8Code{inlined: []v8Site{{position: at(0, 9)}, {position: at(1, 8)}, {position: at(1, 7)}, {position: at(0, 6)}, {position: at(5, 5)}}}
+	for _, tt := range []struct{ p, q, want uint64 }{{0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {2, 1, 1}, {1, 2, 1}, {2, 3, 1}, {2, 4, 0}, {2, 0, 0}, {5, 5, 5}, {5, 1, 0}, {9, 9, 0}} {
+		if got := c.within(at(tt.p, 1), at(tt.q, 2)); got != tt.want<<31 {
+			t.Errorf("%d and %d: %#x, want %d", tt.p, tt.q, got, tt.want)
+		}
+	}
+}
+
+// TestV8Epilogue: where the return address is while code returns.
+func TestV8Epilogue(t *testing.T) {
+	pad := []byte{0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc}
+	for _, tt := range []struct {
+		code []byte
+		want int
+	}{
+		{[]byte{0xc3}, returnAtSP},
+		{[]byte{0xc2, 8, 0}, returnAtSP},
+		{[]byte{0x59, 0x48, 0x83, 0xc4, 8, 0x51, 0xc3}, returnAtSP},                // pop rcx; add rsp,8; push rcx; ret
+		{[]byte{0x48, 0x83, 0xc4, 8, 0x51, 0xc3}, returnInRCX},                     // behind the pop
+		{[]byte{0x51, 0xc3}, returnInRCX},                                          //
+		{[]byte{0x41, 0x5a, 0x48, 0x8d, 0x24, 0xcc, 0x41, 0x52, 0xc3}, returnAtSP}, // pop r10; lea rsp,[rsp+rcx*8]; push r10; ret
+		{[]byte{0x48, 0x8d, 0x24, 0xcc, 0x41, 0x52, 0xc3}, returnInR10},
+		{[]byte{0x59, 0x90}, returnAtFP},
+		{[]byte{0x48, 0x83, 0xc4, 8, 0xc3}, returnAtFP}, // what it drops is not known to be its own
+		{nil, returnAtFP},
+	} {
+		if got := v8Epilogue(append(append([]byte(nil), tt.code...), pad...)); got != tt.want {
+			t.Errorf("% x: %d, want %d", tt.code, got, tt.want)
+		}
+	}
+}
