@@ -382,17 +382,18 @@ func (h *hotspot) seek(pc uint64) *blob {
 	if !ok || pc < head.begin || pc >= head.end {
 		return nil
 	}
+	label := h.text(head.name)
+	kind := kindOf(label)
+	switch {
+	case kind != compiledBlob && kind != nativeBlob:
+		head.m = methodHead{}
+	case head.m.entry < head.begin || head.m.entry >= head.end:
+		return nil
+	}
 	if b := h.blobs[addr]; b != nil && b.blobHead == head {
 		return b
 	}
-	b := &blob{blobHead: head, label: h.text(head.name)}
-	b.kind = kindOf(b.label)
-	switch {
-	case b.kind != compiledBlob && b.kind != nativeBlob:
-		b.m = methodHead{}
-	case b.m.entry < b.begin || b.m.entry >= b.end:
-		return nil
-	}
+	b := &blob{blobHead: head, kind: kind, label: label}
 	if len(h.blobs) >= maxBlobs {
 		clear(h.blobs)
 		clear(h.byPC)
