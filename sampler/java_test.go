@@ -72,11 +72,10 @@ func TestJavaTruth(t *testing.T) {
 func checkJava(t *testing.T, p *teller, least int) {
 	n, bad := 0, 0
 	var x Scripts
-	names := testPipeline(nil).cfg.Names // of libjvm they are read once
+	cfg := scriptPipeline().cfg // with what was read of libjvm
 	for s := p.next(t); s != nil; s = p.next(t) {
 		n++
-		pipe := scriptPipeline()
-		pipe.cfg.Names = names
+		pipe := NewPipeline(cfg)
 		d := dumpOne(t, pipe, p.Process.Pid, s.TID, StopAuto)
 		for d.Stack == nil || d.Call != "read" { // it is on its way to where it blocks
 			d = dumpOne(t, pipe, p.Process.Pid, s.TID, StopAuto)

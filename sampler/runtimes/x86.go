@@ -80,7 +80,7 @@ func decodeX86(b []byte) (x x86Insn) {
 	for ; i < len(b) && i < 14; i++ {
 		if c := b[i]; c == 0x66 {
 			short = true
-		} else if c != 0xf2 && c != 0xf3 && c != 0xf0 && c != 0x64 && c != 0x65 && c != 0x2e && c != 0x36 && c != 0x3e && c != 0x26 {
+		} else if c != 0xf2 && c != 0xf3 && c != 0xf0 && c != 0x64 && c != 0x65 && c != 0x2e && c != 0x36 && c != 0x3e && c != 0x26 && c != 0x67 {
 			break
 		}
 	}

@@ -95,8 +95,11 @@ func newDepths(code []byte, entry, frame int) depths {
 				}
 			}
 		}
-		if lost = lost || f.sizes[at] == 0; f.sizes[at] == 0 { // this is no instruction that is known: what is behind it?
-			f.state[at], f.sizes[at] = conflicting, 1
+		if f.sizes[at] == 0 { // no instruction that is known: where the next begins is not known either
+			lost, f.sizes[at] = true, 1
+			if f.state[at] == 0 {
+				f.state[at] = conflicting
+			}
 		}
 		at += int(f.sizes[at])
 	}
