@@ -328,28 +328,53 @@ func (s *hotspotStep) entering(code []byte, off int) (r unwind.Reason, done bool
 	return up(ra, r, s.sp()+8)
 }
 
-// leaving: the frame of a method has been left: leave; pop r13; mov rsp,rbx; jmp r13.
-func (s *hotspotStep) leaving(code []byte, off int) (r unwind.Reason, done bool) {
+// left is how far the interpreter is with leaving a method's frame: leave; pop r13; mov rsp,rbx; jmp r13, or leave; ret.
+type left uint8
+
+const (
+	notLeft    left = iota
+	leftAtPop       // at pop r13
+	leftAtMove      // at mov rsp,rbx
+	leftAtJump      // at jmp r13
+	leftAtRet       // at ret
+)
+
+func leftAt(code []byte, off int) left {
 	behind := func(c ...byte) bool { return bytes.HasSuffix(code[:off], c) }
 	ahead := func(c ...byte) bool { return bytes.HasPrefix(code[off:], c) }
+	switch {
+	case behind(0xc9) && ahead(0x41, 0x5d):
+		return leftAtPop
+	case behind(0xc9, 0x41, 0x5d) && ahead(0x48, 0x8b, 0xe3):
+		return leftAtMove
+	case behind(0x41, 0x5d, 0x48, 0x8b, 0xe3) && ahead(0x41, 0xff, 0xe5):
+		return leftAtJump
+	case behind(0xc9) && ahead(0xc3):
+		return leftAtRet
+	}
+	return notLeft
+}
+
+// leaving: the frame of a method has been left.
+func (s *hotspotStep) leaving(code []byte, off int) (r unwind.Reason, done bool) {
+	at := leftAt(code, off)
 	sender, ok := s.reg(regRBX)
 	switch {
-	case behind(0xc9) && ahead(0x41, 0x5d) && ok:
-		ra, r := s.load(s.sp())
-		if r != 0 {
+	case at == notLeft:
+		return 0, false
+	case at == leftAtRet:
+		return s.leaf(0, false), true
+	case at == leftAtJump:
+		sender, ok = s.sp(), true
+	}
+	ra, known := s.reg(regR13)
+	if at == leftAtPop {
+		known = true
+		if ra, r = s.load(s.sp()); r != 0 {
 			return r, true
 		}
-		return s.same(ra, sender), true
-	case behind(0xc9, 0x41, 0x5d) && ahead(0x48, 0x8b, 0xe3) && ok:
-	case behind(0x41, 0x5d, 0x48, 0x8b, 0xe3) && ahead(0x41, 0xff, 0xe5):
-		sender = s.sp()
-	case behind(0xc9) && ahead(0xc3):
-		return s.leaf(0, false), true
-	default:
-		return 0, false
 	}
-	ra, ok := s.reg(regR13)
-	if !ok {
+	if !ok || !known {
 		return unwind.UnknownRegister, true
 	}
 	return s.same(ra, sender), true
