@@ -179,7 +179,7 @@ func (s *javaSink) Close() error { return nil }
 func TestJavaRandom(t *testing.T) {
 	classes := javaClasses(t)
 	for _, java := range javas(t) {
-		for _, options := range []string{"", "-Xint"} {
+		for _, options := range []string{"", "-Xint", "-XX:TieredStopAtLevel=1"} {
 			t.Run(javaVersion(java)+"/"+options, func(t *testing.T) {
 				p := startJava(t, java, classes, options, "random")
 				ctx, cancel := context.WithCancel(context.Background())

@@ -13,8 +13,8 @@ import (
 )
 
 // hotspot is a HotSpot on x86-64, by its vmStructs. What these do not tell is as in 17 to 25: the slots of an interpreter's frame
-// (cpu/x86/frame_x86.hpp), how scopes are written (share/code/debugInfo.hpp, share/utilities/unsigned5.hpp), the code of its prologues and
-// epilogues.
+// (cpu/x86/frame_x86.hpp), how scopes are written (share/code/debugInfo.hpp, share/utilities/unsigned5.hpp), and the code at
+// the entries of methods (cpu/x86/macroAssembler_x86.cpp, verified_entry).
 type hotspot struct {
 	mem     io.ReaderAt
 	version string

@@ -217,10 +217,10 @@ func (s *hotspotStep) compiled(b *blob, pc uint64) unwind.Reason {
 	}
 	if b.depths == nil {
 		code := b.bytes(s.h.mem)
-		if code == nil || b.frame < 16 {
+		if code == nil {
 			return unwind.Unreadable
 		}
-		b.depths = newDepths(code, int(b.m.entry-b.begin), int(b.frame-8))
+		b.depths = newDepths(code, int(b.m.entry-b.begin), int(max(b.frame, 8)-8))
 	}
 	switch d, ok := b.depths.at(pc - b.begin); {
 	case ok:

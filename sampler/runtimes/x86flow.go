@@ -65,11 +65,11 @@ func unpack(v int32) depth { return depth{uint64(v&^(1<<30)>>1) * 8, v&1 != 0} }
 const maxDepth = 1 << 20
 
 // newDepths follows code. Before the entry a method checks its receiver, without a frame; frame is the size of the whole frame, without the return
-// address. What nothing in the code leads to is entered with that: handlers of exceptions and of deoptimisation, and places in a table of
+// address; 0: it has none. What nothing in the code leads to is entered with that: handlers of exceptions and of deoptimisation, and places in a table of
 // jumps. That is not so for what is never run; where it contradicts the rest, nothing is known.
 func newDepths(code []byte, entry, frame int) depths {
 	f := follow{code: code, sizes: make([]uint8, len(code)), state: make([]int32, len(code)), first: make([]int32, len(code))}
-	whole := depth{uint64(frame), true}
+	whole := depth{uint64(frame), frame > 0}
 	f.code = unpatched(code, entry, frame)
 	f.enter(0, depth{})
 	f.enter(entry, depth{})
