@@ -61,13 +61,19 @@ func (d depth) pack() int32 {
 
 func unpack(v int32) depth { return depth{uint64(v&^(1<<30)>>1) * 8, v&1 != 0} }
 
-// maxDepth bounds a frame, in bytes.
-const maxDepth = 1 << 20
+// maxDepth bounds a frame, maxFollowed the code that is followed, in bytes.
+const (
+	maxDepth    = 1 << 20
+	maxFollowed = 1 << 20
+)
 
 // newDepths follows code. Before the entry a method checks its receiver, without a frame; frame is the size of the whole frame, without the return
 // address; 0: it has none. What nothing in the code leads to is entered with that: handlers of exceptions and of deoptimisation, and places in a table of
 // jumps. That is not so for what is never run; where it contradicts the rest, nothing is known.
 func newDepths(code []byte, entry, frame int) depths {
+	if len(code) > maxFollowed {
+		return depths{{}}
+	}
 	f := follow{code: code, sizes: make([]uint8, len(code)), state: make([]int32, len(code)), first: make([]int32, len(code))}
 	whole := depth{uint64(frame), frame > 0}
 	f.code = unpatched(code, entry, frame)
