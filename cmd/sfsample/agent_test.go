@@ -80,7 +80,7 @@ listen: 127.0.0.1:1
 		"name: {a: b}":                      "begins with a special character",
 		"tree: perhaps":                     ":1: --tree=perhaps: is a switch",
 		"output: otlp=localhost":            ":1: -o otlp=localhost: otlp=localhost: it is no address",
-		"output: x.folded":                  "no process given",
+		"output: x.folded":                  "an agent needs a choice of processes",
 		"name: a\noutput: x.folded":         "put %T into the name",
 		"name: a":                           "an agent's profiles go somewhere",
 		"name: a\noutput: x-%T\njson: true": "--json has no meaning without dump",

@@ -100,7 +100,7 @@ func hotspotLayouts(detached bool) hotspotLayout {
 	l := hotspotLayout{
 		major: 17,
 		cache: cacheLayout{heaps: 0x1000, callStub: 0x1008, listData: 8, heapMemory: 8, heapSegmap: 0x78, log2: 0x100, high: 8, lowEnd: 16, highEnd: 24, blockBytes: 16, blockUsed: 8},
-		blob: blobLayout{bytes: 352, name: vmInt{0x60, 8}, frameSize: vmInt{0x1c, 4}, frameComplete: vmInt{0x14, 4}, size: vmInt{12, 4},
+		blob: blobLayout{bytes: 352, name: vmInt{0x60, 8}, frameSize: vmInt{0x1c, 4}, size: vmInt{12, 4},
 			codeBegin: vmInt{0x20, 8}, codeEnd: vmInt{0x28, 8}},
 		method: methodLayout{method: vmInt{0x70, 8}, id: vmInt{0x130, 4}, entry: vmInt{0xe0, 8}, deopt: vmInt{0x80, 8}, origPC: vmInt{0x12c, 4}},
 		debug:  debugLayout{pcs: vmInt{0x10c, 4}, pcsEnd: vmInt{0x110, 4}, scopes: vmInt{0x78, 8}, metadata: vmInt{0x104, 4}, pcBytes: 16, pcScope: 4},
@@ -174,8 +174,7 @@ func checkHotSpot(t *testing.T, kind byte, b []byte) {
 	modifiedUTF8(b)
 	h.lay.decodeLines(b)
 	for i := range min(len(b), 64) {
-		prologue(b[i:])
-		epilogue(b, i, kind%2 == 0)
+		newDepths(b[i:], 0, 0x20).at(uint64(i))
 		behindCall(b[:i])
 	}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // hotspot is a HotSpot on x86-64, by its vmStructs. What these do not tell is as in 17 to 25: the slots of an interpreter's frame
-// (cpu/x86/frame_x86.hpp), how scopes are written (share/code/debugInfo.hpp, share/utilities/unsigned5.hpp), the code of its prologues and
-// epilogues.
+// (cpu/x86/frame_x86.hpp), how scopes are written (share/code/debugInfo.hpp, share/utilities/unsigned5.hpp), and the code at
+// the entries of methods (cpu/x86/macroAssembler_x86.cpp, verified_entry).
 type hotspot struct {
 	mem     io.ReaderAt
 	version string
@@ -59,7 +59,7 @@ type cacheLayout struct {
 type blobLayout struct {
 	bytes                          int // to read of its header
 	name, size                     vmInt
-	frameSize, frameComplete       vmInt
+	frameSize                      vmInt
 	codeBegin, codeEnd             vmInt
 	relative                       bool // these two are distances
 	mutable, mutableSize, relocate vmInt
@@ -195,7 +195,7 @@ func (l *hotspotLayout) read(v *vmStructs) {
 	l.cache.blockBytes, l.cache.blockUsed = v.size("HeapBlock"), v.field("HeapBlock::Header::_used")
 
 	l.blob.bytes = min(max(v.size("nmethod"), v.size("CodeBlob")), maxBlobBytes)
-	l.blob.name, l.blob.frameSize, l.blob.frameComplete, l.blob.size = v.num("CodeBlob::_name"), v.num("CodeBlob::_frame_size"), v.num("CodeBlob::_frame_complete_offset"), v.num("CodeBlob::_size")
+	l.blob.name, l.blob.frameSize, l.blob.size = v.num("CodeBlob::_name"), v.num("CodeBlob::_frame_size"), v.num("CodeBlob::_size")
 	if l.blob.relative = !v.has("CodeBlob::_code_begin"); l.blob.relative {
 		l.blob.codeBegin, l.blob.codeEnd = v.num("CodeBlob::_code_offset"), v.num("CodeBlob::_data_offset")
 	} else {
@@ -247,11 +247,12 @@ type codeHeap struct {
 // blob is a piece of code with what describes it.
 type blob struct {
 	blobHead
-	kind  blobKind
-	label string
-	code  []byte // if it was read
-	epoch uint64 // of the walk that it was used in
-	debug *debugInfo
+	kind   blobKind
+	label  string
+	code   []byte // if it was read
+	epoch  uint64 // of the walk that it was used in
+	debug  *debugInfo
+	depths depths // of a method, if asked for
 }
 
 // blobHead is what tells a blob from all others that were ever in its place.
@@ -259,7 +260,6 @@ type blobHead struct {
 	addr       uint64 // of the CodeBlob
 	begin, end uint64 // of its code
 	frame      uint64 // bytes of its frames, return address included; 0: they differ
-	complete   uint64 // distance from begin at which the frame stands
 	name       uint64
 	m          methodHead // zero, if it is no method
 }
@@ -382,17 +382,18 @@ func (h *hotspot) seek(pc uint64) *blob {
 	if !ok || pc < head.begin || pc >= head.end {
 		return nil
 	}
+	label := h.text(head.name)
+	kind := kindOf(label)
+	switch {
+	case kind != compiledBlob && kind != nativeBlob:
+		head.m = methodHead{}
+	case head.m.entry < head.begin || head.m.entry >= head.end:
+		return nil
+	}
 	if b := h.blobs[addr]; b != nil && b.blobHead == head {
 		return b
 	}
-	b := &blob{blobHead: head, label: h.text(head.name)}
-	b.kind = kindOf(b.label)
-	switch {
-	case b.kind != compiledBlob && b.kind != nativeBlob:
-		b.m = methodHead{}
-	case b.m.entry < b.begin || b.m.entry >= b.end:
-		return nil
-	}
+	b := &blob{blobHead: head, kind: kind, label: label}
 	if len(h.blobs) >= maxBlobs {
 		clear(h.blobs)
 		clear(h.byPC)
@@ -433,7 +434,6 @@ func (l *hotspotLayout) parse(addr uint64, b []byte) (blobHead, bool) {
 	}
 	b = b[l.cache.blockBytes:]
 	x := blobHead{addr: addr, begin: l.blob.codeBegin.in(b), end: l.blob.codeEnd.in(b), frame: 8 * uint64(uint32(l.blob.frameSize.in(b))), name: l.blob.name.in(b)}
-	x.complete = l.blob.frameComplete.in(b)
 	if l.blob.relative {
 		x.begin, x.end = addr+x.begin, addr+x.end
 	}

@@ -98,16 +98,19 @@ func (h *hotspot) interpretedAt(o *unwind.Owned, b *blob, mem Memory) (method, a
 	c := h.codelet(b, o.Set.PC)
 	fp, known := o.Set.Reg(regRBP)
 	entry := c.entry()
-	if o.Top && entry {
-		if !c.built(b.bytes(h.mem), b, o.Set.PC) {
-			m, ok := o.Set.Reg(regRBX)
-			if !ok || !h.enters(m, c) {
-				return 0, 0, false
-			}
-			return m, 0, true
+	code := b.bytes(h.mem)
+	sp := o.Set.R[regRSP]
+	if o.Top && entry && (!c.built(code, b, o.Set.PC) || known && fp+slotMethod&(1<<64-1) < sp) {
+		m, ok := o.Set.Reg(regRBX) // its frame does not hold it yet
+		if !ok || !h.enters(m, c) {
+			return 0, 0, false
 		}
+		return m, 0, true
 	}
-	if !known || fp < o.Set.R[regRSP] {
+	if o.Top && (code == nil || leftAt(code, int(o.Set.PC-b.begin)) != notLeft) {
+		return 0, 0, false // the frame pointer is the caller's already
+	}
+	if !known || fp < sp {
 		return 0, 0, false
 	}
 	m, ok := mem.Word(fp + slotMethod&(1<<64-1))
@@ -125,7 +128,7 @@ func (h *hotspot) interpretedAt(o *unwind.Owned, b *blob, mem Memory) (method, a
 	if r13, ok := o.Set.Reg(regR13); ok && x.holds(r13) {
 		return m, r13 - x.codes, true
 	}
-	if x.holds(slot) {
+	if x.holds(slot) && fp+slotBCP&(1<<64-1) >= sp {
 		at := slot - x.codes
 		if o.Top {
 			at = unknownLine // it is in r13, which is not known or in use

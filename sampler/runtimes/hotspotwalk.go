@@ -2,7 +2,6 @@ package runtimes
 
 import (
 	"bytes"
-	"encoding/binary"
 
 	"sfsample/regs"
 	"sfsample/unwind"
@@ -63,10 +62,7 @@ func (s *hotspotStep) caller() unwind.Reason {
 	case b.kind == framelessBlob:
 		return s.leaf(0, false)
 	case b.kind == compiledBlob || b.kind == nativeBlob:
-		if !s.top {
-			return s.full(b)
-		}
-		return s.compiled(b)
+		return s.compiled(b, pc)
 	case b.frame > 0 && !s.top:
 		return s.full(b)
 	case b.frame > 0:
@@ -214,88 +210,25 @@ func (s *hotspotStep) record() unwind.Reason {
 	return s.enter(ra, fp+16, up, true)
 }
 
-// compiled is a method's innermost frame.
-func (s *hotspotStep) compiled(b *blob) unwind.Reason {
-	code, off := b.bytes(s.h.mem), s.from.PC-b.begin
-	if code == nil {
-		return unwind.Unreadable
-	}
-	if s.from.PC < b.m.entry {
-		return s.leaf(0, false) // the inline cache is being checked
-	}
-	if off < b.complete {
-		if depth, saved := prologue(code[b.m.entry-b.begin : off]); depth+8 < b.frame || !saved {
-			return s.leaf(depth, saved)
-		}
+// compiled is a method's frame, whose size is known wherever its code is: pc lies in it, or in the call.
+func (s *hotspotStep) compiled(b *blob, pc uint64) unwind.Reason {
+	if s.from.PC == b.m.deopt {
 		return s.full(b)
 	}
-	if depth, ok := epilogue(code, int(off), b.kind == nativeBlob); ok {
-		return s.leaf(depth, depth > 0)
-	}
-	return s.full(b)
-}
-
-// prologue follows the code of a method from its entry on: depth is by how much it has moved the stack pointer, saved whether the caller's
-// frame pointer lies right below the return address.
-func prologue(code []byte) (depth uint64, saved bool) {
-	for len(code) > 0 {
-		n := 0
-		has := func(more int, prefix ...byte) bool {
-			if n = len(prefix) + more; !bytes.HasPrefix(code, prefix) || len(code) < n {
-				n = 0
-			}
-			return n > 0
+	if b.depths == nil {
+		code := b.bytes(s.h.mem)
+		if code == nil {
+			return unwind.Unreadable
 		}
-		switch {
-		case has(4, 0x89, 0x84, 0x24): // mov [rsp-N],eax: is there stack left?
-		case has(0, 0x55): // push rbp
-			depth, saved = depth+8, true
-		case has(1, 0x48, 0x83, 0xec): // sub rsp,N
-			depth += uint64(code[3])
-		case has(4, 0x48, 0x81, 0xec):
-			depth += uint64(binary.LittleEndian.Uint32(code[3:]))
-		case has(1, 0x48, 0x89, 0x6c, 0x24): // mov [rsp+N],rbp
-			saved = saved || uint64(code[4])+8 == depth
-		case has(4, 0x48, 0x89, 0xac, 0x24):
-			saved = saved || uint64(binary.LittleEndian.Uint32(code[4:]))+8 == depth
-		case has(0, 0x90), has(0, 0x66, 0x90), has(0, 0x66, 0x66, 0x90), has(0, 0x66, 0x66, 0x66, 0x90), has(0, 0x0f, 0x1f, 0x00), has(1, 0x0f, 0x1f, 0x40),
-			has(2, 0x0f, 0x1f, 0x44), has(2, 0x66, 0x0f, 0x1f, 0x44), has(4, 0x0f, 0x1f, 0x80), has(5, 0x0f, 0x1f, 0x84), has(5, 0x66, 0x0f, 0x1f, 0x84),
-			has(5, 0x66, 0x66, 0x0f, 0x1f, 0x84), has(5, 0x66, 0x66, 0x66, 0x0f, 0x1f, 0x84): // nop
-		case has(0, 0x48, 0x8b, 0xec), has(0, 0x48, 0x89, 0xe5): // mov rbp,rsp
-		default:
-			return depth, saved // what follows does not move it
-		}
-		code = code[n:]
+		b.depths = newDepths(code, int(b.m.entry-b.begin), int(max(b.frame, 8)-8))
 	}
-	return depth, saved
-}
-
-// epilogue tells, by the code around off, whether the frame has been left there but for depth bytes.
-func epilogue(code []byte, off int, native bool) (depth uint64, ok bool) {
-	at := func(i int, prefix ...byte) bool { return i >= 0 && i <= len(code) && bytes.HasPrefix(code[i:], prefix) }
-	poll := func(i int) bool { return at(i, 0x49, 0x3b, 0xa7) || at(i, 0x49, 0x3b, 0x67) } // cmp rsp,[r15+N]
-	vzeroupper := func(i int) bool { return at(i, 0xc5, 0xf8, 0x77) }
-	switch {
-	case at(off, 0x5d): // pop rbp
-		if n := off + 1; at(n, 0xc3) || poll(n) || vzeroupper(n) || at(n, 0x85, 0x05) || at(n, 0x41, 0x85) {
-			return 8, true
-		}
-	case poll(off), at(off, 0xc3), vzeroupper(off) && at(off-1, 0x5d):
-		return 0, true
-	case at(off, 0x0f, 0x87) && (at(off-7, 0x49, 0x3b, 0xa7) || at(off-4, 0x49, 0x3b, 0x67)): // ja behind it
-		return 0, true
-	case at(off, 0x4c, 0x8d, 0x15) && at(off+7, 0x4d, 0x89, 0x97), at(off, 0x4d, 0x89, 0x97) && at(off-7, 0x4c, 0x8d, 0x15),
-		at(off, 0xe9) && at(off-7, 0x4d, 0x89, 0x97) && at(off-14, 0x4c, 0x8d, 0x15): // lea r10,[rip]; mov [r15+N],r10; jmp
-		return 0, true
+	switch d, ok := b.depths.at(pc - b.begin); {
+	case ok:
+		return s.leaf(d.bytes, d.saved)
+	case s.top:
+		return unwind.UnknownRegister
 	}
-	if native { // behind leave, up to ret
-		for back := 1; back <= 24 && off-back >= 0; back++ {
-			if code[off-back] == 0xc9 && bytes.IndexByte(code[off:min(off+24, len(code))], 0xc3) >= 0 {
-				return 0, true
-			}
-		}
-	}
-	return 0, false
+	return s.full(b) // a call with an aligned stack
 }
 
 // interpreted is a frame of the interpreter, or code of it between frames.
@@ -395,28 +328,53 @@ func (s *hotspotStep) entering(code []byte, off int) (r unwind.Reason, done bool
 	return up(ra, r, s.sp()+8)
 }
 
-// leaving: the frame of a method has been left: leave; pop r13; mov rsp,rbx; jmp r13.
-func (s *hotspotStep) leaving(code []byte, off int) (r unwind.Reason, done bool) {
+// left is how far the interpreter is with leaving a method's frame: leave; pop r13; mov rsp,rbx; jmp r13, or leave; ret.
+type left uint8
+
+const (
+	notLeft    left = iota
+	leftAtPop       // at pop r13
+	leftAtMove      // at mov rsp,rbx
+	leftAtJump      // at jmp r13
+	leftAtRet       // at ret
+)
+
+func leftAt(code []byte, off int) left {
 	behind := func(c ...byte) bool { return bytes.HasSuffix(code[:off], c) }
 	ahead := func(c ...byte) bool { return bytes.HasPrefix(code[off:], c) }
+	switch {
+	case behind(0xc9) && ahead(0x41, 0x5d):
+		return leftAtPop
+	case behind(0xc9, 0x41, 0x5d) && ahead(0x48, 0x8b, 0xe3):
+		return leftAtMove
+	case behind(0x41, 0x5d, 0x48, 0x8b, 0xe3) && ahead(0x41, 0xff, 0xe5):
+		return leftAtJump
+	case behind(0xc9) && ahead(0xc3):
+		return leftAtRet
+	}
+	return notLeft
+}
+
+// leaving: the frame of a method has been left.
+func (s *hotspotStep) leaving(code []byte, off int) (r unwind.Reason, done bool) {
+	at := leftAt(code, off)
 	sender, ok := s.reg(regRBX)
 	switch {
-	case behind(0xc9) && ahead(0x41, 0x5d) && ok:
-		ra, r := s.load(s.sp())
-		if r != 0 {
+	case at == notLeft:
+		return 0, false
+	case at == leftAtRet:
+		return s.leaf(0, false), true
+	case at == leftAtJump:
+		sender, ok = s.sp(), true
+	}
+	ra, known := s.reg(regR13)
+	if at == leftAtPop {
+		known = true
+		if ra, r = s.load(s.sp()); r != 0 {
 			return r, true
 		}
-		return s.same(ra, sender), true
-	case behind(0xc9, 0x41, 0x5d) && ahead(0x48, 0x8b, 0xe3) && ok:
-	case behind(0x41, 0x5d, 0x48, 0x8b, 0xe3) && ahead(0x41, 0xff, 0xe5):
-		sender = s.sp()
-	case behind(0xc9) && ahead(0xc3):
-		return s.leaf(0, false), true
-	default:
-		return 0, false
 	}
-	ra, ok := s.reg(regR13)
-	if !ok {
+	if !ok || !known {
 		return unwind.UnknownRegister, true
 	}
 	return s.same(ra, sender), true

@@ -1,0 +1,165 @@
+package runtimes
+
+import (
+	"bytes"
+	"encoding/hex"
+	"strings"
+	"testing"
+)
+
+// code is bytes in hexadecimal, with blanks between them.
+func code(t *testing.T, s string) []byte {
+	t.Helper()
+	b, err := hex.DecodeString(strings.ReplaceAll(s, " ", ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestDecodeX86: each line is one instruction, as objdump of binutils 2.40 divides the code of HotSpot and of glibc.
+func TestDecodeX86(t *testing.T) {
+	for _, line := range strings.Split(`48 81 ec 90 00 00 00
+89 84 24 00 c0 fe ff
+44 89 4c 24 10
+c4 c1 79 7e c2
+4f 8d 1c d4
+c5 f9 7e c9
+c4 e3 79 61 46 10 18
+c4 e2 7d 17 c0
+c5 fe 6f 04 07
+c4 e1 fb 93 cf
+c5 f8 77
+62 f1 7c 48 10 07
+62 f3 75 20 3f c0 00
+62 e1 fe 28 6f 6c 0e ff
+49 3b a7 40 03 00 00
+4c 8d 15 f5 ff ff ff
+48 b8 01 02 03 04 05 06 07 08
+b8 20 00 00 00
+66 b8 20 00
+66 81 f9 e8 03
+48 c7 44 24 08 00 00 00 00
+f6 05 10 00 00 00 01
+f6 d0
+f7 c1 00 01 00 00
+48 f7 d8
+48 69 c0 10 27 00 00
+6b c0 0c
+66 0f 1f 84 00 00 00 00 00
+66 66 90
+f0 48 0f b1 0a
+f3 48 0f b8 c1
+66 0f 3a 63 06 18
+66 0f 38 17 c0
+0f ba e0 05
+66 0f 70 c0 4e
+e9 cd 00 00 00
+0f 84 8b 00 00 00
+75 e2
+ff 24 c5 00 10 40 00
+ff 14 25 00 10 40 00
+41 ff d2
+67 8d 51 ff
+65 48 8b 04 25 28 00 00 00
+c2 08 00
+c3
+0f 0b
+f3 a4`, "\n") {
+		b := code(t, line)
+		if x := decodeX86(append(bytes.Clone(b), bytes.Repeat([]byte{0x90}, 16)...)); x.size != len(b) {
+			t.Errorf("%s: %d bytes", line, x.size)
+		}
+		for n := range b {
+			if x := decodeX86(b[:n]); x.size > n {
+				t.Errorf("%s cut after %d: %d bytes", line, n, x.size)
+			}
+		}
+	}
+}
+
+// TestDepths: how deep the stack is at instructions of a method with a frame of 0x30 bytes below its return address, by what each
+// does to the stack pointer.
+func TestDepths(t *testing.T) {
+	const frame = 0x30
+	type want struct {
+		bytes uint64
+		saved bool
+		known bool
+	}
+	none, whole, more := want{0, false, true}, want{frame, true, true}, want{frame + 8, true, true}
+	pushed, unknown := want{8, true, true}, want{}
+	for _, tt := range []struct {
+		name string
+		code []string
+		want []want // at each
+	}{
+		{"a register on the stack meanwhile", []string{
+			"3b 46 08", "0f 85 00 10 00 00", // is it of this class?
+			"89 84 24 00 c0 fe ff", "55", "48 83 ec 28", // mov [rsp-N],eax; push rbp; sub rsp
+			"51", "85 d2", "74 04", "2b c1", "75 05", // push rcx; test; je pop rax; sub; jne pop rcx
+			"58", "eb 03", // pop rax; jmp behind the other pop
+			"eb 00", "59", // never run; pop rcx
+			"48 83 c4 28", "5d", // add rsp; pop rbp
+			"49 3b a7 40 03 00 00", "0f 87 01 00 00 00", "c3", // cmp rsp,[r15+N]; ja
+			"4c 8d 15 f5 ff ff ff", "4d 89 97 58 03 00 00", "e9 00 10 00 00", // the slow path of that
+			"e8 00 00 00 00", "48 83 2c 24 05", "e9 00 10 00 00"}, // call to what follows, to learn where it is; entered from outside
+			[]want{none, none, none, none, pushed, whole, more, more, more, more, more, whole, unknown, more, whole, pushed, none, none, none, none, none, none, whole, more, more}},
+		{"a small frame", []string{"48 81 ec 30 00 00 00", "48 89 6c 24 28", "8b 06", "48 83 c4 28", "5d", "c3"},
+			[]want{none, {frame, false, true}, whole, whole, pushed, none}},
+		{"closed, of a small frame", []string{"e9 00 10 00 00 00 00", "48 89 6c 24 28", "8b 06"}, []want{none, {frame, false, true}, whole}},
+		{"closed", []string{"e9 00 10 00 00 fe ff", "55", "48 83 ec 28", "8b 06", "90 90 90 90 90"}, []want{none, none, pushed, whole, whole}},
+		{"aligned", []string{"55", "48 89 e5", "48 83 ec 28", "49 89 e4", "48 83 e4 f0", "ff d0", "4c 89 e4", "8b 06", "c9", "c3"},
+			[]want{none, pushed, pushed, whole, whole, unknown, unknown, whole, whole, none}},
+		{"no two depths at one place", []string{"55", "48 83 ec 28", "74 01", "50", "8b 06", "c3"}, []want{none, pushed, whole, whole, unknown, unknown}},
+		{"entered in a loop", []string{"55", "48 83 ec 28", "eb fe", "89 84 24 00 c0 fe ff", "55", "48 83 ec 28", "8b 06"}, []want{none, pushed, whole, none, none, pushed, whole}},
+		{"on the way to the interpreter", []string{"55", "48 83 ec 28", "c3", "48 bb 01 02 03 04 05 06 07 08", "e9 00 10 00 00"}, []want{none, pushed, whole, more, more}},
+		{"no instruction", []string{"55", "48 83 ec 28", "06", "8b 06"}, []want{none, pushed, whole, unknown}},
+	} {
+		var b []byte
+		var at []uint64
+		entry := 0
+		for _, s := range tt.code {
+			if at = append(at, uint64(len(b))); strings.HasPrefix(s, "89 84 24") && entry == 0 && len(b) < 10 {
+				entry = len(b)
+			}
+			b = append(b, code(t, s)...)
+		}
+		d := newDepths(b, entry, frame)
+		for i, off := range at {
+			x, ok := d.at(off)
+			if got := (want{x.bytes, x.saved, ok}); got != tt.want[i] && (ok || tt.want[i].known) {
+				t.Errorf("%s, at %s: %+v, want %+v", tt.name, tt.code[i], got, tt.want[i])
+			}
+		}
+	}
+}
+
+// TestHotSpotBlob: two places in the interpreter are in one and the same piece of code, whatever lies where a method has its fields.
+func TestHotSpotBlob(t *testing.T) {
+	mem := make([]byte, 0x20000)
+	for i := 1; i < 0x200; i++ {
+		mem[0x5000+i] = 1 // each segment leads to the one before
+	}
+	copy(mem[0x6000:], "Interpreter\x00")
+	block := mem[0x10000:]
+	block[8] = 1
+	for i := 16; i < 16+352; i++ {
+		block[i] = 0x41
+	}
+	put := func(at, bytes int, v uint64) {
+		for i := range bytes {
+			block[16+at+i] = byte(v >> (8 * i))
+		}
+	}
+	put(12, 4, 0x8000)
+	put(0x1c, 4, 0)
+	put(0x20, 8, 0x10400)
+	put(0x28, 8, 0x14000)
+	put(0x60, 8, 0x6000)
+	h := &hotspot{mem: bytes.NewReader(mem), lay: hotspotLayouts(false), heaps: []codeHeap{{0x10000, 0x20000, 0x5000, 7}}, blobs: map[uint64]*blob{}, byPC: map[uint64]*blob{}, names: map[uint64]string{}}
+	one, other := h.find(0x10500), h.find(0x13000)
+	if one == nil || one.kind != interpreterBlob || one != other || !h.Confirm() {
+		t.Errorf("%+v, %+v", one, other)
+	}
+}
