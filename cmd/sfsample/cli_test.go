@@ -243,7 +243,7 @@ func TestNext(t *testing.T) {
 		}
 	}
 	o.want(t, exitDone, "next: hardly anything ran, ", "sfsample dump -p "+pid, "wrote "+file+" (")
-	ended := exec.Command("true")
+	ended := exec.Command(os.Args[0], "-test.run=^$")
 	if err := ended.Start(); err != nil {
 		t.Fatal(err)
 	}
