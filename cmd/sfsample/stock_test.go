@@ -164,17 +164,14 @@ func TestComplete(t *testing.T) {
 	for _, prog := range stock {
 		t.Run(prog.name, func(t *testing.T) {
 			pid := prog.begin(t)
-			d, hz := time.Duration(long())*1500*time.Millisecond, 299
-			if raceEnabled { // stops take longer: at 299 Hz more than --max-overhead allows
-				d, hz = 3*d, hz/3
-			}
+			d := time.Duration(long()) * 1500 * time.Millisecond
 			// bash takes nine frames for each call of a shell function.
 			var o outcome
 			all, complete := 0, 0
 			// On a machine that is busy with other things, a run may hardly get
 			// a turn.
 			for try := 0; all < 20 && try < 5; try++ {
-				o = sfsample(t, "-p", strconv.Itoa(pid), "-d", d.String(), "-hz", strconv.Itoa(hz), "--max-depth", "4000")
+				o = sfsample(t, "-p", strconv.Itoa(pid), "-d", d.String(), "-hz", "299", "--max-depth", "4000")
 				o.want(t, exitDone)
 				all, complete = stacks(t, o)
 			}
@@ -185,9 +182,9 @@ func TestComplete(t *testing.T) {
 			}
 			// A short run may have three cut while the engine learns how deep
 			// the stacks are.
-			// Under the race detector, or without its share of the CPUs, it learns late.
+			// Without its share of the CPUs it learns late.
 			allowed := max(3, all/100)
-			if raceEnabled || hindered(o.stderr) {
+			if hindered(o.stderr) {
 				allowed = max(10, all/20)
 			}
 			if cut := all - complete; cut > allowed {
