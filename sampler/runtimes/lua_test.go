@@ -45,6 +45,7 @@ func luaMemory() []byte {
 
 // TestLuaFrames decodes a stack that was made by hand, and places it.
 func TestLuaFrames(t *testing.T) {
+	littleEndian(t)
 	l, b := &lua{luaLayout: luaLayouts[4]}, luaMemory()
 	mem := Memory{unwind.Region{Addr: 0x1fc0, Bytes: b[0xfc0:]}, unwind.Region{Addr: 0x1000, Bytes: b}}
 	native := []unwind.Frame{{PC: 1, SP: 0x1fd0}, {PC: 2, SP: 0x1fe0}, {PC: 3, SP: 0x1ff0}}

@@ -3,6 +3,7 @@ package runtimes
 import (
 	"bytes"
 	"debug/elf"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -101,6 +102,9 @@ func newRuby(e *elf.File, bias, version uint64, mem io.ReaderAt) (Runtime, error
 	l, ok := rubyLayouts[minor]
 	if !ok {
 		return nil, fmt.Errorf("ruby of version %q is not known, its scripts are not shown (known: 3.1 and 3.3)", r.version)
+	}
+	if e.Machine != elf.EM_X86_64 {
+		return nil, errors.New("ruby is known on x86-64 only, its scripts are not shown")
 	}
 	r.at = l
 	for _, p := range e.Progs {

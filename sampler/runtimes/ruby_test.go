@@ -46,6 +46,7 @@ func ruby31Memory() []byte {
 
 // TestRubyFrames decodes a stack that was made by hand.
 func TestRubyFrames(t *testing.T) {
+	littleEndian(t)
 	b := ruby31Memory()
 	r := &ruby{low: 0x100000, high: 0x200000, data: Span{0x1f80, 8}, at: rubyLayouts["3.1"]}
 	mem := Memory{unwind.Region{Addr: 0x1000, Bytes: b}}
@@ -81,6 +82,7 @@ func TestRubyFrames(t *testing.T) {
 
 // TestRubyRoots: the list of a ractor's threads is found by the ractor in the ring, the thread by what tells whose it is.
 func TestRubyRoots(t *testing.T) {
+	littleEndian(t)
 	b := append(ruby31Memory(), make([]byte, 0x1000)...)
 	put := func(at int, v uint64) { binary.NativeEndian.PutUint64(b[at-0x1000:], v) }
 	put(0x1f80, 0x1100)                // what leads to the machine
@@ -114,12 +116,15 @@ func TestUnknownRuby(t *testing.T) {
 		"2.7.4": `ruby of version "2.7.4" is not known, its scripts are not shown (known: 3.1 and 3.3)`,
 		"":      `ruby of version "" is not known, its scripts are not shown (known: 3.1 and 3.3)`,
 	} {
-		rt, err := newRuby(&elf.File{}, 0, 0x1000, offset{append([]byte(version), 0, 0, 0, 0, 0, 0), 0x1000})
+		rt, err := newRuby(&elf.File{FileHeader: elf.FileHeader{Machine: elf.EM_X86_64}}, 0, 0x1000, offset{append([]byte(version), 0, 0, 0, 0, 0, 0), 0x1000})
 		if got := fmt.Sprint(err); (err != nil || want != "") && got != want {
 			t.Errorf("%q: %v, want %s", version, err, want)
 		}
 		if (rt != nil) != (want == "") {
 			t.Errorf("%q: runtime %v", version, rt)
 		}
+	}
+	if rt, err := newRuby(&elf.File{FileHeader: elf.FileHeader{Machine: elf.EM_S390}}, 0, 0x1000, offset{[]byte("3.1.2\x00"), 0x1000}); rt != nil || err == nil {
+		t.Errorf("on s390x: %v, %v", rt, err)
 	}
 }

@@ -137,6 +137,7 @@ func TestDepths(t *testing.T) {
 
 // TestHotSpotBlob: two places in the interpreter are in one and the same piece of code, whatever lies where a method has its fields.
 func TestHotSpotBlob(t *testing.T) {
+	littleEndian(t)
 	mem := make([]byte, 0x20000)
 	for i := 1; i < 0x200; i++ {
 		mem[0x5000+i] = 1 // each segment leads to the one before
