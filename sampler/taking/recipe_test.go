@@ -202,7 +202,10 @@ func TestFollowKin(t *testing.T) {
 
 // TestFollowHop: a state whose control another one has, and what parts lead to step by step. One whose stack is elsewhere is left out.
 func TestFollowHop(t *testing.T) {
-	slots := func(first, kind, second, thread uint64) []byte { return words(first, kind, second, thread) }
+	tag := func(kind byte) uint64 { return binary.NativeEndian.Uint64([]byte{kind, 7: 0}) } // the byte with the lowest address
+	slots := func(first uint64, kind byte, second uint64, other byte) []byte {
+		return words(first, tag(kind), second, tag(other))
+	}
 	h := &heap{areas: map[uint64][]byte{
 		0x1000: words(77, 0x2000, 0x10), // errors are handled on the stack at 0x10
 		0x1100: words(77, 0x2100, 0x10),
@@ -214,7 +217,7 @@ func TestFollowHop(t *testing.T) {
 		0x3000: slots(0x4000, 5, 0x1100, 8), // the second one is a state
 		0x3100: slots(0x4100, 6, 0, 0),      // the first one keeps one
 		0x3200: slots(0x4200, 5, 0x1300, 8),
-		0x4000: words(0x5000), 0x4100: words(0, 0x1200, 8), 0x4200: words(0),
+		0x4000: words(0x5000), 0x4100: words(0, 0x1200, tag(8)), 0x4200: words(0),
 		0x5000: words(0x6000, 0x7000), 0x6000: words(0x8000), 0x7000: words(2), 0x8000: words(3),
 	}}
 	r := &Recipe{RootBytes: 24, OnStack: 16, Hop: Hop{Head: 8, Bytes: 16, Slots: 32, State: 8, Closure: 6, Kept: 8}, Room: 4096}
@@ -231,7 +234,7 @@ func TestFollowHop(t *testing.T) {
 	if got := pieces(b); got != want || !slices.Equal(b.Roots[:b.NRoots], []uint64{0x1000, 0x1100, 0x1200}) {
 		t.Errorf("copied %s, roots %#x; want %s", got, b.Roots[:b.NRoots], want)
 	}
-	h.areas[0x4100] = words(0, 0x1000, 8) // a circle
+	h.areas[0x4100] = words(0, 0x1000, tag(8)) // a circle
 	if b := follow(); b.NRoots != 2 {
 		t.Errorf("roots of a circle: %#x", b.Roots[:b.NRoots])
 	}
