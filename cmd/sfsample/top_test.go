@@ -260,9 +260,10 @@ func TestTop(t *testing.T) {
 	w.press(t, "q")
 	r.end(t).want(t, exitDone)
 	w.left(t, 1)
-	if _, after, _ := strings.Cut(w.written(), leaveScreen); !strings.Contains(after, "sfsample: stacks: ") {
-		t.Errorf("no closing lines after the screen is left: %q", after)
-	}
+	eventually(t, "closing lines after the screen is left", func() bool {
+		_, after, _ := strings.Cut(w.written(), leaveScreen)
+		return strings.Contains(after, "sfsample: stacks: ")
+	})
 	p.untouched(t)
 }
 
