@@ -16,7 +16,8 @@ import (
 // end of a call: two of three samples would.
 func TestFair(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
-		// In the guests 71 to 76 % of the samples were in calls, by the program's clocks 29 to 33 %. Why is not known.
+		// In the guests 71 to 76 % of the samples were in calls, by the program's clocks 29 to 33 %: the interrupts of an emulated
+		// processor favour calls, and so do signals of a timer of the program's own.
 		t.Skip("no processor that is not emulated")
 	}
 	for _, args := range [][]string{nil, {"--nice"}, {"--exit-stacks"}} {
