@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -17,26 +16,12 @@ import (
 
 const truthLua = "../testdata/scripts/truth.lua"
 
-// luas are the interpreters to try.
-func luas(t *testing.T) (list []string) {
-	for _, name := range []string{"lua5.3", "lua5.4"} {
-		if p, err := exec.LookPath(name); err == nil {
-			list = append(list, p)
-		}
-	}
-	if len(list) == 0 {
-		t.Skip("no lua5.3 or lua5.4 on this machine")
-	}
-	return list
-}
+// luas are the interpreters to try: those of the distribution, and those that SFSAMPLE_TEST_LUAS lists, with colons between them.
+func luas(t *testing.T) []string { return interpreters(t, "SFSAMPLE_TEST_LUAS", "lua5.3", "lua5.4") }
 
 // startLua starts the program that tells its stack.
 func startLua(t *testing.T, lua string, args ...string) *teller {
-	file, err := filepath.Abs(truthLua)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return startTeller(t, lua, append([]string{file}, args...)...)
+	return startTeller(t, lua, append([]string{absolute(t, truthLua)}, args...)...)
 }
 
 // TestLuaTruth compares every frame of a Lua program that tells its own stack and blocks, read without a stop and copied at one.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -18,24 +17,11 @@ const truthPHP = "../testdata/scripts/truth.php"
 
 // phps are the interpreters to try: that of the distribution, and those that SFSAMPLE_TEST_PHPS lists, with
 // colons between them.
-func phps(t *testing.T) []string {
-	list := strings.FieldsFunc(os.Getenv("SFSAMPLE_TEST_PHPS"), func(r rune) bool { return r == ':' })
-	if p, err := exec.LookPath("php8.2"); err == nil {
-		list = append(list, p)
-	}
-	if len(list) == 0 {
-		t.Skip("no php8.2 on this machine")
-	}
-	return list
-}
+func phps(t *testing.T) []string { return interpreters(t, "SFSAMPLE_TEST_PHPS", "php8.2") }
 
 // startPHP starts the program that tells its stack, without the settings of the machine.
 func startPHP(t *testing.T, php string, args ...string) *teller {
-	file, err := filepath.Abs(truthPHP)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return startTeller(t, php, append([]string{"-n", file}, args...)...)
+	return startTeller(t, php, append([]string{"-n", absolute(t, truthPHP)}, args...)...)
 }
 
 // TestPHPTruth compares every frame of a PHP program that tells its own stack and blocks, read without a stop and copied at one.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -15,24 +14,11 @@ import (
 const truthRuby = "../testdata/scripts/truth.rb"
 
 // rubies are the interpreters to try: that of the distribution, and those that SFSAMPLE_TEST_RUBIES lists, with colons between them.
-func rubies(t *testing.T) []string {
-	list := strings.FieldsFunc(os.Getenv("SFSAMPLE_TEST_RUBIES"), func(r rune) bool { return r == ':' })
-	if p, err := exec.LookPath("ruby3.1"); err == nil {
-		list = append(list, p)
-	}
-	if len(list) == 0 {
-		t.Skip("no ruby3.1 on this machine")
-	}
-	return list
-}
+func rubies(t *testing.T) []string { return interpreters(t, "SFSAMPLE_TEST_RUBIES", "ruby3.1") }
 
 // startRuby starts the program that tells its stack, without gems.
 func startRuby(t *testing.T, ruby string, args ...string) *teller {
-	file, err := filepath.Abs(truthRuby)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return startTeller(t, ruby, append([]string{"--disable-gems", file}, args...)...)
+	return startTeller(t, ruby, append([]string{"--disable-gems", absolute(t, truthRuby)}, args...)...)
 }
 
 // TestRubyTruth compares every frame of a Ruby program that tells its own stack and blocks: of the main thread, of another one, and in a fiber,

@@ -307,3 +307,29 @@ func TestScriptReplay(t *testing.T) {
 		}
 	}
 }
+
+// interpreters are those to try: the ones of the distribution by their names, and those that a variable of the environment lists, with colons
+// between them.
+func interpreters(t *testing.T, variable string, names ...string) []string {
+	t.Helper()
+	list := strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ':' })
+	for _, name := range names {
+		if p, err := exec.LookPath(name); err == nil {
+			list = append(list, p)
+		}
+	}
+	if len(list) == 0 {
+		t.Skipf("no %s on this machine", strings.Join(names, " or "))
+	}
+	return list
+}
+
+// absolute is the whole path of a file.
+func absolute(t *testing.T, file string) string {
+	t.Helper()
+	path, err := filepath.Abs(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,33 +14,20 @@ import (
 )
 
 // nodes are the programs to try: that of the machine, and those that SFSAMPLE_TEST_NODES lists, with colons between them.
-func nodes(t *testing.T) []string {
-	list := strings.FieldsFunc(os.Getenv("SFSAMPLE_TEST_NODES"), func(r rune) bool { return r == ':' })
-	if p, err := exec.LookPath("node"); err == nil {
-		list = append(list, p)
-	}
-	if len(list) == 0 {
-		t.Skip("no node on this machine")
-	}
-	return list
-}
+func nodes(t *testing.T) []string { return interpreters(t, "SFSAMPLE_TEST_NODES", "node") }
 
 // nodeVersion is what a node says of itself.
 func nodeVersion(t *testing.T, node string) string {
 	out, err := exec.Command(node, "--version").Output()
 	if err != nil {
-		t.Skipf("%s cannot be started: %v", node, err)
+		t.Fatal(err)
 	}
 	return strings.TrimSpace(string(out))
 }
 
 // startNode starts the program that tells its stack.
 func startNode(t *testing.T, node string, args ...string) *teller {
-	file, err := filepath.Abs("../testdata/scripts/truth.js")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return startTeller(t, node, append([]string{file}, args...)...)
+	return startTeller(t, node, append([]string{absolute(t, "../testdata/scripts/truth.js")}, args...)...)
 }
 
 // nodeFrames are the frames of functions with a file: builtins and what eval has made are not among what programs are told in the same way.
