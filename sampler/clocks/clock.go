@@ -68,12 +68,14 @@ type Clock struct {
 	self  int   // its own /proc/thread-self/sched, 0: there is none
 	born  int64 // its first tick
 	mask  []uint64
-	// doubt: it has got its CPU late and maybe by something else than its timer, see tardy.
-	doubt bool
+	// doubt: it has got its CPU late and maybe by something else than its timer, see tardy. behind: later than it takes whom
+	// the tick has met in a call to block there.
+	doubt, behind bool
 	// prompt: it has real-time priority.
 	prompt bool
 
 	tick    int64 // the last that was handled
+	due     int64 // when it is to wake up for the next, or again for that
 	apart   int64 // how long the last thread has taken to stop, nanoseconds
 	out     int   // samples that wait for a stop
 	last    int   // slot that was met at the last tick
@@ -145,14 +147,14 @@ func (c *Clock) Outside() {
 		if c.seized && c.out == 0 {
 			c.clear()
 		}
-		next := max(b.Start+(c.tick+1)*b.Interval+c.phase, c.rest.Load(), c.retry)
+		c.due = max(b.Start+(c.tick+1)*b.Interval+c.phase, c.rest.Load(), c.retry)
 		if c.out > 0 {
-			c.await(next)
+			c.await(c.due)
 		} else {
-			c.k.Sleep(next)
+			c.k.Sleep(c.due)
 		}
 		wake := c.k.Now()
-		if wake < next || c.tardy(wake, next) {
+		if wake < c.due || c.tardy(wake) && c.again(wake) {
 			continue
 		}
 		n := (wake - b.Start - c.phase) / b.Interval
@@ -170,9 +172,14 @@ func (c *Clock) Outside() {
 			}
 		}
 		c.active.Store(false)
-		c.done.Store(n)
 		now := c.k.Now()
 		c.rest.Store(now + share*(now-wake-c.apart))
+		if c.retry > wake { // the tick is still to be answered
+			c.tick--
+			continue
+		}
+		c.tries = 0
+		c.done.Store(n)
 	}
 }
 
@@ -180,29 +187,38 @@ const (
 	// Within slack and twice the least time that it has taken, but usual at most, the timer's wake-up gets a CPU that it
 	// preempts, in nanoseconds.
 	slack, usual = 20_000, 50_000
+	// entry is for how long at most a thread goes on in a call before it blocks there, in nanoseconds: usually 1 to 3 us.
+	entry = 5_000
 	// grid is how much later a clock tries again that has got it later, and retries how often for one tick.
 	grid    = 250_000
 	retries = 4
 )
 
-// tardy tells whether the clock, due at next, has got its CPU at wake by something else than its timer: without
+// tardy tells whether the clock has got its CPU at wake by something else than its timer: without
 // real-time priority a wake-up need not preempt (wakeup_preempt_fair, kernel/sched/fair.c), and who then looks at the CPU's queue
 // from another one, as a reader of CPU times does, has the thread there give way at the end of a call. So it tries
 // again, at a time that has nothing to do with that.
 //
 //go:nosplit
 //go:norace
-func (c *Clock) tardy(wake, next int64) bool {
-	late := wake - next
+func (c *Clock) tardy(wake int64) bool {
+	late := wake - c.due
 	c.least = min(c.least, late)
-	c.doubt = !c.prompt && late > 2*c.least+slack
-	if !c.doubt || c.tries == retries {
-		c.tries = 0
+	c.doubt, c.behind = !c.prompt && late > 2*c.least+slack, !c.prompt && late > c.least+entry
+	return c.doubt
+}
+
+// again has the clock wake up once more for the tick of its last wake-up. false: it has done so often enough.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) again(wake int64) bool {
+	if c.tries == retries {
 		return false
 	}
 	c.tries++
 	step := min(grid, c.board.Interval)
-	c.retry = next + (late/step+1)*step
+	c.retry = c.due + ((wake-c.due)/step+1)*step
 	return true
 }
 
@@ -338,6 +354,11 @@ func (c *Clock) answer(n, wake int64) bool {
 		return false
 	}
 	if p.asleep {
+		// A clock that did not preempt it gets the CPU when it blocks: then that is no sign of where it was at the tick.
+		if c.doubt = c.behind; c.doubt && c.again(wake) {
+			s.give()
+			return false
+		}
 		return c.peek(s, p, n, wake)
 	}
 	c.ask(s, p, n, wake)
@@ -462,7 +483,7 @@ func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 		return false
 	}
 	m.begin(c.k, s, p, n, wake)
-	m.Asleep, m.Count = true, p.count
+	m.Asleep, m.Count, m.Moved = true, p.count, c.doubt
 	m.Asked, m.Stopped, m.Released = at, at, at
 	m.judge(c.k, c.board, c.text[:], c.cpu)
 	return true

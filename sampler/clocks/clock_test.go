@@ -405,6 +405,7 @@ func TestPeek(t *testing.T) {
 			}
 		}},
 		{name: "cannot be read", text: call, set: func(s *script, c *Clock, a *actor) { s.broken[70+fileCall] = unix.EPERM }},
+		{name: "the clock had its CPU late", text: call, ok: true, want: true, set: func(s *script, c *Clock, a *actor) { c.doubt = true }},
 		{name: "no room", text: call, ok: true, lost: true, set: func(s *script, c *Clock, a *actor) { c.samples[0].state.Store(filled) }},
 	} {
 		a := &actor{tid: 7, state: 'S', run: 500, wait: 60}
@@ -430,7 +431,7 @@ func TestPeek(t *testing.T) {
 			continue
 		}
 		want := capture.Call{NR: 232, Args: [6]uint64{7, 0xab, 2, 3, 4, 5}, SP: 0x7ffe10, PC: 0x401000}
-		if m.state.Load() != filled || !m.Asleep || m.Call != want || m.Count != 12 || m.Moved || m.Gone || m.Run != 500 || m.Wait != 60 ||
+		if m.state.Load() != filled || !m.Asleep || m.Call != want || m.Count != 12 || m.Moved != c.doubt || m.Gone || m.Run != 500 || m.Wait != 60 ||
 			m.NRegs != 0 || m.NStack != len(m.Stack) || m.StackAddr != 0x7ffe10-taking.RedZone || m.TID != 7 || m.Tick != 6 || m.Wake != 999 || m.Stopped != m.Asked || m.Released != m.Asked {
 			t.Errorf("%s: %+v", tt.name, m)
 		}
@@ -713,6 +714,57 @@ func TestTardy(t *testing.T) {
 			}
 			if got := fmt.Sprint(late); got != tt.want {
 				t.Errorf("samples of ticks %d began %s us late, want %s", ticksOf(list), got, tt.want)
+			}
+		})
+	}
+}
+
+// TestBehind: who is found asleep by a clock that may have got its CPU by that is looked for again, on the grid; a clock that came
+// at once, or has real-time priority, reads it there.
+func TestBehind(t *testing.T) {
+	const interval = 10_000 * us
+	for _, tt := range []struct {
+		name   string
+		prompt bool
+		delays []int64
+		want   string // how long after their ticks the samples were begun, us
+		moved  bool   // the second is of a wake-up that came late each time
+	}{
+		{"at once", false, []int64{2 * us, 7 * us, 2 * us, 2 * us}, "[2 7 2 2]", false},
+		{"behind", false, []int64{2 * us, 8 * us, 2 * us, 2 * us, 2 * us}, "[2 252 2 2]", false},
+		{"priority", true, []int64{2 * us, 8 * us, 2 * us, 2 * us}, "[2 8 2 2]", false},
+		{"behind each time", false, []int64{2 * us, 8 * us, 8 * us, 8 * us, 8 * us, 8 * us, 2 * us, 2 * us}, "[2 1008 2 2]", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := &actor{tid: 7, state: 'S'}
+			_, b, list := play(t, 4, 4, []*actor{a}, func(int64) {}, func(b *Board) {
+				c := b.clocks[1].Load()
+				c.prompt, c.least, c.self = tt.prompt, usual, fileOwn
+				s := c.k.(*script)
+				s.step = 0
+				s.files[fileOwn] = "x (1, #threads: 1)\nse.exec_start : 5.000000\n"
+				s.files[70+fileCall] = "232 0x7 0xab 0x2 0x3 0x4 0x5 0x7ffe10 0x401000\n"
+				s.delay = func() int64 {
+					a.run += us
+					a.exec = 5e6
+					if len(s.sleeps) > len(tt.delays) {
+						return 2 * us
+					}
+					return tt.delays[len(s.sleeps)-1]
+				}
+			})
+			var late []int64
+			for i, m := range list[:min(4, len(list))] {
+				late = append(late, (m.Wake-b.Start-m.Tick*interval)/us)
+				if !m.Asleep || m.Moved != (i == 1 && tt.moved) {
+					t.Errorf("sample of tick %d: asleep %t, moved %t", m.Tick, m.Asleep, m.Moved)
+				}
+			}
+			if got := fmt.Sprint(late); got != tt.want {
+				t.Errorf("samples of ticks %d began %s us late, want %s", ticksOf(list), got, tt.want)
+			}
+			if c := b.clocks[1].Load(); c.missed.Load() != 0 || c.done.Load() != 4 { // the one after the last was to end it
+				t.Errorf("missed %d ticks, the last done is %d", c.missed.Load(), c.done.Load())
 			}
 		})
 	}

@@ -575,7 +575,7 @@ func (m *Sample) String() string {
 // copy is what a sample tells.
 func (m *Sample) copy() *Sample {
 	return &Sample{Slot: m.Slot, TID: m.TID, PID: m.PID, Tick: m.Tick, Wake: m.Wake, Asked: m.Asked, Stopped: m.Stopped, Released: m.Released,
-		RunAsked: m.RunAsked, Run: m.Run, Wait: m.Wait, WaitAsked: m.WaitAsked, Status: m.Status, Gone: m.Gone, Moved: m.Moved, End: m.End}
+		RunAsked: m.RunAsked, Run: m.Run, Wait: m.Wait, WaitAsked: m.WaitAsked, Status: m.Status, Gone: m.Gone, Moved: m.Moved, End: m.End, Asleep: m.Asleep}
 }
 
 // TestPreempted: of three threads that have run since the last tick on the clock's CPU, the one is sampled that
