@@ -255,7 +255,10 @@ func (p *Keeper) serve() {
 		m := &c.samples[r&(1<<sampleBits-1)]
 		m.Asked = p.k.Now()
 		errno := p.k.Interrupt(m.TID)
-		m.Moved = p.k.Now()-m.Wake >= keeperPatience // the clock has left its CPU before
+		got, _ := p.k.Pread(s.stat, p.text[:], 0)
+		_, at, ok := stat(p.text[:got])
+		m.waits = ok && at == c.cpu                  // where the clock is, since it waits for this
+		m.Moved = p.k.Now()-m.Wake >= keeperPatience // it has left its CPU before
 		s.request.Store(pending)
 		if errno != 0 {
 			m.Gone = true

@@ -133,24 +133,25 @@ func TestKeeperRequest(t *testing.T) {
 }
 
 // TestKeeperLate: a clock keeps its CPU until the request is pending, for 400 µs at most. After that the thread may have
-// run, and so it may when it has left the clock's CPU.
+// run, and so it may when it had left the clock's CPU by the request.
 func TestKeeperLate(t *testing.T) {
 	for _, tt := range []struct {
 		late, ran int64
-		cpu       int
+		at, cpu   int // where it is at the request, and at the stop
 		moved     bool
-	}{{399_999, 0, 0, false}, {400_000, 0, 0, true}, {400_001, 0, 0, true}, {0, settled + 1, 1, true}, {0, settled + 1, 0, false}} {
+	}{{399_999, 0, 0, 0, false}, {400_000, 0, 0, 0, true}, {400_001, 0, 0, 0, true}, {0, settled + 1, 1, 1, true}, {0, settled + 1, 0, 1, false},
+		{0, settled, 1, 1, false}, {0, settled + 1, 1, 0, false}} {
 		k := keepDesk(t)
 		k.step = 0
 		wake := k.now
-		k.yields = func() { k.now = wake + tt.late; k.p.serve() }
-		m := k.ask(0, wake)
 		a := k.actors[7]
+		k.yields = func() { k.now, a.cpu = wake+tt.late, tt.at; k.p.serve() }
+		m := k.ask(0, wake)
 		a.run, a.cpu = 800+tt.ran, tt.cpu
 		a.stopped = true
 		k.report(ptrace.Status{TID: 7, Kind: ptrace.KindInterrupt, Raw: interrupted})
 		if m.Moved != tt.moved || m.Asked != wake+tt.late {
-			t.Errorf("request after %d ns, ran %d on CPU %d: moved %t, want %t", tt.late, tt.ran, tt.cpu, m.Moved, tt.moved)
+			t.Errorf("request after %d ns on CPU %d, ran %d, then on CPU %d: moved %t, want %t", tt.late, tt.at, tt.ran, tt.cpu, m.Moved, tt.moved)
 		}
 	}
 	for _, prompt := range []bool{true, false} {
