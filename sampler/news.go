@@ -283,13 +283,16 @@ func (w *news) addProcess(pid int) *process {
 	if p := w.roster.procs[pid]; p != nil {
 		return p
 	}
-	p := &process{pid: pid, clock: cpuClock(pid), only: len(w.roster.wanted) > 0, uncounted: w.opt.uncounted, mem: memory{tasks: -1, pages: -1}, program: new(program), young: young{brief: w.opt.ExitStacks}}
+	p := &process{pid: pid, clock: cpuClock(pid), group: -1, only: len(w.roster.wanted) > 0, uncounted: w.opt.uncounted, mem: memory{tasks: -1, pages: -1}, program: new(program), young: young{brief: w.opt.ExitStacks}}
 	w.openProcess(p)
 	p.cpu.base, _ = p.cpuTime()
 	if s, err := proc.Stat(pid); err == nil && w.opt.Children {
 		p.children.parent, p.children.base = s.PPID, s.Reaped
 	}
 	p.watch = watch.NewProcess(w.book.Tick(), w.ticks.times, p.cpu.base)
+	if w.opt.Seldom {
+		p.group = w.listing.board.Group(p.clock)
+	}
 	w.roster.procs[pid] = p
 	v, _ := w.keeping.programs.LoadOrStore(pid, p.program)
 	p.program = v.(*program)
@@ -385,6 +388,7 @@ func (w *news) dropProcess(p *process) {
 		return
 	}
 	delete(w.roster.procs, p.pid)
+	w.listing.board.Ungroup(p.group)
 	w.keeping.programs.Delete(p.pid)
 	p.readCPU()
 	w.acct.chargeRest(p)

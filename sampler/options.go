@@ -41,7 +41,10 @@ type Options struct {
 	MaxOverhead float64       // share of the target's time that pauses may take; 0: no bound
 	MaxCPU      float64       // share of a CPU that this program may take; 0: no bound
 	Nice        bool          // stay at normal priority
-	Log         *slog.Logger
+	// Seldom: this program is to take little, and an account may come late: threads are looked at some ticks at a time, where the
+	// clocks need nobody in between.
+	Seldom bool
+	Log    *slog.Logger
 	// Suspend gives functions that are called while no thread of a target is stopped, or asked to
 	// be: they may stop this process.
 	Suspend <-chan func()

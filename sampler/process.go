@@ -20,6 +20,7 @@ type process struct {
 	only      bool // only some threads of it were asked for
 	mem       memory
 	clock     int32 // id of its CPU clock
+	group     int   // of the board, -1: none
 	watch     watch.Process
 	need      watch.Need // of the reading under way
 	reading   watch.Reading

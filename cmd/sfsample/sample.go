@@ -203,9 +203,15 @@ func (s *session) run() error {
 	return nil
 }
 
+// agentLooks is the share of a CPU that an agent may take to look for processes.
+const agentLooks = 0.0003
+
 // search finds the processes that are meant, and goes on with that in the background until ctx is done.
 func (s *session) search(ctx context.Context, opt *sampler.Options) error {
 	set := &targets.Set{Selector: s.selector(), Keep: true}
+	if s.agent != nil {
+		set.Share = agentLooks
+	}
 	now, _, _, err := set.Refresh()
 	if err != nil {
 		return fmt.Errorf("search: %w", err)
@@ -434,7 +440,7 @@ func (s *session) options() sampler.Options {
 		PIDs: s.pids, TIDs: s.tids, Hz: s.hz,
 		All: s.threads == threadsAll, WallWeight: s.weight == weightWall,
 		Stop: stopMode(s.stop), NoRestart: s.noRestart, Children: s.children,
-		Kernel: s.kernel, ExitStacks: s.exitStacks, Every: s.every, MaxOverhead: s.maxOverhead, MaxCPU: s.maxCPU, Nice: s.nice, Log: s.log,
+		Kernel: s.kernel, ExitStacks: s.exitStacks, Every: s.every, MaxOverhead: s.maxOverhead, MaxCPU: s.maxCPU, Nice: s.nice, Seldom: s.agent != nil, Log: s.log,
 		Released: goBack,
 	}
 }

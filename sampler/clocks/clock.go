@@ -84,6 +84,8 @@ type Clock struct {
 	samples []Sample
 	picked  pick
 	text    [2048]byte // of files of /proc
+	// What was read of groups at tick groupAt of each: the CPU time, -1 if nobody of it has run since before the tick.
+	groupAt, groupRan [maxGroups]int64
 
 	// For others to read.
 	ended   <-chan struct{} // closed with the thread
@@ -325,7 +327,7 @@ func (c *Clock) request(i int) {
 //go:norace
 func (c *Clock) answer(n, wake int64) bool {
 	p := &c.picked
-	if !c.find(n) {
+	if !c.find(n, wake) {
 		return false
 	}
 	s := &c.board.slots[p.slot]
@@ -362,8 +364,9 @@ const perRead = 8
 //
 //go:nosplit
 //go:norace
-func (c *Clock) find(n int64) bool {
+func (c *Clock) find(n, wake int64) bool {
 	b, p := c.board, &c.picked
+	early := b.told.Load()
 	own, told, found, last := int64(0), false, false, int64(0)
 	clock, spent, left := int32(0), int64(-1), 0
 	count := int(b.n.Load())
@@ -378,6 +381,13 @@ func (c *Clock) find(n int64) bool {
 			continue
 		}
 		s := &b.slots[i]
+		if g := s.group; g >= 0 && early != 0 && early <= wake {
+			ran := c.ran(g, n, early)
+			if ran < 0 {
+				continue
+			}
+			clock, spent, left = s.clock, ran, -1
+		}
 		if s.clock != clock {
 			clock, spent, left = s.clock, -1, 0
 			if s.crowd != nil {
@@ -432,6 +442,27 @@ func (c *Clock) find(n int64) bool {
 		}
 	}
 	return found
+}
+
+// ran is the CPU time of a group at tick n. -1: it is what it was when groups were told of at this time, before the clock's wake-up, so
+// that nobody of them was on its CPU then: who is preempted, or blocks, has its time brought up to date.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) ran(g int, n, told int64) int64 {
+	if c.groupAt[g] == n+1 {
+		return c.groupRan[g]
+	}
+	x := &c.board.groups[g]
+	before := x.before.Load()
+	spent := c.k.Spent(x.clock)
+	if spent >= 0 && spent == before && c.board.told.Load() == told {
+		spent = -1
+	} else {
+		spent = max(spent, 0)
+	}
+	c.groupAt[g], c.groupRan[g] = n+1, spent
+	return spent
 }
 
 // peek reads a thread that has blocked, without a stop. false: it has run since.

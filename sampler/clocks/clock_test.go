@@ -184,7 +184,7 @@ func TestFindSleepers(t *testing.T) {
 		t.Helper()
 		s.asked = nil
 		clear(s.reads)
-		c.find(5)
+		c.find(5, 0)
 		var got []int
 		for _, a := range actors {
 			if s.reads[10*a.tid+fileSched] > 0 {
@@ -220,6 +220,94 @@ func TestFindSleepers(t *testing.T) {
 	look("of whom nobody has run", []int32{-70}, 7, 8)
 	crowd.Store(4 * perRead)
 	look("a larger one", nil, 7, 8, 9, 6)
+}
+
+// TestFindGroups: of those who have not run between a reading before the tick and the tick nobody is looked at, and of others whatever was
+// seen of them before.
+func TestFindGroups(t *testing.T) {
+	actors := []*actor{{tid: 7, state: 'R', run: 10 * us}, {tid: 8, state: 'R', run: 20 * us}, {tid: 9, state: 'R', run: 30 * us}}
+	s, b, c := desk(t, 1, actors...)
+	s.spent = map[int32]int64{-70: 1000, -90: 2000}
+	groups := []int{b.Group(-70), b.Group(-90)}
+	for i, g := range []int{0, 0, 1} {
+		b.slots[i].clock, b.slots[i].group = []int32{-70, -90}[g], groups[g]
+	}
+	c.last = -1
+	n := int64(4)
+	look := func(why string, wake int64, read ...int) {
+		t.Helper()
+		clear(s.reads)
+		for i := range actors { // they have run since the last tick
+			b.slots[i].run.Store(0)
+			b.slots[i].stood.Store(-1)
+		}
+		n++
+		c.find(n, wake)
+		var got []int
+		for _, a := range actors {
+			if s.reads[10*a.tid+fileSched] > 0 {
+				got = append(got, a.tid)
+			}
+		}
+		if !slices.Equal(got, read) {
+			t.Errorf("%s: the times of %v are read, want %v", why, got, read)
+		}
+	}
+	look("nothing was told", s.now, 7, 8, 9)
+	b.Tell(s)
+	told := b.told.Load()
+	look("nobody has run since", told)
+	look("what was told came after the tick", told-1, 7, 8, 9)
+	s.spent[-70]++
+	look("one process has run", told, 7, 8)
+	b.Tell(s)
+	look("and not since that was told", b.told.Load())
+	if !b.Moved(groups[0]) || b.Moved(groups[1]) {
+		t.Error("the first process has run between two readings, and the other has not")
+	}
+	s.spent[-90] = -1
+	look("a process is gone", b.told.Load(), 9)
+	b.Tell(s)
+	if !b.Moved(groups[1]) {
+		t.Error("a process that is gone has not run")
+	}
+	s.spent[-90] = 0
+	b.Tell(s)
+	look("a process that has not run yet", b.told.Load())
+	b.Ungroup(groups[0])
+	look("a process was given back", b.told.Load()+1, 7, 8, 9)
+	for b.Group(-70) >= 0 {
+	}
+	if g := b.Group(-70); g != -1 {
+		t.Errorf("group %d where there is no room", g)
+	}
+	b.Ungroup(-1)
+	if b.Ungroup(3); b.Group(-90) != 3 {
+		t.Error("the room of a process that has gone is not used again")
+	}
+}
+
+// TestHolds: whom a clock may have stopped at a tick.
+func TestHolds(t *testing.T) {
+	_, b, c := desk(t, 1, &actor{tid: 7})
+	s := &b.slots[0]
+	if b.Holds(0, 5) {
+		t.Error("nobody has taken it")
+	}
+	s.take(c.who)
+	if !b.Holds(0, 5) {
+		t.Error("a clock has it")
+	}
+	s.sampled.Store(5)
+	if s.give(); !b.Holds(0, 5) || b.Holds(0, 6) {
+		t.Error("a clock has had it at tick 5")
+	}
+	if b.most = 2; b.Waits(100) {
+		t.Error("no clock waits")
+	}
+	if c.since.Store(50); !b.Waits(51) || b.Waits(50) {
+		t.Error("a clock waits since 50")
+	}
 }
 
 // TestFind: whom a clock of CPU 0 finds at tick 5, and which files that takes.
@@ -312,7 +400,7 @@ func TestFind(t *testing.T) {
 			tt.set(s, b)
 		}
 		got := 0
-		if p := &c.picked; c.find(5) {
+		if p := &c.picked; c.find(5, 0) {
 			got = b.slots[p.slot].TID
 			if asleep := s.owners[got].state == 'S'; p.run != 1000*us || p.wait != 44 || p.count != 12 || p.asleep != asleep {
 				t.Errorf("%s: %+v", tt.name, p)
@@ -339,13 +427,13 @@ func TestFindElsewhere(t *testing.T) {
 		a := &actor{tid: 7, state: 'R', run: 1000 * us, cpu: 1}
 		_, b, c := desk(t, 1, a)
 		b.slots[0].run.Store(900 * us)
-		if b.home(1, home); c.find(5) {
+		if b.home(1, home); c.find(5, 0) {
 			t.Error("a thread of another CPU was found")
 		}
 		if got, want := b.slots[0].run.Load() == 900*us, home; got != want {
 			t.Errorf("its CPU has a clock: %t, that it has run is still to be seen: %t", home, got)
 		}
-		if a.cpu = 0; c.find(5) != home {
+		if a.cpu = 0; c.find(5, 0) != home {
 			t.Errorf("its CPU had a clock: %t; it was found: %t", home, !home)
 		}
 	}

@@ -16,6 +16,7 @@ type Options struct {
 	Samples int   // how many may be under way
 	Nice    bool  // stay at normal priority
 	First   int   // bytes of stack that the first few have room for
+	Deep    int   // how many these are, if more than usual: as many as come until they are fetched
 }
 
 // Room for stacks that clocks begin with, in bytes.
@@ -27,6 +28,8 @@ const (
 	// maxRoom bounds what all samples of all clocks have room for beyond commonRoom each.
 	maxRoom = 24 << 20
 )
+
+func (o *Options) deep() int { return max(o.Deep, first) }
 
 // fill gives a sample that nobody uses room for so many bytes of stack, and of the stack beyond a signal
 // handler's.
@@ -45,7 +48,7 @@ func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, den
 	c = &Clock{cpu: cpu, mask: make([]uint64, max(cpu, 0)/64+1), who: int32(number), board: b, k: k, phase: o.Phase, last: -1, samples: make([]Sample, o.Samples)}
 	for i := range c.samples {
 		stack := commonRoom
-		if i < first {
+		if i < o.deep() {
 			stack = o.First
 		}
 		c.samples[i].fill(stack, 0)
@@ -117,6 +120,17 @@ func hastenThread(nice bool) (denied error) {
 		unix.SchedSetAttr(unix.Gettid(), &short, 0)
 	}
 	return denied
+}
+
+// Hasten gives the calling thread a clock's priority until back is called.
+func Hasten(nice bool) (back func()) {
+	tid := unix.Gettid()
+	now, err := unix.SchedGetAttr(tid, 0)
+	if err != nil {
+		return func() {}
+	}
+	hasten(nice)
+	return func() { unix.SchedSetAttr(tid, now, 0) }
 }
 
 // drain appends the samples that are there to list.
