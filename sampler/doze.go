@@ -71,6 +71,8 @@ const (
 	seldomSpread = int64(2 * time.Millisecond)
 	// longestVigil bounds for how long the coordinator looks at nobody.
 	longestVigil = 400 * time.Millisecond
+	// clockStay is how long a clock stays that meets nobody: until its CPU has one again some ticks pass.
+	clockStay = 10 * time.Second
 	// ahead is how long before a tick a vigil is kept: time enough to read some hundred clocks, or to be late.
 	ahead = int64(300 * time.Microsecond)
 )

@@ -58,7 +58,7 @@ func newEngine(opt Options, p *pool, start time.Time, out *outlet) *engine {
 	}
 	bankOptions := clocks.Options{Samples: x.buffers(), Nice: opt.Nice}
 	if opt.Seldom {
-		bankOptions.Deep = 1 + int(int64(longestVigil)/x.interval)
+		bankOptions.Deep, bankOptions.Stay = 1+int(int64(longestVigil)/x.interval), clockStay
 	}
 	bank := clocks.NewBank(new(taking.Live), board, bankOptions)
 	pulse := &pulse{said: said, stop: make(chan struct{})}

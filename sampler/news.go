@@ -45,6 +45,8 @@ type census struct {
 const (
 	// censusShare is the part of the time that listings may take.
 	censusShare = 0.02
+	// seldomCensus is that where looks are seldom: one thread for each request would have the coordinator look at each tick.
+	seldomCensus = 0.001
 	// censusTicks is after how many ticks a listing is due whatever the count says:
 	// one thread may have been born for another that has ended.
 	censusTicks = 128
@@ -96,7 +98,11 @@ func (w *news) count(p *process, n int64) {
 	}
 	begun := ptrace.Now()
 	w.relist(p, true)
-	c.next = n + 1 + int64(float64(ptrace.Now()-begun)/censusShare)/w.ticks.interval
+	share := censusShare
+	if w.opt.Seldom {
+		share = seldomCensus
+	}
+	c.next = n + 1 + int64(float64(ptrace.Now()-begun)/share)/w.ticks.interval
 	c.others, c.again = alive-int64(p.threads.Load()), n+censusTicks
 }
 

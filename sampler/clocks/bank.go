@@ -149,13 +149,13 @@ func (b *Bank) Go() {
 	}
 }
 
-// idle is how long a clock stays that meets nobody.
+// idle is how long a clock stays that meets nobody, if Options.Stay is not longer.
 const idle = 3 * time.Second
 
 // Expire ends the clocks that have met nobody for long, and have nobody to wait for. One that gets no CPU could not end.
 func (b *Bank) Expire(n int64) {
 	for cpu, c := range b.clocks {
-		if time.Duration(n-c.met.Load())*time.Duration(b.board.Interval) > idle && !c.starves(n) && !c.asks() {
+		if time.Duration(n-c.met.Load())*time.Duration(b.board.Interval) > max(idle, b.opt.Stay) && !c.starves(n) && !c.asks() {
 			b.drop(cpu)
 		}
 	}

@@ -1,6 +1,7 @@
 package clocks
 
 import (
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -12,11 +13,12 @@ import (
 
 // Options say how a clock is to be.
 type Options struct {
-	Phase   int64 // of its ticks after the board's, nanoseconds
-	Samples int   // how many may be under way
-	Nice    bool  // stay at normal priority
-	First   int   // bytes of stack that the first few have room for
-	Deep    int   // how many these are, if more than usual: as many as come until they are fetched
+	Phase   int64         // of its ticks after the board's, nanoseconds
+	Samples int           // how many may be under way
+	Nice    bool          // stay at normal priority
+	First   int           // bytes of stack that the first few have room for
+	Deep    int           // how many these are, if more than usual: as many as come until they are fetched
+	Stay    time.Duration // how long a clock stays that meets nobody, if longer than usual
 }
 
 // Room for stacks that clocks begin with, in bytes.
