@@ -53,6 +53,7 @@ const lastSend = 5 * time.Second
 // sender makes a message of each round and has it sent.
 type sender struct {
 	send
+	to        string // its address, without a password
 	opt       output.OTLPOptions
 	resources *resources
 	queue     *deliver.Queue
@@ -111,7 +112,7 @@ func (c *config) openSends(say func(string, ...any)) (list []*sender, err error)
 		}
 		ctx, stop := context.WithCancel(context.Background())
 		s := &sender{
-			send: x, resources: r, queue: queue, temporary: temporary, folder: folder, say: say, stop: stop, sent: make(chan struct{}),
+			send: x, to: receiver.String(), resources: r, queue: queue, temporary: temporary, folder: folder, say: say, stop: stop, sent: make(chan struct{}),
 			opt: output.OTLPOptions{Options: c.outputOptions(), Resource: r.of, Version: version(), NoNames: c.noNames},
 		}
 		go func() {
