@@ -222,7 +222,13 @@ func (s *session) search(ctx context.Context, opt *sampler.Options) error {
 	}
 	joins, came := make(chan []int), make(chan []targets.Process)
 	opt.Joins = joins
-	go set.Follow(ctx, came, func(err error) { s.log.Warn("search for processes", "err", err) })
+	told := ""
+	go set.Follow(ctx, came, func(err error) {
+		if err.Error() != told { // each is told once, until there is another
+			told = err.Error()
+			s.log.Warn("search for processes", "err", err)
+		}
+	})
 	go func() {
 		defer close(joins)
 		for list := range came {
