@@ -46,14 +46,14 @@ func newEngine(opt Options, p *pool, start time.Time, out *outlet) *engine {
 	if opt.Log == nil {
 		said.log = slog.New(slog.DiscardHandler)
 	}
-	if opt.uncounted = opt.uncounted || !countsRuns(proc); opt.uncounted {
+	if opt.test.uncounted = opt.test.uncounted || !countsRuns(proc); opt.test.uncounted {
 		said.warn("this kernel keeps no run counts (/proc/PID/schedstat is missing, or all 0): running threads are stopped from elsewhere, which favours the ends of system calls, and CPU times are counted in 10 ms (try: a kernel with CONFIG_SCHED_INFO, or the boot parameter delayacct)")
 	}
 	now, every := ptrace.Now(), opt.interval()
 	x := &ticks{interval: int64(every), times: watch.Timing{Interval: every, Lag: ptrace.SchedulerTick()}, origin: now - int64(time.Since(start)), start: now}
 	board := clocks.NewBoard(boardRoom, x.start, x.interval)
 	board.NoRestart = opt.NoRestart
-	if opt.Seldom = opt.Seldom && x.interval >= seldomTick && !opt.All && opt.Stop == StopAuto && !opt.ExitStacks && !opt.Children && !opt.uncounted; opt.Seldom {
+	if opt.Seldom = opt.Seldom && x.interval >= seldomTick && !opt.All && opt.Stop == StopAuto && !opt.ExitStacks && !opt.Children && !opt.test.uncounted; opt.Seldom {
 		board.Spread = min(board.Spread, seldomSpread)
 	}
 	bankOptions := clocks.Options{Samples: x.buffers(), Nice: opt.Nice}
@@ -64,7 +64,7 @@ func newEngine(opt Options, p *pool, start time.Time, out *outlet) *engine {
 	pulse := &pulse{said: said, stop: make(chan struct{})}
 	pulse.board.Store(board)
 	files, book, roster := &files{said: said}, ledger.NewBook(), newRoster(opt.TIDs)
-	load := &load{said: said, max: opt.MaxOverhead, own: budget{max: opt.MaxCPU, most: slowest(x.interval), stride: opt.firstStride}}
+	load := &load{said: said, max: opt.MaxOverhead, own: budget{max: opt.MaxCPU, most: slowest(x.interval), stride: opt.test.firstStride}}
 	e := &engine{opt: &opt, said: said, out: out, ticks: x, pulse: pulse, board: board, bank: bank, roster: roster}
 	e.listing = &listing{opt: e.opt, book: book, files: files, board: board, bank: bank}
 	e.acct = &accounts{opt: e.opt, ticks: x, out: out, files: files, roster: roster, book: book, load: load, bank: bank}

@@ -286,7 +286,7 @@ func (l *lookout) runs(t *thread, n int64) {
 		return // its end is found out at the next look
 	}
 	l.listing.awake(t, st.Processor)
-	if !l.opt.uncounted && l.bank.Need(st.Processor, n) {
+	if !l.opt.test.uncounted && l.bank.Need(st.Processor, n) {
 		t.queue.homeless = 0
 		t.queue.runnable++
 		return
@@ -295,7 +295,7 @@ func (l *lookout) runs(t *thread, n int64) {
 	if t.slot >= 0 && t.advice != t.fb.p.Load() {
 		return // the board cannot be told what is known by now while it is asked for at each tick
 	}
-	if l.opt.uncounted {
+	if l.opt.test.uncounted {
 		l.bank.Ask(t.slot)
 	} else if t.slot >= 0 && l.bank.Away(st.Processor, n) {
 		l.afar.note(l.said.warn, t.proc.pid, st.Processor)

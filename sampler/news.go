@@ -289,7 +289,7 @@ func (w *news) addProcess(pid int) *process {
 	if p := w.roster.procs[pid]; p != nil {
 		return p
 	}
-	p := &process{pid: pid, clock: cpuClock(pid), group: -1, only: len(w.roster.wanted) > 0, uncounted: w.opt.uncounted, mem: memory{tasks: -1, pages: -1}, program: new(program), young: young{brief: w.opt.ExitStacks}}
+	p := &process{pid: pid, clock: cpuClock(pid), group: -1, only: len(w.roster.wanted) > 0, uncounted: w.opt.test.uncounted, mem: memory{tasks: -1, pages: -1}, program: new(program), young: young{brief: w.opt.ExitStacks}}
 	w.openProcess(p)
 	p.cpu.base, _ = p.cpuTime()
 	if s, err := proc.Stat(pid); err == nil && w.opt.Children {
@@ -381,8 +381,8 @@ func (w *news) drop(t *thread) {
 	if t.shown {
 		w.out.send(item{left: left{t.proc.pid, t.tid}})
 	}
-	if w.opt.ended != nil {
-		w.opt.ended(t.tid)
+	if w.opt.test.ended != nil {
+		w.opt.test.ended(t.tid)
 	}
 	if !w.keeping.on() && t.proc.threads.Load() == 0 && w.ended(t.proc) {
 		w.dropProcess(t.proc)

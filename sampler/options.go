@@ -56,11 +56,14 @@ type Options struct {
 	// has not run since. nil: nothing was.
 	Looked func(tid int) *procfs.TaskLook
 
-	firstStride int64 // for tests: the one to begin with
-	// ended, for tests, is told of each thread that was dropped.
-	ended func(tid int)
-	// uncounted, for tests: the kernel's run counts are not used.
-	uncounted bool
+	test forTests
+}
+
+// forTests is what only tests set.
+type forTests struct {
+	firstStride int64         // the stride to begin with
+	ended       func(tid int) // is told of each thread that was dropped
+	uncounted   bool          // the kernel's run counts are not used
 }
 
 func (o *Options) interval() time.Duration { return time.Second / time.Duration(o.Hz) }

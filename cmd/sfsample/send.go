@@ -50,6 +50,12 @@ const maxSpool = 256 << 20
 // lastSend is how long the last messages of a run are sent for.
 const lastSend = 5 * time.Second
 
+// spool is where messages wait.
+type spool struct {
+	folder    string
+	temporary bool // it is of this run alone
+}
+
 // sender makes a message of each round and has it sent.
 type sender struct {
 	send
@@ -57,8 +63,7 @@ type sender struct {
 	opt       output.OTLPOptions
 	resources *resources
 	queue     *deliver.Queue
-	temporary bool // the folder is of this run alone
-	folder    string
+	spool     spool
 	say       func(string, ...any)
 	sent      chan struct{} // closed when nothing is sent any more
 	stop      context.CancelFunc
@@ -112,7 +117,7 @@ func (c *config) openSends(say func(string, ...any)) (list []*sender, err error)
 		}
 		ctx, stop := context.WithCancel(context.Background())
 		s := &sender{
-			send: x, to: receiver.String(), resources: r, queue: queue, temporary: temporary, folder: folder, say: say, stop: stop, sent: make(chan struct{}),
+			send: x, to: receiver.String(), resources: r, queue: queue, spool: spool{folder, temporary}, say: say, stop: stop, sent: make(chan struct{}),
 			opt: output.OTLPOptions{Options: c.outputOptions(), Resource: r.of, Version: version(), NoNames: c.noNames},
 		}
 		go func() {
@@ -219,12 +224,12 @@ func (s *sender) close(grace time.Duration) {
 	}
 	s.stop()
 	<-s.sent
-	left := s.queue.Close(s.temporary)
-	if s.temporary && left == 0 {
-		os.Remove(s.folder)
+	left := s.queue.Close(s.spool.temporary)
+	if s.spool.temporary && left == 0 {
+		os.Remove(s.spool.folder)
 	}
 	if left > 0 {
-		s.say("%s=%s: %d messages are not delivered yet, and kept (a run with this receiver and --spool %s sends them)", s.kind, s.address, left, s.folder)
+		s.say("%s=%s: %d messages are not delivered yet, and kept (a run with this receiver and --spool %s sends them)", s.kind, s.address, left, s.spool.folder)
 	}
 }
 

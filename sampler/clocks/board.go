@@ -29,10 +29,15 @@ type Board struct {
 	stride    atomic.Int64                     // only ticks that it divides are answered, 0: none
 	n         atomic.Int32                     // slots in use lie below it
 	slots     []Slot
-	groups    [maxGroups]group
-	grouped   int          // groups lie below it
-	most      int          // numbers of clocks lie below it
-	told      atomic.Int64 // CLOCK_MONOTONIC at which all groups had been read, 0: they are not, or are being read
+	most      int // numbers of clocks lie below it
+	early     early
+}
+
+// early is what is read shortly before ticks.
+type early struct {
+	groups  [maxGroups]group
+	grouped int          // groups lie below it
+	told    atomic.Int64 // CLOCK_MONOTONIC at which all had been read, 0: they are not, or are being read
 }
 
 // maxGroups bounds the processes that are read shortly before ticks.
@@ -49,15 +54,15 @@ type group struct {
 //
 //go:nosplit
 //go:norace
-func (b *Board) Moved(group int) bool { return b.groups[group].moved }
+func (b *Board) Moved(group int) bool { return b.early.groups[group].moved }
 
 // Group makes a group of a process by its CPU clock. -1: there is no room.
 func (b *Board) Group(clock int32) int {
-	for i := range b.groups {
-		if g := &b.groups[i]; g.clock == 0 {
+	for i := range b.early.groups {
+		if g := &b.early.groups[i]; g.clock == 0 {
 			g.clock = clock
 			g.before.Store(-1)
-			b.grouped = max(b.grouped, i+1)
+			b.early.grouped = max(b.early.grouped, i+1)
 			return i
 		}
 	}
@@ -67,8 +72,8 @@ func (b *Board) Group(clock int32) int {
 // Ungroup gives a group back.
 func (b *Board) Ungroup(i int) {
 	if i >= 0 {
-		b.told.Store(0)
-		b.groups[i].clock = 0
+		b.early.told.Store(0)
+		b.early.groups[i].clock = 0
 	}
 }
 
@@ -78,15 +83,15 @@ func (b *Board) Ungroup(i int) {
 //go:nosplit
 //go:norace
 func (b *Board) Tell(k taking.Kernel) {
-	b.told.Store(0)
-	for i := range b.grouped {
-		if g := &b.groups[i]; g.clock != 0 {
+	b.early.told.Store(0)
+	for i := range b.early.grouped {
+		if g := &b.early.groups[i]; g.clock != 0 {
 			spent := k.Spent(g.clock)
 			g.moved = spent < 0 || spent != g.before.Load()
 			g.before.Store(spent)
 		}
 	}
-	b.told.Store(k.Now())
+	b.early.told.Store(k.Now())
 }
 
 // Slot is one thread on the board.
@@ -100,10 +105,8 @@ type Slot struct {
 	sched  int // open schedstat, stat and sched of the thread
 	stat   int
 	debug  int
-	call   int   // open syscall of the thread
-	clock  int32 // CPU clock of its process
-	group  int   // of its process, -1: none
-	crowd  *atomic.Int32
+	call   int // open syscall of the thread
+	kin    kin
 	pages  int // open pagemap of its process
 	Advice taking.Advice
 
@@ -118,6 +121,13 @@ type Slot struct {
 	sampled atomic.Int64 // last tick at which a clock asked for it
 	lost    atomic.Int64 // last tick at which it was met, and there was no buffer
 	refused atomic.Int64 // last tick at which it was met, and may not be traced
+}
+
+// kin is what is read of all threads of a process at once.
+type kin struct {
+	clock int32         // its CPU clock
+	group int           // -1: none
+	crowd *atomic.Int32 // how many they are
 }
 
 // coordinator is the number of the holder that no clock has.
@@ -165,7 +175,7 @@ func (b *Board) Put(t Thread) int {
 }
 
 func (b *Board) fill(s *Slot, t *Thread) {
-	s.TID, s.PID, s.sched, s.stat, s.debug, s.call, s.clock, s.crowd, s.pages, s.group, s.Advice = t.TID, t.PID, t.Sched, t.Stat, t.Debug, t.Call, t.Clock, t.Crowd, t.Pages, t.Group, t.Advice
+	s.TID, s.PID, s.sched, s.stat, s.debug, s.call, s.kin.clock, s.kin.crowd, s.pages, s.kin.group, s.Advice = t.TID, t.PID, t.Sched, t.Stat, t.Debug, t.Call, t.Clock, t.Crowd, t.Pages, t.Group, t.Advice
 	s.exactRun, s.exactAt = 0, 0
 	s.run.Store(t.Run)
 	s.stood.Store(-1)

@@ -74,18 +74,15 @@ type Clock struct {
 	prompt bool
 
 	tick    int64 // the last that was handled
+	last    int   // slot that was met at the last tick
 	apart   int64 // how long the last thread has taken to stop, nanoseconds
 	out     int   // samples that wait for a stop
-	last    int   // slot that was met at the last tick
 	seized  bool  // it may have tracees
-	retry   int64 // when to try a tick again
-	tries   int   // how often that was done
-	least   int64 // the least that a wake-up was late
+	again   retry
 	samples []Sample
 	picked  pick
 	text    [2048]byte // of files of /proc
-	// What was read of groups at tick groupAt of each: the CPU time, -1 if nobody of it has run since before the tick.
-	groupAt, groupRan [maxGroups]int64
+	seen    seen
 
 	// For others to read.
 	ended   <-chan struct{} // closed with the thread
@@ -113,6 +110,16 @@ type Clock struct {
 // Anywhere is the CPU of a clock that is bound to none: it has no ticks, and stops the threads that
 // it is asked for.
 const Anywhere = -1
+
+// retry is how a clock tries a tick again that it may have answered late.
+type retry struct {
+	at    int64 // when
+	tries int   // how often that was done
+	least int64 // the least that a wake-up was late
+}
+
+// seen is what a clock has read of groups, at tick at-1 of each: the CPU time, -1 if nobody of it has run since before the tick.
+type seen struct{ at, ran [maxGroups]int64 }
 
 // maxRequests bounds the requests under way.
 const maxRequests = 1024
@@ -147,7 +154,7 @@ func (c *Clock) Outside() {
 		if c.seized && c.out == 0 {
 			c.clear()
 		}
-		next := max(b.Start+(c.tick+1)*b.Interval+c.phase, c.rest.Load(), c.retry)
+		next := max(b.Start+(c.tick+1)*b.Interval+c.phase, c.rest.Load(), c.again.at)
 		if c.out > 0 {
 			c.await(next)
 		} else {
@@ -196,15 +203,15 @@ const (
 //go:norace
 func (c *Clock) tardy(wake, next int64) bool {
 	late := wake - next
-	c.least = min(c.least, late)
-	c.doubt = !c.prompt && late > 2*c.least+slack
-	if !c.doubt || c.tries == retries {
-		c.tries = 0
+	c.again.least = min(c.again.least, late)
+	c.doubt = !c.prompt && late > 2*c.again.least+slack
+	if !c.doubt || c.again.tries == retries {
+		c.again.tries = 0
 		return false
 	}
-	c.tries++
+	c.again.tries++
 	step := min(grid, c.board.Interval)
-	c.retry = next + (late/step+1)*step
+	c.again.at = next + (late/step+1)*step
 	return true
 }
 
@@ -366,7 +373,7 @@ const perRead = 8
 //go:norace
 func (c *Clock) find(n, wake int64) bool {
 	b, p := c.board, &c.picked
-	early := b.told.Load()
+	early := b.early.told.Load()
 	own, told, found, last := int64(0), false, false, int64(0)
 	clock, spent, left := int32(0), int64(-1), 0
 	count := int(b.n.Load())
@@ -381,17 +388,16 @@ func (c *Clock) find(n, wake int64) bool {
 			continue
 		}
 		s := &b.slots[i]
-		if g := s.group; g >= 0 && early != 0 && early <= wake {
-			ran := c.ran(g, n, early)
-			if ran < 0 {
+		if g := s.kin.group; g >= 0 && early != 0 && early <= wake {
+			clock, spent, left = s.kin.clock, c.seen.since(b, c.k, g, n, early), -1
+			if spent < 0 {
 				continue
 			}
-			clock, spent, left = s.clock, ran, -1
 		}
-		if s.clock != clock {
-			clock, spent, left = s.clock, -1, 0
-			if s.crowd != nil {
-				left = int(s.crowd.Load()) / perRead
+		if s.kin.clock != clock {
+			clock, spent, left = s.kin.clock, -1, 0
+			if s.kin.crowd != nil {
+				left = int(s.kin.crowd.Load()) / perRead
 			}
 		}
 		if left == 0 && clock != 0 {
@@ -444,24 +450,24 @@ func (c *Clock) find(n, wake int64) bool {
 	return found
 }
 
-// ran is the CPU time of a group at tick n. -1: it is what it was when groups were told of at this time, before the clock's wake-up, so
+// since is the CPU time of a group at tick n. -1: it is what it was when groups were told of at this time, before the clock's wake-up, so
 // that nobody of them was on its CPU then: who is preempted, or blocks, has its time brought up to date.
 //
 //go:nosplit
 //go:norace
-func (c *Clock) ran(g int, n, told int64) int64 {
-	if c.groupAt[g] == n+1 {
-		return c.groupRan[g]
+func (v *seen) since(b *Board, k taking.Kernel, group int, n, told int64) int64 {
+	if v.at[group] == n+1 {
+		return v.ran[group]
 	}
-	x := &c.board.groups[g]
+	x := &b.early.groups[group]
 	before := x.before.Load()
-	spent := c.k.Spent(x.clock)
-	if spent >= 0 && spent == before && c.board.told.Load() == told {
+	spent := k.Spent(x.clock)
+	if spent >= 0 && spent == before && b.early.told.Load() == told {
 		spent = -1
 	} else {
 		spent = max(spent, 0)
 	}
-	c.groupAt[g], c.groupRan[g] = n+1, spent
+	v.at[group], v.ran[group] = n+1, spent
 	return spent
 }
 

@@ -176,7 +176,7 @@ func TestFindSleepers(t *testing.T) {
 	s, b, c := desk(t, 1, actors...)
 	s.spent = map[int32]int64{-70: 1000, -90: 2000, -60: -1}
 	for i, clock := range []int32{-70, -70, -90, -60} {
-		b.slots[i].clock = clock
+		b.slots[i].kin.clock = clock
 		b.slots[i].run.Store(actors[i].run)
 	}
 	c.last = -1
@@ -201,7 +201,7 @@ func TestFindSleepers(t *testing.T) {
 	s.spent[-70]++
 	look("the first process has run", each, 7, 8, 6)
 	look("and not since", each, 6)
-	b.slots[1].clock = 0
+	b.slots[1].kin.clock = 0
 	look("one is not to be asked about", []int32{-70, -90, -60}, 8, 6)
 	s.spent[-90]++
 	s.broken[90+fileSched] = unix.EACCES
@@ -211,7 +211,7 @@ func TestFindSleepers(t *testing.T) {
 	// The clock of a process with many threads goes through them all, so it is asked after some reads only.
 	var crowd atomic.Int32
 	for i := range actors {
-		b.slots[i].clock, b.slots[i].crowd = -70, &crowd
+		b.slots[i].kin.clock, b.slots[i].kin.crowd = -70, &crowd
 	}
 	clear(s.broken)
 	s.spent[-70]++
@@ -230,7 +230,7 @@ func TestFindGroups(t *testing.T) {
 	s.spent = map[int32]int64{-70: 1000, -90: 2000}
 	groups := []int{b.Group(-70), b.Group(-90)}
 	for i, g := range []int{0, 0, 1} {
-		b.slots[i].clock, b.slots[i].group = []int32{-70, -90}[g], groups[g]
+		b.slots[i].kin.clock, b.slots[i].kin.group = []int32{-70, -90}[g], groups[g]
 	}
 	c.last = -1
 	n := int64(4)
@@ -255,27 +255,27 @@ func TestFindGroups(t *testing.T) {
 	}
 	look("nothing was told", s.now, 7, 8, 9)
 	b.Tell(s)
-	told := b.told.Load()
+	told := b.early.told.Load()
 	look("nobody has run since", told)
 	look("what was told came after the tick", told-1, 7, 8, 9)
 	s.spent[-70]++
 	look("one process has run", told, 7, 8)
 	b.Tell(s)
-	look("and not since that was told", b.told.Load())
+	look("and not since that was told", b.early.told.Load())
 	if !b.Moved(groups[0]) || b.Moved(groups[1]) {
 		t.Error("the first process has run between two readings, and the other has not")
 	}
 	s.spent[-90] = -1
-	look("a process is gone", b.told.Load(), 9)
+	look("a process is gone", b.early.told.Load(), 9)
 	b.Tell(s)
 	if !b.Moved(groups[1]) {
 		t.Error("a process that is gone has not run")
 	}
 	s.spent[-90] = 0
 	b.Tell(s)
-	look("a process that has not run yet", b.told.Load())
+	look("a process that has not run yet", b.early.told.Load())
 	b.Ungroup(groups[0])
-	look("a process was given back", b.told.Load()+1, 7, 8, 9)
+	look("a process was given back", b.early.told.Load()+1, 7, 8, 9)
 	for b.Group(-70) >= 0 {
 	}
 	if g := b.Group(-70); g != -1 {
@@ -781,7 +781,7 @@ func TestTardy(t *testing.T) {
 			a := &actor{tid: 7, state: 'R'}
 			_, b, list := play(t, 4, 4, []*actor{a}, func(int64) {}, func(b *Board) {
 				c := b.clocks[1].Load()
-				c.prompt, c.least = tt.prompt, usual
+				c.prompt, c.again.least = tt.prompt, usual
 				s := c.k.(*script)
 				s.step = 0
 				s.delay = func() int64 {
