@@ -163,12 +163,11 @@ func (s *sender) add(x *output.Sample) {
 }
 
 // end puts the messages of a round into the queue and begins the next; nil: the run has ended without telling.
-func (s *sender) end(x *sampler.Round) {
+func (s *sender) end(x *sampler.Round) (err error) {
 	now := time.Now()
 	if x != nil {
 		now = x.End
 	}
-	var err error
 	switch {
 	case s.kind == sendOTLP && !s.otlp.Empty():
 		s.otlp.Begin, s.otlp.End, s.otlp.Account = s.begun, now, attributes(x)
@@ -183,10 +182,8 @@ func (s *sender) end(x *sampler.Round) {
 			}
 		}
 	}
-	if err != nil {
-		s.say("%s=%s: a round is lost: %v", s.kind, s.address, err)
-	}
 	s.begin(now)
+	return err
 }
 
 // put puts the profile of a process into the queue, as Pyroscope's /ingest takes it. Of a form it tells by its content type what is in it;
