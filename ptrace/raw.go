@@ -179,6 +179,16 @@ func RawPread(fd int, buf []byte, off int64) (int, unix.Errno) {
 	return int(n), 0
 }
 
+// RawLinks is how many links the open file fd has (fstat(2)).
+//
+//go:nosplit
+//go:norace
+func RawLinks(fd int) (int64, unix.Errno) {
+	var st unix.Stat_t
+	_, errno := raw(unix.SYS_FSTAT, uintptr(fd), uintptr(unsafe.Pointer(&st)), 0, 0, 0, 0)
+	return int64(st.Nlink), errno
+}
+
 // RawBind binds the calling thread to CPUs, a bit each (sched_setaffinity(2)). EINVAL: none of them is there, or may be used.
 //
 //go:nosplit

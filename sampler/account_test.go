@@ -70,14 +70,14 @@ func TestAccount(t *testing.T) {
 		{"slow", []string{"storm"}, Options{Hz: 99}},
 		{"too fast", []string{"storm"}, Options{Hz: 20_000}},
 		{"throttled", []string{"storm"}, Options{Hz: 4999, MaxOverhead: 0.0001}},
-		{"over budget", []string{"storm"}, Options{Hz: 999, firstStride: 8}},
-		{"all, over budget", []string{"storm"}, Options{Hz: 999, All: true, firstStride: 8}},
+		{"over budget", []string{"storm"}, Options{Hz: 999, test: forTests{firstStride: 8}}},
+		{"all, over budget", []string{"storm"}, Options{Hz: 999, All: true, test: forTests{firstStride: 8}}},
 		{"exec", []string{"storm", "exec", "storm"}, Options{Hz: 999}},
 		{"all, exec", []string{"storm", "exec", "storm"}, Options{Hz: 999, All: true}},
 		{"exit stacks", []string{"storm"}, Options{Hz: 999, ExitStacks: true}},
 		{"exit among births", []string{"bolt"}, Options{Hz: 9999, ExitStacks: true}},
-		{"no run counts", []string{"storm"}, Options{Hz: 499, uncounted: true}},
-		{"all, no run counts", []string{"storm"}, Options{Hz: 499, All: true, WallWeight: true, uncounted: true}},
+		{"no run counts", []string{"storm"}, Options{Hz: 499, test: forTests{uncounted: true}}},
+		{"all, no run counts", []string{"storm"}, Options{Hz: 499, All: true, WallWeight: true, test: forTests{uncounted: true}}},
 		{"children", []string{"children"}, Options{Hz: 999, Children: true, All: true}},
 	}
 	for _, tt := range tests {

@@ -5,6 +5,7 @@ import (
 
 	"sfsample/ptrace"
 	"sfsample/sampler/capture"
+	"sfsample/sampler/clocks"
 	"sfsample/sampler/ledger"
 )
 
@@ -18,6 +19,7 @@ type accounts struct {
 	roster *roster
 	book   *ledger.Book
 	load   *load
+	bank   *clocks.Bank
 	unseen time.Duration // CPU time of children that ended before they were seen
 }
 
@@ -149,10 +151,15 @@ func (ac *accounts) settled(t *thread, n int64) int64 {
 // unsure ends the wait of a thread that was found at tick n to have run at some time since its last look, and accounts
 // for the ticks before. run is its run time of now.
 func (ac *accounts) unsure(t *thread, n int64, run time.Duration) {
-	if sure := t.watch.Ran(&t.proc.watch, n, run); ac.book.Owed(&t.line, sure) > 0 {
+	sure := t.watch.Ran(&t.proc.watch, n, run)
+	if ac.book.Owed(&t.line, sure) > 0 {
 		ac.creditIdle(t, sure)
 	}
-	ac.book.Give(&t.line, n-1, ledger.Unsure)
+	class := ledger.Unsure
+	if t.slot >= 0 && ac.load.both <= 1 && ac.bank.Everywhere(cpus(), sure) { // there was a clock wherever it has run
+		class = ac.unmet(t)
+	}
+	ac.book.Give(&t.line, n-1, class)
 }
 
 // creditIdle accounts for the ticks up to n of a thread that has not run in

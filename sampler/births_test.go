@@ -127,7 +127,7 @@ func startPool(t *testing.T, path string) *pooled {
 func (p *pooled) sample(t *testing.T, opt Options) {
 	t.Helper()
 	opt.PIDs = append(opt.PIDs, p.PID)
-	opt.ended = func(tid int) {
+	opt.test.ended = func(tid int) {
 		p.gone.Store(tid, true)
 		p.sink.tell()
 	}

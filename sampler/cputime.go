@@ -11,19 +11,19 @@ import (
 func (l *lookout) readClocks(n int64, prepare func(*watch.Process, int64, int) watch.Need) {
 	sums := false
 	for _, p := range l.roster.procs {
-		p.reading = watch.Reading{}
-		p.need = prepare(&p.watch, n, int(p.threads.Load()))
-		sums = sums || p.need == watch.Times
+		p.now.reading = watch.Reading{}
+		p.now.need = prepare(&p.watch, n, int(p.threads.Load()))
+		sums = sums || p.now.need == watch.Times
 	}
 	if sums {
 		l.sumRunning(n, func(r *watch.Reading) *time.Duration { return &r.Before })
 	}
 	for _, p := range l.roster.procs {
-		if p.need == watch.Nothing {
+		if p.now.need == watch.Nothing {
 			continue
 		}
 		var ok bool
-		if p.reading.Clock, ok = p.cpuTime(); !ok {
+		if p.now.reading.Clock, ok = p.cpuTime(); !ok {
 			l.unread(p, n)
 		}
 	}
@@ -31,14 +31,14 @@ func (l *lookout) readClocks(n int64, prepare func(*watch.Process, int64, int) w
 		l.sumRunning(n, func(r *watch.Reading) *time.Duration { return &r.After })
 	}
 	for _, p := range l.roster.procs {
-		p.watch.Read(n, p.reading)
+		p.watch.Read(n, p.now.reading)
 	}
 }
 
 // unread is a reading that could not be made.
 func (l *lookout) unread(p *process, n int64) {
 	p.watch.Failed(n)
-	p.need = watch.Nothing
+	p.now.need = watch.Nothing
 }
 
 // sumRunning adds up the run times of the threads that are not blocked where sum
@@ -46,7 +46,7 @@ func (l *lookout) unread(p *process, n int64) {
 func (l *lookout) sumRunning(n int64, sum func(*watch.Reading) *time.Duration) {
 	for _, t := range l.roster.list {
 		p := t.proc
-		if p.need != watch.Times || t.watch.Asleep() {
+		if p.now.need != watch.Times || t.watch.Asleep() {
 			continue
 		}
 		s, err := l.files.schedstat(t)
@@ -54,6 +54,6 @@ func (l *lookout) sumRunning(n int64, sum func(*watch.Reading) *time.Duration) {
 			l.unread(p, n)
 			continue
 		}
-		*sum(&p.reading) += s.Run
+		*sum(&p.now.reading) += s.Run
 	}
 }

@@ -1,11 +1,14 @@
 package sampler
 
 import (
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace"
+	"sfsample/sampler/clocks"
+	"sfsample/sampler/taking"
 )
 
 // doze passes the ticks at which no process runs. To Go's runtime it is one long system call (see [ptrace.Outside]):
@@ -45,6 +48,63 @@ func (d *doze) Outside() {
 	}
 }
 
+// vigil passes ticks at which clocks have all that is to be done. Shortly before each tick it reads for them who has run, so that they
+// need not look at all who have since the last one. To Go's runtime it is one long system call.
+type vigil struct {
+	board           *clocks.Board
+	kernel          taking.Kernel
+	start, interval int64
+	tick, last      int64 // the tick that comes next; the one at which it ends in any case
+	families        []family
+}
+
+// family is the threads of a process: its folder /proc/PID/task, how many links that has while none is born or ends, and its group.
+type family struct {
+	folder, group int
+	links         int64
+}
+
+const (
+	// seldomTick is the shortest interval of ticks at which a vigil is worth it, nanoseconds.
+	seldomTick = int64(50 * time.Millisecond)
+	// seldomSpread is for how long the clocks' phases are apart then: what was read before the first still tells the last much.
+	seldomSpread = int64(2 * time.Millisecond)
+	// longestVigil bounds for how long the coordinator looks at nobody.
+	longestVigil = 400 * time.Millisecond
+	// clockStay is how long a clock stays that meets nobody: until its CPU has one again some ticks pass.
+	clockStay = 10 * time.Second
+	// ahead is how long before a tick a vigil is kept: time enough to read some hundred clocks, or to be late.
+	ahead = int64(300 * time.Microsecond)
+)
+
+// Outside is kept until the last tick, or one before which a thread was born or has ended, or a clock has waited for a stop for
+// longer than between two ticks.
+//
+//go:nosplit
+//go:norace
+func (v *vigil) Outside() {
+	for v.tick < v.last {
+		v.tick++
+		at := v.start + v.tick*v.interval - ahead
+		for ptrace.RawNow() < at {
+			ptrace.RawSleep(at)
+		}
+		v.board.Tell(v.kernel)
+		if v.board.Waits(at - v.interval) {
+			return
+		}
+		for i := range v.families {
+			f := &v.families[i]
+			if f.group >= 0 && !v.board.Moved(f.group) {
+				continue // who is born, or ends, has run
+			}
+			if n, errno := ptrace.RawLinks(f.folder); errno != 0 || n != f.links {
+				return
+			}
+		}
+	}
+}
+
 // nap waits for a moment, as doze does.
 type nap struct{ until int64 }
 
@@ -66,8 +126,9 @@ func prompt() {
 
 // resting is how the coordinator waits while there is nothing to do.
 type resting struct {
-	doze doze
-	nap  nap
+	doze  doze
+	nap   nap
+	vigil vigil
 }
 
 // nap waits until a CLOCK_MONOTONIC time, without a timer of Go's runtime. false: nobody would be heard for too long.
@@ -98,4 +159,41 @@ func (e *engine) doze() {
 	prompt()
 	ptrace.Outside(d)
 	e.ticks.due = d.tick
+}
+
+// between is the time between two looks of the coordinator.
+func (e *engine) between() time.Duration {
+	if e.opt.Seldom {
+		return longestVigil
+	}
+	return time.Duration(e.ticks.interval)
+}
+
+// vigil leaves some ticks to the clocks, and sets which tick is due then.
+func (e *engine) vigil() {
+	v, n := &e.resting.vigil, e.acct.book.Tick()
+	if e.listing.pending() || e.news.keeping.on() {
+		return
+	}
+	v.board, v.start, v.interval = e.board, e.ticks.start, e.ticks.interval
+	if v.kernel == nil {
+		v.kernel = new(taking.Live)
+	}
+	end := e.ticks.until
+	if e.opt.Every > 0 {
+		end = min(end, e.rounds.now.until)
+	}
+	v.tick, v.last = n, min(max(e.ticks.due, n+int64(longestVigil)/v.interval), e.ticks.passed(end)+1)
+	v.families = v.families[:0]
+	for _, p := range e.roster.procs {
+		if p.mem.tasks >= 0 && n >= p.census.next {
+			v.families = append(v.families, family{p.mem.tasks, p.group, 2 + p.census.others + int64(p.threads.Load())})
+		}
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	prompt()
+	defer clocks.Hasten(e.opt.Nice)()
+	ptrace.Outside(v)
+	e.ticks.due = max(v.tick, n+1)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sfsample/ptrace"
+	"sfsample/sampler/taking"
 )
 
 // dozing is an engine at tick 5 whose processes are these, with their clocks as they are.
@@ -81,5 +82,62 @@ func TestDoze(t *testing.T) {
 	e.listing.later = append(e.listing.later, func() bool { return false })
 	if e.doze(); e.ticks.due != 0 {
 		t.Error("it dozes while something is to be tried again")
+	}
+}
+
+// TestVigil: an agent looks at nobody for some ticks, unless a thread is born or ends, up to the end of a round or of the run.
+func TestVigil(t *testing.T) {
+	idle := park(t, "none", "deep", "b", "3").PID
+	keep := func(set func(e *engine, p *process)) int64 {
+		t.Helper()
+		e := bareEngine(Options{Hz: 19, Seldom: true, Every: time.Hour})
+		if !e.opt.Seldom {
+			t.Fatal("an agent of 19 Hz looks at every tick")
+		}
+		e.ticks.start = ptrace.Now() - 5*e.ticks.interval
+		e.ticks.until = e.ticks.start + 1000*e.ticks.interval
+		e.rounds.begin(ptrace.Now())
+		e.acct.book.Advance(5)
+		p := e.news.addProcess(idle)
+		defer e.news.closeProcess(p)
+		p.threads.Store(1)
+		e.board.Tell(new(taking.Live))
+		if set != nil {
+			set(e, p)
+		}
+		e.vigil()
+		return e.ticks.due
+	}
+	var due int64
+	for range 100 { // it may be on its way to its wait
+		if due = keep(nil); due != 6 {
+			break
+		}
+	}
+	if due != 12 {
+		t.Errorf("tick %d is due, want 12: 400 ms later", due)
+	}
+	for name, x := range map[string]struct {
+		due int64
+		set func(e *engine, p *process)
+	}{
+		"a thread was born, or has ended": {6, func(e *engine, p *process) { p.threads.Store(2); p.group = -1 }},
+		"nobody has run":                  {12, func(e *engine, p *process) { p.threads.Store(2) }},
+		"listings have to wait":           {12, func(e *engine, p *process) { p.threads.Store(2); p.group, p.census.next = -1, 7 }},
+		"the round ends":                  {8, func(e *engine, p *process) { e.rounds.now.until = e.ticks.start + 7*e.ticks.interval }},
+		"the run ends":                    {9, func(e *engine, p *process) { e.ticks.until = e.ticks.start + 8*e.ticks.interval }},
+		"the rate was lowered":            {16, func(e *engine, p *process) { e.ticks.due = 16 }},
+		"files are to be closed":          {0, func(e *engine, p *process) { e.listing.later = append(e.listing.later, nil) }},
+	} {
+		if got := keep(x.set); got != x.due {
+			t.Errorf("%s: tick %d is due, want %d", name, got, x.due)
+		}
+	}
+	for name, opt := range map[string]Options{
+		"often": {Hz: 99, Seldom: true}, "no agent": {Hz: 19}, "waits are sampled": {Hz: 19, Seldom: true, All: true}, "children are": {Hz: 19, Seldom: true, Children: true},
+	} {
+		if bareEngine(opt).opt.Seldom {
+			t.Errorf("%s: ticks are left to the clocks", name)
+		}
 	}
 }

@@ -46,21 +46,28 @@ func newEngine(opt Options, p *pool, start time.Time, out *outlet) *engine {
 	if opt.Log == nil {
 		said.log = slog.New(slog.DiscardHandler)
 	}
-	if opt.uncounted = opt.uncounted || !countsRuns(proc); opt.uncounted {
+	if opt.test.uncounted = opt.test.uncounted || !countsRuns(proc); opt.test.uncounted {
 		said.warn("this kernel keeps no run counts (/proc/PID/schedstat is missing, or all 0): running threads are stopped from elsewhere, which favours the ends of system calls, and CPU times are counted in 10 ms (try: a kernel with CONFIG_SCHED_INFO, or the boot parameter delayacct)")
 	}
 	now, every := ptrace.Now(), opt.interval()
 	x := &ticks{interval: int64(every), times: watch.Timing{Interval: every, Lag: ptrace.SchedulerTick()}, origin: now - int64(time.Since(start)), start: now}
 	board := clocks.NewBoard(boardRoom, x.start, x.interval)
 	board.NoRestart = opt.NoRestart
-	bank := clocks.NewBank(new(taking.Live), board, clocks.Options{Samples: x.buffers(), Nice: opt.Nice})
+	if opt.Seldom = opt.Seldom && x.interval >= seldomTick && !opt.All && opt.Stop == StopAuto && !opt.ExitStacks && !opt.Children && !opt.test.uncounted; opt.Seldom {
+		board.Spread = min(board.Spread, seldomSpread)
+	}
+	bankOptions := clocks.Options{Samples: x.buffers(), Nice: opt.Nice}
+	if opt.Seldom {
+		bankOptions.Deep, bankOptions.Stay = 1+int(int64(longestVigil)/x.interval), clockStay
+	}
+	bank := clocks.NewBank(new(taking.Live), board, bankOptions)
 	pulse := &pulse{said: said, stop: make(chan struct{})}
 	pulse.board.Store(board)
 	files, book, roster := &files{said: said}, ledger.NewBook(), newRoster(opt.TIDs)
-	load := &load{said: said, max: opt.MaxOverhead, own: budget{max: opt.MaxCPU, most: slowest(x.interval), stride: opt.firstStride}}
+	load := &load{said: said, max: opt.MaxOverhead, own: budget{max: opt.MaxCPU, most: slowest(x.interval), stride: opt.test.firstStride}}
 	e := &engine{opt: &opt, said: said, out: out, ticks: x, pulse: pulse, board: board, bank: bank, roster: roster}
 	e.listing = &listing{opt: e.opt, book: book, files: files, board: board, bank: bank}
-	e.acct = &accounts{opt: e.opt, ticks: x, out: out, files: files, roster: roster, book: book, load: load}
+	e.acct = &accounts{opt: e.opt, ticks: x, out: out, files: files, roster: roster, book: book, load: load, bank: bank}
 	e.rounds = &rounds{opt: e.opt, out: out, acct: e.acct, book: book, roster: roster, load: load}
 	e.harvest = &harvest{opt: e.opt, ticks: x, files: files, listing: e.listing, bank: bank, roster: roster, acct: e.acct, book: book, pool: p, load: load, rounds: e.rounds}
 	e.news = &news{opt: e.opt, said: said, ticks: x, pulse: pulse, files: files, listing: e.listing, roster: roster, acct: e.acct, book: book, out: out,
@@ -98,6 +105,9 @@ func (e *engine) loop(r *Result) {
 			if quiet && e.acct.book.Tick()-e.roster.still() > boardTicks {
 				timer.Stop() // it would wake the runtime
 				e.doze()
+			} else if e.opt.Seldom {
+				timer.Stop()
+				e.vigil()
 			}
 			now = ptrace.Now()
 		}

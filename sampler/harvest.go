@@ -100,7 +100,7 @@ func (h *harvest) taken(t *thread, m *clocks.Sample) {
 
 // ran is what a thread has run for when a clock let go of it.
 func (h *harvest) ran(t *thread, m *clocks.Sample) time.Duration {
-	if h.opt.uncounted {
+	if h.opt.test.uncounted {
 		s, _ := h.files.schedstat(t)
 		return s.Run
 	}

@@ -28,6 +28,9 @@ type board interface {
 	Advise(slot int, a taking.Advice) bool
 	Met(slot int, n int64) (sampled, lost, refused bool)
 	Asked(slot int) int64
+	Holds(slot int, n int64) bool
+	Group(clock int32) int
+	Ungroup(group int)
 }
 
 // retry does what could not be done yet, as far as clocks have let go; pending tells that there is some of it.
@@ -68,7 +71,7 @@ func (l *listing) awake(t *thread, cpu int) {
 	}
 	a := t.fb.Get()
 	t.slot = l.board.Put(clocks.Thread{TID: t.tid, PID: t.proc.pid, Sched: t.open.sched, Stat: t.open.stat, Debug: t.open.debug,
-		Call: t.open.call, Clock: t.proc.clock, Crowd: &t.proc.threads, Pages: int(t.proc.mem.pages), Advice: a.Advice, Run: int64(t.line.Run())})
+		Call: t.open.call, Clock: t.proc.clock, Group: t.proc.group, Crowd: &t.proc.threads, Pages: int(t.proc.mem.pages), Advice: a.Advice, Run: int64(t.line.Run())})
 	if t.slot < 0 {
 		l.leave(t)
 		return

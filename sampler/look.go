@@ -3,7 +3,10 @@ package sampler
 // The coordinator's looks at threads: who is blocked, who may run and where, what may be read without a stop.
 
 import (
+	"math"
 	"os"
+	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,7 +47,23 @@ const boardTicks = 16
 const (
 	fewListed = 64
 	boardStay = time.Second
+	// seldomStay is that where looks are seldom: who is not there is sampled after the next one only.
+	seldomStay = time.Minute
 )
+
+// cpus is how many CPUs the machine has (proc_stat(5)).
+var cpus = sync.OnceValue(func() (n int) {
+	b, err := os.ReadFile("/proc/stat")
+	for line := range strings.Lines(string(b)) {
+		if len(line) > 3 && line[:3] == "cpu" && line[3] != ' ' {
+			n++
+		}
+	}
+	if err != nil || n == 0 {
+		return math.MaxInt
+	}
+	return n
+})
 
 // peekTries bounds how often a thread that wakes while it is read is read again.
 const peekTries = 3
@@ -136,7 +155,7 @@ func (l *lookout) look(t *thread, n int64) bool {
 		l.acct.settle(t, n-1, s.Wait, l.acct.unmet(t))
 		l.book.Give(&t.line, n, ledger.Exited)
 		return l.reapable(t)
-	case l.opt.All && l.stands(t):
+	case l.opt.All && l.stands(t, n):
 		l.runs(t, n)
 		return true
 	}
@@ -153,8 +172,9 @@ func (l *lookout) look(t *thread, n int64) bool {
 }
 
 // stands tells whether a thread that does not run is stopped for us: at a clock's tick it ran.
-func (l *lookout) stands(t *thread) bool {
-	if t.slot < 0 {
+// It is asked after it was seen that the thread does not run.
+func (l *lookout) stands(t *thread, n int64) bool {
+	if t.slot < 0 || !l.news.keeping.on() && !l.listing.board.Holds(t.slot, n) {
 		return false
 	}
 	st, err := l.files.stat(t)
@@ -174,7 +194,11 @@ func (l *lookout) sleepsOn(t *thread, n int64) bool {
 		return true
 	}
 	l.acct.creditIdle(t, l.acct.settled(t, n))
-	if w := t.watch.Waited(n); w > boardTicks && (l.listing.n > fewListed || w*l.ticks.interval > int64(boardStay)) {
+	stay := boardStay
+	if l.opt.Seldom {
+		stay = seldomStay
+	}
+	if w := t.watch.Waited(n); w > boardTicks && (l.listing.n > fewListed || w*l.ticks.interval > int64(stay)) {
 		l.listing.leave(t)
 	}
 	return true
@@ -182,7 +206,7 @@ func (l *lookout) sleepsOn(t *thread, n int64) bool {
 
 // stirred has clocks find a thread the next time that it runs, if it sleeps by now: it may never be seen to run otherwise.
 func (l *lookout) stirred(t *thread, n int64) {
-	if l.listing.n >= fewListed {
+	if l.listing.n >= fewListed || t.slot >= 0 && l.bank.Everywhere(cpus(), n) {
 		return
 	}
 	st, err := l.files.stat(t)
@@ -262,7 +286,7 @@ func (l *lookout) runs(t *thread, n int64) {
 		return // its end is found out at the next look
 	}
 	l.listing.awake(t, st.Processor)
-	if !l.opt.uncounted && l.bank.Need(st.Processor, n) {
+	if !l.opt.test.uncounted && l.bank.Need(st.Processor, n) {
 		t.queue.homeless = 0
 		t.queue.runnable++
 		return
@@ -271,7 +295,7 @@ func (l *lookout) runs(t *thread, n int64) {
 	if t.slot >= 0 && t.advice != t.fb.p.Load() {
 		return // the board cannot be told what is known by now while it is asked for at each tick
 	}
-	if l.opt.uncounted {
+	if l.opt.test.uncounted {
 		l.bank.Ask(t.slot)
 	} else if t.slot >= 0 && l.bank.Away(st.Processor, n) {
 		l.afar.note(l.said.warn, t.proc.pid, st.Processor)
@@ -335,7 +359,7 @@ func (l *lookout) lookFailed(t *thread, err error) bool {
 
 // nowIdle begins a wait of a thread that was found blocked, after s was read, when blocked threads are not sampled.
 func (l *lookout) nowIdle(t *thread, n int64, s procfs.Schedstat) {
-	if l.stands(t) {
+	if l.stands(t, n) {
 		l.runs(t, n)
 		return
 	}
@@ -384,7 +408,7 @@ func (l *lookout) peek(t *thread, n int64, count uint64, call procfs.Syscall) {
 		if call, err = l.files.syscall(t); err != nil {
 			break
 		}
-		if call.Running || l.stands(t) {
+		if call.Running || l.stands(t, n) {
 			l.reader.pool.put(c)
 			l.runs(t, n)
 			return

@@ -45,6 +45,8 @@ type census struct {
 const (
 	// censusShare is the part of the time that listings may take.
 	censusShare = 0.02
+	// seldomCensus is that where looks are seldom: one thread for each request would have the coordinator look at each tick.
+	seldomCensus = 0.001
 	// censusTicks is after how many ticks a listing is due whatever the count says:
 	// one thread may have been born for another that has ended.
 	censusTicks = 128
@@ -96,7 +98,11 @@ func (w *news) count(p *process, n int64) {
 	}
 	begun := ptrace.Now()
 	w.relist(p, true)
-	c.next = n + 1 + int64(float64(ptrace.Now()-begun)/censusShare)/w.ticks.interval
+	share := censusShare
+	if w.opt.Seldom {
+		share = seldomCensus
+	}
+	c.next = n + 1 + int64(float64(ptrace.Now()-begun)/share)/w.ticks.interval
 	c.others, c.again = alive-int64(p.threads.Load()), n+censusTicks
 }
 
@@ -283,13 +289,16 @@ func (w *news) addProcess(pid int) *process {
 	if p := w.roster.procs[pid]; p != nil {
 		return p
 	}
-	p := &process{pid: pid, clock: cpuClock(pid), only: len(w.roster.wanted) > 0, uncounted: w.opt.uncounted, mem: memory{tasks: -1, pages: -1}, program: new(program), young: young{brief: w.opt.ExitStacks}}
+	p := &process{pid: pid, clock: cpuClock(pid), group: -1, only: len(w.roster.wanted) > 0, uncounted: w.opt.test.uncounted, mem: memory{tasks: -1, pages: -1}, program: new(program), young: young{brief: w.opt.ExitStacks}}
 	w.openProcess(p)
 	p.cpu.base, _ = p.cpuTime()
 	if s, err := proc.Stat(pid); err == nil && w.opt.Children {
 		p.children.parent, p.children.base = s.PPID, s.Reaped
 	}
 	p.watch = watch.NewProcess(w.book.Tick(), w.ticks.times, p.cpu.base)
+	if w.opt.Seldom {
+		p.group = w.listing.board.Group(p.clock)
+	}
 	w.roster.procs[pid] = p
 	v, _ := w.keeping.programs.LoadOrStore(pid, p.program)
 	p.program = v.(*program)
@@ -372,8 +381,8 @@ func (w *news) drop(t *thread) {
 	if t.shown {
 		w.out.send(item{left: left{t.proc.pid, t.tid}})
 	}
-	if w.opt.ended != nil {
-		w.opt.ended(t.tid)
+	if w.opt.test.ended != nil {
+		w.opt.test.ended(t.tid)
 	}
 	if !w.keeping.on() && t.proc.threads.Load() == 0 && w.ended(t.proc) {
 		w.dropProcess(t.proc)
@@ -385,6 +394,7 @@ func (w *news) dropProcess(p *process) {
 		return
 	}
 	delete(w.roster.procs, p.pid)
+	w.listing.board.Ungroup(p.group)
 	w.keeping.programs.Delete(p.pid)
 	p.readCPU()
 	w.acct.chargeRest(p)

@@ -41,7 +41,10 @@ type Options struct {
 	MaxOverhead float64       // share of the target's time that pauses may take; 0: no bound
 	MaxCPU      float64       // share of a CPU that this program may take; 0: no bound
 	Nice        bool          // stay at normal priority
-	Log         *slog.Logger
+	// Seldom: this program is to take little, and an account may come late: threads are looked at some ticks at a time, where the
+	// clocks need nobody in between.
+	Seldom bool
+	Log    *slog.Logger
 	// Suspend gives functions that are called while no thread of a target is stopped, or asked to
 	// be: they may stop this process.
 	Suspend <-chan func()
@@ -53,11 +56,14 @@ type Options struct {
 	// has not run since. nil: nothing was.
 	Looked func(tid int) *procfs.TaskLook
 
-	firstStride int64 // for tests: the one to begin with
-	// ended, for tests, is told of each thread that was dropped.
-	ended func(tid int)
-	// uncounted, for tests: the kernel's run counts are not used.
-	uncounted bool
+	test forTests
+}
+
+// forTests is what only tests set.
+type forTests struct {
+	firstStride int64         // the stride to begin with
+	ended       func(tid int) // is told of each thread that was dropped
+	uncounted   bool          // the kernel's run counts are not used
 }
 
 func (o *Options) interval() time.Duration { return time.Second / time.Duration(o.Hz) }

@@ -229,6 +229,7 @@ func (p *Pipeline) consume(list <-chan item, nudge <-chan struct{}, tick time.Du
 		case it.left.tid != 0:
 			p.targets.leave(it.left)
 		case it.round != nil:
+			p.targets.thin()
 			p.out.round(it.round)
 		}
 	}

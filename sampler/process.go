@@ -20,9 +20,9 @@ type process struct {
 	only      bool // only some threads of it were asked for
 	mem       memory
 	clock     int32 // id of its CPU clock
+	group     int   // of the board, -1: none
 	watch     watch.Process
-	need      watch.Need // of the reading under way
-	reading   watch.Reading
+	now       underWay
 	census    census
 	cpu       charges
 	threads   atomic.Int32 // also read by clocks
@@ -30,6 +30,12 @@ type process struct {
 	children  children
 	young     young
 	pac       uint64 // arm64: NT_ARM_PAC_MASK, once it was read
+}
+
+// underWay is the reading of a process's times at hand, and what it is for.
+type underWay struct {
+	need    watch.Need
+	reading watch.Reading
 }
 
 // memory is what is open of a process as long as it has its memory of now.

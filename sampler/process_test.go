@@ -148,6 +148,11 @@ func TestLate(t *testing.T) {
 	}
 }
 
+// holding is a board of which a clock holds each thread.
+type holding struct{ board }
+
+func (holding) Holds(int, int64) bool { return true }
+
 // TestStands: a thread that is stopped for us has not blocked, whichever call it stands in.
 func TestStands(t *testing.T) {
 	other := startWaiting(t)
@@ -157,9 +162,10 @@ func TestStands(t *testing.T) {
 	}
 	defer unix.Close(tasks)
 	l := bareEngine(Options{}).looks
+	l.listing.board = holding{}
 	th := newThread(&process{pid: other.PID, mem: memory{tasks: tasks}}, other.PID)
 	th.slot = 0
-	if l.stands(th) {
+	if l.stands(th, 0) {
 		t.Error("a thread that is blocked in a call counts as stopped")
 	}
 	stopped, end := make(chan error), make(chan struct{})
@@ -182,11 +188,11 @@ func TestStands(t *testing.T) {
 	if err := <-stopped; err != nil {
 		t.Fatal(err)
 	}
-	if !l.stands(th) {
+	if !l.stands(th, 0) {
 		t.Error("a thread that is stopped for us counts as blocked")
 	}
 	th.slot = -1
-	if l.stands(th) {
+	if l.stands(th, 0) {
 		t.Error("a thread that no clock of ours may stop counts as stopped for us")
 	}
 	close(end)

@@ -58,7 +58,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 	piped := make(chan struct{})
 	go func() {
 		defer close(piped)
-		pipe.consume(items, nudge, opt.interval())
+		pipe.consume(items, nudge, e.between())
 	}()
 	yieldToOthers()
 	var result Result

@@ -89,6 +89,8 @@ const (
 	maxHeld = 1 << 16
 	// maxFrames bounds the distinct frames (about 300 bytes each).
 	maxFrames = 1 << 14
+	// roundPart is one part in so many of both: what is kept beyond the end of a round, so that an agent stays small for ever.
+	roundPart = 16
 )
 
 // met is the distinct stacks and frames of a process that were met, of one generation of its mappings.
@@ -106,6 +108,15 @@ func (m *met) forget() {
 	clear(m.stacks)
 	clear(m.frames)
 	m.held = 0
+}
+
+// thin forgets what processes have shown, where that is much.
+func (ts *targets) thin() {
+	for _, t := range ts.all {
+		if t.met.held > maxHeld/roundPart || len(t.met.frames) > maxFrames/roundPart {
+			t.met.forget()
+		}
+	}
 }
 
 // intern returns the stack with these frames and this end, the one that was

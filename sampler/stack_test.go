@@ -55,6 +55,30 @@ func TestManyStacks(t *testing.T) {
 	}
 }
 
+// TestThin: beyond a round's end as much is remembered as a small program shows.
+func TestThin(t *testing.T) {
+	p := testPipeline(&tally{})
+	few, deep, wide := &target{met: newMet()}, &target{met: newMet()}, &target{met: newMet()}
+	p.targets.all[1], p.targets.all[2], p.targets.all[3] = few, deep, wide
+	const depth = 60
+	kept := few.intern(p.cfg.Names, frameKeys(nil, stackOf(1, depth)), nil, "")
+	for i := range uint64(maxHeld/roundPart/depth + 1) {
+		deep.intern(p.cfg.Names, frameKeys(nil, stackOf(i, depth)), nil, "")
+	}
+	for i := range uint64(maxFrames/roundPart + 1) {
+		wide.intern(p.cfg.Names, []frameKey{{pc: i << 8}}, nil, "")
+	}
+	p.targets.thin()
+	if few.intern(p.cfg.Names, frameKeys(nil, stackOf(1, depth)), nil, "") != kept {
+		t.Error("the only stack is forgotten")
+	}
+	for _, tg := range []*target{deep, wide} {
+		if len(tg.met.stacks)+len(tg.met.frames)+tg.met.held > 0 {
+			t.Errorf("%d stacks and %d frames are remembered", len(tg.met.stacks), len(tg.met.frames))
+		}
+	}
+}
+
 // TestPoolKeeps gives back more captures than are kept: what waits is bounded,
 // and what is handed out is counted.
 func TestPoolKeeps(t *testing.T) {

@@ -15,7 +15,9 @@ type Set struct {
 	// Keep: who was found once belongs to the set until its end, whatever it calls itself, and with Tree
 	// its descendants too, even when their parents have ended.
 	Keep bool
-	now  []Process
+	// Share is the part of the time that Follow may take for looking; 0: a thousandth.
+	Share float64
+	now   []Process
 }
 
 // Refresh looks again and returns who is there, and who has come and gone since the
@@ -34,15 +36,21 @@ func (s *Set) Refresh() (now, came, gone []Process, err error) {
 	return now, came, gone, nil
 }
 
-// How often Follow looks: so seldom that looking takes one part in lookPart of the time, within these bounds.
+// How often Follow looks: so seldom that looking takes Share of the time, within these bounds.
 const (
-	lookPart = 1000
-	leastGap = 250 * time.Millisecond
-	mostGap  = 10 * time.Second
+	lookShare = 0.001
+	leastGap  = 250 * time.Millisecond
+	mostGap   = 10 * time.Second
 )
 
 // gap is the time from a look that took so long to the next.
-func gap(took time.Duration) time.Duration { return min(max(took*lookPart, leastGap), mostGap) }
+func (s *Set) gap(took time.Duration) time.Duration {
+	share := s.Share
+	if share == 0 {
+		share = lookShare
+	}
+	return min(max(time.Duration(float64(took)/share), leastGap), mostGap)
+}
 
 // Follow looks again and again, and sends who has come since the Refresh or look before, until ctx is done or
 // nobody can come any more; then it closes came. failed is told of looks that failed.
@@ -58,7 +66,7 @@ func (s *Set) Follow(ctx context.Context, came chan<- []Process, failed func(err
 		}
 		begun := time.Now()
 		_, fresh, _, err := s.Refresh()
-		timer.Reset(gap(time.Since(begun)))
+		timer.Reset(s.gap(time.Since(begun)))
 		if err != nil {
 			failed(err)
 		}

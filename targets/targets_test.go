@@ -229,9 +229,12 @@ func TestGap(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{
 		time.Microsecond: leastGap, 2 * time.Millisecond: 2 * time.Second, time.Second: mostGap,
 	} {
-		if got := gap(took); got != want {
+		if got := new(Set).gap(took); got != want {
 			t.Errorf("after a look of %v a gap of %v, want %v", took, got, want)
 		}
+	}
+	if got := (&Set{Share: 0.01}).gap(50 * time.Millisecond); got != 5*time.Second {
+		t.Errorf("after a look of 50 ms that may take a hundredth of the time a gap of %v", got)
 	}
 }
 

@@ -14,9 +14,10 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"sfsample/deliver"
 	"sfsample/sampler"
 	"sfsample/sampler/ledger"
 )
@@ -129,10 +130,9 @@ func (a *agentRun) listen(address string) (stop func(), err error) {
 		return nil, fmt.Errorf("listen on %s: %w (another agent may run; give another address: --listen 127.0.0.1:PORT)", address, err)
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		a.metrics(w)
-	})
+	told := prometheus.NewRegistry()
+	told.MustRegister(a, collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(told, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		if why := a.ill(time.Now()); why != "" {
 			http.Error(w, why, http.StatusServiceUnavailable)
@@ -159,62 +159,63 @@ func (a *agentRun) ill(now time.Time) string {
 	return ""
 }
 
-// metrics writes what there is to tell in Prometheus' text format, version 0.0.4.
-func (a *agentRun) metrics(w io.Writer) {
+// description is a metric's, of /metrics.
+func description(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("sfsample_"+name, help, labels, nil)
+}
+
+// What an agent tells of itself; its CPU time, memory and files are told by the collector of processes that client_golang has.
+var (
+	aboutRounds   = description("rounds_total", "Rounds that have ended.")
+	aboutLost     = description("rounds_not_written_total", "Times that not all files of a round could be written.")
+	aboutTicks    = description("ticks_total", "Ticks of the clock.")
+	aboutThreads  = description("thread_ticks_total", "What became of each tick of each thread.", "class")
+	aboutTargets  = description("processes", "Processes that are sampled.")
+	aboutSampled  = description("threads", "Threads that are sampled.")
+	aboutStride   = description("stride", "Only each such tick is answered, to keep to the budget.")
+	aboutPause    = description("pause_seconds", "How long threads stood still for a sample, in the last round.", "quantile")
+	aboutMessages = description("messages_total", "Messages, by what became of them.", "receiver", "address", "result")
+	aboutBytes    = description("message_bytes_total", "Bytes of the messages that were sent.", "receiver", "address")
+	aboutRetries  = description("message_retries_total", "Attempts that were in vain.", "receiver", "address")
+	aboutWaiting  = description("messages_waiting", "Messages that wait on the disk.", "receiver", "address")
+)
+
+// Describe implements prometheus.Collector.
+func (a *agentRun) Describe(c chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{aboutRounds, aboutLost, aboutTicks, aboutThreads, aboutTargets, aboutSampled, aboutStride, aboutPause,
+		aboutMessages, aboutBytes, aboutRetries, aboutWaiting} {
+		c <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (a *agentRun) Collect(c chan<- prometheus.Metric) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	head := func(name, kind, help string) {
-		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
+	counter := func(d *prometheus.Desc, n int64, labels ...string) {
+		c <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
-	one := func(name, kind, help string, value any) {
-		head(name, kind, help)
-		fmt.Fprintf(w, "%s %v\n", name, value)
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	one("sfsample_rounds_total", "counter", "Rounds that have ended.", a.rounds)
-	one("sfsample_rounds_not_written_total", "counter", "Times that not all files of a round could be written.", a.lost)
-	one("sfsample_ticks_total", "counter", "Ticks of the clock.", a.sum.Ticks)
-	head("sfsample_thread_ticks_total", "counter", "What became of each tick of each thread.")
-	for c, n := range a.sum.Count {
-		fmt.Fprintf(w, "sfsample_thread_ticks_total{class=%q} %d\n", ledger.Class(c).String(), n)
+	counter(aboutRounds, a.rounds)
+	counter(aboutLost, int64(a.lost))
+	counter(aboutTicks, a.sum.Ticks)
+	for class, n := range a.sum.Count {
+		counter(aboutThreads, n, ledger.Class(class).String())
 	}
-	one("sfsample_processes", "gauge", "Processes that are sampled.", a.last.Processes)
-	one("sfsample_threads", "gauge", "Threads that are sampled.", a.last.Threads)
-	one("sfsample_stride", "gauge", "Only each such tick is answered, to keep to the budget.", max(a.last.Stride, 1))
-	head("sfsample_pause_seconds", "gauge", "How long threads stood still for a sample, in the last round.")
-	fmt.Fprintf(w, "sfsample_pause_seconds{quantile=\"0.5\"} %g\n", a.last.Pause.P50.Seconds())
-	fmt.Fprintf(w, "sfsample_pause_seconds{quantile=\"0.99\"} %g\n", a.last.Pause.P99.Seconds())
-	counts := make([]deliver.Counts, len(a.sends))
-	for i, s := range a.sends {
-		counts[i] = s.queue.Counts()
-	}
-	each := func(name, kind, help string, value func(c deliver.Counts) map[string]int64) {
-		if len(counts) == 0 {
-			return
-		}
-		head(name, kind, help)
-		for i, s := range a.sends {
-			for what, n := range value(counts[i]) {
-				result := ""
-				if what != "" {
-					result = fmt.Sprintf(",result=%q", what)
-				}
-				fmt.Fprintf(w, "%s{receiver=%q%s} %d\n", name, s.kind, result, n)
-			}
-		}
-	}
-	each("sfsample_messages_total", "counter", "Messages, by what became of them.", func(c deliver.Counts) map[string]int64 {
-		return map[string]int64{"sent": c.Sent, "refused": c.Refused, "dropped": c.Dropped}
-	})
-	each("sfsample_message_bytes_total", "counter", "Bytes of the messages that were sent.", func(c deliver.Counts) map[string]int64 { return map[string]int64{"": c.SentBytes} })
-	each("sfsample_message_retries_total", "counter", "Attempts that were in vain.", func(c deliver.Counts) map[string]int64 { return map[string]int64{"": c.Retries} })
-	each("sfsample_messages_waiting", "gauge", "Messages that wait on the disk.", func(c deliver.Counts) map[string]int64 { return map[string]int64{"": c.Waiting} })
-	var ts unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &ts) == nil {
-		one("process_cpu_seconds_total", "counter", "CPU time of the agent itself.", time.Duration(ts.Nano()).Seconds())
-	}
-	var size, resident int64 // pages, proc_pid_statm(5)
-	if b, err := os.ReadFile("/proc/self/statm"); err == nil {
-		fmt.Sscan(string(b), &size, &resident)
-		one("process_resident_memory_bytes", "gauge", "Memory of the agent itself.", resident*int64(os.Getpagesize()))
+	gauge(aboutTargets, float64(a.last.Processes))
+	gauge(aboutSampled, float64(a.last.Threads))
+	gauge(aboutStride, float64(max(a.last.Stride, 1)))
+	gauge(aboutPause, a.last.Pause.P50.Seconds(), "0.5")
+	gauge(aboutPause, a.last.Pause.P99.Seconds(), "0.99")
+	for _, s := range a.sends {
+		n := s.queue.Counts()
+		counter(aboutMessages, n.Sent, s.kind, s.to, "sent")
+		counter(aboutMessages, n.Refused, s.kind, s.to, "refused")
+		counter(aboutMessages, n.Dropped, s.kind, s.to, "dropped")
+		counter(aboutBytes, n.SentBytes, s.kind, s.to)
+		counter(aboutRetries, n.Retries, s.kind, s.to)
+		gauge(aboutWaiting, float64(n.Waiting), s.kind, s.to)
 	}
 }

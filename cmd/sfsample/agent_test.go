@@ -187,7 +187,7 @@ func TestAgent(t *testing.T) {
 			return err == nil && strings.Contains(string(b), text)
 		}
 	}
-	sent := regexp.MustCompile(`(?m)^sfsample_messages_total\{receiver="otlp",result="sent"\} [1-9]`)
+	sent := regexp.MustCompile(`(?m)^sfsample_messages_total\{address="http://[^"]*/v1development/profiles",receiver="otlp",result="sent"\} [1-9]`)
 	until("a message is sent", func() bool { return sent.MatchString(get("/metrics")) })
 	metrics := get("/metrics")
 	line := regexp.MustCompile(`^([a-z_]+)(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [-+0-9.e]+$`)

@@ -506,7 +506,7 @@ func parseDepth(s string) (int, error) {
 func parsePercent(s string) (float64, error) {
 	v, err := strconv.ParseFloat(strings.TrimSuffix(s, "%"), 64)
 	if err != nil || math.IsNaN(v) || v <= 0 || v > 100 {
-		return 0, errors.New("is no percentage (more than 0, at most 100: --max-overhead 1%)")
+		return 0, errors.New("is no percentage (more than 0, at most 100, as in 0.5%)")
 	}
 	return v / 100, nil
 }

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -30,7 +32,11 @@ func modest(hz int) {
 		runtime.GOMAXPROCS(n)
 	}
 	limitMemory()
-	for try := 0; try < tries && !relax(); try++ {
+	slack := lateMonitor
+	if hz <= seldomHz {
+		slack = laterMonitor
+	}
+	for try := 0; try < tries && !relax(slack); try++ {
 		runtime.Gosched()
 	}
 }
@@ -49,18 +55,23 @@ func limitMemory() {
 	debug.SetMemoryLimit(most)
 }
 
+// By how much later the runtime's monitor may be waked: it is to see that nothing is busy any more, and a tick takes longer.
+const (
+	lateMonitor  = 10 * time.Millisecond
+	laterMonitor = 40 * time.Millisecond
+)
+
 // tries is how often the monitor is looked for: it may just run.
 const tries = 100
 
 // relax has the kernel wake the runtime's monitor late: then it sees once that nothing is busy any more, and not ten times before. What
 // it finds out, a goroutine that runs for long or a processor in a system call, it finds out so much later. false: it was not found.
-func relax() (found bool) {
-	const slack = "10000000" // nanoseconds
+func relax(slack time.Duration) (found bool) {
 	fs := procfs.FS{}
 	ids, _ := fs.TaskIDs(os.Getpid())
 	for _, tid := range ids {
 		if call, err := fs.Syscall(os.Getpid(), tid); err == nil && !call.Running && call.NR == unix.SYS_NANOSLEEP { // as no other does
-			_ = os.WriteFile(fmt.Sprintf("/proc/%d/timerslack_ns", tid), []byte(slack), 0) // takes CAP_SYS_NICE
+			_ = os.WriteFile(fmt.Sprintf("/proc/%d/timerslack_ns", tid), []byte(strconv.Itoa(int(slack))), 0) // in nanoseconds; takes CAP_SYS_NICE
 			found = true
 		}
 	}

@@ -27,7 +27,9 @@ type rounds struct {
 	about func(*sampler.Round) output.Run      // what a round's results are titled with
 	told  func(stamp string, x *sampler.Round) // of each round that has ended, when its files are written
 	sends []*sender
-	lost  int // rounds of which not all could be written
+	lost  int             // times that one could not be written, or put where it waits to be sent
+	bad   bool            // the one under way is among these
+	since map[string]bool // why they are, since one was whole
 }
 
 // openRounds opens the files of the first round, and what is sent to.
@@ -80,6 +82,11 @@ func (r *rounds) Add(s *output.Sample) error {
 // EndRound implements sampler.RoundSink.
 func (r *rounds) EndRound(x *sampler.Round) error {
 	r.close(x)
+	if !r.bad && len(r.since) > 0 {
+		r.say("rounds are written whole again")
+		r.since = nil
+	}
+	r.bad = false
 	r.told(r.stamp, x)
 	if x.Last {
 		return nil
@@ -93,7 +100,9 @@ func (r *rounds) EndRound(x *sampler.Round) error {
 // close ends the files and messages of the round under way; nil: the run has ended without telling.
 func (r *rounds) close(x *sampler.Round) {
 	for _, s := range r.sends {
-		s.end(x)
+		if err := s.end(x); err != nil {
+			r.failed(fmt.Errorf("%s=%s: a round is lost: %w", s.kind, s.address, err))
+		}
 	}
 	if r.outs == nil {
 		return
@@ -107,10 +116,25 @@ func (r *rounds) close(x *sampler.Round) {
 	r.outs = nil
 }
 
+// failed tells why a round is not whole, of rounds in a row once, whatever their times and sizes.
 func (r *rounds) failed(err error) {
 	r.lost++
+	r.bad = true
 	for line := range strings.Lines(err.Error()) {
-		r.say("%s", strings.TrimSuffix(line, "\n"))
+		line = strings.TrimSuffix(line, "\n")
+		why := strings.Map(func(c rune) rune {
+			if c >= '0' && c <= '9' {
+				return -1
+			}
+			return c
+		}, line)
+		if !r.since[why] {
+			r.say("%s", line)
+			if r.since == nil {
+				r.since = map[string]bool{}
+			}
+			r.since[why] = true
+		}
 	}
 }
 

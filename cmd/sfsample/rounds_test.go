@@ -8,6 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"sfsample/deliver"
+	"sfsample/output"
+	"sfsample/sampler"
 )
 
 // TestRounds: each round has a file of its own that is whole when it is there, in order, with as many samples as its line
@@ -123,4 +128,68 @@ func TestRoundOfTheEnded(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// TestRoundTroubles: why rounds are not whole is told once, and when they are again; each counts.
+func TestRoundTroubles(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "away")
+	var said []string
+	spool, err := deliver.OpenQueue(filepath.Join(t.TempDir(), "q"), 100) // too small for a message
+	if err != nil {
+		t.Fatal(err)
+	}
+	about, err := newResources("", os.Getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sender{send: send{sendOTLP, "http://h"}, resources: about, queue: spool, opt: output.OTLPOptions{Resource: about.of}}
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	s.begin(start)
+	r := &rounds{specs: []output.Spec{{Format: "folded", File: dir + "/x-%T.folded"}}, sends: []*sender{s},
+		say:   func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) },
+		about: func(*sampler.Round) output.Run { return output.Run{} }, told: func(string, *sampler.Round) {}}
+	round := func(sample bool) {
+		t.Helper()
+		if err := r.open(start); err != nil {
+			r.failed(err)
+		}
+		if sample {
+			s.add(&output.Sample{PID: os.Getpid(), Wall: time.Second, Stack: new(output.Stack)})
+		}
+		start = start.Add(time.Second)
+		if err := r.EndRound(&sampler.Round{End: start, Last: true}); err != nil {
+			t.Error(err)
+		}
+	}
+	expect := func(lost int, want ...string) {
+		t.Helper()
+		if len(said) != len(want) || r.lost != lost {
+			t.Fatalf("%d losses, want %d; %q", r.lost, lost, said)
+		}
+		for i := range want {
+			if !strings.Contains(said[i], want[i]) {
+				t.Errorf("%q, want %q", said[i], want[i])
+			}
+		}
+		said = nil
+	}
+	round(false)
+	round(false)
+	expect(2, "x-20260102T030405.000Z.folded")
+	round(true)
+	expect(4, "otlp=http://h: a round is lost: spool ")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	round(true)
+	expect(5)
+	round(false)
+	expect(5, "rounds are written whole again")
+	round(false)
+	expect(5)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	round(false)
+	expect(6, "x-20260102T030411.000Z.folded")
 }

@@ -203,9 +203,15 @@ func (s *session) run() error {
 	return nil
 }
 
+// agentLooks is the share of a CPU that an agent may take to look for processes.
+const agentLooks = 0.0003
+
 // search finds the processes that are meant, and goes on with that in the background until ctx is done.
 func (s *session) search(ctx context.Context, opt *sampler.Options) error {
 	set := &targets.Set{Selector: s.selector(), Keep: true}
+	if s.agent != nil {
+		set.Share = agentLooks
+	}
 	now, _, _, err := set.Refresh()
 	if err != nil {
 		return fmt.Errorf("search: %w", err)
@@ -216,7 +222,13 @@ func (s *session) search(ctx context.Context, opt *sampler.Options) error {
 	}
 	joins, came := make(chan []int), make(chan []targets.Process)
 	opt.Joins = joins
-	go set.Follow(ctx, came, func(err error) { s.log.Warn("search for processes", "err", err) })
+	told := ""
+	go set.Follow(ctx, came, func(err error) {
+		if err.Error() != told { // each is told once, until there is another
+			told = err.Error()
+			s.log.Warn("search for processes", "err", err)
+		}
+	})
 	go func() {
 		defer close(joins)
 		for list := range came {
@@ -434,7 +446,7 @@ func (s *session) options() sampler.Options {
 		PIDs: s.pids, TIDs: s.tids, Hz: s.hz,
 		All: s.threads == threadsAll, WallWeight: s.weight == weightWall,
 		Stop: stopMode(s.stop), NoRestart: s.noRestart, Children: s.children,
-		Kernel: s.kernel, ExitStacks: s.exitStacks, Every: s.every, MaxOverhead: s.maxOverhead, MaxCPU: s.maxCPU, Nice: s.nice, Log: s.log,
+		Kernel: s.kernel, ExitStacks: s.exitStacks, Every: s.every, MaxOverhead: s.maxOverhead, MaxCPU: s.maxCPU, Nice: s.nice, Seldom: s.agent != nil, Log: s.log,
 		Released: goBack,
 	}
 }

@@ -50,14 +50,20 @@ const maxSpool = 256 << 20
 // lastSend is how long the last messages of a run are sent for.
 const lastSend = 5 * time.Second
 
+// spool is where messages wait.
+type spool struct {
+	folder    string
+	temporary bool // it is of this run alone
+}
+
 // sender makes a message of each round and has it sent.
 type sender struct {
 	send
+	to        string // its address, without a password
 	opt       output.OTLPOptions
 	resources *resources
 	queue     *deliver.Queue
-	temporary bool // the folder is of this run alone
-	folder    string
+	spool     spool
 	say       func(string, ...any)
 	sent      chan struct{} // closed when nothing is sent any more
 	stop      context.CancelFunc
@@ -111,7 +117,7 @@ func (c *config) openSends(say func(string, ...any)) (list []*sender, err error)
 		}
 		ctx, stop := context.WithCancel(context.Background())
 		s := &sender{
-			send: x, resources: r, queue: queue, temporary: temporary, folder: folder, say: say, stop: stop, sent: make(chan struct{}),
+			send: x, to: receiver.String(), resources: r, queue: queue, spool: spool{folder, temporary}, say: say, stop: stop, sent: make(chan struct{}),
 			opt: output.OTLPOptions{Options: c.outputOptions(), Resource: r.of, Version: version(), NoNames: c.noNames},
 		}
 		go func() {
@@ -157,12 +163,11 @@ func (s *sender) add(x *output.Sample) {
 }
 
 // end puts the messages of a round into the queue and begins the next; nil: the run has ended without telling.
-func (s *sender) end(x *sampler.Round) {
+func (s *sender) end(x *sampler.Round) (err error) {
 	now := time.Now()
 	if x != nil {
 		now = x.End
 	}
-	var err error
 	switch {
 	case s.kind == sendOTLP && !s.otlp.Empty():
 		s.otlp.Begin, s.otlp.End, s.otlp.Account = s.begun, now, attributes(x)
@@ -177,10 +182,8 @@ func (s *sender) end(x *sampler.Round) {
 			}
 		}
 	}
-	if err != nil {
-		s.say("%s=%s: a round is lost: %v", s.kind, s.address, err)
-	}
 	s.begin(now)
+	return err
 }
 
 // put puts the profile of a process into the queue, as Pyroscope's /ingest takes it. Of a form it tells by its content type what is in it;
@@ -218,12 +221,12 @@ func (s *sender) close(grace time.Duration) {
 	}
 	s.stop()
 	<-s.sent
-	left := s.queue.Close(s.temporary)
-	if s.temporary && left == 0 {
-		os.Remove(s.folder)
+	left := s.queue.Close(s.spool.temporary)
+	if s.spool.temporary && left == 0 {
+		os.Remove(s.spool.folder)
 	}
 	if left > 0 {
-		s.say("%s=%s: %d messages are not delivered yet, and kept (a run with this receiver and --spool %s sends them)", s.kind, s.address, left, s.folder)
+		s.say("%s=%s: %d messages are not delivered yet, and kept (a run with this receiver and --spool %s sends them)", s.kind, s.address, left, s.spool.folder)
 	}
 }
 

@@ -29,12 +29,12 @@ type Bank struct {
 	stack, beyond int
 }
 
-// phase is how long after a tick the clock of a CPU has it, in nanoseconds: up to half an interval, and clocks of any number of
+// phase is how long after a tick the clock of a CPU has it, in nanoseconds: up to spread, and clocks of any number of
 // neighbouring CPUs far from each other (multiples of the golden ratio), since they ask one process, and take the same locks of
 // the kernel.
-func phase(cpu int, interval int64) int64 {
+func phase(cpu int, spread int64) int64 {
 	const golden = 0x9e3779b9 // of 2^32
-	return int64(uint32(cpu)*golden>>8) * (interval / 2) >> 24
+	return int64(uint32(cpu)*golden>>8) * spread >> 24
 }
 
 // NewBank returns a bank without clocks.
@@ -61,7 +61,7 @@ func (b *Bank) Need(cpu int, n int64) (there bool) {
 		return false
 	}
 	o := b.opt
-	o.Phase = phase(cpu, b.board.Interval)
+	o.Phase = phase(cpu, b.board.Spread)
 	b.Last = max(b.Last, o.Phase)
 	c, err := b.start(cpu, o)
 	if err != nil {
@@ -116,7 +116,7 @@ func (b *Bank) start(cpu int, o Options) (*Clock, error) {
 		return nil, errTooMany
 	}
 	o.First = firstRoom
-	if first*firstRoom > b.Room() {
+	if o.deep()*firstRoom > b.Room() {
 		o.First = commonRoom
 	}
 	c, denied, err := Start(b.k, b.board, cpu, number, o)
@@ -149,13 +149,13 @@ func (b *Bank) Go() {
 	}
 }
 
-// idle is how long a clock stays that meets nobody.
+// idle is how long a clock stays that meets nobody, if Options.Stay is not longer.
 const idle = 3 * time.Second
 
 // Expire ends the clocks that have met nobody for long, and have nobody to wait for. One that gets no CPU could not end.
 func (b *Bank) Expire(n int64) {
 	for cpu, c := range b.clocks {
-		if time.Duration(n-c.met.Load())*time.Duration(b.board.Interval) > idle && !c.starves(n) && !c.asks() {
+		if time.Duration(n-c.met.Load())*time.Duration(b.board.Interval) > max(idle, b.opt.Stay) && !c.starves(n) && !c.asks() {
 			b.drop(cpu)
 		}
 	}
@@ -291,6 +291,19 @@ func (b *Bank) Counts() (missed, late int64, looked time.Duration) {
 // Clocks is how many CPUs have a clock.
 func (b *Bank) Clocks() int { return len(b.clocks) }
 
+// Everywhere tells whether each of so many CPUs had a clock at tick n.
+func (b *Bank) Everywhere(cpus int, n int64) bool {
+	if len(b.clocks) < cpus {
+		return false
+	}
+	for _, c := range b.clocks {
+		if c.born > n || c.barred.Load() || c.starves(n) {
+			return false
+		}
+	}
+	return true
+}
+
 // Room is how many bytes more clocks may have room for.
 func (b *Bank) Room() int {
 	room := maxRoom
@@ -315,7 +328,7 @@ func (b *Bank) Fit(stack, beyond int) {
 				n++
 			}
 		}
-		many := first
+		many := b.opt.deep()
 		if c == b.rover {
 			many = 4 * first // as one may be asked for many threads at a tick
 		}

@@ -17,6 +17,7 @@ var errTooMany = errors.New("there are too many clocks")
 type Board struct {
 	Start    int64 // CLOCK_MONOTONIC of tick 0
 	Interval int64 // nanoseconds
+	Spread   int64 // for how long clocks' phases are apart at most, nanoseconds
 
 	NoRestart bool // no register of a target is ever written
 
@@ -28,6 +29,69 @@ type Board struct {
 	stride    atomic.Int64                     // only ticks that it divides are answered, 0: none
 	n         atomic.Int32                     // slots in use lie below it
 	slots     []Slot
+	most      int // numbers of clocks lie below it
+	early     early
+}
+
+// early is what is read shortly before ticks.
+type early struct {
+	groups  [maxGroups]group
+	grouped int          // groups lie below it
+	told    atomic.Int64 // CLOCK_MONOTONIC at which all had been read, 0: they are not, or are being read
+}
+
+// maxGroups bounds the processes that are read shortly before ticks.
+const maxGroups = 256
+
+// group is the threads of one process. Who has run since before it was read shows in its CPU clock.
+type group struct {
+	clock  int32        // CPU clock of the process; 0: the group is free
+	before atomic.Int64 // what that told, nanoseconds; -1: nothing
+	moved  bool         // that is another time than the one before
+}
+
+// Moved tells whether a group has run between the last two times that groups were told of.
+//
+//go:nosplit
+//go:norace
+func (b *Board) Moved(group int) bool { return b.early.groups[group].moved }
+
+// Group makes a group of a process by its CPU clock. -1: there is no room.
+func (b *Board) Group(clock int32) int {
+	for i := range b.early.groups {
+		if g := &b.early.groups[i]; g.clock == 0 {
+			g.clock = clock
+			g.before.Store(-1)
+			b.early.grouped = max(b.early.grouped, i+1)
+			return i
+		}
+	}
+	return -1
+}
+
+// Ungroup gives a group back.
+func (b *Board) Ungroup(i int) {
+	if i >= 0 {
+		b.early.told.Store(0)
+		b.early.groups[i].clock = 0
+	}
+}
+
+// Tell reads the groups, so that clocks need not look at those who have not run between that and
+// their tick. It is called shortly before a tick.
+//
+//go:nosplit
+//go:norace
+func (b *Board) Tell(k taking.Kernel) {
+	b.early.told.Store(0)
+	for i := range b.early.grouped {
+		if g := &b.early.groups[i]; g.clock != 0 {
+			spent := k.Spent(g.clock)
+			g.moved = spent < 0 || spent != g.before.Load()
+			g.before.Store(spent)
+		}
+	}
+	b.early.told.Store(k.Now())
 }
 
 // Slot is one thread on the board.
@@ -41,9 +105,8 @@ type Slot struct {
 	sched  int // open schedstat, stat and sched of the thread
 	stat   int
 	debug  int
-	call   int   // open syscall of the thread
-	clock  int32 // CPU clock of its process
-	crowd  *atomic.Int32
+	call   int // open syscall of the thread
+	kin    kin
 	pages  int // open pagemap of its process
 	Advice taking.Advice
 
@@ -60,12 +123,19 @@ type Slot struct {
 	refused atomic.Int64 // last tick at which it was met, and may not be traced
 }
 
+// kin is what is read of all threads of a process at once.
+type kin struct {
+	clock int32         // its CPU clock
+	group int           // -1: none
+	crowd *atomic.Int32 // how many they are
+}
+
 // coordinator is the number of the holder that no clock has.
 const coordinator = -1
 
 // NewBoard returns a board with room for n threads.
 func NewBoard(n int, start, interval int64) *Board {
-	b := &Board{Start: start, Interval: interval, slots: make([]Slot, n)}
+	b := &Board{Start: start, Interval: interval, Spread: interval / 2, slots: make([]Slot, n)}
 	b.stride.Store(1)
 	return b
 }
@@ -84,6 +154,7 @@ type Thread struct {
 	Sched, Stat, Debug int           // open schedstat, stat and sched; -1: not to be had
 	Call               int           // open syscall, -1: not to be had
 	Clock              int32         // CPU clock of its process; 0: not to be asked
+	Group              int           // of its process, -1: none
 	Crowd              *atomic.Int32 // how many threads it has, nil: a few
 	Pages              int           // open pagemap of the process, -1: not to be had
 	Advice             taking.Advice
@@ -104,7 +175,7 @@ func (b *Board) Put(t Thread) int {
 }
 
 func (b *Board) fill(s *Slot, t *Thread) {
-	s.TID, s.PID, s.sched, s.stat, s.debug, s.call, s.clock, s.crowd, s.pages, s.Advice = t.TID, t.PID, t.Sched, t.Stat, t.Debug, t.Call, t.Clock, t.Crowd, t.Pages, t.Advice
+	s.TID, s.PID, s.sched, s.stat, s.debug, s.call, s.kin.clock, s.kin.crowd, s.pages, s.kin.group, s.Advice = t.TID, t.PID, t.Sched, t.Stat, t.Debug, t.Call, t.Clock, t.Crowd, t.Pages, t.Group, t.Advice
 	s.exactRun, s.exactAt = 0, 0
 	s.run.Store(t.Run)
 	s.stood.Store(-1)
@@ -148,6 +219,27 @@ func (b *Board) Met(i int, n int64) (sampled, lost, refused bool) {
 	return s.sampled.Load() == n, s.lost.Load() == n, s.refused.Load() == n
 }
 
+// Holds tells whether a clock may have stopped a thread at tick n: it has it now, or has had it.
+func (b *Board) Holds(i int, n int64) bool {
+	s := &b.slots[i]
+	return s.holder.Load() != 0 || s.sampled.Load() >= n // in this order: what is given back was noted
+}
+
+// Waits tells whether a clock has waited for a stop since before the CLOCK_MONOTONIC time t.
+//
+//go:nosplit
+//go:norace
+func (b *Board) Waits(t int64) bool {
+	for i := range b.most {
+		if c := b.clocks[i].Load(); c != nil {
+			if since := c.since.Load(); since != 0 && since < t {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Asked is the last tick at which a clock has asked a thread to stop.
 func (b *Board) Asked(i int) int64 { return b.slots[i].sampled.Load() }
 
@@ -155,6 +247,7 @@ func (b *Board) Asked(i int) int64 { return b.slots[i].sampled.Load() }
 func (b *Board) number() int {
 	for n := 1; n < maxClocks; n++ {
 		if b.clocks[n].Load() == nil {
+			b.most = max(b.most, n+1)
 			return n
 		}
 	}

@@ -68,24 +68,19 @@ type Clock struct {
 	self  int   // its own /proc/thread-self/sched, 0: there is none
 	born  int64 // its first tick
 	mask  []uint64
-	// doubt: it has got its CPU late and maybe by something else than its timer, see tardy. behind: later than it takes whom
-	// the tick has met in a call to block there.
-	doubt, behind bool
 	// prompt: it has real-time priority.
 	prompt bool
 
 	tick    int64 // the last that was handled
-	due     int64 // when it is to wake up for the next, or again for that
+	last    int   // slot that was met at the last tick
 	apart   int64 // how long the last thread has taken to stop, nanoseconds
 	out     int   // samples that wait for a stop
-	last    int   // slot that was met at the last tick
 	seized  bool  // it may have tracees
-	retry   int64 // when to try a tick again
-	tries   int   // how often that was done
-	least   int64 // the least that a wake-up was late
+	up      wakeUp
 	samples []Sample
 	picked  pick
 	text    [2048]byte // of files of /proc
+	seen    seen
 
 	// For others to read.
 	ended   <-chan struct{} // closed with the thread
@@ -113,6 +108,20 @@ type Clock struct {
 // Anywhere is the CPU of a clock that is bound to none: it has no ticks, and stops the threads that
 // it is asked for.
 const Anywhere = -1
+
+// wakeUp is when a clock is to wake up, and what is known of the last time.
+type wakeUp struct {
+	due   int64 // for the next tick, or once more for the last
+	again int64 // when to try a tick again
+	tries int   // how often that was done
+	least int64 // the least that a wake-up was late
+	// doubt: the clock has got its CPU late and maybe by something else than its timer, see tardy. behind: later than it takes
+	// whom the tick has met in a call to block there.
+	doubt, behind bool
+}
+
+// seen is what a clock has read of groups, at tick at-1 of each: the CPU time, -1 if nobody of it has run since before the tick.
+type seen struct{ at, ran [maxGroups]int64 }
 
 // maxRequests bounds the requests under way.
 const maxRequests = 1024
@@ -147,14 +156,14 @@ func (c *Clock) Outside() {
 		if c.seized && c.out == 0 {
 			c.clear()
 		}
-		c.due = max(b.Start+(c.tick+1)*b.Interval+c.phase, c.rest.Load(), c.retry)
+		c.up.due = max(b.Start+(c.tick+1)*b.Interval+c.phase, c.rest.Load(), c.up.again)
 		if c.out > 0 {
-			c.await(c.due)
+			c.await(c.up.due)
 		} else {
-			c.k.Sleep(c.due)
+			c.k.Sleep(c.up.due)
 		}
 		wake := c.k.Now()
-		if wake < c.due || c.tardy(wake) && c.again(wake) {
+		if wake < c.up.due || c.up.tardy(wake, c.prompt) && c.up.retry(wake, b.Interval) {
 			continue
 		}
 		n := (wake - b.Start - c.phase) / b.Interval
@@ -174,11 +183,11 @@ func (c *Clock) Outside() {
 		c.active.Store(false)
 		now := c.k.Now()
 		c.rest.Store(now + share*(now-wake-c.apart))
-		if c.retry > wake { // the tick is still to be answered
+		if c.up.again > wake { // the tick is still to be answered
 			c.tick--
 			continue
 		}
-		c.tries = 0
+		c.up.tries = 0
 		c.done.Store(n)
 	}
 }
@@ -201,24 +210,24 @@ const (
 //
 //go:nosplit
 //go:norace
-func (c *Clock) tardy(wake int64) bool {
-	late := wake - c.due
-	c.least = min(c.least, late)
-	c.doubt, c.behind = !c.prompt && late > 2*c.least+slack, !c.prompt && late > c.least+entry
-	return c.doubt
+func (u *wakeUp) tardy(wake int64, prompt bool) bool {
+	late := wake - u.due
+	u.least = min(u.least, late)
+	u.doubt, u.behind = !prompt && late > 2*u.least+slack, !prompt && late > u.least+entry
+	return u.doubt
 }
 
-// again has the clock wake up once more for the tick of its last wake-up. false: it has done so often enough.
+// retry has the clock wake up once more for the tick of its last wake-up. false: it has done so often enough.
 //
 //go:nosplit
 //go:norace
-func (c *Clock) again(wake int64) bool {
-	if c.tries == retries {
+func (u *wakeUp) retry(wake, interval int64) bool {
+	if u.tries == retries {
 		return false
 	}
-	c.tries++
-	step := min(grid, c.board.Interval)
-	c.retry = c.due + ((wake-c.due)/step+1)*step
+	u.tries++
+	step := min(grid, interval)
+	u.again = u.due + ((wake-u.due)/step+1)*step
 	return true
 }
 
@@ -341,7 +350,7 @@ func (c *Clock) request(i int) {
 //go:norace
 func (c *Clock) answer(n, wake int64) bool {
 	p := &c.picked
-	if !c.find(n) {
+	if !c.find(n, wake) {
 		return false
 	}
 	s := &c.board.slots[p.slot]
@@ -355,7 +364,7 @@ func (c *Clock) answer(n, wake int64) bool {
 	}
 	if p.asleep {
 		// A clock that did not preempt it gets the CPU when it blocks: then that is no sign of where it was at the tick.
-		if c.doubt = c.behind; c.doubt && c.again(wake) {
+		if c.up.doubt = c.up.behind; c.up.doubt && c.up.retry(wake, c.board.Interval) {
 			s.give()
 			return false
 		}
@@ -383,8 +392,9 @@ const perRead = 8
 //
 //go:nosplit
 //go:norace
-func (c *Clock) find(n int64) bool {
+func (c *Clock) find(n, wake int64) bool {
 	b, p := c.board, &c.picked
+	early := b.early.told.Load()
 	own, told, found, last := int64(0), false, false, int64(0)
 	clock, spent, left := int32(0), int64(-1), 0
 	count := int(b.n.Load())
@@ -399,10 +409,16 @@ func (c *Clock) find(n int64) bool {
 			continue
 		}
 		s := &b.slots[i]
-		if s.clock != clock {
-			clock, spent, left = s.clock, -1, 0
-			if s.crowd != nil {
-				left = int(s.crowd.Load()) / perRead
+		if g := s.kin.group; g >= 0 && early != 0 && early <= wake {
+			clock, spent, left = s.kin.clock, c.seen.since(b, c.k, g, n, early), -1
+			if spent < 0 {
+				continue
+			}
+		}
+		if s.kin.clock != clock {
+			clock, spent, left = s.kin.clock, -1, 0
+			if s.kin.crowd != nil {
+				left = int(s.kin.crowd.Load()) / perRead
 			}
 		}
 		if left == 0 && clock != 0 {
@@ -455,6 +471,27 @@ func (c *Clock) find(n int64) bool {
 	return found
 }
 
+// since is the CPU time of a group at tick n. -1: it is what it was when groups were told of at this time, before the clock's wake-up, so
+// that nobody of them was on its CPU then: who is preempted, or blocks, has its time brought up to date.
+//
+//go:nosplit
+//go:norace
+func (v *seen) since(b *Board, k taking.Kernel, group int, n, told int64) int64 {
+	if v.at[group] == n+1 {
+		return v.ran[group]
+	}
+	x := &b.early.groups[group]
+	before := x.before.Load()
+	spent := k.Spent(x.clock)
+	if spent >= 0 && spent == before && b.early.told.Load() == told {
+		spent = -1
+	} else {
+		spent = max(spent, 0)
+	}
+	v.at[group], v.ran[group] = n+1, spent
+	return spent
+}
+
 // peek reads a thread that has blocked, without a stop. false: it has run since.
 //
 //go:nosplit
@@ -483,7 +520,7 @@ func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 		return false
 	}
 	m.begin(c.k, s, p, n, wake)
-	m.Asleep, m.Count, m.Moved = true, p.count, c.doubt
+	m.Asleep, m.Count, m.Moved = true, p.count, c.up.doubt
 	m.Asked, m.Stopped, m.Released = at, at, at
 	m.judge(c.k, c.board, c.text[:], c.cpu)
 	return true
@@ -559,7 +596,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	if c.cpu == Anywhere {
 		return
 	}
-	m.Moved = c.doubt
+	m.Moved = c.up.doubt
 	if m.Asked-wake > blocked {
 		got, _ := c.k.Pread(s.sched, c.text[:], 0)
 		run, _, _, ok := schedstat(c.text[:got])

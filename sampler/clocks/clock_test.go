@@ -176,7 +176,7 @@ func TestFindSleepers(t *testing.T) {
 	s, b, c := desk(t, 1, actors...)
 	s.spent = map[int32]int64{-70: 1000, -90: 2000, -60: -1}
 	for i, clock := range []int32{-70, -70, -90, -60} {
-		b.slots[i].clock = clock
+		b.slots[i].kin.clock = clock
 		b.slots[i].run.Store(actors[i].run)
 	}
 	c.last = -1
@@ -184,7 +184,7 @@ func TestFindSleepers(t *testing.T) {
 		t.Helper()
 		s.asked = nil
 		clear(s.reads)
-		c.find(5)
+		c.find(5, 0)
 		var got []int
 		for _, a := range actors {
 			if s.reads[10*a.tid+fileSched] > 0 {
@@ -201,7 +201,7 @@ func TestFindSleepers(t *testing.T) {
 	s.spent[-70]++
 	look("the first process has run", each, 7, 8, 6)
 	look("and not since", each, 6)
-	b.slots[1].clock = 0
+	b.slots[1].kin.clock = 0
 	look("one is not to be asked about", []int32{-70, -90, -60}, 8, 6)
 	s.spent[-90]++
 	s.broken[90+fileSched] = unix.EACCES
@@ -211,7 +211,7 @@ func TestFindSleepers(t *testing.T) {
 	// The clock of a process with many threads goes through them all, so it is asked after some reads only.
 	var crowd atomic.Int32
 	for i := range actors {
-		b.slots[i].clock, b.slots[i].crowd = -70, &crowd
+		b.slots[i].kin.clock, b.slots[i].kin.crowd = -70, &crowd
 	}
 	clear(s.broken)
 	s.spent[-70]++
@@ -220,6 +220,94 @@ func TestFindSleepers(t *testing.T) {
 	look("of whom nobody has run", []int32{-70}, 7, 8)
 	crowd.Store(4 * perRead)
 	look("a larger one", nil, 7, 8, 9, 6)
+}
+
+// TestFindGroups: of those who have not run between a reading before the tick and the tick nobody is looked at, and of others whatever was
+// seen of them before.
+func TestFindGroups(t *testing.T) {
+	actors := []*actor{{tid: 7, state: 'R', run: 10 * us}, {tid: 8, state: 'R', run: 20 * us}, {tid: 9, state: 'R', run: 30 * us}}
+	s, b, c := desk(t, 1, actors...)
+	s.spent = map[int32]int64{-70: 1000, -90: 2000}
+	groups := []int{b.Group(-70), b.Group(-90)}
+	for i, g := range []int{0, 0, 1} {
+		b.slots[i].kin.clock, b.slots[i].kin.group = []int32{-70, -90}[g], groups[g]
+	}
+	c.last = -1
+	n := int64(4)
+	look := func(why string, wake int64, read ...int) {
+		t.Helper()
+		clear(s.reads)
+		for i := range actors { // they have run since the last tick
+			b.slots[i].run.Store(0)
+			b.slots[i].stood.Store(-1)
+		}
+		n++
+		c.find(n, wake)
+		var got []int
+		for _, a := range actors {
+			if s.reads[10*a.tid+fileSched] > 0 {
+				got = append(got, a.tid)
+			}
+		}
+		if !slices.Equal(got, read) {
+			t.Errorf("%s: the times of %v are read, want %v", why, got, read)
+		}
+	}
+	look("nothing was told", s.now, 7, 8, 9)
+	b.Tell(s)
+	told := b.early.told.Load()
+	look("nobody has run since", told)
+	look("what was told came after the tick", told-1, 7, 8, 9)
+	s.spent[-70]++
+	look("one process has run", told, 7, 8)
+	b.Tell(s)
+	look("and not since that was told", b.early.told.Load())
+	if !b.Moved(groups[0]) || b.Moved(groups[1]) {
+		t.Error("the first process has run between two readings, and the other has not")
+	}
+	s.spent[-90] = -1
+	look("a process is gone", b.early.told.Load(), 9)
+	b.Tell(s)
+	if !b.Moved(groups[1]) {
+		t.Error("a process that is gone has not run")
+	}
+	s.spent[-90] = 0
+	b.Tell(s)
+	look("a process that has not run yet", b.early.told.Load())
+	b.Ungroup(groups[0])
+	look("a process was given back", b.early.told.Load()+1, 7, 8, 9)
+	for b.Group(-70) >= 0 {
+	}
+	if g := b.Group(-70); g != -1 {
+		t.Errorf("group %d where there is no room", g)
+	}
+	b.Ungroup(-1)
+	if b.Ungroup(3); b.Group(-90) != 3 {
+		t.Error("the room of a process that has gone is not used again")
+	}
+}
+
+// TestHolds: whom a clock may have stopped at a tick.
+func TestHolds(t *testing.T) {
+	_, b, c := desk(t, 1, &actor{tid: 7})
+	s := &b.slots[0]
+	if b.Holds(0, 5) {
+		t.Error("nobody has taken it")
+	}
+	s.take(c.who)
+	if !b.Holds(0, 5) {
+		t.Error("a clock has it")
+	}
+	s.sampled.Store(5)
+	if s.give(); !b.Holds(0, 5) || b.Holds(0, 6) {
+		t.Error("a clock has had it at tick 5")
+	}
+	if b.most = 2; b.Waits(100) {
+		t.Error("no clock waits")
+	}
+	if c.since.Store(50); !b.Waits(51) || b.Waits(50) {
+		t.Error("a clock waits since 50")
+	}
 }
 
 // TestFind: whom a clock of CPU 0 finds at tick 5, and which files that takes.
@@ -312,7 +400,7 @@ func TestFind(t *testing.T) {
 			tt.set(s, b)
 		}
 		got := 0
-		if p := &c.picked; c.find(5) {
+		if p := &c.picked; c.find(5, 0) {
 			got = b.slots[p.slot].TID
 			if asleep := s.owners[got].state == 'S'; p.run != 1000*us || p.wait != 44 || p.count != 12 || p.asleep != asleep {
 				t.Errorf("%s: %+v", tt.name, p)
@@ -339,13 +427,13 @@ func TestFindElsewhere(t *testing.T) {
 		a := &actor{tid: 7, state: 'R', run: 1000 * us, cpu: 1}
 		_, b, c := desk(t, 1, a)
 		b.slots[0].run.Store(900 * us)
-		if b.home(1, home); c.find(5) {
+		if b.home(1, home); c.find(5, 0) {
 			t.Error("a thread of another CPU was found")
 		}
 		if got, want := b.slots[0].run.Load() == 900*us, home; got != want {
 			t.Errorf("its CPU has a clock: %t, that it has run is still to be seen: %t", home, got)
 		}
-		if a.cpu = 0; c.find(5) != home {
+		if a.cpu = 0; c.find(5, 0) != home {
 			t.Errorf("its CPU had a clock: %t; it was found: %t", home, !home)
 		}
 	}
@@ -369,7 +457,7 @@ func TestAskLate(t *testing.T) {
 	} {
 		a := actor{tid: 7, run: tt.run, state: 'R'}
 		s, b, c := desk(t, 1, &a)
-		c.doubt = tt.doubt
+		c.up.doubt = tt.doubt
 		if tt.broken {
 			s.broken[71] = unix.EIO
 		}
@@ -405,7 +493,7 @@ func TestPeek(t *testing.T) {
 			}
 		}},
 		{name: "cannot be read", text: call, set: func(s *script, c *Clock, a *actor) { s.broken[70+fileCall] = unix.EPERM }},
-		{name: "the clock had its CPU late", text: call, ok: true, want: true, set: func(s *script, c *Clock, a *actor) { c.doubt = true }},
+		{name: "the clock had its CPU late", text: call, ok: true, want: true, set: func(s *script, c *Clock, a *actor) { c.up.doubt = true }},
 		{name: "no room", text: call, ok: true, lost: true, set: func(s *script, c *Clock, a *actor) { c.samples[0].state.Store(filled) }},
 	} {
 		a := &actor{tid: 7, state: 'S', run: 500, wait: 60}
@@ -431,7 +519,7 @@ func TestPeek(t *testing.T) {
 			continue
 		}
 		want := capture.Call{NR: 232, Args: [6]uint64{7, 0xab, 2, 3, 4, 5}, SP: 0x7ffe10, PC: 0x401000}
-		if m.state.Load() != filled || !m.Asleep || m.Call != want || m.Count != 12 || m.Moved != c.doubt || m.Gone || m.Run != 500 || m.Wait != 60 ||
+		if m.state.Load() != filled || !m.Asleep || m.Call != want || m.Count != 12 || m.Moved != c.up.doubt || m.Gone || m.Run != 500 || m.Wait != 60 ||
 			m.NRegs != 0 || m.NStack != len(m.Stack) || m.StackAddr != 0x7ffe10-taking.RedZone || m.TID != 7 || m.Tick != 6 || m.Wake != 999 || m.Stopped != m.Asked || m.Released != m.Asked {
 			t.Errorf("%s: %+v", tt.name, m)
 		}
@@ -694,7 +782,7 @@ func TestTardy(t *testing.T) {
 			a := &actor{tid: 7, state: 'R'}
 			_, b, list := play(t, 4, 4, []*actor{a}, func(int64) {}, func(b *Board) {
 				c := b.clocks[1].Load()
-				c.prompt, c.least = tt.prompt, usual
+				c.prompt, c.up.least = tt.prompt, usual
 				s := c.k.(*script)
 				s.step = 0
 				s.delay = func() int64 {
@@ -739,7 +827,7 @@ func TestBehind(t *testing.T) {
 			a := &actor{tid: 7, state: 'S'}
 			_, b, list := play(t, 4, 4, []*actor{a}, func(int64) {}, func(b *Board) {
 				c := b.clocks[1].Load()
-				c.prompt, c.least, c.self = tt.prompt, usual, fileOwn
+				c.prompt, c.up.least, c.self = tt.prompt, usual, fileOwn
 				s := c.k.(*script)
 				s.step = 0
 				s.files[fileOwn] = "x (1, #threads: 1)\nse.exec_start : 5.000000\n"

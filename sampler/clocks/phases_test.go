@@ -17,7 +17,7 @@ func TestPhases(t *testing.T) {
 			span := int64(time.Second) / hz / 2
 			var at []int64
 			for cpu := range cpus {
-				at = append(at, phase(cpu, 2*span))
+				at = append(at, phase(cpu, span))
 			}
 			slices.Sort(at)
 			if at[0] < 0 || at[cpus-1] >= span {

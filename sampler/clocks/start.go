@@ -1,6 +1,7 @@
 package clocks
 
 import (
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -12,10 +13,12 @@ import (
 
 // Options say how a clock is to be.
 type Options struct {
-	Phase   int64 // of its ticks after the board's, nanoseconds
-	Samples int   // how many may be under way
-	Nice    bool  // stay at normal priority
-	First   int   // bytes of stack that the first few have room for
+	Phase   int64         // of its ticks after the board's, nanoseconds
+	Samples int           // how many may be under way
+	Nice    bool          // stay at normal priority
+	First   int           // bytes of stack that the first few have room for
+	Deep    int           // how many these are, if more than usual: as many as come until they are fetched
+	Stay    time.Duration // how long a clock stays that meets nobody, if longer than usual
 }
 
 // Room for stacks that clocks begin with, in bytes.
@@ -27,6 +30,8 @@ const (
 	// maxRoom bounds what all samples of all clocks have room for beyond commonRoom each.
 	maxRoom = 24 << 20
 )
+
+func (o *Options) deep() int { return max(o.Deep, first) }
 
 // fill gives a sample that nobody uses room for so many bytes of stack, and of the stack beyond a signal
 // handler's.
@@ -45,7 +50,7 @@ func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, den
 	c = &Clock{cpu: cpu, mask: make([]uint64, max(cpu, 0)/64+1), who: int32(number), board: b, k: k, phase: o.Phase, last: -1, samples: make([]Sample, o.Samples)}
 	for i := range c.samples {
 		stack := commonRoom
-		if i < first {
+		if i < o.deep() {
 			stack = o.First
 		}
 		c.samples[i].fill(stack, 0)
@@ -80,7 +85,7 @@ func (c *Clock) prepare(nice bool) (denied, err error) {
 	}
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	denied = hasten(nice)
-	c.prompt, c.least = denied == nil && !nice, usual
+	c.prompt, c.up.least = denied == nil && !nice, usual
 	c.tick = max(-1, (c.k.Now()-c.board.Start-c.phase+c.board.Interval)/c.board.Interval-1) // the last that is over
 	c.born = c.tick + 1
 	c.done.Store(c.tick)
@@ -117,6 +122,17 @@ func hastenThread(nice bool) (denied error) {
 		unix.SchedSetAttr(unix.Gettid(), &short, 0)
 	}
 	return denied
+}
+
+// Hasten gives the calling thread a clock's priority until back is called.
+func Hasten(nice bool) (back func()) {
+	tid := unix.Gettid()
+	now, err := unix.SchedGetAttr(tid, 0)
+	if err != nil {
+		return func() {}
+	}
+	hasten(nice)
+	return func() { unix.SchedSetAttr(tid, now, 0) }
 }
 
 // drain appends the samples that are there to list.

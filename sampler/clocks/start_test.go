@@ -132,7 +132,7 @@ func TestBankLive(t *testing.T) {
 	}
 	cpu := lastCPU(&all)
 	b := bank(t, 6)
-	b.board.Start, b.board.Interval = ptrace.Now(), 1e6
+	b.board.Start, b.board.Interval, b.board.Spread = ptrace.Now(), 1e6, 5e5
 	if b.Need(cpu, 0) {
 		t.Error("there is a clock before it was made")
 	}
@@ -149,12 +149,15 @@ func TestBankLive(t *testing.T) {
 			t.Errorf("sample %d has room for %d bytes of stack, want %d", i, got, want)
 		}
 	}
-	if c.who != 1 || c.cpu != cpu || c.phase != phase(cpu, 1e6) || c.last != -1 || b.board.clocks[1].Load() != c {
+	if c.who != 1 || c.cpu != cpu || c.phase != phase(cpu, 5e5) || c.last != -1 || b.board.clocks[1].Load() != c {
 		t.Errorf("clock %d of CPU %d, phase %d, last %d", c.who, c.cpu, c.phase, c.last)
 	}
 	await(t, "ticks", func() bool { return c.done.Load() >= c.born+3 })
 	if !b.Need(cpu, c.born+3) {
 		t.Error("a clock that ticks is not there")
+	}
+	if b.Everywhere(2, c.born) || b.Everywhere(1, c.born-1) || !b.Everywhere(1, c.born) {
+		t.Error("one CPU has a clock, from its first tick on")
 	}
 	if b.clocks[cpu] != c {
 		t.Error("a second clock was made")
