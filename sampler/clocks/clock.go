@@ -120,7 +120,7 @@ type wakeUp struct {
 	doubt, behind bool
 }
 
-// seen is what a clock has read of groups, at tick at-1 of each: the CPU time, -1 if nobody of it has run since before the tick.
+// seen is what a clock has read of groups, at the wake-up at of each: the CPU time, -1 if nobody of it has run since before the tick.
 type seen struct{ at, ran [maxGroups]int64 }
 
 // maxRequests bounds the requests under way.
@@ -410,7 +410,7 @@ func (c *Clock) find(n, wake int64) bool {
 		}
 		s := &b.slots[i]
 		if g := s.kin.group; g >= 0 && early != 0 && early <= wake {
-			clock, spent, left = s.kin.clock, c.seen.since(b, c.k, g, n, early), -1
+			clock, spent, left = s.kin.clock, c.seen.since(b, c.k, g, wake, early), -1
 			if spent < 0 {
 				continue
 			}
@@ -471,13 +471,13 @@ func (c *Clock) find(n, wake int64) bool {
 	return found
 }
 
-// since is the CPU time of a group at tick n. -1: it is what it was when groups were told of at this time, before the clock's wake-up, so
+// since is the CPU time of a group at a wake-up. -1: it is what it was when groups were told of at this time, before the clock's wake-up, so
 // that nobody of them was on its CPU then: who is preempted, or blocks, has its time brought up to date.
 //
 //go:nosplit
 //go:norace
-func (v *seen) since(b *Board, k taking.Kernel, group int, n, told int64) int64 {
-	if v.at[group] == n+1 {
+func (v *seen) since(b *Board, k taking.Kernel, group int, wake, told int64) int64 {
+	if v.at[group] == wake {
 		return v.ran[group]
 	}
 	x := &b.early.groups[group]
@@ -488,7 +488,7 @@ func (v *seen) since(b *Board, k taking.Kernel, group int, n, told int64) int64 
 	} else {
 		spent = max(spent, 0)
 	}
-	v.at[group], v.ran[group] = n+1, spent
+	v.at[group], v.ran[group] = wake, spent
 	return spent
 }
 
