@@ -88,7 +88,8 @@ func (s *session) closing() {
 	if n := r.Lost(); n > 0 {
 		lost = fmt.Sprintf("; lost: %d", n)
 	}
-	say("%.1fs, %d ticks (%d late), %d thread ticks = %s%s", r.Elapsed.Seconds(), r.Ticks, r.Late, r.Expected, r.Account.String(), lost)
+	say("%.1fs, %s (%d late), %s = %s%s", r.Elapsed.Seconds(), output.Plural(int64(r.Ticks), "tick"), r.Late,
+		output.Plural(int64(r.Expected), "thread tick"), r.Account.String(), lost)
 	if r.Sum() != r.Expected {
 		say("the counts do not add up: %d thread ticks, %d accounted for; please report this", r.Expected, r.Sum())
 	}
