@@ -40,7 +40,11 @@ func nameless(files map[string]int, lists string) string {
 	}
 	var names []string
 	for _, file := range worst {
-		names = append(names, fmt.Sprintf("%s (%d)", filepath.Base(file), files[file]))
+		name := filepath.Base(file)
+		if len(files) > 1 {
+			name += fmt.Sprintf(" (%d)", files[file])
+		}
+		names = append(names, name)
 	}
 	if rest > 0 {
 		names = append(names, output.Plural(int64(rest), "other"))

@@ -22,10 +22,10 @@ func TestNameless(t *testing.T) {
 	}
 	for want, files := range map[string]map[string]int{
 		"": {},
-		"no symbols for 1 address of a.out (1): named FILE:fn_ADDRESS (try: the debug packages of these, or --debuginfod; -v lists what was looked for)": {"/home/a.out": 1},
+		"no symbols for 1 address of a.out: named FILE:fn_ADDRESS (try: the debug packages of these, or --debuginfod; -v lists what was looked for)": {"/home/a.out": 1},
 		"no symbols for 12 addresses of libx.so.1.2 (7), prog (3), a.out (1), 1 other: named FILE:fn_ADDRESS (try: the debug packages, -dbgsym or -dbg, of libx1, base, or --debuginfod; -v lists what was looked for)": {
 			"/usr/lib/libx.so.1.2": 7, "/usr/bin/prog": 3, "/home/a.out": 1, "/usr/bin/prog2": 1},
-		"no symbols for 2 addresses of prog (2): named FILE:fn_ADDRESS (try: the debug packages of these, or --debuginfod; -v lists what was looked for)": {"prog": 2}, // in a container
+		"no symbols for 2 addresses of prog: named FILE:fn_ADDRESS (try: the debug packages of these, or --debuginfod; -v lists what was looked for)": {"prog": 2}, // in a container
 	} {
 		if got := nameless(files, filepath.Join(dir, "*.list")); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
