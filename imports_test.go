@@ -57,13 +57,13 @@ func rule(pkg string) (imports []string, ok bool) {
 }
 
 // TestImports reads the import clauses of all packages, for every architecture
-// and system. Those of the product are the arrows of README.md, one for one;
+// and system. Those of the product are the arrows of docs/architecture.md, one for one;
 // helpers keep to the table above, and leaves stay light.
 func TestImports(t *testing.T) {
 	if _, err := os.Stat("go.mod"); errors.Is(err, fs.ErrNotExist) {
 		t.Skip("no sources on this machine")
 	}
-	text, err := os.ReadFile("README.md")
+	text, err := os.ReadFile("docs/architecture.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestImports(t *testing.T) {
 		if !helper && pkg != "." {
 			list = drawn[pkg]
 			if !slices.Contains(order, pkg) {
-				t.Errorf("README.md: the picture lacks %s", pkg)
+				t.Errorf("docs/architecture.md: the picture lacks %s", pkg)
 			}
 		}
 		for name := range imports {
@@ -82,7 +82,7 @@ func TestImports(t *testing.T) {
 			light, isLight := lightOnly[pkg]
 			switch {
 			case isOwn && !slices.ContainsFunc(list, func(p string) bool { return covers(p, own) }):
-				t.Errorf("%s imports %s, which it must not, or the picture in README.md lacks the arrow", pkg, own)
+				t.Errorf("%s imports %s, which it must not, or the picture in docs/architecture.md lacks the arrow", pkg, own)
 			case !isOwn && isLight && strings.Contains(name, ".") && !slices.Contains(light, name):
 				t.Errorf("%s must not import %s", pkg, name)
 			}
@@ -91,21 +91,21 @@ func TestImports(t *testing.T) {
 	for from, list := range drawn {
 		for _, to := range list {
 			if !real[from]["sfsample/"+to] {
-				t.Errorf("README.md: the picture has an arrow from %s to %s, which it does not import", from, to)
+				t.Errorf("docs/architecture.md: the picture has an arrow from %s to %s, which it does not import", from, to)
 			}
 			if slices.Index(order, to) <= slices.Index(order, from) {
-				t.Errorf("README.md: the arrow from %s to %s does not point down", from, to)
+				t.Errorf("docs/architecture.md: the arrow from %s to %s does not point down", from, to)
 			}
 		}
 	}
 	for _, pkg := range order {
 		if real[pkg] == nil {
-			t.Errorf("README.md: the picture has %s, which is no package", pkg)
+			t.Errorf("docs/architecture.md: the picture has %s, which is no package", pkg)
 		}
 	}
 }
 
-// picture reads the picture of README.md: lines "from ─► to to ...", with further
+// picture reads the picture of docs/architecture.md: lines "from ─► to to ...", with further
 // names on lines of their own, and a last line "leaves: name name ...". order is
 // all packages from the top down.
 func picture(text string) (arrows map[string][]string, order []string) {

@@ -603,7 +603,7 @@ func (s *Screen) helpLines() []Line {
 	lines := []Line{{"sfsample top", Title}, {}}
 	for _, x := range [][2]string{
 		{"f t m", "rows are functions, threads or modules"},
-		{"y", "functions of scripts (Python, PHP)"},
+		{"y", "functions of scripts (Python, Java, ...)"},
 		{"w", "what blocked threads wait for (with --threads all)"},
 		{"Tab", "the next of these"},
 		{"s", "sort by self or by total: self is the time in a function alone,"},

@@ -247,6 +247,7 @@ func TestBrowser(t *testing.T) {
 	b.js(`const i = document.getElementById("search"); i.value = "scan"; i.dispatchEvent(new Event("input"))`)
 	b.want("search in the SVG", `return document.getElementById("matched").textContent`, "matched 70.0%")
 
+	testTouch(b, html, file)
 	b.devtools("Emulation.setScriptExecutionDisabled", `{"value":true}`)
 	b.open(html + "#none")
 	var table map[string]string
@@ -285,6 +286,53 @@ func TestBrowser(t *testing.T) {
 	if load > 5000 || turn > 5000 { // a second each on a machine that is not busy
 		t.Errorf("50,000 stacks were drawn after %.0f ms, callers first after %.0f ms", load, turn)
 	}
+}
+
+// testTouch uses the page as on a telephone: by taps, also where two fingers have enlarged it, and a swipe.
+func testTouch(b *browser, html string, file func(string, []byte) string) {
+	b.t.Helper()
+	b.devtools("Emulation.setTouchEmulationEnabled", `{"enabled":true}`)
+	b.devtools("Emulation.setDeviceMetricsOverride", `{"width":400,"height":800,"deviceScaleFactor":2,"mobile":true}`)
+	hash := "return location.hash"
+	finger := func(id string, x, y, toX, toY float64, pause int) string {
+		return fmt.Sprintf(`{"type":"pointer","id":%q,"parameters":{"pointerType":"touch"},"actions":[{"type":"pointerMove","x":%d,"y":%d},{"type":"pointerDown","button":0},
+			{"type":"pause","duration":%d},{"type":"pointerMove","x":%d,"y":%d,"duration":200},{"type":"pointerUp","button":0}]}`, id, int(x), int(y), pause, int(toX), int(toY))
+	}
+	touch := func(fingers ...string) {
+		b.do("POST", "/actions", `{"actions":[`+strings.Join(fingers, ",")+`]}`, nil)
+	}
+	tap := func(x, y float64, ms int) { touch(finger("f", x, y, x, y, ms)) }
+	b.open(html + "?touch")
+	b.want("page fits a telephone", `return document.documentElement.scrollWidth`, 400.)
+	top := b.js(`return document.getElementById("canvas").getBoundingClientRect().top`).(float64)
+	tap(60, top+2*17+8, 50) // fib
+	b.want("a tap zooms", hash, "#zoom=2")
+	b.js("history.back()")
+	b.want("back", hash, "")
+	b.js(`document.getElementById("both").click()`)
+	b.want("a function has to be chosen first", hash, "")
+	tap(60, top+2*17+8, 50)
+	b.want("again", hash, "#zoom=2")
+	at := b.js(`const r = document.getElementById("both").getBoundingClientRect(); return [r.left + 5, r.top + 5]`).([]any)
+	tap(at[0].(float64), at[1].(float64), 50)
+	b.want("callers and callees by a tap", `return document.getElementById("details").textContent`, "callers of fib are above it, what it calls is below")
+
+	b.open(html + "?pinch")
+	touch(finger("f", 60, top+30, 60, top-70, 0), finger("g", 60, top+60, 60, top+160, 0))
+	b.want("two fingers enlarge", "return visualViewport.scale > 1.5", true)
+	b.do("DELETE", "/actions", "", nil) // lifts them
+	tap(60-b.js("return visualViewport.offsetLeft").(float64), top+3*17+8-b.js("return visualViewport.offsetTop").(float64), 50)
+	b.want("a tap on what is enlarged", hash, "#zoom=3")
+
+	deep := &Stack{}
+	for i := range 200 {
+		deep.Frames = append(deep.Frames, Frame{Func: fmt.Sprint("f", i), Module: "app"})
+	}
+	b.open(file("deep.html", write(b.t, func(w *bytes.Buffer) *HTML { return NewHTML(w, Options{Hz: 100}) }, []*Sample{{Process: "app", TID: 1, State: "running", CPU: tick, Stack: deep}})))
+	touch(finger("f", 200, 600, 200, 200, 0))
+	b.want("a swipe scrolls", `return document.getElementById("scroll").scrollTop > 200`, true)
+	b.devtools("Emulation.setTouchEmulationEnabled", `{"enabled":false}`)
+	b.devtools("Emulation.setDeviceMetricsOverride", `{"width":1200,"height":800,"deviceScaleFactor":1,"mobile":false}`)
 }
 
 // testContrast looks at the colours of bars of every kind: names on them have to be readable, with a contrast of 4.5

@@ -97,7 +97,9 @@ func (o *Outputs) Strict() {
 // Add feeds s to every sink that has not failed. The error is of those that
 // fail now, each told once.
 func (o *Outputs) Add(s *Sample) error {
-	o.samples++
+	if s.Taken != "none" { // time without a sample
+		o.samples++
+	}
 	o.weight += o.opts.weight(s)
 	var errs []error
 	for _, out := range o.list {

@@ -436,3 +436,23 @@ func TestFailedStreamKeepsItsBeginning(t *testing.T) {
 		}
 	}
 }
+
+// TestWrote: time that nobody was met in is no sample.
+func TestWrote(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.folded")
+	o, err := Open([]Spec{{"folded", file}}, Options{Hz: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*Sample{{Process: "app", CPU: 3 * tick}, {Process: "app", CPU: 2 * tick, Taken: "none"}} {
+		if err := o.Add(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := o.Wrote(), file+" (1 sample, 50.0 ms of CPU time)"; len(got) != 1 || got[0] != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -263,7 +263,7 @@
 		hidden = 0;
 		if (above) drawTree(above, -1, width, height);
 		drawTree(tree, state.zoom, width, height);
-		byId("note").textContent = hidden ? hidden + " frames narrower than a third of a pixel are not drawn (zoom in, or use the table)" : "";
+		byId("note").textContent = hidden ? (hidden > 1 ? hidden + " frames are" : "1 frame is") + " narrower than a third of a pixel and not drawn (zoom in, or use the table)" : "";
 	}
 
 	function drawTree(t, zoomed, width, height) {
@@ -411,6 +411,7 @@
 		for (const k of ["thread", "state"]) byId(k).value = state[k];
 		if (byId("search").value !== state.q) byId("search").value = state.q;
 		byId("reset").disabled = state.zoom < 0 && state.fn < 0;
+		byId("both").disabled = state.zoom < 0;
 		legend();
 		draw();
 		if (turned) {
@@ -476,7 +477,7 @@
 		box.hidden = compare || weight.size < 2;
 		box.addEventListener("change", () => write({ [id]: +box.value, zoom: -1 }));
 	}
-	const help = "/ search, Esc clear, arrows move, Enter zoom, Backspace back, s callers and callees of a function, v next view, f fold recursion, m modules";
+	const help = "/ search, Esc clear, arrows move, Enter or click zoom, Backspace back, s or right click callers and callees of a function (by touch: tap it, then the button), v next view, f fold recursion, m modules";
 	const toggle = k => write({ [k]: state[k] ? 0 : 1, zoom: -1 });
 	const slice = fn => write({ fn, zoom: -1, view: state.view === "table" ? "icicle" : state.view });
 	byId("fold").addEventListener("click", () => toggle("fold"));
@@ -484,6 +485,7 @@
 	byId("module").hidden = compare;
 	byId("keys").addEventListener("click", () => { byId("details").textContent = help; });
 	byId("reset").addEventListener("click", () => write({ zoom: -1, fn: -1 }));
+	byId("both").addEventListener("click", () => slice(tree.name[state.zoom]));
 	byId("search").addEventListener("input", e => write({ q: e.target.value }, true));
 	for (const k of ["self", "total"]) byId(k).addEventListener("click", () => { order = k; render(); });
 	byId("rows").addEventListener("click", e => { const tr = e.target.closest("tr"); if (tr) slice(+tr.dataset.fn); });

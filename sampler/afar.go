@@ -1,6 +1,10 @@
 package sampler
 
-import "fmt"
+import (
+	"fmt"
+
+	"sfsample/output"
+)
 
 // afar counts the stops that were asked for from another CPU than the thread's.
 type afar struct {
@@ -29,5 +33,13 @@ func (a *afar) total() string {
 	if a.stops == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d stops were asked for from elsewhere, of threads of %d processes on %d CPUs", a.stops, len(a.pids), len(a.cpus))
+	processes := "1 process"
+	if n := len(a.pids); n > 1 {
+		processes = fmt.Sprintf("%d processes", n)
+	}
+	were := " was"
+	if a.stops > 1 {
+		were = "s were"
+	}
+	return fmt.Sprintf("%d stop%s asked for from elsewhere, of threads of %s on %s", a.stops, were, processes, output.Plural(int64(len(a.cpus)), "CPU"))
 }

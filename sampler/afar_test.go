@@ -11,6 +11,10 @@ func TestAfar(t *testing.T) {
 	if got := a.total(); got != "" {
 		t.Errorf("before any: %q", got)
 	}
+	one := afar{stops: 1, pids: map[int]bool{1: true}, cpus: map[int]bool{0: true}}
+	if got, want := one.total(), "1 stop was asked for from elsewhere, of threads of 1 process on 1 CPU"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
 	lines := 0
 	warn := func(format string, args ...any) { lines++; _ = fmt.Sprintf(format, args...) }
 	for i := range 40 {

@@ -44,7 +44,7 @@ type Names struct {
 	cached   int            // frames in all objects
 	reports  reports        // of objects that are closed or could not be opened
 	unread   map[string]int // see Unread; of objects that are closed
-	nameless int            // see Nameless
+	nameless map[string]int // see Nameless
 }
 
 // processNames is what naming needs of one process. It is read while the process
@@ -80,7 +80,7 @@ func NewNames(opt NameOptions) *Names {
 	}
 	return &Names{
 		opt: opt, views: map[viewKey]*view{}, objects: map[objectKey]*object{}, reports: reports{},
-		unread: map[string]int{},
+		unread: map[string]int{}, nameless: map[string]int{},
 	}
 }
 
@@ -262,7 +262,14 @@ func (n *Names) byStart(o *object, r *rawFrame) string {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.nameless++
+	file := r.module.Path
+	if o.view != n.own { // not a file of ours, whatever its path
+		file = r.module.Name()
+	}
+	if _, known := n.nameless[file]; !known && len(n.nameless) >= maxReports {
+		file = "others"
+	}
+	n.nameless[file]++
 	return fmt.Sprintf("%s:fn_%08x", r.module.Name(), r.fn.Start)
 }
 
@@ -419,12 +426,13 @@ func (n *Names) Unread() map[string]int {
 	return all
 }
 
-// Nameless is how many addresses without a symbol were named by the start of
-// their function.
-func (n *Names) Nameless() int {
+// Nameless counts the addresses without a symbol that were named by the start of
+// their function, by file: its path in our own root, or the name alone of one in
+// another root.
+func (n *Names) Nameless() map[string]int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.nameless
+	return maps.Clone(n.nameless)
 }
 
 // reports are lines for Missing.

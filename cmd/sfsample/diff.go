@@ -20,7 +20,7 @@ func diff(c config, stderr io.Writer) error {
 	if c.outputs[0].File == "-" && isTerminal(os.Stdout) {
 		return errors.New("diff writes a page for a browser (try: -o diff.html)")
 	}
-	outs, page, err := output.OpenDiff(c.outputs[0], filepath.Base(c.sides[0]), filepath.Base(c.sides[1]))
+	outs, page, err := output.OpenDiff(c.outputs[0], sideTitle(c.sides[0]), sideTitle(c.sides[1]))
 	if err != nil {
 		return err
 	}
@@ -33,8 +33,24 @@ func diff(c config, stderr io.Writer) error {
 	return outs.Close()
 }
 
+// stdin is the name of standard input as a side of a comparison.
+const stdin = "-"
+
+func sideTitle(name string) string {
+	if name == stdin {
+		return "standard input"
+	}
+	return filepath.Base(name)
+}
+
 // readSide reads one side of a comparison. A recording that was cut is used as far as it goes.
 func (c *config) readSide(name string, page *output.Diff, which int, stderr io.Writer) error {
+	if name == stdin {
+		if err := page.Read(os.Stdin, which); err != nil {
+			return fmt.Errorf("diff %s: %w (try: a folded file or a profile of pprof)", sideTitle(name), err)
+		}
+		return nil
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return fmt.Errorf("diff: %w (try: a folded file, a profile of pprof, or what --record wrote)", err)

@@ -322,6 +322,8 @@ func (c *config) takeTarget(split parsedArgs) error {
 		return errors.New("replay needs a file (try: sfsample replay FILE, with a file that --record wrote)")
 	case c.mode == modeDiff && len(c.sides) < 2:
 		return errors.New("diff needs two files (try: sfsample diff BEFORE AFTER -o diff.html; each is a folded file, a profile of pprof, or what --record wrote)")
+	case c.mode == modeDiff && c.sides[0] == stdin && c.sides[1] == stdin:
+		return errors.New("diff needs two profiles, and standard input is one (try: sfsample diff before.folded - -o diff.html)")
 	case c.mode != modeSample && c.command != nil:
 		return fmt.Errorf("a command cannot be started %v", c.mode)
 	case len(c.tids) > 0 && c.searches():

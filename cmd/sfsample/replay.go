@@ -29,7 +29,11 @@ func replay(c config, stderr io.Writer) error {
 		return err
 	}
 	s.outs = &lastSink{Outputs: outs}
-	outs.Describe(output.Run{Command: "replay of " + filepath.Base(c.capture), Start: run.Start})
+	about := output.Run{Command: run.Command, PIDs: run.PIDs, Host: run.Machine, Start: run.Start}
+	if about.Command == "" && len(about.PIDs) == 0 {
+		about.Command = "replay of " + filepath.Base(c.capture)
+	}
+	outs.Describe(about)
 	err = errors.Join(err, s.outs.Close())
 	if !c.quiet {
 		s.replayed()

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -272,5 +273,30 @@ func TestWritingEnds(t *testing.T) {
 			}
 			p.untouched(t)
 		})
+	}
+}
+
+// TestReplayTitle: pictures of a recording have the title of those of its run.
+func TestReplayTitle(t *testing.T) {
+	dir := t.TempDir()
+	p := startTarget(t, "work")
+	live, again, recording := filepath.Join(dir, "live.svg"), filepath.Join(dir, "again.svg"), filepath.Join(dir, "run.cap")
+	sfsample(t, "-p", strconv.Itoa(p.pid), "-hz", "499", "-d", "0.3", "--record", recording, "-o", live).want(t, exitDone)
+	sfsample(t, "replay", recording, "-o", again).want(t, exitDone)
+	title := regexp.MustCompile(`id="title"[^>]*>([^<]*\(pid ` + strconv.Itoa(p.pid) + `\))<`)
+	var titles []string
+	for _, file := range []string{live, again} {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := title.FindSubmatch(b)
+		if m == nil {
+			t.Fatalf("no title with the process in %s: %.1500s", file, b)
+		}
+		titles = append(titles, string(m[1]))
+	}
+	if titles[0] != titles[1] {
+		t.Errorf("titles %q", titles)
 	}
 }

@@ -88,7 +88,8 @@ func (s *session) closing() {
 	if n := r.Lost(); n > 0 {
 		lost = fmt.Sprintf("; lost: %d", n)
 	}
-	say("%.1fs, %d ticks (%d late), %d thread ticks = %s%s", r.Elapsed.Seconds(), r.Ticks, r.Late, r.Expected, r.Account.String(), lost)
+	say("%.1fs, %s (%d late), %s = %s%s", r.Elapsed.Seconds(), output.Plural(int64(r.Ticks), "tick"), r.Late,
+		output.Plural(int64(r.Expected), "thread tick"), r.Account.String(), lost)
 	if r.Sum() != r.Expected {
 		say("the counts do not add up: %d thread ticks, %d accounted for; please report this", r.Expected, r.Sum())
 	}
@@ -190,10 +191,8 @@ func (s *session) next(u sampler.Unwound) string {
 			root = ""
 		}
 		return fmt.Sprintf("%d of %d thread ticks were lost (try: a lower -hz%s; docs/numbers.md explains the words)", r.Lost(), r.Expected, root)
-	case s.names.Nameless() > 0:
-		return fmt.Sprintf("%d addresses have no symbol and are named MODULE:fn_ADDRESS (try: the debug packages of those modules, or --debuginfod; -v lists what was looked for)", s.names.Nameless())
 	}
-	return ""
+	return nameless(s.names.Nameless(), dpkgLists)
 }
 
 // notes says what was written, and what the outputs could not hold.
@@ -252,7 +251,7 @@ func (s *session) scriptFrames(say func(string, ...any), u *sampler.Scripts) {
 		line += fmt.Sprintf("; of %d the code was gone when its name was read", u.Unnamed)
 	}
 	if u.Unseen > 0 {
-		line += fmt.Sprintf("; %d stacks without, as their thread was not known to the interpreter, or not yet to us", u.Unseen)
+		line += "; " + output.Plural(int64(u.Unseen), "stack") + " without, as the thread was not known to the interpreter, or not yet to us"
 	}
 	say("%s", line)
 }

@@ -647,7 +647,12 @@ func openRecord(c config) (*recording, error) {
 	}
 	w, err := capture.NewWriter(f)
 	if err == nil {
-		err = w.Write(&capture.Run{Host: runtime.GOARCH, Start: time.Now(), Hz: float64(c.hz), Weight: c.weight})
+		run := capture.Run{Host: runtime.GOARCH, Start: time.Now(), Hz: float64(c.hz), Weight: c.weight, Command: strings.Join(c.command, " "), PIDs: c.pids}
+		run.Machine, _ = os.Hostname()
+		if run.Command == "" && len(c.pids) > 0 {
+			run.Command = commandLine(c.pids[0])
+		}
+		err = w.Write(&run)
 	}
 	if err != nil {
 		f.Close()

@@ -21,7 +21,7 @@ Usage:
   sfsample dump -p PID                                   what each thread waits for, and its stack
   sfsample agent --config FILE                           profile a machine's services all the time
   sfsample replay FILE                                   write again what --record kept
-  sfsample diff BEFORE AFTER -o FILE.html                compare two profiles or recordings
+  sfsample diff BEFORE AFTER -o FILE.html                compare two profiles (-: standard input)
 
 What to sample:
   -p, --pid PID[,PID...]    processes; may be repeated

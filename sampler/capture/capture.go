@@ -113,6 +113,11 @@ type Run struct {
 	Start  time.Time
 	Hz     float64
 	Weight string // "cpu" or "wall"
+
+	// For titles; recordings of before have none.
+	Command string // command line of our command, or of the first process that was given
+	PIDs    []int  // processes that were given
+	Machine string // its name
 }
 
 // Region is one mapping of a process.

@@ -17,7 +17,7 @@ import (
 func every() []Record {
 	w := Weight{CPU: 4, Wall: 5, Delay: 6, Pause: 7, Late: 8}
 	return []Record{
-		&Run{Host: "s390x", Start: time.Unix(1, 2), Hz: 99.5, Weight: "wall"},
+		&Run{Host: "s390x", Start: time.Unix(1, 2), Hz: 99.5, Weight: "wall", Command: "app -x", PIDs: []int{1, 23}, Machine: "box"},
 		&Name{PID: 1, TID: 2, Name: "a;b\n"},
 		&Maps{PID: 1, VDSO: []byte{1, 2}, Regions: []Region{{
 			Mapping: procfs.Mapping{Start: 0x1000, End: 0x3000, Perms: procfs.Read | procfs.Exec, Offset: 0x100,

@@ -49,7 +49,8 @@ func file(t *testing.T, records string) io.Reader {
 func TestFormat(t *testing.T) {
 	const weight = "\x00\x08\x0a\x0c\x0e\x10" // 0, 4, 5, 6, 7, 8
 	float := string(binary.LittleEndian.AppendUint64(nil, math.Float64bits(99.5)))
-	want := "\x01\x18" + "\x05s390x" + "\x84\xa8\xd6\xb9\x07" + float + "\x04wall" + // 1,000,000,002 ns
+	want := "\x01\x26" + "\x05s390x" + "\x84\xa8\xd6\xb9\x07" + float + "\x04wall" + // 1,000,000,002 ns
+		"\x06app -x" + "\x03box" + "\x02\x02\x2e" +
 		"\x06\x07" + "\x02\x04" + "\x04a;b\n" +
 		"\x02\x1a" + "\x02" + "\x01" + "\x80\x20" + "\x80\x40" + "\x80\x02" + "\x05" + "\x08" + "\x01" + "\x4d" + "\x01" +
 		"\x04/a b" + "\x0400ff" + "\x02\x01\x02"
@@ -82,6 +83,8 @@ func TestDamagedRecord(t *testing.T) {
 			}
 		case *Credit:
 			older[len(e.b)-1] = ""
+		case *Run: // a command, a name, and two numbers with how many they are
+			older[len(e.b)-14] = ""
 		}
 		for n := range e.b {
 			r, err := NewReader(file(t, "\x07\x01\x02"+string(rec.kind())+string(rune(n))+string(e.b[:n])))
@@ -101,6 +104,10 @@ func TestDamagedRecord(t *testing.T) {
 				case *Credit:
 					if c.Late != 8 || c.Waited {
 						t.Errorf("a credit without the last field: %+v", c)
+					}
+				case *Run:
+					if c.Weight != "wall" || c.Command != "" || c.Machine != "" || c.PIDs != nil {
+						t.Errorf("a run without the last fields: %+v", c)
 					}
 				default:
 					t.Errorf("%T without the last fields: %v", rec, err)

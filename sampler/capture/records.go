@@ -61,6 +61,12 @@ func (r *Run) encode(e *encoder) {
 	e.int(r.Start.UnixNano())
 	e.float(r.Hz)
 	e.string(r.Weight)
+	e.string(r.Command)
+	e.string(r.Machine)
+	e.uint(uint64(len(r.PIDs)))
+	for _, pid := range r.PIDs {
+		e.int(int64(pid))
+	}
 }
 
 func (r *Run) decode(d *decoder) {
@@ -68,6 +74,16 @@ func (r *Run) decode(d *decoder) {
 	r.Start = time.Unix(0, d.int())
 	r.Hz = d.float()
 	r.Weight = d.string()
+	if len(d.b) == 0 { // recordings of before end here
+		return
+	}
+	r.Command, r.Machine = d.string(), d.string()
+	for n := d.uint(); n > 0 && d.err == nil; n-- {
+		r.PIDs = append(r.PIDs, int(d.int()))
+	}
+	if d.err != nil {
+		r.PIDs = nil
+	}
 }
 
 func (m *Maps) encode(e *encoder) {
