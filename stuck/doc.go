@@ -13,7 +13,9 @@
 //   - A deadlock is told only of threads that can be let go by nobody else than
 //     threads that are in it. Whatever may end a wait from outside (a time limit, an
 //     end that somebody unknown may hold, a process that may not be looked at) keeps
-//     the thread out of it. Signals are not counted: they end most waits.
+//     the thread out of it. Signals are not counted, as they end most waits, but for those that are sure
+//     to come or are waited for: that a child ends, where the process handles it, and any that it handles where
+//     the other end of what it reads from is its own.
 //   - All counts are bounded, also the time for searching other processes; what was
 //     left out is named in [Report.Missing].
 //

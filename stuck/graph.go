@@ -42,7 +42,7 @@ func hopeless(threads []*Thread, procs map[int]*process, timed bool) map[*Thread
 		}
 	}
 	for t := range in {
-		for _, r := range t.Wait.On {
+		for _, r := range slices.Concat(t.Wait.On, wakers(t)) {
 			p := procs[r.PID]
 			o := threadOf(p, r.TID)
 			switch {

@@ -60,6 +60,7 @@ func (d *Dump) End(stack func(tid int) *output.Stack) *Report {
 			break
 		}
 	}
+	readHandlers(d)
 	d.secondLook()
 	for _, t := range d.threads {
 		d.verify(t)

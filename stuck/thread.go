@@ -72,6 +72,7 @@ type process struct {
 	outside  bool
 	denied   atomic.Bool // what needs permission cannot be read
 	complete bool        // all threads that it had are looked at
+	handlers *handlers   // nil: not looked for
 	threads  []*Thread
 	byInner  map[int]*Thread
 }

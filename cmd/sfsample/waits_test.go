@@ -70,7 +70,7 @@ func TestWaits(t *testing.T) {
 	waitsProg(t) // skips here, if it does
 	for _, args := range []string{
 		"ring 2", "ring 5", "ring-recursive 2", "ring-check 2", "ring-robust 2", "ring-adaptive 2", "ring-pi 2", "ring-robust-pi 3",
-		"ring-shared 2", "ring-shared-robust 3", "self", "mixed", "locks", "lost", "dead", "timed", "crowd 30", "pipe", "stopped", "namespaces", "silent", "backlog", "unix", "tcp", "fds", "file", "children",
+		"ring-shared 2", "ring-shared-robust 3", "self", "mixed", "locks", "lost", "dead", "timed", "crowd 30", "pipe", "stopped", "namespaces", "silent", "backlog", "unix", "tcp", "handlers", "fds", "file", "children",
 	} {
 		t.Run(args, func(t *testing.T) {
 			if args == "namespaces" {

@@ -127,11 +127,11 @@ func TestNoUserStack(t *testing.T) {
 func TestParseStatus(t *testing.T) {
 	const text = "Name:\tweird\\nname\\\\\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t100\nNgid:\t0\nPid:\t102\n" +
 		"PPid:\t1\nTracerPid:\t77\nUid:\t1000\t1001\t1002\t1003\nGid:\t5\t6\t7\t8\nNSpid:\t102\t12\t1\nThreads:\t4\n" +
-		"CapEff:\t000001ffffffffff\nSeccomp:\t2\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n"
+		"SigCgt:\t0000000000010002\nCapEff:\t000001ffffffffff\nSeccomp:\t2\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n"
 	got, err := ParseStatus([]byte(text))
 	want := Status{Name: "weird\nname\\", State: 'S', Tgid: 100, Pid: 102, PPid: 1, TracerPid: 77, Switches: 695,
 		UID: [4]int{1000, 1001, 1002, 1003}, GID: [4]int{5, 6, 7, 8}, NSpid: []int{102, 12, 1}, Threads: 4,
-		CapEff: 0x1ffffffffff, Seccomp: 2}
+		CapEff: 0x1ffffffffff, Caught: 0x10002, Seccomp: 2}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
 	}

@@ -19,6 +19,7 @@ type Status struct {
 	NSpid   []int
 	Threads int
 	CapEff  uint64 // effective capabilities, bit n = capability n
+	Caught  uint64 // signals with a handler, bit n = signal n+1
 	Seccomp int    // 0 none, 1 strict, 2 filter
 	// Switches is how often the thread was put off a CPU, of its own will or not.
 	Switches uint64
@@ -81,6 +82,9 @@ func (s *Status) set(key string, v []byte) (ok bool) {
 	case "voluntary_ctxt_switches", "nonvoluntary_ctxt_switches":
 		n, _, ok := decimal(v)
 		s.Switches += n
+		return ok
+	case "SigCgt":
+		s.Caught, _, ok = hex(v)
 		return ok
 	case "CapEff":
 		s.CapEff, _, ok = hex(v)

@@ -200,6 +200,8 @@ static void never(void) {
 		pause();
 }
 
+static void handles(int signal) { (void)signal; }
+
 static void here(void) {
 	int id = self();
 	tids[__sync_fetch_and_add(&count, 1)] = id;
@@ -500,6 +502,44 @@ int main(int argc, char **argv) {
 		asleep(other2, SYS_read);
 		tell("fd %d %s %d %d\nfd %d %s %d %d\n", first, what, fds[0], other2, other2, what, fds[1], first);
 		tell("ring %d %d\n", first, other2);
+	} else if (!strcmp(what, "handlers")) {
+		// Readers of pipes whose writing ends they have themselves: one that the end of its child wakes up, one that may write to it when SIGTERM comes.
+		// And two that wait for each other, of which the first has nobody else to be woken up by.
+		int *tid = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0), p[2][2];
+		char c;
+		must(tid != MAP_FAILED, "mmap");
+		for (int i = 0; i < 3; i++) {
+			if ((other = child()) == 0) {
+				struct sigaction a = {.sa_handler = handles};
+				sigaction(i == 1 ? SIGTERM : SIGCHLD, &a, 0);
+				must(pipe(p[0]) == 0 && pipe(p[1]) == 0, "pipe");
+				if (i != 1 && (other = child()) == 0) {
+					close(p[0][0]);
+					close(p[1][1]);
+					if (i == 0) {
+						close(p[0][1]);
+						close(p[1][0]);
+						never();
+					}
+					read(p[1][0], &c, 1);
+					_exit(0);
+				}
+				if (i == 2) {
+					tid[3] = other;
+					close(p[0][1]);
+					close(p[1][0]);
+				}
+				read(p[0][0], &c, 1);
+				_exit(0);
+			}
+			tid[i] = other;
+		}
+		while (!*(volatile int *)&tid[3])
+			usleep(1000);
+		for (int i = 0; i < 4; i++)
+			asleep(tid[i], SYS_read);
+		tell("fd %d pipe 0 %d\nfd %d pipe 0 %d\n", tid[0], tid[0], tid[1], tid[1]);
+		tell("fd %d pipe 0 %d\nfd %d pipe 0 %d\nring %d %d\n", tid[2], tid[3], tid[3], tid[2], tid[2], tid[3]);
 	} else if (!strcmp(what, "fds")) {
 		must(pipe(fds) == 0, "pipe");
 		efd = eventfd(0, 0);
