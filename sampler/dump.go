@@ -14,6 +14,7 @@ import (
 	"sfsample/ptrace/procfs"
 	"sfsample/regs"
 	"sfsample/sampler/capture"
+	"sfsample/sampler/runtimes"
 	"sfsample/sampler/taking"
 	"sfsample/unwind"
 )
@@ -44,7 +45,8 @@ const stopsAtMost = 60 * time.Millisecond
 // Dumped is what a dump shows.
 type Dumped struct {
 	Threads []*ThreadDump
-	Go      []*GoProcess // those of the processes that are Go programs
+	Go      []*GoProcess            // those of the processes that are Go programs
+	Locks   map[int]*runtimes.Locks // of the processes that keep locks without the kernel
 }
 
 // Dump takes the stack of every thread of the processes of opt once. Blocked
@@ -78,7 +80,7 @@ func Dump(opt Options, pipe *Pipeline) (*Dumped, error) {
 			t.Stack = pipe.cfg.Names.stack(t.stack)
 		}
 	}
-	dumped := &Dumped{Threads: d.threads}
+	dumped := &Dumped{Threads: d.threads, Locks: pipe.targets.locks(opt.PIDs)}
 	if len(opt.TIDs) == 0 {
 		dumped.Go = pipe.goroutines(opt.PIDs)
 	}

@@ -3,48 +3,13 @@ package sampler
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"sfsample/internal/testprog"
 	"sfsample/output"
 )
-
-// javas are the machines to try: that of the distribution, and those that SFSAMPLE_TEST_JAVAS lists, with colons between them.
-func javas(t *testing.T) []string {
-	list := strings.FieldsFunc(os.Getenv("SFSAMPLE_TEST_JAVAS"), func(r rune) bool { return r == ':' })
-	if p, err := exec.LookPath("java"); err == nil {
-		list = append(list, p)
-	}
-	if len(list) == 0 {
-		t.Skip("no java on this machine")
-	}
-	return list
-}
-
-// javaVersion is the folder that java is installed in.
-func javaVersion(java string) string {
-	if p, err := filepath.EvalSymlinks(java); err == nil {
-		java = p
-	}
-	return filepath.Base(filepath.Dir(filepath.Dir(java)))
-}
-
-// javaClasses is the folder with the program that tells its stack.
-func javaClasses(t *testing.T) string {
-	javac, err := exec.LookPath("javac")
-	if err != nil {
-		t.Skip("no javac on this machine")
-	}
-	dir := t.TempDir()
-	if out, err := exec.Command(javac, "-nowarn", "--release", "17", "-d", dir, "../testdata/scripts/Truth.java").CombinedOutput(); err != nil {
-		t.Fatalf("javac: %v\n%s", err, out)
-	}
-	return dir
-}
 
 // startJava starts the program that tells its stack.
 func startJava(t *testing.T, java, classes, options string, args ...string) *teller {
@@ -55,13 +20,13 @@ func startJava(t *testing.T, java, classes, options string, args ...string) *tel
 // TestJavaTruth compares every frame of a Java program that tells its own stack and blocks, interpreted and compiled, of the main and of further
 // threads.
 func TestJavaTruth(t *testing.T) {
-	classes := javaClasses(t)
-	for _, java := range javas(t) {
+	classes := testprog.JavaClasses(t, "scripts/Truth.java")
+	for _, java := range testprog.Javas(t) {
 		for _, tt := range []struct {
 			options, rounds, calls string
 			least                  int
 		}{{"", "3", "3000", 180}, {"-Xint", "1", "0", 60}, {"-XX:TieredStopAtLevel=1", "2", "500", 120}} {
-			t.Run(javaVersion(java)+"/"+tt.options, func(t *testing.T) {
+			t.Run(testprog.JavaVersion(java)+"/"+tt.options, func(t *testing.T) {
 				checkJava(t, startJava(t, java, classes, tt.options, "tell", tt.rounds, tt.calls), tt.least)
 			})
 		}
@@ -177,10 +142,10 @@ func (s *javaSink) Close() error { return nil }
 
 // TestJavaRandom takes a Java program at random instants: its stacks are whole, and every call in them is one that it makes.
 func TestJavaRandom(t *testing.T) {
-	classes := javaClasses(t)
-	for _, java := range javas(t) {
+	classes := testprog.JavaClasses(t, "scripts/Truth.java")
+	for _, java := range testprog.Javas(t) {
 		for _, options := range []string{"", "-Xint", "-XX:TieredStopAtLevel=1"} {
-			t.Run(javaVersion(java)+"/"+options, func(t *testing.T) {
+			t.Run(testprog.JavaVersion(java)+"/"+options, func(t *testing.T) {
 				p := startJava(t, java, classes, options, "random")
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()

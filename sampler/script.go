@@ -247,6 +247,19 @@ func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User, frame
 	}
 }
 
+// locks is what reads the locks that runtimes keep, by process.
+func (ts *targets) locks(pids []int) map[int]*runtimes.Locks {
+	list := map[int]*runtimes.Locks{}
+	for _, pid := range pids {
+		if s := ts.of(pid).scripts; s != nil {
+			if l := runtimes.LocksOf(s.runtime); l != nil {
+				list[pid] = l
+			}
+		}
+	}
+	return list
+}
+
 // managed is the runtime of a process if it knows its way through code of its own, nil if there is none.
 func (t *target) managed() runtimes.Managed {
 	if t.scripts == nil {

@@ -11,6 +11,8 @@
 // That is an [Interpreter]; one that is [Anchored] tells by registers which native frames run what. A [Managed] runtime runs programs on the native stack itself, in code that it generates: it leads walks through
 // that ([unwind.Runtime]), and tells which functions, inlined ones first, its native frames are ([Managed.Identify], [Identified]).
 //
+// [Locks] reads which locks threads wait for that a runtime keeps without the kernel, and who has them.
+//
 // All that is read belongs to the target and may be anything: every length and count is bounded before it is used, chains
 // end at a bound, and a name that cannot be proven to be that of the frame's code is none.
 //

@@ -32,6 +32,7 @@ type hotspot struct {
 
 	callStub uint64 // return address of what Java's outermost frame was called by
 	areas    gathering
+	locks    *Locks
 }
 
 // hotspotLayout is where fields are.
@@ -182,6 +183,7 @@ func newHotSpot(file string, machine elf.Machine, syms map[string]uint64, mem io
 	if v.missing != "" {
 		return nil, fmt.Errorf("HotSpot %s does not tell %s, Java frames are not shown", h.version, v.missing)
 	}
+	h.locks = newLocks(v, &h.lay, h.version)
 	return h, nil
 }
 
