@@ -75,7 +75,7 @@ var larger = map[string]size{
 	"sframe.Func":                   {18, 12},
 	"sframe.image":                  {20, 11},
 	"sframe/ehframe.Table":          {16, 30},
-	"stuck.Dump":                    {17, 59},
+	"stuck.Dump":                    {17, 58},
 	"stuck.FD":                      {20, 3},
 	"stuck.Thread":                  {23, 10},
 	"stuck.Wait":                    {19, 4},

@@ -170,6 +170,9 @@ func (c *call) futex() *Wait {
 	if len(c.t.first.words.data) == 0 {
 		c.t.first.words = c.d.around(c.t, c.args[0])
 	}
+	if keepsItself[w.fam.kind] {
+		c.t.first.kept = keptLock(c.d, c.t)
+	}
 	w.lock = c.t.decodeLock(w, &c.t.first)
 	gil := w.fam.kind == pythonGIL
 	if gil && !w.fam.musl && c.t.wordBytes() == 8 {
@@ -179,13 +182,16 @@ func (c *call) futex() *Wait {
 	w.Object = fmt.Sprintf("futex %d:%#x", c.t.PID, w.Lock)
 	c.d.futexWords(c.t, w)
 	if gil {
-		c.d.holdsGIL(c.t, w)
+		holdsGIL(c.d, c.t, w)
 	}
 	return w
 }
 
 // decodeLock reads a look's words by what is known of the kind of the lock.
 func (t *Thread) decodeLock(w *Wait, l *look) lock {
+	if l.kept != nil {
+		return lockOf(l.kept)
+	}
 	live := func(id int) bool { return t.process.byInner[id] != nil }
 	return decodeLock(w.fam, w.op, t.Args[0], uint32(t.Args[2]), l.words, t.wordBytes(), live)
 }
@@ -365,7 +371,7 @@ func (c *call) epoll() *Wait {
 	}
 	w.MoreFDs += set.info.More
 	if slices.ContainsFunc(c.t.frames, func(f output.Frame) bool { return f.Func == "runtime.netpoll" }) {
-		c.d.missGoroutines(c.t.PID)
+		missGoroutines(c.d, c.t.PID)
 		w.Text = "idles: Go has no goroutine for it to run; it waits for what goroutines wait for, on"
 	}
 	if c.name == "epoll_pwait2" {
@@ -414,14 +420,18 @@ func (w *Wait) fdText() string {
 		slices.SortStableFunc(list, func(a, b FD) int { return len(b.Ready) - len(a.Ready) })
 	}
 	const most = 4
+	left := len(list) + w.MoreFDs
 	for i := range list {
-		if i == most {
+		if len(parts) == most {
 			break
 		}
-		parts = append(parts, list[i].Text())
+		left--
+		if !slices.ContainsFunc(list[:i], func(f FD) bool { return f.Number == list[i].Number }) { // some ask for reading and for writing apart
+			parts = append(parts, list[i].Text())
+		}
 	}
-	if more := len(list) - len(parts) + w.MoreFDs; more > 0 {
-		parts = append(parts, fmt.Sprintf("%d more", more))
+	if left > 0 {
+		parts = append(parts, fmt.Sprintf("%d more", left))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -24,8 +24,9 @@
 // is; without them the data around the word do, as far as they can. A [Dump] belongs to
 // one goroutine.
 //
-// What it does not do: unwind, name functions, find goroutines or monitors of virtual
-// machines, look into sockets of other machines.
+// What it does not do: unwind, name functions, find goroutines, know where a virtual
+// machine keeps its locks (package runtimes reads those, see [Dump.KeepsLocks]), look
+// into sockets of other machines.
 //
 // Sources: futex(2), the kernel's fs/proc and fs/locks.c, sock_diag(7), glibc's
 // nptl and sysdeps/nptl/bits (struct layouts of 2.25 to 2.40), musl's src/thread.

@@ -41,6 +41,7 @@ type lock struct {
 	died    bool   // its owner has ended while it held it
 	note    string // what else is known
 	unknown string // why no owner is known; empty with an owner
+	loose   bool   // others than its owner may let it go
 }
 
 // family is a group of functions that wait on one kind of lock.
@@ -218,7 +219,7 @@ var keepsNone = map[string]struct {
 	pythonGIL:                        {"Python's global interpreter lock", "its word names no thread", false},
 	"python lock":                    {"Python lock", "it is a semaphore and keeps no owner", false},
 	"rust channel":                   {"Rust channel", "who has its other ends is not kept", false},
-	javaMonitor:                      {"Java monitor", "monitors are not looked at", false},
+	javaMonitor:                      {"Java monitor", "what the machine keeps of it cannot be read", false},
 	"java wait":                      {"Java Object.wait", "anybody may notify it", false},
 	"java park":                      {"Java LockSupport.park", "anybody may unpark it", false},
 	javaEvent:                        {"event of Java's runtime", "anybody may set it", false},

@@ -173,12 +173,18 @@ func (c *Cycle) Proof() []string {
 	return lines
 }
 
+// waitingModules are the libraries that wait, by how their names begin.
+var waitingModules = []string{"libc", "libpthread", "ld-", "libstdc++", "libjvm"}
+
+// waitingPackages are Java's that wait: what they are called for stands further out.
+var waitingPackages = []string{"java.util.concurrent.", "jdk.internal.", "java.lang.Object.wait"}
+
 // place is the innermost function that is not of the libraries that wait, with its line
 // if that is known.
 func place(frames []output.Frame) string {
 	for _, f := range frames {
-		if f.Func == "" || strings.HasPrefix(f.Module, "libc") || strings.HasPrefix(f.Module, "libpthread") ||
-			strings.HasPrefix(f.Module, "ld-") || strings.HasPrefix(f.Module, "libstdc++") || waitsItself(f.Func) {
+		begins := func(s string) func(string) bool { return func(p string) bool { return strings.HasPrefix(s, p) } }
+		if f.Func == "" || slices.ContainsFunc(waitingModules, begins(f.Module)) || f.Module == "java" && (!strings.Contains(f.Func, ".") || slices.ContainsFunc(waitingPackages, begins(f.Func))) || waitsItself(f.Func) {
 			continue
 		}
 		s := clip(output.Printable(f.Func))
@@ -282,9 +288,9 @@ func oneEnd(w *Wait) bool {
 	return w.MoreFDs == 0
 }
 
-// follow is the thread that another waits for, if that is one.
+// follow is the thread that another waits for, if that is one and there is nothing else that it waits for.
 func (r *Report) follow(t *Thread) *Thread {
-	if t.Wait == nil || len(t.Wait.On) == 0 || !t.stays() {
+	if t.Wait == nil || len(t.Wait.On) == 0 || !t.stays() || t.Wait.Kind == "set" && !oneEnd(t.Wait) {
 		return nil
 	}
 	to := t.Wait.On[0]

@@ -15,6 +15,7 @@ import (
 
 	"sfsample/output"
 	"sfsample/ptrace/procfs"
+	"sfsample/sampler/runtimes"
 )
 
 // Apart is the time between the two looks, at least.
@@ -42,7 +43,7 @@ type Dump struct {
 	byTID   map[int]*Thread
 	nOut    int // threads from outside
 	missing map[string]bool
-	shown   map[int]bool // see ShowsGoroutines
+	told    told
 	ends    endSearch
 	locks   *fileLocks
 	nets    map[string]*tables // by network namespace
@@ -73,7 +74,8 @@ func Begin(fs procfs.FS, pids, tids []int) *Dump {
 
 func newDump(fs procfs.FS) *Dump {
 	return &Dump{fs: fs, kept: fs.Keep(maxKept), procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{}, nets: map[string]*tables{}, fds: map[[2]int]FD{}, owners: newOwners(fs),
-		mem: memory{fs: fs, pages: map[int]procfs.Pagemap{}, absent: map[int]bool{}}}
+		told: told{map[int]bool{}, map[int]*runtimes.Locks{}, map[int]map[int]runtimes.LockWait{}},
+		mem:  memory{fs: fs, pages: map[int]procfs.Pagemap{}, absent: map[int]bool{}}}
 }
 
 // close closes what is open.
@@ -201,6 +203,13 @@ func (d *Dump) Again(stopped func(tid int) bool) {
 	}
 	for _, t := range list {
 		t.stopped = true
+	}
+	d.lookAnew(list)
+}
+
+// lookAnew takes the first look anew at threads.
+func (d *Dump) lookAnew(list []*Thread) {
+	for _, t := range list {
 		if err := d.readRuns(t); err != nil { // it has ended, as the second look will find
 			t.first.err = err
 		}
@@ -312,6 +321,7 @@ func (d *Dump) secondLook() {
 		time.Sleep(rest)
 	}
 	d.readCalls(d.threads, func(t *Thread) *look { return &t.second })
+	keptLocksAgain(d)
 	for _, p := range d.procs {
 		p.complete = p.complete && d.sameThreads(p)
 	}

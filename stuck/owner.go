@@ -14,15 +14,15 @@ import (
 func (d *Dump) futexWords(t *Thread, w *Wait) {
 	l := &w.lock
 	w.What = fmt.Sprintf("%s %#x", l.kind, w.Lock)
-	if ownWord[w.fam.kind] {
+	if ownWord[w.fam.kind] && !t.first.named() {
 		w.What, w.Object, w.Lock = l.kind, "", 0
 	}
 	w.Text = "waits for " + w.What
 	if l.kind == endOfThread {
 		w.What, w.Text = l.kind, "waits for the "+l.kind
 	}
-	if w.fam.kind == javaMonitor { // it looks again now and then (ObjectMonitor::EnterI)
-		w.Timed = false
+	if w.fam.kind == javaMonitor || t.first.entersMonitor() { // it looks again now and then (ObjectMonitor::EnterI)
+		w.Timed, w.polls = false, t.first.entersMonitor()
 	}
 	if l.note != "" {
 		w.Text += " (" + l.note + ")"
@@ -35,7 +35,7 @@ func (d *Dump) futexWords(t *Thread, w *Wait) {
 		w.Text, w.Unknown = text, ""
 	}
 	if strings.HasPrefix(w.fam.kind, "go") {
-		d.missGoroutines(t.PID)
+		missGoroutines(d, t.PID)
 	}
 	switch {
 	case l.free && l.kind == "semaphore":
@@ -47,23 +47,6 @@ func (d *Dump) futexWords(t *Thread, w *Wait) {
 	}
 }
 
-// ShowsGoroutines says that whoever makes the dump shows the goroutines of a process, or tells why not. It is called before
-// [Dump.End].
-func (d *Dump) ShowsGoroutines(pid int) {
-	if d.shown == nil {
-		d.shown = map[int]bool{}
-	}
-	d.shown[pid] = true
-}
-
-// missGoroutines tells that a thread of Go is not what waits.
-func (d *Dump) missGoroutines(pid int) {
-	if d.shown[pid] {
-		return
-	}
-	d.miss("what the goroutines of pid %d wait for: only threads are looked at (SIGQUIT makes a Go program print them, and ends it)", pid)
-}
-
 const endOfThread = "end of a thread"
 
 // lockOwner names the thread whose number stands in a lock: the one that it has in its own pid namespace.
@@ -71,6 +54,9 @@ func (d *Dump) lockOwner(t *Thread, w *Wait) {
 	r := Releaser{How: Holds, evidence: fmt.Sprintf("the lock at %#x holds the thread id %d", w.Lock, w.lock.owner)}
 	if w.lock.kind == endOfThread {
 		r.How = Ends
+	}
+	if t.first.kept != nil {
+		r.evidence = fmt.Sprintf("HotSpot's record of it at %#x has the thread id %d", w.Lock, w.lock.owner)
 	}
 	k := innerKey{pid: t.PID, id: w.lock.owner}
 	if t.Args[1]&futexPrivate == 0 {
@@ -86,7 +72,7 @@ func (d *Dump) lockOwner(t *Thread, w *Wait) {
 	if found.unsure != "" {
 		d.miss("owners of locks that processes share: %s", found.unsure)
 	}
-	if w.Whole = found.unsure == ""; found.tid == 0 {
+	if w.Whole = found.unsure == "" && !w.lock.loose; found.tid == 0 {
 		w.Whole = false
 		w.Unknown = orElse(found.why, fmt.Sprintf("the word has %d, which is no thread that can be seen: it has ended, or the memory is overwritten", w.lock.owner))
 		return

@@ -7,8 +7,8 @@ import (
 
 // holdsGIL names the thread that has Python's global interpreter lock. Who waits for it wakes up at each of its switch
 // intervals: so that is no proof of a deadlock.
-func (d *Dump) holdsGIL(t *Thread, w *Wait) {
-	tid := d.gilHolder(t, w.Lock)
+func holdsGIL(d *Dump, t *Thread, w *Wait) {
+	tid := gilHolder(d, t, w.Lock)
 	if tid == 0 {
 		w.Unknown = "the thread that has it cannot be told (Python 3.11 to 3.13 on 64 bits keep it)"
 		return
@@ -21,7 +21,7 @@ func (d *Dump) holdsGIL(t *Thread, w *Wait) {
 // struct _gil_runtime_state (Include/internal/pycore_gil.h, Python 3.9 to 3.13) has before that variable: the thread
 // state of the last holder, whether it is locked, a count of switches. In a thread state (Include/cpython/pystate.h) the
 // pthread_t and the kernel's number of the thread follow each other, from 3.11 on.
-func (d *Dump) gilHolder(t *Thread, cond uint64) int {
+func gilHolder(d *Dump, t *Thread, cond uint64) int {
 	const stateBytes, threadBytes = 512, 1024
 	b := d.mem.read(t.PID, t.TID, cond-24, 24)
 	if t.wordBytes() != 8 || cond < 24 || len(b) < 24 || binary.NativeEndian.Uint32(b[8:]) != 1 {

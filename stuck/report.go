@@ -62,6 +62,7 @@ func (d *Dump) End(stack func(tid int) *output.Stack) *Report {
 	}
 	readHandlers(d)
 	d.secondLook()
+	lookAgain(d)
 	for _, t := range d.threads {
 		d.verify(t)
 	}
@@ -75,11 +76,11 @@ func (d *Dump) verify(t *Thread) {
 	case w == nil:
 	case t.Motion == Gone || t.Motion == Ran:
 		t.Wait = nil
-	case w.polls:
-		if d.gilHolder(t, w.Lock) != w.On[0].TID {
+	case w.polls && w.fam.kind == pythonGIL:
+		if gilHolder(d, t, w.Lock) != w.On[0].TID {
 			w.On, w.polls, w.Unknown = nil, false, "it changed hands between the two looks"
 		}
-	case t.Motion == Woken:
+	case t.Motion == Woken && !w.polls:
 		w.On, w.Whole, w.Lost = nil, false, ""
 		w.Unknown = "it wakes up now and then"
 	case w.Kind == "futex":
@@ -96,6 +97,9 @@ func (d *Dump) verify(t *Thread) {
 // verifyLock: the same owner in both looks, or none.
 func (d *Dump) verifyLock(t *Thread, w *Wait) {
 	again := t.decodeLock(w, &t.second)
+	if t.Motion == Woken {
+		w.Whole, w.Lost = false, ""
+	}
 	if again.owner == w.lock.owner && again.free == w.lock.free && again.kind == w.lock.kind && again.died == w.lock.died {
 		return
 	}
@@ -273,13 +277,15 @@ func (r *Report) verdict() string {
 		parts = append(parts, fmt.Sprintf("DEADLOCK: %s cannot go on", Plural(threads, "thread")))
 	case dead > 1:
 		parts = append(parts, fmt.Sprintf("%d DEADLOCKS: %s cannot go on", dead, Plural(threads, "thread")))
+	case refused > 0:
+		parts = append(parts, fmt.Sprintf("STUCK FOR EVER: the kernel has refused %s a lock, as it does in a deadlock", Plural(refused, "thread")))
 	default:
 		parts = append(parts, "no deadlock found")
 	}
 	if unknown > 0 {
 		parts = append(parts, fmt.Sprintf("%s for locks whose owner is not known", Plural(unknown, "thread")+waits(unknown)))
 	}
-	if refused > 0 {
+	if refused > 0 && dead > 0 {
 		parts = append(parts, Plural(refused, "thread")+" refused a lock for ever")
 	}
 	if timed > 0 {
@@ -301,7 +307,7 @@ func waits(n int) string {
 // ownerUnknown: it waits for a lock that somebody holds, and nothing tells who: it may be in a deadlock that is not found.
 func ownerUnknown(t *Thread) bool {
 	w := t.Wait
-	return w != nil && w.Kind == "futex" && heldBySome[w.fam.kind] && t.Motion == Blocked && !w.Timed && len(w.On) == 0 && w.Lost == ""
+	return w != nil && w.Kind == "futex" && (heldBySome[w.fam.kind] || t.first.kept != nil && t.first.kept.Lock) && t.Motion == Blocked && !w.Timed && len(w.On) == 0 && w.Lost == ""
 }
 
 func (r *Report) busiest() string {

@@ -336,6 +336,7 @@ func TestVerdict(t *testing.T) {
 		{[]*Thread{thread(javaMonitor, Blocked, Wait{}), thread("mutex", Blocked, Wait{}), thread("cond", Blocked, Wait{})},
 			"no deadlock found; 2 threads wait for locks whose owner is not known"},
 		{[]*Thread{thread("mutex", Woken, Wait{}), thread("mutex", Blocked, Wait{Timed: true}), thread("mutex", Blocked, Wait{On: []Releaser{{}}})}, "no deadlock found"},
+		{[]*Thread{{State: 'S', Motion: Blocked, Wait: &Wait{Kind: "refused lock"}}}, "STUCK FOR EVER: the kernel has refused 1 thread a lock, as it does in a deadlock"},
 	} {
 		if got := (&Report{Threads: tt.threads}).verdict(); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)

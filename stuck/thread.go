@@ -9,6 +9,7 @@ import (
 
 	"sfsample/output"
 	"sfsample/ptrace/procfs"
+	"sfsample/sampler/runtimes"
 	"sfsample/sampler/syscalls"
 )
 
@@ -57,8 +58,9 @@ type look struct {
 	state byte
 	sched procfs.Schedstat
 	call  procfs.Syscall
-	words block // around a futex word
-	err   error // of what needs permission
+	words block              // around a futex word
+	kept  *runtimes.LockWait // what the machine that runs the program says of the wait
+	err   error              // of what needs permission
 	gone  bool
 }
 

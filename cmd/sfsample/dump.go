@@ -129,6 +129,9 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 	for _, p := range v.goroutines {
 		begun.ShowsGoroutines(p.PID)
 	}
+	for pid, locks := range dumped.Locks {
+		begun.KeepsLocks(pid, locks)
+	}
 	v.report = begun.End(func(tid int) *output.Stack { return stacks[tid] })
 	for _, p := range v.goroutines {
 		v.report.Missing = append(v.report.Missing, goMissing(p)...)
