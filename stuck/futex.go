@@ -227,7 +227,8 @@ var keepsNone = map[string]struct {
 }
 
 // ownWord: the word that a thread waits on is its own, and its address tells nothing of what is waited for.
-var ownWord = set(javaMonitor, "java wait", "java park", javaEvent, javaSleep, "rust park", "rust channel", goIdle)
+var ownWord = set(javaMonitor, "java wait", "java park", javaEvent, javaSleep, "rust park", "rust channel", goIdle,
+	"parking_lot mutex", "parking_lot rwlock", "parking_lot condition variable") // it parks threads by words of theirs, parking_lot_core/src/thread_parker
 
 // heldBySome are locks that somebody holds, though nothing may tell who.
 var heldBySome = set("mutex", "rwlock", "libc", "once", "guard", "rust mutex", "rust rwlock", "rust once", "parking_lot mutex", "parking_lot rwlock",

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"sfsample/output"
+	"sfsample/ptrace/procfs"
 )
 
 // words lays 32-bit words at an address.
@@ -322,6 +323,18 @@ func TestParseUnix(t *testing.T) {
 }
 
 // TestVerdict: threads that wait for locks of unknown owners are counted, as they may be in a deadlock that is not found.
+// TestOwnWord: the address that threads sleep at which parking_lot parks is theirs, and not told as the lock's.
+func TestOwnWord(t *testing.T) {
+	const fn = "parking_lot::raw_mutex::RawMutex::lock_slow"
+	d := newDump(procfs.FS{})
+	th := &Thread{process: &process{byInner: map[int]*Thread{}}, Call: "futex", Args: [6]uint64{0x1000}, frames: []output.Frame{{Func: fn}}}
+	th.first.words = words(0x1000, 1)
+	w := (&call{d: d, t: th, name: "futex", args: th.Args}).futex()
+	if w.Text != "waits for Rust parking_lot::Mutex" || w.Lock != 0 || w.Object != "" {
+		t.Errorf("%+v", w)
+	}
+}
+
 func TestVerdict(t *testing.T) {
 	thread := func(kind string, motion Motion, w Wait) *Thread {
 		w.Kind, w.fam.kind = "futex", kind
