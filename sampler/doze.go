@@ -67,14 +67,17 @@ type family struct {
 const (
 	// seldomTick is the shortest interval of ticks at which a vigil is worth it, nanoseconds.
 	seldomTick = int64(50 * time.Millisecond)
-	// seldomSpread is for how long the clocks' phases are apart then: what was read before the first still tells the last much.
+	// seldomSpread is for how long the clocks' phases are apart then at most, and perClock for how long for each CPU: what was read before
+	// the first still tells the last much.
 	seldomSpread = int64(2 * time.Millisecond)
+	perClock     = int64(100 * time.Microsecond)
 	// longestVigil bounds for how long the coordinator looks at nobody.
 	longestVigil = 400 * time.Millisecond
 	// clockStay is how long a clock stays that meets nobody: until its CPU has one again some ticks pass.
 	clockStay = 10 * time.Second
-	// ahead is how long before a tick a vigil is kept: time enough to read some hundred clocks, or to be late.
-	ahead = int64(300 * time.Microsecond)
+	// ahead is how long before a tick a vigil is kept at least: late wake-ups take less. To that comes perFamily for each process that is read.
+	ahead     = int64(120 * time.Microsecond)
+	perFamily = int64(5 * time.Microsecond)
 )
 
 // Outside is kept until the last tick, or one before which a thread was born or has ended, or a clock has waited for a stop for
@@ -85,7 +88,7 @@ const (
 func (v *vigil) Outside() {
 	for v.tick < v.last {
 		v.tick++
-		at := v.start + v.tick*v.interval - ahead
+		at := v.start + v.tick*v.interval - ahead - perFamily*int64(len(v.families))
 		for ptrace.RawNow() < at {
 			ptrace.RawSleep(at)
 		}

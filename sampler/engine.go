@@ -54,7 +54,7 @@ func newEngine(opt Options, p *pool, start time.Time, out *outlet) *engine {
 	board := clocks.NewBoard(boardRoom, x.start, x.interval)
 	board.NoRestart = opt.NoRestart
 	if opt.Seldom = opt.Seldom && x.interval >= seldomTick && !opt.All && opt.Stop == StopAuto && !opt.ExitStacks && !opt.Children && !opt.test.uncounted; opt.Seldom {
-		board.Spread = min(board.Spread, seldomSpread)
+		board.Spread = min(board.Spread, seldomSpread, perClock*int64(min(cpus(), 1<<16)))
 	}
 	bankOptions := clocks.Options{Samples: x.buffers(), Nice: opt.Nice}
 	if opt.Seldom {
