@@ -51,19 +51,27 @@ func (o Options) tick() time.Duration {
 // that go one each to the largest rests, to the first of equal ones. none is
 // how many weights got no unit at all.
 func deal(weights []int64, unit int64) (units []int64, none int) {
+	sum := int64(0)
+	for _, w := range weights {
+		sum += w
+	}
+	return dealOut(weights, unit, (sum+unit/2)/unit)
+}
+
+// dealOut is deal where it is known how many units there are: what the weights have of whole ones, or more.
+func dealOut(weights []int64, unit, all int64) (units []int64, none int) {
 	units = make([]int64, len(weights))
-	var sum, dealt int64
+	var dealt int64
 	var order []int
 	for i, w := range weights {
 		units[i] = w / unit
-		sum += w
 		dealt += units[i]
 		if w%unit > 0 {
 			order = append(order, i)
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(weights[b]%unit, weights[a]%unit) })
-	for _, i := range order[:min(int64(len(order)), (sum+unit/2)/unit-dealt)] {
+	for _, i := range order[:min(int64(len(order)), all-dealt)] {
 		units[i]++
 	}
 	for i, w := range weights {

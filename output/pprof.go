@@ -381,17 +381,73 @@ func (p *PProf) writeLocations(e *protoWriter) {
 	}
 }
 
-// weigh returns the weight of each cell, in nanoseconds, and whole ticks as they are dealt.
+// weigh returns the weight of each cell, in nanoseconds, and whole ticks: as they are dealt to the lines of [Folded], and in each line to its
+// cells.
 func (p *PProf) weigh() (weights, ticks []int64) {
-	weights = make([]int64, len(p.values))
+	weights, ticks = make([]int64, len(p.values)), make([]int64, len(p.values))
+	lines, sums := p.foldedLines()
 	for i, c := range p.values {
 		weights[i] = int64(c.cpu)
 		if p.opts.Wall {
 			weights[i] = int64(c.wall)
 		}
 	}
-	ticks, _ = deal(weights, int64(p.opts.tick()))
+	for l, cells := range lines {
+		for _, i := range cells {
+			sums[l] += weights[i]
+		}
+	}
+	unit := int64(p.opts.tick())
+	whole, _ := deal(sums, unit)
+	for l, cells := range lines {
+		own := make([]int64, len(cells))
+		for k, i := range cells {
+			own[k] = weights[i]
+		}
+		own, _ = dealOut(own, unit, whole[l])
+		for k, i := range cells {
+			ticks[i] = own[k]
+		}
+	}
 	return weights, ticks
+}
+
+// foldedLines lists for each line of a folded file the cells that are one there, in the order of appearance, and has room for a sum of each.
+func (p *PProf) foldedLines() (lines [][]int, sums []int64) {
+	byPath := map[string]int{}
+	var key []byte
+	for i, c := range p.values {
+		l := &p.labels[c.key.labels]
+		key = append(append(key[:0], l.process...), 0)
+		switch p.opts.By {
+		case ByPID:
+			key = binary.AppendVarint(key, int64(l.pid))
+		case ByThread:
+			key = append(key, l.thread...)
+		case ByState:
+			key = append(key, l.state...)
+		}
+		key = append(key, 0)
+		for n := c.key.node; n != 0; n = p.tree.nodes[n].parent {
+			at := p.locations[p.tree.nodes[n].frame]
+			for _, line := range p.lines[at.first : at.first+at.numLine] {
+				function := p.functions.keys[line.function]
+				if !p.opts.Lines {
+					key = append(key, function[:4]...) // the name
+					continue
+				}
+				key = binary.AppendUvarint(append(key, function...), uint64(line.line))
+			}
+		}
+		line, ok := byPath[string(key)]
+		if !ok {
+			line = len(lines)
+			byPath[string(key)] = line
+			lines = append(lines, nil)
+		}
+		lines[line] = append(lines[line], i)
+	}
+	return lines, make([]int64, len(lines))
 }
 
 func (p *PProf) writeSamples(e *protoWriter, text func(string) uint64) {
