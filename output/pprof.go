@@ -385,7 +385,7 @@ func (p *PProf) writeLocations(e *protoWriter) {
 // cells.
 func (p *PProf) weigh() (weights, ticks []int64) {
 	weights, ticks = make([]int64, len(p.values)), make([]int64, len(p.values))
-	lines, sums := p.foldedLines()
+	lines, sums := foldedLines(p)
 	for i, c := range p.values {
 		weights[i] = int64(c.cpu)
 		if p.opts.Wall {
@@ -413,7 +413,7 @@ func (p *PProf) weigh() (weights, ticks []int64) {
 }
 
 // foldedLines lists for each line of a folded file the cells that are one there, in the order of appearance, and has room for a sum of each.
-func (p *PProf) foldedLines() (lines [][]int, sums []int64) {
+func foldedLines(p *PProf) (lines [][]int, sums []int64) {
 	byPath := map[string]int{}
 	var key []byte
 	for i, c := range p.values {
