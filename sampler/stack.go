@@ -90,7 +90,7 @@ const (
 	// maxFrames bounds the distinct frames (about 300 bytes each).
 	maxFrames = 1 << 14
 	// roundPart is one part in so many of both: what is kept beyond the end of a round, so that an agent stays small for ever.
-	roundPart = 16
+	roundPart = 64
 )
 
 // met is the distinct stacks and frames of a process that were met, of one generation of its mappings.

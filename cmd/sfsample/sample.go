@@ -493,9 +493,16 @@ func clearLine(w io.Writer) string {
 	return ""
 }
 
+// agentPages bounds what an agent holds of its targets' files, in bytes; a run holds module.DefaultCacheBytes.
+const agentPages = 4 << 20
+
 // livePipeline unwinds what is captured of processes that live.
 func (c *config) livePipeline(names *sampler.Names, log *slog.Logger, sink output.Sink, rec *capture.Writer, slow func()) *sampler.Pipeline {
-	cache := module.NewCache(0)
+	pages := 0
+	if c.agent {
+		pages = agentPages
+	}
+	cache := module.NewCache(pages)
 	var wait func(pid, tid int, nr int64, sp, runs uint64) func([]output.Frame) string
 	if c.waits {
 		wait = stuck.NewGlances(procfs.FS{}).Look
