@@ -33,7 +33,7 @@ func kindOf(f *Frame) Kind {
 	switch {
 	case f.Kernel:
 		return KindKernel
-	case f.marker() && strings.HasPrefix(f.Func, "[waiting"):
+	case f.Waits:
 		return KindWaiting
 	case f.marker(), f.Func == "" && f.Module == "":
 		return KindMarker

@@ -97,7 +97,7 @@ func (o *Outputs) Strict() {
 // Add feeds s to every sink that has not failed. The error is of those that
 // fail now, each told once.
 func (o *Outputs) Add(s *Sample) error {
-	if s.Taken != "none" { // time without a sample
+	if s.Taken != "none" && s.Taken != "reused" { // time without a sample, or more of one's
 		o.samples++
 	}
 	o.weight += o.opts.weight(s)

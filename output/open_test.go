@@ -437,14 +437,14 @@ func TestFailedStreamKeepsItsBeginning(t *testing.T) {
 	}
 }
 
-// TestWrote: time that nobody was met in is no sample.
+// TestWrote: time that nobody was met in is no sample, nor is more weight for an old one.
 func TestWrote(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a.folded")
 	o, err := Open([]Spec{{"folded", file}}, Options{Hz: 100})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []*Sample{{Process: "app", CPU: 3 * tick}, {Process: "app", CPU: 2 * tick, Taken: "none"}} {
+	for _, s := range []*Sample{{Process: "app", CPU: 3 * tick}, {Process: "app", CPU: 2 * tick, Taken: "none"}, {Process: "app", CPU: tick, Taken: "reused"}} {
 		if err := o.Add(s); err != nil {
 			t.Fatal(err)
 		}
@@ -452,7 +452,7 @@ func TestWrote(t *testing.T) {
 	if err := o.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := o.Wrote(), file+" (1 sample, 50.0 ms of CPU time)"; len(got) != 1 || got[0] != want {
+	if got, want := o.Wrote(), file+" (1 sample, 60.0 ms of CPU time)"; len(got) != 1 || got[0] != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -22,6 +22,7 @@ type Frame struct {
 	Line    int      // source line, 0 if unknown
 	Inlined bool     // Func was inlined into the next frame (outward); PC is the same there
 	Kernel  bool     // a frame of the kernel
+	Waits   bool     // no code: Func is what the thread waits for
 	Script  bool     // a frame of a script: Module is its interpreter, and PC is in the native frame that runs it; no Offset
 	How     string   // method that found the frame: "regs", "sframe", "eh_frame", "code", "fp", "backchain", "signal", "runtime"; of a script the interpreter: "python", "php", "ruby", "java", "lua", "node"
 	Mapping *Mapping // nil if PC lies in no mapped file

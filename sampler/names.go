@@ -177,7 +177,7 @@ func (n *Names) waiting(s *stack) (*output.Stack, string) {
 	}
 	st := s.plain.waiting[what]
 	if st == nil && len(s.plain.waiting) < maxWaits {
-		st = &output.Stack{Frames: append([]output.Frame{{Func: "[" + what + "]"}}, plain.Frames...), End: plain.End}
+		st = &output.Stack{Frames: append([]output.Frame{{Func: "[" + what + "]", Waits: true}}, plain.Frames...), End: plain.End}
 		if s.plain.waiting == nil {
 			s.plain.waiting = map[string]*output.Stack{}
 		}

@@ -304,7 +304,7 @@ func (p *Pipeline) credit(c *capture.Credit) {
 // waits is the last stack of a thread with the frame on it that stands for waiting for a CPU.
 func (s *seen) waits() *stack {
 	if s.waiting == nil || s.waitsOn != s.last {
-		s.waiting = &stack{kernel: []output.Frame{{Func: "[waiting for a CPU]"}}, frames: s.last.frames, end: s.last.end, process: s.last.process}
+		s.waiting = &stack{kernel: []output.Frame{{Func: "[waiting for a CPU]", Waits: true}}, frames: s.last.frames, end: s.last.end, process: s.last.process}
 		s.waitsOn = s.last
 	}
 	return s.waiting
