@@ -116,6 +116,58 @@ func TestAccount(t *testing.T) {
 	}
 }
 
+// byThread is a sink that adds up CPU time by thread.
+type byThread map[int]time.Duration
+
+func (b byThread) Add(s *output.Sample) error { b[s.TID] += s.CPU; return nil }
+func (b byThread) Close() error               { return nil }
+
+// TestThreadTimes: no thread is given CPU time that is not its own, also where no sample stands for it.
+func TestThreadTimes(t *testing.T) {
+	cmd := targetCmd("bursts")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := testprog.StartCmd(t, cmd)
+	if _, err := io.WriteString(in, "go\n"); err != nil {
+		t.Fatal(err)
+	}
+	for p.Line(t) != "at work" {
+	}
+	times := func() map[int]time.Duration {
+		list := map[int]time.Duration{}
+		ids, err := proc.TaskIDs(p.PID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tid := range ids {
+			if s, err := proc.Schedstat(p.PID, tid); err == nil {
+				list[tid] = s.Run
+			}
+		}
+		return list
+	}
+	before, got := times(), byThread{}
+	if _, err := Run(context.Background(), Options{PIDs: []int{p.PID}, Hz: 99}, 700*time.Millisecond, testPipeline(got), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	after, sum, all := times(), time.Duration(0), time.Duration(0)
+	for tid, cpu := range got {
+		sum += cpu
+		if ran := after[tid] - before[tid]; tid != 0 && cpu > ran {
+			t.Errorf("thread %d has %v in the output, and has run for %v", tid, cpu, ran)
+		}
+	}
+	for tid, run := range after {
+		all += run - before[tid]
+	}
+	if sum < all/3 || sum > all {
+		t.Errorf("%v in the output, threads have run for %v", sum, all)
+	}
+	t.Logf("%v", got)
+}
+
 // checkAccount compares an account with what the outputs got.
 func checkAccount(r *Result, got *tally) error {
 	switch {

@@ -30,18 +30,26 @@ func (ac *accounts) chargeRest(p *process) {
 	if ac.opt.WallWeight {
 		return
 	}
-	var rest time.Duration
+	rest := p.watch.Clock() - p.cpu.base - p.cpu.charged
 	if p.only {
-		for _, t := range ac.roster.list {
-			if t.proc != p {
-				continue
-			}
-			if s, err := ac.files.schedstat(t); err == nil {
-				rest += s.Run - t.line.Run()
-			}
+		rest = 0
+	}
+	for _, t := range ac.roster.list {
+		if t.proc != p {
+			continue
 		}
-	} else {
-		rest = p.watch.Clock() - p.cpu.base - p.cpu.charged
+		s, err := ac.files.schedstat(t)
+		if err != nil {
+			continue // it has ended: its time is in the process's
+		}
+		own := s.Run - t.line.Run()
+		if p.only {
+			rest += own
+		}
+		if own = min(own, rest); own > 0 && (t.shown || own >= time.Duration(ac.ticks.interval)) { // else it is not worth a row
+			rest -= own
+			ac.out.send(item{spent: &capture.Spent{PID: p.pid, TID: t.tid, Weight: capture.Weight{CPU: own}}})
+		}
 	}
 	if ac.opt.Children && !p.only {
 		ac.readChildren(p)

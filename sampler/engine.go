@@ -161,16 +161,15 @@ func (e *engine) suspend(f func()) {
 	e.pulse.works()
 	n := e.ticks.passed(ptrace.Now())
 	e.acct.book.Advance(n)
-	rest := map[*process]time.Duration{}
 	for _, t := range e.roster.list {
 		e.acct.book.Give(&t.line, n, ledger.Suspended)
-		if s, err := e.acct.files.schedstat(t); err == nil { // the next sample does not stand for that time
-			rest[t.proc] += t.line.Charge(s.Run)
+		s, err := e.acct.files.schedstat(t)
+		if err != nil {
+			continue // it has ended
 		}
-	}
-	for p, cpu := range rest {
-		if p.cpu.charged += cpu; cpu > 0 && !e.opt.WallWeight {
-			e.out.send(item{spent: &capture.Spent{PID: p.pid, Weight: capture.Weight{CPU: cpu}}})
+		cpu := t.line.Charge(s.Run) // the next sample does not stand for that time
+		if t.proc.cpu.charged += cpu; cpu > 0 && !e.opt.WallWeight {
+			e.out.send(item{spent: &capture.Spent{PID: t.proc.pid, TID: t.tid, Weight: capture.Weight{CPU: cpu}}})
 		}
 	}
 }

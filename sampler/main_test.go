@@ -38,6 +38,7 @@ func targetCmd(args ...string) *exec.Cmd {
 //	bolt      ends while several of its threads have others born
 //	children  does the same for 20 processes
 //	threads   has two threads stay in stacks that they tell
+//	bursts    has three threads work for a millisecond, and sleep for two, without end
 //	exec      becomes a new program, which does what remains
 //
 // Each thread that it makes prints a line "tid N" in the end, and the
@@ -63,6 +64,8 @@ func runTarget(args []string) {
 			}
 		case "threads":
 			goThreads()
+		case "bursts":
+			bursts()
 		case "collect":
 			collect()
 		case "exec":
@@ -98,6 +101,22 @@ func bolt() {
 		go births(1000)
 	}
 	births(20)
+}
+
+// bursts has three threads work now and then.
+func bursts() {
+	for range 3 {
+		go func() {
+			runtime.LockOSThread()
+			for {
+				for begun := time.Now(); time.Since(begun) < time.Millisecond; {
+				}
+				time.Sleep(2 * time.Millisecond)
+			}
+		}()
+	}
+	fmt.Println("at work")
+	select {}
 }
 
 // storm has threads born and die.

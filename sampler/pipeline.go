@@ -314,10 +314,18 @@ func (s *seen) waits() *stack {
 // sample stands for.
 var neverCaught = &stack{named: &output.Stack{Frames: []output.Frame{{Func: "[never caught running]"}}}}
 
+// noThread is the name of what CPU time is of that is no known thread's.
+const noThread = "[no thread known]"
+
 func (p *Pipeline) spent(c *capture.Spent) {
 	t := p.targets.of(c.PID)
+	s := &seen{name: noThread}
+	if c.TID != 0 {
+		s = t.thread(c.TID)
+		p.targets.name(t, c.TID, s, p.out.latest)
+	}
 	p.rec.write(c)
-	p.out.send(t, c.PID, &seen{last: neverCaught, state: "running"}, p.out.latest, "none", &c.Weight)
+	p.out.send(t, c.TID, &seen{name: s.name, last: neverCaught, state: "running"}, p.out.latest, "none", &c.Weight)
 }
 
 // Reasons for which a stack has no caller at all, besides those of unwinding.

@@ -67,7 +67,7 @@ func TestCreditWithoutCapture(t *testing.T) {
 func TestSpentInOrder(t *testing.T) {
 	start := time.Now()
 	list := replayed(t, start, &capture.Credit{PID: 1, TID: 2, At: 3 * time.Second}, &capture.Credit{PID: 1, TID: 2, At: 2 * time.Second}, &capture.Credit{PID: 1, TID: 3, At: 2 * time.Second},
-		&capture.Spent{PID: 1, Weight: capture.Weight{CPU: time.Second}})
+		&capture.Name{PID: 1, TID: 3, Name: "a"}, &capture.Spent{PID: 1, TID: 3, Weight: capture.Weight{CPU: time.Second}}, &capture.Spent{PID: 1, Weight: capture.Weight{CPU: time.Second}})
 	for i, want := range []time.Duration{3 * time.Second, 3 * time.Second, 2 * time.Second} {
 		if got := list[i].Time.Sub(start); got != want {
 			t.Errorf("sample %d is %v after the start, want %v: those of a thread are in order", i, got, want)
@@ -75,6 +75,9 @@ func TestSpentInOrder(t *testing.T) {
 	}
 	if last := list[len(list)-1]; last.Taken != "none" || !last.Time.Equal(start.Add(3*time.Second)) {
 		t.Errorf("the last is taken by %q, %v after the start; want none and 3s", last.Taken, last.Time.Sub(start))
+	}
+	if a, b := list[len(list)-2], list[len(list)-1]; a.TID != 3 || a.Thread != "a" || a.Taken != "none" || b.TID != 0 || b.Thread != "[no thread known]" {
+		t.Errorf("CPU time of thread 3 and of none is of %d %q and of %d %q", a.TID, a.Thread, b.TID, b.Thread)
 	}
 }
 

@@ -95,9 +95,9 @@ type Credit struct {
 	Weight
 }
 
-// Spent is CPU time of a process that no sample stands for.
+// Spent is CPU time of a process that no sample stands for. TID is 0 where it is that of no thread that is known.
 type Spent struct {
-	PID int
+	PID, TID int
 	Weight
 }
 

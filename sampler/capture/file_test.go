@@ -29,7 +29,7 @@ func every() []Record {
 			PACMask: 14, StackAddr: 1 << 63, Stack: []byte{3, 4, 5}, Kernel: []byte("[<0>] f+0x1/0x2\n"), Weight: w,
 			Beyond: []byte{6, 7}, Blocks: []Block{{16, 1}, {19, 1}}, DoubtStart: 17, DoubtEnd: 18, Roots: []uint64{21, 22}},
 		&Credit{PID: 1, TID: 2, At: 15, Waited: true, Weight: w},
-		&Spent{PID: 1, Weight: w},
+		&Spent{PID: 1, TID: 2, Weight: w},
 		&Gone{PID: 1},
 		&Memory{PID: 1, Addr: 20, Bytes: []byte{9}},
 	}

@@ -60,7 +60,7 @@ func TestFormat(t *testing.T) {
 		"\x01" + "\x13\x01" + "\x02\x15\x16"
 	want += "\x03" + string(rune(len(capt))) + capt +
 		"\x04\x0a" + "\x02\x04" + "\x1e" + weight + "\x01" +
-		"\x05\x07" + "\x02" + weight +
+		"\x05\x08" + "\x02" + weight + "\x04" +
 		"\x07\x01" + "\x02" +
 		"\x08\x04" + "\x02" + "\x14" + "\x01\x09"
 	if got := string(plain(t, record(t, every()))); got != want {
@@ -81,7 +81,7 @@ func TestDamagedRecord(t *testing.T) {
 			for i, blocks := range []string{"[{16 1} {19 1}]", "[{16 2}]", "[{16 2}]", "[]"} {
 				older[len(e.b)-[]int{3, 6, 8, 12}[i]] = blocks
 			}
-		case *Credit:
+		case *Credit, *Spent:
 			older[len(e.b)-1] = ""
 		case *Run: // a command, a name, and two numbers with how many they are
 			older[len(e.b)-14] = ""
@@ -104,6 +104,10 @@ func TestDamagedRecord(t *testing.T) {
 				case *Credit:
 					if c.Late != 8 || c.Waited {
 						t.Errorf("a credit without the last field: %+v", c)
+					}
+				case *Spent:
+					if c.Late != 8 || c.TID != 0 {
+						t.Errorf("CPU time without the last field: %+v", c)
 					}
 				case *Run:
 					if c.Weight != "wall" || c.Command != "" || c.Machine != "" || c.PIDs != nil {

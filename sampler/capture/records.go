@@ -245,9 +245,19 @@ func (c *Credit) decode(d *decoder) {
 	}
 }
 
-func (s *Spent) encode(e *encoder) { e.int(int64(s.PID)); e.weight(&s.Weight) }
+func (s *Spent) encode(e *encoder) {
+	e.int(int64(s.PID))
+	e.weight(&s.Weight)
+	e.int(int64(s.TID))
+}
 
-func (s *Spent) decode(d *decoder) { s.PID = int(d.int()); s.Weight = d.weight() }
+func (s *Spent) decode(d *decoder) {
+	s.PID = int(d.int())
+	s.Weight = d.weight()
+	if len(d.b) > 0 { // recordings of before end here
+		s.TID = int(d.int())
+	}
+}
 
 func (n *Name) encode(e *encoder) { e.ids(n.PID, n.TID); e.string(n.Name) }
 
