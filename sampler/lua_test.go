@@ -1,7 +1,6 @@
 package sampler
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"sfsample/internal/testprog"
 )
@@ -70,17 +68,7 @@ func TestLuaRandom(t *testing.T) {
 		for _, mode := range []string{"random", "churn"} {
 			t.Run(filepath.Base(lua)+"/"+mode, func(t *testing.T) {
 				p := startLua(t, lua, mode)
-				got := &scripted{ends: map[string]int{}}
-				var x Scripts
-				for begun := time.Now(); len(got.stacks) < 300 && time.Since(begun) < time.Minute; { // other processes may leave it little of the CPUs
-					pipe := scriptPipeline()
-					pipe.cfg.Sink = got
-					if _, err := Run(context.Background(), Options{PIDs: []int{p.Process.Pid}, Hz: 499}, 2*time.Second, pipe, nil, nil); err != nil {
-						t.Fatal(err)
-					}
-					n := pipe.Stats().Scripts
-					x = Scripts{x.Placed + n.Placed, x.Loose + n.Loose, x.Unnamed + n.Unnamed, x.Unseen + n.Unseen}
-				}
+				got, x := randomStacks(t, p.Process.Pid, 300)
 				bad, inner, unknown, told, looping := 0, 0, 0, 0, [2]int{}
 				wrong := func(what string, stack []string) {
 					if bad++; bad < 5 {

@@ -238,7 +238,7 @@ func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User, frame
 		rt.Frames(w.memory, mem, c.Roots, &w.stack)
 		w.ok = true
 		if byRegisters {
-			anchored.Anchor(frames, complete, func(i int) bool { return inLoop(frames[i]) }, func(i int) regs.Set {
+			anchored.Anchor(frames, complete, t.inFunction(frames), func(i int) regs.Set {
 				set, _ := t.walker(u.Arch, c.PACMask, &p.cfg).Registers(&u.Set, &p.walks.mem, i, frames[i])
 				return set
 			}, &w.stack)
@@ -308,6 +308,16 @@ func (t *target) inLoop(pc uint64) bool {
 		s.loop = t.functionStart(rt.Loop())
 	}
 	return s.loop != 0 && t.functionStart(pc) == s.loop
+}
+
+// inFunction tells of frames whether one is of the function that begins at an address, 0 being an interpreter's loop.
+func (t *target) inFunction(frames []unwind.Frame) func(i int, entry uint64) bool {
+	return func(i int, entry uint64) bool {
+		if entry == 0 {
+			return t.inLoop(frames[i].LookupPC())
+		}
+		return t.functionStart(frames[i].LookupPC()) == entry
+	}
 }
 
 // load makes copies of a stack and of other memory what is decoded.
@@ -472,17 +482,11 @@ func (p *Pipeline) intern(t *target, c *capture.Capture, frames []unwind.Frame, 
 		p.keys = frameKeys(p.keys, frames)
 		return t.intern(p.cfg.Names, p.keys, kernel, end)
 	}
-	in := func(i int, entry uint64) bool {
-		if entry == 0 {
-			return t.inLoop(frames[i].LookupPC())
-		}
-		return t.functionStart(frames[i].LookupPC()) == entry
-	}
 	var placed int
 	if t.managed() != nil {
 		w.places, placed = runtimes.Identified(w.places[:0], frames, &w.stack)
 	} else {
-		w.places, placed = runtimes.Merge(w.places[:0], frames, end == "", &w.stack, in)
+		w.places, placed = runtimes.Merge(w.places[:0], frames, end == "", &w.stack, t.inFunction(frames))
 	}
 	p.stats.Scripts.Placed += int64(placed)
 	p.stats.Scripts.Loose += int64(len(w.stack.Frames) - placed)

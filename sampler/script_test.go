@@ -266,7 +266,11 @@ func (s *shown) Close() error { return nil }
 
 // TestScriptReplay: a recording shows what was shown when it was made, scripts too.
 func TestScriptReplay(t *testing.T) {
-	p := startTeller(t, pythons(t)[0], truthPy, "random")
+	checkReplay(t, startTeller(t, pythons(t)[0], truthPy, "random"))
+}
+
+// checkReplay records a program, and compares what is shown of it again.
+func checkReplay(t *testing.T, p *teller) {
 	var b bytes.Buffer
 	w, err := capture.NewWriter(&b)
 	if err != nil {
@@ -306,6 +310,23 @@ func TestScriptReplay(t *testing.T) {
 			t.Fatalf("sample %d of %d and %d differs: live\n%s\nreplayed\n%s", i, len(live.stacks), len(again.stacks), live.stacks[min(i, len(live.stacks)-1)], again.stacks[min(i, len(again.stacks)-1)])
 		}
 	}
+}
+
+// randomStacks samples a process until there are at least so many stacks with script frames, for a minute at most: other processes may leave it
+// little of the CPUs.
+func randomStacks(t *testing.T, pid, least int) (*scripted, Scripts) {
+	t.Helper()
+	got, x := &scripted{ends: map[string]int{}}, Scripts{}
+	for begun := time.Now(); len(got.stacks) < least && time.Since(begun) < time.Minute; {
+		pipe := scriptPipeline()
+		pipe.cfg.Sink = got
+		if _, err := Run(context.Background(), Options{PIDs: []int{pid}, Hz: 499}, 2*time.Second, pipe, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		n := pipe.Stats().Scripts
+		x = Scripts{x.Placed + n.Placed, x.Loose + n.Loose, x.Unnamed + n.Unnamed, x.Unseen + n.Unseen}
+	}
+	return got, x
 }
 
 // interpreters are those to try: the ones of the distribution by their names, and those that a variable of the environment lists, with colons

@@ -24,6 +24,7 @@
 // and main/SAPI.c of 8.2 and 8.4. Ruby vm_core.h, iseq.{h,c}, method.h, vm_insnhelper.c, vm_backtrace.c, symbol.{h,c}, internal/imemo.h and
 // thread_pthread.h of 3.1 and 3.3, with offsets verified on live processes. HotSpot's are named where they are used.
 // Lua lstate.h, lobject.h, ldo.c, ldebug.c, lvm.c and lapi.c of 5.3.6 and 5.4.4, offsets by the debugging symbols of Debian's packages.
+// Perl intrpvar.h, cop.h, op.h, cv.h, gv.h, hv.h, sv.h, pp_ctl.c, perl.c, pad.c and inline.h of 5.32, 5.36 and 5.40, offsets by the headers of Debian's packages.
 // V8 src/objects/{code,script,scope-info,shared-function-info,string}.{h,tq}, src/codegen/source-position{.h,-table.cc}, src/execution/frame-constants.h,
 // src/baseline/bytecode-offset-iterator.h of 10.2 and 11.3, and the v8dbg constants of node 18 and 20.
 package runtimes

@@ -48,6 +48,8 @@ func FuzzRuntimes(f *testing.F) {
 	f.Add(byte(38), circle)
 	f.Add(byte(22), luaMemory())
 	f.Add(byte(46), luaMemory())
+	f.Add(byte(30), perlMemory())
+	f.Add(byte(62), perlMemory())
 	f.Fuzz(checkRubbish)
 }
 
@@ -210,7 +212,7 @@ func checkRubbish(t *testing.T, minor byte, b []byte) {
 		return
 	}
 	if minor%8 == 6 {
-		checkFurther(t, further%3, further/3, b)
+		checkFurther(t, further%4, further/4, b)
 		return
 	}
 	p := &python{minor: 8 + int(minor)%7, head: 0x100}
@@ -236,6 +238,8 @@ func checkFurther(t *testing.T, which, minor byte, b []byte) {
 		checkDecoding(t, r, minor, b)
 		rubyLines{0x1000, b, b}.line(0x1000+uint64(minor), 1)
 		rubyLines{0x1000, b, b}.line(^uint64(0), 1)
+	case 3:
+		checkPerl(t, minor, b)
 	case 2:
 		l := &lua{loop: 0x1000, luaLayout: luaLayouts[3+int(minor%2)]}
 		checkDecoding(t, l, minor, b)
@@ -244,6 +248,29 @@ func checkFurther(t *testing.T, which, minor byte, b []byte) {
 			lines.whole()
 			lines.line(at, 1)
 		}
+	}
+}
+
+// checkPerl has Perl decode b, and place what it finds.
+func checkPerl(t *testing.T, minor byte, b []byte) {
+	p := &perl{perlLayout: perlLayouts[[]byte{32, 36, 40}[minor%3]], perlSyms: perlSyms{runops: 1, run: 2, callSV: 3, amagic: 4}}
+	checkDecoding(t, p, minor, b)
+	page := make([]byte, 1<<16)
+	rubbish(b).ReadAt(page, 0x1000)
+	var st Stack
+	p.Frames(Memory{unwind.Region{Addr: 0x1000, Bytes: page}}, rubbish(b), []uint64{0x1000}, &st)
+	before := len(st.Frames)
+	native := make([]unwind.Frame, 12)
+	for i := range native {
+		native[i].SP = 0x1000 + 0x100*uint64(i)
+	}
+	p.Anchor(native, true, func(i int, entry uint64) bool { return entry == uint64(b[i%len(b)]%6) }, nil, &st)
+	n := 0
+	for _, s := range st.Segments {
+		n += s.N
+	}
+	if n != len(st.Frames) || n > before {
+		t.Errorf("%d frames in segments, %d in all of %d", n, len(st.Frames), before)
 	}
 }
 

@@ -299,7 +299,7 @@ func (l *lua) closure(mem Memory, addr uint64, st *Stack) uint64 {
 const luaLoops = 32
 
 // Anchor implements [Anchored].
-func (l *lua) Anchor(native []unwind.Frame, complete bool, inLoop func(int) bool, registers func(int) regs.Set, st *Stack) {
+func (l *lua) Anchor(native []unwind.Frame, complete bool, in func(i int, entry uint64) bool, registers func(int) regs.Set, st *Stack) {
 	of := map[uint64]int{} // index of the frame, by CallInfo
 	ends := make([]int, len(st.Segments))
 	n := 0
@@ -316,7 +316,7 @@ func (l *lua) Anchor(native []unwind.Frame, complete bool, inLoop func(int) bool
 	}
 	next, top, leaving, loops := 0, 0, -1, 0
 	for i := 0; i < len(native) && next < len(at); i++ {
-		if !inLoop(i) {
+		if !in(i, 0) {
 			continue
 		}
 		if loops++; loops > luaLoops {

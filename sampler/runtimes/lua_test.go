@@ -49,7 +49,7 @@ func TestLuaFrames(t *testing.T) {
 	l, b := &lua{luaLayout: luaLayouts[4]}, luaMemory()
 	mem := Memory{unwind.Region{Addr: 0x1fc0, Bytes: b[0xfc0:]}, unwind.Region{Addr: 0x1000, Bytes: b}}
 	native := []unwind.Frame{{PC: 1, SP: 0x1fd0}, {PC: 2, SP: 0x1fe0}, {PC: 3, SP: 0x1ff0}}
-	inLoop := func(i int) bool { return i == 1 }
+	inLoop := func(i int, _ uint64) bool { return i == 1 }
 	holds := func(v uint64) func(int) regs.Set {
 		return func(int) (s regs.Set) { s.SetReg(6, v); return s }
 	}

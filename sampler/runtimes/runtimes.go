@@ -49,8 +49,8 @@ type Interpreter interface {
 type Anchored interface {
 	Interpreter
 	// Anchor sets the anchors of st's segments, and leaves out frames that nothing runs yet, and all if it finds none that is run. registers are those
-	// of a native frame as far as they are known, inLoop whether it is one of the loop. complete: there are no more native frames.
-	Anchor(native []unwind.Frame, complete bool, inLoop func(i int) bool, registers func(i int) regs.Set, st *Stack)
+	// of a native frame as far as they are known; in is as that of [Merge]. complete: there are no more native frames.
+	Anchor(native []unwind.Frame, complete bool, in func(i int, entry uint64) bool, registers func(i int) regs.Set, st *Stack)
 }
 
 // Managed runs programs on the native stack, in code that it generates or that has no tables. It reads, and keeps, what describes that code,
@@ -107,6 +107,9 @@ type Stack struct {
 	// Short: it goes on in memory that was not copied.
 	Short bool
 	left  uint64 // of Lua: the CallInfo behind that of the innermost function, which may be just being left
+	// Of Perl: where activations of the loop begin, and addresses of the JMPENVs, innermost first.
+	marks []perlMark
+	jumps []uint64
 }
 
 // Span is an area of memory.
@@ -118,7 +121,7 @@ type Span struct {
 // Reset empties s.
 func (s *Stack) Reset() {
 	s.Frames, s.Segments, s.Spans, s.Short = s.Frames[:0], s.Segments[:0], s.Spans[:0], false
-	s.left = 0
+	s.left, s.marks, s.jumps = 0, s.marks[:0], s.jumps[:0]
 }
 
 // Key is the identity of code, as far as the memory that describes it tells it.
@@ -246,7 +249,7 @@ type File interface {
 func Candidate(file string) bool {
 	name := path.Base(file)
 	return strings.Contains(name, "python") || strings.Contains(name, "libphp") || strings.Contains(name, "libruby") || strings.Contains(name, "liblua") ||
-		strings.Contains(name, "libnode") || name == "libjvm.so" || !strings.Contains(name, ".so")
+		strings.Contains(name, "libperl") || strings.Contains(name, "libnode") || name == "libjvm.so" || !strings.Contains(name, ".so")
 }
 
 // Recognise finds the interpreter that an object is. Both results are nil if it is none. An error says why one that it is cannot be
@@ -282,7 +285,7 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 			globals = s.Size
 			fallthrough
 		case strings.HasPrefix(s.Name, "gHotSpotVM"), strings.Contains(s.Name, "Py"), s.Name == "execute_ex", s.Name == "executor_globals_offset",
-			s.Name == "ruby_version", s.Name == "lua_newstate":
+			s.Name == "ruby_version", s.Name == "lua_newstate", strings.HasPrefix(s.Name, "PL_"), slices.Contains(perlNeeded, s.Name):
 			syms[s.Name] = s.Value + o.Bias
 		}
 	}
@@ -295,6 +298,8 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 		return newPHP(o.Path, syms, globals, constants(e))
 	case syms["ruby_version"] != 0:
 		return newRuby(e, o.Bias, syms["ruby_version"], mem)
+	case syms["Perl_runops_standard"] != 0:
+		return newPerl(o.Path, e.Machine, syms, mem)
 	case syms["lua_newstate"] != 0:
 		return newLua(o.Path, e, constants(e), low, high, o.Bias)
 	}

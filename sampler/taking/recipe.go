@@ -121,7 +121,7 @@ type Part struct {
 	Before, Mask uint64
 }
 
-// Area is memory between addresses that an element has. The zero Area is none.
+// Area is memory between addresses that an element has. One of which From and To are 0 is none.
 type Area struct {
 	From, To int // offsets of them
 	// Via: the one at To leads to another one, at offset At there, which is the end. Words, if not 0, is the offset of a count of words
@@ -129,12 +129,38 @@ type Area struct {
 	Via   bool
 	At    uint64
 	Words int
+	// Each, if not 0, is the bytes of elements from the one at From on, and Index the offset of the number of the last, of 32 bits, -1 if there
+	// is none; there is no To.
+	Index, Each int
+	Leaves      [2]Leaf // what the last elements lead to, each the first before any the second; of a step's first area alone
 	// Last: of more than maxElement bytes the last are copied, else the first.
 	Last bool
 }
 
+// Leaf is what an element of an area leads to: it has a pointer at offset At to Bytes that are copied too, and Then leads on from there.
+type Leaf struct {
+	Link
+	Tags uint16 // by the lowest four bits of the first byte of elements: bits that are set of those which have it
+	Then Link
+}
+
+// maxLeafed is of how many elements the leaves are copied.
+const maxLeafed = 12
+
 // maxKin is how many further chains are followed from one.
 const maxKin = 8
+
+// kin are chains that the next step follows.
+type kin struct {
+	list [maxKin]uint64
+	n    int
+}
+
+// leafed are areas of a step whose elements lead on.
+type leafed struct {
+	list [maxKin]capture.Block
+	n    int
+}
 
 // maxElement bounds an element of a chain, in bytes.
 const maxElement = 256 << 10
@@ -161,15 +187,20 @@ func Follow(k Kernel, tid int, r *Recipe, b *Buffer, pages int) {
 			}
 			b.Roots[b.NRoots] = addr
 			b.NRoots++
-			b.nkin = 0
+			b.kin.n = 0
 			for j := 0; j < MaxSteps && r.Steps[j].Bytes > 0; j++ {
 				s := &r.Steps[j]
 				if !s.IsKin {
 					b.chain(k, tid, s, root, b.head(k, tid, s, root))
 				}
-				for i := 0; s.IsKin && i < b.nkin; i++ {
-					b.chain(k, tid, s, root, b.kin[i])
+				for i := 0; s.IsKin && i < b.kin.n; i++ {
+					b.chain(k, tid, s, root, b.kin.list[i])
 				}
+				for i := range 2 * b.leafed.n {
+					at := b.leafed.list[i%b.leafed.n]
+					leaves(b, k, tid, &s.Areas[0], &s.Areas[0].Leaves[i/b.leafed.n], b.found(at.Addr, at.Len))
+				}
+				b.leafed.n = 0
 			}
 			addr = hop(b, k, tid, &r.Hop, root)
 		}
@@ -332,13 +363,13 @@ func (b *Buffer) chain(k Kernel, tid int, s *Step, root []byte, addr uint64) {
 				b.sub(k, tid, &s.Sub, b.have(k, tid, part, s.Part.Bytes))
 			}
 		}
-		if s.HasKin && b.nkin < maxKin && binary.NativeEndian.Uint64(e[s.KinIf:]) == 0 {
-			b.kin[b.nkin] = binary.NativeEndian.Uint64(e[s.Kin:])
-			b.nkin++
+		if s.HasKin && b.kin.n < maxKin && binary.NativeEndian.Uint64(e[s.KinIf:]) == 0 {
+			b.kin.list[b.kin.n] = binary.NativeEndian.Uint64(e[s.Kin:])
+			b.kin.n++
 		}
 		for j := range s.Areas {
-			if s.Areas[j] != (Area{}) {
-				area(b, k, tid, &s.Areas[j], e)
+			if a := &s.Areas[j]; a.From|a.To != 0 {
+				area(b, k, tid, a, e)
 			}
 		}
 		if s.Next == Behind {
@@ -355,6 +386,9 @@ func (b *Buffer) chain(k Kernel, tid int, s *Step, root []byte, addr uint64) {
 //go:norace
 func area(b *Buffer, k Kernel, tid int, a *Area, e []byte) {
 	from, to := binary.NativeEndian.Uint64(e[a.From:]), binary.NativeEndian.Uint64(e[a.To:])
+	if a.Each > 0 {
+		to = from + uint64(a.Each)*uint64(int64(int32(binary.NativeEndian.Uint32(e[a.Index:])))+1)
+	}
 	if a.Words > 0 {
 		to += 8 * binary.NativeEndian.Uint64(e[a.Words:])
 	}
@@ -371,7 +405,33 @@ func area(b *Buffer, k Kernel, tid int, a *Area, e []byte) {
 	case to-from > maxElement && a.Last:
 		from = to - maxElement
 	}
-	b.have(k, tid, from, int(min(to-from, maxElement)))
+	n := int(min(to-from, maxElement))
+	b.have(k, tid, from, n)
+	if a.Each > 0 && b.leafed.n < maxKin {
+		b.leafed.list[b.leafed.n] = capture.Block{Addr: from, Len: n}
+		b.leafed.n++
+	}
+}
+
+// leaves copies what the last elements of an area lead to.
+//
+//go:nosplit
+//go:norace
+func leaves(b *Buffer, k Kernel, tid int, a *Area, l *Leaf, e []byte) {
+	for i := 0; i < maxLeafed && len(e) >= a.Each; i++ {
+		last := e[len(e)-a.Each:]
+		e = e[:len(e)-a.Each]
+		if l.Tags>>(last[0]&15)&1 == 0 {
+			continue
+		}
+		addr := binary.NativeEndian.Uint64(last[l.At:])
+		if addr == 0 {
+			continue
+		}
+		if to := b.have(k, tid, addr, l.Bytes); to != nil && l.Then.Bytes > 0 {
+			b.have(k, tid, binary.NativeEndian.Uint64(to[l.Then.At:]), l.Then.Bytes)
+		}
+	}
 }
 
 // sub copies what a part leads to.

@@ -195,8 +195,8 @@ func TestFollowKin(t *testing.T) {
 		h.areas[0x9000+0x100*i] = words(0x9000 + 0x100*i)
 	}
 	r.Steps[2].Most = 1 << 30
-	if b := follow(h); h.reads > 3*maxSingle || b.links > maxLinks || b.nkin > maxKin {
-		t.Errorf("%d reads, %d links, %d kin", h.reads, b.links, b.nkin)
+	if b := follow(h); h.reads > 3*maxSingle || b.links > maxLinks || b.kin.n > maxKin {
+		t.Errorf("%d reads, %d links, %d kin", h.reads, b.links, b.kin.n)
 	}
 }
 
@@ -296,6 +296,33 @@ func TestAreas(t *testing.T) {
 		Follow(h, 1, r, b, -1)
 		if slices.ContainsFunc(h.asked, func(s string) bool { return strings.HasPrefix(s, "0x3000+") }) {
 			t.Errorf("end %#x: read %v", end, h.asked)
+		}
+	}
+}
+
+// TestLeaves: of an area of elements those are copied that there are, and what the last ones lead to, by their tags.
+func TestLeaves(t *testing.T) {
+	for last, want := range map[int32]string{
+		1:       "0x1000+16 0x2000+24 0x3000+32 0x5100+8 0x5000+8 0x7000+8",
+		0:       "0x1000+16 0x2000+24 0x3000+16 0x5000+8",
+		-1:      "0x1000+16 0x2000+24",
+		-2:      "0x1000+16 0x2000+24",
+		1 << 30: "0x1000+16 0x2000+24", // more than there is room for
+	} {
+		h := &heap{areas: map[uint64][]byte{
+			0x1000: words(77, 0x2000),
+			0x2000: words(0x3000, uint64(uint32(last)), 0),
+			0x3000: words(1|0xf0, 0x5000, 2, 0x5100),
+			0x5000: words(1), 0x5100: words(0x7000), 0x7000: words(9),
+		}}
+		r := &Recipe{RootBytes: 16, Room: 4096}
+		r.Roots[0] = Root{Addr: 0x1000, Is: 77}
+		r.Steps[0] = Step{Bytes: 24, Head: 8, Most: 1, Areas: [2]Area{{Index: 8, Each: 16, To: 8, Leaves: [2]Leaf{
+			{Link: Link{At: 8, Bytes: 8}, Tags: 1<<1 | 1<<2}, {Link: Link{At: 8, Bytes: 8}, Tags: 1 << 2, Then: Link{Bytes: 8}}}}}}
+		b := &Buffer{Beyond: make([]byte, 1<<12)}
+		Follow(h, 1, r, b, -1)
+		if got := strings.Join(h.asked, " "); got != want {
+			t.Errorf("last %d: read %s, want %s", last, got, want)
 		}
 	}
 }

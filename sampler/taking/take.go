@@ -79,8 +79,8 @@ type Buffer struct {
 
 	near, nearAt   int // the block that was used last, and where it begins in Beyond
 	part           uint64
-	kin            [maxKin]uint64 // chains that the next step follows
-	nkin           int
+	kin            kin
+	leafed         leafed
 	pagemap        int // see Follow
 	singles, links int
 
