@@ -168,6 +168,66 @@ func TestThreadTimes(t *testing.T) {
 	t.Logf("%v", got)
 }
 
+// TestSleepersTold: of threads that have not run at all no tick is doubtful, from the first on.
+func TestSleepersTold(t *testing.T) {
+	for _, all := range []bool{false, true} {
+		cmd := targetCmd("sleepers")
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := testprog.StartCmd(t, cmd)
+		if _, err := io.WriteString(in, "go\n"); err != nil {
+			t.Fatal(err)
+		}
+		for p.Line(t) != "asleep" {
+		}
+		counts := func() map[int]uint64 {
+			list := map[int]uint64{}
+			ids, err := proc.TaskIDs(p.PID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, tid := range ids {
+				if s, err := proc.Schedstat(p.PID, tid); err == nil {
+					list[tid] = s.Count
+				}
+			}
+			return list
+		}
+		for before := map[int]uint64(nil); ; time.Sleep(20 * time.Millisecond) { // until they sleep
+			after, moved := counts(), 0
+			for tid, count := range after {
+				if before[tid] != count {
+					moved++
+				}
+			}
+			if before = after; len(after) > 200 && moved < 5 { // Go's own threads wake now and then
+				break
+			}
+		}
+		opt := Options{PIDs: []int{p.PID}, Hz: 99, All: all}
+		before, sink := counts(), &tally{interval: opt.interval()}
+		r, err := Run(context.Background(), opt, 500*time.Millisecond, testPipeline(sink), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := checkAccount(&r, sink); err != nil {
+			t.Error(err)
+		}
+		ran := int64(0)
+		for tid, count := range counts() {
+			if before[tid] != count {
+				ran++
+			}
+		}
+		told := r.Count[ledger.Sampled] + r.Count[ledger.Reused] + r.Count[ledger.Idle]
+		if doubt := r.Expected - told; doubt > ran*r.Ticks || r.Expected < 200*r.Ticks || all && r.Count[ledger.Sampled] < 200 {
+			t.Errorf("all %t: %d ticks of threads are doubtful, though %d threads have run in %d ticks: %v", all, doubt, ran, r.Ticks, &r.Account)
+		}
+	}
+}
+
 // checkAccount compares an account with what the outputs got.
 func checkAccount(r *Result, got *tally) error {
 	switch {

@@ -159,7 +159,9 @@ func (l *lookout) look(t *thread, n int64) bool {
 		l.runs(t, n)
 		return true
 	}
-	l.acct.settle(t, n-1, s.Wait, l.acct.unmet(t))
+	if !t.watch.Still(s.Count, s.Run) {
+		l.acct.settle(t, n-1, s.Wait, l.acct.unmet(t))
+	}
 	switch {
 	case l.opt.All && t.req.again && call.SP == t.req.wait.SP && call.PC == t.req.wait.PC:
 		l.backAgain(t, n, s)
@@ -363,8 +365,19 @@ func (l *lookout) nowIdle(t *thread, n int64, s procfs.Schedstat) {
 		l.runs(t, n)
 		return
 	}
-	t.sleeps(n, s)
+	l.sleeps(t, n, s)
 	l.book.Give(&t.line, l.acct.settled(t, n), ledger.Idle)
+}
+
+// sleeps begins a wait of a thread that was found blocked at tick n after s was read, and returns the tick from which it is known
+// to be in it: that, or the first that it owes, if it has not run since it was found.
+func (l *lookout) sleeps(t *thread, n int64, s procfs.Schedstat) (from int64) {
+	if from = n; t.watch.Still(s.Count, s.Run) {
+		from = n + 1 - max(1, l.book.Owed(&t.line, n))
+	}
+	t.sleeps(from, s)
+	t.watch.SleepsOn(n, 1)
+	return from
 }
 
 // wasLate notes that ticks have passed while threads were looked at, at tick n: those found blocked may have run in
@@ -450,18 +463,24 @@ func (l *lookout) backAgain(t *thread, n int64, s procfs.Schedstat) {
 }
 
 func (l *lookout) peeked(t *thread, n int64, c *capture.Capture, s procfs.Schedstat, call procfs.Syscall) {
-	t.sleeps(n, s)
+	if !t.watch.Still(s.Count, s.Run) {
+		l.acct.settle(t, n-1, s.Wait, l.acct.unmet(t)) // it has run while it was read
+	}
+	from := l.sleeps(t, n, s)
 	t.stack = true
 	t.req.wait, t.req.again, t.req.stops = call, false, 0
 	c.Taken, c.Blocked, c.Count = capture.Unstopped, true, s.Count
 	c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
 	c.Delay, c.Pause, c.Late = 0, 0, 0
-	l.book.Give(&t.line, n, ledger.Sampled)
+	l.book.Give(&t.line, from, ledger.Sampled)
 	run := s.Run
 	if call.NR == unix.SYS_EXECVE || call.NR == unix.SYS_EXECVEAT {
 		// The caller has the leader's id, and so all that is read under it, a moment
 		// before that is reported. What it has run for is charged later.
 		run = t.line.Run()
 	}
-	l.acct.emit(t, n, c, run, ptrace.Now())
+	l.acct.emit(t, from, c, run, ptrace.Now())
+	if from < n {
+		l.acct.creditIdle(t, l.acct.settled(t, n)) // the stack was the same then
+	}
 }

@@ -39,6 +39,7 @@ func targetCmd(args ...string) *exec.Cmd {
 //	children  does the same for 20 processes
 //	threads   has two threads stay in stacks that they tell
 //	bursts    has three threads work for a millisecond, and sleep for two, without end
+//	sleepers  has 200 threads sleep without end
 //	exec      becomes a new program, which does what remains
 //
 // Each thread that it makes prints a line "tid N" in the end, and the
@@ -64,6 +65,8 @@ func runTarget(args []string) {
 			}
 		case "threads":
 			goThreads()
+		case "sleepers":
+			sleepers()
 		case "bursts":
 			bursts()
 		case "collect":
@@ -101,6 +104,19 @@ func bolt() {
 		go births(1000)
 	}
 	births(20)
+}
+
+// sleepers has 200 threads sleep.
+func sleepers() {
+	for range 200 {
+		go func() {
+			for {
+				unix.Pause()
+			}
+		}()
+	}
+	fmt.Println("asleep")
+	select {}
 }
 
 // bursts has three threads work now and then.

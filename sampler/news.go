@@ -356,6 +356,8 @@ func (w *news) addThread(p *process, tid int, born bool) bool {
 	}
 	if st.State == 'R' {
 		w.listing.awake(t, st.Processor)
+	} else {
+		t.watch.Found(s.Count, s.Run)
 	}
 	return true
 }

@@ -5,7 +5,7 @@ import "time"
 // Thread is what is known of a thread's running. The zero value is awake.
 type Thread struct {
 	asleep bool
-	count  uint64        // run count at the look that found it blocked
+	count  uint64        // run count at the look that found it blocked, or when it was found at all
 	run    time.Duration // run time then
 	seen   int64         // tick of the last look
 	since  int64         // tick of the first look that found this count
@@ -21,6 +21,15 @@ func (t *Thread) Count() uint64 { return t.count }
 // Same tells whether it has not run since it fell asleep, by its run count of now. 0 is no count: a thread that has waited
 // has run, and a kernel without CONFIG_SCHED_INFO says 0 always.
 func (t *Thread) Same(count uint64) bool { return t.asleep && count == t.count && count != 0 }
+
+// Found notes the run count and time of a thread that is new, and did not run when both were read.
+func (t *Thread) Found(count uint64, run time.Duration) { t.count, t.run = count, run }
+
+// Still tells whether it has not run since it was found, by what it has now: then it was blocked all the time if it is now. A thread that
+// ran, or got a CPU, meanwhile has another time or count.
+func (t *Thread) Still(count uint64, run time.Duration) bool {
+	return !t.asleep && count == t.count && run == t.run && count != 0
+}
 
 // Since is the tick at which it fell asleep, Waited for how many ticks it has been at tick n.
 func (t *Thread) Since() int64         { return t.since }

@@ -462,3 +462,26 @@ func TestLag(t *testing.T) {
 		}
 	}
 }
+
+// TestStill: a thread that was found without running is still there as long as neither its count nor its time has changed, and
+// until it is known to be blocked.
+func TestStill(t *testing.T) {
+	var p Process
+	var x, unknown, running Thread
+	x.Found(7, 500)
+	unknown.Found(0, 500)
+	for _, tt := range []struct {
+		thread *Thread
+		count  uint64
+		run    time.Duration
+		want   bool
+	}{{&x, 7, 500, true}, {&x, 8, 500, false}, {&x, 7, 501, false}, {&unknown, 0, 500, false}, {&running, 7, 500, false}} {
+		if got := tt.thread.Still(tt.count, tt.run); got != tt.want || tt.thread.Asleep() {
+			t.Errorf("%+v with count %d and time %d: still %t, want %t", tt.thread, tt.count, tt.run, got, tt.want)
+		}
+	}
+	x.Sleeps(&p, 3, 7, 500)
+	if x.Still(7, 500) || !x.Same(7) {
+		t.Error("a thread in a wait is asked for as one that was never looked at")
+	}
+}
