@@ -30,7 +30,13 @@ func diff(c config, stderr io.Writer) error {
 			return err
 		}
 	}
-	return outs.Close()
+	if err := outs.Close(); err != nil {
+		return err
+	}
+	if name := c.outputs[0].File; name != stdin {
+		fmt.Fprintf(stderr, "sfsample: wrote %s\n", printable(name))
+	}
+	return nil
 }
 
 // stdin is the name of standard input as a side of a comparison.

@@ -132,7 +132,11 @@ func (s *session) commandEnd(say func(string, ...any)) {
 	r := &s.result
 	switch {
 	case !r.Ended:
-		say("%s lives on as process %d (try: kill %[2]d, or no -d)", s.command.name, s.command.process.Pid)
+		or := ""
+		if s.duration > 0 {
+			or = ", or no -d"
+		}
+		say("%s lives on as process %d (try: kill %[2]d%s)", s.command.name, s.command.process.Pid, or)
 	case r.Status.Signaled():
 		say("%s was ended by %s", s.command.name, unix.SignalName(r.Status.Signal()))
 	case r.Status.ExitStatus() != 0:
