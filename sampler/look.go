@@ -372,10 +372,12 @@ func (l *lookout) nowIdle(t *thread, n int64, s procfs.Schedstat) {
 // sleeps begins a wait of a thread that was found blocked at tick n after s was read, and returns the tick from which it is known
 // to be in it: that, or the first that it owes, if it has not run since it was found.
 func (l *lookout) sleeps(t *thread, n int64, s procfs.Schedstat) (from int64) {
-	if from = n; t.watch.Still(s.Count, s.Run) {
-		from = n + 1 - max(1, l.book.Owed(&t.line, n))
+	if !t.watch.Still(s.Count, s.Run) {
+		t.sleeps(n, s)
+		return n
 	}
-	t.sleeps(from, s)
+	from = n + 1 - max(1, l.book.Owed(&t.line, n))
+	t.sleeps(from-1, s) // it was found before that tick
 	t.watch.SleepsOn(n, 1)
 	return from
 }
