@@ -242,7 +242,7 @@ sub __SUB__ { report() }
 # made makes code and drops it.
 sub made {
     my $n = shift;
-    eval "package Made$n; sub made_$n { my \$f = sub { main::report() for 1 .. (\$main::busy ? 200 : 1) }; \$f->() }\n" . ("\n" x ($n % 7)) . "made_$n(); 1" or die $@;
+    eval "package Made$n; sub made_$n { my \$f = sub { main::report() for 1 .. (\$main::busy ? 1000 : 1) }; \$f->() }\n" . ("\n" x ($n % 7)) . "made_$n(); 1" or die $@;
     my @list = map { my $x = $_; sub { report() + $x } } 1 .. 3;
     $_->() for @list;
     no strict 'refs';
