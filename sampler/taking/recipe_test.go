@@ -65,6 +65,9 @@ func words(list ...uint64) (b []byte) {
 	return b
 }
 
+// first is a word of which these are the first bytes.
+func first(b ...byte) []byte { return append(b, make([]byte, 8-len(b))...) }
+
 // root is at 0x1000: whose it is, a chain of two elements that have parts, the newest of two chunks, and where that ends.
 func newHeap() (*heap, *Recipe) {
 	h := &heap{areas: map[uint64][]byte{
@@ -311,8 +314,8 @@ func TestLeaves(t *testing.T) {
 	} {
 		h := &heap{areas: map[uint64][]byte{
 			0x1000: words(77, 0x2000),
-			0x2000: words(0x3000, uint64(uint32(last)), 0),
-			0x3000: words(1|0xf0, 0x5000, 2, 0x5100),
+			0x2000: slices.Concat(words(0x3000), first(binary.NativeEndian.AppendUint32(nil, uint32(last))...), words(0)),
+			0x3000: slices.Concat(first(1|0xf0), words(0x5000), first(2), words(0x5100)),
 			0x5000: words(1), 0x5100: words(0x7000), 0x7000: words(9),
 		}}
 		r := &Recipe{RootBytes: 16, Room: 4096}
