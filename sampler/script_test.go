@@ -200,8 +200,9 @@ func TestScriptRandom(t *testing.T) {
 			p = startTeller(t, python, truthPy, "random")
 			pipe := scriptPipeline()
 			frames, bad, taken, whole := 0, 0, 0, 0
-			var placed, loose, before int64
-			cut := 0 // stacks that end early: what they lack of the interpreter are places for script frames
+			var before int64
+			loose := 0 // stacks with script frames without a place: one may have many
+			cut := 0   // stacks that end early: what they lack of the interpreter are places for script frames
 			begun := time.Now()
 			want := 100
 			if os.Getenv("SFSAMPLE_TEST_PYTHONS") != "" {
@@ -235,16 +236,18 @@ func TestScriptRandom(t *testing.T) {
 						}
 					}
 				}
-				if ends == "" {
-					loose += x.Loose - before
-				} else if cut++; testing.Verbose() {
-					t.Log(ends)
+				if ends != "" {
+					if cut++; testing.Verbose() {
+						t.Log(ends)
+					}
+				} else if x.Loose > before {
+					loose++
 				}
-				before, placed = x.Loose, x.Placed
+				before = x.Loose
 			}
 			t.Logf("%d stacks, %d whole, %d frames, %d cut, %+v", taken, whole, frames, cut, pipe.Stats().Scripts)
-			if taken < 50 || bad > 0 || loose*100 > placed || cut*2 > taken {
-				t.Errorf("%d stacks, %d wrong calls, %d script frames without a place, %d with one, %d cut", taken, bad, loose, placed, cut)
+			if taken < 50 || bad > 0 || loose*25 > taken || cut*2 > taken {
+				t.Errorf("%d stacks, %d wrong calls, %d with script frames without a place, %d cut", taken, bad, loose, cut)
 			}
 		})
 	}

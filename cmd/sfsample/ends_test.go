@@ -183,6 +183,12 @@ func TestChildBefore(t *testing.T) {
 			p := startTarget(t, "parent")
 			r := begin(t, tool(append(args, "-p", strconv.Itoa(p.pid), "--children", "--threads", "all", "-o", "json=-")...))
 			r.traces(t, p.pid)
+			p.send(t, "child")
+			child, err := strconv.Atoi(p.line(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.traces(t, child)
 			p.send(t, "work")
 			p.line(t)
 			p.send(t, "exit")

@@ -254,14 +254,19 @@ func TestWritingEnds(t *testing.T) {
 			}
 			for range tt.times {
 				begun = time.Now()
-				cmd.Process.Signal(syscall.SIGINT)             // an error is that it has ended
-				eventually(t, "Ctrl-C is taken", func() bool { // a thread that has a signal to take runs
+				cmd.Process.Signal(syscall.SIGINT) // an error is that it has ended
+				still := 0                         // a thread that has a signal to take runs, and threads are not read at one instant
+				eventually(t, "Ctrl-C is taken", func() bool {
 					fs := procfs.FS{}
 					ids, _ := fs.TaskIDs(cmd.Process.Pid)
-					return !slices.ContainsFunc(ids, func(tid int) bool {
+					still++
+					if slices.ContainsFunc(ids, func(tid int) bool {
 						c, err := fs.Syscall(cmd.Process.Pid, tid)
 						return err == nil && c.Running
-					})
+					}) {
+						still = 0
+					}
+					return still == 3
 				})
 			}
 			select {

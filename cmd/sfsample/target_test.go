@@ -30,7 +30,7 @@ func init() {
 // "obey" prints ready and does what standard input says, a line each, until it
 // ends; "headless" does the same after the main thread has exited; "crowd" does
 // the same with many threads, see [crowd]; "spinners" with some that never sleep;
-// "calls" makes many system calls; "parent" has a child that ends with it;
+// "calls" makes many system calls; "parent" has a child that ends with it, and tells its id;
 // "jit" runs code that no file holds; "tracer" traces a process;
 // "sample-self" becomes sfsample, asked for its own id.
 func target(args []string) {
@@ -72,6 +72,7 @@ func target(args []string) {
 		check(child.Start())
 		_, err = bufio.NewReader(out).ReadString('\n')
 		check(err)
+		obey(func(string) string { return strconv.Itoa(child.Process.Pid) })
 	}
 	obey(nil)
 }

@@ -82,12 +82,14 @@ public class Locks {
         CountDownLatch two = new CountDownLatch(2);
         start("monitor-1", () -> take(a, b, two));
         start("monitor-2", () -> take(b, a, two));
+        two.await(); // who comes later must not have them first
         until(start("behind", () -> takeSecond(a)), Thread.State.BLOCKED);
 
         Lock c = new ReentrantLock(), d = new ReentrantLock(true);
         CountDownLatch locks = new CountDownLatch(2);
         start("lock-1", () -> lock(c, d, locks));
         start("lock-2", () -> lock(d, c, locks));
+        locks.await();
         start("tries", () -> c.tryLock(1000, TimeUnit.SECONDS));
         start("may-interrupt", () -> d.lockInterruptibly());
 
