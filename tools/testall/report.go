@@ -32,7 +32,7 @@ type report struct {
 	faults                  []string  // for the end: one line each
 	first                   []attempt // programs of the current run with tests that failed
 	trying                  bool      // what runs is what failed first
-	tried                   int       // tests that were to be run again, in all runs
+	tried                   int       // tests of the current run that were to be run again
 	unsteady                []string  // for the end: tests that failed first and passed when run again
 }
 
@@ -43,7 +43,7 @@ type attempt struct {
 	second map[string]bool // what the second one knows: whether they passed
 }
 
-// mostAgain is how many tests are run again in all runs together; more are no matter of the machine.
+// mostAgain is how many tests of a run are run again; more are no matter of the machine.
 const mostAgain = 6
 
 // again returns the programs that are to be run again, with the tests that failed, and expects to be told how that ends.
@@ -94,7 +94,7 @@ func (r *report) settle() {
 
 // begin starts a run.
 func (r *report) begin(name string) {
-	r.name = name
+	r.name, r.tried = name, 0
 	fmt.Fprintf(r.out, "\n-- %s\n", name)
 }
 
