@@ -29,7 +29,7 @@ type Keeper struct {
 	stopped map[int]bool         // threads that were stopped with their process; true: they are so
 	text    [2048]byte
 	note    taking.Buffer // room for registers
-	quit    atomic.Bool
+	phase   atomic.Int32
 	ended   <-chan struct{}
 	err     error
 	started chan struct{}
@@ -124,26 +124,63 @@ func (p *Keeper) run() {
 	} else {
 		p.opt.Launch()
 	}
-	// A thread that has stopped by the end would go on with EINTR: it is answered first.
-	for left := lastReports; left > 0; {
-		quit := p.quit.Load()
-		p.serve()
-		alarm.Set(p.k.Now() + keeperTick)
-		s, ok, err := p.k.Report()
-		switch {
-		case err == unix.ECHILD:
-			p.k.Sleep(p.k.Now() + keeperTick)
-		case ok:
-			p.handle(s)
+	for p.phase.Load() == keeps {
+		p.turn(alarm)
+	}
+	p.letGo(func() bool { return p.turn(alarm) })
+	p.board.keeper.Store(0)
+}
+
+// turn makes the requests of clocks, and answers a report if one comes within a [keeperTick].
+func (p *Keeper) turn(alarm *ptrace.Alarm) (came bool) {
+	p.serve()
+	alarm.Set(p.k.Now() + keeperTick)
+	s, ok, err := p.k.Report()
+	switch {
+	case err == unix.ECHILD:
+		p.k.Sleep(p.k.Now() + keeperTick)
+	case ok:
+		p.handle(s)
+	}
+	return ok
+}
+
+// letGo detaches the threads that have stopped, and has those stop that are sent signals which the program ignores: such a
+// signal is pending for a tracee (sig_ignored, kernel/signal.c), and ends its wait with EINTR if nobody takes that back. The
+// kernel lets the others go when this thread ends.
+func (p *Keeper) letGo(turn func() (came bool)) {
+	p.phase.Store(leaves)
+	if !p.board.NoRestart {
+		for tid, m := range p.marks {
+			if m.Heard {
+				p.k.Interrupt(tid)
+			}
 		}
-		if quit {
-			left--
-		}
-		if quit && !ok {
+	}
+	for until := p.k.Now() + lastStops; p.k.Now() < until; {
+		if came := turn(); !came && (p.board.NoRestart || !heard(p.marks)) {
 			break
 		}
 	}
-	p.board.keeper.Store(0)
+}
+
+// heard tells whether one of these threads was stopped for a signal.
+func heard(marks map[int]*taking.Mark) bool {
+	for _, m := range marks {
+		if m.Heard {
+			return true
+		}
+	}
+	return false
+}
+
+// goOn has a stopped thread go on: traced, or at the end without us.
+func (p *Keeper) goOn(tid, sig int) {
+	if p.phase.Load() != leaves {
+		p.k.Cont(tid, sig)
+	} else if p.k.Detach(tid, sig) == 0 {
+		delete(p.marks, tid)
+	}
 }
 
 // begin takes note that the program runs.
@@ -161,8 +198,15 @@ func (p *Keeper) Begun() <-chan struct{} { return p.begun }
 // keeper has to have one at once when it wakes.
 const spareProcs = 4
 
-// lastReports is how many reports the keeper answers at the end: about a tenth of a second.
-const lastReports = 10_000
+// lastStops is for how long the keeper waits for stops at the end, in nanoseconds.
+const lastStops = 300_000_000
+
+// The phases of a keeper's life.
+const (
+	keeps  = iota
+	closes // it is to let go
+	leaves // it lets go
+)
 
 // keeperTick is how often the keeper looks for requests whose signal it has missed, in nanoseconds.
 const keeperTick = 1_000_000
@@ -290,9 +334,9 @@ func (p *Keeper) handle(s ptrace.Status) {
 			p.resume(s)
 			return
 		}
-		p.holds(s.TID)
+		holds(p.board, p.k, s.TID)
 		m.take(p.k, p.board, s.Raw, 0, true)
-		p.holds(0)
+		holds(p.board, p.k, 0)
 		p.answer(m)
 	case ptrace.KindClone, ptrace.KindFork, ptrace.KindVfork:
 		if id, err := p.k.Message(s); err == nil {
@@ -305,7 +349,7 @@ func (p *Keeper) handle(s ptrace.Status) {
 			}
 		}
 		p.resume(s)
-		p.askAgain(m)
+		askAgain(p.k, m)
 	case ptrace.KindExec:
 		p.drop(s.TID)
 		if former, err := p.k.Message(s); err == nil && int(former) != s.TID {
@@ -330,7 +374,7 @@ func (p *Keeper) handle(s ptrace.Status) {
 		p.end(s)
 	default:
 		p.resume(s)
-		p.askAgain(m)
+		askAgain(p.k, m)
 	}
 }
 
@@ -338,9 +382,9 @@ func (p *Keeper) handle(s ptrace.Status) {
 // kernel forgets a pending one when the thread stops for any reason
 // (kernel/signal.c, ptrace_stop). If it had not, one stop more comes, which is
 // let go.
-func (p *Keeper) askAgain(m *Sample) {
+func askAgain(k Tracer, m *Sample) {
 	if m != nil {
-		p.k.Interrupt(m.TID)
+		k.Interrupt(m.TID)
 	}
 }
 
@@ -350,13 +394,15 @@ func (p *Keeper) resume(s ptrace.Status) {
 	switch {
 	case s.Kind == ptrace.KindSignal:
 		p.takeBack(s)
-		p.k.Cont(s.TID, int(s.Signal))
+		p.goOn(s.TID, int(s.Signal))
 	case p.k.AtExit(s.TID):
-	case s.Kind == ptrace.KindGroupStop:
+	case s.Kind == ptrace.KindGroupStop && p.phase.Load() != leaves:
 		p.k.Listen(s.TID)
+	case s.Kind == ptrace.KindGroupStop: // the process stays stopped
+		p.goOn(s.TID, 0)
 	default:
 		p.takeBack(s)
-		p.k.Cont(s.TID, 0)
+		p.goOn(s.TID, 0)
 	}
 }
 
@@ -377,42 +423,43 @@ func (p *Keeper) takeBack(s ptrace.Status) {
 		m = new(taking.Mark)
 		p.marks[s.TID] = m
 	}
+	m.Heard = m.Heard || by > 0
 	taking.AtStop(p.k, s.TID, by, p.board.NoRestart, m, &p.note)
 }
 
 // holds notes which thread is being copied, 0 for none.
-func (p *Keeper) holds(tid int) {
-	p.board.kept.Store(int32(tid))
+func holds(b *Board, k Tracer, tid int) {
+	b.kept.Store(int32(tid))
 	since := int64(0)
 	if tid != 0 {
-		since = p.k.Now()
+		since = k.Now()
 	}
-	p.board.keptSince.Store(since)
+	b.keptSince.Store(since)
 }
 
 // exit takes the stack that a thread has at its exit.
 func (p *Keeper) exit(s ptrace.Status) {
 	if !p.runs {
-		p.k.Cont(s.TID, 0)
+		p.goOn(s.TID, 0)
 		return
 	}
 	b, a := p.opt.Room(s.TID)
 	if b == nil {
-		p.k.Cont(s.TID, 0)
+		p.goOn(s.TID, 0)
 		p.mu.Lock()
 		p.full++
 		p.mu.Unlock()
 		return
 	}
-	p.holds(s.TID) // as long as it waits for what is read here
+	holds(p.board, p.k, s.TID) // as long as it waits for what is read here
 	pages := procfs.FS{}.OpenPagemap(s.TID)
 	errno := taking.Take(p.k, s.TID, &a, b, int(pages), taking.OtherStop, true)
 	pages.Close()
-	pid := p.process(s.TID)
+	pid := processOf(p.pids, s.TID)
 	st, _ := (procfs.FS{}).Schedstat(pid, s.TID)
 	at, early := p.k.Now(), p.opt.Early(pid, s.TID)
-	p.holds(0)
-	p.k.Cont(s.TID, 0)
+	holds(p.board, p.k, 0)
+	p.goOn(s.TID, 0)
 	if errno == 0 {
 		p.mu.Lock()
 		p.exits = append(p.exits, Exit{b, s.TID, pid, at, st.Run, early})
@@ -421,9 +468,9 @@ func (p *Keeper) exit(s ptrace.Status) {
 	}
 }
 
-// process is the process of a thread, 0 if that is not known.
-func (p *Keeper) process(tid int) int {
-	if pid := p.pids[tid]; pid != 0 {
+// processOf is the process of a thread, 0 if that is not known.
+func processOf(pids map[int]int, tid int) int {
+	if pid := pids[tid]; pid != 0 {
 		return pid
 	}
 	s, err := (procfs.FS{}).Status(tid)
@@ -486,7 +533,7 @@ func (p *Keeper) End(pid int) bool {
 
 // Close lets all threads go. It does not wait for a keeper that hangs: the end of this program lets go then.
 func (p *Keeper) Close() {
-	p.quit.Store(true) // it looks at each keeperTick
+	p.phase.Store(closes) // it looks at each keeperTick
 	select {
 	case <-p.ended:
 	case <-time.After(patience):

@@ -371,8 +371,40 @@ func TestKeeperExits(t *testing.T) {
 			t.Errorf("%d exits without room, want %d", full, n+1)
 		}
 	}
-	if got := k.p.process(1 << 30); got != 0 {
+	if got := processOf(k.p.pids, 1<<30); got != 0 {
 		t.Errorf("a thread that does not exist is of process %d", got)
+	}
+}
+
+// TestKeeperLetsGo: at the end a thread that was sent signals is stopped and let go there, so that no wait ends for one which was sent
+// while it was traced; so is whoever stops by itself. With --no-restart nobody is stopped.
+func TestKeeperLetsGo(t *testing.T) {
+	for _, noRestart := range []bool{false, true} {
+		k := keepDesk(t)
+		k.b.NoRestart = noRestart
+		hears := ptrace.Status{TID: 7, Kind: ptrace.KindSignal, Signal: unix.SIGURG, Raw: uint32(unix.SIGURG)<<8 | 0x7f}
+		k.report(hears)
+		stops := []ptrace.Status{
+			{TID: 8, Kind: ptrace.KindGroupStop, Raw: uint32(unix.PTRACE_EVENT_STOP<<16|int(unix.SIGSTOP)<<8) | 0x7f},
+			{TID: 107, Kind: ptrace.KindSignal, Signal: unix.SIGUSR1, Raw: uint32(unix.SIGUSR1)<<8 | 0x7f},
+			{TID: 7, Kind: ptrace.KindInterrupt, Raw: interrupted},
+		}
+		want := "cont 7 23, interrupt 7, detach 8 0, detach 107 10, detach 7 0"
+		if noRestart {
+			stops, want = stops[:2], "cont 7 23, detach 8 0, detach 107 10"
+		}
+		turns := 0
+		k.p.letGo(func() (came bool) {
+			if turns++; turns%2 == 1 || len(stops) == 0 { // none comes at once
+				return noRestart && len(stops) > 0
+			}
+			k.report(stops[0])
+			stops = stops[1:]
+			return true
+		})
+		if got := k.did(); got != want || len(stops) > 0 || turns > 7 {
+			t.Errorf("noRestart %t: %s after %d turns, want %s", noRestart, got, turns, want)
+		}
 	}
 }
 

@@ -83,6 +83,7 @@ type Mark struct {
 	since    int64           // when it was first seen, in nanoseconds of CLOCK_MONOTONIC less the times on a CPU and waiting for one
 	switches int64           // off a CPU of its own will, at the stop
 	Stops    int64           // since then, this one included: each is such a switch
+	Heard    bool            // it has stopped for a signal
 }
 
 // markBytes is the size of NT_PRSTATUS where a register may hold a limit, see [ptrace.Limit].

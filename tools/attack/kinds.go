@@ -67,7 +67,7 @@ const inTurn = 7
 
 // programs are the sources of kinds that need no more than a name.
 var programs = []struct{ source, kinds string }{
-	{"signals.c", "raise queue threads norestart ignored suspend signalfd altstack jump int3 step fault bus illegal timer timerfd itimer restart job ttin mask context"},
+	{"signals.c", "raise queue threads norestart ignored pending suspend signalfd altstack jump int3 step fault bus illegal timer timerfd itimer restart job ttin mask context"},
 	{"procs.c", "fork vfork sigchld pidfd threads cancel sharer files exec execother reexec leader orphan abort kill exitall tracer traceme debugger dumpable identity affinity class fifo strict name namespace rseq"},
 	{"ipc.c", "pipe socket waitall eventfd epoll cond pi robust waitv mq msg sem flock fifo inotify uring random zero fallocate populate"},
 	{"memory.c", "fault gone protect unmap churn pivot many perfmap fifomap phdrs debugdata zlib frozen core"},
@@ -79,6 +79,7 @@ var programs = []struct{ source, kinds string }{
 
 // details are what some of those need besides.
 var details = map[string]attack{
+	"signals pending":  {about: "exit-stacks"},
 	"procs dumpable":   {fails: true},
 	"procs identity":   {fails: true},
 	"procs traceme":    {fails: true},

@@ -5,6 +5,7 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <setjmp.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -127,6 +128,27 @@ static void ignored_turn(void)
 		pthread_kill(peers[i], SIGUSR1);
 	spin(50000);
 	check(interrupted == 0);
+}
+
+/* pending: so where a call would end with EINTR for good, with a signal on its way at every time */
+static void *waiter(void *arg)
+{
+	struct epoll_event e;
+	int ep = epoll_create1(0);
+	while (!stop)
+		if (epoll_wait(ep, &e, 1, -1) == -1 && errno == EINTR)
+			eintr++;
+		else
+			wrong++;
+	return arg;
+}
+static void pending_begin(void) { start_peers(waiter); }
+static void pending_turn(void)
+{
+	static const int none[] = { SIGCHLD, SIGWINCH, SIGURG, SIGCONT };
+	usleep(50);
+	pthread_kill(peers[calls % 4], none[calls / 4 % 4]);
+	calls++;
 }
 
 /* suspend: ping-pong of two threads by sigsuspend */
@@ -467,6 +489,7 @@ static const struct kind list[] = {
 	{ "threads", threads_turn, threads_begin },
 	{ "norestart", norestart_turn, norestart_begin },
 	{ "ignored", ignored_turn, ignored_begin },
+	{ "pending", pending_turn, pending_begin },
 	{ "suspend", suspend_turn, suspend_begin },
 	{ "signalfd", signalfd_turn, signalfd_begin },
 	{ "altstack", altstack_turn, altstack_begin },
