@@ -11,6 +11,8 @@
 //	epoll      a loop woken by a timer 1,000 times a second: wake-ups that came,
 //	           EINTR and other errors, short reads and writes
 //	spinners   64 threads that count: their speed, and each one's share of it
+//	execs      a process that becomes itself by execve(2) again and again, in turn from its
+//	           leader and from another thread: how long that takes, and which share of it takes at most 10 ms
 //
 // Every other pair begins with sfsample. Rates are compared pair by pair: of the
 // differences in per cent the median is printed, the mean with its standard
@@ -54,7 +56,7 @@ type load struct {
 	run func(o *options, s *sampler) (result, error)
 }
 
-var loads = []load{redisLoad, epollLoad, spinnersLoad}
+var loads = []load{redisLoad, epollLoad, spinnersLoad, execsLoad}
 
 func main() {
 	if os.Args[0] == workloadName {
@@ -123,7 +125,7 @@ func choose(names string) ([]load, error) {
 	for name := range strings.SplitSeq(names, ",") {
 		i := slices.IndexFunc(loads, func(l load) bool { return l.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("no load %q (redis, epoll, spinners)", name)
+			return nil, fmt.Errorf("no load %q (redis, epoll, spinners, execs)", name)
 		}
 		chosen = append(chosen, loads[i])
 	}

@@ -2,11 +2,13 @@ package main
 
 import (
 	"bufio"
+	_ "embed"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -28,24 +30,52 @@ const quietRuntime = "GODEBUG=asyncpreemptoff=1"
 var epollLoad = load{
 	name:  "epoll",
 	lacks: func(*options) string { return "" },
-	run:   runWorkload("epoll"),
+	run:   runWorkload(thisAs("epoll")),
 }
 
 var spinnersLoad = load{
 	name:  "spinners",
 	lacks: func(*options) string { return "" },
-	run:   runWorkload("spinners"),
+	run:   runWorkload(thisAs("spinners")),
 }
 
 // spinners is how many threads count.
 const spinners = 64
 
-// runWorkload starts this program as a load, which waits for a line, works and
-// prints its figures.
-func runWorkload(mode string) func(o *options, s *sampler) (result, error) {
+//go:embed execs/execs.c
+var execsSource []byte
+
+var execsLoad = load{
+	name: "execs",
+	lacks: func(o *options) string {
+		source := filepath.Join(o.tmp, "execs.c")
+		if err := os.WriteFile(source, execsSource, 0o600); err != nil {
+			return err.Error()
+		}
+		if err := exec.Command("gcc", "-O2", "-static", "-pthread", "-o", execsProgram(o), source).Run(); err != nil {
+			return "gcc: " + err.Error()
+		}
+		return ""
+	},
+	run: runWorkload(func(o *options) *exec.Cmd {
+		return exec.Command(execsProgram(o), fmt.Sprint(o.duration.Seconds()))
+	}),
+}
+
+func execsProgram(o *options) string { return filepath.Join(o.tmp, "execs") }
+
+// thisAs is this program as a load.
+func thisAs(mode string) func(o *options) *exec.Cmd {
+	return func(o *options) *exec.Cmd {
+		return &exec.Cmd{Path: "/proc/self/exe", Args: []string{workloadName, mode, o.duration.String()}, Env: append(os.Environ(), quietRuntime)}
+	}
+}
+
+// runWorkload starts a load, which waits for a line, works and prints its figures.
+func runWorkload(command func(o *options) *exec.Cmd) func(o *options, s *sampler) (result, error) {
 	return func(o *options, s *sampler) (result, error) {
-		cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{workloadName, mode, o.duration.String()},
-			Env: append(os.Environ(), quietRuntime), Stderr: os.Stderr}
+		cmd := command(o)
+		cmd.Stderr = os.Stderr
 		in, err := cmd.StdinPipe()
 		if err != nil {
 			return nil, err
