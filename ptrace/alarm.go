@@ -19,7 +19,7 @@ const AlarmSignal = 41
 // lost.
 const realarm = 200 * time.Microsecond
 
-// Alarm makes blocking calls of one OS thread return EINTR at a set time.
+// Alarm makes blocking calls of one OS thread return EINTR at a set time, also [Seize].
 type Alarm struct{ id int32 }
 
 // sigevent as timer_create takes it (include/uapi/asm-generic/siginfo.h, 64 bytes).
@@ -77,8 +77,8 @@ type kernelSigaction struct {
 
 const saRestart = 0x10000000 // SA_RESTART
 
-// Interruptible takes SA_RESTART from the runtime's handler of the alarm
-// signal, so that wait4 returns EINTR, and turns SIGCHLD off: the kernel would
+// Interruptible gives the alarm signal a handler by which calls return EINTR, also those of [Seize],
+// and turns SIGCHLD off: the kernel would
 // send one for each stop of each tracee, and the tracing thread would run a
 // handler for it in the middle of every pause.
 var Interruptible = sync.OnceValue(func() error {
@@ -87,6 +87,7 @@ var Interruptible = sync.OnceValue(func() error {
 		return err
 	}
 	act.flags &^= saRestart
+	act.handler = alarmHandler()
 	if err := sigaction(AlarmSignal, &act, nil); err != nil {
 		return err
 	}

@@ -56,10 +56,7 @@ func raw(trap, a, b, c, d, e, f uintptr) (uintptr, unix.Errno) {
 //
 //go:nosplit
 //go:norace
-func RawSeize(tid int) unix.Errno {
-	_, errno := raw(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(tid), 0, 0, 0, 0)
-	return errno
-}
+func RawSeize(tid int) unix.Errno { return unix.Errno(seize(uintptr(tid), 0)) }
 
 // RawInterrupt is [Interrupt].
 //
