@@ -54,12 +54,7 @@ func NewAlarm() (*Alarm, error) {
 
 // Set lets the alarm ring at the CLOCK_MONOTONIC time at, in nanoseconds, and
 // again every 200 µs until it is set anew. A time in the past rings at once.
-func (a *Alarm) Set(at int64) {
-	spec := itimerspec{interval: unix.NsecToTimespec(int64(realarm)), value: unix.NsecToTimespec(max(at, 1))}
-	const abstime = 1 // TIMER_ABSTIME
-	unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(a.id), abstime, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
-	runtime.KeepAlive(&spec)
-}
+func (a *Alarm) Set(at int64) { RawAlarm(a, max(at, 1)) }
 
 // Close deletes the timer.
 func (a *Alarm) Close() {

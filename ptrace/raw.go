@@ -94,6 +94,19 @@ func RawListen(tid int) unix.Errno {
 	return errno
 }
 
+// RawAlarm is [Alarm.Set]; at 0 it does not ring.
+//
+//go:nosplit
+//go:norace
+func RawAlarm(a *Alarm, at int64) {
+	const abstime = 1 // TIMER_ABSTIME
+	spec := itimerspec{value: unix.Timespec{Sec: at / 1e9, Nsec: at % 1e9}}
+	if at != 0 {
+		spec.interval.Nsec = int64(realarm)
+	}
+	raw(unix.SYS_TIMER_SETTIME, uintptr(a.id), abstime, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+}
+
 var ownPID = os.Getpid()
 
 // RawSignal wakes a thread of this program out of a wait: see [Interruptible].
