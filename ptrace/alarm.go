@@ -19,7 +19,7 @@ const AlarmSignal = 41
 // lost.
 const realarm = 200 * time.Microsecond
 
-// Alarm makes blocking calls of one OS thread return EINTR at a set time.
+// Alarm makes blocking calls of one OS thread return EINTR at a set time, also [Seize].
 type Alarm struct{ id int32 }
 
 // sigevent as timer_create takes it (include/uapi/asm-generic/siginfo.h, 64 bytes).
@@ -54,12 +54,7 @@ func NewAlarm() (*Alarm, error) {
 
 // Set lets the alarm ring at the CLOCK_MONOTONIC time at, in nanoseconds, and
 // again every 200 µs until it is set anew. A time in the past rings at once.
-func (a *Alarm) Set(at int64) {
-	spec := itimerspec{interval: unix.NsecToTimespec(int64(realarm)), value: unix.NsecToTimespec(max(at, 1))}
-	const abstime = 1 // TIMER_ABSTIME
-	unix.RawSyscall6(unix.SYS_TIMER_SETTIME, uintptr(a.id), abstime, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
-	runtime.KeepAlive(&spec)
-}
+func (a *Alarm) Set(at int64) { RawAlarm(a, max(at, 1)) }
 
 // Close deletes the timer.
 func (a *Alarm) Close() {
@@ -77,8 +72,8 @@ type kernelSigaction struct {
 
 const saRestart = 0x10000000 // SA_RESTART
 
-// Interruptible takes SA_RESTART from the runtime's handler of the alarm
-// signal, so that wait4 returns EINTR, and turns SIGCHLD off: the kernel would
+// Interruptible gives the alarm signal a handler by which calls return EINTR, also those of [Seize],
+// and turns SIGCHLD off: the kernel would
 // send one for each stop of each tracee, and the tracing thread would run a
 // handler for it in the middle of every pause.
 var Interruptible = sync.OnceValue(func() error {
@@ -87,6 +82,7 @@ var Interruptible = sync.OnceValue(func() error {
 		return err
 	}
 	act.flags &^= saRestart
+	act.handler = alarmHandler()
 	if err := sigaction(AlarmSignal, &act, nil); err != nil {
 		return err
 	}

@@ -13,5 +13,6 @@ const (
 //go:linkname leave runtime.entersyscallblock
 func leave()
 
-//go:linkname enter runtime.exitsyscall
-func enter()
+//go:nosplit
+//go:norace
+func enter() { exitsyscall() }

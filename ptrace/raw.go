@@ -56,10 +56,7 @@ func raw(trap, a, b, c, d, e, f uintptr) (uintptr, unix.Errno) {
 //
 //go:nosplit
 //go:norace
-func RawSeize(tid int) unix.Errno {
-	_, errno := raw(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(tid), 0, 0, 0, 0)
-	return errno
-}
+func RawSeize(tid int) unix.Errno { return unix.Errno(seize(uintptr(tid), 0)) }
 
 // RawInterrupt is [Interrupt].
 //
@@ -95,6 +92,19 @@ func RawCont(tid int, sig int) unix.Errno {
 func RawListen(tid int) unix.Errno {
 	_, errno := raw(unix.SYS_PTRACE, unix.PTRACE_LISTEN, uintptr(tid), 0, 0, 0, 0)
 	return errno
+}
+
+// RawAlarm is [Alarm.Set]; at 0 it does not ring.
+//
+//go:nosplit
+//go:norace
+func RawAlarm(a *Alarm, at int64) {
+	const abstime = 1 // TIMER_ABSTIME
+	spec := itimerspec{value: unix.Timespec{Sec: at / 1e9, Nsec: at % 1e9}}
+	if at != 0 {
+		spec.interval.Nsec = int64(realarm)
+	}
+	raw(unix.SYS_TIMER_SETTIME, uintptr(a.id), abstime, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
 }
 
 var ownPID = os.Getpid()

@@ -14,14 +14,25 @@ import (
 // (cred_guard_mutex: ptrace_attach, kernel/ptrace.c), and for good if that waits
 // for the end of a tracee which only the caller could take: see [SeizeIn]. Errors
 // are plain errnos: ESRCH (gone), EPERM (not permitted, a zombie, or traced
-// already).
+// already), EINTR (an [Alarm] of the caller has rung, and nothing is seized).
+//
+//go:nosplit
+//go:norace
 func Seize(tid, options int) error {
-	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(tid), 0, uintptr(options), 0, 0)
+	entersyscall()
+	errno := seize(uintptr(tid), uintptr(options))
+	exitsyscall()
 	if errno != 0 {
-		return errno
+		return unix.Errno(errno)
 	}
 	return nil
 }
+
+//go:linkname entersyscall runtime.entersyscall
+func entersyscall()
+
+//go:linkname exitsyscall runtime.exitsyscall
+func exitsyscall()
 
 const (
 	// seizeAtMost is how long a seize may take before ends are taken for it. An

@@ -5,6 +5,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -88,26 +89,99 @@ func seizeInExec(t *testing.T, which func(pid, caller int) (tid int, want error)
 	}
 }
 
-// seizeWithZombie seizes tid when first, which it seizes before, is a zombie.
-func seizeWithZombie(pid, first, tid int) (ended []Status, err error) {
-	if err := Seize(first, 0); err != nil {
-		return nil, err
+// rawSeize seizes a thread outside of Go's scheduler.
+type rawSeize struct {
+	tid   int
+	errno unix.Errno
+}
+
+//go:nosplit
+func (r *rawSeize) Outside() { r.errno = RawSeize(r.tid) }
+
+// seizeToEnd seizes a thread and returns when it is a zombie.
+func seizeToEnd(pid, tid int) error {
+	if err := Seize(tid, 0); err != nil {
+		return err
 	}
-	if own := unix.Gettid(); !isTracee(first) || isTracee(own) {
-		return nil, fmt.Errorf("traced: the seized thread %v, this one %v; want true, false", isTracee(first), isTracee(own))
+	if own := unix.Gettid(); !isTracee(tid) || isTracee(own) {
+		return fmt.Errorf("traced: the seized thread %v, this one %v; want true, false", isTracee(tid), isTracee(own))
 	}
 	for state := byte('S'); state != 'Z'; runtime.Gosched() {
-		st, err := (procfs.FS{}).TaskStat(pid, first)
+		st, err := (procfs.FS{}).TaskStat(pid, tid)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		state = st.State
+	}
+	return nil
+}
+
+// seizeWithZombie seizes tid when first, which it seizes before, is a zombie.
+func seizeWithZombie(pid, first, tid int) (ended []Status, err error) {
+	if err := seizeToEnd(pid, first); err != nil {
+		return nil, err
 	}
 	ended, err = SeizeIn(pid, tid, 0, nil)
 	if err == nil && (isTracee(tid) || !isTracee(pid)) { // it has another id now
 		err = fmt.Errorf("traced: the seized thread %v, the leader %v; want false, true", isTracee(tid), isTracee(pid))
 	}
 	return ended, err
+}
+
+// TestSeizeEnds: an alarm ends a seize that waits for an exec which does not end, and nothing is seized. The exec waits for a thread that
+// another one of ours traces.
+func TestSeizeEnds(t *testing.T) {
+	cmd, out := runChild(t, "exec")
+	t.Cleanup(func() { cmd.Process.Kill() })
+	var first, caller int
+	if _, err := fmt.Fscanf(out, "ready\n%d %d\n", &first, &caller); err != nil {
+		t.Fatal(err)
+	}
+	hangs, end := make(chan error), make(chan bool)
+	letGo := sync.OnceFunc(func() { close(end) })
+	t.Cleanup(letGo)
+	holds := OnThread(func() {
+		hangs <- seizeToEnd(cmd.Process.Pid, first)
+		<-end
+	})
+	if err := <-hangs; err != nil {
+		t.Fatal(err)
+	}
+	for name, seize := range map[string]func() error{
+		"seize": func() error { return Seize(caller, 0) },
+		"raw": func() error {
+			r := rawSeize{tid: caller}
+			Outside(&r)
+			return r.errno
+		},
+	} {
+		var err error
+		var traced bool
+		done := OnThread(func() {
+			alarm, aerr := NewAlarm()
+			if aerr != nil {
+				err = aerr
+				return
+			}
+			defer alarm.Close()
+			alarm.Set(Now() + int64(20*time.Millisecond))
+			err = seize()
+			traced = isTracee(caller)
+		})
+		select {
+		case <-done:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%s does not return", name)
+		}
+		if err != unix.EINTR || traced {
+			t.Errorf("%s: %v, traced: %v; want %v, false", name, err, traced, unix.EINTR)
+		}
+	}
+	letGo()
+	<-holds
+	if line, err := out.ReadString('\n'); strings.TrimSpace(line) != "ready" {
+		t.Errorf("the new program says %q (%v)", line, err)
+	}
 }
 
 // TestSeizeHeld does the same where the third thread stops before its exit. Nobody

@@ -26,7 +26,7 @@ type board interface {
 	Put(clocks.Thread) int
 	Remove(slot int) bool
 	Advise(slot int, a taking.Advice) bool
-	Met(slot int, n int64) (sampled, lost, refused bool)
+	Met(slot int, n int64) clocks.Meeting
 	Asked(slot int) int64
 	Holds(slot int, n int64) bool
 	Group(clock int32) int

@@ -40,12 +40,12 @@ func (b *scriptBoard) Remove(slot int) bool {
 	return true
 }
 
-func (b *scriptBoard) Advise(slot int, a taking.Advice) bool        { return !b.holds[slot] }
-func (b *scriptBoard) Met(int, int64) (sampled, lost, refused bool) { return false, false, false }
-func (b *scriptBoard) Asked(int) int64                              { return -1 }
-func (b *scriptBoard) Holds(int, int64) bool                        { return false }
-func (b *scriptBoard) Group(int32) int                              { return -1 }
-func (b *scriptBoard) Ungroup(int)                                  {}
+func (b *scriptBoard) Advise(slot int, a taking.Advice) bool { return !b.holds[slot] }
+func (b *scriptBoard) Met(int, int64) clocks.Meeting         { return clocks.NotMet }
+func (b *scriptBoard) Asked(int) int64                       { return -1 }
+func (b *scriptBoard) Holds(int, int64) bool                 { return false }
+func (b *scriptBoard) Group(int32) int                       { return -1 }
+func (b *scriptBoard) Ungroup(int)                           {}
 
 // pagemaps counts those of this process that it has open. (Tests before this one may have left some of others, which are closed later.)
 func pagemaps(t *testing.T) (n int) {

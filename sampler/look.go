@@ -271,15 +271,18 @@ func (l *lookout) runs(t *thread, n int64) {
 		return
 	}
 	if t.slot >= 0 {
-		sampled, lost, refused := l.listing.board.Met(t.slot, n)
-		switch {
-		case sampled:
-			return // a clock has asked it to stop
-		case lost:
+		switch l.listing.board.Met(t.slot, n) {
+		case clocks.Sampled:
+			return
+		case clocks.Lost:
 			l.book.Give(&t.line, n, ledger.NoRoom)
 			return
-		case refused:
+		case clocks.Refused:
 			l.refuse(t, n)
+			return
+		case clocks.Execs:
+			l.said.warn("process %d was in an execve that did not end for 10 ms or more: its threads could not be stopped then (try: cat /proc/%d/stack)", t.proc.pid, t.proc.pid)
+			l.book.Give(&t.line, n, ledger.NotStopped)
 			return
 		}
 	}

@@ -236,7 +236,7 @@ func (b *Bank) Busy() (busy bool) {
 	return busy
 }
 
-// Waits lists the threads that clocks have asked to stop, and that have not.
+// Waits lists the threads that clocks have asked to stop, and that have not. One that is being seized was not asked yet.
 func (b *Bank) Waits() (list []Asked) {
 	b.all(func(c *Clock) {
 		for i := range c.samples {

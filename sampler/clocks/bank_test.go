@@ -140,7 +140,7 @@ func TestBusy(t *testing.T) {
 		t.Error("the request was taken, and its clock is busy")
 	}
 	for i, c := range clocks {
-		c.samples[0].state.Store(filled)
+		c.samples[0].state.Store([]int32{free, ready, filled}[i]) // ready: that thread is being seized
 		c.samples[1].PID, c.samples[1].TID = 10*i, 10*i+1
 		c.samples[1].state.Store(asked)
 	}

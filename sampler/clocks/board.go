@@ -31,6 +31,7 @@ type Board struct {
 	slots     []Slot
 	most      int // numbers of clocks lie below it
 	early     early
+	execs     longExecs
 }
 
 // early is what is read shortly before ticks.
@@ -94,6 +95,43 @@ func (b *Board) Tell(k taking.Kernel) {
 	b.early.told.Store(k.Now())
 }
 
+// longExecs are processes that are in an execve(2) for which a seize would wait: of a file whose server does not answer. They are left alone
+// for a while. Each is a word: the id in pidBits, and until when, in milliseconds of CLOCK_MONOTONIC.
+type longExecs [16]atomic.Int64
+
+const (
+	pidBits = 22 // PID_MAX_LIMIT (include/linux/threads.h)
+	// execPause is for how long a process is left alone, in milliseconds.
+	execPause = 100
+)
+
+// has tells whether a process is to be left alone at a CLOCK_MONOTONIC time, in nanoseconds.
+//
+//go:nosplit
+//go:norace
+func (e *longExecs) has(pid int, now int64) bool {
+	for i := range e {
+		if w := e[i].Load(); int(w&(1<<pidBits-1)) == pid && now/1e6 < w>>pidBits {
+			return true
+		}
+	}
+	return false
+}
+
+// put has a process left alone from now on. If there are too many, one of the others is not any more.
+//
+//go:nosplit
+//go:norace
+func (e *longExecs) put(pid int, now int64) {
+	first := 0
+	for i := range e {
+		if e[i].Load()>>pidBits < e[first].Load()>>pidBits {
+			first = i
+		}
+	}
+	e[first].Store((now/1e6+execPause)<<pidBits | int64(pid))
+}
+
 // Slot is one thread on the board.
 type Slot struct {
 	// holder is 0 while nobody uses the fields below it, else whose number (a clock's, or
@@ -119,8 +157,7 @@ type Slot struct {
 	run     atomic.Int64 // run time as last read
 	stood   atomic.Int64 // CPU time of its process before that
 	sampled atomic.Int64 // last tick at which a clock asked for it
-	lost    atomic.Int64 // last tick at which it was met, and there was no buffer
-	refused atomic.Int64 // last tick at which it was met, and may not be traced
+	vain    atomic.Int64 // last tick at which it was met in vain, and why: see vain
 }
 
 // kin is what is read of all threads of a process at once.
@@ -180,8 +217,7 @@ func (b *Board) fill(s *Slot, t *Thread) {
 	s.run.Store(t.Run)
 	s.stood.Store(-1)
 	s.sampled.Store(-1)
-	s.lost.Store(-1)
-	s.refused.Store(-1)
+	s.vain.Store(-1)
 	s.used = true
 	s.give()
 }
@@ -214,10 +250,36 @@ func (b *Board) Advise(i int, a taking.Advice) bool {
 }
 
 // Met tells what clocks did with a thread at tick n.
-func (b *Board) Met(i int, n int64) (sampled, lost, refused bool) {
+func (b *Board) Met(i int, n int64) Meeting {
 	s := &b.slots[i]
-	return s.sampled.Load() == n, s.lost.Load() == n, s.refused.Load() == n
+	if s.sampled.Load() == n {
+		return Sampled
+	}
+	if v := s.vain.Load(); v>>meetingBits == n {
+		return Meeting(v & (1<<meetingBits - 1))
+	}
+	return NotMet
 }
+
+// meetingBits is how many bits a Meeting takes.
+const meetingBits = 3
+
+// vain is a tick at which a thread was met in vain, and why, in one word.
+//
+//go:nosplit
+//go:norace
+func vain(n int64, why Meeting) int64 { return n<<meetingBits | int64(why) }
+
+// Meeting is what becomes of a thread at a tick.
+type Meeting int
+
+const (
+	NotMet  Meeting = iota
+	Sampled         // a clock has asked it to stop, or has read it
+	Lost            // there was no buffer
+	Refused         // it may not be traced
+	Execs           // its process was in an execve(2) that does not end, so that nobody can stop its threads
+)
 
 // Holds tells whether a clock may have stopped a thread at tick n: it has it now, or has had it.
 func (b *Board) Holds(i int, n int64) bool {

@@ -71,13 +71,12 @@ func TestBoardFill(t *testing.T) {
 	b.Put(Thread{})
 	s := &b.slots[0]
 	s.exactRun, s.exactAt = 1, 2
-	for n, f := range []func(){func() { s.sampled.Store(3) }, func() { s.lost.Store(3) }, func() { s.refused.Store(3) }} {
+	for n, f := range []func(){func() { s.sampled.Store(3) }, func() { s.vain.Store(vain(3, Lost)) }, func() { s.vain.Store(vain(3, Refused)) }, func() { s.vain.Store(vain(3, Execs)) }} {
 		f()
-		sampled, lost, refused := b.Met(0, 3)
-		if sampled != (n == 0) || lost != (n == 1) || refused != (n == 2) {
-			t.Errorf("met: %t, %t, %t after %d", sampled, lost, refused, n)
+		if got, want := b.Met(0, 3), []Meeting{Sampled, Lost, Refused, Execs}[n]; got != want {
+			t.Errorf("met: %d, want %d", got, want)
 		}
-		if sampled, lost, refused := b.Met(0, 4); sampled || lost || refused {
+		if b.Met(0, 4) != NotMet {
 			t.Error("met at a tick that was not")
 		}
 		if asked := b.Asked(0); n == 0 && asked != 3 {
@@ -86,7 +85,7 @@ func TestBoardFill(t *testing.T) {
 		b.Remove(0)
 		b.Put(Thread{TID: 2, PID: 3, Sched: 4, Stat: 5, Debug: 6, Pages: 7, Advice: taking.Advice{Beyond: 8}, Run: 10})
 		for tick := range int64(5) {
-			if sampled, lost, refused := b.Met(0, tick); sampled || lost || refused {
+			if b.Met(0, tick) != NotMet {
 				t.Errorf("a new thread was met at tick %d", tick)
 			}
 		}

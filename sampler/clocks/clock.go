@@ -53,6 +53,7 @@ func (m *Sample) Taken() int64 {
 
 const (
 	free   = iota // the clock may use it
+	ready         // the clock is about to use it, and has asked nobody yet
 	asked         // waits for a stop
 	filled        // the coordinator's
 )
@@ -75,7 +76,7 @@ type Clock struct {
 	last    int   // slot that was met at the last tick
 	apart   int64 // how long the last thread has taken to stop, nanoseconds
 	out     int   // samples that wait for a stop
-	seized  bool  // it may have tracees
+	seizes  seizer
 	up      wakeUp
 	samples []Sample
 	picked  pick
@@ -120,6 +121,12 @@ type wakeUp struct {
 	doubt, behind bool
 }
 
+// seizer seizes threads.
+type seizer struct {
+	alarm *ptrace.Alarm // nil: there is none
+	any   bool          // there may be tracees
+}
+
 // seen is what a clock has read of groups, at the wake-up at of each: the CPU time, -1 if nobody of it has run since before the tick.
 type seen struct{ at, ran [maxGroups]int64 }
 
@@ -153,7 +160,7 @@ func (c *Clock) Outside() {
 	}
 	b := c.board
 	for !c.quit.Load() {
-		if c.seized && c.out == 0 {
+		if c.seizes.any && c.out == 0 {
 			c.clear()
 		}
 		c.up.due = max(b.Start+(c.tick+1)*b.Interval+c.phase, c.rest.Load(), c.up.again)
@@ -298,7 +305,7 @@ func (c *Clock) clear() {
 	for {
 		who, status, errno := c.k.Wait(0, false)
 		if errno != unix.EINTR {
-			c.seized = errno == 0
+			c.seizes.any = errno == 0
 		}
 		if who == 0 {
 			return
@@ -499,7 +506,7 @@ func (v *seen) since(b *Board, k taking.Kernel, group int, wake, told int64) int
 func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 	i := c.room(&s.Advice)
 	if i < 0 {
-		s.lost.Store(n)
+		s.vain.Store(vain(n, Lost))
 		s.give()
 		return true
 	}
@@ -526,7 +533,7 @@ func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 	return true
 }
 
-// room takes a sample that is free, with as much room as the advice asks for, if there is such a
+// room takes a sample that is free and makes it ready, with as much room as the advice asks for, if there is such a
 // one. -1: there is none at all.
 //
 //go:nosplit
@@ -541,17 +548,41 @@ func (c *Clock) room(a *taking.Advice) int {
 		if m.state.Load() != free {
 			continue
 		}
-		if len(m.Stack) >= want && len(m.Beyond) >= a.Beyond && m.state.CompareAndSwap(free, asked) {
+		if len(m.Stack) >= want && len(m.Beyond) >= a.Beyond && m.state.CompareAndSwap(free, ready) {
 			return i
 		}
 		if best < 0 || len(m.Stack) > len(c.samples[best].Stack) {
 			best = i
 		}
 	}
-	if best >= 0 && !c.samples[best].state.CompareAndSwap(free, asked) {
+	if best >= 0 && !c.samples[best].state.CompareAndSwap(free, ready) {
 		return -1 // the coordinator gives it more room
 	}
 	return best
+}
+
+// seizeAtMost is for how long a seize may wait for an exec, in nanoseconds. An exec takes less, if its files are at hand; meanwhile the
+// clock answers nobody.
+const seizeAtMost = 10_000_000
+
+// seize seizes a thread. EINTR: its process is in an exec that does not end, or the clock is to.
+//
+//go:nosplit
+//go:norace
+func (z *seizer) seize(k taking.Kernel, id int, quit *atomic.Bool) unix.Errno {
+	end := k.Now() + seizeAtMost
+	if z.alarm != nil {
+		k.Alarm(z.alarm, end)
+	}
+	errno := k.Seize(id)
+	for errno == unix.EINTR && k.Now() < end && !quit.Load() { // it was only nudged
+		errno = k.Seize(id)
+	}
+	if z.alarm != nil {
+		k.Alarm(z.alarm, 0)
+	}
+	z.any = z.any || errno == 0
+	return errno
 }
 
 // ask requests the stop of the thread in slot s, which c holds, and takes it.
@@ -559,9 +590,14 @@ func (c *Clock) room(a *taking.Advice) int {
 //go:nosplit
 //go:norace
 func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
+	if c.board.execs.has(s.PID, wake) {
+		s.vain.Store(vain(n, Execs))
+		s.give()
+		return
+	}
 	i := c.room(&s.Advice)
 	if i < 0 {
-		s.lost.Store(n)
+		s.vain.Store(vain(n, Lost))
 		s.give()
 		return
 	}
@@ -572,9 +608,8 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	}
 	c.since.Store(wake)
 	id := s.TID
-	errno := c.k.Seize(id)
+	errno := c.seizes.seize(c.k, id, &c.quit)
 	if errno == 0 {
-		c.seized = true
 		if errno = c.k.Interrupt(id); errno == unix.ESRCH {
 			// It was calling exec: the kernel has had us wait for that (cred_guard_mutex: ptrace_attach, kernel/ptrace.c).
 			id = s.PID
@@ -582,8 +617,12 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 		}
 	}
 	if errno != 0 {
-		if errno == unix.EPERM {
-			s.refused.Store(n)
+		switch errno {
+		case unix.EPERM:
+			s.vain.Store(vain(n, Refused))
+		case unix.EINTR:
+			s.vain.Store(vain(n, Execs))
+			c.board.execs.put(s.PID, c.k.Now())
 		}
 		c.since.Store(0)
 		m.state.Store(free)
@@ -627,6 +666,7 @@ func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
 	m.Asked, m.RunAsked, m.WaitAsked = k.Now(), p.run, p.wait
 	m.id, m.Moved, m.Gone, m.waits, m.Asleep = s.TID, false, false, false, false
 	s.sampled.Store(n)
+	m.state.Store(asked)
 }
 
 // stopped takes a sample of a thread that reports, and lets it go. It stays asked for if it has called exec, and

@@ -510,8 +510,8 @@ func TestPeek(t *testing.T) {
 		if ok := c.peek(slot, &p, 6, 999); ok != tt.ok {
 			t.Errorf("%s: answered %t", tt.name, ok)
 		}
-		if s.seizes != 0 || slot.holder.Load() != 0 || (slot.sampled.Load() == 6) != tt.want || (slot.lost.Load() == 6) != tt.lost {
-			t.Errorf("%s: %d seizes, held by %d, sampled at %d, lost at %d", tt.name, s.seizes, slot.holder.Load(), slot.sampled.Load(), slot.lost.Load())
+		if s.seizes != 0 || slot.holder.Load() != 0 || (slot.sampled.Load() == 6) != tt.want || (b.Met(0, 6) == Lost) != tt.lost {
+			t.Errorf("%s: %d seizes, held by %d, sampled at %d, met %d", tt.name, s.seizes, slot.holder.Load(), slot.sampled.Load(), b.Met(0, 6))
 		}
 		if !tt.want {
 			if !tt.lost && m.state.Load() != free {
@@ -560,7 +560,7 @@ func TestRoom(t *testing.T) {
 		for i, s := range tt.samples {
 			want := s.state
 			if i == tt.get {
-				want = asked
+				want = ready
 			}
 			if got := c.samples[i].state.Load(); got != want {
 				t.Errorf("%s: sample %d is in state %d", tt.name, i, got)
@@ -600,10 +600,10 @@ func TestAsk(t *testing.T) {
 		p := &c.picked
 		*p = pick{slot: 0, run: 400, wait: 50}
 		c.ask(slot, p, 6, 999)
-		refused := slot.refused.Load() == 6
+		met := b.Met(0, 6)
 		made := a.deaf == 0 && a.does != refuses && a.does != vanishes
-		if refused != tt.refused || made != (slot.sampled.Load() == 6) || slot.lost.Load() != -1 {
-			t.Errorf("%s: refused %t, sampled at %d, lost at %d", tt.name, refused, slot.sampled.Load(), slot.lost.Load())
+		if (met == Refused) != tt.refused || made != (met == Sampled) || met == Lost {
+			t.Errorf("%s: met %d", tt.name, met)
 		}
 		state, holder, out := int32(filled), int32(0), 0
 		switch {
@@ -624,6 +624,72 @@ func TestAsk(t *testing.T) {
 		if m.TID != 7 || m.PID != 107 || m.Slot != 0 || m.Tick != 6 || m.Wake != 999 || m.RunAsked != 400 || m.WaitAsked != 50 || m.Asked <= 1e9 || m.Gone || m.waits != tt.queued {
 			t.Errorf("%s: %v", tt.name, m)
 		}
+	}
+}
+
+// TestLongExec: a seize that waits for an exec ends after 10 ms, whether or not the clock is nudged, or with the clock; and its process is left
+// alone for 0.1 s, not others.
+func TestLongExec(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		nudges  int64
+		quit    bool
+		seizes  int
+		seconds float64
+	}{
+		{"alarm", 0, false, 1, 0.01},
+		{"nudged", 1000 * us, false, 10, 0.01},
+		{"ends", 1000 * us, true, 1, 0.001},
+	} {
+		s, b, c := desk(t, 2, &actor{tid: 7, does: hangs, state: 'R'}, &actor{tid: 8, state: 'R'})
+		s.step, s.nudges = 0, tt.nudges
+		c.quit.Store(tt.quit)
+		ask := func(i int, n int64) (seizes int) {
+			t.Helper()
+			before := s.hung + s.seizes
+			b.slots[i].take(1)
+			c.ask(&b.slots[i], &pick{slot: i}, n, s.now)
+			if c.since.Load() != 0 || b.slots[i].holder.Load() != 0 || s.alarm != 0 || len(bankOf(c).Waits()) != 0 {
+				t.Errorf("%s: asks since %d, held by %d, alarm at %d", tt.name, c.since.Load(), b.slots[i].holder.Load(), s.alarm)
+			}
+			return s.hung + s.seizes - before
+		}
+		begun := s.now
+		if got, took := ask(0, 3), float64(s.now-begun)/1e9; got != tt.seizes || took != tt.seconds || b.Met(0, 3) != Execs {
+			t.Errorf("%s: %d seizes in %v s, met %d; want %d in %v", tt.name, got, took, b.Met(0, 3), tt.seizes, tt.seconds)
+		}
+		c.quit.Store(false)
+		s.now += 99_000 * us
+		if got := ask(0, 4); got != 0 || b.Met(0, 4) != Execs {
+			t.Errorf("%s: %d seizes, met %d within 0.1 s", tt.name, got, b.Met(0, 4))
+		}
+		if got := ask(1, 4); got != 1 || b.Met(1, 4) != Sampled {
+			t.Errorf("%s: %d seizes of another process, met %d", tt.name, got, b.Met(1, 4))
+		}
+		s.now += 2_000 * us
+		if ask(0, 5) == 0 {
+			t.Errorf("%s: no seize after 0.1 s", tt.name)
+		}
+	}
+}
+
+// bankOf is a bank of one clock.
+func bankOf(c *Clock) *Bank { return &Bank{clocks: map[int]*Clock{0: c}} }
+
+// TestLongExecs: of more processes than there is room for the latest are left alone, whatever their ids.
+func TestLongExecs(t *testing.T) {
+	var e longExecs
+	const most = 1<<pidBits - 1
+	for i := range 20 {
+		e.put(most-i, int64(i)*1e6)
+	}
+	for i := range 20 {
+		if got := e.has(most-i, 50e6); got != (i >= 4) {
+			t.Errorf("process %d of 20: left alone %t", i, got)
+		}
+	}
+	if e.has(most-19, 119e6) || !e.has(most-19, 118e6) || e.has(0, 0) {
+		t.Error("want 100 ms")
 	}
 }
 

@@ -34,11 +34,12 @@ const (
 	execs                     // it is in execve(2), for which a seize waits, and has the id of its process then
 	execsLater                // it is so when it was asked to stop
 	dies                      // it stops, and is killed then
+	hangs                     // its process is in execve(2), for which a seize waits until an alarm
 	conducts
 )
 
 func (c conduct) String() string {
-	return [...]string{"stops", "wanders", "strays", "lingers", "queues", "ends", "signalled", "grouped", "vanishes", "refuses", "replaced", "unwaitable", "execs", "execsLater", "dies"}[c]
+	return [...]string{"stops", "wanders", "strays", "lingers", "queues", "ends", "signalled", "grouped", "vanishes", "refuses", "replaced", "unwaitable", "execs", "execsLater", "dies", "hangs"}[c]
 }
 
 // actor is a thread of the script.
@@ -68,6 +69,7 @@ type script struct {
 	actors        map[int]*actor
 	owners        map[int]*actor // by the thread at the beginning, whose files are open
 	seizes        int
+	hung          int         // seizes in vain
 	releases      map[int]int // signals passed on, by thread
 	released      int
 	asleep        func()             // the clock has slept
@@ -91,6 +93,8 @@ type script struct {
 	spent         map[int32]int64 // what CPU clocks tell; -1: nothing
 	asked         []int32         // which were asked
 	passes        int64           // nanoseconds from a look at the clock to the next
+	alarm         int64           // when it rings
+	nudges        int64           // nanoseconds after which a seize is nudged, 0: never
 }
 
 // newScript is a script of these threads. It begins one second after the machine.
@@ -182,6 +186,17 @@ func (s *script) Seize(tid int) unix.Errno {
 		return unix.ESRCH
 	case a.does == refuses:
 		return unix.EPERM
+	case a.does == hangs:
+		s.hung++
+		switch {
+		case s.nudges > 0:
+			s.now += s.nudges
+		case s.alarm == 0:
+			s.t.Fatal("a seize waits for ever")
+		default:
+			s.now = max(s.now, s.alarm)
+		}
+		return unix.EINTR
 	}
 	s.seizes++
 	a.tracee = true
@@ -190,6 +205,8 @@ func (s *script) Seize(tid int) unix.Errno {
 	}
 	return 0
 }
+
+func (s *script) Alarm(_ *ptrace.Alarm, at int64) { s.alarm = at }
 
 func (s *script) Interrupt(tid int) unix.Errno {
 	s.note("interrupt %d", tid)
@@ -452,7 +469,7 @@ func desk(t *testing.T, samples int, actors ...*actor) (*script, *Board, *Clock)
 		f := 10 * a.tid
 		b.Put(Thread{TID: a.tid, PID: pidOf(a.tid), Sched: f + fileSched, Stat: f + fileStat, Debug: f + fileDebug, Call: f + fileCall, Pages: f + filePages, Run: a.run})
 	}
-	c := &Clock{cpu: 0, who: 1, board: b, k: s, last: -1, tick: -1, samples: make([]Sample, samples)}
+	c := &Clock{cpu: 0, who: 1, board: b, k: s, last: -1, tick: -1, samples: make([]Sample, samples), seizes: seizer{alarm: new(ptrace.Alarm)}}
 	for i := range c.samples {
 		c.samples[i].Regs, c.samples[i].Stack = make([]byte, regs.PrstatusMaxBytes), make([]byte, 4096)
 	}
@@ -522,7 +539,8 @@ func TestConducts(t *testing.T) {
 			a := &actor{tid: 7, does: c, state: 'R'}
 			a.patience = 3
 			s, b, list := play(t, ticks, 4, []*actor{a}, nil)
-			sampled, lost, refused := b.Met(0, ticks-1)
+			met := b.Met(0, ticks-1)
+			sampled, lost, refused := met == Sampled, met == Lost, met == Refused
 			switch c {
 			case vanishes:
 				if len(list) != 0 || sampled || refused {
@@ -532,6 +550,11 @@ func TestConducts(t *testing.T) {
 			case refuses:
 				if len(list) != 0 || sampled || !refused {
 					t.Errorf("%d samples, sampled %t, refused %t of a thread that may not be traced", len(list), sampled, refused)
+				}
+				return
+			case hangs:
+				if len(list) != 0 || met != Execs || s.seizes != 0 || s.hung != 1 {
+					t.Errorf("%d samples, met %d, %d seizes, %d in vain of a thread that cannot be seized; the process is to be left alone for 0.1 s", len(list), met, s.seizes, s.hung)
 				}
 				return
 			case queues:
@@ -630,12 +653,12 @@ func TestMetOnce(t *testing.T) {
 	if got := ticksOf(list); fmt.Sprint(got) != "[0 1 4 5 6 7]" || s.seizes != 6 {
 		t.Errorf("sampled at ticks %v by %d stops, want all but 2 and 3", got, s.seizes)
 	}
-	if sampled, _, _ := b.Met(0, ticks-1); !sampled {
+	if b.Met(0, ticks-1) != Sampled {
 		t.Error("the board does not know of the last sample")
 	}
 	s, b, list = play(t, ticks, 0, []*actor{{tid: 7, state: 'R'}}, nil)
-	if _, lost, _ := b.Met(0, ticks-1); len(list) != 0 || s.seizes != 0 || !lost {
-		t.Errorf("%d samples, %d stops without room, lost %t", len(list), s.seizes, lost)
+	if met := b.Met(0, ticks-1); len(list) != 0 || s.seizes != 0 || met != Lost {
+		t.Errorf("%d samples, %d stops without room, met %d", len(list), s.seizes, met)
 	}
 }
 

@@ -67,6 +67,9 @@ func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, den
 		if c.self > 0 {
 			unix.Close(c.self)
 		}
+		if c.seizes.alarm != nil {
+			c.seizes.alarm.Close()
+		}
 	})
 	<-ready
 	if err != nil {
@@ -80,6 +83,7 @@ func (c *Clock) prepare(nice bool) (denied, err error) {
 	if err := ptrace.Interruptible(); err != nil {
 		return nil, err
 	}
+	c.seizes.alarm, _ = ptrace.NewAlarm() // without one (ulimit -i) clocks of CPUs are nudged
 	if c.cpu != Anywhere {
 		c.mask[c.cpu/64] = 1 << (c.cpu % 64)
 	}

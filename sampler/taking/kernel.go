@@ -15,7 +15,8 @@ type Kernel interface {
 	Bind(cpus []uint64) unix.Errno // the calling thread, to these CPUs: sched_setaffinity(2)
 	Sleep(until int64)             // CLOCK_MONOTONIC; or until a signal is handled
 	Park(addr *uint32, val uint32)
-	Seize(tid int) unix.Errno
+	Seize(tid int) unix.Errno        // EINTR: an alarm has rung before
+	Alarm(a *ptrace.Alarm, at int64) // of the calling thread: it rings at that CLOCK_MONOTONIC time, 0: not at all
 	Interrupt(tid int) unix.Errno
 	Wait(tid int, block bool) (who int, status uint32, errno unix.Errno)
 	Reap(tid int) bool
@@ -64,6 +65,10 @@ func (*Live) Park(addr *uint32, val uint32) { ptrace.RawPark(addr, val) }
 //go:nosplit
 //go:norace
 func (*Live) Seize(tid int) unix.Errno { return ptrace.RawSeize(tid) }
+
+//go:nosplit
+//go:norace
+func (*Live) Alarm(a *ptrace.Alarm, at int64) { ptrace.RawAlarm(a, at) }
 
 //go:nosplit
 //go:norace
