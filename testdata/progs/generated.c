@@ -12,6 +12,7 @@
 //	                 called by alpha_outer and calls alpha_leaf, the second is called by beta_outer and calls
 //	                 beta_leaf; its frame is larger
 //	generated turns MS  the same, told of by two entries in turn
+//	generated untold MS  the same, not told of
 //
 // x86-64.
 
@@ -144,8 +145,8 @@ __attribute__((noipa)) void beta_leaf(void) { while (go); }
 OUTER(alpha)
 OUTER(beta)
 
-// swap never ends. with is how many entries there are.
-static void swap(char *code, int with)
+// swap never ends. with is how many entries there are, 0 for none.
+static void swap(char *code, unsigned with)
 {
 	pthread_t thread;
 	if (pthread_create(&thread, 0, clock_thread, 0))
@@ -158,8 +159,11 @@ static void swap(char *code, int with)
 		__jit_debug_register_code();
 		memcpy(code, from, size);
 		describe(code, 64, n % 2 ? 96 : 48);
-		struct entry *e = &entries[n % with];
-		*e = (struct entry){0, 0, &image, sizeof image};
+		struct entry *e = 0;
+		if (with) {
+			e = &entries[n % with];
+			*e = (struct entry){0, 0, &image, sizeof image};
+		}
 		__jit_debug_descriptor.action = 1; // JIT_REGISTER_FN
 		__jit_debug_descriptor.relevant = __jit_debug_descriptor.first = e;
 		__jit_debug_register_code();
@@ -184,7 +188,7 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	if (argc > 2) {
 		stay.tv_nsec = atol(argv[2]) * 1000000;
-		swap(code, mode[0] == 't' ? 2 : 1);
+		swap(code, mode[0] == 'u' ? 0 : mode[0] == 't' ? 2 : 1);
 	}
 	return outer((int (*)(void))code);
 }
