@@ -149,6 +149,7 @@ func (d *dumper) run() error {
 		if err != nil {
 			return fmt.Errorf("dump %d: %w", pid, err)
 		}
+		d.pipe.targets.of(pid).past.once = true
 		d.pages[pid] = d.fs.OpenPagemap(pid)
 		defer d.pages[pid].Close()
 		slices.Sort(ids)

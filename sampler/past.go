@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -25,6 +26,8 @@ import (
 //     have come and gone of whose address that was never seen before.
 //   - Nor is it, between looks however far apart, for objects that have stayed for so
 //     long (settled) or stay always (module.Code.Fixed).
+//   - Generated code has come and gone if the program has told otherwise of it. If it ever has, looks must be close together; if
+//     it often does (module.Code.Retold), even closer.
 //
 // Where that does not hold, the stack is cut before the frame.
 
@@ -32,6 +35,11 @@ const (
 	// closeLooks is little more than the time between two looks of a pipeline at its
 	// inbox (lookEvery).
 	closeLooks = 18 * time.Millisecond
+	// quickLooks is little more than the time between two looks at a thread that has not run: nothing that often
+	// changes is known to have come and gone again.
+	quickLooks = time.Millisecond
+	// apartForEver stands for a look that is missing.
+	apartForEver = time.Duration(math.MaxInt64)
 	// settled is how long an object has been looked at before it is believed to stay.
 	settled = time.Second
 	// stampSlack: a capture bears the time at which it was sent, after its thread
@@ -48,6 +56,7 @@ type past struct {
 	moved   bool          // objects came and went
 	calm    time.Duration // when code was last new
 	over    bool          // the process has ended or is another program
+	once    bool          // there are no later captures: how often code is told otherwise is not waited for
 }
 
 // look is one comparison of the objects of a process with its memory.
@@ -236,10 +245,11 @@ func (h *past) doubtful(s Place, at span, pc uint64, start time.Time) bool {
 			return true
 		}
 	}
-	quiet, close := h.around(at)
+	quiet, apart := h.around(at)
+	close := apart <= closeLooks
 	code, ok := s.CodeAt(pc)
 	switch {
-	case moved && !quiet:
+	case moved && !quiet, apart > h.needed(code.Retold):
 		return true
 	case !ok || code.Module == nil || code.Fixed || code.Proven && (quiet || close):
 		return false
@@ -247,9 +257,20 @@ func (h *past) doubtful(s Place, at span, pc uint64, start time.Time) bool {
 	return start.Add(at.first).Sub(code.Since) < settled
 }
 
+// needed is how far apart looks at generated code may be.
+func (h *past) needed(r module.Retold) time.Duration {
+	switch {
+	case r == module.Often, r == module.New && !h.once:
+		return quickLooks
+	case r == module.Seldom:
+		return closeLooks
+	}
+	return apartForEver
+}
+
 // around tells what is known of the time between the looks before and after
-// another: quiet, that the process had no page fault; close, that it was short.
-func (h *past) around(at span) (quiet, close bool) {
+// another: quiet, that the process had no page fault; apart, how long it was.
+func (h *past) around(at span) (quiet bool, apart time.Duration) {
 	var before *look
 	for i := range h.looks {
 		l := &h.looks[i]
@@ -260,9 +281,12 @@ func (h *past) around(at span) (quiet, close bool) {
 			continue
 		}
 		if before == nil {
-			return false, false
+			return false, apartForEver
 		}
-		return before == l || before.counted && l.counted && before.faults == l.faults, l.began-before.ended <= closeLooks
+		return before == l || before.counted && l.counted && before.faults == l.faults, l.began - before.ended
 	}
-	return false, h.over // nothing more can be known
+	if h.over {
+		return false, closeLooks // nothing more can be known
+	}
+	return false, apartForEver
 }

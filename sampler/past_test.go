@@ -14,6 +14,7 @@ type pastSpace struct {
 	changes []module.Change
 	moved   bool
 	fixed   bool
+	retold  module.Retold
 	since   time.Time
 }
 
@@ -24,7 +25,7 @@ func (s *pastSpace) Changes() []module.Change {
 }
 func (s *pastSpace) Moved(pc uint64) bool { return s.moved && pc>>12 == 1 }
 func (s *pastSpace) CodeAt(pc uint64) (module.Code, bool) {
-	return module.Code{Start: 0x1000, End: 0x2000, Module: new(module.Module), Since: s.since, Proven: true, Fixed: s.fixed}, pc>>12 == 1
+	return module.Code{Start: 0x1000, End: 0x2000, Module: new(module.Module), Since: s.since, Proven: true, Fixed: s.fixed, Retold: s.retold}, pc>>12 == 1
 }
 
 // TestDoubt: when the code at an address may have been other code at the moment of a
@@ -45,6 +46,7 @@ func TestDoubt(t *testing.T) {
 		nowhere bool // the address is elsewhere, where nothing has changed
 		fixed   bool // the library stays as long as the program
 		still   bool // no object of the process was ever replaced
+		retold  module.Retold
 	}{
 		{name: "looks close together", past: past{looks: []look{at(40, 1), at(52, 2)}}},
 		{name: "looks far apart", past: past{looks: []look{at(10, 1), at(52, 2)}}, doubt: true},
@@ -73,12 +75,20 @@ func TestDoubt(t *testing.T) {
 		{name: "new where others were", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(40, 53, false)}, moved: true, doubt: true},
 		{name: "new since a look behind it", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(52, 60, false)}, doubt: true},
 		{name: "replaced elsewhere", past: past{looks: []look{at(10, 1), at(52, 2)}, changes: changed(40, 53, true)}, moved: true, nowhere: true},
+		{name: "retold at times, looks close together", past: past{looks: []look{at(40, 1), at(52, 2)}}, retold: module.Seldom},
+		{name: "retold at times, looks far apart", past: past{looks: []look{at(10, 1), at(52, 1)}}, retold: module.Seldom, doubt: true},
+		{name: "retold at times, the process has ended", past: past{looks: []look{at(40, 1)}, over: true}, retold: module.Seldom},
+		{name: "retold often, looks close together", past: past{looks: []look{at(40, 1), at(52, 1)}}, retold: module.Often, doubt: true},
+		{name: "retold often, looks right before and after", past: past{looks: []look{at(48, 1), at(50, 1)}}, retold: module.Often},
+		{name: "retold often, the process has ended", past: past{looks: []look{at(40, 1)}, over: true}, retold: module.Often, doubt: true},
+		{name: "told just now", past: past{looks: []look{at(40, 1), at(52, 1)}}, retold: module.New, doubt: true},
+		{name: "told just now, to who asks but once", past: past{looks: []look{at(40, 1), at(52, 1)}, once: true}, retold: module.New},
 		{name: "older than what is remembered", past: past{looks: []look{at(40, 1), at(52, 1)}, lost: ms(60)}, doubt: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			start := time.Unix(1000, 0)
-			s := &pastSpace{moved: tt.moved, fixed: tt.fixed, since: start.Add(ms(tt.since))}
+			s := &pastSpace{moved: tt.moved, fixed: tt.fixed, retold: tt.retold, since: start.Add(ms(tt.since))}
 			pc := uint64(0x1234)
 			tt.past.moved = !tt.still
 			if tt.nowhere {

@@ -8,8 +8,8 @@ import (
 // Change is a part of the address space that is other code now than it was before.
 type Change struct {
 	Start, End uint64
-	// Replaced: an object had it before, which is not there any more. Else there
-	// was none, or no code at all.
+	// Replaced: an object had it before, which is not there any more, or the program told otherwise of the code there.
+	// Else there was none, or no code at all.
 	Replaced bool
 }
 
@@ -34,7 +34,10 @@ func (s *Space) compare(code []codeRange) {
 		end := min(wasEnd, isEnd)
 		switch {
 		case !was.same(is):
-			s.change(Change{at, end, was != nil && was.mod != nil})
+			if was != nil && was.mod != nil {
+				s.move(region{at, end - at})
+			}
+			s.note(Change{at, end, was != nil && was.mod != nil})
 		case is != nil && at == is.start:
 			is.since = was.since
 		}
@@ -70,11 +73,8 @@ func (r *codeRange) same(q *codeRange) bool {
 	return a == b || a.obj.key == b.obj.key && a.Bias == b.Bias && a.Path == b.Path
 }
 
-// change notes c. When there are too many, the last one grows.
-func (s *Space) change(c Change) {
-	if c.Replaced {
-		s.move(region{c.Start, c.End - c.Start})
-	}
+// note notes c. When there are too many, the last one grows.
+func (s *Space) note(c Change) {
 	if n := len(s.changes); n >= maxChanges {
 		last := &s.changes[n-1]
 		last.Start, last.End = min(last.Start, c.Start), max(last.End, c.End)
@@ -117,6 +117,53 @@ type Code struct {
 	Proven bool
 	// Fixed: the module is there for as long as the program, see [Space.fixed].
 	Fixed bool
+	// Retold is how often the program tells otherwise of code of no object, or changes it where it was followed.
+	Retold Retold
+}
+
+// Retold is how often a program tells otherwise of its generated code. That leaves no trace behind: told A, then B, then A
+// again is seen only by who looks in between.
+type Retold uint8
+
+const (
+	Never Retold = iota
+	New          // it has told for so short a time that nobody can know
+	Seldom
+	Often // or more often than can be seen
+)
+
+// retold is when a program was seen to tell for the first time, and to have told otherwise.
+type retold struct {
+	first, last, often time.Time
+	looks, quiet       int // since first and since last
+}
+
+const (
+	// retoldOften: changes that are seen so soon after one another, or after so few looks, may be some of many. Of what changes
+	// all the time, every other look sees it.
+	retoldOften = 100 * time.Millisecond
+	retoldLooks = 5
+	// retoldLong is for how long a program is taken to go on so.
+	retoldLong = 10 * time.Second
+)
+
+func (r *retold) note(now time.Time) {
+	if now.Sub(r.last) < retoldOften || !r.last.IsZero() && r.quiet < retoldLooks {
+		r.often = now
+	}
+	r.last, r.quiet = now, 0
+}
+
+func (r *retold) at(now time.Time) Retold {
+	switch {
+	case now.Sub(r.often) < retoldLong:
+		return Often
+	case now.Sub(r.first) < retoldOften || !r.first.IsZero() && r.looks < 2*retoldLooks:
+		return New
+	case r.last.IsZero():
+		return Never
+	}
+	return Seldom
 }
 
 // CodeAt returns the executable mapping at pc. The mappings are not read anew.
@@ -126,7 +173,11 @@ func (s *Space) CodeAt(pc uint64) (Code, bool) {
 		return Code{}, false
 	}
 	if r.mod == nil {
-		return Code{Start: r.start, End: r.end, Since: r.since, Proven: true}, true
+		often := s.jit.retold.at(s.opt.Now())
+		if p := s.free.pages[pc/pageBytes*pageBytes]; p != nil {
+			often = max(often, p.retold.at(s.opt.Now()))
+		}
+		return Code{Start: r.start, End: r.end, Since: r.since, Proven: true, Retold: often}, true
 	}
-	return Code{r.start, r.end, r.mod, r.since, r.mod.proven, s.fixed(r.mod)}, true
+	return Code{Start: r.start, End: r.end, Module: r.mod, Since: r.since, Proven: r.mod.proven, Fixed: s.fixed(r.mod)}, true
 }

@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"sfsample/regs"
@@ -28,28 +29,49 @@ const (
 	maxJITBytes   = 16 << 20 // of all
 	// jitEvery is how often the list is read for want of an address.
 	jitEvery = 100 * time.Millisecond
+	// jitRest and jitByteRest are for how long there is rest for each entry and byte that was read: some twenty times as long as that takes.
+	jitRest     = 200 * time.Microsecond
+	jitByteRest = 10 * time.Nanosecond
+	// maxJITPieces and maxJITWatched bound what is compared with memory at each look: what comes first in a list has come last.
+	maxJITPieces  = 1024      // what one call reads (UIO_MAXIOV)
+	maxJITWatched = 256 << 10 // bytes
+	// maxJITEager is in how many objects a list is looked for before somebody asks.
+	maxJITEager = 64
+	// maxJITNews bounds the images whose coming or going is noted apart.
+	maxJITNews = 64
 )
 
 // jitCode is what a process tells of its generated code.
 type jitCode struct {
-	looked map[*Module]bool
-	gen    uint64 // of the mappings that were looked through
-	lists  []jitList
-	images []jitImage
-	read   time.Time // when the images were read; zero: not yet
+	looked  map[*Module]bool
+	gen     uint64 // of the mappings that were looked through
+	lists   []jitList
+	images  []jitImage
+	read    time.Time     // when the images were read; zero: not yet
+	rest    time.Duration // from then on, in which a change does not have them read
+	stale   bool          // they are not what the program tells by now
+	watched []Range       // what tells whether the images are still what they were,
+	was     []byte        // and what it was
+	now     []byte        // kept for its memory
+	retold  retold
 }
 
 // jitList is a descriptor in memory.
 type jitList struct {
-	mod   *Module
-	addr  uint64
-	state []byte // what it held when its images were read
+	mod  *Module
+	addr uint64
 }
 
-// jitImage tells of code from start on.
+// jitImage tells of code.
 type jitImage struct {
-	start, end uint64
-	table      *ehframe.Table
+	jitKey
+	table *ehframe.Table
+}
+
+// jitKey is all that rows are made of.
+type jitKey struct {
+	start, end, at uint64 // of the code; at is the address of the table
+	frames         string
 }
 
 // jitRow returns the row for generated code at pc.
@@ -59,7 +81,7 @@ func (s *Space) jitRow(pc uint64) (*sframe.Row, error) {
 	if len(j.lists) == 0 {
 		return nil, sframe.ErrNoRow
 	}
-	if row, err := j.row(pc); err == nil || s.opt.Now().Sub(j.read) < jitEvery {
+	if row, err := j.row(pc); err == nil || s.opt.Now().Sub(j.read) < max(jitEvery, j.rest) {
 		return row, err
 	}
 	s.readJIT()
@@ -67,6 +89,9 @@ func (s *Space) jitRow(pc uint64) (*sframe.Row, error) {
 }
 
 func (j *jitCode) row(pc uint64) (*sframe.Row, error) {
+	if j.stale {
+		return nil, sframe.ErrNoRow
+	}
 	for i := range j.images {
 		if m := &j.images[i]; m.start <= pc && pc < m.end {
 			if row, err := m.table.Row(pc); err == nil {
@@ -103,46 +128,99 @@ func (j *jitCode) forget(m *Module) {
 	delete(j.looked, m)
 	n := len(j.lists)
 	if j.lists = slices.DeleteFunc(j.lists, func(l jitList) bool { return l.mod == m }); len(j.lists) < n {
-		j.images, j.read = nil, time.Time{}
+		j.stale, j.read, j.watched, j.was = true, time.Time{}, nil, nil
 	}
 }
 
-// jitChanged forgets the images, and has walks forget their rows, if a list is not what
-// it was.
+// jitChanged reads the lists anew, and has walks forget their rows, if what tells of the images is not what it was. Where that
+// takes long, there are no rows for a while. Lists are looked for once there is generated code, so that what they tell is known
+// before somebody is met there.
 func (s *Space) jitChanged() {
-	for i := range s.jit.lists {
-		l := &s.jit.lists[i]
-		if len(l.state) == 0 {
-			continue
-		}
-		now := make([]byte, len(l.state))
-		if n, err := s.src.ReadAt(now, int64(l.addr)); err != nil || n < len(now) || !bytes.Equal(now, l.state) {
-			s.jit.images, s.jit.read = nil, time.Time{}
-			l.state = nil
-			s.gen++
+	j := &s.jit
+	if j.gen != s.gen && len(s.modules) <= maxJITEager && slices.ContainsFunc(s.code, func(r codeRange) bool { return r.mod == nil }) {
+		if s.findJIT(); len(j.lists) > 0 && j.read.IsZero() {
+			s.readJIT()
 			return
 		}
+	}
+	if len(j.watched) == 0 {
+		return
+	}
+	j.retold.looks++
+	j.retold.quiet++
+	j.now = slices.Grow(j.now[:0], len(j.was))[:len(j.was)]
+	if n, err := s.ReadRanges(j.now, j.watched); err == nil && n == len(j.now) && bytes.Equal(j.now, j.was) {
+		return
+	}
+	s.gen++
+	if j.stale = s.opt.Now().Sub(j.read) < j.rest; j.stale {
+		j.watched, j.was = nil, nil
+		return
+	}
+	s.readJIT()
+}
+
+// renew puts images in place of those that were known, and returns where they tell otherwise. code is all code.
+func (j *jitCode) renew(images []jitImage, code []codeRange, now time.Time) (changes []Change, gone bool) {
+	old := j.images
+	j.images, j.stale = images, false
+	if j.retold.first.IsZero() && len(images) > 0 {
+		j.retold.first = now
+	}
+	other := func(list, than []jitImage, replaced func(m *jitImage) bool) {
+		known := make(map[jitKey]bool, len(than))
+		for i := range than {
+			known[than[i].jitKey] = true
+		}
+		for i := range list {
+			if m := &list[i]; !known[m.jitKey] && len(changes) <= maxJITNews {
+				changes = append(changes, Change{m.start, m.end, replaced(m)})
+			}
+		}
+	}
+	other(old, images, func(*jitImage) bool { return true })
+	if gone = len(changes) > 0; gone {
+		j.retold.note(now)
+	}
+	other(images, old, func(m *jitImage) bool {
+		return slices.ContainsFunc(old, func(o jitImage) bool { return m.start < o.end && o.start < m.end })
+	})
+	if len(changes) > maxJITNews {
+		changes = changes[:0]
+		for _, r := range code {
+			if r.mod == nil {
+				changes = append(changes, Change{r.start, r.end, len(old) > 0})
+			}
+		}
+	}
+	return changes, gone
+}
+
+// watch has b, which is at addr, compared with memory at each look.
+func (j *jitCode) watch(addr uint64, b []byte) {
+	if len(b) > 0 && len(j.watched) < maxJITPieces && len(j.was)+len(b) <= maxJITWatched {
+		j.watched, j.was = append(j.watched, Range{addr, len(b)}), append(j.was, b...)
 	}
 }
 
 // readJIT reads the images of all lists.
 func (s *Space) readJIT() {
 	j := &s.jit
-	j.images, j.read = j.images[:0], s.opt.Now()
+	j.read, j.watched, j.was = s.opt.Now(), j.watched[:0], j.was[:0]
+	var images []jitImage
 	entries, room := 0, maxJITBytes
-	for i := range j.lists {
-		l := &j.lists[i]
+	for _, l := range j.lists {
 		a := l.mod.Arch
 		word := a.WordBytes
 		// struct jit_descriptor: version, action (32 bits each), relevant_entry, first_entry.
-		l.state = make([]byte, 8+2*word)
-		if n, err := s.src.ReadAt(l.state, int64(l.addr)); err != nil || n < len(l.state) || a.Order.Uint32(l.state) != 1 {
-			l.state = l.state[:0]
+		state := make([]byte, 8+2*word)
+		if n, err := s.src.ReadAt(state, int64(l.addr)); err != nil || n < len(state) || a.Order.Uint32(state) != 1 {
 			continue
 		}
+		j.watch(l.addr, state)
 		// struct jit_code_entry: next_entry, prev_entry, symfile_addr, symfile_size
 		// (64 bits, on a boundary of 8; of 4 on i386).
-		at := a.Word(l.state[8+word:])
+		at := a.Word(state[8+word:])
 		size := 3*word + 8
 		if word == 4 && a != regs.I386 {
 			size += 4
@@ -154,26 +232,37 @@ func (s *Space) readJIT() {
 			if n, err := s.src.ReadAt(e, int64(at)); err != nil || n < len(e) {
 				break
 			}
+			j.watch(at, e)
 			image, length := a.Word(e[2*word:]), a.Order.Uint64(e[size-8:])
 			if length > 0 && length <= maxJITImage && int(length) <= room {
 				room -= int(length)
-				s.openJIT(a, image, int(length))
+				if m, ok := s.openJIT(a, image, int(length)); ok {
+					images = append(images, m)
+				}
 			}
 			at = a.Word(e)
 		}
 	}
+	changes, gone := j.renew(images, s.code, j.read)
+	for _, c := range changes {
+		s.note(c)
+	}
+	if gone {
+		s.gen++
+	}
+	j.rest = time.Duration(entries)*jitRest + time.Duration(maxJITBytes-room)*jitByteRest
 }
 
 // openJIT reads an image and opens its table.
-func (s *Space) openJIT(a *regs.Arch, addr uint64, size int) {
+func (s *Space) openJIT(a *regs.Arch, addr uint64, size int) (m jitImage, ok bool) {
 	b := make([]byte, size)
 	if n, err := s.src.ReadAt(b, int64(addr)); err != nil || n < size {
-		return
+		return m, false
 	}
 	f := bytes.NewReader(b)
 	h, err := readHeader(f, 0)
 	if err != nil || h.arch != a {
-		return
+		return m, false
 	}
 	var text, frames section
 	err = h.readSections(f, int64(size), func(x section) {
@@ -186,29 +275,33 @@ func (s *Space) openJIT(a *regs.Arch, addr uint64, size int) {
 	})
 	if err != nil || text.size == 0 || text.addr+text.size < text.addr || frames.typ == elf.SHT_NOBITS ||
 		frames.flags&elf.SHF_COMPRESSED != 0 || frames.size == 0 || frames.off > uint64(size) || frames.size > uint64(size)-frames.off {
-		return
+		return m, false
 	}
+	table := b[frames.off : frames.off+frames.size]
+	s.jit.watch(addr, b[:h.size])
+	s.jit.watch(addr+h.shoff, b[h.shoff:][:h.shnum*h.shent])
+	s.jit.watch(addr+frames.off, table)
 	where := ehframe.Sections{FrameSize: frames.size, DebugFrame: frames.name == ".debug_frame"}
 	if !where.DebugFrame {
 		where.FrameAddr = frames.addr
 	}
-	t, err := ehframe.Open(shifted{b[frames.off : frames.off+frames.size], where.FrameAddr}, a, where)
-	if err != nil {
+	m.jitKey = jitKey{text.addr, text.addr + text.size, where.FrameAddr, string(table)}
+	if m.table, err = ehframe.Open(shifted{m.frames, where.FrameAddr}, a, where); err != nil {
 		s.opt.Log.Debug("image of generated code not used", "addr", addr, "reason", err.Error())
-		return
+		return m, false
 	}
-	s.jit.images = append(s.jit.images, jitImage{text.addr, text.addr + text.size, t})
+	return m, true
 }
 
 // shifted is a section by address.
 type shifted struct {
-	data []byte
+	data string
 	addr uint64
 }
 
 // ReadAt implements io.ReaderAt.
 func (r shifted) ReadAt(b []byte, addr int64) (int, error) {
-	return bytes.NewReader(r.data).ReadAt(b, addr-int64(r.addr))
+	return strings.NewReader(r.data).ReadAt(b, addr-int64(r.addr))
 }
 
 // variable returns the link-time address of the variable of that name, by the symbols of

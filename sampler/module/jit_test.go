@@ -1,7 +1,9 @@
 package module
 
 import (
+	"bytes"
 	"encoding/binary"
+	"slices"
 	"testing"
 	"time"
 
@@ -121,6 +123,100 @@ func TestJITChanges(t *testing.T) {
 			t.Errorf("first entry %#x: changed %v", tt.first, changed)
 		}
 		row(tt.want)
+	}
+}
+
+// TestJITRetold: what a list says in place of what it said, in the same words, is found at the next look, and noted. How often that is
+// seen tells how often it may happen unseen.
+func TestJITRetold(t *testing.T) {
+	p := jitProcess(1, jitEntries, [][4]uint64{{0, 0, jitImageAt, imgEnd}})
+	image := p.mem[len(p.mem)-1].data
+	entry := p.mem[len(p.mem)-2].data
+	other := bytes.Clone(image)
+	cfa := imgShdr + 0x1800 + 4 + 11 // in .debug_frame
+	other[cfa] = 70
+	p.mem = append(p.mem, memory{jitImageAt + 0x10000, other})
+	c := clock{time.Unix(1000, 0)}
+	s := NewSpace(p, NewCache(0), Options{Now: c.now})
+	if err := s.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	steps := []struct {
+		name    string
+		pass    time.Duration
+		looks   int
+		change  func()
+		row     string
+		changes []Change
+		retold  Retold
+	}{
+		{"first told", 0, 0, func() {}, "50", []Change{{jitText, jitText + 0x1000, false}}, New},
+		{"few looks", time.Second, 1, func() {}, "50", nil, New},
+		{"many looks", 0, 2 * retoldLooks, func() {}, "50", nil, Never},
+		{"image", 0, 1, func() { image[cfa] = 60 }, "60", []Change{{jitText, jitText + 0x1000, true}, {jitText, jitText + 0x1000, true}}, Seldom},
+		{"quiet", 0, retoldLooks, func() {}, "60", nil, Seldom},
+		{"entry, soon after", 0, 1, func() { binary.LittleEndian.PutUint64(entry[16:], jitImageAt+0x10000) }, "70",
+			[]Change{{jitText, jitText + 0x1000, true}, {jitText, jitText + 0x1000, true}}, Often},
+		{"quiet for long", retoldLong, 2 * retoldLooks, func() {}, "70", nil, Seldom},
+		{"unregistered", 0, 1, func() { binary.LittleEndian.PutUint64(p.descriptor()[16:], 0) }, "none", []Change{{jitText, jitText + 0x1000, true}}, Seldom},
+		{"registered, a few looks later", time.Second, 1, func() { binary.LittleEndian.PutUint64(p.descriptor()[16:], jitEntries) }, "70",
+			[]Change{{jitText, jitText + 0x1000, false}}, Seldom},
+		{"unregistered, a few looks later", time.Second, 1, func() { binary.LittleEndian.PutUint64(p.descriptor()[16:], 0) }, "none",
+			[]Change{{jitText, jitText + 0x1000, true}}, Often},
+	}
+	for _, tt := range steps {
+		tt.change()
+		c.t = c.t.Add(tt.pass)
+		for range tt.looks {
+			c.t = c.t.Add(10 * time.Millisecond)
+			if _, err := s.Verify(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := jitRowAt(s, jitText+0x10); got != tt.row {
+			t.Errorf("%s: CFA %s, want %s", tt.name, got, tt.row)
+		}
+		if got := s.Changes(); !slices.Equal(got, tt.changes) {
+			t.Errorf("%s: changes %+v, want %+v", tt.name, got, tt.changes)
+		}
+		if code, _ := s.CodeAt(jitText + 0x10); code.Retold != tt.retold {
+			t.Errorf("%s: retold %d, want %d", tt.name, code.Retold, tt.retold)
+		}
+	}
+}
+
+// TestJITMany: a look at a long list is short, and one that takes long to read is not read at each look.
+func TestJITMany(t *testing.T) {
+	var list [][4]uint64
+	for i := range uint64(maxJITEntries) {
+		list = append(list, [4]uint64{jitEntries + 32*(i+1), 0, jitImageAt, imgEnd})
+	}
+	p := jitProcess(1, jitEntries, list)
+	image := p.mem[len(p.mem)-1].data
+	c := clock{time.Unix(1000, 0)}
+	s := NewSpace(p, NewCache(0), Options{Now: c.now})
+	look := func(most int, want string) {
+		t.Helper()
+		p.reads = 0
+		s.Verify()
+		if p.reads > most {
+			t.Errorf("%d reads at a look, want at most %d", p.reads, most)
+		}
+		if got := jitRowAt(s, jitText+0x10); got != want {
+			t.Errorf("CFA %s, want %s", got, want)
+		}
+	}
+	if err := s.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	look(maxJITPieces+50, "50")
+	image[imgShdr+0x1800+4+11] = 60
+	look(maxJITPieces+50, "none")
+	look(50, "none")
+	c.t = c.t.Add(s.jit.rest)
+	look(50, "60")
+	if n := len(s.Changes()); n > 2*maxJITNews {
+		t.Errorf("%d changes", n)
 	}
 }
 

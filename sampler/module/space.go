@@ -340,6 +340,7 @@ func (s *Space) Refresh() error {
 		slices.SortFunc(maps, func(a, b procfs.Mapping) int { return cmp.Compare(a.Start, b.Start) })
 	}
 	s.update(maps)
+	s.jitChanged()
 	return nil
 }
 

@@ -7,16 +7,25 @@
 //	generated told   the same, but told of by GDB's interface for JIT compilers
 //	                 ("JIT Compilation Interface" in its manual)
 //	generated ring   the same, in a list that has no end
+//	generated swap MS  two functions in turn at one address, each for MS milliseconds, told of
+//	                 by one entry and one image, in which the old is not there any more. The first is
+//	                 called by alpha_outer and calls alpha_leaf, the second is called by beta_outer and calls
+//	                 beta_leaf; its frame is larger
+//	generated turns MS  the same, told of by two entries in turn
+//	generated untold MS  the same, not told of
 //
 // x86-64.
 
 #include <elf.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
-extern const char jump_start[], jump_end[], lost_start[], lost_end[];
+extern const char jump_start[], jump_end[], lost_start[], lost_end[], alpha_start[], alpha_end[], beta_start[], beta_end[];
 
 __asm__(
 	"jump_start: push %rbp; mov %rsp, %rbp; lea 1f(%rip), %rax; push %rax; jmp 2f\n"
@@ -25,7 +34,11 @@ __asm__(
 	"2: push %rbp; mov %rsp, %rbp; 3: jmp 3b\n"
 	"jump_end:\n"
 	"lost_start: sub $40, %rsp; mov $1, %ebp; 1: jmp 1b\n"
-	"lost_end:\n");
+	"lost_end:\n"
+	"alpha_start: .rept 6; nop; .endr; .rept 5; push %rsi; .endr; call *%rdi; add $40, %rsp; ret\n"
+	"alpha_end:\n"
+	"beta_start: .rept 11; push %rsi; .endr; call *%rdi; add $88, %rsp; ret\n"
+	"beta_end:\n");
 
 struct entry {
 	struct entry *next, *prev;
@@ -54,9 +67,11 @@ static struct {
 
 static struct entry entries[2];
 
-// tell registers code: its CFA is the stack pointer plus 48 from the start on, but for
-// its first instruction, in which nobody is met.
-static void tell(const char *code, size_t size, int ring)
+__attribute__((noinline)) void __jit_debug_register_code(void) { __asm__ volatile("" ::: "memory"); }
+
+// describe makes the image that of code: its CFA is the stack pointer plus cfa from the start on, but for
+// its first instructions, in which nobody is met.
+static void describe(const char *code, size_t size, char cfa)
 {
 	memcpy(image.e.e_ident, ELFMAG "\2\1\1", 7);
 	image.e.e_type = ET_EXEC;
@@ -81,17 +96,81 @@ static void tell(const char *code, size_t size, int ring)
 	image.frame.code = 1;
 	image.frame.data = 0x78; // -8
 	image.frame.ra = 16;
-	memcpy(image.frame.cfa, "\x0c\x07\x30", 3); // DW_CFA_def_cfa rsp, 48
+	memcpy(image.frame.cfa, "\x0c\x07", 2);     // DW_CFA_def_cfa rsp, cfa
+	image.frame.cfa[2] = cfa;
 	memcpy(image.frame.regs, "\x90\x01", 2);    // DW_CFA_offset RA, 1
 	image.frame.fde_len = sizeof image.frame - 24;
 	image.frame.start = (uint64_t)code;
 	image.frame.len = size;
+}
+
+// tell registers code.
+static void tell(const char *code, size_t size, int ring)
+{
+	describe(code, size, 48);
 	entries[0] = (struct entry){&entries[1], 0, &image, sizeof image};
 	entries[1] = (struct entry){ring ? &entries[0] : 0, &entries[0], &image, ~(uint64_t)0};
 	__jit_debug_descriptor.first = ring ? &entries[1] : &entries[0];
 }
 
 __attribute__((noinline)) int outer(int (*f)(void)) { return f() + 1; }
+
+static volatile int go;
+static struct timespec stay;
+
+static void *clock_thread(void *unused)
+{
+	for (;;) {
+		nanosleep(&stay, 0);
+		go = 0;
+	}
+	return unused;
+}
+
+typedef void leaf(void);
+typedef void made(leaf *, void *decoy);
+
+__attribute__((noipa)) void alpha_leaf(void) { while (go); }
+__attribute__((noipa)) void beta_leaf(void) { while (go); }
+
+// What lies in the frames looks like a return address to who has wrong rows.
+#define OUTER(f) __attribute__((noipa)) int f##_outer(made *code) \
+	{ \
+		void *volatile decoys[12]; \
+		for (int i = 0; i < 12; i++) \
+			decoys[i] = __builtin_return_address(0); \
+		code(f##_leaf, decoys[0]); \
+		return decoys[1] != 0; \
+	}
+OUTER(alpha)
+OUTER(beta)
+
+// swap never ends. with is how many entries there are, 0 for none.
+static void swap(char *code, unsigned with)
+{
+	pthread_t thread;
+	if (pthread_create(&thread, 0, clock_thread, 0))
+		exit(1);
+	for (unsigned n = 0;; n++) {
+		const char *from = n % 2 ? beta_start : alpha_start;
+		size_t size = (n % 2 ? beta_end : alpha_end) - from;
+		__jit_debug_descriptor.action = 2; // JIT_UNREGISTER_FN
+		__jit_debug_descriptor.first = 0;
+		__jit_debug_register_code();
+		memcpy(code, from, size);
+		describe(code, 64, n % 2 ? 96 : 48);
+		struct entry *e = 0;
+		if (with) {
+			e = &entries[n % with];
+			*e = (struct entry){0, 0, &image, sizeof image};
+		}
+		__jit_debug_descriptor.action = 1; // JIT_REGISTER_FN
+		__jit_debug_descriptor.relevant = __jit_debug_descriptor.first = e;
+		__jit_debug_register_code();
+		go = 1;
+		(n % 2 ? beta_outer : alpha_outer)((made *)code);
+	}
+}
 
 int main(int argc, char **argv)
 {
@@ -107,5 +186,9 @@ int main(int argc, char **argv)
 		tell(code, size, mode[0] == 'r');
 	puts("ready");
 	fflush(stdout);
+	if (argc > 2) {
+		stay.tv_nsec = atol(argv[2]) * 1000000;
+		swap(code, mode[0] == 'u' ? 0 : mode[0] == 't' ? 2 : 1);
+	}
 	return outer((int (*)(void))code);
 }
