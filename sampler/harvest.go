@@ -126,6 +126,9 @@ func (h *harvest) swap(t *thread, m *clocks.Sample) *capture.Capture {
 	if most := len(m.Stack) + len(m.Beyond); want+beyond > most && want+beyond > most+h.bank.Room() {
 		want, beyond = len(m.Stack), len(m.Beyond)
 	}
+	if len(m.Stack) < want || len(m.Beyond) < beyond {
+		defer h.bank.Fit(want, beyond) // what had room for it was used for others
+	}
 	c := h.pool.get(want, beyond)
 	if c == nil {
 		return nil

@@ -76,7 +76,9 @@ func (l *listing) awake(t *thread, cpu int) {
 		l.leave(t)
 		return
 	}
-	t.advice = t.fb.p.Load()
+	if t.advice = t.fb.p.Load(); t.advice != nil {
+		l.bank.Fit(a.Want, a.Beyond)
+	}
 	l.n++
 	for len(l.slots) <= t.slot {
 		l.slots = append(l.slots, nil)

@@ -194,6 +194,19 @@ func (p *Pipeline) warnScripts(pid int, err error) {
 	}
 }
 
+// copyBefore copies what a walk needs of a runtime that leads it, unless it was copied at the stop.
+func (p *Pipeline) copyBefore(t *target, c *capture.Capture) {
+	if !p.cfg.Scripts || !p.cfg.Live || len(c.Roots) > 0 {
+		return
+	}
+	mem := scriptMemory{p, t}
+	if rt, ok := p.runtime(t, mem).(runtimes.Beforehand); ok {
+		p.walks.owned = p.walks.owned[:0]
+		p.findRoots(t, c, rt, mem)
+		p.copyScript(t, c, rt)
+	}
+}
+
 // readScript decodes what was copied of the interpreter of a capture's thread, whose native frames these are. complete: all of them. Of a thread that has not run since, it is copied now.
 func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User, frames []unwind.Frame, complete bool) {
 	w := &p.script

@@ -67,6 +67,12 @@ type Managed interface {
 	Identify(owned []unwind.Owned, mem Memory, st *Stack)
 }
 
+// Beforehand is a Managed runtime whose walks need what its recipes copy, so that of a thread that was not copied so it is copied before the walk.
+type Beforehand interface {
+	Managed
+	Beforehand() bool
+}
+
 // Thread is what is known of a thread whose states are looked for.
 type Thread struct {
 	TID     int    // in its own namespace of process ids
@@ -284,12 +290,14 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 		case s.Name == "executor_globals":
 			globals = s.Size
 			fallthrough
-		case strings.HasPrefix(s.Name, "gHotSpotVM"), strings.Contains(s.Name, "Py"), s.Name == "execute_ex", s.Name == "executor_globals_offset",
+		case slices.Contains(beamSymbols, s.Name), s.Name == beamAlways, strings.HasPrefix(s.Name, "gHotSpotVM"), strings.Contains(s.Name, "Py"), s.Name == "execute_ex", s.Name == "executor_globals_offset",
 			s.Name == "ruby_version", s.Name == "lua_newstate", strings.HasPrefix(s.Name, "PL_"), slices.Contains(perlNeeded, s.Name):
 			syms[s.Name] = s.Value + o.Bias
 		}
 	}
 	switch {
+	case syms[beamAlways] != 0:
+		return newBeam(o, e.Machine, syms, mem)
 	case syms["_PyRuntime"] != 0:
 		return newPython(o.Path, syms, mem)
 	case syms["gHotSpotVMStructs"] != 0:

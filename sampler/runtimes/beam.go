@@ -1,0 +1,357 @@
+package runtimes
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"path"
+
+	"sfsample/regs"
+	"sfsample/sampler/taking"
+	"sfsample/unwind"
+)
+
+// beam is Erlang/OTP's emulator with its just-in-time compiler (BeamAsm, erts/emulator/beam/jit). The stack of an Erlang process lies at the end of
+// its heap; while its code runs the stack pointer is in it, and what the code calls of the emulator runs on the scheduler's native stack. A walk
+// begins on either, and ends with the process's outermost function.
+type beam struct {
+	version    string
+	mem        io.ReaderAt
+	origin     func(pc uint64) (generated, bare bool)
+	descriptor uint64 // address of __jit_debug_descriptor
+	schedulers uint64 // of the pointer to what is kept of normal schedulers
+	count      uint64 // of how many there are
+	stride     uint64 // from one to the next, in bytes; 0: not known yet
+	begun      bool
+	modules    *beamModules
+}
+
+// beamKnown is the release whose layout is known.
+const beamKnown = "25"
+
+// Offsets in bytes, of release 25.
+const (
+	// ErtsSchedulerData (erl_process.h): tid, current_process, no. It is aligned to cache lines.
+	beamTID       = 32
+	beamCurrent   = 0xa8
+	beamNumber    = 0xb8
+	beamCacheLine = 64
+	// Process (erl_process.h): stop, the stack pointer while other code runs, and hend, where the stack begins.
+	beamStop         = 0x58
+	beamEnd          = 0x88
+	beamProcessBytes = beamEnd + 8
+	// jit_descriptor (beam_jit_metadata.cpp, as GDB documents it): first_entry.
+	beamFirst           = 16
+	beamDescriptorBytes = 24
+	// What code in registers rbx has: x_reg_array of ErtsSchedulerRegisters, which is on the scheduler's native stack, below which the emulator's code is called.
+	beamBelow = 0x80
+)
+
+// Bounds.
+const (
+	maxBeamSchedulers = 1024
+	maxBeamScheduler  = 256 << 10 // bytes of ErtsSchedulerData
+	maxPthread        = 1 << 10  // bytes in which a thread's number is, in glibc's struct pthread
+)
+
+// beamAlways is a symbol that every Erlang/OTP exports, to native functions.
+const beamAlways = "enif_alloc_resource"
+
+// beamSymbols are those that newBeam needs.
+var beamSymbols = []string{"etp_otp_release", "etp_beamasm", "erts_frame_layout", "__jit_debug_descriptor", "erts_aligned_scheduler_data", "erts_no_schedulers"}
+
+// newBeam reads what must be known of the emulator with these symbols.
+func newBeam(o Object, machine elf.Machine, syms map[string]uint64, mem io.ReaderAt) (Runtime, error) {
+	unknown := func(why string) (Runtime, error) {
+		return nil, fmt.Errorf("%s: Erlang/OTP %s, its functions are not shown", path.Base(o.Path), why)
+	}
+	var release string
+	if b := read(mem, syms["etp_otp_release"], 3); b != nil && b[2] == 0 {
+		release = string(b[:2])
+	}
+	switch {
+	case release != beamKnown:
+		return unknown(fmt.Sprintf("%q is not known (known: %s)", release, beamKnown))
+	case machine != elf.EM_X86_64:
+		return unknown("is known on x86-64 only")
+	}
+	for _, s := range beamSymbols {
+		if syms[s] == 0 {
+			return unknown("does not export " + s)
+		}
+	}
+	if b := read(mem, syms["etp_beamasm"], 4); b == nil || word32(b, 0) == 0 {
+		return unknown("without its just-in-time compiler is not known")
+	}
+	if b := read(mem, syms["erts_frame_layout"], 4); b == nil || word32(b, 0) != 0 {
+		return unknown("with frame pointers is not known")
+	}
+	return &beam{version: release, mem: mem, origin: o.Origin, descriptor: syms["__jit_debug_descriptor"], schedulers: syms["erts_aligned_scheduler_data"],
+		count: syms["erts_no_schedulers"], modules: newBeamModules(mem)}, nil
+}
+
+// Name implements Runtime.
+func (b *beam) Name() string { return "erlang" }
+
+// Version implements Runtime.
+func (b *beam) Version() string { return b.version }
+
+// Roots implements Runtime: what is kept of the scheduler that runs on the thread.
+func (b *beam) Roots(mem io.ReaderAt, th Thread) []taking.Root {
+	count, list := read(mem, b.count, 8), read(mem, b.schedulers, 8)
+	if count == nil || list == nil {
+		return nil
+	}
+	n, addr := min(word(count, 0), maxBeamSchedulers), word(list, 0)
+	for i := uint64(1); i <= n; i++ {
+		tid, ok := scheduler(mem, addr, i)
+		switch {
+		case !ok:
+			return nil
+		case tid == th.Pointer, th.Pointer == 0 && ofThread(mem, tid, th.TID):
+			return []taking.Root{{Addr: addr, Is: tid}}
+		}
+		// They are of one size, which the second one tells.
+		for found := b.stride > 0; i < n && !found; {
+			if b.stride += beamCacheLine; b.stride > maxBeamScheduler {
+				b.stride = 0
+				return nil
+			}
+			_, found = scheduler(mem, addr+b.stride, 2)
+		}
+		addr += b.stride
+	}
+	return nil
+}
+
+// scheduler is the pthread_t of the scheduler with a number, of which is kept what is at addr. ok is false if it is none. A struct pthread begins with its address.
+func scheduler(mem io.ReaderAt, addr, number uint64) (tid uint64, ok bool) {
+	b := read(mem, addr, beamNumber+8)
+	if b == nil || word(b, beamNumber) != number {
+		return 0, false
+	}
+	tid = word(b, beamTID)
+	self := read(mem, tid, 8)
+	return tid, self != nil && word(self, 0) == tid
+}
+
+// ofThread tells whether the thread whose pthread_t this is has a number: struct pthread of glibc has it, and other numbers that are small.
+func ofThread(mem io.ReaderAt, pthread uint64, tid int) bool {
+	b := read(mem, pthread, maxPthread)
+	for i := 0; i+4 <= len(b) && tid > 0; i += 4 {
+		if word32(b, i) == uint32(tid) {
+			return true
+		}
+	}
+	return false
+}
+
+// leastBeamRoom is how much is copied of a thread at least, in bytes.
+const leastBeamRoom = 16 << 10
+
+// Recipe implements Runtime: the process that runs, its stack, and which code is the newest.
+func (b *beam) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
+	r := &taking.Recipe{RootBytes: beamCurrent + 8, Check: beamTID, Room: leastBeamRoom}
+	copy(r.Roots[:], roots)
+	r.Steps[0] = taking.Step{Bytes: beamProcessBytes, Head: beamCurrent, Most: 1, Areas: [2]taking.Area{{From: beamStop, To: beamEnd}}}
+	spans := []Span{{b.descriptor, beamDescriptorBytes}}
+	for _, root := range roots {
+		spans = append(spans, Span{root.Addr, beamCurrent + 8})
+	}
+	foresee(r, spans)
+	for _, s := range last.Spans {
+		r.Room = min(max(r.Room, 2*s.Len), taking.MostRoom)
+	}
+	return r
+}
+
+// Begin implements Managed.
+func (b *beam) Begin() (changed bool) {
+	changed, b.begun = !b.begun, true
+	return changed
+}
+
+// Confirm implements Managed: what is kept of code is what its emulator has said of it.
+func (b *beam) Confirm() bool { return true }
+
+// Owns implements unwind.Runtime.
+func (b *beam) Owns(pc uint64) bool {
+	generated, _ := b.origin(pc)
+	return generated
+}
+
+// Beforehand implements [Beforehand].
+func (b *beam) Beforehand() bool { return true }
+
+// Caller implements unwind.Runtime.
+func (b *beam) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs.Set) (unwind.Reason, uint64) {
+	a := regs.AMD64
+	load := func(addr uint64) (uint64, unwind.Reason) {
+		v, err := mem.Word(a, addr)
+		if err == nil {
+			return v, 0
+		}
+		r, _ := err.(unwind.Reason)
+		return 0, r
+	}
+	pc := from.PC
+	if !top {
+		pc--
+	}
+	first, r := load(b.descriptor + beamFirst)
+	if r != 0 {
+		return unwind.Unreadable, b.descriptor
+	}
+	when, ok := b.modules.at(first)
+	if !ok {
+		return unwind.Unreadable, first
+	}
+	f := b.modules.find(pc, when)
+	switch {
+	case f == nil:
+		return unwind.UnknownRegister, pc
+	case f.name == beamMain:
+		return unwind.Outermost, 0
+	}
+	registers, known := from.Reg(regRBX)
+	process, also := from.Reg(regR13)
+	sp := from.R[regRSP]
+	if !known || !also {
+		return unwind.UnknownRegister, pc
+	}
+	native := registers-beamBelow-sp < beamBelow
+	flow := b.modules.flow(f)
+	if flow == nil {
+		return unwind.UnknownRegister, pc
+	}
+	at := int(from.PC - f.entry)
+	s, ok := flow.at(at, !top, native)
+	if !ok {
+		return unwind.UnknownRegister, pc
+	}
+	if native {
+		reg, ok := flow.restores(at)
+		if !ok {
+			return unwind.UnknownRegister, pc
+		}
+		if sp, ok = from.Reg(reg); !ok {
+			return unwind.UnknownRegister, pc
+		}
+		if reg == regR13 {
+			if sp, r = load(process + beamStop); r != 0 {
+				return unwind.Unreadable, process + beamStop
+			}
+		}
+	}
+	sp += 8 * uint64(s.words)
+	ra, r := load(sp)
+	switch {
+	case r != 0 && native:
+		return unwind.Unreadable, sp
+	case r != 0:
+		return r, sp
+	case ra == b.modules.root && ra != 0:
+		return unwind.Outermost, 0
+	}
+	up := b.modules.find(ra-1, when)
+	if up == nil || !b.modules.called(up, ra) {
+		return unwind.NotAfterCall, ra
+	}
+	*to = regs.Set{PC: ra}
+	to.SetReg(a.SP, sp+8)
+	to.SetReg(regRBX, registers)
+	to.SetReg(regR13, process)
+	return 0, 0
+}
+
+// Identify implements Managed. A frame's code is the entry that tells of its module, and At what is in that: its place, from the module's beginning on.
+func (b *beam) Identify(owned []unwind.Owned, mem Memory, st *Stack) {
+	st.Reset()
+	b.foresee(mem, st)
+	first, ok := mem.Word(b.descriptor + beamFirst)
+	if !ok {
+		return
+	}
+	when, ok := b.modules.at(first)
+	for i := 0; ok && i < len(owned); i++ {
+		o := &owned[i]
+		pc := o.Set.PC
+		if !o.Top {
+			pc--
+		}
+		if f := b.modules.find(pc, when); f != nil {
+			st.Frames = append(st.Frames, Frame{Addr: o.Set.R[regRSP], Code: f.of.entry, At: pc - f.of.base})
+			st.Segments = append(st.Segments, Segment{N: 1, Native: o.Frame})
+		}
+	}
+}
+
+// foresee notes how large the stack of the process is that was copied, or was to be.
+func (b *beam) foresee(mem Memory, st *Stack) {
+	for i := range mem {
+		if len(mem[i].Bytes) != beamProcessBytes {
+			continue
+		}
+		if n := word(mem[i].Bytes, beamEnd) - word(mem[i].Bytes, beamStop); n < taking.MostRoom/2 {
+			st.Spans = append(st.Spans, Span{word(mem[i].Bytes, beamStop), int(n)})
+		}
+	}
+}
+
+// Key implements Runtime. What the emulator has told of a module it never changes, and it keeps it for ever.
+func (b *beam) Key(_ Memory, _ io.ReaderAt, f *Frame) (Key, bool) {
+	m := b.modules.told(f.Code)
+	if m == nil {
+		return Key{}, false
+	}
+	x := m.rangeAt(f.At)
+	if x == nil {
+		return Key{}, false
+	}
+	return Key{Code: f.Code, First: x.start}, true
+}
+
+// Function implements Runtime.
+func (b *beam) Function(_ io.ReaderAt, f *Frame, _ Key) (*Function, bool) {
+	m := b.modules.told(f.Code)
+	if m == nil {
+		return nil, false
+	}
+	x := m.rangeAt(f.At)
+	if x == nil {
+		return nil, false
+	}
+	fn := &Function{Name: x.name, Stub: x.shared()}
+	if len(x.lines) > 0 {
+		fn.File, fn.First, fn.lines = x.lines[0].file, int(x.lines[0].line), beamLines(x.lines)
+	}
+	return fn, true
+}
+
+// beamLines are those of a function.
+type beamLines []beamLine
+
+// line implements lineTable. at is a place, from the module's beginning on.
+func (l beamLines) line(at uint64, _ int) int {
+	line := 0
+	for _, x := range l {
+		if int64(x.start) > int64(at) {
+			break
+		}
+		if line = int(x.line); x.file != l[0].file {
+			line = 0
+		}
+	}
+	return line
+}
+
+// beamText is text that a NUL ends.
+func beamText(b []byte) (string, bool) {
+	if len(b) == 0 || b[len(b)-1] != 0 {
+		return "", false
+	}
+	return string(b[:len(b)-1]), true
+}
+
+func half(b []byte, off int) int { return int(binary.NativeEndian.Uint16(b[off:])) }

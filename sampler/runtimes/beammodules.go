@@ -1,0 +1,416 @@
+package runtimes
+
+import (
+	"cmp"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Which code is where the emulator tells debuggers (the JIT interface of GDB), by a list of all that it has ever loaded, the newest first, to which it adds
+// and from which it takes nothing (beam_jit_metadata.cpp). What is purged gives its place to other code. So code at an address is, as of a
+// moment, of the newest module there of those that were told of by then: the head of the list at that moment tells which they were.
+
+// beamModules are the modules that were told of.
+type beamModules struct {
+	mem     io.ReaderAt
+	numbers map[uint64]int         // of entries by address, in the order in which they were added
+	recent  []uint64               // entries, oldest first
+	next    int                    // number of the next
+	live    []*beamModule          // by address: whose place no newer one has
+	past    []*beamModule          // whose place one has, oldest first
+	known   map[uint64]*beamModule // whose functions were read, by entry
+	raise   []Span                 // code that functions have in common and that does not return
+	root    uint64                 // what the outermost function of each process returns to
+	held    int                    // bytes of functions and code, about
+}
+
+// Bounds.
+const (
+	maxBeamEntries = 1 << 17  // of the list
+	maxBeamRecent  = 1 << 10  // entries, and modules, that are remembered although their place is another's
+	maxBeamTold    = 32 << 20 // bytes that tell of a module
+	maxBeamCode    = 4 << 20  // bytes of a function
+	maxBeamHeld    = 64 << 20
+)
+
+// Offsets in bytes: jit_code_entry, debug_info, module_info from its beginning on, range_info and line_info without their texts.
+const (
+	beamEntryBytes = 32 // next_entry 0, prev_entry, symfile_addr 16, symfile_size
+	beamInfoBytes  = 32 // header 0: 0 emulator, 1 module
+	beamRoot       = 16 // of the emulator: normal_exit
+	beamBase       = 8
+	beamRanges     = 16
+	beamSize       = 20
+	beamName       = 24 // its length, with the NUL
+	beamRangeBytes = 16 // start 0, end, lines, length of the name; behind 14 bytes the name
+	beamLineBytes  = 12 // start 0, line, length of the file's name; behind 10 bytes the name
+	beamCodeInfo   = 40 // from where what tells of a function begins to the function's entry; its arity is the word before that
+	beamBreakpoint = 8  // from the entry to the function's range, if it can have breakpoints
+)
+
+// Names of ranges that are no functions.
+const (
+	beamShared   = "global::"
+	beamMain     = beamShared + "process_main"
+	beamPrologue = "-CodeInfoPrologue"
+)
+
+// beamModule is a module as it was loaded once.
+type beamModule struct {
+	entry, told uint64 // addresses of its entry in the list, and of what tells of it
+	size        int    // of that, in bytes
+	number      int
+	gone        int // number of the one that has taken its place; 0: none
+	base, end   uint64
+	ranges      []beamRange          // by place; nil: not read yet
+	flows       map[uint32]*beamFlow // of functions, by start; nil: of one whose code cannot be read
+}
+
+// beamRange is a function, or other code that has a name.
+type beamRange struct {
+	start, end uint32 // from the module's base on
+	name       string
+	lines      []beamLine
+}
+
+// shared: it is code that functions have in common.
+func (r *beamRange) shared() bool { return strings.Contains(r.name, "::") }
+
+// beamLine is where the code of a line begins.
+type beamLine struct {
+	start int32 // from the module's base on
+	line  uint32
+	file  string
+}
+
+// beamFunction is the function that an address is in.
+type beamFunction struct {
+	*beamRange
+	of    *beamModule
+	entry uint64 // where it begins, its place for a breakpoint included
+	info  bool   // what tells of it lies before it
+}
+
+func newBeamModules(mem io.ReaderAt) *beamModules {
+	return &beamModules{mem: mem, numbers: map[uint64]int{}, known: map[uint64]*beamModule{}}
+}
+
+// at is the number of an entry that was the head of the list. What is newer than all that is known is read. ok is false if it cannot be, or it is older than what is
+// remembered.
+func (l *beamModules) at(first uint64) (n int, ok bool) {
+	if n, ok = l.numbers[first]; ok {
+		return n, true
+	}
+	var list []*beamModule
+	for addr := first; addr != 0; {
+		if n, ok = l.numbers[addr]; ok {
+			if n != l.next-1 {
+				return 0, false
+			}
+			break
+		}
+		if len(list) == maxBeamEntries {
+			if l.next > 0 {
+				return 0, false
+			}
+			break
+		}
+		b := read(l.mem, addr, beamEntryBytes)
+		if b == nil {
+			return 0, false
+		}
+		m := &beamModule{entry: addr, told: word(b, 16), size: int(min(word(b, 24), maxBeamTold+1))}
+		list, addr = append(list, m), word(b, 0)
+		if addr == 0 && l.next > 0 {
+			return 0, false
+		}
+	}
+	for i := len(list) - 1; i >= 0; i-- {
+		l.add(list[i])
+	}
+	return l.next - 1, l.next > 0
+}
+
+// add adds an entry, which is newer than all that are there.
+func (l *beamModules) add(m *beamModule) {
+	m.number = l.next
+	l.next++
+	l.numbers[m.entry] = m.number
+	if l.recent = append(l.recent, m.entry); len(l.recent) >= 2*maxBeamRecent {
+		// Those of modules that are live tell where what is known begins.
+		kept := map[uint64]int{}
+		for _, e := range l.recent[maxBeamRecent:] {
+			kept[e] = l.numbers[e]
+		}
+		for _, m := range l.live {
+			kept[m.entry] = m.number
+		}
+		l.numbers, l.recent = kept, slices.Clone(l.recent[maxBeamRecent:])
+	}
+	b := read(l.mem, m.told, beamInfoBytes)
+	switch {
+	case b == nil:
+		return
+	case word32(b, 0) == 0:
+		l.root = word(b, beamRoot)
+		return
+	}
+	m.base = word(b, beamBase)
+	m.end = m.base + uint64(word32(b, beamSize))
+	if m.base == 0 || m.end <= m.base {
+		return
+	}
+	from, _ := slices.BinarySearchFunc(l.live, m.base, func(x *beamModule, at uint64) int {
+		if x.end <= at {
+			return -1
+		}
+		return 1
+	})
+	to := from
+	for to < len(l.live) && l.live[to].base < m.end {
+		l.live[to].gone = m.number
+		to++
+	}
+	l.past = append(l.past, l.live[from:to]...)
+	l.live = slices.Replace(l.live, from, to, m)
+	if l.raise == nil { // the first module is that of what functions have in common
+		l.raise = l.raising(m)
+	}
+	if n := len(l.past) - maxBeamRecent; n > maxBeamRecent {
+		l.past = slices.Clone(l.past[n:])
+	}
+}
+
+// raising is the code of m that raises exceptions.
+func (l *beamModules) raising(m *beamModule) []Span {
+	list := []Span{}
+	for i := 0; l.tell(m) && i < len(m.ranges); i++ {
+		if r := &m.ranges[i]; strings.HasPrefix(r.name, beamShared+"raise_exception") || strings.HasPrefix(r.name, beamShared+"handle_") {
+			list = append(list, Span{m.base + uint64(r.start), int(r.end - r.start)})
+		}
+	}
+	return list
+}
+
+// moduleAt is the module whose code was at pc when the newest was number when; nil: not known.
+func (l *beamModules) moduleAt(pc uint64, when int) *beamModule {
+	i, _ := slices.BinarySearchFunc(l.live, pc, func(x *beamModule, at uint64) int {
+		if x.end <= at {
+			return -1
+		}
+		return 1
+	})
+	if i < len(l.live) && pc >= l.live[i].base && l.live[i].number <= when {
+		return l.live[i]
+	}
+	for i := len(l.past) - 1; i >= 0; i-- {
+		if m := l.past[i]; pc >= m.base && pc < m.end && m.number <= when {
+			if m.gone <= when {
+				return nil // the module that was there is remembered no more, or none was
+			}
+			return m
+		}
+	}
+	return nil
+}
+
+// find is the function that pc was in when the newest module was number when; nil: not known.
+func (l *beamModules) find(pc uint64, when int) *beamFunction {
+	m := l.moduleAt(pc, when)
+	if m == nil || !l.tell(m) {
+		return nil
+	}
+	i := m.index(pc - m.base)
+	if i < 0 {
+		return nil
+	}
+	f := &beamFunction{beamRange: &m.ranges[i], of: m}
+	if strings.HasSuffix(f.name, beamPrologue) {
+		if pc-m.base < uint64(f.start)+beamCodeInfo || i+1 == len(m.ranges) {
+			return nil
+		}
+		i++
+		f.beamRange = &m.ranges[i]
+	}
+	f.entry = m.base + uint64(f.start)
+	if i > 0 && m.ranges[i-1].end == f.start && m.ranges[i-1].name == f.name+beamPrologue {
+		f.info, f.entry = true, m.base+uint64(m.ranges[i-1].start)+beamCodeInfo
+	}
+	return f
+}
+
+// index is that of the range that has a place; -1: none has.
+func (m *beamModule) index(at uint64) int {
+	i, _ := slices.BinarySearchFunc(m.ranges, at, func(x beamRange, at uint64) int {
+		if uint64(x.end) <= at {
+			return -1
+		}
+		return 1
+	})
+	if i < len(m.ranges) && at >= uint64(m.ranges[i].start) {
+		return i
+	}
+	return -1
+}
+
+// told is the module of an entry with its functions, nil if they cannot be read.
+func (l *beamModules) told(entry uint64) *beamModule {
+	if m := l.known[entry]; m != nil {
+		return m
+	}
+	b := read(l.mem, entry, beamEntryBytes)
+	if b == nil {
+		return nil
+	}
+	if m := (&beamModule{entry: entry, told: word(b, 16), size: int(min(word(b, 24), maxBeamTold+1))}); l.tell(m) {
+		return m
+	}
+	return nil
+}
+
+// tell reads the functions of a module, if they were not yet.
+func (l *beamModules) tell(m *beamModule) bool {
+	if m.ranges != nil {
+		return true
+	}
+	if m.size < beamInfoBytes || m.size > maxBeamTold {
+		return false
+	}
+	b := read(l.mem, m.told, m.size)
+	if b == nil || word32(b, 0) != 1 {
+		return false
+	}
+	list, ok := beamTold(b)
+	if !ok {
+		return false
+	}
+	if l.held += 4 * len(b); l.held > maxBeamHeld {
+		for _, x := range l.known {
+			x.ranges, x.flows = nil, nil
+		}
+		clear(l.known)
+		l.held = 4 * len(b)
+	}
+	m.ranges, m.flows = list, map[uint32]*beamFlow{}
+	l.known[m.entry] = m
+	return true
+}
+
+// beamTold decodes the ranges of a module, by place.
+func beamTold(b []byte) (list []beamRange, ok bool) {
+	n := word32(b, beamRanges)
+	at := beamInfoBytes + half(b, beamName)
+	files := map[string]string{}
+	for range n {
+		if len(b)-at < beamRangeBytes || at < 0 {
+			return nil, false
+		}
+		r := beamRange{start: word32(b, at), end: word32(b, at+4)}
+		lines, name := word32(b, at+8), half(b, at+12)
+		if name > len(b)-at-beamRangeBytes || r.end < r.start || int(lines) > (len(b)-at)/beamLineBytes {
+			return nil, false
+		}
+		if r.name, ok = beamText(b[at+14 : at+14+name]); !ok {
+			return nil, false
+		}
+		at += beamRangeBytes + name
+		for range lines {
+			if len(b)-at < beamLineBytes {
+				return nil, false
+			}
+			file := half(b, at+8)
+			if file > len(b)-at-beamLineBytes {
+				return nil, false
+			}
+			text, ok := beamText(b[at+10 : at+10+file])
+			if !ok {
+				return nil, false
+			}
+			if _, known := files[text]; !known {
+				files[text] = text
+			}
+			// Those before the function are of its first line, and may be anywhere.
+			r.lines = append(r.lines, beamLine{int32(word32(b, at)), word32(b, at+4), files[text]})
+			at += beamLineBytes + file
+		}
+		if r.end > r.start {
+			list = append(list, r)
+		}
+	}
+	if !slices.IsSortedFunc(list, func(x, y beamRange) int { return cmp.Compare(x.start, y.start) }) {
+		slices.SortFunc(list, func(x, y beamRange) int { return cmp.Compare(x.start, y.start) })
+	}
+	for i := range len(list) - 1 {
+		if list[i].end > list[i+1].start {
+			return nil, false
+		}
+	}
+	return list, len(list) > 0
+}
+
+// rangeAt is the function at a place; nil: there is none.
+func (m *beamModule) rangeAt(at uint64) *beamRange {
+	i := m.index(at)
+	if i >= 0 && strings.HasSuffix(m.ranges[i].name, beamPrologue) {
+		i++
+	}
+	if i < 0 || i == len(m.ranges) {
+		return nil
+	}
+	return &m.ranges[i]
+}
+
+// flow is the code of a function; nil: it cannot be read, or is another's by now.
+func (l *beamModules) flow(f *beamFunction) *beamFlow {
+	if w, ok := f.of.flows[f.start]; ok {
+		return w
+	}
+	w := l.follow(f)
+	f.of.flows[f.start] = w
+	return w
+}
+
+func (l *beamModules) follow(f *beamFunction) *beamFlow {
+	m := f.of
+	from, end := f.entry, m.base+uint64(f.end)
+	if f.info {
+		from -= beamCodeInfo
+	}
+	if end-from > maxBeamCode {
+		return nil
+	}
+	code := read(l.mem, from, int(end-from))
+	if code == nil {
+		return nil
+	}
+	if f.info {
+		arity, err := strconv.Atoi(f.name[strings.LastIndexByte(f.name, '/')+1:])
+		if err != nil || len(code) < beamCodeInfo || word(code, beamCodeInfo-8) != uint64(arity) {
+			return nil // its place is another's, which the emulator has yet to tell of
+		}
+		code = code[beamCodeInfo:]
+	}
+	l.held += 4 * len(code)
+	return newBeamFlow(code, func(at int) beamPlace {
+		place := f.entry + uint64(int64(at))
+		if i := m.index(place - m.base); i >= 0 && strings.HasSuffix(m.ranges[i].name, beamPrologue) && place-m.base == uint64(m.ranges[i].start)+beamCodeInfo {
+			return beamEntry
+		}
+		if i := slices.IndexFunc(l.raise, func(s Span) bool { return place-s.Addr < uint64(s.Len) }); i >= 0 {
+			return beamRaises
+		}
+		return beamElsewhere
+	})
+}
+
+// called tells whether ra, which is in f, is behind a call.
+func (l *beamModules) called(f *beamFunction, ra uint64) bool {
+	w := l.flow(f)
+	if w == nil || ra <= f.entry {
+		return false
+	}
+	at := int(ra - f.entry)
+	return at <= len(w.code) && behindCall(w.code[:at])
+}
