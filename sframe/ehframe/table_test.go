@@ -323,6 +323,12 @@ func TestSignedReturnAddress(t *testing.T) {
 			t.Errorf("Row(%#x): %+v, %v, want signed %t", pc, r, err, want)
 		}
 	}
+	for _, insns := range [][]byte{{0x16, 34, 1, 0x32}, {0x16, 34, 2, 0x31, 0x96}, {0x16, 34, 0}} {
+		b := &builder{arch: regs.ARM64}
+		cie := b.cie(1, "", nil, 0x0c, 31, 0)
+		b.fde(cie, b.abs(0x5000, 0x40), nil, insns...)
+		checkOne(t, b.open(t), 0, 0, "not constant")
+	}
 }
 
 // TestReturnColumn: a column of its own (s390x _mcount returns by r0) that is
@@ -354,32 +360,38 @@ func TestBadInstructions(t *testing.T) {
 	rows := slices.Repeat([]byte{0x41, 0x0e, 8, 0x41, 0x0e, 16}, 5000)
 	tests := []struct {
 		name, text string
+		at         uint64 // of the defect in the instructions: behind what was read, or at a code that is none
 		insns      []byte
 	}{
-		{"unknown", "unknown call frame instruction", []byte{0x3f}},
-		{"window save", "another machine", []byte{0x2d}},
-		{"cut operand", "past the end", []byte{0, 0, 0, 0x02}},
-		{"cut word", "past the end", []byte{0x04, 1, 2}},
-		{"endless LEB128", "past the end", []byte{0x0e, 0x80, 0x80, 0x80}},
-		{"LEB128 of 70 bits", "exceeds 64 bits", []byte{0x0e, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x7f}},
-		{"SLEB128 of 70 bits", "exceeds 64 bits", []byte{0x13, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x3f}},
-		{"offset of 2 GiB", "out of range", []byte{0x0e, 0x80, 0x80, 0x80, 0x80, 0x08}},
-		{"factored offset of 2 GiB", "out of range", []byte{0x83, 0x81, 0x80, 0x80, 0x80, 0x01}},
-		{"state never remembered", "no state", []byte{0x0b}},
-		{"states too deep", "too deep", long},
-		{"rows too many", "too many rows", rows},
-		{"location goes back", "goes back", []byte{0x44, 0x01, 0x00, 0x50, 0, 0, 0, 0, 0, 0}},
-		{"location wraps", "wraps", []byte{0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x44}},
-		{"advance of 8 bytes", "too far", []byte{0x1d, 0, 0, 0, 0, 1, 0, 0, 0}},
-		{"expression past the entry", "past the end", []byte{0x0f, 100, 0x77}},
-		{"expression too long", "too long", append([]byte{0x0f, 0x80, 0x02}, make([]byte, 256)...)},
-		{"CFA expression empty", "empty", []byte{0x0f, 0}},
-		{"cut operation", "past the end", []byte{0x0f, 1, 0x77}},
-		{"register location", "not allowed", []byte{0x0f, 1, 0x57}},
-		{"absolute address", "not allowed", []byte{0x0f, 9, 0x03, 0, 0, 0, 0, 0, 0, 0, 0}},
-		{"branch out", "branch leaves", []byte{0x0f, 3, 0x2f, 1, 0}},
-		{"branch before", "branch leaves", []byte{0x0f, 3, 0x2f, 0xfc, 0xff}},
-		{"load of 16 bytes", "load of a size", []byte{0x0f, 4, 0x77, 0, 0x94, 16}},
+		{"unknown", "unknown call frame instruction", 1, []byte{0, 0x3f}},
+		{"window save", "another machine", 1, []byte{0, 0x2d}},
+		{"cut operand", "past the end", 4, []byte{0, 0, 0, 0x02}},
+		{"cut word", "past the end", 1, []byte{0x04, 1, 2}},
+		{"endless LEB128", "past the end", 4, []byte{0x0e, 0x80, 0x80, 0x80}},
+		{"LEB128 of 70 bits", "exceeds 64 bits", 11, []byte{0x0e, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x7f}},
+		{"SLEB128 of 70 bits", "exceeds 64 bits", 11, []byte{0x13, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x3f}},
+		{"offset of 2 GiB", "out of range", 6, []byte{0x0e, 0x80, 0x80, 0x80, 0x80, 0x08}},
+		{"factored offset of 2 GiB", "out of range", 6, []byte{0x83, 0x81, 0x80, 0x80, 0x80, 0x01}},
+		{"factor of 2 GiB", "out of range", 6, []byte{0x83, 0x80, 0x80, 0x80, 0x80, 0x08}},
+		{"negated offset of 2 GiB", "out of range", 7, []byte{0x2f, 3, 0x80, 0x80, 0x80, 0x80, 0x01}},
+		{"2^61 times 8 is 0", "out of range", 10, []byte{0x13, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x20}},
+		{"state never remembered", "no state", 1, []byte{0x0b}},
+		{"states too deep", "too deep", 65, long},
+		{"rows too many", "too many rows", 3*4096 + 1, rows},
+		{"location goes back", "goes back", 10, []byte{0x44, 0x01, 0x00, 0x50, 0, 0, 0, 0, 0, 0}},
+		{"location wraps", "wraps", 10, []byte{0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x44}},
+		{"advance of 8 bytes", "too far", 9, []byte{0x1d, 0, 0, 0, 0, 1, 0, 0, 0}},
+		{"expression past the entry", "past the end", 2, []byte{0x0f, 100, 0x77}},
+		{"expression too long", "too long", 3, append([]byte{0x0f, 0x80, 0x02}, make([]byte, 256)...)},
+		{"CFA expression empty", "empty", 2, []byte{0x0f, 0}},
+		{"cut operation", "past the end", 3, []byte{0x0f, 1, 0x77}},
+		{"register location", "not allowed", 3, []byte{0x0f, 1, 0x57}},
+		{"absolute address", "not allowed", 3, []byte{0x0f, 9, 0x03, 0, 0, 0, 0, 0, 0, 0, 0}},
+		{"branch out", "branch leaves", 5, []byte{0x0f, 3, 0x2f, 1, 0}},
+		{"branch before", "branch leaves", 5, []byte{0x0f, 3, 0x2f, 0xfc, 0xff}},
+		{"load of 16 bytes", "load of a size", 6, []byte{0x0f, 4, 0x77, 0, 0x94, 16}},
+		{"load of 9 bytes", "load of a size", 6, []byte{0x0f, 4, 0x77, 0, 0x94, 9}},
+		{"load of no bytes", "load of a size", 6, []byte{0x0f, 4, 0x77, 0, 0x94, 0}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -395,8 +407,9 @@ func TestBadInstructions(t *testing.T) {
 				if row != nil || !errors.As(err, &format) || !strings.Contains(err.Error(), tt.text) {
 					t.Fatalf("got %v, %v, want a defect with %q", row, err, tt.text)
 				}
-				if off := format.SecOff; off <= uint64(bad) || off > uint64(b.fdes[2]) || format.Whole {
-					t.Errorf("defect at offset %#x, whole %t, want one between %#x and %#x", off, format.Whole, bad, b.fdes[2])
+				// In front of the instructions: length, CIE pointer, start and size.
+				if want := uint64(bad) + 4 + 4 + 8 + 8 + tt.at; format.SecOff != want || format.Whole {
+					t.Errorf("defect at offset %#x, whole %t, want %#x", format.SecOff, format.Whole, want)
 				}
 			}
 			for _, pc := range []uint64{0x4010, 0x20010} {
@@ -405,6 +418,120 @@ func TestBadInstructions(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestLimits: what is just not too much: the CFA's offset from rsp at the end of the instructions.
+func TestLimits(t *testing.T) {
+	rows := slices.Repeat([]byte{0x41, 0x0e, 8, 0x41, 0x0e, 16}, 2048)
+	for _, tt := range []struct {
+		name  string
+		insns []byte
+		want  int32
+	}{
+		{"offset of 2 GiB less 1", []byte{0x0e, 0xff, 0xff, 0xff, 0xff, 0x07}, 1<<31 - 1},
+		{"factored offset of -2 GiB", []byte{0x13, 0x80, 0x80, 0x80, 0x80, 0x01}, -1 << 31},
+		{"64 states", append(slices.Repeat([]byte{0x0a}, 64), 0x0e, 24), 24},
+		{"4096 rows", rows, 16},
+		{"location that stays", []byte{0x44, 0x01, 0x04, 0x50, 0, 0, 0, 0, 0, 0, 0x0e, 24}, 24},
+		{"advance of 4 GiB less 1", []byte{0x0e, 24, 0x1d, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0x0e, 32}, 24},
+		{"expression of 255 bytes", append([]byte{0x0f, 0xff, 0x01, 0x77, 24}, slices.Repeat([]byte{0x96}, 253)...), 24},
+		{"arguments of a call", []byte{0x0e, 24, 0x2e, 0x80, 0x01}, 24},
+	} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(1, "", nil, cfaSP8...)
+		b.fde(cie, b.abs(0x5000, 0x10000), nil, tt.insns...)
+		row, err := b.open(t).Row(0x14fff)
+		if want := (sframe.Rule{Base: sframe.FromReg, Reg: 7, Offset: tt.want}); err != nil || row.CFA != want {
+			t.Errorf("%s: got %+v, %v, want %+v", tt.name, row, err, want)
+		}
+	}
+	// Expressions that are more than a sum, and sound: branches to their ends, loads of what a word has.
+	for _, e := range [][]byte{{0x2f, 0xfd, 0xff}, {0x28, 0, 0}, {0x77, 0, 0x94, 1}, {0x77, 0, 0x94, 7}, {0x77, 0, 0x94, 8, 0x06}} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(1, "", nil, cfaSP8...)
+		b.fde(cie, b.abs(0x5000, 0x20), nil, append([]byte{0x0f, byte(len(e))}, e...)...)
+		if row, err := b.open(t).Row(0x5000); err != nil || row.CFA.Base != sframe.FromExpr || string(row.Exprs[0]) != string(e) {
+			t.Errorf("%x: got %+v, %v", e, row, err)
+		}
+	}
+}
+
+// TestAlignment: factors of the CIE: the location moves by the one, offsets are multiples of the other.
+func TestAlignment(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		align []byte // of code and of data
+		insns []byte
+		pc    uint64 // of the row with the offset
+		want  int32
+		bad   string
+	}{
+		{"4 and -8", []byte{4, 0x78}, []byte{0x42, 0x13, 0x7d}, 0x5008, 24, ""},
+		{"1 and 4", []byte{1, 4}, []byte{0x42, 0x13, 6}, 0x5002, 24, ""},
+		{"code by 4 GiB less 1", append(uleb(1<<32-1), 0x78), []byte{0x13, 0x7d, 0x41, 0x0e, 0}, 0x5000, 24, ""},
+		{"code by 4 GiB", append(uleb(1<<32), 0x78), []byte{0x41}, 0, 0, "too far"},
+		{"data by -2 GiB", append([]byte{1}, slebBytes(-1<<31)...), []byte{0x13, 1}, 0x5000, -1 << 31, ""},
+		{"data by 2 GiB", append([]byte{1}, slebBytes(1<<31)...), []byte{0x13, 0x7f}, 0, 0, "out of range"},
+		{"8 times 2^61 is 0", append([]byte{1}, slebBytes(1<<61)...), []byte{0x13, 8}, 0, 0, "out of range"},
+	} {
+		b := &builder{arch: regs.AMD64, align: tt.align}
+		cie := b.cie(1, "", nil, 0x0c, 7, 8)
+		b.fde(cie, b.abs(0x5000, 0x20), nil, tt.insns...)
+		tab := b.open(t)
+		if tt.bad != "" {
+			checkOne(t, tab, 0, 0, tt.bad)
+			continue
+		}
+		if e, err := tab.Find(tt.pc); err != nil || e.Row.CFA.Offset != tt.want || e.Start != tt.pc {
+			t.Errorf("%s: got %+v, %v, want CFA offset %d from %#x on", tt.name, e, err, tt.want, tt.pc)
+		}
+	}
+}
+
+// TestEnds: a function may reach the last address; a range of more, or of a negative size, is a defect.
+func TestEnds(t *testing.T) {
+	for _, arch := range []*regs.Arch{regs.AMD64, regs.I386} {
+		last := ^uint64(0)
+		if arch.WordBytes == 4 {
+			last >>= 32
+		}
+		for size, bad := range map[uint64]string{15: "", 16: "past the end of the address space"} {
+			b := &builder{arch: arch}
+			cie := b.cie(1, "", nil, 0x0c, arch.SP, 16)
+			b.fde(cie, b.abs(last-15, size), nil)
+			checkOne(t, b.open(t), last-15, last, bad)
+		}
+	}
+	b := &builder{arch: regs.AMD64}
+	cie := b.cie(1, "", nil, cfaSP8...)
+	b.fde(cie, b.abs(0x5000, 1<<63), nil)
+	checkOne(t, b.open(t), 0, 0, "negative size")
+}
+
+// TestRemoved: a pointer of 0 stays 0, whatever it is relative to. It is what linkers leave of a function that they
+// have removed, and no address has its rows.
+func TestRemoved(t *testing.T) {
+	for _, enc := range []byte{0x00, 0x1b, 0x23, 0x3b, 0x83, 0x9b} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(1, "zR", []byte{enc}, cfaSP8...)
+		at := b.addr() + 8
+		n := 4
+		if enc == 0 {
+			n = 8
+		}
+		b.fde(cie, func() { b.word(0, n); b.word(0x20, n) }, []byte{0})
+		tab := b.open(t)
+		for fn := range tab.Funcs() {
+			if fn.Start != 0 {
+				t.Errorf("%#x: a function at %#x", enc, fn.Start)
+			}
+		}
+		for _, pc := range []uint64{0, at, textAddr, gotAddr} {
+			if _, err := tab.Row(pc); err != sframe.ErrNoRow {
+				t.Errorf("%#x: %#x: %v", enc, pc, err)
+			}
+		}
 	}
 }
 
