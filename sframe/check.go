@@ -233,7 +233,7 @@ func (c *checker) overlaps() {
 			continue
 		}
 		same := s.start == last.start && s.size == last.size
-		if last.size > 0 && s.start-last.start < last.size && !same {
+		if s.start-last.start < last.size && !same {
 			if !c.yield(fmt.Errorf("function %#x: %w", s.start, bad(s.secOff, "overlaps the function", last.start))) {
 				return
 			}
