@@ -243,7 +243,7 @@ func (c *cie) augmentation(b *cursor, aug string, t *Table) {
 		c.augData = true
 		n := b.uleb()
 		own := *b
-		if b.take(n) == nil && b.err != nil {
+		if b.take(n); b.err != nil {
 			return
 		}
 		own.b = own.b[:b.pos]
