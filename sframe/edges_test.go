@@ -218,7 +218,9 @@ func TestCheckFunctions(t *testing.T) {
 	sp := func(off uint32, words ...int64) sframetest.Row {
 		return sframetest.Row{Off: off, SP: true, WordBytes: 2, Words: words}
 	}
-	code := func(addr, size uint64) bool { return addr >= 0x2000 && size <= 0x1000 && addr+size <= 0x3000 && addr < 0x3000 }
+	code := func(addr, size uint64) bool {
+		return addr >= 0x2000 && size <= 0x1000 && addr+size <= 0x3000 && addr < 0x3000
+	}
 	for _, tt := range []struct {
 		name    string
 		abi     uint8
@@ -258,6 +260,288 @@ func TestCheckFunctions(t *testing.T) {
 		}
 		if got := faults(openBytes(t, section.Bytes(), 0x1000), code); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestRegisters: which registers a flexible CFA may start from (DWARF numbers of the psABIs): on AMD64 16 is the return
+// address, 17 to 32 are vector registers.
+func TestRegisters(t *testing.T) {
+	for abi, good := range map[ABI]func(n int) bool{
+		AMD64: func(n int) bool { return n <= 15 || n >= 33 }, S390X: func(n int) bool { return n <= 31 },
+		AArch64LE: func(n int) bool { return n <= 31 }, AArch64BE: func(n int) bool { return n <= 31 }, 5: func(int) bool { return false },
+	} {
+		for n := range 256 {
+			if got := abi.address(uint8(n)); got != good(n) {
+				t.Errorf("%s: register %d: %v", abi, n, got)
+			}
+		}
+	}
+}
+
+// TestFlexWords: data words of a flexible row (control word: register above three bits, 2 loads, 1 is the register instead
+// of the CFA), and the rules or the fault: place, text and value. Words have 2 bytes; the first one is at 51.
+func TestFlexWords(t *testing.T) {
+	const sp, fp, onFP, atCFA = 7<<3 | 1, 6<<3 | 1, 6<<3 | 3, 2
+	for _, tt := range []struct {
+		words []int64
+		want  string
+	}{
+		{[]int64{sp, 16}, "CFA=r7+16 RA=*(cfa-8) FP=same"},
+		{[]int64{onFP, -16}, "CFA=*(r6-16) RA=*(cfa-8) FP=same"},
+		{[]int64{sp, 16, 0}, "CFA=r7+16 RA=*(cfa-8) FP=same"},
+		{[]int64{sp, 16, atCFA, -24}, "CFA=r7+16 RA=*(cfa-24) FP=same"},
+		{[]int64{sp, 16, 0, 0}, "CFA=r7+16 RA=*(cfa-8) FP=same"},
+		{[]int64{sp, 16, 0, atCFA, -16}, "CFA=r7+16 RA=*(cfa-8) FP=*(cfa-16)"},
+		{[]int64{sp, 16, 0, 0, 0}, "CFA=r7+16 RA=*(cfa-8) FP=same"},
+		{[]int64{sp, 16, atCFA, -24, fp, 0}, "CFA=r7+16 RA=*(cfa-24) FP=r6+0"},
+		{[]int64{sp, 16, atCFA, -24, 0, 0}, "CFA=r7+16 RA=*(cfa-24) FP=same"},
+		{[]int64{255<<3 | 1, 16}, "CFA=r255+16 RA=*(cfa-8) FP=same"},
+		{[]int64{256<<3 | 1, 16}, "51 no such register 0x100"},
+		{[]int64{sp, 16, 0, 256<<3 | 1, 0}, "57 no such register 0x100"},
+		{[]int64{16<<3 | 1, 16}, "51 register cannot hold an address 0x10"},
+		{[]int64{atCFA, 16}, "51 CFA defined by itself 0x2"},
+		{[]int64{0, 16}, "51 CFA defined by itself 0x0"},
+		{[]int64{sp, 16, atCFA}, "55 control word without an offset 0x2"},
+		{[]int64{sp, 16, 0, fp}, "57 control word without an offset 0x31"},
+		{[]int64{sp, 16, atCFA, -24, fp}, "59 control word without an offset 0x31"},
+		{[]int64{sp, 16, 0, atCFA, -16, 9}, "61 word left over 0x9"},
+		{[]int64{sp, 16, 0, 0, 0, 9}, "61 word left over 0x9"},
+		{[]int64{sp}, "50 number of words does not fit the row 0x1"},
+		{[]int64{sp, 16, 0, 0, 0, 0, 0}, "50 number of words does not fit the row 0x7"},
+	} {
+		section := sframetest.Section{Version: 3, ABI: sframetest.AMD64, FixedRA: -8, Addr: 0x1000, Funcs: []sframetest.Func{
+			{Start: 0x2000, Size: 16, Width: 1, Flex: true, Rows: []sframetest.Row{{WordBytes: 2, Words: tt.words}}},
+		}}
+		s := openBytes(t, section.Bytes(), 0x1000)
+		f, err := s.Func(0x2000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if row, err := s.Row(0x2008); err == nil {
+			got = vectorRow(&f, row)
+		} else if list := faults(s, nil); len(list) == 1 {
+			got = list[0]
+		}
+		if got != tt.want {
+			t.Errorf("%x: %s, want %s", tt.words, got, tt.want)
+		}
+	}
+}
+
+// TestEmptyNeighbours: functions of no size stand in the way of a search, by their start and in any order; the one that
+// covers the address is found.
+func TestEmptyNeighbours(t *testing.T) {
+	for before := range 3 {
+		for behind := range 3 {
+			section := sframetest.Section{Version: 3, Flags: sframetest.Sorted, ABI: sframetest.AMD64, FixedRA: -8, Addr: 0x1000}
+			add := func(start uint64, size uint32) {
+				section.Funcs = append(section.Funcs, sframetest.Func{Start: start, Size: size, Width: 1, Rows: []sframetest.Row{{SP: true, Words: []int64{int64(size)}}}})
+			}
+			add(0x2000, 1)
+			for range before {
+				add(0x3000, 0)
+			}
+			add(0x3000, 8)
+			for range behind {
+				add(0x3000, 0)
+			}
+			add(0x3004, 0)
+			add(0x3010, 1)
+			for _, sorted := range []uint8{sframetest.Sorted, 0} {
+				section.Flags = sorted
+				s := openBytes(t, section.Bytes(), 0x1000)
+				for pc, want := range map[uint64]uint64{0x2000: 0x2000, 0x3000: 0x3000, 0x3004: 0x3000, 0x3007: 0x3000, 0x3010: 0x3010} {
+					if e, err := s.Find(pc); err != nil || e.FuncStart != want {
+						t.Errorf("%d before, %d behind: %#x: got %+v, %v", before, behind, pc, e, err)
+					}
+				}
+				for _, pc := range []uint64{0x1fff, 0x2001, 0x2fff, 0x3008, 0x300f, 0x3011} {
+					if e, err := s.Find(pc); err != ErrNoRow {
+						t.Errorf("%d before, %d behind: %#x: got %+v, %v", before, behind, pc, e, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestEntries: addresses that a row covers, and its function; in a function that repeats its rows, those of one block; in a
+// function without rows, all of it.
+func TestEntries(t *testing.T) {
+	rows := []sframetest.Row{{SP: true, Words: []int64{8}}, {Off: 5, SP: true, Words: []int64{16}}, {Off: 5, SP: true, Words: []int64{24}}, {Off: 9, SP: true, Words: []int64{32}}}
+	section := sframetest.Section{Version: 3, Flags: sframetest.Sorted, ABI: sframetest.AMD64, FixedRA: -8, Addr: 0x1000, Funcs: []sframetest.Func{
+		{Start: 0x2000, Size: 16, Width: 1, Rows: rows},
+		{Start: 0x3000, Size: 40, Width: 1, Mask: true, Rep: 16, Rows: rows},
+		{Start: 0x4000, Size: 16, Width: 1},
+		{Start: 0x5000, Size: 16, Width: 1, Rows: rows[1:]},
+	}}
+	s := openBytes(t, section.Bytes(), 0x1000)
+	for pc, want := range map[uint64][3]uint64{ // start, end, offset of the CFA
+		0x2000: {0x2000, 0x2005, 8}, 0x2004: {0x2000, 0x2005, 8}, 0x2005: {0x2005, 0x2009, 24}, 0x2009: {0x2009, 0x2010, 32}, 0x200f: {0x2009, 0x2010, 32},
+		0x3000: {0x3000, 0x3005, 8}, 0x300f: {0x3009, 0x3010, 32}, 0x3010: {0x3010, 0x3015, 8}, 0x301a: {0x3019, 0x3020, 32},
+		0x3024: {0x3020, 0x3025, 8}, 0x3027: {0x3025, 0x3028, 24}, 0x4003: {0x4000, 0x4010, 0}, 0x5005: {0x5005, 0x5009, 24},
+	} {
+		e, err := s.Find(pc)
+		if got := [3]uint64{e.Start, e.End, uint64(e.Row.CFA.Offset)}; err != nil || got != want || e.FuncStart != pc&^0xfff || e.Row.Outermost != (want[2] == 0) {
+			t.Errorf("%#x: got %#x, %v, want %#x", pc, got, err, want)
+		}
+	}
+	if e, err := s.Find(0x5004); err != ErrNoRow {
+		t.Errorf("in front of the first row: %+v, %v", e, err)
+	}
+}
+
+// TestOrdered: a table that claims to be sorted and is not costs nothing but its index: what was kept before is dropped,
+// since where functions overlap answers may be others. A table that makes no claim is indexed without that.
+func TestOrdered(t *testing.T) {
+	for _, sorted := range []bool{true, false} {
+		section := bigSection(3, 9, 1)
+		section.Funcs[4].Start, section.Funcs[5].Start = section.Funcs[5].Start, section.Funcs[4].Start
+		if !sorted {
+			section.Flags &^= sframetest.Sorted
+		}
+		s := openBytes(t, section.Bytes(), section.Addr)
+		first := section.Funcs[0].Start
+		if _, err := s.Row(first); err != nil {
+			t.Fatal(err)
+		}
+		if l := s.layout.Load(); (l.index == nil) != sorted || s.cache.table.Load().find(first) == nil {
+			t.Errorf("sorted %v: index of %d, kept %v", sorted, len(l.index), s.cache.table.Load().find(first))
+		}
+		if _, err := s.Row(section.Funcs[5].Start + 1); err != nil {
+			t.Error(err)
+		}
+		l := s.layout.Load()
+		if kept := s.cache.table.Load().find(first) != nil; l.len() != 9 || len(l.index) != 9 || kept == sorted {
+			t.Errorf("sorted %v: index of %d, kept %v", sorted, len(l.index), kept)
+		}
+		if _, err := s.Row(first - 1); err != ErrNoRow || s.layout.Load() != l {
+			t.Errorf("sorted %v: %v, or another index", sorted, err)
+		}
+	}
+}
+
+// TestCacheSizes: slots and answers double when they are half and wholly full, up to their bounds; what the cache says that
+// it takes is what a count finds.
+func TestCacheSizes(t *testing.T) {
+	s := &Section{addr: 0x400000}
+	c := &s.cache
+	c.begin(s.addr)
+	check := func(slots, used, answers int) {
+		t.Helper()
+		tab, kept := c.table.Load(), 0
+		for i := range tab.slots {
+			if tab.slots[i].Load() != 0 {
+				kept++
+			}
+		}
+		if len(tab.slots) != slots || kept != used || c.used != used || len(tab.answers) != answers {
+			t.Fatalf("%d slots, %d used, counted %d, %d answers, want %d, %d, %d", len(tab.slots), kept, c.used, len(tab.answers), slots, used, answers)
+		}
+		if want := slots*slotBytes + answers*answerBytes + c.answers*keptBytes; s.CacheBytes() != want {
+			t.Fatalf("%d bytes, want %d", s.CacheBytes(), want)
+		}
+	}
+	put := func(pc uint64, off int32) {
+		t.Helper()
+		want := &Row{CFA: Rule{Base: FromReg, Reg: 7, Offset: off}}
+		row, err := c.store(c.table.Load().epoch, pc, want, nil)
+		a := c.table.Load().find(pc)
+		if err != nil || row.CFA != want.CFA || a == nil || a.row != row {
+			t.Fatalf("%#x: %v, %v, kept %v", pc, row, err, a)
+		}
+	}
+	check(64, 0, 32)
+	for i := range uint64(32) {
+		put(s.addr+i, 8)
+	}
+	check(64, 32, 32)
+	for range 3 { // what is there takes no other slot
+		put(s.addr+7, 8)
+	}
+	if c.used != 32 || len(c.rows) != 1 {
+		t.Errorf("%d slots for 32 addresses, %d rows", c.used, len(c.rows))
+	}
+	put(s.addr+32, 8)
+	check(128, 33, 32)
+	for i := range int32(30) { // with the unused one and the row from before, 32
+		put(s.addr+100, 16+8*i)
+	}
+	check(128, 34, 32)
+	put(s.addr+100, 8000)
+	check(128, 34, 64)
+	// Errors are answers too, one for each kind.
+	for range 2 {
+		for i, err := range []error{ErrNoRow, bad(1, "a", 2), bad(1, "b", 2)} {
+			if row, got := c.store(0, s.addr+200+uint64(i), &Row{}, err); row != nil || got.Error() != err.Error() || c.table.Load().find(s.addr+200+uint64(i)).err != got {
+				t.Errorf("%v: %v, %v", err, row, got)
+			}
+		}
+	}
+	check(128, 37, 64)
+	if c.answers != 1+32+3 {
+		t.Errorf("%d answers", c.answers)
+	}
+	for i := int32(0); c.answers < maxAnswers; i++ {
+		put(s.addr+300, 1<<20+8*i)
+	}
+	check(128, 38, maxAnswers)
+	c.store(0, s.addr+300, &Row{}, nil) // one too many: all is dropped
+	if tab := c.table.Load(); tab.epoch != 1 || len(tab.slots) != 64 || len(tab.answers) != 32 || c.answers != 2 {
+		t.Errorf("%d slots, %d answers after the bound", len(tab.slots), len(tab.answers))
+	}
+	// An answer from before is not kept, however often the cache is emptied.
+	for range 3 {
+		c.reset()
+		if c.store(0, s.addr, &Row{}, nil); c.table.Load().find(s.addr) != nil {
+			t.Errorf("epoch %d: an answer of the first one is kept", c.table.Load().epoch)
+		}
+	}
+	// The ends of what is kept: 48 bits of distance.
+	for pc, want := range map[uint64]bool{s.addr - 1<<47: true, s.addr + 1<<47 - 1: true, s.addr - 1<<47 - 1: false, s.addr + 1<<47: false} {
+		if c.store(c.table.Load().epoch, pc, &Row{}, nil); (c.table.Load().find(pc) != nil) != want {
+			t.Errorf("%#x: kept %v", pc, !want)
+		}
+	}
+}
+
+// TestCachePlaces: neighbours spread over the slots; an address of which all places are taken takes another's, each time the
+// next one's.
+func TestCachePlaces(t *testing.T) {
+	var c cache
+	c.begin(1 << 47)
+	tab := c.table.Load()
+	starts := map[uint64]bool{}
+	for off := range uint64(64) {
+		starts[tab.slot(off)] = true
+	}
+	for at := range starts {
+		if at >= 64 {
+			t.Fatalf("place %d of 64", at)
+		}
+	}
+	if len(starts) < 40 {
+		t.Errorf("64 neighbours begin at %d places", len(starts))
+	}
+	// Addresses that begin at one place.
+	var same []uint64
+	for off := uint64(1); len(same) < 3*probes; off++ {
+		if tab.slot(off) == 60 {
+			same = append(same, off)
+		}
+	}
+	for i, off := range same {
+		c.put(tab, off<<16|1)
+		c.table.Store(&table{tab.base, 0, tab.shift, tab.slots, make([]answer, 2)})
+		if c.table.Load().find(tab.base+off) == nil || c.used != min(i+1, probes) {
+			t.Fatalf("address %d: not kept, or %d slots in use", i, c.used)
+		}
+	}
+	for i, off := range same { // the last ones are there
+		if kept := c.table.Load().find(tab.base+off) != nil; kept != (i >= 2*probes) {
+			t.Errorf("address %d: kept %v", i, kept)
 		}
 	}
 }
