@@ -131,6 +131,7 @@ func TestCIEs(t *testing.T) {
 		{"zB", 1, "zB", nil, []byte{0}, ehframe.Func{KeyB: true}, ""},
 		{"zG", 1, "zG", nil, []byte{0}, ehframe.Func{}, ""},
 		{"zPLRS", 1, "zPLRS", []byte{0x03, 1, 2, 3, 4, 0x1b, 0x00}, []byte{4, 1, 2, 3, 4}, ehframe.Func{Signal: true}, ""},
+		{"personality aligned", 1, "zPR", append([]byte{0x50, 9, 9, 9, 9, 9, 9}, 1, 2, 3, 4, 5, 6, 7, 8, 0x04), []byte{0}, ehframe.Func{}, ""},
 		{"personality omitted", 1, "zPR", []byte{0xff, 0x00}, []byte{0}, ehframe.Func{}, ""},
 		{"data longer than announced", 1, "zR", []byte{0x00, 9, 9, 9}, []byte{0}, ehframe.Func{}, ""},
 		{"personality past its data", 1, "zP", []byte{0x04, 1, 2}, []byte{0}, ehframe.Func{}, "past the end"},
@@ -166,6 +167,62 @@ func TestCIEOfAnotherAddressSize(t *testing.T) {
 	checkOne(t, b.open(t), 0, 0, "address size")
 	b.b[10], b.b[11] = 8, 9
 	checkOne(t, b.open(t), 0, 0, "segment selector")
+	b = &builder{arch: regs.AMD64}
+	cie = b.cie(4, "", nil, cfaSP8...)
+	b.b[11] = 2
+	b.fde(cie, func() { b.word(0xaaaa, 2); b.abs(0x5000, 0x20)() }, nil)
+	checkOne(t, b.open(t), 0x5000, 0x5020, "")
+}
+
+// TestAugmentationPastCIE: the length of augmentation data reaches beyond its entry.
+func TestAugmentationPastCIE(t *testing.T) {
+	b := &builder{arch: regs.AMD64}
+	cie := b.cie(1, "zR", []byte{0}, cfaSP8...)
+	b.b[15] = 0x7f // behind length, id, version, string of 3, two factors and the column
+	b.fde(cie, b.abs(0x5000, 0x20), []byte{0})
+	checkOne(t, b.open(t), 0, 0, "past the end")
+}
+
+// TestColumns: the return address column has one byte in version 1, and is a LEB128 number later. One that no register
+// set holds is not the register with the number behind the last.
+func TestColumns(t *testing.T) {
+	arch := *regs.AMD64
+	arch.RA = 0 // for the builder alone: the column's second byte, or an instruction that does nothing
+	for _, tt := range []struct {
+		version uint8
+		column  byte
+		insns   []byte
+		want    sframe.Rule
+	}{
+		{3, 0x90, []byte{0x90, 2}, sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -16}}, // 16
+		{4, 0x90, []byte{0x90, 2}, sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -16}},
+		{1, 0x90, []byte{0x90, 2}, sframe.Rule{Base: sframe.FromReg, Reg: 255}}, // 144
+		{1, 0x90, []byte{0x05, 0x90, 1, 2}, sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -16}},
+		{1, 33, []byte{0xa1, 2}, sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -16}},
+		{1, 33, []byte{0xa0, 2}, sframe.Rule{Base: sframe.FromReg, Reg: 255}}, // register 32
+		{1, 31, []byte{0x9f, 2}, sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -16}},
+	} {
+		b := &builder{arch: &arch, align: []byte{1, 0x78, tt.column}}
+		cie := b.cie(tt.version, "", nil, 0x0c, 7, 8)
+		b.fde(cie, b.abs(0x5000, 0x20), nil, tt.insns...)
+		b.arch = regs.AMD64
+		if row, err := b.open(t).Row(0x5000); err != nil || row.RA != tt.want {
+			t.Errorf("version %d, column %d, %x: got %+v, %v, want RA %+v", tt.version, tt.column, tt.insns, row, err, tt.want)
+		}
+	}
+}
+
+// TestHugeFunction: rows of a function begin at 32-bit offsets; the last of them holds for what lies behind 4 GiB.
+func TestHugeFunction(t *testing.T) {
+	b := &builder{arch: regs.AMD64}
+	cie := b.cie(1, "", nil, cfaSP8...)
+	b.fde(cie, b.abs(0x5000, 1<<34), nil, 0x1d, 0xfe, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0x0e, 16, 0x41, 0x0e, 24, 0x41, 0x0e, 32)
+	tab := b.open(t)
+	for off, want := range map[uint64]int32{0: 8, 1<<32 - 3: 8, 1<<32 - 2: 16, 1<<32 - 1: 24, 1 << 32: 24, 1<<33 + 5: 24, 1<<34 - 1: 24} {
+		if row, err := tab.Row(0x5000 + off); err != nil || row.CFA.Offset != want {
+			t.Errorf("%#x: got %+v, %v, want CFA offset %d", off, row, err, want)
+		}
+	}
 }
 
 // TestLongEntries: 64-bit lengths. The id that follows has 8 bytes in
@@ -245,7 +302,7 @@ func TestRows(t *testing.T) {
 		{"register without offset after an expression", []byte{0x0f, 2, 0x76, 0, 0x44, 0x0d, 10}, map[uint64]sframe.Row{
 			start:     {CFA: sframe.Rule{Base: sframe.FromReg, Reg: 6}, RA: ra, Keep: keep},
 			start + 4: {CFA: sframe.Rule{Base: sframe.FromReg, Reg: 10, Offset: 8}, RA: ra, Keep: keep}}},
-		{"register that no set holds", []byte{0x0c, 40, 16}, map[uint64]sframe.Row{
+		{"register that no set holds", []byte{0x0c, 32, 16}, map[uint64]sframe.Row{
 			start: {CFA: sframe.Rule{Base: sframe.FromReg, Reg: 255, Offset: 16}, RA: ra, Keep: keep}}},
 		{"expressions that only add", []byte{
 			0x0f, 5, 0x77, 8, 0x23, 8, 0x06, // CFA = *(rsp+8+8)
@@ -576,9 +633,10 @@ func TestOverlap(t *testing.T) {
 	add(0x5100, 0x80, 40)
 	add(0x6000, 0x10, 48)
 	add(0, 0x100, 56) // removed by the linker
+	add(0x3000, 0x100, 64)
 	tab := b.open(t)
 	for pc, want := range map[uint64]int32{
-		0x5000: 16, 0x50ff: 16, 0x5100: 24, 0x5180: 24, 0x51ff: 24, 0x5200: 16, 0x5fff: 16, 0x6000: 48,
+		0x3000: 64, 0x5000: 16, 0x50ff: 16, 0x5100: 24, 0x5180: 24, 0x51ff: 24, 0x5200: 16, 0x5fff: 16, 0x6000: 48,
 	} {
 		if r, err := tab.Row(pc); err != nil || r.CFA.Offset != want {
 			t.Errorf("Row(%#x) = %+v, %v, want CFA offset %d", pc, r, err, want)
@@ -600,12 +658,17 @@ func TestTerminator(t *testing.T) {
 	b.word(0, 4)
 	b.fde(cie, b.abs(0x6000, 0x20), nil)
 	b.word(0, 4)
-	if _, err := b.open(t).Row(0x6000); err != nil {
+	tab := b.open(t)
+	if _, err := tab.Row(0x6000); err != nil {
 		t.Errorf("known size: %v", err)
+	}
+	if _, err := tab.Row(0x7000); err != sframe.ErrNoRow {
+		t.Errorf("a terminator at the end: %v", err)
 	}
 	hdr := builder{arch: b.arch, b: []byte{1, 0x04, 0xff, 0xff}}
 	hdr.word(frameAddr, 8)
-	tab, err := ehframe.Open(image{hdrAddr: hdr.b, frameAddr: b.b}, b.arch, ehframe.Sections{HdrAddr: hdrAddr, HdrSize: uint64(len(hdr.b))})
+	var err error
+	tab, err = ehframe.Open(image{hdrAddr: hdr.b, frameAddr: b.b}, b.arch, ehframe.Sections{HdrAddr: hdrAddr, HdrSize: uint64(len(hdr.b))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -643,6 +706,42 @@ func TestBrokenLength(t *testing.T) {
 	}
 	if _, err := withHdr.Row(0x6000); !damaged(err) {
 		t.Errorf("the function itself: %v", err)
+	}
+	// What goes through all of them ends with it, after the first; or where it is told to.
+	var starts []uint64
+	for fn, err := range tab.Funcs() {
+		starts = append(starts, fn.Start)
+		if errors.As(err, &bad) && bad.SecOff != uint64(at) || len(starts) == 2 && (err == nil || fn.End != 0 || fn.SecOff != 0) {
+			t.Errorf("function %d: %+v, %v", len(starts), fn, err)
+		}
+	}
+	if !slices.Equal(starts, []uint64{0x5000, 0}) {
+		t.Errorf("functions at %#x", starts)
+	}
+	for range tab.Funcs() {
+		break
+	}
+}
+
+// TestSameStart: of damaged functions that start together the first one's damage is told, as is its row if it has one.
+func TestSameStart(t *testing.T) {
+	b := &builder{arch: regs.AMD64}
+	cie := b.cie(1, "", nil, cfaSP8...)
+	first := b.fde(cie, b.abs(0x5000, 0x20), nil, 0x3f)
+	b.fde(cie, b.abs(0x5000, 0x20), nil, 0x3e)
+	b.fde(cie, b.abs(0x6000, 0x20), nil, cfaOffset(16)...)
+	b.fde(cie, b.abs(0x6000, 0x20), nil, cfaOffset(24)...)
+	b.fde(cie, b.abs(0x7000, 0x20), nil, cfaOffset(32)...)
+	b.fde(cie, b.abs(0x7000, 0x20), nil, 0x3e)
+	tab := b.open(t)
+	var bad *sframe.FormatError
+	if _, err := tab.Row(0x5000); !errors.As(err, &bad) || bad.SecOff != uint64(first)+24 || bad.Value != 0x3f {
+		t.Errorf("damaged: %v", err)
+	}
+	for pc, want := range map[uint64]int32{0x6000: 16, 0x7000: 32} {
+		if row, err := tab.Row(pc); err != nil || row.CFA.Offset != want {
+			t.Errorf("%#x: %+v, %v, want CFA offset %d", pc, row, err, want)
+		}
 	}
 }
 
@@ -729,6 +828,13 @@ func TestHeaders(t *testing.T) {
 		{"table of ULEB128", with(3, 0x01), false, false},
 		{"table indirect", with(3, 0xbb), false, false},
 		{"count beyond the header", with(8, 0xff, 0xff), false, false},
+		{"count of one beyond it", with(8, 3), false, false},
+		{"section from the header", with(1, 0x3b, 0x03, 0x3b, 0, 0x80, 0, 0), false, false},
+		{"section from a base that it has not", with(1, 0x2b), true, false},
+		{"table from there", with(3, 0x2b), false, false},
+		{"table of no form", with(3, 0x35), false, false},
+		{"count of no form", with(2, 0x05), false, false},
+		{"empty, then behind its end", good[:12], false, false},
 		{"no functions", with(8, 0), false, false},
 		{"another version", with(0, 2), true, false},
 		{"no section", with(1, 0xff), true, false},
@@ -767,12 +873,15 @@ func TestOpenErrors(t *testing.T) {
 	img := image{hdrAddr: hdr.b}
 	for name, s := range map[string]ehframe.Sections{
 		"nothing known":        {},
+		"only an address":      {FrameAddr: frameAddr},
 		"header not there":     {HdrAddr: 0x100, HdrSize: 20},
 		"limit before":         {HdrAddr: hdrAddr, HdrSize: 12, Limit: frameAddr - 1},
 		"section wraps around": {FrameAddr: 1 << 63, FrameSize: 1<<63 + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if tab, err := ehframe.Open(img, regs.AMD64, s); tab != nil || err == nil {
+			var bad *sframe.FormatError
+			tab, err := ehframe.Open(img, regs.AMD64, s)
+			if tab != nil || err == nil || errors.As(err, &bad) && !bad.Whole {
 				t.Errorf("got %v, %v, want an error", tab, err)
 			}
 		})
