@@ -148,6 +148,14 @@ func TestBehind(t *testing.T) {
 	if images, err := s.Images(); len(images) != 0 || !errors.Is(err, errFault) {
 		t.Errorf("unreadable: %v, %v", images, err)
 	}
+	for f, err := range s.Funcs() {
+		if !errors.Is(err, errFault) || f.img != nil {
+			t.Errorf("unreadable: %+v, %v", f, err)
+		}
+	}
+	if got := faults(s, nil); len(got) != 1 || r.hits != 3 {
+		t.Errorf("unreadable: %q after %d tries", got, r.hits)
+	}
 	r.hi = 0
 	if images, err := s.Images(); len(images) != 2 || err != nil {
 		t.Errorf("readable again: %v, %v", images, err)
@@ -191,8 +199,9 @@ func TestOverlaps(t *testing.T) {
 		{"an empty one inside", [][2]uint64{{0x2000, 16}, {0x2008, 0}, {0x2010, 16}}, nil},
 		{"several in one", [][2]uint64{{0x2000, 64}, {0x2008, 8}, {0x2020, 8}, {0x2040, 8}}, [][2]uint64{{0x2008, 0x2000}, {0x2020, 0x2000}}},
 		{"one that reaches further", [][2]uint64{{0x2000, 64}, {0x2020, 64}, {0x2050, 8}}, [][2]uint64{{0x2020, 0x2000}, {0x2050, 0x2020}}},
+		{"one that ends with it", [][2]uint64{{0x2000, 64}, {0x2020, 32}, {0x2030, 8}}, [][2]uint64{{0x2020, 0x2000}, {0x2030, 0x2000}}},
 		{"out of order", [][2]uint64{{0x2010, 16}, {0x2000, 17}}, [][2]uint64{{0x2010, 0x2000}}},
-		{"up to the last address", [][2]uint64{{1<<64 - 16, 16}}, nil},
+		{"up to the last address", [][2]uint64{{1<<64 - 16, 16}, {1<<64 - 8, 8}}, [][2]uint64{{1<<64 - 8, 1<<64 - 16}}},
 	} {
 		section := sframetest.Section{Version: 3, ABI: sframetest.AMD64, FixedRA: -8, Addr: 0x1000}
 		for _, f := range tt.funcs {
@@ -376,12 +385,14 @@ func TestEntries(t *testing.T) {
 		{Start: 0x3000, Size: 40, Width: 1, Mask: true, Rep: 16, Rows: rows},
 		{Start: 0x4000, Size: 16, Width: 1},
 		{Start: 0x5000, Size: 16, Width: 1, Rows: rows[1:]},
+		{Start: 0x6000, Size: 40, Width: 1, Mask: true, Rep: 16},
 	}}
 	s := openBytes(t, section.Bytes(), 0x1000)
 	for pc, want := range map[uint64][3]uint64{ // start, end, offset of the CFA
 		0x2000: {0x2000, 0x2005, 8}, 0x2004: {0x2000, 0x2005, 8}, 0x2005: {0x2005, 0x2009, 24}, 0x2009: {0x2009, 0x2010, 32}, 0x200f: {0x2009, 0x2010, 32},
 		0x3000: {0x3000, 0x3005, 8}, 0x300f: {0x3009, 0x3010, 32}, 0x3010: {0x3010, 0x3015, 8}, 0x301a: {0x3019, 0x3020, 32},
 		0x3024: {0x3020, 0x3025, 8}, 0x3027: {0x3025, 0x3028, 24}, 0x4003: {0x4000, 0x4010, 0}, 0x5005: {0x5005, 0x5009, 24},
+		0x6013: {0x6000, 0x6028, 0},
 	} {
 		e, err := s.Find(pc)
 		if got := [3]uint64{e.Start, e.End, uint64(e.Row.CFA.Offset)}; err != nil || got != want || e.FuncStart != pc&^0xfff || e.Row.Outermost != (want[2] == 0) {
@@ -390,6 +401,122 @@ func TestEntries(t *testing.T) {
 	}
 	if e, err := s.Find(0x5004); err != ErrNoRow {
 		t.Errorf("in front of the first row: %+v, %v", e, err)
+	}
+}
+
+// TestInner: where functions overlap, the one that starts last answers for its own addresses; those behind it in the other
+// have no row, as in libsframe, which looks at one function.
+func TestInner(t *testing.T) {
+	section := sframetest.Section{Version: 3, Flags: sframetest.Sorted, ABI: sframetest.AMD64, FixedRA: -8, Addr: 0x1000}
+	for _, f := range [][2]uint64{{0x2000, 0x100}, {0x2010, 8}, {0x3000, 8}} {
+		section.Funcs = append(section.Funcs, sframetest.Func{Start: f[0], Size: uint32(f[1]), Width: 1, Rows: []sframetest.Row{{Words: []int64{8}}}})
+	}
+	s := openBytes(t, section.Bytes(), 0x1000)
+	for pc, want := range map[uint64]uint64{0x200f: 0x2000, 0x2010: 0x2010, 0x2017: 0x2010, 0x2018: 0, 0x20ff: 0} {
+		if e, err := s.Find(pc); e.FuncStart != want || (err == ErrNoRow) != (want == 0) {
+			t.Errorf("%#x: got %#x, %v, want %#x", pc, e.FuncStart, err, want)
+		}
+	}
+}
+
+// TestLongFunction: 8000 rows of 6 bytes. All are found; damage counts that is up to 16 KiB behind the start of the rows, or
+// in front of the row that was asked for. (The rows right behind it are read too: one of them is its end.)
+func TestLongFunction(t *testing.T) {
+	section := sframetest.Section{Version: 3, Flags: sframetest.Sorted, ABI: sframetest.AMD64, FixedRA: -8, Addr: 0x1000}
+	f := sframetest.Func{Start: 0x2000, Size: 8000, Width: 4}
+	for i := range uint32(8000) {
+		f.Rows = append(f.Rows, sframetest.Row{Off: i, Words: []int64{int64(i % 15 * 8)}})
+	}
+	section.Funcs = []sframetest.Func{f}
+	rows := headerBytes + 16 + attrBytes
+	for _, tt := range []struct{ damaged, row, bad int }{
+		{-1, 0, 0}, {-1, 1000, 0}, {-1, 2730, 0}, {-1, 2731, 0}, {-1, 5000, 0}, {-1, 7999, 0},
+		{1, 0, 1}, {2000, 0, 1}, {2700, 5, 1}, {2760, 5, 0}, {4000, 0, 0}, {4000, 3997, 0}, {4000, 4000, 1}, {4000, 7999, 1}, {7999, 7996, 0},
+	} {
+		data := section.Bytes()
+		if tt.damaged >= 0 {
+			data[rows+6*tt.damaged+4] |= 0x60 // an undefined word size
+		}
+		s := openBytes(t, data, 0x1000)
+		e, err := s.Find(0x2000 + uint64(tt.row))
+		if isFormat(err) != (tt.bad == 1) || err == nil && (e.Start != 0x2000+uint64(tt.row) || e.End != e.Start+1 || int(e.Row.CFA.Offset) != tt.row%15*8) {
+			t.Errorf("row %d with row %d damaged: got %+v, %v", tt.row, tt.damaged, e, err)
+		}
+	}
+}
+
+// TestIterators: what cannot be read ends them, with the reader's error; what they were told to end is over.
+func TestIterators(t *testing.T) {
+	section := bigSection(3, 3000, 3)
+	data := section.Bytes()
+	rows := int64(headerBytes + 16*3000)
+	for _, tt := range []struct {
+		name  string
+		lo    int64
+		funcs int // that are there
+	}{
+		{"an entry of the table", headerBytes + 16*1000, 1000},
+		{"attributes", rows + 25*1000, 1000},
+		{"nothing", -100, 3000},
+	} {
+		r := &faulty{r: bytes.NewReader(data), lo: tt.lo, hi: tt.lo + 1}
+		s, err := Open(r, section.Addr, uint64(len(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, fails := 0, 0
+		for f, err := range s.Funcs() {
+			switch {
+			case err == nil && fails == 0 && f.Start == section.Funcs[n].Start:
+				n++
+			case errors.Is(err, errFault):
+				fails++
+			default:
+				t.Fatalf("%s: %+v, %v", tt.name, f, err)
+			}
+		}
+		if want := min(3000-tt.funcs, 1); n != tt.funcs || fails != want {
+			t.Errorf("%s: %d functions, %d faults, want %d, %d", tt.name, n, fails, tt.funcs, want)
+		}
+		if got := faults(s, nil); len(got) != fails {
+			t.Errorf("%s: %q", tt.name, got)
+		}
+		for range s.Funcs() {
+			break
+		}
+	}
+	// Rows of the first function: 5 of 4 bytes behind 5 bytes of attributes.
+	for lo, want := range map[int64]int{rows + 5: 0, rows + 5 + 8: 2, rows + 5 + 4 + 3: 1} {
+		r := &faulty{r: bytes.NewReader(data)}
+		s, err := Open(r, section.Addr, uint64(len(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := s.Func(section.Funcs[0].Start)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.lo, r.hi = lo, lo+1
+		n, fails := 0, 0
+		for row, err := range s.Rows(&f) {
+			switch {
+			case err == nil && row.Off == uint32(12*n) && row.SecOff == uint64(rows+5+4*int64(n)):
+				n++
+			case errors.Is(err, errFault) && fails == 0:
+				fails++
+			default:
+				t.Fatalf("%+v, %v", row, err)
+			}
+		}
+		if n != want || fails != 1 {
+			t.Errorf("rows up to %d: %d, %d faults, want %d", lo, n, fails, want)
+		}
+		if got := faults(s, nil); len(got) == 0 || len(got) > 2 {
+			t.Errorf("%q", got)
+		}
+		for range s.Rows(&f) {
+			break
+		}
 	}
 }
 

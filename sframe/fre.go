@@ -77,7 +77,7 @@ func (c *rowScan) check(h *rowHead, next uint64) error {
 		return bad(h.secOff+uint64(f.width), "undefined word size", uint64(h.info))
 	case next > f.img.limit:
 		return bad(h.secOff, "row runs past the rows of the section", uint64(h.count*h.width))
-	case c.left < f.NumRows && h.start < c.last:
+	case h.start < c.last:
 		return bad(h.secOff, "row starts before its predecessor", uint64(h.start))
 	case h.start > f.Size:
 		return bad(h.secOff, "row starts past the end of the function", uint64(h.start))
