@@ -81,6 +81,12 @@ func TestWindow(t *testing.T) {
 	if b, err := w.at(0, 3, 8); err != nil || len(b) != 3 {
 		t.Errorf("3 bytes of 3: %v, %v", b, err)
 	}
+	w.r, w.n = &faulty{r: bytes.NewReader(nil), hi: 1}, 0
+	for range 2 { // what was not read is not there
+		if b, err := w.at(0, 1, 0); !errors.Is(err, errFault) {
+			t.Errorf("unreadable: %v, %v", b, err)
+		}
+	}
 }
 
 // short gives three bytes, whatever is asked for.
@@ -445,6 +451,48 @@ func TestLongFunction(t *testing.T) {
 	}
 }
 
+// TestCutRows: a section that is cut in its last row, or in front of it, costs the function that has it. A function without
+// rows needs none, wherever they are said to be.
+func TestCutRows(t *testing.T) {
+	for _, version := range []uint8{1, 2, 3} {
+		for rows := range 3 {
+			section := sframetest.Section{Version: version, Flags: sframetest.Sorted, ABI: sframetest.AMD64, FixedRA: -8, Addr: 0x1000}
+			section.Funcs = []sframetest.Func{
+				{Start: 0x2000, Size: 16, Width: 1, Rows: []sframetest.Row{{Words: []int64{8}}}}, {Start: 0x3000, Size: 16, Width: 1},
+			}
+			for i := range rows {
+				section.Funcs[1].Rows = append(section.Funcs[1].Rows, sframetest.Row{Off: uint32(i), Words: []int64{8}})
+			}
+			whole := section.Bytes()
+			for cut := range 3*rows + 1 {
+				s := openBytes(t, whole[:len(whole)-cut], 0x1000)
+				if _, err := s.Row(0x2000); err != nil {
+					t.Errorf("V%d, %d rows, %d bytes cut: the other function: %v", version, rows, cut, err)
+				}
+				_, err := s.Row(0x3008)
+				if none := version < 3 && rows == 0; none != (err == ErrNoRow) || (cut > 0) != isFormat(err) {
+					t.Errorf("V%d, %d rows, %d bytes cut: %v", version, rows, cut, err)
+				}
+				// Bytes that are missing altogether are told by the number of rows, others by the row.
+				text := "rows of the function run past the rows of the section"
+				if cut < 3 && 2*rows <= 3*rows-cut {
+					text = "row runs past the rows of the section"
+				}
+				var fe *FormatError
+				if errors.As(err, &fe) && fe.Text != text {
+					t.Errorf("V%d, %d rows, %d bytes cut: %v, want %s", version, rows, cut, err, text)
+				}
+			}
+			if rows == 0 && version < 3 {
+				whole[headerBytes+section.EntryBytes()+8+1] = 1 // its rows would be 256 bytes on
+				if _, err := openBytes(t, whole, 0x1000).Row(0x3008); err != ErrNoRow {
+					t.Errorf("V%d: no rows, far away: %v", version, err)
+				}
+			}
+		}
+	}
+}
+
 // TestIterators: what cannot be read ends them, with the reader's error; what they were told to end is over.
 func TestIterators(t *testing.T) {
 	section := bigSection(3, 3000, 3)
@@ -637,6 +685,15 @@ func TestCacheSizes(t *testing.T) {
 // TestCachePlaces: neighbours spread over the slots; an address of which all places are taken takes another's, each time the
 // next one's.
 func TestCachePlaces(t *testing.T) {
+	for n := minSlots; n <= maxSlots; n *= 2 {
+		tab, most := &table{shift: shift(n)}, uint64(0)
+		for off := range uint64(1000) {
+			most = max(most, tab.slot(off))
+		}
+		if most >= uint64(n) || most < uint64(n)*9/10 {
+			t.Errorf("of %d slots the last that is used is %d", n, most)
+		}
+	}
 	var c cache
 	c.begin(1 << 47)
 	tab := c.table.Load()

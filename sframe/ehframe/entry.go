@@ -81,7 +81,6 @@ func (t *Table) head(addr uint64) (head, error) {
 		return h, err
 	}
 	if uint64(idBytes) > length {
-		h.end = at + length
 		return h, t.formatError(addr, "entry is too short", length)
 	}
 	if h.id, err = t.fixed(at, idBytes); err != nil {

@@ -411,9 +411,10 @@ func TestBlocks(t *testing.T) {
 // damaged) and at 0x7000 (its augmentation data is).
 var tiny = []byte{
 	0x10, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 0, 1, 0x78, 16, 0, 0x0c, 7, 8, 0x90, 1, // CFA rsp+8, RA at CFA-8
-	0x1c, 0, 0, 0, 0x18, 0, 0, 0, 0, 0x50, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0x44, 0x0e, 16, 0, 0, 0, 0,
-	0x1c, 0, 0, 0, 0x38, 0, 0, 0, 0, 0x60, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0x44, 0x3f, 0, 0, 0, 0, 0,
-	0x1c, 0, 0, 0, 0x58, 0, 0, 0, 0, 0x70, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0,
+	0x20, 0, 0, 0, 0x18, 0, 0, 0, 0, 0x50, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0,
+	0, 0x44, 0x0e, 16, 0x83, 2, 0x16, 12, 3, 0x76, 0x78, 0x20, // CFA rsp+16, rbx at CFA-16, r12 by an expression
+	0x1c, 0, 0, 0, 0x3c, 0, 0, 0, 0, 0x60, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0x44, 0x3f, 0, 0, 0, 0, 0,
+	0x1c, 0, 0, 0, 0x5c, 0, 0, 0, 0, 0x70, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0,
 }
 
 // TestKept: what a look-up leaves behind: the row of its address, or that there is none; the function, damaged or not, with
@@ -429,7 +430,7 @@ func TestKept(t *testing.T) {
 			t.Errorf("%#x: %d kept, want %d; %v, %v", pc, got, want, row, err)
 		}
 	}
-	for addr, start := range map[uint64]uint64{20: 0x5000, 52: 0x6000, 84: 0x7000} {
+	for addr, start := range map[uint64]uint64{20: 0x5000, 56: 0x6000, 88: 0x7000} {
 		f := tab.cache.function(addr)
 		if f == nil || f.start != start || f.end != start+0x20 || (f.err != nil) != (start != 0x5000) || (len(f.rows) == 2) != (start == 0x5000) {
 			t.Errorf("the function of the entry at %d: %+v", addr, f)
@@ -438,10 +439,58 @@ func TestKept(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { tab.Find(0x5010) }); n != 0 {
 		t.Errorf("a function that is known costs %v allocations", n)
 	}
-	want := 8*len(tab.cache.slots) + 3*funcBytes + 2*rowRefBytes + 2*rowBytes +
+	want := 8*len(tab.cache.slots) + 3*funcBytes + 2*rowRefBytes + 2*rowBytes + 2*savedBytes + exprBytes + 3 +
 		cieBytes + len(tab.mem.blocks)*blockBytes + cap(tab.fdeBuf) + cap(tab.mem.buf) + 16*cap(tab.own)
 	if got := tab.CacheBytes(); got != want {
 		t.Errorf("%d bytes, want %d", got, want)
+	}
+}
+
+// TestHdrFields: where the header's table begins, how many pairs it has and of which size, for the widths of the fields
+// before it; and when there is none.
+func TestHdrFields(t *testing.T) {
+	word := func(n, width int) string { return string([]byte{byte(n), byte(n >> 8), 0, 0, 0, 0, 0, 0}[:width]) }
+	for _, tt := range []struct {
+		name                    string
+		ptr, count, table       byte // encodings
+		ptrBytes, countBytes, n int
+		bytes                   int // of a value of the table; 0: there is none
+	}{
+		{"words", 0x00, 0x00, 0x00, 8, 8, 1, 8},
+		{"8 bytes", 0x04, 0x04, 0x04, 8, 8, 2, 8},
+		{"4 bytes", 0x03, 0x03, 0x03, 4, 4, 3, 4},
+		{"2 bytes, signed", 0x0a, 0x0a, 0x0a, 2, 2, 3, 2},
+		{"relative to the header", 0x03, 0x03, 0x3b, 4, 4, 1, 4},
+		{"relative to the value", 0x03, 0x03, 0x1b, 4, 4, 1, 4},
+		{"LEB128", 0x01, 0x01, 0x01, 1, 1, 1, 0},
+		{"relative to the text", 0x03, 0x03, 0x2b, 4, 4, 1, 0},
+		{"indirect", 0x03, 0x03, 0x83, 4, 4, 1, 0},
+		{"no such form", 0x03, 0x03, 0x05, 4, 4, 1, 0},
+		{"aligned", 0x03, 0x03, 0x50, 4, 4, 1, 0},
+	} {
+		hdr := string([]byte{1, tt.ptr, tt.count, tt.table}) + word(0, tt.ptrBytes) + word(tt.n, tt.countBytes)
+		at := len(hdr)
+		for range tt.n {
+			hdr += word(0x5000, max(tt.bytes, 1)) + word(20, max(tt.bytes, 1))
+		}
+		const addr = 0x2000
+		img := strings.NewReader(string(tiny) + strings.Repeat("\x00", addr-len(tiny)) + hdr)
+		for cut := range 2 { // then it has not all of its pairs
+			tab, err := Open(img, regs.AMD64, Sections{FrameSize: uint64(len(tiny)), HdrAddr: addr, HdrSize: uint64(len(hdr) - cut)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := hdrIndex{addr, addr + uint64(at), tt.n, tt.table, tt.bytes}
+			if tt.bytes == 0 || cut > 0 {
+				want = hdrIndex{}
+			}
+			if tab.hdr != want {
+				t.Errorf("%s, less %d: %+v, want %+v", tt.name, cut, tab.hdr, want)
+			}
+			if _, err := tab.Row(0x5000); tt.table < 0x10 && err != nil {
+				t.Errorf("%s, less %d: %v", tt.name, cut, err)
+			}
+		}
 	}
 }
 
@@ -490,6 +539,11 @@ func TestSections(t *testing.T) {
 				t.Errorf("%s: .eh_frame: %v", name, err)
 			}
 		}
+	}
+	plain := sec(".debug_frame", elf.SHT_PROGBITS, 0, 0x20)
+	plain.ReaderAt = strings.NewReader("") // nothing of it is read when it is opened
+	if tab, err := OpenDebugFrame(&elf.File{FileHeader: amd64, Sections: []*elf.Section{plain}}); err != nil || tab.frameEnd != 0x21 || !tab.debugFrame {
+		t.Errorf(".debug_frame: %v", err)
 	}
 	if tab, err := OpenELF(&elf.File{FileHeader: amd64, Sections: all[1:]}); err != nil || tab.frameEnd != 0x41 {
 		t.Errorf(".eh_frame without header: %v", err)

@@ -239,8 +239,12 @@ func TestLongEntries(t *testing.T) {
 				cie := b.cie(1, "", nil, 0x0c, arch.SP, 16)
 				b.fde(cie, b.abs(0x5000, 0x20), nil)
 				b.fde(cie, b.abs(0x6000, 0x20), nil)
+				b.fde(cie, b.abs(0x5000000, 0x20), nil) // with an id of 4 bytes, the eighth one is its 5
 				tab := b.open(t)
 				checkOne(t, tab, 0x5000, 0x5020, "")
+				if e, err := tab.Find(0x5000010); err != nil || e.FuncStart != 0x5000000 {
+					t.Errorf("third function: %+v, %v", e, err)
+				}
 				if e, err := tab.Find(0x6010); err != nil || e.FuncStart != 0x6000 {
 					t.Errorf("second function: %+v, %v", e, err)
 				}
@@ -619,6 +623,16 @@ func TestBadCIE(t *testing.T) {
 				t.Errorf("function of this CIE: %v", err)
 			}
 		})
+	}
+}
+
+// TestLongCIE: one may have 4 KiB behind its id.
+func TestLongCIE(t *testing.T) {
+	for n, bad := range map[int]string{4096: "", 4100: "CIE is too long"} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(1, "", nil, append(slices.Clone(cfaSP8), make([]byte, n-5-len(cfaSP8))...)...)
+		b.fde(cie, b.abs(0x5000, 0x20), nil)
+		checkOne(t, b.open(t), 0x5000, 0x5020, bad)
 	}
 }
 
