@@ -206,7 +206,7 @@ func (c *checker) rowFaults(w *window, f *Func, r *FuncRow, n int) []error {
 			faults = append(faults, bad(r.SecOff, text, value))
 		}
 	}
-	fault(n == 0 && r.Off != 0 && f.Size > 0, "first row does not start with the function", uint64(r.Off))
+	fault(n == 0 && r.Off != 0, "first row does not start with the function", uint64(r.Off))
 	fault(f.Mask && r.Off > f.Block, "row starts past the end of the block", uint64(r.Off))
 	if info, err := w.at(r.SecOff+uint64(f.width), 1, 0); err == nil {
 		fault(info[0]&rowSigned != 0 && !f.img.ABI.aarch64(), "undefined row info bits", uint64(info[0]))

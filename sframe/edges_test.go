@@ -168,6 +168,37 @@ func TestBehind(t *testing.T) {
 	}
 }
 
+// TestJoined: tables of all lengths, each padded to 8 bytes, and as many of them as are read.
+func TestJoined(t *testing.T) {
+	for aux := range 9 {
+		one := (&sframetest.Section{Version: 3, ABI: sframetest.AArch64LE, Aux: make([]byte, aux)}).Bytes()
+		data := append(bytes.Clone(one), make([]byte, -len(one)&7)...)
+		next := uint64(len(data))
+		images, err := openBytes(t, append(data, one...), 0x1000).Images()
+		if err != nil || len(images) != 2 || images[1].SecOff != next {
+			t.Errorf("%d bytes: %d images, %v", len(one), len(images), err)
+		}
+	}
+	one := (&sframetest.Section{Version: 3, ABI: sframetest.AArch64LE, Aux: make([]byte, 4)}).Bytes() // 32 bytes
+	for n, want := range map[int]string{65_536: "", 65_537: "offset 0x200000: more joined tables than are read (0x10000)"} {
+		images, err := openBytes(t, bytes.Repeat(one, n), 0x1000).Images()
+		if len(images) != 65_536 || (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("%d tables: %d images, %v", n, len(images), err)
+		}
+	}
+}
+
+// TestManyRows: 2^18 rows in a function, and one more.
+func TestManyRows(t *testing.T) {
+	for n, good := range map[int]bool{1 << 18: true, 1<<18 + 1: false} {
+		section := sframetest.Section{Version: 2, ABI: sframetest.AMD64, FixedRA: -8, Addr: 0x1000}
+		section.Funcs = []sframetest.Func{{Start: 0x2000, Size: 16, Width: 1, Rows: make([]sframetest.Row, n)}}
+		if row, err := openBytes(t, section.Bytes(), 0x1000).Row(0x2000); (err == nil) != good || isFormat(err) == good || good && !row.Outermost {
+			t.Errorf("%d rows: %v, %v", n, row, err)
+		}
+	}
+}
+
 // TestOpenSizes: sections that are none.
 func TestOpenSizes(t *testing.T) {
 	v := readVector(t, "testdata/vectors/30-v3-amd64-basic")

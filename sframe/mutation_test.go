@@ -272,6 +272,8 @@ func TestFaults(t *testing.T) {
 		{v2, "undefined row type", 64, 0x13, []string{"64 undefined row address type 0x3"}},
 		{v2, "a row too many", 60, 3, []string{"109 row runs past the rows of the section 0x2", "12 header counts other rows than the functions, which have 8 0x7"}},
 		{v2, "two", 60, 4, []string{"48 rows of the function run past the rows of the section 0x4", "12 header counts other rows than the functions, which have 9 0x7"}},
+		{v2, "as many rows as a check goes through", 60, 40, []string{"48 rows of the function run past the rows of the section 0x28", "12 header counts other rows than the functions, which have 45 0x7"}},
+		{v2, "more: entries and twice the bytes of rows", 60, 41, []string{"48 rows of the function run past the rows of the section 0x29", "68 functions share more rows than are checked 0x2e"}},
 		{v2, "more than any function has", 62, 4, []string{"48 functions share more rows than are checked 0x40004"}},
 	} {
 		v := readVector(t, "testdata/vectors/"+tt.vector)

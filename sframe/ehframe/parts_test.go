@@ -368,6 +368,19 @@ func TestMemory(t *testing.T) {
 	read(blockBytes, 4, true)
 	read(0, 4, false)
 	read(blockBytes+4, 4, true)
+	// Nor does it keep those from the cache that can be read later; one byte is enough for a block.
+	for _, high := range []int64{blockBytes, 1} {
+		img := &image{}
+		m = memory{img: img}
+		read(0, 1, false)
+		img.high = high
+		before := img.reads
+		read(0, 1, true)
+		read(0, 1, true)
+		if img.reads != before+1 {
+			t.Errorf("%d bytes: %d reads", high, img.reads-before)
+		}
+	}
 	// One that can be read from its middle only is read past the cache.
 	m = memory{img: &image{low: 10, high: blockBytes}}
 	read(10, 8, true)

@@ -570,6 +570,17 @@ func TestEnds(t *testing.T) {
 	checkOne(t, b.open(t), 0, 0, "negative size")
 }
 
+// TestSigns: the highest bit is a sign in signed forms only.
+func TestSigns(t *testing.T) {
+	for enc, want := range map[byte]uint64{0x02: 0xf000, 0x0a: 0xfffffffffffff000, 0x03: 0xf0000000, 0x0b: 0xfffffffff0000000} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(1, "zR", []byte{enc}, cfaSP8...)
+		n := 2 + int(enc&1)*2
+		b.fde(cie, func() { b.word(want, n); b.word(0x20, n) }, []byte{0})
+		checkOne(t, b.open(t), want, want+0x20, "")
+	}
+}
+
 // TestRemoved: a pointer of 0 stays 0, whatever it is relative to. It is what linkers leave of a function that they
 // have removed, and no address has its rows.
 func TestRemoved(t *testing.T) {
@@ -626,8 +637,14 @@ func TestBadCIE(t *testing.T) {
 	}
 }
 
-// TestLongCIE: one may have 4 KiB behind its id.
-func TestLongCIE(t *testing.T) {
+// TestLongEntry: a CIE may have 4 KiB behind its id, an FDE 1 MiB.
+func TestLongEntry(t *testing.T) {
+	for n, bad := range map[int]string{1 << 20: "", 1<<20 + 4: "entry is too long"} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(1, "", nil, cfaSP8...)
+		b.fde(cie, b.abs(0x5000, 0x20), nil, make([]byte, n-16)...)
+		checkOne(t, b.open(t), 0x5000, 0x5020, bad)
+	}
 	for n, bad := range map[int]string{4096: "", 4100: "CIE is too long"} {
 		b := &builder{arch: regs.AMD64}
 		cie := b.cie(1, "", nil, append(slices.Clone(cfaSP8), make([]byte, n-5-len(cfaSP8))...)...)
