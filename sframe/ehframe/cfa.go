@@ -300,7 +300,7 @@ func (m *machine) defCFA(reg uint8, off int64) {
 // makes of it. So an expression leaves register and offset in place, and
 // def_cfa_offset does not end it.
 func (m *machine) needCFA(c *cursor) {
-	if c.err == nil && m.st.cfa.kind == ruleUnset {
+	if m.st.cfa.kind == ruleUnset {
 		c.fail("there is no CFA to change", 0)
 	}
 }
@@ -370,12 +370,8 @@ func (m *machine) advance(c *cursor, delta uint64, emit func(start, end uint64))
 }
 
 func (m *machine) setLoc(c *cursor, emit func(start, end uint64)) {
-	if m.fde == nil {
-		c.fail("location in the instructions of a CIE", 0)
-		return
-	}
 	loc := m.t.pointer(c, m.cie.pcEnc, m.t.bases)
-	if c.err == nil && loc < m.loc {
+	if loc < m.loc {
 		c.fail("location goes back", loc)
 	}
 	m.moveTo(c, loc, emit)

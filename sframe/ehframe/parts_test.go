@@ -459,6 +459,39 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// TestBounds: how far a section reaches.
+func TestBounds(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		arch *regs.Arch
+		s    Sections
+		end  uint64
+		bad  string // text of the defect
+	}{
+		{"size", regs.AMD64, Sections{FrameAddr: 0x1000, FrameSize: 0x20, Limit: 0x1010}, 0x1020, ""},
+		{"size up to the last address", regs.AMD64, Sections{FrameAddr: 0x1000, FrameSize: 1<<64 - 0x1001}, 1<<64 - 1, ""},
+		{"a byte more", regs.AMD64, Sections{FrameAddr: 0x1000, FrameSize: 1<<64 - 0x1000}, 0, "section runs past the end of the address space"},
+		{"the same with 32 bits", regs.I386, Sections{FrameAddr: 0x1000, FrameSize: 1<<32 - 0x1001}, 1<<32 - 1, ""},
+		{"a byte more than those", regs.I386, Sections{FrameAddr: 0x1000, FrameSize: 1<<32 - 0x1000}, 0, "section runs past the end of the address space"},
+		{"limit", regs.AMD64, Sections{FrameAddr: 0x1000, Limit: 0x1234}, 0x1234, ""},
+		{"limit past 32 bits", regs.I386, Sections{FrameAddr: 0x1000, Limit: 1 << 40}, 1<<32 - 1, ""},
+		{"limit at the start", regs.AMD64, Sections{FrameAddr: 0x1000, Limit: 0x1000}, 0, "section lies outside its segment"},
+		{"limit before it", regs.AMD64, Sections{FrameAddr: 0x1000, Limit: 1}, 0, "section lies outside its segment"},
+		{"nothing known", regs.AMD64, Sections{FrameAddr: 0x1000}, 0x100001000, ""},
+		{"nothing known, near the end", regs.AMD64, Sections{FrameAddr: 1<<64 - 8}, 1<<64 - 1, ""},
+	} {
+		tab := Table{arch: tt.arch, frameAddr: tt.s.FrameAddr}
+		err := tab.setBounds(tt.s)
+		var bad *sframe.FormatError
+		if tab.frameEnd != tt.end || (err != nil) != (tt.bad != "") || errors.As(err, &bad) && (bad.Text != tt.bad || !bad.Whole) {
+			t.Errorf("%s: up to %#x, %v, want %#x, %q", tt.name, tab.frameEnd, err, tt.end, tt.bad)
+		}
+		if err == nil && tab.sized != (tt.s.FrameSize != 0) {
+			t.Errorf("%s: sized: %v", tt.name, tab.sized)
+		}
+	}
+}
+
 // TestHdrFields: where the header's table begins, how many pairs it has and of which size, for the widths of the fields
 // before it; and when there is none.
 func TestHdrFields(t *testing.T) {

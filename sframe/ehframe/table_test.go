@@ -614,7 +614,7 @@ func TestBadCIE(t *testing.T) {
 		insns []byte
 	}{
 		"advance":             {"location in the instructions of a CIE", []byte{0x0c, 7, 8, 0x41}},
-		"set_loc":             {"location in the instructions of a CIE", []byte{0x01, 0, 0, 0, 0, 0, 0, 0, 0}},
+		"set_loc":             {"location in the instructions of a CIE", []byte{0x01, 0, 0x50, 0, 0, 0, 0, 0, 0}},
 		"offset without CFA":  {"no CFA to change", []byte{0x0e, 8}},
 		"register without it": {"no CFA to change", []byte{0x0d, 8}},
 		"5,000 bytes":         {"CIE is too long", make([]byte, 5000)},
