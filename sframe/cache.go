@@ -195,7 +195,7 @@ func (c *cache) grow(t *table) *table {
 func (c *cache) intern(row *Row, err error) (int, answer) {
 	var key rules
 	var fault *FormatError
-	n := 0
+	var n int
 	switch {
 	case err == nil:
 		key = rules{row.CFA, row.RA, row.FP, row.Outermost, row.Signal, row.Signed}

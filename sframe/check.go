@@ -206,7 +206,7 @@ func (c *checker) rowFaults(w *window, f *Func, r *FuncRow, n int) []error {
 			faults = append(faults, bad(r.SecOff, text, value))
 		}
 	}
-	fault(n == 0 && r.Off != 0 && f.Size > 0, "first row does not start with the function", uint64(r.Off))
+	fault(n == 0 && r.Off != 0, "first row does not start with the function", uint64(r.Off))
 	fault(f.Mask && r.Off > f.Block, "row starts past the end of the block", uint64(r.Off))
 	if info, err := w.at(r.SecOff+uint64(f.width), 1, 0); err == nil {
 		fault(info[0]&rowSigned != 0 && !f.img.ABI.aarch64(), "undefined row info bits", uint64(info[0]))
@@ -233,7 +233,7 @@ func (c *checker) overlaps() {
 			continue
 		}
 		same := s.start == last.start && s.size == last.size
-		if last.size > 0 && s.start-last.start < last.size && !same {
+		if s.start-last.start < last.size && !same {
 			if !c.yield(fmt.Errorf("function %#x: %w", s.start, bad(s.secOff, "overlaps the function", last.start))) {
 				return
 			}

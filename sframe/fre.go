@@ -38,8 +38,8 @@ func (f *Func) scan() rowScan {
 }
 
 // next reads the head of one row and checks all of it that does not need the
-// words. ok is false at the end. After an error the scan is over: where the
-// next row begins is not known then.
+// words. ok is false at the end. After an error it is not called again: where
+// the next row begins is not known then.
 func (c *rowScan) next(w *window, ahead int) (h rowHead, ok bool, err error) {
 	if c.left == 0 {
 		return h, false, nil
@@ -47,12 +47,10 @@ func (c *rowScan) next(w *window, ahead int) (h rowHead, ok bool, err error) {
 	f := c.f
 	n := f.width + 1
 	if c.off+uint64(n) > f.img.limit {
-		c.left = 0
 		return h, false, bad(c.off, "row runs past the rows of the section", uint64(n))
 	}
 	b, err := w.at(c.off, n, ahead)
 	if err != nil {
-		c.left = 0
 		return h, false, err
 	}
 	info := b[n-1]
@@ -62,7 +60,6 @@ func (c *rowScan) next(w *window, ahead int) (h rowHead, ok bool, err error) {
 	}
 	next := c.off + uint64(n+h.count*h.width)
 	if err := c.check(&h, next); err != nil {
-		c.left = 0
 		return h, false, err
 	}
 	c.off, c.last = next, h.start
@@ -80,7 +77,7 @@ func (c *rowScan) check(h *rowHead, next uint64) error {
 		return bad(h.secOff+uint64(f.width), "undefined word size", uint64(h.info))
 	case next > f.img.limit:
 		return bad(h.secOff, "row runs past the rows of the section", uint64(h.count*h.width))
-	case c.left < f.NumRows && h.start < c.last:
+	case h.start < c.last:
 		return bad(h.secOff, "row starts before its predecessor", uint64(h.start))
 	case h.start > f.Size:
 		return bad(h.secOff, "row starts past the end of the function", uint64(h.start))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"sfsample/internal/sframetest"
@@ -348,6 +349,10 @@ func TestHostileSizes(t *testing.T) {
 				if (err != nil) != tt.find {
 					t.Errorf("Row: got %v", err)
 				}
+				const many = "offset 0x8: table is not sorted and has more than 1048576 functions (0x"
+				if tt.flags == 4 && !strings.HasPrefix(err.Error(), many) {
+					t.Errorf("Row: got %v, want %s…", err, many)
+				}
 			}
 			if z.reads > tt.maxReads {
 				t.Errorf("%d bytes read, want at most %d", z.reads, tt.maxReads)
@@ -388,8 +393,13 @@ func TestCheckEnds(t *testing.T) {
 			n++
 		}
 		var fe *FormatError
-		if n == 0 || n > maxFaults+1 || !errors.As(last, &fe) || !fe.Whole {
-			t.Errorf("%d faults, the last is %v", n, last)
+		want, text := 10_001, "offset 0x0: too many faults, the check ends (0x2710)"
+		if s == shared {
+			// Each function has 60,000 rows of 3 bytes; those of the seventh are more than 5000 + 2 for each byte.
+			want, text = 1, "offset 0x7c: functions share more rows than are checked (0x668a0)"
+		}
+		if n != want || !errors.As(last, &fe) || !fe.Whole || fe.Error() != text {
+			t.Errorf("%d faults, the last is %v, want %d, %s", n, last, want, text)
 		}
 	}
 }

@@ -219,48 +219,68 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestFaults: what the check says of damage to functions and rows of vector 30, all of it. Functions are named by their
-// index entries (0x1c, 0x2c), rows by their first byte: the first function's begin at 0x41, 0x44 and so on.
+// TestFaults: what the check says of one damaged byte in a function or row, all of it. In vector 30 functions are named by
+// their index entries (0x1c, 0x2c), the first one's attributes lie at 0x3c, its rows at 0x41, 0x44, 0x48, 0x4c, the last
+// row of the second at 0x5a. In vector 13 (V2) the entries are at 28, 48 and 68, the rows of the second, which repeat every
+// 16 bytes, at 103 and 106, up to the end at 109.
 func TestFaults(t *testing.T) {
-	v := readVector(t, "testdata/vectors/30-v3-amd64-basic")
-	code := func(addr, size uint64) bool { return addr >= 0x401000 && size <= 25 && addr+size <= 0x401019 }
-	type fault struct{ at, value uint64 }
+	const v2, v3 = "13-v2-amd64-plt", "30-v3-amd64-basic"
+	code := func(addr, size uint64) bool {
+		return addr >= 0x401000 && size <= 25 && addr+size <= 0x401019 || addr >= 0x1000 && addr+size <= 0x1043
+	}
 	for _, tt := range []struct {
-		name string
-		off  int
-		val  byte
-		want []fault
+		vector, name string
+		off          int
+		val          byte
+		want         []string // offset, text and value
 	}{
-		{"nothing", 0, 0xe2, nil},
-		{"start outside of the code", 0x1d, 0x55, []fault{{0x1c, 0x405800}, {0x2c, 0x405800}}},
-		{"start before the predecessor", 0x2c, 0x01, []fault{{0x2c, 0x401000}, {0x2c, 0x400f2d}}},
-		{"size that overlaps", 0x24, 12, []fault{{0x2c, 0x401000}}},
-		{"size past the code", 0x34, 15, []fault{{0x2c, 0x40100b}}},
-		{"size past the code by much", 0x37, 1, []fault{{0x2c, 0x40100b}}},
-		{"no size", 0x34, 0, []fault{{0x57, 4}}},
-		{"undefined function bits", 0x3e, 0x40, []fault{{0x1c, 0x40}}},
-		{"key on AMD64", 0x3e, 0x20, []fault{{0x1c, 0x20}}},
-		{"undefined function type bits", 0x3f, 0x20, []fault{{0x1c, 0x20}}},
-		{"size of a block, which this function has not", 0x40, 1, nil},
-		{"first row's start", 0x41, 1, []fault{{0x41, 1}}},
-		{"signed on AMD64", 0x42, 0x83, []fault{{0x41, 0x83}}},
-		{"offset of FP", 0x47, 0xf1, []fault{{0x44, 0xfffffff1}}},
-		{"CFA offset", 0x43, 9, nil},
+		{v3, "nothing", 0, 0xe2, nil},
+		{v3, "start outside of the code", 0x1d, 0x55, []string{"28 is not in executable memory 0x405800", "44 starts before its predecessor in a table that claims to be sorted 0x405800"}},
+		{v3, "start before the predecessor", 0x2c, 0x01, []string{"44 starts before its predecessor in a table that claims to be sorted 0x401000", "44 is not in executable memory 0x400f2d"}},
+		{v3, "size that overlaps", 0x24, 12, []string{"44 overlaps the function 0x401000"}},
+		{v3, "size past the code", 0x34, 15, []string{"44 is not in executable memory 0x40100b"}},
+		{v3, "size past the code by much", 0x37, 1, []string{"44 is not in executable memory 0x40100b"}},
+		{v3, "no size", 0x34, 0, []string{"87 row starts past the end of the function 0x4"}},
+		{v3, "attributes past the end", 0x38, 29, []string{"56 attribute block is past the rows 0x1d", "12 header counts other rows than the functions, which have 4 0x7"}},
+		{v3, "row count", 0x4f, 8, []string{"44 rows of the function run past the rows of the section 0x8", "12 header counts other rows than the functions, which have 12 0x7"}},
+		{v3, "undefined row type", 0x3e, 3, []string{"62 undefined row address type 0x3"}},
+		{v3, "undefined function bits", 0x3e, 0x40, []string{"28 undefined function info bits 0x40"}},
+		{v3, "key on AMD64", 0x3e, 0x20, []string{"28 undefined function info bits 0x20"}},
+		{v3, "repeating without a size", 0x3e, 0x10, []string{"63 repeating rows without a block size 0x0"}},
+		{v3, "undefined function type", 0x3f, 2, []string{"63 undefined function type 0x2"}},
+		{v3, "the last of them", 0x3f, 0x1f, []string{"63 undefined function type 0x1f"}},
+		{v3, "undefined function type bits", 0x3f, 0x20, []string{"28 undefined function type bits 0x20"}},
+		{v3, "size of a block, which this function has not", 0x40, 1, nil},
+		{v3, "first row's start", 0x41, 1, []string{"65 first row does not start with the function 0x1"}},
+		{v3, "signed on AMD64", 0x42, 0x83, []string{"65 undefined row info bits 0x83"}},
+		{v3, "undefined word size", 0x42, 0x63, []string{"66 undefined word size 0x63"}},
+		{v3, "a word for RA, which is fixed", 0x42, 0x07, []string{"66 number of words does not fit the row 0x3"}},
+		{v3, "start before that of the row before", 0x48, 0, []string{"72 row starts before its predecessor 0x0"}},
+		{v3, "start with the row before", 0x48, 1, nil},
+		{v3, "start at the end", 0x4c, 11, nil},
+		{v3, "start behind the end", 0x4c, 12, []string{"76 row starts past the end of the function 0xc"}},
+		{v3, "a word past the end", 0x5b, 0x05, []string{"90 row runs past the rows of the section 0x2"}},
+		{v3, "two words past the end", 0x5b, 0x23, []string{"90 row runs past the rows of the section 0x2"}},
+		{v3, "offset of FP", 0x47, 0xf1, []string{"68 saved at an offset from the CFA that is not a multiple of 8 0xfffffff1"}},
+		{v3, "CFA offset", 0x43, 9, nil},
+		{v2, "padding", 66, 7, []string{"66 padding is not zero 0x7"}},
+		{v2, "padding's other byte", 67, 1, []string{"66 padding is not zero 0x100"}},
+		{v2, "signal, which V3 has", 64, 0x90, []string{"48 undefined function info bits 0x90"}},
+		{v2, "repeating without a size", 65, 0, []string{"65 repeating rows without a block size 0x0"}},
+		{v2, "a block up to the second row", 65, 11, nil},
+		{v2, "a block before it", 65, 10, []string{"106 row starts past the end of the block 0xb"}},
+		{v2, "undefined row type", 64, 0x13, []string{"64 undefined row address type 0x3"}},
+		{v2, "a row too many", 60, 3, []string{"109 row runs past the rows of the section 0x2", "12 header counts other rows than the functions, which have 8 0x7"}},
+		{v2, "two", 60, 4, []string{"48 rows of the function run past the rows of the section 0x4", "12 header counts other rows than the functions, which have 9 0x7"}},
+		{v2, "as many rows as a check goes through", 60, 40, []string{"48 rows of the function run past the rows of the section 0x28", "12 header counts other rows than the functions, which have 45 0x7"}},
+		{v2, "more: entries and twice the bytes of rows", 60, 41, []string{"48 rows of the function run past the rows of the section 0x29", "68 functions share more rows than are checked 0x2e"}},
+		{v2, "more than any function has", 62, 4, []string{"48 functions share more rows than are checked 0x40004"}},
 	} {
+		v := readVector(t, "testdata/vectors/"+tt.vector)
 		data := bytes.Clone(v.data)
 		data[tt.off] = tt.val
-		s, err := Open(bytes.NewReader(data), v.addr, uint64(len(data)))
-		if err != nil {
-			t.Fatal(tt.name, err)
-		}
-		var got []fault
-		for err := range s.Check(code) {
-			var fe *FormatError
-			errors.As(err, &fe)
-			got = append(got, fault{fe.SecOff, fe.Value})
-		}
-		if !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %#v, want %#v", tt.name, got, tt.want)
+		if got := faults(openBytes(t, data, v.addr), code); !slices.Equal(got, tt.want) {
+			t.Errorf("%s, %s: %q, want %q", tt.vector, tt.name, got, tt.want)
 		}
 	}
 }

@@ -39,8 +39,9 @@ func (m image) ReadAt(p []byte, off int64) (int, error) {
 type builder struct {
 	arch  *regs.Arch
 	b     []byte
-	debug bool // .debug_frame
-	wide  int  // 64-bit lengths, with CIE ids of that many bytes; 0: 32-bit
+	debug bool   // .debug_frame
+	align []byte // factors of code and data in CIEs; nil: 1 and -8
+	wide  int    // 64-bit lengths, with CIE ids of that many bytes; 0: 32-bit
 	cies  []int
 	fdes  []int
 }
@@ -97,8 +98,7 @@ func (b *builder) entry(id func(at int) uint64, body func()) int {
 	return start
 }
 
-// cie appends a CIE with code alignment 1, data alignment -8 and the
-// architecture's return address column. data is what the augmentation string
+// cie appends a CIE with the architecture's return address column. data is what the augmentation string
 // announces, without its length.
 func (b *builder) cie(version uint8, aug string, data []byte, insns ...byte) int {
 	id := uint64(0)
@@ -111,7 +111,10 @@ func (b *builder) cie(version uint8, aug string, data []byte, insns ...byte) int
 		if version == 4 {
 			b.b = append(b.b, byte(b.arch.WordBytes), 0)
 		}
-		b.b = append(b.b, 1, 0x78, b.arch.RA)
+		if b.align == nil {
+			b.align = []byte{1, 0x78}
+		}
+		b.b = append(append(b.b, b.align...), b.arch.RA)
 		if len(aug) > 0 && aug[0] == 'z' {
 			b.b = append(b.b, uleb(uint64(len(data)))...)
 		}

@@ -263,11 +263,7 @@ func regNumber(r uint64) uint8 {
 // factored multiplies an operand by the data alignment factor. What does not fit
 // an offset is a defect: no stack frame has 2 GiB.
 func (m *machine) factored(c *cursor, n uint64) int64 {
-	if n > math.MaxInt32 {
-		c.fail("offset is out of range", n)
-		return 0
-	}
-	return m.factoredSigned(c, int64(n))
+	return m.factoredSigned(c, unsigned(c, n))
 }
 
 func (m *machine) factoredSigned(c *cursor, n int64) int64 {
@@ -304,7 +300,7 @@ func (m *machine) defCFA(reg uint8, off int64) {
 // makes of it. So an expression leaves register and offset in place, and
 // def_cfa_offset does not end it.
 func (m *machine) needCFA(c *cursor) {
-	if c.err == nil && m.st.cfa.kind == ruleUnset {
+	if m.st.cfa.kind == ruleUnset {
 		c.fail("there is no CFA to change", 0)
 	}
 }
@@ -353,25 +349,19 @@ func (m *machine) expression(c *cursor) []byte {
 func (m *machine) valExpression(c *cursor) {
 	r := c.uleb()
 	e := m.expression(c)
-	if m.t.arm64 && r == raSignState {
+	switch {
+	case !m.t.arm64 || r != raSignState:
+		m.st.setReg(m.slot(r), rule{kind: ruleValExpr, expr: e})
+	case len(e) == 1 && (e[0] == opLit0 || e[0] == opLit0+1):
 		// How signing was told before negate_ra_state existed: DW_OP_lit0 or lit1.
-		if len(e) == 1 && (e[0] == opLit0 || e[0] == opLit0+1) {
-			m.st.signed = e[0] != opLit0
-			return
-		}
-		if c.err == nil {
-			c.fail("return address signing state is not constant", uint64(len(e)))
-		}
-		return
+		m.st.signed = e[0] != opLit0
+	default:
+		c.fail("return address signing state is not constant", uint64(len(e)))
 	}
-	m.st.setReg(m.slot(r), rule{kind: ruleValExpr, expr: e})
 }
 
 // advance moves the location by delta code units.
 func (m *machine) advance(c *cursor, delta uint64, emit func(start, end uint64)) {
-	if c.err != nil || delta == 0 {
-		return
-	}
 	if a := m.cie.codeAlign; a > math.MaxUint32 || delta > math.MaxUint32 {
 		c.fail("location advances too far", delta)
 		return
@@ -380,14 +370,8 @@ func (m *machine) advance(c *cursor, delta uint64, emit func(start, end uint64))
 }
 
 func (m *machine) setLoc(c *cursor, emit func(start, end uint64)) {
-	if m.fde == nil {
-		c.fail("location in the instructions of a CIE", 0)
-		return
-	}
-	b := m.t.bases
-	b.fn, b.hasFn = m.fde.start, true
-	loc := m.t.pointer(c, m.cie.pcEnc, b)
-	if c.err == nil && loc < m.loc {
+	loc := m.t.pointer(c, m.cie.pcEnc, m.t.bases)
+	if loc < m.loc {
 		c.fail("location goes back", loc)
 	}
 	m.moveTo(c, loc, emit)
@@ -396,14 +380,14 @@ func (m *machine) setLoc(c *cursor, emit func(start, end uint64)) {
 // moveTo ends the current row at loc.
 func (m *machine) moveTo(c *cursor, loc uint64, emit func(start, end uint64)) {
 	switch {
-	case c.err != nil:
+	case c.err != nil || loc == m.loc:
 	case m.fde == nil:
 		c.fail("location in the instructions of a CIE", loc)
 	case loc < m.loc:
 		c.fail("location wraps around", loc)
 	case m.rows >= maxRows:
 		c.fail("function has too many rows", uint64(m.rows))
-	case loc > m.loc:
+	default:
 		m.rows++
 		emit(m.loc, loc)
 		m.loc = loc

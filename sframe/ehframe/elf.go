@@ -75,7 +75,7 @@ func OpenDebugFrame(f *elf.File) (*Table, error) {
 		return nil, err
 	}
 	sec := f.Section(".debug_frame")
-	if sec == nil || sec.Type == elf.SHT_NOBITS || sec.Size == 0 {
+	if sec == nil || sec.Type == elf.SHT_NOBITS {
 		return nil, errors.New("file has no .debug_frame")
 	}
 	img := io.ReaderAt(sec)

@@ -81,7 +81,6 @@ func (t *Table) head(addr uint64) (head, error) {
 		return h, err
 	}
 	if uint64(idBytes) > length {
-		h.end = at + length
 		return h, t.formatError(addr, "entry is too short", length)
 	}
 	if h.id, err = t.fixed(at, idBytes); err != nil {
@@ -243,7 +242,7 @@ func (c *cie) augmentation(b *cursor, aug string, t *Table) {
 		c.augData = true
 		n := b.uleb()
 		own := *b
-		if b.take(n) == nil && b.err != nil {
+		if b.take(n); b.err != nil {
 			return
 		}
 		own.b = own.b[:b.pos]

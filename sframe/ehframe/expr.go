@@ -16,7 +16,6 @@ const (
 	opConsts     = 0x11
 	opPick       = 0x15
 	opXderef     = 0x18
-	opMinus      = 0x1c
 	opPlus       = 0x22
 	opPlusUconst = 0x23
 	opBra        = 0x28
@@ -37,7 +36,7 @@ const maxExprBytes = 255
 // checkExpr checks that e, which lies at addr, consists of whole operations that
 // are allowed in call frame information and that branches stay inside. Register
 // locations, calls and DW_OP_addr are refused, the last because a row does not
-// know where the file is loaded. Defects are left in where.
+// know where the file is loaded. A defect is left in where, which has none yet.
 func checkExpr(e []byte, addr uint64, where *cursor) {
 	c := cursor{b: e, addr: addr, sec: where.sec, big: where.big}
 	for c.err == nil && c.left() > 0 {
@@ -70,9 +69,7 @@ func checkExpr(e []byte, addr uint64, where *cursor) {
 			c.fail("operation is not allowed in call frame information", uint64(op))
 		}
 	}
-	if c.err != nil && where.err == nil {
-		where.err = c.err
-	}
+	where.err = c.err
 }
 
 // constBytes is the operand size of DW_OP_const1u to DW_OP_const8s, which come in

@@ -129,7 +129,6 @@ func (t *Table) buildIndex() error {
 		return nil
 	}
 	var own []indexEntry
-	t.ownErr = nil
 	var skipped error
 	err := t.scan(func(f fde, err error) bool {
 		switch {

@@ -72,6 +72,20 @@ func indexFiles(t *testing.T) []string {
 	return files
 }
 
+// TestDataBase: DT_PLTGOT is what data pointers are relative to, where a file has one.
+func TestDataBase(t *testing.T) {
+	for _, name := range indexFiles(t) {
+		f, err := elf.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := f.DynValue(elf.DT_PLTGOT); err == nil && len(v) == 1 && ehframe.ELFSections(f).DataAddr != v[0] {
+			t.Errorf("%s: got %#x, want %#x", name, ehframe.ELFSections(f).DataAddr, v[0])
+		}
+		f.Close()
+	}
+}
+
 // TestIndexes: the answer is the same by the header's table, by an index of our
 // own, and as for a live process, of which only the header is known.
 func TestIndexes(t *testing.T) {
@@ -195,6 +209,19 @@ func TestUnreadable(t *testing.T) {
 		c.fail = nil
 		if _, err := tab.Row(pc); err != nil {
 			t.Errorf("header %t: readable again: %v", withHdr, err)
+		}
+		// Parts of the header that the search comes to.
+		if tab = open(t, c, arch, s); withHdr {
+			for pc, part := range map[uint64]int64{pc: bigHdr + 7<<10, bigStart: bigHdr + 1<<10} {
+				c.fail = func(off int64) bool { return off >= part && off < part+1<<10 }
+				if _, err := tab.Row(pc); err == nil || damaged(err) || errors.Is(err, sframe.ErrNoRow) {
+					t.Errorf("%#x by an unreadable header: %v", pc, err)
+				}
+				c.fail = nil
+				if _, err := tab.Row(pc); err != nil {
+					t.Errorf("%#x by a readable header: %v", pc, err)
+				}
+			}
 		}
 	}
 }

@@ -28,8 +28,8 @@ const (
 
 // bases are what encoded pointers may be relative to.
 type bases struct {
-	text, data, fn          uint64
-	hasText, hasData, hasFn bool
+	text, data       uint64
+	hasText, hasData bool
 }
 
 // formBytes is the size of a value of the given encoding, 0 if it varies, and
@@ -79,7 +79,7 @@ func (c *cursor) plain(enc uint8, word int) uint64 {
 func (c *cursor) length(enc uint8, word int) uint64 {
 	at := c.pos
 	v := c.plain(enc, word)
-	if n, _ := formBytes(enc&encForm, word); n != 0 && n < 8 {
+	if n, _ := formBytes(enc&encForm, word); n != 0 {
 		v &= 1<<(8*n) - 1
 	}
 	if int64(v) < 0 {
@@ -99,9 +99,7 @@ func (t *Table) pointer(c *cursor, enc uint8, b bases) uint64 {
 	}
 	word := t.arch.WordBytes
 	if enc&encBase == encAligned {
-		if pad := -c.at() & uint64(word-1); c.take(pad) == nil && c.err != nil {
-			return 0
-		}
+		c.take(-c.at() & uint64(word-1))
 	}
 	at := c.at()
 	v := c.plain(enc, word)
@@ -117,7 +115,7 @@ func (t *Table) pointer(c *cursor, enc uint8, b bases) uint64 {
 	case encDataRel:
 		v = c.relative(v, b.data, b.hasData, "pointer is relative to an unknown data base")
 	case encFuncRel:
-		v = c.relative(v, b.fn, b.hasFn, "pointer is relative to an unknown function")
+		c.fail("pointer is relative to an unknown function", v)
 	default:
 		c.fail("unknown pointer encoding", uint64(enc))
 	}

@@ -247,7 +247,7 @@ func (t *Table) find(pc uint64) (*function, error) {
 		case f.err == nil && f.covers(pc) && (best == nil || addr < bestAddr):
 			best, bestAddr, bestStart = f, addr, start
 		}
-		if err != nil && damage == nil {
+		if err != nil {
 			damage, bestStart = err, start
 		}
 	}
@@ -287,9 +287,6 @@ func (t *Table) function(addr uint64) (*function, error) {
 // compile executes the instructions of e and leaves the rows, or the damage, in f.
 func (t *Table) compile(e *fde, f *function) {
 	f.start, f.end = e.start, e.end
-	if f.start == f.end {
-		return
-	}
 	m := newMachine(t, e.cie, e)
 	defer m.release()
 	emit := func(start, end uint64) {

@@ -131,6 +131,7 @@ func TestCIEs(t *testing.T) {
 		{"zB", 1, "zB", nil, []byte{0}, ehframe.Func{KeyB: true}, ""},
 		{"zG", 1, "zG", nil, []byte{0}, ehframe.Func{}, ""},
 		{"zPLRS", 1, "zPLRS", []byte{0x03, 1, 2, 3, 4, 0x1b, 0x00}, []byte{4, 1, 2, 3, 4}, ehframe.Func{Signal: true}, ""},
+		{"personality aligned", 1, "zPR", append([]byte{0x50, 9, 9, 9, 9, 9, 9}, 1, 2, 3, 4, 5, 6, 7, 8, 0x04), []byte{0}, ehframe.Func{}, ""},
 		{"personality omitted", 1, "zPR", []byte{0xff, 0x00}, []byte{0}, ehframe.Func{}, ""},
 		{"data longer than announced", 1, "zR", []byte{0x00, 9, 9, 9}, []byte{0}, ehframe.Func{}, ""},
 		{"personality past its data", 1, "zP", []byte{0x04, 1, 2}, []byte{0}, ehframe.Func{}, "past the end"},
@@ -166,6 +167,62 @@ func TestCIEOfAnotherAddressSize(t *testing.T) {
 	checkOne(t, b.open(t), 0, 0, "address size")
 	b.b[10], b.b[11] = 8, 9
 	checkOne(t, b.open(t), 0, 0, "segment selector")
+	b = &builder{arch: regs.AMD64}
+	cie = b.cie(4, "", nil, cfaSP8...)
+	b.b[11] = 2
+	b.fde(cie, func() { b.word(0xaaaa, 2); b.abs(0x5000, 0x20)() }, nil)
+	checkOne(t, b.open(t), 0x5000, 0x5020, "")
+}
+
+// TestAugmentationPastCIE: the length of augmentation data reaches beyond its entry.
+func TestAugmentationPastCIE(t *testing.T) {
+	b := &builder{arch: regs.AMD64}
+	cie := b.cie(1, "zR", []byte{0}, cfaSP8...)
+	b.b[15] = 0x7f // behind length, id, version, string of 3, two factors and the column
+	b.fde(cie, b.abs(0x5000, 0x20), []byte{0})
+	checkOne(t, b.open(t), 0, 0, "past the end")
+}
+
+// TestColumns: the return address column has one byte in version 1, and is a LEB128 number later. One that no register
+// set holds is not the register with the number behind the last.
+func TestColumns(t *testing.T) {
+	arch := *regs.AMD64
+	arch.RA = 0 // for the builder alone: the column's second byte, or an instruction that does nothing
+	for _, tt := range []struct {
+		version uint8
+		column  byte
+		insns   []byte
+		want    sframe.Rule
+	}{
+		{3, 0x90, []byte{0x90, 2}, sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -16}}, // 16
+		{4, 0x90, []byte{0x90, 2}, sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -16}},
+		{1, 0x90, []byte{0x90, 2}, sframe.Rule{Base: sframe.FromReg, Reg: 255}}, // 144
+		{1, 0x90, []byte{0x05, 0x90, 1, 2}, sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -16}},
+		{1, 33, []byte{0xa1, 2}, sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -16}},
+		{1, 33, []byte{0xa0, 2}, sframe.Rule{Base: sframe.FromReg, Reg: 255}}, // register 32
+		{1, 31, []byte{0x9f, 2}, sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -16}},
+	} {
+		b := &builder{arch: &arch, align: []byte{1, 0x78, tt.column}}
+		cie := b.cie(tt.version, "", nil, 0x0c, 7, 8)
+		b.fde(cie, b.abs(0x5000, 0x20), nil, tt.insns...)
+		b.arch = regs.AMD64
+		if row, err := b.open(t).Row(0x5000); err != nil || row.RA != tt.want {
+			t.Errorf("version %d, column %d, %x: got %+v, %v, want RA %+v", tt.version, tt.column, tt.insns, row, err, tt.want)
+		}
+	}
+}
+
+// TestHugeFunction: rows of a function begin at 32-bit offsets; the last of them holds for what lies behind 4 GiB.
+func TestHugeFunction(t *testing.T) {
+	b := &builder{arch: regs.AMD64}
+	cie := b.cie(1, "", nil, cfaSP8...)
+	b.fde(cie, b.abs(0x5000, 1<<34), nil, 0x1d, 0xfe, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0x0e, 16, 0x41, 0x0e, 24, 0x41, 0x0e, 32)
+	tab := b.open(t)
+	for off, want := range map[uint64]int32{0: 8, 1<<32 - 3: 8, 1<<32 - 2: 16, 1<<32 - 1: 24, 1 << 32: 24, 1<<33 + 5: 24, 1<<34 - 1: 24} {
+		if row, err := tab.Row(0x5000 + off); err != nil || row.CFA.Offset != want {
+			t.Errorf("%#x: got %+v, %v, want CFA offset %d", off, row, err, want)
+		}
+	}
 }
 
 // TestLongEntries: 64-bit lengths. The id that follows has 8 bytes in
@@ -182,8 +239,12 @@ func TestLongEntries(t *testing.T) {
 				cie := b.cie(1, "", nil, 0x0c, arch.SP, 16)
 				b.fde(cie, b.abs(0x5000, 0x20), nil)
 				b.fde(cie, b.abs(0x6000, 0x20), nil)
+				b.fde(cie, b.abs(0x5000000, 0x20), nil) // with an id of 4 bytes, the eighth one is its 5
 				tab := b.open(t)
 				checkOne(t, tab, 0x5000, 0x5020, "")
+				if e, err := tab.Find(0x5000010); err != nil || e.FuncStart != 0x5000000 {
+					t.Errorf("third function: %+v, %v", e, err)
+				}
 				if e, err := tab.Find(0x6010); err != nil || e.FuncStart != 0x6000 {
 					t.Errorf("second function: %+v, %v", e, err)
 				}
@@ -245,7 +306,7 @@ func TestRows(t *testing.T) {
 		{"register without offset after an expression", []byte{0x0f, 2, 0x76, 0, 0x44, 0x0d, 10}, map[uint64]sframe.Row{
 			start:     {CFA: sframe.Rule{Base: sframe.FromReg, Reg: 6}, RA: ra, Keep: keep},
 			start + 4: {CFA: sframe.Rule{Base: sframe.FromReg, Reg: 10, Offset: 8}, RA: ra, Keep: keep}}},
-		{"register that no set holds", []byte{0x0c, 40, 16}, map[uint64]sframe.Row{
+		{"register that no set holds", []byte{0x0c, 32, 16}, map[uint64]sframe.Row{
 			start: {CFA: sframe.Rule{Base: sframe.FromReg, Reg: 255, Offset: 16}, RA: ra, Keep: keep}}},
 		{"expressions that only add", []byte{
 			0x0f, 5, 0x77, 8, 0x23, 8, 0x06, // CFA = *(rsp+8+8)
@@ -323,6 +384,12 @@ func TestSignedReturnAddress(t *testing.T) {
 			t.Errorf("Row(%#x): %+v, %v, want signed %t", pc, r, err, want)
 		}
 	}
+	for _, insns := range [][]byte{{0x16, 34, 1, 0x32}, {0x16, 34, 2, 0x31, 0x96}, {0x16, 34, 0}} {
+		b := &builder{arch: regs.ARM64}
+		cie := b.cie(1, "", nil, 0x0c, 31, 0)
+		b.fde(cie, b.abs(0x5000, 0x40), nil, insns...)
+		checkOne(t, b.open(t), 0, 0, "not constant")
+	}
 }
 
 // TestReturnColumn: a column of its own (s390x _mcount returns by r0) that is
@@ -354,32 +421,38 @@ func TestBadInstructions(t *testing.T) {
 	rows := slices.Repeat([]byte{0x41, 0x0e, 8, 0x41, 0x0e, 16}, 5000)
 	tests := []struct {
 		name, text string
+		at         uint64 // of the defect in the instructions: behind what was read, or at a code that is none
 		insns      []byte
 	}{
-		{"unknown", "unknown call frame instruction", []byte{0x3f}},
-		{"window save", "another machine", []byte{0x2d}},
-		{"cut operand", "past the end", []byte{0, 0, 0, 0x02}},
-		{"cut word", "past the end", []byte{0x04, 1, 2}},
-		{"endless LEB128", "past the end", []byte{0x0e, 0x80, 0x80, 0x80}},
-		{"LEB128 of 70 bits", "exceeds 64 bits", []byte{0x0e, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x7f}},
-		{"SLEB128 of 70 bits", "exceeds 64 bits", []byte{0x13, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x3f}},
-		{"offset of 2 GiB", "out of range", []byte{0x0e, 0x80, 0x80, 0x80, 0x80, 0x08}},
-		{"factored offset of 2 GiB", "out of range", []byte{0x83, 0x81, 0x80, 0x80, 0x80, 0x01}},
-		{"state never remembered", "no state", []byte{0x0b}},
-		{"states too deep", "too deep", long},
-		{"rows too many", "too many rows", rows},
-		{"location goes back", "goes back", []byte{0x44, 0x01, 0x00, 0x50, 0, 0, 0, 0, 0, 0}},
-		{"location wraps", "wraps", []byte{0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x44}},
-		{"advance of 8 bytes", "too far", []byte{0x1d, 0, 0, 0, 0, 1, 0, 0, 0}},
-		{"expression past the entry", "past the end", []byte{0x0f, 100, 0x77}},
-		{"expression too long", "too long", append([]byte{0x0f, 0x80, 0x02}, make([]byte, 256)...)},
-		{"CFA expression empty", "empty", []byte{0x0f, 0}},
-		{"cut operation", "past the end", []byte{0x0f, 1, 0x77}},
-		{"register location", "not allowed", []byte{0x0f, 1, 0x57}},
-		{"absolute address", "not allowed", []byte{0x0f, 9, 0x03, 0, 0, 0, 0, 0, 0, 0, 0}},
-		{"branch out", "branch leaves", []byte{0x0f, 3, 0x2f, 1, 0}},
-		{"branch before", "branch leaves", []byte{0x0f, 3, 0x2f, 0xfc, 0xff}},
-		{"load of 16 bytes", "load of a size", []byte{0x0f, 4, 0x77, 0, 0x94, 16}},
+		{"unknown", "unknown call frame instruction", 1, []byte{0, 0x3f}},
+		{"window save", "another machine", 1, []byte{0, 0x2d}},
+		{"cut operand", "past the end", 4, []byte{0, 0, 0, 0x02}},
+		{"cut word", "past the end", 1, []byte{0x04, 1, 2}},
+		{"endless LEB128", "past the end", 4, []byte{0x0e, 0x80, 0x80, 0x80}},
+		{"LEB128 of 70 bits", "exceeds 64 bits", 11, []byte{0x0e, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x7f}},
+		{"SLEB128 of 70 bits", "exceeds 64 bits", 11, []byte{0x13, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x3f}},
+		{"offset of 2 GiB", "out of range", 6, []byte{0x0e, 0x80, 0x80, 0x80, 0x80, 0x08}},
+		{"factored offset of 2 GiB", "out of range", 6, []byte{0x83, 0x81, 0x80, 0x80, 0x80, 0x01}},
+		{"factor of 2 GiB", "out of range", 6, []byte{0x83, 0x80, 0x80, 0x80, 0x80, 0x08}},
+		{"negated offset of 2 GiB", "out of range", 7, []byte{0x2f, 3, 0x80, 0x80, 0x80, 0x80, 0x01}},
+		{"2^61 times 8 is 0", "out of range", 10, []byte{0x13, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x20}},
+		{"state never remembered", "no state", 1, []byte{0x0b}},
+		{"states too deep", "too deep", 65, long},
+		{"rows too many", "too many rows", 3*4096 + 1, rows},
+		{"location goes back", "goes back", 10, []byte{0x44, 0x01, 0x00, 0x50, 0, 0, 0, 0, 0, 0}},
+		{"location wraps", "wraps", 10, []byte{0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x44}},
+		{"advance of 8 bytes", "too far", 9, []byte{0x1d, 0, 0, 0, 0, 1, 0, 0, 0}},
+		{"expression past the entry", "past the end", 2, []byte{0x0f, 100, 0x77}},
+		{"expression too long", "too long", 3, append([]byte{0x0f, 0x80, 0x02}, make([]byte, 256)...)},
+		{"CFA expression empty", "empty", 2, []byte{0x0f, 0}},
+		{"cut operation", "past the end", 3, []byte{0x0f, 1, 0x77}},
+		{"register location", "not allowed", 3, []byte{0x0f, 1, 0x57}},
+		{"absolute address", "not allowed", 3, []byte{0x0f, 9, 0x03, 0, 0, 0, 0, 0, 0, 0, 0}},
+		{"branch out", "branch leaves", 5, []byte{0x0f, 3, 0x2f, 1, 0}},
+		{"branch before", "branch leaves", 5, []byte{0x0f, 3, 0x2f, 0xfc, 0xff}},
+		{"load of 16 bytes", "load of a size", 6, []byte{0x0f, 4, 0x77, 0, 0x94, 16}},
+		{"load of 9 bytes", "load of a size", 6, []byte{0x0f, 4, 0x77, 0, 0x94, 9}},
+		{"load of no bytes", "load of a size", 6, []byte{0x0f, 4, 0x77, 0, 0x94, 0}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -395,8 +468,9 @@ func TestBadInstructions(t *testing.T) {
 				if row != nil || !errors.As(err, &format) || !strings.Contains(err.Error(), tt.text) {
 					t.Fatalf("got %v, %v, want a defect with %q", row, err, tt.text)
 				}
-				if off := format.SecOff; off <= uint64(bad) || off > uint64(b.fdes[2]) || format.Whole {
-					t.Errorf("defect at offset %#x, whole %t, want one between %#x and %#x", off, format.Whole, bad, b.fdes[2])
+				// In front of the instructions: length, CIE pointer, start and size.
+				if want := uint64(bad) + 4 + 4 + 8 + 8 + tt.at; format.SecOff != want || format.Whole {
+					t.Errorf("defect at offset %#x, whole %t, want %#x", format.SecOff, format.Whole, want)
 				}
 			}
 			for _, pc := range []uint64{0x4010, 0x20010} {
@@ -408,6 +482,131 @@ func TestBadInstructions(t *testing.T) {
 	}
 }
 
+// TestLimits: what is just not too much: the CFA's offset from rsp at the end of the instructions.
+func TestLimits(t *testing.T) {
+	rows := slices.Repeat([]byte{0x41, 0x0e, 8, 0x41, 0x0e, 16}, 2048)
+	for _, tt := range []struct {
+		name  string
+		insns []byte
+		want  int32
+	}{
+		{"offset of 2 GiB less 1", []byte{0x0e, 0xff, 0xff, 0xff, 0xff, 0x07}, 1<<31 - 1},
+		{"factored offset of -2 GiB", []byte{0x13, 0x80, 0x80, 0x80, 0x80, 0x01}, -1 << 31},
+		{"64 states", append(slices.Repeat([]byte{0x0a}, 64), 0x0e, 24), 24},
+		{"4096 rows", rows, 16},
+		{"location that stays", []byte{0x44, 0x01, 0x04, 0x50, 0, 0, 0, 0, 0, 0, 0x0e, 24}, 24},
+		{"advance of 4 GiB less 1", []byte{0x0e, 24, 0x1d, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0x0e, 32}, 24},
+		{"expression of 255 bytes", append([]byte{0x0f, 0xff, 0x01, 0x77, 24}, slices.Repeat([]byte{0x96}, 253)...), 24},
+		{"arguments of a call", []byte{0x0e, 24, 0x2e, 0x80, 0x01}, 24},
+	} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(1, "", nil, cfaSP8...)
+		b.fde(cie, b.abs(0x5000, 0x10000), nil, tt.insns...)
+		row, err := b.open(t).Row(0x14fff)
+		if want := (sframe.Rule{Base: sframe.FromReg, Reg: 7, Offset: tt.want}); err != nil || row.CFA != want {
+			t.Errorf("%s: got %+v, %v, want %+v", tt.name, row, err, want)
+		}
+	}
+	// Expressions that are more than a sum, and sound: branches to their ends, loads of what a word has.
+	for _, e := range [][]byte{{0x2f, 0xfd, 0xff}, {0x28, 0, 0}, {0x77, 0, 0x94, 1}, {0x77, 0, 0x94, 7}, {0x77, 0, 0x94, 8, 0x06}} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(1, "", nil, cfaSP8...)
+		b.fde(cie, b.abs(0x5000, 0x20), nil, append([]byte{0x0f, byte(len(e))}, e...)...)
+		if row, err := b.open(t).Row(0x5000); err != nil || row.CFA.Base != sframe.FromExpr || string(row.Exprs[0]) != string(e) {
+			t.Errorf("%x: got %+v, %v", e, row, err)
+		}
+	}
+}
+
+// TestAlignment: factors of the CIE: the location moves by the one, offsets are multiples of the other.
+func TestAlignment(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		align []byte // of code and of data
+		insns []byte
+		pc    uint64 // of the row with the offset
+		want  int32
+		bad   string
+	}{
+		{"4 and -8", []byte{4, 0x78}, []byte{0x42, 0x13, 0x7d}, 0x5008, 24, ""},
+		{"1 and 4", []byte{1, 4}, []byte{0x42, 0x13, 6}, 0x5002, 24, ""},
+		{"code by 4 GiB less 1", append(uleb(1<<32-1), 0x78), []byte{0x13, 0x7d, 0x41, 0x0e, 0}, 0x5000, 24, ""},
+		{"code by 4 GiB", append(uleb(1<<32), 0x78), []byte{0x41}, 0, 0, "too far"},
+		{"data by -2 GiB", append([]byte{1}, slebBytes(-1<<31)...), []byte{0x13, 1}, 0x5000, -1 << 31, ""},
+		{"data by 2 GiB", append([]byte{1}, slebBytes(1<<31)...), []byte{0x13, 0x7f}, 0, 0, "out of range"},
+		{"8 times 2^61 is 0", append([]byte{1}, slebBytes(1<<61)...), []byte{0x13, 8}, 0, 0, "out of range"},
+	} {
+		b := &builder{arch: regs.AMD64, align: tt.align}
+		cie := b.cie(1, "", nil, 0x0c, 7, 8)
+		b.fde(cie, b.abs(0x5000, 0x20), nil, tt.insns...)
+		tab := b.open(t)
+		if tt.bad != "" {
+			checkOne(t, tab, 0, 0, tt.bad)
+			continue
+		}
+		if e, err := tab.Find(tt.pc); err != nil || e.Row.CFA.Offset != tt.want || e.Start != tt.pc {
+			t.Errorf("%s: got %+v, %v, want CFA offset %d from %#x on", tt.name, e, err, tt.want, tt.pc)
+		}
+	}
+}
+
+// TestEnds: a function may reach the last address; a range of more, or of a negative size, is a defect.
+func TestEnds(t *testing.T) {
+	for _, arch := range []*regs.Arch{regs.AMD64, regs.I386} {
+		last := ^uint64(0)
+		if arch.WordBytes == 4 {
+			last >>= 32
+		}
+		for size, bad := range map[uint64]string{15: "", 16: "past the end of the address space"} {
+			b := &builder{arch: arch}
+			cie := b.cie(1, "", nil, 0x0c, arch.SP, 16)
+			b.fde(cie, b.abs(last-15, size), nil)
+			checkOne(t, b.open(t), last-15, last, bad)
+		}
+	}
+	b := &builder{arch: regs.AMD64}
+	cie := b.cie(1, "", nil, cfaSP8...)
+	b.fde(cie, b.abs(0x5000, 1<<63), nil)
+	checkOne(t, b.open(t), 0, 0, "negative size")
+}
+
+// TestSigns: the highest bit is a sign in signed forms only.
+func TestSigns(t *testing.T) {
+	for enc, want := range map[byte]uint64{0x02: 0xf000, 0x0a: 0xfffffffffffff000, 0x03: 0xf0000000, 0x0b: 0xfffffffff0000000} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(1, "zR", []byte{enc}, cfaSP8...)
+		n := 2 + int(enc&1)*2
+		b.fde(cie, func() { b.word(want, n); b.word(0x20, n) }, []byte{0})
+		checkOne(t, b.open(t), want, want+0x20, "")
+	}
+}
+
+// TestRemoved: a pointer of 0 stays 0, whatever it is relative to. It is what linkers leave of a function that they
+// have removed, and no address has its rows.
+func TestRemoved(t *testing.T) {
+	for _, enc := range []byte{0x00, 0x1b, 0x23, 0x3b, 0x83, 0x9b} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(1, "zR", []byte{enc}, cfaSP8...)
+		at := b.addr() + 8
+		n := 4
+		if enc == 0 {
+			n = 8
+		}
+		b.fde(cie, func() { b.word(0, n); b.word(0x20, n) }, []byte{0})
+		tab := b.open(t)
+		for fn := range tab.Funcs() {
+			if fn.Start != 0 {
+				t.Errorf("%#x: a function at %#x", enc, fn.Start)
+			}
+		}
+		for _, pc := range []uint64{0, at, textAddr, gotAddr} {
+			if _, err := tab.Row(pc); err != sframe.ErrNoRow {
+				t.Errorf("%#x: %#x: %v", enc, pc, err)
+			}
+		}
+	}
+}
+
 // TestBadCIE: instructions that need a function, or a CFA, in a CIE.
 func TestBadCIE(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -415,7 +614,7 @@ func TestBadCIE(t *testing.T) {
 		insns []byte
 	}{
 		"advance":             {"location in the instructions of a CIE", []byte{0x0c, 7, 8, 0x41}},
-		"set_loc":             {"location in the instructions of a CIE", []byte{0x01, 0, 0, 0, 0, 0, 0, 0, 0}},
+		"set_loc":             {"location in the instructions of a CIE", []byte{0x01, 0, 0x50, 0, 0, 0, 0, 0, 0}},
 		"offset without CFA":  {"no CFA to change", []byte{0x0e, 8}},
 		"register without it": {"no CFA to change", []byte{0x0d, 8}},
 		"5,000 bytes":         {"CIE is too long", make([]byte, 5000)},
@@ -438,6 +637,22 @@ func TestBadCIE(t *testing.T) {
 	}
 }
 
+// TestLongEntry: a CIE may have 4 KiB behind its id, an FDE 1 MiB.
+func TestLongEntry(t *testing.T) {
+	for n, bad := range map[int]string{1 << 20: "", 1<<20 + 4: "entry is too long"} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(1, "", nil, cfaSP8...)
+		b.fde(cie, b.abs(0x5000, 0x20), nil, make([]byte, n-16)...)
+		checkOne(t, b.open(t), 0x5000, 0x5020, bad)
+	}
+	for n, bad := range map[int]string{4096: "", 4100: "CIE is too long"} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(1, "", nil, append(slices.Clone(cfaSP8), make([]byte, n-5-len(cfaSP8))...)...)
+		b.fde(cie, b.abs(0x5000, 0x20), nil)
+		checkOne(t, b.open(t), 0x5000, 0x5020, bad)
+	}
+}
+
 // TestOverlap: which of several functions answers.
 func TestOverlap(t *testing.T) {
 	b := &builder{arch: regs.AMD64}
@@ -449,9 +664,10 @@ func TestOverlap(t *testing.T) {
 	add(0x5100, 0x80, 40)
 	add(0x6000, 0x10, 48)
 	add(0, 0x100, 56) // removed by the linker
+	add(0x3000, 0x100, 64)
 	tab := b.open(t)
 	for pc, want := range map[uint64]int32{
-		0x5000: 16, 0x50ff: 16, 0x5100: 24, 0x5180: 24, 0x51ff: 24, 0x5200: 16, 0x5fff: 16, 0x6000: 48,
+		0x3000: 64, 0x5000: 16, 0x50ff: 16, 0x5100: 24, 0x5180: 24, 0x51ff: 24, 0x5200: 16, 0x5fff: 16, 0x6000: 48,
 	} {
 		if r, err := tab.Row(pc); err != nil || r.CFA.Offset != want {
 			t.Errorf("Row(%#x) = %+v, %v, want CFA offset %d", pc, r, err, want)
@@ -473,12 +689,17 @@ func TestTerminator(t *testing.T) {
 	b.word(0, 4)
 	b.fde(cie, b.abs(0x6000, 0x20), nil)
 	b.word(0, 4)
-	if _, err := b.open(t).Row(0x6000); err != nil {
+	tab := b.open(t)
+	if _, err := tab.Row(0x6000); err != nil {
 		t.Errorf("known size: %v", err)
+	}
+	if _, err := tab.Row(0x7000); err != sframe.ErrNoRow {
+		t.Errorf("a terminator at the end: %v", err)
 	}
 	hdr := builder{arch: b.arch, b: []byte{1, 0x04, 0xff, 0xff}}
 	hdr.word(frameAddr, 8)
-	tab, err := ehframe.Open(image{hdrAddr: hdr.b, frameAddr: b.b}, b.arch, ehframe.Sections{HdrAddr: hdrAddr, HdrSize: uint64(len(hdr.b))})
+	var err error
+	tab, err = ehframe.Open(image{hdrAddr: hdr.b, frameAddr: b.b}, b.arch, ehframe.Sections{HdrAddr: hdrAddr, HdrSize: uint64(len(hdr.b))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -516,6 +737,42 @@ func TestBrokenLength(t *testing.T) {
 	}
 	if _, err := withHdr.Row(0x6000); !damaged(err) {
 		t.Errorf("the function itself: %v", err)
+	}
+	// What goes through all of them ends with it, after the first; or where it is told to.
+	var starts []uint64
+	for fn, err := range tab.Funcs() {
+		starts = append(starts, fn.Start)
+		if errors.As(err, &bad) && bad.SecOff != uint64(at) || len(starts) == 2 && (err == nil || fn.End != 0 || fn.SecOff != 0) {
+			t.Errorf("function %d: %+v, %v", len(starts), fn, err)
+		}
+	}
+	if !slices.Equal(starts, []uint64{0x5000, 0}) {
+		t.Errorf("functions at %#x", starts)
+	}
+	for range tab.Funcs() {
+		break
+	}
+}
+
+// TestSameStart: of damaged functions that start together the first one's damage is told, as is its row if it has one.
+func TestSameStart(t *testing.T) {
+	b := &builder{arch: regs.AMD64}
+	cie := b.cie(1, "", nil, cfaSP8...)
+	first := b.fde(cie, b.abs(0x5000, 0x20), nil, 0x3f)
+	b.fde(cie, b.abs(0x5000, 0x20), nil, 0x3e)
+	b.fde(cie, b.abs(0x6000, 0x20), nil, cfaOffset(16)...)
+	b.fde(cie, b.abs(0x6000, 0x20), nil, cfaOffset(24)...)
+	b.fde(cie, b.abs(0x7000, 0x20), nil, cfaOffset(32)...)
+	b.fde(cie, b.abs(0x7000, 0x20), nil, 0x3e)
+	tab := b.open(t)
+	var bad *sframe.FormatError
+	if _, err := tab.Row(0x5000); !errors.As(err, &bad) || bad.SecOff != uint64(first)+24 || bad.Value != 0x3f {
+		t.Errorf("damaged: %v", err)
+	}
+	for pc, want := range map[uint64]int32{0x6000: 16, 0x7000: 32} {
+		if row, err := tab.Row(pc); err != nil || row.CFA.Offset != want {
+			t.Errorf("%#x: %+v, %v, want CFA offset %d", pc, row, err, want)
+		}
 	}
 }
 
@@ -602,6 +859,13 @@ func TestHeaders(t *testing.T) {
 		{"table of ULEB128", with(3, 0x01), false, false},
 		{"table indirect", with(3, 0xbb), false, false},
 		{"count beyond the header", with(8, 0xff, 0xff), false, false},
+		{"count of one beyond it", with(8, 3), false, false},
+		{"section from the header", with(1, 0x3b, 0x03, 0x3b, 0, 0x80, 0, 0), false, false},
+		{"section from a base that it has not", with(1, 0x2b), true, false},
+		{"table from there", with(3, 0x2b), false, false},
+		{"table of no form", with(3, 0x35), false, false},
+		{"count of no form", with(2, 0x05), false, false},
+		{"empty, then behind its end", good[:12], false, false},
 		{"no functions", with(8, 0), false, false},
 		{"another version", with(0, 2), true, false},
 		{"no section", with(1, 0xff), true, false},
@@ -640,12 +904,15 @@ func TestOpenErrors(t *testing.T) {
 	img := image{hdrAddr: hdr.b}
 	for name, s := range map[string]ehframe.Sections{
 		"nothing known":        {},
+		"only an address":      {FrameAddr: frameAddr},
 		"header not there":     {HdrAddr: 0x100, HdrSize: 20},
 		"limit before":         {HdrAddr: hdrAddr, HdrSize: 12, Limit: frameAddr - 1},
 		"section wraps around": {FrameAddr: 1 << 63, FrameSize: 1<<63 + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if tab, err := ehframe.Open(img, regs.AMD64, s); tab != nil || err == nil {
+			var bad *sframe.FormatError
+			tab, err := ehframe.Open(img, regs.AMD64, s)
+			if tab != nil || err == nil || errors.As(err, &bad) && !bad.Whole {
 				t.Errorf("got %v, %v, want an error", tab, err)
 			}
 		})
