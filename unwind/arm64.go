@@ -67,11 +67,12 @@ const (
 	arm64PushPairMask = 0xffc07fff
 )
 
-func arm64Insn(b []byte, i int) (uint32, bool) {
+// arm64Insn is the instruction with index i in b; where there is none, 0, which is none: udf.
+func arm64Insn(b []byte, i int) uint32 {
 	if i < 0 || i*4+4 > len(b) {
-		return 0, false
+		return 0
 	}
-	return binary.LittleEndian.Uint32(b[i*4:]), true
+	return binary.LittleEndian.Uint32(b[i*4:])
 }
 
 // arm64Innermost knows: the entry, up to the store of the record that begins a
@@ -83,10 +84,7 @@ func arm64Innermost(w *window) *sframe.Row {
 		return row
 	}
 	for i := 0; ; i++ {
-		insn, ok := arm64Insn(at, i)
-		if !ok {
-			return nil
-		}
+		insn := arm64Insn(at, i)
 		switch insn {
 		case arm64BTI, arm64BTIJC, arm64PACIASP, arm64PACIBSP, arm64AUTIASP, arm64AUTIBSP:
 			continue
@@ -112,10 +110,7 @@ func arm64Innermost(w *window) *sframe.Row {
 
 // arm64Pushed is the row behind stp x29, x30, [sp, #-n]!: the record is at SP.
 func arm64Pushed(behind []byte) *sframe.Row {
-	if len(behind) < 4 {
-		return nil
-	}
-	insn := binary.LittleEndian.Uint32(behind[len(behind)-4:])
+	insn := arm64Insn(behind, len(behind)/4-1)
 	size := -(int32(insn<<10) >> 25) * 8
 	if insn&arm64PushPairMask != arm64PushPair || size <= 0 {
 		return nil
@@ -129,11 +124,11 @@ func arm64Pushed(behind []byte) *sframe.Row {
 // arm64GoInnermost knows what Go's compiler and assembler put at a function's
 // beginning and end, up to where x29 is set and from where it is the caller's.
 func arm64GoInnermost(at, behind []byte) *sframe.Row {
-	insn, _ := arm64Insn(at, 0)
-	before, _ := arm64Insn(behind, len(behind)/4-1)
+	insn := arm64Insn(at, 0)
+	before := arm64Insn(behind, len(behind)/4-1)
 	switch {
 	case insn == arm64GoSetFP && before == arm64GoSaveFP:
-		before, _ = arm64Insn(behind, len(behind)/4-2)
+		before = arm64Insn(behind, len(behind)/4-2)
 	case insn == arm64GoSaveFP:
 	case insn&arm64GoPushMask == arm64GoPush && insn&(1<<20) != 0:
 		return arm64Entry
@@ -220,9 +215,9 @@ func (w *Walker) oneFunction(start, end uint64) bool {
 // never goes on to the next one: b, br, ret and their authenticating forms,
 // udf, brk. Calls through registers (blr) are taken for such: they have the encoding of br but for one bit.
 func arm64Passes(b []byte) int {
-	insn, ok := arm64Insn(b, 0)
+	insn := arm64Insn(b, 0)
 	switch {
-	case !ok || insn>>26 == 0x05: // b
+	case insn>>26 == 0x05: // b
 		return 0
 	case insn&0xfe9ff000 == 0xd61f0000: // br, blr, ret
 		return 0
@@ -234,10 +229,7 @@ func arm64Passes(b []byte) int {
 
 // arm64CallTarget is where the bl that ends b goes.
 func arm64CallTarget(ra uint64, b []byte) (uint64, bool) {
-	if len(b) < 4 {
-		return 0, false
-	}
-	insn := binary.LittleEndian.Uint32(b[len(b)-4:])
+	insn := arm64Insn(b, len(b)/4-1)
 	if insn&0xfc000000 != 0x94000000 {
 		return 0, false
 	}
@@ -246,11 +238,7 @@ func arm64CallTarget(ra uint64, b []byte) (uint64, bool) {
 
 // arm64AfterCall: bl, blr, or one of the authenticating forms of blr.
 func arm64AfterCall(w *window) bool {
-	b := w.behind()
-	if len(b) < 4 {
-		return false
-	}
-	insn := binary.LittleEndian.Uint32(b[len(b)-4:])
+	insn := arm64Insn(w.behind(), w.before/4-1)
 	switch {
 	case insn&0xfc000000 == 0x94000000: // bl
 		return true
