@@ -55,16 +55,16 @@ const (
 	arm64GoSaveFP  = 0xf81f83fd // stur x29, [sp, #-8]
 	arm64GoSetFP   = 0xd10023fd // sub x29, sp, #8
 	arm64GoRestore = 0xa97ffbfd // ldp x29, x30, [sp, #-8]
-	// str x30, [sp, #imm9]!
-	arm64GoPush     = 0xf8000ffe
-	arm64GoPushMask = 0xffe00fff
+	// str x30, [sp, #imm9]!, imm9 negative
+	arm64GoPush     = 0xf8100ffe
+	arm64GoPushMask = 0xfff00fff
 	// add sp, sp, #imm12
 	arm64AddSP     = 0x910003ff
 	arm64AddSPMask = 0xffc003ff
 
-	// stp x29, x30, [sp, #imm7*8]!
-	arm64PushPair     = 0xa9807bfd
-	arm64PushPairMask = 0xffc07fff
+	// stp x29, x30, [sp, #imm7*8]!, imm7 negative
+	arm64PushPair     = 0xa9a07bfd
+	arm64PushPairMask = 0xffe07fff
 )
 
 // arm64Insn is the instruction with index i in b; where there is none, 0, which is none: udf.
@@ -101,7 +101,7 @@ func arm64Innermost(w *window) *sframe.Row {
 		if insn&0x9f00001f == 0x90000010 || insn&0xffc003ff == 0xf9400211 || insn&0xffc003ff == 0x91000210 {
 			continue // adrp x16; ldr x17, [x16, #n]; add x16, x16, #n: a PLT entry
 		}
-		if insn&arm64PushPairMask == arm64PushPair && int32(insn<<10)>>25 < 0 {
+		if insn&arm64PushPairMask == arm64PushPair {
 			return arm64Entry
 		}
 		return nil
@@ -111,10 +111,10 @@ func arm64Innermost(w *window) *sframe.Row {
 // arm64Pushed is the row behind stp x29, x30, [sp, #-n]!: the record is at SP.
 func arm64Pushed(behind []byte) *sframe.Row {
 	insn := arm64Insn(behind, len(behind)/4-1)
-	size := -(int32(insn<<10) >> 25) * 8
-	if insn&arm64PushPairMask != arm64PushPair || size <= 0 {
+	if insn&arm64PushPairMask != arm64PushPair {
 		return nil
 	}
+	size := -(int32(insn<<10) >> 25) * 8
 	return &sframe.Row{
 		CFA: fromReg(regs.ARM64.SP, size), RA: atCFA(8 - size), FP: atCFA(-size),
 		Keep: arm64Entry.Keep,
@@ -130,17 +130,17 @@ func arm64GoInnermost(at, behind []byte) *sframe.Row {
 	case insn == arm64GoSetFP && before == arm64GoSaveFP:
 		before = arm64Insn(behind, len(behind)/4-2)
 	case insn == arm64GoSaveFP:
-	case insn&arm64GoPushMask == arm64GoPush && insn&(1<<20) != 0:
+	case insn&arm64GoPushMask == arm64GoPush:
 		return arm64Entry
 	case insn&arm64AddSPMask == arm64AddSP && before == arm64GoRestore:
 		return &sframe.Row{CFA: fromReg(regs.ARM64.SP, int32(insn>>10&0xfff)), Keep: arm64Entry.Keep}
 	default:
 		return nil
 	}
-	size := -(int32(before<<11) >> 23)
-	if before&arm64GoPushMask != arm64GoPush || size <= 0 {
+	if before&arm64GoPushMask != arm64GoPush {
 		return nil
 	}
+	size := -(int32(before<<11) >> 23)
 	return &sframe.Row{CFA: fromReg(regs.ARM64.SP, size), RA: atCFA(-size), Keep: arm64Entry.Keep}
 }
 
