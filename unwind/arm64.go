@@ -55,23 +55,24 @@ const (
 	arm64GoSaveFP  = 0xf81f83fd // stur x29, [sp, #-8]
 	arm64GoSetFP   = 0xd10023fd // sub x29, sp, #8
 	arm64GoRestore = 0xa97ffbfd // ldp x29, x30, [sp, #-8]
-	// str x30, [sp, #imm9]!
-	arm64GoPush     = 0xf8000ffe
-	arm64GoPushMask = 0xffe00fff
+	// str x30, [sp, #imm9]!, imm9 negative
+	arm64GoPush     = 0xf8100ffe
+	arm64GoPushMask = 0xfff00fff
 	// add sp, sp, #imm12
 	arm64AddSP     = 0x910003ff
 	arm64AddSPMask = 0xffc003ff
 
-	// stp x29, x30, [sp, #imm7*8]!
-	arm64PushPair     = 0xa9807bfd
-	arm64PushPairMask = 0xffc07fff
+	// stp x29, x30, [sp, #imm7*8]!, imm7 negative
+	arm64PushPair     = 0xa9a07bfd
+	arm64PushPairMask = 0xffe07fff
 )
 
-func arm64Insn(b []byte, i int) (uint32, bool) {
+// arm64Insn is the instruction with index i in b; where there is none, 0, which is none: udf.
+func arm64Insn(b []byte, i int) uint32 {
 	if i < 0 || i*4+4 > len(b) {
-		return 0, false
+		return 0
 	}
-	return binary.LittleEndian.Uint32(b[i*4:]), true
+	return binary.LittleEndian.Uint32(b[i*4:])
 }
 
 // arm64Innermost knows: the entry, up to the store of the record that begins a
@@ -83,10 +84,7 @@ func arm64Innermost(w *window) *sframe.Row {
 		return row
 	}
 	for i := 0; ; i++ {
-		insn, ok := arm64Insn(at, i)
-		if !ok {
-			return nil
-		}
+		insn := arm64Insn(at, i)
 		switch insn {
 		case arm64BTI, arm64BTIJC, arm64PACIASP, arm64PACIBSP, arm64AUTIASP, arm64AUTIBSP:
 			continue
@@ -103,7 +101,7 @@ func arm64Innermost(w *window) *sframe.Row {
 		if insn&0x9f00001f == 0x90000010 || insn&0xffc003ff == 0xf9400211 || insn&0xffc003ff == 0x91000210 {
 			continue // adrp x16; ldr x17, [x16, #n]; add x16, x16, #n: a PLT entry
 		}
-		if insn&arm64PushPairMask == arm64PushPair && int32(insn<<10)>>25 < 0 {
+		if insn&arm64PushPairMask == arm64PushPair {
 			return arm64Entry
 		}
 		return nil
@@ -112,14 +110,11 @@ func arm64Innermost(w *window) *sframe.Row {
 
 // arm64Pushed is the row behind stp x29, x30, [sp, #-n]!: the record is at SP.
 func arm64Pushed(behind []byte) *sframe.Row {
-	if len(behind) < 4 {
+	insn := arm64Insn(behind, len(behind)/4-1)
+	if insn&arm64PushPairMask != arm64PushPair {
 		return nil
 	}
-	insn := binary.LittleEndian.Uint32(behind[len(behind)-4:])
 	size := -(int32(insn<<10) >> 25) * 8
-	if insn&arm64PushPairMask != arm64PushPair || size <= 0 {
-		return nil
-	}
 	return &sframe.Row{
 		CFA: fromReg(regs.ARM64.SP, size), RA: atCFA(8 - size), FP: atCFA(-size),
 		Keep: arm64Entry.Keep,
@@ -129,23 +124,23 @@ func arm64Pushed(behind []byte) *sframe.Row {
 // arm64GoInnermost knows what Go's compiler and assembler put at a function's
 // beginning and end, up to where x29 is set and from where it is the caller's.
 func arm64GoInnermost(at, behind []byte) *sframe.Row {
-	insn, _ := arm64Insn(at, 0)
-	before, _ := arm64Insn(behind, len(behind)/4-1)
+	insn := arm64Insn(at, 0)
+	before := arm64Insn(behind, len(behind)/4-1)
 	switch {
 	case insn == arm64GoSetFP && before == arm64GoSaveFP:
-		before, _ = arm64Insn(behind, len(behind)/4-2)
+		before = arm64Insn(behind, len(behind)/4-2)
 	case insn == arm64GoSaveFP:
-	case insn&arm64GoPushMask == arm64GoPush && insn&(1<<20) != 0:
+	case insn&arm64GoPushMask == arm64GoPush:
 		return arm64Entry
 	case insn&arm64AddSPMask == arm64AddSP && before == arm64GoRestore:
 		return &sframe.Row{CFA: fromReg(regs.ARM64.SP, int32(insn>>10&0xfff)), Keep: arm64Entry.Keep}
 	default:
 		return nil
 	}
-	size := -(int32(before<<11) >> 23)
-	if before&arm64GoPushMask != arm64GoPush || size <= 0 {
+	if before&arm64GoPushMask != arm64GoPush {
 		return nil
 	}
+	size := -(int32(before<<11) >> 23)
 	return &sframe.Row{CFA: fromReg(regs.ARM64.SP, size), RA: atCFA(-size), Keep: arm64Entry.Keep}
 }
 
@@ -220,9 +215,9 @@ func (w *Walker) oneFunction(start, end uint64) bool {
 // never goes on to the next one: b, br, ret and their authenticating forms,
 // udf, brk. Calls through registers (blr) are taken for such: they have the encoding of br but for one bit.
 func arm64Passes(b []byte) int {
-	insn, ok := arm64Insn(b, 0)
+	insn := arm64Insn(b, 0)
 	switch {
-	case !ok || insn>>26 == 0x05: // b
+	case insn>>26 == 0x05: // b
 		return 0
 	case insn&0xfe9ff000 == 0xd61f0000: // br, blr, ret
 		return 0
@@ -234,10 +229,7 @@ func arm64Passes(b []byte) int {
 
 // arm64CallTarget is where the bl that ends b goes.
 func arm64CallTarget(ra uint64, b []byte) (uint64, bool) {
-	if len(b) < 4 {
-		return 0, false
-	}
-	insn := binary.LittleEndian.Uint32(b[len(b)-4:])
+	insn := arm64Insn(b, len(b)/4-1)
 	if insn&0xfc000000 != 0x94000000 {
 		return 0, false
 	}
@@ -246,11 +238,7 @@ func arm64CallTarget(ra uint64, b []byte) (uint64, bool) {
 
 // arm64AfterCall: bl, blr, or one of the authenticating forms of blr.
 func arm64AfterCall(w *window) bool {
-	b := w.behind()
-	if len(b) < 4 {
-		return false
-	}
-	insn := binary.LittleEndian.Uint32(b[len(b)-4:])
+	insn := arm64Insn(w.behind(), w.before/4-1)
 	switch {
 	case insn&0xfc000000 == 0x94000000: // bl
 		return true

@@ -67,7 +67,6 @@ func (c *cache) insert(e entry) *entry {
 	p := &c.chunk[0]
 	c.chunk = c.chunk[1:]
 	*p = e
-	p.to = nobody
 	c.put(p)
 	c.count++
 	return p
@@ -200,7 +199,7 @@ func (w *Walker) fill(pc uint64, kind flags) *entry {
 	}
 	e := entry{pc: pc, flags: kind, to: nobody}
 	// A call may be the last instruction of a mapping, a trampoline the first.
-	if !w.space.Executable(pc) && (kind == 0 || !w.space.Executable(exact)) {
+	if !w.space.Executable(pc) && !w.space.Executable(exact) {
 		if kind == isCaller {
 			w.nowhere = e
 			return &w.nowhere

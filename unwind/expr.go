@@ -203,8 +203,6 @@ func (m *machine) shuffle(op byte) {
 		m.push(a)
 		m.push(c)
 		m.push(b)
-	default: // 0x18, xderef: no address spaces here
-		m.bad = true
 	}
 }
 
@@ -274,8 +272,6 @@ func (m *machine) binary(op byte) {
 		a = truth(sa < sb)
 	case opNe:
 		a = truth(sa != sb)
-	default:
-		m.bad = true
 	}
 	m.push(a)
 }
@@ -340,7 +336,6 @@ func (m *machine) peek(n int) uint64 {
 func (m *machine) take(n int) []byte {
 	if len(m.code)-m.pos < n {
 		m.bad = true
-		m.pos = len(m.code)
 		return nil
 	}
 	m.pos += n

@@ -3,8 +3,12 @@ package unwind
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"sfsample/regs"
 	"sfsample/sframe"
@@ -12,7 +16,7 @@ import (
 
 // around is a window with these bytes before an address and from it on.
 func around(before, ahead []byte) *window {
-	w := &window{before: windowBefore, after: len(ahead)}
+	w := &window{before: len(before), after: len(ahead)}
 	copy(w.buf[windowBefore-len(before):], before)
 	copy(w.buf[windowBefore:], ahead)
 	return w
@@ -152,6 +156,218 @@ func TestRestorers(t *testing.T) {
 	}
 }
 
+// TestS390XInsns: what the instructions of prologues are, each given to the function as a disassembler has it. Encodings:
+// "z/Architecture Principles of Operation", chapter 7; displacements are 12 bits, or 20 with the high 8 last.
+func TestS390XInsns(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		is      func([]byte) bool
+		yes, no []string
+	}{
+		{"store of the link", s390xIsStore,
+			[]string{"eb6ff0300024", "ebbff0580024", "ebeff0700024"}, // stmg %r6,%r15,48(%r15); %r11, 88; %r14, 112
+			[]string{
+				"ebfff0780024", "eb6ef0300024", "eb6fe0300024", "eb6ff0380024", "eb6ff1300024", "eb6ff0300124", // r15 alone; up to r14; at r14; other distances
+				"eb6ff0300004", "e36ff0300024", "906ff030", // lmg; stg; stm
+			}},
+		{"lower r15", s390xLowersSP,
+			[]string{"a7fbff60", "c2f8ffffff60", "c2f4000000a0", "e3f0ff60ff71"}, // aghi, agfi, slgfi, lay
+			[]string{
+				"a7fb00a0", "a7fb0100", "a7ebff60", "a7fafff0", "a6fbff60", "5810f0a0", // raised; r14; ahi; another; l
+				"c2f8000000a0", "c2f801000000", "c2e8ffffff60", "c2f9ffffff60", "c0f8ffffff60", "a7f8ff60", // raised; r14; afi; iihf; lhi
+				"c2e4000000a0", "c0f4000000a0", "c2f5000000a0", // slgfi %r14; jg; slfi
+				"e3f0f0a00071", "e3f0f0000171", "e3f0ef60ff71", "e3e0ff60ff71", "e3f1ff60ff71", "e3f0ff60ff04", "ebf0ff60ff71", // raised; of r14; to r14; with r1; lg; another
+			}},
+		{"branch", s390xBranches,
+			[]string{
+				"05e1", "0610", "078e", "0c10", "0de1", // balr, bctr, bcr, bassm, basr
+				"45e01000", "46101000", "47801000", "4de01000", "84120002", "85120002", "86121000", "87121000", // bal, bct, bc, bas, brxh, brxle, bxh, bxle
+				"a7840002", "a7e50002", "a7160002", "a7170002", "c08400000002", "c0e500000002", // brc, bras, brct, brctg, brcl, brasl
+				"ec1200020044", "ec1200020045", "ec1200028064", "ec1200028065", "ec1200028076", "ec1200028077", // brxhg, brxlg, cgrj, clgrj, crj, clrj
+				"ec180002057c", "ec180002057d", "ec180002057e", "ec180002057f", // cgij, clgij, cij, clij
+				"ec12100080e4", "ec12100080e5", "ec12100080f6", "ec12100080f7", // cgrb, clgrb, crb, clrb
+				"ec18100005fc", "ec18100005fd", "ec18100005fe", "ec18100005ff", // cgib, clgib, cib, clib
+			},
+			[]string{
+				"0410", "1801", "44101000", "4e101000", "83121000", "88101000", "5810f0a0", // spm, lr, ex, cvd, diag, srl, l
+				"a7130001", "a7180001", "a71b0001", "c01000000002", "c01600000002", "c0f700000002", "c21400000002", // tmhl, lhi, aghi, larl, xihf, xilf, slgfi
+				"ec1200008054", "ec12000100d8", "ec1200008055", // rnsbg, ahik, risbg
+			}},
+	} {
+		for i, codes := range [][]string{tt.no, tt.yes} {
+			for _, code := range codes {
+				b, err := hex.DecodeString(code)
+				if err != nil || len(b) != s390xInsnBytes(b[0]) {
+					t.Fatalf("%s: %s is no instruction", tt.name, code)
+				}
+				if got := tt.is(b); got != (i == 1) {
+					t.Errorf("%s: %s: %v", tt.name, code, got)
+				}
+			}
+		}
+	}
+}
+
+// TestS390XInnermost: a store of the link and a lowering of r15 behind it make a prologue, and what stands between them is no branch.
+func TestS390XInnermost(t *testing.T) {
+	const (
+		store, lower, raise = "eb6ff0300024", "a7fbff60", "a7fb00a0"
+		lr, lgr, br, ber    = "1801", "b904001f", "07fe", "078e"
+	)
+	for _, tt := range []struct {
+		name          string
+		before, ahead string
+		want          *sframe.Row
+	}{
+		{"return", "", br, s390xEntry},
+		{"return elsewhere", "", "07f1", nil},
+		{"at the store", "", store + lower, s390xEntry},
+		{"behind the store", store, lower, s390xEntry},
+		{"behind the chain", store + lgr, lower, s390xEntry},
+		{"behind another", store + lr + lr, lower, nil},
+		{"with agfi", store, "c2f8ffffff60", s390xEntry},
+		{"with lay", store, "e3f0ff60ff71", s390xEntry},
+		{"with slgfi", store, "c2f4000000a0", s390xEntry},
+		{"eighth", store, strings.Repeat(lr, 7) + lower, s390xEntry},
+		{"ninth", store, strings.Repeat(lr, 8) + lower, nil},
+		{"raised first", store, raise + lower, s390xEntry},
+		{"branch between", store, ber + lower, nil},
+		{"no store", "", lower, nil},
+		{"no store, later", "", lower + store + lower, nil},
+		{"no lowering", "", store + lr, nil},
+		{"cut", store, lr + "c2f8ffffff", nil},
+		{"one byte", store, "c2", nil},
+		{"nothing", store, "", nil},
+	} {
+		before, _ := hex.DecodeString(tt.before)
+		ahead, _ := hex.DecodeString(tt.ahead)
+		if got := s390xInnermost(around(before, ahead)); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestArm64Rows: the row of an innermost frame by the instructions before it and from it on. Encodings: "Arm Architecture Reference
+// Manual for A-profile", C6.2; Go's: cmd/internal/obj/arm64/obj7.go.
+func TestArm64Rows(t *testing.T) {
+	const (
+		push, up, zero, pop = 0xa9bd7bfd, 0xa9837bfd, 0xa9807bfd, 0xa8c37bfd // stp x29, x30, [sp, #-48]!; #48; #0; ldp x29, x30, [sp], #48
+		str, strUp, stur    = 0xf81d0ffe, 0xf8030ffe, 0xf81d03fe             // str x30, [sp, #-48]!; #48; stur x30, [sp, #-48]
+		nop                 = 0xd503201f
+	)
+	none, entry := sframe.Row{}, sframe.Row{CFA: fromReg(31, 0)}
+	size48 := sframe.Row{CFA: fromReg(31, 48), RA: atCFA(-48)}
+	for _, tt := range []struct {
+		name          string
+		before, ahead []byte
+		want          sframe.Row
+	}{
+		{"nothing", nil, nil, none},
+		{"half an instruction", nil, le(arm64Ret)[:3], none},
+		{"nop before ret", nil, le(nop, arm64Ret), none},
+		{"bti before ret", nil, le(arm64BTI, arm64Ret), entry},
+		{"stp", nil, le(push), entry},
+		{"stp by 512", nil, le(0xa9a07bfd), entry},
+		{"stp upwards", nil, le(up), none},
+		{"stp by nothing", nil, le(zero), none},
+		{"ldp", nil, le(pop), none},
+		{"mov behind stp", le(push), le(arm64MovFP), sframe.Row{CFA: fromReg(31, 48), RA: atCFA(-40), FP: atCFA(-48)}},
+		{"mov behind stp upwards", le(up), le(arm64MovFP), none},
+		{"mov behind stp by nothing", le(zero), le(arm64MovFP), none},
+		{"mov behind nop", le(nop), le(arm64MovFP), none},
+		{"mov behind nothing", nil, le(arm64MovFP), none},
+		{"mov behind bti", le(push), le(arm64BTI, arm64MovFP), none},
+		{"PLT entry", nil, le(0x90000010, 0xf9400211, 0x91000210, arm64BrX17), entry},
+		{"PLT entry, far", nil, le(0xf0ffffF0, 0xf97ffe11, 0x913ffe10, arm64BrX17), entry},
+		{"adrp x17", nil, le(0x90000011, arm64BrX17), none},
+		{"ldr x16", nil, le(0xf9400210, arm64BrX17), none},
+		{"ldr x17, [x17]", nil, le(0xf9400231, arm64BrX17), none},
+		{"add x17", nil, le(0x91000211, arm64BrX17), none},
+		{"adr x16", nil, le(0x10000010, arm64BrX17), none},
+		{"Go's str", nil, le(str), entry},
+		{"Go's str upwards", nil, le(strUp), none},
+		{"stur", nil, le(stur), none},
+		{"Go's stur behind str", le(str), le(arm64GoSaveFP), size48},
+		{"Go's stur behind str upwards", le(strUp), le(arm64GoSaveFP), none},
+		{"Go's stur behind nop", le(nop), le(arm64GoSaveFP), none},
+		{"Go's stur behind nothing", nil, le(arm64GoSaveFP), none},
+		{"Go's sub", le(str, arm64GoSaveFP), le(arm64GoSetFP), size48},
+		{"Go's sub behind str", le(str), le(arm64GoSetFP), none},
+		{"Go's sub behind nop", le(str, nop), le(arm64GoSetFP), none},
+		{"nop behind Go's stur", le(str, arm64GoSaveFP), le(nop), none},
+		{"Go's end", le(arm64GoRestore), le(0x9100c3ff), sframe.Row{CFA: fromReg(31, 48)}},
+		{"Go's end, as much as may be", le(arm64GoRestore), le(0x913fffff), sframe.Row{CFA: fromReg(31, 4095)}},
+		{"add behind nop", le(nop), le(0x9100c3ff), none},
+		{"nop behind Go's ldp", le(arm64GoRestore), le(nop), none},
+	} {
+		var got sframe.Row
+		if row := arm64Innermost(around(tt.before, tt.ahead)); row != nil {
+			got = *row
+		}
+		if tt.want.Keep = arm64Entry.Keep; tt.want.CFA == none.CFA {
+			tt.want = none
+		}
+		if d := cmp.Diff(tt.want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, d)
+		}
+	}
+}
+
+// TestX86Rows: the row of an innermost frame by the bytes before it and from it on. Encodings: Intel SDM volume 2.
+func TestX86Rows(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		arch          *regs.Arch
+		before, ahead string // in hexadecimal
+		words         int32  // between the stack pointer and the CFA; 0: no row
+	}{
+		{"nothing", regs.AMD64, "", "", 0}, {"endbr64 alone", regs.AMD64, "", "f30f1efa", 0}, {"endbr64, nop", regs.AMD64, "", "f30f1efa90", 0},
+		{"endbr64, ret", regs.AMD64, "", "f30f1efac3", 0}, {"endbr32, push", regs.I386, "", "f30f1efb55", 1}, {"push", regs.AMD64, "", "55", 1},
+		{"ret", regs.AMD64, "", "c3", 1}, {"ret 8", regs.AMD64, "", "c20800", 1}, {"repz ret", regs.AMD64, "", "f3c3", 1}, {"bnd ret", regs.AMD64, "", "f2c3", 1},
+		{"repz", regs.AMD64, "", "f3", 0}, {"repz nop", regs.AMD64, "", "f390", 0}, {"lock ret", regs.AMD64, "", "f0c3", 0},
+		{"pop, ret", regs.AMD64, "", "5dc3", 2}, {"pop", regs.AMD64, "", "5d", 0}, {"pop, nop", regs.AMD64, "", "5d90", 0},
+		{"mov", regs.AMD64, "55", "4889e5", 2}, {"mov, the other way", regs.AMD64, "55", "488bec", 2}, {"mov behind nop", regs.AMD64, "90", "4889e5", 0},
+		{"mov behind nothing", regs.AMD64, "", "4889e5", 0}, {"mov %ecx,%ebp", regs.AMD64, "55", "4889cd", 0}, {"mov %rbp,%rsp", regs.AMD64, "55", "4889ec", 0},
+		{"mov (%rbp),%rsp", regs.AMD64, "55", "488be5", 0}, {"mov, cut", regs.AMD64, "55", "4889", 0}, {"mov of 32 bits", regs.AMD64, "55", "89e5", 0},
+		{"mov", regs.I386, "55", "89e5", 2}, {"mov, the other way", regs.I386, "55", "8bec", 2}, {"mov of 64 bits", regs.I386, "55", "4889e5", 0},
+		{"add %esp,%ebp", regs.I386, "55", "01e5", 0}, {"xor", regs.I386, "55", "33ec", 0},
+		{"jmp *slot", regs.AMD64, "", "ff2501020304", 1}, {"bnd jmp *slot", regs.AMD64, "", "f2ff2501020304", 1}, {"jmp *slot, cut", regs.AMD64, "", "ff25010203", 0},
+		{"call *slot", regs.AMD64, "", "ff1501020304", 0}, {"test %ah", regs.AMD64, "", "f62501020304", 0},
+	} {
+		before, _ := hex.DecodeString(tt.before)
+		ahead, _ := hex.DecodeString(tt.ahead)
+		row := conventions[tt.arch.Name].innermost(around(before, ahead))
+		var got int32
+		ws := int32(tt.arch.WordBytes)
+		if row != nil {
+			if got = row.CFA.Offset / ws; row.CFA != fromReg(tt.arch.SP, got*ws) || row.RA != atCFA(-ws) || (row.FP == atCFA(-2*ws)) != (got == 2) {
+				t.Errorf("%s, %s: %+v", tt.arch.Name, tt.name, row)
+			}
+		}
+		if got != tt.words {
+			t.Errorf("%s, %s: the CFA is %d words up, want %d", tt.arch.Name, tt.name, got, tt.words)
+		}
+	}
+}
+
+// TestWindow: the code around an address, at the ends of what is mapped too.
+func TestWindow(t *testing.T) {
+	code := make([]byte, 0x100)
+	for i := range code {
+		code[i] = byte(i)
+	}
+	s := &space{mapped: [][2]uint64{{0x1000, 0x1100}}, code: map[uint64][]byte{0x1000: code}}
+	for _, tt := range []struct{ pc, before, after int }{
+		{0x80, windowBefore, windowAfter}, {0x10, windowBefore, windowAfter}, {0, 0, windowAfter}, {8, 0, windowAfter}, {0xf0, windowBefore, 16}, {0x100, windowBefore, 0}, {0x108, 0, 0},
+	} {
+		var w window
+		w.read(s, 0x1000+uint64(tt.pc))
+		if !bytes.Equal(w.behind(), code[min(tt.pc, 0x100)-tt.before:min(tt.pc, 0x100)]) || !bytes.Equal(w.ahead(), code[min(tt.pc, 0x100):min(tt.pc, 0x100)+tt.after]) {
+			t.Errorf("%#x: % x before, % x ahead; want %d and %d bytes", tt.pc, w.behind(), w.ahead(), tt.before, tt.after)
+		}
+	}
+}
+
 // reads is memory that counts what it is asked for.
 type reads struct {
 	low, high uint64 // readable
@@ -214,6 +430,12 @@ func TestFar(t *testing.T) {
 	}
 	for _, addr := range []uint64{0x1fffc, 0x20000, 1<<63 - 8, 1<<63 - 7, 1 << 63, 1<<64 - 8, 1<<64 - 4} {
 		n := len(r.asked)
+		if addr == 0x20000 {
+			if b, r := m.bytes(addr, 1); r == 0 {
+				t.Errorf("%#x: % x", addr, b)
+			}
+			n = len(r.asked)
+		}
 		if v, err := m.Word(regs.AMD64, addr); err == nil {
 			t.Errorf("%#x: %#x", addr, v)
 		}

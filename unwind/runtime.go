@@ -41,7 +41,6 @@ func ask(w *Walker, e *entry, mem *Memory, frames []Frame) (to *entry, reason Re
 	s, top := &w.set, !w.came.caller
 	w.own.frames = append(w.own.frames, Owned{len(frames) - 1, top, *s})
 	var up regs.Set
-	w.next.over, w.next.jumped = false, false
 	switch reason, w.next.fault = w.own.runtime.Caller(s, top, mem, &up); {
 	case reason == NoRow:
 		return nil, 0, false

@@ -75,14 +75,14 @@ var s390xChains = [...]*sframe.Row{s390xChain, s390xPackedChain}
 // from one with a frame: there the chain does leave its caller out.
 func (w *Walker) chain(e *entry, top bool, mem *Memory) (*sframe.Row, Reason) {
 	if !top {
-		return w.anyChain(e, false, mem)
+		return w.anyChain(e, mem)
 	}
 	lr, ok := w.set.Reg(s390xLink)
 	if !ok {
 		w.next.fault = w.set.PC
 		return nil, UnknownRegister
 	}
-	row, r := w.anyChain(e, true, mem)
+	row, r := w.anyChain(e, mem)
 	if r == 0 && w.next.pc == lr || !w.calledHere(lr) {
 		return row, r
 	}
@@ -90,15 +90,16 @@ func (w *Walker) chain(e *entry, top bool, mem *Memory) (*sframe.Row, Reason) {
 }
 
 // anyChain follows the chain in the layout that led to the frame of e or, if
-// none did, in the first that leads on. The reason is the first one's.
-func (w *Walker) anyChain(e *entry, top bool, mem *Memory) (*sframe.Row, Reason) {
+// none did, in the first that leads on. The reason is the first one's. A link leads upwards from an
+// innermost frame too.
+func (w *Walker) anyChain(e *entry, mem *Memory) (*sframe.Row, Reason) {
 	var first next
 	var reason Reason
 	for _, layout := range s390xChains {
 		if w.linked != nil && w.linked != layout && slices.Contains(s390xChains[:], w.linked) {
 			continue
 		}
-		row, r := w.follow(layout, e, top, mem)
+		row, r := w.follow(layout, e, mem)
 		if r == 0 || r == Outermost || r == OutsideCopy {
 			return row, r
 		}
@@ -111,7 +112,7 @@ func (w *Walker) anyChain(e *entry, top bool, mem *Memory) (*sframe.Row, Reason)
 }
 
 // follow follows the chain in one layout.
-func (w *Walker) follow(layout *sframe.Row, e *entry, top bool, mem *Memory) (*sframe.Row, Reason) {
+func (w *Walker) follow(layout *sframe.Row, e *entry, mem *Memory) (*sframe.Row, Reason) {
 	sp, ok := w.set.Reg(s390xSP)
 	if !ok {
 		return nil, UnknownRegister
@@ -123,9 +124,9 @@ func (w *Walker) follow(layout *sframe.Row, e *entry, top bool, mem *Memory) (*s
 	case r != 0:
 		return nil, r
 	case link != 0:
-		return layout, w.try(layout, BackChain, e, top, mem)
+		return layout, w.try(layout, BackChain, e, false, mem)
 	case layout == s390xChain && w.layout != nil && w.layout.VDSO(w.set.PC):
-		return s390xVDSO, w.try(s390xVDSO, BackChain, e, top, mem)
+		return s390xVDSO, w.try(s390xVDSO, BackChain, e, false, mem)
 	case w.linked == layout:
 		return s390xChainEnd, Outermost
 	}
@@ -188,7 +189,7 @@ func s390xInnermost(w *window) *sframe.Row {
 	}
 	saved := s390xStoresLink(w.behind())
 	for range 8 {
-		if len(at) < 2 {
+		if len(at) == 0 {
 			return nil
 		}
 		n := s390xInsnBytes(at[0])
@@ -219,7 +220,7 @@ func s390xIsStore(insn []byte) bool {
 		return false
 	}
 	first := int(insn[1] >> 4)
-	return insn[2]>>4 == s390xSP && int(insn[2]&15)<<8|int(insn[3]) == 8*first && first <= s390xLink
+	return insn[2] == s390xSP<<4 && int(insn[3]) == 8*first && first <= s390xLink
 }
 
 // s390xStoresLink: the store ends right before pc, or one further instruction

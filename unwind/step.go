@@ -1,6 +1,8 @@
 package unwind
 
 import (
+	"slices"
+
 	"sfsample/regs"
 	"sfsample/sframe"
 )
@@ -93,45 +95,38 @@ func (n *next) find(a *regs.Arch, set *regs.Set, row *sframe.Row, top bool, mem 
 	return n.findFP(a, set, row, mem)
 }
 
-// findPlain is find for a row in its short form.
-func (n *next) findPlain(a *regs.Arch, set *regs.Set, p *plain, top bool, mem *Memory) Reason {
+// findPlain is find for a row in its short form. It leaves to find to say why there is no caller.
+func (n *next) findPlain(a *regs.Arch, set *regs.Set, p *plain, top bool, mem *Memory) bool {
 	const mask = regs.NumRegs - 1
 	old := set.R[a.SP&mask]
 	base := set.R[p.cfaReg&mask]
-	if set.Known>>(p.cfaReg&mask)&1 == 0 {
-		n.fault = set.PC
-		return UnknownRegister
-	}
-	if p.cfaReg == a.FP && base < old {
-		n.fault = base
-		return NoProgress
+	if set.Known>>(p.cfaReg&mask)&1 == 0 || p.cfaReg == a.FP && base < old {
+		return false
 	}
 	cfa := base + uint64(int64(p.cfaOff))
 	n.cfa, n.sp, n.spKnown = cfa, cfa+uint64(a.SPOffset), true
-	if n.sp <= old || n.sp&7 != 0 || n.sp > n.limit {
-		if r := n.checkSP(a, old, top); r != 0 {
-			return r
-		}
+	if n.sp <= old && (n.sp < old || !top) || n.sp&7 != 0 || n.sp > n.limit {
+		return false
 	}
 	ra, ok := mem.word8(a, cfa+uint64(int64(p.raOff)))
 	if !ok {
 		var r Reason
-		if ra, r = n.load(a, mem, cfa+uint64(int64(p.raOff))); r != 0 {
-			return r
+		if ra, r = mem.word(a, cfa+uint64(int64(p.raOff))); r != 0 {
+			return false
 		}
 	}
 	n.pc = ra &^ a.PACMask
 	if !p.fpSaved {
 		n.fp, n.fpKnown = set.R[a.FP&mask], set.Known>>(a.FP&mask)&1 != 0
-		return 0
+		return true
 	}
 	n.fpKnown = true
 	if n.fp, ok = mem.word8(a, cfa+uint64(int64(p.fpOff))); !ok {
 		var r Reason
-		n.fp, r = n.load(a, mem, cfa+uint64(int64(p.fpOff)))
-		return r
+		n.fp, r = mem.word(a, cfa+uint64(int64(p.fpOff)))
+		return r == 0
 	}
-	return 0
+	return true
 }
 
 // checkSP compares the caller's stack pointer with this frame's, old.
@@ -425,29 +420,27 @@ func (n *next) enter(a *regs.Arch, set *regs.Set, known uint32) {
 }
 
 // restore applies the rules of further registers and returns known with the
-// bits of those that have a value now.
+// bits of those that have a value now. What it makes of SP and FP, enter
+// overwrites.
 func (n *next) restore(a *regs.Arch, set *regs.Set, row *sframe.Row, known uint32, mem *Memory) uint32 {
 	old := set
-	for i := range row.Saved {
-		if b := row.Saved[i].Rule.Base; b == sframe.FromReg || b == sframe.FromExpr {
-			// Rules mean the registers of the frame, which the loop below
-			// overwrites one by one.
-			mem.scratch = *set
-			old = &mem.scratch
-			break
-		}
+	if slices.ContainsFunc(row.Saved, func(s sframe.SavedRule) bool { return s.Rule.Base == sframe.FromReg || s.Rule.Base == sframe.FromExpr }) {
+		// Rules mean the registers of the frame, which the loop below
+		// overwrites one by one.
+		mem.scratch = *set
+		old = &mem.scratch
 	}
 	for i := range row.Saved {
 		s := &row.Saved[i]
-		if s.Reg == a.SP || s.Reg == a.FP || s.Reg >= regs.NumRegs {
+		if s.Reg >= regs.NumRegs {
 			continue
 		}
 		rule := &s.Rule
 		if n.stale && rule.Base == sframe.FromReg && rule.Reg == a.FP {
 			rule = &sframe.Rule{} // as it is
 		}
-		v, ok, r := n.value(a, old, row, rule, s.Reg, mem)
-		if !ok || r != 0 {
+		v, ok, _ := n.value(a, old, row, rule, s.Reg, mem)
+		if !ok {
 			known &^= 1 << s.Reg
 			continue
 		}

@@ -419,12 +419,18 @@ func sameShort(t *testing.T, a *regs.Arch, set regs.Set, row *sframe.Row, top bo
 	want, got := set, set
 	err := Step(a, &want, row, top, mem)
 	n := next{limit: ^uint64(0)}
-	r := n.findPlain(a, &got, &p, top, mem)
-	if r == 0 {
+	found := n.findPlain(a, &got, &p, top, mem)
+	if found {
 		n.enter(a, &got, restorePlain(a, &got, row, n.cfa, mem))
 	}
-	if err == nil && r != 0 || err != nil && err != r || got != want {
-		t.Errorf("short form: %v, %+v; Step: %v, %+v", r, got, err, want)
+	if found != (err == nil) || got != want {
+		t.Errorf("short form: %v, %+v; Step: %v, %+v", found, got, err, want)
+	}
+	for beyond := range uint64(2) { // the mapping ends at the caller's stack pointer, or before
+		n = next{limit: want.R[a.SP] - beyond}
+		if found && n.findPlain(a, &set, &p, top, mem) != (beyond == 0) {
+			t.Errorf("short form with the stack pointer %d beyond the stack: found %v", beyond, beyond != 0)
+		}
 	}
 }
 

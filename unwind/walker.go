@@ -191,7 +191,7 @@ func (w *Walker) walk(set *regs.Set, caller bool, mem *Memory, frames []Frame) (
 
 		// advance, for nearly all frames: a row with a short form, and a return
 		// address that was met before.
-		if e.flags&isPlain != 0 && w.next.findPlain(w.arch, s, &e.plain, !w.came.caller, mem) == 0 && len(frames)-first < w.maxDepth {
+		if e.flags&isPlain != 0 && w.next.findPlain(w.arch, s, &e.plain, !w.came.caller, mem) && len(frames)-first < w.maxDepth {
 			to := w.cache.caller(e, w.next.pc)
 			if to != nil && (to.flags&afterCall != 0 || e.how != FramePointer && e.how != Code) {
 				w.late = append(w.late, lateRow{w.next.cfa, e.num})

@@ -387,11 +387,15 @@ func TestAfterCall(t *testing.T) {
 		{"amd64/call *table(,%rax,8)", regs.AMD64, []byte{0xff, 0x14, 0xc5, 0, 1, 0, 0}, true},
 		{"amd64/jmp *%rax", regs.AMD64, []byte{0xff, 0xe0}, false},
 		{"amd64/push *8(%rax)", regs.AMD64, []byte{0xff, 0x70, 8}, false},
+		{"amd64/call with its SIB byte cut off", regs.AMD64, []byte{0xff, 0x14}, false},
 		{"amd64/nops", regs.AMD64, []byte{0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90}, false},
 		{"386/call *%gs:16", regs.I386, []byte{0x65, 0xff, 0x15, 0x10, 0, 0, 0}, true},
 		{"arm64/bl", regs.ARM64, []byte{0, 0, 0, 0x94}, true},
 		{"arm64/bl backwards", regs.ARM64, []byte{0xff, 0xff, 0xff, 0x97}, true},
 		{"arm64/blr x8", regs.ARM64, []byte{0x00, 0x01, 0x3f, 0xd6}, true},
+		{"arm64/blr x1", regs.ARM64, []byte{0x20, 0x00, 0x3f, 0xd6}, true},
+		{"arm64/no blr", regs.ARM64, []byte{0x01, 0x01, 0x3f, 0xd6}, false},
+		{"arm64/cut", regs.ARM64, []byte{0, 0, 0x94}, false},
 		{"arm64/blraa x8, x9", regs.ARM64, []byte{0x09, 0x09, 0x3f, 0xd7}, true},
 		{"arm64/blraaz x8", regs.ARM64, []byte{0x1f, 0x09, 0x3f, 0xd6}, true},
 		{"arm64/b", regs.ARM64, []byte{0, 0, 0, 0x14}, false},
@@ -399,17 +403,14 @@ func TestAfterCall(t *testing.T) {
 		{"arm64/ret", regs.ARM64, []byte{0xc0, 0x03, 0x5f, 0xd6}, false},
 		{"s390x/brasl %r14", regs.S390X, []byte{0xc0, 0xe5, 0, 0, 1, 2}, true},
 		{"s390x/bras %r14", regs.S390X, []byte{0xa7, 0xe5, 1, 2}, true},
+		{"s390x/bas %r14,0(%r1)", regs.S390X, []byte{0x4d, 0xe0, 0x10, 0}, true},
+		{"s390x/bas %r13,0(%r14)", regs.S390X, []byte{0x4d, 0xd0, 0xe0, 0}, false},
 		{"s390x/basr %r14,%r1", regs.S390X, []byte{0x0d, 0xe1}, true},
 		{"s390x/brasl %r1", regs.S390X, []byte{0xc0, 0x15, 0, 0, 1, 2}, false},
 		{"s390x/br %r14", regs.S390X, []byte{0x07, 0xfe}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			const pc = 0x401020
-			s := &space{mapped: [][2]uint64{{textStart, textEnd}},
-				code: map[uint64][]byte{pc - uint64(len(tt.code)): tt.code}}
-			var w window
-			w.read(s, pc)
-			if got := conventions[tt.arch.Name].afterCall(&w); got != tt.want {
+			if got := conventions[tt.arch.Name].afterCall(around(tt.code, nil)); got != tt.want {
 				t.Errorf("afterCall behind % x = %v, want %v", tt.code, got, tt.want)
 			}
 		})

@@ -109,12 +109,12 @@ func x86IsRet(b []byte) bool {
 // x86IsMoveToBP: mov %rsp,%rbp in either of its two encodings.
 func x86IsMoveToBP(b []byte, wide bool) bool {
 	if wide {
-		if len(b) < 3 || b[0] != x86RexW {
+		var ok bool
+		if b, ok = bytes.CutPrefix(b, []byte{x86RexW}); !ok {
 			return false
 		}
-		b = b[1:]
 	}
-	return len(b) >= 2 && (b[0] == 0x89 && b[1] == 0xe5 || b[0] == 0x8b && b[1] == 0xec)
+	return bytes.HasPrefix(b, []byte{0x89, 0xe5}) || bytes.HasPrefix(b, []byte{0x8b, 0xec})
 }
 
 // x86Returned knows add $size,%rsp before ret behind a call: whatever the
@@ -142,9 +142,7 @@ func x86Returned(w *window, a *regs.Arch) *sframe.Row {
 // x86JumpSlot: jmp *slot, as in a PLT entry or a tail call through the GOT.
 // Jump tables use other forms.
 func x86JumpSlot(b []byte) bool {
-	if len(b) > 0 && b[0] == x86Bnd {
-		b = b[1:]
-	}
+	b = bytes.TrimPrefix(b, []byte{x86Bnd})
 	return len(b) >= 6 && b[0] == 0xff && b[1] == 0x25
 }
 
