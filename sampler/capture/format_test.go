@@ -172,7 +172,7 @@ func (sized) kind() byte          { return 201 }
 func (s sized) encode(e *encoder) { e.b = make([]byte, s) }
 func (sized) decode(*decoder)     {}
 
-// TestLimits: 64 MiB is the longest record, 1 << 20 the most mappings.
+// TestLimits: 64 MiB is the longest record, 1 << 20 the most mappings, 1 << 10 the most roots.
 func TestLimits(t *testing.T) {
 	promise := func(n uint64) error {
 		r, err := NewReader(file(t, "\x07"+string(binary.AppendUvarint(nil, n))+"\x02"))
@@ -188,6 +188,19 @@ func TestLimits(t *testing.T) {
 	if err := promise(64<<20 + 1); !errors.Is(err, errDamaged) {
 		t.Errorf("a longer record: %v", err)
 	}
+	if r, err := NewReader(file(t, "\xc8\x05ab")); err != nil {
+		t.Error(err)
+	} else if _, err := r.Next(); err != io.ErrUnexpectedEOF {
+		t.Errorf("a record of no known kind that is cut: %v", err)
+	}
+	for n, want := range map[int]bool{1 << 10: true, 1<<10 + 1: false} {
+		var e encoder
+		(&Capture{Roots: make([]uint64, n)}).encode(&e)
+		d, c := decoder{b: e.b}, Capture{}
+		if c.decode(&d); (d.err == nil) != want || want != (len(c.Roots) == n) || len(d.b) > 0 {
+			t.Errorf("%d roots: %d were read, %v", n, len(c.Roots), d.err)
+		}
+	}
 	var m Maps
 	d := decoder{b: append(binary.AppendUvarint([]byte{2}, 1<<20), make([]byte, 10*3)...)}
 	if m.decode(&d); !errors.Is(d.err, errDamaged) || len(m.Regions) < 3 || len(m.Regions) > 4 {
@@ -202,19 +215,19 @@ func TestLimits(t *testing.T) {
 
 // TestWriterLimit writes the longest record.
 func TestWriterLimit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 128 MiB of memory")
-	}
 	gz, err := gzip.NewWriterLevel(io.Discard, gzip.NoCompression)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Writer{gz: gz}
+	w := &Writer{gz: gz, flushed: time.Now()}
+	if err := w.Write(sized(64<<20 + 1)); err == nil || !strings.Contains(err.Error(), "67108865") {
+		t.Errorf("a record of a byte more than 64 MiB: %v", err)
+	}
+	if testing.Short() {
+		t.Skip("takes 128 MiB of memory")
+	}
 	if err := w.Write(sized(64 << 20)); err != nil {
 		t.Errorf("a record of 64 MiB: %v", err)
-	}
-	if err := w.Write(sized(64<<20 + 1)); err == nil {
-		t.Error("a longer record was written")
 	}
 }
 
