@@ -39,10 +39,8 @@ func (w *Writer) Write(r Record) error {
 	if len(w.enc.b) > maxRecordBytes {
 		return fmt.Errorf("record of %d bytes is over the limit of %d", len(w.enc.b), maxRecordBytes)
 	}
-	var head [1 + binary.MaxVarintLen64]byte
-	head[0] = r.kind()
-	n := binary.PutUvarint(head[1:], uint64(len(w.enc.b)))
-	if _, err := w.gz.Write(head[:1+n]); err != nil {
+	head := binary.AppendUvarint([]byte{r.kind()}, uint64(len(w.enc.b)))
+	if _, err := w.gz.Write(head); err != nil {
 		return err
 	}
 	if _, err := w.gz.Write(w.enc.b); err != nil {
