@@ -65,10 +65,7 @@ func TestFilesAreBounded(t *testing.T) {
 		if err := read(folder(t, map[string]string{name: texts[name]})); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		limit := maxSmall
-		if name == "1/cmdline" {
-			limit = maxCmdline
-		}
+		const limit = 64 << 10
 		text := texts[name] + strings.Repeat("\n", limit-len(texts[name]))
 		if err := read(folder(t, map[string]string{name: text})); name != "1/task/2/stack" && err != nil {
 			t.Errorf("%s of %d bytes: %v", name, limit, err)
@@ -78,8 +75,8 @@ func TestFilesAreBounded(t *testing.T) {
 			t.Errorf("%s of %d bytes: %v", name, limit+1, err)
 		}
 	}
-	long := strings.Repeat("a", maxCmdline+1)
-	if args, err := folder(t, map[string]string{"1/cmdline": long}).Cmdline(1); err != nil || len(args) != 1 || len(args[0]) != maxCmdline {
+	long := strings.Repeat("a", 64<<10+1)
+	if args, err := folder(t, map[string]string{"1/cmdline": long}).Cmdline(1); err != nil || len(args) != 1 || len(args[0]) != 64<<10 {
 		t.Errorf("a command line that is cut: %d arguments, %v", len(args), err)
 	}
 }

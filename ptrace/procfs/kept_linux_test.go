@@ -122,7 +122,7 @@ func TestKeptFolder(t *testing.T) {
 	k := f.Keep(1)
 	k.most = 1
 	a, b, none := k.Task(1, 2), k.Task(3, 4), k.Task(7, 7)
-	if again := k.Task(1, 9); again.folder != a.folder || a.folder.fd < 0 || b.folder.fd >= 0 || none.folder.fd >= 0 || opened() != 1 {
+	if again := k.Task(1, 9); again.folder != a.folder || a.folder.fd < 0 || b.folder.fd != -1 || none.folder.fd != -1 || opened() != 1 {
 		t.Errorf("folders %d, %d, %d, room for one; %d files are open", a.folder.fd, b.folder.fd, none.folder.fd, opened())
 	}
 	read := func(task *TaskFiles, want time.Duration, files int) {

@@ -44,14 +44,13 @@ func (s *Stat) NoUserStack() bool {
 // ParseStat parses the content of a stat file.
 func ParseStat(b []byte) (Stat, error) {
 	var s Stat
-	open := bytes.IndexByte(b, '(')
 	pid, _, ok := decimal(b)
 	fields, state := afterComm(b)
-	if !ok || open < 0 || state == 0 || pid > 1<<31-1 {
+	if !ok || state == 0 || pid > 1<<31-1 {
 		return Stat{}, syntaxError("stat", 1, "no pid, name and state", b)
 	}
 	s.PID, s.State = int(pid), state
-	s.Comm = unescape(b[open+1 : bytes.LastIndexByte(b, ')')])
+	s.Comm = unescape(b[bytes.IndexByte(b, '(')+1 : bytes.LastIndexByte(b, ')')])
 	if !s.setFields(fields) {
 		return Stat{}, syntaxError("stat", 1, "bad or missing field", b)
 	}

@@ -104,7 +104,6 @@ func (m *Maps) decode(d *decoder) {
 	n := d.uint()
 	if n > maxRegions {
 		d.fail()
-		return
 	}
 	for range n {
 		if d.err != nil {
