@@ -40,6 +40,7 @@ var readers = map[string]func(FS) error{
 	"1/task/2/comm":      func(f FS) error { _, err := f.Comm(1, 2); return err },
 	"1/task/2/wchan":     func(f FS) error { _, err := f.Wchan(1, 2); return err },
 	"1/cmdline":          func(f FS) error { _, err := f.Cmdline(1); return err },
+	"1/cgroup":           func(f FS) error { _, err := f.Cgroups(1); return err },
 	"1/personality":      func(f FS) error { _, err := f.Personality(1); return err },
 	"1/auxv":             func(f FS) error { _, err := f.Auxv(1, binary.LittleEndian, 8); return err },
 }
@@ -47,13 +48,12 @@ var readers = map[string]func(FS) error{
 // TestFilesAreBounded: a file that is longer than any can be is refused, but for
 // those whose text may be cut.
 func TestFilesAreBounded(t *testing.T) {
-	const stat = "1 (a) S 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"
 	texts := map[string]string{
-		"1/status": "State:\tS\nTgid:\t1\nPid:\t1\n", "1/stat": stat, "1/task/2/stat": stat, "1/task/2/schedstat": "1 2 3\n",
+		"1/status": "State:\tS\nTgid:\t1\nPid:\t1\n", "1/stat": stat("S", 0), "1/task/2/stat": stat("S", 0), "1/task/2/schedstat": "1 2 3\n",
 		"1/task/2/syscall": "running\n", "1/task/2/stack": "[<0>] f+0x1/0x2\n", "1/task/2/comm": "a", "1/task/2/wchan": "f", "1/cmdline": "a",
-		"1/personality": "0", "1/auxv": "",
+		"1/personality": "0", "1/auxv": "", "1/cgroup": "0::/a",
 	}
-	cut := map[string]bool{"1/task/2/comm": true, "1/task/2/wchan": true, "1/cmdline": true, "1/auxv": true}
+	cut := map[string]bool{"1/task/2/comm": true, "1/task/2/wchan": true, "1/cmdline": true, "1/auxv": true, "1/cgroup": true}
 	for name, read := range readers {
 		if err := read(folder(t, nil)); !Gone(err) {
 			t.Errorf("%s is not there: %v", name, err)
@@ -74,6 +74,13 @@ func TestFilesAreBounded(t *testing.T) {
 		if tooLong := errors.Is(err, errTooLong); tooLong == cut[name] {
 			t.Errorf("%s of %d bytes: %v", name, limit+1, err)
 		}
+	}
+	f := folder(t, map[string]string{"1/maps": "", "1/task/1/stat": stat("S", 0)})
+	if err := os.Truncate(f.Path(1, "maps"), 64<<20+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Maps(1); !errors.Is(err, errTooLong) {
+		t.Errorf("maps of a byte more than 64 MiB: %v", err)
 	}
 	long := strings.Repeat("a", 64<<10+1)
 	if args, err := folder(t, map[string]string{"1/cmdline": long}).Cmdline(1); err != nil || len(args) != 1 || len(args[0]) != 64<<10 {

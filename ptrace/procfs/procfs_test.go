@@ -119,6 +119,7 @@ func TestSyntaxErrors(t *testing.T) {
 		{stat, "1 (a) S 2 x", `stat: line 1: bad or missing field: "1 (a) S 2 x"`},
 		{func(text string) error { _, err := ParseState([]byte(text)); return err }, long, `stat: line 1: no state: "` + quote + `"`},
 		{status, "Pid:\tx\n", `status: line 1: bad value: "Pid:\tx"`},
+		{status, "Pid:\t1\nState:\t\n", `status: line 2: bad value: "State:\t"`},
 		{status, "Name:\ta\n\nUid:\t1\n", `status: line 3: bad value: "Uid:\t1"`},
 		{status, long, `status: line 1: no Pid, Tgid or State: ""`},
 		{func(text string) error { _, err := ParseSchedstat([]byte(text)); return err }, "1 2", `schedstat: line 1: not three numbers: "1 2"`},
@@ -182,7 +183,7 @@ func TestNoUserStack(t *testing.T) {
 }
 
 func TestParseStatus(t *testing.T) {
-	const text = "Name:\tweird\\nname\\\\\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t100\nNgid:\t0\nPid:\t102\n" +
+	const text = "Pid\nName:\tweird\\nname\\\\\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t100\nNgid:\t0\nPid:\t102\n" +
 		"PPid:\t1\nTracerPid:\t77\nUid:\t1000\t1001\t1002\t1003\nGid:\t5\t6\t7\t8\nNSpid:\t102\t12\t1\nThreads:\t4\n" +
 		"SigCgt:\t0000000000010002\nCapEff:\t000001ffffffffff\nSeccomp:\t2\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n"
 	got, err := ParseStatus([]byte(text))
@@ -357,7 +358,7 @@ func TestRemedy(t *testing.T) {
 		{"other group", Permission{Exists: true, OwnUID: 1000, UID: own, OwnGID: 1000, GID: [3]int{1000, 100, 100}, PtraceScope: -1},
 			[]string{"1000, 100 and 100", "ours is 1000", "root"}},
 		{"set-user-id target", Permission{Exists: true, OwnUID: 1000, UID: [3]int{1000, 0, 0}, PtraceScope: -1},
-			[]string{"root"}},
+			[]string{"belongs to uid 0, we are uid 1000", "root"}},
 		{"not dumpable", Permission{Exists: true, OwnUID: 1000, UID: own, NotDumpable: true, PtraceScope: 0},
 			[]string{"does not let its own user", "root"}},
 		{"yama 1", Permission{Exists: true, OwnUID: 1000, UID: own, PtraceScope: 1},

@@ -127,7 +127,7 @@ func ParseState(b []byte) (byte, error) {
 // last ")" ends it.
 func afterComm(b []byte) (rest []byte, state byte) {
 	i := bytes.LastIndexByte(b, ')')
-	if open := bytes.IndexByte(b, '('); i < 0 || open < 0 || open > i {
+	if open := bytes.IndexByte(b, '('); open < 0 || open > i {
 		return nil, 0
 	}
 	b = b[i+1:]

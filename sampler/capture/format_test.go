@@ -125,6 +125,22 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
+// TestOldest: a capture of nothing has a byte a field, none for roots, and may end where recordings of before do: behind the
+// weight, the first block, the doubt, and how many blocks there are.
+func TestOldest(t *testing.T) {
+	var e encoder
+	(&Capture{}).encode(&e)
+	if want := make([]byte, 33); !bytes.Equal(e.b, want) {
+		t.Errorf("written %d, want %d", e.b, want)
+	}
+	for n := range len(e.b) + 1 {
+		d, c := decoder{b: e.b[:n]}, Capture{}
+		if c.decode(&d); (d.err == nil) != (n == 28 || n == 30 || n == 32 || n == 33) {
+			t.Errorf("%d bytes: %v", n, d.err)
+		}
+	}
+}
+
 // TestDecoder: each field is read to its last byte; after a failure all are zero.
 func TestDecoder(t *testing.T) {
 	tooLong := bytes.Repeat([]byte{0xff}, 11)
@@ -193,7 +209,7 @@ func TestLimits(t *testing.T) {
 	} else if _, err := r.Next(); err != io.ErrUnexpectedEOF {
 		t.Errorf("a record of no known kind that is cut: %v", err)
 	}
-	for n, want := range map[int]bool{1 << 10: true, 1<<10 + 1: false} {
+	for n, want := range map[int]bool{0: true, 1: true, 1 << 10: true, 1<<10 + 1: false} {
 		var e encoder
 		(&Capture{Roots: make([]uint64, n)}).encode(&e)
 		d, c := decoder{b: e.b}, Capture{}
