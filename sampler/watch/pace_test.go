@@ -141,6 +141,9 @@ func TestPaceSteps(t *testing.T) {
 	for range 15 {
 		step(0)
 	}
+	if p.part != 4 {
+		t.Errorf("too soon after looks that were not few one part of %d", p.part)
+	}
 	step(101)
 	for range 15 {
 		step(0)
