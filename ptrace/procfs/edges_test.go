@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestEdges: what is just let in, and what is just not.
@@ -220,6 +222,9 @@ func TestPagemap(t *testing.T) {
 	}
 	if p.Gone() {
 		t.Error("our own memory is gone")
+	}
+	if flags, err := unix.FcntlInt(uintptr(p), unix.F_GETFD, 0); flags != unix.FD_CLOEXEC {
+		t.Errorf("flags %d of an open one, %v: programs that we start have it", flags, err)
 	}
 	p.Close()
 	if Pagemap(-1).Gone() {

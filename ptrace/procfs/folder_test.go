@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // folder makes a /proc of files by their paths.
@@ -75,7 +76,10 @@ func TestFilesAreBounded(t *testing.T) {
 			t.Errorf("%s of %d bytes: %v", name, limit+1, err)
 		}
 	}
-	f := folder(t, map[string]string{"1/maps": "", "1/task/1/stat": stat("S", 0)})
+	f := folder(t, map[string]string{"1/maps": "", "1/task/1/stat": stat("S", 0), "1/task/2/sched": "a\nse.exec_start : 5.000000" + strings.Repeat("\n", 64<<10)})
+	if at, ok := f.LastRan(1, 2); at != 5*time.Millisecond || !ok {
+		t.Errorf("a sched file that is cut: run at %v, %v", at, ok)
+	}
 	if err := os.Truncate(f.Path(1, "maps"), 64<<20+1); err != nil {
 		t.Fatal(err)
 	}

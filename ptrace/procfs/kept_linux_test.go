@@ -8,11 +8,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // With this variable set the test binary waits until its standard input ends.
@@ -108,6 +111,10 @@ func TestKeptFolder(t *testing.T) {
 		for _, fd := range list {
 			if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, f.Root) {
 				n++
+				nr, _ := strconv.Atoi(filepath.Base(fd))
+				if flags, err := unix.FcntlInt(uintptr(nr), unix.F_GETFD, 0); flags != unix.FD_CLOEXEC {
+					t.Errorf("%s: flags %d, %v: programs that we start have it", to, flags, err)
+				}
 			}
 		}
 		return n

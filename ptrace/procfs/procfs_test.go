@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 func TestParseMaps(t *testing.T) {
@@ -69,6 +70,7 @@ func TestParseMapsRefuses(t *testing.T) {
 		"1000-2000 r-xp x 00:00 0":                                  "bad offset",
 		"1000-2000 r-xp 00000000_00:00 0":                           "bad device",
 		"1000-2000 r-xp 00000000 x:0 0":                             "bad device",
+		"1000-2000 r-xp 00000000 :0 0":                              "bad device",
 		"1000-2000 r-xp 00000000 0 0":                               "bad device",
 		"1000-2000 r-xp 00000000 0:x 0":                             "bad device",
 		"1000-2000 r-xp 00000000 100000000:0 0":                     "bad device",
@@ -81,6 +83,14 @@ func TestParseMapsRefuses(t *testing.T) {
 		if !errors.As(err, &syntax) || *syntax != (SyntaxError{"maps", 2, want, line}) || got != nil {
 			t.Errorf("ParseMaps with %q = %v, %v; want %s in line 2", line, got, err, want)
 		}
+	}
+}
+
+// TestOneName: mappings of one file that follow each other have its name once in memory.
+func TestOneName(t *testing.T) {
+	maps, err := ParseMaps([]byte("1000-2000 r-xp 0 8:1 5 /a\n2000-3000 rw-p 0 8:1 5 /a\n3000-4000 rw-p 0 8:1 6 /b\n"))
+	if err != nil || len(maps) != 3 || maps[0].Path != "/a" || unsafe.StringData(maps[0].Path) != unsafe.StringData(maps[1].Path) || maps[2].Path != "/b" {
+		t.Errorf("%v, %v", maps, err)
 	}
 }
 

@@ -96,7 +96,7 @@ func (s *Stat) setFields(b []byte) bool {
 
 // statNumber reads a number of either sign, in two's complement.
 func statNumber(b []byte) (uint64, []byte, bool) {
-	if len(b) > 0 && b[0] == '-' {
+	if bytes.HasPrefix(b, []byte{'-'}) {
 		n, rest, ok := signed(b)
 		return uint64(n), rest, ok
 	}
