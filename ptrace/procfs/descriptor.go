@@ -70,11 +70,8 @@ func (f FS) FDInfo(id, fd int) (FDInfo, error) {
 // skipped: each kind of file has its own.
 func ParseFDInfo(b []byte) FDInfo {
 	var i FDInfo
-	for len(b) > 0 {
-		text, rest, _ := bytes.Cut(b, []byte{'\n'})
-		b = rest
-		key, value, ok := bytes.Cut(text, []byte{':'})
-		if ok {
+	for line := range bytes.Lines(b) {
+		if key, value, ok := bytes.Cut(line, []byte{':'}); ok {
 			i.set(string(bytes.TrimSpace(key)), spaces(value))
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestEdges: what is just let in, and what is just not.
@@ -20,6 +22,7 @@ func TestEdges(t *testing.T) {
 		{fd("Pid:\t7\n").PID, 7}, {fd("Pid: 0\n").PID, 0},
 		{fd("tfd: 2147483647 events: 1\n").Watched, []Watched{{1<<31 - 1, 1}}}, {fd("tfd: 2147483648 events: 1\n").Watched, []Watched(nil)},
 		{fd("tfd: x events: 1\n").Watched, []Watched(nil)}, {fd("tfd: 5 nothing: 1\n").Watched, []Watched(nil)}, {fd("tfd: 5 events: x\n").Watched, []Watched(nil)},
+		{fd("flags:\t1777777777777777777777\n").Flags, uint64(1<<64 - 1)}, {fd("tfd: 5 events: 1\npos: 3\n").Pos, int64(3)},
 		{fd("it_value: (8589934592, 999999999)\n").Left, 8589934592*time.Second + 999999999}, {fd("it_value: (8589934593, 0)\n").Left, time.Duration(0)},
 		{fd("it_value: (1, 1000000000)\n").Left, time.Duration(0)}, {fd("it_value: (x, 1)\n").Left, time.Duration(0)}, {fd("it_value: (1, x)\n").Left, time.Duration(0)},
 	} {
@@ -79,6 +82,22 @@ func TestLocksWhole(t *testing.T) {
 		if list, whole, err := f.Locks(); err != nil || whole != (extra == 0) || len(list) != 1 {
 			t.Errorf("%d bytes: %d locks, whole %v, %v", len(b), len(list), whole, err)
 		}
+	}
+}
+
+// TestLeases: leases and delegations, and no other locks.
+func TestLeases(t *testing.T) {
+	f := FS{Root: t.TempDir()}
+	if list, whole, err := f.Leases(); err == nil || whole || list != nil {
+		t.Errorf("leases without a file: %v, whole %v", list, whole)
+	}
+	text := "1: LEASE  ACTIVE    READ  5 fe:01:7 0 EOF\n2: POSIX  ADVISORY  WRITE 6 fe:01:8 0 EOF\n3: DELEG  BREAKING  WRITE 7 fe:01:9 0 EOF\n"
+	if err := os.WriteFile(filepath.Join(f.Root, "locks"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := []FileLock{{1, false, "LEASE", "READ", 5, 0xfe, 1, 7, "0 EOF"}, {3, false, "DELEG", "WRITE", 7, 0xfe, 1, 9, "0 EOF"}}
+	if list, whole, err := f.Leases(); err != nil || !whole || !reflect.DeepEqual(list, want) {
+		t.Errorf("leases %+v, whole %v, %v; want %+v", list, whole, err, want)
 	}
 }
 
@@ -162,8 +181,11 @@ func TestFamily(t *testing.T) {
 		t.Errorf("mounts %v", m)
 	}
 	line := "0: 01010101:0050 01010101:0050 01 0:0 0 0 0 0 7 1 0\n"
-	for extra, want := range map[int]bool{-1: true, 0: false, 100: false} {
-		write("1/net/tcp", line+strings.Repeat("x", maxSockets+extra-len(line)))
+	for extra, want := range map[int]bool{-1: true, 0: false} { // zeros follow the line
+		write("1/net/tcp", line)
+		if err := os.Truncate(f.Path(1, "net/tcp"), 16<<20+int64(extra)); err != nil {
+			t.Fatal(err)
+		}
 		if list, whole, err := f.Sockets(1, "tcp"); err != nil || whole != want || len(list) != 1 {
 			t.Errorf("%d bytes more than are read: %d sockets, whole %v, %v", extra, len(list), whole, err)
 		}
@@ -200,6 +222,9 @@ func TestPagemap(t *testing.T) {
 	}
 	if p.Gone() {
 		t.Error("our own memory is gone")
+	}
+	if flags, err := unix.FcntlInt(uintptr(p), unix.F_GETFD, 0); flags != unix.FD_CLOEXEC {
+		t.Errorf("flags %d of an open one, %v: programs that we start have it", flags, err)
 	}
 	p.Close()
 	if Pagemap(-1).Gone() {

@@ -17,14 +17,13 @@ func (f FS) Children(pid, tid int) ([]int, error) {
 		return nil, err
 	}
 	var list []int
-	for b = spaces(b); len(b) > 0; b = spaces(b) {
-		n, rest, ok := decimal(b)
+	for {
+		n, rest, ok := decimal(spaces(b))
 		if !ok || n > 1<<31-1 {
-			break
+			return list, nil
 		}
 		list, b = append(list, int(n)), rest
 	}
-	return list, nil
 }
 
 // Cgroups reads the control groups of a process: one path with version 2 of the

@@ -1,6 +1,7 @@
 package procfs
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // folder makes a /proc of files by their paths.
@@ -39,28 +41,32 @@ var readers = map[string]func(FS) error{
 	"1/task/2/comm":      func(f FS) error { _, err := f.Comm(1, 2); return err },
 	"1/task/2/wchan":     func(f FS) error { _, err := f.Wchan(1, 2); return err },
 	"1/cmdline":          func(f FS) error { _, err := f.Cmdline(1); return err },
+	"1/cgroup":           func(f FS) error { _, err := f.Cgroups(1); return err },
+	"1/personality":      func(f FS) error { _, err := f.Personality(1); return err },
+	"1/auxv":             func(f FS) error { _, err := f.Auxv(1, binary.LittleEndian, 8); return err },
 }
 
 // TestFilesAreBounded: a file that is longer than any can be is refused, but for
 // those whose text may be cut.
 func TestFilesAreBounded(t *testing.T) {
-	const stat = "1 (a) S 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"
 	texts := map[string]string{
-		"1/status": "State:\tS\nTgid:\t1\nPid:\t1\n", "1/stat": stat, "1/task/2/stat": stat, "1/task/2/schedstat": "1 2 3\n",
+		"1/status": "State:\tS\nTgid:\t1\nPid:\t1\n", "1/stat": stat("S", 0), "1/task/2/stat": stat("S", 0), "1/task/2/schedstat": "1 2 3\n",
 		"1/task/2/syscall": "running\n", "1/task/2/stack": "[<0>] f+0x1/0x2\n", "1/task/2/comm": "a", "1/task/2/wchan": "f", "1/cmdline": "a",
+		"1/personality": "0", "1/auxv": "", "1/cgroup": "0::/a",
 	}
-	cut := map[string]bool{"1/task/2/comm": true, "1/task/2/wchan": true, "1/cmdline": true}
+	cut := map[string]bool{"1/task/2/comm": true, "1/task/2/wchan": true, "1/cmdline": true, "1/auxv": true, "1/cgroup": true}
 	for name, read := range readers {
 		if err := read(folder(t, nil)); !Gone(err) {
 			t.Errorf("%s is not there: %v", name, err)
 		}
+		var path *fs.PathError
+		if err := read(folder(t, map[string]string{name + "/x": ""})); !errors.As(err, &path) || path.Op != "read" || !strings.HasSuffix(path.Path, name) {
+			t.Errorf("%s is a folder: %v", name, err)
+		}
 		if err := read(folder(t, map[string]string{name: texts[name]})); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		limit := maxSmall
-		if name == "1/cmdline" {
-			limit = maxCmdline
-		}
+		const limit = 64 << 10
 		text := texts[name] + strings.Repeat("\n", limit-len(texts[name]))
 		if err := read(folder(t, map[string]string{name: text})); name != "1/task/2/stack" && err != nil {
 			t.Errorf("%s of %d bytes: %v", name, limit, err)
@@ -70,9 +76,71 @@ func TestFilesAreBounded(t *testing.T) {
 			t.Errorf("%s of %d bytes: %v", name, limit+1, err)
 		}
 	}
-	long := strings.Repeat("a", maxCmdline+1)
-	if args, err := folder(t, map[string]string{"1/cmdline": long}).Cmdline(1); err != nil || len(args) != 1 || len(args[0]) != maxCmdline {
+	f := folder(t, map[string]string{"1/maps": "", "1/task/1/stat": stat("S", 0), "1/task/2/sched": "a\nse.exec_start : 5.000000" + strings.Repeat("\n", 64<<10)})
+	if at, ok := f.LastRan(1, 2); at != 5*time.Millisecond || !ok {
+		t.Errorf("a sched file that is cut: run at %v, %v", at, ok)
+	}
+	if err := os.Truncate(f.Path(1, "maps"), 64<<20+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Maps(1); !errors.Is(err, errTooLong) {
+		t.Errorf("maps of a byte more than 64 MiB: %v", err)
+	}
+	long := strings.Repeat("a", 64<<10+1)
+	if args, err := folder(t, map[string]string{"1/cmdline": long}).Cmdline(1); err != nil || len(args) != 1 || len(args[0]) != 64<<10 {
 		t.Errorf("a command line that is cut: %d arguments, %v", len(args), err)
+	}
+}
+
+// TestWords: files of one word.
+func TestWords(t *testing.T) {
+	f := folder(t, map[string]string{"1/task/2/wchan": "0", "1/task/3/wchan": "do_wait\n", "1/task/2/comm": "a b\n\n", "1/cmdline": "",
+		"1/personality": "00040000\n", "2/personality": "ffffffff\n", "3/personality": "100000000\n", "4/personality": "x"})
+	for tid, want := range map[int]string{2: "", 3: "do_wait"} {
+		if s, err := f.Wchan(1, tid); s != want || err != nil {
+			t.Errorf("thread %d is blocked in %q, %v; want %q", tid, s, err, want)
+		}
+	}
+	if s, err := f.Comm(1, 2); s != "a b\n" || err != nil { // only the last newline is the kernel's
+		t.Errorf("name %q, %v", s, err)
+	}
+	if args, err := f.Cmdline(1); args != nil || err != nil {
+		t.Errorf("no arguments: %q, %v", args, err)
+	}
+	for pid, want := range map[int]uint32{1: 0x40000, 2: 1<<32 - 1} { // ADDR_NO_RANDOMIZE (include/uapi/linux/personality.h), all
+		if n, err := f.Personality(pid); n != want || err != nil {
+			t.Errorf("personality %#x, %v; want %#x", n, err, want)
+		}
+	}
+	for _, pid := range []int{3, 4} {
+		var syntax *SyntaxError
+		if n, err := f.Personality(pid); n != 0 || !errors.As(err, &syntax) || syntax.File != "personality" || syntax.Line != 1 {
+			t.Errorf("personality %#x, %v", n, err)
+		}
+	}
+}
+
+// TestLinks: what the links of a process lead to.
+func TestLinks(t *testing.T) {
+	f := folder(t, map[string]string{"1/fd/x": "", "1/ns/x": "", "2/x": ""})
+	for name, to := range map[string]string{"1/fd/3": "pipe:[12]", "1/ns/net": "net:[4026531840]", "1/exe": "/a b (deleted)", "2/exe": "/a"} {
+		if err := os.Symlink(to, filepath.Join(f.Root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if to, err := f.Link(1, 3); to != "pipe:[12]" || err != nil {
+		t.Errorf("descriptor 3: %s, %v", to, err)
+	}
+	if to, err := f.Namespace(1, "net"); to != "net:[4026531840]" || err != nil {
+		t.Errorf("namespace: %s, %v", to, err)
+	}
+	for pid, want := range map[int]string{1: "/a b", 2: "/a"} {
+		if exe, deleted, err := f.Exe(pid); exe != want || deleted != (pid == 1) || err != nil {
+			t.Errorf("executable %s, deleted %v, %v; want %s", exe, deleted, err, want)
+		}
+	}
+	if _, _, err := f.Exe(3); !Gone(err) {
+		t.Errorf("the executable of nobody: %v", err)
 	}
 }
 
@@ -125,6 +193,46 @@ func TestTaskDirReadsAnew(t *testing.T) {
 		if !slices.Equal(ids, want) {
 			t.Errorf("time %d: %v, want %v", i, ids, want)
 		}
+	}
+}
+
+// TestLongFolder: a folder that takes several reads (of 16 KiB, in which a name of four digits has 24 bytes) is listed whole.
+func TestLongFolder(t *testing.T) {
+	f := folder(t, map[string]string{"x": ""})
+	var want []int
+	for id := range 1000 {
+		want = append(want, 1000+id)
+		if err := os.Mkdir(f.Path(1000+id), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := f.PIDs()
+	if slices.Sort(got); err != nil || !slices.Equal(got, want) {
+		t.Errorf("%d of 1000 are listed, %v", len(got), err)
+	}
+}
+
+// TestNoFolder: what is not there, or not open any more, has no threads.
+func TestNoFolder(t *testing.T) {
+	if ids, err := (FS{Root: filepath.Join(t.TempDir(), "none")}).PIDs(); err == nil || ids != nil {
+		t.Errorf("processes %v without a folder", ids)
+	}
+	f := folder(t, map[string]string{"1/task/2/stat": "", "3/task": ""})
+	if ids, err := f.TaskIDs(3); err == nil || len(ids) > 0 {
+		t.Errorf("threads %v in a file", ids)
+	}
+	if tid, err := f.LiveTask(2); !Gone(err) || tid != 0 {
+		t.Errorf("thread %d of nobody, %v", tid, err)
+	}
+	d, err := f.OpenTasks(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := d.Read([]int{7}); err == nil || len(ids) > 0 {
+		t.Errorf("threads %v of a closed folder", ids)
 	}
 }
 
@@ -181,6 +289,8 @@ func TestPermission(t *testing.T) {
 			Permission{PID: 7, OwnUID: me, OwnGID: group, PtraceScope: -1, Exists: true, ThreadOf: 6}},
 		{"files of another than its user", map[string]string{"7/status": status, "7/task/7/stat": stat("S", 0), "7/task/7/maps": ""},
 			Permission{PID: 7, OwnUID: me, OwnGID: group, PtraceScope: -1, Exists: true, UID: [3]int{11, 12, 13}, NotDumpable: true}},
+		{"files that cannot be asked", map[string]string{"7/status": status, "7/task/7/stat": stat("S", 0)},
+			Permission{PID: 7, OwnUID: me, OwnGID: group, PtraceScope: -1, Exists: true, UID: [3]int{11, 12, 13}}},
 		{"yama", map[string]string{"sys/kernel/yama/ptrace_scope": "2\n"}, Permission{PID: 7, OwnUID: me, OwnGID: group, PtraceScope: 2}},
 	} {
 		if got := folder(t, tt.files).Permission(7); got != tt.want {

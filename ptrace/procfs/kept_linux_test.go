@@ -3,11 +3,19 @@ package procfs
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // With this variable set the test binary waits until its standard input ends.
@@ -92,11 +100,100 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// TestKeptFolder: which files stay open, and are closed.
+func TestKeptFolder(t *testing.T) {
+	var f FS
+	opened := func() (n int) { // of the folder's files
+		list, err := filepath.Glob("/proc/self/fd/*")
+		if err != nil || len(list) == 0 {
+			t.Fatal("no /proc/self/fd", err)
+		}
+		for _, fd := range list {
+			if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, f.Root) {
+				n++
+				nr, _ := strconv.Atoi(filepath.Base(fd))
+				if flags, err := unix.FcntlInt(uintptr(nr), unix.F_GETFD, 0); flags != unix.FD_CLOEXEC {
+					t.Errorf("%s: flags %d, %v: programs that we start have it", to, flags, err)
+				}
+			}
+		}
+		return n
+	}
+	f = folder(t, map[string]string{"1/task/2/schedstat": "1 2 3\n", "1/task/2/syscall": "running\n", "1/task/2/stat": stat("S", 0), "1/task/2/stack": "",
+		"1/task/5/schedstat/x": "", "3/task/4/schedstat": "4 5 6\n"})
+	root, err := filepath.EvalSymlinks(f.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Root = root
+	k := f.Keep(1)
+	k.most = 1
+	a, b, none := k.Task(1, 2), k.Task(3, 4), k.Task(7, 7)
+	if again := k.Task(1, 9); again.folder != a.folder || a.folder.fd < 0 || b.folder.fd != -1 || none.folder.fd != -1 || opened() != 1 {
+		t.Errorf("folders %d, %d, %d, room for one; %d files are open", a.folder.fd, b.folder.fd, none.folder.fd, opened())
+	}
+	read := func(task *TaskFiles, want time.Duration, files int) {
+		t.Helper()
+		if s, err := task.Schedstat(); err != nil || s.Run != want {
+			t.Errorf("thread %d: %+v, %v; want %d", task.tid, s, err, want)
+		}
+		if got := opened(); got != files {
+			t.Errorf("%d files are open, want %d", got, files)
+		}
+	}
+	read(&a, 1, 2)
+	read(&b, 4, 2) // no room
+	if err := os.WriteFile(f.Path(1, "task/2/schedstat"), []byte("7 8 9\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read(&a, 7, 2) // from its beginning
+	if s, err := a.Syscall(); !s.Running || err != nil || opened() != 2 {
+		t.Errorf("call %+v, %v; %d files are open", s, err, opened())
+	}
+	if s, err := a.Stat(); s.PID != 2 || err != nil || opened() != 2 {
+		t.Errorf("stat %+v, %v; %d files are open", s, err, opened())
+	}
+	if err := os.Remove(f.Path(1, "task/2/schedstat")); err != nil {
+		t.Fatal(err)
+	}
+	read(&a, 7, 2) // it stays that thread's
+	a.Close()
+	a.Close()
+	if k.room.Load() != 1 || opened() != 1 {
+		t.Errorf("room for %d, %d files are open", k.room.Load(), opened())
+	}
+	lost := k.Task(1, 5)
+	for path, err := range map[string]error{
+		"open 1/task/2/schedstat": second(a.Schedstat()), "open 3/task/4/syscall": second(b.Syscall()), "open 3/task/4/stat": second(b.Stat()),
+		"open 3/task/4/stack": second(b.RawStack(nil)), "open 7/task/7/stat": second(none.Stat()), "read 1/task/5/schedstat": second(lost.Schedstat()),
+	} {
+		op, name, _ := strings.Cut(path, " ")
+		var bad *fs.PathError
+		if !errors.As(err, &bad) || bad.Op != op || bad.Path != filepath.Join(f.Root, name) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	lost.Close()
+	k.Close()
+	if opened() != 0 || a.folder.fd != -1 {
+		t.Errorf("%d files are open", opened())
+	}
+	if c := k.Task(1, 2); c.folder == a.folder || c.folder.fd < 0 {
+		t.Error("a folder is not opened anew")
+	}
+	k.Close()
+}
+
+func second[T any](_ T, err error) error { return err }
+
 // TestKeep: no more files are kept than are asked for, and no more than half of those that may be open.
 func TestKeep(t *testing.T) {
 	var lim syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &lim); err != nil {
 		t.Fatal(err)
+	}
+	if k, want := (FS{}).Keep(1), min(256, int(lim.Cur/8)); k.most != want {
+		t.Errorf("%d folders may be open, of %d files, want %d", k.most, lim.Cur, want)
 	}
 	half := int64(lim.Cur / 2)
 	for most, want := range map[int]int64{0: 0, 3: 3, int(half): half, int(half) + 1: half, 2 * int(half): half, 5 * int(half): half} {
@@ -106,18 +203,29 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestSplit: each of n is in one part.
+// TestSplit: each of n is in one part, and there are no more parts than CPUs, nor than one for each 32.
 func TestSplit(t *testing.T) {
-	for _, n := range []int{0, 1, perReader - 1, perReader, 5*perReader + 3, 1000} {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	if Parts() != 4 || runtime.GOMAXPROCS(0) != 4 {
+		t.Errorf("%d parts on 4 CPUs", Parts())
+	}
+	for n, want := range map[int]int{0: 1, 1: 1, 31: 1, 32: 2, 95: 3, 96: 4, 5*32 + 3: 4, 1000: 4} {
 		seen := make([]int, n)
+		var mu sync.Mutex
+		sizes := map[int]int{}
 		Split(n, func(part, from, to int) {
-			if part < 0 || part >= Parts() {
-				t.Errorf("part %d of %d", part, Parts())
-			}
+			mu.Lock()
+			defer mu.Unlock()
+			sizes[part] = to - from
 			for i := from; i < to; i++ {
 				seen[i]++
 			}
 		})
+		for part := range want {
+			if size, ok := sizes[part]; !ok || len(sizes) != want || size != n/want && size != (n+want-1)/want {
+				t.Errorf("%d in parts of %v, want %d even ones", n, sizes, want)
+			}
+		}
 		for i, times := range seen {
 			if times != 1 {
 				t.Errorf("of %d, %d is in %d parts", n, i, times)

@@ -92,8 +92,12 @@ func TestOwnCode(t *testing.T) {
 	if bias := value[AuxEntry] - exe.Entry; bias%uint64(os.Getpagesize()) != 0 {
 		t.Errorf("entry %#x, in the file %#x", value[AuxEntry], exe.Entry)
 	}
-	if _, ok := value[AuxBase]; !ok || value[AuxPhdr]%uint64(os.Getpagesize()) != 64 { // behind the ELF header
-		t.Errorf("%v lacks where the interpreter is, or has the program headers elsewhere", aux)
+	if value[AuxPhdr]%uint64(os.Getpagesize()) != 64 { // behind the ELF header
+		t.Errorf("%v has the program headers elsewhere", aux)
+	}
+	interp := slices.ContainsFunc(exe.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
+	if base, ok := value[AuxBase]; !ok || interp != slices.ContainsFunc(maps, func(m Mapping) bool { return m.Start == base && m.File() }) {
+		t.Errorf("an interpreter at %#x, %v: the file asks for one: %v", base, ok, interp)
 	}
 	v := slices.IndexFunc(maps, func(m Mapping) bool { return m.Path == "[vdso]" })
 	if (a < 0) != (v < 0) || a >= 0 && aux[a].Value != maps[v].Start {

@@ -55,10 +55,8 @@ func (f FS) locks() (b []byte, whole bool, err error) {
 // another form are skipped.
 func ParseLocks(b []byte) []FileLock {
 	var list []FileLock
-	for len(b) > 0 {
-		text, rest, _ := bytes.Cut(b, []byte{'\n'})
-		b = rest
-		if l, ok := parseLock(text); ok {
+	for line := range bytes.Lines(b) {
+		if l, ok := parseLock(line); ok {
 			list = append(list, l)
 		}
 	}

@@ -37,10 +37,8 @@ func (f FS) Sockets(id int, table string) (list []Socket, whole bool, err error)
 // another form are skipped.
 func ParseSockets(b []byte) []Socket {
 	var list []Socket
-	for len(b) > 0 {
-		text, rest, _ := bytes.Cut(b, []byte{'\n'})
-		b = rest
-		if s, ok := parseSocket(bytes.Fields(text)); ok {
+	for line := range bytes.Lines(b) {
+		if s, ok := parseSocket(bytes.Fields(line)); ok {
 			list = append(list, s)
 		}
 	}

@@ -32,6 +32,7 @@ func TestAtHand(t *testing.T) {
 		{2*page - 4, 8, 8},
 		{page + 8, 99 * page, 99 * page},
 		{page + 8, 100 * page, 100*page - 8},
+		{page + 9, 100 * page, 100*page - 9},
 		{101*page - 4, 8, 4},
 		{101 * page, 8, 0},
 	} {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -107,8 +108,8 @@ func (p Permission) Remedy() string {
 	if p.Capable {
 		return strings.Join(why, "; ")
 	}
-	if p.UID != [3]int{p.OwnUID, p.OwnUID, p.OwnUID} {
-		say("it belongs to uid %d, we are uid %d, try: run as root", p.UID[0], p.OwnUID)
+	if i := slices.IndexFunc(p.UID[:], func(uid int) bool { return uid != p.OwnUID }); i >= 0 {
+		say("it belongs to uid %d, we are uid %d, try: run as root", p.UID[i], p.OwnUID)
 	} else if p.GID != [3]int{p.OwnGID, p.OwnGID, p.OwnGID} {
 		say("its groups, real, effective and saved, are %d, %d and %d, ours is %d, try: run as root", p.GID[0], p.GID[1], p.GID[2], p.OwnGID)
 	} else if p.NotDumpable {

@@ -1,13 +1,16 @@
 package procfs
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 func TestParseMaps(t *testing.T) {
@@ -49,28 +52,93 @@ func TestParseMaps(t *testing.T) {
 	}
 }
 
+// TestParseMapsRefuses: each field of a line, damaged, by the format of proc_pid_maps(5).
 func TestParseMapsRefuses(t *testing.T) {
-	for name, line := range map[string]string{
-		"empty line":             "",
-		"no dash":                "1000 2000 r-xp 00000000 00:00 0",
-		"end before start":       "2000-1000 r-xp 00000000 00:00 0",
-		"empty range":            "2000-2000 r-xp 00000000 00:00 0",
-		"address of 17 digits":   "10000000000000000-20000000000000000 r-xp 00000000 00:00 0",
-		"permission out of turn": "1000-2000 x-rp 00000000 00:00 0",
-		"fourth permission":      "1000-2000 r-x- 00000000 00:00 0",
-		"cut after permissions":  "1000-2000 r-xp",
-		"no device":              "1000-2000 r-xp 00000000 0 0",
-		"device of 33 bits":      "1000-2000 r-xp 00000000 100000000:0 0",
-		"inode of 65 bits":       "1000-2000 r-xp 00000000 00:00 18446744073709551616",
-		"path without a blank":   "1000-2000 r-xp 00000000 00:00 5/x",
+	for line, want := range map[string]string{
+		"": "bad start address",
+		"10000000000000000-20000000000000000 r-xp 00000000 00:00 0": "bad start address",
+		"1000 2000 r-xp 00000000 00:00 0":                           "no - between addresses",
+		"1000-x r-xp 00000000 00:00 0":                              "bad end address",
+		"2000-1000 r-xp 00000000 00:00 0":                           "end is not above start",
+		"2000-2000 r-xp 00000000 00:00 0":                           "end is not above start",
+		"1000-2000 x-rp 00000000 00:00 0":                           "bad permissions",
+		"1000-2000 r-x- 00000000 00:00 0":                           "bad permissions",
+		"1000-2000_r-xp 00000000 00:00 0":                           "bad permissions",
+		"1000-2000 r-x":                                             "bad permissions",
+		"1000-2000 r-xp":                                            "no offset",
+		"1000-2000 r-xp_00000000 00:00 0":                           "no offset",
+		"1000-2000 r-xp x 00:00 0":                                  "bad offset",
+		"1000-2000 r-xp 00000000_00:00 0":                           "bad device",
+		"1000-2000 r-xp 00000000 x:0 0":                             "bad device",
+		"1000-2000 r-xp 00000000 :0 0":                              "bad device",
+		"1000-2000 r-xp 00000000 0 0":                               "bad device",
+		"1000-2000 r-xp 00000000 0:x 0":                             "bad device",
+		"1000-2000 r-xp 00000000 100000000:0 0":                     "bad device",
+		"1000-2000 r-xp 00000000 00:00":                             "no inode",
+		"1000-2000 r-xp 00000000 00:00 18446744073709551616":        "bad inode",
+		"1000-2000 r-xp 00000000 00:00 5/x":                         "no blank before the path",
 	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := ParseMaps([]byte("1000-2000 r-xp 00000000 00:00 0\n" + line + "\n"))
-			var syntax *SyntaxError
-			if !errors.As(err, &syntax) || syntax.Line != 2 || got != nil {
-				t.Errorf("ParseMaps with %q = %v, %v; want a *SyntaxError in line 2", line, got, err)
-			}
-		})
+		got, err := ParseMaps([]byte("1000-2000 r-xp 00000000 00:00 0\n" + line + "\n"))
+		var syntax *SyntaxError
+		if !errors.As(err, &syntax) || *syntax != (SyntaxError{"maps", 2, want, line}) || got != nil {
+			t.Errorf("ParseMaps with %q = %v, %v; want %s in line 2", line, got, err, want)
+		}
+	}
+}
+
+// TestOneName: mappings of one file that follow each other have its name once in memory.
+func TestOneName(t *testing.T) {
+	maps, err := ParseMaps([]byte("1000-2000 r-xp 0 8:1 5 /a\n2000-3000 rw-p 0 8:1 5 /a\n3000-4000 rw-p 0 8:1 6 /b\n"))
+	if err != nil || len(maps) != 3 || maps[0].Path != "/a" || unsafe.StringData(maps[0].Path) != unsafe.StringData(maps[1].Path) || maps[2].Path != "/b" {
+		t.Errorf("%v, %v", maps, err)
+	}
+}
+
+// TestMappingString: a line of maps, for people.
+func TestMappingString(t *testing.T) {
+	for _, tt := range []struct {
+		m    Mapping
+		want string
+	}{
+		{Mapping{Start: 0x1000, End: 0x2000, Perms: Read | Exec, Offset: 0x300, Dev: Dev{8, 0x1f}, Inode: 12, Path: "/a b"}, "00001000-00002000 r-xp 00000300 08:1f 12 /a b"},
+		{Mapping{Start: 0x7f0000000000, End: 0x7f0000001000}, "7f0000000000-7f0000001000 ---p 00000000 00:00 0"},
+		{Mapping{End: 1, Inode: 1, Path: "/a\x1f", Deleted: true}, `00000000-00000001 ---p 00000000 00:00 1 "/a\x1f" (deleted)`},
+		{Mapping{End: 1, Inode: 1, Path: "/\x7f"}, `00000000-00000001 ---p 00000000 00:00 1 "/\x7f"`},
+		{Mapping{End: 1, Inode: 1, Path: "/\x7e\u0100"}, "00000000-00000001 ---p 00000000 00:00 1 /~\u0100"},
+	} {
+		if got := tt.m.String(); got != tt.want {
+			t.Errorf("%+v is %s, want %s", tt.m, got, tt.want)
+		}
+	}
+}
+
+// TestSyntaxErrors: they tell the file and the line in it, and quote 80 bytes at most.
+func TestSyntaxErrors(t *testing.T) {
+	long := strings.Repeat("x", 81)
+	quote := long[1:]
+	stat := func(text string) error { _, err := ParseStat([]byte(text)); return err }
+	status := func(text string) error { _, err := ParseStatus([]byte(text)); return err }
+	stack := func(text string) error { _, err := ParseStack([]byte(text)); return err }
+	for _, tt := range []struct {
+		parse func(string) error
+		text  string
+		want  string
+	}{
+		{func(text string) error { _, err := ParseMaps([]byte(text)); return err }, long, `maps: line 1: bad start address: "` + quote + `"`},
+		{stat, long, `stat: line 1: no pid, name and state: "` + quote + `"`},
+		{stat, "1 (a) S 2 x", `stat: line 1: bad or missing field: "1 (a) S 2 x"`},
+		{func(text string) error { _, err := ParseState([]byte(text)); return err }, long, `stat: line 1: no state: "` + quote + `"`},
+		{status, "Pid:\tx\n", `status: line 1: bad value: "Pid:\tx"`},
+		{status, "Pid:\t1\nState:\t\n", `status: line 2: bad value: "State:\t"`},
+		{status, "Name:\ta\n\nUid:\t1\n", `status: line 3: bad value: "Uid:\t1"`},
+		{status, long, `status: line 1: no Pid, Tgid or State: ""`},
+		{func(text string) error { _, err := ParseSchedstat([]byte(text)); return err }, "1 2", `schedstat: line 1: not three numbers: "1 2"`},
+		{func(text string) error { _, err := ParseSyscall([]byte(text)); return err }, "1 2", `syscall: line 1: not a number with its arguments, sp and pc: "1 2"`},
+		{stack, "[<0>] f+0x1/0x2\n" + long, `stack: line 2: not a kernel frame: "` + quote + `"`},
+	} {
+		if err := tt.parse(tt.text); err == nil || err.Error() != tt.want {
+			t.Errorf("%q: %v\nwant %s", tt.text, err, tt.want)
+		}
 	}
 }
 
@@ -125,7 +193,7 @@ func TestNoUserStack(t *testing.T) {
 }
 
 func TestParseStatus(t *testing.T) {
-	const text = "Name:\tweird\\nname\\\\\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t100\nNgid:\t0\nPid:\t102\n" +
+	const text = "Pid\nName:\tweird\\nname\\\\\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t100\nNgid:\t0\nPid:\t102\n" +
 		"PPid:\t1\nTracerPid:\t77\nUid:\t1000\t1001\t1002\t1003\nGid:\t5\t6\t7\t8\nNSpid:\t102\t12\t1\nThreads:\t4\n" +
 		"SigCgt:\t0000000000010002\nCapEff:\t000001ffffffffff\nSeccomp:\t2\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n"
 	got, err := ParseStatus([]byte(text))
@@ -216,6 +284,18 @@ func TestParseAuxv(t *testing.T) {
 	if got, want := ParseAuxv(le32, binary.LittleEndian, 4), []Aux{{AuxPhdr, 0x8048034}, {AuxEntry, 0x4030201}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("little-endian, 32 bits: got %#x, want %#x", got, want)
 	}
+	for _, bytes := range []int{8, 0} { // a word that is not of 4 bytes has 8
+		if got, want := ParseAuxv(be64[:16], binary.BigEndian, bytes), []Aux{{AuxSysinfoEhdr, 0x3ff00000000}}; !reflect.DeepEqual(got, want) {
+			t.Errorf("one entry, words of %d bytes: got %#x, want %#x", bytes, got, want)
+		}
+	}
+	// include/uapi/linux/auxvec.h
+	if got, want := []uint64{AuxNull, AuxPhdr, AuxPhent, AuxPhnum, AuxPagesz, AuxBase, AuxEntry, AuxSysinfoEhdr}, []uint64{0, 3, 4, 5, 6, 7, 9, 33}; !slices.Equal(got, want) {
+		t.Errorf("types %d, want %d", got, want)
+	}
+	if got := ParseAuxv(bytes.Repeat(le32[:8], 257), binary.LittleEndian, 4); len(got) != 256 {
+		t.Errorf("a vector without end: %d entries, want 256", len(got))
+	}
 	if got, want := ParseAuxv(be64, binary.BigEndian, 8), []Aux{{AuxSysinfoEhdr, 0x3ff00000000}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("big-endian, 64 bits, cut: got %#x, want %#x", got, want)
 	}
@@ -288,12 +368,14 @@ func TestRemedy(t *testing.T) {
 		{"other group", Permission{Exists: true, OwnUID: 1000, UID: own, OwnGID: 1000, GID: [3]int{1000, 100, 100}, PtraceScope: -1},
 			[]string{"1000, 100 and 100", "ours is 1000", "root"}},
 		{"set-user-id target", Permission{Exists: true, OwnUID: 1000, UID: [3]int{1000, 0, 0}, PtraceScope: -1},
-			[]string{"root"}},
+			[]string{"belongs to uid 0, we are uid 1000", "root"}},
 		{"not dumpable", Permission{Exists: true, OwnUID: 1000, UID: own, NotDumpable: true, PtraceScope: 0},
 			[]string{"does not let its own user", "root"}},
 		{"yama 1", Permission{Exists: true, OwnUID: 1000, UID: own, PtraceScope: 1},
 			[]string{"ptrace_scope is 1", "root", "-- COMMAND"}},
 		{"yama 3 as root", Permission{Exists: true, Capable: true, PtraceScope: 3}, []string{"ptrace_scope is 3"}},
+		{"yama 2", Permission{Exists: true, OwnUID: 1000, UID: own, PtraceScope: 2}, []string{"ptrace_scope is 2", "run as root"}},
+		{"ended", Permission{Exists: true, Capable: true, Zombie: true}, []string{"main thread has exited"}},
 		{"traced", Permission{Exists: true, Capable: true, TracerPID: 55}, []string{"traced by process 55"}},
 	}
 	for _, tt := range tests {

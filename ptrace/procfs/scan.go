@@ -1,6 +1,9 @@
 package procfs
 
-import "math"
+import (
+	"bytes"
+	"math"
+)
 
 // The scanners below cut one item off the front of b and return the rest. They
 // do without strings and strconv, which would allocate or copy.
@@ -20,10 +23,7 @@ func decimal(b []byte) (n uint64, rest []byte, ok bool) {
 
 // signed reads a decimal number that may have a minus sign.
 func signed(b []byte) (n int64, rest []byte, ok bool) {
-	digits, neg := b, false
-	if len(b) > 0 && b[0] == '-' {
-		digits, neg = b[1:], true
-	}
+	digits, neg := bytes.CutPrefix(b, []byte{'-'})
 	u, rest, ok := decimal(digits)
 	if !ok || u > math.MaxInt64 {
 		return 0, b, false
@@ -64,10 +64,11 @@ func hexDigit(c byte) (uint64, bool) {
 
 // prefixedHex reads a hexadecimal number that begins with 0x.
 func prefixedHex(b []byte) (n uint64, rest []byte, ok bool) {
-	if len(b) < 2 || b[0] != '0' || b[1] != 'x' {
+	digits, ok := bytes.CutPrefix(b, []byte("0x"))
+	if !ok {
 		return 0, b, false
 	}
-	return hex(b[2:])
+	return hex(digits)
 }
 
 // literal reads exactly the byte c.

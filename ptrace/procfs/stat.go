@@ -44,14 +44,13 @@ func (s *Stat) NoUserStack() bool {
 // ParseStat parses the content of a stat file.
 func ParseStat(b []byte) (Stat, error) {
 	var s Stat
-	open := bytes.IndexByte(b, '(')
 	pid, _, ok := decimal(b)
 	fields, state := afterComm(b)
-	if !ok || open < 0 || state == 0 || pid > 1<<31-1 {
+	if !ok || state == 0 || pid > 1<<31-1 {
 		return Stat{}, syntaxError("stat", 1, "no pid, name and state", b)
 	}
 	s.PID, s.State = int(pid), state
-	s.Comm = unescape(b[open+1 : bytes.LastIndexByte(b, ')')])
+	s.Comm = unescape(b[bytes.IndexByte(b, '(')+1 : bytes.LastIndexByte(b, ')')])
 	if !s.setFields(fields) {
 		return Stat{}, syntaxError("stat", 1, "bad or missing field", b)
 	}
@@ -97,7 +96,7 @@ func (s *Stat) setFields(b []byte) bool {
 
 // statNumber reads a number of either sign, in two's complement.
 func statNumber(b []byte) (uint64, []byte, bool) {
-	if len(b) > 0 && b[0] == '-' {
+	if bytes.HasPrefix(b, []byte{'-'}) {
 		n, rest, ok := signed(b)
 		return uint64(n), rest, ok
 	}
@@ -128,7 +127,7 @@ func ParseState(b []byte) (byte, error) {
 // last ")" ends it.
 func afterComm(b []byte) (rest []byte, state byte) {
 	i := bytes.LastIndexByte(b, ')')
-	if open := bytes.IndexByte(b, '('); i < 0 || open < 0 || open > i {
+	if open := bytes.IndexByte(b, '('); open < 0 || open > i {
 		return nil, 0
 	}
 	b = b[i+1:]

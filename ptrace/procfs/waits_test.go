@@ -89,7 +89,7 @@ func TestParseLastRan(t *testing.T) {
 		t.Errorf("got %v, %v", got, ok)
 	}
 	for _, bad := range []string{"", "x\nse.exec_start : -3.000000\n", "x\nse.exec_start : 99999999999999999.000000", "x\nse.exec_start : 5.00"} {
-		if got, ok := ParseLastRan([]byte(bad)); ok {
+		if got, ok := ParseLastRan([]byte(bad)); ok || got != 0 {
 			t.Errorf("%q: got %v", bad, got)
 		}
 	}

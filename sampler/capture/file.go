@@ -28,10 +28,7 @@ func NewWriter(w io.Writer) (*Writer, error) {
 	if _, err := io.WriteString(w, Magic); err != nil {
 		return nil, err
 	}
-	gz, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
-	if err != nil {
-		return nil, err
-	}
+	gz, _ := gzip.NewWriterLevel(w, gzip.BestSpeed) // the error is that there is no such level
 	return &Writer{gz: gz, flushed: time.Now()}, nil
 }
 
@@ -42,10 +39,8 @@ func (w *Writer) Write(r Record) error {
 	if len(w.enc.b) > maxRecordBytes {
 		return fmt.Errorf("record of %d bytes is over the limit of %d", len(w.enc.b), maxRecordBytes)
 	}
-	var head [1 + binary.MaxVarintLen64]byte
-	head[0] = r.kind()
-	n := binary.PutUvarint(head[1:], uint64(len(w.enc.b)))
-	if _, err := w.gz.Write(head[:1+n]); err != nil {
+	head := binary.AppendUvarint([]byte{r.kind()}, uint64(len(w.enc.b)))
+	if _, err := w.gz.Write(head); err != nil {
 		return err
 	}
 	if _, err := w.gz.Write(w.enc.b); err != nil {

@@ -125,6 +125,22 @@ func TestDamagedRecord(t *testing.T) {
 	}
 }
 
+// TestOldest: a capture of nothing has a byte a field, none for roots, and may end where recordings of before do: behind the
+// weight, the first block, the doubt, and how many blocks there are.
+func TestOldest(t *testing.T) {
+	var e encoder
+	(&Capture{}).encode(&e)
+	if want := make([]byte, 33); !bytes.Equal(e.b, want) {
+		t.Errorf("written %d, want %d", e.b, want)
+	}
+	for n := range len(e.b) + 1 {
+		d, c := decoder{b: e.b[:n]}, Capture{}
+		if c.decode(&d); (d.err == nil) != (n == 28 || n == 30 || n == 32 || n == 33) {
+			t.Errorf("%d bytes: %v", n, d.err)
+		}
+	}
+}
+
 // TestDecoder: each field is read to its last byte; after a failure all are zero.
 func TestDecoder(t *testing.T) {
 	tooLong := bytes.Repeat([]byte{0xff}, 11)
@@ -172,7 +188,7 @@ func (sized) kind() byte          { return 201 }
 func (s sized) encode(e *encoder) { e.b = make([]byte, s) }
 func (sized) decode(*decoder)     {}
 
-// TestLimits: 64 MiB is the longest record, 1 << 20 the most mappings.
+// TestLimits: 64 MiB is the longest record, 1 << 20 the most mappings, 1 << 10 the most roots.
 func TestLimits(t *testing.T) {
 	promise := func(n uint64) error {
 		r, err := NewReader(file(t, "\x07"+string(binary.AppendUvarint(nil, n))+"\x02"))
@@ -188,6 +204,19 @@ func TestLimits(t *testing.T) {
 	if err := promise(64<<20 + 1); !errors.Is(err, errDamaged) {
 		t.Errorf("a longer record: %v", err)
 	}
+	if r, err := NewReader(file(t, "\xc8\x05ab")); err != nil {
+		t.Error(err)
+	} else if _, err := r.Next(); err != io.ErrUnexpectedEOF {
+		t.Errorf("a record of no known kind that is cut: %v", err)
+	}
+	for n, want := range map[int]bool{0: true, 1: true, 1 << 10: true, 1<<10 + 1: false} {
+		var e encoder
+		(&Capture{Roots: make([]uint64, n)}).encode(&e)
+		d, c := decoder{b: e.b}, Capture{}
+		if c.decode(&d); (d.err == nil) != want || want != (len(c.Roots) == n) || len(d.b) > 0 {
+			t.Errorf("%d roots: %d were read, %v", n, len(c.Roots), d.err)
+		}
+	}
 	var m Maps
 	d := decoder{b: append(binary.AppendUvarint([]byte{2}, 1<<20), make([]byte, 10*3)...)}
 	if m.decode(&d); !errors.Is(d.err, errDamaged) || len(m.Regions) < 3 || len(m.Regions) > 4 {
@@ -200,21 +229,18 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestWriterLimit writes the longest record.
+// TestWriterLimit writes the longest record, and not a longer one.
 func TestWriterLimit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 128 MiB of memory")
-	}
 	gz, err := gzip.NewWriterLevel(io.Discard, gzip.NoCompression)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Writer{gz: gz}
+	w := &Writer{gz: gz, flushed: time.Now()}
 	if err := w.Write(sized(64 << 20)); err != nil {
 		t.Errorf("a record of 64 MiB: %v", err)
 	}
-	if err := w.Write(sized(64<<20 + 1)); err == nil {
-		t.Error("a longer record was written")
+	if err := w.Write(sized(64<<20 + 1)); err == nil || !strings.Contains(err.Error(), "67108865") {
+		t.Errorf("a record of a byte more: %v", err)
 	}
 }
 

@@ -81,9 +81,6 @@ func (r *Run) decode(d *decoder) {
 	for n := d.uint(); n > 0 && d.err == nil; n-- {
 		r.PIDs = append(r.PIDs, int(d.int()))
 	}
-	if d.err != nil {
-		r.PIDs = nil
-	}
 }
 
 func (m *Maps) encode(e *encoder) {
@@ -107,7 +104,6 @@ func (m *Maps) decode(d *decoder) {
 	n := d.uint()
 	if n > maxRegions {
 		d.fail()
-		return
 	}
 	for range n {
 		if d.err != nil {

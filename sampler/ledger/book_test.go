@@ -71,8 +71,12 @@ func TestBookBalances(t *testing.T) {
 // TestClasses gives a line's ticks to classes, oldest first.
 func TestClasses(t *testing.T) {
 	b := NewBook()
+	if a := b.Account(); a.String() != "0" {
+		t.Errorf("an empty account says %q", a.String())
+	}
 	var l Line
 	b.Advance(4) // before its time
+	b.Advance(2) // which does not go back
 	b.Open(&l, 0)
 	b.Advance(14)
 	if n := b.Owed(&l, 100); n != 10 {

@@ -83,7 +83,9 @@ func TestRest(t *testing.T) {
 		threads     int
 		still, want int64
 	}{
-		{1, 1 << 20, 1}, {500, 1 << 20, 1}, {10_000, 0, 1}, {10_000, stillPart, 2}, {10_000, 1 << 20, 13}, {1 << 30, 1 << 20, maxGap},
+		// 777 times 260 ns is one part in 50 of the interval, 202,020 ns
+		{1, 1 << 20, 1}, {776, 1 << 20, 1}, {777, 1 << 20, 2}, {10_000, 1 << 20, 13}, {1 << 30, 1 << 20, 16},
+		{10_000, 0, 1}, {10_000, 7, 1}, {10_000, 8, 2}, {10_000, 16, 3},
 	} {
 		if got := Rest(tt.threads, tt.still, tick99); got != tt.want {
 			t.Errorf("%d threads, still for %d ticks: the next tick is %d on, want %d", tt.threads, tt.still, got, tt.want)
@@ -138,6 +140,9 @@ func TestPaceSteps(t *testing.T) {
 	p.part = 4
 	for range 15 {
 		step(0)
+	}
+	if p.part != 4 {
+		t.Errorf("too soon after looks that were not few one part of %d", p.part)
 	}
 	step(101)
 	for range 15 {
