@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"sfsample/internal/safeelf"
 	"sfsample/regs"
 	"sfsample/sampler/symbol"
 	"sfsample/sframe"
@@ -102,7 +103,7 @@ func openFile(path string) (*object, error) {
 }
 
 func readFile(file *os.File, size int64, path string) (*object, error) {
-	f, err := elf.NewFile(file)
+	f, err := safeelf.NewFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("not a readable ELF file: %w", err)
 	}

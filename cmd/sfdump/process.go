@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	"sfsample/internal/safeelf"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/module"
 	"sfsample/sframe/ehframe"
@@ -95,7 +96,7 @@ func (d *dumper) noProcess(live *module.Live, err error) error {
 func openModule(live *module.Live, m *module.Module) (*object, error) {
 	first := &m.Maps[0]
 	mem := shiftedMemory{live, first.Start}
-	f, err := elf.NewFile(headerOnly{mem})
+	f, err := safeelf.NewFile(headerOnly{mem})
 	if err != nil {
 		return nil, fmt.Errorf("ELF header at %#x: %w", first.Start, err)
 	}
@@ -118,7 +119,7 @@ func openModule(live *module.Live, m *module.Module) (*object, error) {
 	if err == nil {
 		o.close = func() { file.Close() }
 		o.names(file)
-		if ef, err := elf.NewFile(file); err == nil {
+		if ef, err := safeelf.NewFile(file); err == nil {
 			o.bySections(ef, live)
 			eh = ehframe.ELFSections(ef)
 		}

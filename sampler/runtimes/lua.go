@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"sfsample/internal/safeelf"
 	"sfsample/regs"
 	"sfsample/sampler/taking"
 	"sfsample/unwind"
@@ -116,10 +117,10 @@ func newLua(file string, e *elf.File, constants []byte, low, high, bias uint64) 
 // (DW_EH_PE_udata4 entries, DW_EH_PE_datarel|DW_EH_PE_sdata4 addresses; LSB, Core, 10.6.2); 0: there is none.
 func largest(e *elf.File, low, high uint64) (at uint64) {
 	s := e.Section(".eh_frame_hdr")
-	if s == nil || s.Size > maxConstants {
+	if s == nil {
 		return 0
 	}
-	b, err := s.Data()
+	b, err := safeelf.Data(s, maxConstants)
 	if err != nil || len(b) < 12 || b[2] != 0x03 || b[3] != 0x3b {
 		return 0
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/internal/safeelf"
 	"sfsample/regs"
 	"sfsample/sampler/taking"
 	"sfsample/unwind"
@@ -266,11 +267,11 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 		return nil, nil
 	}
 	defer f.Close()
-	e, err := elf.NewFile(f)
+	e, err := safeelf.NewFile(f)
 	if err != nil || e.Class != elf.ELFCLASS64 {
 		return nil, nil
 	}
-	list, err := e.DynamicSymbols()
+	list, err := safeelf.DynamicSymbols(e)
 	if err != nil {
 		return nil, nil
 	}
@@ -278,9 +279,6 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 	var globals uint64                 // bytes of PHP's
 	low, high := ^uint64(0), uint64(0) // of Lua's functions
 	for _, s := range list {
-		if s.Section == elf.SHN_UNDEF {
-			continue
-		}
 		if strings.HasPrefix(s.Name, "lua") && elf.ST_TYPE(s.Info) == elf.STT_FUNC {
 			low, high = min(low, s.Value), max(high, s.Value)
 		}
@@ -320,10 +318,10 @@ const maxConstants = 64 << 20
 // constants is the .rodata of e, nil if it has none.
 func constants(e *elf.File) []byte {
 	s := e.Section(".rodata")
-	if s == nil || s.Size > maxConstants {
+	if s == nil {
 		return nil
 	}
-	b, err := s.Data()
+	b, err := safeelf.Data(s, maxConstants)
 	if err != nil {
 		return nil
 	}

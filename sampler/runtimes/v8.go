@@ -119,7 +119,7 @@ const (
 func newV8(o Object, e *elf.File, syms []elf.Symbol, mem io.ReaderAt) (Runtime, error) {
 	where, consts := map[string]elf.Symbol{}, map[string]int{}
 	for _, s := range syms {
-		if s.Section == elf.SHN_UNDEF || !v8Symbol(s.Name) || len(where) > maxV8Constants {
+		if !v8Symbol(s.Name) || len(where) > maxV8Constants {
 			continue
 		}
 		where[s.Name] = s
