@@ -448,7 +448,7 @@ const seizeWithin = time.Second
 // seize seizes a thread, if it is there and may be traced. false: its process is in an exec that does not end.
 func (d *dumper) seize(alarm *ptrace.Alarm, t *ThreadDump) bool {
 	alarm.Set(ptrace.Now() + int64(seizeWithin))
-	ended, err := ptrace.SeizeIn(t.PID, t.TID, 0, nil)
+	ended, err := ptrace.SeizeIn(t.PID, t.TID, 0)
 	if err == nil {
 		d.seized[t.TID] = t
 	}
