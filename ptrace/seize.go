@@ -42,8 +42,6 @@ const (
 	// twice as far, up to reapAtMost.
 	reapEvery  = time.Millisecond
 	reapAtMost = 64 * time.Millisecond
-	// heldAtMost is how long a seize may wait while a tracee waits for the caller.
-	heldAtMost = time.Second
 )
 
 // SeizeIn is [Seize] for a thread of process pid of which other threads may be
@@ -52,10 +50,9 @@ const (
 // any more.
 //
 // A tracee that is at the stop before its exit ([OptExit]) can be let go by the
-// caller alone, which waits, and so nobody goes on until this program ends: then
-// held is called, on another goroutine.
-func SeizeIn(pid, tid, options int, held func()) (ended []Status, err error) {
-	r := reaper{pid: pid, held: held, quit: make(chan struct{}), done: make(chan struct{})}
+// caller alone, which waits, and so nobody goes on until an [Alarm] of the caller rings.
+func SeizeIn(pid, tid, options int) (ended []Status, err error) {
+	r := reaper{pid: pid, quit: make(chan struct{}), done: make(chan struct{})}
 	timer := time.AfterFunc(seizeAtMost, r.run)
 	err = Seize(tid, options)
 	if !timer.Stop() {
@@ -70,25 +67,18 @@ func SeizeIn(pid, tid, options int, held func()) (ended []Status, err error) {
 type reaper struct {
 	pid        int
 	ended      []Status
-	held       func()
 	quit, done chan struct{}
 }
 
 // run reaps until it is told to stop.
 func (r *reaper) run() {
 	defer close(r.done)
-	begun := time.Now()
 	for wait := reapEvery; ; wait = min(2*wait, reapAtMost) {
-		exiting := false
 		ids, _ := (procfs.FS{}).TaskIDs(r.pid)
 		for _, tid := range ids {
 			if tid != r.pid { // the leader's is that of the process
-				exiting = r.reap(tid) || exiting
+				r.reap(tid)
 			}
-		}
-		if exiting && r.held != nil && time.Since(begun) > heldAtMost {
-			r.held()
-			r.held = nil
 		}
 		select {
 		case <-r.quit:
@@ -98,20 +88,15 @@ func (r *reaper) run() {
 	}
 }
 
-// reap takes the end of a tracee; its stops are left alone. exiting: it is at the
-// one before its end.
-func (r *reaper) reap(tid int) (exiting bool) {
+// reap takes the end of a tracee; its stops are left alone.
+func (r *reaper) reap(tid int) {
 	var info siginfo
 	_, _, errno := unix.RawSyscall6(unix.SYS_WAITID, pPID, uintptr(tid), uintptr(unsafe.Pointer(&info)),
 		unix.WEXITED|unix.WNOWAIT|unix.WALL|unix.WNOHANG, 0, 0)
-	switch {
-	case errno != 0 || info.pid == 0:
-		return false
-	case info.code == cldTrapped:
-		return info.stopped()>>16 == unix.PTRACE_EVENT_EXIT
+	if errno != 0 || info.pid == 0 || info.code == cldTrapped {
+		return
 	}
 	if s, ok := take(tid, unix.WALL|unix.WNOHANG); ok {
 		r.ended = append(r.ended, s)
 	}
-	return false
 }

@@ -121,7 +121,7 @@ func seizeWithZombie(pid, first, tid int) (ended []Status, err error) {
 	if err := seizeToEnd(pid, first); err != nil {
 		return nil, err
 	}
-	ended, err = SeizeIn(pid, tid, 0, nil)
+	ended, err = SeizeIn(pid, tid, 0)
 	if err == nil && (isTracee(tid) || !isTracee(pid)) { // it has another id now
 		err = fmt.Errorf("traced: the seized thread %v, the leader %v; want false, true", isTracee(tid), isTracee(pid))
 	}
@@ -184,8 +184,7 @@ func TestSeizeEnds(t *testing.T) {
 	}
 }
 
-// TestSeizeHeld does the same where the third thread stops before its exit. Nobody
-// but the caller could let it go on, so that is told.
+// TestSeizeHeld does the same where the third thread stops before its exit, which the caller has to answer: an alarm ends the seize for that.
 func TestSeizeHeld(t *testing.T) {
 	cmd, out := runChild(t, "exec")
 	t.Cleanup(func() { cmd.Process.Kill() })
@@ -193,8 +192,7 @@ func TestSeizeHeld(t *testing.T) {
 	if _, err := fmt.Fscanf(out, "ready\n%d %d\n", &first, &caller); err != nil {
 		t.Fatal(err)
 	}
-	var err error
-	told := make(chan bool, 2)
+	var err, held error
 	done := OnThread(func() {
 		if err = Seize(first, OptExit); err != nil {
 			return
@@ -202,18 +200,27 @@ func TestSeizeHeld(t *testing.T) {
 		if _, err = waitKind(first, KindExit); err != nil {
 			return
 		}
-		SeizeIn(cmd.Process.Pid, caller, 0, func() {
-			told <- true
-			cmd.Process.Kill() // ends the exec as well
-		})
+		var alarm *Alarm
+		if alarm, err = NewAlarm(); err != nil {
+			return
+		}
+		defer alarm.Close()
+		alarm.Set(Now() + int64(20*time.Millisecond))
+		_, held = SeizeIn(cmd.Process.Pid, caller, 0)
+		RawAlarm(alarm, 0)
+		Cont(first, 0)
+		_, err = SeizeIn(cmd.Process.Pid, caller, 0)
 	})
 	select {
 	case <-done:
 	case <-time.After(time.Minute):
 		t.Fatal("the seize does not return")
 	}
-	if err != nil || len(told) != 1 {
-		t.Errorf("told %d times, want once (%v)", len(told), err)
+	if err != nil || held != unix.EINTR {
+		t.Errorf("seized: %v while a thread is held, want %v; then %v", held, unix.EINTR, err)
+	}
+	if line, err := out.ReadString('\n'); strings.TrimSpace(line) != "ready" {
+		t.Errorf("the new program says %q (%v)", line, err)
 	}
 }
 

@@ -52,7 +52,8 @@ type Dumped struct {
 // Dump takes the stack of every thread of the processes of opt once. Blocked
 // threads are read without a stop; one that runs is stopped, and one that is
 // blocked in a call that goes on unharmed, if its stack cannot be unwound
-// without its registers. It waits for no thread that does not stop. Of Go programs it takes the goroutines that
+// without its registers, and let go before it is unwound. It waits for no thread that does not stop, and for a second for a process whose
+// threads cannot be seized. Of Go programs it takes the goroutines that
 // no thread runs, unless only some threads are asked for.
 func Dump(opt Options, pipe *Pipeline) (*Dumped, error) {
 	defer pipe.targets.closeAll()
@@ -124,10 +125,12 @@ type dumper struct {
 	bufs    []taking.Buffer     // of the captures at hand, one for each part of procfs.Split
 	seized  map[int]*ThreadDump // interrupted or group-stopped, not yet reported
 	peeked  []peeked            // of one process
+	taken   []peeked            // of one process: by stops
+	hung    map[int]bool        // processes whose threads cannot be seized
 	blocked bool                // a thread that ran has blocked before its stop
 }
 
-// peeked is the capture of a blocked thread that is to be unwound.
+// peeked is the capture of a thread that is to be unwound.
 type peeked struct {
 	t *ThreadDump
 	c *capture.Capture
@@ -182,6 +185,9 @@ const stopsAgain = 5
 func (d *dumper) wantsMore(t *ThreadDump) bool {
 	if t.Taken != capture.Stopped.String() || t.stack == nil || t.stack.end != unwind.OutsideCopy.String() {
 		return false
+	}
+	if t.State == 'T' {
+		return true
 	}
 	call, err := d.fs.Syscall(t.PID, t.TID)
 	if err != nil {
@@ -262,11 +268,16 @@ func (d *dumper) keep(t *ThreadDump, c *capture.Capture) {
 
 // unwindPeeked unwinds what was captured of blocked threads.
 func (d *dumper) unwindPeeked() {
-	for _, p := range d.peeked {
-		d.pipe.walks.attest(d.pipe.targets.of(p.t.PID), d.peeked[len(d.peeked)-1].c.At)
+	d.unwind(d.peeked)
+	d.peeked = d.peeked[:0]
+}
+
+// unwind unwinds captures of one process, and keeps the stacks.
+func (d *dumper) unwind(list []peeked) {
+	for _, p := range list {
+		d.pipe.walks.attest(d.pipe.targets.of(p.t.PID), list[len(list)-1].c.At)
 		d.walk(p.t, p.c)
 	}
-	d.peeked = d.peeked[:0]
 }
 
 // peek copies the stack of a thread that does not run. nil: it runs, or cannot
@@ -328,13 +339,6 @@ func (d *dumper) capture(t *ThreadDump, c *capture.Capture, buf *taking.Buffer, 
 // now is the time by the clock of captures.
 func (d *dumper) now() time.Duration { return time.Since(d.pipe.cfg.Start) }
 
-// unwind walks a capture that was taken just now, and keeps the stack.
-func (d *dumper) unwind(t *ThreadDump, c *capture.Capture) {
-	c.At = d.now()
-	d.pipe.walks.attest(d.pipe.targets.of(t.PID), c.At)
-	d.walk(t, c)
-}
-
 // walk walks a capture, and keeps the stack.
 func (d *dumper) walk(t *ThreadDump, c *capture.Capture) {
 	target := d.pipe.targets.of(t.PID)
@@ -366,39 +370,59 @@ func (d *dumper) wantsStop(t *ThreadDump) bool {
 	return t.State == 'S' && !a.Foreign && d.opt.mayStop(d.fs, t.PID, t.TID, t.NR, &t.Args)
 }
 
-// stop takes the stops of the threads that want one, all at once, and lets each
-// go as it was. It returns whether there were any.
-func (d *dumper) stop(wants func(*ThreadDump) bool) bool {
-	d.seized = map[int]*ThreadDump{}
-	for _, pid := range d.opt.PIDs {
-		d.pipe.walks.attest(d.pipe.targets.of(pid), d.now())
-	}
-	for _, t := range d.threads {
-		if !wants(t) {
-			continue
-		}
-		d.pipe.foreseeScript(t.PID, t.TID, t.fb)
-		if t.Taken == itRuns && d.hasBlocked(t) {
-			continue
-		}
-		ended, err := ptrace.SeizeIn(t.PID, t.TID, 0, nil)
-		if err == nil {
-			ptrace.Interrupt(t.TID)
-			d.seized[t.TID] = t
-		}
-		for _, s := range ended {
-			d.handle(s)
-		}
-	}
+// stop takes the stops of the threads that want one, process by process, and lets each go as it was. It returns whether there were any.
+func (d *dumper) stop(wants func(*ThreadDump) bool) (any bool) {
 	defer d.unwindPeeked()
-	if len(d.seized) == 0 {
-		return false
-	}
 	alarm, err := ptrace.NewAlarm()
 	if err != nil {
 		return false
 	}
 	defer alarm.Close()
+	for _, pid := range d.opt.PIDs {
+		d.pipe.walks.attest(d.pipe.targets.of(pid), d.now())
+		var list []*ThreadDump
+		for _, t := range d.threads {
+			if t.PID == pid && !d.hung[pid] && wants(t) {
+				list = append(list, t)
+			}
+		}
+		for n := 0; len(list) > 0; list = list[n:] {
+			n = fitting(list)
+			any = d.stopSome(alarm, pid, list[:n]) || any
+			d.unwind(d.taken)
+			d.taken = d.taken[:0]
+		}
+	}
+	return any
+}
+
+// fitting is of how many threads captures may be under way at once.
+func fitting(list []*ThreadDump) (n int) {
+	for bytes := 0; n < min(len(list), maxPeeked); n++ {
+		a := list[n].fb.Get()
+		if bytes += max(firstCopy, a.Want) + a.Beyond; n > 0 && bytes > poolBytes/2 {
+			break
+		}
+	}
+	return n
+}
+
+// stopSome stops threads of a process, all at once, and lets each go when it is copied. It returns whether any was seized.
+func (d *dumper) stopSome(alarm *ptrace.Alarm, pid int, list []*ThreadDump) bool {
+	d.seized = map[int]*ThreadDump{}
+	for _, t := range list {
+		d.pipe.foreseeScript(t.PID, t.TID, t.fb)
+		if t.Taken == itRuns && d.hasBlocked(t) {
+			continue
+		}
+		if !d.seize(alarm, t) {
+			d.cannotSeize(pid)
+			break
+		}
+	}
+	for tid := range d.seized { // when nobody has to be waited for any more
+		ptrace.Interrupt(tid)
+	}
 	begun, wait := ptrace.Now(), stopsAtMost
 	for len(d.seized) > 0 && wait > 0 {
 		if !d.handleFor(alarm, wait) {
@@ -409,13 +433,43 @@ func (d *dumper) stop(wants func(*ThreadDump) bool) bool {
 			wait = askEvery
 		}
 	}
+	any := len(d.seized) > 0 || len(d.taken) > 0
 	for _, t := range d.seized {
 		if t.stack == nil {
 			t.Taken = "running, and did not stop in time"
 		}
 	}
 	// The end of this thread lets go of those that have not stopped.
-	return true
+	return any
+}
+
+// seizeWithin is how long a seize may wait for an exec.
+const seizeWithin = time.Second
+
+// seize seizes a thread, if it is there and may be traced. false: its process is in an exec that does not end.
+func (d *dumper) seize(alarm *ptrace.Alarm, t *ThreadDump) bool {
+	alarm.Set(ptrace.Now() + int64(seizeWithin))
+	ended, err := ptrace.SeizeIn(t.PID, t.TID, 0)
+	if err == nil {
+		d.seized[t.TID] = t
+	}
+	for _, s := range ended {
+		d.handle(s)
+	}
+	return err != unix.EINTR
+}
+
+// cannotSeize notes that no thread of a process can be seized.
+func (d *dumper) cannotSeize(pid int) {
+	if d.hung == nil {
+		d.hung = map[int]bool{}
+	}
+	d.hung[pid] = true
+	for _, t := range d.threads {
+		if t.PID == pid && t.Taken == itRuns {
+			t.Taken = "running, and cannot be stopped: the process is in an execve that does not end"
+		}
+	}
 }
 
 // hasBlocked looks once more at a thread that ran, when its stop is about to be asked for: one that waits by now is
@@ -469,6 +523,8 @@ func (d *dumper) handle(s ptrace.Status) {
 		d.sample(t, s)
 	case s.Kind == ptrace.KindGroupStop:
 		ptrace.Listen(s.TID)
+	case s.Kind == ptrace.KindSignal:
+		ptrace.Cont(s.TID, s.Signal)
 	default:
 		ptrace.Cont(s.TID, 0)
 	}
@@ -486,15 +542,7 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 	if errno == 0 {
 		b.Fill(c)
 	}
-	c.Taken, c.PID, c.TID = capture.Stopped, t.PID, t.TID
-	if errno == 0 && s.Kind == ptrace.KindGroupStop {
-		// It would not run anyway, and its memory may be read meanwhile.
-		d.pipe.walks.held = t.TID
-		d.unwind(t, c)
-		d.pipe.walks.held = 0
-		ptrace.Detach(t.TID, 0)
-		return
-	}
+	c.Taken, c.PID, c.TID, c.At = capture.Stopped, t.PID, t.TID, d.now()
 	// A group-stop lasts over a detach: it leaves the process as it was.
 	sig := unix.Signal(0)
 	if s.Kind == ptrace.KindSignal {
@@ -505,7 +553,7 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 		d.pipe.pool.put(c)
 		return
 	}
-	d.unwind(t, c)
+	d.taken = append(d.taken, peeked{t, c})
 }
 
 // kernelOf is a stack that the kernel's part is put before.

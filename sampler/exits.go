@@ -1,8 +1,6 @@
 package sampler
 
 import (
-	"fmt"
-	"os"
 	"sync"
 
 	"sfsample/sampler/capture"
@@ -36,7 +34,7 @@ func (k *keeping) close() {
 
 // keep has all threads held, for their stacks at exit.
 func (k *keeping) keep(ready func()) error {
-	o := clocks.KeeperOptions{PIDs: k.opt.PIDs, Children: k.opt.Children, Nice: k.opt.Nice, Room: k.room, Held: heldInExec, Replaced: k.replaced, Early: k.early(), News: func() {
+	o := clocks.KeeperOptions{PIDs: k.opt.PIDs, Children: k.opt.Children, Nice: k.opt.Nice, Room: k.room, Replaced: k.replaced, Early: k.early(), News: func() {
 		select {
 		case k.news <- struct{}{}:
 		default:
@@ -59,13 +57,6 @@ func (k *keeping) keep(ready func()) error {
 	case <-k.pulse.stop:
 	}
 	return nil
-}
-
-// heldInExec ends this program, where only that lets a target go on: it is calling exec, and waits for
-// a thread at its exit which waits for the very thread of ours that waits for that.
-func heldInExec(pid int) {
-	fmt.Fprintf(os.Stderr, "sfsample: attach %d: it is calling exec, and waits for the very thread that waits for this (try: once more)\n", pid)
-	os.Exit(1)
 }
 
 // room gives room for the stack of a thread at its exit.

@@ -23,7 +23,6 @@ type walks struct {
 	blocks []block        // of memory that it wanted
 	frames []unwind.Frame
 	ahead  []unwind.Frame // of a walk that only tells what to copy
-	held   int            // thread that is stopped while its capture is unwound
 	live   taking.Live
 	pages  taking.Buffer // room to read a pagemap
 	hurry  bool          // the engine has got advice that makes its next captures better
@@ -119,13 +118,10 @@ func (ws *walks) readStill(t *target, c *capture.Capture, start uint64, size int
 
 // still calls read and tells whether the thread has not run from its capture to the end of that.
 func (ws *walks) still(c *capture.Capture, read func()) bool {
-	if c.TID != ws.held && c.Taken != capture.Unstopped {
+	if c.Taken != capture.Unstopped {
 		return false
 	}
 	read()
-	if c.TID == ws.held {
-		return true
-	}
 	s, err := proc.Schedstat(c.PID, c.TID)
 	return err == nil && s.Count == c.Count
 }
@@ -165,7 +161,7 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 	if short && ws.cfg.Live {
 		ws.relist(t, c)
 	}
-	if v.Short && ws.cfg.Live && c.TID != ws.held && bits.OnesCount(s.vain) <= 1 {
+	if v.Short && ws.cfg.Live && bits.OnesCount(s.vain) <= 1 {
 		frames, end = ws.foresee(t, c, u)
 		short = end.Reason == unwind.OutsideCopy
 	}

@@ -623,6 +623,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 		case unix.EINTR:
 			s.vain.Store(vain(n, Execs))
 			c.board.execs.put(s.PID, c.k.Now())
+			c.apart = c.k.Now() - wake // that was no work
 		}
 		c.since.Store(0)
 		m.state.Store(free)

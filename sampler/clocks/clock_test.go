@@ -658,6 +658,9 @@ func TestLongExec(t *testing.T) {
 		if got, took := ask(0, 3), float64(s.now-begun)/1e9; got != tt.seizes || took != tt.seconds || b.Met(0, 3) != Execs {
 			t.Errorf("%s: %d seizes in %v s, met %d; want %d in %v", tt.name, got, took, b.Met(0, 3), tt.seizes, tt.seconds)
 		}
+		if c.apart != s.now-begun {
+			t.Errorf("%s: %d ns are told to be no work of the clock, want %d", tt.name, c.apart, s.now-begun)
+		}
 		c.quit.Store(false)
 		s.now += 99_000 * us
 		if got := ask(0, 4); got != 0 || b.Met(0, 4) != Execs {

@@ -1,6 +1,7 @@
 package clocks
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -46,7 +47,8 @@ type Keeper struct {
 // Tracer is what a keeper asks of the kernel: [taking.Live], or a script.
 type Tracer interface {
 	taking.Kernel
-	Report() (s ptrace.Status, ok bool, err error) // see ptrace.Wait
+	Report() (s ptrace.Status, ok bool, err error)                    // see ptrace.Wait
+	SeizeIn(pid, tid, options int) (ended []ptrace.Status, err error) // see ptrace.SeizeIn
 	AtExit(tid int) bool
 	Message(s ptrace.Status) (uint64, error) // see ptrace.Status.EventMsg
 }
@@ -67,8 +69,6 @@ type KeeperOptions struct {
 	News func()
 	// Early reads what may not be there any more when the thread has gone on.
 	Early func(pid, tid int) any
-	// Held is called, on some goroutine, if the process can go on only when this program ends.
-	Held func(pid int)
 }
 
 // Exit is the stack of a thread at its exit.
@@ -108,13 +108,13 @@ func (p *Keeper) run() {
 	hasten(p.opt.Nice)
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spareProcs)
 	for _, pid := range p.opt.PIDs {
-		if p.err = p.seizeAll(pid); p.err != nil {
+		if p.err = p.seizeAll(alarm, pid); p.err != nil {
 			return
 		}
 	}
 	if p.opt.Children { // those that are born from now on are held from birth
 		for _, pid := range p.opt.PIDs {
-			p.seizeChildren(pid)
+			p.seizeChildren(alarm, pid)
 		}
 	}
 	p.board.keeper.Store(int32(unix.Gettid()))
@@ -134,7 +134,7 @@ func (p *Keeper) run() {
 // turn makes the requests of clocks, and answers a report if one comes within a [keeperTick].
 func (p *Keeper) turn(alarm *ptrace.Alarm) (came bool) {
 	p.serve()
-	alarm.Set(p.k.Now() + keeperTick)
+	p.k.Alarm(alarm, p.k.Now()+keeperTick)
 	s, ok, err := p.k.Report()
 	switch {
 	case err == unix.ECHILD:
@@ -222,23 +222,44 @@ func (p *Keeper) options() int {
 // listings bounds how often threads are listed until none is new.
 const listings = 100
 
-func (p *Keeper) seizeAll(pid int) error {
+// errLongExec is why a process cannot be seized.
+var errLongExec = errors.New("it is in an execve that does not end, so that its threads cannot be held (try: cat /proc/PID/stack; or without --exit-stacks)")
+
+const (
+	// startsWithin is how long the seizes of a process may wait for an exec, in nanoseconds.
+	startsWithin = 1_000_000_000
+	// heldAtMost is for how long threads that have stopped meanwhile wait for the keeper, in nanoseconds.
+	heldAtMost = 10_000_000
+)
+
+// seizeAll seizes the threads of a process. Meanwhile those that are held already are answered now and then.
+func (p *Keeper) seizeAll(alarm *ptrace.Alarm, pid int) error {
+	end := p.k.Now() + startsWithin
 	for range listings {
 		ids, err := (procfs.FS{}).TaskIDs(pid)
 		if err != nil {
 			return fmt.Errorf("list the threads of %d: %w", pid, err)
 		}
 		fresh := false
-		for _, tid := range ids {
+		for i := 0; i < len(ids); i++ {
+			tid := ids[i]
 			if p.pids[tid] != 0 {
 				continue
 			}
-			ended, err := ptrace.SeizeIn(pid, tid, p.options(), func() { p.opt.Held(pid) })
+			p.k.Alarm(alarm, p.k.Now()+heldAtMost)
+			ended, err := p.k.SeizeIn(pid, tid, p.options())
 			for _, s := range ended {
 				p.handle(s)
 			}
-			if err == nil {
+			switch {
+			case err == nil:
 				p.pids[tid], fresh = pid, true
+			case err == unix.EINTR && p.k.Now() > end:
+				return fmt.Errorf("attach %d: %w", pid, errLongExec)
+			case err == unix.EINTR:
+				for until := p.k.Now() + lastStops; p.k.Now() < until && p.turn(alarm); {
+				}
+				i-- // once more
 			}
 		}
 		if !fresh {
@@ -249,14 +270,14 @@ func (p *Keeper) seizeAll(pid int) error {
 }
 
 // seizeChildren seizes the processes that threads of a process have made, and theirs, as far as they may be.
-func (p *Keeper) seizeChildren(pid int) {
+func (p *Keeper) seizeChildren(alarm *ptrace.Alarm, pid int) {
 	fs := procfs.FS{}
 	tids, _ := fs.TaskIDs(pid) // none: it has ended
 	for _, tid := range tids {
 		children, _ := fs.Children(pid, tid)
 		for _, child := range children {
-			if p.pids[child] == 0 && p.seizeAll(child) == nil {
-				p.seizeChildren(child)
+			if p.pids[child] == 0 && p.seizeAll(alarm, child) == nil {
+				p.seizeChildren(alarm, child)
 			}
 		}
 	}

@@ -104,6 +104,51 @@ func (k *kept) did() string {
 	return strings.Join(log, ", ")
 }
 
+// barred is a kernel in which each seize of some thread waits for an exec until the alarm rings, so often.
+type barred struct {
+	*script
+	tid, often int
+	reports    []ptrace.Status
+}
+
+func (k *barred) SeizeIn(pid, tid, options int) ([]ptrace.Status, error) {
+	if tid != k.tid || k.often == 0 {
+		return nil, nil
+	}
+	k.often--
+	k.now = max(k.now, k.alarm)
+	return nil, unix.EINTR
+}
+
+func (k *barred) Report() (s ptrace.Status, ok bool, err error) {
+	if len(k.reports) == 0 {
+		return ptrace.Status{}, false, nil
+	}
+	s, k.reports = k.reports[0], k.reports[1:]
+	return s, true, nil
+}
+
+// TestKeeperLongExec: while a thread cannot be seized, who is held is answered within 10 ms; after a second it is told that it cannot be held.
+func TestKeeperLongExec(t *testing.T) {
+	own := os.Getpid()
+	for often, want := range map[int]error{5: nil, 200: errLongExec} {
+		k := &barred{script: newScript(t, &actor{tid: 8, tracee: true, stopped: true}), tid: own, often: often}
+		k.reports = []ptrace.Status{{TID: 8, Kind: ptrace.KindSignal, Signal: unix.SIGUSR1, Raw: usr1}}
+		p := newKeeper(k, NewBoard(1, 0, 1), KeeperOptions{PIDs: []int{own}})
+		begun := k.now
+		err := p.seizeAll(nil, own)
+		if !errors.Is(err, want) || (p.pids[own] == own) != (want == nil) {
+			t.Errorf("%d seizes in vain: %v, want %v", often, err, want)
+		}
+		if took := k.now - begun; want != nil && (took < 1e9 || took > 12e8) {
+			t.Errorf("given up after %d ns, want a second", took)
+		}
+		if a := k.actors[8]; a.stopped {
+			t.Errorf("%d seizes in vain: a thread that has stopped meanwhile was not answered", often)
+		}
+	}
+}
+
 // TestKeeperRequest: the way of a request, by the keeper, to the sample.
 func TestKeeperRequest(t *testing.T) {
 	k := keepDesk(t)

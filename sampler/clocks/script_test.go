@@ -206,6 +206,8 @@ func (s *script) Seize(tid int) unix.Errno {
 	return 0
 }
 
+func (s *script) SeizeIn(int, int, int) ([]ptrace.Status, error) { return nil, nil }
+
 func (s *script) Alarm(_ *ptrace.Alarm, at int64) { s.alarm = at }
 
 func (s *script) Interrupt(tid int) unix.Errno {

@@ -136,9 +136,14 @@ func (*Live) Yield() { ptrace.RawYield() }
 //go:norace
 func (*Live) ReadFile(path, buf []byte) (int, unix.Errno) { return ptrace.RawReadFile(path, buf) }
 
-// Report, AtExit and Message are for who traces threads for long, within Go's scheduler. Report is
+// Report, SeizeIn, AtExit and Message are for who traces threads for long, within Go's scheduler. Report is
 // [ptrace.Wait].
 func (*Live) Report() (s ptrace.Status, ok bool, err error) { return ptrace.Wait() }
+
+// SeizeIn is [ptrace.SeizeIn].
+func (*Live) SeizeIn(pid, tid, options int) ([]ptrace.Status, error) {
+	return ptrace.SeizeIn(pid, tid, options)
+}
 
 // AtExit is [ptrace.AtExit].
 func (*Live) AtExit(tid int) bool { return ptrace.AtExit(tid) }

@@ -10,7 +10,7 @@
 //	go run ./tools/attack -tool ./sfsample     # another build
 //
 // The programs are in src; they are built with gcc. A program prints "ready", with the
-// id of a child if that is to be sampled, then
+// ids of those to be sampled if that is not itself, then
 // "result NAME=N ..." when its standard input has ended; all but its counters
 // "wrong" and "eintr" are only shown. Times, NAME_us, are held against those of a
 // twin that nobody samples, if the attack says so; NAME_jiffies_us may be a tick of the kernel's clock shorter. "short" counts transfers of fewer bytes

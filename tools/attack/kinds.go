@@ -20,7 +20,7 @@ type attack struct {
 	least  time.Duration // what a run takes to show anything
 	hz     int           // the rate that it is about, 0: any
 	alone  bool          // its times are compared with those of a run that nobody samples
-	fails  bool          // sfsample may fail with a reason: the target may end, or be another's
+	fails  bool          // sfsample may fail with a reason, in the mode that it is about if there is one: the target may end, or be another's
 	heavy  bool          // not in the short form: it takes seconds
 	root   bool          // only root can make it
 	mounts bool          // root mounts something for it, and the program then becomes another user's by itself
@@ -114,10 +114,13 @@ func attacks() (list []attack) {
 			}
 		}
 	}
-	for _, what := range []string{"program", "library", "data", "stack", "replace"} {
+	for _, what := range []string{"program", "library", "data", "stack", "replace", "exec"} {
 		a := attack{name: "fuse " + what, source: "fuse.c", args: []string{what}, mounts: true, ctrlC: true}
 		if what == "replace" { // before Linux 6.11 it breaks in some runs of ten: see module.Live
 			a.least, a.heavy = 500*time.Millisecond, true
+		}
+		if what == "exec" { // with --exit-stacks nobody can be held who cannot be seized
+			a.least, a.fails, a.about = 300*time.Millisecond, true, "exit-stacks"
 		}
 		list = append(list, a)
 	}

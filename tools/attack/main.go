@@ -126,7 +126,7 @@ func chosen(only string, a attack, m mode) bool {
 
 // row makes the runs of one place in the table.
 func row(t *trial, runs int) (text string, held bool) {
-	var calls, eintr, short, taken int64
+	var calls, eintr, short, taken, stood int64
 	for i := range runs {
 		c, err := t.run()
 		switch {
@@ -139,6 +139,7 @@ func row(t *trial, runs int) (text string, held bool) {
 		eintr += c["eintr"]
 		short += c["short"]
 		taken += c[stacks]
+		stood = max(stood, c["stood_us"])
 	}
 	if taken == 0 && !t.fails {
 		return fmt.Sprintf("broke: sfsample has taken no stack in %d runs", runs), false
@@ -146,6 +147,9 @@ func row(t *trial, runs int) (text string, held bool) {
 	text = fmt.Sprintf("held\t%d runs\t%d calls\t%d stacks", runs*t.targets, calls, taken)
 	if eintr > 0 {
 		text += fmt.Sprintf("\t%d EINTR, as asked for", eintr)
+	}
+	if stood > 0 {
+		text += fmt.Sprintf("\tothers stood still for %v at most", time.Duration(stood)*time.Microsecond)
 	}
 	if short > 0 {
 		text += fmt.Sprintf("\t%d short counts", short)

@@ -57,6 +57,7 @@ func newTrial(tool, program string, a attack, m mode, rate int, length time.Dura
 	if a.hz != 0 {
 		rate = a.hz
 	}
+	a.fails = a.fails && (a.about == "" || a.about == m.name)
 	return &trial{tool, program, a, m, rate, max(length, a.least), 1}
 }
 
@@ -108,7 +109,7 @@ func (t *trial) once() (counts, error) {
 		if err != nil {
 			return nil, err // ctx ends the others
 		}
-		list, pids = append(list, p), append(pids, strconv.Itoa(p.pid))
+		list, pids = append(list, p), append(pids, p.pids)
 	}
 	type result struct {
 		stacks int64
@@ -341,7 +342,7 @@ func (t *trial) interrupt() error {
 		if t.dump {
 			args = []string{"--watch", "50ms"}
 		}
-		args = append(args, "-p", strconv.Itoa(p.pid))
+		args = append(args, "-p", p.pids)
 	}
 	cmd := t.toolCommand(ctx, args)
 	if err := cmd.Start(); err != nil {
@@ -366,10 +367,10 @@ func (t *trial) interrupt() error {
 
 // target is a program under attack.
 type target struct {
-	cmd *exec.Cmd
-	pid int // to attach to: its own, or a child's
-	in  io.WriteCloser
-	out *bufio.Reader
+	cmd  *exec.Cmd
+	pids string // to attach to: its own, or those that it names
+	in   io.WriteCloser
+	out  *bufio.Reader
 }
 
 // nobody is the ordinary user of some modes.
@@ -403,11 +404,11 @@ func (t *trial) startTarget(ctx context.Context) (*target, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
-	p := &target{cmd, cmd.Process.Pid, in, bufio.NewReader(out)}
+	p := &target{cmd, strconv.Itoa(cmd.Process.Pid), in, bufio.NewReader(out)}
 	line, err := p.out.ReadString('\n')
-	word, child, named := strings.Cut(strings.TrimSpace(line), " ")
-	if err == nil && named {
-		p.pid, err = strconv.Atoi(child)
+	word, others, named := strings.Cut(strings.TrimSpace(line), " ")
+	if named {
+		p.pids = others
 	}
 	if err != nil || word != "ready" {
 		return nil, p.died(errors.Join(err, fmt.Errorf("the program says %q, want ready", line)))

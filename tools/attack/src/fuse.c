@@ -2,9 +2,10 @@
    any more. WHAT is what lies there: program, the program's own file; library, a
    file that it has mapped for execution; data, the page behind a stack; stack, pages in
    the middle of it; replace, what comes to lie over the beginning of a library; overlay, a
-   library on an overlay above that server.
+   library on an overlay above that server; exec, what a thread of it is to become by exec.
 
-   A thread spins and counts; calls is how often it came round. With ATTACK_UID in its
+   A thread spins and counts; calls is how often it came round. Beside an exec that does not end
+   another process spins, and is to be sampled, too; stood_us is for how long it has stood still at most. With ATTACK_UID in its
    environment it gives up root for that user once the file system is mounted. */
 #include "target.h"
 #include <dlfcn.h>
@@ -18,7 +19,7 @@
 #include <sys/stat.h>
 
 enum { STACK = 1 << 20, PAGE = 4096 };
-static int dev, file;
+static int dev, file, unread; /* unread: no read is ever answered */
 static struct stat st;
 static volatile sig_atomic_t silent;
 
@@ -67,6 +68,8 @@ static void serve(void)
 			answer(h->unique, 0, &open, sizeof open);
 			break;
 		case FUSE_READ: {
+			if (unread)
+				break;
 			/* A short answer ends the file (fuse_short_read, fs/fuse/file.c). */
 			off_t left = st.st_size - (off_t)r->offset, n = r->size < sizeof data ? r->size : sizeof data;
 			memset(data, 0, sizeof data);
@@ -153,9 +156,50 @@ static void *beginning(void)
 	return i.dli_fbase;
 }
 
+/* become_it calls exec, which waits for the server. */
+static void *become_it(void *arg)
+{
+	execl("/mnt/x", "x", NULL);
+	return arg;
+}
+
+/* queued is for how long this process has waited for a CPU. */
+static int64_t queued(int fd)
+{
+	char text[64] = "";
+	long run, wait = 0;
+	if (pread(fd, text, sizeof text - 1, 0) > 0)
+		sscanf(text, "%ld %ld", &run, &wait);
+	return wait;
+}
+
+/* An innocent spins, and notes what it was kept from that by something else than others on its CPU. */
+static volatile int64_t *stood;
+static pid_t innocent(void)
+{
+	stood = mmap(0, sizeof *stood, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (stood == MAP_FAILED)
+		die("shared memory");
+	pid_t parent = getpid(), pid = fork();
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	int fd = open("/proc/self/schedstat", O_RDONLY);
+	while (getppid() == parent) {
+		int64_t begun = now_ns(), before = queued(fd);
+		spin(1000000);
+		int64_t more = now_ns() - begun - 1000000 - (queued(fd) - before);
+		if (more > *stood)
+			*stood = more;
+	}
+	_exit(0);
+}
+
+enum { LONG = 150000000 }; /* an innocent process is not to stand still for as long, in nanoseconds */
+
 static void finish(pid_t server)
 {
-	printf("result calls=%ld wrong=0\n", calls);
+	printf("result calls=%ld wrong=%d stood_us=%ld\n", calls, stood && *stood > LONG, (long)(stood ? *stood / 1000 : 0));
 	fflush(stdout);
 	kill(server, SIGKILL);
 	_exit(0);
@@ -190,6 +234,7 @@ int main(int argc, char **argv)
 			prctl(PR_SET_PDEATHSIG, SIGKILL); /* another user's is forgotten (prctl(2)) */
 			close(0);
 			close(1);
+			unread = !strcmp(argv[1], "exec");
 			serve();
 		}
 		/* An overlay takes two layers, and hides the first one's mount here. */
@@ -218,14 +263,23 @@ int main(int argc, char **argv)
 		pthread_attr_setstack(&a, region, STACK);
 	if (!strcmp(what, "program") && mlockall(MCL_CURRENT))
 		die("mlockall");
+	int execs = !strcmp(what, "exec");
+	pid_t other = execs ? innocent() : 0;
 	pthread_t t;
 	pthread_create(&t, &a, region ? work_deep : work, 0);
 	if (region)
 		forget(fd, region);
-	kill(server, SIGUSR1);
+	if (execs)
+		pthread_create(&t, &a, become_it, 0);
+	else
+		kill(server, SIGUSR1);
 	usleep(20000);
 	char *library = strcmp(what, "replace") ? 0 : beginning();
-	say("ready");
+	if (other)
+		printf("ready %d %d\n", getpid(), other);
+	else
+		puts("ready");
+	fflush(stdout);
 	if (library) {
 		usleep(150000); /* by then sfsample knows what is there */
 		if (mmap(library, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == MAP_FAILED)
