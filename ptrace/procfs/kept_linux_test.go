@@ -100,32 +100,30 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestKeptFolder: which files stay open, and are closed.
-func TestKeptFolder(t *testing.T) {
-	var f FS
-	opened := func() (n int) { // of the folder's files
-		list, err := filepath.Glob("/proc/self/fd/*")
-		if err != nil || len(list) == 0 {
-			t.Fatal("no /proc/self/fd", err)
-		}
-		for _, fd := range list {
-			if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, f.Root) {
-				n++
-				nr, _ := strconv.Atoi(filepath.Base(fd))
-				if flags, err := unix.FcntlInt(uintptr(nr), unix.F_GETFD, 0); flags != unix.FD_CLOEXEC {
-					t.Errorf("%s: flags %d, %v: programs that we start have it", to, flags, err)
-				}
+// openBelow counts the open files of a folder, and tells of those that programs which we start would have.
+func openBelow(t *testing.T, root string) (n int) {
+	root, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		t.Error(err)
+	}
+	list, _ := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range list {
+		if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, root) {
+			n++
+			nr, _ := strconv.Atoi(filepath.Base(fd))
+			if flags, err := unix.FcntlInt(uintptr(nr), unix.F_GETFD, 0); flags != unix.FD_CLOEXEC {
+				t.Errorf("%s: flags %d, %v: programs that we start have it", to, flags, err)
 			}
 		}
-		return n
 	}
-	f = folder(t, map[string]string{"1/task/2/schedstat": "1 2 3\n", "1/task/2/syscall": "running\n", "1/task/2/stat": stat("S", 0), "1/task/2/stack": "",
+	return n
+}
+
+// TestKeptFolder: which files stay open, and are closed.
+func TestKeptFolder(t *testing.T) {
+	f := folder(t, map[string]string{"1/task/2/schedstat": "1 2 3\n", "1/task/2/syscall": "running\n", "1/task/2/stat": stat("S", 0), "1/task/2/stack": "",
 		"1/task/5/schedstat/x": "", "3/task/4/schedstat": "4 5 6\n"})
-	root, err := filepath.EvalSymlinks(f.Root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Root = root
+	opened := func() int { return openBelow(t, f.Root) }
 	k := f.Keep(1)
 	k.most = 1
 	a, b, none := k.Task(1, 2), k.Task(3, 4), k.Task(7, 7)
