@@ -123,6 +123,9 @@ func TestSocketEdges(t *testing.T) {
 			t.Errorf("%s: %+v", bad, got)
 		}
 	}
+	if got := ParseSockets([]byte("0: 01010101:0050 01010101:0050 01 0:0 0 0 0 0 7")); len(got) != 1 || got[0].Inode != 7 { // the inode ends it
+		t.Errorf("a line of ten words: %+v", got)
+	}
 	if got := ParseSockets([]byte(line("01010101:FFFF", "01", "0:0", "7"))); len(got) != 1 || got[0].Local.Port() != 65535 {
 		t.Errorf("the last port: %+v", got)
 	}

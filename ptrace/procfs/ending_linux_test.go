@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"testing"
 
@@ -42,6 +43,9 @@ func TestLiveTaskAgain(t *testing.T) {
 	go func() {
 		w, err := os.OpenFile(f.Path(1, "task/2/stat"), os.O_WRONLY, 0) // waits until it is read
 		if err == nil {
+			for openBelow(t, f.Root) < 2 { // both ends
+				runtime.Gosched()
+			}
 			err = errors.Join(os.Mkdir(f.Path(1, "task/4"), 0o755), os.WriteFile(f.Path(1, "task/4/stat"), []byte(stat("S", 0)), 0o600), os.RemoveAll(f.Path(1, "task/2")), w.Close())
 		}
 		done <- err

@@ -122,7 +122,7 @@ func (t *TaskFiles) open(name string) (int, error) {
 	}
 	fd, err := again(func() (int, error) { return unix.Openat(at, path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
-		return -1, &fs.PathError{Op: "open", Path: t.kept.fs.taskPath(t.pid, t.tid, name), Err: err}
+		return fd, &fs.PathError{Op: "open", Path: t.kept.fs.taskPath(t.pid, t.tid, name), Err: err}
 	}
 	return fd, nil
 }

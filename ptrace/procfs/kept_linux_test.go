@@ -100,32 +100,30 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestKeptFolder: which files stay open, and are closed.
-func TestKeptFolder(t *testing.T) {
-	var f FS
-	opened := func() (n int) { // of the folder's files
-		list, err := filepath.Glob("/proc/self/fd/*")
-		if err != nil || len(list) == 0 {
-			t.Fatal("no /proc/self/fd", err)
-		}
-		for _, fd := range list {
-			if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, f.Root) {
-				n++
-				nr, _ := strconv.Atoi(filepath.Base(fd))
-				if flags, err := unix.FcntlInt(uintptr(nr), unix.F_GETFD, 0); flags != unix.FD_CLOEXEC {
-					t.Errorf("%s: flags %d, %v: programs that we start have it", to, flags, err)
-				}
+// openBelow counts the open files of a folder, and tells of those that programs which we start would have.
+func openBelow(t *testing.T, root string) (n int) {
+	root, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		t.Error(err)
+	}
+	list, _ := filepath.Glob("/proc/self/fd/*")
+	for _, fd := range list {
+		if to, err := os.Readlink(fd); err == nil && strings.HasPrefix(to, root) {
+			n++
+			nr, _ := strconv.Atoi(filepath.Base(fd))
+			if flags, err := unix.FcntlInt(uintptr(nr), unix.F_GETFD, 0); flags != unix.FD_CLOEXEC {
+				t.Errorf("%s: flags %d, %v: programs that we start have it", to, flags, err)
 			}
 		}
-		return n
 	}
-	f = folder(t, map[string]string{"1/task/2/schedstat": "1 2 3\n", "1/task/2/syscall": "running\n", "1/task/2/stat": stat("S", 0), "1/task/2/stack": "",
+	return n
+}
+
+// TestKeptFolder: which files stay open, and are closed.
+func TestKeptFolder(t *testing.T) {
+	f := folder(t, map[string]string{"1/task/2/schedstat": "1 2 3\n", "1/task/2/syscall": "running\n", "1/task/2/stat": stat("S", 0), "1/task/2/stack": "",
 		"1/task/5/schedstat/x": "", "3/task/4/schedstat": "4 5 6\n"})
-	root, err := filepath.EvalSymlinks(f.Root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Root = root
+	opened := func() int { return openBelow(t, f.Root) }
 	k := f.Keep(1)
 	k.most = 1
 	a, b, none := k.Task(1, 2), k.Task(3, 4), k.Task(7, 7)
@@ -186,19 +184,23 @@ func TestKeptFolder(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// TestKeep: no more files are kept than are asked for, and no more than half of those that may be open.
+// TestKeep: no more files are kept than are asked for, and no more than half of those that may be open; and folders an eighth of
+// these, 256 at most.
 func TestKeep(t *testing.T) {
-	var lim syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &lim); err != nil {
+	var was syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was); err != nil {
 		t.Fatal(err)
 	}
-	if k, want := (FS{}).Keep(1), min(256, int(lim.Cur/8)); k.most != want {
-		t.Errorf("%d folders may be open, of %d files, want %d", k.most, lim.Cur, want)
-	}
-	half := int64(lim.Cur / 2)
-	for most, want := range map[int]int64{0: 0, 3: 3, int(half): half, int(half) + 1: half, 2 * int(half): half, 5 * int(half): half} {
-		if got := (FS{}).Keep(most).room.Load(); got != want {
-			t.Errorf("of at most %d, with %d that may be open, %d are kept, want %d", most, lim.Cur, got, want)
+	defer syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was)
+	for limit, folders := range map[uint64]int{800: 100, 807: 100, 808: 101, was.Cur: min(256, int(was.Cur/8))} {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: limit, Max: was.Max}); err != nil {
+			t.Fatal(err)
+		}
+		half := int64(limit / 2)
+		for most, want := range map[int]int64{0: 0, 3: 3, int(half): half, int(half) + 1: half, 2 * int(half): half, 5 * int(half): half} {
+			if k := (FS{}).Keep(most); k.room.Load() != want || k.most != folders {
+				t.Errorf("of at most %d, with %d that may be open, %d are kept and %d folders, want %d and %d", most, limit, k.room.Load(), k.most, want, folders)
+			}
 		}
 	}
 }

@@ -81,7 +81,7 @@ func parseLock(b []byte) (l FileLock, ok bool) {
 	if l.PID == 0 { // "0": its process is of a namespace that we do not see
 		l.PID = -1
 	}
-	if n, err := fmt.Sscanf(string(words[4]), "%x:%x:%d", &l.Major, &l.Minor, &l.Inode); n != 3 || err != nil {
+	if _, err := fmt.Sscanf(string(words[4]), "%x:%x:%d", &l.Major, &l.Minor, &l.Inode); err != nil {
 		return l, false
 	}
 	l.Range = string(words[5]) + " " + string(words[6])

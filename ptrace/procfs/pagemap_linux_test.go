@@ -1,6 +1,7 @@
 package procfs
 
 import (
+	"encoding/binary"
 	"os"
 	"testing"
 	"unsafe"
@@ -42,5 +43,18 @@ func TestAtHand(t *testing.T) {
 	}
 	if got := Pagemap(-1).AtHand(base+uint64(page), 8); got != 0 {
 		t.Errorf("without a pagemap %d bytes are at hand", got)
+	}
+}
+
+// TestPagemapBits: bit 63 is of a page that is present, 62 of one that is swapped out (Documentation/admin-guide/mm/pagemap.rst).
+func TestPagemapBits(t *testing.T) {
+	var b []byte
+	for _, entry := range []uint64{1 << 63, 1 << 62, 1<<62 - 1} {
+		b = binary.NativeEndian.AppendUint64(b, entry)
+	}
+	p := folder(t, map[string]string{"1/pagemap": string(b)}).OpenPagemap(1)
+	defer p.Close()
+	if got, page := p.AtHand(0, 3*os.Getpagesize()), os.Getpagesize(); got != 2*page {
+		t.Errorf("%d bytes are at hand, want %d", got, 2*page)
 	}
 }

@@ -265,9 +265,9 @@ func TestParseSyscall(t *testing.T) {
 
 func TestParseStack(t *testing.T) {
 	got, err := ParseStack([]byte("[<0>] do_epoll_wait+0x683/0x7a0\n[<0>] fuse_get_req+0x1c/0x30 [fuse]\n" +
-		"[<0>] 0xffffffffc0001234\n[<0>] __x64_sys_nanosleep+0x10/0x90\n"))
+		"[<0>] g+0x1/0x2 [m]\n[<0>] g+0x1/0x2 []\n[<0>] 0xffffffffc0001234\n[<0>] __x64_sys_nanosleep+0x10/0x90\n"))
 	want := []KernelFrame{{"do_epoll_wait", 0x683, 0x7a0, ""}, {"fuse_get_req", 0x1c, 0x30, "fuse"},
-		{"0xffffffffc0001234", 0, 0, ""}, {"__x64_sys_nanosleep", 0x10, 0x90, ""}}
+		{"g", 1, 2, "m"}, {"g", 1, 2, ""}, {"0xffffffffc0001234", 0, 0, ""}, {"__x64_sys_nanosleep", 0x10, 0x90, ""}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
 	}

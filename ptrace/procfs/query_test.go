@@ -5,12 +5,17 @@ package procfs
 import (
 	"os"
 	"testing"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
 // TestFileFrom: asked about single mappings, the kernel tells what it lists.
 func TestFileFrom(t *testing.T) {
+	// _IOWR('f', 17, struct procmap_query) by include/uapi/asm-generic/ioctl.h, and what it is asked with by include/uapi/linux/fs.h
+	if want := 3<<30 | unsafe.Sizeof(procmapQuery{})<<16 | 'f'<<8 | 17; procmapAsk != want || procmapNext != 0x10 || procmapFiles != 0x20 {
+		t.Errorf("asked by %#x with %#x and %#x, want %#x", procmapAsk, procmapNext, procmapFiles, want)
+	}
 	f, err := os.Open("/proc/self/maps")
 	if err != nil {
 		t.Fatal(err)

@@ -36,7 +36,7 @@ func parseKernelFrame(b []byte) (f KernelFrame, ok bool) {
 	}
 	_, b, ok = bytes.Cut(b, []byte("] "))
 	sym, rest := word(b)
-	if !ok || len(sym) == 0 {
+	if !ok {
 		return f, false
 	}
 	if m := bytes.TrimSpace(rest); len(m) > 2 && m[0] == '[' && m[len(m)-1] == ']' {

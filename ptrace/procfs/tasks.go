@@ -3,8 +3,6 @@ package procfs
 import (
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strconv"
 )
 
 // TaskDir is the open task folder of a process, for listing its threads again
@@ -79,15 +77,12 @@ func (f FS) LiveTask(pid int) (int, error) {
 		}
 		gone := false
 		for _, tid := range ids {
-			b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "stat"), maxSmall, true)
-			if err != nil {
-				gone = true
-				continue
-			}
+			s, err := f.TaskStat(pid, tid)
 			// A thread that exits gives back its memory while it still runs (exit_mm, kernel/exit.c).
-			if s, err := ParseStat(b); err == nil && s.State != 'Z' && s.State != 'X' && s.Flags&FlagExiting == 0 {
+			if err == nil && s.State != 'Z' && s.State != 'X' && s.Flags&FlagExiting == 0 {
 				return tid, nil
 			}
+			gone = gone || Gone(err)
 		}
 		if !gone { // else it may be the one that has called exec, which goes by the leader's id from then on (de_thread, fs/exec.c)
 			break

@@ -182,7 +182,7 @@ func (p *Process) sum(n int64, clock, rest time.Duration) {
 		p.odd = n
 	}
 	if !p.known || n-p.odd >= oddTicks {
-		p.known, p.rest, p.odd = true, rest, 0
+		p.known, p.rest = true, rest
 		p.was, p.calm, p.stood = p.calm, calm{n, n}, clock
 	}
 	p.wrong, p.ran, p.next = n, n, n+1

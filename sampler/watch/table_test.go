@@ -291,8 +291,8 @@ func TestRan(t *testing.T) {
 		p := with(20, 10)
 		p.times = Timing{tt.interval, 4 * ms}
 		p.was, p.calm = calm{10, 19}, calm{20, 50}
-		th := Thread{asleep: true, seen: tt.seen, run: 0}
-		if got := th.Ran(p, tt.n, tt.run); got != tt.sure {
+		th := Thread{asleep: true, seen: tt.seen, run: ms}
+		if got := th.Ran(p, tt.n, ms+tt.run); got != tt.sure {
 			t.Errorf("%s: sure up to %d, want %d", tt.name, got, tt.sure)
 		}
 		if th.Asleep() || p.stirred != tt.n || p.asleep != 19 {

@@ -62,17 +62,15 @@ func (t *Thread) SleepsOn(n, gap int64) { t.seen, t.next = n, n+gap }
 
 // Ran ends a wait of a thread that was found at tick n to have run since it was last looked at; run is its run time
 // of now. It returns the last tick up to which it had not run for certain, before n.
-func (t *Thread) Ran(p *Process, n int64, run time.Duration) (sure int64) {
-	if sure = p.sureOf(t); sure > t.seen { // that is what the clock says
-		// A thread that runs shows it when the scheduler brings its time up to date, or it is put off its CPU. If
-		// that has happened since the reading, its run time shows how long it may have been missing from it.
-		lag := p.times.Lag
-		if time.Duration(n-sure-1)*p.times.Interval >= lag { // a reading may be late, but comes before the next tick's
-			lag = min(lag, run-t.run)
-		}
-		lag = max(lag-p.times.Slack(), 0)
-		sure -= int64((lag + p.times.Interval - 1) / p.times.Interval)
+func (t *Thread) Ran(p *Process, n int64, run time.Duration) int64 {
+	// A thread that runs shows it when the scheduler brings its time up to date, or it is put off its CPU. If
+	// that has happened since the reading, its run time shows how long it may have been missing from it.
+	sure, lag := p.sureOf(t), p.times.Lag
+	if time.Duration(n-sure-1)*p.times.Interval >= lag { // a reading may be late, but comes before the next tick's
+		lag = min(lag, run-t.run)
 	}
+	lag = max(lag-p.times.Slack(), 0)
+	sure -= int64((lag + p.times.Interval - 1) / p.times.Interval)
 	p.stirred = n
 	t.Wakes(p)
 	return min(max(sure, t.seen), n-1)
