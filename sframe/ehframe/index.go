@@ -134,8 +134,8 @@ func (t *Table) buildIndex() error {
 		switch {
 		case f.end > f.start && f.start != 0: // damaged or not, its range is known
 			own = append(own, indexEntry{f.start, f.addr})
-		case err != nil && skipped == nil:
-			skipped = err
+		default:
+			skipped = cmp.Or(skipped, err)
 		}
 		// A start of 0 is what linkers leave of functions that they removed.
 		return len(own) < maxFuncs

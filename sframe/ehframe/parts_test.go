@@ -459,6 +459,15 @@ func TestKept(t *testing.T) {
 	}
 }
 
+// TestGeneral: the registers of a set, by DWARF number (System V ABI: amd64's general ones are 0 to 15, i386's 0 to 7).
+func TestGeneral(t *testing.T) {
+	for arch, want := range map[*regs.Arch]uint32{regs.AMD64: 1<<16 - 1, regs.I386: 1<<8 - 1, regs.ARM64: 1<<32 - 1, regs.ARM64BE: 1<<32 - 1, regs.S390X: 1<<32 - 1} {
+		if got := general(arch); got != want {
+			t.Errorf("%s: %#x, want %#x", arch.Name, got, want)
+		}
+	}
+}
+
 // TestBounds: how far a section reaches.
 func TestBounds(t *testing.T) {
 	for _, tt := range []struct {
@@ -536,6 +545,25 @@ func TestHdrFields(t *testing.T) {
 			if _, err := tab.Row(0x5000); tt.table < 0x10 && err != nil {
 				t.Errorf("%s, less %d: %v", tt.name, cut, err)
 			}
+		}
+	}
+}
+
+// TestHdrOfAnother: a header tells where the section is only if nothing else does, and its table is not used for another.
+func TestHdrOfAnother(t *testing.T) {
+	hdr := "\x01\x03\x03\x03\x34\x12\x00\x00\x01\x00\x00\x00\x00\x50\x00\x00\x14\x00\x00\x00" // of 0x1234, a pair
+	img := strings.NewReader(strings.Repeat("\x00", 0x2000) + hdr)
+	for _, tt := range []struct {
+		s    Sections
+		want uint64
+		n    int
+	}{
+		{Sections{}, 0x1234, 1}, {Sections{FrameAddr: 0x1234}, 0x1234, 1}, {Sections{FrameAddr: 0x1234, FrameSize: 9}, 0x1234, 1},
+		{Sections{FrameSize: 0x100}, 0, 0}, {Sections{FrameAddr: 0x100}, 0x100, 0}, {Sections{FrameAddr: 0x100, FrameSize: 9}, 0x100, 0},
+	} {
+		tt.s.HdrAddr, tt.s.HdrSize = 0x2000, uint64(len(hdr))
+		if tab, err := Open(img, regs.AMD64, tt.s); err != nil || tab.frameAddr != tt.want || tab.hdr.n != tt.n {
+			t.Errorf("%+v: at %#x, %d pairs, %v, want %#x, %d", tt.s, tab.frameAddr, tab.hdr.n, err, tt.want, tt.n)
 		}
 	}
 }

@@ -167,11 +167,13 @@ func TestCIEOfAnotherAddressSize(t *testing.T) {
 	checkOne(t, b.open(t), 0, 0, "address size")
 	b.b[10], b.b[11] = 8, 9
 	checkOne(t, b.open(t), 0, 0, "segment selector")
-	b = &builder{arch: regs.AMD64}
-	cie = b.cie(4, "", nil, cfaSP8...)
-	b.b[11] = 2
-	b.fde(cie, func() { b.word(0xaaaa, 2); b.abs(0x5000, 0x20)() }, nil)
-	checkOne(t, b.open(t), 0x5000, 0x5020, "")
+	for _, n := range []int{2, 8} {
+		b = &builder{arch: regs.AMD64}
+		cie = b.cie(4, "", nil, cfaSP8...)
+		b.b[11] = byte(n)
+		b.fde(cie, func() { b.word(0xaaaaaaaaaaaaaaaa, n); b.abs(0x5000, 0x20)() }, nil)
+		checkOne(t, b.open(t), 0x5000, 0x5020, "")
+	}
 }
 
 // TestAugmentationPastCIE: the length of augmentation data reaches beyond its entry.
@@ -299,6 +301,9 @@ func TestRows(t *testing.T) {
 			start: {CFA: onRSP(8), RA: ra, Keep: keep}}},
 		{"restore", []byte{0x83, 2, 0x44, 0xc3}, map[uint64]sframe.Row{
 			start:     {CFA: onRSP(8), RA: ra, Keep: keep &^ (1 << 3), Saved: []sframe.SavedRule{{Reg: 3, Rule: saved(-16)}}},
+			start + 4: {CFA: onRSP(8), RA: ra, Keep: keep}}},
+		{"restore of what nobody keeps", []byte{0x80, 2, 0x44, 0xc0}, map[uint64]sframe.Row{
+			start:     {CFA: onRSP(8), RA: ra, Keep: keep, Saved: []sframe.SavedRule{{Reg: 0, Rule: saved(-16)}}},
 			start + 4: {CFA: onRSP(8), RA: ra, Keep: keep}}},
 		{"restored state has the CFA", []byte{0x0a, 0x0e, 16, 0x83, 2, 0x44, 0x0b}, map[uint64]sframe.Row{
 			start:     {CFA: onRSP(16), RA: ra, Keep: keep &^ (1 << 3), Saved: []sframe.SavedRule{{Reg: 3, Rule: saved(-16)}}},
@@ -676,6 +681,41 @@ func TestOverlap(t *testing.T) {
 	for _, pc := range []uint64{0, 0x10, 0x4fff, 0x6010} {
 		if _, err := tab.Row(pc); err != sframe.ErrNoRow {
 			t.Errorf("Row(%#x): %v, want ErrNoRow", pc, err)
+		}
+	}
+}
+
+// TestNested: a function is found behind seven others that begin in it; that is how far a look-up goes back.
+func TestNested(t *testing.T) {
+	for n, want := range map[int]error{0: nil, 7: nil, 8: sframe.ErrNoRow} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(1, "", nil, cfaSP8...)
+		b.fde(cie, b.abs(0x4000, 8), nil)
+		b.fde(cie, b.abs(0x5000, 0x1000), nil, cfaOffset(16)...)
+		for i := range n {
+			b.fde(cie, b.abs(0x5100+0x10*uint64(i), 8), nil)
+		}
+		if row, err := b.open(t).Row(0x5800); err != want || err == nil && row.CFA.Offset != 16 {
+			t.Errorf("%d inside: %+v, %v", n, row, err)
+		}
+	}
+}
+
+// TestIncomplete: an address without a row may have one that could not be indexed; what is told is the first such entry.
+func TestIncomplete(t *testing.T) {
+	b := &builder{arch: regs.AMD64}
+	cie := b.cie(1, "", nil, cfaSP8...)
+	b.fde(cie, b.abs(0x5000, 0x20), nil)
+	first := b.fde(-0x1000, b.abs(0x6000, 0x20), nil) // its CIE is outside of the section
+	b.fde(cie, b.abs(0x7000, 0), nil)                 // empty, and none of those
+	b.fde(-0x2000, b.abs(0x8000, 0x20), nil)
+	tab := b.open(t)
+	if _, err := tab.Row(0x5000); err != nil {
+		t.Error(err)
+	}
+	for _, pc := range []uint64{0x6000, 0x8000, 0x1000} {
+		if _, err := tab.Row(pc); !damaged(err) || !strings.Contains(err.Error(), "incomplete") || !strings.Contains(err.Error(), "outside the section (0xf000)") {
+			t.Errorf("%#x: %v, want what is wrong with %#x", pc, err, first)
 		}
 	}
 }
