@@ -132,6 +132,7 @@ func TestCIEs(t *testing.T) {
 		{"zG", 1, "zG", nil, []byte{0}, ehframe.Func{}, ""},
 		{"zPLRS", 1, "zPLRS", []byte{0x03, 1, 2, 3, 4, 0x1b, 0x00}, []byte{4, 1, 2, 3, 4}, ehframe.Func{Signal: true}, ""},
 		{"personality aligned", 1, "zPR", append([]byte{0x50, 9, 9, 9, 9, 9, 9}, 1, 2, 3, 4, 5, 6, 7, 8, 0x04), []byte{0}, ehframe.Func{}, ""},
+		{"personality of no form", 1, "zP", []byte{0x05, 1, 2, 3, 4}, []byte{0}, ehframe.Func{}, "unknown pointer encoding"},
 		{"personality omitted", 1, "zPR", []byte{0xff, 0x00}, []byte{0}, ehframe.Func{}, ""},
 		{"data longer than announced", 1, "zR", []byte{0x00, 9, 9, 9}, []byte{0}, ehframe.Func{}, ""},
 		{"personality past its data", 1, "zP", []byte{0x04, 1, 2}, []byte{0}, ehframe.Func{}, "past the end"},
@@ -512,6 +513,17 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want %+v", tt.name, row, err, want)
 		}
 	}
+	// Rows end with the function, wherever its instructions do.
+	for _, insns := range [][]byte{{0x60, 0x0e, 16}, {0x61, 0x0e, 16}, {0x5f, 0x0e, 8, 0x41, 0x0e, 16, 0x41}} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(1, "", nil, cfaSP8...)
+		b.fde(cie, b.abs(0x5000, 0x20), nil, insns...)
+		for fn, err := range b.open(t).Funcs() {
+			if err != nil || len(fn.Entries) != 1 || fn.Entries[0].Start != 0x5000 || fn.Entries[0].End != 0x5020 {
+				t.Errorf("%x: got %+v, %v", insns, fn, err)
+			}
+		}
+	}
 	// Expressions that are more than a sum, and sound: branches to their ends, loads of what a word has.
 	for _, e := range [][]byte{{0x2f, 0xfd, 0xff}, {0x28, 0, 0}, {0x77, 0, 0x94, 1}, {0x77, 0, 0x94, 7}, {0x77, 0, 0x94, 8, 0x06}} {
 		b := &builder{arch: regs.AMD64}
@@ -709,9 +721,14 @@ func TestIncomplete(t *testing.T) {
 	first := b.fde(-0x1000, b.abs(0x6000, 0x20), nil) // its CIE is outside of the section
 	b.fde(cie, b.abs(0x7000, 0), nil)                 // empty, and none of those
 	b.fde(-0x2000, b.abs(0x8000, 0x20), nil)
+	b.word(2, 4) // an entry without room for its id
+	b.word(0, 2)
+	b.fde(cie, b.abs(0x9000, 0x20), nil)
 	tab := b.open(t)
-	if _, err := tab.Row(0x5000); err != nil {
-		t.Error(err)
+	for _, pc := range []uint64{0x5000, 0x9000} {
+		if _, err := tab.Row(pc); err != nil {
+			t.Error(err)
+		}
 	}
 	for _, pc := range []uint64{0x6000, 0x8000, 0x1000} {
 		if _, err := tab.Row(pc); !damaged(err) || !strings.Contains(err.Error(), "incomplete") || !strings.Contains(err.Error(), "outside the section (0xf000)") {
@@ -788,6 +805,15 @@ func TestBrokenLength(t *testing.T) {
 	}
 	if !slices.Equal(starts, []uint64{0x5000, 0}) {
 		t.Errorf("functions at %#x", starts)
+	}
+	n := 0
+	for _, err := range (&builder{arch: regs.AMD64, b: []byte{0x70, 0, 0, 0}}).open(t).Funcs() {
+		if n++; !damaged(err) {
+			t.Errorf("the first length is broken: %v", err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("the first length is broken: told %d times", n)
 	}
 	for range tab.Funcs() {
 		break
@@ -909,6 +935,7 @@ func TestHeaders(t *testing.T) {
 		{"no functions", with(8, 0), false, false},
 		{"another version", with(0, 2), true, false},
 		{"no section", with(1, 0xff), true, false},
+		{"section of no form", with(1, 0x05), true, false},
 		{"cut", good[:6], true, false},
 		{"start differs from the FDE's", with(12, 0x10), false, true},
 	}
