@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"sfsample/internal/sframetest"
@@ -154,13 +155,14 @@ func TestBehind(t *testing.T) {
 	if images, err := s.Images(); len(images) != 0 || !errors.Is(err, errFault) {
 		t.Errorf("unreadable: %v, %v", images, err)
 	}
+	told := 0
 	for f, err := range s.Funcs() {
-		if !errors.Is(err, errFault) || f.img != nil {
+		if told++; !errors.Is(err, errFault) || f.img != nil {
 			t.Errorf("unreadable: %+v, %v", f, err)
 		}
 	}
-	if got := faults(s, nil); len(got) != 1 || r.hits != 3 {
-		t.Errorf("unreadable: %q after %d tries", got, r.hits)
+	if got := faults(s, nil); len(got) != 1 || told != 1 || r.hits != 3 {
+		t.Errorf("unreadable: %q, told %d times, %d tries", got, told, r.hits)
 	}
 	r.hi = 0
 	if images, err := s.Images(); len(images) != 2 || err != nil {
@@ -215,6 +217,68 @@ func TestCheckJoined(t *testing.T) {
 	}
 	if got := faults(openBytes(t, data, 0x1000), nil); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestStops: a check can be left at each kind of fault, in each of two tables. (The language sees to it that nothing is
+// yielded afterwards.)
+func TestStops(t *testing.T) {
+	table := func(addr uint64) []byte {
+		row := func(off uint32) sframetest.Row { return sframetest.Row{Off: off, SP: true, Words: []int64{8}} }
+		section := sframetest.Section{Version: 3, Flags: sframetest.Sorted, ABI: sframetest.AMD64, FixedRA: -9, Addr: addr, Funcs: []sframetest.Func{
+			{Start: 0x3000, Size: 16, Width: 1, Rows: []sframetest.Row{row(1), row(17)}},
+			{Start: 0x2000, Size: 0x1001, Width: 1, Mask: true, Rows: []sframetest.Row{row(0)}},
+			{Start: 0x2000, Size: 0x1002, Width: 1, KeyB: true, Rows: []sframetest.Row{row(0)}},
+		}}
+		b := section.Bytes()
+		b[12]++ // rows
+		return append(b, make([]byte, -len(b)&7)...)
+	}
+	data := table(0x1000)
+	data = append(data, table(0x1000+uint64(len(data)))...)
+	data = append(data, data[:28]...) // a third one, cut
+	s := openBytes(t, data, 0x1000)
+	all := faults(s, nil)
+	for n := range all {
+		i := 0
+		for range s.Check(nil) {
+			if i++; i > n {
+				break
+			}
+		}
+		if i != n+1 {
+			t.Errorf("%d faults of %d", i, n+1)
+		}
+	}
+	var full []string
+	for err := range s.Check(nil) {
+		full = append(full, err.Error())
+	}
+	for _, want := range []string{
+		"function 0x3000, row 0: offset 0x51: first row does not start with the function (0x1)",
+		"function 0x3000, row 1: offset 0x54: row starts past the end of the function (0x11)",
+		"function 0x2000: offset 0x2c: starts before its predecessor in a table that claims to be sorted (0x3000)",
+	} {
+		if !slices.Contains(full, want) {
+			t.Errorf("%q is not among %q", want, full)
+		}
+	}
+	kinds := map[string]int{}
+	for _, f := range all {
+		text := strings.Fields(f)
+		kinds[strings.Join(text[1:len(text)-1], " ")]++
+	}
+	// Each in both tables; what overlaps, of all functions together.
+	for kind, want := range map[string]int{
+		"rows start past the section": 1, "return address is not where AMD64's call instruction puts it": 2, "fixed offset is not a multiple of 8": 2,
+		"first row does not start with the function": 2, "row starts past the end of the function": 2, "repeating rows without a block size": 2,
+		"starts before its predecessor in a table that claims to be sorted": 2, "undefined function info bits": 2,
+		"header counts other rows than the functions, which have 4": 2, "overlaps the function": 2,
+		"saved at an offset from the CFA that is not a multiple of 8": 4,
+	} {
+		if kinds[kind] != want {
+			t.Errorf("%s: %d times, want %d", kind, kinds[kind], want)
+		}
 	}
 }
 
@@ -313,6 +377,10 @@ func TestCheckFunctions(t *testing.T) {
 		{"key B, s390x", 4, 2, sframetest.Func{Start: 0x2000, Size: 16, KeyB: true}, []string{"28 undefined function info bits 0x20"}},
 		{"no register, s390x V2", 4, 2, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{sp(0, 0, 32<<1|1)}}, []string{"52 no such register 0x20"}},
 		{"a negative one", 4, 2, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{sp(0, 0, -1)}}, []string{"52 no such register 0xffffffff"}},
+		{"the least number", 4, 2, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{{WordBytes: 4, Words: []int64{0, -1<<31 | 1}}}}, []string{"54 no such register 0xc0000000"}},
+		{"no words, V1", 3, 1, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{{}}}, []string{"46 number of words does not fit the row 0x0"}},
+		{"no words, V2", 3, 2, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{{}}}, nil},
+		{"four words", 2, 3, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{sp(0, 16, -8, -16, 0)}}, []string{"50 number of words does not fit the row 0x4"}},
 		{"FP in the last register", 4, 2, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{sp(0, 0, 0, 31<<1|1)}}, nil},
 		{"the same, V3", 4, 3, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{sp(0, 0, 0, 31<<1|1)}}, []string{"49 saved at an offset from the CFA that is not a multiple of 8 0x3f"}},
 		{"CFA of 2 GiB, s390x", 4, 3, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{{WordBytes: 4, Words: []int64{1<<28 - 20}}}}, []string{"51 CFA offset does not fit 32 bits 0x80000000"}},

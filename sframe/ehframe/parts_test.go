@@ -619,6 +619,10 @@ func TestSections(t *testing.T) {
 	if tab, err := OpenDebugFrame(&elf.File{FileHeader: amd64, Sections: []*elf.Section{plain}}); err != nil || tab.frameEnd != 0x21 || !tab.debugFrame {
 		t.Errorf(".debug_frame: %v", err)
 	}
+	load := &elf.Prog{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Filesz: 0x60}, ReaderAt: strings.NewReader(strings.Repeat("\x00", 0x50) + "\x01\x03\xff\xff\x34\x12\x00\x00")}
+	if tab, err := OpenELF(&elf.File{FileHeader: amd64, Progs: []*elf.Prog{{ProgHeader: elf.ProgHeader{Type: elf.PT_GNU_EH_FRAME, Vaddr: 0x50, Filesz: 8}}, load}}); err != nil || tab.frameAddr != 0x1234 {
+		t.Errorf("header without sections: %v", err)
+	}
 	if tab, err := OpenELF(&elf.File{FileHeader: amd64, Sections: all[1:]}); err != nil || tab.frameEnd != 0x41 {
 		t.Errorf(".eh_frame without header: %v", err)
 	}

@@ -303,8 +303,8 @@ func TestRows(t *testing.T) {
 		{"restore", []byte{0x83, 2, 0x44, 0xc3}, map[uint64]sframe.Row{
 			start:     {CFA: onRSP(8), RA: ra, Keep: keep &^ (1 << 3), Saved: []sframe.SavedRule{{Reg: 3, Rule: saved(-16)}}},
 			start + 4: {CFA: onRSP(8), RA: ra, Keep: keep}}},
-		{"restore of what nobody keeps", []byte{0x80, 2, 0x44, 0xc0}, map[uint64]sframe.Row{
-			start:     {CFA: onRSP(8), RA: ra, Keep: keep, Saved: []sframe.SavedRule{{Reg: 0, Rule: saved(-16)}}},
+		{"restore of what nobody keeps", []byte{0x82, 2, 0x44, 0xc2}, map[uint64]sframe.Row{
+			start:     {CFA: onRSP(8), RA: ra, Keep: keep, Saved: []sframe.SavedRule{{Reg: 2, Rule: saved(-16)}}},
 			start + 4: {CFA: onRSP(8), RA: ra, Keep: keep}}},
 		{"restored state has the CFA", []byte{0x0a, 0x0e, 16, 0x83, 2, 0x44, 0x0b}, map[uint64]sframe.Row{
 			start:     {CFA: onRSP(16), RA: ra, Keep: keep &^ (1 << 3), Saved: []sframe.SavedRule{{Reg: 3, Rule: saved(-16)}}},
@@ -806,14 +806,16 @@ func TestBrokenLength(t *testing.T) {
 	if !slices.Equal(starts, []uint64{0x5000, 0}) {
 		t.Errorf("functions at %#x", starts)
 	}
-	n := 0
-	for _, err := range (&builder{arch: regs.AMD64, b: []byte{0x70, 0, 0, 0}}).open(t).Funcs() {
-		if n++; !damaged(err) {
-			t.Errorf("the first length is broken: %v", err)
+	for _, first := range [][]byte{{0x70, 0, 0, 0}, {4, 0, 0, 0, 0, 0, 0}, {4, 0, 0}, {0xff, 0xff, 0xff, 0xff, 4, 0, 0, 0}} {
+		n := 0
+		for _, err := range (&builder{arch: regs.AMD64, b: first}).open(t).Funcs() {
+			if n++; !damaged(err) {
+				t.Errorf("%x: %v", first, err)
+			}
 		}
-	}
-	if n != 1 {
-		t.Errorf("the first length is broken: told %d times", n)
+		if n != 1 {
+			t.Errorf("%x: told %d times", first, n)
+		}
 	}
 	for range tab.Funcs() {
 		break
