@@ -51,6 +51,7 @@ func TestWindow(t *testing.T) {
 		reads    int // bytes
 		bad      bool
 	}{
+		{0, 1, 0, 1, false},
 		{0, 28, 0, 28, false},
 		{0, 28, 0, 0, false},
 		{4, 24, 0, 0, false},
@@ -500,6 +501,53 @@ func TestEmptyNeighbours(t *testing.T) {
 	}
 }
 
+// TestSearchReads: of 4096 functions seven halvings leave 32, which are read at once with two neighbours on either side: all
+// that the rest of the search, and the look around where it misses, need. A hit reads attributes and rows besides.
+func TestSearchReads(t *testing.T) {
+	for _, version := range []uint8{2, 3} {
+		section := sframetest.Section{Version: version, Flags: sframetest.Sorted, ABI: sframetest.AMD64, FixedRA: -8, Addr: 0x1000}
+		for i := range uint64(4096) {
+			section.Funcs = append(section.Funcs, sframetest.Func{Start: 0x100000 + 64*i, Size: 32, Width: 1, Rows: []sframetest.Row{{Words: []int64{8}}}})
+		}
+		data, n := section.Bytes(), section.EntryBytes()
+		r := &counting{r: bytes.NewReader(data), pages: map[int64]bool{}}
+		s, err := Open(r, 0x1000, uint64(len(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range uint64(4096) {
+			r.calls, r.bytes = 0, 0
+			if _, err := s.Find(0x100000 + 64*i); err != nil || r.calls > 7+1+1 || r.bytes > 7*n+36*n+256 {
+				t.Errorf("V%d, function %d: %v, %d bytes in %d reads", version, i, err, r.bytes, r.calls)
+			}
+			r.calls, r.bytes = 0, 0
+			if _, err := s.Find(0x100000 + 64*i - 1); err != ErrNoRow || r.calls > 7+1 || r.bytes > 7*n+36*n {
+				t.Errorf("V%d, in front of function %d: %v, %d bytes in %d reads", version, i, err, r.bytes, r.calls)
+			}
+		}
+	}
+}
+
+// TestSwapped: tables of up to twelve functions that claim to be sorted, of which any two have changed places: each function
+// is found by who asks for it first.
+func TestSwapped(t *testing.T) {
+	for n := 2; n <= 12; n++ {
+		for i := range n {
+			for j := range i {
+				section := bigSection(3, n, 1)
+				fs := section.Funcs
+				fs[i], fs[j] = fs[j], fs[i]
+				data := section.Bytes()
+				for k := range fs {
+					if e, err := openBytes(t, data, section.Addr).Find(fs[k].Start + uint64(fs[k].Size)/2); err != nil || e.FuncStart != fs[k].Start {
+						t.Errorf("%d functions, %d and %d swapped: place %d: got %+v, %v", n, j, i, k, e, err)
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestManyEmpty: 255 of them are stepped over, not more.
 func TestManyEmpty(t *testing.T) {
 	for n, want := range map[int]error{255: nil, 256: ErrNoRow} {
@@ -580,6 +628,16 @@ func TestLongFunction(t *testing.T) {
 		if isFormat(err) != (tt.bad == 1) || err == nil && (e.Start != 0x2000+uint64(tt.row) || e.End != e.Start+1 || int(e.Row.CFA.Offset) != tt.row%15*8) {
 			t.Errorf("row %d with row %d damaged: got %+v, %v", tt.row, tt.damaged, e, err)
 		}
+	}
+	// The first 256 bytes of rows are read at once, then 2048 each time.
+	data := section.Bytes()
+	r := &counting{r: bytes.NewReader(data), pages: map[int64]bool{}}
+	s, err := Open(r, 0x1000, uint64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Find(0x2000 + 7999); err != nil || r.calls > 30 {
+		t.Errorf("%v, %d reads", err, r.calls)
 	}
 }
 

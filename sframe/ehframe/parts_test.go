@@ -112,7 +112,7 @@ func TestOperations(t *testing.T) {
 		}
 		for _, kind := range want {
 			if kind == 'l' {
-				e = append(e, 0x81, 0)
+				e = append(e, 0xff, 0) // no operation either
 			} else {
 				e = append(append(e, 1), make([]byte, kind-'1')...)
 			}
@@ -295,11 +295,14 @@ type image struct {
 	wild      bool // it was asked for what no offset has
 }
 
+var errNothing = errors.New("nothing there")
+
 func (m *image) ReadAt(b []byte, at int64) (int, error) {
 	m.reads++
 	m.wild = m.wild || at < 0 || at > math.MaxInt64-int64(len(b))
 	if at < m.low || at >= m.high {
-		return 0, errors.New("nothing there")
+		clear(b) // what it leaves there means nothing
+		return 0, errNothing
 	}
 	n := int(min(int64(len(b)), m.high-at))
 	for i := range n {
@@ -349,6 +352,7 @@ func TestMemory(t *testing.T) {
 	read(0, maxReadBytes, false)
 	img.high = 4 << 20
 	read(1, maxReadBytes, true)
+	read(0, 2*blockBytes, true)
 	read(1, maxReadBytes+1, false)
 	for _, addr := range []uint64{1<<63 - 1, 1 << 63, 1<<64 - 1, 1<<63 - 8} {
 		before := img.reads
@@ -361,6 +365,11 @@ func TestMemory(t *testing.T) {
 	read(1<<63-blockBytes-1, 16, false)
 	if img.wild {
 		t.Error("an offset of 2^63 or more was asked for")
+	}
+	for addr, want := range map[uint64]error{4<<20 - 8: io.ErrUnexpectedEOF, 4 << 20: errNothing} {
+		if _, err := m.bytes(addr, 16); !errors.Is(err, want) {
+			t.Errorf("%#x: %v, want %v", addr, err, want)
+		}
 	}
 	// A block that cannot be read leaves nothing behind.
 	m = memory{img: &image{low: blockBytes, high: 2 * blockBytes}}
@@ -417,6 +426,22 @@ func TestBlocks(t *testing.T) {
 	before := img.reads
 	if use(3); img.reads != before+1 {
 		t.Error("block 3 is still there")
+	}
+}
+
+// TestLostBlock: a block that was to be replaced, and was not, is not what it was.
+func TestLostBlock(t *testing.T) {
+	m := memory{img: &image{high: maxBlocks * blockBytes}}
+	for i := range uint64(maxBlocks) {
+		m.bytes(i*blockBytes, 1)
+	}
+	if _, err := m.bytes(maxBlocks*blockBytes, 1); !errors.Is(err, errNothing) {
+		t.Error(err)
+	}
+	for i := range uint64(maxBlocks) {
+		if b, err := m.bytes(i*blockBytes+7, 1); err != nil || b[0] != 7 {
+			t.Errorf("block %d: %v, %v", i, b, err)
+		}
 	}
 }
 
@@ -545,6 +570,20 @@ func TestHdrFields(t *testing.T) {
 			if _, err := tab.Row(0x5000); tt.table < 0x10 && err != nil {
 				t.Errorf("%s, less %d: %v", tt.name, cut, err)
 			}
+		}
+	}
+}
+
+// TestBrokenAtZero: .debug_frame lies at 0; a length that is broken there ends what goes through its entries.
+func TestBrokenAtZero(t *testing.T) {
+	tab, err := Open(strings.NewReader("\x70\x00\x00\x00"), regs.AMD64, Sections{FrameSize: 4, DebugFrame: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, err := range tab.Funcs() {
+		if n++; n > 1 || !damaged(err) {
+			t.Fatalf("%d: %v", n, err)
 		}
 	}
 }
