@@ -41,7 +41,7 @@ func TestWindow(t *testing.T) {
 	for i := range data {
 		data[i] = byte(i % 251)
 	}
-	r := &counting{r: bytes.NewReader(data), pages: map[int64]bool{}}
+	r := &counting{r: bytes.NewReader(append(bytes.Clone(data), data...)), pages: map[int64]bool{}}
 	s := &Section{r: r, size: uint64(len(data))}
 	w := s.window()
 	defer w.release()
@@ -383,6 +383,7 @@ func TestCheckFunctions(t *testing.T) {
 		{"no words, V2", 3, 2, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{{}}}, nil},
 		{"four words", 2, 3, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{sp(0, 16, -8, -16, 0)}}, []string{"50 number of words does not fit the row 0x4"}},
 		{"FP in the last register", 4, 2, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{sp(0, 0, 0, 31<<1|1)}}, nil},
+		{"FP in the first register", 4, 2, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{sp(0, 0, 0, 1)}}, nil},
 		{"the same, V3", 4, 3, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{sp(0, 0, 0, 31<<1|1)}}, []string{"49 saved at an offset from the CFA that is not a multiple of 8 0x3f"}},
 		{"CFA of 2 GiB, s390x", 4, 3, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{{WordBytes: 4, Words: []int64{1<<28 - 20}}}}, []string{"51 CFA offset does not fit 32 bits 0x80000000"}},
 		{"8 bytes less", 4, 3, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{{WordBytes: 4, Words: []int64{1<<28 - 21}}}}, nil},

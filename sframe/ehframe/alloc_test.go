@@ -32,6 +32,9 @@ func TestMachinesReturn(t *testing.T) {
 			}
 			runtime.ReadMemStats(&after)
 		}
+		if got := tab.CacheBytes(); got > 64*1500+32*1024+20_000 {
+			t.Errorf("%d CIEs: %d bytes are kept", tt.cies, got)
+		}
 		if got := (after.TotalAlloc - before.TotalAlloc) / n; got > tt.most {
 			t.Errorf("%d CIEs: %d bytes for each function", tt.cies, got)
 		} else {

@@ -455,6 +455,45 @@ var tiny = []byte{
 	0x1c, 0, 0, 0, 0x5c, 0, 0, 0, 0, 0x70, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0,
 }
 
+// TestCut: a section that ends early has the functions in front of its end, and one defect, of the entry that is cut.
+func TestCut(t *testing.T) {
+	entries := []int{0, 20, 56, 88, 120} // and the end
+	if len(tiny) != entries[4] {
+		t.Fatal(len(tiny))
+	}
+	for size := 1; size <= len(tiny); size++ {
+		tab, err := Open(strings.NewReader(string(tiny)), regs.AMD64, Sections{FrameSize: uint64(size)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := 0
+		for entries[whole+1] <= size && whole < 3 {
+			whole++
+		}
+		if size == len(tiny) {
+			whole = 4
+		}
+		n := 0
+		for fn, err := range tab.Funcs() {
+			var bad *sframe.FormatError
+			if n++; n < whole {
+				if fn.SecOff != uint64(entries[n]) || fn.End != fn.Start+0x20 {
+					t.Errorf("%d bytes: function %d: %+v, %v", size, n, fn, err)
+				}
+			} else if !errors.As(err, &bad) || bad.SecOff != uint64(entries[whole]) || fn.End != 0 {
+				t.Errorf("%d bytes: %+v, %v, want a defect at %d", size, fn, err, entries[whole])
+			}
+		}
+		want := max(whole-1, 0)
+		if entries[whole] != size {
+			want++
+		}
+		if n != want {
+			t.Errorf("%d bytes: %d functions and defects, want %d", size, n, want)
+		}
+	}
+}
+
 // TestKept: what a look-up leaves behind: the row of its address, or that there is none; the function, damaged or not, with
 // its range; and that CacheBytes is the sum of it all.
 func TestKept(t *testing.T) {

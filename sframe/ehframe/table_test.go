@@ -718,6 +718,8 @@ func TestIncomplete(t *testing.T) {
 	b := &builder{arch: regs.AMD64}
 	cie := b.cie(1, "", nil, cfaSP8...)
 	b.fde(cie, b.abs(0x5000, 0x20), nil)
+	b.word(4, 4) // a CIE without content, which nobody asks for
+	b.word(0, 4)
 	first := b.fde(-0x1000, b.abs(0x6000, 0x20), nil) // its CIE is outside of the section
 	b.fde(cie, b.abs(0x7000, 0), nil)                 // empty, and none of those
 	b.fde(-0x2000, b.abs(0x8000, 0x20), nil)
