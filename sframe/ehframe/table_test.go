@@ -739,6 +739,18 @@ func TestIncomplete(t *testing.T) {
 	}
 }
 
+// TestCIEAtEnd: a CIE cannot begin where the section ends.
+func TestCIEAtEnd(t *testing.T) {
+	b := &builder{arch: regs.AMD64, debug: true}
+	b.cie(1, "", nil, cfaSP8...)
+	end := len(b.b) + 4 + 4 + 16
+	b.fde(end, b.abs(0x5000, 0x20), nil)
+	if end != len(b.b) {
+		t.Fatal(end, len(b.b))
+	}
+	checkOne(t, b.open(t), 0, 0, "outside the section")
+}
+
 // TestTerminator: a section whose size is known goes on behind one, a section
 // that is found through the header ends there.
 func TestTerminator(t *testing.T) {
