@@ -170,8 +170,6 @@ func (t *Table) scan(yield func(fde, error) bool) error {
 			}
 			// Code linked behind the C runtime's end file has its entries behind
 			// the terminator; readelf goes on there as well.
-			addr = h.end
-			continue
 		case err != nil && h.end > addr && errors.As(err, &bad):
 			if !yield(fde{addr: addr, next: h.end}, err) {
 				return nil

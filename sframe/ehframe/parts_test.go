@@ -207,6 +207,9 @@ func TestAddresses(t *testing.T) {
 		if c.row(pc) != id(i) || c.row(pc+1) != idNone {
 			t.Fatalf("%#x: got %d and %d, want %d and none", pc, c.row(pc), c.row(pc+1), id(i))
 		}
+		if i == 47 && len(c.slots) != 64 || i == 48 && len(c.slots) != 128 { // three quarters
+			t.Errorf("%d slots for %d addresses", len(c.slots), i+1)
+		}
 		if i < maxSlots/2 && c.row(0) != id(0) {
 			t.Fatalf("the first of %d addresses is gone", i)
 		}

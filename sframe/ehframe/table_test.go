@@ -177,6 +177,23 @@ func TestCIEOfAnotherAddressSize(t *testing.T) {
 	}
 }
 
+// TestAlignedPointer: padding goes up to the next word, wherever the pointer would begin: here behind a segment selector.
+func TestAlignedPointer(t *testing.T) {
+	for _, seg := range []byte{0, 1, 2, 5, 8} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(4, "zR", []byte{0x50}, cfaSP8...)
+		b.b[13] = seg // behind length, id, version, string and address size
+		b.fde(cie, func() {
+			b.word(0, int(seg))
+			for len(b.b)%8 != 0 {
+				b.b = append(b.b, 0xaa)
+			}
+			b.abs(0x5000, 0x20)()
+		}, []byte{0})
+		checkOne(t, b.open(t), 0x5000, 0x5020, "")
+	}
+}
+
 // TestAugmentationPastCIE: the length of augmentation data reaches beyond its entry.
 func TestAugmentationPastCIE(t *testing.T) {
 	b := &builder{arch: regs.AMD64}
@@ -203,6 +220,7 @@ func TestColumns(t *testing.T) {
 		{1, 0x90, []byte{0x05, 0x90, 1, 2}, sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -16}},
 		{1, 33, []byte{0xa1, 2}, sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -16}},
 		{1, 33, []byte{0xa0, 2}, sframe.Rule{Base: sframe.FromReg, Reg: 255}}, // register 32
+		{1, 33, []byte{0x80, 2}, sframe.Rule{Base: sframe.FromReg, Reg: 255}}, // register 0
 		{1, 31, []byte{0x9f, 2}, sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -16}},
 	} {
 		b := &builder{arch: &arch, align: []byte{1, 0x78, tt.column}}
@@ -595,6 +613,12 @@ func TestSigns(t *testing.T) {
 		n := 2 + int(enc&1)*2
 		b.fde(cie, func() { b.word(want, n); b.word(0x20, n) }, []byte{0})
 		checkOne(t, b.open(t), want, want+0x20, "")
+		// A size has no sign.
+		b = &builder{arch: regs.AMD64}
+		cie = b.cie(1, "zR", []byte{enc}, cfaSP8...)
+		size := uint64(0x90) << (8 * (n - 1))
+		b.fde(cie, func() { b.word(0x1000, n); b.word(size, n) }, []byte{0})
+		checkOne(t, b.open(t), 0x1000, 0x1000+size, "")
 	}
 }
 
@@ -633,6 +657,7 @@ func TestBadCIE(t *testing.T) {
 		"advance":             {"location in the instructions of a CIE", []byte{0x0c, 7, 8, 0x41}},
 		"set_loc":             {"location in the instructions of a CIE", []byte{0x01, 0, 0x50, 0, 0, 0, 0, 0, 0}},
 		"offset without CFA":  {"no CFA to change", []byte{0x0e, 8}},
+		"factored offset":     {"no CFA to change", []byte{0x13, 8}},
 		"register without it": {"no CFA to change", []byte{0x0d, 8}},
 		"5,000 bytes":         {"CIE is too long", make([]byte, 5000)},
 	} {
