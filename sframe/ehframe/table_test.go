@@ -543,7 +543,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	// Expressions that are more than a sum, and sound: branches to their ends, loads of what a word has.
-	for _, e := range [][]byte{{0x2f, 0xfd, 0xff}, {0x28, 0, 0}, {0x77, 0, 0x94, 1}, {0x77, 0, 0x94, 7}, {0x77, 0, 0x94, 8, 0x06}} {
+	for _, e := range [][]byte{{0x2f, 0xfd, 0xff}, {0x23, 8}, {0x28, 0, 0}, {0x77, 0, 0x94, 1}, {0x77, 0, 0x94, 7}, {0x77, 0, 0x94, 8, 0x06}} {
 		b := &builder{arch: regs.AMD64}
 		cie := b.cie(1, "", nil, cfaSP8...)
 		b.fde(cie, b.abs(0x5000, 0x20), nil, append([]byte{0x0f, byte(len(e))}, e...)...)
