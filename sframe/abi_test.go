@@ -3,11 +3,16 @@ package sframe
 import (
 	"debug/elf"
 	"testing"
+
+	"sfsample/internal/sframetest"
 )
 
 // TestABIs: the numbers are those of the format's text, "SFrame ABI/arch identifiers"; the registers those of the psABIs'
 // DWARF numbering (AMD64 figure 3.36: rsp 7, rbp 6; AArch64: sp 31, x29; s390x: r15, r11).
 func TestABIs(t *testing.T) {
+	if FlagSorted != sframetest.Sorted || FlagFramePointer != sframetest.FramePointer || FlagPCRel != sframetest.PCRel {
+		t.Error("flags are not the format's")
+	}
 	type target struct {
 		machine elf.Machine
 		data    elf.Data

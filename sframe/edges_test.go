@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"sfsample/internal/sframetest"
@@ -40,7 +41,7 @@ func TestWindow(t *testing.T) {
 	for i := range data {
 		data[i] = byte(i % 251)
 	}
-	r := &counting{r: bytes.NewReader(data), pages: map[int64]bool{}}
+	r := &counting{r: bytes.NewReader(append(bytes.Clone(data), data...)), pages: map[int64]bool{}}
 	s := &Section{r: r, size: uint64(len(data))}
 	w := s.window()
 	defer w.release()
@@ -50,6 +51,7 @@ func TestWindow(t *testing.T) {
 		reads    int // bytes
 		bad      bool
 	}{
+		{0, 1, 0, 1, false},
 		{0, 28, 0, 28, false},
 		{0, 28, 0, 0, false},
 		{4, 24, 0, 0, false},
@@ -154,13 +156,14 @@ func TestBehind(t *testing.T) {
 	if images, err := s.Images(); len(images) != 0 || !errors.Is(err, errFault) {
 		t.Errorf("unreadable: %v, %v", images, err)
 	}
+	told := 0
 	for f, err := range s.Funcs() {
-		if !errors.Is(err, errFault) || f.img != nil {
+		if told++; !errors.Is(err, errFault) || f.img != nil {
 			t.Errorf("unreadable: %+v, %v", f, err)
 		}
 	}
-	if got := faults(s, nil); len(got) != 1 || r.hits != 3 {
-		t.Errorf("unreadable: %q after %d tries", got, r.hits)
+	if got := faults(s, nil); len(got) != 1 || told != 1 || r.hits != 3 {
+		t.Errorf("unreadable: %q, told %d times, %d tries", got, told, r.hits)
 	}
 	r.hi = 0
 	if images, err := s.Images(); len(images) != 2 || err != nil {
@@ -195,6 +198,87 @@ func TestManyRows(t *testing.T) {
 		section.Funcs = []sframetest.Func{{Start: 0x2000, Size: 16, Width: 1, Rows: make([]sframetest.Row, n)}}
 		if row, err := openBytes(t, section.Bytes(), 0x1000).Row(0x2000); (err == nil) != good || isFormat(err) == good || good && !row.Outermost {
 			t.Errorf("%d rows: %v, %v", n, row, err)
+		}
+	}
+}
+
+// TestCheckJoined: each of several tables is checked by itself: its count of rows, and its order.
+func TestCheckJoined(t *testing.T) {
+	var data []byte
+	for i := range uint64(3) {
+		section := sframetest.Section{Version: 3, Flags: sframetest.Sorted, ABI: sframetest.AMD64, FixedRA: -8, Addr: 0x1000 + uint64(len(data))}
+		section.Funcs = []sframetest.Func{{Start: 0x9000 - 0x1000*i, Size: 16, Width: 1, Rows: []sframetest.Row{{Words: []int64{8}}}}}
+		b := section.Bytes() // 28 bytes of header, 16, 5, 3
+		b[12] = byte(7 + i)
+		data = append(append(data, b...), 0, 0, 0, 0)
+	}
+	want := []string{}
+	for i := range 3 {
+		want = append(want, fmt.Sprintf("%d header counts other rows than the functions, which have 1 %#x", 56*i+12, 7+i))
+	}
+	if got := faults(openBytes(t, data, 0x1000), nil); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestStops: a check can be left at each kind of fault, in each of two tables. (The language sees to it that nothing is
+// yielded afterwards.)
+func TestStops(t *testing.T) {
+	table := func(addr uint64) []byte {
+		row := func(off uint32) sframetest.Row { return sframetest.Row{Off: off, SP: true, Words: []int64{8}} }
+		section := sframetest.Section{Version: 3, Flags: sframetest.Sorted, ABI: sframetest.AMD64, FixedRA: -9, Addr: addr, Funcs: []sframetest.Func{
+			{Start: 0x3000, Size: 16, Width: 1, Rows: []sframetest.Row{row(1), row(17)}},
+			{Start: 0x2000, Size: 0x1001, Width: 1, Mask: true, Rows: []sframetest.Row{row(0)}},
+			{Start: 0x2000, Size: 0x1002, Width: 1, KeyB: true, Rows: []sframetest.Row{row(0)}},
+		}}
+		b := section.Bytes()
+		b[12]++ // rows
+		return append(b, make([]byte, -len(b)&7)...)
+	}
+	data := table(0x1000)
+	data = append(data, table(0x1000+uint64(len(data)))...)
+	data = append(data, data[:28]...) // a third one, cut
+	s := openBytes(t, data, 0x1000)
+	all := faults(s, nil)
+	for n := range all {
+		i := 0
+		for range s.Check(nil) {
+			if i++; i > n {
+				break
+			}
+		}
+		if i != n+1 {
+			t.Errorf("%d faults of %d", i, n+1)
+		}
+	}
+	var full []string
+	for err := range s.Check(nil) {
+		full = append(full, err.Error())
+	}
+	for _, want := range []string{
+		"function 0x3000, row 0: offset 0x51: first row does not start with the function (0x1)",
+		"function 0x3000, row 1: offset 0x54: row starts past the end of the function (0x11)",
+		"function 0x2000: offset 0x2c: starts before its predecessor in a table that claims to be sorted (0x3000)",
+	} {
+		if !slices.Contains(full, want) {
+			t.Errorf("%q is not among %q", want, full)
+		}
+	}
+	kinds := map[string]int{}
+	for _, f := range all {
+		text := strings.Fields(f)
+		kinds[strings.Join(text[1:len(text)-1], " ")]++
+	}
+	// Each in both tables; what overlaps, of all functions together.
+	for kind, want := range map[string]int{
+		"rows start past the section": 1, "return address is not where AMD64's call instruction puts it": 2, "fixed offset is not a multiple of 8": 2,
+		"first row does not start with the function": 2, "row starts past the end of the function": 2, "repeating rows without a block size": 2,
+		"starts before its predecessor in a table that claims to be sorted": 2, "undefined function info bits": 2,
+		"header counts other rows than the functions, which have 4": 2, "overlaps the function": 2,
+		"saved at an offset from the CFA that is not a multiple of 8": 4,
+	} {
+		if kinds[kind] != want {
+			t.Errorf("%s: %d times, want %d", kind, kinds[kind], want)
 		}
 	}
 }
@@ -294,7 +378,12 @@ func TestCheckFunctions(t *testing.T) {
 		{"key B, s390x", 4, 2, sframetest.Func{Start: 0x2000, Size: 16, KeyB: true}, []string{"28 undefined function info bits 0x20"}},
 		{"no register, s390x V2", 4, 2, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{sp(0, 0, 32<<1|1)}}, []string{"52 no such register 0x20"}},
 		{"a negative one", 4, 2, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{sp(0, 0, -1)}}, []string{"52 no such register 0xffffffff"}},
+		{"the least number", 4, 2, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{{WordBytes: 4, Words: []int64{0, -1<<31 | 1}}}}, []string{"54 no such register 0xc0000000"}},
+		{"no words, V1", 3, 1, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{{}}}, []string{"46 number of words does not fit the row 0x0"}},
+		{"no words, V2", 3, 2, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{{}}}, nil},
+		{"four words", 2, 3, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{sp(0, 16, -8, -16, 0)}}, []string{"50 number of words does not fit the row 0x4"}},
 		{"FP in the last register", 4, 2, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{sp(0, 0, 0, 31<<1|1)}}, nil},
+		{"FP in the first register", 4, 2, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{sp(0, 0, 0, 1)}}, nil},
 		{"the same, V3", 4, 3, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{sp(0, 0, 0, 31<<1|1)}}, []string{"49 saved at an offset from the CFA that is not a multiple of 8 0x3f"}},
 		{"CFA of 2 GiB, s390x", 4, 3, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{{WordBytes: 4, Words: []int64{1<<28 - 20}}}}, []string{"51 CFA offset does not fit 32 bits 0x80000000"}},
 		{"8 bytes less", 4, 3, sframetest.Func{Start: 0x2000, Size: 16, Rows: []sframetest.Row{{WordBytes: 4, Words: []int64{1<<28 - 21}}}}, nil},
@@ -413,6 +502,67 @@ func TestEmptyNeighbours(t *testing.T) {
 	}
 }
 
+// TestSearchReads: of 4096 functions seven halvings leave 32, which are read at once with two neighbours on either side: all
+// that the rest of the search, and the look around where it misses, need. A hit reads attributes and rows besides.
+func TestSearchReads(t *testing.T) {
+	for _, version := range []uint8{2, 3} {
+		section := sframetest.Section{Version: version, Flags: sframetest.Sorted, ABI: sframetest.AMD64, FixedRA: -8, Addr: 0x1000}
+		for i := range uint64(4096) {
+			section.Funcs = append(section.Funcs, sframetest.Func{Start: 0x100000 + 64*i, Size: 32, Width: 1, Rows: []sframetest.Row{{Words: []int64{8}}}})
+		}
+		data, n := section.Bytes(), section.EntryBytes()
+		r := &counting{r: bytes.NewReader(data), pages: map[int64]bool{}}
+		s, err := Open(r, 0x1000, uint64(len(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range uint64(4096) {
+			r.calls, r.bytes = 0, 0
+			if _, err := s.Find(0x100000 + 64*i); err != nil || r.calls > 7+1+1 || r.bytes > 7*n+36*n+256 {
+				t.Errorf("V%d, function %d: %v, %d bytes in %d reads", version, i, err, r.bytes, r.calls)
+			}
+			r.calls, r.bytes = 0, 0
+			if _, err := s.Find(0x100000 + 64*i - 1); err != ErrNoRow || r.calls > 7+1 || r.bytes > 7*n+36*n {
+				t.Errorf("V%d, in front of function %d: %v, %d bytes in %d reads", version, i, err, r.bytes, r.calls)
+			}
+		}
+	}
+}
+
+// TestSwapped: tables of up to twelve functions that claim to be sorted, of which any two have changed places: each function
+// is found by who asks for it first.
+func TestSwapped(t *testing.T) {
+	for n := 2; n <= 12; n++ {
+		for i := range n {
+			for j := range i {
+				section := bigSection(3, n, 1)
+				fs := section.Funcs
+				fs[i], fs[j] = fs[j], fs[i]
+				data := section.Bytes()
+				for k := range fs {
+					if e, err := openBytes(t, data, section.Addr).Find(fs[k].Start + uint64(fs[k].Size)/2); err != nil || e.FuncStart != fs[k].Start {
+						t.Errorf("%d functions, %d and %d swapped: place %d: got %+v, %v", n, j, i, k, e, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestManyEmpty: 255 of them are stepped over, not more.
+func TestManyEmpty(t *testing.T) {
+	for n, want := range map[int]error{255: nil, 256: ErrNoRow} {
+		section := sframetest.Section{Version: 3, Flags: sframetest.Sorted, ABI: sframetest.AMD64, FixedRA: -8, Addr: 0x1000}
+		section.Funcs = append(make([]sframetest.Func, 0), sframetest.Func{Start: 0x2000, Size: 16, Width: 1})
+		for range n {
+			section.Funcs = append(section.Funcs, sframetest.Func{Start: 0x2000, Width: 1})
+		}
+		if e, err := openBytes(t, section.Bytes(), 0x1000).Find(0x2008); err != want {
+			t.Errorf("%d empty functions: %+v, %v", n, e, err)
+		}
+	}
+}
+
 // TestEntries: addresses that a row covers, and its function; in a function that repeats its rows, those of one block; in a
 // function without rows, all of it.
 func TestEntries(t *testing.T) {
@@ -445,11 +595,11 @@ func TestEntries(t *testing.T) {
 // have no row, as in libsframe, which looks at one function.
 func TestInner(t *testing.T) {
 	section := sframetest.Section{Version: 3, Flags: sframetest.Sorted, ABI: sframetest.AMD64, FixedRA: -8, Addr: 0x1000}
-	for _, f := range [][2]uint64{{0x2000, 0x100}, {0x2010, 8}, {0x3000, 8}} {
+	for _, f := range [][2]uint64{{0x2000, 0x100}, {0x2010, 8}, {0x3000, 8}, {0x4000, 64}, {0x4000, 8}} {
 		section.Funcs = append(section.Funcs, sframetest.Func{Start: f[0], Size: uint32(f[1]), Width: 1, Rows: []sframetest.Row{{Words: []int64{8}}}})
 	}
 	s := openBytes(t, section.Bytes(), 0x1000)
-	for pc, want := range map[uint64]uint64{0x200f: 0x2000, 0x2010: 0x2010, 0x2017: 0x2010, 0x2018: 0, 0x20ff: 0} {
+	for pc, want := range map[uint64]uint64{0x200f: 0x2000, 0x2010: 0x2010, 0x2017: 0x2010, 0x2018: 0, 0x20ff: 0, 0x4007: 0x4000, 0x4008: 0x4000, 0x403f: 0x4000} {
 		if e, err := s.Find(pc); e.FuncStart != want || (err == ErrNoRow) != (want == 0) {
 			t.Errorf("%#x: got %#x, %v, want %#x", pc, e.FuncStart, err, want)
 		}
@@ -468,7 +618,7 @@ func TestLongFunction(t *testing.T) {
 	rows := headerBytes + 16 + attrBytes
 	for _, tt := range []struct{ damaged, row, bad int }{
 		{-1, 0, 0}, {-1, 1000, 0}, {-1, 2730, 0}, {-1, 2731, 0}, {-1, 5000, 0}, {-1, 7999, 0},
-		{1, 0, 1}, {2000, 0, 1}, {2700, 5, 1}, {2760, 5, 0}, {4000, 0, 0}, {4000, 3997, 0}, {4000, 4000, 1}, {4000, 7999, 1}, {7999, 7996, 0},
+		{1, 0, 1}, {2000, 0, 1}, {2730, 5, 1}, {2731, 5, 0}, {4000, 0, 0}, {4000, 3997, 0}, {4000, 4000, 1}, {4000, 7999, 1}, {7999, 7996, 0},
 	} {
 		data := section.Bytes()
 		if tt.damaged >= 0 {
@@ -479,6 +629,16 @@ func TestLongFunction(t *testing.T) {
 		if isFormat(err) != (tt.bad == 1) || err == nil && (e.Start != 0x2000+uint64(tt.row) || e.End != e.Start+1 || int(e.Row.CFA.Offset) != tt.row%15*8) {
 			t.Errorf("row %d with row %d damaged: got %+v, %v", tt.row, tt.damaged, e, err)
 		}
+	}
+	// The first 256 bytes of rows are read at once, then 2048 each time.
+	data := section.Bytes()
+	r := &counting{r: bytes.NewReader(data), pages: map[int64]bool{}}
+	s, err := Open(r, 0x1000, uint64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Find(0x2000 + 7999); err != nil || r.calls > 30 {
+		t.Errorf("%v, %d reads", err, r.calls)
 	}
 }
 
@@ -590,7 +750,7 @@ func TestIterators(t *testing.T) {
 		if n != want || fails != 1 {
 			t.Errorf("rows up to %d: %d, %d faults, want %d", lo, n, fails, want)
 		}
-		if got := faults(s, nil); len(got) == 0 || len(got) > 2 {
+		if got := faults(s, nil); len(got) != 1 {
 			t.Errorf("%q", got)
 		}
 		for range s.Rows(&f) {

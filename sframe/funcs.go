@@ -49,11 +49,10 @@ func (s *Section) Rows(f *Func) iter.Seq2[FuncRow, error] {
 		defer w.release()
 		for c := f.scan(); ; {
 			h, ok, err := c.next(w, len(w.buf))
-			if err != nil {
-				yield(FuncRow{SecOff: c.off}, err)
-				return
-			}
 			if !ok {
+				if err != nil {
+					yield(FuncRow{SecOff: c.off}, err)
+				}
 				return
 			}
 			row, err := f.decode(w, &h)

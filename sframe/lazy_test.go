@@ -17,12 +17,14 @@ import (
 type counting struct {
 	r     io.ReaderAt
 	bytes int
+	calls int
 	pages map[int64]bool
 }
 
 func (c *counting) ReadAt(p []byte, off int64) (int, error) {
 	n, err := c.r.ReadAt(p, off)
 	c.bytes += n
+	c.calls++
 	for page := off / 4096; page <= (off+int64(n)-1)/4096; page++ {
 		c.pages[page] = true
 	}

@@ -248,7 +248,6 @@ func (f *Func) find(w *window, pc uint64) (Entry, error) {
 		base += uint64(at - off)
 		span = min(f.Block, f.Size-(at-off))
 	}
-	e.Start, e.End = base, base+uint64(span)
 	if f.NumRows == 0 {
 		row, ok := f.rowless()
 		if !ok {

@@ -23,7 +23,7 @@ var windows = sync.Pool{New: func() any { return new(window) }}
 
 func (s *Section) window() *window {
 	w := windows.Get().(*window)
-	w.r, w.size, w.off, w.n = s.r, s.size, 0, 0
+	w.r, w.size, w.n = s.r, s.size, 0
 	return w
 }
 

@@ -364,7 +364,6 @@ func (m *machine) valExpression(c *cursor) {
 func (m *machine) advance(c *cursor, delta uint64, emit func(start, end uint64)) {
 	if a := m.cie.codeAlign; a > math.MaxUint32 || delta > math.MaxUint32 {
 		c.fail("location advances too far", delta)
-		return
 	}
 	m.moveTo(c, m.loc+delta*m.cie.codeAlign, emit)
 }

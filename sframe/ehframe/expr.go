@@ -16,7 +16,6 @@ const (
 	opConsts     = 0x11
 	opPick       = 0x15
 	opXderef     = 0x18
-	opPlus       = 0x22
 	opPlusUconst = 0x23
 	opBra        = 0x28
 	opSkip       = 0x2f

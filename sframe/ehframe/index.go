@@ -134,8 +134,8 @@ func (t *Table) buildIndex() error {
 		switch {
 		case f.end > f.start && f.start != 0: // damaged or not, its range is known
 			own = append(own, indexEntry{f.start, f.addr})
-		case err != nil && skipped == nil:
-			skipped = err
+		default:
+			skipped = cmp.Or(skipped, err)
 		}
 		// A start of 0 is what linkers leave of functions that they removed.
 		return len(own) < maxFuncs
@@ -170,8 +170,6 @@ func (t *Table) scan(yield func(fde, error) bool) error {
 			}
 			// Code linked behind the C runtime's end file has its entries behind
 			// the terminator; readelf goes on there as well.
-			addr = h.end
-			continue
 		case err != nil && h.end > addr && errors.As(err, &bad):
 			if !yield(fde{addr: addr, next: h.end}, err) {
 				return nil

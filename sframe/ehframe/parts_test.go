@@ -112,7 +112,7 @@ func TestOperations(t *testing.T) {
 		}
 		for _, kind := range want {
 			if kind == 'l' {
-				e = append(e, 0x81, 0)
+				e = append(e, 0xff, 0) // no operation either
 			} else {
 				e = append(append(e, 1), make([]byte, kind-'1')...)
 			}
@@ -207,6 +207,9 @@ func TestAddresses(t *testing.T) {
 		if c.row(pc) != id(i) || c.row(pc+1) != idNone {
 			t.Fatalf("%#x: got %d and %d, want %d and none", pc, c.row(pc), c.row(pc+1), id(i))
 		}
+		if i == 47 && len(c.slots) != 64 || i == 48 && len(c.slots) != 128 { // three quarters
+			t.Errorf("%d slots for %d addresses", len(c.slots), i+1)
+		}
 		if i < maxSlots/2 && c.row(0) != id(0) {
 			t.Fatalf("the first of %d addresses is gone", i)
 		}
@@ -295,11 +298,14 @@ type image struct {
 	wild      bool // it was asked for what no offset has
 }
 
+var errNothing = errors.New("nothing there")
+
 func (m *image) ReadAt(b []byte, at int64) (int, error) {
 	m.reads++
 	m.wild = m.wild || at < 0 || at > math.MaxInt64-int64(len(b))
 	if at < m.low || at >= m.high {
-		return 0, errors.New("nothing there")
+		clear(b) // what it leaves there means nothing
+		return 0, errNothing
 	}
 	n := int(min(int64(len(b)), m.high-at))
 	for i := range n {
@@ -349,6 +355,7 @@ func TestMemory(t *testing.T) {
 	read(0, maxReadBytes, false)
 	img.high = 4 << 20
 	read(1, maxReadBytes, true)
+	read(0, 2*blockBytes, true)
 	read(1, maxReadBytes+1, false)
 	for _, addr := range []uint64{1<<63 - 1, 1 << 63, 1<<64 - 1, 1<<63 - 8} {
 		before := img.reads
@@ -361,6 +368,11 @@ func TestMemory(t *testing.T) {
 	read(1<<63-blockBytes-1, 16, false)
 	if img.wild {
 		t.Error("an offset of 2^63 or more was asked for")
+	}
+	for addr, want := range map[uint64]error{4<<20 - 8: io.ErrUnexpectedEOF, 4 << 20: errNothing} {
+		if _, err := m.bytes(addr, 16); !errors.Is(err, want) {
+			t.Errorf("%#x: %v, want %v", addr, err, want)
+		}
 	}
 	// A block that cannot be read leaves nothing behind.
 	m = memory{img: &image{low: blockBytes, high: 2 * blockBytes}}
@@ -420,6 +432,22 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
+// TestLostBlock: a block that was to be replaced, and was not, is not what it was.
+func TestLostBlock(t *testing.T) {
+	m := memory{img: &image{high: maxBlocks * blockBytes}}
+	for i := range uint64(maxBlocks) {
+		m.bytes(i*blockBytes, 1)
+	}
+	if _, err := m.bytes(maxBlocks*blockBytes, 1); !errors.Is(err, errNothing) {
+		t.Error(err)
+	}
+	for i := range uint64(maxBlocks) {
+		if b, err := m.bytes(i*blockBytes+7, 1); err != nil || b[0] != 7 {
+			t.Errorf("block %d: %v, %v", i, b, err)
+		}
+	}
+}
+
 // tiny is a section of amd64 by hand: a CIE, and functions of 0x20 bytes at 0x5000, at 0x6000 (its instructions are
 // damaged) and at 0x7000 (its augmentation data is).
 var tiny = []byte{
@@ -428,6 +456,45 @@ var tiny = []byte{
 	0, 0x44, 0x0e, 16, 0x83, 2, 0x16, 12, 3, 0x76, 0x78, 0x20, // CFA rsp+16, rbx at CFA-16, r12 by an expression
 	0x1c, 0, 0, 0, 0x3c, 0, 0, 0, 0, 0x60, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0x44, 0x3f, 0, 0, 0, 0, 0,
 	0x1c, 0, 0, 0, 0x5c, 0, 0, 0, 0, 0x70, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0,
+}
+
+// TestCut: a section that ends early has the functions in front of its end, and one defect, of the entry that is cut.
+func TestCut(t *testing.T) {
+	entries := []int{0, 20, 56, 88, 120} // and the end
+	if len(tiny) != entries[4] {
+		t.Fatal(len(tiny))
+	}
+	for size := 1; size <= len(tiny); size++ {
+		tab, err := Open(strings.NewReader(string(tiny)), regs.AMD64, Sections{FrameSize: uint64(size)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole := 0
+		for entries[whole+1] <= size && whole < 3 {
+			whole++
+		}
+		if size == len(tiny) {
+			whole = 4
+		}
+		n := 0
+		for fn, err := range tab.Funcs() {
+			var bad *sframe.FormatError
+			if n++; n < whole {
+				if fn.SecOff != uint64(entries[n]) || fn.End != fn.Start+0x20 {
+					t.Errorf("%d bytes: function %d: %+v, %v", size, n, fn, err)
+				}
+			} else if !errors.As(err, &bad) || bad.SecOff != uint64(entries[whole]) || fn.End != 0 {
+				t.Errorf("%d bytes: %+v, %v, want a defect at %d", size, fn, err, entries[whole])
+			}
+		}
+		want := max(whole-1, 0)
+		if entries[whole] != size {
+			want++
+		}
+		if n != want {
+			t.Errorf("%d bytes: %d functions and defects, want %d", size, n, want)
+		}
+	}
 }
 
 // TestKept: what a look-up leaves behind: the row of its address, or that there is none; the function, damaged or not, with
@@ -456,6 +523,15 @@ func TestKept(t *testing.T) {
 		cieBytes + len(tab.mem.blocks)*blockBytes + cap(tab.fdeBuf) + cap(tab.mem.buf) + 16*cap(tab.own)
 	if got := tab.CacheBytes(); got != want {
 		t.Errorf("%d bytes, want %d", got, want)
+	}
+}
+
+// TestGeneral: the registers of a set, by DWARF number (System V ABI: amd64's general ones are 0 to 15, i386's 0 to 7).
+func TestGeneral(t *testing.T) {
+	for arch, want := range map[*regs.Arch]uint32{regs.AMD64: 1<<16 - 1, regs.I386: 1<<8 - 1, regs.ARM64: 1<<32 - 1, regs.ARM64BE: 1<<32 - 1, regs.S390X: 1<<32 - 1} {
+		if got := general(arch); got != want {
+			t.Errorf("%s: %#x, want %#x", arch.Name, got, want)
+		}
 	}
 }
 
@@ -540,6 +616,39 @@ func TestHdrFields(t *testing.T) {
 	}
 }
 
+// TestBrokenAtZero: .debug_frame lies at 0; a length that is broken there ends what goes through its entries.
+func TestBrokenAtZero(t *testing.T) {
+	tab, err := Open(strings.NewReader("\x70\x00\x00\x00"), regs.AMD64, Sections{FrameSize: 4, DebugFrame: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, err := range tab.Funcs() {
+		if n++; n > 1 || !damaged(err) {
+			t.Fatalf("%d: %v", n, err)
+		}
+	}
+}
+
+// TestHdrOfAnother: a header tells where the section is only if nothing else does, and its table is not used for another.
+func TestHdrOfAnother(t *testing.T) {
+	hdr := "\x01\x03\x03\x03\x34\x12\x00\x00\x01\x00\x00\x00\x00\x50\x00\x00\x14\x00\x00\x00" // of 0x1234, a pair
+	img := strings.NewReader(strings.Repeat("\x00", 0x2000) + hdr)
+	for _, tt := range []struct {
+		s    Sections
+		want uint64
+		n    int
+	}{
+		{Sections{}, 0x1234, 1}, {Sections{FrameAddr: 0x1234}, 0x1234, 1}, {Sections{FrameAddr: 0x1234, FrameSize: 9}, 0x1234, 1},
+		{Sections{FrameSize: 0x100}, 0, 0}, {Sections{FrameAddr: 0x100}, 0x100, 0}, {Sections{FrameAddr: 0x100, FrameSize: 9}, 0x100, 0},
+	} {
+		tt.s.HdrAddr, tt.s.HdrSize = 0x2000, uint64(len(hdr))
+		if tab, err := Open(img, regs.AMD64, tt.s); err != nil || tab.frameAddr != tt.want || tab.hdr.n != tt.n {
+			t.Errorf("%+v: at %#x, %d pairs, %v, want %#x, %d", tt.s, tab.frameAddr, tab.hdr.n, err, tt.want, tt.n)
+		}
+	}
+}
+
 func damaged(err error) bool {
 	var bad *sframe.FormatError
 	return errors.As(err, &bad)
@@ -590,6 +699,10 @@ func TestSections(t *testing.T) {
 	plain.ReaderAt = strings.NewReader("") // nothing of it is read when it is opened
 	if tab, err := OpenDebugFrame(&elf.File{FileHeader: amd64, Sections: []*elf.Section{plain}}); err != nil || tab.frameEnd != 0x21 || !tab.debugFrame {
 		t.Errorf(".debug_frame: %v", err)
+	}
+	load := &elf.Prog{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Filesz: 0x60}, ReaderAt: strings.NewReader(strings.Repeat("\x00", 0x50) + "\x01\x03\xff\xff\x34\x12\x00\x00")}
+	if tab, err := OpenELF(&elf.File{FileHeader: amd64, Progs: []*elf.Prog{{ProgHeader: elf.ProgHeader{Type: elf.PT_GNU_EH_FRAME, Vaddr: 0x50, Filesz: 8}}, load}}); err != nil || tab.frameAddr != 0x1234 {
+		t.Errorf("header without sections: %v", err)
 	}
 	if tab, err := OpenELF(&elf.File{FileHeader: amd64, Sections: all[1:]}); err != nil || tab.frameEnd != 0x41 {
 		t.Errorf(".eh_frame without header: %v", err)

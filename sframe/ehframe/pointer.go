@@ -67,7 +67,7 @@ func (c *cursor) plain(enc uint8, word int) uint64 {
 		return uint64(c.sleb())
 	}
 	v := c.uint(n)
-	if enc&encSigned != 0 && n < 8 {
+	if enc&encSigned != 0 {
 		shift := 64 - 8*n
 		v = uint64(int64(v<<shift) >> shift)
 	}

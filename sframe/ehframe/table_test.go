@@ -132,6 +132,7 @@ func TestCIEs(t *testing.T) {
 		{"zG", 1, "zG", nil, []byte{0}, ehframe.Func{}, ""},
 		{"zPLRS", 1, "zPLRS", []byte{0x03, 1, 2, 3, 4, 0x1b, 0x00}, []byte{4, 1, 2, 3, 4}, ehframe.Func{Signal: true}, ""},
 		{"personality aligned", 1, "zPR", append([]byte{0x50, 9, 9, 9, 9, 9, 9}, 1, 2, 3, 4, 5, 6, 7, 8, 0x04), []byte{0}, ehframe.Func{}, ""},
+		{"personality of no form", 1, "zP", []byte{0x05, 1, 2, 3, 4}, []byte{0}, ehframe.Func{}, "unknown pointer encoding"},
 		{"personality omitted", 1, "zPR", []byte{0xff, 0x00}, []byte{0}, ehframe.Func{}, ""},
 		{"data longer than announced", 1, "zR", []byte{0x00, 9, 9, 9}, []byte{0}, ehframe.Func{}, ""},
 		{"personality past its data", 1, "zP", []byte{0x04, 1, 2}, []byte{0}, ehframe.Func{}, "past the end"},
@@ -167,11 +168,30 @@ func TestCIEOfAnotherAddressSize(t *testing.T) {
 	checkOne(t, b.open(t), 0, 0, "address size")
 	b.b[10], b.b[11] = 8, 9
 	checkOne(t, b.open(t), 0, 0, "segment selector")
-	b = &builder{arch: regs.AMD64}
-	cie = b.cie(4, "", nil, cfaSP8...)
-	b.b[11] = 2
-	b.fde(cie, func() { b.word(0xaaaa, 2); b.abs(0x5000, 0x20)() }, nil)
-	checkOne(t, b.open(t), 0x5000, 0x5020, "")
+	for _, n := range []int{2, 8} {
+		b = &builder{arch: regs.AMD64}
+		cie = b.cie(4, "", nil, cfaSP8...)
+		b.b[11] = byte(n)
+		b.fde(cie, func() { b.word(0xaaaaaaaaaaaaaaaa, n); b.abs(0x5000, 0x20)() }, nil)
+		checkOne(t, b.open(t), 0x5000, 0x5020, "")
+	}
+}
+
+// TestAlignedPointer: padding goes up to the next word, wherever the pointer would begin: here behind a segment selector.
+func TestAlignedPointer(t *testing.T) {
+	for _, seg := range []byte{0, 1, 2, 5, 8} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(4, "zR", []byte{0x50}, cfaSP8...)
+		b.b[13] = seg // behind length, id, version, string and address size
+		b.fde(cie, func() {
+			b.word(0, int(seg))
+			for len(b.b)%8 != 0 {
+				b.b = append(b.b, 0xaa)
+			}
+			b.abs(0x5000, 0x20)()
+		}, []byte{0})
+		checkOne(t, b.open(t), 0x5000, 0x5020, "")
+	}
 }
 
 // TestAugmentationPastCIE: the length of augmentation data reaches beyond its entry.
@@ -200,6 +220,7 @@ func TestColumns(t *testing.T) {
 		{1, 0x90, []byte{0x05, 0x90, 1, 2}, sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -16}},
 		{1, 33, []byte{0xa1, 2}, sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -16}},
 		{1, 33, []byte{0xa0, 2}, sframe.Rule{Base: sframe.FromReg, Reg: 255}}, // register 32
+		{1, 33, []byte{0x80, 2}, sframe.Rule{Base: sframe.FromReg, Reg: 255}}, // register 0
 		{1, 31, []byte{0x9f, 2}, sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -16}},
 	} {
 		b := &builder{arch: &arch, align: []byte{1, 0x78, tt.column}}
@@ -299,6 +320,9 @@ func TestRows(t *testing.T) {
 			start: {CFA: onRSP(8), RA: ra, Keep: keep}}},
 		{"restore", []byte{0x83, 2, 0x44, 0xc3}, map[uint64]sframe.Row{
 			start:     {CFA: onRSP(8), RA: ra, Keep: keep &^ (1 << 3), Saved: []sframe.SavedRule{{Reg: 3, Rule: saved(-16)}}},
+			start + 4: {CFA: onRSP(8), RA: ra, Keep: keep}}},
+		{"restore of what nobody keeps", []byte{0x82, 2, 0x44, 0xc2}, map[uint64]sframe.Row{
+			start:     {CFA: onRSP(8), RA: ra, Keep: keep, Saved: []sframe.SavedRule{{Reg: 2, Rule: saved(-16)}}},
 			start + 4: {CFA: onRSP(8), RA: ra, Keep: keep}}},
 		{"restored state has the CFA", []byte{0x0a, 0x0e, 16, 0x83, 2, 0x44, 0x0b}, map[uint64]sframe.Row{
 			start:     {CFA: onRSP(16), RA: ra, Keep: keep &^ (1 << 3), Saved: []sframe.SavedRule{{Reg: 3, Rule: saved(-16)}}},
@@ -507,8 +531,19 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want %+v", tt.name, row, err, want)
 		}
 	}
+	// Rows end with the function, wherever its instructions do.
+	for _, insns := range [][]byte{{0x60, 0x0e, 16}, {0x61, 0x0e, 16}, {0x5f, 0x0e, 8, 0x41, 0x0e, 16, 0x41}} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(1, "", nil, cfaSP8...)
+		b.fde(cie, b.abs(0x5000, 0x20), nil, insns...)
+		for fn, err := range b.open(t).Funcs() {
+			if err != nil || len(fn.Entries) != 1 || fn.Entries[0].Start != 0x5000 || fn.Entries[0].End != 0x5020 {
+				t.Errorf("%x: got %+v, %v", insns, fn, err)
+			}
+		}
+	}
 	// Expressions that are more than a sum, and sound: branches to their ends, loads of what a word has.
-	for _, e := range [][]byte{{0x2f, 0xfd, 0xff}, {0x28, 0, 0}, {0x77, 0, 0x94, 1}, {0x77, 0, 0x94, 7}, {0x77, 0, 0x94, 8, 0x06}} {
+	for _, e := range [][]byte{{0x2f, 0xfd, 0xff}, {0x23, 8}, {0x28, 0, 0}, {0x77, 0, 0x94, 1}, {0x77, 0, 0x94, 7}, {0x77, 0, 0x94, 8, 0x06}} {
 		b := &builder{arch: regs.AMD64}
 		cie := b.cie(1, "", nil, cfaSP8...)
 		b.fde(cie, b.abs(0x5000, 0x20), nil, append([]byte{0x0f, byte(len(e))}, e...)...)
@@ -578,6 +613,12 @@ func TestSigns(t *testing.T) {
 		n := 2 + int(enc&1)*2
 		b.fde(cie, func() { b.word(want, n); b.word(0x20, n) }, []byte{0})
 		checkOne(t, b.open(t), want, want+0x20, "")
+		// A size has no sign.
+		b = &builder{arch: regs.AMD64}
+		cie = b.cie(1, "zR", []byte{enc}, cfaSP8...)
+		size := uint64(0x90) << (8 * (n - 1))
+		b.fde(cie, func() { b.word(0x1000, n); b.word(size, n) }, []byte{0})
+		checkOne(t, b.open(t), 0x1000, 0x1000+size, "")
 	}
 }
 
@@ -616,6 +657,7 @@ func TestBadCIE(t *testing.T) {
 		"advance":             {"location in the instructions of a CIE", []byte{0x0c, 7, 8, 0x41}},
 		"set_loc":             {"location in the instructions of a CIE", []byte{0x01, 0, 0x50, 0, 0, 0, 0, 0, 0}},
 		"offset without CFA":  {"no CFA to change", []byte{0x0e, 8}},
+		"factored offset":     {"no CFA to change", []byte{0x13, 8}},
 		"register without it": {"no CFA to change", []byte{0x0d, 8}},
 		"5,000 bytes":         {"CIE is too long", make([]byte, 5000)},
 	} {
@@ -678,6 +720,60 @@ func TestOverlap(t *testing.T) {
 			t.Errorf("Row(%#x): %v, want ErrNoRow", pc, err)
 		}
 	}
+}
+
+// TestNested: a function is found behind seven others that begin in it; that is how far a look-up goes back.
+func TestNested(t *testing.T) {
+	for n, want := range map[int]error{0: nil, 7: nil, 8: sframe.ErrNoRow} {
+		b := &builder{arch: regs.AMD64}
+		cie := b.cie(1, "", nil, cfaSP8...)
+		b.fde(cie, b.abs(0x4000, 8), nil)
+		b.fde(cie, b.abs(0x5000, 0x1000), nil, cfaOffset(16)...)
+		for i := range n {
+			b.fde(cie, b.abs(0x5100+0x10*uint64(i), 8), nil)
+		}
+		if row, err := b.open(t).Row(0x5800); err != want || err == nil && row.CFA.Offset != 16 {
+			t.Errorf("%d inside: %+v, %v", n, row, err)
+		}
+	}
+}
+
+// TestIncomplete: an address without a row may have one that could not be indexed; what is told is the first such entry.
+func TestIncomplete(t *testing.T) {
+	b := &builder{arch: regs.AMD64}
+	cie := b.cie(1, "", nil, cfaSP8...)
+	b.fde(cie, b.abs(0x5000, 0x20), nil)
+	b.word(4, 4) // a CIE without content, which nobody asks for
+	b.word(0, 4)
+	first := b.fde(-0x1000, b.abs(0x6000, 0x20), nil) // its CIE is outside of the section
+	b.fde(cie, b.abs(0x7000, 0), nil)                 // empty, and none of those
+	b.fde(-0x2000, b.abs(0x8000, 0x20), nil)
+	b.word(2, 4) // an entry without room for its id
+	b.word(0, 2)
+	b.fde(cie, b.abs(0x9000, 0x20), nil)
+	tab := b.open(t)
+	for _, pc := range []uint64{0x5000, 0x9000} {
+		if _, err := tab.Row(pc); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, pc := range []uint64{0x6000, 0x8000, 0x1000} {
+		if _, err := tab.Row(pc); !damaged(err) || !strings.Contains(err.Error(), "incomplete") || !strings.Contains(err.Error(), "outside the section (0xf000)") {
+			t.Errorf("%#x: %v, want what is wrong with %#x", pc, err, first)
+		}
+	}
+}
+
+// TestCIEAtEnd: a CIE cannot begin where the section ends.
+func TestCIEAtEnd(t *testing.T) {
+	b := &builder{arch: regs.AMD64, debug: true}
+	b.cie(1, "", nil, cfaSP8...)
+	end := len(b.b) + 4 + 4 + 16
+	b.fde(end, b.abs(0x5000, 0x20), nil)
+	if end != len(b.b) {
+		t.Fatal(end, len(b.b))
+	}
+	checkOne(t, b.open(t), 0, 0, "outside the section")
 }
 
 // TestTerminator: a section whose size is known goes on behind one, a section
@@ -748,6 +844,17 @@ func TestBrokenLength(t *testing.T) {
 	}
 	if !slices.Equal(starts, []uint64{0x5000, 0}) {
 		t.Errorf("functions at %#x", starts)
+	}
+	for _, first := range [][]byte{{0x70, 0, 0, 0}, {4, 0, 0, 0, 0, 0, 0}, {4, 0, 0}, {0xff, 0xff, 0xff, 0xff, 4, 0, 0, 0}} {
+		n := 0
+		for _, err := range (&builder{arch: regs.AMD64, b: first}).open(t).Funcs() {
+			if n++; !damaged(err) {
+				t.Errorf("%x: %v", first, err)
+			}
+		}
+		if n != 1 {
+			t.Errorf("%x: told %d times", first, n)
+		}
 	}
 	for range tab.Funcs() {
 		break
@@ -869,6 +976,7 @@ func TestHeaders(t *testing.T) {
 		{"no functions", with(8, 0), false, false},
 		{"another version", with(0, 2), true, false},
 		{"no section", with(1, 0xff), true, false},
+		{"section of no form", with(1, 0x05), true, false},
 		{"cut", good[:6], true, false},
 		{"start differs from the FDE's", with(12, 0x10), false, true},
 	}
