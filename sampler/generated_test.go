@@ -83,8 +83,11 @@ func TestJITSwapped(t *testing.T) {
 				}
 				for i := range sink.list {
 					list := names(sink.list[i].Stack)
+					if len(list) == 0 || sink.list[i].Taken != "stop" {
+						continue
+					}
 					which, _, in := strings.Cut(list[0], "_leaf")
-					if !in || sink.list[i].Taken != "stop" {
+					if !in {
 						continue
 					}
 					all++
@@ -101,8 +104,10 @@ func TestJITSwapped(t *testing.T) {
 				}
 			}
 			t.Logf("%d samples, %d whole, %d with false frames; ends: %v", all, whole, wrong, ends)
-			if args[0] == "untold" {
-				wrong -= all / 100 // code that is followed for the first time was read behind the first samples
+			if args[0] == "untold" || args[1] == "3" {
+				// Code that is followed for the first time was read behind the first samples; and how often code is told otherwise
+				// is found out by looks that may see an even number of changes each.
+				wrong -= all / 100
 			}
 			if all < 300 || wrong > 0 {
 				t.Errorf("%d samples with false frames of %d", wrong, all)

@@ -142,7 +142,7 @@ const (
 	// retoldOften: changes that are seen so soon after one another, or after so few looks, may be some of many. Of what changes
 	// all the time, every other look sees it.
 	retoldOften = 100 * time.Millisecond
-	retoldLooks = 5
+	retoldLooks = 8
 	// retoldLong is for how long a program is taken to go on so.
 	retoldLong = 10 * time.Second
 )
