@@ -1,15 +1,19 @@
 package sampler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"sfsample/internal/testprog"
 	"sfsample/output"
 )
 
@@ -170,6 +174,74 @@ func TestPHPRandom(t *testing.T) {
 			t.Logf("%d stacks, %d in the function that computes, %d of these in the lines of its loop, %d without a line, %+v, ends %v", len(got.stacks), inner, looping, unknown, x, got.ends)
 			if n := len(got.stacks); n < 100 || bad > 0 || unknown*50 > inner || (looping[0]+looping[1])*10 < inner*9 || min(looping[0], looping[1])*10 < inner || x.Loose*100 > x.Placed || x.Unnamed*10 > x.Placed {
 				t.Errorf("%d stacks, %d of them wrong, of %d innermost lines %d unknown and %d in the loop, %+v", n, bad, inner, unknown, looping, x)
+			}
+		})
+	}
+}
+
+// resumers are who resumes the generators of resumed.php.
+var resumers = map[string][]string{"plain": {"Generator::next"}, "leaf": {"Generator::next", "over"}, "root": {"leaf"}, "twig": {"root"}}
+
+// plainName is the function of a frame, as told.lines has it.
+func plainName(frame string) string {
+	name, _, _ := strings.Cut(frame, " ")
+	return name
+}
+
+// resumes tells whether the program has caller call or resume callee: by the source, in which each function is a line of its own.
+func (p *phpCalls) resumes(caller, callee string) bool {
+	from, to := plainName(caller), plainName(callee)
+	resumed := slices.Contains(resumers[to], from)
+	var line int
+	if fmt.Sscan(caller[strings.LastIndex(caller, ":")+1:], &line); line < 1 || line > len(p.source) {
+		return resumed && from == "Generator::next"
+	}
+	text := p.source[line-1]
+	_, method, _ := strings.Cut(to, "::")
+	return strings.Contains(text, "function "+from+"(") != (from == "{main}") &&
+		(resumed && strings.Contains(text, "foreach") || strings.Contains(text, cmp.Or(method, to)+"("))
+}
+
+// TestPHPResumed takes a PHP program that does little but resume generators, at random instants: each frame is called from where the program
+// calls it, and no generator stands twice.
+func TestPHPResumed(t *testing.T) {
+	const path = "../testdata/scripts/resumed.php"
+	for _, php := range phps(t) {
+		t.Run(filepath.Base(php), func(t *testing.T) {
+			source, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			known := &phpCalls{source: strings.Split(string(source), "\n")}
+			p := testprog.StartCmd(t, exec.Command(php, "-n", absolute(t, path)))
+			got := &scripted{ends: map[string]int{}}
+			for begun := time.Now(); len(got.stacks) < 2000 && time.Since(begun) < testprog.Patience; {
+				pipe := scriptPipeline()
+				pipe.cfg.Sink = got
+				if _, err := Run(context.Background(), Options{PIDs: []int{p.PID}, Hz: 999}, 2*time.Second, pipe, nil, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			bad, inside, whole := 0, 0, 0
+			for n, stack := range got.stacks {
+				if !got.cut[n] {
+					whole++
+				}
+				if _, ok := resumers[plainName(stack[0])]; ok {
+					inside++
+				}
+				for i := range stack[1:] {
+					if !known.resumes(stack[i+1], stack[i]) {
+						if bad++; bad < 5 {
+							t.Errorf("%s does not call %s:\n  %s", stack[i+1], stack[i], strings.Join(stack, "\n  "))
+						}
+						break
+					}
+				}
+			}
+			t.Logf("%d stacks, %d of them wrong, %d whole, %d in generators, ends %v", len(got.stacks), bad, whole, inside, got.ends)
+			if n := len(got.stacks); n < 2000 || bad > 0 || inside*20 < n || whole*10 < 9*n {
+				t.Errorf("%d stacks, %d wrong, %d whole, %d in generators", n, bad, whole, inside)
 			}
 		})
 	}

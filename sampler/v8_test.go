@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"sfsample/internal/testprog"
 	"sfsample/output"
 )
 
@@ -175,4 +176,49 @@ var called = map[string][]string{
 	"add": {"f(", "add("}, "key": {"f(", "key"}, "recurse": {"f(", "recurse("}, "named": {"named"}, "object.method": {"method("}, "object.arrow": {"arrow(", "f("}, "method": {"method", "f("}, "arrow": {"arrow", "f("},
 	"list.push": {"f("}, "hide": {"#hide"}, "<static_initializer>": {"class"}, "f": {"f("},
 	"report": {"report", "map(key)"},
+}
+
+// TestV8Inlined takes a program of many functions at random instants, all in one frame: all of them are named.
+func TestV8Inlined(t *testing.T) {
+	for _, node := range nodes(t) {
+		for _, tt := range []struct {
+			name string
+			n    int
+			flag string
+		}{{"inlined", 60, "--turbo-inlining"}} {
+			t.Run(nodeVersion(t, node)+"/"+tt.name, func(t *testing.T) {
+				p := testprog.StartCmd(t, exec.Command(node, tt.flag, absolute(t, "../testdata/scripts/chain.js"), fmt.Sprint(tt.n)))
+				got := &scripted{ends: map[string]int{}}
+				full, most := 0, 0
+				for begun := time.Now(); full < 50 && time.Since(begun) < testprog.Patience/18; {
+					pipe := scriptPipeline()
+					pipe.cfg.Sink = got
+					if _, err := Run(context.Background(), Options{PIDs: []int{p.PID}, Hz: 499}, 2*time.Second, pipe, nil, nil); err != nil {
+						t.Fatal(err)
+					}
+					full = 0
+					for _, stack := range got.stacks {
+						var list []string
+						for _, f := range stack {
+							if name, _ := nameAndPlace(f); name[0] == 'f' {
+								list = append(list, name)
+							}
+						}
+						for i, name := range list {
+							if want := fmt.Sprintf("f%d", len(list)-1-i); name != want && len(list) == tt.n {
+								t.Fatalf("%v, want %s at %d", list, want, i)
+							}
+						}
+						if most = max(most, len(list)); len(list) == tt.n {
+							full++
+						}
+					}
+				}
+				t.Logf("%d stacks, %d with all functions, at most %d of %d; ends %v", len(got.stacks), full, most, tt.n, got.ends)
+				if full < 50 || full*2 < len(got.stacks) {
+					t.Errorf("%d of %d stacks have all functions, the best one %d of %d", full, len(got.stacks), most, tt.n)
+				}
+			})
+		}
+	}
 }

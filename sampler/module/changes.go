@@ -117,7 +117,7 @@ type Code struct {
 	Proven bool
 	// Fixed: the module is there for as long as the program, see [Space.fixed].
 	Fixed bool
-	// Retold is how often the program tells otherwise of code of no object, or changes it where it was followed.
+	// Retold is how often the program tells otherwise of code of no object.
 	Retold Retold
 }
 
@@ -142,7 +142,7 @@ const (
 	// retoldOften: changes that are seen so soon after one another, or after so few looks, may be some of many. Of what changes
 	// all the time, every other look sees it.
 	retoldOften = 100 * time.Millisecond
-	retoldLooks = 5
+	retoldLooks = 8
 	// retoldLong is for how long a program is taken to go on so.
 	retoldLong = 10 * time.Second
 )
@@ -173,11 +173,7 @@ func (s *Space) CodeAt(pc uint64) (Code, bool) {
 		return Code{}, false
 	}
 	if r.mod == nil {
-		often := s.jit.retold.at(s.opt.Now())
-		if p := s.free.pages[pc/pageBytes*pageBytes]; p != nil {
-			often = max(often, p.retold.at(s.opt.Now()))
-		}
-		return Code{Start: r.start, End: r.end, Since: r.since, Proven: true, Retold: often}, true
+		return Code{Start: r.start, End: r.end, Since: r.since, Proven: true, Retold: s.jit.retold.at(s.opt.Now())}, true
 	}
 	return Code{Start: r.start, End: r.end, Module: r.mod, Since: r.since, Proven: r.mod.proven, Fixed: s.fixed(r.mod)}, true
 }

@@ -15,7 +15,8 @@
 // its tables as well; others may not.) It is bounded in bytes.
 //
 // Code that belongs to no object has rows where the program tells of it by GDB's
-// interface for JIT compilers, as QEMU does.
+// interface for JIT compilers, as QEMU does. What it tells otherwise is noted as a [Change] at the next Verify; [Code] tells how
+// often that happens.
 //
 // The mappings are read anew when an address is not covered, on [Space.Refresh],
 // and when [Space.Verify] finds that an object is no longer what it was. A row

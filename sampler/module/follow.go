@@ -133,14 +133,7 @@ func (o *object) readCode(vaddr uint64, b []byte) int {
 // perhaps soon overwritten.
 type freeCode struct {
 	rows  followed
-	pages map[uint64]*freePage // read for it, by address
-}
-
-// freePage is what a page held, of which the bytes from one to another were asked for.
-type freePage struct {
-	data     []byte
-	from, to uint64
-	retold   retold
+	pages map[uint64][]byte // read for it, by address
 }
 
 // maxFree bounds the pages that are compared with memory, again and again.
@@ -166,29 +159,27 @@ func (s *Space) readFree(addr uint64, b []byte) int {
 		if !ok {
 			page = s.readFreePage(at / pageBytes * pageBytes)
 		}
-		if page == nil {
+		n := copy(b[done:], page[min(at%pageBytes, uint64(len(page))):])
+		if done += n; n == 0 {
 			break
 		}
-		n := copy(b[done:], page.data[at%pageBytes:])
-		page.from, page.to = min(page.from, at%pageBytes), max(page.to, at%pageBytes+uint64(n))
-		done += n
 	}
 	return done
 }
 
-func (s *Space) readFreePage(addr uint64) *freePage {
+func (s *Space) readFreePage(addr uint64) []byte {
 	if r := s.find(addr); r == nil || r.mod != nil {
 		return nil
 	}
-	page := &freePage{data: make([]byte, pageBytes), from: pageBytes}
-	if n, err := s.src.ReadAt(page.data, int64(addr)); n < pageBytes || err != nil {
+	page := make([]byte, pageBytes)
+	if n, err := s.src.ReadAt(page, int64(addr)); n < len(page) || err != nil {
 		return nil
 	}
 	if len(s.free.pages) >= maxFree {
 		s.forgetFree()
 	}
 	if s.free.pages == nil {
-		s.free.pages = map[uint64]*freePage{}
+		s.free.pages = map[uint64][]byte{}
 	}
 	s.free.pages[addr] = page
 	return page
@@ -200,29 +191,14 @@ func (s *Space) forgetFree() {
 	s.gen++
 }
 
-// longestCall is how far before what is followed its frame's code may begin: a caller is followed from behind its call on, and is
-// known by that. No instruction is longer (Intel SDM, volume 2, section 2.3.11).
-const longestCall = 15
-
 // freeChanged forgets what was followed of generated code if any of it is not
-// what it was, and notes where.
+// what it was.
 func (s *Space) freeChanged() {
-	changed := false
-	for addr, p := range s.free.pages {
-		p.retold.quiet++
-		var now [pageBytes]byte
-		if n, err := s.src.ReadAt(now[:], int64(addr)); n < len(now) || err != nil {
-			delete(s.free.pages, addr)
+	var now [pageBytes]byte
+	for addr, page := range s.free.pages {
+		if n, err := s.src.ReadAt(now[:], int64(addr)); n < len(now) || err != nil || !bytes.Equal(now[:], page) {
+			s.forgetFree()
+			return
 		}
-		if !bytes.Equal(now[p.from:p.to], p.data[p.from:p.to]) {
-			s.note(Change{addr + p.from - min(p.from, longestCall), addr + p.to, true})
-			p.retold.note(s.opt.Now())
-			changed = true
-		}
-		copy(p.data, now[:])
-	}
-	if changed {
-		s.free.rows = nil
-		s.gen++
 	}
 }

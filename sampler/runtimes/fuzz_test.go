@@ -69,9 +69,11 @@ func php82Memory() []byte {
 	put32(0x500+phpInfo, phpTop)
 	put(0x600, 0, 0, 0, 0, 0x1900, 0, 0x1500) // a placeholder, and back
 	put32(0x600+phpInfo, phpObject)
-	put(0x900+phpGenFrame, 0x1500)  // the outer one
+	put(0x900+phpGenFrame, 0x1700)  // the outer one
 	put(0x900+phpGenParent, 0x1800) // whose parent has none
-	put(0xb00, 0, 0x1c00, 0)        // function
+	put(0x700, 0x1a00, 0, 0, 0x1b00)
+	put(0x800+phpGenFrame, 0x1500)
+	put(0xb00, 0, 0x1c00, 0) // function
 	b[0xb00] = phpEval
 	put(0xb00+80, 0, 0x1a00)
 	put32(0xb00+80, 1) // one instruction, on line 7

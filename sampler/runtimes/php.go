@@ -50,23 +50,30 @@ const (
 	phpPageBytes  = 24  // struct _zend_vm_stack: top, end, prev
 )
 
-// Offsets in zend_execute_data: opline 0, func 24, This 32 with the call's flags behind it, prev_execute_data 48.
+// Offsets in zend_execute_data: opline 0, return_value 16, func 24, This 32 with the call's flags behind it, prev_execute_data 48.
 const (
-	phpFunc  = 24
-	phpThis  = 32
-	phpInfo  = 40
-	phpPrev  = 48
-	phpFrame = 56
+	// phpResult is where the frame of a generator has the generator (zend_get_running_generator, Zend/zend_execute.c).
+	phpResult = 16
+	phpFunc   = 24
+	phpThis   = 32
+	phpInfo   = 40
+	phpPrev   = 48
+	phpFrame  = 56
 	// phpTop is ZEND_CALL_TOP: the call has begun an activation of the loop.
-	phpTop    = 1 << 17
+	phpTop = 1 << 17
+	// phpGen is ZEND_CALL_GENERATOR.
+	phpGen    = 1 << 24
 	phpObject = 8 // IS_OBJECT, in the lowest byte of a zval's type
 )
 
-// Offsets in zend_generator: execute_data, node.parent.
+// Offsets in zend_generator: execute_data, node.parent, flags.
 const (
 	phpGenFrame  = 56
 	phpGenParent = 152
-	phpGenerator = 160
+	phpGenFlags  = 264
+	phpGenerator = 272
+	// phpRunning is ZEND_GENERATOR_CURRENTLY_RUNNING.
+	phpRunning = 1
 )
 
 // Types of functions, the first byte of each.
@@ -142,6 +149,7 @@ func (p *php) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 	r.Steps[0] = taking.Step{Bytes: phpPageBytes, Head: phpStackPage - phpRoot, Next: 16, Ends: true, End: phpStackTop - phpRoot, Most: maxChunks}
 	r.Steps[1] = taking.Step{Bytes: phpFrame, Head: phpCurrent - phpRoot, Next: phpPrev, Most: 512,
 		Part: taking.Part{At: phpFunc, Bytes: p.fn}, Sub: taking.Sub{At: p.filename, Bytes: phpHead, If: phpUser}, HasKin: true, Kin: phpThis, KinIf: phpFunc}
+	r.Steps[3] = taking.Step{Bytes: phpFrame, Head: phpCurrent - phpRoot, Next: phpPrev, Most: 1, Part: taking.Part{At: phpResult, Bytes: phpGenerator}}
 	r.Steps[2] = taking.Step{IsKin: true, Bytes: phpGenerator, Next: phpGenParent, Most: 64, Part: taking.Part{At: phpGenFrame, Bytes: phpFrame}, Sub: taking.Sub{At: phpFunc, Bytes: p.fn}}
 
 	spans := make([]Span, 0, len(last.Spans)+guessedCodes+1)
@@ -222,7 +230,7 @@ func (w *phpWalk) note(addr uint64, n int) {
 
 // chain appends the frames from the current one on.
 func (w *phpWalk) chain() {
-	steps, unlinked := 0, false
+	steps, unlinked, last := 0, false, uint64(0)
 	for addr := word(w.globals, phpCurrent-phpRoot); addr != 0; steps++ {
 		f := w.mem.Bytes(addr, phpFrame)
 		if f == nil || len(w.st.Frames) >= maxScript || steps >= 2*maxScript {
@@ -235,14 +243,35 @@ func (w *phpWalk) chain() {
 			w.frame(addr, f)
 			// A fiber that is about to be left leads nowhere for a moment (Fiber::suspend, Zend/zend_fibers.c).
 			unlinked = len(w.st.Frames) == n && word(f, phpPrev) == 0
-		} else if word32(f, phpInfo)&0xff == phpObject && !w.generators(word(f, phpThis)) {
+			if steps == 0 {
+				g, ok := phpLinked(w.mem, addr, f)
+				if !ok {
+					unlinked = true
+					break
+				}
+				if g != 0 {
+					w.note(g, phpGenerator)
+				}
+			}
+		} else if word32(f, phpInfo)&0xff == phpObject && !w.generators(word(f, phpThis), last) {
 			w.st.Short = true
 			break
 		}
-		addr = word(f, phpPrev)
+		last, addr = addr, word(f, phpPrev)
 	}
 	w.close()
 	w.st.Short = w.st.Short || unlinked
+}
+
+// phpLinked tells whether the innermost frame at addr, which is f, leads to its caller, and which generator it is of. That of one that is about to be resumed still leads to
+// who has resumed it before, if that one is there at all, until it runs (zend_generator_resume, Zend/zend_generators.c).
+func phpLinked(mem Memory, addr uint64, f []byte) (generator uint64, ok bool) {
+	if word32(f, phpInfo)&phpGen == 0 {
+		return 0, true
+	}
+	generator = word(f, phpResult)
+	g := mem.Bytes(generator, phpGenerator)
+	return generator, g != nil && word(g, phpGenFrame) == addr && g[phpGenFlags]&phpRunning != 0
 }
 
 // close ends a segment.
@@ -302,9 +331,9 @@ func (w *phpWalk) instruction(op uint64) uint64 {
 }
 
 // generators appends the frames of generators that delegate (yield from) to the one whose frame was the last: leaf is the
-// outermost of them, which a placeholder in the chain stands for (zend_generator_check_placeholder_frame, Zend/zend_generators.c). false:
-// they were not all copied.
-func (w *phpWalk) generators(leaf uint64) bool {
+// outermost of them, which a placeholder in the chain stands for (zend_generator_check_placeholder_frame, Zend/zend_generators.c). The
+// innermost is the one of last, the frame before the placeholder, also if it is about to delegate itself. false: they were not all copied.
+func (w *phpWalk) generators(leaf, last uint64) bool {
 	var list []Frame
 	for g := leaf; ; {
 		b := w.mem.Bytes(g, phpGenerator)
@@ -312,11 +341,10 @@ func (w *phpWalk) generators(leaf uint64) bool {
 			return false
 		}
 		w.note(g, phpGenerator)
-		parent := word(b, phpGenParent)
-		if parent == 0 {
+		parent, addr := word(b, phpGenParent), word(b, phpGenFrame)
+		if parent == 0 || addr == last {
 			break
 		}
-		addr := word(b, phpGenFrame)
 		f := w.mem.Bytes(addr, phpFrame)
 		if f == nil {
 			return false

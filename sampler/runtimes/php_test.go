@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"testing"
@@ -21,6 +22,21 @@ func TestPHPFrames(t *testing.T) {
 	p.Frames(mem, rubbish(nil), []uint64{0x1000}, &st)
 	if want := []Segment{{N: 2}}; st.Short || len(st.Frames) != 2 || !slices.Equal(st.Segments, want) {
 		t.Fatalf("%+v", st)
+	}
+	// The one that runs is about to delegate to another, and then about to be resumed.
+	native := binary.NativeEndian
+	native.PutUint64(b[0x800+phpGenParent:], 0x1d00)
+	native.PutUint64(b[0x500+phpResult:], 0x1800)
+	native.PutUint32(b[0x500+phpInfo:], phpTop|phpGen)
+	for _, running := range []bool{true, false} {
+		if b[0x800+phpGenFlags] = 0; running {
+			b[0x800+phpGenFlags] = phpRunning
+		}
+		var st Stack
+		p.Frames(mem, rubbish(nil), []uint64{0x1000}, &st)
+		if want := map[bool]int{true: 2, false: 1}[running]; len(st.Frames) != want || st.Short == running {
+			t.Errorf("running %v: %+v", running, st)
+		}
 	}
 	if roots := p.Roots(rubbish(b), Thread{First: true}); len(roots) != 1 || roots[0].Is != 0x1000 {
 		t.Errorf("roots %+v", roots)

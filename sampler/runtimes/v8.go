@@ -96,7 +96,7 @@ const (
 	maxV8Tables    = 1 << 12  // of them
 	maxV8Source    = 32 << 20 // of a script's text, in bytes
 	maxV8Held      = 64 << 20 // of all lines
-	maxV8Inlined   = 32       // functions in one frame
+	maxV8Inlined   = 256      // functions in one frame
 	maxV8Back      = 1 << 20  // how far the beginning of code is looked for, in bytes
 	maxV8Budget    = 3000     // reads for one stack
 	maxV8Frames    = 1024

@@ -14,7 +14,7 @@ const (
 	// MaxRoots is how many states of interpreters one thread may have.
 	MaxRoots = 8
 	// MaxSteps is how many chains lead from a root.
-	MaxSteps = 3
+	MaxSteps = 4
 	// MaxGuess is how many areas one gathered read may have: each takes about 0.13 µs.
 	MaxGuess = 48
 	// maxSingle is how many reads there may be besides of what was not foreseen. Each takes 0.5 µs.

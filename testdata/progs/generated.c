@@ -12,7 +12,6 @@
 //	                 called by alpha_outer and calls alpha_leaf, the second is called by beta_outer and calls
 //	                 beta_leaf; its frame is larger
 //	generated turns MS  the same, told of by two entries in turn
-//	generated untold MS  the same, not told of
 //
 // x86-64.
 
@@ -145,7 +144,7 @@ __attribute__((noipa)) void beta_leaf(void) { while (go); }
 OUTER(alpha)
 OUTER(beta)
 
-// swap never ends. with is how many entries there are, 0 for none.
+// swap never ends. with is how many entries there are.
 static void swap(char *code, unsigned with)
 {
 	pthread_t thread;
@@ -159,11 +158,8 @@ static void swap(char *code, unsigned with)
 		__jit_debug_register_code();
 		memcpy(code, from, size);
 		describe(code, 64, n % 2 ? 96 : 48);
-		struct entry *e = 0;
-		if (with) {
-			e = &entries[n % with];
-			*e = (struct entry){0, 0, &image, sizeof image};
-		}
+		struct entry *e = &entries[n % with];
+		*e = (struct entry){0, 0, &image, sizeof image};
 		__jit_debug_descriptor.action = 1; // JIT_REGISTER_FN
 		__jit_debug_descriptor.relevant = __jit_debug_descriptor.first = e;
 		__jit_debug_register_code();
@@ -188,7 +184,7 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	if (argc > 2) {
 		stay.tv_nsec = atol(argv[2]) * 1000000;
-		swap(code, mode[0] == 'u' ? 0 : mode[0] == 't' ? 2 : 1);
+		swap(code, mode[0] == 't' ? 2 : 1);
 	}
 	return outer((int (*)(void))code);
 }
