@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 
@@ -53,24 +54,61 @@ func TestGoOver(t *testing.T) {
 		mem  *Memory
 		n    int
 		end  Reason
+		addr uint64
 		over int
 	}{
-		{"there", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, low + 0x80, ret}, [3]uint64{low + 0x80, 0, last}), 4, Complete, 1},
+		{"there", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, low + 0x80, ret}, [3]uint64{low + 0x80, 0, last}), 4, Complete, 0, 1},
 		{"and-back", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, high + 0x200, ret}, [3]uint64{high + 0x200, low + 0x90, ret},
-			[3]uint64{low + 0x90, 0, last}), 5, Complete, 3},
-		{"back-below", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, high + 0x40, ret}, [3]uint64{high + 0x40, 0, last}), 3, StackSwitch, 1},
-		{"same-again", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, high + 0x100, ret}), 3, StackSwitch, 1},
-		{"not-a-stack", frames([3]uint64{high + 0x100, 0x70000, ret}), 2, StackSwitch, 0},
-		{"down", frames([3]uint64{high + 0x100, high + 0x20, ret}), 2, NoProgress, 0},
+			[3]uint64{low + 0x90, 0, last}), 5, Complete, 0, 3},
+		{"back-below", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, high + 0x40, ret}, [3]uint64{high + 0x40, 0, last}), 3, StackSwitch, high + 0x50, 1},
+		{"same-again", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, high + 0x100, ret}), 3, StackSwitch, high + 0x110, 1},
+		{"not-a-stack", frames([3]uint64{high + 0x100, 0x70000, ret}), 2, StackSwitch, 0x70010, 0},
+		{"down", frames([3]uint64{high + 0x100, high + 0x20, ret}), 2, NoProgress, high + 0x20, 0},
+		{"down-misaligned", frames([3]uint64{high + 0x100, high + 0x21, ret}), 2, NoProgress, high + 0x21, 0},
+		{"not-copied", frames([3]uint64{high + 0x100, low + 0xff8, ret}), 2, OutsideCopy, low + 0x1000, 1},
 	}
 	for _, tt := range tests {
 		set := &regs.Set{PC: code + 0x10, Known: 1<<a.SP | 1<<a.FP}
 		set.R[a.SP], set.R[a.FP] = high+0x80, high+0x100
 		w := New(a, s, []How{EHFrame}, 0)
 		got, end := w.Walk(set, tt.mem, nil)
-		if len(got) != tt.n || end.Reason != tt.end || len(w.Stacks()) != tt.over {
-			t.Errorf("%s: %d frames, %v at %#x, %d changes; want %d, %v, %d", tt.name, len(got), end.Reason, end.Addr, len(w.Stacks()), tt.n, tt.end, tt.over)
+		if len(got) != tt.n || end.Reason != tt.end || end.Addr != tt.addr || len(w.Stacks()) != tt.over {
+			t.Errorf("%s: %d frames, %v at %#x, %d changes; want %d, %v at %#x, %d", tt.name, len(got), end.Reason, end.Addr, len(w.Stacks()), tt.n, tt.end, tt.addr, tt.over)
 		}
+	}
+}
+
+// TestGoOverLimits: a walk goes over to other stacks maxStacks times, by rows of tables alone and in spaces that know of stacks.
+func TestGoOverLimits(t *testing.T) {
+	const low, high, code = 0x10000, 0x40000, 0x1000
+	a := regs.AMD64
+	space := space{
+		mapped: [][2]uint64{{code, code + 0x1000}},
+		stack:  [2]uint64{high, high + 0x8000}, also: [2]uint64{low, low + 0x8000},
+		code: map[uint64][]byte{code: bytes.Repeat([]byte{0xe8}, 0x1000)}, // call rel32 before every address
+		// The caller's stack pointer lies in the word at this one's.
+		rows: map[How][]sframe.Entry{EHFrame: {{Start: code, End: code + 0x1000, Row: sframe.Row{CFA: atReg(a.SP, 0), RA: atCFA(-8)}}}},
+	}
+	b := [2][]byte{make([]byte, 0x8000), make([]byte, 0x8000)}
+	for i := range 0x7f0 { // each to the other stack, 16 bytes higher
+		copy(b[0][16*i:], put(a, nil, high+16*uint64(i+1), code+0x100))
+		copy(b[1][16*i:], put(a, nil, low+16*uint64(i+1), code+0x100))
+	}
+	m := new(Memory)
+	m.Reset(high, b[1], nil)
+	m.Also = []Region{{Addr: low, Bytes: b[0]}}
+	set := &regs.Set{PC: code + 0x10, Known: 1 << a.SP}
+	set.R[a.SP] = high
+	w := New(a, &twoStacks{space}, []How{EHFrame}, 0)
+	got, end := w.Walk(set, m, nil)
+	if len(got) != maxStacks+1 || end.Reason != StackSwitch && end.Reason != NoProgress || len(w.Stacks()) != maxStacks {
+		t.Errorf("%d frames, %v, %d changes; want %d, %d", len(got), end.Reason, len(w.Stacks()), maxStacks+1, maxStacks)
+	}
+	if want := (Stack{Frame: 2, Base: high + 32, Word: low + 16}); w.Stacks()[1] != want {
+		t.Errorf("the second change is %+v, want %+v", w.Stacks()[1], want)
+	}
+	if got, end := New(a, &space, []How{EHFrame}, 0).Walk(set, m, nil); len(got) != 1 || end.Reason != NoProgress || end.Addr != low+16 {
+		t.Errorf("without knowledge of stacks: %d frames, %v at %#x", len(got), end.Reason, end.Addr)
 	}
 }
 
@@ -102,6 +140,12 @@ func TestSwitchRow(t *testing.T) {
 		{"below", [][3]uint64{{0x2000, 0x100, ret}, {0x100, 0, last}}, 0, 3, Complete, []Stack{{1, stack + 0x2000, 0}, {2, stack + 0x100, 0}}},
 		{"above", [][3]uint64{{0x3000, 0, last}}, 0, 2, Complete, []Stack{{1, stack + 0x3000, 0}}},
 		{"not changed", [][3]uint64{{0x1040, 0, last}}, 0, 2, Complete, nil},
+		{"hardly changed", [][3]uint64{{0x1078, 0, last}}, 0, 2, Complete, nil},
+		{"just changed", [][3]uint64{{0x1080, 0, last}}, 0, 2, Complete, []Stack{{1, stack + 0x1080, 0}}},
+		{"between the stacks", [][3]uint64{{0x2000, 0x1800, ret}, {0x1800, 0, last}}, 0, 3, Complete, []Stack{{1, stack + 0x2000, 0}, {2, stack + 0x1800, 0}}},
+		{"up to what was left", [][3]uint64{{0x2000, 0x100, ret}, {0x100, 0x2008, ret}}, 0, 3, StackSwitch, []Stack{{1, stack + 0x2000, 0}, {2, stack + 0x100, 0}}},
+		{"above what was left", [][3]uint64{{0x2000, 0x100, ret}, {0x100, 0x2018, ret}, {0x2018, 0, last}}, 0, 4, Complete,
+			[]Stack{{1, stack + 0x2000, 0}, {2, stack + 0x100, 0}, {3, stack + 0x2018, 0}}},
 		{"same place", [][3]uint64{{0x2000, 0x2000, ret}}, 0, 2, NoProgress, []Stack{{1, stack + 0x2000, 0}}},
 		{"into what was left", [][3]uint64{{0x2000, 0x1000, ret}}, 0, 2, NoProgress, []Stack{{1, stack + 0x2000, 0}}},
 		{"nowhere", [][3]uint64{{0x2000, 0x9000, ret}}, 0, 2, StackSwitch, []Stack{{1, stack + 0x2000, 0}}},
