@@ -16,8 +16,11 @@ func (r *testRuntime) Owns(pc uint64) bool { return pc>>12 == testJumped>>12 }
 func (r *testRuntime) Caller(from *regs.Set, top bool, mem *Memory, to *regs.Set) (Reason, uint64) {
 	a := regs.AMD64
 	r.asked = append(r.asked, from.PC)
-	if from.PC == testJumped {
+	switch from.PC {
+	case testJumped:
 		return NoRow, 0
+	case testJumped + 3:
+		return Outermost, 0
 	}
 	var words [3]uint64
 	for i := range words {
@@ -30,7 +33,9 @@ func (r *testRuntime) Caller(from *regs.Set, top bool, mem *Memory, to *regs.Set
 	}
 	to.PC = words[1]
 	for i, reg := range []uint8{a.SP, 0, a.FP} {
-		to.R[reg], to.Known = words[i], to.Known|1<<reg
+		if to.R[reg] = words[i]; i != 0 || words[i] != 0 {
+			to.Known |= 1 << reg
+		}
 	}
 	return 0, 0
 }
@@ -57,6 +62,11 @@ func TestRuntime(t *testing.T) {
 		{"behind no call", testJumped + 1, []uint64{at + 32, testCalled + 0x801, 0}, 0, []uint64{testJumped + 1}, []int{0}, NotAfterCall, testCalled + 0x801},
 		{"misaligned", testJumped + 1, []uint64{at + 33, testJumped + 2, 0}, 0, []uint64{testJumped + 1}, []int{0}, Misaligned, at + 33},
 		{"no such stack", testJumped + 1, []uint64{top + 32, testJumped + 2, 0}, 0, []uint64{testJumped + 1}, []int{0}, NoProgress, top + 32},
+		{"no stack pointer", testJumped + 1, []uint64{0, testJumped + 2, 0}, 0, []uint64{testJumped + 1}, []int{0}, UnknownRegister, 0},
+		{"to the end of the stack", testJumped + 1, []uint64{top, testRoot + 0x10, 0}, 0, []uint64{testJumped + 1, testRoot + 0x10}, []int{0}, Complete, 0},
+		{"on the spot", testJumped + 1, []uint64{at, testRoot + 0x10, 0}, 0, []uint64{testJumped + 1, testRoot + 0x10}, []int{0}, Complete, 0},
+		{"to an entry", testJumped + 1, []uint64{at + 32, testCalled + 0x20, 0}, 0, []uint64{testJumped + 1, testCalled + 0x20}, []int{0}, Complete, 0},
+		{"no caller", testJumped + 3, nil, 0, []uint64{testJumped + 3}, []int{0}, Complete, 0},
 		{"depth", testJumped + 1, []uint64{at + 32, testJumped + 2, 0}, 1, []uint64{testJumped + 1}, []int{0}, DepthLimit, 0},
 		{"not copied", testJumped + 1, []uint64{at + 0x800, testJumped + 2, 0}, 0, []uint64{testJumped + 1, testJumped + 2}, []int{0, 1}, OutsideCopy, at + 0x800},
 	}
@@ -64,7 +74,12 @@ func TestRuntime(t *testing.T) {
 		a, s, r := regs.AMD64, generatedSpace(), new(testRuntime)
 		delete(s.code, testCalled)
 		s.mapped = append(s.mapped, [2]uint64{testCalled, 0xa000})
-		w := New(a, s, nil, tt.depth)
+		s.entries = append(s.entries, [2]uint64{testCalled, testCalled + 0x40})
+		order := DefaultOrder
+		if tt.depth > 0 {
+			order = []How{EHFrame} // so that the runtime alone leads on
+		}
+		w := New(a, s, order, tt.depth)
 		w.SetRuntime(r)
 		mem := words(a, at, tt.words...)
 		if tt.end == NoProgress || tt.end == NotCode {
