@@ -467,8 +467,12 @@ func TestSignalFrames(t *testing.T) {
 		{"arm64/at the svc", regs.ARM64, []byte{0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4}, 4,
 			map[int]uint64{560: sp, 568: 0x401008}, set(0x401008, 31, sp)},
 		{"s390x/rt_sigreturn", regs.S390X, []byte{0x0a, 0xad}, 0,
-			map[int]uint64{344: 0x401008, 352 + 6*8: 6, 440: 0xb, 464: 0x401100, 472: sp, 552: 0xf0, 552 + 2*8: 0xf2},
-			set(0x401008, 15, sp, 11, 0xb, 14, 0x401100, 6, 6, 16, 0xf0, 17, 0xf2)},
+			map[int]uint64{344: 0x401008, 352 + 6*8: 6, 440: 0xb, 464: 0x401100, 472: sp,
+				552: 0xf0, 552 + 1*8: 0xf1, 552 + 2*8: 0xf2, 552 + 3*8: 0xf3, 552 + 4*8: 0xf4, 552 + 5*8: 0xf5, 552 + 6*8: 0xf6, 552 + 7*8: 0xf7, 552 + 8*8: 0xf8,
+				552 + 9*8: 0xf9, 552 + 10*8: 0xfa, 552 + 11*8: 0xfb, 552 + 12*8: 0xfc, 552 + 13*8: 0xfd, 552 + 14*8: 0xfe, 552 + 15*8: 0xff},
+			// s390x ELF ABI, DWARF register mapping: f0, f2, f4, f6, f1, f3, f5, f7, f8, f10, f12, f14, f9, f11, f13, f15 are 16 to 31.
+			set(0x401008, 15, sp, 11, 0xb, 14, 0x401100, 6, 6, 16, 0xf0, 17, 0xf2, 18, 0xf4, 19, 0xf6, 20, 0xf1, 21, 0xf3, 22, 0xf5, 23, 0xf7,
+				24, 0xf8, 25, 0xfa, 26, 0xfc, 27, 0xfe, 28, 0xf9, 29, 0xfb, 30, 0xfd, 31, 0xff)},
 		// struct sigframe: save area 160, mask 8, pointer 8, then the registers.
 		{"s390x/sigreturn", regs.S390X, []byte{0x0a, 0x77}, 0,
 			map[int]uint64{184: 0x401008, 192 + 15*8: sp, 192 + 11*8: 0xb, 192 + 14*8: 0x401100},
@@ -593,8 +597,8 @@ func TestSignalLoop(t *testing.T) {
 		code: map[uint64][]byte{tramp: {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}}}
 	m := frameOf(a, 1024, map[int]uint64{160: 0x7000_0000, 168: tramp})
 	frames, end := New(a, s, nil, 0).Walk(set(tramp, 7, 0x7000_0000), m, nil)
-	if len(frames) != 1 || end.Reason != Loop {
-		t.Errorf("%d frames, end %v; want 1, %v", len(frames), end.Reason, Loop)
+	if len(frames) != 1 || end != (End{Reason: Loop, Addr: tramp}) {
+		t.Errorf("%d frames, end %+v; want 1, %v", len(frames), end, Loop)
 	}
 }
 
@@ -677,6 +681,126 @@ func TestArm64Leaf(t *testing.T) {
 				t.Errorf("frames %+v, want a caller at %#x", frames, tt.want)
 			}
 		})
+	}
+}
+
+// TestInLeaf: x30 is the return address of a function without a frame record. The function at 0x404000 is called by the instruction
+// before 0x402010, or as each case says; the caller's record at the stack pointer holds 0x403010.
+func TestInLeaf(t *testing.T) {
+	const pac, signed = 0x7f << 48, 0x2a << 48
+	const blr, nop = 0xd63f0100, 0xd503201f
+	bl := func(at, to uint64) uint32 { return 0x94000000 | uint32(int64(to-at)/4)&0x3ffffff }
+	a := regs.ARM64.WithPAC(pac)
+	for _, tt := range []struct {
+		name    string
+		code    map[uint64]uint32 // among nops
+		pc, x30 uint64
+		record  []uint64
+		set     *regs.Set    // nil: all is known
+		maps    [2][2]uint64 // mappings that are known
+		mapped  [2]uint64    // code; zero: all
+		want    bool
+	}{
+		{name: "bl", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404000)}, want: true},
+		{name: "bl of the first instruction", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404010)}, want: true},
+		{name: "bl behind it", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404014)}},
+		{name: "bl as far below as may be", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404010-leafReach+4)}, want: true},
+		{name: "bl too far below", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404010-leafReach)}},
+		{name: "signed", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404000)}, x30: 0x402010 | signed, want: true},
+		{name: "as in the record", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404000)}, record: []uint64{0, 0x402010}},
+		{name: "as in the record, signed", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404000)}, x30: 0x402010 | signed, record: []uint64{0, 0x402010 | signed>>1}},
+		{name: "no record", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404000)}, record: []uint64{0}},
+		{name: "x30 unknown", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404000)}, set: set(0x404010, 31, sp, 29, sp)},
+		{name: "x29 unknown", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404000)}, set: set(0x404010, 31, sp, 30, 0x402010)},
+		{name: "blr", code: map[uint64]uint32{0x40200c: blr}},
+		{name: "blr of another mapping", code: map[uint64]uint32{0x40200c: blr}, maps: [2][2]uint64{{0x404000, 0x405000}, {0x402000, 0x403000}}, want: true},
+		{name: "blr of the same mapping", code: map[uint64]uint32{0x40200c: blr}, maps: [2][2]uint64{{0x402000, 0x405000}}},
+		{name: "blr of a mapping that is not known", code: map[uint64]uint32{0x40200c: blr}, maps: [2][2]uint64{{0x404000, 0x405000}}},
+		{name: "blr to a mapping that is not known", code: map[uint64]uint32{0x40200c: blr}, maps: [2][2]uint64{{0x402000, 0x403000}}},
+		{name: "no call from another mapping", maps: [2][2]uint64{{0x404000, 0x405000}, {0x402000, 0x403000}}},
+		{name: "blr that ends another mapping", code: map[uint64]uint32{0x403ffc: blr}, x30: 0x404000,
+			maps: [2][2]uint64{{0x404000, 0x405000}, {0x402000, 0x404000}}, want: true},
+		// Calls from above: what pc's own function has called stands there as well.
+		{name: "near, one function", code: map[uint64]uint32{0x404d00: bl(0x404d00, 0x404000)}, x30: 0x404d04, want: true},
+		{name: "near, a return between", code: map[uint64]uint32{0x404ff8: bl(0x404ff8, 0x404000), 0x404008: arm64Ret}, x30: 0x404ffc},
+		{name: "not so near, a return between", code: map[uint64]uint32{0x404ffc: bl(0x404ffc, 0x404000), 0x404008: arm64Ret}, x30: 0x405000, want: true},
+		{name: "near, a return behind", code: map[uint64]uint32{0x404ff8: bl(0x404ff8, 0x404000), 0x404010: arm64Ret}, x30: 0x404ffc, want: true},
+		{name: "near, as much code as may be", code: map[uint64]uint32{0x404d00: bl(0x404d00, 0x404010-maxLeaf)}, x30: 0x404d04, want: true},
+		{name: "near, more code", code: map[uint64]uint32{0x404d00: bl(0x404d00, 0x404010-maxLeaf-4)}, x30: 0x404d04},
+		{name: "near, code that cannot be read", code: map[uint64]uint32{0x404ff8: bl(0x404ff8, 0x404000)}, x30: 0x404ffc, mapped: [2]uint64{0x404008, 0x405000}},
+	} {
+		if tt.x30 == 0 {
+			tt.x30 = 0x402010
+		}
+		if tt.record == nil {
+			tt.record = []uint64{0, 0x403010}
+		}
+		if tt.set == nil {
+			tt.set = set(0x404010, 31, sp, 29, sp, 30, tt.x30)
+		}
+		if tt.mapped[0] == 0 {
+			tt.mapped = [2]uint64{textStart, textEnd}
+		}
+		text := bytes.Repeat(le(nop), 0x3000/4)
+		for at, insn := range tt.code {
+			copy(text[at-0x402000:], le(insn))
+		}
+		w := New(a, &space{mapped: [][2]uint64{tt.mapped}, code: map[uint64][]byte{0x402000: text}, stack: tt.maps[0], also: tt.maps[1]}, []How{FramePointer}, 0)
+		w.set = *tt.set
+		w.lookup(tt.x30&^pac, true)
+		w.window = window{} // as it is if that was known before
+		if got := w.inLeaf(words(a, sp, tt.record...)); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestFindSignalSP: a signal frame is found below the record that the kernel has pushed above it, by the registers that both hold.
+func TestFindSignalSP(t *testing.T) {
+	a := regs.ARM64
+	const at, x29, x30 = 0x7000_0000, 0x1111, 0x2222
+	saved := func(frame int, m map[int]uint64) map[int]uint64 { // x29 and x30 of the signal frame
+		m[frame+544], m[frame+552] = x29, x30
+		return m
+	}
+	for _, tt := range []struct {
+		name   string
+		record int // of x29 and x30, from the start of the copy
+		frame  []int
+		size   int // of the copy; 0: all
+		want   int // -1: none
+		set    *regs.Set
+		reason Reason
+	}{
+		{name: "of the usual size", record: arm64SigframeBytes + 64, frame: []int{64}, want: 64},
+		{name: "record at half of 16 bytes", record: arm64SigframeBytes + 72, frame: []int{64}, want: 64},
+		{name: "smaller", record: arm64SigframeBytes + 48, frame: []int{64}, want: -1},
+		{name: "as large as may be", record: maxSigframe + 64, frame: []int{64}, want: 64},
+		{name: "larger", record: maxSigframe + 80, frame: []int{64}, want: -1},
+		{name: "the nearest of two", record: arm64SigframeBytes + 2048, frame: []int{64, 1024}, want: 1024},
+		{name: "none", record: arm64SigframeBytes + 64, want: -1},
+		{name: "no record", record: arm64SigframeBytes + 64, frame: []int{64}, size: arm64SigframeBytes + 72, want: -1, reason: OutsideCopy},
+		{name: "known", record: arm64SigframeBytes + 64, frame: []int{64}, want: 16, set: set(0, 31, at+16, 29, at+arm64SigframeBytes+64)},
+		{name: "no frame pointer", record: arm64SigframeBytes + 64, frame: []int{64}, want: -1, set: set(0)},
+	} {
+		m := map[int]uint64{tt.record: x29, tt.record + 8: x30}
+		for _, f := range tt.frame {
+			saved(f, m)
+		}
+		mem := frameOf(a, tt.record+16, m)
+		if tt.size > 0 {
+			mem.Bytes = mem.Bytes[:tt.size]
+		}
+		if tt.set == nil {
+			tt.set = set(0, 29, at+uint64(tt.record))
+		}
+		w := New(a, &space{}, nil, 0)
+		w.set = *tt.set
+		r := w.findSignalSP(mem)
+		sp, known := w.set.Reg(a.SP)
+		if r != tt.reason || known != (tt.want >= 0) || known && sp != at+uint64(tt.want) || r != 0 && w.next.fault != at+uint64(tt.record) {
+			t.Errorf("%s: %#x, %v, %v at %#x; want %#x, %v", tt.name, sp, known, r, w.next.fault, at+tt.want, tt.reason)
+		}
 	}
 }
 
@@ -879,6 +1003,63 @@ func TestWalkS390X(t *testing.T) {
 			space: &space{mapped: text, code: calls, entries: [][2]uint64{{0x401000, 0x401040}}},
 			set:   set(0x401010, 15, sp, 14, 0xdead), mem: words(a, sp, make([]uint64, 40)...),
 			want: []Frame{{PC: 0x401010}},
+		},
+		{
+			// The word at the caller's stack pointer is its own address.
+			name: "chain that leads to itself", order: []How{BackChain},
+			space: &space{mapped: text, code: calls},
+			set:   set(0x401010, 15, sp, 14, 0xdead),
+			mem: func() *Memory {
+				w := make([]uint64, 80)
+				w[0], w[20+14], w[20] = sp+160, 0x402010, sp+160
+				return words(a, sp, w...)
+			}(),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp + 160, Caller: true, How: BackChain}},
+			end:  End{Reason: NoProgress, Addr: sp + 160},
+		},
+		{
+			name: "chain that leads to itself at once", order: []How{BackChain},
+			space: &space{mapped: text, code: calls},
+			set:   set(0x401010, 15, sp, 14, 0xdead),
+			mem: func() *Memory {
+				w := make([]uint64, 40)
+				w[0], w[14] = sp, 0x402010
+				return words(a, sp, w...)
+			}(),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: NoProgress, Addr: sp},
+		},
+		{
+			// Where one layout has led, the other is not tried.
+			name: "layout that is not the program's", order: []How{BackChain},
+			space: &space{mapped: text, code: calls},
+			set:   set(0x401010, 15, sp, 14, 0xdead),
+			mem: func() *Memory {
+				w := make([]uint64, 100)
+				w[0], w[20+14] = sp+160, 0x402010        // a link
+				w[20], w[40+14] = sp+320, 0x405010       // one that leads behind no call
+				w[20+19], w[40+20+17] = sp+480, 0x403010 // a packed one
+				return words(a, sp, w...)
+			}(),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp + 160, Caller: true, How: BackChain}},
+			end:  End{Reason: NotAfterCall, Addr: 0x405010},
+		},
+		{
+			name: "link outside the copy", order: []How{BackChain},
+			space: &space{mapped: text, code: calls},
+			set:   set(0x401010, 15, sp, 14, 0xdead), mem: words(a, sp+8, chain(0x402010)...),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: OutsideCopy, Addr: sp},
+		},
+		{
+			// The row has the return address in r14, so that the chain is the caller's.
+			name: "row of a leaf needs r11, which is unknown",
+			space: &space{mapped: text, code: calls, rows: map[How][]sframe.Entry{
+				EHFrame: {covers(0x401000, 0x401040, sframe.Row{CFA: fromReg(11, 160)})},
+			}},
+			set: set(0x401010, 15, sp, 14, 0xdead), mem: words(a, sp, chain(0x402010, 0x403010)...),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: UnknownRegister, Addr: 0x401010},
 		},
 		{
 			name: "chain leads to no call", order: []How{BackChain},
