@@ -218,6 +218,46 @@ func TestWalkAMD64(t *testing.T) {
 			end: End{Repeated: true},
 		},
 		{
+			// .eh_frame finds zeros, which are no end where the row tells of none.
+			name: "wrong row, and a method that finds nothing",
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{
+				SFrame:  {covers(0x401000, 0x401040, spRow(16))},
+				EHFrame: {leaf},
+			}},
+			set: set(0x401010, 7, sp, 6, 0), mem: words(a, sp, 0, 1),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: NotCode, Addr: 1},
+		},
+		{
+			name: "wrong row, and one that ends the stack",
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{
+				SFrame:  {covers(0x400000, 0x400040, spRow(16))},
+				EHFrame: {start},
+			}},
+			set: set(0x400010, 7, sp, 6, 0), mem: words(a, sp, 0, 1),
+			want: []Frame{{PC: 0x400010}},
+		},
+		{
+			// clone behind its system call, in the parent: no row, and the return address on top of the stack.
+			name: "function that starts stacks and was called", order: []How{EHFrame, FramePointer},
+			space: &space{mapped: text, code: map[uint64][]byte{0x40001b: call5}, entries: [][2]uint64{{0x402000, 0x402040}, {0x400000, 0x400040}}},
+			set:   set(0x402010, 7, sp, 6, 3), mem: words(a, sp, 0x400020),
+			want: []Frame{{PC: 0x402010}, {PC: 0x400020, SP: sp + 8, Caller: true, How: FramePointer, Fallback: true}},
+		},
+		{
+			name: "function that starts stacks and was called, by tables alone", order: []How{EHFrame},
+			space: &space{mapped: text, code: map[uint64][]byte{0x40001b: call5}, entries: [][2]uint64{{0x402000, 0x402040}}},
+			set:   set(0x402010, 7, sp, 6, 3), mem: words(a, sp, 0x400020),
+			want: []Frame{{PC: 0x402010}},
+			end:  End{Reason: NoRow, Addr: 0x402010},
+		},
+		{
+			name: "function that starts stacks and was not called", order: []How{EHFrame, FramePointer},
+			space: &space{mapped: text, entries: [][2]uint64{{0x402000, 0x402040}}},
+			set:   set(0x402010, 7, sp, 6, 3), mem: words(a, sp, 1),
+			want: []Frame{{PC: 0x402010}},
+		},
+		{
 			name: "return address outside code", order: []How{EHFrame},
 			space: &space{mapped: text, rows: map[How][]sframe.Entry{EHFrame: {leaf}}},
 			set:   set(0x401010, 7, sp),
@@ -320,6 +360,57 @@ func TestWalkAMD64(t *testing.T) {
 	} {
 		tt.arch = a
 		t.Run(tt.name, tt.run)
+	}
+}
+
+// TestWalkCaller: the frame that a stack begins with has called, so that its row is that of the byte before.
+func TestWalkCaller(t *testing.T) {
+	a := regs.AMD64
+	s := &space{mapped: [][2]uint64{{textStart, textEnd}}, rows: map[How][]sframe.Entry{EHFrame: {
+		covers(0x400000, 0x400040, sframe.Row{Outermost: true}), covers(0x402000, 0x402040, spRow(16)), covers(0x402040, 0x402080, spRow(24))}}}
+	set, mem := set(0x402040, 7, sp), words(a, sp, 1, 0x400020, 0x400021)
+	got, end := New(a, s, nil, 0).WalkCaller(set, mem, nil)
+	want := []Frame{{PC: 0x402040, SP: sp, Caller: true}, {PC: 0x400020, SP: sp + 16, Caller: true, How: EHFrame}}
+	if !slices.Equal(got, want) || !end.Complete() {
+		t.Errorf("%+v, %v; want %+v", got, end.Reason, want)
+	}
+	if got, _ := New(a, s, nil, 0).Walk(set, mem, nil); len(got) != 2 || got[1].PC != 0x400021 || got[0].Caller {
+		t.Errorf("not as a caller: %+v", got)
+	}
+	for i, f := range want {
+		if f.LookupPC() != f.PC-1 {
+			t.Errorf("frame %d is looked up at %#x", i, f.LookupPC())
+		}
+	}
+	if f := (Frame{PC: 0x402040}); f.LookupPC() != 0x402040 {
+		t.Errorf("a frame that has not called is looked up at %#x", f.LookupPC())
+	}
+}
+
+// TestWorthRepeating: a walk is repeated with .eh_frame first where .sframe stood before it and led somewhere.
+func TestWorthRepeating(t *testing.T) {
+	for _, tt := range []struct {
+		order []How
+		how   How
+		want  bool
+		first []How
+	}{
+		{[]How{SFrame, EHFrame, FramePointer}, SFrame, true, []How{EHFrame, SFrame, FramePointer}},
+		{[]How{FramePointer, SFrame, EHFrame}, SFrame, true, []How{EHFrame, FramePointer, SFrame}},
+		{[]How{SFrame, EHFrame}, EHFrame, false, []How{EHFrame, SFrame}},
+		{[]How{EHFrame, SFrame}, SFrame, false, []How{EHFrame, SFrame}},
+		{[]How{SFrame, FramePointer}, SFrame, false, []How{EHFrame, SFrame, FramePointer}},
+		{[]How{EHFrame, FramePointer}, SFrame, false, []How{EHFrame, FramePointer}},
+	} {
+		if got := worthRepeating(tt.order, []Frame{{}, {How: tt.how}}); got != tt.want {
+			t.Errorf("%v, a frame by %v: %v", tt.order, tt.how, got)
+		}
+		if got := ehFrameFirst(tt.order); !slices.Equal(got, tt.first) {
+			t.Errorf("%v: %v, want %v", tt.order, got, tt.first)
+		}
+	}
+	if worthRepeating([]How{SFrame, EHFrame}, nil) {
+		t.Error("no frames")
 	}
 }
 
