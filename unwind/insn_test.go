@@ -357,10 +357,10 @@ func TestWindow(t *testing.T) {
 		code[i] = byte(i)
 	}
 	s := &space{mapped: [][2]uint64{{0x1000, 0x1100}}, code: map[uint64][]byte{0x1000: code}}
+	var w window
 	for _, tt := range []struct{ pc, before, after int }{
-		{0x80, windowBefore, windowAfter}, {0x10, windowBefore, windowAfter}, {0, 0, windowAfter}, {8, 0, windowAfter}, {0xf0, windowBefore, 16}, {0x100, windowBefore, 0}, {0x108, 0, 0},
+		{0x80, windowBefore, windowAfter}, {0x108, 0, 0}, {0x10, windowBefore, windowAfter}, {0, 0, windowAfter}, {8, 0, windowAfter}, {0xf0, windowBefore, 16}, {0x100, windowBefore, 0}, {0x108, 0, 0},
 	} {
-		var w window
 		w.read(s, 0x1000+uint64(tt.pc))
 		if !bytes.Equal(w.behind(), code[min(tt.pc, 0x100)-tt.before:min(tt.pc, 0x100)]) || !bytes.Equal(w.ahead(), code[min(tt.pc, 0x100):min(tt.pc, 0x100)+tt.after]) {
 			t.Errorf("%#x: % x before, % x ahead; want %d and %d bytes", tt.pc, w.behind(), w.ahead(), tt.before, tt.after)

@@ -15,6 +15,11 @@ type twoStacks struct{ space }
 
 func (s *twoStacks) Writable(addr uint64) bool { return inside(addr, s.stack, s.also) }
 
+// readOnly is a space in which nothing can be written.
+type readOnly struct{ space }
+
+func (*readOnly) Writable(uint64) bool { return false }
+
 // TestGoOver walks over two stacks, the other one below and the own one above, by
 // a row that has the CFA from the frame pointer: back and forth as long as each
 // is left upwards, and no further.
@@ -109,6 +114,52 @@ func TestGoOverLimits(t *testing.T) {
 	}
 	if got, end := New(a, &space, []How{EHFrame}, 0).Walk(set, m, nil); len(got) != 1 || end.Reason != NoProgress || end.Addr != low+16 {
 		t.Errorf("without knowledge of stacks: %d frames, %v at %#x", len(got), end.Reason, end.Addr)
+	}
+}
+
+// TestAnother: which addresses lie in another stack than the one that the walk is on, of which the frames from 0x40800 to 0x41000 were seen.
+func TestAnother(t *testing.T) {
+	const low, high = 0x10000, 0x40000
+	for _, tt := range []struct {
+		name     string
+		addr     uint64
+		anywhere bool
+		left     []left
+		want     bool
+	}{
+		{"other mapping", low + 8, false, nil, true},
+		{"its end", low + 0xfff, false, nil, true},
+		{"no mapping", low + 0x1000, false, nil, false},
+		{"same mapping, below", high + 8, false, nil, false},
+		{"same mapping, above", high + 0x1008, false, nil, false},
+		{"same mapping, below, anywhere", high + 0x7ff, true, nil, true},
+		{"lowest frame, anywhere", high + 0x800, true, nil, false},
+		{"stack pointer, anywhere", high + 0x1000, true, nil, false},
+		{"above it, anywhere", high + 0x1001, true, nil, true},
+		{"other mapping that was left", low + 8, false, []left{{low, low + 0x1000, 0x10000, 0x10008}}, false},
+		{"above where it was left", low + 9, false, []left{{low, low + 0x1000, 0x10000, 0x10008}}, true},
+		{"below where it was left", low + 8, false, []left{{low, low + 0x1000, 0x10100, 0x10200}}, false},
+		{"below where it was left, anywhere", low + 0xff, true, []left{{low, low + 0x1000, 0x10100, 0x10200}}, true},
+		{"lowest of what was left, anywhere", low + 0x100, true, []left{{low, low + 0x1000, 0x10100, 0x10200}}, false},
+		{"mapping that begins there", low + 8, false, []left{{low, low + 0x2000, 0x10000, 0x10008}}, true},
+		{"mapping that ends there", low + 8, false, []left{{low - 0x1000, low + 0x1000, 0x10000, 0x10008}}, true},
+	} {
+		s := &twoStacks{space{stack: [2]uint64{high, high + 0x2000}, also: [2]uint64{low, low + 0x1000}}}
+		w := New(regs.AMD64, s, nil, 0)
+		w.set.R[regs.AMD64.SP], w.low, w.left = high+0x1000, high+0x800, tt.left
+		if got := w.another(tt.addr, tt.anywhere); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+	if w := New(regs.AMD64, &readOnly{space{also: [2]uint64{low, low + 0x1000}}}, nil, 0); w.another(low+8, false) {
+		t.Error("a stack that cannot be written")
+	}
+	// The first and last bytes of the walk's own mapping belong to it.
+	for _, sp := range []uint64{high, high + 0x1fff} {
+		w := New(regs.AMD64, &twoStacks{space{stack: [2]uint64{high, high + 0x2000}}}, nil, 0)
+		if w.set.R[regs.AMD64.SP] = sp; w.another(high+8, false) {
+			t.Errorf("the stack pointer %#x is on another stack", sp)
+		}
 	}
 }
 

@@ -331,6 +331,62 @@ func TestStep(t *testing.T) {
 			want: set(0x402000, 7, sp+16, 6, 0xb),
 		},
 		{
+			name: "amd64/saved-register-outside-that-was-known",
+			arch: amd, set: set(0x401000, 7, sp, 6, 0xb, 3, 0x3, 12, 0xc),
+			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), Keep: 1<<3 | 1<<12,
+				Saved: []sframe.SavedRule{regRule(3, atCFA(-64))}},
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16, 6, 0xb, 12, 0xc),
+		},
+		{
+			// The same by a row without a short form.
+			name: "amd64/saved-register-outside-where-a-register-points",
+			arch: amd, set: set(0x401000, 7, sp, 6, 0xb, 3, 0x3, 12, 0xc),
+			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), Keep: 1<<3 | 1<<12,
+				Saved: []sframe.SavedRule{regRule(3, atReg(6, 0))}},
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16, 6, 0xb, 12, 0xc),
+		},
+		{
+			name: "amd64/fp-is-the-cfa",
+			arch: amd, set: set(0x401000, 7, sp, 6, 0xb),
+			row:  sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), FP: cfaRule},
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16, 6, sp+16),
+		},
+		{
+			name: "amd64/cfa-by-expression-of-an-unknown-register",
+			arch: amd, set: set(0x401000, 7, sp),
+			row: sframe.Row{CFA: sframe.Rule{Base: sframe.FromExpr}, RA: atCFA(-8), Exprs: [][]byte{{0x73, 0}}}, // rbx
+			mem: words(amd, sp, 1, 2), err: UnknownRegister,
+		},
+		{
+			// For the CFA the expression's stack is empty at first.
+			name: "amd64/cfa-by-expression-of-nothing",
+			arch: amd, set: set(0x401000, 7, sp),
+			row: sframe.Row{CFA: sframe.Rule{Base: sframe.FromExpr}, RA: atCFA(-8), Exprs: [][]byte{{0x23, 16}}}, // plus_uconst 16
+			mem: words(amd, sp, 1, 2), err: BadRule,
+		},
+		{
+			// A return address in a register alone is no reason for a stack that shrinks, and so is a stack pointer that is not in one.
+			name: "amd64/return-address-in-a-register-stack-shrinks",
+			arch: amd, set: set(0x401000, 7, sp, 5, 0x402000),
+			row: sframe.Row{CFA: fromReg(7, -8), RA: inRDI},
+			mem: words(amd, sp, 1), err: NoProgress, at: sp - 8,
+		},
+		{
+			name: "amd64/return-address-in-a-register-stack-shrinks-to-the-cfa",
+			arch: amd, set: set(0x401000, 7, sp, 5, 0x402000),
+			row: sframe.Row{CFA: fromReg(7, -8), RA: inRDI, Saved: []sframe.SavedRule{regRule(7, cfaRule)}},
+			mem: words(amd, sp, 1), err: NoProgress, at: sp - 8,
+		},
+		{
+			name: "amd64/return-address-in-a-register-stack-pointer-loaded",
+			arch: amd, set: set(0x401000, 7, sp, 5, 0x402000, 3, sp),
+			row: sframe.Row{CFA: fromReg(7, 8), RA: inRDI, Saved: []sframe.SavedRule{regRule(7, atReg(3, 0))}},
+			mem: words(amd, sp, sp-64), err: NoProgress, at: sp - 64,
+		},
+		{
 			name: "amd64/value-is-cfa-plus-offset",
 			arch: amd, set: set(0x401000, 7, sp, 6, 0xb),
 			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8),

@@ -126,3 +126,29 @@ func TestAnswer(t *testing.T) {
 		}
 	}
 }
+
+// TestDiffers: what makes two answers differ.
+func TestDiffers(t *testing.T) {
+	a := Answer{PC: 1, SP: 2, FP: 3, FPKnown: true}
+	for _, tt := range []struct {
+		name string
+		b    Answer
+		want bool
+	}{
+		{"nothing", a, false},
+		{"return address", Answer{PC: 9, SP: 2, FP: 3, FPKnown: true}, true},
+		{"stack pointer", Answer{PC: 1, SP: 9, FP: 3, FPKnown: true}, true},
+		{"frame pointer", Answer{PC: 1, SP: 2, FP: 9, FPKnown: true}, true},
+		{"frame pointer that one has lost", Answer{PC: 1, SP: 2, FP: 9}, false},
+		{"one has none", Answer{Reason: NotCode}, true},
+		{"one has none, for a return address that is the same", Answer{PC: 1, SP: 2, FP: 3, FPKnown: true, Reason: NotCode}, true},
+	} {
+		if a.differs(&tt.b) != tt.want || tt.b.differs(&a) != tt.want {
+			t.Errorf("%s: %v", tt.name, !tt.want)
+		}
+	}
+	x, y := Answer{PC: 1, Reason: NotCode}, Answer{PC: 2, Reason: NotCode}
+	if x.differs(&y) {
+		t.Error("the same reason, for two return addresses")
+	}
+}

@@ -258,6 +258,39 @@ func TestWalkAMD64(t *testing.T) {
 			want: []Frame{{PC: 0x402010}},
 		},
 		{
+			// rax points at another return address that is known.
+			name: "row without a short form", order: []How{EHFrame},
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{EHFrame: {start,
+				covers(0x401000, 0x401040, sframe.Row{CFA: fromReg(3, 16), RA: atCFA(-8)}), covers(0x402000, 0x402040, spRow(16))}}},
+			set: set(0x401010, 7, sp, 3, sp+8, 0, sp), mem: words(a, sp, 0x400020, 9, 0x402010, 1, 0x400020),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp + 24, Caller: true, How: EHFrame}, {PC: 0x400020, SP: sp + 40, Caller: true, How: EHFrame}},
+		},
+		{
+			name: "caller that stays", order: []How{EHFrame},
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{EHFrame: {leaf, covers(0x402000, 0x402040, spRow(0))}}},
+			set:   set(0x401010, 7, sp), mem: words(a, sp, 0x402010, 1),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp + 8, Caller: true, How: EHFrame}},
+			end:  End{Reason: NoProgress, Addr: sp + 8},
+		},
+		{
+			name:  "short walk, whose repetition is no longer",
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{SFrame: {leaf}}},
+			set:   set(0x401010, 7, sp, 6, 3), mem: words(a, sp, 0x402010, 1),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp + 8, Caller: true, How: SFrame}},
+			end:  End{Reason: NoProgress, Addr: 3},
+		},
+		{
+			// .eh_frame leads one frame further, and ends short as well.
+			name: "short walk, whose repetition is longer",
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{
+				SFrame:  {leaf, covers(0x402000, 0x402040, spRow(24))},
+				EHFrame: {covers(0x402000, 0x402040, spRow(16))},
+			}},
+			set: set(0x401010, 7, sp, 6, 3), mem: words(a, sp, 0x402010, 1, 0x403010, 0x404010, 0x405010),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp + 8, Caller: true, How: SFrame}, {PC: 0x404010, SP: sp + 32, Caller: true, How: SFrame}},
+			end:  End{Reason: NoProgress, Addr: 3},
+		},
+		{
 			name: "return address outside code", order: []How{EHFrame},
 			space: &space{mapped: text, rows: map[How][]sframe.Entry{EHFrame: {leaf}}},
 			set:   set(0x401010, 7, sp),
@@ -384,6 +417,49 @@ func TestWalkCaller(t *testing.T) {
 	}
 	if f := (Frame{PC: 0x402040}); f.LookupPC() != 0x402040 {
 		t.Errorf("a frame that has not called is looked up at %#x", f.LookupPC())
+	}
+}
+
+// TestUnusableMethods: a method that the architecture or the space lacks leaves the frame to the next one.
+func TestUnusableMethods(t *testing.T) {
+	chain := make([]uint64, 60)
+	chain[0], chain[20+14] = sp+160, 0x402010
+	other := *regs.AMD64
+	other.Name = "another"
+	for _, tt := range []struct {
+		name  string
+		arch  *regs.Arch
+		order []How
+		call  []byte
+		set   *regs.Set
+		mem   *Memory
+		want  How
+	}{
+		{"no frame pointers", regs.S390X, []How{FramePointer, BackChain}, []byte{0xc0, 0xe5, 0, 0, 0, 1}, set(0x401010, 15, sp, 14, 1), words(regs.S390X, sp, chain...), BackChain},
+		{"no back chains", regs.AMD64, []How{BackChain, FramePointer}, call5, set(0x401010, 7, sp, 6, sp), words(regs.AMD64, sp, sp+64, 0x402010), FramePointer},
+		{"no follower", regs.AMD64, []How{Code, FramePointer}, call5, set(0x401010, 7, sp, 6, sp), words(regs.AMD64, sp, sp+64, 0x402010), FramePointer},
+		{"no conventions", &other, []How{FramePointer, BackChain, EHFrame}, nil, set(0x401010, 7, sp), words(regs.AMD64, sp, 0x402010), EHFrame},
+	} {
+		s := &space{mapped: [][2]uint64{{textStart, textEnd}}, code: map[uint64][]byte{0x402010 - uint64(len(tt.call)): tt.call}}
+		if tt.want == EHFrame {
+			s.rows = map[How][]sframe.Entry{EHFrame: {covers(0x401000, 0x401040, spRow(8))}}
+		}
+		if got, end := New(tt.arch, s, tt.order, 2).Walk(tt.set, tt.mem, nil); len(got) != 2 || got[1].PC != 0x402010 || got[1].How != tt.want {
+			t.Errorf("%s: %+v, %v", tt.name, got, end.Reason)
+		}
+	}
+	// A signal frame of which .sframe has no rules is left to the next method, and one of another kind is not.
+	for _, tt := range []struct {
+		row  sframe.Row
+		want How
+	}{
+		{sframe.Row{Signal: true, CFA: undefinedRule}, EHFrame}, {sframe.Row{Signal: true, CFA: fromReg(7, 8)}, SFrame}, {sframe.Row{CFA: undefinedRule}, SFrame},
+	} {
+		s := &space{mapped: [][2]uint64{{textStart, textEnd}}, rows: map[How][]sframe.Entry{
+			SFrame: {covers(0x401000, 0x401040, tt.row)}, EHFrame: {covers(0x401000, 0x401040, spRow(8))}}}
+		if _, how := New(regs.AMD64, s, nil, 0).firstRow(0x401010, true); how != tt.want {
+			t.Errorf("%+v: the row is taken of %v, want %v", tt.row, how, tt.want)
+		}
 	}
 }
 
@@ -1173,6 +1249,11 @@ func TestCheckOrder(t *testing.T) {
 	}{
 		{regs.AMD64, DefaultOrder, ""},
 		{regs.S390X, DefaultOrder, ""},
+		{regs.AMD64, []How{SFrame}, ""},
+		{regs.ARM64, []How{EHFrame}, ""},
+		{regs.S390X, []How{Code}, ""},
+		{regs.I386, []How{BackChain, FramePointer}, ""},
+		{regs.AMD64, []How{numHow}, `"unknown" is no unwind method (try: sframe, eh_frame, code, fp, backchain)`},
 		{regs.S390X, []How{FramePointer}, "there is no frame pointer convention on s390x (try: backchain)"},
 		{regs.S390X, []How{BackChain, FramePointer}, ""},
 		{regs.AMD64, []How{BackChain}, "back chains exist on s390x only, not on amd64 (try: fp)"},
