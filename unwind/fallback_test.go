@@ -13,9 +13,11 @@ type following struct {
 	space
 	row    *sframe.Row
 	called map[uint64]*sframe.Row // rows by the address behind the call that proves them
+	asked  []Frame                // by Follow: PC and Caller
 }
 
 func (s *following) Follow(pc uint64, caller bool) (*sframe.Row, error) {
+	s.asked = append(s.asked, Frame{PC: pc, Caller: caller})
 	if s.row == nil {
 		return nil, sframe.ErrNoRow
 	}
@@ -83,6 +85,9 @@ func TestCode(t *testing.T) {
 			got, end := w.Walk(set(0x401010, 7, sp, 6, sp+8), words(a, sp, tt.ra, 0, 0x402010), nil)
 			if !slices.Equal(got, tt.want) || end != tt.end {
 				t.Errorf("%s, round %d: %+v, %v at %#x; want %+v, %v at %#x", tt.name, round, got, end.Reason, end.Addr, tt.want, tt.end.Reason, tt.end.Addr)
+			}
+			if asked := []Frame{{PC: 0x401010}, {PC: tt.ra, Caller: true}}; !slices.Equal(s.asked, asked) {
+				t.Errorf("%s, round %d: asked for %+v, want %+v", tt.name, round, s.asked, asked)
 			}
 		}
 	}

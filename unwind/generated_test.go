@@ -27,6 +27,7 @@ func (s *origins) Calls(ra, pc uint64) bool { return pc != s.stale && pc != ra-1
 const (
 	testObject, testRoot   = 0x1000, 0x1800
 	testJumped, testCalled = 0x8000, 0x9000
+	testUncalled           = testObject + 0x300 // behind no call
 	testStale              = testObject + 0x50  // its caller calls another function
 	testEntry              = testObject + 0x700 // of a function that starts stacks
 )
@@ -46,6 +47,7 @@ func generatedSpace() *origins {
 			code[i] = 0xe8 // call rel32 before every address
 		}
 	}
+	clear(s.code[testObject][testUncalled-testObject-16 : testUncalled-testObject])
 	return s
 }
 
@@ -103,16 +105,28 @@ func TestGenerated(t *testing.T) {
 			[]uint64{testJumped + 0x10, 0, testRoot + 0x20}, FramesMissing, 5},
 		{"what a call has left, to a frame", testJumped + 0x10, 1, []uint64{7, testStale, 5, testObject + 0x30, 7, testRoot + 0x10}, 0,
 			[]uint64{testJumped + 0x10, 0, testObject + 0x30, testRoot + 0x10}, FramesMissing, 5},
+		{"gap, not to where nothing is called", testJumped + 0x10, 1, []uint64{7, testUncalled, 5, testRoot + 0x10}, 0,
+			[]uint64{testJumped + 0x10, 0, testRoot + 0x10}, FramesMissing, 5},
+		{"gap to the last byte of an object", testJumped + 0x10, 1, []uint64{7, 0x2000, 5, 5}, 0,
+			[]uint64{testJumped + 0x10, 0, 0x2000}, FramesMissing, 5},
+		{"first byte of an object is behind no call", testJumped + 0x10, 1, []uint64{7, testObject, 5, 5}, 0,
+			[]uint64{testJumped + 0x10}, NotCode, 5},
 		{"no room for a gap", testJumped + 0x10, 1, []uint64{7, testObject + 0x40, 5, 5, testObject + 0x10, 7, testRoot + 0x10}, 2,
 			[]uint64{testJumped + 0x10}, NotCode, 5},
 		{"no root", testJumped + 0x10, 2, []uint64{7, 5, 7, 5, testObject + 0x10, 7, 5}, 0,
 			[]uint64{testJumped + 0x10}, NotCode, 5},
 	}
+	walkers := map[int]*Walker{} // by depth: nothing is left of the walk before
 	for _, tt := range tests {
-		a, s := regs.AMD64, generatedSpace()
+		a := regs.AMD64
 		set := set(tt.pc, uint64(a.SP), fp, uint64(a.FP), fp+8*tt.fp)
 		mem := words(a, fp, tt.words...)
-		got, end := New(a, s, nil, tt.depth).Walk(set, mem, nil)
+		w := walkers[tt.depth]
+		if w == nil {
+			w = New(a, generatedSpace(), nil, tt.depth)
+			walkers[tt.depth] = w
+		}
+		got, end := w.Walk(set, mem, nil)
 		var pcs []uint64
 		for _, f := range got {
 			pcs = append(pcs, f.PC)
@@ -213,6 +227,34 @@ func TestRootBounds(t *testing.T) {
 		got, end := New(a, s, nil, tt.depth).Walk(set(testJumped+0x10, uint64(a.SP), at, uint64(a.FP), 1), m, make([]Frame, 5))
 		if end.Reason != tt.want.Reason || end.Addr != 1 || end.Reason == FramesMissing && (len(got) != 9 || got[6] != (Frame{SP: at + 8*uint64(len(tt.words)), How: Gap}) || got[7].How != Gap) {
 			t.Errorf("%s: %+v, %v at %#x; want %v at 1", tt.name, got[5:], end.Reason, end.Addr, tt.want.Reason)
+		}
+	}
+}
+
+// TestSettle: with the frames that are cut go the stacks and the runtime's frames that belong to them.
+func TestSettle(t *testing.T) {
+	w := New(regs.AMD64, generatedSpace(), nil, 0)
+	frames := []Frame{{PC: testJumped}, {PC: testJumped + 1, Caller: true, How: Code}, {PC: testJumped + 2, Caller: true, How: Code}, {PC: 5}}
+	for _, tt := range []struct {
+		from int
+		end  End
+		want End
+	}{
+		{0, End{Reason: NotCode, Addr: 5}, End{Reason: NotCode, Addr: 5}},
+		{2, End{Reason: NotCode, Addr: 5}, End{Reason: NotAfterCall, Addr: 7}},
+		{2, End{Reason: DepthLimit}, End{Reason: NotAfterCall, Addr: 7}},
+		{2, End{Reason: OutsideCopy, Addr: 8}, End{Reason: OutsideCopy, Addr: 8}},
+	} {
+		w.doubt.from, w.doubt.word = tt.from, 7
+		w.over = []Stack{{Frame: 1}, {Frame: 2}, {Frame: 3}}
+		w.own.frames = []Owned{{Frame: 0}, {Frame: 1}, {Frame: 2}}
+		got, end := w.settle(frames, tt.end, &entry{}, words(regs.AMD64, 0))
+		n, over, owned := 4, 3, 3
+		if tt.from > 0 {
+			n, over, owned = 2, 2, 2
+		}
+		if len(got) != n || len(w.over) != over || len(w.own.frames) != owned || end != tt.want {
+			t.Errorf("%+v: %d frames, %d stacks, %d of the runtime, %+v", tt, len(got), len(w.over), len(w.own.frames), end)
 		}
 	}
 }

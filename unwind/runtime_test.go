@@ -40,9 +40,14 @@ func (r *testRuntime) Caller(from *regs.Set, top bool, mem *Memory, to *regs.Set
 	return 0, 0
 }
 
+// runtimeSpace has stacks besides.
+type runtimeSpace struct{ *origins }
+
+func (s *runtimeSpace) Writable(addr uint64) bool { return inside(addr, s.stack, s.also) }
+
 // TestRuntime walks stacks that a runtime knows its way through. The stack begins at 0x40000.
 func TestRuntime(t *testing.T) {
-	const at, top = 0x40000, 0x41000
+	const at, top, other = 0x40000, 0x41000, 0x50000
 	tests := []struct {
 		name  string
 		pc    uint64
@@ -60,7 +65,11 @@ func TestRuntime(t *testing.T) {
 			[]uint64{testJumped + 1, testJumped + 2}, []int{0, 1}, NoProgress, at + 32},
 		{"no code", testJumped + 1, []uint64{at + 32, 5}, 0, []uint64{testJumped + 1}, []int{0}, NotCode, 5},
 		{"behind no call", testJumped + 1, []uint64{at + 32, testCalled + 0x801, 0}, 0, []uint64{testJumped + 1}, []int{0}, NotAfterCall, testCalled + 0x801},
-		{"misaligned", testJumped + 1, []uint64{at + 33, testJumped + 2, 0}, 0, []uint64{testJumped + 1}, []int{0}, Misaligned, at + 33},
+		{"misaligned", testJumped + 1, []uint64{at + 36, testJumped + 2, 0}, 0, []uint64{testJumped + 1}, []int{0}, Misaligned, at + 36},
+		{"signed", testJumped + 1, []uint64{at + 32, testRoot + 0x10 | 0x2a<<48, 0}, 0, []uint64{testJumped + 1, testRoot + 0x10}, []int{0}, Complete, 0},
+		{"another stack", testJumped + 1, []uint64{other, testRoot + 0x10, 0}, 0, []uint64{testJumped + 1, testRoot + 0x10}, []int{0}, Complete, 0},
+		{"another stack, and from there", testJumped + 1, []uint64{other, testObject + 0x10, 0}, 0, []uint64{testJumped + 1, testObject + 0x10}, []int{0}, OutsideCopy, other + 8},
+		{"below on the same stack", testJumped + 1, []uint64{at - 32, testRoot + 0x10, 0}, 0, []uint64{testJumped + 1, testRoot + 0x10}, []int{0}, Complete, 0},
 		{"no such stack", testJumped + 1, []uint64{top + 32, testJumped + 2, 0}, 0, []uint64{testJumped + 1}, []int{0}, NoProgress, top + 32},
 		{"no stack pointer", testJumped + 1, []uint64{0, testJumped + 2, 0}, 0, []uint64{testJumped + 1}, []int{0}, UnknownRegister, 0},
 		{"to the end of the stack", testJumped + 1, []uint64{top, testRoot + 0x10, 0}, 0, []uint64{testJumped + 1, testRoot + 0x10}, []int{0}, Complete, 0},
@@ -71,15 +80,18 @@ func TestRuntime(t *testing.T) {
 		{"not copied", testJumped + 1, []uint64{at + 0x800, testJumped + 2, 0}, 0, []uint64{testJumped + 1, testJumped + 2}, []int{0, 1}, OutsideCopy, at + 0x800},
 	}
 	for _, tt := range tests {
-		a, s, r := regs.AMD64, generatedSpace(), new(testRuntime)
+		a, s, r := regs.AMD64, &runtimeSpace{generatedSpace()}, new(testRuntime)
 		delete(s.code, testCalled)
 		s.mapped = append(s.mapped, [2]uint64{testCalled, 0xa000})
+		s.stack[0], s.also = at-0x100, [2]uint64{other, other + 0x1000}
 		s.entries = append(s.entries, [2]uint64{testCalled, testCalled + 0x40})
-		order := DefaultOrder
-		if tt.depth > 0 {
-			order = []How{EHFrame} // so that the runtime alone leads on
+		order := []How{EHFrame} // so that the runtime alone leads on
+		if tt.pc == testJumped {
+			order = nil
 		}
-		w := New(a, s, order, tt.depth)
+		signed := *a
+		signed.PACMask = 0x7f << 48
+		w := New(&signed, s, order, tt.depth)
 		w.SetRuntime(r)
 		mem := words(a, at, tt.words...)
 		if tt.end == NoProgress || tt.end == NotCode {
@@ -91,6 +103,13 @@ func TestRuntime(t *testing.T) {
 			if pcs = append(pcs, f.PC); i > 0 && r.Owns(got[i-1].PC) && got[i-1].PC != testJumped && f.How != ByRuntime {
 				t.Errorf("%s: frame %d was found by %s", tt.name, i, f.How)
 			}
+		}
+		var over []Stack
+		if sp := tt.words; len(got) > 1 && (sp[0] == other || sp[0] == at-32) {
+			over = []Stack{{Frame: 1, Base: sp[0]}}
+		}
+		if !slices.Equal(w.Stacks(), over) {
+			t.Errorf("%s: stacks %+v, want %+v", tt.name, w.Stacks(), over)
 		}
 		var owned []int
 		for _, o := range w.Owned() {
