@@ -167,6 +167,9 @@ func TestFill(t *testing.T) {
 		if e.row != tt.row || e.how != tt.how || e.flags != tt.flags || (w.cache.count > before) != tt.kept || e.to != nobody {
 			t.Errorf("%s: row %+v by %v, flags %#x, kept %v; want %+v by %v, %#x, %v", tt.name, e.row, e.how, e.flags, w.cache.count > before, tt.row, tt.how, tt.flags, tt.kept)
 		}
+		if w.isEntry(e) || e.flags != tt.flags|entryKnown {
+			t.Errorf("%s: an entry, or other flags: %#x", tt.name, e.flags)
+		}
 		if again := w.lookup(tt.pc, tt.caller); tt.kept && again != e {
 			t.Errorf("%s: another entry at the second time", tt.name)
 		}

@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 
@@ -113,28 +114,31 @@ func TestSearch(t *testing.T) {
 		row   *sframe.Row
 		pc    uint64
 		found bool
+		fp    uint64 // 0: 3, to which nothing leads
 	}{
-		{"on top", nil, stack(0), at(0), pc, true},
-		{"further up", nil, stack(7), at(7), pc, true},
-		{"a copy of it below", nil, stack(7, 3), at(7), pc, true},
-		{"elsewhere", nil, stack(7), at(6), pc, false},
-		{"last word", nil, stack(maxSearch - 1), at(maxSearch - 1), pc, true},
-		{"too far", nil, stack(maxSearch), at(maxSearch), pc, false},
-		{"beyond the copy", nil, stack(7)[:7], at(7), pc, false},
-		{"code is not asked", []How{EHFrame, FramePointer}, stack(7), at(7), pc, false},
-		{"stacks begin there", nil, stack(7), at(7), 0x403010, false},
-		{"not in code", nil, stack(7), at(7), 0x100, false},
-		{"another call", nil, stack(7), nil, pc, false},
+		{"on top", nil, stack(0), at(0), pc, true, 0},
+		{"further up", nil, stack(7), at(7), pc, true, 0},
+		{"a copy of it below", nil, stack(7, 3), at(7), pc, true, 0},
+		{"elsewhere", nil, stack(7), at(6), pc, false, 0},
+		{"last word", nil, stack(maxSearch - 1), at(maxSearch - 1), pc, true, 0},
+		{"too far", nil, stack(maxSearch), at(maxSearch), pc, false, 0},
+		{"beyond the copy", nil, stack(7)[:7], at(7), pc, false, 0},
+		{"code is not asked", []How{EHFrame, FramePointer}, stack(7), at(7), pc, false, 0},
+		{"stacks begin there", nil, stack(7), at(7), 0x403010, false, 0},
+		{"not in code", nil, stack(7), at(7), 0x100, false, 0},
+		{"another call", nil, stack(7), nil, pc, false, 0},
+		{"frame pointer beyond the copy", nil, stack(7), at(7), pc, true, sp + 1<<20},
+		{"frame pointer beyond the copy, elsewhere", nil, stack(7), at(6), pc, false, sp + 1<<20},
 	} {
 		s := &following{space: space{mapped: [][2]uint64{{textStart, textEnd}}, code: map[uint64][]byte{ra - 5: call5},
 			entries: [][2]uint64{{ra - 0x10, ra + 0x10}, {0x403000, 0x403040}}}, called: map[uint64]*sframe.Row{ra: tt.row}}
-		got, end := New(a, s, tt.order, 0).Walk(set(tt.pc, 7, sp, 6, 3), words(a, sp, tt.words...), nil)
+		got, end := New(a, s, tt.order, 0).Walk(set(tt.pc, 7, sp, 6, cmp.Or(tt.fp, 3)), words(a, sp, tt.words...), nil)
 		if tt.found {
 			want := []Frame{{PC: pc, SP: sp}, {PC: ra, SP: sp + uint64(tt.row.CFA.Offset), Caller: true, How: Code, Fallback: true}}
-			if !slices.Equal(got, want) || !end.Complete() {
+			if !slices.Equal(got, want) || end.Complete() != (tt.fp == 0) {
 				t.Errorf("%s: %+v, %v; want %+v", tt.name, got, end.Reason, want)
 			}
-		} else if len(got) != 1 || end.Complete() != (tt.pc == 0x403010) || !end.Complete() && (end.Addr != 3 && tt.pc == pc) {
+		} else if len(got) != 1 || end.Complete() != (tt.pc == 0x403010) || !end.Complete() && (end.Addr != 3 && end.Addr != tt.fp+8 && tt.pc == pc) {
 			t.Errorf("%s: %+v, %v at %#x; want no caller", tt.name, got, end.Reason, end.Addr)
 		}
 	}

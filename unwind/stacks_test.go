@@ -75,7 +75,12 @@ func TestGoOver(t *testing.T) {
 	for _, tt := range tests {
 		set := &regs.Set{PC: code + 0x10, Known: 1<<a.SP | 1<<a.FP}
 		set.R[a.SP], set.R[a.FP] = high+0x80, high+0x100
-		w := New(a, s, []How{EHFrame}, 0)
+		// A mere convention leads to no other stack.
+		w := New(a, s, []How{FramePointer}, 0)
+		if got, _ := w.Walk(set, tt.mem, nil); len(got) > 2 || len(w.Stacks()) > 0 {
+			t.Errorf("%s, by frame pointers: %+v, %d changes", tt.name, got, len(w.Stacks()))
+		}
+		w = New(a, s, []How{EHFrame}, 0)
 		got, end := w.Walk(set, tt.mem, nil)
 		if len(got) != tt.n || end.Reason != tt.end || end.Addr != tt.addr || len(w.Stacks()) != tt.over {
 			t.Errorf("%s: %d frames, %v at %#x, %d changes; want %d, %v at %#x, %d", tt.name, len(got), end.Reason, end.Addr, len(w.Stacks()), tt.n, tt.end, tt.addr, tt.over)
@@ -222,6 +227,9 @@ func TestSwitchRow(t *testing.T) {
 		got, end := w.Walk(set, m, nil)
 		if len(got) != tt.n || end.Reason != tt.end || !slices.Equal(w.Stacks(), tt.over) {
 			t.Errorf("%s: %d frames, %v at %#x, by %#x; want %d, %v, %#x", tt.name, len(got), end.Reason, end.Addr, w.Stacks(), tt.n, tt.end, tt.over)
+		}
+		if last := stack + tt.frames[len(tt.frames)-1][1]; tt.end == StackSwitch && end.Addr != last && (tt.name != "nowhere" || end.Addr != last+16) {
+			t.Errorf("%s: the stack that it does not go to is at %#x, want %#x", tt.name, end.Addr, last)
 		}
 	}
 }

@@ -100,10 +100,10 @@ func TestStep(t *testing.T) {
 		{
 			// In the body rbp is the frame's own, and tells.
 			name: "amd64/drap-rbp-in-its-frame",
-			arch: amd, set: set(0x401000, 7, sp, 6, sp+8, 10, sp+32),
+			arch: amd, set: set(0x401000, 7, sp, 6, sp, 10, sp+32),
 			row: sframe.Row{CFA: fromReg(10, 0), RA: atCFA(-8), FP: atReg(6, 0),
-				Saved: []sframe.SavedRule{regRule(3, atReg(6, -8))}},
-			mem:  words(amd, sp, 0x33, 0xbb, 2, 0x402000),
+				Saved: []sframe.SavedRule{regRule(3, atReg(6, 8))}},
+			mem:  words(amd, sp, 0xbb, 0x33, 2, 0x402000),
 			want: set(0x402000, 7, sp+32, 6, 0xbb, 3, 0x33),
 		},
 		{
@@ -239,7 +239,7 @@ func TestStep(t *testing.T) {
 			name: "amd64/further-rules-of-sp-and-fp",
 			arch: amd, set: set(0x401000, 7, sp, 6, 0xb),
 			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8),
-				Saved: []sframe.SavedRule{regRule(7, cfaRule), regRule(6, atCFA(-16)), regRule(40, atCFA(-16)), regRule(3, atCFA(-16))}},
+				Saved: []sframe.SavedRule{regRule(7, cfaRule), regRule(6, atCFA(-16)), regRule(32, atCFA(-16)), regRule(3, atCFA(-16))}},
 			mem:  words(amd, sp, 1, 0x402000),
 			want: set(0x402000, 7, sp+16, 6, 0xb, 3, 1),
 		},
@@ -346,6 +346,51 @@ func TestStep(t *testing.T) {
 				Saved: []sframe.SavedRule{regRule(3, atReg(6, 0))}},
 			mem:  words(amd, sp, 1, 0x402000),
 			want: set(0x402000, 7, sp+16, 6, 0xb, 12, 0xc),
+		},
+		{
+			name: "amd64/rbp-where-rbx-points",
+			arch: amd, set: set(0x401000, 7, sp, 6, 42, 3, sp, 10, sp+16),
+			row:  sframe.Row{CFA: fromReg(10, 0), RA: atCFA(-8), FP: atReg(3, 0)},
+			mem:  words(amd, sp, 0xbb, 0x402000),
+			want: set(0x402000, 7, sp+16, 6, 0xbb),
+		},
+		{
+			name: "amd64/registers-by-expressions-of-an-unknown-one",
+			arch: amd, set: set(0x401000, 7, sp, 6, 0xb, 3, 0x3),
+			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), FP: sframe.Rule{Base: sframe.FromExpr},
+				Saved: []sframe.SavedRule{regRule(3, sframe.Rule{Base: sframe.FromExpr})}, Exprs: [][]byte{{0x7c, 0}}}, // r12
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16),
+		},
+		{
+			name: "amd64/fp-lost-whatever-is-kept",
+			arch: amd, set: set(0x401000, 7, sp, 6, 0xb),
+			row:  sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), FP: undefinedRule, Keep: ^uint32(0)},
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16),
+		},
+		{
+			name: "amd64/fp-at-the-stack-pointer",
+			arch: amd, set: set(0x401000, 7, sp, 6, sp),
+			row:  sframe.Row{CFA: fromReg(6, 16), RA: atCFA(-8), FP: atCFA(-16)},
+			mem:  words(amd, sp, 0xb, 0x402000),
+			want: set(0x402000, 7, sp+16, 6, 0xb),
+		},
+		{
+			name: "amd64/fp-unknown-though-it-was-right",
+			arch: amd, set: func() *regs.Set {
+				s := set(0x401000, 7, sp)
+				s.R[6] = sp
+				return s
+			}(),
+			row: sframe.Row{CFA: fromReg(6, 16), RA: atCFA(-8)},
+			mem: words(amd, sp, 0xb, 0x402000), err: UnknownRegister,
+		},
+		{
+			name: "amd64/misaligned-by-one",
+			arch: amd, set: set(0x401000, 7, sp),
+			row: sframe.Row{CFA: fromReg(7, 17), RA: atCFA(-9)},
+			mem: words(amd, sp, 1, 2), err: Misaligned, at: sp + 17,
 		},
 		{
 			name: "amd64/fp-is-the-cfa",
@@ -789,6 +834,9 @@ func TestMemory(t *testing.T) {
 	}
 	if v, ok := m.word8(a, 0x10100); v != 1 || !ok {
 		t.Errorf("word8 in the copy: %#x, %v", v, ok)
+	}
+	if _, ok := m.word8(a, 0x10101); !ok {
+		t.Error("word8 does not read the last word of the copy")
 	}
 	if v, ok := m.word8(a, 0x10102); ok {
 		t.Errorf("word8 over the copy's end: %#x", v)

@@ -488,7 +488,6 @@ func (w *Walker) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 			if row, r := w.chain(e, top, mem); r == 0 || r == Outermost && e.row == nil {
 				return row, h
 			}
-			continue
 		}
 		if row == nil {
 			continue

@@ -258,6 +258,14 @@ func TestWalkAMD64(t *testing.T) {
 			want: []Frame{{PC: 0x402010}},
 		},
 		{
+			// pop %rbp; ret: the row is wrong, the bytes around the address are right.
+			name: "wrong row at a function's end", order: []How{EHFrame, FramePointer},
+			space: &space{mapped: text, code: map[uint64][]byte{0x401010: {0x5d, 0xc3}, 0x40001b: call5}, rows: map[How][]sframe.Entry{EHFrame: {start,
+				covers(0x401000, 0x401040, sframe.Row{CFA: fromReg(7, 24), RA: atCFA(-8), FP: atCFA(-16)})}}},
+			set: set(0x401010, 7, sp, 6, 3), mem: words(a, sp, 0xb, 0x400020, 1),
+			want: []Frame{{PC: 0x401010}, {PC: 0x400020, SP: sp + 16, Caller: true, How: FramePointer, Fallback: true}},
+		},
+		{
 			// rax points at another return address that is known.
 			name: "row without a short form", order: []How{EHFrame},
 			space: &space{mapped: text, rows: map[How][]sframe.Entry{EHFrame: {start,
@@ -463,6 +471,62 @@ func TestUnusableMethods(t *testing.T) {
 	}
 }
 
+// TestZeroRecord: a record of zeros ends a stack where the frame pointer is one by the ABI, and says nothing where it may be none.
+func TestZeroRecord(t *testing.T) {
+	for a, want := range map[*regs.Arch]Reason{regs.AMD64: ZeroReturn, regs.I386: ZeroReturn, regs.ARM64: Complete} {
+		s := &space{mapped: [][2]uint64{{textStart, textEnd}}}
+		const sp = 0x7000_0000
+		got, end := New(a, s, []How{FramePointer}, 0).Walk(set(0x401010, uint64(a.SP), sp, uint64(a.FP), sp), words(a, sp, 0, 0), nil)
+		if len(got) != 1 || end.Reason != want {
+			t.Errorf("%s: %d frames, %v; want %v", a.Name, len(got), end.Reason, want)
+		}
+	}
+}
+
+// TestCalledEntry: a function that starts stacks and has been called, by a return address in its register, is no end of a stack.
+func TestCalledEntry(t *testing.T) {
+	for _, tt := range []struct {
+		arch *regs.Arch
+		call []byte
+		ra   uint64
+		want Reason
+	}{
+		{regs.ARM64, le(0x94000000), 0x402010, NoRow}, {regs.ARM64, le(0x94000000), 0x402014, Complete}, {regs.ARM64, le(0x94000000), 5, Complete},
+		{regs.S390X, []byte{0xc0, 0xe5, 0, 0, 0, 1}, 0x402010, NoRow}, {regs.S390X, []byte{0xc0, 0xe5, 0, 0, 0, 1}, 5, Complete},
+	} {
+		a := tt.arch
+		s := &space{mapped: [][2]uint64{{textStart, textEnd}}, code: map[uint64][]byte{0x402010 - uint64(len(tt.call)): tt.call}, entries: [][2]uint64{{0x401000, 0x401040}}}
+		got, end := New(a, s, []How{EHFrame}, 0).Walk(set(0x401010, uint64(a.SP), sp, uint64(a.RA), tt.ra), words(a, sp, 0, 0), nil)
+		if len(got) != 1 || end.Reason != tt.want {
+			t.Errorf("%s, called from %#x: %+v, %v; want %v", a.Name, tt.ra, got, end.Reason, tt.want)
+		}
+	}
+}
+
+// TestMayKeepFP: which rows leave room for a frame that the frame pointer points to.
+func TestMayKeepFP(t *testing.T) {
+	saved := atCFA(-16)
+	for _, tt := range []struct {
+		row  sframe.Row
+		want bool
+	}{
+		{sframe.Row{CFA: fromReg(7, 16), FP: saved}, true}, {sframe.Row{CFA: fromReg(6, 16), FP: saved}, true}, {sframe.Row{CFA: fromReg(6, 16)}, false},
+		{sframe.Row{CFA: fromReg(3, 16), FP: saved}, false}, {sframe.Row{CFA: sframe.Rule{Base: sframe.FromExpr, Reg: 7}, FP: saved}, false},
+	} {
+		if got := mayKeepFP(regs.AMD64, &tt.row); got != tt.want {
+			t.Errorf("%+v: %v", tt.row, got)
+		}
+	}
+	for _, f := range []Frame{{PC: 1, SP: 3}, {PC: 3, SP: 2}} {
+		if seen([]Frame{f}, 1, 2) {
+			t.Errorf("%+v was seen as another", f)
+		}
+	}
+	if !seen([]Frame{{}, {PC: 1, SP: 2}}, 1, 2) {
+		t.Error("a frame was not seen")
+	}
+}
+
 // TestWorthRepeating: a walk is repeated with .eh_frame first where .sframe stood before it and led somewhere.
 func TestWorthRepeating(t *testing.T) {
 	for _, tt := range []struct {
@@ -554,6 +618,8 @@ func TestAfterCall(t *testing.T) {
 		{"amd64/call *table(,%rax,8)", regs.AMD64, []byte{0xff, 0x14, 0xc5, 0, 1, 0, 0}, true},
 		{"amd64/jmp *%rax", regs.AMD64, []byte{0xff, 0xe0}, false},
 		{"amd64/push *8(%rax)", regs.AMD64, []byte{0xff, 0x70, 8}, false},
+		{"amd64/call *%r12", regs.AMD64, []byte{0x41, 0xff, 0xd4}, true},
+		{"amd64/call *(%rsp)", regs.AMD64, []byte{0xff, 0x14, 0x24}, true},
 		{"amd64/call with its SIB byte cut off", regs.AMD64, []byte{0xff, 0x14}, false},
 		{"amd64/nops", regs.AMD64, []byte{0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90}, false},
 		{"386/call *%gs:16", regs.I386, []byte{0x65, 0xff, 0x15, 0x10, 0, 0, 0}, true},
@@ -573,6 +639,8 @@ func TestAfterCall(t *testing.T) {
 		{"s390x/bas %r14,0(%r1)", regs.S390X, []byte{0x4d, 0xe0, 0x10, 0}, true},
 		{"s390x/bas %r13,0(%r14)", regs.S390X, []byte{0x4d, 0xd0, 0xe0, 0}, false},
 		{"s390x/basr %r14,%r1", regs.S390X, []byte{0x0d, 0xe1}, true},
+		{"s390x/basr %r13,%r1", regs.S390X, []byte{0x0d, 0xd1}, false},
+		{"s390x/lr %r14,%r1", regs.S390X, []byte{0x18, 0xe1}, false},
 		{"s390x/brasl %r1", regs.S390X, []byte{0xc0, 0x15, 0, 0, 1, 2}, false},
 		{"s390x/br %r14", regs.S390X, []byte{0x07, 0xfe}, false},
 	} {
@@ -1060,6 +1128,7 @@ func TestWalkS390X(t *testing.T) {
 			mem: func() *Memory {
 				w := make([]uint64, 21+20+20)
 				w[20] = 0x402010       // the wrapper's return address
+				w[19] = 5              // where another layout has its chain
 				w[21] = sp + 168 + 160 // chain of its caller
 				w[21+20+14] = 0x403010 // and its r14
 				return words(a, sp, w...)
@@ -1214,7 +1283,12 @@ func TestWalkS390X(t *testing.T) {
 		{
 			name: "link outside the copy", order: []How{BackChain},
 			space: &space{mapped: text, code: calls},
-			set:   set(0x401010, 15, sp, 14, 0xdead), mem: words(a, sp+8, chain(0x402010)...),
+			set:   set(0x401010, 15, sp, 14, 0xdead),
+			mem: func() *Memory { // of another layout it is there
+				w := make([]uint64, 60)
+				w[18], w[19+17] = sp+160, 0x402010
+				return words(a, sp+8, w...)
+			}(),
 			want: []Frame{{PC: 0x401010}},
 			end:  End{Reason: OutsideCopy, Addr: sp},
 		},
@@ -1293,6 +1367,9 @@ func TestCache(t *testing.T) {
 	s.rows[EHFrame][1].Row = spRow(16) // other code at the same address
 	if n, end := walk(); n == 0 || end != OutsideCopy {
 		t.Errorf("after a change: %d questions, %v; want some, %v", n, end, OutsideCopy)
+	}
+	if n, _ := walk(); n != 0 {
+		t.Errorf("warm after a change: %d questions, want 0", n)
 	}
 	s.rows[EHFrame][1].Row = spRow(8)
 	s.gen++
