@@ -264,6 +264,9 @@ func TestArm64Rows(t *testing.T) {
 	}{
 		{"nothing", nil, nil, none},
 		{"half an instruction", nil, le(arm64Ret)[:3], none},
+		{"ret", nil, le(0xd65f03c0), entry},
+		{"bti jc before ret", nil, le(0xd50324df, 0xd65f03c0), entry},
+		{"Go's sub x29, sp, #8", le(str, 0xf81f83fd), le(0xd10023fd), size48},
 		{"nop before ret", nil, le(nop, arm64Ret), none},
 		{"bti before ret", nil, le(arm64BTI, arm64Ret), entry},
 		{"stp", nil, le(push), entry},
