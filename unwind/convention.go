@@ -89,7 +89,7 @@ const (
 
 // read fills the window around pc.
 func (w *window) read(space Space, pc uint64) {
-	w.before, w.after = 0, 0
+	w.before = 0
 	if n := space.Code(pc-windowBefore, w.buf[:]); n >= windowBefore {
 		w.before, w.after = windowBefore, min(n, len(w.buf))-windowBefore
 		return

@@ -210,9 +210,7 @@ func (m *machine) unary(op byte) {
 	v := m.signed(m.pop())
 	switch op {
 	case opAbs:
-		if v < 0 {
-			v = -v
-		}
+		v = max(v, -v)
 	case opNeg:
 		v = -v
 	case opNot:

@@ -1,20 +1,36 @@
 package unwind
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 
 	"sfsample/regs"
 	"sfsample/sframe"
 )
 
-// following is a space in which code tells a row.
+// following is a space in which code tells a row; without one, nothing.
 type following struct {
 	space
-	row *sframe.Row
+	row    *sframe.Row
+	called map[uint64]*sframe.Row // rows by the address behind the call that proves them
+	asked  []Frame                // by Follow: PC and Caller
 }
 
-func (s *following) Follow(pc uint64, caller bool) (*sframe.Row, error) { return s.row, nil }
-func (s *following) Called(ra, pc uint64) (*sframe.Row, error)          { return nil, sframe.ErrNoRow }
+func (s *following) Follow(pc uint64, caller bool) (*sframe.Row, error) {
+	s.asked = append(s.asked, Frame{PC: pc, Caller: caller})
+	if s.row == nil {
+		return nil, sframe.ErrNoRow
+	}
+	return s.row, nil
+}
+
+func (s *following) Called(ra, pc uint64) (*sframe.Row, error) {
+	if row := s.called[ra]; row != nil {
+		return row, nil
+	}
+	return nil, sframe.ErrNoRow
+}
 
 // TestWrongRow: glibc 2.36's memcpy for i386 pushes eax and its table does not say so. What its row takes for the
 // return address is eax. The code, whose way is pop; mov; mov; mov; ret, tells from the same
@@ -22,14 +38,14 @@ func (s *following) Called(ra, pc uint64) (*sframe.Row, error)          { return
 func TestWrongRow(t *testing.T) {
 	const code, caller, sp = 0x1000, 0x1800, 0x40000
 	a := regs.I386
-	s := &following{space{
+	s := &following{space: space{
 		mapped: [][2]uint64{{code, code + 0x1000}}, stack: [2]uint64{sp, sp + 0x1000},
 		code: map[uint64][]byte{caller - 5: {0xe8, 0, 0, 0, 0}},
 		rows: map[How][]sframe.Entry{EHFrame: {
 			{Start: code, End: code + 0x100, Row: sframe.Row{CFA: fromReg(a.SP, 4), RA: atCFA(-4)}},
 			{Start: code + 0x700, End: code + 0x1000, Row: sframe.Row{Outermost: true}},
 		}},
-	}, &sframe.Row{CFA: fromReg(a.SP, 8), RA: atCFA(-4)}}
+	}, row: &sframe.Row{CFA: fromReg(a.SP, 8), RA: atCFA(-4)}}
 	for _, order := range [][]How{nil, {EHFrame}} {
 		set := set(code+0x10, uint64(a.SP), sp)
 		got, end := New(a, s, order, 0).Walk(set, words(a, sp, 5, caller), nil)
@@ -42,5 +58,96 @@ func TestWrongRow(t *testing.T) {
 		if len(got) != 2 || end.Reason != Complete || got[1] != (Frame{PC: caller, SP: sp + 8, Caller: true, How: Code, Fallback: true}) {
 			t.Errorf("frames %+v, %v; want the caller by code, complete", got, end.Reason)
 		}
+	}
+}
+
+// TestCode: a row that the code tells leads to a return address behind a call, and nowhere else, however often it is asked; where it
+// tells none, the next method is asked.
+func TestCode(t *testing.T) {
+	a := regs.AMD64
+	for _, tt := range []struct {
+		name  string
+		row   *sframe.Row
+		ra    uint64
+		order []How
+		want  []Frame
+		end   End
+	}{
+		{"behind a call", &sframe.Row{CFA: fromReg(7, 8), RA: atCFA(-8)}, 0x402010, []How{Code, FramePointer},
+			[]Frame{{PC: 0x401010, SP: sp}, {PC: 0x402010, SP: sp + 8, Caller: true, How: Code}}, End{}},
+		{"behind none", &sframe.Row{CFA: fromReg(7, 8), RA: atCFA(-8)}, 0x403010, []How{Code},
+			[]Frame{{PC: 0x401010, SP: sp}}, End{Reason: NotAfterCall, Addr: 0x403010}},
+		{"nothing", nil, 0x402010, []How{Code, FramePointer},
+			[]Frame{{PC: 0x401010, SP: sp}, {PC: 0x402010, SP: sp + 24, Caller: true, How: FramePointer}}, End{}},
+	} {
+		s := &following{space: space{mapped: [][2]uint64{{textStart, textEnd}}, code: map[uint64][]byte{0x40200b: call5}, entries: [][2]uint64{{0x402000, 0x402040}}}, row: tt.row}
+		w := New(a, s, tt.order, 0)
+		for round := range 2 {
+			got, end := w.Walk(set(0x401010, 7, sp, 6, sp+8), words(a, sp, tt.ra, 0, 0x402010), nil)
+			if !slices.Equal(got, tt.want) || end != tt.end {
+				t.Errorf("%s, round %d: %+v, %v at %#x; want %+v, %v at %#x", tt.name, round, got, end.Reason, end.Addr, tt.want, tt.end.Reason, tt.end.Addr)
+			}
+			if asked := []Frame{{PC: 0x401010}, {PC: tt.ra, Caller: true}}; !slices.Equal(s.asked, asked) {
+				t.Errorf("%s, round %d: asked for %+v, want %+v", tt.name, round, s.asked, asked)
+			}
+		}
+	}
+}
+
+// TestSearch: a return address further up, behind a call to the function of the innermost frame, is its caller if the code leads
+// there with just the stack pointer that it has.
+func TestSearch(t *testing.T) {
+	const pc, ra, mask = 0x401010, 0x402010, 0x7f << 48
+	a := regs.AMD64
+	at := func(n int32) *sframe.Row { return &sframe.Row{CFA: fromReg(a.SP, 8*n+8), RA: atCFA(-8)} }
+	stack := func(n int, also ...int) []uint64 {
+		w := make([]uint64, 300)
+		for _, n := range append(also, n) {
+			w[n] = ra
+		}
+		return w
+	}
+	for _, tt := range []struct {
+		name  string
+		order []How
+		words []uint64
+		row   *sframe.Row
+		pc    uint64
+		found bool
+		fp    uint64 // 0: 3, to which nothing leads
+	}{
+		{"on top", nil, stack(0), at(0), pc, true, 0},
+		{"further up", nil, stack(7), at(7), pc, true, 0},
+		{"a copy of it below", nil, stack(7, 3), at(7), pc, true, 0},
+		{"elsewhere", nil, stack(7), at(6), pc, false, 0},
+		{"last word", nil, stack(maxSearch - 1), at(maxSearch - 1), pc, true, 0},
+		{"too far", nil, stack(maxSearch), at(maxSearch), pc, false, 0},
+		{"beyond the copy", nil, stack(7)[:7], at(7), pc, false, 0},
+		{"code is not asked", []How{EHFrame, FramePointer}, stack(7), at(7), pc, false, 0},
+		{"stacks begin there", nil, stack(7), at(7), 0x403010, false, 0},
+		{"not in code", nil, stack(7), at(7), 0x100, false, 0},
+		{"another call", nil, stack(7), nil, pc, false, 0},
+		{"frame pointer beyond the copy", nil, stack(7), at(7), pc, true, sp + 1<<20},
+		{"frame pointer beyond the copy, elsewhere", nil, stack(7), at(6), pc, false, sp + 1<<20},
+	} {
+		s := &following{space: space{mapped: [][2]uint64{{textStart, textEnd}}, code: map[uint64][]byte{ra - 5: call5},
+			entries: [][2]uint64{{ra - 0x10, ra + 0x10}, {0x403000, 0x403040}}}, called: map[uint64]*sframe.Row{ra: tt.row}}
+		got, end := New(a, s, tt.order, 0).Walk(set(tt.pc, 7, sp, 6, cmp.Or(tt.fp, 3)), words(a, sp, tt.words...), nil)
+		if tt.found {
+			want := []Frame{{PC: pc, SP: sp}, {PC: ra, SP: sp + uint64(tt.row.CFA.Offset), Caller: true, How: Code, Fallback: true}}
+			if !slices.Equal(got, want) || end.Complete() != (tt.fp == 0) {
+				t.Errorf("%s: %+v, %v; want %+v", tt.name, got, end.Reason, want)
+			}
+		} else if len(got) != 1 || end.Complete() != (tt.pc == 0x403010) || !end.Complete() && (end.Addr != 3 && end.Addr != tt.fp+8 && tt.pc == pc) {
+			t.Errorf("%s: %+v, %v at %#x; want no caller", tt.name, got, end.Reason, end.Addr)
+		}
+	}
+	// A return address that is signed.
+	arm := regs.ARM64.WithPAC(mask)
+	s := &following{space: space{mapped: [][2]uint64{{textStart, textEnd}}, code: map[uint64][]byte{ra - 4: le(0x94000000)}},
+		called: map[uint64]*sframe.Row{ra: {CFA: fromReg(arm.SP, 16), RA: atCFA(-8)}}}
+	got, _ := New(arm, s, []How{Code}, 2).Walk(set(pc, uint64(arm.SP), sp), words(arm, sp, 0, ra|0x2a<<48), nil)
+	if len(got) != 2 || got[1].PC != ra {
+		t.Errorf("signed: %+v", got)
 	}
 }

@@ -264,6 +264,9 @@ func TestArm64Rows(t *testing.T) {
 	}{
 		{"nothing", nil, nil, none},
 		{"half an instruction", nil, le(arm64Ret)[:3], none},
+		{"ret", nil, le(0xd65f03c0), entry},
+		{"bti jc before ret", nil, le(0xd50324df, 0xd65f03c0), entry},
+		{"Go's sub x29, sp, #8", le(str, 0xf81f83fd), le(0xd10023fd), size48},
 		{"nop before ret", nil, le(nop, arm64Ret), none},
 		{"bti before ret", nil, le(arm64BTI, arm64Ret), entry},
 		{"stp", nil, le(push), entry},
@@ -343,6 +346,10 @@ func TestX86Rows(t *testing.T) {
 			if got = row.CFA.Offset / ws; row.CFA != fromReg(tt.arch.SP, got*ws) || row.RA != atCFA(-ws) || (row.FP == atCFA(-2*ws)) != (got == 2) {
 				t.Errorf("%s, %s: %+v", tt.arch.Name, tt.name, row)
 			}
+			// At its first and last instruction a function has changed no register.
+			if kept := tt.arch.CalleeSaved &^ (1 << tt.arch.FP); got == 1 && row.Keep != kept || got == 2 && row.Keep != 0 {
+				t.Errorf("%s, %s: keeps %#x of %#x", tt.arch.Name, tt.name, row.Keep, kept)
+			}
 		}
 		if got != tt.words {
 			t.Errorf("%s, %s: the CFA is %d words up, want %d", tt.arch.Name, tt.name, got, tt.words)
@@ -357,10 +364,10 @@ func TestWindow(t *testing.T) {
 		code[i] = byte(i)
 	}
 	s := &space{mapped: [][2]uint64{{0x1000, 0x1100}}, code: map[uint64][]byte{0x1000: code}}
+	var w window
 	for _, tt := range []struct{ pc, before, after int }{
-		{0x80, windowBefore, windowAfter}, {0x10, windowBefore, windowAfter}, {0, 0, windowAfter}, {8, 0, windowAfter}, {0xf0, windowBefore, 16}, {0x100, windowBefore, 0}, {0x108, 0, 0},
+		{0x80, windowBefore, windowAfter}, {0x108, 0, 0}, {0x10, windowBefore, windowAfter}, {0, 0, windowAfter}, {8, 0, windowAfter}, {0xf0, windowBefore, 16}, {0x100, windowBefore, 0}, {0x108, 0, 0},
 	} {
-		var w window
 		w.read(s, 0x1000+uint64(tt.pc))
 		if !bytes.Equal(w.behind(), code[min(tt.pc, 0x100)-tt.before:min(tt.pc, 0x100)]) || !bytes.Equal(w.ahead(), code[min(tt.pc, 0x100):min(tt.pc, 0x100)+tt.after]) {
 			t.Errorf("%#x: % x before, % x ahead; want %d and %d bytes", tt.pc, w.behind(), w.ahead(), tt.before, tt.after)
@@ -413,13 +420,20 @@ func TestFar(t *testing.T) {
 	}
 	r := &reads{low: 0x10000, high: 0x20000}
 	m.Reset(0x1000, nil, r)
-	for _, addr := range []uint64{0x10108, 0x10100, 0x10200, 0x1ffc0, 0x1fff8} {
+	for _, addr := range []uint64{0x10108, 0x10100, 0x10200, 0x1fff8, 0x1ffc0} {
 		if v, err := m.Word(regs.AMD64, addr); err != nil || v != words(addr) || !m.UsedMore {
 			t.Errorf("%#x: %#x, %v, want %#x", addr, v, err, words(addr))
 		}
 	}
 	if len(r.asked) != 2 || r.asked[0] != [2]uint64{0x10100, blockBytes} || r.asked[1] != [2]uint64{0x1ff00, blockBytes} {
 		t.Errorf("asked for %#x, want two blocks that begin at multiples of 256", r.asked)
+	}
+	zeros := readerFunc(func(p []byte, _ int64) (int, error) { clear(p); return len(p), nil })
+	if m.Reset(0x1000, nil, zeros); m.UsedMore {
+		t.Error("memory was read before anything was asked for")
+	}
+	if v, err := m.Word(regs.AMD64, 0x1ffc0); v != 0 || err != nil {
+		t.Errorf("a word of the process before: %#x, %v", v, err)
 	}
 	r.asked = nil
 	// A block that begins where nothing can be read: the word alone.
@@ -428,7 +442,7 @@ func TestFar(t *testing.T) {
 	if v, err := m.Word(regs.AMD64, 0x10108); err != nil || v != words(0x10108) || len(r.asked) != 2 || r.asked[1] != [2]uint64{0x10108, 8} {
 		t.Errorf("%#x, %v, asked for %#x", v, err, r.asked)
 	}
-	for _, addr := range []uint64{0x1fffc, 0x20000, 1<<63 - 8, 1<<63 - 7, 1 << 63, 1<<64 - 8, 1<<64 - 4} {
+	for _, addr := range []uint64{0x1fffc, 0x20000, 1<<63 - 9, 1<<63 - 8, 1<<63 - 7, 1 << 63, 1<<64 - 8, 1<<64 - 4} {
 		n := len(r.asked)
 		if addr == 0x20000 {
 			if b, r := m.bytes(addr, 1); r == 0 {

@@ -59,11 +59,14 @@ func (m *Memory) Word(a *regs.Arch, addr uint64) (uint64, error) {
 	return v, nil
 }
 
+// fits: of n bytes there are size from the offset on.
+func fits(off uint64, size, n int) bool { return off <= uint64(n) && uint64(n)-off >= uint64(size) }
+
 // word8 reads a word of 8 bytes from the first copy; ok is false when it is not
 // there. It is small enough to be inlined.
 func (m *Memory) word8(a *regs.Arch, addr uint64) (v uint64, ok bool) {
 	off := addr - m.Addr
-	if off >= uint64(len(m.Bytes)) || uint64(len(m.Bytes))-off < 8 {
+	if !fits(off, 8, len(m.Bytes)) {
 		return 0, false
 	}
 	v = binary.LittleEndian.Uint64(m.Bytes[off:])
@@ -76,7 +79,7 @@ func (m *Memory) word8(a *regs.Arch, addr uint64) (v uint64, ok bool) {
 // word is Word with the reason as it is, 0 for success.
 func (m *Memory) word(a *regs.Arch, addr uint64) (uint64, Reason) {
 	off := addr - m.Addr
-	if n := uint64(len(m.Bytes)); off < n && n-off >= uint64(a.WordBytes) {
+	if fits(off, a.WordBytes, len(m.Bytes)) {
 		return a.Word(m.Bytes[off:]), 0
 	}
 	return m.farWord(a, addr)
@@ -94,7 +97,7 @@ func (m *Memory) farWord(a *regs.Arch, addr uint64) (uint64, Reason) {
 // valid until the next read.
 func (m *Memory) bytes(addr uint64, size int) ([]byte, Reason) {
 	off := addr - m.Addr
-	if n := uint64(len(m.Bytes)); off < n && n-off >= uint64(size) {
+	if fits(off, size, len(m.Bytes)) {
 		return m.Bytes[off : off+uint64(size)], 0
 	}
 	return m.far(addr, size)
@@ -104,7 +107,7 @@ func (m *Memory) bytes(addr uint64, size int) ([]byte, Reason) {
 func (m *Memory) far(addr uint64, size int) ([]byte, Reason) {
 	for _, r := range m.Also {
 		off := addr - r.Addr
-		if n := uint64(len(r.Bytes)); off < n && n-off >= uint64(size) {
+		if fits(off, size, len(r.Bytes)) {
 			return r.Bytes[off : off+uint64(size)], 0
 		}
 	}
@@ -115,13 +118,13 @@ func (m *Memory) far(addr uint64, size int) ([]byte, Reason) {
 		return nil, Unreadable // not an offset that a ReaderAt can have
 	}
 	off := addr - m.blockAddr
-	if n := uint64(m.blockLen); off >= n || n-off < uint64(size) {
+	if !fits(off, size, m.blockLen) {
 		// The start is rounded down a little: saved registers lie below the
 		// return address, which is read first.
 		start := addr &^ 255
 		n, _ := m.More.ReadAt(m.block[:], int64(start))
 		m.blockAddr, m.blockLen = start, max(0, min(n, blockBytes))
-		if off = addr - start; uint64(m.blockLen) < off+uint64(size) {
+		if off = addr - start; !fits(off, size, m.blockLen) {
 			// The block begins or ends in memory that cannot be read; the
 			// word itself may be readable.
 			n, _ = m.More.ReadAt(m.block[:size], int64(addr))

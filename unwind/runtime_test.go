@@ -16,8 +16,11 @@ func (r *testRuntime) Owns(pc uint64) bool { return pc>>12 == testJumped>>12 }
 func (r *testRuntime) Caller(from *regs.Set, top bool, mem *Memory, to *regs.Set) (Reason, uint64) {
 	a := regs.AMD64
 	r.asked = append(r.asked, from.PC)
-	if from.PC == testJumped {
+	switch from.PC {
+	case testJumped:
 		return NoRow, 0
+	case testJumped + 3:
+		return Outermost, 0
 	}
 	var words [3]uint64
 	for i := range words {
@@ -30,14 +33,21 @@ func (r *testRuntime) Caller(from *regs.Set, top bool, mem *Memory, to *regs.Set
 	}
 	to.PC = words[1]
 	for i, reg := range []uint8{a.SP, 0, a.FP} {
-		to.R[reg], to.Known = words[i], to.Known|1<<reg
+		if to.R[reg] = words[i]; i != 0 || words[i] != 0 {
+			to.Known |= 1 << reg
+		}
 	}
 	return 0, 0
 }
 
+// runtimeSpace has stacks besides.
+type runtimeSpace struct{ *origins }
+
+func (s *runtimeSpace) Writable(addr uint64) bool { return inside(addr, s.stack, s.also) }
+
 // TestRuntime walks stacks that a runtime knows its way through. The stack begins at 0x40000.
 func TestRuntime(t *testing.T) {
-	const at, top = 0x40000, 0x41000
+	const at, top, other = 0x40000, 0x41000, 0x50000
 	tests := []struct {
 		name  string
 		pc    uint64
@@ -55,16 +65,33 @@ func TestRuntime(t *testing.T) {
 			[]uint64{testJumped + 1, testJumped + 2}, []int{0, 1}, NoProgress, at + 32},
 		{"no code", testJumped + 1, []uint64{at + 32, 5}, 0, []uint64{testJumped + 1}, []int{0}, NotCode, 5},
 		{"behind no call", testJumped + 1, []uint64{at + 32, testCalled + 0x801, 0}, 0, []uint64{testJumped + 1}, []int{0}, NotAfterCall, testCalled + 0x801},
-		{"misaligned", testJumped + 1, []uint64{at + 33, testJumped + 2, 0}, 0, []uint64{testJumped + 1}, []int{0}, Misaligned, at + 33},
+		{"misaligned", testJumped + 1, []uint64{at + 36, testJumped + 2, 0}, 0, []uint64{testJumped + 1}, []int{0}, Misaligned, at + 36},
+		{"signed", testJumped + 1, []uint64{at + 32, testRoot + 0x10 | 0x2a<<48, 0}, 0, []uint64{testJumped + 1, testRoot + 0x10}, []int{0}, Complete, 0},
+		{"another stack", testJumped + 1, []uint64{other, testRoot + 0x10, 0}, 0, []uint64{testJumped + 1, testRoot + 0x10}, []int{0}, Complete, 0},
+		{"another stack, and from there", testJumped + 1, []uint64{other, testObject + 0x10, 0}, 0, []uint64{testJumped + 1, testObject + 0x10}, []int{0}, OutsideCopy, other + 8},
+		{"below on the same stack", testJumped + 1, []uint64{at - 32, testRoot + 0x10, 0}, 0, []uint64{testJumped + 1, testRoot + 0x10}, []int{0}, Complete, 0},
 		{"no such stack", testJumped + 1, []uint64{top + 32, testJumped + 2, 0}, 0, []uint64{testJumped + 1}, []int{0}, NoProgress, top + 32},
+		{"no stack pointer", testJumped + 1, []uint64{0, testJumped + 2, 0}, 0, []uint64{testJumped + 1}, []int{0}, UnknownRegister, 0},
+		{"to the end of the stack", testJumped + 1, []uint64{top, testRoot + 0x10, 0}, 0, []uint64{testJumped + 1, testRoot + 0x10}, []int{0}, Complete, 0},
+		{"on the spot", testJumped + 1, []uint64{at, testRoot + 0x10, 0}, 0, []uint64{testJumped + 1, testRoot + 0x10}, []int{0}, Complete, 0},
+		{"to an entry", testJumped + 1, []uint64{at + 32, testCalled + 0x20, 0}, 0, []uint64{testJumped + 1, testCalled + 0x20}, []int{0}, Complete, 0},
+		{"no caller", testJumped + 3, nil, 0, []uint64{testJumped + 3}, []int{0}, Complete, 0},
 		{"depth", testJumped + 1, []uint64{at + 32, testJumped + 2, 0}, 1, []uint64{testJumped + 1}, []int{0}, DepthLimit, 0},
 		{"not copied", testJumped + 1, []uint64{at + 0x800, testJumped + 2, 0}, 0, []uint64{testJumped + 1, testJumped + 2}, []int{0, 1}, OutsideCopy, at + 0x800},
 	}
 	for _, tt := range tests {
-		a, s, r := regs.AMD64, generatedSpace(), new(testRuntime)
+		a, s, r := regs.AMD64, &runtimeSpace{generatedSpace()}, new(testRuntime)
 		delete(s.code, testCalled)
 		s.mapped = append(s.mapped, [2]uint64{testCalled, 0xa000})
-		w := New(a, s, nil, tt.depth)
+		s.stack[0], s.also = at-0x100, [2]uint64{other, other + 0x1000}
+		s.entries = append(s.entries, [2]uint64{testCalled, testCalled + 0x40})
+		order := []How{EHFrame} // so that the runtime alone leads on
+		if tt.pc == testJumped {
+			order = nil
+		}
+		signed := *a
+		signed.PACMask = 0x7f << 48
+		w := New(&signed, s, order, tt.depth)
 		w.SetRuntime(r)
 		mem := words(a, at, tt.words...)
 		if tt.end == NoProgress || tt.end == NotCode {
@@ -76,6 +103,13 @@ func TestRuntime(t *testing.T) {
 			if pcs = append(pcs, f.PC); i > 0 && r.Owns(got[i-1].PC) && got[i-1].PC != testJumped && f.How != ByRuntime {
 				t.Errorf("%s: frame %d was found by %s", tt.name, i, f.How)
 			}
+		}
+		var over []Stack
+		if sp := tt.words; len(got) > 1 && (sp[0] == other || sp[0] == at-32) {
+			over = []Stack{{Frame: 1, Base: sp[0]}}
+		}
+		if !slices.Equal(w.Stacks(), over) {
+			t.Errorf("%s: stacks %+v, want %+v", tt.name, w.Stacks(), over)
 		}
 		var owned []int
 		for _, o := range w.Owned() {

@@ -102,13 +102,11 @@ func (w *Walker) another(addr uint64, anywhere bool) bool {
 // last of frames.
 func (w *Walker) leave(frames []Frame, base uint64) {
 	sp := frames[len(frames)-1].SP
-	start, end := sp, sp+1
 	if w.layout != nil {
-		if s, e, ok := w.layout.Mapping(sp); ok {
-			start, end = s, e
+		if start, end, ok := w.layout.Mapping(sp); ok {
+			w.left = append(w.left, left{start, end, w.low, sp})
 		}
 	}
 	w.over = append(w.over, Stack{Frame: len(frames), Base: base, Word: w.next.savedSP})
-	w.left = append(w.left, left{start, end, w.low, sp})
 	w.low = base
 }

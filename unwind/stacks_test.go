@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 
@@ -13,6 +14,11 @@ import (
 type twoStacks struct{ space }
 
 func (s *twoStacks) Writable(addr uint64) bool { return inside(addr, s.stack, s.also) }
+
+// readOnly is a space in which nothing can be written.
+type readOnly struct{ space }
+
+func (*readOnly) Writable(uint64) bool { return false }
 
 // TestGoOver walks over two stacks, the other one below and the own one above, by
 // a row that has the CFA from the frame pointer: back and forth as long as each
@@ -53,23 +59,111 @@ func TestGoOver(t *testing.T) {
 		mem  *Memory
 		n    int
 		end  Reason
+		addr uint64
 		over int
 	}{
-		{"there", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, low + 0x80, ret}, [3]uint64{low + 0x80, 0, last}), 4, Complete, 1},
+		{"there", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, low + 0x80, ret}, [3]uint64{low + 0x80, 0, last}), 4, Complete, 0, 1},
 		{"and-back", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, high + 0x200, ret}, [3]uint64{high + 0x200, low + 0x90, ret},
-			[3]uint64{low + 0x90, 0, last}), 5, Complete, 3},
-		{"back-below", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, high + 0x40, ret}, [3]uint64{high + 0x40, 0, last}), 3, StackSwitch, 1},
-		{"same-again", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, high + 0x100, ret}), 3, StackSwitch, 1},
-		{"not-a-stack", frames([3]uint64{high + 0x100, 0x70000, ret}), 2, StackSwitch, 0},
-		{"down", frames([3]uint64{high + 0x100, high + 0x20, ret}), 2, NoProgress, 0},
+			[3]uint64{low + 0x90, 0, last}), 5, Complete, 0, 3},
+		{"back-below", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, high + 0x40, ret}, [3]uint64{high + 0x40, 0, last}), 3, StackSwitch, high + 0x50, 1},
+		{"same-again", frames([3]uint64{high + 0x100, low + 0x10, ret}, [3]uint64{low + 0x10, high + 0x100, ret}), 3, StackSwitch, high + 0x110, 1},
+		{"not-a-stack", frames([3]uint64{high + 0x100, 0x70000, ret}), 2, StackSwitch, 0x70010, 0},
+		{"down", frames([3]uint64{high + 0x100, high + 0x20, ret}), 2, NoProgress, high + 0x20, 0},
+		{"down-misaligned", frames([3]uint64{high + 0x100, high + 0x21, ret}), 2, NoProgress, high + 0x21, 0},
+		{"not-copied", frames([3]uint64{high + 0x100, low + 0xff8, ret}), 2, OutsideCopy, low + 0x1000, 1},
 	}
 	for _, tt := range tests {
 		set := &regs.Set{PC: code + 0x10, Known: 1<<a.SP | 1<<a.FP}
 		set.R[a.SP], set.R[a.FP] = high+0x80, high+0x100
-		w := New(a, s, []How{EHFrame}, 0)
+		// A mere convention leads to no other stack.
+		w := New(a, s, []How{FramePointer}, 0)
+		if got, _ := w.Walk(set, tt.mem, nil); len(got) > 2 || len(w.Stacks()) > 0 {
+			t.Errorf("%s, by frame pointers: %+v, %d changes", tt.name, got, len(w.Stacks()))
+		}
+		w = New(a, s, []How{EHFrame}, 0)
 		got, end := w.Walk(set, tt.mem, nil)
-		if len(got) != tt.n || end.Reason != tt.end || len(w.Stacks()) != tt.over {
-			t.Errorf("%s: %d frames, %v at %#x, %d changes; want %d, %v, %d", tt.name, len(got), end.Reason, end.Addr, len(w.Stacks()), tt.n, tt.end, tt.over)
+		if len(got) != tt.n || end.Reason != tt.end || end.Addr != tt.addr || len(w.Stacks()) != tt.over {
+			t.Errorf("%s: %d frames, %v at %#x, %d changes; want %d, %v at %#x, %d", tt.name, len(got), end.Reason, end.Addr, len(w.Stacks()), tt.n, tt.end, tt.addr, tt.over)
+		}
+	}
+}
+
+// TestGoOverLimits: a walk goes over to other stacks maxStacks times, by rows of tables alone and in spaces that know of stacks.
+func TestGoOverLimits(t *testing.T) {
+	const low, high, code = 0x10000, 0x40000, 0x1000
+	a := regs.AMD64
+	space := space{
+		mapped: [][2]uint64{{code, code + 0x1000}},
+		stack:  [2]uint64{high, high + 0x8000}, also: [2]uint64{low, low + 0x8000},
+		code: map[uint64][]byte{code: bytes.Repeat([]byte{0xe8}, 0x1000)}, // call rel32 before every address
+		// The caller's stack pointer lies in the word at this one's.
+		rows: map[How][]sframe.Entry{EHFrame: {{Start: code, End: code + 0x1000, Row: sframe.Row{CFA: atReg(a.SP, 0), RA: atCFA(-8)}}}},
+	}
+	b := [2][]byte{make([]byte, 0x8000), make([]byte, 0x8000)}
+	for i := range 0x7f0 { // each to the other stack, 16 bytes higher
+		copy(b[0][16*i:], put(a, nil, high+16*uint64(i+1), code+0x100))
+		copy(b[1][16*i:], put(a, nil, low+16*uint64(i+1), code+0x100))
+	}
+	m := new(Memory)
+	m.Reset(high, b[1], nil)
+	m.Also = []Region{{Addr: low, Bytes: b[0]}}
+	set := &regs.Set{PC: code + 0x10, Known: 1 << a.SP}
+	set.R[a.SP] = high
+	w := New(a, &twoStacks{space}, []How{EHFrame}, 0)
+	got, end := w.Walk(set, m, nil)
+	if len(got) != maxStacks+1 || end.Reason != StackSwitch && end.Reason != NoProgress || len(w.Stacks()) != maxStacks {
+		t.Errorf("%d frames, %v, %d changes; want %d, %d", len(got), end.Reason, len(w.Stacks()), maxStacks+1, maxStacks)
+	}
+	if want := (Stack{Frame: 2, Base: high + 32, Word: low + 16}); w.Stacks()[1] != want {
+		t.Errorf("the second change is %+v, want %+v", w.Stacks()[1], want)
+	}
+	if got, end := New(a, &space, []How{EHFrame}, 0).Walk(set, m, nil); len(got) != 1 || end.Reason != NoProgress || end.Addr != low+16 {
+		t.Errorf("without knowledge of stacks: %d frames, %v at %#x", len(got), end.Reason, end.Addr)
+	}
+}
+
+// TestAnother: which addresses lie in another stack than the one that the walk is on, of which the frames from 0x40800 to 0x41000 were seen.
+func TestAnother(t *testing.T) {
+	const low, high = 0x10000, 0x40000
+	for _, tt := range []struct {
+		name     string
+		addr     uint64
+		anywhere bool
+		left     []left
+		want     bool
+	}{
+		{"other mapping", low + 8, false, nil, true},
+		{"its end", low + 0xfff, false, nil, true},
+		{"no mapping", low + 0x1000, false, nil, false},
+		{"same mapping, below", high + 8, false, nil, false},
+		{"same mapping, above", high + 0x1008, false, nil, false},
+		{"same mapping, below, anywhere", high + 0x7ff, true, nil, true},
+		{"lowest frame, anywhere", high + 0x800, true, nil, false},
+		{"stack pointer, anywhere", high + 0x1000, true, nil, false},
+		{"above it, anywhere", high + 0x1001, true, nil, true},
+		{"other mapping that was left", low + 8, false, []left{{low, low + 0x1000, 0x10000, 0x10008}}, false},
+		{"above where it was left", low + 9, false, []left{{low, low + 0x1000, 0x10000, 0x10008}}, true},
+		{"below where it was left", low + 8, false, []left{{low, low + 0x1000, 0x10100, 0x10200}}, false},
+		{"below where it was left, anywhere", low + 0xff, true, []left{{low, low + 0x1000, 0x10100, 0x10200}}, true},
+		{"lowest of what was left, anywhere", low + 0x100, true, []left{{low, low + 0x1000, 0x10100, 0x10200}}, false},
+		{"mapping that begins there", low + 8, false, []left{{low, low + 0x2000, 0x10000, 0x10008}}, true},
+		{"mapping that ends there", low + 8, false, []left{{low - 0x1000, low + 0x1000, 0x10000, 0x10008}}, true},
+	} {
+		s := &twoStacks{space{stack: [2]uint64{high, high + 0x2000}, also: [2]uint64{low, low + 0x1000}}}
+		w := New(regs.AMD64, s, nil, 0)
+		w.set.R[regs.AMD64.SP], w.low, w.left = high+0x1000, high+0x800, tt.left
+		if got := w.another(tt.addr, tt.anywhere); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+	if w := New(regs.AMD64, &readOnly{space{also: [2]uint64{low, low + 0x1000}}}, nil, 0); w.another(low+8, false) {
+		t.Error("a stack that cannot be written")
+	}
+	// The first and last bytes of the walk's own mapping belong to it.
+	for _, sp := range []uint64{high, high + 0x1fff} {
+		w := New(regs.AMD64, &twoStacks{space{stack: [2]uint64{high, high + 0x2000}}}, nil, 0)
+		if w.set.R[regs.AMD64.SP] = sp; w.another(high+8, false) {
+			t.Errorf("the stack pointer %#x is on another stack", sp)
 		}
 	}
 }
@@ -102,6 +196,12 @@ func TestSwitchRow(t *testing.T) {
 		{"below", [][3]uint64{{0x2000, 0x100, ret}, {0x100, 0, last}}, 0, 3, Complete, []Stack{{1, stack + 0x2000, 0}, {2, stack + 0x100, 0}}},
 		{"above", [][3]uint64{{0x3000, 0, last}}, 0, 2, Complete, []Stack{{1, stack + 0x3000, 0}}},
 		{"not changed", [][3]uint64{{0x1040, 0, last}}, 0, 2, Complete, nil},
+		{"hardly changed", [][3]uint64{{0x1078, 0, last}}, 0, 2, Complete, nil},
+		{"just changed", [][3]uint64{{0x1080, 0, last}}, 0, 2, Complete, []Stack{{1, stack + 0x1080, 0}}},
+		{"between the stacks", [][3]uint64{{0x2000, 0x1800, ret}, {0x1800, 0, last}}, 0, 3, Complete, []Stack{{1, stack + 0x2000, 0}, {2, stack + 0x1800, 0}}},
+		{"up to what was left", [][3]uint64{{0x2000, 0x100, ret}, {0x100, 0x2008, ret}}, 0, 3, StackSwitch, []Stack{{1, stack + 0x2000, 0}, {2, stack + 0x100, 0}}},
+		{"above what was left", [][3]uint64{{0x2000, 0x100, ret}, {0x100, 0x2018, ret}, {0x2018, 0, last}}, 0, 4, Complete,
+			[]Stack{{1, stack + 0x2000, 0}, {2, stack + 0x100, 0}, {3, stack + 0x2018, 0}}},
 		{"same place", [][3]uint64{{0x2000, 0x2000, ret}}, 0, 2, NoProgress, []Stack{{1, stack + 0x2000, 0}}},
 		{"into what was left", [][3]uint64{{0x2000, 0x1000, ret}}, 0, 2, NoProgress, []Stack{{1, stack + 0x2000, 0}}},
 		{"nowhere", [][3]uint64{{0x2000, 0x9000, ret}}, 0, 2, StackSwitch, []Stack{{1, stack + 0x2000, 0}}},
@@ -127,6 +227,9 @@ func TestSwitchRow(t *testing.T) {
 		got, end := w.Walk(set, m, nil)
 		if len(got) != tt.n || end.Reason != tt.end || !slices.Equal(w.Stacks(), tt.over) {
 			t.Errorf("%s: %d frames, %v at %#x, by %#x; want %d, %v, %#x", tt.name, len(got), end.Reason, end.Addr, w.Stacks(), tt.n, tt.end, tt.over)
+		}
+		if last := stack + tt.frames[len(tt.frames)-1][1]; tt.end == StackSwitch && end.Addr != last && (tt.name != "nowhere" || end.Addr != last+16) {
+			t.Errorf("%s: the stack that it does not go to is at %#x, want %#x", tt.name, end.Addr, last)
 		}
 	}
 }

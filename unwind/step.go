@@ -358,11 +358,8 @@ func (n *next) expr(a *regs.Arch, set *regs.Set, row *sframe.Row, rule *sframe.R
 }
 
 func (n *next) load(a *regs.Arch, mem *Memory, addr uint64) (uint64, Reason) {
-	v, r := mem.word(a, addr)
-	if r != 0 {
-		n.fault = addr
-	}
-	return v, r
+	n.fault = addr
+	return mem.word(a, addr)
 }
 
 // wrap cuts an address to the architecture's width.
@@ -377,11 +374,7 @@ func wrap(a *regs.Arch, v uint64) uint64 {
 // register that cannot be computed becomes unknown, and only a rule that needs
 // it fails later.
 func (n *next) commit(a *regs.Arch, set *regs.Set, row *sframe.Row, mem *Memory) {
-	known := set.Known & row.Keep
-	if len(row.Saved) > 0 {
-		known = n.restore(a, set, row, known, mem)
-	}
-	n.enter(a, set, known)
+	n.enter(a, set, n.restore(a, set, row, mem))
 }
 
 // restorePlain applies what a row with a short form says of registers other
@@ -419,11 +412,10 @@ func (n *next) enter(a *regs.Arch, set *regs.Set, known uint32) {
 	set.Known = known
 }
 
-// restore applies the rules of further registers and returns known with the
-// bits of those that have a value now. What it makes of SP and FP, enter
-// overwrites.
-func (n *next) restore(a *regs.Arch, set *regs.Set, row *sframe.Row, known uint32, mem *Memory) uint32 {
-	old := set
+// restore applies the rules of further registers and returns which are known
+// then. What it makes of SP and FP, enter overwrites.
+func (n *next) restore(a *regs.Arch, set *regs.Set, row *sframe.Row, mem *Memory) uint32 {
+	known, old := set.Known&row.Keep, set
 	if slices.ContainsFunc(row.Saved, func(s sframe.SavedRule) bool { return s.Rule.Base == sframe.FromReg || s.Rule.Base == sframe.FromExpr }) {
 		// Rules mean the registers of the frame, which the loop below
 		// overwrites one by one.

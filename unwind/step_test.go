@@ -31,6 +31,7 @@ func TestStep(t *testing.T) {
 		mem  *Memory
 		want *regs.Set
 		err  error
+		at   uint64 // what the error is about; 0: the PC
 	}{
 		{
 			name: "amd64/sp-based",
@@ -52,7 +53,7 @@ func TestStep(t *testing.T) {
 			name: "amd64/fp-below-sp",
 			arch: amd, set: set(0x401000, 7, sp, 6, sp-8),
 			row: sframe.Row{CFA: fromReg(6, 16), RA: atCFA(-8)},
-			mem: words(amd, sp-16, 1, 2, 3, 4), err: NoProgress,
+			mem: words(amd, sp-16, 1, 2, 3, 4), err: NoProgress, at: sp - 8,
 		},
 		{
 			name: "amd64/fp-unknown",
@@ -97,6 +98,74 @@ func TestStep(t *testing.T) {
 			want: set(0x402000, 7, sp+16, 6, 42),
 		},
 		{
+			// In the body rbp is the frame's own, and tells.
+			name: "amd64/drap-rbp-in-its-frame",
+			arch: amd, set: set(0x401000, 7, sp, 6, sp, 10, sp+32),
+			row: sframe.Row{CFA: fromReg(10, 0), RA: atCFA(-8), FP: atReg(6, 0),
+				Saved: []sframe.SavedRule{regRule(3, atReg(6, 8))}},
+			mem:  words(amd, sp, 0xbb, 0x33, 2, 0x402000),
+			want: set(0x402000, 7, sp+32, 6, 0xbb, 3, 0x33),
+		},
+		{
+			name: "386/drap-ebp-restored-already",
+			arch: i386, set: set(0x8048000, 4, 0xffff_d000, 5, 42, 1, 0xffff_d008),
+			row:  sframe.Row{CFA: fromReg(1, 0), RA: atCFA(-4), FP: atReg(5, 0)},
+			mem:  words(i386, 0xffff_d000, 1, 0x8048100),
+			want: set(0x8048100, 4, 0xffff_d008, 5, 42),
+		},
+		{
+			name: "amd64/drap-rbp-restored-at-the-cfa",
+			arch: amd, set: set(0x401000, 7, sp, 6, sp+16, 10, sp+16),
+			row:  sframe.Row{CFA: fromReg(10, 0), RA: atCFA(-8), FP: atReg(6, 0)},
+			mem:  words(amd, sp, 1, 0x402000, 0xbb),
+			want: set(0x402000, 7, sp+16, 6, sp+16),
+		},
+		{
+			name: "amd64/drap-rbp-unknown",
+			arch: amd, set: set(0x401000, 7, sp, 10, sp+16),
+			row:  sframe.Row{CFA: fromReg(10, 0), RA: atCFA(-8), FP: atReg(6, 0)},
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16),
+		},
+		{
+			// Where the CFA follows from rbp, or rbp is not loaded, rbp is not taken for the caller's.
+			name: "amd64/cfa-below-rbp",
+			arch: amd, set: set(0x401000, 7, sp, 6, sp+16),
+			row:  sframe.Row{CFA: fromReg(6, 0), RA: atCFA(-8), FP: atReg(6, 0)},
+			mem:  words(amd, sp, 1, 0x402000, 0xbb),
+			want: set(0x402000, 7, sp+16, 6, 0xbb),
+		},
+		{
+			name: "amd64/rbp-is-rbp-plus-8",
+			arch: amd, set: set(0x401000, 7, sp, 6, 42, 10, sp+16),
+			row:  sframe.Row{CFA: fromReg(10, 0), RA: atCFA(-8), FP: fromReg(6, 8)},
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16, 6, 50),
+		},
+		{
+			name: "amd64/cfa-by-expression-and-rbp-below",
+			arch: amd, set: set(0x401000, 7, sp, 6, sp-8),
+			row:  sframe.Row{CFA: sframe.Rule{Base: sframe.FromExpr}, RA: atCFA(-8), FP: atReg(6, 0), Exprs: [][]byte{{0x77, 16}}}, // rsp+16
+			mem:  words(amd, sp-8, 0xbb, 1, 0x402000),
+			want: set(0x402000, 7, sp+16, 6, 0xbb),
+		},
+		{
+			name: "amd64/signal-frame-with-rbp-below",
+			arch: amd, set: set(0x401000, 7, sp, 6, sp-8, 10, sp+16),
+			row:  sframe.Row{CFA: fromReg(10, 0), RA: atCFA(-8), FP: atReg(6, 0), Signal: true},
+			mem:  words(amd, sp-8, 0xbb, 1, 0x402000),
+			want: set(0x402000, 7, sp+16, 6, 0xbb),
+		},
+		{
+			// Of a row that takes rbp from the stack, rules relative to rbp mean the frame's.
+			name: "amd64/saved-relative-to-rbp",
+			arch: amd, set: set(0x401000, 7, sp, 6, sp+8),
+			row: sframe.Row{CFA: fromReg(6, 16), RA: atCFA(-8), FP: atCFA(-16),
+				Saved: []sframe.SavedRule{regRule(3, atReg(6, -8))}},
+			mem:  words(amd, sp, 0x33, 0xbb, 0x402000),
+			want: set(0x402000, 7, sp+24, 6, 0xbb, 3, 0x33),
+		},
+		{
 			// glibc's longjmp describes the frame that it will jump to: all is in
 			// registers or in the jmp_buf (rdi), the stack is another one.
 			name: "amd64/longjmp-to-another-stack",
@@ -113,7 +182,7 @@ func TestStep(t *testing.T) {
 			row: sframe.Row{CFA: fromReg(5, 0), RA: fromReg(1, 0),
 				Saved: []sframe.SavedRule{regRule(7, fromReg(8, 0))}},
 			call: true,
-			mem:  words(amd, sp, 1), err: NoProgress,
+			mem:  words(amd, sp, 1), err: NoProgress, at: sp - 64,
 		},
 		{
 			// In a caller r10 is lost: no row keeps it.
@@ -144,9 +213,113 @@ func TestStep(t *testing.T) {
 			name: "amd64/registers-exchanged",
 			arch: amd, set: set(0x401000, 7, sp, 6, 0xb, 3, 0x3, 12, 0xc),
 			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), FP: fromReg(3, 0),
-				Saved: []sframe.SavedRule{regRule(3, fromReg(12, 0)), regRule(12, fromReg(6, 1))}},
+				Saved: []sframe.SavedRule{regRule(3, fromReg(12, 0)), regRule(12, fromReg(3, 1)), regRule(13, fromReg(6, 2))}},
 			mem:  words(amd, sp, 1, 0x402000),
-			want: set(0x402000, 7, sp+16, 6, 0x3, 3, 0xc, 12, 0xc),
+			want: set(0x402000, 7, sp+16, 6, 0x3, 3, 0xc, 12, 0x4, 13, 0xd),
+		},
+		{
+			name: "amd64/registers-by-expressions-of-each-other",
+			arch: amd, set: set(0x401000, 7, sp, 3, 0x3, 12, 0xc),
+			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8),
+				Saved: []sframe.SavedRule{regRule(3, sframe.Rule{Base: sframe.FromExpr}), regRule(12, sframe.Rule{Base: sframe.FromExpr, Offset: 1})},
+				Exprs: [][]byte{{0x7c, 0}, {0x73, 0}}}, // r12, rbx
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16, 3, 0xc, 12, 0x3),
+		},
+		{
+			// The column of the return address is the PC itself.
+			name: "amd64/register-from-the-pc",
+			arch: amd, set: set(0x401000, 7, sp),
+			row:  sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), Saved: []sframe.SavedRule{regRule(3, fromReg(16, 4))}},
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16, 3, 0x401004),
+		},
+		{
+			// Rules of SP and FP among the others, and a register that there is not.
+			name: "amd64/further-rules-of-sp-and-fp",
+			arch: amd, set: set(0x401000, 7, sp, 6, 0xb),
+			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8),
+				Saved: []sframe.SavedRule{regRule(7, cfaRule), regRule(6, atCFA(-16)), regRule(32, atCFA(-16)), regRule(3, atCFA(-16))}},
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16, 6, 0xb, 3, 1),
+		},
+		{
+			name: "amd64/fp-still-unknown",
+			arch: amd, set: set(0x401000, 7, sp),
+			row:  sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8)},
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16),
+		},
+		{
+			name: "amd64/fp-in-a-further-copy",
+			arch: amd, set: set(0x401000, 7, sp, 6, 0xb),
+			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), FP: atCFA(16)},
+			mem: &Memory{Region: Region{sp, put(amd, nil, 1, 0x402000)},
+				Also: []Region{{sp + 32, put(amd, nil, 0xbb)}}},
+			want: set(0x402000, 7, sp+16, 6, 0xbb),
+		},
+		{
+			name: "amd64/fp-outside-the-copy",
+			arch: amd, set: set(0x401000, 7, sp, 6, 0xb),
+			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), FP: atCFA(16)},
+			mem: words(amd, sp, 1, 0x402000), err: OutsideCopy, at: sp + 32,
+		},
+		{
+			name: "amd64/return-address-in-a-further-copy",
+			arch: amd, set: set(0x401000, 7, sp, 6, 0xb),
+			row:  sframe.Row{CFA: fromReg(7, 64), RA: atCFA(-8)},
+			mem:  &Memory{Region: Region{sp, nil}, Also: []Region{{sp + 56, put(amd, nil, 0x402000)}}},
+			want: set(0x402000, 7, sp+64, 6, 0xb),
+		},
+		{
+			name: "amd64/sp-in-an-unknown-register",
+			arch: amd, set: set(0x401000, 7, sp),
+			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), Saved: []sframe.SavedRule{regRule(7, fromReg(3, 0))}},
+			mem: words(amd, sp, 1, 2), err: UnknownRegister,
+		},
+		{
+			name: "amd64/sp-outside-the-copy",
+			arch: amd, set: set(0x401000, 7, sp),
+			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), Saved: []sframe.SavedRule{regRule(7, atCFA(64))}},
+			mem: words(amd, sp, 1, 2), err: OutsideCopy, at: sp + 80,
+		},
+		{
+			name: "amd64/cfa-outside-the-copy",
+			arch: amd, set: set(0x401000, 7, sp, 6, sp+64),
+			row: sframe.Row{CFA: atReg(6, -8), RA: atCFA(-8)},
+			mem: words(amd, sp, 1, 2), err: OutsideCopy, at: sp + 56,
+		},
+		{
+			name: "amd64/cfa-by-expression-outside-the-copy",
+			arch: amd, set: set(0x401000, 7, sp),
+			row: sframe.Row{CFA: sframe.Rule{Base: sframe.FromExpr}, RA: atCFA(-8), Exprs: [][]byte{{0x77, 0xc0, 0, 0x06}}}, // rsp+64; deref
+			mem: words(amd, sp, 1, 2), err: OutsideCopy, at: sp + 64,
+		},
+		{
+			name: "amd64/cfa-stored-where-an-expression-says",
+			arch: amd, set: set(0x401000, 7, sp),
+			row:  sframe.Row{CFA: sframe.Rule{Base: sframe.FromExpr, Deref: true}, RA: atCFA(-8), Exprs: [][]byte{{0x77, 8}}}, // rsp+8
+			mem:  words(amd, sp, 1, sp+24, 0x402000),
+			want: set(0x402000, 7, sp+24),
+		},
+		{
+			name: "amd64/expression-of-a-negative-number",
+			arch: amd, set: set(0x401000, 7, sp),
+			row: sframe.Row{CFA: sframe.Rule{Base: sframe.FromExpr, Offset: -1}, RA: atCFA(-8), Exprs: [][]byte{{0x77, 8}}},
+			mem: words(amd, sp, 1), err: BadRule,
+		},
+		{
+			name: "amd64/return-address-undefined",
+			arch: amd, set: set(0x401000, 7, sp),
+			row: sframe.Row{CFA: fromReg(7, 16), RA: undefinedRule},
+			mem: words(amd, sp, 1, 2), err: BadRule,
+		},
+		{
+			name: "amd64/innermost-stays-with-its-return-address-below",
+			arch: amd, set: set(0x401000, 7, sp),
+			row:  sframe.Row{CFA: fromReg(7, 0), RA: atCFA(-8)},
+			mem:  words(amd, sp-8, 0x402000, 2),
+			want: set(0x402000, 7, sp),
 		},
 		{
 			// A saved register that cannot be read is unknown; the frame stands.
@@ -156,6 +329,107 @@ func TestStep(t *testing.T) {
 				Saved: []sframe.SavedRule{regRule(3, atCFA(-64))}},
 			mem:  words(amd, sp, 1, 0x402000),
 			want: set(0x402000, 7, sp+16, 6, 0xb),
+		},
+		{
+			name: "amd64/saved-register-outside-that-was-known",
+			arch: amd, set: set(0x401000, 7, sp, 6, 0xb, 3, 0x3, 12, 0xc),
+			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), Keep: 1<<3 | 1<<12,
+				Saved: []sframe.SavedRule{regRule(3, atCFA(-64))}},
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16, 6, 0xb, 12, 0xc),
+		},
+		{
+			// The same by a row without a short form.
+			name: "amd64/saved-register-outside-where-a-register-points",
+			arch: amd, set: set(0x401000, 7, sp, 6, 0xb, 3, 0x3, 12, 0xc),
+			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), Keep: 1<<3 | 1<<12,
+				Saved: []sframe.SavedRule{regRule(3, atReg(6, 0))}},
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16, 6, 0xb, 12, 0xc),
+		},
+		{
+			name: "amd64/rbp-where-rbx-points",
+			arch: amd, set: set(0x401000, 7, sp, 6, 42, 3, sp, 10, sp+16),
+			row:  sframe.Row{CFA: fromReg(10, 0), RA: atCFA(-8), FP: atReg(3, 0)},
+			mem:  words(amd, sp, 0xbb, 0x402000),
+			want: set(0x402000, 7, sp+16, 6, 0xbb),
+		},
+		{
+			name: "amd64/registers-by-expressions-of-an-unknown-one",
+			arch: amd, set: set(0x401000, 7, sp, 6, 0xb, 3, 0x3),
+			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), FP: sframe.Rule{Base: sframe.FromExpr},
+				Saved: []sframe.SavedRule{regRule(3, sframe.Rule{Base: sframe.FromExpr})}, Exprs: [][]byte{{0x7c, 0}}}, // r12
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16),
+		},
+		{
+			name: "amd64/fp-lost-whatever-is-kept",
+			arch: amd, set: set(0x401000, 7, sp, 6, 0xb),
+			row:  sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), FP: undefinedRule, Keep: ^uint32(0)},
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16),
+		},
+		{
+			name: "amd64/fp-at-the-stack-pointer",
+			arch: amd, set: set(0x401000, 7, sp, 6, sp),
+			row:  sframe.Row{CFA: fromReg(6, 16), RA: atCFA(-8), FP: atCFA(-16)},
+			mem:  words(amd, sp, 0xb, 0x402000),
+			want: set(0x402000, 7, sp+16, 6, 0xb),
+		},
+		{
+			name: "amd64/fp-unknown-though-it-was-right",
+			arch: amd, set: func() *regs.Set {
+				s := set(0x401000, 7, sp)
+				s.R[6] = sp
+				return s
+			}(),
+			row: sframe.Row{CFA: fromReg(6, 16), RA: atCFA(-8)},
+			mem: words(amd, sp, 0xb, 0x402000), err: UnknownRegister,
+		},
+		{
+			name: "amd64/misaligned-by-one",
+			arch: amd, set: set(0x401000, 7, sp),
+			row: sframe.Row{CFA: fromReg(7, 17), RA: atCFA(-9)},
+			mem: words(amd, sp, 1, 2), err: Misaligned, at: sp + 17,
+		},
+		{
+			name: "amd64/fp-is-the-cfa",
+			arch: amd, set: set(0x401000, 7, sp, 6, 0xb),
+			row:  sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), FP: cfaRule},
+			mem:  words(amd, sp, 1, 0x402000),
+			want: set(0x402000, 7, sp+16, 6, sp+16),
+		},
+		{
+			name: "amd64/cfa-by-expression-of-an-unknown-register",
+			arch: amd, set: set(0x401000, 7, sp),
+			row: sframe.Row{CFA: sframe.Rule{Base: sframe.FromExpr}, RA: atCFA(-8), Exprs: [][]byte{{0x73, 0}}}, // rbx
+			mem: words(amd, sp, 1, 2), err: UnknownRegister,
+		},
+		{
+			// For the CFA the expression's stack is empty at first.
+			name: "amd64/cfa-by-expression-of-nothing",
+			arch: amd, set: set(0x401000, 7, sp),
+			row: sframe.Row{CFA: sframe.Rule{Base: sframe.FromExpr}, RA: atCFA(-8), Exprs: [][]byte{{0x23, 16}}}, // plus_uconst 16
+			mem: words(amd, sp, 1, 2), err: BadRule,
+		},
+		{
+			// A return address in a register alone is no reason for a stack that shrinks, and so is a stack pointer that is not in one.
+			name: "amd64/return-address-in-a-register-stack-shrinks",
+			arch: amd, set: set(0x401000, 7, sp, 5, 0x402000),
+			row: sframe.Row{CFA: fromReg(7, -8), RA: inRDI},
+			mem: words(amd, sp, 1), err: NoProgress, at: sp - 8,
+		},
+		{
+			name: "amd64/return-address-in-a-register-stack-shrinks-to-the-cfa",
+			arch: amd, set: set(0x401000, 7, sp, 5, 0x402000),
+			row: sframe.Row{CFA: fromReg(7, -8), RA: inRDI, Saved: []sframe.SavedRule{regRule(7, cfaRule)}},
+			mem: words(amd, sp, 1), err: NoProgress, at: sp - 8,
+		},
+		{
+			name: "amd64/return-address-in-a-register-stack-pointer-loaded",
+			arch: amd, set: set(0x401000, 7, sp, 5, 0x402000, 3, sp),
+			row: sframe.Row{CFA: fromReg(7, 8), RA: inRDI, Saved: []sframe.SavedRule{regRule(7, atReg(3, 0))}},
+			mem: words(amd, sp, sp-64), err: NoProgress, at: sp - 64,
 		},
 		{
 			name: "amd64/value-is-cfa-plus-offset",
@@ -209,37 +483,37 @@ func TestStep(t *testing.T) {
 			name: "amd64/stack-shrinks",
 			arch: amd, set: set(0x401000, 7, sp),
 			row: sframe.Row{CFA: fromReg(7, -8), RA: atCFA(-8)},
-			mem: words(amd, sp-16, 1, 2, 3), err: NoProgress,
+			mem: words(amd, sp-16, 1, 2, 3), err: NoProgress, at: sp - 8,
 		},
 		{
 			name: "amd64/caller-stays",
 			arch: amd, set: set(0x401000, 7, sp),
 			row: sframe.Row{CFA: fromReg(7, 0), RA: atCFA(-8)}, call: true,
-			mem: words(amd, sp-8, 1, 2), err: NoProgress,
+			mem: words(amd, sp-8, 1, 2), err: NoProgress, at: sp,
 		},
 		{
 			name: "amd64/sum-wraps",
 			arch: amd, set: set(0x401000, 7, ^uint64(7)),
 			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8)},
-			mem: words(amd, sp, 1), err: NoProgress,
+			mem: words(amd, sp, 1), err: NoProgress, at: 8,
 		},
 		{
 			name: "amd64/misaligned",
 			arch: amd, set: set(0x401000, 7, sp),
 			row: sframe.Row{CFA: fromReg(7, 12), RA: atCFA(-8)},
-			mem: words(amd, sp, 1, 2), err: Misaligned,
+			mem: words(amd, sp, 1, 2), err: Misaligned, at: sp + 12,
 		},
 		{
 			name: "amd64/outside-the-copy",
 			arch: amd, set: set(0x401000, 7, sp),
 			row: sframe.Row{CFA: fromReg(7, 24), RA: atCFA(-8)},
-			mem: words(amd, sp, 1, 2), err: OutsideCopy,
+			mem: words(amd, sp, 1, 2), err: OutsideCopy, at: sp + 16,
 		},
 		{
 			name: "amd64/last-word-half-in-the-copy",
 			arch: amd, set: set(0x401000, 7, sp),
 			row: sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8)},
-			mem: &Memory{Region: Region{sp, make([]byte, 15)}}, err: OutsideCopy,
+			mem: &Memory{Region: Region{sp, make([]byte, 15)}}, err: OutsideCopy, at: sp + 8,
 		},
 		{
 			// x86-64 PLT: the CFA depends on how far into its 16 bytes the entry
@@ -286,7 +560,7 @@ func TestStep(t *testing.T) {
 			name: "386/addresses-wrap-at-32-bits",
 			arch: i386, set: set(0x8048000, 4, 0xffff_fffc),
 			row: sframe.Row{CFA: fromReg(4, 8), RA: atCFA(-4)},
-			mem: words(i386, 0, 1, 2), err: NoProgress,
+			mem: words(i386, 0, 1, 2), err: NoProgress, at: 4,
 		},
 		{
 			// A leaf that pushed nothing: CFA = SP, the return address in x30.
@@ -309,6 +583,13 @@ func TestStep(t *testing.T) {
 			arch: a64, set: set(0x401000, 31, sp),
 			row: sframe.Row{CFA: fromReg(31, 0), RA: same},
 			mem: words(a64, sp), err: UnknownRegister,
+		},
+		{
+			name: "arm64/return-address-in-a-register",
+			arch: a64, set: set(0x401000, 31, sp, 30, 0x402000, 1, 0x403000),
+			row:  sframe.Row{CFA: fromReg(31, 0), RA: fromReg(30, 0), Saved: []sframe.SavedRule{regRule(19, fromReg(30, 4))}},
+			mem:  words(a64, sp),
+			want: set(0x402000, 31, sp, 19, 0x402004),
 		},
 		{
 			name: "arm64/pac-stripped-from-stack",
@@ -380,7 +661,7 @@ func TestStep(t *testing.T) {
 			name: "s390x/back-chain-leads-down",
 			arch: s390, set: set(0x1001000, 15, sp),
 			row: *s390xChain, call: true,
-			mem: words(s390, sp, sp-160), err: NoProgress,
+			mem: words(s390, sp, sp-160), err: NoProgress, at: sp - 160,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -390,6 +671,15 @@ func TestStep(t *testing.T) {
 				t.Fatalf("Step: error %v, want %v", err, tt.err)
 			}
 			want := tt.want
+			if err != nil && err != Outermost {
+				n, at := next{limit: ^uint64(0)}, tt.at
+				if at == 0 {
+					at = tt.set.PC
+				}
+				if n.find(tt.arch, tt.set, &tt.row, !tt.call, tt.mem); n.fault != at {
+					t.Errorf("the error is about %#x, want %#x", n.fault, at)
+				}
+			}
 			if err != nil {
 				want = tt.set // unchanged
 			}
@@ -406,6 +696,51 @@ func TestStep(t *testing.T) {
 			}
 			sameShort(t, tt.arch, *tt.set, &tt.row, !tt.call, tt.mem)
 		})
+	}
+}
+
+// TestCompile: which rows have a short form, and what is in it.
+func TestCompile(t *testing.T) {
+	row := func() sframe.Row {
+		return sframe.Row{CFA: fromReg(7, 48), RA: atCFA(-8), FP: atCFA(-16), Saved: []sframe.SavedRule{regRule(3, atCFA(-24)), regRule(12, atCFA(-32))}}
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(*sframe.Row)
+		want   plain // zero: none
+	}{
+		{"as it is", func(r *sframe.Row) {}, plain{48, -8, -16, 7, true}},
+		{"of the frame pointer", func(r *sframe.Row) { r.CFA.Reg = 6 }, plain{48, -8, -16, 6, true}},
+		{"frame pointer unchanged", func(r *sframe.Row) { r.FP = same }, plain{48, -8, 0, 7, false}},
+		{"nothing saved", func(r *sframe.Row) { r.Saved = nil }, plain{48, -8, -16, 7, true}},
+		{"far", func(r *sframe.Row) { r.RA.Offset, r.FP.Offset = -0x8000, 0x7fff }, plain{48, -0x8000, 0x7fff, 7, true}},
+		{"return address too far", func(r *sframe.Row) { r.RA.Offset = 0x8000 }, plain{}},
+		{"frame pointer too far", func(r *sframe.Row) { r.FP.Offset = -0x8001 }, plain{}},
+		{"outermost", func(r *sframe.Row) { r.Outermost = true }, plain{}},
+		{"signal", func(r *sframe.Row) { r.Signal = true }, plain{}},
+		{"switch", func(r *sframe.Row) { r.Switch = true }, plain{}},
+		{"by expression", func(r *sframe.Row) { r.CFA.Base = sframe.FromExpr }, plain{}},
+		{"loaded", func(r *sframe.Row) { r.CFA.Deref = true }, plain{}},
+		{"of another register", func(r *sframe.Row) { r.CFA.Reg = 3 }, plain{}},
+		{"return address in its register", func(r *sframe.Row) { r.RA = same }, plain{}},
+		{"return address not loaded", func(r *sframe.Row) { r.RA.Deref = false }, plain{}},
+		{"frame pointer not loaded", func(r *sframe.Row) { r.FP.Deref = false }, plain{}},
+		{"frame pointer in a register", func(r *sframe.Row) { r.FP = fromReg(3, 0) }, plain{}},
+		{"stack pointer saved", func(r *sframe.Row) { r.Saved[1].Reg = 7 }, plain{}},
+		{"frame pointer saved", func(r *sframe.Row) { r.Saved[1].Reg = 6 }, plain{}},
+		{"no such register", func(r *sframe.Row) { r.Saved[1].Reg = regs.NumRegs }, plain{}},
+		{"last register", func(r *sframe.Row) { r.Saved[1].Reg = regs.NumRegs - 1 }, plain{48, -8, -16, 7, true}},
+		{"saved in a register", func(r *sframe.Row) { r.Saved[0].Rule = fromReg(12, 0) }, plain{}},
+		{"saved where a register points", func(r *sframe.Row) { r.Saved[0].Rule = atReg(12, 0) }, plain{}},
+	} {
+		r := row()
+		tt.change(&r)
+		if got, ok := compile(regs.AMD64, &r); got != tt.want || ok != (tt.want != plain{}) {
+			t.Errorf("%s: %+v, %v; want %+v", tt.name, got, ok, tt.want)
+		}
+	}
+	if _, ok := compile(regs.I386, &sframe.Row{CFA: fromReg(4, 4), RA: atCFA(-4)}); ok {
+		t.Error("of 32 bits")
 	}
 }
 
@@ -496,6 +831,15 @@ func TestMemory(t *testing.T) {
 					tt.addr, got, err, m.UsedMore, tt.want, tt.err, tt.usedMore)
 			}
 		})
+	}
+	if v, ok := m.word8(a, 0x10100); v != 1 || !ok {
+		t.Errorf("word8 in the copy: %#x, %v", v, ok)
+	}
+	if _, ok := m.word8(a, 0x10101); !ok {
+		t.Error("word8 does not read the last word of the copy")
+	}
+	if v, ok := m.word8(a, 0x10102); ok {
+		t.Errorf("word8 over the copy's end: %#x", v)
 	}
 	if !more.asked[0x10804] {
 		t.Error("the unreadable byte was never asked for")

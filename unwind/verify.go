@@ -53,7 +53,6 @@ func (w *Walker) Verify(set *regs.Set, mem *Memory, yield func(Difference)) End 
 
 // compare asks all methods of the order for the caller of the last of frames.
 func (w *Walker) compare(e *entry, frames []Frame, mem *Memory, yield func(Difference)) {
-	w.catchUp(mem)
 	keep := w.next
 	frame, top := frames[len(frames)-1], !w.came.caller
 	var answers [numHow]Answer

@@ -76,3 +76,79 @@ func TestVerifyConventions(t *testing.T) {
 		t.Errorf("got %+v, want the wrong row of frame 0", got)
 	}
 }
+
+// TestVerifyWithoutTables: where no table has an answer, the conventions are compared, each with the code around the frame that is asked
+// about, at the second time too.
+func TestVerifyWithoutTables(t *testing.T) {
+	chain := make([]uint64, 60)
+	chain[0], chain[20+14] = sp+160, 0x403010
+	call := map[uint64][]byte{0x40200a: {0xc0, 0xe5, 0, 0, 1, 2}, 0x40300a: {0xc0, 0xe5, 0, 0, 1, 2}}
+	for _, tt := range []struct {
+		name  string
+		arch  *regs.Arch
+		order []How
+		row   sframe.Row
+		code  map[uint64][]byte
+		set   *regs.Set
+		mem   *Memory
+		want  []Answer // of the innermost frame, that differ
+	}{
+		{"s390x", regs.S390X, []How{Code, BackChain}, *s390xEntry, call, set(0x401010, 15, sp, 14, 0x402010), words(regs.S390X, sp, chain...),
+			[]Answer{{How: Code, PC: 0x402010, SP: sp}, {How: BackChain, PC: 0x403010, SP: sp + 160}}},
+		{"amd64", regs.AMD64, []How{Code, FramePointer}, spRow(8), map[uint64][]byte{0x401010: {0x55}, 0x40200b: call5}, set(0x401010, 7, sp, 6, 3), words(regs.AMD64, sp, 0x402010, 1), nil},
+		{"amd64, wrong", regs.AMD64, []How{Code, FramePointer}, spRow(16), map[uint64][]byte{0x401010: {0x55}, 0x40200b: call5}, set(0x401010, 7, sp, 6, 3), words(regs.AMD64, sp, 0x402010, 0x402010),
+			[]Answer{{How: Code, PC: 0x402010, SP: sp + 16, FP: 3, FPKnown: true}, {How: FramePointer, PC: 0x402010, SP: sp + 8, FP: 3, FPKnown: true}}},
+	} {
+		w := New(tt.arch, &following{space: space{mapped: [][2]uint64{{textStart, textEnd}}, code: tt.code}, row: &tt.row}, tt.order, 0)
+		for round := range 2 {
+			var got []Answer
+			w.Verify(tt.set, tt.mem, func(d Difference) {
+				if d.Depth == 0 {
+					got = append(got, d.A, d.B)
+				}
+			})
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Errorf("%s, round %d (-want +got):\n%s", tt.name, round, d)
+			}
+		}
+	}
+}
+
+// TestAnswer: a return address has to be in code, or right behind it.
+func TestAnswer(t *testing.T) {
+	a := regs.AMD64
+	row := spRow(8)
+	for ra, want := range map[uint64]Reason{textStart - 1: NotCode, textStart: 0, textStart + 1: 0, textEnd: 0, textEnd + 1: NotCode, 0: NotCode} {
+		w := New(a, &space{mapped: [][2]uint64{{textStart, textEnd}}}, nil, 0)
+		w.begin(set(0x401010, 7, sp), false)
+		if got := w.answer(SFrame, &row, true, words(a, sp, ra)); got != (Answer{How: SFrame, PC: ra, SP: sp + 8, Reason: want}) {
+			t.Errorf("%#x: %+v, want %v", ra, got, want)
+		}
+	}
+}
+
+// TestDiffers: what makes two answers differ.
+func TestDiffers(t *testing.T) {
+	a := Answer{PC: 1, SP: 2, FP: 3, FPKnown: true}
+	for _, tt := range []struct {
+		name string
+		b    Answer
+		want bool
+	}{
+		{"nothing", a, false},
+		{"return address", Answer{PC: 9, SP: 2, FP: 3, FPKnown: true}, true},
+		{"stack pointer", Answer{PC: 1, SP: 9, FP: 3, FPKnown: true}, true},
+		{"frame pointer", Answer{PC: 1, SP: 2, FP: 9, FPKnown: true}, true},
+		{"frame pointer that one has lost", Answer{PC: 1, SP: 2, FP: 9}, false},
+		{"one has none", Answer{Reason: NotCode}, true},
+		{"one has none, for a return address that is the same", Answer{PC: 1, SP: 2, FP: 3, FPKnown: true, Reason: NotCode}, true},
+	} {
+		if a.differs(&tt.b) != tt.want || tt.b.differs(&a) != tt.want {
+			t.Errorf("%s: %v", tt.name, !tt.want)
+		}
+	}
+	x, y := Answer{PC: 1, Reason: NotCode}, Answer{PC: 2, Reason: NotCode}
+	if x.differs(&y) {
+		t.Error("the same reason, for two return addresses")
+	}
+}

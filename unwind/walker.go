@@ -336,12 +336,14 @@ func (w *Walker) step(e *entry, top bool, mem *Memory) (row *sframe.Row, how How
 	if other == nil {
 		other, otherHow = w.search(e, top, mem), Code
 	}
+	fault := w.next.fault
 	switch {
 	case other == nil && top && w.calledEntry(e, mem):
 		if !w.arch.Link && w.allows(FramePointer) {
 			w.called = false
 			return w.conv.entry, FramePointer, row != nil, 0
 		}
+		w.next.fault = fault
 		return row, how, false, reason
 	case other == nil:
 		return row, how, false, reason
@@ -486,7 +488,6 @@ func (w *Walker) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 			if row, r := w.chain(e, top, mem); r == 0 || r == Outermost && e.row == nil {
 				return row, h
 			}
-			continue
 		}
 		if row == nil {
 			continue

@@ -218,6 +218,87 @@ func TestWalkAMD64(t *testing.T) {
 			end: End{Repeated: true},
 		},
 		{
+			// .eh_frame finds zeros, which are no end where the row tells of none.
+			name: "wrong row, and a method that finds nothing",
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{
+				SFrame:  {covers(0x401000, 0x401040, spRow(16))},
+				EHFrame: {leaf},
+			}},
+			set: set(0x401010, 7, sp, 6, 0), mem: words(a, sp, 0, 1),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: NotCode, Addr: 1},
+		},
+		{
+			name: "wrong row, and one that ends the stack",
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{
+				SFrame:  {covers(0x400000, 0x400040, spRow(16))},
+				EHFrame: {start},
+			}},
+			set: set(0x400010, 7, sp, 6, 0), mem: words(a, sp, 0, 1),
+			want: []Frame{{PC: 0x400010}},
+		},
+		{
+			// clone behind its system call, in the parent: no row, and the return address on top of the stack.
+			name: "function that starts stacks and was called", order: []How{EHFrame, FramePointer},
+			space: &space{mapped: text, code: map[uint64][]byte{0x40001b: call5}, entries: [][2]uint64{{0x402000, 0x402040}, {0x400000, 0x400040}}},
+			set:   set(0x402010, 7, sp, 6, 3), mem: words(a, sp, 0x400020),
+			want: []Frame{{PC: 0x402010}, {PC: 0x400020, SP: sp + 8, Caller: true, How: FramePointer, Fallback: true}},
+		},
+		{
+			name: "function that starts stacks and was called, by tables alone", order: []How{EHFrame},
+			space: &space{mapped: text, code: map[uint64][]byte{0x40001b: call5}, entries: [][2]uint64{{0x402000, 0x402040}}},
+			set:   set(0x402010, 7, sp, 6, 3), mem: words(a, sp, 0x400020),
+			want: []Frame{{PC: 0x402010}},
+			end:  End{Reason: NoRow, Addr: 0x402010},
+		},
+		{
+			name: "function that starts stacks and was not called", order: []How{EHFrame, FramePointer},
+			space: &space{mapped: text, entries: [][2]uint64{{0x402000, 0x402040}}},
+			set:   set(0x402010, 7, sp, 6, 3), mem: words(a, sp, 1),
+			want: []Frame{{PC: 0x402010}},
+		},
+		{
+			// pop %rbp; ret: the row is wrong, the bytes around the address are right.
+			name: "wrong row at a function's end", order: []How{EHFrame, FramePointer},
+			space: &space{mapped: text, code: map[uint64][]byte{0x401010: {0x5d, 0xc3}, 0x40001b: call5}, rows: map[How][]sframe.Entry{EHFrame: {start,
+				covers(0x401000, 0x401040, sframe.Row{CFA: fromReg(7, 24), RA: atCFA(-8), FP: atCFA(-16)})}}},
+			set: set(0x401010, 7, sp, 6, 3), mem: words(a, sp, 0xb, 0x400020, 1),
+			want: []Frame{{PC: 0x401010}, {PC: 0x400020, SP: sp + 16, Caller: true, How: FramePointer, Fallback: true}},
+		},
+		{
+			// rax points at another return address that is known.
+			name: "row without a short form", order: []How{EHFrame},
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{EHFrame: {start,
+				covers(0x401000, 0x401040, sframe.Row{CFA: fromReg(3, 16), RA: atCFA(-8)}), covers(0x402000, 0x402040, spRow(16))}}},
+			set: set(0x401010, 7, sp, 3, sp+8, 0, sp), mem: words(a, sp, 0x400020, 9, 0x402010, 1, 0x400020),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp + 24, Caller: true, How: EHFrame}, {PC: 0x400020, SP: sp + 40, Caller: true, How: EHFrame}},
+		},
+		{
+			name: "caller that stays", order: []How{EHFrame},
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{EHFrame: {leaf, covers(0x402000, 0x402040, spRow(0))}}},
+			set:   set(0x401010, 7, sp), mem: words(a, sp, 0x402010, 1),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp + 8, Caller: true, How: EHFrame}},
+			end:  End{Reason: NoProgress, Addr: sp + 8},
+		},
+		{
+			name:  "short walk, whose repetition is no longer",
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{SFrame: {leaf}}},
+			set:   set(0x401010, 7, sp, 6, 3), mem: words(a, sp, 0x402010, 1),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp + 8, Caller: true, How: SFrame}},
+			end:  End{Reason: NoProgress, Addr: 3},
+		},
+		{
+			// .eh_frame leads one frame further, and ends short as well.
+			name: "short walk, whose repetition is longer",
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{
+				SFrame:  {leaf, covers(0x402000, 0x402040, spRow(24))},
+				EHFrame: {covers(0x402000, 0x402040, spRow(16))},
+			}},
+			set: set(0x401010, 7, sp, 6, 3), mem: words(a, sp, 0x402010, 1, 0x403010, 0x404010, 0x405010),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp + 8, Caller: true, How: SFrame}, {PC: 0x404010, SP: sp + 32, Caller: true, How: SFrame}},
+			end:  End{Reason: NoProgress, Addr: 3},
+		},
+		{
 			name: "return address outside code", order: []How{EHFrame},
 			space: &space{mapped: text, rows: map[How][]sframe.Entry{EHFrame: {leaf}}},
 			set:   set(0x401010, 7, sp),
@@ -323,6 +404,156 @@ func TestWalkAMD64(t *testing.T) {
 	}
 }
 
+// TestWalkCaller: the frame that a stack begins with has called, so that its row is that of the byte before.
+func TestWalkCaller(t *testing.T) {
+	a := regs.AMD64
+	s := &space{mapped: [][2]uint64{{textStart, textEnd}}, rows: map[How][]sframe.Entry{EHFrame: {
+		covers(0x400000, 0x400040, sframe.Row{Outermost: true}), covers(0x402000, 0x402040, spRow(16)), covers(0x402040, 0x402080, spRow(24))}}}
+	set, mem := set(0x402040, 7, sp), words(a, sp, 1, 0x400020, 0x400021)
+	got, end := New(a, s, nil, 0).WalkCaller(set, mem, nil)
+	want := []Frame{{PC: 0x402040, SP: sp, Caller: true}, {PC: 0x400020, SP: sp + 16, Caller: true, How: EHFrame}}
+	if !slices.Equal(got, want) || !end.Complete() {
+		t.Errorf("%+v, %v; want %+v", got, end.Reason, want)
+	}
+	if got, _ := New(a, s, nil, 0).Walk(set, mem, nil); len(got) != 2 || got[1].PC != 0x400021 || got[0].Caller {
+		t.Errorf("not as a caller: %+v", got)
+	}
+	for i, f := range want {
+		if f.LookupPC() != f.PC-1 {
+			t.Errorf("frame %d is looked up at %#x", i, f.LookupPC())
+		}
+	}
+	if f := (Frame{PC: 0x402040}); f.LookupPC() != 0x402040 {
+		t.Errorf("a frame that has not called is looked up at %#x", f.LookupPC())
+	}
+}
+
+// TestUnusableMethods: a method that the architecture or the space lacks leaves the frame to the next one.
+func TestUnusableMethods(t *testing.T) {
+	chain := make([]uint64, 60)
+	chain[0], chain[20+14] = sp+160, 0x402010
+	other := *regs.AMD64
+	other.Name = "another"
+	for _, tt := range []struct {
+		name  string
+		arch  *regs.Arch
+		order []How
+		call  []byte
+		set   *regs.Set
+		mem   *Memory
+		want  How
+	}{
+		{"no frame pointers", regs.S390X, []How{FramePointer, BackChain}, []byte{0xc0, 0xe5, 0, 0, 0, 1}, set(0x401010, 15, sp, 14, 1), words(regs.S390X, sp, chain...), BackChain},
+		{"no back chains", regs.AMD64, []How{BackChain, FramePointer}, call5, set(0x401010, 7, sp, 6, sp), words(regs.AMD64, sp, sp+64, 0x402010), FramePointer},
+		{"no follower", regs.AMD64, []How{Code, FramePointer}, call5, set(0x401010, 7, sp, 6, sp), words(regs.AMD64, sp, sp+64, 0x402010), FramePointer},
+		{"no conventions", &other, []How{FramePointer, BackChain, EHFrame}, nil, set(0x401010, 7, sp), words(regs.AMD64, sp, 0x402010), EHFrame},
+	} {
+		s := &space{mapped: [][2]uint64{{textStart, textEnd}}, code: map[uint64][]byte{0x402010 - uint64(len(tt.call)): tt.call}}
+		if tt.want == EHFrame {
+			s.rows = map[How][]sframe.Entry{EHFrame: {covers(0x401000, 0x401040, spRow(8))}}
+		}
+		if got, end := New(tt.arch, s, tt.order, 2).Walk(tt.set, tt.mem, nil); len(got) != 2 || got[1].PC != 0x402010 || got[1].How != tt.want {
+			t.Errorf("%s: %+v, %v", tt.name, got, end.Reason)
+		}
+	}
+	// A signal frame of which .sframe has no rules is left to the next method, and one of another kind is not.
+	for _, tt := range []struct {
+		row  sframe.Row
+		want How
+	}{
+		{sframe.Row{Signal: true, CFA: undefinedRule}, EHFrame}, {sframe.Row{Signal: true, CFA: fromReg(7, 8)}, SFrame}, {sframe.Row{CFA: undefinedRule}, SFrame},
+	} {
+		s := &space{mapped: [][2]uint64{{textStart, textEnd}}, rows: map[How][]sframe.Entry{
+			SFrame: {covers(0x401000, 0x401040, tt.row)}, EHFrame: {covers(0x401000, 0x401040, spRow(8))}}}
+		if _, how := New(regs.AMD64, s, nil, 0).firstRow(0x401010, true); how != tt.want {
+			t.Errorf("%+v: the row is taken of %v, want %v", tt.row, how, tt.want)
+		}
+	}
+}
+
+// TestZeroRecord: a record of zeros ends a stack where the frame pointer is one by the ABI, and says nothing where it may be none.
+func TestZeroRecord(t *testing.T) {
+	for a, want := range map[*regs.Arch]Reason{regs.AMD64: ZeroReturn, regs.I386: ZeroReturn, regs.ARM64: Complete} {
+		s := &space{mapped: [][2]uint64{{textStart, textEnd}}}
+		const sp = 0x7000_0000
+		got, end := New(a, s, []How{FramePointer}, 0).Walk(set(0x401010, uint64(a.SP), sp, uint64(a.FP), sp), words(a, sp, 0, 0), nil)
+		if len(got) != 1 || end.Reason != want {
+			t.Errorf("%s: %d frames, %v; want %v", a.Name, len(got), end.Reason, want)
+		}
+	}
+}
+
+// TestCalledEntry: a function that starts stacks and has been called, by a return address in its register, is no end of a stack.
+func TestCalledEntry(t *testing.T) {
+	for _, tt := range []struct {
+		arch *regs.Arch
+		call []byte
+		ra   uint64
+		want Reason
+	}{
+		{regs.ARM64, le(0x94000000), 0x402010, NoRow}, {regs.ARM64, le(0x94000000), 0x402014, Complete}, {regs.ARM64, le(0x94000000), 5, Complete},
+		{regs.S390X, []byte{0xc0, 0xe5, 0, 0, 0, 1}, 0x402010, NoRow}, {regs.S390X, []byte{0xc0, 0xe5, 0, 0, 0, 1}, 5, Complete},
+	} {
+		a := tt.arch
+		s := &space{mapped: [][2]uint64{{textStart, textEnd}}, code: map[uint64][]byte{0x402010 - uint64(len(tt.call)): tt.call}, entries: [][2]uint64{{0x401000, 0x401040}}}
+		got, end := New(a, s, []How{EHFrame}, 0).Walk(set(0x401010, uint64(a.SP), sp, uint64(a.RA), tt.ra), words(a, sp, 0, 0), nil)
+		if len(got) != 1 || end.Reason != tt.want {
+			t.Errorf("%s, called from %#x: %+v, %v; want %v", a.Name, tt.ra, got, end.Reason, tt.want)
+		}
+	}
+}
+
+// TestMayKeepFP: which rows leave room for a frame that the frame pointer points to.
+func TestMayKeepFP(t *testing.T) {
+	saved := atCFA(-16)
+	for _, tt := range []struct {
+		row  sframe.Row
+		want bool
+	}{
+		{sframe.Row{CFA: fromReg(7, 16), FP: saved}, true}, {sframe.Row{CFA: fromReg(6, 16), FP: saved}, true}, {sframe.Row{CFA: fromReg(6, 16)}, false},
+		{sframe.Row{CFA: fromReg(3, 16), FP: saved}, false}, {sframe.Row{CFA: sframe.Rule{Base: sframe.FromExpr, Reg: 7}, FP: saved}, false},
+	} {
+		if got := mayKeepFP(regs.AMD64, &tt.row); got != tt.want {
+			t.Errorf("%+v: %v", tt.row, got)
+		}
+	}
+	for _, f := range []Frame{{PC: 1, SP: 3}, {PC: 3, SP: 2}} {
+		if seen([]Frame{f}, 1, 2) {
+			t.Errorf("%+v was seen as another", f)
+		}
+	}
+	if !seen([]Frame{{}, {PC: 1, SP: 2}}, 1, 2) {
+		t.Error("a frame was not seen")
+	}
+}
+
+// TestWorthRepeating: a walk is repeated with .eh_frame first where .sframe stood before it and led somewhere.
+func TestWorthRepeating(t *testing.T) {
+	for _, tt := range []struct {
+		order []How
+		how   How
+		want  bool
+		first []How
+	}{
+		{[]How{SFrame, EHFrame, FramePointer}, SFrame, true, []How{EHFrame, SFrame, FramePointer}},
+		{[]How{FramePointer, SFrame, EHFrame}, SFrame, true, []How{EHFrame, FramePointer, SFrame}},
+		{[]How{SFrame, EHFrame}, EHFrame, false, []How{EHFrame, SFrame}},
+		{[]How{EHFrame, SFrame}, SFrame, false, []How{EHFrame, SFrame}},
+		{[]How{SFrame, FramePointer}, SFrame, false, []How{EHFrame, SFrame, FramePointer}},
+		{[]How{EHFrame, FramePointer}, SFrame, false, []How{EHFrame, FramePointer}},
+	} {
+		if got := worthRepeating(tt.order, []Frame{{}, {How: tt.how}}); got != tt.want {
+			t.Errorf("%v, a frame by %v: %v", tt.order, tt.how, got)
+		}
+		if got := ehFrameFirst(tt.order); !slices.Equal(got, tt.first) {
+			t.Errorf("%v: %v, want %v", tt.order, got, tt.first)
+		}
+	}
+	if worthRepeating([]How{SFrame, EHFrame}, nil) {
+		t.Error("no frames")
+	}
+}
+
 // TestInnermostFramePointer: what the bytes at the innermost pc say while rbp
 // is not set up yet, or not any more. The caller is at 0x402010, and its rbp
 // is 0xcaca; the function is called with it.
@@ -387,6 +618,8 @@ func TestAfterCall(t *testing.T) {
 		{"amd64/call *table(,%rax,8)", regs.AMD64, []byte{0xff, 0x14, 0xc5, 0, 1, 0, 0}, true},
 		{"amd64/jmp *%rax", regs.AMD64, []byte{0xff, 0xe0}, false},
 		{"amd64/push *8(%rax)", regs.AMD64, []byte{0xff, 0x70, 8}, false},
+		{"amd64/call *%r12", regs.AMD64, []byte{0x41, 0xff, 0xd4}, true},
+		{"amd64/call *(%rsp)", regs.AMD64, []byte{0xff, 0x14, 0x24}, true},
 		{"amd64/call with its SIB byte cut off", regs.AMD64, []byte{0xff, 0x14}, false},
 		{"amd64/nops", regs.AMD64, []byte{0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90}, false},
 		{"386/call *%gs:16", regs.I386, []byte{0x65, 0xff, 0x15, 0x10, 0, 0, 0}, true},
@@ -406,6 +639,8 @@ func TestAfterCall(t *testing.T) {
 		{"s390x/bas %r14,0(%r1)", regs.S390X, []byte{0x4d, 0xe0, 0x10, 0}, true},
 		{"s390x/bas %r13,0(%r14)", regs.S390X, []byte{0x4d, 0xd0, 0xe0, 0}, false},
 		{"s390x/basr %r14,%r1", regs.S390X, []byte{0x0d, 0xe1}, true},
+		{"s390x/basr %r13,%r1", regs.S390X, []byte{0x0d, 0xd1}, false},
+		{"s390x/lr %r14,%r1", regs.S390X, []byte{0x18, 0xe1}, false},
 		{"s390x/brasl %r1", regs.S390X, []byte{0xc0, 0x15, 0, 0, 1, 2}, false},
 		{"s390x/br %r14", regs.S390X, []byte{0x07, 0xfe}, false},
 	} {
@@ -467,8 +702,12 @@ func TestSignalFrames(t *testing.T) {
 		{"arm64/at the svc", regs.ARM64, []byte{0x68, 0x11, 0x80, 0xd2, 0x01, 0, 0, 0xd4}, 4,
 			map[int]uint64{560: sp, 568: 0x401008}, set(0x401008, 31, sp)},
 		{"s390x/rt_sigreturn", regs.S390X, []byte{0x0a, 0xad}, 0,
-			map[int]uint64{344: 0x401008, 352 + 6*8: 6, 440: 0xb, 464: 0x401100, 472: sp, 552: 0xf0, 552 + 2*8: 0xf2},
-			set(0x401008, 15, sp, 11, 0xb, 14, 0x401100, 6, 6, 16, 0xf0, 17, 0xf2)},
+			map[int]uint64{344: 0x401008, 352 + 6*8: 6, 440: 0xb, 464: 0x401100, 472: sp,
+				552: 0xf0, 552 + 1*8: 0xf1, 552 + 2*8: 0xf2, 552 + 3*8: 0xf3, 552 + 4*8: 0xf4, 552 + 5*8: 0xf5, 552 + 6*8: 0xf6, 552 + 7*8: 0xf7, 552 + 8*8: 0xf8,
+				552 + 9*8: 0xf9, 552 + 10*8: 0xfa, 552 + 11*8: 0xfb, 552 + 12*8: 0xfc, 552 + 13*8: 0xfd, 552 + 14*8: 0xfe, 552 + 15*8: 0xff},
+			// s390x ELF ABI, DWARF register mapping: f0, f2, f4, f6, f1, f3, f5, f7, f8, f10, f12, f14, f9, f11, f13, f15 are 16 to 31.
+			set(0x401008, 15, sp, 11, 0xb, 14, 0x401100, 6, 6, 16, 0xf0, 17, 0xf2, 18, 0xf4, 19, 0xf6, 20, 0xf1, 21, 0xf3, 22, 0xf5, 23, 0xf7,
+				24, 0xf8, 25, 0xfa, 26, 0xfc, 27, 0xfe, 28, 0xf9, 29, 0xfb, 30, 0xfd, 31, 0xff)},
 		// struct sigframe: save area 160, mask 8, pointer 8, then the registers.
 		{"s390x/sigreturn", regs.S390X, []byte{0x0a, 0x77}, 0,
 			map[int]uint64{184: 0x401008, 192 + 15*8: sp, 192 + 11*8: 0xb, 192 + 14*8: 0x401100},
@@ -593,8 +832,8 @@ func TestSignalLoop(t *testing.T) {
 		code: map[uint64][]byte{tramp: {0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05}}}
 	m := frameOf(a, 1024, map[int]uint64{160: 0x7000_0000, 168: tramp})
 	frames, end := New(a, s, nil, 0).Walk(set(tramp, 7, 0x7000_0000), m, nil)
-	if len(frames) != 1 || end.Reason != Loop {
-		t.Errorf("%d frames, end %v; want 1, %v", len(frames), end.Reason, Loop)
+	if len(frames) != 1 || end != (End{Reason: Loop, Addr: tramp}) {
+		t.Errorf("%d frames, end %+v; want 1, %v", len(frames), end, Loop)
 	}
 }
 
@@ -677,6 +916,126 @@ func TestArm64Leaf(t *testing.T) {
 				t.Errorf("frames %+v, want a caller at %#x", frames, tt.want)
 			}
 		})
+	}
+}
+
+// TestInLeaf: x30 is the return address of a function without a frame record. The function at 0x404000 is called by the instruction
+// before 0x402010, or as each case says; the caller's record at the stack pointer holds 0x403010.
+func TestInLeaf(t *testing.T) {
+	const pac, signed = 0x7f << 48, 0x2a << 48
+	const blr, nop = 0xd63f0100, 0xd503201f
+	bl := func(at, to uint64) uint32 { return 0x94000000 | uint32(int64(to-at)/4)&0x3ffffff }
+	a := regs.ARM64.WithPAC(pac)
+	for _, tt := range []struct {
+		name    string
+		code    map[uint64]uint32 // among nops
+		pc, x30 uint64
+		record  []uint64
+		set     *regs.Set    // nil: all is known
+		maps    [2][2]uint64 // mappings that are known
+		mapped  [2]uint64    // code; zero: all
+		want    bool
+	}{
+		{name: "bl", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404000)}, want: true},
+		{name: "bl of the first instruction", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404010)}, want: true},
+		{name: "bl behind it", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404014)}},
+		{name: "bl as far below as may be", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404010-leafReach+4)}, want: true},
+		{name: "bl too far below", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404010-leafReach)}},
+		{name: "signed", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404000)}, x30: 0x402010 | signed, want: true},
+		{name: "as in the record", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404000)}, record: []uint64{0, 0x402010}},
+		{name: "as in the record, signed", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404000)}, x30: 0x402010 | signed, record: []uint64{0, 0x402010 | signed>>1}},
+		{name: "no record", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404000)}, record: []uint64{0}},
+		{name: "x30 unknown", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404000)}, set: set(0x404010, 31, sp, 29, sp)},
+		{name: "x29 unknown", code: map[uint64]uint32{0x40200c: bl(0x40200c, 0x404000)}, set: set(0x404010, 31, sp, 30, 0x402010)},
+		{name: "blr", code: map[uint64]uint32{0x40200c: blr}},
+		{name: "blr of another mapping", code: map[uint64]uint32{0x40200c: blr}, maps: [2][2]uint64{{0x404000, 0x405000}, {0x402000, 0x403000}}, want: true},
+		{name: "blr of the same mapping", code: map[uint64]uint32{0x40200c: blr}, maps: [2][2]uint64{{0x402000, 0x405000}}},
+		{name: "blr of a mapping that is not known", code: map[uint64]uint32{0x40200c: blr}, maps: [2][2]uint64{{0x404000, 0x405000}}},
+		{name: "blr to a mapping that is not known", code: map[uint64]uint32{0x40200c: blr}, maps: [2][2]uint64{{0x402000, 0x403000}}},
+		{name: "no call from another mapping", maps: [2][2]uint64{{0x404000, 0x405000}, {0x402000, 0x403000}}},
+		{name: "blr that ends another mapping", code: map[uint64]uint32{0x403ffc: blr}, x30: 0x404000,
+			maps: [2][2]uint64{{0x404000, 0x405000}, {0x402000, 0x404000}}, want: true},
+		// Calls from above: what pc's own function has called stands there as well.
+		{name: "near, one function", code: map[uint64]uint32{0x404d00: bl(0x404d00, 0x404000)}, x30: 0x404d04, want: true},
+		{name: "near, a return between", code: map[uint64]uint32{0x404ff8: bl(0x404ff8, 0x404000), 0x404008: arm64Ret}, x30: 0x404ffc},
+		{name: "not so near, a return between", code: map[uint64]uint32{0x404ffc: bl(0x404ffc, 0x404000), 0x404008: arm64Ret}, x30: 0x405000, want: true},
+		{name: "near, a return behind", code: map[uint64]uint32{0x404ff8: bl(0x404ff8, 0x404000), 0x404010: arm64Ret}, x30: 0x404ffc, want: true},
+		{name: "near, as much code as may be", code: map[uint64]uint32{0x404d00: bl(0x404d00, 0x404010-maxLeaf)}, x30: 0x404d04, want: true},
+		{name: "near, more code", code: map[uint64]uint32{0x404d00: bl(0x404d00, 0x404010-maxLeaf-4)}, x30: 0x404d04},
+		{name: "near, code that cannot be read", code: map[uint64]uint32{0x404ff8: bl(0x404ff8, 0x404000)}, x30: 0x404ffc, mapped: [2]uint64{0x404008, 0x405000}},
+	} {
+		if tt.x30 == 0 {
+			tt.x30 = 0x402010
+		}
+		if tt.record == nil {
+			tt.record = []uint64{0, 0x403010}
+		}
+		if tt.set == nil {
+			tt.set = set(0x404010, 31, sp, 29, sp, 30, tt.x30)
+		}
+		if tt.mapped[0] == 0 {
+			tt.mapped = [2]uint64{textStart, textEnd}
+		}
+		text := bytes.Repeat(le(nop), 0x3000/4)
+		for at, insn := range tt.code {
+			copy(text[at-0x402000:], le(insn))
+		}
+		w := New(a, &space{mapped: [][2]uint64{tt.mapped}, code: map[uint64][]byte{0x402000: text}, stack: tt.maps[0], also: tt.maps[1]}, []How{FramePointer}, 0)
+		w.set = *tt.set
+		w.lookup(tt.x30&^pac, true)
+		w.window = window{} // as it is if that was known before
+		if got := w.inLeaf(words(a, sp, tt.record...)); got != tt.want {
+			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestFindSignalSP: a signal frame is found below the record that the kernel has pushed above it, by the registers that both hold.
+func TestFindSignalSP(t *testing.T) {
+	a := regs.ARM64
+	const at, x29, x30 = 0x7000_0000, 0x1111, 0x2222
+	saved := func(frame int, m map[int]uint64) map[int]uint64 { // x29 and x30 of the signal frame
+		m[frame+544], m[frame+552] = x29, x30
+		return m
+	}
+	for _, tt := range []struct {
+		name   string
+		record int // of x29 and x30, from the start of the copy
+		frame  []int
+		size   int // of the copy; 0: all
+		want   int // -1: none
+		set    *regs.Set
+		reason Reason
+	}{
+		{name: "of the usual size", record: arm64SigframeBytes + 64, frame: []int{64}, want: 64},
+		{name: "record at half of 16 bytes", record: arm64SigframeBytes + 72, frame: []int{64}, want: 64},
+		{name: "smaller", record: arm64SigframeBytes + 48, frame: []int{64}, want: -1},
+		{name: "as large as may be", record: maxSigframe + 64, frame: []int{64}, want: 64},
+		{name: "larger", record: maxSigframe + 80, frame: []int{64}, want: -1},
+		{name: "the nearest of two", record: arm64SigframeBytes + 2048, frame: []int{64, 1024}, want: 1024},
+		{name: "none", record: arm64SigframeBytes + 64, want: -1},
+		{name: "no record", record: arm64SigframeBytes + 64, frame: []int{64}, size: arm64SigframeBytes + 72, want: -1, reason: OutsideCopy},
+		{name: "known", record: arm64SigframeBytes + 64, frame: []int{64}, want: 16, set: set(0, 31, at+16, 29, at+arm64SigframeBytes+64)},
+		{name: "no frame pointer", record: arm64SigframeBytes + 64, frame: []int{64}, want: -1, set: set(0)},
+	} {
+		m := map[int]uint64{tt.record: x29, tt.record + 8: x30}
+		for _, f := range tt.frame {
+			saved(f, m)
+		}
+		mem := frameOf(a, tt.record+16, m)
+		if tt.size > 0 {
+			mem.Bytes = mem.Bytes[:tt.size]
+		}
+		if tt.set == nil {
+			tt.set = set(0, 29, at+uint64(tt.record))
+		}
+		w := New(a, &space{}, nil, 0)
+		w.set = *tt.set
+		r := w.findSignalSP(mem)
+		sp, known := w.set.Reg(a.SP)
+		if r != tt.reason || known != (tt.want >= 0) || known && sp != at+uint64(tt.want) || r != 0 && w.next.fault != at+uint64(tt.record) {
+			t.Errorf("%s: %#x, %v, %v at %#x; want %#x, %v", tt.name, sp, known, r, w.next.fault, at+tt.want, tt.reason)
+		}
 	}
 }
 
@@ -769,6 +1128,7 @@ func TestWalkS390X(t *testing.T) {
 			mem: func() *Memory {
 				w := make([]uint64, 21+20+20)
 				w[20] = 0x402010       // the wrapper's return address
+				w[19] = 5              // where another layout has its chain
 				w[21] = sp + 168 + 160 // chain of its caller
 				w[21+20+14] = 0x403010 // and its r14
 				return words(a, sp, w...)
@@ -881,6 +1241,68 @@ func TestWalkS390X(t *testing.T) {
 			want: []Frame{{PC: 0x401010}},
 		},
 		{
+			// The word at the caller's stack pointer is its own address.
+			name: "chain that leads to itself", order: []How{BackChain},
+			space: &space{mapped: text, code: calls},
+			set:   set(0x401010, 15, sp, 14, 0xdead),
+			mem: func() *Memory {
+				w := make([]uint64, 80)
+				w[0], w[20+14], w[20] = sp+160, 0x402010, sp+160
+				return words(a, sp, w...)
+			}(),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp + 160, Caller: true, How: BackChain}},
+			end:  End{Reason: NoProgress, Addr: sp + 160},
+		},
+		{
+			name: "chain that leads to itself at once", order: []How{BackChain},
+			space: &space{mapped: text, code: calls},
+			set:   set(0x401010, 15, sp, 14, 0xdead),
+			mem: func() *Memory {
+				w := make([]uint64, 40)
+				w[0], w[14] = sp, 0x402010
+				return words(a, sp, w...)
+			}(),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: NoProgress, Addr: sp},
+		},
+		{
+			// Where one layout has led, the other is not tried.
+			name: "layout that is not the program's", order: []How{BackChain},
+			space: &space{mapped: text, code: calls},
+			set:   set(0x401010, 15, sp, 14, 0xdead),
+			mem: func() *Memory {
+				w := make([]uint64, 100)
+				w[0], w[20+14] = sp+160, 0x402010        // a link
+				w[20], w[40+14] = sp+320, 0x405010       // one that leads behind no call
+				w[20+19], w[40+20+17] = sp+480, 0x403010 // a packed one
+				return words(a, sp, w...)
+			}(),
+			want: []Frame{{PC: 0x401010}, {PC: 0x402010, SP: sp + 160, Caller: true, How: BackChain}},
+			end:  End{Reason: NotAfterCall, Addr: 0x405010},
+		},
+		{
+			name: "link outside the copy", order: []How{BackChain},
+			space: &space{mapped: text, code: calls},
+			set:   set(0x401010, 15, sp, 14, 0xdead),
+			mem: func() *Memory { // of another layout it is there
+				w := make([]uint64, 60)
+				w[18], w[19+17] = sp+160, 0x402010
+				return words(a, sp+8, w...)
+			}(),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: OutsideCopy, Addr: sp},
+		},
+		{
+			// The row has the return address in r14, so that the chain is the caller's.
+			name: "row of a leaf needs r11, which is unknown",
+			space: &space{mapped: text, code: calls, rows: map[How][]sframe.Entry{
+				EHFrame: {covers(0x401000, 0x401040, sframe.Row{CFA: fromReg(11, 160)})},
+			}},
+			set: set(0x401010, 15, sp, 14, 0xdead), mem: words(a, sp, chain(0x402010, 0x403010)...),
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: UnknownRegister, Addr: 0x401010},
+		},
+		{
 			name: "chain leads to no call", order: []How{BackChain},
 			space: &space{mapped: text, code: calls},
 			set:   set(0x401010, 15, sp, 14, 0xdead), mem: words(a, sp, chain(0x405010)...),
@@ -901,6 +1323,11 @@ func TestCheckOrder(t *testing.T) {
 	}{
 		{regs.AMD64, DefaultOrder, ""},
 		{regs.S390X, DefaultOrder, ""},
+		{regs.AMD64, []How{SFrame}, ""},
+		{regs.ARM64, []How{EHFrame}, ""},
+		{regs.S390X, []How{Code}, ""},
+		{regs.I386, []How{BackChain, FramePointer}, ""},
+		{regs.AMD64, []How{numHow}, `"unknown" is no unwind method (try: sframe, eh_frame, code, fp, backchain)`},
 		{regs.S390X, []How{FramePointer}, "there is no frame pointer convention on s390x (try: backchain)"},
 		{regs.S390X, []How{BackChain, FramePointer}, ""},
 		{regs.AMD64, []How{BackChain}, "back chains exist on s390x only, not on amd64 (try: fp)"},
@@ -940,6 +1367,9 @@ func TestCache(t *testing.T) {
 	s.rows[EHFrame][1].Row = spRow(16) // other code at the same address
 	if n, end := walk(); n == 0 || end != OutsideCopy {
 		t.Errorf("after a change: %d questions, %v; want some, %v", n, end, OutsideCopy)
+	}
+	if n, _ := walk(); n != 0 {
+		t.Errorf("warm after a change: %d questions, want 0", n)
 	}
 	s.rows[EHFrame][1].Row = spRow(8)
 	s.gen++
