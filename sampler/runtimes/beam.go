@@ -52,7 +52,7 @@ const (
 const (
 	maxBeamSchedulers = 1024
 	maxBeamScheduler  = 256 << 10 // bytes of ErtsSchedulerData
-	maxPthread        = 1 << 10  // bytes in which a thread's number is, in glibc's struct pthread
+	maxPthread        = 1 << 10   // bytes in which a thread's number is, in glibc's struct pthread
 )
 
 // beamAlways is a symbol that every Erlang/OTP exports, to native functions.
