@@ -307,7 +307,7 @@ small(N) -> (N * 7 + 3) rem 11.
 %% A module that is replaced all the time: its functions have as many registers, and lines, as its number says.
 churn(N) ->
     {module, made} = load(N rem 40),
-    [{ok, _} = {ok, made:outer(X, N)} || X <- lists:seq(1, 60)],
+    [{ok, _} = {ok, made:outer(X, N)} || X <- lists:seq(1, 2000)],
     code:purge(made),
     churn(N + 1).
 load(K) ->
