@@ -369,7 +369,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	}
 	if p.cfg.Scripts {
 		p.runtime(t, scriptMemory{p, t})
-		p.copyBefore(t, c)
+		copyBefore(p, t, c)
 	}
 	frames, end, sure := p.walks.surely(t, c, &u)
 	p.readScript(t, c, &u, frames, end.Complete() && sure == len(frames))
