@@ -142,6 +142,7 @@ func TestBeamModules(t *testing.T) {
 	before, _ := l.at(m.first)
 	m.load(0x5100, 0x1000, "third", loaded{"third:d/0", 0, 0x1000, nil})
 	middle := m.first
+	m.load(0x7000, 0x200, "gone", loaded{"gone:x/0", 0, 0x200, nil})
 	m.load(0x7000, 0x100, "fourth", loaded{"fourth:e/0", 0, 0x100, nil})
 	after, ok := l.at(m.first)
 	between, also := l.at(middle)
