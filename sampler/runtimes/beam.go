@@ -172,6 +172,7 @@ func (b *beam) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 // Begin implements Managed.
 func (b *beam) Begin() (changed bool) {
 	changed, b.begun = !b.begun, true
+	b.modules.budget = min(b.modules.budget+maxBeamNewer, maxBeamEntries)
 	return changed
 }
 

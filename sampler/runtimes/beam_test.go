@@ -186,8 +186,10 @@ func TestBeamLoads(t *testing.T) {
 	load(0)
 	old := m.first
 	l := newBeamModules(m)
+	b := &beam{modules: l}
 	for n := 1; n < 30000; n++ {
 		if load(n); n%7 == 0 {
+			b.Begin()
 			if _, ok := l.at(m.first); !ok {
 				t.Fatalf("load %d is not known", n)
 			}
@@ -207,6 +209,11 @@ func TestBeamLoads(t *testing.T) {
 	}
 	if _, ok := l.at(old); ok {
 		t.Error("a head is known that is long gone")
+	}
+	// A list without end takes what there is of the budget, and no more.
+	endless := &beamModules{mem: rubbish(binary.NativeEndian.AppendUint64(nil, 0x1000)), numbers: map[uint64]int{}, next: 1, budget: 300}
+	if _, ok := endless.at(0x1000); ok || endless.budget != 0 {
+		t.Errorf("a list without end is known, and there is %d of the budget", endless.budget)
 	}
 }
 

@@ -23,13 +23,14 @@ type beamModules struct {
 	known   map[uint64]*beamModule // whose functions were read, by entry
 	raise   []Span                 // code that functions have in common and that does not return
 	root    uint64                 // what the outermost function of each process returns to
-	failed  uint64                 // a head that could not be read
+	budget  int                    // entries that may be read yet
 	held    int                    // bytes of functions and code, about
 }
 
 // Bounds.
 const (
 	maxBeamEntries = 1 << 16 // of the list
+	maxBeamNewer   = 256     // that each walk adds to those that may be read
 	maxBeamRecent  = 1 << 10 // entries, and modules, that are remembered although their place is another's
 	maxBeamTold    = 8 << 20 // bytes that tell of a module
 	maxBeamCode    = 1 << 20 // bytes of a function
@@ -95,7 +96,7 @@ type beamFunction struct {
 }
 
 func newBeamModules(mem io.ReaderAt) *beamModules {
-	return &beamModules{mem: mem, numbers: map[uint64]int{}, known: map[uint64]*beamModule{}}
+	return &beamModules{mem: mem, numbers: map[uint64]int{}, known: map[uint64]*beamModule{}, budget: maxBeamEntries}
 }
 
 // at is the number of an entry that was the head of the list. What is newer than all that is known is read. ok is false if it cannot be, or it is older than what is
@@ -106,7 +107,6 @@ func (l *beamModules) at(first uint64) (n int, ok bool) {
 	}
 	list, ok := l.newer(first)
 	if !ok {
-		l.failed = first
 		return 0, false
 	}
 	for i := len(list) - 1; i >= 0; i-- {
@@ -117,13 +117,14 @@ func (l *beamModules) at(first uint64) (n int, ok bool) {
 
 // newer reads the entries from one on that are newer than all that are known, the newest first.
 func (l *beamModules) newer(first uint64) (list []*beamModule, ok bool) {
-	for addr := first; addr != 0 && addr != l.failed; {
+	for addr := first; addr != 0; {
 		if n, known := l.numbers[addr]; known {
 			return list, n == l.next-1
 		}
-		if len(list) == maxBeamEntries {
+		if l.budget == 0 {
 			return list, l.next == 0
 		}
+		l.budget--
 		b := read(l.mem, addr, beamEntryBytes)
 		if b == nil {
 			return nil, false
