@@ -16,6 +16,9 @@ run([random]) ->
 run([churn]) ->
     spawn_link(fun() -> churn(0) end),
     wait();
+run([idle]) ->
+    io:put_chars("{}\n"),
+    wait();
 run([loads]) ->
     loads(list_to_integer(os:getenv("LOADS", "30000"))),
     io:put_chars("loaded\n"),
