@@ -178,8 +178,8 @@ func beamWrong(source, stack []string, cut bool) string {
 		name, place := nameAndPlace(f)
 		base, own := beamBase(name)
 		if m := beamMade.FindStringSubmatch(name); m != nil && m[1] != "" {
-			// What calls it is of the same version: its number says how many lines are before both.
-			if k := atoi(m[1]); place != fmt.Sprintf("made.erl:%d", 6+2*k) && i > 0 || i+1 < len(stack) && stack[i+1] != fmt.Sprintf("made:outer/2 made.erl:%d", 4+k) {
+			// What calls it is of the same version: its number says how many lines are before both. Where it makes room for its frame it is in its first line.
+			if k := atoi(m[1]); place != fmt.Sprintf("made.erl:%d", 6+2*k) && i > 0 && !strings.HasPrefix(stack[i-1], "global::") || i+1 < len(stack) && stack[i+1] != fmt.Sprintf("made:outer/2 made.erl:%d", 4+k) {
 				return f + " is not of that version"
 			}
 		}
