@@ -24,7 +24,7 @@ type Frame struct {
 	Kernel  bool     // a frame of the kernel
 	Waits   bool     // no code: Func is what the thread waits for
 	Script  bool     // a frame of a script: Module is its interpreter, and PC is in the native frame that runs it; no Offset
-	How     string   // method that found the frame: "regs", "sframe", "eh_frame", "code", "fp", "backchain", "signal", "runtime"; of a script the interpreter: "python", "php", "ruby", "perl", "java", "lua", "node"
+	How     string   // method that found the frame: "regs", "sframe", "eh_frame", "code", "fp", "backchain", "signal", "runtime"; of a script the interpreter: "python", "php", "ruby", "perl", "java", "lua", "erlang", "node"
 	Mapping *Mapping // nil if PC lies in no mapped file
 }
 

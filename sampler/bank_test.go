@@ -10,7 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace"
+	"sfsample/sampler/clocks"
 	"sfsample/sampler/ledger"
+	"sfsample/sampler/taking"
 )
 
 // TestClocksComeAndGo: what clocks had is there for others when they have ended, and clocks of many CPUs leave captures
@@ -82,4 +84,22 @@ func TestRefused(t *testing.T) {
 	<-done
 	th.tid = 1 << 30 // no thread has it
 	refuse(ledger.Exited)
+}
+
+// TestRoomIsUsed: where clocks had less room for a thread than its advice asks for, as others have used it, they have it again.
+func TestRoomIsUsed(t *testing.T) {
+	e := newEngine(Options{Hz: 99}, new(pool), time.Now(), new(outlet))
+	e.bank.Need(0, 0)
+	defer e.bank.Close()
+	before := e.bank.Room()
+	th := &thread{proc: new(process), fb: new(Feedback)}
+	th.fb.Set(Advice{Advice: taking.Advice{Want: 256 << 10, Beyond: 256 << 10}})
+	enough := &clocks.Sample{Buffer: taking.Buffer{Stack: make([]byte, 256<<10), Beyond: make([]byte, 256<<10)}}
+	if e.harvest.swap(th, enough) == nil || e.bank.Room() != before {
+		t.Errorf("room for %d bytes, with %d before, though there was enough for the thread", e.bank.Room(), before)
+	}
+	short := &clocks.Sample{Buffer: taking.Buffer{Stack: make([]byte, 256<<10), Beyond: make([]byte, 64<<10)}}
+	if e.harvest.swap(th, short) == nil || e.bank.Room() >= before {
+		t.Errorf("room for %d bytes, as before: clocks have as little for the thread as they had", e.bank.Room())
+	}
 }

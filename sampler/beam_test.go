@@ -1,8 +1,11 @@
 package sampler
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -36,6 +39,21 @@ func beamFrames(st *output.Stack) []string {
 	return list
 }
 
+// schedulers are the threads of an emulator that run Erlang.
+func schedulers(t *testing.T, pid int) (tids []int) {
+	t.Helper()
+	list, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range list {
+		if b, err := os.ReadFile(file); err == nil && strings.HasSuffix(string(b), "_scheduler\n") {
+			tids = append(tids, atoi(filepath.Base(filepath.Dir(file))))
+		}
+	}
+	return tids
+}
+
 // TestBeamTruth compares every frame of Erlang processes that tell their own stacks and run on: in code of their own, in native functions that this
 // calls, and where these collect garbage.
 func TestBeamTruth(t *testing.T) {
@@ -48,7 +66,7 @@ func TestBeamTruth(t *testing.T) {
 			want[0] = "truth:tell/1"
 			want = slices.Compact(want)
 			for tried := 0; ; tried++ {
-				d, err := Dump(Options{PIDs: []int{p.Process.Pid}, Stop: StopAlways}, pipe)
+				d, err := Dump(Options{PIDs: []int{p.Process.Pid}, TIDs: schedulers(t, p.Process.Pid), Stop: StopAlways}, pipe)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -81,4 +99,135 @@ func TestBeamTruth(t *testing.T) {
 			t.Errorf("%d of %d stacks are wrong", bad, n)
 		}
 	}
+}
+
+// TestBeamIdle: a scheduler that waits for work has a whole stack, although it is not stopped for that.
+func TestBeamIdle(t *testing.T) {
+	p := startErlang(t, erlangs(t)[0], "idle")
+	p.next(t)
+	pipe := scriptPipeline()
+	for range 50 { // it may run for a moment
+		d, err := Dump(Options{PIDs: []int{p.Process.Pid}, TIDs: schedulers(t, p.Process.Pid), Stop: StopNever}, pipe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, th := range d.Threads {
+			list := scriptFrames(th.Stack)
+			if th.Call != "" && len(list) == 1 && strings.HasPrefix(list[0], "global::process_main ") && th.Stack.End == "" {
+				return
+			}
+		}
+	}
+	t.Error("no scheduler that waits has a whole stack")
+}
+
+// TestBeamReplay: a recording shows what was shown when it was made.
+func TestBeamReplay(t *testing.T) { checkReplay(t, startErlang(t, erlangs(t)[0], "random")) }
+
+// TestBeamRandom takes an Erlang program at random instants, also one whose code is replaced all the time: each function is called by one that calls it, in
+// its line.
+func TestBeamRandom(t *testing.T) {
+	file, err := os.ReadFile("../testdata/scripts/truth.erl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := strings.Split(string(file), "\n")
+	for _, erl := range erlangs(t) {
+		for _, mode := range []string{"random", "churn"} {
+			t.Run(filepath.Base(erl)+"/"+mode, func(t *testing.T) {
+				p := startErlang(t, erl, mode)
+				got, x := randomStacks(t, p.Process.Pid, 400)
+				bad, whole, frames, made := 0, 0, 0, 0
+				for n, stack := range got.stacks {
+					if !got.cut[n] {
+						whole++
+					}
+					frames += len(stack)
+					if strings.Contains(strings.Join(stack, " "), "made:") {
+						made++
+					}
+					if why := beamWrong(source, stack, got.cut[n]); why != "" {
+						if bad++; bad < 5 {
+							t.Errorf("%s:\n  %s", why, strings.Join(stack, "\n  "))
+						}
+					}
+				}
+				t.Logf("%d stacks, %d whole, %d wrong, %d frames, %d of what is replaced, ends %v, %+v", len(got.stacks), whole, bad, frames, made, got.ends, x)
+				least := 90
+				if mode == "churn" {
+					least = 30 // of code that is another's when it is read nothing is known
+				}
+				if n := len(got.stacks); n < 200 || bad > 0 || whole*100 < least*n || x.Unnamed*100 > x.Placed || mode == "churn" && made*20 < n {
+					t.Errorf("%d stacks, %d whole, %d wrong, %d of what is replaced, %+v", n, whole, bad, made, x)
+				}
+			})
+		}
+	}
+}
+
+// beamTails are what functions of the program call last, so that they have no frame any more.
+var beamTails = map[string][]string{"work": {"bits", "small"}, "busy": {"compute"}, "run": {"busy", "churn"}, "load": {"load"}, "churn": {"churn"}}
+
+// beamMade is a function of the module that is replaced.
+var beamMade = regexp.MustCompile(`^made:(?:outer|inner(\d+))/2$`)
+
+// beamWrong tells what is wrong with a stack of the program, empty if nothing is.
+func beamWrong(source, stack []string, cut bool) string {
+	count := map[string]int{}
+	for i, f := range stack {
+		name, place := nameAndPlace(f)
+		base, own := beamBase(name)
+		if m := beamMade.FindStringSubmatch(name); m != nil && m[1] != "" {
+			// What calls it is of the same version: its number says how many lines are before both. Where it makes room for its frame it is in its first line.
+			if k := atoi(m[1]); place != fmt.Sprintf("made.erl:%d", 6+2*k) && i > 0 && !strings.HasPrefix(stack[i-1], "global::") || i+1 < len(stack) && stack[i+1] != fmt.Sprintf("made:outer/2 made.erl:%d", 4+k) {
+				return f + " is not of that version"
+			}
+		}
+		if !own {
+			continue
+		}
+		if !strings.Contains(name, "'-") {
+			count[base]++
+		}
+		line := atoi(place[strings.LastIndexByte(place, ':')+1:])
+		if line > 0 && beamDefined(source, line) != base {
+			return f + ": another function has that line"
+		}
+		if i == 0 {
+			continue
+		}
+		callee, its := beamBase(strings.SplitN(stack[i-1], " ", 2)[0])
+		if its && line > 0 && !strings.Contains(stack[i-1], ":'-"+base) && !strings.Contains(source[line-1], callee) && !slices.ContainsFunc(beamCalled.FindAllString(source[line-1], -1), func(c string) bool {
+			return slices.Contains(beamTails[strings.TrimSuffix(c, "(")], callee)
+		}) {
+			return f + " does not call " + callee
+		}
+	}
+	root, _ := nameAndPlace(stack[len(stack)-1])
+	switch {
+	case count["fib"] > 18, count["compute"] > 26, count["busy"] > 1, count["work"] > 3:
+		return fmt.Sprintf("more calls than there are: %v", count)
+	case !cut && count["compute"] > 0 && root != "truth:busy/0" && root != "init:do_boot/3":
+		return "its root"
+	}
+	return ""
+}
+
+var beamCalled = regexp.MustCompile(`[a-z]+\(`)
+
+// beamBase is the function of the program that a name is of, or that a function without a name is in.
+func beamBase(name string) (base string, own bool) {
+	base, own = strings.CutPrefix(name, "truth:")
+	base, _, _ = strings.Cut(strings.TrimPrefix(base, "'-"), "/")
+	return base, own
+}
+
+// beamDefined is the function that a line of the program is of.
+func beamDefined(source []string, line int) string {
+	for i := line - 1; i >= 0 && i < len(source); i-- {
+		if name, _, ok := strings.Cut(source[i], "("); ok && name != "" && name[0] >= 'a' && name[0] <= 'z' {
+			return name
+		}
+	}
+	return ""
 }

@@ -76,9 +76,7 @@ func (l *listing) awake(t *thread, cpu int) {
 		l.leave(t)
 		return
 	}
-	if t.advice = t.fb.p.Load(); t.advice != nil {
-		l.bank.Fit(a.Want, a.Beyond)
-	}
+	t.advice = t.fb.p.Load()
 	l.n++
 	for len(l.slots) <= t.slot {
 		l.slots = append(l.slots, nil)

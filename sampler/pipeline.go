@@ -133,13 +133,19 @@ type target struct {
 	err     error // why there is no space
 	name    string
 	limit   string // why its code is not unwound
-	gen     uint64 // of the mappings that were last recorded
+	mapped  mapped // what was last recorded of its mappings
 	past    past
 	walkers map[walkerKey]*unwind.Walker
 	threads map[int]*seen
 	met     met
 	asked   int // stacks of which was asked what their missing pages are
 	scripts *scripts
+}
+
+// mapped are mappings as they were recorded.
+type mapped struct {
+	gen  uint64
+	maps []procfs.Mapping
 }
 
 type walkerKey struct {
@@ -363,7 +369,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	}
 	if p.cfg.Scripts {
 		p.runtime(t, scriptMemory{p, t})
-		p.copyBefore(t, c)
+		copyBefore(p, t, c)
 	}
 	frames, end, sure := p.walks.surely(t, c, &u)
 	p.readScript(t, c, &u, frames, end.Complete() && sure == len(frames))

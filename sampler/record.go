@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"fmt"
+	"slices"
 
 	"sfsample/ptrace"
 	"sfsample/sampler/capture"
@@ -38,13 +39,13 @@ func (r *recorder) maps(t *target, tid int) {
 	if r.cfg.Record == nil || t.space == nil {
 		return
 	}
-	gen := t.space.Generation()
-	if gen == t.gen && gen != 0 {
-		return
+	gen, maps := t.space.Generation(), t.space.Mappings()
+	if gen == t.mapped.gen && gen != 0 && slices.Equal(maps, t.mapped.maps) {
+		return // what holds data alone is no news to a Space, but to a walk that goes there
 	}
-	t.gen = gen
+	t.mapped = mapped{gen, slices.Clone(maps)}
 	m := &capture.Maps{PID: t.pid}
-	for _, x := range t.space.Mappings() {
+	for _, x := range maps {
 		region := capture.Region{Mapping: x}
 		if mod, _, ok := t.space.Module(x.Start); ok {
 			region.BuildID = mod.BuildID

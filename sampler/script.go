@@ -195,7 +195,7 @@ func (p *Pipeline) warnScripts(pid int, err error) {
 }
 
 // copyBefore copies what a walk needs of a runtime that leads it, unless it was copied at the stop.
-func (p *Pipeline) copyBefore(t *target, c *capture.Capture) {
+func copyBefore(p *Pipeline, t *target, c *capture.Capture) {
 	if !p.cfg.Scripts || !p.cfg.Live || len(c.Roots) > 0 {
 		return
 	}

@@ -52,7 +52,7 @@ const (
 const (
 	maxBeamSchedulers = 1024
 	maxBeamScheduler  = 256 << 10 // bytes of ErtsSchedulerData
-	maxPthread        = 1 << 10  // bytes in which a thread's number is, in glibc's struct pthread
+	maxPthread        = 1 << 10   // bytes in which a thread's number is, in glibc's struct pthread
 )
 
 // beamAlways is a symbol that every Erlang/OTP exports, to native functions.
@@ -147,6 +147,9 @@ func ofThread(mem io.ReaderAt, pthread uint64, tid int) bool {
 	return false
 }
 
+// beamDeeper is how much further down than the stack pointer that is stored a process's stack may be, in bytes: code stores it only for calls that need it.
+const beamDeeper = 4 << 10
+
 // leastBeamRoom is how much is copied of a thread at least, in bytes.
 const leastBeamRoom = 16 << 10
 
@@ -154,7 +157,7 @@ const leastBeamRoom = 16 << 10
 func (b *beam) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 	r := &taking.Recipe{RootBytes: beamCurrent + 8, Check: beamTID, Room: leastBeamRoom}
 	copy(r.Roots[:], roots)
-	r.Steps[0] = taking.Step{Bytes: beamProcessBytes, Head: beamCurrent, Most: 1, Areas: [2]taking.Area{{From: beamStop, To: beamEnd}}}
+	r.Steps[0] = taking.Step{Bytes: beamProcessBytes, Head: beamCurrent, Most: 1, Areas: [2]taking.Area{{From: beamStop, To: beamEnd, Before: beamDeeper}}}
 	spans := []Span{{b.descriptor, beamDescriptorBytes}}
 	for _, root := range roots {
 		spans = append(spans, Span{root.Addr, beamCurrent + 8})
@@ -169,6 +172,7 @@ func (b *beam) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 // Begin implements Managed.
 func (b *beam) Begin() (changed bool) {
 	changed, b.begun = !b.begun, true
+	b.modules.budget = min(b.modules.budget+maxBeamNewer, maxBeamEntries)
 	return changed
 }
 

@@ -238,6 +238,9 @@ func (f *beamFlow) ahead(place int, native bool) uint16 {
 	return beamState{found, native}.pack()
 }
 
+// maxBeamRestore bounds the instructions that are looked at.
+const maxBeamRestore = 256
+
 // restores is the register from which the code at a place takes the process's stack pointer back: regRBP, or regR13 for that of the process. ok is false
 // if it does not, or ways differ.
 func (f *beamFlow) restores(place int) (reg uint8, ok bool) {
@@ -245,7 +248,7 @@ func (f *beamFlow) restores(place int) (reg uint8, ok bool) {
 	for len(list) > 0 {
 		at := list[len(list)-1]
 		list = list[:len(list)-1]
-		if f.outside(at) {
+		if f.outside(at) || len(seen) > maxBeamRestore {
 			return 0, false
 		}
 		x, good := f.step(at, beamState{0, true})

@@ -23,15 +23,17 @@ type beamModules struct {
 	known   map[uint64]*beamModule // whose functions were read, by entry
 	raise   []Span                 // code that functions have in common and that does not return
 	root    uint64                 // what the outermost function of each process returns to
+	budget  int                    // entries that may be read yet
 	held    int                    // bytes of functions and code, about
 }
 
 // Bounds.
 const (
-	maxBeamEntries = 1 << 17  // of the list
-	maxBeamRecent  = 1 << 10  // entries, and modules, that are remembered although their place is another's
-	maxBeamTold    = 32 << 20 // bytes that tell of a module
-	maxBeamCode    = 4 << 20  // bytes of a function
+	maxBeamEntries = 1 << 16 // of the list
+	maxBeamNewer   = 256     // that each walk adds to those that may be read
+	maxBeamRecent  = 1 << 10 // entries, and modules, that are remembered although their place is another's
+	maxBeamTold    = 8 << 20 // bytes that tell of a module
+	maxBeamCode    = 1 << 20 // bytes of a function
 	maxBeamHeld    = 64 << 20
 )
 
@@ -94,7 +96,7 @@ type beamFunction struct {
 }
 
 func newBeamModules(mem io.ReaderAt) *beamModules {
-	return &beamModules{mem: mem, numbers: map[uint64]int{}, known: map[uint64]*beamModule{}}
+	return &beamModules{mem: mem, numbers: map[uint64]int{}, known: map[uint64]*beamModule{}, budget: maxBeamEntries}
 }
 
 // at is the number of an entry that was the head of the list. What is newer than all that is known is read. ok is false if it cannot be, or it is older than what is
@@ -103,34 +105,34 @@ func (l *beamModules) at(first uint64) (n int, ok bool) {
 	if n, ok = l.numbers[first]; ok {
 		return n, true
 	}
-	var list []*beamModule
-	for addr := first; addr != 0; {
-		if n, ok = l.numbers[addr]; ok {
-			if n != l.next-1 {
-				return 0, false
-			}
-			break
-		}
-		if len(list) == maxBeamEntries {
-			if l.next > 0 {
-				return 0, false
-			}
-			break
-		}
-		b := read(l.mem, addr, beamEntryBytes)
-		if b == nil {
-			return 0, false
-		}
-		m := &beamModule{entry: addr, told: word(b, 16), size: int(min(word(b, 24), maxBeamTold+1))}
-		list, addr = append(list, m), word(b, 0)
-		if addr == 0 && l.next > 0 {
-			return 0, false
-		}
+	list, ok := l.newer(first)
+	if !ok {
+		return 0, false
 	}
 	for i := len(list) - 1; i >= 0; i-- {
 		l.add(list[i])
 	}
 	return l.next - 1, l.next > 0
+}
+
+// newer reads the entries from one on that are newer than all that are known, the newest first.
+func (l *beamModules) newer(first uint64) (list []*beamModule, ok bool) {
+	for addr := first; addr != 0; {
+		if n, known := l.numbers[addr]; known {
+			return list, n == l.next-1
+		}
+		if l.budget == 0 {
+			return list, l.next == 0
+		}
+		l.budget--
+		b := read(l.mem, addr, beamEntryBytes)
+		if b == nil {
+			return nil, false
+		}
+		m := &beamModule{entry: addr, told: word(b, 16), size: int(min(word(b, 24), maxBeamTold+1))}
+		list, addr = append(list, m), word(b, 0)
+	}
+	return list, l.next == 0 && len(list) > 0
 }
 
 // add adds an entry, which is newer than all that are there.
@@ -286,12 +288,12 @@ func (l *beamModules) tell(m *beamModule) bool {
 	if !ok {
 		return false
 	}
-	if l.held += 4 * len(b); l.held > maxBeamHeld {
+	if l.held += 2 * len(b); l.held > maxBeamHeld {
 		for _, x := range l.known {
 			x.ranges, x.flows = nil, nil
 		}
 		clear(l.known)
-		l.held = 4 * len(b)
+		l.held = 2 * len(b)
 	}
 	m.ranges, m.flows = list, map[uint32]*beamFlow{}
 	l.known[m.entry] = m
@@ -367,6 +369,9 @@ func (l *beamModules) flow(f *beamFunction) *beamFlow {
 	if w, ok := f.of.flows[f.start]; ok {
 		return w
 	}
+	if f.of.flows == nil {
+		return nil
+	}
 	w := l.follow(f)
 	f.of.flows[f.start] = w
 	return w
@@ -387,7 +392,7 @@ func (l *beamModules) follow(f *beamFunction) *beamFlow {
 	}
 	if f.info {
 		arity, err := strconv.Atoi(f.name[strings.LastIndexByte(f.name, '/')+1:])
-		if err != nil || len(code) < beamCodeInfo || word(code, beamCodeInfo-8) != uint64(arity) {
+		if err != nil || len(code) <= beamCodeInfo || word(code, beamCodeInfo-8) != uint64(arity) {
 			return nil // its place is another's, which the emulator has yet to tell of
 		}
 		code = code[beamCodeInfo:]

@@ -135,6 +135,8 @@ type Area struct {
 	Leaves      [2]Leaf // what the last elements lead to, each the first before any the second; of a step's first area alone
 	// Last: of more than maxElement bytes the last are copied, else the first.
 	Last bool
+	// Before is how many bytes in front of From are copied too, if they can be.
+	Before uint64
 }
 
 // Leaf is what an element of an area leads to: it has a pointer at offset At to Bytes that are copied too, and Then leads on from there.
@@ -406,7 +408,9 @@ func area(b *Buffer, k Kernel, tid int, a *Area, e []byte) {
 		from = to - maxElement
 	}
 	n := int(min(to-from, maxElement))
-	b.have(k, tid, from, n)
+	if a.Before == 0 || b.have(k, tid, from-a.Before, n+int(a.Before)) == nil {
+		b.have(k, tid, from, n)
+	}
 	if a.Each > 0 && b.leafed.n < maxKin {
 		b.leafed.list[b.leafed.n] = capture.Block{Addr: from, Len: n}
 		b.leafed.n++

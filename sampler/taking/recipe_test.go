@@ -303,6 +303,21 @@ func TestAreas(t *testing.T) {
 	}
 }
 
+// TestAreaBefore: what lies in front of an area is copied too, unless it cannot be.
+func TestAreaBefore(t *testing.T) {
+	for before, want := range map[uint64]string{0: "0x1000+16 0x2000+16 0x3010+16", 16: "0x1000+16 0x2000+16 0x3000+32", 32: "0x1000+16 0x2000+16 0x2ff0+48 0x3010+16"} {
+		h := &heap{areas: map[uint64][]byte{0x1000: words(77, 0x2000), 0x2000: words(0x3010, 0x3020), 0x3000: words(1, 2, 3, 4)}}
+		r := &Recipe{RootBytes: 16, Room: 4096}
+		r.Roots[0] = Root{Addr: 0x1000, Is: 77}
+		r.Steps[0] = Step{Bytes: 16, Head: 8, Most: 1, Areas: [2]Area{{To: 8, Before: before}}}
+		b := &Buffer{Beyond: make([]byte, 4096)}
+		Follow(h, 1, r, b, -1)
+		if got := strings.Join(h.asked, " "); got != want {
+			t.Errorf("before %d: read %s, want %s", before, got, want)
+		}
+	}
+}
+
 // TestLeaves: of an area of elements those are copied that there are, and what the last ones lead to, by their tags.
 func TestLeaves(t *testing.T) {
 	for last, want := range map[int32]string{

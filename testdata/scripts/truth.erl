@@ -16,6 +16,9 @@ run([random]) ->
 run([churn]) ->
     spawn_link(fun() -> churn(0) end),
     wait();
+run([idle]) ->
+    io:put_chars("{}\n"),
+    wait();
 run([loads]) ->
     loads(list_to_integer(os:getenv("LOADS", "30000"))),
     io:put_chars("loaded\n"),
@@ -307,7 +310,7 @@ small(N) -> (N * 7 + 3) rem 11.
 %% A module that is replaced all the time: its functions have as many registers, and lines, as its number says.
 churn(N) ->
     {module, made} = load(N rem 40),
-    [{ok, _} = {ok, made:outer(X, N)} || X <- lists:seq(1, 6)],
+    [{ok, _} = {ok, made:outer(X, N)} || X <- lists:seq(1, 2000)],
     code:purge(made),
     churn(N + 1).
 load(K) ->
