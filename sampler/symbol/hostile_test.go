@@ -171,3 +171,38 @@ func TestSymbolsInOneArray(t *testing.T) {
 		t.Errorf("%d bytes are allocated for a symbol", took/n)
 	}
 }
+
+// lookedAt is a context that is done when it has been looked at so many times.
+type lookedAt struct {
+	context.Context
+	left atomic.Int64
+}
+
+func (l *lookedAt) Err() error {
+	if l.left.Add(-1) < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// TestSortingEnds: very many symbols are not sorted once time is up. A look at the time comes for each piece of a file that is read, and for
+// each 4,096 comparisons.
+func TestSortingEnds(t *testing.T) {
+	const n = quickSymbols + 1<<10
+	e := &testELF{class: elf.ELFCLASS64, order: binary.LittleEndian, machine: elf.EM_X86_64, text: []span{{0x1000, 0x1000 + 16*n}}}
+	for i := range uint64(n) {
+		e.syms = append(e.syms, testSym{name: "f", value: 0x1000 + 16*(i*7919%n), size: 16, typ: elf.STT_FUNC})
+	}
+	file := e.bytes()
+	for _, looks := range []int64{100, 1 << 40} {
+		until := &lookedAt{Context: context.Background()}
+		until.left.Store(looks)
+		o := Open(bytes.NewReader(file), "/test", Options{Until: late.New(until)})
+		_, ok := o.Lookup(0x1000 + 16*(n-1))
+		names, _ := o.Unread()
+		if late := looks == 100; ok == late || names > 0 != late || late && until.left.Load() < -100 {
+			t.Errorf("%d looks at the time: found %v, %d addresses without names for want of time; %d looks are left", looks, ok, names, until.left.Load())
+		}
+		o.Close()
+	}
+}

@@ -280,6 +280,7 @@ func (o *Object) addTable(im *image, t elf.SectionType, what string, shift uint6
 	}
 	tab, err := im.symbols(sec, what, shift)
 	if err != nil {
+		o.unnamed.late = o.unnamed.late || errors.Is(err, late.ErrNoTime)
 		o.reject(what, err)
 		return false
 	}

@@ -187,10 +187,10 @@ func (t *table) build(im *image, shift uint64) error {
 	compared, over := 0, false
 	slices.SortFunc(list, func(a, b entry) int {
 		if compared++; compared%lookEvery == 0 {
-			over = over || !im.f.Take(lookEvery/4)
+			over = over || len(list) > quickSymbols && im.until.Over()
 		}
 		if over {
-			return 0 // all alike: the end is near
+			return 0 // all alike: then the rest takes one step for each
 		}
 		if r := cmp.Compare(a.start, b.start); r != 0 {
 			return r
@@ -224,8 +224,12 @@ func (t *table) build(im *image, shift uint64) error {
 	return nil
 }
 
-// lookEvery is how many comparisons are made between two looks at whether there is time; four take as long as to read a byte.
-const lookEvery = 4096
+const (
+	// lookEvery is how many comparisons are made between two looks at whether there is time.
+	lookEvery = 4096
+	// quickSymbols is how many symbols are sorted in any case, which takes some 50 ms.
+	quickSymbols = 1 << 18
+)
 
 // chooseAliases puts the best name last among symbols that differ in nothing but
 // their names and sizes.
