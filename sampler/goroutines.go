@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/internal/late"
 	"sfsample/output"
 	"sfsample/regs"
 	"sfsample/sampler/goroutines"
@@ -180,16 +181,16 @@ func (p *Pipeline) readGoroutines(t *target, m *module.Module, out *GoProcess, u
 		return fmt.Errorf("its program cannot be read: %w", err)
 	}
 	defer f.Close()
-	late, cancel := context.WithDeadline(context.Background(), until)
+	ctx, cancel := context.WithDeadline(context.Background(), until)
 	defer cancel()
-	prog, err := symbol.OpenGoProgram(f, late)
+	prog, err := symbol.OpenGoProgram(f, late.New(ctx))
 	if err != nil {
 		return err
 	}
 	defer prog.Close()
 	r := &goReading{p: p, t: t, mem: &goMemory{Target: t.space}, arch: m.Arch, walker: t.walker(m.Arch, 0, &p.cfg), out: out,
 		known: map[uint64][]*stack{}, names: map[uint64]*output.Frame{}, states: map[goStateKey]*GoState{}, now: clockOf(t.pid)}
-	if r.runtime, err = goroutines.Open(prog, m.Bias, r.mem); err != nil && late.Err() != nil {
+	if r.runtime, err = goroutines.Open(prog, m.Bias, r.mem); err != nil && ctx.Err() != nil {
 		return errors.New("there was no time left to read its program")
 	} else if err != nil {
 		return err

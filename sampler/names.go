@@ -1,7 +1,6 @@
 package sampler
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -9,6 +8,7 @@ import (
 	"slices"
 	"sync"
 
+	"sfsample/internal/late"
 	"sfsample/output"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/module"
@@ -24,7 +24,7 @@ type NameOptions struct {
 	Progress       func(line string)  // told before work that takes long; may be nil
 	Log            *slog.Logger
 	// Until ends what takes long: see [symbol.Options]. It may be nil.
-	Until context.Context
+	Until *late.Time
 	// Recorded: the processes are those of a recording. Whatever bears their
 	// number now is another process and is not asked.
 	Recorded bool
@@ -41,10 +41,10 @@ type Names struct {
 	views    map[viewKey]*view
 	objects  map[objectKey]*object
 	used     objectList
-	cached   int            // frames in all objects
-	reports  reports        // of objects that are closed or could not be opened
-	unread   map[string]int // see Unread; of objects that are closed
-	nameless map[string]int // see Nameless
+	cached   int               // frames in all objects
+	reports  reports           // of objects that are closed or could not be opened
+	unread   map[string]Missed // see Unread; of objects that are closed
+	nameless map[string]int    // see Nameless
 }
 
 // processNames is what naming needs of one process. It is read while the process
@@ -80,7 +80,7 @@ func NewNames(opt NameOptions) *Names {
 	}
 	return &Names{
 		opt: opt, views: map[viewKey]*view{}, objects: map[objectKey]*object{}, reports: reports{},
-		unread: map[string]int{}, nameless: map[string]int{},
+		unread: map[string]Missed{}, nameless: map[string]int{},
 	}
 }
 
@@ -414,9 +414,14 @@ func (n *Names) Missing() []string {
 	return list
 }
 
-// Unread counts, by module, the addresses of which debugging information is
-// known that there was no time to read: see [NameOptions].
-func (n *Names) Unread() map[string]int {
+// Missed counts the addresses of a module that there was no time for.
+type Missed struct {
+	Names int // of their functions
+	Lines int // of which debugging information is known
+}
+
+// Unread counts, by module, the addresses of which was not read what there is: see [NameOptions].
+func (n *Names) Unread() map[string]Missed {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	all := maps.Clone(n.unread)

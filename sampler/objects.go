@@ -276,9 +276,9 @@ func (n *Names) close(o *object) {
 }
 
 // countUnread adds the look-ups of o that there was no time for.
-func (o *object) countUnread(by map[string]int) {
-	if k := o.syms.Unread(); k > 0 {
-		by[o.path] += k
+func (o *object) countUnread(by map[string]Missed) {
+	if names, lines := o.syms.Unread(); names+lines > 0 {
+		by[o.path] = Missed{by[o.path].Names + names, by[o.path].Lines + lines}
 	}
 }
 

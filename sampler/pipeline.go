@@ -340,6 +340,8 @@ const (
 	noRegs = "no registers"
 	// codeChanged: what was mapped when the stack was captured is not known.
 	codeChanged = "code changed"
+	// noTime: what the file of the code's object tells of it was not read, as sampling had ended.
+	noTime = "no time left"
 )
 
 // unwind walks the stack of a capture. The state is "running" or the number of
@@ -393,7 +395,17 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	}
 	p.cfg.Log.Debug("stack cut", "pid", c.PID, "tid", c.TID, "reason", end.Reason, "addr", fmt.Sprintf("%#x", end.Addr), "frames", len(frames),
 		"at", t.place(frames[len(frames)-1]))
-	return p.cut(t, c, frames, end.Reason.String()), state
+	return p.cut(t, c, frames, t.reason(frames, end)), state
+}
+
+// reason says why a stack is cut.
+func (t *target) reason(frames []unwind.Frame, end unwind.End) string {
+	if end.Reason != unwind.DepthLimit && end.Reason != unwind.OutsideCopy {
+		if m, _, ok := t.space.Module(frames[len(frames)-1].LookupPC()); ok && m.Late() {
+			return noTime
+		}
+	}
+	return end.Reason.String()
 }
 
 // advise tells the engine what the thread's next capture should hold, and whether it takes a stop.

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/internal/late"
 	"sfsample/output"
 	"sfsample/regs"
 	"sfsample/sampler/capture"
@@ -153,7 +154,7 @@ func (p *Pipeline) runtime(t *target, mem io.ReaderAt) runtimes.Runtime {
 			continue
 		}
 		s.looked[m] = true
-		rt, err := runtimes.Recognise(runtimes.Object{Path: m.Path, Bias: m.Bias, Open: func() (runtimes.File, error) { return m.OpenFile() },
+		rt, err := runtimes.Recognise(runtimes.Object{Path: m.Path, Bias: m.Bias, Open: func() (runtimes.File, error) { return openLate(p.cfg.Names, m) },
 			Origin: func(pc uint64) (generated, bare bool) { return t.origin(pc, m) }}, mem)
 		if err != nil {
 			p.warnScripts(t.pid, err)
@@ -166,6 +167,21 @@ func (p *Pipeline) runtime(t *target, mem io.ReaderAt) runtimes.Runtime {
 		break
 	}
 	return s.runtime
+}
+
+// lateFile is the file of a module, which is read as long as there is time.
+type lateFile struct {
+	*late.File
+	io.Closer
+}
+
+// openLate opens the file of a module, to be read within the time for names.
+func openLate(n *Names, m *module.Module) (lateFile, error) {
+	f, err := m.OpenFile()
+	if err != nil {
+		return lateFile{}, err
+	}
+	return lateFile{late.Open(n.opt.Until, f), f}, nil
 }
 
 // origin tells whether pc is in generated code, or in code of m that has no table.

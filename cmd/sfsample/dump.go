@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"sfsample/internal/late"
 	"sfsample/output"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler"
@@ -103,7 +104,11 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 	c.goAhead() // again, with --watch
 	v := &view{at: time.Now()}
 	begun := stuck.Begin(procfs.FS{}, pids, c.tids)
-	pipe := c.livePipeline(c.newNames(context.Background(), log, stderr, false), log, nil, nil, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), max(dumpFor, patience(c)))
+	defer cancel()
+	until := late.New(ctx)
+	names := c.newNames(until, log, stderr, false)
+	pipe := c.livePipeline(names, until, log, nil, nil, nil)
 	s := session{config: *c}
 	s.pids = pids
 	opt := s.options()
@@ -137,8 +142,12 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 		v.report.Missing = append(v.report.Missing, goMissing(p)...)
 	}
 	v.report.Missing = append(v.report.Missing, refused()...)
+	v.report.Missing = append(v.report.Missing, unread(names)...)
 	return v, nil
 }
+
+// dumpFor is how long a dump reads files, if it is not asked for what may take longer.
+const dumpFor = 5 * time.Second
 
 // meant is what the user asked for, for messages.
 func (c *config) meant() string {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -69,7 +68,7 @@ func (s *session) replay(name string, open func(*capture.Run) (output.Sink, erro
 	}
 	files := sampler.NewRecorded()
 	cache := module.NewCache(0)
-	s.names = s.newNames(context.Background(), s.log, s.stderr, true)
+	s.names = s.newNames(nil, s.log, s.stderr, true)
 	s.pipe = sampler.NewPipeline(sampler.PipelineConfig{
 		Host: run.Host, Start: run.Start, Order: s.order, MaxDepth: s.maxDepth,
 		Sink: sink, Names: s.names, Log: s.log, Verify: s.verify,

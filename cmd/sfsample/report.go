@@ -262,14 +262,23 @@ func (s *session) scriptFrames(say func(string, ...any), u *sampler.Scripts) {
 
 // unread says where there was no time or no room for names.
 func (s *session) unread(say func(string, ...any)) {
-	unread := s.names.Unread()
-	for _, m := range slices.Sorted(maps.Keys(unread)) {
-		say("names: %d addresses of %s are without inlined functions and lines, as those were not read within %v of Ctrl-C (try: -d, which waits for them)",
-			unread[m], m, namesGrace)
-	}
-	for _, line := range refused() {
+	for _, line := range append(unread(s.names), refused()...) {
 		say("names: %s", line)
 	}
+}
+
+// unread tells of the files for which there was no time.
+func unread(names *sampler.Names) (list []string) {
+	all := names.Unread()
+	for _, m := range slices.Sorted(maps.Keys(all)) {
+		if n := all[m].Names; n > 0 {
+			list = append(list, fmt.Sprintf("%d addresses of %s are without names, as there was no time left to read its symbols (try: a longer -d)", n, m))
+		}
+		if n := all[m].Lines; n > 0 {
+			list = append(list, fmt.Sprintf("%d addresses of %s are without inlined functions and lines, as there was no time left to read them (try: a longer -d)", n, m))
+		}
+	}
+	return list
 }
 
 // refused tells of the bounds on what is expanded from compressed sections that were met.

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/internal/late"
 	"sfsample/output"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler"
@@ -181,11 +182,12 @@ func (s *session) run() error {
 			return err
 		}
 	}
-	s.names = s.newNames(hurried(ctx), s.log, s.stderr, false)
+	until, giveUp := hurried(ctx)
+	s.names = s.newNames(until, s.log, s.stderr, false)
 	if last, ok := s.outs.(*lastSink); ok && s.rec == nil {
 		last.gone = stop
 	}
-	s.pipe = s.livePipeline(s.names, s.log, s.outs, s.rec.writer(), func() { s.slow(ctx) })
+	s.pipe = s.livePipeline(s.names, until, s.log, s.outs, s.rec.writer(), func() { s.slow(ctx, giveUp) })
 	progress := s.progress()
 	result, err := sampler.Run(ctx, opt, s.duration, s.pipe, ready, progress.show)
 	progress.clear()
@@ -250,20 +252,33 @@ func numbers(list []targets.Process) []int {
 	return ids
 }
 
-// namesGrace is how long debugging information is read on after Ctrl-C, so that
+// namesGrace is how long files of targets are read on after Ctrl-C, so that
 // the result is there within a second.
 const namesGrace = 600 * time.Millisecond
 
-// hurried returns a context that is done namesGrace after ctx.
-func hurried(ctx context.Context) context.Context {
-	late, cancel := context.WithCancel(context.Background())
-	context.AfterFunc(ctx, func() { time.AfterFunc(namesGrace, cancel) })
-	return late
+// hurried returns how long files are read: until namesGrace after ctx, or until giveUp is called.
+func hurried(ctx context.Context) (until *late.Time, giveUp func()) {
+	read, giveUp := context.WithCancel(context.Background())
+	context.AfterFunc(ctx, func() { time.AfterFunc(namesGrace, giveUp) })
+	return late.New(read), giveUp
+}
+
+// patience is how long files are read after a run that nobody has interrupted, beyond the half second after which [session.slow]
+// is called: what was asked for besides names may take longer.
+func patience(c *config) time.Duration {
+	switch {
+	case c.debuginfod:
+		return 100 * time.Second // a server may take 90
+	case c.inlines || c.lines:
+		return 10 * time.Second
+	}
+	return 400 * time.Millisecond
 }
 
 // slow says what is waited for after the end of sampling, and that it need not
-// be.
-func (s *session) slow(ctx context.Context) {
+// be. It is not waited for longer than patience.
+func (s *session) slow(ctx context.Context, giveUp func()) {
+	time.AfterFunc(patience(&s.config), giveUp)
 	if s.quiet || ctx.Err() != nil {
 		return
 	}
@@ -473,7 +488,7 @@ func demangleOf(s string) symbol.Demangle {
 
 // newNames makes what names frames. recorded: those of processes that are gone.
 // until ends what takes long.
-func (c *config) newNames(until context.Context, log *slog.Logger, stderr io.Writer, recorded bool) *sampler.Names {
+func (c *config) newNames(until *late.Time, log *slog.Logger, stderr io.Writer, recorded bool) *sampler.Names {
 	progress := func(string) {}
 	if !c.quiet {
 		clear := clearLine(stderr)
@@ -496,13 +511,14 @@ func clearLine(w io.Writer) string {
 // agentPages bounds what an agent holds of its targets' files, in bytes; a run holds module.DefaultCacheBytes.
 const agentPages = 4 << 20
 
-// livePipeline unwinds what is captured of processes that live.
-func (c *config) livePipeline(names *sampler.Names, log *slog.Logger, sink output.Sink, rec *capture.Writer, slow func()) *sampler.Pipeline {
+// livePipeline unwinds what is captured of processes that live. Their files are read within until.
+func (c *config) livePipeline(names *sampler.Names, until *late.Time, log *slog.Logger, sink output.Sink, rec *capture.Writer, slow func()) *sampler.Pipeline {
 	pages := 0
 	if c.agent {
 		pages = agentPages
 	}
 	cache := module.NewCache(pages)
+	cache.Until = until
 	var wait func(pid, tid int, nr int64, sp, runs uint64) func([]output.Frame) string
 	if c.waits {
 		wait = stuck.NewGlances(procfs.FS{}).Look

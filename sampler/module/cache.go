@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"sfsample/internal/late"
 	"sfsample/ptrace/procfs"
 )
 
@@ -26,6 +27,9 @@ const maxIdle = 64
 // Cache holds what was read of objects, for all Spaces of a run. It may be used
 // by any number of goroutines.
 type Cache struct {
+	// Until is how long files of objects are read. It is set before the first use.
+	Until *late.Time
+
 	mu      sync.Mutex
 	limit   int // bytes of pages
 	pages   map[pageKey]*page

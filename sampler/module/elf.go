@@ -26,6 +26,7 @@ const shtGNUSFrame elf.SectionType = 0x6ffffff4
 // far above what linkers write.
 const (
 	maxPhdrs     = 256
+	maxPhdrBytes = 256 // of one; they have 32 or 56
 	maxNotes     = 16
 	maxNoteBytes = 4 << 10
 	maxBuildID   = 64 // bytes; linkers write 8 to 20
@@ -151,8 +152,8 @@ func readHeader(r io.ReaderAt, base int64) (*header, error) {
 		return nil, &HeaderError{uint64(l.phentsize + 2), "no program headers", 0}
 	case phnum > maxPhdrs:
 		return nil, &HeaderError{uint64(l.phentsize + 2), "too many program headers", uint64(phnum)}
-	case phent < l.phdr:
-		return nil, &HeaderError{uint64(l.phentsize), "program header too small", uint64(phent)}
+	case phent < l.phdr || phent > maxPhdrBytes:
+		return nil, &HeaderError{uint64(l.phentsize), "program headers of odd size", uint64(phent)}
 	case phoff > 1<<40:
 		return nil, &HeaderError{uint64(l.phoff), "program headers too far away", phoff}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"log/slog"
+	"slices"
 
 	"sfsample/sampler/symbol"
 )
@@ -91,10 +92,10 @@ func (o *object) isStart(m *Module, vaddr uint64, log *slog.Logger) bool {
 	defer o.mu.Unlock()
 	o.via = m
 	defer func() { o.via = nil }()
-	if !o.entryKnown {
-		o.hasEntry, o.entryKnown = m.program(), true
+	if !o.entry.known {
+		o.entry = entryKind{is: m.program(), known: true}
 	}
-	if o.hasEntry && o.atEntry(vaddr, log) {
+	if o.entry.is && o.atEntry(vaddr, log) {
 		return true
 	}
 	if o.beforeOutermost(vaddr, log) || o.inStartContext(vaddr, log) {
@@ -110,6 +111,9 @@ func (o *object) isStart(m *Module, vaddr uint64, log *slog.Logger) bool {
 	}
 	return o.specialAt(o.special(vaddr, log), vaddr)&begins != 0
 }
+
+// entryKind tells whether an ELF entry address is one that the kernel starts, once that is known.
+type entryKind struct{ is, known bool }
 
 // specialAt is what is special about vaddr in a function of which that is known.
 // One that is not returned to begins a stack only where it calls on from there:
@@ -139,12 +143,12 @@ func (o *object) calls(vaddr uint64) bool {
 // do not, whether vaddr lies in one where stacks begin. It opens the file each
 // time: a walk asks once for an address.
 func (m *Module) isGoStart(vaddr uint64) bool {
-	f, err := m.OpenFile()
+	f, err := read(m)
 	if err != nil {
 		return false
 	}
 	defer f.Close()
-	names := symbol.Open(f, m.Path, symbol.Options{Demangle: symbol.Off})
+	names := symbol.Open(f, m.Path, symbol.Options{Demangle: symbol.Off, Until: m.obj.cache.Until})
 	defer names.Close()
 	sym, ok := names.Lookup(vaddr)
 	return ok && m.obj.specialAt(goSpecial(sym.Name), vaddr)&begins != 0
@@ -262,7 +266,7 @@ func (m *Module) specials(log *slog.Logger) (list []specialFunc) {
 	if m.VDSO() {
 		return nil
 	}
-	f, err := m.OpenFile()
+	f, err := read(m)
 	if err != nil {
 		log.Debug("file not used", "module", m.Path, "reason", err.Error())
 		return nil
@@ -274,9 +278,10 @@ func (m *Module) specials(log *slog.Logger) (list []specialFunc) {
 		log.Debug("section headers not used", "module", m.Path, "reason", err.Error())
 		return nil
 	}
-	for _, s := range all {
-		if (s.typ == elf.SHT_SYMTAB || s.typ == elf.SHT_DYNSYM) && s.link < len(all) {
-			list = append(list, h.findSymbols(f, s, all[s.link])...)
+	// A file may have one of each (gABI, "Section Header", sh_type).
+	for _, typ := range []elf.SectionType{elf.SHT_SYMTAB, elf.SHT_DYNSYM} {
+		if i := slices.IndexFunc(all, func(s section) bool { return s.typ == typ }); i >= 0 && all[i].link < len(all) {
+			list = append(list, h.findSymbols(f, all[i], all[all[i].link])...)
 		}
 	}
 	return list
@@ -291,7 +296,7 @@ const (
 // findSymbols returns the special functions in the symbol table syms. It reads
 // both tables once, in order: the strings first, for the offsets at which a name
 // stands.
-func (h *header) findSymbols(f File, syms, strs section) (list []specialFunc) {
+func (h *header) findSymbols(f symbol.File, syms, strs section) (list []specialFunc) {
 	names := map[uint32]special{} // by offset in strs
 	h.scan(f, strs, func(b []byte, off uint64) int {
 		used := 0
@@ -376,7 +381,7 @@ func (h *header) function(s []byte) (r region, ok bool) {
 // scan reads a section piece by piece. use gets the bytes from offset off of the
 // section on and returns how many it has dealt with; the rest comes again with
 // what follows.
-func (h *header) scan(f File, s section, use func(b []byte, off uint64) int) {
+func (h *header) scan(f symbol.File, s section, use func(b []byte, off uint64) int) {
 	if s.size > maxSymbolBytes || s.off > uint64(f.Size()) || s.size > uint64(f.Size())-s.off || s.typ == elf.SHT_NOBITS {
 		return
 	}

@@ -70,7 +70,7 @@ const (
 	// maxPieces bounds the pieces of one object that are looked for: each takes
 	// a scan of the code, about 1 ms for 1 MB.
 	maxPieces = 64
-	// maxScan bounds the code of one segment that is scanned, in bytes.
+	// maxScan bounds the code that is scanned, in bytes.
 	maxScan = 64 << 20
 	// maxChain: a piece may be jumped to from another one.
 	maxChain = 4
@@ -123,14 +123,16 @@ func (o *object) hasFrame(start uint64) bool {
 
 // jumper returns the start of the one function that jumps to target.
 func (o *object) jumper(target uint64, log *slog.Logger) (start uint64, ok bool) {
-	f, err := o.via.OpenFile()
+	f, err := read(o.via)
 	if err != nil {
 		return 0, false
 	}
 	defer f.Close()
 	var sites []uint64
+	left := uint64(maxScan)
 	for _, p := range o.hdr.loads {
-		if p.flags&elf.PF_X != 0 && p.filesz <= maxScan {
+		if p.flags&elf.PF_X != 0 && p.filesz <= left {
+			left -= p.filesz
 			sites = append(sites, scanJumps(f, o.hdr.arch, p, target)...)
 		}
 	}

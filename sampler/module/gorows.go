@@ -66,12 +66,12 @@ func (o *object) openGo(log *slog.Logger) bool {
 		g.none = true
 		return false
 	}
-	f, err := o.via.OpenFile()
+	f, err := read(o.via)
 	if err != nil {
 		return false // another process may be able to
 	}
 	defer f.Close()
-	if g.table, err = symbol.OpenGoTable(f, o); err != nil {
+	if g.table, err = symbol.OpenGoTable(f, o, o.cache.Until); err != nil {
 		g.none = true
 		o.problem(log, "pclntab", o.sections.goTable.addr, true, err)
 		return false

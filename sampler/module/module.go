@@ -172,7 +172,7 @@ type fileSections struct {
 // sections looks into the file for tables without a program header. ok is false
 // if the file cannot be opened: another process may be able to.
 func (m *Module) sections(log *slog.Logger) (list fileSections, ok bool) {
-	f, err := m.OpenFile()
+	f, err := read(m)
 	if err != nil {
 		log.Debug("file not used", "module", m.Path, "reason", err.Error())
 		return list, false
@@ -200,28 +200,4 @@ func (m *Module) sections(log *slog.Logger) (list fileSections, ok bool) {
 		log.Debug("section headers not used", "module", m.Path, "reason", err.Error())
 	}
 	return list, true
-}
-
-// debugFrame reads the file's .debug_frame.
-func (m *Module) debugFrame() ([]byte, error) {
-	f, err := m.OpenFile()
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	e, err := elf.NewFile(f)
-	if err != nil {
-		return nil, err
-	}
-	s := e.Section(".debug_frame")
-	if s == nil {
-		s = e.Section(".zdebug_frame")
-	}
-	if s == nil {
-		return nil, errors.New("no such section")
-	}
-	if s.Size > maxDebugFrame || s.FileSize > maxDebugFrame {
-		return nil, fmt.Errorf("section of %d bytes is too large", s.Size)
-	}
-	return s.Data()
 }

@@ -64,10 +64,10 @@ type object struct {
 	problems   []Problem
 	funcs      []specialFunc     // functions in which stacks begin or change
 	hasFuncs   bool              // funcs is filled
-	hasEntry   bool              // hdr.entry is where the kernel starts it
-	entryKnown bool              // hasEntry is filled
+	entry      entryKind         // whether hdr.entry is where the kernel starts it
 	pieces     map[uint64]uint64 // starts of functions by those of their pieces
 	followed   followed
+	late       bool // there was no time to read all of the file
 }
 
 // ReadAt reads the object's memory by link-time address, through the process
@@ -300,10 +300,10 @@ func (o *object) openDebug(log *slog.Logger) bool {
 	if !o.sections.debugFrame || o.hdr.arch == nil {
 		return false
 	}
-	data, err := o.via.debugFrame()
+	data, err := debugFrame(o.via)
 	if err == nil {
 		o.debug, err = ehframe.Open(bytes.NewReader(data), o.hdr.arch,
-			ehframe.Sections{FrameSize: uint64(len(data)), DebugFrame: true})
+			ehframe.Sections{FrameSize: uint64(len(data)), DebugFrame: true, Over: func() bool { return over(o) }})
 	}
 	if err != nil {
 		o.problem(log, "debug_frame", 0, true, err)
@@ -401,6 +401,7 @@ func (o *object) openEH(hdr region, log *slog.Logger) error {
 		return nil
 	}
 	for _, s := range o.ehPlaces(hdr) {
+		s.Over = func() bool { return over(o) }
 		t, err := ehframe.Open(o, o.hdr.arch, s)
 		if err == nil {
 			o.eh = t

@@ -9,6 +9,7 @@ import (
 // Bounds on section headers.
 const (
 	maxSections  = 1 << 16
+	maxShdrs     = 8 << 20 // bytes of the table
 	maxNameTable = 16 << 20
 	maxName      = 64
 )
@@ -37,8 +38,8 @@ func (h *header) readSections(f io.ReaderAt, size int64, visit func(section)) er
 		return &HeaderError{uint64(l.shentsize), "bad section headers", uint64(h.shent)}
 	}
 	bytes := uint64(h.shnum) * uint64(h.shent)
-	if size < 0 || h.shoff > uint64(size) || bytes > uint64(size)-h.shoff {
-		return &HeaderError{uint64(l.shoff), "section headers beyond the end of the file", h.shoff}
+	if size < 0 || bytes > maxShdrs || h.shoff > uint64(size) || bytes > uint64(size)-h.shoff {
+		return &HeaderError{uint64(l.shoff), "section headers beyond the end of the file, or too many", h.shoff}
 	}
 	table := make([]byte, bytes)
 	if n, err := f.ReadAt(table, int64(h.shoff)); n < len(table) {

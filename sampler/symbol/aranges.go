@@ -4,7 +4,7 @@ package symbol
 // .debug_aranges (DWARF 5, 6.1.2): before DWARF 3 an entry could not have more
 // than one range.
 func (d *dwarfInfo) readAranges(bare map[uint64]int32) {
-	for off := uint64(0); off < d.aranges.size; {
+	for off, n := uint64(0), 0; off < d.aranges.size && n < maxUnits && !d.stopped(); n++ {
 		const header = 64 // at least
 		c := d.aranges.cursor(off, header, d.im.order)
 		length, offSize := c.unitLength()

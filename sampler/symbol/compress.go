@@ -14,6 +14,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"golang.org/x/sys/unix"
+
+	"sfsample/internal/late"
 )
 
 // maxZstdWindow is what a zstd stream may ask us to keep: the format's own
@@ -44,7 +46,7 @@ func (im *image) expandToFile(s *section) (*os.File, int64, error) {
 		onDisk.give(int64(size))
 		return nil, 0, fmt.Errorf("expand section %s: %w", s.name, err)
 	}
-	n, err := io.Copy(f, io.LimitReader(untilReader{im.until, r}, int64(size)))
+	n, err := io.Copy(f, io.LimitReader(im.until.Reader(r), int64(size)))
 	if err == nil && uint64(n) != size {
 		err = &FormatError{s.off, "section " + s.name + " is shorter than its header says", uint64(n)}
 	}
@@ -102,7 +104,7 @@ func (im *image) data(s *section, limit int64) ([]byte, error) {
 			return nil, fmt.Errorf("expand section %s: %w", s.name, err)
 		}
 		im.taken += int64(size)
-		return expand(s, untilReader{im.until, r}, size)
+		return expand(s, im.until.Reader(r), size)
 	}
 	if s.size > limit {
 		return nil, &FormatError{s.off, "section " + s.name + " is too large", uint64(s.size)}
@@ -202,4 +204,18 @@ func expand(s *section, r io.Reader, size uint64) ([]byte, error) {
 		return nil, &FormatError{s.off, "section " + s.name + " is shorter than its header says", uint64(n)}
 	}
 	return b.Bytes(), nil
+}
+
+// DebugFrame returns the contents of the .debug_frame of a file, decompressed, of up to limit bytes.
+func DebugFrame(f File, limit int64, until *late.Time) ([]byte, error) {
+	im, err := openImage(f, until)
+	if err != nil {
+		return nil, err
+	}
+	defer im.release()
+	s := im.named(".debug_frame")
+	if s == nil {
+		s = im.named(".zdebug_frame")
+	}
+	return im.data(s, limit)
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"sfsample/internal/late"
 )
 
 // compressedSection is a file of one compressed section, whose header claims
@@ -35,7 +37,7 @@ func compressedSection(t *testing.T, typ elf.CompressionType, contents []byte, s
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	im := &image{f: bytes.NewReader(b.Bytes()), order: binary.LittleEndian, is64: true}
+	im := &image{f: late.Open(nil, bytes.NewReader(b.Bytes())), order: binary.LittleEndian, is64: true}
 	im.sections = []section{{name: ".debug_info", typ: elf.SHT_PROGBITS, flags: elf.SHF_COMPRESSED, size: int64(b.Len())}}
 	return im, &im.sections[0]
 }

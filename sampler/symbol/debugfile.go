@@ -1,7 +1,6 @@
 package symbol
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -11,6 +10,7 @@ import (
 	"path"
 	"strings"
 
+	"sfsample/internal/late"
 	"sfsample/sampler/symbol/rootfs"
 )
 
@@ -54,7 +54,7 @@ func (o *Object) findDebugFile(im *image) (*image, error) {
 			}
 			return nil
 		}
-		d, err := openDebug(f, check)
+		d, err := openDebug(f, o.opt.Until, check)
 		if err != nil {
 			f.Close()
 			errs = append(errs, fmt.Errorf("%s: %w", f.Name(), err))
@@ -98,12 +98,12 @@ func (o *Object) findDebugFile(im *image) (*image, error) {
 	return nil, errors.Join(errs...)
 }
 
-func openDebug(f *os.File, check func(*image) error) (*image, error) {
+func openDebug(f *os.File, until *late.Time, check func(*image) error) (*image, error) {
 	file, err := NewFile(f)
 	if err != nil {
 		return nil, err
 	}
-	d, err := openImage(file)
+	d, err := openImage(file, until)
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func linkPaths(file, link string) []string {
 // checkLink makes sure that d, found by name, belongs to the file with the
 // given build-id and link CRC. Equal build-ids suffice: the CRC takes a reading
 // of the whole file.
-func checkLink(until context.Context, d *image, id string, crc uint32) error {
+func checkLink(until *late.Time, d *image, id string, crc uint32) error {
 	if got := d.buildID(); got != "" && id != "" {
 		if got != id {
 			return errOtherFile
@@ -149,7 +149,7 @@ func checkLink(until context.Context, d *image, id string, crc uint32) error {
 		return nil
 	}
 	h := crc32.NewIEEE()
-	if _, err := io.Copy(h, untilReader{until, io.NewSectionReader(d.f, 0, d.f.Size())}); err != nil {
+	if _, err := io.Copy(h, until.Reader(io.NewSectionReader(d.f, 0, d.f.Size()))); err != nil {
 		return fmt.Errorf("compute CRC: %w", err)
 	}
 	if h.Sum32() != crc {

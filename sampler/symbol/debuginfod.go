@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"sfsample/internal/late"
 	"sfsample/sampler/symbol/rootfs"
 )
 
@@ -69,7 +70,7 @@ func DebuginfodCache(getenv func(string) string) string {
 
 // open returns the debug file of a build-id (lower-case hex, which makes it a
 // safe file name). Once until, which may be nil, is done no server is waited for.
-func (d *Debuginfod) open(until context.Context, id string) (*os.File, error) {
+func (d *Debuginfod) open(until *late.Time, id string) (*os.File, error) {
 	if d.Cache == "" {
 		return nil, errNoDebuginfod
 	}
@@ -84,8 +85,8 @@ func (d *Debuginfod) open(until context.Context, id string) (*os.File, error) {
 	}
 	var errs []error
 	for _, url := range d.URLs {
-		if over(until) {
-			errs = append(errs, errNoTime)
+		if until.Over() {
+			errs = append(errs, late.ErrNoTime)
 			break
 		}
 		if d.down[url] {
@@ -137,7 +138,7 @@ func (d *Debuginfod) say(format string, args ...any) {
 
 // fetch asks one server (debuginfod(8), "WEBAPI") and puts the file into the
 // cache.
-func (d *Debuginfod) fetch(until context.Context, server, id string) (err error) {
+func (d *Debuginfod) fetch(until *late.Time, server, id string) (err error) {
 	url := strings.TrimRight(server, "/") + "/buildid/" + id + "/debuginfo"
 	d.say("asking %s for the debug file of build-id %s", server, id)
 	begin := time.Now()
@@ -152,10 +153,7 @@ func (d *Debuginfod) fetch(until context.Context, server, id string) (err error)
 	if timeout <= 0 {
 		timeout = 90 * time.Second // DEBUGINFOD_TIMEOUT's default
 	}
-	if until == nil {
-		until = context.Background()
-	}
-	ctx, cancel := context.WithTimeout(until, timeout)
+	ctx, cancel := context.WithTimeout(until.Until(), timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+
+	"sfsample/internal/late"
 )
 
 // dwarfInfo is the debugging information of one file. It reads headers of all
@@ -48,7 +50,10 @@ type unitSpan struct {
 }
 
 const (
-	maxUnits = 1 << 20
+	// maxUnits bounds the headers of units; the largest programs have some 50,000.
+	maxUnits = 1 << 18
+	// maxUnitSpans bounds the ranges of all units.
+	maxUnitSpans = 1 << 21
 	// maxUnit is the largest unit that is read; a Rust program in one unit has
 	// some 100 MB.
 	maxUnit = 512 << 20
@@ -57,10 +62,7 @@ const (
 	maxDwarfHeld = 12 << 20
 )
 
-var (
-	errNoDWARF = errors.New("no debugging information")
-	errNoTime  = errors.New("no time was left to read it")
-)
+var errNoDWARF = errors.New("no debugging information")
 
 // openDWARF reads the headers of all units of im. lines: those are wanted too.
 func openDWARF(im *image, lines bool) (*dwarfInfo, error) {
@@ -71,7 +73,7 @@ func openDWARF(im *image, lines bool) (*dwarfInfo, error) {
 	d.wantLines = lines
 	if d.stopped() {
 		d.Close()
-		return nil, errNoTime
+		return nil, late.ErrNoTime
 	}
 	if d.info.size == 0 || d.abbrev.size == 0 {
 		d.Close()
@@ -80,7 +82,7 @@ func openDWARF(im *image, lines bool) (*dwarfInfo, error) {
 	d.readUnits(true)
 	if d.stopped() {
 		d.Close()
-		return nil, errNoTime
+		return nil, late.ErrNoTime
 	}
 	if len(d.ranges) == 0 {
 		d.Close()
@@ -147,7 +149,7 @@ func newDWARF(im *image) *dwarfInfo {
 // be known.
 func (d *dwarfInfo) readUnits(ranges bool) {
 	bare := make(map[uint64]int32) // units whose ranges are elsewhere, by offset
-	for off := uint64(0); off < d.info.size && len(d.units) < maxUnits && !d.stopped(); {
+	for off, n := uint64(0), 0; off < d.info.size && n < maxUnits && len(d.ranges) < maxUnitSpans && !d.stopped(); n++ {
 		u, ok := d.readUnit(off)
 		if !ok {
 			break
@@ -249,7 +251,7 @@ func (d *dwarfInfo) trim() {
 func (u *unit) held() int { return u.parsed.size() + u.innerBytes + u.lines.size() }
 
 // stopped reports whether nothing that takes long is to be read any more.
-func (d *dwarfInfo) stopped() bool { return over(d.im.until) }
+func (d *dwarfInfo) stopped() bool { return d.im.until.Over() }
 
 // location is one function at an address, as the debugging information has it.
 type location struct {

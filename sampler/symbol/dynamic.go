@@ -20,8 +20,7 @@ func (im *image) dynamicSymbols() (*table, error) {
 	return im.symbolTable("dynamic", symOff, int64(n*ent), ent, strOff, min(strRoom, int64(min(size, 1<<40))), 0)
 }
 
-// dynamic reads the dynamic segment's tags. Of a tag that occurs twice the
-// first counts.
+// dynamic reads the tags of the first dynamic segment: linkers make one. Of a tag that occurs twice the first counts.
 func (im *image) dynamic() map[elf.DynTag]uint64 {
 	tags := make(map[elf.DynTag]uint64)
 	for _, p := range im.progs {
@@ -50,6 +49,7 @@ func (im *image) dynamic() map[elf.DynTag]uint64 {
 				tags[elf.DynTag(tag)] = v
 			}
 		}
+		break
 	}
 	return tags
 }
@@ -76,13 +76,16 @@ func (im *image) dynamicCount(tags map[elf.DynTag]uint64) uint64 {
 	return 0
 }
 
+// maxGNUHash bounds GNU's hash table, in bytes: 4 for each symbol, and as much for buckets.
+const maxGNUHash = 16 << 20
+
 // gnuHashCount walks to the end of the chain of the highest bucket.
 func (im *image) gnuHashCount(addr uint64) uint64 {
 	off, n, ok := im.fileOff(addr)
 	if !ok || n < 16 {
 		return 0
 	}
-	b := make([]byte, min(n, 64<<20))
+	b := make([]byte, min(n, maxGNUHash))
 	if readFull(im.f, b, off) != nil {
 		return 0
 	}

@@ -1,7 +1,6 @@
 package symbol
 
 import (
-	"context"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -10,6 +9,8 @@ import (
 	"math"
 	"sort"
 	"strings"
+
+	"sfsample/internal/late"
 )
 
 // debug/elf is not used to open files: it makes objects for every section and
@@ -44,6 +45,12 @@ const (
 	// maxSmallSection is the same for sections that are short by nature: notes,
 	// links, string tables of section names.
 	maxSmallSection = 1 << 20
+	// maxHeaders bounds the table of section headers, and that of program headers, in bytes.
+	maxHeaders = 8 << 20
+	// maxNotes bounds what is read of all notes of a file, in bytes: linkers write some KB.
+	maxNotes = 4 << 20
+	// maxProgs bounds the program headers; linkers write some 15.
+	maxProgs = 1 << 10
 )
 
 var errNoSection = errors.New("no such section")
@@ -78,7 +85,7 @@ type span struct{ start, end uint64 }
 // image is an ELF file whose headers were read and checked: every offset and
 // size in it lies in the file.
 type image struct {
-	f        File
+	f        *late.File
 	order    binary.ByteOrder
 	is64     bool
 	machine  elf.Machine
@@ -88,7 +95,7 @@ type image struct {
 	progs    []prog
 	text     []span // executable sections, or segments if there are no sections; sorted
 
-	until context.Context // see Options; may be nil
+	until *late.Time // see Options
 	// What it holds of inMemory: the file itself, if it was expanded, and sections.
 	expanded *pieces
 	taken    int64
@@ -120,7 +127,8 @@ func readFull(f File, b []byte, off int64) error {
 
 // openImage reads the ELF header, the program headers and the section headers.
 // Damaged section headers cost the sections, not the file.
-func openImage(f File) (*image, error) {
+func openImage(file File, until *late.Time) (*image, error) {
+	f := late.Open(until, file)
 	var h [64]byte
 	if f.Size() < 52 {
 		return nil, &FormatError{0, "file is too short for an ELF header", uint64(f.Size())}
@@ -131,7 +139,7 @@ func openImage(f File) (*image, error) {
 	if string(h[:4]) != elf.ELFMAG {
 		return nil, &FormatError{0, "not an ELF file", uint64(binary.BigEndian.Uint32(h[:]))}
 	}
-	im := &image{f: f}
+	im := &image{f: f, until: until}
 	switch elf.Data(h[elf.EI_DATA]) {
 	case elf.ELFDATA2LSB:
 		im.order = binary.LittleEndian
@@ -175,8 +183,8 @@ func (im *image) table(what string, off uint64, ent, num, need int) ([]byte, err
 	if ent < need {
 		return nil, &FormatError{int64(min(off, math.MaxInt64)), what + " entries are too short", uint64(ent)}
 	}
-	if n := uint64(ent) * uint64(num); off > size || n > size-off {
-		return nil, &FormatError{int64(min(off, math.MaxInt64)), what + " lie outside the file", n}
+	if n := uint64(ent) * uint64(num); n > maxHeaders || off > size || n > size-off {
+		return nil, &FormatError{int64(min(off, math.MaxInt64)), what + " lie outside the file, or are too many", n}
 	}
 	b := make([]byte, ent*num)
 	if err := readFull(im.f, b, int64(off)); err != nil {
@@ -188,6 +196,9 @@ func (im *image) table(what string, off uint64, ent, num, need int) ([]byte, err
 func (im *image) readProgs(off uint64, ent, num int) error {
 	if num == 0 {
 		return nil
+	}
+	if num > maxProgs {
+		return &FormatError{int64(min(off, math.MaxInt64)), "too many program headers", uint64(num)}
 	}
 	need := 32
 	if im.is64 {
@@ -381,16 +392,17 @@ func (im *image) fileOff(addr uint64) (off, n int64, ok bool) {
 // note returns the descriptor of the note with the given owner and type, from
 // note sections or, without them, note segments.
 func (im *image) note(owner string, typ uint32) []byte {
+	left := int64(maxNotes)
 	for i := range im.sections {
 		if s := &im.sections[i]; s.typ == elf.SHT_NOTE && s.size > 0 {
-			if d := im.findNote(s.off, s.size, owner, typ); d != nil {
+			if d := im.findNote(s.off, s.size, &left, owner, typ); d != nil {
 				return d
 			}
 		}
 	}
 	for _, p := range im.progs {
 		if p.typ == elf.PT_NOTE && p.filesz > 0 {
-			if d := im.findNote(p.off, p.filesz, owner, typ); d != nil {
+			if d := im.findNote(p.off, p.filesz, &left, owner, typ); d != nil {
 				return d
 			}
 		}
@@ -398,9 +410,10 @@ func (im *image) note(owner string, typ uint32) []byte {
 	return nil
 }
 
-func (im *image) findNote(off, size int64, owner string, typ uint32) []byte {
-	b := make([]byte, min(size, maxSmallSection))
-	if readFull(im.f, b, off) != nil {
+// findNote reads up to *left bytes, which it takes from that.
+func (im *image) findNote(off, size int64, left *int64, owner string, typ uint32) []byte {
+	b := make([]byte, min(size, maxSmallSection, *left))
+	if *left -= int64(len(b)); readFull(im.f, b, off) != nil {
 		return nil
 	}
 	for len(b) >= 12 {

@@ -26,6 +26,8 @@ type testELF struct {
 	syms    []testSym
 	dynsyms []testSym
 	extra   []testSection
+	progs   []prog // of 64-bit files
+	shent   uint16 // size of a section header, 0 for that of the class
 }
 
 // testSection is a further section that is not loaded.
@@ -34,7 +36,14 @@ type testSection struct {
 	typ   elf.SectionType
 	flags elf.SectionFlag
 	data  []byte
+	addr  uint64
+	ent   uint64
+	hole  uint64 // bytes that it has behind the file's other contents, in place of data
+	count int    // of such sections; 0 is 1
 }
+
+// holes is where the holes of sections begin in the file.
+const holes = 1 << 20
 
 func (e *testELF) is64() bool { return e.class == elf.ELFCLASS64 }
 
@@ -124,7 +133,13 @@ func (e *testELF) bytes() []byte {
 		add(header{name: s.name + "str", typ: elf.SHT_STRTAB}, str)
 	}
 	for _, s := range e.extra {
-		add(header{name: s.name, typ: s.typ, flags: s.flags}, s.data)
+		add(header{name: s.name, typ: s.typ, flags: s.flags, addr: s.addr, ent: s.ent}, s.data)
+		if s.hole > 0 {
+			heads[len(heads)-1].off, heads[len(heads)-1].size = holes, s.hole
+		}
+		for range s.count - 1 {
+			heads = append(heads, heads[len(heads)-1])
+		}
 	}
 	names := []byte{0}
 	nameOffs := make([]uint32, len(heads)+1)
@@ -149,6 +164,17 @@ func (e *testELF) bytes() []byte {
 		body = e.word(body, 1)
 		body = e.word(body, h.ent)
 	}
+	phoff := 0
+	if len(e.progs) > 0 {
+		phoff = len(body)
+	}
+	for _, p := range e.progs {
+		body = e.u32(body, uint32(p.typ))
+		body = e.u32(body, uint32(p.flags))
+		for _, v := range []uint64{uint64(p.off), p.vaddr, p.vaddr, uint64(p.filesz), p.memsz, 1} {
+			body = e.u64(body, v)
+		}
+	}
 	var hd []byte
 	data := elf.ELFDATA2LSB
 	if e.order == binary.ByteOrder(binary.BigEndian) {
@@ -161,12 +187,15 @@ func (e *testELF) bytes() []byte {
 	hd = e.u16(hd, uint16(e.machine))
 	hd = e.u32(hd, 1)
 	hd = e.word(hd, 0)
-	hd = e.word(hd, 0)
+	hd = e.word(hd, uint64(phoff))
 	hd = e.word(hd, uint64(shoff))
 	hd = e.u32(hd, 0)
 	hd = e.u16(hd, uint16(ehsize))
-	hd = e.u16(hd, 0)
-	hd = e.u16(hd, 0)
+	hd = e.u16(hd, 56)
+	hd = e.u16(hd, uint16(len(e.progs)))
+	if e.shent != 0 {
+		shentsize = int(e.shent)
+	}
 	hd = e.u16(hd, uint16(shentsize))
 	hd = e.u16(hd, uint16(len(heads)))
 	hd = e.u16(hd, uint16(len(heads)-1))

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path"
 	"strings"
+
+	"sfsample/internal/late"
 )
 
 // Frame is one function at an address: the one whose code it is, or one that
@@ -83,25 +85,25 @@ func (o *Object) locations(vaddr uint64) []location {
 		o.loadDWARF()
 	}
 	if o.dwarf == nil {
-		if o.noTime {
+		if o.noLines == late.ErrNoTime.Error() {
 			o.unread++
 		}
 		return nil
 	}
-	list, late := o.dwarf.find(vaddr)
-	if late {
+	list, missed := o.dwarf.find(vaddr)
+	if missed {
 		o.unread++
 		return nil
 	}
 	return list
 }
 
-// Unread is how many times Frames had no time to read what is known of an
-// address: see [Options.Until].
-func (o *Object) Unread() int {
+// Unread is how many times there was no time to read the symbols that may name an address, and how many times Frames had none to read
+// what else is known of one: see [Options.Until].
+func (o *Object) Unread() (names, lines int) {
 	o.dwarfMu.Lock()
 	defer o.dwarfMu.Unlock()
-	return o.unread
+	return int(o.unnamed.count.Load()), o.unread
 }
 
 func (o *Object) goLocations(vaddr uint64) []location {
@@ -142,10 +144,9 @@ func (o *Object) loadDWARF() {
 	if s := im.named(".debug_info"); s != nil && s.size > 64<<20 && o.opt.Progress != nil {
 		o.opt.Progress(fmt.Sprintf("reading debugging information of %s (%d MB)", path.Base(o.name), s.size>>20))
 	}
-	im.until = o.opt.Until
 	d, err := openDWARF(im, o.opt.Lines)
 	if err != nil {
-		o.noLines, o.noTime = err.Error(), err == errNoTime
+		o.noLines = err.Error()
 		o.reject("DWARF", err)
 		return
 	}
@@ -172,14 +173,13 @@ func (o *Object) openAlt(name, id string) (*image, error) {
 			continue
 		}
 		var im *image
-		im, err = openDebug(f, func(im *image) error {
+		im, err = openDebug(f, o.opt.Until, func(im *image) error {
 			if im.buildID() != id {
 				return errOtherFile
 			}
 			return nil
 		})
 		if err == nil {
-			im.until = o.opt.Until
 			o.own(f)
 			return im, nil
 		}

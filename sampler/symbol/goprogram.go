@@ -1,12 +1,14 @@
 package symbol
 
 import (
-	"context"
 	"debug/buildinfo"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"io"
+
+	"sfsample/internal/late"
+	"sfsample/internal/safeelf"
 )
 
 // GoProgram is the file of a Go program, for what it tells of the runtime's
@@ -22,12 +24,11 @@ var ErrNotGo = errors.New("not a Go program")
 // OpenGoProgram reads the headers of a file. It returns ErrNotGo for what is no Go
 // program of 64 bits. What is asked for later is not found once until, which may be nil, is
 // done.
-func OpenGoProgram(f File, until context.Context) (*GoProgram, error) {
-	im, err := openImage(f)
+func OpenGoProgram(f File, until *late.Time) (*GoProgram, error) {
+	im, err := openImage(f, until)
 	if err != nil {
 		return nil, err
 	}
-	im.until = until
 	if !im.isGo() || !im.is64 {
 		im.release()
 		return nil, ErrNotGo
@@ -47,6 +48,9 @@ func (p *GoProgram) Order() binary.ByteOrder { return p.im.order }
 // Version is that of Go as the program has it ("go1.26.8"), empty if it does not say.
 // Stripped programs have it too.
 func (p *GoProgram) Version() string {
+	if safeelf.Check(p.im.f) != nil { // buildinfo has debug/elf open it
+		return ""
+	}
 	info, err := buildinfo.Read(p.im.f)
 	if err != nil {
 		return ""
@@ -92,7 +96,7 @@ func (p *GoProgram) Variables(names ...string) map[string]Variable {
 	}
 	strs := stringTable{f: im.f, off: im.sections[sec.link].off, size: im.sections[sec.link].size}
 	buf := make([]byte, entryBytes*(16<<10))
-	for off, left := sec.off, sec.size-sec.size%entryBytes; left > 0 && len(found) < len(wanted) && !over(im.until); {
+	for off, left := sec.off, sec.size-sec.size%entryBytes; left > 0 && len(found) < len(wanted) && !im.until.Over(); {
 		b := buf[:min(int64(len(buf)), left)]
 		if readFull(im.f, b, off) != nil {
 			break
@@ -132,7 +136,7 @@ func (p *GoProgram) References(function string) ([]uint64, error) {
 		return nil, err
 	}
 	for i := range t.fn {
-		if i%untilEvery == 0 && over(im.until) {
+		if i%untilEvery == 0 && im.until.Over() {
 			break
 		}
 		off, ok := t.funcField(int32(i), 0)

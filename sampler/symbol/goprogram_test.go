@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"slices"
 	"testing"
+
+	"sfsample/internal/late"
 )
 
 // TestGoProgram: variables and structures of a program are what the standard library reads of it.
@@ -125,10 +127,10 @@ func checkStructs(t *testing.T, p *GoProgram, f *elf.File) {
 // TestGoProgramLate: without time nothing is found.
 func TestGoProgramLate(t *testing.T) {
 	path, stripped := buildGo(t, runtime.GOARCH)
-	late, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, path := range []string{path, stripped} {
-		p, err := OpenGoProgram(openFile(t, path, Options{}).f, late)
+		p, err := OpenGoProgram(openFile(t, path, Options{}).f, late.New(ctx))
 		if err != nil {
 			t.Fatal(err)
 		}

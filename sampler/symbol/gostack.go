@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"sfsample/internal/late"
 )
 
 // GoTable tells of the functions of a Go program what the runtime itself unwinds
@@ -38,10 +40,10 @@ const (
 )
 
 // OpenGoTable finds the table in a file, which is read for its index of
-// functions. What is asked for later is read from mem, the program's memory by
+// functions, as long as there is time. What is asked for later is read from mem, the program's memory by
 // link-time address. Tables of Go 1.18 and later are read.
-func OpenGoTable(f File, mem io.ReaderAt) (*GoTable, error) {
-	im, err := openImage(f)
+func OpenGoTable(f File, mem io.ReaderAt, until *late.Time) (*GoTable, error) {
+	im, err := openImage(f, until)
 	if err != nil {
 		return nil, err
 	}

@@ -79,7 +79,7 @@ func TestGoValuesDamaged(t *testing.T) {
 func TestGoTableDamaged(t *testing.T) {
 	_, path := buildGo(t, "s390x")
 	f := openFile(t, path, Options{}).f
-	im, err := openImage(f)
+	im, err := openImage(f, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestGoTableDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	mem := &offsetReader{whole, sec.addr}
-	g, err := OpenGoTable(f, mem)
+	g, err := OpenGoTable(f, mem, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,12 +2,13 @@ package symbol
 
 import (
 	"bytes"
-	"context"
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
 
 	"github.com/ulikunitz/xz/lzma"
+
+	"sfsample/internal/late"
 )
 
 const (
@@ -29,7 +30,7 @@ func (im *image) miniDebug() (*image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("expand .gnu_debugdata: %w", err)
 	}
-	d, err := openImage(x)
+	d, err := openImage(x, im.until)
 	if err != nil {
 		x.free()
 		return nil, err
@@ -44,7 +45,7 @@ func (im *image) miniDebug() (*image, error) {
 // 4 GiB. Check values are not compared: what comes out is an untrusted ELF file
 // either way. The format is that of "The .xz File Format" 1.1, sections 2.1.1
 // and 3.1.
-func unxz(until context.Context, b []byte) (*pieces, error) {
+func unxz(until *late.Time, b []byte) (*pieces, error) {
 	const streamHeader = 12
 	if len(b) < streamHeader+12 || string(b[:6]) != "\xfd7zXZ\x00" {
 		return nil, &FormatError{0, "not an xz stream", uint64(len(b))}
@@ -81,7 +82,7 @@ func unxz(until context.Context, b []byte) (*pieces, error) {
 	if err != nil {
 		return nil, err
 	}
-	return expandInMemory(untilReader{until, r})
+	return expandInMemory(until.Reader(r))
 }
 
 // debugLink reads .gnu_debuglink: a file name and the CRC-32 of that file (GDB

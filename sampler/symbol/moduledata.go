@@ -33,10 +33,12 @@ func (im *image) moduledata(pclntab, ptr uint64) (text, gofunc uint64, ok bool) 
 	if words, ok := im.relocatedModule(pclntab); ok && valid(words) {
 		return text, gofunc, true
 	}
+	left := int64(maxGoSearch)
 	for _, p := range im.progs {
-		if p.typ != elf.PT_LOAD || p.flags&elf.PF_W == 0 {
+		if p.typ != elf.PT_LOAD || p.flags&elf.PF_W == 0 || p.filesz > left {
 			continue
 		}
+		left -= p.filesz
 		if im.searchWord(p.off, p.filesz, pclntab, func(b []byte) bool {
 			return valid(func(i int) uint64 { return im.order.Uint64(b[8*i:]) })
 		}) {
@@ -73,11 +75,13 @@ func (im *image) relocatedModule(pclntab uint64) (func(i int) uint64, bool) {
 	if !ok || !im.is64 {
 		return nil, false
 	}
+	left := int64(maxRelocs)
 	for i := range im.sections {
 		s := &im.sections[i]
-		if s.typ != elf.SHT_RELA || s.ent != 24 {
+		if s.typ != elf.SHT_RELA || s.ent != 24 || s.size > left {
 			continue
 		}
+		left -= s.size
 		var base uint64
 		var words [moduleGofunc + 1]uint64
 		found := false
@@ -99,6 +103,9 @@ func (im *image) relocatedModule(pclntab uint64) (func(i int) uint64, bool) {
 	}
 	return nil, false
 }
+
+// maxRelocs bounds what is read of a file's relocations at one go, in bytes: position-independent programs of 200 MB have some 20 MB.
+const maxRelocs = 256 << 20
 
 // eachRela calls fn with each entry of a 64-bit relocation section.
 func (im *image) eachRela(s *section, fn func(addr, info, addend uint64)) {

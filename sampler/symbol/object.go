@@ -1,7 +1,6 @@
 package symbol
 
 import (
-	"context"
 	"debug/elf"
 	"errors"
 	"io"
@@ -9,7 +8,9 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 
+	"sfsample/internal/late"
 	"sfsample/sampler/symbol/rootfs"
 )
 
@@ -25,9 +26,10 @@ type Options struct {
 	// Debuginfod is asked after Roots. Nil: not at all.
 	Debuginfod *Debuginfod
 	// Until, if set, ends what takes long: once it is done, no more debugging
-	// information is read and no server is waited for. Frames then tells the
-	// functions without what is inlined in them.
-	Until context.Context
+	// information is read and no server is waited for, and symbols are read of
+	// files of the usual size only. Frames then tells the functions without what is
+	// inlined in them, and may not know them: see [Object.Unread].
+	Until *late.Time
 	// Progress, if set, is called with one line of text before work that takes
 	// noticeable time. It may be called by several goroutines at once.
 	Progress func(line string)
@@ -58,6 +60,7 @@ type Object struct {
 	plt     *pltTable // nil: no linkage tables
 	buildID string
 	missing string // why there are no good names
+	unnamed unnamed
 	// The separate debug file, once it was looked for: by load, or under dwarfMu.
 	debug    *image
 	debugErr error
@@ -71,12 +74,17 @@ type Object struct {
 	dwarfTried bool
 	dwarf      *dwarfInfo
 	noLines    string // why dwarf is nil
-	noTime     bool   // that is why
 	unread     int
 
 	mu    sync.RWMutex // guards what follows, and all string tables
 	names map[nameKey]string
 	held  int // bytes in names
+}
+
+// unnamed counts what is not named for want of time.
+type unnamed struct {
+	late  bool // there was no time to read all symbols
+	count atomic.Int64
 }
 
 // nameKey is a symbol: its table, or one of the kinds below, and its number
@@ -133,6 +141,10 @@ func (o *Object) Bytes() int {
 	if o.goTab != nil {
 		n += 12 * len(o.goTab.entry)
 	}
+	if o.plt != nil {
+		const slotBytes = 50 // of a map entry
+		n += slotBytes * len(o.plt.slots)
+	}
 	o.mu.RLock()
 	n += o.held
 	o.mu.RUnlock()
@@ -174,16 +186,24 @@ func (o *Object) reject(source string, err error) {
 
 // load finds the sources of names.
 func (o *Object) load() {
-	im, err := openImage(o.f)
+	im, err := openImage(o.f, o.opt.Until)
 	if err != nil {
 		o.missing = err.Error()
 		o.reject("file", err)
 		return
 	}
-	im.until = o.opt.Until
 	o.im = im
 	o.buildID = im.buildID()
 	o.loadTables(im)
+	for _, im := range []*image{o.im, o.debug, o.mini} {
+		if im != nil {
+			o.unnamed.late = o.unnamed.late || im.f.Missed()
+			im.f.Free()
+		}
+	}
+	if o.unnamed.late {
+		o.missing = "symbols: " + late.ErrNoTime.Error()
+	}
 }
 
 // loadTables finds the symbol tables, in the order in which they are asked.
@@ -260,9 +280,7 @@ func (o *Object) addTable(im *image, t elf.SectionType, what string, shift uint6
 	}
 	tab, err := im.symbols(sec, what, shift)
 	if err != nil {
-		if errors.Is(err, errNoTime) {
-			o.missing = what + ": " + err.Error()
-		}
+		o.unnamed.late = o.unnamed.late || errors.Is(err, late.ErrNoTime)
 		o.reject(what, err)
 		return false
 	}
@@ -300,6 +318,9 @@ func (o *Object) Lookup(vaddr uint64) (Sym, bool) {
 		if s := o.sym(loose, looseSym); s.Name != "" {
 			return s, true
 		}
+	}
+	if o.unnamed.late {
+		o.unnamed.count.Add(1)
 	}
 	return Sym{}, false
 }

@@ -22,12 +22,27 @@ const (
 	go120
 )
 
-var goMagic = map[uint32]goVersion{
-	0xfffffffb: go12,
-	0xfffffffa: go116,
-	0xfffffff0: go118,
-	0xfffffff1: go120,
+// goLayout tells which layout a magic number stands for, 0 for none.
+func goLayout(magic uint32) goVersion {
+	switch magic {
+	case 0xfffffffb:
+		return go12
+	case 0xfffffffa:
+		return go116
+	case 0xfffffff0:
+		return go118
+	case 0xfffffff1:
+		return go120
+	}
+	return 0
 }
+
+const (
+	// maxGoSearch bounds what is searched of a file for a table without a section, in bytes.
+	maxGoSearch = 512 << 20
+	// maxGoStarts bounds what looks like the beginning of one there, of which up to 24 MB are read each.
+	maxGoStarts = 16
+)
 
 // maxGoFuncs bounds the table; the largest Go programs have some 500,000
 // functions.
@@ -85,11 +100,13 @@ func (im *image) goTable() (*goTable, error) {
 			}
 		}
 	}
+	left, starts := int64(maxGoSearch), maxGoStarts
 	for _, p := range im.progs {
-		if p.typ != elf.PT_LOAD || p.flags&elf.PF_X != 0 || p.filesz == 0 {
+		if p.typ != elf.PT_LOAD || p.flags&elf.PF_X != 0 || p.filesz == 0 || p.filesz > left {
 			continue
 		}
-		if t := im.searchGoTable(p); t != nil {
+		left -= p.filesz
+		if t := im.searchGoTable(p, &starts); t != nil {
 			return t, nil
 		}
 	}
@@ -97,8 +114,8 @@ func (im *image) goTable() (*goTable, error) {
 }
 
 // searchGoTable looks for the table's header in one segment. The linker aligns
-// it to at least 16 bytes.
-func (im *image) searchGoTable(p prog) *goTable {
+// it to at least 16 bytes. No more than *starts beginnings are tried, which are taken from that.
+func (im *image) searchGoTable(p prog, starts *int) *goTable {
 	const align = 16
 	buf := make([]byte, 1<<20)
 	for done := int64(0); done < p.filesz; done += int64(len(buf)) {
@@ -108,8 +125,11 @@ func (im *image) searchGoTable(p prog) *goTable {
 		}
 		first := (align - (p.vaddr+uint64(done))%align) % align
 		for i := first; i+8 <= uint64(len(b)); i += align {
-			if goMagic[im.order.Uint32(b[i:])] == 0 || b[i+4] != 0 || b[i+5] != 0 {
+			if goLayout(im.order.Uint32(b[i:])) == 0 || b[i+4] != 0 || b[i+5] != 0 {
 				continue
+			}
+			if *starts--; *starts < 0 {
+				return nil
 			}
 			at := done + int64(i)
 			if t, err := im.goTableAt(p.off+at, p.filesz-at, p.vaddr+uint64(at)); err == nil {
@@ -131,7 +151,7 @@ func (im *image) goTableAt(off, size int64, addr uint64) (*goTable, error) {
 		return nil, err
 	}
 	t := &goTable{im: im, order: im.order, off: off, addr: addr, size: size, quantum: uint64(h[6]), ptr: uint64(h[7])}
-	t.version = goMagic[im.order.Uint32(h[:])]
+	t.version = goLayout(im.order.Uint32(h[:]))
 	switch {
 	case t.version == 0:
 		return nil, bad("unknown magic", uint64(im.order.Uint32(h[:])))
@@ -164,10 +184,14 @@ func (im *image) goTableAt(off, size int64, addr uint64) (*goTable, error) {
 	t.nameOff, t.cuOff, t.fileOff, t.pcOff, t.funcOff = parts[0], parts[1], parts[2], parts[3], parts[4]
 	t.data = debugSection{f: im.f, off: off, size: uint64(size)}
 	t.names = stringTable{f: im.f, off: off + t.nameOff, size: size - t.nameOff}
-	if t.version >= go118 {
-		t.findText(addr, word(2))
+	if err := t.readFuncs(n); err != nil || t.version < go118 {
+		return t, err
 	}
-	return t, t.readFuncs(n)
+	t.findText(addr, word(2))
+	for i := range t.entry {
+		t.entry[i] += t.text
+	}
+	return t, nil
 }
 
 func (t *goTable) uint(b []byte, size uint64) uint64 {
@@ -177,7 +201,7 @@ func (t *goTable) uint(b []byte, size uint64) uint64 {
 	return t.order.Uint64(b)
 }
 
-// readFuncs reads functab: n pairs of entry and offset, and the end.
+// readFuncs reads functab: n pairs of entry and offset, and the end. From Go 1.18 on entries count from the text.
 func (t *goTable) readFuncs(n uint64) error {
 	field := t.ptr
 	tab := t.funcOff
@@ -198,9 +222,6 @@ func (t *goTable) readFuncs(n uint64) error {
 	t.entry, t.fn = make([]uint64, n+1), make([]uint32, n)
 	for i := range t.entry {
 		e := t.uint(b[uint64(2*i)*field:], field)
-		if t.version >= go118 {
-			e += t.text
-		}
 		if i > 0 && e < t.entry[i-1] {
 			return &FormatError{t.off, "pclntab: functions are not in order", e}
 		}

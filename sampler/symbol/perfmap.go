@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"container/heap"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"sfsample/internal/late"
 	"sfsample/sampler/symbol/rootfs"
 )
 
@@ -31,7 +31,7 @@ import (
 type PerfMap struct {
 	// Until, if set, ends the reading and sorting of lines once it is done. It is set
 	// before the first look-up.
-	Until context.Context
+	Until *late.Time
 
 	root *rootfs.Root
 	path string
@@ -190,7 +190,7 @@ func (m *PerfMap) refresh() bool {
 		m.took += m.last.Sub(begun)
 	}()
 	m.read(size)
-	late := over(m.Until)
+	late := m.Until.Over()
 	if len(m.entries)-m.merged > max(maxMapTail, m.merged/mapTailShare) {
 		late = !m.merge()
 	}
@@ -245,7 +245,7 @@ func (m *PerfMap) read(size int64) {
 	r := io.NewSectionReader(m.file, m.pos, size-m.pos)
 	buf := make([]byte, 0, chunk)
 	skipping := false // inside a line that is longer than the buffer
-	for len(m.entries) < maxMapEntries && !over(m.Until) {
+	for len(m.entries) < maxMapEntries && !m.Until.Over() {
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		used := 0
@@ -328,7 +328,7 @@ func (m *PerfMap) sorted() []int32 {
 		return cmp.Or(cmp.Compare(m.entries[a].start, m.entries[b].start), cmp.Compare(a, b))
 	}
 	for run := range slices.Chunk(order, mapRun) {
-		if over(m.Until) {
+		if m.Until.Over() {
 			return nil
 		}
 		slices.SortFunc(run, byStart)
@@ -338,7 +338,7 @@ func (m *PerfMap) sorted() []int32 {
 		for two := range slices.Chunk(order, 2*n) {
 			a, b := two[:min(n, len(two))], two[min(n, len(two)):]
 			for len(a) > 0 && len(b) > 0 {
-				if len(out)%mapRun == 0 && over(m.Until) {
+				if len(out)%mapRun == 0 && m.Until.Over() {
 					return nil
 				}
 				if byStart(a[0], b[0]) < 0 {
@@ -382,7 +382,7 @@ func (m *PerfMap) merge() bool {
 		pos = limit
 	}
 	for n, i := range order {
-		if n%mapRun == 0 && over(m.Until) {
+		if n%mapRun == 0 && m.Until.Over() {
 			return false
 		}
 		fill(m.entries[i].start)

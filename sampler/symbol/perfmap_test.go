@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"sfsample/internal/late"
 	"sfsample/sampler/symbol/rootfs"
 )
 
@@ -79,7 +80,7 @@ func TestPerfMapUntil(t *testing.T) {
 			t.Fatalf("with time: %v, %v", sym, ok)
 		}
 		appendTo(t, name, more)
-		m.Until = &looks{context.Background(), n}
+		m.Until = late.New(&looks{context.Background(), n})
 		sym, ok := m.Lookup(0x10000 + 16*lines)
 		if ok {
 			// Reading, sorting (4 runs), two rounds of making one of two, segments.

@@ -15,10 +15,10 @@ import (
 // (larl %r1).
 
 const (
-	// maxPLT bounds one section; 1 MiB is 65,536 functions.
-	maxPLT = 4 << 20
-	// maxPLTRelocs bounds the relocations that are kept.
-	maxPLTRelocs = 1 << 20
+	// maxPLTs bounds the sections; linkers make up to four.
+	maxPLTs = 16
+	// maxPLTRelocs bounds the relocations that are kept, of some 50 bytes each.
+	maxPLTRelocs = 1 << 18
 )
 
 // pltTable names the entries of an image's linkage tables.
@@ -34,7 +34,7 @@ type pltTable struct {
 
 type pltPart struct {
 	span
-	code  []byte
+	off   int64  // in the file
 	entry uint64 // size of an entry
 	lazy  bool   // the first entry is the resolver's
 }
@@ -64,17 +64,13 @@ func (im *image) openPLT() *pltTable {
 	p := &pltTable{im: im}
 	for i := range im.sections {
 		s := &im.sections[i]
-		if s.flags&elf.SHF_EXECINSTR == 0 || s.size == 0 || s.size > maxPLT || s.addr+uint64(s.size) < s.addr {
+		if s.flags&elf.SHF_EXECINSTR == 0 || s.size == 0 || len(p.parts) == maxPLTs || s.addr+uint64(s.size) < s.addr {
 			continue
 		}
 		switch s.name {
 		case ".plt", ".plt.sec", ".plt.got", ".plt.bnd", ".iplt":
-			code := make([]byte, s.size)
-			if readFull(im.f, code, s.off) != nil {
-				continue
-			}
 			p.parts = append(p.parts, pltPart{
-				span: span{s.addr, s.addr + uint64(s.size)}, code: code,
+				span: span{s.addr, s.addr + uint64(s.size)}, off: s.off,
 				entry: im.pltEntry(s), lazy: s.name == ".plt",
 			})
 		}
@@ -107,6 +103,7 @@ func (im *image) pltEntry(s *section) uint64 {
 func (p *pltTable) readSlots(types [3]uint32) {
 	im := p.im
 	p.slots = make(map[uint64]pltSlot)
+	left := int64(maxRelocs)
 	for i := range im.sections {
 		s := &im.sections[i]
 		if s.flags&elf.SHF_ALLOC == 0 {
@@ -124,6 +121,10 @@ func (p *pltTable) readSlots(types [3]uint32) {
 		default:
 			continue
 		}
+		if s.size > left {
+			continue
+		}
+		left -= s.size
 		if !im.is64 && s.typ == elf.SHT_REL && s.ent == 8 {
 			p.readRel32(s, types)
 		}
@@ -182,13 +183,16 @@ func (p *pltTable) find(addr uint64) (start, size uint64, slot pltSlot, ok bool)
 				return 0, 0, pltSlot{}, false
 			}
 		}
-		end := min(off+part.entry, uint64(len(part.code)))
-		got, ok := p.decode(part.code[off:end], part.start+off)
+		code := make([]byte, min(part.entry, part.end-part.start-off))
+		if readFull(p.im.f, code, part.off+int64(off)) != nil {
+			return 0, 0, pltSlot{}, false
+		}
+		got, ok := p.decode(code, part.start+off)
 		if !ok {
 			return 0, 0, pltSlot{}, false
 		}
 		slot, ok := p.slots[got]
-		return part.start + off, end - off, slot, ok
+		return part.start + off, uint64(len(code)), slot, ok
 	}
 	return 0, 0, pltSlot{}, false
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"debug/elf"
-	"math"
+	"fmt"
 	"slices"
+
+	"sfsample/internal/late"
 )
 
 // sttGNUIFunc is STT_GNU_IFUNC: the symbol's value is the resolver's address.
@@ -14,16 +16,21 @@ const sttGNUIFunc = elf.SymType(10)
 // maxSymbols bounds one table; the largest programs known have some 5 million.
 const maxSymbols = 1 << 23
 
-// quickBytes is how much of a table is read when there is no time left, in bytes: that
-// takes some 50 ms.
-const quickBytes = 16 << 20
-
 // entry is one symbol that names code.
 type entry struct {
 	start uint64
-	size  uint32 // clipped at 4 GiB
+	size  uint32 // clipped at maxSize; its rank stands above that while a table is built
 	name  uint32 // offset in the string table
 }
+
+// Of a symbol's size and rank.
+const (
+	rankShift = 29
+	maxSize   = 1<<rankShift - 1
+)
+
+func (e entry) rank() uint32 { return e.size >> rankShift }
+func (e entry) sized() bool  { return e.size&maxSize != 0 }
 
 // table is a symbol table made ready for look-up. Code is cut into segments
 // that do not overlap, each with the symbol that names it; addresses that no
@@ -68,13 +75,6 @@ func (t *table) bytes() int {
 	return 16*cap(t.syms) + 12*cap(t.segs.start) + 4*cap(t.bucket)
 }
 
-// candidate is a symbol while a table is built.
-type candidate struct {
-	entry
-	rank  uint8
-	sized bool
-}
-
 // symbols reads the symbol table section sec. shift is added to every value.
 func (im *image) symbols(sec *section, what string, shift uint64) (*table, error) {
 	if int64(sec.link) >= int64(len(im.sections)) {
@@ -97,129 +97,158 @@ func (im *image) symbolTable(what string, off, size int64, ent uint64, strOff, s
 		return nil, &FormatError{off, what + " is too large", uint64(size)}
 	}
 	t := &table{what: what, strs: stringTable{f: im.f, off: strOff, size: strSize}}
-	list, err := im.candidates(t, off, size-size%int64(ent), int(ent))
-	if err != nil {
-		return nil, err
+	if err := t.read(im, off, size-size%int64(ent), int(ent)); err != nil {
+		return nil, fmt.Errorf("%s cannot be read: %w", what, err)
 	}
-	t.build(im, list, shift)
+	if err := t.build(im, shift); err != nil {
+		return nil, fmt.Errorf("%s cannot be sorted: %w", what, err)
+	}
 	return t, nil
 }
 
-// candidates reads the symbols that may name code.
-func (im *image) candidates(t *table, off, size int64, ent int) ([]candidate, error) {
-	var list []candidate
+// read reads the symbols that may name code. It reads the table twice: to count them first takes less than room for more
+// than there are.
+func (t *table) read(im *image, off, size int64, ent int) error {
+	n := 0
+	if err := im.eachEntry(off, size, ent, func(entry) { n++ }); err != nil {
+		return err
+	}
 	mapping := im.machine == elf.EM_AARCH64 || im.machine == elf.EM_ARM || im.machine == elf.EM_RISCV
-	buf := make([]byte, min(size, int64(ent)*(64<<10)))
-	begin := off
-	for size > 0 {
-		if off-begin >= quickBytes && over(im.until) {
-			return nil, errNoTime
+	t.syms = make([]entry, 0, n)
+	return im.eachEntry(off, size, ent, func(e entry) {
+		// "ELF for the Arm 64-bit Architecture", 5.5.4: mapping symbols are
+		// local, without type, and named $x, $d or $x.anything.
+		if mapping && e.rank() == 0 {
+			if name := t.strs.bytes(e.name); !im.f.Take(len(name)) || bytes.HasPrefix(name, []byte("$")) {
+				return
+			}
 		}
+		if len(t.syms) < n { // else the file has changed
+			t.syms = append(t.syms, e)
+		}
+	})
+}
+
+// eachEntry calls fn with each symbol that may name code.
+func (im *image) eachEntry(off, size int64, ent int, fn func(entry)) error {
+	buf := make([]byte, min(size, int64(ent)*(16<<10)))
+	for size > 0 {
 		b := buf[:min(int64(len(buf)), size)]
 		if err := readFull(im.f, b, off); err != nil {
-			return nil, &FormatError{off, t.what + " cannot be read: " + err.Error(), uint64(size)}
+			return err
 		}
 		off, size = off+int64(len(b)), size-int64(len(b))
 		for ; len(b) > 0; b = b[ent:] {
-			c, ok := im.candidate(b)
-			if !ok {
-				continue
+			if e, ok := im.entryOf(b); ok {
+				fn(e)
 			}
-			// "ELF for the Arm 64-bit Architecture", 5.5.4: mapping symbols are
-			// local, without type, and named $x, $d or $x.anything.
-			if mapping && c.rank == 0 && bytes.HasPrefix(t.strs.bytes(c.name), []byte("$")) {
-				continue
-			}
-			list = append(list, c)
 		}
 	}
-	return list, nil
+	return nil
 }
 
-// candidate decodes one symbol table entry. It is false for what cannot name
+// entryOf decodes one symbol table entry. It is false for what cannot name
 // code: data, sections, files, undefined symbols.
-func (im *image) candidate(b []byte) (candidate, bool) {
+func (im *image) entryOf(b []byte) (e entry, ok bool) {
 	o := im.order
-	var c candidate
 	var info uint8
 	var shndx elf.SectionIndex
 	var size uint64
-	c.name = o.Uint32(b)
+	e.name = o.Uint32(b)
 	if im.is64 {
 		info, shndx = b[4], elf.SectionIndex(o.Uint16(b[6:]))
-		c.start, size = o.Uint64(b[8:]), o.Uint64(b[16:])
+		e.start, size = o.Uint64(b[8:]), o.Uint64(b[16:])
 	} else {
 		info, shndx = b[12], elf.SectionIndex(o.Uint16(b[14:]))
-		c.start, size = uint64(o.Uint32(b[4:])), uint64(o.Uint32(b[8:]))
+		e.start, size = uint64(o.Uint32(b[4:])), uint64(o.Uint32(b[8:]))
 	}
-	if shndx == elf.SHN_UNDEF || c.name == 0 {
-		return c, false
+	if shndx == elf.SHN_UNDEF || e.name == 0 {
+		return e, false
 	}
-	c.size, c.sized = uint32(min(size, math.MaxUint32)), size > 0
+	rank := uint32(0)
 	switch elf.ST_TYPE(info) {
 	case elf.STT_FUNC, sttGNUIFunc:
-		c.rank = 4
+		rank = 4
 	case elf.STT_NOTYPE:
 	default:
-		return c, false
+		return e, false
 	}
-	switch elf.ST_BIND(info) {
-	case elf.STB_LOCAL:
-	default:
-		c.rank++
+	if elf.ST_BIND(info) != elf.STB_LOCAL {
+		rank++
 	}
-	return c, true
+	e.size = uint32(min(size, maxSize)) | rank<<rankShift
+	_, ok = im.textAt(e.start)
+	return e, ok
 }
 
-// build turns the candidates into segments.
-func (t *table) build(im *image, list []candidate, shift uint64) {
-	list = slices.DeleteFunc(list, func(c candidate) bool {
-		_, ok := im.textAt(c.start)
-		return !ok
-	})
-	slices.SortFunc(list, func(a, b candidate) int {
+// build sorts the symbols and turns them into segments.
+func (t *table) build(im *image, shift uint64) error {
+	list := t.syms
+	compared, over := 0, false
+	slices.SortFunc(list, func(a, b entry) int {
+		if compared++; compared%lookEvery == 0 {
+			over = over || len(list) > quickSymbols && im.until.Over()
+		}
+		if over {
+			return 0 // all alike: then the rest takes one step for each
+		}
 		if r := cmp.Compare(a.start, b.start); r != 0 {
 			return r
 		}
-		if a.sized != b.sized { // those without a size first: the last one wins
-			if b.sized {
+		if a.sized() != b.sized() { // those without a size first: the last one wins
+			if b.sized() {
 				return -1
 			}
 			return 1
 		}
-		if r := cmp.Compare(a.rank, b.rank); r != 0 {
+		if r := cmp.Compare(a.rank(), b.rank()); r != 0 {
 			return r
 		}
 		return cmp.Compare(a.name, b.name)
 	})
-	t.chooseAliases(list)
-	t.syms = make([]entry, len(list))
-	for i := range list {
-		t.syms[i] = list[i].entry
+	if over {
+		return late.ErrNoTime
 	}
-	t.cut(im, list)
-	for i := range t.syms {
-		t.syms[i].start += shift
+	t.chooseAliases(im.f)
+	for i := range list {
+		list[i].size &= maxSize
+	}
+	t.cut(im)
+	for i := range list {
+		list[i].start += shift
 	}
 	for i := range t.segs.start {
 		t.segs.start[i] += shift
 	}
 	t.index()
+	return nil
 }
+
+const (
+	// lookEvery is how many comparisons are made between two looks at whether there is time.
+	lookEvery = 4096
+	// quickSymbols is how many symbols are sorted in any case, which takes some 50 ms.
+	quickSymbols = 1 << 18
+)
 
 // chooseAliases puts the best name last among symbols that differ in nothing but
 // their names and sizes.
-func (t *table) chooseAliases(list []candidate) {
+func (t *table) chooseAliases(f *late.File) {
+	list := t.syms
 	for i := 0; i < len(list); {
 		j := i + 1
-		for j < len(list) && list[j].start == list[i].start && list[j].rank == list[i].rank && list[j].sized == list[i].sized {
+		for j < len(list) && list[j].start == list[i].start && list[j].rank() == list[i].rank() && list[j].sized() == list[i].sized() {
 			j++
 		}
 		if j-i > 1 {
 			best := i
 			bestName := bytes.Clone(t.strs.bytes(list[i].name))
 			for k := i + 1; k < j; k++ {
-				if name := t.strs.bytes(list[k].name); betterName(name, bestName) {
+				name := t.strs.bytes(list[k].name)
+				if !f.Take(len(name)) {
+					return
+				}
+				if betterName(name, bestName) {
 					best, bestName = k, append(bestName[:0], name...)
 				}
 			}
@@ -251,17 +280,17 @@ func underscores(b []byte) int {
 	return len(b) - len(bytes.TrimLeft(b, "_"))
 }
 
-// cut makes the segments of a sorted list.
-func (t *table) cut(im *image, list []candidate) {
-	for i, c := range list {
+// cut makes the segments of the sorted symbols.
+func (t *table) cut(im *image) {
+	for i, c := range t.syms {
 		text, _ := im.textAt(c.start)
 		switch {
-		case c.sized:
+		case c.size != 0:
 			size := min(uint64(c.size), text.end-c.start)
 			t.segs.begin(c.start, c.start+size, int32(i))
 		case !t.segs.covered(c.start): // else it is a label inside a function
 			t.segs.piece(c.start, int32(i))
-			if i+1 == len(list) || list[i+1].start > text.end {
+			if i+1 == len(t.syms) || t.syms[i+1].start > text.end {
 				t.segs.piece(text.end, none)
 			}
 		}
@@ -271,7 +300,7 @@ func (t *table) cut(im *image, list []candidate) {
 
 // index makes the buckets, of equal width: about one for two segments.
 func (t *table) index() {
-	t.syms, t.segs.start, t.segs.id = slices.Clip(t.syms), slices.Clip(t.segs.start), slices.Clip(t.segs.id)
+	t.segs.start, t.segs.id = slices.Clip(t.segs.start), slices.Clip(t.segs.id)
 	start := t.segs.start
 	n := len(start)
 	if n == 0 {

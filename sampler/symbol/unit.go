@@ -373,7 +373,7 @@ func (u *unit) parse(off uint64, reach reach) *unitTree {
 	stack := []level{{node: none}}
 	ranges := u.d.scratch[:0]
 	var d die
-	for e.more() && len(ranges) < maxNodeRanges {
+	for e.more() && len(ranges) < maxNodeRanges && !u.d.stopped() {
 		here := e.here()
 		parent := stack[len(stack)-1]
 		if !e.next(&d) {

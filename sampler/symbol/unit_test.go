@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"sfsample/internal/late"
 )
 
 var allNames = Options{Demangle: Off, Inlines: true, Lines: true}
@@ -110,7 +112,7 @@ func TestUntil(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	opt := allNames
-	opt.Until = ctx
+	opt.Until = late.New(ctx)
 	o, all := openFile(t, name, opt), openFile(t, name, allNames)
 	// Two addresses in different functions, both with inlined functions.
 	var addrs []uint64
@@ -131,18 +133,19 @@ func TestUntil(t *testing.T) {
 	if got := o.Frames(addrs[0]); !reflect.DeepEqual(got, want) {
 		t.Errorf("an address that was asked for before: %+v, want %+v", got, want)
 	}
-	if o.Unread() != 0 {
-		t.Errorf("Unread() = %d before anything was left out", o.Unread())
+	if _, lines := o.Unread(); lines != 0 {
+		t.Errorf("%d unread before anything was left out", lines)
 	}
 	sym, _ := o.Lookup(addrs[1])
 	if got := o.Frames(addrs[1]); len(got) != 1 || got[0].Name != sym.Name || got[0].File != "" {
 		t.Errorf("another address: %+v, want %s alone", got, sym.Name)
 	}
-	if o.Unread() != 1 {
-		t.Errorf("Unread() = %d, want 1", o.Unread())
+	if _, lines := o.Unread(); lines != 1 {
+		t.Errorf("%d unread, want 1", lines)
 	}
 	never := openFile(t, name, opt)
-	if got := never.Frames(addrs[0]); len(got) != 1 || never.Unread() != 1 || never.NoLines() != errNoTime.Error() {
-		t.Errorf("opened too late: %+v, %d unread, %q", got, never.Unread(), never.NoLines())
+	got := never.Frames(addrs[0])
+	if _, lines := never.Unread(); len(got) != 1 || lines != 1 || never.NoLines() != late.ErrNoTime.Error() {
+		t.Errorf("opened too late: %+v, %d unread, %q", got, lines, never.NoLines())
 	}
 }

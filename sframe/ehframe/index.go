@@ -156,11 +156,34 @@ func (t *Table) buildIndex() error {
 	return nil
 }
 
+// Bounds of a scan.
+const (
+	// maxEntries is how many CIEs and FDEs are read: each FDE may have a CIE of its own.
+	maxEntries = 2 * maxFuncs
+	// maxTerminators is how many terminators are passed over: one for each end file that was linked. In a section of zeros each
+	// four bytes are one.
+	maxTerminators = 1 << 10
+	// maxDamaged is how many damaged ones are passed over: nothing that runs has many.
+	maxDamaged = 1 << 16
+	// overEvery is how many entries are read between two looks at whether there is time.
+	overEvery = 1 << 10
+)
+
+// errOver: see [Sections].
+var errOver = errors.New("no time was left to read the frame information")
+
 // scan calls yield for each FDE in the order of the section, until yield returns
 // false. A damaged one is given with its error, and skipped. The error returned
 // says why the scan ended before the section did.
 func (t *Table) scan(yield func(fde, error) bool) error {
-	for addr := t.frameAddr; addr < t.frameEnd; {
+	terminators, damaged := 0, 0
+	for addr, n := t.frameAddr, 0; addr < t.frameEnd; n++ {
+		switch {
+		case n == maxEntries || terminators == maxTerminators || damaged == maxDamaged:
+			return t.formatError(addr, "too many entries to index", uint64(n))
+		case n > 0 && n%overEvery == 0 && t.mem.over != nil && t.mem.over():
+			return errOver
+		}
 		h, err := t.head(addr)
 		var bad *sframe.FormatError
 		switch {
@@ -170,7 +193,9 @@ func (t *Table) scan(yield func(fde, error) bool) error {
 			}
 			// Code linked behind the C runtime's end file has its entries behind
 			// the terminator; readelf goes on there as well.
+			terminators++
 		case err != nil && h.end > addr && errors.As(err, &bad):
+			damaged++
 			if !yield(fde{addr: addr, next: h.end}, err) {
 				return nil
 			}
@@ -180,6 +205,9 @@ func (t *Table) scan(yield func(fde, error) bool) error {
 			f, err := t.parseFDE(h)
 			if err != nil && !errors.As(err, &bad) {
 				return err
+			}
+			if err != nil {
+				damaged++
 			}
 			if !yield(f, err) {
 				return nil

@@ -28,6 +28,10 @@ type Sections struct {
 	// TextAddr and DataAddr are what textrel and datarel pointers in the section
 	// are relative to: the text section, and DT_PLTGOT. 0: not known.
 	TextAddr, DataAddr uint64
+
+	// Over, if set, is asked while the whole section is read, which takes long where
+	// functions are not indexed. Once it is true no function is found.
+	Over func() bool
 }
 
 // Table is the frame information of one image.
@@ -62,7 +66,7 @@ const maxSpan = 1 << 32
 // An error that holds a *sframe.FormatError says that the table cannot be used.
 func Open(img io.ReaderAt, arch *regs.Arch, s Sections) (*Table, error) {
 	t := &Table{
-		mem:        memory{img: img},
+		mem:        memory{img: img, over: s.Over},
 		arch:       arch,
 		arm64:      arch.Name == regs.ARM64.Name || arch.Name == regs.ARM64BE.Name,
 		general:    general(arch),
