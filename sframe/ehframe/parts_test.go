@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -674,7 +675,7 @@ func TestSections(t *testing.T) {
 		"debug file":    {elf.File{Sections: []*elf.Section{sec(".eh_frame", elf.SHT_NOBITS, elf.SHF_ALLOC, 0x20), sec(".text", elf.SHT_NOBITS, elf.SHF_ALLOC, 0x30)}}, Sections{}},
 		"not loaded":    {elf.File{Sections: []*elf.Section{sec(".eh_frame", elf.SHT_PROGBITS, 0, 0x20)}}, Sections{}},
 	} {
-		if got := ELFSections(&tt.file); got != tt.want {
+		if got := ELFSections(&tt.file); !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
 	}
