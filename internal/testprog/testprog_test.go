@@ -179,6 +179,13 @@ func TestHandler(t *testing.T) {
 func TestSignals(t *testing.T) {
 	for try := range 20 {
 		p := Start(t, Committed(t, runtime.GOARCH, "none", "signals"), "500")
+		for run := 0; run < 3e6; { // nanoseconds on a CPU, some periods
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", p.PID))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Sscan(string(b), &run)
+		}
 		lines := p.Finish(t)
 		var delivered, overruns, expired int
 		if n, err := fmt.Sscanf(lines[0], "count %d %d %d", &delivered, &overruns, &expired); n != 3 {
