@@ -386,6 +386,10 @@ func (c *Clock) answer(n, wake int64) bool {
 // kernel/sched/rt.c), unless a thread of the kernel was in between.
 const handover = 10_000
 
+// atOnce is how much earlier than the clock got the CPU a thread may have left it that has blocked, in nanoseconds. If it
+// has left it to nobody, the tick has met nobody.
+const atOnce = 1_000
+
 // perRead is how many threads a process has for whose CPU clock the kernel takes as long (thread_group_cputime,
 // kernel/sched/cputime.c: it goes through them all) as for one schedstat.
 const perRead = 8
@@ -467,7 +471,7 @@ func (c *Clock) find(n, wake int64) bool {
 		}
 		got, _ = c.k.Pread(s.debug, c.text[:], 0)
 		at, ok := execStart(c.text[:got])
-		if told && ok && at < own-handover || asleep && !(told && ok) || found && at <= last {
+		if told && ok && (at < own-handover || asleep && at < own-atOnce) || asleep && !(told && ok) || found && at <= last {
 			continue
 		}
 		p.slot, p.run, p.wait, p.count, p.asleep = i, run, wait, uint64(runs), asleep

@@ -373,7 +373,7 @@ func TestFind(t *testing.T) {
 		{"waits longer than another", []*actor{ran(7, 5e6), ran(8, 5e6+4)}, -1, own(5e6 + 9), 8, "[7 8]"},
 		{"the search ends", []*actor{ran(7, 5e6), ran(8, 5e6)}, -1, own(5e6), 7, "[7]"},
 		{"has blocked", []*actor{ran(7, 4e6), slept(8, 5e6)}, -1, own(5e6), 8, "[7 8]"},
-		{"had blocked before", []*actor{slept(7, 5e6)}, -1, own(5e6 + handover + 1), 0, "[7]"},
+		{"had blocked before, and nobody came", []*actor{slept(7, 5e6)}, -1, own(5e6 + atOnce + 1), 0, "[7]"},
 		{"has blocked, and that cannot be read", []*actor{slept(7, 5e6)}, -1, func(s *script, b *Board) {
 			own(5e6)(s, b)
 			s.broken[73] = unix.EACCES
