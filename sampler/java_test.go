@@ -147,6 +147,7 @@ func TestJavaRandom(t *testing.T) {
 		for _, options := range []string{"", "-Xint", "-XX:TieredStopAtLevel=1"} {
 			t.Run(testprog.JavaVersion(java)+"/"+options, func(t *testing.T) {
 				p := startJava(t, java, classes, options, "random")
+				p.next(t) // it has begun
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				got := &javaSink{ends: map[string]int{}, enough: cancel}

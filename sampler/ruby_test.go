@@ -67,6 +67,7 @@ func TestRubyRandom(t *testing.T) {
 				}
 			}
 			p = startRuby(t, ruby, "random")
+			p.next(t) // it has loaded what it needs
 			got := &scripted{ends: map[string]int{}}
 			var x Scripts
 			for begun := time.Now(); len(got.stacks) < 300 && time.Since(begun) < time.Minute; { // other processes may leave it little of the CPUs

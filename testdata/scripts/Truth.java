@@ -7,7 +7,7 @@ import java.util.concurrent.*;
 import java.util.function.*;
 import java.util.stream.*;
 
-/** Tells its own stack, a line of JSON each, and blocks until a line comes: "tell ROUNDS CALLS", with so many calls of everything between two rounds, or runs for ever: "random". */
+/** Tells its own stack, a line of JSON each, and blocks until a line comes: "tell ROUNDS CALLS", with so many calls of everything between two rounds, or runs for ever: "random", and prints {} when it does. */
 public class Truth {
     static final PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), true);
     static final InputStream in = new FileInputStream(FileDescriptor.in);
@@ -404,8 +404,12 @@ public class Truth {
 
     static void busy() {
         quiet = true;
+        boolean tells = Thread.currentThread().getName().equals("main");
         for (long x = 0;; x++) {
             sink += fib(15) + summed(x) + sorted(x) + mapped(x) + failing(9) + called();
+            if (tells && x == 10) {
+                System.out.println("{}");
+            }
         }
     }
 

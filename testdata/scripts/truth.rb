@@ -1,5 +1,5 @@
 # Writes its own stack, as JSON, on standard output, and blocks in a read of standard input; for each line that it reads, it goes on to the next
-# stack. The first argument says where: main, thread or fiber. With "random" it computes for ever instead.
+# stack. The first argument says where: main, thread or fiber. With "random" it computes for ever instead, and prints {} before.
 require 'json'
 require 'set'
 require 'monitor'
@@ -536,6 +536,9 @@ def run
   when 'fiber' then Fiber.new { all }.resume
   when 'thread' then Thread.new { all }.join
   when 'random'
+    all
+    puts '{}' # what it needs is loaded
+    $stdout.flush
     Thread.new { all while true }
     all while true
   else all
