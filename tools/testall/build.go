@@ -44,9 +44,9 @@ var kinds = map[string]kind{
 	"host": {dir: "host", place: runHost, args: []string{"-test.timeout=20m"}},
 	"user": {dir: "host", place: runUser, args: []string{"-test.timeout=20m", "-test.skip=^Test(Beam(Random|Truth)|DebuggersAgree|Java.*|Languages|Lua.*|Perl(Random|Truth)|Ruby.*|V8.*)$"},
 		without: append([]string{"sframe", "sframe/ehframe"}, alone...)},
-	// TestFair measures; what a further interpreter is read with is one goroutine's as Python's is; the others are of what one goroutine does, or a browser.
+	// TestFair and TestDumpTellsOfBounds measure; what a further interpreter is read with is one goroutine's as Python's is; the others are of what one goroutine does, or a browser.
 	"race": {dir: "race", flags: []string{"-race"}, place: runHost,
-		args:    []string{"-test.timeout=20m", "-test.skip=^Test(Beam.*|Browser|Complete|DebuggersAgree|Fair|Java.*|Languages|Lua.*|OutputFails|PHP.*|Perl(Random|Truth)|ReplayStock|Ruby.*|Search|V8.*)$"},
+		args:    []string{"-test.timeout=20m", "-test.skip=^Test(Beam.*|Browser|Complete|DebuggersAgree|DumpTellsOfBounds|Fair|Java.*|Languages|Lua.*|NoFalseDeadlockJava|OutputFails|PHP.*|Perl(Random|Truth)|ReplayStock|Ruby.*|Search|V8.*)$"},
 		without: append([]string{"bench", "bench/harm", "tools/attack"}, alone...)}, // whose tests are of the usual builds
 	// Without DWARF (-w): the guest has all programs in memory.
 	"arm64": {dir: "arm64", env: []string{"GOARCH=arm64", "CGO_ENABLED=0"}, flags: []string{"-ldflags=-w"},
