@@ -170,6 +170,9 @@ func wantStack(t *testing.T, p *testprog.Proc) {
 
 // TestDumpTellsOfBounds: that symbols were not expanded, as they are too large, is in the dump's text and JSON.
 func TestDumpTellsOfBounds(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("an emulated processor does not expand 64 MB in the time that a dump has")
+	}
 	var bomb bytes.Buffer
 	w, err := xz.WriterConfig{DictCap: 1 << 20}.NewWriter(&bomb)
 	if err != nil {
