@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
 	"sfsample/sampler/capture"
 )
 
@@ -33,19 +34,24 @@ func RecordError(err error) error {
 	return fmt.Errorf("record: %w (what it holds can be replayed)", err)
 }
 
+// sameList tells whether both are of one reading: each makes a list of its own, which nobody changes.
+func sameList(a, b []procfs.Mapping) bool {
+	return len(a) > 0 && len(a) == len(b) && &a[0] == &b[0]
+}
+
 // maps records the mappings of a process if they are not those of the
 // last record. tid is a thread that lived a moment ago.
 func (r *recorder) maps(t *target, tid int) {
 	if r.cfg.Record == nil || t.space == nil {
 		return
 	}
-	gen, maps := t.space.Generation(), t.space.Mappings()
-	if gen == t.mapped.gen && gen != 0 && slices.Equal(maps, t.mapped.maps) {
+	was := t.mapped
+	t.mapped = mapped{t.space.Generation(), t.space.Mappings()}
+	if gen, maps := t.mapped.gen, t.mapped.maps; gen == was.gen && gen != 0 && (sameList(maps, was.maps) || slices.Equal(maps, was.maps)) {
 		return // what holds data alone is no news to a Space, but to a walk that goes there
 	}
-	t.mapped = mapped{gen, slices.Clone(maps)}
 	m := &capture.Maps{PID: t.pid}
-	for _, x := range maps {
+	for _, x := range t.mapped.maps {
 		region := capture.Region{Mapping: x}
 		if mod, _, ok := t.space.Module(x.Start); ok {
 			region.BuildID = mod.BuildID
