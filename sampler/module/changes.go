@@ -154,11 +154,14 @@ func (r *retold) note(now time.Time) {
 	r.last, r.quiet = now, 0
 }
 
-func (r *retold) at(now time.Time) Retold {
-	switch {
+func (r *retold) at(clock func() time.Time) Retold {
+	if r.first.IsZero() {
+		return Never
+	}
+	switch now := clock(); {
 	case now.Sub(r.often) < retoldLong:
 		return Often
-	case now.Sub(r.first) < retoldOften || !r.first.IsZero() && r.looks < 2*retoldLooks:
+	case now.Sub(r.first) < retoldOften || r.looks < 2*retoldLooks:
 		return New
 	case r.last.IsZero():
 		return Never
@@ -173,7 +176,7 @@ func (s *Space) CodeAt(pc uint64) (Code, bool) {
 		return Code{}, false
 	}
 	if r.mod == nil {
-		return Code{Start: r.start, End: r.end, Since: r.since, Proven: true, Retold: s.jit.retold.at(s.opt.Now())}, true
+		return Code{Start: r.start, End: r.end, Since: r.since, Proven: true, Retold: s.jit.retold.at(s.opt.Now)}, true
 	}
 	return Code{Start: r.start, End: r.end, Module: r.mod, Since: r.since, Proven: r.mod.proven, Fixed: s.fixed(r.mod)}, true
 }
