@@ -21,7 +21,7 @@ func startErlang(t *testing.T, erl string, args ...string) *teller {
 	t.Helper()
 	dir := t.TempDir()
 	if out, err := exec.Command(filepath.Join(filepath.Dir(erl), "erlc"), "-o", dir, absolute(t, "../testdata/scripts/truth.erl")).CombinedOutput(); err != nil {
-		t.Skipf("truth.erl cannot be compiled: %v: %s", err, out)
+		t.Fatalf("erlc: %v: %s", err, out)
 	}
 	return startTeller(t, erl, append([]string{"+S", "2:2", "-noshell", "-pa", dir, "-s", "truth", "run"}, args...)...)
 }

@@ -370,8 +370,8 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 		return p.cut(t, c, frame0, noMaps), state
 	}
 	if p.cfg.Scripts {
-		p.runtime(t, scriptMemory{p, t})
-		copyBefore(p, t, c)
+		mem := scriptMemory{p, t}
+		copyBefore(p, t, c, mem, p.runtime(t, mem))
 	}
 	frames, end, sure := p.walks.surely(t, c, &u)
 	p.readScript(t, c, &u, frames, end.Complete() && sure == len(frames))

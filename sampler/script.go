@@ -211,12 +211,8 @@ func (p *Pipeline) warnScripts(pid int, err error) {
 }
 
 // copyBefore copies what a walk needs of a runtime that leads it, unless it was copied at the stop.
-func copyBefore(p *Pipeline, t *target, c *capture.Capture) {
-	if !p.cfg.Scripts || !p.cfg.Live || len(c.Roots) > 0 {
-		return
-	}
-	mem := scriptMemory{p, t}
-	if rt, ok := p.runtime(t, mem).(runtimes.Beforehand); ok {
+func copyBefore(p *Pipeline, t *target, c *capture.Capture, mem scriptMemory, of runtimes.Runtime) {
+	if rt, ok := of.(runtimes.Beforehand); ok && p.cfg.Live && len(c.Roots) == 0 {
 		p.walks.owned = p.walks.owned[:0]
 		p.findRoots(t, c, rt, mem)
 		p.copyScript(t, c, rt)

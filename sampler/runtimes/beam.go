@@ -186,7 +186,7 @@ func (b *beam) Owns(pc uint64) bool {
 }
 
 // Beforehand implements [Beforehand].
-func (b *beam) Beforehand() bool { return true }
+func (b *beam) Beforehand() {}
 
 // Caller implements unwind.Runtime.
 func (b *beam) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs.Set) (unwind.Reason, uint64) {

@@ -71,7 +71,7 @@ type Managed interface {
 // Beforehand is a Managed runtime whose walks need what its recipes copy, so that of a thread that was not copied so it is copied before the walk.
 type Beforehand interface {
 	Managed
-	Beforehand() bool
+	Beforehand()
 }
 
 // Thread is what is known of a thread whose states are looked for.
