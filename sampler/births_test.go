@@ -322,7 +322,7 @@ func TestAttachInExec(t *testing.T) {
 	}
 }
 
-// attachInExec samples p until it has called exec twice, and its threads are seen.
+// attachInExec samples p, which hardly runs in its threads, until it has called exec twice and they are seen.
 func attachInExec(t *testing.T, p *testprog.Proc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -330,14 +330,16 @@ func attachInExec(t *testing.T, p *testprog.Proc) {
 	sink := new(byFunction)
 	ended := make(chan error, 1)
 	go func() {
-		r, err := Run(ctx, Options{Hz: 199, PIDs: []int{p.PID}}, 0, testPipeline(sink), nil, nil)
+		r, err := Run(ctx, Options{Hz: 199, All: true, PIDs: []int{p.PID}}, 0, testPipeline(sink), nil, nil)
 		if err == nil && r.Sum() != r.Expected {
 			err = fmt.Errorf("the classes (%v) sum up to %d, want %d thread ticks", &r.Account, r.Sum(), r.Expected)
 		}
 		ended <- err
 	}()
 	for lines := 0; lines < 2 || sink.of("live") < 1; lines++ {
-		p.Line(t)
+		if p.Line(t); lines > 10_000 {
+			t.Fatal("10,000 programs, and a thread of none was seen")
+		}
 		select {
 		case err := <-ended:
 			t.Fatalf("the run has ended: %v", err)

@@ -71,7 +71,7 @@ func (w *news) find(n int64) {
 		case w.keeping.on() && p.program.replaced.Load(): // the keeper has told
 			next, _ := w.keeping.programs.Load(p.pid)
 			w.onExec(p, next.(*program))
-		case !w.keeping.on() && p.replaced():
+		case !w.keeping.on() && (p.replaced() || p.blind()):
 			w.onExec(p, new(program))
 		default:
 			w.count(p, n)
@@ -320,7 +320,7 @@ func (w *news) openProcess(p *process) {
 		if tid, err := proc.LiveTask(p.pid); err == nil { // the leader has exited
 			p.mem.pages = proc.OpenPagemap(tid)
 		}
-		if p.replaced() { // it has ended
+		if p.replaced() { // it has ended, or is in an exec again
 			p.mem.pages.Close()
 			p.mem.pages = -1
 		}

@@ -66,6 +66,17 @@ func (p *process) replaced() bool {
 	return p.mem.pages.Gone() || p.mem.shares && !sharesMemory(p.pid, p.children.parent)
 }
 
+// blind tells whether nobody knows of the process's memory, as its files could not be opened, and by now they can be: which
+// program was there in between is not known. In an exec there are moments at which no listed thread has memory.
+func (p *process) blind() bool {
+	if p.mem.pages >= 0 {
+		return false
+	}
+	pages := proc.OpenPagemap(p.pid)
+	defer pages.Close()
+	return pages >= 0 && !pages.Gone()
+}
+
 // kcmpVM is KCMP_VM: do two processes share their memory (kcmp(2))?
 const kcmpVM = 1
 

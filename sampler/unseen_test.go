@@ -81,3 +81,28 @@ func TestUnseen(t *testing.T) {
 		t.Errorf("%v of a child with 6ms of its own and 3ms of its children are known", parent.children.known)
 	}
 }
+
+// TestBlind: a process whose files could not be opened when it called exec is found again.
+func TestBlind(t *testing.T) {
+	p := startPool(t, threadsProg(t, "pool.c"))
+	e := bareEngine(Options{Hz: 99})
+	defer e.news.closeAll()
+	if err := e.news.attach(p.PID); err != nil {
+		t.Fatal(err)
+	}
+	proc := e.roster.procs[p.PID]
+	known := proc.threads.Load()
+	proc.mem.pages.Close()
+	proc.mem.pages = -1
+	e.news.find(1)
+	if e.roster.procs[p.PID] != proc || proc.mem.pages < 0 || proc.replaced() {
+		t.Fatalf("it is not sampled, or still without a pagemap: %d", proc.mem.pages)
+	}
+	if n := proc.threads.Load(); n != known || known != poolThreads+1 {
+		t.Errorf("%d threads before, %d after, want %d", known, n, poolThreads+1)
+	}
+	program := proc.program
+	if e.news.find(2); proc.program != program {
+		t.Error("it begins anew though nothing has become of it")
+	}
+}

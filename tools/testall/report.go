@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -235,7 +236,8 @@ func (p *packageResult) takeSkip(test, text string) {
 func (p *packageResult) end(exit error) {
 	if exit != nil && p.failed == 0 {
 		p.failed++
-		p.fault("%s: the test program ended with %v", p.pkg, exit)
+		unfinished := slices.DeleteFunc(slices.Sorted(maps.Keys(p.output)), func(test string) bool { return test == "" })
+		p.fault("%s: the test program ended with %v, unfinished: %s", p.pkg, exit, strings.Join(unfinished, ", "))
 		fmt.Fprintf(p.out, "--- FAIL %s: %s: %v\n", p.name, p.pkg, exit)
 		for test, b := range p.output {
 			if test != "" {

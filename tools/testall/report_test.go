@@ -102,6 +102,12 @@ func TestReport(t *testing.T) {
 			want:   "0 passed, 1 failed, 0 skipped", says: "panic: gone",
 		},
 		{
+			name: "crash names what was under way", run: "host",
+			output: mark + "=== RUN   TestA\n" + mark + "=== RUN   TestA/x\npanic: gone\n",
+			exit:   errors.New("exit status 2"),
+			want:   "0 passed, 1 failed, 0 skipped", says: "unfinished: TestA, TestA/x",
+		},
+		{
 			name: "bad status after passed tests", run: "host",
 			output: mark + "=== RUN   TestA\n" + mark + "--- PASS: TestA (0.01s)\n" + mark + "PASS\n",
 			exit:   errors.New("exit status 3"),
