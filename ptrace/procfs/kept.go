@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,6 +18,8 @@ import (
 type Kept struct {
 	fs   FS
 	room atomic.Int64
+	// waits: this kernel has told of a thread what it waits in.
+	waits atomic.Bool
 
 	mu      sync.Mutex
 	folders map[int]*taskFolder // by process
@@ -137,14 +140,66 @@ func (t *TaskFiles) Schedstat() (Schedstat, error) {
 	return ParseSchedstat(b)
 }
 
-// Syscall is [FS.Syscall].
+// Syscall is [FS.Syscall], but does not ask of a thread that runs while its state says that it sleeps: the kernel's answer comes only
+// when it does so, and nothing ends the wait (wait_task_inactive, kernel/sched/core.c). One that reaps a child may go on like that for
+// half a minute (do_wait and release_task, kernel/exit.c; shrink_dcache_parent, fs/dcache.c).
 func (t *TaskFiles) Syscall() (Syscall, error) {
+	if t.busy() {
+		return Syscall{Running: true, NR: -1}, nil
+	}
 	var buf [taskFileBytes]byte
 	b, err := t.read(1, buf[:])
 	if err != nil {
 		return Syscall{}, err
 	}
 	return ParseSyscall(b)
+}
+
+const (
+	// A thread is looked at busyLooks times, with busyPause between, until it is known to run. One that has just fallen asleep may stand in
+	// the queue for as long as others run (DELAY_DEQUEUE, kernel/sched/features.h).
+	busyLooks = 10
+	busyPause = 2 * time.Millisecond
+)
+
+// busy tells whether the thread runs while its state says that it sleeps: where it waits is not told as long as it is in a CPU's queue
+// (get_wchan, kernel/sched/core.c, since 5.16), and the time goes up for which it has run.
+func (t *TaskFiles) busy() bool {
+	var first Schedstat
+	for i := range busyLooks {
+		if !t.queued() {
+			return false
+		}
+		s, err := t.Schedstat()
+		if err != nil {
+			return false
+		}
+		if i == 0 {
+			first = s
+		} else if s != first {
+			return true
+		}
+		time.Sleep(busyPause)
+	}
+	return false
+}
+
+// queued tells whether the thread is in a CPU's queue and its state says that it sleeps. false also where that is not known.
+func (t *TaskFiles) queued() bool {
+	var buf [taskFileBytes]byte
+	b, err := t.once("wchan", buf[:0])
+	if err != nil {
+		return false
+	}
+	if string(b) != "0" {
+		t.kept.waits.Store(true)
+		return false
+	}
+	if !t.kept.waits.Load() {
+		return false
+	}
+	st, err := t.Stat()
+	return err == nil && (st.State == 'S' || st.State == 'D')
 }
 
 // taskFileBytes holds both files whole: nine numbers of 64 bits, with spaces.

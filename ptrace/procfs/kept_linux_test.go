@@ -235,3 +235,55 @@ func TestSplit(t *testing.T) {
 		}
 	}
 }
+
+// TestKeptBusy: a thread's call is not read while it runs in a state of sleep.
+func TestKeptBusy(t *testing.T) {
+	const asleep = "7 0x1 0x2 0x0 0x0 0x0 0x0 0x7ffc00000000 0x7f0000000000\n"
+	f := folder(t, map[string]string{"1/task/1/wchan": "0", "1/task/1/stat": stat("S", 0), "1/task/1/schedstat": "1 2 3\n", "1/task/1/syscall": asleep,
+		"1/task/2/wchan": "do_wait", "1/task/2/syscall": asleep})
+	k := f.Keep(9)
+	defer k.Close()
+	spins, waits := k.Task(1, 1), k.Task(1, 2)
+	defer spins.Close()
+	defer waits.Close()
+	is := func(what string, running bool) {
+		t.Helper()
+		if s, err := spins.Syscall(); err != nil || s.Running != running {
+			t.Errorf("%s: %+v, %v", what, s, err)
+		}
+	}
+	runs := func() (stop func()) {
+		file, err := os.OpenFile(f.Path(1, "task/1/schedstat"), os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end, ended := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(ended)
+			defer file.Close()
+			for i := 0; ; i++ {
+				select {
+				case <-end:
+					return
+				default:
+					_, _ = file.WriteAt([]byte(strconv.Itoa(1+i%9)), 0)
+				}
+			}
+		}()
+		return func() { close(end); <-ended }
+	}
+	stop := runs()
+	is("a kernel that tells of nobody where it waits", false)
+	if s, err := waits.Syscall(); err != nil || s.NR != 7 {
+		t.Errorf("a thread that waits: %+v, %v", s, err)
+	}
+	is("it runs", true)
+	stop()
+	is("it does not run", false)
+	if err := os.WriteFile(f.Path(1, "task/1/stat"), []byte(stat("R", 0)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	stop = runs()
+	defer stop()
+	is("its state says that it runs, and so will its file", false)
+}
