@@ -381,14 +381,13 @@ func (c *Clock) answer(n, wake int64) bool {
 	return true
 }
 
-// handover is how much earlier than the clock got the CPU the thread may have left it that the clock has preempted, in
-// nanoseconds: the scheduler notes the same time for both (put_prev_entity, kernel/sched/fair.c; set_next_task_rt,
-// kernel/sched/rt.c), unless a thread of the kernel was in between.
-const handover = 10_000
-
-// atOnce is how much earlier than the clock got the CPU a thread may have left it that has blocked, in nanoseconds. If it
-// has left it to nobody, the tick has met nobody.
+// atOnce is how much earlier than the clock got the CPU the thread may have left it that the clock has preempted, or that has
+// blocked, in nanoseconds: the scheduler notes the same time for both (put_prev_entity, kernel/sched/fair.c; set_next_task_rt,
+// kernel/sched/rt.c). If it has left it to nobody, or to somebody else, the tick has not met it, also if it has been woken since.
 const atOnce = 1_000
+
+// handover is that for a thread that was preempted, where the clock has no real-time priority: others may have been in between.
+const handover = 10_000
 
 // perRead is how many threads a process has for whose CPU clock the kernel takes as long (thread_group_cputime,
 // kernel/sched/cputime.c: it goes through them all) as for one schedstat.
@@ -405,7 +404,10 @@ const perRead = 8
 //go:norace
 func (c *Clock) find(n, wake int64) bool {
 	b, p := c.board, &c.picked
-	early := b.early.told.Load()
+	early, most := b.early.told.Load(), int64(handover)
+	if c.prompt {
+		most = atOnce
+	}
 	own, told, found, last := int64(0), false, false, int64(0)
 	clock, spent, left := int32(0), int64(-1), 0
 	count := int(b.n.Load())
@@ -471,7 +473,7 @@ func (c *Clock) find(n, wake int64) bool {
 		}
 		got, _ = c.k.Pread(s.debug, c.text[:], 0)
 		at, ok := execStart(c.text[:got])
-		if told && ok && (at < own-handover || asleep && at < own-atOnce) || asleep && !(told && ok) || found && at <= last {
+		if told && ok && (at < own-most || asleep && at < own-atOnce) || asleep && !(told && ok) || found && at <= last {
 			continue
 		}
 		p.slot, p.run, p.wait, p.count, p.asleep = i, run, wait, uint64(runs), asleep

@@ -322,6 +322,12 @@ func TestFind(t *testing.T) {
 			c.self, s.files[fileOwn] = fileOwn, fmt.Sprintf("x (1, #threads: 1)\nse.exec_start : %d.%06d\n", at/1e6, at%1e6)
 		}
 	}
+	prompt := func(at int64) func(*script, *Board) {
+		return func(s *script, b *Board) {
+			own(at)(s, b)
+			b.clocks[1].Load().prompt = true
+		}
+	}
 	tests := []struct {
 		name   string
 		actors []*actor
@@ -370,6 +376,8 @@ func TestFind(t *testing.T) {
 		{"was preempted", []*actor{ran(7, 5e6)}, -1, own(5e6), 7, "[7]"},
 		{"was preempted by a thread of the kernel", []*actor{ran(7, 5e6)}, -1, own(5e6 + handover), 7, "[7]"},
 		{"waits for the CPU", []*actor{ran(7, 5e6)}, -1, own(5e6 + handover + 1), 0, "[7]"},
+		{"was preempted by real-time priority", []*actor{ran(7, 5e6)}, -1, prompt(5e6 + atOnce), 7, "[7]"},
+		{"had blocked before, and was woken since", []*actor{ran(7, 5e6)}, -1, prompt(5e6 + atOnce + 1), 0, "[7]"},
 		{"waits longer than another", []*actor{ran(7, 5e6), ran(8, 5e6+4)}, -1, own(5e6 + 9), 8, "[7 8]"},
 		{"the search ends", []*actor{ran(7, 5e6), ran(8, 5e6)}, -1, own(5e6), 7, "[7]"},
 		{"has blocked", []*actor{ran(7, 4e6), slept(8, 5e6)}, -1, own(5e6), 8, "[7 8]"},
