@@ -139,6 +139,7 @@ type pick struct {
 	run, wait int64
 	count     uint64
 	asleep    bool // it has blocked
+	between   bool // the clock has got the CPU from somebody else: it may have been woken since the tick
 }
 
 // ranThrough is by how much the run time of a thread that was on its CPU all the time
@@ -377,6 +378,12 @@ func (c *Clock) answer(n, wake int64) bool {
 		}
 		return c.peek(s, p, n, wake)
 	}
+	if p.between {
+		if c.up.doubt = true; c.up.retry(wake, c.board.Interval) {
+			s.give()
+			return false
+		}
+	}
 	c.ask(s, p, n, wake)
 	return true
 }
@@ -386,7 +393,8 @@ func (c *Clock) answer(n, wake int64) bool {
 // kernel/sched/rt.c). If it has left it to nobody, or to somebody else, the tick has not met it, also if it has been woken since.
 const atOnce = 1_000
 
-// handover is that for a thread that was preempted, where the clock has no real-time priority: others may have been in between.
+// handover is that for a thread that waits for the CPU, where the clock has no real-time priority: others may have been in between, or
+// it has been woken since. So the tick is tried again.
 const handover = 10_000
 
 // perRead is how many threads a process has for whose CPU clock the kernel takes as long (thread_group_cputime,
@@ -464,7 +472,7 @@ func (c *Clock) find(n, wake int64) bool {
 		}
 		if j < 0 && !asleep && s.exactAt != 0 && run-s.exactRun >= c.k.Now()-s.exactAt-ranThrough {
 			// It has run all the time: nobody else can have been there.
-			p.slot, p.run, p.wait, p.count, p.asleep = i, run, wait, uint64(runs), false
+			p.slot, p.run, p.wait, p.count, p.asleep, p.between = i, run, wait, uint64(runs), false, false
 			return true
 		}
 		if !told && c.self > 0 {
@@ -476,7 +484,7 @@ func (c *Clock) find(n, wake int64) bool {
 		if told && ok && (at < own-most || asleep && at < own-atOnce) || asleep && !(told && ok) || found && at <= last {
 			continue
 		}
-		p.slot, p.run, p.wait, p.count, p.asleep = i, run, wait, uint64(runs), asleep
+		p.slot, p.run, p.wait, p.count, p.asleep, p.between = i, run, wait, uint64(runs), asleep, told && ok && at < own-atOnce
 		if found, last = true, at; told && at >= own {
 			break
 		}

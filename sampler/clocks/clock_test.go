@@ -936,6 +936,51 @@ func TestBehind(t *testing.T) {
 	}
 }
 
+// TestBetween: who waits for the CPU when a clock without real-time priority gets it from somebody else is looked for again, on the
+// grid, as it may have been woken since the tick.
+func TestBetween(t *testing.T) {
+	const interval = 10_000 * us
+	for _, tt := range []struct {
+		name  string
+		gaps  []int64 // from when the thread left the CPU to when the clock got it, by wake-ups, ns
+		want  string  // how long after their ticks the samples were begun, us
+		moved bool    // the second is of a wake-up like that each time
+	}{
+		{"preempted", []int64{0, atOnce, 0, 0}, "[2 2 2 2]", false},
+		{"woken since", []int64{0, atOnce + 1, 0, 0, 0}, "[2 252 2 2]", false},
+		{"woken since, each time", []int64{0, 5000, 5000, 5000, 5000, handover, 0, 0}, "[2 1002 2 2]", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := &actor{tid: 7, state: 'R', exec: 5e6}
+			_, b, list := play(t, 4, 4, []*actor{a}, func(int64) {}, func(b *Board) {
+				c := b.clocks[1].Load()
+				c.up.least, c.self = usual, fileOwn
+				s := c.k.(*script)
+				s.step = 0
+				s.delay = func() int64 {
+					own := int64(5e6)
+					if len(s.sleeps) <= len(tt.gaps) {
+						own += tt.gaps[len(s.sleeps)-1]
+					}
+					s.files[fileOwn] = fmt.Sprintf("x (1, #threads: 1)\nse.exec_start : %d.%06d\n", own/1e6, own%1e6)
+					a.run += us
+					return 2 * us
+				}
+			})
+			var late []int64
+			for i, m := range list[:min(4, len(list))] {
+				late = append(late, (m.Wake-b.Start-m.Tick*interval)/us)
+				if m.Moved != (i == 1 && tt.moved) {
+					t.Errorf("sample of tick %d: moved %t", m.Tick, m.Moved)
+				}
+			}
+			if got := fmt.Sprint(late); got != tt.want {
+				t.Errorf("samples of ticks %d began %s us late, want %s", ticksOf(list), got, tt.want)
+			}
+		})
+	}
+}
+
 // TestLooked: a look at which nobody is found costs time, and meets nobody.
 func TestLooked(t *testing.T) {
 	a := &actor{tid: 7, state: 'S'}
