@@ -352,6 +352,32 @@ func attachInExec(t *testing.T, p *testprog.Proc) {
 	}
 }
 
+// TestManyExecs: the run goes on while its process calls exec all the time, from its leader and from another thread in turn.
+func TestManyExecs(t *testing.T) {
+	path := threadsProg(t, "manyexecs.c")
+	forkAside(t)
+	p := testprog.Start(t, path, "2000")
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Run(ctx, Options{Hz: 999, PIDs: []int{p.PID}}, 0, testPipeline(new(byFunction)), nil, nil)
+		ended <- err
+	}()
+	if line := p.Line(t); line != "done" {
+		t.Fatal(line)
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("the run has ended before the program: %v", err)
+	default:
+	}
+	cancel()
+	if err := within(t, ended, "the run does not end"); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestBecomes samples processes of which a thread that is not the leader calls exec, often while a clock asks it to stop:
 // the new program is let go, and gets its signals.
 func TestBecomes(t *testing.T) {

@@ -151,15 +151,24 @@ func (w *news) ended(p *process) bool {
 	if p.mem.tasks >= 0 && unix.Faccessat(p.mem.tasks, strconv.Itoa(p.pid), unix.F_OK, 0) != nil {
 		return true
 	}
-	ids, err := proc.TaskIDs(p.pid)
-	if err != nil || len(ids) == 0 {
-		return true
+	for i, zombies := 0, 0; i < listings && zombies < 2; i++ {
+		ids, err := proc.TaskIDs(p.pid)
+		if err != nil || len(ids) == 0 {
+			return true
+		}
+		if len(ids) > 1 || ids[0] != p.pid {
+			return false
+		}
+		s, err := proc.TaskStat(p.pid, p.pid)
+		switch {
+		case err != nil || s.State == 'X': // the next list tells whether it has been reaped, or another thread has become the leader (de_thread, fs/exec.c)
+		case s.State == 'Z': // or it was when another thread was calling exec, and has gone into the list since
+			zombies++
+		default:
+			return false
+		}
 	}
-	if len(ids) > 1 || ids[0] != p.pid {
-		return false
-	}
-	s, err := proc.TaskStat(p.pid, p.pid)
-	return err != nil || s.State == 'Z' || s.State == 'X'
+	return true
 }
 
 // onExec begins anew with a process whose memory is another now: of its threads the one is left

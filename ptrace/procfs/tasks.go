@@ -27,7 +27,8 @@ func (d *TaskDir) Close() error { return d.file.Close() }
 // Read appends the ids of the threads to ids[:0] and returns it, in the
 // folder's order: by birth, the leader first. A thread that ends meanwhile can
 // hide another, and one born meanwhile may be missing: list again until nothing
-// is new. An empty list means that the process is gone.
+// is new. An empty list means that the process is gone, or that a thread of it that
+// calls exec is taking the leader's place (de_thread, fs/exec.c).
 func (d *TaskDir) Read(ids []int) ([]int, error) {
 	if _, err := d.file.Seek(0, 0); err != nil {
 		return ids[:0], err
@@ -41,8 +42,15 @@ func taskID(name []byte) (int, bool) {
 	return int(n), ok && len(rest) == 0 && n > 0 && n <= 1<<31-1
 }
 
-// TaskIDs lists the threads of a process; see [TaskDir.Read].
-func (f FS) TaskIDs(pid int) ([]int, error) {
+// TaskIDs lists the threads of a process; see [TaskDir.Read]. An empty list means that it is gone.
+func (f FS) TaskIDs(pid int) (ids []int, err error) {
+	for i := 0; i < listings && len(ids) == 0 && err == nil; i++ { // the folder of one that is gone cannot be opened
+		ids, err = listTasks(f, pid)
+	}
+	return ids, err
+}
+
+func listTasks(f FS, pid int) ([]int, error) {
 	d, err := f.OpenTasks(pid)
 	if err != nil {
 		return nil, err
