@@ -20,6 +20,8 @@ type Kept struct {
 	room atomic.Int64
 	// waits: this kernel has told of a thread what it waits in.
 	waits atomic.Bool
+	// pauses is how often it was waited for a thread in a queue.
+	pauses atomic.Int32
 
 	mu      sync.Mutex
 	folders map[int]*taskFolder // by process
@@ -142,7 +144,7 @@ func (t *TaskFiles) Schedstat() (Schedstat, error) {
 
 // Syscall is [FS.Syscall], but does not ask of a thread that runs while its state says that it sleeps: the kernel's answer comes only
 // when it does so, and nothing ends the wait (wait_task_inactive, kernel/sched/core.c). One that reaps a child may go on like that for
-// half a minute (do_wait and release_task, kernel/exit.c; shrink_dcache_parent, fs/dcache.c).
+// many seconds (do_wait and release_task, kernel/exit.c; shrink_dcache_parent, fs/dcache.c).
 func (t *TaskFiles) Syscall() (Syscall, error) {
 	if t.busy() {
 		return Syscall{Running: true, NR: -1}, nil
@@ -160,6 +162,8 @@ const (
 	// the queue for as long as others run (DELAY_DEQUEUE, kernel/sched/features.h).
 	busyLooks = 10
 	busyPause = 2 * time.Millisecond
+	// mostPauses bounds the pauses for all threads: half a second.
+	mostPauses = 250
 )
 
 // busy tells whether the thread runs while its state says that it sleeps: where it waits is not told as long as it is in a CPU's queue
@@ -178,6 +182,9 @@ func (t *TaskFiles) busy() bool {
 			first = s
 		} else if s != first {
 			return true
+		}
+		if t.kept.pauses.Add(1) > mostPauses {
+			return false
 		}
 		time.Sleep(busyPause)
 	}

@@ -278,6 +278,11 @@ func TestKeptBusy(t *testing.T) {
 		t.Errorf("a thread that waits: %+v, %v", s, err)
 	}
 	is("it runs", true)
+	looked := k.pauses.Swap(mostPauses)
+	is("there was much to wait for", false)
+	if k.pauses.Store(looked); looked < 1 || looked >= busyLooks {
+		t.Errorf("%d pauses for one thread", looked)
+	}
 	stop()
 	is("it does not run", false)
 	if err := os.WriteFile(f.Path(1, "task/1/stat"), []byte(stat("R", 0)), 0o600); err != nil {

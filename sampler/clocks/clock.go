@@ -370,19 +370,15 @@ func (c *Clock) answer(n, wake int64) bool {
 		s.give()
 		return false
 	}
-	if p.asleep {
-		// A clock that did not preempt it gets the CPU when it blocks: then that is no sign of where it was at the tick.
-		if c.up.doubt = c.up.behind; c.up.doubt && c.up.retry(wake, c.board.Interval) {
-			s.give()
-			return false
-		}
-		return c.peek(s, p, n, wake)
-	}
-	if p.between {
+	// A clock that did not preempt a thread gets the CPU when that blocks: then it is no sign of where it was at the tick.
+	if p.between || p.asleep && c.up.behind {
 		if c.up.doubt = true; c.up.retry(wake, c.board.Interval) {
 			s.give()
 			return false
 		}
+	}
+	if p.asleep {
+		return c.peek(s, p, n, wake)
 	}
 	c.ask(s, p, n, wake)
 	return true
@@ -412,10 +408,7 @@ const perRead = 8
 //go:norace
 func (c *Clock) find(n, wake int64) bool {
 	b, p := c.board, &c.picked
-	early, most := b.early.told.Load(), int64(handover)
-	if c.prompt {
-		most = atOnce
-	}
+	early := b.early.told.Load()
 	own, told, found, last := int64(0), false, false, int64(0)
 	clock, spent, left := int32(0), int64(-1), 0
 	count := int(b.n.Load())
@@ -481,10 +474,12 @@ func (c *Clock) find(n, wake int64) bool {
 		}
 		got, _ = c.k.Pread(s.debug, c.text[:], 0)
 		at, ok := execStart(c.text[:got])
-		if told && ok && (at < own-most || asleep && at < own-atOnce) || asleep && !(told && ok) || found && at <= last {
+		known := told && ok
+		between := known && at < own-atOnce
+		if known && at < own-handover || between && (asleep || c.prompt) || asleep && !known || found && at <= last {
 			continue
 		}
-		p.slot, p.run, p.wait, p.count, p.asleep, p.between = i, run, wait, uint64(runs), asleep, told && ok && at < own-atOnce
+		p.slot, p.run, p.wait, p.count, p.asleep, p.between = i, run, wait, uint64(runs), asleep, between
 		if found, last = true, at; told && at >= own {
 			break
 		}

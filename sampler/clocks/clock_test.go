@@ -839,10 +839,24 @@ func TestTicks(t *testing.T) {
 	}
 }
 
+// beganLate holds how long after their ticks the first four samples began, in us, and whether the second alone is moved.
+func beganLate(t *testing.T, b *Board, list []*Sample, want string, moved bool) {
+	t.Helper()
+	var late []int64
+	for i, m := range list[:min(4, len(list))] {
+		late = append(late, (m.Wake-b.Start-m.Tick*b.Interval)/us)
+		if m.Moved != (i == 1 && moved) {
+			t.Errorf("sample of tick %d: moved %t", m.Tick, m.Moved)
+		}
+	}
+	if got := fmt.Sprint(late); got != want {
+		t.Errorf("samples of ticks %d began %s us late, want %s", ticksOf(list), got, want)
+	}
+}
+
 // TestTardy: a clock without real-time priority that gets its CPU late tries again on the grid, some times for a tick; one
 // that is always so late, or has the priority, does not.
 func TestTardy(t *testing.T) {
-	const interval = 10_000 * us
 	for _, tt := range []struct {
 		name   string
 		prompt bool
@@ -871,16 +885,7 @@ func TestTardy(t *testing.T) {
 					return tt.delays[len(s.sleeps)-1]
 				}
 			})
-			var late []int64
-			for i, m := range list[:min(4, len(list))] {
-				late = append(late, (m.Wake-b.Start-m.Tick*interval)/us)
-				if m.Moved != (i == 1 && tt.moved) {
-					t.Errorf("sample of tick %d: moved %t", m.Tick, m.Moved)
-				}
-			}
-			if got := fmt.Sprint(late); got != tt.want {
-				t.Errorf("samples of ticks %d began %s us late, want %s", ticksOf(list), got, tt.want)
-			}
+			beganLate(t, b, list, tt.want, tt.moved)
 		})
 	}
 }
@@ -888,7 +893,6 @@ func TestTardy(t *testing.T) {
 // TestBehind: who is found asleep by a clock that may have got its CPU by that is looked for again, on the grid; a clock that came
 // at once, or has real-time priority, reads it there.
 func TestBehind(t *testing.T) {
-	const interval = 10_000 * us
 	for _, tt := range []struct {
 		name   string
 		prompt bool
@@ -919,15 +923,11 @@ func TestBehind(t *testing.T) {
 					return tt.delays[len(s.sleeps)-1]
 				}
 			})
-			var late []int64
-			for i, m := range list[:min(4, len(list))] {
-				late = append(late, (m.Wake-b.Start-m.Tick*interval)/us)
-				if !m.Asleep || m.Moved != (i == 1 && tt.moved) {
-					t.Errorf("sample of tick %d: asleep %t, moved %t", m.Tick, m.Asleep, m.Moved)
+			beganLate(t, b, list, tt.want, tt.moved)
+			for _, m := range list[:min(4, len(list))] {
+				if !m.Asleep {
+					t.Errorf("sample of tick %d: not asleep", m.Tick)
 				}
-			}
-			if got := fmt.Sprint(late); got != tt.want {
-				t.Errorf("samples of ticks %d began %s us late, want %s", ticksOf(list), got, tt.want)
 			}
 			if c := b.clocks[1].Load(); c.missed.Load() != 0 || c.done.Load() != 4 { // the one after the last was to end it
 				t.Errorf("missed %d ticks, the last done is %d", c.missed.Load(), c.done.Load())
@@ -939,7 +939,6 @@ func TestBehind(t *testing.T) {
 // TestBetween: who waits for the CPU when a clock without real-time priority gets it from somebody else is looked for again, on the
 // grid, as it may have been woken since the tick.
 func TestBetween(t *testing.T) {
-	const interval = 10_000 * us
 	for _, tt := range []struct {
 		name  string
 		gaps  []int64 // from when the thread left the CPU to when the clock got it, by wake-ups, ns
@@ -967,16 +966,7 @@ func TestBetween(t *testing.T) {
 					return 2 * us
 				}
 			})
-			var late []int64
-			for i, m := range list[:min(4, len(list))] {
-				late = append(late, (m.Wake-b.Start-m.Tick*interval)/us)
-				if m.Moved != (i == 1 && tt.moved) {
-					t.Errorf("sample of tick %d: moved %t", m.Tick, m.Moved)
-				}
-			}
-			if got := fmt.Sprint(late); got != tt.want {
-				t.Errorf("samples of ticks %d began %s us late, want %s", ticksOf(list), got, tt.want)
-			}
+			beganLate(t, b, list, tt.want, tt.moved)
 		})
 	}
 }

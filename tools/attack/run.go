@@ -308,8 +308,8 @@ func (t *trial) runTool(ctx context.Context, length time.Duration, args []string
 	return out.String(), errs.String(), err
 }
 
-// waitFor starts a program and waits for it. It tells when that has ended, which its parent may learn much later: to reap it takes the kernel up to
-// half a minute where others do so and something reads /proc (release_task, kernel/exit.c; shrink_dcache_parent, fs/dcache.c).
+// waitFor starts a program and waits for it. It tells when that has ended, which its parent may learn much later: to reap it takes the kernel
+// many seconds where others do so and something reads /proc (release_task, kernel/exit.c; shrink_dcache_parent, fs/dcache.c).
 func waitFor(cmd *exec.Cmd) (time.Time, error) {
 	if err := cmd.Start(); err != nil {
 		return time.Now(), err

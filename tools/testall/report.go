@@ -236,15 +236,16 @@ func (p *packageResult) takeSkip(test, text string) {
 func (p *packageResult) end(exit error) {
 	if exit != nil && p.failed == 0 {
 		p.failed++
-		unfinished := slices.DeleteFunc(slices.Sorted(maps.Keys(p.output)), func(test string) bool { return test == "" })
-		p.fault("%s: the test program ended with %v, unfinished: %s", p.pkg, exit, strings.Join(unfinished, ", "))
 		fmt.Fprintf(p.out, "--- FAIL %s: %s: %v\n", p.name, p.pkg, exit)
-		for test, b := range p.output {
+		var unfinished []string
+		for _, test := range slices.Sorted(maps.Keys(p.output)) {
 			if test != "" {
+				unfinished = append(unfinished, test)
 				fmt.Fprintf(p.out, "--- unfinished: %s\n", test)
 			}
-			fmt.Fprint(p.out, b.String())
+			fmt.Fprint(p.out, p.output[test].String())
 		}
+		p.fault("%s: the test program ended with %v, unfinished: %s", p.pkg, exit, strings.Join(unfinished, ", "))
 	}
 	word := "ok  "
 	if p.failed > 0 {
