@@ -195,6 +195,11 @@ func (ac *accounts) creditIdle(t *thread, n int64) {
 // settle accounts for the ticks that a thread on the board owes up to tick n, in which no clock has met it:
 // those that it waited for a CPU, as far as the kernel's count of that goes, and others.
 func (ac *accounts) settle(t *thread, n int64, waited time.Duration, c ledger.Class) {
+	ac.settleWaits(t, n, waited)
+	ac.book.Give(&t.line, n, c)
+}
+
+func (ac *accounts) settleWaits(t *thread, n int64, waited time.Duration) {
 	if w := int64(waited - t.queue.waited); w > 0 && !t.watch.Asleep() {
 		k := (w + ac.ticks.interval/2) / ac.ticks.interval
 		if w >= t.queue.runnable*ac.ticks.interval/2 {
@@ -203,6 +208,18 @@ func (ac *accounts) settle(t *thread, n int64, waited time.Duration, c ledger.Cl
 		t.queue.waits += ac.book.GiveSome(&t.line, min(k, ac.book.Owed(&t.line, n)), ledger.Waiting)
 	}
 	t.queue.waited, t.queue.runnable = waited, 0
+}
+
+// settleMet is settle when a clock meets the thread, whose times are exact then. It cannot have been idle at many more ticks
+// than it has slept for, twice over: at the others it ran, and each clock came too late to tell.
+func (ac *accounts) settleMet(t *thread, n int64, now times) {
+	ac.settleWaits(t, n, now.wait)
+	c := ac.unmet(t)
+	if let := t.queue.let; c == ledger.Idle && let.at != 0 {
+		idle := (2*int64(let.slept(now)) + ac.ticks.interval - 1) / ac.ticks.interval
+		ac.book.GiveSome(&t.line, min(idle, ac.book.Owed(&t.line, n)), ledger.Idle)
+		c = ledger.Unmet
+	}
 	ac.book.Give(&t.line, n, c)
 }
 

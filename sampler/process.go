@@ -157,6 +157,18 @@ type queue struct {
 	runnable int64         // ticks at which it was about to run, and not on the CPU that has a clock
 	waits    int64         // ticks of waiting that no stack shows yet
 	homeless int64         // ticks in a row at which no clock could be where it ran
+	let      times         // when a clock last let go of it
+}
+
+// times are a thread's at a moment.
+type times struct {
+	at        int64         // CLOCK_MONOTONIC, 0: never
+	ran, wait time.Duration // on a CPU, and for one
+}
+
+// slept is how long it did neither until later ones.
+func (a times) slept(b times) time.Duration {
+	return time.Duration(b.at-a.at) - (b.ran - a.ran) - (b.wait - a.wait)
 }
 
 // openFiles opens the thread's files in /proc. A thread that has exited or may

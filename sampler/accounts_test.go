@@ -1,0 +1,55 @@
+package sampler
+
+import (
+	"testing"
+	"time"
+
+	"sfsample/sampler/ledger"
+)
+
+// TestSettleMet accounts for the ticks between two at which clocks have met a thread, whose times say how much of that it
+// ran, waited for a CPU and slept.
+func TestSettleMet(t *testing.T) {
+	const ms = time.Millisecond
+	for _, tt := range []struct {
+		name             string
+		owed             int64
+		ran, wait, slept time.Duration
+		never            bool // no clock had met it before
+		want             ledger.Account
+	}{
+		{name: "ran all the time", owed: 2, ran: 3 * ms, want: counted(ledger.Unmet, 2)},
+		{name: "may have slept at the tick", owed: 1, ran: 3 * ms / 2, slept: ms / 2, want: counted(ledger.Idle, 1)},
+		{name: "slept a little each time", owed: 4, ran: 4 * ms, slept: ms, want: counted(ledger.Idle, 2, ledger.Unmet, 2)},
+		{name: "slept", owed: 9, ran: 2 * ms, slept: 8 * ms, want: counted(ledger.Idle, 9)},
+		{name: "waited and ran", owed: 4, ran: 3 * ms, wait: 2 * ms, want: counted(ledger.Waiting, 2, ledger.Unmet, 2)},
+		{name: "met at each tick", ran: ms, want: counted()},
+		{name: "first met", owed: 3, ran: 4 * ms, never: true, want: counted(ledger.Idle, 3)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			book := ledger.NewBook()
+			ac := &accounts{opt: &Options{}, ticks: &ticks{interval: int64(ms)}, out: new(outlet), book: book, load: new(load)}
+			th := newThread(&process{}, 1)
+			th.slot = 0
+			book.Open(&th.line, 0)
+			then := times{at: 1, ran: time.Second, wait: time.Second}
+			if !tt.never {
+				th.queue.let = then
+			}
+			th.queue.waited = then.wait
+			book.Advance(tt.owed) // that tick is the clock's
+			ac.settleMet(th, tt.owed-1, times{then.at + int64(tt.ran+tt.wait+tt.slept), then.ran + tt.ran, then.wait + tt.wait})
+			if got := book.Account(); got.Count != tt.want.Count {
+				t.Errorf("%v, want %v", &got, &tt.want)
+			}
+		})
+	}
+}
+
+// counted is an account of pairs of a class and its number of ticks.
+func counted(pairs ...any) (a ledger.Account) {
+	for i := 0; i < len(pairs); i += 2 {
+		a.Count[pairs[i].(ledger.Class)] += int64(pairs[i+1].(int))
+	}
+	return a
+}
