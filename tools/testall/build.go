@@ -47,7 +47,7 @@ var kinds = map[string]kind{
 	// TestFair and TestDumpTellsOfBounds measure; what a further interpreter is read with is one goroutine's as Python's is; the others are of what one goroutine does, or a browser.
 	"race": {dir: "race", flags: []string{"-race"}, place: runHost,
 		args:    []string{"-test.timeout=20m", "-test.skip=^Test(Beam.*|Browser|Complete|DebuggersAgree|DumpTellsOfBounds|Fair|Java.*|Languages|Lua.*|NoFalseDeadlockJava|OutputFails|PHP.*|Perl(Random|Truth)|ReplayStock|Ruby.*|Search|V8.*)$"},
-		without: append([]string{"bench", "bench/harm", "tools/attack"}, alone...)}, // whose tests are of the usual builds
+		without: append([]string{"bench", "bench/harm", "tools/attack", "tools/endure"}, alone...)}, // whose tests are of the usual builds
 	// Without DWARF (-w): the guest has all programs in memory.
 	"arm64": {dir: "arm64", env: []string{"GOARCH=arm64", "CGO_ENABLED=0"}, flags: []string{"-ldflags=-w"},
 		place: inGuest("arm64"), args: []string{"-test.timeout=20m"}},
