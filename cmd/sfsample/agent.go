@@ -104,7 +104,6 @@ func (a *agentRun) opened(sends []*sender) {
 
 // told takes note of a round.
 func (a *agentRun) told(x *sampler.Round, r *rounds) {
-	limitMemory()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.rounds++

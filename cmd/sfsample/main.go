@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -51,29 +50,6 @@ func spareProcs() {
 }
 
 const spare = 2
-
-// spareMemory has garbage collected when there is half as much as is in use, of a
-// large heap: memory is the target's. A small heap is collected less often than
-// that: on a busy machine each time holds up the tracing thread for milliseconds
-// now and then. To the collector the weight is in use; nobody touches it, so that
-// it takes no memory.
-func spareMemory() (weight []byte) {
-	if os.Getenv("GOGC") == "" {
-		weight = make([]byte, weightBytes)
-		debug.SetGCPercent(50)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryAim + int64(len(weight)))
-	}
-	return weight
-}
-
-const (
-	weightBytes = 16 << 20
-	// memoryAim is from where on memory is collected sooner, in bytes. It leaves
-	// room under 64 MB for what the runtime does not count.
-	memoryAim = 58 << 20
-)
 
 // checkStdout is an error if the result is to go to standard output and that is
 // closed. Go's runtime has put /dev/null in its place then, opened for reading too

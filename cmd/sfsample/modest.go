@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"runtime/debug"
-	"runtime/metrics"
 	"strconv"
 	"time"
 
@@ -18,10 +16,6 @@ import (
 // turns, which the runtime ends after 10 ms, and a tick takes longer.
 const seldomHz = 20
 
-// modestMemory is from where on an agent's memory is collected sooner, in bytes: 20 MB more may be of the program's file and
-// of what the runtime does not count.
-const modestMemory = 44 << 20
-
 // modest has Go's runtime wake fewer threads: a goroutine that becomes ready wakes another thread if a processor is idle,
 // and the runtime's monitor looks each 20 us while any is busy (sysmon, runtime/proc.go).
 func modest(hz int) {
@@ -31,7 +25,7 @@ func modest(hz int) {
 		}
 		runtime.GOMAXPROCS(n)
 	}
-	limitMemory()
+	memory.keep(modestAim)
 	slack := lateMonitor
 	if hz <= seldomHz {
 		slack = laterMonitor
@@ -39,20 +33,6 @@ func modest(hz int) {
 	for try := 0; try < tries && !relax(slack); try++ {
 		runtime.Gosched()
 	}
-}
-
-// limitMemory is told again each round: what is alive has to fit well below the limit, or it would be collected all the time.
-func limitMemory() {
-	if os.Getenv("GOMEMLIMIT") != "" {
-		return
-	}
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	most := int64(modestMemory + weightBytes)
-	if live[0].Value.Kind() == metrics.KindUint64 {
-		most = max(most, int64(live[0].Value.Uint64()*3/2)+modestMemory/2)
-	}
-	debug.SetMemoryLimit(most)
 }
 
 // By how much later the runtime's monitor may be waked: it is to see that nothing is busy any more, and a tick takes longer.
