@@ -60,7 +60,7 @@ type scriptLine struct {
 }
 
 // maxScripts bounds the functions that are remembered of a process, and their lines.
-const maxScripts = 1 << 15
+const maxScripts = 1 << 13
 
 // threadScript is what is known of a thread's states in the interpreter.
 type threadScript struct {
