@@ -11,8 +11,7 @@
 // What a process can choose itself (names, paths, arguments) comes out as it
 // is, bar the kernel's own escapes: whoever prints it must quote it.
 //
-// The package does not trace, does not read memory and keeps no state but the
-// descriptor of a [TaskDir]. Everything but a TaskDir may be used by any number
+// The package does not trace and does not read memory. Everything but [TaskFiles] may be used by any number
 // of goroutines at once. A read can block for as long as the kernel holds the
 // target's mmap lock (maps, cmdline, auxv): the callers know which thread may
 // wait.

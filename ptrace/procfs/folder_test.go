@@ -170,32 +170,6 @@ func TestFilesAreClosed(t *testing.T) {
 	}
 }
 
-// TestTaskDirReadsAnew: each Read lists the folder from its beginning, as it is
-// by then.
-func TestTaskDirReadsAnew(t *testing.T) {
-	f := folder(t, map[string]string{"1/task/2/stat": "", "1/task/3/stat": "", "1/task/x/stat": ""})
-	d, err := f.OpenTasks(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	ids := []int{77}
-	for i, want := range [][]int{{2, 3}, {2, 3}, {2, 3, 4}} {
-		if i == 2 {
-			if err := os.Mkdir(f.Path(1, "task", "4"), 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if ids, err = d.Read(ids); err != nil {
-			t.Fatal(err)
-		}
-		slices.Sort(ids)
-		if !slices.Equal(ids, want) {
-			t.Errorf("time %d: %v, want %v", i, ids, want)
-		}
-	}
-}
-
 // TestLongFolder: a folder that takes several reads (of 16 KiB, in which a name of four digits has 24 bytes) is listed whole.
 func TestLongFolder(t *testing.T) {
 	f := folder(t, map[string]string{"x": ""})
@@ -223,16 +197,6 @@ func TestNoFolder(t *testing.T) {
 	}
 	if tid, err := f.LiveTask(2); !Gone(err) || tid != 0 {
 		t.Errorf("thread %d of nobody, %v", tid, err)
-	}
-	d, err := f.OpenTasks(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if ids, err := d.Read([]int{7}); err == nil || len(ids) > 0 {
-		t.Errorf("threads %v of a closed folder", ids)
 	}
 }
 

@@ -1,40 +1,6 @@
 package procfs
 
-import (
-	"io/fs"
-	"os"
-)
-
-// TaskDir is the open task folder of a process, for listing its threads again
-// and again. One goroutine at a time.
-type TaskDir struct {
-	file *os.File
-	buf  []byte
-}
-
-// OpenTasks opens the task folder of a process.
-func (f FS) OpenTasks(pid int) (*TaskDir, error) {
-	file, err := os.Open(f.Path(pid, "task"))
-	if err != nil {
-		return nil, err
-	}
-	return &TaskDir{file: file}, nil
-}
-
-// Close closes the folder.
-func (d *TaskDir) Close() error { return d.file.Close() }
-
-// Read appends the ids of the threads to ids[:0] and returns it, in the
-// folder's order: by birth, the leader first. A thread that ends meanwhile can
-// hide another, and one born meanwhile may be missing: list again until nothing
-// is new. An empty list means that the process is gone, or that a thread of it that
-// calls exec is taking the leader's place (de_thread, fs/exec.c).
-func (d *TaskDir) Read(ids []int) ([]int, error) {
-	if _, err := d.file.Seek(0, 0); err != nil {
-		return ids[:0], err
-	}
-	return d.list(ids[:0])
-}
+import "io/fs"
 
 // taskID gives the id that a name in a task folder stands for.
 func taskID(name []byte) (int, bool) {
@@ -42,33 +8,19 @@ func taskID(name []byte) (int, bool) {
 	return int(n), ok && len(rest) == 0 && n > 0 && n <= 1<<31-1
 }
 
-// TaskIDs lists the threads of a process; see [TaskDir.Read]. An empty list means that it is gone.
+// TaskIDs lists the threads of a process in the folder's order: by birth, the leader first. A thread that ends meanwhile can
+// hide another, and one born meanwhile may be missing: list again until nothing
+// is new. An empty list means that the process is gone: that a thread of it that
+// calls exec is taking the leader's place (de_thread, fs/exec.c) lasts for a moment.
 func (f FS) TaskIDs(pid int) (ids []int, err error) {
 	for i := 0; i < listings && len(ids) == 0 && err == nil; i++ { // the folder of one that is gone cannot be opened
-		ids, err = listTasks(f, pid)
+		ids, err = numbered(f.Path(pid, "task"))
 	}
 	return ids, err
 }
 
-func listTasks(f FS, pid int) ([]int, error) {
-	d, err := f.OpenTasks(pid)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	return d.Read(nil)
-}
-
 // PIDs lists the processes that the folder shows.
-func (f FS) PIDs() ([]int, error) {
-	file, err := os.Open(f.root())
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	d := &TaskDir{file: file}
-	return d.list(nil)
-}
+func (f FS) PIDs() ([]int, error) { return numbered(f.root()) }
 
 // listings bounds how often threads are listed that vanish all the time.
 const listings = 100

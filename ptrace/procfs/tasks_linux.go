@@ -3,45 +3,37 @@ package procfs
 import (
 	"bytes"
 	"encoding/binary"
-	"os"
+	"io/fs"
+	"sync"
 	"syscall"
 )
 
-// list reads the rest of the folder by getdents64(2), without a string for each
-// name.
-func (d *TaskDir) list(ids []int) ([]int, error) {
-	if d.buf == nil {
-		d.buf = make([]byte, 16<<10)
-	}
-	raw, err := d.file.SyscallConn()
+// direntBytes is how much of a folder is read at once.
+const direntBytes = 16 << 10
+
+var direntRoom = sync.Pool{New: func() any { return new([direntBytes]byte) }}
+
+// numbered lists the names in a folder that are numbers, by getdents64(2), without a string for each: threads are listed again
+// and again.
+func numbered(dir string) (ids []int, err error) {
+	fd, err := again(func() (int, error) {
+		return syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
+	})
 	if err != nil {
-		return ids, err
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: err}
 	}
+	defer syscall.Close(fd)
+	room := direntRoom.Get().(*[direntBytes]byte)
+	defer direntRoom.Put(room)
 	for {
-		var n int
-		var readErr error
-		err := raw.Control(func(fd uintptr) {
-			n, readErr = readDirent(int(fd), d.buf)
-		})
-		if err == nil {
-			err = readErr
-		}
+		n, err := again(func() (int, error) { return syscall.ReadDirent(fd, room[:]) })
 		if err != nil {
-			return ids, os.NewSyscallError("getdents64", err)
+			return ids, &fs.PathError{Op: "getdents64", Path: dir, Err: err}
 		}
 		if n <= 0 {
 			return ids, nil
 		}
-		ids = appendDirents(ids, d.buf[:n])
-	}
-}
-
-func readDirent(fd int, buf []byte) (int, error) {
-	for {
-		n, err := syscall.ReadDirent(fd, buf)
-		if err != syscall.EINTR {
-			return n, err
-		}
+		ids = appendDirents(ids, room[:n])
 	}
 }
 
