@@ -14,7 +14,7 @@ import (
 const pageBytes = 4 << 10
 
 // DefaultCacheBytes is the bound of a Cache for which no other was chosen.
-const DefaultCacheBytes = 16 << 20
+const DefaultCacheBytes = 8 << 20
 
 // tableBytes bounds what the tables of all objects keep of decoded rows. A walk
 // keeps the rows that it meets by itself, so that they are rarely asked twice.
