@@ -144,24 +144,6 @@ func take(tid int, flags uintptr) (s Status, ok bool) {
 	return decode(tid, raw), true
 }
 
-// Poll returns a report of tid (or of any tracee of this thread, with tid -1)
-// that is there already. ok is false when there is none. The error is ECHILD
-// when there is nothing to wait for. A stop is reported again and again until it
-// is answered.
-func Poll(tid int) (s Status, ok bool, err error) {
-	var info siginfo
-	kind := pPID
-	if tid < 0 {
-		kind, tid = pAll, 0
-	}
-	_, _, errno := unix.RawSyscall6(unix.SYS_WAITID, uintptr(kind), uintptr(tid), uintptr(unsafe.Pointer(&info)),
-		lookFlags|unix.WNOHANG, 0, 0)
-	if errno != 0 && errno != unix.EINTR {
-		return Status{}, false, errno
-	}
-	return info.report()
-}
-
 // stands tells whether the tracee is still at the stop that s tells of.
 func (s Status) stands() bool { return stop(s.TID) == s.Raw }
 

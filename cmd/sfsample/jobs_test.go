@@ -202,13 +202,13 @@ func tracer(pid int) {
 	check(err)
 	stops := 0
 	for {
-		s, ok, err := ptrace.Poll(-1)
+		tid, err := unix.Wait4(-1, nil, unix.WNOHANG|unix.WALL, nil)
 		check(err)
-		if !ok {
+		if tid == 0 {
 			break
 		}
 		stops++
-		check(ptrace.Cont(s.TID, 0))
+		check(ptrace.Cont(tid, 0))
 	}
 	fmt.Println(stops, "stops")
 	os.Exit(0)

@@ -4,7 +4,7 @@
 //
 // Reading stands apart from parsing. The Parse functions take the bytes of a
 // file, make no system call and run on any system; those that a sampler calls
-// at each tick ([ParseSchedstat], [ParseSyscall], [ParseState]) do not
+// at each tick ([ParseSchedstat], [ParseSyscall]) do not
 // allocate. [FS] does the reading, under a root that tests replace by a folder
 // of their own.
 //

@@ -142,14 +142,14 @@ func TestNumberLimits(t *testing.T) {
 	}
 }
 
-// TestParseState: the letter behind the last parenthesis.
-func TestParseState(t *testing.T) {
+// TestAfterComm: the state is the letter behind the last parenthesis.
+func TestAfterComm(t *testing.T) {
 	for in, want := range map[string]byte{
 		"1 (a) A": 'A', "1 (a) z 1": 'z', "(a) S": 'S', "1 () R": 'R', "1 ()) R": 'R',
 		"1 (a) @": 0, "1 (a) {": 0, "1 (a)S": 0, "1 (a) ": 0, "1 (a)": 0, "1 (a": 0, "1 a) S": 0, ") ( S": 0, "": 0,
 	} {
-		if got, err := ParseState([]byte(in)); got != want || (err == nil) != (want != 0) {
-			t.Errorf("%q: %q, %v; want %q", in, got, err, want)
+		if _, got := afterComm([]byte(in)); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
 }

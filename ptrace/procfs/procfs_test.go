@@ -127,7 +127,6 @@ func TestSyntaxErrors(t *testing.T) {
 		{func(text string) error { _, err := ParseMaps([]byte(text)); return err }, long, `maps: line 1: bad start address: "` + quote + `"`},
 		{stat, long, `stat: line 1: no pid, name and state: "` + quote + `"`},
 		{stat, "1 (a) S 2 x", `stat: line 1: bad or missing field: "1 (a) S 2 x"`},
-		{func(text string) error { _, err := ParseState([]byte(text)); return err }, long, `stat: line 1: no state: "` + quote + `"`},
 		{status, "Pid:\tx\n", `status: line 1: bad value: "Pid:\tx"`},
 		{status, "Pid:\t1\nState:\t\n", `status: line 2: bad value: "State:\t"`},
 		{status, "Name:\ta\n\nUid:\t1\n", `status: line 3: bad value: "Uid:\t1"`},
@@ -156,9 +155,6 @@ func TestParseStat(t *testing.T) {
 				StartStack: 140736, Processor: 5}
 			if got != want {
 				t.Errorf("got  %+v\nwant %+v", got, want)
-			}
-			if state, err := ParseState([]byte("4321 (" + comm + ")" + line)); state != 'S' || err != nil {
-				t.Errorf("ParseState = %c, %v; want S", state, err)
 			}
 		})
 	}
@@ -305,15 +301,11 @@ func TestParseAuxv(t *testing.T) {
 // tick.
 func TestHotParsersDoNotAllocate(t *testing.T) {
 	sched, call := []byte("17216063 2505 42\n"), []byte("232 0x4 0x7ffe 0x2 0xff 0x0 0x8 0x7ffe11 0x7f22\n")
-	stat := []byte("12 (a) b) S 1 2 3\n")
 	n := testing.AllocsPerRun(100, func() {
 		if _, err := ParseSchedstat(sched); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := ParseSyscall(call); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := ParseState(stat); err != nil {
 			t.Fatal(err)
 		}
 	})

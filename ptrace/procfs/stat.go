@@ -113,15 +113,6 @@ func ticks(n uint64) time.Duration {
 	return time.Duration(n * unit)
 }
 
-// ParseState gives only the state letter of a stat file, without allocation.
-func ParseState(b []byte) (byte, error) {
-	_, state := afterComm(b)
-	if state == 0 {
-		return 0, syntaxError("stat", 1, "no state", b)
-	}
-	return state, nil
-}
-
 // afterComm finds the state letter and what follows it; 0 if there is none. A
 // name may hold parentheses and blanks, the numbers after it cannot: so the
 // last ")" ends it.
