@@ -64,22 +64,31 @@ func (l *limit) follow(c *collected) {
 
 // adjust moves the limit, if it has to move far: to do so stops the program for a moment.
 func (l *limit) adjust() {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
-	if live[0].Value.Kind() != metrics.KindUint64 {
-		return
+	const live, total, objects, free, released = 0, 1, 2, 3, 4
+	m := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"}, {Name: "/memory/classes/heap/released:bytes"},
+	}
+	metrics.Read(m)
+	size := func(i int) int64 {
+		if m[i].Value.Kind() != metrics.KindUint64 {
+			return 0
+		}
+		return int64(m[i].Value.Uint64())
 	}
 	set := l.set.Load()
-	most := wanted(l.aim.Load(), int64(live[0].Value.Uint64()), set)
+	// The limit is of the total but for what is released (runtime/debug, SetMemoryLimit): what is no object's counts too.
+	besides := size(total) - size(objects) - size(free) - size(released)
+	most := wanted(l.aim.Load(), size(live), max(besides, 0), set)
 	if most != set && l.set.CompareAndSwap(set, most) {
 		debug.SetMemoryLimit(most)
 	}
 }
 
-// wanted is the limit while live bytes are alive, the weight among them, and set is the limit.
-func wanted(aim, live, set int64) int64 {
+// wanted is the limit while live bytes are alive, the weight among them, the runtime takes others besides, and set is the limit.
+func wanted(aim, live, besides, set int64) int64 {
 	aim += weightBytes
-	least := live + live/4
+	least := live + live/4 + besides
 	switch {
 	case least > max(aim, set):
 		return least + least/8

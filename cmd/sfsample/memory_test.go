@@ -13,12 +13,12 @@ func TestWanted(t *testing.T) {
 	var set int64
 	moved := 0
 	for _, live := range []int64{18, 20, 30, 50, 60, 62, 61, 63, 60, 62, 64, 70, 90, 88, 91, 90, 89, 92, 90, 60, 58, 61, 20, 21, 20} {
-		next := wanted(40*mb, live*mb, set)
+		next := wanted(40*mb, live*mb, 4*mb, set)
 		if next != set {
 			moved++
 		}
 		set = next
-		if set < 56*mb || set < live*mb*5/4 || set > max(56, live*2)*mb {
+		if set < 56*mb || set < live*mb*5/4+4*mb || set > max(56, live*2+4)*mb {
 			t.Errorf("limit %d MB, %d alive", set/mb, live)
 		}
 	}
