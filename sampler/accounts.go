@@ -210,18 +210,21 @@ func (ac *accounts) settleWaits(t *thread, n int64, waited time.Duration) {
 	t.queue.waited, t.queue.runnable = waited, 0
 }
 
-// settleMet is settle when a clock meets the thread, whose times are exact then. It cannot have been idle at many more ticks
-// than it has slept for, twice over: at the others it ran, and each clock came too late to tell.
+// settleMet is settle when a clock meets the thread, whose times are exact then. Unless it sleeps in step with the ticks, it was
+// idle at no more than about twice as many as it has slept for: at the others it ran, and each clock came too late to tell.
 func (ac *accounts) settleMet(t *thread, n int64, now times) {
 	ac.settleWaits(t, n, now.wait)
 	c := ac.unmet(t)
 	if let := t.queue.let; c == ledger.Idle && let.at != 0 {
-		idle := (2*int64(let.slept(now)) + ac.ticks.interval - 1) / ac.ticks.interval
+		idle := (2*max(int64(let.slept(now)-switching), 0) + ac.ticks.interval - 1) / ac.ticks.interval
 		ac.book.GiveSome(&t.line, min(idle, ac.book.Owed(&t.line, n)), ledger.Idle)
 		c = ledger.Unmet
 	}
 	ac.book.Give(&t.line, n, c)
 }
+
+// switching is how long the kernel takes at most from one thread to another, twice: that is in nobody's times.
+const switching = 10 * time.Microsecond
 
 // finish accounts for what is still owed when a run ends while its targets
 // live.

@@ -4,12 +4,13 @@ import (
 	"testing"
 	"time"
 
+	"sfsample/sampler/clocks"
 	"sfsample/sampler/ledger"
 )
 
-// TestSettleMet accounts for the ticks between two at which clocks have met a thread, whose times say how much of that it
+// TestBetweenSamples accounts for the ticks between two at which clocks have met a thread, whose times say how much of that it
 // ran, waited for a CPU and slept.
-func TestSettleMet(t *testing.T) {
+func TestBetweenSamples(t *testing.T) {
 	const ms = time.Millisecond
 	for _, tt := range []struct {
 		name             string
@@ -18,7 +19,9 @@ func TestSettleMet(t *testing.T) {
 		never            bool // no clock had met it before
 		want             ledger.Account
 	}{
-		{name: "ran all the time", owed: 2, ran: 3 * ms, want: counted(ledger.Unmet, 2)},
+		{name: "ran all the time", owed: 2, ran: 3 * ms, slept: switching, want: counted(ledger.Unmet, 2)},
+		{name: "ran through one tick", owed: 1, ran: 2 * ms, slept: switching, want: counted(ledger.Unmet, 1)},
+		{name: "slept for a moment", owed: 1, ran: 2 * ms, slept: switching + 1, want: counted(ledger.Idle, 1)},
 		{name: "may have slept at the tick", owed: 1, ran: 3 * ms / 2, slept: ms / 2, want: counted(ledger.Idle, 1)},
 		{name: "slept a little each time", owed: 4, ran: 4 * ms, slept: ms, want: counted(ledger.Idle, 2, ledger.Unmet, 2)},
 		{name: "slept", owed: 9, ran: 2 * ms, slept: 8 * ms, want: counted(ledger.Idle, 9)},
@@ -28,17 +31,23 @@ func TestSettleMet(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			book := ledger.NewBook()
-			ac := &accounts{opt: &Options{}, ticks: &ticks{interval: int64(ms)}, out: new(outlet), book: book, load: new(load)}
+			h := &harvest{acct: &accounts{opt: &Options{}, ticks: &ticks{interval: int64(ms)}, out: new(outlet), book: book, load: new(load)}, book: book}
 			th := newThread(&process{}, 1)
 			th.slot = 0
 			book.Open(&th.line, 0)
-			then := times{at: 1, ran: time.Second, wait: time.Second}
+			book.Advance(0)
+			first := clocks.Sample{Asked: 5, Stopped: 10, Released: 20, Run: int64(time.Second), Wait: int64(time.Second)}
 			if !tt.never {
-				th.queue.let = then
+				h.wasMet(th, 0, &first)
 			}
-			th.queue.waited = then.wait
-			book.Advance(tt.owed) // that tick is the clock's
-			ac.settleMet(th, tt.owed-1, times{then.at + int64(tt.ran+tt.wait+tt.slept), then.ran + tt.ran, then.wait + tt.wait})
+			book.Give(&th.line, 0, ledger.Sampled)
+			th.queue.waited = time.Second
+			book.Advance(tt.owed + 1) // that tick is the clock's
+			h.wasMet(th, tt.owed+1, &clocks.Sample{
+				Wake: first.Released + int64(tt.ran+tt.wait+tt.slept), RunAsked: first.Run + int64(tt.ran), WaitAsked: first.Wait + int64(tt.wait),
+			})
+			book.Give(&th.line, tt.owed+1, ledger.Sampled)
+			tt.want.Count[ledger.Sampled] = 2
 			if got := book.Account(); got.Count != tt.want.Count {
 				t.Errorf("%v, want %v", &got, &tt.want)
 			}

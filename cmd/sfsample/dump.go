@@ -34,7 +34,7 @@ func dump(c config, stdout, stderr io.Writer) error {
 	checkKernel(&c, log)
 	set := targets.Set{Selector: c.selector()}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(200) // a dump is over before most of its memory is garbage; the limit of spareMemory holds
+		debug.SetGCPercent(200) // a dump is over before most of its memory is garbage; the limit of memory stands
 	}
 	if c.watch == 0 {
 		v, err := c.view(&set, log, stderr)

@@ -5,14 +5,13 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-	"sync/atomic"
+	"sync"
 )
 
 // weightBytes is what the collector believes to be in use besides.
 const weightBytes = 16 << 20
 
-// From where on memory is collected sooner, in bytes. It leaves room under 64 MB for the program's file and what the
-// runtime does not count.
+// From where on memory is collected sooner, in bytes, if no more is alive. It leaves room under 64 MB for the program's file.
 const (
 	memoryAim = 58 << 20
 	modestAim = 44 << 20 // of an agent
@@ -26,19 +25,21 @@ const (
 func spareMemory() (weight []byte) {
 	if os.Getenv("GOGC") == "" {
 		weight = make([]byte, weightBytes)
+		memory.weight = weightBytes
 		debug.SetGCPercent(50)
 	}
 	memory.keep(memoryAim)
 	return weight
 }
 
-// memory is the limit of this program's.
+// memory is this program's limit.
 var memory limit
 
-// limit is that of Go's runtime. It moves with what is alive: above it the runtime would collect all the time, some
+// limit is the memory limit of Go's runtime. It moves with what is alive: above it the runtime would collect all the time, some
 // fifty times a second, for nothing.
 type limit struct {
-	aim, set atomic.Int64
+	mu          sync.Mutex
+	aim, weight int64
 }
 
 // keep sets the limit to aim bytes, or more if more is alive, now and after each collection. The environment's stands.
@@ -46,13 +47,17 @@ func (l *limit) keep(aim int64) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return
 	}
-	if l.aim.Swap(aim) == 0 {
+	l.mu.Lock()
+	first := l.aim == 0
+	l.aim = aim
+	l.mu.Unlock()
+	if first {
 		l.follow(new(collected))
 	}
 	l.adjust()
 }
 
-// collected is nobody's: each collection finds that out.
+// collected is reachable by nobody: its finalizer runs after each collection.
 type collected struct{ _ *byte }
 
 func (l *limit) follow(c *collected) {
@@ -62,7 +67,8 @@ func (l *limit) follow(c *collected) {
 	})
 }
 
-// adjust moves the limit, if it has to move far: to do so stops the program for a moment.
+// adjust leaves room for a quarter and an eighth of what is alive. What is no object's counts too: the limit is of the total but
+// for what is released (runtime/debug, SetMemoryLimit).
 func (l *limit) adjust() {
 	const live, total, objects, free, released = 0, 1, 2, 3, 4
 	m := []metrics.Sample{
@@ -76,24 +82,8 @@ func (l *limit) adjust() {
 		}
 		return int64(m[i].Value.Uint64())
 	}
-	set := l.set.Load()
-	// The limit is of the total but for what is released (runtime/debug, SetMemoryLimit): what is no object's counts too.
-	besides := size(total) - size(objects) - size(free) - size(released)
-	most := wanted(l.aim.Load(), size(live), max(besides, 0), set)
-	if most != set && l.set.CompareAndSwap(set, most) {
-		debug.SetMemoryLimit(most)
-	}
-}
-
-// wanted is the limit while live bytes are alive, the weight among them, the runtime takes others besides, and set is the limit.
-func wanted(aim, live, besides, set int64) int64 {
-	aim += weightBytes
-	least := live + live/4 + besides
-	switch {
-	case least > max(aim, set):
-		return least + least/8
-	case max(aim, least+least/4) < set || set < aim:
-		return max(aim, least+least/8)
-	}
-	return set
+	least := size(live) + size(live)/4 + max(size(total)-size(objects)-size(free)-size(released), 0)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	debug.SetMemoryLimit(max(l.aim+l.weight, least+least/8))
 }

@@ -179,9 +179,9 @@ func TestRenamedMapping(t *testing.T) {
 	}
 }
 
-// TestListingDoesNotAllocate: the threads of a target are listed again and
+// TestListingReusesRoom: the threads of a target are listed again and
 // again.
-func TestListingDoesNotAllocate(t *testing.T) {
+func TestListingReusesRoom(t *testing.T) {
 	pid := os.Getpid()
 	ids, err := FS{}.TaskIDs(pid)
 	if err != nil || !slices.Contains(ids, pid) {

@@ -10,8 +10,8 @@ func taskID(name []byte) (int, bool) {
 
 // TaskIDs lists the threads of a process in the folder's order: by birth, the leader first. A thread that ends meanwhile can
 // hide another, and one born meanwhile may be missing: list again until nothing
-// is new. An empty list means that the process is gone: that a thread of it that
-// calls exec is taking the leader's place (de_thread, fs/exec.c) lasts for a moment.
+// is new. An empty list means that the process is gone. It is empty for a moment, too, while a thread that calls exec takes
+// the leader's place (de_thread, fs/exec.c), so it is asked again.
 func (f FS) TaskIDs(pid int) (ids []int, err error) {
 	for i := 0; i < listings && len(ids) == 0 && err == nil; i++ { // the folder of one that is gone cannot be opened
 		ids, err = numbered(f.Path(pid, "task"))

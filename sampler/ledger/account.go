@@ -14,7 +14,7 @@ const (
 	Reused                   // has not run since its last stack, which stands
 	Waiting                  // waited for a CPU
 	Unsure                   // blocked at the looks before and after, but it ran in between
-	Unmet                    // ran, and no clock was where it did
+	Unmet                    // ran, and no clock was where it did, or came too late
 	Missed                   // the sampler was too late for the tick
 	Suspended                // the sampler was stopped itself, as by Ctrl-Z
 	Throttled                // left out to keep what is taken under --max-overhead

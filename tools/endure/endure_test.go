@@ -25,7 +25,7 @@ func TestEndure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := watch(tool, dir, list, 5*time.Second, 999, nil)
+	f, err := watch(t.Context(), tool, dir, list, 5*time.Second, 999, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,16 +39,17 @@ func TestJudge(t *testing.T) {
 	const text = "sfsample: 20.0s, 199 ticks (10 late), 30 thread ticks = 20 samples + 10 waiting for a CPU; lost: 0\n"
 	good := finding{text: text, folded: 10 * time.Second, used: 10 * time.Second}
 	for i := range good.parts {
-		good.parts[i] = tenth{memory: 50_000, files: 100}
+		good.parts[i] = tenth{memory: 50_000, files: 100, cpu: time.Duration(i+1) * time.Minute}
 	}
 	for _, tt := range []struct {
 		change func(*finding)
 		want   string // "": it held
 	}{
 		{func(f *finding) {}, ""},
-		{func(f *finding) { f.parts[0] = tenth{memory: 10_000, files: 10} }, ""},
+		{func(f *finding) { f.parts[0] = tenth{memory: 10_000, files: 10, cpu: time.Second} }, ""},
 		{func(f *finding) { f.parts[parts-1].memory += 9 << 10 }, "memory grows from 50000 to 59216 kB"},
 		{func(f *finding) { f.parts[parts-1].files += 65 }, "open files grow from 100 to 165"},
+		{func(f *finding) { f.parts[parts-1].cpu += 31 * time.Second }, "CPU time grows from 1m0s to 1m31s a tenth"},
 		{func(f *finding) { f.parts[parts-1] = tenth{} }, "sfsample has ended early"},
 		{func(f *finding) { f.text = "" }, "sfsample tells no account"},
 		{func(f *finding) { f.text = strings.Replace(text, "20 samples", "19 samples", 1) }, "30 thread ticks, and 29 in its classes"},

@@ -1,5 +1,5 @@
-// Endure lets sfsample sample programs that change all the time, for long, and looks at what that takes: its memory and its
-// open files must not grow, every tick must be accounted for, and the profile must hold the CPU time that the programs used.
+// Endure lets sfsample sample programs that change all the time, for long, and looks at what that takes: its memory, its
+// open files and its CPU time must not grow, every tick must be accounted for, and the profile must hold the CPU time that the programs used.
 //
 //	go run ./tools/endure                                 # half an hour at 999 Hz
 //	go run ./tools/endure -d 2m -- --threads all          # with more flags of sfsample
@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -36,13 +37,18 @@ func main() {
 	hz := flag.Int("hz", 999, "ticks a second")
 	tool := flag.String("tool", "", "the `program` to try (default: ./cmd/sfsample, built now)")
 	flag.Parse()
-	if err := endure(*tool, *length, *hz, flag.Args()); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := endure(ctx, *tool, *length, *hz, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "endure:", err)
 		os.Exit(1)
 	}
 }
 
-func endure(tool string, length time.Duration, hz int, flags []string) error {
+func endure(ctx context.Context, tool string, length time.Duration, hz int, flags []string) error {
+	if length < time.Second {
+		return fmt.Errorf("-d %v: a second at least", length)
+	}
 	dir, err := os.MkdirTemp("", "endure")
 	if err != nil {
 		return err
@@ -59,7 +65,7 @@ func endure(tool string, length time.Duration, hz int, flags []string) error {
 	if err != nil {
 		return err
 	}
-	found, err := watch(tool, dir, list, length, hz, flags)
+	found, err := watch(ctx, tool, dir, list, length, hz, flags)
 	if err != nil {
 		return err
 	}
@@ -93,7 +99,7 @@ func start(dir string) (list []*exec.Cmd, err error) {
 		cmd := exec.Command(argv[0], argv[1:]...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {
-			return list, err
+			return list, fmt.Errorf("%w (run this in the module's top folder)", err)
 		}
 		list = append(list, cmd)
 	}
@@ -110,10 +116,11 @@ func stop(list []*exec.Cmd) {
 // parts is how many the time is cut into.
 const parts = 10
 
-// tenth is what sfsample had at most in a part of the time.
+// tenth is what sfsample had at most in a part of the time, and its CPU time up to then.
 type tenth struct {
 	memory int // VmRSS, kilobytes
 	files  int
+	cpu    time.Duration
 }
 
 // finding is what was seen of a run.
@@ -126,14 +133,14 @@ type finding struct {
 }
 
 // watch runs sfsample on the programs.
-func watch(tool, dir string, list []*exec.Cmd, length time.Duration, hz int, flags []string) (*finding, error) {
+func watch(ctx context.Context, tool, dir string, list []*exec.Cmd, length time.Duration, hz int, flags []string) (*finding, error) {
 	var pids []string
 	for _, cmd := range list {
 		pids = append(pids, strconv.Itoa(cmd.Process.Pid))
 	}
 	output := filepath.Join(dir, "out.folded")
 	args := append([]string{"--children", "--weight", "cpu", "--hz", strconv.Itoa(hz), "-d", length.String(), "--unit", "us", "-o", "folded=" + output}, flags...)
-	ctx, cancel := context.WithTimeout(context.Background(), length+time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, length+time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, tool, append(args, "-p", strings.Join(pids, ","))...)
 	var text bytes.Buffer
@@ -151,7 +158,9 @@ func watch(tool, dir string, list []*exec.Cmd, length time.Duration, hz int, fla
 	for {
 		select {
 		case err := <-ended:
-			f.used, f.text = used(list)-before, text.String()
+			// They ran a little longer than they were sampled.
+			f.used = time.Duration(float64(used(list)-before) * min(1, float64(length)/float64(time.Since(begun))))
+			f.text = text.String()
 			if err != nil {
 				return nil, fmt.Errorf("sfsample: %w\n%s", err, f.text)
 			}
@@ -160,21 +169,27 @@ func watch(tool, dir string, list []*exec.Cmd, length time.Duration, hz int, fla
 		case <-look.C:
 			part := &f.parts[min(int(time.Since(begun)*parts/length), parts-1)]
 			memory, files := holds(cmd.Process.Pid)
-			part.memory, part.files = max(part.memory, memory), max(part.files, files)
+			part.memory, part.files, part.cpu = max(part.memory, memory), max(part.files, files), cpuTime(cmd.Process.Pid, 2)
 		}
 	}
 }
 
 // used is the CPU time of the programs, and of their children that they have waited for.
 func used(list []*exec.Cmd) (sum time.Duration) {
-	const tick = time.Second / 100 // USER_HZ: proc_pid_stat(5)
 	for _, cmd := range list {
-		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
-		_, rest, _ := strings.Cut(string(text), ") ")
-		for i, field := range strings.Fields(rest) {
-			if n, err := strconv.ParseInt(field, 10, 64); err == nil && i >= 11 && i <= 14 { // utime, stime, cutime, cstime
-				sum += time.Duration(n) * tick
-			}
+		sum += cpuTime(cmd.Process.Pid, 4)
+	}
+	return sum
+}
+
+// cpuTime adds up the first of a process's times: utime, stime, cutime, cstime.
+func cpuTime(pid, times int) (sum time.Duration) {
+	const tick = time.Second / 100 // USER_HZ: proc_pid_stat(5)
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(text), ") ")
+	for i, field := range strings.Fields(rest) {
+		if n, err := strconv.ParseInt(field, 10, 64); err == nil && i >= 11 && i < 11+times {
+			sum += time.Duration(n) * tick
 		}
 	}
 	return sum
@@ -208,19 +223,30 @@ func sum(file string) (total time.Duration, err error) {
 
 func (f *finding) print() {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "up to\tmemory\tfiles\t")
+	fmt.Fprintln(w, "up to\tmemory\tfiles\tCPU\t")
 	for i, part := range f.parts {
-		fmt.Fprintf(w, "%v\t%.1f MB\t%d\t\n", f.length*time.Duration(i+1)/parts, float64(part.memory)/1024, part.files)
+		fmt.Fprintf(w, "%v\t%.1f MB\t%d\t%.1f %%\t\n", f.length*time.Duration(i+1)/parts, float64(part.memory)/1024, part.files,
+			100*float64(f.cpu(i))/float64(f.length/parts))
 	}
 	w.Flush()
 	fmt.Print(f.text)
 	fmt.Printf("profile %v, kernel %v of CPU time\n", f.folded.Round(time.Millisecond), f.used)
 }
 
-// What may grow from the second tenth to the last: the memory by the noise of a garbage collector, the files by those of the threads that happen to live.
+// cpu is what sfsample took in a tenth.
+func (f *finding) cpu(i int) time.Duration {
+	if i == 0 {
+		return f.parts[0].cpu
+	}
+	return f.parts[i].cpu - f.parts[i-1].cpu
+}
+
+// What may grow from the second third to the last tenth: the memory by the noise of a garbage collector, the files by those of the threads
+// that happen to live, the CPU time by a half.
 const (
 	moreMemory = 8 << 10 // kilobytes
 	moreFiles  = 64
+	warm       = 3 // the first of the tenths that count
 )
 
 var account = regexp.MustCompile(`(?m)ticks.*?, (\d+) thread ticks = (.*?);`)
@@ -230,12 +256,15 @@ func (f *finding) judge() error { return errors.Join(f.grows(), f.counts()) }
 
 // grows says what sfsample has more and more of.
 func (f *finding) grows() (err error) {
-	then, now := f.parts[1], f.parts[parts-1]
+	then, now := f.parts[warm], f.parts[parts-1]
 	if now.memory > then.memory+moreMemory {
 		err = fmt.Errorf("memory grows from %d to %d kB", then.memory, now.memory)
 	}
 	if now.files > then.files+moreFiles {
 		err = errors.Join(err, fmt.Errorf("open files grow from %d to %d", then.files, now.files))
+	}
+	if a, b := f.cpu(warm), f.cpu(parts-1); b > a+a/2 {
+		err = errors.Join(err, fmt.Errorf("CPU time grows from %v to %v a tenth", a, b))
 	}
 	return err
 }
