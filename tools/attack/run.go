@@ -309,7 +309,8 @@ func (t *trial) runTool(ctx context.Context, length time.Duration, args []string
 }
 
 // waitFor starts a program and waits for it. It tells when that has ended, which its parent may learn much later: to reap it takes the kernel
-// many seconds where others do so and something reads /proc (release_task, kernel/exit.c; shrink_dcache_parent, fs/dcache.c).
+// many seconds where others do so and something reads /proc (release_task, kernel/exit.c; shrink_dcache_parent, fs/dcache.c). Seen on Linux
+// 6.18 while tasks of the root group got no CPU beside one busy autogroup (sched(7)): with kernel.sched_autogroup_enabled=0 it was not.
 func waitFor(cmd *exec.Cmd) (time.Time, error) {
 	if err := cmd.Start(); err != nil {
 		return time.Now(), err
