@@ -109,6 +109,8 @@ static void norestart_turn(void)
 	pthread_kill(peers[0], SIGUSR1);
 	for (int64_t end = now_ns() + 1000000000; got == before && now_ns() < end;)
 		usleep(50);
+	for (int64_t end = now_ns() + 100000000; interrupted == was && now_ns() < end;)
+		usleep(50); /* it may not have been reading */
 	usleep(500);
 	calls++;
 	if (interrupted > was + 1)
