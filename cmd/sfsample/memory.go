@@ -11,7 +11,7 @@ import (
 // weightBytes is what the collector believes to be in use besides.
 const weightBytes = 16 << 20
 
-// From where on memory is collected sooner, in bytes, if no more is alive. It leaves room under 64 MB for the program's file.
+// From where on memory is collected sooner, in bytes, if no more is alive.
 const (
 	memoryAim = 58 << 20
 	modestAim = 44 << 20 // of an agent

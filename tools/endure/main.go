@@ -7,7 +7,7 @@
 //
 // The programs start and end threads, processes and programs without pause; python3, where there is one, makes functions
 // and throws them away, and loads and unloads libraries. A line for each tenth of the time tells what sfsample had at most in
-// it. The first tenth is for warming up. The exit status is 1 if something broke.
+// it; in the first three caches fill. The exit status is 1 if something broke.
 package main
 
 import (
@@ -241,7 +241,7 @@ func (f *finding) cpu(i int) time.Duration {
 	return f.parts[i].cpu - f.parts[i-1].cpu
 }
 
-// What may grow from the second third to the last tenth: the memory by the noise of a garbage collector, the files by those of the threads
+// What may grow from the fourth tenth to the last: the memory by the noise of a garbage collector, the files by those of the threads
 // that happen to live, the CPU time by a half.
 const (
 	moreMemory = 8 << 10 // kilobytes
