@@ -223,7 +223,7 @@ func (ac *accounts) settleMet(t *thread, n int64, now times) {
 	ac.book.Give(&t.line, n, c)
 }
 
-// switching is how long the kernel takes at most from one thread to another, twice: that is in nobody's times.
+// switching is allowed for the kernel's way from one thread to another, there and back, which is in nobody's times.
 const switching = 10 * time.Microsecond
 
 // finish accounts for what is still owed when a run ends while its targets
