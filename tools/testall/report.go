@@ -170,7 +170,11 @@ type packageResult struct {
 	fell                    []string        // tests that failed
 	ended                   map[string]bool // tests that passed (true) or failed
 	elapsed                 float64
+	slow                    []string // tests without their subtests that took slowTest or more
 }
+
+// slowTest is the time, in seconds, from which on a test is told of at the end of its package: where to look when a run has become long.
+const slowTest = 10
 
 func (p *packageResult) take(e event) {
 	switch e.Action {
@@ -198,6 +202,9 @@ func (p *packageResult) take(e event) {
 	if b := p.output[e.Test]; b != nil {
 		text = b.String()
 		delete(p.output, e.Test)
+	}
+	if e.Elapsed >= slowTest && !strings.Contains(e.Test, "/") {
+		p.slow = append(p.slow, fmt.Sprintf("%s %.0f s", e.Test, e.Elapsed))
 	}
 	switch e.Action {
 	case "pass":
@@ -253,6 +260,9 @@ func (p *packageResult) end(exit error) {
 	}
 	fmt.Fprintf(p.out, "%s %-28s %7.1f s  %d passed, %d failed, %d skipped\n",
 		word, p.pkg, p.elapsed, p.passed, p.failed, p.skipped)
+	if len(p.slow) > 0 {
+		fmt.Fprintf(p.out, "     slow: %s\n", strings.Join(p.slow, ", "))
+	}
 	if p.trying {
 		if p.whole(exit) {
 			i := slices.IndexFunc(p.first, func(a attempt) bool { return a.pkg == p.pkg })

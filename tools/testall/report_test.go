@@ -49,6 +49,11 @@ func TestReport(t *testing.T) {
 			want:   "1 passed, 0 failed, 0 skipped", ok: true,
 		},
 		{
+			name: "slow tests are told of", run: "host",
+			output: mark + "=== RUN   TestA\n" + mark + "=== RUN   TestA/x\n" + mark + "--- PASS: TestA/x (11.00s)\n" + mark + "--- PASS: TestA (12.30s)\n" + mark + "PASS\n",
+			want:   "2 passed, 0 failed, 0 skipped", says: "slow: TestA 12 s\n", ok: true,
+		},
+		{
 			name: "fail shows the output of the test", run: "host",
 			output: mark + "=== RUN   TestA\n    a_test.go:7: got 1\n" + mark + "--- FAIL: TestA (0.01s)\n" + mark + "FAIL\n",
 			exit:   errors.New("exit status 1"),
