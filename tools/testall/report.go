@@ -170,10 +170,9 @@ type packageResult struct {
 	fell                    []string        // tests that failed
 	ended                   map[string]bool // tests that passed (true) or failed
 	elapsed                 float64
-	slow                    []string // tests without their subtests that took slowTest or more
 }
 
-// slowTest is the time, in seconds, from which on a test is told of at the end of its package: where to look when a run has become long.
+// slowTest is the time, in seconds, from which on a test is told of: where to look when a run has become long.
 const slowTest = 10
 
 func (p *packageResult) take(e event) {
@@ -204,7 +203,7 @@ func (p *packageResult) take(e event) {
 		delete(p.output, e.Test)
 	}
 	if e.Elapsed >= slowTest && !strings.Contains(e.Test, "/") {
-		p.slow = append(p.slow, fmt.Sprintf("%s %.0f s", e.Test, e.Elapsed))
+		fmt.Fprintf(p.out, "slow %s: %s %s %.0f s\n", p.name, p.pkg, e.Test, e.Elapsed)
 	}
 	switch e.Action {
 	case "pass":
@@ -260,9 +259,6 @@ func (p *packageResult) end(exit error) {
 	}
 	fmt.Fprintf(p.out, "%s %-28s %7.1f s  %d passed, %d failed, %d skipped\n",
 		word, p.pkg, p.elapsed, p.passed, p.failed, p.skipped)
-	if len(p.slow) > 0 {
-		fmt.Fprintf(p.out, "     slow: %s\n", strings.Join(p.slow, ", "))
-	}
 	if p.trying {
 		if p.whole(exit) {
 			i := slices.IndexFunc(p.first, func(a attempt) bool { return a.pkg == p.pkg })

@@ -51,7 +51,7 @@ func TestReport(t *testing.T) {
 		{
 			name: "slow tests are told of", run: "host",
 			output: mark + "=== RUN   TestA\n" + mark + "=== RUN   TestA/x\n" + mark + "--- PASS: TestA/x (11.00s)\n" + mark + "--- PASS: TestA (12.30s)\n" + mark + "PASS\n",
-			want:   "2 passed, 0 failed, 0 skipped", says: "slow: TestA 12 s\n", ok: true,
+			want:   "2 passed, 0 failed, 0 skipped", says: "slow host: p TestA 12 s\n", ok: true,
 		},
 		{
 			name: "fail shows the output of the test", run: "host",
