@@ -53,7 +53,7 @@ func (f *files) keep(t *thread) {
 
 // list opens what clocks read of a thread on the board. false: there is no room.
 func (f *files) list(t *thread) bool {
-	if !f.room(4, leastSpare) {
+	if !f.room(5, leastSpare) {
 		f.few()
 		return false
 	}
@@ -66,6 +66,7 @@ func (f *files) list(t *thread) bool {
 		}
 		t.open.stat, _ = t.openFile("stat")
 		t.open.debug, _ = t.openFile("sched")
+		t.open.stack, _ = t.openFile("stack")
 	})
 	return true
 }
@@ -75,6 +76,7 @@ func (f *files) unlist(t *thread) {
 	f.count(t, func() {
 		closeFD(&t.open.stat)
 		closeFD(&t.open.debug)
+		closeFD(&t.open.stack)
 	})
 }
 
@@ -105,7 +107,7 @@ func (f *files) part(t *thread) (close func()) {
 // few says that there are not enough files to be had.
 func (f *files) few() {
 	f.lacks = true
-	f.said.warn("no more files can be opened: some threads are not sampled (it takes five for each; try: ulimit -n 4096)")
+	f.said.warn("no more files can be opened: some threads are not sampled (it takes six for each; try: ulimit -n 4096)")
 }
 
 // failed tells whether an error of reading a thread is our own want of files, and says so then.

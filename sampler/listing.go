@@ -71,7 +71,7 @@ func (l *listing) awake(t *thread, cpu int) {
 	}
 	a := t.fb.Get()
 	t.slot = l.board.Put(clocks.Thread{TID: t.tid, PID: t.proc.pid, Sched: t.open.sched, Stat: t.open.stat, Debug: t.open.debug,
-		Call: t.open.call, Clock: t.proc.clock, Group: t.proc.group, Crowd: &t.proc.threads, Pages: int(t.proc.mem.pages), Advice: a.Advice, Run: int64(t.line.Run())})
+		Call: t.open.call, Stack: t.open.stack, Clock: t.proc.clock, Group: t.proc.group, Crowd: &t.proc.threads, Pages: int(t.proc.mem.pages), Advice: a.Advice, Run: int64(t.line.Run())})
 	if t.slot < 0 {
 		l.leave(t)
 		return

@@ -284,6 +284,9 @@ func (l *lookout) runs(t *thread, n int64) {
 			l.said.warn("process %d was in an execve that did not end for 10 ms or more: its threads could not be stopped then (try: cat /proc/%d/stack)", t.proc.pid, t.proc.pid)
 			l.book.Give(&t.line, n, ledger.NotStopped)
 			return
+		case clocks.InCall:
+			l.book.Give(&t.line, n, ledger.InCall)
+			return
 		}
 	}
 	st, err := l.files.stat(t)

@@ -130,12 +130,12 @@ type thread struct {
 
 // newThread is a thread of which nothing is known.
 func newThread(p *process, tid int) *thread {
-	return &thread{tid: tid, proc: p, fb: new(Feedback), open: handles{-1, -1, -1, -1}, slot: -1}
+	return &thread{tid: tid, proc: p, fb: new(Feedback), open: handles{-1, -1, -1, -1, -1}, slot: -1}
 }
 
-// handles are a thread's open files of /proc; -1: open at each use. stat and debug are open as long as it is on the board.
+// handles are a thread's open files of /proc; -1: open at each use. stat, debug and stack are open as long as it is on the board.
 type handles struct {
-	sched, call, stat, debug int
+	sched, call, stat, debug, stack int
 }
 
 // request is that of a stop of a blocked thread. A wait whose stack could not be unwound without registers is stopped once,
@@ -192,8 +192,8 @@ func (t *thread) openFile(name string) (int, error) {
 }
 
 // fds are the thread's open files; -1: it is not.
-func (t *thread) fds() [4]*int {
-	return [...]*int{&t.open.sched, &t.open.call, &t.open.stat, &t.open.debug}
+func (t *thread) fds() [5]*int {
+	return [...]*int{&t.open.sched, &t.open.call, &t.open.stat, &t.open.debug, &t.open.stack}
 }
 
 // files is how many files of it are open.

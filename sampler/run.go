@@ -269,7 +269,7 @@ func explain(pid int, err error) error {
 	}
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		// Its threads take some each, which were opened first.
-		return fmt.Errorf("attach %d: %w (it takes five for each thread; try: ulimit -n 4096)", pid, err)
+		return fmt.Errorf("attach %d: %w (it takes six for each thread; try: ulimit -n 4096)", pid, err)
 	}
 	return fmt.Errorf("attach %d: %w (%s)", pid, err, Remedy(pid))
 }

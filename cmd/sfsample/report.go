@@ -170,7 +170,10 @@ func (s *session) next(u sampler.Unwound) string {
 	case pid != 0:
 		return fmt.Sprintf("process %d is stopped, by a signal or a shell's Ctrl-Z (try: kill -CONT %[1]d; sfsample dump -p %[1]d shows where it stands)", pid)
 	case r.FewFiles:
-		return "some threads were not sampled, as no more files could be opened (try: ulimit -n 4096; it takes five for each thread)"
+		return "some threads were not sampled, as no more files could be opened (try: ulimit -n 4096; it takes six for each thread)"
+	case r.Count[ledger.InCall] > r.Count[ledger.Sampled]:
+		return fmt.Sprintf("at %d of %d thread ticks that ran there is no stack: a stop would have cut a system call short (docs/target.md says which; try: perf record -g)",
+			r.Count[ledger.InCall], r.Count[ledger.InCall]+r.Count[ledger.Sampled])
 	case s.threads == threadsRunning && 20*(r.Count[ledger.Sampled]+r.Count[ledger.Waiting]) < r.Ticks:
 		live := slices.DeleteFunc(slices.Clone(s.pids), func(pid int) bool {
 			stat, err := procfs.FS{}.Stat(pid)

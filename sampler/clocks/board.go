@@ -140,24 +140,33 @@ type Slot struct {
 	used   bool
 	TID    int
 	PID    int
-	sched  int // open schedstat, stat and sched of the thread
-	stat   int
-	debug  int
-	call   int // open syscall of the thread
+	open   files
 	kin    kin
 	pages  int // open pagemap of its process
 	Advice taking.Advice
 
 	// exactRun is the thread's run time when it was let go at exactAt.
 	exactRun, exactAt int64
+	wait              wait
+	calls             calls
 
 	// request is for the keeper: a clock's number and sample, see askKeeper; 0: none.
 	request atomic.Int64
 
 	run     atomic.Int64 // run time as last read
+	runs    atomic.Int64 // and how often it had been put on a CPU
 	stood   atomic.Int64 // CPU time of its process before that
 	sampled atomic.Int64 // last tick at which a clock asked for it
 	vain    atomic.Int64 // last tick at which it was met in vain, and why: see vain
+}
+
+// files are the open files of a thread in /proc: schedstat, stat, sched, syscall and stack. -1: not to be had.
+type files struct{ sched, stat, debug, call, stack int }
+
+// calls is what is known of the system calls that a thread was found in the midst of, see cut.
+type calls struct {
+	calm   int   // at how many looks on end it was in none
+	system int64 // the time that it had spent in the kernel then
 }
 
 // kin is what is read of all threads of a process at once.
@@ -189,7 +198,7 @@ func (s *Slot) give() { s.holder.Store(0) }
 type Thread struct {
 	TID, PID           int
 	Sched, Stat, Debug int           // open schedstat, stat and sched; -1: not to be had
-	Call               int           // open syscall, -1: not to be had
+	Call, Stack        int           // open syscall and stack, -1: not to be had
 	Clock              int32         // CPU clock of its process; 0: not to be asked
 	Group              int           // of its process, -1: none
 	Crowd              *atomic.Int32 // how many threads it has, nil: a few
@@ -212,8 +221,8 @@ func (b *Board) Put(t Thread) int {
 }
 
 func (b *Board) fill(s *Slot, t *Thread) {
-	s.TID, s.PID, s.sched, s.stat, s.debug, s.call, s.kin.clock, s.kin.crowd, s.pages, s.kin.group, s.Advice = t.TID, t.PID, t.Sched, t.Stat, t.Debug, t.Call, t.Clock, t.Crowd, t.Pages, t.Group, t.Advice
-	s.exactRun, s.exactAt = 0, 0
+	s.TID, s.PID, s.open, s.kin.clock, s.kin.crowd, s.pages, s.kin.group, s.Advice = t.TID, t.PID, files{t.Sched, t.Stat, t.Debug, t.Call, t.Stack}, t.Clock, t.Crowd, t.Pages, t.Group, t.Advice
+	s.exactRun, s.exactAt, s.wait.kept, s.calls.calm = 0, 0, 0, 0
 	s.run.Store(t.Run)
 	s.stood.Store(-1)
 	s.sampled.Store(-1)
@@ -279,6 +288,7 @@ const (
 	Lost            // there was no buffer
 	Refused         // it may not be traced
 	Execs           // its process was in an execve(2) that does not end, so that nobody can stop its threads
+	InCall          // it was in the midst of a system call that a stop would cut short
 )
 
 // Holds tells whether a clock may have stopped a thread at tick n: it has it now, or has had it.

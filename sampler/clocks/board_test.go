@@ -92,7 +92,7 @@ func TestBoardFill(t *testing.T) {
 		if b.Asked(0) != -1 || s.exactRun != 0 || s.exactAt != 0 {
 			t.Errorf("asked at %d, exact run time %d at %d", b.Asked(0), s.exactRun, s.exactAt)
 		}
-		if s.TID != 2 || s.PID != 3 || s.sched != 4 || s.stat != 5 || s.debug != 6 || s.pages != 7 || s.Advice.Beyond != 8 || s.run.Load() != 10 {
+		if s.TID != 2 || s.PID != 3 || s.open.sched != 4 || s.open.stat != 5 || s.open.debug != 6 || s.pages != 7 || s.Advice.Beyond != 8 || s.run.Load() != 10 {
 			t.Errorf("slot %+v", s)
 		}
 	}

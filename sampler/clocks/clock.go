@@ -1,6 +1,7 @@
 package clocks
 
 import (
+	"encoding/binary"
 	"sync/atomic"
 	"unsafe"
 
@@ -138,8 +139,10 @@ type pick struct {
 	slot      int
 	run, wait int64
 	count     uint64
-	asleep    bool // it has blocked
-	between   bool // the clock has got the CPU from somebody else: it may have been woken since the tick
+	ran       int64 // nanoseconds since it was last looked at
+	times     int64 // and how often it was put on a CPU since
+	asleep    bool  // it has blocked
+	between   bool  // the clock has got the CPU from somebody else: it may have been woken since the tick
 }
 
 // ranThrough is by how much the run time of a thread that was on its CPU all the time
@@ -344,7 +347,7 @@ func (c *Clock) request(i int) {
 		s.give()
 		return
 	}
-	got, _ := c.k.Pread(s.sched, c.text[:], 0)
+	got, _ := c.k.Pread(s.open.sched, c.text[:], 0)
 	p := pick{slot: i}
 	p.run, p.wait, _, _ = schedstat(c.text[:got])
 	now := c.k.Now()
@@ -380,8 +383,48 @@ func (c *Clock) answer(n, wake int64) bool {
 	if p.asleep {
 		return c.peek(s, p, n, wake)
 	}
+	in, known := s.calls.cut(c.k, &s.open, c.text[:], p.vain())
+	if (in || p.vain() && !known) && s.wait.kept != 0 && c.peek(s, p, n, wake) {
+		return true
+	}
+	if in {
+		s.vain.Store(vain(n, InCall))
+		s.give()
+		return true
+	}
 	c.ask(s, p, n, wake)
 	return true
+}
+
+// calmAfter is after how many looks on end that have found a thread in the midst of no call nobody looks any more, until it
+// has spent time in the kernel.
+const calmAfter = 16
+
+// cut tells whether the thread whose files these are, which waits for the clock's CPU, is in the midst of a system call that a stop
+// would cut short. vain: it may be in an old wait. known is false if nobody can say: its stack in the kernel is for who has
+// CAP_SYS_ADMIN (proc_pid_stack, fs/proc/base.c). A look costs as much as half a sample, so that it is left out for threads that only compute.
+//
+//go:nosplit
+//go:norace
+func (v *calls) cut(k taking.Kernel, f *files, text []byte, vain bool) (in, known bool) {
+	if f.stack <= 0 {
+		return false, false
+	}
+	got, _ := k.Pread(f.stat, text, 0)
+	_, system := statField(text[:got], statSystem)
+	if v.calm >= calmAfter && system == v.system && !vain {
+		return false, true
+	}
+	v.system = system
+	got, errno := k.Pread(f.stack, text, 0)
+	if errno != 0 || got == 0 {
+		return false, false
+	}
+	call := callOf(text[:got])
+	if v.calm++; call != noCall {
+		v.calm = 0
+	}
+	return call == transfer || call == waiting && vain, true
 }
 
 // atOnce is how much earlier than the clock got the CPU the thread may have left it that the clock has preempted, or that has
@@ -442,44 +485,47 @@ func (c *Clock) find(n, wake int64) bool {
 		if spent >= 0 && s.stood.Load() == spent {
 			continue // nobody of its process has run since
 		}
-		got, errno := c.k.Pread(s.sched, c.text[:], 0)
+		got, errno := c.k.Pread(s.open.sched, c.text[:], 0)
 		run, wait, runs, ok := schedstat(c.text[:got])
 		if errno != 0 || !ok {
 			continue
 		}
-		if s.run.Load() == run || s.sampled.Load() >= n {
+		ran, times := run-s.run.Load(), runs-s.runs.Load()
+		if ran == 0 || s.sampled.Load() >= n {
 			s.stood.Store(spent)
 			s.run.Store(run)
+			s.runs.Store(runs)
 			continue
 		}
-		got, _ = c.k.Pread(s.stat, c.text[:], 0)
+		got, _ = c.k.Pread(s.open.stat, c.text[:], 0)
 		state, cpu, ok := stat(c.text[:got])
 		if ok && cpu != c.cpu && uint(cpu) < maxClocks && b.homes[cpu].Load() {
 			continue // that CPU's clock has still to see that it has run
 		}
 		s.stood.Store(spent)
 		s.run.Store(run)
+		s.runs.Store(runs)
 		asleep := state == 'S'
 		if !ok || cpu != c.cpu || !asleep && state != 'R' {
 			continue
 		}
 		if j < 0 && !asleep && s.exactAt != 0 && run-s.exactRun >= c.k.Now()-s.exactAt-ranThrough {
 			// It has run all the time: nobody else can have been there.
-			p.slot, p.run, p.wait, p.count, p.asleep, p.between = i, run, wait, uint64(runs), false, false
+			p.slot, p.run, p.wait, p.count, p.ran, p.times, p.asleep, p.between = i, run, wait, uint64(runs), ran, times, false, false
 			return true
 		}
 		if !told && c.self > 0 {
 			got, _ = c.k.Pread(c.self, c.text[:], 0)
 			own, told = execStart(c.text[:got])
 		}
-		got, _ = c.k.Pread(s.debug, c.text[:], 0)
+		got, _ = c.k.Pread(s.open.debug, c.text[:], 0)
 		at, ok := execStart(c.text[:got])
 		known := told && ok
 		between := known && at < own-atOnce
 		if known && at < own-handover || between && (asleep || c.prompt) || asleep && !known || found && at <= last {
 			continue
 		}
-		p.slot, p.run, p.wait, p.count, p.asleep, p.between = i, run, wait, uint64(runs), asleep, between
+		p.slot, p.run, p.wait, p.count, p.ran, p.times, p.asleep, p.between = i, run, wait, uint64(runs), ran, times, asleep, between
 		if found, last = true, at; told && at >= own {
 			break
 		}
@@ -508,7 +554,8 @@ func (v *seen) since(b *Board, k taking.Kernel, group int, wake, told int64) int
 	return spent
 }
 
-// peek reads a thread that has blocked, without a stop. false: it has run since.
+// peek reads a thread that has blocked, or was woken in the midst of a wait, without a stop. false: it has run since, or is in
+// that wait no more.
 //
 //go:nosplit
 //go:norace
@@ -520,20 +567,32 @@ func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 		return true
 	}
 	m := &c.samples[i]
-	got, errno := c.k.Pread(s.call, c.text[:], 0)
-	still := errno == 0 && readCall(&m.Call, c.text[:got]) && m.Call.NR >= 0
+	still := !p.asleep
+	if still {
+		m.Call = s.wait.call
+	} else {
+		got, errno := c.k.Pread(s.open.call, c.text[:], 0)
+		still = errno == 0 && readCall(&m.Call, c.text[:got]) && m.Call.NR >= 0
+	}
 	at := int64(0)
 	if still {
-		m.Peek(c.k, s.TID, m.Call.SP, &s.Advice, s.pages)
+		read(&m.Buffer, c.k, s.TID, m.Call.SP, &s.Advice, s.pages)
 		at = c.k.Now()
-		got, _ = c.k.Pread(s.sched, c.text[:], 0)
+		got, _ := c.k.Pread(s.open.sched, c.text[:], 0)
 		_, _, runs, ok := schedstat(c.text[:got])
 		still = ok && uint64(runs) == p.count
+	}
+	if !p.asleep && !(still && s.wait.same(m)) {
+		m.state.Store(free)
+		return false
 	}
 	if !still {
 		m.state.Store(free)
 		s.give()
 		return false
+	}
+	if p.asleep {
+		s.wait.note(m)
 	}
 	m.begin(c.k, s, p, n, wake)
 	m.Asleep, m.Count, m.Moved = true, p.count, c.up.doubt
@@ -541,6 +600,93 @@ func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 	m.judge(c.k, c.board, c.text[:], c.cpu)
 	return true
 }
+
+// wait is what is known of the waits with a time limit that a thread was read in last, all at one place. What the thread waits for may wake it
+// in vain, any number of times: a stop in the midst of that would cut the call short, and what has passed of its limit would be lost.
+type wait struct {
+	call  capture.Call // the last
+	stack [waitWords]uint64
+	kept  uint32 // the words that were the same in all of them; 0: no such wait is known
+}
+
+const (
+	// inVain is for how long at most a thread runs that is woken in vain, in nanoseconds: usually it is 2 to 5 us.
+	inVain = 10_000
+	// waitWords is how much of the stack tells a wait from what a thread does behind it. In it is the address to which the function
+	// returns that waits: whoever has returned and calls another has another one there.
+	waitWords = 16
+)
+
+// note keeps the wait that m has read the thread in, if it may have a limit.
+//
+//go:nosplit
+//go:norace
+func (w *wait) note(m *Sample) {
+	at, ok := waitAt(m, m.Call.SP)
+	if !ok || !ptrace.Timed(m.Call.NR, &m.Call.Args, m.Call.SP>>32 == 0) {
+		return
+	}
+	if w.kept == 0 || w.call.SP != m.Call.SP || w.call.PC != m.Call.PC {
+		w.kept = 1<<waitWords - 1
+		for i := range w.stack {
+			w.stack[i] = word(m, at, i)
+		}
+	}
+	w.call = m.Call
+	w.kept &= w.equal(m, at)
+}
+
+// met learns from a stop in the midst of such a wait.
+//
+//go:nosplit
+//go:norace
+func (w *wait) met(m *Sample) {
+	if at, ok := waitAt(m, w.call.SP); ok && w.kept != 0 && ptrace.StackPointer(m.Regs[:m.NRegs]) == w.call.SP {
+		w.kept &= w.equal(m, at)
+	}
+}
+
+// equal tells which words of the stack are those of the wait, in a copy where it begins at this place.
+//
+//go:nosplit
+//go:norace
+func (w *wait) equal(m *Sample, at int) (set uint32) {
+	for i := range w.stack {
+		if word(m, at, i) == w.stack[i] {
+			set |= 1 << i
+		}
+	}
+	return set
+}
+
+// vain tells whether the thread may have done nothing since it was last looked at but to be woken in vain.
+//
+//go:nosplit
+//go:norace
+func (p *pick) vain() bool { return p.times > 0 && p.ran <= inVain*p.times }
+
+// same tells whether the stack that m has read is that of such a wait.
+//
+//go:nosplit
+//go:norace
+func (w *wait) same(m *Sample) bool {
+	at, ok := waitAt(m, w.call.SP)
+	return ok && w.equal(m, at)&w.kept == w.kept
+}
+
+// waitAt is where the stack begins in its copy of a thread whose stack pointer is sp in a wait. false: there is too little of it.
+//
+//go:nosplit
+//go:norace
+func waitAt(m *Sample, sp uint64) (at int, ok bool) {
+	return int(sp - m.StackAddr), sp-m.StackAddr <= taking.RedZone && int(sp-m.StackAddr)+8*waitWords <= m.NStack
+}
+
+// word is a word of the copy of the stack.
+//
+//go:nosplit
+//go:norace
+func word(m *Sample, at, i int) uint64 { return binary.NativeEndian.Uint64(m.Stack[at+8*i:]) }
 
 // room takes a sample that is free and makes it ready, with as much room as the advice asks for, if there is such a
 // one. -1: there is none at all.
@@ -647,11 +793,11 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	}
 	m.Moved = c.up.doubt
 	if m.Asked-wake > blocked {
-		got, _ := c.k.Pread(s.sched, c.text[:], 0)
+		got, _ := c.k.Pread(s.open.sched, c.text[:], 0)
 		run, _, _, ok := schedstat(c.text[:got])
 		m.Moved = m.Moved || !ok || run != p.run
 	}
-	got, _ := c.k.Pread(s.stat, c.text[:], 0)
+	got, _ := c.k.Pread(s.open.stat, c.text[:], 0)
 	_, at, ok := stat(c.text[:got])
 	m.waits = ok && at == c.cpu
 	_, status, errno := c.k.Wait(id, true)
@@ -700,6 +846,9 @@ func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 	c.apart = m.Stopped - m.Asked
 	if !left {
 		return
+	}
+	if m.Met {
+		c.board.slots[m.Slot].wait.met(m)
 	}
 	m.judge(c.k, c.board, c.text[:], c.cpu)
 	c.out--
@@ -761,14 +910,15 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) {
 		m.Gone = m.Gone || errno == 0 && got == 0
 	}
 	if !m.Gone {
-		got, _ := k.Pread(s.sched, text, 0)
-		if run, wait, _, ok := schedstat(text[:got]); ok {
+		got, _ := k.Pread(s.open.sched, text, 0)
+		if run, wait, runs, ok := schedstat(text[:got]); ok {
 			m.Run, m.Wait = run, wait
+			s.runs.Store(runs)
 		}
 		s.run.Store(m.Run)
 		s.exactRun, s.exactAt = m.Run, m.Released
 		if !m.waits && m.Run-m.RunAsked > settled {
-			got, _ = k.Pread(s.stat, text, 0)
+			got, _ = k.Pread(s.open.stat, text, 0)
 			_, at, ok := stat(text[:got])
 			m.Moved = m.Moved || !ok || at != cpu
 		}
@@ -805,9 +955,12 @@ func (c *Clock) await(next int64) {
 // lateEvery is how often a clock looks for stops that did not come at once, in nanoseconds.
 const lateEvery = 500_000
 
-// take is called by value, since the linker counts the stack of calls by name against what a
+// take and read are called by value, since the linker counts the stack of calls by name against what a
 // nosplit chain may use (cmd/link, stack check). There is more: see growStack.
-var take = taking.Take
+var (
+	take = taking.Take
+	read = (*taking.Buffer).Peek
+)
 
 // growStack makes room for what must not grow the stack.
 //

@@ -535,6 +535,151 @@ func TestPeek(t *testing.T) {
 	}
 }
 
+// TestInCall: who is in the midst of a call that a stop would cut short is not stopped, but read in the wait that it was in before, if it
+// is still there; where the kernel does not show what a thread is in, this is so of one that may have been woken in vain.
+func TestInCall(t *testing.T) {
+	call := fmt.Sprintf("%d 0x7 0xab 0x2 0xc8 0x4 0x5 0x7ffffffe10 0x401000\n", unix.SYS_EPOLL_PWAIT)
+	const (
+		frame   = "[<0>] do_syscall_64+0x71/0x280\n[<0>] entry_SYSCALL_64_after_hwframe+0x76/0x7e\n"
+		waits   = "[<0>] do_epoll_wait+0x548/0x5a0\n" + frame
+		random  = "[<0>] get_random_bytes_user+0xbc/0x140\n" + frame
+		user    = "[<0>] irqentry_exit_to_user_mode+0x110/0x1a0\n[<0>] asm_sysvec_apic_timer_interrupt+0x16/0x20\n"
+		stopped = "stopped"
+		read    = "read"
+		left    = "left"
+	)
+	for _, tt := range []struct {
+		name  string
+		stack string // in the kernel; empty: it cannot be read
+		ran   int64  // since the wait
+		set   func(*script, *actor)
+		want  string
+	}{
+		{"woken in vain", waits, 10 * us, nil, read},
+		{"behind the wait", user, 10 * us, nil, stopped},
+		{"has worked, and begins to wait", waits, 10*us + 1, nil, stopped},
+		{"is elsewhere in a wait", waits, 10 * us, func(s *script, a *actor) { s.fill = 1 }, left},
+		{"transfer", random, 500 * us, func(s *script, a *actor) { s.fill = 1 }, left},
+		{"nobody knows: woken in vain", "", 10 * us, nil, read},
+		{"nobody knows: has worked", "", 10*us + 1, nil, stopped},
+		{"nobody knows: is elsewhere", "", 10 * us, func(s *script, a *actor) { s.fill = 1 }, stopped},
+		{"nobody knows: on another CPU meanwhile", "", 10 * us, func(s *script, a *actor) {
+			s.opens = func(fd int) {
+				if fd == 70+filePages {
+					a.woken = 2
+				}
+			}
+		}, stopped},
+		{"nobody knows: was not put on a CPU", "", 10 * us, func(s *script, a *actor) { a.woken = 0 }, stopped},
+	} {
+		a := &actor{tid: 7, state: 'S', run: 400 * us, wait: 60}
+		s, b, c := desk(t, 2, a)
+		slot := &b.slots[0]
+		slot.open.stack = 70 + fileStack
+		s.files[70+fileStack], s.files[70+fileCall] = waits, call
+		if tt.stack == "" {
+			s.broken[70+fileStack] = unix.EACCES
+		}
+		slot.take(1)
+		c.peek(slot, &pick{slot: 0, run: 400 * us, wait: 60, count: 12, asleep: true}, 5, 999)
+		s.files[70+fileStack], s.peeks = tt.stack, true
+		a.state, a.run, a.woken = 'R', a.run+tt.ran, 1
+		if tt.set != nil {
+			tt.set(s, a)
+		}
+		c.answer(6, s.now)
+		got := stopped
+		switch m := &c.samples[1]; {
+		case s.seizes == 0 && b.Met(0, 6) == InCall:
+			got = left
+		case s.seizes == 0 && b.Met(0, 6) == Sampled && m.Asleep && m.Call == c.samples[0].Call && m.Count == 13 && m.state.Load() == filled:
+			got = read
+		case s.seizes != 1 || b.Met(0, 6) != Sampled || m.Asleep:
+			t.Errorf("%s: %d seizes, met %d", tt.name, s.seizes, b.Met(0, 6))
+		}
+		if got != tt.want || slot.holder.Load() != 0 {
+			t.Errorf("%s: %s, want %s; held by %d", tt.name, got, tt.want, slot.holder.Load())
+		}
+	}
+}
+
+// TestWait: which words of a stack tell a wait is learned from each that is met at one place.
+func TestWait(t *testing.T) {
+	var w wait
+	m := &Sample{}
+	m.Call = capture.Call{NR: unix.SYS_EPOLL_PWAIT, Args: [6]uint64{3: 200}, SP: 1 << 40, PC: 0x401000}
+	m.StackAddr, m.Stack = 1<<40-taking.RedZone, make([]byte, taking.RedZone+8*waitWords)
+	m.NStack = len(m.Stack)
+	word := func(i int) *byte { return &m.Stack[taking.RedZone+8*i] }
+	w.note(m)
+	if w.kept != 1<<waitWords-1 || !w.same(m) {
+		t.Errorf("the first wait: words %#x, is it the same: %t", w.kept, w.same(m))
+	}
+	*word(3) = 1
+	m.Stack[taking.RedZone-1] = 1 // below is what others have left
+	if w.same(m) {
+		t.Error("another word, and the same wait")
+	}
+	w.note(m)
+	if w.kept != 1<<waitWords-1-1<<3 || !w.same(m) {
+		t.Errorf("the second wait: words %#x", w.kept)
+	}
+	*word(3), *word(5) = 2, 2
+	m.Regs = make([]byte, 512)
+	if w.met(m); w.kept>>5&1 == 0 {
+		t.Error("a stop with another stack pointer has told of the wait")
+	}
+	*word(5) = 0
+	m.Call.PC++
+	if w.note(m); w.kept != 1<<waitWords-1 || !w.same(m) {
+		t.Errorf("a wait elsewhere: words %#x", w.kept)
+	}
+	before := w
+	m.Call.Args = [6]uint64{}
+	if w.note(m); w != before {
+		t.Error("a wait without a limit was kept")
+	}
+	m.Call.Args, m.NStack = before.call.Args, m.NStack-1
+	if w.note(m); w != before || w.same(m) {
+		t.Error("a wait of which there is too little of the stack was kept, or found")
+	}
+}
+
+// TestCalm: the stack in the kernel of a thread that only computes is not read for ever.
+func TestCalm(t *testing.T) {
+	const user = "[<0>] irqentry_exit_to_user_mode+0x110/0x1a0\n"
+	s, _, _ := desk(t, 1, &actor{tid: 7, state: 'R'})
+	s.files[70+fileStack] = user
+	f, text := &files{stat: 70 + fileStat, stack: 70 + fileStack}, make([]byte, 2048)
+	var v calls
+	look := func(vain bool, want int) {
+		t.Helper()
+		before := s.reads[70+fileStack]
+		in, known := v.cut(s, f, text, vain)
+		if in || !known || s.reads[70+fileStack]-before != want {
+			t.Errorf("in a call: %t, known: %t; read %d times, want %d", in, known, s.reads[70+fileStack]-before, want)
+		}
+	}
+	for range calmAfter {
+		look(false, 1)
+	}
+	look(false, 0)
+	look(true, 1)
+	s.files[70+fileStat] = "7 (a b c) R 0 0 0 0 0 0 0 0 0 0 0 9 0 0 0"
+	look(false, 1) // it has been in the kernel
+	look(false, 0)
+	s.files[70+fileStack] = "[<0>] vfs_write+0x1/0x2\n[<0>] do_syscall_64+0x71/0x280\n"
+	look(true, 1)
+	for range calmAfter {
+		look(false, 1)
+		s.files[70+fileStack] = user
+	}
+	f.stack = -1
+	if in, known := v.cut(s, f, text, true); in || known {
+		t.Error("what is in no file is known")
+	}
+}
+
 // TestRoom: which buffer a thread gets.
 func TestRoom(t *testing.T) {
 	type sample struct {

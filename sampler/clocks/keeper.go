@@ -320,7 +320,7 @@ func (p *Keeper) serve() {
 		m := &c.samples[r&(1<<sampleBits-1)]
 		m.Asked = p.k.Now()
 		errno := p.k.Interrupt(m.TID)
-		got, _ := p.k.Pread(s.stat, p.text[:], 0)
+		got, _ := p.k.Pread(s.open.stat, p.text[:], 0)
 		_, at, ok := stat(p.text[:got])
 		m.waits = ok && at == c.cpu                  // where the clock is, since it waits for this
 		m.Moved = p.k.Now()-m.Wake >= keeperPatience // it has left its CPU before

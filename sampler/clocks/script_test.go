@@ -85,6 +85,8 @@ type script struct {
 	log           []string           // requests
 	calls         int
 	memory        int             // copies of a stack
+	peeks         bool            // of threads that are awake, too
+	fill          byte            // what is in it
 	registers     []byte          // nil: all are 0
 	status        string          // of every thread, empty: it cannot be read
 	messages      map[int]uint64  // of events, by thread
@@ -141,6 +143,7 @@ const (
 	fileDebug = 3
 	filePages = 4
 	fileCall  = 5
+	fileStack = 6
 	fileOwn   = 9 // the clock's own sched
 )
 
@@ -385,10 +388,13 @@ func (s *script) SetRegs(tid, note int, buf []byte) unix.Errno {
 }
 
 func (s *script) Memory(tid int, addr uint64, buf []byte) int {
-	if a := s.owners[tid]; a == nil || a.state != 'S' { // it may be read asleep
+	if a := s.owners[tid]; a == nil || a.state != 'S' && !s.peeks { // it may be read asleep
 		s.held(tid, "read memory")
 	}
 	s.memory++
+	for i := range buf {
+		buf[i] = s.fill
+	}
 	return len(buf)
 }
 

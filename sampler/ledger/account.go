@@ -21,13 +21,14 @@ const (
 	NotStopped               // asked to stop at an earlier tick, and has not stopped yet
 	Exited                   // ended, or became another program, before it could be copied
 	Untraced                 // running, but may not be stopped: traced by another, or --stop never
+	InCall                   // in the midst of a system call that a stop would cut short
 	NoRoom                   // no free buffer: unwinding is behind
 	NoUserStack              // a worker of the kernel inside the process
 	NumClasses
 )
 
 var classNames = [NumClasses]string{"samples", "idle", "reused", "waiting for a CPU", "unsure", "not met", "missed", "suspended", "throttled",
-	"not stopped yet", "exited", "untraced", "no room", "no user stack"}
+	"not stopped yet", "exited", "untraced", "in a call", "no room", "no user stack"}
 
 // String is the name that the closing line uses.
 func (c Class) String() string { return classNames[c] }

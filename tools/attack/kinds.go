@@ -24,6 +24,7 @@ type attack struct {
 	heavy  bool          // not in the short form: it takes seconds
 	root   bool          // only root can make it
 	mounts bool          // root mounts something for it, and the program then becomes another user's by itself
+	whole  bool          // no call of it ends early, where the one who samples may read stacks in the kernel
 	ctrlC  bool          // a second run is ended by Ctrl-C: what hangs is not to hold it up
 	about  string        // the mode that it is about, in which the short form has it too
 	// prepares is how long the program may take before it says that it is ready.
@@ -84,6 +85,8 @@ var details = map[string]attack{
 	"procs identity":   {fails: true},
 	"procs traceme":    {fails: true, about: "all"}, // it sleeps nearly all the time
 	"memory core":      {fails: true},
+	"ipc random":       {whole: true},
+	"ipc zero":         {whole: true},
 	"procs fifo":       {root: true},
 	"procs namespace":  {root: true},
 	"procs inherit":    {least: 800 * time.Millisecond},
@@ -129,6 +132,9 @@ func attacks() (list []attack) {
 	}
 	for _, kind := range []string{"unheard", "sandboxed"} {
 		list = append(list, attack{name: "signals " + kind, source: "waits.c", args: []string{kind}, least: 2500 * time.Millisecond, about: "exit-stacks"})
+	}
+	for _, kind := range strings.Fields("epoll poll recv") {
+		list = append(list, attack{name: "woken " + kind, source: "woken.c", args: []string{kind}, least: 2500 * time.Millisecond, root: true, alone: true, about: "sample"})
 	}
 	for _, p := range programs {
 		for _, kind := range strings.Fields(p.kinds) {

@@ -419,10 +419,11 @@ static void uring_turn(void)
 	spin(50000);
 }
 
-/* long calls that look for signals on their way */
+/* long calls that look for signals on their way, with something to be sampled between them */
 static char big[4 << 20];
 static void random_turn(void)
 {
+	spin(3000000);
 	long n = getrandom(big, sizeof big, 0);
 	calls++;
 	if (n == -1 && errno == EINTR)
@@ -433,6 +434,7 @@ static void random_turn(void)
 static void zero_begin(void) { fd[0] = open("/dev/zero", O_RDONLY); }
 static void zero_turn(void)
 {
+	spin(1000000);
 	long n = read(fd[0], big, sizeof big);
 	calls++;
 	if (n == -1 && errno == EINTR)
