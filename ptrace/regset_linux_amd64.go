@@ -18,7 +18,9 @@ const (
 	noteRSI     = 104
 	noteOrigRAX = 120
 	noteRSP     = 152
+	noteECX     = 4
 	noteEDX     = 8
+	noteESI     = 12 // fourth argument
 	noteEAX     = 24
 	noteOrigEAX = 44
 	noteESP32   = 60
@@ -71,11 +73,14 @@ const opensAnew = unix.O_CREAT | unix.O_EXCL | unix.O_TRUNC | unix.O_TMPFILE&^un
 //go:nosplit
 //go:norace
 func revertible(call uint64, note []byte) bool {
+	if len(note) == noteBytes32 {
+		return revertible32(call, note)
+	}
 	switch call {
 	case unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2,
 		unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_RT_SIGTIMEDWAIT,
 		unix.SYS_IO_GETEVENTS, unix.SYS_IO_URING_ENTER,
-		unix.SYS_READ, unix.SYS_READV, unix.SYS_WRITE, unix.SYS_WRITEV,
+		unix.SYS_READ, unix.SYS_READV, unix.SYS_PREAD64, unix.SYS_PREADV, unix.SYS_PREADV2, unix.SYS_WRITE, unix.SYS_WRITEV,
 		unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_RECVMMSG,
 		unix.SYS_ACCEPT, unix.SYS_ACCEPT4, unix.SYS_CONNECT,
 		// when what is left of their limit cannot be written
@@ -96,12 +101,46 @@ func revertible(call uint64, note []byte) bool {
 	return false
 }
 
+// revertible32 is revertible of a 32-bit program. What socketcall has in memory stays there; the flags of a send are in it.
+//
+//go:nosplit
+//go:norace
+func revertible32(call uint64, note []byte) bool {
+	switch call {
+	case i386EpollWait, i386EpollPwait, i386EpollPwait2, i386Semtimedop64, i386Sigtimedwait, i386Sigtimedwait64, i386Getevents, i386UringEnter,
+		i386Read, i386Readv, i386Pread64, i386Preadv, i386Preadv2, i386Write, i386Writev,
+		i386Recvfrom, i386Recvmsg, i386Recvmmsg, i386Recvmmsg64, i386Accept4, i386Connect,
+		i386Select, i386Pselect6, i386Pselect64, i386Ppoll, i386Ppoll64,
+		i386Stat64, i386Lstat64, i386Fstat64, i386Fstatat64, i386Statx, i386Access, i386Faccessat, i386Faccessat2, i386Readlink, i386Readlinkat, i386Getdents, i386Getdents64:
+		return true
+	case i386IPC:
+		return signed(note, 0) == ipcSemop || signed(note, 0) == ipcSemtimedop
+	case i386Socketcall:
+		switch signed(note, 0) {
+		case socketConnect, socketAccept, socketAccept4, socketRecv, socketRecvfrom, socketRecvmsg, socketRecvmmsg:
+			return true
+		}
+	case i386Open:
+		return signed(note, noteECX)&opensAnew == 0
+	case i386Openat:
+		return signed(note, noteEDX)&opensAnew == 0
+	case i386Sendto, i386Sendmmsg:
+		return signed(note, noteESI)&unix.MSG_FASTOPEN == 0
+	case i386Sendmsg:
+		return signed(note, noteEDX)&unix.MSG_FASTOPEN == 0
+	}
+	return false
+}
+
 // unwritten tells of a system call that returns EFAULT at a stop whether that may be for want of a place to write what is left
 // of a sleep (nanosleep_copyout, kernel/time/hrtimer.c). One that has another cause fails again.
 //
 //go:nosplit
 //go:norace
 func unwritten(call uint64, note []byte) bool {
+	if len(note) == noteBytes32 {
+		return call == i386Nanosleep && signed(note, noteECX) != 0 || (call == i386ClockNanosleep || call == i386ClockSleep64) && signed(note, noteESI) != 0
+	}
 	return call == unix.SYS_NANOSLEEP && signed(note, noteRSI) != 0 || call == unix.SYS_CLOCK_NANOSLEEP && signed(note, noteR10) != 0
 }
 
@@ -124,7 +163,7 @@ func layoutOf(note []byte) (l layout, ok bool) {
 	case noteBytes64:
 		return layout{ax: noteRAX, origAX: noteOrigRAX, third: noteRDX, poll: unix.SYS_POLL}, true
 	case noteBytes32:
-		return layout{ax: noteEAX, origAX: noteOrigEAX, third: noteEDX, poll: 168}, true // arch/x86/entry/syscalls/syscall_32.tbl
+		return layout{ax: noteEAX, origAX: noteOrigEAX, third: noteEDX, poll: i386Poll}, true
 	}
 	return layout{}, false
 }
@@ -187,6 +226,8 @@ func Limit(tid int, note []byte) int32 {
 		return int32(signed(note, l.third))
 	case len(note) == noteBytes64 && (call == unix.SYS_EPOLL_WAIT || call == unix.SYS_EPOLL_PWAIT):
 		return int32(signed(note, noteR10))
+	case len(note) == noteBytes32 && (call == i386EpollWait || call == i386EpollPwait):
+		return int32(signed(note, noteESI))
 	}
 	return 0
 }
@@ -223,11 +264,11 @@ func Revert(tid int, note []byte, anew bool) bool {
 	}
 	switch -signed(note, l.ax) {
 	case eintr:
-		if len(note) != noteBytes64 || !revertible(uint64(call), note) {
+		if !revertible(uint64(call), note) {
 			return false
 		}
 	case efault:
-		if len(note) != noteBytes64 || !unwritten(uint64(call), note) {
+		if !unwritten(uint64(call), note) {
 			return false
 		}
 	case erestartRestartCall:

@@ -48,7 +48,7 @@ func revertible(call uint32, note []byte) bool {
 	case unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2,
 		unix.SYS_SEMTIMEDOP, unix.SYS_RT_SIGTIMEDWAIT,
 		unix.SYS_IO_GETEVENTS, unix.SYS_IO_URING_ENTER,
-		unix.SYS_READ, unix.SYS_READV, unix.SYS_WRITE, unix.SYS_WRITEV,
+		unix.SYS_READ, unix.SYS_READV, unix.SYS_PREAD64, unix.SYS_PREADV, unix.SYS_PREADV2, unix.SYS_WRITE, unix.SYS_WRITEV,
 		unix.SYS_RECVFROM, unix.SYS_RECVMSG, unix.SYS_RECVMMSG,
 		unix.SYS_ACCEPT4, unix.SYS_CONNECT,
 		unix.SYS_SELECT, unix.SYS_PSELECT6, unix.SYS_PPOLL: // when what is left of their limit cannot be written
