@@ -24,12 +24,14 @@ type attack struct {
 	heavy  bool          // not in the short form: it takes seconds
 	root   bool          // only root can make it
 	mounts bool          // root mounts something for it, and the program then becomes another user's by itself
-	whole  bool          // no call of it ends early, where the one who samples may read stacks in the kernel
 	ctrlC  bool          // a second run is ended by Ctrl-C: what hangs is not to hold it up
 	about  string        // the mode that it is about, in which the short form has it too
 	// prepares is how long the program may take before it says that it is ready.
 	prepares time.Duration
 }
+
+// whole are attacks on targets of which no call ends early, where the one who samples may read stacks in the kernel.
+var whole = []string{"ipc random", "ipc zero"}
 
 // mode is one way to use sfsample.
 type mode struct {
@@ -85,8 +87,6 @@ var details = map[string]attack{
 	"procs identity":   {fails: true},
 	"procs traceme":    {fails: true, about: "all"}, // it sleeps nearly all the time
 	"memory core":      {fails: true},
-	"ipc random":       {whole: true},
-	"ipc zero":         {whole: true},
 	"procs fifo":       {root: true},
 	"procs namespace":  {root: true},
 	"procs inherit":    {least: 800 * time.Millisecond},
