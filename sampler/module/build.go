@@ -162,9 +162,10 @@ func (b *builder) at(k, i int) *Module {
 	}
 	mod := &Module{base: head.Offset, Bias: bias, id: id}
 	buildID, at := h.buildID(imageAt{b.s.src, bias}, false)
-	if mod.probes, err = b.s.probes(head, h, at, bias); err != nil {
+	if mod.probes.list, err = b.s.probes(head, h, at, bias); err != nil {
 		return nil // it changes at this moment
 	}
+	mod.probes.marks = marks(mod.probes.list, buildID, at, bias)
 	return b.add(b.newModule(mod, h, buildID, m))
 }
 
@@ -349,7 +350,7 @@ func (b *builder) newModule(m *Module, h *header, buildID string, r *procfs.Mapp
 		key.dev, key.inode = r.Dev, r.Inode
 		sum := sha256.New()
 		sum.Write(h.sum[:])
-		for _, p := range m.probes {
+		for _, p := range m.probes.list {
 			sum.Write(p.data)
 		}
 		sum.Sum(key.sum[:0])

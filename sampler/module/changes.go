@@ -117,6 +117,8 @@ type Code struct {
 	Proven bool
 	// Fixed: the module is there for as long as the program, see [Space.fixed].
 	Fixed bool
+	// Marks tell the module from others in its place; none: it is known by its mappings only.
+	Marks []Mark
 	// Retold is how often the program tells otherwise of code of no object.
 	Retold Retold
 }
@@ -178,5 +180,5 @@ func (s *Space) CodeAt(pc uint64) (Code, bool) {
 	if r.mod == nil {
 		return Code{Start: r.start, End: r.end, Since: r.since, Proven: true, Retold: s.jit.retold.at(s.opt.Now)}, true
 	}
-	return Code{Start: r.start, End: r.end, Module: r.mod, Since: r.since, Proven: r.mod.proven, Fixed: s.fixed(r.mod)}, true
+	return Code{Start: r.start, End: r.end, Module: r.mod, Since: r.since, Proven: r.mod.proven, Fixed: s.fixed(r.mod), Marks: r.mod.probes.marks}, true
 }

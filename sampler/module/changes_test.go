@@ -120,3 +120,36 @@ func TestPageOfAnother(t *testing.T) {
 		t.Errorf("another process's row of the object: %s, want 108", got)
 	}
 }
+
+// TestMarks: what tells an object from others is what memory has there, and differs.
+func TestMarks(t *testing.T) {
+	for _, tt := range []struct {
+		name       string
+		im, other  image
+		marks, len int
+	}{
+		{"build-id", image{buildID: "11111111", cfa: 8, sframe: 3}, image{buildID: "22222222", cfa: 8, sframe: 3}, 1, 8},
+		{"no build-id", image{cfa: 8, sframe: 3}, image{cfa: 8, sframe: 2}, 2, maxMark},
+	} {
+		marks := func(im image) (list []Mark) {
+			p := new(process)
+			p.load(im, libAt, 5, "/lib/a.so")
+			s := NewSpace(p, NewCache(0), Options{})
+			if err := s.Refresh(); err != nil {
+				t.Fatal(err)
+			}
+			code, _ := s.CodeAt(codeAt)
+			for _, m := range code.Marks {
+				b := make([]byte, len(m.Data))
+				if _, err := p.ReadAt(b, int64(m.Addr)); err != nil || !slices.Equal(b, m.Data) || len(b) > tt.len {
+					t.Errorf("%s: at %#x is %x, want %x: %v", tt.name, m.Addr, b, m.Data, err)
+				}
+			}
+			return code.Marks
+		}
+		is, other := marks(tt.im), marks(tt.other)
+		if len(is) != tt.marks || slices.EqualFunc(is, other, func(a, b Mark) bool { return a.Addr == b.Addr && slices.Equal(a.Data, b.Data) }) {
+			t.Errorf("%s: %d marks, want %d; another has %v of %v", tt.name, len(is), tt.marks, other, is)
+		}
+	}
+}

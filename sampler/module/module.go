@@ -3,6 +3,7 @@ package module
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -37,7 +38,33 @@ type Module struct {
 	proven   bool     // the last Verify has compared it; for the same goroutine
 	dyn      *dynamic // once it is asked for; for the same goroutine
 	unread   error    // why the last reading of the mappings could not compare it; for the same goroutine
-	probes   []probe
+	probes   probes
+}
+
+// probes are what a module is recognised by, and the part of it that is read with each stack.
+type probes struct {
+	list  []probe
+	marks []Mark
+}
+
+// Mark is memory by which a module is told from others at one place: its build-id, or the beginnings of header and table.
+type Mark struct {
+	Addr uint64
+	Data []byte
+}
+
+// maxMark bounds a mark, in bytes.
+const maxMark = 64
+
+// marks are those of an object with its build-id at id, or else of its probes.
+func marks(list []probe, buildID string, id region, bias uint64) (m []Mark) {
+	if b, err := hex.DecodeString(buildID); err == nil && len(b) > 0 && len(b) <= maxMark {
+		return []Mark{{bias + id.addr, b}}
+	}
+	for _, p := range list[:min(len(list), 2)] {
+		m = append(m, Mark{p.addr, p.data[:min(len(p.data), maxMark)]})
+	}
+	return m
 }
 
 // probe is a part of memory by which a module is recognised: the header and,
@@ -93,7 +120,7 @@ const maxProbe = pageBytes
 // not mapped is known by its mappings only. The error is for memory that cannot be
 // read just now: that it is another module's, or none, has no error.
 func (m *Module) unchanged(buf []byte) (bool, error) {
-	for _, p := range m.probes {
+	for _, p := range m.probes.list {
 		b := buf[:len(p.data)]
 		_, err := m.src.ReadAt(b, int64(p.addr))
 		switch {

@@ -438,10 +438,10 @@ func (s *Space) unchanged() bool {
 		if m.proven = size+maxProbe <= maxVerify; !m.proven {
 			continue
 		}
-		if len(m.probes) == 0 {
+		if len(m.probes.list) == 0 {
 			return false // known by its mappings only
 		}
-		for _, p := range m.probes {
+		for _, p := range m.probes.list {
 			s.ranges = append(s.ranges, Range{p.addr, len(p.data)})
 			size += len(p.data)
 		}
@@ -457,7 +457,7 @@ func (s *Space) unchanged() bool {
 	}
 	at := s.verify
 	for _, m := range s.modules {
-		for _, p := range m.probes {
+		for _, p := range m.probes.list {
 			if !m.proven {
 				break
 			}
