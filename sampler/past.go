@@ -194,7 +194,7 @@ func (ws *walks) surely(t *target, c *capture.Capture, u *regs.User) (frames []u
 	if !ws.cfg.Live {
 		return frames, end, ws.sure(t, c, frames, span{})
 	}
-	c.DoubtStart, c.DoubtEnd = 0, 0
+	c.Doubt = capture.Range{}
 	if sure = ws.sure(t, c, frames, moment(c)); sure == len(frames) || c.Taken != capture.Unstopped {
 		return frames, end, sure
 	}
@@ -205,7 +205,7 @@ func (ws *walks) surely(t *target, c *capture.Capture, u *regs.User) (frames []u
 		return frames, end, sure
 	}
 	ws.attest(t, now)
-	c.DoubtStart, c.DoubtEnd = 0, 0
+	c.Doubt = capture.Range{}
 	frames, end = ws.walk(t, c, u)
 	return frames, end, ws.sure(t, c, frames, span{now, now})
 }
@@ -219,12 +219,12 @@ func (ws *walks) sure(t *target, c *capture.Capture, frames []unwind.Frame, at s
 	for i := range frames {
 		pc := frames[i].LookupPC()
 		if ws.cfg.Live && t.past.doubtful(t.space, at, pc, ws.cfg.Start) {
-			c.DoubtStart, c.DoubtEnd = pc, pc+1
+			c.Doubt = capture.Range{Start: pc, End: pc + 1}
 			if code, ok := t.space.CodeAt(pc); ok {
-				c.DoubtStart, c.DoubtEnd = code.Start, code.End
+				c.Doubt = capture.Range{Start: code.Start, End: code.End}
 			}
 		}
-		if c.DoubtStart <= pc && pc < c.DoubtEnd {
+		if c.Doubt.Start <= pc && pc < c.Doubt.End {
 			return i
 		}
 	}

@@ -28,7 +28,7 @@ func TestBlocks(t *testing.T) {
 		{"an empty second of none", nil, []Block{{5, 0}, {6, 0}}, ""},
 	} {
 		var e encoder
-		(&Capture{Beyond: tt.beyond, Blocks: tt.blocks, DoubtStart: 1, DoubtEnd: 2}).encode(&e)
+		(&Capture{Beyond: tt.beyond, Blocks: tt.blocks, Doubt: Range{1, 2}}).encode(&e)
 		d, c := decoder{b: e.b}, Capture{}
 		c.decode(&d)
 		if tt.want == "" {
@@ -37,8 +37,8 @@ func TestBlocks(t *testing.T) {
 			}
 			continue
 		}
-		if d.err != nil || fmt.Sprint(c.Blocks) != tt.want || len(c.Beyond) != len(tt.beyond) || c.DoubtStart != 1 || c.DoubtEnd != 2 {
-			t.Errorf("%s: %v and %d bytes, doubt %d–%d, %v; want %s", tt.name, c.Blocks, len(c.Beyond), c.DoubtStart, c.DoubtEnd, d.err, tt.want)
+		if d.err != nil || fmt.Sprint(c.Blocks) != tt.want || len(c.Beyond) != len(tt.beyond) || c.Doubt != (Range{1, 2}) {
+			t.Errorf("%s: %v and %d bytes, doubt %v, %v; want %s", tt.name, c.Blocks, len(c.Beyond), c.Doubt, d.err, tt.want)
 		}
 	}
 }

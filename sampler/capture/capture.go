@@ -60,15 +60,44 @@ type Capture struct {
 	// Roots are the states that an interpreter had of the thread: addresses.
 	Roots []uint64
 
-	// From DoubtStart to DoubtEnd it is not known what code was mapped when this was
+	// Doubt is where it is not known what code was mapped when this was
 	// captured. End 0: it is known of all of its frames.
-	DoubtStart, DoubtEnd uint64
+	Doubt Range
+	Marks Marks // not recorded: Doubt is what came of them
 
 	// Kernel is what /proc/PID/task/TID/stack held, if it was asked for and may
 	// be read.
 	Kernel []byte
 
 	Weight
+}
+
+// Range is a part of an address space.
+type Range struct{ Start, End uint64 }
+
+// Bounds of what is read of marks: each takes about 0.65 µs, half of that to see whether it is in memory.
+const (
+	MaxMarks  = 8
+	MarkBytes = 256 // of all
+)
+
+// Marks are what memory held, at the moment of a capture, where objects have what they are recognised by.
+type Marks struct {
+	Areas [MaxMarks]Block // Len 0: nothing was at hand there
+	N     int
+	Bytes [MarkBytes]byte // of the areas, one behind another
+}
+
+// At returns what was read at addr. asked is false if nobody wanted to know.
+func (m *Marks) At(addr uint64) (b []byte, asked bool) {
+	at := 0
+	for _, a := range m.Areas[:m.N] {
+		if a.Addr == addr {
+			return m.Bytes[at : at+a.Len], true
+		}
+		at += a.Len
+	}
+	return nil, false
 }
 
 // Block is a piece of memory that was copied.

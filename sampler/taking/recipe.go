@@ -175,7 +175,7 @@ const maxElement = 256 << 10
 //go:norace
 func Follow(k Kernel, tid int, r *Recipe, b *Buffer, pages int) {
 	b.pagemap = pages
-	b.singles, b.links, b.part, b.near = 0, 0, 0, len(b.Blocks)
+	b.singles, b.links, b.part, b.near.block = 0, 0, 0, len(b.Blocks)
 	b.guess(k, tid, r)
 	if r.Scan.Bytes > 0 {
 		scan(b, k, tid, &r.Scan)
@@ -479,7 +479,7 @@ func (b *Buffer) have(k Kernel, tid int, addr uint64, n int) []byte {
 	if Present(k, b.pagemap, addr, n, b) != n || k.Memory(tid, addr, room) != n {
 		return nil
 	}
-	b.near, b.nearAt = b.NBlocks, b.NBeyond
+	b.near.block, b.near.at = b.NBlocks, b.NBeyond
 	b.add(addr, n)
 	return room
 }
@@ -489,9 +489,9 @@ func (b *Buffer) have(k Kernel, tid int, addr uint64, n int) []byte {
 //go:nosplit
 //go:norace
 func (b *Buffer) found(addr uint64, n int) []byte {
-	if b.near < b.NBlocks {
-		if off := addr - b.Blocks[b.near].Addr; off < uint64(b.Blocks[b.near].Len) && b.Blocks[b.near].Len-int(off) >= n {
-			return b.Beyond[b.nearAt+int(off) : b.nearAt+int(off)+n]
+	if b.near.block < b.NBlocks {
+		if off := addr - b.Blocks[b.near.block].Addr; off < uint64(b.Blocks[b.near.block].Len) && b.Blocks[b.near.block].Len-int(off) >= n {
+			return b.Beyond[b.near.at+int(off) : b.near.at+int(off)+n]
 		}
 	}
 	if off := addr - b.StackAddr; off < uint64(b.NStack) && b.NStack-int(off) >= n {
@@ -501,7 +501,7 @@ func (b *Buffer) found(addr uint64, n int) []byte {
 	for i := range b.NBlocks {
 		m := &b.Blocks[i]
 		if off := addr - m.Addr; off < uint64(m.Len) && m.Len-int(off) >= n {
-			b.near, b.nearAt = i, at
+			b.near.block, b.near.at = i, at
 			return b.Beyond[at+int(off) : at+int(off)+n]
 		}
 		at += m.Len

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -434,5 +435,61 @@ func TestManyOthers(t *testing.T) {
 	b.Fill(c)
 	if len(c.Regs) != b.NRegs || len(c.FPRegs) != 16 || c.StackAddr != b.StackAddr || len(c.Stack) != b.NStack || len(c.Beyond) != b.NBeyond || len(c.Blocks) != 3 || c.PACMask != 5 {
 		t.Errorf("a capture of %d + %d bytes of registers, %d of stack, %d beyond in %d blocks", len(c.Regs), len(c.FPRegs), len(c.Stack), len(c.Beyond), len(c.Blocks))
+	}
+}
+
+// TestMarks reads marks in pages 1 to 4, of which some are not in memory, or cannot be read.
+func TestMarks(t *testing.T) {
+	marks := &Marks{N: 4}
+	for i := range marks.N {
+		page := pageBytes * uint64(i+1)
+		marks.Areas[i] = unix.RemoteIovec{Base: uintptr(page + 8*uint64(i)), Len: 16 + i}
+	}
+	for _, tt := range []struct {
+		name  string
+		there string // pages that are in memory
+		high  uint64 // end of what can be read, in pages
+		want  string
+	}{
+		{"all", "1234", 9, "1234"},
+		{"none", "", 9, ""},
+		{"not the first", "234", 9, "234"},
+		{"not the last", "123", 9, "123"},
+		{"every other", "24", 9, "24"},
+		{"gone before it was read", "1234", 3, "12"},
+	} {
+		k := &machine{t: t, low: pageBytes, high: tt.high * pageBytes, present: func(page uint64) bool { return strings.Contains(tt.there, fmt.Sprint(page)) }}
+		b := new(Buffer)
+		mark(k, 7, marks, b, 0)
+		got := ""
+		for i, a := range marks.Areas[:marks.N] {
+			text, asked := b.Marks.At(uint64(a.Base))
+			if !asked {
+				t.Errorf("%s: nobody has asked for mark %d", tt.name, i+1)
+			}
+			if len(text) == a.Len && text[0] == byte(a.Base) && text[a.Len-1] == byte(a.Base)+byte(a.Len-1) {
+				got += fmt.Sprint(i + 1)
+			} else if len(text) > 0 {
+				t.Errorf("%s: mark %d is %x", tt.name, i+1, text)
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: marks %q were read, want %q", tt.name, got, tt.want)
+		}
+		if mark(k, 7, nil, b, 0); b.Marks.N != 0 {
+			t.Errorf("%s: %d marks of the copy before", tt.name, b.Marks.N)
+		}
+	}
+	// More than there is room for is not read, and not written behind it.
+	for i := range marks.Areas {
+		marks.Areas[i] = unix.RemoteIovec{Base: uintptr(pageBytes + uint64(100*i)), Len: 100}
+	}
+	marks.N = len(marks.Areas)
+	b := new(Buffer)
+	mark(&machine{t: t, low: pageBytes, high: 9 * pageBytes}, 7, marks, b, -1)
+	for i, a := range marks.Areas {
+		if text, _ := b.Marks.At(uint64(a.Base)); (len(text) == 100) != (i < capture.MarkBytes/100) {
+			t.Errorf("mark %d of 100 bytes: %d were read", i, len(text))
+		}
 	}
 }

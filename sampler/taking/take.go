@@ -45,6 +45,13 @@ type Advice struct {
 	Beyond int
 	// Recipe is what to copy of an interpreter's memory, nil if there is none. Beyond includes its Room.
 	Recipe *Recipe
+	Marks  *Marks // nil: none
+}
+
+// Marks are where objects have what they are recognised by. It does not change once it is used.
+type Marks struct {
+	Areas [capture.MaxMarks]unix.RemoteIovec
+	N     int
 }
 
 // MaxOthers bounds the further stacks that one stop copies.
@@ -76,8 +83,9 @@ type Buffer struct {
 	Anew                            bool   // the system call that the stop has met begins anew
 	Met                             bool   // a system call under way, which was taken back
 	Unwritten                       bool   // registers were to be written, and that failed: the thread was killed
+	Marks                           capture.Marks
 
-	near, nearAt   int // the block that was used last, and where it begins in Beyond
+	near           struct{ block, at int } // the block that was used last, and where it begins in Beyond
 	part           uint64
 	kin            kin
 	leafed         leafed
@@ -95,7 +103,7 @@ func (b *Buffer) Fill(c *capture.Capture) {
 	c.StackAddr, c.Stack = b.StackAddr, b.Stack[:b.NStack]
 	c.Beyond, c.Blocks = b.Beyond[:b.NBeyond], append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
 	c.Roots = append(c.Roots[:0], b.Roots[:b.NRoots]...)
-	c.PACMask = b.PACMask
+	c.PACMask, c.Marks = b.PACMask, b.Marks
 }
 
 // Take copies registers and stack of thread tid, which is stopped for us. by tells what it has stopped for, see [OwnStop].
@@ -104,7 +112,7 @@ func (b *Buffer) Fill(c *capture.Capture) {
 //
 // System calls: one for the registers (two on s390x and arm64), one for each stack, more where one
 // is not where it was expected, or the call that the thread was in must be taken back. A recipe takes one, and
-// one for each area that it did not foresee ([MaxPieces] at most).
+// one for each area that it did not foresee ([MaxPieces] at most). Marks take one, and one each for whether they are in memory.
 //
 //go:nosplit
 //go:norace
@@ -120,6 +128,7 @@ func Take(k Kernel, tid int, a *Advice, b *Buffer, pages, by int, noRestart bool
 	sp := ptrace.StackPointer(note)
 	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack, &a.Stack, pages, b)
 	takeOthers(k, tid, a, b, pages)
+	mark(k, tid, a.Marks, b, pages)
 	if a.Recipe != nil && wordsKnown(note) {
 		follow(k, tid, a.Recipe, b, pages)
 	}
@@ -165,6 +174,37 @@ func copyStack(k Kernel, tid int, sp uint64, room []byte, x *Extent, pages int, 
 		}
 		if done > 0 || try == last {
 			return base, done
+		}
+	}
+}
+
+// mark reads marks. Where a page is not in memory that is noted: one that was there at the last look at the objects is then
+// not mapped any more, or anew.
+//
+//go:nosplit
+//go:norace
+func mark(k Kernel, tid int, m *Marks, b *Buffer, pages int) {
+	got := &b.Marks
+	got.N = 0
+	for at := 0; m != nil && got.N < m.N; {
+		from, bytes := got.N, 0
+		to := from
+		for to < m.N && at+bytes+m.Areas[to].Len <= len(got.Bytes) && Present(k, pages, uint64(m.Areas[to].Base), m.Areas[to].Len, b) == m.Areas[to].Len {
+			bytes += m.Areas[to].Len
+			to++
+		}
+		read := 0
+		if to > from {
+			read = k.Gather(tid, m.Areas[from:to], got.Bytes[at:at+bytes])
+		}
+		for to = min(to+1, m.N); got.N < to; got.N++ { // with the one that is not there
+			a := &m.Areas[got.N]
+			got.Areas[got.N] = capture.Block{Addr: uint64(a.Base)}
+			if read >= a.Len {
+				got.Areas[got.N].Len = a.Len
+				at += a.Len
+			}
+			read -= a.Len
 		}
 	}
 }
@@ -296,6 +336,7 @@ const FPRegsBytes = 136
 func (b *Buffer) Peek(k Kernel, tid int, sp uint64, a *Advice, pages int) {
 	b.NRegs, b.NFPRegs, b.NBeyond, b.NBlocks, b.NRoots, b.Anew, b.Met, b.Unwritten = 0, 0, 0, 0, 0, false, false, false
 	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack, &a.Stack, pages, b)
+	mark(k, tid, a.Marks, b, pages)
 	if a.Recipe != nil {
 		follow(k, tid, a.Recipe, b, pages)
 	}
@@ -310,5 +351,6 @@ func Peek(k Kernel, tid int, sp uint64, a *Advice, c *capture.Capture, pages int
 	c.StackAddr, c.Stack = b.StackAddr, b.Stack[:b.NStack]
 	c.Beyond, c.Blocks = b.Beyond[:b.NBeyond], append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
 	c.Roots = append(c.Roots[:0], b.Roots[:b.NRoots]...)
+	c.Marks = b.Marks
 	b.Stack, b.NStack, b.Beyond = nil, 0, nil
 }
