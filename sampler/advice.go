@@ -21,20 +21,30 @@ type Advice struct {
 
 // Feedback is the way of advice from unwinding to the engine: one value, which is
 // replaced and never changed.
-type Feedback struct{ p atomic.Pointer[Advice] }
+type Feedback struct {
+	p atomic.Pointer[Advice]
+	// marks are the last ones of any thread of the process, for those of which nothing is known; nil: nobody has them.
+	marks *atomic.Pointer[taking.Marks]
+}
 
 // Get is the advice as it stands.
-func (f *Feedback) Get() Advice {
-	if a := f.p.Load(); a != nil {
-		return *a
+func (f *Feedback) Get() (a Advice) {
+	if p := f.p.Load(); p != nil {
+		return *p
 	}
-	return Advice{}
+	if f.marks != nil {
+		a.Marks = f.marks.Load()
+	}
+	return a
 }
 
 // Set replaces it.
 func (f *Feedback) Set(a Advice) {
 	if old := f.p.Load(); old == nil || *old != a {
 		f.p.Store(&a)
+	}
+	if f.marks != nil {
+		f.marks.Store(a.Marks)
 	}
 }
 

@@ -141,7 +141,7 @@ func (w *news) takeExit(x *clocks.Exit) {
 		if p == nil {
 			return
 		}
-		t = &thread{tid: x.TID, proc: p, fb: new(Feedback)}
+		t = &thread{tid: x.TID, proc: p, fb: p.feedback()}
 		w.book.Open(&t.line, 0)
 		defer w.book.Close(&t.line, ledger.Exited)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"sfsample/sampler/capture"
+	"sfsample/sampler/taking"
 )
 
 // item is what travels from the engine to the pipeline, in order. Exactly one
@@ -38,7 +39,10 @@ func (it *item) urgent() bool {
 }
 
 // program is one program of a process, from one exec to the next.
-type program struct{ replaced atomic.Bool }
+type program struct {
+	replaced atomic.Bool
+	marks    atomic.Pointer[taking.Marks] // see Feedback
+}
 
 // early is what the pipeline would read of a process if that could be counted
 // on to live until then: the contents of its maps and comm files.

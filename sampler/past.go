@@ -19,13 +19,16 @@ import (
 // is what was mapped at its own moment if the objects were looked at before and
 // after that moment and were the same, and were not something else in between:
 //
-//   - Code that is mapped anew has to be faulted in before it can run. If the process
+//   - An object that the program needs stays (module.Code.Fixed).
+//   - Of others that were met on stacks, captures hold what they are recognised by (marks.go), read at the same moment. That
+//     decides, whatever became of the object before and after.
+//   - Where nobody has asked for that yet: code that is mapped anew has to be faulted in before it can run, which is counted
+//     also where mmap or madvise does so beforehand (mm_account_fault, mm/memory.c). If the process
 //     had no page fault between two looks, nothing has come and gone again. (What
-//     mremap moves takes its pages along; nobody is known to do that with libraries.)
+//     mremap moves takes its pages along, and no number of /proc tells: of that, marks alone do.)
 //   - Else, between looks that are close together (closeLooks), nothing is taken to
 //     have come and gone of whose address that was never seen before.
-//   - Nor is it, between looks however far apart, for objects that have stayed for so
-//     long (settled) or stay always (module.Code.Fixed).
+//   - A thread that has not run since has its stack at the time of a later look, too, which decides.
 //   - Generated code has come and gone if the program has told otherwise of it. If it ever has, looks must be close together; if
 //     it often does (module.Code.Retold), even closer.
 //
@@ -40,8 +43,8 @@ const (
 	quickLooks = time.Millisecond
 	// apartForEver stands for a look that is missing.
 	apartForEver = time.Duration(math.MaxInt64)
-	// settled is how long an object has been looked at before it is believed to stay.
-	settled = time.Second
+	// newCode is for how long after code was new looks are frequent, and page faults counted.
+	newCode = time.Second
 	// stampSlack: a capture bears the time at which it was sent, after its thread
 	// was let go.
 	stampSlack = time.Millisecond
@@ -55,6 +58,8 @@ type past struct {
 	lost    time.Duration
 	moved   bool          // objects came and went
 	calm    time.Duration // when code was last new
+	loose   bool          // code was met that page faults may tell of
+	marked  marked        // what captures are to hold of that
 	over    bool          // the process has ended or is another program
 	once    bool          // there are no later captures: how often code is told otherwise is not waited for
 }
@@ -86,8 +91,8 @@ func (ws *walks) attest(t *target, at time.Duration) {
 	}
 	h := &t.past
 	l := look{began: time.Since(ws.cfg.Start)}
-	// All is settled: nobody will ask for the faults.
-	if h.moved || len(h.looks) == 0 || l.began-h.calm < 2*settled {
+	// Else nobody will ask for the faults, whose number the kernel adds up over all threads.
+	if h.moved || h.loose || len(h.looks) == 0 || l.began-h.calm < 2*newCode {
 		s, err := proc.Stat(t.pid)
 		if err != nil || ended(&s) {
 			h.over = true
@@ -102,7 +107,7 @@ func (ws *walks) attest(t *target, at time.Duration) {
 		return
 	}
 	l.ended = known.Sub(ws.cfg.Start)
-	ws.hurry = h.note(t.space, time.Since(ws.cfg.Start)) || h.moved || l.began-h.calm < settled || ws.hurry
+	ws.hurry = h.note(t.space, time.Since(ws.cfg.Start)) || h.moved || l.began-h.calm < newCode || ws.hurry
 	h.add(l)
 }
 
@@ -173,11 +178,17 @@ func (h *past) note(s History, at time.Duration) (any bool) {
 	return any
 }
 
-// span is a time that a capture is known to be of, since the start of the run.
-type span struct{ first, last time.Duration }
+// moment is a time that a capture is known to be of, since the start of the run, and what it tells of the code then.
+type moment struct {
+	first, last time.Duration
+	marks       *capture.Marks
+	looked      bool // the last look was at a time of which it is, too
+}
 
-// moment is when a capture was taken.
-func moment(c *capture.Capture) span { return span{c.At - c.Pause - stampSlack, c.At} }
+// momentOf is when a capture was taken.
+func momentOf(c *capture.Capture) moment {
+	return moment{first: c.At - c.Pause - stampSlack, last: c.At, marks: &c.Marks}
+}
 
 // surely walks the stack of a capture, and returns how many of its frames are of code
 // that was mapped at its moment for certain. It notes in the capture where that ends.
@@ -192,14 +203,16 @@ func (ws *walks) surely(t *target, c *capture.Capture, u *regs.User) (frames []u
 		frames, end = ws.walk(t, c, u)
 	}
 	if !ws.cfg.Live {
-		return frames, end, ws.sure(t, c, frames, span{})
+		return frames, end, ws.sure(t, c, frames, moment{})
 	}
 	c.Doubt = capture.Range{}
-	if sure = ws.sure(t, c, frames, moment(c)); sure == len(frames) || c.Taken != capture.Unstopped {
+	if sure = ws.sure(t, c, frames, momentOf(c)); sure == len(frames) || c.Taken != capture.Unstopped {
 		return frames, end, sure
 	}
 	// A thread that has not run since still has this stack: a later moment will do.
-	ws.attest(t, time.Since(ws.cfg.Start))
+	asked := time.Since(ws.cfg.Start)
+	ws.attest(t, asked)
+	looked := t.past.last().began >= asked
 	now := time.Since(ws.cfg.Start)
 	if s, err := proc.Schedstat(c.PID, c.TID); err != nil || s.Count != c.Count {
 		return frames, end, sure
@@ -207,12 +220,12 @@ func (ws *walks) surely(t *target, c *capture.Capture, u *regs.User) (frames []u
 	ws.attest(t, now)
 	c.Doubt = capture.Range{}
 	frames, end = ws.walk(t, c, u)
-	return frames, end, ws.sure(t, c, frames, span{now, now})
+	return frames, end, ws.sure(t, c, frames, moment{first: now, last: now, marks: new(capture.Marks), looked: looked})
 }
 
 // sure returns how many of the frames of a capture are of code that was mapped at its
 // moment for certain.
-func (ws *walks) sure(t *target, c *capture.Capture, frames []unwind.Frame, at span) int {
+func (ws *walks) sure(t *target, c *capture.Capture, frames []unwind.Frame, at moment) int {
 	if ws.cfg.Live {
 		t.past.note(t.space, time.Since(ws.cfg.Start))
 	}
@@ -232,7 +245,13 @@ func (ws *walks) sure(t *target, c *capture.Capture, frames []unwind.Frame, at s
 }
 
 // doubtful tells whether other code than now may have been at pc at a time.
-func (h *past) doubtful(s Place, at span, pc uint64, start time.Time) bool {
+func (h *past) doubtful(s Place, at moment, pc uint64, start time.Time) bool {
+	code, ok := s.CodeAt(pc)
+	if ok && !code.Fixed {
+		if asked, same := borne(at.marks, code.Marks); asked {
+			return !same
+		}
+	}
 	if h.lost > 0 && at.first < h.lost {
 		return true
 	}
@@ -246,15 +265,16 @@ func (h *past) doubtful(s Place, at span, pc uint64, start time.Time) bool {
 		}
 	}
 	quiet, apart := h.around(at)
-	close := apart <= closeLooks
-	code, ok := s.CodeAt(pc)
 	switch {
-	case moved && !quiet, apart > h.needed(code.Retold):
+	case apart > h.needed(code.Retold):
 		return true
-	case !ok || code.Module == nil || code.Fixed || code.Proven && (quiet || close):
+	case !ok || code.Module == nil || code.Fixed:
+		return moved && !quiet
+	case at.looked && code.Proven && code.Since.Before(start.Add(at.first)):
 		return false
 	}
-	return start.Add(at.first).Sub(code.Since) < settled
+	h.loose = true
+	return !code.Proven || !quiet && (moved || apart > closeLooks)
 }
 
 // needed is how far apart looks at generated code may be.
@@ -270,7 +290,7 @@ func (h *past) needed(r module.Retold) time.Duration {
 
 // around tells what is known of the time between the looks before and after
 // another: quiet, that the process had no page fault; apart, how long it was.
-func (h *past) around(at span) (quiet bool, apart time.Duration) {
+func (h *past) around(at moment) (quiet bool, apart time.Duration) {
 	var before *look
 	for i := range h.looks {
 		l := &h.looks[i]

@@ -25,7 +25,7 @@ func (s *pastSpace) Changes() []module.Change {
 }
 func (s *pastSpace) Moved(pc uint64) bool { return s.moved && pc>>12 == 1 }
 func (s *pastSpace) CodeAt(pc uint64) (module.Code, bool) {
-	return module.Code{Start: 0x1000, End: 0x2000, Module: new(module.Module), Since: s.since, Proven: true, Fixed: s.fixed, Retold: s.retold}, pc>>12 == 1
+	return module.Code{Start: 0x1000, End: 0x2000, Module: new(module.Module), Since: s.since, Proven: true, Fixed: s.fixed, Marks: []module.Mark{{Addr: 0x1010, Data: []byte("mark")}}, Retold: s.retold}, pc>>12 == 1
 }
 
 // TestDoubt: when the code at an address may have been other code at the moment of a
@@ -47,6 +47,8 @@ func TestDoubt(t *testing.T) {
 		fixed   bool // the library stays as long as the program
 		still   bool // no object of the process was ever replaced
 		retold  module.Retold
+		mark    string // what was read where the library has "mark"; "none": nothing was at hand, empty: nobody has asked
+		looked  bool
 	}{
 		{name: "looks close together", past: past{looks: []look{at(40, 1), at(52, 2)}}},
 		{name: "looks far apart", past: past{looks: []look{at(10, 1), at(52, 2)}}, doubt: true},
@@ -56,10 +58,17 @@ func TestDoubt(t *testing.T) {
 		{name: "looks far apart, no fault", past: past{looks: []look{at(10, 1), at(52, 1)}}},
 		{name: "faults not counted before", past: past{looks: []look{uncounted(10), at(52, 1)}}, doubt: true},
 		{name: "faults not counted at all", past: past{looks: []look{uncounted(10), uncounted(52)}}, doubt: true},
-		{name: "looks far apart, but it has stayed for long", past: past{looks: []look{at(10, 1), at(52, 2)}}, since: -1000},
+		{name: "looks far apart, and it has stayed for long", past: past{looks: []look{at(10, 1), at(52, 2)}}, since: -1000, doubt: true},
+		{name: "looks far apart, its mark was read", past: past{looks: []look{at(10, 1), at(52, 2)}}, mark: "mark"},
+		{name: "no fault, another's mark was read", past: past{looks: []look{at(40, 1), at(52, 1)}}, mark: "Mark", doubt: true},
+		{name: "no fault, its mark was not at hand", past: past{looks: []look{at(40, 1), at(52, 1)}}, mark: "none", doubt: true},
+		{name: "replaced after it, its mark was read", past: past{looks: []look{at(40, 1), at(52, 2)}, changes: changed(40, 53, true)}, moved: true, mark: "mark"},
+		{name: "another's mark was read, of code that stays", past: past{looks: []look{at(10, 1), at(52, 2)}}, fixed: true, mark: "Mark"},
+		{name: "looked at while the thread had not run", past: past{looks: []look{at(10, 1), at(49, 2)}}, looked: true},
+		{name: "looked at before it was known", past: past{looks: []look{at(10, 1), at(49, 2)}}, looked: true, since: 51, doubt: true},
 		{name: "a look within the time that the capture may have", past: past{looks: []look{at(10, 1), at(49, 2), at(52, 2)}}, doubt: true},
 		{name: "no look before", past: past{looks: []look{at(52, 2)}}, doubt: true},
-		{name: "no look before, of code that stays", past: past{looks: []look{at(52, 2)}}, since: -1000},
+		{name: "no look before, of code that stays", past: past{looks: []look{at(52, 2)}}, fixed: true},
 		{name: "no look after", past: past{looks: []look{at(40, 1)}}, doubt: true},
 		{name: "no look after, the process has ended", past: past{looks: []look{at(40, 1)}, over: true}},
 		{name: "no look after, the process has ended, others were there", past: past{looks: []look{at(40, 1)}, over: true}, moved: true, doubt: true},
@@ -94,7 +103,16 @@ func TestDoubt(t *testing.T) {
 			if tt.nowhere {
 				pc = 0x5678
 			}
-			if got := tt.past.doubtful(s, moment(&capture.Capture{At: ms(50)}), pc, start); got != tt.doubt {
+			c := capture.Capture{At: ms(50)}
+			if tt.mark != "" {
+				c.Marks.N, c.Marks.Areas[0].Addr = 1, 0x1010
+			}
+			if tt.mark != "" && tt.mark != "none" {
+				c.Marks.Areas[0].Len = copy(c.Marks.Bytes[:], tt.mark)
+			}
+			at50 := momentOf(&c)
+			at50.looked = tt.looked
+			if got := tt.past.doubtful(s, at50, pc, start); got != tt.doubt {
 				t.Errorf("doubtful = %v, want %v", got, tt.doubt)
 			}
 		})

@@ -130,7 +130,16 @@ type thread struct {
 
 // newThread is a thread of which nothing is known.
 func newThread(p *process, tid int) *thread {
-	return &thread{tid: tid, proc: p, fb: new(Feedback), open: handles{-1, -1, -1, -1, -1}, slot: -1}
+	return &thread{tid: tid, proc: p, fb: p.feedback(), open: handles{-1, -1, -1, -1, -1}, slot: -1}
+}
+
+// feedback is that of another thread of the process.
+func (p *process) feedback() *Feedback {
+	fb := new(Feedback)
+	if p.program != nil {
+		fb.marks = &p.program.marks
+	}
+	return fb
 }
 
 // handles are a thread's open files of /proc; -1: open at each use. stat, debug and stack are open as long as it is on the board.

@@ -179,6 +179,9 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 	if len(ws.blocks) > 1 || v.Others[0].Bytes > 0 {
 		ws.others(t, u.Arch, c, &v, frames, lack)
 	}
+	if marks := t.marks(frames); marks != v.Marks {
+		v.Marks, ws.hurry = marks, true
+	}
 	if end.Reason == unwind.UnknownRegister && c.Taken == capture.Unstopped {
 		v.Foreign = u.Arch.Name != ws.cfg.Host
 		v.NeedStop = c.Count

@@ -1,11 +1,11 @@
 /*
  * swap: two libraries in turn at one address.
  *
- *     swap STAY_MS LOG FIRST SECOND
+ *     swap STAY_MS[,SECOND_MS] LOG FIRST SECOND [move]
  *
  * maps FIRST, calls the function at its ELF entry address, which spins for
- * STAY_MS milliseconds, unmaps it, does the same with SECOND, and so on until
- * SIGTERM. LOG is mapped and shared: the number of stays so far, and for each
+ * STAY_MS milliseconds, unmaps it, does the same with SECOND (for SECOND_MS), and so on until
+ * SIGTERM. With move, both stay mapped, and the one that is not called is moved aside. LOG is mapped and shared: the number of stays so far, and for each
  * which library it was (0 or 1) and when it began and ended, in nanoseconds of
  * CLOCK_MONOTONIC. A library is mapped for the whole of its stay.
  *
@@ -53,6 +53,7 @@ FRAME long NAME(outer)(volatile int *go)
 #include <elf.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,6 +63,7 @@ FRAME long NAME(outer)(volatile int *go)
 #include <unistd.h>
 
 #define AT ((char *)0x200000000)
+#define ASIDE(n) (AT + (1 + (n)) * 0x1000000L)
 #define ROOM (1 << 20)
 #define PAGE 0x10000L
 #define STAYS 100000
@@ -73,6 +75,7 @@ struct log {
 
 static volatile int go, over;
 static struct timespec stay_time;
+static sem_t begun;
 
 static void check(int ok, const char *what)
 {
@@ -98,14 +101,19 @@ static unsigned long now(void)
 static void *clock_thread(void *unused)
 {
 	for (;;) {
+		while (sem_wait(&begun) != 0)
+			;
 		nanosleep(&stay_time, NULL);
 		go = 0;
 	}
 	return unused;
 }
 
-/* load maps the segments of a library at AT and returns its entry address. */
-static void *load(int fd)
+/*
+ * load maps the segments of a library at base and returns its entry address there, or moves them
+ * there from another place.
+ */
+static void *load(int fd, char *base, char *from)
 {
 	Elf64_Ehdr e;
 	Elf64_Phdr p[16];
@@ -117,10 +125,14 @@ static void *load(int fd)
 		long skew = p[i].p_vaddr % PAGE;
 		int prot = (p[i].p_flags & PF_R ? PROT_READ : 0) | (p[i].p_flags & PF_W ? PROT_WRITE : 0) |
 			(p[i].p_flags & PF_X ? PROT_EXEC : 0);
-		check(mmap(AT + p[i].p_vaddr - skew, p[i].p_filesz + skew, prot, MAP_PRIVATE | MAP_FIXED, fd,
-			   p[i].p_offset - skew) != MAP_FAILED, "mmap");
+		if (from)
+			check(mremap(from + p[i].p_vaddr - skew, p[i].p_filesz + skew, p[i].p_filesz + skew,
+				     MREMAP_MAYMOVE | MREMAP_FIXED, base + p[i].p_vaddr - skew) != MAP_FAILED, "mremap");
+		else
+			check(mmap(base + p[i].p_vaddr - skew, p[i].p_filesz + skew, prot, MAP_PRIVATE | MAP_FIXED, fd,
+				   p[i].p_offset - skew) != MAP_FAILED, "mmap");
 	}
-	return AT + e.e_entry;
+	return base + e.e_entry;
 }
 
 static __attribute__((noipa)) long stay(long (*f)(volatile int *), struct log *log, unsigned long which)
@@ -131,6 +143,7 @@ static __attribute__((noipa)) long stay(long (*f)(volatile int *), struct log *l
 	log->stays[n].from = now();
 	go = 1;
 	log->count++;
+	sem_post(&begun);
 	long r = f(&go);
 	log->stays[n].to = now();
 	return r + 1;
@@ -139,22 +152,33 @@ static __attribute__((noipa)) long stay(long (*f)(volatile int *), struct log *l
 int main(int argc, char **argv)
 {
 	pthread_t thread;
-	int fd = argc == 5 ? open(argv[2], O_RDWR | O_CREAT, 0600) : -1;
+	int move = argc == 6 && strcmp(argv[5], "move") == 0;
+	int fd = argc == 5 || move ? open(argv[2], O_RDWR | O_CREAT, 0600) : -1;
 	check(fd >= 0 && ftruncate(fd, sizeof(struct log)) == 0, "log");
 	struct log *log = mmap(NULL, sizeof *log, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	check(log != MAP_FAILED, "log");
-	long ms = atol(argv[1]);
-	stay_time.tv_sec = ms / 1000;
-	stay_time.tv_nsec = ms % 1000 * 1000000;
+	long ms[2];
+	switch (sscanf(argv[1], "%ld,%ld", &ms[0], &ms[1])) {
+	case 1: ms[1] = ms[0];
+	}
 	int libs[2] = {open(argv[3], O_RDONLY), open(argv[4], O_RDONLY)};
 	check(libs[0] >= 0 && libs[1] >= 0, "libraries");
 	signal(SIGTERM, end);
+	check(sem_init(&begun, 0, 0) == 0, "semaphore");
+	for (int n = 0; move && n < 2; n++)
+		load(libs[n], ASIDE(n), NULL);
 	check(pthread_create(&thread, NULL, clock_thread, NULL) == 0, "thread");
 	puts("ready");
 	fflush(stdout);
 	for (unsigned long n = 0; !over; n++) {
-		stay((long (*)(volatile int *))load(libs[n % 2]), log, n % 2);
-		munmap(AT, ROOM);
+		int which = n % 2;
+		stay_time.tv_sec = ms[which] / 1000;
+		stay_time.tv_nsec = ms[which] % 1000 * 1000000;
+		stay((long (*)(volatile int *))load(libs[which], AT, move ? ASIDE(which) : NULL), log, which);
+		if (move)
+			load(libs[which], ASIDE(which), AT);
+		else
+			munmap(AT, ROOM);
 	}
 	puts("done");
 	return 0;
