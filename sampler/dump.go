@@ -181,9 +181,9 @@ func (d *dumper) run() error {
 const stopsAgain = 5
 
 // wantsMore tells whether a thread was stopped, and goes on with a stack of which
-// more should have been copied. It may be blocked by now.
+// more should have been copied, or by which objects its code is of. It may be blocked by now.
 func (d *dumper) wantsMore(t *ThreadDump) bool {
-	if t.Taken != capture.Stopped.String() || t.stack == nil || t.stack.end != unwind.OutsideCopy.String() {
+	if t.Taken != capture.Stopped.String() || t.stack == nil || t.stack.end != unwind.OutsideCopy.String() && t.stack.end != codeChanged {
 		return false
 	}
 	if t.State == 'T' {

@@ -27,7 +27,7 @@ import (
 //     had no page fault between two looks, nothing has come and gone again. (What
 //     mremap moves takes its pages along, and no number of /proc tells: of that, marks alone do.)
 //   - Else, between looks that are close together (closeLooks), nothing is taken to
-//     have come and gone of whose address that was never seen before.
+//     have come and gone of whose address that was never seen before. A dump asks again instead.
 //   - A thread that has not run since has its stack at the time of a later look, too, which decides.
 //   - Generated code has come and gone if the program has told otherwise of it. If it ever has, looks must be close together; if
 //     it often does (module.Code.Retold), even closer.
@@ -274,7 +274,7 @@ func (h *past) doubtful(s Place, at moment, pc uint64, start time.Time) bool {
 		return false
 	}
 	h.loose = true
-	return !code.Proven || !quiet && (moved || apart > closeLooks)
+	return !code.Proven || !quiet && (moved || h.once || apart > closeLooks)
 }
 
 // needed is how far apart looks at generated code may be.

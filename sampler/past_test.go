@@ -59,6 +59,7 @@ func TestDoubt(t *testing.T) {
 		{name: "faults not counted before", past: past{looks: []look{uncounted(10), at(52, 1)}}, doubt: true},
 		{name: "faults not counted at all", past: past{looks: []look{uncounted(10), uncounted(52)}}, doubt: true},
 		{name: "looks far apart, and it has stayed for long", past: past{looks: []look{at(10, 1), at(52, 2)}}, since: -1000, doubt: true},
+		{name: "looks close together, of a dump", past: past{looks: []look{at(40, 1), at(52, 2)}, once: true}, doubt: true},
 		{name: "looks far apart, its mark was read", past: past{looks: []look{at(10, 1), at(52, 2)}}, mark: "mark"},
 		{name: "no fault, another's mark was read", past: past{looks: []look{at(40, 1), at(52, 1)}}, mark: "Mark", doubt: true},
 		{name: "no fault, its mark was not at hand", past: past{looks: []look{at(40, 1), at(52, 1)}}, mark: "none", doubt: true},

@@ -158,6 +158,49 @@ func TestSwappedLibraries(t *testing.T) {
 	}
 }
 
+// TestDumpSwapped dumps the same program again and again, each time as if for the first time. Where it is not
+// known at a stop what was mapped, another stop tells.
+func TestDumpSwapped(t *testing.T) {
+	path, libs := swapper(t)
+	for _, how := range [][]string{nil, {"move"}} {
+		log := filepath.Join(t.TempDir(), "log")
+		p := testprog.Start(t, path, append([]string{"4,1", log, libs[0], libs[1]}, how...)...)
+		type dumped struct {
+			stack    *output.Stack
+			from, to int64
+		}
+		var list []dumped
+		for range 40 {
+			d := dumped{from: ptrace.Now()}
+			got, err := Dump(Options{PIDs: []int{p.PID}, Released: func() { d.to = ptrace.Now() }}, testPipeline(new(swapSink)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, th := range got.Threads {
+				if th.TID == p.PID && th.Stack != nil {
+					d.stack = th.Stack
+					list = append(list, d)
+				}
+			}
+		}
+		p.Finish(t)
+		truth := readStays(t, log)
+		whole, wrong := 0, 0
+		for _, d := range list {
+			if why := falseFrame(d.stack, truth, libs, d.from, d.to); why != "" {
+				wrong++
+				t.Errorf("%v: %s", names(d.stack), why)
+			} else if d.stack.End == "" {
+				whole++
+			}
+		}
+		t.Logf("%v: %d dumps, %d whole, %d with false frames", how, len(list), whole, wrong)
+		if 3*whole < 2*len(list) {
+			t.Errorf("%v: %d of %d dumps are whole", how, whole, len(list))
+		}
+	}
+}
+
 func names(s *output.Stack) (list []string) {
 	for _, f := range s.Frames {
 		list = append(list, f.Func)
