@@ -164,7 +164,7 @@ func (p *phpCalls) perl(caller, callee string) bool {
 	case name == "(require)" || compiles.MatchString(name): // while it is compiled
 		return strings.HasPrefix(caller, "(") || compiles.MatchString(perlName(caller)) || strings.Contains(text, "require")
 	case name == "(eval)":
-		return strings.Contains(text, "eval")
+		return strings.Contains(text, "eval") || strings.Contains(text, "do '") // of a file: perldoc -f caller
 	case strings.HasPrefix(name, "format "): // caller fails in one
 		return strings.Contains(text, "write")
 	case strings.HasPrefix(caller, "format "):
