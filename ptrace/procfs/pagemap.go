@@ -37,10 +37,14 @@ func (p Pagemap) Gone() bool {
 	return err == nil && n == 0
 }
 
-// Bits of an entry (Documentation/admin-guide/mm/pagemap.rst).
+// Bits of an entry (Documentation/admin-guide/mm/pagemap.rst). A marker of userfaultfd(2) on a page that is not there shows as
+// swapped out and write-protected (pte_to_pagemap_entry, fs/proc/task_mmu.c): who reads it waits for the server. A page that is
+// truly swapped out, and write-protected, looks the same. The other markers, of guard regions and poisoned pages, end a read at
+// once (handle_pte_marker, mm/memory.c).
 const (
-	pagePresent = 1 << 63
-	pageSwapped = 1 << 62
+	pagePresent   = 1 << 63
+	pageSwapped   = 1 << 62
+	pageProtected = 1 << 57
 )
 
 // AtHand is how many bytes from addr on, at most n, are in memory or swapped out: to read them waits for nobody
@@ -58,7 +62,7 @@ func (p Pagemap) AtHand(addr uint64, n int) int {
 			return int(max(at, addr) - addr)
 		}
 		for i := 0; i+8 <= got; i += 8 {
-			if binary.NativeEndian.Uint64(b[i:])&(pagePresent|pageSwapped) == 0 {
+			if e := binary.NativeEndian.Uint64(b[i:]); e&pagePresent == 0 && e&(pageSwapped|pageProtected) != pageSwapped {
 				return int(max(at, addr) - addr)
 			}
 			at += page

@@ -29,6 +29,7 @@ type machine struct {
 	high    uint64
 	asked   [][2]uint64       // addresses and lengths of memory that was read
 	present func(uint64) bool // pages by number; nil: no pagemap can be read
+	marked  bool              // those that are not have a marker
 	most    int               // entries that one read gives, 0: all
 	preads  int
 }
@@ -115,6 +116,9 @@ func (k *machine) Pread(fd int, b []byte, off int64) (int, unix.Errno) {
 	for i := 0; i+8 <= len(b); i += 8 {
 		page := uint64(off+int64(i)) / 8
 		entry := uint64(1<<62 - 1) // all but present and swapped is set (Documentation/admin-guide/mm/pagemap.rst)
+		if k.marked {
+			entry = 1<<62 | 1<<57
+		}
 		if k.present(page) {
 			entry = 1 << (62 + page%2) // swapped or present
 		}
@@ -246,6 +250,13 @@ func TestPresent(t *testing.T) {
 		if got := Present(k, 0, tt.addr, tt.n, new(Buffer)); got != tt.want || k.preads != tt.preads {
 			t.Errorf("hole at %d, %d bytes from %#x: %d by %d reads, want %d by %d", tt.hole, tt.n, tt.addr, got, k.preads, tt.want, tt.preads)
 		}
+	}
+	k := &machine{t: t, present: func(p uint64) bool { return p != 101 }, marked: true}
+	if got := Present(k, 0, 100*page, 3*page, new(Buffer)); got != page {
+		t.Errorf("%d bytes are there before a marker, want %d", got, page)
+	}
+	if got := span(k, 0, 101*page, page, false, new(Buffer)); got != 0 {
+		t.Errorf("%d bytes of a marker were never written", got)
 	}
 	if got := Present(&machine{t: t}, -1, 5, 77, new(Buffer)); got != 77 {
 		t.Errorf("without a pagemap %d bytes of 77", got)

@@ -279,10 +279,12 @@ func (b *Buffer) copied(addr uint64) []byte {
 // architectures have none.
 const RedZone = 128
 
-// Bits of an entry of pagemap (Documentation/admin-guide/mm/pagemap.rst).
+// Bits of an entry of pagemap (Documentation/admin-guide/mm/pagemap.rst). What is swapped out and write-protected may be a marker
+// of userfaultfd(2) on a page that is not there: see package ptrace/procfs.
 const (
-	pagePresent = 1 << 63
-	pageSwapped = 1 << 62
+	pagePresent   = 1 << 63
+	pageSwapped   = 1 << 62
+	pageProtected = 1 << 57
 )
 
 var pageBytes = uint64(os.Getpagesize())
@@ -297,7 +299,7 @@ func Present(k Kernel, pages int, addr uint64, n int, b *Buffer) int {
 }
 
 // span is how many bytes from addr on, at most n, lie in pages that are in memory or swapped out, or, unless there, in such
-// as are neither. What the pagemap does not tell is taken for there.
+// as are neither; what may be a marker is in no such span. What the pagemap does not tell is taken for there.
 //
 //go:nosplit
 //go:norace
@@ -316,7 +318,12 @@ func span(k Kernel, pages int, addr uint64, n int, there bool, b *Buffer) int {
 			return int(max(at, addr) - addr)
 		}
 		for i := 0; i+8 <= got; i += 8 {
-			if (binary.NativeEndian.Uint64(b.pages[i:])&(pagePresent|pageSwapped) != 0) != there {
+			e := binary.NativeEndian.Uint64(b.pages[i:])
+			is := e&(pagePresent|pageSwapped) == 0
+			if there {
+				is = e&pagePresent != 0 || e&(pageSwapped|pageProtected) == pageSwapped
+			}
+			if !is {
 				return int(max(at, addr) - addr)
 			}
 			at += pageBytes
