@@ -228,14 +228,9 @@ func (e *engine) awaitStops() (waits int) {
 	begun := ptrace.Now()
 	for {
 		busy, waits := e.bank.Busy(), e.bank.Waits()
-		now := ptrace.Now()
-		since := time.Duration(now - begun)
-		stuck, held := e.board.Held()
-		if now-held < int64(hung) {
-			stuck = 0
-		}
+		since := time.Duration(ptrace.Now() - begun)
 		if len(waits) == 0 && !busy || since >= lastStops && !slices.ContainsFunc(waits, func(a clocks.Asked) bool {
-			return a.TID != stuck && awaited(proc, a.PID, a.TID, since)
+			return awaited(proc, a.PID, a.TID, since)
 		}) {
 			return len(waits)
 		}

@@ -35,8 +35,8 @@ type PipelineConfig struct {
 	// another goroutine. nil: nothing can be told.
 	Wait func(pid, tid int, nr int64, sp, runs uint64) func([]output.Frame) string
 	// Slow, if set, is called when unwinding and naming still go on half a second
-	// after the last capture.
-	Slow func()
+	// after the last capture; at once, with held, if a thread is held until this program ends.
+	Slow func(held bool)
 	// Live: captures come from processes that live now, whose memory and names
 	// may be read.
 	Live bool
@@ -185,15 +185,17 @@ func NewPipeline(cfg PipelineConfig) *Pipeline {
 func (p *Pipeline) Stats() Unwound { return p.stats }
 
 // await waits for the end of what is unwound and named.
-func (cfg *PipelineConfig) await(end <-chan struct{}) {
-	if cfg.Slow != nil {
+func (cfg *PipelineConfig) await(end <-chan struct{}, held bool) {
+	if cfg.Slow != nil && held {
+		cfg.Slow(true)
+	} else if cfg.Slow != nil {
 		slow := time.NewTimer(500 * time.Millisecond)
 		defer slow.Stop()
 		select {
 		case <-end:
 			return
 		case <-slow.C:
-			cfg.Slow()
+			cfg.Slow(false)
 		}
 	}
 	<-end

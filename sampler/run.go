@@ -68,19 +68,20 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		defer close(done)
 		err = e.run(d, ready, &result)
 	}()
-	if hangs := e.pulse.watch(ctx, done, progress); hangs != nil {
+	hangs := e.pulse.watch(ctx, done, progress)
+	if hangs == errHung {
 		e.out.end()
-		pipe.cfg.await(piped)
+		pipe.cfg.await(piped, false)
 		return e.sofar(), errors.Join(hangs, pipe.failed.err)
 	}
-	if opt.Released != nil {
+	if opt.Released != nil && hangs == nil {
 		opt.Released()
 	}
 	e.out.rest()
 	e.out.end()
-	pipe.cfg.await(piped)
+	pipe.cfg.await(piped, hangs != nil)
 	if err == nil {
-		err = pipe.failed.err
+		err = errors.Join(hangs, pipe.failed.err)
 	}
 	return result, err
 }

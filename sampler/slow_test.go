@@ -6,11 +6,13 @@ import "testing"
 func TestAwaitTellsWhatIsSlow(t *testing.T) {
 	p := NewPipeline(PipelineConfig{})
 	end, told := make(chan struct{}), 0
-	p.cfg.Slow = func() {
-		told++
+	p.cfg.Slow = func(held bool) {
+		if told++; held {
+			t.Error("a thread is held")
+		}
 		close(end)
 	}
-	p.cfg.await(end)
+	p.cfg.await(end, false)
 	if told != 1 {
 		t.Errorf("told %d times, want once", told)
 	}

@@ -18,9 +18,21 @@ import (
 	"sfsample/sampler/clocks"
 )
 
-// hung is for how long a thread of ours may get nowhere until it counts as hanging: a page that no server
+// hung is for how long the coordinator may get nowhere until it counts as hanging: a page that no server
 // brings, or a lock of the kernel, can keep it for ever.
 const hung = time.Second
+
+// Who holds a stopped thread hangs if it is found blocked by so many looks more, so often, and has not run since the first: for 400 ms. From the
+// beginning of the hold to the end of the program it is a second then. Page faults of a busy disk take less, as does a lock
+// that a thread has which waits for a CPU; whoever waits for a CPU itself is not blocked.
+const (
+	hungLooks = 4
+	lookOften = 100 * time.Millisecond
+	lookRests = 200 * time.Millisecond // how often it is looked whether anybody is held
+)
+
+// ErrHeld is the end of a run of which a thread of a target is held that only the end of this program lets go.
+var ErrHeld = errors.New("sample: the copy of a stack hangs, as a page of it is not brought (by userfaultfd(2), or by the server of a file), and the thread stands still: the run ends here, which lets it go; what was sampled until then is written (try: --stop never)")
 
 // errHung is the end of a run whose coordinator hangs: there is nothing more to come.
 var errHung = errors.New("sample: the target's files in /proc cannot be read for a second, reading them hangs (try: cat /proc/PID/stack, with the target's number); what was sampled until then is written")
@@ -53,23 +65,22 @@ func (p *pulse) publish(now int64, look func() *Progress) {
 }
 
 // watch is the watchdog of a run, on an OS thread of its own. It holds nothing and reads nothing of the target, so that it cannot hang itself.
-// It waits for the engine's end, asks for it when ctx is done or a clock holds a stopped thread and gets
-// nowhere, and reports progress. An error is that the coordinator hangs: it will not end. Either is found after
-// hung to one and a half times that.
+// It waits for the engine's end, asks for it when ctx is done or a clock holds a stopped thread and hangs, and reports progress.
+// An error is that: ErrHeld, or errHung, if the coordinator hangs, which will not end. The latter is found after hung to one and a
+// half times that.
 func (p *pulse) watch(ctx context.Context, done <-chan struct{}, progress func(Progress)) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	every := hung / 2
-	if progress != nil {
-		every = hung / 4
-	}
-	tick := time.NewTicker(every)
+	every := lookRests
+	tick := time.NewTimer(every)
 	defer tick.Stop()
 	cancelled := ctx.Done()
 	ending := false
+	var end error
 	var before idleness
+	var held suspects
 	last := ptrace.Now()
-	end := func() {
+	stop := func() {
 		if !ending {
 			ending = true
 			close(p.stop)
@@ -78,10 +89,10 @@ func (p *pulse) watch(ctx context.Context, done <-chan struct{}, progress func(P
 	for {
 		select {
 		case <-done:
-			return nil
+			return end
 		case <-cancelled:
 			cancelled = nil
-			end()
+			stop()
 		case <-tick.C:
 			now := ptrace.Now()
 			starved := now-last > int64(every)*3/2 // as others are then
@@ -95,17 +106,57 @@ func (p *pulse) watch(ctx context.Context, done <-chan struct{}, progress func(P
 				}
 				before = found
 			}
-			if b := p.board.Load(); b != nil && !ending {
-				if tid, since := b.Held(); since != 0 && now-since > int64(hung) {
-					p.said.log.Warn("the copy of a stack hangs, and the thread stands still: the run ends here", "tid", tid)
-					end()
+			every = lookRests
+			if b := p.board.Load(); b != nil {
+				for _, h := range held.look(p.fs, b.Held(nil)) {
+					h.GiveUp()
+					end = ErrHeld
+					stop()
+				}
+				if len(held) > 0 {
+					every = lookOften
 				}
 			}
 			if s := p.status.Load(); s != nil && progress != nil {
 				progress(*s)
 			}
+			tick.Reset(every)
 		}
 	}
+}
+
+// suspects are those who hold a thread, and were blocked at the last look.
+type suspects map[clocks.Hold]suspect
+
+type suspect struct {
+	count uint64 // how often it has run
+	looks int    // since which it has not
+}
+
+// look looks at who holds a thread now, and returns those that hang.
+func (s *suspects) look(fs procfs.FS, now []clocks.Hold) (hang []clocks.Hold) {
+	before := *s
+	*s = nil
+	for _, h := range now {
+		st, err := fs.TaskStat(os.Getpid(), h.By)
+		run, rerr := fs.Schedstat(os.Getpid(), h.By)
+		if err != nil || rerr != nil || st.State == 'R' {
+			continue
+		}
+		looks := 0
+		if was, ok := before[h]; ok && was.count == run.Count {
+			looks = was.looks + 1
+		}
+		if looks == hungLooks {
+			hang = append(hang, h)
+			continue
+		}
+		if *s == nil {
+			*s = suspects{}
+		}
+		(*s)[h] = suspect{run.Count, looks}
+	}
+	return hang
 }
 
 // idleness is what threads of ours wait in while the coordinator has given no sign of life since a time.

@@ -16,6 +16,7 @@ import (
 	"sfsample/internal/testprog"
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
+	"sfsample/sampler/clocks"
 )
 
 // TestHangs: the coordinator hangs if it gives no sign of life and a thread of ours stays in one call that reads; not
@@ -121,6 +122,68 @@ func watchHung(t *testing.T) time.Duration {
 	}
 	<-done
 	return took
+}
+
+// TestSuspects: who holds a thread hangs if it is blocked, and has not run, from a look to the one hungLooks later; not if it runs, and not
+// if that is another hold.
+func TestSuspects(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	fd, ids := int(r.Fd()), make(chan int) // blocking from now on
+	var quit atomic.Bool
+	defer quit.Store(true)
+	start := func(f func()) int {
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			ids <- unix.Gettid()
+			f()
+		}()
+		return <-ids
+	}
+	blocked := start(func() { unix.Read(fd, make([]byte, 1)) })
+	works := start(func() {
+		for !quit.Load() {
+		}
+	})
+	for end := time.Now().Add(testprog.Patience); ; {
+		if c, err := proc.Syscall(os.Getpid(), blocked); err == nil && !c.Running && c.NR == unix.SYS_READ {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("the thread does not begin to read")
+		}
+	}
+	a, b := clocks.Hold{By: blocked, TID: 1, Since: 5}, clocks.Hold{By: works, TID: 2, Since: 5}
+	var s suspects
+	for i := range hungLooks {
+		if hang := s.look(proc, []clocks.Hold{a, b}); hang != nil || len(s) != 1 {
+			t.Fatalf("look %d: %v hang of %v", i, hang, s)
+		}
+	}
+	other := a
+	other.Since++
+	if hang := s.look(proc, []clocks.Hold{other, b}); hang != nil || s[other].looks != 0 {
+		t.Errorf("another hold: %v hang of %v", hang, s)
+	}
+	for range hungLooks - 1 {
+		s.look(proc, []clocks.Hold{other})
+	}
+	had := s[other]
+	s[other] = suspect{had.count - 1, had.looks} // it has run since
+	if hang := s.look(proc, []clocks.Hold{other}); hang != nil || s[other].looks != 0 {
+		t.Errorf("one that has run: %v hang of %v", hang, s)
+	}
+	for range hungLooks - 1 {
+		s.look(proc, []clocks.Hold{other})
+	}
+	if hang := s.look(proc, []clocks.Hold{other, b}); !slices.Equal(hang, []clocks.Hold{other}) || len(s) != 0 {
+		t.Errorf("at last %v hang, want %v; %v are left", hang, other, s)
+	}
 }
 
 // TestWatchdogThread: no other goroutine runs on the watchdog's thread.

@@ -36,7 +36,7 @@ func agent(c config, args []string, stderr io.Writer) error {
 			stop()
 		}
 		next := a.next.Load()
-		if next == nil {
+		if next == nil || errors.Is(err, sampler.ErrHeld) {
 			return err
 		}
 		if err != nil {

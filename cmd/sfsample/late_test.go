@@ -25,7 +25,7 @@ func TestHurried(t *testing.T) {
 				s := session{config: tt.config, stderr: &text}
 				until, giveUp := hurried(t.Context())
 				begun := time.Now()
-				s.slow(t.Context(), giveUp)
+				s.slow(t.Context(), giveUp, false)
 				<-until.Until().Done()
 				if took := time.Since(begun); took == 0 || took > tt.most || !strings.Contains(text.String(), "the last samples") {
 					t.Errorf("files are read for %v, want up to %v; told %q", took, tt.most, text.String())

@@ -27,6 +27,7 @@ type rounds struct {
 	about func(*sampler.Round) output.Run      // what a round's results are titled with
 	told  func(stamp string, x *sampler.Round) // of each round that has ended, when its files are written
 	sends []*sender
+	grace time.Duration   // how long the last messages are sent for
 	lost  int             // times that one could not be written, or put where it waits to be sent
 	bad   bool            // the one under way is among these
 	since map[string]bool // why they are, since one was whole
@@ -34,7 +35,7 @@ type rounds struct {
 
 // openRounds opens the files of the first round, and what is sent to.
 func (c *config) openRounds(say func(string, ...any)) (*rounds, error) {
-	r := &rounds{specs: c.outputs, opt: c.outputOptions(), say: say}
+	r := &rounds{specs: c.outputs, opt: c.outputOptions(), say: say, grace: lastSend}
 	var err error
 	if r.sends, err = c.openSends(say); err != nil {
 		return nil, err
@@ -142,7 +143,7 @@ func (r *rounds) failed(err error) {
 func (r *rounds) Close() error {
 	r.close(nil)
 	for _, s := range r.sends {
-		s.close(lastSend)
+		s.close(r.grace)
 	}
 	if r.lost > 0 {
 		return fmt.Errorf("write rounds: %d times one could not be written (the lines above say why)", r.lost)

@@ -187,7 +187,7 @@ func (s *session) run() error {
 	if last, ok := s.outs.(*lastSink); ok && s.rec == nil {
 		last.gone = stop
 	}
-	s.pipe = s.livePipeline(s.names, until, s.log, s.outs, s.rec.writer(), func() { s.slow(ctx, giveUp) })
+	s.pipe = s.livePipeline(s.names, until, s.log, s.outs, s.rec.writer(), func(held bool) { s.slow(ctx, giveUp, held) })
 	progress := s.progress()
 	result, err := sampler.Run(ctx, opt, s.duration, s.pipe, ready, progress.show)
 	progress.clear()
@@ -276,8 +276,12 @@ func patience(c *config) time.Duration {
 }
 
 // slow says what is waited for after the end of sampling, and that it need not
-// be. It is not waited for longer than patience.
-func (s *session) slow(ctx context.Context, giveUp func()) {
+// be. It is not waited for longer than patience, and not at all while a thread is held.
+func (s *session) slow(ctx context.Context, giveUp func(), held bool) {
+	if held {
+		giveUp()
+		return
+	}
 	time.AfterFunc(patience(&s.config), giveUp)
 	if s.quiet || ctx.Err() != nil {
 		return
@@ -392,6 +396,9 @@ func commandLine(pid int) string {
 func (s *session) finish() error {
 	if last, ok := s.outs.(*lastSink); ok {
 		last.Describe(s.about())
+	}
+	if r, ok := s.outs.(*rounds); ok && errors.Is(s.pipeErr, sampler.ErrHeld) {
+		r.grace = 0
 	}
 	err := errors.Join(s.pipeErr, s.outs.Close(), s.rec.close(s.pipeErr))
 	if !s.quiet {
@@ -512,7 +519,7 @@ func clearLine(w io.Writer) string {
 const agentPages = 4 << 20
 
 // livePipeline unwinds what is captured of processes that live. Their files are read within until.
-func (c *config) livePipeline(names *sampler.Names, until *late.Time, log *slog.Logger, sink output.Sink, rec *capture.Writer, slow func()) *sampler.Pipeline {
+func (c *config) livePipeline(names *sampler.Names, until *late.Time, log *slog.Logger, sink output.Sink, rec *capture.Writer, slow func(held bool)) *sampler.Pipeline {
 	pages := 0
 	if c.agent {
 		pages = agentPages

@@ -230,17 +230,21 @@ func (b *Bank) Nudge(t int64) {
 	})
 }
 
-// Busy tells whether a clock may be about to ask for a stop. After [Board.Rest] that is over soon.
+// hangs tells whether the clock was given up, or the keeper, who would answer it.
+func (b *Bank) hangs(c *Clock) bool { return c.holds.Load() < 0 || b.board.keptSince.Load() < 0 }
+
+// Busy tells whether a clock may be about to ask for a stop. After [Board.Rest] that is over soon, but for one that hangs.
 func (b *Bank) Busy() (busy bool) {
-	b.all(func(c *Clock) { busy = busy || c.active.Load() || c.begun.Load() != c.made.Load() })
+	b.all(func(c *Clock) { busy = busy || !b.hangs(c) && (c.active.Load() || c.begun.Load() != c.made.Load()) })
 	return busy
 }
 
-// Waits lists the threads that clocks have asked to stop, and that have not. One that is being seized was not asked yet.
+// Waits lists the threads that clocks have asked to stop, and that have not. One that is being seized was not asked yet; what a
+// clock has asked that hangs, nobody can answer.
 func (b *Bank) Waits() (list []Asked) {
 	b.all(func(c *Clock) {
 		for i := range c.samples {
-			if m := &c.samples[i]; m.state.Load() == asked {
+			if m := &c.samples[i]; m.state.Load() == asked && !b.hangs(c) {
 				list = append(list, Asked{m.PID, m.TID})
 			}
 		}
@@ -267,6 +271,9 @@ func (b *Bank) Close() {
 	}
 	late := time.After(patience)
 	for _, c := range b.old {
+		if b.hangs(c) {
+			continue
+		}
 		select {
 		case <-c.ended:
 			b.tally(c)

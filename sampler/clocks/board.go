@@ -23,7 +23,7 @@ type Board struct {
 
 	keeper    atomic.Int32                     // thread id of the keeper of all threads, 0: there is none
 	kept      atomic.Int32                     // the thread that the keeper copies
-	keptSince atomic.Int64                     // since when; 0: none
+	keptSince atomic.Int64                     // since when; 0: none; negative: it hangs, see Hold
 	clocks    [maxClocks]atomic.Pointer[Clock] // by number, for the keeper
 	homes     [maxClocks]atomic.Bool           // CPUs that have a clock
 	stride    atomic.Int64                     // only ticks that it divides are answered, 0: none
@@ -326,21 +326,31 @@ func (b *Board) number() int {
 	return 0
 }
 
-// Held is the thread that a clock or the keeper has held, stopped, for longest, and since when, CLOCK_MONOTONIC; 0: none does.
-// Any goroutine may ask.
-func (b *Board) Held() (tid int, since int64) {
-	tid, since = int(b.kept.Load()), b.keptSince.Load()
+// Hold is a stopped thread of a target with the thread of ours that holds it: a clock's, or the keeper's.
+type Hold struct {
+	By, TID int
+	Since   int64 // CLOCK_MONOTONIC, nanoseconds
+
+	since *atomic.Int64
+}
+
+// Held appends to list the threads that are held now, and not given up. Any goroutine may ask.
+func (b *Board) Held(list []Hold) []Hold {
+	if since := b.keptSince.Load(); since > 0 {
+		list = append(list, Hold{int(b.keeper.Load()), int(b.kept.Load()), since, &b.keptSince})
+	}
 	for n := range b.clocks {
-		c := b.clocks[n].Load()
-		if c == nil {
-			continue
-		}
-		if h := c.holds.Load(); h != 0 && (since == 0 || h < since) {
-			tid, since = int(c.holding.Load()), h
+		if c := b.clocks[n].Load(); c != nil {
+			if since := c.holds.Load(); since > 0 {
+				list = append(list, Hold{int(c.thread.Load()), int(c.holding.Load()), since, &c.holds})
+			}
 		}
 	}
-	return tid, since
+	return list
 }
+
+// GiveUp notes that who holds the thread hangs: nobody waits for that any more. It is over if it lets go after all.
+func (h *Hold) GiveUp() { h.since.CompareAndSwap(h.Since, -h.Since) }
 
 // home notes whether a CPU has a clock.
 func (b *Board) home(cpu int, has bool) {

@@ -1,6 +1,7 @@
 package clocks
 
 import (
+	"slices"
 	"testing"
 
 	"sfsample/sampler/taking"
@@ -116,28 +117,34 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestHeldLongest: of several threads that are held it is the one that is for longest.
-func TestHeldLongest(t *testing.T) {
+// TestHeldByWhom: each who holds a thread is told, with since when, until it is given up.
+func TestHeldByWhom(t *testing.T) {
 	b := NewBoard(1, 0, 1)
-	hold := func(n int, tid int32, since int64) {
+	if list := b.Held(nil); len(list) != 0 {
+		t.Errorf("%v are held by nobody", list)
+	}
+	hold := func(n int, by, tid int32, since int64) *Clock {
 		c := new(Clock)
+		c.thread.Store(by)
 		c.holding.Store(tid)
 		c.holds.Store(since)
 		b.clocks[n].Store(c)
+		return c
 	}
-	if tid, since := b.Held(); tid != 0 || since != 0 {
-		t.Errorf("thread %d is held since %d by nobody", tid, since)
+	hold(4, 40, 41, 0)
+	c := hold(4095, 50, 51, 400)
+	b.keeper.Store(60)
+	b.kept.Store(61)
+	b.keptSince.Store(500)
+	list := b.Held(nil)
+	if want := []Hold{{60, 61, 500, &b.keptSince}, {50, 51, 400, &c.holds}}; !slices.Equal(list, want) {
+		t.Fatalf("held are %v, want %v", list, want)
 	}
-	hold(3, 31, 500)
-	hold(4, 41, 0)
-	hold(4095, 51, 400)
-	hold(5, 61, 600)
-	if tid, since := b.Held(); tid != 51 || since != 400 {
-		t.Errorf("thread %d is held since %d, want 51 since 400", tid, since)
-	}
-	hold(0, 71, 400)
-	hold(4095, 51, 400)
-	if tid, _ := b.Held(); tid != 71 {
-		t.Errorf("thread %d is held, want the first of two", tid)
+	late := list[0]
+	b.keptSince.Store(700) // another hold
+	late.GiveUp()
+	list[1].GiveUp()
+	if !(&Bank{board: b}).hangs(c) || !slices.Equal(b.Held(nil), []Hold{{60, 61, 700, &b.keptSince}}) {
+		t.Errorf("with one given up: %v", b.Held(nil))
 	}
 }

@@ -94,7 +94,7 @@ type Clock struct {
 	met     atomic.Int64    // the last tick at which a thread of the target was met
 	looked  atomic.Int64    // nanoseconds that looks have taken that found nobody
 	since   atomic.Int64    // the clock asks for a stop, or waits for one, since then; 0: neither
-	holds   atomic.Int64    // it holds a stopped thread since then; 0: none
+	holds   atomic.Int64    // it holds a stopped thread since then; 0: none; negative: it hangs, see Hold
 	holding atomic.Int32    // the id of that thread
 	active  atomic.Bool     // a tick is being answered
 	quit    atomic.Bool

@@ -555,6 +555,9 @@ func (p *Keeper) End(pid int) bool {
 // Close lets all threads go. It does not wait for a keeper that hangs: the end of this program lets go then.
 func (p *Keeper) Close() {
 	p.phase.Store(closes) // it looks at each keeperTick
+	if p.board.keptSince.Load() < 0 {
+		return
+	}
 	select {
 	case <-p.ended:
 	case <-time.After(patience):

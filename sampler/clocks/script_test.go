@@ -752,14 +752,14 @@ func TestHeld(t *testing.T) {
 	b := <-boards
 	for range 2 {
 		<-reading
-		if tid, since := b.Held(); tid != 7 || since <= b.Start {
-			t.Errorf("thread %d is held since %d, want 7", tid, since)
+		if list := b.Held(nil); len(list) != 1 || list[0].TID != 7 || list[0].Since <= b.Start {
+			t.Errorf("%v are held, want thread 7", list)
 		}
 		goOn <- struct{}{}
 	}
 	<-done
-	if tid, since := b.Held(); since != 0 {
-		t.Errorf("thread %d is held since %d at the end", tid, since)
+	if list := b.Held(nil); len(list) != 0 {
+		t.Errorf("%v are held at the end", list)
 	}
 }
 
