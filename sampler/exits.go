@@ -47,7 +47,7 @@ func (k *keeping) keep(ready func()) error {
 			}
 		}
 	}
-	keeper, err := clocks.Keep(new(taking.Live), k.board, o)
+	keeper, err := clocks.Keep(new(waiting), k.board, o)
 	if err != nil {
 		return err
 	}
