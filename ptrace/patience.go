@@ -147,6 +147,28 @@ func (p *Patient) setStuck(addr uint64, stuck bool) {
 	p.stuck[addr] = true
 }
 
+// Wary reads the memory of one process as [Patient] does, and nothing more once a page has not come: each further read could take as
+// long. The zero value is ready; any number of goroutines may use it.
+type Wary struct {
+	patient Patient
+	stuck   atomic.Bool
+}
+
+// Stuck tells whether a page has not come.
+func (w *Wary) Stuck() bool { return w.stuck.Load() }
+
+// ReadMemory is the function [ReadMemory]. Once a page has not come the error is ErrStuck.
+func (w *Wary) ReadMemory(tid int, addr uint64, buf []byte) (int, error) {
+	if w.stuck.Load() {
+		return 0, ErrStuck
+	}
+	n, err := w.patient.ReadMemory(tid, addr, buf)
+	if err == ErrStuck {
+		w.stuck.Store(true)
+	}
+	return n, err
+}
+
 // ReadMemory is the function [ReadMemory] with patience.
 func (p *Patient) ReadMemory(tid int, addr uint64, buf []byte) (int, error) {
 	return p.Do(addr, buf, func(b []byte) (int, error) { return ReadMemory(tid, addr, b) })

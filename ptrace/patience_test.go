@@ -81,6 +81,25 @@ func TestPatient(t *testing.T) {
 	}
 }
 
+// TestWary: once a page has not come nothing more is read of that process.
+func TestWary(t *testing.T) {
+	page, fill := unfilled(t)
+	defer fill()
+	var w Wary
+	there := []byte("elsewhere")
+	addr := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(there))))
+	buf := make([]byte, len(there))
+	if n, err := w.ReadMemory(os.Getpid(), addr, buf); err != nil || string(buf[:n]) != string(there) || w.Stuck() {
+		t.Errorf("before: %q, %v, stuck %t", buf[:n], err, w.Stuck())
+	}
+	if _, err := w.ReadMemory(os.Getpid(), uint64(uintptr(unsafe.Pointer(unsafe.SliceData(page)))), buf); err != ErrStuck {
+		t.Errorf("a page that does not come: %v, want %v", err, ErrStuck)
+	}
+	if n, err := w.ReadMemory(os.Getpid(), addr, buf); n != 0 || err != ErrStuck || !w.Stuck() {
+		t.Errorf("after: %d bytes, %v, stuck %t; want none", n, err, w.Stuck())
+	}
+}
+
 // TestPatientWaits: a read that only takes long, without sleeping in the kernel,
 // is not given up.
 func TestPatientWaits(t *testing.T) {

@@ -95,8 +95,8 @@ func zeros(fs procfs.FS, pid int, addr uint64) bool {
 	return false
 }
 
-// waiting is the kernel for reads of threads that are not stopped: a page that has to be brought in may
-// take its time.
+// waiting is the kernel for reads within Go's scheduler: a page that has to be brought in may take its time, and the collector does
+// not wait for that.
 type waiting struct{ taking.Live }
 
 // Memory implements taking.Kernel.
@@ -107,6 +107,23 @@ func (*waiting) Memory(tid int, addr uint64, buf []byte) int {
 
 // Gather implements taking.Kernel.
 func (k *waiting) Gather(tid int, from []unix.RemoteIovec, buf []byte) int {
+	return gatherEach(k, tid, from, buf)
+}
+
+// wary is the kernel for reads of one process on whose end a stopped thread, or the whole dump, waits.
+type wary struct {
+	waiting
+	mem ptrace.Wary
+}
+
+// Memory implements taking.Kernel.
+func (k *wary) Memory(tid int, addr uint64, buf []byte) int {
+	n, _ := k.mem.ReadMemory(tid, addr, buf)
+	return n
+}
+
+// Gather implements taking.Kernel.
+func (k *wary) Gather(tid int, from []unix.RemoteIovec, buf []byte) int {
 	return gatherEach(k, tid, from, buf)
 }
 

@@ -47,13 +47,16 @@ type Dumped struct {
 	Threads []*ThreadDump
 	Go      []*GoProcess            // those of the processes that are Go programs
 	Locks   map[int]*runtimes.Locks // of the processes that keep locks without the kernel
+	// Withheld are the processes of which a page did not come: what would have been read after that is not known.
+	Withheld []int
 }
 
 // Dump takes the stack of every thread of the processes of opt once. Blocked
 // threads are read without a stop; one that runs is stopped, and one that is
 // blocked in a call that goes on unharmed, if its stack cannot be unwound
 // without its registers, and let go before it is unwound. It waits for no thread that does not stop, and for a second for a process whose
-// threads cannot be seized. Of Go programs it takes the goroutines that
+// threads cannot be seized. A copy that hangs, as a page is not brought, is given up after half a second: nothing more is copied of that
+// process, and its threads go on. Of Go programs it takes the goroutines that
 // no thread runs, unless only some threads are asked for.
 func Dump(opt Options, pipe *Pipeline) (*Dumped, error) {
 	defer pipe.targets.closeAll()
@@ -64,7 +67,7 @@ func Dump(opt Options, pipe *Pipeline) (*Dumped, error) {
 			if try > 0 {
 				time.Sleep(execPause)
 			}
-			d = &dumper{opt: opt, pipe: pipe, pages: map[int]procfs.Pagemap{}, bufs: make([]taking.Buffer, procfs.Parts())}
+			d = &dumper{opt: opt, pipe: pipe, pages: map[int]procfs.Pagemap{}, kernels: map[int]*wary{}, bufs: make([]taking.Buffer, procfs.Parts())}
 			if err = d.run(); err != nil || !d.missed() {
 				break
 			}
@@ -82,6 +85,11 @@ func Dump(opt Options, pipe *Pipeline) (*Dumped, error) {
 		}
 	}
 	dumped := &Dumped{Threads: d.threads, Locks: pipe.targets.locks(opt.PIDs)}
+	for _, pid := range opt.PIDs {
+		if k := d.kernels[pid]; k != nil && k.mem.Stuck() {
+			dumped.Withheld = append(dumped.Withheld, pid)
+		}
+	}
 	if len(opt.TIDs) == 0 {
 		dumped.Go = pipe.goroutines(opt.PIDs)
 	}
@@ -121,13 +129,13 @@ type dumper struct {
 	fs      procfs.FS
 	threads []*ThreadDump
 	pages   map[int]procfs.Pagemap // by process
-	calm    waiting
-	bufs    []taking.Buffer     // of the captures at hand, one for each part of procfs.Split
-	seized  map[int]*ThreadDump // interrupted or group-stopped, not yet reported
-	peeked  []peeked            // of one process
-	taken   []peeked            // of one process: by stops
-	hung    map[int]bool        // processes whose threads cannot be seized
-	blocked bool                // a thread that ran has blocked before its stop
+	kernels map[int]*wary          // by process
+	bufs    []taking.Buffer        // of the captures at hand, one for each part of procfs.Split
+	seized  map[int]*ThreadDump    // interrupted or group-stopped, not yet reported
+	peeked  []peeked               // of one process
+	taken   []peeked               // of one process: by stops
+	hung    map[int]bool           // processes whose threads cannot be seized
+	blocked bool                   // a thread that ran has blocked before its stop
 }
 
 // peeked is the capture of a thread that is to be unwound.
@@ -153,6 +161,7 @@ func (d *dumper) run() error {
 			return fmt.Errorf("dump %d: %w", pid, err)
 		}
 		d.pipe.targets.of(pid).past.once = true
+		d.kernels[pid] = new(wary)
 		d.pages[pid] = d.fs.OpenPagemap(pid)
 		defer d.pages[pid].Close()
 		slices.Sort(ids)
@@ -324,7 +333,7 @@ const (
 func (d *dumper) capture(t *ThreadDump, c *capture.Capture, buf *taking.Buffer, before procfs.Schedstat, call procfs.Syscall, again func() (procfs.Schedstat, error)) bool {
 	t.NR, t.Args = call.NR, call.Args
 	a := t.fb.Get()
-	taking.Peek(&d.calm, t.TID, call.SP, &a.Advice, c, int(d.pages[t.PID]), buf)
+	taking.Peek(d.kernels[t.PID], t.TID, call.SP, &a.Advice, c, int(d.pages[t.PID]), buf)
 	after, err := again()
 	if err == nil && after.Count == before.Count && after.Count > 0 {
 		c.Taken, c.Blocked, c.Count = capture.Unstopped, true, after.Count
@@ -538,7 +547,7 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 	}
 	b := &d.bufs[0]
 	b.Regs, b.FPRegs, b.Stack, b.Beyond = c.Regs[:cap(c.Regs)], make([]byte, taking.FPRegsBytes), c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
-	errno := taking.Take(&d.calm, t.TID, &a.Advice, b, int(d.pages[t.PID]), taking.StoppedFor(s.Raw), d.opt.NoRestart)
+	errno := taking.Take(d.kernels[t.PID], t.TID, &a.Advice, b, int(d.pages[t.PID]), taking.StoppedFor(s.Raw), d.opt.NoRestart)
 	if errno == 0 {
 		b.Fill(c)
 	}

@@ -32,7 +32,7 @@ func TestDumpLetsGo(t *testing.T) {
 		}
 		th := &ThreadDump{PID: p.PID, TID: p.PID, NR: -1, fb: new(Feedback)}
 		d := &dumper{opt: Options{PIDs: []int{p.PID}}, pipe: testPipeline(new(byFunction)), threads: []*ThreadDump{th},
-			pages: map[int]procfs.Pagemap{p.PID: proc.OpenPagemap(p.PID)}, bufs: make([]taking.Buffer, 1)}
+			pages: map[int]procfs.Pagemap{p.PID: proc.OpenPagemap(p.PID)}, kernels: map[int]*wary{p.PID: new(wary)}, bufs: make([]taking.Buffer, 1)}
 		<-ptrace.OnThread(func() {
 			var alarm *ptrace.Alarm
 			if alarm, err = ptrace.NewAlarm(); err != nil {

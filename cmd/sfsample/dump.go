@@ -82,6 +82,7 @@ type view struct {
 	// goroutines are those of the processes that are Go programs.
 	goroutines []*sampler.GoProcess
 	report     *stuck.Report
+	withheld   []int // processes of which a page did not come
 	last       *view // the dump before, with --watch
 }
 
@@ -118,7 +119,7 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 	if err != nil {
 		return nil, err
 	}
-	v.threads, v.goroutines = dumped.Threads, dumped.Go
+	v.threads, v.goroutines, v.withheld = dumped.Threads, dumped.Go, dumped.Withheld
 	if len(v.threads) == 0 {
 		return nil, fmt.Errorf("dump %s: %w (try: ps -e)", c.meant(), errNoProcess)
 	}
@@ -167,7 +168,7 @@ func (c *config) meant() string {
 	return printable(strings.Join(parts, ", "))
 }
 
-// show writes a dump. It is an error if nothing could be read of any thread.
+// show writes a dump. It is an error if nothing could be read of any thread, or not all of a process.
 func (c *config) show(v *view, stdout io.Writer) error {
 	w := bufio.NewWriter(stdout)
 	switch {
@@ -182,6 +183,9 @@ func (c *config) show(v *view, stdout io.Writer) error {
 	}
 	if err := w.Flush(); err != nil {
 		return err
+	}
+	if len(v.withheld) > 0 {
+		return fmt.Errorf("dump %s: the copy of a stack hung, as a page of it was not brought (by userfaultfd(2), or by the server of a file); it was given up after half a second, and stacks of that process are cut or missing (try: again, or --stop never)", joinInts(v.withheld))
 	}
 	return unreadable(v.threads)
 }
