@@ -75,7 +75,7 @@ func Begin(fs procfs.FS, pids, tids []int) *Dump {
 func newDump(fs procfs.FS) *Dump {
 	return &Dump{fs: fs, kept: fs.Keep(maxKept), procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{}, nets: map[string]*tables{}, fds: map[[2]int]FD{}, owners: newOwners(fs),
 		told: told{map[int]bool{}, map[int]*runtimes.Locks{}, map[int]map[int]runtimes.LockWait{}},
-		mem:  memory{fs: fs, pages: map[int]procfs.Pagemap{}, absent: map[int]bool{}}}
+		mem:  memory{fs: fs, spaces: map[int]*space{}, absent: map[int]bool{}}}
 }
 
 // close closes what is open.

@@ -5,7 +5,6 @@ import (
 	"io"
 
 	"sfsample/output"
-	"sfsample/ptrace"
 	"sfsample/sampler/runtimes"
 )
 
@@ -90,10 +89,11 @@ type memoryOf struct {
 
 // ReadAt implements io.ReaderAt.
 func (m memoryOf) ReadAt(b []byte, addr int64) (int, error) {
-	if there := m.d.mem.open(m.t.PID).AtHand(uint64(addr), len(b)); there < len(b) {
+	s := m.d.mem.open(m.t.PID)
+	if there := s.AtHand(uint64(addr), len(b)); there < len(b) {
 		return 0, io.ErrUnexpectedEOF
 	}
-	return ptrace.ReadMemory(m.t.TID, uint64(addr), b)
+	return s.ReadMemory(m.t.TID, uint64(addr), b)
 }
 
 // lockOf puts what a machine says into the form of other locks.

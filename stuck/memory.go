@@ -10,20 +10,26 @@ import (
 	"sfsample/ptrace/procfs"
 )
 
-// memory reads processes' memory that is at hand, in memory or swapped out: no read waits for a page that
-// userfaultfd or the server of a file withholds.
+// memory reads processes' memory that is at hand, in memory or swapped out: no read waits for long for a page that
+// userfaultfd or the server of a file withholds, also if it has gone since the look.
 type memory struct {
 	fs     procfs.FS
 	mu     sync.Mutex
-	pages  map[int]procfs.Pagemap // by process
-	absent map[int]bool           // processes of which something was not at hand
+	spaces map[int]*space // by process
+	absent map[int]bool   // processes of which something was not at hand
+}
+
+// space is the memory of a process.
+type space struct {
+	procfs.Pagemap
+	ptrace.Wary
 }
 
 func (m *memory) close() {
-	for _, p := range m.pages {
-		p.Close()
+	for _, s := range m.spaces {
+		s.Close()
 	}
-	clear(m.pages)
+	clear(m.spaces)
 }
 
 // read returns up to n bytes of the memory of a thread's process; fewer, also none,
@@ -32,28 +38,29 @@ func (m *memory) read(pid, tid int, addr uint64, n int) []byte {
 	if addr == 0 || addr+uint64(n) < addr {
 		return nil
 	}
-	there := m.open(pid).AtHand(addr, n)
-	if there == 0 {
+	s := m.open(pid)
+	buf, got, err := make([]byte, s.AtHand(addr, n)), 0, ptrace.ErrStuck
+	if len(buf) > 0 {
+		got, err = s.ReadMemory(tid, addr, buf) // an error gives no bytes
+	}
+	if err == ptrace.ErrStuck {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.absent[pid] = true
-		return nil
 	}
-	buf := make([]byte, there)
-	got, _ := ptrace.ReadMemory(tid, addr, buf) // an error gives no bytes
 	return buf[:got]
 }
 
-// open returns the pagemap of a process.
-func (m *memory) open(pid int) procfs.Pagemap {
+// open returns the memory of a process.
+func (m *memory) open(pid int) *space {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	pages, ok := m.pages[pid]
-	if !ok {
-		pages = m.fs.OpenPagemap(pid)
-		m.pages[pid] = pages
+	s := m.spaces[pid]
+	if s == nil {
+		s = &space{Pagemap: m.fs.OpenPagemap(pid)}
+		m.spaces[pid] = s
 	}
-	return pages
+	return s
 }
 
 // block is a piece of memory with its address.
