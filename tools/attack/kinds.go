@@ -78,6 +78,7 @@ var programs = []struct{ source, kinds string }{
 	{"procs.c", "inherit"},
 	{"opens.c", "lease fanotify reads"},
 	{"fuse.c", "overlay"},
+	{"memory.c", "marker race"},
 }
 
 // details are what some of those need besides.
@@ -94,6 +95,8 @@ var details = map[string]attack{
 	"edges vtime":      {least: 300 * time.Millisecond},
 	"memory gone":      {least: 300 * time.Millisecond}, // it goes while it is sampled
 	"memory unmap":     {least: 300 * time.Millisecond},
+	"memory marker":    {about: "dump"},
+	"memory race":      {least: time.Second, fails: true},
 	"memory many":      {heavy: true},
 	"memory perfmap":   {heavy: true},
 	"memory debugdata": {heavy: true, prepares: 20 * time.Second},

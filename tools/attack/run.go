@@ -241,7 +241,8 @@ func (t *trial) asCommand(ctx context.Context) (counts, error) {
 	}
 	args = append(args, t.args...)
 	stdout, stderr, err := t.runTool(ctx, t.length+t.prepares, append(args, fmt.Sprint(t.length.Seconds())))
-	if err != nil {
+	var failure *toolFailure
+	if err != nil && !(t.fails && errors.As(err, &failure)) {
 		return nil, err
 	}
 	sum, told := counts{stacks: t.stacksOf(stdout, stderr)}, 0
@@ -298,7 +299,7 @@ func (t *trial) runTool(ctx context.Context, length time.Duration, args []string
 	case errors.As(err, &exit) && exit.ExitCode() == lacking: // the command's
 		return "", "", errNotHere
 	case errors.As(err, &exit) && exit.ExitCode() == 1:
-		return "", "", &toolFailure{exit.ProcessState, string(bytes.TrimSpace(errs.Bytes()))}
+		return out.String(), errs.String(), &toolFailure{exit.ProcessState, string(bytes.TrimSpace(errs.Bytes()))}
 	case errors.As(err, &exit):
 		return "", "", fmt.Errorf("sfsample: %v: %s", exit, bytes.TrimSpace(errs.Bytes()))
 	case took > length+maxAfter:

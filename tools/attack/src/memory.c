@@ -53,19 +53,20 @@ static void on_region(void)
 /* fault: pages in the middle of a stack go, and come only at the end of the turn, if at all */
 static int uffd;
 static char copy[PAGE] __attribute__((aligned(4096)));
-static void uffd_begin(void)
+static void uffd_with(uint64_t features, uint64_t mode)
 {
-	struct uffdio_api api = { .api = UFFD_API };
-	uffd = syscall(SYS_userfaultfd, O_CLOEXEC);
+	struct uffdio_api api = { .api = UFFD_API, .features = features };
+	uffd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
 	if (uffd < 0)
-		uffd = syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+		uffd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
 	if (uffd < 0 || ioctl(uffd, UFFDIO_API, &api))
 		die("userfaultfd");
 	on_region();
-	struct uffdio_register r = { .range = { (uintptr_t)region, REGION }, .mode = UFFDIO_REGISTER_MODE_MISSING };
+	struct uffdio_register r = { .range = { (uintptr_t)region, REGION }, .mode = UFFDIO_REGISTER_MODE_MISSING | mode };
 	if (ioctl(uffd, UFFDIO_REGISTER, &r))
 		die("UFFDIO_REGISTER");
 }
+static void uffd_begin(void) { uffd_with(0, 0); }
 static void uffd_turn(void)
 {
 	char *p = region + REGION - 12 * PAGE;
@@ -75,6 +76,47 @@ static void uffd_turn(void)
 	struct uffdio_copy c = { .dst = (uintptr_t)p, .src = (uintptr_t)copy, .len = PAGE };
 	check(ioctl(uffd, UFFDIO_COPY, &c) == 0);
 	usleep(500);
+}
+/* marker: such a page is write-protected too, which makes it look as if it were swapped out */
+static void marker_begin(void)
+{
+	uffd_with(1 << 13 /* UFFD_FEATURE_WP_UNPOPULATED, Linux 6.4 */, UFFDIO_REGISTER_MODE_WP);
+	char *p = region + REGION - 12 * PAGE;
+	madvise(p, PAGE, MADV_DONTNEED);
+	struct uffdio_writeprotect w = { .range = { (uintptr_t)p, PAGE }, .mode = UFFDIO_WRITEPROTECT_MODE_WP };
+	if (ioctl(uffd, UFFDIO_WRITEPROTECT, &w))
+		die("UFFDIO_WRITEPROTECT");
+}
+
+/* stands tells whether the thread on the region has stood still for longer than sampling may have it in any case. */
+static int stands(void)
+{
+	long before = calls;
+	int64_t begun = now_ns();
+	while (calls == before && now_ns() - begun < 5000000000)
+		usleep(1000);
+	return now_ns() - begun > 1500000000; /* a second, and what a busy machine takes */
+}
+static void marker_turn(void)
+{
+	if (stands())
+		wrong++;
+}
+
+/* race: such a page goes between the look whether it is there and the reading, in which it is left */
+static void race_turn(void)
+{
+	char *p = region + REGION - 12 * PAGE;
+	struct uffd_msg m;
+	memcpy(copy, p, PAGE);
+	madvise(p, PAGE, MADV_DONTNEED);
+	spin(10000);
+	if (read(uffd, &m, sizeof m) == sizeof m && stands())
+		wrong++;
+	struct uffdio_copy c = { .dst = (uintptr_t)p, .src = (uintptr_t)copy, .len = PAGE };
+	if (ioctl(uffd, UFFDIO_COPY, &c))
+		wrong++;
+	spin(10000);
 }
 static void gone_turn(void)
 {
@@ -359,6 +401,8 @@ static const struct kind list[] = {
 	{ "spin", spin_turn, 0 },
 	{ "fault", uffd_turn, uffd_begin },
 	{ "gone", gone_turn, uffd_begin },
+	{ "marker", marker_turn, marker_begin },
+	{ "race", race_turn, uffd_begin },
 	{ "protect", protect_turn, on_region },
 	{ "unmap", unmap_turn, on_region },
 	{ "churn", churn_turn, 0 },
