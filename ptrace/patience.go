@@ -157,16 +157,21 @@ type Wary struct {
 // Stuck tells whether a page has not come.
 func (w *Wary) Stuck() bool { return w.stuck.Load() }
 
-// ReadMemory is the function [ReadMemory]. Once a page has not come the error is ErrStuck.
-func (w *Wary) ReadMemory(tid int, addr uint64, buf []byte) (int, error) {
+// Do is that of [Patient]. Once a page has not come the error is ErrStuck.
+func (w *Wary) Do(addr uint64, buf []byte, read func(buf []byte) (int, error)) (int, error) {
 	if w.stuck.Load() {
 		return 0, ErrStuck
 	}
-	n, err := w.patient.ReadMemory(tid, addr, buf)
+	n, err := w.patient.Do(addr, buf, read)
 	if err == ErrStuck {
 		w.stuck.Store(true)
 	}
 	return n, err
+}
+
+// ReadMemory is the function [ReadMemory], done so.
+func (w *Wary) ReadMemory(tid int, addr uint64, buf []byte) (int, error) {
+	return w.Do(addr, buf, func(b []byte) (int, error) { return ReadMemory(tid, addr, b) })
 }
 
 // ReadMemory is the function [ReadMemory] with patience.

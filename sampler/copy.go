@@ -113,13 +113,27 @@ func (k *waiting) Gather(tid int, from []unix.RemoteIovec, buf []byte) int {
 // wary is the kernel for reads of one process on whose end a stopped thread, or the whole dump, waits.
 type wary struct {
 	waiting
-	mem ptrace.Wary
+	mem   ptrace.Wary
+	holds bool // a thread may be stopped meanwhile
 }
 
 // Memory implements taking.Kernel.
 func (k *wary) Memory(tid int, addr uint64, buf []byte) int {
 	n, _ := k.mem.ReadMemory(tid, addr, buf)
 	return n
+}
+
+// Pread implements taking.Kernel: pagemap waits for a lock that a thread may have which waits for the server of a file
+// (pagemap_read, fs/proc/task_mmu.c).
+func (k *wary) Pread(fd int, buf []byte, off int64) (int, unix.Errno) {
+	if !k.holds {
+		return k.waiting.Pread(fd, buf, off)
+	}
+	n, err := k.mem.Do(uint64(off), buf, func(b []byte) (int, error) { return unix.Pread(fd, b, off) })
+	if err != nil {
+		return 0, unix.EIO
+	}
+	return n, 0
 }
 
 // Gather implements taking.Kernel.

@@ -419,6 +419,7 @@ func fitting(list []*ThreadDump) (n int) {
 // stopSome stops threads of a process, all at once, and lets each go when it is copied. It returns whether any was seized.
 func (d *dumper) stopSome(alarm *ptrace.Alarm, pid int, list []*ThreadDump) bool {
 	d.seized = map[int]*ThreadDump{}
+	d.kernels[pid].holds = true
 	for _, t := range list {
 		d.pipe.foreseeScript(t.PID, t.TID, t.fb)
 		if t.Taken == itRuns && d.hasBlocked(t) {

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -67,5 +68,26 @@ func TestDumpLetsGo(t *testing.T) {
 		d.pages[p.PID].Close()
 		d.pipe.targets.closeAll()
 		p.Kill()
+	}
+}
+
+// TestWaryPread: while a thread may be stopped, entries of pagemap are read like memory, and not once a page has not come.
+func TestWaryPread(t *testing.T) {
+	f, err := os.CreateTemp(t.TempDir(), "pagemap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("12345678entries!"); err != nil {
+		t.Fatal(err)
+	}
+	var b [8]byte
+	for _, k := range []*wary{{}, {holds: true}} {
+		if n, errno := k.Pread(int(f.Fd()), b[:], 8); errno != 0 || string(b[:n]) != "entries!" {
+			t.Errorf("holds %t: %q, %v", k.holds, b[:n], errno)
+		}
+		if n, errno := k.Pread(-1, b[:], 8); errno == 0 || n != 0 {
+			t.Errorf("holds %t: %d bytes of no file, %v", k.holds, n, errno)
+		}
 	}
 }
