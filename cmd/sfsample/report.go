@@ -284,10 +284,10 @@ func unread(names *sampler.Names) (list []string) {
 	return list
 }
 
-// refused tells of the bounds on what is expanded from compressed sections that were met.
+// refused tells of the bounds that were met on what names are read from.
 func refused() (list []string) {
 	for _, bound := range symbol.Refused() {
-		list = append(list, "some names are missing, as compressed sections are not expanded to more than "+bound+" at a time (-v tells of which files)")
+		list = append(list, "some names or lines are missing, as "+bound+" at a time (-v tells of which files)")
 	}
 	return list
 }

@@ -2,6 +2,7 @@ package symbol
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -9,15 +10,17 @@ import (
 
 // What is expanded from compressed sections at one time, by all objects of the
 // program: a few KB can claim, and be, any size. Symbols of MiniDebugInfo take 3 MB
-// for the largest libraries of distributions.
+// for the largest libraries of distributions. What units of debugging information are made into, while they are
+// read: some bytes of an entry take a hundred then, and a Rust program in one unit of 100 MB some 180 MB.
 var (
-	inMemory = &budget{what: "in memory", limit: 64 << 20}
-	onDisk   = &budget{what: "in files", limit: 512 << 20}
+	inMemory = &budget{what: "compressed sections are not expanded to more than %d MB in memory", limit: 64 << 20}
+	onDisk   = &budget{what: "compressed sections are not expanded to more than %d MB in files", limit: 512 << 20}
+	inUnits  = &budget{what: "units of debugging information are not read into more than %d MB in memory", limit: 192 << 20}
 )
 
 // budget is a bound on bytes, for any number of goroutines.
 type budget struct {
-	what  string
+	what  string // what is told, with %d for limit in MB
 	limit int64
 
 	mu      sync.Mutex
@@ -31,7 +34,7 @@ func (b *budget) take(n int64) error {
 	defer b.mu.Unlock()
 	if n < 0 || n > b.limit-b.used {
 		b.refused = true
-		return fmt.Errorf("expanded sections would take more than %d MB %s", b.limit>>20, b.what)
+		return errors.New(b.text())
 	}
 	b.used += n
 	return nil
@@ -43,13 +46,43 @@ func (b *budget) give(n int64) {
 	b.used -= n
 }
 
-// Refused lists the bounds on what is expanded from compressed sections that were
-// met so far, for a report. Names are missing for that.
+func (b *budget) text() string { return fmt.Sprintf(b.what, b.limit>>20) }
+
+// claim is what one goroutine takes of inUnits, for many small things.
+type claim struct {
+	used, taken int64
+	refused     bool
+}
+
+// take is false if there is no room for n bytes.
+func (c *claim) take(n int) bool {
+	const step = 64 << 10
+	if c.used += int64(n); c.used <= c.taken {
+		return true
+	}
+	more := max(c.used-c.taken, step)
+	if inUnits.take(more) != nil {
+		c.refused = true
+		return false
+	}
+	c.taken += more
+	return true
+}
+
+// free gives all of it back. It reports whether there was no room for some.
+func (c *claim) free() (refused bool) {
+	inUnits.give(c.taken)
+	refused, *c = c.refused, claim{}
+	return refused
+}
+
+// Refused lists the bounds that were met so far, for a report. Names, inlined functions or lines are missing for
+// that.
 func Refused() (list []string) {
-	for _, b := range []*budget{inMemory, onDisk} {
+	for _, b := range []*budget{inMemory, onDisk, inUnits} {
 		b.mu.Lock()
 		if b.refused {
-			list = append(list, fmt.Sprintf("%d MB %s", b.limit>>20, b.what))
+			list = append(list, b.text())
 		}
 		b.mu.Unlock()
 	}

@@ -13,7 +13,7 @@ import (
 func withBudgets(t *testing.T, memory, disk int64) {
 	t.Helper()
 	m, d := inMemory, onDisk
-	inMemory, onDisk = &budget{what: "in memory", limit: memory}, &budget{what: "in files", limit: disk}
+	inMemory, onDisk = &budget{what: "%d MB in memory", limit: memory}, &budget{what: "%d MB in files", limit: disk}
 	t.Cleanup(func() { inMemory, onDisk = m, d })
 }
 

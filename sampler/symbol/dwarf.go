@@ -29,7 +29,8 @@ type dwarfInfo struct {
 	ranges []unitSpan // by start
 
 	wantLines bool
-	piece     int // bytes of .debug_info that are read at a time
+	cut       bool // a unit was read in part: see inUnits
+	piece     int  // bytes of .debug_info that are read at a time
 
 	loaded []*unit // those with entries or lines in memory, the last used last
 	held   int     // bytes that they take, roughly
@@ -37,7 +38,6 @@ type dwarfInfo struct {
 	abbrevs *abbrevs    // the table that was used last
 	specs   []attrSpec  // room for one abbreviation
 	scratch []nodeRange // room for the ranges of a unit
-	rows    []lineRow   // room for the lines of a unit
 }
 
 // unitSpan is a range of addresses of a unit. maxEnd is the largest end of this
@@ -225,7 +225,11 @@ func (d *dwarfInfo) use(u *unit) bool {
 		return false
 	}
 	if d.wantLines {
-		u.lines = u.readLines()
+		var ok bool
+		if u.lines, ok = u.readLines(); !ok {
+			u.parsed, u.lines = nil, nil
+			return false
+		}
 	}
 	d.loaded = append(d.loaded, u)
 	d.held += u.held()
@@ -291,8 +295,8 @@ func (d *dwarfInfo) find(addr uint64) (found []location, late bool) {
 
 // locations climbs from node n of t outwards. The innermost function's line is that
 // of the address, each further one's that of the call.
-func (u *unit) locations(t *unitTree, n int32, row lineRow) []location {
-	file, line := row.file, int(row.line)
+func (u *unit) locations(t *unitTree, n int32, row lineState) []location {
+	file, line := row.file, int(uint32(max(row.line, 0)))
 	if n == none {
 		return []location{{file: u.lines.name(file), line: line}}
 	}
@@ -302,7 +306,7 @@ func (u *unit) locations(t *unitTree, n int32, row lineRow) []location {
 		list = append(list, location{
 			name: u.d.functionName(node.origin), file: u.lines.name(file), line: line, inlined: node.inlined,
 		})
-		file, line = node.callFile, int(node.callLine)
+		file, line = uint64(node.callFile), int(node.callLine)
 		n = node.parent
 	}
 	return list
@@ -386,7 +390,7 @@ func (u *unit) abbrevFor(code uint64) *abbrev {
 				return nil
 			}
 		}
-		if len(b) < size || size > maxAbbrevBytes {
+		if len(b) < size || size >= maxAbbrevBytes {
 			return nil
 		}
 	}

@@ -90,7 +90,11 @@ func (o *Object) locations(vaddr uint64) []location {
 		}
 		return nil
 	}
+	whole := !o.dwarf.cut
 	list, missed := o.dwarf.find(vaddr)
+	if whole && o.dwarf.cut {
+		o.reject("DWARF, in part", errors.New(inUnits.text()))
+	}
 	if missed {
 		o.unread++
 		return nil

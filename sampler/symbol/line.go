@@ -1,27 +1,25 @@
 package symbol
 
 import (
+	"bytes"
 	"cmp"
 	"path"
 	"slices"
 	"sort"
 )
 
-// lineRow says that code from addr on comes from a line.
-type lineRow struct {
-	addr uint64
-	file uint32 // number in the unit's table
-	line uint32
-	end  bool // the first address after a sequence
-}
-
-// lineTable is the decoded line program of one unit.
+// lineTable says which line the code of one unit comes from. It does not hold the rows that the
+// unit's line program makes, millions at times, but marks in the program, from which a look-up runs it again.
 type lineTable struct {
-	rows  []lineRow // by address, sequence after sequence
-	dirs  []string
-	files []lineFile
-	first uint32 // number of files[0]: 1 before DWARF 5
-	comp  string // folder that the unit was compiled in
+	d       *dwarfInfo
+	header  lineHeader
+	end     uint64     // of the program, in .debug_line
+	marks   []lineMark // by address
+	dirs    []string
+	files   []lineFile
+	first   uint32 // number of files[0]: 1 before DWARF 5
+	comp    string // folder that the unit was compiled in
+	claimed claim  // while it is read
 }
 
 type lineFile struct {
@@ -29,12 +27,35 @@ type lineFile struct {
 	dir  uint64
 }
 
+// lineState is a row of the table of lines, and where the program has got to.
+type lineState struct {
+	addr, file uint64
+	line       int64
+}
+
+// lineStart is the state at the beginning of a sequence (DWARF 5, 6.2.2).
+var lineStart = lineState{file: 1, line: 1}
+
+// lineMark is a row, and where the program goes on behind it.
+type lineMark struct {
+	lineState
+	next uint64
+	from uint64 // the row, and those behind it, say nothing of addresses below that
+}
+
 const (
-	// maxLineProgram bounds the program of one unit, maxLineRows what it makes.
-	maxLineProgram = 256 << 20
-	maxLineRows    = 1 << 23
+	// A look-up runs the program for lineStride rows, or linePiece bytes and a row.
+	lineStride = 64
+	linePiece  = 8 << 10
+	// maxRowBytes bounds the program between two rows; compilers write some ten bytes.
+	maxRowBytes = 64 << 10
+	// maxLineHeader bounds the header of a program, which has the names of files.
+	maxLineHeader = 8 << 20
 	// maxLineFiles bounds folders and files of one unit.
 	maxLineFiles = 1 << 17
+	// What is claimed for a mark, which is kept twice for a moment, and for a file beside its name.
+	lineMarkBytes = 128
+	lineFileBytes = 64
 )
 
 // size estimates the memory that the table takes.
@@ -42,27 +63,45 @@ func (t *lineTable) size() int {
 	if t == nil {
 		return 0
 	}
-	return 24*len(t.rows) + 64*(len(t.files)+len(t.dirs))
+	return 40*len(t.marks) + lineFileBytes*(len(t.files)+len(t.dirs))
 }
 
 // find returns the row for addr.
-func (t *lineTable) find(addr uint64) (lineRow, bool) {
+func (t *lineTable) find(addr uint64) (row lineState, ok bool) {
 	if t == nil {
-		return lineRow{}, false
+		return row, false
 	}
-	i := sort.Search(len(t.rows), func(i int) bool { return t.rows[i].addr > addr }) - 1
-	if i < 0 || t.rows[i].end {
-		return lineRow{}, false
+	i := sort.Search(len(t.marks), func(i int) bool { return t.marks[i].from > addr }) - 1
+	if i < 0 {
+		return row, false
 	}
-	return t.rows[i], true
+	m := &t.marks[i]
+	p := lineProgram{lineState: m.lineState, t: t, at: m.next}
+	least := m.from
+	for range lineStride {
+		if p.addr > addr {
+			break
+		}
+		if p.addr >= least {
+			row, ok, least = p.lineState, true, p.addr
+		}
+		end, more := p.next()
+		if end && p.addr <= addr {
+			return lineState{}, false
+		}
+		if end || !more {
+			break
+		}
+	}
+	return row, ok
 }
 
 // name returns the path of file number n, empty if there is none.
-func (t *lineTable) name(n uint32) string {
-	if t == nil || n-t.first >= uint32(len(t.files)) || n < t.first {
+func (t *lineTable) name(n uint64) string {
+	if t == nil || n < uint64(t.first) || n-uint64(t.first) >= uint64(len(t.files)) {
 		return ""
 	}
-	f := t.files[n-t.first]
+	f := t.files[n-uint64(t.first)]
 	if path.IsAbs(f.name) {
 		return f.name
 	}
@@ -85,58 +124,74 @@ type lineHeader struct {
 	lengths    []byte // operands of standard opcodes 1 to opcodeBase-1
 }
 
-// readLines decodes the unit's line program; nil if it has none that can be
-// read.
-func (u *unit) readLines() *lineTable {
+// readLines reads the unit's line program; nil if it has none that can be read. It is false
+// if there was no time for it.
+func (u *unit) readLines() (*lineTable, bool) {
 	if !u.hasLines {
-		return nil
+		return nil, true
 	}
-	c := u.d.line.cursor(u.stmtList, 12, u.d.im.order)
+	line := u.d.line
+	c := line.cursor(u.stmtList, linePiece, u.d.im.order)
 	length, offSize := c.unitLength()
-	if c.bad || length > maxLineProgram {
-		return nil
-	}
-	b := u.d.line.read(u.stmtList+uint64(c.pos), int(length))
-	c = cursor{b: b, order: u.d.im.order}
-	version := c.u16()
-	if version < 2 || version > 5 {
-		return nil
+	begin := u.stmtList + uint64(c.pos)
+	if c.bad {
+		return nil, true
 	}
 	// The program's own sizes may differ from the unit's.
 	lu := *u
-	lu.offSize, lu.version = offSize, version
-	if version == 5 {
+	if lu.offSize, lu.version = offSize, c.u16(); lu.version < 2 || lu.version > 5 {
+		return nil, true
+	}
+	if lu.version == 5 {
 		lu.addrSize = int(c.u8())
 		c.u8() // segment selector size
 	}
 	headerLen := c.uint(offSize)
-	if c.bad || headerLen > uint64(len(b)-c.pos) {
-		return nil
+	t := &lineTable{d: u.d, end: begin + min(length, line.size-begin), comp: u.compDir()}
+	at := u.stmtList + uint64(c.pos)
+	if c.bad || at > t.end || headerLen > min(t.end-at, maxLineHeader) {
+		return nil, true
 	}
-	program := c.pos + int(headerLen)
-	var h lineHeader
+	c = cursor{b: line.read(at, int(headerLen)), order: c.order}
+	h := &t.header
 	h.minInst = uint64(c.u8())
-	if version >= 4 {
+	if lu.version >= 4 {
 		c.u8() // maximum operations per instruction: 1 but on VLIW machines
 	}
 	c.u8() // default_is_stmt
 	h.lineBase, h.lineRange = int64(int8(c.u8())), uint64(c.u8())
 	h.opcodeBase = c.u8()
 	if c.bad || h.lineRange == 0 || h.opcodeBase == 0 {
-		return nil
+		return nil, true
 	}
-	h.lengths = c.take(uint64(h.opcodeBase) - 1)
-	t := &lineTable{comp: u.compDir()}
-	if version == 5 {
+	h.lengths = bytes.Clone(c.take(uint64(h.opcodeBase) - 1))
+	defer func() { u.d.cut = t.claimed.free() || u.d.cut }()
+	if lu.version == 5 {
 		t.readNames5(&c, &lu)
 	} else {
 		t.readNames(&c)
 	}
 	if c.bad {
-		return nil
+		return nil, true
 	}
-	t.run(&h, &cursor{b: b, pos: program, order: c.order}, &lu)
-	return t
+	return t, t.mark(&lineProgram{lineState: lineStart, t: t, at: at + headerLen, defines: true})
+}
+
+// addDir and addFile are false where there is no room.
+func (t *lineTable) addDir(name string) bool {
+	if len(t.dirs) >= maxLineFiles || !t.claimed.take(lineFileBytes+len(name)) {
+		return false
+	}
+	t.dirs = append(t.dirs, name)
+	return true
+}
+
+func (t *lineTable) addFile(name string, dir uint64) bool {
+	if len(t.files) >= maxLineFiles || !t.claimed.take(lineFileBytes+len(name)) {
+		return false
+	}
+	t.files = append(t.files, lineFile{name, dir})
+	return true
 }
 
 // readNames reads the tables of folders and files before DWARF 5. Folder 0 is
@@ -144,22 +199,21 @@ func (u *unit) readLines() *lineTable {
 func (t *lineTable) readNames(c *cursor) {
 	t.first = 1
 	t.dirs = append(t.dirs, t.comp)
-	for len(t.dirs) < maxLineFiles {
+	for {
 		dir := c.cstr()
 		if len(dir) == 0 {
 			break
 		}
-		t.dirs = append(t.dirs, string(dir))
+		c.bad = !t.addDir(string(dir))
 	}
-	for len(t.files) < maxLineFiles {
+	for {
 		name := c.cstr()
 		if len(name) == 0 {
 			break
 		}
-		f := lineFile{name: string(name), dir: c.uleb()}
+		c.bad = !t.addFile(string(name), c.uleb()) || c.bad
 		c.uleb() // time
 		c.uleb() // size
-		t.files = append(t.files, f)
 	}
 }
 
@@ -171,11 +225,11 @@ const (
 
 // readNames5 reads the tables of folders and files of DWARF 5.
 func (t *lineTable) readNames5(c *cursor, u *unit) {
-	t.readEntries(c, u, func(name string, _ uint64) { t.dirs = append(t.dirs, name) })
-	t.readEntries(c, u, func(name string, dir uint64) { t.files = append(t.files, lineFile{name, dir}) })
+	t.readEntries(c, u, func(name string, _ uint64) bool { return t.addDir(name) })
+	t.readEntries(c, u, t.addFile)
 }
 
-func (t *lineTable) readEntries(c *cursor, u *unit, add func(name string, dir uint64)) {
+func (t *lineTable) readEntries(c *cursor, u *unit, add func(name string, dir uint64) bool) {
 	type format struct{ content, form uint64 }
 	formats := make([]format, c.u8())
 	for i := range formats {
@@ -201,7 +255,7 @@ func (t *lineTable) readEntries(c *cursor, u *unit, add func(name string, dir ui
 				dir = v.u
 			}
 		}
-		add(name, dir)
+		c.bad = !add(name, dir) || c.bad
 	}
 }
 
@@ -218,86 +272,139 @@ const (
 	lneDefineFile     = 3
 )
 
-// run executes a line program. Sequences of code that the linker dropped are
-// left out.
-func (t *lineTable) run(h *lineHeader, c *cursor, u *unit) {
-	all := u.d.rows[:0]
-	addr, file, line := uint64(0), uint64(1), int64(1)
-	begin := 0 // first row of this sequence
-	row := func(end bool) {
-		all = append(all, lineRow{addr: addr, file: uint32(file), line: uint32(max(line, 0)), end: end})
+// lineProgram is a line program that is run, a piece of it in memory.
+type lineProgram struct {
+	lineState
+	t       *lineTable
+	c       cursor
+	at      uint64 // offset in .debug_line of the piece
+	defines bool   // the files that it defines are new ones
+}
+
+func (p *lineProgram) here() uint64 { return p.at + uint64(p.c.pos) }
+
+// want makes n bytes the rest of the piece, at least, or fewer at the program's end.
+func (p *lineProgram) want(n int) {
+	if len(p.c.b)-p.c.pos < n && p.at+uint64(len(p.c.b)) < p.t.end {
+		p.at = p.here()
+		p.c = p.t.d.line.cursor(p.at, int(min(p.t.end-p.at, uint64(max(n, linePiece)))), p.t.d.im.order)
 	}
-	for c.more() && len(all) < maxLineRows {
+}
+
+// seek goes on at an offset in .debug_line.
+func (p *lineProgram) seek(off uint64) {
+	if in := off - p.at; off >= p.at && in < uint64(len(p.c.b)) {
+		p.c.pos = int(in)
+		return
+	}
+	p.at, p.c = off, cursor{}
+}
+
+// next runs the program up to its next row, or the end of the sequence, whose address it has then. ok is false at
+// the end of the program.
+func (p *lineProgram) next() (end, ok bool) {
+	h := &p.t.header
+	for begin := p.here(); !p.c.bad && p.here() < p.t.end && p.here()-begin < maxRowBytes; {
+		p.want(linePiece / 2)
+		c := &p.c
 		op := c.u8()
 		switch {
 		case op >= h.opcodeBase:
 			n := uint64(op - h.opcodeBase)
-			addr += n / h.lineRange * h.minInst
-			line += h.lineBase + int64(n%h.lineRange)
-			row(false)
+			p.addr += n / h.lineRange * h.minInst
+			p.line += h.lineBase + int64(n%h.lineRange)
+			return false, true
 		case op == 0:
-			ext := cursor{b: c.take(c.uleb()), order: c.order}
-			switch ext.u8() {
-			case lneEndSequence:
-				row(true)
-				if !u.d.im.isText(all[begin].addr) {
-					all = all[:begin]
-				}
-				begin = len(all)
-				addr, file, line = 0, 1, 1
-			case lneSetAddress:
-				addr = ext.uint(min(len(ext.b)-ext.pos, 8))
-			case lneDefineFile:
-				f := lineFile{name: string(ext.cstr()), dir: ext.uleb()}
-				if len(t.files) < maxLineFiles {
-					t.files = append(t.files, f)
-				}
+			n := c.uleb()
+			if c.bad || n > p.t.end-p.here() {
+				return false, false
+			}
+			if p.extended(n) {
+				return true, true
 			}
 		case op == lnsCopy:
-			row(false)
+			return false, true
 		case op == lnsAdvancePC:
-			addr += c.uleb() * h.minInst
+			p.addr += c.uleb() * h.minInst
 		case op == lnsAdvanceLine:
-			line += c.sleb()
+			p.line += c.sleb()
 		case op == lnsSetFile:
-			file = c.uleb()
+			p.file = c.uleb()
 		case op == lnsConstAddPC:
-			addr += uint64(255-h.opcodeBase) / h.lineRange * h.minInst
+			p.addr += uint64(255-h.opcodeBase) / h.lineRange * h.minInst
 		case op == lnsFixedAdvancePC:
-			addr += uint64(c.u16())
+			p.addr += uint64(c.u16())
 		default: // of no interest here: the header says how many operands it has
 			for range h.lengths[op-1] {
 				c.uleb()
 			}
 		}
 	}
-	t.arrange(all[:begin])
-	if cap(all) < maxScratch {
-		u.d.rows = all[:0]
-	}
+	return false, false
 }
 
-// arrange sorts whole sequences by address. Rows of one address stay in the
-// program's order, so that the last one counts.
-func (t *lineTable) arrange(rows []lineRow) {
-	type sequence struct{ rows []lineRow }
+// extended runs an extended opcode of n bytes. It is true at the end of a sequence.
+func (p *lineProgram) extended(n uint64) bool {
+	next := p.here() + n
+	p.want(int(min(n, maxName+linePiece)))
+	ext := cursor{b: p.c.b[p.c.pos:min(uint64(len(p.c.b)), uint64(p.c.pos)+n)], order: p.c.order}
+	op := ext.u8()
+	p.seek(next)
+	switch op {
+	case lneSetAddress:
+		p.addr = ext.uint(min(len(ext.b)-ext.pos, 8))
+	case lneDefineFile:
+		// One that is left out would give the next ones its number.
+		p.c.bad = p.defines && !p.t.addFile(string(ext.cstr()), ext.uleb())
+	}
+	return op == lneEndSequence
+}
+
+// mark runs the program once, for the marks of its sequences. Sequences of code that the linker dropped are left
+// out. It is false if there was no time for it.
+func (t *lineTable) mark(p *lineProgram) bool {
+	type sequence struct {
+		marks []lineMark
+		last  uint64
+	}
 	var seqs []sequence
-	total := len(rows)
-	for len(rows) > 0 {
-		n := slices.IndexFunc(rows, func(r lineRow) bool { return r.end }) + 1
-		seqs = append(seqs, sequence{rows[:n]})
-		rows = rows[n:]
-	}
-	t.rows = make([]lineRow, 0, total)
-	slices.SortStableFunc(seqs, func(a, b sequence) int { return cmp.Compare(a.rows[0].addr, b.rows[0].addr) })
-	for _, s := range seqs {
-		// Within a sequence addresses only grow; a table that breaks this cannot
-		// be searched, so what goes back is dropped.
-		for _, r := range s.rows {
-			if n := len(t.rows); n > 0 && r.addr < t.rows[n-1].addr {
-				continue
-			}
-			t.rows = append(t.rows, r)
+	var marks []lineMark // of this sequence
+	total, rows, last := 0, 0, uint64(0)
+	for {
+		end, ok := p.next()
+		if !ok {
+			break
 		}
+		last = max(last, p.addr)
+		if end {
+			if len(marks) > 0 && t.d.im.isText(marks[0].addr) {
+				seqs = append(seqs, sequence{slices.Clip(marks), last})
+				total += len(marks)
+				marks = nil
+			}
+			marks, last, p.lineState = marks[:0], 0, lineStart
+			continue
+		}
+		if rows++; len(marks) > 0 && rows < lineStride && p.here()-marks[len(marks)-1].next < linePiece {
+			continue
+		}
+		if t.d.stopped() {
+			return false
+		}
+		if !t.claimed.take(lineMarkBytes) {
+			break
+		}
+		marks, rows = append(marks, lineMark{p.lineState, p.here(), last}), 0
 	}
+	// Within a sequence addresses only grow, and sequences do not overlap; what breaks this is left out, for it cannot be searched.
+	slices.SortStableFunc(seqs, func(a, b sequence) int { return cmp.Compare(a.marks[0].addr, b.marks[0].addr) })
+	t.marks, last = make([]lineMark, 0, total), 0
+	for _, s := range seqs {
+		for _, m := range s.marks {
+			m.from = max(m.from, last)
+			t.marks = append(t.marks, m)
+		}
+		last = max(last, s.last)
+	}
+	return true
 }
