@@ -28,7 +28,7 @@ func (d *dwarfInfo) readAranges(bare map[uint64]int32) {
 
 // readPairs reads pairs of address and length from off to end for unit n.
 func (d *dwarfInfo) readPairs(off, end uint64, addrSize int, n int32) {
-	for ; off+uint64(2*addrSize) <= end && len(d.ranges) < maxNodeRanges; off += uint64(2 * addrSize) {
+	for ; off+uint64(2*addrSize) <= end && len(d.ranges) < maxUnitSpans; off += uint64(2 * addrSize) {
 		c := d.aranges.cursor(off, 2*addrSize, d.im.order)
 		start, length := c.uint(addrSize), c.uint(addrSize)
 		if c.bad || start == 0 && length == 0 {

@@ -202,7 +202,7 @@ func (d *dwarfInfo) abbrevsOf(u *unit) *abbrevs {
 	}
 	for size := firstAbbrevs; ; size *= 4 {
 		b := d.abbrev.bytes(u.abbrev, size)
-		if t.read(b, u) || len(b) < size || size > maxAbbrevBytes {
+		if t.read(b, u) || len(b) < size || size >= maxAbbrevBytes {
 			break
 		}
 		*t = abbrevs{key: key, dense: t.dense[:0], specs: t.specs[:0]}
@@ -212,10 +212,10 @@ func (d *dwarfInfo) abbrevsOf(u *unit) *abbrevs {
 }
 
 // Most tables are shorter than firstAbbrevs bytes, all shorter than
-// maxAbbrevBytes.
+// maxAbbrevBytes; those in memory take some twenty times as much.
 const (
 	firstAbbrevs   = 16 << 10
-	maxAbbrevBytes = 4 << 20
+	maxAbbrevBytes = 1 << 20
 )
 
 // read reads the table in b. It is false if the table does not end there.

@@ -333,11 +333,11 @@ type unitTree struct {
 const (
 	// maxDepth bounds the nesting of entries.
 	maxDepth = 1 << 10
-	// maxNodeRanges bounds the ranges of a unit, lest many entries share one long
-	// list.
-	maxNodeRanges = 1 << 23
-	// maxScratch is how many of them are kept room for.
+	// maxScratch is how many ranges are kept room for.
 	maxScratch = 1 << 16
+	// What is claimed for a node, and for a range of one, with its pieces of a unitTree.
+	nodeBytes  = 32
+	rangeBytes = 24 + 2*12
 )
 
 // nodeRange is a range of a node; depth tells inner from outer ones that begin
@@ -373,7 +373,9 @@ func (u *unit) parse(off uint64, reach reach) *unitTree {
 	stack := []level{{node: none}}
 	ranges := u.d.scratch[:0]
 	var d die
-	for e.more() && len(ranges) < maxNodeRanges && !u.d.stopped() {
+	var claimed claim
+	defer func() { u.d.cut = claimed.free() || u.d.cut }()
+	for e.more() && !claimed.refused && !u.d.stopped() {
 		here := e.here()
 		parent := stack[len(stack)-1]
 		if !e.next(&d) {
@@ -390,6 +392,10 @@ func (u *unit) parse(off uint64, reach reach) *unitTree {
 			// An inlined call may have no ranges, but inner ones that do: DWARF 2
 			// could not say where one lies that is in pieces.
 			if len(ranges) > before || d.tag == tagInlined {
+				if !claimed.take(nodeBytes + rangeBytes*(len(ranges)-before)) {
+					ranges = ranges[:before]
+					break
+				}
 				n := node{parent: none, inlined: d.tag == tagInlined, origin: here}
 				if n.inlined {
 					n.parent = parent.node
@@ -542,5 +548,5 @@ func (t *unitTree) size() int {
 	if t == nil {
 		return 0
 	}
-	return 128 + 32*len(t.nodes) + 12*cap(t.segs.start)
+	return 128 + nodeBytes*len(t.nodes) + 12*cap(t.segs.start)
 }
