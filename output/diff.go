@@ -3,6 +3,8 @@ package output
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -19,8 +21,13 @@ const (
 	Before = 1
 )
 
-// maxProfile bounds the files of a comparison, in bytes.
-const maxProfile = 1 << 30
+// Bounds of the files of a comparison: some bytes of one can be, or become, a thousand times as much.
+const (
+	maxProfile  = 1 << 30   // bytes
+	maxExpanded = 128 << 20 // bytes of a profile of pprof, expanded
+	maxMessages = 4 << 20   // of a profile of pprof; one of two bytes takes 130 in memory
+	maxFrames   = 1 << 16   // of a stack
+)
 
 // Diff is an [HTML] page that compares two profiles: frames that have a larger share after
 // are red, those with a smaller one blue. Frames are compared by name, and each side is scaled
@@ -84,16 +91,67 @@ func (d *Diff) Read(r io.Reader, which int) error {
 		if err == nil {
 			return nil
 		}
-		if p, perr := profile.ParseUncompressed(b); perr == nil && p.CheckValid() == nil {
+		if p, perr := profileOf(b); perr == nil {
 			return readPProf(p, to)
 		}
 		return err
 	}
-	p, err := profile.ParseData(b)
+	z, err := gzip.NewReader(bytes.NewReader(b))
+	if err == nil {
+		b, err = io.ReadAll(io.LimitReader(z, maxExpanded+1))
+	}
+	var p *profile.Profile
+	if err == nil {
+		p, err = profileOf(b)
+	}
 	if err != nil {
 		return fmt.Errorf("it is no profile of pprof: %w", err)
 	}
 	return readPProf(p, to)
+}
+
+// profileOf parses an expanded profile.
+func profileOf(b []byte) (*profile.Profile, error) {
+	if len(b) > maxExpanded {
+		return nil, fmt.Errorf("expanded it is larger than %d bytes", maxExpanded)
+	}
+	if messages(b) > maxMessages {
+		return nil, fmt.Errorf("it has more than %d samples, locations and names", maxMessages)
+	}
+	p, err := profile.ParseUncompressed(b)
+	if err == nil {
+		err = p.CheckValid()
+	}
+	return p, err
+}
+
+// messages counts the fields of a protocol buffer message that have a length, and stops at what is none.
+func messages(b []byte) (n int) {
+	for {
+		key, k := binary.Uvarint(b)
+		v, size := binary.Uvarint(b[max(k, 0):])
+		if k <= 0 || size <= 0 {
+			return n
+		}
+		b = b[k:]
+		skip := uint64(size)
+		switch key & 7 {
+		case 0:
+		case 1:
+			skip = 8
+		case 2:
+			n++
+			skip += v
+		case 5:
+			skip = 4
+		default:
+			return n
+		}
+		if skip < v && key&7 == 2 || skip > uint64(len(b)) {
+			return n
+		}
+		b = b[skip:]
+	}
 }
 
 // readFolded reads folded lines: frames with ';' between them, a blank, a count.
@@ -109,6 +167,9 @@ func readFolded(b []byte, to Sink) error {
 		weight, err := strconv.ParseFloat(line[i+1:], 64)
 		if i < 0 || err != nil || !(weight >= 0 && weight <= 1e15) {
 			return fmt.Errorf("line %d is no folded stack: no frames and a count", n)
+		}
+		if strings.Count(line, ";") >= maxFrames {
+			return fmt.Errorf("line %d has more than %d frames", n, maxFrames)
 		}
 		names := strings.Split(line[:i], ";")
 		if err := to.Add(named(names, weight)); err != nil {
@@ -141,6 +202,9 @@ func readPProf(p *profile.Profile, to Sink) error {
 			names[0] = process[0]
 		}
 		for i := len(s.Location) - 1; i >= 0; i-- {
+			if len(names)+len(s.Location[i].Line) > maxFrames {
+				return fmt.Errorf("a stack has more than %d frames", maxFrames)
+			}
 			lines := s.Location[i].Line
 			if len(lines) == 0 {
 				names = append(names, fmt.Sprintf("%#x", s.Location[i].Address))

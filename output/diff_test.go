@@ -2,10 +2,12 @@ package output
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -88,6 +90,46 @@ func TestDiffErrors(t *testing.T) {
 			d := &Diff{NewHTML(nil, Options{})}
 			if err := d.Read(strings.NewReader(tc.text), Before); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %s", err, tc.want)
+			}
+		})
+	}
+}
+
+// TestDiffBombs: what some KB are, or expand to, takes no more than a known profile may.
+func TestDiffBombs(t *testing.T) {
+	zip := func(part string, times int) []byte {
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		for range times {
+			if _, err := z.Write([]byte(part)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	// A stack of 100,000 times location 1, which has one line; field 1 of a sample has as many bytes as follow.
+	deep := "\x0a\x04\x08\x00\x10\x00" + "\x22\x06\x08\x01\x22\x02\x08\x01" + "\x2a\x02\x08\x01" + "\x32\x00" +
+		"\x12\xa7\x8d\x06\x0a\xa0\x8d\x06" + strings.Repeat("\x01", 100_000) + "\x12\x01\x01"
+	for name, tt := range map[string]struct {
+		file []byte
+		want string
+	}{
+		"zeros":   {zip(strings.Repeat("\x00", 1<<20), 129), "expanded it is larger than 134217728 bytes"},
+		"samples": {zip(strings.Repeat("\x12\x00", 1<<20), 8), "it has more than 4194304 samples"},
+		"stack":   {zip(deep, 1), "a stack has more than 65536 frames"},
+		"folded":  {[]byte(strings.Repeat(";", 8<<20) + " 1\n"), "line 1 has more than 65536 frames"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := &Diff{NewHTML(nil, Options{})}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			err := d.Read(bytes.NewReader(tt.file), Before)
+			runtime.ReadMemStats(&after)
+			if took := (after.TotalAlloc - before.TotalAlloc) >> 20; err == nil || !strings.Contains(err.Error(), tt.want) || took > 800 {
+				t.Errorf("%v, want %q; %d MB are allocated", err, tt.want, took)
 			}
 		})
 	}
