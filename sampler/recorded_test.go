@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,16 @@ import (
 
 // replayed is what a recording of these records becomes.
 func replayed(t *testing.T, start time.Time, records ...capture.Record) []output.Sample {
+	t.Helper()
+	list, _, err := replay(t, start, records...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// replay replays a recording of these records.
+func replay(t *testing.T, start time.Time, records ...capture.Record) ([]output.Sample, *Recorded, error) {
 	t.Helper()
 	var b bytes.Buffer
 	w, err := capture.NewWriter(&b)
@@ -40,10 +51,64 @@ func replayed(t *testing.T, start time.Time, records ...capture.Record) []output
 		Open: func(pid int) (Target, error) {
 			return module.NewSpace(files.Source(pid), module.NewCache(0), module.Options{}), nil
 		}})
-	if err := Replay(r, pipe, files); err != nil {
-		t.Fatal(err)
+	err = Replay(r, pipe, files)
+	return sink.list, files, err
+}
+
+// TestRecordedRoom: what is kept of the processes of a recording is bounded, and what is replaced or has ended is not counted.
+func TestRecordedRoom(t *testing.T) {
+	was := maxRecorded
+	t.Cleanup(func() { maxRecorded = was })
+	maxRecorded = 8 << 20
+	mib := make([]byte, 1<<20)
+	regions := make([]capture.Region, 4000)
+	for i := range regions {
+		regions[i].Mapping = procfs.Mapping{Start: uint64(i) << 12, End: uint64(i+1) << 12}
 	}
-	return sink.list
+	for name, tt := range map[string]struct {
+		record func(i int) []capture.Record
+		full   bool
+	}{
+		"memory": {func(i int) []capture.Record {
+			return []capture.Record{&capture.Memory{PID: 1, Addr: uint64(i), Bytes: mib}}
+		}, true},
+		"memory again":   {func(i int) []capture.Record { return []capture.Record{&capture.Memory{PID: 1, Addr: 1, Bytes: mib}} }, false},
+		"memory of many": {func(i int) []capture.Record { return []capture.Record{&capture.Memory{PID: i, Addr: 1, Bytes: mib}} }, true},
+		"vDSOs":          {func(i int) []capture.Record { return []capture.Record{&capture.Maps{PID: i, VDSO: mib}} }, true},
+		"mappings":       {func(i int) []capture.Record { return []capture.Record{&capture.Maps{PID: i, Regions: regions}} }, true},
+		"mappings again": {func(i int) []capture.Record {
+			return []capture.Record{&capture.Maps{PID: 1, Regions: regions, VDSO: mib}}
+		}, false},
+		"those that ended": {func(i int) []capture.Record {
+			return []capture.Record{&capture.Maps{PID: i, VDSO: mib}, &capture.Memory{PID: i, Bytes: mib}, &capture.Gone{PID: i}}
+		}, false},
+		"threads": {func(i int) (list []capture.Record) {
+			for tid := range 500 {
+				list = append(list, &capture.Name{PID: 0, TID: 500*i + tid + 1})
+			}
+			return list
+		}, true},
+		"processes": {func(i int) (list []capture.Record) {
+			for pid := range 60 {
+				list = append(list, &capture.Credit{PID: 60*i + pid, TID: 1})
+			}
+			return list
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var records []capture.Record
+			for i := range 30 {
+				records = append(records, tt.record(i)...)
+			}
+			_, files, err := replay(t, time.Now(), records...)
+			if (err != nil) != tt.full || tt.full && !strings.Contains(err.Error(), "more than 8 MB at one time") {
+				t.Errorf("%v, want an end: %v", err, tt.full)
+			}
+			if name == "those that ended" && (files.total != 0 || len(files.kept) > 0) {
+				t.Errorf("%d bytes of %d processes are kept", files.total, len(files.kept))
+			}
+		})
+	}
 }
 
 // TestCreditWithoutCapture: the time of a thread whose capture a recording has lost

@@ -21,22 +21,22 @@ import (
 // captured now. The run record must have been read. A recording that was cut
 // is used as far as it goes: the error is then io.ErrUnexpectedEOF.
 func Replay(r *capture.Reader, pipe *Pipeline, files *Recorded) error {
-	items := make(chan capture.Record, 64)
+	// Nothing waits between the two: a record may have 64 MB.
+	items := make(chan capture.Record)
 	done := make(chan struct{})
+	var full error
 	go func() {
 		defer close(done)
-		pipe.replay(items, files)
+		full = pipe.replay(items, files)
 	}()
-	err := readAll(r, items)
+	err := readAll(r, items, done)
 	close(items)
 	<-done
-	if pipe.failed.err != nil {
-		return pipe.failed.err
-	}
-	return err
+	return cmp.Or(pipe.failed.err, full, err)
 }
 
-func readAll(r *capture.Reader, to chan<- capture.Record) error {
+// readAll reads records until done is closed.
+func readAll(r *capture.Reader, to chan<- capture.Record, done <-chan struct{}) error {
 	for {
 		rec, err := r.Next()
 		if errors.Is(err, io.EOF) {
@@ -45,16 +45,22 @@ func readAll(r *capture.Reader, to chan<- capture.Record) error {
 		if err != nil {
 			return err
 		}
-		to <- rec
+		select {
+		case to <- rec:
+		case <-done:
+			return nil
+		}
 	}
 }
 
-func (p *Pipeline) replay(records <-chan capture.Record, files *Recorded) {
+func (p *Pipeline) replay(records <-chan capture.Record, files *Recorded) (err error) {
 	end := p.out.begin(0)
-	p.script.recorded = map[int]map[uint64][]byte{}
+	p.script.recorded = files.memory
 	for rec := range records {
+		pid := 0
 		switch r := rec.(type) {
 		case *capture.Maps:
+			pid = r.PID
 			files.set(r)
 			if t := p.targets.all[r.PID]; t != nil && t.space != nil {
 				if err := t.space.Refresh(); err != nil {
@@ -62,18 +68,23 @@ func (p *Pipeline) replay(records <-chan capture.Record, files *Recorded) {
 				}
 			}
 		case *capture.Capture:
+			pid = r.PID
 			p.capture(r, nil)
 		case *capture.Credit:
+			pid = r.PID
 			p.credit(r)
 		case *capture.Spent:
+			pid = r.PID
 			p.spent(r)
 		case *capture.Gone:
+			pid = r.PID
 			p.targets.forget(r.PID)
-			delete(p.script.recorded, r.PID)
 			files.forget(r.PID)
 		case *capture.Memory:
-			p.script.keep(r)
+			pid = r.PID
+			files.keep(r)
 		case *capture.Name:
+			pid = r.PID
 			t := p.targets.of(r.PID)
 			if r.TID == 0 {
 				t.name = r.Name
@@ -81,9 +92,56 @@ func (p *Pipeline) replay(records <-chan capture.Record, files *Recorded) {
 				t.thread(r.TID).name = r.Name
 			}
 		}
+		if err = files.account(pid, p.targets.all); err != nil {
+			break
+		}
 	}
 	p.targets.closeAll()
 	end()
+	return err
+}
+
+// maxRecorded bounds what is kept of all processes of a recording at one time, in bytes.
+var maxRecorded = 256 << 20
+
+// recordedBytes is about what is kept of one process.
+type recordedBytes struct{ maps, memory, target int }
+
+func (b recordedBytes) sum() int { return b.maps + b.memory + b.target }
+
+// account notes what is kept of a process. The error says that it is too much in all, even without what can be made again.
+func (r *Recorded) account(pid int, targets map[int]*target) error {
+	note := func(pid int) {
+		b := r.kept[pid]
+		r.total -= b.sum()
+		if b.target = 0; targets[pid] != nil {
+			b.target = targets[pid].bytes()
+		}
+		if r.kept[pid] = b; b.sum() == 0 {
+			delete(r.kept, pid)
+		}
+		r.total += b.sum()
+	}
+	if note(pid); r.total <= maxRecorded {
+		return nil
+	}
+	for pid, t := range targets {
+		t.met.forget()
+		note(pid)
+	}
+	if r.total <= maxRecorded {
+		return nil
+	}
+	return fmt.Errorf("what it has of its processes takes more than %d MB at one time; what came before was used (try: a recording of fewer processes)", maxRecorded>>20)
+}
+
+// bytes is about what is kept of a process that was recorded.
+func (t *target) bytes() int {
+	n := 8<<10 + len(t.name) + 1<<10*len(t.threads) + 112*t.met.held + 300*len(t.met.frames)
+	if t.scripts != nil {
+		n += 1 << 10 * (len(t.scripts.functions) + len(t.scripts.lines))
+	}
+	return n
 }
 
 // Recorded holds the address spaces of a recording: mappings from its records,
@@ -95,6 +153,11 @@ type Recorded struct {
 	mu   sync.Mutex
 	maps map[int]*capture.Maps
 	open map[recordedFile]module.File // nil: cannot be used
+
+	// Of the goroutine that replays: memory by process and address, and what is kept.
+	memory map[int]map[uint64][]byte
+	kept   map[int]recordedBytes
+	total  int
 }
 
 // recordedFile is a file that a recording names. Processes in different containers
@@ -103,7 +166,10 @@ type recordedFile struct{ path, buildID string }
 
 // NewRecorded returns a Recorded that knows no process yet.
 func NewRecorded() *Recorded {
-	return &Recorded{maps: map[int]*capture.Maps{}, open: map[recordedFile]module.File{}}
+	return &Recorded{
+		maps: map[int]*capture.Maps{}, open: map[recordedFile]module.File{},
+		memory: map[int]map[uint64][]byte{}, kept: map[int]recordedBytes{},
+	}
 }
 
 func (r *Recorded) set(m *capture.Maps) {
@@ -113,12 +179,44 @@ func (r *Recorded) set(m *capture.Maps) {
 		}
 		return 1
 	})
+	m.VDSO = bytes.Clone(m.VDSO) // a part of the record
+	b := r.kept[m.PID]
+	r.total -= b.maps
+	b.maps = len(m.VDSO)
+	for i := range m.Regions {
+		const regionBytes = 256 // here, and of its mapping
+		b.maps += regionBytes + len(m.Regions[i].Path) + len(m.Regions[i].BuildID)
+	}
+	r.total += b.maps
+	r.kept[m.PID] = b
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.maps[m.PID] = m
 }
 
+// keep keeps memory of a process.
+func (r *Recorded) keep(m *capture.Memory) {
+	const pieceBytes = 64 // of a map entry
+	of, b := r.memory[m.PID], r.kept[m.PID]
+	if of == nil {
+		of = map[uint64][]byte{}
+		r.memory[m.PID] = of
+	}
+	n := len(m.Bytes)
+	if was, ok := of[m.Addr]; ok {
+		n -= len(was)
+	} else {
+		n += pieceBytes
+	}
+	of[m.Addr] = bytes.Clone(m.Bytes) // a part of the record
+	b.memory, r.total = b.memory+n, r.total+n
+	r.kept[m.PID] = b
+}
+
 func (r *Recorded) forget(pid int) {
+	r.total -= r.kept[pid].sum()
+	delete(r.kept, pid)
+	delete(r.memory, pid)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.maps, pid)

@@ -81,18 +81,6 @@ type scriptWalk struct {
 	recorded map[int]map[uint64][]byte
 }
 
-// maxRecorded bounds the pieces of memory that are kept of one process of a recording.
-const maxRecorded = 1 << 20
-
-func (w *scriptWalk) keep(r *capture.Memory) {
-	m := w.recorded[r.PID]
-	if m == nil || len(m) > maxRecorded {
-		m = map[uint64][]byte{}
-		w.recorded[r.PID] = m
-	}
-	m[r.Addr] = r.Bytes
-}
-
 // scriptMemory is the memory of a process, live or as far as it was recorded.
 type scriptMemory struct {
 	p *Pipeline

@@ -184,6 +184,9 @@ func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.W
 	k := walkerKey{a, pac}
 	w := t.walkers[k]
 	if w == nil {
+		if len(t.walkers) >= maxWalkers {
+			clear(t.walkers)
+		}
 		if pac != 0 {
 			a = a.WithPAC(pac)
 		}
@@ -195,6 +198,9 @@ func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.W
 	}
 	return w
 }
+
+// maxWalkers bounds the walkers of a process: a recording may tell any mask.
+const maxWalkers = 8
 
 // unknownPAC strips return addresses of arm64 where the kernel has not told the
 // mask: bits 48–54, which no address of a kernel with 48-bit addresses has

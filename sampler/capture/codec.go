@@ -13,6 +13,9 @@ const (
 	maxRecordBytes = 64 << 20
 	maxRegions     = 1 << 20
 	maxRoots       = 1 << 10
+	maxPIDs        = 1 << 16
+	maxText        = 64 << 10 // bytes of a path, a build-id, a name
+	maxVDSO        = 1 << 20  // bytes
 )
 
 var errDamaged = errors.New("damaged record")
@@ -86,6 +89,16 @@ func (d *decoder) bytes() []byte {
 }
 
 func (d *decoder) string() string { return string(d.bytes()) }
+
+// text is a string of which many are kept.
+func (d *decoder) text() string {
+	b := d.bytes()
+	if len(b) > maxText {
+		d.fail()
+		return ""
+	}
+	return string(b)
+}
 
 func (d *decoder) float() float64 {
 	if len(d.b) < 8 {

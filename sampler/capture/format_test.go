@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sfsample/ptrace/procfs"
 )
 
 // plain returns the records of a file as they lie below the compression.
@@ -188,7 +190,7 @@ func (sized) kind() byte          { return 201 }
 func (s sized) encode(e *encoder) { e.b = make([]byte, s) }
 func (sized) decode(*decoder)     {}
 
-// TestLimits: 64 MiB is the longest record, 1 << 20 the most mappings, 1 << 10 the most roots.
+// TestLimits: 64 MiB is the longest record, 1 << 20 the most mappings, 1 << 10 the most roots; what many are kept of has limits of its own.
 func TestLimits(t *testing.T) {
 	promise := func(n uint64) error {
 		r, err := NewReader(file(t, "\x07"+string(binary.AppendUvarint(nil, n))+"\x02"))
@@ -215,6 +217,29 @@ func TestLimits(t *testing.T) {
 		d, c := decoder{b: e.b}, Capture{}
 		if c.decode(&d); (d.err == nil) != want || want != (len(c.Roots) == n) || len(d.b) > 0 {
 			t.Errorf("%d roots: %d were read, %v", n, len(c.Roots), d.err)
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		most int
+		make func(n int) Record
+	}{
+		{"path", 64 << 10, func(n int) Record {
+			return &Maps{Regions: []Region{{Mapping: procfs.Mapping{Path: strings.Repeat("a", n)}}}}
+		}},
+		{"build-id", 64 << 10, func(n int) Record { return &Maps{Regions: []Region{{BuildID: strings.Repeat("a", n)}}} }},
+		{"vDSO", 1 << 20, func(n int) Record { return &Maps{VDSO: make([]byte, n)} }},
+		{"name", 64 << 10, func(n int) Record { return &Name{Name: strings.Repeat("a", n)} }},
+		{"processes", 1 << 16, func(n int) Record { return &Run{PIDs: make([]int, n)} }},
+	} {
+		for n, want := range map[int]error{tt.most: nil, tt.most + 1: errDamaged} {
+			var e encoder
+			r := tt.make(n)
+			r.encode(&e)
+			d := decoder{b: e.b}
+			if newRecord(r.kind()).decode(&d); !errors.Is(d.err, want) {
+				t.Errorf("%s of %d: %v, want %v", tt.name, n, d.err, want)
+			}
 		}
 	}
 	var m Maps

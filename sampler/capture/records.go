@@ -78,7 +78,11 @@ func (r *Run) decode(d *decoder) {
 		return
 	}
 	r.Command, r.Machine = d.string(), d.string()
-	for n := d.uint(); n > 0 && d.err == nil; n-- {
+	n := d.uint()
+	if n > maxPIDs {
+		d.fail()
+	}
+	for ; n > 0 && d.err == nil; n-- {
 		r.PIDs = append(r.PIDs, int(d.int()))
 	}
 }
@@ -115,10 +119,12 @@ func (m *Maps) decode(d *decoder) {
 		r.Offset, r.Perms = d.uint(), procfs.Perms(d.uint())
 		r.Dev = procfs.Dev{Major: uint32(d.uint()), Minor: uint32(d.uint())}
 		r.Inode, r.Deleted = d.uint(), d.bool()
-		r.Path, r.BuildID = d.string(), d.string()
+		r.Path, r.BuildID = d.text(), d.text()
 		m.Regions = append(m.Regions, r)
 	}
-	m.VDSO = d.bytes()
+	if m.VDSO = d.bytes(); len(m.VDSO) > maxVDSO {
+		d.fail()
+	}
 }
 
 func (c *Capture) encode(e *encoder) {
@@ -257,7 +263,7 @@ func (s *Spent) decode(d *decoder) {
 
 func (n *Name) encode(e *encoder) { e.ids(n.PID, n.TID); e.string(n.Name) }
 
-func (n *Name) decode(d *decoder) { n.PID, n.TID = d.ids(); n.Name = d.string() }
+func (n *Name) decode(d *decoder) { n.PID, n.TID = d.ids(); n.Name = d.text() }
 
 func (g *Gone) encode(e *encoder) { e.int(int64(g.PID)) }
 
