@@ -144,8 +144,9 @@ type target struct {
 
 // mapped are mappings as they were recorded.
 type mapped struct {
-	gen  uint64
-	maps []procfs.Mapping
+	gen     uint64
+	maps    []procfs.Mapping
+	written map[*module.Module]written // of those without a build-id
 }
 
 type walkerKey struct {

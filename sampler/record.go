@@ -2,11 +2,13 @@ package sampler
 
 import (
 	"fmt"
+	"os"
 	"slices"
 
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/capture"
+	"sfsample/sampler/module"
 )
 
 // recorder writes a recording, if one is wanted, until that fails.
@@ -46,15 +48,23 @@ func (r *recorder) maps(t *target, tid int) {
 		return
 	}
 	was := t.mapped
-	t.mapped = mapped{t.space.Generation(), t.space.Mappings()}
+	t.mapped = mapped{gen: t.space.Generation(), maps: t.space.Mappings(), written: was.written}
 	if gen, maps := t.mapped.gen, t.mapped.maps; gen == was.gen && gen != 0 && (sameList(maps, was.maps) || slices.Equal(maps, was.maps)) {
 		return // what holds data alone is no news to a Space, but to a walk that goes there
 	}
 	m := &capture.Maps{PID: t.pid}
+	t.mapped.written = map[*module.Module]written{}
 	for _, x := range t.mapped.maps {
 		region := capture.Region{Mapping: x}
 		if mod, _, ok := t.space.Module(x.Start); ok {
-			region.BuildID = mod.BuildID
+			if region.BuildID = mod.BuildID; mod.BuildID == "" && !mod.VDSO() {
+				w, known := was.written[mod]
+				if !known {
+					w = whenWritten(mod)
+				}
+				t.mapped.written[mod] = w
+				region.Size, region.Modified = w.size, w.modified
+			}
 		}
 		m.Regions = append(m.Regions, region)
 		if x.Path == vdso {
@@ -67,4 +77,28 @@ func (r *recorder) maps(t *target, tid int) {
 		}
 	}
 	r.write(m)
+}
+
+// written tells a file without a build-id from another one of its name; zero: not known.
+type written struct{ size, modified int64 }
+
+func whenWritten(m *module.Module) written {
+	f, err := m.OpenFile()
+	if err != nil {
+		return written{}
+	}
+	defer f.Close()
+	return writtenOf(f)
+}
+
+func writtenOf(f module.File) written {
+	s, ok := f.(interface{ Stat() (os.FileInfo, error) })
+	if !ok {
+		return written{}
+	}
+	info, err := s.Stat()
+	if err != nil {
+		return written{}
+	}
+	return written{info.Size(), info.ModTime().UnixNano()}
 }

@@ -7,8 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"sfsample/output"
 	"sfsample/ptrace/procfs"
@@ -197,4 +200,43 @@ func withBuildID(t *testing.T, program, id string) []byte {
 		&elf.Prog64{Type: uint32(elf.PT_NOTE), Flags: uint32(elf.PF_R), Off: at, Vaddr: at, Filesz: 20, Memsz: 20},
 		uint32(4), uint32(len(id)), uint32(3), []byte("GNU\x00"), []byte(id), make([]byte, 0x1000))
 	return b.Bytes()
+}
+
+// TestRecordedRebuilt: a file without a build-id is used if it is as it was, and told if it is not.
+func TestRecordedRebuilt(t *testing.T) {
+	here := filepath.Join(t.TempDir(), "prog")
+	if err := os.WriteFile(here, []byte("four"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		size, later int64
+		inode       uint64
+		used        bool
+	}{
+		"the same":         {4, 0, 7, true},
+		"another size":     {5, 0, 7, false},
+		"another time":     {4, 1, 7, false},
+		"of before, moved": {0, 0, 7, false},
+		"of before":        {0, 0, info.Sys().(*syscall.Stat_t).Ino, true},
+	} {
+		r := capture.Region{Size: tt.size, Mapping: procfs.Mapping{Start: 0x1000, End: 0x2000, Perms: procfs.Read | procfs.Exec, Inode: tt.inode, Path: here}}
+		if tt.size > 0 {
+			r.Modified = info.ModTime().UnixNano() + tt.later
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		r.Dev = procfs.Dev{Major: unix.Major(uint64(st.Dev)), Minor: unix.Minor(uint64(st.Dev))}
+		files := NewRecorded()
+		files.set(&capture.Maps{PID: 1, Regions: []capture.Region{r}})
+		for range 2 {
+			_, err := files.Source(1).ReadAt(make([]byte, 4), 0x1000)
+			others := files.Others()
+			if (err == nil) != tt.used || (len(others) == 0) != tt.used || len(others) > 1 || len(others) == 1 && !strings.Contains(others[0], "(try: ") {
+				t.Errorf("%s: %v, told: %q", name, err, others)
+			}
+		}
+	}
 }

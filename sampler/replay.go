@@ -12,6 +12,8 @@ import (
 	"sort"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
@@ -145,14 +147,16 @@ func (t *target) bytes() int {
 }
 
 // Recorded holds the address spaces of a recording: mappings from its records,
-// contents from the files that they name, if those are still the same by
-// build-id.
+// contents from the files that they name, if those are still the same: by build-id, without one by size and time of
+// the last change, and where a recording of before has neither by device and inode.
 //
 // It may be used by several goroutines.
 type Recorded struct {
 	mu   sync.Mutex
 	maps map[int]*capture.Maps
 	open map[recordedFile]module.File // nil: cannot be used
+	// others are files that are not those of the recording.
+	others []string
 
 	// Of the goroutine that replays: memory by process and address, and what is kept.
 	memory map[int]map[uint64][]byte
@@ -162,7 +166,13 @@ type Recorded struct {
 
 // recordedFile is a file that a recording names. Processes in different containers
 // have different files of one name.
-type recordedFile struct{ path, buildID string }
+type recordedFile struct {
+	path, buildID string
+	// Without a build-id:
+	written
+	dev   procfs.Dev
+	inode uint64
+}
 
 // NewRecorded returns a Recorded that knows no process yet.
 func NewRecorded() *Recorded {
@@ -313,18 +323,28 @@ func (s *recordedSource) file(r *capture.Region) (module.File, error) {
 	}
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
-	key := recordedFile{r.Path, r.BuildID}
+	key := recordedFile{path: r.Path, buildID: r.BuildID}
+	if key.buildID == "" {
+		key.written, key.dev, key.inode = written{r.Size, r.Modified}, r.Dev, r.Inode
+	}
 	if f, ok := s.all.open[key]; ok {
 		if f == nil {
 			return nil, fmt.Errorf("%s cannot be used", r.Path)
 		}
 		return f, nil
 	}
+	if len(s.all.open) >= maxRecordedFiles || len(r.Path) > unix.PathMax {
+		return nil, fmt.Errorf("%s is one of more than %d files", r.Path, maxRecordedFiles)
+	}
 	f, err := openRegular(r.Path)
-	if err == nil && r.BuildID != "" {
-		if id, _ := module.FileBuildID(f); id != r.BuildID {
+	if err == nil {
+		if why := otherFile(f, r); why != "" {
 			f.Close()
-			f, err = nil, fmt.Errorf("%s has build-id %q, recorded was %s (try: the machine of the recording)", r.Path, id, r.BuildID)
+			err = fmt.Errorf("%s %s", r.Path, why)
+			m := s.all.maps[s.pid]
+			if m != nil && slices.ContainsFunc(m.Regions, func(m capture.Region) bool { return m.Path == r.Path && m.Perms&procfs.Exec != 0 }) {
+				s.all.others = append(s.all.others, err.Error())
+			}
 		}
 	}
 	if err != nil {
@@ -333,6 +353,34 @@ func (s *recordedSource) file(r *capture.Region) (module.File, error) {
 	}
 	s.all.open[key] = f
 	return f, nil
+}
+
+// maxRecordedFiles bounds the files of a recording.
+const maxRecordedFiles = 1 << 14
+
+// otherFile tells why f is not the file of a region; empty: it is.
+func otherFile(f regularFile, r *capture.Region) string {
+	const remedy = " (try: the machine of the recording, and the file as it was)"
+	recorded := written{r.Size, r.Modified}
+	if r.BuildID != "" {
+		if id, _ := module.FileBuildID(f); id != r.BuildID {
+			return fmt.Sprintf("has build-id %q, recorded was %s", id, r.BuildID) + remedy
+		}
+	} else if recorded != (written{}) {
+		if writtenOf(f) != recorded {
+			return "has no build-id, and another size or time of its last change than the one that was recorded" + remedy
+		}
+	} else if !module.SameFile(int(f.Fd()), &r.Mapping) {
+		return "has no build-id, and is another file by its inode than the one that was recorded" + remedy
+	}
+	return ""
+}
+
+// Others lists files with code that are not those of the recording, and why. Their frames are without names.
+func (r *Recorded) Others() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.others)
 }
 
 // OpenFile implements module.Source. The caller's Close leaves the shared file
@@ -372,17 +420,14 @@ type regularFile struct {
 
 func (f regularFile) Size() int64 { return f.size }
 
-func openRegular(path string) (module.File, error) {
+func openRegular(path string) (f regularFile, err error) {
 	st, err := os.Stat(path)
 	if err != nil {
-		return nil, err
+		return f, err
 	}
 	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
+		return f, fmt.Errorf("%s is not a regular file", path)
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	return regularFile{f, st.Size()}, nil
+	file, err := os.Open(path)
+	return regularFile{file, st.Size()}, err
 }

@@ -77,7 +77,18 @@ func (s *session) replay(name string, open func(*capture.Run) (output.Sink, erro
 			return module.NewSpace(files.Source(pid), cache, module.Options{NoEHFrame: s.noEHFrame(), Log: s.log}), nil
 		},
 	})
-	if err := sampler.Replay(r, s.pipe, files); err != nil {
+	err = sampler.Replay(r, s.pipe, files)
+	if !s.quiet {
+		const most = 10
+		others := files.Others()
+		for _, why := range others[:min(len(others), most)] {
+			s.say("names: %s", printable(why))
+		}
+		if more := len(others) - most; more > 0 {
+			s.say("names: %d more files are others than were recorded", more)
+		}
+	}
+	if err != nil {
 		return run, fmt.Errorf("replay %s: %w", printable(name), explainCut(err))
 	}
 	return run, nil

@@ -153,6 +153,8 @@ type Run struct {
 type Region struct {
 	procfs.Mapping
 	BuildID string // of the mapped file, lower-case hex; empty if unknown
+	// Of an object without a build-id, as fstat(2) tells; 0 if unknown. Recordings of before have none.
+	Size, Modified int64 // bytes; nanoseconds since 1970
 }
 
 // Maps is the address space of a process from here on in the stream.

@@ -22,7 +22,7 @@ func every() []Record {
 		&Maps{PID: 1, VDSO: []byte{1, 2}, Regions: []Region{{
 			Mapping: procfs.Mapping{Start: 0x1000, End: 0x3000, Perms: procfs.Read | procfs.Exec, Offset: 0x100,
 				Dev: procfs.Dev{Major: 8, Minor: 1}, Inode: 77, Path: "/a b", Deleted: true},
-			BuildID: "00ff",
+			BuildID: "00ff", Size: 24, Modified: 25,
 		}}},
 		&Capture{PID: 1, TID: 2, Tick: 9, At: 10, Taken: Exiting, Blocked: true, Count: 11,
 			Regs: []byte{1}, FPRegs: []byte{2}, Call: Call{NR: -1, Args: [6]uint64{1, 2, 3, 4, 5, 1 << 63}, SP: 12, PC: 13},

@@ -54,8 +54,8 @@ func TestFormat(t *testing.T) {
 	want := "\x01\x26" + "\x05s390x" + "\x84\xa8\xd6\xb9\x07" + float + "\x04wall" + // 1,000,000,002 ns
 		"\x06app -x" + "\x03box" + "\x02\x02\x2e" +
 		"\x06\x07" + "\x02\x04" + "\x04a;b\n" +
-		"\x02\x1a" + "\x02" + "\x01" + "\x80\x20" + "\x80\x40" + "\x80\x02" + "\x05" + "\x08" + "\x01" + "\x4d" + "\x01" +
-		"\x04/a b" + "\x0400ff" + "\x02\x01\x02"
+		"\x02\x1e" + "\x02" + "\x01" + "\x80\x20" + "\x80\x40" + "\x80\x02" + "\x05" + "\x08" + "\x01" + "\x4d" + "\x01" +
+		"\x04/a b" + "\x0400ff" + "\x02\x01\x02" + "\x01\x00\x30\x32"
 	capt := "\x02\x04" + "\x12" + "\x14" + "\x02" + "\x01" + "\x0b" + "\x01\x01" + "\x01\x02" +
 		"\x01" + "\x01\x02\x03\x04\x05" + "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01" + "\x0c\x0d" + "\x0e" +
 		"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01" + "\x03\x03\x04\x05" + "\x10[<0>] f+0x1/0x2\n" + weight + "\x10" + "\x02\x06\x07" + "\x11\x12" +
@@ -85,6 +85,8 @@ func TestDamagedRecord(t *testing.T) {
 			}
 		case *Credit, *Spent:
 			older[len(e.b)-1] = ""
+		case *Maps: // a number, then another, a size and a time
+			older[len(e.b)-4] = ""
 		case *Run: // a command, a name, and two numbers with how many they are
 			older[len(e.b)-14] = ""
 		}
@@ -110,6 +112,10 @@ func TestDamagedRecord(t *testing.T) {
 				case *Spent:
 					if c.Late != 8 || c.TID != 0 {
 						t.Errorf("CPU time without the last field: %+v", c)
+					}
+				case *Maps:
+					if len(c.VDSO) != 2 || c.Regions[0].BuildID != "00ff" || c.Regions[0].Size != 0 {
+						t.Errorf("mappings without the last fields: %+v", c)
 					}
 				case *Run:
 					if c.Weight != "wall" || c.Command != "" || c.Machine != "" || c.PIDs != nil {

@@ -101,7 +101,27 @@ func (m *Maps) encode(e *encoder) {
 		e.string(r.BuildID)
 	}
 	e.bytes(m.VDSO)
+	n := 0
+	for i := range m.Regions {
+		if m.Regions[i].dated() {
+			n++
+		}
+	}
+	if n == 0 {
+		return
+	}
+	e.uint(uint64(n))
+	for i := range m.Regions {
+		if r := &m.Regions[i]; r.dated() {
+			e.uint(uint64(i))
+			e.int(r.Size)
+			e.int(r.Modified)
+		}
+	}
 }
+
+// dated tells whether it is known when the file was written.
+func (r *Region) dated() bool { return r.Size != 0 || r.Modified != 0 }
 
 func (m *Maps) decode(d *decoder) {
 	m.PID = int(d.int())
@@ -124,6 +144,17 @@ func (m *Maps) decode(d *decoder) {
 	}
 	if m.VDSO = d.bytes(); len(m.VDSO) > maxVDSO {
 		d.fail()
+	}
+	if len(d.b) == 0 { // recordings of before end here
+		return
+	}
+	for n := d.uint(); n > 0 && d.err == nil; n-- {
+		i := d.uint()
+		if i >= uint64(len(m.Regions)) {
+			d.fail()
+			return
+		}
+		m.Regions[i].Size, m.Regions[i].Modified = d.int(), d.int()
 	}
 }
 
