@@ -27,8 +27,6 @@ func (c *cursor) take(n uint64) []byte {
 	return b
 }
 
-func (c *cursor) more() bool { return !c.bad && c.pos < len(c.b) }
-
 func (c *cursor) u8() uint8 {
 	if c.bad || c.pos >= len(c.b) {
 		c.bad = true
