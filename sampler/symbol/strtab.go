@@ -39,7 +39,8 @@ func (t *stringTable) page(off int64) []byte {
 		p.data = p.data[:n]
 		p.no = no + 1
 		if readFull(t.f, p.data, t.off+no*strPageSize) != nil {
-			p.data = p.data[:0]
+			p.no = 0 // a disk may answer later
+			return nil
 		}
 	}
 	in := off % strPageSize
@@ -71,7 +72,9 @@ func (t *stringTable) bytes(off uint32) []byte {
 		if pos += int64(len(b)); pos >= t.size {
 			break
 		}
-		b = t.page(pos)
+		if b = t.page(pos); len(b) == 0 {
+			return nil // half a name would be another one
+		}
 	}
 	return t.spare[:min(len(t.spare), maxName)]
 }
