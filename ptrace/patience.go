@@ -1,9 +1,11 @@
 package ptrace
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,8 +17,8 @@ import (
 
 // ErrStuck is the error of a read that has been given up: the page that it waits
 // for is another program's to bring (userfaultfd(2), FUSE, a network file
-// system), which does not.
-var ErrStuck = errors.New("the memory does not come (its page belongs to a server that does not answer)")
+// system), or a disk's, which does not.
+var ErrStuck = errors.New("the memory does not come (its page belongs to a server or disk that does not answer)")
 
 // sleepAtMost is how long a read may sleep. Those from a disk take milliseconds.
 const sleepAtMost = 500 * time.Millisecond
@@ -25,10 +27,12 @@ const sleepAtMost = 500 * time.Millisecond
 // which no signal but SIGKILL gets free.
 const maxStuck = 8
 
-// Patient makes reads of a process's memory that can be given up. It remembers
+// Patient makes reads that can be given up, of a process's memory or of files. It remembers
 // where that was and does not try again while the read hangs. The zero value is
 // ready; any number of goroutines may use it.
 type Patient struct {
+	Most int // reads that may hang before no others are made; 0: a bound that suits memory
+
 	mu    sync.Mutex
 	stuck map[uint64]bool // by address of the read
 }
@@ -54,8 +58,9 @@ var readers = sync.Pool{New: func() any {
 }}
 
 // Do calls read with a buffer of len(buf) bytes for the read at addr and copies
-// what it got to buf. When that takes too long, the error is ErrStuck.
-func (p *Patient) Do(addr uint64, buf []byte, read func(buf []byte) (int, error)) (int, error) {
+// what it got to buf. When that takes too long, the error is ErrStuck; once done is closed, what sleeps
+// for a twentieth of a second takes too long. done may be nil.
+func (p *Patient) Do(done <-chan struct{}, addr uint64, buf []byte, read func(buf []byte) (int, error)) (int, error) {
 	if p.isStuck(addr) {
 		return 0, ErrStuck
 	}
@@ -75,6 +80,8 @@ func (p *Patient) Do(addr uint64, buf []byte, read func(buf []byte) (int, error)
 			copy(buf, r.buf[:max(got.n, 0)])
 			readers.Put(r)
 			return got.n, got.err
+		case <-done:
+			done = nil
 		case <-r.timer.C:
 		}
 		if hung.still(int(r.tid.Load())) {
@@ -121,17 +128,27 @@ func (h *hang) still(tid int) bool {
 	return same
 }
 
+// sleeps are the calls that Do is made for, and that can sleep like that.
+var sleeps = [...]int64{unix.SYS_PROCESS_VM_READV, unix.SYS_OPENAT, unix.SYS_OPENAT2, unix.SYS_PREAD64}
+
 // reads tells whether a thread of this process is blocked in its read, or in opening a file. FUSE has it
 // sleep like one that could be interrupted (request_wait_answer, fs/fuse/dev.c).
 func reads(tid int) bool {
 	call, err := (procfs.FS{}).Syscall(os.Getpid(), tid)
-	return err == nil && !call.Running && (call.NR == unix.SYS_PROCESS_VM_READV || call.NR == unix.SYS_OPENAT)
+	return err == nil && !call.Running && slices.Contains(sleeps[:], call.NR)
 }
 
 func (p *Patient) isStuck(addr uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.stuck[addr] || len(p.stuck) >= maxStuck
+	return p.stuck[addr] || len(p.stuck) >= cmp.Or(p.Most, maxStuck)
+}
+
+// Stuck tells whether a read hangs.
+func (p *Patient) Stuck() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.stuck) > 0
 }
 
 func (p *Patient) setStuck(addr uint64, stuck bool) {
@@ -162,7 +179,7 @@ func (w *Wary) Do(addr uint64, buf []byte, read func(buf []byte) (int, error)) (
 	if w.stuck.Load() {
 		return 0, ErrStuck
 	}
-	n, err := w.patient.Do(addr, buf, read)
+	n, err := w.patient.Do(nil, addr, buf, read)
 	if err == ErrStuck {
 		w.stuck.Store(true)
 	}
@@ -176,5 +193,5 @@ func (w *Wary) ReadMemory(tid int, addr uint64, buf []byte) (int, error) {
 
 // ReadMemory is the function [ReadMemory] with patience.
 func (p *Patient) ReadMemory(tid int, addr uint64, buf []byte) (int, error) {
-	return p.Do(addr, buf, func(b []byte) (int, error) { return ReadMemory(tid, addr, b) })
+	return p.Do(nil, addr, buf, func(b []byte) (int, error) { return ReadMemory(tid, addr, b) })
 }

@@ -3,6 +3,7 @@ package ptrace
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
@@ -100,11 +101,53 @@ func TestWary(t *testing.T) {
 	}
 }
 
+// TestPatientEnds: when there is no time left a read that sleeps is given up at once, one under way too; and no more are made than may hang.
+func TestPatientEnds(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := Patient{Most: 2}
+	open := func([]byte) (int, error) { // until somebody writes
+		fd, err := unix.Open(fifo, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		unix.Close(fd)
+		return 0, err
+	}
+	done := make(chan struct{})
+	first := make(chan error)
+	go func() {
+		_, err := p.Do(done, 1, nil, open)
+		first <- err
+	}()
+	close(done)
+	if err := <-first; err != ErrStuck || !p.Stuck() {
+		t.Errorf("under way: %v, want %v", err, ErrStuck)
+	}
+	begun := time.Now()
+	if _, err := p.Do(done, 2, nil, open); err != ErrStuck || time.Since(begun) >= sleepAtMost {
+		t.Errorf("begun then: %v after %v, want %v", err, time.Since(begun), ErrStuck)
+	}
+	read := func([]byte) (int, error) { return 0, nil }
+	if _, err := p.Do(nil, 3, nil, read); err != ErrStuck {
+		t.Errorf("beside two that hang: %v, want %v", err, ErrStuck)
+	}
+	writer, err := unix.Open(fifo, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(writer)
+	for limit := time.Now().Add(20 * time.Second); p.Stuck() && time.Now().Before(limit); runtime.Gosched() {
+	}
+	if _, err := p.Do(done, 3, nil, read); err != nil {
+		t.Errorf("when nothing hangs: %v", err)
+	}
+}
+
 // TestPatientWaits: a read that only takes long, without sleeping in the kernel,
 // is not given up.
 func TestPatientWaits(t *testing.T) {
 	var p Patient
-	n, err := p.Do(1, make([]byte, 1), func(b []byte) (int, error) {
+	n, err := p.Do(nil, 1, make([]byte, 1), func(b []byte) (int, error) {
 		for until := time.Now().Add(sleepAtMost + sleepAtMost/2); time.Now().Before(until); {
 		}
 		return 1, nil

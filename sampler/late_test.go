@@ -5,10 +5,13 @@ import (
 	"debug/elf"
 	"os"
 	"testing"
+	"time"
 
 	"sfsample/internal/late"
 	"sfsample/internal/testprog"
+	"sfsample/ptrace/procfs"
 	"sfsample/sampler/module"
+	"sfsample/sampler/symbol/rootfs"
 	"sfsample/unwind"
 )
 
@@ -51,5 +54,66 @@ func TestNoTimeLeft(t *testing.T) {
 		if got := n.Unread()[path]; got != (Missed{Names: names}) {
 			t.Errorf("%s: %+v not read, want %d names", what, got, names)
 		}
+	}
+}
+
+// slowSource gives a file that does not come until it is told to.
+type slowSource struct {
+	*fileSource
+	opens, reads bool // whether these come
+}
+
+type slowFile struct {
+	module.File
+	s *slowSource
+}
+
+func (f slowFile) ReadAt(b []byte, off int64) (int, error) {
+	if !f.s.reads && off > 0 { // the header has come before
+		return 0, rootfs.ErrSilent
+	}
+	return f.File.ReadAt(b, off)
+}
+
+func (s *slowSource) OpenFile(m procfs.Mapping) (module.File, error) {
+	if !s.opens {
+		return nil, rootfs.ErrSilent
+	}
+	f, err := s.fileSource.OpenFile(m)
+	return slowFile{f, s}, err
+}
+
+// TestSilentFile: a file that does not come is not asked for again for some time, and names when it comes then.
+func TestSilentFile(t *testing.T) {
+	path := spinnersProg(t)
+	addr := symbolAddr(t, path, "spin_7") + 1
+	src := &slowSource{fileSource: newFileSource(t, path), opens: true, reads: true}
+	space := module.NewSpace(src, module.NewCache(0), module.Options{})
+	if err := space.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	m, _, ok := space.Module(addr)
+	if !ok {
+		t.Fatal("no module")
+	}
+	for _, opens := range []bool{false, true} {
+		n := NewNames(NameOptions{})
+		p := n.process(os.Getpid())
+		name := func() string {
+			return n.frames(p, &rawFrame{frameKey: frameKey{pc: addr}, lookup: addr, module: m, vaddr: addr - m.Bias})[0].Func
+		}
+		src.opens, src.reads = opens, false
+		if got := name(); got != "" {
+			t.Errorf("opens: %t: named %s by a file that does not come", opens, got)
+		}
+		src.opens, src.reads = true, true
+		if got := name(); got != "" {
+			t.Errorf("opens: %t: named %s by a file that is not to be asked for yet", opens, got)
+		}
+		p.modules[m].object.again = time.Time{}
+		if got := name(); got != "spin_7" {
+			t.Errorf("opens: %t: named %q by a file that has come, want spin_7", opens, got)
+		}
+		n.forget(p)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"sfsample/internal/late"
 	"sfsample/output"
@@ -359,7 +360,10 @@ func (n *Names) acquire(p *processNames, r *rawFrame) (*object, *output.Mapping)
 func (n *Names) release(o *object) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	o.pins--
+	if o.pins--; o.pins == 0 && !o.closed && o.syms != nil && symbol.Silent(o.syms) {
+		n.close(o)
+		o.rest()
+	}
 	n.evict()
 }
 
@@ -383,7 +387,7 @@ func (s *seenModule) mapping(r *rawFrame) *output.Mapping {
 // module returns a module of p with its file opened; mu is held.
 func (n *Names) module(p *processNames, m *module.Module) *seenModule {
 	s := p.modules[m]
-	if s != nil && !s.object.closed {
+	if s != nil && (!s.object.closed || time.Now().Before(s.object.again)) {
 		n.used.touch(s.object)
 		return s
 	}

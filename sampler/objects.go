@@ -3,11 +3,13 @@ package sampler
 import (
 	"container/list"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"os"
 	"syscall"
+	"time"
 
 	"sfsample/sampler/module"
 	"sfsample/sampler/symbol"
@@ -98,7 +100,8 @@ type object struct {
 	pins   int // look-ups under way
 	asked  bool
 	closed bool
-	bytes  int // that it takes
+	again  time.Time // when it may be opened again, if it is closed
+	bytes  int       // that it takes
 	place  *list.Element
 }
 
@@ -160,7 +163,11 @@ func (n *Names) find(v *view, m *module.Module) *object {
 	if err != nil {
 		n.opt.Log.Debug("no names for a module", "module", m.Path, "err", err)
 		n.reports.add(fmt.Sprintf("%s (build-id %s): %v", m.Path, m.BuildID, err))
-		return new(object)
+		o := new(object)
+		if errors.Is(err, rootfs.ErrSilent) {
+			o.rest()
+		}
+		return o
 	}
 	key := objectKey{v, m.Path, m.BuildID, identify(f)}
 	if o := n.objects[key]; o != nil {
@@ -180,6 +187,12 @@ func (n *Names) find(v *view, m *module.Module) *object {
 	n.used.add(o)
 	return o
 }
+
+// silentRest is how long a file that did not come is not opened again: it may take a second to find that it does not come.
+const silentRest = 10 * time.Second
+
+// rest makes o a file that names nothing, until it is opened again.
+func (o *object) rest() { o.syms, o.closed, o.again = nil, true, time.Now().Add(silentRest) }
 
 // Bounds of what is held open. Files that processes map are opened again when
 // they are asked for; those of processes that have ended are lost then, and

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -29,7 +28,7 @@ type Survivor struct {
 
 	opens sync.Mutex                    // guards what follows
 	root  *rootfs.Root                  // of the process; outlives it
-	files map[survivorFile]*regularFile // nil: cannot be used
+	files map[survivorFile]*rootfs.File // nil: cannot be used
 }
 
 // survivorFile is a file of the process, as its mappings tell.
@@ -41,7 +40,7 @@ type survivorFile struct {
 
 // NewSurvivor returns the source of process pid.
 func NewSurvivor(pid int) *Survivor {
-	s := &Survivor{Live: module.NewLive(pid), files: map[survivorFile]*regularFile{}}
+	s := &Survivor{Live: module.NewLive(pid), files: map[survivorFile]*rootfs.File{}}
 	var err error
 	s.root, err = rootfs.Open(fmt.Sprintf("/proc/%d/root", pid))
 	if err != nil && !errors.Is(err, rootfs.ErrRemote) { // gone already: most processes have our own root
@@ -143,27 +142,18 @@ func (s *Survivor) isDead() bool {
 // OpenFile implements module.Source.
 func (s *Survivor) OpenFile(m procfs.Mapping) (module.File, error) {
 	f, err := s.Live.OpenFile(m)
-	if err == nil {
-		return f, nil
+	if err == nil || errors.Is(err, rootfs.ErrSilent) {
+		return f, err
 	}
 	if own, ferr := s.file(&m); ferr == nil {
-		return own.duplicate()
+		return own.Duplicate()
 	}
 	return nil, err
 }
 
-// duplicate returns f as a file of its own, which outlives it.
-func (f *regularFile) duplicate() (module.File, error) {
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", f.Name(), err)
-	}
-	return regularFile{os.NewFile(uintptr(fd), f.Name()), f.size}, nil
-}
-
 // file opens the file of a mapping by its name below the process's root, if it
 // is still the one that was mapped.
-func (s *Survivor) file(m *procfs.Mapping) (*regularFile, error) {
+func (s *Survivor) file(m *procfs.Mapping) (*rootfs.File, error) {
 	s.opens.Lock()
 	defer s.opens.Unlock()
 	key := survivorFile{m.Dev, m.Inode, m.Path}
@@ -181,13 +171,11 @@ func (s *Survivor) file(m *procfs.Mapping) (*regularFile, error) {
 		s.files[key] = nil
 		return nil, err
 	}
-	info, err := f.Stat()
-	if err != nil || !module.SameFile(int(f.Fd()), m) {
+	if !f.Is(m.Dev.Major, m.Dev.Minor, m.Inode) {
 		f.Close()
 		s.files[key] = nil
 		return nil, unix.ESRCH
 	}
-	file := &regularFile{f, info.Size()}
-	s.files[key] = file
-	return file, nil
+	s.files[key] = f
+	return f, nil
 }

@@ -16,6 +16,7 @@ import (
 	"sfsample/sampler"
 	"sfsample/sampler/ledger"
 	"sfsample/sampler/symbol"
+	"sfsample/sampler/symbol/rootfs"
 	"sfsample/unwind"
 )
 
@@ -275,17 +276,20 @@ func unread(names *sampler.Names) (list []string) {
 	all := names.Unread()
 	for _, m := range slices.Sorted(maps.Keys(all)) {
 		if n := all[m].Names; n > 0 {
-			list = append(list, fmt.Sprintf("%d addresses of %s are without names, as there was no time left to read its symbols (try: a longer -d)", n, m))
+			list = append(list, fmt.Sprintf("%d addresses of %s are without names, as its symbols could not be read in time (try: a longer -d)", n, m))
 		}
 		if n := all[m].Lines; n > 0 {
-			list = append(list, fmt.Sprintf("%d addresses of %s are without inlined functions and lines, as there was no time left to read them (try: a longer -d)", n, m))
+			list = append(list, fmt.Sprintf("%d addresses of %s are without inlined functions and lines, as these could not be read in time (try: a longer -d)", n, m))
 		}
 	}
 	return list
 }
 
-// refused tells of the bounds that were met on what names are read from.
+// refused tells of the bounds that were met on what names are read from, and of disks that do not answer.
 func refused() (list []string) {
+	for _, file := range rootfs.Silent() {
+		list = append(list, "some names and frames are missing, as a disk does not answer: "+file)
+	}
 	for _, bound := range symbol.Refused() {
 		list = append(list, "some names or lines are missing, as "+bound+" at a time (-v tells of which files)")
 	}

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"sync/atomic"
 )
 
@@ -67,6 +68,11 @@ type Source interface {
 	Size() int64 // in bytes
 }
 
+// patient is a Source whose reads no longer wait once done is closed: the error is [os.ErrDeadlineExceeded] then.
+type patient interface {
+	ReadUntil(done <-chan struct{}, b []byte, off int64) (int, error)
+}
+
 // File is a file that is read as long as there is time.
 type File struct {
 	Source
@@ -83,12 +89,27 @@ func Open(t *Time, f Source) *File {
 	return l
 }
 
-// ReadAt implements io.ReaderAt. The error is ErrNoTime once time is up and as much as is read then has been read.
+// ReadAt implements io.ReaderAt. The error is ErrNoTime once time is up and as much as is read then has been read, or something
+// had to be waited for.
 func (f *File) ReadAt(b []byte, off int64) (int, error) {
 	if !f.Take(len(b)) {
 		return 0, ErrNoTime
 	}
-	return f.Source.ReadAt(b, off)
+	var n int
+	var err error
+	if p, ok := f.Source.(patient); ok {
+		n, err = p.ReadUntil(f.t.Until().Done(), b, off)
+	} else {
+		n, err = f.Source.ReadAt(b, off)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		f.missed.Store(true)
+		if f.t.Over() {
+			f.t.left.Store(0) // what comes next could have to be waited for as well
+			err = ErrNoTime
+		}
+	}
+	return n, err
 }
 
 // Take is for work on n bytes of the file that takes as long as to read them. It is false if there is no time for it.
@@ -103,7 +124,7 @@ func (f *File) Take(n int) bool {
 	return true
 }
 
-// Missed reports whether there was no time for a part of the file.
+// Missed reports whether there was no time for a part of the file, or one did not come.
 func (f *File) Missed() bool { return f.missed.Load() }
 
 // Free ends the bound: what is read from now on is little.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"testing"
 )
 
@@ -58,6 +59,36 @@ func TestFile(t *testing.T) {
 	f.Free()
 	if err := readAll(f); err != nil || f.Missed() {
 		t.Errorf("without a bound: %v", err)
+	}
+}
+
+// silent is a file that does not come: who reads it goes on when time is up.
+type silent struct{ counter }
+
+func (s *silent) ReadUntil(done <-chan struct{}, b []byte, off int64) (int, error) {
+	<-done
+	return 0, &os.PathError{Op: "read", Path: "silent", Err: os.ErrDeadlineExceeded}
+}
+
+// TestSilent: a read under way ends when time is up, and no other one is begun, of whatever file.
+func TestSilent(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	run := New(ctx)
+	f, other := Open(run, new(silent)), Open(run, &counter{size: 1 << 20})
+	ended := make(chan error)
+	go func() {
+		_, err := f.ReadAt(make([]byte, 1), 0)
+		ended <- err
+	}()
+	if err := readAll(other); err != nil {
+		t.Errorf("meanwhile: %v", err)
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, ErrNoTime) || !f.Missed() {
+		t.Errorf("when time is up: %v, missed %t", err, f.Missed())
+	}
+	if err := readAll(other); !errors.Is(err, ErrNoTime) {
+		t.Errorf("another file then: %v, want %v", err, ErrNoTime)
 	}
 }
 

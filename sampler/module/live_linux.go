@@ -27,11 +27,11 @@ type Live struct {
 	tid atomic.Int64 // of a thread that lived when last asked
 	// replaced: the process is another program now, or has ended.
 	replaced atomic.Bool
-	remote   atomic.Pointer[[]span] // as the mappings were when last read
-	listed   atomic.Int64           // when that began, in nanoseconds of Unix time
-	took     atomic.Int64           // how long, in nanoseconds
-	pages    *os.File               // pagemap, nil: not to be had
-	maps     *os.File               // nil: not to be had
+	files    atomic.Pointer[[]fileSpan] // as the mappings were when last read
+	listed   atomic.Int64               // when that began, in nanoseconds of Unix time
+	took     atomic.Int64               // how long, in nanoseconds
+	pages    *os.File                   // pagemap, nil: not to be had
+	maps     *os.File                   // nil: not to be had
 	mounts   *rootfs.Watch
 	// Patient keeps reads of memory from hanging: tables lie in mapped files,
 	// which a server may have to bring.
@@ -119,8 +119,8 @@ func (l *Live) Maps() ([]procfs.Mapping, error) {
 		return nil, unix.ESRCH
 	}
 	if err == nil && cannotAsk(l.ask()) {
-		spans := l.remoteSpans(maps)
-		l.remote.Store(&spans)
+		spans := fileSpans(maps)
+		l.files.Store(&spans)
 		l.listed.Store(begun.UnixNano())
 		l.took.Store(int64(time.Since(begun)))
 	}
@@ -132,12 +132,13 @@ func (l *Live) ReadAt(p []byte, addr int64) (int, error) {
 	if l.replaced.Load() {
 		return 0, unix.ESRCH
 	}
-	if err := l.atHand(uint64(addr), len(p)); err != nil {
+	by, err := l.atHand(uint64(addr), len(p))
+	if err != nil {
 		return 0, err
 	}
-	n, err := l.Patient.ReadMemory(l.TID(), uint64(addr), p)
+	n, err := by.ReadMemory(l.TID(), uint64(addr), p)
 	if errors.Is(err, unix.ESRCH) && l.another() {
-		n, err = l.Patient.ReadMemory(l.TID(), uint64(addr), p)
+		n, err = by.ReadMemory(l.TID(), uint64(addr), p)
 	}
 	if l.gone() {
 		return 0, unix.ESRCH
@@ -183,20 +184,25 @@ func (l *Live) readVector(buf []byte, list []unix.RemoteIovec) (int, error) {
 	if l.replaced.Load() {
 		return 0, unix.ESRCH
 	}
+	by := &l.Patient
 	var asked span // pages that are at hand: many pieces lie in the same ones
 	for _, r := range list {
 		from, to := uint64(r.Base), uint64(r.Base)+uint64(r.Len)
 		if from >= asked.start && from < to && to <= asked.end {
 			continue
 		}
-		if err := l.atHand(from, r.Len); err != nil {
+		p, err := l.atHand(from, r.Len)
+		if err != nil {
 			return 0, err
+		}
+		if p != &l.Patient {
+			by = p
 		}
 		asked = span{from &^ (pageBytes - 1), (to + pageBytes - 1) &^ (pageBytes - 1)}
 	}
-	n, err := l.readVectorOf(l.TID(), buf, list)
+	n, err := readVector(by, l.TID(), buf, list)
 	if err == unix.ESRCH && l.another() {
-		n, err = l.readVectorOf(l.TID(), buf, list)
+		n, err = readVector(by, l.TID(), buf, list)
 	}
 	if l.gone() {
 		return 0, unix.ESRCH
@@ -204,8 +210,8 @@ func (l *Live) readVector(buf []byte, list []unix.RemoteIovec) (int, error) {
 	return n, err
 }
 
-func (l *Live) readVectorOf(tid int, buf []byte, list []unix.RemoteIovec) (int, error) {
-	return l.Patient.Do(uint64(list[0].Base), buf, func(b []byte) (int, error) {
+func readVector(by *ptrace.Patient, tid int, buf []byte, list []unix.RemoteIovec) (int, error) {
+	return by.Do(nil, uint64(list[0].Base), buf, func(b []byte) (int, error) {
 		local := []unix.Iovec{{Base: unsafe.SliceData(b)}}
 		local[0].SetLen(len(b))
 		return unix.ProcessVMReadv(tid, local, list, 0)
@@ -228,8 +234,9 @@ func (l *Live) OpenFile(m procfs.Mapping) (File, error) {
 		dir + "/exe",
 	}
 	for _, link := range links {
-		if f, err := openLink(link, dir, m); err == nil {
-			return f, nil
+		f, err := openLink(link, dir, m)
+		if err == nil || errors.Is(err, rootfs.ErrSilent) {
+			return f, err
 		}
 	}
 	root, err := rootfs.Open(dir + "/root")
@@ -247,31 +254,14 @@ func (l *Live) OpenFile(m procfs.Mapping) (File, error) {
 // errOtherInode is for a path that leads to another file than the mapping's.
 var errOtherInode = errors.New("the path now names another file")
 
-// checked wraps f if it is the file of m.
-func checked(f *os.File, m procfs.Mapping) (File, error) {
-	if !SameFile(int(f.Fd()), &m) {
+// checked returns f if it is the file of m.
+func checked(f *rootfs.File, m procfs.Mapping) (File, error) {
+	if !f.Is(m.Dev.Major, m.Dev.Minor, m.Inode) {
 		f.Close()
 		return nil, &fs.PathError{Op: "open", Path: m.Path, Err: errOtherInode}
 	}
-	info, err := f.Stat()
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return file{f, info.Size()}, nil
+	return f, nil
 }
-
-// SameFile tells whether a descriptor is of the file that m is a mapping of.
-func SameFile(fd int, m *procfs.Mapping) bool {
-	return rootfs.SameFile(fd, m.Dev.Major, m.Dev.Minor, m.Inode)
-}
-
-type file struct {
-	*os.File
-	size int64
-}
-
-func (f file) Size() int64 { return f.size }
 
 // openLink opens the file that a link of /proc stands for, if it is that of m. The link may lead to a server that does not answer, as that of the
 // program does for a library: until the mount is known (dir: the process's folder), only the link's text is read.
@@ -287,7 +277,7 @@ func openLink(link, dir string, m procfs.Mapping) (File, error) {
 	if err := rootfs.MayAsk(fd, dir); err != nil {
 		return nil, &fs.PathError{Op: "open", Path: link, Err: err}
 	}
-	f, err := rootfs.Reopen(fd, link)
+	f, err := rootfs.Reopen(fd, m.Path)
 	if err != nil {
 		return nil, err
 	}

@@ -6,23 +6,23 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
-	"sfsample/sampler/symbol/rootfs"
 )
 
 // span is a piece of memory.
 type span struct{ start, end uint64 }
 
-// remoteSpans finds the mapped files whose pages a server brings that may not answer.
-// A read that waits for one cannot be ended, not even with the reader.
-func (l *Live) remoteSpans(maps []procfs.Mapping) (spans []span) {
-	mounts, err := rootfs.MountsOf(l.FS.Path(l.TID()))
-	if err != nil {
-		return nil
-	}
+// fileSpan is one that a file is mapped to.
+type fileSpan struct {
+	span
+	dev procfs.Dev
+}
+
+func fileSpans(maps []procfs.Mapping) (spans []fileSpan) {
 	for i := range maps {
-		if m := &maps[i]; m.File() && mounts.Device(m.Dev.Major, m.Dev.Minor) {
-			spans = append(spans, span{m.Start, m.End})
+		if m := &maps[i]; m.File() {
+			spans = append(spans, fileSpan{span{m.Start, m.End}, m.Dev})
 		}
 	}
 	return spans
@@ -38,52 +38,71 @@ func (l *Live) ask() error {
 func cannotAsk(err error) bool { return err == unix.ENOTTY || err == unix.EBADF }
 
 // filesAtHand is atHand for pieces that are not in memory, by the mappings and mounts as they are now.
-func (l *Live) filesAtHand(from, to uint64) error {
-	for from < to {
+func (l *Live) filesAtHand(from, to uint64) (p *ptrace.Patient, err error) {
+	for p = &l.Patient; from < to; {
 		m, err := procfs.FileFrom(l.maps, from)
 		if err == unix.ENOENT || err == nil && m.Start >= to {
-			return nil // there is no file
+			return p, nil // there is no file
 		} else if err != nil {
-			return err
+			return nil, err
 		}
-		from = max(from, m.Start)
-		if end := min(to, m.End); l.mounts.Device(m.Dev.Major, m.Dev.Minor) && !l.present(from, end) {
-			return fmt.Errorf("read memory at %#x: %w", from, rootfs.ErrRemote)
+		if p, err = l.bring(p, max(from, m.Start), min(to, m.End), m.Dev); err != nil {
+			return nil, err
 		}
 		from = m.End
 	}
-	return nil
+	return p, nil
 }
 
-// Without asking, a list of such files is taken to be that of now for freshSpans, by a read of pages that are not in memory, or for
+// bring returns what a piece of a file of this device is to be read with, p if it is in memory. It is an error if its server may not answer: a
+// read that waits for that cannot be ended, not even with the reader.
+func (l *Live) bring(p *ptrace.Patient, from, to uint64, dev procfs.Dev) (*ptrace.Patient, error) {
+	if l.present(from, to) {
+		return p, nil
+	}
+	disk, err := l.mounts.Disk(dev.Major, dev.Minor)
+	if err != nil {
+		return nil, fmt.Errorf("read memory at %#x: %w", from, err)
+	}
+	if disk != nil {
+		p = &disk.Patient
+	}
+	return p, nil
+}
+
+// Without asking, a list of mapped files is taken to be that of now for freshSpans, by a read of pages that are not in memory, or for
 // freshTimes as long as it took to make, if that is more: programs may have ten thousand mappings.
 const (
 	freshSpans = 20 * time.Millisecond
 	freshTimes = 20
 )
 
-// atHand is an error if a read of n bytes at addr would have to wait for such a
-// server: some page is not in memory.
-func (l *Live) atHand(addr uint64, n int) error {
-	if l.present(addr, addr+uint64(n)) {
-		return nil
+// atHand returns what n bytes at addr are to be read with: what tells of each disk whether it answers, where some page is not in memory and is a
+// file's. It is an error if a read would have to wait for a server that may not answer.
+func (l *Live) atHand(addr uint64, n int) (*ptrace.Patient, error) {
+	p, to := &l.Patient, addr+uint64(n)
+	if l.present(addr, to) {
+		return p, nil
 	}
-	if err := l.filesAtHand(addr, addr+uint64(n)); !cannotAsk(err) {
-		return err
+	if p, err := l.filesAtHand(addr, to); !cannotAsk(err) {
+		return p, err
 	}
 	if time.Since(time.Unix(0, l.listed.Load())) > max(freshSpans, freshTimes*time.Duration(l.took.Load())) {
 		_, _ = l.Maps() // the read fails if this does: the process is gone
 	}
-	spans := l.remote.Load()
+	spans := l.files.Load()
 	if spans == nil {
-		return nil
+		return p, nil
 	}
 	for _, s := range *spans {
-		if from, to := max(addr, s.start), min(addr+uint64(n), s.end); from < to && !l.present(from, to) {
-			return fmt.Errorf("read memory at %#x: %w", from, rootfs.ErrRemote)
+		if s.start < to && s.end > addr {
+			var err error
+			if p, err = l.bring(p, max(addr, s.start), min(to, s.end), s.dev); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return nil
+	return p, nil
 }
 
 // present tells whether a piece of memory can be read without a wait for a server.

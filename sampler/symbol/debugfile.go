@@ -6,30 +6,12 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 
 	"sfsample/internal/late"
 	"sfsample/sampler/symbol/rootfs"
 )
-
-// osFile is an open file with the size it had when it was opened.
-type osFile struct {
-	*os.File
-	size int64
-}
-
-func (f osFile) Size() int64 { return f.size }
-
-// NewFile makes a File of an open file.
-func NewFile(f *os.File) (File, error) {
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	return osFile{f, st.Size()}, nil
-}
 
 // errOtherFile: a debug file that was found belongs to another build.
 var errOtherFile = errors.New("debug file of another build")
@@ -46,7 +28,7 @@ func (o *Object) debugFile(im *image) (*image, error) {
 
 func (o *Object) findDebugFile(im *image) (*image, error) {
 	var errs []error
-	try := func(open func() (*os.File, error), check func(*image) error) *image {
+	try := func(open func() (*rootfs.File, error), check func(*image) error) *image {
 		f, err := open()
 		if err != nil {
 			if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNoDebuginfod) {
@@ -72,7 +54,7 @@ func (o *Object) findDebugFile(im *image) (*image, error) {
 	}
 	if len(id) > 2 {
 		for _, r := range o.opt.Roots {
-			if d := try(func() (*os.File, error) { return r.OpenFile(buildIDPath(id, ".debug")) }, sameID); d != nil {
+			if d := try(func() (*rootfs.File, error) { return r.OpenFile(buildIDPath(id, ".debug")) }, sameID); d != nil {
 				return d, nil
 			}
 		}
@@ -81,14 +63,14 @@ func (o *Object) findDebugFile(im *image) (*image, error) {
 		check := func(d *image) error { return checkLink(o.opt.Until, d, id, crc) }
 		for _, name := range linkPaths(o.name, link) {
 			for _, r := range o.opt.Roots {
-				if d := try(func() (*os.File, error) { return r.OpenFile(name) }, check); d != nil {
+				if d := try(func() (*rootfs.File, error) { return r.OpenFile(name) }, check); d != nil {
 					return d, nil
 				}
 			}
 		}
 	}
 	if len(id) > 2 && o.opt.Debuginfod != nil {
-		if d := try(func() (*os.File, error) { return o.opt.Debuginfod.open(o.opt.Until, id) }, sameID); d != nil {
+		if d := try(func() (*rootfs.File, error) { return o.opt.Debuginfod.open(o.opt.Until, id) }, sameID); d != nil {
 			return d, nil
 		}
 	}
@@ -98,12 +80,8 @@ func (o *Object) findDebugFile(im *image) (*image, error) {
 	return nil, errors.Join(errs...)
 }
 
-func openDebug(f *os.File, until *late.Time, check func(*image) error) (*image, error) {
-	file, err := NewFile(f)
-	if err != nil {
-		return nil, err
-	}
-	d, err := openImage(file, until)
+func openDebug(f *rootfs.File, until *late.Time, check func(*image) error) (*image, error) {
+	d, err := openImage(f, until)
 	if err != nil {
 		return nil, err
 	}
@@ -159,10 +137,10 @@ func checkLink(until *late.Time, d *image, id string, crc uint32) error {
 }
 
 // openAny opens path in the first root that has it.
-func openAny(roots []*rootfs.Root, path string) (*os.File, error) {
+func openAny(roots []*rootfs.Root, path string) (*rootfs.File, error) {
 	err := error(fs.ErrNotExist)
 	for _, r := range roots {
-		var f *os.File
+		var f *rootfs.File
 		if f, err = r.OpenFile(path); err == nil {
 			return f, nil
 		}

@@ -71,11 +71,7 @@ func openIn(t testing.TB, root, name string, opt Options) *Object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := NewFile(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := Open(file, strings.TrimPrefix(name, root), opt)
+	o := Open(contents(t, f), strings.TrimPrefix(name, root), opt)
 	t.Cleanup(func() { o.Close(); f.Close(); r.Close() })
 	return o
 }

@@ -70,7 +70,7 @@ func DebuginfodCache(getenv func(string) string) string {
 
 // open returns the debug file of a build-id (lower-case hex, which makes it a
 // safe file name). Once until, which may be nil, is done no server is waited for.
-func (d *Debuginfod) open(until *late.Time, id string) (*os.File, error) {
+func (d *Debuginfod) open(until *late.Time, id string) (*rootfs.File, error) {
 	if d.Cache == "" {
 		return nil, errNoDebuginfod
 	}
@@ -113,7 +113,7 @@ func (d *Debuginfod) open(until *late.Time, id string) (*os.File, error) {
 
 // cached opens the file in the cache folder. An empty file there says that the
 // servers did not have it.
-func (d *Debuginfod) cached(id string) (*os.File, error) {
+func (d *Debuginfod) cached(id string) (*rootfs.File, error) {
 	root, err := rootfs.Open(d.Cache)
 	if err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (d *Debuginfod) cached(id string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if st, err := f.Stat(); err != nil || st.Size() == 0 {
+	if f.Size() == 0 {
 		f.Close()
 		return nil, errNoDebuginfod
 	}

@@ -41,7 +41,7 @@ func (im *image) debugSection(name string) *debugSection {
 		return &debugSection{}
 	}
 	if tmp != nil {
-		return &debugSection{f: osFile{tmp, n}, size: uint64(n), tmp: tmp}
+		return &debugSection{f: io.NewSectionReader(tmp, 0, n), size: uint64(n), tmp: tmp}
 	}
 	mem, err := im.data(s, maxExpanded)
 	if err != nil {

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 
 	"sfsample/internal/late"
+	"sfsample/sampler/symbol/rootfs"
 )
 
 // Frame is one function at an address: the one whose code it is, or one that
@@ -172,7 +172,7 @@ func (o *Object) openAlt(name, id string) (*image, error) {
 	}
 	err := error(fs.ErrNotExist)
 	for _, p := range paths {
-		var f *os.File
+		var f *rootfs.File
 		if f, err = openAny(o.opt.Roots, p); err != nil {
 			continue
 		}

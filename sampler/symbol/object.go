@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,8 +84,9 @@ type Object struct {
 
 // unnamed counts what is not named for want of time.
 type unnamed struct {
-	late  bool // there was no time to read all symbols
-	count atomic.Int64
+	late   bool // there was no time to read all symbols
+	silent bool // a part of the files did not come, though there was time
+	count  atomic.Int64
 }
 
 // nameKey is a symbol: its table, or one of the kinds below, and its number
@@ -179,6 +181,9 @@ func (o *Object) Missing() string {
 	return o.missing
 }
 
+// Silent tells whether a file of o did not come from its disk when it was to be read first. Another Object of it may have more names, later.
+func Silent(o *Object) bool { return o.unnamed.silent }
+
 // reject notes a source that cannot be used.
 func (o *Object) reject(source string, err error) {
 	o.opt.Log.Debug("no names from this source", "module", o.name, "source", source, "reason", err)
@@ -188,7 +193,7 @@ func (o *Object) reject(source string, err error) {
 func (o *Object) load() {
 	im, err := openImage(o.f, o.opt.Until)
 	if err != nil {
-		o.missing = err.Error()
+		o.missing, o.unnamed.silent = err.Error(), errors.Is(err, os.ErrDeadlineExceeded)
 		o.reject("file", err)
 		return
 	}
@@ -201,6 +206,7 @@ func (o *Object) load() {
 			im.f.Free()
 		}
 	}
+	o.unnamed.silent = o.unnamed.late && !o.opt.Until.Over()
 	if o.unnamed.late {
 		o.missing = "symbols: " + late.ErrNoTime.Error()
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -38,7 +37,7 @@ type PerfMap struct {
 	uid  uint32
 
 	mu      sync.Mutex
-	file    *os.File
+	file    *rootfs.File
 	ino     fileID
 	pos     int64         // how far lines were read
 	took    time.Duration // what reading and sorting them has taken

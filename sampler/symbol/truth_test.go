@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -174,17 +175,23 @@ func openFile(t testing.TB, name string, opt Options) *Object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := NewFile(f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	real, err := filepath.EvalSymlinks(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Open(file, real, opt)
+	o := Open(contents(t, f), real, opt)
 	t.Cleanup(func() { o.Close(); f.Close() })
 	return o
+}
+
+// contents are those of an open file.
+func contents(t testing.TB, f *os.File) File {
+	t.Helper()
+	st, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return io.NewSectionReader(f, 0, st.Size())
 }
 
 // need skips the test where a program that it compares with is not installed.

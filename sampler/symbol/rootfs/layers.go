@@ -32,13 +32,16 @@ func judgeMounts(list, own []mount, trusts bool) *Mounts {
 	if m := j.own["/"]; m != nil {
 		j.root = m.device
 	}
-	ms := &Mounts{devices: map[string]bool{}, local: map[string]bool{}}
+	ms := &Mounts{devices: map[string]bool{}, local: map[string]bool{}, points: j.list, disks: map[string]bool{}}
 	for i := range list {
 		m := &list[i]
 		remote := j.isRemote(m, maxStacked)
 		ms.local[m.id] = !remote
-		if remote {
+		switch {
+		case remote:
 			ms.devices[m.device] = true
+		case !memoryTypes[m.kind]:
+			ms.disks[m.device] = true
 		}
 		ms.autofs = ms.autofs || m.kind == "autofs"
 	}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // ErrRemote is returned for what lies on a file system whose server may keep whoever
@@ -23,12 +25,17 @@ var remoteTypes = map[string]bool{
 	"aufs": true, // it does not tell its layers
 }
 
+// memoryTypes are the types of file systems without a disk: a page that does not come there is one that a program keeps back (userfaultfd(2)).
+var memoryTypes = map[string]bool{"tmpfs": true, "ramfs": true, "devtmpfs": true, "hugetlbfs": true}
+
 // Mounts tells which mounts of a process are remote, as its mountinfo file says:
 // nobody but the kernel is asked.
 type Mounts struct {
-	devices map[string]bool // major:minor, of those that are remote
-	local   map[string]bool // by the mount's id, of all
-	autofs  bool            // one of them mounts what is looked up below it
+	devices map[string]bool   // major:minor, of those that are remote
+	local   map[string]bool   // by the mount's id, of all
+	points  map[string]*mount // by where they are mounted, the last ones
+	disks   map[string]bool   // major:minor, of those that are neither remote nor in memory
+	autofs  bool              // one of them mounts what is looked up below it
 }
 
 // maxMountinfo bounds what is read of a mountinfo file.
@@ -83,4 +90,13 @@ func parseMounts(text string) (list []mount) {
 // a remote file system.
 func (m *Mounts) Device(major, minor uint32) bool {
 	return m.devices[fmt.Sprintf("%d:%d", major, minor)]
+}
+
+// deviceOf is the number of the device that an absolute path leads to, but for symbolic links; 0 if it is not known.
+func (m *Mounts) deviceOf(path string) uint64 {
+	var major, minor uint32
+	if at := mountOf(m.points, path); at != nil {
+		fmt.Sscanf(at.device, "%d:%d", &major, &minor)
+	}
+	return unix.Mkdev(major, minor)
 }

@@ -22,10 +22,6 @@ var ErrNotRegular = errors.New("not a regular file")
 // signal that tells the holder so kills one that does not expect it.
 var ErrLeased = errors.New("a program holds a lease on it, which opening it would break")
 
-// ErrSilent is returned for a file that cannot be opened or read unless a program answers that does not: a listener that is to
-// permit it (fanotify(7), FAN_OPEN_PERM and FAN_ACCESS_PERM).
-var ErrSilent = errors.New("a program that is to permit opening or reading it does not answer")
-
 // Flags for the file itself. O_NONBLOCK: opening a FIFO does not wait for a
 // writer, and no file for the end of a lease. O_NOCTTY: a terminal does not become ours.
 const fileFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
@@ -33,34 +29,39 @@ const fileFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCT
 // Reopen opens for reading the file that path, an O_PATH descriptor, stands for, if [MayAsk] lets it be asked for. The error
 // is [ErrNotRegular], [ErrLeased], [ErrSilent] or the kernel's; name is for errors and for the file's name.
 // It takes half a second at most, and holds nothing meanwhile.
-func Reopen(path int, name string) (*os.File, error) {
-	file, err := reopen(path)
+func Reopen(path int, name string) (*File, error) {
+	f := new(File)
+	file, err := f.reopen(path, name)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	return os.NewFile(uintptr(file), name), nil
+	f.file = os.NewFile(uintptr(file), name)
+	return f, nil
 }
 
 // reopen opens by the link in /proc; proc(5): that is the very file that the descriptor stands for, whatever has happened
 // to its name.
-func reopen(path int) (int, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(path, &st); err != nil {
+func (f *File) reopen(path int, name string) (int, error) {
+	if err := unix.Fstat(path, &f.st); err != nil {
 		return -1, err
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+	if f.st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return -1, ErrNotRegular
 	}
-	if err := leased(path, &st); err != nil {
+	if err := leased(path, &f.st); err != nil {
 		return -1, err
 	}
-	return patiently(path, &st)
+	f.disk = DiskOf(f.st.Dev)
+	return f.disk.open(f.st.Ino, name, path, func(own int) (int, error) {
+		file, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", own), fileFlags, 0)
+		if err == nil {
+			_, _ = unix.Pread(file, make([]byte, 1), 0) // whether it ends; an error comes again
+		}
+		return file, err
+	})
 }
 
-// opens are those under way: an object that does not answer is not asked again meanwhile.
-var opens ptrace.Patient
-
-// opening is one open(2) and a first read, which may come to its end when nobody waits for it any more.
+// opening is one descriptor on its way, which may come when nobody waits for it any more.
 type opening struct {
 	mu    sync.Mutex
 	begun bool
@@ -68,13 +69,14 @@ type opening struct {
 	file  int
 }
 
-func patiently(path int, st *unix.Stat_t) (int, error) {
-	own, err := unix.FcntlInt(uintptr(path), unix.F_DUPFD_CLOEXEC, 0)
+// open returns the descriptor that open returns, which is given a copy of from. If it is given up, it is known by the number what.
+func (d *Disk) open(what uint64, name string, from int, open func(own int) (int, error)) (int, error) {
+	own, err := unix.FcntlInt(uintptr(from), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
 		return -1, err
 	}
 	o := opening{file: -1}
-	_, err = opens.Do(st.Dev<<32^st.Ino, nil, func([]byte) (int, error) { return 0, o.open(own) })
+	_, err = d.Do(nil, what, nil, func([]byte) (int, error) { return 0, o.open(own, open) })
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.late = err != nil
@@ -87,19 +89,16 @@ func patiently(path int, st *unix.Stat_t) (int, error) {
 	if o.file >= 0 {
 		unix.Close(o.file)
 	}
-	return -1, ErrSilent
+	return -1, d.silent(name)
 }
 
-// open opens what own stands for, and closes own.
-func (o *opening) open(own int) error {
+// open opens what is to be opened by own, and closes own.
+func (o *opening) open(own int, open func(own int) (int, error)) error {
 	o.mu.Lock()
 	o.begun = true
 	o.mu.Unlock()
-	file, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", own), fileFlags, 0)
+	file, err := open(own)
 	unix.Close(own)
-	if err == nil {
-		_, _ = unix.Pread(file, make([]byte, 1), 0) // whether it ends; an error comes again
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.late && err == nil {
@@ -157,7 +156,7 @@ func (l *leaseList) read() (leases []procfs.FileLock, whole bool, err error) {
 		whole  bool
 	}
 	got := make(chan answer, 1)
-	_, l.err = l.asking.Do(0, nil, func([]byte) (int, error) {
+	_, l.err = l.asking.Do(nil, 0, nil, func([]byte) (int, error) {
 		leases, whole, err := procfs.FS{}.Leases()
 		got <- answer{leases, whole}
 		return 0, err
@@ -178,12 +177,7 @@ var ownDevices = map[uint32]bool{
 	unix.BTRFS_SUPER_MAGIC: true, unix.OVERLAYFS_SUPER_MAGIC: true, unix.BCACHEFS_SUPER_MAGIC: true, unix.ECRYPTFS_SUPER_MAGIC: true,
 }
 
-// SameFile tells whether a descriptor is of the file with this device and inode, as files of /proc show them.
-func SameFile(fd int, major, minor uint32, inode uint64) bool {
-	var st unix.Stat_t
-	return unix.Fstat(fd, &st) == nil && sameFile(fd, &st, major, minor, inode)
-}
-
+// sameFile tells whether a descriptor is of the file with this device and inode, as files of /proc show them.
 func sameFile(fd int, st *unix.Stat_t, major, minor uint32, inode uint64) bool {
 	if st.Ino != inode {
 		return false

@@ -82,15 +82,38 @@ func (r *Root) Close() error {
 	return unix.Close(r.fd)
 }
 
+// lookups stands for all that is looked up on a device: no inode has this number.
+const lookups = 0
+
 // OpenFile opens the regular file at path, resolved below r whether it begins
-// with a slash or not, as [Reopen] does. Without a /proc none is opened.
-func (r *Root) OpenFile(path string) (*os.File, error) {
-	fd, err := r.openPath(path)
+// with a slash or not, as [Reopen] does. Without a /proc none is opened. A directory that does not come is given up like a file.
+func (r *Root) OpenFile(path string) (*File, error) {
+	if strings.IndexByte(path, 0) >= 0 || len(path) >= unix.PathMax {
+		return nil, &os.PathError{Op: "open", Path: r.show(path), Err: unix.EINVAL}
+	}
+	disk, fd, err := r.diskOf(path), -1, ErrSilent
+	if !disk.Stuck() { // who waits in a look-up cannot be killed (wait_on_buffer in __ext4_find_entry, fs/ext4/namei.c)
+		fd, err = disk.open(lookups, r.show(path), r.fd, func(root int) (int, error) {
+			return (&Root{fd: root, name: r.name, id: r.id, mounts: r.mounts}).openPath(path)
+		})
+	}
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: r.show(path), Err: err}
 	}
 	defer unix.Close(fd)
 	return Reopen(fd, r.show(path))
+}
+
+// diskOf is what holds the directory that a path leads to, but for symbolic links: the disk of a link's own directory stands for that of what
+// it leads to.
+func (r *Root) diskOf(path string) *Disk {
+	var dev uint64
+	if r.mounts != nil {
+		if ms, err := r.mounts.now(); err == nil {
+			dev = ms.deviceOf("/" + path)
+		}
+	}
+	return DiskOf(dev)
 }
 
 func (r *Root) show(path string) string {
@@ -119,9 +142,6 @@ var noOpenat2 = sync.OnceValue(func() bool {
 
 // openPath returns an O_PATH descriptor of path.
 func (r *Root) openPath(path string) (int, error) {
-	if strings.IndexByte(path, 0) >= 0 || len(path) >= unix.PathMax {
-		return -1, unix.EINVAL
-	}
 	if noOpenat2() || r.automounts() {
 		return r.walk(path)
 	}

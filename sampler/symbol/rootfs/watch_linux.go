@@ -1,8 +1,11 @@
 package rootfs
 
 import (
+	"fmt"
 	"maps"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // Watch tells which devices are remote in a process's mounts as they are now. It may be used by any number of goroutines.
@@ -22,6 +25,26 @@ func NewWatch(dir func() string) *Watch { return &Watch{dir: dir, seen: map[stri
 func (w *Watch) Device(major, minor uint32) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.look()
+	return (&Mounts{devices: w.seen}).Device(major, minor)
+}
+
+// Disk is the disk with this number, nil if no mount is known to have one. The error is [ErrRemote] where Device is true.
+func (w *Watch) Disk(major, minor uint32) (*Disk, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.look()
+	switch dev := fmt.Sprintf("%d:%d", major, minor); {
+	case w.seen[dev]:
+		return nil, ErrRemote
+	case w.now == nil || !w.now.disks[dev]:
+		return nil, nil
+	}
+	return DiskOf(unix.Mkdev(major, minor)), nil
+}
+
+// look sees which file systems are mounted now; mu is held.
+func (w *Watch) look() {
 	if w.table == nil {
 		w.table, _ = openMounts(w.dir())
 	}
@@ -31,7 +54,6 @@ func (w *Watch) Device(major, minor uint32) bool {
 			maps.Copy(w.seen, now.devices)
 		}
 	}
-	return (&Mounts{devices: w.seen}).Device(major, minor)
 }
 
 // Close ends the watch.
