@@ -77,7 +77,7 @@ var programs = []struct{ source, kinds string }{
 	{"edges.c", "ppoll pselect sticky left leftfixed vtime vmin events requeue"},
 	{"procs.c", "inherit"},
 	{"opens.c", "lease fanotify reads"},
-	{"fuse.c", "overlay"},
+	{"fuse.c", "overlay loop"},
 	{"memory.c", "marker race"},
 }
 
@@ -106,6 +106,7 @@ var details = map[string]attack{
 	"opens fanotify":   {root: true},
 	"opens reads":      {root: true},
 	"fuse overlay":     {mounts: true},
+	"fuse loop":        {mounts: true, ctrlC: true, about: "dump"},
 }
 
 // attacks lists all kinds.

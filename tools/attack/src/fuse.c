@@ -2,7 +2,8 @@
    any more. WHAT is what lies there: program, the program's own file; library, a
    file that it has mapped for execution; data, the page behind a stack; stack, pages in
    the middle of it; replace, what comes to lie over the beginning of a library; overlay, a
-   library on an overlay above that server; exec, what a thread of it is to become by exec.
+   library on an overlay above that server; loop, the program's own file on a disk that is a file there; exec, what a
+   thread of it is to become by exec.
 
    A thread spins and counts; calls is how often it came round. Beside an exec that does not end
    another process spins, and is to be sampled, too; stood_us is for how long it has stood still at most. With ATTACK_UID in its
@@ -12,14 +13,17 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/fuse.h>
+#include <linux/loop.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 
 enum { STACK = 1 << 20, PAGE = 4096 };
-static int dev, file, unread; /* unread: no read is ever answered */
+static int dev, file, unread, direct; /* unread: no read is ever answered; direct: the kernel keeps nothing of the file */
 static struct stat st;
 static volatile sig_atomic_t silent;
 
@@ -53,7 +57,7 @@ static void serve(void)
 		struct fuse_init_out init = { .major = 7, .minor = 31, .max_write = 4096 };
 		struct fuse_entry_out entry = { .nodeid = 2, .attr = attr };
 		struct fuse_attr_out a = { .attr = h->nodeid == 1 ? root : attr };
-		struct fuse_open_out open = { .fh = 1 };
+		struct fuse_open_out open = { .fh = 1, .open_flags = direct ? FOPEN_DIRECT_IO : 0 };
 		switch (h->opcode) {
 		case FUSE_INIT:
 			answer(h->unique, 0, &init, sizeof init);
@@ -136,6 +140,45 @@ static void forget(int fd, char *stack)
 		usleep(100);
 	if (madvise(stack + STACK - 16 * PAGE, 4 * PAGE, MADV_DONTNEED) || posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED))
 		die("drop pages");
+}
+
+/* image makes file a file system that has the program as x. */
+static void image(void)
+{
+	char command[80];
+	int to, disk = memfd_create("disk", 0);
+	if (disk < 0 || ftruncate(disk, 4 << 20) || mount("attack", "/mnt", "tmpfs", 0, 0))
+		die("room for a file system");
+	if ((to = open("/mnt/x", O_CREAT | O_WRONLY, 0755)) < 0 || sendfile(to, file, 0, st.st_size) != st.st_size || close(to))
+		die("copy the program");
+	snprintf(command, sizeof command, "mke2fs -q -F -t ext2 -d /mnt /proc/%d/fd/%d >/dev/null 2>&1", getpid(), disk);
+	if (system(command))
+		die("mke2fs");
+	file = disk;
+	fcntl(disk, F_SETFD, FD_CLOEXEC);
+	if (fstat(disk, &st))
+		die("fstat");
+}
+
+/* mount_disk mounts what the server has, as a disk, over it. The disk is no more when nobody has it mounted. */
+static void mount_disk(void)
+{
+	char name[32];
+	struct loop_config c = { .info.lo_flags = LO_FLAGS_READ_ONLY | LO_FLAGS_AUTOCLEAR };
+	int control = open("/dev/loop-control", O_RDWR | O_CLOEXEC), loop, n;
+	if (control < 0 || (n = open("/mnt/x", O_RDONLY | O_CLOEXEC)) < 0)
+		die("/dev/loop-control");
+	c.fd = n;
+	do { /* another may take the one that is free */
+		if ((n = ioctl(control, LOOP_CTL_GET_FREE)) < 0)
+			die("a loop device");
+		snprintf(name, sizeof name, "/dev/loop%d", n);
+		if ((loop = open(name, O_RDONLY | O_CLOEXEC)) < 0)
+			die(name);
+		n = ioctl(loop, LOOP_CONFIGURE, &c);
+	} while (n < 0 && errno == EBUSY && !close(loop));
+	if (n < 0 || mount(name, "/mnt", "ext2", MS_RDONLY, 0))
+		die("a disk in a file");
 }
 
 /* become gives up root for a user, if there is one. */
@@ -221,8 +264,12 @@ int main(int argc, char **argv)
 			die("exe");
 		if (!strcmp(argv[1], "stack"))
 			st.st_size += STACK;
-		if (unshare(CLONE_NEWNS) || mount(0, "/", 0, MS_REC | MS_PRIVATE, 0))
+		/* The server stays outside: at its end it would wait for what it serves before it lets go of it (do_exit, kernel/exit.c). */
+		int outside = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+		if (outside < 0 || unshare(CLONE_NEWNS) || mount(0, "/", 0, MS_REC | MS_PRIVATE, 0))
 			die("a mount namespace");
+		if ((direct = !strcmp(argv[1], "loop")))
+			image();
 		snprintf(opt, sizeof opt, "fd=%d,rootmode=40755,user_id=0,group_id=0,allow_other", dev);
 		if (mount("attack", "/mnt", "fuse", MS_NODEV, opt))
 			die("mount a FUSE file system");
@@ -230,6 +277,8 @@ int main(int argc, char **argv)
 		sigaction(SIGUSR1, &sa, 0);
 		server = fork();
 		if (server == 0) {
+			if (setns(outside, CLONE_NEWNS))
+				_exit(1);
 			become(user);
 			prctl(PR_SET_PDEATHSIG, SIGKILL); /* another user's is forgotten (prctl(2)) */
 			close(0);
@@ -240,14 +289,17 @@ int main(int argc, char **argv)
 		/* An overlay takes two layers, and hides the first one's mount here. */
 		if (!strcmp(argv[1], "overlay") && mount("overlay", "/mnt", "overlay", MS_RDONLY, "lowerdir=/mnt:/etc"))
 			die("mount an overlay");
+		if (direct)
+			mount_disk();
 		become(user);
 		snprintf(id, sizeof id, "%d", server);
-		const char *self = strcmp(argv[1], "program") ? "/proc/self/exe" : "/mnt/x";
+		const char *self = strcmp(argv[1], "program") && !direct ? "/proc/self/exe" : "/mnt/x";
 		execl(self, "fuse", "worker", argv[1], id, argv[2], NULL);
 		die("exec");
 	}
 	const char *what = argv[2];
 	int fd = -1;
+	int on_disk = !strcmp(what, "loop");
 	if (strcmp(what, "program") && (fd = open("/mnt/x", O_RDONLY)) < 0)
 		die("/mnt/x");
 	pthread_attr_t a;
@@ -261,8 +313,10 @@ int main(int argc, char **argv)
 		die("map a stack of the file");
 	if (region)
 		pthread_attr_setstack(&a, region, STACK);
-	if (!strcmp(what, "program") && mlockall(MCL_CURRENT))
+	if ((!strcmp(what, "program") || on_disk) && mlockall(MCL_CURRENT))
 		die("mlockall");
+	if (on_disk && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED)) /* what is not mapped */
+		die("drop pages");
 	int execs = !strcmp(what, "exec");
 	pid_t other = execs ? innocent() : 0;
 	pthread_t t;
