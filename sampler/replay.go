@@ -17,6 +17,7 @@ import (
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
+	"sfsample/sampler/symbol/rootfs"
 )
 
 // Replay sends the records of a recording through pipe, as if they were
@@ -370,7 +371,7 @@ func otherFile(f regularFile, r *capture.Region) string {
 		if writtenOf(f) != recorded {
 			return "has no build-id, and another size or time of its last change than the one that was recorded" + remedy
 		}
-	} else if !module.SameFile(int(f.Fd()), &r.Mapping) {
+	} else if !rootfs.SameFile(f.File, r.Dev.Major, r.Dev.Minor, r.Inode) {
 		return "has no build-id, and is another file by its inode than the one that was recorded" + remedy
 	}
 	return ""

@@ -177,6 +177,12 @@ var ownDevices = map[uint32]bool{
 	unix.BTRFS_SUPER_MAGIC: true, unix.OVERLAYFS_SUPER_MAGIC: true, unix.BCACHEFS_SUPER_MAGIC: true, unix.ECRYPTFS_SUPER_MAGIC: true,
 }
 
+// SameFile tells whether f, a file that was opened without patience, is the file with this device and inode, as files of /proc show them.
+func SameFile(f *os.File, major, minor uint32, inode uint64) bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &st) == nil && sameFile(int(f.Fd()), &st, major, minor, inode)
+}
+
 // sameFile tells whether a descriptor is of the file with this device and inode, as files of /proc show them.
 func sameFile(fd int, st *unix.Stat_t, major, minor uint32, inode uint64) bool {
 	if st.Ino != inode {
