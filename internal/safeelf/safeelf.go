@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Bounds of what is believed of a file. Linkers stay far below; only object files of -ffunction-sections have
@@ -196,10 +197,23 @@ func cstring(b []byte, off uint32) (s string, ok bool) {
 	return "", false
 }
 
-// Data returns the contents of a section, decompressed, if they and what stands in the file are no more than limit bytes.
+// Data returns the contents of a section if they are no more than limit bytes. It takes none that is compressed: such sections are
+// nothing that programs have in memory (gABI, "Section Compression").
 func Data(s *elf.Section, limit uint64) ([]byte, error) {
-	if n := max(s.Size, s.FileSize); n > limit {
-		return nil, &Error{"section " + s.Name + " is too large", n}
+	if err := Plain(s, limit); err != nil {
+		return nil, err
 	}
 	return s.Data()
+}
+
+// Plain returns an error if a section has more than limit bytes, or is compressed. debug/elf takes it for that by its name alone, and
+// its size from what is in it.
+func Plain(s *elf.Section, limit uint64) error {
+	if n := max(s.Size, s.FileSize); n > limit {
+		return &Error{"section " + s.Name + " is too large", n}
+	}
+	if s.Flags&elf.SHF_COMPRESSED != 0 || strings.HasPrefix(s.Name, ".zdebug") {
+		return &Error{"section " + s.Name + " is compressed", uint64(s.Flags)}
+	}
+	return nil
 }

@@ -1,6 +1,8 @@
 package safeelf
 
 import (
+	"bytes"
+	"compress/zlib"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -77,6 +79,30 @@ func TestNewFile(t *testing.T) {
 func TestNoELF(t *testing.T) {
 	if f, err := NewFile(strings.NewReader(strings.Repeat("no ELF file ", 10))); err == nil {
 		t.Errorf("text is opened: %+v", f)
+	}
+}
+
+// TestDataCompressed: of what a few bytes expand to nothing is read.
+func TestDataCompressed(t *testing.T) {
+	var z bytes.Buffer
+	w := zlib.NewWriter(&z)
+	w.Write(make([]byte, 64<<20))
+	w.Close()
+	old := append([]byte("ZLIB\x00\x00\x00\x00\x04\x00\x00\x00"), z.Bytes()...)
+	chdr := binary.LittleEndian.AppendUint64([]byte{1, 0, 0, 0, 0, 0, 0, 0}, 64<<20) // ch_type, ch_reserved, ch_size
+	chdr = append(append(chdr, 1, 0, 0, 0, 0, 0, 0, 0), z.Bytes()...)
+	f, err := NewFile(open(t, "amd64", 0,
+		testprog.Section{Name: ".zdebug_x", Type: elf.SHT_PROGBITS, Data: old},
+		testprog.Section{Name: ".new", Type: elf.SHT_PROGBITS, Flags: elf.SHF_COMPRESSED, Data: chdr}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{".zdebug_x", ".new"} {
+		for _, limit := range []uint64{1 << 20, 65 << 20} {
+			if b, err := Data(f.Section(name), limit); !errors.As(err, new(*Error)) {
+				t.Errorf("%s, with a limit of %d MB: %d bytes, %v", name, limit>>20, len(b), err)
+			}
+		}
 	}
 }
 
