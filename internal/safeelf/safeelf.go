@@ -6,6 +6,8 @@
 package safeelf
 
 import (
+	"bufio"
+	"bytes"
 	"debug/elf"
 	"encoding/binary"
 	"errors"
@@ -21,9 +23,9 @@ const (
 	maxHeaders  = 8 << 20  // bytes of section headers, and of program headers
 	maxStrings  = 16 << 20 // bytes of the names of sections
 	maxNames    = 64 << 20 // bytes that all names may take, once they are strings
-	maxSymbols  = 1 << 20
-	maxSymStrs  = 64 << 20 // bytes of the names of symbols
-	maxName     = 1 << 10  // bytes of the name of a symbol; longer ones are left out
+	maxSymbols  = 1 << 20  // of a table; node has 75,000
+	maxSymStrs  = 32 << 20 // bytes of the names of symbols, which are held while those are read; node has 5 MB
+	maxName     = 1 << 10  // bytes of the name of a symbol; longer ones are empty
 )
 
 // Error is a defect for which a file is not opened.
@@ -149,52 +151,55 @@ func longest(b []byte) (most int) {
 	return most
 }
 
-var errNoSymbols = errors.New("no dynamic symbols that can be read")
+var errNoSymbols = errors.New("no symbols that can be read")
 
-// DynamicSymbols returns the dynamic symbols of a 64-bit file that are defined in it, without their versions.
-func DynamicSymbols(f *elf.File) (list []elf.Symbol, err error) {
-	const symBytes = 24 // Elf64_Sym
-	s := f.SectionByType(elf.SHT_DYNSYM)
-	if s == nil || f.Class != elf.ELFCLASS64 || uint64(s.Link) >= uint64(len(f.Sections)) {
-		return nil, errNoSymbols
+// Symbols calls each with the symbols of a table, elf.SHT_DYNSYM or elf.SHT_SYMTAB, from number 1 on, without their versions.
+func Symbols(f *elf.File, typ elf.SectionType, each func(elf.Symbol)) error {
+	s := f.SectionByType(typ)
+	if s == nil || uint64(s.Link) >= uint64(len(f.Sections)) {
+		return errNoSymbols
 	}
-	syms, err := Data(s, maxSymbols*symBytes)
-	if err != nil {
-		return nil, err
+	size := 24 // Elf64_Sym
+	if f.Class != elf.ELFCLASS64 {
+		size = 16
+	}
+	if err := Plain(s, uint64(maxSymbols*size)); err != nil {
+		return err
 	}
 	strs, err := Data(f.Sections[s.Link], maxSymStrs)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	o, left := f.ByteOrder, maxNames
-	for ; len(syms) >= symBytes; syms = syms[symBytes:] {
-		e := elf.Symbol{
-			Info: syms[4], Other: syms[5], Section: elf.SectionIndex(o.Uint16(syms[6:])),
-			Value: o.Uint64(syms[8:]), Size: o.Uint64(syms[16:]),
+	o, left, number, b := f.ByteOrder, maxNames, 0, make([]byte, size)
+	for r := bufio.NewReader(io.NewSectionReader(s, 0, int64(s.Size))); ; number++ {
+		if _, err := io.ReadFull(r, b); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read section %s: %w", s.Name, err)
 		}
-		name, ok := cstring(strs, o.Uint32(syms))
-		if left -= len(name); left < 0 {
-			return nil, &Error{"names of symbols are too long", maxNames}
+		var e elf.Symbol
+		if size == 24 {
+			e = elf.Symbol{Info: b[4], Other: b[5], Section: elf.SectionIndex(o.Uint16(b[6:])), Value: o.Uint64(b[8:]), Size: o.Uint64(b[16:])}
+		} else {
+			e = elf.Symbol{Info: b[12], Other: b[13], Section: elf.SectionIndex(o.Uint16(b[14:])), Value: uint64(o.Uint32(b[4:])), Size: uint64(o.Uint32(b[8:]))}
 		}
-		if e.Name = name; ok && e.Section != elf.SHN_UNDEF {
-			list = append(list, e)
+		e.Name = cstring(strs, o.Uint32(b))
+		if left -= len(e.Name); left < 0 {
+			return &Error{"names of symbols are too long", maxNames}
+		}
+		if number > 0 {
+			each(e)
 		}
 	}
-	return list, nil
 }
 
-// cstring returns the string at off; ok is false where there is none of up to maxName bytes.
-func cstring(b []byte, off uint32) (s string, ok bool) {
+// cstring returns the string at off, an empty one where there is none of up to maxName bytes.
+func cstring(b []byte, off uint32) string {
 	if uint64(off) >= uint64(len(b)) {
-		return "", false
+		return ""
 	}
 	b = b[off:]
-	for i, c := range b[:min(len(b), maxName)] {
-		if c == 0 {
-			return string(b[:i]), true
-		}
-	}
-	return "", false
+	return string(b[:max(bytes.IndexByte(b[:min(len(b), maxName)], 0), 0)])
 }
 
 // Data returns the contents of a section if they are no more than limit bytes. It takes none that is compressed: such sections are

@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -121,18 +123,18 @@ func symbols(o binary.ByteOrder, names ...string) (syms, strs []byte) {
 	return syms, strs
 }
 
-func TestDynamicSymbols(t *testing.T) {
+func TestSymbols(t *testing.T) {
 	for _, arch := range arches {
-		t.Run(arch, func(t *testing.T) { dynamicSymbols(t, arch) })
+		t.Run(arch, func(t *testing.T) { allSymbols(t, arch) })
 	}
 }
 
-func dynamicSymbols(t *testing.T, arch string) {
+func allSymbols(t *testing.T, arch string) {
 	plain, err := NewFile(open(t, arch, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := DynamicSymbols(plain); err == nil {
+	if err := Symbols(plain, elf.SHT_DYNSYM, nil); err == nil {
 		t.Error("a static program has dynamic symbols")
 	}
 	syms, strs := symbols(plain.ByteOrder, "one", strings.Repeat("long", 1000), "three")
@@ -140,7 +142,7 @@ func dynamicSymbols(t *testing.T, arch string) {
 		size, strSize uint64 // of the tables; 0: of what is in them
 		want          string
 	}{
-		"usual":        {0, 0, "one three"},
+		"usual":        {0, 0, "one  three"}, // the name between is too long
 		"many symbols": {1 << 36, 0, ""},
 		"many names":   {0, 1 << 36, ""},
 	} {
@@ -150,13 +152,50 @@ func dynamicSymbols(t *testing.T, arch string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err := DynamicSymbols(f)
 		var got []string
-		for _, s := range list {
-			got = append(got, s.Name)
-		}
+		err = Symbols(f, elf.SHT_DYNSYM, func(s elf.Symbol) { got = append(got, s.Name) })
 		if (err == nil) != (tt.want != "") || strings.Join(got, " ") != tt.want {
 			t.Errorf("%s: %v, %v, want %q", name, got, err, tt.want)
 		}
+	}
+}
+
+// TestSymbolsMemory: a million symbols of one long name take the table of names, and are not held.
+func TestSymbolsMemory(t *testing.T) {
+	syms, strs := symbols(binary.LittleEndian, "none")
+	f, err := NewFile(open(t, "amd64", 0,
+		testprog.Section{Name: ".dynsym", Type: elf.SHT_DYNSYM, Data: syms, Size: maxSymbols * 24, Ent: 24, Link: 2},
+		testprog.Section{Name: ".dynstr", Type: elf.SHT_STRTAB, Data: strs}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	n := 0
+	err = Symbols(f, elf.SHT_DYNSYM, func(elf.Symbol) { n++ })
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; err != nil || n != maxSymbols-1 || took > 1<<20 {
+		t.Errorf("%d symbols, %v: %d bytes, want 1 MB at most", n, err, took)
+	}
+}
+
+// TestSymbols32: the symbols of a 32-bit file are those that debug/elf has.
+func TestSymbols32(t *testing.T) {
+	f, err := os.Open(testprog.Committed(t, "386", "ehframe", "deep"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	e, err := NewFile(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := e.Symbols()
+	var got []elf.Symbol
+	if err := Symbols(e, elf.SHT_SYMTAB, func(s elf.Symbol) { got = append(got, s) }); err != nil {
+		t.Fatal(err)
+	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%d symbols, want %d (%v)", len(got), len(want), err)
 	}
 }

@@ -3,7 +3,10 @@ package runtimes
 import (
 	"bytes"
 	"debug/elf"
+	"encoding/binary"
+	"fmt"
 	"os"
+	"runtime"
 	"testing"
 
 	"sfsample/internal/testprog"
@@ -47,5 +50,31 @@ func TestRecogniseHostile(t *testing.T) {
 				t.Errorf("%v, %v; %d bytes read, want 1 MB at most", rt, err, c.read)
 			}
 		})
+	}
+}
+
+// TestRecogniseMemory: of a million names that a Python may have few are kept.
+func TestRecogniseMemory(t *testing.T) {
+	const n = 1 << 20
+	syms, strs := make([]byte, 0, 24*n), []byte{0}
+	for i := range n {
+		b := make([]byte, 24) // Elf64_Sym: st_name, st_shndx
+		binary.LittleEndian.PutUint32(b, uint32(len(strs)))
+		b[6] = 1
+		syms, strs = append(syms, b...), append(fmt.Appendf(strs, "Py%x", i), 0)
+	}
+	f, err := os.Open(testprog.Sparse(t, testprog.Committed(t, "amd64", "ehframe", "deep"), 0,
+		testprog.Section{Name: ".dynsym", Type: elf.SHT_DYNSYM, Data: syms, Ent: 24, Link: 2},
+		testprog.Section{Name: ".dynstr", Type: elf.SHT_STRTAB, Data: strs}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	rt, err := Recognise(Object{Path: "/deep", Open: func() (File, error) { return f, nil }}, bytes.NewReader(nil))
+	runtime.ReadMemStats(&after)
+	// The table of names, in steps that are read, and each name once.
+	if took := after.TotalAlloc - before.TotalAlloc; rt != nil || err != nil || took > 64<<20 {
+		t.Errorf("%v, %v: %d MB, want 64 at most", rt, err, took>>20)
 	}
 }

@@ -259,6 +259,9 @@ func Candidate(file string) bool {
 		strings.Contains(name, "libperl") || strings.Contains(name, "libnode") || name == "libjvm.so" || !strings.Contains(name, ".so")
 }
 
+// maxFound bounds what is kept of a program's symbols; libpython has 2,200.
+const maxFound = 1 << 14
+
 // Recognise finds the interpreter that an object is. Both results are nil if it is none. An error says why one that it is cannot be
 // read.
 func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
@@ -271,20 +274,22 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 	if err != nil || e.Class != elf.ELFCLASS64 {
 		return nil, nil
 	}
-	list, err := safeelf.DynamicSymbols(e)
-	if err != nil {
-		return nil, nil
-	}
 	syms := map[string]uint64{}
+	var v8 []elf.Symbol
 	var globals uint64                 // bytes of PHP's
 	low, high := ^uint64(0), uint64(0) // of Lua's functions
-	for _, s := range list {
+	err = safeelf.Symbols(e, elf.SHT_DYNSYM, func(s elf.Symbol) {
+		if s.Section == elf.SHN_UNDEF || len(syms) > maxFound {
+			return
+		}
 		if strings.HasPrefix(s.Name, "lua") && elf.ST_TYPE(s.Info) == elf.STT_FUNC {
 			low, high = min(low, s.Value), max(high, s.Value)
 		}
 		switch {
-		case s.Name == v8Known:
-			return newV8(o, e, list, mem)
+		case v8Symbol(s.Name):
+			if len(v8) <= maxV8Constants {
+				v8 = append(v8, s)
+			}
 		case s.Name == "executor_globals":
 			globals = s.Size
 			fallthrough
@@ -292,8 +297,13 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 			s.Name == "ruby_version", s.Name == "lua_newstate", strings.HasPrefix(s.Name, "PL_"), slices.Contains(perlNeeded, s.Name):
 			syms[s.Name] = s.Value + o.Bias
 		}
+	})
+	if err != nil {
+		return nil, nil
 	}
 	switch {
+	case slices.ContainsFunc(v8, func(s elf.Symbol) bool { return s.Name == v8Known }):
+		return newV8(o, e, v8, mem)
 	case syms[beamAlways] != 0:
 		return newBeam(o, e.Machine, syms, mem)
 	case syms["_PyRuntime"] != 0:

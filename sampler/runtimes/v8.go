@@ -115,13 +115,10 @@ const (
 	v8Known = "v8dbg_off_fp_function"
 )
 
-// newV8 reads what must be known of the V8 with these symbols.
+// newV8 reads what must be known of the V8 with these symbols, those of v8Symbol.
 func newV8(o Object, e *elf.File, syms []elf.Symbol, mem io.ReaderAt) (Runtime, error) {
 	where, consts := map[string]elf.Symbol{}, map[string]int{}
 	for _, s := range syms {
-		if !v8Symbol(s.Name) || len(where) > maxV8Constants {
-			continue
-		}
 		where[s.Name] = s
 		if name, ok := strings.CutPrefix(s.Name, "v8dbg_"); ok && s.Size == 4 {
 			consts[name] = v8Constant(e, s)
