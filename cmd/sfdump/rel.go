@@ -10,6 +10,7 @@ import (
 	"math"
 	"sort"
 
+	"sfsample/internal/safeelf"
 	"sfsample/sframe"
 	"sfsample/sframe/ehframe"
 )
@@ -25,14 +26,15 @@ type relObject struct {
 	syms  []elf.Symbol
 	bases map[elf.SectionIndex]uint64
 	end   uint64 // of the code laid out
+	left  uint64 // of maxRelBytes
 }
 
-// maxRelSection bounds the tables of an object, which are held in memory.
-const maxRelSection = 1 << 30
+// maxRelBytes bounds the tables of an object and their relocations, in all: tables are held in memory.
+const maxRelBytes = 256 << 20
 
 // relocatable opens the tables of an object file.
 func (o *object) relocatable(f *elf.File) error {
-	rel := relObject{f: f, bases: map[elf.SectionIndex]uint64{}}
+	rel := relObject{f: f, bases: map[elf.SectionIndex]uint64{}, left: maxRelBytes}
 	for i, s := range f.Sections {
 		if s.Flags&elf.SHF_EXECINSTR == 0 || s.Flags&elf.SHF_ALLOC == 0 || s.Size == 0 || s.Size > math.MaxInt32 {
 			continue
@@ -46,9 +48,10 @@ func (o *object) relocatable(f *elf.File) error {
 		o.code = append(o.code, span{rel.end, s.Size})
 		rel.end += s.Size
 	}
-	var err error
-	if rel.syms, err = f.Symbols(); err != nil && !errors.Is(err, elf.ErrNoSymbols) {
-		return err
+	if f.SectionByType(elf.SHT_SYMTAB) != nil {
+		if err := safeelf.Symbols(f, elf.SHT_SYMTAB, func(s elf.Symbol) { rel.syms = append(rel.syms, s) }); err != nil {
+			return err
+		}
 	}
 	for i, s := range f.Sections {
 		if !isSFrame(s) {
@@ -61,7 +64,7 @@ func (o *object) relocatable(f *elf.File) error {
 			return len(data) > 3 && data[3]&sframe.FlagPCRel == 0
 		})
 		if err != nil {
-			return fmt.Errorf("section %s: %w", s.Name, err)
+			return err
 		}
 		o.add(&f.FileHeader, bytes.NewReader(data), rel.end, uint64(len(data)))
 	}
@@ -78,7 +81,7 @@ func (r *relObject) ehFrame(o *object) (*ehframe.Table, error) {
 		}
 		data, err := r.linked(i, func([]byte) bool { return false })
 		if err != nil {
-			return nil, fmt.Errorf("section %s: %w", s.Name, err)
+			return nil, err
 		}
 		img := shifted{bytes.NewReader(data), int64(r.end)}
 		return ehframe.Open(img, o.arch, ehframe.Sections{FrameAddr: r.end, FrameSize: uint64(len(data))})
@@ -104,29 +107,33 @@ func (s shifted) ReadAt(p []byte, off int64) (int, error) {
 // the section's start.
 func (r *relObject) linked(i int, fromStart func([]byte) bool) ([]byte, error) {
 	s := r.f.Sections[i]
-	if s.FileSize > maxRelSection {
-		return nil, fmt.Errorf("%d bytes are too much", s.FileSize)
-	}
-	data, err := s.Data()
+	data, err := r.data(s)
 	if err != nil {
 		return nil, err
 	}
 	whole := fromStart(data)
 	for _, rs := range r.f.Sections {
-		if rs.Type != elf.SHT_RELA || int(rs.Info) != i || rs.FileSize > maxRelSection {
+		if rs.Type != elf.SHT_RELA || int(rs.Info) != i {
 			continue
 		}
-		list, err := rs.Data()
+		list, err := r.data(rs)
 		if err != nil {
 			return nil, err
 		}
 		for ; len(list) >= relaBytes; list = list[relaBytes:] {
 			if err := r.apply(data, list, whole); err != nil {
-				return nil, err
+				return nil, fmt.Errorf("section %s: %w", s.Name, err)
 			}
 		}
 	}
 	return data, nil
+}
+
+// data is what a section holds.
+func (r *relObject) data(s *elf.Section) ([]byte, error) {
+	b, err := safeelf.Data(s, r.left)
+	r.left -= uint64(len(b))
+	return b, err
 }
 
 // relaBytes is the size of Elf64_Rela: offset, info, addend.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"compress/zlib"
 	"debug/elf"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"sfsample/internal/testprog"
 )
 
 // sfdump runs the command and returns what it says.
@@ -216,6 +219,28 @@ func TestShapesObjects(t *testing.T) {
 				t.Errorf("--compare: %s%s", out, errs)
 			}
 		})
+	}
+}
+
+// TestObjectBomb: of an object's table that a few bytes expand to nothing is read, and more than all tables may take is not.
+func TestObjectBomb(t *testing.T) {
+	var z bytes.Buffer
+	z.WriteString("ZLIB\x00\x00\x00\x00\x04\x00\x00\x00") // 64 MB
+	w := zlib.NewWriter(&z)
+	w.Write(make([]byte, 64<<20))
+	w.Close()
+	for want, s := range map[string]testprog.Section{
+		"compressed": {Name: ".zdebug_sframe", Type: shtGNUSFrame, Data: z.Bytes()},
+		"too large":  {Name: ".sframe", Type: shtGNUSFrame, Size: 300 << 20},
+	} {
+		file := testprog.Sparse(t, shape("amd64-v3")+".o", 0, s)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, errs, status := sfdump(file)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; status != exitFailed || !strings.Contains(errs, want) || took > 16<<20 {
+			t.Errorf("%s: status %d, %q, %d MB, want 16 at most", want, status, errs, took>>20)
+		}
 	}
 }
 

@@ -208,7 +208,11 @@ func Data(s *elf.Section, limit uint64) ([]byte, error) {
 	if err := Plain(s, limit); err != nil {
 		return nil, err
 	}
-	return s.Data()
+	b, err := s.Data()
+	if err != nil {
+		return nil, fmt.Errorf("read section %s: %w", s.Name, err)
+	}
+	return b, nil
 }
 
 // Plain returns an error if a section has more than limit bytes, or is compressed. debug/elf takes it for that by its name alone, and
