@@ -1,9 +1,12 @@
 package ehframe_test
 
 import (
+	"debug/elf"
 	"errors"
+	"runtime"
 	"testing"
 
+	"sfsample/internal/testprog"
 	"sfsample/regs"
 	"sfsample/sframe"
 	"sfsample/sframe/ehframe"
@@ -64,5 +67,18 @@ func TestScanOver(t *testing.T) {
 	asked, over = 0, 1<<20
 	if _, err := tab.Row(0x1000); !errors.As(err, &bad) || asked == 0 || img.read < 256<<10 {
 		t.Errorf("with time: error %v after %d looks, %d bytes read", err, asked, img.read)
+	}
+}
+
+// TestDynamicIsBounded: a dynamic section of 64 MB, which no linker writes, is not read.
+func TestDynamicIsBounded(t *testing.T) {
+	f := openELF(t, testprog.Sparse(t, testprog.Committed(t, "amd64", "ehframe", "deep"), 0,
+		testprog.Section{Name: ".dynamic", Type: elf.SHT_DYNAMIC, Size: 64 << 20}))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	s := ehframe.ELFSections(f)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; s.FrameSize == 0 || took > 1<<20 {
+		t.Errorf("%+v: %d bytes, want 1 MB at most", s, took)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 
+	"sfsample/internal/safeelf"
 	"sfsample/regs"
 )
 
@@ -48,8 +49,11 @@ func ELFSections(f *elf.File) Sections {
 	if sec := loaded(f, ".got"); sec != nil {
 		s.DataAddr = sec.Addr
 	}
-	if v, err := f.DynValue(elf.DT_PLTGOT); err == nil && len(v) == 1 {
-		s.DataAddr = v[0]
+	const maxDynamic = 1 << 20 // bytes; those of the largest programs take some hundred
+	if sec := f.SectionByType(elf.SHT_DYNAMIC); sec != nil && safeelf.Plain(sec, maxDynamic) == nil {
+		if v, err := f.DynValue(elf.DT_PLTGOT); err == nil && len(v) == 1 {
+			s.DataAddr = v[0]
+		}
 	}
 	return s
 }
@@ -65,7 +69,7 @@ func loaded(f *elf.File, name string) *elf.Section {
 }
 
 // maxDebugFrameBytes bounds a compressed .debug_frame, which is held in memory.
-const maxDebugFrameBytes = 256 << 20
+const maxDebugFrameBytes = 64 << 20
 
 // OpenDebugFrame opens .debug_frame of a file, usually a separate debug file. It
 // needs an index of its own, and with it one pass over the section.
