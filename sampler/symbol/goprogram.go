@@ -51,11 +51,26 @@ func (p *GoProgram) Version() string {
 	if safeelf.Check(p.im.f) != nil { // buildinfo has debug/elf open it
 		return ""
 	}
-	info, err := buildinfo.Read(p.im.f)
+	const most = 32 << 20 // bytes; the linker has it first in the data
+	info, err := buildinfo.Read(&metered{p.im.f, most})
 	if err != nil {
 		return ""
 	}
 	return info.GoVersion
+}
+
+// metered is what may be read of a file up to so many bytes in all: packages of others believe the lengths that it has.
+type metered struct {
+	r    io.ReaderAt
+	left int
+}
+
+// ReadAt implements io.ReaderAt.
+func (m *metered) ReadAt(b []byte, off int64) (int, error) {
+	if m.left -= len(b); m.left < 0 {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return m.r.ReadAt(b, off)
 }
 
 // ReadAt reads memory as it is at the program's start, by link-time address: what the file has for it. What relocations

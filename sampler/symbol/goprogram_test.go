@@ -5,8 +5,10 @@ import (
 	"context"
 	"debug/dwarf"
 	"debug/elf"
+	"encoding/binary"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"testing"
@@ -177,5 +179,42 @@ func TestGoProgramDamaged(t *testing.T) {
 	}
 	if answers == 0 {
 		t.Error("there was no answer at all, so little was tested")
+	}
+}
+
+// TestGoVersionLong: a program whose version claims to have 200 MB is not read for that.
+func TestGoVersionLong(t *testing.T) {
+	need(t, "go")
+	path, _ := buildGo(t, "amd64")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.NewFile(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const long = 200 << 20
+	off := f.Section(".go.buildinfo").Offset
+	binary.PutUvarint(b[off+32:], long) // the length of the version stands behind 32 bytes
+	for i, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && off >= p.Off && off < p.Off+p.Filesz {
+			binary.LittleEndian.PutUint64(b[64+56*i+32:], 2*long) // p_filesz
+		}
+	}
+	path = filepath.Join(t.TempDir(), "long")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 3*long); err != nil {
+		t.Fatal(err)
+	}
+	p := openGo(t, path)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := p.Version()
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; got != "" || took > 128<<20 {
+		t.Errorf("version of %d bytes, %d MB, want 128 at most", len(got), took>>20)
 	}
 }
