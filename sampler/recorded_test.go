@@ -49,7 +49,7 @@ func replay(t *testing.T, start time.Time, records ...capture.Record) ([]output.
 	if err != nil {
 		t.Fatal(err)
 	}
-	sink, files := new(swapSink), NewRecorded()
+	sink, files := new(swapSink), NewRecorded(start)
 	pipe := NewPipeline(PipelineConfig{Host: "amd64", Start: start, Sink: sink, Names: NewNames(NameOptions{Recorded: true}),
 		Open: func(pid int) (Target, error) {
 			return module.NewSpace(files.Source(pid), module.NewCache(0), module.Options{}), nil
@@ -160,7 +160,7 @@ func TestRecordedNamesake(t *testing.T) {
 	if err := os.WriteFile(here, withBuildID(t, self, "\x12\x34"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	files := NewRecorded()
+	files := NewRecorded(time.Now())
 	for pid, id := range map[int]string{1: "abcd", 2: "1234"} {
 		files.set(&capture.Maps{PID: pid, Regions: []capture.Region{{BuildID: id,
 			Mapping: procfs.Mapping{Start: 0x1000, End: 0x2000, Perms: procfs.Read, Inode: 7, Path: here}}}})
@@ -215,13 +215,15 @@ func TestRecordedRebuilt(t *testing.T) {
 	for name, tt := range map[string]struct {
 		size, later int64
 		inode       uint64
+		began       time.Duration // after the file was changed
 		used        bool
 	}{
-		"the same":         {4, 0, 7, true},
-		"another size":     {5, 0, 7, false},
-		"another time":     {4, 1, 7, false},
-		"of before, moved": {0, 0, 7, false},
-		"of before":        {0, 0, info.Sys().(*syscall.Stat_t).Ino, true},
+		"the same":           {4, 0, 7, -1, true},
+		"another size":       {5, 0, 7, 1, false},
+		"another time":       {4, 1, 7, 1, false},
+		"of before, moved":   {0, 0, 7, 1, false},
+		"of before":          {0, 0, info.Sys().(*syscall.Stat_t).Ino, 0, true},
+		"of before, changed": {0, 0, info.Sys().(*syscall.Stat_t).Ino, -1, false},
 	} {
 		r := capture.Region{Size: tt.size, Mapping: procfs.Mapping{Start: 0x1000, End: 0x2000, Perms: procfs.Read | procfs.Exec, Inode: tt.inode, Path: here}}
 		if tt.size > 0 {
@@ -229,7 +231,7 @@ func TestRecordedRebuilt(t *testing.T) {
 		}
 		st := info.Sys().(*syscall.Stat_t)
 		r.Dev = procfs.Dev{Major: unix.Major(uint64(st.Dev)), Minor: unix.Minor(uint64(st.Dev))}
-		files := NewRecorded()
+		files := NewRecorded(info.ModTime().Add(tt.began))
 		files.set(&capture.Maps{PID: 1, Regions: []capture.Region{r}})
 		for range 2 {
 			_, err := files.Source(1).ReadAt(make([]byte, 4), 0x1000)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -149,10 +150,13 @@ func (t *target) bytes() int {
 
 // Recorded holds the address spaces of a recording: mappings from its records,
 // contents from the files that they name, if those are still the same: by build-id, without one by size and time of
-// the last change, and where a recording of before has neither by device and inode.
+// the last change, and where a recording of before has neither by device and inode, and as not
+// changed since that began.
 //
 // It may be used by several goroutines.
 type Recorded struct {
+	start time.Time // of the recording
+
 	mu   sync.Mutex
 	maps map[int]*capture.Maps
 	open map[recordedFile]module.File // nil: cannot be used
@@ -175,10 +179,10 @@ type recordedFile struct {
 	inode uint64
 }
 
-// NewRecorded returns a Recorded that knows no process yet.
-func NewRecorded() *Recorded {
+// NewRecorded returns a Recorded, of a recording that began at start, that knows no process yet.
+func NewRecorded(start time.Time) *Recorded {
 	return &Recorded{
-		maps: map[int]*capture.Maps{}, open: map[recordedFile]module.File{},
+		start: start, maps: map[int]*capture.Maps{}, open: map[recordedFile]module.File{},
 		memory: map[int]map[uint64][]byte{}, kept: map[int]recordedBytes{},
 	}
 }
@@ -339,7 +343,7 @@ func (s *recordedSource) file(r *capture.Region) (module.File, error) {
 	}
 	f, err := openRegular(r.Path)
 	if err == nil {
-		if why := otherFile(f, r); why != "" {
+		if why := s.all.other(f, r); why != "" {
 			f.Close()
 			err = fmt.Errorf("%s %s", r.Path, why)
 			m := s.all.maps[s.pid]
@@ -359,8 +363,8 @@ func (s *recordedSource) file(r *capture.Region) (module.File, error) {
 // maxRecordedFiles bounds the files of a recording.
 const maxRecordedFiles = 1 << 14
 
-// otherFile tells why f is not the file of a region; empty: it is.
-func otherFile(f regularFile, r *capture.Region) string {
+// other tells why f is not the file of a region; empty: it is.
+func (all *Recorded) other(f regularFile, r *capture.Region) string {
 	const remedy = " (try: the machine of the recording, and the file as it was)"
 	recorded := written{r.Size, r.Modified}
 	if r.BuildID != "" {
@@ -373,6 +377,8 @@ func otherFile(f regularFile, r *capture.Region) string {
 		}
 	} else if !rootfs.SameFile(f.File, r.Dev.Major, r.Dev.Minor, r.Inode) {
 		return "has no build-id, and is another file by its inode than the one that was recorded" + remedy
+	} else if writtenOf(f).modified > all.start.UnixNano() { // inodes are used again
+		return "has no build-id, and was changed after the recording began" + remedy
 	}
 	return ""
 }

@@ -297,7 +297,7 @@ func checkReplay(t *testing.T, p *teller) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := NewRecorded()
+	files := NewRecorded(time.Time{})
 	pipe = NewPipeline(PipelineConfig{Host: runtime.GOARCH, Start: time.Now(), Sink: again, Names: NewNames(NameOptions{Recorded: true}), Scripts: true,
 		Open: func(pid int) (Target, error) {
 			return module.NewSpace(files.Source(pid), module.NewCache(0), module.Options{}), nil

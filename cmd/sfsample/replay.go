@@ -66,7 +66,7 @@ func (s *session) replay(name string, open func(*capture.Run) (output.Sink, erro
 	if err != nil {
 		return nil, err
 	}
-	files := sampler.NewRecorded()
+	files := sampler.NewRecorded(run.Start)
 	cache := module.NewCache(0)
 	s.names = s.newNames(nil, s.log, s.stderr, true)
 	s.pipe = sampler.NewPipeline(sampler.PipelineConfig{
