@@ -305,3 +305,48 @@ func TestReplayTitle(t *testing.T) {
 		t.Errorf("titles %q", titles)
 	}
 }
+
+// rebuiltSource works in one function or, built otherwise, in the other, which has its place then.
+const rebuiltSource = `
+#include <time.h>
+static volatile unsigned sink;
+__attribute__((noinline)) void FIRST(void) { for (int i = 0; i < 100000; i++) sink += i; }
+__attribute__((noinline)) void SECOND(void) { sink++; }
+int main(void) { while (clock() < CLOCKS_PER_SEC / 4) { FIRST(); SECOND(); } }
+`
+
+// TestReplayRebuilt: of a program without a build-id that was built anew in its place, with the same inode and size, a replay takes no names
+// and says so. It takes those of the one that was recorded.
+func TestReplayRebuilt(t *testing.T) {
+	dir := t.TempDir()
+	source, prog, recording := filepath.Join(dir, "program.c"), filepath.Join(dir, "program"), filepath.Join(dir, "run.cap")
+	if err := os.WriteFile(source, []byte(rebuiltSource), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := func(bin, first, second string) {
+		t.Helper()
+		cc := command(t, "gcc", "-O1", "-Wl,--build-id=none", "-DFIRST="+first, "-DSECOND="+second, "-o", bin, source)
+		if out, err := cc.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", cc.Args, err, out)
+		}
+	}
+	build(prog, "one_work", "two_work")
+	other := filepath.Join(dir, "other")
+	build(other, "two_work", "one_work")
+	sfsample(t, "-hz", "499", "--record", recording, "-o", filepath.Join(dir, "live.folded"), "--", prog).want(t, exitDone)
+	const told = "has no build-id"
+	if o := sfsample(t, "replay", recording); !strings.Contains(o.stdout, ";one_work ") || strings.Contains(o.stderr, told) {
+		t.Errorf("the file as it was: one_work is missing in\n%s%s", o.stdout, o.stderr)
+	}
+	if err := os.WriteFile(prog, []byte(readFile(t, other)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	o := sfsample(t, "replay", recording)
+	o.want(t, exitDone, prog+" "+told, "(try: ")
+	if strings.Contains(o.stdout, "_work") || !strings.Contains(o.stdout, "program") {
+		t.Errorf("the other program's names are shown:\n%s", o.stdout)
+	}
+	if n := strings.Count(o.stderr, told); n != 1 {
+		t.Errorf("told %d times: %s", n, o.stderr)
+	}
+}
