@@ -361,9 +361,10 @@ func (w *perlWalk) context(addr uint64, c []byte, si, index int) {
 	case kind == perlEval:
 		f := Frame{Addr: addr, At: perlEval}
 		switch {
+		case c[0]&perlBlock != 0: // a name is another's, until the context is filled (cx_pushblock, then cx_pusheval, inline.h)
 		case word(c, perlNamesv) != 0:
 			f.At = perlRequire
-		case c[0]&perlBlock == 0:
+		default:
 			f.At = perlString
 		}
 		w.frame(f, c)
