@@ -141,6 +141,7 @@ type pick struct {
 	count     uint64
 	ran       int64 // nanoseconds since it was last looked at
 	times     int64 // and how often it was put on a CPU since
+	system    int64 // the time that it has spent in the kernel, in ticks of USER_HZ
 	asleep    bool  // it has blocked
 	between   bool  // the clock has got the CPU from somebody else: it may have been woken since the tick
 }
@@ -383,7 +384,7 @@ func (c *Clock) answer(n, wake int64) bool {
 	if p.asleep {
 		return c.peek(s, p, n, wake)
 	}
-	in, known := s.calls.cut(c.k, &s.open, c.text[:], p.vain())
+	in, known := s.calls.cut(c.k, &s.open, c.text[:], p.system, p.vain())
 	if (in || p.vain() && !known) && s.wait.kept != 0 && c.peek(s, p, n, wake) {
 		return true
 	}
@@ -401,17 +402,15 @@ func (c *Clock) answer(n, wake int64) bool {
 const calmAfter = 16
 
 // cut tells whether the thread whose files these are, which waits for the clock's CPU, is in the midst of a system call that a stop
-// would cut short. vain: it may be in an old wait. known is false if nobody can say: its stack in the kernel is for who has
+// would cut short. system is the time that it has spent in the kernel. vain: it may be in an old wait. known is false if nobody can say: its stack in the kernel is for who has
 // CAP_SYS_ADMIN (proc_pid_stack, fs/proc/base.c). A look costs as much as half a sample, so that it is left out for threads that only compute.
 //
 //go:nosplit
 //go:norace
-func (v *calls) cut(k taking.Kernel, f *files, text []byte, vain bool) (in, known bool) {
+func (v *calls) cut(k taking.Kernel, f *files, text []byte, system int64, vain bool) (in, known bool) {
 	if f.stack <= 0 {
 		return false, false
 	}
-	got, _ := k.Pread(f.stat, text, 0)
-	_, system := statField(text[:got], statSystem)
 	if v.calm >= calmAfter && system == v.system && !vain {
 		return false, true
 	}
@@ -499,6 +498,7 @@ func (c *Clock) find(n, wake int64) bool {
 		}
 		got, _ = c.k.Pread(s.open.stat, c.text[:], 0)
 		state, cpu, ok := stat(c.text[:got])
+		_, system := statField(c.text[:got], statSystem)
 		if ok && cpu != c.cpu && uint(cpu) < maxClocks && b.homes[cpu].Load() {
 			continue // that CPU's clock has still to see that it has run
 		}
@@ -511,7 +511,7 @@ func (c *Clock) find(n, wake int64) bool {
 		}
 		if j < 0 && !asleep && s.exactAt != 0 && run-s.exactRun >= c.k.Now()-s.exactAt-ranThrough {
 			// It has run all the time: nobody else can have been there.
-			p.slot, p.run, p.wait, p.count, p.ran, p.times, p.asleep, p.between = i, run, wait, uint64(runs), ran, times, false, false
+			p.slot, p.run, p.wait, p.count, p.ran, p.times, p.system, p.asleep, p.between = i, run, wait, uint64(runs), ran, times, system, false, false
 			return true
 		}
 		if !told && c.self > 0 {
@@ -525,7 +525,7 @@ func (c *Clock) find(n, wake int64) bool {
 		if known && at < own-handover || between && (asleep || c.prompt) || asleep && !known || found && at <= last {
 			continue
 		}
-		p.slot, p.run, p.wait, p.count, p.ran, p.times, p.asleep, p.between = i, run, wait, uint64(runs), ran, times, asleep, between
+		p.slot, p.run, p.wait, p.count, p.ran, p.times, p.system, p.asleep, p.between = i, run, wait, uint64(runs), ran, times, system, asleep, between
 		if found, last = true, at; told && at >= own {
 			break
 		}

@@ -650,12 +650,12 @@ func TestCalm(t *testing.T) {
 	const user = "[<0>] irqentry_exit_to_user_mode+0x110/0x1a0\n"
 	s, _, _ := desk(t, 1, &actor{tid: 7, state: 'R'})
 	s.files[70+fileStack] = user
-	f, text := &files{stat: 70 + fileStat, stack: 70 + fileStack}, make([]byte, 2048)
+	f, text, system := &files{stack: 70 + fileStack}, make([]byte, 2048), int64(0)
 	var v calls
 	look := func(vain bool, want int) {
 		t.Helper()
 		before := s.reads[70+fileStack]
-		in, known := v.cut(s, f, text, vain)
+		in, known := v.cut(s, f, text, system, vain)
 		if in || !known || s.reads[70+fileStack]-before != want {
 			t.Errorf("in a call: %t, known: %t; read %d times, want %d", in, known, s.reads[70+fileStack]-before, want)
 		}
@@ -665,7 +665,7 @@ func TestCalm(t *testing.T) {
 	}
 	look(false, 0)
 	look(true, 1)
-	s.files[70+fileStat] = "7 (a b c) R 0 0 0 0 0 0 0 0 0 0 0 9 0 0 0"
+	system = 9
 	look(false, 1) // it has been in the kernel
 	look(false, 0)
 	s.files[70+fileStack] = "[<0>] vfs_write+0x1/0x2\n[<0>] do_syscall_64+0x71/0x280\n"
@@ -675,7 +675,7 @@ func TestCalm(t *testing.T) {
 		s.files[70+fileStack] = user
 	}
 	f.stack = -1
-	if in, known := v.cut(s, f, text, true); in || known {
+	if in, known := v.cut(s, f, text, system, true); in || known {
 		t.Error("what is in no file is known")
 	}
 }
