@@ -83,6 +83,13 @@ func TestLimit(t *testing.T) {
 				t.Errorf("call %d: %x, want %x", call, note, want)
 			}
 		}
+		for _, call := range []int32{i386EpollWait, i386EpollPwait} {
+			note := note32(call, -514, 7)
+			binary.LittleEndian.PutUint32(note[12:], uint32(limit)) // esi, the 4th of 17
+			if got := Limit(0, note); got != limit {
+				t.Errorf("32-bit call %d: limit %d, want %d", call, got, limit)
+			}
+		}
 		note := note32(168, -514, limit)
 		if got := Limit(0, note); got != limit {
 			t.Errorf("32-bit limit %d, want %d", got, limit)
@@ -91,7 +98,7 @@ func TestLimit(t *testing.T) {
 			t.Errorf("32-bit: %x", note)
 		}
 	}
-	for _, note := range [][]byte{note64(unix.SYS_EPOLL_PWAIT2, -4), note64(-1, -4), note32(unix.SYS_POLL, -4, 7), note64(168, -4), make([]byte, 64)} {
+	for _, note := range [][]byte{note64(unix.SYS_EPOLL_PWAIT2, -4), note64(-1, -4), note32(i386EpollWait, -4, 7), note32(unix.SYS_POLL, -4, 7), note64(168, -4), make([]byte, 64)} {
 		if got := Limit(0, note); got != 0 {
 			t.Errorf("%x has a limit of %d", note, got)
 		}

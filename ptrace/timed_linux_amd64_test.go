@@ -1,6 +1,7 @@
 package ptrace
 
 import (
+	"bytes"
 	"encoding/binary"
 	"testing"
 
@@ -69,5 +70,8 @@ func TestRevert32(t *testing.T) {
 		if want := map[bool]int32{true: -erestartNoHand, false: tt.ret}[tt.want]; got != tt.want || ret != want {
 			t.Errorf("%s: %t and %d, want %t and %d", tt.name, got, ret, tt.want, want)
 		}
+	}
+	if note := make([]byte, noteBytes32-4); Revert(0, note, true) || !bytes.Equal(note, make([]byte, noteBytes32-4)) {
+		t.Error("a note of another length is changed")
 	}
 }

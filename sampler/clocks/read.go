@@ -193,7 +193,8 @@ func callOf(stack []byte) (call inCall) {
 	return call
 }
 
-// Functions of the kernel, by their names in Linux 5.10 to 6.18 on the three architectures.
+// Functions of the kernel. Those of random numbers, zeros, epoll_wait, poll and recv were met on Linux 6.18 of x86-64; the others are there for
+// brothers of these calls, older kernels and the other architectures, and were not: one that has another name there is stopped as before.
 var (
 	// enters is what a system call comes in by.
 	enters = [...]string{"do_syscall_64", "do_int80_syscall_32", "do_int80_emulation", "do_fast_syscall_32", "el0_svc", "invoke_syscall", "__do_syscall", "system_call"}

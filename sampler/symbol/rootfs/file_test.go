@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -106,7 +107,7 @@ func TestSilentRead(t *testing.T) {
 		t.Errorf("told is %q, want %s", Silent(), files[0].Name())
 	}
 	unix.Close(listener) // what waits is permitted
-	for end := time.Now().Add(5 * time.Second); files[0].disk.Stuck(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(5 * time.Second); files[0].disk.Stuck(); runtime.Gosched() {
 		if time.Now().After(end) {
 			t.Fatal("reads hang when nobody is to be asked")
 		}
