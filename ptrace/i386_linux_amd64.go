@@ -21,6 +21,7 @@ const (
 	i386Lstat64        = 196
 	i386Fstat64        = 197
 	i386Getdents64     = 220
+	i386Futex          = 240
 	i386Getevents      = 247
 	i386EpollWait      = 256
 	i386ClockNanosleep = 267
@@ -50,6 +51,7 @@ const (
 	i386Recvmmsg64     = 417
 	i386Semtimedop64   = 420
 	i386Sigtimedwait64 = 421
+	i386Futex64        = 422
 	i386UringEnter     = 426
 	i386Faccessat2     = 439
 	i386EpollPwait2    = 441

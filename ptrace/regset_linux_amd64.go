@@ -150,8 +150,6 @@ const Reverts = true
 // layout is where a note has what decides on the restart of a system call.
 type layout struct {
 	ax, origAX int
-	third      int // argument
-	poll       uint64
 }
 
 // layoutOf is the layout of a note.
@@ -161,9 +159,9 @@ type layout struct {
 func layoutOf(note []byte) (l layout, ok bool) {
 	switch len(note) {
 	case noteBytes64:
-		return layout{ax: noteRAX, origAX: noteOrigRAX, third: noteRDX, poll: unix.SYS_POLL}, true
+		return layout{noteRAX, noteOrigRAX}, true
 	case noteBytes32:
-		return layout{ax: noteEAX, origAX: noteOrigEAX, third: noteEDX, poll: i386Poll}, true
+		return layout{noteEAX, noteOrigEAX}, true
 	}
 	return layout{}, false
 }
@@ -211,34 +209,13 @@ func CutShort(note []byte) bool {
 	return ok && signed(note, l.origAX) >= 0 && (signed(note, l.ax) == -eintr || signed(note, l.ax) == -efault)
 }
 
-// Limit is the time limit, in milliseconds, of the call that the thread tid with this note is in: 0 or less if it has none,
-// or no register holds it.
+// End has a note tell that the call has returned.
 //
 //go:nosplit
 //go:norace
-func Limit(tid int, note []byte) int32 {
-	l, ok := layoutOf(note)
-	if !ok {
-		return 0
-	}
-	switch call := uint64(signed(note, l.origAX)); {
-	case call == l.poll:
-		return int32(signed(note, l.third))
-	case len(note) == noteBytes64 && (call == unix.SYS_EPOLL_WAIT || call == unix.SYS_EPOLL_PWAIT):
-		return int32(signed(note, noteR10))
-	case len(note) == noteBytes32 && (call == i386EpollWait || call == i386EpollPwait):
-		return int32(signed(note, noteESI))
-	}
-	return 0
-}
-
-// TimeOut has a note tell that the call has returned what those with a [Limit] return at its end: 0, no descriptor is ready.
-//
-//go:nosplit
-//go:norace
-func TimeOut(note []byte) {
+func End(note []byte, result int64) {
 	if l, ok := layoutOf(note); ok {
-		set(note, l.ax, 0)
+		set(note, l.ax, result)
 	}
 }
 

@@ -67,40 +67,91 @@ func note32(call, ret, edx int32) []byte {
 	return b
 }
 
-// TestLimit: poll(2) and epoll_wait(2) have their limit in a register, which stays as it is when their result is changed.
-func TestLimit(t *testing.T) {
-	const third, fourth = 96, 56 // rdx, the 13th of 27, and r10, the 8th
-	for _, limit := range []int32{1000, 0, -1, 1<<31 - 1} {
-		for call, at := range map[int64]int{unix.SYS_POLL: third, unix.SYS_EPOLL_WAIT: fourth, unix.SYS_EPOLL_PWAIT: fourth} {
-			note := note64(call, -514)
-			binary.LittleEndian.PutUint64(note[at:], uint64(uint32(limit)))
-			if got := Limit(0, note); got != limit {
-				t.Errorf("call %d: limit %d, want %d", call, got, limit)
-			}
-			want := note64(call, 0)
-			binary.LittleEndian.PutUint64(want[at:], uint64(uint32(limit)))
-			if TimeOut(note); !bytes.Equal(note, want) {
-				t.Errorf("call %d: %x, want %x", call, note, want)
-			}
+// TestLimitOf: where calls have their time limits (syscalls(2), and the kernel's tables), and what they return at its end.
+func TestLimitOf(t *testing.T) {
+	reg := func(ms int32) Limit { return Limit{NS: int64(ms) * 1e6} }
+	at := func(addr uint64, word int, end unix.Errno) Limit {
+		return Limit{Addr: addr, Word: word, Result: -int64(end)}
+	}
+	for _, tt := range []struct {
+		name string
+		nr   int64
+		args [6]uint64
+		want Limit
+		old  bool // a 32-bit program
+	}{
+		{"poll", unix.SYS_POLL, [6]uint64{9, 9, 1000, 9, 9, 9}, reg(1000), false},
+		{"poll for ever", unix.SYS_POLL, [6]uint64{2: 0xffffffff}, reg(-1), false},
+		{"epoll_wait", unix.SYS_EPOLL_WAIT, [6]uint64{9, 9, 9, 1<<31 - 1, 9, 9}, reg(1<<31 - 1), false},
+		{"epoll_pwait", unix.SYS_EPOLL_PWAIT, [6]uint64{9, 9, 9, 7, 9, 9}, reg(7), false},
+		{"epoll_pwait2", unix.SYS_EPOLL_PWAIT2, [6]uint64{9, 9, 9, 0x7f00_0000_1000, 9, 9}, at(0x7f00_0000_1000, 8, 0), false},
+		{"epoll_pwait2 for ever", unix.SYS_EPOLL_PWAIT2, [6]uint64{9, 9, 9, 0, 9, 9}, at(0, 8, 0), false},
+		{"semtimedop", unix.SYS_SEMTIMEDOP, [6]uint64{9, 9, 9, 16, 9, 9}, at(16, 8, unix.EAGAIN), false},
+		{"rt_sigtimedwait", unix.SYS_RT_SIGTIMEDWAIT, [6]uint64{9, 9, 16, 9, 9, 9}, at(16, 8, unix.EAGAIN), false},
+		{"io_getevents", unix.SYS_IO_GETEVENTS, [6]uint64{9, 9, 9, 9, 16, 9}, at(16, 8, 0), false},
+		{"io_pgetevents", unix.SYS_IO_PGETEVENTS, [6]uint64{9, 9, 9, 9, 16, 9}, at(16, 8, 0), false},
+		{"nanosleep", unix.SYS_NANOSLEEP, [6]uint64{16, 9, 9, 9, 9, 9}, at(16, 8, 0), false},
+		{"clock_nanosleep", unix.SYS_CLOCK_NANOSLEEP, [6]uint64{9, 0, 16, 9, 9, 9}, at(16, 8, 0), false},
+		{"clock_nanosleep until a time", unix.SYS_CLOCK_NANOSLEEP, [6]uint64{9, 1, 16, 9, 9, 9}, Limit{}, false},
+		{"futex", unix.SYS_FUTEX, [6]uint64{9, 128, 9, 16, 9, 9}, at(16, 8, unix.ETIMEDOUT), false},
+		{"futex of a bit set, until a time", unix.SYS_FUTEX, [6]uint64{9, 9, 9, 16, 9, 9}, Limit{}, false},
+		{"futex that wakes", unix.SYS_FUTEX, [6]uint64{9, 129, 9, 16, 9, 9}, Limit{}, false},
+		{"io_uring_enter", unix.SYS_IO_URING_ENTER, [6]uint64{9, 0, 1, 9, 0x100, 24}, Limit{Addr: 0x110, Word: 8, Ring: true, Result: -int64(unix.ETIME)}, false},
+		{"io_uring_enter until a time", unix.SYS_IO_URING_ENTER, [6]uint64{9, 0, 1, 9 | 32, 0x100, 24}, Limit{}, false},
+		{"io_uring_enter without a limit", unix.SYS_IO_URING_ENTER, [6]uint64{9, 0, 1, 1, 0x100, 8}, Limit{}, false},
+		{"recvfrom", unix.SYS_RECVFROM, [6]uint64{9, 9, 9, 9, 9, 9}, Limit{}, false},
+		{"32-bit poll by its other number", 168, [6]uint64{9, 9, 9, 9, 9, 9}, Limit{}, false},
+		{"none", -1, [6]uint64{9, 9, 9, 9, 9, 9}, Limit{}, false},
+
+		{"poll", 168, [6]uint64{9, 9, 1000, 9, 9, 9}, reg(1000), true},
+		{"epoll_wait", 256, [6]uint64{9, 9, 9, 0xffffffff, 9, 9}, reg(-1), true},
+		{"epoll_pwait", 319, [6]uint64{9, 9, 9, 7, 9, 9}, reg(7), true},
+		{"epoll_pwait2", 441, [6]uint64{9, 9, 9, 0xffff_1000, 9, 9}, at(0xffff_1000, 8, 0), true},
+		{"rt_sigtimedwait", 177, [6]uint64{9, 9, 16, 9, 9, 9}, at(16, 4, unix.EAGAIN), true},
+		{"rt_sigtimedwait_time64", 421, [6]uint64{9, 9, 16, 9, 9, 9}, at(16, 8, unix.EAGAIN), true},
+		{"semtimedop by ipc", 117, [6]uint64{4, 9, 9, 9, 9, 16}, at(16, 4, unix.EAGAIN), true},
+		{"semtimedop_time64", 420, [6]uint64{9, 9, 9, 16, 9, 9}, at(16, 8, unix.EAGAIN), true},
+		{"io_getevents", 247, [6]uint64{9, 9, 9, 9, 16, 9}, at(16, 4, 0), true},
+		{"io_pgetevents_time64", 416, [6]uint64{9, 9, 9, 9, 16, 9}, at(16, 8, 0), true},
+		{"nanosleep", 162, [6]uint64{16, 9, 9, 9, 9, 9}, at(16, 4, 0), true},
+		{"clock_nanosleep", 267, [6]uint64{9, 0, 16, 9, 9, 9}, at(16, 4, 0), true},
+		{"clock_nanosleep_time64", 407, [6]uint64{9, 0, 16, 9, 9, 9}, at(16, 8, 0), true},
+		{"futex", 240, [6]uint64{9, 128, 9, 16, 9, 9}, at(16, 4, unix.ETIMEDOUT), true},
+		{"futex_time64", 422, [6]uint64{9, 128, 9, 16, 9, 9}, at(16, 8, unix.ETIMEDOUT), true},
+		{"poll by the number of 64-bit programs", unix.SYS_POLL, [6]uint64{9, 9, 1000, 9, 9, 9}, Limit{}, true},
+	} {
+		// Where registers are in struct user_regs_struct (arch/x86/include/asm/user_64.h, user32.h), by index.
+		note, where, call, word := make([]byte, noteBytes64), [6]int{14, 13, 12, 7, 9, 8}, 15, 8
+		if tt.old {
+			note, where, call, word = make([]byte, noteBytes32), [6]int{0, 1, 2, 3, 4, 5}, 11, 4
 		}
-		for _, call := range []int32{i386EpollWait, i386EpollPwait} {
-			note := note32(call, -514, 7)
-			binary.LittleEndian.PutUint32(note[12:], uint32(limit)) // esi, the 4th of 17
-			if got := Limit(0, note); got != limit {
-				t.Errorf("32-bit call %d: limit %d, want %d", call, got, limit)
-			}
+		put := func(i int, v uint64) {
+			var b [8]byte
+			binary.LittleEndian.PutUint64(b[:], v)
+			copy(note[i*word:], b[:word])
 		}
-		note := note32(168, -514, limit)
-		if got := Limit(0, note); got != limit {
-			t.Errorf("32-bit limit %d, want %d", got, limit)
+		for i, v := range tt.args {
+			put(where[i], v)
 		}
-		if TimeOut(note); !bytes.Equal(note, note32(168, 0, limit)) {
-			t.Errorf("32-bit: %x", note)
+		put(call, uint64(tt.nr))
+		if got := LimitOf(0, note); got != tt.want {
+			t.Errorf("%s (32-bit: %t): %+v, want %+v", tt.name, tt.old, got, tt.want)
 		}
 	}
-	for _, note := range [][]byte{note64(unix.SYS_EPOLL_PWAIT2, -4), note64(-1, -4), note32(i386EpollWait, -4, 7), note32(unix.SYS_POLL, -4, 7), note64(168, -4), make([]byte, 64)} {
-		if got := Limit(0, note); got != 0 {
-			t.Errorf("%x has a limit of %d", note, got)
+	if got := LimitOf(0, make([]byte, 64)); got != (Limit{}) {
+		t.Errorf("a note of another size has a limit: %+v", got)
+	}
+}
+
+// TestEnd: nothing but the result is another.
+func TestEnd(t *testing.T) {
+	for _, end := range []int64{0, -11} {
+		for _, n := range []struct{ note, want []byte }{
+			{note64(unix.SYS_POLL, -514), note64(unix.SYS_POLL, end)}, {note32(168, -514, 7), note32(168, int32(end), 7)}, {make([]byte, 64), make([]byte, 64)},
+		} {
+			if End(n.note, end); !bytes.Equal(n.note, n.want) {
+				t.Errorf("%x, want %x", n.note, n.want)
+			}
 		}
 	}
 }

@@ -61,18 +61,11 @@ func Restarts(tid int, note []byte) bool {
 //go:norace
 func CutShort([]byte) bool { return false }
 
-// Limit is the time limit, in milliseconds, of the call that the thread tid with this note is in: no
-// register of a call that [Revert] takes back holds one.
+// End has a note tell that the call has returned: that is for those that have a [LimitOf], none here.
 //
 //go:nosplit
 //go:norace
-func Limit(int, []byte) int32 { return 0 }
-
-// TimeOut has a note tell that the call has returned what those with a [Limit] return at its end.
-//
-//go:nosplit
-//go:norace
-func TimeOut([]byte) {}
+func End([]byte, int64) {}
 
 // Revert makes a call that may go on by restart_syscall begin anew, and reports
 // whether it did; the caller then writes the note back before Cont. The kernel

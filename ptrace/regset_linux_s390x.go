@@ -32,6 +32,8 @@ const (
 	noteR3 = 40 // its second argument
 	noteR4 = 48 // its third
 	noteR5 = 56 // its fourth
+
+	noteOrigR2 = 208 // its first
 )
 
 // revertible says of a system call that returns EINTR at a stop whether it may
@@ -106,26 +108,11 @@ func CutShort(note []byte) bool {
 	return ret == -eintr || ret == -efault
 }
 
-// Limit is the time limit, in milliseconds, of the call that the thread tid with this note is in: 0 or less if it has none,
-// or no register holds it.
+// End has a note tell that the call has returned.
 //
 //go:nosplit
 //go:norace
-func Limit(tid int, note []byte) int32 {
-	switch callOf(tid) {
-	case unix.SYS_POLL:
-		return int32(binary.BigEndian.Uint64(note[noteR4:]))
-	case unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT:
-		return int32(binary.BigEndian.Uint64(note[noteR5:]))
-	}
-	return 0
-}
-
-// TimeOut has a note tell that the call has returned what those with a [Limit] return at its end: 0, no descriptor is ready.
-//
-//go:nosplit
-//go:norace
-func TimeOut(note []byte) { binary.BigEndian.PutUint64(note[noteR2:], 0) }
+func End(note []byte, result int64) { binary.BigEndian.PutUint64(note[noteR2:], uint64(result)) }
 
 // Revert changes the note of thread tid that has stopped, for nothing that ends its wait, so
 // that the program does not learn of it, and reports whether it did; the caller

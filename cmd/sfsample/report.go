@@ -114,7 +114,7 @@ func (s *session) closing() {
 		say("unseen: %v of CPU time of processes that ended before they were found, or between two looks, is [never caught running]", short(r.Unseen))
 	}
 	if u.Short > 0 {
-		say("short counts: at most %d system calls of the target returned early with a part of their transfer, as upon a signal", u.Short)
+		say("short counts: %d stops met system calls of the target that returned with a part of their transfer, as upon a signal (not counted: reads, and stops without a sample)", u.Short)
 	}
 	s.notes(say)
 	if s.command != nil {

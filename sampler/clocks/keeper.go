@@ -445,7 +445,11 @@ func (p *Keeper) takeBack(s ptrace.Status) {
 		p.marks[s.TID] = m
 	}
 	m.Heard = m.Heard || by > 0
-	taking.AtStop(p.k, s.TID, by, p.board.NoRestart, m, &p.note)
+	holds(p.board, p.k, s.TID) // as long as it waits for what is read here
+	pages := procfs.FS{}.OpenPagemap(s.TID)
+	taking.AtStop(p.k, s.TID, int(pages), by, p.board.NoRestart, m, &p.note)
+	pages.Close()
+	holds(p.board, p.k, 0)
 }
 
 // holds notes which thread is being copied, 0 for none.

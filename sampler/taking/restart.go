@@ -1,6 +1,8 @@
 package taking
 
 import (
+	"encoding/binary"
+
 	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace"
@@ -39,7 +41,7 @@ func StoppedFor(status uint32) int {
 //
 //go:nosplit
 //go:norace
-func takeBack(k Kernel, tid int, note []byte, b *Buffer, by int, noRestart bool, m *Mark) {
+func takeBack(k Kernel, tid int, note []byte, b *Buffer, pages, by int, noRestart bool, m *Mark) {
 	b.Anew = false
 	restarts := ptrace.Restarts(tid, note)
 	if !restarts && (by == OtherStop || !ptrace.CutShort(note)) {
@@ -59,8 +61,10 @@ func takeBack(k Kernel, tid int, note []byte, b *Buffer, by int, noRestart bool,
 	if !b.Anew && (!ours || noRestart) || !ptrace.Revert(tid, note, b.Anew) {
 		return
 	}
-	if m != nil && m.over(k, tid, note, status, b) {
-		ptrace.TimeOut(note)
+	if m != nil {
+		if l := ptrace.LimitOf(tid, note); m.over(k, tid, note, status, limit(k, tid, &l, pages, b), b) {
+			ptrace.End(note, l.Result)
+		}
 	}
 	b.Met = true
 	b.Unwritten = k.SetRegs(tid, ptrace.NotePrstatus, note) != 0
@@ -68,11 +72,57 @@ func takeBack(k Kernel, tid int, note []byte, b *Buffer, by int, noRestart bool,
 }
 
 // AtStop does for a thread that has stopped what [Take] does, where nothing is to be
-// copied. b is room for its registers.
-func AtStop(k Kernel, tid, by int, noRestart bool, m *Mark, b *Buffer) {
+// copied. b is room for its registers, pages its open pagemap, -1 if there is none.
+//
+//go:nosplit
+//go:norace
+func AtStop(k Kernel, tid, pages, by int, noRestart bool, m *Mark, b *Buffer) {
 	if n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs); errno == 0 {
-		takeBack(k, tid, b.Regs[:n], b, by, noRestart, m)
+		takeBack(k, tid, b.Regs[:n], b, pages, by, noRestart, m)
 	}
+}
+
+// limit reads a time limit, in nanoseconds. 0: there is none, or it cannot be read.
+//
+//go:nosplit
+//go:norace
+func limit(k Kernel, tid int, l *ptrace.Limit, pages int, b *Buffer) int64 {
+	if l.Addr == 0 {
+		return l.NS
+	}
+	addr := l.Addr
+	if l.Ring {
+		word, ok := readWords(k, tid, addr, 8, pages, b)
+		if addr = binary.NativeEndian.Uint64(word); !ok || addr == 0 {
+			return 0
+		}
+	}
+	text, ok := readWords(k, tid, addr, 2*l.Word, pages, b)
+	if !ok {
+		return 0
+	}
+	s, ns := int64(0), int64(0)
+	if l.Word == 4 {
+		s, ns = int64(int32(binary.NativeEndian.Uint32(text))), int64(int32(binary.NativeEndian.Uint32(text[4:])))
+	} else {
+		s, ns = int64(binary.NativeEndian.Uint64(text)), int64(binary.NativeEndian.Uint64(text[8:]))
+	}
+	if s < 0 || s > maxLimit || ns < 0 || ns >= 1e9 {
+		return 0
+	}
+	return s*1e9 + ns
+}
+
+// maxLimit is the longest time limit that is looked at, in seconds: a year.
+const maxLimit = 365 * 24 * 3600
+
+// readWords reads n bytes of a thread's memory, at most 16, if their pages are in memory.
+//
+//go:nosplit
+//go:norace
+func readWords(k Kernel, tid int, addr uint64, n, pages int, b *Buffer) (text []byte, ok bool) {
+	text = b.pages[:n]
+	return text, Present(k, pages, addr, n, b) == n && k.Memory(tid, addr, text) == n
 }
 
 // Mark is what the next stop is to know of a wait that has begun anew with all of its limit. It is of one thread
@@ -86,10 +136,10 @@ type Mark struct {
 	Heard    bool            // it has stopped for a signal
 }
 
-// markBytes is the size of NT_PRSTATUS where a register may hold a limit, see [ptrace.Limit].
+// markBytes is the size of NT_PRSTATUS where a call may have a limit, see [ptrace.LimitOf].
 const markBytes = 216
 
-// over tells whether a wait that has begun anew has slept for its whole limit by now: then it ends, as it would have. Nothing but
+// over tells whether a wait that has begun anew has slept for its whole limit, in nanoseconds, by now: then it ends, as it would have. Nothing but
 // its result is written: an argument that were changed would stay so in its register (System V ABI, "Calling Conventions"
 // of Linux), and with it the limit of later waits.
 //
@@ -98,8 +148,7 @@ const markBytes = 216
 //
 //go:nosplit
 //go:norace
-func (m *Mark) over(k Kernel, tid int, note, status []byte, b *Buffer) bool {
-	limit := ptrace.Limit(tid, note)
+func (m *Mark) over(k Kernel, tid int, note, status []byte, limit int64, b *Buffer) bool {
 	same := string(m.note[:m.n]) == string(note)
 	m.n = 0
 	if limit <= 0 {
@@ -116,7 +165,7 @@ func (m *Mark) over(k Kernel, tid int, note, status []byte, b *Buffer) bool {
 	if !same || switches-m.switches-m.Stops > 1 {
 		m.since = asleep
 	}
-	if asleep-m.since >= int64(limit)*1e6 {
+	if asleep-m.since >= limit {
 		return true
 	}
 	m.n, m.switches, m.Stops = copy(m.note[:], note), switches, 0

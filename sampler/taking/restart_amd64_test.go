@@ -101,12 +101,12 @@ func TestTakeBack(t *testing.T) {
 				}
 			}
 			k.written, b.Anew = nil, true // of another thread
-			AtStop(k, 7, tt.by, tt.noRestart, nil, b)
+			AtStop(k, 7, -1, tt.by, tt.noRestart, nil, b)
 			if (len(k.written) == 1) != tt.written || b.Anew != tt.anew {
 				t.Errorf("%s: written %d times, where nothing is copied", tt.name, len(k.written))
 			}
 			k.errno, k.written = unix.ESRCH, nil
-			if AtStop(k, 7, tt.by, tt.noRestart, nil, b); k.written != nil {
+			if AtStop(k, 7, -1, tt.by, tt.noRestart, nil, b); k.written != nil {
 				t.Errorf("%s: registers are written that could not be read", tt.name)
 			}
 		}
@@ -178,7 +178,7 @@ func TestMark(t *testing.T) {
 			binary.LittleEndian.PutUint64(want[offRAX:], uint64(result))
 			k.written = nil
 			m.Stops += 1 + s.stops
-			if AtStop(k, 7, int(unix.SIGCHLD), false, m, b); len(k.written) != 1 || !bytes.Equal(k.written[0], want) {
+			if AtStop(k, 7, -1, int(unix.SIGCHLD), false, m, b); len(k.written) != 1 || !bytes.Equal(k.written[0], want) {
 				t.Errorf("%s: stop %d: written %x, want %x", tt.name, i, k.written, want)
 			}
 		}
@@ -189,8 +189,62 @@ func TestMark(t *testing.T) {
 	for range 3 {
 		k.now += 1e12
 		k.status, k.sched = "Threads:\t1\nSigIgn:\t0\nSigCgt:\t0\nSeccomp:\t0\nvoluntary_ctxt_switches:\t5\n", "1 1 1\n"
-		if AtStop(k, 7, int(unix.SIGCHLD), false, m, b); len(k.written) != 0 {
+		if AtStop(k, 7, -1, int(unix.SIGCHLD), false, m, b); len(k.written) != 0 {
 			t.Errorf("written %x", k.written)
+		}
+	}
+}
+
+// TestMarkMemory: a limit that is in memory, and what the call returns when it is over.
+func TestMarkMemory(t *testing.T) {
+	const rdx, r10, rdi, r8, rsi = 96, 56, 112, 72, 104
+	const at, sec, filter = 0x7000, 1e9, "2"
+	spec := func(words ...uint64) string {
+		b, _ := binary.Append(nil, binary.LittleEndian, words)
+		return string(b)
+	}
+	for _, tt := range []struct {
+		name         string
+		call, result int64
+		args         map[int]uint64
+		memory       map[uint64]string
+		filter       string
+		limit        int64 // -1: none is known
+		want         int64
+	}{
+		{"epoll_pwait2", unix.SYS_EPOLL_PWAIT2, -eintr, map[int]uint64{r10: at}, map[uint64]string{at: spec(1, 5e8)}, "0", 1.5 * sec, 0},
+		{"semtimedop", unix.SYS_SEMTIMEDOP, -eintr, map[int]uint64{r10: at}, map[uint64]string{at: spec(1, 0)}, "0", sec, -int64(unix.EAGAIN)},
+		{"sigtimedwait", unix.SYS_RT_SIGTIMEDWAIT, -eintr, map[int]uint64{rdx: at}, map[uint64]string{at: spec(0, 999_999_999)}, "0", sec - 1, -int64(unix.EAGAIN)},
+		{"io_getevents", unix.SYS_IO_GETEVENTS, -eintr, map[int]uint64{r8: at}, map[uint64]string{at: spec(2, 0)}, "0", 2 * sec, 0},
+		{"io_uring_enter", unix.SYS_IO_URING_ENTER, -eintr, map[int]uint64{r10: 9, r8: at}, map[uint64]string{at + 16: spec(at + 64), at + 64: spec(1, 0)}, "0", sec, -int64(unix.ETIME)},
+		{"nanosleep behind a filter", unix.SYS_NANOSLEEP, -restartBlock, map[int]uint64{rdi: at}, map[uint64]string{at: spec(1, 0)}, filter, sec, 0},
+		{"futex behind a filter", unix.SYS_FUTEX, -restartBlock, map[int]uint64{rsi: 128, r10: at}, map[uint64]string{at: spec(1, 0)}, filter, sec, -int64(unix.ETIMEDOUT)},
+		{"for ever", unix.SYS_SEMTIMEDOP, -eintr, nil, nil, "0", -1, 0},
+		{"it cannot be read", unix.SYS_SEMTIMEDOP, -eintr, map[int]uint64{r10: at}, map[uint64]string{at: ""}, "0", -1, 0},
+		{"half of it", unix.SYS_SEMTIMEDOP, -eintr, map[int]uint64{r10: at}, map[uint64]string{at: spec(1)}, "0", -1, 0},
+		{"the ring's cannot be read", unix.SYS_IO_URING_ENTER, -eintr, map[int]uint64{r10: 9, r8: at}, map[uint64]string{at + 16: ""}, "0", -1, 0},
+		{"no time", unix.SYS_SEMTIMEDOP, -eintr, map[int]uint64{r10: at}, map[uint64]string{at: spec(0, 1e9)}, "0", -1, 0},
+		{"before now", unix.SYS_SEMTIMEDOP, -eintr, map[int]uint64{r10: at}, map[uint64]string{at: spec(1<<64-1, 5)}, "0", -1, 0},
+		{"longer than there are nanoseconds", unix.SYS_SEMTIMEDOP, -eintr, map[int]uint64{r10: at}, map[uint64]string{at: spec(1<<63-1, 5)}, "0", -1, 0},
+	} {
+		k := &machine{t: t, now: 5e9, note: inCall(tt.call, tt.result), words: tt.memory}
+		for reg, v := range tt.args {
+			binary.LittleEndian.PutUint64(k.note[reg:], v)
+		}
+		m, b := new(Mark), &Buffer{Regs: make([]byte, 512)}
+		for i, after := range []int64{0, max(tt.limit, 1) - 1, 1} {
+			k.now += after
+			k.status = fmt.Sprintf("Threads:\t1\nSigIgn:\t0\nSigCgt:\t0\nSeccomp:\t%s\nvoluntary_ctxt_switches:\t%d\n", tt.filter, 5+2*i)
+			k.sched, k.written = "1 1 1\n", nil
+			m.Stops++
+			AtStop(k, 7, -1, int(unix.SIGCHLD), false, m, b)
+			want := int64(-noHand)
+			if i == 2 && tt.limit >= 0 {
+				want = tt.want
+			}
+			if len(k.written) != 1 || int64(binary.LittleEndian.Uint64(k.written[0][offRAX:])) != want {
+				t.Errorf("%s: stop %d: written %x, want the result %d", tt.name, i, k.written, want)
+			}
 		}
 	}
 }
@@ -216,7 +270,7 @@ func TestMarkUnknown(t *testing.T) {
 		for range 2 {
 			k.status, k.sched = tt.status, tt.sched
 			m.Stops++
-			AtStop(k, 7, int(unix.SIGCHLD), false, m, b)
+			AtStop(k, 7, -1, int(unix.SIGCHLD), false, m, b)
 			k.now += 1400e6
 		}
 		if len(k.written) != 2 {

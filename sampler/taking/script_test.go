@@ -27,6 +27,7 @@ type machine struct {
 	now     int64
 	low     uint64 // memory from low to high is there
 	high    uint64
+	words   map[uint64]string // of memory, in place of what Memory has there
 	asked   [][2]uint64       // addresses and lengths of memory that was read
 	present func(uint64) bool // pages by number; nil: no pagemap can be read
 	marked  bool              // those that are not have a marker
@@ -80,6 +81,9 @@ func (k *machine) Now() int64 { return k.now }
 // Memory has the low byte of each address there.
 func (k *machine) Memory(tid int, addr uint64, b []byte) int {
 	k.thread(tid)
+	if text, ok := k.words[addr]; ok {
+		return copy(b, text)
+	}
 	k.asked = append(k.asked, [2]uint64{addr, uint64(len(b))})
 	if addr < k.low || addr >= k.high {
 		return 0
@@ -347,7 +351,7 @@ func TestTakeFails(t *testing.T) {
 	if b.NRegs != 0 || b.NFPRegs != 0 || b.NStack != 0 || b.NBeyond != 0 || b.NBlocks != 0 || b.Anew || b.Met || b.Unwritten {
 		t.Errorf("left: %d, %d, %d, %d, %d, %t, %t, %t", b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.Anew, b.Met, b.Unwritten)
 	}
-	AtStop(k, 7, int(unix.SIGTERM), false, nil, b)
+	AtStop(k, 7, -1, int(unix.SIGTERM), false, nil, b)
 	k.errno = 0
 	b = dirty()
 	if errno := Take(k, 7, new(Advice), b, -1, OwnStop, false); errno != 0 || b.NRegs != len(k.note) || b.StackAddr != 0x5000-RedZone || b.NStack != 64 || b.NBeyond != 0 || b.Anew || b.Unwritten {
