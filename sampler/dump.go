@@ -14,6 +14,7 @@ import (
 	"sfsample/ptrace/procfs"
 	"sfsample/regs"
 	"sfsample/sampler/capture"
+	"sfsample/sampler/clocks"
 	"sfsample/sampler/runtimes"
 	"sfsample/sampler/taking"
 	"sfsample/unwind"
@@ -54,7 +55,7 @@ type Dumped struct {
 // Dump takes the stack of every thread of the processes of opt once. Blocked
 // threads are read without a stop; one that runs is stopped, and one that is
 // blocked in a call that goes on unharmed, if its stack cannot be unwound
-// without its registers, and let go before it is unwound. It waits for no thread that does not stop, and for a second for a process whose
+// without its registers, and let go before it is unwound; who is in the midst of a system call that a stop would cut short is not, where that can be seen. It waits for no thread that does not stop, and for a second for a process whose
 // threads cannot be seized. A copy that hangs, as a page is not brought, is given up after half a second: nothing more is copied of that
 // process, and its threads go on. Of Go programs it takes the goroutines that
 // no thread runs, unless only some threads are asked for.
@@ -326,6 +327,7 @@ func (d *dumper) peek(t *ThreadDump) *capture.Capture {
 // What is said of a thread that could not be read without a stop.
 const (
 	itRuns = "running"
+	inCall = "running, in a system call that a stop would cut short"
 	noRoom = "no room"
 )
 
@@ -430,16 +432,14 @@ func (d *dumper) stopSome(alarm *ptrace.Alarm, pid int, list []*ThreadDump) bool
 			break
 		}
 	}
-	for tid := range d.seized { // when nobody has to be waited for any more
-		ptrace.Interrupt(tid)
-	}
+	d.interrupt(alarm) // when nobody has to be waited for any more
 	begun, wait := ptrace.Now(), stopsAtMost
 	for len(d.seized) > 0 && wait > 0 {
 		if !d.handleFor(alarm, wait) {
 			break
 		}
 		wait = 0
-		if d.awaits(time.Duration(ptrace.Now() - begun)) {
+		if awaitsOne(d.fs, d.seized, time.Duration(ptrace.Now()-begun)) {
 			wait = askEvery
 		}
 	}
@@ -497,6 +497,82 @@ func (d *dumper) hasBlocked(t *ThreadDump) bool {
 	return true
 }
 
+// interrupt asks the threads that are seized for their stops, but those that run in a system call that a stop would cut short,
+// where stacks in the kernel are shown: these are looked at for [stopsAtMost].
+func (d *dumper) interrupt(alarm *ptrace.Alarm) {
+	var run []*ThreadDump
+	for tid, t := range d.seized {
+		if _, err := d.fs.RawStack(t.PID, tid); err == nil && t.Taken == itRuns {
+			run = append(run, t)
+		} else {
+			ptrace.Interrupt(tid)
+		}
+	}
+	if len(run) == 0 {
+		return
+	}
+	defer clocks.Hasten(d.opt.Nice)()
+	defer unbind()()
+	for end := ptrace.Now() + int64(stopsAtMost); ; {
+		run = slices.DeleteFunc(run, func(t *ThreadDump) bool {
+			if cutShort(d.fs, t.PID, t.TID) {
+				return false
+			}
+			ptrace.Interrupt(t.TID)
+			return true
+		})
+		if len(run) == 0 || ptrace.Now() > end || !d.handleFor(alarm, lookAgain) {
+			break
+		}
+		run = slices.DeleteFunc(run, func(t *ThreadDump) bool {
+			if d.seized[t.TID] != nil && !d.hasBlocked(t) {
+				return false
+			}
+			delete(d.seized, t.TID)
+			return true
+		})
+	}
+	for _, t := range run {
+		t.Taken = inCall
+		delete(d.seized, t.TID)
+	}
+}
+
+// lookAgain is how long a thread goes on before it is looked at again.
+const lookAgain = time.Millisecond
+
+// cutShort tells whether a stop would cut short the system call that a thread is in the midst of, by its stack in the kernel.
+// For that the caller is put on the thread's CPU, where only one can run: if this is false, the thread does not go on before the caller.
+func cutShort(fs procfs.FS, pid, tid int) bool {
+	for range followTries {
+		st, err := fs.TaskStat(pid, tid)
+		var cpus unix.CPUSet
+		cpus.Set(st.Processor)
+		if err != nil || unix.SchedSetaffinity(0, &cpus) != nil {
+			return false
+		}
+		text, err := fs.RawStack(pid, tid)
+		if again, errStat := fs.TaskStat(pid, tid); err != nil || errStat != nil || again.Processor == st.Processor {
+			return clocks.CutShort(text)
+		}
+	}
+	return false
+}
+
+// followTries bounds how often a thread is followed that goes to another CPU meanwhile.
+const followTries = 4
+
+// unbind returns what gives the calling thread its CPUs back.
+func unbind() func() {
+	var cpus unix.CPUSet
+	err := unix.SchedGetaffinity(0, &cpus)
+	return func() {
+		if err == nil {
+			unix.SchedSetaffinity(0, &cpus)
+		}
+	}
+}
+
 // handleFor answers what is reported for so long. false: there is nobody to wait for.
 func (d *dumper) handleFor(alarm *ptrace.Alarm, wait time.Duration) bool {
 	end := ptrace.Now() + int64(wait)
@@ -513,10 +589,10 @@ func (d *dumper) handleFor(alarm *ptrace.Alarm, wait time.Duration) bool {
 	return true
 }
 
-// awaits tells whether a thread must not be let go before its stop.
-func (d *dumper) awaits(since time.Duration) bool {
-	for _, t := range d.seized {
-		if awaited(d.fs, t.PID, t.TID, since) {
+// awaitsOne tells whether one of these threads must not be let go before its stop.
+func awaitsOne(fs procfs.FS, seized map[int]*ThreadDump, since time.Duration) bool {
+	for _, t := range seized {
+		if awaited(fs, t.PID, t.TID, since) {
 			return true
 		}
 	}

@@ -193,6 +193,9 @@ func callOf(stack []byte) (call inCall) {
 	return call
 }
 
+// CutShort tells by a thread's stack in the kernel whether a stop may cut short the system call that it is in the midst of.
+func CutShort(stack []byte) bool { return callOf(stack) >= transfer }
+
 // Functions of the kernel. Those of random numbers, zeros, epoll_wait, poll and recv were met on Linux 6.18 of x86-64; the others are there for
 // brothers of these calls, older kernels and the other architectures, and were not: one that has another name there is stopped as before.
 var (

@@ -44,12 +44,8 @@ type mode struct {
 }
 
 // here tells whether the one who calls can make an attack in a mode: for the user's own modes he has to
-// change users, and what only root makes is not an ordinary user's. A dump stops threads from afar, where nobody knows what
-// they are in the midst of (docs/target.md).
+// change users, and what only root makes is not an ordinary user's.
 func (m *mode) here(a *attack) bool {
-	if m.dump && a.source == woken {
-		return false
-	}
 	if os.Getuid() != 0 {
 		return !m.user && !a.root
 	}
@@ -71,9 +67,6 @@ var modes = []mode{
 // inTurn is how many of the modes the short form takes in turn; the others are there for files that
 // never come.
 const inTurn = 7
-
-// woken is the source of waits that are woken in vain.
-const woken = "woken.c"
 
 // programs are the sources of kinds that need no more than a name.
 var programs = []struct{ source, kinds string }{
@@ -103,6 +96,7 @@ var details = map[string]attack{
 	"memory gone":      {least: 300 * time.Millisecond}, // it goes while it is sampled
 	"memory unmap":     {least: 300 * time.Millisecond},
 	"memory marker":    {about: "dump"},
+	"ipc random":       {about: "dump"},
 	"memory race":      {least: time.Second, fails: true},
 	"memory many":      {heavy: true},
 	"memory perfmap":   {heavy: true},
@@ -145,7 +139,7 @@ func attacks() (list []attack) {
 		list = append(list, attack{name: "signals " + kind, source: "waits.c", args: []string{kind}, least: 2500 * time.Millisecond, about: "exit-stacks"})
 	}
 	for _, kind := range strings.Fields("epoll poll recv") {
-		list = append(list, attack{name: "woken " + kind, source: woken, args: []string{kind}, least: 2500 * time.Millisecond, root: true, alone: true, about: "sample"})
+		list = append(list, attack{name: "woken " + kind, source: "woken.c", args: []string{kind}, least: 2500 * time.Millisecond, root: true, alone: true, about: "sample"})
 	}
 	for _, p := range programs {
 		for _, kind := range strings.Fields(p.kinds) {
