@@ -1,6 +1,9 @@
 package sampler
 
 import (
+	"os"
+	"sync"
+
 	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace/procfs"
@@ -66,10 +69,18 @@ func (f *files) list(t *thread) bool {
 		}
 		t.open.stat, _ = t.openFile("stat")
 		t.open.debug, _ = t.openFile("sched")
-		t.open.stack, _ = t.openFile("stack")
+		if showsStacks() {
+			t.open.stack, _ = t.openFile("stack")
+		}
 	})
 	return true
 }
+
+// showsStacks tells whether this kernel shows a thread's stack in it, by our own: an empty one is of a thread that runs elsewhere then.
+var showsStacks = sync.OnceValue(func() bool {
+	b, err := os.ReadFile("/proc/thread-self/stack")
+	return err == nil && len(b) > 0
+})
 
 // unlist closes what only clocks read.
 func (f *files) unlist(t *thread) {

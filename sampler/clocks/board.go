@@ -148,7 +148,6 @@ type Slot struct {
 	// exactRun is the thread's run time when it was let go at exactAt.
 	exactRun, exactAt int64
 	wait              wait
-	calls             calls
 
 	// request is for the keeper: a clock's number and sample, see askKeeper; 0: none.
 	request atomic.Int64
@@ -162,12 +161,6 @@ type Slot struct {
 
 // files are the open files of a thread in /proc: schedstat, stat, sched, syscall and stack. -1: not to be had.
 type files struct{ sched, stat, debug, call, stack int }
-
-// calls is what is known of the system calls that a thread was found in the midst of, see cut.
-type calls struct {
-	calm   int   // at how many looks on end it was in none
-	system int64 // the time that it had spent in the kernel then
-}
 
 // kin is what is read of all threads of a process at once.
 type kin struct {
@@ -222,7 +215,7 @@ func (b *Board) Put(t Thread) int {
 
 func (b *Board) fill(s *Slot, t *Thread) {
 	s.TID, s.PID, s.open, s.kin.clock, s.kin.crowd, s.pages, s.kin.group, s.Advice = t.TID, t.PID, files{t.Sched, t.Stat, t.Debug, t.Call, t.Stack}, t.Clock, t.Crowd, t.Pages, t.Group, t.Advice
-	s.exactRun, s.exactAt, s.wait.kept, s.calls.calm = 0, 0, 0, 0
+	s.exactRun, s.exactAt, s.wait.kept = 0, 0, 0
 	s.run.Store(t.Run)
 	s.stood.Store(-1)
 	s.sampled.Store(-1)

@@ -384,8 +384,13 @@ func (c *Clock) answer(n, wake int64) bool {
 	if p.asleep {
 		return c.peek(s, p, n, wake)
 	}
-	in, known := s.calls.cut(c.k, &s.open, c.text[:], p.system, p.vain())
-	if (in || p.vain() && !known) && s.wait.kept != 0 && c.peek(s, p, n, wake) {
+	call := look(c.k, s.open.stack, c.text[:])
+	in := call == transfer || call == waiting
+	if call == elsewhere {
+		s.give() // that CPU's clock may see it
+		return false
+	}
+	if (in || p.vain() && call == unknown) && s.wait.kept != 0 && c.peek(s, p, n, wake) {
 		return true
 	}
 	if in {
@@ -397,34 +402,20 @@ func (c *Clock) answer(n, wake int64) bool {
 	return true
 }
 
-// calmAfter is after how many looks on end that have found a thread in the midst of no call nobody looks any more, until it
-// has spent time in the kernel.
-const calmAfter = 16
-
-// cut tells whether the thread whose files these are, which waits for the clock's CPU, is in the midst of a system call that a stop
-// would cut short. system is the time that it has spent in the kernel. vain: it may be in an old wait. known is false if nobody can
-// say: its stack in the kernel is for who has CAP_SYS_ADMIN (proc_pid_stack, fs/proc/base.c). A look costs 10 to 17 us, so that it
-// is left out for threads that only compute.
+// look reads what the thread, which waits for the clock's CPU, is in the midst of, by its stack in the kernel, which is for who has
+// CAP_SYS_ADMIN (proc_pid_stack, fs/proc/base.c). It costs 10 to 17 us.
 //
 //go:nosplit
 //go:norace
-func (v *calls) cut(k taking.Kernel, f *files, text []byte, system int64, vain bool) (in, known bool) {
-	if f.stack <= 0 {
-		return false, false
+func look(k taking.Kernel, stack int, text []byte) inCall {
+	if stack <= 0 {
+		return unknown
 	}
-	if v.calm >= calmAfter && system == v.system && !vain {
-		return false, true
+	got, errno := k.Pread(stack, text, 0)
+	if errno != 0 {
+		return unknown
 	}
-	v.system = system
-	got, errno := k.Pread(f.stack, text, 0)
-	if errno != 0 || got == 0 {
-		return false, false
-	}
-	call := callOf(text[:got])
-	if v.calm++; call != noCall {
-		v.calm = 0
-	}
-	return call == transfer || call == waiting && vain, true
+	return callOf(text[:got])
 }
 
 // atOnce is how much earlier than the clock got the CPU the thread may have left it that the clock has preempted, or that has
@@ -499,7 +490,6 @@ func (c *Clock) find(n, wake int64) bool {
 		}
 		got, _ = c.k.Pread(s.open.stat, c.text[:], 0)
 		state, cpu, ok := stat(c.text[:got])
-		_, system := statField(c.text[:got], statSystem)
 		if ok && cpu != c.cpu && uint(cpu) < maxClocks && b.homes[cpu].Load() {
 			continue // that CPU's clock has still to see that it has run
 		}
@@ -512,7 +502,7 @@ func (c *Clock) find(n, wake int64) bool {
 		}
 		if j < 0 && !asleep && s.exactAt != 0 && run-s.exactRun >= c.k.Now()-s.exactAt-ranThrough {
 			// It has run all the time: nobody else can have been there.
-			p.slot, p.run, p.wait, p.count, p.ran, p.times, p.system, p.asleep, p.between = i, run, wait, uint64(runs), ran, times, system, false, false
+			p.slot, p.run, p.wait, p.count, p.ran, p.times, p.asleep, p.between = i, run, wait, uint64(runs), ran, times, false, false
 			return true
 		}
 		if !told && c.self > 0 {
@@ -526,7 +516,7 @@ func (c *Clock) find(n, wake int64) bool {
 		if known && at < own-handover || between && (asleep || c.prompt) || asleep && !known || found && at <= last {
 			continue
 		}
-		p.slot, p.run, p.wait, p.count, p.ran, p.times, p.system, p.asleep, p.between = i, run, wait, uint64(runs), ran, times, system, asleep, between
+		p.slot, p.run, p.wait, p.count, p.ran, p.times, p.asleep, p.between = i, run, wait, uint64(runs), ran, times, asleep, between
 		if found, last = true, at; told && at >= own {
 			break
 		}

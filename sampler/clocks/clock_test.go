@@ -3,6 +3,7 @@ package clocks
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -547,6 +548,7 @@ func TestInCall(t *testing.T) {
 		stopped = "stopped"
 		read    = "read"
 		left    = "left"
+		away    = "not met"
 	)
 	for _, tt := range []struct {
 		name  string
@@ -557,7 +559,9 @@ func TestInCall(t *testing.T) {
 	}{
 		{"woken in vain", waits, 10 * us, nil, read},
 		{"behind the wait", user, 10 * us, nil, stopped},
-		{"has worked, and begins to wait", waits, 10*us + 1, nil, stopped},
+		{"has worked, and is woken in the midst of the wait", waits, 10*us + 1, nil, read},
+		{"has begun another", waits, 500 * us, func(s *script, a *actor) { s.fill = 1 }, left},
+		{"on another CPU by now", "elsewhere", 500 * us, nil, away},
 		{"is elsewhere in a wait", waits, 10 * us, func(s *script, a *actor) { s.fill = 1 }, left},
 		{"transfer", random, 500 * us, func(s *script, a *actor) { s.fill = 1 }, left},
 		{"nobody knows: woken in vain", "", 10 * us, nil, read},
@@ -582,7 +586,7 @@ func TestInCall(t *testing.T) {
 		}
 		slot.take(1)
 		c.peek(slot, &pick{slot: 0, run: 400 * us, wait: 60, count: 12, asleep: true}, 5, 999)
-		s.files[70+fileStack], s.peeks = tt.stack, true
+		s.files[70+fileStack], s.peeks = strings.TrimPrefix(tt.stack, "elsewhere"), true
 		a.state, a.run, a.woken = 'R', a.run+tt.ran, 1
 		if tt.set != nil {
 			tt.set(s, a)
@@ -592,6 +596,8 @@ func TestInCall(t *testing.T) {
 		switch m := &c.samples[1]; {
 		case s.seizes == 0 && b.Met(0, 6) == InCall:
 			got = left
+		case s.seizes == 0 && b.Met(0, 6) == NotMet:
+			got = away
 		case s.seizes == 0 && b.Met(0, 6) == Sampled && m.Asleep && m.Call == c.samples[0].Call && m.Count == 13 && m.state.Load() == filled:
 			got = read
 		case s.seizes != 1 || b.Met(0, 6) != Sampled || m.Asleep:
@@ -642,41 +648,6 @@ func TestWait(t *testing.T) {
 	m.Call.Args, m.NStack = before.call.Args, m.NStack-1
 	if w.note(m); w != before || w.same(m) {
 		t.Error("a wait of which there is too little of the stack was kept, or found")
-	}
-}
-
-// TestCalm: the stack in the kernel of a thread that only computes is not read for ever.
-func TestCalm(t *testing.T) {
-	const user = "[<0>] irqentry_exit_to_user_mode+0x110/0x1a0\n"
-	s, _, _ := desk(t, 1, &actor{tid: 7, state: 'R'})
-	s.files[70+fileStack] = user
-	f, text, system := &files{stack: 70 + fileStack}, make([]byte, 2048), int64(0)
-	var v calls
-	look := func(vain bool, want int) {
-		t.Helper()
-		before := s.reads[70+fileStack]
-		in, known := v.cut(s, f, text, system, vain)
-		if in || !known || s.reads[70+fileStack]-before != want {
-			t.Errorf("in a call: %t, known: %t; read %d times, want %d", in, known, s.reads[70+fileStack]-before, want)
-		}
-	}
-	for range calmAfter {
-		look(false, 1)
-	}
-	look(false, 0)
-	look(true, 1)
-	system = 9
-	look(false, 1) // it has been in the kernel
-	look(false, 0)
-	s.files[70+fileStack] = "[<0>] vfs_write+0x1/0x2\n[<0>] do_syscall_64+0x71/0x280\n"
-	look(true, 1)
-	for range calmAfter {
-		look(false, 1)
-		s.files[70+fileStack] = user
-	}
-	f.stack = -1
-	if in, known := v.cut(s, f, text, system, true); in || known {
-		t.Error("what is in no file is known")
 	}
 }
 

@@ -100,11 +100,8 @@ func readCall(c *capture.Call, b []byte) bool {
 	return i >= 0 && c.SP|c.PC != 0
 }
 
-// Numbers of fields of stat: the time in the kernel, in ticks of USER_HZ, and the CPU (proc_pid_stat(5)).
-const (
-	statSystem = 15
-	statCPU    = 39
-)
+// statCPU is the number of stat's field that tells the CPU a thread was last on (proc_pid_stat(5)).
+const statCPU = 39
 
 // stat reads a thread's state letter and the CPU that it was last on (proc_pid_stat(5)).
 // A name may hold any byte: the last parenthesis ends it.
@@ -112,45 +109,34 @@ const (
 //go:nosplit
 //go:norace
 func stat(b []byte) (state byte, cpu int, ok bool) {
-	state, v := statField(b, statCPU)
-	return state, int(v), v >= 0 && v <= 1<<20
-}
-
-// statField reads a thread's state letter and a field of stat behind that, a number; -1: it has none.
-//
-//go:nosplit
-//go:norace
-func statField(b []byte, n int) (state byte, v int64) {
 	i := len(b) - 1
 	for i >= 0 && b[i] != ')' {
 		i--
 	}
 	if i < 0 || i+3 >= len(b) {
-		return 0, -1
+		return 0, -1, false
 	}
 	state = b[i+2]
 	i += 4
-	for field := 4; field < n; field++ {
+	for field := 4; field < statCPU; field++ {
 		for i < len(b) && b[i] != ' ' {
 			i++
 		}
 		i++
 	}
 	v, next := number(b, min(i, len(b)))
-	if next < 0 {
-		return 0, -1
-	}
-	return state, v
+	return state, int(v), next >= 0 && v <= 1<<20
 }
 
 // What a stack in the kernel tells of the system call that a thread is in the midst of.
 type inCall int
 
 const (
-	noCall   inCall = iota
-	whole           // a stop does it no harm
-	transfer        // one that ends early upon a stop, with a part of what it was asked for
-	waiting         // one that may wait: then it ends early, or begins anew with all of its time limit
+	unknown   inCall = iota
+	elsewhere        // nothing: it is on another CPU by now
+	unharmed         // a stop does it no harm
+	transfer         // it ends early upon a stop, with a part of what it was asked for
+	waiting          // it may wait, and has moved a part by then, or has a time limit: it ends early, or begins anew with all of that
 )
 
 // callOf reads a thread's stack in the kernel (proc_pid_stack(5)).
@@ -158,35 +144,27 @@ const (
 //go:nosplit
 //go:norace
 func callOf(stack []byte) (call inCall) {
+	call = elsewhere
 	for i := 0; i < len(stack); i++ {
 		from, to := i, 0
 		for ; i < len(stack) && stack[i] != '\n'; i++ {
 			switch {
 			case stack[i] == ' ':
 				from, to = i+1, 0 // behind the address
-			case stack[i] == '+' && to == 0:
+			case (stack[i] == '+' || stack[i] == '.') && to == 0: // offset; .part.0, .isra.0: the compiler's
 				to = i
 			}
 		}
+		call = max(call, unharmed)
 		name := stack[from:max(from, to)]
-		for k := range leaving {
-			if string(name) == leaving[k] {
-				return noCall
-			}
-		}
 		for k := range transfers {
 			if string(name) == transfers[k] {
-				call = transfer
+				return transfer
 			}
 		}
 		for k := range waits {
-			if string(name) == waits[k] && call < transfer {
+			if string(name) == waits[k] {
 				call = waiting
-			}
-		}
-		for k := range enters {
-			if string(name) == enters[k] && call < whole {
-				call = whole
 			}
 		}
 	}
@@ -196,19 +174,16 @@ func callOf(stack []byte) (call inCall) {
 // CutShort tells by a thread's stack in the kernel whether a stop may cut short the system call that it is in the midst of.
 func CutShort(stack []byte) bool { return callOf(stack) >= transfer }
 
-// Functions of the kernel. Those of random numbers, zeros, epoll_wait, poll and recv were met on Linux 6.18 of x86-64; the others are there for
+// Functions of the kernel. Those of random numbers, zeros, epoll_wait, poll, recv, pipes, sockets and terminals were met on Linux 6.18 of x86-64; the others are there for
 // brothers of these calls, older kernels and the other architectures, and were not: one that has another name there is stopped as before.
 var (
-	// enters is what a system call comes in by.
-	enters = [...]string{"do_syscall_64", "do_int80_syscall_32", "do_int80_emulation", "do_fast_syscall_32", "el0_svc", "invoke_syscall", "__do_syscall", "system_call"}
-	// leaving is what gives up the CPU behind a call or an interrupt.
-	leaving = [...]string{"exit_to_user_mode_loop", "exit_to_user_mode_prepare", "irqentry_exit_to_user_mode", "syscall_exit_to_user_mode", "do_notify_resume"}
 	// transfers are of random numbers and zeros (drivers/char), of splices and copies of files (fs), and room that is made for them.
 	transfers = [...]string{
-		"get_random_bytes_user", "urandom_read_iter", "urandom_read", "urandom_read_nowarn", "extract_crng_user", "read_zero", "read_iter_zero",
+		"get_random_bytes_user", "urandom_read_iter", "urandom_read", "urandom_read_nowarn", "extract_crng_user", "read_zero", "read_iter_zero", "write_pool_user", "random_write_iter", "write_pool",
 		"do_sendfile", "do_splice", "do_splice_direct", "splice_direct_to_actor", "splice_file_to_pipe", "do_tee", "vfs_copy_file_range", "vfs_fallocate",
 	}
-	// waits are those whose limit nobody keeps, and what sends to pipes, sockets and terminals.
+	// waits are those whose limit nobody keeps, and what moves data by pipes, sockets and terminals. A kernel that does not preempt itself
+	// shows a thread there if it has been woken in the midst of it.
 	waits = [...]string{
 		"pipe_write", "anon_pipe_write", "sock_write_iter", "__sys_sendto", "___sys_sendmsg", "file_tty_write", "n_tty_write", "n_tty_read",
 		"sock_read_iter", "__sys_recvfrom", "___sys_recvmsg", "do_recvmmsg", "__sys_accept4", "do_accept", "sock_close",
