@@ -514,15 +514,20 @@ func (d *dumper) interrupt(alarm *ptrace.Alarm) {
 	defer clocks.Hasten(d.opt.Nice)()
 	defer unbind()()
 	for end := ptrace.Now() + int64(stopsAtMost); ; {
+		last := ptrace.Now() > end
 		run = slices.DeleteFunc(run, func(t *ThreadDump) bool {
-			if cutShort(d.fs, t.PID, t.TID) {
-				return false
+			switch cut, shown := cutShort(d.fs, t.PID, t.TID); {
+			case !cut && (shown || last): // at last also one that never leaves its CPU
+				ptrace.Interrupt(t.TID)
+				return true
+			case last:
+				t.Taken = inCall
+				delete(d.seized, t.TID)
 			}
-			ptrace.Interrupt(t.TID)
-			return true
+			return last
 		})
-		if len(run) == 0 || ptrace.Now() > end || !d.handleFor(alarm, lookAgain) {
-			break
+		if len(run) == 0 || !d.handleFor(alarm, lookAgain) {
+			return
 		}
 		run = slices.DeleteFunc(run, func(t *ThreadDump) bool {
 			if d.seized[t.TID] != nil && !d.hasBlocked(t) {
@@ -532,31 +537,29 @@ func (d *dumper) interrupt(alarm *ptrace.Alarm) {
 			return true
 		})
 	}
-	for _, t := range run {
-		t.Taken = inCall
-		delete(d.seized, t.TID)
-	}
 }
 
 // lookAgain is how long a thread goes on before it is looked at again.
 const lookAgain = time.Millisecond
 
 // cutShort tells whether a stop would cut short the system call that a thread is in the midst of, by its stack in the kernel.
-// For that the caller is put on the thread's CPU, where only one can run: if this is false, the thread does not go on before the caller.
-func cutShort(fs procfs.FS, pid, tid int) bool {
+// For that the caller is put on the thread's CPU, where only one can run: if the stack is shown, the thread does not go on before the caller.
+func cutShort(fs procfs.FS, pid, tid int) (cut, shown bool) {
 	for range followTries {
 		st, err := fs.TaskStat(pid, tid)
 		var cpus unix.CPUSet
 		cpus.Set(st.Processor)
 		if err != nil || unix.SchedSetaffinity(0, &cpus) != nil {
-			return false
+			return false, false
 		}
 		text, err := fs.RawStack(pid, tid)
-		if again, errStat := fs.TaskStat(pid, tid); err != nil || errStat != nil || again.Processor == st.Processor {
+		if again, errStat := fs.TaskStat(pid, tid); err != nil || errStat != nil {
+			return false, false
+		} else if again.Processor == st.Processor {
 			return clocks.CutShort(text)
 		}
 	}
-	return false
+	return false, false
 }
 
 // followTries bounds how often a thread is followed that goes to another CPU meanwhile.

@@ -94,55 +94,6 @@ func countsRuns(fs procfs.FS) bool {
 	return err == nil && s.Count > 0
 }
 
-// awaitExec traces process pid until it has called exec, and lets it go there, or until it has ended.
-func awaitExec(fs procfs.FS, pid int, ready func(), stop <-chan struct{}) error {
-	alarm, err := ptrace.NewAlarm()
-	if err != nil {
-		return err
-	}
-	defer alarm.Close()
-	for fresh, seized := true, map[int]bool{}; fresh; {
-		fresh = false
-		ids, err := fs.TaskIDs(pid)
-		if err != nil {
-			return fmt.Errorf("attach %d: %w", pid, err)
-		}
-		for _, tid := range ids {
-			if !seized[tid] && ptrace.Seize(tid, ptrace.OptClone|ptrace.OptExec) == nil {
-				seized[tid], fresh = true, true
-			}
-		}
-	}
-	if ready != nil {
-		ready()
-	}
-	for {
-		alarm.Set(ptrace.Now() + int64(100*time.Millisecond))
-		s, ok, err := ptrace.Wait()
-		select {
-		case <-stop:
-			return nil
-		default:
-		}
-		switch {
-		case err == unix.ECHILD:
-			return nil
-		case !ok:
-		case s.Kind == ptrace.KindExec:
-			ptrace.Detach(s.TID, 0)
-			return nil
-		case s.Kind == ptrace.KindSignal:
-			ptrace.Cont(s.TID, s.Signal)
-		case s.Kind == ptrace.KindGroupStop:
-			ptrace.Listen(s.TID)
-		case s.Kind == ptrace.KindGone && s.TID == pid:
-			return nil
-		case s.Kind != ptrace.KindGone:
-			ptrace.Cont(s.TID, 0)
-		}
-	}
-}
-
 // Remedy says why a process may not be read or traced that was refused, and
 // what to try.
 func Remedy(pid int) string {
@@ -183,9 +134,7 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 			return err
 		}
 	} else if e.opt.Command != 0 {
-		if err := e.launch(ready); err != nil {
-			return err
-		}
+		ready() // what runs before is not the command
 	}
 	defer e.pulse.rests()
 	e.ticks.start = ptrace.Now()
@@ -273,15 +222,6 @@ func explain(pid int, err error) error {
 		return fmt.Errorf("attach %d: %w (it takes six for each thread; try: ulimit -n 4096)", pid, err)
 	}
 	return fmt.Errorf("attach %d: %w (%s)", pid, err, Remedy(pid))
-}
-
-// launch lets our command begin, and returns when it has called exec: what runs before is not the
-// command. Its threads are tracees until then.
-func (e *engine) launch(ready func()) error {
-	pid := e.opt.Command
-	var err error
-	<-ptrace.OnThread(func() { err = awaitExec(proc, pid, ready, e.pulse.stop) })
-	return err
 }
 
 // commandEnd tells how our command has ended, if it has. Its last thread may be gone from our books a moment

@@ -167,13 +167,13 @@ func (s *session) run() error {
 	}
 	ctx, stop := interrupted()
 	defer stop()
-	ready := s.ready
+	ready := func() { s.ready(ctx) }
 	if s.top == nil {
 		opt.Suspend = suspensions(ctx)
 	} else {
 		opt.Suspend = s.top.suspensions(ctx)
 		ready = func() {
-			s.ready()
+			s.ready(ctx)
 			s.top.begin(ctx, s.what(), s.stopped, stop)
 		}
 	}
@@ -197,6 +197,9 @@ func (s *session) run() error {
 	}
 	if execErr := s.awaitExec(); execErr != nil {
 		return execErr
+	}
+	if err != nil && s.command != nil && errors.Is(err, unix.EPERM) {
+		s.command.outlive(ctx)
 	}
 	if err != nil && result.Ticks == 0 && result.Elapsed == 0 {
 		return err
@@ -326,11 +329,24 @@ func (l *lastSink) Add(s *output.Sample) error {
 	return err
 }
 
-// ready is called when everything is attached.
-func (s *session) ready() {
-	if s.command != nil {
-		s.execErr = make(chan error, 1)
-		go func() { s.execErr <- s.command.release() }()
+// ready lets the command begin, and returns when it has, but where its threads are held for the whole run. Nobody traces its exec otherwise: a
+// set-user-ID program that an ordinary user traces there runs without its owner's rights (execve(2)).
+func (s *session) ready(ctx context.Context) {
+	if s.command == nil {
+		return
+	}
+	s.execErr = make(chan error, 1)
+	begun := make(chan struct{})
+	go func() {
+		defer close(begun)
+		s.execErr <- s.command.release()
+	}()
+	if s.exitStacks {
+		return
+	}
+	select {
+	case <-begun:
+	case <-ctx.Done():
 	}
 }
 

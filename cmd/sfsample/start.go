@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -97,6 +98,19 @@ func runError(name string, err error) error {
 		remedy = "it is no program, or one of another machine; a script needs its interpreter: -- sh FILE"
 	}
 	return fmt.Errorf("run %s: %w (%s)", name, err, remedy)
+}
+
+// outlive waits for the end of a command that has other rights than we, and goes on without samples.
+func (s *started) outlive(ctx context.Context) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.process.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
 }
 
 // abandon ends a command that was never let go.

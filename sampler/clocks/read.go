@@ -162,8 +162,15 @@ func callOf(stack []byte) (call inCall) {
 				return transfer
 			}
 		}
+		for name = entered(name); len(name) > 0; name = nil {
+			for k := range systemCalls {
+				if string(name) == systemCalls[k] {
+					return transfer
+				}
+			}
+		}
 		for k := range waits {
-			if string(name) == waits[k] {
+			if string(stack[from:max(from, to)]) == waits[k] {
 				call = waiting
 			}
 		}
@@ -171,16 +178,42 @@ func callOf(stack []byte) (call inCall) {
 	return call
 }
 
-// CutShort tells by a thread's stack in the kernel whether a stop may cut short the system call that it is in the midst of.
-func CutShort(stack []byte) bool { return callOf(stack) >= transfer }
+// entered is the name of the system call that a function is the beginning of: __x64_sys_ioctl, __arm64_sys_ioctl, __do_sys_swapoff, __sys_bpf. Empty: of
+// none.
+//
+//go:nosplit
+//go:norace
+func entered(function []byte) []byte {
+	const end = "_sys_"
+	for i := 1; i+len(end) <= len(function) && function[0] == '_'; i++ {
+		if string(function[i:i+len(end)]) == end {
+			return function[i+len(end):]
+		}
+	}
+	return nil
+}
 
-// Functions of the kernel. Those of random numbers, zeros, epoll_wait, poll, recv, pipes, sockets and terminals were met on Linux 6.18 of x86-64; the others are there for
-// brothers of these calls, older kernels and the other architectures, and were not: one that has another name there is stopped as before.
+// CutShort tells by a thread's stack in the kernel whether a stop may cut short the system call that it is in the midst of. shown is false
+// if the stack is empty, as that of a thread which has a CPU.
+func CutShort(stack []byte) (cut, shown bool) {
+	call := callOf(stack)
+	return call >= transfer, call != elsewhere
+}
+
+// Functions of the kernel. Those that the tests of tools/attack take part in, and those of ioctl, bpf and of a core dump, were met on Linux 6.18 of x86-64; the others are
+// there for brothers of these calls, older kernels and the other architectures, and were not: one that has another name there is stopped as before.
 var (
-	// transfers are of random numbers and zeros (drivers/char), of splices and copies of files (fs), and room that is made for them.
+	// transfers are of random numbers and zeros (drivers/char), of splices and copies of files (fs), room that is made for them, a core dump, and files of
+	// which a write has the kernel do something.
 	transfers = [...]string{
 		"get_random_bytes_user", "urandom_read_iter", "urandom_read", "urandom_read_nowarn", "extract_crng_user", "read_zero", "read_iter_zero", "write_pool_user", "random_write_iter", "write_pool",
 		"do_sendfile", "do_splice", "do_splice_direct", "splice_direct_to_actor", "splice_file_to_pipe", "do_tee", "vfs_copy_file_range", "vfs_fallocate",
+		"do_coredump", "vfs_coredump", "elf_core_dump", "kernfs_fop_write_iter", "kernfs_fop_write", "proc_reg_write", "proc_sys_call_handler", "filp_flush",
+	}
+	// systemCalls are those that a driver, a file system or a translator does anything in, and ends at a signal, with EINTR, EAGAIN or a part done.
+	systemCalls = [...]string{
+		"ioctl", "bpf", "swapoff", "init_module", "finit_module", "delete_module", "add_key", "request_key", "keyctl", "mount", "fsconfig",
+		"getrandom", "sendfile", "sendfile64", "splice", "tee", "vmsplice", "copy_file_range", "fallocate", "recvmmsg", "sendmmsg", "migrate_pages", "move_pages",
 	}
 	// waits are those whose limit nobody keeps, and what moves data by pipes, sockets and terminals. A kernel that does not preempt itself
 	// shows a thread there if it has been woken in the midst of it.

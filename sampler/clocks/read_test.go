@@ -207,8 +207,17 @@ func TestCallOf(t *testing.T) {
 		"[<0>] file_tty_write.isra.0+0x1/0x2\n[<0>] vfs_write+0x23a/0x360\n":                                                                                                    waiting,
 		"[<0>] do_epoll_wait+0x548/0x5a0\n[<0>] __x64_sys_epoll_wait+0x5a/0x120\n[<0>] do_syscall_64+0x71/0x280\n[<0>] entry_SYSCALL_64_after_hwframe+0x76/0x7e\n":              waiting,
 		"[<0>] schedule_hrtimeout_range_clock+0x9c/0x130\n[<0>] ep_poll+0x1a8/0x3a0\n[<0>] do_epoll_wait+0x90/0xd0\n[<0>] __arm64_sys_epoll_pwait+0x80/0xf0\n[<0>] el0_svc+0x4": waiting,
-		"[<0>] do_epoll_wait_not+0x548/0x5a0\n": unharmed,
-		"[<0>] do_epoll_wait":                   unharmed, // cut off
+		"[<0>] btrfs_ioctl_send+0x1/0x2\n[<0>] __x64_sys_ioctl+0x97/0xe0\n[<0>] do_syscall_64+0x71/0x280\n":                                                                     transfer,
+		"[<0>] bpf_check+0x1/0x2\n[<0>] __sys_bpf+0x97/0xe0\n":                                                                                                                  transfer,
+		"[<0>] __ia32_compat_sys_ioctl+0x97/0xe0\n":                                                                                                                             transfer,
+		"[<0>] __arm64_sys_ioctl+0x97/0xe0\n":                                                                                                                                   transfer,
+		"[<0>] __s390x_sys_ioctl+0x97/0xe0\n":                                                                                                                                   transfer,
+		"[<0>] x_sys_ioctl+0x97/0xe0\n":                                                                                                                                         unharmed,
+		"[<0>] __x64_sys_ioctls+0x97/0xe0\n":                                                                                                                                    unharmed,
+		"[<0>] __x64_sys_+0x97/0xe0\n":                                                                                                                                          unharmed,
+		"[<0>] pipe_write+0x1/0x2\n[<0>] elf_core_dump+0x1/0x2\n[<0>] vfs_coredump+0x1/0x2\n":                                                                                   transfer,
+		"[<0>] do_epoll_wait_not+0x548/0x5a0\n":                                                                                                                                 unharmed,
+		"[<0>] do_epoll_wait":                                                                                                                                                   unharmed, // cut off
 	} {
 		if got := callOf([]byte(stack)); got != want {
 			t.Errorf("%q: %d, want %d", stack, got, want)

@@ -30,8 +30,8 @@ type attack struct {
 	prepares time.Duration
 }
 
-// whole are attacks on targets of which no call ends early, where the one who samples may read stacks in the kernel.
-var whole = []string{"ipc random", "ipc zero"}
+// whole is the source of programs of which no call ends early, where the one who samples may read stacks in the kernel.
+const whole = "ipc.c"
 
 // mode is one way to use sfsample.
 type mode struct {
@@ -72,7 +72,7 @@ const inTurn = 7
 var programs = []struct{ source, kinds string }{
 	{"signals.c", "raise queue threads norestart ignored pending suspend signalfd altstack jump int3 step fault bus illegal timer timerfd itimer restart job ttin mask context"},
 	{"procs.c", "fork vfork sigchld pidfd threads cancel sharer files exec execother reexec leader orphan abort kill exitall tracer traceme debugger dumpable identity affinity class fifo strict name namespace rseq"},
-	{"ipc.c", "pipe socket waitall eventfd epoll cond pi robust waitv mq msg sem flock fifo inotify uring random zero fallocate populate"},
+	{"ipc.c", "pipe socket waitall eventfd epoll cond pi robust waitv mq msg sem flock fifo inotify uring random burst prompt entropy zero tty fallocate populate"},
 	{"memory.c", "fault gone protect unmap churn pivot many perfmap fifomap phdrs debugdata zlib frozen core"},
 	{"edges.c", "ppoll pselect sticky left leftfixed vtime vmin events requeue"},
 	{"procs.c", "inherit"},
@@ -97,6 +97,8 @@ var details = map[string]attack{
 	"memory unmap":     {least: 300 * time.Millisecond},
 	"memory marker":    {about: "dump"},
 	"ipc random":       {about: "dump"},
+	"ipc burst":        {least: 1200 * time.Millisecond, about: "sample"},
+	"ipc prompt":       {root: true},
 	"memory race":      {least: time.Second, fails: true},
 	"memory many":      {heavy: true},
 	"memory perfmap":   {heavy: true},

@@ -10,7 +10,9 @@
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/msg.h>
+#include <sched.h>
 #include <sys/random.h>
+#include <termios.h>
 #include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,6 +23,18 @@ static int fd[2], extra;
 static pthread_t peer;
 
 static void with_peer(void *(*f)(void *)) { pthread_create(&peer, 0, f, 0); }
+
+/* moved counts a call that is to move all that it is asked for. */
+static void moved(long n, long asked)
+{
+	calls++;
+	if (n == -1 && errno == EINTR)
+		eintr++;
+	else if (n < 0)
+		wrong++;
+	else if (n < asked)
+		shorts++;
+}
 
 /* pipe: bytes through a pipe that is always full or empty */
 static char block[200000];
@@ -38,14 +52,7 @@ static void *drain(void *arg)
 static void pipe_begin(void) { check(pipe(fd) == 0); with_peer(drain); }
 static void pipe_turn(void)
 {
-	long n = write(fd[1], block, sizeof block);
-	calls++;
-	if (n == -1 && errno == EINTR)
-		eintr++;
-	else if (n < 0)
-		wrong++;
-	else if (n < (long)sizeof block)
-		shorts++;
+	moved(write(fd[1], block, sizeof block), sizeof block);
 }
 static void socket_begin(void) { check(socketpair(AF_UNIX, SOCK_STREAM, 0, fd) == 0); with_peer(drain); }
 
@@ -63,14 +70,7 @@ static void waitall_begin(void) { check(socketpair(AF_UNIX, SOCK_STREAM, 0, fd) 
 static void waitall_turn(void)
 {
 	static char b[20000];
-	long n = recv(fd[1], b, sizeof b, MSG_WAITALL);
-	calls++;
-	if (n == -1 && errno == EINTR)
-		eintr++;
-	else if (n < 0)
-		wrong++;
-	else if (n < (long)sizeof b)
-		shorts++;
+	moved(recv(fd[1], b, sizeof b, MSG_WAITALL), sizeof b);
 }
 
 /* eventfd: the sum of what was added */
@@ -424,24 +424,56 @@ static char big[4 << 20];
 static void random_turn(void)
 {
 	spin(3000000);
-	long n = getrandom(big, sizeof big, 0);
-	calls++;
-	if (n == -1 && errno == EINTR)
-		eintr++;
-	else if (n < (long)sizeof big)
-		shorts++;
+	moved(getrandom(big, sizeof big, 0), sizeof big);
+}
+static void burst_turn(void)
+{
+	spin(200000000);
+	moved(getrandom(big, sizeof big, 0), sizeof big);
+}
+static void prompt_begin(void)
+{
+	struct sched_param p = { 1 };
+	if (sched_setscheduler(0, SCHED_FIFO, &p))
+		die("real-time priority");
+}
+static void prompt_turn(void)
+{
+	random_turn();
+	usleep(5000);
+}
+static void entropy_begin(void) { fd[0] = open("/dev/urandom", O_WRONLY); }
+static void entropy_turn(void)
+{
+	spin(1000000);
+	moved(write(fd[0], big, 1 << 20), 1 << 20);
 }
 static void zero_begin(void) { fd[0] = open("/dev/zero", O_RDONLY); }
 static void zero_turn(void)
 {
 	spin(1000000);
-	long n = read(fd[0], big, sizeof big);
-	calls++;
-	if (n == -1 && errno == EINTR)
-		eintr++;
-	else if (n < (long)sizeof big)
-		shorts++;
+	moved(read(fd[0], big, sizeof big), sizeof big);
 }
+static void *reader(void *arg)
+{
+	static char b[1 << 16];
+	while (read(fd[1], b, sizeof b) > 0)
+		;
+	return arg;
+}
+static void tty_begin(void)
+{
+	pthread_t t;
+	struct termios raw;
+	fd[1] = posix_openpt(O_RDWR | O_NOCTTY);
+	if (fd[1] < 0 || grantpt(fd[1]) || unlockpt(fd[1]) || (fd[0] = open(ptsname(fd[1]), O_RDWR | O_NOCTTY)) < 0)
+		die("pty");
+	tcgetattr(fd[0], &raw);
+	cfmakeraw(&raw);
+	tcsetattr(fd[0], TCSANOW, &raw);
+	pthread_create(&t, 0, reader, 0);
+}
+static void tty_turn(void) { moved(write(fd[0], big, 1 << 16), 1 << 16); }
 static void fallocate_begin(void) { fd[0] = memfd_create("big", 0); }
 static void fallocate_turn(void)
 {
@@ -473,7 +505,11 @@ static const struct kind list[] = {
 	{ "inotify", inotify_turn, inotify_begin },
 	{ "uring", uring_turn, uring_begin },
 	{ "random", random_turn, 0 },
+	{ "burst", burst_turn, 0 },
+	{ "prompt", prompt_turn, prompt_begin },
+	{ "entropy", entropy_turn, entropy_begin },
 	{ "zero", zero_turn, zero_begin },
+	{ "tty", tty_turn, tty_begin },
 	{ "fallocate", fallocate_turn, fallocate_begin },
 	{ "populate", populate_turn, 0 },
 	{ 0, 0, 0 },
