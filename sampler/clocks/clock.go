@@ -141,7 +141,6 @@ type pick struct {
 	count     uint64
 	ran       int64 // nanoseconds since it was last looked at
 	times     int64 // and how often it was put on a CPU since
-	system    int64 // the time that it has spent in the kernel, in ticks of USER_HZ
 	asleep    bool  // it has blocked
 	between   bool  // the clock has got the CPU from somebody else: it may have been woken since the tick
 }
