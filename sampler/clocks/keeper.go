@@ -25,9 +25,9 @@ type Keeper struct {
 	opt     KeeperOptions
 	asked   map[int]*Sample // by thread, with a request that is pending
 	by      map[*Sample]*Clock
-	pids    map[int]int          // processes of threads, as far as births have told
-	marks   map[int]*taking.Mark // by thread, of those that were stopped for a signal, or by us
-	stopped map[int]bool         // threads that were stopped with their process; true: they are so
+	pids    map[int]int // processes of threads, as far as births have told
+	waits   disturbed
+	stopped map[int]bool // threads that were stopped with their process; true: they are so
 	text    [2048]byte
 	note    taking.Buffer // room for registers
 	phase   atomic.Int32
@@ -89,7 +89,7 @@ func Keep(k Tracer, b *Board, o KeeperOptions) (*Keeper, error) {
 }
 
 func newKeeper(k Tracer, b *Board, o KeeperOptions) *Keeper {
-	p := &Keeper{board: b, k: k, opt: o, asked: map[int]*Sample{}, by: map[*Sample]*Clock{}, pids: map[int]int{}, marks: map[int]*taking.Mark{}, stopped: map[int]bool{}, ends: map[int]bool{}, started: make(chan struct{}), begun: make(chan struct{})}
+	p := &Keeper{board: b, k: k, opt: o, asked: map[int]*Sample{}, by: map[*Sample]*Clock{}, pids: map[int]int{}, waits: disturbed{marks: map[int]*taking.Mark{}}, stopped: map[int]bool{}, ends: map[int]bool{}, started: make(chan struct{}), begun: make(chan struct{})}
 	p.note.Regs = make([]byte, regs.PrstatusMaxBytes)
 	return p
 }
@@ -134,6 +134,7 @@ func (p *Keeper) run() {
 // turn makes the requests of clocks, and answers a report if one comes within a [keeperTick].
 func (p *Keeper) turn(alarm *ptrace.Alarm) (came bool) {
 	p.serve()
+	p.waits.turn(p.k, &p.note)
 	p.k.Alarm(alarm, p.k.Now()+keeperTick)
 	s, ok, err := p.k.Report()
 	switch {
@@ -151,27 +152,15 @@ func (p *Keeper) turn(alarm *ptrace.Alarm) (came bool) {
 func (p *Keeper) letGo(turn func() (came bool)) {
 	p.phase.Store(leaves)
 	if !p.board.NoRestart {
-		for tid, m := range p.marks {
-			if m.Heard {
-				p.k.Interrupt(tid)
-			}
+		for _, tid := range p.waits.heard {
+			p.k.Interrupt(tid)
 		}
 	}
 	for until := p.k.Now() + lastStops; p.k.Now() < until; {
-		if came := turn(); !came && (p.board.NoRestart || !heard(p.marks)) {
+		if came := turn(); !came && (p.board.NoRestart || len(p.waits.heard) == 0) {
 			break
 		}
 	}
-}
-
-// heard tells whether one of these threads was stopped for a signal.
-func heard(marks map[int]*taking.Mark) bool {
-	for _, m := range marks {
-		if m.Heard {
-			return true
-		}
-	}
-	return false
 }
 
 // goOn has a stopped thread go on: traced, or at the end without us.
@@ -179,7 +168,7 @@ func (p *Keeper) goOn(tid, sig int) {
 	if p.phase.Load() != leaves {
 		p.k.Cont(tid, sig)
 	} else if p.k.Detach(tid, sig) == 0 {
-		delete(p.marks, tid)
+		p.waits.drop(tid)
 	}
 }
 
@@ -343,7 +332,7 @@ func (p *Keeper) finish(m *Sample, c *Clock) {
 // handle answers one report of a tracee.
 func (p *Keeper) handle(s ptrace.Status) {
 	m := p.asked[s.TID]
-	if mark := p.marks[s.TID]; mark != nil {
+	if mark := p.waits.marks[s.TID]; mark != nil {
 		mark.Stops++
 	}
 	if s.Kind == ptrace.KindGroupStop {
@@ -439,17 +428,13 @@ func (p *Keeper) takeBack(s ptrace.Status) {
 		by = taking.OtherStop
 		delete(p.stopped, s.TID)
 	}
-	m := p.marks[s.TID]
-	if m == nil {
-		m = new(taking.Mark)
-		p.marks[s.TID] = m
-	}
-	m.Heard = m.Heard || by > 0
+	m := p.waits.of(s.TID)
 	holds(p.board, p.k, s.TID) // as long as it waits for what is read here
 	pages := procfs.FS{}.OpenPagemap(s.TID)
 	taking.AtStop(p.k, s.TID, int(pages), by, p.board.NoRestart, m, &p.note)
 	pages.Close()
 	holds(p.board, p.k, 0)
+	p.waits.stopped(s.TID, m, by > 0)
 }
 
 // holds notes which thread is being copied, 0 for none.
@@ -507,7 +492,7 @@ func processOf(pids map[int]int, tid int) int {
 
 // drop answers what was asked of a thread that there is no more, and forgets it.
 func (p *Keeper) drop(tid int) {
-	delete(p.marks, tid)
+	p.waits.drop(tid)
 	delete(p.stopped, tid)
 	if m := p.asked[tid]; m != nil {
 		m.Gone = true

@@ -51,7 +51,7 @@ func TestKeeperTakesBack(t *testing.T) {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
 		}
 		k.report(ptrace.Status{TID: 7, Kind: ptrace.KindGone})
-		if n := len(k.p.marks) + len(k.p.stopped); n != 0 {
+		if n := len(k.p.waits.marks) + len(k.p.stopped); n != 0 {
 			t.Errorf("%s: %d things are known of a thread that has ended", tt.name, n)
 		}
 	}

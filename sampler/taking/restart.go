@@ -2,6 +2,7 @@ package taking
 
 import (
 	"encoding/binary"
+	"hash/fnv"
 
 	"golang.org/x/sys/unix"
 
@@ -134,6 +135,56 @@ type Mark struct {
 	switches int64           // off a CPU of its own will, at the stop
 	Stops    int64           // since then, this one included: each is such a switch
 	Heard    bool            // it has stopped for a signal
+	Due      int64           // when its limit is over if it sleeps until then, CLOCK_MONOTONIC; 0: there is no such wait
+	sleep    sleep
+}
+
+// sleep is what was last seen of a thread that sleeps in a system call.
+type sleep struct {
+	call  uint64 // a sum of the call, its arguments and where it was made; 0: it ran
+	count int64  // how often it had been put on a CPU
+	since int64  // when it was first seen so, as Mark.since
+}
+
+// Look notes whether a thread sleeps: the next signal finds it in a wait that has lasted so long at least.
+func (m *Mark) Look(k Kernel, tid int, b *Buffer) {
+	n, errno := k.ReadFile(b.procPath(tid, "/syscall\x00"), b.text[:])
+	call := uint64(0)
+	if errno == 0 && n > 0 && b.text[0] != 'r' { // "running" (proc_pid_syscall, fs/proc/base.c)
+		sum := fnv.New64a()
+		sum.Write(b.text[:n])
+		call = sum.Sum64()
+	}
+	asleep, count, ok := slept(k, tid, b)
+	if call == 0 || !ok {
+		m.sleep = sleep{}
+	} else if call != m.sleep.call || count != m.sleep.count {
+		m.sleep = sleep{call, count, asleep}
+	}
+}
+
+// Waits tells whether a thread is still in the wait that has begun anew at its last stop: it sleeps, and has slept once since then.
+func (m *Mark) Waits(k Kernel, tid int, b *Buffer) bool {
+	n, errno := k.ReadFile(b.procPath(tid, "/status\x00"), b.text[:])
+	if errno != 0 || n == len(b.text) {
+		return false
+	}
+	status := b.text[:n]
+	state := behind(status, "\nState:\t")
+	switches, ok := field(status, "\nvoluntary_ctxt_switches:\t")
+	return m.n > 0 && ok && state < n && status[state] == 'S' && switches-m.switches-m.Stops == 1
+}
+
+// slept is how long a thread has neither run nor waited for a CPU, in nanoseconds from any time on, and how often it was put on one.
+//
+//go:nosplit
+//go:norace
+func slept(k Kernel, tid int, b *Buffer) (asleep, count int64, ok bool) {
+	n, errno := k.ReadFile(b.procPath(tid, "/schedstat\x00"), b.text[:])
+	run, next := number(b.text[:n], 0)
+	wait, end := number(b.text[:n], next+1)
+	count, last := number(b.text[:n], end+1)
+	return k.Now() - run - wait, count, errno == 0 && end > next+1 && last > end+1
 }
 
 // markBytes is the size of NT_PRSTATUS where a call may have a limit, see [ptrace.LimitOf].
@@ -144,31 +195,31 @@ const markBytes = 216
 // of Linux), and with it the limit of later waits.
 //
 // It is the wait of the stop before if the registers are the same, and the thread has slept once at most since then, but for stops.
-// What it slept before the first stop is not known.
+// What it slept before the first stop is known if it was seen asleep, see [Mark.Look].
 //
 //go:nosplit
 //go:norace
 func (m *Mark) over(k Kernel, tid int, note, status []byte, limit int64, b *Buffer) bool {
 	same := string(m.note[:m.n]) == string(note)
-	m.n = 0
+	m.n, m.Due = 0, 0
 	if limit <= 0 {
 		return false
 	}
 	switches, ok := field(status, "\nvoluntary_ctxt_switches:\t")
-	n, errno := k.ReadFile(b.procPath(tid, "/schedstat\x00"), b.text[:])
-	run, next := number(b.text[:n], 0)
-	wait, end := number(b.text[:n], next+1)
-	if !ok || errno != 0 || end == next+1 {
+	asleep, count, known := slept(k, tid, b)
+	if !ok || !known {
 		return false
 	}
-	asleep := k.Now() - run - wait
 	if !same || switches-m.switches-m.Stops > 1 {
-		m.since = asleep
+		if m.since = asleep; m.sleep.call != 0 && count-m.sleep.count == 1 {
+			m.since = m.sleep.since
+		}
 	}
-	if asleep-m.since >= limit {
+	left := limit - (asleep - m.since)
+	if left <= 0 {
 		return true
 	}
-	m.n, m.switches, m.Stops = copy(m.note[:], note), switches, 0
+	m.n, m.switches, m.Stops, m.Due = copy(m.note[:], note), switches, 0, k.Now()+left
 	return false
 }
 

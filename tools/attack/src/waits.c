@@ -308,12 +308,8 @@ static int less(const void *a, const void *b) { return *(const int32_t *)a - *(c
 static int most(const struct call *k)
 {
 	int ms = limit_ms;
-	if (sandboxed)
-		ms += 2 * PERIOD_MS; /* it begins anew at the first signal, and ends at the first one behind its limit from there */
-	else if (k->holds == CALL)
-		ms += PERIOD_MS + limit_ms; /* or at its limit from the last one before that */
-	else if (k->holds == SOCKET)
-		ms += PERIOD_MS * BURST + limit_ms; /* it may have begun before the signals */
+	if (k->holds == SOCKET)
+		ms += PERIOD_MS * BURST + limit_ms; /* it may have begun before the signals, and begins anew at each */
 	return ms * 1250;
 }
 
