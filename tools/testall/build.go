@@ -34,41 +34,57 @@ type kind struct {
 	env   []string // for go
 	flags []string // for go test -c
 	args  []string // for the programs
-	// without are packages that this kind of machine cannot find more in than the host's run, when all are asked for:
-	// their code starts no goroutine that shares anything, or does the same for every user.
+	// What this kind of machine cannot find more in than the host's run is left out when all packages are asked for:
+	// the packages without, and of those in only all other tests.
 	without []string
+	only    map[string]string
 	place   func(tmp string, bins []binary, args []string, rep *report) error
 }
 
 var kinds = map[string]kind{
 	"host": {dir: "host", place: runHost, args: []string{"-test.timeout=20m"}},
 	"user": {dir: "host", place: runUser, args: []string{"-test.timeout=20m", "-test.skip=^Test(Beam(Random|Truth)|DebuggersAgree|Java.*|Languages|Lua.*|Perl(Random|Truth)|Ruby.*|V8.*)$"},
-		without: append([]string{"sframe", "sframe/ehframe"}, alone...)},
+		without: slices.Concat(portable, tools, []string{"cmd/sfdump", "internal/testprog", "live", "sampler/goroutines"})}, // which do the same for every user
 	// TestFair and TestDumpTellsOfBounds measure; what a further interpreter is read with is one goroutine's as Python's is; the others are of what one goroutine does, or a browser.
 	"race": {dir: "race", flags: []string{"-race"}, place: runHost,
 		args:    []string{"-test.timeout=20m", "-test.skip=^Test(Beam.*|Browser|Complete|DebuggersAgree|DumpTellsOfBounds|Fair|Java.*|Languages|Lua.*|NoFalseDeadlockJava|OutputFails|PHP.*|Perl(Random|Truth)|ReplayStock|Ruby.*|Search|V8.*)$"},
-		without: append([]string{"bench", "bench/harm", "tools/attack", "tools/endure"}, alone...)}, // whose tests are of the usual builds
+		without: slices.Concat(single, tools, []string{"cmd/sfdump", "internal/testprog", "tools/attack"}), // which read by other packages, and start the usual build
+		only:    map[string]string{"sampler/symbol": "^Test(Concurrent|Debuginfod)$", "sframe": "^TestConcurrent$"}},
 	// Without DWARF (-w): the guest has all programs in memory.
 	"arm64": {dir: "arm64", env: []string{"GOARCH=arm64", "CGO_ENABLED=0"}, flags: []string{"-ldflags=-w"},
-		place: inGuest("arm64"), args: []string{"-test.timeout=20m", sameEverywhere}},
+		place: inGuest("arm64"), args: []string{"-test.timeout=20m", sameEverywhere},
+		without: slices.Concat(portable, tools, []string{"deliver", "live", "output", "tools/attack"})}, // s390x, which rounds as arm64 does, has these
 	"s390x": {dir: "s390x", env: []string{"GOARCH=s390x", "CGO_ENABLED=0"},
-		place: inGuest("s390x"), args: []string{"-test.timeout=20m", sameEverywhere}},
+		place: inGuest("s390x"), args: []string{"-test.timeout=20m", sameEverywhere},
+		without: slices.Concat(portable, tools, []string{"tools/attack"})},
 }
 
 // sameEverywhere leaves out what takes long in an emulated machine and does the same on each: command line, search, terminal, browser,
 // configuration and sending.
 const sameEverywhere = "-test.skip=^Test(Agent|DiffCommand|FirefoxAddresses|Manual|NiceOf.*|Open|OpenViewer|OpenWrong|OutputFails|PerfMap|ReplayBad|Search.*|Sent.*|Top.*|Usage|WritingEnds)$"
 
-var alone = []string{"cmd/sfdump", "internal/leb128", "internal/testprog", "regs", "tools/mutate", "tools/shadow", "unwind", "unwind/code"}
+// portable packages make no system call, and have neither unsafe nor files, a byte order or floating point of one architecture in all that they
+// are made of (TestPortable): the language says what they do, whoever runs them where.
+var portable = []string{".", "internal/late", "internal/leb128", "internal/safeelf", "regs", "sampler/ledger", "sampler/syscalls", "sampler/watch",
+	"sframe", "sframe/ehframe", "tools/internal/guest/wire", "unwind", "unwind/code"}
+
+// single packages, their tests and what they are made of start no goroutine (TestSingle), and one alone races with nobody.
+var single = []string{".", "internal/leb128", "internal/safeelf", "live", "output", "regs", "sampler/ledger", "sampler/syscalls", "sframe/ehframe",
+	"tools/internal/guest/wire", "unwind", "unwind/code"}
+
+// tools are what we measure and test with, on a machine with compilers, as root.
+var tools = []string{"bench", "bench/harm", "tools/endure", "tools/internal/guest", "tools/mutate", "tools/shadow", "tools/testall"}
 
 // compile builds the test program of every package that has tests. Programs
-// that an earlier run left in the same folder are taken as they are.
-func (k kind) compile(tmp string, patterns []string) ([]binary, error) {
+// that an earlier run left in the same folder are taken as they are. Narrowed: the
+// caller says which tests to run.
+func (k kind) compile(tmp string, patterns []string, narrowed bool) ([]binary, error) {
 	pkgs, err := listTested(k.env, patterns)
 	if err != nil {
 		return nil, err
 	}
-	if slices.Equal(patterns, everything) {
+	whole := slices.Equal(patterns, everything)
+	if whole {
 		pkgs = slices.DeleteFunc(pkgs, func(p string) bool { return slices.Contains(k.without, p) })
 	}
 	dir := filepath.Join(tmp, k.dir)
@@ -82,6 +98,9 @@ func (k kind) compile(tmp string, patterns []string) ([]binary, error) {
 	var wg sync.WaitGroup
 	for i, pkg := range pkgs {
 		bins[i] = binary{pkg: pkg, path: filepath.Join(dir, fileName(pkg))}
+		if whole && !narrowed {
+			bins[i].only = k.only[pkg]
+		}
 		if _, err := os.Stat(bins[i].path); err == nil {
 			continue
 		}

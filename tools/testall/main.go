@@ -93,7 +93,7 @@ func runNamed(name, tmp string, patterns, extra []string, rep *report) error {
 		fmt.Fprintln(rep.out, "user: the host run was one already")
 		return nil
 	}
-	bins, err := k.compile(tmp, patterns)
+	bins, err := k.compile(tmp, patterns, slices.ContainsFunc(extra, func(arg string) bool { return strings.HasPrefix(arg, "-test.run=") }))
 	if err != nil {
 		return err
 	}

@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -211,27 +209,5 @@ func TestCommittedSkips(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(s.pkg))); err != nil {
 			t.Errorf("%s: entry for %s %s: %v", file, s.pkg, s.test, err)
 		}
-	}
-}
-
-// TestWithout: what a run leaves out are packages with tests, and no run that is made of nothing else.
-func TestWithout(t *testing.T) {
-	if _, err := exec.LookPath("go"); err != nil {
-		t.Skip("no go command on this machine")
-	}
-	t.Chdir("../..")
-	all, err := listTested(nil, everything)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, k := range kinds {
-		for _, pkg := range k.without {
-			if !slices.Contains(all, pkg) {
-				t.Errorf("%s: there is no package %s with tests", name, pkg)
-			}
-		}
-	}
-	if len(kinds["host"].without) > 0 {
-		t.Error("the host's run is not whole")
 	}
 }
