@@ -50,11 +50,15 @@ func runUser(tmp string, bins []binary, args []string, rep *report) error {
 	if err := copyModules(modules); err != nil {
 		return err
 	}
+	builds := filepath.Join(tmp, "builds") // not below home, which is made the user's: links have the owner of what they are of
+	if err := shareBuilds(builds, id); err != nil {
+		return err
+	}
 	for _, b := range bins {
 		cmd := exec.Command("setpriv", append([]string{"--reuid", id, "--regid", id, "--clear-groups"}, b.command(b.path, args)...)...)
 		cmd.Dir = filepath.Join(tree, filepath.FromSlash(b.pkg))
 		cmd.Env = append(os.Environ(), "HOME="+home, "TMPDIR="+filepath.Join(home, "tmp"),
-			"GOCACHE="+filepath.Join(home, "cache"), "XDG_CACHE_HOME="+filepath.Join(home, "cache"), "GOMODCACHE="+modules, "USER=nobody", "LOGNAME=nobody")
+			"GOCACHE="+builds, "XDG_CACHE_HOME="+filepath.Join(home, "cache"), "GOMODCACHE="+modules, "USER=nobody", "LOGNAME=nobody")
 		if err := runCommand(cmd, b.pkg, rep); err != nil {
 			return err
 		}
@@ -72,6 +76,19 @@ func copyTree(dst string) error {
 	out, err := exec.Command("sh", "-c", script, dst).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("copy the tree: %w: %s", err, out)
+	}
+	return nil
+}
+
+// shareBuilds gives the user what go has compiled here, of which the standard library is the most: links, where there can be some, that this user can read
+// and not write, in folders that take more.
+func shareBuilds(dst, user string) error {
+	if _, err := os.Stat(dst); err == nil {
+		return nil // the first attempt's
+	}
+	const script = `src=$(go env GOCACHE) && mkdir "$0" && { cp -al "$src/." "$0" 2>/dev/null || cp -a "$src/." "$0"; } && find "$0" -type d -exec chown "$1" {} +`
+	if out, err := exec.Command("sh", "-c", script, dst, user).CombinedOutput(); err != nil {
+		return fmt.Errorf("share what go has compiled: %w: %s", err, out)
 	}
 	return nil
 }
