@@ -43,11 +43,12 @@ type kind struct {
 
 var kinds = map[string]kind{
 	"host": {dir: "host", place: runHost, args: []string{"-test.timeout=20m"}},
-	"user": {dir: "host", place: runUser, args: []string{"-test.timeout=20m", "-test.skip=^Test(Beam(Random|Truth)|DebuggersAgree|Java.*|Languages|Lua.*|Perl(Random|Truth)|Ruby.*|V8.*)$"},
+	// Interpreters, goroutines, DWARF and bounds are the same for every user who may read a process at all.
+	"user": {dir: "host", place: runUser, args: []string{"-test.timeout=20m", "-test.skip=^Test(Beam(Random|Truth)|DebuggersAgree|DiffBombs|ExpandMiniDebug|Go(Program.*|Rows)|Goroutine.*|InlinesAgainstLLVM|Java.*|Languages|Lua.*|ManyMappings|Perl(Random|Truth)|PProfTool|RecordedRoom|Ruby.*|SVGIsBounded|UnitBombs|V8.*)$"},
 		without: slices.Concat(portable, tools, []string{"cmd/sfdump", "internal/testprog", "live", "sampler/goroutines"})}, // which do the same for every user
 	// TestFair and TestDumpTellsOfBounds measure; what a further interpreter is read with is one goroutine's as Python's is; the others are of what one goroutine does, or a browser.
 	"race": {dir: "race", flags: []string{"-race"}, place: runHost,
-		args:    []string{"-test.timeout=20m", "-test.skip=^Test(Beam.*|Browser|Complete|DebuggersAgree|DumpTellsOfBounds|Fair|Java.*|Languages|Lua.*|NoFalseDeadlockJava|OutputFails|PHP.*|Perl(Random|Truth)|ReplayStock|Ruby.*|Search|V8.*)$"},
+		args:    []string{"-test.timeout=20m", "-test.skip=^Test(Beam.*|Browser|Complete|DebuggersAgree|DumpTellsOfBounds|Fair|GoRows|Goroutine.*|Java.*|Languages|Lua.*|ManyMappings|NoFalseDeadlockJava|OutputFails|PHP.*|Perl(Random|Truth)|ReplayStock|Ruby.*|Search|V8.*)$"},
 		without: slices.Concat(single, tools, []string{"cmd/sfdump", "internal/testprog", "tools/attack"}), // which read by other packages, and start the usual build
 		only:    map[string]string{"sampler/symbol": "^Test(Concurrent|Debuginfod)$", "sframe": "^TestConcurrent$"}},
 	// Without DWARF (-w): the guest has all programs in memory.
