@@ -63,7 +63,7 @@ var kinds = map[string]kind{
 // sameEverywhere leaves out what takes long in an emulated machine and does the same on each: command line, search, terminal, browser,
 // configuration and sending, what our own limits and rates bound, and further ways to make the same recording.
 const sameEverywhere = "-test.skip=^Test(Agent|CannotRun|DiffBombs|DiffCommand|DisguisedText|ExpandMiniDebug|FilesAreBounded|FirefoxAddresses|HostileNames|Manual|ManyMappings|ManyObjects|Next|NiceOf.*|" +
-	"Open|OpenViewer|OpenWrong|OutputFails|PerfMap|RecordedRoom|ReplayBad|ReplayTitle|Rounds|RoundTroubles|SVGIsBounded|Search.*|Sent.*|Top.*|UnitBombs|Usage|Watchdog|WritingEnds)$" +
+	"ObjectBomb|Open|OpenViewer|OpenWrong|OutputFails|PerfMap|RecordedRoom|ReplayBad|ReplayTitle|Rounds|RoundTroubles|SVGIsBounded|Search.*|Sent.*|Top.*|UnitBombs|Usage|Watchdog|WritingEnds)$" +
 	"|^TestAccount$/^(slow|too_fast|throttled|(all,_)?over_budget|all,_exec|(all,_)?no_run_counts)$|^TestReplay$/^(always_stopped|exit_stacks)$"
 
 // sameKernel leaves out what the parts of the kernel decide that are one source for all architectures (signals, ends, namespaces, Yama): the
