@@ -57,6 +57,7 @@ func schedulers(t *testing.T, pid int) (tids []int) {
 // TestBeamTruth compares every frame of Erlang processes that tell their own stacks and run on: in code of their own, in native functions that this
 // calls, and where these collect garbage.
 func TestBeamTruth(t *testing.T) {
+	t.Parallel()
 	for _, erl := range erlangs(t) {
 		p := startErlang(t, erl, "tell")
 		pipe := scriptPipeline()

@@ -74,6 +74,7 @@ func TestJITSwapped(t *testing.T) {
 	path := testprog.Compile(t, []string{"-O1", "-rdynamic", "-pthread"}, "generated.c")
 	for _, args := range [][]string{{"swap", "350"}, {"swap", "20"}, {"swap", "3"}, {"turns", "350"}, {"turns", "20"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
+			t.Parallel()
 			p := testprog.Start(t, path, args...)
 			all, whole, wrong, ends := 0, 0, 0, map[string]int{}
 			for begun := time.Now(); all < 300 && time.Since(begun) < testprog.Patience; {

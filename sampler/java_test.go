@@ -20,6 +20,7 @@ func startJava(t *testing.T, java, classes, options string, args ...string) *tel
 // TestJavaTruth compares every frame of a Java program that tells its own stack and blocks, interpreted and compiled, of the main and of further
 // threads.
 func TestJavaTruth(t *testing.T) {
+	t.Parallel()
 	classes := testprog.JavaClasses(t, "scripts/Truth.java")
 	for _, java := range testprog.Javas(t) {
 		for _, tt := range []struct {

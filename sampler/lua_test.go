@@ -24,6 +24,7 @@ func startLua(t *testing.T, lua string, args ...string) *teller {
 
 // TestLuaTruth compares every frame of a Lua program that tells its own stack and blocks, read without a stop and copied at one.
 func TestLuaTruth(t *testing.T) {
+	t.Parallel()
 	for _, lua := range luas(t) {
 		t.Run(filepath.Base(lua)+"/stop", func(t *testing.T) { checkTruth(t, startLua(t, lua, "main"), StopAlways, 80) })
 		t.Run(filepath.Base(lua)+"/no stop", func(t *testing.T) { checkTruth(t, startLua(t, lua, "main"), StopNever, 80) })

@@ -23,6 +23,7 @@ func startPerl(t *testing.T, perl string, args ...string) *teller {
 // TestPerlTruth compares every frame of a Perl program that tells its own stack and blocks: of the main thread and of another one, read without a
 // stop and copied at one.
 func TestPerlTruth(t *testing.T) {
+	t.Parallel()
 	for _, perl := range perls(t) {
 		for _, where := range []string{"main", "thread"} {
 			for stop, how := range map[StopMode]string{StopNever: "no stop", StopAlways: "stop"} {

@@ -30,6 +30,7 @@ func startPHP(t *testing.T, php string, args ...string) *teller {
 
 // TestPHPTruth compares every frame of a PHP program that tells its own stack and blocks, read without a stop and copied at one.
 func TestPHPTruth(t *testing.T) {
+	t.Parallel()
 	for _, php := range phps(t) {
 		for stop, how := range map[StopMode]string{StopNever: "no stop", StopAlways: "stop"} {
 			t.Run(filepath.Base(php)+"/"+how, func(t *testing.T) {

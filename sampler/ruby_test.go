@@ -25,6 +25,7 @@ func startRuby(t *testing.T, ruby string, args ...string) *teller {
 // TestRubyTruth compares every frame of a Ruby program that tells its own stack and blocks: of the main thread, of another one, and in a fiber,
 // read without a stop and copied at one.
 func TestRubyTruth(t *testing.T) {
+	t.Parallel()
 	for _, ruby := range rubies(t) {
 		for _, where := range []string{"main", "thread", "fiber"} {
 			for stop, how := range map[StopMode]string{StopNever: "no stop", StopAlways: "stop"} {

@@ -137,6 +137,7 @@ func scriptPipeline() *Pipeline {
 // TestScriptTruth compares every frame of Python programs that tell their own stack and block: those of the main thread and of
 // another one, read without a stop and copied at one.
 func TestScriptTruth(t *testing.T) {
+	t.Parallel()
 	for _, python := range pythons(t) {
 		for _, where := range []string{"main", "thread"} {
 			for stop, how := range map[StopMode]string{StopNever: "no stop", StopAlways: "stop"} {

@@ -115,6 +115,7 @@ func TestSwappedLibraries(t *testing.T) {
 		{"80,20", "move", 499, 4},
 	} {
 		t.Run(strings.TrimSpace(fmt.Sprintf("%s ms %s", tt.stays, tt.how)), func(t *testing.T) {
+			t.Parallel()
 			log := filepath.Join(t.TempDir(), "log")
 			p := testprog.Start(t, path, slices.DeleteFunc([]string{tt.stays, log, libs[0], libs[1], tt.how}, func(s string) bool { return s == "" })...)
 			sink := new(swapSink)

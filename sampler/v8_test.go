@@ -44,6 +44,7 @@ func nodeFrames(st *output.Stack) (list []string) {
 // TestV8Truth compares every frame of a program of node that tells its own stack and blocks, in turn read without a stop and copied at one: each
 // dump goes through all of node's symbols.
 func TestV8Truth(t *testing.T) {
+	t.Parallel()
 	for _, node := range nodes(t) {
 		t.Run(nodeVersion(t, node), func(t *testing.T) {
 			p := startNode(t, node, "main")
