@@ -44,7 +44,7 @@ type kind struct {
 var kinds = map[string]kind{
 	"host": {dir: "host", place: runHost, args: []string{"-test.timeout=20m"}},
 	// Interpreters, goroutines, DWARF and bounds are the same for every user who may read a process at all.
-	"user": {dir: "host", place: runUser, args: []string{"-test.timeout=20m", "-test.skip=^Test(Beam(Random|Truth)|DebuggersAgree|DiffBombs|ExpandMiniDebug|Go(Program.*|Rows)|Goroutine.*|InlinesAgainstLLVM|Java.*|Languages|Lua.*|ManyMappings|Perl(Random|Truth)|PProfTool|RecordedRoom|Ruby.*|SVGIsBounded|UnitBombs|V8.*)$"},
+	"user": {dir: "host", place: runUser, args: []string{"-test.timeout=20m", "-test.skip=^Test(Beam(Random|Truth)|DebuggersAgree|.*Bombs?|.*Bounded|ExpandMiniDebug|Go(Program.*|Rows)|Goroutine.*|InlinesAgainstLLVM|Java.*|Languages|Lua.*|ManyMappings|Perl(Random|Truth)|PProfTool|RecordedRoom|Ruby.*|V8.*)$"},
 		without: slices.Concat(portable, tools, []string{"cmd/sfdump", "internal/testprog", "live", "sampler/goroutines"})}, // which do the same for every user
 	// TestFair and TestDumpTellsOfBounds measure; what a further interpreter is read with is one goroutine's as Python's is; the others are of what one goroutine does, or a browser.
 	"race": {dir: "race", flags: []string{"-race"}, place: runHost,
@@ -62,8 +62,8 @@ var kinds = map[string]kind{
 
 // sameEverywhere leaves out what takes long in an emulated machine and does the same on each: command line, search, terminal, browser,
 // configuration and sending, what our own limits and rates bound, and further ways to make the same recording.
-const sameEverywhere = "-test.skip=^Test(Agent|CannotRun|DiffBombs|DiffCommand|DisguisedText|ExpandMiniDebug|FilesAreBounded|FirefoxAddresses|HostileNames|Manual|ManyMappings|ManyObjects|Next|NiceOf.*|" +
-	"ObjectBomb|Open|OpenViewer|OpenWrong|OutputFails|PerfMap|RecordedRoom|ReplayBad|ReplayTitle|Rounds|RoundTroubles|SVGIsBounded|Search.*|Sent.*|Top.*|UnitBombs|Usage|Watchdog|WritingEnds)$" +
+const sameEverywhere = "-test.skip=^Test(.*Bombs?|.*Bounded|Agent|Bounds|CannotRun|DiffCommand|DisguisedText|ExpandMiniDebug|FirefoxAddresses|HostileNames|LongNames|Manual|ManyMappings|ManyObjects|Next|NiceOf.*|" +
+	"Open|OpenViewer|OpenWrong|OutputFails|PerfMap|RecordedRoom|ReplayBad|ReplayTitle|Rounds|RoundTroubles|Search.*|Sent.*|Top.*|Usage|Watchdog|WritingEnds)$" +
 	"|^TestAccount$/^(slow|too_fast|throttled|(all,_)?over_budget|all,_exec|(all,_)?no_run_counts)$|^TestReplay$/^(always_stopped|exit_stacks)$"
 
 // sameKernel leaves out what the parts of the kernel decide that are one source for all architectures (signals, ends, namespaces, Yama): the
