@@ -126,7 +126,8 @@ func chosen(only string, a attack, m mode) bool {
 
 // row makes the runs of one place in the table.
 func row(t *trial, runs int) (text string, held bool) {
-	var calls, eintr, short, taken, stood int64
+	sum := counts{}
+	var stood int64
 	for i := range runs {
 		c, err := t.run()
 		switch {
@@ -135,14 +136,18 @@ func row(t *trial, runs int) (text string, held bool) {
 		case err != nil:
 			return fmt.Sprintf("broke in run %d of %d: %v", i+1, runs, err), false
 		}
-		calls += c["calls"]
-		eintr += c["eintr"]
-		short += c["short"]
-		taken += c[stacks]
+		sum.add(c)
 		stood = max(stood, c["stood_us"])
 	}
-	if taken == 0 && !t.fails {
+	calls, eintr, short, taken := sum["calls"], sum["eintr"], sum["short"], sum[stacks]
+	switch made := int64(float64(runs*t.rate) * t.length.Seconds()); {
+	case t.fails:
+	case taken == 0:
 		return fmt.Sprintf("broke: sfsample has taken no stack in %d runs", runs), false
+	case !t.dump && 4*sum[ticks] < made:
+		return fmt.Sprintf("broke: sfsample has made %d ticks of %d", sum[ticks], made), false
+	case sum[lost] > 100 && 20*taken < sum[lost]:
+		return fmt.Sprintf("broke: sfsample has lost %d ticks, and taken %d", sum[lost], taken), false
 	}
 	text = fmt.Sprintf("held\t%d runs\t%d calls\t%d stacks", runs*t.targets, calls, taken)
 	if eintr > 0 {

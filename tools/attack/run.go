@@ -114,13 +114,13 @@ func (t *trial) once() (counts, error) {
 		list, pids = append(list, p), append(pids, p.pids)
 	}
 	type result struct {
-		stacks int64
-		err    error
+		counts
+		err error
 	}
 	done := make(chan result, 1)
 	go func() {
-		n, err := t.sample(ctx, strings.Join(pids, " "))
-		done <- result{n, err}
+		c, err := t.sample(ctx, strings.Join(pids, " "))
+		done <- result{c, err}
 	}()
 	if t.signal {
 		time.Sleep(t.length / 2) // while it is sampled: any moment will do
@@ -133,7 +133,7 @@ func (t *trial) once() (counts, error) {
 	}
 	r := <-done
 	toolErr := r.err
-	sum := counts{stacks: r.stacks}
+	sum := r.counts
 	for _, p := range list {
 		p.in.Close() // all at once: those that go on keep the others from their ends
 	}
@@ -161,20 +161,32 @@ func (c counts) add(others counts) {
 	}
 }
 
-// stacks is the counter of what sfsample has taken, which it says itself: one that takes nothing harms nobody.
-const stacks = "stacks"
+// Counters of what sfsample says of itself: the stacks that it has taken, since one that takes nothing harms nobody, its ticks, and what it has lost
+// of those of threads.
+const (
+	stacks = "stacks"
+	ticks  = "ticks"
+	lost   = "lost"
+)
 
-var unwound = regexp.MustCompile(`(?m)^sfsample: stacks: (\d+) unwound`)
+var toldOf = map[string]*regexp.Regexp{
+	stacks: regexp.MustCompile(`(?m)^sfsample: stacks: (\d+) unwound`),
+	ticks:  regexp.MustCompile(`(?m)^sfsample: \S+s, (\d+) ticks`),
+	lost:   regexp.MustCompile(`(?m)^sfsample: .* thread ticks? = .*; lost: (\d+)`),
+}
 
-// stacksOf counts the stacks that a run of sfsample tells of, or those that a dump shows.
-func (t *trial) stacksOf(stdout, stderr string) (n int64) {
+// told counts what a run of sfsample tells of, or the stacks that a dump shows.
+func (t *trial) told(stdout, stderr string) counts {
 	if t.dump {
-		return int64(strings.Count("\n"+stdout, "\n#0 "))
+		return counts{stacks: int64(strings.Count("\n"+stdout, "\n#0 "))}
 	}
-	if m := unwound.FindStringSubmatch(stderr); m != nil {
-		n, _ = strconv.ParseInt(m[1], 10, 64)
+	c := counts{}
+	for name, line := range toldOf {
+		if m := line.FindStringSubmatch(stderr); m != nil {
+			c[name], _ = strconv.ParseInt(m[1], 10, 64)
+		}
 	}
-	return n
+	return c
 }
 
 func (t *trial) judge(c counts) error {
@@ -212,27 +224,31 @@ func compare(c, twin counts) error {
 	return nil
 }
 
-// sample runs sfsample on processes for as long as the trial lasts, and counts the stacks that it takes.
-func (t *trial) sample(ctx context.Context, pids string) (n int64, err error) {
+// unbound has sfsample take what it can: else it takes less at 999 Hz where that costs a target more than 1 %.
+var unbound = []string{"--max-overhead", "100", "--max-cpu", "100"}
+
+// sample runs sfsample on processes for as long as the trial lasts, and counts what it takes.
+func (t *trial) sample(ctx context.Context, pids string) (counts, error) {
 	target := []string{"-p", pids}
 	if !t.dump {
-		args := append([]string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate), "-d", t.length.String()}, t.flags...)
-		stdout, stderr, err := t.runTool(ctx, t.length, append(args, target...))
-		return t.stacksOf(stdout, stderr), err
+		args := slices.Concat([]string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate), "-d", t.length.String()}, unbound, t.flags, target)
+		stdout, stderr, err := t.runTool(ctx, t.length, args)
+		return t.told(stdout, stderr), err
 	}
+	sum := counts{}
 	for end := time.Now().Add(t.length); time.Now().Before(end); {
 		stdout, stderr, err := t.runTool(ctx, 0, target)
-		n += t.stacksOf(stdout, stderr)
+		sum.add(t.told(stdout, stderr))
 		if err != nil {
-			return n, err
+			return sum, err
 		}
 	}
-	return n, nil
+	return sum, nil
 }
 
 // asCommand lets sfsample start the program, or a shell that starts several.
 func (t *trial) asCommand(ctx context.Context) (counts, error) {
-	args := []string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate)}
+	args := append([]string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate)}, unbound...)
 	if t.targets > 1 {
 		const several = `n=$1; shift; while [ $n -gt 0 ]; do "$@" & n=$((n-1)); done; wait`
 		args = append(args, "--children", "--", "sh", "-c", several, "sh", strconv.Itoa(t.targets), t.program)
@@ -245,7 +261,7 @@ func (t *trial) asCommand(ctx context.Context) (counts, error) {
 	if err != nil && !(t.fails && errors.As(err, &failure)) {
 		return nil, err
 	}
-	sum, told := counts{stacks: t.stacksOf(stdout, stderr)}, 0
+	sum, told := t.told(stdout, stderr), 0
 	for line := range strings.Lines(stdout) {
 		if c, err := parseCounts(strings.TrimSpace(line)); err == nil {
 			sum.add(c)
