@@ -53,8 +53,8 @@ func TestJudge(t *testing.T) {
 		{func(f *finding) { f.parts[parts-1] = tenth{} }, "sfsample has ended early"},
 		{func(f *finding) { f.text = "" }, "sfsample tells no account"},
 		{func(f *finding) { f.text = strings.Replace(text, "20 samples", "19 samples", 1) }, "30 thread ticks, and 29 in its classes"},
-		{func(f *finding) { f.folded = 9 * time.Second }, "the profile holds 9s of CPU time, the programs used 10s"},
-		{func(f *finding) { f.folded = 11 * time.Second }, "the profile holds 11s of CPU time, the programs used 10s"},
+		{func(f *finding) { f.folded = 9600 * time.Millisecond }, "the profile holds 9.6s of CPU time, the programs used 10s"},
+		{func(f *finding) { f.folded = 10400 * time.Millisecond }, "the profile holds 10.4s of CPU time, the programs used 10s"},
 	} {
 		f := good
 		tt.change(&f)

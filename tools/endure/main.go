@@ -274,7 +274,7 @@ func (f *finding) counts() (err error) {
 	if f.parts[parts-1] == (tenth{}) {
 		err = errors.New("sfsample has ended early")
 	}
-	if d := (f.folded - f.used).Abs(); d > f.used/20+time.Second/5 {
+	if d := (f.folded - f.used).Abs(); d > f.used/100+time.Second/5 {
 		err = errors.Join(err, fmt.Errorf("the profile holds %v of CPU time, the programs used %v", f.folded, f.used))
 	}
 	m := account.FindStringSubmatch(f.text)
