@@ -200,8 +200,9 @@ func CutShort(stack []byte) (cut, shown bool) {
 	return call >= transfer, call != elsewhere
 }
 
-// Functions of the kernel. Those that the tests of tools/attack take part in, and those of ioctl, bpf and of a core dump, were met on Linux 6.18 of x86-64; the others are
-// there for brothers of these calls, older kernels and the other architectures, and were not: one that has another name there is stopped as before.
+// Functions of the kernel. Those of random numbers, zeros, pipes, sockets, terminals, epoll_wait, poll, recvmmsg, ioctl, bpf, huge pages and a core dump were met on Linux
+// 6.18 of x86-64; the others are there for brothers of these calls, older kernels and the other architectures, and were not: one that has another name
+// there is stopped as before.
 var (
 	// transfers are of random numbers and zeros (drivers/char), of splices and copies of files (fs), room that is made for them, a core dump, and files of
 	// which a write has the kernel do something.
