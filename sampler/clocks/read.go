@@ -155,27 +155,30 @@ func callOf(stack []byte) (call inCall) {
 				to = i
 			}
 		}
-		call = max(call, unharmed)
 		name := stack[from:max(from, to)]
-		for k := range transfers {
-			if string(name) == transfers[k] {
-				return transfer
-			}
-		}
-		for name = entered(name); len(name) > 0; name = nil {
-			for k := range systemCalls {
-				if string(name) == systemCalls[k] {
-					return transfer
-				}
-			}
-		}
-		for k := range waits {
-			if string(stack[from:max(from, to)]) == waits[k] {
-				call = waiting
-			}
+		switch {
+		case among(transfers[:], name), among(systemCalls[:], entered(name)):
+			return transfer
+		case among(waits[:], name):
+			call = waiting
+		default:
+			call = max(call, unharmed)
 		}
 	}
 	return call
+}
+
+// among tells whether a name is in a list.
+//
+//go:nosplit
+//go:norace
+func among(list []string, name []byte) bool {
+	for i := range list {
+		if string(name) == list[i] {
+			return true
+		}
+	}
+	return false
 }
 
 // entered is the name of the system call that a function is the beginning of: __x64_sys_ioctl, __arm64_sys_ioctl, __do_sys_swapoff, __sys_bpf. Empty: of
