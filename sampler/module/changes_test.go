@@ -153,3 +153,19 @@ func TestMarks(t *testing.T) {
 		}
 	}
 }
+
+// TestCodeOfAnother: what an object's code shows is not read of another one that has come in its place.
+func TestCodeOfAnother(t *testing.T) {
+	p := new(process)
+	p.load(image{buildID: "11111111", cfa: 8}, libAt, 5, "/lib/a.so")
+	s := NewSpace(p, NewCache(0), Options{})
+	b := make([]byte, 16)
+	if err := s.Refresh(); err != nil || s.Code(codeAt, b) != len(b) {
+		t.Fatalf("its own code cannot be read: %v", err)
+	}
+	p.unload("/lib/a.so")
+	p.load(image{buildID: "22222222", cfa: 16}, libAt, 6, "/lib/b.so")
+	if n := s.Code(codeAt, b); n != 0 {
+		t.Errorf("%d bytes of another object's code", n)
+	}
+}

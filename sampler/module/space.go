@@ -219,6 +219,11 @@ func (s *Space) Code(pc uint64, b []byte) int {
 	if err != nil && n == 0 {
 		return 0
 	}
+	if r.mod != nil && !s.fixed(r.mod) { // another one may have come since the last look, whose code says nothing of this one's frames
+		if same, err := r.mod.unchanged(s.buf[:]); !same || err != nil {
+			return 0
+		}
+	}
 	return n
 }
 
