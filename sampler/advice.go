@@ -23,14 +23,14 @@ type Advice struct {
 // replaced and never changed.
 type Feedback struct {
 	p atomic.Pointer[Advice]
-	// marks are the last ones of any thread of the process, for those of which nothing is known; nil: nobody has them.
+	// marks are the last ones of any thread of the process: what one has met others may meet. nil: nobody has them.
 	marks *atomic.Pointer[taking.Marks]
 }
 
 // Get is the advice as it stands.
 func (f *Feedback) Get() (a Advice) {
 	if p := f.p.Load(); p != nil {
-		return *p
+		a = *p
 	}
 	if f.marks != nil {
 		a.Marks = f.marks.Load()

@@ -23,9 +23,14 @@ type marked struct {
 // metMark is where a mark is, and the last walk that has met its object. What object that is does not matter: another one in
 // its place may have its own there.
 type metMark struct {
-	area unix.RemoteIovec
-	last int64
+	area  unix.RemoteIovec
+	last  int64
+	table bool
 }
+
+// manyMarks is from how many on those of tables are left out, since each takes time of the pause: headers and build-ids of
+// more objects tell more.
+const manyMarks = 8
 
 // keptMarks is for how many walks of a process a mark is kept that none has met.
 const keptMarks = 1000
@@ -47,48 +52,59 @@ func (t *target) marks(frames []unwind.Frame) *taking.Marks {
 	if changed {
 		m.list = slices.DeleteFunc(m.list, func(x metMark) bool { return m.walks-x.last > keptMarks })
 		m.made = new(taking.Marks)
-		bytes := 0
 		for _, x := range m.list {
-			if bytes += x.area.Len; bytes <= capture.MarkBytes {
-				m.made.Areas[m.made.N] = x.area
-				m.made.N++
-			}
+			m.made.Areas[m.made.N] = x.area
+			m.made.N++
 		}
 	}
 	return m.made
 }
 
-// meet notes that a mark's object was met. It tells whether that is new. When there are too many, it takes the place of
-// the one that was not met for longest.
+// meet notes that a mark's object was met. It tells whether that is new. When there are too many, those go that were not met
+// for longest, of tables first.
 func (m *marked) meet(mark *module.Mark) (changed bool) {
-	oldest := 0
-	for i := range m.list {
-		x := &m.list[i]
-		if uint64(x.area.Base) == mark.Addr {
-			x.last = m.walks
-			changed = x.area.Len < len(mark.Data) // one that is longer tells more
-			x.area.Len = max(x.area.Len, len(mark.Data))
-			return changed
-		}
-		if x.last < m.list[oldest].last {
-			oldest = i
-		}
+	i := slices.IndexFunc(m.list, func(x metMark) bool { return uint64(x.area.Base) == mark.Addr })
+	switch {
+	case i < 0 && mark.Table && len(m.list) >= manyMarks:
+		return false
+	case i < 0:
+		i = len(m.list)
+		m.list = append(m.list, metMark{area: unix.RemoteIovec{Base: uintptr(mark.Addr)}})
 	}
-	x := metMark{unix.RemoteIovec{Base: uintptr(mark.Addr), Len: len(mark.Data)}, m.walks}
-	if len(m.list) < capture.MaxMarks {
-		m.list = append(m.list, x)
-	} else {
-		m.list[oldest] = x
+	x := &m.list[i]
+	x.last, x.table = m.walks, mark.Table
+	if x.area.Len >= len(mark.Data) { // one that is longer tells more
+		return false
+	}
+	x.area.Len = len(mark.Data)
+	if goes := m.goes(); goes >= 0 {
+		m.list = slices.Delete(m.list, goes, goes+1)
 	}
 	return true
 }
 
-// borne compares the marks of an object with what memory held. asked is false if it was not read where all of them are.
+// goes is which mark has no room, -1 if there is none.
+func (m *marked) goes() int {
+	goes := -1
+	for i, x := range m.list {
+		if (x.table && len(m.list) > manyMarks || len(m.list) > capture.MaxMarks) &&
+			(goes < 0 || x.table && !m.list[goes].table || x.table == m.list[goes].table && x.last < m.list[goes].last) {
+			goes = i
+		}
+	}
+	return goes
+}
+
+// borne compares the marks of an object with what memory held. asked is false if it was not read where all of them are but
+// those of tables.
 func borne(read *capture.Marks, marks []module.Mark) (asked, same bool) {
 	same = true
 	for _, m := range marks {
 		b, ok := read.At(m.Addr)
-		if !ok {
+		switch {
+		case !ok && m.Table:
+			continue
+		case !ok:
 			return false, false
 		}
 		same = same && bytes.HasPrefix(b, m.Data)

@@ -21,14 +21,12 @@ import (
 //
 //   - An object that the program needs stays (module.Code.Fixed).
 //   - Of others that were met on stacks, captures hold what they are recognised by (marks.go), read at the same moment. That
-//     decides, whatever became of the object before and after.
-//   - Where nobody has asked for that yet: code that is mapped anew has to be faulted in before it can run, which is counted
-//     also where mmap or madvise does so beforehand (mm_account_fault, mm/memory.c). If the process
-//     had no page fault between two looks, nothing has come and gone again. (What
-//     mremap moves takes its pages along, and no number of /proc tells: of that, marks alone do.)
-//   - Else, between looks that are close together (closeLooks), nothing is taken to
-//     have come and gone of whose address that was never seen before. A dump asks again instead.
+//     decides, whatever became of the object before and after. Where nobody has asked for that yet, as in the first sample with
+//     an object, nothing does: what mremap moves takes its pages along, and neither page faults nor any number of /proc tell.
 //   - A thread that has not run since has its stack at the time of a later look, too, which decides.
+//   - Code that is no object's, where one was before: code that is mapped anew has to be faulted in before it can run, which is
+//     counted also where mmap or madvise does so beforehand (mm_account_fault, mm/memory.c). If the process
+//     had no page fault between two looks, no other object has come and gone again.
 //   - Generated code has come and gone if the program has told otherwise of it. If it ever has, looks must be close together; if
 //     it often does (module.Code.Retold), even closer.
 //
@@ -58,7 +56,6 @@ type past struct {
 	lost    time.Duration
 	moved   bool          // objects came and went
 	calm    time.Duration // when code was last new
-	loose   bool          // code was met that page faults may tell of
 	marked  marked        // what captures are to hold of that
 	over    bool          // the process has ended or is another program
 	once    bool          // there are no later captures: how often code is told otherwise is not waited for
@@ -92,7 +89,7 @@ func (ws *walks) attest(t *target, at time.Duration) {
 	h := &t.past
 	l := look{began: time.Since(ws.cfg.Start)}
 	// Else nobody will ask for the faults, whose number the kernel adds up over all threads.
-	if h.moved || h.loose || len(h.looks) == 0 || l.began-h.calm < 2*newCode {
+	if h.moved || len(h.looks) == 0 || l.began-h.calm < 2*newCode {
 		s, err := proc.Stat(t.pid)
 		if err != nil || ended(&s) {
 			h.over = true
@@ -270,11 +267,8 @@ func (h *past) doubtful(s Place, at moment, pc uint64, start time.Time) bool {
 		return true
 	case !ok || code.Module == nil || code.Fixed:
 		return moved && !quiet
-	case at.looked && code.Proven && code.Since.Before(start.Add(at.first)):
-		return false
 	}
-	h.loose = true
-	return !code.Proven || !quiet && (moved || h.once || apart > closeLooks)
+	return !at.looked || !code.Proven || !code.Since.Before(start.Add(at.first))
 }
 
 // needed is how far apart looks at generated code may be.

@@ -8,12 +8,13 @@ import (
 	"sfsample/sampler/module"
 )
 
-// pastSpace is a Target that knows of one library at 0x1000.
+// pastSpace is a Target that knows of one library, or of plain code, at 0x1000.
 type pastSpace struct {
 	Target
 	changes []module.Change
 	moved   bool
 	fixed   bool
+	plain   bool
 	retold  module.Retold
 	since   time.Time
 }
@@ -25,7 +26,10 @@ func (s *pastSpace) Changes() []module.Change {
 }
 func (s *pastSpace) Moved(pc uint64) bool { return s.moved && pc>>12 == 1 }
 func (s *pastSpace) CodeAt(pc uint64) (module.Code, bool) {
-	return module.Code{Start: 0x1000, End: 0x2000, Module: new(module.Module), Since: s.since, Proven: true, Fixed: s.fixed, Marks: []module.Mark{{Addr: 0x1010, Data: []byte("mark")}}, Retold: s.retold}, pc>>12 == 1
+	if s.plain {
+		return module.Code{Start: 0x1000, End: 0x2000, Since: s.since, Proven: true, Retold: s.retold}, pc>>12 == 1
+	}
+	return module.Code{Start: 0x1000, End: 0x2000, Module: new(module.Module), Since: s.since, Proven: true, Fixed: s.fixed, Marks: []module.Mark{{Addr: 0x1010, Data: []byte("mark")}}}, pc>>12 == 1
 }
 
 // TestDoubt: when the code at an address may have been other code at the moment of a
@@ -45,21 +49,20 @@ func TestDoubt(t *testing.T) {
 		doubt   bool
 		nowhere bool // the address is elsewhere, where nothing has changed
 		fixed   bool // the library stays as long as the program
+		plain   bool // it is no library's code
 		still   bool // no object of the process was ever replaced
 		retold  module.Retold
 		mark    string // what was read where the library has "mark"; "none": nothing was at hand, empty: nobody has asked
 		looked  bool
 	}{
-		{name: "looks close together", past: past{looks: []look{at(40, 1), at(52, 2)}}},
+		{name: "looks close together, and nobody has asked for its mark", past: past{looks: []look{at(40, 1), at(52, 2)}}, doubt: true},
 		{name: "looks far apart", past: past{looks: []look{at(10, 1), at(52, 2)}}, doubt: true},
 		{name: "looks far apart, of code that stays", past: past{looks: []look{at(10, 1), at(52, 2)}}, fixed: true},
-		{name: "looks far apart at a process in which nothing was ever replaced", past: past{looks: []look{at(10, 1), at(52, 2)}}, still: true, doubt: true},
-		{name: "replaced after it, for the first time", past: past{looks: []look{at(40, 1), at(52, 2)}, changes: changed(40, 53, true)}, still: true, doubt: true},
-		{name: "looks far apart, no fault", past: past{looks: []look{at(10, 1), at(52, 1)}}},
-		{name: "faults not counted before", past: past{looks: []look{uncounted(10), at(52, 1)}}, doubt: true},
-		{name: "faults not counted at all", past: past{looks: []look{uncounted(10), uncounted(52)}}, doubt: true},
+		{name: "replaced after it, for the first time", past: past{looks: []look{at(40, 1), at(52, 2)}, changes: changed(40, 53, true)}, still: true, doubt: true, plain: true},
+		{name: "no fault, and nobody has asked for its mark", past: past{looks: []look{at(40, 1), at(52, 1)}}, doubt: true},
+		{name: "faults not counted before", past: past{looks: []look{uncounted(10), at(52, 1)}}, moved: true, doubt: true, plain: true},
+		{name: "faults not counted at all", past: past{looks: []look{uncounted(10), uncounted(52)}}, moved: true, doubt: true, plain: true},
 		{name: "looks far apart, and it has stayed for long", past: past{looks: []look{at(10, 1), at(52, 2)}}, since: -1000, doubt: true},
-		{name: "looks close together, of a dump", past: past{looks: []look{at(40, 1), at(52, 2)}, once: true}, doubt: true},
 		{name: "looks far apart, its mark was read", past: past{looks: []look{at(10, 1), at(52, 2)}}, mark: "mark"},
 		{name: "no fault, another's mark was read", past: past{looks: []look{at(40, 1), at(52, 1)}}, mark: "Mark", doubt: true},
 		{name: "no fault, its mark was not at hand", past: past{looks: []look{at(40, 1), at(52, 1)}}, mark: "none", doubt: true},
@@ -71,34 +74,34 @@ func TestDoubt(t *testing.T) {
 		{name: "no look before", past: past{looks: []look{at(52, 2)}}, doubt: true},
 		{name: "no look before, of code that stays", past: past{looks: []look{at(52, 2)}}, fixed: true},
 		{name: "no look after", past: past{looks: []look{at(40, 1)}}, doubt: true},
-		{name: "no look after, the process has ended", past: past{looks: []look{at(40, 1)}, over: true}},
-		{name: "no look after, the process has ended, others were there", past: past{looks: []look{at(40, 1)}, over: true}, moved: true, doubt: true},
-		{name: "others were there before", past: past{looks: []look{at(40, 1), at(52, 2)}}, moved: true, doubt: true},
-		{name: "others were there before, long ago", past: past{looks: []look{at(40, 1), at(52, 2)}}, moved: true, since: -9000, doubt: true},
-		{name: "others were there before, no fault", past: past{looks: []look{at(40, 1), at(52, 1)}}, moved: true},
-		{name: "replaced after it", past: past{looks: []look{at(40, 1), at(52, 2)}, changes: changed(40, 53, true)}, doubt: true},
-		{name: "replaced after it, without a fault", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(40, 53, true)}, doubt: true},
-		{name: "replaced long after it", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(90, 99, true)}, doubt: true},
-		{name: "replaced before it", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(30, 41, true)}},
-		{name: "new, between looks close together", past: past{looks: []look{at(40, 1), at(52, 2)}, changes: changed(40, 53, false)}},
-		{name: "new, between looks far apart", past: past{looks: []look{at(10, 1), at(52, 2)}, changes: changed(10, 53, false)}, doubt: true},
-		{name: "new where others were", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(40, 53, false)}, moved: true, doubt: true},
-		{name: "new since a look behind it", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(52, 60, false)}, doubt: true},
+		{name: "no look after, the process has ended", past: past{looks: []look{at(40, 1)}, over: true}, plain: true},
+		{name: "no look after, the process has ended, others were there", past: past{looks: []look{at(40, 1)}, over: true}, moved: true, doubt: true, plain: true},
+		{name: "others were there before", past: past{looks: []look{at(40, 1), at(52, 2)}}, moved: true, doubt: true, plain: true},
+		{name: "others were there before, long ago", past: past{looks: []look{at(40, 1), at(52, 2)}}, moved: true, since: -9000, doubt: true, plain: true},
+		{name: "others were there before, no fault", past: past{looks: []look{at(40, 1), at(52, 1)}}, moved: true, plain: true},
+		{name: "replaced after it", past: past{looks: []look{at(40, 1), at(52, 2)}, changes: changed(40, 53, true)}, doubt: true, plain: true},
+		{name: "replaced after it, without a fault", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(40, 53, true)}, doubt: true, plain: true},
+		{name: "replaced long after it", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(90, 99, true)}, doubt: true, plain: true},
+		{name: "replaced before it", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(30, 41, true)}, plain: true},
+		{name: "new, between looks close together", past: past{looks: []look{at(40, 1), at(52, 2)}, changes: changed(40, 53, false)}, plain: true},
+		{name: "new, between looks far apart", past: past{looks: []look{at(10, 1), at(52, 2)}, changes: changed(10, 53, false)}, doubt: true, plain: true},
+		{name: "new where others were", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(40, 53, false)}, moved: true, doubt: true, plain: true},
+		{name: "new since a look behind it", past: past{looks: []look{at(40, 1), at(52, 1)}, changes: changed(52, 60, false)}, doubt: true, plain: true},
 		{name: "replaced elsewhere", past: past{looks: []look{at(10, 1), at(52, 2)}, changes: changed(40, 53, true)}, moved: true, nowhere: true},
-		{name: "retold at times, looks close together", past: past{looks: []look{at(40, 1), at(52, 2)}}, retold: module.Seldom},
-		{name: "retold at times, looks far apart", past: past{looks: []look{at(10, 1), at(52, 1)}}, retold: module.Seldom, doubt: true},
-		{name: "retold at times, the process has ended", past: past{looks: []look{at(40, 1)}, over: true}, retold: module.Seldom},
-		{name: "retold often, looks close together", past: past{looks: []look{at(40, 1), at(52, 1)}}, retold: module.Often, doubt: true},
-		{name: "retold often, looks right before and after", past: past{looks: []look{at(48, 1), at(50, 1)}}, retold: module.Often},
-		{name: "retold often, the process has ended", past: past{looks: []look{at(40, 1)}, over: true}, retold: module.Often, doubt: true},
-		{name: "told just now", past: past{looks: []look{at(40, 1), at(52, 1)}}, retold: module.New, doubt: true},
-		{name: "told just now, to who asks but once", past: past{looks: []look{at(40, 1), at(52, 1)}, once: true}, retold: module.New},
-		{name: "older than what is remembered", past: past{looks: []look{at(40, 1), at(52, 1)}, lost: ms(60)}, doubt: true},
+		{name: "retold at times, looks close together", past: past{looks: []look{at(40, 1), at(52, 2)}}, retold: module.Seldom, plain: true},
+		{name: "retold at times, looks far apart", past: past{looks: []look{at(10, 1), at(52, 1)}}, retold: module.Seldom, doubt: true, plain: true},
+		{name: "retold at times, the process has ended", past: past{looks: []look{at(40, 1)}, over: true}, retold: module.Seldom, plain: true},
+		{name: "retold often, looks close together", past: past{looks: []look{at(40, 1), at(52, 1)}}, retold: module.Often, doubt: true, plain: true},
+		{name: "retold often, looks right before and after", past: past{looks: []look{at(48, 1), at(50, 1)}}, retold: module.Often, plain: true},
+		{name: "retold often, the process has ended", past: past{looks: []look{at(40, 1)}, over: true}, retold: module.Often, doubt: true, plain: true},
+		{name: "told just now", past: past{looks: []look{at(40, 1), at(52, 1)}}, retold: module.New, doubt: true, plain: true},
+		{name: "told just now, to who asks but once", past: past{looks: []look{at(40, 1), at(52, 1)}, once: true}, retold: module.New, plain: true},
+		{name: "older than what is remembered", past: past{looks: []look{at(40, 1), at(52, 1)}, lost: ms(60)}, doubt: true, plain: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			start := time.Unix(1000, 0)
-			s := &pastSpace{moved: tt.moved, fixed: tt.fixed, retold: tt.retold, since: start.Add(ms(tt.since))}
+			s := &pastSpace{moved: tt.moved, fixed: tt.fixed, plain: tt.plain, retold: tt.retold, since: start.Add(ms(tt.since))}
 			pc := uint64(0x1234)
 			tt.past.moved = !tt.still
 			if tt.nowhere {
@@ -106,10 +109,10 @@ func TestDoubt(t *testing.T) {
 			}
 			c := capture.Capture{At: ms(50)}
 			if tt.mark != "" {
-				c.Marks.N, c.Marks.Areas[0].Addr = 1, 0x1010
+				c.Marks.Areas = []capture.Block{{Addr: 0x1010}}
 			}
 			if tt.mark != "" && tt.mark != "none" {
-				c.Marks.Areas[0].Len = copy(c.Marks.Bytes[:], tt.mark)
+				c.Marks.Areas[0].Len, c.Marks.Bytes = len(tt.mark), []byte(tt.mark)
 			}
 			at50 := momentOf(&c)
 			at50.looked = tt.looked

@@ -131,7 +131,8 @@ func (p *pool) put(c *capture.Capture) {
 	if cap(stack) > keptBytes/16 { // one such need not cost many others
 		p.large, stack = stack, nil
 	}
-	*c = capture.Capture{Stack: stack, Regs: c.Regs[:0], FPRegs: c.FPRegs[:0], Kernel: c.Kernel[:0], Beyond: beyond, Blocks: c.Blocks[:0], Roots: c.Roots[:0]}
+	*c = capture.Capture{Stack: stack, Regs: c.Regs[:0], FPRegs: c.FPRegs[:0], Kernel: c.Kernel[:0], Beyond: beyond, Blocks: c.Blocks[:0], Roots: c.Roots[:0],
+		Marks: capture.Marks{Areas: c.Marks.Areas[:0], Bytes: c.Marks.Bytes[:0]}}
 	p.keep(c)
 }
 

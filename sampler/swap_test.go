@@ -81,15 +81,18 @@ func originOf(start time.Time) int64 {
 	}
 }
 
-// swapper builds the program swap and its libraries.
-func swapper(t *testing.T) (path string, libs []string) {
+// oneID is the linker's flag for the same build-id in all libraries.
+const oneID = "-Wl,--build-id=0x0123456789abcdef0123456789abcdef01234567"
+
+// swapper builds the program swap and its libraries, with this flag for their build-ids.
+func swapper(t *testing.T, id string) (path string, libs []string) {
 	t.Helper()
 	build := func(flags ...string) string {
 		return testprog.Compile(t, append([]string{"-O2", "-fno-stack-protector"}, flags...), "swap.c")
 	}
 	library := func(name, room string) string {
 		return build("-shared", "-nostdlib", "-fPIC", "-fomit-frame-pointer", "-fasynchronous-unwind-tables",
-			"-Wl,-z,max-page-size=0x10000", "-Wl,--build-id", "-Wl,-e,"+name+"_outer", "-DLIBRARY="+name, "-DROOM="+room)
+			"-Wl,-z,max-page-size=0x10000", id, "-Wl,-e,"+name+"_outer", "-DLIBRARY="+name, "-DROOM="+room)
 	}
 	return build("-pthread"), []string{library("alpha", "0"), library("beta", "6")}
 }
@@ -99,25 +102,31 @@ func swapper(t *testing.T) (path string, libs []string) {
 // against the program's own account of what was mapped when: no frame may be of the
 // other library, or be found by its rows.
 func TestSwappedLibraries(t *testing.T) {
-	path, libs := swapper(t)
 	for _, tt := range []struct {
 		stays, how string // in milliseconds
 		hz         int
 		seconds    int
+		id         string
 	}{
-		{"20", "", 199, 4},
-		{"80", "", 199, 4},
-		{"500", "", 199, 4},
-		{"1500,12", "", 499, 6}, // there is no look at the second one as a rule
-		{"1500,25", "", 99, 8},
-		{"300,20", "", 499, 4},
-		{"25,1500", "", 499, 4},
-		{"80,20", "move", 499, 4},
+		{"20", "", 199, 4, "-Wl,--build-id"},
+		{"80", "", 199, 4, "-Wl,--build-id"},
+		{"500", "", 199, 4, "-Wl,--build-id"},
+		{"1500,12", "", 499, 6, "-Wl,--build-id"}, // there is no look at the second one as a rule
+		{"1500,25", "", 99, 8, "-Wl,--build-id"},
+		{"300,20", "", 499, 4, "-Wl,--build-id"},
+		{"25,1500", "", 499, 4, "-Wl,--build-id"},
+		{"80,20", "move", 499, 4, "-Wl,--build-id"},
+		{"20,8", "move 24", 999, 6, "-Wl,--build-id"}, // more places than marks are kept of
+		{"20", "", 199, 4, oneID},
+		{"80,20", "move", 499, 4, oneID},
+		{"300,20", "", 499, 4, oneID},
+		{"80,20", "move", 499, 4, "-Wl,--build-id=none"},
 	} {
-		t.Run(strings.TrimSpace(fmt.Sprintf("%s ms %s", tt.stays, tt.how)), func(t *testing.T) {
+		t.Run(strings.TrimSpace(fmt.Sprintf("%s ms %s %s", tt.stays, tt.how, strings.TrimPrefix(tt.id, "-Wl,--build-id"))), func(t *testing.T) {
 			t.Parallel()
+			path, libs := swapper(t, tt.id)
 			log := filepath.Join(t.TempDir(), "log")
-			p := testprog.Start(t, path, slices.DeleteFunc([]string{tt.stays, log, libs[0], libs[1], tt.how}, func(s string) bool { return s == "" })...)
+			p := testprog.Start(t, path, append([]string{tt.stays, log, libs[0], libs[1]}, strings.Fields(tt.how)...)...)
 			sink := new(swapSink)
 			pipe := testPipeline(sink)
 			start := pipe.cfg.Start
@@ -162,7 +171,7 @@ func TestSwappedLibraries(t *testing.T) {
 // TestDumpSwapped dumps the same program again and again, each time as if for the first time. Where it is not
 // known at a stop what was mapped, another stop tells.
 func TestDumpSwapped(t *testing.T) {
-	path, libs := swapper(t)
+	path, libs := swapper(t, "-Wl,--build-id")
 	for _, how := range [][]string{nil, {"move"}} {
 		log := filepath.Join(t.TempDir(), "log")
 		p := testprog.Start(t, path, append([]string{"4,1", log, libs[0], libs[1]}, how...)...)

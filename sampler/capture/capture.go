@@ -75,23 +75,22 @@ type Capture struct {
 // Range is a part of an address space.
 type Range struct{ Start, End uint64 }
 
-// Bounds of what is read of marks: each takes about 0.65 µs, half of that to see whether it is in memory.
+// Bounds of what is read of marks: each takes about 0.65 µs, half of that to see whether it is in memory, whatever its size.
 const (
-	MaxMarks  = 8
-	MarkBytes = 256 // of all
+	MaxMarks  = 16
+	MarkBytes = 16 << 10 // of all
 )
 
 // Marks are what memory held, at the moment of a capture, where objects have what they are recognised by.
 type Marks struct {
-	Areas [MaxMarks]Block // Len 0: nothing was at hand there
-	N     int
-	Bytes [MarkBytes]byte // of the areas, one behind another
+	Areas []Block // Len 0: nothing was at hand there
+	Bytes []byte  // of the areas, one behind another
 }
 
 // At returns what was read at addr. asked is false if nobody wanted to know.
 func (m *Marks) At(addr uint64) (b []byte, asked bool) {
 	at := 0
-	for _, a := range m.Areas[:m.N] {
+	for _, a := range m.Areas {
 		if a.Addr == addr {
 			return m.Bytes[at : at+a.Len], true
 		}

@@ -1,10 +1,13 @@
 package module
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"debug/elf"
+	"encoding/hex"
 	"errors"
+	"io"
 	"slices"
 	"sort"
 
@@ -162,10 +165,10 @@ func (b *builder) at(k, i int) *Module {
 	}
 	mod := &Module{base: head.Offset, Bias: bias, id: id}
 	buildID, at := h.buildID(imageAt{b.s.src, bias}, false)
-	if mod.probes.list, err = b.s.probes(head, h, at, bias); err != nil {
+	if mod.probes.list, err = b.s.probes(head, h, at, bias); err != nil || !held(b.s.src, mod.probes.list, h, buildID, at, bias) {
 		return nil // it changes at this moment
 	}
-	mod.probes.marks = marks(mod.probes.list, buildID, at, bias)
+	mod.probes.marks = marks(mod.probes.list)
 	return b.add(b.newModule(mod, h, buildID, m))
 }
 
@@ -312,32 +315,57 @@ func (b *builder) own(m *Module) (list []int) {
 }
 
 // maxTableProbe is how much of a table is compared: of .eh_frame_hdr the count
-// and the first functions, of .sframe the header.
+// and the first functions, of .sframe the header and the first functions, of small ones what follows them too.
 const maxTableProbe = 512
 
 // probes reads what a module with its header in head is recognised by later.
 func (s *Space) probes(head *procfs.Mapping, h *header, id region, bias uint64) ([]probe, error) {
-	size := min(h.size, maxProbe)
-	if end := id.addr + id.size + bias - head.Start; id.size > 0 && end <= maxProbe {
-		size = max(size, end)
+	parts := []region{{head.Start - bias, min(h.size, maxProbe, head.End-head.Start)}}
+	if end := id.addr + id.size - parts[0].addr; id.size > 0 && end <= min(maxMark, head.End-head.Start) {
+		parts[0].size = max(parts[0].size, end)
+	} else if id.size > 0 {
+		parts = append(parts, id)
 	}
-	parts := []region{{head.Start - bias, min(size, head.End-head.Start)}}
-	if id.size == 0 {
-		for _, r := range append(slices.Clone(h.sframes), h.ehHdr) {
-			if _, ok := h.loadAt(r); ok && r.size > 0 {
-				parts = append(parts, region{r.addr, min(r.size, maxTableProbe)})
-			}
+	tables := len(parts)
+	for _, r := range append(slices.Clone(h.sframes), h.ehHdr) {
+		p, ok := h.loadAt(r)
+		if !ok || r.size == 0 {
+			continue
 		}
+		if p.flags&elf.PF_W == 0 {
+			r.size = p.filesz - (r.addr - p.vaddr)
+		}
+		parts = append(parts, region{r.addr, min(r.size, maxTableProbe)})
 	}
 	var list []probe
-	for _, r := range parts {
-		p := probe{bias + r.addr, make([]byte, r.size)}
-		if _, err := s.src.ReadAt(p.data, int64(p.addr)); err != nil {
+	for i, r := range parts {
+		p := probe{bias + r.addr, make([]byte, r.size), i >= tables}
+		if _, err := s.src.ReadAt(p.data, int64(p.addr)); err == nil {
+			list = append(list, p)
+		} else if !p.table || id.size == 0 {
 			return nil, err
 		}
-		list = append(list, p)
 	}
 	return list, nil
+}
+
+// held tells whether the headers and the build-id, which were read before, are what the probes hold: another object may have
+// come in between.
+func held(src io.ReaderAt, list []probe, h *header, buildID string, id region, bias uint64) bool {
+	var r io.ReaderAt = bytes.NewReader(list[0].data)
+	if h.size > uint64(len(list[0].data)) {
+		r = imageAt{src, list[0].addr}
+	}
+	now, err := readHeader(r, 0)
+	if err != nil || now.sum != h.sum {
+		return false
+	}
+	for _, p := range list {
+		if at := bias + id.addr - p.addr; at < uint64(len(p.data)) {
+			return hex.EncodeToString(p.data[at:min(at+id.size, uint64(len(p.data)))]) == buildID
+		}
+	}
+	return id.size == 0
 }
 
 // newModule completes m, an object with header h that mapping r is of.
@@ -345,16 +373,16 @@ func (b *builder) newModule(m *Module, h *header, buildID string, r *procfs.Mapp
 	s := b.s
 	m.Path, m.Deleted, m.BuildID, m.Arch = r.Path, r.Deleted, buildID, h.arch
 	m.src, m.oldFirst = s.src, s.opt.NoEHFrame
-	key := objectKey{owner: s.opt.Owner, buildID: buildID, sum: h.sum}
+	key := objectKey{owner: s.opt.Owner, buildID: buildID}
 	if buildID == "" {
 		key.dev, key.inode = r.Dev, r.Inode
-		sum := sha256.New()
-		sum.Write(h.sum[:])
-		for _, p := range m.probes.list {
-			sum.Write(p.data)
-		}
-		sum.Sum(key.sum[:0])
 	}
+	sum := sha256.New()
+	sum.Write(h.sum[:])
+	for _, p := range m.probes.list {
+		sum.Write(p.data)
+	}
+	sum.Sum(key.sum[:0])
 	m.obj = s.cache.object(key, !r.File() || !h.shareable(), func() *object {
 		return &object{hdr: h, buildID: buildID}
 	})

@@ -63,7 +63,7 @@ type objectKey struct {
 	buildID string
 	dev     procfs.Dev
 	inode   uint64
-	sum     [sha256.Size]byte // of the headers; without a build-id of the probes too
+	sum     [sha256.Size]byte // of the headers and probes
 }
 
 // NewCache returns a cache that holds up to limit bytes of pages; 0 stands for

@@ -124,12 +124,13 @@ func TestPageOfAnother(t *testing.T) {
 // TestMarks: what tells an object from others is what memory has there, and differs.
 func TestMarks(t *testing.T) {
 	for _, tt := range []struct {
-		name       string
-		im, other  image
-		marks, len int
+		name      string
+		im, other image
+		marks     int
 	}{
-		{"build-id", image{buildID: "11111111", cfa: 8, sframe: 3}, image{buildID: "22222222", cfa: 8, sframe: 3}, 1, 8},
-		{"no build-id", image{cfa: 8, sframe: 3}, image{cfa: 8, sframe: 2}, 2, maxMark},
+		{"build-id", image{buildID: "11111111", cfa: 8, sframe: 3}, image{buildID: "22222222", cfa: 8, sframe: 3}, 3},
+		{"no build-id", image{cfa: 8, sframe: 3}, image{cfa: 8, sframe: 2}, 2},
+		{"the same build-id", image{buildID: "11111111", cfa: 8, sframe: 3}, image{buildID: "11111111", cfa: 16, sframe: 3}, 3},
 	} {
 		marks := func(im image) (list []Mark) {
 			p := new(process)
@@ -141,7 +142,7 @@ func TestMarks(t *testing.T) {
 			code, _ := s.CodeAt(codeAt)
 			for _, m := range code.Marks {
 				b := make([]byte, len(m.Data))
-				if _, err := p.ReadAt(b, int64(m.Addr)); err != nil || !slices.Equal(b, m.Data) || len(b) > tt.len {
+				if _, err := p.ReadAt(b, int64(m.Addr)); err != nil || !slices.Equal(b, m.Data) || len(b) > maxMark {
 					t.Errorf("%s: at %#x is %x, want %x: %v", tt.name, m.Addr, b, m.Data, err)
 				}
 			}
@@ -150,6 +151,77 @@ func TestMarks(t *testing.T) {
 		is, other := marks(tt.im), marks(tt.other)
 		if len(is) != tt.marks || slices.EqualFunc(is, other, func(a, b Mark) bool { return a.Addr == b.Addr && slices.Equal(a.Data, b.Data) }) {
 			t.Errorf("%s: %d marks, want %d; another has %v of %v", tt.name, len(is), tt.marks, other, is)
+		}
+	}
+}
+
+// TestOneBuildID: an object with the build-id and the headers of another one has rows of its own, in its place and beside it.
+func TestOneBuildID(t *testing.T) {
+	for name, im := range map[string]image{"sframe": {buildID: "11111111", sframe: 3}, "eh_frame": {buildID: "11111111"}} {
+		first, second, how, want := im, im, unwind.EHFrame, []string{"8", "16"}
+		first.cfa, second.cfa = 8, 16
+		if im.sframe > 0 {
+			how, want = unwind.SFrame, []string{"108", "116"}
+		}
+		p := new(process)
+		cache := NewCache(0)
+		p.load(first, libAt, 5, "/lib/a.so")
+		s := NewSpace(p, cache, Options{})
+		if err := s.Refresh(); err != nil {
+			t.Fatal(err)
+		}
+		if got := cfaOf(s.Row(codeAt, how)); got != want[0] {
+			t.Errorf("%s: the first one's row is %s, want %s", name, got, want[0])
+		}
+		p.unload("/lib/a.so")
+		p.load(second, libAt, 5, "/lib/a.so")
+		if changed, err := s.Verify(); !changed || err != nil {
+			t.Errorf("%s: the second one in its place is no change: %v", name, err)
+		}
+		if got := cfaOf(s.Row(codeAt, how)); got != want[1] {
+			t.Errorf("%s: the second one's row is %s, want %s", name, got, want[1])
+		}
+		q := new(process)
+		q.load(first, libAt, 5, "/lib/a.so")
+		if got := cfaOf(NewSpace(q, cache, Options{}).Row(codeAt, how)); got != want[0] {
+			t.Errorf("%s: the first one's row in another process is %s, want %s", name, got, want[0])
+		}
+	}
+}
+
+// turning is a process in which another object is in place of one until a certain read of memory.
+type turning struct {
+	*process
+	before *process
+	at     int
+}
+
+func (p *turning) ReadAt(b []byte, addr int64) (int, error) {
+	if p.reads < p.at {
+		p.reads++
+		return p.before.ReadAt(b, addr)
+	}
+	return p.process.ReadAt(b, addr)
+}
+
+// TestComesWhileRead: an object that comes while another one's headers are read is itself, or not known yet.
+func TestComesWhileRead(t *testing.T) {
+	for at := range 12 {
+		p := &turning{process: new(process), before: new(process), at: at}
+		p.load(image{buildID: "11111111", cfa: 8, sframe: 3}, libAt, 5, "/lib/a.so")
+		p.before.load(image{buildID: "22222222", cfa: 16, sframe: 3, dupSF: true}, libAt, 5, "/lib/a.so")
+		s := NewSpace(p, NewCache(0), Options{})
+		if err := s.Refresh(); err != nil {
+			t.Fatal(err)
+		}
+		p.at = 0
+		if m, _, ok := s.Module(codeAt); ok {
+			if same, err := m.unchanged(make([]byte, maxProbe)); !same || err != nil {
+				continue // the next Verify finds it
+			}
+			if got := cfaOf(s.Row(codeAt, unwind.SFrame)); got != "108" || m.BuildID != "3131313131313131" {
+				t.Errorf("with %d reads of the one before: row %s of build-id %s", at, got, m.BuildID)
+			}
 		}
 	}
 }

@@ -9,8 +9,8 @@
 // table of Go programs), as the process sees it, and only if its headers and
 // build-id are those in memory.
 //
-// A [Cache] is shared by the Spaces of one run: objects with the same build-id
-// and headers share their tables and the pages read of them, as far as they
+// A [Cache] is shared by the Spaces of one run: objects with the same build-id,
+// headers and beginnings of tables share these tables and the pages read of them, as far as they
 // belong to processes of one user. (Who may write another's memory may falsify
 // its tables as well; others may not.) It is bounded in bytes.
 //
@@ -21,7 +21,7 @@
 // The mappings are read anew when an address is not covered, on [Space.Refresh],
 // and when [Space.Verify] finds that an object is no longer what it was. A row
 // never outlives its object: an object is identified by its place, device,
-// inode, headers and build-id, and these are compared with memory each time.
+// inode, headers, build-id and the beginnings of its tables, and these are compared with memory each time.
 //
 // Everything that is read from the target may be hostile. A table that cannot
 // be used is put aside once, with a record in the log and in [Space.Problems].

@@ -3,7 +3,6 @@ package module
 import (
 	"bytes"
 	"debug/elf"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -47,32 +46,37 @@ type probes struct {
 	marks []Mark
 }
 
-// Mark is memory by which a module is told from others at one place: its build-id, or the beginnings of header and table.
+// Mark is memory by which a module is told from others at one place: the beginnings of its probes.
 type Mark struct {
-	Addr uint64
-	Data []byte
+	Addr  uint64
+	Data  []byte
+	Table bool // of an unwind table: less telling than header and build-id
 }
 
-// maxMark bounds a mark, in bytes.
-const maxMark = 64
+const (
+	// maxMark bounds a mark, in bytes: a header, and the build-id behind it.
+	maxMark = 1024
+	// maxMarks bounds those of an object: the first table is one.
+	maxMarks = 3
+)
 
-// marks are those of an object with its build-id at id, or else of its probes.
-func marks(list []probe, buildID string, id region, bias uint64) (m []Mark) {
-	if b, err := hex.DecodeString(buildID); err == nil && len(b) > 0 && len(b) <= maxMark {
-		return []Mark{{bias + id.addr, b}}
-	}
-	for _, p := range list[:min(len(list), 2)] {
-		m = append(m, Mark{p.addr, p.data[:min(len(p.data), maxMark)]})
+func marks(list []probe) (m []Mark) {
+	for _, p := range list[:min(len(list), maxMarks)] {
+		m = append(m, Mark{p.addr, p.data[:min(len(p.data), maxMark)], p.table})
+		if p.table {
+			break
+		}
 	}
 	return m
 }
 
-// probe is a part of memory by which a module is recognised: the header and,
-// where it is near, the build-id. An object without build-id is recognised by
-// the beginnings of its tables as well.
+// probe is a part of memory by which a module is recognised: the header with the build-id, if that is near, else that by
+// itself, and the beginnings of its tables. A build-id alone does not do: who edits a file leaves it (patchelf,
+// objcopy), and a linker takes any that it is told (--build-id=0x...).
 type probe struct {
-	addr uint64
-	data []byte
+	addr  uint64
+	data  []byte
+	table bool
 }
 
 // moduleID is what a module is recognised by in a later list of mappings.

@@ -476,9 +476,10 @@ func TestMarks(t *testing.T) {
 		k := &machine{t: t, low: pageBytes, high: tt.high * pageBytes, present: func(page uint64) bool { return strings.Contains(tt.there, fmt.Sprint(page)) }}
 		b := new(Buffer)
 		mark(k, 7, marks, b, 0)
-		got := ""
+		got, c := "", new(capture.Capture)
+		b.marks.fill(c)
 		for i, a := range marks.Areas[:marks.N] {
-			text, asked := b.Marks.At(uint64(a.Base))
+			text, asked := c.Marks.At(uint64(a.Base))
 			if !asked {
 				t.Errorf("%s: nobody has asked for mark %d", tt.name, i+1)
 			}
@@ -491,20 +492,22 @@ func TestMarks(t *testing.T) {
 		if got != tt.want {
 			t.Errorf("%s: marks %q were read, want %q", tt.name, got, tt.want)
 		}
-		if mark(k, 7, nil, b, 0); b.Marks.N != 0 {
-			t.Errorf("%s: %d marks of the copy before", tt.name, b.Marks.N)
+		if mark(k, 7, nil, b, 0); b.marks.n != 0 {
+			t.Errorf("%s: %d marks of the copy before", tt.name, b.marks.n)
 		}
 	}
 	// More than there is room for is not read, and not written behind it.
 	for i := range marks.Areas {
-		marks.Areas[i] = unix.RemoteIovec{Base: uintptr(pageBytes + uint64(100*i)), Len: 100}
+		marks.Areas[i] = unix.RemoteIovec{Base: uintptr(pageBytes + uint64(1500*i)), Len: 1500}
 	}
 	marks.N = len(marks.Areas)
 	b := new(Buffer)
 	mark(&machine{t: t, low: pageBytes, high: 9 * pageBytes}, 7, marks, b, -1)
+	c := new(capture.Capture)
+	b.marks.fill(c)
 	for i, a := range marks.Areas {
-		if text, _ := b.Marks.At(uint64(a.Base)); (len(text) == 100) != (i < capture.MarkBytes/100) {
-			t.Errorf("mark %d of 100 bytes: %d were read", i, len(text))
+		if text, _ := c.Marks.At(uint64(a.Base)); (len(text) == 1500) != (i < capture.MarkBytes/1500) {
+			t.Errorf("mark %d of 1500 bytes: %d were read", i, len(text))
 		}
 	}
 }

@@ -83,7 +83,7 @@ type Buffer struct {
 	Anew                            bool   // the system call that the stop has met begins anew
 	Met                             bool   // a system call under way, which was taken back
 	Unwritten                       bool   // registers were to be written, and that failed: the thread was killed
-	Marks                           capture.Marks
+	marks                           marks
 
 	near           struct{ block, at int } // the block that was used last, and where it begins in Beyond
 	part           uint64
@@ -103,7 +103,24 @@ func (b *Buffer) Fill(c *capture.Capture) {
 	c.StackAddr, c.Stack = b.StackAddr, b.Stack[:b.NStack]
 	c.Beyond, c.Blocks = b.Beyond[:b.NBeyond], append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
 	c.Roots = append(c.Roots[:0], b.Roots[:b.NRoots]...)
-	c.PACMask, c.Marks = b.PACMask, b.Marks
+	c.PACMask = b.PACMask
+	b.marks.fill(c)
+}
+
+// marks are what was read of marks.
+type marks struct {
+	areas [capture.MaxMarks]capture.Block // Len 0: nothing was at hand there
+	n     int
+	bytes [capture.MarkBytes]byte // of them, one behind another
+}
+
+// fill makes them those of c.
+func (m *marks) fill(c *capture.Capture) {
+	c.Marks.Areas, c.Marks.Bytes = append(c.Marks.Areas[:0], m.areas[:m.n]...), c.Marks.Bytes[:0]
+	for _, a := range c.Marks.Areas {
+		at := len(c.Marks.Bytes)
+		c.Marks.Bytes = append(c.Marks.Bytes, m.bytes[at:at+a.Len]...)
+	}
 }
 
 // Take copies registers and stack of thread tid, which is stopped for us. by tells what it has stopped for, see [OwnStop].
@@ -184,24 +201,24 @@ func copyStack(k Kernel, tid int, sp uint64, room []byte, x *Extent, pages int, 
 //go:nosplit
 //go:norace
 func mark(k Kernel, tid int, m *Marks, b *Buffer, pages int) {
-	got := &b.Marks
-	got.N = 0
-	for at := 0; m != nil && got.N < m.N; {
-		from, bytes := got.N, 0
+	got := &b.marks
+	got.n = 0
+	for at := 0; m != nil && got.n < m.N; {
+		from, bytes := got.n, 0
 		to := from
-		for to < m.N && at+bytes+m.Areas[to].Len <= len(got.Bytes) && Present(k, pages, uint64(m.Areas[to].Base), m.Areas[to].Len, b) == m.Areas[to].Len {
+		for to < m.N && at+bytes+m.Areas[to].Len <= len(got.bytes) && Present(k, pages, uint64(m.Areas[to].Base), m.Areas[to].Len, b) == m.Areas[to].Len {
 			bytes += m.Areas[to].Len
 			to++
 		}
 		read := 0
 		if to > from {
-			read = k.Gather(tid, m.Areas[from:to], got.Bytes[at:at+bytes])
+			read = k.Gather(tid, m.Areas[from:to], got.bytes[at:at+bytes])
 		}
-		for to = min(to+1, m.N); got.N < to; got.N++ { // with the one that is not there
-			a := &m.Areas[got.N]
-			got.Areas[got.N] = capture.Block{Addr: uint64(a.Base)}
+		for to = min(to+1, m.N); got.n < to; got.n++ { // with the one that is not there
+			a := &m.Areas[got.n]
+			got.areas[got.n] = capture.Block{Addr: uint64(a.Base)}
 			if read >= a.Len {
-				got.Areas[got.N].Len = a.Len
+				got.areas[got.n].Len = a.Len
 				at += a.Len
 			}
 			read -= a.Len
@@ -358,6 +375,6 @@ func Peek(k Kernel, tid int, sp uint64, a *Advice, c *capture.Capture, pages int
 	c.StackAddr, c.Stack = b.StackAddr, b.Stack[:b.NStack]
 	c.Beyond, c.Blocks = b.Beyond[:b.NBeyond], append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
 	c.Roots = append(c.Roots[:0], b.Roots[:b.NRoots]...)
-	c.Marks = b.Marks
+	b.marks.fill(c)
 	b.Stack, b.NStack, b.Beyond = nil, 0, nil
 }

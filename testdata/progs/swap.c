@@ -1,11 +1,12 @@
 /*
  * swap: two libraries in turn at one address.
  *
- *     swap STAY_MS[,SECOND_MS] LOG FIRST SECOND [move]
+ *     swap STAY_MS[,SECOND_MS] LOG FIRST SECOND [move [PLACES]]
  *
  * maps FIRST, calls the function at its ELF entry address, which spins for
  * STAY_MS milliseconds, unmaps it, does the same with SECOND (for SECOND_MS), and so on until
- * SIGTERM. With move, both stay mapped, and the one that is not called is moved aside. LOG is mapped and shared: the number of stays so far, and for each
+ * SIGTERM. With move, both stay mapped: SECOND is moved to where FIRST is, and that aside, and back. With PLACES, FIRST is mapped
+ * that often, and they take turns, SECOND's half way round. LOG is mapped and shared: the number of stays so far, and for each
  * which library it was (0 or 1) and when it began and ended, in nanoseconds of
  * CLOCK_MONOTONIC. A library is mapped for the whole of its stay.
  *
@@ -64,6 +65,8 @@ FRAME long NAME(outer)(volatile int *go)
 
 #define AT ((char *)0x200000000)
 #define ASIDE(n) (AT + (1 + (n)) * 0x1000000L)
+#define PLACE(n) (AT + (n) * 0x10000000L)
+#define MAX_PLACES 64
 #define ROOM (1 << 20)
 #define PAGE 0x10000L
 #define STAYS 100000
@@ -152,7 +155,9 @@ static __attribute__((noipa)) long stay(long (*f)(volatile int *), struct log *l
 int main(int argc, char **argv)
 {
 	pthread_t thread;
-	int move = argc == 6 && strcmp(argv[5], "move") == 0;
+	int move = argc >= 6 && argc <= 7 && strcmp(argv[5], "move") == 0;
+	int places = argc == 7 ? atoi(argv[6]) : 1;
+	check(places >= 1 && places <= MAX_PLACES, "places");
 	int fd = argc == 5 || move ? open(argv[2], O_RDWR | O_CREAT, 0600) : -1;
 	check(fd >= 0 && ftruncate(fd, sizeof(struct log)) == 0, "log");
 	struct log *log = mmap(NULL, sizeof *log, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -165,8 +170,11 @@ int main(int argc, char **argv)
 	check(libs[0] >= 0 && libs[1] >= 0, "libraries");
 	signal(SIGTERM, end);
 	check(sem_init(&begun, 0, 0) == 0, "semaphore");
-	for (int n = 0; move && n < 2; n++)
-		load(libs[n], ASIDE(n), NULL);
+	void *first[MAX_PLACES];
+	for (int n = 0; move && n < places; n++)
+		first[n] = load(libs[0], PLACE(n), NULL);
+	if (move)
+		load(libs[1], ASIDE(1), NULL);
 	check(pthread_create(&thread, NULL, clock_thread, NULL) == 0, "thread");
 	puts("ready");
 	fflush(stdout);
@@ -174,11 +182,18 @@ int main(int argc, char **argv)
 		int which = n % 2;
 		stay_time.tv_sec = ms[which] / 1000;
 		stay_time.tv_nsec = ms[which] % 1000 * 1000000;
-		stay((long (*)(volatile int *))load(libs[which], AT, move ? ASIDE(which) : NULL), log, which);
-		if (move)
-			load(libs[which], ASIDE(which), AT);
-		else
-			munmap(AT, ROOM);
+		int place = (n / 2 + which * (places / 2)) % places;
+		char *at = PLACE(place);
+		if (move && which == 1)
+			load(libs[0], ASIDE(0), at);
+		void *f = move && which == 0 ? first[place] : load(libs[which], at, move ? ASIDE(1) : NULL);
+		stay((long (*)(volatile int *))f, log, which);
+		if (!move) {
+			munmap(at, ROOM);
+		} else if (which == 1) {
+			load(libs[1], ASIDE(1), at);
+			load(libs[0], at, ASIDE(0));
+		}
 	}
 	puts("done");
 	return 0;
