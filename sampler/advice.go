@@ -38,6 +38,21 @@ func (f *Feedback) Get() (a Advice) {
 	return a
 }
 
+// advised is a state of a Feedback.
+type advised struct {
+	p     *Advice
+	marks *taking.Marks
+}
+
+// state is the one of now: another one is news, of this thread or of what any of its process has met.
+func (f *Feedback) state() advised {
+	a := advised{p: f.p.Load()}
+	if f.marks != nil {
+		a.marks = f.marks.Load()
+	}
+	return a
+}
+
 // Set replaces it.
 func (f *Feedback) Set(a Advice) {
 	if old := f.p.Load(); old == nil || *old != a {

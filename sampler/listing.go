@@ -49,8 +49,12 @@ func (l *listing) thread(slot int) *thread {
 
 // advise tells the board what unwinding has found out about a thread.
 func (l *listing) advise(t *thread) {
-	if a := t.fb.p.Load(); t.slot >= 0 && a != t.advice && l.board.Advise(t.slot, a.Advice) {
-		t.advice = a
+	if now := t.fb.state(); t.slot >= 0 && now != t.advice {
+		a := t.fb.Get()
+		if !l.board.Advise(t.slot, a.Advice) {
+			return
+		}
+		t.advice = now
 		l.bank.Fit(a.Want, a.Beyond)
 	}
 }
@@ -76,7 +80,7 @@ func (l *listing) awake(t *thread, cpu int) {
 		l.leave(t)
 		return
 	}
-	t.advice = t.fb.p.Load()
+	t.advice = t.fb.state()
 	l.n++
 	for len(l.slots) <= t.slot {
 		l.slots = append(l.slots, nil)

@@ -300,7 +300,7 @@ func (l *lookout) runs(t *thread, n int64) {
 		return
 	}
 	t.queue.homeless++
-	if t.slot >= 0 && t.advice != t.fb.p.Load() {
+	if t.slot >= 0 && t.advice != t.fb.state() {
 		return // the board cannot be told what is known by now while it is asked for at each tick
 	}
 	if l.opt.test.uncounted {

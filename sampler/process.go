@@ -116,7 +116,7 @@ type thread struct {
 	open handles
 	// slot is where the thread is on the board, -1: it is not. advice is what the board knows.
 	slot   int
-	advice *Advice
+	advice advised
 
 	watch watch.Thread
 	late  int64 // nothing is known of the ticks up to this one, since it was looked at late; 0: there are none
