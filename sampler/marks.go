@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/ptrace/procfs"
 	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
 	"sfsample/sampler/taking"
@@ -15,9 +16,10 @@ import (
 // marked are the marks of objects that were met on a process's stacks and may go while it runs: the captures of its threads
 // are to hold them.
 type marked struct {
-	list  []metMark
-	walks int64
-	made  *taking.Marks // of the list
+	list     []metMark
+	walks    int64
+	made     *taking.Marks // of the list
+	expected bool          // see expect
 }
 
 // metMark is where a mark is, and the last walk that has met its object. What object that is does not matter: another one in
@@ -32,8 +34,40 @@ type metMark struct {
 // more objects tell more.
 const manyMarks = 8
 
-// keptMarks is for how many walks of a process a mark is kept that none has met.
-const keptMarks = 1000
+const (
+	// keptMarks is for how many walks of a process a mark is kept that none has met.
+	keptMarks = 1000
+	// expectedMarks is for how many that of an object is that may be met.
+	expectedMarks = 100
+)
+
+// expect makes captures hold the marks of objects that may be met, before the first walk: that may wait long for tables, and
+// until it tells what it has met no capture would show what was mapped.
+func (t *target) expect(fb *Feedback) {
+	m := &t.past.marked
+	if m.expected || t.space == nil || fb == nil || fb.marks == nil {
+		return
+	}
+	m.expected = true
+	m.walks = expectedMarks - keptMarks
+	for _, x := range t.space.Modules() {
+		i := slices.IndexFunc(x.Maps, func(r procfs.Mapping) bool { return r.Perms&procfs.Exec != 0 })
+		if i < 0 {
+			continue
+		}
+		if code, ok := t.space.CodeAt(x.Maps[i].Start); ok && !code.Fixed {
+			for j := range code.Marks {
+				if len(m.list) < manyMarks && !code.Marks[j].Table {
+					m.meet(&code.Marks[j])
+				}
+			}
+		}
+	}
+	m.walks = 0
+	if len(m.list) > 0 {
+		fb.marks.Store(m.make())
+	}
+}
 
 // marks returns the marks that captures of the process are to hold, after a walk.
 func (t *target) marks(frames []unwind.Frame) *taking.Marks {
@@ -49,13 +83,20 @@ func (t *target) marks(frames []unwind.Frame) *taking.Marks {
 			changed = m.meet(&code.Marks[j]) || changed
 		}
 	}
-	if changed {
-		m.list = slices.DeleteFunc(m.list, func(x metMark) bool { return m.walks-x.last > keptMarks })
-		m.made = new(taking.Marks)
-		for _, x := range m.list {
-			m.made.Areas[m.made.N] = x.area
-			m.made.N++
-		}
+	old := func(x metMark) bool { return m.walks-x.last > keptMarks }
+	if changed || slices.ContainsFunc(m.list, old) {
+		m.list = slices.DeleteFunc(m.list, old)
+		return m.make()
+	}
+	return m.made
+}
+
+// make makes the list what captures are to hold.
+func (m *marked) make() *taking.Marks {
+	m.made = new(taking.Marks)
+	for _, x := range m.list {
+		m.made.Areas[m.made.N] = x.area
+		m.made.N++
 	}
 	return m.made
 }

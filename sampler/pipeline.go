@@ -251,6 +251,7 @@ func (p *Pipeline) capture(c *capture.Capture, fb *Feedback) {
 	t := p.targets.of(c.PID)
 	s := t.thread(c.TID)
 	p.walks.attest(t, c.At)
+	t.expect(fb)
 	p.targets.name(t, c.TID, s, c.At)
 	st, state := p.unwind(t, c, fb)
 	p.rec.maps(t, c.TID)

@@ -107,20 +107,21 @@ func TestSwappedLibraries(t *testing.T) {
 		hz         int
 		seconds    int
 		id         string
+		least      int // of a hundred stacks that are whole, at a load of 20 for each CPU
 	}{
-		{"20", "", 199, 4, "-Wl,--build-id"},
-		{"80", "", 199, 4, "-Wl,--build-id"},
-		{"500", "", 199, 4, "-Wl,--build-id"},
-		{"1500,12", "", 499, 6, "-Wl,--build-id"}, // there is no look at the second one as a rule
-		{"1500,25", "", 99, 8, "-Wl,--build-id"},
-		{"300,20", "", 499, 4, "-Wl,--build-id"},
-		{"25,1500", "", 499, 4, "-Wl,--build-id"},
-		{"80,20", "move", 499, 4, "-Wl,--build-id"},
-		{"20,8", "move 24", 999, 6, "-Wl,--build-id"}, // more places than marks are kept of
-		{"20", "", 199, 4, oneID},
-		{"80,20", "move", 499, 4, oneID},
-		{"300,20", "", 499, 4, oneID},
-		{"80,20", "move", 499, 4, "-Wl,--build-id=none"},
+		{"20", "", 199, 4, "-Wl,--build-id", 6},
+		{"80", "", 199, 4, "-Wl,--build-id", 35},
+		{"500", "", 199, 4, "-Wl,--build-id", 75},
+		{"1500,12", "", 499, 6, "-Wl,--build-id", 85}, // there is no look at the second one as a rule
+		{"1500,25", "", 99, 8, "-Wl,--build-id", 75},
+		{"300,20", "", 499, 4, "-Wl,--build-id", 70},
+		{"25,1500", "", 499, 4, "-Wl,--build-id", 85},
+		{"80,20", "move", 499, 4, "-Wl,--build-id", 60},
+		{"20,8", "move 24", 999, 6, "-Wl,--build-id", 10}, // more places than marks are kept of
+		{"20", "", 199, 4, oneID, 6},
+		{"80,20", "move", 499, 4, oneID, 60},
+		{"300,20", "", 499, 4, oneID, 70},
+		{"80,20", "move", 499, 4, "-Wl,--build-id=none", 60},
 	} {
 		t.Run(strings.TrimSpace(fmt.Sprintf("%s ms %s %s", tt.stays, tt.how, strings.TrimPrefix(tt.id, "-Wl,--build-id"))), func(t *testing.T) {
 			t.Parallel()
@@ -160,8 +161,8 @@ func TestSwappedLibraries(t *testing.T) {
 					whole++
 				}
 			}
-			if whole == 0 || wrong > 0 {
-				t.Errorf("%d of %d samples with false frames, %d whole", wrong, all, whole)
+			if 100*whole < tt.least*all || wrong > 0 {
+				t.Errorf("%d of %d samples with false frames, %d whole, want %d %% at least", wrong, all, whole, tt.least)
 			}
 			t.Logf("%d samples, %d whole, %d with false frames, %d of the second library, %d of these whole; ends: %v", all, whole, wrong, second, secondWhole, ends)
 		})
