@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -217,6 +218,11 @@ func (d *dumper) look(pid, tid int) {
 	t.Stopped = st.State == 'T' || st.State == 't'
 	target := d.pipe.targets.of(pid)
 	d.pipe.walks.attest(target, d.now()-betweenLooks)
+	if target.past.marked.shared == nil {
+		target.past.marked.shared = new(atomic.Pointer[taking.Marks])
+	}
+	t.fb.marks = target.past.marked.shared
+	target.expect(t.fb)
 	t.Process = target.name
 	d.threads = append(d.threads, t)
 	switch {

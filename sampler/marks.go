@@ -3,6 +3,7 @@ package sampler
 import (
 	"bytes"
 	"slices"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -18,8 +19,9 @@ import (
 type marked struct {
 	list     []metMark
 	walks    int64
-	made     *taking.Marks // of the list
-	expected bool          // see expect
+	made     *taking.Marks                 // of the list
+	expected bool                          // see expect
+	shared   *atomic.Pointer[taking.Marks] // of a dump's threads, see Feedback
 }
 
 // metMark is where a mark is, and the last walk that has met its object. What object that is does not matter: another one in
