@@ -1,15 +1,19 @@
 package sampler
 
 import (
+	"bytes"
 	"context"
 	"debug/elf"
 	"os"
+	"runtime"
 	"testing"
 	"time"
 
 	"sfsample/internal/late"
 	"sfsample/internal/testprog"
+	"sfsample/output"
 	"sfsample/ptrace/procfs"
+	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
 	"sfsample/sampler/symbol/rootfs"
 	"sfsample/unwind"
@@ -116,4 +120,68 @@ func TestSilentFile(t *testing.T) {
 		}
 		n.forget(p)
 	}
+}
+
+// TestUnwalked: what there is no time left to walk is in the result and in the recording, as such, and nothing is read for it.
+func TestUnwalked(t *testing.T) {
+	var b bytes.Buffer
+	w, err := capture.NewWriter(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	start := time.Now()
+	live, again, files := new(swapSink), new(swapSink), NewRecorded(start)
+	path := spinnersProg(t)
+	pipe := NewPipeline(PipelineConfig{Host: runtime.GOARCH, Start: start, Sink: live, Names: NewNames(NameOptions{Recorded: true}), Record: w, Live: true, Until: late.New(over),
+		Scripts: true, Wait: func(int, int, int64, uint64, uint64) func([]output.Frame) string {
+			t.Error("it is asked what is waited for")
+			return nil
+		},
+		Open: func(int) (Target, error) {
+			return module.NewSpace(unreadSource{t, newFileSource(t, path)}, module.NewCache(0), module.Options{}), nil
+		}})
+	pid := os.Getpid()
+	items := make(chan item, 10)
+	for _, it := range []item{{opened: pid}, {fork: fork{pid, 1 << 30}},
+		{capture: &capture.Capture{PID: pid, TID: pid, Taken: capture.Unstopped, Blocked: true, Stack: make([]byte, 100), Weight: capture.Weight{CPU: 1}}, early: &early{maps: []byte("1000-2000 r-xp 0 8:1 5 /a\n")}},
+		{credit: &capture.Credit{PID: pid, TID: pid, Weight: capture.Weight{CPU: 2}}}, {end: true}} {
+		items <- it
+	}
+	pipe.consume(items, make(chan struct{}), time.Millisecond)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := capture.NewReader(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay := NewPipeline(PipelineConfig{Host: runtime.GOARCH, Start: start, Sink: again, Names: NewNames(NameOptions{Recorded: true}),
+		Open: func(pid int) (Target, error) {
+			return module.NewSpace(files.Source(pid), module.NewCache(0), module.Options{}), nil
+		}})
+	if err := Replay(r, replay, files); err != nil {
+		t.Fatal(err)
+	}
+	for what, got := range map[string]struct {
+		list  []output.Sample
+		stats Unwound
+	}{"live": {live.list, pipe.Stats()}, "replayed": {again.list, replay.Stats()}} {
+		if got.stats.Stacks != 1 || got.stats.Cut[noTime] != 1 || len(got.list) != 2 || got.list[0].CPU != 1 || got.list[1].CPU != 2 ||
+			got.list[0].Stack.End != noTime || got.list[1].Stack.End != noTime {
+			t.Errorf("%s: %+v, %+v", what, got.stats, got.list)
+		}
+	}
+}
+
+// unreadSource is one that nobody asks.
+type unreadSource struct {
+	t *testing.T
+	module.Source
+}
+
+func (s unreadSource) Maps() ([]procfs.Mapping, error) {
+	s.t.Error("the mappings are read")
+	return s.Source.Maps()
 }

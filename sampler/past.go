@@ -83,7 +83,7 @@ const (
 
 // attest looks at the objects of a process, if that was not done since the time at.
 func (ws *walks) attest(t *target, at time.Duration) {
-	if !ws.cfg.Live || t.space == nil || t.past.over || t.past.last().began >= at && len(t.past.looks) > 0 {
+	if !ws.cfg.Live || t.space == nil || t.past.over || ws.cfg.Until.Over() || t.past.last().began >= at && len(t.past.looks) > 0 {
 		return
 	}
 	h := &t.past
@@ -203,7 +203,7 @@ func (ws *walks) surely(t *target, c *capture.Capture, u *regs.User) (frames []u
 		return frames, end, ws.sure(t, c, frames, moment{})
 	}
 	c.Doubt = capture.Range{}
-	if sure = ws.sure(t, c, frames, momentOf(c)); sure == len(frames) || c.Taken != capture.Unstopped {
+	if sure = ws.sure(t, c, frames, momentOf(c)); sure == len(frames) || c.Taken != capture.Unstopped || ws.cfg.Until.Over() {
 		return frames, end, sure
 	}
 	// A thread that has not run since still has this stack: a later moment will do.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"sfsample/internal/late"
 	"sfsample/output"
 	"sfsample/ptrace/procfs"
 	"sfsample/regs"
@@ -34,6 +35,9 @@ type PipelineConfig struct {
 	// count (0: not known). What it returns puts that in a few words, with the thread's frames; it is called on
 	// another goroutine. nil: nothing can be told.
 	Wait func(pid, tid int, nr int64, sp, runs uint64) func([]output.Frame) string
+	// Until is how long targets are read for stacks, of which a run ends its part: what is captured and not walked then has none, but
+	// counts. nil: there is no end.
+	Until *late.Time
 	// Slow, if set, is called when unwinding and naming still go on half a second
 	// after the last capture; at once, with held, if a thread is held until this program ends.
 	Slow func(held bool)
@@ -185,6 +189,9 @@ func NewPipeline(cfg PipelineConfig) *Pipeline {
 // Stats is what was unwound. Call it when the run is over.
 func (p *Pipeline) Stats() Unwound { return p.stats }
 
+// unwindAtMost is how long targets are read after the end of a run, so that all is over within a second but for names.
+const unwindAtMost = 900 * time.Millisecond
+
 // await waits for the end of what is unwound and named.
 func (cfg *PipelineConfig) await(end <-chan struct{}, held bool) {
 	if cfg.Slow != nil && held {
@@ -216,7 +223,7 @@ func (p *Pipeline) consume(list <-chan item, nudge <-chan struct{}, tick time.Du
 		}
 		switch {
 		case it.capture != nil:
-			if it.early != nil {
+			if it.early != nil && !p.cfg.Until.Over() {
 				p.targets.early(it.capture.PID, it.capture.At, it.early)
 			}
 			if it.program != nil && it.program.replaced.Load() {
@@ -280,7 +287,7 @@ func (s *seen) sleeps(c *capture.Capture) {
 // waitsFor makes the last stack of a blocked thread one of those that are told apart by what is waited for. Where
 // nothing can be told it is tried again with the thread's next credit.
 func (s *seen) waitsFor(cfg *PipelineConfig, pid, tid int) {
-	if cfg.Wait == nil || !s.ask {
+	if cfg.Wait == nil || !s.ask || cfg.Until.Over() {
 		return
 	}
 	tell := cfg.Wait(pid, tid, s.asleep.nr, s.asleep.sp, s.asleep.runs)
@@ -344,7 +351,7 @@ const (
 	noRegs = "no registers"
 	// codeChanged: what was mapped when the stack was captured is not known.
 	codeChanged = "code changed"
-	// noTime: what the file of the code's object tells of it was not read, as sampling had ended.
+	// noTime: what the file of the code's object tells of it was not read, as sampling had ended; or the whole stack.
 	noTime = "no time left"
 )
 
@@ -352,8 +359,17 @@ const (
 // the system call.
 func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, string) {
 	p.script.ok = false
-	u, err := t.user(p.cfg.Host, c)
 	state := "running"
+	if p.cfg.Until.Over() {
+		c.Doubt, c.Stack, c.Beyond, c.Blocks, c.Roots = capture.Unwalked, c.Stack[:0], c.Beyond[:0], c.Blocks[:0], c.Roots[:0]
+	}
+	if c.Doubt == capture.Unwalked {
+		if c.Blocked {
+			state = "blocked" // what a number means depends on the program's architecture
+		}
+		return p.cut(t, c, nil, noTime), state
+	}
+	u, err := t.user(p.cfg.Host, c)
 	if c.Blocked {
 		state = callName(u.Arch, c.Call.NR)
 	}

@@ -69,6 +69,9 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		err = e.run(d, ready, &result)
 	}()
 	hangs := e.pulse.watch(ctx, done, progress)
+	if pipe.cfg.Until != nil {
+		time.AfterFunc(unwindAtMost, pipe.cfg.Until.End)
+	}
 	if hangs == errHung {
 		e.out.end()
 		pipe.cfg.await(piped, false)

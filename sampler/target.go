@@ -84,6 +84,9 @@ func (ts *targets) forked(f fork) {
 	if t.name == "" {
 		t.name = parent.name
 	}
+	if ts.cfg.Until.Over() {
+		return
+	}
 	t.offer(parent.space.Mappings())
 }
 
@@ -91,7 +94,7 @@ func (ts *targets) forked(f fork) {
 // name its captures after its end: its mappings and its program.
 func (p *Pipeline) opened(pid int) {
 	t := p.targets.of(pid)
-	if t.space == nil {
+	if t.space == nil || p.cfg.Until.Over() {
 		return
 	}
 	p.walks.attest(t, time.Since(p.cfg.Start))
@@ -220,7 +223,7 @@ const threadNameAge = time.Second
 
 // name reads the name of a thread, if that was not done lately.
 func (ts *targets) name(t *target, tid int, s *seen, at time.Duration) {
-	if !ts.cfg.Live || s.name != "" && at-s.named < threadNameAge {
+	if !ts.cfg.Live || s.name != "" && at-s.named < threadNameAge || ts.cfg.Until.Over() {
 		return
 	}
 	s.named = at

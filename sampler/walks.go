@@ -63,7 +63,7 @@ func (ws *walks) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.Fra
 		if m != nil && !m.Confirm() && again < maxWalks {
 			continue
 		}
-		if end.Reason != unwind.OutsideCopy || !ws.cfg.Live || !ws.extend(t, c, end) {
+		if end.Reason != unwind.OutsideCopy || !ws.cfg.Live || ws.cfg.Until.Over() || !ws.extend(t, c, end) {
 			return frames, end
 		}
 	}

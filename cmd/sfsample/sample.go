@@ -541,7 +541,8 @@ func (c *config) livePipeline(names *sampler.Names, until *late.Time, log *slog.
 		pages = agentPages
 	}
 	cache := module.NewCache(pages)
-	cache.Until = until
+	unwinding := until.Part()
+	cache.Until = unwinding
 	var wait func(pid, tid int, nr int64, sp, runs uint64) func([]output.Frame) string
 	if c.waits {
 		wait = stuck.NewGlances(procfs.FS{}).Look
@@ -549,7 +550,7 @@ func (c *config) livePipeline(names *sampler.Names, until *late.Time, log *slog.
 	return sampler.NewPipeline(sampler.PipelineConfig{
 		Wait: wait,
 		Host: runtime.GOARCH, Start: time.Now(), Order: c.order, MaxDepth: c.maxDepth,
-		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.kernel, Verify: c.verify, Live: true, Slow: slow,
+		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.kernel, Verify: c.verify, Live: true, Slow: slow, Until: unwinding,
 		Scripts: c.scripts != scriptsOff, ScriptsOnly: c.scripts == scriptsOnly,
 		Open: func(pid int) (sampler.Target, error) {
 			src := sampler.NewSurvivor(pid)

@@ -26,6 +26,7 @@ const (
 // Time is how long the files of a run may be read. The nil Time has no end.
 type Time struct {
 	context.Context
+	end  func()       // of a part
 	left atomic.Int64 // bytes that are still read once it is done
 }
 
@@ -35,6 +36,17 @@ func New(ctx context.Context) *Time {
 	t.left.Store(runBytes)
 	return t
 }
+
+// Part returns a part of t: its end is that of t, or when End is called, if that is sooner.
+func (t *Time) Part() *Time {
+	ctx, end := context.WithCancel(t.Until())
+	part := New(ctx)
+	part.end = end
+	return part
+}
+
+// End ends a part.
+func (t *Time) End() { t.end() }
 
 // Over reports whether time is up.
 func (t *Time) Over() bool { return t != nil && t.Err() != nil }

@@ -108,3 +108,20 @@ func TestTime(t *testing.T) {
 		t.Errorf("after the end: %d bytes, %v", n, err)
 	}
 }
+
+// TestPart: a part ends with the whole, or before it.
+func TestPart(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	whole := New(ctx)
+	one, other := whole.Part(), whole.Part()
+	one.End()
+	if !one.Over() || other.Over() || whole.Over() {
+		t.Errorf("one has ended: %t, another %t, the whole %t", one.Over(), other.Over(), whole.Over())
+	}
+	if cancel(); !other.Over() {
+		t.Error("a part goes on when the whole has ended")
+	}
+	if none := (*Time)(nil); none.Part().Over() {
+		t.Error("a part of the nil Time has ended")
+	}
+}

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"math"
 	"time"
 
 	"sfsample/ptrace/procfs"
@@ -74,6 +75,9 @@ type Capture struct {
 
 // Range is a part of an address space.
 type Range struct{ Start, End uint64 }
+
+// Unwalked is the doubt of a capture whose stack there was no time to walk: nothing is kept of it.
+var Unwalked = Range{0, math.MaxUint64}
 
 // Bounds of what is read of marks: each takes about 0.65 µs, half of that to see whether it is in memory, whatever its size.
 const (
