@@ -4,6 +4,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"sfsample/ptrace/procfs"
 	"sfsample/sampler/capture"
 	"sfsample/sampler/taking"
 )
@@ -45,8 +46,11 @@ type program struct {
 }
 
 // early is what the pipeline would read of a process if that could be counted
-// on to live until then: the contents of its maps and comm files.
-type early struct{ maps, comm []byte }
+// on to live until then: its mappings and the content of its comm file.
+type early struct {
+	maps []procfs.Mapping
+	comm []byte
+}
 
 // fork tells that a process was made by another: until it calls exec, it has the
 // other's mappings.
@@ -71,9 +75,22 @@ func readEarly(t *thread) *early {
 	return early
 }
 
+// maxEarly bounds the text of mappings that wait for the pipeline, in bytes: programs of two thousand mappings have as much.
+const maxEarly = 256 << 10
+
+// upTo bounds the text of mappings that is read.
+func upTo(most int) func(text, list int) error {
+	return func(text, _ int) error {
+		if text > most {
+			return procfs.ErrTooLong
+		}
+		return nil
+	}
+}
+
 // earlyOf reads mappings and name of a process. tid is a thread of it that lives.
 func earlyOf(pid, tid int) *early {
-	maps, _ := proc.RawMaps(tid) // if it ends already, its parent's must do
+	maps, _ := proc.MapsWhile(tid, upTo(maxEarly)) // if it ends already, its parent's must do
 	comm, _ := os.ReadFile(proc.Path(pid, "comm"))
 	return &early{maps, comm}
 }

@@ -103,6 +103,9 @@ func readAtHand(fs procfs.FS, pid int, addr uint64, b []byte) bool {
 	return err == nil && n == len(b)
 }
 
+// maxRights bounds what is read of maps to learn of one address, in bytes.
+const maxRights = 4 << 20
+
 // writable tells whether what is left of a limit at addr can be written at a stop: else, the call ends with EINTR
 // (poll_select_finish, fs/select.c). 0: there is no limit.
 func writable(fs procfs.FS, pid int, addr uint64) bool {
@@ -110,7 +113,7 @@ func writable(fs procfs.FS, pid int, addr uint64) bool {
 	if addr == 0 {
 		return true
 	}
-	maps, err := fs.Maps(pid)
+	maps, err := fs.MapsWhile(pid, upTo(maxRights))
 	m := mappingAt(maps, addr)
 	if err != nil || m == nil || m.Perms&procfs.Write == 0 {
 		return false

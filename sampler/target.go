@@ -60,7 +60,7 @@ func (t *target) offer(maps []procfs.Mapping) bool {
 	if !ok || len(maps) == 0 {
 		return false
 	}
-	s.Offer(slices.Clone(maps))
+	s.Offer(maps) // nobody changes a list
 	return t.space.Refresh() == nil
 }
 
@@ -119,7 +119,7 @@ func (ts *targets) early(pid int, at time.Duration, e *early) {
 		t.name = strings.TrimSuffix(string(e.comm), "\n")
 		ts.rec.write(&capture.Name{PID: pid, Name: t.name})
 	}
-	if maps, err := procfs.ParseMaps(e.maps); err == nil && t.offer(maps) {
+	if t.offer(e.maps) {
 		t.past.known(at, t.space)
 	}
 }

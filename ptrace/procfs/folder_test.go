@@ -72,7 +72,7 @@ func TestFilesAreBounded(t *testing.T) {
 			t.Errorf("%s of %d bytes: %v", name, limit, err)
 		}
 		err := read(folder(t, map[string]string{name: text + "\n"}))
-		if tooLong := errors.Is(err, errTooLong); tooLong == cut[name] {
+		if tooLong := errors.Is(err, ErrTooLong); tooLong == cut[name] {
 			t.Errorf("%s of %d bytes: %v", name, limit+1, err)
 		}
 	}
@@ -80,11 +80,29 @@ func TestFilesAreBounded(t *testing.T) {
 	if at, ok := f.LastRan(1, 2); at != 5*time.Millisecond || !ok {
 		t.Errorf("a sched file that is cut: run at %v, %v", at, ok)
 	}
+	line := "1000-2000 r-xp 00000000 08:1f 12 /" + strings.Repeat("a", 4000) + "\n"
+	f = folder(t, map[string]string{"1/maps": strings.Repeat(line, 64<<20/len(line)), "1/task/1/stat": stat("S", 0)})
+	list, err := f.Maps(1)
+	if err != nil || len(list) != 64<<20/len(line) || list[len(list)-1].Path != line[len(line)-4002:len(line)-1] {
+		t.Errorf("maps of 64 MiB: %d mappings, %v", len(list), err)
+	}
+	end, read, took := errors.New("the end"), 0, 0
+	if _, err := f.MapsWhile(1, func(text, list int) error {
+		if read, took = text, list; text > 1<<20 {
+			return end
+		}
+		return nil
+	}); err != end || read > 1<<20+32<<10 || took < read/len(line)*mappingBytes || took > read/2 {
+		t.Errorf("ended with %v after %d bytes, in %d", err, read, took)
+	}
 	if err := os.Truncate(f.Path(1, "maps"), 64<<20+1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Maps(1); !errors.Is(err, errTooLong) {
+	if _, err := f.Maps(1); !errors.Is(err, ErrTooLong) {
 		t.Errorf("maps of a byte more than 64 MiB: %v", err)
+	}
+	if _, err := folder(t, map[string]string{"1/maps": line[:1000] + strings.Repeat("a", 64<<10), "1/task/1/stat": stat("S", 0)}).Maps(1); !errors.Is(err, ErrTooLong) {
+		t.Errorf("a line of more than 64 KiB: %v", err)
 	}
 	long := strings.Repeat("a", 64<<10+1)
 	if args, err := folder(t, map[string]string{"1/cmdline": long}).Cmdline(1); err != nil || len(args) != 1 || len(args[0]) != 64<<10 {

@@ -55,36 +55,51 @@ func (f FS) read(id int, name string, max int64, whole bool) ([]byte, error) {
 	}
 	if int64(len(b)) > max {
 		if whole {
-			return nil, &fs.PathError{Op: "read", Path: path, Err: errTooLong}
+			return nil, &fs.PathError{Op: "read", Path: path, Err: ErrTooLong}
 		}
 		b = b[:max]
 	}
 	return b, nil
 }
 
-var errTooLong = errors.New("longer than any that is plausible")
+// ErrTooLong is the error of a file that a process has made long.
+var ErrTooLong = errors.New("longer than any that is plausible")
 
 // Maps reads the mappings of id. ESRCH: it is ending.
 func (f FS) Maps(id int) ([]Mapping, error) {
-	b, err := f.RawMaps(id)
-	if err != nil {
-		return nil, err
-	}
-	return ParseMaps(b)
+	return f.MapsWhile(id, func(int, int) error { return nil })
 }
 
-// RawMaps reads the maps file of id. ESRCH: it is ending. The file is read piece by
-// piece, and ends where its memory did meanwhile (m_start, fs/proc/task_mmu.c): it is
-// whole for certain only if the thread still has that afterwards.
-func (f FS) RawMaps(id int) ([]byte, error) {
-	b, err := f.read(id, "maps", maxMaps, true)
+// MapsWhile is Maps as long as more has no error: it is asked before each piece, with how much of the text was read and what the list takes
+// by then, in bytes.
+func (f FS) MapsWhile(id int, more func(text, list int) error) ([]Mapping, error) {
+	p, text := mapsParser{}, 0
+	path := f.Path(id, "maps")
+	err := readPieces(path, func(piece []byte) error {
+		if text += len(piece); text > maxMaps {
+			return &fs.PathError{Op: "read", Path: path, Err: ErrTooLong}
+		}
+		if err := p.parse(piece); err != nil {
+			return err
+		}
+		return more(text, p.bytes)
+	})
+	if err == nil {
+		err = stillThere(f, id)
+	}
 	if err != nil {
 		return nil, err
 	}
+	return p.end()
+}
+
+// stillThere tells whether what was read of maps is whole for certain: it is read piece by piece, and ends where its memory did meanwhile
+// (m_start, fs/proc/task_mmu.c), unless the thread still has that afterwards.
+func stillThere(f FS, id int) error {
 	if s, err := f.TaskStat(id, id); err != nil || s.Flags&FlagExiting != 0 { // not f.Stat, which sums up the times of all threads
-		return nil, errNoProcess
+		return errNoProcess
 	}
-	return b, nil
+	return nil
 }
 
 // Status reads the status of thread id (of the leader, if id is a process).

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"unsafe"
 )
 
 // Perms are the permissions of a mapping.
@@ -63,67 +64,140 @@ func (m *Mapping) Pseudo() bool { return m.Inode == 0 && strings.HasPrefix(m.Pat
 // ParseMaps parses the content of /proc/PID/maps. The mappings come in the
 // file's order. The error is a *[SyntaxError]; there is no partial result.
 func ParseMaps(b []byte) ([]Mapping, error) {
-	// A line has 49 bytes at least, with 64-bit addresses.
-	maps := make([]Mapping, 0, len(b)/49+1)
-	for line := 1; len(b) > 0; line++ {
-		text, rest, _ := bytes.Cut(b, []byte{'\n'})
-		b = rest
-		var m Mapping
-		wrong := parseMapping(text, &m)
-		if wrong != "" {
-			return nil, syntaxError("maps", line, wrong, text)
+	var p mapsParser
+	if err := p.parse(b); err != nil {
+		return nil, err
+	}
+	return p.end()
+}
+
+// mapsParser makes a list of pieces of /proc/PID/maps, in which each path stands once in memory.
+type mapsParser struct {
+	list  []Mapping
+	paths map[string]string // by their text
+	rest  []byte            // of a line that is not whole yet
+	bytes int               // that the list takes
+}
+
+// mappingBytes is what a mapping takes, and what a path does besides its text.
+const (
+	mappingBytes = int(unsafe.Sizeof(Mapping{}))
+	pathBytes    = 48
+)
+
+func (p *mapsParser) parse(b []byte) error {
+	if p.list == nil {
+		p.list = make([]Mapping, 0, len(b)/64+1)
+	}
+	for {
+		text, rest, whole := bytes.Cut(b, []byte{'\n'})
+		if !whole {
+			if p.rest = append(p.rest, text...); len(p.rest) > maxSmall {
+				return fmt.Errorf("maps: line %d: %w", len(p.list)+1, ErrTooLong)
+			}
+			return nil
 		}
-		maps = append(maps, m)
-		// Segments of one file follow each other: keep its name once.
-		if n := len(maps); n > 1 && maps[n-2].Path == m.Path {
-			maps[n-1].Path = maps[n-2].Path
+		b = rest
+		if len(p.rest) > 0 {
+			text = append(p.rest, text...)
+			p.rest = p.rest[:0]
+		}
+		if err := p.line(text); err != nil {
+			return err
 		}
 	}
-	return maps, nil
+}
+
+// end takes the last line, if it has no newline, and returns the list.
+func (p *mapsParser) end() ([]Mapping, error) {
+	if len(p.rest) > 0 {
+		if err := p.line(p.rest); err != nil {
+			return nil, err
+		}
+	}
+	return p.list, nil
+}
+
+func (p *mapsParser) line(text []byte) error {
+	var m Mapping
+	path, wrong := parseMapping(text, &m)
+	if wrong != "" {
+		return syntaxError("maps", len(p.list)+1, wrong, text)
+	}
+	m.Path = p.path(path)
+	p.list = append(p.list, m)
+	p.bytes += mappingBytes
+	return nil
+}
+
+// path is a path by its text, in which newlines alone are escaped (seq_file_path), a backslash stays as it is.
+func (p *mapsParser) path(text []byte) string {
+	if n := len(p.list); len(text) == 0 {
+		return ""
+	} else if n > 0 && p.list[n-1].Path == string(text) {
+		return p.list[n-1].Path // segments of one file follow each other
+	}
+	s, ok := p.paths[string(text)]
+	if !ok {
+		key := string(text)
+		s = key
+		if bytes.Contains(text, []byte(`\012`)) {
+			s = strings.ReplaceAll(s, `\012`, "\n")
+		}
+		if p.paths == nil {
+			p.paths = map[string]string{}
+		}
+		p.paths[key] = s
+		p.bytes += len(key) + pathBytes
+	}
+	return s
 }
 
 // parseMapping parses one line, by the format of show_vma_header_prefix in
-// fs/proc/task_mmu.c. It returns what is wrong, or "".
-func parseMapping(b []byte, m *Mapping) string {
+// fs/proc/task_mmu.c. It returns the text of the path, and what is wrong, or "".
+func parseMapping(b []byte, m *Mapping) (path []byte, wrong string) {
 	var ok bool
 	if m.Start, b, ok = hex(b); !ok {
-		return "bad start address"
+		return nil, "bad start address"
 	}
 	if b, ok = literal(b, '-'); !ok {
-		return "no - between addresses"
+		return nil, "no - between addresses"
 	}
 	if m.End, b, ok = hex(b); !ok {
-		return "bad end address"
+		return nil, "bad end address"
 	}
 	if m.End <= m.Start {
-		return "end is not above start"
+		return nil, "end is not above start"
 	}
 	if b, ok = parsePerms(b, m); !ok {
-		return "bad permissions"
+		return nil, "bad permissions"
 	}
 	if b, ok = literal(b, ' '); !ok {
-		return "no offset"
+		return nil, "no offset"
 	}
 	if m.Offset, b, ok = hex(b); !ok {
-		return "bad offset"
+		return nil, "bad offset"
 	}
 	if b, ok = parseDev(b, m); !ok {
-		return "bad device"
+		return nil, "bad device"
 	}
 	if b, ok = literal(b, ' '); !ok {
-		return "no inode"
+		return nil, "no inode"
 	}
 	if m.Inode, b, ok = decimal(b); !ok {
-		return "bad inode"
+		return nil, "bad inode"
 	}
 	if len(b) == 0 {
-		return ""
+		return nil, ""
 	}
 	if b[0] != ' ' {
-		return "no blank before the path"
+		return nil, "no blank before the path"
 	}
-	m.setPath(spaces(b))
-	return ""
+	path = spaces(b)
+	if m.Inode != 0 {
+		path, m.Deleted = bytes.CutSuffix(path, []byte(deletedMark))
+	}
+	return path, ""
 }
 
 func parsePerms(b []byte, m *Mapping) (rest []byte, ok bool) {
@@ -163,15 +237,6 @@ func parseDev(b []byte, m *Mapping) (rest []byte, ok bool) {
 
 // deletedMark is what d_path appends to the path of a file without a name.
 const deletedMark = " (deleted)"
-
-func (m *Mapping) setPath(b []byte) {
-	if m.Inode != 0 && bytes.HasSuffix(b, []byte(deletedMark)) {
-		m.Deleted = true
-		b = b[:len(b)-len(deletedMark)]
-	}
-	// seq_file_path escapes newlines only, a backslash stays as it is.
-	m.Path = strings.ReplaceAll(string(b), `\012`, "\n")
-}
 
 // String gives the line of maps for people and tests, with the path quoted
 // where it needs to be.

@@ -86,11 +86,16 @@ func TestParseMapsRefuses(t *testing.T) {
 	}
 }
 
-// TestOneName: mappings of one file that follow each other have its name once in memory.
+// TestOneName: mappings of one file have its name once in memory.
 func TestOneName(t *testing.T) {
-	maps, err := ParseMaps([]byte("1000-2000 r-xp 0 8:1 5 /a\n2000-3000 rw-p 0 8:1 5 /a\n3000-4000 rw-p 0 8:1 6 /b\n"))
-	if err != nil || len(maps) != 3 || maps[0].Path != "/a" || unsafe.StringData(maps[0].Path) != unsafe.StringData(maps[1].Path) || maps[2].Path != "/b" {
-		t.Errorf("%v, %v", maps, err)
+	maps, err := ParseMaps([]byte("1000-2000 r-xp 0 8:1 5 /a\n2000-3000 rw-p 0 8:1 5 /a\n3000-4000 rw-p 0 8:1 6 /b\\012\n4000-5000 rw-p 0 8:1 5 /a\n5000-6000 rw-p 0 8:1 6 /b\\012\n"))
+	if err != nil || len(maps) != 5 || maps[0].Path != "/a" || maps[2].Path != "/b\n" {
+		t.Fatalf("%v, %v", maps, err)
+	}
+	for i, of := range []int{0, 0, 2, 0, 2} {
+		if unsafe.StringData(maps[i].Path) != unsafe.StringData(maps[of].Path) {
+			t.Errorf("%v has a name of its own", maps[i])
+		}
 	}
 }
 

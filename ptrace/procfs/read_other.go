@@ -16,3 +16,12 @@ func readFile(path string, max int64, _ bool) ([]byte, error) {
 	defer file.Close()
 	return io.ReadAll(io.LimitReader(file, max))
 }
+
+// readPieces has take called with a file, whole.
+func readPieces(path string, take func(piece []byte) error) error {
+	b, err := readFile(path, maxMaps+1, false)
+	if err != nil {
+		return err
+	}
+	return take(b)
+}

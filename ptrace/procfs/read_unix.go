@@ -4,6 +4,7 @@ package procfs
 
 import (
 	"io/fs"
+	"sync"
 	"syscall"
 )
 
@@ -40,6 +41,34 @@ func readAll(fd int, path string, b []byte, max int64, single bool) ([]byte, err
 		}
 	}
 	return b, nil
+}
+
+// pieceBytes holds a line of maps: a path takes four times as much there at most as it has.
+const pieceBytes = 32 << 10
+
+var pieces = sync.Pool{New: func() any { return new([pieceBytes]byte) }}
+
+// readPieces has take called with what each read of a file gives, until that has an error.
+func readPieces(path string, take func(piece []byte) error) error {
+	fd, err := again(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer syscall.Close(fd)
+	buf := pieces.Get().(*[pieceBytes]byte)
+	defer pieces.Put(buf)
+	for {
+		n, err := again(func() (int, error) { return syscall.Read(fd, buf[:]) })
+		if err != nil {
+			return &fs.PathError{Op: "read", Path: path, Err: err}
+		}
+		if n == 0 {
+			return nil
+		}
+		if err := take(buf[:n]); err != nil {
+			return err
+		}
+	}
 }
 
 // again repeats a call that a signal has ended.
