@@ -49,7 +49,7 @@ func testPipeline(sink output.Sink) *Pipeline {
 	return NewPipeline(PipelineConfig{
 		Host: runtime.GOARCH, Start: time.Now(), Sink: sink, Names: NewNames(NameOptions{}), Live: true,
 		Open: func(pid int) (Target, error) {
-			live := module.NewLive(pid)
+			live := module.NewLive(pid, nil)
 			return module.NewSpace(live, cache, module.Options{Owner: live.Owner()}), nil
 		},
 	})

@@ -51,14 +51,15 @@ const (
 // past is what is known of when which code was mapped in a process. Times are since
 // the start of the run.
 type past struct {
-	looks   []look   // the last ones, in their order
-	changes []change // the last ones, in their order
-	lost    time.Duration
-	moved   bool          // objects came and went
-	calm    time.Duration // when code was last new
-	marked  marked        // what captures are to hold of that
-	over    bool          // the process has ended or is another program
-	once    bool          // there are no later captures: how often code is told otherwise is not waited for
+	looks    []look   // the last ones, in their order
+	changes  []change // the last ones, in their order
+	lost     time.Duration
+	moved    bool          // objects came and went
+	calm     time.Duration // when code was last new
+	marked   marked        // what captures are to hold of that
+	unlisted bool          // its mappings are there and are not read
+	over     bool          // the process has ended or is another program
+	once     bool          // there are no later captures: how often code is told otherwise is not waited for
 }
 
 // look is one comparison of the objects of a process with its memory.
@@ -98,6 +99,7 @@ func (ws *walks) attest(t *target, at time.Duration) {
 		l.faults, l.counted = s.Faults, true
 	}
 	known, err := lookAt(t.space)
+	h.unlisted = module.Refused(err) && len(t.space.Mappings()) == 0
 	if err != nil {
 		h.over = errors.Is(err, unix.ESRCH)
 		ws.cfg.Log.Debug("verify the modules", "pid", t.pid, "err", err)

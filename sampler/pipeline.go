@@ -386,7 +386,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	if u.Limit != "" {
 		return p.cut(t, c, frame0, u.Limit), state
 	}
-	if t.space == nil {
+	if t.space == nil || t.past.unlisted {
 		return p.cut(t, c, frame0, noMaps), state
 	}
 	if p.cfg.Scripts {

@@ -38,9 +38,9 @@ type survivorFile struct {
 	path  string
 }
 
-// NewSurvivor returns the source of process pid.
-func NewSurvivor(pid int) *Survivor {
-	s := &Survivor{Live: module.NewLive(pid), files: map[survivorFile]*rootfs.File{}}
+// NewSurvivor returns the source of process pid, whose mappings are read within the bounds of lists.
+func NewSurvivor(pid int, lists *module.Lists) *Survivor {
+	s := &Survivor{Live: module.NewLive(pid, lists), files: map[survivorFile]*rootfs.File{}}
 	var err error
 	s.root, err = rootfs.Open(fmt.Sprintf("/proc/%d/root", pid))
 	if err != nil && !errors.Is(err, rootfs.ErrRemote) { // gone already: most processes have our own root
@@ -74,7 +74,7 @@ func (s *Survivor) Maps() ([]procfs.Mapping, error) {
 	maps, err := s.Live.Maps()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if (err != nil || len(maps) == 0) && len(s.maps) > 0 {
+	if (err != nil && !module.Refused(err) || err == nil && len(maps) == 0) && len(s.maps) > 0 {
 		return s.maps, nil
 	}
 	if err == nil {

@@ -35,7 +35,7 @@ func TestSurvivorOtherDevice(t *testing.T) {
 		Dev: procfs.Dev{Major: unix.Major(uint64(st.Dev)), Minor: unix.Minor(uint64(st.Dev))}}
 	other := own
 	other.Dev.Minor++
-	s := NewSurvivor(os.Getpid())
+	s := NewSurvivor(os.Getpid(), nil)
 	defer s.Close()
 	for _, open := range []func(procfs.Mapping) error{
 		func(m procfs.Mapping) error { _, err := s.file(&m); return err },
@@ -70,7 +70,7 @@ func TestSurvivorFile(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "ready\n" {
 		t.Fatalf("the target says %q, %v", line, err)
 	}
-	s := NewSurvivor(cmd.Process.Pid)
+	s := NewSurvivor(cmd.Process.Pid, nil)
 	maps, err := s.Maps()
 	cmd.Process.Kill()
 	cmd.Wait()

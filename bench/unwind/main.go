@@ -224,7 +224,7 @@ func walk(pid, rounds int, copyEach bool) (timing, error) {
 	if err := s.take(); err != nil {
 		return timing{}, err
 	}
-	space := module.NewSpace(module.NewLive(pid), module.NewCache(0), module.Options{})
+	space := module.NewSpace(module.NewLive(pid, nil), module.NewCache(0), module.Options{})
 	defer space.Close()
 	w := unwind.New(s.user.Arch, space, nil, 0)
 	frames, end := w.Walk(&s.user.Set, &s.mem, nil)

@@ -18,7 +18,7 @@ const moduleCacheBytes = 16 << 20
 
 // process treats all modules of the process of the command line.
 func (d *dumper) process() error {
-	live := module.NewLive(d.pid)
+	live := module.NewLive(d.pid, nil)
 	space := module.NewSpace(live, module.NewCache(moduleCacheBytes), module.Options{Owner: live.Owner()})
 	defer space.Close()
 	if err := space.Refresh(); err != nil {

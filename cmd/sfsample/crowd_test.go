@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,34 +27,40 @@ func startCrowd(t *testing.T, args ...string) (flags []string) {
 // endsWithin is far above the second after which all is over, and far below what is left to do then of these programs. Others may have the CPUs.
 const endsWithin = 6 * time.Second
 
+// crowdKB is far above what it takes to sample any of these programs, and below what their mappings have as text.
+const crowdKB = 200 << 10
+
 // TestWorkLeft: work that is left at the end of a run is not waited for. The result has all samples: what is not unwound is told.
 func TestWorkLeft(t *testing.T) {
-	for name, args := range map[string][]string{
-		"threads": {"threads", "10000"},
+	for name, tt := range map[string]struct {
+		args []string
+		told string // of the samples that are left
+	}{
+		"threads":         {[]string{"threads", "10000"}, "no time left"},
+		"mappings":        {[]string{"mappings", "60000", "1", "1"}, "no mappings"},
+		"mappings of six": {[]string{"mappings", "15500", "1", "6"}, ""},
+		"files of six":    {[]string{"mappings", "15500", "15500", "6"}, "no mappings"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			flags := append(startCrowd(t, args...), "--threads", "all", "-o", "folded=-")
+			flags := append(startCrowd(t, tt.args...), "--threads", "all", "-o", "folded=-")
 			for _, interrupted := range []bool{false, true} {
 				const sampling = 3 * time.Second
-				cmd := tool(append(flags, "-d", map[bool]string{false: sampling.String(), true: "1h"}[interrupted])...)
-				r := begin(t, cmd)
-				begun := time.Now()
+				r := begin(t, tool(append(flags, "-d", map[bool]string{false: sampling.String(), true: "1h"}[interrupted])...))
+				begun := time.Now().Add(sampling)
 				if interrupted {
 					time.Sleep(sampling) // so that there is work
-					begun = time.Now()
 					r.interrupt(t)
 				}
 				o := r.end(t)
-				took := time.Since(begun)
-				o.want(t, exitDone, "no time left")
-				if !interrupted {
-					took -= sampling
+				o.want(t, exitDone, tt.told)
+				if took := time.Since(begun); took > endsWithin {
+					t.Errorf("interrupted %t: it ends after %v, want a second or so", interrupted, took)
 				}
-				if took > endsWithin {
-					t.Errorf("interrupted %t: it ends %v after that, want a second or so", interrupted, took)
-				}
-				if !strings.Contains(o.stdout, "[truncated: no time left]") {
+				if tt.told != "" && !strings.Contains(o.stdout, "[truncated: "+tt.told+"]") {
 					t.Errorf("interrupted %t: the result has no sample that was left:\n%.1000s", interrupted, o.stdout)
+				}
+				if most := r.cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; most > crowdKB {
+					t.Errorf("interrupted %t: it took %d MB", interrupted, most>>10)
 				}
 			}
 		})

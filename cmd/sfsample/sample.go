@@ -543,6 +543,7 @@ func (c *config) livePipeline(names *sampler.Names, until *late.Time, log *slog.
 	cache := module.NewCache(pages)
 	unwinding := until.Part()
 	cache.Until = unwinding
+	lists := module.NewLists(unwinding, log)
 	var wait func(pid, tid int, nr int64, sp, runs uint64) func([]output.Frame) string
 	if c.waits {
 		wait = stuck.NewGlances(procfs.FS{}).Look
@@ -553,7 +554,7 @@ func (c *config) livePipeline(names *sampler.Names, until *late.Time, log *slog.
 		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.kernel, Verify: c.verify, Live: true, Slow: slow, Until: unwinding,
 		Scripts: c.scripts != scriptsOff, ScriptsOnly: c.scripts == scriptsOnly,
 		Open: func(pid int) (sampler.Target, error) {
-			src := sampler.NewSurvivor(pid)
+			src := sampler.NewSurvivor(pid, lists)
 			space := module.NewSpace(src, cache, module.Options{Owner: src.Owner(), NoEHFrame: c.noEHFrame(), Log: log})
 			return &liveTarget{space, src}, nil
 		},

@@ -29,7 +29,7 @@ func TestSilentDisk(t *testing.T) {
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
 		t.Fatal(err)
 	}
-	own := NewLive(os.Getpid())
+	own := NewLive(os.Getpid(), nil)
 	defer own.Close()
 	if disk, err := own.mounts.Disk(unix.Major(st.Dev), unix.Minor(st.Dev)); disk == nil {
 		t.Skipf("temporary files are on no disk: %v", err)
@@ -48,7 +48,7 @@ func TestSilentDisk(t *testing.T) {
 	}
 	goOn := hang(t, rootfs.DiskOf(st.Dev))
 	for _, way := range []string{"asked for", "listed"} { // one mapping is; without PROCMAP_QUERY (before Linux 6.11) all are
-		l := NewLive(os.Getpid())
+		l := NewLive(os.Getpid(), nil)
 		defer l.Close()
 		if way == "listed" {
 			l.maps.Close()

@@ -27,20 +27,19 @@ type Live struct {
 	tid atomic.Int64 // of a thread that lived when last asked
 	// replaced: the process is another program now, or has ended.
 	replaced atomic.Bool
-	files    atomic.Pointer[[]fileSpan] // as the mappings were when last read
-	listed   atomic.Int64               // when that began, in nanoseconds of Unix time
-	took     atomic.Int64               // how long, in nanoseconds
-	pages    *os.File                   // pagemap, nil: not to be had
-	maps     *os.File                   // nil: not to be had
+	files    atomic.Pointer[fileSpans]
+	pages    *os.File // pagemap, nil: not to be had
+	maps     *os.File // nil: not to be had
 	mounts   *rootfs.Watch
+	listing  listing
 	// Patient keeps reads of memory from hanging: tables lie in mapped files,
 	// which a server may have to bring.
 	Patient ptrace.Patient
 }
 
-// NewLive returns the source of process pid.
-func NewLive(pid int) *Live {
-	l := &Live{PID: pid}
+// NewLive returns the source of process pid, whose mappings are read within the bounds of lists.
+func NewLive(pid int, lists *Lists) *Live {
+	l := &Live{PID: pid, listing: listing{of: lists}}
 	l.mounts = rootfs.NewWatch(func() string { return l.FS.Path(l.TID()) })
 	l.tid.Store(int64(pid))
 	for range 2 {
@@ -67,6 +66,7 @@ func (l *Live) Close() {
 	l.pages.Close() // of a nil one that is an error
 	l.maps.Close()
 	l.mounts.Close()
+	l.listing.close()
 }
 
 // gone tells whether the memory that the process had in the beginning is no more: what was read is of
@@ -111,18 +111,18 @@ func (l *Live) Maps() ([]procfs.Mapping, error) {
 		return nil, unix.ESRCH
 	}
 	begun := time.Now()
-	maps, err := l.FS.Maps(l.TID())
-	if (procfs.Gone(err) || err == nil && len(maps) == 0) && l.another() {
-		maps, err = l.FS.Maps(l.TID())
-	}
+	maps, err := l.listing.read(func(more func(text, list int) error) ([]procfs.Mapping, error) {
+		maps, err := l.FS.MapsWhile(l.TID(), more)
+		if (procfs.Gone(err) || err == nil && len(maps) == 0) && l.another() {
+			maps, err = l.FS.MapsWhile(l.TID(), more)
+		}
+		return maps, err
+	})
 	if l.gone() {
 		return nil, unix.ESRCH
 	}
 	if err == nil && cannotAsk(l.ask()) {
-		spans := fileSpans(maps)
-		l.files.Store(&spans)
-		l.listed.Store(begun.UnixNano())
-		l.took.Store(int64(time.Since(begun)))
+		l.files.Store(&fileSpans{spansOf(maps), begun, time.Since(begun)})
 	}
 	return maps, err
 }

@@ -107,7 +107,7 @@ func self(t *testing.T) string {
 // liveSpace is a Space of a process with a cache of its own.
 func liveSpace(t *testing.T, pid int) *Space {
 	t.Helper()
-	l := NewLive(pid)
+	l := NewLive(pid, nil)
 	s := NewSpace(l, NewCache(0), Options{Owner: l.Owner()})
 	t.Cleanup(s.Close)
 	return s
@@ -519,7 +519,7 @@ func checkRows(t *testing.T, s *Space, m *Module, e *elf.File) {
 // BenchmarkLive is what a look at this process costs: reading its mappings
 // anew, and Verify of the objects in use.
 func BenchmarkLive(b *testing.B) {
-	s := NewSpace(NewLive(os.Getpid()), NewCache(0), Options{})
+	s := NewSpace(NewLive(os.Getpid(), nil), NewCache(0), Options{})
 	if err := s.Refresh(); err != nil {
 		b.Fatal(err)
 	}

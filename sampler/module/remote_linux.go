@@ -19,7 +19,14 @@ type fileSpan struct {
 	dev procfs.Dev
 }
 
-func fileSpans(maps []procfs.Mapping) (spans []fileSpan) {
+// fileSpans are those of a process as its mappings were when they were last read: when that began, and how long it took.
+type fileSpans struct {
+	list   []fileSpan
+	listed time.Time
+	took   time.Duration
+}
+
+func spansOf(maps []procfs.Mapping) (spans []fileSpan) {
 	for i := range maps {
 		if m := &maps[i]; m.File() {
 			spans = append(spans, fileSpan{span{m.Start, m.End}, m.Dev})
@@ -87,14 +94,15 @@ func (l *Live) atHand(addr uint64, n int) (*ptrace.Patient, error) {
 	if p, err := l.filesAtHand(addr, to); !cannotAsk(err) {
 		return p, err
 	}
-	if time.Since(time.Unix(0, l.listed.Load())) > max(freshSpans, freshTimes*time.Duration(l.took.Load())) {
-		_, _ = l.Maps() // the read fails if this does: the process is gone
-	}
 	spans := l.files.Load()
+	if spans == nil || time.Since(spans.listed) > max(freshSpans, freshTimes*spans.took) {
+		_, _ = l.Maps() // the read fails if this does: the process is gone
+		spans = l.files.Load()
+	}
 	if spans == nil {
 		return p, nil
 	}
-	for _, s := range *spans {
+	for _, s := range spans.list {
 		if s.start < to && s.end > addr {
 			var err error
 			if p, err = l.bring(p, max(addr, s.start), min(to, s.end), s.dev); err != nil {

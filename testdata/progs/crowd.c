@@ -54,24 +54,21 @@ static void threads(int n)
 static void mappings(int n, int files, int processes)
 {
 	char name[251];
-	int *fd = calloc(files, sizeof *fd);
 	memset(name, 'd', sizeof name - 1);
 	name[sizeof name - 1] = 0;
 	for (int i = 0; i < 15; i++)
 		if (mkdir(name, 0755) || chdir(name))
 			fail("mkdir");
-	for (int i = 0; i < files; i++) {
+	for (int i = 0; i < n; i++) { // no two that follow each other can be joined
 		char file[32];
-		snprintf(file, sizeof file, "%d", i);
-		fd[i] = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-		if (fd[i] < 0 || ftruncate(fd[i], 8192))
+		snprintf(file, sizeof file, "%d", i % files);
+		int fd = open(file, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+		if (fd < 0 || (i < files && ftruncate(fd, 8192)))
 			fail(file);
-	}
-	for (int i = 0; i < n; i++) // no two that follow each other can be joined
-		if (mmap(0, 4096, PROT_READ | (i & 1 ? PROT_EXEC : 0), MAP_SHARED, fd[i % files], (i & 1) * 4096) == MAP_FAILED)
+		if (mmap(0, 4096, PROT_READ | (i & 1 ? PROT_EXEC : 0), MAP_SHARED, fd, (i & 1) * 4096) == MAP_FAILED)
 			fail("mmap");
-	for (int i = 0; i < files; i++)
-		close(fd[i]);
+		close(fd);
+	}
 	pid_t first = getpid();
 	for (int i = 1; i < processes; i++) {
 		pid_t pid = fork();

@@ -174,7 +174,7 @@ func (t *tracer) attachSpace() error {
 	if t.decode == nil {
 		return fmt.Errorf("shadow: no decoder for %s", t.arch.Name)
 	}
-	t.src = module.NewLive(t.pid)
+	t.src = module.NewLive(t.pid, nil)
 	t.space = module.NewSpace(t.src, module.NewCache(32<<20), module.Options{})
 	if err := t.space.Refresh(); err != nil {
 		return err
