@@ -79,6 +79,8 @@ var programs = []struct{ source, kinds string }{
 	{"opens.c", "lease fanotify reads"},
 	{"fuse.c", "overlay loop"},
 	{"memory.c", "marker race"},
+	{"memory.c", "longpaths"},
+	{"procs.c", "deep"},
 }
 
 // details are what some of those need besides.
@@ -101,6 +103,8 @@ var details = map[string]attack{
 	"ipc prompt":       {root: true},
 	"memory race":      {least: time.Second, fails: true},
 	"memory many":      {heavy: true},
+	"memory longpaths": {heavy: true, ctrlC: true, prepares: 20 * time.Second},
+	"procs deep":       {heavy: true, ctrlC: true, prepares: 20 * time.Second},
 	"memory perfmap":   {heavy: true},
 	"memory debugdata": {heavy: true, prepares: 20 * time.Second},
 	"memory zlib":      {heavy: true, prepares: 2 * time.Minute, asks: []string{"--inlines", "--lines"}},

@@ -162,6 +162,32 @@ static void many_begin(void)
 }
 static void spin_turn(void) { spin(100000); calls++; }
 
+/* longpaths: 60,000 mappings of a file whose path has 3.8 KB: 230 MB of /proc/PID/maps */
+static void longpaths_begin(void)
+{
+	char top[] = "/tmp/longpaths.XXXXXX", name[251];
+	memset(name, 'd', 250);
+	name[250] = 0;
+	if (!mkdtemp(top) || chdir(top))
+		die("a folder in /tmp");
+	for (int i = 0; i < 15; i++)
+		if (mkdir(name, 0700) || chdir(name))
+			die("a deep folder");
+	int fd = open("file", O_RDWR | O_CREAT, 0600);
+	if (fd < 0 || ftruncate(fd, 2 * PAGE))
+		die("a file with a long path");
+	for (int i = 0; i < 60000; i++)
+		if (mmap(0, PAGE, i & 1 ? PROT_READ | PROT_EXEC : PROT_READ, MAP_SHARED, fd, (i & 1) * PAGE) == MAP_FAILED)
+			die("60000 mappings");
+	/* the mappings keep their names */
+	unlink("file");
+	for (int i = 0; i < 15; i++)
+		if (chdir("..") || rmdir(name))
+			die("the folder's parent");
+	if (chdir("/") || rmdir(top))
+		die("the root");
+}
+
 /* perfmap: a map of names of 64 MB, and one that never ends */
 static char path[64];
 static void perfmap_begin(void)
@@ -407,6 +433,7 @@ static const struct kind list[] = {
 	{ "unmap", unmap_turn, on_region },
 	{ "churn", churn_turn, 0 },
 	{ "many", spin_turn, many_begin },
+	{ "longpaths", spin_turn, longpaths_begin },
 	{ "perfmap", code_turn, perfmap_begin },
 	{ "fifomap", code_turn, fifomap_begin },
 	{ "phdrs", jump_turn, phdrs_begin },

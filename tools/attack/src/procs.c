@@ -119,6 +119,26 @@ static void cancel_turn(void)
 	check(pthread_join(t, &r) == 0 && r == PTHREAD_CANCELED);
 }
 
+/* deep: 10,000 threads that wait, each with 20 KB of stack */
+static void *wait_deep(void *arg)
+{
+	volatile char room[20000];
+	for (room[0] = 1; room[0];)
+		pause();
+	return arg;
+}
+static void deep_begin(void)
+{
+	pthread_t t;
+	pthread_attr_t a;
+	pthread_attr_init(&a);
+	pthread_attr_setstacksize(&a, 64 << 10);
+	for (int i = 0; i < 10000; i++)
+		if (pthread_create(&t, &a, wait_deep, 0))
+			die("10000 threads");
+}
+static void deep_turn(void) { spin(100000); calls++; }
+
 /* sharer: a process in the same memory, no thread (CLONE_VM without CLONE_THREAD) */
 static char stack[1 << 16] __attribute__((aligned(16)));
 static int shares(void *arg) { (void)arg; spin(200000); got++; return 4; }
@@ -585,6 +605,7 @@ static const struct kind list[] = {
 	{ "cancel", cancel_turn, 0 },
 	{ "inherit", inherit_turn, 0 },
 	{ "sharer", sharer_turn, 0 },
+	{ "deep", deep_turn, deep_begin },
 	{ "files", files_turn, 0 },
 	{ "exec", exec_turn, 0 },
 	{ "execother", execother_turn, 0 },
