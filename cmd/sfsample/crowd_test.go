@@ -59,9 +59,29 @@ func TestWorkLeft(t *testing.T) {
 				if tt.told != "" && !strings.Contains(o.stdout, "[truncated: "+tt.told+"]") {
 					t.Errorf("interrupted %t: the result has no sample that was left:\n%.1000s", interrupted, o.stdout)
 				}
-				if most := r.cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; most > crowdKB {
+				if most := r.cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; most > crowdKB && !raceEnabled {
 					t.Errorf("interrupted %t: it took %d MB", interrupted, most>>10)
 				}
+			}
+		})
+	}
+}
+
+// TestDumpOfCrowd: a dump reads no more lists of mappings than there is time and room for.
+func TestDumpOfCrowd(t *testing.T) {
+	for name, args := range map[string][]string{
+		"mappings of six": {"mappings", "15500", "1", "6"},
+		"files of six":    {"mappings", "15500", "15500", "6"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := begin(t, tool(append([]string{"dump"}, startCrowd(t, args...)...)...))
+			begun := time.Now()
+			r.end(t).want(t, exitDone)
+			if took := time.Since(begun); took > dumpFor+endsWithin {
+				t.Errorf("it takes %v, want %v or so", took, dumpFor)
+			}
+			if most := r.cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; most > crowdKB && !raceEnabled {
+				t.Errorf("it took %d MB", most>>10)
 			}
 		})
 	}
