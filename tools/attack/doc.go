@@ -23,5 +23,5 @@
 //
 // Where something hangs, a second run of each is ended by Ctrl-C, and has to end then.
 //
-// sfsample breaks, too, if it takes much memory, or seconds after its run, no stack at all, a quarter of its ticks, or a twentieth of what threads had.
+// sfsample breaks, too, if it takes much memory, or seconds after its run, no stack at all, less than a quarter of its ticks, or a hundredth of what threads had.
 package main

@@ -146,7 +146,7 @@ func row(t *trial, runs int) (text string, held bool) {
 		return fmt.Sprintf("broke: sfsample has taken no stack in %d runs", runs), false
 	case !t.dump && 4*sum[ticks] < made:
 		return fmt.Sprintf("broke: sfsample has made %d ticks of %d", sum[ticks], made), false
-	case sum[lost] > 100 && 20*taken < sum[lost]:
+	case 100*taken < sum[lost]:
 		return fmt.Sprintf("broke: sfsample has lost %d ticks, and taken %d", sum[lost], taken), false
 	}
 	text = fmt.Sprintf("held\t%d runs\t%d calls\t%d stacks", runs*t.targets, calls, taken)

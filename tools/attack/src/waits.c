@@ -304,13 +304,13 @@ static void *work(void *arg)
 
 static int less(const void *a, const void *b) { return *(const int32_t *)a - *(const int32_t *)b; }
 
-/* most is how long half of the waits may take at most, in microseconds; a quarter more for a busy machine. */
+/* most is how long half of the waits may take at most, in microseconds; two fifths more for a busy machine. */
 static int most(const struct call *k)
 {
 	int ms = limit_ms;
 	if (k->holds == SOCKET)
 		ms += PERIOD_MS * BURST + limit_ms; /* it may have begun before the signals, and begins anew at each */
-	return ms * 1250;
+	return ms * 1400;
 }
 
 int main(int argc, char **argv)
