@@ -210,9 +210,6 @@ func CutShort(note []byte) bool {
 }
 
 // End has a note tell that the call has returned.
-//
-//go:nosplit
-//go:norace
 func End(note []byte, result int64) {
 	if l, ok := layoutOf(note); ok {
 		set(note, l.ax, result)

@@ -62,9 +62,6 @@ func Restarts(tid int, note []byte) bool {
 func CutShort([]byte) bool { return false }
 
 // End has a note tell that the call has returned: that is for those that have a [LimitOf], none here.
-//
-//go:nosplit
-//go:norace
 func End([]byte, int64) {}
 
 // Revert makes a call that may go on by restart_syscall begin anew, and reports

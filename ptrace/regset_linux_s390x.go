@@ -109,9 +109,6 @@ func CutShort(note []byte) bool {
 }
 
 // End has a note tell that the call has returned.
-//
-//go:nosplit
-//go:norace
 func End(note []byte, result int64) { binary.BigEndian.PutUint64(note[noteR2:], uint64(result)) }
 
 // Revert changes the note of thread tid that has stopped, for nothing that ends its wait, so

@@ -64,9 +64,6 @@ type Limit struct {
 }
 
 // LimitOf is the time limit of the call that the thread tid with this note is in, as far as that can be known.
-//
-//go:nosplit
-//go:norace
 func LimitOf(tid int, note []byte) (l Limit) {
 	var args [6]uint64
 	nr, narrow := callIn(tid, note, &args)

@@ -63,9 +63,6 @@ func timed32(nr int64, args *[6]uint64) timed {
 
 // callIn is the system call that the thread tid with this note is in, -1 if in none, and its arguments. narrow: it is one of a 32-bit
 // program (arch/x86/entry/calling.h, entry_32.S).
-//
-//go:nosplit
-//go:norace
 func callIn(_ int, note []byte, args *[6]uint64) (nr int64, narrow bool) {
 	l, ok := layoutOf(note)
 	if !ok {

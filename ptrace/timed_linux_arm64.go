@@ -16,7 +16,4 @@ func timedHere(nr int64, _ *[6]uint64, narrow bool) timed {
 }
 
 // callIn is the system call that a thread is in, -1: at a stop the kernel has forgotten it (see [Reverts]).
-//
-//go:nosplit
-//go:norace
 func callIn(int, []byte, *[6]uint64) (nr int64, narrow bool) { return -1, false }

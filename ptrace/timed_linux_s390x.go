@@ -23,9 +23,6 @@ func timedHere(nr int64, _ *[6]uint64, narrow bool) timed {
 
 // callIn is the system call that the thread tid with this note is in, 0 if in none, and its arguments: r2 to r7, of which r2 is
 // kept elsewhere meanwhile (orig_gpr2 of s390_regs, arch/s390/include/uapi/asm/ptrace.h).
-//
-//go:nosplit
-//go:norace
 func callIn(tid int, note []byte, args *[6]uint64) (nr int64, narrow bool) {
 	if len(note) != noteBytes {
 		return 0, false

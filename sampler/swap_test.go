@@ -102,6 +102,7 @@ func swapper(t *testing.T, id string) (path string, libs []string) {
 // against the program's own account of what was mapped when: no frame may be of the
 // other library, or be found by its rows.
 func TestSwappedLibraries(t *testing.T) {
+	const enough = 100 // samples to tell which share is whole: there are fewer under the race detector
 	for _, tt := range []struct {
 		stays, how string // in milliseconds
 		hz         int
@@ -161,7 +162,7 @@ func TestSwappedLibraries(t *testing.T) {
 					whole++
 				}
 			}
-			if 100*whole < tt.least*all || wrong > 0 {
+			if all >= enough && 100*whole < tt.least*all || wrong > 0 { // the first ones are cut, before it is known what to read with them
 				t.Errorf("%d of %d samples with false frames, %d whole, want %d %% at least", wrong, all, whole, tt.least)
 			}
 			t.Logf("%d samples, %d whole, %d with false frames, %d of the second library, %d of these whole; ends: %v", all, whole, wrong, second, secondWhole, ends)

@@ -31,8 +31,8 @@ func StoppedFor(status uint32) int {
 	return OtherStop
 }
 
-// takeBack changes the registers of a thread at a stop so that the program
-// does not learn of it. noRestart: only what saves the thread from a filter is changed. m may be nil.
+// revert changes the note of a thread at a stop so that the program does not learn of it, which write has to follow. noRestart: only what
+// saves the thread from a filter is changed. status is the thread's status file, if that was read; wanted: it is.
 //
 // A signal that the program ignores would not even have woken a thread that nobody traces (sig_ignored,
 // kernel/signal.c): its stop is as one of our own. To any other the call ends with EINTR, as it would have.
@@ -42,14 +42,13 @@ func StoppedFor(status uint32) int {
 //
 //go:nosplit
 //go:norace
-func takeBack(k Kernel, tid int, note []byte, b *Buffer, pages, by int, noRestart bool, m *Mark) {
+func revert(k Kernel, tid int, note []byte, b *Buffer, by int, noRestart, wanted bool) (status []byte, ok bool) {
 	b.Anew = false
 	restarts := ptrace.Restarts(tid, note)
 	if !restarts && (by == OtherStop || !ptrace.CutShort(note)) {
-		return
+		return nil, false
 	}
-	var status []byte
-	if restarts || by != OwnStop || m != nil {
+	if restarts || by != OwnStop || wanted {
 		if n, errno := k.ReadFile(b.procPath(tid, "/status\x00"), b.text[:]); errno == 0 && n < len(b.text) { // else it may go on
 			status = b.text[:n]
 		}
@@ -59,7 +58,29 @@ func takeBack(k Kernel, tid int, note []byte, b *Buffer, pages, by int, noRestar
 		some, coming := filters(status)
 		b.Anew = some || by == OwnStop && coming
 	}
-	if !b.Anew && (!ours || noRestart) || !ptrace.Revert(tid, note, b.Anew) {
+	return status, (b.Anew || ours && !noRestart) && ptrace.Revert(tid, note, b.Anew)
+}
+
+// write writes a note that was changed.
+//
+//go:nosplit
+//go:norace
+func write(k Kernel, tid int, note []byte, b *Buffer) {
+	b.Met = true
+	b.Unwritten = k.SetRegs(tid, ptrace.NotePrstatus, note) != 0
+	ptrace.AsStopped(note)
+}
+
+// AtStop does for a thread that has stopped what [Take] does, where nothing is to be
+// copied. b is room for its registers, pages its open pagemap, -1 if there is none, and m what is known of its waits, or nil.
+func AtStop(k Kernel, tid, pages, by int, noRestart bool, m *Mark, b *Buffer) {
+	n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs)
+	if errno != 0 {
+		return
+	}
+	note := b.Regs[:n]
+	status, ok := revert(k, tid, note, b, by, noRestart, m != nil)
+	if !ok {
 		return
 	}
 	if m != nil {
@@ -67,26 +88,10 @@ func takeBack(k Kernel, tid int, note []byte, b *Buffer, pages, by int, noRestar
 			ptrace.End(note, l.Result)
 		}
 	}
-	b.Met = true
-	b.Unwritten = k.SetRegs(tid, ptrace.NotePrstatus, note) != 0
-	ptrace.AsStopped(note)
-}
-
-// AtStop does for a thread that has stopped what [Take] does, where nothing is to be
-// copied. b is room for its registers, pages its open pagemap, -1 if there is none.
-//
-//go:nosplit
-//go:norace
-func AtStop(k Kernel, tid, pages, by int, noRestart bool, m *Mark, b *Buffer) {
-	if n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs); errno == 0 {
-		takeBack(k, tid, b.Regs[:n], b, pages, by, noRestart, m)
-	}
+	write(k, tid, note, b)
 }
 
 // limit reads a time limit, in nanoseconds. 0: there is none, or it cannot be read.
-//
-//go:nosplit
-//go:norace
 func limit(k Kernel, tid int, l *ptrace.Limit, pages int, b *Buffer) int64 {
 	if l.Addr == 0 {
 		return l.NS
@@ -118,9 +123,6 @@ func limit(k Kernel, tid int, l *ptrace.Limit, pages int, b *Buffer) int64 {
 const maxLimit = 365 * 24 * 3600
 
 // readWords reads n bytes of a thread's memory, at most 16, if their pages are in memory.
-//
-//go:nosplit
-//go:norace
 func readWords(k Kernel, tid int, addr uint64, n, pages int, b *Buffer) (text []byte, ok bool) {
 	text = b.pages[:n]
 	return text, Present(k, pages, addr, n, b) == n && k.Memory(tid, addr, text) == n
@@ -176,9 +178,6 @@ func (m *Mark) Waits(k Kernel, tid int, b *Buffer) bool {
 }
 
 // slept is how long a thread has neither run nor waited for a CPU, in nanoseconds from any time on, and how often it was put on one.
-//
-//go:nosplit
-//go:norace
 func slept(k Kernel, tid int, b *Buffer) (asleep, count int64, ok bool) {
 	n, errno := k.ReadFile(b.procPath(tid, "/schedstat\x00"), b.text[:])
 	run, next := number(b.text[:n], 0)
@@ -196,9 +195,6 @@ const markBytes = 216
 //
 // It is the wait of the stop before if the registers are the same, and the thread has slept once at most since then, but for stops.
 // What it slept before the first stop is known if it was seen asleep, see [Mark.Look].
-//
-//go:nosplit
-//go:norace
 func (m *Mark) over(k Kernel, tid int, note, status []byte, limit int64, b *Buffer) bool {
 	same := string(m.note[:m.n]) == string(note)
 	m.n, m.Due = 0, 0

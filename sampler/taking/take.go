@@ -141,7 +141,9 @@ func Take(k Kernel, tid int, a *Advice, b *Buffer, pages, by int, noRestart bool
 	}
 	b.NRegs = n
 	note := b.Regs[:n]
-	takeBack(k, tid, note, b, pages, by, noRestart, nil)
+	if _, ok := revert(k, tid, note, b, by, noRestart, false); ok {
+		write(k, tid, note, b)
+	}
 	sp := ptrace.StackPointer(note)
 	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack, &a.Stack, pages, b)
 	takeOthers(k, tid, a, b, pages)
