@@ -84,17 +84,22 @@ func originOf(start time.Time) int64 {
 // oneID is the linker's flag for the same build-id in all libraries.
 const oneID = "-Wl,--build-id=0x0123456789abcdef0123456789abcdef01234567"
 
-// swapper builds the program swap and its libraries, with this flag for their build-ids.
-func swapper(t *testing.T, id string) (path string, libs []string) {
+// swapper builds the program swap.
+func swapper(t *testing.T) (path string) { return swapBuild(t, "-pthread") }
+
+// swapped builds its libraries, with this flag for their build-ids.
+func swapped(t *testing.T, id string) (libs []string) {
 	t.Helper()
-	build := func(flags ...string) string {
-		return testprog.Compile(t, append([]string{"-O2", "-fno-stack-protector"}, flags...), "swap.c")
+	for _, l := range [][2]string{{"alpha", "0"}, {"beta", "6"}} {
+		libs = append(libs, swapBuild(t, "-shared", "-nostdlib", "-fPIC", "-fomit-frame-pointer", "-fasynchronous-unwind-tables",
+			"-Wl,-z,max-page-size=0x10000", id, "-Wl,-e,"+l[0]+"_outer", "-DLIBRARY="+l[0], "-DROOM="+l[1]))
 	}
-	library := func(name, room string) string {
-		return build("-shared", "-nostdlib", "-fPIC", "-fomit-frame-pointer", "-fasynchronous-unwind-tables",
-			"-Wl,-z,max-page-size=0x10000", id, "-Wl,-e,"+name+"_outer", "-DLIBRARY="+name, "-DROOM="+room)
-	}
-	return build("-pthread"), []string{library("alpha", "0"), library("beta", "6")}
+	return libs
+}
+
+func swapBuild(t *testing.T, flags ...string) string {
+	t.Helper()
+	return testprog.Compile(t, append([]string{"-O2", "-fno-stack-protector"}, flags...), "swap.c")
 }
 
 // TestSwappedLibraries samples a thread that is always within one of two libraries,
@@ -102,6 +107,7 @@ func swapper(t *testing.T, id string) (path string, libs []string) {
 // against the program's own account of what was mapped when: no frame may be of the
 // other library, or be found by its rows.
 func TestSwappedLibraries(t *testing.T) {
+	path := swapper(t)
 	const enough = 100 // samples to tell which share is whole: there are fewer under the race detector
 	for _, tt := range []struct {
 		stays, how string // in milliseconds
@@ -126,7 +132,7 @@ func TestSwappedLibraries(t *testing.T) {
 	} {
 		t.Run(strings.TrimSpace(fmt.Sprintf("%s ms %s %s", tt.stays, tt.how, strings.TrimPrefix(tt.id, "-Wl,--build-id"))), func(t *testing.T) {
 			t.Parallel()
-			path, libs := swapper(t, tt.id)
+			libs := swapped(t, tt.id)
 			log := filepath.Join(t.TempDir(), "log")
 			p := testprog.Start(t, path, append([]string{tt.stays, log, libs[0], libs[1]}, strings.Fields(tt.how)...)...)
 			sink := new(swapSink)
@@ -173,7 +179,7 @@ func TestSwappedLibraries(t *testing.T) {
 // TestDumpSwapped dumps the same program again and again, each time as if for the first time. Where it is not
 // known at a stop what was mapped, another stop tells.
 func TestDumpSwapped(t *testing.T) {
-	path, libs := swapper(t, "-Wl,--build-id")
+	path, libs := swapper(t), swapped(t, "-Wl,--build-id")
 	for _, how := range [][]string{nil, {"move"}} {
 		log := filepath.Join(t.TempDir(), "log")
 		p := testprog.Start(t, path, append([]string{"4,1", log, libs[0], libs[1]}, how...)...)
