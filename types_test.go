@@ -44,7 +44,7 @@ var larger = map[string]size{
 	"output.Speedscope":             {25, 20},
 	"ptrace/procfs.FS":              {1, 37},
 	"sampler.Options":               {23, 2},
-	"sampler.PipelineConfig": {17, 1},
+	"sampler.PipelineConfig":        {17, 1},
 	"sampler.Result":                {25, 3},
 	"sampler.Survivor":              {18, 21},
 	"sampler/capture.Capture":       {25, 4},

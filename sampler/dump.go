@@ -508,7 +508,7 @@ func (d *dumper) hasBlocked(t *ThreadDump) bool {
 func (d *dumper) interrupt(alarm *ptrace.Alarm) {
 	var run []*ThreadDump
 	for tid, t := range d.seized {
-		if _, err := d.fs.RawStack(t.PID, tid); err == nil && t.Taken == itRuns {
+		if t.Taken == itRuns && showsStacks() {
 			run = append(run, t)
 		} else {
 			ptrace.Interrupt(tid)

@@ -16,12 +16,20 @@ const firstRead = 1024
 //
 // single: the file is of one record, which the first read gives whole if there is room (seq_read_iter, fs/seq_file.c).
 func readFile(path string, max int64, single bool) ([]byte, error) {
-	fd, err := again(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
+	fd, err := openRead(path, 0)
 	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+		return nil, err
 	}
 	defer syscall.Close(fd)
 	return readAll(fd, path, make([]byte, 0, min(max, firstRead)), max, single)
+}
+
+// openRead opens a file or folder to be read.
+func openRead(path string, flags int) (fd int, err error) {
+	if fd, err = again(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC|flags, 0) }); err != nil {
+		return -1, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return fd, nil
 }
 
 // readAll appends what is left of an open file to b, until that has max bytes.
@@ -50,9 +58,9 @@ var pieces = sync.Pool{New: func() any { return new([pieceBytes]byte) }}
 
 // readPieces has take called with what each read of a file gives, until that has an error.
 func readPieces(path string, take func(piece []byte) error) error {
-	fd, err := again(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
+	fd, err := openRead(path, 0)
 	if err != nil {
-		return &fs.PathError{Op: "open", Path: path, Err: err}
+		return err
 	}
 	defer syscall.Close(fd)
 	buf := pieces.Get().(*[pieceBytes]byte)

@@ -16,11 +16,9 @@ var direntRoom = sync.Pool{New: func() any { return new([direntBytes]byte) }}
 // numbered lists the names in a folder that are numbers, by getdents64(2), without a string for each: threads are listed again
 // and again.
 func numbered(dir string) (ids []int, err error) {
-	fd, err := again(func() (int, error) {
-		return syscall.Open(dir, syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
-	})
+	fd, err := openRead(dir, syscall.O_DIRECTORY)
 	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: dir, Err: err}
+		return nil, err
 	}
 	defer syscall.Close(fd)
 	room := direntRoom.Get().(*[direntBytes]byte)

@@ -430,9 +430,10 @@ func (p *Keeper) takeBack(s ptrace.Status) {
 	}
 	m := p.waits.of(s.TID)
 	holds(p.board, p.k, s.TID) // as long as it waits for what is read here
-	pages := procfs.FS{}.OpenPagemap(s.TID)
-	taking.AtStop(p.k, s.TID, int(pages), by, p.board.NoRestart, m, &p.note)
-	pages.Close()
+	taking.AtStop(p.k, s.TID, by, p.board.NoRestart, m, &p.note, func() (int, func()) {
+		pages := procfs.FS{}.OpenPagemap(s.TID)
+		return int(pages), func() { pages.Close() }
+	})
 	holds(p.board, p.k, 0)
 	p.waits.stopped(s.TID, m, by > 0)
 }

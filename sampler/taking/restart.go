@@ -72,8 +72,9 @@ func write(k Kernel, tid int, note []byte, b *Buffer) {
 }
 
 // AtStop does for a thread that has stopped what [Take] does, where nothing is to be
-// copied. b is room for its registers, pages its open pagemap, -1 if there is none, and m what is known of its waits, or nil.
-func AtStop(k Kernel, tid, pages, by int, noRestart bool, m *Mark, b *Buffer) {
+// copied. b is room for its registers, and m what is known of its waits, or nil. pagemap opens that of the thread, and returns what closes
+// it: it is asked for where a time limit has to be read.
+func AtStop(k Kernel, tid, by int, noRestart bool, m *Mark, b *Buffer, pagemap func() (fd int, done func())) {
 	n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs)
 	if errno != 0 {
 		return
@@ -84,7 +85,7 @@ func AtStop(k Kernel, tid, pages, by int, noRestart bool, m *Mark, b *Buffer) {
 		return
 	}
 	if m != nil {
-		if l := ptrace.LimitOf(tid, note); m.over(k, tid, note, status, limit(k, tid, &l, pages, b), b) {
+		if l := ptrace.LimitOf(tid, note); m.over(k, tid, note, status, limit(k, tid, &l, b, pagemap), b) {
 			ptrace.End(note, l.Result)
 		}
 	}
@@ -92,10 +93,12 @@ func AtStop(k Kernel, tid, pages, by int, noRestart bool, m *Mark, b *Buffer) {
 }
 
 // limit reads a time limit, in nanoseconds. 0: there is none, or it cannot be read.
-func limit(k Kernel, tid int, l *ptrace.Limit, pages int, b *Buffer) int64 {
+func limit(k Kernel, tid int, l *ptrace.Limit, b *Buffer, pagemap func() (fd int, done func())) int64 {
 	if l.Addr == 0 {
 		return l.NS
 	}
+	pages, done := pagemap()
+	defer done()
 	addr := l.Addr
 	if l.Ring {
 		word, ok := readWords(k, tid, addr, 8, pages, b)

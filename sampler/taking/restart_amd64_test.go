@@ -101,12 +101,12 @@ func TestTakeBack(t *testing.T) {
 				}
 			}
 			k.written, b.Anew = nil, true // of another thread
-			AtStop(k, 7, -1, tt.by, tt.noRestart, nil, b)
+			AtStop(k, 7, tt.by, tt.noRestart, nil, b, noPagemap)
 			if (len(k.written) == 1) != tt.written || b.Anew != tt.anew {
 				t.Errorf("%s: written %d times, where nothing is copied", tt.name, len(k.written))
 			}
 			k.errno, k.written = unix.ESRCH, nil
-			if AtStop(k, 7, -1, tt.by, tt.noRestart, nil, b); k.written != nil {
+			if AtStop(k, 7, tt.by, tt.noRestart, nil, b, noPagemap); k.written != nil {
 				t.Errorf("%s: registers are written that could not be read", tt.name)
 			}
 		}
@@ -178,7 +178,7 @@ func TestMark(t *testing.T) {
 			binary.LittleEndian.PutUint64(want[offRAX:], uint64(result))
 			k.written = nil
 			m.Stops += 1 + s.stops
-			if AtStop(k, 7, -1, int(unix.SIGCHLD), false, m, b); len(k.written) != 1 || !bytes.Equal(k.written[0], want) {
+			if AtStop(k, 7, int(unix.SIGCHLD), false, m, b, noPagemap); len(k.written) != 1 || !bytes.Equal(k.written[0], want) {
 				t.Errorf("%s: stop %d: written %x, want %x", tt.name, i, k.written, want)
 			}
 		}
@@ -189,7 +189,7 @@ func TestMark(t *testing.T) {
 	for range 3 {
 		k.now += 1e12
 		k.status, k.sched = "Threads:\t1\nSigIgn:\t0\nSigCgt:\t0\nSeccomp:\t0\nvoluntary_ctxt_switches:\t5\n", "1 1 1\n"
-		if AtStop(k, 7, -1, int(unix.SIGCHLD), false, m, b); len(k.written) != 0 {
+		if AtStop(k, 7, int(unix.SIGCHLD), false, m, b, noPagemap); len(k.written) != 0 {
 			t.Errorf("written %x", k.written)
 		}
 	}
@@ -237,7 +237,7 @@ func TestMarkMemory(t *testing.T) {
 			k.status = fmt.Sprintf("Threads:\t1\nSigIgn:\t0\nSigCgt:\t0\nSeccomp:\t%s\nvoluntary_ctxt_switches:\t%d\n", tt.filter, 5+2*i)
 			k.sched, k.written = "1 1 1\n", nil
 			m.Stops++
-			AtStop(k, 7, -1, int(unix.SIGCHLD), false, m, b)
+			AtStop(k, 7, int(unix.SIGCHLD), false, m, b, noPagemap)
 			want := int64(-noHand)
 			if i == 2 && tt.limit >= 0 {
 				want = tt.want
@@ -270,7 +270,7 @@ func TestMarkUnknown(t *testing.T) {
 		for range 2 {
 			k.status, k.sched = tt.status, tt.sched
 			m.Stops++
-			AtStop(k, 7, -1, int(unix.SIGCHLD), false, m, b)
+			AtStop(k, 7, int(unix.SIGCHLD), false, m, b, noPagemap)
 			k.now += 1400e6
 		}
 		if len(k.written) != 2 {

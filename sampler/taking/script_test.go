@@ -35,6 +35,8 @@ type machine struct {
 	preads  int
 }
 
+func noPagemap() (int, func()) { return -1, func() {} }
+
 func (k *machine) thread(tid int) {
 	if tid != 7 {
 		k.t.Errorf("thread %d is asked for, want 7", tid)
@@ -351,7 +353,7 @@ func TestTakeFails(t *testing.T) {
 	if b.NRegs != 0 || b.NFPRegs != 0 || b.NStack != 0 || b.NBeyond != 0 || b.NBlocks != 0 || b.Anew || b.Met || b.Unwritten {
 		t.Errorf("left: %d, %d, %d, %d, %d, %t, %t, %t", b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.Anew, b.Met, b.Unwritten)
 	}
-	AtStop(k, 7, -1, int(unix.SIGTERM), false, nil, b)
+	AtStop(k, 7, int(unix.SIGTERM), false, nil, b, noPagemap)
 	k.errno = 0
 	b = dirty()
 	if errno := Take(k, 7, new(Advice), b, -1, OwnStop, false); errno != 0 || b.NRegs != len(k.note) || b.StackAddr != 0x5000-RedZone || b.NStack != 64 || b.NBeyond != 0 || b.Anew || b.Unwritten {
