@@ -340,6 +340,8 @@ int main(int argc, char **argv)
 	say("ready");
 	run_for(argc > 1 ? argv[1] : 0);
 	stop = 1;
+	if (signals)
+		pthread_join(sender, 0); /* it sends to threads that have not been joined */
 	for (int i = 0; i < KINDS; i++)
 		if (threads[i])
 			pthread_join(threads[i], 0);
