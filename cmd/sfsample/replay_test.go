@@ -80,7 +80,7 @@ func TestReplay(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := startTarget(t, "obey")
 			recording := filepath.Join(t.TempDir(), "recording")
-			args := append([]string{"-p", strconv.Itoa(p.pid), "-hz", "499", "--max-depth", "4000", "--max-overhead", "100", "--record", recording}, tt.args...)
+			args := append([]string{"-p", strconv.Itoa(p.pid), "-hz", "199", "--max-depth", "4000", "--max-overhead", "100", "--record", recording}, tt.args...)
 			r := begin(t, tool(args...))
 			if tt.name == "never stopped" {
 				eventually(t, "the recording is begun", func() bool {

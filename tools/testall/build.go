@@ -43,13 +43,13 @@ type kind struct {
 
 var kinds = map[string]kind{
 	"host": {dir: "host", place: runHost, args: []string{"-test.timeout=20m"}},
-	// Interpreters, goroutines, DWARF and bounds are the same for every user who may read a process at all.
-	"user": {dir: "host", place: runUser, args: []string{"-test.timeout=20m", "-test.skip=^Test(Beam(Random|Truth)|DebuggersAgree|.*Bombs?|.*Bounded|ExpandMiniDebug|Go(Program.*|Rows)|Goroutine.*|InlinesAgainstLLVM|Java.*|Languages|Lua.*|ManyMappings|Perl(Random|Truth)|PProfTool|RecordedRoom|Ruby.*|V8.*)$"},
+	// Interpreters, goroutines, DWARF, bounds, libraries that come and go, and what is left to do at the end are the same for every user who may read a process at all.
+	"user": {dir: "host", place: runUser, args: []string{"-test.timeout=20m", "-test.skip=^Test(Beam(Random|Truth)|Complete|DebuggersAgree|DumpOfCrowd|DumpSwapped|.*Bombs?|.*Bounded|ExpandMiniDebug|Go(Program.*|Rows)|Goroutine.*|InlinesAgainstLLVM|Java.*|Languages|Lua.*|ManyMappings|Perl(Random|Truth)|PProfTool|RecordedRoom|Ruby.*|SwappedLibraries|V8.*|Watchdog|WorkLeft)$"},
 		without: slices.Concat(portable, tools, []string{"cmd/sfdump", "internal/testprog", "live", "sampler/goroutines"})}, // which do the same for every user
 	// TestFair and TestDumpTellsOfBounds measure; what a further interpreter is read with is one goroutine's as Python's is; the others are of what one goroutine does, or a browser.
 	// And in TestWithheld/run a clock that hangs keeps Go's collector waiting, as it does in these builds alone (ptrace, outside_race.go), so that nobody frees it.
 	"race": {dir: "race", flags: []string{"-race"}, place: runHost,
-		args:    []string{"-test.timeout=20m", "-test.skip=^Test(Beam.*|Browser|Complete|DebuggersAgree|DumpTellsOfBounds|Fair|GoRows|Goroutine.*|Java.*|Languages|Lua.*|ManyMappings|NoFalseDeadlockJava|OutputFails|PHP.*|Perl(Random|Truth)|ReplayStock|Ruby.*|Search|V8.*)$|^TestWithheld$/^run$"},
+		args:    []string{"-test.timeout=20m", "-test.skip=^Test(Beam.*|Browser|Complete|DebuggersAgree|DumpTellsOfBounds|Fair|GoRows|Goroutine.*|Java.*|Languages|Lua.*|ManyMappings|NoFalseDeadlockJava|OutputFails|PHP.*|Perl(Random|Truth)|ReplayStock|Ruby.*|Search|SwappedLibraries|V8.*)$|^TestWithheld$/^run$|^TestWorkLeft$/_of_six$"},
 		without: slices.Concat(single, tools, []string{"cmd/sfdump", "internal/testprog", "tools/attack"}), // which read by other packages, and start the usual build
 		only:    map[string]string{"sampler/symbol": "^Test(Concurrent|Debuginfod)$", "sframe": "^TestConcurrent$"}},
 	// Without DWARF (-w): the guest has all programs in memory.
@@ -63,13 +63,13 @@ var kinds = map[string]kind{
 
 // sameEverywhere leaves out what takes long in an emulated machine and does the same on each: command line, search, terminal, browser,
 // configuration and sending, what our own limits and rates bound, and further ways to make the same recording.
-const sameEverywhere = "-test.skip=^Test(.*Bombs?|.*Bounded|Agent|Bounds|CannotRun|DiffCommand|DisguisedText|ExpandMiniDebug|FirefoxAddresses|HostileNames|LongNames|Manual|ManyMappings|ManyObjects|Next|NiceOf.*|" +
+const sameEverywhere = "-test.skip=^Test(.*Bombs?|.*Bounded|Agent|Bounds|CannotRun|DiffCommand|DisguisedText|ExpandMiniDebug|FirefoxAddresses|HostileNames|LongNames|Manual|ManyMappings|ManyObjects|NamesAreShared|Next|NiceOf.*|" +
 	"Open|OpenViewer|OpenWrong|OutputFails|PerfMap|RecordedRoom|ReplayBad|ReplayTitle|Rounds|RoundTroubles|Search.*|Sent.*|Top.*|Usage|Watchdog|WritingEnds)$" +
 	"|^TestAccount$/^(slow|too_fast|throttled|(all,_)?over_budget|all,_exec|(all,_)?no_run_counts)$|^TestReplay$/^(always_stopped|exit_stacks)$"
 
 // sameKernel leaves out what the parts of the kernel decide that are one source for all architectures (signals, ends, namespaces, Yama): the
 // other guest, whose kernel is of the same suites, sees them.
-const sameKernel = "|^Test(CannotSample|ClocksComeAndGo|End|Headless|JobControl|KillIsPrompt|OwnRoot|Suspend|TargetOutlives|Yama|Zombie)$"
+const sameKernel = "|^Test(CannotSample|ClocksComeAndGo|End|Headless|JobControl|KillIsPrompt|Killed|Listing|OwnRoot|Suspend|TargetOutlives|Yama|Zombie)$"
 
 // portable packages make no system call, and have neither unsafe nor files, a byte order or floating point of one architecture in all that they
 // are made of (TestPortable): the language says what they do, whoever runs them where.
