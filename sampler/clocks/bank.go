@@ -20,13 +20,20 @@ type Bank struct {
 	clocks map[int]*Clock // by CPU
 	dead   map[int]int64  // CPUs that a clock could not be bound to, and when to try again
 	old    []*Clock       // ending
-	rover  *Clock
+	rover  rover
 	missed int64
 	late   int64
 	looked int64
 	list   []*Sample
 	// What was asked of Fit last: the thread may go where no clock is yet.
 	stack, beyond int
+}
+
+// rover is the clock that is bound to no CPU, nil if there is none, and since which tick it was asked for no more than so many stops.
+type rover struct {
+	clock *Clock
+	asked uint32
+	since int64
 }
 
 // phase is how long after a tick the clock of a CPU has it, in nanoseconds: up to spread, and clocks of any number of
@@ -129,34 +136,46 @@ func (b *Bank) start(cpu int, o Options) (*Clock, error) {
 // Ask asks for a stop of the thread in a slot, whatever it does and wherever. false: there are too
 // many requests.
 func (b *Bank) Ask(slot int) bool {
-	if b.rover == nil {
+	if b.rover.clock == nil {
 		o := b.opt
 		o.Samples = min(4*o.Samples, maxRequests)
 		c, err := b.start(Anywhere, o)
 		if err != nil {
 			return false
 		}
-		b.rover = c
+		b.rover.clock = c
 		b.Fit(b.stack, b.beyond)
 	}
-	return b.rover.ask1(slot)
+	return b.rover.clock.ask1(slot)
 }
 
 // Go lets the requests begin that were made.
 func (b *Bank) Go() {
-	if b.rover != nil && b.rover.begun.Load() != b.rover.made.Load() {
-		b.rover.wake()
+	if b.rover.clock != nil && b.rover.clock.begun.Load() != b.rover.clock.made.Load() {
+		b.rover.clock.wake()
 	}
 }
 
 // idle is how long a clock stays that meets nobody, if Options.Stay is not longer.
 const idle = 3 * time.Second
 
+// unasked is how long the clock that is bound to no CPU stays: a busy machine needs it for a moment now and then, and it has room for the
+// requests of many threads, 8 MB at 1,000 Hz.
+const unasked = 10 * idle
+
 // Expire ends the clocks that have met nobody for long, and have nobody to wait for. One that gets no CPU could not end.
 func (b *Bank) Expire(n int64) {
 	for cpu, c := range b.clocks {
 		if time.Duration(n-c.met.Load())*time.Duration(b.board.Interval) > max(idle, b.opt.Stay) && !c.starves(n) && !c.asks() {
 			b.drop(cpu)
+		}
+	}
+	if r := &b.rover; r.clock != nil {
+		if made := r.clock.made.Load(); made != r.asked || made != r.clock.begun.Load() || r.clock.active.Load() || r.clock.asks() {
+			r.asked, r.since = made, n
+		} else if time.Duration(n-r.since)*time.Duration(b.board.Interval) > unasked {
+			b.end(r.clock)
+			*r = rover{}
 		}
 	}
 	b.old = slices.DeleteFunc(b.old, func(c *Clock) bool {
@@ -204,8 +223,8 @@ func (b *Bank) all(f func(*Clock)) {
 	for _, c := range b.old {
 		f(c)
 	}
-	if b.rover != nil {
-		f(b.rover)
+	if b.rover.clock != nil {
+		f(b.rover.clock)
 	}
 }
 
@@ -265,9 +284,9 @@ func (b *Bank) Close() {
 		b.end(c)
 	}
 	clear(b.clocks)
-	if b.rover != nil {
-		b.end(b.rover)
-		b.rover = nil
+	if b.rover.clock != nil {
+		b.end(b.rover.clock)
+		b.rover = rover{}
 	}
 	late := time.After(patience)
 	for _, c := range b.old {
@@ -336,7 +355,7 @@ func (b *Bank) Fit(stack, beyond int) {
 			}
 		}
 		many := b.opt.deep()
-		if c == b.rover {
+		if c == b.rover.clock {
 			many = 4 * first // as one may be asked for many threads at a tick
 		}
 		for i := 0; i < len(c.samples) && n < many; i++ {

@@ -77,6 +77,35 @@ func TestExpire(t *testing.T) {
 	counts()
 }
 
+// TestExpireRover: the clock that is bound to no CPU ends when it was asked for nothing for 30 s, and a stop that it waits for is there.
+func TestExpireRover(t *testing.T) {
+	b := bank(t, 0)
+	b.board.Interval = 10_000 * us
+	c, _ := idleClock(b, 1, 2)
+	b.rover.clock = c
+	for n, step := range []struct {
+		do   func()
+		tick int64
+		ends bool
+	}{
+		{func() { c.made.Store(7) }, 5000, false},
+		{func() { c.begun.Store(7); c.samples[1].state.Store(asked) }, 9000, false},
+		{func() { c.samples[1].state.Store(filled); c.active.Store(true) }, 13000, false},
+		{func() { c.active.Store(false) }, 16000, false},
+		{func() { c.made.Store(8); c.begun.Store(8) }, 16001, false},
+		{func() {}, 19001, false},
+		{func() {}, 19002, true},
+	} {
+		step.do()
+		if b.Expire(step.tick); (b.rover.clock == nil) != step.ends || c.quit.Load() != step.ends {
+			t.Errorf("step %d: ended %t", n, b.rover.clock == nil)
+		}
+	}
+	if list := b.Drain(); len(list) != 1 || len(b.old) != 1 {
+		t.Errorf("%d samples of a clock that ends, %d that end", len(list), len(b.old))
+	}
+}
+
 // three is a bank with a clock of each kind.
 func three(t *testing.T, samples int) (*Bank, []*Clock) {
 	b := bank(t, samples)
@@ -85,7 +114,7 @@ func three(t *testing.T, samples int) (*Bank, []*Clock) {
 		c, _ := idleClock(b, n+1, samples)
 		list = append(list, c)
 	}
-	b.clocks[7], b.old, b.rover = list[0], []*Clock{list[1]}, list[2]
+	b.clocks[7], b.old, b.rover.clock = list[0], []*Clock{list[1]}, list[2]
 	list[2].cpu = Anywhere
 	return b, list
 }
@@ -163,7 +192,7 @@ func TestClose(t *testing.T) {
 			case 0:
 				b.clocks[0] = c
 			case 1:
-				b.rover = c
+				b.rover.clock = c
 			default:
 				b.old = append(b.old, c)
 			}
@@ -176,7 +205,7 @@ func TestClose(t *testing.T) {
 		}
 		begun := time.Now()
 		b.Close()
-		if d := time.Since(begun); d != 400*time.Millisecond || b.Clocks() != 0 || b.rover != nil || b.missed != 4 {
+		if d := time.Since(begun); d != 400*time.Millisecond || b.Clocks() != 0 || b.rover.clock != nil || b.missed != 4 {
 			t.Errorf("closed after %v, want 400 ms; %d ticks missed", d, b.missed)
 		}
 		b = bank(t, 0)
@@ -288,7 +317,7 @@ func TestWake(t *testing.T) {
 	if clocks[0].stop(); !clocks[0].quit.Load() || !sent() {
 		t.Error("a clock that is to end is not woken")
 	}
-	b.rover = nil
+	b.rover = rover{}
 	if b.Go(); sent() {
 		t.Error("nobody is woken")
 	}

@@ -107,13 +107,13 @@ func TestDenied(t *testing.T) {
 	b := bank(t, 1)
 	for _, err := range []error{nil, unix.EPERM, nil} {
 		hasten = func(bool) error { return err }
-		b.rover = nil
+		b.rover = rover{}
 		if !b.Ask(0) {
 			t.Fatal("no clock could be made")
 		}
-		defer b.rover.stop()
-		if b.rover.prompt != (err == nil) {
-			t.Errorf("real time %t, denied: %v", b.rover.prompt, err)
+		defer b.rover.clock.stop()
+		if b.rover.clock.prompt != (err == nil) {
+			t.Errorf("real time %t, denied: %v", b.rover.clock.prompt, err)
 		}
 		if err != nil && b.Denied != err {
 			t.Errorf("denied: %v, want %v", b.Denied, err)
@@ -162,17 +162,17 @@ func TestBankLive(t *testing.T) {
 	if b.clocks[cpu] != c {
 		t.Error("a second clock was made")
 	}
-	if !b.Ask(3) || b.rover.begun.Load() != 0 || b.rover.cpu != Anywhere || b.rover.who != 2 || len(b.rover.samples) != 24 {
-		t.Errorf("%d requests of clock %d were taken, with %d samples", b.rover.begun.Load(), b.rover.who, len(b.rover.samples))
+	if !b.Ask(3) || b.rover.clock.begun.Load() != 0 || b.rover.clock.cpu != Anywhere || b.rover.clock.who != 2 || len(b.rover.clock.samples) != 24 {
+		t.Errorf("%d requests of clock %d were taken, with %d samples", b.rover.clock.begun.Load(), b.rover.clock.who, len(b.rover.clock.samples))
 	}
-	rover := b.rover
+	r := b.rover.clock
 	b.Ask(4)
-	if b.Go(); b.rover != rover {
+	if b.Go(); b.rover.clock != r {
 		t.Error("a second clock for requests was made")
 	}
-	await(t, "requests", func() bool { return b.rover.begun.Load() == 2 })
+	await(t, "requests", func() bool { return b.rover.clock.begun.Load() == 2 })
 	thread := func(c *Clock) bool { return unix.Tgkill(unix.Getpid(), int(c.thread.Load()), 0) == nil }
-	if !thread(c) || !thread(rover) {
+	if !thread(c) || !thread(r) {
 		t.Error("clocks have no threads")
 	}
 	// One that has long to sleep is woken to end.
@@ -183,12 +183,12 @@ func TestBankLive(t *testing.T) {
 	long := far.clocks[cpu]
 	b.Close()
 	far.Close()
-	for _, c := range []*Clock{c, rover, long} {
+	for _, c := range []*Clock{c, r, long} {
 		await(t, "the end of a clock", func() bool { return !thread(c) })
 	}
 	b = bank(t, 400)
 	b.Ask(0)
-	if n := len(b.rover.samples); n != 1024 {
+	if n := len(b.rover.clock.samples); n != 1024 {
 		t.Errorf("%d samples for requests, want 1024 at most", n)
 	}
 	b.Close()
