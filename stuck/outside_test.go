@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,5 +104,32 @@ func TestMaskedLocks(t *testing.T) {
 	d.fileLock(&Thread{PID: 7}, &w, "FLOCK")
 	if len(d.missing) != 1 || len(w.On) > 0 || w.Unknown == "" {
 		t.Errorf("missing %v, %+v", d.missing, w)
+	}
+}
+
+// TestLongMaps: of many mappings the shared ones are kept, and a list that is made too long is not read at all.
+func TestLongMaps(t *testing.T) {
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for lines, want := range map[int]int{1000: 1, 300_000: 0} {
+		dir := filepath.Join(t.TempDir(), "7")
+		if err := os.MkdirAll(filepath.Join(dir, "task/7"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		text := strings.Repeat("1000-2000 rw-p 00000000 00:00 0\n", lines) + "3000-4000 rw-s 00000000 00:01 5 /dev/zero\n"
+		for name, b := range map[string]string{"maps": text, "task/7/stat": string(stat)} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(b), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o := newOwners(procfs.FS{Root: filepath.Dir(dir)})
+		if list := o.mappings(7, 7); len(list) != want || cap(list) > 1 {
+			t.Errorf("of %d mappings %d are kept, with room for %d", lines, len(list), cap(list))
+		}
+		if of := o.sharedFile(7, 7, 0x3000); of.inode != uint64(5*want) {
+			t.Errorf("of %d mappings: inode %d", lines, of.inode)
+		}
 	}
 }

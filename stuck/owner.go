@@ -86,7 +86,7 @@ func (d *Dump) lockOwner(t *Thread, w *Wait) {
 type owners struct {
 	fs    procfs.FS
 	known map[innerKey]owner
-	maps  map[int][]procfs.Mapping // by process
+	maps  map[int][]procfs.Mapping // shared ones, by process
 }
 
 func newOwners(fs procfs.FS) owners {
@@ -115,19 +115,40 @@ type owner struct {
 // sharedFile finds what the memory at an address is shared of.
 func (o *owners) sharedFile(pid, tid int, addr uint64) sharedFile {
 	for _, m := range o.mappings(pid, tid) {
-		if m.Start <= addr && addr < m.End && m.Perms&procfs.Shared != 0 {
+		if m.Start <= addr && addr < m.End {
 			return sharedFile{m.Dev, m.Inode}
 		}
 	}
 	return sharedFile{}
 }
 
-// mappings are those of a process, read once.
+// mappings are the shared ones of a process, read once.
 func (o *owners) mappings(pid, tid int) []procfs.Mapping {
 	list, ok := o.maps[pid]
 	if !ok {
-		list, _ = o.fs.Maps(tid) // none: it has ended, or may not be looked at
+		for _, m := range maps(o.fs, tid) {
+			if m.Perms&procfs.Shared != 0 {
+				list = append(list, m)
+			}
+		}
 		o.maps[pid] = list
+	}
+	return list
+}
+
+// maxMaps is what a list of mappings may take, in bytes: some 200,000 of them.
+const maxMaps = 16 << 20
+
+// maps are the mappings of a thread: none if it has ended, may not be looked at, or has made the list longer.
+func maps(fs procfs.FS, tid int) []procfs.Mapping {
+	list, err := fs.MapsWhile(tid, func(_, list int) error {
+		if list > maxMaps {
+			return procfs.ErrTooLong
+		}
+		return nil
+	})
+	if err != nil {
+		return nil
 	}
 	return list
 }
@@ -186,7 +207,7 @@ func (o *owners) searchSharers(t *Thread, k innerKey) owner {
 // sharesFile tells whether a process has a shared mapping of a file.
 func (o *owners) sharesFile(pid int, of sharedFile) bool {
 	return slices.ContainsFunc(o.mappings(pid, pid), func(m procfs.Mapping) bool {
-		return m.Perms&procfs.Shared != 0 && of == sharedFile{m.Dev, m.Inode}
+		return of == sharedFile{m.Dev, m.Inode}
 	})
 }
 

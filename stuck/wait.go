@@ -226,14 +226,10 @@ func (d *Dump) fault(t *Thread) *Wait {
 
 // remoteFiles lists mapped files on file systems that have a server.
 func (d *Dump) remoteFiles(t *Thread) string {
-	maps, err := d.fs.Maps(t.TID)
-	if err != nil {
-		return ""
-	}
 	types := d.mounts(t)
 	var list []string
 	seen := map[string]bool{}
-	for _, m := range maps {
+	for _, m := range maps(d.fs, t.TID) {
 		kind := types[m.Dev]
 		if kind == "" || seen[m.Path] {
 			continue
