@@ -398,6 +398,7 @@ func TestDecode(t *testing.T) {
 		{0x80147f, KindGroupStop, unix.SIGTSTP},
 		{0x000a7f, KindSignal, unix.SIGUSR1},
 		{0x00057f, KindSignal, unix.SIGTRAP},
+		{0x00857f, KindSyscall, unix.SIGTRAP | 0x80},
 		{0x03057f, KindClone, unix.SIGTRAP},
 		{0x01057f, KindFork, unix.SIGTRAP},
 		{0x02057f, KindVfork, unix.SIGTRAP},

@@ -76,12 +76,19 @@ func RawDetach(tid int, sig int) unix.Errno {
 	return errno
 }
 
+// ToCall, added to the signal of [RawCont], is to the next beginning or end of a system call: the tracee stops there ([KindSyscall]).
+const ToCall = 1 << 8
+
 // RawCont is [Cont].
 //
 //go:nosplit
 //go:norace
 func RawCont(tid int, sig int) unix.Errno {
-	_, errno := raw(unix.SYS_PTRACE, unix.PTRACE_CONT, uintptr(tid), 0, uintptr(sig), 0, 0)
+	request := uintptr(unix.PTRACE_CONT)
+	if sig&ToCall != 0 {
+		request = unix.PTRACE_SYSCALL
+	}
+	_, errno := raw(unix.SYS_PTRACE, request, uintptr(tid), 0, uintptr(sig&^ToCall), 0, 0)
 	return errno
 }
 

@@ -9,6 +9,13 @@ package ptrace
 const (
 	eintr               = 4
 	efault              = 14
+	erestartSys         = 512 // the first of those that decide on a restart
 	erestartNoHand      = 514 // the call is repeated unless a handler runs
 	erestartRestartCall = 516 // the call goes on by restart_syscall
 )
+
+// interrupted tells of what a system call returns at its end whether a signal has ended it: one of the kernel's own numbers
+// (include/linux/errno.h), EINTR, or EFAULT for want of a place to write what is left of a sleep.
+func interrupted(result int64) bool {
+	return result == -eintr || result == -efault || -erestartRestartCall <= result && result <= -erestartSys
+}

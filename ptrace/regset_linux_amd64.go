@@ -189,6 +189,13 @@ func set(note []byte, at int, v int64) {
 	binary.LittleEndian.PutUint64(note[at:], uint64(v))
 }
 
+// Interrupted tells of a thread that has stopped at the end of a system call, by its note, whether a signal or an interrupt has ended that: the
+// stop for it follows, where the kernel decides on a restart.
+func Interrupted(note []byte) bool {
+	l, ok := layoutOf(note)
+	return ok && interrupted(signed(note, l.ax))
+}
+
 // Restarts tells of thread tid, which has stopped, whether the call that it is in
 // goes on by restart_syscall(2), which a seccomp filter may forbid.
 //

@@ -93,6 +93,8 @@ func TestLimitOf(t *testing.T) {
 		{"nanosleep", unix.SYS_NANOSLEEP, [6]uint64{16, 9, 9, 9, 9, 9}, at(16, 8, 0), false},
 		{"clock_nanosleep", unix.SYS_CLOCK_NANOSLEEP, [6]uint64{9, 0, 16, 9, 9, 9}, at(16, 8, 0), false},
 		{"clock_nanosleep until a time", unix.SYS_CLOCK_NANOSLEEP, [6]uint64{9, 1, 16, 9, 9, 9}, Limit{}, false},
+		{"clock_nanosleep, CPU time of the process", unix.SYS_CLOCK_NANOSLEEP, [6]uint64{unix.CLOCK_PROCESS_CPUTIME_ID, 0, 16, 9, 9, 9}, Limit{}, false},
+		{"clock_nanosleep, CPU time of another", unix.SYS_CLOCK_NANOSLEEP, [6]uint64{1<<64 - 38, 0, 16, 9, 9, 9}, Limit{}, false},
 		{"futex", unix.SYS_FUTEX, [6]uint64{9, 128, 9, 16, 9, 9}, at(16, 8, unix.ETIMEDOUT), false},
 		{"futex of a bit set, until a time", unix.SYS_FUTEX, [6]uint64{9, 9, 9, 16, 9, 9}, Limit{}, false},
 		{"futex that wakes", unix.SYS_FUTEX, [6]uint64{9, 129, 9, 16, 9, 9}, Limit{}, false},
@@ -116,6 +118,7 @@ func TestLimitOf(t *testing.T) {
 		{"nanosleep", 162, [6]uint64{16, 9, 9, 9, 9, 9}, at(16, 4, 0), true},
 		{"clock_nanosleep", 267, [6]uint64{9, 0, 16, 9, 9, 9}, at(16, 4, 0), true},
 		{"clock_nanosleep_time64", 407, [6]uint64{9, 0, 16, 9, 9, 9}, at(16, 8, 0), true},
+		{"clock_nanosleep_time64, CPU time of another", 407, [6]uint64{1<<32 - 38, 0, 16, 9, 9, 9}, Limit{}, true},
 		{"futex", 240, [6]uint64{9, 128, 9, 16, 9, 9}, at(16, 4, unix.ETIMEDOUT), true},
 		{"futex_time64", 422, [6]uint64{9, 128, 9, 16, 9, 9}, at(16, 8, unix.ETIMEDOUT), true},
 		{"poll by the number of 64-bit programs", unix.SYS_POLL, [6]uint64{9, 9, 1000, 9, 9, 9}, Limit{}, true},
@@ -134,6 +137,7 @@ func TestLimitOf(t *testing.T) {
 			put(where[i], v)
 		}
 		put(call, uint64(tt.nr))
+		tt.want.Padded = tt.old && tt.want.Word == 8
 		if got := LimitOf(0, note); got != tt.want {
 			t.Errorf("%s (32-bit: %t): %+v, want %+v", tt.name, tt.old, got, tt.want)
 		}

@@ -61,6 +61,9 @@ func Restarts(tid int, note []byte) bool {
 //go:norace
 func CutShort([]byte) bool { return false }
 
+// Interrupted tells whether a system call was interrupted at whose end a thread has stopped: none is watched here ([LimitOf]).
+func Interrupted([]byte) bool { return false }
+
 // End has a note tell that the call has returned: that is for those that have a [LimitOf], none here.
 func End([]byte, int64) {}
 

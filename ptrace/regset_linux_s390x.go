@@ -86,6 +86,12 @@ func callOf(tid int) uint32 {
 	return binary.BigEndian.Uint32(call[:]) & 0xffff
 }
 
+// Interrupted tells of a thread that has stopped at the end of a system call, by its note, whether a signal or an interrupt has ended that: the
+// stop for it follows, where the kernel decides on a restart.
+func Interrupted(note []byte) bool {
+	return len(note) == noteBytes && interrupted(int64(binary.BigEndian.Uint64(note[noteR2:])))
+}
+
 // Restarts tells of thread tid, which has stopped, whether the call that it is in
 // goes on by restart_syscall(2), which a seccomp filter may forbid.
 //

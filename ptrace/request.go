@@ -23,6 +23,8 @@ const (
 	OptClone = unix.PTRACE_O_TRACECLONE
 	OptExec  = unix.PTRACE_O_TRACEEXEC
 	OptExit  = unix.PTRACE_O_TRACEEXIT
+	// OptSysGood tells stops at system calls from SIGTRAP.
+	OptSysGood = unix.PTRACE_O_TRACESYSGOOD
 )
 
 // request makes one ptrace call that cannot block.

@@ -59,6 +59,7 @@ type Limit struct {
 	NS     int64  // in nanoseconds, if a register holds it; 0 or less: none
 	Addr   uint64 // where it is in memory, as seconds and nanoseconds; 0: it is not there
 	Word   int    // bytes of each of the two
+	Padded bool   // of the nanoseconds' 8 bytes the upper half means nothing (get_timespec64, kernel/time/time.c)
 	Ring   bool   // at Addr is its address
 	Result int64  // of the call when it is over
 }
@@ -76,6 +77,7 @@ func LimitOf(tid int, note []byte) (l Limit) {
 		if l.Addr, l.Word, l.Ring = args[t.at], 8, t.in == ring; t.narrow {
 			l.Word = 4
 		}
+		l.Padded = narrow && !t.narrow
 		if l.Ring {
 			l.Addr += ringLimitAt
 		}
@@ -129,6 +131,11 @@ func timedRing(args *[6]uint64) (t timed) {
 //go:nosplit
 //go:norace
 func timedSleep(args *[6]uint64, narrow bool) (t timed) {
+	switch int32(args[0]) {
+	case unix.CLOCK_REALTIME, unix.CLOCK_MONOTONIC, unix.CLOCK_BOOTTIME, unix.CLOCK_REALTIME_ALARM, unix.CLOCK_BOOTTIME_ALARM, unix.CLOCK_TAI:
+	default: // the CPU time of somebody
+		return timed{}
+	}
 	if args[1] == 0 { // else until a time (TIMER_ABSTIME)
 		t = timed{in: address, at: 2, kept: true, narrow: narrow}
 	}

@@ -17,6 +17,8 @@ const (
 	KindGroupStop
 	// KindSignal: Status.Signal is about to be delivered. Answer: Cont with it.
 	KindSignal
+	// KindSyscall: the beginning or the end of a system call, after [RawCont] with ToCall. Answer: Cont with 0.
+	KindSyscall
 	// KindClone, KindFork, KindVfork: a thread or child was made; Status.EventMsg
 	// has its id.
 	KindClone
@@ -42,6 +44,8 @@ type Status struct {
 	Raw    uint32      // the wait status
 }
 
+const sysGood = 0x80 // with OptSysGood, ptrace(2)
+
 const eventStop = 128 // PTRACE_EVENT_STOP, include/uapi/linux/ptrace.h
 
 // decode follows ptrace(2), "Stopped states".
@@ -55,7 +59,9 @@ func decode(tid int, raw uint32) Status {
 	s.Signal = unix.Signal(raw >> 8 & 0xff)
 	switch raw >> 16 {
 	case 0:
-		s.Kind = KindSignal
+		if s.Kind = KindSignal; s.Signal == unix.SIGTRAP|sysGood {
+			s.Kind = KindSyscall
+		}
 	case eventStop:
 		s.Kind = KindGroupStop
 		if s.Signal == unix.SIGTRAP {

@@ -845,8 +845,7 @@ func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 }
 
 // take copies what the sample is to have of a thread that has reported status, or is known to be gone by
-// errno, and lets it go: for good, or if it is kept, until its next stop. left: it is no tracee any more, or
-// not for good.
+// errno, and lets it go, unless it is kept. left: it is no tracee any more, or not for good.
 //
 //go:nosplit
 //go:norace
@@ -864,15 +863,8 @@ func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno
 	default:
 		by := taking.StoppedFor(status)
 		m.Gone = take(k, m.id, &s.Advice, &m.Buffer, s.pages, by, b.NoRestart) != 0 || m.id != m.TID
-		switch {
-		case !kept:
+		if !kept {
 			left = release(k, m.id, status)
-		case status>>16 == unix.PTRACE_EVENT_STOP && by != taking.OwnStop: // the process is stopped
-			k.Listen(m.id)
-		case by > 0:
-			k.Cont(m.id, by)
-		default:
-			k.Cont(m.id, 0)
 		}
 	}
 	m.Released = k.Now()

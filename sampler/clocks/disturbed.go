@@ -10,13 +10,9 @@ import (
 // ended when it is over.
 type disturbed struct {
 	marks map[int]*taking.Mark
-	heard []int // threads that signals have woken which their programs ignore: there will be more
-	next  int   // of them, to be looked at
+	heard []int // threads that have stopped for signals
 	due   int64 // when the first limit may be over, 0: there is none
 }
-
-// looksATurn is at how many threads a turn looks: 10 us each.
-const looksATurn = 4
 
 // of is what is known of a thread.
 func (d *disturbed) of(tid int) *taking.Mark {
@@ -28,42 +24,49 @@ func (d *disturbed) of(tid int) *taking.Mark {
 	return m
 }
 
+// watched tells whether a thread is to stop where it leaves its wait.
+func (d *disturbed) watched(tid int) bool {
+	m := d.marks[tid]
+	return m != nil && m.Watched()
+}
+
+// interrupted tells whether a thread was taken out of a wait that was watched.
+func (d *disturbed) interrupted(tid int) bool {
+	m := d.marks[tid]
+	return m != nil && m.Interrupted()
+}
+
 // stopped notes that a thread has stopped, for a signal or not, and when its limit is over.
 func (d *disturbed) stopped(tid int, m *taking.Mark, signal bool) {
 	if signal && !m.Heard {
 		m.Heard = true
 		d.heard = append(d.heard, tid)
 	}
+	d.next(m)
+}
+
+// next notes when the limit of a wait is over.
+func (d *disturbed) next(m *taking.Mark) {
 	if m.Due != 0 && (d.due == 0 || m.Due < d.due) {
 		d.due = m.Due
 	}
 }
 
-// turn looks where some of those are that signals have woken, and has those stop whose limit is over.
-func (d *disturbed) turn(k taking.Kernel, b *taking.Buffer) {
-	for range min(looksATurn, len(d.heard)) {
-		d.next = (d.next + 1) % len(d.heard)
-		if m := d.marks[d.heard[d.next]]; m != nil {
-			m.Look(k, d.heard[d.next], b)
-		}
-	}
+// turn has those stop whose limit is over. One that is not in its call yet is asked at the next turn.
+func (d *disturbed) turn(k taking.Kernel) {
 	now := k.Now()
 	if d.due == 0 || now < d.due {
 		return
 	}
 	d.due = 0
 	for tid, m := range d.marks {
-		switch {
-		case m.Due == 0:
-		case m.Due > now:
-			if d.due == 0 || m.Due < d.due {
-				d.due = m.Due
-			}
-		default:
-			if m.Due = 0; m.Waits(k, tid, b) {
+		if m.Due != 0 && m.Due <= now {
+			if m.Waits() {
 				k.Interrupt(tid)
 			}
+			m.Due = now + keeperTick // if that is put off
 		}
+		d.next(m)
 	}
 }
 

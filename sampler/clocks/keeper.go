@@ -134,7 +134,7 @@ func (p *Keeper) run() {
 // turn makes the requests of clocks, and answers a report if one comes within a [keeperTick].
 func (p *Keeper) turn(alarm *ptrace.Alarm) (came bool) {
 	p.serve()
-	p.waits.turn(p.k, &p.note)
+	p.waits.turn(p.k)
 	p.k.Alarm(alarm, p.k.Now()+keeperTick)
 	s, ok, err := p.k.Report()
 	switch {
@@ -151,13 +151,17 @@ func (p *Keeper) turn(alarm *ptrace.Alarm) (came bool) {
 // kernel lets the others go when this thread ends.
 func (p *Keeper) letGo(turn func() (came bool)) {
 	p.phase.Store(leaves)
+	asked := false
 	if !p.board.NoRestart {
 		for _, tid := range p.waits.heard {
-			p.k.Interrupt(tid)
+			if taking.Pending(p.k, tid, &p.note) {
+				p.k.Interrupt(tid)
+				asked = true
+			}
 		}
 	}
 	for until := p.k.Now() + lastStops; p.k.Now() < until; {
-		if came := turn(); !came && (p.board.NoRestart || len(p.waits.heard) == 0) {
+		if came := turn(); !came && (!asked || len(p.waits.heard) == 0) {
 			break
 		}
 	}
@@ -165,10 +169,15 @@ func (p *Keeper) letGo(turn func() (came bool)) {
 
 // goOn has a stopped thread go on: traced, or at the end without us.
 func (p *Keeper) goOn(tid, sig int) {
-	if p.phase.Load() != leaves {
+	switch {
+	case p.phase.Load() == leaves:
+		if p.k.Detach(tid, sig) == 0 {
+			p.waits.drop(tid)
+		}
+	case p.waits.watched(tid):
+		p.k.Cont(tid, sig|ptrace.ToCall)
+	default:
 		p.k.Cont(tid, sig)
-	} else if p.k.Detach(tid, sig) == 0 {
-		p.waits.drop(tid)
 	}
 }
 
@@ -201,7 +210,7 @@ const (
 const keeperTick = 1_000_000
 
 func (p *Keeper) options() int {
-	o := ptrace.OptClone | ptrace.OptExec | ptrace.OptExit
+	o := ptrace.OptClone | ptrace.OptExec | ptrace.OptExit | ptrace.OptSysGood
 	if p.opt.Children {
 		o |= ptrace.OptFork | ptrace.OptVfork
 	}
@@ -332,9 +341,6 @@ func (p *Keeper) finish(m *Sample, c *Clock) {
 // handle answers one report of a tracee.
 func (p *Keeper) handle(s ptrace.Status) {
 	m := p.asked[s.TID]
-	if mark := p.waits.marks[s.TID]; mark != nil {
-		mark.Stops++
-	}
 	if s.Kind == ptrace.KindGroupStop {
 		p.stopped[s.TID] = true
 	}
@@ -344,9 +350,18 @@ func (p *Keeper) handle(s ptrace.Status) {
 			p.resume(s)
 			return
 		}
+		if s.Kind == ptrace.KindInterrupt && p.waits.interrupted(s.TID) {
+			p.takeBack(s) // so that it is watched on
+		}
 		holds(p.board, p.k, s.TID)
 		m.take(p.k, p.board, s.Raw, 0, true)
 		holds(p.board, p.k, 0)
+		if s.Kind == ptrace.KindGroupStop {
+			p.k.Listen(s.TID)
+		} else {
+			p.goOn(s.TID, 0)
+		}
+		m.Released = p.k.Now()
 		p.answer(m)
 	case ptrace.KindClone, ptrace.KindFork, ptrace.KindVfork:
 		if id, err := p.k.Message(s); err == nil {
@@ -378,6 +393,17 @@ func (p *Keeper) handle(s ptrace.Status) {
 			p.begin()
 		}
 		p.resume(s)
+	case ptrace.KindSyscall:
+		if p.k.AtExit(s.TID) {
+			return
+		}
+		if p.waits.of(s.TID).AtCall(p.k, s.TID, &p.note) {
+			p.k.Interrupt(s.TID)
+			p.k.Cont(s.TID, 0)
+			return
+		}
+		p.goOn(s.TID, 0)
+		askAgain(p.k, m)
 	case ptrace.KindExit:
 		p.exit(s)
 	case ptrace.KindGone:

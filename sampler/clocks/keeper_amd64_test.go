@@ -56,3 +56,89 @@ func TestKeeperTakesBack(t *testing.T) {
 		}
 	}
 }
+
+// TestKeeperWatches: a thread whose wait begins anew stops when it has left the call, where nothing is known of it any more, and is asked to
+// stop when the limit is over. A stop at a call has put off what was asked for before.
+func TestKeeperWatches(t *testing.T) {
+	const offRAX, offR10, offOrigRAX, limit = 80, 56, 120, 100_000 * us
+	own := ptrace.Status{TID: 7, Kind: ptrace.KindInterrupt, Raw: interrupted}
+	call := ptrace.Status{TID: 7, Kind: ptrace.KindSyscall, Raw: uint32(unix.SIGTRAP|0x80)<<8 | 0x7f}
+	for _, tt := range []struct {
+		name   string
+		do     func(k *kept, result func(int64))
+		want   string
+		result int64 // that was written last
+	}{
+		{"its limit is over", func(k *kept, result func(int64)) {
+			k.report(own)
+			k.report(call)
+			k.now += limit - 1
+			k.p.waits.turn(k)
+			k.note("over")
+			k.now++
+			k.p.waits.turn(k)
+			k.p.waits.turn(k)
+			result(-int64(unix.EINTR))
+			k.report(call)
+			k.report(own)
+		}, "write 7, cont 7 256, cont 7 256, over, interrupt 7, interrupt 7, cont 7 0, write 7, cont 7 0", 0},
+		{"it has left", func(k *kept, result func(int64)) {
+			k.report(own)
+			k.report(call)
+			result(1)
+			k.report(call)
+			k.now += 2 * limit
+			k.p.waits.turn(k)
+			result(-int64(unix.EINTR))
+			k.report(own)
+		}, "write 7, cont 7 256, cont 7 256, cont 7 0, write 7, cont 7 256", -514},
+		{"it is not in the call yet", func(k *kept, result func(int64)) {
+			k.report(own)
+			k.now += limit
+			k.p.waits.turn(k)
+			k.report(call)
+			k.now += keeperTick
+			k.p.waits.turn(k)
+		}, "write 7, cont 7 256, cont 7 256, interrupt 7", -514},
+		{"it is sampled", func(k *kept, result func(int64)) {
+			k.report(own)
+			k.report(call)
+			result(-int64(unix.EINTR))
+			k.ask(0, k.now)
+			k.report(call)
+			k.report(own)
+			k.report(call)
+			k.now += limit
+			k.p.waits.turn(k)
+		}, "write 7, cont 7 256, cont 7 256, signal 999, interrupt 7, interrupt 7, cont 7 0, write 7, write 7, cont 7 256, cont 7 256, interrupt 7", -514},
+		{"a sample is put off", func(k *kept, result func(int64)) {
+			k.report(own)
+			k.ask(0, k.now)
+			k.report(call)
+		}, "write 7, cont 7 256, signal 999, interrupt 7, cont 7 256, interrupt 7", -514},
+		{"the run ends", func(k *kept, result func(int64)) {
+			k.report(own)
+			k.report(call)
+			result(-int64(unix.EINTR))
+			k.p.phase.Store(leaves)
+			k.report(call)
+			k.report(own)
+		}, "write 7, cont 7 256, cont 7 256, interrupt 7, cont 7 0, write 7, detach 7 0", -514},
+	} {
+		k := keepDesk(t)
+		k.step = 0
+		k.registers = make([]byte, 216)
+		result := func(v int64) { binary.LittleEndian.PutUint64(k.registers[offRAX:], uint64(v)) }
+		binary.LittleEndian.PutUint64(k.registers[offOrigRAX:], unix.SYS_EPOLL_WAIT)
+		binary.LittleEndian.PutUint64(k.registers[offR10:], uint64(limit/1e6))
+		result(-int64(unix.EINTR))
+		k.status = "Name:\tx\nThreads:\t2\nSigIgn:\t0\nSigCgt:\t200\nSeccomp:\t0\n"
+		tt.do(k, result)
+		if got := k.did(); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+		if got := int64(binary.LittleEndian.Uint64(k.written[offRAX:])); got != tt.result {
+			t.Errorf("%s: result %d, want %d", tt.name, got, tt.result)
+		}
+	}
+}

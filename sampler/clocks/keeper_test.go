@@ -455,11 +455,11 @@ func TestKeeperLetsGo(t *testing.T) {
 
 func TestKeeperOptions(t *testing.T) {
 	k := keepDesk(t)
-	if got := k.p.options(); got != unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_TRACEEXEC|unix.PTRACE_O_TRACEEXIT {
+	if got := k.p.options(); got != unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_TRACEEXEC|unix.PTRACE_O_TRACEEXIT|unix.PTRACE_O_TRACESYSGOOD {
 		t.Errorf("options %#x", got)
 	}
 	k.p.opt.Children = true
-	if got := k.p.options(); got != unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_TRACEEXEC|unix.PTRACE_O_TRACEEXIT|unix.PTRACE_O_TRACEFORK|unix.PTRACE_O_TRACEVFORK {
+	if got := k.p.options(); got != unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_TRACEEXEC|unix.PTRACE_O_TRACEEXIT|unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_TRACEFORK|unix.PTRACE_O_TRACEVFORK {
 		t.Errorf("options %#x with children", got)
 	}
 }

@@ -1,6 +1,7 @@
 package clocks
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -88,6 +89,7 @@ type script struct {
 	peeks         bool            // of threads that are awake, too
 	fill          byte            // what is in it
 	registers     []byte          // nil: all are 0
+	written       []byte          // registers that were written last
 	status        string          // of every thread, empty: it cannot be read
 	messages      map[int]uint64  // of events, by thread
 	atExit        map[int]bool    // threads at the stop of their exit
@@ -384,6 +386,7 @@ func (s *script) Regs(tid, note int, buf []byte) (int, unix.Errno) {
 func (s *script) SetRegs(tid, note int, buf []byte) unix.Errno {
 	s.note("write %d", tid)
 	s.held(tid, "write registers")
+	s.written = bytes.Clone(buf)
 	return 0
 }
 

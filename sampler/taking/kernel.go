@@ -27,7 +27,7 @@ type Kernel interface {
 	Pread(fd int, buf []byte, off int64) (int, unix.Errno)
 	ReadFile(path, buf []byte) (int, unix.Errno) // path ends in NUL; a long status file from the end of its groups on
 	Detach(tid, sig int) unix.Errno
-	Cont(tid, sig int) unix.Errno
+	Cont(tid, sig int) unix.Errno // see ptrace.ToCall
 	Listen(tid int) unix.Errno
 	Signal(tid int) // wakes a thread of ours out of a wait
 	Yield()         // the CPU to another thread of ours

@@ -2,7 +2,6 @@ package taking
 
 import (
 	"encoding/binary"
-	"hash/fnv"
 
 	"golang.org/x/sys/unix"
 
@@ -42,13 +41,14 @@ func StoppedFor(status uint32) int {
 //
 //go:nosplit
 //go:norace
-func revert(k Kernel, tid int, note []byte, b *Buffer, by int, noRestart, wanted bool) (status []byte, ok bool) {
+func revert(k Kernel, tid int, note []byte, b *Buffer, by int, noRestart bool) (ok bool) {
 	b.Anew = false
 	restarts := ptrace.Restarts(tid, note)
 	if !restarts && (by == OtherStop || !ptrace.CutShort(note)) {
-		return nil, false
+		return false
 	}
-	if restarts || by != OwnStop || wanted {
+	var status []byte
+	if restarts || by != OwnStop {
 		if n, errno := k.ReadFile(b.procPath(tid, "/status\x00"), b.text[:]); errno == 0 && n < len(b.text) { // else it may go on
 			status = b.text[:n]
 		}
@@ -58,7 +58,7 @@ func revert(k Kernel, tid int, note []byte, b *Buffer, by int, noRestart, wanted
 		some, coming := filters(status)
 		b.Anew = some || by == OwnStop && coming
 	}
-	return status, (b.Anew || ours && !noRestart) && ptrace.Revert(tid, note, b.Anew)
+	return (b.Anew || ours && !noRestart) && ptrace.Revert(tid, note, b.Anew)
 }
 
 // write writes a note that was changed.
@@ -80,12 +80,14 @@ func AtStop(k Kernel, tid, by int, noRestart bool, m *Mark, b *Buffer, pagemap f
 		return
 	}
 	note := b.Regs[:n]
-	status, ok := revert(k, tid, note, b, by, noRestart, m != nil)
-	if !ok {
+	if !revert(k, tid, note, b, by, noRestart) {
+		if m != nil && !m.again(k, tid, note, by, b) {
+			m.Leave()
+		}
 		return
 	}
 	if m != nil {
-		if l := ptrace.LimitOf(tid, note); m.over(k, tid, note, status, limit(k, tid, &l, b, pagemap), b) {
+		if l := ptrace.LimitOf(tid, note); m.over(k.Now(), note, limit(k, tid, &l, b, pagemap)) {
 			ptrace.End(note, l.Result)
 		}
 	}
@@ -116,6 +118,9 @@ func limit(k Kernel, tid int, l *ptrace.Limit, b *Buffer, pagemap func() (fd int
 	} else {
 		s, ns = int64(binary.NativeEndian.Uint64(text)), int64(binary.NativeEndian.Uint64(text[8:]))
 	}
+	if l.Padded {
+		ns &= 1<<32 - 1
+	}
 	if s < 0 || s > maxLimit || ns < 0 || ns >= 1e9 {
 		return 0
 	}
@@ -131,94 +136,85 @@ func readWords(k Kernel, tid int, addr uint64, n, pages int, b *Buffer) (text []
 	return text, Present(k, pages, addr, n, b) == n && k.Memory(tid, addr, text) == n
 }
 
-// Mark is what the next stop is to know of a wait that has begun anew with all of its limit. It is of one thread
-// that is traced all the time.
+// Mark is what the next stop is to know of a wait that has begun anew with all of its limit. It is of one thread that is traced all the time,
+// and that is watched from then on until it leaves the call: registers alone do not tell one wait from the next.
 type Mark struct {
-	note     [markBytes]byte // the registers that it has begun with
-	n        int             // bytes of them, 0: there was no such wait
-	since    int64           // when it was first seen, in nanoseconds of CLOCK_MONOTONIC less the times on a CPU and waiting for one
-	switches int64           // off a CPU of its own will, at the stop
-	Stops    int64           // since then, this one included: each is such a switch
-	Heard    bool            // it has stopped for a signal
-	Due      int64           // when its limit is over if it sleeps until then, CLOCK_MONOTONIC; 0: there is no such wait
-	sleep    sleep
+	note  [markBytes]byte // the registers that it has begun with
+	n     int             // bytes of them, 0: there is no such wait
+	begun int64           // when it was first stopped, CLOCK_MONOTONIC
+	Due   int64           // when its limit is over, counted from then; 0: there is no such wait
+	place place
+	Heard bool // it has stopped for a signal
 }
 
-// sleep is what was last seen of a thread that sleeps in a system call.
-type sleep struct {
-	call  uint64 // a sum of the call, its arguments and where it was made; 0: it ran
-	count int64  // how often it had been put on a CPU
-	since int64  // when it was first seen so, as Mark.since
-}
+// place is how far a thread is with a wait that begins anew.
+type place uint8
 
-// Look notes whether a thread sleeps: the next signal finds it in a wait that has lasted so long at least.
-func (m *Mark) Look(k Kernel, tid int, b *Buffer) {
-	n, errno := k.ReadFile(b.procPath(tid, "/syscall\x00"), b.text[:])
-	call := uint64(0)
-	if errno == 0 && n > 0 && b.text[0] != 'r' { // "running" (proc_pid_syscall, fs/proc/base.c)
-		sum := fnv.New64a()
-		sum.Write(b.text[:n])
-		call = sum.Sum64()
-	}
-	asleep, count, ok := slept(k, tid, b)
-	if call == 0 || !ok {
-		m.sleep = sleep{}
-	} else if call != m.sleep.call || count != m.sleep.count {
-		m.sleep = sleep{call, count, asleep}
-	}
-}
+const (
+	before place = iota // the call
+	within
+	past // interrupted: a stop follows
+)
 
-// Waits tells whether a thread is still in the wait that has begun anew at its last stop: it sleeps, and has slept once since then.
-func (m *Mark) Waits(k Kernel, tid int, b *Buffer) bool {
-	n, errno := k.ReadFile(b.procPath(tid, "/status\x00"), b.text[:])
-	if errno != 0 || n == len(b.text) {
+// Watched tells whether a thread is to stop at the next beginning or end of a system call ([Mark.AtCall]).
+func (m *Mark) Watched() bool { return m.n > 0 && m.place != past }
+
+// Waits tells whether the thread is in the call that has begun anew.
+func (m *Mark) Waits() bool { return m.n > 0 && m.place == within }
+
+// Interrupted tells whether the thread was taken out of that call, and is about to stop.
+func (m *Mark) Interrupted() bool { return m.n > 0 && m.place == past }
+
+// Leave notes that the thread is in no such wait any more.
+func (m *Mark) Leave() { m.n, m.Due, m.place = 0, 0, before }
+
+// AtCall takes note that a watched thread has stopped at the beginning or end of a system call. cut: that was interrupted, and what it was
+// interrupted for, which this stop may have put off, is to be asked for again.
+func (m *Mark) AtCall(k Kernel, tid int, b *Buffer) (cut bool) {
+	if m.n > 0 && m.place == before { // nothing comes between
+		m.place = within
 		return false
 	}
-	status := b.text[:n]
-	state := behind(status, "\nState:\t")
-	switches, ok := field(status, "\nvoluntary_ctxt_switches:\t")
-	return m.n > 0 && ok && state < n && status[state] == 'S' && switches-m.switches-m.Stops == 1
+	n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs)
+	if cut = errno == 0 && ptrace.Interrupted(b.Regs[:n]); cut && m.n > 0 {
+		m.place = past
+	} else {
+		m.Leave()
+	}
+	return cut
 }
 
-// slept is how long a thread has neither run nor waited for a CPU, in nanoseconds from any time on, and how often it was put on one.
-func slept(k Kernel, tid int, b *Buffer) (asleep, count int64, ok bool) {
-	n, errno := k.ReadFile(b.procPath(tid, "/schedstat\x00"), b.text[:])
-	run, next := number(b.text[:n], 0)
-	wait, end := number(b.text[:n], next+1)
-	count, last := number(b.text[:n], end+1)
-	return k.Now() - run - wait, count, errno == 0 && end > next+1 && last > end+1
+// again tells whether a thread has stopped once more before it could go on with its wait, for us or for a signal that has no effect.
+func (m *Mark) again(k Kernel, tid int, note []byte, by int, b *Buffer) bool {
+	if m.n == 0 || m.place != before || by < OwnStop || string(m.note[:m.n]) != string(note) {
+		return false
+	}
+	if by == OwnStop {
+		return true
+	}
+	n, errno := k.ReadFile(b.procPath(tid, "/status\x00"), b.text[:])
+	return errno == 0 && n < len(b.text) && ignored(b.text[:n], by)
 }
 
 // markBytes is the size of NT_PRSTATUS where a call may have a limit, see [ptrace.LimitOf].
 const markBytes = 216
 
-// over tells whether a wait that has begun anew has slept for its whole limit, in nanoseconds, by now: then it ends, as it would have. Nothing but
+// over tells whether the limit of a wait that has begun anew, in nanoseconds, is over by now: then it ends, as it would have. Nothing but
 // its result is written: an argument that were changed would stay so in its register (System V ABI, "Calling Conventions"
-// of Linux), and with it the limit of later waits.
-//
-// It is the wait of the stop before if the registers are the same, and the thread has slept once at most since then, but for stops.
-// What it slept before the first stop is known if it was seen asleep, see [Mark.Look].
-func (m *Mark) over(k Kernel, tid int, note, status []byte, limit int64, b *Buffer) bool {
-	same := string(m.note[:m.n]) == string(note)
-	m.n, m.Due = 0, 0
+// of Linux), and with it the limit of later waits. A wait that was not stopped before counts from now on.
+func (m *Mark) over(now int64, note []byte, limit int64) bool {
+	begun := now
+	if m.n > 0 && m.place == past && string(m.note[:m.n]) == string(note) {
+		begun = m.begun
+	}
+	m.Leave()
 	if limit <= 0 {
 		return false
 	}
-	switches, ok := field(status, "\nvoluntary_ctxt_switches:\t")
-	asleep, count, known := slept(k, tid, b)
-	if !ok || !known {
-		return false
-	}
-	if !same || switches-m.switches-m.Stops > 1 {
-		if m.since = asleep; m.sleep.call != 0 && count-m.sleep.count == 1 {
-			m.since = m.sleep.since
-		}
-	}
-	left := limit - (asleep - m.since)
-	if left <= 0 {
+	if now-begun >= limit {
 		return true
 	}
-	m.n, m.switches, m.Stops, m.Due = copy(m.note[:], note), switches, 0, k.Now()+left
+	m.n, m.begun, m.Due = copy(m.note[:], note), begun, begun+limit
 	return false
 }
 
@@ -236,6 +232,17 @@ func ignored(status []byte, sig int) bool {
 	}
 	set, _ := mask(status, "\nSigIgn:\t")
 	return set>>(sig-1)&1 != 0
+}
+
+// Pending tells whether a signal waits for a thread or its process, or that cannot be known.
+func Pending(k Kernel, tid int, b *Buffer) bool {
+	n, errno := k.ReadFile(b.procPath(tid, "/status\x00"), b.text[:])
+	if errno != 0 || n == len(b.text) {
+		return true
+	}
+	own, ok := mask(b.text[:n], "\nSigPnd:\t")
+	all, ok2 := mask(b.text[:n], "\nShdPnd:\t")
+	return own|all != 0 || !ok || !ok2
 }
 
 // filters tells by the status file of a thread, read at the moment that counts, of seccomp filters: one may come at any time, and none

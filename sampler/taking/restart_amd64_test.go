@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"sfsample/ptrace"
 )
 
 // Offsets in struct user_regs_struct (arch/x86/include/asm/user_64.h), and restart codes (include/linux/errno.h).
@@ -124,19 +126,28 @@ func TestStoppedFor(t *testing.T) {
 	}
 }
 
-// TestMark: a wait that is stopped again and again ends at the first stop behind its limit, counted from the first stop: the time that
-// the thread has slept counts, if it has slept once at most between two stops. No register but the result is written.
+// goesOn has a watched thread enter its call again, and leave it with that result.
+func goesOn(k *machine, m *Mark, b *Buffer, result int64) (cut bool) {
+	if m.AtCall(k, 7, b) || !m.Watched() || !m.Waits() {
+		return false
+	}
+	before := binary.LittleEndian.Uint64(k.note[offRAX:])
+	binary.LittleEndian.PutUint64(k.note[offRAX:], uint64(result))
+	cut = m.AtCall(k, 7, b)
+	binary.LittleEndian.PutUint64(k.note[offRAX:], before)
+	return cut
+}
+
+// TestMark: a wait that is stopped again and again ends at the first stop behind its limit, counted from the first stop, unless
+// the thread has left the call in between. No register but the result is written.
 func TestMark(t *testing.T) {
 	const rdx, r10, rbx = 96, 56, 40
 	type stop struct {
-		after    int64 // the one before, in microseconds
-		ran      int64 // of that, and what it has waited for a CPU
-		switches int
-		set      int   // a register that is another's since
-		over     bool  // the wait ends
-		stops    int64 // in between, for other reasons
+		after int64 // the one before, in microseconds
+		left  bool  // the call has returned in between
+		set   int   // a register that is another's since
+		over  bool  // the wait ends
 	}
-	const sleeps = 2 // with the stop
 	for _, tt := range []struct {
 		name         string
 		call, result int64
@@ -145,28 +156,30 @@ func TestMark(t *testing.T) {
 		filter       string
 		stops        []stop
 	}{
-		{"epoll_wait", unix.SYS_EPOLL_WAIT, -eintr, r10, 1000, "0", []stop{{}, {400_000, 0, sleeps, 0, false, 0}, {599_999, 0, sleeps, 0, false, 0}, {1, 0, sleeps, 0, true, 0}, {300_000, 0, sleeps, 0, false, 0}}},
-		{"epoll_pwait", unix.SYS_EPOLL_PWAIT, -eintr, r10, 1000, "0", []stop{{}, {1_400_000, 0, sleeps, 0, true, 0}}},
-		{"poll", unix.SYS_POLL, -restartBlock, rdx, 1000, "2", []stop{{}, {400_000, 0, sleeps, 0, false, 0}, {700_000, 0, sleeps, 0, true, 0}}},
-		{"it was stopped before it slept", unix.SYS_POLL, -restartBlock, rdx, 1000, "2", []stop{{}, {1_000_000, 0, 1, 0, true, 0}}},
-		{"it has slept twice", unix.SYS_POLL, -restartBlock, rdx, 1000, "2", []stop{{}, {1_400_000, 0, 3, 0, false, 0}, {900_000, 0, sleeps, 0, false, 0}, {100_000, 0, sleeps, 0, true, 0}}},
-		{"it was stopped twice", unix.SYS_POLL, -restartBlock, rdx, 1000, "2", []stop{{}, {1_400_000, 0, 3, 0, true, 1}}},
-		{"it was stopped twice and has slept twice", unix.SYS_POLL, -restartBlock, rdx, 1000, "2", []stop{{}, {1_400_000, 0, 4, 0, false, 1}}},
-		{"it has run", unix.SYS_POLL, -restartBlock, rdx, 1000, "2", []stop{{}, {1_200_000, 300_000, sleeps, 0, false, 0}, {100_000, 0, sleeps, 0, true, 0}}},
-		{"it has run longer than the clock says", unix.SYS_POLL, -restartBlock, rdx, 1000, "2", []stop{{}, {400_000, 500_000, sleeps, 0, false, 0}}},
-		{"another wait", unix.SYS_POLL, -restartBlock, rdx, 1000, "2", []stop{{}, {1_400_000, 0, sleeps, rbx, false, 0}, {999_000, 0, sleeps, 0, false, 0}, {1000, 0, sleeps, 0, true, 0}}},
-		{"no limit", unix.SYS_POLL, -restartBlock, rdx, 1<<32 - 1, "2", []stop{{}, {1 << 51, 0, sleeps, 0, false, 0}}},
-		{"for weeks", unix.SYS_POLL, -restartBlock, rdx, 1<<31 - 1, "2", []stop{{}, {1<<31*1000 - 1001, 0, sleeps, 0, false, 0}, {1 << 50, 0, sleeps, 0, true, 0}}},
+		{"epoll_wait", unix.SYS_EPOLL_WAIT, -eintr, r10, 1000, "0", []stop{{}, {400_000, false, 0, false}, {599_999, false, 0, false}, {1, false, 0, true}, {300_000, false, 0, false}}},
+		{"epoll_pwait", unix.SYS_EPOLL_PWAIT, -eintr, r10, 1000, "0", []stop{{}, {1_400_000, false, 0, true}}},
+		{"poll", unix.SYS_POLL, -restartBlock, rdx, 1000, "2", []stop{{}, {400_000, false, 0, false}, {700_000, false, 0, true}}},
+		{"it has returned", unix.SYS_POLL, -restartBlock, rdx, 1000, "2", []stop{{}, {1_400_000, true, 0, false}, {900_000, false, 0, false}, {100_000, false, 0, true}}},
+		{"another wait", unix.SYS_POLL, -restartBlock, rdx, 1000, "2", []stop{{}, {1_400_000, false, rbx, false}, {999_000, false, 0, false}, {1000, false, 0, true}}},
+		{"no limit", unix.SYS_POLL, -restartBlock, rdx, 1<<32 - 1, "2", []stop{{}, {1 << 51, false, 0, false}}},
+		{"for weeks", unix.SYS_POLL, -restartBlock, rdx, 1<<31 - 1, "2", []stop{{}, {1<<31*1000 - 1001, false, 0, false}, {1 << 50, false, 0, true}}},
 	} {
 		k := &machine{t: t, now: 5e9}
-		run, switches, m := int64(3e9), 17, new(Mark)
-		b := &Buffer{Regs: make([]byte, 512)}
+		m, b := new(Mark), &Buffer{Regs: make([]byte, 512)}
 		k.note = inCall(tt.call, tt.result)
 		binary.LittleEndian.PutUint64(k.note[tt.at:], tt.limit)
+		k.status = fmt.Sprintf("Threads:\t2\nx:\nThreads:\t2\nSigIgn:\t0\nSigCgt:\t0\nSeccomp:\t%s\n", tt.filter)
 		for i, s := range tt.stops {
-			k.now, run, switches = k.now+1000*s.after, run+1000*s.ran, switches+s.switches
-			k.status = fmt.Sprintf("Threads:\t2\nx:\nThreads:\t2\nSigIgn:\t0\nSigCgt:\t0\nSeccomp:\t%s\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t9\n", tt.filter, switches)
-			k.sched = fmt.Sprintf("%d %d 12\n", run-1e9, 1_000_000_000)
+			k.now += 1000 * s.after
+			if i > 0 && m.Watched() {
+				result := tt.result
+				if s.left {
+					result = 1
+				}
+				if cut := goesOn(k, m, b, result); cut == s.left || m.Watched() {
+					t.Errorf("%s: stop %d: interrupted %t", tt.name, i, cut)
+				}
+			}
 			if s.set != 0 {
 				binary.LittleEndian.PutUint64(k.note[s.set:], 77)
 			}
@@ -177,10 +190,23 @@ func TestMark(t *testing.T) {
 			}
 			binary.LittleEndian.PutUint64(want[offRAX:], uint64(result))
 			k.written = nil
-			m.Stops += 1 + s.stops
 			if AtStop(k, 7, int(unix.SIGCHLD), false, m, b, noPagemap); len(k.written) != 1 || !bytes.Equal(k.written[0], want) {
 				t.Errorf("%s: stop %d: written %x, want %x", tt.name, i, k.written, want)
 			}
+			if limited := int32(tt.limit) > 0 && !s.over; m.Watched() != limited || (m.Due != 0) != limited || m.Waits() {
+				t.Errorf("%s: stop %d: watched %t, due %d", tt.name, i, m.Watched(), m.Due)
+			}
+		}
+	}
+	// A stop more for us or a signal without effect, before it goes on, changes nothing; one with a handler does.
+	for by, stays := range map[int]bool{int(unix.SIGURG): true, OwnStop: true, int(unix.SIGUSR1): false, OtherStop: false} {
+		k := &machine{t: t, now: 5e9, note: inCall(unix.SYS_EPOLL_WAIT, -eintr), status: "Threads:\t1\nSigIgn:\t0\nSigCgt:\t200\nSeccomp:\t0\n"}
+		binary.LittleEndian.PutUint64(k.note[r10:], 1000)
+		m, b := new(Mark), &Buffer{Regs: make([]byte, 512)}
+		AtStop(k, 7, OwnStop, false, m, b, noPagemap)
+		k.note = k.written[0]
+		if AtStop(k, 7, by, false, m, b, noPagemap); m.Watched() != stays || len(k.written) != 1 {
+			t.Errorf("stop for %d: watched %t, written %d times", by, m.Watched(), len(k.written))
 		}
 	}
 	// poll(2) without a filter goes on to its old limit.
@@ -188,7 +214,7 @@ func TestMark(t *testing.T) {
 	m, b := new(Mark), &Buffer{Regs: make([]byte, 512)}
 	for range 3 {
 		k.now += 1e12
-		k.status, k.sched = "Threads:\t1\nSigIgn:\t0\nSigCgt:\t0\nSeccomp:\t0\nvoluntary_ctxt_switches:\t5\n", "1 1 1\n"
+		k.status = "Threads:\t1\nSigIgn:\t0\nSigCgt:\t0\nSeccomp:\t0\n"
 		if AtStop(k, 7, int(unix.SIGCHLD), false, m, b, noPagemap); len(k.written) != 0 {
 			t.Errorf("written %x", k.written)
 		}
@@ -234,9 +260,10 @@ func TestMarkMemory(t *testing.T) {
 		m, b := new(Mark), &Buffer{Regs: make([]byte, 512)}
 		for i, after := range []int64{0, max(tt.limit, 1) - 1, 1} {
 			k.now += after
-			k.status = fmt.Sprintf("Threads:\t1\nSigIgn:\t0\nSigCgt:\t0\nSeccomp:\t%s\nvoluntary_ctxt_switches:\t%d\n", tt.filter, 5+2*i)
-			k.sched, k.written = "1 1 1\n", nil
-			m.Stops++
+			k.status, k.written = fmt.Sprintf("Threads:\t1\nSigIgn:\t0\nSigCgt:\t0\nSeccomp:\t%s\n", tt.filter), nil
+			if i > 0 && m.Watched() {
+				goesOn(k, m, b, tt.result)
+			}
 			AtStop(k, 7, int(unix.SIGCHLD), false, m, b, noPagemap)
 			want := int64(-noHand)
 			if i == 2 && tt.limit >= 0 {
@@ -249,35 +276,13 @@ func TestMarkMemory(t *testing.T) {
 	}
 }
 
-// TestMarkUnknown: a wait begins anew with all of its limit if nothing tells how long it has lasted.
-func TestMarkUnknown(t *testing.T) {
-	const r10 = 56
-	const status = "Threads:\t1\nSigIgn:\t0\nSigCgt:\t0\nSeccomp:\t0\n"
-	const switches = "voluntary_ctxt_switches:\t5\n"
-	for _, tt := range []struct {
-		name, status, sched string
-		want                int64
-	}{
-		{"known", status + switches, "1 1 1\n", 0},
-		{"no count of switches", status, "1 1 1\n", -noHand},
-		{"no schedstat", status + switches, "", -noHand},
-		{"an empty one", status + switches, "\n", -noHand},
-		{"half of it", status + switches, "1 ", -noHand},
-	} {
-		k := &machine{t: t, now: 5e9, note: inCall(unix.SYS_EPOLL_WAIT, -eintr)}
-		binary.LittleEndian.PutUint64(k.note[r10:], 1000)
-		b, m := &Buffer{Regs: make([]byte, 512)}, new(Mark)
-		for range 2 {
-			k.status, k.sched = tt.status, tt.sched
-			m.Stops++
-			AtStop(k, 7, int(unix.SIGCHLD), false, m, b, noPagemap)
-			k.now += 1400e6
-		}
-		if len(k.written) != 2 {
-			t.Fatalf("%s: written %d times", tt.name, len(k.written))
-		}
-		if got := int64(binary.LittleEndian.Uint64(k.written[1][offRAX:])); got != tt.want {
-			t.Errorf("%s: result %d, want %d", tt.name, got, tt.want)
+// TestPadded: where only 4 of the 8 bytes of nanoseconds count, the others may be anything.
+func TestPadded(t *testing.T) {
+	spec, _ := binary.Append(nil, binary.LittleEndian, []uint64{1, 0xdeadbeef<<32 | 5})
+	k, b := &machine{t: t, words: map[uint64]string{0x7000: string(spec)}}, new(Buffer)
+	for padded, want := range map[bool]int64{true: 1e9 + 5, false: 0} {
+		if got := limit(k, 7, &ptrace.Limit{Addr: 0x7000, Word: 8, Padded: padded}, b, noPagemap); got != want {
+			t.Errorf("padded %t: %d, want %d", padded, got, want)
 		}
 	}
 }

@@ -141,7 +141,7 @@ func Take(k Kernel, tid int, a *Advice, b *Buffer, pages, by int, noRestart bool
 	}
 	b.NRegs = n
 	note := b.Regs[:n]
-	if _, ok := revert(k, tid, note, b, by, noRestart, false); ok {
+	if revert(k, tid, note, b, by, noRestart) {
 		write(k, tid, note, b)
 	}
 	sp := ptrace.StackPointer(note)
