@@ -225,6 +225,5 @@ func checkGoStack(t *testing.T, s *output.Stack, told []string) {
 }
 
 // open are functions in which the stacks of the runtime's threads may end: what
-// called them is on another stack, or they are C code or assembly of runtime/cgo,
-// of which the program has no .eh_frame.
-var open = []string{"crosscall1", "threadentry", "runtime/cgo(.text)", "runtime.systemstack", "runtime.morestack", "runtime.nanotime1", "runtime.walltime", "runtime.vgetrandom1"}
+// called them is on another stack.
+var open = []string{"runtime.systemstack", "runtime.morestack", "runtime.nanotime1", "runtime.walltime", "runtime.vgetrandom1"}

@@ -109,8 +109,8 @@ func (o *object) goKnows(k followKey, log *slog.Logger) bool {
 	if !o.openGo(log) {
 		return false
 	}
-	_, ok, err := o.golang.table.Func(k.pc)
-	return ok && err == nil
+	f, ok, err := o.golang.table.Func(k.pc)
+	return ok && err == nil && !f.Foreign()
 }
 
 // ends tells whether .eh_frame has a function end at vaddr.

@@ -39,6 +39,9 @@ const (
 	goAsm
 )
 
+// Foreign tells whether it is code of another language that Go's linker took in: the table knows where it is, and no more.
+func (f GoFunc) Foreign() bool { return f.pcsp == 0 }
+
 // OpenGoTable finds the table in a file, which is read for its index of
 // functions, as long as there is time. What is asked for later is read from mem, the program's memory by
 // link-time address. Tables of Go 1.18 and later are read.
@@ -90,8 +93,8 @@ func (g *GoTable) Func(pc uint64) (f GoFunc, ok bool, err error) {
 // StackSize returns how far the stack pointer is at pc, in f, below where it was at
 // the function's entry, in bytes; -1 if that is not known.
 func (g *GoTable) StackSize(f GoFunc, pc uint64) (int32, error) {
-	if f.pcsp == 0 {
-		return -1, nil // C code that Go's linker took in
+	if f.Foreign() {
+		return -1, nil
 	}
 	return g.value(f, f.pcsp, pc)
 }
