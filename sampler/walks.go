@@ -3,6 +3,7 @@ package sampler
 import (
 	"bytes"
 	"math/bits"
+	"slices"
 
 	"sfsample/ptrace"
 	"sfsample/regs"
@@ -162,8 +163,14 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 		ws.relist(t, c)
 	}
 	if v.Short && ws.cfg.Live && bits.OnesCount(s.vain) <= 1 {
-		frames, end = ws.foresee(t, c, u)
-		short = end.Reason == unwind.OutsideCopy
+		known := slices.Clone(ws.over)
+		if ahead, aheadEnd := ws.foresee(t, c, u); len(ws.over) >= len(known) {
+			frames, end = ahead, aheadEnd
+			short = end.Reason == unwind.OutsideCopy
+		} else { // by now there is something else where the walk went over to another stack
+			ws.load(c)
+			ws.over = append(ws.over[:0], known...)
+		}
 	}
 	ws.blocks = wanted(ws.blocks[:0], c.StackAddr, frames, ws.over, short)
 	ws.blocks[0].short = ws.blocks[0].short || firstShort // it may have been deeper than it is by now
