@@ -68,6 +68,14 @@ func TestFollowX86(t *testing.T) {
 		{"push-ret", "50 c3", 0x1000, false, sframe.Rule{}, ErrNoReturn},
 		// Behind a call, endbr64 begins another function.
 		{"noreturn", "f30f1efa c3", 0x1000, true, sframe.Rule{}, ErrNoReturn},
+		// mov [reg],eax for rdi, rsi, rdx, rcx, r8, r9; push rbx; pop rbx; ret: x264's loops write through as many
+		{"many-stores", "8907 8906 8902 8901 418900 418901 53 5b c3", 0x1000, false, fromReg(sp, 8), nil},
+		// mov [reg],eax for nine others than rsp, push rax; mov [rsp],rax; pop rax; ret: of the tenth nothing is known
+		{"too-many-stores", "8907 8906 8902 8901 418900 418901 418902 418903 8903 53 890424 5b c3", 0x1000, false, sframe.Rule{}, ErrNoReturn},
+		// vpsadbw ymm20,ymm20,ymm23; vpaddd ymm4,ymm4,ymm4; ret: no general registers
+		{"sums-of-vectors", "62a15d20f6e7 c5ddfee4 c3", 0x1000, false, fromReg(sp, 8), nil},
+		// andn esp,esp,eax; ret: one that is
+		{"bmi", "c4e258f2e0 c3", 0x1000, false, sframe.Rule{}, ErrNoReturn},
 		// vmovaps ymm6,[rsp+0x20]; vmovaps [rsp],ymm6; vzeroupper; add rsp,0x40; ret
 		{"vectors", "c5fc28742420 c5fc293424 c5f877 4883c440 c3", 0x1000, false, fromReg(sp, 72), nil},
 	}

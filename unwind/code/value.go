@@ -49,8 +49,8 @@ const (
 	// maxSlots bounds the words that are remembered: functions keep fewer
 	// registers.
 	maxSlots = 20
-	// maxSpans bounds the registers through which the stack is written.
-	maxSpans = 4
+	// maxSpans bounds the registers through which the stack may be written.
+	maxSpans = 8
 )
 
 // state is what is known at one instruction.
@@ -60,7 +60,7 @@ type state struct {
 	spans  [maxSpans]span
 	nSlots uint8
 	nSpans uint8
-	lost   bool // there was more to remember: of the stack, nothing is known
+	lost   uint32 // registers for which there was no span: what lies where they point is not known
 }
 
 // store notes that v was written to the word at address at.
@@ -70,8 +70,7 @@ func (s *state) store(at, v value, word int64) {
 		return
 	}
 	if s.nSlots == maxSlots {
-		s.lost = true
-		return
+		return // not remembered, and in the span
 	}
 	s.slots[s.nSlots] = slot{at, v}
 	s.nSlots++
@@ -103,7 +102,7 @@ func (s *state) widen(w span) {
 		}
 	}
 	if s.nSpans == maxSpans {
-		s.lost = true
+		s.lost |= 1 << w.reg
 		return
 	}
 	s.spans[s.nSpans] = w
@@ -112,7 +111,7 @@ func (s *state) widen(w span) {
 
 // load is the word at address at.
 func (s *state) load(at value, word int64) value {
-	if at.kind != sum || s.lost {
+	if at.kind != sum || s.lost>>at.reg&1 != 0 {
 		return value{}
 	}
 	for i := range s.slots[:s.nSlots] {
@@ -145,12 +144,10 @@ func (s *state) join(t *state) (changed bool) {
 			s.nSlots++
 		}
 	}
-	spans, k := s.spans, s.nSpans
+	spans, k, lost := s.spans, s.nSpans, s.lost
 	for _, w := range t.spans[:t.nSpans] {
 		s.widen(w)
 	}
-	if t.lost && !s.lost {
-		s.lost, changed = true, true
-	}
-	return changed || n != s.nSlots || k != s.nSpans || spans != s.spans
+	s.lost |= t.lost
+	return changed || n != s.nSlots || k != s.nSpans || spans != s.spans || lost != s.lost
 }

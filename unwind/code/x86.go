@@ -380,9 +380,9 @@ func (m *machine) vexEffect(v *vex, b []byte, s *state) int {
 	if v.b {
 		base += 8
 	}
-	// Those that write general registers: BMI (tables 2 and 3 from f0 on), moves
-	// and conversions from vector registers.
-	if op >= 0xf0 || v.table == 1 && (op == 0x7e || op == 0x2c || op == 0x2d || op == 0x50 || op == 0xd7 || op == 0xc5 || op == 0x93 || op == 0x78 || op == 0x79) ||
+	// Those that write general registers: BMI (tables 2 and 3 from f0 on; in table 1 there are sums
+	// and shifts of vectors), moves and conversions from vector registers.
+	if op >= 0xf0 && v.table != 1 || v.table == 1 && (op == 0x7e || op == 0x2c || op == 0x2d || op == 0x50 || op == 0xd7 || op == 0xc5 || op == 0x93 || op == 0x78 || op == 0x79) ||
 		v.table == 3 && op >= 0x14 && op <= 0x17 || v.table >= 5 {
 		list := []uint8{reg, ^v.v & 15}
 		if rm[0] >= 0xc0 {
