@@ -29,6 +29,7 @@ const (
 	entryKnown                     // isEntry was asked for
 	isEntry                        // in a function that starts stacks
 	isPlain                        // row has a short form
+	isJump                         // an innermost frame that is to jump to where a register says, of which no table tells, nor code
 	isOwned                        // of the runtime's code
 )
 
@@ -236,8 +237,13 @@ func (w *Walker) fill(pc uint64, kind flags) *entry {
 			e.num = w.cache.number(e.row)
 		}
 	}
+	if kind == 0 && e.how == FramePointer && w.conv.jumps != nil {
+		if _, ok := w.conv.jumps(&w.window); ok {
+			e.flags = e.flags&^isPlain | isJump
+		}
+	}
 	if w.own.runtime != nil && w.own.runtime.Owns(pc) {
-		e.flags = e.flags&^isPlain | isOwned
+		e.flags = e.flags&^(isPlain|isJump) | isOwned
 	}
 	return w.cache.insert(e)
 }

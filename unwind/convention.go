@@ -33,6 +33,8 @@ type convention struct {
 	// passes is the length of the instruction that b begins with, 0 if it never
 	// goes on to the next one. Where there is target.
 	passes func(b []byte) int
+	// jumps: the instruction at pc goes to the address in reg. nil: not looked at.
+	jumps func(w *window) (reg uint8, ok bool)
 	// lost: the code at pc, which the kernel has put there, has no caller, and
 	// where it goes on cannot be seen. nil: there is no such code.
 	lost func(w *window) bool

@@ -94,6 +94,47 @@ func TestCode(t *testing.T) {
 	}
 }
 
+// TestJump: an innermost frame that is about to jump to where a register says, in code of which nothing is known, has the
+// caller that there is at that place. Its frame pointer may be another function's, which must not be left out.
+func TestJump(t *testing.T) {
+	const pc, to, ra = 0x401010, 0x404000, 0x402010
+	at := func(reg uint8, code ...byte) (*space, *regs.Set) {
+		s := &space{mapped: [][2]uint64{{textStart, textEnd}}, code: map[uint64][]byte{pc: code, ra - 5: call5, 0x40300b: call5},
+			rows: map[How][]sframe.Entry{EHFrame: {{Start: to, End: to + 0x10, Row: sframe.Row{CFA: fromReg(7, 8), RA: atCFA(-8)}},
+				{Start: 0x402000, End: 0x404000, Row: sframe.Row{Outermost: true}}}}}
+		return s, set(pc, 7, sp, 6, sp+16, uint64(reg), to)
+	}
+	stack := words(regs.AMD64, sp, ra, 0, 0, 0x403010)
+	for _, tt := range []struct {
+		name string
+		reg  uint8
+		code []byte
+		want uint64 // the caller
+	}{
+		{"jmp *%rdx", 1, []byte{0xff, 0xe2}, ra},
+		{"jmp *%rdi", 5, []byte{0xff, 0xe7}, ra},
+		{"jmp *%r11", 11, []byte{0x41, 0xff, 0xe3}, ra},
+		{"notrack jmp *%rax", 0, []byte{0x3e, 0xff, 0xe0}, ra},
+		{"another register", 1, []byte{0xff, 0xe0}, 0x403010},
+		{"jmp *(%rdx)", 1, []byte{0xff, 0x22}, 0x403010},
+		{"call *%rdx", 1, []byte{0xff, 0xd2}, 0x403010},
+	} {
+		s, set := at(tt.reg, tt.code...)
+		w := New(regs.AMD64, s, nil, 0)
+		for range 2 {
+			if got, end := w.Walk(set, stack, nil); len(got) != 2 || got[1].PC != tt.want || !end.Complete() {
+				t.Errorf("%s: %+v, %v; want the caller %#x", tt.name, got, end.Reason, tt.want)
+			}
+		}
+	}
+	// Where the register leads to nothing that is known, it says nothing.
+	s, set := at(1, 0xff, 0xe2)
+	set.R[1] = 0x401800
+	if got, _ := New(regs.AMD64, s, nil, 0).Walk(set, stack, nil); len(got) != 2 || got[1].PC != 0x403010 {
+		t.Errorf("to code without a table: %+v", got)
+	}
+}
+
 // TestSearch: a return address further up, behind a call to the function of the innermost frame, is its caller if the code leads
 // there with just the stack pointer that it has.
 func TestSearch(t *testing.T) {

@@ -233,3 +233,45 @@ func TestSwitchRow(t *testing.T) {
 		}
 	}
 }
+
+// TestRestored: SBCL's call_into_lisp_ has pushed its frame pointer where Lisp's frame begins, and its table tells of that moment. The
+// walk comes from Lisp with that word as the frame pointer, as Lisp returns: the next frame, here on another stack, is not left out.
+func TestRestored(t *testing.T) {
+	const low, high, lisp, c = 0x10000, 0x40000, 0x1000, 0x2000
+	a := regs.AMD64
+	calls := sframe.Row{CFA: sframe.Rule{Base: sframe.FromExpr}, RA: atCFA(-8), FP: atCFA(-16),
+		Exprs: [][]byte{{opBreg0 + 6, 0, opDeref, opLit0 + 16, opPlus}}}
+	s := &twoStacks{space{
+		mapped: [][2]uint64{{lisp, lisp + 0x2000}}, stack: [2]uint64{high, high + 0x1000}, also: [2]uint64{low, low + 0x1000},
+		code: map[uint64][]byte{c: bytes.Repeat([]byte{0xe8}, 0x1000)},
+		rows: map[How][]sframe.Entry{EHFrame: {{Start: c, End: c + 0x100, Row: calls},
+			{Start: c + 0x100, End: c + 0x800, Row: sframe.Row{CFA: fromReg(a.FP, 16), RA: atCFA(-8), FP: atCFA(-16)}},
+			{Start: c + 0x800, End: c + 0x1000, Row: sframe.Row{Outermost: true}}}},
+	}}
+	stack := make([]byte, 0x1000)
+	copy(stack[0xff0:], put(a, nil, low+0x100, c+0x10))
+	other := make([]byte, 0x1000)
+	copy(other[0x100:], put(a, nil, low+0x200, c+0x110))
+	copy(other[0x200:], put(a, nil, 0, c+0x810))
+	m := new(Memory)
+	m.Reset(high, stack, nil)
+	at := set(lisp+0x10, uint64(a.SP), high+0x80, uint64(a.FP), high+0xff0)
+	w := New(a, s, nil, 0)
+	if _, end := w.Walk(at, m, nil); end.Reason != OutsideCopy || !slices.Equal(w.Stacks(), []Stack{{Frame: 2, Base: low + 0x100}}) {
+		t.Errorf("without the other stack: %v at %#x, %+v", end.Reason, end.Addr, w.Stacks())
+	}
+	m.Also = []Region{{Addr: low, Bytes: other}}
+	got, end := w.Walk(at, m, nil)
+	var pcs []uint64
+	for _, f := range got {
+		pcs = append(pcs, f.PC)
+	}
+	if want := []uint64{lisp + 0x10, c + 0x10, c + 0x110, c + 0x810}; !slices.Equal(pcs, want) || !end.Complete() {
+		t.Errorf("frames %#x, %v; want %#x, complete", pcs, end.Reason, want)
+	}
+	// In call_into_lisp_ itself the table is right.
+	at = set(c+0x10, uint64(a.SP), high+0x80, uint64(a.FP), high+0xff0)
+	if got, end := w.Walk(at, m, nil); len(got) != 3 || got[1].PC != c+0x110 || !end.Complete() {
+		t.Errorf("from its own code: %+v, %v", got, end.Reason)
+	}
+}

@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"bytes"
 	"slices"
 
 	"sfsample/regs"
@@ -406,7 +407,43 @@ func (w *Walker) found(e *entry, top bool, mem *Memory) (*sframe.Row, How, Reaso
 	if top && row == arm64Convention.frame && w.inLeaf(mem) {
 		row = w.conv.entry
 	}
+	if e.flags&isJump != 0 {
+		row, how = jumping(w, row)
+	}
+	if other := restored(w, row, top); other != nil {
+		if r := w.try(other, how, e, top, mem); r == 0 && w.to.flags&afterCall != 0 || r == OutsideCopy && w.next.over {
+			return other, how, r
+		}
+	}
 	return row, how, w.try(row, how, e, top, mem)
+}
+
+// restored returns what row means for a caller whose frame pointer is back already, nil if that is nothing else. SBCL's call_into_lisp_ makes the
+// frame of what it calls, with its own frame pointer in it, and its table tells of the moment before the call: the CFA is 16 above the
+// word that the frame pointer points to. Lisp returns with that word in the register. By the row alone the next frame would be left out.
+func restored(w *Walker, row *sframe.Row, top bool) *sframe.Row {
+	if top || row.CFA.Base != sframe.FromExpr || w.came.found != FramePointer && w.came.found != Code || !w.came.caller {
+		return nil
+	}
+	if n := row.CFA.Offset; n < 0 || int(n) >= len(row.Exprs) || !bytes.Equal(row.Exprs[n], []byte{opBreg0 + w.arch.FP, 0, opDeref, opLit0 + 16, opPlus}) {
+		return nil
+	}
+	other := *row
+	other.CFA = fromReg(w.arch.FP, 16)
+	return &other
+}
+
+// jumping returns the row of where the innermost frame is about to jump, if a register tells that: there
+// its registers are the same. It returns row if none is known. Where a function is left by such a jump, the
+// frame pointer is a caller's.
+func jumping(w *Walker, row *sframe.Row) (*sframe.Row, How) {
+	w.window.read(w.space, w.set.PC)
+	if reg, ok := w.conv.jumps(&w.window); ok && w.set.Known>>reg&1 != 0 {
+		if to := w.lookup(w.set.R[reg], false); to.row != nil && (to.how == SFrame || to.how == EHFrame || to.how == Code) {
+			return to.row, to.how
+		}
+	}
+	return row, FramePointer
 }
 
 // try computes the caller and checks that its PC is code. After success

@@ -49,6 +49,7 @@ func x86Convention(a *regs.Arch, signal func(*window, bool) *sframe.Row) convent
 		},
 		signal:    signal,
 		afterCall: x86AfterCall,
+		jumps:     func(w *window) (uint8, bool) { return x86Jumps(w, a) },
 	}
 }
 
@@ -144,6 +145,24 @@ func x86Returned(w *window, a *regs.Arch) *sframe.Row {
 func x86JumpSlot(b []byte) bool {
 	b = bytes.TrimPrefix(b, []byte{x86Bnd})
 	return len(b) >= 6 && b[0] == 0xff && b[1] == 0x25
+}
+
+// x86Jumps: jmp of a register (ff /4), of those that came with AMD64 too (41), and unchecked by CET (3e).
+func x86Jumps(w *window, a *regs.Arch) (reg uint8, ok bool) {
+	b := bytes.TrimPrefix(w.ahead(), []byte{0x3e})
+	b, more := bytes.CutPrefix(b, []byte{0x41})
+	if len(b) < 2 || b[0] != 0xff || b[1]&0xf8 != 0xe0 || more && a.WordBytes != 8 {
+		return 0, false
+	}
+	reg = b[1] & 7
+	switch {
+	case more:
+		reg += regnum.AMD64_R8
+	case a.WordBytes == 8:
+		reg = [...]uint8{regnum.AMD64_Rax, regnum.AMD64_Rcx, regnum.AMD64_Rdx, regnum.AMD64_Rbx,
+			regnum.AMD64_Rsp, regnum.AMD64_Rbp, regnum.AMD64_Rsi, regnum.AMD64_Rdi}[reg]
+	}
+	return reg, true
 }
 
 // x86AfterCall: call rel32 (e8), or call r/m (ff /2) in any of its lengths.
