@@ -81,15 +81,22 @@ func deepStacks(how How, depth, n int) (*space, []*regs.Set, []*Memory) {
 	return s, sets, mems
 }
 
+// told is a space of which the code tells the rows that it has for Code.
+type told struct{ *space }
+
+func (s told) Follow(pc uint64, caller bool) (*sframe.Row, error) { return s.Row(pc, Code) }
+
+func (s told) Called(ra, pc uint64) (*sframe.Row, error) { return nil, sframe.ErrNoRow }
+
 // BenchmarkWalk walks stacks of 200 frames, warm. Its figure is ns/frame.
 func BenchmarkWalk(b *testing.B) {
-	for _, how := range []How{SFrame, EHFrame, FramePointer} {
+	for _, how := range []How{SFrame, EHFrame, Code, FramePointer} {
 		for _, n := range []int{1, 50} {
 			b.Run(fmt.Sprintf("%v/stacks=%d", how, n), func(b *testing.B) {
 				const depth = 200
 				s, sets, mems := deepStacks(how, depth, n)
-				w := New(regs.AMD64, s, []How{how}, 0)
-				if how == FramePointer {
+				w := New(regs.AMD64, told{s}, []How{how}, 0)
+				if how == FramePointer || how == Code {
 					c := *w.conv // no code bytes to look at here
 					c.afterCall = func(*window) bool { return true }
 					w.conv = &c

@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"sfsample/unwind"
 )
@@ -26,12 +27,24 @@ type place struct {
 // tally counts the chains of one order of methods.
 type tally struct {
 	counts [numVerdicts]int
+	// answered counts the callers that walks have found, innermost those of innermost
+	// frames, of those that there are; spent is what all walks took.
+	answered, innermost, callers int
+	spent                        time.Duration
 	// defects counts those of the cut and wrong ones for which a known fault
 	// of the tables is to blame.
 	defects [numVerdicts]int
 	places  map[place]int
 	// firsts has an example for each place that is wrong.
 	firsts map[place]string
+}
+
+// walked notes a walk that found so many of the callers that there are.
+func (t *tally) walked(found, callers int, spent time.Duration) {
+	t.answered, t.callers, t.spent = t.answered+found, t.callers+callers, t.spent+spent
+	if found > 0 {
+		t.innermost++
+	}
 }
 
 // add counts a chain. A place is noted for one that is not right.
@@ -83,6 +96,8 @@ func (r *result) print(w io.Writer, top int) {
 			order, t.counts[right], t.counts[ahead],
 			t.counts[cut], 100*float64(t.counts[cut])/float64(total),
 			t.counts[wrong], 100*float64(t.counts[wrong])/float64(total), t.defects[cut], t.defects[wrong])
+		fmt.Fprintf(w, "    %d of %d callers answered (%.1f %%), of innermost frames %.1f %%; %d ns for each\n", t.answered, t.callers,
+			100*float64(t.answered)/float64(max(1, t.callers)), 100*float64(t.innermost)/float64(total), t.spent.Nanoseconds()/int64(max(1, t.answered)))
 		list := slices.SortedFunc(maps.Keys(t.places), func(a, b place) int {
 			return cmp.Or(cmp.Compare(b.verdict, a.verdict), cmp.Compare(t.places[b], t.places[a]),
 				cmp.Compare(a.module, b.module), cmp.Compare(a.offset, b.offset))

@@ -484,7 +484,9 @@ func (t *tracer) compare() {
 	t.res.maxDepth = max(t.res.maxDepth, len(t.shadow.entries)+1)
 	for i, w := range t.walkers {
 		var end unwind.End
+		begun := time.Now()
 		t.frames, end = w.Walk(&t.user.Set, &t.mem, t.frames[:0])
+		t.res.tallies[t.res.orders[i]].walked(len(t.frames)-1, len(t.shadow.entries), time.Since(begun))
 		v, at := t.shadow.judge(t.frames, end.Complete())
 		if v == wrong && t.rewrote(at) {
 			v, at = t.shadow.judge(t.frames, end.Complete())
