@@ -71,6 +71,8 @@ func runTarget(args []string) {
 			bursts()
 		case "collect":
 			collect()
+		case "brief":
+			brief()
 		case "exec":
 			os.Setenv(goesOn, "1")
 			fail(syscall.Exec("/proc/self/exe", append([]string{targetName}, args[i+1:]...), os.Environ()))

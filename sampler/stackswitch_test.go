@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 
 	"sfsample/internal/testprog"
 	"sfsample/output"
+	"sfsample/unwind"
 )
 
 // start starts a program that ends with the test.
@@ -170,5 +172,95 @@ func collect() {
 	for {
 		runtime.GC()
 		garbage[0][0] = new(byte)
+	}
+}
+
+// brief has threads take memory on the scheduler's stacks, for a moment each time, and then write to where their own frames have been.
+func brief() {
+	var told sync.WaitGroup
+	for range 8 {
+		told.Add(1)
+		go func() {
+			runtime.LockOSThread()
+			fmt.Println("thread", unix.Gettid(), "brief")
+			told.Done()
+			for n := 0; ; n++ {
+				take(n % 4)
+				scribble(byte(n))
+			}
+		}()
+	}
+	told.Wait()
+	fmt.Println("ready")
+	select {}
+}
+
+//go:noinline
+func take(depth int) []byte {
+	if depth > 0 {
+		return append(take(depth-1), 1)
+	}
+	return make([]byte, 64<<10)
+}
+
+//go:noinline
+func scribble(n byte) (sum byte) {
+	var b [8 << 10]byte
+	for range 20 {
+		for i := range b {
+			b[i] += n | 1
+		}
+	}
+	return b[n]
+}
+
+// switched counts the stacks of threads that were on the scheduler's stack, up to the first whole one of each.
+type switched struct {
+	open map[int][]string // threads that have none yet
+	cut  int
+	done func()
+}
+
+// Add implements output.Sink.
+func (w *switched) Add(s *output.Sample) error {
+	if w.open[s.TID] == nil || s.Taken != "stop" || !slices.ContainsFunc(s.Stack.Frames, func(f output.Frame) bool { return strings.TrimSuffix(f.Func, ".abi0") == "runtime.systemstack" }) {
+		return nil
+	}
+	switch s.Stack.End {
+	case "":
+		delete(w.open, s.TID)
+	case unwind.OutsideCopy.String():
+		w.cut++
+	}
+	if len(w.open) == 0 {
+		w.done()
+	}
+	return nil
+}
+
+// Close implements output.Sink.
+func (w *switched) Close() error { return nil }
+
+// TestGoSwitchBrief samples threads that are on the scheduler's stack for moments, many in a second: where the goroutine's stack
+// lies has to be told by the first sample that was cut for want of it. By the time that memory is looked at, there is something else.
+func TestGoSwitchBrief(t *testing.T) {
+	if runtime.GOARCH == "s390x" {
+		t.Skip("Go has no frame pointers there")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := testprog.StartCmd(t, &exec.Cmd{Path: self, Args: []string{targetName, "brief"}, Env: append(os.Environ(), goesOn+"=1")})
+	ctx, cancel := context.WithTimeout(context.Background(), testprog.Patience)
+	defer cancel()
+	threads := len(p.Threads)
+	w := &switched{open: p.Threads, done: cancel}
+	if _, err := Run(ctx, Options{PIDs: []int{p.PID}, Hz: 199}, 0, testPipeline(w), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d threads, %d stacks cut before there was a whole one", threads, w.cut)
+	if threads != 8 || len(w.open) > 0 || w.cut > threads+2 {
+		t.Errorf("%d of %d threads without a whole stack, %d stacks cut, want one of each thread", len(w.open), threads, w.cut)
 	}
 }
