@@ -81,14 +81,13 @@ func Follow(a *regs.Arch, p Place, read func(addr uint64, b []byte) int) (*sfram
 	if m == nil {
 		return nil, ErrNoDecoder
 	}
-	// What is reached without a call is sure. Only then calls are passed.
-	if !p.Caller {
-		w := walk{m: m, place: p, read: read}
-		if row, err := w.run(); err == nil {
-			return row, nil
-		}
+	// What is reached without a call is sure, also behind the one that p tells of. Only then calls are passed:
+	// one that does not return leads into another function.
+	w := walk{m: m, place: p, read: read}
+	if row, err := w.run(); err == nil {
+		return row, nil
 	}
-	w := walk{m: m, place: p, read: read, passCalls: true}
+	w = walk{m: m, place: p, read: read, passCalls: true}
 	return w.run()
 }
 

@@ -66,6 +66,8 @@ func TestFollowX86(t *testing.T) {
 		{"below", "4883c4f8 c3", 0x1000, false, sframe.Rule{}, ErrNoReturn},
 		// push rax; ret: a jump
 		{"push-ret", "50 c3", 0x1000, false, sframe.Rule{}, ErrNoReturn},
+		// jl 1f; add rsp,0x28; ret; 1: call, which does not return; sub rsp,0x58; add rsp,0x58; ret, of another function (Mono)
+		{"throws", "7c05 4883c428 c3 e800000000 4883ec58 4883c458 c3", 0x1000, true, fromReg(sp, 48), nil},
 		// Behind a call, endbr64 begins another function.
 		{"noreturn", "f30f1efa c3", 0x1000, true, sframe.Rule{}, ErrNoReturn},
 		// mov [reg],eax for rdi, rsi, rdx, rcx, r8, r9; push rbx; pop rbx; ret: x264's loops write through as many
