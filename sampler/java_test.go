@@ -1,8 +1,10 @@
 package sampler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -205,4 +207,51 @@ func javaWrong(stack []string) string {
 		return "two of busy"
 	}
 	return ""
+}
+
+// javaMade is the number in the name of a class of Churn.java, and that in the name of its method, if it has one.
+var javaMade = regexp.MustCompile(`^Made(\d+)\.[a-z]+[A-Z]*(\d*)`)
+
+// TestJavaChurn takes a program that makes classes and drops them all the time at random instants: the classes of one stack are one.
+func TestJavaChurn(t *testing.T) {
+	classes := testprog.JavaClasses(t, "scripts/Churn.java")
+	for _, java := range testprog.Javas(t) {
+		t.Run(testprog.JavaVersion(java), func(t *testing.T) {
+			p := startTeller(t, java, "-XX:+UseSerialGC", "-Xmx32m", "-Xshare:auto", "-cp", classes, "Churn")
+			p.next(t) // it has begun
+			made, bad := 0, 0
+			var x Scripts
+			for begun := time.Now(); made < 500 && time.Since(begun) < testprog.Patience/6; {
+				pipe := scriptPipeline()
+				got := &javaSink{ends: map[string]int{}, enough: func() {}}
+				pipe.cfg.Sink = got
+				if _, err := Run(context.Background(), Options{PIDs: []int{p.Process.Pid}, Hz: 499}, 5*time.Second, pipe, nil, nil); err != nil {
+					t.Fatal(err)
+				}
+				n := pipe.Stats().Scripts
+				x = Scripts{x.Placed + n.Placed, x.Loose + n.Loose, x.Unnamed + n.Unnamed, x.Unseen + n.Unseen}
+				for _, stack := range got.stacks {
+					numbers := map[string]bool{}
+					for _, f := range stack {
+						if m := javaMade.FindStringSubmatch(f); m != nil {
+							numbers[m[1]] = true
+							numbers[cmp.Or(m[2], m[1])] = true
+						}
+					}
+					if len(numbers) > 0 {
+						made++
+					}
+					if len(numbers) > 1 {
+						if bad++; bad < 4 {
+							t.Errorf("classes of one stack:\n  %s", strings.Join(stack, "\n  "))
+						}
+					}
+				}
+			}
+			t.Logf("%d stacks of classes that are dropped, %d wrong, %+v", made, bad, x)
+			if made < 100 || bad > 0 || x.Unnamed*20 > x.Placed {
+				t.Errorf("%d stacks of classes that are dropped, %d wrong, %+v", made, bad, x)
+			}
+		})
+	}
 }

@@ -2,6 +2,7 @@ package runtimes
 
 import (
 	"bytes"
+	"hash/fnv"
 	"io"
 	"strings"
 
@@ -160,16 +161,39 @@ type hotspotMethod struct {
 	codes     uint64 // where its bytecodes begin
 	codeBytes uint64
 	epoch     uint64 // of the walk in which it was confirmed
+	parts     []Span // what it was read from, in the order of methodParts
 }
+
+// What tells a method. When classes are unloaded others take their place, and those that a program makes by one pattern have the same at the same
+// addresses: only their names differ.
+const (
+	partMethod = iota
+	partConst
+	partHolder // the words that lead to its class, and to the names of both
+	partSlot
+	partKlass
+	partClass
+	partName
+	methodParts
+)
 
 func (m *hotspotMethod) holds(bcp uint64) bool { return bcp-m.codes < m.codeBytes }
 
 // methodAt reads the method at addr, if that was not done in this walk; nil: there is none.
 func (h *hotspot) methodAt(addr uint64) *hotspotMethod {
-	if m := h.methods[addr]; m != nil && m.epoch == h.epoch {
+	m := h.methods[addr]
+	if m != nil && m.epoch == h.epoch {
 		return m
 	}
-	m := h.lay.readMethod(h.mem, addr)
+	if m != nil {
+		h.areas.spans = append(h.areas.spans[:0], m.parts...)
+		if b := h.areas.read(h.mem); b == nil || !h.lay.confirm(m, b) {
+			m = nil
+		}
+	}
+	if m == nil {
+		m = h.lay.readMethod(h.mem, addr)
+	}
 	if m == nil {
 		delete(h.methods, addr)
 		return nil
@@ -182,25 +206,93 @@ func (h *hotspot) methodAt(addr uint64) *hotspotMethod {
 	return m
 }
 
+// readMethod reads the method at addr, nil if there is none. If its names cannot be read its key has no hash.
 func (l *hotspotLayout) readMethod(mem io.ReaderAt, addr uint64) *hotspotMethod {
 	if addr&7 != 0 {
 		return nil
 	}
-	b := read(mem, addr, max(l.names.methodConst, l.names.methodEntry)+8)
-	if b == nil {
+	m := &hotspotMethod{key: Key{Code: addr}}
+	var b []byte
+	part := func(at uint64, n int) []byte {
+		x := read(mem, at, n)
+		if x != nil {
+			m.parts, b = append(m.parts, Span{at, n}), append(b, x...)
+		}
+		return x
+	}
+	x := part(addr, l.methodBytes())
+	if x == nil {
 		return nil
 	}
-	at := word(b, l.names.methodConst)
-	c := read(mem, at, l.names.constBytes)
-	if c == nil {
+	if x = part(word(x, l.names.methodConst), l.names.constBytes); x == nil {
 		return nil
 	}
-	m := &hotspotMethod{entry: word(b, l.names.methodEntry), codes: at + uint64(l.names.constBytes), codeBytes: l.names.constCode.in(c)}
-	m.key = Key{Code: addr, Globals: at, Name: word(c, l.names.constConstants), First: uint32(l.names.constName.in(c)), Count: uint32(m.codeBytes)}
-	if uint32(l.names.constFlags.in(c))&l.names.constLines != 0 {
-		m.key.Lines = m.codes + m.codeBytes
+	pool := word(x, l.names.constConstants)
+	holder, slot := part(pool+uint64(l.names.poolHolder), 8), part(l.slot(pool, l.names.constName.in(x)), 8)
+	if holder != nil && slot != nil {
+		if klass := part(word(holder, 0)+uint64(l.names.klassName), 8); klass != nil {
+			for _, symbol := range []uint64{word(klass, 0), word(slot, 0) &^ 1} {
+				if x := read(mem, symbol, l.names.symbolLen+2); x != nil && symbol&7 == 0 {
+					part(symbol, l.symbolBytes(x))
+				}
+			}
+		}
+	}
+	if !l.confirm(m, b) {
+		return nil
 	}
 	return m
+}
+
+func (l *hotspotLayout) methodBytes() int { return max(l.names.methodConst, l.names.methodEntry) + 8 }
+
+// slot is where a pool has the entry with an index.
+func (l *hotspotLayout) slot(pool, index uint64) uint64 {
+	return pool + uint64(l.names.poolBytes) + 8*index
+}
+
+// symbolBytes is how much is read of a Symbol that begins with b.
+func (l *hotspotLayout) symbolBytes(b []byte) int {
+	return l.names.symbolBody + min(int(vmInt{l.names.symbolLen, 2}.in(b)), maxText)
+}
+
+// confirm makes m what its parts say, whose bytes are b, one behind the other. false: they do not lead to each other, or m was another method.
+func (l *hotspotLayout) confirm(m *hotspotMethod, b []byte) bool {
+	var part [methodParts][]byte
+	for i, s := range m.parts {
+		part[i], b = b[:s.Len], b[s.Len:]
+	}
+	at, c := m.parts[partConst].Addr, part[partConst]
+	if word(part[partMethod], l.names.methodConst) != at {
+		return false
+	}
+	pool, index := word(c, l.names.constConstants), l.names.constName.in(c)
+	n := hotspotMethod{entry: word(part[partMethod], l.names.methodEntry), codes: at + uint64(l.names.constBytes), codeBytes: l.names.constCode.in(c)}
+	n.key = Key{Code: m.key.Code, Globals: at, Name: pool, First: uint32(index), Count: uint32(n.codeBytes)}
+	if uint32(l.names.constFlags.in(c))&l.names.constLines != 0 {
+		n.key.Lines = n.codes + n.codeBytes
+	}
+	if len(m.parts) == methodParts {
+		where := [...]uint64{pool + uint64(l.names.poolHolder), l.slot(pool, index), word(part[partHolder], 0) + uint64(l.names.klassName), word(part[partKlass], 0), word(part[partSlot], 0) &^ 1}
+		for i, addr := range where {
+			if m.parts[partHolder+i].Addr != addr {
+				return false
+			}
+		}
+		h := fnv.New64a()
+		for _, symbol := range part[partClass:] {
+			if len(symbol) != l.symbolBytes(symbol) {
+				return false
+			}
+			h.Write(symbol[l.names.symbolLen:])
+		}
+		n.key.Hash = h.Sum64()
+	}
+	if m.key.Globals != 0 && m.key != n.key {
+		return false
+	}
+	m.key, m.entry, m.codes, m.codeBytes = n.key, n.entry, n.codes, n.codeBytes
+	return true
 }
 
 // Key implements Runtime.
@@ -224,34 +316,28 @@ func (h *hotspot) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 		return nil, false
 	}
 	l := &h.lay
+	m := l.readMethod(mem, f.Code)
+	if m == nil || m.key != k || len(m.parts) < methodParts {
+		return nil, false
+	}
 	pool := read(mem, k.Name, l.names.poolBytes)
 	if pool == nil {
 		return nil, false
 	}
-	symbol := func(index uint64) string {
-		if index == 0 {
-			return ""
-		}
-		b := read(mem, k.Name+uint64(l.names.poolBytes)+8*index, 8)
-		if b == nil {
-			return ""
-		}
-		return h.lay.symbol(mem, word(b, 0)&^1)
-	}
-	name := symbol(uint64(k.First))
-	holder := read(mem, word(pool, l.names.poolHolder)+uint64(l.names.klassName), 8)
-	if name == "" || holder == nil {
+	class, name := l.symbol(mem, m.parts[partClass].Addr), l.symbol(mem, m.parts[partName].Addr)
+	if class == "" || name == "" {
 		return nil, false
 	}
-	class := h.lay.symbol(mem, word(holder, 0))
-	if class == "" {
-		return nil, false
+	fn := &Function{Name: className(class) + "." + name}
+	if index := l.names.poolFile.in(pool); index > 0 {
+		if b := read(mem, l.slot(k.Name, index), 8); b != nil {
+			fn.File = l.symbol(mem, word(b, 0)&^1)
+		}
 	}
-	fn := &Function{Name: className(class) + "." + name, File: symbol(l.names.poolFile.in(pool))}
 	if k.Lines != 0 {
-		fn.lines = h.lay.lines(mem, k.Lines)
+		fn.lines = l.lines(mem, k.Lines)
 	}
-	again := h.lay.readMethod(mem, f.Code)
+	again := l.readMethod(mem, f.Code)
 	return fn, again != nil && again.key == k
 }
 
