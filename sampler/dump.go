@@ -35,6 +35,8 @@ type ThreadDump struct {
 
 	fb    *Feedback
 	stack *stack
+	// unseen: its interpreter runs a script on it, of which nothing was copied, as it was not known where that is.
+	unseen bool
 }
 
 // CannotRead is the beginning of [ThreadDump.Taken] for a thread that has gone
@@ -192,9 +194,9 @@ func (d *dumper) run() error {
 const stopsAgain = 5
 
 // wantsMore tells whether a thread was stopped, and goes on with a stack of which
-// more should have been copied, or by which objects its code is of. It may be blocked by now.
+// more should have been copied, its script's part too, or by which objects its code is of. It may be blocked by now.
 func (d *dumper) wantsMore(t *ThreadDump) bool {
-	if t.Taken != capture.Stopped.String() || t.stack == nil || t.stack.end != unwind.OutsideCopy.String() && t.stack.end != codeChanged {
+	if t.Taken != capture.Stopped.String() || t.stack == nil || !t.unseen && !slices.Contains([]string{unwind.OutsideCopy.String(), codeChanged, scriptCut}, t.stack.end) {
 		return false
 	}
 	if t.State == 'T' {
@@ -360,7 +362,12 @@ func (d *dumper) now() time.Duration { return time.Since(d.pipe.cfg.Start) }
 func (d *dumper) walk(t *ThreadDump, c *capture.Capture) {
 	target := d.pipe.targets.of(t.PID)
 	t.Taken = c.Taken.String()
+	without := d.pipe.stats.Scripts.Unseen
 	t.stack, _ = d.pipe.unwind(target, c, t.fb)
+	if t.unseen = d.pipe.stats.Scripts.Unseen > without; t.unseen {
+		_, runs := target.scripts.runtime.(runtimes.Anchored) // its loop is on the stack
+		t.unseen = runs || len(target.thread(t.TID).script.roots) > 0
+	}
 	if t.NR >= 0 {
 		t.Call = callName(target.arch(d.pipe.cfg.Host), t.NR)
 	}

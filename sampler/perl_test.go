@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	"sfsample/internal/testprog"
 )
 
 const truthPerl = "../testdata/scripts/truth.pl"
@@ -172,4 +175,35 @@ func (p *phpCalls) perl(caller, callee string) bool {
 		return name == "main::formatted"
 	}
 	return strings.Contains(text, name[strings.LastIndex(name, ":")+1:]+"(")
+}
+
+// TestDumpRunning dumps programs that run, of whose interpreter's state nothing is known before the first stop.
+func TestDumpRunning(t *testing.T) {
+	for name, start := range map[string]func() *teller{
+		"perl": func() *teller { return startPerl(t, perls(t)[0], "random") },
+		"lua":  func() *teller { return startLua(t, luas(t)[0], "random") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := start()
+			stopped, shown := 0, 0
+			for begun := time.Now(); stopped < 20 && time.Since(begun) < testprog.Patience/6; {
+				d, err := Dump(Options{PIDs: []int{p.Process.Pid}, Stop: StopAuto}, scriptPipeline())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if th := d.Threads[0]; th.Taken == "stop" && strings.Contains(fmt.Sprint(th.Stack.Frames), "libc") {
+					stopped++
+					if list := scriptFrames(th.Stack); len(list) > 0 && th.Stack.End == "" {
+						shown++
+					} else if testing.Verbose() {
+						t.Logf("%q %v", th.Stack.End, list)
+					}
+				}
+			}
+			t.Logf("%d of %d stacks have frames of scripts", shown, stopped)
+			if stopped < 5 || shown*2 < stopped {
+				t.Errorf("%d of %d stacks have frames of scripts", shown, stopped)
+			}
+		})
+	}
 }
