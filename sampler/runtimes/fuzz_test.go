@@ -149,7 +149,13 @@ func checkHotSpot(t *testing.T, kind byte, b []byte) {
 		t.Errorf("rubbish is HotSpot %s", rt.Version())
 	}
 	checkLocks(t, kind, mem)
-	h := &hotspot{mem: mem, lay: hotspotLayouts(kind%2 == 1), blobs: map[uint64]*blob{}, byPC: map[uint64]*blob{}, names: map[uint64]string{}, methods: map[uint64]*hotspotMethod{}}
+	checkHotSpotLayout(t, hotspotLayouts(kind%2 == 1), b)
+}
+
+// checkHotSpotLayout has a HotSpot of this layout decode b.
+func checkHotSpotLayout(t *testing.T, lay hotspotLayout, b []byte) {
+	mem := rubbish(b)
+	h := &hotspot{mem: mem, lay: lay, blobs: map[uint64]*blob{}, byPC: map[uint64]*blob{}, names: map[uint64]string{}, methods: map[uint64]*hotspotMethod{}}
 	h.Begin()
 	h.heaps, h.callStub = []codeHeap{{low: 0x1000, high: 0x100000, segmap: 0x1000, log2: 7}}, 0x1500
 	copied := new(unwind.Memory)

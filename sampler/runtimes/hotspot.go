@@ -157,6 +157,12 @@ const (
 	maxHops      = 4096
 )
 
+// Releases whose code is walked as here: of 11 some stacks lacked a frame.
+const (
+	firstHotSpot = 17
+	lastHotSpot  = 25
+)
+
 // newHotSpot reads what must be known of the HotSpot with these symbols.
 func newHotSpot(file string, machine elf.Machine, syms map[string]uint64, mem io.ReaderAt) (Runtime, error) {
 	if machine != elf.EM_X86_64 {
@@ -179,9 +185,15 @@ func newHotSpot(file string, machine elf.Machine, syms map[string]uint64, mem io
 		}
 	}
 	h.version = strings.Join(part[:], ".")
+	if h.lay.major < firstHotSpot || h.lay.major > lastHotSpot {
+		return nil, fmt.Errorf("HotSpot %s is not known, Java frames are not shown (known: %d to %d)", h.version, firstHotSpot, lastHotSpot)
+	}
 	h.lay.read(v)
 	if v.missing != "" {
 		return nil, fmt.Errorf("HotSpot %s does not tell %s, Java frames are not shown", h.version, v.missing)
+	}
+	if !h.lay.sane() {
+		return nil, fmt.Errorf("HotSpot %s tells fields that are not in what they belong to, Java frames are not shown", h.version)
 	}
 	h.locks = newLocks(v, &h.lay, h.version)
 	return h, nil
@@ -228,6 +240,17 @@ func (l *hotspotLayout) read(v *vmStructs) {
 	l.names.poolFile = v.num("ConstantPool::_source_file_name_index")
 	l.names.klassName = v.field("Klass::_name")
 	l.names.symbolLen, l.names.symbolBody = v.field("Symbol::_length"), v.field("Symbol::_body")
+}
+
+// sane tells whether fields lie in what is read of that they belong to.
+func (l *hotspotLayout) sane() bool {
+	in := func(most int, list ...int) bool {
+		return !slices.ContainsFunc(list, func(at int) bool { return at < 0 || at > most })
+	}
+	return in(l.cache.blockBytes-1, l.cache.blockUsed) && in(l.debug.pcBytes-4, l.debug.pcOffset, l.debug.pcScope) &&
+		in(l.queue.bytes-8, l.queue.buffer) && in(l.queue.bytes-4, l.queue.begin, l.queue.end) &&
+		in(l.queue.codeletBytes-8, l.queue.codeletText) && in(l.queue.codeletBytes-4, l.queue.codeletSize) &&
+		in(l.names.constBytes-8, l.names.constConstants)
 }
 
 func (h *hotspot) Name() string    { return "java" }

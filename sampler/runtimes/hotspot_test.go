@@ -59,3 +59,67 @@ func TestHotSpotUnloaded(t *testing.T) {
 		t.Errorf("what has not changed has another key: %+v, %+v", now, before)
 	}
 }
+
+// TestHotSpotLies: fields that are said to be outside of what they belong to, or that to be small, are refused, or read as nothing.
+func TestHotSpotLies(t *testing.T) {
+	v := &vmStructs{fields: map[string]vmField{}, sizes: map[string]uint64{}, numbers: map[string]uint32{}}
+	layout := func() (l hotspotLayout, ok bool) {
+		v.missing = ""
+		l.major = 17
+		l.read(v)
+		return l, v.missing == "" && l.sane()
+	}
+	// What is asked for is a field, one that is static, a type or a constant.
+	layout()
+	for range 200 {
+		name := v.missing
+		if name == "" {
+			break
+		}
+		for _, add := range []func(){
+			func() { v.fields[name] = vmField{typ: "int", at: 8} },
+			func() { v.fields[name] = vmField{static: true, at: 0x1000} },
+			func() { delete(v.fields, name); v.sizes[name] = 64 },
+			func() { delete(v.sizes, name); v.numbers[name] = 1 },
+		} {
+			add()
+			if layout(); v.missing != name {
+				break
+			}
+		}
+	}
+	good, ok := layout()
+	if !ok || len(v.fields) < 30 {
+		t.Fatalf("of %d fields %q is missing", len(v.fields), v.missing)
+	}
+	b := make([]byte, 1<<12)
+	for i := range b {
+		b[i] = byte(i % 3)
+	}
+	checkHotSpotLayout(t, good, b)
+	refused := 0
+	try := func() {
+		if l, ok := layout(); ok {
+			checkHotSpotLayout(t, l, b)
+		} else {
+			refused++
+		}
+	}
+	for name, f := range v.fields {
+		lie := f
+		for _, lie.at = range []uint64{60, 61, 1000, maxVMOffset - 1} {
+			v.fields[name] = lie
+			try()
+		}
+		v.fields[name] = f
+	}
+	for name, n := range v.sizes {
+		for _, v.sizes[name] = range []uint64{1, 7} {
+			try()
+		}
+		v.sizes[name] = n
+	}
+	if refused < 20 {
+		t.Errorf("%d lies were refused", refused)
+	}
+}
