@@ -77,8 +77,8 @@ const (
 	luaCollected = 1 << 6
 )
 
-// luaBanner is lua_ident (lapi.c).
-var luaBanner = regexp.MustCompile(`\$LuaVersion: Lua 5\.(\d+)(?:\.(\d+))? `)
+// luaBanner is lua_ident (lapi.c), which 5.1 begins otherwise.
+var luaBanner = regexp.MustCompile(`\$Lua(?:Version)?: Lua 5\.(\d+)(?:\.(\d+))? `)
 
 // lineBytes is what lineinfo has of an instruction.
 func (l *luaLayout) lineBytes() int {
