@@ -125,6 +125,9 @@ func (s *session) open() error {
 	return nil
 }
 
+// errTold is an error that was told when it came: there are no lines of it to tell at the end.
+var errTold = errors.New("")
+
 // session is one run of the main job.
 type session struct {
 	config
@@ -198,8 +201,13 @@ func (s *session) run() error {
 	if execErr := s.awaitExec(); execErr != nil {
 		return execErr
 	}
-	if err != nil && s.command != nil && errors.Is(err, unix.EPERM) {
-		s.command.outlive(ctx)
+	if err != nil && s.command != nil && errors.Is(err, unix.EPERM) { // it has other rights than we
+		s.say("%v", err)
+		s.result.Status, s.result.Ended = s.command.outlive(ctx, s.duration)
+		if !s.quiet {
+			s.commandEnd(s.say)
+		}
+		return errTold
 	}
 	if err != nil && result.Ticks == 0 && result.Elapsed == 0 {
 		return err

@@ -1,16 +1,19 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // TestSetUserID: a program that runs with its owner's rights does so as the command of an ordinary user, who may not trace it: it
-// goes on to its end without samples, and that is told.
+// goes on without samples, and that is told at once. The run ends as any other does: with the command, by -d or by Ctrl-C.
 func TestSetUserID(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can make a set-user-ID program")
@@ -45,9 +48,36 @@ func TestSetUserID(t *testing.T) {
 			t.Fatalf("it runs without its owner's rights: %q\n%s", o.stdout, o.stderr)
 		}
 	}
-	begun := time.Now()
-	run(tool("-o", "/dev/null", "--", slow, "0.5")).want(t, exitFailed, "operation not permitted (it belongs to uid 0", "try: run as root")
-	if took := time.Since(begun); took < 500*time.Millisecond {
-		t.Errorf("sfsample ended after %v, before its command", took)
+	refused := []string{"operation not permitted (it belongs to uid 0", "try: run as root"}
+	run(tool("-o", "/dev/null", "--", slow, "0.5")).want(t, exitFailed, refused...)
+	for what, flags := range map[string][]string{"-d": {"-d", "0.5"}, "Ctrl-C": nil, "its end": nil} {
+		text, err := os.CreateTemp(dir, "") // a pipe would last as long as the command
+		check(err)
+		told := func() string {
+			b, err := os.ReadFile(text.Name())
+			check(err)
+			return string(b)
+		}
+		cmd := tool(append(append([]string{"-o", "/dev/null"}, flags...), "--", slow, "200")...)
+		cmd.Dir, cmd.SysProcAttr, cmd.Stdout, cmd.Stderr = "/", &syscall.SysProcAttr{Credential: nobody}, text, text
+		r := begin(t, cmd)
+		eventually(t, what+": the error is told at once", func() bool { return strings.Contains(told(), refused[1]) })
+		pid, err := strconv.Atoi(regexp.MustCompile(`attach (\d+)`).FindStringSubmatch(told())[1])
+		check(err)
+		command, err := os.FindProcess(pid)
+		check(err)
+		end := fmt.Sprintf("%s lives on as process %d (try: kill %[2]d", slow, pid)
+		switch what {
+		case "Ctrl-C":
+			r.interrupt(t)
+		case "its end":
+			check(command.Signal(syscall.SIGTERM))
+			end = slow + " was ended by SIGTERM"
+		}
+		r.end(t)
+		if text := told(); cmd.ProcessState.ExitCode() != exitFailed || strings.Count(text, refused[0]) != 1 || !strings.Contains(text, end) {
+			t.Errorf("%s: status %d, want %d, and once each %q, %q:\n%s", what, cmd.ProcessState.ExitCode(), exitFailed, refused[0], end, text)
+		}
+		_ = command.Kill() // it may have ended
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -100,16 +101,26 @@ func runError(name string, err error) error {
 	return fmt.Errorf("run %s: %w (%s)", name, err, remedy)
 }
 
-// outlive waits for the end of a command that has other rights than we, and goes on without samples.
-func (s *started) outlive(ctx context.Context) {
-	ended := make(chan struct{})
+// outlive waits for the end of a command that goes on without samples, until ctx is done or d is over (0: no bound).
+func (s *started) outlive(ctx context.Context, d time.Duration) (end unix.WaitStatus, ended bool) {
+	if d > 0 {
+		var stop func()
+		ctx, stop = context.WithTimeout(ctx, d)
+		defer stop()
+	}
+	reaped := make(chan syscall.WaitStatus, 1)
 	go func() {
-		defer close(ended)
-		s.process.Wait()
+		var status syscall.WaitStatus
+		if state, err := s.process.Wait(); err == nil {
+			status = state.Sys().(syscall.WaitStatus)
+		}
+		reaped <- status
 	}()
 	select {
-	case <-ended:
+	case status := <-reaped:
+		return unix.WaitStatus(status), true
 	case <-ctx.Done():
+		return 0, false
 	}
 }
 

@@ -98,8 +98,9 @@ Output:
 Standard output carries data only; messages go to standard error. Ctrl-C ends a
 run and writes the result.
 
-Exit status: 0 done, 1 failed, 2 wrong usage; after -- COMMAND that of the
-command, if it has ended (128 and the signal's number, if one has ended it).
+Exit status: 0 done, 1 failed, 2 wrong usage; after -- COMMAND, unless sampling
+has failed, that of the command, if it has ended (128 and the signal's number, if
+one has ended it).
 `
 
 // help is the whole text of --help.
