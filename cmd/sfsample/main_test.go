@@ -103,6 +103,20 @@ func begin(t testing.TB, cmd *exec.Cmd) *running {
 	return r
 }
 
+// intoFile has a run write to a file: a pipe would have no end before that of a command which outlives it.
+func intoFile(t testing.TB, cmd *exec.Cmd) (told func() string) {
+	t.Helper()
+	f, err := os.CreateTemp(t.TempDir(), "")
+	check(err)
+	t.Cleanup(func() { f.Close() })
+	cmd.Stdout, cmd.Stderr = f, f
+	return func() string {
+		b, err := os.ReadFile(f.Name())
+		check(err)
+		return string(b)
+	}
+}
+
 // end waits for the end of the run.
 func (r *running) end(t testing.TB) outcome {
 	t.Helper()

@@ -170,13 +170,13 @@ func (s *session) run() error {
 	}
 	ctx, stop := interrupted()
 	defer stop()
-	ready := func() { s.ready(ctx) }
+	ready := func() { s.ready(ctx, stop) }
 	if s.top == nil {
 		opt.Suspend = suspensions(ctx)
 	} else {
 		opt.Suspend = s.top.suspensions(ctx)
 		ready = func() {
-			s.ready(ctx)
+			s.ready(ctx, stop)
 			s.top.begin(ctx, s.what(), s.stopped, stop)
 		}
 	}
@@ -198,7 +198,7 @@ func (s *session) run() error {
 	if s.top != nil {
 		s.top.await(s.why(ctx, err))
 	}
-	if execErr := s.awaitExec(); execErr != nil {
+	if execErr := s.awaitExec(ctx); execErr != nil {
 		return execErr
 	}
 	if err != nil && s.command != nil && errors.Is(err, unix.EPERM) { // it has other rights than we
@@ -305,7 +305,7 @@ func (s *session) slow(ctx context.Context, giveUp func(), held bool) {
 }
 
 // awaitExec returns why the command could not be run, if it could not.
-func (s *session) awaitExec() error {
+func (s *session) awaitExec(ctx context.Context) error {
 	switch {
 	case s.command == nil:
 		return nil
@@ -316,9 +316,15 @@ func (s *session) awaitExec() error {
 	select {
 	case err := <-s.execErr:
 		return err
-	case <-time.After(time.Second): // it holds the socket in a process of its own
-		return nil
+	default:
 	}
+	select {
+	case err := <-s.execErr:
+		return err
+	case <-ctx.Done():
+	case <-time.After(time.Second): // it holds the socket in a process of its own
+	}
+	return nil
 }
 
 // lastSink ends the run when no output is left, as when the only one is a pipe
@@ -337,17 +343,32 @@ func (l *lastSink) Add(s *output.Sample) error {
 	return err
 }
 
+// execPatience is how much longer than a run an exec may take: on a busy machine, or from a slow disk, one takes seconds.
+const execPatience = 5 * time.Second
+
 // ready lets the command begin, and returns when it has, but where its threads are held for the whole run. Nobody traces its exec otherwise: a
 // set-user-ID program that an ordinary user traces there runs without its owner's rights (execve(2)).
-func (s *session) ready(ctx context.Context) {
+//
+// An exec that reads from a server that does not answer has no end: neither has a run by that.
+func (s *session) ready(ctx context.Context, stop func()) {
 	if s.command == nil {
 		return
 	}
-	s.execErr = make(chan error, 1)
+	s.execErr = make(chan error, 2)
 	begun := make(chan struct{})
+	var hangs *time.Timer
+	if s.duration > 0 {
+		hangs = time.AfterFunc(s.duration+execPatience, func() {
+			s.execErr <- s.command.hangs()
+			stop()
+		})
+	}
 	go func() {
 		defer close(begun)
 		s.execErr <- s.command.release()
+		if hangs != nil {
+			hangs.Stop()
+		}
 	}()
 	if s.exitStacks {
 		return

@@ -51,15 +51,9 @@ func TestSetUserID(t *testing.T) {
 	refused := []string{"operation not permitted (it belongs to uid 0", "try: run as root"}
 	run(tool("-o", "/dev/null", "--", slow, "0.5")).want(t, exitFailed, refused...)
 	for what, flags := range map[string][]string{"-d": {"-d", "0.5"}, "Ctrl-C": nil, "its end": nil} {
-		text, err := os.CreateTemp(dir, "") // a pipe would last as long as the command
-		check(err)
-		told := func() string {
-			b, err := os.ReadFile(text.Name())
-			check(err)
-			return string(b)
-		}
 		cmd := tool(append(append([]string{"-o", "/dev/null"}, flags...), "--", slow, "200")...)
-		cmd.Dir, cmd.SysProcAttr, cmd.Stdout, cmd.Stderr = "/", &syscall.SysProcAttr{Credential: nobody}, text, text
+		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: nobody}
+		told := intoFile(t, cmd)
 		r := begin(t, cmd)
 		eventually(t, what+": the error is told at once", func() bool { return strings.Contains(told(), refused[1]) })
 		pid, err := strconv.Atoi(regexp.MustCompile(`attach (\d+)`).FindStringSubmatch(told())[1])

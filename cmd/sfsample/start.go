@@ -101,6 +101,11 @@ func runError(name string, err error) error {
 	return fmt.Errorf("run %s: %w (%s)", name, err, remedy)
 }
 
+// hangs is the error of an exec that does not end.
+func (s *started) hangs() error {
+	return fmt.Errorf("run %s: process %d is still in its exec (its file, or the server that has it, does not answer; try: kill -9 %[2]d)", s.name, s.process.Pid)
+}
+
 // outlive waits for the end of a command that goes on without samples, until ctx is done or d is over (0: no bound).
 func (s *started) outlive(ctx context.Context, d time.Duration) (end unix.WaitStatus, ended bool) {
 	if d > 0 {
