@@ -72,7 +72,7 @@ const sameEverywhere = "-test.skip=^Test(.*Bombs?|.*Bounded|Agent|Bounds|CannotR
 const sameKernel = "|^Test(CannotSample|ClocksComeAndGo|End|Headless|JobControl|KillIsPrompt|Killed|Listing|OwnRoot|Suspend|TargetOutlives|Yama|Zombie)$"
 
 // portable packages make no system call, and have neither unsafe nor files, a byte order or floating point of one architecture in all that they
-// are made of (TestPortable): the language says what they do, whoever runs them where.
+// are made of (TestPortable): the language says what they do, whoever runs them where. (Their tests do read files.)
 var portable = []string{".", "internal/late", "internal/leb128", "internal/safeelf", "regs", "sampler/ledger", "sampler/syscalls", "sampler/watch",
 	"sframe", "sframe/ehframe", "tools/internal/guest/wire", "unwind", "unwind/code"}
 
