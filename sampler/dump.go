@@ -66,17 +66,15 @@ func Dump(opt Options, pipe *Pipeline) (*Dumped, error) {
 	defer pipe.targets.closeAll()
 	var d *dumper
 	var err error
-	<-ptrace.OnThread(func() {
-		for try := range execTries {
-			if try > 0 {
-				time.Sleep(execPause)
-			}
-			d = &dumper{opt: opt, pipe: pipe, pages: map[int]procfs.Pagemap{}, kernels: map[int]*wary{}, bufs: make([]taking.Buffer, procfs.Parts())}
-			if err = d.run(); err != nil || !d.missed() {
-				break
-			}
+	for try := range execTries {
+		if try > 0 {
+			time.Sleep(execPause)
 		}
-	})
+		d = &dumper{opt: opt, pipe: pipe, pages: map[int]procfs.Pagemap{}, kernels: map[int]*wary{}, bufs: make([]taking.Buffer, procfs.Parts())}
+		if err = d.run(); err != nil || !d.missed() {
+			break
+		}
+	}
 	if opt.Released != nil {
 		opt.Released()
 	}
@@ -126,7 +124,7 @@ func (d *dumper) missed() bool {
 	})
 }
 
-// dumper belongs to the tracing thread while that runs.
+// dumper is a dump under way.
 type dumper struct {
 	opt     Options
 	pipe    *Pipeline
@@ -135,11 +133,22 @@ type dumper struct {
 	pages   map[int]procfs.Pagemap // by process
 	kernels map[int]*wary          // by process
 	bufs    []taking.Buffer        // of the captures at hand, one for each part of procfs.Split
-	seized  map[int]*ThreadDump    // interrupted or group-stopped, not yet reported
 	peeked  []peeked               // of one process
-	taken   []peeked               // of one process: by stops
-	hung    map[int]bool           // processes whose threads cannot be seized
 	blocked bool                   // a thread that ran has blocked before its stop
+	starved clocks.CPUs            // where threads of higher priority leave no time for a look
+
+	mu    sync.Mutex    // of what tracers fill in
+	buf   taking.Buffer // of the capture at hand
+	any   bool          // threads of a process were seized
+	taken []peeked      // of one process
+	hung  map[int]bool  // processes whose threads cannot be seized
+}
+
+// tracer is an OS thread that traces threads of one process. Its end lets go of those that have not stopped.
+type tracer struct {
+	d      *dumper
+	alarm  *ptrace.Alarm
+	seized map[int]*ThreadDump // asked for their stops, and not yet reported
 }
 
 // peeked is the capture of a thread that is to be unwound.
@@ -397,22 +406,17 @@ func (d *dumper) wantsStop(t *ThreadDump) bool {
 // stop takes the stops of the threads that want one, process by process, and lets each go as it was. It returns whether there were any.
 func (d *dumper) stop(wants func(*ThreadDump) bool) (any bool) {
 	defer d.unwindPeeked()
-	alarm, err := ptrace.NewAlarm()
-	if err != nil {
-		return false
-	}
-	defer alarm.Close()
 	for _, pid := range d.opt.PIDs {
 		d.pipe.walks.attest(d.pipe.targets.of(pid), d.now())
 		var list []*ThreadDump
 		for _, t := range d.threads {
-			if t.PID == pid && !d.hung[pid] && wants(t) {
+			if t.PID == pid && !d.isHung(pid) && wants(t) {
 				list = append(list, t)
 			}
 		}
 		for n := 0; len(list) > 0; list = list[n:] {
 			n = fitting(list)
-			any = d.stopSome(alarm, pid, list[:n]) || any
+			any = d.stopSome(pid, list[:n]) || any
 			d.unwind(d.taken)
 			d.taken = d.taken[:0]
 		}
@@ -431,59 +435,154 @@ func fitting(list []*ThreadDump) (n int) {
 	return n
 }
 
-// stopSome stops threads of a process, all at once, and lets each go when it is copied. It returns whether any was seized.
-func (d *dumper) stopSome(alarm *ptrace.Alarm, pid int, list []*ThreadDump) bool {
-	d.seized = map[int]*ThreadDump{}
-	d.kernels[pid].holds = true
+// stopSome stops threads of a process, and lets each go when it is copied. Nobody is traced for longer, or a signal that the program ignores
+// would stop a thread that nobody waits for. It returns whether any was seized.
+func (d *dumper) stopSome(pid int, list []*ThreadDump) bool {
+	d.kernels[pid].holds, d.any = true, false
+	var run, others []*ThreadDump
 	for _, t := range list {
 		d.pipe.foreseeScript(t.PID, t.TID, t.fb)
-		if t.Taken == itRuns && d.hasBlocked(t) {
-			continue
+		switch {
+		case t.Taken != itRuns:
+			others = append(others, t)
+		case showsStacks():
+			run = append(run, t)
+		case !d.hasBlocked(t):
+			others = append(others, t)
 		}
-		if !d.seize(alarm, t) {
-			d.cannotSeize(pid)
+	}
+	if len(others) > 0 {
+		<-d.trace(func(tr *tracer) { tr.seize(others...) })
+	}
+	d.stopRunning(run)
+	return d.any
+}
+
+// stopRunning stops threads that run, but those in a system call that a stop would cut short: these are looked at for [stopsAtMost].
+func (d *dumper) stopRunning(run []*ThreadDump) {
+	var ends []<-chan struct{}
+	for end := ptrace.Now() + int64(stopsAtMost); ; time.Sleep(lookAgain) {
+		last := ptrace.Now() > end
+		run = slices.DeleteFunc(run, func(t *ThreadDump) bool {
+			if d.isHung(t.PID) || d.hasBlocked(t) {
+				return true
+			}
+			done, ended := d.ask(t, last)
+			ends = append(ends, ended)
+			return done
+		})
+		if len(run) == 0 {
 			break
 		}
 	}
-	d.interrupt(alarm) // when nobody has to be waited for any more
+	for _, ended := range ends {
+		<-ended
+	}
+}
+
+const (
+	// lookAgain is how long a thread goes on before it is looked at again.
+	lookAgain = time.Millisecond
+	// lookAtMost is how long a look may wait for the CPU. It gets that at once, unless threads of higher priority have it.
+	lookAtMost = 20 * time.Millisecond
+)
+
+// ask asks a thread for its stop, by a tracer of its own, which holds nobody while it looks. done: there is no need to look again. At last one that never
+// leaves its CPU is asked, too.
+func (d *dumper) ask(t *ThreadDump, last bool) (done bool, ended <-chan struct{}) {
+	asker, answered := &clocks.Asker{Avoid: d.starved}, make(chan struct{})
+	done = true // also if no alarm is to be had
+	ended = d.trace(func(tr *tracer) {
+		answer := asker.Ask(t.PID, t.TID, tr.alarm, d.opt.Nice)
+		switch {
+		case answer == clocks.Requested:
+			tr.seized[t.TID] = t
+		case answer == clocks.NoLook || answer == clocks.NotSeen && last:
+			tr.seize(t)
+			answer = clocks.Requested
+		case answer == clocks.InMidst && last:
+			t.Taken = inCall
+		}
+		done = last || answer != clocks.InMidst && answer != clocks.NotSeen
+		close(answered)
+	})
+	late := time.NewTicker(lookAtMost)
+	defer late.Stop()
+	for {
+		select {
+		case <-answered:
+			return done, ended
+		case <-ended:
+			return done, ended
+		case <-late.C:
+			d.starved.Add(asker.Free(lookAtMost))
+		}
+	}
+}
+
+// trace has a tracer ask threads for their stops and waits for these. ended is closed when it holds nobody any more.
+func (d *dumper) trace(ask func(tr *tracer)) (ended <-chan struct{}) {
+	return ptrace.OnThread(func() {
+		alarm, err := ptrace.NewAlarm()
+		if err != nil {
+			return
+		}
+		defer alarm.Close()
+		tr := &tracer{d, alarm, map[int]*ThreadDump{}}
+		ask(tr)
+		tr.await()
+	})
+}
+
+// await waits for the threads that are asked for their stops.
+func (tr *tracer) await() {
 	begun, wait := ptrace.Now(), stopsAtMost
-	for len(d.seized) > 0 && wait > 0 {
-		if !d.handleFor(alarm, wait) {
+	for len(tr.seized) > 0 && wait > 0 {
+		if !tr.handleFor(wait) {
 			break
 		}
 		wait = 0
-		if awaitsOne(d.fs, d.seized, time.Duration(ptrace.Now()-begun)) {
+		if awaitsOne(tr.d.fs, tr.seized, time.Duration(ptrace.Now()-begun)) {
 			wait = askEvery
 		}
 	}
-	any := len(d.seized) > 0 || len(d.taken) > 0
-	for _, t := range d.seized {
-		if t.stack == nil {
+	tr.d.mu.Lock()
+	defer tr.d.mu.Unlock()
+	for _, t := range tr.seized {
+		if tr.d.any = true; t.stack == nil {
 			t.Taken = "running, and did not stop in time"
 		}
 	}
-	// The end of this thread lets go of those that have not stopped.
-	return any
 }
 
 // seizeWithin is how long a seize may wait for an exec.
 const seizeWithin = time.Second
 
-// seize seizes a thread, if it is there and may be traced. false: its process is in an exec that does not end.
-func (d *dumper) seize(alarm *ptrace.Alarm, t *ThreadDump) bool {
-	alarm.Set(ptrace.Now() + int64(seizeWithin))
-	ended, err := ptrace.SeizeIn(t.PID, t.TID, 0)
-	if err == nil {
-		d.seized[t.TID] = t
+// seize seizes threads that are there and may be traced, and asks them for their stops when nobody has to be waited for any more.
+func (tr *tracer) seize(list ...*ThreadDump) {
+	for _, t := range list {
+		tr.alarm.Set(ptrace.Now() + int64(seizeWithin))
+		ended, err := ptrace.SeizeIn(t.PID, t.TID, 0)
+		if err == nil {
+			tr.seized[t.TID] = t
+		}
+		for _, s := range ended {
+			tr.handle(s)
+		}
+		if err == unix.EINTR { // its process is in an exec that does not end
+			tr.d.cannotSeize(t.PID)
+			break
+		}
 	}
-	for _, s := range ended {
-		d.handle(s)
+	for tid := range tr.seized {
+		ptrace.Interrupt(tid)
 	}
-	return err != unix.EINTR
 }
 
 // cannotSeize notes that no thread of a process can be seized.
 func (d *dumper) cannotSeize(pid int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.hung == nil {
 		d.hung = map[int]bool{}
 	}
@@ -493,6 +592,12 @@ func (d *dumper) cannotSeize(pid int) {
 			t.Taken = "running, and cannot be stopped: the process is in an execve that does not end"
 		}
 	}
+}
+
+func (d *dumper) isHung(pid int) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.hung[pid]
 }
 
 // hasBlocked looks once more at a thread that ran, when its stop is about to be asked for: one that waits by now is
@@ -510,96 +615,17 @@ func (d *dumper) hasBlocked(t *ThreadDump) bool {
 	return true
 }
 
-// interrupt asks the threads that are seized for their stops, but those that run in a system call that a stop would cut short,
-// where stacks in the kernel are shown: these are looked at for [stopsAtMost].
-func (d *dumper) interrupt(alarm *ptrace.Alarm) {
-	var run []*ThreadDump
-	for tid, t := range d.seized {
-		if t.Taken == itRuns && showsStacks() {
-			run = append(run, t)
-		} else {
-			ptrace.Interrupt(tid)
-		}
-	}
-	if len(run) == 0 {
-		return
-	}
-	defer clocks.Hasten(d.opt.Nice)()
-	defer unbind()()
-	for end := ptrace.Now() + int64(stopsAtMost); ; {
-		last := ptrace.Now() > end
-		run = slices.DeleteFunc(run, func(t *ThreadDump) bool {
-			switch cut, shown := cutShort(d.fs, t.PID, t.TID); {
-			case !cut && (shown || last): // at last also one that never leaves its CPU
-				ptrace.Interrupt(t.TID)
-				return true
-			case last:
-				t.Taken = inCall
-				delete(d.seized, t.TID)
-			}
-			return last
-		})
-		if len(run) == 0 || !d.handleFor(alarm, lookAgain) {
-			return
-		}
-		run = slices.DeleteFunc(run, func(t *ThreadDump) bool {
-			if d.seized[t.TID] != nil && !d.hasBlocked(t) {
-				return false
-			}
-			delete(d.seized, t.TID)
-			return true
-		})
-	}
-}
-
-// lookAgain is how long a thread goes on before it is looked at again.
-const lookAgain = time.Millisecond
-
-// cutShort tells whether a stop would cut short the system call that a thread is in the midst of, by its stack in the kernel.
-// For that the caller is put on the thread's CPU, where only one can run: if the stack is shown, the thread does not go on before the caller.
-func cutShort(fs procfs.FS, pid, tid int) (cut, shown bool) {
-	for range followTries {
-		st, err := fs.TaskStat(pid, tid)
-		var cpus unix.CPUSet
-		cpus.Set(st.Processor)
-		if err != nil || unix.SchedSetaffinity(0, &cpus) != nil {
-			return false, false
-		}
-		text, err := fs.RawStack(pid, tid)
-		if again, errStat := fs.TaskStat(pid, tid); err != nil || errStat != nil {
-			return false, false
-		} else if again.Processor == st.Processor {
-			return clocks.CutShort(text)
-		}
-	}
-	return false, false
-}
-
-// followTries bounds how often a thread is followed that goes to another CPU meanwhile.
-const followTries = 4
-
-// unbind returns what gives the calling thread its CPUs back.
-func unbind() func() {
-	var cpus unix.CPUSet
-	err := unix.SchedGetaffinity(0, &cpus)
-	return func() {
-		if err == nil {
-			unix.SchedSetaffinity(0, &cpus)
-		}
-	}
-}
-
 // handleFor answers what is reported for so long. false: there is nobody to wait for.
-func (d *dumper) handleFor(alarm *ptrace.Alarm, wait time.Duration) bool {
+func (tr *tracer) handleFor(wait time.Duration) bool {
 	end := ptrace.Now() + int64(wait)
-	alarm.Set(end)
-	for len(d.seized) > 0 && ptrace.Now() < end {
+	tr.alarm.Set(end)
+	for len(tr.seized) > 0 && ptrace.Now() < end {
 		s, ok, err := ptrace.Wait()
 		if err == unix.ECHILD {
 			return false
 		}
 		if ok {
-			d.handle(s)
+			tr.handle(s)
 		}
 	}
 	return true
@@ -615,14 +641,14 @@ func awaitsOne(fs procfs.FS, seized map[int]*ThreadDump, since time.Duration) bo
 	return false
 }
 
-func (d *dumper) handle(s ptrace.Status) {
-	t := d.seized[s.TID]
+func (tr *tracer) handle(s ptrace.Status) {
+	t := tr.seized[s.TID]
 	switch {
 	case s.Kind == ptrace.KindGone:
-		delete(d.seized, s.TID)
+		delete(tr.seized, s.TID)
 	case t != nil && (s.Kind == ptrace.KindInterrupt || s.Kind == ptrace.KindGroupStop || s.Kind == ptrace.KindSignal):
-		delete(d.seized, s.TID)
-		d.sample(t, s)
+		delete(tr.seized, s.TID)
+		tr.d.sample(t, s)
 	case s.Kind == ptrace.KindGroupStop:
 		ptrace.Listen(s.TID)
 	case s.Kind == ptrace.KindSignal:
@@ -633,12 +659,14 @@ func (d *dumper) handle(s ptrace.Status) {
 }
 
 func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	a := t.fb.Get()
 	c := d.pipe.pool.get(max(firstCopy, a.Want), a.Beyond)
 	if c == nil {
 		c = &capture.Capture{Regs: make([]byte, 0, regs.PrstatusMaxBytes), Stack: make([]byte, 0, minCopy)}
 	}
-	b := &d.bufs[0]
+	b := &d.buf
 	b.Regs, b.FPRegs, b.Stack, b.Beyond = c.Regs[:cap(c.Regs)], make([]byte, taking.FPRegsBytes), c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
 	errno := taking.Take(d.kernels[t.PID], t.TID, &a.Advice, b, int(d.pages[t.PID]), taking.StoppedFor(s.Raw), d.opt.NoRestart)
 	if errno == 0 {
@@ -651,7 +679,7 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 		sig = s.Signal
 	}
 	ptrace.Detach(t.TID, sig)
-	if errno != 0 {
+	if d.any = true; errno != 0 {
 		d.pipe.pool.put(c)
 		return
 	}

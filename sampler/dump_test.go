@@ -1,7 +1,9 @@
 package sampler
 
 import (
+	"fmt"
 	"os"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -34,23 +36,13 @@ func TestDumpLetsGo(t *testing.T) {
 		th := &ThreadDump{PID: p.PID, TID: p.PID, NR: -1, fb: new(Feedback)}
 		d := &dumper{opt: Options{PIDs: []int{p.PID}}, pipe: testPipeline(new(byFunction)), threads: []*ThreadDump{th},
 			pages: map[int]procfs.Pagemap{p.PID: proc.OpenPagemap(p.PID)}, kernels: map[int]*wary{p.PID: new(wary)}, bufs: make([]taking.Buffer, 1)}
-		<-ptrace.OnThread(func() {
-			var alarm *ptrace.Alarm
-			if alarm, err = ptrace.NewAlarm(); err != nil {
-				return
-			}
-			defer alarm.Close()
-			if !d.stopSome(alarm, p.PID, d.threads) || len(d.taken) != 1 || th.stack != nil {
-				t.Errorf("stopped %t: %d captures wait to be unwound, want 1; unwound: %t", stopped, len(d.taken), th.stack != nil)
-			}
-			if s, serr := proc.Status(p.PID); serr != nil || s.TracerPid != 0 {
-				t.Errorf("stopped %t: traced by %d (%v) when its stack is to be unwound", stopped, s.TracerPid, serr)
-			}
-			d.unwind(d.taken)
-		})
-		if err != nil {
-			t.Fatal(err)
+		if !d.stopSome(p.PID, d.threads) || len(d.taken) != 1 || th.stack != nil {
+			t.Errorf("stopped %t: %d captures wait to be unwound, want 1; unwound: %t", stopped, len(d.taken), th.stack != nil)
 		}
+		if s, serr := proc.Status(p.PID); serr != nil || s.TracerPid != 0 {
+			t.Errorf("stopped %t: traced by %d (%v) when its stack is to be unwound", stopped, s.TracerPid, serr)
+		}
+		d.unwind(d.taken)
 		if th.Taken != capture.Stopped.String() || th.stack == nil || len(th.stack.frames) == 0 {
 			t.Errorf("stopped %t: no stack (%s)", stopped, th.Taken)
 		}
@@ -69,6 +61,74 @@ func TestDumpLetsGo(t *testing.T) {
 		d.pipe.targets.closeAll()
 		p.Kill()
 	}
+}
+
+// TestDumpStarved: a thread of real-time priority that does not leave its CPU holds up neither a dump nor the other threads.
+func TestDumpStarved(t *testing.T) {
+	var cpus unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &cpus); err != nil {
+		t.Fatal(err)
+	}
+	fifo := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 50}
+	var denied error
+	<-ptrace.OnThread(func() { denied = unix.SchedSetAttr(0, &fifo, 0) })
+	switch {
+	case denied != nil:
+		t.Skip("no real-time priority is allowed: ", denied)
+	case cpus.Count() < 2:
+		t.Skip("one CPU on this machine")
+	}
+	// Without priority a thread of ours that wakes up on that CPU may wait for a second (sched_rt_runtime_us, sched(7)).
+	const most, still = 2 * time.Second, time.Second
+	p := testprog.Start(t, testprog.Compile(t, []string{"-O1", "-pthread"}, "dumped.c"), "starve")
+	begun := time.Now()
+	if _, err := Dump(Options{PIDs: []int{p.PID}}, testPipeline(new(byFunction))); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begun); took > most {
+		t.Errorf("the dump took %v, want %v at most", took, most)
+	}
+	line := p.Line(t)
+	if ms, err := strconv.Atoi(line); err != nil || time.Duration(ms)*time.Millisecond > still {
+		t.Errorf("a thread on another CPU stood still for %q ms, want %v at most", line, still)
+	}
+	ids, err := proc.TaskIDs(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tid := range ids {
+		var theirs unix.CPUSet
+		if unix.SchedGetaffinity(tid, &theirs) == nil && theirs != cpus {
+			t.Errorf("thread %d is bound to %d CPUs", tid, theirs.Count())
+		}
+		if attr, err := unix.SchedGetAttr(tid, 0); err == nil && attr.Policy != unix.SCHED_NORMAL {
+			t.Errorf("thread %d has policy %d", tid, attr.Policy)
+		}
+	}
+}
+
+// TestDumpIgnoredSignals: signals that a program ignores end no call while it is dumped, whether its threads are stopped or not.
+func TestDumpIgnoredSignals(t *testing.T) {
+	if !ptrace.Reverts {
+		t.Skip("no EINTR is taken back here")
+	}
+	p := testprog.Start(t, testprog.Compile(t, []string{"-O1", "-pthread"}, "dumped.c"), "ignored")
+	taken := map[string]int{}
+	for range 20 {
+		got, err := Dump(Options{PIDs: []int{p.PID}}, testPipeline(new(byFunction)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, th := range got.Threads {
+			taken[th.Taken]++
+		}
+	}
+	var eintr, cut, waits int
+	line := p.Finish(t)[0]
+	if _, err := fmt.Sscan(line, &eintr, &cut, &waits); err != nil || eintr > 0 || cut > 0 && showsStacks() || waits == 0 {
+		t.Errorf("%d of %d waits have returned EINTR, and %d draws less than they were to (%q, %v)", eintr, waits, cut, line, err)
+	}
+	t.Log(line, taken)
 }
 
 // TestWaryPread: while a thread may be stopped, entries of pagemap are read like memory, and not once a page has not come.

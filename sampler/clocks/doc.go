@@ -13,6 +13,8 @@
 // Where ticks are rare a coordinator tells the board shortly before each what the CPU clocks of processes say ([Board.Tell]): of a group
 // whose clock still says that at the tick nobody is looked at.
 //
+// An [Asker] asks one thread for its stop so, for who has no clocks.
+//
 // To Go's runtime a clock is one long system call (see [ptrace.Outside]): it waits for no processor and for no
 // collection. It shares numbers and buffers with the coordinator, the one goroutine that uses [Bank]
 // and [Board]: which clocks there are, which threads they find, what they have taken. A [Keeper] holds all

@@ -196,13 +196,6 @@ func entered(function []byte) []byte {
 	return nil
 }
 
-// CutShort tells by a thread's stack in the kernel whether a stop may cut short the system call that it is in the midst of. shown is false
-// if the stack is empty, as that of a thread which has a CPU.
-func CutShort(stack []byte) (cut, shown bool) {
-	call := callOf(stack)
-	return call >= transfer, call != elsewhere
-}
-
 // Functions of the kernel. Those of random numbers, zeros, pipes, sockets, terminals, epoll_wait, poll, recvmmsg, ioctl, bpf, huge pages and a core dump were met on Linux
 // 6.18 of x86-64; the others are there for brothers of these calls, older kernels and the other architectures, and were not: one that has another name
 // there is stopped as before.
