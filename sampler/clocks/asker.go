@@ -13,8 +13,8 @@ import (
 	"sfsample/sampler/taking"
 )
 
-// Asker asks one thread for its stop, from the CPU that it is on, unless that would cut short the system call that it is in the midst
-// of. While the asker has that CPU the thread does not go on, so that what it does is known when its stop is asked for.
+// Asker asks one thread for its stop, unless that would cut short the system call that it is in the midst of. It does so from the CPU that
+// the thread runs on: while the asker has that, the thread does not go on, so that what it does is known when its stop is asked for.
 //
 // Who asks must trace nobody: a thread of a higher real-time priority may keep it from that CPU, until another one calls Free.
 type Asker struct {
@@ -137,12 +137,16 @@ func (a *Asker) Outside() {
 // followTries bounds how often a thread is followed that goes to another CPU meanwhile.
 const followTries = 4
 
-// look puts the caller on the thread's CPU and looks whether it may be asked.
+// look tells whether the thread may be asked. One that has no CPU shows its stack to everybody, and is not followed to where others may
+// have taken its CPU for good; one that has a CPU is preempted first.
 //
 //go:nosplit
 //go:norace
 func (a *Asker) look() Answer {
 	for range followTries {
+		if call := look(a.k, a.stack, a.text[:]); call != elsewhere {
+			return answer(call)
+		}
 		got, _ := a.k.Pread(a.stat, a.text[:], 0)
 		_, cpu, ok := stat(a.text[:got])
 		if !ok || cpu >= 64*len(a.mask) || a.Avoid[cpu/64]>>(cpu%64)&1 != 0 {
@@ -154,20 +158,20 @@ func (a *Asker) look() Answer {
 		if a.k.Bind(a.mask[:]) != 0 || a.freed.Load() {
 			return NoLook
 		}
-		call := look(a.k, a.stack, a.text[:])
-		got, _ = a.k.Pread(a.stat, a.text[:], 0)
-		if _, at, ok := stat(a.text[:got]); !ok || at != cpu {
-			continue
-		}
-		switch call {
-		case unknown:
-			return NoLook
-		case elsewhere:
-			return NotSeen
-		case transfer, waiting:
-			return InMidst
-		}
-		return Requested
 	}
 	return NotSeen
+}
+
+// answer is what a thread's stack in the kernel says to asking it.
+//
+//go:nosplit
+//go:norace
+func answer(call inCall) Answer {
+	switch call {
+	case unknown:
+		return NoLook
+	case transfer, waiting:
+		return InMidst
+	}
+	return Requested
 }
