@@ -78,3 +78,31 @@ func TestRecogniseMemory(t *testing.T) {
 		t.Errorf("%v, %v: %d MB, want 64 at most", rt, err, took>>20)
 	}
 }
+
+// TestPythonLies: an interpreter that tells offsets that are not in what they belong to is refused, or read as nothing.
+func TestPythonLies(t *testing.T) {
+	littleEndian(t)
+	for minor := range pythonDebugOffsets {
+		for lie := 3; lie < 64; lie++ {
+			for _, at := range []uint64{0, 248, 4080} {
+				b := make([]byte, 1<<12)
+				copy(b, "xdebugpy")
+				// An interpreter and a state of a thread, which lead to each other.
+				for at, to := range map[int]uint64{0x800: 0x1900, 0x980: 0x1a00, 0xa80: 0x1900, 0x908: 0x1000} {
+					binary.NativeEndian.PutUint64(b[at:], to)
+				}
+				binary.NativeEndian.PutUint64(b[8:], uint64(3<<24|minor<<16))
+				for i := 3; i < 64; i++ {
+					binary.NativeEndian.PutUint64(b[8*i:], 128)
+				}
+				binary.NativeEndian.PutUint64(b[8*lie:], at)
+				p := &python{minor: minor, head: 0x1800}
+				p.types.code = 0x1000
+				if p.describe(rubbish(b), 0x1000) == nil {
+					p.Roots(rubbish(b), Thread{TID: 1, Pointer: 0x1000})
+					p.Key(nil, rubbish(b), &Frame{Code: 0x1900})
+				}
+			}
+		}
+	}
+}

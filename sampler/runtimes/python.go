@@ -135,7 +135,7 @@ func (p *python) describe(mem io.ReaderAt, runtime uint64) error {
 		file:    at(d.code + 1), name: at(d.code + 2), qualname: at(d.code + 3), lines: at(d.code + 4), first: at(d.code + 5), adaptive: at(d.code + 9),
 		codeVersion: 92, text: 40,
 	}
-	p.threadBytes = max(p.current, p.threadID, p.nativeID, p.chunk+8) + 8
+	p.threadBytes = max(p.nextThread, p.interpreter, p.current, p.threadID, p.nativeID, p.chunk+8) + 8
 	p.frameBytes = (max(p.previous, p.code, p.instr, p.owner, p.globals) + 8) &^ 7
 	if bad || p.threadBytes > 4096 || p.frameBytes > 256 || p.codeBytes() > 512 {
 		return fmt.Errorf("python %s tells offsets that cannot be, its scripts are not shown", p.version)
@@ -144,7 +144,9 @@ func (p *python) describe(mem io.ReaderAt, runtime uint64) error {
 }
 
 // codeBytes is how much of a code object is copied.
-func (p *python) codeBytes() int { return max(p.first+4, p.file+8, p.name+8, p.qualname+8, p.lines+8) }
+func (p *python) codeBytes() int {
+	return max(16, p.first+4, p.file+8, p.name+8, p.qualname+8, p.lines+8, p.codeVersion+4)
+}
 
 func (p *python) Name() string    { return "python" }
 func (p *python) Version() string { return p.version }
