@@ -27,5 +27,5 @@
 // Perl intrpvar.h, cop.h, op.h, cv.h, gv.h, hv.h, sv.h, pp_ctl.c, perl.c, pad.c and inline.h of 5.32, 5.36 and 5.40, offsets by the headers of Debian's packages.
 // Erlang/OTP erts/emulator/beam/{erl_process.h,jit/beam_jit_metadata.cpp,jit/beam_jit_common.cpp,jit/x86/beam_asm.hpp,jit/x86/process_main.cpp} of 25.2.3, offsets verified on live processes.
 // V8 src/objects/{code,script,scope-info,shared-function-info,string}.{h,tq}, src/codegen/source-position{.h,-table.cc}, src/execution/frame-constants.h,
-// src/baseline/bytecode-offset-iterator.h of 10.2 and 11.3, and the v8dbg constants of node 18 and 20.
+// src/baseline/bytecode-offset-iterator.h of 10.2, 11.3 and 12.4, and the v8dbg constants of node 18, 20 and 22.
 package runtimes

@@ -68,13 +68,20 @@ type v8Layout struct {
 	bytecodePositions                                  int // in BytecodeArray
 	deoptLiterals, deoptShared, deoptInlining          int // elements of deoptimization data
 	wrapped                                            bool
+	// initialises is the FunctionKind (objects/function-kind.h) of what initialises a class's members; the next one is of its static ones. Both have
+	// the class's name since V8 names them by that. 0: they have names.
+	initialises uint32
 }
 
 // v8Layouts are those of the versions that were verified, by major version and minor.
 var v8Layouts = map[[2]uint32]v8Layout{
 	{10, 2}: {functionCode: 48, functionData: 8, deopt: 16, positions: 24, flags: 48, size: 40, code: 128, bytecodePositions: 32, deoptLiterals: 2, deoptShared: 6, deoptInlining: 7},
 	{11, 3}: {functionCode: 48, functionData: 8, deopt: 16, positions: 24, stream: 32, start: 40, flags: 48, size: 56, bytecodePositions: 32, deoptLiterals: 2, deoptShared: 6, deoptInlining: 7},
+	{12, 4}: {functionCode: 24, functionData: 8, deopt: 8, positions: 16, stream: 32, start: 40, flags: 48, size: 52, bytecodePositions: 24, deoptLiterals: 2, deoptShared: 6, deoptInlining: 7, initialises: 24},
 }
+
+// v8Kind is what of a SharedFunctionInfo's flags is the function's kind (objects/shared-function-info.tq).
+const v8Kind = 31
 
 // Bytes of objects that are looked at.
 const (
@@ -137,7 +144,7 @@ func newV8(o Object, e *elf.File, syms []elf.Symbol, mem io.ReaderAt) (Runtime, 
 	v.version = fmt.Sprintf("%d.%d.%d", major, minor, number(v8Build))
 	layout, ok := v8Layouts[[2]uint32{major, minor}]
 	if !ok || e.Machine != elf.EM_X86_64 {
-		return nil, fmt.Errorf("%s: V8 of version %s for %s is not known, its scripts are not shown (known: 10.2 and 11.3, as in node 18 and 20, for x86-64)", path.Base(o.Path), v.version, e.Machine)
+		return nil, fmt.Errorf("%s: V8 of version %s for %s is not known, its scripts are not shown (known: 10.2, 11.3 and 12.4, as in node 18, 20 and 22, for x86-64)", path.Base(o.Path), v.version, e.Machine)
 	}
 	v.codes.layout = layout
 	missing := ""
@@ -360,6 +367,14 @@ func (v *v8) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 	b := v.heap.read(f.Code, v8SharedBytes)
 	if b == nil {
 		return nil, false
+	}
+	if first := v.codes.layout.initialises; first > 0 {
+		switch word32(b, v.flagsAt()) & v8Kind {
+		case first:
+			fn.Name = "<instance_members_initializer>"
+		case first + 1:
+			fn.Name = "<static_initializer>"
+		}
 	}
 	again, ok := v.key(nil, b, f)
 	return fn, ok && again == k
