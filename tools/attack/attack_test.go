@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -116,6 +117,57 @@ func TestCompare(t *testing.T) {
 	} {
 		if err := compare(counts{tt.name: tt.us}, counts{tt.name: tt.alone}); (err == nil) != tt.held {
 			t.Errorf("%s %d µs, alone %d: %v", tt.name, tt.us, tt.alone, err)
+		}
+	}
+}
+
+// TestLate: what takes longer than it may is late, but for the time in which others waited for a CPU, and that has an end too.
+func TestLate(t *testing.T) {
+	const s = time.Second
+	for _, tt := range []struct {
+		took, pressed, wanted time.Duration
+		late                  bool
+	}{
+		{s, 0, 0, false}, {s + 1, 0, 0, true}, {3 * s, 0, 2 * s, false}, {3*s + 1, 0, 2 * s, true},
+		{5 * s, 4 * s, 0, false}, {5*s + 1, 4 * s, 0, true}, {8 * s, 8 * s, 0, false}, {8*s + 1, 9 * s, 0, true},
+	} {
+		begun := now()
+		if end := (moment{begun.at.Add(tt.took), begun.pressed + tt.pressed}); end.late(begun, tt.wanted, s) != tt.late {
+			t.Errorf("%+v: late is %v", tt, !tt.late)
+		}
+	}
+}
+
+// TestInterrupted: a tool that ends by itself, crashes at Ctrl-C, does not listen to it, or has no result then breaks.
+func TestInterrupted(t *testing.T) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("no gcc on this machine")
+	}
+	b, err := newBuilder(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := b.build("memory.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const told = "echo 'sfsample: 0.3s, 30 ticks (0 late), ' >&2; "
+	for _, tt := range []struct{ script, want string }{
+		{"echo a >&2; exit 2", "sfsample: exit status 2: a"},
+		{told + "exit 0", "sfsample ends before Ctrl-C"},
+		{"trap 'kill -SEGV $$' INT; while :; do sleep 0.01; done", "segmentation fault"},
+		{"trap 'echo b >&2; exit 1' INT; while :; do sleep 0.01; done", "sfsample: exit status 1: b"},
+		{"trap 'exit 0' INT; while :; do sleep 0.01; done", "sfsample has no result after Ctrl-C"},
+		{"trap '" + strings.ReplaceAll(told, "'", `"`) + "exit 0' INT; while :; do sleep 0.01; done", ""},
+		{"trap '' INT; for i in 1 2 3 4 5; do sleep 2.5; done", "after Ctrl-C"},
+	} {
+		tool := filepath.Join(t.TempDir(), "tool")
+		if err := os.WriteFile(tool, []byte("#!/bin/sh\n"+tt.script+"\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		err := newTrial(tool, program, attack{name: "memory churn", source: "memory.c", args: []string{"churn"}}, modes[0], 99, time.Second).interrupt()
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%s: %v, want %q", tt.script, err, tt.want)
 		}
 	}
 }

@@ -21,7 +21,8 @@
 // In the modes "user" and "dump user" sfsample and its targets belong to an ordinary user, which takes root to
 // begin with; an ordinary user who calls goes without them, and without attacks that only root can make.
 //
-// Where something hangs, a second run of each is ended by Ctrl-C, and has to end then.
+// Where something hangs, a second run of each is ended by Ctrl-C, and has to end then, soon and with a result. Times in which something waits for a CPU do not
+// count, up to eight times of what is allowed.
 //
 // sfsample breaks, too, if it takes much memory, or seconds after its run, no stack at all, less than a quarter of its ticks, or a hundredth of what threads had.
 package main

@@ -232,12 +232,12 @@ func (t *trial) sample(ctx context.Context, pids string) (counts, error) {
 	target := []string{"-p", pids}
 	if !t.dump {
 		args := slices.Concat([]string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate), "-d", t.length.String()}, unbound, t.flags, target)
-		stdout, stderr, err := t.runTool(ctx, t.length, args)
+		stdout, stderr, err := t.runTool(ctx, t.length, 0, args)
 		return t.told(stdout, stderr), err
 	}
 	sum := counts{}
 	for end := time.Now().Add(t.length); time.Now().Before(end); {
-		stdout, stderr, err := t.runTool(ctx, 0, target)
+		stdout, stderr, err := t.runTool(ctx, 0, 0, target)
 		sum.add(t.told(stdout, stderr))
 		if err != nil {
 			return sum, err
@@ -256,7 +256,7 @@ func (t *trial) asCommand(ctx context.Context) (counts, error) {
 		args = append(args, "--", t.program)
 	}
 	args = append(args, t.args...)
-	stdout, stderr, err := t.runTool(ctx, t.length+t.prepares, append(args, fmt.Sprint(t.length.Seconds())))
+	stdout, stderr, err := t.runTool(ctx, t.length+t.prepares, 0, append(args, fmt.Sprint(t.length.Seconds())))
 	var failure *toolFailure
 	if err != nil && !(t.fails && errors.As(err, &failure)) {
 		return nil, err
@@ -280,13 +280,56 @@ func (t *trial) asCommand(ctx context.Context) (counts, error) {
 	return sum, nil
 }
 
-// Bounds of sfsample itself, whatever the target is.
+// Bounds of sfsample itself, whatever the target is. Those of time are for what is not waited for CPUs: see [moment].
 const (
 	maxMemory = 256 << 10 // kilobytes
-	// maxAfter is what it may take beyond the length of its run: on a busy machine,
-	// or at 20,000 mappings, a second is soon over.
-	maxAfter = 8 * time.Second
+	// maxAfter is what it may take beyond the length of its run: it begins, reads what hangs for as long as an impatient user waits, and names.
+	maxAfter = 3 * time.Second
+	// afterCtrlC is how long it may go on after Ctrl-C: a second is promised; a process of ten thousand threads takes some time to exit.
+	afterCtrlC = 1500 * time.Millisecond
+	// afterHang is how much longer where a server does not answer: that one of its own threads hangs is known after 1.5 s.
+	afterHang  = time.Second
+	untilCtrlC = 300 * time.Millisecond // when that comes
 )
+
+// mayGoOn is how long sfsample may do so after Ctrl-C.
+func mayGoOn(t *trial) time.Duration {
+	if t.mounts {
+		return afterCtrlC + afterHang
+	}
+	return afterCtrlC
+}
+
+// moment is a point in time, and for how long somebody had waited for a CPU by then.
+type moment struct {
+	at      time.Time
+	pressed time.Duration
+}
+
+// now reads a machine's clock and its pressure (Documentation/accounting/psi.rst). Of a kernel that does not tell that, CPUs count as busy all the time:
+// what takes too long there is ended by patience alone.
+func now() moment {
+	m := moment{at: time.Now()}
+	b, err := os.ReadFile("/proc/pressure/cpu")
+	if _, total, ok := strings.Cut(string(b), "total="); ok && err == nil {
+		total, _, _ = strings.Cut(total, "\n")
+		us, _ := strconv.ParseInt(total, 10, 64)
+		m.pressed = time.Duration(us) * time.Microsecond
+	} else {
+		m.pressed = time.Since(started)
+	}
+	return m
+}
+
+var started = time.Now()
+
+// late tells whether the time that it took, in which nobody waited for a CPU, is more than is wanted and this beyond it: on a machine that is busy with other
+// attacks all takes longer, if not share times.
+func (m moment) late(begun moment, wanted, beyond time.Duration) bool {
+	const share = 8
+	took := m.at.Sub(begun.at) - wanted
+	return took > share*beyond || took-(m.pressed-begun.pressed) > beyond
+}
 
 // toolFailure is the end of sfsample with a reason.
 type toolFailure struct {
@@ -296,30 +339,43 @@ type toolFailure struct {
 
 func (e *toolFailure) Error() string { return fmt.Sprintf("sfsample: %v: %s", e.state, e.text) }
 
-// runTool runs sfsample. One that does not end tells where its goroutines are. Where it starts the target, that one's memory is counted with its own (wait4(2)).
-func (t *trial) runTool(ctx context.Context, length time.Duration, args []string) (stdout, text string, err error) {
+// runTool runs sfsample, and ends it by Ctrl-C after ctrlC, if that is not 0. One that does not end tells where its goroutines are. Where it starts the
+// target, that one's memory is counted with its own (wait4(2)).
+func (t *trial) runTool(ctx context.Context, length, ctrlC time.Duration, args []string) (stdout, text string, err error) {
 	var out, errs bytes.Buffer
 	cmd := t.toolCommand(ctx, args)
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	begun := time.Now()
-	ended, err := waitFor(cmd)
-	took := ended.Sub(begun)
+	begun := now()
+	interrupted, ended, err := waitFor(cmd, ctrlC)
 	var exit *exec.ExitError
 	until, _ := ctx.Deadline()
-	if errors.Is(err, context.DeadlineExceeded) && ended.Before(until) { // it was reaped late
+	if errors.Is(err, context.DeadlineExceeded) && ended.at.Before(until) { // it was reaped late
 		err = nil
 	}
+	if ctrlC > 0 && t.command && errors.Is(err, exec.ErrWaitDelay) { // the command goes on
+		err = nil
+	}
+	signal := syscall.Signal(0)
+	if errors.As(err, &exit) {
+		signal = exit.Sys().(syscall.WaitStatus).Signal()
+	}
 	switch {
-	case ended.After(until):
+	case ended.at.After(until):
 		return "", "", fmt.Errorf("sfsample does not end:\n%s", bytes.TrimSpace(errs.Bytes()))
-	case errors.As(err, &exit) && exit.ExitCode() == lacking: // the command's
+	case exit != nil && exit.ExitCode() == lacking: // the command's
 		return "", "", errNotHere
-	case errors.As(err, &exit) && exit.ExitCode() == 1:
+	case exit != nil && exit.ExitCode() == 1:
 		return out.String(), errs.String(), &toolFailure{exit.ProcessState, string(bytes.TrimSpace(errs.Bytes()))}
-	case errors.As(err, &exit):
+	case signal == syscall.SIGINT && ctrlC > 0:
+		return "", "", errEarly
+	case exit != nil:
 		return "", "", fmt.Errorf("sfsample: %v: %s", exit, bytes.TrimSpace(errs.Bytes()))
-	case took > length+maxAfter:
-		return "", "", fmt.Errorf("sfsample takes %v for a run of %v", took, length)
+	case ctrlC == 0 && ended.late(begun, length, maxAfter):
+		return "", "", fmt.Errorf("sfsample takes %v for a run of %v", ended.at.Sub(begun.at), length)
+	case ctrlC > 0 && interrupted.at.IsZero():
+		return "", "", fmt.Errorf("sfsample ends before Ctrl-C: %s", bytes.TrimSpace(errs.Bytes()))
+	case ctrlC > 0 && ended.late(interrupted, 0, mayGoOn(t)):
+		return "", "", fmt.Errorf("sfsample goes on for %v after Ctrl-C", ended.at.Sub(interrupted.at))
 	}
 	if used, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && used.Maxrss > maxMemory && !t.command {
 		return "", "", fmt.Errorf("sfsample uses %d MB of memory", used.Maxrss>>10)
@@ -327,33 +383,43 @@ func (t *trial) runTool(ctx context.Context, length time.Duration, args []string
 	return out.String(), errs.String(), err
 }
 
-// waitFor starts a program and waits for it. It tells when that has ended, which its parent may learn much later: to reap it takes the kernel
+// waitFor starts a program, ends it by Ctrl-C after a while (0: never; the time is zero if it has ended before), and waits for it. It tells when that has
+// ended, which its parent may learn much later: to reap it takes the kernel
 // many seconds where others do so and something reads /proc (release_task, kernel/exit.c; shrink_dcache_parent, fs/dcache.c). Seen on Linux
 // 6.18 while tasks of the root group got no CPU beside one busy autogroup (sched(7)): with kernel.sched_autogroup_enabled=0 it was not.
-func waitFor(cmd *exec.Cmd) (time.Time, error) {
+func waitFor(cmd *exec.Cmd, ctrlC time.Duration) (interrupted, end moment, err error) {
 	if err := cmd.Start(); err != nil {
-		return time.Now(), err
+		return interrupted, now(), err
 	}
 	ended, err := endOf(cmd.Process.Pid)
 	if err != nil {
-		return time.Now(), errors.Join(err, cmd.Wait())
+		return interrupted, now(), errors.Join(err, cmd.Wait())
+	}
+	if ctrlC > 0 {
+		select {
+		case end := <-ended:
+			return interrupted, end, cmd.Wait()
+		case <-time.After(ctrlC):
+			interrupted = now()
+			_ = cmd.Process.Signal(os.Interrupt) // it may have ended just now
+		}
 	}
 	err = cmd.Wait()
-	return <-ended, err
+	return interrupted, <-ended, err
 }
 
 // endOf tells when a process ends, which is not reaped yet.
-func endOf(pid int) (<-chan time.Time, error) {
+func endOf(pid int) (<-chan moment, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil, fmt.Errorf("pidfd_open %d: %w", pid, err)
 	}
-	ended := make(chan time.Time, 1)
+	ended := make(chan moment, 1)
 	go func() {
 		defer unix.Close(fd)
 		for {
 			if _, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1); err != unix.EINTR {
-				ended <- time.Now()
+				ended <- now()
 				return
 			}
 		}
@@ -377,55 +443,51 @@ func (t *trial) toolCommand(ctx context.Context, args []string) *exec.Cmd {
 	return cmd
 }
 
-// Of a run that is ended by Ctrl-C: when that comes, and how long sfsample may go on. It finds after 1.5 s that one of its own threads hangs,
-// and writes then; the rest is for a machine whose CPUs are busy with other attacks.
-const (
-	untilCtrlC = 300 * time.Millisecond
-	afterCtrlC = 4 * time.Second
-)
+// errEarly: Ctrl-C came before sfsample had begun to listen to it.
+var errEarly = errors.New("sfsample is ended by Ctrl-C without a result")
 
-// interrupt runs sfsample without an end of its own, and ends it by Ctrl-C.
+// interrupt runs sfsample without an end of its own, and ends it by Ctrl-C. On a busy machine it may not have begun by then.
 func (t *trial) interrupt() error {
+	for wait := untilCtrlC; ; wait *= 2 {
+		if err := interruptAfter(t, wait); !errors.Is(err, errEarly) || wait > patience/5 {
+			return err
+		}
+	}
+}
+
+func interruptAfter(t *trial, wait time.Duration) error {
 	ctx, cancel := t.deadline()
 	defer cancel()
-	var p *target
 	args := append([]string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate)}, t.flags...)
+	var list []*target
 	switch {
-	case t.command:
-		args = append(append(append(args, "--", t.program), t.args...), fmt.Sprint((untilCtrlC + afterCtrlC).Seconds()))
+	case t.command: // which goes on
+		args = append(append(append(args, "--", t.program), t.args...), fmt.Sprint((wait + mayGoOn(t) + time.Second).Seconds()))
 	default:
-		var err error
-		if p, err = t.startTarget(ctx); err != nil {
+		p, err := t.startTarget(ctx)
+		if err != nil {
 			return err
 		}
 		if t.dump {
 			args = []string{"--watch", "50ms"}
 		}
-		args = append(args, "-p", p.pids)
+		list, args = append(list, p), append(args, "-p", p.pids)
 	}
-	cmd := t.toolCommand(ctx, args)
-	if err := cmd.Start(); err != nil {
-		return err
+	_, stderr, err := t.runTool(ctx, 0, wait, args)
+	var failure *toolFailure
+	if t.fails && errors.As(err, &failure) {
+		err = nil
+	} else if err == nil && !t.dump && !toldOf[ticks].MatchString(stderr) {
+		err = fmt.Errorf("sfsample has no result after Ctrl-C: %s", strings.TrimSpace(stderr))
 	}
-	ended, err := endOf(cmd.Process.Pid)
-	if err != nil {
-		return err
+	for _, p := range list {
+		c, end := p.finish()
+		if end == nil {
+			end = t.judge(c)
+		}
+		err = errors.Join(err, end)
 	}
-	time.Sleep(untilCtrlC)
-	begun := time.Now()
-	err = cmd.Process.Signal(os.Interrupt) // it may have ended
-	cmd.Wait()
-	if took := (<-ended).Sub(begun); err == nil && took > afterCtrlC {
-		return fmt.Errorf("sfsample goes on for %v after Ctrl-C", took)
-	}
-	if p == nil {
-		return nil
-	}
-	c, err := p.finish()
-	if err != nil {
-		return err
-	}
-	return t.judge(c)
+	return err
 }
 
 // target is a program under attack.
