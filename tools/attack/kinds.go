@@ -76,6 +76,7 @@ var programs = []struct{ source, kinds string }{
 	{"memory.c", "fault gone protect unmap churn pivot many perfmap fifomap phdrs debugdata zlib frozen core"},
 	{"edges.c", "ppoll pselect sticky left leftfixed vtime vmin events requeue"},
 	{"procs.c", "inherit"},
+	{"limits.c", "event cputime"},
 	{"opens.c", "lease fanotify reads"},
 	{"fuse.c", "overlay loop"},
 	{"memory.c", "marker race"},
@@ -95,6 +96,8 @@ var details = map[string]attack{
 	"procs inherit":    {least: 800 * time.Millisecond},
 	"procs reexec":     {least: time.Second, about: "dump user"}, // one in ten dumps meets an exec
 	"edges vtime":      {least: 300 * time.Millisecond},
+	"limits event":     {least: 2500 * time.Millisecond, about: "exit-stacks"},
+	"limits cputime":   {least: 2500 * time.Millisecond, about: "exit-stacks"},
 	"memory gone":      {least: 300 * time.Millisecond}, // it goes while it is sampled
 	"memory unmap":     {least: 300 * time.Millisecond},
 	"memory marker":    {about: "dump"},
