@@ -86,6 +86,11 @@ func TestAttacks(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
+					if err := lacks(newTrial(tool, program, a, m, 999, 100*time.Millisecond), c, 1); err != nil && try == tries-1 {
+						t.Error(err)
+					} else if err != nil {
+						continue // one run on a busy machine tells little
+					}
 					took := c[stacks] > 0
 					if count(kinds, a.name, took); try == 0 && (took || !a.fails) {
 						count(modesSeen, m.name, took)
@@ -121,6 +126,43 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// TestLacks: ticks that were not made or are lost, no account of them, and dumps without a stack of the thread that runs are seen.
+func TestLacks(t *testing.T) {
+	const text = "sfsample: stacks: 5 unwound, 5 complete\n"
+	line := func(ticks, lost string) string {
+		return "sfsample: 0.1s, " + ticks + " (0 late), 100 thread ticks = 5 samples + 95 unsure" + lost + "\n" + text
+	}
+	a := attack{source: "memory.c"}
+	for _, tt := range []struct {
+		text string
+		held bool
+	}{
+		{line("100 ticks", ""), true}, {line("100 ticks", "; lost: 75"), true}, {line("100 ticks", "; lost: 76"), false},
+		{line("100 ticks", "; gone: 3"), false}, {line("90 ticks", "; lost: 1"), true}, {line("89 ticks", "; lost: 1"), false}, {text, false},
+		{strings.TrimSuffix(line("100 ticks", ""), text), false},
+	} {
+		tr := newTrial("", "", a, modes[0], 1000, 100*time.Millisecond)
+		c, err := tr.told("", tt.text)
+		if err == nil {
+			err = lacks(tr, c, 1)
+		}
+		if err == nil && c[stacks] != 5 || (err == nil) != tt.held {
+			t.Errorf("%s: %v, %v", tt.text, c, err)
+		}
+	}
+	const dumped = "2 threads of pid 7 \"x\": 1 running, 1 blocked\n\ntid 7 \"x\" (pid 7 \"x\"): sleeping in read (S)\n#0 a\n\ntid 8 \"x\" (pid 7 \"x\"): running (R)"
+	for _, tt := range []struct {
+		text          string
+		all, spinning int64
+	}{{dumped + "\nend: no stack\n", 1, 0}, {dumped + " [new]\n#0 a\n", 2, 1}, {"3 threads of pid 7 \"x\": running (R): tid 8, 9, 10\n#0 a\n", 1, 1}} {
+		for source, want := range map[string]int64{"memory.c": tt.all, "fuse.c": tt.spinning} {
+			if c, _ := newTrial("", "", attack{source: source}, mode{dump: true}, 1, 0).told(tt.text, ""); c[stacks] != want {
+				t.Errorf("%s: %d stacks of %s, want %d", tt.text, c[stacks], source, want)
+			}
+		}
+	}
+}
+
 // TestLate: what takes longer than it may is late, but for the time in which others waited for a CPU, and that has an end too.
 func TestLate(t *testing.T) {
 	const s = time.Second
@@ -151,7 +193,7 @@ func TestInterrupted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const told = "echo 'sfsample: 0.3s, 30 ticks (0 late), ' >&2; "
+	const told = "echo 'sfsample: 0.3s, 30 ticks (0 late), 30 thread ticks = 30 idle' >&2; "
 	for _, tt := range []struct{ script, want string }{
 		{"echo a >&2; exit 2", "sfsample: exit status 2: a"},
 		{told + "exit 0", "sfsample ends before Ctrl-C"},

@@ -24,5 +24,6 @@
 // Where something hangs, a second run of each is ended by Ctrl-C, and has to end then, soon and with a result. Times in which something waits for a CPU do not
 // count, up to eight times of what is allowed.
 //
-// sfsample breaks, too, if it takes much memory, or seconds after its run, no stack at all, less than a quarter of its ticks, or a hundredth of what threads had.
+// sfsample breaks, too, if it takes much memory, or seconds after its run, no stack at all (of a thread that runs, where there is one all the time), less than nine tenths of its ticks, or
+// loses more than three quarters of what threads had.
 package main

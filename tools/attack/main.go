@@ -140,14 +140,12 @@ func row(t *trial, runs int) (text string, held bool) {
 		stood = max(stood, c["stood_us"])
 	}
 	calls, eintr, short, taken := sum["calls"], sum["eintr"], sum["short"], sum[stacks]
-	switch made := int64(float64(runs*t.rate) * t.length.Seconds()); {
-	case t.fails:
-	case taken == 0:
-		return fmt.Sprintf("broke: sfsample has taken no stack in %d runs", runs), false
-	case !t.dump && 4*sum[ticks] < made:
-		return fmt.Sprintf("broke: sfsample has made %d ticks of %d", sum[ticks], made), false
-	case 100*taken < sum[lost]:
-		return fmt.Sprintf("broke: sfsample has lost %d ticks, and taken %d", sum[lost], taken), false
+	err := lacks(t, sum, runs)
+	if err == nil && taken == 0 && !t.fails {
+		err = fmt.Errorf("sfsample has taken no stack in %d runs", runs)
+	}
+	if err != nil {
+		return fmt.Sprintf("broke: %v", err), false
 	}
 	text = fmt.Sprintf("held\t%d runs\t%d calls\t%d stacks", runs*t.targets, calls, taken)
 	if eintr > 0 {
