@@ -108,7 +108,9 @@ func swapBuild(t *testing.T, flags ...string) string {
 // other library, or be found by its rows.
 func TestSwappedLibraries(t *testing.T) {
 	path := swapper(t)
-	const enough = 100 // samples to tell which share is whole: there are fewer under the race detector
+	// Samples to tell which share is whole. There are fewer under the race detector and on a busy machine, but not none: a thread that always runs has a
+	// twentieth of a CPU there. Of few the first ones, which are cut before it is known what to read with them, and chance take a larger part.
+	const enough, few = 100, 20
 	for _, tt := range []struct {
 		stays, how string // in milliseconds
 		hz         int
@@ -121,13 +123,13 @@ func TestSwappedLibraries(t *testing.T) {
 		{"500", "", 199, 4, "-Wl,--build-id", 75},
 		{"1500,12", "", 499, 6, "-Wl,--build-id", 85}, // there is no look at the second one as a rule
 		{"1500,25", "", 99, 8, "-Wl,--build-id", 75},
-		{"300,20", "", 499, 4, "-Wl,--build-id", 70},
+		{"300,20", "", 499, 4, "-Wl,--build-id", 60},
 		{"25,1500", "", 499, 4, "-Wl,--build-id", 85},
 		{"80,20", "move", 499, 4, "-Wl,--build-id", 60},
 		{"20,8", "move 24", 999, 6, "-Wl,--build-id", 10}, // more places than marks are kept of
 		{"20", "", 199, 4, oneID, 6},
 		{"80,20", "move", 499, 4, oneID, 60},
-		{"300,20", "", 499, 4, oneID, 70},
+		{"300,20", "", 499, 4, oneID, 60},
 		{"80,20", "move", 499, 4, "-Wl,--build-id=none", 60},
 	} {
 		t.Run(strings.TrimSpace(fmt.Sprintf("%s ms %s %s", tt.stays, tt.how, strings.TrimPrefix(tt.id, "-Wl,--build-id"))), func(t *testing.T) {
@@ -168,8 +170,15 @@ func TestSwappedLibraries(t *testing.T) {
 					whole++
 				}
 			}
-			if all >= enough && 100*whole < tt.least*all || wrong > 0 { // the first ones are cut, before it is known what to read with them
-				t.Errorf("%d of %d samples with false frames, %d whole, want %d %% at least", wrong, all, whole, tt.least)
+			least := tt.hz * tt.seconds / 200
+			if raceEnabled { // clocks come too late for nearly all there: 2 of 796, on a busy machine
+				least = 1
+			}
+			if all < least {
+				t.Errorf("%d samples, want %d at least", all, least)
+			}
+			if all >= enough && 100*whole < tt.least*all || all < enough && 300*whole < tt.least*(all-few) || wrong > 0 {
+				t.Errorf("%d of %d samples with false frames, %d whole, want %d %% at least, of fewer than %d a third of that", wrong, all, whole, tt.least, enough)
 			}
 			t.Logf("%d samples, %d whole, %d with false frames, %d of the second library, %d of these whole; ends: %v", all, whole, wrong, second, secondWhole, ends)
 		})
