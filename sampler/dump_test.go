@@ -3,6 +3,7 @@ package sampler
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -78,9 +79,13 @@ func TestDumpStarved(t *testing.T) {
 	case cpus.Count() < 2:
 		t.Skip("one CPU on this machine")
 	}
-	// Without priority a thread of ours that wakes up on that CPU may wait for a second (sched_rt_runtime_us, sched(7)).
 	const most, still = 2 * time.Second, time.Second
 	p := testprog.Start(t, testprog.Compile(t, []string{"-O1", "-pthread"}, "dumped.c"), "starve")
+	// Without priority a thread of ours that wakes up on that CPU may wait for a second (sched_rt_runtime_us, sched(7)), again and again.
+	all := cpus
+	cpus.Clear(slices.Max(allowed(&cpus)))
+	bindAll(t, &cpus)
+	defer bindAll(t, &all)
 	begun := time.Now()
 	if _, err := Dump(Options{PIDs: []int{p.PID}}, testPipeline(new(byFunction))); err != nil {
 		t.Fatal(err)
@@ -104,6 +109,28 @@ func TestDumpStarved(t *testing.T) {
 		if attr, err := unix.SchedGetAttr(tid, 0); err == nil && attr.Policy != unix.SCHED_NORMAL {
 			t.Errorf("thread %d has policy %d", tid, attr.Policy)
 		}
+	}
+}
+
+// allowed lists the CPUs of a set.
+func allowed(cpus *unix.CPUSet) (list []int) {
+	for cpu := range 64 * len(cpus) {
+		if cpus.IsSet(cpu) {
+			list = append(list, cpu)
+		}
+	}
+	return list
+}
+
+// bindAll binds all threads of the test, and so those that they make.
+func bindAll(t *testing.T, cpus *unix.CPUSet) {
+	t.Helper()
+	ids, err := proc.TaskIDs(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tid := range ids {
+		unix.SchedSetaffinity(tid, cpus) // it may have ended
 	}
 }
 

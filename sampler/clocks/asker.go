@@ -20,13 +20,14 @@ import (
 type Asker struct {
 	Avoid CPUs // that it is not to be bound to
 
-	k           taking.Kernel
-	tid         int
-	seizes      seizer
-	stat, stack int // open files of the thread
-	back, mask  CPUs
-	text        [4096]byte // of files of /proc
-	answer      Answer
+	k          taking.Kernel
+	tid        int
+	seizes     seizer
+	files      struct{ stat, stack, sched int } // open, of the thread
+	urgent     bool                             // it has real-time priority: nobody of ours preempts it
+	back, mask CPUs
+	text       [4096]byte // of files of /proc
+	answer     Answer
 
 	cpu   atomic.Int32 // that it is, or is about to be, bound to, and one more
 	freed atomic.Bool
@@ -50,7 +51,7 @@ type CPUs [16]uint64
 type Answer int
 
 const (
-	NotSeen   Answer = iota // the thread was on another CPU by the time: look again
+	NotSeen   Answer = iota // the thread has a CPU that the asker has not got: look again
 	InMidst                 // it is in the midst of a call that a stop would cut short
 	NoLook                  // nobody can look at it
 	NotSeized               // it cannot be seized, or is gone
@@ -59,18 +60,17 @@ const (
 
 // Ask asks thread tid of a process. alarm is the calling thread's.
 func (a *Asker) Ask(pid, tid int, alarm *ptrace.Alarm, nice bool) Answer {
-	// Nobody of ours preempts a thread of real-time priority.
-	if theirs, err := unix.SchedGetAttr(tid, 0); err != nil || theirs.Priority > 0 || theirs.Policy == unix.SCHED_DEADLINE {
-		return NoLook
+	if theirs, err := unix.SchedGetAttr(tid, 0); err == nil {
+		a.urgent = theirs.Priority > 0 || theirs.Policy == unix.SCHED_DEADLINE
 	}
 	path := fmt.Sprintf("/proc/%d/task/%d/", pid, tid)
-	var errs [2]error
-	a.stat, errs[0] = unix.Open(path+"stat", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	defer unix.Close(a.stat)
-	a.stack, errs[1] = unix.Open(path+"stack", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	defer unix.Close(a.stack)
-	if errs[0] != nil || errs[1] != nil {
-		return NoLook
+	for name, fd := range map[string]*int{"stat": &a.files.stat, "stack": &a.files.stack, "schedstat": &a.files.sched} {
+		f, err := unix.Open(path+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return NoLook
+		}
+		defer unix.Close(f)
+		*fd = f
 	}
 	a.k, a.tid, a.seizes.alarm = new(taking.Live), tid, alarm
 	w, err := was{tid: unix.Gettid(), since: ptrace.Now()}, error(nil)
@@ -82,6 +82,9 @@ func (a *Asker) Ask(pid, tid int, alarm *ptrace.Alarm, nice bool) Answer {
 	a.was = w
 	a.mu.Unlock()
 	hasten(nice)
+	a.mu.Lock()
+	a.was.since = ptrace.Now() // before, it may have waited for a CPU
+	a.mu.Unlock()
 	growStack()
 	ptrace.Outside(a)
 	a.Free(0)
@@ -144,13 +147,17 @@ const followTries = 4
 //go:norace
 func (a *Asker) look() Answer {
 	for range followTries {
-		if call := look(a.k, a.stack, a.text[:]); call != elsewhere {
+		runs := a.runs()
+		if call := look(a.k, a.files.stack, a.text[:]); call != elsewhere && a.runs() == runs {
 			return answer(call)
 		}
-		got, _ := a.k.Pread(a.stat, a.text[:], 0)
+		got, _ := a.k.Pread(a.files.stat, a.text[:], 0)
 		_, cpu, ok := stat(a.text[:got])
-		if !ok || cpu >= 64*len(a.mask) || a.Avoid[cpu/64]>>(cpu%64)&1 != 0 {
+		if !ok || cpu >= 64*len(a.mask) {
 			return NoLook
+		}
+		if a.urgent || a.Avoid[cpu/64]>>(cpu%64)&1 != 0 {
+			return NotSeen
 		}
 		a.cpu.Store(int32(cpu) + 1)
 		a.mask = CPUs{}
@@ -160,6 +167,16 @@ func (a *Asker) look() Answer {
 		}
 	}
 	return NotSeen
+}
+
+// runs is how often the thread was put on a CPU.
+//
+//go:nosplit
+//go:norace
+func (a *Asker) runs() int64 {
+	got, _ := a.k.Pread(a.files.sched, a.text[:], 0)
+	_, _, count, _ := schedstat(a.text[:got])
+	return count
 }
 
 // answer is what a thread's stack in the kernel says to asking it.
