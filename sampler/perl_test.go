@@ -179,12 +179,12 @@ func (p *phpCalls) perl(caller, callee string) bool {
 
 // TestDumpRunning dumps programs that run, of whose interpreter's state nothing is known before the first stop.
 func TestDumpRunning(t *testing.T) {
-	for name, start := range map[string]func() *teller{
-		"perl": func() *teller { return startPerl(t, perls(t)[0], "random") },
-		"lua":  func() *teller { return startLua(t, luas(t)[0], "random") },
+	for name, start := range map[string]func(*testing.T) *teller{
+		"perl": func(t *testing.T) *teller { return startPerl(t, perls(t)[0], "random") },
+		"lua":  func(t *testing.T) *teller { return startLua(t, luas(t)[0], "random") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := start()
+			p := start(t)
 			stopped, shown := 0, 0
 			for begun := time.Now(); stopped < 20 && time.Since(begun) < testprog.Patience/6; {
 				d, err := Dump(Options{PIDs: []int{p.Process.Pid}, Stop: StopAuto}, scriptPipeline())

@@ -145,8 +145,8 @@ func rubyNames(sources map[string][]string, caller, callee string) bool {
 	if strings.HasPrefix(callee, "block ") && strings.Contains(text, "yield") {
 		return true
 	}
-	if by, ok := rubyCalls[callee]; ok {
-		return strings.Contains(text, by)
+	if by, ok := rubyCalls[callee]; ok && strings.Contains(text, by) {
+		return true
 	}
 	method := callee[strings.LastIndexAny(callee, "#. ")+1:]
 	if method == "initialize" {
@@ -155,8 +155,9 @@ func rubyNames(sources map[string][]string, caller, callee string) bool {
 	return strings.Contains(text, method)
 }
 
-// rubyCalls are methods that Ruby calls by itself where a line has a word: to compare an error with the class that a clause rescues, and to tell a
-// class of a new method (Ruby's class library, Module#=== and Module#method_added).
-var rubyCalls = map[string]string{"Module#===": "rescue", "Module#method_added": "def "}
+// rubyCalls are methods that Ruby calls by itself where a line has a word: to compare an error with the class that a clause rescues, to make it of
+// the class that is raised, to tell a class of a new method (Ruby's class library, Module#===, Exception.exception and Module#method_added), and to make
+// a lambda of a literal (vm_core_lambda, vm.c).
+var rubyCalls = map[string]string{"Module#===": "rescue", "Exception#exception": "rescue", "Module#method_added": "def ", "lambda": "->"}
 
 var native = regexp.MustCompile(`^[A-Z][\w:]*[#.]\S+ :0$`)
