@@ -63,7 +63,7 @@ var kinds = map[string]kind{
 
 // sameEverywhere leaves out what takes long in an emulated machine and does the same on each: command line, search, terminal, browser,
 // configuration and sending, what our own limits and rates bound, and further ways to make the same recording.
-const sameEverywhere = "-test.skip=^Test(.*Bombs?|.*Bounded|Agent|Bounds|CannotRun|DiffCommand|DisguisedText|ExpandMiniDebug|FirefoxAddresses|GoSwitchBrief|HostileNames|LongNames|Manual|ManyMappings|ManyObjects|NamesAreShared|Next|NiceOf.*|" +
+const sameEverywhere = "-test.skip=^Test(.*Bombs?|.*Bounded|Agent|Bounds|CannotRun|DiffCommand|DisguisedText|ExpandMiniDebug|FirefoxAddresses|GoSwitchBrief|HostileNames|HotSpotLies|LongNames|Manual|ManyMappings|ManyObjects|NamesAreShared|Next|NiceOf.*|" +
 	"Open|OpenViewer|OpenWrong|OutputFails|PerfMap|RecordedRoom|ReplayBad|ReplayTitle|Rounds|RoundTroubles|Search.*|Sent.*|Top.*|Usage|Watchdog|WritingEnds)$" +
 	"|^TestAccount$/^(slow|too_fast|throttled|(all,_)?over_budget|all,_exec|(all,_)?no_run_counts)$|^TestReplay$/^(always_stopped|exit_stacks)$"
 
