@@ -123,13 +123,13 @@ func TestSwappedLibraries(t *testing.T) {
 		{"500", "", 199, 4, "-Wl,--build-id", 75},
 		{"1500,12", "", 499, 6, "-Wl,--build-id", 85}, // there is no look at the second one as a rule
 		{"1500,25", "", 99, 8, "-Wl,--build-id", 75},
-		{"300,20", "", 499, 4, "-Wl,--build-id", 60},
+		{"300,20", "", 499, 4, "-Wl,--build-id", 70},
 		{"25,1500", "", 499, 4, "-Wl,--build-id", 85},
 		{"80,20", "move", 499, 4, "-Wl,--build-id", 60},
 		{"20,8", "move 24", 999, 6, "-Wl,--build-id", 10}, // more places than marks are kept of
 		{"20", "", 199, 4, oneID, 6},
 		{"80,20", "move", 499, 4, oneID, 60},
-		{"300,20", "", 499, 4, oneID, 60},
+		{"300,20", "", 499, 4, oneID, 70},
 		{"80,20", "move", 499, 4, "-Wl,--build-id=none", 60},
 	} {
 		t.Run(strings.TrimSpace(fmt.Sprintf("%s ms %s %s", tt.stays, tt.how, strings.TrimPrefix(tt.id, "-Wl,--build-id"))), func(t *testing.T) {

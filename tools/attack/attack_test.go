@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// unseen are the kinds of which sfsample may take nothing at all: a process that writes its core, threads that another one traces, and
-// one whose pages go just before they are read, which ends the run at once.
-var unseen = map[string]bool{"memory core": true, "procs debugger": true, "memory race": true}
+// unseen are the kinds of which sfsample may take nothing at all: a process that writes its core, and threads that another one traces.
+var unseen = map[string]bool{"memory core": true, "procs debugger": true}
 
 // tries is how often an attack is made of which nothing was taken.
 const tries = 5

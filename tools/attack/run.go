@@ -193,7 +193,7 @@ func (t *trial) told(stdout, stderr string) (counts, error) {
 	}
 	a, u := account.FindStringSubmatch(stderr), unwound.FindStringSubmatch(stderr)
 	if a == nil || u == nil {
-		return nil, fmt.Errorf("sfsample gives no account of its ticks or stacks: %s", strings.TrimSpace(stderr))
+		return c, fmt.Errorf("sfsample gives no account of its ticks or stacks: %s", strings.TrimSpace(stderr))
 	}
 	for name, number := range map[string]string{ticks: a[1], threadTicks: a[2], lost: a[3], stacks: u[1]} {
 		c[name], _ = strconv.ParseInt(number, 10, 64) // none are lost: nothing is told of that
@@ -265,10 +265,11 @@ func (t *trial) sample(ctx context.Context, pids string) (counts, error) {
 	if !t.dump {
 		args := slices.Concat([]string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate), "-d", t.length.String()}, unbound, t.flags, target)
 		stdout, stderr, err := t.runTool(ctx, t.length, 0, args)
-		if err != nil {
-			return counts{}, err
+		c, untold := t.told(stdout, stderr) // one that fails may have taken some, too
+		if err == nil {
+			err = untold
 		}
-		return t.told(stdout, stderr)
+		return c, err
 	}
 	sum := counts{}
 	for end := time.Now().Add(t.length); time.Now().Before(end); {
@@ -297,12 +298,11 @@ func (t *trial) asCommand(ctx context.Context) (counts, error) {
 	if err != nil && !(t.fails && errors.As(err, &failure)) {
 		return nil, err
 	}
-	sum, told := counts{}, 0
-	if err == nil {
-		if sum, err = t.told(stdout, stderr); err != nil {
-			return nil, err
-		}
+	sum, untold := t.told(stdout, stderr)
+	if err == nil && untold != nil {
+		return nil, untold
 	}
+	told := 0
 	for line := range strings.Lines(stdout) {
 		if c, err := parseCounts(strings.TrimSpace(line)); err == nil {
 			sum.add(c)
