@@ -585,6 +585,7 @@ func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 		s.wait.note(m)
 	}
 	m.begin(c.k, s, p, n, wake)
+	s.sampled.Store(n)
 	m.Asleep, m.Count, m.Moved = true, p.count, c.up.doubt
 	m.Asked, m.Stopped, m.Released = at, at, at
 	m.judge(c.k, c.board, c.text[:], c.cpu)
@@ -776,6 +777,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 		return
 	}
 	m.begin(c.k, s, p, n, wake)
+	s.sampled.Store(n)
 	m.id = id
 	c.out++
 	if c.cpu == Anywhere {
@@ -811,7 +813,6 @@ func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
 	m.Slot, m.TID, m.PID, m.Tick, m.Wake = p.slot, s.TID, s.PID, n, wake
 	m.Asked, m.RunAsked, m.WaitAsked = k.Now(), p.run, p.wait
 	m.id, m.Moved, m.Gone, m.waits, m.Asleep = s.TID, false, false, false, false
-	s.sampled.Store(n)
 	m.state.Store(asked)
 }
 

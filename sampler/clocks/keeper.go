@@ -284,26 +284,46 @@ func (p *Keeper) seizeChildren(alarm *ptrace.Alarm, pid int) {
 // sampleBits is how many bits of a request tell the sample; the others tell the clock.
 const sampleBits = 16
 
-// askKeeper asks the keeper for a stop, and keeps this CPU until the request is pending.
+// askKeeper asks the keeper for a stop, and keeps this CPU until the request is pending. It is given up if the keeper comes too late: the
+// thread would have run on, maybe into a call that a stop cuts short.
 //
 //go:nosplit
 //go:norace
 func (c *Clock) askKeeper(s *Slot, m *Sample, i int, p *pick, n, wake int64) {
 	m.begin(c.k, s, p, n, wake)
-	s.request.Store(int64(c.who)<<sampleBits | int64(i))
+	r := int64(c.who)<<sampleBits | int64(i)
+	s.request.Store(r)
 	c.k.Signal(int(c.board.keeper.Load()))
-	for s.request.Load() > 0 && c.k.Now()-wake < keeperPatience {
+	c.linger(s, r, wake+keeperPatience)
+	if c.cpu != Anywhere && s.request.CompareAndSwap(r, 0) {
+		m.state.Store(free)
+		s.give()
+		c.up.retry(wake, c.board.Interval)
+		return
+	}
+	c.linger(s, claimed, wake+2*keeperPatience)
+}
+
+// linger keeps this CPU as long as a request is r, until some time.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) linger(s *Slot, r, until int64) {
+	for s.request.Load() == r && c.k.Now() < until {
 		if c.prompt { // else it would be the target's
 			c.k.Yield()
 		}
 	}
 }
 
-// keeperPatience is for how long a clock keeps its CPU for the keeper's request, in nanoseconds.
+// keeperPatience is for how long a clock keeps its CPU for the keeper to turn to its request, in nanoseconds.
 const keeperPatience = 400_000
 
-// pending is what the keeper makes a request whose stop is to come.
-const pending = -1
+// What the keeper makes of a request: it is being made, and its stop is to come.
+const (
+	claimed = -2
+	pending = -1
+)
 
 // serve makes the requests of clocks.
 func (p *Keeper) serve() {
@@ -311,11 +331,12 @@ func (p *Keeper) serve() {
 	for i := range int(b.n.Load()) {
 		s := &b.slots[i]
 		r := s.request.Load()
-		if r <= 0 {
+		if r <= 0 || !s.request.CompareAndSwap(r, claimed) {
 			continue
 		}
 		c := b.clocks[r>>sampleBits].Load()
 		m := &c.samples[r&(1<<sampleBits-1)]
+		s.sampled.Store(m.Tick)
 		m.Asked = p.k.Now()
 		errno := p.k.Interrupt(m.TID)
 		got, _ := p.k.Pread(s.open.stat, p.text[:], 0)

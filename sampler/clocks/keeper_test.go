@@ -177,14 +177,13 @@ func TestKeeperRequest(t *testing.T) {
 	}
 }
 
-// TestKeeperLate: a clock keeps its CPU until the request is pending, for 400 µs at most. After that the thread may have
-// run, and so it may when it had left the clock's CPU by the request.
-func TestKeeperLate(t *testing.T) {
+// TestKeeperMoved: a thread may have run when it had left the clock's CPU by the request, or the clock may have.
+func TestKeeperMoved(t *testing.T) {
 	for _, tt := range []struct {
 		late, ran int64
 		at, cpu   int // where it is at the request, and at the stop
 		moved     bool
-	}{{399_999, 0, 0, 0, false}, {400_000, 0, 0, 0, true}, {400_001, 0, 0, 0, true}, {0, settled + 1, 1, 1, true}, {0, settled + 1, 0, 1, false},
+	}{{399_999, 0, 0, 0, false}, {400_000, 0, 0, 0, true}, {0, settled + 1, 1, 1, true}, {0, settled + 1, 0, 1, false},
 		{0, settled, 1, 1, false}, {0, settled + 1, 1, 0, false}} {
 		k := keepDesk(t)
 		k.step = 0
@@ -199,6 +198,11 @@ func TestKeeperLate(t *testing.T) {
 			t.Errorf("request after %d ns on CPU %d, ran %d, then on CPU %d: moved %t, want %t", tt.late, tt.at, tt.ran, tt.cpu, m.Moved, tt.moved)
 		}
 	}
+}
+
+// TestKeeperLate: a clock keeps its CPU until the request is pending. If the keeper has not turned to it by 400 µs, it is given up, and the tick
+// tried again; if it has, the clock waits for as long again.
+func TestKeeperLate(t *testing.T) {
 	for _, prompt := range []bool{true, false} {
 		k := keepDesk(t)
 		k.c.prompt = prompt
@@ -208,11 +212,38 @@ func TestKeeperLate(t *testing.T) {
 		if !prompt { // it spins, so that the target does not get the CPU
 			k.passes = us
 		}
-		wake := k.now
-		k.ask(0, wake)
+		s, wake := &k.b.slots[0], k.now
+		k.c.up.due = wake
+		m := k.ask(0, wake)
 		if k.now-wake < 400*us || k.now-wake > 402*us || (yields == 4) != prompt || (yields == 0) == prompt {
 			t.Errorf("real time %t: waited %d ns for the keeper, yielded %d times", prompt, k.now-wake, yields)
 		}
+		if m.state.Load() != free || s.holder.Load() != 0 || k.b.Asked(0) >= 3 || k.b.Met(0, 3) != NotMet || k.c.up.again != wake+grid {
+			t.Errorf("real time %t: sample in state %d, slot held by %d, asked at %d, again after %d ns", prompt, m.state.Load(), s.holder.Load(), k.b.Asked(0), k.c.up.again-wake)
+		}
+		k.did()
+		if k.p.serve(); k.did() != "" || s.request.Load() != 0 || len(k.p.asked) != 0 {
+			t.Errorf("the keeper asks late")
+		}
+	}
+	k := keepDesk(t)
+	k.step, k.passes = 0, 0
+	wake, s := k.now, &k.b.slots[0]
+	k.yields = func() {
+		if k.now += 100 * us; k.now == wake+300*us {
+			s.request.Store(claimed)
+		}
+	}
+	if m := k.ask(0, wake); k.now != wake+800*us || m.state.Load() != asked {
+		t.Errorf("waited %d ns for a request that is being made, its sample is in state %d", k.now-wake, m.state.Load())
+	}
+	k = keepDesk(t)
+	k.c.cpu = Anywhere // keeps nobody from its CPU
+	wake = k.now
+	k.yields = func() { k.now = wake + 400*us }
+	m := k.ask(0, wake)
+	if k.p.serve(); !k.open(m) || !m.Moved {
+		t.Errorf("a request of a clock without a CPU: %v", m)
 	}
 }
 
