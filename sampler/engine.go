@@ -133,6 +133,7 @@ func (e *engine) loop(r *Result) {
 			e.ticks.until = min(e.ticks.until, ptrace.Now())
 		}
 	}
+	e.out.over()
 	e.last(r)
 }
 

@@ -1,11 +1,14 @@
 package sampler
 
+import "slices"
+
 // outlet is the coordinator's way to the pipeline. It never waits as long as the run goes on, and what is sent
 // comes out in its order: what the queue has no room for goes before all that is sent later.
 type outlet struct {
 	queue   chan<- item
 	nudge   chan<- struct{} // with room for one
 	backlog []item          // could not be sent yet
+	over    func()          // has the pipeline end soon, as sampling is over; any goroutine may call it, and more than once
 }
 
 // maxBacklog bounds what waits for the pipeline besides its queue.
@@ -41,15 +44,16 @@ func (o *outlet) offer(it item) bool {
 	}
 }
 
-// flush sends what has waited, as far as there is room.
+// flush sends what has waited, as far as there is room, but nothing while there is little: what is left is moved each time.
 func (o *outlet) flush() {
-	for i, it := range o.backlog {
-		if !o.offer(it) {
-			o.backlog = append(o.backlog[:0], o.backlog[i:]...)
-			return
-		}
+	if len(o.queue) > cap(o.queue)/2 {
+		return
 	}
-	o.backlog = o.backlog[:0]
+	n := 0
+	for n < len(o.backlog) && o.offer(o.backlog[n]) {
+		n++
+	}
+	o.backlog = slices.Delete(o.backlog, 0, n)
 }
 
 // empty tells that nothing waits to be sent; behind, that the pipeline does not keep up.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,7 +55,12 @@ type Exits struct {
 // What was captured goes to pipe, which has finished when Run returns.
 func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, ready func(), progress func(Progress)) (Result, error) {
 	items, nudge := make(chan item, 4096), make(chan struct{}, 1)
-	e := newEngine(opt, pipe.pool, pipe.cfg.Start, &outlet{queue: items, nudge: nudge})
+	ended := sync.OnceFunc(func() {
+		if pipe.cfg.Until != nil {
+			time.AfterFunc(unwindAtMost, pipe.cfg.Until.End)
+		}
+	})
+	e := newEngine(opt, pipe.pool, pipe.cfg.Start, &outlet{queue: items, nudge: nudge, over: ended})
 	piped := make(chan struct{})
 	go func() {
 		defer close(piped)
@@ -69,9 +75,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		err = e.run(d, ready, &result)
 	}()
 	hangs := e.pulse.watch(ctx, done, progress)
-	if pipe.cfg.Until != nil {
-		time.AfterFunc(unwindAtMost, pipe.cfg.Until.End)
-	}
+	ended()
 	if hangs == errHung {
 		e.out.end()
 		pipe.cfg.await(piped, false)

@@ -54,12 +54,12 @@ type Mapping struct {
 }
 
 // File tells whether the mapping is of a file, also a deleted one or one
-// without a name in any folder (memfd).
-func (m *Mapping) File() bool { return m.Inode != 0 }
+// without a name in any folder (memfd). A file system may number one 0, but not its device (show_map_vma, fs/proc/task_mmu.c).
+func (m *Mapping) File() bool { return m.Inode != 0 || m.Dev != Dev{} }
 
 // Pseudo tells whether Path is a name that the kernel gave to a mapping
 // without a file.
-func (m *Mapping) Pseudo() bool { return m.Inode == 0 && strings.HasPrefix(m.Path, "[") }
+func (m *Mapping) Pseudo() bool { return !m.File() && strings.HasPrefix(m.Path, "[") }
 
 // ParseMaps parses the content of /proc/PID/maps. The mappings come in the
 // file's order. The error is a *[SyntaxError]; there is no partial result.
@@ -194,7 +194,7 @@ func parseMapping(b []byte, m *Mapping) (path []byte, wrong string) {
 		return nil, "no blank before the path"
 	}
 	path = spaces(b)
-	if m.Inode != 0 {
+	if m.File() {
 		path, m.Deleted = bytes.CutSuffix(path, []byte(deletedMark))
 	}
 	return path, ""

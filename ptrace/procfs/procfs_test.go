@@ -41,12 +41,17 @@ func TestParseMaps(t *testing.T) {
 				Inode: 1<<64 - 1, Path: "/x"}},
 		{"anonymous with a name like a deleted file", "1000-2000 r--p 00000000 00:00 0 [anon:x (deleted)",
 			Mapping{Start: 0x1000, End: 0x2000, Perms: Read, Path: "[anon:x (deleted)"}},
+		{"a file that its server numbers 0", "1000-2000 r--p 00000000 00:31 0 [x (deleted)",
+			Mapping{Start: 0x1000, End: 0x2000, Perms: Read, Dev: Dev{0, 0x31}, Path: "[x", Deleted: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := ParseMaps([]byte(tt.line + "\n"))
 			if err != nil || len(got) != 1 || got[0] != tt.want {
 				t.Errorf("ParseMaps(%q)\n got %+v, %v\nwant %+v", tt.line, got, err, tt.want)
+			}
+			if file := tt.want.Dev != (Dev{}); tt.want.File() != file || tt.want.Pseudo() != (!file && strings.HasPrefix(tt.want.Path, "[")) {
+				t.Errorf("%q: of a file %t, by the kernel's name %t", tt.line, tt.want.File(), tt.want.Pseudo())
 			}
 		})
 	}

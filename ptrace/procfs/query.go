@@ -18,16 +18,15 @@ type procmapQuery struct {
 }
 
 const (
-	procmapAsk   = 0xc0686611 // PROCMAP_QUERY: _IOWR('f', 17, struct procmap_query)
-	procmapNext  = 0x10       // PROCMAP_QUERY_COVERING_OR_NEXT_VMA
-	procmapFiles = 0x20       // PROCMAP_QUERY_FILE_BACKED_VMA
+	procmapAsk  = 0xc0686611 // PROCMAP_QUERY: _IOWR('f', 17, struct procmap_query)
+	procmapNext = 0x10       // PROCMAP_QUERY_COVERING_OR_NEXT_VMA
 )
 
-// FileFrom asks an open /proc/PID/maps, which is of the memory that the process had when it was opened, for the first mapping
-// of a file that ends above addr: where it lies, its offset and which file it is, but not its name. ENOENT: there is none.
-// ENOTTY: the kernel cannot be asked (before Linux 6.11). EBADF: maps is nil or closed. ESRCH: the memory is gone.
-func FileFrom(maps *os.File, addr uint64) (m Mapping, err error) {
-	q := procmapQuery{flags: procmapNext | procmapFiles, addr: addr}
+// MappingFrom asks an open /proc/PID/maps, which is of the memory that the process had when it was opened, for the first mapping
+// that ends above addr: where it lies, its offset and which file it is, but not its name. It asks for no kind of mapping: then the
+// kernel would go through all others that lie before it. ENOENT: there is none. ENOTTY: the kernel cannot be asked (before Linux 6.11). EBADF: maps is nil or closed. ESRCH: the memory is gone.
+func MappingFrom(maps *os.File, addr uint64) (m Mapping, err error) {
+	q := procmapQuery{flags: procmapNext, addr: addr}
 	q.size = uint64(unsafe.Sizeof(q))
 	for {
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, maps.Fd(), procmapAsk, uintptr(unsafe.Pointer(&q)))

@@ -37,24 +37,26 @@ func spansOf(maps []procfs.Mapping) (spans []fileSpan) {
 
 // ask tells whether the kernel answers about single mappings.
 func (l *Live) ask() error {
-	_, err := procfs.FileFrom(l.maps, 0)
+	_, err := procfs.MappingFrom(l.maps, 0)
 	return err
 }
 
-// cannotAsk: an error of FileFrom is that the kernel cannot be asked about single mappings.
+// cannotAsk: an error of MappingFrom is that the kernel cannot be asked about single mappings.
 func cannotAsk(err error) bool { return err == unix.ENOTTY || err == unix.EBADF }
 
 // filesAtHand is atHand for pieces that are not in memory, by the mappings and mounts as they are now.
 func (l *Live) filesAtHand(from, to uint64) (p *ptrace.Patient, err error) {
 	for p = &l.Patient; from < to; {
-		m, err := procfs.FileFrom(l.maps, from)
+		m, err := procfs.MappingFrom(l.maps, from)
 		if err == unix.ENOENT || err == nil && m.Start >= to {
-			return p, nil // there is no file
+			return p, nil
 		} else if err != nil {
 			return nil, err
 		}
-		if p, err = l.bring(p, max(from, m.Start), min(to, m.End), m.Dev); err != nil {
-			return nil, err
+		if m.File() {
+			if p, err = l.bring(p, max(from, m.Start), min(to, m.End), m.Dev); err != nil {
+				return nil, err
+			}
 		}
 		from = m.End
 	}

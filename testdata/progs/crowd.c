@@ -4,7 +4,7 @@
  *     crowd threads N
  *     crowd mappings N FILES PROCESSES
  *
- * N threads that wait, each with 20 KB of stack; or N mappings of FILES files in turn, below the working directory, each of whose
+ * N threads that wait, each with 400 frames and 30 KB of stack, beside 15 that spin; or N mappings of FILES files in turn, below the working directory, each of whose
  * paths has 3.8 KB, in each of so many processes. The first process spins in crowd_work. It prints "pid P" for each and then "ready".
  */
 #define _GNU_SOURCE
@@ -31,13 +31,22 @@ __attribute__((noipa)) static void crowd_work(void)
 		;
 }
 
-__attribute__((noipa)) static void *wait_deep(void *arg)
+__attribute__((noipa)) static long wait_deep(long depth)
 {
-	volatile char room[20000];
-	(void)arg;
-	for (room[0] = 1; room[0];)
+	volatile long room[6] = { 1 };
+	if (depth)
+		return wait_deep(depth - 1) + room[0];
+	while (room[0])
 		pause();
 	return 0;
+}
+
+static void *wait_thread(void *arg) { return (void *)wait_deep((long)arg); }
+
+static void *spin_thread(void *arg)
+{
+	crowd_work();
+	return arg;
 }
 
 static void threads(int n)
@@ -47,7 +56,10 @@ static void threads(int n)
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, 64 << 10);
 	for (int i = 0; i < n; i++)
-		if (pthread_create(&t, &attr, wait_deep, 0))
+		if (pthread_create(&t, &attr, wait_thread, (void *)400))
+			fail("pthread_create");
+	for (int i = 0; i < 15; i++)
+		if (pthread_create(&t, &attr, spin_thread, 0))
 			fail("pthread_create");
 }
 
