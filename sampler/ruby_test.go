@@ -156,8 +156,9 @@ func rubyNames(sources map[string][]string, caller, callee string) bool {
 }
 
 // rubyCalls are methods that Ruby calls by itself where a line has a word: to compare an error with the class that a clause rescues, to make it of
-// the class that is raised, to tell a class of a new method (Ruby's class library, Module#===, Exception.exception and Module#method_added), and to make
-// a lambda of a literal (vm_core_lambda, vm.c).
-var rubyCalls = map[string]string{"Module#===": "rescue", "Exception#exception": "rescue", "Module#method_added": "def ", "lambda": "->"}
+// the class that is raised, to tell a class of a new method (Ruby's class library, Module#===, Exception.exception and Module#method_added), to make
+// a lambda of a literal (vm_core_lambda, vm.c), and to ask whether an object that is matched can be taken apart (iseq_compile_pattern_each,
+// compile.c; RubyVM::InstructionSequence.compile("x in [y]").disasm shows the call).
+var rubyCalls = map[string]string{"Module#===": "rescue", "Exception#exception": "rescue", "Module#method_added": "def ", "lambda": "->", "Kernel#respond_to?": " in ["}
 
 var native = regexp.MustCompile(`^[A-Z][\w:]*[#.]\S+ :0$`)
