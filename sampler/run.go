@@ -77,6 +77,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 	hangs := e.pulse.watch(ctx, done, progress)
 	ended()
 	if hangs == errHung {
+		e.board.Free(0)
 		e.out.end()
 		pipe.cfg.await(piped, false)
 		return e.sofar(), errors.Join(hangs, pipe.failed.err)

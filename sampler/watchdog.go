@@ -79,6 +79,7 @@ func (p *pulse) watch(ctx context.Context, done <-chan struct{}, progress func(P
 	var end error
 	var before idleness
 	var held suspects
+	var earlier []clocks.Hold
 	last := ptrace.Now()
 	stop := func() {
 		if !ending {
@@ -108,7 +109,10 @@ func (p *pulse) watch(ctx context.Context, done <-chan struct{}, progress func(P
 			}
 			every = lookRests
 			if b := p.board.Load(); b != nil {
-				for _, h := range held.look(p.fs, b.Held(nil)) {
+				now := b.Held(nil)
+				freeStarved(p.fs, b, earlier, now)
+				earlier = now
+				for _, h := range held.look(p.fs, now) {
 					h.GiveUp()
 					end = ErrHeld
 					stop()
@@ -121,6 +125,19 @@ func (p *pulse) watch(ctx context.Context, done <-chan struct{}, progress func(P
 				progress(*s)
 			}
 			tick.Reset(every)
+		}
+	}
+}
+
+// freeStarved has clocks leave their CPUs that hold a thread since an earlier look and get no time there: threads of a higher priority in real
+// time may have them for good.
+func freeStarved(fs procfs.FS, b *clocks.Board, earlier, now []clocks.Hold) {
+	for _, h := range now {
+		if !slices.Contains(earlier, h) {
+			continue
+		}
+		if st, err := fs.TaskStat(os.Getpid(), h.By); err == nil && st.State == 'R' {
+			b.Free(h.By)
 		}
 	}
 }

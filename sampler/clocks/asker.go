@@ -102,11 +102,11 @@ func (a *Asker) Free(after time.Duration) (cpu int) {
 	}
 	a.freed.Store(true)
 	cpu = int(a.cpu.Load()) - 1
-	away := w.cpus
-	if away.Clear(cpu); after > 0 && away.Count() > 0 { // it may stay where it is, and goes only if it must not
-		unix.SchedSetaffinity(w.tid, &away)
+	if after > 0 {
+		unbind(w.tid, cpu, w.cpus)
+	} else {
+		unix.SchedSetaffinity(w.tid, &w.cpus)
 	}
-	unix.SchedSetaffinity(w.tid, &w.cpus)
 	unix.SchedSetAttr(w.tid, w.attr, 0)
 	w.tid = 0
 	return cpu

@@ -250,7 +250,7 @@ func (b *Bank) Nudge(t int64) {
 }
 
 // hangs tells whether the clock was given up, or the keeper, who would answer it.
-func (b *Bank) hangs(c *Clock) bool { return c.holds.Load() < 0 || b.board.keptSince.Load() < 0 }
+func (b *Bank) hangs(c *Clock) bool { return c.holds.Load() < 0 || b.board.kept.since.Load() < 0 }
 
 // Busy tells whether a clock may be about to ask for a stop. After [Board.Rest] that is over soon, but for one that hangs.
 func (b *Bank) Busy() (busy bool) {
@@ -280,6 +280,7 @@ const patience = 500 * time.Millisecond
 // Close ends all clocks and waits for that, but not for one that hangs. Threads that have not stopped yet are
 // let go by the kernel.
 func (b *Bank) Close() {
+	b.board.Free(0)
 	for _, c := range b.clocks {
 		b.end(c)
 	}

@@ -405,3 +405,36 @@ func TestFit(t *testing.T) {
 		t.Errorf("room for %d and %d bytes, %d left: want two large ones and none left", len(c.samples[1].Stack), len(c.samples[2].Stack), b.Room())
 	}
 }
+
+// TestFree: a clock that is freed ends, and may go where this program may; others, and the one that is bound to no CPU, stay as they are.
+func TestFree(t *testing.T) {
+	var all, now unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		t.Fatal(err)
+	}
+	b := bank(t, 1)
+	defer b.Close()
+	b.Need(0, 0)
+	b.Ask(0)
+	c := b.clocks[0]
+	await(t, "the clock is bound", func() bool {
+		return unix.SchedGetaffinity(int(c.thread.Load()), &now) == nil && now.Count() == 1 || c.barred.Load()
+	})
+	if b.board.Free(int(b.rover.clock.thread.Load())); c.quit.Load() || b.rover.clock.quit.Load() {
+		t.Error("who is not bound is freed, or another one")
+	}
+	b.board.Free(int(c.thread.Load()))
+	if err := unix.SchedGetaffinity(int(c.thread.Load()), &now); err == nil && now != all || !c.quit.Load() || !c.barred.Load() || b.rover.clock.quit.Load() {
+		t.Errorf("a clock that is freed may be on %d CPUs of %d (%v), is to end: %t", now.Count(), all.Count(), err, c.quit.Load())
+	}
+	c.wake()
+	await(t, "the clock ends", func() bool {
+		select {
+		case <-c.ended:
+			return true
+		default:
+			return false
+		}
+	})
+	b.board.Free(0)
+}

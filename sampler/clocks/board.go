@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
+
 	"sfsample/sampler/taking"
 )
 
@@ -21,17 +23,23 @@ type Board struct {
 
 	NoRestart bool // no register of a target is ever written
 
-	keeper    atomic.Int32                     // thread id of the keeper of all threads, 0: there is none
-	kept      atomic.Int32                     // the thread that the keeper copies
-	keptSince atomic.Int64                     // since when; 0: none; negative: it hangs, see Hold
-	clocks    [maxClocks]atomic.Pointer[Clock] // by number, for the keeper
-	homes     [maxClocks]atomic.Bool           // CPUs that have a clock
-	stride    atomic.Int64                     // only ticks that it divides are answered, 0: none
-	n         atomic.Int32                     // slots in use lie below it
-	slots     []Slot
-	most      int // numbers of clocks lie below it
-	early     early
-	execs     longExecs
+	keeper atomic.Int32 // thread id of the keeper of all threads, 0: there is none
+	kept   copied
+	clocks [maxClocks]atomic.Pointer[Clock] // by number, for the keeper
+	homes  [maxClocks]atomic.Bool           // CPUs that have a clock
+	stride atomic.Int64                     // only ticks that it divides are answered, 0: none
+	n      atomic.Int32                     // slots in use lie below it
+	slots  []Slot
+	most   int         // numbers of clocks lie below it
+	cpus   unix.CPUSet // that this program may be on
+	early  early
+	execs  longExecs
+}
+
+// copied is the thread that the keeper copies.
+type copied struct {
+	tid   atomic.Int32
+	since atomic.Int64 // 0: none; negative: it hangs, see Hold
 }
 
 // early is what is read shortly before ticks.
@@ -176,6 +184,7 @@ const coordinator = -1
 func NewBoard(n int, start, interval int64) *Board {
 	b := &Board{Start: start, Interval: interval, Spread: interval / 2, slots: make([]Slot, n)}
 	b.stride.Store(1)
+	_ = unix.SchedGetaffinity(0, &b.cpus) // else clocks cannot be bound either
 	return b
 }
 
@@ -329,8 +338,8 @@ type Hold struct {
 
 // Held appends to list the threads that are held now, and not given up. Any goroutine may ask.
 func (b *Board) Held(list []Hold) []Hold {
-	if since := b.keptSince.Load(); since > 0 {
-		list = append(list, Hold{int(b.keeper.Load()), int(b.kept.Load()), since, &b.keptSince})
+	if since := b.kept.since.Load(); since > 0 {
+		list = append(list, Hold{int(b.keeper.Load()), int(b.kept.tid.Load()), since, &b.kept.since})
 	}
 	for n := range b.clocks {
 		if c := b.clocks[n].Load(); c != nil {
@@ -344,6 +353,34 @@ func (b *Board) Held(list []Hold) []Hold {
 
 // GiveUp notes that who holds the thread hangs: nobody waits for that any more. It is over if it lets go after all.
 func (h *Hold) GiveUp() { h.since.CompareAndSwap(h.Since, -h.Since) }
+
+// Free lets the clock with this thread id, or all of them if it is 0, go to any CPU, and end: bound to one that others of higher priority in
+// real time have taken for good it could not let go whom it holds, and this program could not end. Any goroutine may call it.
+func (b *Board) Free(tid int) {
+	for n := range b.clocks {
+		c := b.clocks[n].Load()
+		if c == nil || c.cpu == Anywhere || tid != 0 && int(c.thread.Load()) != tid {
+			continue
+		}
+		select {
+		case <-c.ended:
+			continue // its id may be another's
+		default:
+		}
+		c.quit.Store(true)
+		c.barred.Store(true)
+		unbind(int(c.thread.Load()), c.cpu, b.cpus)
+	}
+}
+
+// unbind lets a thread go to any of these CPUs. It may stay where it is, and goes only if it must not.
+func unbind(tid, from int, to unix.CPUSet) {
+	away := to
+	if away.Clear(from); away.Count() > 0 {
+		unix.SchedSetaffinity(tid, &away)
+	}
+	unix.SchedSetaffinity(tid, &to)
+}
 
 // home notes whether a CPU has a clock.
 func (b *Board) home(cpu int, has bool) {

@@ -134,17 +134,17 @@ func TestHeldByWhom(t *testing.T) {
 	hold(4, 40, 41, 0)
 	c := hold(4095, 50, 51, 400)
 	b.keeper.Store(60)
-	b.kept.Store(61)
-	b.keptSince.Store(500)
+	b.kept.tid.Store(61)
+	b.kept.since.Store(500)
 	list := b.Held(nil)
-	if want := []Hold{{60, 61, 500, &b.keptSince}, {50, 51, 400, &c.holds}}; !slices.Equal(list, want) {
+	if want := []Hold{{60, 61, 500, &b.kept.since}, {50, 51, 400, &c.holds}}; !slices.Equal(list, want) {
 		t.Fatalf("held are %v, want %v", list, want)
 	}
 	late := list[0]
-	b.keptSince.Store(700) // another hold
+	b.kept.since.Store(700) // another hold
 	late.GiveUp()
 	list[1].GiveUp()
-	if !(&Bank{board: b}).hangs(c) || !slices.Equal(b.Held(nil), []Hold{{60, 61, 700, &b.keptSince}}) {
+	if !(&Bank{board: b}).hangs(c) || !slices.Equal(b.Held(nil), []Hold{{60, 61, 700, &b.kept.since}}) {
 		t.Errorf("with one given up: %v", b.Held(nil))
 	}
 }

@@ -146,22 +146,13 @@ func (p *Keeper) turn(alarm *ptrace.Alarm) (came bool) {
 	return ok
 }
 
-// letGo detaches the threads that have stopped, and has those stop that are sent signals which the program ignores: such a
-// signal is pending for a tracee (sig_ignored, kernel/signal.c), and ends its wait with EINTR if nobody takes that back. The
-// kernel lets the others go when this thread ends.
+// letGo detaches the threads that have stopped, and waits for those that hear signals until each has heard one more. A signal that
+// the program ignores is pending for a tracee (sig_ignored, kernel/signal.c), and ends its wait with EINTR if nobody takes that back: so it would
+// when it came just as this thread ends. The kernel lets the others go then.
 func (p *Keeper) letGo(turn func() (came bool)) {
 	p.phase.Store(leaves)
-	asked := false
-	if !p.board.NoRestart {
-		for _, tid := range p.waits.heard {
-			if taking.Pending(p.k, tid, &p.note) {
-				p.k.Interrupt(tid)
-				asked = true
-			}
-		}
-	}
 	for until := p.k.Now() + lastStops; p.k.Now() < until; {
-		if came := turn(); !came && (!asked || len(p.waits.heard) == 0) {
+		if came := turn(); !came && (p.board.NoRestart || len(p.waits.heard) == 0) {
 			break
 		}
 	}
@@ -294,21 +285,21 @@ func (c *Clock) askKeeper(s *Slot, m *Sample, i int, p *pick, n, wake int64) {
 	r := int64(c.who)<<sampleBits | int64(i)
 	s.request.Store(r)
 	c.k.Signal(int(c.board.keeper.Load()))
-	c.linger(s, r, wake+keeperPatience)
+	linger(c, s, r, wake+keeperPatience)
 	if c.cpu != Anywhere && s.request.CompareAndSwap(r, 0) {
 		m.state.Store(free)
 		s.give()
 		c.up.retry(wake, c.board.Interval)
 		return
 	}
-	c.linger(s, claimed, wake+2*keeperPatience)
+	linger(c, s, claimed, wake+2*keeperPatience)
 }
 
-// linger keeps this CPU as long as a request is r, until some time.
+// linger keeps a clock's CPU as long as a request is r, until some time.
 //
 //go:nosplit
 //go:norace
-func (c *Clock) linger(s *Slot, r, until int64) {
+func linger(c *Clock, s *Slot, r, until int64) {
 	for s.request.Load() == r && c.k.Now() < until {
 		if c.prompt { // else it would be the target's
 			c.k.Yield()
@@ -418,7 +409,8 @@ func (p *Keeper) handle(s ptrace.Status) {
 		if p.k.AtExit(s.TID) {
 			return
 		}
-		if p.waits.of(s.TID).AtCall(p.k, s.TID, &p.note) {
+		// Whoever is detached where its call begins is woken as by a signal (__ptrace_unlink, kernel/ptrace.c): its wait would end with EINTR.
+		if w := p.waits.of(s.TID); w.AtCall(p.k, s.TID, &p.note) || w.Waits() && p.phase.Load() == leaves {
 			p.k.Interrupt(s.TID)
 			p.k.Cont(s.TID, 0)
 			return
@@ -487,12 +479,12 @@ func (p *Keeper) takeBack(s ptrace.Status) {
 
 // holds notes which thread is being copied, 0 for none.
 func holds(b *Board, k Tracer, tid int) {
-	b.kept.Store(int32(tid))
+	b.kept.tid.Store(int32(tid))
 	since := int64(0)
 	if tid != 0 {
 		since = k.Now()
 	}
-	b.keptSince.Store(since)
+	b.kept.since.Store(since)
 }
 
 // exit takes the stack that a thread has at its exit.
@@ -592,7 +584,7 @@ func (p *Keeper) End(pid int) bool {
 // Close lets all threads go. It does not wait for a keeper that hangs: the end of this program lets go then.
 func (p *Keeper) Close() {
 	p.phase.Store(closes) // it looks at each keeperTick
-	if p.board.keptSince.Load() < 0 {
+	if p.board.kept.since.Load() < 0 {
 		return
 	}
 	select {

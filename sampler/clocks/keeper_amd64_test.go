@@ -124,6 +124,13 @@ func TestKeeperWatches(t *testing.T) {
 			k.report(call)
 			k.report(own)
 		}, "write 7, cont 7 256, cont 7 256, interrupt 7, cont 7 0, write 7, detach 7 0", -514},
+		{"the run ends where its call begins", func(k *kept, result func(int64)) {
+			k.report(own)
+			k.p.phase.Store(leaves)
+			k.report(call)
+			result(-int64(unix.EINTR))
+			k.report(own)
+		}, "write 7, cont 7 256, interrupt 7, cont 7 0, write 7, detach 7 0", -514},
 	} {
 		k := keepDesk(t)
 		k.step = 0

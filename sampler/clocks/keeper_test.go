@@ -452,8 +452,8 @@ func TestKeeperExits(t *testing.T) {
 	}
 }
 
-// TestKeeperLetsGo: at the end a thread that was sent signals is stopped and let go there, so that no wait ends for one which was sent
-// while it was traced; so is whoever stops by itself. With --no-restart nobody is stopped.
+// TestKeeperLetsGo: at the end a thread that hears signals is let go at its next one, so that no wait ends for one which was sent
+// while it was traced, and is waited for as long as that may take; so is whoever stops by itself, and nobody else is waited for, nor with --no-restart.
 func TestKeeperLetsGo(t *testing.T) {
 	for _, noRestart := range []bool{false, true} {
 		k := keepDesk(t)
@@ -463,9 +463,9 @@ func TestKeeperLetsGo(t *testing.T) {
 		stops := []ptrace.Status{
 			{TID: 8, Kind: ptrace.KindGroupStop, Raw: uint32(unix.PTRACE_EVENT_STOP<<16|int(unix.SIGSTOP)<<8) | 0x7f},
 			{TID: 107, Kind: ptrace.KindSignal, Signal: unix.SIGUSR1, Raw: uint32(unix.SIGUSR1)<<8 | 0x7f},
-			{TID: 7, Kind: ptrace.KindInterrupt, Raw: interrupted},
+			hears,
 		}
-		want := "cont 7 23, interrupt 7, detach 8 0, detach 107 10, detach 7 0"
+		want := "cont 7 23, detach 8 0, detach 107 10, detach 7 23"
 		if noRestart {
 			stops, want = stops[:2], "cont 7 23, detach 8 0, detach 107 10"
 		}
@@ -480,6 +480,18 @@ func TestKeeperLetsGo(t *testing.T) {
 		})
 		if got := k.did(); got != want || len(stops) > 0 || turns > 7 {
 			t.Errorf("noRestart %t: %s after %d turns, want %s", noRestart, got, turns, want)
+		}
+		for _, heard := range []bool{false, true} {
+			k := keepDesk(t)
+			k.b.NoRestart = noRestart
+			if heard {
+				k.report(hears)
+			}
+			begun, turns := k.now, 0
+			k.p.letGo(func() bool { turns++; k.now += keeperTick; return false })
+			if waits := heard && !noRestart; waits && k.now-begun < lastStops || k.now-begun > lastStops+2*keeperTick || !waits && turns != 1 {
+				t.Errorf("noRestart %t, heard %t: nobody stops, it ends after %d ns, %d turns", noRestart, heard, k.now-begun, turns)
+			}
 		}
 	}
 }

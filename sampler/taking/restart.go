@@ -234,17 +234,6 @@ func ignored(status []byte, sig int) bool {
 	return set>>(sig-1)&1 != 0
 }
 
-// Pending tells whether a signal waits for a thread or its process, or that cannot be known.
-func Pending(k Kernel, tid int, b *Buffer) bool {
-	n, errno := k.ReadFile(b.procPath(tid, "/status\x00"), b.text[:])
-	if errno != 0 || n == len(b.text) {
-		return true
-	}
-	own, ok := mask(b.text[:n], "\nSigPnd:\t")
-	all, ok2 := mask(b.text[:n], "\nShdPnd:\t")
-	return own|all != 0 || !ok || !ok2
-}
-
 // filters tells by the status file of a thread, read at the moment that counts, of seccomp filters: one may come at any time, and none
 // goes away. some: it has one, or cannot be asked. coming: it may get one before it goes on, from another thread
 // (seccomp(2), SECCOMP_FILTER_FLAG_TSYNC).
