@@ -20,7 +20,7 @@ const maxAfar = 1 << 16
 func (a *afar) note(warn func(string, ...any), pid, cpu int) {
 	if a.stops++; a.stops == 1 {
 		a.pids, a.cpus = map[int]bool{}, map[int]bool{}
-		warn("threads run where no clock of ours can be, or gets no time, or have real-time priority (of process %d on CPU %d first): they are stopped from elsewhere, which favours the ends of system calls; at the end is told how many", pid, cpu)
+		warn("threads run on a CPU where no clock of ours can be, or gets no time (of process %d on CPU %d first): they are stopped from elsewhere, which favours the ends of system calls; at the end is told how many", pid, cpu)
 	}
 	if len(a.pids) < maxAfar {
 		a.pids[pid] = true

@@ -294,8 +294,7 @@ func (l *lookout) runs(t *thread, n int64) {
 		return // its end is found out at the next look
 	}
 	l.listing.awake(t, st.Processor)
-	urgent := st.RTPriority > 0 // it is not preempted, or goes on elsewhere at once (push_rt_task, kernel/sched/rt.c)
-	if !l.opt.test.uncounted && l.bank.Need(st.Processor, n) && !urgent {
+	if !l.opt.test.uncounted && l.bank.Need(st.Processor, n) {
 		t.queue.homeless = 0
 		t.queue.runnable++
 		return
@@ -306,7 +305,7 @@ func (l *lookout) runs(t *thread, n int64) {
 	}
 	if l.opt.test.uncounted {
 		l.bank.Ask(t.slot)
-	} else if t.slot >= 0 && (urgent || l.bank.Away(st.Processor, n)) {
+	} else if t.slot >= 0 && l.bank.Away(st.Processor, n) {
 		l.afar.note(l.said.warn, t.proc.pid, st.Processor)
 		l.bank.Ask(t.slot)
 	}

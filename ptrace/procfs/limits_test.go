@@ -92,7 +92,7 @@ func TestScanners(t *testing.T) {
 
 // TestNumberLimits: the largest value of each field is taken, and the next is not.
 func TestNumberLimits(t *testing.T) {
-	const stat = " (a) S 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"
+	const stat = " (a) S 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1"
 	const status = "State:\tS\nTgid:\t1\nPid:\t2\nNSpid:"
 	for _, tt := range []struct {
 		name   string

@@ -153,7 +153,7 @@ func TestSyntaxErrors(t *testing.T) {
 
 func TestParseStat(t *testing.T) {
 	const line = " S 1 4321 4321 34816 4400 4194560 1521 30 2 3 250 150 7 8 20 0 3 0 98765 236019712 " +
-		"1333 18446744073709551615 1 1 140736 0 0 0 0 0 0 0 0 0 17 5 7 1 0 0 0\n"
+		"1333 18446744073709551615 1 1 140736 0 0 0 0 0 0 0 0 0 17 5 0 0 0 0 0\n"
 	for _, comm := range []string{"bash", "a) R 1 (b", "((", "))) S 7", "", "x y", "new\\nline", `back\\slash`} {
 		t.Run(comm, func(t *testing.T) {
 			got, err := ParseStat([]byte("4321 (" + comm + ")" + line))
@@ -162,7 +162,7 @@ func TestParseStat(t *testing.T) {
 			}
 			want := Stat{PID: 4321, Comm: unescape([]byte(comm)), State: 'S', PPID: 1, Flags: 4194560, Faults: 1521 + 2,
 				UTime: 2500 * time.Millisecond, STime: 1500 * time.Millisecond, Reaped: (7 + 8) * 10 * time.Millisecond, Threads: 3, StartTicks: 98765,
-				StartStack: 140736, Processor: 5, RTPriority: 7}
+				StartStack: 140736, Processor: 5}
 			if got != want {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}

@@ -32,7 +32,6 @@ type Stat struct {
 	StartTicks uint64 // since boot, in 1/100 s; with the PID it names a process for ever
 	StartStack uint64 // address; 0 without permission
 	Processor  int    // CPU it last ran on
-	RTPriority int    // real-time priority, 0: none
 }
 
 // NoUserStack tells whether the task is one of the kernel's own threads or a
@@ -59,7 +58,7 @@ func ParseStat(b []byte) (Stat, error) {
 }
 
 // lastStatField is the last field of proc_pid_stat(5) that we read.
-const lastStatField = 40
+const lastStatField = 39
 
 // setFields takes the fields from number 4 on (numbers of proc_pid_stat(5)).
 func (s *Stat) setFields(b []byte) bool {
@@ -90,8 +89,6 @@ func (s *Stat) setFields(b []byte) bool {
 			s.StartStack = n
 		case 39:
 			s.Processor = int(n)
-		case 40:
-			s.RTPriority = int(n)
 		}
 	}
 	return true
