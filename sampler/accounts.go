@@ -210,9 +210,10 @@ func (ac *accounts) settleWaits(t *thread, n int64, waited time.Duration) {
 	t.queue.waited, t.queue.runnable = waited, 0
 }
 
-// settleMet is settle when a clock meets the thread, whose times are exact then. Unless it sleeps in step with the ticks, it was
-// idle at no more than about twice as many as it has slept for: at the others it ran, and each clock came too late to tell.
-func (ac *accounts) settleMet(t *thread, n int64, now times) {
+// settleBy is settle by the thread's times, which are exact when a clock meets it, or it is blocked. Unless it sleeps in step with the ticks, it was
+// idle at no more than about twice as many as it has slept for: at the others it ran, and each clock came too late to tell, or the thread had gone on
+// on another CPU.
+func (ac *accounts) settleBy(t *thread, n int64, now times) {
 	ac.settleWaits(t, n, now.wait)
 	c := ac.unmet(t)
 	if let := t.queue.let; c == ledger.Idle && let.at != 0 {
@@ -221,7 +222,12 @@ func (ac *accounts) settleMet(t *thread, n int64, now times) {
 		c = ledger.Unmet
 	}
 	ac.book.Give(&t.line, n, c)
+	t.queue.let = now
 }
+
+// untold is for how long at most a thread has run of which its run time does not tell yet: the kernel brings that up to date at its own ticks
+// (CONFIG_HZ is 100 or more).
+const untold = 10 * time.Millisecond
 
 // switching is allowed for the kernel's way from one thread to another, there and back, which is in nobody's times.
 const switching = 10 * time.Microsecond
@@ -240,7 +246,7 @@ func (ac *accounts) finish() {
 		case t.watch.Asleep():
 			ac.book.Give(&t.line, n, ledger.Unsure)
 		default:
-			ac.settle(t, n, s.Wait, ac.unmet(t))
+			ac.settleBy(t, n, timesOf(s))
 		}
 		ac.creditWaits(t)
 	}

@@ -112,7 +112,7 @@ func (h *harvest) wasMet(t *thread, tick int64, m *clocks.Sample) {
 	if t.watch.Asleep() {
 		h.acct.unsure(t, tick, time.Duration(m.RunAsked))
 	} else {
-		h.acct.settleMet(t, tick-1, times{m.Wake, time.Duration(m.RunAsked), time.Duration(m.WaitAsked)})
+		h.acct.settleBy(t, tick-1, times{m.Wake, time.Duration(m.RunAsked), time.Duration(m.WaitAsked)})
 	}
 	t.queue.homeless, t.queue.waited, t.queue.let = 0, time.Duration(m.Wait), times{m.Released, time.Duration(m.Run), time.Duration(m.Wait)}
 	t.stack = false

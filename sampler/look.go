@@ -160,7 +160,7 @@ func (l *lookout) look(t *thread, n int64) bool {
 		return true
 	}
 	if !t.watch.Still(s.Count, s.Run) {
-		l.acct.settle(t, n-1, s.Wait, l.acct.unmet(t))
+		l.acct.settleBy(t, n-1, timesOf(s))
 	}
 	switch {
 	case l.opt.All && t.req.again && call.SP == t.req.wait.SP && call.PC == t.req.wait.PC:
@@ -472,7 +472,7 @@ func (l *lookout) backAgain(t *thread, n int64, s procfs.Schedstat) {
 
 func (l *lookout) peeked(t *thread, n int64, c *capture.Capture, s procfs.Schedstat, call procfs.Syscall) {
 	if !t.watch.Still(s.Count, s.Run) {
-		l.acct.settle(t, n-1, s.Wait, l.acct.unmet(t)) // it has run while it was read
+		l.acct.settleBy(t, n-1, timesOf(s)) // it has run while it was read
 	}
 	from := l.sleeps(t, n, s)
 	t.stack = true

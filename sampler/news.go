@@ -352,7 +352,8 @@ func (w *news) addThread(p *process, tid int, born bool) bool {
 		w.files.close(t)
 		return false
 	}
-	t.queue.waited = s.Wait
+	t.queue.waited, t.queue.let = s.Wait, timesOf(s)
+	t.queue.let.ran += untold
 	run := s.Run
 	if born {
 		run = min(s.Run, p.cpu.ahead)

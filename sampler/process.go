@@ -166,7 +166,7 @@ type queue struct {
 	runnable int64         // ticks at which it was about to run, and not on the CPU that has a clock
 	waits    int64         // ticks of waiting that no stack shows yet
 	homeless int64         // ticks in a row at which no clock could be where it ran
-	let      times         // when a clock last let go of it
+	let      times         // when they were last known
 }
 
 // times are a thread's at a moment.
@@ -174,6 +174,8 @@ type times struct {
 	at        int64         // CLOCK_MONOTONIC, 0: never
 	ran, wait time.Duration // on a CPU, and for one
 }
+
+func timesOf(s procfs.Schedstat) times { return times{ptrace.Now(), s.Run, s.Wait} }
 
 // slept is how long it did neither until later ones.
 func (a times) slept(b times) time.Duration {

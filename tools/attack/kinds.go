@@ -31,7 +31,7 @@ type attack struct {
 }
 
 // whole tells whether no call of the program may end early, or tell what was left of it, where the one who samples may read stacks in the kernel.
-func (a *attack) whole() bool { return a.source == "ipc.c" || strings.HasPrefix(a.name, "edges left") }
+func whole(a *attack) bool { return a.source == "ipc.c" || strings.HasPrefix(a.name, "edges left") }
 
 // mode is one way to use sfsample.
 type mode struct {
