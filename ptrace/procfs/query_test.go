@@ -3,7 +3,9 @@
 package procfs
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"testing"
 	"unsafe"
 
@@ -16,7 +18,28 @@ func TestMappingFrom(t *testing.T) {
 	if want := 3<<30 | unsafe.Sizeof(procmapQuery{})<<16 | 'f'<<8 | 17; procmapAsk != want || procmapNext != 0x10 {
 		t.Errorf("asked by %#x with %#x, want %#x", procmapAsk, procmapNext, want)
 	}
-	f, err := os.Open("/proc/self/maps")
+	// A process that waits changes none of its mappings.
+	cmd := exec.Command("cat")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer in.Close()
+	if _, err := in.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := out.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/maps", cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +47,7 @@ func TestMappingFrom(t *testing.T) {
 	if _, err := MappingFrom(f, 0); err == unix.ENOTTY {
 		t.Skip("the kernel cannot be asked about single mappings (before Linux 6.11)")
 	}
-	all, err := FS{}.Maps(os.Getpid())
+	all, err := FS{}.Maps(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
