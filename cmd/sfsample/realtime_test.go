@@ -19,7 +19,7 @@ import (
 // is stopped from elsewhere, which is told. It runs all the time, and is not idle: one that gives way to its clock goes on on another CPU at once.
 func TestRealTime(t *testing.T) {
 	if runtime.NumCPU() < 2 {
-		t.Skip("one CPU, which such a program takes")
+		t.Skip("one CPU on this machine, which such a program takes")
 	}
 	for _, priority := range []uint32{1, 50, 99} {
 		t.Run(fmt.Sprint(priority), func(t *testing.T) {
