@@ -280,7 +280,6 @@ const patience = 500 * time.Millisecond
 // Close ends all clocks and waits for that, but not for one that hangs. Threads that have not stopped yet are
 // let go by the kernel.
 func (b *Bank) Close() {
-	b.board.Free(0)
 	for _, c := range b.clocks {
 		b.end(c)
 	}
@@ -291,17 +290,22 @@ func (b *Bank) Close() {
 	}
 	late := time.After(patience)
 	for _, c := range b.old {
-		if b.hangs(c) {
-			continue
-		}
-		select {
-		case <-c.ended:
-			b.tally(c)
-		case <-late:
-			return
+		for ended := b.hangs(c); !ended; {
+			select {
+			case <-c.ended:
+				b.tally(c)
+				ended = true
+			case <-late:
+				return
+			case <-time.After(freeEvery):
+				b.board.Free(0)
+			}
 		}
 	}
 }
+
+// freeEvery is how often clocks are freed that do not end: one may bind itself only then.
+const freeEvery = 10 * time.Millisecond
 
 // Counts are ticks that clocks have not seen, those that they answered more than half an interval late,
 // and the time that looks took at which they found nobody.

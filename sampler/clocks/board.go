@@ -354,12 +354,13 @@ func (b *Board) Held(list []Hold) []Hold {
 // GiveUp notes that who holds the thread hangs: nobody waits for that any more. It is over if it lets go after all.
 func (h *Hold) GiveUp() { h.since.CompareAndSwap(h.Since, -h.Since) }
 
-// Free lets the clock with this thread id, or all of them if it is 0, go to any CPU, and end: bound to one that others of higher priority in
-// real time have taken for good it could not let go whom it holds, and this program could not end. Any goroutine may call it.
+// Free lets the clock with this thread id, or all clocks if it is 0, go to any CPU without real-time priority, and clocks end. On a CPU
+// that others of higher priority in real time have taken for good they could not let go whom they hold, and this program could not end; there the kernel
+// leaves 5 % to threads of the usual policy alone (sched(7), sched_rt_runtime_us). Any goroutine may call it.
 func (b *Board) Free(tid int) {
 	for n := range b.clocks {
 		c := b.clocks[n].Load()
-		if c == nil || c.cpu == Anywhere || tid != 0 && int(c.thread.Load()) != tid {
+		if c == nil || tid != 0 && int(c.thread.Load()) != tid {
 			continue
 		}
 		select {
@@ -369,8 +370,16 @@ func (b *Board) Free(tid int) {
 		}
 		c.quit.Store(true)
 		c.barred.Store(true)
-		unbind(int(c.thread.Load()), c.cpu, b.cpus)
+		slacken(int(c.thread.Load()))
+		if c.cpu != Anywhere {
+			unbind(int(c.thread.Load()), c.cpu, b.cpus)
+		}
 	}
+}
+
+// slacken gives a thread of ours the usual policy.
+func slacken(tid int) {
+	_ = unix.SchedSetAttr(tid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0) // it may always have less
 }
 
 // unbind lets a thread go to any of these CPUs. It may stay where it is, and goes only if it must not.

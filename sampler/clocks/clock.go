@@ -158,7 +158,7 @@ func (c *Clock) Outside() {
 		c.rove()
 		return
 	}
-	if c.k.Bind(c.mask) != 0 {
+	if c.quit.Load() || c.k.Bind(c.mask) != 0 {
 		c.barred.Store(true)
 		return
 	}
