@@ -60,6 +60,9 @@ func TestWorkLeft(t *testing.T) {
 				if took := time.Since(begun); took > endsWithin {
 					t.Errorf("interrupted %t: it ends after %v, want a second or so", interrupted, took)
 				}
+				if tt.args[0] == "threads" && !strings.Contains(o.stdout, ";wait_deep") {
+					t.Errorf("interrupted %t: the threads that wait are not in the result:\n%.1000s", interrupted, o.stdout)
+				}
 				if tt.told != "" && !strings.Contains(o.stdout, "[truncated: "+tt.told+"]") {
 					t.Errorf("interrupted %t: the result has no sample that was left:\n%.1000s", interrupted, o.stdout)
 				}

@@ -420,6 +420,9 @@ func TestFree(t *testing.T) {
 	await(t, "the clock is bound", func() bool {
 		return unix.SchedGetaffinity(int(c.thread.Load()), &now) == nil && now.Count() == 1 || c.barred.Load()
 	})
+	if b.board.Free(int(b.rover.clock.thread.Load())); c.quit.Load() || b.rover.clock.quit.Load() {
+		t.Error("who is not bound is to end, or another one")
+	}
 	b.board.Free(int(c.thread.Load()))
 	if err := unix.SchedGetaffinity(int(c.thread.Load()), &now); err == nil && now != all || !c.quit.Load() || !c.barred.Load() || b.rover.clock.quit.Load() {
 		t.Errorf("a clock that is freed may be on %d CPUs of %d (%v), is to end: %t", now.Count(), all.Count(), err, c.quit.Load())

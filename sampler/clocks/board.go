@@ -354,7 +354,7 @@ func (b *Board) Held(list []Hold) []Hold {
 // GiveUp notes that who holds the thread hangs: nobody waits for that any more. It is over if it lets go after all.
 func (h *Hold) GiveUp() { h.since.CompareAndSwap(h.Since, -h.Since) }
 
-// Free lets the clock with this thread id, or all clocks if it is 0, go to any CPU without real-time priority, and clocks end. On a CPU
+// Free lets the clock with this thread id, or all clocks if it is 0, go to any CPU without real-time priority, and has them end, but for one that is bound to no CPU and was named. On a CPU
 // that others of higher priority in real time have taken for good they could not let go whom they hold, and this program could not end; there the kernel
 // leaves 5 % to threads of the usual policy alone (sched(7), sched_rt_runtime_us). Any goroutine may call it.
 func (b *Board) Free(tid int) {
@@ -368,9 +368,11 @@ func (b *Board) Free(tid int) {
 			continue // its id may be another's
 		default:
 		}
-		c.quit.Store(true)
-		c.barred.Store(true)
 		slacken(int(c.thread.Load()))
+		if tid == 0 || c.cpu != Anywhere { // that one goes on, as nobody would make another
+			c.quit.Store(true)
+			c.barred.Store(true)
+		}
 		if c.cpu != Anywhere {
 			unbind(int(c.thread.Load()), c.cpu, b.cpus)
 		}
