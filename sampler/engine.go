@@ -212,8 +212,10 @@ func (e *engine) onTick(now int64) (quiet bool) {
 
 // last takes what clocks have under way at the end of a run.
 func (e *engine) last(r *Result) {
-	now := min(ptrace.Now(), e.ticks.until-1)
-	e.acct.book.Advance(max(e.ticks.passed(now), e.acct.book.Tick()))
+	if len(e.roster.procs) > 0 || e.opt.Joins != nil { // else it has ended with the last process
+		now := min(ptrace.Now(), e.ticks.until-1)
+		e.acct.book.Advance(max(e.ticks.passed(now), e.acct.book.Tick()))
+	}
 	r.Clocks = e.bank.Clocks()
 	e.board.Rest()
 	r.Waits = e.awaitStops()
@@ -222,14 +224,19 @@ func (e *engine) last(r *Result) {
 	e.news.takeExits()
 }
 
+// stall is what counts at most of the time between two looks at stops that are awaited: if it was longer, neither this program nor, maybe, the threads could run.
+const stall = 10 * time.Millisecond
+
 // awaitStops takes the stops that are still to come: a thread that waits for a CPU
 // stops when it gets one. One that is let go before its stop has its call cut short
 // all the same, and nobody takes that back. One whose copy hangs goes on when we end.
 func (e *engine) awaitStops() (waits int) {
-	begun := ptrace.Now()
-	for {
+	var since time.Duration
+	for last := ptrace.Now(); ; {
 		busy, waits := e.bank.Busy(), e.bank.Waits()
-		since := time.Duration(ptrace.Now() - begun)
+		now := ptrace.Now()
+		since += min(time.Duration(now-last), stall)
+		last = now
 		if len(waits) == 0 && !busy || since >= lastStops && !slices.ContainsFunc(waits, func(a clocks.Asked) bool {
 			return awaited(proc, a.PID, a.TID, since)
 		}) {
