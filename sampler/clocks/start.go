@@ -58,6 +58,7 @@ func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, den
 	b.clocks[number].Store(c)
 	ready := make(chan struct{})
 	c.ended = ptrace.OnThread(func() {
+		defer leave(cpu, b.cpus)
 		denied, err = c.prepare(o.Nice)
 		close(ready)
 		if err == nil {
@@ -126,6 +127,16 @@ func hastenThread(nice bool) (denied error) {
 		unix.SchedSetAttr(unix.Gettid(), &short, 0)
 	}
 	return denied
+}
+
+// leave gives up the priority and the CPU that the calling thread has, before it ends. In the midst of its end it may have to wait for the CPU, behind
+// one of the same priority for ever, and then whoever waits for this program's end does, too: both clear /proc of it (release_task, kernel/exit.c;
+// shrink_dcache_parent, fs/dcache.c).
+func leave(cpu int, cpus unix.CPUSet) {
+	if cpu != Anywhere {
+		unbind(0, cpu, cpus)
+	}
+	slacken(0)
 }
 
 // Hasten gives the calling thread a clock's priority until back is called.

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"sfsample/internal/testprog"
+)
+
+// TestRealTime: the run on a program in real time ends before that does, although its clock may never get the CPU that it is bound to, and in the
+// midst of its end not again. What is taken meanwhile is stopped from elsewhere, which is told. The program runs all the time, and is not idle.
+func TestRealTime(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("one CPU on this machine, which such a program takes")
+	}
+	hog := testprog.Compile(t, []string{"-O1"}, "hog.c")
+	for _, priority := range []uint32{1, 1, 1, 1, 1, 50, 99} {
+		cmd := exec.Command(hog)
+		cmd.Dir = t.TempDir()
+		p := testprog.StartCmd(t, cmd)
+		if err := unix.SchedSetAttr(p.PID, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: priority}, 0); err != nil {
+			t.Skip("no real-time priority: ", err)
+		}
+		o := begin(t, tool("-p", fmt.Sprint(p.PID), "-hz", "199", "-d", "1s", "-o", "folded=-")).end(t)
+		o.want(t, exitDone, "; lost: ")
+		if err := unix.Kill(p.PID, 0); err != nil || stateOf(t, p.PID) == 'Z' {
+			t.Fatalf("priority %d: it has not ended before its target did", priority)
+		}
+		if priority > 1 && (!strings.Contains(o.stdout, ";hog_work ") || !strings.Contains(o.stderr, "stopped from elsewhere")) {
+			t.Errorf("priority %d: nothing is taken:\n%s\n%s", priority, o.stdout, o.stderr)
+		}
+		if m := regexp.MustCompile(`(\d+) idle`).FindStringSubmatch(o.stderr); m != nil {
+			if idle, _ := strconv.Atoi(m[1]); idle > 50 {
+				t.Errorf("priority %d: it is idle at %d of 199 ticks:\n%s", priority, idle, o.stderr)
+			}
+		}
+		p.Kill()
+	}
+}
