@@ -277,14 +277,14 @@ type blob struct {
 	code   []byte // if it was read
 	epoch  uint64 // of the walk that it was used in
 	debug  *debugInfo
-	depths depths // of a method, if asked for
+	depths depths // if asked for
 }
 
 // blobHead is what tells a blob from all others that were ever in its place.
 type blobHead struct {
 	addr       uint64 // of the CodeBlob
 	begin, end uint64 // of its code
-	frame      uint64 // bytes of its frames, return address included; 0: they differ
+	frame      uint64 // bytes of its frames, return address included; 0: they differ, or it has none
 	name       uint64
 	m          methodHead // zero, if it is no method
 }
@@ -458,7 +458,7 @@ func (l *hotspotLayout) parse(addr uint64, b []byte) (blobHead, bool) {
 		return blobHead{}, false
 	}
 	b = b[l.cache.blockBytes:]
-	x := blobHead{addr: addr, begin: l.blob.codeBegin.in(b), end: l.blob.codeEnd.in(b), frame: 8 * uint64(uint32(l.blob.frameSize.in(b))), name: l.blob.name.in(b)}
+	x := blobHead{addr: addr, begin: l.blob.codeBegin.in(b), end: l.blob.codeEnd.in(b), frame: 8 * uint64(max(0, int32(l.blob.frameSize.in(b)))), name: l.blob.name.in(b)}
 	if l.blob.relative {
 		x.begin, x.end = addr+x.begin, addr+x.end
 	}

@@ -66,12 +66,12 @@ func (s *hotspotStep) caller() unwind.Reason {
 	case b.frame > 0 && !s.top:
 		return s.full(b)
 	case b.frame > 0:
-		if r := s.stub(b); r == 0 || r == unwind.OutsideCopy {
+		if r := s.stub(b, pc); r == 0 || r == unwind.OutsideCopy {
 			return r
 		}
 		return s.full(b)
 	}
-	return s.stub(b)
+	return s.stub(b, pc)
 }
 
 // reg is a register of the frame.
@@ -222,8 +222,8 @@ func (s *hotspotStep) compiled(b *blob, pc uint64) unwind.Reason {
 		}
 		b.depths = newDepths(code, int(b.m.entry-b.begin), int(max(b.frame, 8)-8))
 	}
-	switch d, ok := b.depths.at(pc - b.begin); {
-	case ok:
+	switch d := b.depths.at(pc - b.begin); {
+	case d.known:
 		return s.leaf(d.bytes, d.saved)
 	case s.top:
 		return unwind.UnknownRegister
@@ -402,21 +402,26 @@ func (s *hotspotStep) adapter() unwind.Reason {
 	return s.same(v, sp)
 }
 
-// stub is code of the runtime that may keep a frame pointer, as its nearest prologue before pc tells.
-func (s *hotspotStep) stub(b *blob) unwind.Reason {
+// stub is code of the runtime; pc lies in it, or in the call. Where the code does not tell where its stack pointer is, it may keep a frame pointer, as
+// its nearest prologue before tells.
+func (s *hotspotStep) stub(b *blob, pc uint64) unwind.Reason {
 	code, off := b.bytes(s.h.mem), int(s.from.PC-b.begin)
 	if code == nil {
 		return unwind.Unreadable
 	}
-	begun := bytes.LastIndex(code[:min(off+len(frameBuilt), len(code))], frameBuilt)
+	if b.depths == nil {
+		b.depths = newStubDepths(code, b.frame == 0)
+	}
+	d := b.depths.at(pc - b.begin)
+	begun := bytes.LastIndex(code[:off], frameBuilt)
 	switch {
-	case !s.top:
+	case d.known:
+		return s.leaf(d.bytes, d.saved)
+	case d.led && begun < 0:
+		return unwind.UnknownRegister
+	case d.led, !s.top:
 		return s.record()
-	case begun == off-1:
-		return s.leaf(8, true)
-	case begun < 0, begun == off, bytes.HasPrefix(code[off:], []byte{0xc3}):
-		return s.leaf(0, false)
-	case bytes.Contains(code[begun:off], []byte{0xc9, 0xc3}): // it has ended, and another without a frame has begun
+	case begun < 0, bytes.HasPrefix(code[off:], []byte{0xc3}), bytes.Contains(code[begun:off], []byte{0xc9, 0xc3}): // it has ended, and another without a frame has begun
 		return s.leaf(0, false)
 	}
 	return s.record()

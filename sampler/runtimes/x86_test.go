@@ -3,6 +3,7 @@ package runtimes
 import (
 	"bytes"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -127,9 +128,57 @@ func TestDepths(t *testing.T) {
 		}
 		d := newDepths(b, entry, frame)
 		for i, off := range at {
-			x, ok := d.at(off)
-			if got := (want{x.bytes, x.saved, ok}); got != tt.want[i] && (ok || tt.want[i].known) {
+			x := d.at(off)
+			if got := (want{x.bytes, x.saved, x.known}); got != tt.want[i] && (x.known || tt.want[i].known) {
 				t.Errorf("%s, at %s: %+v, want %+v", tt.name, tt.code[i], got, tt.want[i])
+			}
+		}
+	}
+}
+
+// TestStubDepths: the same of code of many pieces. What lies behind the end of one belongs to it if it jumps there.
+func TestStubDepths(t *testing.T) {
+	const none, pushed, more, conflicts, unled = "0", "8 saved", "136 saved", "?", ""
+	for _, tt := range []struct {
+		name      string
+		frameless bool
+		code      []string
+		want      []string // at each
+	}{
+		{"pieces", false, []string{"50", "c3", // one without a frame pointer
+			"55", "48 8b ec", "74 03", "c9", "c3", "90", // push rbp; mov rbp,rsp; je behind the nop; leave; ret; nop
+			"48 81 ec 80 00 00 00", "48 89 44 24 78", "48 81 c4 80 00 00 00", "eb e8", // sub rsp; mov [rsp+N],rax; add rsp; jmp leave
+			"06 00 00 00", "00 ff", // data
+			"55", "48 8b ec", "48 83 e4 f0", "ff d0", "c9", "c3"}, // and rsp,-16; call rax
+			[]string{unled, unled, none, pushed, pushed, pushed, none, unled, pushed, more, more, pushed, unled, unled, none, pushed, pushed, conflicts, conflicts, none}},
+		{"an exception leaves a method (generate_unwind_exception, cpu/x86/c1_Runtime1_x86.cpp)", true, []string{"4c 8b f0", "48 8b 14 24", // mov r14,rax; mov rdx,[rsp]
+			"f7 c4 0f 00 00 00", "0f 84 12 00 00 00", "48 83 ec 08", "e8 ee b0 df 11", "48 83 c4 08", "e9 05 00 00 00", "e8 e0 b0 df 11", // aligned: call; else with 8 bytes between
+			"48 8b d8", "49 8b c6", "5a", "ff e3", "90"}, // mov rbx,rax; mov rax,r14; pop rdx; jmp rbx
+			[]string{none, none, none, none, none, "8", "8", none, none, none, none, none, conflicts, unled}},
+		{"data first", true, []string{"48 83 ec 08", "eb 02", "90 90", // leads into the piece
+			"55", "48 8b ec", "c9", "c3"},
+			[]string{conflicts, conflicts, unled, none, pushed, pushed, none}},
+	} {
+		var b []byte
+		var at []uint64
+		for _, s := range tt.code {
+			at = append(at, uint64(len(b)))
+			b = append(b, code(t, s)...)
+		}
+		d := newStubDepths(b, tt.frameless)
+		for i, off := range at {
+			x, got := d.at(off), unled
+			switch {
+			case x.known:
+				got = fmt.Sprint(x.bytes)
+				if x.saved {
+					got += " saved"
+				}
+			case x.led:
+				got = conflicts
+			}
+			if got != tt.want[i] {
+				t.Errorf("%s, at %s: %q, want %q", tt.name, tt.code[i], got, tt.want[i])
 			}
 		}
 	}
@@ -154,7 +203,7 @@ func TestHotSpotBlob(t *testing.T) {
 		}
 	}
 	put(12, 4, 0x8000)
-	put(0x1c, 4, 0)
+	put(0x1c, 4, 0xffffffff) // it has no frame (RuntimeStub of C1's exceptions has -1)
 	put(0x20, 8, 0x10400)
 	put(0x28, 8, 0x14000)
 	put(0x60, 8, 0x6000)

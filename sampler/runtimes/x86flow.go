@@ -21,27 +21,27 @@ type depth struct {
 type depths []depthFrom
 
 // depthFrom is what holds from an instruction on. known is false where ways lead there on which it differs, or it depends on
-// what is not known.
+// what is not known; led where nothing is known to lead there.
 type depthFrom struct {
-	at    uint32
-	known bool
+	at         uint32
+	known, led bool
 	depth
 }
 
 // at is what holds at a distance in the code.
-func (d depths) at(off uint64) (depth, bool) {
+func (d depths) at(off uint64) depthFrom {
 	i := sort.Search(len(d), func(i int) bool { return uint64(d[i].at) > off })
 	if i == 0 {
-		return depth{}, false
+		return depthFrom{}
 	}
-	return d[i-1].depth, d[i-1].known
+	return d[i-1]
 }
 
 // follow is the work of making depths.
 type follow struct {
 	code  []byte
 	sizes []uint8 // of the instruction at each place, 0 if none was found there
-	state []int32 // at each: 0 if none has come, conflicting, or packed
+	state []int32 // at each: 0 if none has come, conflicting, unled, or packed
 	first []int32 // at each, who came there first: all that the entry leads to, or one of what nothing leads to
 	who   int32
 	found []int // places that it came to first
@@ -49,7 +49,7 @@ type follow struct {
 	wrong bool  // what it began with contradicts what others have found
 }
 
-const conflicting = -1
+const conflicting, unled = -1, -2
 
 func (d depth) pack() int32 {
 	v := int32(d.bytes/8)<<1 | 1<<30
@@ -74,7 +74,7 @@ func newDepths(code []byte, entry, frame int) depths {
 	if len(code) > maxFollowed {
 		return depths{{}}
 	}
-	f := follow{code: code, sizes: make([]uint8, len(code)), state: make([]int32, len(code)), first: make([]int32, len(code))}
+	f := newFollow(code)
 	whole := depth{uint64(frame), frame > 0}
 	f.code = unpatched(code, entry, frame)
 	f.enter(0, depth{})
@@ -93,12 +93,7 @@ func newDepths(code []byte, entry, frame int) depths {
 				break
 			}
 			if f.state[at] == 0 {
-				f.who, f.wrong, f.found = f.who+1, false, f.found[:0]
-				if f.enter(at, f.from(at, whole)); f.wrong {
-					for _, i := range f.found {
-						f.state[i] = conflicting
-					}
-				}
+				f.enterAs(at, f.from(at, whole))
 			}
 		}
 		if f.sizes[at] == 0 { // no instruction that is known: where the next begins is not known either
@@ -109,13 +104,51 @@ func newDepths(code []byte, entry, frame int) depths {
 		}
 		at += int(f.sizes[at])
 	}
-	var list depths
+	return f.depths()
+}
+
+// newStubDepths follows code of many pieces, with data between them: from each place at which a frame with a frame pointer begins, and, if it is
+// entered there without a frame, from the first instruction. Of what these do not lead to nothing is known.
+func newStubDepths(code []byte, frameless bool) depths {
+	f := newFollow(code)
+	for at := 0; at < len(code); at++ {
+		if bytes.HasPrefix(code[at:], frameBuilt) {
+			f.enterAs(at, depth{})
+		}
+	}
+	if frameless {
+		f.enterAs(0, depth{}) // which may be data
+	}
+	for at := 0; at < len(code); at += int(f.sizes[at]) {
+		if f.sizes[at] == 0 {
+			f.sizes[at], f.state[at] = 1, unled
+		}
+	}
+	return f.depths()
+}
+
+func newFollow(code []byte) follow {
+	return follow{code: code, sizes: make([]uint8, len(code)), state: make([]int32, len(code)), first: make([]int32, len(code))}
+}
+
+// enterAs is enter for a place that others do not lead to. Where that contradicts what they have found, nothing is known.
+func (f *follow) enterAs(at int, d depth) {
+	f.who, f.wrong, f.found = f.who+1, false, f.found[:0]
+	if f.enter(at, d); f.wrong {
+		for _, i := range f.found {
+			f.state[i] = conflicting
+		}
+	}
+}
+
+// depths is what was found.
+func (f *follow) depths() (list depths) {
 	last := int32(0)
 	for at, v := range f.state {
 		if f.sizes[at] == 0 && v == 0 || v == last {
 			continue
 		}
-		x := depthFrom{at: uint32(at), known: v > 0}
+		x := depthFrom{at: uint32(at), known: v > 0, led: v != unled}
 		if last = v; v > 0 {
 			x.depth = unpack(v)
 		}
