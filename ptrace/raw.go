@@ -215,6 +215,15 @@ func RawBind(cpus []uint64) unix.Errno {
 	return errno
 }
 
+// RawSlacken gives the calling thread the usual policy (sched_setscheduler(2)), which it may always have.
+//
+//go:nosplit
+//go:norace
+func RawSlacken() {
+	priority := int32(0) // struct sched_param
+	raw(unix.SYS_SCHED_SETSCHEDULER, 0, unix.SCHED_NORMAL, uintptr(unsafe.Pointer(&priority)), 0, 0, 0)
+}
+
 // RawSleep sleeps to a CLOCK_MONOTONIC time, or until a signal is handled.
 //
 //go:nosplit

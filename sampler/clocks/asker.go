@@ -134,7 +134,7 @@ func (a *Asker) Outside() {
 			a.answer = NotSeized
 		}
 	}
-	a.k.Bind(a.back[:])
+	a.k.Bind(a.back[:], false)
 }
 
 // followTries bounds how often a thread is followed that goes to another CPU meanwhile.
@@ -162,7 +162,7 @@ func (a *Asker) look() Answer {
 		a.cpu.Store(int32(cpu) + 1)
 		a.mask = CPUs{}
 		a.mask[cpu/64] = 1 << (cpu % 64)
-		if a.k.Bind(a.mask[:]) != 0 || a.freed.Load() {
+		if a.k.Bind(a.mask[:], false) != 0 || a.freed.Load() {
 			return NoLook
 		}
 	}

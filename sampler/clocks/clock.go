@@ -69,7 +69,7 @@ type Clock struct {
 	phase int64 // of its ticks, nanoseconds after the board's
 	self  int   // its own /proc/thread-self/sched, 0: there is none
 	born  int64 // its first tick
-	mask  []uint64
+	place place
 	// prompt: it has real-time priority.
 	prompt bool
 
@@ -110,6 +110,35 @@ type Clock struct {
 // Anywhere is the CPU of a clock that is bound to none: it has no ticks, and stops the threads that
 // it is asked for.
 const Anywhere = -1
+
+// place is where a clock is bound to be; all are the CPUs that this program may be on, away those but its own. It is empty for one without a CPU.
+type place struct {
+	own       []uint64
+	all, away CPUs
+}
+
+// take binds the clock.
+//
+//go:nosplit
+//go:norace
+//go:noinline
+func (p *place) take(k taking.Kernel) unix.Errno { return k.Bind(p.own, false) }
+
+// leave gives up the CPU and the priority of a clock that ends. If it lost that CPU to a thread of the same priority later, it would have to wait for ever:
+// Go's runtime for it where it has a processor (P), and in the midst of its end whoever waits for this program's, as both clear /proc of it
+// (release_task, kernel/exit.c; shrink_dcache_parent, fs/dcache.c).
+//
+//go:nosplit
+//go:norace
+//go:noinline
+func (p *place) leave(k taking.Kernel) {
+	if p.own == nil {
+		k.Bind(nil, true)
+		return
+	}
+	k.Bind(p.away[:], false) // at once; then it may stay there
+	k.Bind(p.all[:], true)
+}
 
 // wakeUp is when a clock is to wake up, and what is known of the last time.
 type wakeUp struct {
@@ -158,8 +187,9 @@ func (c *Clock) Outside() {
 		c.rove()
 		return
 	}
-	if c.quit.Load() || c.k.Bind(c.mask) != 0 {
+	if c.quit.Load() || c.place.take(c.k) != 0 {
 		c.barred.Store(true)
+		c.place.leave(c.k)
 		return
 	}
 	b := c.board
@@ -201,6 +231,7 @@ func (c *Clock) Outside() {
 		c.up.tries = 0
 		c.done.Store(n)
 	}
+	c.place.leave(c.k)
 }
 
 const (
@@ -269,6 +300,7 @@ func (c *Clock) rove() {
 		}
 		c.report(who, status, errno)
 	}
+	c.place.leave(c.k)
 }
 
 // report finds the sample that a report is of, or all that are asked for if there is nothing to wait for. Whom nobody has

@@ -106,7 +106,7 @@ func (p *Keeper) run() {
 	}
 	defer alarm.Close()
 	hasten(p.opt.Nice)
-	defer leave(Anywhere, p.board.cpus)
+	defer slacken(0) // see [Clock.leave]
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spareProcs)
 	for _, pid := range p.opt.PIDs {
 		if p.err = p.seizeAll(alarm, pid); p.err != nil {

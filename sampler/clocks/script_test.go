@@ -73,6 +73,8 @@ type script struct {
 	hung          int         // seizes in vain
 	releases      map[int]int // signals passed on, by thread
 	released      int
+	binds         unix.Errno
+	policy        []string           // what was done about CPUs and priority
 	asleep        func()             // the clock has slept
 	delay         func() int64       // how much later than asked for it wakes, nil: 5 us
 	parks         func(val uint32)   // a clock without work sleeps
@@ -164,7 +166,10 @@ func (s *script) Now() int64 {
 	return s.now
 }
 
-func (s *script) Bind([]uint64) unix.Errno { return 0 }
+func (s *script) Bind(cpus []uint64, slack bool) unix.Errno {
+	s.policy = append(s.policy, fmt.Sprintf("%b, slack %t", cpus[:min(len(cpus), 1)], slack))
+	return s.binds
+}
 
 func (s *script) Sleep(until int64) {
 	s.call()

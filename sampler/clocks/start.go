@@ -47,7 +47,7 @@ func (m *Sample) large() int { return max(0, len(m.Stack)+len(m.Beyond)-commonRo
 // is allowed. number tells clocks apart, from 1 on. denied tells why it has no real-time priority. Whether it can be bound
 // is known later: on that CPU it may have to wait for ever, and nobody waits for it.
 func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, denied, err error) {
-	c = &Clock{cpu: cpu, mask: make([]uint64, max(cpu, 0)/64+1), who: int32(number), board: b, k: k, phase: o.Phase, last: -1, samples: make([]Sample, o.Samples)}
+	c = &Clock{cpu: cpu, who: int32(number), board: b, k: k, phase: o.Phase, last: -1, samples: make([]Sample, o.Samples)}
 	for i := range c.samples {
 		stack := commonRoom
 		if i < o.deep() {
@@ -58,7 +58,6 @@ func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, den
 	b.clocks[number].Store(c)
 	ready := make(chan struct{})
 	c.ended = ptrace.OnThread(func() {
-		defer leave(cpu, b.cpus)
 		denied, err = c.prepare(o.Nice)
 		close(ready)
 		if err == nil {
@@ -86,7 +85,13 @@ func (c *Clock) prepare(nice bool) (denied, err error) {
 	}
 	c.seizes.alarm, _ = ptrace.NewAlarm() // without one (ulimit -i) clocks of CPUs are nudged
 	if c.cpu != Anywhere {
-		c.mask[c.cpu/64] = 1 << (c.cpu % 64)
+		p := &c.place
+		p.own = make([]uint64, c.cpu/64+1)
+		p.own[c.cpu/64] = 1 << (c.cpu % 64)
+		p.all = *(*CPUs)(unsafe.Pointer(&c.board.cpus))
+		if p.away = p.all; c.cpu < 64*len(p.away) {
+			p.away[c.cpu/64] &^= p.own[c.cpu/64]
+		}
 	}
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	denied = hasten(nice)
@@ -127,16 +132,6 @@ func hastenThread(nice bool) (denied error) {
 		unix.SchedSetAttr(unix.Gettid(), &short, 0)
 	}
 	return denied
-}
-
-// leave gives up the priority and the CPU that the calling thread has, before it ends. In the midst of its end it may have to wait for the CPU, behind
-// one of the same priority for ever, and then whoever waits for this program's end does, too: both clear /proc of it (release_task, kernel/exit.c;
-// shrink_dcache_parent, fs/dcache.c).
-func leave(cpu int, cpus unix.CPUSet) {
-	if cpu != Anywhere {
-		unbind(0, cpu, cpus)
-	}
-	slacken(0)
 }
 
 // Hasten gives the calling thread a clock's priority until back is called.

@@ -2,6 +2,7 @@ package clocks
 
 import (
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func TestPrepare(t *testing.T) {
 		onThread(func() {
 			s := newScript(t)
 			s.now = 1e9 + tt.now
-			c := &Clock{cpu: tt.cpu, mask: make([]uint64, 1), board: NewBoard(1, 1e9, 1000), k: s, phase: tt.phase}
+			c := &Clock{cpu: tt.cpu, board: NewBoard(1, 1e9, 1000), k: s, phase: tt.phase}
 			denied, err := c.prepare(true)
 			if err != nil || denied != nil || c.prompt {
 				t.Errorf("prepare: %v, %v, real time %t at normal priority", denied, err, c.prompt)
@@ -52,8 +53,41 @@ func TestPrepare(t *testing.T) {
 			if slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || slack != 1 {
 				t.Errorf("its sleeps may be %d ns longer: %v", slack, err)
 			}
-			if want := uint64(1) << max(tt.cpu, 0); tt.cpu >= 0 && c.mask[0] != want {
-				t.Errorf("CPU %d: bound to %b", tt.cpu, c.mask)
+			if want := uint64(1) << max(tt.cpu, 0); tt.cpu >= 0 && c.place.own[0] != want {
+				t.Errorf("CPU %d: bound to %b", tt.cpu, c.place.own)
+			}
+		})
+	}
+}
+
+// TestLeaves: a clock that ends goes to another CPU, then may go anywhere, and gives up its priority, before Go's runtime has it back. So does one that
+// cannot be bound, and one that is to end before.
+func TestLeaves(t *testing.T) {
+	const bound = "[10], slack false"
+	away := []string{"[1101], slack false", "[1111], slack true"}
+	for _, tt := range []struct {
+		name  string
+		cpu   int
+		binds unix.Errno
+		quit  bool
+		want  []string
+	}{
+		{"is to end", 1, 0, true, away},
+		{"cannot be bound", 1, unix.EINVAL, false, append([]string{bound}, away...)},
+		{"has no CPU", Anywhere, 0, true, []string{"[], slack true"}},
+		{"ends", 1, 0, false, append([]string{bound}, away...)},
+	} {
+		onThread(func() {
+			s := newScript(t)
+			s.now, s.binds = 1e9, tt.binds
+			b := NewBoard(1, 1e9, 1000)
+			b.cpus = unix.CPUSet{0xf}
+			c := &Clock{cpu: tt.cpu, board: b, k: s}
+			c.prepare(true)
+			c.quit.Store(tt.quit)
+			s.asleep = func() { c.quit.Store(true) }
+			if c.Outside(); !slices.Equal(s.policy, tt.want) {
+				t.Errorf("%s: %q, want %q", tt.name, s.policy, tt.want)
 			}
 		})
 	}

@@ -10,10 +10,11 @@ import (
 // of /proc that are open, and time. [Live] is the real one; tests have a script.
 // Everything of [Live] is go:nosplit: see [ptrace.Outside].
 type Kernel interface {
-	Now() int64                    // CLOCK_MONOTONIC, nanoseconds
-	Spent(clock int32) int64       // the CPU time that a clock of a process tells, nanoseconds; -1: the process is gone
-	Bind(cpus []uint64) unix.Errno // the calling thread, to these CPUs: sched_setaffinity(2)
-	Sleep(until int64)             // CLOCK_MONOTONIC; or until a signal is handled
+	Now() int64              // CLOCK_MONOTONIC, nanoseconds
+	Spent(clock int32) int64 // the CPU time that a clock of a process tells, nanoseconds; -1: the process is gone
+	// Bind binds the calling thread to CPUs (sched_setaffinity(2)), if there are any; slack: then it has the usual policy from now on.
+	Bind(cpus []uint64, slack bool) unix.Errno
+	Sleep(until int64) // CLOCK_MONOTONIC; or until a signal is handled
 	Park(addr *uint32, val uint32)
 	Seize(tid int) unix.Errno        // EINTR: an alarm has rung before
 	Alarm(a *ptrace.Alarm, at int64) // of the calling thread: it rings at that CLOCK_MONOTONIC time, 0: not at all
@@ -52,7 +53,15 @@ func (*Live) Spent(clock int32) int64 {
 
 //go:nosplit
 //go:norace
-func (*Live) Bind(cpus []uint64) unix.Errno { return ptrace.RawBind(cpus) }
+func (*Live) Bind(cpus []uint64, slack bool) (errno unix.Errno) {
+	if len(cpus) > 0 {
+		errno = ptrace.RawBind(cpus)
+	}
+	if slack {
+		ptrace.RawSlacken()
+	}
+	return errno
+}
 
 //go:nosplit
 //go:norace
