@@ -66,7 +66,13 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 		}
 	}
 	for _, b := range ws.blocks[1:] {
-		o, also, ok := goOther(t.space, threadPointer(a.Name, c.Regs), &old, b.low, c.StackAddr)
+		var o, also taking.Other
+		ok := false
+		if s := t.thread(c.TID); s.goes < maxGoes {
+			if o, also, ok = goOther(t.space, threadPointer(a.Name, c.Regs), &old, b.low, c.StackAddr); !ok && !also.Apart {
+				s.goes++
+			}
+		}
 		if !ok {
 			o, ok = ws.source(a, c, frames, b.over)
 		}
@@ -166,6 +172,8 @@ const (
 	// where the linker has put it among variables of C.
 	goCurFrom, goCurTo = 96, 384
 	goBelow            = 256
+	// maxGoes is how often it is looked for them in vain: each time may take some 30 reads.
+	maxGoes = 4
 )
 
 // goOther tells how the stack is found that low lies on, if it belongs to a Go thread on x86-64 whose thread pointer is tp. Where C is called, the runtime
