@@ -2,7 +2,6 @@ package sampler
 
 import (
 	"encoding/binary"
-	"io"
 
 	"sfsample/regs"
 	"sfsample/sampler/capture"
@@ -66,21 +65,12 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 		}
 	}
 	for _, b := range ws.blocks[1:] {
-		var o, also taking.Other
-		ok := false
-		if s := t.thread(c.TID); s.goes < maxGoes {
-			if o, also, ok = goOther(t.space, threadPointer(a.Name, c.Regs), &old, b.low, c.StackAddr); !ok && !also.Apart {
-				s.goes++
-			}
-		}
-		if !ok {
-			o, ok = ws.source(a, c, frames, b.over)
-		}
+		o, ok := ws.source(a, c, frames, b.over)
 		if !ok {
 			continue
 		}
 		for i := range old {
-			if x := &old[i]; x.Bytes > 0 && x.Word == o.Word && x.Reg == o.Reg && x.Into == o.Into {
+			if x := &old[i]; x.Bytes > 0 && x.Word == o.Word && x.Reg == o.Reg {
 				o, x.Bytes = *x, 0
 			}
 		}
@@ -93,10 +83,6 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 		}
 		o.Bytes = copySize(o.Bytes, b.high-b.low+taking.RedZone, b.short && have > 0, have)
 		add(o)
-		if also.Apart {
-			also.Bytes = o.Bytes
-			add(also)
-		}
 	}
 	// What this walk did not want the next may, but not for ever.
 	for _, o := range old {
@@ -158,108 +144,6 @@ func (ws *walks) source(a *regs.Arch, c *capture.Capture, frames []unwind.Frame,
 		}
 		if v == s.Base {
 			return taking.Other{Reg: off}, true
-		}
-	}
-	return o, false
-}
-
-// Fields of Go's types g and m, in bytes from their beginnings: the bounds of a stack are the first two words of a g, the g of the thread's own stack is
-// the first of an m (runtime/runtime2.go of Go 1.19 to 1.26).
-const (
-	goM, goSP = 48, 56 // of g: its m, and sched.sp
-	goG       = 64     // bytes of a g up to there
-	// Where an m has the goroutine that it runs differs between releases: between these. A thread has its g so many bytes at most below its thread pointer,
-	// where the linker has put it among variables of C.
-	goCurFrom, goCurTo = 96, 384
-	goBelow            = 256
-	// maxGoes is how often it is looked for them in vain: each time may take some 30 reads.
-	maxGoes = 4
-)
-
-// goOther tells how the stack is found that low lies on, if it belongs to a Go thread on x86-64 whose thread pointer is tp. Where C is called, the runtime
-// keeps the stack pointer of the goroutine in its g, and where C calls back that of the thread's own stack in g0: these have the same place
-// whatever goroutine runs, and however deep. known are the stacks that were found before. If it is the first of the two, also is the other, on which
-// sp lies.
-func goOther(mem io.ReaderAt, tp uint64, known *[taking.MaxOthers]taking.Other, low, sp uint64) (o, also taking.Other, ok bool) {
-	if tp == 0 {
-		return o, also, false
-	}
-	t := goThread{mem: mem}
-	for _, o := range known {
-		if !o.Apart {
-			continue
-		}
-		at := o.Word - goSP
-		if o.Into != 0 {
-			at = t.word(o.Word)
-		}
-		if t.read(at) && t.on(low) {
-			return taking.Other{Word: o.Word, Apart: true, Into: o.Into}, also, true
-		}
-	}
-	var below [goBelow]byte
-	if n, _ := mem.ReadAt(below[:], int64(tp-goBelow)); n < len(below) {
-		return o, also, false
-	}
-	for off := goBelow - 8; off >= 0; off -= 8 {
-		if !t.read(binary.LittleEndian.Uint64(below[off:])) {
-			continue
-		}
-		m := t.m()
-		g0 := t.word(m)
-		if !t.read(g0) || t.m() != m {
-			continue
-		}
-		own := taking.Other{Word: g0 + goSP, Apart: true}
-		if t.on(low) {
-			also, _ = t.current(m, sp)
-			return own, also, true
-		}
-		o, ok = t.current(m, low)
-		return o, own, ok
-	}
-	return o, also, false
-}
-
-// goThread reads the runtime's structures of a Go thread.
-type goThread struct {
-	mem io.ReaderAt
-	g   [goG]byte // that was read last
-}
-
-// read reads the g at addr.
-func (t *goThread) read(addr uint64) bool {
-	if addr == 0 || addr&7 != 0 {
-		return false
-	}
-	n, _ := t.mem.ReadAt(t.g[:], int64(addr))
-	return n == len(t.g)
-}
-
-// m is its m, and on tells whether addr lies on its stack.
-func (t *goThread) m() uint64 { return binary.LittleEndian.Uint64(t.g[goM:]) }
-func (t *goThread) on(addr uint64) bool {
-	return addr >= binary.LittleEndian.Uint64(t.g[:]) && addr < binary.LittleEndian.Uint64(t.g[8:])
-}
-
-// word is the word at addr, 0 if it cannot be read.
-func (t *goThread) word(addr uint64) uint64 {
-	var b [8]byte
-	if n, _ := t.mem.ReadAt(b[:], int64(addr)); n < len(b) {
-		return 0
-	}
-	return binary.LittleEndian.Uint64(b[:])
-}
-
-// current finds the goroutine of an m on whose stack addr lies.
-func (t *goThread) current(m, addr uint64) (o taking.Other, ok bool) {
-	var fields [goCurTo - goCurFrom]byte
-	if n, _ := t.mem.ReadAt(fields[:], int64(m+goCurFrom)); n < len(fields) {
-		return o, false
-	}
-	for i := 0; i < len(fields); i += 8 {
-		if t.read(binary.LittleEndian.Uint64(fields[i:])) && t.m() == m && t.on(addr) {
-			return taking.Other{Word: m + goCurFrom + uint64(i), Apart: true, Into: goSP}, true
 		}
 	}
 	return o, false

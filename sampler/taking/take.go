@@ -62,11 +62,8 @@ type Other struct {
 	// Word is where the address is stored at which to begin: in a signal frame, whose place is the same for all
 	// handlers on an alternate stack, since the kernel begins at its end; or where a function has saved a
 	// register. 0: it is in a register, Reg bytes into NT_PRSTATUS.
-	Word uint64
-	Reg  int
-	// Apart: Word lies apart from stacks, and is read by itself. Into, if not 0: it leads to a structure, in which the address is stored at that offset.
-	Apart bool
-	Into  int
+	Word  uint64
+	Reg   int
 	Bytes int // to copy from there on
 	Stack Extent
 }
@@ -130,7 +127,7 @@ func (m *marks) fill(c *capture.Capture) {
 // pages is its open pagemap, -1 if there is none. Errors are those of reading the registers: then
 // nothing was copied.
 //
-// System calls: one for the registers (two on s390x and arm64), one for each stack, two or four more for one of which a word apart from stacks tells, and more where one
+// System calls: one for the registers (two on s390x and arm64), one for each stack, more where one
 // is not where it was expected, or the call that the thread was in must be taken back. A recipe takes one, and
 // one for each area that it did not foresee ([MaxPieces] at most). Marks take one, and one each for whether they are in memory.
 //
@@ -254,12 +251,7 @@ func takeOthers(k Kernel, tid int, a *Advice, b *Buffer, pages int) {
 //go:norace
 func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 	word := b.copied(o.Word)
-	switch {
-	case o.Apart:
-		if word = apart(k, tid, o.Word, b, pages); o.Into != 0 && word != nil {
-			word = apart(k, tid, binary.NativeEndian.Uint64(word)+uint64(o.Into), b, pages)
-		}
-	case o.Word == 0 && o.Reg >= 0 && o.Reg < b.NRegs:
+	if o.Word == 0 && o.Reg >= 0 && o.Reg < b.NRegs {
 		word = b.Regs[o.Reg:b.NRegs]
 	}
 	size, room := ptrace.WordBytes(b.Regs[:b.NRegs]), min(o.Bytes, len(b.Beyond)-b.NBeyond)
@@ -280,17 +272,6 @@ func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 		b.NBeyond += n
 	}
 	return n > 0
-}
-
-// apart is a word of 8 bytes of memory that is none of a stack, nil if it is not at hand. The next call reuses it.
-//
-//go:nosplit
-//go:norace
-func apart(k Kernel, tid int, addr uint64, b *Buffer, pages int) []byte {
-	if Present(k, pages, addr, 8, b) < 8 || k.Memory(tid, addr, b.text[:8]) < 8 {
-		return nil
-	}
-	return b.text[:8]
 }
 
 // copied is what was copied of a stack from addr on, nil if nothing was.

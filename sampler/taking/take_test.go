@@ -82,7 +82,6 @@ func TestTakeOthers(t *testing.T) {
 	const sp, a, b, c = 0x7000_0000_1000, 0x10_0000, 0x20_0000, 0x30_0000
 	k := &stacks{regs: make([]byte, regs.PrstatusMaxBytes), words: map[uint64]uint64{
 		sp + 0x100: a, sp + 0x108: a + 0x80, sp + 0x110: 0, sp + 0x118: 1 << 60, a + 0x200: b, b + 0x40: c,
-		0x5000_0000: b, 0x5000_0010: 0x6000_0000, 0x6000_0000 + 56: c,
 	}}
 	for i := 0; i+8 <= len(k.regs); i += 8 {
 		binary.NativeEndian.PutUint64(k.regs[i:], sp)
@@ -103,10 +102,6 @@ func TestTakeOthers(t *testing.T) {
 			[]capture.Block{{Addr: a - RedZone, Len: 1024}, {Addr: b - RedZone, Len: 512}, {Addr: c - RedZone, Len: 64}}},
 		{"twice", []Other{{Word: sp + 0x100, Bytes: 1024}, {Word: sp + 0x108, Bytes: 1024}}, 8192, []capture.Block{{Addr: a - RedZone, Len: 1024}}},
 		{"register", []Other{{Reg: reg, Bytes: 256}}, 8192, []capture.Block{{Addr: c + 0x1000 - RedZone, Len: 256}}},
-		{"apart from stacks", []Other{{Word: 0x5000_0000, Apart: true, Bytes: 256}, {Word: 0x5000_0010, Apart: true, Into: 56, Bytes: 512}}, 8192,
-			[]capture.Block{{Addr: b - RedZone, Len: 256}, {Addr: c - RedZone, Len: 512}}},
-		{"nothing apart", []Other{{Word: 0x5000_0008, Apart: true, Bytes: 256}, {Word: 0x5000_0008, Apart: true, Into: 56, Bytes: 256}, {Word: 1 << 60, Apart: true, Bytes: 256},
-			{Word: sp + 0x118, Apart: true, Into: 56, Bytes: 256}}, 8192, nil},
 		{"no such word", []Other{{Word: 0x5000, Bytes: 256}, {Reg: 1 << 20, Bytes: 256}, {Reg: -8, Bytes: 256}, {Word: sp + 0x110, Bytes: 256}}, 8192, nil},
 		{"no such memory", []Other{{Word: sp + 0x118, Bytes: 256}, {Word: sp + 0x100, Bytes: 256}}, 8192, []capture.Block{{Addr: a - RedZone, Len: 256}}},
 		{"little room", []Other{{Word: sp + 0x100, Bytes: 1024}, {Word: a + 0x200, Bytes: 1024}, {Reg: reg, Bytes: 1024}}, 1100,
