@@ -215,13 +215,14 @@ func RawBind(cpus []uint64) unix.Errno {
 	return errno
 }
 
-// RawSlacken gives the calling thread the usual policy (sched_setscheduler(2)), which it may always have.
+// RawSlacken gives a thread of ours, 0 for the calling one, the usual policy and leaves its nice value (sched_setscheduler(2)). It may always have that, but
+// without CAP_SYS_NICE not lose the flag that keeps a priority in real time from children (sched(7)).
 //
 //go:nosplit
 //go:norace
-func RawSlacken() {
+func RawSlacken(tid int) {
 	priority := int32(0) // struct sched_param
-	raw(unix.SYS_SCHED_SETSCHEDULER, 0, unix.SCHED_NORMAL, uintptr(unsafe.Pointer(&priority)), 0, 0, 0)
+	raw(unix.SYS_SCHED_SETSCHEDULER, uintptr(tid), unix.SCHED_NORMAL|unix.SCHED_RESET_ON_FORK, uintptr(unsafe.Pointer(&priority)), 0, 0, 0)
 }
 
 // RawSleep sleeps to a CLOCK_MONOTONIC time, or until a signal is handled.

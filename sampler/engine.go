@@ -224,27 +224,29 @@ func (e *engine) last(r *Result) {
 	e.news.takeExits()
 }
 
-// stall is what counts at most of the time between two looks at stops that are awaited: if it was longer, neither this program nor, maybe, the threads could run.
-const stall = 10 * time.Millisecond
+// stalled bounds what does not count of the time in which stops are awaited, as this program slept for longer than it wanted to: then the threads, maybe,
+// could not run either.
+const stalled = 2 * time.Second
 
 // awaitStops takes the stops that are still to come: a thread that waits for a CPU
 // stops when it gets one. One that is let go before its stop has its call cut short
 // all the same, and nobody takes that back. One whose copy hangs goes on when we end.
 func (e *engine) awaitStops() (waits int) {
-	var since time.Duration
-	for last := ptrace.Now(); ; {
+	const pause = time.Millisecond
+	begun, lost := ptrace.Now(), time.Duration(0)
+	for {
 		busy, waits := e.bank.Busy(), e.bank.Waits()
-		now := ptrace.Now()
-		since += min(time.Duration(now-last), stall)
-		last = now
+		since := time.Duration(ptrace.Now()-begun) - min(lost, stalled)
 		if len(waits) == 0 && !busy || since >= lastStops && !slices.ContainsFunc(waits, func(a clocks.Asked) bool {
 			return awaited(proc, a.PID, a.TID, since)
 		}) {
 			return len(waits)
 		}
 		e.pulse.works()
-		e.bank.Nudge(ptrace.Now() - leastTick)
-		time.Sleep(time.Millisecond)
+		slept := ptrace.Now()
+		e.bank.Nudge(slept - leastTick)
+		time.Sleep(pause)
+		lost += time.Duration(ptrace.Now()-slept) - pause
 		e.harvest.drain()
 	}
 }

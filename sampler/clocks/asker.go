@@ -107,7 +107,7 @@ func (a *Asker) Free(after time.Duration) (cpu int) {
 	} else {
 		unix.SchedSetaffinity(w.tid, &w.cpus)
 	}
-	unix.SchedSetAttr(w.tid, w.attr, 0)
+	giveBack(w.tid, w.attr)
 	w.tid = 0
 	return cpu
 }

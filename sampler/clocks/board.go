@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/ptrace"
 	"sfsample/sampler/taking"
 )
 
@@ -368,7 +369,7 @@ func (b *Board) Free(tid int) {
 			continue // its id may be another's
 		default:
 		}
-		slacken(int(c.thread.Load()))
+		ptrace.RawSlacken(int(c.thread.Load()))
 		if tid == 0 || c.cpu != Anywhere { // that one goes on, as nobody would make another
 			c.quit.Store(true)
 			c.barred.Store(true)
@@ -377,11 +378,6 @@ func (b *Board) Free(tid int) {
 			unbind(int(c.thread.Load()), c.cpu, b.cpus)
 		}
 	}
-}
-
-// slacken gives a thread of ours the usual policy.
-func slacken(tid int) {
-	_ = unix.SchedSetAttr(tid, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0) // it may always have less
 }
 
 // unbind lets a thread go to any of these CPUs. It may stay where it is, and goes only if it must not.

@@ -117,7 +117,7 @@ type place struct {
 	all, away CPUs
 }
 
-// take binds the clock.
+// take binds the clock. Neither is inlined: their calls would take room on the stack of all that a clock does.
 //
 //go:nosplit
 //go:norace

@@ -106,7 +106,7 @@ func (p *Keeper) run() {
 	}
 	defer alarm.Close()
 	hasten(p.opt.Nice)
-	defer slacken(0) // see [Clock.leave]
+	defer ptrace.RawSlacken(0) // see place.leave
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spareProcs)
 	for _, pid := range p.opt.PIDs {
 		if p.err = p.seizeAll(alarm, pid); p.err != nil {

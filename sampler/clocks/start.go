@@ -142,7 +142,15 @@ func Hasten(nice bool) (back func()) {
 		return func() {}
 	}
 	hasten(nice)
-	return func() { unix.SchedSetAttr(tid, now, 0) }
+	return func() { giveBack(tid, now) }
+}
+
+// giveBack gives a thread of ours the priority that it had before [hasten]; without CAP_SYS_NICE that keeps it from its children as well (sched(7)).
+func giveBack(tid int, attr *unix.SchedAttr) {
+	if unix.SchedSetAttr(tid, attr, 0) == unix.EPERM {
+		attr.Flags |= unix.SCHED_FLAG_RESET_ON_FORK
+		unix.SchedSetAttr(tid, attr, 0)
+	}
 }
 
 // drain appends the samples that are there to list.

@@ -10,6 +10,7 @@ import (
 
 	"sfsample/internal/testprog"
 	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
 )
 
 // onThread runs f on a thread of its own, which ends with it.
@@ -90,6 +91,41 @@ func TestLeaves(t *testing.T) {
 				t.Errorf("%s: %q, want %q", tt.name, s.policy, tt.want)
 			}
 		})
+	}
+}
+
+// TestGivesBack: a thread that was hastened may have the usual policy again, also without a privilege.
+func TestGivesBack(t *testing.T) {
+	for _, how := range []string{"slackens", "gives back"} {
+		allowed := true
+		onThread(func() {
+			nice := func() (policy uint32, nice int32) {
+				now, err := unix.SchedGetAttr(0, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return now.Policy, now.Nice
+			}
+			_, before := nice()
+			back := Hasten(false)
+			if policy, _ := nice(); policy != unix.SCHED_FIFO {
+				allowed = false
+				return
+			}
+			const nobody = 65534
+			unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody) // of this thread alone, which ends
+			if how == "slackens" {
+				ptrace.RawSlacken(0)
+			} else {
+				back()
+			}
+			if policy, now := nice(); policy != unix.SCHED_NORMAL || now != before {
+				t.Errorf("it %s: policy %d, nice %d; want %d, %d", how, policy, now, unix.SCHED_NORMAL, before)
+			}
+		})
+		if !allowed {
+			t.Skip("no real-time priority")
+		}
 	}
 }
 
@@ -200,7 +236,14 @@ func TestBankLive(t *testing.T) {
 		t.Errorf("clock %d for requests has %d samples", b.rover.clock.who, len(b.rover.clock.samples))
 	}
 	r := b.rover.clock
-	b.Ask(4)
+	b.Go()
+	await(t, "a clock without a request", func() bool {
+		st, err := (procfs.FS{}).TaskStat(unix.Getpid(), int(r.thread.Load()))
+		return err == nil && st.State == 'S' && r.begun.Load() == 1
+	})
+	if b.Ask(4); r.begun.Load() != 1 {
+		t.Error("a request was taken before it was to begin")
+	}
 	if b.Go(); b.rover.clock != r {
 		t.Error("a second clock for requests was made")
 	}

@@ -413,10 +413,11 @@ func (s *hotspotStep) stub(b *blob, pc uint64) unwind.Reason {
 		b.depths = newStubDepths(code, b.frame == 0)
 	}
 	d := b.depths.at(pc - b.begin)
+	if d.known {
+		return s.leaf(d.bytes, d.saved)
+	}
 	begun := bytes.LastIndex(code[:off], frameBuilt)
 	switch {
-	case d.known:
-		return s.leaf(d.bytes, d.saved)
 	case d.led && begun < 0:
 		return unwind.UnknownRegister
 	case d.led, !s.top:

@@ -21,7 +21,7 @@ type depth struct {
 type depths []depthFrom
 
 // depthFrom is what holds from an instruction on. known is false where ways lead there on which it differs, or it depends on
-// what is not known; led where nothing is known to lead there.
+// what is not known; led is false where nothing is known to lead there.
 type depthFrom struct {
 	at         uint32
 	known, led bool
@@ -110,6 +110,9 @@ func newDepths(code []byte, entry, frame int) depths {
 // newStubDepths follows code of many pieces, with data between them: from each place at which a frame with a frame pointer begins, and, if it is
 // entered there without a frame, from the first instruction. Of what these do not lead to nothing is known.
 func newStubDepths(code []byte, frameless bool) depths {
+	if len(code) > maxFollowed {
+		return depths{{}}
+	}
 	f := newFollow(code)
 	for at := 0; at < len(code); at++ {
 		if bytes.HasPrefix(code[at:], frameBuilt) {
