@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 
 	"sfsample/internal/testprog"
 	"sfsample/output"
+	"sfsample/sampler/taking"
 	"sfsample/unwind"
 )
 
@@ -227,3 +229,80 @@ func checkGoStack(t *testing.T, s *output.Stack, told []string) {
 // open are functions in which the stacks of the runtime's threads may end: what
 // called them is on another stack.
 var open = []string{"runtime.systemstack", "runtime.morestack", "runtime.nanotime1", "runtime.walltime", "runtime.vgetrandom1"}
+
+// goThreadMemory is memory of a Go thread: words by address, the rest is 0.
+type goThreadMemory map[uint64]uint64
+
+func (m goThreadMemory) ReadAt(b []byte, addr int64) (int, error) {
+	if addr < 0x1000 {
+		return 0, io.EOF
+	}
+	clear(b)
+	for i := 0; i+8 <= len(b); i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], m[uint64(addr)+uint64(i)])
+	}
+	return len(b), nil
+}
+
+// TestGoRecords: where the stack pointers of a Go thread's two stacks are kept is found from its thread pointer. What only looks like that leads nowhere.
+func TestGoRecords(t *testing.T) {
+	const tp, m, g0, g, signal, other = 0x7000, 0x10000, 0x20000, 0x30000, 0x40000, 0x50000
+	const own, stack, elsewhere = 0x7f00_0000, 0xc000_0000, 0xd000_0000
+	whole := func() goThreadMemory {
+		k := goThreadMemory{tp - 40: g, m: g0, m + 80: signal, m + 192: g}
+		for at, low := range map[uint64]uint64{g0: own, g: stack, signal: 0x9000_0000, other: elsewhere} {
+			k[at], k[at+8], k[at+48] = low, low+0x8000, m
+		}
+		k[other+48] = 0x60000
+		return k
+	}
+	for _, tt := range []struct {
+		name   string
+		change func(k goThreadMemory)
+		a, b   uint64
+		found  bool
+	}{
+		{"C has called back", nil, own + 8, stack + 8, true},
+		{"C is called", nil, stack + 8, own + 8, true},
+		{"C is called, where g is g0", func(k goThreadMemory) { k[tp-40] = g0 }, stack + 8, own + 8, true},
+		{"the ends of a stack", nil, own, stack + 0x7fff, true},
+		{"below the thread's own", nil, own - 1, stack, false},
+		{"behind the goroutine's", nil, stack + 0x8000, own, false},
+		{"both on one", nil, own + 8, own + 16, false},
+		{"it has gone on by now", nil, elsewhere + 8, own + 8, false},
+		{"no g", func(k goThreadMemory) { k[tp-40] = 0 }, own + 8, stack + 8, false},
+		{"no address", func(k goThreadMemory) { k[tp-40] = g + 4 }, own + 8, stack + 8, false},
+		{"g0 of another m", func(k goThreadMemory) { k[g0+48] = m + 8 }, own + 8, stack + 8, false},
+		{"the signals' stack is not that of the goroutine", nil, 0x9000_0008, own + 8, false},
+	} {
+		k := whole()
+		if tt.change != nil {
+			tt.change(k)
+		}
+		r := goThread{mem: k}
+		first, second, ok := r.find(tp, tt.a, tt.b)
+		if ok != tt.found {
+			t.Errorf("%s: found: %t; want %t", tt.name, ok, tt.found)
+		}
+		if !ok {
+			continue
+		}
+		if want := (taking.Other{Word: g0, At: 56}); first != want {
+			t.Errorf("%s: %+v; want %+v", tt.name, first, want)
+		}
+		if want := (taking.Other{Word: m + 192, Via: true, At: 56}); second != want {
+			t.Errorf("%s: %+v; want %+v", tt.name, second, want)
+		}
+		// Of another goroutine the same place tells.
+		if k[m+192] = other; !r.record(&second) || !r.on(elsewhere) || r.on(stack) || !r.record(&first) || !r.on(own) {
+			t.Errorf("%s: a g that is known is another", tt.name)
+		}
+		if k[m+192] = 0; r.record(&second) {
+			t.Errorf("%s: a g where there is none", tt.name)
+		}
+	}
+	r := goThread{mem: whole()}
+	if _, _, ok := r.find(0, own+8, stack+8); ok {
+		t.Error("a thread without a thread pointer has one")
+	}
+}

@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"sfsample/regs"
 	"sfsample/sampler/capture"
@@ -65,12 +66,15 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 		}
 	}
 	for _, b := range ws.blocks[1:] {
-		o, ok := ws.source(a, c, frames, b.over)
+		o, also, ok := ws.goOther(t, a, c, &old, b.low)
+		if !ok {
+			o, ok = ws.source(a, c, frames, b.over)
+		}
 		if !ok {
 			continue
 		}
 		for i := range old {
-			if x := &old[i]; x.Bytes > 0 && x.Word == o.Word && x.Reg == o.Reg {
+			if x := &old[i]; x.Bytes > 0 && x.Word == o.Word && x.Reg == o.Reg && x.At == o.At {
 				o, x.Bytes = *x, 0
 			}
 		}
@@ -83,9 +87,17 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 		}
 		o.Bytes = copySize(o.Bytes, b.high-b.low+taking.RedZone, b.short && have > 0, have)
 		add(o)
+		if also.At != 0 {
+			also.Bytes = o.Bytes
+			add(also)
+		}
 	}
-	// What this walk did not want the next may, but not for ever.
+	// What this walk did not want the next may, but not for ever; words that led to a stack of which a record tells now are wanted no more.
+	told := v.Others[:n]
 	for _, o := range old {
+		if o.At == 0 && slices.ContainsFunc(told, func(r taking.Other) bool { return r.At != 0 && r.Stack.Low == o.Stack.Low }) {
+			continue
+		}
 		o.Bytes -= o.Bytes / 128
 		add(o)
 	}

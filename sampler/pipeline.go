@@ -166,6 +166,7 @@ type seen struct {
 	state string
 	sent  time.Duration // time of the last sample that went out
 	vain  uint          // cut stacks in a row that have told nothing new of what to copy
+	goes  uint8         // how often it was looked in vain for what Go's runtime keeps of it
 
 	waiting, waitsOn *stack // see waits
 	asleep           asleep

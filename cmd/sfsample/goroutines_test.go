@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -299,20 +300,7 @@ void call_back(int n) { if (n) call_back(n - 1); else wait(n); __asm__ volatile(
 
 // TestGoroutineInC: the stack of a goroutine that C code has called goes on there, on the stack of the thread that is locked to it.
 func TestGoroutineInC(t *testing.T) {
-	command(t, "gcc")
-	dir := t.TempDir()
-	for name, text := range stuckInC {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	build := command(t, "go", "build", "-o", "program", ".")
-	build.Dir = dir
-	build.Env = append(os.Environ(), "CGO_ENABLED=1")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	p := startStuck(t, exec.Command(filepath.Join(dir, "program")))
+	p := startStuck(t, exec.Command(withCgo(t, stuckInC)))
 	want := []string{"main.wait", "runtime.cgocallback", "crosscall2", "call_back", "call_back", "call_back", "call_back", "runtime.asmcgocall", "main.main", "runtime.goexit"}
 	var got string
 	for end := time.Now().Add(testprog.Patience / 6); time.Now().Before(end); {
@@ -330,4 +318,112 @@ func TestGoroutineInC(t *testing.T) {
 		got = fmt.Sprintf("%q, ends: %q, locked to %d, %d of the frames", g.frames, g.End, g.LockedTID, i)
 	}
 	t.Errorf("got %s; want %q and others between", got, want)
+}
+
+// withCgo builds a program of Go and C.
+func withCgo(t *testing.T, files map[string]string) string {
+	t.Helper()
+	command(t, "gcc")
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := command(t, "go", "build", "-o", "program", ".")
+	build.Dir = dir
+	build.Env = append(os.Environ(), "CGO_ENABLED=1")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return filepath.Join(dir, "program")
+}
+
+// callsBack is a program whose goroutines call C that calls back, at depths that differ all the time, so that no stack is twice where it was.
+var callsBack = map[string]string{
+	"main.go": `package main
+
+// unsigned long level(int depth, unsigned long x);
+import "C"
+import "fmt"
+
+//go:noinline
+func work(x uint64) uint64 {
+	for range 20000 {
+		x = x*6364136223846793005 + 1442695040888963407
+	}
+	return x
+}
+
+//export back
+func back(depth C.int, x C.ulong) C.ulong {
+	return C.ulong(work(uint64(C.level(depth, C.ulong(work(uint64(x)))))))
+}
+
+//go:noinline
+func turn(deeper, depth int) uint64 {
+	if deeper > 0 {
+		return turn(deeper-1, depth) + 1
+	}
+	return uint64(C.level(C.int(depth), 1))
+}
+
+func main() {
+	for range 3 {
+		go func() {
+			for i := 0; ; i++ {
+				turn(i%17, i%4)
+			}
+		}()
+	}
+	fmt.Println("ready")
+	select {}
+}
+`,
+	"back.c": `unsigned long back(int, unsigned long);
+static unsigned long work(unsigned long x) { for (int i = 0; i < 20000; i++) x = x * 6364136223846793005UL + 1442695040888963407UL; return x; }
+unsigned long level(int depth, unsigned long x) { x = work(x); if (depth) x ^= back(depth - 1, x); return work(x) + 1; }
+`,
+	"go.mod": "module inc\n\ngo 1.22\n",
+}
+
+// TestGoCallbacks: goroutines that call C which calls back have whole stacks, all parts of them in their order.
+func TestGoCallbacks(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("on x86-64 alone it is known where a Go thread's stacks are")
+	}
+	p := testprog.StartCmd(t, exec.Command(withCgo(t, callsBack)))
+	o := begin(t, tool("-p", strconv.Itoa(p.PID), "-hz", "499", "--max-overhead", "0.1", "-d", "3s", "-o", "folded=-")).end(t)
+	o.want(t, exitDone)
+	whole, cut, back := 0, 0, 0
+	for line := range strings.Lines(o.stdout) {
+		i := strings.LastIndexByte(line, ' ')
+		stack := line[:i]
+		n, err := strconv.Atoi(strings.TrimSpace(line[i:]))
+		if err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		if strings.Contains(stack, "[truncated: ") || strings.Contains(stack, "[frames missing]") {
+			cut += n
+			continue
+		}
+		var calls []string
+		for f := range strings.SplitSeq(stack, ";") {
+			if f == "level" || f == "main.back" || f == "main.turn" && !slices.Contains(calls, f) {
+				calls = append(calls, f)
+			}
+		}
+		for i, f := range calls {
+			if want := []string{"level", "main.back"}[(i+1)%2]; i == 0 && f != "main.turn" || i > 0 && f != want {
+				t.Fatalf("%q in %s", calls, stack)
+			}
+		}
+		if whole += n; len(calls) > 2 {
+			back += n
+		}
+	}
+	t.Logf("%d stacks whole, %d of them called back, %d cut", whole, back, cut)
+	if back < 100 || cut*14 > whole {
+		t.Errorf("%d stacks whole, %d of them called back, %d cut:\n%s", whole, back, cut, o.stderr)
+	}
 }

@@ -62,11 +62,18 @@ type Other struct {
 	// Word is where the address is stored at which to begin: in a signal frame, whose place is the same for all
 	// handlers on an alternate stack, since the kernel begins at its end; or where a function has saved a
 	// register. 0: it is in a register, Reg bytes into NT_PRSTATUS.
-	Word  uint64
-	Reg   int
+	Word uint64
+	Reg  int
+	// At, if not 0: Word is that of a record that lies apart from stacks, or, with Via, where the record's address is stored. Its first two words are the bounds
+	// of a stack, and At bytes into it, [RecordBytes] at most, stands the stack pointer with which that was left. Nothing is copied of one that the thread is on.
+	At    int
+	Via   bool
 	Bytes int // to copy from there on
 	Stack Extent
 }
+
+// RecordBytes is how much is read of a record of a stack.
+const RecordBytes = 64
 
 // Buffer has room for what is copied of a thread, and tells what was copied. Whoever takes
 // changes numbers alone: see [ptrace.Outside].
@@ -127,7 +134,7 @@ func (m *marks) fill(c *capture.Capture) {
 // pages is its open pagemap, -1 if there is none. Errors are those of reading the registers: then
 // nothing was copied.
 //
-// System calls: one for the registers (two on s390x and arm64), one for each stack, more where one
+// System calls: one for the registers (two on s390x and arm64), one for each stack, two or four more for one of which a record tells, and more where one
 // is not where it was expected, or the call that the thread was in must be taken back. A recipe takes one, and
 // one for each area that it did not foresee ([MaxPieces] at most). Marks take one, and one each for whether they are in memory.
 //
@@ -229,15 +236,21 @@ func mark(k Kernel, tid int, m *Marks, b *Buffer, pages int) {
 }
 
 // takeOthers copies the further stacks to which words lead that are in registers or in what was
-// copied already.
+// copied already, or of which records tell.
 //
 //go:nosplit
 //go:norace
 func takeOthers(k Kernel, tid int, a *Advice, b *Buffer, pages int) {
 	done := uint32(0)
 	for i := 0; i < MaxOthers && a.Others[i].Bytes > 0; i++ {
-		if done>>i&1 == 0 && takeOther(k, tid, &a.Others[i], b, pages) {
+		if done>>i&1 != 0 {
+			continue
+		}
+		taken := takeOther(k, tid, &a.Others[i], b, pages)
+		if taken || a.Others[i].At != 0 {
 			done |= 1 << i
+		}
+		if taken {
 			i = -1 // others may be led to by what was copied now
 		}
 	}
@@ -250,21 +263,30 @@ func takeOthers(k Kernel, tid int, a *Advice, b *Buffer, pages int) {
 //go:nosplit
 //go:norace
 func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
-	word := b.copied(o.Word)
-	if o.Word == 0 && o.Reg >= 0 && o.Reg < b.NRegs {
-		word = b.Regs[o.Reg:b.NRegs]
-	}
 	size, room := ptrace.WordBytes(b.Regs[:b.NRegs]), min(o.Bytes, len(b.Beyond)-b.NBeyond)
-	if len(word) < size || room <= 0 || b.NBlocks >= MaxOthers {
+	if room <= 0 || b.NBlocks >= MaxOthers {
 		return false
 	}
-	sp := uint64(binary.NativeEndian.Uint32(word))
-	if size == 8 {
-		sp = binary.NativeEndian.Uint64(word)
+	sp, end := uint64(0), ^uint64(0)
+	if o.At != 0 {
+		sp, end = recorded(k, tid, o, b, pages)
+	} else {
+		word := b.copied(o.Word)
+		if o.Word == 0 && o.Reg >= 0 && o.Reg < b.NRegs {
+			word = b.Regs[o.Reg:b.NRegs]
+		}
+		switch {
+		case len(word) < size:
+		case size == 8:
+			sp = binary.NativeEndian.Uint64(word)
+		default:
+			sp = uint64(binary.NativeEndian.Uint32(word))
+		}
 	}
 	if sp == 0 || 4*len(b.copied(sp)) >= 3*o.Bytes { // advice has a quarter to spare
 		return false
 	}
+	room = int(min(uint64(room), end-sp+RedZone))
 	addr, n := copyStack(k, tid, sp, b.Beyond[b.NBeyond:b.NBeyond+room], &o.Stack, pages, b)
 	if n > 0 {
 		b.Blocks[b.NBlocks] = capture.Block{Addr: addr, Len: n}
@@ -272,6 +294,37 @@ func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 		b.NBeyond += n
 	}
 	return n > 0
+}
+
+// recorded is the stack pointer that a record tells of, and where its stack ends; 0: it tells of none, or of the one that the thread is on.
+//
+//go:nosplit
+//go:norace
+func recorded(k Kernel, tid int, o *Other, b *Buffer, pages int) (sp, end uint64) {
+	at := o.Word
+	if o.Via {
+		if !apart(k, tid, at, 8, b, pages) {
+			return 0, 0
+		}
+		at = binary.NativeEndian.Uint64(b.text[:])
+	}
+	if o.At < 0 || o.At > RecordBytes-8 || !apart(k, tid, at, RecordBytes, b, pages) {
+		return 0, 0
+	}
+	low, end := binary.NativeEndian.Uint64(b.text[:]), binary.NativeEndian.Uint64(b.text[8:])
+	sp = binary.NativeEndian.Uint64(b.text[o.At:])
+	if now := ptrace.StackPointer(b.Regs[:b.NRegs]); low <= now && now < end || sp < low || sp >= end {
+		return 0, 0
+	}
+	return sp, end
+}
+
+// apart reads n bytes of memory that is none of a stack into b.text, if all are at hand.
+//
+//go:nosplit
+//go:norace
+func apart(k Kernel, tid int, addr uint64, n int, b *Buffer, pages int) bool {
+	return Present(k, pages, addr, n, b) == n && k.Memory(tid, addr, b.text[:n]) == n
 }
 
 // copied is what was copied of a stack from addr on, nil if nothing was.

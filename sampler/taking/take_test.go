@@ -79,9 +79,11 @@ func (k *stacks) Memory(_ int, addr uint64, b []byte) int {
 // TestTakeOthers copies stacks that words lead to: in any order of advice, each once, and no more
 // than there is room for.
 func TestTakeOthers(t *testing.T) {
-	const sp, a, b, c = 0x7000_0000_1000, 0x10_0000, 0x20_0000, 0x30_0000
+	const sp, a, b, c, g = 0x7000_0000_1000, 0x10_0000, 0x20_0000, 0x30_0000, 0x5000_0000
 	k := &stacks{regs: make([]byte, regs.PrstatusMaxBytes), words: map[uint64]uint64{
 		sp + 0x100: a, sp + 0x108: a + 0x80, sp + 0x110: 0, sp + 0x118: 1 << 60, a + 0x200: b, b + 0x40: c,
+		g: b - 0x100, g + 8: b + 0x200, g + 56: b, g + 48: b + 0x200, g + 64: 0x6000_0000, 0x6000_0000: c, 0x6000_0008: c + 0x8000, 0x6000_0000 + 48: c,
+		0x5000_0200: sp - 8, 0x5000_0208: sp + 0x1000, 0x5000_0200 + 56: sp,
 	}}
 	for i := 0; i+8 <= len(k.regs); i += 8 {
 		binary.NativeEndian.PutUint64(k.regs[i:], sp)
@@ -102,6 +104,12 @@ func TestTakeOthers(t *testing.T) {
 			[]capture.Block{{Addr: a - RedZone, Len: 1024}, {Addr: b - RedZone, Len: 512}, {Addr: c - RedZone, Len: 64}}},
 		{"twice", []Other{{Word: sp + 0x100, Bytes: 1024}, {Word: sp + 0x108, Bytes: 1024}}, 8192, []capture.Block{{Addr: a - RedZone, Len: 1024}}},
 		{"register", []Other{{Reg: reg, Bytes: 256}}, 8192, []capture.Block{{Addr: c + 0x1000 - RedZone, Len: 256}}},
+		{"records", []Other{{Word: g, At: 56, Bytes: 256}, {Word: g + 64, Via: true, At: 48, Bytes: 512}}, 8192,
+			[]capture.Block{{Addr: b - RedZone, Len: 256}, {Addr: c - RedZone, Len: 512}}},
+		{"to its end", []Other{{Word: g, At: 56, Bytes: 2048}}, 8192, []capture.Block{{Addr: b - RedZone, Len: 0x200 + RedZone}}},
+		{"no records", []Other{{Word: g + 8, At: 56, Bytes: 256}, {Word: g + 72, Via: true, At: 56, Bytes: 256}, {Word: 1 << 60, At: 56, Bytes: 256}, {Word: 1 << 60, Via: true, At: 56, Bytes: 256},
+			{Word: g, At: 57, Bytes: 256}, {Word: g, At: -8, Bytes: 256}, {Word: g, At: 48, Bytes: 256}}, 8192, nil},
+		{"the stack that it is on", []Other{{Word: 0x5000_0200, At: 56, Bytes: 256}}, 8192, nil},
 		{"no such word", []Other{{Word: 0x5000, Bytes: 256}, {Reg: 1 << 20, Bytes: 256}, {Reg: -8, Bytes: 256}, {Word: sp + 0x110, Bytes: 256}}, 8192, nil},
 		{"no such memory", []Other{{Word: sp + 0x118, Bytes: 256}, {Word: sp + 0x100, Bytes: 256}}, 8192, []capture.Block{{Addr: a - RedZone, Len: 256}}},
 		{"little room", []Other{{Word: sp + 0x100, Bytes: 1024}, {Word: a + 0x200, Bytes: 1024}, {Reg: reg, Bytes: 1024}}, 1100,
