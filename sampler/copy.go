@@ -114,12 +114,18 @@ func (k *waiting) Gather(tid int, from []unix.RemoteIovec, buf []byte) int {
 type wary struct {
 	waiting
 	mem   ptrace.Wary
-	holds bool // a thread may be stopped meanwhile
+	pages procfs.Pagemap // of the process
+	holds bool           // a thread may be stopped meanwhile
 }
 
-// Memory implements taking.Kernel.
+// Memory implements taking.Kernel. What is not at hand any more when the read begins, on a thread of its own, is not read.
 func (k *wary) Memory(tid int, addr uint64, buf []byte) int {
-	n, _ := k.mem.ReadMemory(tid, addr, buf)
+	n, _ := k.mem.Do(addr, buf, func(b []byte) (int, error) {
+		if k.pages >= 0 && k.pages.AtHand(addr, len(b)) < len(b) {
+			return 0, unix.EFAULT
+		}
+		return ptrace.ReadMemory(tid, addr, b)
+	})
 	return n
 }
 

@@ -174,8 +174,8 @@ func (d *dumper) run() error {
 			return fmt.Errorf("dump %d: %w", pid, err)
 		}
 		d.pipe.targets.of(pid).past.once = true
-		d.kernels[pid] = new(wary)
 		d.pages[pid] = d.fs.OpenPagemap(pid)
+		d.kernels[pid] = &wary{pages: d.pages[pid]}
 		defer d.pages[pid].Close()
 		slices.Sort(ids)
 		if len(d.opt.TIDs) > 0 {

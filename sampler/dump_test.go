@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -35,8 +36,10 @@ func TestDumpLetsGo(t *testing.T) {
 			}
 		}
 		th := &ThreadDump{PID: p.PID, TID: p.PID, NR: -1, fb: new(Feedback)}
+		pages := proc.OpenPagemap(p.PID)
+		defer pages.Close()
 		d := &dumper{opt: Options{PIDs: []int{p.PID}}, pipe: testPipeline(new(byFunction)), threads: []*ThreadDump{th},
-			pages: map[int]procfs.Pagemap{p.PID: proc.OpenPagemap(p.PID)}, kernels: map[int]*wary{p.PID: new(wary)}, bufs: make([]taking.Buffer, 1)}
+			pages: map[int]procfs.Pagemap{p.PID: pages}, kernels: map[int]*wary{p.PID: {pages: pages}}, bufs: make([]taking.Buffer, 1)}
 		if !d.stopSome(p.PID, d.threads) || len(d.taken) != 1 || th.stack != nil {
 			t.Errorf("stopped %t: %d captures wait to be unwound, want 1; unwound: %t", stopped, len(d.taken), th.stack != nil)
 		}
@@ -156,6 +159,33 @@ func TestDumpIgnoredSignals(t *testing.T) {
 		t.Errorf("%d of %d waits have returned EINTR, and %d draws less than they were to (%q, %v)", eintr, waits, cut, line, err)
 	}
 	t.Log(line, taken)
+}
+
+// TestWaryMemory: what is not at hand when it is read is not waited for.
+func TestWaryMemory(t *testing.T) {
+	m, err := unix.Mmap(-1, 0, 2*os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(m)
+	pages := procfs.FS{}.OpenPagemap(os.Getpid())
+	defer pages.Close()
+	if pages < 0 {
+		t.Skip("no pagemap")
+	}
+	m[0] = 1
+	var b [16]byte
+	there := uint64(uintptr(unsafe.Pointer(&m[0])))
+	for _, tt := range []struct {
+		pages procfs.Pagemap
+		addr  uint64
+		want  int
+	}{{pages, there, 16}, {pages, there + uint64(os.Getpagesize()) - 8, 0}, {pages, there + uint64(os.Getpagesize()), 0}, {-1, there, 16}, {-1, there + uint64(os.Getpagesize()), 16}} {
+		k := wary{pages: tt.pages}
+		if n := k.Memory(os.Getpid(), tt.addr, b[:]); n != tt.want || k.mem.Stuck() {
+			t.Errorf("pagemap %d: %d bytes at +%d, hung %t; want %d", tt.pages, n, tt.addr-there, k.mem.Stuck(), tt.want)
+		}
+	}
 }
 
 // TestWaryPread: while a thread may be stopped, entries of pagemap are read like memory, and not once a page has not come.

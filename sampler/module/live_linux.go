@@ -1,6 +1,7 @@
 package module
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -132,14 +133,8 @@ func (l *Live) ReadAt(p []byte, addr int64) (int, error) {
 	if l.replaced.Load() {
 		return 0, unix.ESRCH
 	}
-	by, err := l.atHand(uint64(addr), len(p))
-	if err != nil {
-		return 0, err
-	}
-	n, err := by.ReadMemory(l.TID(), uint64(addr), p)
-	if errors.Is(err, unix.ESRCH) && l.another() {
-		n, err = by.ReadMemory(l.TID(), uint64(addr), p)
-	}
+	piece := []unix.RemoteIovec{{Base: uintptr(addr), Len: len(p)}}
+	n, err := l.read(p, piece, func(b []byte) (int, error) { return ptrace.ReadMemory(l.TID(), uint64(addr), b) })
 	if l.gone() {
 		return 0, unix.ESRCH
 	}
@@ -184,37 +179,48 @@ func (l *Live) readVector(buf []byte, list []unix.RemoteIovec) (int, error) {
 	if l.replaced.Load() {
 		return 0, unix.ESRCH
 	}
-	by := &l.Patient
-	var asked span // pages that are at hand: many pieces lie in the same ones
-	for _, r := range list {
-		from, to := uint64(r.Base), uint64(r.Base)+uint64(r.Len)
-		if from >= asked.start && from < to && to <= asked.end {
-			continue
-		}
-		p, err := l.atHand(from, r.Len)
-		if err != nil {
-			return 0, err
-		}
-		if p != &l.Patient {
-			by = p
-		}
-		asked = span{from &^ (pageBytes - 1), (to + pageBytes - 1) &^ (pageBytes - 1)}
-	}
-	n, err := readVector(by, l.TID(), buf, list)
-	if err == unix.ESRCH && l.another() {
-		n, err = readVector(by, l.TID(), buf, list)
-	}
+	n, err := l.read(buf, list, func(b []byte) (int, error) {
+		local := []unix.Iovec{{Base: unsafe.SliceData(b)}}
+		local[0].SetLen(len(b))
+		return unix.ProcessVMReadv(l.TID(), local, list, 0)
+	})
 	if l.gone() {
 		return 0, unix.ESRCH
 	}
 	return n, err
 }
 
-func readVector(by *ptrace.Patient, tid int, buf []byte, list []unix.RemoteIovec) (int, error) {
-	return by.Do(nil, uint64(list[0].Base), buf, func(b []byte) (int, error) {
-		local := []unix.Iovec{{Base: unsafe.SliceData(b)}}
-		local[0].SetLen(len(b))
-		return unix.ProcessVMReadv(tid, local, list, 0)
+// read reads pieces of memory by a function, once more if a thread was asked that does not live any more. The read begins when it is known, on its own
+// thread, that all pieces are at hand: another may have replaced them a moment later.
+func (l *Live) read(buf []byte, pieces []unix.RemoteIovec, read func(b []byte) (int, error)) (int, error) {
+	for again := true; ; again = false {
+		n, err := l.readOnce(buf, pieces, read)
+		if !again || !errors.Is(err, unix.ESRCH) || !l.another() {
+			return n, err
+		}
+	}
+}
+
+func (l *Live) readOnce(buf []byte, pieces []unix.RemoteIovec, read func(b []byte) (int, error)) (int, error) {
+	at := uint64(pieces[0].Base)
+	n, err := l.Patient.Do(nil, at, buf, func(b []byte) (int, error) {
+		if !l.present(pieces) {
+			return 0, errAway
+		}
+		return read(b)
+	})
+	if err != errAway {
+		return n, err
+	}
+	by, err := l.atHand(pieces)
+	if err != nil {
+		return 0, err
+	}
+	return by.Do(nil, at, buf, func(b []byte) (int, error) {
+		if now, err := l.atHand(pieces); err != nil || now != by {
+			return 0, cmp.Or(err, errAway)
+		}
+		return read(b)
 	})
 }
 

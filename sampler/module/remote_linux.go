@@ -1,7 +1,9 @@
 package module
 
 import (
+	"errors"
 	"fmt"
+	"iter"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -9,6 +11,9 @@ import (
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
 )
+
+// errAway is the error of a read of memory that is not at hand any more, or that another disk has to bring by now.
+var errAway = errors.New("the memory has changed while it was read")
 
 // span is a piece of memory.
 type span struct{ start, end uint64 }
@@ -44,7 +49,7 @@ func (l *Live) ask() error {
 // cannotAsk: an error of MappingFrom is that the kernel cannot be asked about single mappings.
 func cannotAsk(err error) bool { return err == unix.ENOTTY || err == unix.EBADF }
 
-// filesAtHand is atHand for pieces that are not in memory, by the mappings and mounts as they are now.
+// filesAtHand is pieceAtHand for one that is not in memory, by the mappings and mounts as they are now.
 func (l *Live) filesAtHand(from, to uint64) (p *ptrace.Patient, err error) {
 	for p = &l.Patient; from < to; {
 		m, err := procfs.MappingFrom(l.maps, from)
@@ -66,7 +71,7 @@ func (l *Live) filesAtHand(from, to uint64) (p *ptrace.Patient, err error) {
 // bring returns what a piece of a file of this device is to be read with, p if it is in memory. It is an error if its server may not answer: a
 // read that waits for that cannot be ended, not even with the reader.
 func (l *Live) bring(p *ptrace.Patient, from, to uint64, dev procfs.Dev) (*ptrace.Patient, error) {
-	if l.present(from, to) {
+	if l.inMemory(from, to) {
 		return p, nil
 	}
 	disk, err := l.mounts.Disk(dev.Major, dev.Minor)
@@ -86,11 +91,52 @@ const (
 	freshTimes = 20
 )
 
-// atHand returns what n bytes at addr are to be read with: what tells of each disk whether it answers, where some page is not in memory and is a
+// atHand returns what pieces of memory are to be read with: what tells of each disk whether it answers, where some page is not in memory and is a
 // file's. It is an error if a read would have to wait for a server that may not answer.
-func (l *Live) atHand(addr uint64, n int) (*ptrace.Patient, error) {
-	p, to := &l.Patient, addr+uint64(n)
-	if l.present(addr, to) {
+func (l *Live) atHand(pieces []unix.RemoteIovec) (by *ptrace.Patient, err error) {
+	by = &l.Patient
+	for from, to := range pages(pieces) {
+		p, err := l.pieceAtHand(from, to)
+		if err != nil {
+			return nil, err
+		}
+		if p != &l.Patient {
+			by = p
+		}
+	}
+	return by, nil
+}
+
+// present tells whether pieces of memory can be read without a wait for a server.
+func (l *Live) present(pieces []unix.RemoteIovec) bool {
+	for from, to := range pages(pieces) {
+		if !l.inMemory(from, to) {
+			return false
+		}
+	}
+	return true
+}
+
+// pages are the pages of pieces of memory, but for those that a piece shares with the one before it: many lie in the same ones.
+func pages(pieces []unix.RemoteIovec) iter.Seq2[uint64, uint64] {
+	return func(yield func(from, to uint64) bool) {
+		var last span
+		for _, r := range pieces {
+			from, to := uint64(r.Base), uint64(r.Base)+uint64(r.Len)
+			if from >= last.start && from < to && to <= last.end {
+				continue
+			}
+			last = span{from &^ (pageBytes - 1), (to + pageBytes - 1) &^ (pageBytes - 1)}
+			if !yield(from, to) {
+				return
+			}
+		}
+	}
+}
+
+func (l *Live) pieceAtHand(addr, to uint64) (*ptrace.Patient, error) {
+	p := &l.Patient
+	if l.inMemory(addr, to) {
 		return p, nil
 	}
 	if p, err := l.filesAtHand(addr, to); !cannotAsk(err) {
@@ -115,8 +161,8 @@ func (l *Live) atHand(addr uint64, n int) (*ptrace.Patient, error) {
 	return p, nil
 }
 
-// present tells whether a piece of memory can be read without a wait for a server.
-func (l *Live) present(from, to uint64) bool {
+// inMemory tells whether a piece of memory can be read without a wait for anybody but the kernel.
+func (l *Live) inMemory(from, to uint64) bool {
 	n := int(to - from)
 	return l.pages != nil && procfs.Pagemap(l.pages.Fd()).AtHand(from, n) == n
 }
