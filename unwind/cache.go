@@ -147,7 +147,7 @@ const maxSharedSaved = 8
 // program has far fewer than addresses, and a walk that meets the same few
 // finds them in the processor's nearest cache.
 func (c *cache) share(row *sframe.Row) *sframe.Row {
-	if row.Outermost || row.Signal || len(row.Exprs) > 0 || len(row.Saved) > maxSharedSaved {
+	if row.Outermost || row.Signal || row.Switch || len(row.Exprs) > 0 || len(row.Saved) > maxSharedSaved {
 		return row
 	}
 	k := rowKey{cfa: row.CFA, ra: row.RA, fp: row.FP, keep: row.Keep, n: len(row.Saved)}

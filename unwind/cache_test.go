@@ -103,6 +103,7 @@ func TestCacheRows(t *testing.T) {
 		func(r *sframe.Row) { r.Saved = append(r.Saved, sframe.SavedRule{}) },
 		func(r *sframe.Row) { r.Outermost = true },
 		func(r *sframe.Row) { r.Signal = true },
+		func(r *sframe.Row) { r.Switch = true },
 		func(r *sframe.Row) { r.Exprs = [][]byte{{0x30}} },
 		func(r *sframe.Row) { r.Saved = slices.Repeat(r.Saved, maxSharedSaved+1) },
 	} {
