@@ -5,7 +5,8 @@
 // Each writer is a [Sink] and serves one format; [Open] makes those that a
 // command line names, each with its file, and feeds them from one stream.
 //
-// Folded, PProf, SVG, HTML and Firefox hold distinct stacks, not samples, in a
+// Folded, PProf, SVG and HTML hold distinct stacks, not samples (Firefox and Speedscope also a bounded
+// number of samples with their times, and join those beyond), in a
 // tree of call paths whose size is bounded: when it is full a new path keeps
 // the part of it that is known and ends, at its leaf, in the frame
 // "[more: too many distinct stacks]". So no sample is lost and no total is

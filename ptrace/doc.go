@@ -7,7 +7,7 @@
 // inside [OnThread]. [ReadMemory] needs no stop and no such thread.
 //
 // The package keeps no list of tracees and decides nothing about sampling; it
-// knows no tables. When the thread of OnThread ends, the kernel lets every
+// knows no tables. It knows which system calls can be taken back after a stop, and where their time limits are. When the thread of OnThread ends, the kernel lets every
 // tracee go: running ones run on, group-stopped ones stay stopped.
 //
 // Documents: ptrace(2), process_vm_readv(2), wait4(2), timer_create(2); the

@@ -25,7 +25,7 @@
 // one goroutine.
 //
 // What it does not do: unwind, name functions, find goroutines, know where a virtual
-// machine keeps its locks (package runtimes reads those, see [Dump.KeepsLocks]), look
+// machine keeps its locks (package runtimes reads those, see [Dump.KeepsLocks]; but for Python's global lock: python.go), look
 // into sockets of other machines.
 //
 // Sources: futex(2), the kernel's fs/proc and fs/locks.c, sock_diag(7), glibc's

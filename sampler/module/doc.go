@@ -5,8 +5,8 @@
 // A [Space] stands for one process. It reads the process through a [Source]: a
 // live one ([Live]) or a recorded one. Headers and tables are read from the
 // memory of the process, as it runs them; the file is opened only for what is
-// not in memory (section headers, symbols, and .debug_frame, which is the only
-// table of Go programs), as the process sees it, and only if its headers and
+// not in memory (section headers, symbols, Go's table of functions, and .debug_frame, which is asked
+// last), as the process sees it, and only if its headers and
 // build-id are those in memory.
 //
 // A [Cache] is shared by the Spaces of one run: objects with the same build-id,

@@ -7,7 +7,7 @@
 // separate debug file (by build-id, by .gnu_debuglink with its CRC, in the cache
 // folder of debuginfod, over the network if asked to), MiniDebugInfo
 // (.gnu_debugdata), .dynsym, Go's pclntab, and procedure linkage tables.
-// [PerfMap] reads the maps that JIT compilers write.
+// [PerfMap] reads the maps that JIT compilers write. What has no name here is named by package sampler.
 //
 // Nothing is read before the first look-up, and then only what that look-up
 // needs: symbol tables become sorted arrays without a string for each symbol,
