@@ -130,14 +130,8 @@ func (l *Live) Maps() ([]procfs.Mapping, error) {
 
 // ReadAt implements Source.
 func (l *Live) ReadAt(p []byte, addr int64) (int, error) {
-	if l.replaced.Load() {
-		return 0, unix.ESRCH
-	}
 	piece := []unix.RemoteIovec{{Base: uintptr(addr), Len: len(p)}}
 	n, err := l.read(p, piece, func(b []byte) (int, error) { return ptrace.ReadMemory(l.TID(), uint64(addr), b) })
-	if l.gone() {
-		return 0, unix.ESRCH
-	}
 	if err == nil && n < len(p) {
 		err = io.ErrUnexpectedEOF
 	}
@@ -166,7 +160,11 @@ func (l *Live) ReadRanges(buf []byte, ranges []Range) (done int, err error) {
 		if size == 0 || size > len(buf)-done {
 			return done, io.ErrShortBuffer
 		}
-		n, err := l.readVector(buf[done:done+size], *list)
+		n, err := l.read(buf[done:done+size], *list, func(b []byte) (int, error) {
+			local := []unix.Iovec{{Base: unsafe.SliceData(b)}}
+			local[0].SetLen(len(b))
+			return unix.ProcessVMReadv(l.TID(), local, *list, 0)
+		})
 		done += max(n, 0)
 		if err != nil || n < size {
 			return done, err
@@ -175,53 +173,42 @@ func (l *Live) ReadRanges(buf []byte, ranges []Range) (done int, err error) {
 	return done, nil
 }
 
-func (l *Live) readVector(buf []byte, list []unix.RemoteIovec) (int, error) {
+// read reads pieces of memory by a function, once more if a thread was asked that does not live any more. The read begins when it is known, on its own
+// thread, that all pieces are at hand: another may have replaced them a moment later.
+func (l *Live) read(buf []byte, pieces []unix.RemoteIovec, read func(b []byte) (int, error)) (int, error) {
 	if l.replaced.Load() {
 		return 0, unix.ESRCH
 	}
-	n, err := l.read(buf, list, func(b []byte) (int, error) {
-		local := []unix.Iovec{{Base: unsafe.SliceData(b)}}
-		local[0].SetLen(len(b))
-		return unix.ProcessVMReadv(l.TID(), local, list, 0)
-	})
+	at := uint64(pieces[0].Base)
+	once := func() (int, error) {
+		n, err := l.Patient.Do(nil, at, buf, func(b []byte) (int, error) {
+			if !present(l.pages, pieces) {
+				return 0, errAway
+			}
+			return read(b)
+		})
+		if err != errAway {
+			return n, err
+		}
+		by, err := l.atHand(pieces)
+		if err != nil {
+			return 0, err
+		}
+		return by.Do(nil, at, buf, func(b []byte) (int, error) {
+			if now, err := l.atHand(pieces); err != nil || now != by {
+				return 0, cmp.Or(err, errAway)
+			}
+			return read(b)
+		})
+	}
+	n, err := once()
+	if errors.Is(err, unix.ESRCH) && l.another() {
+		n, err = once()
+	}
 	if l.gone() {
 		return 0, unix.ESRCH
 	}
 	return n, err
-}
-
-// read reads pieces of memory by a function, once more if a thread was asked that does not live any more. The read begins when it is known, on its own
-// thread, that all pieces are at hand: another may have replaced them a moment later.
-func (l *Live) read(buf []byte, pieces []unix.RemoteIovec, read func(b []byte) (int, error)) (int, error) {
-	for again := true; ; again = false {
-		n, err := l.readOnce(buf, pieces, read)
-		if !again || !errors.Is(err, unix.ESRCH) || !l.another() {
-			return n, err
-		}
-	}
-}
-
-func (l *Live) readOnce(buf []byte, pieces []unix.RemoteIovec, read func(b []byte) (int, error)) (int, error) {
-	at := uint64(pieces[0].Base)
-	n, err := l.Patient.Do(nil, at, buf, func(b []byte) (int, error) {
-		if !l.present(pieces) {
-			return 0, errAway
-		}
-		return read(b)
-	})
-	if err != errAway {
-		return n, err
-	}
-	by, err := l.atHand(pieces)
-	if err != nil {
-		return 0, err
-	}
-	return by.Do(nil, at, buf, func(b []byte) (int, error) {
-		if now, err := l.atHand(pieces); err != nil || now != by {
-			return 0, cmp.Or(err, errAway)
-		}
-		return read(b)
-	})
 }
 
 // OpenFile implements Source: by map_files, which needs a capability but finds

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -71,7 +72,7 @@ func (l *Live) filesAtHand(from, to uint64) (p *ptrace.Patient, err error) {
 // bring returns what a piece of a file of this device is to be read with, p if it is in memory. It is an error if its server may not answer: a
 // read that waits for that cannot be ended, not even with the reader.
 func (l *Live) bring(p *ptrace.Patient, from, to uint64, dev procfs.Dev) (*ptrace.Patient, error) {
-	if l.inMemory(from, to) {
+	if inMemory(l.pages, from, to) {
 		return p, nil
 	}
 	disk, err := l.mounts.Disk(dev.Major, dev.Minor)
@@ -108,9 +109,9 @@ func (l *Live) atHand(pieces []unix.RemoteIovec) (by *ptrace.Patient, err error)
 }
 
 // present tells whether pieces of memory can be read without a wait for a server.
-func (l *Live) present(pieces []unix.RemoteIovec) bool {
+func present(pagemap *os.File, pieces []unix.RemoteIovec) bool {
 	for from, to := range pages(pieces) {
-		if !l.inMemory(from, to) {
+		if !inMemory(pagemap, from, to) {
 			return false
 		}
 	}
@@ -136,7 +137,7 @@ func pages(pieces []unix.RemoteIovec) iter.Seq2[uint64, uint64] {
 
 func (l *Live) pieceAtHand(addr, to uint64) (*ptrace.Patient, error) {
 	p := &l.Patient
-	if l.inMemory(addr, to) {
+	if inMemory(l.pages, addr, to) {
 		return p, nil
 	}
 	if p, err := l.filesAtHand(addr, to); !cannotAsk(err) {
@@ -162,7 +163,7 @@ func (l *Live) pieceAtHand(addr, to uint64) (*ptrace.Patient, error) {
 }
 
 // inMemory tells whether a piece of memory can be read without a wait for anybody but the kernel.
-func (l *Live) inMemory(from, to uint64) bool {
+func inMemory(pagemap *os.File, from, to uint64) bool {
 	n := int(to - from)
-	return l.pages != nil && procfs.Pagemap(l.pages.Fd()).AtHand(from, n) == n
+	return pagemap != nil && procfs.Pagemap(pagemap.Fd()).AtHand(from, n) == n
 }
