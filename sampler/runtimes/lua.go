@@ -88,6 +88,14 @@ func (l *luaLayout) lineBytes() int {
 	return 1
 }
 
+// proto is the tag of a function's code (LUA_TPROTO).
+func (l *luaLayout) proto() byte {
+	if l.abs == 0 {
+		return 9
+	}
+	return 10
+}
+
 // newLua reads what must be known of the object e, which exports the functions of Lua with addresses between low and high, bias less than in
 // the process, and among whose constants is luaBanner.
 func newLua(file string, e *elf.File, constants []byte, low, high, bias uint64) (Runtime, error) {
@@ -381,6 +389,9 @@ func (l *lua) Key(mem Memory, late io.ReaderAt, f *Frame) (k Key, ok bool) {
 		if b = read(late, f.Code, luaBytes); b == nil {
 			return k, false
 		}
+	}
+	if b[luaTag] != l.proto() { // it was freed: malloc has words of its own there
+		return k, false
 	}
 	k = Key{Code: f.Code, Globals: word(b, l.code), File: word(b, l.source), Lines: word(b, l.lineinfo),
 		First: word32(b, l.first), Version: word32(b, luaSized), Count: word32(b, luaCount)}
