@@ -120,12 +120,11 @@ type wary struct {
 
 // Memory implements taking.Kernel. What is not at hand any more when the read begins, on a thread of its own, is not read.
 func (k *wary) Memory(tid int, addr uint64, buf []byte) int {
-	n, _ := k.mem.Do(addr, buf, func(b []byte) (int, error) {
-		if k.pages >= 0 && k.pages.AtHand(addr, len(b)) < len(b) {
-			return 0, unix.EFAULT
-		}
-		return ptrace.ReadMemory(tid, addr, b)
-	})
+	if k.pages < 0 {
+		n, _ := k.mem.ReadMemory(tid, addr, buf)
+		return n
+	}
+	n, _ := k.mem.ReadAtHand(k.pages, tid, addr, buf)
 	return n
 }
 

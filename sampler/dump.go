@@ -164,6 +164,20 @@ const (
 	maxPeeked    = 64
 )
 
+// openPagemap opens that of a process, -1 if there is none. A leader that has exited has none, or, before Linux 6.16, an empty one.
+func openPagemap(fs procfs.FS, pid int) procfs.Pagemap {
+	pages := fs.OpenPagemap(pid)
+	if pages >= 0 && !pages.Gone() {
+		return pages
+	}
+	pages.Close()
+	tid, err := fs.LiveTask(pid)
+	if err != nil {
+		return -1
+	}
+	return fs.OpenPagemap(tid)
+}
+
 func (d *dumper) run() error {
 	for _, pid := range d.opt.PIDs {
 		ids, err := d.fs.TaskIDs(pid)
@@ -174,7 +188,7 @@ func (d *dumper) run() error {
 			return fmt.Errorf("dump %d: %w", pid, err)
 		}
 		d.pipe.targets.of(pid).past.once = true
-		d.pages[pid] = d.fs.OpenPagemap(pid)
+		d.pages[pid] = openPagemap(d.fs, pid)
 		d.kernels[pid] = &wary{pages: d.pages[pid]}
 		defer d.pages[pid].Close()
 		slices.Sort(ids)

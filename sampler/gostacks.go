@@ -17,14 +17,14 @@ const (
 	// where the linker has put it among variables of C.
 	goCurFrom, goCurTo = 96, 384
 	goBelow            = 256
-	// maxGoes is how often it is looked for them in vain: each time may take some 30 reads.
-	maxGoes = 4
+	// maxGoes is how often it is looked in vain for the stack in them, which the thread may have left by then, and a quarter of that for them: each time may
+	// take a hundred reads.
+	maxGoes = 64
 )
 
-// goOther tells how the stack is found that low lies on, if a Go thread on x86-64 has called C which called back, or nearly so: then the word by which a
-// walk went over lies elsewhere at each depth. The runtime
-// keeps the stack pointer of the goroutine in its g where C is called, and that of the thread's own stack in g0 where C calls back: these have the same place
-// whatever goroutine runs, and however deep. known are the stacks that were found before. If it is found for the first time, also is the other of the two.
+// goOther tells how the stack is found that low lies on, if a Go thread on x86-64 has called C which called back, or nearly so: then the word by which
+// a walk went over lies elsewhere at each depth. The runtime keeps the stack pointer of the goroutine in its g where C is called, and that of the
+// thread's own stack in g0 where C calls back: these have the same place whatever goroutine runs, and however deep. known are the stacks that were found before. If it is found for the first time, also is the other of the two.
 func (ws *walks) goOther(t *target, a *regs.Arch, c *capture.Capture, known *[taking.MaxOthers]taking.Other, low uint64) (o, also taking.Other, ok bool) {
 	g := goThread{mem: t.space}
 	for i := range known {
@@ -34,11 +34,14 @@ func (ws *walks) goOther(t *target, a *regs.Arch, c *capture.Capture, known *[ta
 	}
 	// Who goes over once has no frames of a callback: nearly all threads of nearly all programs.
 	s := t.thread(c.TID)
-	if a.Name != "amd64" || len(ws.over) < 2 || s.goes >= maxGoes {
+	tp := threadPointer(a.Name, c.Regs)
+	if a.Name != "amd64" || tp == 0 || len(ws.over) < 2 || s.goes >= maxGoes {
 		return o, also, false
 	}
-	own, current, ok := g.find(threadPointer(a.Name, c.Regs), low, c.StackAddr)
+	own, current, ok := g.find(tp, low, c.StackAddr)
 	switch {
+	case own.At == 0:
+		s.goes += maxGoes / 4
 	case !ok:
 		s.goes++
 	case g.record(&own) && g.on(low):
@@ -55,10 +58,11 @@ type goThread struct {
 	g   [taking.RecordBytes]byte // that was read last
 }
 
-// find finds the g of the own stack of the thread whose thread pointer is tp and of the goroutine that it runs, if each has one of two addresses on its stack.
+// find finds the g of the own stack of the thread whose thread pointer is tp, and that of the goroutine that it runs: ok if each has one of two addresses on
+// its stack.
 func (t *goThread) find(tp, a, b uint64) (own, current taking.Other, ok bool) {
 	var below [goBelow]byte
-	if n, _ := t.mem.ReadAt(below[:], int64(tp-goBelow)); tp == 0 || n < len(below) {
+	if n, _ := t.mem.ReadAt(below[:], int64(tp-goBelow)); n < len(below) {
 		return own, current, false
 	}
 	for off := goBelow - 8; off >= 0; off -= 8 {
@@ -70,14 +74,14 @@ func (t *goThread) find(tp, a, b uint64) (own, current taking.Other, ok bool) {
 		if !t.read(g0) || t.m() != m {
 			continue
 		}
+		own = taking.Other{Word: g0, At: goSP}
 		if t.on(a) {
 			a, b = b, a
 		}
-		if !t.on(b) {
-			return own, current, false
+		if t.on(b) {
+			current, ok = t.current(m, a)
 		}
-		current, ok = t.current(m, a)
-		return taking.Other{Word: g0, At: goSP}, current, ok
+		return own, current, ok
 	}
 	return own, current, false
 }

@@ -284,6 +284,9 @@ func TestGoRecords(t *testing.T) {
 		if ok != tt.found {
 			t.Errorf("%s: found: %t; want %t", tt.name, ok, tt.found)
 		}
+		if none := strings.HasPrefix(tt.name, "no ") || strings.HasPrefix(tt.name, "g0 of"); none != (first.At == 0) {
+			t.Errorf("%s: the thread's own: %+v", tt.name, first)
+		}
 		if !ok {
 			continue
 		}
@@ -300,9 +303,5 @@ func TestGoRecords(t *testing.T) {
 		if k[m+192] = 0; r.record(&second) {
 			t.Errorf("%s: a g where there is none", tt.name)
 		}
-	}
-	r := goThread{mem: whole()}
-	if _, _, ok := r.find(0, own+8, stack+8); ok {
-		t.Error("a thread without a thread pointer has one")
 	}
 }

@@ -66,7 +66,11 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 		}
 	}
 	for _, b := range ws.blocks[1:] {
-		o, also, ok := ws.goOther(t, a, c, &old, b.low)
+		var o, also taking.Other
+		ok := false
+		if ws.over[b.over].Word == 0 { // else a signal frame tells, where the thread was interrupted
+			o, also, ok = ws.goOther(t, a, c, &old, b.low)
+		}
 		if !ok {
 			o, ok = ws.source(a, c, frames, b.over)
 		}
@@ -87,17 +91,13 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 		}
 		o.Bytes = copySize(o.Bytes, b.high-b.low+taking.RedZone, b.short && have > 0, have)
 		add(o)
-		if also.At != 0 {
+		if also.At != 0 && !slices.ContainsFunc(old[:], func(x taking.Other) bool { return x.Bytes > 0 && x.At == also.At && x.Word == also.Word }) {
 			also.Bytes = o.Bytes
 			add(also)
 		}
 	}
-	// What this walk did not want the next may, but not for ever; words that led to a stack of which a record tells now are wanted no more.
-	told := v.Others[:n]
+	// What this walk did not want the next may, but not for ever.
 	for _, o := range old {
-		if o.At == 0 && slices.ContainsFunc(told, func(r taking.Other) bool { return r.At != 0 && r.Stack.Low == o.Stack.Low }) {
-			continue
-		}
 		o.Bytes -= o.Bytes / 128
 		add(o)
 	}

@@ -99,7 +99,7 @@ func readAtHand(fs procfs.FS, pid int, addr uint64, b []byte) bool {
 	if pages.AtHand(addr, len(b)) < len(b) {
 		return false
 	}
-	n, err := patient.ReadMemory(pid, addr, b)
+	n, err := patient.ReadAtHand(pages, pid, addr, b)
 	return err == nil && n == len(b)
 }
 

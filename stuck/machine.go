@@ -93,7 +93,7 @@ func (m memoryOf) ReadAt(b []byte, addr int64) (int, error) {
 	if there := s.AtHand(uint64(addr), len(b)); there < len(b) {
 		return 0, io.ErrUnexpectedEOF
 	}
-	return s.ReadMemory(m.t.TID, uint64(addr), b)
+	return s.ReadAtHand(s.Pagemap, m.t.TID, uint64(addr), b)
 }
 
 // lockOf puts what a machine says into the form of other locks.

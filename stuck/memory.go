@@ -41,7 +41,7 @@ func (m *memory) read(pid, tid int, addr uint64, n int) []byte {
 	s := m.open(pid)
 	buf, got, err := make([]byte, s.AtHand(addr, n)), 0, ptrace.ErrStuck
 	if len(buf) > 0 {
-		got, err = s.ReadMemory(tid, addr, buf) // an error gives no bytes
+		got, err = s.ReadAtHand(s.Pagemap, tid, addr, buf) // an error gives no bytes
 	}
 	if err == ptrace.ErrStuck {
 		m.mu.Lock()

@@ -147,7 +147,11 @@ const maxRanges = 1024
 // ReadRanges reads several pieces of memory in one system call, or few.
 func (l *Live) ReadRanges(buf []byte, ranges []Range) (done int, err error) {
 	list := remotes.Get().(*[]unix.RemoteIovec)
-	defer remotes.Put(list)
+	defer func() {
+		if err == nil { // else a read that hangs may have it
+			remotes.Put(list)
+		}
+	}()
 	for len(ranges) > 0 {
 		now := ranges[:min(len(ranges), maxRanges)]
 		ranges = ranges[len(now):]
@@ -195,7 +199,7 @@ func (l *Live) read(buf []byte, pieces []unix.RemoteIovec, read func(b []byte) (
 			return 0, err
 		}
 		return by.Do(nil, at, buf, func(b []byte) (int, error) {
-			if now, err := l.atHand(pieces); err != nil || now != by {
+			if now, err := l.atHand(pieces); err != nil || now != by && now != &l.Patient {
 				return 0, cmp.Or(err, errAway)
 			}
 			return read(b)

@@ -13,8 +13,8 @@ import (
 	"sfsample/ptrace/procfs"
 )
 
-// errAway is the error of a read of memory that is not at hand any more, or that another disk has to bring by now.
-var errAway = errors.New("the memory has changed while it was read")
+// errAway is the error of a read of memory that is not at hand, or that another disk has to bring by now.
+var errAway = errors.New("the memory is not at hand any more")
 
 // span is a piece of memory.
 type span struct{ start, end uint64 }
@@ -96,7 +96,7 @@ const (
 // file's. It is an error if a read would have to wait for a server that may not answer.
 func (l *Live) atHand(pieces []unix.RemoteIovec) (by *ptrace.Patient, err error) {
 	by = &l.Patient
-	for from, to := range pages(pieces) {
+	for from, to := range apart(pieces) {
 		p, err := l.pieceAtHand(from, to)
 		if err != nil {
 			return nil, err
@@ -110,7 +110,7 @@ func (l *Live) atHand(pieces []unix.RemoteIovec) (by *ptrace.Patient, err error)
 
 // present tells whether pieces of memory can be read without a wait for a server.
 func present(pagemap *os.File, pieces []unix.RemoteIovec) bool {
-	for from, to := range pages(pieces) {
+	for from, to := range apart(pieces) {
 		if !inMemory(pagemap, from, to) {
 			return false
 		}
@@ -118,8 +118,8 @@ func present(pagemap *os.File, pieces []unix.RemoteIovec) bool {
 	return true
 }
 
-// pages are the pages of pieces of memory, but for those that a piece shares with the one before it: many lie in the same ones.
-func pages(pieces []unix.RemoteIovec) iter.Seq2[uint64, uint64] {
+// apart are pieces of memory, but for those that lie in the pages of the one before: many do.
+func apart(pieces []unix.RemoteIovec) iter.Seq2[uint64, uint64] {
 	return func(yield func(from, to uint64) bool) {
 		var last span
 		for _, r := range pieces {
@@ -135,6 +135,7 @@ func pages(pieces []unix.RemoteIovec) iter.Seq2[uint64, uint64] {
 	}
 }
 
+// pieceAtHand is atHand for one piece.
 func (l *Live) pieceAtHand(addr, to uint64) (*ptrace.Patient, error) {
 	p := &l.Patient
 	if inMemory(l.pages, addr, to) {

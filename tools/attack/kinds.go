@@ -27,7 +27,6 @@ type attack struct {
 	mounts bool          // root mounts something for it, and the program then becomes another user's by itself
 	ctrlC  bool          // a second run is ended by Ctrl-C: what hangs is not to hold it up
 	about  string        // the mode that it is about, in which the short form has it too
-	taken  bool          // somebody else traces it: there are stacks only for who reads blocked threads, too
 	// prepares is how long the program may take before it says that it is ready.
 	prepares time.Duration
 }
@@ -55,7 +54,7 @@ func (m *mode) here(a *attack) bool {
 }
 
 // blocked tells whether stacks of blocked threads are read in a mode, or of a whole program from its beginning.
-func (m *mode) blocked() bool { return m.dump || m.command || slices.Contains(m.flags, "all") }
+func blocked(m *mode) bool { return m.dump || m.command || slices.Contains(m.flags, "all") }
 
 var modes = []mode{
 	{name: "sample"},
@@ -94,7 +93,7 @@ var details = map[string]attack{
 	"signals pending":  {about: "exit-stacks"},
 	"procs dumpable":   {fails: true},
 	"procs identity":   {fails: true},
-	"procs traceme":    {fails: true, about: "all", taken: true}, // it sleeps nearly all the time
+	"procs traceme":    {fails: true, about: "all"}, // it sleeps nearly all the time
 	"memory core":      {fails: true},
 	"procs fifo":       {root: true},
 	"procs namespace":  {root: true},
