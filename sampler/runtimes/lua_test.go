@@ -91,6 +91,11 @@ func TestLuaFrames(t *testing.T) {
 		t.Error("lines without their marks")
 	}
 	b[0xb00]--
+	b[0x600+luaTag] = 0xe0 // all of it was freed, before it was looked at
+	if _, ok := l.Key(mem, rubbish(nil), &st.Frames[0]); ok {
+		t.Error("what malloc has there is taken for a function")
+	}
+	b[0x600+luaTag] = 10
 	b[luaJump+1] = 0x10 // it runs on another stack
 	if st := decode(); len(st.Frames) > 0 {
 		t.Errorf("of another stack: %+v", st)
