@@ -393,7 +393,7 @@ func TestGoCallbacks(t *testing.T) {
 		t.Skip("on x86-64 alone it is known where a Go thread's stacks are")
 	}
 	p := testprog.StartCmd(t, exec.Command(withCgo(t, callsBack)))
-	o := begin(t, tool("-p", strconv.Itoa(p.PID), "-hz", "499", "--max-overhead", "0.1", "-d", "3s", "-o", "folded=-")).end(t)
+	o := begin(t, tool("-p", strconv.Itoa(p.PID), "-hz", "499", "--max-overhead", "100", "-d", "3s", "-o", "folded=-")).end(t)
 	o.want(t, exitDone)
 	whole, cut, back := 0, 0, 0
 	for line := range strings.Lines(o.stdout) {
