@@ -96,8 +96,12 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 			add(also)
 		}
 	}
-	// What this walk did not want the next may, but not for ever.
+	// What this walk did not want the next may, but not for ever, and not by a word of a stack of which a record tells now.
+	told := v.Others[:n]
 	for _, o := range old {
+		if o.At == 0 && !o.Kept && slices.ContainsFunc(told, func(r taking.Other) bool { return r.At != 0 && r.Stack.Low == o.Stack.Low && r.Stack.High > 0 }) {
+			continue
+		}
 		o.Bytes -= o.Bytes / 128
 		add(o)
 	}
@@ -133,7 +137,7 @@ func (ws *walks) foresee(t *target, c *capture.Capture, u *regs.User) ([]unwind.
 func (ws *walks) source(a *regs.Arch, c *capture.Capture, frames []unwind.Frame, i int) (o taking.Other, ok bool) {
 	s := ws.over[i]
 	if s.Word != 0 {
-		return taking.Other{Word: s.Word}, true
+		return taking.Other{Word: s.Word, Kept: true}, true
 	}
 	low := c.StackAddr
 	if i > 0 {

@@ -64,6 +64,8 @@ type Other struct {
 	// register. 0: it is in a register, Reg bytes into NT_PRSTATUS.
 	Word uint64
 	Reg  int
+	// Kept: Word has this place whatever runs.
+	Kept bool
 	// At, if not 0: Word is that of a record that lies apart from stacks, or, with Via, where the record's address is stored. Its first two words are the bounds
 	// of a stack, and At bytes into it, [RecordBytes] at most, stands the stack pointer with which that was left. Nothing is copied of one that the thread is on.
 	At    int
