@@ -24,7 +24,8 @@ const (
 
 // goOther tells how the stack is found that low lies on, if a Go thread on x86-64 has called C which called back, or nearly so: then the word by which
 // a walk went over lies elsewhere at each depth. The runtime keeps the stack pointer of the goroutine in its g where C is called, and that of the
-// thread's own stack in g0 where C calls back: these have the same place whatever goroutine runs, and however deep. known are the stacks that were found before. If it is found for the first time, also is the other of the two.
+// thread's own stack in g0 where C calls back: these have the same place whatever goroutine runs, and however deep. known are the stacks that were found
+// before. If it is found for the first time, also is the other of the two.
 func (ws *walks) goOther(t *target, a *regs.Arch, c *capture.Capture, known *[taking.MaxOthers]taking.Other, low uint64) (o, also taking.Other, ok bool) {
 	g := goThread{mem: t.space}
 	for i := range known {

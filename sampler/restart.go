@@ -89,16 +89,13 @@ func wordHolds(fs procfs.FS, pid int, addr uint64, value uint32) bool {
 	return readAtHand(fs, pid, addr, word[:]) && binary.NativeEndian.Uint32(word[:]) == value
 }
 
-// patient reads what is at hand: it may go between the look and the read.
+// patient reads what is at hand: it may go between its look and its read.
 var patient ptrace.Patient
 
 // readAtHand reads memory, if it is at hand.
 func readAtHand(fs procfs.FS, pid int, addr uint64, b []byte) bool {
 	pages := fs.OpenPagemap(pid)
 	defer pages.Close()
-	if pages.AtHand(addr, len(b)) < len(b) {
-		return false
-	}
 	n, err := patient.ReadAtHand(pages, pid, addr, b)
 	return err == nil && n == len(b)
 }

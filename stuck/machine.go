@@ -2,7 +2,6 @@ package stuck
 
 import (
 	"fmt"
-	"io"
 
 	"sfsample/output"
 	"sfsample/sampler/runtimes"
@@ -90,9 +89,6 @@ type memoryOf struct {
 // ReadAt implements io.ReaderAt.
 func (m memoryOf) ReadAt(b []byte, addr int64) (int, error) {
 	s := m.d.mem.open(m.t.PID)
-	if there := s.AtHand(uint64(addr), len(b)); there < len(b) {
-		return 0, io.ErrUnexpectedEOF
-	}
 	return s.ReadAtHand(s.Pagemap, m.t.TID, uint64(addr), b)
 }
 
