@@ -198,6 +198,9 @@ func (l *Live) read(buf []byte, pieces []unix.RemoteIovec, read func(b []byte) (
 		if err != nil {
 			return 0, err
 		}
+		if by == &l.Patient && by.Stuck() { // each further one could take as long
+			return 0, ptrace.ErrStuck
+		}
 		return by.Do(nil, at, buf, func(b []byte) (int, error) {
 			if now, err := l.atHand(pieces); err != nil || now != by && now != &l.Patient {
 				return 0, cmp.Or(err, errAway)
