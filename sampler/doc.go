@@ -3,7 +3,7 @@
 //
 // The rooms: package clocks stops running threads, each from its own CPU; package taking copies registers
 // and stack; package watch tells who may have run; package ledger keeps the account. Here are the coordinator, which stops nobody, and the
-// pipeline, which unwinds, names and hands samples to the outputs on goroutines of its own.
+// pipeline, which unwinds, names and hands samples to the outputs on goroutines of its own; and dumps (dump.go), which stop each thread once.
 //
 // The coordinator (engine.go) says what is done at a tick in which order. Its parts own what they write, and say so at their types:
 // roster and news know the threads, and find births, ends and execs by looking; listing puts those that may run on the clocks' board;

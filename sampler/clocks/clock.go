@@ -40,7 +40,7 @@ type Sample struct {
 	id    int  // the thread's for the kernel: by an exec it gets that of its process
 	waits bool // the thread was seen in the queue of the clock's CPU when the request was pending
 
-	state atomic.Int32 // free, asked or filled
+	state atomic.Int32 // free and so on, below
 }
 
 // Taken is for how long the sample has kept the thread from its CPU, in nanoseconds: from the clock's

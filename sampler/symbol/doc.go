@@ -17,7 +17,7 @@
 // sizes are checked against the file before they are used, nothing is mapped
 // into memory (a file that shrinks under a mapping would end us with SIGBUS),
 // names are bounded in length. Names are handed out as they are, control
-// characters included: writers escape them.
+// characters included: writers escape them. [Demangle] makes those of C++ and Rust readable.
 //
 // The package does not know of processes or mappings, it does no ptrace.
 // Objects, perf maps and name caches may be used by any number of goroutines.
