@@ -14,7 +14,7 @@ run([random]) ->
     spawn_link(fun() -> busy() end),
     busy();
 run([churn]) ->
-    spawn_link(fun() -> churn(0) end),
+    spawn_link(fun() -> [made(K) || K <- lists:seq(0, 39)], io:put_chars("{}\n"), churn(0) end),
     wait();
 run([idle]) ->
     io:put_chars("{}\n"),
@@ -313,7 +313,8 @@ churn(N) ->
     [{ok, _} = {ok, made:outer(X, N)} || X <- lists:seq(1, 2000)],
     code:purge(made),
     churn(N + 1).
-load(K) ->
+load(K) -> code:load_binary(made, "made.erl", made(K)).
+made(K) ->
     case get({made, K}) of
         undefined ->
             Lines = lists:duplicate(K, "\n"),
@@ -324,9 +325,9 @@ load(K) ->
                     "outer(X, N) ->\n", Held, "R = ", Name, "(X, N), {R", Used, "}.\n", Lines, Name, "(X, N) ->\n", Held, "R = truth:churned(X, N), {R", Used, "}.\n"],
             {made, made, Code} = compiled(unicode:characters_to_list(Text)),
             put({made, K}, Code),
-            load(K);
+            Code;
         Code ->
-            code:load_binary(made, "made.erl", Code)
+            Code
     end.
 compiled(Text) ->
     {ok, Tokens, _} = erl_scan:string(Text),
