@@ -118,6 +118,9 @@ func (w *news) takeExits() {
 		w.takeExit(&exits[i])
 	}
 	for _, tid := range gone {
+		if w.roster.unwanted(tid) {
+			continue
+		}
 		w.keeping.counts.Threads++
 		if t := w.roster.threads[tid]; t != nil {
 			w.drop(t)
@@ -130,6 +133,9 @@ func (w *news) takeExits() {
 
 // takeExit passes on the stack that a thread had at its exit, which nobody may have known.
 func (w *news) takeExit(x *clocks.Exit) {
+	if w.roster.unwanted(x.TID) {
+		return
+	}
 	w.keeping.counts.Taken++
 	note := x.Early.(exitNote)
 	p := w.roster.procs[x.PID]

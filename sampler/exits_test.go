@@ -106,3 +106,32 @@ func TestKeptExecs(t *testing.T) {
 		t.Errorf("%d stops had not come at the end, want none", r.Waits)
 	}
 }
+
+// TestExitsOfOne: of a process of whose threads one was asked for, whose ends are held, the others' exits are nobody's samples.
+func TestExitsOfOne(t *testing.T) {
+	cmd := targetCmd("storm")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := testprog.StartCmd(t, cmd)
+	sink := new(tally)
+	ended := make(chan error, 1)
+	var r Result
+	go func() {
+		var err error
+		r, err = Run(context.Background(), Options{Hz: 99, ExitStacks: true, PIDs: []int{p.PID}, TIDs: []int{p.PID}}, 0, testPipeline(sink), func() { in.Write([]byte("go\n")) }, nil)
+		ended <- err
+	}()
+	for p.Line(t) != "done" {
+	}
+	if err := within(t, ended, "the run does not end"); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkAccount(&r, sink); err != nil {
+		t.Error(err)
+	}
+	if r.Exits.Threads > 1 || r.Exits.Taken > 1 {
+		t.Errorf("%+v, want the leader's alone", r.Exits)
+	}
+}
