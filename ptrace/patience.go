@@ -191,23 +191,19 @@ func (w *Wary) ReadMemory(tid int, addr uint64, buf []byte) (int, error) {
 	return w.Do(addr, buf, func(b []byte) (int, error) { return ReadMemory(tid, addr, b) })
 }
 
-// ReadAtHand reads memory that is at hand by the process's pagemap when the read begins, on its thread: EFAULT is the error where it is not.
-// Between a look and the beginning of a read another page may come to lie there, of a server that does not answer.
+// ReadAtHand is the function [ReadAtHand] for one piece, with patience.
 func (p *Patient) ReadAtHand(pages procfs.Pagemap, tid int, addr uint64, buf []byte) (int, error) {
-	return p.Do(nil, addr, buf, atHand(pages, tid, addr))
+	return p.Do(nil, addr, buf, piece(pages, tid, addr))
 }
 
 // ReadAtHand is that of [Patient].
 func (w *Wary) ReadAtHand(pages procfs.Pagemap, tid int, addr uint64, buf []byte) (int, error) {
-	return w.Do(addr, buf, atHand(pages, tid, addr))
+	return w.Do(addr, buf, piece(pages, tid, addr))
 }
 
-func atHand(pages procfs.Pagemap, tid int, addr uint64) func(b []byte) (int, error) {
+func piece(pages procfs.Pagemap, tid int, addr uint64) func(b []byte) (int, error) {
 	return func(b []byte) (int, error) {
-		if pages.AtHand(addr, len(b)) < len(b) {
-			return 0, unix.EFAULT
-		}
-		return ReadMemory(tid, addr, b)
+		return ReadAtHand(pages, tid, []unix.RemoteIovec{{Base: uintptr(addr), Len: len(b)}}, b)
 	}
 }
 

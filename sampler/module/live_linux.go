@@ -177,21 +177,16 @@ func (l *Live) ReadRanges(buf []byte, ranges []Range) (done int, err error) {
 	return done, nil
 }
 
-// read reads pieces of memory by a function, once more if a thread was asked that does not live any more. The read begins when it is known, on its own
-// thread, that all pieces are at hand: another may have replaced them a moment later.
+// read reads pieces of memory: such as are at hand as [ptrace.ReadAtHand] does; others, that a disk may have to bring, by a function, which begins
+// when it is known, on its own thread, that no silent server has to. Once more if a thread was asked that does not live any more.
 func (l *Live) read(buf []byte, pieces []unix.RemoteIovec, read func(b []byte) (int, error)) (int, error) {
 	if l.replaced.Load() {
 		return 0, unix.ESRCH
 	}
 	at := uint64(pieces[0].Base)
 	once := func() (int, error) {
-		n, err := l.Patient.Do(nil, at, buf, func(b []byte) (int, error) {
-			if !present(l.pages, pieces) {
-				return 0, errAway
-			}
-			return read(b)
-		})
-		if err != errAway {
+		n, err := l.Patient.Do(nil, at, buf, func(b []byte) (int, error) { return ptrace.ReadAtHand(pagemap(l.pages), l.TID(), pieces, b) })
+		if err != unix.EFAULT {
 			return n, err
 		}
 		by, err := l.atHand(pieces)

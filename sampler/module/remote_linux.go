@@ -108,16 +108,6 @@ func (l *Live) atHand(pieces []unix.RemoteIovec) (by *ptrace.Patient, err error)
 	return by, nil
 }
 
-// present tells whether pieces of memory can be read without a wait for a server.
-func present(pagemap *os.File, pieces []unix.RemoteIovec) bool {
-	for from, to := range apart(pieces) {
-		if !inMemory(pagemap, from, to) {
-			return false
-		}
-	}
-	return true
-}
-
 // apart are pieces of memory, but for those that lie in the pages of the one before: many do.
 func apart(pieces []unix.RemoteIovec) iter.Seq2[uint64, uint64] {
 	return func(yield func(from, to uint64) bool) {
@@ -164,7 +154,15 @@ func (l *Live) pieceAtHand(addr, to uint64) (*ptrace.Patient, error) {
 }
 
 // inMemory tells whether a piece of memory can be read without a wait for anybody but the kernel.
-func inMemory(pagemap *os.File, from, to uint64) bool {
+func inMemory(pages *os.File, from, to uint64) bool {
 	n := int(to - from)
-	return pagemap != nil && procfs.Pagemap(pagemap.Fd()).AtHand(from, n) == n
+	return pagemap(pages).AtHand(from, n) == n
+}
+
+// pagemap is an open one, -1 for none.
+func pagemap(pages *os.File) procfs.Pagemap {
+	if pages == nil {
+		return -1
+	}
+	return procfs.Pagemap(pages.Fd())
 }
