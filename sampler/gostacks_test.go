@@ -19,6 +19,9 @@ import (
 
 	"sfsample/internal/testprog"
 	"sfsample/output"
+	"sfsample/ptrace/procfs"
+	"sfsample/regs"
+	"sfsample/sampler/capture"
 	"sfsample/sampler/taking"
 	"sfsample/unwind"
 )
@@ -303,5 +306,99 @@ func TestGoRecords(t *testing.T) {
 		if k[m+192] = 0; r.record(&second) {
 			t.Errorf("%s: a g where there is none", tt.name)
 		}
+	}
+}
+
+// goSpace is a process with that memory. reads are counted.
+type goSpace struct {
+	Target
+	goThreadMemory
+	reads int
+}
+
+func (s *goSpace) ReadAt(b []byte, addr int64) (int, error) {
+	s.reads++
+	return s.goThreadMemory.ReadAt(b, addr)
+}
+
+func (*goSpace) Mappings() []procfs.Mapping {
+	return []procfs.Mapping{{Start: 0x7f00_0000, End: 0x7f00_8000, Perms: procfs.Read | procfs.Write}, {Start: 0xc000_0000, End: 0xc000_8000, Perms: procfs.Read | procfs.Write}}
+}
+
+// TestGoOthers: what advice tells of the other stack of a Go thread. Records of both stacks are copied from when a walk went over twice, and tell
+// from then on by themselves; the words of stacks by which it was known before are dropped, but not those of signal frames.
+func TestGoOthers(t *testing.T) {
+	const tp, m, g0, g, tid = 0x7000, 0x10000, 0x20000, 0x30000, 7
+	const own, stack = 0x7f00_0000, 0xc000_0000
+	space := &goSpace{goThreadMemory: goThreadMemory{tp - 40: g, m: g0, m + 192: g}}
+	for at, low := range map[uint64]uint64{g0: own, g: stack} {
+		space.goThreadMemory[at], space.goThreadMemory[at+8], space.goThreadMemory[at+48] = low, low+0x8000, m
+	}
+	note := make([]byte, 27*8) // fs_base is the 22nd (struct user_regs_struct, sys/user.h)
+	binary.LittleEndian.PutUint64(note[168:], tp)
+	tg := &target{space: space, threads: map[int]*seen{}}
+	ofOwn, ofStack := taking.Other{Word: g0, At: 56}, taking.Other{Word: m + 192, Via: true, At: 56}
+	signal, word := taking.Other{Word: own + 0x700, Kept: true, Bytes: 8192, Stack: taking.Extent{Low: stack, High: stack + 0x8000}}, taking.Other{Word: own + 0x600, Bytes: 8192, Stack: taking.Extent{Low: stack, High: stack + 0x8000}}
+	// after tells what a walk from the thread's own stack that went over so often, by a word at that address, makes of advice.
+	after := func(v *Advice, over int, by uint64) (got []taking.Other) {
+		ws := &walks{blocks: []block{{low: own + 16, over: -1}, {low: stack + 0x100, high: stack + 0x800}}}
+		for range over {
+			ws.over = append(ws.over, unwind.Stack{Frame: 1, Base: stack + 0x100, Word: by})
+		}
+		ws.others(tg, regs.AMD64, &capture.Capture{TID: tid, Regs: note, StackAddr: own + 16}, v, []unwind.Frame{{SP: own + 0x400}}, 0)
+		sum := 0
+		for _, o := range v.Others {
+			if o.Bytes == 0 {
+				break
+			}
+			if sum += o.Bytes; o.Bytes < 0x800 {
+				t.Errorf("%d bytes of %+v", o.Bytes, o)
+			}
+			if o.At != 0 && o.Word == ofStack.Word && (o.Stack.Low != stack || o.Stack.High != stack+0x8000) {
+				t.Errorf("its stack is %+v", o.Stack)
+			}
+			o.Bytes, o.Stack = 0, taking.Extent{}
+			got = append(got, o)
+		}
+		if sum != v.Beyond {
+			t.Errorf("%d bytes in all, %d by themselves", v.Beyond, sum)
+		}
+		return got
+	}
+	bare := func(o taking.Other) taking.Other {
+		o.Bytes, o.Stack = 0, taking.Extent{}
+		return o
+	}
+	var v Advice
+	v.Others[0], v.Others[1] = word, signal
+	if got, want := after(&v, 1, 0), []taking.Other{bare(word), bare(signal)}; !slices.Equal(got, want) || space.reads > 0 {
+		t.Errorf("it went over once: %+v; want %+v without a read, and got %d", got, want, space.reads)
+	}
+	if got, want := after(&v, 2, own+0x700), []taking.Other{bare(signal), bare(word)}; !slices.Equal(got, want) || space.reads > 0 {
+		t.Errorf("it went over by a signal frame: %+v; want %+v without a read, and got %d", got, want, space.reads)
+	}
+	if got, want := after(&v, 2, 0), []taking.Other{ofStack, ofOwn, bare(signal)}; !slices.Equal(got, want) {
+		t.Errorf("it went over twice: %+v; want %+v", got, want)
+	}
+	if got, want := after(&v, 1, 0), []taking.Other{ofStack, ofOwn, bare(signal)}; !slices.Equal(got, want) {
+		t.Errorf("it is known: %+v; want %+v", got, want)
+	}
+	// Of a thread that looks otherwise no more is read after some tries.
+	space.goThreadMemory[tp-40], tg.threads = 0, map[int]*seen{}
+	tries := 0
+	for before := -1; space.reads != before && tries < 1000; tries++ {
+		before = space.reads
+		after(new(Advice), 2, 0)
+	}
+	if tries != 5 {
+		t.Errorf("%d tries, the last without a read; want 5", tries)
+	}
+	space.goThreadMemory[tp-40], space.goThreadMemory[m+192], tg.threads, tries = g, 0, map[int]*seen{}, 0 // the goroutine has gone on
+	for before := -1; space.reads != before && tries < 1000; tries++ {
+		before = space.reads
+		after(new(Advice), 2, 0)
+	}
+	if tries != maxGoes+1 {
+		t.Errorf("%d tries where it has gone on, the last without a read; want %d", tries, maxGoes+1)
 	}
 }
