@@ -12,7 +12,7 @@ import (
 )
 
 // TestReadAtHand reads pieces of this process: they come one behind another, however many, and however many are of one page; where one page was
-// never written, or is unmapped, that is told and nothing is read. A piece of a page that is not there is found in each place of the list.
+// never written that is told, in each place of the list, and what comes before in other reads is there.
 func TestReadAtHand(t *testing.T) {
 	pages := procfs.FS{}.OpenPagemap(os.Getpid())
 	if pages < 0 {
@@ -57,18 +57,32 @@ func TestReadAtHand(t *testing.T) {
 			list[j] = piece(j*page, 8)
 		}
 		list[i] = piece(n*page, 8) // never written
-		if got, err := ReadAtHand(pages, os.Getpid(), list, buf); got != 0 || err != unix.EFAULT {
+		if got, err := ReadAtHand(pages, os.Getpid(), list, buf); got != i/LookedAt*LookedAt*8 || err != ErrAway {
 			t.Errorf("piece %d is not at hand: %d bytes, %v", i, got, err)
 		}
 		list[i] = piece(n*page-8, 16) // its end is
-		if got, err := ReadAtHand(pages, os.Getpid(), list, buf); got != 0 || err != unix.EFAULT {
+		if got, err := ReadAtHand(pages, os.Getpid(), list, buf); got != i/LookedAt*LookedAt*8 || err != ErrAway {
 			t.Errorf("the end of piece %d is not at hand: %d bytes, %v", i, got, err)
 		}
 	}
-	if got, err := ReadAtHand(pages, os.Getpid(), []unix.RemoteIovec{piece(0, 8), {Base: ^uintptr(0) - 3, Len: 8}}, buf); got != 8 || err != nil {
-		t.Errorf("behind the end of all addresses: %d bytes, %v, want those before", got, err)
+	if err := unix.Mprotect(mem[2*page:3*page], unix.PROT_NONE); err != nil { // it is at hand all the same
+		t.Fatal(err)
 	}
-	if got, err := ReadAtHand(-1, os.Getpid(), pieces, buf); got != 0 || err != unix.EFAULT {
+	if got, err := ReadAtHand(pages, os.Getpid(), []unix.RemoteIovec{piece(0, 8), piece(page, 8), piece(2*page, 8), piece(3*page, 8)}, buf); got != 16 || err != nil {
+		t.Errorf("the third of four must not be read: %d bytes, %v, want the two before", got, err)
+	}
+	if got, err := ReadAtHand(pages, os.Getpid(), []unix.RemoteIovec{piece(2*page, 8)}, buf); got != 0 || err != unix.EFAULT {
+		t.Errorf("it must not be read: %d bytes, %v", got, err)
+	}
+	if got, err := ReadAtHand(pages, 1<<30, pieces[:1], buf); got != 0 || err != unix.ESRCH {
+		t.Errorf("of no process: %d bytes, %v", got, err)
+	}
+	for _, last := range []unix.RemoteIovec{{Base: ^uintptr(0) - 3, Len: 8}, {Base: ^uintptr(0) - 15, Len: 8}} {
+		if got, err := ReadAtHand(pages, os.Getpid(), []unix.RemoteIovec{piece(0, 8), last}, buf); got != 0 || err != ErrAway {
+			t.Errorf("at the end of all addresses: %d bytes, %v", got, err)
+		}
+	}
+	if got, err := ReadAtHand(-1, os.Getpid(), pieces, buf); got != 0 || err != ErrAway {
 		t.Errorf("without a pagemap: %d bytes, %v", got, err)
 	}
 }

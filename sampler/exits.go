@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"slices"
 	"sync"
 
 	"sfsample/sampler/capture"
@@ -34,7 +35,7 @@ func (k *keeping) close() {
 
 // keep has all threads held, for their stacks at exit.
 func (k *keeping) keep(ready func()) error {
-	o := clocks.KeeperOptions{PIDs: k.opt.PIDs, Children: k.opt.Children, Nice: k.opt.Nice, Room: k.room, Replaced: k.replaced, Early: k.early(), News: func() {
+	o := clocks.KeeperOptions{PIDs: k.opt.PIDs, Children: k.opt.Children, Nice: k.opt.Nice, Wanted: k.wanted, Room: k.room, Back: k.back, Replaced: k.replaced, Early: k.early(), News: func() {
 		select {
 		case k.news <- struct{}{}:
 		default:
@@ -70,6 +71,18 @@ func (k *keeping) room(tid int) (*taking.Buffer, taking.Advice) {
 		return nil, a.Advice
 	}
 	return &taking.Buffer{Regs: c.Regs[:cap(c.Regs)], FPRegs: make([]byte, taking.FPRegsBytes), Stack: c.Stack[:cap(c.Stack)], Beyond: c.Beyond[:cap(c.Beyond)]}, a.Advice
+}
+
+// back gives back the room for a stack that is none.
+func (k *keeping) back(b *taking.Buffer) {
+	c := new(capture.Capture)
+	b.Fill(c)
+	k.pool.put(c)
+}
+
+// wanted tells whether a thread was asked for.
+func (k *keeping) wanted(tid int) bool {
+	return len(k.opt.TIDs) == 0 || slices.Contains(k.opt.TIDs, tid)
 }
 
 // exitNote is what is noted of a process at the exit of one of its threads.
@@ -133,10 +146,6 @@ func (w *news) takeExits() {
 
 // takeExit passes on the stack that a thread had at its exit, which nobody may have known.
 func (w *news) takeExit(x *clocks.Exit) {
-	if w.roster.unwanted(x.TID) {
-		return
-	}
-	w.keeping.counts.Taken++
 	note := x.Early.(exitNote)
 	p := w.roster.procs[x.PID]
 	if p != nil && p.program != note.program && p.program.replaced.Load() {
@@ -145,12 +154,14 @@ func (w *news) takeExit(x *clocks.Exit) {
 	t := w.roster.threads[x.TID]
 	if t == nil {
 		if p == nil {
+			w.keeping.back(x.Buffer)
 			return
 		}
 		t = &thread{tid: x.TID, proc: p, fb: p.feedback()}
 		w.book.Open(&t.line, 0)
 		defer w.book.Close(&t.line, ledger.Exited)
 	}
+	w.keeping.counts.Taken++
 	c := new(capture.Capture)
 	x.Fill(c)
 	c.Taken = capture.Exiting

@@ -116,11 +116,12 @@ func TestExitsOfOne(t *testing.T) {
 	}
 	p := testprog.StartCmd(t, cmd)
 	sink := new(tally)
+	pipe := testPipeline(sink)
 	ended := make(chan error, 1)
 	var r Result
 	go func() {
 		var err error
-		r, err = Run(context.Background(), Options{Hz: 99, ExitStacks: true, PIDs: []int{p.PID}, TIDs: []int{p.PID}}, 0, testPipeline(sink), func() { in.Write([]byte("go\n")) }, nil)
+		r, err = Run(context.Background(), Options{Hz: 99, ExitStacks: true, PIDs: []int{p.PID}, TIDs: []int{p.PID}}, 0, pipe, func() { in.Write([]byte("go\n")) }, nil)
 		ended <- err
 	}()
 	for p.Line(t) != "done" {
@@ -131,7 +132,10 @@ func TestExitsOfOne(t *testing.T) {
 	if err := checkAccount(&r, sink); err != nil {
 		t.Error(err)
 	}
-	if r.Exits.Threads > 1 || r.Exits.Taken > 1 {
+	if want := (Exits{Threads: 1, Taken: 1}); r.Exits != want {
 		t.Errorf("%+v, want the leader's alone", r.Exits)
+	}
+	if pipe.pool.used != 0 || pipe.pool.out != 0 {
+		t.Errorf("%d bytes of %d captures were not given back", pipe.pool.used, pipe.pool.out)
 	}
 }

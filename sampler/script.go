@@ -103,7 +103,7 @@ func (m scriptMemory) ReadAt(b []byte, addr int64) (int, error) {
 	return n, err
 }
 
-// Gather reads several areas to buf, one behind the other, at the price of one if the target can. false: not all could be read.
+// Gather reads several areas to buf, one behind the other, at the price of few if the target can. false: not all could be read.
 func (m scriptMemory) Gather(list []runtimes.Span, buf []byte) bool {
 	type vector interface {
 		ReadRanges([]byte, []module.Range) (int, error)

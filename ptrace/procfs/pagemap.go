@@ -47,33 +47,22 @@ const (
 	pageProtected = 1 << 57
 )
 
-// PageEntry is the size of an entry, in bytes.
-const PageEntry = 8
-
-// PageAtHand tells whether by its entry a page is in memory or swapped out: to read it waits for nobody but the kernel.
-//
-//go:nosplit
-//go:norace
-func PageAtHand(e uint64) bool {
-	return e&pagePresent != 0 || e&(pageSwapped|pageProtected) == pageSwapped
-}
-
 // AtHand is how many bytes from addr on, at most n, are in memory or swapped out: to read them waits for nobody
 // but the kernel. Without a pagemap it is none.
 func (p Pagemap) AtHand(addr uint64, n int) int {
 	page := uint64(os.Getpagesize())
-	var b [64 * PageEntry]byte
+	var b [64 * 8]byte
 	for at := addr &^ (page - 1); at < addr+uint64(n); {
-		count := min((addr+uint64(n)-at+page-1)/page, uint64(len(b)/PageEntry))
-		got, err := unix.Pread(int(p), b[:count*PageEntry], int64(at/page*PageEntry))
+		count := min((addr+uint64(n)-at+page-1)/page, uint64(len(b)/8))
+		got, err := unix.Pread(int(p), b[:8*count], int64(at/page*8))
 		if err == unix.EINTR {
 			continue
 		}
-		if err != nil || got < PageEntry {
+		if err != nil || got < 8 {
 			return int(max(at, addr) - addr)
 		}
-		for i := 0; i+PageEntry <= got; i += PageEntry {
-			if !PageAtHand(binary.NativeEndian.Uint64(b[i:])) {
+		for i := 0; i+8 <= got; i += 8 {
+			if e := binary.NativeEndian.Uint64(b[i:]); e&pagePresent == 0 && e&(pageSwapped|pageProtected) != pageSwapped {
 				return int(max(at, addr) - addr)
 			}
 			at += page

@@ -58,8 +58,11 @@ type KeeperOptions struct {
 	PIDs     []int
 	Children bool // the processes that they have made and make, too
 	Nice     bool // stay at normal priority
-	// Room gives room for the stack of a thread at its exit, with what is known of it; nil: there is none.
+	// Wanted tells whether the stack of a thread at its exit is asked for.
+	Wanted func(tid int) bool
+	// Room gives room for that, with what is known of the thread; nil: there is none. Back takes it back unused.
 	Room func(tid int) (*taking.Buffer, taking.Advice)
+	Back func(b *taking.Buffer)
 	// Launch is called when all threads are held, and lets the program begin that the first process
 	// becomes by exec; ends before that do not count. nil: it runs already.
 	Launch func()
@@ -490,7 +493,7 @@ func holds(b *Board, k Tracer, tid int) {
 
 // exit takes the stack that a thread has at its exit.
 func (p *Keeper) exit(s ptrace.Status) {
-	if !p.runs {
+	if !p.runs || !p.opt.Wanted(s.TID) {
 		p.goOn(s.TID, 0)
 		return
 	}
@@ -511,12 +514,14 @@ func (p *Keeper) exit(s ptrace.Status) {
 	at, early := p.k.Now(), p.opt.Early(pid, s.TID)
 	holds(p.board, p.k, 0)
 	p.goOn(s.TID, 0)
-	if errno == 0 {
-		p.mu.Lock()
-		p.exits = append(p.exits, Exit{b, s.TID, pid, at, st.Run, early})
-		p.mu.Unlock()
-		p.opt.News()
+	if errno != 0 {
+		p.opt.Back(b)
+		return
 	}
+	p.mu.Lock()
+	p.exits = append(p.exits, Exit{b, s.TID, pid, at, st.Run, early})
+	p.mu.Unlock()
+	p.opt.News()
 }
 
 // processOf is the process of a thread, 0 if that is not known.

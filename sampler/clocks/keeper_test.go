@@ -31,6 +31,8 @@ type kept struct {
 	replaced []int
 	news     int
 	full     bool // there is no room for the stack of an exit
+	unwanted bool // nobody has asked for it
+	back     int  // rooms that were given back
 }
 
 // keepDesk is a keeper of process 107 with thread 7 and of process 108 with thread 8, all of them stopped, on
@@ -51,6 +53,8 @@ func keepDesk(t *testing.T) *kept {
 	k.b.keeper.Store(999)
 	k.p = newKeeper(k.script, k.b, KeeperOptions{
 		PIDs:     []int{107, 108},
+		Wanted:   func(int) bool { return !k.unwanted },
+		Back:     func(*taking.Buffer) { k.back++ },
 		Replaced: func(pid int) { k.note("replaced %d", pid); k.replaced = append(k.replaced, pid) },
 		News:     func() { k.news++ },
 		Early:    func(pid, tid int) any { return fmt.Sprintf("early %d of %d after %s", tid, pid, k.log) },
@@ -436,10 +440,15 @@ func TestKeeperExits(t *testing.T) {
 	}
 	a.stopped, a.killed = true, true
 	k.report(s)
-	if exits, _, _ := k.p.Ends(); k.did() != fmt.Sprintf("cont %d 0", tid) || exits != nil || k.news != 0 {
-		t.Error("a thread whose registers cannot be read has an exit")
+	if exits, _, _ := k.p.Ends(); k.did() != fmt.Sprintf("cont %d 0", tid) || exits != nil || k.news != 0 || k.back != 1 {
+		t.Errorf("a thread whose registers cannot be read has an exit, or its room is not given back (%d are)", k.back)
 	}
-	k.full = true
+	k.full, k.unwanted, a.stopped = true, true, true
+	k.report(s)
+	if exits, _, full := k.p.Ends(); k.did() != fmt.Sprintf("cont %d 0", tid) || exits != nil || full != 0 || k.news != 0 {
+		t.Errorf("a thread that nobody has asked for has an exit, or lacks room for it (%d do)", full)
+	}
+	k.unwanted = false
 	for n := range int64(2) {
 		a.stopped = true
 		k.report(s)
@@ -568,7 +577,8 @@ func TestKeep(t *testing.T) {
 		board := NewBoard(1, ptrace.Now(), 1e9)
 		news, launched := make(chan struct{}, 1000), false
 		o := KeeperOptions{
-			PIDs: []int{pid},
+			PIDs:   []int{pid},
+			Wanted: func(int) bool { return true },
 			Room: func(tid int) (*taking.Buffer, taking.Advice) {
 				return &taking.Buffer{Regs: make([]byte, regs.PrstatusMaxBytes), FPRegs: make([]byte, taking.FPRegsBytes), Stack: make([]byte, 4096)}, taking.Advice{}
 			},

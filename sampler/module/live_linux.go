@@ -1,7 +1,6 @@
 package module
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -131,7 +129,7 @@ func (l *Live) Maps() ([]procfs.Mapping, error) {
 // ReadAt implements Source.
 func (l *Live) ReadAt(p []byte, addr int64) (int, error) {
 	piece := []unix.RemoteIovec{{Base: uintptr(addr), Len: len(p)}}
-	n, err := l.read(p, piece, func(b []byte) (int, error) { return ptrace.ReadMemory(l.TID(), uint64(addr), b) })
+	n, err := l.read(p, piece)
 	if err == nil && n < len(p) {
 		err = io.ErrUnexpectedEOF
 	}
@@ -141,10 +139,7 @@ func (l *Live) ReadAt(p []byte, addr int64) (int, error) {
 // remotes keeps the argument lists of ReadRanges.
 var remotes = sync.Pool{New: func() any { return new([]unix.RemoteIovec) }}
 
-// maxRanges is how many ranges the kernel takes in one call (UIO_MAXIOV).
-const maxRanges = 1024
-
-// ReadRanges reads several pieces of memory in one system call, or few.
+// ReadRanges reads several pieces of memory, with few system calls.
 func (l *Live) ReadRanges(buf []byte, ranges []Range) (done int, err error) {
 	list := remotes.Get().(*[]unix.RemoteIovec)
 	defer func() {
@@ -152,65 +147,59 @@ func (l *Live) ReadRanges(buf []byte, ranges []Range) (done int, err error) {
 			remotes.Put(list)
 		}
 	}()
-	for len(ranges) > 0 {
-		now := ranges[:min(len(ranges), maxRanges)]
-		ranges = ranges[len(now):]
-		*list = (*list)[:0]
-		size := 0
-		for _, r := range now {
-			*list = append(*list, unix.RemoteIovec{Base: uintptr(r.Addr), Len: r.Size})
-			size += r.Size
+	*list = (*list)[:0]
+	size := 0
+	for _, r := range ranges {
+		if r.Size < 0 || r.Size > len(buf)-size {
+			return 0, io.ErrShortBuffer
 		}
-		if size == 0 || size > len(buf)-done {
-			return done, io.ErrShortBuffer
-		}
-		n, err := l.read(buf[done:done+size], *list, func(b []byte) (int, error) {
-			local := []unix.Iovec{{Base: unsafe.SliceData(b)}}
-			local[0].SetLen(len(b))
-			return unix.ProcessVMReadv(l.TID(), local, *list, 0)
-		})
-		done += max(n, 0)
-		if err != nil || n < size {
-			return done, err
-		}
+		*list = append(*list, unix.RemoteIovec{Base: uintptr(r.Addr), Len: r.Size})
+		size += r.Size
 	}
-	return done, nil
+	if size == 0 {
+		return 0, nil
+	}
+	return l.read(buf[:size], *list)
 }
 
-// read reads pieces of memory: such as are at hand as [ptrace.ReadAtHand] does; others, that a disk may have to bring, by a function, which begins
-// when it is known, on its own thread, that no silent server has to. Once more if a thread was asked that does not live any more.
-func (l *Live) read(buf []byte, pieces []unix.RemoteIovec, read func(b []byte) (int, error)) (int, error) {
+// read reads pieces of memory: such as are at hand as [ptrace.ReadAtHand] does, the others some at a time. Once more if a thread was asked
+// that does not live any more.
+func (l *Live) read(buf []byte, pieces []unix.RemoteIovec) (done int, err error) {
 	if l.replaced.Load() {
 		return 0, unix.ESRCH
 	}
-	at := uint64(pieces[0].Base)
-	once := func() (int, error) {
-		n, err := l.Patient.Do(nil, at, buf, func(b []byte) (int, error) { return ptrace.ReadAtHand(pagemap(l.pages), l.TID(), pieces, b) })
-		if err != unix.EFAULT {
-			return n, err
-		}
-		by, err := l.atHand(pieces)
-		if err != nil {
-			return 0, err
-		}
-		if by == &l.Patient && by.Stuck() { // each further one could take as long
-			return 0, ptrace.ErrStuck
-		}
-		return by.Do(nil, at, buf, func(b []byte) (int, error) {
-			if now, err := l.atHand(pieces); err != nil || now != by && now != &l.Patient {
-				return 0, cmp.Or(err, errAway)
+	once := func(left []unix.RemoteIovec) (err error) {
+		for done = 0; len(left) > 0; {
+			now := left // who hangs may have it for ever
+			n, err := l.Patient.Do(nil, uint64(now[0].Base), buf[done:], func(b []byte) (int, error) {
+				return ptrace.ReadAtHand(pagemap(l.pages), l.TID(), now, b)
+			})
+			if done += n; err != ptrace.ErrAway {
+				return err
 			}
-			return read(b)
-		})
+			for ; n > 0; n -= left[0].Len {
+				left = left[1:]
+			}
+			now = left[:min(ptrace.LookedAt, len(left))]
+			size := ptrace.PiecesBytes(now)
+			n, err = l.bringAll(now, buf[done:done+size])
+			if done += n; err != nil || n < size {
+				return err
+			}
+			left = left[len(now):]
+		}
+		return nil
 	}
-	n, err := once()
-	if errors.Is(err, unix.ESRCH) && l.another() {
-		n, err = once()
+	if err = once(pieces); errors.Is(err, unix.ESRCH) && l.another() {
+		err = once(pieces)
 	}
-	if l.gone() {
+	switch {
+	case l.gone():
 		return 0, unix.ESRCH
+	case err == unix.EFAULT && done > 0: // where memory is not mapped a read ends
+		return done, nil
 	}
-	return n, err
+	return done, err
 }
 
 // OpenFile implements Source: by map_files, which needs a capability but finds

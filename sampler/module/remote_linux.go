@@ -1,7 +1,7 @@
 package module
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"iter"
 	"os"
@@ -12,9 +12,6 @@ import (
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
 )
-
-// errAway is the error of a read of memory that is not at hand, or that another disk has to bring by now.
-var errAway = errors.New("the memory is not at hand any more")
 
 // span is a piece of memory.
 type span struct{ start, end uint64 }
@@ -92,20 +89,35 @@ const (
 	freshTimes = 20
 )
 
-// atHand returns what pieces of memory are to be read with: what tells of each disk whether it answers, where some page is not in memory and is a
-// file's. It is an error if a read would have to wait for a server that may not answer.
-func (l *Live) atHand(pieces []unix.RemoteIovec) (by *ptrace.Patient, err error) {
-	by = &l.Patient
-	for from, to := range apart(pieces) {
-		p, err := l.pieceAtHand(from, to)
-		if err != nil {
-			return nil, err
+// bringAll reads pieces of memory of which some are not at hand: a disk may have to bring them. The read begins when it is known, on its own thread,
+// that no server has to that may not answer.
+func (l *Live) bringAll(pieces []unix.RemoteIovec, buf []byte) (int, error) {
+	look := func() (by *ptrace.Patient, err error) { // by: what tells of the disk whether it answers
+		by = &l.Patient
+		for from, to := range apart(pieces) {
+			p, err := l.pieceAtHand(from, to)
+			if err != nil {
+				return nil, err
+			}
+			if p != &l.Patient {
+				by = p
+			}
 		}
-		if p != &l.Patient {
-			by = p
-		}
+		return by, nil
 	}
-	return by, nil
+	by, err := look()
+	if err != nil {
+		return 0, err
+	}
+	if by == &l.Patient && by.Stuck() { // each further one could take as long
+		return 0, ptrace.ErrStuck
+	}
+	return by.Do(nil, uint64(pieces[0].Base), buf, func(b []byte) (int, error) {
+		if now, err := look(); err != nil || now != by && now != &l.Patient {
+			return 0, cmp.Or(err, ptrace.ErrAway)
+		}
+		return ptrace.ReadPieces(l.TID(), pieces, b)
+	})
 }
 
 // apart are pieces of memory, but for those that lie in the pages of the one before: many do.
@@ -125,7 +137,8 @@ func apart(pieces []unix.RemoteIovec) iter.Seq2[uint64, uint64] {
 	}
 }
 
-// pieceAtHand is atHand for one piece.
+// pieceAtHand returns what a piece of memory is to be read with: what tells of its disk whether that answers, where it is not in memory and a
+// file's. It is an error if a read would have to wait for a server that may not answer.
 func (l *Live) pieceAtHand(addr, to uint64) (*ptrace.Patient, error) {
 	p := &l.Patient
 	if inMemory(l.pages, addr, to) {

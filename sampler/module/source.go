@@ -26,7 +26,7 @@ type Range struct {
 	Size int // in bytes
 }
 
-// vectorSource is a Source that reads many small pieces at the price of one.
+// vectorSource is a Source that reads many small pieces at the price of few.
 type vectorSource interface {
 	// ReadRanges reads the ranges to buf, one behind the other, and returns how
 	// many bytes there were up to the first that could not be read.

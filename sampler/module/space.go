@@ -314,7 +314,7 @@ var errNoMemory = errors.New("the process has no memory (it has exited)")
 // ReadAt implements io.ReaderAt: memory, as the source gives it.
 func (s *Space) ReadAt(p []byte, addr int64) (int, error) { return s.src.ReadAt(p, addr) }
 
-// ReadRanges reads pieces of memory to buf, one behind the other, at the price of one if the source can. It returns how many
+// ReadRanges reads pieces of memory to buf, one behind the other, at the price of few if the source can. It returns how many
 // bytes there were up to the first piece that could not be read.
 func (s *Space) ReadRanges(buf []byte, list []Range) (done int, err error) {
 	if v, ok := s.src.(vectorSource); ok {
