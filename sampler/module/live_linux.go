@@ -177,8 +177,8 @@ func (l *Live) read(buf []byte, pieces []unix.RemoteIovec) (done int, err error)
 			if done += n; err != ptrace.ErrAway {
 				return err
 			}
-			for ; n > 0; n -= left[0].Len {
-				left = left[1:]
+			for ; n > 0; left = left[1:] {
+				n -= left[0].Len
 			}
 			now = left[:min(ptrace.LookedAt, len(left))]
 			size := ptrace.PiecesBytes(now)
