@@ -13,20 +13,20 @@ import (
 var ErrAway = errors.New("the memory is not at hand")
 
 const (
-	// LookedAt is how many pieces of memory are looked at before they are read: what was looked at longer ago may be another's by then.
-	LookedAt = 4
+	// lookedAt is how many pieces of memory are looked at before they are read: what was looked at longer ago may be another's by then.
+	lookedAt = 4
 	// lookedFor is how long that may take, or they are looked at again, lookTries times at most: others may have had the CPU meanwhile.
 	lookedFor = 50 * time.Microsecond
 	lookTries = 3
 )
 
-// ReadAtHand reads pieces of memory of the process that thread tid belongs to, to buf one behind another, [LookedAt] at a time, as long as they are
+// ReadAtHand reads pieces of memory of the process that thread tid belongs to, to buf one behind another, some at a time, as long as they are
 // at hand by its pagemap just before: another page may come to lie there, of a server that does not answer, and whoever reads that can wait for
 // ever and not even be killed. With ErrAway what is returned are the bytes of the times before. Fewer bytes than asked for and no error:
 // memory has been unmapped.
 func ReadAtHand(pages procfs.Pagemap, tid int, pieces []unix.RemoteIovec, buf []byte) (done int, err error) {
 	for len(pieces) > 0 {
-		some := pieces[:min(LookedAt, len(pieces))]
+		some := pieces[:min(lookedAt, len(pieces))]
 		for try := 1; ; try++ {
 			begun := time.Now()
 			if !atHand(pages, some) {

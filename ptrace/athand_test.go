@@ -57,11 +57,11 @@ func TestReadAtHand(t *testing.T) {
 			list[j] = piece(j*page, 8)
 		}
 		list[i] = piece(n*page, 8) // never written
-		if got, err := ReadAtHand(pages, os.Getpid(), list, buf); got != i/LookedAt*LookedAt*8 || err != ErrAway {
+		if got, err := ReadAtHand(pages, os.Getpid(), list, buf); got != i/lookedAt*lookedAt*8 || err != ErrAway {
 			t.Errorf("piece %d is not at hand: %d bytes, %v", i, got, err)
 		}
 		list[i] = piece(n*page-8, 16) // its end is
-		if got, err := ReadAtHand(pages, os.Getpid(), list, buf); got != i/LookedAt*LookedAt*8 || err != ErrAway {
+		if got, err := ReadAtHand(pages, os.Getpid(), list, buf); got != i/lookedAt*lookedAt*8 || err != ErrAway {
 			t.Errorf("the end of piece %d is not at hand: %d bytes, %v", i, got, err)
 		}
 	}

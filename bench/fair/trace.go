@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os/exec"
 	"regexp"
@@ -22,14 +23,17 @@ var traceLine = regexp.MustCompile(`^ *(\d+) +([\d.]+): +(?:raw_syscalls|sched):
 // the kernel's trace points at the beginnings and ends of calls and at switches. Each costs time of its own, of which some counts for the call.
 func (o *options) trace(pid int, into shares) error {
 	file := o.file("trace.data")
-	args := []string{"record", "-q", "-a", "-o", file, "-e", "raw_syscalls:sys_enter", "-e", "raw_syscalls:sys_exit", "-e", "sched:sched_switch", "--",
+	args := []string{"record", "-q", "-a", "-m", "16M", "-o", file, "-e", "raw_syscalls:sys_enter", "-e", "raw_syscalls:sys_exit", "-e", "sched:sched_switch", "--",
 		"sleep", fmt.Sprint(min(traceFor, (o.length / turns).Seconds()))}
 	if out, err := exec.Command("perf", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("perf record: %w\n%s", err, out)
 	}
-	text, err := exec.Command("perf", "script", "-i", file, "--ns", "-F", "tid,time,event,trace").Output()
+	text, err := exec.Command("perf", "script", "-i", file, "--ns", "--show-lost-events", "-F", "tid,time,event,trace").Output()
 	if err != nil {
 		return fmt.Errorf("perf script: %w", err)
+	}
+	if bytes.Contains(text, []byte("PERF_RECORD_LOST")) {
+		return errors.New("the kernel has lost some of its records")
 	}
 	traced(text, runtime.GOARCH, runTimes(pid), into)
 	return nil
@@ -80,9 +84,9 @@ func traced(text []byte, arch string, threads map[int]float64, into shares) {
 	}
 }
 
-// ofCall is the share of the call whose name a function has, by a trace. false: it has that of none which was made.
+// ofCall is the share of the call whose name a function of libc has, by a trace. false: it has that of none which was made.
 func ofCall(traced shares, function string) (share float64, ok bool) {
-	_, name, _ := strings.Cut(function, " ")
+	file, name, _ := strings.Cut(function, " ")
 	name = strings.TrimLeft(name, "_")
-	return traced.of(name), name != "" && traced[name] > 0
+	return traced.of(name), strings.HasPrefix(file, "libc.") && name != "" && traced[name] > 0
 }

@@ -34,7 +34,7 @@ func TestTraced(t *testing.T) {
 			t.Errorf("%q: %.0f ns, want %.0f", name, into[name]*1e9, s*1e9)
 		}
 	}
-	for function, call := range map[string]string{"libc.so.6 __write": "write", "libc.so.6 epoll_wait": "epoll_wait", "libc.so.6 __libc_read": "", "libc.so.6 open": "", "libc.so.6": "", "redis-server processCommand": ""} {
+	for function, call := range map[string]string{"libc.so.6 __write": "write", "libc.so.6 epoll_wait": "epoll_wait", "libc.so.6 __libc_read": "", "libc.so.6 open": "", "libc.so.6": "", "redis-server processCommand": "", "redis-server write": ""} {
 		if share, ok := ofCall(into, function); ok != (call != "") || ok && share != into.of(call) {
 			t.Errorf("%s: %.1f, %t", function, share, ok)
 		}

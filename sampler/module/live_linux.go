@@ -162,31 +162,37 @@ func (l *Live) ReadRanges(buf []byte, ranges []Range) (done int, err error) {
 	return l.read(buf[:size], *list)
 }
 
-// read reads pieces of memory: such as are at hand as [ptrace.ReadAtHand] does, the others some at a time. Once more if a thread was asked
-// that does not live any more.
+// maxAtOnce is how many the kernel takes in one call (UIO_MAXIOV).
+const maxAtOnce = 1024
+
+// read reads pieces of memory, up to the first that cannot be read: such as are at hand as [ptrace.ReadAtHand] does, the others by themselves. Once
+// more if a thread was asked that does not live any more.
 func (l *Live) read(buf []byte, pieces []unix.RemoteIovec) (done int, err error) {
 	if l.replaced.Load() {
 		return 0, unix.ESRCH
 	}
 	once := func(left []unix.RemoteIovec) (err error) {
 		for done = 0; len(left) > 0; {
-			now := left // who hangs may have it for ever
-			n, err := l.Patient.Do(nil, uint64(now[0].Base), buf[done:], func(b []byte) (int, error) {
-				return ptrace.ReadAtHand(pagemap(l.pages), l.TID(), now, b)
-			})
-			if done += n; err != ptrace.ErrAway {
-				return err
+			away := left[:min(len(left), maxAtOnce)]
+			if l.pages != nil {
+				now := left // who hangs may have it for ever
+				n, err := l.Patient.Do(nil, uint64(now[0].Base), buf[done:], func(b []byte) (int, error) {
+					return ptrace.ReadAtHand(pagemap(l.pages), l.TID(), now, b)
+				})
+				if done += n; err != ptrace.ErrAway {
+					return err
+				}
+				for ; n > 0; left = left[1:] {
+					n -= left[0].Len
+				}
+				away = left[:1] // or one soon behind it
 			}
-			for ; n > 0; left = left[1:] {
-				n -= left[0].Len
-			}
-			now = left[:min(ptrace.LookedAt, len(left))]
-			size := ptrace.PiecesBytes(now)
-			n, err = l.bringAll(now, buf[done:done+size])
+			size := ptrace.PiecesBytes(away)
+			n, err := l.bringAll(away, buf[done:done+size])
 			if done += n; err != nil || n < size {
 				return err
 			}
-			left = left[len(now):]
+			left = left[len(away):]
 		}
 		return nil
 	}
