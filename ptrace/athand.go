@@ -2,6 +2,7 @@ package ptrace
 
 import (
 	"errors"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,8 @@ const (
 	lookedFor = 50 * time.Microsecond
 	lookTries = 3
 )
+
+var pageBytes = uint64(os.Getpagesize())
 
 // ReadAtHand reads pieces of memory of the process that thread tid belongs to, to buf one behind another, some at a time, as long as they are
 // at hand by its pagemap just before: another page may come to lie there, of a server that does not answer, and whoever reads that can wait for
@@ -47,10 +50,17 @@ func ReadAtHand(pages procfs.Pagemap, tid int, pieces []unix.RemoteIovec, buf []
 
 // atHand tells whether pieces of memory are.
 func atHand(pages procfs.Pagemap, pieces []unix.RemoteIovec) bool {
+	from, to := uint64(0), uint64(0) // pages that were looked at last: others often lie there, too
 	for _, r := range pieces {
-		if addr := uint64(r.Base); addr+uint64(r.Len) < addr || pages.AtHand(addr, r.Len) < r.Len {
+		addr := uint64(r.Base)
+		end := addr + uint64(r.Len)
+		if addr >= from && end >= addr && end <= to {
+			continue
+		}
+		if end < addr || pages.AtHand(addr, r.Len) < r.Len {
 			return false
 		}
+		from, to = addr&^(pageBytes-1), max(end, addr|(pageBytes-1)) // up to the end of its first page, at least
 	}
 	return true
 }

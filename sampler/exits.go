@@ -1,7 +1,6 @@
 package sampler
 
 import (
-	"slices"
 	"sync"
 
 	"sfsample/sampler/capture"
@@ -33,9 +32,9 @@ func (k *keeping) close() {
 	}
 }
 
-// keep has all threads held, for their stacks at exit.
-func (k *keeping) keep(ready func()) error {
-	o := clocks.KeeperOptions{PIDs: k.opt.PIDs, Children: k.opt.Children, Nice: k.opt.Nice, Wanted: k.wanted, Room: k.room, Back: k.back, Replaced: k.replaced, Early: k.early(), News: func() {
+// keep has all threads held, for their stacks at exit; unwanted tells of which nobody has asked for it, and is called on a thread of its own.
+func (k *keeping) keep(ready func(), unwanted func(tid int) bool) error {
+	o := clocks.KeeperOptions{PIDs: k.opt.PIDs, Children: k.opt.Children, Nice: k.opt.Nice, Unwanted: unwanted, Room: k.room, Back: k.back, Replaced: k.replaced, Early: k.early(), News: func() {
 		select {
 		case k.news <- struct{}{}:
 		default:
@@ -78,11 +77,6 @@ func (k *keeping) back(b *taking.Buffer) {
 	c := new(capture.Capture)
 	b.Fill(c)
 	k.pool.put(c)
-}
-
-// wanted tells whether a thread was asked for.
-func (k *keeping) wanted(tid int) bool {
-	return len(k.opt.TIDs) == 0 || slices.Contains(k.opt.TIDs, tid)
 }
 
 // exitNote is what is noted of a process at the exit of one of its threads.

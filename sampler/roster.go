@@ -8,7 +8,7 @@ type roster struct {
 	procs   map[int]*process
 	threads map[int]*thread
 	list    []*thread    // the same threads, in order of discovery
-	wanted  map[int]bool // --tid; none: all
+	wanted  map[int]bool // --tid; none: all. It does not change
 }
 
 func newRoster(tids []int) *roster {

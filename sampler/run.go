@@ -138,7 +138,7 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 				return explain(pid, err)
 			}
 		}
-		if err := e.news.keeping.keep(ready); err != nil {
+		if err := e.news.keeping.keep(ready, e.roster.unwanted); err != nil {
 			return err
 		}
 	} else if e.opt.Command != 0 {

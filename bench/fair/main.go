@@ -10,8 +10,8 @@
 // of -d each. Shares are of CPU time, by the function that the thread's own code was in (as symbol tables have it, for both alike): a sample in
 // the kernel counts for the function whose call that is. The two agree on a function within 3 points, or, below 10 %, within a third; functions
 // with less than 2 % by both are left out, as are fewer than 0.5 points of difference. Beside a function of libc whose name is that of a system
-// call is shown what the kernel's trace points of calls and switches tell: they cost time themselves, most of it outside of calls, so that their shares are
-// too low by some tenths where calls are short. "no stack" is CPU time without a sample, and "moved"
+// call is shown what the kernel's trace points of calls and switches tell: they cost time themselves, and of redis-server's write tell
+// 43 % where perf has 55. "no stack" is CPU time without a sample, and "moved"
 // samples that may be of a moment after their tick: 2 % together at most. With -user the programs and sfsample run as nobody.
 package main
 

@@ -20,7 +20,7 @@ const traceFor = 0.5
 var traceLine = regexp.MustCompile(`^ *(\d+) +([\d.]+): +(?:raw_syscalls|sched):(sys_enter|sys_exit|sched_switch): (?:NR (\d+)|.*next_pid=(\d+))`)
 
 // trace adds to into for how long threads of a process were on a CPU within each system call, by its name, and outside of all (""), in seconds: by
-// the kernel's trace points at the beginnings and ends of calls and at switches. Each costs time of its own, most of which counts as outside.
+// the kernel's trace points at the beginnings and ends of calls and at switches. Each costs time of its own.
 func (o *options) trace(pid int, into shares) error {
 	file := o.file("trace.data")
 	args := []string{"record", "-q", "-a", "-m", "16M", "-o", file, "-e", "raw_syscalls:sys_enter", "-e", "raw_syscalls:sys_exit", "-e", "sched:sched_switch", "--",

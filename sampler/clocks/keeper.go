@@ -58,9 +58,9 @@ type KeeperOptions struct {
 	PIDs     []int
 	Children bool // the processes that they have made and make, too
 	Nice     bool // stay at normal priority
-	// Wanted tells whether the stack of a thread at its exit is asked for.
-	Wanted func(tid int) bool
-	// Room gives room for that, with what is known of the thread; nil: there is none. Back takes it back unused.
+	// Unwanted tells whether nobody has asked for the stack of a thread at its exit.
+	Unwanted func(tid int) bool
+	// Room gives room for one, with what is known of the thread; nil: there is none. Back takes it back unused.
 	Room func(tid int) (*taking.Buffer, taking.Advice)
 	Back func(b *taking.Buffer)
 	// Launch is called when all threads are held, and lets the program begin that the first process
@@ -493,7 +493,7 @@ func holds(b *Board, k Tracer, tid int) {
 
 // exit takes the stack that a thread has at its exit.
 func (p *Keeper) exit(s ptrace.Status) {
-	if !p.runs || !p.opt.Wanted(s.TID) {
+	if !p.runs || p.opt.Unwanted(s.TID) {
 		p.goOn(s.TID, 0)
 		return
 	}

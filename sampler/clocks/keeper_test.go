@@ -53,7 +53,7 @@ func keepDesk(t *testing.T) *kept {
 	k.b.keeper.Store(999)
 	k.p = newKeeper(k.script, k.b, KeeperOptions{
 		PIDs:     []int{107, 108},
-		Wanted:   func(int) bool { return !k.unwanted },
+		Unwanted: func(int) bool { return k.unwanted },
 		Back:     func(*taking.Buffer) { k.back++ },
 		Replaced: func(pid int) { k.note("replaced %d", pid); k.replaced = append(k.replaced, pid) },
 		News:     func() { k.news++ },
@@ -577,8 +577,8 @@ func TestKeep(t *testing.T) {
 		board := NewBoard(1, ptrace.Now(), 1e9)
 		news, launched := make(chan struct{}, 1000), false
 		o := KeeperOptions{
-			PIDs:   []int{pid},
-			Wanted: func(int) bool { return true },
+			PIDs:     []int{pid},
+			Unwanted: func(int) bool { return false },
 			Room: func(tid int) (*taking.Buffer, taking.Advice) {
 				return &taking.Buffer{Regs: make([]byte, regs.PrstatusMaxBytes), FPRegs: make([]byte, taking.FPRegsBytes), Stack: make([]byte, 4096)}, taking.Advice{}
 			},
