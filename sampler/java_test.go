@@ -89,16 +89,19 @@ func javaFrames(st *output.Stack) (list []string) {
 
 // javaCalls are the calls between functions of the busy program, whatever of the class library is between them.
 var javaCalls = map[string]string{
-	"main":    "busy",
-	"busy":    "fib summed sorted mapped failing called",
-	"fib":     "fib",
-	"summed":  "mixed",
-	"sorted":  "mixed lambda$sorted$ Truth$$Lambda",
-	"mapped":  "mixed lambda$mapped$ Truth$$Lambda",
-	"failing": "failed",
-	"failed":  "failed",
-	"called":  "direct",
-	"direct":  "tell",
+	"main":     "busy throwing",
+	"busy":     "fib summed sorted mapped failing called",
+	"fib":      "fib",
+	"summed":   "mixed",
+	"sorted":   "mixed lambda$sorted$ Truth$$Lambda",
+	"mapped":   "mixed lambda$mapped$ Truth$$Lambda",
+	"failing":  "failed",
+	"failed":   "failed",
+	"called":   "direct",
+	"direct":   "tell",
+	"throwing": "caught",
+	"caught":   "threw",
+	"threw":    "threw",
 
 	"lambda$sorted$": "compared", "lambda$mapped$": "added", "compared": "mixed", "added": "mixed",
 	"Truth$$Lambda": "busy lambda$sorted$ lambda$mapped$",
@@ -120,6 +123,7 @@ func javaName(f string) string {
 // javaSink keeps the frames of Java of each sample of a thread that has run in Java, and how its stack ended, and calls enough when there are many.
 type javaSink struct {
 	stacks [][]string
+	whole  []bool
 	ends   map[string]int
 	enough func()
 }
@@ -134,6 +138,7 @@ func (s *javaSink) Add(m *output.Sample) error {
 		return nil // the compiler's and the collector's
 	}
 	s.ends[m.Stack.End]++
+	s.whole = append(s.whole, m.Stack.End == "")
 	if s.stacks = append(s.stacks, got); len(s.stacks)-s.ends[codeChanged] >= 2000 {
 		s.enough()
 	}
@@ -147,9 +152,10 @@ func (s *javaSink) Close() error { return nil }
 func TestJavaRandom(t *testing.T) {
 	classes := testprog.JavaClasses(t, "scripts/Truth.java")
 	for _, java := range testprog.Javas(t) {
-		for _, options := range []string{"", "-Xint", "-XX:TieredStopAtLevel=1"} {
-			t.Run(testprog.JavaVersion(java)+"/"+options, func(t *testing.T) {
-				p := startJava(t, java, classes, options, "random")
+		for _, tt := range []struct{ does, options string }{{"random", ""}, {"random", "-Xint"}, {"random", "-XX:TieredStopAtLevel=1"},
+			{"throwing", ""}, {"throwing", "-XX:TieredStopAtLevel=1"}} {
+			t.Run(testprog.JavaVersion(java)+"/"+tt.does+"/"+tt.options, func(t *testing.T) {
+				p := startJava(t, java, classes, tt.options, tt.does)
 				p.next(t) // it has begun
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
@@ -161,12 +167,12 @@ func TestJavaRandom(t *testing.T) {
 				}
 				x := pipe.Stats().Scripts
 				bad, empty := 0, 0
-				for _, stack := range got.stacks {
+				for i, stack := range got.stacks {
 					if len(stack) == 0 {
 						empty++
 						continue
 					}
-					if why := javaWrong(stack); why != "" {
+					if why := javaWrong(stack, got.whole[i]); why != "" {
 						if bad++; bad < 5 {
 							t.Errorf("%s:\n  %s", why, strings.Join(stack, "\n  "))
 						}
@@ -183,14 +189,17 @@ func TestJavaRandom(t *testing.T) {
 	}
 }
 
-// javaWrong tells what is wrong with a stack of the busy program, empty if nothing is.
-func javaWrong(stack []string) string {
+// javaWrong tells what is wrong with a stack of the busy program, empty if nothing is. whole: it says that it is complete.
+func javaWrong(stack []string, whole bool) string {
 	caller := ""
 	depth := map[string]int{}
 	for i := len(stack) - 1; i >= 0; i-- {
 		name := javaName(stack[i])
 		if name == "" {
 			continue
+		}
+		if caller == "" && whole && name != "main" && name != "Truth$$Lambda" {
+			return "complete, but for who calls " + name
 		}
 		if caller != "" && !strings.Contains(" "+javaCalls[caller]+" ", " "+name+" ") {
 			return caller + " does not call " + name
@@ -201,8 +210,8 @@ func javaWrong(stack []string) string {
 	switch {
 	case depth["fib"] > 15:
 		return fmt.Sprintf("%d of fib", depth["fib"])
-	case depth["failed"] > 10:
-		return fmt.Sprintf("%d of failed", depth["failed"])
+	case depth["failed"]+depth["threw"] > 10:
+		return fmt.Sprintf("%d of failed or threw", depth["failed"]+depth["threw"])
 	case depth["busy"] > 1:
 		return "two of busy"
 	}

@@ -10,6 +10,7 @@ import (
 // DWARF numbers of registers of x86-64.
 const (
 	regRAX = 0
+	regRDX = 1
 	regRBX = 3
 	regRBP = 6
 	regRSP = 7
@@ -64,11 +65,6 @@ func (s *hotspotStep) caller() unwind.Reason {
 	case b.kind == compiledBlob || b.kind == nativeBlob:
 		return s.compiled(b, pc)
 	case b.frame > 0 && !s.top:
-		return s.full(b)
-	case b.frame > 0:
-		if r := s.stub(b, pc); r == 0 || r == unwind.OutsideCopy {
-			return r
-		}
 		return s.full(b)
 	}
 	return s.stub(b, pc)
@@ -178,6 +174,18 @@ func (s *hotspotStep) leaf(depth uint64, pushed bool) unwind.Reason {
 	return s.enter(ra, s.sp()+depth+8, fp, true)
 }
 
+// at is leaf where the stack pointer is at that depth.
+func (s *hotspotStep) at(d depth) unwind.Reason {
+	if !d.popped {
+		return s.leaf(d.bytes, d.saved)
+	}
+	ra, ok := s.reg(regRDX)
+	if !ok {
+		return unwind.UnknownRegister
+	}
+	return s.same(ra, s.sp())
+}
+
 // full: the whole frame stands. Its size is known, and the caller's frame pointer is always saved.
 func (s *hotspotStep) full(b *blob) unwind.Reason {
 	if b.frame < 16 {
@@ -224,7 +232,7 @@ func (s *hotspotStep) compiled(b *blob, pc uint64) unwind.Reason {
 	}
 	switch d := b.depths.at(pc - b.begin); {
 	case d.known:
-		return s.leaf(d.bytes, d.saved)
+		return s.at(d.depth)
 	case s.top:
 		return unwind.UnknownRegister
 	}
@@ -402,6 +410,12 @@ func (s *hotspotStep) adapter() unwind.Reason {
 	return s.same(v, sp)
 }
 
+// starts is where the stack pointer is at the first instruction of code of the runtime. false: that is not known.
+func (b *blob) starts(code []byte) (d depth, known bool) {
+	d.popped = b.label == "ExceptionBlob"
+	return d, b.frame == 0 || code[0] != 0x53 // push rbx makes room for a return address, which is stored later (generate_handler_blob, cpu/x86/sharedRuntime_x86_64.cpp)
+}
+
 // stub is code of the runtime; pc lies in it, or in the call. Where the code does not tell where its stack pointer is, it may keep a frame pointer, as
 // its nearest prologue before tells.
 func (s *hotspotStep) stub(b *blob, pc uint64) unwind.Reason {
@@ -410,15 +424,16 @@ func (s *hotspotStep) stub(b *blob, pc uint64) unwind.Reason {
 		return unwind.Unreadable
 	}
 	if b.depths == nil {
-		b.depths = newStubDepths(code, b.frame == 0)
+		start, known := b.starts(code)
+		b.depths = newStubDepths(code, start, known)
 	}
 	d := b.depths.at(pc - b.begin)
 	if d.known {
-		return s.leaf(d.bytes, d.saved)
+		return s.at(d.depth)
 	}
 	begun := bytes.LastIndex(code[:off], frameBuilt)
 	switch {
-	case d.led && begun < 0:
+	case d.led && begun < 0, b.frame > 0 && !d.led:
 		return unwind.UnknownRegister
 	case d.led, !s.top:
 		return s.record()

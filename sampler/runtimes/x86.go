@@ -134,7 +134,7 @@ func decodeX86(b []byte) (x x86Insn) {
 		mod := x.modRM >> 6
 		i++
 		if mod != 3 && base == 4 {
-			x.plain = at(i) == 0x24 && x.rex&(rexB|rexX) == 0 && mod != 0
+			x.plain = at(i) == 0x24 && x.rex&(rexB|rexX) == 0
 			base = at(i) & 7
 			i++
 		}

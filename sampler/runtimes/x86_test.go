@@ -138,24 +138,35 @@ func TestDepths(t *testing.T) {
 
 // TestStubDepths: the same of code of many pieces. What lies behind the end of one belongs to it if it jumps there.
 func TestStubDepths(t *testing.T) {
-	const none, pushed, more, conflicts, unled = "0", "8 saved", "136 saved", "?", ""
+	const none, pushed, more, conflicts, unled, inRDX = "0", "8 saved", "136 saved", "?", "", "rdx"
 	for _, tt := range []struct {
-		name      string
-		frameless bool
-		code      []string
-		want      []string // at each
+		name  string
+		start string // what holds at the first instruction
+		code  []string
+		want  []string // at each
 	}{
-		{"pieces", false, []string{"50", "c3", // one without a frame pointer
+		{"pieces", unled, []string{"50", "c3", // one without a frame pointer
 			"55", "48 8b ec", "74 03", "c9", "c3", "90", // push rbp; mov rbp,rsp; je behind the nop; leave; ret; nop
 			"48 81 ec 80 00 00 00", "48 89 44 24 78", "48 81 c4 80 00 00 00", "eb e8", // sub rsp; mov [rsp+N],rax; add rsp; jmp leave
 			"06 00 00 00", "00 ff", // data
 			"55", "48 8b ec", "48 83 e4 f0", "ff d0", "c9", "c3"}, // and rsp,-16; call rax
 			[]string{unled, unled, none, pushed, pushed, pushed, none, unled, pushed, more, more, pushed, unled, unled, none, pushed, pushed, conflicts, conflicts, none}},
-		{"an exception leaves a method (generate_unwind_exception, cpu/x86/c1_Runtime1_x86.cpp)", true, []string{"4c 8b f0", "48 8b 14 24", // mov r14,rax; mov rdx,[rsp]
+		{"an exception leaves a method (generate_unwind_exception, cpu/x86/c1_Runtime1_x86.cpp)", none, []string{"4c 8b f0", "48 8b 14 24", // mov r14,rax; mov rdx,[rsp]
 			"f7 c4 0f 00 00 00", "0f 84 12 00 00 00", "48 83 ec 08", "e8 ee b0 df 11", "48 83 c4 08", "e9 05 00 00 00", "e8 e0 b0 df 11", // aligned: call; else with 8 bytes between
 			"48 8b d8", "49 8b c6", "5a", "ff e3", "90"}, // mov rbx,rax; mov rax,r14; pop rdx; jmp rbx
-			[]string{none, none, none, none, none, "8", "8", none, none, none, none, none, conflicts, unled}},
-		{"data first", true, []string{"48 83 ec 08", "eb 02", "90 90", // leads into the piece
+			[]string{none, none, none, none, none, "8", "8", none, none, none, none, none, inRDX, unled}},
+		{"compiled code calls the runtime (rethrow_stub of OpenJDK 17)", none, []string{"48 81 ec 18 00 00 00", "48 89 6c 24 10", "48 ff 74 24 18", "48 8f 04 24", // sub rsp; mov [rsp+16],rbp; push [rsp+24]; pop [rsp]
+			"41 ff d2", "75 09", "48 83 c4 10", "5d", "5a", "41 ff e2", // call r10; jne; add rsp,16; pop rbp; pop rdx; jmp r10
+			"33 db", "48 83 c4 10", "5d", "41 ff e2", "f4"},
+			[]string{none, "24", "24 saved", "32 saved", "24 saved", "24 saved", "24 saved", pushed, none, inRDX, "24 saved", "24 saved", pushed, none, unled}},
+		{"an exception comes to a method (ExceptionBlob of OpenJDK 17)", inRDX, []string{"52", "48 83 ec 08", "48 89 2c 24", "48 83 e4 f0", "e8 12 06 34 16", // push rdx; sub rsp; mov [rsp],rbp; and rsp,-16; call
+			"48 8b 2c 24", "48 83 c4 08", "5a", "4c 8b c0", "49 8b 97 d8 03 00 00", "41 ff e0"}, // mov rbp,[rsp]; add rsp,8; pop rdx; mov r8,rax; mov rdx,[r15+N]; jmp r8
+			[]string{inRDX, none, "8", pushed, pushed, pushed, pushed, none, inRDX, inRDX, inRDX}},
+		{"aligned by another", none, []string{"48 83 ec 08", "48 83 e4 f0", "52", "90"}, []string{none, "8", conflicts, conflicts}}, // and rsp,-16; push rdx
+		{"not aligned", inRDX, []string{"52", "48 83 e4 f0", "90"}, []string{inRDX, none, conflicts}},
+		{"popped, and more", inRDX, []string{"51", "90"}, []string{inRDX, conflicts}},                                                                    // push rcx
+		{"a poll (SafepointBlob of OpenJDK 17)", unled, []string{"53", "55", "48 8b ec", "9c", "c9"}, []string{unled, none, pushed, pushed, "16 saved"}}, // push rbx; push rbp; mov rbp,rsp; pushf
+		{"data first", none, []string{"48 83 ec 08", "eb 02", "90 90", // leads into the piece
 			"55", "48 8b ec", "c9", "c3"},
 			[]string{conflicts, conflicts, unled, none, pushed, pushed, none}},
 	} {
@@ -165,10 +176,12 @@ func TestStubDepths(t *testing.T) {
 			at = append(at, uint64(len(b)))
 			b = append(b, code(t, s)...)
 		}
-		d := newStubDepths(b, tt.frameless)
+		d := newStubDepths(b, depth{popped: tt.start == inRDX}, tt.start != unled)
 		for i, off := range at {
 			x, got := d.at(off), unled
 			switch {
+			case x.popped:
+				got = inRDX
 			case x.known:
 				got = fmt.Sprint(x.bytes)
 				if x.saved {

@@ -11,10 +11,11 @@ import (
 // the method's entry on.
 
 // depth is where the stack pointer is at an instruction: by how many bytes below the return address, and whether the caller's frame pointer lies
-// right below that and not in its register.
+// right below that and not in its register. popped: the return address is in rdx, and no longer on the stack, as where an exception has left a
+// method (generate_exception_blob, cpu/x86/runtime_x86_64.cpp; TailJumpNode, cpu/x86/x86_64.ad).
 type depth struct {
-	bytes uint64
-	saved bool
+	bytes         uint64
+	saved, popped bool
 }
 
 // depths tells it of the instructions of a method.
@@ -47,19 +48,24 @@ type follow struct {
 	found []int // places that it came to first
 	list  []int // places to go on from
 	wrong bool  // what it began with contradicts what others have found
+
+	aligned bool // the stack pointer above the return address is a multiple of 16, so that to make it one changes nothing
 }
 
 const conflicting, unled = -1, -2
 
 func (d depth) pack() int32 {
-	v := int32(d.bytes/8)<<1 | 1<<30
+	v := int32(d.bytes/8)<<2 | 1<<30
 	if d.saved {
 		v |= 1
+	}
+	if d.popped {
+		v |= 2
 	}
 	return v
 }
 
-func unpack(v int32) depth { return depth{uint64(v&^(1<<30)>>1) * 8, v&1 != 0} }
+func unpack(v int32) depth { return depth{uint64(v&^(1<<30)>>2) * 8, v&1 != 0, v&2 != 0} }
 
 // maxDepth bounds a frame, maxFollowed the code that is followed, in bytes.
 const (
@@ -75,7 +81,7 @@ func newDepths(code []byte, entry, frame int) depths {
 		return depths{{}}
 	}
 	f := newFollow(code)
-	whole := depth{uint64(frame), frame > 0}
+	whole := depth{bytes: uint64(frame), saved: frame > 0}
 	f.code = unpatched(code, entry, frame)
 	f.enter(0, depth{})
 	f.enter(entry, depth{})
@@ -107,20 +113,21 @@ func newDepths(code []byte, entry, frame int) depths {
 	return f.depths()
 }
 
-// newStubDepths follows code of many pieces, with data between them: from each place at which a frame with a frame pointer begins, and, if it is
-// entered there without a frame, from the first instruction. Of what these do not lead to nothing is known.
-func newStubDepths(code []byte, frameless bool) depths {
+// newStubDepths follows code of many pieces, with data between them: from each place at which a frame with a frame pointer begins, and from the
+// first instruction if known tells that start holds there. Of what these do not lead to nothing is known.
+func newStubDepths(code []byte, start depth, known bool) depths {
 	if len(code) > maxFollowed {
 		return depths{{}}
 	}
 	f := newFollow(code)
+	f.aligned = start.popped // by the method that the exception has left
 	for at := 0; at < len(code); at++ {
 		if bytes.HasPrefix(code[at:], frameBuilt) {
 			f.enterAs(at, depth{})
 		}
 	}
-	if frameless {
-		f.enterAs(0, depth{}) // which may be data
+	if known {
+		f.enterAs(0, start) // which may be data
 	}
 	for at := 0; at < len(code); at += int(f.sizes[at]) {
 		if f.sizes[at] == 0 {
@@ -182,7 +189,7 @@ func (f *follow) from(at int, whole depth) depth {
 	case len(code) > 7 && bytes.HasPrefix(code, []byte{0x89, 0x84, 0x24}) && code[7] == 0x55:
 		return depth{} // mov [rsp-N],eax; push rbp: entered in a loop
 	case len(code) > 10 && bytes.HasPrefix(code, []byte{0x48, 0xbb}) && code[10] == 0xe9:
-		return depth{whole.bytes + 8, true} // mov rbx,N; jmp: called by the method itself, on the way to the interpreter
+		return depth{bytes: whole.bytes + 8, saved: true} // mov rbx,N; jmp: called by the method itself, on the way to the interpreter
 	}
 	return whole
 }
@@ -197,7 +204,7 @@ func (f *follow) enter(at int, d depth) {
 		if f.sizes[at] = uint8(x.size); x.size == 0 {
 			continue
 		}
-		v, goes := x.moves(f.state[at])
+		v, goes := x.moves(f.state[at], f.aligned)
 		next := at + x.size
 		switch {
 		case x.op == 0xe9, x.op == 0xeb:
@@ -235,21 +242,22 @@ func (f *follow) reach(at int, v int32) {
 }
 
 // moves is what holds behind an instruction, by what holds at it. goes is false if that is taken from a register or from memory: it
-// is what it was before, or elsewhere.
-func (x *x86Insn) moves(v int32) (after int32, goes bool) {
+// is what it was before, or elsewhere. aligned: see follow.
+func (x *x86Insn) moves(v int32, aligned bool) (after int32, goes bool) {
 	d := unpack(v)
 	by := int64(0)
 	toSP := x.direct() && x.rm() == regSPNumber
 	switch op := x.op; {
 	case op >= 0x50 && op < 0x58:
-		if by = 8; op == 0x55 && x.rex&rexB == 0 && d.bytes == 0 {
-			d.saved = true
+		if by = 8; v != conflicting && d.popped && op == 0x52 && x.rex&rexB == 0 { // push rdx
+			return depth{}.pack(), true
 		}
+		d.saved = d.saved || op == 0x55 && x.rex&rexB == 0 && d.bytes == 0
 	case op == 0x5c && x.rex&rexB == 0: // pop rsp
 		return 0, false
 	case op >= 0x58 && op < 0x60:
-		if by = -8; d.bytes == 8 {
-			d.saved = false
+		if by = -8; d.bytes == 0 && !d.popped && op == 0x5a && x.rex&rexB == 0 { // pop rdx
+			return depth{popped: true}.pack(), true
 		}
 	case op == 0x68, op == 0x6a, op == 0x9c, op == 0xff && x.digit() == 6, op == 0xe8 && x.imm == 0:
 		by = 8
@@ -263,6 +271,10 @@ func (x *x86Insn) moves(v int32) (after int32, goes bool) {
 			by = -x.imm
 		case 5:
 			by = x.imm
+		case 4:
+			if !aligned || x.imm != -16 || d.bytes&15 != 8 || d.popped {
+				return conflicting, true
+			}
 		case 7:
 		default:
 			return conflicting, true
@@ -281,10 +293,10 @@ func (x *x86Insn) moves(v int32) (after int32, goes bool) {
 		d.saved = true
 	}
 	to := int64(d.bytes) + by
-	if v == conflicting || to < 0 || to > maxDepth || to&7 != 0 {
+	if v == conflicting || to < 0 || to > maxDepth || to&7 != 0 || d.popped && by != 0 {
 		return conflicting, true
 	}
-	return depth{uint64(to), d.saved}.pack(), true
+	return depth{uint64(to), d.saved && to > 0, d.popped}.pack(), true
 }
 
 // Numbers of registers in instructions.

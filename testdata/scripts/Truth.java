@@ -413,10 +413,39 @@ public class Truth {
         }
     }
 
+    static final IllegalArgumentException kept = new IllegalArgumentException("kept");
+
+    static long throwing() {
+        for (long x = 0;; x++) {
+            sink += caught(9);
+            if (x == 100000) {
+                System.out.println("{}");
+            }
+        }
+    }
+
+    static long caught(int n) {
+        try {
+            return threw(n);
+        } catch (IllegalArgumentException e) {
+            return e.getMessage().length();
+        }
+    }
+
+    static long threw(int n) {
+        if (n == 0) {
+            throw kept;
+        }
+        return threw(n - 1) + 1;
+    }
+
     public static void main(String[] args) throws Exception {
-        if (args[0].equals("random")) {
+        switch (args[0]) {
+        case "random":
             new Thread(Truth::busy).start();
             busy();
+        case "throwing":
+            sink += throwing();
         }
         sink += First.value + Second.value;
         byName();
