@@ -30,7 +30,8 @@ const (
 	isEntry                        // in a function that starts stacks
 	isPlain                        // row has a short form
 	isJump                         // an innermost frame that is to jump to where a register says, of which no table tells, nor code
-	isOwned                        // of the runtime's code
+	isOwned                        // of the runtime's code: row is looked for only where the runtime does not know the caller
+	rowKnown                       // that was done
 )
 
 // cache maps addresses to entries: a hash table of pointers with linear
@@ -229,6 +230,10 @@ func (w *Walker) fill(pc uint64, kind flags) *entry {
 	if kind == isCaller && w.conv.afterCall != nil && w.conv.afterCall(&w.window) {
 		e.flags |= afterCall
 	}
+	if w.own.runtime != nil && w.own.runtime.Owns(pc) {
+		e.flags |= isOwned
+		return w.cache.insert(e)
+	}
 	if e.row, e.how = w.firstRow(pc, kind == 0); e.row != nil {
 		e.row = w.cache.share(e.row)
 		var ok bool
@@ -242,10 +247,24 @@ func (w *Walker) fill(pc uint64, kind flags) *entry {
 			e.flags = e.flags&^isPlain | isJump
 		}
 	}
-	if w.own.runtime != nil && w.own.runtime.Owns(pc) {
-		e.flags = e.flags&^(isPlain|isJump) | isOwned
-	}
 	return w.cache.insert(e)
+}
+
+// rowOf is e with the row that other methods have for code of the runtime.
+func rowOf(w *Walker, e *entry) *entry {
+	if e.flags&(isOwned|rowKnown) == isOwned {
+		caller := e.flags&isCaller != 0
+		exact := e.pc
+		if caller {
+			exact++
+		}
+		w.window.read(w.space, exact)
+		if e.row, e.how = w.firstRow(e.pc, !caller); e.row != nil {
+			e.row = w.cache.share(e.row)
+		}
+		e.flags |= rowKnown
+	}
+	return e
 }
 
 // firstRow returns the row of the first method that has one for the lookup

@@ -175,9 +175,14 @@ func TestFill(t *testing.T) {
 			t.Errorf("%s: another entry at the second time", tt.name)
 		}
 	}
+	before := w.lookup(0x401010, false)
 	w.SetRuntime(ownsPage(0x401000))
-	if e := w.lookup(0x401010, false); e.flags != isCode|isOwned {
-		t.Errorf("of a runtime: flags %#x", e.flags)
+	e := w.lookup(0x401010, false)
+	if e.flags != isCode|isOwned || e.row != nil {
+		t.Errorf("of a runtime: row %+v, flags %#x", e.row, e.flags)
+	}
+	if rowOf(w, e); before.row == nil || e.row != before.row || e.how != before.how || e.flags != isCode|isOwned|rowKnown {
+		t.Errorf("of a runtime that does not know: row %+v by %v, flags %#x; want %+v by %v", e.row, e.how, e.flags, before.row, before.how)
 	}
 	if e := New(regs.AMD64, s, []How{EHFrame}, 0).lookup(0x402000, false); e.row != nil {
 		t.Errorf("nowhere, without conventions: %+v", e.row)

@@ -242,6 +242,7 @@ func (w *Walker) advance(e *entry, mem *Memory, frames []Frame) (*entry, Reason)
 		if to, reason, ok := ask(w, e, mem, frames); ok {
 			return to, reason
 		}
+		rowOf(w, e)
 	}
 	row, how, failed, reason := w.step(e, !w.came.caller, mem)
 	switch {
@@ -439,7 +440,7 @@ func restored(w *Walker, row *sframe.Row, top bool) *sframe.Row {
 func jumping(w *Walker, row *sframe.Row) (*sframe.Row, How) {
 	w.window.read(w.space, w.set.PC)
 	if reg, ok := w.conv.jumps(&w.window); ok && w.set.Known>>reg&1 != 0 {
-		if to := w.lookup(w.set.R[reg], false); to.row != nil && (to.how == SFrame || to.how == EHFrame || to.how == Code) {
+		if to := rowOf(w, w.lookup(w.set.R[reg], false)); to.row != nil && (to.how == SFrame || to.how == EHFrame || to.how == Code) {
 			return to.row, to.how
 		}
 	}
