@@ -99,7 +99,8 @@ var javaCalls = map[string]string{
 	"failed":   "failed",
 	"called":   "direct",
 	"direct":   "tell",
-	"throwing": "caught",
+	"throwing": "caught bounded",
+	"bounded":  "indexed",
 	"caught":   "threw",
 	"threw":    "threw",
 
@@ -123,7 +124,7 @@ func javaName(f string) string {
 // javaSink keeps the frames of Java of each sample of a thread that has run in Java, and how its stack ended, and calls enough when there are many.
 type javaSink struct {
 	stacks [][]string
-	whole  []bool
+	whole  []bool // it says so, and is of a thread of the program
 	ends   map[string]int
 	enough func()
 }
@@ -133,12 +134,15 @@ func (s *javaSink) Add(m *output.Sample) error {
 	if m.Stack == nil {
 		return nil
 	}
-	got := javaFrames(m.Stack)
-	if len(got) == 0 && m.Thread != "java" && !strings.HasPrefix(m.Thread, "Thread-") {
-		return nil // the compiler's and the collector's
+	got, program := javaFrames(m.Stack), m.Thread == "java" || strings.HasPrefix(m.Thread, "Thread-")
+	switch f := m.Stack.Frames; {
+	case len(got) == 0 && !program: // the compiler's and the collector's
+		return nil
+	case len(f) == 1 && f[0].Func == "[never caught running]":
+		return nil
 	}
 	s.ends[m.Stack.End]++
-	s.whole = append(s.whole, m.Stack.End == "")
+	s.whole = append(s.whole, m.Stack.End == "" && program)
 	if s.stacks = append(s.stacks, got); len(s.stacks)-s.ends[codeChanged] >= 2000 {
 		s.enough()
 	}
@@ -152,8 +156,12 @@ func (s *javaSink) Close() error { return nil }
 func TestJavaRandom(t *testing.T) {
 	classes := testprog.JavaClasses(t, "scripts/Truth.java")
 	for _, java := range testprog.Javas(t) {
-		for _, tt := range []struct{ does, options string }{{"random", ""}, {"random", "-Xint"}, {"random", "-XX:TieredStopAtLevel=1"},
-			{"throwing", ""}, {"throwing", "-XX:TieredStopAtLevel=1"}} {
+		for _, tt := range []struct {
+			does, options string
+			cut           int // per cent at most
+		}{{"random", "", 1}, {"random", "-Xint", 1}, {"random", "-XX:TieredStopAtLevel=1", 1}, {"throwing", "", 1},
+			{"throwing", "-XX:TieredStopAtLevel=1", 2}, // where C1's stubs have a handler's address in the place of the one to return to
+		} {
 			t.Run(testprog.JavaVersion(java)+"/"+tt.does+"/"+tt.options, func(t *testing.T) {
 				p := startJava(t, java, classes, tt.options, tt.does)
 				p.next(t) // it has begun
@@ -168,7 +176,7 @@ func TestJavaRandom(t *testing.T) {
 				x := pipe.Stats().Scripts
 				bad, empty := 0, 0
 				for i, stack := range got.stacks {
-					if len(stack) == 0 {
+					if len(stack) == 0 && !got.whole[i] {
 						empty++
 						continue
 					}
@@ -181,7 +189,7 @@ func TestJavaRandom(t *testing.T) {
 				n, changed := len(got.stacks), got.ends[codeChanged] // these where it was not looked often enough at what is mapped, for want of CPU time
 				cut := n - got.ends[""] - changed
 				t.Logf("%d stacks, %d wrong, %d without Java, ends %v, %+v", n, bad, empty, got.ends, x)
-				if n-changed-empty < 200 || bad > 0 || cut*100 > n-changed || x.Unnamed*100 > x.Placed {
+				if n-changed-empty < 200 || bad > 0 || cut*100 > tt.cut*(n-changed) || x.Unnamed*100 > x.Placed {
 					t.Errorf("%d stacks, %d wrong, %d cut, %d without Java, %+v", n, bad, cut, empty, x)
 				}
 			})
@@ -208,6 +216,8 @@ func javaWrong(stack []string, whole bool) string {
 		depth[name]++
 	}
 	switch {
+	case whole && (caller == "" || caller == "main" || caller == "Truth$$Lambda" && depth["main"] == 0 && depth["busy"] == 0):
+		return "complete, and nothing that the program does"
 	case depth["fib"] > 15:
 		return fmt.Sprintf("%d of fib", depth["fib"])
 	case depth["failed"]+depth["threw"] > 10:

@@ -11,6 +11,7 @@ import (
 const (
 	regRAX = 0
 	regRDX = 1
+	regRCX = 2
 	regRBX = 3
 	regRBP = 6
 	regRSP = 7
@@ -176,10 +177,10 @@ func (s *hotspotStep) leaf(depth uint64, pushed bool) unwind.Reason {
 
 // at is leaf where the stack pointer is at that depth.
 func (s *hotspotStep) at(d depth) unwind.Reason {
-	if !d.popped {
+	if d.popped == 0 {
 		return s.leaf(d.bytes, d.saved)
 	}
-	ra, ok := s.reg(regRDX)
+	ra, ok := s.reg(d.popped)
 	if !ok {
 		return unwind.UnknownRegister
 	}
@@ -410,34 +411,41 @@ func (s *hotspotStep) adapter() unwind.Reason {
 	return s.same(v, sp)
 }
 
-// starts is where the stack pointer is at the first instruction of code of the runtime. false: that is not known.
-func (b *blob) starts(code []byte) (d depth, known bool) {
-	d.popped = b.label == "ExceptionBlob"
-	return d, b.frame == 0 || code[0] != 0x53 // push rbx makes room for a return address, which is stored later (generate_handler_blob, cpu/x86/sharedRuntime_x86_64.cpp)
+// starts are where the stack pointer may be at the first instruction of code of the runtime.
+func (b *blob) starts(code []byte) []depth {
+	switch {
+	case b.label == "ExceptionBlob":
+		return []depth{{popped: regRDX}}
+	case b.frame < 16:
+		return []depth{{}}
+	case code[0] == 0x53: // push rbx makes room for a return address that is stored later (generate_handler_blob, cpu/x86/sharedRuntime_x86_64.cpp)
+		return nil
+	}
+	return []depth{{}, {bytes: b.frame - 8, saved: true}} // or the frame of another stub stands, which has jumped here (forward_exception, cpu/x86/c1_Runtime1_x86.cpp)
 }
 
-// stub is code of the runtime; pc lies in it, or in the call. Where the code does not tell where its stack pointer is, it may keep a frame pointer, as
-// its nearest prologue before tells.
+// stub is code of the runtime; pc lies in it, or in the call. Where the code does not tell where its stack pointer is, it may keep a frame pointer; so
+// may, as its nearest prologue before tells, code without a frame of its own that nothing is known to lead to.
 func (s *hotspotStep) stub(b *blob, pc uint64) unwind.Reason {
 	code, off := b.bytes(s.h.mem), int(s.from.PC-b.begin)
 	if code == nil {
 		return unwind.Unreadable
 	}
 	if b.depths == nil {
-		start, known := b.starts(code)
-		b.depths = newStubDepths(code, start, known)
+		b.depths = newStubDepths(code, b.starts(code)...)
 	}
-	d := b.depths.at(pc - b.begin)
-	if d.known {
+	switch d := b.depths.at(pc - b.begin); {
+	case d.known:
 		return s.at(d.depth)
+	case d.linked:
+		return s.record()
+	case d.led, b.frame > 0:
+		return unwind.UnknownRegister
+	case !s.top:
+		return s.record()
 	}
 	begun := bytes.LastIndex(code[:off], frameBuilt)
-	switch {
-	case d.led && begun < 0, b.frame > 0 && !d.led:
-		return unwind.UnknownRegister
-	case d.led, !s.top:
-		return s.record()
-	case begun < 0, bytes.HasPrefix(code[off:], []byte{0xc3}), bytes.Contains(code[begun:off], []byte{0xc9, 0xc3}): // it has ended, and another without a frame has begun
+	if begun < 0 || bytes.HasPrefix(code[off:], []byte{0xc3}) || bytes.Contains(code[begun:off], []byte{0xc9, 0xc3}) { // it has ended, and another without a frame has begun
 		return s.leaf(0, false)
 	}
 	return s.record()

@@ -138,35 +138,52 @@ func TestDepths(t *testing.T) {
 
 // TestStubDepths: the same of code of many pieces. What lies behind the end of one belongs to it if it jumps there.
 func TestStubDepths(t *testing.T) {
-	const none, pushed, more, conflicts, unled, inRDX = "0", "8 saved", "136 saved", "?", "", "rdx"
+	const none, pushed, more, conflicts, unled, inRDX, inRCX, byFP = "0", "8 saved", "136 saved", "?", "", "rdx", "rcx", "by rbp"
+	call, raised, left := []depth{{}}, []depth{{popped: regRDX}}, []depth{{}, {bytes: 136, saved: true}}
 	for _, tt := range []struct {
-		name  string
-		start string // what holds at the first instruction
-		code  []string
-		want  []string // at each
+		name   string
+		starts []depth // what may hold at the first instruction
+		code   []string
+		want   []string // at each
 	}{
-		{"pieces", unled, []string{"50", "c3", // one without a frame pointer
+		{"pieces", nil, []string{"50", "c3", // one without a frame pointer
 			"55", "48 8b ec", "74 03", "c9", "c3", "90", // push rbp; mov rbp,rsp; je behind the nop; leave; ret; nop
 			"48 81 ec 80 00 00 00", "48 89 44 24 78", "48 81 c4 80 00 00 00", "eb e8", // sub rsp; mov [rsp+N],rax; add rsp; jmp leave
 			"06 00 00 00", "00 ff", // data
 			"55", "48 8b ec", "48 83 e4 f0", "ff d0", "c9", "c3"}, // and rsp,-16; call rax
-			[]string{unled, unled, none, pushed, pushed, pushed, none, unled, pushed, more, more, pushed, unled, unled, none, pushed, pushed, conflicts, conflicts, none}},
-		{"an exception leaves a method (generate_unwind_exception, cpu/x86/c1_Runtime1_x86.cpp)", none, []string{"4c 8b f0", "48 8b 14 24", // mov r14,rax; mov rdx,[rsp]
+			[]string{unled, unled, none, pushed, pushed, pushed, none, unled, pushed, more, more, pushed, unled, unled, none, pushed, pushed, byFP, byFP, none}},
+		{"an exception leaves a method (generate_unwind_exception, cpu/x86/c1_Runtime1_x86.cpp)", call, []string{"4c 8b f0", "48 8b 14 24", // mov r14,rax; mov rdx,[rsp]
 			"f7 c4 0f 00 00 00", "0f 84 12 00 00 00", "48 83 ec 08", "e8 ee b0 df 11", "48 83 c4 08", "e9 05 00 00 00", "e8 e0 b0 df 11", // aligned: call; else with 8 bytes between
 			"48 8b d8", "49 8b c6", "5a", "ff e3", "90"}, // mov rbx,rax; mov rax,r14; pop rdx; jmp rbx
 			[]string{none, none, none, none, none, "8", "8", none, none, none, none, none, inRDX, unled}},
-		{"compiled code calls the runtime (rethrow_stub of OpenJDK 17)", none, []string{"48 81 ec 18 00 00 00", "48 89 6c 24 10", "48 ff 74 24 18", "48 8f 04 24", // sub rsp; mov [rsp+16],rbp; push [rsp+24]; pop [rsp]
+		{"compiled code calls the runtime (rethrow_stub of OpenJDK 17)", call, []string{"48 81 ec 18 00 00 00", "48 89 6c 24 10", "48 ff 74 24 18", "48 8f 04 24", // sub rsp; mov [rsp+16],rbp; push [rsp+24]; pop [rsp]
 			"41 ff d2", "75 09", "48 83 c4 10", "5d", "5a", "41 ff e2", // call r10; jne; add rsp,16; pop rbp; pop rdx; jmp r10
 			"33 db", "48 83 c4 10", "5d", "41 ff e2", "f4"},
 			[]string{none, "24", "24 saved", "32 saved", "24 saved", "24 saved", "24 saved", pushed, none, inRDX, "24 saved", "24 saved", pushed, none, unled}},
-		{"an exception comes to a method (ExceptionBlob of OpenJDK 17)", inRDX, []string{"52", "48 83 ec 08", "48 89 2c 24", "48 83 e4 f0", "e8 12 06 34 16", // push rdx; sub rsp; mov [rsp],rbp; and rsp,-16; call
+		{"an exception comes to a method (ExceptionBlob of OpenJDK 17)", raised, []string{"52", "48 83 ec 08", "48 89 2c 24", "48 83 e4 f0", "e8 12 06 34 16", // push rdx; sub rsp; mov [rsp],rbp; and rsp,-16; call
 			"48 8b 2c 24", "48 83 c4 08", "5a", "4c 8b c0", "49 8b 97 d8 03 00 00", "41 ff e0"}, // mov rbp,[rsp]; add rsp,8; pop rdx; mov r8,rax; mov rdx,[r15+N]; jmp r8
 			[]string{inRDX, none, "8", pushed, pushed, pushed, pushed, none, inRDX, inRDX, inRDX}},
-		{"aligned by another", none, []string{"48 83 ec 08", "48 83 e4 f0", "52", "90"}, []string{none, "8", conflicts, conflicts}}, // and rsp,-16; push rdx
-		{"not aligned", inRDX, []string{"52", "48 83 e4 f0", "90"}, []string{inRDX, none, conflicts}},
-		{"popped, and more", inRDX, []string{"51", "90"}, []string{inRDX, conflicts}},                                                                    // push rcx
-		{"a poll (SafepointBlob of OpenJDK 17)", unled, []string{"53", "55", "48 8b ec", "9c", "c9"}, []string{unled, none, pushed, pushed, "16 saved"}}, // push rbx; push rbp; mov rbp,rsp; pushf
-		{"data first", none, []string{"48 83 ec 08", "eb 02", "90 90", // leads into the piece
+		{"aligned by another", call, []string{"48 83 ec 08", "48 83 e4 f0", "52", "90"}, []string{none, "8", conflicts, conflicts}}, // and rsp,-16; push rdx
+		{"not aligned", raised, []string{"52", "48 83 e4 f0", "90"}, []string{inRDX, none, conflicts}},
+		{"popped, and more", raised, []string{"51", "90"}, []string{inRDX, conflicts}},                                                                 // push rcx
+		{"a poll (SafepointBlob of OpenJDK 17)", nil, []string{"53", "55", "48 8b ec", "9c", "c9"}, []string{unled, none, pushed, pushed, "16 saved"}}, // push rbx; push rbp; mov rbp,rsp; pushf
+		{"jumped to with the frame of another (forward_exception of OpenJDK 17)", left, []string{"49 8b 47 08", "48 8b 55 08", "48 89 55 08", "e8 df 09 b5 15", "74 0a", // mov rax,[r15+8]; mov rdx,[rbp+8]; mov [rbp+8],rdx; call; je
+			"48 83 e4 f0", "e8 36 dd 16 16", "f4", // and rsp,-16; call; hlt
+			"48 81 c4 80 00 00 00", "c9", "c3"}, // add rsp; leave; ret
+			[]string{more, more, more, more, more, more, conflicts, conflicts, more, pushed, none}},
+		{"neither a call nor that", left, []string{"48 81 c4 00 04 00 00", "90"}, []string{unled, unled}},
+		{"the caller's address is another (handle_exception_from_callee of OpenJDK 17)", call, []string{"55", "48 8b ec", "48 83 e4 f0", "e8 0c 34 b5 15", "48 89 45 08", "c9", "59", "ff e1", "c9", "c3"}, // and rsp,-16; call; mov [rbp+8],rax; leave; pop rcx; jmp rcx
+			[]string{none, pushed, pushed, byFP, byFP, byFP, none, inRCX, unled, unled}},
+		{"drops its return address (access_field_patching of OpenJDK 17)", call, []string{"55", "48 8b ec", "c9", "48 83 c4 08", "e9 00 10 00 00"}, []string{none, pushed, pushed, none, conflicts}},
+		{"frames are taken down and made (UncommonTrapBlob of OpenJDK 17)", call, []string{"48 83 ec 08", "48 89 2c 24", "e8 ff ee c8 15", "48 83 c4 08", "48 03 e1", "48 8b 6f 30", "48 2b e3", // sub rsp,8; mov [rsp],rbp; call; add rsp,8; add rsp,rcx; mov rbp,[rdi+48]; sub rsp,rbx
+			"48 ff 31", "55", "48 8b ec", "48 2b e3", "4c 89 45 f8", "ff ca", "75 ec", // push [rcx]; push rbp; mov rbp,rsp; sub rsp,rbx; mov [rbp-8],r8; dec edx; jne to the first sub
+			"48 ff 31", "55", "48 8b ec", "48 83 ec 00", "c9", "c3"},
+			[]string{none, "8", pushed, pushed, none, conflicts, conflicts, conflicts, conflicts, conflicts, conflicts, conflicts, conflicts, conflicts, conflicts, none, pushed, pushed, pushed, none}},
+		{"another takes the place of the frame pointer", call, []string{"55", "48 8b ec", "48 83 e4 f0", "48 8b 6f 30", "c9", "90"}, []string{none, pushed, pushed, byFP, conflicts, conflicts}},
+		{"one depth, of a frame whose pointer one way has set", call, []string{"55", "48 8b ec", "74 05", "48 8b 6c 24 50", "48 83 e4 f0", "90"}, []string{none, pushed, pushed, pushed, pushed, conflicts}}, // je over mov rbp,[rsp+80]
+		{"two depths of one frame", call, []string{"55", "48 8b ec", "74 01", "50", "8b 06", "c9", "c3"}, []string{none, pushed, pushed, pushed, byFP, byFP, none}},
+		{"its stack pointer is read back (DeoptimizationBlob of OpenJDK 17)", call, []string{"55", "48 8b ec", "49 8b a7 90 02 00 00", "90", "c9", "c3"}, []string{none, pushed, pushed, byFP, byFP, none}},
+		{"data first", call, []string{"48 83 ec 08", "eb 02", "90 90", // leads into the piece
 			"55", "48 8b ec", "c9", "c3"},
 			[]string{conflicts, conflicts, unled, none, pushed, pushed, none}},
 	} {
@@ -176,17 +193,19 @@ func TestStubDepths(t *testing.T) {
 			at = append(at, uint64(len(b)))
 			b = append(b, code(t, s)...)
 		}
-		d := newStubDepths(b, depth{popped: tt.start == inRDX}, tt.start != unled)
+		d := newStubDepths(b, tt.starts...)
 		for i, off := range at {
 			x, got := d.at(off), unled
 			switch {
-			case x.popped:
-				got = inRDX
+			case x.popped != 0:
+				got = map[uint8]string{regRDX: inRDX, regRCX: inRCX}[x.popped]
 			case x.known:
 				got = fmt.Sprint(x.bytes)
 				if x.saved {
 					got += " saved"
 				}
+			case x.linked:
+				got = byFP
 			case x.led:
 				got = conflicts
 			}

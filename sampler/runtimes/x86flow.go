@@ -11,18 +11,20 @@ import (
 // the method's entry on.
 
 // depth is where the stack pointer is at an instruction: by how many bytes below the return address, and whether the caller's frame pointer lies
-// right below that and not in its register. popped: the return address is in rdx, and no longer on the stack, as where an exception has left a
-// method (generate_exception_blob, cpu/x86/runtime_x86_64.cpp; TailJumpNode, cpu/x86/x86_64.ad).
+// right below that and not in its register, or that is this frame's own and leads there (linked). popped is the DWARF number of the register that
+// the return address was taken into, from the stack: where an exception has left a method (generate_exception_blob, cpu/x86/runtime_x86_64.cpp;
+// generate_handle_exception, cpu/x86/c1_Runtime1_x86.cpp; TailJumpNode, cpu/x86/x86_64.ad).
 type depth struct {
 	bytes         uint64
-	saved, popped bool
+	saved, linked bool
+	popped        uint8
 }
 
 // depths tells it of the instructions of a method.
 type depths []depthFrom
 
 // depthFrom is what holds from an instruction on. known is false where ways lead there on which it differs, or it depends on
-// what is not known; led is false where nothing is known to lead there.
+// what is not known; led is false where nothing is known to lead there. Where only linked is true of depth, that holds.
 type depthFrom struct {
 	at         uint32
 	known, led bool
@@ -49,23 +51,33 @@ type follow struct {
 	list  []int // places to go on from
 	wrong bool  // what it began with contradicts what others have found
 
+	links   bool // frame pointers are followed, too
 	aligned bool // the stack pointer above the return address is a multiple of 16, so that to make it one changes nothing
+	below   bool // more was taken from the stack than can have been there
 }
 
-const conflicting, unled = -1, -2
+// What holds at a place where the depth is not known. linkedOnly: the frame pointer is the frame's.
+const conflicting, unled, linkedOnly = -1, -2, -3
+
+// packedLinked is linked in what is packed.
+const packedLinked = 8
 
 func (d depth) pack() int32 {
-	v := int32(d.bytes/8)<<2 | 1<<30
+	v := int32(d.bytes/8)<<4 | int32(d.popped)<<1 | 1<<30
 	if d.saved {
 		v |= 1
 	}
-	if d.popped {
-		v |= 2
+	if d.linked {
+		v |= packedLinked
 	}
 	return v
 }
 
-func unpack(v int32) depth { return depth{uint64(v&^(1<<30)>>2) * 8, v&1 != 0, v&2 != 0} }
+func unpack(v int32) depth {
+	return depth{bytes: uint64(v&^(1<<30)>>4) * 8, saved: v&1 != 0, linked: linked(v), popped: uint8(v >> 1 & 3)}
+}
+
+func linked(v int32) bool { return v == linkedOnly || v > 0 && v&packedLinked != 0 }
 
 // maxDepth bounds a frame, maxFollowed the code that is followed, in bytes.
 const (
@@ -114,20 +126,27 @@ func newDepths(code []byte, entry, frame int) depths {
 }
 
 // newStubDepths follows code of many pieces, with data between them: from each place at which a frame with a frame pointer begins, and from the
-// first instruction if known tells that start holds there. Of what these do not lead to nothing is known.
-func newStubDepths(code []byte, start depth, known bool) depths {
+// first instruction, where the first of starts holds that the code does not disprove. Of what these do not lead to nothing is known.
+func newStubDepths(code []byte, starts ...depth) depths {
 	if len(code) > maxFollowed {
 		return depths{{}}
 	}
 	f := newFollow(code)
-	f.aligned = start.popped // by the method that the exception has left
-	for at := 0; at < len(code); at++ {
+	f.links = true
+	for at := len(code) - 1; at >= 0; at-- { // the last first: one may go over into the next
 		if bytes.HasPrefix(code[at:], frameBuilt) {
 			f.enterAs(at, depth{})
 		}
 	}
-	if known {
-		f.enterAs(0, start) // which may be data
+	for _, d := range starts {
+		f.aligned, f.below = d.popped != 0, false // aligned by the method that the exception has left
+		f.enterAs(0, d)                           // which may be data
+		if !f.below {
+			break
+		}
+		for _, at := range f.found {
+			f.state[at], f.sizes[at] = 0, 0
+		}
 	}
 	for at := 0; at < len(code); at += int(f.sizes[at]) {
 		if f.sizes[at] == 0 {
@@ -162,6 +181,7 @@ func (f *follow) depths() (list depths) {
 		if last = v; v > 0 {
 			x.depth = unpack(v)
 		}
+		x.linked = linked(v)
 		list = append(list, x)
 	}
 	return list
@@ -204,7 +224,7 @@ func (f *follow) enter(at int, d depth) {
 		if f.sizes[at] = uint8(x.size); x.size == 0 {
 			continue
 		}
-		v, goes := x.moves(f.state[at], f.aligned)
+		v, goes := f.moves(&x, f.state[at])
 		next := at + x.size
 		switch {
 		case x.op == 0xe9, x.op == 0xeb:
@@ -231,40 +251,76 @@ func (f *follow) reach(at int, v int32) {
 		return
 	case old == 0:
 		f.first[at], f.found = f.who, append(f.found, at)
+	case old > 0 && v > 0 && old|packedLinked == v|packedLinked:
+		if v = old &^ packedLinked; v == old {
+			return
+		}
 	case f.first[at] != f.who:
-		f.wrong = f.wrong || v != conflicting
+		f.wrong = f.wrong || v > 0
+		return
+	case !linked(old) || !linked(v):
+		v = conflicting
+	case old == linkedOnly:
 		return
 	default:
-		v = conflicting
+		v = linkedOnly
 	}
 	f.state[at] = v
 	f.list = append(f.list, at)
 }
 
-// moves is what holds behind an instruction, by what holds at it. goes is false if that is taken from a register or from memory: it
-// is what it was before, or elsewhere. aligned: see follow.
-func (x *x86Insn) moves(v int32, aligned bool) (after int32, goes bool) {
+// moves is what holds behind an instruction, by what holds at it. goes is false if that is not known.
+func (f *follow) moves(x *x86Insn, v int32) (after int32, goes bool) {
+	to, after, goes := x.moves(v, f.aligned)
+	f.below = f.below || v > 0 && to < -8 // 8: the return address is dropped
+	if !f.links {
+		return after, goes
+	}
+	was := linked(v)
+	d := unpack(v)
+	whole := v > 0 && d.bytes == 8 && d.saved
+	is := was && !x.setsFP() || x.framesFP() && whole
+	switch {
+	case x.op == 0xc9 && !was && !whole: // leave: of another frame
+		return conflicting, true
+	case x.op == 0xc9:
+	case is && (!goes || after == conflicting):
+		return linkedOnly, true
+	case is:
+		after |= packedLinked
+	}
+	return after, goes
+}
+
+// moves is to where an instruction moves the stack pointer, in bytes below the return address, and what holds behind it, by what holds at it. goes
+// is false if that is taken from a register or from memory: it is what it was before, or elsewhere. aligned: see follow.
+func (x *x86Insn) moves(v int32, aligned bool) (to int64, after int32, goes bool) {
 	d := unpack(v)
 	by := int64(0)
 	toSP := x.direct() && x.rm() == regSPNumber
+	low := x.rex&rexB == 0
 	switch op := x.op; {
 	case op >= 0x50 && op < 0x58:
-		if by = 8; v != conflicting && d.popped && op == 0x52 && x.rex&rexB == 0 { // push rdx
-			return depth{}.pack(), true
+		if by = 8; v > 0 && d.popped != 0 && op == pushOf(d.popped) && low {
+			return 0, depth{}.pack(), true
 		}
-		d.saved = d.saved || op == 0x55 && x.rex&rexB == 0 && d.bytes == 0
-	case op == 0x5c && x.rex&rexB == 0: // pop rsp
-		return 0, false
+		d.saved = d.saved || op == 0x55 && low && d.bytes == 0
+	case op == 0x5c && low: // pop rsp
+		return 0, 0, false
 	case op >= 0x58 && op < 0x60:
-		if by = -8; d.bytes == 0 && !d.popped && op == 0x5a && x.rex&rexB == 0 { // pop rdx
-			return depth{popped: true}.pack(), true
+		if by = -8; v > 0 && d.bytes == 0 && d.popped == 0 && low {
+			for _, r := range []uint8{regRCX, regRDX} {
+				if op == pushOf(r)+8 {
+					return 0, depth{popped: r}.pack(), true
+				}
+			}
 		}
 	case op == 0x68, op == 0x6a, op == 0x9c, op == 0xff && x.digit() == 6, op == 0xe8 && x.imm == 0:
 		by = 8
 	case op == 0x9d, op == 0x8f:
 		by = -8
 	case op == 0xc9: // leave
-		return depth{}.pack(), true
+		return 0, depth{}.pack(), true
 	case (op == 0x81 || op == 0x83) && toSP:
 		switch x.digit() {
 		case 0:
@@ -272,31 +328,76 @@ func (x *x86Insn) moves(v int32, aligned bool) (after int32, goes bool) {
 		case 5:
 			by = x.imm
 		case 4:
-			if !aligned || x.imm != -16 || d.bytes&15 != 8 || d.popped {
-				return conflicting, true
+			if !aligned || x.imm != -16 || d.bytes&15 != 8 || d.popped != 0 {
+				return 0, conflicting, true
 			}
 		case 7:
 		default:
-			return conflicting, true
+			return 0, conflicting, true
 		}
 	case op == 0x8d && x.reg() == regSPNumber:
 		if !x.plain {
-			return conflicting, true
+			return 0, conflicting, true
 		}
 		by = -x.disp
 	case op == 0x8b && x.reg() == regSPNumber, op == 0x89 && toSP:
-		return 0, false
-	case op == 0x87 && (toSP || x.reg() == regSPNumber), op == 0x94 && x.rex&rexB == 0 && x.rex&rexW != 0,
+		return 0, 0, false
+	case op == 0x87 && (toSP || x.reg() == regSPNumber), op == 0x94 && low && x.rex&rexW != 0,
 		op < 0x38 && op&7 == 1 && toSP, op < 0x38 && op&7 == 3 && x.reg() == regSPNumber:
-		return conflicting, true
+		return 0, conflicting, true
 	case op == 0x89 && x.plain && x.reg() == regBPNumber && uint64(x.disp)+8 == d.bytes: // mov [rsp+N],rbp
 		d.saved = true
 	}
-	to := int64(d.bytes) + by
-	if v == conflicting || to < 0 || to > maxDepth || to&7 != 0 || d.popped && by != 0 {
-		return conflicting, true
+	to = int64(d.bytes) + by
+	if v < 0 || to < 0 || to > maxDepth || to&7 != 0 || d.popped != 0 && by != 0 {
+		return to, conflicting, true
 	}
-	return depth{uint64(to), d.saved && to > 0, d.popped}.pack(), true
+	return to, depth{bytes: uint64(to), saved: d.saved && to > 0, popped: d.popped}.pack(), true
+}
+
+// pushOf is the opcode that pushes rcx or rdx, by its DWARF number; that of the other direction is 8 more.
+func pushOf(r uint8) int {
+	if r == regRCX {
+		return 0x51
+	}
+	return 0x52
+}
+
+// framesFP: mov rbp,rsp.
+func (x *x86Insn) framesFP() bool {
+	return x.rex&rexW != 0 && x.direct() &&
+		(x.op == 0x8b && x.reg() == regBPNumber && x.rm() == regSPNumber || x.op == 0x89 && x.rm() == regBPNumber && x.reg() == regSPNumber)
+}
+
+// setsFP tells whether an instruction may change the frame pointer.
+func (x *x86Insn) setsFP() bool {
+	low := x.rex&rexB == 0
+	reg, rm := x.reg() == regBPNumber, x.direct() && x.rm() == regBPNumber
+	switch op := x.op; {
+	case op >= vectorOp, op >= 0x38 && op < 0x40, op == 0x84, op == 0x85:
+		return false
+	case op < 0x38:
+		return op&7 < 2 && rm || op&7 > 1 && op&7 < 4 && reg
+	case op == 0xc9:
+		return true
+	case op == 0x5d, op == 0x95, op == 0xbd, op == 0x0fcd:
+		return low
+	case op == 0x86, op == 0x87, op == 0x0fb0, op == 0x0fb1, op == 0x0fc0, op == 0x0fc1, op == 0x0f38, op == 0x0f3a:
+		return reg || rm
+	case op == 0x63, op == 0x69, op == 0x6b, op == 0x8a, op == 0x8b, op == 0x8d, op >= 0x0f40 && op < 0x0f50, op == 0x0faf, op >= 0x0fb6 && op < 0x0fb9,
+		op >= 0x0fbc && op < 0x0fc0, op == 0x0f2c, op == 0x0f2d, op == 0x0f50, op == 0x0fc5, op == 0x0fd7:
+		return reg
+	case op >= 0x80 && op < 0x84:
+		return rm && x.digit() != 7
+	case op == 0xf6, op == 0xf7:
+		return rm && (x.digit() == 2 || x.digit() == 3)
+	case op == 0xfe, op == 0xff:
+		return rm && x.digit() < 2
+	case op == 0x88, op == 0x89, op == 0x8c, op == 0x8f, op == 0xc0, op == 0xc1, op == 0xc6, op == 0xc7, op >= 0xd0 && op < 0xd4,
+		op == 0x0f7e, op >= 0x0f90 && op < 0x0fa0, op >= 0x0fa3 && op < 0x0faf, op == 0x0fb3, op == 0x0fba, op == 0x0fbb, op == 0x0fc7:
+		return rm
+	}
+	return false
 }
 
 // Numbers of registers in instructions.

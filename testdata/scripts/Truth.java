@@ -417,7 +417,7 @@ public class Truth {
 
     static long throwing() {
         for (long x = 0;; x++) {
-            sink += caught(9);
+            sink += caught(9) + bounded(9);
             if (x == 100000) {
                 System.out.println("{}");
             }
@@ -437,6 +437,20 @@ public class Truth {
             throw kept;
         }
         return threw(n - 1) + 1;
+    }
+
+    static final long[] few = {1, 2, 3};
+
+    static long bounded(int n) {
+        try {
+            return indexed(n);
+        } catch (ArrayIndexOutOfBoundsException e) {
+            return 1;
+        }
+    }
+
+    static long indexed(int n) {
+        return few[n];
     }
 
     public static void main(String[] args) throws Exception {
