@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,7 +143,8 @@ func (s *javaSink) Add(m *output.Sample) error {
 		return nil
 	}
 	s.ends[m.Stack.End]++
-	s.whole = append(s.whole, m.Stack.End == "" && program)
+	deoptimised := slices.ContainsFunc(m.Stack.Frames, func(f output.Frame) bool { return f.Func == "[being deoptimised]" }) // in the place of a method
+	s.whole = append(s.whole, m.Stack.End == "" && program && !deoptimised)
 	if s.stacks = append(s.stacks, got); len(s.stacks)-s.ends[codeChanged] >= 2000 {
 		s.enough()
 	}

@@ -122,7 +122,7 @@ func (s *hotspotStep) returns(ra uint64) bool {
 		return c.end != 0 && !c.entry()
 	case ra == b.m.deopt:
 		return true
-	case b.kind == compiledBlob || b.kind == nativeBlob:
+	case b.kind == compiledBlob || b.kind == nativeBlob || b.kind == otherBlob && b.frame >= 16:
 		code := b.bytes(s.h.mem)
 		return code != nil && ra-b.begin <= uint64(len(code)) && behindCall(code[:ra-b.begin])
 	}
@@ -177,7 +177,14 @@ func (s *hotspotStep) leaf(depth uint64, pushed bool) unwind.Reason {
 
 // at is leaf where the stack pointer is at that depth.
 func (s *hotspotStep) at(d depth) unwind.Reason {
-	if d.popped == 0 {
+	switch {
+	case d.popped == 0 && d.linked && !d.saved: // rbp is not the caller's
+		ra, r := s.load(s.sp() + d.bytes)
+		if r != 0 {
+			return r
+		}
+		return s.enter(ra, s.sp()+d.bytes+8, 0, false)
+	case d.popped == 0:
 		return s.leaf(d.bytes, d.saved)
 	}
 	ra, ok := s.reg(d.popped)
@@ -421,7 +428,7 @@ func (b *blob) starts(code []byte) []depth {
 	case code[0] == 0x53: // push rbx makes room for a return address that is stored later (generate_handler_blob, cpu/x86/sharedRuntime_x86_64.cpp)
 		return nil
 	}
-	return []depth{{}, {bytes: b.frame - 8, saved: true}} // or the frame of another stub stands, which has jumped here (forward_exception, cpu/x86/c1_Runtime1_x86.cpp)
+	return []depth{{}, {bytes: b.frame - 8, saved: true, linked: true}} // or the frame of another stub stands, which has jumped here (forward_exception, cpu/x86/c1_Runtime1_x86.cpp)
 }
 
 // stub is code of the runtime; pc lies in it, or in the call. Where the code does not tell where its stack pointer is, it may keep a frame pointer; so

@@ -139,7 +139,7 @@ func TestDepths(t *testing.T) {
 // TestStubDepths: the same of code of many pieces. What lies behind the end of one belongs to it if it jumps there.
 func TestStubDepths(t *testing.T) {
 	const none, pushed, more, conflicts, unled, inRDX, inRCX, byFP = "0", "8 saved", "136 saved", "?", "", "rdx", "rcx", "by rbp"
-	call, raised, left := []depth{{}}, []depth{{popped: regRDX}}, []depth{{}, {bytes: 136, saved: true}}
+	call, raised, left := []depth{{}}, []depth{{popped: regRDX}}, []depth{{}, {bytes: 136, saved: true, linked: true}}
 	for _, tt := range []struct {
 		name   string
 		starts []depth // what may hold at the first instruction
@@ -170,10 +170,14 @@ func TestStubDepths(t *testing.T) {
 		{"jumped to with the frame of another (forward_exception of OpenJDK 17)", left, []string{"49 8b 47 08", "48 8b 55 08", "48 89 55 08", "e8 df 09 b5 15", "74 0a", // mov rax,[r15+8]; mov rdx,[rbp+8]; mov [rbp+8],rdx; call; je
 			"48 83 e4 f0", "e8 36 dd 16 16", "f4", // and rsp,-16; call; hlt
 			"48 81 c4 80 00 00 00", "c9", "c3"}, // add rsp; leave; ret
-			[]string{more, more, more, more, more, more, conflicts, conflicts, more, pushed, none}},
+			[]string{more, more, more, more, more, more, byFP, byFP, more, pushed, none}},
 		{"neither a call nor that", left, []string{"48 81 c4 00 04 00 00", "90"}, []string{unled, unled}},
 		{"the caller's address is another (handle_exception_from_callee of OpenJDK 17)", call, []string{"55", "48 8b ec", "48 83 e4 f0", "e8 0c 34 b5 15", "48 89 45 08", "c9", "59", "ff e1", "c9", "c3"}, // and rsp,-16; call; mov [rbp+8],rax; leave; pop rcx; jmp rcx
-			[]string{none, pushed, pushed, byFP, byFP, byFP, none, inRCX, unled, unled}},
+			[]string{none, pushed, pushed, byFP, byFP, conflicts, conflicts, conflicts, unled, unled}},
+		{"its caller's address in a register", call, []string{"55", "48 8b ec", "c9", "59", "ff e1"}, []string{none, pushed, pushed, none, inRCX}},
+		{"of two pieces the second has set the frame pointer", nil, []string{"55", "48 8b ec", "48 83 ec 08", "90", "48 83 e4 f0", "90", "c3", // push rbp; mov rbp,rsp; sub rsp,8; nop; and rsp,-16
+			"55", "48 8b ec", "48 83 ec 08", "48 8b 6f 30", "eb eb"}, // mov rbp,[rdi+48]; jmp nop
+			[]string{none, pushed, pushed, "16 saved", "16 saved", conflicts, conflicts, none, pushed, pushed, "16 saved", "16 saved"}},
 		{"drops its return address (access_field_patching of OpenJDK 17)", call, []string{"55", "48 8b ec", "c9", "48 83 c4 08", "e9 00 10 00 00"}, []string{none, pushed, pushed, none, conflicts}},
 		{"frames are taken down and made (UncommonTrapBlob of OpenJDK 17)", call, []string{"48 83 ec 08", "48 89 2c 24", "e8 ff ee c8 15", "48 83 c4 08", "48 03 e1", "48 8b 6f 30", "48 2b e3", // sub rsp,8; mov [rsp],rbp; call; add rsp,8; add rsp,rcx; mov rbp,[rdi+48]; sub rsp,rbx
 			"48 ff 31", "55", "48 8b ec", "48 2b e3", "4c 89 45 f8", "ff ca", "75 ec", // push [rcx]; push rbp; mov rbp,rsp; sub rsp,rbx; mov [rbp-8],r8; dec edx; jne to the first sub

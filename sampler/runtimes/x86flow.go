@@ -3,6 +3,7 @@ package runtimes
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"sort"
 )
 
@@ -139,14 +140,13 @@ func newStubDepths(code []byte, starts ...depth) depths {
 		}
 	}
 	for _, d := range starts {
+		sizes, state, first := slices.Clone(f.sizes), slices.Clone(f.state), slices.Clone(f.first)
 		f.aligned, f.below = d.popped != 0, false // aligned by the method that the exception has left
 		f.enterAs(0, d)                           // which may be data
 		if !f.below {
 			break
 		}
-		for _, at := range f.found {
-			f.state[at], f.sizes[at] = 0, 0
-		}
+		f.sizes, f.state, f.first = sizes, state, first
 	}
 	for at := 0; at < len(code); at += int(f.sizes[at]) {
 		if f.sizes[at] == 0 {
@@ -241,8 +241,9 @@ func (f *follow) enter(at int, d depth) {
 	}
 }
 
-// reach: a way leads to a place.
-func (f *follow) reach(at int, v int32) {
+// reach: a way leads to a place, and to holds there.
+func (f *follow) reach(at int, to int32) {
+	v := to
 	if at < 0 || at >= len(f.code) {
 		return
 	}
@@ -255,15 +256,17 @@ func (f *follow) reach(at int, v int32) {
 		if v = old &^ packedLinked; v == old {
 			return
 		}
+	case old == linkedOnly:
+		if v = conflicting; linked(to) {
+			return
+		}
 	case f.first[at] != f.who:
 		f.wrong = f.wrong || v > 0
 		return
-	case !linked(old) || !linked(v):
-		v = conflicting
-	case old == linkedOnly:
-		return
-	default:
+	case linked(old) && linked(v):
 		v = linkedOnly
+	default:
+		v = conflicting
 	}
 	f.state[at] = v
 	f.list = append(f.list, at)
@@ -283,7 +286,11 @@ func (f *follow) moves(x *x86Insn, v int32) (after int32, goes bool) {
 	switch {
 	case x.op == 0xc9 && !was && !whole: // leave: of another frame
 		return conflicting, true
+	case was && x.setsReturn():
+		return conflicting, true
 	case x.op == 0xc9:
+	case !is && !goes:
+		return conflicting, true
 	case is && (!goes || after == conflicting):
 		return linkedOnly, true
 	case is:
@@ -367,6 +374,12 @@ func pushOf(r uint8) int {
 func (x *x86Insn) framesFP() bool {
 	return x.rex&rexW != 0 && x.direct() &&
 		(x.op == 0x8b && x.reg() == regBPNumber && x.rm() == regSPNumber || x.op == 0x89 && x.rm() == regBPNumber && x.reg() == regSPNumber)
+}
+
+// setsReturn: mov [rbp+8],rax puts the address of an exception's handler in the place of the return address (generate_handle_exception,
+// cpu/x86/c1_Runtime1_x86.cpp), which is no call's.
+func (x *x86Insn) setsReturn() bool {
+	return x.op == 0x89 && x.rex == 0x48 && x.modRM == 0x45 && x.disp == 8
 }
 
 // setsFP tells whether an instruction may change the frame pointer.
