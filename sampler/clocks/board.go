@@ -154,9 +154,8 @@ type Slot struct {
 	pages  int // open pagemap of its process
 	Advice taking.Advice
 
-	// exactRun is the thread's run time when it was let go at exactAt.
-	exactRun, exactAt int64
-	wait              wait
+	known times // when the thread was let go; zero: it was not
+	wait  wait
 
 	// request is for the keeper: a clock's number and sample, see askKeeper; 0: none.
 	request atomic.Int64
@@ -223,9 +222,35 @@ func (b *Board) Put(t Thread) int {
 	return -1
 }
 
+// times are the time at which a thread was let go, CLOCK_MONOTONIC, and what it had run and waited for a CPU until then, nanoseconds.
+type times struct{ at, run, wait int64 }
+
+// never is longer than any thread has been on no CPU.
+const never = 1 << 62
+
+// hardly is for how long at most a thread has been on no CPU, in nanoseconds, that a clock takes for the one it has preempted, without asking who was
+// there last: interrupts, and what the host of a guest takes, are in that time.
+//
+//go:nosplit
+//go:norace
+func (b *Board) hardly() int64 { return min(b.Interval/16+interlude, 150_000) }
+
+// off is since when at a time a thread has no CPU that has run and waited for one for so long: all else of the time
+// since it was let go. The scheduler counts a wait when it is over (sched_info_arrive, kernel/sched/stats.h), so that what is left is the one
+// under way, and all time asleep. never: nothing is known.
+//
+//go:nosplit
+//go:norace
+func (x *times) off(now, run, wait int64) int64 {
+	if x.at == 0 {
+		return never
+	}
+	return now - x.at - (run - x.run) - (wait - x.wait)
+}
+
 func (b *Board) fill(s *Slot, t *Thread) {
 	s.TID, s.PID, s.open, s.kin.clock, s.kin.crowd, s.pages, s.kin.group, s.Advice = t.TID, t.PID, files{t.Sched, t.Stat, t.Debug, t.Call, t.Stack}, t.Clock, t.Crowd, t.Pages, t.Group, t.Advice
-	s.exactRun, s.exactAt, s.wait.kept = 0, 0, 0
+	s.known, s.wait.kept = times{}, 0
 	s.run.Store(t.Run)
 	s.stood.Store(-1)
 	s.sampled.Store(-1)

@@ -71,7 +71,7 @@ func TestBoardFill(t *testing.T) {
 	b := NewBoard(1, 0, 1)
 	b.Put(Thread{})
 	s := &b.slots[0]
-	s.exactRun, s.exactAt = 1, 2
+	s.known = times{1, 2, 3}
 	for n, f := range []func(){func() { s.sampled.Store(3) }, func() { s.vain.Store(vain(3, Lost)) }, func() { s.vain.Store(vain(3, Refused)) }, func() { s.vain.Store(vain(3, Execs)) }} {
 		f()
 		if got, want := b.Met(0, 3), []Meeting{Sampled, Lost, Refused, Execs}[n]; got != want {
@@ -90,8 +90,8 @@ func TestBoardFill(t *testing.T) {
 				t.Errorf("a new thread was met at tick %d", tick)
 			}
 		}
-		if b.Asked(0) != -1 || s.exactRun != 0 || s.exactAt != 0 {
-			t.Errorf("asked at %d, exact run time %d at %d", b.Asked(0), s.exactRun, s.exactAt)
+		if b.Asked(0) != -1 || s.known != (times{}) {
+			t.Errorf("asked at %d, known is %+v", b.Asked(0), s.known)
 		}
 		if s.TID != 2 || s.PID != 3 || s.open.sched != 4 || s.open.stat != 5 || s.open.debug != 6 || s.pages != 7 || s.Advice.Beyond != 8 || s.run.Load() != 10 {
 			t.Errorf("slot %+v", s)

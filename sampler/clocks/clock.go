@@ -37,8 +37,8 @@ type Sample struct {
 
 	End int64 // the clock has done all for it
 
-	id    int  // the thread's for the kernel: by an exec it gets that of its process
-	waits bool // the thread was seen in the queue of the clock's CPU when the request was pending
+	id    int // the thread's for the kernel: by an exec it gets that of its process
+	proof proof
 
 	state atomic.Int32 // free and so on, below
 }
@@ -50,6 +50,12 @@ func (m *Sample) Taken() int64 {
 		return m.Asked - m.Wake + m.Run - m.RunAsked + m.End - m.Stopped
 	}
 	return m.End - m.Wake
+}
+
+// proof is what proves where a thread was at the tick.
+type proof struct {
+	waits bool // it was seen in the queue of the clock's CPU when the request was pending
+	quick bool // as its pick
 }
 
 const (
@@ -149,6 +155,7 @@ type wakeUp struct {
 	// doubt: the clock has got its CPU late and maybe by something else than its timer, see tardy. behind: later than it takes
 	// whom the tick has met in a call to block there.
 	doubt, behind bool
+	switching     switching
 }
 
 // seizer seizes threads.
@@ -172,11 +179,33 @@ type pick struct {
 	times     int64 // and how often it was put on a CPU since
 	asleep    bool  // it has blocked
 	between   bool  // the clock has got the CPU from somebody else: it may have been woken since the tick
+	quick     bool  // it has hardly been on no CPU: that it had this one at the tick is for the stop to tell
 }
 
-// ranThrough is by how much the run time of a thread that was on its CPU all the time
-// since it was let go may be less than the time: the way to the clock's look.
-const ranThrough = 30_000
+// switching is how long before a clock's first look at the time the thread has lost its CPU that its wake-up preempts, in nanoseconds: the shorter ones
+// of those times, as stops have shown them. 0 to 10 us were seen, and 40 where the CPU had cooled down, or is a guest's.
+type switching int64
+
+const (
+	// mostSwitching bounds it.
+	mostSwitching = 60_000
+	// interlude is for how long somebody else may have had the CPU at the tick without being seen, in nanoseconds.
+	interlude = 20_000
+)
+
+// met learns from the time of a stop, and tells whether the thread was preempted by the clock.
+//
+//go:nosplit
+//go:norace
+func (x *switching) met(late int64) bool {
+	const up = 250
+	if at := switching(max(late, 0)); at < *x {
+		*x -= (*x - at) / 8
+	} else {
+		*x = min(*x+up, mostSwitching)
+	}
+	return late <= int64(*x)+interlude
+}
 
 // Outside is the life of a clock's thread: see [ptrace.Outside].
 //
@@ -380,10 +409,11 @@ func (c *Clock) request(i int) {
 		return
 	}
 	got, _ := c.k.Pread(s.open.sched, c.text[:], 0)
-	p := pick{slot: i}
+	p := &c.picked
+	*p = pick{slot: i}
 	p.run, p.wait, _, _ = schedstat(c.text[:got])
 	now := c.k.Now()
-	c.ask(s, &p, (now-c.board.Start)/c.board.Interval, now)
+	c.ask(s, p, (now-c.board.Start)/c.board.Interval, now)
 }
 
 // answer samples the thread that the clock's wake-up has preempted. false: it was none of
@@ -500,10 +530,12 @@ func (c *Clock) find(n, wake int64) bool {
 				left = int(s.kin.crowd.Load()) / perRead
 			}
 		}
-		if left == 0 && clock != 0 {
-			spent = c.k.Spent(clock) // that costs no more than the reads that there have been
+		if j >= 0 || c.met.Load() != c.done.Load() { // who was met at the last tick has run, most likely
+			if left == 0 && clock != 0 {
+				spent = c.k.Spent(clock) // that costs no more than the reads that there have been
+			}
+			left--
 		}
-		left--
 		if spent >= 0 && s.stood.Load() == spent {
 			continue // nobody of its process has run since
 		}
@@ -531,9 +563,8 @@ func (c *Clock) find(n, wake int64) bool {
 		if !ok || cpu != c.cpu || !asleep && state != 'R' {
 			continue
 		}
-		if j < 0 && !asleep && s.exactAt != 0 && run-s.exactRun >= c.k.Now()-s.exactAt-ranThrough {
-			// It has run all the time: nobody else can have been there.
-			p.slot, p.run, p.wait, p.count, p.ran, p.times, p.asleep, p.between = i, run, wait, uint64(runs), ran, times, false, false
+		if j < 0 && !asleep && b.keeper.Load() == 0 && s.known.off(wake, run, wait) <= b.hardly() {
+			*p = pick{slot: i, run: run, wait: wait, count: uint64(runs), ran: ran, times: times, quick: true}
 			return true
 		}
 		if !told && c.self > 0 {
@@ -547,7 +578,7 @@ func (c *Clock) find(n, wake int64) bool {
 		if known && at < own-handover || between && (asleep || c.prompt) || asleep && !known || found && at <= last {
 			continue
 		}
-		p.slot, p.run, p.wait, p.count, p.ran, p.times, p.asleep, p.between = i, run, wait, uint64(runs), ran, times, asleep, between
+		*p = pick{i, run, wait, uint64(runs), ran, times, asleep, between, false}
 		if found, last = true, at; told && at >= own {
 			break
 		}
@@ -620,7 +651,7 @@ func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 	s.sampled.Store(n)
 	m.Asleep, m.Count, m.Moved = true, p.count, c.up.doubt
 	m.Asked, m.Stopped, m.Released = at, at, at
-	m.judge(c.k, c.board, c.text[:], c.cpu)
+	m.judge(c.k, c.board, c.text[:], c.cpu, &c.up.switching)
 	return true
 }
 
@@ -823,7 +854,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	}
 	got, _ := c.k.Pread(s.open.stat, c.text[:], 0)
 	_, at, ok := stat(c.text[:got])
-	m.waits = ok && at == c.cpu
+	m.proof.waits = ok && at == c.cpu
 	_, status, errno := c.k.Wait(id, true)
 	if errno == unix.EINTR {
 		c.since.Store(0)
@@ -844,7 +875,7 @@ const blocked = 50_000
 func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
 	m.Slot, m.TID, m.PID, m.Tick, m.Wake = p.slot, s.TID, s.PID, n, wake
 	m.Asked, m.RunAsked, m.WaitAsked = k.Now(), p.run, p.wait
-	m.id, m.Moved, m.Gone, m.waits, m.Asleep = s.TID, false, false, false, false
+	m.id, m.Moved, m.Gone, m.Asleep, m.proof = s.TID, false, false, false, proof{quick: p.quick}
 	m.state.Store(asked)
 }
 
@@ -873,7 +904,7 @@ func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 	if m.Met {
 		c.board.slots[m.Slot].wait.met(m)
 	}
-	m.judge(c.k, c.board, c.text[:], c.cpu)
+	m.judge(c.k, c.board, c.text[:], c.cpu, &c.up.switching)
 	c.out--
 }
 
@@ -911,11 +942,12 @@ const settled = 3_000
 // judge finds out whether the thread may have run code of its own between the tick and the
 // stop. It has not if it was on no CPU at the request: a thread that was preempted meets the
 // request before it gets back to its code. That is so if it was still in the queue of the clock's CPU after the request, if it
-// has hardly run, or has not left this CPU. Then the sample is the coordinator's.
+// has hardly run, or has not left this CPU. One that was picked at once must have lost its CPU to the clock, see [switching]; x is nil where
+// that is not known. Then the sample is the coordinator's.
 //
 //go:nosplit
 //go:norace
-func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) {
+func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int, x *switching) {
 	s := &b.slots[m.Slot]
 	m.Run, m.Wait = m.RunAsked, m.WaitAsked
 	if s.pages >= 0 {
@@ -929,10 +961,15 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) {
 		if run, wait, runs, ok := schedstat(text[:got]); ok {
 			m.Run, m.Wait = run, wait
 			s.runs.Store(runs)
+			s.known = times{m.Released, run, wait}
+			// All the time since it has lost the CPU that it has not run it has waited for one.
+			late := wait - m.WaitAsked + run - m.RunAsked - (m.Stopped - m.Wake)
+			if x != nil && m.proof != (proof{}) {
+				m.Moved = !x.met(late) && m.proof.quick || m.Moved
+			}
 		}
 		s.run.Store(m.Run)
-		s.exactRun, s.exactAt = m.Run, m.Released
-		if !m.waits && m.Run-m.RunAsked > settled {
+		if !m.proof.waits && m.Run-m.RunAsked > settled {
 			got, _ = k.Pread(s.open.stat, text, 0)
 			_, at, ok := stat(text[:got])
 			m.Moved = m.Moved || !ok || at != cpu

@@ -131,11 +131,11 @@ func TestJudge(t *testing.T) {
 		}
 		slot, m := &b.slots[0], &c.samples[0]
 		slot.take(1)
-		slot.exactRun, slot.exactAt = 1, 2
+		slot.known = times{2, 1, 4}
 		slot.run.Store(3)
 		m.state.Store(asked)
-		m.RunAsked, m.WaitAsked, m.waits, m.Released, m.Gone = 1000*us, 80, tt.waits, 77, tt.gone
-		m.judge(s, b, c.text[:], 0)
+		m.RunAsked, m.WaitAsked, m.proof.waits, m.Released, m.Gone = 1000*us, 80, tt.waits, 77, tt.gone
+		m.judge(s, b, c.text[:], 0, nil)
 		if m.Moved != tt.wantMoved || m.Gone != tt.wantGone {
 			t.Errorf("%s: moved %t, gone %t", tt.name, m.Moved, m.Gone)
 		}
@@ -149,8 +149,8 @@ func TestJudge(t *testing.T) {
 		if tt.wantGone {
 			run = 3
 		}
-		if exact := slot.exactRun == run && slot.exactAt == 77; slot.run.Load() != run || exact == tt.wantGone {
-			t.Errorf("%s: the board knows of a run time of %d, exactly %d at %d", tt.name, slot.run.Load(), slot.exactRun, slot.exactAt)
+		if exact := slot.known == (times{77, run, wait}); slot.run.Load() != run || exact == tt.wantUnknown {
+			t.Errorf("%s: the board knows of a run time of %d, %+v", tt.name, slot.run.Load(), slot.known)
 		}
 		if m.state.Load() != filled || slot.holder.Load() != 0 || m.End != s.now {
 			t.Errorf("%s: state %d, held by %d, ended at %d of %d", tt.name, m.state.Load(), slot.holder.Load(), m.End, s.now)
@@ -159,12 +159,12 @@ func TestJudge(t *testing.T) {
 	// Without a pagemap nobody asks for it.
 	s, b, c := desk(t, 1, &actor{tid: 7})
 	b.slots[0].pages = -1
-	if c.samples[0].judge(s, b, c.text[:], 0); c.samples[0].Gone || s.reads[-1] != 0 {
+	if c.samples[0].judge(s, b, c.text[:], 0, nil); c.samples[0].Gone || s.reads[-1] != 0 {
 		t.Error("a sample without a pagemap is gone")
 	}
 	b.slots[0].pages = 0 // a file like any other
 	s.files[0] = ""
-	if c.samples[0].judge(s, b, c.text[:], 0); !c.samples[0].Gone {
+	if c.samples[0].judge(s, b, c.text[:], 0, nil); !c.samples[0].Gone {
 		t.Error("an empty pagemap with number 0 is not seen")
 	}
 }
@@ -219,6 +219,22 @@ func TestFindSleepers(t *testing.T) {
 	look("of whom nobody has run", []int32{-70}, 7, 8)
 	crowd.Store(4 * perRead)
 	look("a larger one", nil, 7, 8, 9, 6)
+
+	// Whoever was met at the last tick has run since, most likely.
+	for i := range actors {
+		b.slots[i].kin.crowd = nil
+	}
+	b.slots[1].kin.clock = -71
+	c.last = 1
+	c.done.Store(6)
+	c.met.Store(6)
+	s.spent[-70]++
+	s.spent[-71]++
+	look("one was met", []int32{-70}, 7, 8, 9, 6)
+	c.done.Store(7)
+	s.spent[-70]++
+	s.spent[-71]++
+	look("and then nobody", []int32{-71, -70}, 7, 8, 9, 6)
 }
 
 // TestFindGroups: of those who have not run between a reading before the tick and the tick nobody is looked at, and of others whatever was
@@ -310,6 +326,45 @@ func TestHolds(t *testing.T) {
 	}
 }
 
+// TestQuick: a thread that was taken without asking who had the CPU last counts as moved if it has lost that before the clock came.
+func TestQuick(t *testing.T) {
+	learned := int64(10 * us)
+	for _, tt := range []struct {
+		name  string
+		late  int64 // nanoseconds before the wake-up at which it has lost the CPU
+		proof proof
+		moved bool
+		then  int64 // what is learned of that
+	}{
+		{"was preempted", learned, proof{quick: true}, false, learned + 250},
+		{"was preempted, and is in the queue", learned, proof{true, true}, false, learned + 250},
+		{"somebody else had it for a moment", learned + 250 + interlude, proof{true, true}, false, learned + 250},
+		{"somebody else had it", learned + 251 + interlude, proof{true, true}, true, learned + 250},
+		{"somebody else had it, as the scheduler knew", learned + 251 + interlude, proof{waits: true}, false, learned + 250},
+		{"nothing is proven", 0, proof{}, false, learned},
+		{"sooner", 2 * us, proof{true, true}, false, learned - us},
+		{"later than the wake-up", -2 * us, proof{true, true}, false, learned - learned/8},
+	} {
+		const at, wake, took, ran = 500 * us, 480 * us, 30 * us, 2 * us
+		a := &actor{tid: 7, run: 1000*us + ran, cpu: 0, state: 'R', tracee: true}
+		a.wait = 90*us + tt.late + at + took - wake - ran
+		s, b, c := desk(t, 1, a)
+		m := &c.samples[0]
+		b.slots[0].take(1)
+		m.state.Store(asked)
+		m.Wake, m.Asked, m.Stopped, m.RunAsked, m.WaitAsked, m.proof = wake, at, at+took, 1000*us, 90*us, tt.proof
+		c.up.switching = switching(learned)
+		m.judge(s, b, c.text[:], 0, &c.up.switching)
+		if m.Moved != tt.moved || int64(c.up.switching) != tt.then {
+			t.Errorf("%s: moved %t, want %t; learned %d, want %d", tt.name, m.Moved, tt.moved, c.up.switching, tt.then)
+		}
+	}
+	x := switching(mostSwitching - 1)
+	if x.met(1e9) || x != mostSwitching {
+		t.Errorf("a second is %d", x)
+	}
+}
+
 // TestFind: whom a clock of CPU 0 finds at tick 5, and which files that takes.
 func TestFind(t *testing.T) {
 	ran := func(tid int, exec int64) *actor { return &actor{tid: tid, state: 'R', exec: exec} }
@@ -360,18 +415,25 @@ func TestFind(t *testing.T) {
 				s.broken[fd] = unix.EACCES
 			}
 		}, 8, "[7 8 9]"},
-		{"ran all the time", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
-			b.slots[1].exactRun, b.slots[1].exactAt = 200*us, s.now-830*us // it has run for 800 us since
+		{"ran and waited all the time", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
+			b.slots[1].known = times{at: 1000*us - 840*us - b.hardly(), run: 200 * us, wait: 44 - 40*us} // for 800 and 40 us since
 		}, 8, "[]"},
 		{"ran not quite all the time", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
-			b.slots[1].exactRun, b.slots[1].exactAt = 200*us, s.now-830*us-1
+			b.slots[1].known = times{at: 1000*us - 840*us - b.hardly() - 1, run: 200 * us, wait: 44 - 40*us}
 		}, 7, "[7 8]"},
 		{"never let go", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
-			b.slots[1].exactRun = -s.now
+			b.slots[1].known = times{run: -1 << 60}
 		}, 7, "[7 8]"},
 		{"ran all the time, but was not met last", []*actor{ran(7, 6), ran(8, 9)}, 1, func(s *script, b *Board) {
-			b.slots[0].exactRun, b.slots[0].exactAt = 0, s.now
+			b.slots[0].known = times{at: 1000 * us, run: 1000 * us, wait: 44}
 		}, 8, "[7 8]"},
+		{"ran all the time, and sleeps", []*actor{ran(7, 9), {tid: 8, state: 'S', exec: 6}}, 1, func(s *script, b *Board) {
+			b.slots[1].known = times{at: 1000 * us, run: 1000 * us, wait: 44}
+		}, 7, "[7 8]"},
+		{"ran all the time, and is held", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
+			b.slots[1].known = times{at: 1000 * us, run: 1000 * us, wait: 44}
+			b.keeper.Store(1)
+		}, 7, "[7 8]"},
 		{"was preempted", []*actor{ran(7, 5e6)}, -1, own(5e6), 7, "[7]"},
 		{"was preempted by a thread of the kernel", []*actor{ran(7, 5e6)}, -1, own(5e6 + handover), 7, "[7]"},
 		{"waits for the CPU", []*actor{ran(7, 5e6)}, -1, own(5e6 + handover + 1), 0, "[7]"},
@@ -408,7 +470,7 @@ func TestFind(t *testing.T) {
 			tt.set(s, b)
 		}
 		got := 0
-		if p := &c.picked; c.find(5, 0) {
+		if p := &c.picked; c.find(5, 1000*us) {
 			got = b.slots[p.slot].TID
 			if asleep := s.owners[got].state == 'S'; p.run != 1000*us || p.wait != 44 || p.count != 12 || p.asleep != asleep {
 				t.Errorf("%s: %+v", tt.name, p)
@@ -711,7 +773,7 @@ func TestAsk(t *testing.T) {
 		a.tid, a.run, a.wait, a.state = 7, 500, 60, 'R'
 		s, b, c := desk(t, 1, &a)
 		slot, m := &b.slots[0], &c.samples[0]
-		m.Moved, m.Gone, m.waits = true, true, true
+		m.Moved, m.Gone, m.proof = true, true, proof{true, true}
 		slot.take(1)
 		sinceAtStop := int64(-1)
 		s.opens = func(fd int) {
@@ -743,7 +805,7 @@ func TestAsk(t *testing.T) {
 		if sinceAtStop != 999 {
 			t.Errorf("%s: asking since %d while it waits, want the wake-up, 999", tt.name, sinceAtStop)
 		}
-		if m.TID != 7 || m.PID != 107 || m.Slot != 0 || m.Tick != 6 || m.Wake != 999 || m.RunAsked != 400 || m.WaitAsked != 50 || m.Asked <= 1e9 || m.Gone || m.waits != tt.queued {
+		if m.TID != 7 || m.PID != 107 || m.Slot != 0 || m.Tick != 6 || m.Wake != 999 || m.RunAsked != 400 || m.WaitAsked != 50 || m.Asked <= 1e9 || m.Gone || m.proof.waits != tt.queued {
 			t.Errorf("%s: %v", tt.name, m)
 		}
 	}

@@ -336,7 +336,7 @@ func (p *Keeper) serve() {
 		errno := p.k.Interrupt(m.TID)
 		got, _ := p.k.Pread(s.open.stat, p.text[:], 0)
 		_, at, ok := stat(p.text[:got])
-		m.waits = ok && at == c.cpu                  // where the clock is, since it waits for this
+		m.proof.waits = ok && at == c.cpu            // where the clock is, since it waits for this
 		m.Moved = p.k.Now()-m.Wake >= keeperPatience // it has left its CPU before
 		s.request.Store(pending)
 		if errno != 0 {
@@ -351,7 +351,7 @@ func (p *Keeper) serve() {
 // finish hands a sample on. From then on it is the coordinator's.
 func (p *Keeper) finish(m *Sample, c *Clock) {
 	p.board.slots[m.Slot].request.Store(0)
-	m.judge(p.k, p.board, p.text[:], c.cpu)
+	m.judge(p.k, p.board, p.text[:], c.cpu, nil)
 }
 
 // handle answers one report of a tracee.

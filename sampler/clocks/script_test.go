@@ -608,7 +608,7 @@ func TestConducts(t *testing.T) {
 // String is for messages of tests.
 func (m *Sample) String() string {
 	return fmt.Sprintf("slot %d, thread %d of %d, tick %d: woke %d, asked %d (run %d, wait %d), stopped %d, released %d (run %d, wait %d), end %d; status %#x, gone %t, moved %t, waits %t",
-		m.Slot, m.TID, m.PID, m.Tick, m.Wake, m.Asked, m.RunAsked, m.WaitAsked, m.Stopped, m.Released, m.Run, m.Wait, m.End, m.Status, m.Gone, m.Moved, m.waits)
+		m.Slot, m.TID, m.PID, m.Tick, m.Wake, m.Asked, m.RunAsked, m.WaitAsked, m.Stopped, m.Released, m.Run, m.Wait, m.End, m.Status, m.Gone, m.Moved, m.proof.waits)
 }
 
 // copy is what a sample tells.
