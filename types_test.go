@@ -52,7 +52,7 @@ var larger = map[string]size{
 	"sampler/clocks.Exit":           {34, 11},
 	"sampler/clocks.Keeper":         {21, 21},
 	"sampler/clocks.Sample":         {51, 18},
-	"sampler/clocks.Slot": {16, 2},
+	"sampler/clocks.Slot":           {16, 2},
 	"sampler/goroutines.G":          {21, 1},
 	"sampler/goroutines.layout":     {16, 1},
 	"sampler/goroutines.state":      {16, 0},

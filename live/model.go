@@ -67,7 +67,7 @@ type Round struct {
 	Processes, Threads int
 	P50, P99, Max      time.Duration // of the pauses
 	Stops              int64         // that these are of
-	Stride             int64         // only each such tick was answered
+	Stride             float64       // ticks for each that was answered
 	Last               bool          // the run ends with it
 }
 

@@ -314,7 +314,7 @@ func (s *Screen) head(p *Picture, st Status) []Line {
 		lost = fmt.Sprintf("%s; lost: %d of %d thread ticks (%s)", output.Plural(int64(p.Account.Count[ledger.Sampled]), "sample"), n, p.Account.Expected, losses(&p.Account))
 	}
 	if r.Stride > 1 {
-		lost += fmt.Sprintf("; the rate is lowered to 1/%d, see --max-overhead", r.Stride)
+		lost += fmt.Sprintf("; the rate is lowered to %.2g %%, see --max-overhead", 100/r.Stride)
 	}
 	if p.Account.Expected == 0 {
 		lost = "no tick so far"

@@ -164,7 +164,7 @@ func (ac *accounts) unsure(t *thread, n int64, run time.Duration) {
 		ac.creditIdle(t, sure)
 	}
 	class := ledger.Unsure
-	if t.slot >= 0 && ac.load.both <= 1 && ac.bank.Everywhere(cpus(), sure) { // there was a clock wherever it has run
+	if t.slot >= 0 && ac.load.both == clocks.Every && ac.bank.Everywhere(cpus(), sure) { // there was a clock wherever it has run
 		class = ac.unmet(t)
 	}
 	ac.book.Give(&t.line, n-1, class)

@@ -64,7 +64,7 @@ func newEngine(opt Options, p *pool, start time.Time, out *outlet) *engine {
 	pulse := &pulse{said: said, stop: make(chan struct{})}
 	pulse.board.Store(board)
 	files, book, roster := &files{said: said}, ledger.NewBook(), newRoster(opt.TIDs)
-	load := &load{said: said, max: opt.MaxOverhead, own: budget{max: opt.MaxCPU, most: slowest(x.interval), stride: opt.test.firstStride}}
+	load := &load{said: said, max: opt.MaxOverhead, stride: clocks.Every, both: clocks.Every, most: clocks.Every, own: budget{max: opt.MaxCPU, most: slowest(x.interval), stride: opt.test.firstStride}}
 	e := &engine{opt: &opt, said: said, out: out, ticks: x, pulse: pulse, board: board, bank: bank, roster: roster}
 	e.listing = &listing{opt: e.opt, book: book, files: files, board: board, bank: bank}
 	e.acct = &accounts{opt: e.opt, ticks: x, out: out, files: files, roster: roster, book: book, load: load, bank: bank}
@@ -191,7 +191,7 @@ func (e *engine) onTick(now int64) (quiet bool) {
 	e.news.takeExits()
 	e.news.find(n)
 	e.acct.load.update(e.bank.Clocks(), now)
-	e.board.SetStride(max(e.acct.load.both, 1))
+	e.board.SetStride(e.acct.load.both)
 	e.pulse.publish(now, func() *Progress { return e.progress(now) })
 	if e.rounds.due(now) {
 		e.rounds.end(now, false)

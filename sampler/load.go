@@ -2,29 +2,34 @@ package sampler
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"sfsample/output"
 	"sfsample/ptrace"
+	"sfsample/sampler/clocks"
 )
 
-// maxStride bounds how far the rate is lowered.
+// maxStride bounds how far the rate is lowered, in ticks.
 const maxStride = 1024
 
 // load holds what is taken of threads below the share of their time that it
-// may be, by having only each stride-th tick answered.
+// may be, by having only some ticks answered.
 type load struct {
 	said    *notices
-	max     float64 // share; 0: no bound
-	stride  int64   // 1: every tick; 0 means 1
-	both    int64   // the stride that holds: this one or the budget's
-	most    int64   // largest stride so far
-	begun   int64   // CLOCK_MONOTONIC: start of the window
+	max     float64       // share; 0: no bound
+	stride  clocks.Stride // [clocks.Every] at least
+	both    clocks.Stride // the stride that holds: this one or the budget's
+	most    clocks.Stride // largest stride so far
+	begun   int64         // CLOCK_MONOTONIC: start of the window
 	taken   time.Duration
-	threads int   // sampled in this window
-	window  int64 // number of the window, marks threads
+	threads int     // sampled in this window
+	window  int64   // number of the window, marks threads
+	last    int64   // the last update, CLOCK_MONOTONIC
+	passed  int64   // nanoseconds of the run
+	asked   float64 // and those at the rate that was asked for which as many ticks were answered
 
 	own budget
 }
@@ -77,7 +82,12 @@ func (l *load) add(t *thread, taken time.Duration) {
 }
 
 // update judges the last window of half a second, in which so many CPUs had a clock.
-func (l *load) update(clocks int, now int64) {
+func (l *load) update(clockCPUs int, now int64) {
+	if l.last != 0 {
+		l.passed += now - l.last
+		l.asked += float64(now-l.last) / l.both.Ticks()
+	}
+	l.last = now
 	if l.own.max > 0 {
 		used, _ := ptrace.RawClock(unix.CLOCK_PROCESS_CPUTIME_ID)
 		if lowered, share := l.own.update(now, used); lowered {
@@ -85,7 +95,10 @@ func (l *load) update(clocks int, now int64) {
 				output.Percent(share), output.Percent(l.own.max), l.own.stride))
 		}
 	}
-	defer func() { l.both = max(l.stride, l.own.stride, 1); l.most = max(l.most, l.both) }()
+	defer func() {
+		l.both = max(l.stride, clocks.Stride(l.own.stride)*clocks.Every)
+		l.most = max(l.most, l.both)
+	}()
 	const window = int64(500 * time.Millisecond)
 	if l.begun == 0 {
 		l.begun, l.window = now, 1
@@ -93,16 +106,34 @@ func (l *load) update(clocks int, now int64) {
 	if now-l.begun < window {
 		return
 	}
-	busy := float64(max(1, min(l.threads, clocks)))
-	share := float64(l.taken) / float64(now-l.begun) / busy
-	stride := max(l.stride, 1)
-	switch {
-	case l.max > 0 && share > l.max && stride < maxStride:
-		stride *= 2
-	case stride > 1 && share < l.max/3:
-		stride /= 2
+	if l.max > 0 {
+		busy := float64(max(1, min(l.threads, clockCPUs)))
+		l.stride = lowered(l.stride, float64(l.taken)/float64(now-l.begun)/busy/l.max)
 	}
-	l.stride = stride
 	l.begun, l.taken, l.threads = now, 0, 0
 	l.window++
+}
+
+// enough is the part of what may be taken below which the rate comes back.
+const enough = 0.8
+
+// lowered is the stride for the next window, if in the last one so many times as much was taken as may be: at most twice, and at
+// least half of the last one.
+func lowered(s clocks.Stride, part float64) clocks.Stride {
+	want := clocks.Stride(math.Ceil(min(float64(s)*part, float64(2*s))))
+	switch {
+	case part > 1:
+		return min(max(want, s+1), maxStride*clocks.Every)
+	case part < enough:
+		return max(want, s/2, clocks.Every)
+	}
+	return s
+}
+
+// answered is the part of the ticks that was to be answered.
+func (l *load) answered() float64 {
+	if l.passed == 0 {
+		return 1
+	}
+	return l.asked / float64(l.passed)
 }

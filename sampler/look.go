@@ -266,7 +266,7 @@ func (l *lookout) runs(t *thread, n int64) {
 		l.book.Give(&t.line, n, ledger.Untraced)
 		return
 	}
-	if stride := l.load.stride; stride > 1 && n%stride != 0 {
+	if !l.load.both.Answers(n) {
 		l.book.Give(&t.line, n, ledger.Throttled)
 		return
 	}

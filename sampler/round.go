@@ -17,8 +17,8 @@ type Round struct {
 	Processes int   // sampled at its end
 	Threads   int   // of these
 	Pause     Spread
-	Stride    int64 // only each such tick was answered at the end; 1: each
-	Last      bool  // the run ends with it
+	Stride    float64 // ticks for each that was answered at the end
+	Last      bool    // the run ends with it
 }
 
 // RoundSink is a sink that is told of the end of each round, after its last sample and before the first of the next.
@@ -62,7 +62,7 @@ func (rs *rounds) end(now int64, last bool) {
 	r := &Round{
 		Start: rs.now.start, End: rs.now.start.Add(time.Duration(now - rs.now.begun)),
 		Carried: b.Expected - b.Sum(), Owed: a.Expected - a.Sum(),
-		Processes: len(rs.roster.procs), Threads: len(rs.roster.list), Pause: rs.now.pause.spread(), Stride: max(rs.load.both, 1), Last: last,
+		Processes: len(rs.roster.procs), Threads: len(rs.roster.list), Pause: rs.now.pause.spread(), Stride: rs.load.both.Ticks(), Last: last,
 	}
 	r.Ticks, r.Expected = a.Ticks-b.Ticks, a.Expected-b.Expected
 	for c := range a.Count {

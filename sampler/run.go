@@ -32,7 +32,7 @@ type Result struct {
 	Waits              int           // of these, how many had not come at the end
 	Unseen             time.Duration // CPU time of children that ended before they were seen, and of the last moments of others
 	Clocks             int           // CPUs that had a clock at the end
-	Stride             int64         // the rate was lowered to a 1/Stride of it at the most
+	Stride             float64       // ticks for each that was answered when the rate was lowest
 	FewFiles           bool          // threads were left out as no more files could be opened
 	Priority           error         // why clocks could not get real-time priority
 	Exits              Exits
@@ -197,11 +197,11 @@ func (e *engine) report(r *Result) {
 	r.AskedHz = float64(e.opt.Hz)
 	// Clocks miss ticks each for its CPU, the coordinator for all.
 	ticks := float64(max(r.Ticks, 1))
-	r.ReachedHz = r.AskedHz * max(0, 1-float64(missed)/ticks/float64(max(1, r.Clocks))) / float64(max(1, e.acct.load.both))
+	r.ReachedHz = r.AskedHz * max(0, 1-float64(missed)/ticks/float64(max(1, r.Clocks))) * e.acct.load.answered()
 	r.Late, r.Looked = late, looked
 	e.harvest.figures.tell(r)
 	r.Unseen = e.acct.unseen
-	r.Stride, r.Priority = e.acct.load.most, e.bank.Denied
+	r.Stride, r.Priority = e.acct.load.most.Ticks(), e.bank.Denied
 	r.Exits, r.FewFiles = e.news.keeping.counts, e.acct.files.lacks
 	if e.opt.Command != 0 {
 		r.Status, r.Ended = e.commandEnd()

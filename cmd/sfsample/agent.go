@@ -171,7 +171,7 @@ var (
 	aboutThreads  = description("thread_ticks_total", "What became of each tick of each thread.", "class")
 	aboutTargets  = description("processes", "Processes that are sampled.")
 	aboutSampled  = description("threads", "Threads that are sampled.")
-	aboutStride   = description("stride", "Only each such tick is answered, to keep to the budget.")
+	aboutStride   = description("stride", "Ticks for each that is answered, to keep to the budgets.")
 	aboutPause    = description("pause_seconds", "How long threads stood still for a sample, in the last round.", "quantile")
 	aboutMessages = description("messages_total", "Messages, by what became of them.", "receiver", "address", "result")
 	aboutBytes    = description("message_bytes_total", "Bytes of the messages that were sent.", "receiver", "address")
@@ -205,7 +205,7 @@ func (a *agentRun) Collect(c chan<- prometheus.Metric) {
 	}
 	gauge(aboutTargets, float64(a.last.Processes))
 	gauge(aboutSampled, float64(a.last.Threads))
-	gauge(aboutStride, float64(max(a.last.Stride, 1)))
+	gauge(aboutStride, max(a.last.Stride, 1))
 	gauge(aboutPause, a.last.Pause.P50.Seconds(), "0.5")
 	gauge(aboutPause, a.last.Pause.P99.Seconds(), "0.99")
 	for _, s := range a.sends {

@@ -96,7 +96,7 @@ func (s *session) closing() {
 	}
 	rate := fmt.Sprintf("rate: %.1f Hz asked, %.1f reached, %.1f stops a second", r.AskedHz, r.ReachedHz, float64(r.Seizes)/max(r.Elapsed.Seconds(), 1e-3))
 	if r.Stride > 1 {
-		rate += fmt.Sprintf(" (lowered to 1/%d at times, as pauses would take more than %s of the target's time, or this program more than it may of a CPU; see --max-overhead, --max-cpu)", r.Stride, output.Percent(s.maxOverhead))
+		rate += fmt.Sprintf(" (lowered to %.2g %% of that at times, as pauses would take more than %s of the target's time, or this program more than it may of a CPU; see --max-overhead, --max-cpu)", 100/r.Stride, output.Percent(s.maxOverhead))
 	}
 	say("%s", rate)
 	s.stacks(say, u)

@@ -28,7 +28,7 @@ type Board struct {
 	kept   copied
 	clocks [maxClocks]atomic.Pointer[Clock] // by number, for the keeper
 	homes  [maxClocks]atomic.Bool           // CPUs that have a clock
-	stride atomic.Int64                     // only ticks that it divides are answered, 0: none
+	stride atomic.Int64                     // a Stride; 0: no tick is answered
 	n      atomic.Int32                     // slots in use lie below it
 	slots  []Slot
 	most   int         // numbers of clocks lie below it
@@ -183,7 +183,7 @@ const coordinator = -1
 // NewBoard returns a board with room for n threads.
 func NewBoard(n int, start, interval int64) *Board {
 	b := &Board{Start: start, Interval: interval, Spread: interval / 2, slots: make([]Slot, n)}
-	b.stride.Store(1)
+	b.SetStride(Every)
 	_ = unix.SchedGetaffinity(0, &b.cpus) // else clocks cannot be bound either
 	return b
 }
@@ -421,8 +421,25 @@ func (b *Board) home(cpu int, has bool) {
 	}
 }
 
-// SetStride lets clocks answer only each stride-th tick.
-func (b *Board) SetStride(stride int64) { b.stride.Store(stride) }
+// Stride is how many ticks there are for each that clocks answer, times [Every].
+type Stride int64
+
+// Every is the stride of which each tick is answered.
+const Every Stride = 8
+
+// Answers tells whether a tick is one that is answered, as evenly as that goes.
+//
+//go:nosplit
+//go:norace
+func (s Stride) Answers(n int64) bool {
+	return s > 0 && n*int64(Every)%int64(s) < int64(Every)
+}
+
+// Ticks is how many ticks there are for each that is answered.
+func (s Stride) Ticks() float64 { return float64(s) / float64(Every) }
+
+// SetStride lets clocks answer only some ticks.
+func (b *Board) SetStride(stride Stride) { b.stride.Store(int64(stride)) }
 
 // Rest has no tick answered any more.
 func (b *Board) Rest() { b.stride.Store(0) }

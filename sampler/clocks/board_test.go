@@ -10,7 +10,7 @@ import (
 // TestBoard: threads come and go; a slot that is in use by a clock stays as it is.
 func TestBoard(t *testing.T) {
 	b := NewBoard(3, 5, 7)
-	if b.Start != 5 || b.Interval != 7 || b.stride.Load() != 1 {
+	if b.Start != 5 || b.Interval != 7 || b.stride.Load() != int64(Every) {
 		t.Errorf("a new board: %d, %d, stride %d", b.Start, b.Interval, b.stride.Load())
 	}
 	put := func(tid, want int) {
@@ -146,5 +146,28 @@ func TestHeldByWhom(t *testing.T) {
 	list[1].GiveUp()
 	if !(&Bank{board: b}).hangs(c) || !slices.Equal(b.Held(nil), []Hold{{60, 61, 700, &b.kept.since}}) {
 		t.Errorf("with one given up: %v", b.Held(nil))
+	}
+}
+
+// TestStrideAnswers: of so many ticks as many are answered as the stride says, at most one apart from even.
+func TestStrideAnswers(t *testing.T) {
+	for stride := Every; stride < 5*Every; stride++ {
+		last, n := int64(0), 0
+		for tick := int64(1); tick <= 1000*int64(stride); tick++ {
+			if !stride.Answers(tick) {
+				continue
+			}
+			n++
+			if gap := tick - last; last > 0 && (gap < int64(stride/Every) || gap > int64((stride+Every-1)/Every)) {
+				t.Fatalf("stride %d: ticks %d and %d are answered", stride, last, tick)
+			}
+			last = tick
+		}
+		if n != 1000*int(Every) {
+			t.Errorf("stride %d: %d of %d ticks are answered", stride, n, 1000*stride)
+		}
+	}
+	if Stride(0).Answers(8) {
+		t.Error("a tick is answered at rest")
 	}
 }

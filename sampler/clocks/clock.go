@@ -243,7 +243,7 @@ func (c *Clock) Outside() {
 		}
 		c.tick, c.apart = n, 0
 		c.active.Store(true)
-		if stride := b.stride.Load(); stride > 0 && n%stride == 0 {
+		if Stride(b.stride.Load()).Answers(n) {
 			if c.answer(n, wake) {
 				c.met.Store(n)
 			} else {

@@ -688,7 +688,7 @@ func ticksOf(list []*Sample) (ticks []int64) {
 // TestStride: only every third tick is answered, and none at rest.
 func TestStride(t *testing.T) {
 	a := &actor{tid: 7, state: 'R'}
-	_, _, list := play(t, 12, 4, []*actor{a}, func(int64) { a.runs(new(script), 10_000*us) }, func(b *Board) { b.SetStride(3) })
+	_, _, list := play(t, 12, 4, []*actor{a}, func(int64) { a.runs(new(script), 10_000*us) }, func(b *Board) { b.SetStride(3 * Every) })
 	if got := ticksOf(list); fmt.Sprint(got) != "[0 3 6 9]" {
 		t.Errorf("sampled at %v with a stride of 3", got)
 	}
