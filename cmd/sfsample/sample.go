@@ -192,6 +192,9 @@ func (s *session) run() error {
 	}
 	s.pipe = s.livePipeline(s.names, until, s.log, s.outs, s.rec.writer(), func(held bool) { s.slow(ctx, giveUp, held) })
 	progress := s.progress()
+	if s.agent == nil {
+		calm(sampleMonitor)
+	}
 	result, err := sampler.Run(ctx, opt, s.duration, s.pipe, ready, progress.show)
 	progress.clear()
 	s.result = result
