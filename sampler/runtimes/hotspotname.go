@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"hash/fnv"
 	"io"
+	"slices"
 	"strings"
 
 	"sfsample/unwind"
@@ -352,7 +353,8 @@ func className(s string) string {
 	return strings.ReplaceAll(s, "/", ".")
 }
 
-// symbol is the text of a Symbol, in Java's form of UTF-8.
+// symbol is the text of a Symbol, in Java's form of UTF-8; "" if that is none: when a class is dropped its symbols' memory is soon another's, while
+// its methods can still be read.
 func (l *hotspotLayout) symbol(mem io.ReaderAt, addr uint64) string {
 	if addr&7 != 0 {
 		return ""
@@ -363,6 +365,9 @@ func (l *hotspotLayout) symbol(mem io.ReaderAt, addr uint64) string {
 	}
 	n := int(uint16(word32(append(b[l.names.symbolLen:l.names.symbolLen+2:l.names.symbolLen+2], 0, 0), 0)))
 	text := read(mem, addr+uint64(l.names.symbolBody), min(n, maxText))
+	if slices.ContainsFunc(text, func(c byte) bool { return c == 0 || c >= 0xf0 }) { // The Java Virtual Machine Specification, section 4.4.7
+		return ""
+	}
 	return modifiedUTF8(text)
 }
 
