@@ -25,26 +25,28 @@ const (
 // goOther tells how the stack is found that low lies on, if a Go thread on x86-64 has called C which called back, or nearly so: then the word by which
 // a walk went over lies elsewhere at each depth. The runtime keeps the stack pointer of the goroutine in its g where C is called, and that of the
 // thread's own stack in g0 where C calls back: these have the same place whatever goroutine runs, and however deep. known are the stacks that were found
-// before. If it is found for the first time, also is the other of the two.
-func (ws *walks) goOther(t *target, a *regs.Arch, c *capture.Capture, known *[taking.MaxOthers]taking.Other, low uint64) (o, also taking.Other, ok bool) {
+// before. If it is found for the first time, also is the other of the two. blind: no word tells where the walk has gone.
+func (ws *walks) goOther(t *target, a *regs.Arch, c *capture.Capture, known *[taking.MaxOthers]taking.Other, low uint64, blind bool) (o, also taking.Other, ok bool) {
 	g := goThread{mem: t.space}
 	for i := range known {
-		if known[i].At != 0 && g.record(&known[i]) && g.on(low) {
+		if known[i].At != 0 && (blind && known[i].Via || g.record(&known[i]) && g.on(low)) {
 			return known[i], also, true
 		}
 	}
 	// Who goes over once has no frames of a callback: nearly all threads of nearly all programs.
 	s := t.thread(c.TID)
 	tp := threadPointer(a.Name, c.Regs)
-	if a.Name != "amd64" || tp == 0 || len(ws.over) < 2 || s.goes >= maxGoes {
+	if a.Name != "amd64" || tp == 0 || !blind && len(ws.over) < 2 || s.goes >= maxGoes {
 		return o, also, false
 	}
-	own, current, ok := g.find(tp, low, c.StackAddr)
+	own, current, ok := g.find(tp, low, c.StackAddr, blind)
 	switch {
 	case own.At == 0:
 		s.goes += maxGoes / 4
 	case !ok:
 		s.goes++
+	case blind:
+		return current, also, true
 	case g.record(&own) && g.on(low):
 		return own, current, true
 	case g.record(&current) && g.on(low):
@@ -60,8 +62,8 @@ type goThread struct {
 }
 
 // find finds the g of the own stack of the thread whose thread pointer is tp, and that of the goroutine that it runs: ok if each has one of two addresses on
-// its stack.
-func (t *goThread) find(tp, a, b uint64) (own, current taking.Other, ok bool) {
+// its stack. anyone: the goroutine may be another one by now.
+func (t *goThread) find(tp, a, b uint64, anyone bool) (own, current taking.Other, ok bool) {
 	var below [goBelow]byte
 	if n, _ := t.mem.ReadAt(below[:], int64(tp-goBelow)); n < len(below) {
 		return own, current, false
@@ -80,21 +82,21 @@ func (t *goThread) find(tp, a, b uint64) (own, current taking.Other, ok bool) {
 			a, b = b, a
 		}
 		if t.on(b) {
-			current, ok = t.current(m, a)
+			current, ok = t.current(m, a, func(field, g uint64) bool { return anyone && g != g0 && field != tp-goBelow+uint64(off) })
 		}
 		return own, current, ok
 	}
 	return own, current, false
 }
 
-// current finds the goroutine of an m on whose stack addr lies.
-func (t *goThread) current(m, addr uint64) (o taking.Other, ok bool) {
+// current finds the goroutine of an m on whose stack addr lies, or another in one of its fields that will do.
+func (t *goThread) current(m, addr uint64, do func(field, g uint64) bool) (o taking.Other, ok bool) {
 	var fields [goCurTo - goCurFrom]byte
 	if n, _ := t.mem.ReadAt(fields[:], int64(m+goCurFrom)); n < len(fields) {
 		return o, false
 	}
 	for i := 0; i < len(fields); i += 8 {
-		if t.read(binary.LittleEndian.Uint64(fields[i:])) && t.m() == m && t.on(addr) {
+		if g := binary.LittleEndian.Uint64(fields[i:]); t.read(g) && t.m() == m && (t.on(addr) || do(m+goCurFrom+uint64(i), g)) {
 			return taking.Other{Word: m + goCurFrom + uint64(i), Via: true, At: goSP}, true
 		}
 	}

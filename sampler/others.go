@@ -69,7 +69,7 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 		var o, also taking.Other
 		ok := false
 		if ws.over[b.over].Word == 0 { // else a signal frame tells, where the thread was interrupted
-			o, also, ok = ws.goOther(t, a, c, &old, b.low)
+			o, also, ok = ws.goOther(t, a, c, &old, b.low, ws.blind(t, ws.over[b.over].Frame-1))
 		}
 		if !ok {
 			o, ok = ws.source(a, c, frames, b.over)
@@ -105,6 +105,11 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 		o.Bytes -= o.Bytes / 128
 		add(o)
 	}
+}
+
+// blind tells whether a frame is that of a function that goes over to another stack, of which no word tells: see [module.GoSwitch].
+func (ws *walks) blind(t *target, frame int) bool {
+	return t.managed() == nil && slices.ContainsFunc(ws.owned, func(o unwind.Owned) bool { return o.Frame == frame })
 }
 
 // copied is how many bytes the capture under way has of a further stack, from addr on.

@@ -285,7 +285,7 @@ func (t *target) managed() runtimes.Managed {
 // manage has the walkers of a process ask its runtime.
 func (t *target) manage(m runtimes.Managed) {
 	for _, w := range t.walkers {
-		w.SetRuntime(m)
+		w.SetRuntime(m, false)
 	}
 }
 

@@ -1,6 +1,13 @@
 package sampler
 
 import (
+	"bytes"
+	"debug/buildinfo"
+	"go/version"
+	"path/filepath"
+	"regexp"
+	"time"
+
 	"context"
 	"fmt"
 	"os"
@@ -161,6 +168,69 @@ func TestGoSwitchRunning(t *testing.T) {
 		i := slices.Index(f, "runtime.systemstack")
 		return i > 0 && i+1 < len(f) && strings.HasPrefix(f[i+1], "runtime.") && f[len(f)-1] == "runtime.goexit"
 	})
+}
+
+// pairs counts the stacks of a Go program, and where something that stands in a function runs on the scheduler's stack: whether that function is the one
+// behind it. The compiler has named it after that (cmd/compile/internal/ir, closureName).
+type pairs struct {
+	stacks, cut, right int
+	wrong              map[string]int
+}
+
+var closure = regexp.MustCompile(`^(.+)\.func[0-9]+(\.[0-9]+)*$`)
+
+// Add implements output.Sink.
+func (p *pairs) Add(s *output.Sample) error {
+	p.stacks++
+	if s.Stack.End != "" {
+		p.cut++
+	}
+	f := s.Stack.Frames
+	for i := 1; i+1 < len(f); i++ {
+		in := closure.FindStringSubmatch(f[i-1].Func)
+		switch caller := f[i+1].Func; {
+		case in == nil || strings.TrimSuffix(f[i].Func, ".abi0") != "runtime.systemstack":
+		case in[1] == caller:
+			p.right++
+		default:
+			p.wrong[f[i-1].Func+" in "+caller]++
+		}
+	}
+	return nil
+}
+
+// Close implements output.Sink.
+func (p *pairs) Close() error { return nil }
+
+// TestGoSwitchOlder samples a program of the distribution that Go 1.19 has made: the functions that go over to another stack have no frame pointer
+// there, and what goroutines have left on their stacks looks like callers, too.
+func TestGoSwitchOlder(t *testing.T) {
+	gron, err := exec.LookPath("gron")
+	if err != nil {
+		t.Skip("no gron on this machine")
+	}
+	if info, err := buildinfo.ReadFile(gron); err != nil || version.Compare(info.GoVersion, "go1.21") >= 0 || runtime.GOARCH != "amd64" {
+		t.Skip("gron is none of Go before 1.21 for x86-64")
+	}
+	const items = 200_000 // for 10 s and more
+	var list bytes.Buffer
+	list.WriteString("[0")
+	for i := range items {
+		fmt.Fprintf(&list, `,{"id":%d,"name":"n%d","tags":["a","b",{"x":[1,2,3,%d]}]}`, i, i, i)
+	}
+	list.WriteString("]")
+	file := filepath.Join(t.TempDir(), "list.json")
+	if err := os.WriteFile(file, list.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &pairs{wrong: map[string]int{}}
+	if _, err := Run(t.Context(), Options{PIDs: []int{start(t, exec.Command(gron, file))}, Hz: 499}, 4*time.Second, testPipeline(p), nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d stacks, %d cut; behind %d switches of stacks is who made them", p.stacks, p.cut, p.right)
+	if p.stacks < 200 || 20*p.cut > p.stacks || p.right < 20 || len(p.wrong) > 0 {
+		t.Errorf("%d of %d stacks are cut, %d switches are right; wrong: %v", p.cut, p.stacks, p.right, p.wrong)
+	}
 }
 
 // collect collects garbage for ever.

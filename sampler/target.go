@@ -10,6 +10,8 @@ import (
 	"sfsample/ptrace/procfs"
 	"sfsample/regs"
 	"sfsample/sampler/capture"
+	"sfsample/sampler/module"
+	"sfsample/sampler/taking"
 	"sfsample/unwind"
 )
 
@@ -195,7 +197,9 @@ func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.W
 		}
 		w = unwind.New(a, t.space, cfg.Order, cfg.MaxDepth)
 		if m := t.managed(); m != nil {
-			w.SetRuntime(m)
+			w.SetRuntime(m, false)
+		} else {
+			w.SetRuntime(module.NewGoSwitch(t.space, taking.RedZone), true)
 		}
 		t.walkers[k] = w
 	}

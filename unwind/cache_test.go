@@ -137,7 +137,7 @@ func TestFill(t *testing.T) {
 	s := &space{mapped: [][2]uint64{{0x401000, 0x402000}}, code: map[uint64][]byte{0x40100b: call5, 0x401ffb: call5, 0x401100: amd64SigreturnCode[0]},
 		rows: map[How][]sframe.Entry{EHFrame: {covers(0x401000, 0x401040, spRow(8)), covers(0x401040, 0x401080, spRow(8)), covers(0x401200, 0x401240, spRow(8))}}}
 	w := New(regs.AMD64, s, []How{EHFrame, FramePointer}, 0)
-	w.SetRuntime(ownsPage(0x402000))
+	w.SetRuntime(ownsPage(0x402000), false)
 	frame, entry := amd64Convention.frame, amd64Convention.entry
 	for _, tt := range []struct {
 		name   string
@@ -176,7 +176,7 @@ func TestFill(t *testing.T) {
 		}
 	}
 	before := w.lookup(0x401010, false)
-	w.SetRuntime(ownsPage(0x401000))
+	w.SetRuntime(ownsPage(0x401000), false)
 	e := w.lookup(0x401010, false)
 	if e.flags != isCode|isOwned || e.row != nil {
 		t.Errorf("of a runtime: row %+v, flags %#x", e.row, e.flags)

@@ -25,9 +25,9 @@ type Owned struct {
 	Set   regs.Set
 }
 
-// SetRuntime has r asked for the callers of its code.
-func (w *Walker) SetRuntime(r Runtime) {
-	w.own.runtime, w.second, w.tables = r, nil, nil
+// SetRuntime has r asked for the callers of its code. leaves: they all lie on other stacks.
+func (w *Walker) SetRuntime(r Runtime, leaves bool) {
+	w.own.runtime, w.own.leaves, w.second, w.tables = r, leaves, nil, nil
 	w.cache.clear()
 }
 
@@ -38,13 +38,16 @@ func (w *Walker) Owned() []Owned { return w.own.frames }
 // ask takes the walk from the frame of e, the last of frames, to the caller that the runtime knows. ok is false if it does not.
 func ask(w *Walker, e *entry, mem *Memory, frames []Frame) (to *entry, reason Reason, ok bool) {
 	w.catchUp(mem)
-	s, top := &w.set, !w.came.caller
+	s, top, leaves := &w.set, !w.came.caller, w.own.leaves
 	w.own.frames = append(w.own.frames, Owned{len(frames) - 1, top, *s})
 	var up regs.Set
 	switch reason, w.next.fault = w.own.runtime.Caller(s, top, mem, &up); {
 	case reason == NoRow:
 		return nil, 0, false
 	case reason != 0:
+		if reason == OutsideCopy && leaves && mayLeave(w, w.next.fault) {
+			w.leave(frames, w.next.fault)
+		}
 		return nil, reason, true
 	case len(frames) >= w.maxDepth:
 		return nil, DepthLimit, true
@@ -58,11 +61,10 @@ func ask(w *Walker, e *entry, mem *Memory, frames []Frame) (to *entry, reason Re
 		return nil, UnknownRegister, true
 	case sp&uint64(w.arch.WordBytes-1) != 0:
 		return nil, Misaligned, true
-	case sp > w.next.limit, sp < old, sp == old && !top:
-		if w.layout == nil || w.stacks == nil || len(w.over) >= maxStacks || !w.another(sp, true) {
+	case leaves, sp > w.next.limit, sp < old, sp == old && !top:
+		if !mayLeave(w, sp) {
 			return nil, NoProgress, true
 		}
-		w.next.savedSP = 0
 		w.leave(frames, sp)
 	}
 	w.next.fault = up.PC
@@ -75,4 +77,10 @@ func ask(w *Walker, e *entry, mem *Memory, frames []Frame) (to *entry, reason Re
 	w.set, w.linked, w.came = up, nil, came{found: ByRuntime, caller: true}
 	w.next.limit = w.limit(&w.set)
 	return to, 0, true
+}
+
+// mayLeave tells whether the walk may go over to another stack, by an address of it that the runtime knows.
+func mayLeave(w *Walker, addr uint64) bool {
+	w.next.savedSP = 0
+	return w.layout != nil && w.stacks != nil && len(w.over) < maxStacks && w.another(addr, true)
 }

@@ -92,7 +92,7 @@ func TestRuntime(t *testing.T) {
 		signed := *a
 		signed.PACMask = 0x7f << 48
 		w := New(&signed, s, order, tt.depth)
-		w.SetRuntime(r)
+		w.SetRuntime(r, false)
 		mem := words(a, at, tt.words...)
 		if tt.end == NoProgress || tt.end == NotCode {
 			mem = words(a, at, append(tt.words, make([]uint64, 8)...)...)
@@ -120,6 +120,34 @@ func TestRuntime(t *testing.T) {
 		}
 		if !slices.Equal(pcs, tt.want) || !slices.Equal(owned, tt.owned) || end.Reason != tt.end || end.Addr != tt.addr {
 			t.Errorf("%s: %#x, of the runtime %v, %v at %#x; want %#x, %v, %v at %#x", tt.name, pcs, owned, end.Reason, end.Addr, tt.want, tt.owned, tt.end, tt.addr)
+		}
+	}
+}
+
+// TestRuntimeLeaves: callers that a runtime knows to lie on other stacks do, wherever they lie, and so does what it lacks of them.
+func TestRuntimeLeaves(t *testing.T) {
+	const at = uint64(0x40000)
+	for _, tt := range []struct {
+		name   string
+		leaves bool
+		words  []uint64
+		end    Reason
+		over   []Stack
+	}{
+		{"above", true, []uint64{at + 32, testRoot + 0x10, 0}, Complete, []Stack{{Frame: 1, Base: at + 32}}},
+		{"above, on the same stack", false, []uint64{at + 32, testRoot + 0x10, 0}, Complete, nil},
+		{"not copied", true, []uint64{at + 32}, OutsideCopy, []Stack{{Frame: 1, Base: at + 8}}},
+		{"not copied, on the same stack", false, []uint64{at + 32}, OutsideCopy, nil},
+		{"on the spot", true, []uint64{at, testRoot + 0x10, 0}, FramesMissing, nil},
+	} {
+		a, s := regs.AMD64, &runtimeSpace{generatedSpace()}
+		delete(s.code, testCalled)
+		s.stack[0] = at - 0x100
+		w := New(a, s, []How{EHFrame}, 0)
+		w.SetRuntime(new(testRuntime), tt.leaves)
+		_, end := w.Walk(set(testJumped+1, uint64(a.SP), at, uint64(a.FP), at), words(a, at, tt.words...), nil)
+		if end.Reason != tt.end || !slices.Equal(w.Stacks(), tt.over) {
+			t.Errorf("%s: %v, stacks %+v; want %v, %+v", tt.name, end.Reason, w.Stacks(), tt.end, tt.over)
 		}
 	}
 }

@@ -62,9 +62,11 @@ type doubt struct {
 	word uint64
 }
 
-// own is what belongs to a runtime: nil, if the process has none, and the frames of the walk that are of its code.
+// own is what belongs to a runtime: nil, if the process has none, and the frames of the walk that are of its code. leaves: its callers all lie on other
+// stacks.
 type own struct {
 	runtime Runtime
+	leaves  bool
 	frames  []Owned
 }
 

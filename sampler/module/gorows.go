@@ -87,7 +87,7 @@ func (m *Module) Go(open bool) bool {
 	defer o.mu.Unlock()
 	o.via = m
 	defer func() { o.via = nil }()
-	if !o.searched && (!open || !o.search(slog.New(slog.DiscardHandler))) {
+	if !o.searched && (!open || !o.search(discard)) {
 		return false
 	}
 	return o.sections.goTable.size > 0
@@ -170,12 +170,8 @@ func (o *object) switchRow(f symbol.GoFunc, vaddr uint64) (*sframe.Row, error) {
 	a := o.hdr.arch
 	at := func(off int32) sframe.Rule { return sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: off} }
 	if a == regs.AMD64 {
-		var b [4]byte
-		if _, err := o.ReadAt(b[:], int64(f.Start)); err != nil {
-			return nil, err
-		}
-		if !bytes.Equal(b[:], []byte{0x55, 0x48, 0x89, 0xe5}) { // push rbp; mov rbp,rsp
-			return nil, errSwitch
+		if !keepsFP(o, f) {
+			return nil, errSwitch // see GoSwitch
 		}
 		return &sframe.Row{CFA: sframe.Rule{Base: sframe.FromReg, Reg: a.FP, Offset: 16}, RA: at(-8), FP: at(-16), Switch: true}, nil
 	}

@@ -1,0 +1,155 @@
+package module
+
+import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
+	"os/exec"
+	"runtime"
+	"testing"
+
+	"sfsample/regs"
+	"sfsample/unwind"
+)
+
+// TestGoSwitch: who has called a function that goes over to another stack is found below the frame pointer on the stack of a goroutine, and
+// not where more than one may have done so, or not all was copied.
+func TestGoSwitch(t *testing.T) {
+	gron, err := exec.LookPath("gron")
+	if err != nil {
+		t.Skip("no gron on this machine")
+	}
+	f, err := elf.Open(gron)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	section := f.Section(".text")
+	text, err := section.Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(gron)
+	if _, err := cmd.StdinPipe(); err != nil { // it waits
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	s := liveSpace(t, cmd.Process.Pid)
+	m, _, ok := s.Module(f.Entry)
+	for tries := 0; !ok && tries < 1000; tries++ { // it is still to exec
+		runtime.Gosched()
+		s.Refresh()
+		m, _, ok = s.Module(f.Entry)
+	}
+	if !ok || m.Bias != 0 {
+		t.Skip("gron is none of Go before 1.21 for x86-64")
+	}
+	// Two callers, found by their code; what they have taken of the stack is what they take before.
+	var behind, within uint64 // the switch's own call
+	type caller struct {
+		ra   uint64
+		size int
+	}
+	var callers []caller
+	for i := 0; i+5 <= len(text); i++ {
+		at := section.Addr + uint64(i)
+		if text[i] != 0xe8 {
+			continue
+		}
+		to := at + 5 + uint64(int32(binary.LittleEndian.Uint32(text[i+1:])))
+		if behind == 0 && to > section.Addr && to < section.Addr+uint64(len(text))-200 {
+			body := text[to-section.Addr:][:100]
+			if j := bytes.Index(body, []byte{0x48, 0x8b, 0x3f, 0xff, 0xd7}); j > 0 && bytes.HasPrefix(body, []byte{0x48, 0x8b, 0x7c, 0x24, 0x08}) { // mov rdi,[rsp+8] … mov rdi,[rdi]; call rdi
+				within, behind = to, to+uint64(j)+5
+			}
+		}
+		if to != within || within == 0 {
+			continue
+		}
+		// sub rsp,imm8 at the function's beginning
+		start := bytes.LastIndex(text[:i], []byte{0xcc, 0xcc})
+		if k := bytes.Index(text[start+1:i], []byte{0x48, 0x83, 0xec}); start > 0 && k >= 0 && i-start < 400 {
+			callers = append(callers, caller{at + 5, int(text[start+1+k+3])})
+		}
+	}
+	if within == 0 || len(callers) == 0 {
+		t.Skip("gron is none of Go before 1.21 for x86-64")
+	}
+	const redZone = 128
+	g := NewGoSwitch(s, redZone)
+	if !g.Owns(behind-1) || g.Owns(within) || g.Owns(behind) || g.Owns(callers[0].ra-1) {
+		t.Error("others than the switch are owned, or not that")
+	}
+	const fp = uint64(0xc000100800)
+	checked := 0
+	for _, c := range callers {
+		if c.size < 24 {
+			continue
+		}
+		stack := make([]byte, 2048) // up to the frame pointer
+		put := func(below int, w uint64) { binary.LittleEndian.PutUint64(stack[len(stack)-below:], w) }
+		walk := func(from int, top bool) (unwind.Reason, uint64, regs.Set) {
+			var set, to regs.Set
+			set.PC = behind
+			set.SetReg(regs.AMD64.FP, fp)
+			mem := &unwind.Memory{Region: unwind.Region{Addr: fp - uint64(len(stack)-from), Bytes: stack[from:]}}
+			r, addr := g.Caller(&set, top, mem, &to)
+			return r, addr, to
+		}
+		put(c.size, c.ra)
+		r, _, to := walk(0, false)
+		if r == unwind.NoRow {
+			continue // it has taken more by now than at its beginning
+		}
+		checked++
+		sp, _ := to.Reg(regs.AMD64.SP)
+		if own, _ := to.Reg(regs.AMD64.FP); r != 0 || to.PC != c.ra || sp != fp-uint64(c.size)+8 || own != fp {
+			t.Errorf("called from %#x with %d bytes: %v, %#x at %#x", c.ra, c.size, r, to.PC, sp)
+		}
+		if r, _, _ := walk(0, true); r != unwind.NoRow {
+			t.Errorf("the innermost frame: %v", r)
+		}
+		if r, addr, _ := walk(len(stack)-c.size-256, false); r != unwind.OutsideCopy || addr != fp-maxCallerSize {
+			t.Errorf("not all is copied: %v at %#x", r, addr)
+		}
+		if r, _, _ := walk(len(stack), false); r != unwind.OutsideCopy {
+			t.Errorf("nothing is copied: %v", r)
+		}
+		if r, _, to := walk(len(stack)-c.size-redZone, false); r != 0 || to.PC != c.ra {
+			t.Errorf("copied from where the goroutine was left: %v, %#x", r, to.PC)
+		}
+		for _, d := range callers {
+			if d.size == c.size || d.size < 16 {
+				continue
+			}
+			old := binary.LittleEndian.Uint64(stack[len(stack)-d.size:])
+			put(d.size, d.ra)
+			if r, _, _ := walk(0, false); r != unwind.NoRow && d.size < c.size {
+				put(c.size, 0)
+				if alone, _, _ := walk(0, false); alone == 0 { // else it is no caller with that size
+					t.Errorf("two may be it: %v", r)
+				}
+				put(c.size, c.ra)
+			}
+			if r, _, to := walk(len(stack)-c.size-redZone, false); d.size < c.size && (r != 0 || to.PC != c.ra) {
+				t.Errorf("what was left of another one was taken for it: %v, %#x", r, to.PC)
+			}
+			put(d.size, old)
+		}
+		put(c.size, 0)
+		put(c.size+8, c.ra)
+		if r, _, _ := walk(0, false); r != unwind.NoRow {
+			t.Errorf("a caller that has taken less: %v", r)
+		}
+	}
+	if checked == 0 {
+		t.Errorf("none of %d callers is found", len(callers))
+	}
+	t.Logf("%d callers, %d of them looked at", len(callers), checked)
+}
