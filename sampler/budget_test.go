@@ -47,7 +47,7 @@ func TestMaxCPU(t *testing.T) {
 	l := load{stride: clocks.Every, said: &notices{log: slog.New(slog.DiscardHandler)}, begun: 1, own: budget{max: 1e-9, most: slowest(int64(time.Second) / 19), stride: 1, begun: 1}}
 	l.update(0, 1+budgetWindow)
 	if l.both != 2*clocks.Every || l.most != 2*clocks.Every {
-		t.Errorf("stride %d, %d at most; want 2", l.both, l.most)
+		t.Errorf("stride %d, %d at most; want 2 ticks", l.both, l.most)
 	}
 	l.stride = 4 * clocks.Every
 	l.own.max = 0

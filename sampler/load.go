@@ -90,7 +90,7 @@ func (l *load) update(clockCPUs int, now int64) {
 	l.last = now
 	if l.own.max > 0 {
 		used, _ := ptrace.RawClock(unix.CLOCK_PROCESS_CPUTIME_ID)
-		if lowered, share := l.own.update(now, used); lowered {
+		if less, share := l.own.update(now, used); less {
 			l.said.log.Warn(fmt.Sprintf("this program took %s of a CPU, of %s that it may: only one tick in %d is answered",
 				output.Percent(share), output.Percent(l.own.max), l.own.stride))
 		}
@@ -108,7 +108,7 @@ func (l *load) update(clockCPUs int, now int64) {
 	}
 	if l.max > 0 {
 		busy := float64(max(1, min(l.threads, clockCPUs)))
-		l.stride = lowered(l.stride, float64(l.taken)/float64(now-l.begun)/busy/l.max)
+		l.stride = l.next(float64(l.taken) / float64(now-l.begun) / busy / l.max)
 	}
 	l.begun, l.taken, l.threads = now, 0, 0
 	l.window++
@@ -117,17 +117,17 @@ func (l *load) update(clockCPUs int, now int64) {
 // enough is the part of what may be taken below which the rate comes back.
 const enough = 0.8
 
-// lowered is the stride for the next window, if in the last one so many times as much was taken as may be: at most twice, and at
+// next is the stride for the next window, if in the last one so many times as much was taken as may be: at most twice that which held, and at
 // least half of the last one.
-func lowered(s clocks.Stride, part float64) clocks.Stride {
-	want := clocks.Stride(math.Ceil(min(float64(s)*part, float64(2*s))))
+func (l *load) next(part float64) clocks.Stride {
+	want := clocks.Stride(math.Ceil(min(float64(l.both)*part, float64(2*l.both))))
 	switch {
 	case part > 1:
-		return min(max(want, s+1), maxStride*clocks.Every)
+		return min(max(want, l.both+1), maxStride*clocks.Every)
 	case part < enough:
-		return max(want, s/2, clocks.Every)
+		return min(l.stride, max(want, l.stride/2, clocks.Every))
 	}
-	return s
+	return l.stride
 }
 
 // answered is the part of the ticks that was to be answered.

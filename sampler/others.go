@@ -109,7 +109,8 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 
 // blind tells whether a frame is that of a function that goes over to another stack, of which no word tells: see [module.GoSwitch].
 func (ws *walks) blind(t *target, frame int) bool {
-	return t.managed() == nil && slices.ContainsFunc(ws.owned, func(o unwind.Owned) bool { return o.Frame == frame })
+	is := func(o unwind.Owned) bool { return o.Frame == frame }
+	return t.managed() == nil && (slices.ContainsFunc(ws.owned, is) || slices.ContainsFunc(ws.later, is))
 }
 
 // copied is how many bytes the capture under way has of a further stack, from addr on.
@@ -132,7 +133,7 @@ func (ws *walks) foresee(t *target, c *capture.Capture, u *regs.User) ([]unwind.
 	ws.load(c)
 	ws.mem.More = t.space
 	frames, end := w.Walk(&u.Set, &ws.mem, ws.ahead[:0])
-	ws.ahead, ws.over = frames, append(ws.over[:0], w.Stacks()...)
+	ws.ahead, ws.over, ws.later = frames, append(ws.over[:0], w.Stacks()...), append(ws.later[:0], w.Owned()...)
 	return frames, end
 }
 

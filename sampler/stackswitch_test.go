@@ -2,22 +2,21 @@ package sampler
 
 import (
 	"bytes"
-	"debug/buildinfo"
-	"go/version"
-	"path/filepath"
-	"regexp"
-	"time"
-
 	"context"
+	"debug/buildinfo"
 	"fmt"
+	"go/version"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 

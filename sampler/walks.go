@@ -21,6 +21,7 @@ type walks struct {
 	also   []unwind.Region
 	over   []unwind.Stack // stacks that the walk under way went over to
 	owned  []unwind.Owned // frames of it that are of a runtime's code
+	later  []unwind.Owned // and of one ahead, see foresee
 	blocks []block        // of memory that it wanted
 	frames []unwind.Frame
 	ahead  []unwind.Frame // of a walk that only tells what to copy
@@ -58,6 +59,7 @@ func (ws *walks) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.Fra
 		}
 		frames, end := w.Walk(&u.Set, &ws.mem, ws.frames[:0])
 		ws.frames, ws.over, ws.owned = frames, append(ws.over[:0], w.Stacks()...), append(ws.owned[:0], w.Owned()...)
+		ws.later = ws.later[:0]
 		if t.space.Generation() != gen && again < maxWalks {
 			continue // the mappings were read anew on the way: begin with those
 		}

@@ -143,7 +143,7 @@ func (w *Walker) repeated(set *regs.Set, caller bool, mem *Memory, frames []Fram
 func (w *Walker) secondWalker() *Walker {
 	if w.second == nil {
 		w.second = New(w.arch, w.space, ehFrameFirst(w.order), w.maxDepth)
-		w.second.own.runtime = w.own.runtime
+		w.second.own.runtime, w.second.own.leaves = w.own.runtime, w.own.leaves
 	}
 	return w.second
 }

@@ -41,7 +41,7 @@ func calm(slack time.Duration) {
 }
 
 // By how much later the runtime's monitor may be waked: it is to see that nothing is busy any more, and a tick takes longer. Without that it took a
-// fifth of all CPU time of a run at 99 Hz.
+// fifth of all CPU time of a profile at 99 Hz.
 const (
 	sampleMonitor = 5 * time.Millisecond // of a run
 	lateMonitor   = 10 * time.Millisecond

@@ -96,7 +96,7 @@ func (s *session) closing() {
 	}
 	rate := fmt.Sprintf("rate: %.1f Hz asked, %.1f reached, %.1f stops a second", r.AskedHz, r.ReachedHz, float64(r.Seizes)/max(r.Elapsed.Seconds(), 1e-3))
 	if r.Stride > 1 {
-		rate += fmt.Sprintf(" (lowered to %.2g %% of that at times, as pauses would take more than %s of the target's time, or this program more than it may of a CPU; see --max-overhead, --max-cpu)", 100/r.Stride, output.Percent(s.maxOverhead))
+		rate += fmt.Sprintf(" (at times lowered to %.2g %% of what was asked, as pauses would take more than %s of the target's time, or this program more than it may of a CPU; see --max-overhead, --max-cpu)", 100/r.Stride, output.Percent(s.maxOverhead))
 	}
 	say("%s", rate)
 	s.stacks(say, u)
@@ -108,7 +108,7 @@ func (s *session) closing() {
 	s.unread(say)
 	say("taken %s; delay %s; pause %s", spread(r.Taken), spread(r.Delay), spread(r.Pause))
 	if r.Moved > 0 {
-		say("moved: %d samples (%.1f %%) may be of a moment after the tick", r.Moved, 100*float64(r.Moved)/float64(max(1, r.Count[ledger.Sampled])))
+		say("moved: %d samples (%.1f %%) may be of a moment after the tick, or of a thread that had lost its CPU just before", r.Moved, 100*float64(r.Moved)/float64(max(1, r.Count[ledger.Sampled])))
 	}
 	if r.Unseen > 0 {
 		say("unseen: %v of CPU time of processes that ended before they were found, or between two looks, is [never caught running]", short(r.Unseen))

@@ -235,8 +235,7 @@ const never = 1 << 62
 //go:norace
 func (b *Board) hardly() int64 { return min(b.Interval/16+interlude, 150_000) }
 
-// off is since when at a time a thread has no CPU that has run and waited for one for so long: all else of the time
-// since it was let go. The scheduler counts a wait when it is over (sched_info_arrive, kernel/sched/stats.h), so that what is left is the one
+// off is for how long until now a thread, which has run and waited for a CPU for so long in all, has done neither since it was let go. The scheduler counts a wait when it is over (sched_info_arrive, kernel/sched/stats.h), so that what is left is the one
 // under way, and all time asleep. never: nothing is known.
 //
 //go:nosplit

@@ -326,24 +326,31 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// TestQuick: a thread that was taken without asking who had the CPU last counts as moved if it has lost that before the clock came.
+// TestQuick: a thread that was taken without asking who had the CPU last counts as moved unless its stop proves that it has lost that to the clock.
 func TestQuick(t *testing.T) {
-	learned := int64(10 * us)
+	const learned = 10 * us
+	nobody := func(_ *script, _ *Sample, u **wakeUp) { *u = nil }
 	for _, tt := range []struct {
 		name  string
 		late  int64 // nanoseconds before the wake-up at which it has lost the CPU
 		proof proof
+		set   func(s *script, m *Sample, u **wakeUp)
 		moved bool
 		then  int64 // what is learned of that
 	}{
-		{"was preempted", learned, proof{quick: true}, false, learned + 250},
-		{"was preempted, and is in the queue", learned, proof{true, true}, false, learned + 250},
-		{"somebody else had it for a moment", learned + 250 + interlude, proof{true, true}, false, learned + 250},
-		{"somebody else had it", learned + 251 + interlude, proof{true, true}, true, learned + 250},
-		{"somebody else had it, as the scheduler knew", learned + 251 + interlude, proof{waits: true}, false, learned + 250},
-		{"nothing is proven", 0, proof{}, false, learned},
-		{"sooner", 2 * us, proof{true, true}, false, learned - us},
-		{"later than the wake-up", -2 * us, proof{true, true}, false, learned - learned/8},
+		{"was preempted", learned, proof{quick: true}, nil, false, learned + 250},
+		{"was preempted, and is in the queue", learned, proof{true, true}, nil, false, learned + 250},
+		{"somebody else had it for a moment", learned + 250 + interlude, proof{true, true}, nil, false, learned + 250},
+		{"somebody else had it", learned + 251 + interlude, proof{true, true}, nil, true, learned + 250},
+		{"somebody else had it, as the scheduler knew", learned + 251 + interlude, proof{waits: true}, nil, false, learned + 250},
+		{"nothing is proven", 0, proof{}, nil, false, learned},
+		{"sooner", 2 * us, proof{true, true}, nil, false, learned - 250},
+		{"later than the wake-up", -2 * us, proof{true, true}, nil, false, learned - 250},
+		{"it has neither run nor waited", -mostSwitching - 1, proof{true, true}, nil, true, learned},
+		{"somebody else judges", learned, proof{true, true}, nobody, true, learned},
+		{"somebody else judges, and the scheduler knew", learned, proof{waits: true}, nobody, false, learned},
+		{"was read asleep", learned, proof{true, true}, func(_ *script, m *Sample, _ **wakeUp) { m.Asleep = true }, true, learned},
+		{"no times", learned, proof{true, true}, func(s *script, _ *Sample, _ **wakeUp) { s.broken[71] = unix.ESRCH }, true, learned},
 	} {
 		const at, wake, took, ran = 500 * us, 480 * us, 30 * us, 2 * us
 		a := &actor{tid: 7, run: 1000*us + ran, cpu: 0, state: 'R', tracee: true}
@@ -353,10 +360,17 @@ func TestQuick(t *testing.T) {
 		b.slots[0].take(1)
 		m.state.Store(asked)
 		m.Wake, m.Asked, m.Stopped, m.RunAsked, m.WaitAsked, m.proof = wake, at, at+took, 1000*us, 90*us, tt.proof
-		c.up.switching = switching(learned)
-		m.judge(s, b, c.text[:], 0, &c.up.switching)
+		c.up.switching, c.up.alone = switching(learned), aloneFor
+		u := &c.up
+		if tt.set != nil {
+			tt.set(s, m, &u)
+		}
+		m.judge(s, b, c.text[:], 0, u)
 		if m.Moved != tt.moved || int64(c.up.switching) != tt.then {
 			t.Errorf("%s: moved %t, want %t; learned %d, want %d", tt.name, m.Moved, tt.moved, c.up.switching, tt.then)
+		}
+		if alone := c.up.alone == aloneFor; alone == tt.moved && u != nil {
+			t.Errorf("%s: met alone for %d ticks", tt.name, c.up.alone)
 		}
 	}
 	x := switching(mostSwitching - 1)
@@ -430,6 +444,14 @@ func TestFind(t *testing.T) {
 		{"ran all the time, and sleeps", []*actor{ran(7, 9), {tid: 8, state: 'S', exec: 6}}, 1, func(s *script, b *Board) {
 			b.slots[1].known = times{at: 1000 * us, run: 1000 * us, wait: 44}
 		}, 7, "[7 8]"},
+		{"ran all the time, but others did, too", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
+			b.slots[1].known = times{at: 1000 * us, run: 1000 * us, wait: 44}
+			b.clocks[1].Load().up.alone--
+		}, 7, "[7 8]"},
+		{"ran all the time, and nobody can look at it", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
+			b.slots[1].known = times{at: 1000 * us, run: 1000 * us, wait: 44}
+			b.slots[1].open.stack = -1
+		}, 7, "[7 8]"},
 		{"ran all the time, and is held", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
 			b.slots[1].known = times{at: 1000 * us, run: 1000 * us, wait: 44}
 			b.keeper.Store(1)
@@ -461,9 +483,9 @@ func TestFind(t *testing.T) {
 	for _, tt := range tests {
 		s, b, c := desk(t, 1, tt.actors...)
 		s.step = 0
-		c.last = tt.last
+		c.last, c.up.alone = tt.last, aloneFor
 		for i, a := range tt.actors {
-			a.run, a.wait = 1000*us, 44
+			a.run, a.wait, b.slots[i].open.stack = 1000*us, 44, 9
 			b.slots[i].run.Store(900 * us)
 		}
 		if tt.set != nil {

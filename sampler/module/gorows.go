@@ -170,7 +170,9 @@ func (o *object) switchRow(f symbol.GoFunc, vaddr uint64) (*sframe.Row, error) {
 	a := o.hdr.arch
 	at := func(off int32) sframe.Rule { return sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: off} }
 	if a == regs.AMD64 {
-		if !keepsFP(o, f) {
+		if keeps, err := keepsFP(o, f); err != nil {
+			return nil, err
+		} else if !keeps {
 			return nil, errSwitch // see GoSwitch
 		}
 		return &sframe.Row{CFA: sframe.Rule{Base: sframe.FromReg, Reg: a.FP, Offset: 16}, RA: at(-8), FP: at(-16), Switch: true}, nil
