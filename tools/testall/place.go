@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // nobody is the ordinary user: uid and gid 65534 have no files and no rights
@@ -107,11 +108,14 @@ func copyModules(dst string) error {
 	return nil
 }
 
+// leftFor is for how long a test program's output is read on that has ended, while a program that it has started and not ended still has that open.
+var leftFor = 30 * time.Second
+
 // runCommand runs one test program and reports what it prints. The error is
 // one of the machinery; a failed test is none.
 func runCommand(cmd *exec.Cmd, pkg string, rep *report) error {
 	r, w := io.Pipe()
-	cmd.Stdout, cmd.Stderr = w, w
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = w, w, leftFor
 	var exit error
 	go func() {
 		exit = cmd.Run()

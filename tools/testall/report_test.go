@@ -4,9 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // mark starts the lines that the testing package prints with
@@ -209,5 +213,32 @@ func TestCommittedSkips(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(s.pkg))); err != nil {
 			t.Errorf("%s: entry for %s %s: %v", file, s.pkg, s.test, err)
 		}
+	}
+}
+
+// TestLeftOver: a program that is left over of a test program that has died does not keep its result.
+func TestLeftOver(t *testing.T) {
+	defer func(d time.Duration) { leftFor = d }(leftFor)
+	leftFor = time.Millisecond
+	file := filepath.Join(t.TempDir(), "left")
+	var out strings.Builder
+	rep := &report{out: &out, name: "host"}
+	cmd := exec.Command("sh", "-c", "sleep 1000 & echo $! >"+file+"; exit 3")
+	if err := runCommand(cmd, "p", rep); err != nil {
+		t.Fatal(err)
+	}
+	pid, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left, err := strconv.Atoi(strings.TrimSpace(string(pid)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(left, syscall.SIGKILL); err != nil {
+		t.Errorf("the program that is left over: %v", err)
+	}
+	if rep.failed != 1 || !strings.Contains(out.String(), "exit status 3") {
+		t.Errorf("%d failed: %s", rep.failed, out.String())
 	}
 }
