@@ -114,8 +114,8 @@ func (l *load) update(clockCPUs int, now int64) {
 	l.window++
 }
 
-// enough is the part of what may be taken below which the rate comes back.
-const enough = 0.8
+// enough is the part of what may be taken below which the rate comes back, to about aim of it.
+const enough, aim = 0.8, 0.9
 
 // next is the stride for the next window, if in the last one so many times as much was taken as may be: at most twice that which held, and at
 // least half of the last one.
@@ -125,7 +125,7 @@ func (l *load) next(part float64) clocks.Stride {
 	case part > 1:
 		return min(max(want, l.both+1), maxStride*clocks.Every)
 	case part < enough:
-		return min(l.stride, max(want, l.stride/2, clocks.Every))
+		return min(l.stride, max(clocks.Stride(math.Ceil(float64(want)/aim)), l.stride/2, clocks.Every))
 	}
 	return l.stride
 }

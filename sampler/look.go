@@ -266,10 +266,6 @@ func (l *lookout) runs(t *thread, n int64) {
 		l.book.Give(&t.line, n, ledger.Untraced)
 		return
 	}
-	if !l.load.both.Answers(n) {
-		l.book.Give(&t.line, n, ledger.Throttled)
-		return
-	}
 	if t.slot >= 0 {
 		switch l.listing.board.Met(t.slot, n) {
 		case clocks.Sampled:
@@ -288,6 +284,10 @@ func (l *lookout) runs(t *thread, n int64) {
 			l.book.Give(&t.line, n, ledger.InCall)
 			return
 		}
+	}
+	if !l.load.both.Answers(n) {
+		l.book.Give(&t.line, n, ledger.Throttled)
+		return
 	}
 	st, err := l.files.stat(t)
 	if err != nil {

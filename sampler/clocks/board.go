@@ -222,21 +222,24 @@ func (b *Board) Put(t Thread) int {
 	return -1
 }
 
-// times are the time at which a thread was let go, CLOCK_MONOTONIC, and what it had run and waited for a CPU until then, nanoseconds.
-type times struct{ at, run, wait int64 }
+// times are the time at which a thread was let go, CLOCK_MONOTONIC, what it had run and waited for a CPU until then, nanoseconds, and how often it had got
+// one.
+type times struct{ at, run, wait, runs int64 }
 
 // never is longer than any thread has been on no CPU.
 const never = 1 << 62
 
-// hardly is for how long at most a thread has been on no CPU, in nanoseconds, that a clock takes for the one it has preempted, without asking who was
-// there last: interrupts, and what the host of a guest takes, are in that time.
+// hardly tells whether a thread that has neither run nor waited for a CPU for so long, in nanoseconds, has done so all the time but for interrupts and what the
+// host of a guest takes. Less than nothing says that something was read while it changed.
 //
 //go:nosplit
 //go:norace
-func (b *Board) hardly() int64 { return min(b.Interval/16+interlude, 150_000) }
+func (b *Board) hardly(off int64) bool {
+	return off >= -mostSwitching && off <= min(b.Interval/16+interlude, 150_000)
+}
 
-// off is for how long until now a thread, which has run and waited for a CPU for so long in all, has done neither since it was let go. The scheduler counts a wait when it is over (sched_info_arrive, kernel/sched/stats.h), so that what is left is the one
-// under way, and all time asleep. never: nothing is known.
+// off is for how long until now a thread, which has run and waited for a CPU for so long in all, has done neither since it was let go. The scheduler counts a
+// wait when it is over (sched_info_arrive, kernel/sched/stats.h), so that what is left is the one under way, and all time asleep. never: nothing is known.
 //
 //go:nosplit
 //go:norace

@@ -71,7 +71,7 @@ func TestBoardFill(t *testing.T) {
 	b := NewBoard(1, 0, 1)
 	b.Put(Thread{})
 	s := &b.slots[0]
-	s.known = times{1, 2, 3}
+	s.known = times{1, 2, 3, 4}
 	for n, f := range []func(){func() { s.sampled.Store(3) }, func() { s.vain.Store(vain(3, Lost)) }, func() { s.vain.Store(vain(3, Refused)) }, func() { s.vain.Store(vain(3, Execs)) }} {
 		f()
 		if got, want := b.Met(0, 3), []Meeting{Sampled, Lost, Refused, Execs}[n]; got != want {

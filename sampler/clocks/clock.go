@@ -188,8 +188,8 @@ type pick struct {
 type switching int64
 
 const (
-	// mostSwitching bounds it.
-	mostSwitching = 60_000
+	// mostSwitching bounds it, and usualSwitching is what it begins with.
+	mostSwitching, usualSwitching = 60_000, 15_000
 	// interlude is for how long somebody else may have had the CPU at the tick without being seen, in nanoseconds.
 	interlude = 30_000
 	// aloneFor is how many ticks in a row have to have met the same thread before the scheduler is not asked any more whether it was that one: threads
@@ -431,9 +431,7 @@ func (c *Clock) answer(n, wake int64) bool {
 		return false
 	}
 	s := &c.board.slots[p.slot]
-	if c.up.alone++; c.last != p.slot {
-		c.up.alone = 0
-	}
+	again := c.last == p.slot && !p.between && !p.asleep
 	c.last = p.slot
 	if !s.take(c.who) {
 		return false
@@ -449,12 +447,16 @@ func (c *Clock) answer(n, wake int64) bool {
 			return false
 		}
 	}
+	if c.up.alone++; !again || s.known.at == 0 {
+		c.up.alone = 0
+	}
 	if p.asleep {
 		return c.peek(s, p, n, wake)
 	}
 	call := look(c.k, s.open.stack, c.text[:])
 	in := call == transfer || call == waiting
 	if call == elsewhere {
+		c.up.alone = 0
 		s.give() // that CPU's clock may see it
 		return false
 	}
@@ -501,7 +503,7 @@ const perRead = 8
 
 // find finds the thread of the board that had this CPU until the clock got it, and makes it the picked one: of those that
 // have run since they were last looked at, and were on this CPU last, the last that was on it. false: it was none of them. One that was met alone for some
-// ticks, and has run or waited for a CPU nearly all the time since it was let go, is taken at once ([pick].quick), which saves two reads of 10 us: it may
+// ticks, and has got a CPU but once since it was let go and run nearly all the time, is taken at once ([pick].quick), which saves two reads of 10 us: it may
 // have lost its CPU to somebody else just before the tick, which its stop tells.
 //
 // A kernel that does not preempt itself gives the clock the CPU when the thread leaves the kernel, or blocks: then it
@@ -572,7 +574,7 @@ func (c *Clock) find(n, wake int64) bool {
 		if !ok || cpu != c.cpu || !asleep && state != 'R' {
 			continue
 		}
-		if j < 0 && !asleep && c.up.alone >= aloneFor && s.open.stack > 0 && b.keeper.Load() == 0 && s.known.off(wake, run, wait) <= b.hardly() {
+		if j < 0 && !asleep && c.up.alone >= aloneFor && c.prompt && s.open.stack > 0 && b.keeper.Load() == 0 && runs-s.known.runs <= 1 && b.hardly(s.known.off(wake, run, wait)) {
 			*p = pick{slot: i, run: run, wait: wait, count: uint64(runs), ran: ran, times: times, quick: true}
 			return true
 		}
@@ -971,7 +973,7 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int, u *wakeU
 		if run, wait, runs, ok := schedstat(text[:got]); ok {
 			m.Run, m.Wait = run, wait
 			s.runs.Store(runs)
-			s.known = times{m.Released, run, wait}
+			s.known = times{m.Released, run, wait, runs}
 			// All the time since it has lost the CPU that it has not run it has waited for one.
 			late := wait - m.WaitAsked + run - m.RunAsked - (m.Stopped - m.Wake)
 			met = u != nil && !m.Asleep && m.proof != (proof{}) && late >= -mostSwitching && u.switching.met(late)

@@ -131,7 +131,7 @@ func TestJudge(t *testing.T) {
 		}
 		slot, m := &b.slots[0], &c.samples[0]
 		slot.take(1)
-		slot.known = times{2, 1, 4}
+		slot.known = times{2, 1, 4, 5}
 		slot.run.Store(3)
 		m.state.Store(asked)
 		m.RunAsked, m.WaitAsked, m.proof.waits, m.Released, m.Gone = 1000*us, 80, tt.waits, 77, tt.gone
@@ -149,7 +149,7 @@ func TestJudge(t *testing.T) {
 		if tt.wantGone {
 			run = 3
 		}
-		if exact := slot.known == (times{77, run, wait}); slot.run.Load() != run || exact == tt.wantUnknown {
+		if exact := slot.known == (times{77, run, wait, 12}); slot.run.Load() != run || exact == tt.wantUnknown {
 			t.Errorf("%s: the board knows of a run time of %d, %+v", tt.name, slot.run.Load(), slot.known)
 		}
 		if m.state.Load() != filled || slot.holder.Load() != 0 || m.End != s.now {
@@ -396,6 +396,19 @@ func TestFind(t *testing.T) {
 			b.clocks[1].Load().prompt = true
 		}
 	}
+	// Two threads, of which the other one had the CPU last, as far as the scheduler is asked.
+	two := []*actor{ran(7, 9), ran(8, 6)}
+	const most = 150 * us
+	all := times{1000 * us, 1000 * us, 44, 12}
+	quick := func(k times, set func(b *Board, c *Clock)) func(*script, *Board) {
+		return func(_ *script, b *Board) {
+			c := b.clocks[1].Load()
+			b.slots[1].known, c.prompt = k, true
+			if set != nil {
+				set(b, c)
+			}
+		}
+	}
 	tests := []struct {
 		name   string
 		actors []*actor
@@ -429,33 +442,20 @@ func TestFind(t *testing.T) {
 				s.broken[fd] = unix.EACCES
 			}
 		}, 8, "[7 8 9]"},
-		{"ran and waited all the time", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
-			b.slots[1].known = times{at: 1000*us - 840*us - b.hardly(), run: 200 * us, wait: 44 - 40*us} // for 800 and 40 us since
-		}, 8, "[]"},
-		{"ran not quite all the time", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
-			b.slots[1].known = times{at: 1000*us - 840*us - b.hardly() - 1, run: 200 * us, wait: 44 - 40*us}
-		}, 7, "[7 8]"},
-		{"never let go", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
-			b.slots[1].known = times{run: -1 << 60}
-		}, 7, "[7 8]"},
+		{"ran and waited all the time", two, 1, quick(times{1000*us - 840*us - most, 200 * us, 44 - 40*us, 11}, nil), 8, "[]"}, // for 800 and 40 us since
+		{"ran not quite all the time", two, 1, quick(times{1000*us - 840*us - most - 1, 200 * us, 44 - 40*us, 11}, nil), 7, "[7 8]"},
+		{"has run longer than there was time", two, 1, quick(times{1000*us + mostSwitching + 1, 1000 * us, 44, 12}, nil), 7, "[7 8]"},
+		{"has got a CPU twice", two, 1, quick(times{1000 * us, 1000 * us, 44, 10}, nil), 7, "[7 8]"},
+		{"never let go", two, 1, quick(times{run: -1 << 60, runs: 12}, nil), 7, "[7 8]"},
 		{"ran all the time, but was not met last", []*actor{ran(7, 6), ran(8, 9)}, 1, func(s *script, b *Board) {
-			b.slots[0].known = times{at: 1000 * us, run: 1000 * us, wait: 44}
+			b.slots[0].known = times{1000 * us, 1000 * us, 44, 12}
+			b.clocks[1].Load().prompt = true
 		}, 8, "[7 8]"},
-		{"ran all the time, and sleeps", []*actor{ran(7, 9), {tid: 8, state: 'S', exec: 6}}, 1, func(s *script, b *Board) {
-			b.slots[1].known = times{at: 1000 * us, run: 1000 * us, wait: 44}
-		}, 7, "[7 8]"},
-		{"ran all the time, but others did, too", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
-			b.slots[1].known = times{at: 1000 * us, run: 1000 * us, wait: 44}
-			b.clocks[1].Load().up.alone--
-		}, 7, "[7 8]"},
-		{"ran all the time, and nobody can look at it", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
-			b.slots[1].known = times{at: 1000 * us, run: 1000 * us, wait: 44}
-			b.slots[1].open.stack = -1
-		}, 7, "[7 8]"},
-		{"ran all the time, and is held", []*actor{ran(7, 9), ran(8, 6)}, 1, func(s *script, b *Board) {
-			b.slots[1].known = times{at: 1000 * us, run: 1000 * us, wait: 44}
-			b.keeper.Store(1)
-		}, 7, "[7 8]"},
+		{"ran all the time, and sleeps", []*actor{ran(7, 9), {tid: 8, state: 'S', exec: 6}}, 1, quick(all, nil), 7, "[7 8]"},
+		{"ran all the time, and the clock may have come late", two, 1, quick(all, func(b *Board, c *Clock) { c.prompt = false }), 7, "[7 8]"},
+		{"ran all the time, but others did, too", two, 1, quick(all, func(b *Board, c *Clock) { c.up.alone-- }), 7, "[7 8]"},
+		{"ran all the time, and nobody can look at it", two, 1, quick(all, func(b *Board, c *Clock) { b.slots[1].open.stack = -1 }), 7, "[7 8]"},
+		{"ran all the time, and is held", two, 1, quick(all, func(b *Board, c *Clock) { b.keeper.Store(1) }), 7, "[7 8]"},
 		{"was preempted", []*actor{ran(7, 5e6)}, -1, own(5e6), 7, "[7]"},
 		{"was preempted by a thread of the kernel", []*actor{ran(7, 5e6)}, -1, own(5e6 + handover), 7, "[7]"},
 		{"waits for the CPU", []*actor{ran(7, 5e6)}, -1, own(5e6 + handover + 1), 0, "[7]"},

@@ -782,3 +782,39 @@ func (s *script) Message(st ptrace.Status) (uint64, error) {
 	}
 	return 0, unix.ESRCH
 }
+
+// TestAlone: after some ticks at which a thread was met alone the scheduler is not asked any more who had the CPU last, until somebody else is met.
+func TestAlone(t *testing.T) {
+	a, other := &actor{tid: 7, state: 'R'}, &actor{tid: 8, state: 'S'}
+	asked := []int64{}
+	turn := func(tick int64) {}
+	s, _, list := play(t, 40, 4, []*actor{a, other}, func(tick int64) { turn(tick) }, func(b *Board) {
+		c := b.clocks[1].Load()
+		s := c.k.(*script)
+		c.prompt = true
+		for i, tid := range []int{7, 8} {
+			s.files[10*tid+fileStack] = "[<0>] irqentry_exit+0x1a/0x20\n"
+			b.slots[i].open.stack = 10*tid + fileStack
+		}
+		last := 0
+		turn = func(tick int64) {
+			if n := s.reads[70+fileDebug]; n > last {
+				asked = append(asked, tick-1) // at the tick before
+				last = n
+			}
+			x := a
+			if tick == 20 {
+				x, a.state, other.state = other, 'S', 'R'
+			} else if tick == 21 {
+				a.state, other.state = 'R', 'S'
+			}
+			x.runs(s, b.Interval)
+		}
+	})
+	if got, want := fmt.Sprint(asked), "[0 1 2 3 4 5 6 7 8 21 22 23 24 25 26 27 28 29]"; got != want {
+		t.Errorf("the scheduler was asked at %s, want %s", got, want)
+	}
+	if len(list) != 40 || s.seizes != 40 {
+		t.Errorf("%d samples, %d stops", len(list), s.seizes)
+	}
+}

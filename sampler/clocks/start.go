@@ -95,7 +95,7 @@ func (c *Clock) prepare(nice bool) (denied, err error) {
 	}
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	denied = hasten(nice)
-	c.prompt, c.up.least, c.up.switching = denied == nil && !nice, usual, interlude
+	c.prompt, c.up.least, c.up.switching = denied == nil && !nice, usual, usualSwitching
 	c.tick = max(-1, (c.k.Now()-c.board.Start-c.phase+c.board.Interval)/c.board.Interval-1) // the last that is over
 	c.born = c.tick + 1
 	c.done.Store(c.tick)

@@ -87,7 +87,7 @@ func (m *Module) Go(open bool) bool {
 	defer o.mu.Unlock()
 	o.via = m
 	defer func() { o.via = nil }()
-	if !o.searched && (!open || !o.search(discard)) {
+	if !o.searched && (!open || !o.search(slog.New(slog.DiscardHandler))) {
 		return false
 	}
 	return o.sections.goTable.size > 0

@@ -17,6 +17,7 @@ import (
 type GoSwitch struct {
 	of    Modules
 	below int
+	log   *slog.Logger
 }
 
 // Modules tells which object covers an address, and the address in its own numbering, as [Space] does.
@@ -26,10 +27,9 @@ type Modules interface {
 
 // NewGoSwitch returns what knows of the Go programs among modules. A copy of a goroutine's stack begins so many bytes, a multiple of 8, below the stack
 // pointer with which that was left. It leads to other stacks only: see [unwind.Walker.SetRuntime].
-func NewGoSwitch(of Modules, below int) *GoSwitch { return &GoSwitch{of, below} }
-
-// discard is for defects that are told where rows are made.
-var discard = slog.New(slog.DiscardHandler)
+func NewGoSwitch(of Modules, below int, log *slog.Logger) *GoSwitch {
+	return &GoSwitch{of, below, log}
+}
 
 // maxCallerSize is how much of the stack a function that calls one of these may have taken, in bytes: 432 was the most seen in programs of Debian 12, apart
 // from one that is on the scheduler's stack itself.
@@ -38,12 +38,12 @@ const maxCallerSize = 1024
 // Owns implements unwind.Runtime.
 func (g *GoSwitch) Owns(pc uint64) bool {
 	m, vaddr, ok := g.of.Module(pc)
-	return ok && blindSwitch(m, vaddr) != 0
+	return ok && blindSwitch(m, vaddr, g.log) != 0
 }
 
 // Caller implements unwind.Runtime. The return address is the word below the frame pointer that is one behind a call of this
 // function, in one that has taken all between of the stack there. What was left on the stack may look so, too: there has to be one such
-// word and no other, or the copy has to begin where that of a goroutine begins that was left.
+// word and no other, and who called that function must have called it if he names it, or the copy has to begin where that of a goroutine begins that was left.
 func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs.Set) (unwind.Reason, uint64) {
 	const words = maxCallerSize / 8
 	a := regs.AMD64
@@ -52,7 +52,7 @@ func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs
 	if top || !ok || !known {
 		return unwind.NoRow, 0
 	}
-	start := blindSwitch(m, vaddr)
+	start := blindSwitch(m, vaddr, g.log)
 	if start == 0 || fp&7 != 0 || fp < maxCallerSize {
 		return unwind.NoRow, 0
 	}
@@ -65,7 +65,11 @@ func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs
 		}
 		below[n] = w
 	}
-	at, sure, err := findCaller(m, start, below[:n], g.below/8)
+	outer, err := mem.Word(a, fp+8)
+	if err != nil {
+		outer = 0
+	}
+	at, sure, err := findCaller(m, start, below[:n], g.below/8, outer, g.log)
 	switch {
 	case err != nil, at < 0 && n == words:
 		return unwind.NoRow, 0
@@ -82,7 +86,7 @@ func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs
 var blind = []string{"runtime.systemstack", "runtime.asmcgocall", "runtime.asmcgocall_no_g"}
 
 // blindSwitch is the address in memory of the function at vaddr, if that is such a function and vaddr the end of its call; else 0.
-func blindSwitch(m *Module, vaddr uint64) uint64 {
+func blindSwitch(m *Module, vaddr uint64, log *slog.Logger) uint64 {
 	if m.Arch != regs.AMD64 {
 		return 0
 	}
@@ -91,7 +95,7 @@ func blindSwitch(m *Module, vaddr uint64) uint64 {
 	defer o.mu.Unlock()
 	o.via = m
 	defer func() { o.via = nil }()
-	if !o.openGo(discard) {
+	if !o.openGo(log) {
 		return 0
 	}
 	f, ok, err := o.golang.table.Func(vaddr)
@@ -104,45 +108,56 @@ func blindSwitch(m *Module, vaddr uint64) uint64 {
 	return f.Start + m.Bias
 }
 
+// callBytes is the size of E8 cd (Intel SDM volume 2).
+const callBytes = 5
+
+// called is the address of the function that the call before an address calls, both in memory; 0: none that is known.
+func called(o *object, bias, ra uint64) uint64 {
+	var b [callBytes]byte
+	if !o.golang.table.Covers(ra-bias-callBytes) || !o.golang.table.Covers(ra-bias-1) {
+		return 0
+	}
+	if _, err := o.ReadAt(b[:], int64(ra-bias-callBytes)); err != nil || b[0] != 0xe8 {
+		return 0
+	}
+	return ra + uint64(int32(binary.LittleEndian.Uint32(b[1:])))
+}
+
 // findCaller finds the one of words that is an address behind a call of the function at start, all in memory, in a function that has taken as much
-// of the stack there as lies from that word on. -1: it is none, or not one alone. sure: below it are so many words, where a copy begins.
-func findCaller(m *Module, start uint64, words []uint64, copied int) (at int, sure bool, err error) {
-	const call = 5 // E8 cd (Intel SDM volume 2)
+// of the stack there as lies from that word on, and that what has returned to outer calls, if that is told. -1: it is none, or not one alone. sure: below it are
+// so many words, where a copy begins, or none.
+func findCaller(m *Module, start uint64, words []uint64, copied int, outer uint64, log *slog.Logger) (at int, sure bool, err error) {
 	o := m.obj
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.via = m
 	defer func() { o.via = nil }()
-	if !o.openGo(discard) {
+	if !o.openGo(log) {
 		return -1, false, nil
 	}
+	function := called(o, m.Bias, outer)
 	found, at := 0, -1
 	for i, w := range words {
-		vaddr := w - m.Bias
-		f, ok, err := o.golang.table.Func(vaddr - 1)
-		if !ok && err == nil {
+		if called(o, m.Bias, w) != start {
 			continue
 		}
-		var b [call]byte
-		if err == nil && vaddr-call >= f.Start {
-			_, err = o.ReadAt(b[:], int64(vaddr-call))
+		f, _, err := o.golang.table.Func(w - m.Bias - 1)
+		size := int32(0)
+		if err == nil {
+			size, err = o.golang.table.StackSize(f, w-m.Bias-1)
 		}
-		if err != nil {
-			return -1, false, err
-		}
-		if b[0] != 0xe8 || w+uint64(int32(binary.LittleEndian.Uint32(b[1:]))) != start {
-			continue
-		}
-		switch size, err := o.golang.table.StackSize(f, vaddr-1); {
+		switch {
 		case err != nil:
 			return -1, false, err
 		case int(size) != 8*(i+1):
 			continue
 		}
-		if len(words) < maxCallerSize/8 && len(words) == i+1+copied {
+		if rest := len(words) - (i + 1); len(words) < maxCallerSize/8 && (rest == copied || rest == 0) {
 			return i, true, nil
 		}
-		found, at = found+1, i
+		if function == 0 || function == f.Start+m.Bias {
+			found, at = found+1, i
+		}
 	}
 	if found > 1 {
 		at = -1

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"log/slog"
 	"os/exec"
 	"runtime"
+	"slices"
 	"testing"
 
 	"sfsample/regs"
@@ -53,8 +55,8 @@ func TestGoSwitch(t *testing.T) {
 	// Two callers, found by their code; what they have taken of the stack is what they take before.
 	var behind, within uint64 // the switch's own call
 	type caller struct {
-		ra   uint64
-		size int
+		ra, start uint64
+		size      int
 	}
 	var callers []caller
 	for i := 0; i+5 <= len(text); i++ {
@@ -75,30 +77,30 @@ func TestGoSwitch(t *testing.T) {
 		// sub rsp,imm8 at the function's beginning
 		start := bytes.LastIndex(text[:i], []byte{0xcc, 0xcc})
 		if k := bytes.Index(text[start+1:i], []byte{0x48, 0x83, 0xec}); start > 0 && k >= 0 && i-start < 400 {
-			callers = append(callers, caller{at + 5, int(text[start+1+k+3])})
+			callers = append(callers, caller{at + 5, section.Addr + uint64(start) + 2, int(text[start+1+k+3])})
 		}
 	}
 	if within == 0 || len(callers) == 0 {
 		t.Skip("gron is none of Go before 1.21 for x86-64")
 	}
 	const redZone = 128
-	g := NewGoSwitch(s, redZone)
+	g := NewGoSwitch(s, redZone, slog.New(slog.DiscardHandler))
 	if !g.Owns(behind-1) || g.Owns(within) || g.Owns(behind) || g.Owns(callers[0].ra-1) {
 		t.Error("others than the switch are owned, or not that")
 	}
 	const fp = uint64(0xc000100800)
-	checked := 0
+	checked, named := 0, 0
 	for _, c := range callers {
 		if c.size < 24 {
 			continue
 		}
-		stack := make([]byte, 2048) // up to the frame pointer
+		stack, outer := make([]byte, 2048), []byte(nil) // up to the frame pointer, and from it on
 		put := func(below int, w uint64) { binary.LittleEndian.PutUint64(stack[len(stack)-below:], w) }
 		walk := func(from int, top bool) (unwind.Reason, uint64, regs.Set) {
 			var set, to regs.Set
 			set.PC = behind
 			set.SetReg(regs.AMD64.FP, fp)
-			mem := &unwind.Memory{Region: unwind.Region{Addr: fp - uint64(len(stack)-from), Bytes: stack[from:]}}
+			mem := &unwind.Memory{Region: unwind.Region{Addr: fp - uint64(len(stack)-from), Bytes: slices.Concat(stack[from:], outer)}}
 			r, addr := g.Caller(&set, top, mem, &to)
 			return r, addr, to
 		}
@@ -142,14 +144,43 @@ func TestGoSwitch(t *testing.T) {
 			}
 			put(d.size, old)
 		}
+		// Who calls that function, and who another.
+		outer = make([]byte, 16)
+		right, other := false, false
+		for i := 0; i+5 <= len(text) && !(right && other); i++ {
+			if text[i] != 0xe8 {
+				continue
+			}
+			at := section.Addr + uint64(i) + 5
+			to := at + uint64(int32(binary.LittleEndian.Uint32(text[i+1:])))
+			binary.LittleEndian.PutUint64(outer[8:], at)
+			if to == c.start && !right {
+				right = true
+				if r, _, to := walk(0, false); r != 0 || to.PC != c.ra {
+					t.Errorf("the function's own caller: %v, %#x", r, to.PC)
+				}
+			} else if to == within && !other {
+				other = true
+				if r, _, _ := walk(0, false); r != unwind.NoRow {
+					t.Errorf("called by who calls another function: %v", r)
+				}
+				if r, _, to := walk(len(stack)-c.size-redZone, false); r != 0 || to.PC != c.ra {
+					t.Errorf("copied from where the goroutine was left: %v, %#x", r, to.PC)
+				}
+			}
+		}
+		if right {
+			named++
+		}
+		outer = nil
 		put(c.size, 0)
 		put(c.size+8, c.ra)
 		if r, _, _ := walk(0, false); r != unwind.NoRow {
 			t.Errorf("a caller that has taken less: %v", r)
 		}
 	}
-	if checked == 0 {
+	if checked == 0 || named == 0 {
 		t.Errorf("none of %d callers is found", len(callers))
 	}
-	t.Logf("%d callers, %d of them looked at", len(callers), checked)
+	t.Logf("%d callers, %d of them looked at, %d with their own callers", len(callers), checked, named)
 }

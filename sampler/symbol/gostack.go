@@ -68,6 +68,9 @@ func (g *GoTable) Bytes() int { return 12 * len(g.t.entry) }
 // 32 bits in Go 1.20, of which the last has the flags; 10 before.
 const goRecordBytes = 44
 
+// Covers tells whether a link-time address lies in one of the functions.
+func (g *GoTable) Covers(pc uint64) bool { return g.t.find(pc) != none }
+
 // Func returns the function at a link-time address. ok is false if there is none.
 func (g *GoTable) Func(pc uint64) (f GoFunc, ok bool, err error) {
 	t := g.t
