@@ -363,7 +363,7 @@ func (l *hotspotLayout) symbol(mem io.ReaderAt, addr uint64) string {
 	if b == nil {
 		return ""
 	}
-	n := int(uint16(word32(append(b[l.names.symbolLen:l.names.symbolLen+2:l.names.symbolLen+2], 0, 0), 0)))
+	n := int(vmInt{l.names.symbolLen, 2}.in(b))
 	text := read(mem, addr+uint64(l.names.symbolBody), min(n, maxText))
 	if slices.ContainsFunc(text, func(c byte) bool { return c == 0 || c >= 0xf0 }) { // The Java Virtual Machine Specification, section 4.4.7
 		return ""

@@ -2,6 +2,7 @@ package runtimes
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 )
 
@@ -20,7 +21,8 @@ func TestHotSpotSymbol(t *testing.T) {
 		{"x\xff", ""},
 		{"", ""},
 	} {
-		mem := append([]byte{7: 0, 8: byte(len(tt.text)), 13: 9}, tt.text...)
+		mem := append(make([]byte, 14), tt.text...)
+		binary.LittleEndian.PutUint16(mem[8:], uint16(len(tt.text)))
 		if got := l.symbol(bytes.NewReader(mem), 8); got != tt.want {
 			t.Errorf("%q: %q, want %q", tt.text, got, tt.want)
 		}
