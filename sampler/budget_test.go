@@ -83,8 +83,8 @@ func TestLoad(t *testing.T) {
 	step(0.5, 1, 1, 26)
 	step(0.0099, 1, 1, 26)
 	step(0.0081, 1, 1, 26)
-	step(0.0079, 1, 1, 21)
-	step(0, 0, 1, 10)
+	step(0.0079, 1, 1, 24)
+	step(0, 0, 1, 12)
 	step(0, 0, 1, 8)
 	step(0.01, 2, 2, 8)
 	step(0.01, 2, 1, 16) // on one CPU the share is of that

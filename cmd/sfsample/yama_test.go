@@ -65,7 +65,7 @@ func TestYama(t *testing.T) {
 				args       []string
 			}{
 				{"process", tt.process, []string{"-v", "--stop", "always", "--threads", "all", "-d", "300ms", "-p", pid}},
-				{"command", tt.command, []string{"-v", "-o", "/dev/null", "--", self, "-test.list", "^Test"}},
+				{"command", tt.command, []string{"-v", "-hz", "999", "-o", "/dev/null", "--", self, "-test.list", "^Test"}},
 				{"dump", tt.process, []string{"dump", "-p", pid}},
 			} {
 				t.Run(c.name, func(t *testing.T) {
