@@ -82,6 +82,20 @@ func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs
 	return 0, 0
 }
 
+// goOf is the object of a module, nil if it has no table of Go's that can be used. It is locked until unlock.
+func goOf(m *Module, log *slog.Logger) (o *object, unlock func()) {
+	m.obj.mu.Lock()
+	m.obj.via = m
+	unlock = func() {
+		m.obj.via = nil
+		m.obj.mu.Unlock()
+	}
+	if m.obj.openGo(log) {
+		o = m.obj
+	}
+	return o, unlock
+}
+
 // blind are those functions.
 var blind = []string{"runtime.systemstack", "runtime.asmcgocall", "runtime.asmcgocall_no_g"}
 
@@ -90,12 +104,9 @@ func blindSwitch(m *Module, vaddr uint64, log *slog.Logger) uint64 {
 	if m.Arch != regs.AMD64 {
 		return 0
 	}
-	o := m.obj
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.via = m
-	defer func() { o.via = nil }()
-	if !o.openGo(log) {
+	o, unlock := goOf(m, log)
+	defer unlock()
+	if o == nil {
 		return 0
 	}
 	f, ok, err := o.golang.table.Func(vaddr)
@@ -125,14 +136,11 @@ func called(o *object, bias, ra uint64) uint64 {
 
 // findCaller finds the one of words that is an address behind a call of the function at start, all in memory, in a function that has taken as much
 // of the stack there as lies from that word on, and that what has returned to outer calls, if that is told. -1: it is none, or not one alone. sure: below it are
-// so many words, where a copy begins, or none.
+// so many words, where a copy begins.
 func findCaller(m *Module, start uint64, words []uint64, copied int, outer uint64, log *slog.Logger) (at int, sure bool, err error) {
-	o := m.obj
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.via = m
-	defer func() { o.via = nil }()
-	if !o.openGo(log) {
+	o, unlock := goOf(m, log)
+	defer unlock()
+	if o == nil {
 		return -1, false, nil
 	}
 	function := called(o, m.Bias, outer)
@@ -152,7 +160,7 @@ func findCaller(m *Module, start uint64, words []uint64, copied int, outer uint6
 		case int(size) != 8*(i+1):
 			continue
 		}
-		if rest := len(words) - (i + 1); len(words) < maxCallerSize/8 && (rest == copied || rest == 0) {
+		if len(words) < maxCallerSize/8 && len(words) == i+1+copied {
 			return i, true, nil
 		}
 		if function == 0 || function == f.Start+m.Bias {
