@@ -29,7 +29,7 @@ const (
 func (ws *walks) goOther(t *target, a *regs.Arch, c *capture.Capture, known *[taking.MaxOthers]taking.Other, low uint64, blind bool) (o, also taking.Other, ok bool) {
 	g := goThread{mem: t.space}
 	for i := range known {
-		if known[i].At != 0 && (blind && known[i].Via || g.record(&known[i]) && g.on(low)) {
+		if known[i].At != 0 && (blind && known[i].Via && len(c.Blocks) > 0 || g.record(&known[i]) && g.on(low)) {
 			return known[i], also, true
 		}
 	}
@@ -46,6 +46,7 @@ func (ws *walks) goOther(t *target, a *regs.Arch, c *capture.Capture, known *[ta
 	case !ok:
 		s.goes++
 	case blind:
+		s.goes++ // what was found before has led nowhere, if anything was
 		return current, also, true
 	case g.record(&own) && g.on(low):
 		return own, current, true
