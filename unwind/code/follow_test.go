@@ -78,6 +78,21 @@ func TestFollowX86(t *testing.T) {
 		{"sums-of-vectors", "62a15d20f6e7 c5ddfee4 c3", 0x1000, false, fromReg(sp, 8), nil},
 		// andn esp,esp,eax; ret: one that is
 		{"bmi", "c4e258f2e0 c3", 0x1000, false, sframe.Rule{}, ErrNoReturn},
+		// vmovq xmm4,[rdx+rcx*2]; vpextrd [rax+r10],xmm4,1; vpbroadcastq xmm4{k1},[rdx+r9]; kxnorb k1,k1,k1; vcvttps2dq xmm4,xmm0;
+		// vcvttps2udq xmm4,xmm0; blsi eax,esp; ret: number 4 is the stack pointer in none of them
+		{"fours", "c5fa7e244a c4a37916241001 62b2fd0959240a c5f546c9 c5fa5be0 62f17c0878e0 c4e278f3dc c3", 0x1000, false, fromReg(sp, 8), nil},
+		// vmovd esp,xmm4 and so on; ret: in these it is
+		{"vmovd", "c5f97ee4 c3", 0x1000, false, sframe.Rule{}, ErrNoReturn},
+		{"vpextrd", "c4e37916cc01 c3", 0x1000, false, sframe.Rule{}, ErrNoReturn},
+		{"blsi", "c4e258f3d8 c3", 0x1000, false, sframe.Rule{}, ErrNoReturn},
+		{"mulx", "c4e273f6e0 c3", 0x1000, false, sframe.Rule{}, ErrNoReturn},
+		{"vmovmskps", "c5f850e0 c3", 0x1000, false, sframe.Rule{}, ErrNoReturn},
+		{"vcvttss2si", "c5fa2ce0 c3", 0x1000, false, sframe.Rule{}, ErrNoReturn},
+		// vmovdqa [rsp+0x10],xmm0 or ymm0; add rsp,0x20; ret: 16 bytes reach to the return address, 32 over it
+		{"below-return", "c5f97f442410 4883c420 c3", 0x1000, false, fromReg(sp, 40), nil},
+		{"over-return", "c5fd7f442410 4883c420 c3", 0x1000, false, sframe.Rule{}, ErrNoReturn},
+		// vmovhps [rsp+0x10],xmm0; add rsp,0x18; ret: 8 bytes
+		{"half", "c5f817442410 4883c418 c3", 0x1000, false, fromReg(sp, 32), nil},
 		// vmovaps ymm6,[rsp+0x20]; vmovaps [rsp],ymm6; vzeroupper; add rsp,0x40; ret
 		{"vectors", "c5fc28742420 c5fc293424 c5f877 4883c440 c3", 0x1000, false, fromReg(sp, 72), nil},
 	}

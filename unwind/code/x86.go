@@ -328,11 +328,11 @@ func (m *machine) x86Odd(b []byte, s *state) (size int, f flow, ok bool) {
 	case len(b) < 6:
 		return 0, 0, false
 	case b[0] == 0xc5 && (m.wide || b[1] >= 0xc0):
-		v = vex{size: 2, table: 1, r: b[1]&0x80 == 0, v: b[1] >> 3 & 15}
+		v = vex{size: 2, table: 1, r: b[1]&0x80 == 0, v: b[1] >> 3 & 15, prefix: b[1] & 3, bytes: 16 << (b[1] >> 2 & 1)}
 	case b[0] == 0xc4 && (m.wide || b[1] >= 0xc0):
-		v = vex{size: 3, table: b[1] & 31, r: b[1]&0x80 == 0, b: b[1]&0x20 == 0, v: b[2] >> 3 & 15}
+		v = vex{size: 3, table: b[1] & 31, r: b[1]&0x80 == 0, b: b[1]&0x20 == 0, v: b[2] >> 3 & 15, prefix: b[2] & 3, bytes: 16 << (b[2] >> 2 & 1)}
 	case b[0] == 0x62 && (m.wide || b[1] >= 0xc0):
-		v = vex{size: 4, table: b[1] & 7, r: b[1]&0x80 == 0, b: b[1]&0x20 == 0, v: b[2] >> 3 & 15, evex: true}
+		v = vex{size: 4, table: b[1] & 7, r: b[1]&0x80 == 0, b: b[1]&0x20 == 0, v: b[2] >> 3 & 15, prefix: b[2] & 3, bytes: 16 << (b[3] >> 5 & 3), evex: true}
 	default:
 		return 0, 0, false
 	}
@@ -340,14 +340,16 @@ func (m *machine) x86Odd(b []byte, s *state) (size int, f flow, ok bool) {
 	return size, next, size > 0
 }
 
-// vex is a VEX or EVEX prefix: its size, which opcode table follows, and the
-// register bits that it holds.
+// vex is a VEX or EVEX prefix (Intel SDM volume 2, sections 2.3.5 and 2.7.1): its size, which opcode table follows, the
+// register bits and the old prefix that it holds, and the bytes of its vectors.
 type vex struct {
-	size  int
-	table uint8
-	r, b  bool
-	v     uint8 // inverted
-	evex  bool
+	size   int
+	table  uint8
+	r, b   bool
+	v      uint8 // inverted
+	prefix uint8 // 0: none, 1: 66, 2: f3, 3: f2
+	bytes  int64
+	evex   bool
 }
 
 // vexEffect applies an instruction with a VEX prefix and returns its size, 0 if
@@ -373,46 +375,70 @@ func (m *machine) vexEffect(v *vex, b []byte, s *state) int {
 	if size > len(b) {
 		return 0
 	}
-	reg, base := rm[0]>>3&7, rm[0]&7
-	if v.r {
-		reg += 8
+	inReg, inV, inBase := vexWrites(v, op)
+	if inReg {
+		m.vexClobber(rm[0]>>3&7, v.r, s)
 	}
-	if v.b {
-		base += 8
+	if inV {
+		m.vexClobber(^v.v&7, v.v&8 == 0, s)
 	}
-	// Those that write general registers: BMI (tables 2 and 3 from f0 on; in table 1 there are sums
-	// and shifts of vectors), moves and conversions from vector registers.
-	if op >= 0xf0 && v.table != 1 || v.table == 1 && (op == 0x7e || op == 0x2c || op == 0x2d || op == 0x50 || op == 0xd7 || op == 0xc5 || op == 0x93 || op == 0x78 || op == 0x79) ||
-		v.table == 3 && op >= 0x14 && op <= 0x17 || v.table >= 5 {
-		list := []uint8{reg, ^v.v & 15}
-		if rm[0] >= 0xc0 {
-			list = append(list, base)
+	if inBase && rm[0] >= 0xc0 {
+		m.vexClobber(rm[0]&7, v.b, s)
+	}
+	if rm[0] < 0xc0 {
+		if n := vexStores(v, op); n > 0 {
+			s.spoil(m.vexAddress(v, rm, s), n, m.word())
 		}
-		for _, r := range list {
-			if m.wide {
-				s.regs[x86Numbers[r]] = value{}
-			} else {
-				s.regs[r&7] = value{}
-			}
-		}
-	}
-	if rm[0] < 0xc0 && vexStores(v.table, op) {
-		s.spoil(m.vexAddress(v, rm, s), 64, m.word())
 	}
 	return size
 }
 
-// vexStores tells whether an operation with a memory operand may write it.
-func vexStores(table, op uint8) bool {
-	switch table {
-	case 1: // moves
-		return bytes.IndexByte([]byte{0x11, 0x13, 0x17, 0x29, 0x2b, 0x7e, 0x7f, 0xd6, 0xe7}, op) >= 0
-	case 2: // masked, narrowed, compressed and scattered
-		return op >= 0x10 && op <= 0x35 || op == 0x63 || op >= 0x8a && op <= 0x8f || op >= 0xa0 && op <= 0xa3
-	case 3: // extracted
-		return op >= 0x14 && op <= 0x1d || op == 0x39 || op == 0x3b
+// vexClobber forgets a general register, by its number in the instruction.
+func (m *machine) vexClobber(r uint8, high bool, s *state) {
+	if high && m.wide {
+		r += 8
 	}
-	return table > 3
+	if m.wide {
+		r = x86Numbers[r]
+	}
+	s.regs[r] = value{}
+}
+
+// vexWrites tells which operands are general registers that are written: ModRM's reg, VEX's vvvv, ModRM's r/m if it is a
+// register (Intel SDM volume 2, the instructions' pages). In table 1 from f0 on there are sums and shifts of vectors.
+func vexWrites(v *vex, op uint8) (reg, vvvv, base bool) {
+	switch {
+	case v.table == 1 && (op == 0x50 || op == 0x93 || op == 0xc5 || op == 0xd7), // movmsk, kmov, pextrw, pmovmskb
+		(v.table == 1 || v.table == 5) && v.prefix >= 2 && (op == 0x2c || op == 0x2d || op == 0x78 || op == 0x79), // conversions
+		v.table == 3 && op >= 0xf0: // rorx
+		return true, false, false
+	case v.table == 2 && op >= 0xe0: // compare and add, BMI: blsr and its like write vvvv, mulx both
+		return op != 0xf3, op == 0xf3 || op == 0xf6, false
+	case (v.table == 1 || v.table == 5) && op == 0x7e && v.prefix == 1, v.table == 3 && op >= 0x14 && op <= 0x17: // movd, pextr
+		return false, false, true
+	}
+	return false, false, false
+}
+
+// vexStores tells how many bytes an operation with a memory operand may write there, at most.
+func vexStores(v *vex, op uint8) int64 {
+	switch {
+	case v.table == 1 && (op == 0x13 || op == 0x17 || op == 0xd6 || op == 0x7e && v.prefix == 1 || op == 0x11 && v.prefix >= 2),
+		v.table == 1 && op == 0x91, // kmov
+		v.table == 3 && op >= 0x14 && op <= 0x17:
+		return 8
+	case v.table == 1 && bytes.IndexByte([]byte{0x11, 0x29, 0x2b, 0x7f, 0xe7}, op) >= 0: // moves
+		return v.bytes
+	case v.table == 2 && (op >= 0x10 && op <= 0x35 || op == 0x63 || op >= 0x8a && op <= 0x8f || op >= 0xa0 && op <= 0xa3):
+		return v.bytes // masked, narrowed, compressed and scattered
+	case v.table == 2 && op >= 0xe0 && op <= 0xef: // compare and add
+		return 8
+	case v.table == 3 && (op >= 0x18 && op <= 0x1d || op == 0x39 || op == 0x3b): // extracted
+		return 32
+	case v.table > 3:
+		return v.bytes
+	}
+	return 0
 }
 
 // vexAddress is the address of a memory operand, as far as it is the stack.
