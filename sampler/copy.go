@@ -65,34 +65,43 @@ func findMapping(maps []procfs.Mapping, addr uint64) (i int, found bool) {
 // all of its memory for that.
 const maxAsked = 64
 
-// zeros tells whether pages of the mapping at addr that are not in memory were never written, and nobody
+// span is memory from an address to another.
+type span struct{ low, high uint64 }
+
+// maxSpans bounds how many mappings [zeros] lists.
+const maxSpans = 1 << 14
+
+// zeros lists the mappings without a file of which pages that are not in memory were never written, and nobody
 // has asked to be told of them: flags um, uw and ui are userfaultfd's (show_smap_vma_flags,
 // fs/proc/task_mmu.c).
-func zeros(fs procfs.FS, pid int, addr uint64) bool {
+func zeros(fs procfs.FS, pid int) (list []span) {
 	f, err := os.Open(fs.Path(pid, "smaps"))
 	if err != nil {
-		return false
+		return nil
 	}
 	defer f.Close()
-	lines, here := bufio.NewScanner(f), false
-	for lines.Scan() {
+	var here span
+	for lines := bufio.NewScanner(f); lines.Scan() && len(list) < maxSpans; {
 		line := lines.Text()
 		if flags, ok := strings.CutPrefix(line, "VmFlags:"); ok {
-			if here {
-				return !slices.ContainsFunc(strings.Fields(flags), func(f string) bool { return f == "um" || f == "uw" || f == "ui" })
+			if here.high > 0 && !slices.ContainsFunc(strings.Fields(flags), func(f string) bool { return f == "um" || f == "uw" || f == "ui" }) {
+				list = append(list, here)
 			}
+			here = span{}
 			continue
 		}
-		bounds, _, _ := strings.Cut(line, " ")
+		bounds, rest, _ := strings.Cut(line, " ")
 		low, high, ok := strings.Cut(bounds, "-")
-		if !ok {
+		if !ok || strings.Contains(rest, "/") {
 			continue
 		}
 		start, err := strconv.ParseUint(low, 16, 64)
 		end, err2 := strconv.ParseUint(high, 16, 64)
-		here = err == nil && err2 == nil && start <= addr && addr < end
+		if err == nil && err2 == nil {
+			here = span{start, end}
+		}
 	}
-	return false
+	return list
 }
 
 // waiting is the kernel for reads within Go's scheduler: a page that has to be brought in may take its time, and the collector does

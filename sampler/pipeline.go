@@ -142,7 +142,7 @@ type target struct {
 	walkers map[walkerKey]*unwind.Walker
 	threads map[int]*seen
 	met     met
-	asked   int // stacks of which was asked what their missing pages are
+	asked   asked
 	scripts *scripts
 }
 

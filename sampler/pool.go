@@ -21,6 +21,10 @@ const (
 	firstPeek = 8 << 10
 	// minCopy costs hardly more than a single word does.
 	minCopy = 4 << 10
+	// usualCopy is where the copies of a thread that needs less shrink from, each by a part in slowly: a deeper call may come. That
+	// many bytes take 2 us more than minCopy.
+	usualCopy = 32 << 10
+	slowly    = 256
 	// maxCopy bounds what one stop copies; deeper stacks are cut.
 	maxCopy = 8 << 20
 	// maxOut bounds the captures under way.

@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"bytes"
+	"cmp"
 	"math/bits"
 	"slices"
 
@@ -180,9 +181,12 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 	if ws.cfg.Live {
 		ws.locate(t, c, &v, first, end)
 	}
-	want := copySize(v.Want, first.high-c.StackAddr, first.short, len(c.Stack))
+	want := copySize(v.want(usualCopy), first.high-c.StackAddr, first.short, len(c.Stack))
 	if all, ok := v.Stack.Bytes(c.StackAddr, maxCopy); first.short && ok && all <= largeCopy {
 		want = max(want, all) // usually the mapping ends where the stack begins
+	}
+	if lacks := end.Lacks - c.StackAddr; end.Lacks > 0 && lacks < maxCopy {
+		want = max(want, int(lacks)+firstCopy)
 	}
 	v.Want = want
 	if len(ws.blocks) > 1 || v.Others[0].Bytes > 0 {
@@ -205,10 +209,10 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 // mapped, or have grown, since they were read, which is no news to a Space as long as all code is what it was.
 func (ws *walks) relist(t *target, c *capture.Capture) {
 	sp := stackPointer(c)
-	if m := mappingAt(t.space.Mappings(), sp); m != nil || t.asked >= maxAsked {
+	if m := mappingAt(t.space.Mappings(), sp); m != nil || t.asked.n >= maxAsked {
 		return
 	}
-	t.asked++
+	t.asked.n++
 	if err := t.space.Refresh(); err != nil {
 		ws.cfg.Log.Debug("read the mappings", "pid", c.PID, "err", err)
 	}
@@ -225,8 +229,11 @@ func (ws *walks) locate(t *target, c *capture.Capture, v *Advice, first block, e
 	if x.High == 0 {
 		return
 	}
-	if first.short {
-		ws.askZeros(t, x, c.StackAddr, len(c.Stack), max(v.Want, 1))
+	if !x.Asked && t.asked.tells(x) {
+		x.Asked, x.Zeros = true, true
+	}
+	if first.short || end.Lacks > 0 {
+		ws.askZeros(t, x, c.StackAddr, len(c.Stack), v.want(firstCopy))
 	}
 	switch last := first.high; {
 	case end.Complete() && len(ws.over) == 0 && last > c.StackAddr:
@@ -243,11 +250,24 @@ func (ws *walks) locate(t *target, c *capture.Capture, v *Advice, first block, e
 // end among it.
 func (ws *walks) askZeros(t *target, x *taking.Extent, addr uint64, have, want int) {
 	room, _ := x.Bytes(addr, want)
-	if x.Asked || have >= room || t.asked >= maxAsked {
+	if x.Asked || have >= room || t.asked.n >= maxAsked {
 		return
 	}
-	t.asked++
-	x.Asked, x.Zeros = true, zeros(proc, t.pid, addr)
+	t.asked.n++
+	t.asked.zeros = zeros(proc, t.pid)
+	x.Asked, x.Zeros = true, t.asked.tells(x)
+}
+
+// asked is what a process was asked about its memory.
+type asked struct {
+	n     int
+	zeros []span // in ascending order, see [zeros]
+}
+
+// tells whether the answer holds for a stack, too: it was asked about all.
+func (a *asked) tells(x *taking.Extent) bool {
+	i, _ := slices.BinarySearchFunc(a.zeros, x.Low, func(s span, addr uint64) int { return cmp.Compare(s.high, addr+1) })
+	return i < len(a.zeros) && a.zeros[i].low <= x.Low && x.High <= a.zeros[i].high
 }
 
 // resident is top or, if a page between from and there is not in memory, where that
@@ -261,7 +281,7 @@ func (ws *walks) resident(t *target, from, top uint64) uint64 {
 
 // copySize is how many bytes of a stack to copy next, after a copy of have
 // bytes in which the outermost frame found was reach bytes from the start;
-// short: the copy was too small. old is what was to be copied before.
+// short: the copy was too small. old is what was to be copied before: what a thread has needed once it may need again.
 func copySize(old int, reach uint64, short bool, have int) int {
 	need := minCopy
 	if reach < maxCopy {
@@ -270,8 +290,8 @@ func copySize(old int, reach uint64, short bool, have int) int {
 	if short {
 		need = max(4*have, need)
 	} else {
-		need += need/4 + minCopy     // room for a signal's frame
-		need = max(need, old-old/64) // shrinks slowly
+		need += need/4 + minCopy // room for a signal's frame
+		need = max(need, old-old/slowly)
 	}
 	return min(max((need+minCopy-1)&^(minCopy-1), minCopy), maxCopy)
 }

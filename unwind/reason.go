@@ -65,6 +65,9 @@ type End struct {
 	// Repeated: the walk in the order asked for ended short, and this is the
 	// longer one of a repetition with .eh_frame before .sframe.
 	Repeated bool
+	// Lacks is where the memory ended in which the root was looked for that lies behind a gap; 0: it was looked for nowhere, or up to the
+	// bound.
+	Lacks uint64
 }
 
 // Complete: the stack was walked to its outermost frame.
