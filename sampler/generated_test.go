@@ -29,6 +29,7 @@ func TestGeneratedCode(t *testing.T) {
 		{"told", "", []string{"regs"}, "eh_frame"},
 		{"ring", "", []string{"regs"}, "eh_frame"},
 		{"lost", unwind.FramesMissing.String(), []string{"regs", ""}, "gap"},
+		{"left", unwind.FramesMissing.String(), []string{"regs", ""}, "gap"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.mode, func(t *testing.T) {
@@ -41,6 +42,10 @@ func TestGeneratedCode(t *testing.T) {
 				} else {
 					rest = append(rest, f.Func)
 				}
+			}
+			if tt.mode == "left" && len(rest) > 0 && rest[0] == "via" {
+				rest = rest[1:]
+				rest[0] = strings.TrimSuffix(rest[0], "_left")
 			}
 			if !slices.Equal(hows, tt.code) || len(rest) < 3 || rest[0] != "outer" || rest[1] != "main" || rest[len(rest)-1] != "_start" ||
 				st.Frames[len(tt.code)].How != tt.next {

@@ -17,11 +17,13 @@ import (
 //     frame that is not proved.
 //   - A frame pointer in generated code may be that of a caller: where it has passed over
 //     a word that may be a return address there, the stack is cut.
-//   - Where no method leads on, the root of the stack can be shown: the first return
-//     address further up, in code of an object, from which tables alone lead to an
-//     entry, and whose function its caller calls by name. (What calls have left on the
-//     stack that have returned leads to a live frame too, but to one that calls another
-//     function by now.) One frame stands for what lies between, of which nothing is known.
+//   - Where no method leads on, there and in the code of compilers that write no tables, the
+//     root of the stack can be shown: from a return address further up, in code of an object,
+//     tables alone lead to an entry, and each frame's function is the one that its caller calls.
+//     (What calls have left on the stack that have returned leads to a live frame too, but to
+//     one that calls another function by now.) What a caller calls by a register proves
+//     nothing: such a root begins above it. One frame stands for what lies between, of which
+//     nothing is known.
 
 // Origins is what a Space may know of where code comes from. Without it every
 // return address has to be behind a call, and roots behind gaps are not shown.
@@ -29,9 +31,10 @@ type Origins interface {
 	// Origin tells whether pc lies in executable memory that is of no file or of an
 	// object, and whether it is of an object. Mappings are not read anew: words of all kinds are asked about.
 	Origin(pc uint64) (code, object bool)
-	// Calls tells whether the call in front of ra goes directly to the function that pc
-	// lies in.
-	Calls(ra, pc uint64) bool
+	// Calls tells whether the call in front of ra goes to the function that pc lies in. known: the code tells where it goes.
+	Calls(ra, pc uint64) (calls, known bool)
+	// Covered tells whether a table tells where the function begins that pc lies in, which need not have a row for pc.
+	Covered(pc uint64) bool
 }
 
 // generated: pc lies in code that belongs to no object.
@@ -112,11 +115,11 @@ const (
 	// maxGap is how far up the root of a stack is looked for, in bytes.
 	maxGap = 32 << 10
 	// maxRoots bounds the return addresses from which a root is looked for.
-	maxRoots = 64
+	maxRoots = 1024
 )
 
 // root puts the root of a stack that was cut with end behind frames, with a frame between that
-// stands for what is missing, if the last of frames is of generated code without a table and
+// stands for what is missing, if the last of frames is of code without a table (generated, or a compiler's that writes none) and
 // the root proves itself. A return address tells the stack pointer on x86 alone:
 // elsewhere it is saved at any place of a frame.
 func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame, End) {
@@ -126,7 +129,10 @@ func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame,
 	default:
 		return frames, end
 	}
-	if w.arch.Link || !w.generated(last.LookupPC()) || w.tabled(last.LookupPC()) {
+	if w.arch.Link || w.origins == nil || w.tabled(last.LookupPC()) || w.origins.Covered(last.LookupPC()) {
+		return frames, end
+	}
+	if code, _ := w.origins.Origin(last.LookupPC()); !code {
 		return frames, end
 	}
 	if w.tables == nil {
@@ -136,9 +142,11 @@ func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame,
 	}
 	t, size := w.tables, uint64(w.arch.WordBytes)
 	set := regs.Set{Known: 1 << (w.arch.SP & (regs.NumRegs - 1))}
+	known, at := len(frames), uint64(0) // frames holds the best root so far behind these, found at
 	for addr, tries := last.SP&^(size-1), 0; addr-last.SP+size < maxGap && tries < maxRoots; addr += size {
 		v, r := mem.word(w.arch, addr)
 		if r != 0 {
+			end.Lacks = addr
 			break
 		}
 		if code, object := w.origins.Origin(v - 1); !code || !object || !w.tabled(v-1) {
@@ -152,14 +160,57 @@ func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame,
 		set.PC, set.R[w.arch.SP&(regs.NumRegs-1)] = v, addr+size
 		up, upEnd := t.walk(&set, true, mem, w.spare[:0])
 		w.spare = up
-		if upEnd.Reason != Complete || len(frames)-first+1+len(up) > w.maxDepth || len(up) > 1 && !w.origins.Calls(up[1].PC, v-1) {
+		if upEnd.Reason != Complete || known-first+1+len(up) > w.maxDepth {
 			continue
 		}
-		up[0].How = Gap
-		frames = append(append(frames, Frame{SP: addr, How: Gap}), up...)
-		return frames, End{Reason: FramesMissing, Addr: end.Addr}
+		live := w.live(up)
+		if len(live) == 0 || known+1+len(live) <= len(frames) {
+			continue
+		}
+		frames, at = append(append(frames[:known], Frame{SP: addr, How: Gap}), live...), addr
+		frames[known+1].How = Gap
+		if len(live) == len(up) {
+			break // up to here no other has led as far
+		}
+	}
+	if at > 0 {
+		end = End{Reason: FramesMissing, Addr: end.Addr}
 	}
 	return frames, end
+}
+
+// live returns the frames of a stack found by its tables from a word on that are of now, nil if that word is of a call that has returned.
+func (w *Walker) live(up []Frame) []Frame {
+	from := 0
+	for i := range up[1:] {
+		calls, known := w.origins.Calls(up[i+1].PC, up[i].LookupPC())
+		switch {
+		case known && !calls:
+			return nil
+		case !known && !w.base(up[i:]):
+			from = i + 1
+		}
+	}
+	return up[from:]
+}
+
+// base: the caller of the first frame calls nothing else by a register, as it is the entry or called by that: a thread's start, or that
+// of main (glibc's is in two functions, of an object of their own).
+func (w *Walker) base(up []Frame) bool {
+	entry := func(i int) bool { return i < len(up) && w.space.Entry(up[i].LookupPC()) }
+	if entry(1) || entry(2) {
+		return true
+	}
+	return entry(3) && w.together(up[1].PC, up[2].PC) && !w.together(up[0].PC, up[1].PC) && !w.together(up[2].PC, up[3].PC)
+}
+
+// together: two addresses lie in one mapping.
+func (w *Walker) together(a, b uint64) bool {
+	if w.layout == nil {
+		return false
+	}
+	start, end, ok := w.layout.Mapping(a)
+	return ok && start <= b && b < end
 }
 
 // tabled: a table that the walk may use has a row for pc.

@@ -12,6 +12,7 @@ type origins struct {
 	space
 	object [2]uint64
 	stale  uint64 // of a function that its caller does not call
+	blind  uint64 // of a caller whose call goes by a register
 }
 
 var _ Origins = (*origins)(nil)
@@ -20,9 +21,13 @@ func (s *origins) Origin(pc uint64) (code, object bool) {
 	return s.Executable(pc), inside(pc, s.object)
 }
 
-func (s *origins) Calls(ra, pc uint64) bool { return pc != s.stale && pc != ra-1 }
+func (s *origins) Calls(ra, pc uint64) (calls, known bool) {
+	return pc != s.stale && pc != ra-1 && ra != s.blind, ra != s.blind
+}
 
-// Code of an object, all of it behind calls, with rows: the CFA is the stack pointer plus 16 in the first
+func (s *origins) Covered(pc uint64) bool { return pc == testCovered }
+
+// Code of an object, all of it behind calls, with rows but for a little: the CFA is the stack pointer plus 16 in the first
 // half, stacks begin in the second. Generated code, which keeps frame pointers: behind no call, and behind calls.
 const (
 	testObject, testRoot   = 0x1000, 0x1800
@@ -30,6 +35,9 @@ const (
 	testUncalled           = testObject + 0x300 // behind no call
 	testStale              = testObject + 0x50  // its caller calls another function
 	testEntry              = testObject + 0x700 // of a function that starts stacks
+	testUntabled           = testRoot - 0x70
+	testBlind              = testObject + 0x60 // calls by a register
+	testCovered            = testJumped + 0x70 // in a function whose start a table knows
 )
 
 func generatedSpace() *origins {
@@ -38,10 +46,10 @@ func generatedSpace() *origins {
 		stack:  [2]uint64{0x40000, 0x41000}, entries: [][2]uint64{{testEntry, testEntry + 0x40}},
 		code: map[uint64][]byte{testObject: make([]byte, 0x1000), testCalled: make([]byte, 0x1000)},
 		rows: map[How][]sframe.Entry{EHFrame: {
-			{Start: testObject, End: testRoot, Row: sframe.Row{CFA: fromReg(regs.AMD64.SP, 16), RA: atCFA(-8)}},
+			{Start: testObject, End: testRoot - 0x80, Row: sframe.Row{CFA: fromReg(regs.AMD64.SP, 16), RA: atCFA(-8)}},
 			{Start: testRoot, End: 0x2000, Row: sframe.Row{Outermost: true}},
 		}},
-	}, object: [2]uint64{testObject, 0x2000}, stale: testStale - 1}
+	}, object: [2]uint64{testObject, 0x2000}, stale: testStale - 1, blind: testBlind}
 	for _, code := range s.code {
 		for i := range code {
 			code[i] = 0xe8 // call rel32 before every address
@@ -105,6 +113,16 @@ func TestGenerated(t *testing.T) {
 			[]uint64{testJumped + 0x10, 0, testRoot + 0x20}, FramesMissing, 5},
 		{"what a call has left, to a frame", testJumped + 0x10, 1, []uint64{7, testStale, 5, testObject + 0x30, 7, testRoot + 0x10}, 0,
 			[]uint64{testJumped + 0x10, 0, testObject + 0x30, testRoot + 0x10}, FramesMissing, 5},
+		{"what a call has left, that leads to a frame through another", testJumped + 0x10, 1, []uint64{7, testObject + 0x90, 5, testStale, 5, testObject + 0x30, 7, testObject + 0x10, 7, testRoot + 0x10}, 0,
+			[]uint64{testJumped + 0x10, 0, testObject + 0x30, testObject + 0x10, testRoot + 0x10}, FramesMissing, 5},
+		{"gap up to a call by a register", testJumped + 0x10, 1, []uint64{7, testObject + 0x40, 5, testObject + 0x48, 7, testBlind, 7, testObject + 0x10, 7, testRoot + 0x10}, 0,
+			[]uint64{testJumped + 0x10, 0, testBlind, testObject + 0x10, testRoot + 0x10}, FramesMissing, 5},
+		{"gap up to a call by a register, of a thread's start", testJumped + 0x10, 1, []uint64{7, testObject + 0x40, 5, testBlind, 7, testEntry + 0x10, 7, 5}, 0,
+			[]uint64{testJumped + 0x10, 0, testObject + 0x40, testBlind, testEntry + 0x10}, FramesMissing, 5},
+		{"no gap in a function that a table knows", testCovered, 1, []uint64{7, testObject + 0x40, 5, 5, testObject + 0x10, 7, testRoot + 0x10}, 0,
+			[]uint64{testCovered}, NotCode, 5},
+		{"gap behind an object's code without a table", testUntabled, 1, []uint64{7, testObject + 0x40, 5, 5, testObject + 0x10, 7, testRoot + 0x10}, 0,
+			[]uint64{testUntabled, 0, testObject + 0x10, testRoot + 0x10}, FramesMissing, 5},
 		{"gap, not to where nothing is called", testJumped + 0x10, 1, []uint64{7, testUncalled, 5, testRoot + 0x10}, 0,
 			[]uint64{testJumped + 0x10, 0, testRoot + 0x10}, FramesMissing, 5},
 		{"gap to the last byte of an object", testJumped + 0x10, 1, []uint64{7, 0x2000, 5, 5}, 0,
@@ -225,6 +243,9 @@ func TestRootBounds(t *testing.T) {
 		}
 		// The frame before: what is there counts for the depth of another stack.
 		got, end := New(a, s, nil, tt.depth).Walk(set(testJumped+0x10, uint64(a.SP), at, uint64(a.FP), 1), m, make([]Frame, 5))
+		if tt.depth < 0 && end.Lacks != at || tt.name == "beyond" && end.Lacks != 0 {
+			t.Errorf("%s: the memory ended at %#x", tt.name, end.Lacks)
+		}
 		if end.Reason != tt.want.Reason || end.Addr != 1 || end.Reason == FramesMissing && (len(got) != 9 || got[6] != (Frame{SP: at + 8*uint64(len(tt.words)), How: Gap}) || got[7].How != Gap) {
 			t.Errorf("%s: %+v, %v at %#x; want %v at 1", tt.name, got[5:], end.Reason, end.Addr, tt.want.Reason)
 		}
@@ -255,6 +276,35 @@ func TestSettle(t *testing.T) {
 		}
 		if len(got) != n || len(w.over) != over || len(w.own.frames) != owned || end != tt.want {
 			t.Errorf("%+v: %d frames, %d stacks, %d of the runtime, %+v", tt, len(got), len(w.over), len(w.own.frames), end)
+		}
+	}
+}
+
+// TestBase: main is called by a register, as a thread's function is; who calls what else so may be calling another by now.
+func TestBase(t *testing.T) {
+	const exe, libc, entry = 0x1000, 0x8000, testEntry
+	s := generatedSpace()
+	s.also = [2]uint64{libc, libc + 0x1000}
+	w := New(regs.AMD64, s, nil, 0)
+	for _, tt := range []struct {
+		pcs  []uint64
+		want bool
+	}{
+		{[]uint64{exe, entry + 1}, true},
+		{[]uint64{exe, libc, entry + 1}, true},
+		{[]uint64{exe, libc + 8, libc + 16, entry + 1}, true},
+		{[]uint64{exe, exe + 8, libc + 16, entry + 1}, false},           // what a thread's function calls
+		{[]uint64{libc + 1, libc + 8, libc + 16, entry + 1}, false},     // what glibc calls by itself
+		{[]uint64{exe, libc, libc + 8, libc + 16, entry + 1}, false},    // further down
+		{[]uint64{exe, libc + 8, libc + 16, exe + 8, entry + 1}, false}, //
+		{[]uint64{exe, libc, libc + 8}, false},                          // no entry
+	} {
+		var up []Frame
+		for _, pc := range tt.pcs {
+			up = append(up, Frame{PC: pc, Caller: true})
+		}
+		if got := w.base(up); got != tt.want {
+			t.Errorf("%#x: %t, want %t", tt.pcs, got, tt.want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package module
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"sfsample/ptrace/procfs"
+	"sfsample/regs"
 	"sfsample/sframe"
 	"sfsample/unwind"
 	"sfsample/unwind/code"
@@ -173,24 +175,63 @@ func (s *Space) Origin(pc uint64) (code, object bool) {
 	return r.mod != nil || m.Path == "" || m.Path[0] == '[' || strings.HasPrefix(m.Path, "/memfd:"), r.mod != nil
 }
 
-// Calls implements unwind.Origins, by the function's start in a table.
-func (s *Space) Calls(ra, pc uint64) bool {
-	r := s.find(pc)
-	if r == nil || r.mod == nil {
-		return false
-	}
-	m := r.mod
+// Calls implements unwind.Origins, by the function's start in a table. A call may go by an entry of a linkage table, whose slot in
+// memory tells where that goes.
+func (s *Space) Calls(ra, pc uint64) (calls, known bool) {
 	f, ok := s.Function(pc)
-	if !ok || m.Arch == nil {
-		return false
+	from, of := s.find(ra-1), s.find(pc)
+	if !ok || from == nil || from.mod == nil || from.mod.Arch == nil || of == nil || of.mod == nil {
+		return false, false
 	}
-	o := m.obj
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.via = m
-	defer func() { o.via = nil }()
-	to, ok := code.Target(o.hdr.arch, ra-m.Bias, o.readCode)
-	return ok && to == f.Start
+	to, ok := from.mod.target(ra)
+	if !ok {
+		return false, false
+	}
+	start := f.Start + of.mod.Bias
+	if to != start {
+		if slot := s.linkage(to); slot != 0 {
+			var b [8]byte
+			if n, err := s.src.ReadAt(b[:], int64(slot)); n < len(b) || err != nil {
+				return false, false // a recording holds no such memory
+			}
+			to = from.mod.Arch.Word(b[:])
+		}
+	}
+	return to == start, true
+}
+
+// target is where the direct call goes that ends at ra, both in memory.
+func (m *Module) target(ra uint64) (addr uint64, ok bool) {
+	m.obj.mu.Lock()
+	defer m.obj.mu.Unlock()
+	m.obj.via = m
+	defer func() { m.obj.via = nil }()
+	addr, ok = code.Target(m.Arch, ra-m.Bias, m.obj.readCode)
+	return addr + m.Bias, ok
+}
+
+// linkage is the address of the slot by which the code at pc jumps on, if that is an entry of a linkage table of x86-64 (its psABI,
+// section 5.2), with endbr64 and bnd or without; else 0.
+func (s *Space) linkage(pc uint64) (slot uint64) {
+	var b [12]byte
+	r := s.find(pc)
+	if r == nil || r.mod == nil || r.mod.Arch != regs.AMD64 || s.Code(pc, b[:]) < len(b) {
+		return 0
+	}
+	at := b[:]
+	at = bytes.TrimPrefix(at, []byte{0xf3, 0x0f, 0x1e, 0xfa})
+	at = bytes.TrimPrefix(at, []byte{0xf2})
+	if at[0] != 0xff || at[1] != 0x25 {
+		return 0
+	}
+	after := pc + uint64(len(b)-len(at)) + 6
+	return after + uint64(int64(int32(binary.LittleEndian.Uint32(at[2:]))))
+}
+
+// Covered implements unwind.Origins.
+func (s *Space) Covered(pc uint64) bool {
+	_, ok := s.Function(pc)
+	return ok
 }
 
 // Row implements unwind.Space.

@@ -4,7 +4,9 @@
 //	                 HotSpot's interpreter does
 //	generated lost   it uses the frame pointer for something else, takes of the stack
 //	                 and never returns
-//	generated told   the same, but told of by GDB's interface for JIT compilers
+//	generated left   the same, called by outer_left through via, over what outer_left's
+//	                 call of gone_a has left on the stack
+//	generated told   as lost, but told of by GDB's interface for JIT compilers
 //	                 ("JIT Compilation Interface" in its manual)
 //	generated ring   the same, in a list that has no end
 //	generated swap MS  two functions in turn at one address, each for MS milliseconds, told of
@@ -24,7 +26,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
-extern const char jump_start[], jump_end[], lost_start[], lost_end[], alpha_start[], alpha_end[], beta_start[], beta_end[];
+extern const char jump_start[], jump_end[], lost_start[], lost_end[], left_start[], left_end[], alpha_start[], alpha_end[], beta_start[], beta_end[];
 
 __asm__(
 	"jump_start: push %rbp; mov %rsp, %rbp; lea 1f(%rip), %rax; push %rax; jmp 2f\n"
@@ -34,6 +36,8 @@ __asm__(
 	"jump_end:\n"
 	"lost_start: sub $40, %rsp; mov $1, %ebp; 1: jmp 1b\n"
 	"lost_end:\n"
+	"left_start: sub $4096, %rsp; mov $1, %ebp; 1: jmp 1b\n"
+	"left_end:\n"
 	"alpha_start: .rept 6; nop; .endr; .rept 5; push %rsi; .endr; call *%rdi; add $40, %rsp; ret\n"
 	"alpha_end:\n"
 	"beta_start: .rept 11; push %rsi; .endr; call *%rdi; add $88, %rsp; ret\n"
@@ -114,6 +118,12 @@ static void tell(const char *code, size_t size, int ring)
 
 __attribute__((noinline)) int outer(int (*f)(void)) { return f() + 1; }
 
+__attribute__((noipa)) void gone_c(volatile char *p) { p[0] = 1; }
+__attribute__((noipa)) void gone_b(volatile char *p) { gone_c(p); p[1] = 2; }
+__attribute__((noipa)) void gone_a(void) { volatile char room[2048]; gone_b(room); room[2] = 3; }
+__attribute__((noipa)) int via(int (*f)(void)) { return f() + 2; }
+__attribute__((noipa)) int outer_left(int (*f)(void)) { gone_a(); return via(f) + 1; }
+
 static volatile int go;
 static struct timespec stay;
 
@@ -174,6 +184,8 @@ int main(int argc, char **argv)
 	size_t size = lost_end - lost_start;
 	if (!strcmp(mode, "jump"))
 		from = jump_start, size = jump_end - jump_start;
+	if (!strcmp(mode, "left"))
+		from = left_start, size = left_end - left_start;
 	char *code = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (code == MAP_FAILED)
 		return 1;
@@ -186,5 +198,7 @@ int main(int argc, char **argv)
 		stay.tv_nsec = atol(argv[2]) * 1000000;
 		swap(code, mode[0] == 't' ? 2 : 1);
 	}
+	if (from == left_start)
+		return outer_left((int (*)(void))code);
 	return outer((int (*)(void))code);
 }
