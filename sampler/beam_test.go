@@ -16,14 +16,25 @@ import (
 // erlangs are the programs to try: that of the machine, and those that SFSAMPLE_TEST_ERLANGS lists, with colons between them.
 func erlangs(t *testing.T) []string { return interpreters(t, "SFSAMPLE_TEST_ERLANGS", "erl") }
 
-// startErlang starts the program that tells its stacks.
-func startErlang(t *testing.T, erl string, args ...string) *teller {
+// beamLayouts are what the emulator is told of its frames, by name.
+var beamLayouts = []struct {
+	name  string
+	flags []string
+}{{"plain", nil}, {"framed", []string{"+JPperf", "true"}}}
+
+// startErlang starts the program that tells its stacks. The emulator's own flags begin with a plus sign, and each has a value.
+func startErlang(t *testing.T, erl string, flags []string, args ...string) *teller {
 	t.Helper()
 	dir := t.TempDir()
 	if out, err := exec.Command(filepath.Join(filepath.Dir(erl), "erlc"), "-o", dir, absolute(t, "../testdata/scripts/truth.erl")).CombinedOutput(); err != nil {
 		t.Fatalf("erlc: %v: %s", err, out)
 	}
-	return startTeller(t, erl, append([]string{"+S", "2:2", "-noshell", "-pa", dir, "-s", "truth", "run"}, args...)...)
+	p := startTeller(t, erl, slices.Concat([]string{"+S", "2:2"}, flags, []string{"-noshell", "-pa", dir, "-s", "truth", "run"}, args)...)
+	t.Cleanup(func() { // what it writes for perf
+		os.Remove(fmt.Sprintf("/tmp/perf-%d.map", p.Process.Pid))
+		os.Remove(fmt.Sprintf("/tmp/jit-%d.dump", p.Process.Pid))
+	})
+	return p
 }
 
 // beamFrames are the frames of Erlang in a stack, from the function that tells it on, those that are equal to the one before left out, as the emulator does. nil: it
@@ -57,54 +68,67 @@ func schedulers(t *testing.T, pid int) (tids []int) {
 // TestBeamTruth compares every frame of Erlang processes that tell their own stacks and run on: in code of their own, in native functions that this
 // calls, and where these collect garbage.
 func TestBeamTruth(t *testing.T) {
-	t.Parallel()
 	for _, erl := range erlangs(t) {
-		p := startErlang(t, erl, "tell")
-		pipe := scriptPipeline()
-		n, bad, tries, cut := 0, 0, 0, map[string]int{}
-		for s := p.next(t); s != nil; s = p.next(t) {
-			want := s.lines()
-			want[0] = "truth:tell/1"
-			want = slices.Compact(want)
-			for tried := 0; ; tried++ {
-				d, err := Dump(Options{PIDs: []int{p.Process.Pid}, TIDs: schedulers(t, p.Process.Pid), Stop: StopAlways}, pipe)
-				if err != nil {
-					t.Fatal(err)
-				}
-				var got []string
-				end := ""
-				for _, th := range d.Threads {
-					if list := beamFrames(th.Stack); list != nil {
-						got, end = list, th.Stack.End
-					}
-				}
-				if tries++; got != nil && end != "" && tried < 20 {
-					cut[end]++
-					continue // its innermost frame was one of which nothing is known
-				}
-				if got == nil {
-					continue // it was on its way, or another one ran
-				}
-				if strings.Join(got, "\n") != strings.Join(want, "\n") || end != "" {
-					if bad++; bad < 4 {
-						t.Errorf("stack %d (end %q):\n got %s\nwant %s", n, end, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
-					}
-				}
-				break
+		for _, layout := range beamLayouts {
+			t.Run(filepath.Base(erl)+"/"+layout.name, func(t *testing.T) {
+				t.Parallel()
+				beamTruth(t, startErlang(t, erl, layout.flags, "tell"))
+			})
+		}
+	}
+}
+
+// beamTruth compares the stacks that a program tells.
+func beamTruth(t *testing.T, p *teller) {
+	pipe := scriptPipeline()
+	n, bad, tries, cut := 0, 0, 0, map[string]int{}
+	for s := p.next(t); s != nil; s = p.next(t) {
+		want := s.lines()
+		want[0] = "truth:tell/1"
+		want = slices.Compact(want)
+		for tried := 0; ; tried++ {
+			d, err := Dump(Options{PIDs: []int{p.Process.Pid}, TIDs: schedulers(t, p.Process.Pid), Stop: StopAlways}, pipe)
+			if err != nil {
+				t.Fatal(err)
 			}
-			n++
-			p.in.Write([]byte("\n"))
+			var got []string
+			end := ""
+			for _, th := range d.Threads {
+				if list := beamFrames(th.Stack); list != nil {
+					got, end = list, th.Stack.End
+				}
+			}
+			if tries++; got != nil && end != "" && tried < 20 {
+				cut[end]++
+				continue // its innermost frame was one of which nothing is known
+			}
+			if got == nil {
+				continue // it was on its way, or another one ran
+			}
+			if strings.Join(got, "\n") != strings.Join(want, "\n") || end != "" {
+				if bad++; bad < 4 {
+					t.Errorf("stack %d (end %q):\n got %s\nwant %s", n, end, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+				}
+			}
+			break
 		}
-		t.Logf("%d stacks, %d dumps, cut %v", n, tries, cut)
-		if n < 200 || bad > 0 {
-			t.Errorf("%d of %d stacks are wrong", bad, n)
-		}
+		n++
+		p.in.Write([]byte("\n"))
+	}
+	t.Logf("%d stacks, %d dumps, cut %v", n, tries, cut)
+	if n < 200 || bad > 0 {
+		t.Errorf("%d of %d stacks are wrong", bad, n)
 	}
 }
 
 // TestBeamIdle: a scheduler that waits for work has a whole stack, although it is not stopped for that.
 func TestBeamIdle(t *testing.T) {
-	p := startErlang(t, erlangs(t)[0], "idle")
+	for _, layout := range beamLayouts {
+		t.Run(layout.name, func(t *testing.T) { beamIdle(t, startErlang(t, erlangs(t)[0], layout.flags, "idle")) })
+	}
+}
+
+func beamIdle(t *testing.T, p *teller) {
 	p.next(t)
 	pipe := scriptPipeline()
 	for range 50 { // it may run for a moment
@@ -123,7 +147,13 @@ func TestBeamIdle(t *testing.T) {
 }
 
 // TestBeamReplay: a recording shows what was shown when it was made.
-func TestBeamReplay(t *testing.T) { checkReplay(t, startErlang(t, erlangs(t)[0], "random")) }
+func TestBeamReplay(t *testing.T) {
+	for _, layout := range beamLayouts {
+		t.Run(layout.name, func(t *testing.T) {
+			checkReplay(t, startErlang(t, erlangs(t)[0], layout.flags, "random"))
+		})
+	}
+}
 
 // TestBeamRandom takes an Erlang program at random instants, also one whose code is replaced all the time: each function is called by one that calls it, in
 // its line.
@@ -134,9 +164,10 @@ func TestBeamRandom(t *testing.T) {
 	}
 	source := strings.Split(string(file), "\n")
 	for _, erl := range erlangs(t) {
-		for _, mode := range []string{"random", "churn"} {
-			t.Run(filepath.Base(erl)+"/"+mode, func(t *testing.T) {
-				p := startErlang(t, erl, mode)
+		for n := range 2 * len(beamLayouts) {
+			layout, mode := beamLayouts[n/2], []string{"random", "churn"}[n%2]
+			t.Run(filepath.Base(erl)+"/"+layout.name+"/"+mode, func(t *testing.T) {
+				p := startErlang(t, erl, layout.flags, mode)
 				if mode == "churn" {
 					p.next(t) // all versions are compiled
 				}

@@ -39,6 +39,7 @@ const (
 	beamCacheLine = 64
 	// Process (erl_process.h): stop, the stack pointer while other code runs, and hend, where the stack begins.
 	beamStop         = 0x58
+	beamFramePointer = 0x60 // beside stop: the frame pointer, if there are such
 	beamEnd          = 0x88
 	beamProcessBytes = beamEnd + 8
 	// jit_descriptor (beam_jit_metadata.cpp, as GDB documents it): first_entry.
@@ -84,8 +85,8 @@ func newBeam(o Object, machine elf.Machine, syms map[string]uint64, mem io.Reade
 	if b := read(mem, syms["etp_beamasm"], 4); b == nil || word32(b, 0) == 0 {
 		return unknown("without its just-in-time compiler is not known")
 	}
-	if b := read(mem, syms["erts_frame_layout"], 4); b == nil || word32(b, 0) != 0 {
-		return unknown("with frame pointers is not known")
+	if b := read(mem, syms["erts_frame_layout"], 4); b == nil || word32(b, 0) > 1 {
+		return unknown("with frames of another layout is not known")
 	}
 	return &beam{version: release, mem: mem, origin: o.Origin, descriptor: syms["__jit_debug_descriptor"], schedulers: syms["erts_aligned_scheduler_data"],
 		count: syms["erts_no_schedulers"], modules: newBeamModules(mem)}, nil
@@ -213,48 +214,45 @@ func (b *beam) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs.Set
 	}
 	f := b.modules.find(pc, when)
 	switch {
-	case f == nil:
+	case f == nil || b.modules.root == 0:
 		return unwind.UnknownRegister, pc
 	case f.name == beamMain:
 		return unwind.Outermost, 0
 	}
 	registers, known := from.Reg(regRBX)
 	process, also := from.Reg(regR13)
-	sp := from.R[regRSP]
 	if !known || !also {
 		return unwind.UnknownRegister, pc
 	}
-	native := registers-beamBelow-sp < beamBelow
 	flow := b.modules.flow(f)
 	if flow == nil {
 		return unwind.UnknownRegister, pc
 	}
+	w := beamFrame{sp: from.R[regRSP], process: process, load: load}
+	w.fp, w.known = from.Reg(regRBP)
+	native := registers-beamBelow-w.sp < beamBelow
 	at := int(from.PC - f.entry)
 	s, ok := flow.at(at, !top, native)
 	if !ok {
 		return unwind.UnknownRegister, pc
 	}
 	if native {
-		reg, ok := flow.restores(at)
+		reg, framed, ok := flow.restores(at)
 		if !ok {
 			return unwind.UnknownRegister, pc
 		}
-		if sp, ok = from.Reg(reg); !ok {
-			return unwind.UnknownRegister, pc
-		}
-		if reg == regR13 {
-			if sp, r = load(process + beamStop); r != 0 {
-				return unwind.Unreadable, process + beamStop
-			}
+		if r, addr := w.back(reg, framed); r != 0 {
+			return r, addr
 		}
 	}
-	sp += 8 * uint64(s.words)
-	ra, r := load(sp)
+	ra, addr, r := w.caller(s, flow.framed)
 	switch {
+	case r == unwind.UnknownRegister:
+		return r, pc
 	case r != 0 && native:
-		return unwind.Unreadable, sp
+		return unwind.Unreadable, addr
 	case r != 0:
-		return r, sp
+		return r, addr
 	case ra == b.modules.root && ra != 0:
 		return unwind.Outermost, 0
 	}
@@ -263,10 +261,63 @@ func (b *beam) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs.Set
 		return unwind.NotAfterCall, ra
 	}
 	*to = regs.Set{PC: ra}
-	to.SetReg(a.SP, sp+8)
+	to.SetReg(a.SP, addr+8)
 	to.SetReg(regRBX, registers)
 	to.SetReg(regR13, process)
+	if flow.framed && w.known {
+		to.SetReg(regRBP, w.fp)
+	}
 	return 0, 0
+}
+
+// beamFrame is a frame on a process's stack, of which the caller is looked for.
+type beamFrame struct {
+	sp, fp  uint64 // the registers
+	known   bool   // fp is
+	process uint64
+	load    func(addr uint64) (uint64, unwind.Reason)
+}
+
+// back is where native code has been called: the process's stack pointer is in a register, or in the process, as is, framed, its frame pointer.
+func (w *beamFrame) back(reg uint8, framed bool) (r unwind.Reason, addr uint64) {
+	if reg == regRBP {
+		if w.sp = w.fp; !w.known {
+			return unwind.UnknownRegister, 0
+		}
+		return 0, 0
+	}
+	if w.sp, r = w.load(w.process + beamStop); r != 0 {
+		return unwind.Unreadable, w.process + beamStop
+	}
+	if framed {
+		if w.fp, r = w.load(w.process + beamFramePointer); r != 0 {
+			return unwind.Unreadable, w.process + beamFramePointer
+		}
+		w.known = true
+	}
+	return 0, 0
+}
+
+// caller is the return address, by what holds at the instruction, and where it is. fp becomes the caller's. Where stack pointer and frame pointer lead to different
+// places the frame is as it will not stay, and r says UnknownRegister.
+func (w *beamFrame) caller(s beamState, framed bool) (ra, addr uint64, r unwind.Reason) {
+	addr = w.sp + 8*uint64(s.words)
+	if s.link == beamLinked {
+		up := w.fp + 8 - w.sp
+		switch {
+		case s.words != beamAnyWords && (!w.known || w.fp+8 == addr):
+		case s.words == beamAnyWords && w.known && up%8 == 0 && up >= 8 && up <= 8*maxBeamFrame:
+			addr = w.fp + 8
+		default:
+			return 0, 0, unwind.UnknownRegister
+		}
+	}
+	if ra, r = w.load(addr); r != 0 || !framed || s.link == beamUnlinked {
+		return ra, addr, r
+	}
+	w.fp, r = w.load(addr - 8)
+	w.known = true
+	return ra, addr, r
 }
 
 // Identify implements Managed. A frame's code is the entry that tells of its module, and At what is in that: its place, from the module's beginning on.

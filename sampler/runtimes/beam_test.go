@@ -74,6 +74,125 @@ func TestBeamFlow(t *testing.T) {
 	}
 }
 
+// TestBeamFramedFlow: the same of code that keeps frame pointers; and code that is jumped to, as its instructions show.
+func TestBeamFramedFlow(t *testing.T) {
+	leads := func(at int) beamPlace {
+		if at == -0x100 {
+			return beamEntry
+		}
+		return beamElsewhere
+	}
+	const enter = "55 4889e5 " // push rbp; mov rbp,rsp
+	one, any := beamState{words: 1, link: beamLinked}, beamState{words: beamAnyWords, link: beamLinked}
+	native := func(s beamState) beamState { s.native = true; return s }
+	unknown := beamState{words: -1}
+	type want struct {
+		at             int
+		caller, native bool
+		is             beamState
+	}
+	for _, tt := range []struct {
+		name, code string
+		starts     []beamState
+		wrong      bool
+		want       []want
+	}{
+		{name: "a frame, and a call", code: enter + "4883ec10 e8f7000000 c9 49ffce c3", // sub rsp,16; call; leave; dec r14; ret
+			want: []want{{at: 0}, {at: 1, is: beamState{words: 1, link: beamSaved}}, {at: 4, is: one}, {13, true, false, beamState{words: 3, link: beamLinked}}, {at: 14}, {at: 17}}},
+		{name: "on the scheduler's stack", code: enter + "488d6380 ff1500000000 4d8b6558 498b6558 498b6d60 c9 c3", // lea rsp,[rbx-0x80]; call; mov r12,[r13+0x58]; mov rsp,[r13+0x58]; mov rbp,[r13+0x60]
+			want: []want{{8, false, true, native(one)}, {14, true, true, native(one)}, {at: 22, is: one}, {at: 26, is: one}}},
+		{name: "a handler that nothing leads to", code: enter + "4883ec18 e800000000 eb03 4889d8 c9 c3", want: []want{{18, false, false, beamState{words: 4, link: beamLinked}}}},
+		{name: "only a leave leads on", code: enter + "c9 c3 4889d8 c9 c3", want: []want{{6, false, false, any}, {9, false, false, any}}},
+		{name: "behind a leave that nothing leads to", code: enter + "c9 c3 4889d8 c3", want: []want{{at: 6}}},
+		{name: "a return in a frame", code: enter + "c3", wrong: true, want: []want{{4, false, false, unknown}}},
+		{name: "a leave without a frame", code: "c9 c3", wrong: true, want: []want{{0, false, false, unknown}}},
+		{name: "a tail call in a frame", code: enter + "e9f7feffff", wrong: true, want: []want{{4, false, false, unknown}}},
+		{name: "two sizes", code: enter + "7404 4883ec08 90 c9 c3", want: []want{{6, false, false, one}, {10, false, false, any}, {at: 12}}},
+		{name: "another frame pointer", code: enter + "4889c5 90 c9 c3", want: []want{{4, false, false, one}, {7, false, false, unknown}}},
+		{name: "a frame that is not a function's first", code: "4883ec08 " + enter + "90 c9 c3", want: []want{{4, false, false, beamState{words: 1}}, {8, false, false, unknown}}},
+		{name: "more is dropped than there is", code: enter + "4883c408 90", want: []want{{4, false, false, one}, {8, false, false, unknown}}},
+		{name: "it is jumped to with a frame", code: "4889d8 c9 c3", starts: beamStarts, want: []want{{0, false, false, any}, {at: 4}}},
+		{name: "it is gone back to from native code", code: "498b6558 c9 c3", starts: beamStarts, want: []want{{0, false, true, native(any)}, {4, false, false, any}}},
+		{name: "it is called", code: "4889d8 c3", starts: beamStarts, want: []want{{at: 0}, {at: 3}}},
+		{name: "nothing shows how it is reached", code: "4889d8 e900010000", starts: beamStarts, wrong: true, want: []want{{0, false, false, unknown}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.starts == nil {
+				tt.starts = []beamState{{}}
+			}
+			f := newFramedFlow(beamCode(t, tt.code), leads, tt.starts...)
+			if f.wrong != tt.wrong {
+				t.Errorf("wrong: %t", f.wrong)
+			}
+			for _, w := range tt.want {
+				s, ok := f.at(w.at, w.caller, w.native)
+				if ok != (w.is != unknown) || ok && s != w.is {
+					t.Errorf("at %d (behind a call %t, on the scheduler's stack %t): %+v, %t; want %+v", w.at, w.caller, w.native, s, ok, w.is)
+				}
+			}
+		})
+	}
+	f := newFramedFlow(beamCode(t, enter+"ff1500000000 498b6558 498b6d60 c9 c3"), leads, beamState{})
+	if reg, also, ok := f.restores(10); reg != regR13 || !also || !ok {
+		t.Errorf("the frame pointer is not taken back: register %d, %t, %t", reg, also, ok)
+	}
+	f = newFramedFlow(beamCode(t, enter+"ff1500000000 7406 498b6558 c9 c3 498b6558 498b6d60 c9 c3"), leads, beamState{})
+	if _, _, ok := f.restores(10); ok {
+		t.Error("ways differ in what they take back")
+	}
+}
+
+// TestBeamFrame: the caller of a frame, by the stack pointer and the frame pointer, which have to agree.
+func TestBeamFrame(t *testing.T) {
+	words := map[uint64]uint64{0x1000: 1, 0x1008: 2, 0x1010: 0x1100, 0x1018: 0x7777, 0x2058: 0x1008, 0x2060: 0x1010}
+	load := func(addr uint64) (uint64, unwind.Reason) {
+		if v, ok := words[addr]; ok {
+			return v, 0
+		}
+		return 0, unwind.OutsideCopy
+	}
+	for _, tt := range []struct {
+		name   string
+		sp, fp uint64
+		known  bool
+		is     beamState
+		ra, up uint64 // and the caller's frame pointer; 0: there is none
+	}{
+		{"both", 0x1000, 0x1010, true, beamState{words: 3, link: beamLinked}, 0x7777, 0x1100},
+		{"the stack pointer alone", 0x1000, 0, false, beamState{words: 3, link: beamLinked}, 0x7777, 0x1100},
+		{"the frame pointer alone", 0x1000, 0x1010, true, beamState{words: beamAnyWords, link: beamLinked}, 0x7777, 0x1100},
+		{"neither", 0x1000, 0x1010, false, beamState{words: beamAnyWords, link: beamLinked}, 0, 0},
+		{"they differ", 0x1000, 0x1008, true, beamState{words: 3, link: beamLinked}, 0, 0},
+		{"it leads down", 0x1018, 0x1010 - 8, true, beamState{words: beamAnyWords, link: beamLinked}, 0, 0},
+		{"it leads far", 0x1000, 0x1000 + 8*maxBeamFrame, true, beamState{words: beamAnyWords, link: beamLinked}, 0, 0},
+		{"it leads between words", 0x1000, 0x100c, true, beamState{words: beamAnyWords, link: beamLinked}, 0, 0},
+		{"saved", 0x1010, 0x1234, true, beamState{words: 1, link: beamSaved}, 0x7777, 0x1100},
+		{"at the entry", 0x1018, 0x1234, true, beamState{}, 0x7777, 0x1234},
+		{"not copied", 0x1020, 0x1234, true, beamState{}, 0, 0},
+	} {
+		w := beamFrame{sp: tt.sp, fp: tt.fp, known: tt.known, load: load}
+		ra, _, r := w.caller(tt.is, true)
+		if (r == 0) != (tt.ra != 0) || r == 0 && (ra != tt.ra || w.fp != tt.up || !w.known) {
+			t.Errorf("%s: %#x, frame pointer %#x, %v", tt.name, ra, w.fp, r)
+		}
+	}
+	w := beamFrame{process: 0x2000, load: load}
+	if r, _ := w.back(regR13, true); r != 0 || w.sp != 0x1008 || w.fp != 0x1010 || !w.known {
+		t.Errorf("back from native code: %+v, %v", w, r)
+	}
+	if r, _ := w.back(regR13, false); r != 0 || w.sp != 0x1008 {
+		t.Errorf("back from native code: %+v, %v", w, r)
+	}
+	w.process = 0x3000
+	if r, addr := w.back(regR13, true); r != unwind.Unreadable || addr != 0x3000+beamStop {
+		t.Errorf("a process that is not copied: %v at %#x", r, addr)
+	}
+	w.known = false
+	if r, _ := w.back(regRBP, false); r != unwind.UnknownRegister {
+		t.Errorf("a register that is not known: %v", r)
+	}
+}
+
 // beamTarget is memory of an emulator in which modules are loaded.
 type beamTarget struct {
 	areas map[uint64][]byte
@@ -230,7 +349,7 @@ func TestBeamUnknown(t *testing.T) {
 		without, why string
 	}{
 		{"25", 1, 0, elf.EM_X86_64, "", ""}, {"26", 1, 0, elf.EM_X86_64, "", `"26" is not known`}, {"25", 1, 0, elf.EM_AARCH64, "", "on x86-64 only"},
-		{"25", 0, 0, elf.EM_X86_64, "", "without its just-in-time compiler"}, {"25", 1, 1, elf.EM_X86_64, "", "with frame pointers"},
+		{"25", 0, 0, elf.EM_X86_64, "", "without its just-in-time compiler"}, {"25", 1, 1, elf.EM_X86_64, "", ""}, {"25", 1, 2, elf.EM_X86_64, "", "with frames of another layout"},
 		{"25", 1, 0, elf.EM_X86_64, "erts_no_schedulers", "does not export erts_no_schedulers"}, {"25", 1, 0, elf.EM_X86_64, "etp_otp_release", `"" is not known`},
 	} {
 		page := make([]byte, 4096)
@@ -258,6 +377,7 @@ func FuzzBeam(f *testing.F) {
 	m.load(0x1000, 0x1000, "m", loaded{"m:f/1-CodeInfoPrologue", 0, 0x30, nil}, loaded{"m:f/1", 0x30, 0x100, [][2]uint32{{0, 3}}})
 	f.Add(m.areas[m.first+64])
 	f.Add(beamCode2("4883ec08e8f7000000483c4084889e5488d6380ff15000000004889ecc3"))
+	f.Add(beamCode2("554889e54883ec08e8f7000000488d6380ff1500000000498b6558498b6d60c9c34889d8c9c3"))
 	f.Add(make([]byte, 64))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) == 0 || len(b) > 1<<16 {
@@ -271,16 +391,22 @@ func FuzzBeam(f *testing.F) {
 			}
 		}
 		flow := newBeamFlow(b, func(at int) beamPlace { return beamPlace(uint(at) % 3) })
+		framed := newFramedFlow(b, flow.leads, beamStarts[:1+2*(len(b)%2)]...)
 		for i := range b {
 			for _, native := range []bool{false, true} {
-				if s, ok := flow.at(i, i%2 == 0, native); ok && (s.words < 0 || s.words > maxBeamFrame) {
-					t.Fatalf("%d words at %d", s.words, i)
+				if s, ok := flow.at(i, i%2 == 0, native); ok && (s.words < 0 || s.words > maxBeamFrame || s.link != beamUnlinked) {
+					t.Fatalf("%+v at %d", s, i)
+				}
+				if s, ok := framed.at(i, i%2 == 0, native); ok && (s.words < 0 || s.words > beamAnyWords || s.link > beamLinked || s.words == beamAnyWords && s.link != beamLinked) {
+					t.Fatalf("%+v at %d", s, i)
 				}
 			}
 			flow.restores(i)
+			framed.restores(i)
 		}
 		mem := rubbish(b)
 		r := &beam{mem: mem, origin: func(uint64) (bool, bool) { return true, false }, descriptor: 0x1000, schedulers: 0x1100, count: 0x1108, modules: newBeamModules(mem)}
+		r.modules.root, r.modules.framed = 1, len(b)%2 == 0
 		r.Roots(mem, Thread{TID: 1, Pointer: 8})
 		page := make([]byte, 1<<12)
 		mem.ReadAt(page, 0x1000)

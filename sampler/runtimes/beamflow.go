@@ -7,15 +7,32 @@ import "slices"
 // nothing in the code leads (handlers of exceptions, places that a table of jumps or a failing instruction of a shared fragment leads to), from the
 // returns ahead.
 
-// beamState is what holds at an instruction: by how many words the process's stack pointer is below the return address, and whether the stack pointer
-// is that of the scheduler's own stack meanwhile.
+//
+// An emulator that keeps frame pointers (+JPperf true) has each function push the caller's and make its own of the stack pointer: the return address then
+// follows from both, and where the code leads to a leave alone, from that.
+
+// beamState is what holds at an instruction: by how many words the process's stack pointer is below the return address, whether the stack pointer
+// is that of the scheduler's own stack meanwhile, and where the caller's frame pointer is.
 type beamState struct {
-	words  int
+	words  int // beamAnyWords: not known
 	native bool
+	link   beamLink
 }
+
+// beamLink is where the caller's frame pointer is.
+type beamLink uint8
+
+const (
+	beamUnlinked beamLink = iota // in its register; or there are none
+	beamSaved                    // right below the return address, and the function's own is not made yet
+	beamLinked                   // there, and the register leads there
+)
 
 // maxBeamFrame bounds a frame, in words: a function has 1024 registers Y at most, and what it passes on.
 const maxBeamFrame = 2048
+
+// beamAnyWords are those of a frame to which the frame pointer alone leads.
+const beamAnyWords = maxBeamFrame + 1
 
 // Packed states. Those that are known are 2 and more.
 const (
@@ -24,14 +41,30 @@ const (
 )
 
 func (s beamState) pack() uint16 {
-	v := uint16(s.words)*2 + 2
+	v := uint16(s.words)*8 + uint16(s.link)*2 + 2
 	if s.native {
 		v++
 	}
 	return v
 }
 
-func unpackBeam(v uint16) beamState { return beamState{int(v-2) / 2, v&1 != 0} }
+func unpackBeam(v uint16) beamState {
+	v -= 2
+	return beamState{int(v / 8), v&1 != 0, beamLink(v / 2 & 3)}
+}
+
+// both is what holds where ways lead with v and w.
+func both(v, w uint16) uint16 {
+	if v < 2 || w < 2 {
+		return beamDiffers
+	}
+	x, y := unpackBeam(v), unpackBeam(w)
+	if x.link != beamLinked || y.link != beamLinked || x.native != y.native {
+		return beamDiffers
+	}
+	x.words = beamAnyWords
+	return x.pack()
+}
 
 // beamFlow is a function's code as far as its stack pointer goes.
 type beamFlow struct {
@@ -40,6 +73,8 @@ type beamFlow struct {
 	behind map[int]uint16 // what holds at a call, by the place behind it, which may be where other code begins
 	late   map[int]uint16 // what ahead has found
 	wrong  bool           // it returns with something on its stack: it is no such function
+	framed bool           // the emulator keeps frame pointers
+	proven bool           // with them: an instruction shows that what it begins with is so
 	// leads tells what is at a place outside the code.
 	leads func(at int) beamPlace
 }
@@ -55,9 +90,31 @@ const (
 
 // newBeamFlow follows code from its entry, its first instruction.
 func newBeamFlow(code []byte, leads func(at int) beamPlace) *beamFlow {
-	f := &beamFlow{code: code, states: make([]uint16, len(code)), behind: map[int]uint16{}, late: map[int]uint16{}, leads: leads}
+	f := &beamFlow{code: code, leads: leads}
+	f.follow(beamState{})
+	return f
+}
+
+// beamStarts is what may hold at the entry of code that functions have in common: others call it, jump there with their frame, or come back there from native code.
+var beamStarts = []beamState{{}, {words: beamAnyWords, link: beamLinked}, {words: beamAnyWords, native: true, link: beamLinked}}
+
+// newFramedFlow is newBeamFlow where there are frame pointers. Of the starts that one holds which its instructions prove; where they cannot, the only one.
+func newFramedFlow(code []byte, leads func(at int) beamPlace, starts ...beamState) *beamFlow {
+	f := &beamFlow{code: code, framed: true, leads: leads}
+	for _, s := range starts {
+		if f.follow(s); f.proven && !f.wrong {
+			return f
+		}
+	}
+	f.wrong = f.wrong || len(starts) != 1
+	return f
+}
+
+// follow follows the code, with s at its entry.
+func (f *beamFlow) follow(s beamState) {
+	f.states, f.behind, f.late, f.wrong, f.proven = make([]uint16, len(f.code)), map[int]uint16{}, map[int]uint16{}, false, false
 	list := []int{0}
-	f.states[0] = beamState{}.pack()
+	f.states[0] = s.pack()
 	for len(list) > 0 {
 		at := list[len(list)-1]
 		list = list[:len(list)-1]
@@ -66,31 +123,32 @@ func newBeamFlow(code []byte, leads func(at int) beamPlace) *beamFlow {
 		}
 		s := unpackBeam(f.states[at])
 		x, ok := f.step(at, s)
-		if x.returns && s != (beamState{}) {
+		if x.returns && s != (beamState{}) || x.leaves && s.link != beamLinked {
 			f.wrong = true
-			return f
+			return
 		}
+		f.proven = f.proven || x.returns || x.leaves || x.links && ok
 		if x.behind > 0 {
 			f.behind[x.behind] = f.states[at]
 		}
 		for _, to := range x.to {
-			if to < 0 || to >= len(code) {
+			if f.outside(to) {
 				continue
 			}
 			v := uint16(beamDiffers)
 			if ok {
 				v = x.after.pack()
 			}
-			if old := f.states[to]; old != v && old != beamDiffers {
-				if old != beamUnreached {
-					v = beamDiffers
-				}
+			old := f.states[to]
+			if old != beamUnreached && old != v {
+				v = both(old, v)
+			}
+			if v != old {
 				f.states[to] = v
 				list = append(list, to)
 			}
 		}
 	}
-	return f
 }
 
 // beamStep is what an instruction leads to.
@@ -100,6 +158,8 @@ type beamStep struct {
 	returns bool  // it leaves the function: nothing of that is on the stack
 	behind  int   // of a call: the place behind it
 	restore uint8 // the register in which it finds the process's stack pointer, or that of the process which has it
+	leaves  bool  // it drops the frame to which the frame pointer leads
+	links   bool  // it makes the stack pointer the frame pointer
 }
 
 // step is what the instruction at a place does, with s before it. ok is false if what it makes of the stack pointer is not known.
@@ -112,6 +172,9 @@ func (f *beamFlow) step(at int, s beamState) (x beamStep, ok bool) {
 	x.after, x.to = s, []int{next}
 	by := 0 // words pushed
 	toSP := i.direct() && i.rm() == regSPNumber
+	if f.framed && i.setsFP() {
+		return f.stepFrame(&i, x)
+	}
 	switch op := i.op; {
 	case op == 0xe9, op == 0xeb:
 		x.to[0] = next + int(i.imm)
@@ -132,7 +195,9 @@ func (f *beamFlow) step(at int, s beamState) (x beamStep, ok bool) {
 	case op == 0x0f0b, op == 0xcc, op == 0xf4, op == 0xc2, op == 0xff && i.digit() == 5:
 		x.to = nil
 	case op == 0xff && i.digit() == 6, op >= 0x50 && op < 0x58, op == 0x68, op == 0x6a:
-		by = 1
+		if by = 1; f.framed && op == 0x55 && i.rex&rexB == 0 && s == (beamState{}) {
+			x.after.link = beamSaved
+		}
 	case op == 0x5c && i.rex&rexB == 0:
 		return x, false
 	case op >= 0x58 && op < 0x60, op == 0x8f:
@@ -162,8 +227,45 @@ func (f *beamFlow) step(at int, s beamState) (x beamStep, ok bool) {
 		op < 0x38 && op&7 == 1 && toSP, op < 0x38 && op&7 == 3 && i.reg() == regSPNumber:
 		return x, false
 	}
-	x.after.words += by
-	return x, by == 0 || !s.native && x.after.words >= 0 && x.after.words <= maxBeamFrame
+	if by == 0 {
+		return x, true
+	}
+	if x.after.link == beamSaved && s.link == beamSaved {
+		return x, false
+	}
+	if s.words != beamAnyWords {
+		x.after.words += by
+	}
+	least := 0
+	if s.link == beamLinked {
+		least = 1
+	}
+	return x, !s.native && x.after.words >= least && (x.after.words <= maxBeamFrame || s.words == beamAnyWords)
+}
+
+// stepFrame is step for an instruction that changes the frame pointer.
+func (f *beamFlow) stepFrame(i *x86Insn, x beamStep) (beamStep, bool) {
+	s := &x.after
+	switch {
+	case i.op == 0xc9:
+		x.leaves = true
+		ok := s.link == beamLinked && !s.native
+		*s = beamState{}
+		return x, ok
+	case i.framesFP():
+		x.links = true
+		ok := s.link == beamSaved && s.words == 1 && !s.native
+		s.link = beamLinked
+		return x, ok
+	case i.restoresFP():
+		return x, true
+	}
+	return x, false
+}
+
+// restoresFP: it takes back the frame pointer of the process, which what was called may have moved.
+func (x *x86Insn) restoresFP() bool {
+	return x.op == 0x8b && x.rex&rexW != 0 && x.reg() == regBPNumber && !x.direct() && x.rm() == regR13 && x.disp == beamFramePointer
 }
 
 func (f *beamFlow) outside(at int) bool { return at < 0 || at >= len(f.code) }
@@ -181,7 +283,13 @@ func (f *beamFlow) at(place int, caller, native bool) (s beamState, ok bool) {
 	}
 	if v == beamUnreached && place < len(f.code) {
 		if v, ok = f.late[place]; !ok {
-			v = f.ahead(place, native)
+			v = beamDiffers
+			if f.framed {
+				v = f.ahead(place, beamState{native: native, link: beamLinked})
+			}
+			if v == beamDiffers {
+				v = f.ahead(place, beamState{native: native})
+			}
 			f.late[place] = v
 		}
 	}
@@ -192,12 +300,14 @@ func (f *beamFlow) at(place int, caller, native bool) (s beamState, ok bool) {
 	return s, s.native == native
 }
 
-// ahead is what holds at a place to which the entry does not lead, by the returns ahead and the places to which the entry leads too.
-func (f *beamFlow) ahead(place int, native bool) uint16 {
+// ahead is what holds at a place to which the entry does not lead, by the returns ahead and the places to which the entry leads too. as is what is tried,
+// but for its words; nothing holds that they do not show.
+func (f *beamFlow) ahead(place int, as beamState) uint16 {
 	const from = maxBeamFrame / 2 // the words at the place, until they are known
-	seen := map[int]beamState{place: {from, native}}
+	as.words = from
+	seen := map[int]beamState{place: as}
 	list := []int{place}
-	found := -1
+	found, left := -1, false
 	is := func(words int) bool {
 		if found < 0 {
 			found = words
@@ -209,7 +319,11 @@ func (f *beamFlow) ahead(place int, native bool) uint16 {
 		list = list[:len(list)-1]
 		s := seen[at]
 		x, ok := f.step(at, s)
-		if x.returns && (s.native || !is(from-s.words)) || !ok && len(x.to) > 0 {
+		if x.leaves && ok {
+			left = true
+			continue
+		}
+		if x.returns && (s.native || s.link != beamUnlinked || !is(from-s.words)) || !ok && len(x.to) > 0 {
 			return beamDiffers
 		}
 		for _, to := range x.to {
@@ -217,7 +331,13 @@ func (f *beamFlow) ahead(place int, native bool) uint16 {
 				continue
 			}
 			if v := f.states[to]; v >= 2 {
-				if known := unpackBeam(v); known.native != x.after.native || !is(known.words-x.after.words+from) {
+				known := unpackBeam(v)
+				if known.native != x.after.native || known.link != x.after.link {
+					return beamDiffers
+				}
+				if known.words == beamAnyWords {
+					left = true
+				} else if !is(known.words - x.after.words + from) {
 					return beamDiffers
 				}
 				continue
@@ -232,40 +352,50 @@ func (f *beamFlow) ahead(place int, native bool) uint16 {
 			}
 		}
 	}
-	if found < 0 {
+	switch {
+	case found >= 0:
+		as.words = found
+	case left:
+		as.words = beamAnyWords
+	default:
 		return beamDiffers
 	}
-	return beamState{found, native}.pack()
+	return as.pack()
 }
 
 // maxBeamRestore bounds the instructions that are looked at.
 const maxBeamRestore = 256
 
-// restores is the register from which the code at a place takes the process's stack pointer back: regRBP, or regR13 for that of the process. ok is false
-// if it does not, or ways differ.
-func (f *beamFlow) restores(place int) (reg uint8, ok bool) {
+// restores is the register from which the code at a place takes the process's stack pointer back: regRBP, or regR13 for that of the process; also: it takes
+// the frame pointer from there too. ok is false if it does not, or ways differ.
+func (f *beamFlow) restores(place int) (reg uint8, also, ok bool) {
 	seen, list := []int{place}, []int{place}
 	for len(list) > 0 {
 		at := list[len(list)-1]
 		list = list[:len(list)-1]
 		if f.outside(at) || len(seen) > maxBeamRestore {
-			return 0, false
+			return 0, false, false
 		}
-		x, good := f.step(at, beamState{0, true})
+		x, good := f.step(at, beamState{native: true, link: beamLinked})
+		too := false
+		if x.restore != 0 && f.framed && !f.outside(x.to[0]) {
+			i := decodeX86(f.code[x.to[0]:])
+			too = i.size > 0 && i.restoresFP()
+		}
 		switch {
 		case !good:
-			return 0, false
+			return 0, false, false
 		case x.restore == 0:
 			for _, to := range x.to {
 				if !slices.Contains(seen, to) {
 					seen, list = append(seen, to), append(list, to)
 				}
 			}
-		case reg != 0 && reg != x.restore:
-			return 0, false
+		case reg != 0 && (reg != x.restore || also != too):
+			return 0, false, false
 		default:
-			reg = x.restore
+			reg, also = x.restore, too
 		}
 	}
-	return reg, reg != 0
+	return reg, also, reg != 0
 }

@@ -23,6 +23,7 @@ type beamModules struct {
 	known   map[uint64]*beamModule // whose functions were read, by entry
 	raise   []Span                 // code that functions have in common and that does not return
 	root    uint64                 // what the outermost function of each process returns to
+	framed  bool                   // code keeps frame pointers
 	budget  int                    // entries that may be read yet
 	held    int                    // bytes of functions and code, about
 }
@@ -41,6 +42,7 @@ const (
 const (
 	beamEntryBytes = 32 // next_entry 0, prev_entry, symfile_addr 16, symfile_size
 	beamInfoBytes  = 32 // header 0: 0 emulator, 1 module
+	beamLayout     = 8  // of the emulator: 1 if code keeps frame pointers
 	beamRoot       = 16 // of the emulator: normal_exit
 	beamBase       = 8
 	beamRanges     = 16
@@ -56,6 +58,7 @@ const (
 const (
 	beamShared   = "global::"
 	beamMain     = beamShared + "process_main"
+	beamRaise    = beamShared + "raise_exception_shared" // with frame pointers: what leads there has pushed or kept the caller's
 	beamPrologue = "-CodeInfoPrologue"
 )
 
@@ -156,7 +159,9 @@ func (l *beamModules) add(m *beamModule) {
 	case b == nil:
 		return
 	case word32(b, 0) == 0:
-		l.root = word(b, beamRoot)
+		if layout := word(b, beamLayout); layout <= 1 {
+			l.root, l.framed = word(b, beamRoot), layout == 1
+		}
 		return
 	}
 	m.base = word(b, beamBase)
@@ -398,7 +403,7 @@ func (l *beamModules) follow(f *beamFunction) *beamFlow {
 		code = code[beamCodeInfo:]
 	}
 	l.held += 4 * len(code)
-	return newBeamFlow(code, func(at int) beamPlace {
+	leads := func(at int) beamPlace {
 		place := f.entry + uint64(int64(at))
 		if i := m.index(place - m.base); i >= 0 && strings.HasSuffix(m.ranges[i].name, beamPrologue) && place-m.base == uint64(m.ranges[i].start)+beamCodeInfo {
 			return beamEntry
@@ -407,7 +412,16 @@ func (l *beamModules) follow(f *beamFunction) *beamFlow {
 			return beamRaises
 		}
 		return beamElsewhere
-	})
+	}
+	switch {
+	case !l.framed:
+		return newBeamFlow(code, leads)
+	case f.info:
+		return newFramedFlow(code, leads, beamState{})
+	case f.name == beamRaise:
+		return newFramedFlow(code, leads, beamState{words: 1, link: beamSaved})
+	}
+	return newFramedFlow(code, leads, beamStarts...)
 }
 
 // called tells whether ra, which is in f, is behind a call.
