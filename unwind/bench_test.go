@@ -86,7 +86,7 @@ type told struct{ *space }
 
 func (s told) Follow(pc uint64, caller bool) (*sframe.Row, error) { return s.Row(pc, Code) }
 
-func (s told) Called(ra, pc uint64) (*sframe.Row, error) { return nil, sframe.ErrNoRow }
+func (s told) Called(ra, start, pc uint64) (*sframe.Row, error) { return nil, sframe.ErrNoRow }
 
 // BenchmarkWalk walks stacks of 200 frames, warm. Its figure is ns/frame.
 func BenchmarkWalk(b *testing.B) {

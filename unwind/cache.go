@@ -242,6 +242,9 @@ func (w *Walker) fill(pc uint64, kind flags) *entry {
 			e.num = w.cache.number(e.row)
 		}
 	}
+	if e.how == FramePointer && w.generated(pc) {
+		e.flags &^= isPlain // it is looked whether the frame pointer is a caller's
+	}
 	if kind == 0 && e.how == FramePointer && w.conv.jumps != nil {
 		if _, ok := w.conv.jumps(&w.window); ok {
 			e.flags = e.flags&^isPlain | isJump

@@ -35,6 +35,9 @@ type convention struct {
 	passes func(b []byte) int
 	// jumps: the instruction at pc goes to the address in reg. nil: not looked at.
 	jumps func(w *window) (reg uint8, ok bool)
+
+	// calls returns the register through which the call at the end of b goes. nil: it is not known.
+	calls func(b [3]byte) (reg uint8, ok bool)
 	// lost: the code at pc, which the kernel has put there, has no caller, and
 	// where it goes on cannot be seen. nil: there is no such code.
 	lost func(w *window) bool

@@ -13,7 +13,7 @@ import (
 type following struct {
 	space
 	row    *sframe.Row
-	called map[uint64]*sframe.Row // rows by the address behind the call that proves them
+	called map[uint64]*sframe.Row // rows by the address behind the call that proves them; and where its register leads added
 	asked  []Frame                // by Follow: PC and Caller
 }
 
@@ -25,8 +25,8 @@ func (s *following) Follow(pc uint64, caller bool) (*sframe.Row, error) {
 	return s.row, nil
 }
 
-func (s *following) Called(ra, pc uint64) (*sframe.Row, error) {
-	if row := s.called[ra]; row != nil {
+func (s *following) Called(ra, start, pc uint64) (*sframe.Row, error) {
+	if row := s.called[ra+start]; row != nil {
 		return row, nil
 	}
 	return nil, sframe.ErrNoRow
@@ -190,5 +190,100 @@ func TestSearch(t *testing.T) {
 	got, _ := New(arm, s, []How{Code}, 2).Walk(set(pc, uint64(arm.SP), sp), words(arm, sp, 0, ra|0x2a<<48), nil)
 	if len(got) != 2 || got[1].PC != ra {
 		t.Errorf("signed: %+v", got)
+	}
+}
+
+// TestByRegister: a return address behind a call through a register that calls preserve is the caller's, if the frame has saved where its function begins in the place
+// that the code from there on says, or has it in the register still.
+func TestByRegister(t *testing.T) {
+	const pc, ra, start = 0x500040, 0x500810, 0x500020
+	a := regs.AMD64
+	row := func(slot int32, keep uint32) *sframe.Row {
+		r := &sframe.Row{CFA: fromReg(a.SP, 40), RA: atCFA(-8), Keep: keep}
+		if keep == 0 {
+			r.Saved = []sframe.SavedRule{{Reg: 15, Rule: atCFA(slot)}}
+		}
+		return r
+	}
+	byR15, byRBX := []byte{0x41, 0xff, 0xd7}, []byte{0x90, 0xff, 0xd3}
+	for _, tt := range []struct {
+		name  string
+		call  []byte
+		row   *sframe.Row
+		words []uint64
+		reg   uint64 // r15, or rbx; 0: not known
+		found bool
+	}{
+		{"saved", byR15, row(-40, 0), []uint64{start, 0, 0, 0, ra}, 0, true},
+		{"saved further up", byR15, row(-24, 0), []uint64{0, 0, start, 0, ra}, 0, true},
+		{"saved, and used since", byR15, row(-40, 0), []uint64{start, 0, 0, 0, ra}, 0x500400, true},
+		{"saved elsewhere", byR15, row(-32, 0), []uint64{start, 0, 0, 0, ra}, 0, false},
+		{"the frame is larger", byR15, row(-48, 0), []uint64{0, start, 0, 0, 0, ra}, 0, false},
+		{"another function was saved", byR15, row(-40, 0), []uint64{start + 1, 0, 0, 0, ra}, 0, false},
+		{"kept", byR15, row(0, 1<<15), []uint64{0, 0, 0, 0, ra}, start, true},
+		{"kept, but not known", byR15, row(0, 1<<15), []uint64{start, 0, 0, 0, ra}, 0, false},
+		{"kept, another function", byR15, row(0, 1<<15), []uint64{0, 0, 0, 0, ra}, start + 8, false},
+		{"through rbx", byRBX, row(0, 1<<3), []uint64{0, 0, 0, 0, ra}, start, true},
+		{"through rbx, of another", byR15, row(0, 1<<3), []uint64{0, 0, 0, 0, ra}, start, false},
+		{"through r11", []byte{0x41, 0xff, 0xd3}, row(0, 1<<3), []uint64{0, 0, 0, 0, ra}, start, false},
+		{"through rax", []byte{0x90, 0xff, 0xd0}, row(-40, 0), []uint64{start, 0, 0, 0, ra}, 0, false},
+		{"too many words that may be", byR15, row(-40-8*maxStarts, 0), append(slices.Repeat([]uint64{0x500100}, maxStarts+4), start, ra), 0, false},
+	} {
+		s := &allGenerated{following: following{space: space{mapped: [][2]uint64{{0x500000, 0x501000}}, code: map[uint64][]byte{ra - 3: tt.call}},
+			called: map[uint64]*sframe.Row{ra + start: tt.row}}}
+		if tt.name == "too many words that may be" {
+			tt.row.CFA.Offset = int32(8 * len(tt.words))
+			tt.row.Saved[0].Rule.Offset = -16
+		}
+		set := set(pc, 7, sp, 6, 3)
+		if tt.reg != 0 {
+			n := uint8(15)
+			if tt.call[0] != 0x41 || tt.row.Keep == 1<<3 {
+				n = 3
+			}
+			set.SetReg(n, tt.reg)
+		}
+		got, _ := New(a, s, nil, 0).Walk(set, words(a, sp, tt.words...), nil)
+		if tt.found {
+			want := Frame{PC: ra, SP: sp + uint64(tt.row.CFA.Offset), Caller: true, How: Code, Fallback: true}
+			if len(got) < 2 || got[1] != want {
+				t.Errorf("%s: %+v; want %+v", tt.name, got, want)
+			}
+		} else if len(got) > 1 {
+			t.Errorf("%s: %+v; want no caller", tt.name, got)
+		}
+	}
+}
+
+// allGenerated is a space of which all code is generated.
+type allGenerated struct{ following }
+
+// Origin implements Origins.
+func (s *allGenerated) Origin(pc uint64) (code, object bool) { return s.Executable(pc), false }
+
+// Calls implements Origins.
+func (s *allGenerated) Calls(ra, pc uint64) bool { return false }
+
+// TestOverCall: where the frame pointer leads over a return address in generated code, the caller is looked for there first; if it is not found, the stack is cut.
+func TestOverCall(t *testing.T) {
+	const pc, start, ra, beyond = 0x500040, 0x500020, 0x500810, 0x500910
+	a := regs.AMD64
+	for _, found := range []bool{true, false} {
+		s := &allGenerated{following: following{space: space{mapped: [][2]uint64{{0x500000, 0x501000}}, code: map[uint64][]byte{ra - 3: {0x41, 0xff, 0xd7}, beyond - 5: call5}},
+			called: map[uint64]*sframe.Row{}}}
+		if found {
+			s.called[ra+start] = &sframe.Row{CFA: fromReg(a.SP, 24), RA: atCFA(-8), Saved: []sframe.SavedRule{{Reg: 15, Rule: atCFA(-24)}}}
+		}
+		stack := words(a, sp, start, 0, ra, 0, 0, 0, beyond)
+		w := New(a, s, nil, 0)
+		for range 3 { // what is kept leads there too
+			got, end := w.Walk(set(pc, 7, sp, 6, sp+40), stack, nil)
+			if found && (len(got) != 3 || got[1].PC != ra || got[1].How != Code || got[2].PC != beyond || got[2].How != FramePointer) {
+				t.Fatalf("%+v, %v; want frames at %#x and %#x", got, end.Reason, uint64(ra), uint64(beyond))
+			}
+			if !found && (len(got) != 1 || end.Reason != NotAfterCall) {
+				t.Fatalf("%+v, %v; want no caller", got, end.Reason)
+			}
+		}
 	}
 }

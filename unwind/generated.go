@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"sfsample/regs"
+	"sfsample/sframe"
 )
 
 // Generated code has no tables, unless the program gives its debugger some. Three
@@ -109,6 +110,70 @@ func (w *Walker) passedOver(frames []Frame, mem *Memory) (n int, word uint64) {
 		}
 	}
 	return len(frames), 0
+}
+
+// overCall: between the stack pointer and the pair to which the frame pointer has led there is a word that may be a
+// return address in generated code.
+func overCall(w *Walker, mem *Memory) bool {
+	size := uint64(w.arch.WordBytes)
+	from, to := w.set.R[w.arch.SP&(regs.NumRegs-1)], w.next.cfa-2*size
+	if to-from > maxSearch*size {
+		return false
+	}
+	for addr := from; addr < to; addr += size {
+		v, r := mem.word(w.arch, addr)
+		if v &^= w.arch.PACMask; r == 0 && w.generated(v-1) && w.lookup(v, true).flags&afterCall != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// maxStarts bounds the words that one search takes for where a function begins.
+const maxStarts = 32
+
+// byRegister returns the row of the generated code at the walk's place, if the call in front of ra, which lies at addr, is through a register that calls preserve, and this
+// has led there: what the frame has saved of that register is where its function begins, and from there the code leads to the place with a frame
+// that has that word in that slot, and the return address at addr. (Mono calls each program's Main so.) left words may be tried yet.
+func byRegister(w *Walker, ra, addr uint64, left int, mem *Memory) (*sframe.Row, int) {
+	if w.conv.calls == nil || left == 0 || !w.generated(w.set.PC) || !w.generated(ra-1) {
+		return nil, left
+	}
+	var b [3]byte
+	if w.space.Code(ra-3, b[:]) < len(b) {
+		return nil, left
+	}
+	reg, ok := w.conv.calls(b)
+	if !ok || w.arch.CalleeSaved>>reg&1 == 0 {
+		return nil, left
+	}
+	size := uint64(w.arch.WordBytes)
+	starts := func(start uint64, in func(row *sframe.Row) bool) *sframe.Row {
+		if left == 0 || start == 0 || !w.generated(start) {
+			return nil
+		}
+		left--
+		if row, err := w.follower.Called(ra, start, w.set.PC); err == nil && in(row) {
+			return row
+		}
+		return nil
+	}
+	if w.set.Known>>reg&1 != 0 {
+		if row := starts(w.set.R[reg], func(row *sframe.Row) bool { return row.Keep>>reg&1 != 0 }); row != nil {
+			return row, left
+		}
+	}
+	for slot := w.set.R[w.arch.SP&(regs.NumRegs-1)]; slot < addr; slot += size {
+		start, r := mem.word(w.arch, slot)
+		if r != 0 {
+			break
+		}
+		saved := sframe.SavedRule{Reg: reg, Rule: sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: int32(slot - addr - size)}}
+		if row := starts(start, func(row *sframe.Row) bool { return slices.Contains(row.Saved, saved) }); row != nil {
+			return row, left
+		}
+	}
+	return nil, left
 }
 
 const (

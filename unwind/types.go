@@ -82,8 +82,9 @@ type Follower interface {
 	// nothing.
 	Follow(pc uint64, caller bool) (*sframe.Row, error)
 	// Called returns the row of the code at pc, if what the call in front of ra
-	// calls directly leads there: pc's function may never return.
-	Called(ra, pc uint64) (*sframe.Row, error)
+	// calls directly leads there, or, if start is not 0, what begins at that: pc's function
+	// may never return.
+	Called(ra, start, pc uint64) (*sframe.Row, error)
 }
 
 // Layout is what a Space may know of the address space besides. A walk uses it

@@ -324,6 +324,14 @@ func (w *Walker) step(e *entry, top bool, mem *Memory) (row *sframe.Row, how How
 	}
 	w.next.over, w.next.jumped = false, false
 	row, how, reason = w.found(e, top, mem)
+	if reason == 0 && how == FramePointer && w.generated(w.set.PC) && overCall(w, mem) {
+		// The frame pointer is a caller's, as it seems.
+		next, to := w.next, w.to
+		if found := w.search(e, top, mem); found != nil {
+			return found, Code, true, 0
+		}
+		w.next, w.to = next, to
+	}
 	switch reason {
 	case 0, Outermost:
 		return row, how, false, reason
@@ -556,14 +564,18 @@ func (w *Walker) search(e *entry, top bool, mem *Memory) *sframe.Row {
 	keep := w.next
 	word := uint64(w.arch.WordBytes)
 	sp := w.set.R[w.arch.SP&(regs.NumRegs-1)]
+	left := maxStarts
 	for addr := sp; addr < sp+maxSearch*word; addr += word {
 		ra, r := mem.word(w.arch, addr)
 		if r != 0 {
 			break
 		}
 		ra &^= w.arch.PACMask
-		row, err := w.follower.Called(ra, w.set.PC)
-		if err == nil && w.try(row, Code, e, top, mem) == 0 && w.next.pc == ra && w.next.cfa+uint64(int64(row.RA.Offset)) == addr {
+		row, err := w.follower.Called(ra, 0, w.set.PC)
+		if err != nil {
+			row, left = byRegister(w, ra, addr, left, mem)
+		}
+		if row != nil && w.try(row, Code, e, top, mem) == 0 && w.next.pc == ra && w.next.cfa+uint64(int64(row.RA.Offset)) == addr {
 			return row
 		}
 	}

@@ -50,7 +50,19 @@ func x86Convention(a *regs.Arch, signal func(*window, bool) *sframe.Row) convent
 		signal:    signal,
 		afterCall: x86AfterCall,
 		jumps:     func(w *window) (uint8, bool) { return x86Jumps(w, a) },
+		calls:     func(b [3]byte) (uint8, bool) { return x86Calls(b, a) },
 	}
+}
+
+// x86Calls returns the register that the call at the end of b goes through, of those that calls preserve: rbx, r12 to r15.
+func x86Calls(b [3]byte, a *regs.Arch) (reg uint8, ok bool) {
+	switch {
+	case a.WordBytes != 8 || b[1] != 0xff:
+		return 0, false
+	case b[0] == 0x41 && b[2] >= 0xd4 && b[2] <= 0xd7:
+		return b[2] - 0xd0 + 8, true
+	}
+	return regnum.AMD64_Rbx, b[0] != 0x41 && b[2] == 0xd3
 }
 
 // Instructions of prologue and epilogue (Intel SDM volume 2).

@@ -14,6 +14,7 @@ type followKey struct {
 	pc     uint64
 	caller bool
 	ra     uint64 // of Called; of Follow 0
+	start  uint64 // of Called, if it is told that
 }
 
 // maxFollowed bounds the answers that are kept, of one object or of all code
@@ -64,15 +65,32 @@ func (s *Space) Follow(pc uint64, caller bool) (*sframe.Row, error) {
 	return s.free.rows.answer(row)
 }
 
-// Called implements unwind.Follower, for code of one object. Mappings are not
+// Called implements unwind.Follower, for code of one object, or of one mapping without an object. Mappings are not
 // read anew: most of what is asked about is no address of code at all.
-func (s *Space) Called(ra, pc uint64) (*sframe.Row, error) {
+func (s *Space) Called(ra, start, pc uint64) (*sframe.Row, error) {
 	r := s.find(ra - 1)
-	if r == nil || r.mod == nil || r != s.find(pc-1) {
+	if r == nil || r != s.find(pc-1) || start != 0 && (r.mod != nil || r != s.find(start)) {
 		return nil, sframe.ErrNoRow
 	}
-	m := r.mod
-	return m.obj.follow(m, followKey{pc: pc - m.Bias, ra: ra - m.Bias}, s.opt.Log)
+	if m := r.mod; m != nil {
+		return m.obj.follow(m, followKey{pc: pc - m.Bias, ra: ra - m.Bias}, s.opt.Log)
+	}
+	k := followKey{pc: pc, start: start}
+	if start == 0 {
+		k.ra = ra
+	}
+	row, ok := s.free.rows[k]
+	if !ok {
+		a := s.freeArch()
+		if start == 0 {
+			start, _ = code.Target(a, ra, s.readFree)
+		}
+		if start != 0 && r == s.find(start) {
+			row, _ = code.Called(a, start, code.Place{PC: pc}, s.readFree)
+		}
+		s.free.rows.keep(k, row)
+	}
+	return s.free.rows.answer(row)
 }
 
 // follow is Follow and Called for code of an object. Places are link-time
