@@ -18,6 +18,9 @@ type Runtime interface {
 	Caller(from *regs.Set, top bool, mem *Memory, to *regs.Set) (r Reason, addr uint64)
 }
 
+// A starter is a Runtime that is told when a walk begins: what it keeps of a walk ends there.
+type starter interface{ Start() }
+
 // Owned is a frame of a runtime's code.
 type Owned struct {
 	Frame int  // index among the frames of the walk
@@ -27,8 +30,14 @@ type Owned struct {
 
 // SetRuntime has r asked for the callers of its code. leaves: they all lie on other stacks.
 func (w *Walker) SetRuntime(r Runtime, leaves bool) {
-	w.own.runtime, w.own.leaves, w.second, w.tables = r, leaves, nil, nil
+	w.second, w.tables = nil, nil
+	w.setOwn(r, leaves)
 	w.cache.clear()
+}
+
+func (w *Walker) setOwn(r Runtime, leaves bool) {
+	w.own.runtime, w.own.leaves = r, leaves
+	w.own.starter, _ = r.(starter)
 }
 
 // Owned returns the frames of the last Walk that are of the runtime's code, innermost first. The slice is valid until the next
@@ -43,6 +52,9 @@ func ask(w *Walker, e *entry, mem *Memory, frames []Frame) (to *entry, reason Re
 	var up regs.Set
 	switch reason, w.next.fault = w.own.runtime.Caller(s, top, mem, &up); {
 	case reason == NoRow:
+		if leaves { // a row leads on as well
+			w.own.frames = w.own.frames[:len(w.own.frames)-1]
+		}
 		return nil, 0, false
 	case reason != 0:
 		if reason == OutsideCopy && leaves && mayLeave(w, w.next.fault) {

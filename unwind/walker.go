@@ -66,6 +66,7 @@ type doubt struct {
 // stacks.
 type own struct {
 	runtime Runtime
+	starter starter
 	leaves  bool
 	frames  []Owned
 }
@@ -143,7 +144,7 @@ func (w *Walker) repeated(set *regs.Set, caller bool, mem *Memory, frames []Fram
 func (w *Walker) secondWalker() *Walker {
 	if w.second == nil {
 		w.second = New(w.arch, w.space, ehFrameFirst(w.order), w.maxDepth)
-		w.second.own.runtime, w.second.own.leaves = w.own.runtime, w.own.leaves
+		w.second.setOwn(w.own.runtime, w.own.leaves)
 	}
 	return w.second
 }
@@ -222,6 +223,9 @@ func (w *Walker) begin(set *regs.Set, caller bool) *entry {
 	w.doubt.from, w.own.frames = 0, w.own.frames[:0]
 	w.set = *set
 	w.next.limit = w.limit(&w.set)
+	if w.own.starter != nil {
+		w.own.starter.Start()
+	}
 	return w.lookup(set.PC, caller)
 }
 

@@ -1,9 +1,9 @@
 package module
 
 import (
+	"bytes"
 	"encoding/binary"
 	"log/slog"
-	"slices"
 	"strings"
 
 	"sfsample/regs"
@@ -11,13 +11,18 @@ import (
 	"sfsample/unwind"
 )
 
-// GoSwitch knows who called those functions of Go's runtime that go over to the thread's own stack and keep no frame pointer of their own:
-// before Go 1.21, on x86-64 (systemstack and asmcgocall in runtime/asm_amd64.s). The frame pointer is still that of who called them: below it, on the
+// GoSwitch knows who called those functions of Go's runtime that go over to the thread's own stack, on x86-64 (runtime/asm_amd64.s).
+//
+// Before Go 1.21 systemstack and asmcgocall keep no frame pointer of their own. It is still that of who called them: below it, on the
 // goroutine's stack, is what that function has taken, and then the return address.
+//
+// Where C calls back (cgocallback), a frame pointer that C has saved may lead to where the goroutine's stack was before it grew. But cgocallback has its own
+// frame on the goroutine's stack, too, just below where asmcgocall has left that: asmcgocall is left on the way up to there.
 type GoSwitch struct {
 	of    Modules
 	below int
 	log   *slog.Logger
+	back  uint64 // where the asmcgocall that the walk comes to next has left the goroutine's stack; 0: not known
 }
 
 // Modules tells which object covers an address, and the address in its own numbering, as [Space] does.
@@ -28,34 +33,70 @@ type Modules interface {
 // NewGoSwitch returns what knows of the Go programs among modules. A copy of a goroutine's stack begins so many bytes, a multiple of 8, below the stack
 // pointer with which that was left. It leads to other stacks only: see [unwind.Walker.SetRuntime].
 func NewGoSwitch(of Modules, below int, log *slog.Logger) *GoSwitch {
-	return &GoSwitch{of, below, log}
+	return &GoSwitch{of: of, below: below, log: log}
 }
 
 // maxCallerSize is how much of the stack a function that calls one of these may have taken, in bytes: 432 was the most seen in programs of Debian 12, apart
 // from one that is on the scheduler's stack itself.
 const maxCallerSize = 1024
 
+// Start is called where a walk begins.
+func (g *GoSwitch) Start() { g.back = 0 }
+
 // Owns implements unwind.Runtime.
 func (g *GoSwitch) Owns(pc uint64) bool {
 	m, vaddr, ok := g.of.Module(pc)
-	return ok && blindSwitch(m, vaddr, g.log) != 0
+	if !ok {
+		return false
+	}
+	s := goSwitchAt(m, vaddr, g.log)
+	return s.blind || s.kind == callsC || s.kind == callback
 }
 
 // Caller implements unwind.Runtime. The return address is the word below the frame pointer that is one behind a call of this
 // function, in one that has taken all between of the stack there. What was left on the stack may look so, too: there has to be one such
 // word and no other, and who called that function must have called it if he names it, or the copy has to begin where that of a goroutine begins that was left.
+// Of asmcgocall it is known which word it is.
 func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs.Set) (unwind.Reason, uint64) {
 	const words = maxCallerSize / 8
 	a := regs.AMD64
-	fp, ok := from.Reg(a.FP)
 	m, vaddr, known := g.of.Module(from.PC - 1)
-	if top || !ok || !known {
+	if top || !known {
 		return unwind.NoRow, 0
 	}
-	start := blindSwitch(m, vaddr, g.log)
-	if start == 0 || fp&7 != 0 || fp < maxCallerSize {
+	s := goSwitchAt(m, vaddr, g.log)
+	back := g.back
+	g.back = 0
+	fp, ok := from.Reg(a.FP)
+	sp, spKnown := from.Reg(a.SP)
+	switch {
+	case s.kind == callback:
+		if spKnown {
+			g.back = sp + uint64(s.size) + 8
+		}
+		return unwind.NoRow, 0 // its row leads on, or none
+	case s.kind == callsC && back != 0 && !s.blind && ok && fp == back:
+		return unwind.NoRow, 0 // its row is right
+	case s.kind == callsC && back != 0:
+		return s.above(m, back, mem, to, g.log)
+	case !s.blind, !ok, fp&7 != 0, fp < maxCallerSize:
 		return unwind.NoRow, 0
+	case s.depthAt != 0 && spKnown:
+		depth, err := mem.Word(a, sp+uint64(s.depthAt))
+		if err != nil {
+			return unwind.OutsideCopy, sp + uint64(s.depthAt)
+		}
+		at := leftAt(fp, depth)
+		if at == 0 {
+			return unwind.NoRow, 0
+		}
+		r, addr := s.above(m, at, mem, to, g.log)
+		if own, _ := to.Reg(a.FP); r == 0 && own != fp {
+			return unwind.NoRow, 0
+		}
+		return r, addr
 	}
+	start := s.start
 	var below [words]uint64 // from the frame pointer downwards
 	n := 0
 	for ; n < words; n++ {
@@ -96,27 +137,128 @@ func goOf(m *Module, log *slog.Logger) (o *object, unlock func()) {
 	return o, unlock
 }
 
-// blind are those functions.
-var blind = []string{"runtime.systemstack", "runtime.asmcgocall", "runtime.asmcgocall_no_g"}
+// goSwitch is a function that goes over to another stack, and calls on from there.
+type goSwitch struct {
+	kind    goSwitchKind
+	blind   bool   // it keeps no frame pointer
+	start   uint64 // in memory
+	size    int32  // of what it has taken of the stack
+	depthAt int8   // from the stack pointer: how far from the goroutine's stack's end that was left; 0: not known
+}
 
-// blindSwitch is the address in memory of the function at vaddr, if that is such a function and vaddr the end of its call; else 0.
-func blindSwitch(m *Module, vaddr uint64, log *slog.Logger) uint64 {
+type goSwitchKind uint8
+
+const (
+	otherSwitch goSwitchKind = iota
+	callsC
+	callback
+)
+
+var goSwitches = map[string]goSwitchKind{
+	"runtime.systemstack":     otherSwitch,
+	"runtime.asmcgocall_no_g": otherSwitch,
+	"runtime.asmcgocall":      callsC,
+	"runtime.cgocallback":     callback,
+}
+
+// goSwitchAt is the function at vaddr, if that is such a function and vaddr the end of its call.
+func goSwitchAt(m *Module, vaddr uint64, log *slog.Logger) (s goSwitch) {
 	if m.Arch != regs.AMD64 {
-		return 0
+		return s
 	}
 	o, unlock := goOf(m, log)
 	defer unlock()
 	if o == nil {
-		return 0
+		return s
 	}
 	f, ok, err := o.golang.table.Func(vaddr)
-	if !ok || err != nil || !slices.Contains(blind, strings.TrimSuffix(f.Name, string(abi0))) || !o.calls(vaddr) {
+	if !ok || err != nil {
+		return s
+	}
+	kind, ok := goSwitches[strings.TrimSuffix(f.Name, string(abi0))]
+	if !ok || !o.calls(vaddr) {
+		return s
+	}
+	keeps, err := keepsFP(o, f)
+	if err != nil {
+		return s
+	}
+	if kind == callback {
+		size, err := o.golang.table.StackSize(f, vaddr)
+		if err != nil || size < 0 || size > maxCallerSize {
+			return s
+		}
+		return goSwitch{kind: kind, size: size}
+	}
+	s = goSwitch{kind: kind, blind: !keeps, start: f.Start + m.Bias}
+	if kind == callsC && s.blind {
+		s.depthAt = depthAt(o, f.Start, vaddr)
+	}
+	return s
+}
+
+// depthAt finds where asmcgocall keeps how far from its end it has left the goroutine's stack, for a call that ends at vaddr: sub rdi,rdx; mov [rsp+n],rdi,
+// where rdx has been the stack pointer. 0: not so.
+func depthAt(o *object, start, vaddr uint64) int8 {
+	var b [128]byte
+	code := b[:min(vaddr-start, uint64(len(b)))]
+	if _, err := o.ReadAt(code, int64(start)); err != nil || !bytes.Contains(code, []byte{0x48, 0x89, 0xe2}) { // mov rdx,rsp
 		return 0
 	}
-	if keeps, err := keepsFP(o, f); keeps || err != nil {
+	i := bytes.LastIndex(code, []byte{0x48, 0x29, 0xd7, 0x48, 0x89, 0x7c, 0x24})
+	if i < 0 || i+7 >= len(code) || int8(code[i+7]) <= 0 || code[i+7]%8 != 0 {
 		return 0
 	}
-	return f.Start + m.Bias
+	return int8(code[i+7])
+}
+
+// goStackAlign is what all ends of goroutines' stacks are multiples of (runtime/stack.go, fixedStack).
+const goStackAlign = 2048
+
+// leftAt is where a goroutine's stack was left, depth below its end, by who has the frame pointer fp. There is but one place, for the end is a multiple of
+// more than is looked at. 0: not there.
+func leftAt(fp, depth uint64) uint64 {
+	below := (fp + depth) % goStackAlign
+	if depth == 0 || depth > maxGoSize || below == 0 || below > maxCallerSize || below%8 != 0 {
+		return 0
+	}
+	return fp - below
+}
+
+// above leads to who called asmcgocall, which has left the goroutine's stack with its stack pointer at that address.
+func (s *goSwitch) above(m *Module, at uint64, mem *unwind.Memory, to *regs.Set, log *slog.Logger) (unwind.Reason, uint64) {
+	a := regs.AMD64
+	fp, err := mem.Word(a, at)
+	if err != nil {
+		return unwind.OutsideCopy, at
+	}
+	ra := fp
+	if !s.blind { // it has pushed the frame pointer
+		at += 8
+		if ra, err = mem.Word(a, at); err != nil {
+			return unwind.OutsideCopy, at
+		}
+	}
+	o, unlock := goOf(m, log)
+	defer unlock()
+	if o == nil || called(o, m.Bias, ra) != s.start {
+		return unwind.StackSwitch, at
+	}
+	if s.blind {
+		f, _, err := o.golang.table.Func(ra - m.Bias - 1)
+		if err != nil {
+			return unwind.StackSwitch, at
+		}
+		size, err := o.golang.table.StackSize(f, ra-m.Bias-1)
+		if err != nil || size <= 0 || size > maxGoSize {
+			return unwind.StackSwitch, at
+		}
+		fp = at + uint64(size)
+	}
+	to.PC = ra
+	to.SetReg(a.SP, at+8)
+	to.SetReg(a.FP, fp)
+	return 0, 0
 }
 
 // callBytes is the size of E8 cd (Intel SDM volume 2).
@@ -173,9 +315,16 @@ func findCaller(m *Module, start uint64, words []uint64, copied int, outer uint6
 	return at, false, nil
 }
 
-// keepsFP tells whether a function of x86-64 has a frame pointer of its own.
+// keepsFP tells whether a function of x86-64 has a frame pointer of its own: the first that it takes of the stack has its caller's, and rbp points there.
 func keepsFP(o *object, f symbol.GoFunc) (bool, error) {
-	var b [4]byte
-	_, err := o.ReadAt(b[:], int64(f.Start))
-	return b == [4]byte{0x55, 0x48, 0x89, 0xe5}, err // push rbp; mov rbp,rsp
+	var b [14]byte
+	if _, err := o.ReadAt(b[:], int64(f.Start)); err != nil {
+		return false, err
+	}
+	if bytes.HasPrefix(b[:], []byte{0x55, 0x48, 0x89, 0xe5}) { // push rbp; mov rbp,rsp
+		return true, nil
+	}
+	// Before Go 1.21: sub rsp,n; mov [rsp+n-8],rbp; lea rbp,[rsp+n-8]
+	n := b[3]
+	return n >= 8 && n < 0x80 && n%8 == 0 && b == [14]byte{0x48, 0x83, 0xec, n, 0x48, 0x89, 0x6c, 0x24, n - 8, 0x48, 0x8d, 0x6c, 0x24, n - 8}, nil
 }
