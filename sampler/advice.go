@@ -25,12 +25,37 @@ type Feedback struct {
 	p atomic.Pointer[Advice]
 	// marks are the last ones of any thread of the process: what one has met others may meet. nil: nobody has them.
 	marks *atomic.Pointer[taking.Marks]
+	kin   *atomic.Pointer[Kin] // nil: nobody has it
+}
+
+// Kin is what the threads of a process have told of where further stacks are, for one of which nothing is known. It never changes.
+type Kin struct {
+	Others [2]taking.Other
+	Beyond int
+}
+
+// known is what is known of the thread's kin, nil if nothing is.
+func (f *Feedback) known() *Kin {
+	if f.kin == nil {
+		return nil
+	}
+	return f.kin.Load()
+}
+
+// learn makes that k.
+func (f *Feedback) learn(k *Kin) {
+	if f.kin != nil && f.kin.Load() != k {
+		f.kin.Store(k)
+	}
 }
 
 // Get is the advice as it stands.
 func (f *Feedback) Get() (a Advice) {
 	if p := f.p.Load(); p != nil {
 		a = *p
+	} else if k := f.known(); k != nil {
+		copy(a.Others[:], k.Others[:])
+		a.Beyond = k.Beyond
 	}
 	if f.marks != nil {
 		a.Marks = f.marks.Load()
@@ -42,6 +67,7 @@ func (f *Feedback) Get() (a Advice) {
 type advised struct {
 	p     *Advice
 	marks *taking.Marks
+	kin   *Kin
 }
 
 // state is the one of now: another one is news, of this thread or of what any of its process has met.
@@ -49,6 +75,9 @@ func (f *Feedback) state() advised {
 	a := advised{p: f.p.Load()}
 	if f.marks != nil {
 		a.marks = f.marks.Load()
+	}
+	if a.p == nil {
+		a.kin = f.known()
 	}
 	return a
 }

@@ -3,10 +3,12 @@ package sampler
 import (
 	"encoding/binary"
 	"io"
+	"slices"
 
 	"sfsample/regs"
 	"sfsample/sampler/capture"
 	"sfsample/sampler/taking"
+	"sfsample/unwind"
 )
 
 // Fields of Go's types g and m, in bytes from their beginnings: the bounds of a stack are the first two words of a g, the g of the thread's own stack is
@@ -17,120 +19,273 @@ const (
 	// where the linker has put it among variables of C.
 	goCurFrom, goCurTo = 96, 384
 	goBelow            = 256
+	minGoStack         = 2048
+	maxGoStack         = 1 << 30
+	tpReg              = 168 // fs_base in NT_PRSTATUS (struct user_regs_struct, sys/user.h)
 	// maxGoes is how often it is looked in vain for the stack in them, which the thread may have left by then, and a quarter of that for them: each time may
 	// take a hundred reads.
 	maxGoes = 64
 )
 
-// goOther tells how the stack is found that low lies on, if a Go thread on x86-64 has called C which called back, or nearly so: then the word by which
-// a walk went over lies elsewhere at each depth. The runtime keeps the stack pointer of the goroutine in its g where C is called, and that of the
-// thread's own stack in g0 where C calls back: these have the same place whatever goroutine runs, and however deep. known are the stacks that were found
-// before. If it is found for the first time, also is the other of the two. blind: no word tells where the walk has gone.
-func (ws *walks) goOther(t *target, a *regs.Arch, c *capture.Capture, known *[taking.MaxOthers]taking.Other, low uint64, blind bool) (o, also taking.Other, ok bool) {
-	g := goThread{mem: t.space}
-	for i := range known {
-		if known[i].At != 0 && (blind && known[i].Via && len(c.Blocks) > 0 || g.record(&known[i]) && g.on(low)) {
-			return known[i], also, true
-		}
+// goThread reads the runtime's structures of a Go thread on x86-64.
+type goThread struct {
+	mem  io.ReaderAt
+	seen *goSeen
+	tp   uint64 // thread pointer; 0: not known, or of another architecture
+	way  taking.Way
+	m    uint64                   // 0: not known
+	g    [taking.RecordBytes]byte // that was read last
+}
+
+// goSeen is what is remembered of a Go thread.
+type goSeen struct {
+	goes  uint8 // how often it was looked in vain for what the runtime keeps of it
+	way   taking.Way
+	m     uint64 // where that was last
+	moved bool   // that is not always in the same place: a thread of C's, which borrows it
+	told  bool   // it was told what is known of its kin
+}
+
+// maxKin bounds what is copied of a further stack of a thread of which nothing is known but what others need, in bytes.
+const maxKin = 32 << 10
+
+// goThread is what is known of the thread of a capture.
+func (ws *walks) goThread(t *target, a *regs.Arch, c *capture.Capture, k *Kin) goThread {
+	g := goThread{mem: t.space, seen: &t.thread(c.TID).golang}
+	if a.Name != "amd64" || t.managed() != nil {
+		return g
 	}
-	// Who goes over once has no frames of a callback: nearly all threads of nearly all programs.
-	s := t.thread(c.TID)
-	tp := threadPointer(a.Name, c.Regs)
-	if a.Name != "amd64" || tp == 0 || !blind && len(ws.over) < 2 || s.goes >= maxGoes {
+	g.tp, g.way = threadPointer(a.Name, c.Regs), g.seen.way
+	if g.way.TLS == 0 && k != nil {
+		g.way = k.Others[0].Way
+	}
+	if g.tp == 0 || g.way.TLS == 0 || !g.read(g.word(g.tp+uint64(g.way.TLS))) {
+		return g
+	}
+	m := g.of()
+	if g0 := g.word(m); !g.read(g0) || g.of() != m {
+		return g
+	}
+	g.is(m)
+	return g
+}
+
+// is: that is where the runtime keeps what it knows of the thread.
+func (g *goThread) is(m uint64) {
+	g.seen.moved = g.seen.moved || g.seen.m != 0 && g.seen.m != m
+	g.m, g.seen.m, g.seen.way = m, m, g.way
+}
+
+// goOther tells how the stack is found that low lies on, to which a Go thread went over from a frame. The word by which
+// a walk went over lies elsewhere at each depth. The runtime keeps the stack pointer of the goroutine in its g where that is left, and that of the
+// thread's own stack in g0 where C calls back: these have the same place whatever goroutine runs, and however deep. If C calls back, also is the other of the
+// two. blind: no word tells where the walk has gone.
+func (ws *walks) goOther(t *target, g *goThread, low uint64, from *unwind.Frame, blind bool) (o, also taking.Other, ok bool) {
+	if g.tp == 0 || !blind && !ws.goLeaves(t, from.LookupPC()) {
 		return o, also, false
 	}
-	own, current, ok := g.find(tp, low, c.StackAddr, blind)
-	switch {
-	case own.At == 0:
-		s.goes += maxGoes / 4
-	case !ok:
-		s.goes++
-	case blind:
-		s.goes++ // what was found before has led nowhere, if anything was
-		return current, also, true
-	case g.record(&own) && g.on(low):
-		return own, current, true
-	case g.record(&current) && g.on(low):
-		return current, own, true
+	if g.m == 0 {
+		if g.seen.goes >= maxGoes {
+			return o, also, false
+		}
+		found, ok := g.find()
+		switch {
+		case !found:
+			g.seen.goes += maxGoes / 4
+		case !ok:
+			g.seen.goes++
+		}
+		if !ok {
+			return o, also, false
+		}
 	}
-	return o, also, false
+	own, current := g.other(0), g.other(g.way.G)
+	if blind {
+		return current, also, true
+	}
+	if !g.record(&own) {
+		return o, also, false
+	}
+	switch here, there := g.on(low), g.on(from.SP); {
+	case here == there:
+		return o, also, false
+	case here:
+		o, also = own, current
+	default:
+		o, also = current, own
+	}
+	if len(ws.over) < 2 { // who goes over once has no frames of a callback: nearly all threads of nearly all programs
+		also = taking.Other{}
+	}
+	return o, also, true
 }
 
-// goThread reads the runtime's structures of a Go thread.
-type goThread struct {
-	mem io.ReaderAt
-	g   [taking.RecordBytes]byte // that was read last
+// goLeaves tells whether code is of a function of Go's that has kept, in such a record, how it has left the stack that it was called on.
+func (ws *walks) goLeaves(t *target, pc uint64) bool {
+	m, vaddr, ok := t.space.Module(pc)
+	return ok && m.GoLeaves(vaddr, ws.cfg.Log)
 }
 
-// find finds the g of the own stack of the thread whose thread pointer is tp, and that of the goroutine that it runs: ok if each has one of two addresses on
-// its stack. anyone: the goroutine may be another one by now.
-func (t *goThread) find(tp, a, b uint64, anyone bool) (own, current taking.Other, ok bool) {
+// other tells how the stack is found whose record's address is so far in m.
+func (g *goThread) other(field int32) taking.Other {
+	switch {
+	case g.seen.moved:
+		return taking.Other{Reg: tpReg, At: goSP, Via: true, Way: taking.Way{TLS: g.way.TLS, M: goM, G: field}}
+	case field == 0:
+		return taking.Other{Word: g.word(g.m), At: goSP}
+	}
+	return taking.Other{Word: g.m + uint64(field), Via: true, At: goSP}
+}
+
+// ours puts what leads to the stacks of any thread right for this one. A thread that was not told yet what is known of its kin is.
+func (g *goThread) ours(list []taking.Other, k *Kin) {
+	if g.m == 0 {
+		return
+	}
+	n := len(list)
+	for i := range list {
+		o := &list[i]
+		if o.Bytes == 0 {
+			n = min(n, i)
+		} else if o.At != 0 && (o.Way.TLS != 0) != g.seen.moved {
+			*o = g.instead(o)
+		}
+	}
+	if g.seen.told || k == nil {
+		return
+	}
+	g.seen.told = true
+	for i := range k.Others {
+		x := g.instead(&k.Others[i])
+		if x.Bytes > 0 && n < len(list) && !slices.ContainsFunc(list[:n], func(o taking.Other) bool { return o.Same(&x) }) {
+			list[n] = x
+			n++
+		}
+	}
+}
+
+// instead leads to the stack of this thread's to which o leads.
+func (g *goThread) instead(o *taking.Other) taking.Other {
+	x := g.other(g.field(o))
+	x.Bytes, x.Stack = o.Bytes, o.Stack
+	return x
+}
+
+// field is where in m the address of the record is stored of which o tells.
+func (g *goThread) field(o *taking.Other) int32 {
+	if o.Way.TLS != 0 && o.Way.G == 0 || o.Way.TLS == 0 && !o.Via {
+		return 0
+	}
+	return g.way.G
+}
+
+// kin is k with what a thread's advice tells of further stacks; k itself if that is no news.
+func (g *goThread) kin(k *Kin, list []taking.Other) *Kin {
+	if g.m == 0 {
+		return k
+	}
+	var now Kin
+	if k != nil {
+		now = *k
+	}
+	news := false
+	for _, o := range list {
+		if o.At == 0 {
+			continue
+		}
+		i, field := 0, g.field(&o)
+		if field == 0 {
+			i = 1
+		}
+		if bytes := min(o.Bytes, maxKin); bytes > now.Others[i].Bytes {
+			news = true
+			now.Others[i] = taking.Other{Reg: tpReg, At: goSP, Via: true, Way: taking.Way{TLS: g.way.TLS, M: goM, G: field}, Bytes: bytes}
+		}
+	}
+	now.Beyond = now.Others[0].Bytes + now.Others[1].Bytes
+	if !news || now.Others[0].Bytes == 0 {
+		return k
+	}
+	return &now
+}
+
+// find finds m, by the g of what the thread runs, and the field with that of the goroutine that it runs. found: the first.
+func (g *goThread) find() (found, ok bool) {
 	var below [goBelow]byte
-	if n, _ := t.mem.ReadAt(below[:], int64(tp-goBelow)); n < len(below) {
-		return own, current, false
+	if n, _ := g.mem.ReadAt(below[:], int64(g.tp-goBelow)); n < len(below) {
+		return false, false
 	}
 	for off := goBelow - 8; off >= 0; off -= 8 {
-		if !t.read(binary.LittleEndian.Uint64(below[off:])) {
+		if !g.read(binary.LittleEndian.Uint64(below[off:])) {
 			continue
 		}
-		m := t.m()
-		g0 := t.word(m)
-		if !t.read(g0) || t.m() != m {
+		m := g.of()
+		g0 := g.word(m)
+		if !g.read(g0) || g.of() != m {
 			continue
 		}
-		own = taking.Other{Word: g0, At: goSP}
-		if t.on(a) {
-			a, b = b, a
+		slot := g.tp - goBelow + uint64(off)
+		field, ok := g.current(m, g0, slot)
+		if ok {
+			g.way = taking.Way{TLS: int32(off - goBelow), M: goM, G: field}
+			g.is(m)
 		}
-		if t.on(b) {
-			current, ok = t.current(m, a, func(field, g uint64) bool { return anyone && g != g0 && field != tp-goBelow+uint64(off) })
-		}
-		return own, current, ok
+		return true, ok
 	}
-	return own, current, false
+	return false, false
 }
 
-// current finds the goroutine of an m on whose stack addr lies, or another in one of its fields that will do.
-func (t *goThread) current(m, addr uint64, do func(field, g uint64) bool) (o taking.Other, ok bool) {
+// current finds the field of an m with the goroutine that it runs: one but g0, and not the variable at slot, which has the g of now.
+func (g *goThread) current(m, g0, slot uint64) (field int32, ok bool) {
 	var fields [goCurTo - goCurFrom]byte
-	if n, _ := t.mem.ReadAt(fields[:], int64(m+goCurFrom)); n < len(fields) {
-		return o, false
+	if n, _ := g.mem.ReadAt(fields[:], int64(m+goCurFrom)); n < len(fields) {
+		return 0, false
 	}
 	for i := 0; i < len(fields); i += 8 {
-		if g := binary.LittleEndian.Uint64(fields[i:]); t.read(g) && t.m() == m && (t.on(addr) || do(m+goCurFrom+uint64(i), g)) {
-			return taking.Other{Word: m + goCurFrom + uint64(i), Via: true, At: goSP}, true
+		at := m + goCurFrom + uint64(i)
+		if x := binary.LittleEndian.Uint64(fields[i:]); x != g0 && at != slot && g.read(x) && g.of() == m && g.goroutine() {
+			return goCurFrom + int32(i), true
 		}
 	}
-	return o, false
+	return 0, false
 }
 
-// record reads the g that o tells of.
-func (t *goThread) record(o *taking.Other) bool {
-	if o.Via {
-		return t.read(t.word(o.Word))
+// record reads the g that o, which is one of [goThread.other], tells of.
+func (g *goThread) record(o *taking.Other) bool {
+	switch {
+	case o.Way.TLS != 0:
+		return g.read(g.word(g.m + uint64(o.Way.G)))
+	case o.Via:
+		return g.read(g.word(o.Word))
 	}
-	return t.read(o.Word)
+	return g.read(o.Word)
 }
 
 // read reads the g at addr.
-func (t *goThread) read(addr uint64) bool {
+func (g *goThread) read(addr uint64) bool {
 	if addr == 0 || addr&7 != 0 {
 		return false
 	}
-	n, _ := t.mem.ReadAt(t.g[:], int64(addr))
-	return n == len(t.g)
+	n, _ := g.mem.ReadAt(g.g[:], int64(addr))
+	return n == len(g.g)
 }
 
-// m is its m, and on tells whether addr lies on its stack.
-func (t *goThread) m() uint64 { return binary.LittleEndian.Uint64(t.g[goM:]) }
-func (t *goThread) on(addr uint64) bool {
-	return addr >= binary.LittleEndian.Uint64(t.g[:]) && addr < binary.LittleEndian.Uint64(t.g[8:])
+// of is the m of the g that was read last, and on tells whether addr lies on its stack.
+func (g *goThread) of() uint64 { return binary.LittleEndian.Uint64(g.g[goM:]) }
+func (g *goThread) on(addr uint64) bool {
+	return addr >= binary.LittleEndian.Uint64(g.g[:]) && addr < binary.LittleEndian.Uint64(g.g[8:])
+}
+
+// goroutine tells whether what was read last has the bounds of a goroutine's stack, which runtime.stackalloc makes: other structures have their m in the same place.
+func (g *goThread) goroutine() bool {
+	low, size := binary.LittleEndian.Uint64(g.g[:]), binary.LittleEndian.Uint64(g.g[8:])-binary.LittleEndian.Uint64(g.g[:])
+	return low > 0 && low%minGoStack == 0 && size >= minGoStack && size <= maxGoStack && size&(size-1) == 0
 }
 
 // word is the word at addr, 0 if it cannot be read.
-func (t *goThread) word(addr uint64) uint64 {
+func (g *goThread) word(addr uint64) uint64 {
 	var b [8]byte
-	if n, _ := t.mem.ReadAt(b[:], int64(addr)); n < len(b) {
+	if n, _ := g.mem.ReadAt(b[:], int64(addr)); n < len(b) {
 		return 0
 	}
 	return binary.LittleEndian.Uint64(b[:])

@@ -43,6 +43,7 @@ func (it *item) urgent() bool {
 type program struct {
 	replaced atomic.Bool
 	marks    atomic.Pointer[taking.Marks] // see Feedback
+	kin      atomic.Pointer[Kin]
 }
 
 // early is what the pipeline would read of a process if that could be counted

@@ -53,9 +53,11 @@ func wanted(list []block, addr uint64, frames []unwind.Frame, over []unwind.Stac
 }
 
 // others brings what is known of further stacks up to date, after a walk that wanted ws.blocks. lack is the address that it
-// was cut for want of, 0: of none.
-func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, frames []unwind.Frame, lack uint64) {
+// was cut for want of, 0: of none. k is what is known of the thread's kin, and returned as it is now.
+func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, frames []unwind.Frame, lack uint64, k *Kin) *Kin {
+	g := ws.goThread(t, a, c, k)
 	old := v.Others
+	g.ours(old[:], k)
 	v.Others, v.Beyond = [taking.MaxOthers]taking.Other{}, 0
 	n := 0
 	add := func(o taking.Other) {
@@ -69,7 +71,8 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 		var o, also taking.Other
 		ok := false
 		if ws.over[b.over].Word == 0 { // else a signal frame tells, where the thread was interrupted
-			o, also, ok = ws.goOther(t, a, c, &old, b.low, ws.blind(t, ws.over[b.over].Frame-1))
+			from := ws.over[b.over].Frame - 1
+			o, also, ok = ws.goOther(t, &g, b.low, &frames[from], ws.blind(t, from))
 		}
 		if !ok {
 			o, ok = ws.source(a, c, frames, b.over)
@@ -78,7 +81,7 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 			continue
 		}
 		for i := range old {
-			if x := &old[i]; x.Bytes > 0 && x.Word == o.Word && x.Reg == o.Reg && x.At == o.At {
+			if x := &old[i]; x.Bytes > 0 && x.Same(&o) {
 				o, x.Bytes = *x, 0
 			}
 		}
@@ -91,7 +94,7 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 		}
 		o.Bytes = copySize(o.Bytes, b.high-b.low+taking.RedZone, b.short && have > 0, have)
 		add(o)
-		if also.At != 0 && !slices.ContainsFunc(old[:], func(x taking.Other) bool { return x.Bytes > 0 && x.At == also.At && x.Word == also.Word }) {
+		if also.At != 0 && !slices.ContainsFunc(old[:], func(x taking.Other) bool { return x.Bytes > 0 && x.Same(&also) }) {
 			also.Bytes = o.Bytes
 			add(also)
 		}
@@ -102,9 +105,14 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 		if o.At == 0 && !o.Kept && slices.ContainsFunc(told, func(r taking.Other) bool { return r.At != 0 && r.Stack.Low == o.Stack.Low && r.Stack.High > 0 }) {
 			continue
 		}
-		o.Bytes -= o.Bytes / 128
+		if o.Kept {
+			o.Bytes -= o.Bytes / 1024 // it costs no time where no signal is handled
+		} else {
+			o.Bytes -= o.Bytes / 128
+		}
 		add(o)
 	}
+	return g.kin(k, v.Others[:n])
 }
 
 // blind tells whether a frame is that of a function that goes over to another stack, of which no word tells: see [module.GoSwitch].

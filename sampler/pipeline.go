@@ -160,13 +160,13 @@ type walkerKey struct {
 
 // seen is what the pipeline remembers of a thread.
 type seen struct {
-	name  string
-	named time.Duration // when the name was read
-	last  *stack
-	state string
-	sent  time.Duration // time of the last sample that went out
-	vain  uint          // cut stacks in a row that have told nothing new of what to copy
-	goes  uint8         // how often it was looked in vain for what Go's runtime keeps of it
+	name   string
+	named  time.Duration // when the name was read
+	last   *stack
+	state  string
+	sent   time.Duration // time of the last sample that went out
+	vain   uint          // cut stacks in a row that have told nothing new of what to copy
+	golang goSeen
 
 	waiting, waitsOn *stack // see waits
 	asleep           asleep

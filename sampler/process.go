@@ -137,7 +137,7 @@ func newThread(p *process, tid int) *thread {
 func (p *process) feedback() *Feedback {
 	fb := new(Feedback)
 	if p.program != nil {
-		fb.marks = &p.program.marks
+		fb.marks, fb.kin = &p.program.marks, &p.program.kin
 	}
 	return fb
 }

@@ -189,8 +189,8 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 		want = max(want, int(lacks)+firstCopy)
 	}
 	v.Want = want
-	if len(ws.blocks) > 1 || v.Others[0].Bytes > 0 {
-		ws.others(t, u.Arch, c, &v, frames, lack)
+	if k := fb.known(); len(ws.blocks) > 1 || v.Others[0].Bytes > 0 || k != nil && !s.golang.told {
+		fb.learn(ws.others(t, u.Arch, c, &v, frames, lack, k))
 	}
 	if marks := t.marks(frames); marks != v.Marks {
 		v.Marks, ws.hurry = marks, true

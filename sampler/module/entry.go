@@ -24,6 +24,9 @@ const (
 	// its caller is of no use: what a goroutine that had the stack before has
 	// left above the frame of goexit (runtime/proc.go, newproc1).
 	ends
+	// visits: the function goes over to the scheduler's stack, unless it is there, for a call into the vDSO. As switches, where its table
+	// is Go's.
+	visits
 )
 
 // unreturned are functions that call on from another stack and are not returned to.
@@ -55,6 +58,10 @@ var specials = []struct {
 	{[]byte("runtime.asmcgocall"), switches},
 	{[]byte("runtime.asmcgocall_no_g"), switches},
 	{[]byte("runtime.cgocallback"), switches},
+	{[]byte("runtime.nanotime1"), visits}, // Go: the clocks
+	{[]byte("runtime.walltime"), visits},
+	{[]byte("time.now"), visits},
+	{[]byte("runtime.vgetrandom1"), visits},
 }
 
 // abi0 is what Go's linker appends to the names of functions in assembly.

@@ -138,7 +138,7 @@ func (o *object) goRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 			return &outermost, nil
 		case (f.SPWrite || is&switches != 0) && o.hdr.arch == regs.S390X:
 			return &lost, nil
-		case is&switches != 0 && o.calls(vaddr):
+		case (is&switches != 0 || is&visits != 0 && o.hdr.arch == regs.AMD64) && o.calls(vaddr):
 			return o.switchRow(f, vaddr)
 		case f.SPWrite || is&switches != 0:
 			return nil, errSwitch

@@ -188,13 +188,20 @@ func goSwitchAt(m *Module, vaddr uint64, log *slog.Logger) (s goSwitch) {
 		if err != nil || size < 0 || size > maxCallerSize {
 			return s
 		}
-		return goSwitch{kind: kind, size: size}
+		return goSwitch{kind: kind, start: f.Start + m.Bias, size: size}
 	}
 	s = goSwitch{kind: kind, blind: !keeps, start: f.Start + m.Bias}
 	if kind == callsC && s.blind {
 		s.depthAt = depthAt(o, f.Start, vaddr)
 	}
 	return s
+}
+
+// GoLeaves tells whether the call before an address is that of a function of Go's runtime for x86-64 that has kept in a record of the runtime how it has
+// left the stack that it was called on.
+func (m *Module) GoLeaves(vaddr uint64, log *slog.Logger) bool {
+	s := goSwitchAt(m, vaddr, log)
+	return s.start != 0
 }
 
 // depthAt finds where asmcgocall keeps how far from its end it has left the goroutine's stack, for a call that ends at vaddr: sub rdi,rdx; mov [rsp+n],rdi,

@@ -70,8 +70,19 @@ type Other struct {
 	// of a stack, and At bytes into it, [RecordBytes] at most, stands the stack pointer with which that was left. Nothing is copied of one that the thread is on.
 	At    int
 	Via   bool
+	Way   Way // if it has a TLS: where the record's address is stored, instead of Word
 	Bytes int // to copy from there on
 	Stack Extent
+}
+
+// Way leads to where the address of a record is stored, from the thread pointer, which is Reg bytes into NT_PRSTATUS: TLS bytes from there is the address of
+// the record of what the thread runs, M bytes into that the address of what the runtime keeps of the thread, and G bytes into that it is. It leads there in any
+// thread of a process.
+type Way struct{ TLS, M, G int32 }
+
+// Same tells whether both lead to a stack by the same words.
+func (o *Other) Same(p *Other) bool {
+	return o.Word == p.Word && o.Reg == p.Reg && o.At == p.At && o.Way == p.Way
 }
 
 // RecordBytes is how much is read of a record of a stack.
@@ -136,7 +147,7 @@ func (m *marks) fill(c *capture.Capture) {
 // pages is its open pagemap, -1 if there is none. Errors are those of reading the registers: then
 // nothing was copied.
 //
-// System calls: one for the registers (two on s390x and arm64), one for each stack, two or four more for one of which a record tells, and more where one
+// System calls: one for the registers (two on s390x and arm64), one for each stack, two or four more for one of which a record tells, four beyond that where a [Way] leads to the record, and more where one
 // is not where it was expected, or the call that the thread was in must be taken back. A recipe takes one, and
 // one for each area that it did not foresee ([MaxPieces] at most). Marks take one, and one each for whether they are in memory.
 //
@@ -303,12 +314,26 @@ func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 //go:nosplit
 //go:norace
 func recorded(k Kernel, tid int, o *Other, b *Buffer, pages int) (sp, end uint64) {
-	at := o.Word
-	if o.Via {
+	at, hops := o.Word, 0
+	switch {
+	case o.Way.TLS != 0:
+		if o.Reg < 0 || o.Reg+8 > b.NRegs {
+			return 0, 0
+		}
+		at, hops = binary.NativeEndian.Uint64(b.Regs[o.Reg:])+uint64(o.Way.TLS), 3
+	case o.Via:
+		hops = 1
+	}
+	for ; hops > 0; hops-- {
 		if !apart(k, tid, at, 8, b, pages) {
 			return 0, 0
 		}
-		at = binary.NativeEndian.Uint64(b.text[:])
+		switch at = binary.NativeEndian.Uint64(b.text[:]); hops {
+		case 3:
+			at += uint64(o.Way.M)
+		case 2:
+			at += uint64(o.Way.G)
+		}
 	}
 	if o.At < 0 || o.At > RecordBytes-8 || !apart(k, tid, at, RecordBytes, b, pages) {
 		return 0, 0
