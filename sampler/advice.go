@@ -32,6 +32,15 @@ type Feedback struct {
 type Kin struct {
 	Others [2]taking.Other
 	Beyond int
+	Words  [4]KinWord // for one whose own structures are known
+}
+
+// KinWord is where on a thread's stacks a word leads to another: so far below the stack pointer with which the thread's own was left last, or below the end of the
+// stack whose record's address is stored Field bytes into what the runtime keeps of the thread.
+type KinWord struct {
+	Field int32
+	Below uint64
+	Bytes int // to copy; 0: there is none
 }
 
 // known is what is known of the thread's kin, nil if nothing is.

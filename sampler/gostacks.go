@@ -19,9 +19,12 @@ const (
 	// where the linker has put it among variables of C.
 	goCurFrom, goCurTo = 96, 384
 	goBelow            = 256
-	minGoStack         = 2048
-	maxGoStack         = 1 << 30
-	tpReg              = 168 // fs_base in NT_PRSTATUS (struct user_regs_struct, sys/user.h)
+	// The g of signals is between the field with g0 and those; of one that goes over to the thread's own stack for a call into the vDSO so many bytes at most lie there.
+	goSignalFrom = 64
+	maxVisit     = 256
+	minGoStack   = 2048
+	maxGoStack   = 1 << 30
+	tpReg        = 168 // fs_base in NT_PRSTATUS (struct user_regs_struct, sys/user.h)
 	// maxGoes is how often it is looked in vain for the stack in them, which the thread may have left by then, and a quarter of that for them: each time may
 	// take a hundred reads.
 	maxGoes = 64
@@ -43,7 +46,7 @@ type goSeen struct {
 	way   taking.Way
 	m     uint64 // where that was last
 	moved bool   // that is not always in the same place: a thread of C's, which borrows it
-	told  bool   // it was told what is known of its kin
+	told  *Kin   // what it was told of its kin
 }
 
 // maxKin bounds what is copied of a further stack of a thread of which nothing is known but what others need, in bytes.
@@ -59,12 +62,17 @@ func (ws *walks) goThread(t *target, a *regs.Arch, c *capture.Capture, k *Kin) g
 	if g.way.TLS == 0 && k != nil {
 		g.way = k.Others[0].Way
 	}
-	if g.tp == 0 || g.way.TLS == 0 || !g.read(g.word(g.tp+uint64(g.way.TLS))) {
+	if g.tp == 0 || g.way.TLS == 0 {
+		return g
+	}
+	slot := g.tp + uint64(g.way.TLS)
+	now := g.word(slot)
+	if !g.read(now) {
 		return g
 	}
 	m := g.of()
-	if g0 := g.word(m); !g.read(g0) || g.of() != m {
-		return g
+	if g0 := g.word(m); g.word(slot) != now || !g.read(g0) || g.of() != m {
+		return g // it may run on another thread by now
 	}
 	g.is(m)
 	return g
@@ -137,7 +145,7 @@ func (g *goThread) other(field int32) taking.Other {
 	return taking.Other{Word: g.m + uint64(field), Via: true, At: goSP}
 }
 
-// ours puts what leads to the stacks of any thread right for this one. A thread that was not told yet what is known of its kin is.
+// ours puts what leads to the stacks of any thread right for this one. A thread is told of its kin what it was not told yet.
 func (g *goThread) ours(list []taking.Other, k *Kin) {
 	if g.m == 0 {
 		return
@@ -151,10 +159,10 @@ func (g *goThread) ours(list []taking.Other, k *Kin) {
 			*o = g.instead(o)
 		}
 	}
-	if g.seen.told || k == nil {
+	if k == g.seen.told {
 		return
 	}
-	g.seen.told = true
+	g.seen.told = k
 	for i := range k.Others {
 		x := g.instead(&k.Others[i])
 		if x.Bytes > 0 && n < len(list) && !slices.ContainsFunc(list[:n], func(o taking.Other) bool { return o.Same(&x) }) {
@@ -162,6 +170,46 @@ func (g *goThread) ours(list []taking.Other, k *Kin) {
 			n++
 		}
 	}
+	for i := range k.Words {
+		w := &k.Words[i]
+		if base := g.base(w.Field); w.Bytes > 0 && base > w.Below && n < len(list) {
+			if x := (taking.Other{Word: base - w.Below, Kept: true, Bytes: w.Bytes}); !slices.ContainsFunc(list[:n], func(o taking.Other) bool { return o.Same(&x) }) {
+				list[n] = x
+				n++
+			}
+		}
+	}
+}
+
+// base is where the words of kin are counted from, 0 if it is not known.
+func (g *goThread) base(field int32) uint64 {
+	switch {
+	case !g.read(g.word(g.m+uint64(field))) || g.of() != g.m:
+		return 0
+	case field != 0:
+		return binary.LittleEndian.Uint64(g.g[8:])
+	}
+	return binary.LittleEndian.Uint64(g.g[goSP:])
+}
+
+// visits tells whether a word lies where one does whenever the thread's own stack is gone over to for a call into the vDSO.
+func (g *goThread) visits(o *taking.Other) bool {
+	return g.m != 0 && o.Word != 0 && g.base(0)-o.Word < maxVisit
+}
+
+// kinWord tells where a word lies that leads to another stack, for threads of kin. ok is false if that is nothing that it has in common with them.
+func (g *goThread) kinWord(o *taking.Other) (w KinWord, ok bool) {
+	w = KinWord{Bytes: min(o.Bytes, maxKin), Below: g.base(0) - o.Word}
+	if !o.Kept || w.Below < maxVisit {
+		return w, o.Kept
+	}
+	for w.Field = goSignalFrom; w.Field < goCurFrom; w.Field += 8 {
+		if end := g.base(w.Field); end > 0 && g.on(o.Word) {
+			w.Below = end - o.Word
+			return w, true
+		}
+	}
+	return w, false
 }
 
 // instead leads to the stack of this thread's to which o leads.
@@ -191,6 +239,9 @@ func (g *goThread) kin(k *Kin, list []taking.Other) *Kin {
 	news := false
 	for _, o := range list {
 		if o.At == 0 {
+			if w, ok := g.kinWord(&o); o.Word != 0 && ok && now.meet(w) {
+				news = true
+			}
 			continue
 		}
 		i, field := 0, g.field(&o)
@@ -207,6 +258,22 @@ func (g *goThread) kin(k *Kin, list []taking.Other) *Kin {
 		return k
 	}
 	return &now
+}
+
+// meet notes a word. false: it is known, or there is no room.
+func (k *Kin) meet(w KinWord) bool {
+	for i := range k.Words {
+		switch x := &k.Words[i]; {
+		case x.Bytes == 0:
+			*x = w
+			return true
+		case x.Field == w.Field && x.Below == w.Below:
+			more := w.Bytes > x.Bytes
+			x.Bytes = max(x.Bytes, w.Bytes)
+			return more
+		}
+	}
+	return false
 }
 
 // find finds m, by the g of what the thread runs, and the field with that of the goroutine that it runs. found: the first.

@@ -76,6 +76,7 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 		}
 		if !ok {
 			o, ok = ws.source(a, c, frames, b.over)
+			o.Kept = o.Kept || g.visits(&o)
 		}
 		if !ok {
 			continue

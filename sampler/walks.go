@@ -189,7 +189,7 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 		want = max(want, int(lacks)+firstCopy)
 	}
 	v.Want = want
-	if k := fb.known(); len(ws.blocks) > 1 || v.Others[0].Bytes > 0 || k != nil && !s.golang.told {
+	if k := fb.known(); len(ws.blocks) > 1 || v.Others[0].Bytes > 0 || k != s.golang.told {
 		fb.learn(ws.others(t, u.Arch, c, &v, frames, lack, k))
 	}
 	if marks := t.marks(frames); marks != v.Marks {

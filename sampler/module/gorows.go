@@ -133,12 +133,13 @@ func (o *object) goRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 	}
 	var size int32
 	if err == nil {
-		switch is := o.specialAt(goSpecial(f.Name), vaddr); {
+		name := goSpecial(f.Name)
+		switch is := o.specialAt(name, vaddr); {
 		case is == unreturned, is&ends != 0, f.Top && o.hdr.arch.Link && f.Name != goSignalEntry:
 			return &outermost, nil
 		case (f.SPWrite || is&switches != 0) && o.hdr.arch == regs.S390X:
 			return &lost, nil
-		case (is&switches != 0 || is&visits != 0 && o.hdr.arch == regs.AMD64) && o.calls(vaddr):
+		case is&switches != 0 && o.calls(vaddr), (name == switches || name == visits) && o.hdr.arch == regs.AMD64 && (o.calls(vaddr) || o.framed(f, vaddr)):
 			return o.switchRow(f, vaddr)
 		case f.SPWrite || is&switches != 0:
 			return nil, errSwitch
@@ -184,6 +185,22 @@ func (o *object) switchRow(f symbol.GoFunc, vaddr uint64) (*sframe.Row, error) {
 		return nil, errSwitch
 	}
 	return &sframe.Row{CFA: sframe.Rule{Base: sframe.FromReg, Reg: a.FP, Offset: 8 + size}, RA: at(-size), FP: at(-size - 8), Switch: true}, nil
+}
+
+// framed tells whether rbp leads to the frame of a function of x86-64 at vaddr, if it has a frame pointer: behind its beginning, and not behind where it
+// has restored its caller's.
+func (o *object) framed(f symbol.GoFunc, vaddr uint64) bool {
+	var b [6]byte
+	if _, err := o.ReadAt(b[:], int64(vaddr)); err != nil || vaddr < f.Start+saveFPBytes {
+		return false
+	}
+	switch {
+	case b[0] == 0xc3, b[0] == 0xff && b[1]&0xf8 == 0xe0: // ret; jmp reg
+		return false
+	case b[0] == 0x48 && b[1] == 0x83 && b[2] == 0xc4 && b[4] == 0xc3: // add rsp,n; ret
+		return false
+	}
+	return true
 }
 
 // goFP tells where f has the caller's frame pointer at vaddr. Compiled functions

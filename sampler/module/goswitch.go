@@ -79,15 +79,25 @@ func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs
 		return unwind.NoRow, 0 // its row is right
 	case s.kind == callsC && back != 0:
 		return s.above(m, back, mem, to, g.log)
-	case !s.blind, !ok, fp&7 != 0, fp < maxCallerSize:
-		return unwind.NoRow, 0
-	case s.depthAt != 0 && spKnown:
+	case s.kind == callsC && s.depthAt >= 0 && spKnown:
 		depth, err := mem.Word(a, sp+uint64(s.depthAt))
 		if err != nil {
 			return unwind.OutsideCopy, sp + uint64(s.depthAt)
 		}
+		// Where the stack has grown while C called back, the copy of the goroutine's tells.
+		for i := range mem.Also {
+			at := mem.Also[i].Addr + uint64(g.below)
+			if depth > 0 && depth <= maxGoSize && (at+depth)%goStackAlign == 0 {
+				if r, addr := s.above(m, at, mem, to, g.log); r == 0 {
+					return r, addr
+				}
+			}
+		}
+		if !s.blind {
+			return unwind.NoRow, 0
+		}
 		at := leftAt(fp, depth)
-		if at == 0 {
+		if at == 0 || !ok {
 			return unwind.NoRow, 0
 		}
 		r, addr := s.above(m, at, mem, to, g.log)
@@ -95,6 +105,8 @@ func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs
 			return unwind.NoRow, 0
 		}
 		return r, addr
+	case !s.blind, !ok, fp&7 != 0, fp < maxCallerSize:
+		return unwind.NoRow, 0
 	}
 	start := s.start
 	var below [words]uint64 // from the frame pointer downwards
@@ -143,7 +155,7 @@ type goSwitch struct {
 	blind   bool   // it keeps no frame pointer
 	start   uint64 // in memory
 	size    int32  // of what it has taken of the stack
-	depthAt int8   // from the stack pointer: how far from the goroutine's stack's end that was left; 0: not known
+	depthAt int8   // from the stack pointer: how far from the goroutine's stack's end that was left; -1: not known
 }
 
 type goSwitchKind uint8
@@ -190,8 +202,8 @@ func goSwitchAt(m *Module, vaddr uint64, log *slog.Logger) (s goSwitch) {
 		}
 		return goSwitch{kind: kind, start: f.Start + m.Bias, size: size}
 	}
-	s = goSwitch{kind: kind, blind: !keeps, start: f.Start + m.Bias}
-	if kind == callsC && s.blind {
+	s = goSwitch{kind: kind, blind: !keeps, start: f.Start + m.Bias, depthAt: -1}
+	if kind == callsC {
 		s.depthAt = depthAt(o, f.Start, vaddr)
 	}
 	return s
@@ -205,18 +217,21 @@ func (m *Module) GoLeaves(vaddr uint64, log *slog.Logger) bool {
 }
 
 // depthAt finds where asmcgocall keeps how far from its end it has left the goroutine's stack, for a call that ends at vaddr: sub rdi,rdx; mov [rsp+n],rdi,
-// where rdx has been the stack pointer. 0: not so.
+// where rdx has been the stack pointer. -1: not so.
 func depthAt(o *object, start, vaddr uint64) int8 {
 	var b [128]byte
 	code := b[:min(vaddr-start, uint64(len(b)))]
 	if _, err := o.ReadAt(code, int64(start)); err != nil || !bytes.Contains(code, []byte{0x48, 0x89, 0xe2}) { // mov rdx,rsp
-		return 0
+		return -1
 	}
-	i := bytes.LastIndex(code, []byte{0x48, 0x29, 0xd7, 0x48, 0x89, 0x7c, 0x24})
-	if i < 0 || i+7 >= len(code) || int8(code[i+7]) <= 0 || code[i+7]%8 != 0 {
+	_, kept, ok := bytes.Cut(code, []byte{0x48, 0x29, 0xd7})
+	switch {
+	case ok && bytes.HasPrefix(kept, []byte{0x48, 0x89, 0x3c, 0x24}):
 		return 0
+	case ok && bytes.HasPrefix(kept, []byte{0x48, 0x89, 0x7c, 0x24}) && len(kept) > 4 && kept[4] < 0x80 && kept[4]%8 == 0:
+		return int8(kept[4])
 	}
-	return int8(code[i+7])
+	return -1
 }
 
 // goStackAlign is what all ends of goroutines' stacks are multiples of (runtime/stack.go, fixedStack).
@@ -322,9 +337,12 @@ func findCaller(m *Module, start uint64, words []uint64, copied int, outer uint6
 	return at, false, nil
 }
 
+// saveFPBytes is how many bytes of code at most save rbp and make it the frame pointer, before Go 1.21.
+const saveFPBytes = 14
+
 // keepsFP tells whether a function of x86-64 has a frame pointer of its own: the first that it takes of the stack has its caller's, and rbp points there.
 func keepsFP(o *object, f symbol.GoFunc) (bool, error) {
-	var b [14]byte
+	var b [saveFPBytes]byte
 	if _, err := o.ReadAt(b[:], int64(f.Start)); err != nil {
 		return false, err
 	}
@@ -333,5 +351,5 @@ func keepsFP(o *object, f symbol.GoFunc) (bool, error) {
 	}
 	// Before Go 1.21: sub rsp,n; mov [rsp+n-8],rbp; lea rbp,[rsp+n-8]
 	n := b[3]
-	return n >= 8 && n < 0x80 && n%8 == 0 && b == [14]byte{0x48, 0x83, 0xec, n, 0x48, 0x89, 0x6c, 0x24, n - 8, 0x48, 0x8d, 0x6c, 0x24, n - 8}, nil
+	return n >= 8 && n < 0x80 && n%8 == 0 && b == [saveFPBytes]byte{0x48, 0x83, 0xec, n, 0x48, 0x89, 0x6c, 0x24, n - 8, 0x48, 0x8d, 0x6c, 0x24, n - 8}, nil
 }
