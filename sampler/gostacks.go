@@ -71,10 +71,12 @@ func (ws *walks) goThread(t *target, a *regs.Arch, c *capture.Capture, k *Kin) g
 		return g
 	}
 	m := g.of()
-	if g0 := g.word(m); g.word(slot) != now || !g.read(g0) || g.of() != m {
-		return g // it may run on another thread by now
+	if g.word(slot) != now { // it may run on another thread by now
+		m = g.seen.m
 	}
-	g.is(m)
+	if g0 := g.word(m); g.read(g0) && g.of() == m {
+		g.is(m)
+	}
 	return g
 }
 

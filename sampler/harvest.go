@@ -123,6 +123,10 @@ func (h *harvest) wasMet(t *thread, tick int64, m *clocks.Sample) {
 func (h *harvest) swap(t *thread, m *clocks.Sample) *capture.Capture {
 	a := t.fb.Get()
 	want, beyond := a.want(h.pool.first()), a.Beyond
+	if k := t.fb.known(); k != nil {
+		beyond = max(beyond, k.Beyond)
+	}
+	beyond = clocks.RoundUp(beyond)
 	if most := len(m.Stack) + len(m.Beyond); want+beyond > most && want+beyond > most+h.bank.Room() {
 		want, beyond = len(m.Stack), len(m.Beyond)
 	}

@@ -346,9 +346,16 @@ func (b *Bank) Room() int {
 	return max(room, 0)
 }
 
+// RoundUp is how much room for further stacks to have where so much is wanted, in bytes: what threads want differs by little, and rooms go from one to another.
+func RoundUp(beyond int) int {
+	const step = 8 << 10
+	return (beyond + step - 1) &^ (step - 1)
+}
+
 // Fit sees to it that every clock has room for some stacks of so many bytes, and for so many beyond a
 // signal handler's, as far as [Bank.Room] goes.
 func (b *Bank) Fit(stack, beyond int) {
+	beyond = RoundUp(beyond)
 	b.stack, b.beyond = stack, beyond
 	room := b.Room()
 	b.all(func(c *Clock) {

@@ -754,7 +754,7 @@ func waitAt(m *Sample, sp uint64) (at int, ok bool) {
 func word(m *Sample, at, i int) uint64 { return binary.NativeEndian.Uint64(m.Stack[at+8*i:]) }
 
 // room takes a sample that is free and makes it ready, with as much room as the advice asks for, if there is such a
-// one. -1: there is none at all.
+// one, or at least as much for further stacks. -1: there is none at all.
 //
 //go:nosplit
 //go:norace
@@ -771,9 +771,13 @@ func (c *Clock) room(a *taking.Advice) int {
 		if len(m.Stack) >= want && len(m.Beyond) >= a.Beyond && m.state.CompareAndSwap(free, ready) {
 			return i
 		}
-		if best < 0 || len(m.Stack) > len(c.samples[best].Stack) {
-			best = i
+		if best >= 0 {
+			old := &c.samples[best]
+			if has, had := min(len(m.Beyond), a.Beyond), min(len(old.Beyond), a.Beyond); has < had || has == had && len(m.Stack) <= len(old.Stack) {
+				continue
+			}
 		}
+		best = i
 	}
 	if best >= 0 && !c.samples[best].state.CompareAndSwap(free, ready) {
 		return -1 // the coordinator gives it more room
