@@ -367,8 +367,8 @@ func (b *Bank) Fit(stack, beyond int) {
 			}
 		}
 		many := b.opt.deep()
-		if c == b.rover.clock {
-			many = 4 * first // as one may be asked for many threads at a tick
+		if c == b.rover.clock || beyond > 0 && stack+beyond <= 4*commonRoom {
+			many = max(many, 4*first) // as one may be asked for many threads at a tick, and some are taken before they are fetched
 		}
 		for i := 0; i < len(c.samples) && n < many; i++ {
 			m := &c.samples[i]
