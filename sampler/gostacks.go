@@ -7,6 +7,7 @@ import (
 
 	"sfsample/regs"
 	"sfsample/sampler/capture"
+	"sfsample/sampler/module"
 	"sfsample/sampler/taking"
 	"sfsample/unwind"
 )
@@ -109,6 +110,11 @@ func (ws *walks) goOther(t *target, g *goThread, low uint64, from *unwind.Frame,
 			return o, also, false
 		}
 	}
+	return g.which(low, from.SP, blind, len(ws.over) > 1)
+}
+
+// which tells how the stack is found that low lies on, to which the thread went over from that with before: see [walks.goOther].
+func (g *goThread) which(low, before uint64, blind, twice bool) (o, also taking.Other, ok bool) {
 	own, current := g.other(0), g.other(g.way.G)
 	if blind {
 		return current, also, true
@@ -116,7 +122,7 @@ func (ws *walks) goOther(t *target, g *goThread, low uint64, from *unwind.Frame,
 	if !g.record(&own) {
 		return o, also, false
 	}
-	switch here, there := g.on(low), g.on(from.SP); {
+	switch here, there := g.on(low), g.on(before); {
 	case here == there:
 		return o, also, false
 	case here:
@@ -124,7 +130,7 @@ func (ws *walks) goOther(t *target, g *goThread, low uint64, from *unwind.Frame,
 	default:
 		o, also = current, own
 	}
-	if len(ws.over) < 2 { // who goes over once has no frames of a callback: nearly all threads of nearly all programs
+	if !twice { // who goes over once has no frames of a callback: nearly all threads of nearly all programs
 		also = taking.Other{}
 	}
 	return o, also, true
@@ -133,7 +139,7 @@ func (ws *walks) goOther(t *target, g *goThread, low uint64, from *unwind.Frame,
 // goLeaves tells whether code is of a function of Go's that has kept, in such a record, how it has left the stack that it was called on.
 func (ws *walks) goLeaves(t *target, pc uint64) bool {
 	m, vaddr, ok := t.space.Module(pc)
-	return ok && m.GoLeaves(vaddr, ws.cfg.Log)
+	return ok && module.GoLeaves(m, vaddr, ws.cfg.Log)
 }
 
 // other tells how the stack is found whose record's address is so far in m.

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +24,7 @@ import (
 	"sfsample/ptrace/procfs"
 	"sfsample/regs"
 	"sfsample/sampler/capture"
+	"sfsample/sampler/module"
 	"sfsample/sampler/taking"
 	"sfsample/unwind"
 )
@@ -249,7 +252,7 @@ func (m goThreadMemory) ReadAt(b []byte, addr int64) (int, error) {
 
 // TestGoRecords: where the stack pointers of a Go thread's two stacks are kept is found from its thread pointer. What only looks like that leads nowhere.
 func TestGoRecords(t *testing.T) {
-	const tp, m, g0, g, signal, other = 0x7000, 0x10000, 0x20000, 0x30000, 0x40000, 0x50000
+	const tp, m, g0, g, signal, other, p = 0x7000, 0x10000, 0x20000, 0x30000, 0x40000, 0x50000, 0x60000
 	const own, stack, elsewhere = 0x7f00_0000, 0xc000_0000, 0xd000_0000
 	whole := func() goThreadMemory {
 		k := goThreadMemory{tp - 40: g, m: g0, m + 80: signal, m + 192: g}
@@ -260,44 +263,42 @@ func TestGoRecords(t *testing.T) {
 		return k
 	}
 	for _, tt := range []struct {
-		name   string
-		change func(k goThreadMemory)
-		a, b   uint64
-		found  bool
+		name      string
+		change    func(k goThreadMemory)
+		found, ok bool
 	}{
-		{"C has called back", nil, own + 8, stack + 8, true},
-		{"C is called", nil, stack + 8, own + 8, true},
-		{"C is called, where g is g0", func(k goThreadMemory) { k[tp-40] = g0 }, stack + 8, own + 8, true},
-		{"the ends of a stack", nil, own, stack + 0x7fff, true},
-		{"below the thread's own", nil, own - 1, stack, false},
-		{"behind the goroutine's", nil, stack + 0x8000, own, false},
-		{"both on one", nil, own + 8, own + 16, false},
-		{"it has gone on by now", nil, elsewhere + 8, own + 8, false},
-		{"no g", func(k goThreadMemory) { k[tp-40] = 0 }, own + 8, stack + 8, false},
-		{"no address", func(k goThreadMemory) { k[tp-40] = g + 4 }, own + 8, stack + 8, false},
-		{"g0 of another m", func(k goThreadMemory) { k[g0+48] = m + 8 }, own + 8, stack + 8, false},
-		{"the signals' stack is not that of the goroutine", nil, 0x9000_0008, own + 8, false},
+		{"a goroutine runs", nil, true, true},
+		{"g is g0", func(k goThreadMemory) { k[tp-40] = g0 }, true, true},
+		{"no g", func(k goThreadMemory) { k[tp-40] = 0 }, false, false},
+		{"no address", func(k goThreadMemory) { k[tp-40] = g + 4 }, false, false},
+		{"g0 of another m", func(k goThreadMemory) { k[g0+48] = m + 8 }, false, false},
+		{"no goroutine runs", func(k goThreadMemory) { k[m+192] = 0 }, true, false},
+		{"a goroutine of another m", func(k goThreadMemory) { k[m+192] = other }, true, false},
+		{"its stack's size is no power of two", func(k goThreadMemory) { k[g+8] -= 0x800 }, true, false},
+		{"its stack has no end", func(k goThreadMemory) { k[g+8] = k[g] }, true, false},
+		{"what it has for a processor comes first", func(k goThreadMemory) { k[m+184], k[p], k[p+48] = p, 5, m }, true, true},
 	} {
 		k := whole()
 		if tt.change != nil {
 			tt.change(k)
 		}
-		r := goThread{mem: k}
-		first, second, ok := r.find(tp, tt.a, tt.b, false)
-		if ok != tt.found {
-			t.Errorf("%s: found: %t; want %t", tt.name, ok, tt.found)
-		}
-		if none := strings.HasPrefix(tt.name, "no ") || strings.HasPrefix(tt.name, "g0 of"); none != (first.At == 0) {
-			t.Errorf("%s: the thread's own: %+v", tt.name, first)
+		r := goThread{mem: k, seen: new(goSeen), tp: tp}
+		found, ok := r.find()
+		if found != tt.found || ok != tt.ok {
+			t.Errorf("%s: found: %t, %t; want %t, %t", tt.name, found, ok, tt.found, tt.ok)
 		}
 		if !ok {
 			continue
 		}
+		first, second := r.other(0), r.other(r.way.G)
 		if want := (taking.Other{Word: g0, At: 56}); first != want {
 			t.Errorf("%s: %+v; want %+v", tt.name, first, want)
 		}
 		if want := (taking.Other{Word: m + 192, Via: true, At: 56}); second != want {
 			t.Errorf("%s: %+v; want %+v", tt.name, second, want)
+		}
+		if want := (taking.Way{TLS: -40, M: 48, G: 192}); r.way != want {
+			t.Errorf("%s: %+v; want %+v", tt.name, r.way, want)
 		}
 		// Of another goroutine the same place tells.
 		if k[m+192] = other; !r.record(&second) || !r.on(elsewhere) || r.on(stack) || !r.record(&first) || !r.on(own) {
@@ -307,17 +308,12 @@ func TestGoRecords(t *testing.T) {
 			t.Errorf("%s: a g where there is none", tt.name)
 		}
 	}
-	// Before Go 1.21 the walk does not know where it has gone: any goroutine will do that the thread runs, but not by the variable that has the g of now.
 	k := whole()
-	const slot = m + 136 // in m itself, where there is no C
-	k[slot] = g
-	r := goThread{mem: k}
-	if _, o, ok := r.find(slot+8, elsewhere+8, own+8, true); !ok || o != (taking.Other{Word: m + 192, Via: true, At: 56}) {
-		t.Errorf("anyone: %t, %+v", ok, o)
-	}
-	k[m+192] = g0
-	if _, o, ok := r.find(slot+8, elsewhere+8, own+8, true); ok {
-		t.Errorf("nobody: %+v", o)
+	const slot = m + 136 // the variable with g is in m itself, where there is no C
+	k[slot], k[m+192] = g, 0
+	r := goThread{mem: k, seen: new(goSeen), tp: slot + 8}
+	if found, ok := r.find(); !found || ok {
+		t.Errorf("the variable that has the g of now is taken for the field: %t, %+v", ok, r.way)
 	}
 }
 
@@ -337,27 +333,33 @@ func (*goSpace) Mappings() []procfs.Mapping {
 	return []procfs.Mapping{{Start: 0x7f00_0000, End: 0x7f00_8000, Perms: procfs.Read | procfs.Write}, {Start: 0xc000_0000, End: 0xc000_8000, Perms: procfs.Read | procfs.Write}}
 }
 
-// TestGoOthers: what advice tells of the other stack of a Go thread. Records of both stacks are copied from when a walk went over twice, and tell
-// from then on by themselves; the words of stacks by which it was known before are dropped, but not those of signal frames.
+// Module implements Code: nothing is known of the code.
+func (*goSpace) Module(uint64) (*module.Module, uint64, bool) { return nil, 0, false }
+
+// TestGoOthers: what advice tells of the other stack of a Go thread. Records of stacks are copied from when a walk went over without a word to tell,
+// and tell from then on by themselves; the words of stacks by which it was known before are dropped, but not those of signal frames. What one thread has told serves the others.
 func TestGoOthers(t *testing.T) {
-	const tp, m, g0, g, tid = 0x7000, 0x10000, 0x20000, 0x30000, 7
-	const own, stack = 0x7f00_0000, 0xc000_0000
-	space := &goSpace{goThreadMemory: goThreadMemory{tp - 40: g, m: g0, m + 192: g}}
-	for at, low := range map[uint64]uint64{g0: own, g: stack} {
+	const tp, m, g0, g, signal, tid, kin = 0x7000, 0x10000, 0x20000, 0x30000, 0x40000, 7, 8
+	const own, stack, signals = 0x7f00_0000, 0xc000_0000, 0xc000_8000
+	space := &goSpace{goThreadMemory: goThreadMemory{tp - 40: g, m: g0, m + 72: signal, m + 192: g, g0 + 56: own + 0x600}}
+	for at, low := range map[uint64]uint64{g0: own, g: stack, signal: signals} {
 		space.goThreadMemory[at], space.goThreadMemory[at+8], space.goThreadMemory[at+48] = low, low+0x8000, m
 	}
 	note := make([]byte, 27*8) // fs_base is the 22nd (struct user_regs_struct, sys/user.h)
 	binary.LittleEndian.PutUint64(note[168:], tp)
 	tg := &target{space: space, threads: map[int]*seen{}}
-	ofOwn, ofStack := taking.Other{Word: g0, At: 56}, taking.Other{Word: m + 192, Via: true, At: 56}
-	signal, word := taking.Other{Word: own + 0x700, Kept: true, Bytes: 8192, Stack: taking.Extent{Low: stack, High: stack + 0x8000}}, taking.Other{Word: own + 0x600, Bytes: 8192, Stack: taking.Extent{Low: stack, High: stack + 0x8000}}
-	// after tells what a walk from the thread's own stack that went over so often, by a word at that address, makes of advice.
-	after := func(v *Advice, over int, by uint64) (got []taking.Other) {
-		ws := &walks{blocks: []block{{low: own + 16, over: -1}, {low: stack + 0x100, high: stack + 0x800}}}
-		for range over {
-			ws.over = append(ws.over, unwind.Stack{Frame: 1, Base: stack + 0x100, Word: by})
+	ofStack := taking.Other{Word: m + 192, Via: true, At: 56}
+	word := taking.Other{Word: own + 0x100, Bytes: 8192, Stack: taking.Extent{Low: stack, High: stack + 0x8000}}
+	byKernel := taking.Other{Word: signals + 0x7000, Kept: true, Bytes: 8192, Stack: taking.Extent{Low: stack, High: stack + 0x8000}}
+	var known *Kin
+	// after tells what a walk from the thread's own stack that went over, by a word at that address, makes of advice.
+	after := func(tid int, v *Advice, blind bool, by uint64) (got []taking.Other) {
+		ws := &walks{cfg: &PipelineConfig{Log: slog.New(slog.DiscardHandler)}, blocks: []block{{low: own + 16, over: -1}, {low: stack + 0x100, high: stack + 0x800}}}
+		ws.over = []unwind.Stack{{Frame: 1, Base: stack + 0x100, Word: by}}
+		if blind {
+			ws.owned = []unwind.Owned{{Frame: 0}}
 		}
-		ws.others(tg, regs.AMD64, &capture.Capture{TID: tid, Regs: note, StackAddr: own + 16}, v, []unwind.Frame{{SP: own + 0x400}}, 0)
+		known = ws.others(tg, regs.AMD64, &capture.Capture{TID: tid, Regs: note, StackAddr: own + 16}, v, []unwind.Frame{{SP: own + 0x400}}, 0, known)
 		sum := 0
 		for _, o := range v.Others {
 			if o.Bytes == 0 {
@@ -365,9 +367,6 @@ func TestGoOthers(t *testing.T) {
 			}
 			if sum += o.Bytes; o.Bytes < 0x800 {
 				t.Errorf("%d bytes of %+v", o.Bytes, o)
-			}
-			if o.At != 0 && o.Word == ofStack.Word && (o.Stack.Low != stack || o.Stack.High != stack+0x8000) {
-				t.Errorf("its stack is %+v", o.Stack)
 			}
 			o.Bytes, o.Stack = 0, taking.Extent{}
 			got = append(got, o)
@@ -382,25 +381,60 @@ func TestGoOthers(t *testing.T) {
 		return o
 	}
 	var v Advice
-	v.Others[0], v.Others[1] = word, signal
-	if got, want := after(&v, 1, 0), []taking.Other{bare(word), bare(signal)}; !slices.Equal(got, want) || space.reads > 0 {
-		t.Errorf("it went over once: %+v; want %+v without a read, and got %d", got, want, space.reads)
+	v.Others[0], v.Others[1] = word, byKernel
+	if got, want := after(tid, &v, false, 0), []taking.Other{bare(word), bare(byKernel)}; !slices.Equal(got, want) || space.reads > 0 || known != nil {
+		t.Errorf("no function of Go's: %+v; want %+v without a read, and got %d", got, want, space.reads)
 	}
-	if got, want := after(&v, 2, own+0x700), []taking.Other{bare(signal), bare(word)}; !slices.Equal(got, want) || space.reads > 0 {
+	if got, want := after(tid, &v, false, signals+0x7000), []taking.Other{bare(byKernel), bare(word)}; !slices.Equal(got, want) || space.reads > 0 {
 		t.Errorf("it went over by a signal frame: %+v; want %+v without a read, and got %d", got, want, space.reads)
 	}
-	if got, want := after(&v, 2, 0), []taking.Other{ofStack, ofOwn, bare(signal)}; !slices.Equal(got, want) {
-		t.Errorf("it went over twice: %+v; want %+v", got, want)
+	if got, want := after(tid, &v, true, 0), []taking.Other{ofStack, bare(byKernel)}; !slices.Equal(got, want) {
+		t.Errorf("it went over without a word: %+v; want %+v", got, want)
 	}
-	if got, want := after(&v, 1, 0), []taking.Other{ofStack, ofOwn, bare(signal)}; !slices.Equal(got, want) {
-		t.Errorf("it is known: %+v; want %+v", got, want)
+	way := taking.Other{Reg: 168, At: 56, Via: true, Way: taking.Way{TLS: -40, M: 48, G: 192}}
+	if known == nil || bare(known.Others[0]) != way || known.Others[1].Bytes != 0 || known.Beyond != known.Others[0].Bytes || known.Beyond < minCopy ||
+		known.Words[0].Field != 72 || known.Words[0].Below != 0x1000 || known.Words[1].Bytes != 0 {
+		t.Fatalf("of its kin: %+v", known)
+	}
+	was := known
+	if after(tid, &v, true, 0); known != was {
+		t.Errorf("no news: %+v", known)
+	}
+	// Another thread, of which nothing is known but that.
+	fb := &Feedback{kin: new(atomic.Pointer[Kin])}
+	fb.learn(known)
+	if fb.known() != known || fb.state() != (advised{kin: known}) {
+		t.Errorf("feedback: %+v", fb.state())
+	}
+	if v = fb.Get(); bare(v.Others[0]) != way || v.Others[1].Bytes != 0 || v.Beyond != known.Beyond {
+		t.Errorf("advice for another: %+v", v)
+	}
+	const m2, g02, g2, signal2, tp2 = 0x110000, 0x120000, 0x130000, 0x140000, 0x9000
+	for at, low := range map[uint64]uint64{g02: own + 0x100000, g2: stack + 0x100000, signal2: signals + 0x100000} {
+		space.goThreadMemory[at], space.goThreadMemory[at+8], space.goThreadMemory[at+48] = low, low+0x8000, m2
+	}
+	space.goThreadMemory[tp2-40], space.goThreadMemory[m2], space.goThreadMemory[m2+72], space.goThreadMemory[m2+192] = g2, g02, signal2, g2
+	binary.LittleEndian.PutUint64(note[168:], tp2)
+	want := []taking.Other{{Word: m2 + 192, Via: true, At: 56}, {Word: signals + 0x107000, Kept: true}}
+	if got := after(kin, &v, true, 0); !slices.Equal(got, want) {
+		t.Errorf("another thread: %+v; want %+v", got, want)
+	}
+	// It goes on with another m, as threads of C's do before Go 1.21.
+	space.goThreadMemory[tp2-40] = g
+	if got := after(kin, &v, true, 0); len(got) < 2 || got[0] != way || !tg.threads[kin].golang.moved {
+		t.Errorf("a thread whose m is another: %+v", got)
+	}
+	fb.Set(v)
+	if fb.learn(nil); fb.state().kin != nil || bare(fb.Get().Others[0]) != way {
+		t.Errorf("a thread of which something is known: %+v", fb.Get())
 	}
 	// Of a thread that looks otherwise no more is read after some tries.
-	space.goThreadMemory[tp-40], tg.threads = 0, map[int]*seen{}
+	binary.LittleEndian.PutUint64(note[168:], tp)
+	space.goThreadMemory[tp-40], tg.threads, known = 0, map[int]*seen{}, nil
 	tries := 0
 	for before := -1; space.reads != before && tries < 1000; tries++ {
 		before = space.reads
-		after(new(Advice), 2, 0)
+		after(tid, new(Advice), true, 0)
 	}
 	if tries != 5 {
 		t.Errorf("%d tries, the last without a read; want 5", tries)
@@ -408,9 +442,41 @@ func TestGoOthers(t *testing.T) {
 	space.goThreadMemory[tp-40], space.goThreadMemory[m+192], tg.threads, tries = g, 0, map[int]*seen{}, 0 // the goroutine has gone on
 	for before := -1; space.reads != before && tries < 1000; tries++ {
 		before = space.reads
-		after(new(Advice), 2, 0)
+		after(tid, new(Advice), true, 0)
 	}
 	if tries != maxGoes+1 {
 		t.Errorf("%d tries where it has gone on, the last without a read; want %d", tries, maxGoes+1)
+	}
+}
+
+// TestGoWhich: which of its two stacks a Go thread went over to.
+func TestGoWhich(t *testing.T) {
+	const m, g0, own, stack = 0x10000, 0x20000, 0x7f00_0000, 0xc000_0000
+	k := goThreadMemory{m: g0, g0: own, g0 + 8: own + 0x8000, g0 + 48: m}
+	g := &goThread{mem: k, seen: new(goSeen), m: m, way: taking.Way{TLS: -8, M: 48, G: 192}}
+	ofOwn, ofStack := taking.Other{Word: g0, At: 56}, taking.Other{Word: m + 192, Via: true, At: 56}
+	for _, tt := range []struct {
+		name         string
+		low, before  uint64
+		blind, twice bool
+		o, also      taking.Other
+		ok           bool
+	}{
+		{"C is called", stack, own, false, false, ofStack, taking.Other{}, true},
+		{"C has called back", own + 0x7fff, stack, false, true, ofOwn, ofStack, true},
+		{"and calls C again", stack, own + 8, false, true, ofStack, ofOwn, true},
+		{"both on one", own + 8, own + 16, false, true, taking.Other{}, taking.Other{}, false},
+		{"none on its own", own + 0x8000, own - 1, false, true, taking.Other{}, taking.Other{}, false},
+		{"before Go 1.21", stack, own, true, false, ofStack, taking.Other{}, true},
+	} {
+		o, also, ok := g.which(tt.low, tt.before, tt.blind, tt.twice)
+		if o != tt.o || also != tt.also || ok != tt.ok {
+			t.Errorf("%s: %+v, %+v, %t", tt.name, o, also, ok)
+		}
+	}
+	if clear(k); true {
+		if _, _, ok := g.which(stack, own, false, false); ok {
+			t.Error("where nothing can be read")
+		}
 	}
 }

@@ -203,7 +203,7 @@ func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame,
 	if w.tables == nil {
 		tables := slices.DeleteFunc(slices.Clone(w.order), func(h How) bool { return h != SFrame && h != EHFrame })
 		w.tables = New(w.arch, w.space, tables, w.maxDepth)
-		w.tables.setOwn(w.own.runtime, w.own.leaves)
+		w.tables.own.set(w.own.runtime, w.own.leaves)
 	}
 	t, size := w.tables, uint64(w.arch.WordBytes)
 	set := regs.Set{Known: 1 << (w.arch.SP & (regs.NumRegs - 1))}

@@ -31,13 +31,13 @@ type Owned struct {
 // SetRuntime has r asked for the callers of its code. leaves: they all lie on other stacks.
 func (w *Walker) SetRuntime(r Runtime, leaves bool) {
 	w.second, w.tables = nil, nil
-	w.setOwn(r, leaves)
+	w.own.set(r, leaves)
 	w.cache.clear()
 }
 
-func (w *Walker) setOwn(r Runtime, leaves bool) {
-	w.own.runtime, w.own.leaves = r, leaves
-	w.own.starter, _ = r.(starter)
+func (o *own) set(r Runtime, leaves bool) {
+	o.runtime, o.leaves = r, leaves
+	o.starter, _ = r.(starter)
 }
 
 // Owned returns the frames of the last Walk that are of the runtime's code, innermost first. The slice is valid until the next

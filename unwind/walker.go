@@ -144,7 +144,7 @@ func (w *Walker) repeated(set *regs.Set, caller bool, mem *Memory, frames []Fram
 func (w *Walker) secondWalker() *Walker {
 	if w.second == nil {
 		w.second = New(w.arch, w.space, ehFrameFirst(w.order), w.maxDepth)
-		w.second.setOwn(w.own.runtime, w.own.leaves)
+		w.second.own.set(w.own.runtime, w.own.leaves)
 	}
 	return w.second
 }

@@ -347,15 +347,13 @@ func (b *Bank) Room() int {
 }
 
 // RoundUp is how much room for further stacks to have where so much is wanted, in bytes: what threads want differs by little, and rooms go from one to another.
-func RoundUp(beyond int) int {
-	const step = 8 << 10
-	return (beyond + step - 1) &^ (step - 1)
-}
+func RoundUp(beyond int) int { return (beyond + roundTo - 1) &^ (roundTo - 1) }
+
+const roundTo = 8 << 10
 
 // Fit sees to it that every clock has room for some stacks of so many bytes, and for so many beyond a
 // signal handler's, as far as [Bank.Room] goes.
 func (b *Bank) Fit(stack, beyond int) {
-	beyond = RoundUp(beyond)
 	b.stack, b.beyond = stack, beyond
 	room := b.Room()
 	b.all(func(c *Clock) {
@@ -367,7 +365,7 @@ func (b *Bank) Fit(stack, beyond int) {
 			}
 		}
 		many := b.opt.deep()
-		if c == b.rover.clock || beyond > 0 && stack+beyond <= 4*commonRoom {
+		if c == b.rover.clock || beyond >= roundTo && stack+beyond <= 4*commonRoom {
 			many = max(many, 4*first) // as one may be asked for many threads at a tick, and some are taken before they are fetched
 		}
 		for i := 0; i < len(c.samples) && n < many; i++ {

@@ -139,7 +139,7 @@ func (o *object) goRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 			return &outermost, nil
 		case (f.SPWrite || is&switches != 0) && o.hdr.arch == regs.S390X:
 			return &lost, nil
-		case is&switches != 0 && o.calls(vaddr), (name == switches || name == visits) && o.hdr.arch == regs.AMD64 && (o.calls(vaddr) || o.framed(f, vaddr)):
+		case is&switches != 0 && o.calls(vaddr), (name == switches || name == visits) && o.hdr.arch == regs.AMD64 && (o.calls(vaddr) || framed(o, f, vaddr)):
 			return o.switchRow(f, vaddr)
 		case f.SPWrite || is&switches != 0:
 			return nil, errSwitch
@@ -189,7 +189,7 @@ func (o *object) switchRow(f symbol.GoFunc, vaddr uint64) (*sframe.Row, error) {
 
 // framed tells whether rbp leads to the frame of a function of x86-64 at vaddr, if it has a frame pointer: behind its beginning, and not behind where it
 // has restored its caller's.
-func (o *object) framed(f symbol.GoFunc, vaddr uint64) bool {
+func framed(o *object, f symbol.GoFunc, vaddr uint64) bool {
 	var b [6]byte
 	if _, err := o.ReadAt(b[:], int64(vaddr)); err != nil || vaddr < f.Start+saveFPBytes {
 		return false

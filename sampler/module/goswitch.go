@@ -211,7 +211,7 @@ func goSwitchAt(m *Module, vaddr uint64, log *slog.Logger) (s goSwitch) {
 
 // GoLeaves tells whether the call before an address is that of a function of Go's runtime for x86-64 that has kept in a record of the runtime how it has
 // left the stack that it was called on.
-func (m *Module) GoLeaves(vaddr uint64, log *slog.Logger) bool {
+func GoLeaves(m *Module, vaddr uint64, log *slog.Logger) bool {
 	s := goSwitchAt(m, vaddr, log)
 	return s.start != 0
 }

@@ -184,3 +184,23 @@ func TestGoSwitch(t *testing.T) {
 	}
 	t.Logf("%d callers, %d of them looked at, %d with their own callers", len(callers), checked, named)
 }
+
+// TestLeftAt: where a goroutine's stack was left is told by how far from its end that is, as all ends are multiples of the same.
+func TestLeftAt(t *testing.T) {
+	const fp = 0xc000_1234_0798
+	for _, tt := range []struct{ fp, depth, want uint64 }{
+		{fp, 0xc000_1234_1000 - (fp - 0x70), fp - 0x70},
+		{fp, 0xc000_1240_0000 - (fp - 0x70), fp - 0x70}, // of a larger stack
+		{fp, 0xc000_1234_0800 - (fp - 8), fp - 8},
+		{fp, 0xc000_1234_0800 - (fp - maxCallerSize), fp - maxCallerSize},
+		{fp, 0xc000_1234_0800 - (fp - maxCallerSize - 8), 0},
+		{fp, 0xc000_1234_0800 - fp, 0},
+		{fp, 0xc000_1234_0800 - (fp - 0x74), 0},
+		{fp, 0, 0},
+		{0x7f8, 1<<30 + 0x800 + 8, 0},
+	} {
+		if got := leftAt(tt.fp, tt.depth); got != tt.want {
+			t.Errorf("%#x, %#x from the end: %#x; want %#x", tt.fp, tt.depth, got, tt.want)
+		}
+	}
+}

@@ -83,6 +83,7 @@ func TestTakeOthers(t *testing.T) {
 	k := &stacks{regs: make([]byte, regs.PrstatusMaxBytes), words: map[uint64]uint64{
 		sp + 0x100: a, sp + 0x108: a + 0x80, sp + 0x110: 0, sp + 0x118: 1 << 60, a + 0x200: b, b + 0x40: c,
 		g: b - 0x100, g + 8: b + 0x200, g + 56: b, g + 48: b + 0x200, g + 64: 0x6000_0000, 0x6000_0000: c, 0x6000_0008: c + 0x8000, 0x6000_0000 + 48: c,
+		c + 0x1000 - 40: 0x6100_0000, 0x6100_0030: 0x6200_0000, 0x6200_00c0: g, 0x6200_00c8: 0x6000_0000, c + 0x1000 - 32: 1 << 60, c + 0x1000 - 24: 0x6100_0000 - 0x10, 0x6100_0020: 1 << 60,
 		0x5000_0200: sp - 8, 0x5000_0208: sp + 0x1000, 0x5000_0200 + 56: sp,
 	}}
 	for i := 0; i+8 <= len(k.regs); i += 8 {
@@ -109,6 +110,12 @@ func TestTakeOthers(t *testing.T) {
 		{"to its end", []Other{{Word: g, At: 56, Bytes: 2048}}, 8192, []capture.Block{{Addr: b - RedZone, Len: 0x200 + RedZone}}},
 		{"no records", []Other{{Word: g + 8, At: 56, Bytes: 256}, {Word: g + 72, Via: true, At: 56, Bytes: 256}, {Word: 1 << 60, At: 56, Bytes: 256}, {Word: 1 << 60, Via: true, At: 56, Bytes: 256},
 			{Word: g, At: 57, Bytes: 256}, {Word: g, At: -8, Bytes: 256}, {Word: g, At: 48, Bytes: 256}}, 8192, nil},
+		{"the way to records", []Other{{Reg: reg, At: 56, Via: true, Way: Way{TLS: -40, M: 48, G: 0xc0}, Bytes: 256}, {Reg: reg, At: 48, Via: true, Way: Way{TLS: -40, M: 48, G: 0xc8}, Bytes: 512}}, 8192,
+			[]capture.Block{{Addr: b - RedZone, Len: 256}, {Addr: c - RedZone, Len: 512}}},
+		{"no way", []Other{{Reg: reg, At: 56, Via: true, Way: Way{TLS: -48, M: 48, G: 0xc0}, Bytes: 256}, {Reg: reg, At: 56, Via: true, Way: Way{TLS: -40, M: 56, G: 0xc0}, Bytes: 256},
+			{Reg: reg, At: 56, Via: true, Way: Way{TLS: -40, M: 48, G: 0xd0}, Bytes: 256}, {Reg: reg, At: 56, Via: true, Way: Way{TLS: -32, M: 48, G: 0xc0}, Bytes: 256},
+			{Reg: reg, At: 56, Via: true, Way: Way{TLS: -24, M: 48, G: 0xc0}, Bytes: 256},
+			{Reg: 1 << 20, At: 56, Via: true, Way: Way{TLS: -40, M: 48, G: 0xc0}, Bytes: 256}, {Reg: -8, At: 56, Via: true, Way: Way{TLS: -40, M: 48, G: 0xc0}, Bytes: 256}}, 8192, nil},
 		{"the stack that it is on", []Other{{Word: 0x5000_0200, At: 56, Bytes: 256}}, 8192, nil},
 		{"no such word", []Other{{Word: 0x5000, Bytes: 256}, {Reg: 1 << 20, Bytes: 256}, {Reg: -8, Bytes: 256}, {Word: sp + 0x110, Bytes: 256}}, 8192, nil},
 		{"no such memory", []Other{{Word: sp + 0x118, Bytes: 256}, {Word: sp + 0x100, Bytes: 256}}, 8192, []capture.Block{{Addr: a - RedZone, Len: 256}}},
