@@ -5,6 +5,7 @@ import (
 	"io"
 	"slices"
 
+	"sfsample/ptrace/procfs"
 	"sfsample/regs"
 	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
@@ -34,6 +35,7 @@ const (
 // goThread reads the runtime's structures of a Go thread on x86-64.
 type goThread struct {
 	mem  io.ReaderAt
+	maps []procfs.Mapping
 	seen *goSeen
 	tp   uint64 // thread pointer; 0: not known, or of another architecture
 	way  taking.Way
@@ -48,14 +50,19 @@ type goSeen struct {
 	m     uint64 // where that was last
 	moved bool   // that is not always in the same place: a thread of C's, which borrows it
 	told  *Kin   // what it was told of its kin
+	own   span   // the thread's own stack
 }
+
+// ownRoom is how far from the end of a mapping a stack of C's threads begins at most, in bytes: what is above are its thread's own structures, or the arguments
+// of the program. Go does not know where such a one ends.
+const ownRoom = 256 << 10
 
 // maxKin bounds what is copied of a further stack of a thread of which nothing is known but what others need, in bytes.
 const maxKin = 32 << 10
 
 // goThread is what is known of the thread of a capture.
 func (ws *walks) goThread(t *target, a *regs.Arch, c *capture.Capture, k *Kin) goThread {
-	g := goThread{mem: t.space, seen: &t.thread(c.TID).golang}
+	g := goThread{mem: t.space, maps: t.space.Mappings(), seen: &t.thread(c.TID).golang}
 	if a.Name != "amd64" || t.managed() != nil {
 		return g
 	}
@@ -83,6 +90,9 @@ func (ws *walks) goThread(t *target, a *regs.Arch, c *capture.Capture, k *Kin) g
 
 // is: that is where the runtime keeps what it knows of the thread.
 func (g *goThread) is(m uint64) {
+	if m != g.seen.m || g.seen.own.high == 0 {
+		g.seen.own = g.home(m)
+	}
 	g.seen.moved = g.seen.moved || g.seen.m != 0 && g.seen.m != m
 	g.m, g.seen.m, g.seen.way = m, m, g.way
 }
@@ -150,7 +160,19 @@ func (g *goThread) other(field int32) taking.Other {
 	case field == 0:
 		return taking.Other{Word: g.word(g.m), At: goSP}
 	}
-	return taking.Other{Word: g.m + uint64(field), Via: true, At: goSP}
+	return taking.Other{Word: g.m + uint64(field), Via: true, At: goSP, From: g.seen.own.low, To: g.seen.own.high}
+}
+
+// home is the stack of the thread whose m that is: only there it has left another one. It is none, if that is not known.
+func (g *goThread) home(m uint64) span {
+	if !g.read(g.word(m)) || g.of() != m {
+		return span{}
+	}
+	own := span{binary.LittleEndian.Uint64(g.g[:]), binary.LittleEndian.Uint64(g.g[8:])}
+	if x := stackExtent(g.maps, own.high-1); x.High-own.high < ownRoom {
+		return span{x.Below, x.High}
+	}
+	return own
 }
 
 // ours puts what leads to the stacks of any thread right for this one. A thread is told of its kin what it was not told yet.

@@ -22,8 +22,8 @@ const (
 	// minCopy costs hardly more than a single word does.
 	minCopy = 4 << 10
 	// usualCopy is where the copies of a thread that needs less shrink from, each by a part in slowly: a deeper call may come. That
-	// many bytes take 2 us more than minCopy.
-	usualCopy = 32 << 10
+	// many bytes take 1 us more than minCopy.
+	usualCopy = 16 << 10
 	slowly    = 256
 	// maxCopy bounds what one stop copies; deeper stacks are cut.
 	maxCopy = 8 << 20

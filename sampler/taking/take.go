@@ -68,9 +68,12 @@ type Other struct {
 	Kept bool
 	// At, if not 0: Word is that of a record that lies apart from stacks, or, with Via, where the record's address is stored. Its first two words are the bounds
 	// of a stack, and At bytes into it, [RecordBytes] at most, stands the stack pointer with which that was left. Nothing is copied of one that the thread is on.
-	At    int
-	Via   bool
-	Way   Way // if it has a TLS: where the record's address is stored, instead of Word
+	At  int
+	Via bool
+	Way Way // if it has a TLS: where the record's address is stored, instead of Word
+	// From and To, if To is not 0: the record is of use only while the stack pointer lies between them, To excluded.
+	From, To uint64
+
 	Bytes int // to copy from there on
 	Stack Extent
 }
@@ -278,6 +281,9 @@ func takeOthers(k Kernel, tid int, a *Advice, b *Buffer, pages int) {
 func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 	size, room := ptrace.WordBytes(b.Regs[:b.NRegs]), min(o.Bytes, len(b.Beyond)-b.NBeyond)
 	if room <= 0 || b.NBlocks >= MaxOthers {
+		return false
+	}
+	if now := ptrace.StackPointer(b.Regs[:b.NRegs]); o.To != 0 && (now < o.From || now >= o.To) {
 		return false
 	}
 	sp, end := uint64(0), ^uint64(0)

@@ -107,6 +107,8 @@ func TestTakeOthers(t *testing.T) {
 		{"register", []Other{{Reg: reg, Bytes: 256}}, 8192, []capture.Block{{Addr: c + 0x1000 - RedZone, Len: 256}}},
 		{"records", []Other{{Word: g, At: 56, Bytes: 256}, {Word: g + 64, Via: true, At: 48, Bytes: 512}}, 8192,
 			[]capture.Block{{Addr: b - RedZone, Len: 256}, {Addr: c - RedZone, Len: 512}}},
+		{"of use here", []Other{{Word: g, At: 56, Bytes: 256, From: sp, To: sp + 8}}, 8192, []capture.Block{{Addr: b - RedZone, Len: 256}}},
+		{"of no use here", []Other{{Word: g, At: 56, Bytes: 256, From: sp + 8, To: sp + 16}, {Word: g, At: 56, Bytes: 256, From: sp - 8, To: sp}}, 8192, nil},
 		{"to its end", []Other{{Word: g, At: 56, Bytes: 2048}}, 8192, []capture.Block{{Addr: b - RedZone, Len: 0x200 + RedZone}}},
 		{"no records", []Other{{Word: g + 8, At: 56, Bytes: 256}, {Word: g + 72, Via: true, At: 56, Bytes: 256}, {Word: 1 << 60, At: 56, Bytes: 256}, {Word: 1 << 60, Via: true, At: 56, Bytes: 256},
 			{Word: g, At: 57, Bytes: 256}, {Word: g, At: -8, Bytes: 256}, {Word: g, At: 48, Bytes: 256}}, 8192, nil},
