@@ -262,7 +262,9 @@ type allGenerated struct{ following }
 func (s *allGenerated) Origin(pc uint64) (code, object bool) { return s.Executable(pc), false }
 
 // Calls implements Origins.
-func (s *allGenerated) Calls(ra, pc uint64) bool { return false }
+func (s *allGenerated) Calls(ra, pc uint64) (calls, known bool) { return false, true }
+
+var _ Origins = (*allGenerated)(nil)
 
 // TestOverCall: where the frame pointer leads over a return address in generated code, the caller is looked for there first; if it is not found, the stack is cut.
 func TestOverCall(t *testing.T) {

@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"errors"
 	"slices"
 
 	"sfsample/regs"
@@ -34,8 +35,6 @@ type Origins interface {
 	Origin(pc uint64) (code, object bool)
 	// Calls tells whether the call in front of ra goes to the function that pc lies in. known: the code tells where it goes.
 	Calls(ra, pc uint64) (calls, known bool)
-	// Covered tells whether a table tells where the function begins that pc lies in, which need not have a row for pc.
-	Covered(pc uint64) bool
 }
 
 // generated: pc lies in code that belongs to no object.
@@ -194,7 +193,7 @@ func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame,
 	default:
 		return frames, end
 	}
-	if w.arch.Link || w.origins == nil || w.tabled(last.LookupPC()) || w.origins.Covered(last.LookupPC()) {
+	if w.arch.Link || w.origins == nil || w.tabled(last.LookupPC()) {
 		return frames, end
 	}
 	if code, _ := w.origins.Origin(last.LookupPC()); !code {
@@ -228,7 +227,10 @@ func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame,
 		if upEnd.Reason != Complete || known-first+1+len(up) > w.maxDepth {
 			continue
 		}
-		live := w.live(up)
+		if e := t.lookup(up[len(up)-1].PC, true); !t.isEntry(e) && (e.row == nil || !e.row.Outermost) {
+			continue // zeros are no root
+		}
+		live := roots{w.space, w.origins, w.layout}.live(up)
 		if len(live) == 0 || known+1+len(live) <= len(frames) {
 			continue
 		}
@@ -244,8 +246,15 @@ func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame,
 	return frames, end
 }
 
+// roots tells of stacks that were found whether they are of now.
+type roots struct {
+	space   Space
+	origins Origins
+	layout  Layout
+}
+
 // live returns the frames of a stack found by its tables from a word on that are of now, nil if that word is of a call that has returned.
-func (w *Walker) live(up []Frame) []Frame {
+func (w roots) live(up []Frame) []Frame {
 	from := 0
 	for i := range up[1:] {
 		calls, known := w.origins.Calls(up[i+1].PC, up[i].LookupPC())
@@ -261,7 +270,7 @@ func (w *Walker) live(up []Frame) []Frame {
 
 // base: the caller of the first frame calls nothing else by a register, as it is the entry or called by that: a thread's start, or that
 // of main (glibc's is in two functions, of an object of their own).
-func (w *Walker) base(up []Frame) bool {
+func (w roots) base(up []Frame) bool {
 	entry := func(i int) bool { return i < len(up) && w.space.Entry(up[i].LookupPC()) }
 	if entry(1) || entry(2) {
 		return true
@@ -270,7 +279,7 @@ func (w *Walker) base(up []Frame) bool {
 }
 
 // together: two addresses lie in one mapping.
-func (w *Walker) together(a, b uint64) bool {
+func (w roots) together(a, b uint64) bool {
 	if w.layout == nil {
 		return false
 	}
@@ -278,11 +287,11 @@ func (w *Walker) together(a, b uint64) bool {
 	return ok && start <= b && b < end
 }
 
-// tabled: a table that the walk may use has a row for pc.
+// tabled: a table that the walk may use has a row for pc, or knows why there is none.
 func (w *Walker) tabled(pc uint64) bool {
 	for _, h := range w.order {
 		if h == SFrame || h == EHFrame {
-			if row, err := w.space.Row(pc, h); err == nil && row != nil {
+			if row, err := w.space.Row(pc, h); row != nil || err != nil && !errors.Is(err, sframe.ErrNoRow) {
 				return true
 			}
 		}

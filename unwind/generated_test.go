@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"errors"
 	"testing"
 
 	"sfsample/regs"
@@ -25,7 +26,13 @@ func (s *origins) Calls(ra, pc uint64) (calls, known bool) {
 	return pc != s.stale && pc != ra-1 && ra != s.blind, ra != s.blind
 }
 
-func (s *origins) Covered(pc uint64) bool { return pc == testCovered }
+// Row tells of one address that a table knows of it, and has no row.
+func (s *origins) Row(pc uint64, h How) (*sframe.Row, error) {
+	if pc == testCovered {
+		return nil, errors.New("goes over to another stack")
+	}
+	return s.space.Row(pc, h)
+}
 
 // Code of an object, all of it behind calls, with rows but for a little: the CFA is the stack pointer plus 16 in the first
 // half, stacks begin in the second. Generated code, which keeps frame pointers: behind no call, and behind calls.
@@ -119,7 +126,9 @@ func TestGenerated(t *testing.T) {
 			[]uint64{testJumped + 0x10, 0, testBlind, testObject + 0x10, testRoot + 0x10}, FramesMissing, 5},
 		{"gap up to a call by a register, of a thread's start", testJumped + 0x10, 1, []uint64{7, testObject + 0x40, 5, testBlind, 7, testEntry + 0x10, 7, 5}, 0,
 			[]uint64{testJumped + 0x10, 0, testObject + 0x40, testBlind, testEntry + 0x10}, FramesMissing, 5},
-		{"no gap in a function that a table knows", testCovered, 1, []uint64{7, testObject + 0x40, 5, 5, testObject + 0x10, 7, testRoot + 0x10}, 0,
+		{"zeros are no root", testJumped + 0x10, 1, []uint64{7, testObject + 0x40, 5, 0, 5, testObject + 0x30, 7, testRoot + 0x10}, 0,
+			[]uint64{testJumped + 0x10, 0, testObject + 0x30, testRoot + 0x10}, FramesMissing, 5},
+		{"no gap in what a table knows", testCovered, 1, []uint64{7, testObject + 0x40, 5, 5, testObject + 0x10, 7, testRoot + 0x10}, 0,
 			[]uint64{testCovered}, NotCode, 5},
 		{"gap behind an object's code without a table", testUntabled, 1, []uint64{7, testObject + 0x40, 5, 5, testObject + 0x10, 7, testRoot + 0x10}, 0,
 			[]uint64{testUntabled, 0, testObject + 0x10, testRoot + 0x10}, FramesMissing, 5},
@@ -285,7 +294,7 @@ func TestBase(t *testing.T) {
 	const exe, libc, entry = 0x1000, 0x8000, testEntry
 	s := generatedSpace()
 	s.also = [2]uint64{libc, libc + 0x1000}
-	w := New(regs.AMD64, s, nil, 0)
+	w := roots{s, s, s}
 	for _, tt := range []struct {
 		pcs  []uint64
 		want bool

@@ -183,13 +183,13 @@ func (s *Space) Calls(ra, pc uint64) (calls, known bool) {
 	if !ok || from == nil || from.mod == nil || from.mod.Arch == nil || of == nil || of.mod == nil {
 		return false, false
 	}
-	to, ok := from.mod.target(ra)
+	to, ok := callee(from.mod, ra)
 	if !ok {
 		return false, false
 	}
 	start := f.Start + of.mod.Bias
 	if to != start {
-		if slot := s.linkage(to); slot != 0 {
+		if slot := linkage(s, to); slot != 0 {
 			var b [8]byte
 			if n, err := s.src.ReadAt(b[:], int64(slot)); n < len(b) || err != nil {
 				return false, false // a recording holds no such memory
@@ -200,8 +200,8 @@ func (s *Space) Calls(ra, pc uint64) (calls, known bool) {
 	return to == start, true
 }
 
-// target is where the direct call goes that ends at ra, both in memory.
-func (m *Module) target(ra uint64) (addr uint64, ok bool) {
+// callee is where the direct call goes that ends at ra, both in memory.
+func callee(m *Module, ra uint64) (addr uint64, ok bool) {
 	m.obj.mu.Lock()
 	defer m.obj.mu.Unlock()
 	m.obj.via = m
@@ -212,7 +212,7 @@ func (m *Module) target(ra uint64) (addr uint64, ok bool) {
 
 // linkage is the address of the slot by which the code at pc jumps on, if that is an entry of a linkage table of x86-64 (its psABI,
 // section 5.2), with endbr64 and bnd or without; else 0.
-func (s *Space) linkage(pc uint64) (slot uint64) {
+func linkage(s *Space, pc uint64) (slot uint64) {
 	var b [12]byte
 	r := s.find(pc)
 	if r == nil || r.mod == nil || r.mod.Arch != regs.AMD64 || s.Code(pc, b[:]) < len(b) {
@@ -226,12 +226,6 @@ func (s *Space) linkage(pc uint64) (slot uint64) {
 	}
 	after := pc + uint64(len(b)-len(at)) + 6
 	return after + uint64(int64(int32(binary.LittleEndian.Uint32(at[2:]))))
-}
-
-// Covered implements unwind.Origins.
-func (s *Space) Covered(pc uint64) bool {
-	_, ok := s.Function(pc)
-	return ok
 }
 
 // Row implements unwind.Space.

@@ -377,13 +377,13 @@ func (m *machine) vexEffect(v *vex, b []byte, s *state) int {
 	}
 	inReg, inV, inBase := vexWrites(v, op)
 	if inReg {
-		m.vexClobber(rm[0]>>3&7, v.r, s)
+		vexClobber(m, rm[0]>>3&7, v.r, s)
 	}
 	if inV {
-		m.vexClobber(^v.v&7, v.v&8 == 0, s)
+		vexClobber(m, ^v.v&7, v.v&8 == 0, s)
 	}
 	if inBase && rm[0] >= 0xc0 {
-		m.vexClobber(rm[0]&7, v.b, s)
+		vexClobber(m, rm[0]&7, v.b, s)
 	}
 	if rm[0] < 0xc0 {
 		if n := vexStores(v, op); n > 0 {
@@ -394,7 +394,7 @@ func (m *machine) vexEffect(v *vex, b []byte, s *state) int {
 }
 
 // vexClobber forgets a general register, by its number in the instruction.
-func (m *machine) vexClobber(r uint8, high bool, s *state) {
+func vexClobber(m *machine, r uint8, high bool, s *state) {
 	if high && m.wide {
 		r += 8
 	}
