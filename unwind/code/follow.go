@@ -88,7 +88,12 @@ func Follow(a *regs.Arch, p Place, read func(addr uint64, b []byte) int) (*sfram
 		return row, nil
 	}
 	w = walk{m: m, place: p, read: read, passCalls: true}
-	return w.run()
+	row, err := w.run()
+	if err != nil && !p.Caller && m.wide && inStub(m, p.PC, read) {
+		return &sframe.Row{CFA: sframe.Rule{Base: sframe.FromReg, Reg: a.SP, Offset: int32(a.WordBytes)},
+			RA: sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -int32(a.WordBytes)}, Keep: a.CalleeSaved &^ (1 << a.FP)}, nil
+	}
+	return row, err
 }
 
 // Called returns the row for the code at p if a call of the function at start

@@ -108,6 +108,45 @@ func TestFollowX86(t *testing.T) {
 	}
 }
 
+// TestStub: behind padding begins what goes on elsewhere: mov rax,rdi; mov rdi,rsi; mov rsi,rdx; jmp [rax+0x10].
+func TestStub(t *testing.T) {
+	const pad, ints, stub = "0000000000000000", "cccccccccccccccc", "4889f8 4889f7 4889d6 ff6010"
+	for _, tt := range []struct {
+		name, code string // from 0x1008
+		from       uint64
+		want       bool
+	}{
+		{"begins", pad + stub, 0x1010, true},
+		{"second", pad + stub, 0x1013, true},
+		{"at the jump", pad + stub, 0x1019, true},
+		{"behind int3", ints + stub, 0x1013, true},
+		{"through a register", pad + "4889f7 41ffe3", 0x1013, true},
+		{"in an instruction", pad + stub, 0x1014, false},
+		{"no padding", "90909090 90909090" + stub, 0x1013, false},
+		{"too little", "90000000 00000000" + stub, 0x1013, false},
+		{"mixed", "00000000 cccccccc" + stub, 0x1013, false},
+		{"it has pushed", pad + "53 4889f7 ff6010", 0x1014, false},
+		{"it pushes later", pad + "4889f7 53 ff6010", 0x1010, false},
+		{"it writes to the stack", pad + "48893424 ff6010", 0x1014, false},
+		{"it branches", pad + "4885f6 7402 ff6010 ff6018", 0x1010, false},
+		{"a table", pad + "4889f7 ff24c8", 0x1010, false},
+		{"it ends by a trap", pad + "4889f7 0f0b", 0x1010, false},
+		{"it calls", pad + "4889f7 ff5010 ff6010", 0x1010, false},
+	} {
+		b, err := hex.DecodeString(strings.ReplaceAll(tt.code, " ", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		row, err := Follow(regs.AMD64, Place{PC: tt.from}, flat{0x1008, append(b, make([]byte, 16)...)}.read)
+		if got := err == nil && row.CFA == fromReg(7, 8) && row.RA == atCFA(-8) && row.Keep == regs.AMD64.CalleeSaved&^(1<<6); got != tt.want || tt.want == (err != nil) {
+			t.Errorf("%s: %+v, %v; want a row: %t", tt.name, row, err, tt.want)
+		}
+	}
+	if row, err := Follow(regs.AMD64, Place{PC: 0x1013, Caller: true}, flat{0x1008, append(make([]byte, 8), 0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0xff, 0x60, 0x10)}.read); err == nil {
+		t.Errorf("behind a call: %+v", row)
+	}
+}
+
 // TestCalled: a function that never returns, 48 bytes below its entry: push rbx;
 // push rbp; xor ebx,ebx; xor ebp,ebp; sub rsp,0x18; call; jmp to the call.
 func TestCalled(t *testing.T) {

@@ -498,6 +498,52 @@ func modRMBytes(b []byte) int {
 	return n
 }
 
+const (
+	// maxStub bounds how far from the start of a function of x86-64 it is looked for pc and a jump, in bytes.
+	maxStub = 48
+	// stubPad is how many bytes of padding tell that a function begins behind them, at a multiple of stubAlign.
+	stubPad, stubAlign = 8, 16
+)
+
+// inStub tells whether pc lies in a function that leaves the stack alone and goes on at an address in memory, or in a register, which
+// are not known: Mono calls delegates through such. It begins behind padding, and no way branches off: so far, it is as it was called.
+func inStub(m *machine, pc uint64, read func(addr uint64, b []byte) int) bool {
+	var buf [stubPad + 2*maxStub]byte
+	from := pc&^(stubAlign-1) - stubPad
+	for ; pc-from <= maxStub; from -= stubAlign {
+		b := buf[:max(0, min(read(from, buf[:]), len(buf)))]
+		if len(b) <= stubPad || b[stubPad] == b[0] || b[0] != 0 && b[0] != 0xcc || bytes.Count(b[:stubPad], b[:1]) != stubPad {
+			continue
+		}
+		s := state{}
+		for r := range s.regs {
+			s.regs[r] = value{kind: sum, reg: uint8(r)}
+		}
+		entry, met := s.regs[m.arch.SP], false
+		for at := stubPad; at < len(b); {
+			met = met || from+uint64(at) == pc
+			in := m.step(m, b[at:], from+uint64(at), &s)
+			if s.regs[m.arch.SP] != entry || s.nSpans > 0 || in.flow != next {
+				return met && in.flow == stop && jumpsAway(b[at:]) && s.regs[m.arch.SP] == entry && s.nSpans == 0
+			}
+			if in.size == 0 {
+				return false
+			}
+			at += in.size
+		}
+		return false
+	}
+	return false
+}
+
+// jumpsAway: b is a jump to an address in a register or in memory, of the kinds without a table (Intel SDM volume 2, JMP).
+func jumpsAway(b []byte) bool {
+	if len(b) > 2 && b[0]&0xf0 == 0x40 {
+		b = b[1:]
+	}
+	return len(b) > 1 && b[0] == 0xff && b[1]>>3&7 == 4 && (b[1]>>6 == 3 || b[1]&7 != 4)
+}
+
 // coldX86: functions begin with endbr or, at addresses that are multiples of 16,
 // behind nops or int3.
 func coldX86(b []byte, pc uint64) bool {
