@@ -58,6 +58,18 @@ func TestGeneratedCode(t *testing.T) {
 	}
 }
 
+// TestPadded samples a function that never returns, has no table, and was called through memory: its start is found behind padding.
+func TestPadded(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the code is x86-64")
+	}
+	p := testprog.Start(t, testprog.Compile(t, []string{"-O1"}, "padded.c"))
+	st := sampleUntil(t, p.PID, func(f []string) bool { return f[0] == "spin" })
+	if f := st.Frames; len(f) < 5 || f[1].Func != "looper" || f[2].Func != "main" || f[2].How != unwind.Code.String() || f[len(f)-1].Func != "_start" || st.End != "" {
+		t.Errorf("frames %v, %q; want looper, then main found by code, up to _start", f, st.End)
+	}
+}
+
 // TestWrongRow samples a program whose table is wrong: the code tells, from the same registers.
 func TestWrongRow(t *testing.T) {
 	if runtime.GOARCH != "amd64" {

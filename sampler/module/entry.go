@@ -83,8 +83,8 @@ func specialEnds(s []byte, found func(is special, length int)) {
 }
 
 // unsizedBytes is how far a start without a size, or without a table that
-// knows its end, is taken to reach.
-const unsizedBytes = 64
+// knows its end, is taken to reach: Free Pascal's calls the program 72 bytes on.
+const unsizedBytes = 80
 
 // Entry implements unwind.Space.
 func (s *Space) Entry(pc uint64) bool {

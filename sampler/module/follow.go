@@ -110,7 +110,11 @@ func (o *object) follow(m *Module, k followKey, log *slog.Logger) (*sframe.Row, 
 	switch {
 	case o.goKnows(k, log):
 	case k.ra != 0:
-		if start, ok := code.Target(o.hdr.arch, k.ra, o.readCode); ok {
+		start, ok := code.Target(o.hdr.arch, k.ra, o.readCode)
+		if !ok && o.hdr.arch == regs.AMD64 && code.ThroughMemory(k.ra, o.readCode) {
+			start, ok = code.Padded(k.pc, o.readCode) // what starts a program of Free Pascal calls its main part so
+		}
+		if ok {
 			row, _ = code.Called(o.hdr.arch, start, code.Place{PC: k.pc, Ends: o.ends}, o.readCode)
 		}
 	default:

@@ -147,6 +147,44 @@ func TestStub(t *testing.T) {
 	}
 }
 
+// TestThroughMemory: which calls go to an address in memory: call [rax], [rax+8], [rip+8], [rax+rcx*8], [rax+rcx*8+8], [rax+0x100].
+func TestThroughMemory(t *testing.T) {
+	for code, want := range map[string]bool{
+		"ff10": true, "ff5008": true, "ff1508000000": true, "ff14c8": true, "ff54c808": true, "ff9000010000": true, "ff94c800010000": true,
+		"ffd0": false, "e800000000": false, "ff6010": false, "ff5010c3": false, "ff9000010000c3": false, "ff30": false,
+	} {
+		b, err := hex.DecodeString("90909090909090" + code)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ThroughMemory(0x1000+uint64(len(b)), flat{0x1000, b}.read); got != want {
+			t.Errorf("%s: %t, want %t", code, got, want)
+		}
+	}
+	if ThroughMemory(0x1002, flat{0x1000, []byte{0xff, 0x10}}.read) {
+		t.Error("a call without enough in front of it: yes")
+	}
+}
+
+// TestPadded: behind the nearest padding, at a multiple of 16, as far as it is looked for.
+func TestPadded(t *testing.T) {
+	code := make([]byte, 4*maxPadded)
+	for i := range code {
+		code[i] = 0x90
+	}
+	clear(code[0x18:0x20])                                  // the start 0x20
+	clear(code[0x3c:0x44])                                  // not at a multiple
+	copy(code[0x58:], "\xcc\xcc\xcc\xcc\xcc\xcc\xcc\xcc")   // the start 0x60
+	copy(code[0x3008:], "\x90\x90\x90\xc3\x00\x00\x00\x00") // behind a ret
+	copy(code[0x3028:], "\x90\x90\x90\x90\xc3\x00\x00\x00") // as in a constant
+	copy(code[0x3048:], "\x90\x90\x90\x90\x00\x00\x00\x00") // behind none
+	for pc, want := range map[uint64]uint64{0x3010: 0x3010, 0x3018: 0x3010, 0x3030: 0x3010, 0x3050: 0x3010, 0x20: 0x20, 0x21: 0x20, 0x5f: 0x20, 0x60: 0x60, 0x60 + maxPadded: 0x60, 0x60 + maxPadded + 16: 0, 0x18: 0} {
+		if got, ok := Padded(0x10000+pc, flat{0x10000, code}.read); ok != (want != 0) || ok && got != 0x10000+want {
+			t.Errorf("%#x: %#x, %t; want %#x", pc, got, ok, want)
+		}
+	}
+}
+
 // TestCalled: a function that never returns, 48 bytes below its entry: push rbx;
 // push rbp; xor ebx,ebx; xor ebp,ebp; sub rsp,0x18; call; jmp to the call.
 func TestCalled(t *testing.T) {

@@ -499,39 +499,75 @@ func modRMBytes(b []byte) int {
 }
 
 const (
-	// maxStub bounds how far from the start of a function of x86-64 it is looked for pc and a jump, in bytes.
+	// maxStub bounds how far behind its start pc may lie in a stub, in bytes.
 	maxStub = 48
-	// stubPad is how many bytes of padding tell that a function begins behind them, at a multiple of stubAlign.
-	stubPad, stubAlign = 8, 16
+	// maxPadded bounds how far from pc a start is looked for, in bytes.
+	maxPadded = 4 << 10
+	// padding is how many bytes of it tell that a function begins behind them, at a multiple of startAlign; fewer, behind a ret: more
+	// zeros than the constant of an instruction has behind such a byte.
+	padding, fewer, startAlign = 8, 4, 16
 )
 
-// inStub tells whether pc lies in a function that leaves the stack alone and goes on at an address in memory, or in a register, which
-// are not known: Mono calls delegates through such. It begins behind padding, and no way branches off: so far, it is as it was called.
-func inStub(m *machine, pc uint64, read func(addr uint64, b []byte) int) bool {
-	var buf [stubPad + 2*maxStub]byte
-	from := pc&^(stubAlign-1) - stubPad
-	for ; pc-from <= maxStub; from -= stubAlign {
-		b := buf[:max(0, min(read(from, buf[:]), len(buf)))]
-		if len(b) <= stubPad || b[stubPad] == b[0] || b[0] != 0 && b[0] != 0xcc || bytes.Count(b[:stubPad], b[:1]) != stubPad {
-			continue
+// Padded returns where the function of x86-64 begins, most likely, that pc lies in: behind the nearest padding of zeros or int3, which no
+// way leads through. ok is false if there is none near.
+func Padded(pc uint64, read func(addr uint64, b []byte) int) (start uint64, ok bool) {
+	return padded(pc, maxPadded, read)
+}
+
+func padded(pc, most uint64, read func(addr uint64, b []byte) int) (start uint64, ok bool) {
+	for start = pc &^ (startAlign - 1); pc-start <= most && start >= startAlign; start -= startAlign {
+		var b [padding + 1]byte
+		if read(start-padding, b[:]) < len(b) {
+			return 0, false
 		}
-		s := state{}
-		for r := range s.regs {
-			s.regs[r] = value{kind: sum, reg: uint8(r)}
+		pad := b[padding-1]
+		n := padding - len(bytes.TrimRight(b[:padding], string([]byte{pad})))
+		if (pad == 0 || pad == 0xcc) && b[padding] != pad && (n == padding || n >= fewer && b[padding-1-n] == 0xc3) {
+			return start, true
 		}
-		entry, met := s.regs[m.arch.SP], false
-		for at := stubPad; at < len(b); {
-			met = met || from+uint64(at) == pc
-			in := m.step(m, b[at:], from+uint64(at), &s)
-			if s.regs[m.arch.SP] != entry || s.nSpans > 0 || in.flow != next {
-				return met && in.flow == stop && jumpsAway(b[at:]) && s.regs[m.arch.SP] == entry && s.nSpans == 0
-			}
-			if in.size == 0 {
-				return false
-			}
-			at += in.size
-		}
+	}
+	return 0, false
+}
+
+// ThroughMemory tells whether the call of x86-64 that ends at ra goes to an address in memory (Intel SDM volume 2, CALL).
+func ThroughMemory(ra uint64, read func(addr uint64, b []byte) int) bool {
+	var b [7]byte
+	if read(ra-uint64(len(b)), b[:]) < len(b) {
 		return false
+	}
+	for size := 2; size <= len(b); size++ {
+		c := b[len(b)-size:]
+		if c[0] == 0xff && c[1]>>3&7 == 2 && c[1] < 0xc0 && 1+modRMBytes(append(c[1:len(c):len(c)], 0)) == size {
+			return true
+		}
+	}
+	return false
+}
+
+// inStub tells whether pc lies in a function that leaves the stack alone and goes on at an address in memory, or in a register, which
+// are not known: Mono calls delegates through such. No way branches off: so far, it is as it was called.
+func inStub(m *machine, pc uint64, read func(addr uint64, b []byte) int) bool {
+	start, ok := padded(pc, maxStub, read)
+	if !ok {
+		return false
+	}
+	var buf [2 * maxStub]byte
+	b := buf[:max(0, min(read(start, buf[:]), len(buf)))]
+	s := state{}
+	for r := range s.regs {
+		s.regs[r] = value{kind: sum, reg: uint8(r)}
+	}
+	entry, met := s.regs[m.arch.SP], false
+	for at := 0; at < len(b); {
+		met = met || start+uint64(at) == pc
+		in := m.step(m, b[at:], start+uint64(at), &s)
+		switch same := s.regs[m.arch.SP] == entry && s.nSpans == 0; {
+		case same && in.flow == stop:
+			return met && jumpsAway(b[at:])
+		case !same, in.flow != next, in.size == 0:
+			return false
+		}
+		at += in.size
 	}
 	return false
 }
