@@ -47,10 +47,10 @@ type goThread struct {
 type goSeen struct {
 	goes  uint8 // how often it was looked in vain for what the runtime keeps of it
 	way   taking.Way
-	m     uint64 // where that was last
-	moved bool   // that is not always in the same place: a thread of C's, which borrows it
-	told  *Kin   // what it was told of its kin
-	own   span   // the thread's own stack
+	m     uint64          // where that was last
+	moved bool            // that is not always in the same place: a thread of C's, which borrows it
+	told  *Kin            // what it was told of its kin
+	homes [2]taking.Range // the thread's own stack, and that of signal handlers, where it has left another one
 }
 
 // ownRoom is how far from the end of a mapping a stack of C's threads begins at most, in bytes: what is above are its thread's own structures, or the arguments
@@ -90,8 +90,8 @@ func (ws *walks) goThread(t *target, a *regs.Arch, c *capture.Capture, k *Kin) g
 
 // is: that is where the runtime keeps what it knows of the thread.
 func (g *goThread) is(m uint64) {
-	if m != g.seen.m || g.seen.own.high == 0 {
-		g.seen.own = g.home(m)
+	if m != g.seen.m || g.seen.homes[0].To == 0 {
+		g.seen.homes = g.home(m)
 	}
 	g.seen.moved = g.seen.moved || g.seen.m != 0 && g.seen.m != m
 	g.m, g.seen.m, g.seen.way = m, m, g.way
@@ -160,19 +160,27 @@ func (g *goThread) other(field int32) taking.Other {
 	case field == 0:
 		return taking.Other{Word: g.word(g.m), At: goSP}
 	}
-	return taking.Other{Word: g.m + uint64(field), Via: true, At: goSP, From: g.seen.own.low, To: g.seen.own.high}
+	return taking.Other{Word: g.m + uint64(field), Via: true, At: goSP, Homes: g.seen.homes}
 }
 
-// home is the stack of the thread whose m that is: only there it has left another one. It is none, if that is not known.
-func (g *goThread) home(m uint64) span {
-	if !g.read(g.word(m)) || g.of() != m {
-		return span{}
+// home is where the thread whose m that is has left another stack: its own one, and that of signal handlers, if that is known. They are empty, if
+// the first is not.
+func (g *goThread) home(m uint64) (homes [2]taking.Range) {
+	g0 := g.word(m)
+	if !g.read(g0) || g.of() != m {
+		return homes
 	}
-	own := span{binary.LittleEndian.Uint64(g.g[:]), binary.LittleEndian.Uint64(g.g[8:])}
-	if x := stackExtent(g.maps, own.high-1); x.High-own.high < ownRoom {
-		return span{x.Below, x.High}
+	own := taking.Range{From: binary.LittleEndian.Uint64(g.g[:]), To: binary.LittleEndian.Uint64(g.g[8:])}
+	if x := stackExtent(g.maps, own.To-1); x.High-own.To < ownRoom {
+		own = taking.Range{From: x.Below, To: x.High}
 	}
-	return own
+	homes[0] = own
+	for field := uint64(goSignalFrom); field < goCurFrom; field += 8 {
+		if x := g.word(m + field); x != g0 && g.read(x) && g.of() == m {
+			homes[1] = taking.Range{From: binary.LittleEndian.Uint64(g.g[:]), To: binary.LittleEndian.Uint64(g.g[8:])}
+		}
+	}
+	return homes
 }
 
 // ours puts what leads to the stacks of any thread right for this one. A thread is told of its kin what it was not told yet.

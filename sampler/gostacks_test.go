@@ -294,7 +294,7 @@ func TestGoRecords(t *testing.T) {
 		if want := (taking.Other{Word: g0, At: 56}); first != want {
 			t.Errorf("%s: %+v; want %+v", tt.name, first, want)
 		}
-		if want := (taking.Other{Word: m + 192, Via: true, At: 56, From: k[g0], To: k[g0+8]}); second != want {
+		if want := (taking.Other{Word: m + 192, Via: true, At: 56, Homes: [2]taking.Range{{From: k[g0], To: k[g0+8]}, {From: k[signal], To: k[signal+8]}}}); second != want {
 			t.Errorf("%s: %+v; want %+v", tt.name, second, want)
 		}
 		if want := (taking.Way{TLS: -40, M: 48, G: 192}); r.way != want {
@@ -338,22 +338,26 @@ func (*goSpace) Module(uint64) (*module.Module, uint64, bool) { return nil, 0, f
 
 // TestGoHome: where a thread's own stack is of use. Of stacks that C has made Go knows the end nearly, and not the beginning.
 func TestGoHome(t *testing.T) {
-	const m, g0 = 0x10000, 0x20000
+	const m, g0, signal = 0x10000, 0x20000, 0x30000
 	maps := []procfs.Mapping{{Start: 0xc000_0000, End: 0xc040_0000}, {Start: 0x7f00_0000_0000, End: 0x7f00_0080_0000}, {Start: 0x7ff0_0000_0000, End: 0x7ff0_0002_0000, Path: "[stack]"}}
 	for _, tt := range []struct {
 		low, high uint64
 		of        uint64
-		want      span
+		want      taking.Range
 	}{
-		{0xc000_2000, 0xc000_6000, m, span{0xc000_2000, 0xc000_6000}},
-		{0x7f00_0000_1000, 0x7f00_007f_e000, m, span{0x7f00_0000_0000, 0x7f00_0080_0000}},
-		{0x7f00_0000_1000, 0x7f00_0080_0000 - ownRoom, m, span{0x7f00_0000_1000, 0x7f00_0080_0000 - ownRoom}},
-		{0x7ff0_0000_f000, 0x7ff0_0001_f000, m, span{0x7ff0_0000_0000 - maxBelow, 0x7ff0_0002_0000}},
-		{0xc000_2000, 0xc000_6000, m + 8, span{}}, // of another m
+		{0xc000_2000, 0xc000_6000, m, taking.Range{From: 0xc000_2000, To: 0xc000_6000}},
+		{0x7f00_0000_1000, 0x7f00_007f_e000, m, taking.Range{From: 0x7f00_0000_0000, To: 0x7f00_0080_0000}},
+		{0x7f00_0000_1000, 0x7f00_0080_0000 - ownRoom, m, taking.Range{From: 0x7f00_0000_1000, To: 0x7f00_0080_0000 - ownRoom}},
+		{0x7ff0_0000_f000, 0x7ff0_0001_f000, m, taking.Range{From: 0x7ff0_0000_0000 - maxBelow, To: 0x7ff0_0002_0000}},
+		{0xc000_2000, 0xc000_6000, m + 8, taking.Range{}}, // of another m
 	} {
-		g := goThread{mem: goThreadMemory{m: g0, g0: tt.low, g0 + 8: tt.high, g0 + 48: tt.of}, maps: maps, seen: new(goSeen)}
-		if got := g.home(m); got != tt.want {
-			t.Errorf("from %#x to %#x: %#x, want %#x", tt.low, tt.high, got, tt.want)
+		g := goThread{mem: goThreadMemory{m: g0, m + 72: signal, signal: 0x5000, signal + 8: 0x6000, signal + 48: m, g0: tt.low, g0 + 8: tt.high, g0 + 48: tt.of}, maps: maps, seen: new(goSeen)}
+		want := [2]taking.Range{tt.want}
+		if tt.of == m {
+			want[1] = taking.Range{From: 0x5000, To: 0x6000}
+		}
+		if got := g.home(m); got != want {
+			t.Errorf("from %#x to %#x: %#x, want %#x", tt.low, tt.high, got, want)
 		}
 	}
 }
@@ -370,7 +374,7 @@ func TestGoOthers(t *testing.T) {
 	note := make([]byte, 27*8) // fs_base is the 22nd (struct user_regs_struct, sys/user.h)
 	binary.LittleEndian.PutUint64(note[168:], tp)
 	tg := &target{space: space, threads: map[int]*seen{}}
-	ofStack := taking.Other{Word: m + 192, Via: true, At: 56, From: own, To: own + 0x8000}
+	ofStack := taking.Other{Word: m + 192, Via: true, At: 56, Homes: [2]taking.Range{{From: own, To: own + 0x8000}, {From: signals, To: signals + 0x8000}}}
 	word := taking.Other{Word: own + 0x100, Bytes: 8192, Stack: taking.Extent{Low: stack, High: stack + 0x8000}}
 	byKernel := taking.Other{Word: signals + 0x7000, Kept: true, Bytes: 8192, Stack: taking.Extent{Low: stack, High: stack + 0x8000}}
 	var known *Kin
@@ -437,7 +441,7 @@ func TestGoOthers(t *testing.T) {
 	}
 	space.goThreadMemory[tp2-40], space.goThreadMemory[m2], space.goThreadMemory[m2+72], space.goThreadMemory[m2+192] = g2, g02, signal2, g2
 	binary.LittleEndian.PutUint64(note[168:], tp2)
-	want := []taking.Other{{Word: m2 + 192, Via: true, At: 56, From: own + 0x100000, To: own + 0x108000}, {Word: signals + 0x107000, Kept: true}}
+	want := []taking.Other{{Word: m2 + 192, Via: true, At: 56, Homes: [2]taking.Range{{From: own + 0x100000, To: own + 0x108000}, {From: signals + 0x100000, To: signals + 0x108000}}}, {Word: signals + 0x107000, Kept: true}}
 	if got := after(kin, &v, true, 0); !slices.Equal(got, want) {
 		t.Errorf("another thread: %+v; want %+v", got, want)
 	}

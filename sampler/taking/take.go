@@ -71,12 +71,19 @@ type Other struct {
 	At  int
 	Via bool
 	Way Way // if it has a TLS: where the record's address is stored, instead of Word
-	// From and To, if To is not 0: the record is of use only while the stack pointer lies between them, To excluded.
-	From, To uint64
+	// Homes, if the first is not empty: the record is of use only while the stack pointer lies in one of them.
+	Homes [2]Range
 
 	Bytes int // to copy from there on
 	Stack Extent
 }
+
+// Range is memory from an address to another, which is not in it.
+type Range struct{ From, To uint64 }
+
+//go:nosplit
+//go:norace
+func (r *Range) holds(addr uint64) bool { return r.From <= addr && addr < r.To }
 
 // Way leads to where the address of a record is stored, from the thread pointer, which is Reg bytes into NT_PRSTATUS: TLS bytes from there is the address of
 // the record of what the thread runs, M bytes into that the address of what the runtime keeps of the thread, and G bytes into that it is. It leads there in any
@@ -283,7 +290,7 @@ func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 	if room <= 0 || b.NBlocks >= MaxOthers {
 		return false
 	}
-	if now := ptrace.StackPointer(b.Regs[:b.NRegs]); o.To != 0 && (now < o.From || now >= o.To) {
+	if now := ptrace.StackPointer(b.Regs[:b.NRegs]); o.Homes[0].To != 0 && !o.Homes[0].holds(now) && !o.Homes[1].holds(now) {
 		return false
 	}
 	sp, end := uint64(0), ^uint64(0)
