@@ -204,7 +204,7 @@ func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame,
 		w.tables = New(w.arch, w.space, tables, w.maxDepth)
 		w.tables.own.set(w.own.runtime, w.own.leaves)
 	}
-	t, size := w.tables, uint64(w.arch.WordBytes)
+	t, size, of := w.tables, uint64(w.arch.WordBytes), roots{w.space, w.origins, w.layout}
 	set := regs.Set{Known: 1 << (w.arch.SP & (regs.NumRegs - 1))}
 	known, at := len(frames), uint64(0) // frames holds the best root so far behind these, found at
 	for addr, tries := last.SP&^(size-1), 0; addr-last.SP+size < maxGap && tries < maxRoots; addr += size {
@@ -227,10 +227,10 @@ func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame,
 		if upEnd.Reason != Complete || known-first+1+len(up) > w.maxDepth {
 			continue
 		}
-		if e := t.lookup(up[len(up)-1].PC, true); !t.isEntry(e) && (e.row == nil || !e.row.Outermost) {
+		if e := t.lookup(up[len(up)-1].PC, true); !t.isEntry(e) && (e.row == nil || !e.row.Outermost) && !of.ends(up) {
 			continue // zeros are no root
 		}
-		live := roots{w.space, w.origins, w.layout}.live(up)
+		live := of.live(up)
 		if len(live) == 0 || known+1+len(live) <= len(frames) {
 			continue
 		}
@@ -285,6 +285,19 @@ func (w roots) together(a, b uint64) bool {
 	}
 	start, end, ok := w.layout.Mapping(a)
 	return ok && start <= b && b < end
+}
+
+// nearEnd is how far from the end of its mapping the outermost frame of a stack lies at most that is known by that.
+const nearEnd = 1 << 10
+
+// ends: a walk has come to where its stack's mapping ends (Valgrind begins its own stacks with a return address of zero there).
+func (w roots) ends(up []Frame) bool {
+	if w.layout == nil || len(up) < 2 {
+		return false
+	}
+	sp := up[len(up)-1].SP
+	_, end, ok := w.layout.Mapping(sp)
+	return ok && end-sp <= nearEnd
 }
 
 // tabled: a table that the walk may use has a row for pc, or knows why there is none.

@@ -289,6 +289,29 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// TestStackEnds: a stack that ends in zeros ends where its mapping does.
+func TestStackEnds(t *testing.T) {
+	s := generatedSpace()
+	for _, tt := range []struct {
+		sp   []uint64
+		want bool
+	}{
+		{[]uint64{0x40100, 0x41000 - nearEnd}, true},
+		{[]uint64{0x40100, 0x40ff8}, true},
+		{[]uint64{0x40100, 0x41000 - nearEnd - 8}, false},
+		{[]uint64{0x40ff8}, false},          // one word alone
+		{[]uint64{0x40ff0, 0x41008}, false}, // in no mapping
+	} {
+		var up []Frame
+		for _, sp := range tt.sp {
+			up = append(up, Frame{SP: sp})
+		}
+		if got := (roots{s, s, s}).ends(up); got != tt.want {
+			t.Errorf("%#x: %t, want %t", tt.sp, got, tt.want)
+		}
+	}
+}
+
 // TestBase: main is called by a register, as a thread's function is; who calls what else so may be calling another by now.
 func TestBase(t *testing.T) {
 	const exe, libc, entry = 0x1000, 0x8000, testEntry
