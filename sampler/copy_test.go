@@ -137,3 +137,24 @@ func TestLeave(t *testing.T) {
 	}
 	delete(p.targets.all, 1)
 }
+
+// TestCopySize: copies shrink to what a thread needs, slowly, and are what it has needed until then.
+func TestCopySize(t *testing.T) {
+	for _, from := range []int{usualCopy, 64 << 10, 1 << 20, 8 << 20} {
+		want, half := from, 0
+		for i := 1; i < 5000; i++ {
+			if want = copySize(want, 2048, false, 4096, slowly); half == 0 && want <= from/2 {
+				half = i
+			}
+		}
+		if got := wholeCopy(want); got != 8<<10 || half < 150 || half > 200 {
+			t.Errorf("from %d: %d bytes in the end, half of it after %d copies", from, got, half)
+		}
+	}
+	if got := copySize(16<<10, 20<<10, true, 16<<10, slowly); got != 64<<10 {
+		t.Errorf("where 16 KB were too small: %d bytes", got)
+	}
+	if got := wholeCopy(maxCopy + 1); got != maxCopy || wholeCopy(1) != minCopy || wholeCopy(minCopy+1) != 2*minCopy {
+		t.Errorf("whole copies: %d, %d, %d", got, wholeCopy(1), wholeCopy(minCopy+1))
+	}
+}

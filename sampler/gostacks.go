@@ -186,6 +186,7 @@ func (g *goThread) home(m uint64) (homes [2]taking.Range) {
 // ours puts what leads to the stacks of any thread right for this one. A thread is told of its kin what it was not told yet.
 func (g *goThread) ours(list []taking.Other, k *Kin) {
 	if g.m == 0 {
+		g.seen.told = k // it may be none of Go's
 		return
 	}
 	n := len(list)

@@ -93,7 +93,7 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 		if lack-(b.low-taking.RedZone) < uint64(o.Bytes) {
 			ws.askZeros(t, &o.Stack, b.low, have, o.Bytes)
 		}
-		o.Bytes = copySize(o.Bytes, b.high-b.low+taking.RedZone, b.short && have > 0, have)
+		o.Bytes = wholeCopy(copySize(o.Bytes, b.high-b.low+taking.RedZone, b.short && have > 0, have, lessSlowly))
 		add(o)
 		if also.At != 0 && !slices.ContainsFunc(old[:], func(x taking.Other) bool { return x.Bytes > 0 && x.Same(&also) }) {
 			also.Bytes = o.Bytes

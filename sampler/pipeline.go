@@ -165,6 +165,7 @@ type seen struct {
 	last   *stack
 	state  string
 	sent   time.Duration // time of the last sample that went out
+	want   int           // how much of its stack to copy, to the byte; 0: nothing is known
 	vain   uint          // cut stacks in a row that have told nothing new of what to copy
 	golang goSeen
 

@@ -23,8 +23,9 @@ const (
 	minCopy = 4 << 10
 	// usualCopy is where the copies of a thread that needs less shrink from, each by a part in slowly: a deeper call may come. That
 	// many bytes take 1 us more than minCopy.
-	usualCopy = 16 << 10
-	slowly    = 256
+	usualCopy  = 16 << 10
+	slowly     = 256
+	lessSlowly = 64 // for further stacks
 	// maxCopy bounds what one stop copies; deeper stacks are cut.
 	maxCopy = 8 << 20
 	// maxOut bounds the captures under way.

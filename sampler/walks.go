@@ -181,14 +181,17 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 	if ws.cfg.Live {
 		ws.locate(t, c, &v, first, end)
 	}
-	want := copySize(v.want(usualCopy), first.high-c.StackAddr, first.short, len(c.Stack))
+	if s.want == 0 {
+		s.want = usualCopy
+	}
+	s.want = copySize(s.want, first.high-c.StackAddr, first.short, len(c.Stack), slowly)
 	if all, ok := v.Stack.Bytes(c.StackAddr, maxCopy); first.short && ok && all <= largeCopy {
-		want = max(want, all) // usually the mapping ends where the stack begins
+		s.want = max(s.want, all) // usually the mapping ends where the stack begins
 	}
-	if lacks := end.Lacks - c.StackAddr; end.Lacks > 0 && lacks < maxCopy {
-		want = max(want, int(lacks)+firstCopy)
+	if lacks := end.Lacks - c.StackAddr; len(ws.over) == 0 && end.Lacks < v.Stack.High && lacks < maxCopy {
+		s.want = max(s.want, int(lacks)+firstCopy)
 	}
-	v.Want = want
+	v.Want = wholeCopy(s.want)
 	if k := fb.known(); len(ws.blocks) > 1 || v.Others[0].Bytes > 0 || k != s.golang.told {
 		fb.learn(ws.others(t, u.Arch, c, &v, frames, lack, k))
 	}
@@ -281,8 +284,9 @@ func (ws *walks) resident(t *target, from, top uint64) uint64 {
 
 // copySize is how many bytes of a stack to copy next, after a copy of have
 // bytes in which the outermost frame found was reach bytes from the start;
-// short: the copy was too small. old is what was to be copied before: what a thread has needed once it may need again.
-func copySize(old int, reach uint64, short bool, have int) int {
+// short: the copy was too small. old is what was to be copied before: what a thread has needed once it may need again. Where it needs less
+// it shrinks each time by a part in slowly. See [wholeCopy].
+func copySize(old int, reach uint64, short bool, have, slowly int) int {
 	need := minCopy
 	if reach < maxCopy {
 		need = int(reach) + 1024
@@ -293,7 +297,12 @@ func copySize(old int, reach uint64, short bool, have int) int {
 		need += need/4 + minCopy // room for a signal's frame
 		need = max(need, old-old/slowly)
 	}
-	return min(max((need+minCopy-1)&^(minCopy-1), minCopy), maxCopy)
+	return min(need, maxCopy)
+}
+
+// wholeCopy is how many bytes are copied where so many are wanted.
+func wholeCopy(want int) int {
+	return min(max((want+minCopy-1)&^(minCopy-1), minCopy), maxCopy)
 }
 
 // stackPointer is that of a capture.

@@ -206,14 +206,17 @@ func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame,
 	}
 	t, size, of := w.tables, uint64(w.arch.WordBytes), roots{w.space, w.origins, w.layout}
 	set := regs.Set{Known: 1 << (w.arch.SP & (regs.NumRegs - 1))}
-	known, at := len(frames), uint64(0) // frames holds the best root so far behind these, found at
+	var live []Frame
+	found := uint64(0) // the address of the word that has led there
 	for addr, tries := last.SP&^(size-1), 0; addr-last.SP+size < maxGap && tries < maxRoots; addr += size {
 		v, r := mem.word(w.arch, addr)
 		if r != 0 {
-			end.Lacks = addr
+			if live == nil {
+				end.Lacks = addr
+			}
 			break
 		}
-		if code, object := w.origins.Origin(v - 1); !code || !object || !w.tabled(v-1) {
+		if code, object := w.origins.Origin(v - 1); !code || !object || slices.ContainsFunc(live, func(f Frame) bool { return f.SP == addr+size }) || !w.tabled(v-1) {
 			continue
 		}
 		t.start()
@@ -224,26 +227,41 @@ func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame,
 		set.PC, set.R[w.arch.SP&(regs.NumRegs-1)] = v, addr+size
 		up, upEnd := t.walk(&set, true, mem, w.spare[:0])
 		w.spare = up
-		if upEnd.Reason != Complete || known-first+1+len(up) > w.maxDepth {
+		if upEnd.Reason != Complete || len(frames)-first+1+len(up) > w.maxDepth {
+			continue
+		}
+		if live != nil {
+			live = apart(live, up)
 			continue
 		}
 		if e := t.lookup(up[len(up)-1].PC, true); !t.isEntry(e) && (e.row == nil || !e.row.Outermost) && !of.ends(up) {
 			continue // zeros are no root
 		}
-		live := of.live(up)
-		if len(live) == 0 || known+1+len(live) <= len(frames) {
-			continue
-		}
-		frames, at = append(append(frames[:known], Frame{SP: addr, How: Gap}), live...), addr
-		frames[known+1].How = Gap
-		if len(live) == len(up) {
-			break // up to here no other has led as far
+		if live = of.live(up); live != nil {
+			live, found = slices.Clone(live), addr
 		}
 	}
-	if at > 0 {
-		end = End{Reason: FramesMissing, Addr: end.Addr}
+	if len(live) == 0 {
+		return frames, end
 	}
-	return frames, end
+	frames = append(append(frames, Frame{SP: found, How: Gap}), live...)
+	frames[len(frames)-len(live)].How = Gap
+	return frames, End{Reason: FramesMissing, Addr: end.Addr}
+}
+
+// apart returns what is certain of the frames of a root, after another word further up has led to up. Where that is a frame called from the same one as
+// one of the root's is, both may be what has called on from there, and one has returned: another call may leave its return address elsewhere, with arguments
+// above it.
+func apart(live, up []Frame) []Frame {
+	if len(up) < 2 {
+		return live
+	}
+	for i := range live {
+		if i > 0 && live[i].SP == up[1].SP && live[i].PC == up[1].PC && (live[i-1].PC != up[0].PC || live[i-1].SP != up[0].SP) {
+			return live[i:]
+		}
+	}
+	return live
 }
 
 // roots tells of stacks that were found whether they are of now.
@@ -268,14 +286,19 @@ func (w roots) live(up []Frame) []Frame {
 	return up[from:]
 }
 
-// base: the caller of the first frame calls nothing else by a register, as it is the entry or called by that: a thread's start, or that
-// of main (glibc's is in two functions, of an object of their own).
+// base: the caller of the first frame calls nothing else by a register, as it is the entry, or called by that and of another object: a thread's
+// start, or that of main (glibc's is in two functions).
 func (w roots) base(up []Frame) bool {
 	entry := func(i int) bool { return i < len(up) && w.space.Entry(up[i].LookupPC()) }
-	if entry(1) || entry(2) {
+	switch {
+	case entry(1):
+		return true
+	case w.together(up[0].PC, up[1].PC): // where goroutines and coroutines begin, whatever their function calls
+		return false
+	case entry(2):
 		return true
 	}
-	return entry(3) && w.together(up[1].PC, up[2].PC) && !w.together(up[0].PC, up[1].PC) && !w.together(up[2].PC, up[3].PC)
+	return entry(3) && w.together(up[1].PC, up[2].PC) && !w.together(up[2].PC, up[3].PC)
 }
 
 // together: two addresses lie in one mapping.

@@ -289,6 +289,26 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// TestApart: what is called from one frame by two words is not certain, nor is what lies below.
+func TestApart(t *testing.T) {
+	live := []Frame{{PC: 1, SP: 10}, {PC: 2, SP: 20}, {PC: 3, SP: 40}, {PC: 4, SP: 50}}
+	for _, tt := range []struct {
+		up   []Frame
+		want int // frames that are left out
+	}{
+		{[]Frame{{PC: 9, SP: 24}, {PC: 3, SP: 40}, {PC: 4, SP: 50}}, 2},
+		{[]Frame{{PC: 2, SP: 24}, {PC: 3, SP: 40}, {PC: 4, SP: 50}}, 2},
+		{[]Frame{{PC: 9, SP: 44}, {PC: 4, SP: 50}}, 3},
+		{[]Frame{{PC: 2, SP: 20}, {PC: 3, SP: 40}, {PC: 4, SP: 50}}, 0}, // the same
+		{[]Frame{{PC: 9, SP: 24}, {PC: 8, SP: 32}, {PC: 4, SP: 50}}, 0}, // it is looked at by itself
+		{[]Frame{{PC: 4, SP: 50}}, 0},
+	} {
+		if got := apart(live, tt.up); len(live)-len(got) != tt.want {
+			t.Errorf("%+v: %+v", tt.up, got)
+		}
+	}
+}
+
 // TestStackEnds: a stack that ends in zeros ends where its mapping does.
 func TestStackEnds(t *testing.T) {
 	s := generatedSpace()
@@ -316,7 +336,7 @@ func TestStackEnds(t *testing.T) {
 func TestBase(t *testing.T) {
 	const exe, libc, entry = 0x1000, 0x8000, testEntry
 	s := generatedSpace()
-	s.also = [2]uint64{libc, libc + 0x1000}
+	s.stack, s.also = [2]uint64{exe, 0x2000}, [2]uint64{libc, libc + 0x1000}
 	w := roots{s, s, s}
 	for _, tt := range []struct {
 		pcs  []uint64
@@ -324,6 +344,7 @@ func TestBase(t *testing.T) {
 	}{
 		{[]uint64{exe, entry + 1}, true},
 		{[]uint64{exe, libc, entry + 1}, true},
+		{[]uint64{exe, exe + 8, entry + 1}, false}, // a goroutine's function, and what that calls
 		{[]uint64{exe, libc + 8, libc + 16, entry + 1}, true},
 		{[]uint64{exe, exe + 8, libc + 16, entry + 1}, false},           // what a thread's function calls
 		{[]uint64{libc + 1, libc + 8, libc + 16, entry + 1}, false},     // what glibc calls by itself

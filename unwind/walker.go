@@ -575,6 +575,12 @@ func (w *Walker) search(e *entry, top bool, mem *Memory) *sframe.Row {
 			break
 		}
 		ra &^= w.arch.PACMask
+		if w.generated(ra - 1) {
+			if left == 0 || w.lookup(ra, true).flags&afterCall == 0 {
+				continue
+			}
+			left--
+		}
 		row, err := w.follower.Called(ra, 0, w.set.PC)
 		if err != nil {
 			row, left = byRegister(w, ra, addr, left, mem)

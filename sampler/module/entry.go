@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"sfsample/sampler/symbol"
+	"sfsample/unwind/code"
 )
 
 // special says what is special about a function as the end of a stack.
@@ -83,8 +84,8 @@ func specialEnds(s []byte, found func(is special, length int)) {
 }
 
 // unsizedBytes is how far a start without a size, or without a table that
-// knows its end, is taken to reach: Free Pascal's calls the program 72 bytes on.
-const unsizedBytes = 80
+// knows its end, is taken to reach.
+const unsizedBytes = 64
 
 // Entry implements unwind.Space.
 func (s *Space) Entry(pc uint64) bool {
@@ -219,7 +220,7 @@ func (o *object) atEntry(vaddr uint64, log *slog.Logger) bool {
 			return vaddr-f.addr < f.size
 		}
 	}
-	return vaddr-o.hdr.entry < unsizedBytes
+	return vaddr-o.hdr.entry < unsizedBytes || code.Straight(o.hdr.arch, o.hdr.entry, vaddr, o.readCode)
 }
 
 // birthBytes is more than the instructions between the system call that makes a

@@ -85,7 +85,7 @@ func (s *Space) Called(ra, start, pc uint64) (*sframe.Row, error) {
 		if start == 0 {
 			start, _ = code.Target(a, ra, s.readFree)
 		}
-		if start != 0 && r == s.find(start) {
+		if start != 0 && r == s.find(start) && pc-start < maxFreeSize {
 			row, _ = code.Called(a, start, code.Place{PC: pc}, s.readFree)
 		}
 		s.free.rows.keep(k, row)
@@ -112,7 +112,9 @@ func (o *object) follow(m *Module, k followKey, log *slog.Logger) (*sframe.Row, 
 	case k.ra != 0:
 		start, ok := code.Target(o.hdr.arch, k.ra, o.readCode)
 		if !ok && o.hdr.arch == regs.AMD64 && code.ThroughMemory(k.ra, o.readCode) {
-			start, ok = code.Padded(k.pc, o.readCode) // what starts a program of Free Pascal calls its main part so
+			if start, ok = o.function(k.pc-1, log); !ok {
+				start, ok = code.Padded(k.pc, o.readCode) // what starts a program of Free Pascal calls its main part so
+			}
 		}
 		if ok {
 			row, _ = code.Called(o.hdr.arch, start, code.Place{PC: k.pc, Ends: o.ends}, o.readCode)
@@ -157,6 +159,9 @@ type freeCode struct {
 	rows  followed
 	pages map[uint64][]byte // read for it, by address
 }
+
+// maxFreeSize bounds how far from its start a place in generated code lies that is looked for, in bytes.
+const maxFreeSize = 64 << 10
 
 // maxFree bounds the pages that are compared with memory, again and again.
 const maxFree = 256

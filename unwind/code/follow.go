@@ -89,9 +89,11 @@ func Follow(a *regs.Arch, p Place, read func(addr uint64, b []byte) int) (*sfram
 	}
 	w = walk{m: m, place: p, read: read, passCalls: true}
 	row, err := w.run()
-	if err != nil && !p.Caller && m.wide && inStub(m, p.PC, read) {
-		return &sframe.Row{CFA: sframe.Rule{Base: sframe.FromReg, Reg: a.SP, Offset: int32(a.WordBytes)},
-			RA: sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -int32(a.WordBytes)}, Keep: a.CalleeSaved &^ (1 << a.FP)}, nil
+	if err != nil && !p.Caller && m.wide {
+		if kept, ok := inStub(m, p.PC, read); ok {
+			return &sframe.Row{CFA: sframe.Rule{Base: sframe.FromReg, Reg: a.SP, Offset: int32(a.WordBytes)},
+				RA: sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: -int32(a.WordBytes)}, Keep: kept & a.CalleeSaved &^ (1 << a.FP)}, nil
+		}
 	}
 	return row, err
 }
@@ -172,6 +174,33 @@ func (w *walk) since() (*sframe.Row, error) {
 		}
 	}
 	return row, nil
+}
+
+// maxStraight bounds how far [Straight] looks, in bytes.
+const maxStraight = 128
+
+// Straight tells whether the code from start on leads to the instruction that holds pc by itself: nothing before it returns, jumps away or
+// stops.
+func Straight(a *regs.Arch, start, pc uint64, read func(addr uint64, b []byte) int) bool {
+	m := machines[a.Name]
+	if m == nil || pc-start > maxStraight {
+		return false
+	}
+	var buf [maxStraight + 16]byte
+	b := buf[:max(0, min(read(start, buf[:]), len(buf)))]
+	for s, at := (state{}), 0; at < len(b); {
+		in := m.step(m, b[at:], start+uint64(at), &s)
+		if in.size == 0 {
+			return false
+		}
+		if at += in.size; start+uint64(at) > pc {
+			return true
+		}
+		if in.flow != next && in.flow != call && in.flow != branch {
+			return false
+		}
+	}
+	return false
 }
 
 // node is an instruction that was reached, with what is known before it.

@@ -70,6 +70,10 @@ func TestFollowX86(t *testing.T) {
 		{"throws", "7c05 4883c428 c3 e800000000 4883ec58 4883c458 c3", 0x1000, true, fromReg(sp, 48), nil},
 		// Behind a call, endbr64 begins another function.
 		{"noreturn", "f30f1efa c3", 0x1000, true, sframe.Rule{}, ErrNoReturn},
+		// call; zeros; pop rbx; ret: what follows is another function
+		{"zeros", "e800000100 00000000 5b c3", 0x1000, false, sframe.Rule{}, ErrNoReturn},
+		// vmovdqu [rsp+r12*8+0x10],xmm0; add rsp,0x18; ret: where that is is not known
+		{"an index of a high number", "c4a17a7f44e410 4883c418 c3", 0x1000, false, fromReg(sp, 32), nil},
 		// mov [reg],eax for rdi, rsi, rdx, rcx, r8, r9; push rbx; pop rbx; ret: x264's loops write through as many
 		{"many-stores", "8907 8906 8902 8901 418900 418901 53 5b c3", 0x1000, false, fromReg(sp, 8), nil},
 		// mov [reg],eax for nine others than rsp, push rax; mov [rsp],rax; pop rax; ret: of the tenth nothing is known
@@ -121,6 +125,7 @@ func TestStub(t *testing.T) {
 		{"at the jump", pad + stub, 0x1019, true},
 		{"behind int3", ints + stub, 0x1013, true},
 		{"through a register", pad + "4889f7 41ffe3", 0x1013, true},
+		{"it writes the frame pointer", pad + "4883c508 ff6500", 0x1010, false},
 		{"in an instruction", pad + stub, 0x1014, false},
 		{"no padding", "90909090 90909090" + stub, 0x1013, false},
 		{"too little", "90000000 00000000" + stub, 0x1013, false},
@@ -142,8 +147,28 @@ func TestStub(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want a row: %t", tt.name, row, err, tt.want)
 		}
 	}
+	// mov rbx,rdi; jmp [rbx]: before the first instruction rbx is the caller's, then not.
+	for pc, want := range map[uint64]bool{0x1010: true, 0x1013: false} {
+		row, err := Follow(regs.AMD64, Place{PC: pc}, flat{0x1008, append(make([]byte, 8), 0x48, 0x89, 0xfb, 0xff, 0x23, 0, 0, 0, 0, 0, 0)}.read)
+		if err != nil || row.Keep>>3&1 != 0 != want {
+			t.Errorf("%#x: %+v, %v; want rbx to be kept: %t", pc, row, err, want)
+		}
+	}
 	if row, err := Follow(regs.AMD64, Place{PC: 0x1013, Caller: true}, flat{0x1008, append(make([]byte, 8), 0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0xff, 0x60, 0x10)}.read); err == nil {
 		t.Errorf("behind a call: %+v", row)
+	}
+}
+
+// TestStraight: push rbp; mov rbp,rsp; je +2; call; nop; ret; nop: to the instruction behind the return nothing leads by itself.
+func TestStraight(t *testing.T) {
+	code := flat{0x1000, []byte{0x55, 0x48, 0x89, 0xe5, 0x74, 2, 0xe8, 0, 1, 0, 0, 0x90, 0xc3, 0x90}}
+	for pc, want := range map[uint64]bool{0x1000: true, 0x1002: true, 0x100a: true, 0x100b: true, 0x100c: true, 0x100d: false, 0xfff: false, 0x1000 + maxStraight + 1: false} {
+		if got := Straight(regs.AMD64, 0x1000, pc, code.read); got != want {
+			t.Errorf("%#x: %t, want %t", pc, got, want)
+		}
+	}
+	if Straight(regs.AMD64, 0x1000, 0x1100, flat{0x1000, make([]byte, 0x200)}.read) {
+		t.Error("further than it is looked: yes")
 	}
 }
 

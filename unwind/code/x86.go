@@ -330,9 +330,9 @@ func (m *machine) x86Odd(b []byte, s *state) (size int, f flow, ok bool) {
 	case b[0] == 0xc5 && (m.wide || b[1] >= 0xc0):
 		v = vex{size: 2, table: 1, r: b[1]&0x80 == 0, v: b[1] >> 3 & 15, prefix: b[1] & 3, bytes: 16 << (b[1] >> 2 & 1)}
 	case b[0] == 0xc4 && (m.wide || b[1] >= 0xc0):
-		v = vex{size: 3, table: b[1] & 31, r: b[1]&0x80 == 0, b: b[1]&0x20 == 0, v: b[2] >> 3 & 15, prefix: b[2] & 3, bytes: 16 << (b[2] >> 2 & 1)}
+		v = vex{size: 3, table: b[1] & 31, r: b[1]&0x80 == 0, x: b[1]&0x40 == 0, b: b[1]&0x20 == 0, v: b[2] >> 3 & 15, prefix: b[2] & 3, bytes: 16 << (b[2] >> 2 & 1)}
 	case b[0] == 0x62 && (m.wide || b[1] >= 0xc0):
-		v = vex{size: 4, table: b[1] & 7, r: b[1]&0x80 == 0, b: b[1]&0x20 == 0, v: b[2] >> 3 & 15, prefix: b[2] & 3, bytes: 16 << (b[3] >> 5 & 3), evex: true}
+		v = vex{size: 4, table: b[1] & 7, r: b[1]&0x80 == 0, x: b[1]&0x40 == 0, b: b[1]&0x20 == 0, v: b[2] >> 3 & 15, prefix: b[2] & 3, bytes: 16 << (b[3] >> 5 & 3), evex: true}
 	default:
 		return 0, 0, false
 	}
@@ -343,13 +343,13 @@ func (m *machine) x86Odd(b []byte, s *state) (size int, f flow, ok bool) {
 // vex is a VEX or EVEX prefix (Intel SDM volume 2, sections 2.3.5 and 2.7.1): its size, which opcode table follows, the
 // register bits and the old prefix that it holds, and the bytes of its vectors.
 type vex struct {
-	size   int
-	table  uint8
-	r, b   bool
-	v      uint8 // inverted
-	prefix uint8 // 0: none, 1: 66, 2: f3, 3: f2
-	bytes  int64
-	evex   bool
+	size    int
+	table   uint8
+	r, x, b bool
+	v       uint8 // inverted
+	prefix  uint8 // 0: none, 1: 66, 2: f3, 3: f2
+	bytes   int64
+	evex    bool
 }
 
 // vexEffect applies an instruction with a VEX prefix and returns its size, 0 if
@@ -445,7 +445,7 @@ func vexStores(v *vex, op uint8) int64 {
 func (m *machine) vexAddress(v *vex, rm []byte, s *state) value {
 	mod, base, at := rm[0]>>6, rm[0]&7, 1
 	if base == 4 {
-		if rm[1]>>3&7 != 4 { // an index
+		if rm[1]>>3&7 != 4 || v.x { // an index
 			return value{}
 		}
 		base, at = rm[1]&7, 2
@@ -544,35 +544,44 @@ func ThroughMemory(ra uint64, read func(addr uint64, b []byte) int) bool {
 	return false
 }
 
-// inStub tells whether pc lies in a function that leaves the stack alone and goes on at an address in memory, or in a register, which
-// are not known: Mono calls delegates through such. No way branches off: so far, it is as it was called.
-func inStub(m *machine, pc uint64, read func(addr uint64, b []byte) int) bool {
+// inStub tells whether pc lies in a function that leaves the stack and the frame pointer alone and goes on at an address in memory, or in
+// a register, which are not known: Mono calls delegates through such. No way branches off: so far, it is as it was called. kept are the
+// registers that it has not written before pc.
+func inStub(m *machine, pc uint64, read func(addr uint64, b []byte) int) (kept uint32, ok bool) {
 	start, ok := padded(pc, maxStub, read)
 	if !ok {
-		return false
+		return 0, false
 	}
 	var buf [2 * maxStub]byte
 	b := buf[:max(0, min(read(start, buf[:]), len(buf)))]
-	s := state{}
+	s, entry := state{}, state{}
 	for r := range s.regs {
 		s.regs[r] = value{kind: sum, reg: uint8(r)}
 	}
-	entry, met := s.regs[m.arch.SP], false
+	entry, met := s, false
 	for at := 0; at < len(b); {
-		met = met || start+uint64(at) == pc
+		if start+uint64(at) == pc {
+			met = true
+			for r := range s.regs {
+				if s.regs[r] == entry.regs[r] {
+					kept |= 1 << r
+				}
+			}
+		}
 		in := m.step(m, b[at:], start+uint64(at), &s)
-		switch same := s.regs[m.arch.SP] == entry && s.nSpans == 0; {
+		same := s.regs[m.arch.SP] == entry.regs[m.arch.SP] && s.regs[m.arch.FP] == entry.regs[m.arch.FP] && s.nSpans == 0
+		switch {
 		case same && in.flow == stop:
-			return met && jumpsAway(b[at:])
+			return kept, met && jumpsAway(b[at:])
 		case !same, in.flow != next, in.size == 0:
-			return false
+			return 0, false
 		}
 		at += in.size
 	}
-	return false
+	return 0, false
 }
 
-// jumpsAway: b is a jump to an address in a register or in memory, of the kinds without a table (Intel SDM volume 2, JMP).
+// jumpsAway: b is a jump to an address in a register or in memory, but not by an index there (Intel SDM volume 2, JMP).
 func jumpsAway(b []byte) bool {
 	if len(b) > 2 && b[0]&0xf0 == 0x40 {
 		b = b[1:]
@@ -581,14 +590,14 @@ func jumpsAway(b []byte) bool {
 }
 
 // coldX86: functions begin with endbr or, at addresses that are multiples of 16,
-// behind nops or int3.
+// behind nops, int3 or zeros.
 func coldX86(b []byte, pc uint64) bool {
 	for _, e := range x86Endbr {
 		if bytes.HasPrefix(b, e) {
 			return true
 		}
 	}
-	if len(b) > 0 && b[0] == 0xcc {
+	if len(b) > 0 && b[0] == 0xcc || bytes.HasPrefix(b, []byte{0, 0, 0, 0}) {
 		return true
 	}
 	size := 0
