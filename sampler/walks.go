@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"math/bits"
 	"slices"
+	"time"
 
 	"sfsample/ptrace"
 	"sfsample/regs"
@@ -232,7 +233,7 @@ func (ws *walks) locate(t *target, c *capture.Capture, v *Advice, first block, e
 	if x.High == 0 {
 		return
 	}
-	if !x.Asked && t.asked.tells(x) {
+	if !x.Asked && time.Since(t.asked.at) < zerosHold && t.asked.tells(x) {
 		x.Asked, x.Zeros = true, true
 	}
 	if first.short || end.Lacks > 0 {
@@ -257,7 +258,7 @@ func (ws *walks) askZeros(t *target, x *taking.Extent, addr uint64, have, want i
 		return
 	}
 	t.asked.n++
-	t.asked.zeros = zeros(proc, t.pid)
+	t.asked.zeros, t.asked.at = zeros(proc, t.pid), time.Now()
 	x.Asked, x.Zeros = true, t.asked.tells(x)
 }
 
@@ -265,7 +266,11 @@ func (ws *walks) askZeros(t *target, x *taking.Extent, addr uint64, have, want i
 type asked struct {
 	n     int
 	zeros []span // in ascending order, see [zeros]
+	at    time.Time
 }
+
+// zerosHold is for how long what is known of all mappings is believed of those of other threads: another may have come in the place of one.
+const zerosHold = 200 * time.Millisecond
 
 // tells whether the answer holds for a stack, too: it was asked about all.
 func (a *asked) tells(x *taking.Extent) bool {

@@ -754,7 +754,7 @@ func waitAt(m *Sample, sp uint64) (at int, ok bool) {
 func word(m *Sample, at, i int) uint64 { return binary.NativeEndian.Uint64(m.Stack[at+8*i:]) }
 
 // room takes a sample that is free and makes it ready, with as much room as the advice asks for, if there is such a
-// one, or at least as much for further stacks. -1: there is none at all.
+// one, or at least as much of the thread's own stack, or for further ones. -1: there is none at all.
 //
 //go:nosplit
 //go:norace
@@ -773,7 +773,9 @@ func (c *Clock) room(a *taking.Advice) int {
 		}
 		if best >= 0 {
 			old := &c.samples[best]
-			if has, had := min(len(m.Beyond), a.Beyond), min(len(old.Beyond), a.Beyond); has < had || has == had && len(m.Stack) <= len(old.Stack) {
+			fits, did := len(m.Stack) >= want, len(old.Stack) >= want
+			has, had := min(len(m.Beyond), a.Beyond), min(len(old.Beyond), a.Beyond)
+			if !fits && did || fits == did && (has < had || has == had && len(m.Stack) <= len(old.Stack)) {
 				continue
 			}
 		}
