@@ -213,6 +213,9 @@ func (s *shadow) signal(interrupted, to point, trampoline uint64, stackOf func(u
 
 // adopt takes the frames of a walk as the base below what was seen.
 func (s *shadow) adopt(frames []unwind.Frame, complete bool) {
+	if gap := gapIn(frames); gap > 0 {
+		frames = frames[:gap]
+	}
 	s.needBase = false
 	s.partial = !complete
 	known := len(s.entries)
@@ -242,10 +245,46 @@ const (
 
 var verdictNames = [numVerdicts]string{"right", "ahead", "cut", "wrong"}
 
+// gapIn is the index of the frame that stands for what is missing, -1 if there is none.
+func gapIn(frames []unwind.Frame) int {
+	return slices.IndexFunc(frames, func(f unwind.Frame) bool { return f.How == unwind.Gap && f.PC == 0 })
+}
+
+// rooted tells whether frames are those of the true stack that lie inside of the outermost ones, of which there are from.
+func (s *shadow) rooted(frames []unwind.Frame, from int) bool {
+	for i, f := range slices.Backward(frames) {
+		if s.entries[from+len(frames)-1-i].ret != f.PC {
+			return false
+		}
+	}
+	return true
+}
+
 // judge compares a walk with the true stack. at is the frame from which the
-// walk went wrong, or at which it was cut.
+// walk went wrong, or at which it was cut. What stands behind a gap has to be the root of the true stack.
 func (s *shadow) judge(frames []unwind.Frame, complete bool) (v verdict, at int) {
 	n := len(s.entries)
+	if gap := gapIn(frames); gap > 0 {
+		if v, at = s.judge(frames[:gap], false); v == wrong {
+			return v, at
+		}
+		root := frames[gap+1:]
+		if !s.partial && gap-1+len(root) > n {
+			return wrong, gap
+		}
+		for from := 0; from+len(root) <= n; from++ {
+			if s.rooted(root, from) {
+				return cut, gap - 1
+			}
+			if !s.partial {
+				break
+			}
+		}
+		if s.partial && len(root) > n {
+			return cut, gap - 1 // beyond what is known
+		}
+		return wrong, gap
+	}
 	for i := 1; i < len(frames); i++ {
 		if i > n {
 			if s.partial {

@@ -205,6 +205,8 @@ func TestJudge(t *testing.T) {
 		}
 		return frames
 	}
+	gap := unwind.Frame{How: unwind.Gap}
+	root := func(pc uint64) unwind.Frame { return unwind.Frame{PC: pc, Caller: true, How: unwind.Gap} }
 	for _, tt := range []struct {
 		name     string
 		frames   []unwind.Frame
@@ -222,6 +224,13 @@ func TestJudge(t *testing.T) {
 		{"frame too many", f(0, 1, 2, 3, 4), true, false, wrong, 3},
 		{"beyond what is known", f(0, 1, 2, 3, 4), true, true, right, 0},
 		{"cut at what is known", f(0, 1, 2, 3), false, true, right, 0},
+		{"a gap, and the root", append(f(0, 1), gap, root(3)), false, false, cut, 1},
+		{"a gap where nothing is missing", append(f(0, 1), gap, root(2), root(3)), false, false, cut, 1},
+		{"a gap, and another root", append(f(0, 1), gap, root(2)), false, false, wrong, 2},
+		{"a gap, and more than there is", append(f(0, 1), gap, root(1), root(2), root(3)), false, false, wrong, 2},
+		{"a wrong frame before a gap", append(f(0, 7), gap, root(3)), false, false, wrong, 0},
+		{"a gap, and the root is not known", append(f(0, 1), gap, root(2)), false, true, cut, 1},
+		{"a gap, and a root that is none of those known", append(f(0, 1), gap, root(5)), false, true, wrong, 2},
 		{"interrupted frame taken for a caller", []unwind.Frame{{}, {PC: 1, Caller: true}, {PC: 2, Caller: true}}, false, false, wrong, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
