@@ -220,7 +220,7 @@ func (o *object) atEntry(vaddr uint64, log *slog.Logger) bool {
 			return vaddr-f.addr < f.size
 		}
 	}
-	return vaddr-o.hdr.entry < unsizedBytes || code.Straight(o.hdr.arch, o.hdr.entry, vaddr, o.readCode)
+	return vaddr-o.hdr.entry < unsizedBytes || o.calls(vaddr) && code.Straight(o.hdr.arch, o.hdr.entry, vaddr, o.readCode)
 }
 
 // birthBytes is more than the instructions between the system call that makes a

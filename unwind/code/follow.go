@@ -1,6 +1,7 @@
 package code
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 
@@ -179,18 +180,18 @@ func (w *walk) since() (*sframe.Row, error) {
 // maxStraight bounds how far [Straight] looks, in bytes.
 const maxStraight = 128
 
-// Straight tells whether the code from start on leads to the instruction that holds pc by itself: nothing before it returns, jumps away or
-// stops.
+// Straight tells whether the code of x86-64 from start on leads to the instruction that holds pc by itself: nothing before it returns, jumps
+// away or stops, and there is no padding.
 func Straight(a *regs.Arch, start, pc uint64, read func(addr uint64, b []byte) int) bool {
 	m := machines[a.Name]
-	if m == nil || pc-start > maxStraight {
+	if m == nil || !m.wide || pc-start > maxStraight {
 		return false
 	}
 	var buf [maxStraight + 16]byte
 	b := buf[:max(0, min(read(start, buf[:]), len(buf)))]
 	for s, at := (state{}), 0; at < len(b); {
 		in := m.step(m, b[at:], start+uint64(at), &s)
-		if in.size == 0 {
+		if in.size == 0 || bytes.HasPrefix(b[at:], make([]byte, fewer)) {
 			return false
 		}
 		if at += in.size; start+uint64(at) > pc {
