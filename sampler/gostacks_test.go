@@ -516,9 +516,8 @@ func TestGoWhich(t *testing.T) {
 			t.Errorf("%s: %+v, %+v, %t", tt.name, o, also, ok)
 		}
 	}
-	if clear(k); true {
-		if _, _, ok := g.which(stack, own, false, false); ok {
-			t.Error("where nothing can be read")
-		}
+	clear(k)
+	if _, _, ok := g.which(stack, own, false, false); ok {
+		t.Error("where nothing can be read")
 	}
 }

@@ -183,21 +183,33 @@ func (s *Space) Calls(ra, pc uint64) (calls, known bool) {
 	if !ok || from == nil || from.mod == nil || from.mod.Arch == nil || of == nil || of.mod == nil {
 		return false, false
 	}
+	start := f.Start + of.mod.Bias
 	to, ok := callee(from.mod, ra)
 	if !ok {
-		return false, false
+		to, ok = slotted(s, slotCalled(s, ra))
+		return ok && to == start, ok && to == start // it may have held another address
 	}
-	start := f.Start + of.mod.Bias
-	if to != start {
-		if slot := linkage(s, to); slot != 0 {
-			var b [8]byte
-			if n, err := s.src.ReadAt(b[:], int64(slot)); n < len(b) || err != nil {
-				return false, false // a recording holds no such memory
-			}
-			to = from.mod.Arch.Word(b[:])
-		}
+	if slot := linkage(s, to); to != start && slot != 0 {
+		to, ok = slotted(s, slot)
 	}
-	return to == start, true
+	return ok && to == start, ok
+}
+
+// slotted is the address in a slot; ok is false where that cannot be read: recordings hold no such memory.
+func slotted(s *Space, slot uint64) (addr uint64, ok bool) {
+	var b [8]byte
+	n, err := s.src.ReadAt(b[:], int64(slot))
+	return binary.LittleEndian.Uint64(b[:]), slot != 0 && n == len(b) && err == nil
+}
+
+// slotCalled is the address of the slot that the call of x86-64 before ra goes through, relative to it (FF 15, Intel SDM volume 2), else 0.
+func slotCalled(s *Space, ra uint64) (slot uint64) {
+	var b [6]byte
+	r := s.find(ra - 1)
+	if r == nil || r.mod == nil || r.mod.Arch != regs.AMD64 || s.Code(ra-6, b[:]) < len(b) || b[0] != 0xff || b[1] != 0x15 {
+		return 0
+	}
+	return ra + uint64(int64(int32(binary.LittleEndian.Uint32(b[2:]))))
 }
 
 // callee is where the direct call goes that ends at ra, both in memory.

@@ -6,7 +6,6 @@ import "slices"
 // function writes it. Where the return address is at an instruction follows from the function's entry, where the stack pointer is at it, and, where
 // nothing in the code leads (handlers of exceptions, places that a table of jumps or a failing instruction of a shared fragment leads to), from the
 // returns ahead.
-
 //
 // An emulator that keeps frame pointers (+JPperf true) has each function push the caller's and make its own of the stack pointer: the return address then
 // follows from both, and where the code leads to a leave alone, from that.
