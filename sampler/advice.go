@@ -33,7 +33,6 @@ type Kin struct {
 	Others [2]taking.Other
 	Beyond int
 	Words  [4]KinWord // for one whose own structures are known
-	Want   int        // of the stack that any of them is on, since it was short: goroutines, whose stacks these are, change threads
 }
 
 // KinWord is where on a thread's stacks a word leads to another: so far below the stack pointer with which the thread's own was left last, or below the end of the

@@ -57,9 +57,6 @@ type goSeen struct {
 // of the program. Go does not know where such a one ends.
 const ownRoom = 256 << 10
 
-// maxKinWant bounds what is copied of the stack that a thread is on since others were short, in bytes.
-const maxKinWant = 64 << 10
-
 // maxKin bounds what is copied of a further stack of a thread of which nothing is known but what others need, in bytes.
 const maxKin = 32 << 10
 
@@ -269,8 +266,8 @@ func (g *goThread) field(o *taking.Other) int32 {
 	return g.way.G
 }
 
-// kin is k with what a thread's advice tells of further stacks, and how much it wants of the one that it is on, if that was short; k itself if that is no news.
-func (g *goThread) kin(k *Kin, list []taking.Other, short bool, want int) *Kin {
+// kin is k with what a thread's advice tells of further stacks; k itself if that is no news.
+func (g *goThread) kin(k *Kin, list []taking.Other) *Kin {
 	if g.m == 0 {
 		return k
 	}
@@ -279,9 +276,6 @@ func (g *goThread) kin(k *Kin, list []taking.Other, short bool, want int) *Kin {
 		now = *k
 	}
 	news := false
-	if want = min(want, maxKinWant); short && want > now.Want {
-		now.Want, news = want, true
-	}
 	for _, o := range list {
 		if o.At == 0 {
 			if w, ok := g.kinWord(&o); o.Word != 0 && ok && now.meet(w) {

@@ -362,22 +362,6 @@ func TestGoHome(t *testing.T) {
 	}
 }
 
-// TestGoWant: what one thread is short of its kin copy, too, within a bound.
-func TestGoWant(t *testing.T) {
-	g := &goThread{mem: goThreadMemory{}, m: 0x10000, seen: new(goSeen)}
-	k := &Kin{Others: [2]taking.Other{{Bytes: minCopy}}, Beyond: minCopy}
-	for _, tt := range []struct {
-		short bool
-		want  int
-		is    int
-	}{{false, 1 << 20, 0}, {true, 20 << 10, 20 << 10}, {true, 12 << 10, 20 << 10}, {true, 1 << 20, maxKinWant}} {
-		was := k
-		if k = g.kin(k, nil, tt.short, tt.want); k.Want != tt.is || (k == was) != (was.Want == tt.is) {
-			t.Errorf("short %t, %d wanted: %+v, the same %t", tt.short, tt.want, k, k == was)
-		}
-	}
-}
-
 // TestGoOthers: what advice tells of the other stack of a Go thread. Records of stacks are copied from when a walk went over without a word to tell,
 // and tell from then on by themselves; the words of stacks by which it was known before are dropped, but not those of signal frames. What one thread has told serves the others.
 func TestGoOthers(t *testing.T) {

@@ -113,7 +113,7 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 		}
 		add(o)
 	}
-	return g.kin(k, v.Others[:n], ws.blocks[0].short, v.Want)
+	return g.kin(k, v.Others[:n])
 }
 
 // blind tells whether a frame is that of a function that goes over to another stack, of which no word tells: see [module.GoSwitch].

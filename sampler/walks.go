@@ -182,12 +182,8 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 	if ws.cfg.Live {
 		ws.locate(t, c, &v, first, end)
 	}
-	k := fb.known()
 	if s.want == 0 {
 		s.want = usualCopy
-	}
-	if k != nil && k != s.golang.told {
-		s.want = max(s.want, k.Want)
 	}
 	s.want = copySize(s.want, first.high-c.StackAddr, first.short, len(c.Stack), slowly)
 	if all, ok := v.Stack.Bytes(c.StackAddr, maxCopy); first.short && ok && all <= largeCopy {
@@ -197,7 +193,7 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 		s.want = max(s.want, int(lacks)+firstCopy)
 	}
 	v.Want = wholeCopy(s.want)
-	if len(ws.blocks) > 1 || v.Others[0].Bytes > 0 || k != s.golang.told {
+	if k := fb.known(); len(ws.blocks) > 1 || v.Others[0].Bytes > 0 || k != s.golang.told {
 		fb.learn(ws.others(t, u.Arch, c, &v, frames, lack, k))
 	}
 	if marks := t.marks(frames); marks != v.Marks {
