@@ -179,7 +179,7 @@ const (
 	// maxGap is how far up the root of a stack is looked for, in bytes.
 	maxGap = 32 << 10
 	// maxRoots bounds the return addresses from which a root is looked for.
-	maxRoots = 1024
+	maxRoots = 256
 )
 
 // root puts the root of a stack that was cut with end behind frames, with a frame between that

@@ -191,7 +191,7 @@ func Straight(a *regs.Arch, start, pc uint64, read func(addr uint64, b []byte) i
 	b := buf[:max(0, min(read(start, buf[:]), len(buf)))]
 	for s, at := (state{}), 0; at < len(b); {
 		in := m.step(m, b[at:], start+uint64(at), &s)
-		if in.size == 0 || bytes.HasPrefix(b[at:], make([]byte, fewer)) {
+		if in.size == 0 || bytes.HasPrefix(b[at:], x86Zeros) {
 			return false
 		}
 		if at += in.size; start+uint64(at) > pc {

@@ -508,6 +508,9 @@ const (
 	padding, fewer, startAlign = 8, 4, 16
 )
 
+// x86Zeros are of padding: no compiler makes code of them.
+var x86Zeros = make([]byte, fewer)
+
 // Padded returns where the function of x86-64 begins, most likely, that pc lies in: behind the nearest padding of zeros or int3, which no
 // way leads through. ok is false if there is none near.
 func Padded(pc uint64, read func(addr uint64, b []byte) int) (start uint64, ok bool) {
@@ -554,7 +557,7 @@ func inStub(m *machine, pc uint64, read func(addr uint64, b []byte) int) (kept u
 	}
 	var buf [2 * maxStub]byte
 	b := buf[:max(0, min(read(start, buf[:]), len(buf)))]
-	s, entry := state{}, state{}
+	s := state{}
 	for r := range s.regs {
 		s.regs[r] = value{kind: sum, reg: uint8(r)}
 	}
@@ -597,7 +600,7 @@ func coldX86(b []byte, pc uint64) bool {
 			return true
 		}
 	}
-	if len(b) > 0 && b[0] == 0xcc || bytes.HasPrefix(b, []byte{0, 0, 0, 0}) {
+	if len(b) > 0 && b[0] == 0xcc || bytes.HasPrefix(b, x86Zeros) {
 		return true
 	}
 	size := 0
