@@ -100,11 +100,3 @@ func (f *Feedback) Set(a Advice) {
 		f.marks.Store(a.Marks)
 	}
 }
-
-// want is how many bytes of stack to copy; first, if nothing is known yet.
-func (a *Advice) want(first int) int {
-	if a.Want > 0 {
-		return a.Want
-	}
-	return first
-}

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"cmp"
 	"sync"
 
 	"sfsample/sampler/capture"
@@ -65,7 +66,7 @@ func (k *keeping) room(tid int) (*taking.Buffer, taking.Advice) {
 	if fb, ok := k.feedback.Load(tid); ok {
 		a = fb.(*Feedback).Get()
 	}
-	c := k.pool.last(a.want(k.pool.first()), a.Beyond)
+	c := k.pool.last(cmp.Or(a.Room(), k.pool.first()), a.Beyond)
 	if c == nil {
 		return nil, a.Advice
 	}

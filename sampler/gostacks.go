@@ -32,6 +32,19 @@ const (
 	maxGoes = 64
 )
 
+// goBounds is where in NT_PRSTATUS the register is that has the g of what the thread runs while it is in Go's code: R14, X28 and R13 (struct user_regs_struct,
+// sys/user.h and asm/ptrace.h; psw and gprs of s390x's s390_regs; "Go internal ABI specification" and, of s390x, cmd/internal/obj/s390x).
+var goBounds = map[string]int{"amd64": 8, "arm64": 28 * 8, "s390x": 16 + 13*8}
+
+// bounds is [taking.Advice]'s for a thread of which that is the innermost frame.
+func (ws *walks) bounds(t *target, a *regs.Arch, pc uint64) int {
+	m, _, ok := t.space.Module(pc)
+	if !ok || t.managed() != nil || !module.IsGo(m, ws.cfg.Log) {
+		return 0
+	}
+	return goBounds[a.Name]
+}
+
 // goThread reads the runtime's structures of a Go thread on x86-64.
 type goThread struct {
 	mem  io.ReaderAt
@@ -56,6 +69,9 @@ type goSeen struct {
 // ownRoom is how far from the end of a mapping a stack of C's threads begins at most, in bytes: what is above are its thread's own structures, or the arguments
 // of the program. Go does not know where such a one ends.
 const ownRoom = 256 << 10
+
+// recordCopy is how much room there is at least for a stack of which a record tells, in bytes: no more is copied of it than there is.
+const recordCopy = 16 << 10
 
 // maxKin bounds what is copied of a further stack of a thread of which nothing is known but what others need, in bytes.
 const maxKin = 32 << 10
@@ -102,25 +118,46 @@ func (g *goThread) is(m uint64) {
 // thread's own stack in g0 where C calls back: these have the same place whatever goroutine runs, and however deep. If C calls back, also is the other of the
 // two. blind: no word tells where the walk has gone.
 func (ws *walks) goOther(t *target, g *goThread, low uint64, from *unwind.Frame, blind bool) (o, also taking.Other, ok bool) {
-	if g.tp == 0 || !blind && !ws.goLeaves(t, from.LookupPC()) {
+	if !blind && !ws.goLeaves(t, from.LookupPC()) {
 		return o, also, false
 	}
-	if g.m == 0 {
-		if g.seen.goes >= maxGoes {
-			return o, also, false
-		}
-		found, ok := g.find()
-		switch {
-		case !found:
-			g.seen.goes += maxGoes / 4
-		case !ok:
-			g.seen.goes++
-		}
-		if !ok {
-			return o, also, false
-		}
+	if !g.sought() {
+		return o, also, false
 	}
 	return g.which(low, from.SP, blind, len(ws.over) > 1)
+}
+
+// sought tells whether m is known, and where an m has its goroutine, or could be found.
+func (g *goThread) sought() bool {
+	switch {
+	case g.tp == 0:
+		return false
+	case g.m != 0:
+		return true
+	case g.seen.goes >= maxGoes:
+		return false
+	}
+	found, ok := g.find()
+	switch {
+	case !found:
+		g.seen.goes += maxGoes / 4
+	case !ok:
+		g.seen.goes++
+	}
+	return ok
+}
+
+// first is what a thread tells of its kin before any has gone over to its own stack: where the record of the goroutine that it left will be. nil: it cannot.
+func (g *goThread) first() *Kin {
+	if !g.sought() {
+		return nil
+	}
+	return &Kin{Others: [2]taking.Other{g.anyone(g.way.G, recordCopy)}, Beyond: recordCopy}
+}
+
+// anyone tells how the stack is found of any thread whose record's address is so far in m.
+func (g *goThread) anyone(field int32, bytes int) taking.Other {
+	return taking.Other{Reg: tpReg, At: goSP, Via: true, Way: taking.Way{TLS: g.way.TLS, M: goM, G: field}, Bytes: bytes}
 }
 
 // which tells how the stack is found that low lies on, to which the thread went over from that with before: see [walks.goOther].
@@ -156,7 +193,7 @@ func (ws *walks) goLeaves(t *target, pc uint64) bool {
 func (g *goThread) other(field int32) taking.Other {
 	switch {
 	case g.seen.moved:
-		return taking.Other{Reg: tpReg, At: goSP, Via: true, Way: taking.Way{TLS: g.way.TLS, M: goM, G: field}}
+		return g.anyone(field, 0)
 	case field == 0:
 		return taking.Other{Word: g.word(g.m), At: goSP}
 	}
@@ -289,7 +326,7 @@ func (g *goThread) kin(k *Kin, list []taking.Other) *Kin {
 		}
 		if bytes := min(o.Bytes, maxKin); bytes > now.Others[i].Bytes {
 			news = true
-			now.Others[i] = taking.Other{Reg: tpReg, At: goSP, Via: true, Way: taking.Way{TLS: g.way.TLS, M: goM, G: field}, Bytes: bytes}
+			now.Others[i] = g.anyone(field, bytes)
 		}
 	}
 	now.Beyond = now.Others[0].Bytes + now.Others[1].Bytes

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"bytes"
 	"context"
 	"debug/elf"
 	"encoding/binary"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -47,6 +49,81 @@ func goThreads() {
 	told.Wait()
 	fmt.Println("ready")
 	select {}
+}
+
+// goDeep has goroutines of many depths, which go from thread to thread.
+func goDeep() {
+	runtime.GOMAXPROCS(2)
+	for i := range 24 {
+		go func() {
+			for {
+				goDig(i)
+			}
+		}()
+	}
+	fmt.Println("ready")
+	select {}
+}
+
+//go:noinline
+func goDig(n int) (sum int) {
+	var large [1 << 10]byte
+	for i := range 500 {
+		large[i%len(large)] += byte(i * n)
+	}
+	if n > 0 {
+		sum = goDig(n - 1)
+	} else {
+		runtime.Gosched()
+	}
+	for i := range 500 {
+		sum += int(large[i%len(large)])
+	}
+	return sum
+}
+
+// TestGoDeep: of goroutines of many depths that go from thread to thread each copy reaches to the end of the stack, whatever is wanted of others. All ends are multiples
+// of 2048 (runtime/stack.go, fixedStack).
+func TestGoDeep(t *testing.T) {
+	cmd := targetCmd("deep")
+	cmd.Env = append(os.Environ(), goesOn+"=1")
+	p := testprog.StartCmd(t, cmd)
+	var b bytes.Buffer
+	w, err := capture.NewWriter(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipe := testPipeline(new(swapSink))
+	pipe.cfg.Record = w
+	if _, err := Run(context.Background(), Options{PIDs: []int{p.PID}, Hz: 499, MaxOverhead: 1}, 2*time.Second, pipe, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := capture.NewReader(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, whole := 0, 0
+	for {
+		rec, err := r.Next()
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if c, ok := rec.(*capture.Capture); ok && c.Taken == capture.Stopped && len(c.Stack) > 0 {
+			if all++; (c.StackAddr+uint64(len(c.Stack)))%2048 == 0 {
+				whole++
+			}
+		}
+	}
+	stats := pipe.Stats()
+	t.Logf("%d stacks, %d copied to the end; %d complete, cut %v", all, whole, stats.Complete, stats.Cut)
+	if all < 100 || whole < all*95/100 || stats.Complete < int64(all*95/100) {
+		t.Errorf("%d stacks, %d copied to the end; %d complete, cut %v", all, whole, stats.Complete, stats.Cut)
+	}
 }
 
 //go:noinline
@@ -472,6 +549,49 @@ func TestGoOthers(t *testing.T) {
 	}
 	if tries != maxGoes+1 {
 		t.Errorf("%d tries where it has gone on, the last without a read; want %d", tries, maxGoes+1)
+	}
+}
+
+// TestGoFirst: where the goroutine's record is that a thread will leave, all threads of a process are told by the first that runs Go's code; one that looks
+// otherwise tells nothing, and is not asked for ever.
+func TestGoFirst(t *testing.T) {
+	const tp, m, g0, g = 0x7000, 0x10000, 0x20000, 0x30000
+	space := &goSpace{goThreadMemory: goThreadMemory{tp - 40: g, m: g0, m + 192: g}}
+	for at, low := range map[uint64]uint64{g0: 0x7f00_0000, g: 0xc000_0000} {
+		space.goThreadMemory[at], space.goThreadMemory[at+8], space.goThreadMemory[at+48] = low, low+0x8000, m
+	}
+	note := make([]byte, 27*8)
+	binary.LittleEndian.PutUint64(note[168:], tp)
+	tg := &target{space: space, threads: map[int]*seen{}}
+	others := func(tid, bounds int) (*Kin, Advice) {
+		ws := &walks{cfg: &PipelineConfig{Log: slog.New(slog.DiscardHandler)}, blocks: []block{{over: -1}}}
+		v := Advice{Advice: taking.Advice{Bounds: bounds}}
+		k := ws.others(tg, regs.AMD64, &capture.Capture{TID: tid, Regs: note}, &v, []unwind.Frame{{}}, 0, nil)
+		return k, v
+	}
+	if k, v := others(1, 0); k != nil || v.Beyond != 0 || space.reads > 0 {
+		t.Errorf("no code of Go's: %+v, %+v, %d reads", k, v.Others[0], space.reads)
+	}
+	way := taking.Other{Reg: 168, At: 56, Via: true, Way: taking.Way{TLS: -40, M: 48, G: 192}, Bytes: recordCopy}
+	k, v := others(2, 8)
+	if k == nil || k.Others != [2]taking.Other{way} || k.Beyond != recordCopy {
+		t.Errorf("kin: %+v", k)
+	}
+	if o := v.Others[0]; o.Word != m+192 || !o.Via || o.At != 56 || o.Bytes != recordCopy || v.Beyond != recordCopy || v.Others[1].Bytes != 0 {
+		t.Errorf("the thread itself: %+v", v.Others[:2])
+	}
+	for range 1000 { // it is of use for ever, and costs nothing where it is of none
+		if ws := (&walks{cfg: &PipelineConfig{}, blocks: []block{{over: -1}}}); ws.others(tg, regs.AMD64, &capture.Capture{TID: 2, Regs: note}, &v, nil, 0, k) != k || v.Beyond != recordCopy {
+			t.Fatalf("room for %d bytes", v.Beyond)
+		}
+	}
+	space.goThreadMemory[tp-40] = 0
+	for range 10 {
+		others(3, 8)
+	}
+	reads := space.reads
+	if k, _ := others(3, 8); k != nil || space.reads != reads {
+		t.Errorf("a thread that is none of Go's: %+v, %d more reads", k, space.reads-reads)
 	}
 }
 

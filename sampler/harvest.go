@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"cmp"
 	"time"
 
 	"sfsample/ptrace"
@@ -122,7 +123,7 @@ func (h *harvest) wasMet(t *thread, tick int64, m *clocks.Sample) {
 // none.
 func (h *harvest) swap(t *thread, m *clocks.Sample) *capture.Capture {
 	a := t.fb.Get()
-	want, beyond := a.want(h.pool.first()), a.Beyond
+	want, beyond := cmp.Or(a.Room(), h.pool.first()), a.Beyond
 	if k := t.fb.known(); k != nil {
 		beyond = max(beyond, k.Beyond)
 	}

@@ -38,6 +38,7 @@ func targetCmd(args ...string) *exec.Cmd {
 //	bolt      ends while several of its threads have others born
 //	children  does the same for 20 processes
 //	threads   has two threads stay in stacks that they tell
+//	deep      has goroutines of many depths, without end
 //	bursts    has three threads work for a millisecond, and sleep for two, without end
 //	sleepers  has 200 threads sleep without end
 //	exec      becomes a new program, which does what remains
@@ -65,6 +66,8 @@ func runTarget(args []string) {
 			}
 		case "threads":
 			goThreads()
+		case "deep":
+			goDeep()
 		case "sleepers":
 			sleepers()
 		case "bursts":

@@ -56,6 +56,9 @@ func wanted(list []block, addr uint64, frames []unwind.Frame, over []unwind.Stac
 // was cut for want of, 0: of none. k is what is known of the thread's kin, and returned as it is now.
 func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, frames []unwind.Frame, lack uint64, k *Kin) *Kin {
 	g := ws.goThread(t, a, c, k)
+	if k == nil && v.Bounds != 0 {
+		k = g.first()
+	}
 	old := v.Others
 	g.ours(old[:], k)
 	v.Others, v.Beyond = [taking.MaxOthers]taking.Other{}, 0
@@ -94,6 +97,9 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 			ws.askZeros(t, &o.Stack, b.low, have, o.Bytes)
 		}
 		o.Bytes = wholeCopy(copySize(o.Bytes, b.high-b.low+taking.RedZone, b.short && have > 0, have, lessSlowly))
+		if o.At != 0 {
+			o.Bytes = max(o.Bytes, recordCopy)
+		}
 		add(o)
 		if also.At != 0 && !slices.ContainsFunc(old[:], func(x taking.Other) bool { return x.Bytes > 0 && x.Same(&also) }) {
 			also.Bytes = o.Bytes
@@ -106,9 +112,11 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 		if o.At == 0 && !o.Kept && slices.ContainsFunc(told, func(r taking.Other) bool { return r.At != 0 && r.Stack.Low == o.Stack.Low && r.Stack.High > 0 }) {
 			continue
 		}
-		if o.Kept {
+		switch {
+		case o.Homes[0].To != 0: // it costs no time where it is of no use
+		case o.Kept:
 			o.Bytes -= o.Bytes / 1024 // it costs no time where no signal is handled
-		} else {
+		default:
 			o.Bytes -= o.Bytes / 128
 		}
 		add(o)

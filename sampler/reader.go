@@ -1,6 +1,8 @@
 package sampler
 
 import (
+	"cmp"
+
 	"sfsample/sampler/capture"
 	"sfsample/sampler/taking"
 )
@@ -19,7 +21,7 @@ func (r *reader) get(a *Advice) *capture.Capture {
 	if a.Recipe != nil {
 		beyond = a.Recipe.Room
 	}
-	return r.pool.get(a.want(firstPeek), beyond)
+	return r.pool.get(cmp.Or(a.Want, firstPeek), beyond)
 }
 
 // read copies the stack of a thread from sp on, with the kernel's part of it if that is wanted.

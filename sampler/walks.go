@@ -179,6 +179,9 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 	ws.blocks = wanted(ws.blocks[:0], c.StackAddr, frames, ws.over, short)
 	ws.blocks[0].short = ws.blocks[0].short || firstShort // it may have been deeper than it is by now
 	first := ws.blocks[0]
+	if v.Bounds == 0 && len(frames) > 0 {
+		v.Bounds = ws.bounds(t, u.Arch, frames[0].PC)
+	}
 	if ws.cfg.Live {
 		ws.locate(t, c, &v, first, end)
 	}
@@ -193,7 +196,7 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 		s.want = max(s.want, int(lacks)+firstCopy)
 	}
 	v.Want = wholeCopy(s.want)
-	if k := fb.known(); len(ws.blocks) > 1 || v.Others[0].Bytes > 0 || k != s.golang.told {
+	if k := fb.known(); len(ws.blocks) > 1 || k == nil && v.Bounds != 0 || v.Others[0].Bytes > 0 || k != s.golang.told {
 		fb.learn(ws.others(t, u.Arch, c, &v, frames, lack, k))
 	}
 	if marks := t.marks(frames); marks != v.Marks {
@@ -237,9 +240,11 @@ func (ws *walks) locate(t *target, c *capture.Capture, v *Advice, first block, e
 		x.Asked, x.Zeros = true, true
 	}
 	if first.short || end.Lacks > 0 {
-		ws.askZeros(t, x, c.StackAddr, len(c.Stack), v.want(firstCopy))
+		ws.askZeros(t, x, c.StackAddr, len(c.Stack), cmp.Or(v.Want, firstCopy))
 	}
 	switch last := first.high; {
+	case v.Bounds != 0: // many stacks lie there, each with its own end
+		x.Top = 0
 	case end.Complete() && len(ws.over) == 0 && last > c.StackAddr:
 		if top := min(last+behindStack, x.High); top > x.Top {
 			x.Top = ws.resident(t, last, top)

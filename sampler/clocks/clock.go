@@ -759,7 +759,7 @@ func word(m *Sample, at, i int) uint64 { return binary.NativeEndian.Uint64(m.Sta
 //go:nosplit
 //go:norace
 func (c *Clock) room(a *taking.Advice) int {
-	best, want := -1, a.Want
+	best, want := -1, a.Room()
 	if want == 0 {
 		want = firstRoom
 	}

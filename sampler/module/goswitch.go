@@ -209,6 +209,13 @@ func goSwitchAt(m *Module, vaddr uint64, log *slog.Logger) (s goSwitch) {
 	return s
 }
 
+// IsGo tells whether a module has code of Go's.
+func IsGo(m *Module, log *slog.Logger) bool {
+	o, unlock := goOf(m, log)
+	defer unlock()
+	return o != nil
+}
+
 // GoLeaves tells whether the call before an address is that of a function of Go's runtime for x86-64 that has kept in a record of the runtime how it has
 // left the stack that it was called on.
 func GoLeaves(m *Module, vaddr uint64, log *slog.Logger) bool {

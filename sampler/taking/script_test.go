@@ -218,6 +218,49 @@ func TestCopyStack(t *testing.T) {
 	}
 }
 
+// TestStackBytes: a stack is copied to its end where a register tells that, and as much as is wanted elsewhere.
+func TestStackBytes(t *testing.T) {
+	const sp, want, room = 0x50_0000, 400, 1000
+	to := func(low, high uint64) string {
+		return string(binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, low), high))
+	}
+	home := Advice{Want: want, Bounds: 8}
+	home.Others[1] = Other{Bytes: 1, Homes: [2]Range{{1, 2}, {sp - 8, sp + 8}}}
+	elsewhere := home
+	home.Others[0].Bytes = 1
+	for _, tt := range []struct {
+		name   string
+		a      Advice
+		bounds string
+		n      int
+	}{
+		{"nothing is known", Advice{Bounds: 8}, to(sp-8, sp+100), room},
+		{"no register", Advice{Want: want}, to(sp-8, sp+100), want},
+		{"a short stack", Advice{Want: want, Bounds: 8}, to(sp-8, sp+100), 100 + RedZone},
+		{"a deep one", Advice{Want: want, Bounds: 8}, to(sp, sp+800), 800 + RedZone},
+		{"deeper than there is room for", Advice{Want: want, Bounds: 8}, to(sp, sp+900), room},
+		{"without an end", Advice{Want: want, Bounds: 8}, to(sp, ^uint64(0)), room},
+		{"another one, below", Advice{Want: want, Bounds: 8}, to(sp-8, sp), want},
+		{"another one, above", Advice{Want: want, Bounds: 8}, to(sp+1, sp+100), want},
+		{"one word", Advice{Want: want, Bounds: 8}, to(sp, sp+800)[:15], want},
+		{"no memory", Advice{Want: want, Bounds: 8}, "", want},
+		{"behind the registers", Advice{Want: want, Bounds: len(note(sp)) - 7}, to(sp, sp+800), want},
+		{"at home", home, to(sp, sp+800), want},
+		{"what is no advice has no home", elsewhere, to(sp, sp+800), 800 + RedZone},
+	} {
+		b := &Buffer{Regs: note(sp), NRegs: len(note(sp)), Stack: make([]byte, room)}
+		k := &machine{t: t, words: map[uint64]string{sp: tt.bounds}}
+		if n := stackBytes(k, 7, sp, &tt.a, b, -1); n != tt.n {
+			t.Errorf("%s: %d bytes, want %d", tt.name, n, tt.n)
+		}
+	}
+	for _, tt := range []struct{ want, bounds, room int }{{0, 8, 0}, {want, 0, want}, {want, 8, BoundedRoom}, {BoundedRoom + 1, 8, BoundedRoom + 1}} {
+		if a := (Advice{Want: tt.want, Bounds: tt.bounds}); a.Room() != tt.room {
+			t.Errorf("%d bytes wanted, bounds at %d: room for %d, want %d", tt.want, tt.bounds, a.Room(), tt.room)
+		}
+	}
+}
+
 // TestPresent: holes in a range of pages that one read of the pagemap does not cover.
 func TestPresent(t *testing.T) {
 	const page = 4096

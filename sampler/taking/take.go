@@ -38,14 +38,31 @@ func (x *Extent) Bytes(base uint64, room int) (n int, ok bool) {
 // Advice is what unwinding the last captures of a thread tells of the next. It is a
 // value: who changes it makes another.
 type Advice struct {
-	Want  int // bytes of stack to copy; 0: nothing is known yet
-	Stack Extent
+	Want int // bytes of stack to copy; 0: nothing is known yet, as much as there is room for
+	// Bounds, if not 0, is where in NT_PRSTATUS the register is that mostly has the address of the bounds of the stack that the thread
+	// is on, two words: it is copied up to there, as far as there is room, unless the thread is at home (see [Other]). Stacks that go from thread to thread are each of another depth.
+	Bounds int
+	Stack  Extent
 	// Others are the further stacks that the thread's lead to, up to the first that has no Bytes. Beyond is the sum of their Bytes.
 	Others [MaxOthers]Other
 	Beyond int
 	// Recipe is what to copy of an interpreter's memory, nil if there is none. Beyond includes its Room.
 	Recipe *Recipe
 	Marks  *Marks // nil: none
+}
+
+// BoundedRoom is how much room at least a copy has whose stack's bounds are known when it is made, in bytes.
+const BoundedRoom = 32 << 10
+
+// Room is how much room for the stack the next copy needs, in bytes; 0: nothing is known yet.
+//
+//go:nosplit
+//go:norace
+func (a *Advice) Room() int {
+	if a.Want > 0 && a.Bounds != 0 {
+		return max(a.Want, BoundedRoom)
+	}
+	return a.Want
 }
 
 // Marks are where objects have what they are recognised by. It does not change once it is used.
@@ -77,6 +94,12 @@ type Other struct {
 	Bytes int // to copy from there on
 	Stack Extent
 }
+
+// home tells whether a stack pointer lies in Homes.
+//
+//go:nosplit
+//go:norace
+func (o *Other) home(sp uint64) bool { return o.Homes[0].holds(sp) || o.Homes[1].holds(sp) }
 
 // Range is memory from an address to another, which is not in it.
 type Range struct{ From, To uint64 }
@@ -157,7 +180,7 @@ func (m *marks) fill(c *capture.Capture) {
 // pages is its open pagemap, -1 if there is none. Errors are those of reading the registers: then
 // nothing was copied.
 //
-// System calls: one for the registers (two on s390x and arm64), one for each stack, two or four more for one of which a record tells, four beyond that where a [Way] leads to the record, and more where one
+// System calls: one for the registers (two on s390x and arm64), one for each stack and two for its bounds, two or four more for one of which a record tells, four beyond that where a [Way] leads to the record, and more where one
 // is not where it was expected, or the call that the thread was in must be taken back. A recipe takes one, and
 // one for each area that it did not foresee ([MaxPieces] at most). Marks take one, and one each for whether they are in memory.
 //
@@ -175,7 +198,7 @@ func Take(k Kernel, tid int, a *Advice, b *Buffer, pages, by int, noRestart bool
 		write(k, tid, note, b)
 	}
 	sp := ptrace.StackPointer(note)
-	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack, &a.Stack, pages, b)
+	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack[:stackBytes(k, tid, sp, a, b, pages)], &a.Stack, pages, b)
 	takeOthers(k, tid, a, b, pages)
 	mark(k, tid, a.Marks, b, pages)
 	if a.Recipe != nil && wordsKnown(note) {
@@ -183,6 +206,36 @@ func Take(k Kernel, tid int, a *Advice, b *Buffer, pages, by int, noRestart bool
 	}
 	takeExtra(k, tid, b)
 	return 0
+}
+
+// home tells whether a stack pointer lies in a Homes of a.
+//
+//go:nosplit
+//go:norace
+func (a *Advice) home(sp uint64) bool {
+	for i := 0; i < MaxOthers && a.Others[i].Bytes > 0; i++ {
+		if a.Others[i].home(sp) {
+			return true
+		}
+	}
+	return false
+}
+
+// stackBytes is how much to copy of the stack of a thread whose stack pointer is sp, as far as b has room for it.
+//
+//go:nosplit
+//go:norace
+func stackBytes(k Kernel, tid int, sp uint64, a *Advice, b *Buffer, pages int) int {
+	if a.Want == 0 {
+		return len(b.Stack)
+	}
+	want := uint64(a.Want)
+	if a.Bounds > 0 && a.Bounds+8 <= b.NRegs && !a.home(sp) && apart(k, tid, binary.NativeEndian.Uint64(b.Regs[a.Bounds:]), 16, b, pages) {
+		if low, high := binary.NativeEndian.Uint64(b.text[:]), binary.NativeEndian.Uint64(b.text[8:]); low <= sp && sp < high {
+			want = high - sp + RedZone
+		}
+	}
+	return int(min(want, uint64(len(b.Stack))))
 }
 
 // copyStack copies the stack from the red zone below sp on into room. The red
@@ -290,7 +343,7 @@ func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 	if room <= 0 || b.NBlocks >= MaxOthers {
 		return false
 	}
-	if now := ptrace.StackPointer(b.Regs[:b.NRegs]); o.Homes[0].To != 0 && !o.Homes[0].holds(now) && !o.Homes[1].holds(now) {
+	if o.Homes[0].To != 0 && !o.home(ptrace.StackPointer(b.Regs[:b.NRegs])) {
 		return false
 	}
 	sp, end := uint64(0), ^uint64(0)
@@ -309,10 +362,10 @@ func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 			sp = uint64(binary.NativeEndian.Uint32(word))
 		}
 	}
-	if sp == 0 || 4*len(b.copied(sp)) >= 3*o.Bytes { // advice has a quarter to spare
+	room = int(min(uint64(room), end-sp+RedZone))
+	if sp == 0 || 4*len(b.copied(sp)) >= 3*min(o.Bytes, room) { // advice has a quarter to spare
 		return false
 	}
-	room = int(min(uint64(room), end-sp+RedZone))
 	addr, n := copyStack(k, tid, sp, b.Beyond[b.NBeyond:b.NBeyond+room], &o.Stack, pages, b)
 	if n > 0 {
 		b.Blocks[b.NBlocks] = capture.Block{Addr: addr, Len: n}
@@ -454,7 +507,7 @@ const FPRegsBytes = 136
 //go:norace
 func (b *Buffer) Peek(k Kernel, tid int, sp uint64, a *Advice, pages int) {
 	b.NRegs, b.NFPRegs, b.NBeyond, b.NBlocks, b.NRoots, b.Anew, b.Met, b.Unwritten = 0, 0, 0, 0, 0, false, false, false
-	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack, &a.Stack, pages, b)
+	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack[:stackBytes(k, tid, sp, a, b, pages)], &a.Stack, pages, b)
 	mark(k, tid, a.Marks, b, pages)
 	if a.Recipe != nil {
 		follow(k, tid, a.Recipe, b, pages)
