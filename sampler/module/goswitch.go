@@ -16,6 +16,8 @@ import (
 // Before Go 1.21 systemstack and asmcgocall keep no frame pointer of their own. It is still that of who called them: below it, on the
 // goroutine's stack, is what that function has taken, and then the return address.
 //
+// systemstack is asked about, too, as its goroutine's stack may be elsewhere by now.
+//
 // Where C calls back (cgocallback), a frame pointer that C has saved may lead to where the goroutine's stack was before it grew. But cgocallback has its own
 // frame on the goroutine's stack, too, just below where asmcgocall has left that: asmcgocall is left on the way up to there.
 type GoSwitch struct {
@@ -50,7 +52,7 @@ func (g *GoSwitch) Owns(pc uint64) bool {
 		return false
 	}
 	s := goSwitchAt(m, vaddr, g.log)
-	return s.blind || s.kind == callsC || s.kind == callback
+	return s.start != 0
 }
 
 // Caller implements unwind.Runtime. The return address is the word below the frame pointer that is one behind a call of this
@@ -79,6 +81,8 @@ func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs
 		return unwind.NoRow, 0 // its row is right
 	case s.kind == callsC && back != 0:
 		return s.above(m, back, mem, to, g.log)
+	case s.kind == otherSwitch && s.recorded(m, mem, g.below, to, g.log):
+		return 0, 0
 	case s.kind == callsC && s.depthAt >= 0 && spKnown:
 		depth, err := mem.Word(a, sp+uint64(s.depthAt))
 		if err != nil {
@@ -254,7 +258,18 @@ func leftAt(fp, depth uint64) uint64 {
 	return fp - below
 }
 
-// above leads to who called asmcgocall, which has left the goroutine's stack with its stack pointer at that address.
+// recorded leads to who called systemstack by a copy that begins where a record says that the goroutine's stack was left. The frame pointer leads to where that
+// stack was before: while a goroutine helps a collection or waits there, others may give its stack another size (runtime/proc.go, casGToWaitingForSuspendG).
+func (s *goSwitch) recorded(m *Module, mem *unwind.Memory, below int, to *regs.Set, log *slog.Logger) bool {
+	for i := range mem.Also {
+		if r, _ := s.above(m, mem.Also[i].Addr+uint64(below), mem, to, log); r == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// above leads to who called this function, which has left the goroutine's stack with its stack pointer at that address.
 func (s *goSwitch) above(m *Module, at uint64, mem *unwind.Memory, to *regs.Set, log *slog.Logger) (unwind.Reason, uint64) {
 	a := regs.AMD64
 	fp, err := mem.Word(a, at)

@@ -5,7 +5,9 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"log/slog"
+	"os"
 	"os/exec"
+	"reflect"
 	"runtime"
 	"slices"
 	"testing"
@@ -201,6 +203,83 @@ func TestLeftAt(t *testing.T) {
 	} {
 		if got := leftAt(tt.fp, tt.depth); got != tt.want {
 			t.Errorf("%#x, %#x from the end: %#x; want %#x", tt.fp, tt.depth, got, tt.want)
+		}
+	}
+}
+
+// TestGoMoved: who has called systemstack is found where a record says that the goroutine's stack was left, if its stack is not any more where the frame pointer leads.
+func TestGoMoved(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("x86-64 code")
+	}
+	f, err := elf.Open("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	section := f.Section(".text")
+	text, err := section.Data()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := liveSpace(t, os.Getpid())
+	if err := s.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	g := NewGoSwitch(s, 128, slog.New(slog.DiscardHandler))
+	m, _, ok := s.Module(uint64(reflect.ValueOf(TestGoMoved).Pointer()))
+	if !ok {
+		t.Fatal("the test's own program is no module")
+	}
+	var start, behind, ra, other uint64 // systemstack, its own call; behind a call of it, and behind another call
+	for i := 0; i+5 <= len(text); i++ {
+		if text[i] != 0xe8 {
+			continue
+		}
+		at := section.Addr + uint64(i) + 5 + m.Bias
+		to := at + uint64(int32(binary.LittleEndian.Uint32(text[i+1:])))
+		switch f := runtime.FuncForPC(uintptr(to)); {
+		case f == nil || uint64(f.Entry()) != to:
+		case f.Name() == "runtime.systemstack":
+			start, ra = to, at
+		default:
+			other = at
+		}
+	}
+	if start == 0 {
+		t.Fatal("nobody calls systemstack")
+	}
+	if i := bytes.Index(text[start-m.Bias-section.Addr:], []byte{0xff, 0xd7}); i >= 0 { // call rdi
+		behind = start + uint64(i) + 2
+	}
+	if behind == 0 || ra == 0 || other == 0 || !g.Owns(behind-1) {
+		t.Fatalf("systemstack at %#x, its call %#x, a call of it %#x, another %#x", start, behind, ra, other)
+	}
+	const was, is, fp = 0xc000_0000_1000, 0xc000_0000_9000, 0xc000_0000_9800
+	copyOf := func(addr, ra uint64) unwind.Region { // of a stack that was left at addr
+		b := make([]byte, 256)
+		binary.LittleEndian.PutUint64(b[128:], fp)
+		binary.LittleEndian.PutUint64(b[136:], ra)
+		return unwind.Region{Addr: addr - 128, Bytes: b}
+	}
+	for _, tt := range []struct {
+		name string
+		also []unwind.Region
+		want bool
+	}{
+		{"no copy", nil, false},
+		{"left behind a call of it", []unwind.Region{copyOf(is, ra)}, true},
+		{"left behind another call", []unwind.Region{copyOf(is, other)}, false},
+		{"another stack's copy before", []unwind.Region{copyOf(was, other), copyOf(is, ra)}, true},
+		{"too short", []unwind.Region{{Addr: is - 128, Bytes: copyOf(is, ra).Bytes[:143]}}, false},
+	} {
+		var set, to regs.Set
+		set.PC = behind
+		set.SetReg(regs.AMD64.FP, was)
+		r, _ := g.Caller(&set, false, &unwind.Memory{Also: tt.also}, &to)
+		sp, _ := to.Reg(regs.AMD64.SP)
+		if own, _ := to.Reg(regs.AMD64.FP); tt.want && (r != 0 || to.PC != ra || sp != is+16 || own != fp) || !tt.want && r != unwind.NoRow {
+			t.Errorf("%s: %v, to %#x at %#x with %#x", tt.name, r, to.PC, sp, own)
 		}
 	}
 }
