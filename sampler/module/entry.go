@@ -111,26 +111,45 @@ func (o *object) isStart(m *Module, vaddr uint64, log *slog.Logger) bool {
 	}
 	if o.openGo(log) {
 		if f, ok, err := o.golang.table.Func(vaddr); ok && err == nil {
-			return o.specialAt(goSpecial(f.Name), vaddr)&begins != 0
+			return o.specialAt(goSpecial(f.Name), f.Start, vaddr)&begins != 0
 		}
 	}
 	if len(o.specials(log)) == 0 && o.sections.goTable.size > 0 {
 		return m.isGoStart(vaddr)
 	}
-	return o.specialAt(o.special(vaddr, log), vaddr)&begins != 0
+	return o.specialAt(o.special(vaddr, log), vaddr, vaddr)&begins != 0
 }
 
 // entryKind tells whether an ELF entry address is one that the kernel starts, once that is known.
 type entryKind struct{ is, known bool }
 
-// specialAt is what is special about vaddr in a function of which that is known.
-// One that is not returned to begins a stack only where it calls on from there:
+// specialAt is what is special about vaddr in a function of which that is known, and which begins at start, if that is told.
+// One that is not returned to begins a stack only where it calls on from there, or has gone over to it:
 // before, it stands on the stack of its caller.
-func (o *object) specialAt(is special, vaddr uint64) special {
-	if is == unreturned && !o.calls(vaddr) {
+func (o *object) specialAt(is special, start, vaddr uint64) special {
+	if is == unreturned && !o.calls(vaddr) && !o.changed(start, vaddr) {
 		return switches
 	}
 	return is
+}
+
+// changed tells whether code of x86-64 that leads straight from start to vaddr loads the stack pointer, as Go's mcall and morestack do just before they call on: mov rsp,[reg+disp8].
+func (o *object) changed(start, vaddr uint64) bool {
+	const bytesBefore = 24 // of it and what follows up to the call: 14 in mcall of Go 1.19, 21 with 1.26
+	var b [bytesBefore]byte
+	code := b[:min(vaddr-start, bytesBefore)]
+	if o.hdr.machine != elf.EM_X86_64 || len(code) == 0 {
+		return false
+	}
+	if _, err := o.ReadAt(code, int64(vaddr)-int64(len(code))); err != nil {
+		return false
+	}
+	for i := 0; i+4 <= len(code); i++ {
+		if code[i]&^1 == 0x48 && code[i+1] == 0x8b && code[i+2]&^7 == 0x60 && code[i+2] != 0x64 {
+			return true
+		}
+	}
+	return false
 }
 
 // calls tells whether vaddr, where a caller is looked up, is the last byte of a
@@ -159,7 +178,7 @@ func (m *Module) isGoStart(vaddr uint64) bool {
 	names := symbol.Open(f, m.Path, symbol.Options{Demangle: symbol.Off, Until: m.obj.cache.Until})
 	defer names.Close()
 	sym, ok := names.Lookup(vaddr)
-	return ok && m.obj.specialAt(goSpecial(sym.Name), vaddr)&begins != 0
+	return ok && m.obj.specialAt(goSpecial(sym.Name), vaddr, vaddr)&begins != 0
 }
 
 // specials finds the special functions by the symbols of the file, once.

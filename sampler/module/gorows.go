@@ -134,7 +134,7 @@ func (o *object) goRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 	var size int32
 	if err == nil {
 		name := goSpecial(f.Name)
-		switch is := o.specialAt(name, vaddr); {
+		switch is := o.specialAt(name, f.Start, vaddr); {
 		case is == unreturned, is&ends != 0, f.Top && o.hdr.arch.Link && f.Name != goSignalEntry:
 			return &outermost, nil
 		case (f.SPWrite || is&switches != 0) && o.hdr.arch == regs.S390X:

@@ -12,7 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/arch/x86/x86asm"
 	"sfsample/ptrace/procfs"
+
 	"sfsample/regs"
 	"sfsample/sframe"
 	"sfsample/sframe/ehframe"
@@ -149,7 +151,7 @@ func TestGoEnds(t *testing.T) {
 				syms[strings.TrimSuffix(s.Name, string(abi0))] = s
 			}
 			code := func(pc uint64) []byte {
-				b := make([]byte, 8)
+				b := make([]byte, 16)
 				p.ReadAt(b, int64(pc))
 				return b
 			}
@@ -176,6 +178,23 @@ func TestGoEnds(t *testing.T) {
 				check(caller, next-1, true)
 			}
 			check("morestack, as it is called", syms["runtime.morestack"].Value, false)
+			for _, name := range []string{"runtime.mcall", "runtime.morestack"} {
+				if arch == "amd64" {
+					for pc, over := syms[name].Value, false; ; {
+						insn, err := x86asm.Decode(code(pc), 64)
+						if err != nil {
+							t.Fatalf("%s at %#x: %v", name, pc, err)
+						}
+						if check(name, pc, over); insn.Op == x86asm.CALL && over {
+							break
+						}
+						if to := x86asm.RSP; insn.Op == x86asm.MOV && insn.Args[0] == to {
+							over = true
+						}
+						pc += uint64(insn.Len)
+					}
+				}
+			}
 		})
 	}
 }

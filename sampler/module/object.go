@@ -259,7 +259,7 @@ func (o *object) ehRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 	}
 	if errors.Is(err, sframe.ErrNoRow) && o.openDebug(log) {
 		if o.sections.goTable.size > 0 { // of an older layout
-			switch is := o.specialAt(o.special(vaddr, log), vaddr); {
+			switch is := o.specialAt(o.special(vaddr, log), vaddr, vaddr); {
 			case is == unreturned, is&ends != 0:
 				return &outermost, nil
 			case is&switches != 0:
