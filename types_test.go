@@ -84,7 +84,6 @@ var larger = map[string]size{
 	"tools/testall.packageResult":   {22, 11},
 	"unwind.Walker":                 {29, 50},
 	"unwind/code.machine":           {4, 29},
-	"unwind/code.walk":              {16, 9},
 }
 
 // TestTypes holds all types of the module, but for those of tests, to the limits; the exceptions to their numbers.

@@ -20,6 +20,9 @@
 // alloca has taken where no frame pointer keeps the way back, functions that do
 // not return. It gives no row then. Instructions that are followed are bounded.
 //
+// [Start] tells where the function begins that an address lies in, for names: what it finds is a place that the code leads on from to the
+// address as it would from a call, and passes no place on the way where another function might begin.
+//
 // It reads code through a function and keeps nothing; rows are never changed
 // after they were returned. Everything may be called concurrently.
 //

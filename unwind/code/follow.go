@@ -82,14 +82,7 @@ func Follow(a *regs.Arch, p Place, read func(addr uint64, b []byte) int) (*sfram
 	if m == nil {
 		return nil, ErrNoDecoder
 	}
-	// What is reached without a call is sure, also behind the one that p tells of. Only then calls are passed:
-	// one that does not return leads into another function.
-	w := walk{m: m, place: p, read: read}
-	if row, err := w.run(); err == nil {
-		return row, nil
-	}
-	w = walk{m: m, place: p, read: read, passCalls: true}
-	row, err := w.run()
+	row, _, err := follow(m, p, maxInsns, read)
 	if err != nil && !p.Caller && m.wide {
 		if kept, ok := inStub(m, p.PC, read); ok {
 			return &sframe.Row{CFA: sframe.Rule{Base: sframe.FromReg, Reg: a.SP, Offset: int32(a.WordBytes)},
@@ -97,6 +90,20 @@ func Follow(a *regs.Arch, p Place, read func(addr uint64, b []byte) int) (*sfram
 		}
 	}
 	return row, err
+}
+
+// follow is Follow for at most so many instructions, twice. It returns how many it was.
+func follow(m *machine, p Place, most int, read func(addr uint64, b []byte) int) (row *sframe.Row, insns int, err error) {
+	// What is reached without a call is sure, also behind the one that p tells of. Only then calls are passed:
+	// one that does not return leads into another function.
+	for _, pass := range []bool{false, true} {
+		w := walk{m: m, place: p, read: read, passCalls: pass, left: most}
+		row, err = w.run()
+		if insns += most - w.left; err == nil {
+			break
+		}
+	}
+	return row, insns, err
 }
 
 // Called returns the row for the code at p if a call of the function at start
@@ -108,7 +115,7 @@ func Called(a *regs.Arch, start uint64, p Place, read func(addr uint64, b []byte
 	if m == nil {
 		return nil, ErrNoDecoder
 	}
-	w := walk{m: m, place: Place{PC: start, Ends: p.Ends}, read: read, passCalls: true, goal: p.PC}
+	w := walk{m: m, place: Place{PC: start, Ends: p.Ends}, read: read, passCalls: true, goal: p.PC, left: maxInsns}
 	switch err := w.explore(); {
 	case w.found:
 		return w.since()
@@ -216,11 +223,12 @@ type walk struct {
 	place     Place
 	read      func(addr uint64, b []byte) int
 	passCalls bool
-	goal      uint64 // if not 0: ends there, with found and at
+	goal      uint64    // if not 0: ends there, with found and at
+	in        *function // if not nil: stays in it, and ends when all of it is reached
 
 	nodes map[uint64]*node
 	queue []uint64
-	left  int
+	left  int // instructions
 	err   error
 
 	found bool
@@ -228,9 +236,14 @@ type walk struct {
 	ra    value
 	pops  int32
 
-	buf    [256]byte // code from bufPC on
-	bufPC  uint64
-	bufLen int
+	buf piece
+}
+
+// piece is code from pc on.
+type piece struct {
+	code [256]byte
+	pc   uint64
+	len  int
 }
 
 // run is Follow.
@@ -250,7 +263,6 @@ func (w *walk) run() (*sframe.Row, error) {
 // explore follows the code until all is seen that can be reached, or the goal.
 func (w *walk) explore() error {
 	w.nodes = map[uint64]*node{}
-	w.left = maxInsns
 	var s state
 	for r := range s.regs {
 		s.regs[r] = value{sum, uint8(r), 0}
@@ -272,10 +284,11 @@ func (w *walk) ends(pc uint64) bool {
 // code returns what there is of the code at pc, 32 bytes at least if there are.
 func (w *walk) code(pc uint64) []byte {
 	const enough = 32
-	if pc < w.bufPC || pc-w.bufPC > uint64(w.bufLen) || uint64(w.bufLen)-(pc-w.bufPC) < enough {
-		w.bufPC, w.bufLen = pc, max(0, min(w.read(pc, w.buf[:]), len(w.buf)))
+	p := &w.buf
+	if pc < p.pc || pc-p.pc > uint64(p.len) || uint64(p.len)-(pc-p.pc) < enough {
+		p.pc, p.len = pc, max(0, min(w.read(pc, p.code[:]), len(p.code)))
 	}
-	return w.buf[pc-w.bufPC : w.bufLen]
+	return p.code[pc-p.pc : p.len]
 }
 
 // reach notes that the instruction at pc is reached with s.
@@ -302,12 +315,19 @@ func (w *walk) reach(pc uint64, s *state) {
 func (w *walk) follow(pc uint64) {
 	w.nodes[pc].queued = false
 	s := w.nodes[pc].state
+	padded := false // the instruction in front is padding
 	for {
 		if w.left--; w.left < 0 {
 			w.err = ErrTooFar
 			return
 		}
-		if pc == w.goal {
+		switch {
+		case w.in != nil && w.in.leaves(w, pc, &s, padded):
+			return
+		case w.in != nil && w.in.arrives(w, pc, &s):
+			w.queue = nil
+			return
+		case w.in == nil && pc == w.goal:
 			w.found, w.at, w.queue = true, s, nil
 			return
 		}
@@ -319,6 +339,10 @@ func (w *walk) follow(pc uint64) {
 		after := pc + uint64(in.size)
 		if in.size == 0 {
 			return
+		}
+		if w.in != nil {
+			padded = x86Padding(b) > 0
+			in = w.in.goesOn(w, &s, in)
 		}
 		switch in.flow {
 		case ret, mayReturn:
@@ -336,7 +360,7 @@ func (w *walk) follow(pc uint64) {
 		case branch:
 			w.reach(in.target, &s)
 		case call:
-			if after == w.goal {
+			if after == w.goal && w.in == nil {
 				break // whether it returns or not
 			}
 			if !w.passCalls || w.ends(after) {
