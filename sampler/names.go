@@ -228,7 +228,7 @@ func (n *Names) moduleFrames(p *processNames, r *rawFrame) []output.Frame {
 	if r.covered && len(syms) > 0 && syms[len(syms)-1].Loose && syms[len(syms)-1].Start < r.fn.Start {
 		syms = nil // a function of its own lies behind the symbol
 	}
-	if len(syms) == 0 && !r.covered {
+	if len(syms) == 0 && !r.covered && !r.found {
 		return []output.Frame{plain}
 	}
 	if len(syms) == 0 {
@@ -240,7 +240,7 @@ func (n *Names) moduleFrames(p *processNames, r *rawFrame) []output.Frame {
 		f.File, f.Line, f.Inlined = s.File, s.Line, s.Inlined
 		if s.Name != "" {
 			f.Func, f.Offset = s.Name, vaddr-s.Start
-		} else if r.covered && !s.Inlined {
+		} else if (r.covered || r.found) && !s.Inlined {
 			f.Func, f.Offset = n.byStart(o, r), vaddr-r.fn.Piece
 		}
 		list[i] = f

@@ -209,6 +209,26 @@ func TestNameless(t *testing.T) {
 	}
 }
 
+// TestNamelessByCode: what has neither a symbol nor a table is named so too, if its code tells where it begins.
+func TestNamelessByCode(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the code is x86-64")
+	}
+	path := testprog.Compile(t, []string{"-O2", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}, "pieces.c")
+	start := symbolAddr(t, path, "first")
+	n := NewNames(NameOptions{})
+	p := n.process(os.Getpid())
+	space := module.NewSpace(newFileSource(t, withoutSymbols(t, path)), module.NewCache(0), module.Options{})
+	if err := space.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	tg := &target{space: space, names: p, met: newMet()}
+	want := fmt.Sprintf("%s:fn_%08x", filepath.Base(path), start)
+	if f := n.frames(p, tg.frame(n, frameKey{pc: start}))[0]; f.Func != want {
+		t.Errorf("%+v, want function %q", f, want)
+	}
+}
+
 // TestNamesAreShared: what many processes map is opened and kept once, and
 // closed when they are gone and others were seen since.
 func TestNamesAreShared(t *testing.T) {

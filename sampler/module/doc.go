@@ -30,6 +30,9 @@
 // different goroutines. A [Module] never changes and may be used by any.
 // Reading may block as long as a page fault of the target would.
 //
+// Functions without symbols are known by where they begin, by the tables ([Space.Function]) or, where these have nothing, by the code
+// ([Begins]).
+//
 // The package does not name addresses (see sampler/symbol) and does not trace.
 //
 // Sources: System V gABI chapters 4 and 5; Linux Standard Base (PT_GNU_EH_FRAME);

@@ -8,6 +8,7 @@ import (
 
 	"sfsample/regs"
 	"sfsample/sframe"
+	"sfsample/unwind/code"
 )
 
 // Function is a function as unwind tables tell of it, without a name.
@@ -36,6 +37,40 @@ func (s *Space) Function(pc uint64) (f Function, ok bool) {
 	}
 	start, ok := o.function(pc-r.mod.Bias, s.opt.Log)
 	return Function{o.whole(start, s.opt.Log), start}, ok
+}
+
+// knownStarts are starts of functions.
+type knownStarts struct {
+	ofPieces map[uint64]uint64 // by the starts of pieces
+	byCode   map[uint64]uint64 // by addresses, as code tells; 0: it does not
+}
+
+// Begins returns where the function begins that holds the link-time address vaddr, which no table covers, as its code tells: from there
+// on is nothing but that function, though it may begin before.
+func Begins(m *Module, vaddr uint64, log *slog.Logger) (start uint64, ok bool) {
+	o := m.obj
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.via = m
+	defer func() { o.via = nil }()
+	if o.hdr.arch == nil || o.open(log) != nil {
+		return 0, false
+	}
+	known := &o.starts.byCode
+	if start, ok = (*known)[vaddr]; ok {
+		return start, start != 0
+	}
+	if start, ok = code.Start(o.hdr.arch, vaddr, o.readCode); ok {
+		if _, covered := o.function(start, log); covered {
+			start = 0
+		}
+	}
+	if *known == nil || len(*known) >= maxFollowed {
+		*known = map[uint64]uint64{}
+	}
+	(*known)[vaddr] = start
+	o.cache.account(o, o.bytes())
+	return start, start != 0
 }
 
 // function returns where the function at vaddr begins, by the first table that
@@ -80,10 +115,10 @@ const (
 // start itself, unless the table says that code there has a frame already, and
 // one function alone jumps there.
 func (o *object) whole(start uint64, log *slog.Logger) uint64 {
-	if known, ok := o.pieces[start]; ok {
+	if known, ok := o.starts.ofPieces[start]; ok {
 		return known
 	}
-	if !o.hasFrame(start) || len(o.pieces) >= maxPieces {
+	if !o.hasFrame(start) || len(o.starts.ofPieces) >= maxPieces {
 		return start
 	}
 	at, ok := start, true
@@ -95,10 +130,10 @@ func (o *object) whole(start uint64, log *slog.Logger) uint64 {
 	if !ok {
 		at = start
 	}
-	if o.pieces == nil {
-		o.pieces = map[uint64]uint64{}
+	if o.starts.ofPieces == nil {
+		o.starts.ofPieces = map[uint64]uint64{}
 	}
-	o.pieces[start] = at
+	o.starts.ofPieces[start] = at
 	return at
 }
 

@@ -2,6 +2,8 @@ package module
 
 import (
 	"debug/elf"
+	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -49,6 +51,53 @@ func TestFunctionsAreTheSymbols(t *testing.T) {
 	}
 	if got, ok := s.Function(places["_init"]); ok {
 		t.Errorf("Function of _init, which no table covers, is %#x", got)
+	}
+}
+
+// TestBeginsAreTheSymbols: the code of programs without tables tells where functions begin, or nothing, for most of their addresses, and
+// never one that is not the symbols'.
+func TestBeginsAreTheSymbols(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the code is x86-64")
+	}
+	found, asked := 0, 0
+	for _, source := range []string{"pieces.c", "crowd.c", "pool.c", "ends.c", "stuck.c", "unfilled.c"} {
+		for _, flag := range []string{"-O2", "-Os"} {
+			path := testprog.Compile(t, []string{flag, "-pthread", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}, source)
+			p, f := fromELF(t, path)
+			s := NewSpace(p, NewCache(0), Options{})
+			if err := s.Refresh(); err != nil {
+				t.Fatal(err)
+			}
+			syms, err := f.Symbols()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, sym := range syms {
+				if elf.ST_TYPE(sym.Info) != elf.STT_FUNC || sym.Size == 0 || strings.HasSuffix(sym.Name, ".cold") {
+					continue
+				}
+				m, bias, ok := s.Module(sym.Value)
+				if !ok || bias != sym.Value {
+					t.Fatalf("%s: no module, or at another address", sym.Name)
+				}
+				for pc := sym.Value; pc < sym.Value+sym.Size; pc += 32 {
+					if _, covered := s.Function(pc); covered {
+						continue // of the C library
+					}
+					asked++
+					if got, ok := Begins(m, pc, slog.New(slog.DiscardHandler)); ok && got == sym.Value {
+						found++
+					} else if ok && got-sym.Value >= sym.Size {
+						t.Errorf("%s, %s: %s: Begins(%#x) = %#x, want %#x", source, flag, sym.Name, pc, got, sym.Value)
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d of %d found", found, asked)
+	if asked < 100 || found*3 < asked {
+		t.Errorf("%d of %d addresses have their function's start, want a third of 100 at least: those that never return have none", found, asked)
 	}
 }
 

@@ -62,10 +62,10 @@ type object struct {
 	sections   fileSections
 	searched   bool // sections is filled
 	problems   []Problem
-	funcs      []specialFunc     // functions in which stacks begin or change
-	hasFuncs   bool              // funcs is filled
-	entry      entryKind         // whether hdr.entry is where the kernel starts it
-	pieces     map[uint64]uint64 // starts of functions by those of their pieces
+	funcs      []specialFunc // functions in which stacks begin or change
+	hasFuncs   bool          // funcs is filled
+	entry      entryKind     // whether hdr.entry is where the kernel starts it
+	starts     knownStarts   // of functions
 	followed   followed
 	late       bool // there was no time to read all of the file
 }
@@ -151,8 +151,8 @@ func (o *object) bytes() int {
 	if o.debug != nil {
 		n += o.debug.CacheBytes() + o.debugBytes
 	}
-	const followedBytes = 200
-	return n + o.golang.bytes() + followedBytes*len(o.followed)
+	const followedBytes, startBytes = 200, 40
+	return n + o.golang.bytes() + followedBytes*len(o.followed) + startBytes*len(o.starts.byCode)
 }
 
 // close forgets the tables; the next look-up opens them again.
