@@ -192,8 +192,8 @@ func (f *function) arrives(w *walk, pc uint64, s *state) bool {
 func atStart(w *walk, s *state) bool { return s.regs[w.m.arch.SP] == value{sum, w.m.arch.SP, 0} }
 
 // leaves tells whether the code at pc, reached from the instruction in front of it, may be another function, or the last of this one: what
-// is behind padding at the function's level of the stack, the first multiple of 16 behind what may have been data, and there a system
-// call that may not return, as exit and exit_group (unistd_64.h) do not.
+// is behind padding at the function's level of the stack, the first multiple of 16 behind what may have been data, a late push, and a
+// system call that may not return, as exit and exit_group (unistd_64.h) do not.
 func (f *function) leaves(w *walk, pc uint64, s *state, padded bool) bool {
 	if pc == w.place.PC || !atStart(w, s) {
 		return false
@@ -201,7 +201,18 @@ func (f *function) leaves(w *walk, pc uint64, s *state, padded bool) bool {
 	if rax := s.regs[0]; bytes.HasPrefix(w.code(pc), []byte{0x0f, 0x05}) && (rax.kind != fixed || rax.off == 60 || rax.off == 231) {
 		return true
 	}
+	if w.place.PC%startAlign != 0 && pc-w.place.PC > lateBytes && saves(w.code(pc)) {
+		return true
+	}
 	return pc%startAlign == 0 && (padded || pc-w.place.PC < startAlign)
+}
+
+// lateBytes is how far from its start a function, or a piece of one that gcc has left without an end, does not begin to save registers.
+const lateBytes = 64
+
+// saves tells whether b begins with a push of a register that calls preserve.
+func saves(b []byte) bool {
+	return len(b) > 1 && (b[0] == 0x53 || b[0] == 0x55 || b[0] == 0x41 && b[1] >= 0x54 && b[1] <= 0x57)
 }
 
 // goesOn applies what holds within a function to in: returns find the stack as the call has left it, calls have it aligned (psABI, section

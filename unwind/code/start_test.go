@@ -99,6 +99,18 @@ func TestLeads(t *testing.T) {
 	}
 }
 
+// TestLatePush: gcc may end a piece of code with nothing: inc rax 23 times; push rbx; nop; pop rbx; ret is one function at a multiple of
+// 16, and may be two elsewhere.
+func TestLatePush(t *testing.T) {
+	b, _ := hex.DecodeString("c3" + strings.Repeat("48ffc0", 23) + "53905bc3" + strings.Repeat("cc", 32))
+	for at, want := range map[uint64]bool{0x10000: true, 0x10001: false} {
+		w := walk{m: machines[regs.AMD64.Name], place: Place{PC: at}, read: flat{at - 1, b}.read, passCalls: true, goal: at + 70, in: newFunction(nil), left: 1000}
+		if got := w.in.leads(&w, &sframe.Row{CFA: fromReg(regs.AMD64.SP, 16)}); got != want {
+			t.Errorf("%#x: %v", at, got)
+		}
+	}
+}
+
 // TestStartHostile: of bytes that are no program an answer comes, in bounded time, for any place.
 func TestStartHostile(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 5))
