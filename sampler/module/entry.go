@@ -127,14 +127,14 @@ type entryKind struct{ is, known bool }
 // One that is not returned to begins a stack only where it calls on from there, or has gone over to it:
 // before, it stands on the stack of its caller.
 func (o *object) specialAt(is special, start, vaddr uint64) special {
-	if is == unreturned && !o.calls(vaddr) && !o.changed(start, vaddr) {
+	if is == unreturned && !o.calls(vaddr) && !changedStacks(o, start, vaddr) {
 		return switches
 	}
 	return is
 }
 
-// changed tells whether code of x86-64 that leads straight from start to vaddr loads the stack pointer, as Go's mcall and morestack do just before they call on: mov rsp,[reg+disp8].
-func (o *object) changed(start, vaddr uint64) bool {
+// changedStacks tells whether code of x86-64 that leads straight from start to vaddr loads the stack pointer, as Go's mcall and morestack do just before they call on: mov rsp,[reg+disp8].
+func changedStacks(o *object, start, vaddr uint64) bool {
 	const bytesBefore = 24 // of it and what follows up to the call: 14 in mcall of Go 1.19, 21 with 1.26
 	var b [bytesBefore]byte
 	code := b[:min(vaddr-start, bytesBefore)]
