@@ -228,10 +228,14 @@ func (n *Names) moduleFrames(p *processNames, r *rawFrame) []output.Frame {
 	if r.covered && len(syms) > 0 && syms[len(syms)-1].Loose && syms[len(syms)-1].Start < r.fn.Start {
 		syms = nil // a function of its own lies behind the symbol
 	}
-	if len(syms) == 0 && !r.covered && !r.found {
-		return []output.Frame{plain}
-	}
 	if len(syms) == 0 {
+		if !r.covered {
+			start, ok := module.Begins(r.module, r.vaddr, n.opt.Log)
+			if !ok {
+				return []output.Frame{plain}
+			}
+			r.fn = module.Function{Start: start, Piece: start}
+		}
 		syms = []symbol.Frame{{}}
 	}
 	list := make([]output.Frame, len(syms))
@@ -240,7 +244,7 @@ func (n *Names) moduleFrames(p *processNames, r *rawFrame) []output.Frame {
 		f.File, f.Line, f.Inlined = s.File, s.Line, s.Inlined
 		if s.Name != "" {
 			f.Func, f.Offset = s.Name, vaddr-s.Start
-		} else if (r.covered || r.found) && !s.Inlined {
+		} else if !s.Inlined && r.fn.Start != 0 {
 			f.Func, f.Offset = n.byStart(o, r), vaddr-r.fn.Piece
 		}
 		list[i] = f

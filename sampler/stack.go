@@ -19,9 +19,8 @@ type rawFrame struct {
 	module  *module.Module  // nil: none
 	lookup  uint64          // the address that names the frame
 	vaddr   uint64          // the same in the module's own numbering
-	fn      module.Function // that holds it, if covered or found
+	fn      module.Function // that holds it, if covered
 	covered bool            // by an unwind table
-	found   bool            // by its code
 	// region is what to show without a module: the kernel's name of the
 	// mapping or "[anon]"; empty if the address is not mapped.
 	region      string
@@ -160,10 +159,7 @@ func (t *target) frame(names *Names, k frameKey) *rawFrame {
 		r.module, r.vaddr, _ = t.space.Module(r.lookup)
 		if r.module != nil {
 			names.open(t.names, r.module)
-			if r.fn, r.covered = t.space.Function(r.lookup); !r.covered {
-				r.fn.Start, r.found = module.Begins(r.module, r.vaddr, names.opt.Log)
-				r.fn.Piece = r.fn.Start
-			}
+			r.fn, r.covered = t.space.Function(r.lookup)
 		} else {
 			r.region, r.regionStart = regionOf(t.space.Mappings(), k.pc)
 		}

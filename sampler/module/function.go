@@ -43,6 +43,14 @@ func (s *Space) Function(pc uint64) (f Function, ok bool) {
 type knownStarts struct {
 	ofPieces map[uint64]uint64 // by the starts of pieces
 	byCode   map[uint64]uint64 // by addresses, as code tells; 0: it does not
+	asked    int               // how often code was asked
+	told     int               // and how often it did tell
+}
+
+// hopeless tells whether code is of a kind that does not tell, as that of compilers that do not use the stack as C does: in vain it takes 6 ms each time.
+func (k *knownStarts) hopeless() bool {
+	const trial, few = 32, 8
+	return k.asked >= trial && k.told < k.asked/few
 }
 
 // Begins returns where the function begins that holds the link-time address vaddr, which no table covers, as its code tells: from there
@@ -57,13 +65,17 @@ func Begins(m *Module, vaddr uint64, log *slog.Logger) (start uint64, ok bool) {
 		return 0, false
 	}
 	known := &o.starts.byCode
-	if start, ok = (*known)[vaddr]; ok {
+	if start, ok = (*known)[vaddr]; ok || o.starts.hopeless() {
 		return start, start != 0
 	}
+	o.starts.asked++
 	if start, ok = code.Start(o.hdr.arch, vaddr, o.readCode); ok {
 		if _, covered := o.function(start, log); covered {
 			start = 0
 		}
+	}
+	if start != 0 {
+		o.starts.told++
 	}
 	if *known == nil || len(*known) >= maxFollowed {
 		*known = map[uint64]uint64{}

@@ -101,6 +101,18 @@ func TestBeginsAreTheSymbols(t *testing.T) {
 	}
 }
 
+// TestHopeless: code that has not told any of the first addresses is not asked for ever.
+func TestHopeless(t *testing.T) {
+	for _, tt := range []struct {
+		asked, told int
+		want        bool
+	}{{0, 0, false}, {31, 0, false}, {32, 0, true}, {32, 3, true}, {32, 4, false}, {1000, 124, true}, {1000, 125, false}} {
+		if k := (&knownStarts{asked: tt.asked, told: tt.told}); k.hopeless() != tt.want {
+			t.Errorf("%d of %d: hopeless is %t", tt.told, tt.asked, !tt.want)
+		}
+	}
+}
+
 // TestJumpsTo asks code at 0x1000 for jumps to 0x1008. What it holds is told as
 // objdump does.
 func TestJumpsTo(t *testing.T) {
