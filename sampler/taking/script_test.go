@@ -235,7 +235,7 @@ func TestStackBytes(t *testing.T) {
 		n      int
 	}{
 		{"nothing is known", Advice{Bounds: 8}, to(sp-8, sp+100), room},
-		{"no register", Advice{Want: want}, to(sp-8, sp+100), want},
+		{"no register", Advice{Want: want}, to(sp-8, sp+100), room},
 		{"a short stack", Advice{Want: want, Bounds: 8}, to(sp-8, sp+100), 100 + RedZone},
 		{"a deep one", Advice{Want: want, Bounds: 8}, to(sp, sp+800), 800 + RedZone},
 		{"deeper than there is room for", Advice{Want: want, Bounds: 8}, to(sp, sp+900), room},

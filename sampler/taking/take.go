@@ -38,9 +38,10 @@ func (x *Extent) Bytes(base uint64, room int) (n int, ok bool) {
 // Advice is what unwinding the last captures of a thread tells of the next. It is a
 // value: who changes it makes another.
 type Advice struct {
-	Want int // bytes of stack to copy; 0: nothing is known yet, as much as there is room for
+	Want int // bytes of stack to have room for; 0: nothing is known yet
 	// Bounds, if not 0, is where in NT_PRSTATUS the register is that mostly has the address of the bounds of the stack that the thread
-	// is on, two words: it is copied up to there, as far as there is room, unless the thread is at home (see [Other]). Stacks that go from thread to thread are each of another depth.
+	// is on, two words: it is copied up to there, as far as there is room, or, elsewhere and at home (see [Other]), Want is copied of it. Stacks that go from thread to thread are
+	// each of another depth.
 	Bounds int
 	Stack  Extent
 	// Others are the further stacks that the thread's lead to, up to the first that has no Bytes. Beyond is the sum of their Bytes.
@@ -226,11 +227,11 @@ func (a *Advice) home(sp uint64) bool {
 //go:nosplit
 //go:norace
 func stackBytes(k Kernel, tid int, sp uint64, a *Advice, b *Buffer, pages int) int {
-	if a.Want == 0 {
-		return len(b.Stack)
+	if a.Want == 0 || a.Bounds == 0 {
+		return len(b.Stack) // up to the stack's Top, if that is known
 	}
 	want := uint64(a.Want)
-	if a.Bounds > 0 && a.Bounds+8 <= b.NRegs && !a.home(sp) && apart(k, tid, binary.NativeEndian.Uint64(b.Regs[a.Bounds:]), 16, b, pages) {
+	if a.Bounds+8 <= b.NRegs && !a.home(sp) && apart(k, tid, binary.NativeEndian.Uint64(b.Regs[a.Bounds:]), 16, b, pages) {
 		if low, high := binary.NativeEndian.Uint64(b.text[:]), binary.NativeEndian.Uint64(b.text[8:]); low <= sp && sp < high {
 			want = high - sp + RedZone
 		}
