@@ -124,7 +124,7 @@ func TestGoDeep(t *testing.T) {
 	}
 	stats := pipe.Stats()
 	t.Logf("%d stacks, %d copied to the end; %d complete, cut %v", all, whole, stats.Complete, stats.Cut)
-	if all -= first; all < 300 || whole < all*95/100 || stats.Complete < int64(all*95/100) {
+	if all -= first; all < 300 || whole < all*95/100 || stats.Complete < stats.Stacks*95/100 {
 		t.Errorf("%d stacks, %d copied to the end; %d complete, cut %v", all, whole, stats.Complete, stats.Cut)
 	}
 }
@@ -583,10 +583,14 @@ func TestGoFirst(t *testing.T) {
 	if o := v.Others[0]; o.Word != m+192 || !o.Via || o.At != 56 || o.Bytes != recordCopy || v.Beyond != recordCopy || v.Others[1].Bytes != 0 {
 		t.Errorf("the thread itself: %+v", v.Others[:2])
 	}
-	for range 1000 { // it is of use for ever, and costs nothing where it is of none
-		if ws := (&walks{cfg: &PipelineConfig{}, blocks: []block{{over: -1}}}); ws.others(tg, regs.AMD64, &capture.Capture{TID: 2, Regs: note}, &v, nil, 0, k) != k || v.Beyond != recordCopy {
+	v.Others[0].Bytes, v.Beyond = 1<<20, 1<<20
+	for range 10_000 { // room that is of no use any more is given back, but for some: that costs no time where it is of none
+		if (&walks{cfg: &PipelineConfig{}, blocks: []block{{over: -1}}}).others(tg, regs.AMD64, &capture.Capture{TID: 2, Regs: note}, &v, nil, 0, k); v.Beyond < recordCopy {
 			t.Fatalf("room for %d bytes", v.Beyond)
 		}
+	}
+	if v.Beyond != recordCopy {
+		t.Errorf("room for %d bytes", v.Beyond)
 	}
 	space.goThreadMemory[tp-40] = 0
 	for range 10 {

@@ -55,7 +55,7 @@ func (l *listing) advise(t *thread) {
 			return
 		}
 		t.advice = now
-		l.bank.Fit(a.Want, clocks.RoundUp(a.Beyond))
+		l.bank.Fit(a.Room(), clocks.RoundUp(a.Beyond))
 	}
 }
 

@@ -113,7 +113,8 @@ func (ws *walks) others(t *target, a *regs.Arch, c *capture.Capture, v *Advice, 
 			continue
 		}
 		switch {
-		case o.Homes[0].To != 0: // it costs no time where it is of no use
+		case o.Homes[0].To != 0:
+			o.Bytes = max(o.Bytes-o.Bytes/1024, min(o.Bytes, recordCopy)) // it costs no time where it is of no use
 		case o.Kept:
 			o.Bytes -= o.Bytes / 1024 // it costs no time where no signal is handled
 		default:

@@ -81,7 +81,7 @@ func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs
 		return unwind.NoRow, 0 // its row is right
 	case s.kind == callsC && back != 0:
 		return s.above(m, back, mem, to, g.log)
-	case s.kind == otherSwitch && s.recorded(m, mem, g.below, to, g.log):
+	case s.kind == otherSwitch && !s.keeps(m, fp, mem, g.log) && s.recorded(m, mem, g.below, to, g.log):
 		return 0, 0
 	case s.kind == callsC && s.depthAt >= 0 && spKnown:
 		depth, err := mem.Word(a, sp+uint64(s.depthAt))
@@ -256,6 +256,17 @@ func leftAt(fp, depth uint64) uint64 {
 		return 0
 	}
 	return fp - below
+}
+
+// keeps tells whether the frame pointer leads to where this function has kept who called it: its row is right.
+func (s *goSwitch) keeps(m *Module, fp uint64, mem *unwind.Memory, log *slog.Logger) bool {
+	ra, err := mem.Word(regs.AMD64, fp+8)
+	if err != nil || s.blind {
+		return false
+	}
+	o, unlock := goOf(m, log)
+	defer unlock()
+	return o != nil && called(o, m.Bias, ra) == s.start
 }
 
 // recorded leads to who called systemstack by a copy that begins where a record says that the goroutine's stack was left. The frame pointer leads to where that

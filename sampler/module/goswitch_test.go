@@ -255,8 +255,8 @@ func TestGoMoved(t *testing.T) {
 	if behind == 0 || ra == 0 || other == 0 || !g.Owns(behind-1) {
 		t.Fatalf("systemstack at %#x, its call %#x, a call of it %#x, another %#x", start, behind, ra, other)
 	}
-	const was, is, fp = 0xc000_0000_1000, 0xc000_0000_9000, 0xc000_0000_9800
-	copyOf := func(addr, ra uint64) unwind.Region { // of a stack that was left at addr
+	const was, is, fp = 0xc000_0000_1000, 0xc000_0000_9000, 0xc000_0000_9800 // where systemstack has its frame, and who calls it
+	copyOf := func(addr, ra uint64) unwind.Region {                          // of a stack that was left at addr
 		b := make([]byte, 256)
 		binary.LittleEndian.PutUint64(b[128:], fp)
 		binary.LittleEndian.PutUint64(b[136:], ra)
@@ -270,6 +270,8 @@ func TestGoMoved(t *testing.T) {
 		{"no copy", nil, false},
 		{"left behind a call of it", []unwind.Region{copyOf(is, ra)}, true},
 		{"left behind another call", []unwind.Region{copyOf(is, other)}, false},
+		{"the frame pointer leads to a call of it, too", []unwind.Region{copyOf(is, ra), copyOf(was, ra)}, false},
+		{"the frame pointer leads to another call", []unwind.Region{copyOf(is, ra), copyOf(was, other)}, true},
 		{"another stack's copy before", []unwind.Region{copyOf(was, other), copyOf(is, ra)}, true},
 		{"too short", []unwind.Region{{Addr: is - 128, Bytes: copyOf(is, ra).Bytes[:143]}}, false},
 	} {

@@ -2,7 +2,7 @@
 // and dumps.
 //
 // Between stop and release [Take] makes the system calls that its text lists, and no others; it allocates
-// nothing and decodes no more than the stack pointer and whether the stop has cut a system call short.
+// nothing and decodes no more than the stack pointer, the addresses and bounds of stacks that advice leads to, and whether the stop has cut a system call short.
 // Such a call is taken back where that was tried and is safe, by writing a register. [Advice] is all that is known beforehand, as one value.
 //
 // Further stacks are copied where a word leads to them that is in a register or a copy, or a record of the runtime does, as the advice says: a bounded

@@ -52,6 +52,9 @@ type Advice struct {
 	Marks  *Marks // nil: none
 }
 
+// maxRoom is more than what there is room for in a copy, in bytes.
+const maxRoom = 1 << 30
+
 // BoundedRoom is how much room at least a copy has whose stack's bounds are known when it is made, in bytes.
 const BoundedRoom = 32 << 10
 
@@ -233,7 +236,7 @@ func stackBytes(k Kernel, tid int, sp uint64, a *Advice, b *Buffer, pages int) i
 	want := uint64(a.Want)
 	if a.Bounds+8 <= b.NRegs && !a.home(sp) && apart(k, tid, binary.NativeEndian.Uint64(b.Regs[a.Bounds:]), 16, b, pages) {
 		if low, high := binary.NativeEndian.Uint64(b.text[:]), binary.NativeEndian.Uint64(b.text[8:]); low <= sp && sp < high {
-			want = high - sp + RedZone
+			want = min(high-sp, maxRoom) + RedZone
 		}
 	}
 	return int(min(want, uint64(len(b.Stack))))
@@ -363,10 +366,14 @@ func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 			sp = uint64(binary.NativeEndian.Uint32(word))
 		}
 	}
-	room = int(min(uint64(room), end-sp+RedZone))
-	if sp == 0 || 4*len(b.copied(sp)) >= 3*min(o.Bytes, room) { // advice has a quarter to spare
+	enough := uint64(o.Bytes - o.Bytes/4) // advice has a quarter to spare
+	if o.At != 0 {
+		enough = min(enough, end-sp)
+	}
+	if sp == 0 || uint64(len(b.copied(sp))) >= enough {
 		return false
 	}
+	room = int(min(uint64(room), min(end-sp, maxRoom)+RedZone))
 	addr, n := copyStack(k, tid, sp, b.Beyond[b.NBeyond:b.NBeyond+room], &o.Stack, pages, b)
 	if n > 0 {
 		b.Blocks[b.NBlocks] = capture.Block{Addr: addr, Len: n}
