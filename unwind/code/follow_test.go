@@ -253,6 +253,10 @@ func FuzzFollow(f *testing.F) {
 			t.Fatalf("row %v and error %v", row, err)
 		}
 		Target(a, pc, read)
+		reads = -8 * maxInsns // as many tries
+		if start, ok := Start(a, pc, read); ok && start > pc {
+			t.Fatalf("%#x begins at %#x", pc, start)
+		}
 	})
 }
 
