@@ -100,13 +100,7 @@ func TestGoDeep(t *testing.T) {
 	if _, err := Run(ctx, Options{PIDs: []int{p.PID}, Hz: 499, MaxOverhead: 1}, 0, pipe, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := capture.NewReader(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := reread(t, w, &b)
 	const first = 200 // at first nothing is known of a thread
 	all, whole := 0, 0
 	for {

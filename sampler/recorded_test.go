@@ -29,6 +29,19 @@ func replayed(t *testing.T, start time.Time, records ...capture.Record) []output
 	return list
 }
 
+// reread ends a recording, and reads it from its beginning.
+func reread(t *testing.T, w *capture.Writer, b *bytes.Buffer) *capture.Reader {
+	t.Helper()
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := capture.NewReader(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // replay replays a recording of these records.
 func replay(t *testing.T, start time.Time, records ...capture.Record) ([]output.Sample, *Recorded, error) {
 	t.Helper()
@@ -42,13 +55,7 @@ func replay(t *testing.T, start time.Time, records ...capture.Record) ([]output.
 			t.Fatal(err)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r, err := capture.NewReader(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := reread(t, w, &b)
 	sink, files := new(swapSink), NewRecorded(start)
 	pipe := NewPipeline(PipelineConfig{Host: "amd64", Start: start, Sink: sink, Names: NewNames(NameOptions{Recorded: true}),
 		Open: func(pid int) (Target, error) {

@@ -286,18 +286,12 @@ func checkReplay(t *testing.T, p *teller) {
 	if _, err := Run(context.Background(), Options{PIDs: []int{p.Process.Pid}, Hz: 99, All: true, WallWeight: true}, time.Second, pipe, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
 	x := pipe.Stats().Scripts
 	t.Logf("%+v", x)
 	if len(live.stacks) < 20 || x.Placed == 0 {
 		t.Fatalf("%d samples with scripts, %+v", len(live.stacks), x)
 	}
-	r, err := capture.NewReader(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := reread(t, w, &b)
 	files := NewRecorded(time.Time{})
 	pipe = NewPipeline(PipelineConfig{Host: runtime.GOARCH, Start: time.Now(), Sink: again, Names: NewNames(NameOptions{Recorded: true}), Scripts: true,
 		Open: func(pid int) (Target, error) {

@@ -196,7 +196,7 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 		s.want = max(s.want, int(lacks)+firstCopy)
 	}
 	v.Want = wholeCopy(s.want)
-	if k := fb.known(); len(ws.blocks) > 1 || k == nil && v.Bounds != 0 || v.Others[0].Bytes > 0 || k != s.golang.told {
+	if k := fb.known(); len(ws.blocks) > 1 || k == nil && v.Bounds != 0 && u.Arch == regs.AMD64 || v.Others[0].Bytes > 0 || k != s.golang.told {
 		fb.learn(ws.others(t, u.Arch, c, &v, frames, lack, k))
 	}
 	if marks := t.marks(frames); marks != v.Marks {

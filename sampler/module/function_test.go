@@ -12,11 +12,10 @@ import (
 	"sfsample/regs"
 )
 
-// TestFunctionsAreTheSymbols: the tables of a program, without its symbols, tell
-// the same functions as the symbols do, and whose piece .cold code is.
-func TestFunctionsAreTheSymbols(t *testing.T) {
-	path := testprog.Compile(t, []string{"-O2"}, "pieces.c")
-	p, f := fromELF(t, path)
+// compiled is the space of a program of C, and what its symbols are.
+func compiled(t *testing.T, flags []string, source string) (*Space, []elf.Symbol) {
+	t.Helper()
+	p, f := fromELF(t, testprog.Compile(t, flags, source))
 	s := NewSpace(p, NewCache(0), Options{})
 	if err := s.Refresh(); err != nil {
 		t.Fatal(err)
@@ -25,6 +24,13 @@ func TestFunctionsAreTheSymbols(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s, syms
+}
+
+// TestFunctionsAreTheSymbols: the tables of a program, without its symbols, tell
+// the same functions as the symbols do, and whose piece .cold code is.
+func TestFunctionsAreTheSymbols(t *testing.T) {
+	s, syms := compiled(t, []string{"-O2"}, "pieces.c")
 	places := map[string]uint64{}
 	for _, sym := range syms {
 		places[sym.Name] = sym.Value
@@ -63,16 +69,7 @@ func TestBeginsAreTheSymbols(t *testing.T) {
 	found, asked := 0, 0
 	for _, source := range []string{"pieces.c", "crowd.c", "pool.c", "ends.c", "stuck.c", "unfilled.c"} {
 		for _, flag := range []string{"-O2", "-Os"} {
-			path := testprog.Compile(t, []string{flag, "-pthread", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}, source)
-			p, f := fromELF(t, path)
-			s := NewSpace(p, NewCache(0), Options{})
-			if err := s.Refresh(); err != nil {
-				t.Fatal(err)
-			}
-			syms, err := f.Symbols()
-			if err != nil {
-				t.Fatal(err)
-			}
+			s, syms := compiled(t, []string{flag, "-pthread", "-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}, source)
 			for _, sym := range syms {
 				if elf.ST_TYPE(sym.Info) != elf.STT_FUNC || sym.Size == 0 || strings.HasSuffix(sym.Name, ".cold") {
 					continue

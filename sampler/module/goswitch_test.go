@@ -16,6 +16,21 @@ import (
 	"sfsample/unwind"
 )
 
+// textOf opens a program, and reads its code.
+func textOf(t *testing.T, path string) (f *elf.File, section *elf.Section, text []byte) {
+	t.Helper()
+	f, err := elf.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	section = f.Section(".text")
+	if text, err = section.Data(); err != nil {
+		t.Fatal(err)
+	}
+	return f, section, text
+}
+
 // TestGoSwitch: who has called a function that goes over to another stack is found below the frame pointer on the stack of a goroutine, and
 // not where more than one may have done so, or not all was copied.
 func TestGoSwitch(t *testing.T) {
@@ -23,16 +38,7 @@ func TestGoSwitch(t *testing.T) {
 	if err != nil {
 		t.Skip("no gron on this machine")
 	}
-	f, err := elf.Open(gron)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	section := f.Section(".text")
-	text, err := section.Data()
-	if err != nil {
-		t.Fatal(err)
-	}
+	f, section, text := textOf(t, gron)
 	cmd := exec.Command(gron)
 	if _, err := cmd.StdinPipe(); err != nil { // it waits
 		t.Fatal(err)
@@ -212,16 +218,7 @@ func TestGoMoved(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("x86-64 code")
 	}
-	f, err := elf.Open("/proc/self/exe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	section := f.Section(".text")
-	text, err := section.Data()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, section, text := textOf(t, "/proc/self/exe")
 	s := liveSpace(t, os.Getpid())
 	if err := s.Refresh(); err != nil {
 		t.Fatal(err)
