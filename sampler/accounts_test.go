@@ -36,7 +36,7 @@ func TestBetweenSamples(t *testing.T) {
 			th.slot = 0
 			book.Open(&th.line, 0)
 			book.Advance(0)
-			first := clocks.Sample{Asked: 5, Stopped: 10, Released: 20, Run: int64(time.Second), Wait: int64(time.Second)}
+			first := clocks.Sample{At: clocks.Moments{Asked: 5, Stopped: 10, Released: 20}, Stopped: clocks.Usage{Run: int64(time.Second), Wait: int64(time.Second)}}
 			if !tt.never {
 				h.wasMet(th, 0, &first)
 			}
@@ -44,7 +44,8 @@ func TestBetweenSamples(t *testing.T) {
 			th.queue.waited = time.Second
 			book.Advance(tt.owed + 1) // that tick is the clock's
 			h.wasMet(th, tt.owed+1, &clocks.Sample{
-				Wake: first.Released + int64(tt.ran+tt.wait+tt.slept), RunAsked: first.Run + int64(tt.ran), WaitAsked: first.Wait + int64(tt.wait),
+				At:    clocks.Moments{Wake: first.At.Released + int64(tt.ran+tt.wait+tt.slept)},
+				Asked: clocks.Usage{Run: first.Stopped.Run + int64(tt.ran), Wait: first.Stopped.Wait + int64(tt.wait)},
 			})
 			book.Give(&th.line, tt.owed+1, ledger.Sampled)
 			tt.want.Count[ledger.Sampled] = 2

@@ -681,7 +681,7 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 		c = &capture.Capture{Regs: make([]byte, 0, regs.PrstatusMaxBytes), Stack: make([]byte, 0, minCopy)}
 	}
 	b := &d.buf
-	b.Regs, b.FPRegs, b.Stack, b.Beyond = c.Regs[:cap(c.Regs)], make([]byte, taking.FPRegsBytes), c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
+	b.Use(c)
 	a.Want = 0 // all that there is room for
 	errno := taking.Take(d.kernels[t.PID], t.TID, &a.Advice, b, int(d.pages[t.PID]), taking.StoppedFor(s.Raw), d.opt.NoRestart)
 	if errno == 0 {

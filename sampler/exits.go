@@ -70,7 +70,9 @@ func (k *keeping) room(tid int) (*taking.Buffer, taking.Advice) {
 	if c == nil {
 		return nil, a.Advice
 	}
-	return &taking.Buffer{Regs: c.Regs[:cap(c.Regs)], FPRegs: make([]byte, taking.FPRegsBytes), Stack: c.Stack[:cap(c.Stack)], Beyond: c.Beyond[:cap(c.Beyond)]}, a.Advice
+	b := new(taking.Buffer)
+	b.Use(c)
+	return b, a.Advice
 }
 
 // back gives back the room for a stack that is none.
@@ -149,7 +151,7 @@ func (w *news) takeExit(x *clocks.Exit) {
 	t := w.roster.threads[x.TID]
 	if t == nil {
 		if p == nil {
-			w.keeping.back(x.Buffer)
+			w.keeping.back(x.Copy)
 			return
 		}
 		t = &thread{tid: x.TID, proc: p, fb: p.feedback()}
@@ -158,7 +160,7 @@ func (w *news) takeExit(x *clocks.Exit) {
 	}
 	w.keeping.counts.Taken++
 	c := new(capture.Capture)
-	x.Fill(c)
+	x.Copy.Fill(c)
 	c.Taken = capture.Exiting
 	w.acct.emitWith(t, w.book.Tick(), c, max(x.Run, t.line.Run()), x.At, note.early)
 	if w.roster.threads[t.tid] != t {

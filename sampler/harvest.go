@@ -8,7 +8,6 @@ import (
 	"sfsample/sampler/capture"
 	"sfsample/sampler/clocks"
 	"sfsample/sampler/ledger"
-	"sfsample/sampler/taking"
 )
 
 // harvest takes what clocks have taken: each sample is accounted for or dropped, once, and its buffers are the clock's again.
@@ -49,7 +48,7 @@ func (h *harvest) drain() {
 
 // taken accounts for a sample of a clock and passes it on.
 func (h *harvest) taken(t *thread, m *clocks.Sample) {
-	if !m.Asleep {
+	if !m.Peeked.Asleep {
 		h.figures.seizes++
 	}
 	if t == nil || t.tid != m.TID || !h.roster.live(t) {
@@ -80,14 +79,14 @@ func (h *harvest) taken(t *thread, m *clocks.Sample) {
 		// Not every architecture tells at a stop which call it has met.
 		c.Blocked, c.Call.NR = true, t.req.wait.NR
 	}
-	c.Delay, c.Pause, c.Late = time.Duration(m.Stopped-m.Asked), time.Duration(m.Released-m.Stopped), time.Duration(m.Wake-h.ticks.start-m.Tick*h.ticks.interval)
-	if m.Asleep {
-		c.Taken, c.Blocked, c.Call, c.Count = capture.Unstopped, true, m.Call, m.Count
+	c.Delay, c.Pause, c.Late = time.Duration(m.At.Stopped-m.At.Asked), time.Duration(m.At.Released-m.At.Stopped), time.Duration(m.At.Wake-h.ticks.start-m.Tick*h.ticks.interval)
+	if m.Peeked.Asleep {
+		c.Taken, c.Blocked, c.Call, c.Count = capture.Unstopped, true, m.Peeked.Call, m.Peeked.Count
 	} else {
 		h.figures.delay.add(c.Delay)
 		h.figures.pause.add(c.Pause)
 		h.rounds.now.pause.add(c.Pause)
-		if m.Met {
+		if m.Copy.Call.Met {
 			h.figures.met.add(c.Delay + c.Pause)
 		}
 	}
@@ -95,8 +94,8 @@ func (h *harvest) taken(t *thread, m *clocks.Sample) {
 		h.figures.moved++
 	}
 	h.book.Give(&t.line, tick, ledger.Sampled)
-	h.book.Give(&t.line, min(h.ticks.passed(m.Stopped), h.book.Tick()), ledger.NotStopped)
-	h.acct.emit(t, m.Tick, c, h.ran(t, m), m.Released)
+	h.book.Give(&t.line, min(h.ticks.passed(m.At.Stopped), h.book.Tick()), ledger.NotStopped)
+	h.acct.emit(t, m.Tick, c, h.ran(t, m), m.At.Released)
 }
 
 // ran is what a thread has run for when a clock let go of it.
@@ -105,17 +104,17 @@ func (h *harvest) ran(t *thread, m *clocks.Sample) time.Duration {
 		s, _ := h.files.schedstat(t)
 		return s.Run
 	}
-	return time.Duration(m.Run)
+	return time.Duration(m.Stopped.Run)
 }
 
 // wasMet accounts for the ticks before the one at which a clock has met a thread.
 func (h *harvest) wasMet(t *thread, tick int64, m *clocks.Sample) {
 	if t.watch.Asleep() {
-		h.acct.unsure(t, tick, time.Duration(m.RunAsked))
+		h.acct.unsure(t, tick, time.Duration(m.Asked.Run))
 	} else {
-		h.acct.settleBy(t, tick-1, times{m.Wake, time.Duration(m.RunAsked), time.Duration(m.WaitAsked)})
+		h.acct.settleBy(t, tick-1, times{m.At.Wake, time.Duration(m.Asked.Run), time.Duration(m.Asked.Wait)})
 	}
-	t.queue.homeless, t.queue.waited, t.queue.let = 0, time.Duration(m.Wait), times{m.Released, time.Duration(m.Run), time.Duration(m.Wait)}
+	t.queue.homeless, t.queue.waited, t.queue.let = 0, time.Duration(m.Stopped.Wait), times{m.At.Released, time.Duration(m.Stopped.Run), time.Duration(m.Stopped.Wait)}
 	t.stack = false
 }
 
@@ -128,10 +127,10 @@ func (h *harvest) swap(t *thread, m *clocks.Sample) *capture.Capture {
 		beyond = max(beyond, k.Beyond)
 	}
 	beyond = clocks.RoundUp(beyond)
-	if most := len(m.Stack) + len(m.Beyond); want+beyond > most && want+beyond > most+h.bank.Room() {
-		want, beyond = len(m.Stack), len(m.Beyond)
+	if most := len(m.Copy.Stack.Room) + len(m.Copy.Beyond.Room); want+beyond > most && want+beyond > most+h.bank.Room() {
+		want, beyond = len(m.Copy.Stack.Room), len(m.Copy.Beyond.Room)
 	}
-	if len(m.Stack) < want || len(m.Beyond) < beyond {
+	if len(m.Copy.Stack.Room) < want || len(m.Copy.Beyond.Room) < beyond {
 		defer h.bank.Fit(want, beyond) // what had room for it was used for others
 	}
 	c := h.pool.get(want, beyond)
@@ -139,15 +138,12 @@ func (h *harvest) swap(t *thread, m *clocks.Sample) *capture.Capture {
 		return nil
 	}
 	lent := held(c)
-	room := taking.Buffer{Regs: c.Regs[:cap(c.Regs)], FPRegs: c.FPRegs[:cap(c.FPRegs)], Stack: c.Stack[:cap(c.Stack)], Beyond: c.Beyond[:cap(c.Beyond)]}
-	if len(room.FPRegs) < taking.FPRegsBytes {
-		room.FPRegs = make([]byte, taking.FPRegsBytes)
-	}
-	m.Buffer.Fill(c)
+	room := *c
+	m.Copy.Fill(c)
 	h.pool.grown(held(c) - lent)
-	m.Regs, m.FPRegs, m.Stack, m.Beyond = room.Regs, room.FPRegs, room.Stack, room.Beyond
-	if m.PACMask != 0 {
-		t.proc.pac = m.PACMask
+	m.Copy.Use(&room)
+	if m.Copy.PACMask != 0 {
+		t.proc.pac = m.Copy.PACMask
 	}
 	c.Taken = capture.Stopped
 	return c

@@ -407,17 +407,17 @@ func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Runtime
 		return
 	}
 	w, b := &p.script, &p.script.room
-	if b.Beyond == nil {
-		b.Beyond = make([]byte, taking.MostRoom)
+	if b.Beyond.Room == nil {
+		b.Beyond.Room = make([]byte, taking.MostRoom)
 	}
-	b.StackAddr, b.Stack, b.NStack = c.StackAddr, c.Stack, len(c.Stack)
+	b.StackAddr, b.Stack = c.StackAddr, taking.Copy{Room: c.Stack, N: len(c.Stack)}
 	ok := p.walks.still(c, func() {
 		w.stack.Reset()
 		for found := -1; len(w.stack.Frames)+len(w.stack.Spans) > found; { // each time it is known where more lies
 			found = len(w.stack.Frames) + len(w.stack.Spans)
-			b.NBeyond, b.NBlocks, b.NRoots = 0, 0, 0
+			b.Beyond.N, b.NBlocks, b.NRoots = 0, 0, 0
 			taking.Follow(&memoryKernel{mem: t.space}, c.TID, rt.Recipe(s.roots, &w.stack), b, -1)
-			w.load(c.StackAddr, c.Stack, b.Beyond, b.Blocks[:b.NBlocks])
+			w.load(c.StackAddr, c.Stack, b.Beyond.Room, b.Blocks[:b.NBlocks])
 			switch rt := rt.(type) {
 			case runtimes.Managed:
 				rt.Identify(p.walks.owned, w.memory, &w.stack)
@@ -430,13 +430,13 @@ func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Runtime
 			}
 		}
 	})
-	b.Stack, b.NStack = nil, 0
+	b.Stack = taking.Copy{}
 	if !ok || b.NRoots == 0 {
 		s.next = 0 // the states may be others
 		return
 	}
 	before := held(c)
-	c.Beyond = append(c.Beyond, b.Beyond[:b.NBeyond]...)
+	c.Beyond = append(c.Beyond, b.Beyond.Used()...)
 	c.Blocks = append(c.Blocks, b.Blocks[:b.NBlocks]...)
 	c.Roots = append(c.Roots, b.Roots[:b.NRoots]...)
 	p.pool.grown(held(c) - before)

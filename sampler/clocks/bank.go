@@ -233,7 +233,7 @@ func (b *Bank) all(f func(*Clock)) {
 func (b *Bank) Drain() []*Sample {
 	b.list = b.list[:0]
 	b.all(func(c *Clock) { b.list = c.drain(b.list) })
-	slices.SortFunc(b.list, func(x, y *Sample) int { return cmp.Compare(x.Released, y.Released) })
+	slices.SortFunc(b.list, func(x, y *Sample) int { return cmp.Compare(x.At.Released, y.At.Released) })
 	return b.list
 }
 
@@ -357,7 +357,7 @@ func (b *Bank) Fit(stack, beyond int) {
 	b.stack, b.beyond = stack, beyond
 	room := b.Room()
 	b.all(func(c *Clock) {
-		fits := func(m *Sample) bool { return len(m.Stack) >= stack && len(m.Beyond) >= beyond }
+		fits := func(m *Sample) bool { return len(m.Copy.Stack.Room) >= stack && len(m.Copy.Beyond.Room) >= beyond }
 		n := 0
 		for i := range c.samples {
 			if c.samples[i].state.Load() == free && fits(&c.samples[i]) {
@@ -374,7 +374,7 @@ func (b *Bank) Fit(stack, beyond int) {
 			if fits(m) || stack+beyond-commonRoom > room+had || !m.state.CompareAndSwap(free, filled) {
 				continue
 			}
-			m.fill(max(stack, len(m.Stack)), max(beyond, len(m.Beyond)))
+			m.fill(max(stack, len(m.Copy.Stack.Room)), max(beyond, len(m.Copy.Beyond.Room)))
 			room -= m.large() - had
 			m.state.Store(free)
 			n++

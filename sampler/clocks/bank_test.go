@@ -124,7 +124,7 @@ func TestDrain(t *testing.T) {
 	b, clocks := three(t, 3)
 	for i, c := range clocks {
 		for j := range c.samples {
-			c.samples[j].Released = int64(10 + (i*7+j*5)%9) // 10 15 11, 17 13 18, 15 11 16
+			c.samples[j].At.Released = int64(10 + (i*7+j*5)%9) // 10 15 11, 17 13 18, 15 11 16
 		}
 		c.samples[0].state.Store(filled)
 		c.samples[2].state.Store(asked)
@@ -132,7 +132,7 @@ func TestDrain(t *testing.T) {
 	clocks[1].samples[1].state.Store(filled)
 	times := func() (list []int64) {
 		for _, m := range b.Drain() {
-			list = append(list, m.Released)
+			list = append(list, m.At.Released)
 		}
 		return list
 	}
@@ -381,7 +381,7 @@ func TestFit(t *testing.T) {
 		b.clocks[0] = c
 		for i, kind := range tt.have {
 			m := &c.samples[i]
-			m.Stack, m.Beyond = make([]byte, size[kind][0]), make([]byte, size[kind][1])
+			m.Copy.Stack.Room, m.Copy.Beyond.Room = make([]byte, size[kind][0]), make([]byte, size[kind][1])
 			if kind == 't' {
 				m.state.Store(asked)
 			}
@@ -389,7 +389,7 @@ func TestFit(t *testing.T) {
 		b.Fit(s, y)
 		for i, kind := range tt.want {
 			m := &c.samples[i]
-			if got := [2]int{len(m.Stack), len(m.Beyond)}; got != size[kind] {
+			if got := [2]int{len(m.Copy.Stack.Room), len(m.Copy.Beyond.Room)}; got != size[kind] {
 				t.Errorf("%s: sample %d has room for %v, want %v", tt.name, i, got, size[kind])
 			}
 			if (m.state.Load() == asked) != (kind == 't') || m.state.Load() == filled {
@@ -401,8 +401,8 @@ func TestFit(t *testing.T) {
 	c, _ := idleClock(b, 1, 4)
 	b.clocks[0] = c
 	const large = maxRoom/2 + commonRoom
-	if b.Fit(large, 0); len(c.samples[1].Stack) != large || c.samples[2].Stack != nil || b.Room() != 0 {
-		t.Errorf("room for %d and %d bytes, %d left: want two large ones and none left", len(c.samples[1].Stack), len(c.samples[2].Stack), b.Room())
+	if b.Fit(large, 0); len(c.samples[1].Copy.Stack.Room) != large || c.samples[2].Copy.Stack.Room != nil || b.Room() != 0 {
+		t.Errorf("room for %d and %d bytes, %d left: want two large ones and none left", len(c.samples[1].Copy.Stack.Room), len(c.samples[2].Copy.Stack.Room), b.Room())
 	}
 }
 

@@ -12,30 +12,18 @@ import (
 	"sfsample/sampler/taking"
 )
 
-// Sample is what a clock has taken of a thread. Times are CLOCK_MONOTONIC, in nanoseconds.
+// Sample is what a clock has taken of a thread.
 type Sample struct {
-	taking.Buffer
+	Copy taking.Buffer
 
 	Slot, TID, PID int
 	Tick           int64
-	Wake           int64 // the clock's wake-up
-	Asked          int64 // the request to stop
-	Stopped        int64
-	Released       int64
-	RunAsked       int64 // the thread's run time at the request
-	Run, Wait      int64 // and when it had stopped, with that of waiting for a CPU
-	WaitAsked      int64
+	At             Moments
+	Asked, Stopped Usage  // of the thread, at the request and when it had stopped
 	Status         uint32 // wait4's form of the stop
 	Gone           bool   // it has ended, was killed while stopped, or runs another program: nothing is known of it
 	Moved          bool   // it may have run on between the tick and the stop
-
-	// Asleep: the thread had the CPU at the tick and has blocked since, before the clock got it. It was not stopped,
-	// but read in the call that it waits in; Count is its run count, as long as which stands it has not run.
-	Asleep bool
-	Call   capture.Call
-	Count  uint64
-
-	End int64 // the clock has done all for it
+	Peeked         Peeked
 
 	id    int // the thread's for the kernel: by an exec it gets that of its process
 	proof proof
@@ -43,13 +31,34 @@ type Sample struct {
 	state atomic.Int32 // free and so on, below
 }
 
+// Moments are those of a sample: CLOCK_MONOTONIC, nanoseconds.
+type Moments struct {
+	Wake     int64 // the clock's wake-up
+	Asked    int64 // the request to stop
+	Stopped  int64
+	Released int64
+	End      int64 // the clock has done all for it
+}
+
+// Usage is for how long a thread has run and waited for a CPU in all, in nanoseconds.
+type Usage struct{ Run, Wait int64 }
+
+// Peeked is what was read of a thread that had the CPU at the tick and has blocked since, before the clock got it. It was not stopped,
+// but read in the call that it waits in; Count is its run count, as long as which stands it has not run.
+type Peeked struct {
+	Asleep bool // it is such a one
+	Call   capture.Call
+	Count  uint64
+}
+
 // Taken is for how long the sample has kept the thread from its CPU, in nanoseconds: from the clock's
 // wake-up to its rest. What others had of the CPU before the thread could stop is left out.
 func (m *Sample) Taken() int64 {
-	if m.Run-m.RunAsked < m.Stopped-m.Asked {
-		return m.Asked - m.Wake + m.Run - m.RunAsked + m.End - m.Stopped
+	ran := m.Stopped.Run - m.Asked.Run
+	if ran < m.At.Stopped-m.At.Asked {
+		return m.At.Asked - m.At.Wake + ran + m.At.End - m.At.Stopped
 	}
-	return m.End - m.Wake
+	return m.At.End - m.At.Wake
 }
 
 // proof is what proves where a thread was at the tick.
@@ -633,14 +642,14 @@ func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 	m := &c.samples[i]
 	still := !p.asleep
 	if still {
-		m.Call = s.wait.call
+		m.Peeked.Call = s.wait.call
 	} else {
 		got, errno := c.k.Pread(s.open.call, c.text[:], 0)
-		still = errno == 0 && readCall(&m.Call, c.text[:got]) && m.Call.NR >= 0
+		still = errno == 0 && readCall(&m.Peeked.Call, c.text[:got]) && m.Peeked.Call.NR >= 0
 	}
 	at := int64(0)
 	if still {
-		read(&m.Buffer, c.k, s.TID, m.Call.SP, &s.Advice, s.pages)
+		read(&m.Copy, c.k, s.TID, m.Peeked.Call.SP, &s.Advice, s.pages)
 		at = c.k.Now()
 		got, _ := c.k.Pread(s.open.sched, c.text[:], 0)
 		_, _, runs, ok := schedstat(c.text[:got])
@@ -660,8 +669,8 @@ func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 	}
 	m.begin(c.k, s, p, n, wake)
 	s.sampled.Store(n)
-	m.Asleep, m.Count, m.Moved = true, p.count, c.up.doubt
-	m.Asked, m.Stopped, m.Released = at, at, at
+	m.Peeked.Asleep, m.Peeked.Count, m.Moved = true, p.count, c.up.doubt
+	m.At.Asked, m.At.Stopped, m.At.Released = at, at, at
 	m.judge(c.k, c.board, c.text[:], c.cpu, &c.up)
 	return true
 }
@@ -687,17 +696,17 @@ const (
 //go:nosplit
 //go:norace
 func (w *wait) note(m *Sample) {
-	at, ok := waitAt(m, m.Call.SP)
-	if !ok || !ptrace.Timed(m.Call.NR, &m.Call.Args, m.Call.SP>>32 == 0) {
+	at, ok := waitAt(m, m.Peeked.Call.SP)
+	if !ok || !ptrace.Timed(m.Peeked.Call.NR, &m.Peeked.Call.Args, m.Peeked.Call.SP>>32 == 0) {
 		return
 	}
-	if w.kept == 0 || w.call.SP != m.Call.SP || w.call.PC != m.Call.PC {
+	if w.kept == 0 || w.call.SP != m.Peeked.Call.SP || w.call.PC != m.Peeked.Call.PC {
 		w.kept = 1<<waitWords - 1
 		for i := range w.stack {
 			w.stack[i] = word(m, at, i)
 		}
 	}
-	w.call = m.Call
+	w.call = m.Peeked.Call
 	w.kept &= w.equal(m, at)
 }
 
@@ -706,7 +715,7 @@ func (w *wait) note(m *Sample) {
 //go:nosplit
 //go:norace
 func (w *wait) met(m *Sample) {
-	if at, ok := waitAt(m, w.call.SP); ok && w.kept != 0 && ptrace.StackPointer(m.Regs[:m.NRegs]) == w.call.SP {
+	if at, ok := waitAt(m, w.call.SP); ok && w.kept != 0 && ptrace.StackPointer(m.Copy.Regs.Used()) == w.call.SP {
 		w.kept &= w.equal(m, at)
 	}
 }
@@ -744,14 +753,14 @@ func (w *wait) same(m *Sample) bool {
 //go:nosplit
 //go:norace
 func waitAt(m *Sample, sp uint64) (at int, ok bool) {
-	return int(sp - m.StackAddr), sp-m.StackAddr <= taking.RedZone && int(sp-m.StackAddr)+8*waitWords <= m.NStack
+	return int(sp - m.Copy.StackAddr), sp-m.Copy.StackAddr <= taking.RedZone && int(sp-m.Copy.StackAddr)+8*waitWords <= m.Copy.Stack.N
 }
 
 // word is a word of the copy of the stack.
 //
 //go:nosplit
 //go:norace
-func word(m *Sample, at, i int) uint64 { return binary.NativeEndian.Uint64(m.Stack[at+8*i:]) }
+func word(m *Sample, at, i int) uint64 { return binary.NativeEndian.Uint64(m.Copy.Stack.Room[at+8*i:]) }
 
 // room takes a sample that is free and makes it ready, with as much room as the advice asks for, if there is such a
 // one, or at least as much of the thread's own stack, or for further ones. -1: there is none at all.
@@ -768,14 +777,14 @@ func (c *Clock) room(a *taking.Advice) int {
 		if m.state.Load() != free {
 			continue
 		}
-		if len(m.Stack) >= want && len(m.Beyond) >= a.Beyond && m.state.CompareAndSwap(free, ready) {
+		if len(m.Copy.Stack.Room) >= want && len(m.Copy.Beyond.Room) >= a.Beyond && m.state.CompareAndSwap(free, ready) {
 			return i
 		}
 		if best >= 0 {
 			old := &c.samples[best]
-			fits, did := len(m.Stack) >= want, len(old.Stack) >= want
-			has, had := min(len(m.Beyond), a.Beyond), min(len(old.Beyond), a.Beyond)
-			if !fits && did || fits == did && (has < had || has == had && len(m.Stack) <= len(old.Stack)) {
+			fits, did := len(m.Copy.Stack.Room) >= want, len(old.Copy.Stack.Room) >= want
+			has, had := min(len(m.Copy.Beyond.Room), a.Beyond), min(len(old.Copy.Beyond.Room), a.Beyond)
+			if !fits && did || fits == did && (has < had || has == had && len(m.Copy.Stack.Room) <= len(old.Copy.Stack.Room)) {
 				continue
 			}
 		}
@@ -864,7 +873,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 		return
 	}
 	m.Moved = c.up.doubt
-	if m.Asked-wake > blocked {
+	if m.At.Asked-wake > blocked {
 		got, _ := c.k.Pread(s.open.sched, c.text[:], 0)
 		run, _, _, ok := schedstat(c.text[:got])
 		m.Moved = m.Moved || !ok || run != p.run
@@ -875,7 +884,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	_, status, errno := c.k.Wait(id, true)
 	if errno == unix.EINTR {
 		c.since.Store(0)
-		c.apart = c.k.Now() - m.Asked
+		c.apart = c.k.Now() - m.At.Asked
 		return // the coordinator wants the clock to go on: it stops late
 	}
 	c.stopped(m, status, errno)
@@ -890,9 +899,9 @@ const blocked = 50_000
 //go:nosplit
 //go:norace
 func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
-	m.Slot, m.TID, m.PID, m.Tick, m.Wake = p.slot, s.TID, s.PID, n, wake
-	m.Asked, m.RunAsked, m.WaitAsked = k.Now(), p.run, p.wait
-	m.id, m.Moved, m.Gone, m.Asleep, m.proof = s.TID, false, false, false, proof{quick: p.quick}
+	m.Slot, m.TID, m.PID, m.Tick, m.At.Wake = p.slot, s.TID, s.PID, n, wake
+	m.At.Asked, m.Asked = k.Now(), Usage{p.run, p.wait}
+	m.id, m.Moved, m.Gone, m.Peeked.Asleep, m.proof = s.TID, false, false, false, proof{quick: p.quick}
 	m.state.Store(asked)
 }
 
@@ -914,11 +923,11 @@ func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 	left := m.take(c.k, c.board, status, errno, false)
 	c.holds.Store(0)
 	c.since.Store(0)
-	c.apart = m.Stopped - m.Asked
+	c.apart = m.At.Stopped - m.At.Asked
 	if !left {
 		return
 	}
-	if m.Met {
+	if m.Copy.Call.Met {
 		c.board.slots[m.Slot].wait.met(m)
 	}
 	m.judge(c.k, c.board, c.text[:], c.cpu, &c.up)
@@ -933,7 +942,7 @@ func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno, kept bool) (left bool) {
 	s := &b.slots[m.Slot]
 	left = true
-	m.Stopped, m.Status = k.Now(), status
+	m.At.Stopped, m.Status = k.Now(), status
 	ws := unix.WaitStatus(status)
 	switch {
 	case errno != 0: // somebody else has taken its end
@@ -943,12 +952,12 @@ func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno
 		m.Gone = true
 	default:
 		by := taking.StoppedFor(status)
-		m.Gone = take(k, m.id, &s.Advice, &m.Buffer, s.pages, by, b.NoRestart) != 0 || m.id != m.TID
+		m.Gone = take(k, m.id, &s.Advice, &m.Copy, s.pages, by, b.NoRestart) != 0 || m.id != m.TID
 		if !kept {
 			left = release(k, m.id, status)
 		}
 	}
-	m.Released = k.Now()
+	m.At.Released = k.Now()
 	return left
 }
 
@@ -966,7 +975,7 @@ const settled = 3_000
 //go:norace
 func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int, u *wakeUp) {
 	s := &b.slots[m.Slot]
-	m.Run, m.Wait = m.RunAsked, m.WaitAsked
+	m.Stopped = m.Asked
 	if s.pages >= 0 {
 		// The pagemap of memory that is gone reads as empty (pagemap_read, fs/proc/task_mmu.c): then nobody
 		// knows of which program the copy is.
@@ -977,12 +986,12 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int, u *wakeU
 		met := false // by the clock's wake-up
 		got, _ := k.Pread(s.open.sched, text, 0)
 		if run, wait, runs, ok := schedstat(text[:got]); ok {
-			m.Run, m.Wait = run, wait
+			m.Stopped = Usage{run, wait}
 			s.runs.Store(runs)
-			s.known = times{m.Released, run, wait, runs}
+			s.known = times{m.At.Released, run, wait, runs}
 			// All the time since it has lost the CPU that it has not run it has waited for one.
-			late := wait - m.WaitAsked + run - m.RunAsked - (m.Stopped - m.Wake)
-			met = u != nil && !m.Asleep && m.proof != (proof{}) && late >= -mostSwitching && u.switching.met(late)
+			late := wait - m.Asked.Wait + run - m.Asked.Run - (m.At.Stopped - m.At.Wake)
+			met = u != nil && !m.Peeked.Asleep && m.proof != (proof{}) && late >= -mostSwitching && u.switching.met(late)
 		}
 		if m.proof.quick && !met {
 			m.Moved = true
@@ -990,14 +999,14 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int, u *wakeU
 				u.alone = 0
 			}
 		}
-		s.run.Store(m.Run)
-		if !m.proof.waits && m.Run-m.RunAsked > settled {
+		s.run.Store(m.Stopped.Run)
+		if !m.proof.waits && m.Stopped.Run-m.Asked.Run > settled {
 			got, _ = k.Pread(s.open.stat, text, 0)
 			_, at, ok := stat(text[:got])
 			m.Moved = m.Moved || !ok || at != cpu
 		}
 	}
-	m.End = k.Now()
+	m.At.End = k.Now()
 	m.state.Store(filled)
 	s.give()
 }

@@ -24,7 +24,7 @@ func TestTaken(t *testing.T) {
 		{"alone", 25, 40},
 		{"run times are rounded up", 30, 40},
 	} {
-		m := &Sample{Wake: 10, Asked: 15, Stopped: 40, End: 50, RunAsked: 1000, Run: 1000 + tt.ran}
+		m := &Sample{At: Moments{Wake: 10, Asked: 15, Stopped: 40, End: 50}, Asked: Usage{Run: 1000}, Stopped: Usage{Run: 1000 + tt.ran}}
 		if got := m.Taken(); got != tt.want {
 			t.Errorf("%s: took %d, want %d", tt.name, got, tt.want)
 		}
@@ -74,7 +74,7 @@ func TestRelease(t *testing.T) {
 			copied := false
 			take = func(k taking.Kernel, tid int, a *taking.Advice, buf *taking.Buffer, pages, by int, noRestart bool) unix.Errno {
 				copied = true
-				if k != taking.Kernel(s) || tid != 7 || a != advice || buf != &m.Buffer || pages != 74 || by != taking.StoppedFor(tt.status) || (by == taking.OwnStop) != tt.own || !noRestart {
+				if k != taking.Kernel(s) || tid != 7 || a != advice || buf != &m.Copy || pages != 74 || by != taking.StoppedFor(tt.status) || (by == taking.OwnStop) != tt.own || !noRestart {
 					t.Errorf("%s: thread %d, pages %d, stopped for %d, noRestart %t", tt.name, tid, pages, by, noRestart)
 				}
 				s.now += 3 * us
@@ -90,8 +90,8 @@ func TestRelease(t *testing.T) {
 			if want := !tt.copys || fails != 0; m.Gone != want {
 				t.Errorf("%s: gone %t where the copy fails with %d", tt.name, m.Gone, fails)
 			}
-			if m.Status != tt.status || m.Stopped != began || m.Released != s.now {
-				t.Errorf("%s: status %#x, stopped %d, released %d", tt.name, m.Status, m.Stopped, m.Released)
+			if m.Status != tt.status || m.At.Stopped != began || m.At.Released != s.now {
+				t.Errorf("%s: status %#x, stopped %d, released %d", tt.name, m.Status, m.At.Stopped, m.At.Released)
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func TestJudge(t *testing.T) {
 		slot.known = times{2, 1, 4, 5}
 		slot.run.Store(3)
 		m.state.Store(asked)
-		m.RunAsked, m.WaitAsked, m.proof.waits, m.Released, m.Gone = 1000*us, 80, tt.waits, 77, tt.gone
+		m.Asked.Run, m.Asked.Wait, m.proof.waits, m.At.Released, m.Gone = 1000*us, 80, tt.waits, 77, tt.gone
 		m.judge(s, b, c.text[:], 0, nil)
 		if m.Moved != tt.wantMoved || m.Gone != tt.wantGone {
 			t.Errorf("%s: moved %t, gone %t", tt.name, m.Moved, m.Gone)
@@ -143,8 +143,8 @@ func TestJudge(t *testing.T) {
 		if tt.wantUnknown {
 			run, wait = 1000*us, 80
 		}
-		if m.Run != run || m.Wait != wait {
-			t.Errorf("%s: run %d, wait %d; want %d, %d", tt.name, m.Run, m.Wait, run, wait)
+		if m.Stopped.Run != run || m.Stopped.Wait != wait {
+			t.Errorf("%s: run %d, wait %d; want %d, %d", tt.name, m.Stopped.Run, m.Stopped.Wait, run, wait)
 		}
 		if tt.wantGone {
 			run = 3
@@ -152,8 +152,8 @@ func TestJudge(t *testing.T) {
 		if exact := slot.known == (times{77, run, wait, 12}); slot.run.Load() != run || exact == tt.wantUnknown {
 			t.Errorf("%s: the board knows of a run time of %d, %+v", tt.name, slot.run.Load(), slot.known)
 		}
-		if m.state.Load() != filled || slot.holder.Load() != 0 || m.End != s.now {
-			t.Errorf("%s: state %d, held by %d, ended at %d of %d", tt.name, m.state.Load(), slot.holder.Load(), m.End, s.now)
+		if m.state.Load() != filled || slot.holder.Load() != 0 || m.At.End != s.now {
+			t.Errorf("%s: state %d, held by %d, ended at %d of %d", tt.name, m.state.Load(), slot.holder.Load(), m.At.End, s.now)
 		}
 	}
 	// Without a pagemap nobody asks for it.
@@ -349,7 +349,7 @@ func TestQuick(t *testing.T) {
 		{"it has neither run nor waited", -mostSwitching - 1, proof{true, true}, nil, true, learned},
 		{"somebody else judges", learned, proof{true, true}, nobody, true, learned},
 		{"somebody else judges, and the scheduler knew", learned, proof{waits: true}, nobody, false, learned},
-		{"was read asleep", learned, proof{true, true}, func(_ *script, m *Sample, _ **wakeUp) { m.Asleep = true }, true, learned},
+		{"was read asleep", learned, proof{true, true}, func(_ *script, m *Sample, _ **wakeUp) { m.Peeked.Asleep = true }, true, learned},
 		{"no times", learned, proof{true, true}, func(s *script, _ *Sample, _ **wakeUp) { s.broken[71] = unix.ESRCH }, true, learned},
 	} {
 		const at, wake, took, ran = 500 * us, 480 * us, 30 * us, 2 * us
@@ -359,7 +359,7 @@ func TestQuick(t *testing.T) {
 		m := &c.samples[0]
 		b.slots[0].take(1)
 		m.state.Store(asked)
-		m.Wake, m.Asked, m.Stopped, m.RunAsked, m.WaitAsked, m.proof = wake, at, at+took, 1000*us, 90*us, tt.proof
+		m.At.Wake, m.At.Asked, m.At.Stopped, m.Asked.Run, m.Asked.Wait, m.proof = wake, at, at+took, 1000*us, 90*us, tt.proof
 		c.up.switching, c.up.alone = switching(learned), aloneFor
 		u := &c.up
 		if tt.set != nil {
@@ -596,7 +596,7 @@ func TestPeek(t *testing.T) {
 		}
 		slot, m := &b.slots[0], &c.samples[0]
 		slot.take(1)
-		m.NRegs, m.Moved, m.Gone = 3, true, true // of an earlier stop
+		m.Copy.Regs.N, m.Moved, m.Gone = 3, true, true // of an earlier stop
 		p := pick{slot: 0, run: 500, wait: 60, count: 12, asleep: true}
 		if ok := c.peek(slot, &p, 6, 999); ok != tt.ok {
 			t.Errorf("%s: answered %t", tt.name, ok)
@@ -611,8 +611,8 @@ func TestPeek(t *testing.T) {
 			continue
 		}
 		want := capture.Call{NR: 232, Args: [6]uint64{7, 0xab, 2, 3, 4, 5}, SP: 0x7ffe10, PC: 0x401000}
-		if m.state.Load() != filled || !m.Asleep || m.Call != want || m.Count != 12 || m.Moved != c.up.doubt || m.Gone || m.Run != 500 || m.Wait != 60 ||
-			m.NRegs != 0 || m.NStack != len(m.Stack) || m.StackAddr != 0x7ffe10-taking.RedZone || m.TID != 7 || m.Tick != 6 || m.Wake != 999 || m.Stopped != m.Asked || m.Released != m.Asked {
+		if m.state.Load() != filled || !m.Peeked.Asleep || m.Peeked.Call != want || m.Peeked.Count != 12 || m.Moved != c.up.doubt || m.Gone || m.Stopped.Run != 500 || m.Stopped.Wait != 60 ||
+			m.Copy.Regs.N != 0 || m.Copy.Stack.N != len(m.Copy.Stack.Room) || m.Copy.StackAddr != 0x7ffe10-taking.RedZone || m.TID != 7 || m.Tick != 6 || m.At.Wake != 999 || m.At.Stopped != m.At.Asked || m.At.Released != m.At.Asked {
 			t.Errorf("%s: %+v", tt.name, m)
 		}
 	}
@@ -680,9 +680,9 @@ func TestInCall(t *testing.T) {
 			got = left
 		case s.seizes == 0 && b.Met(0, 6) == NotMet:
 			got = away
-		case s.seizes == 0 && b.Met(0, 6) == Sampled && m.Asleep && m.Call == c.samples[0].Call && m.Count == 13 && m.state.Load() == filled:
+		case s.seizes == 0 && b.Met(0, 6) == Sampled && m.Peeked.Asleep && m.Peeked.Call == c.samples[0].Peeked.Call && m.Peeked.Count == 13 && m.state.Load() == filled:
 			got = read
-		case s.seizes != 1 || b.Met(0, 6) != Sampled || m.Asleep:
+		case s.seizes != 1 || b.Met(0, 6) != Sampled || m.Peeked.Asleep:
 			t.Errorf("%s: %d seizes, met %d", tt.name, s.seizes, b.Met(0, 6))
 		}
 		if got != tt.want || slot.holder.Load() != 0 {
@@ -695,16 +695,16 @@ func TestInCall(t *testing.T) {
 func TestWait(t *testing.T) {
 	var w wait
 	m := &Sample{}
-	m.Call = capture.Call{NR: unix.SYS_EPOLL_PWAIT, Args: [6]uint64{3: 200}, SP: 1 << 40, PC: 0x401000}
-	m.StackAddr, m.Stack = 1<<40-taking.RedZone, make([]byte, taking.RedZone+8*waitWords)
-	m.NStack = len(m.Stack)
-	word := func(i int) *byte { return &m.Stack[taking.RedZone+8*i] }
+	m.Peeked.Call = capture.Call{NR: unix.SYS_EPOLL_PWAIT, Args: [6]uint64{3: 200}, SP: 1 << 40, PC: 0x401000}
+	m.Copy.StackAddr, m.Copy.Stack.Room = 1<<40-taking.RedZone, make([]byte, taking.RedZone+8*waitWords)
+	m.Copy.Stack.N = len(m.Copy.Stack.Room)
+	word := func(i int) *byte { return &m.Copy.Stack.Room[taking.RedZone+8*i] }
 	w.note(m)
 	if w.kept != 1<<waitWords-1 || !w.same(m) {
 		t.Errorf("the first wait: words %#x, is it the same: %t", w.kept, w.same(m))
 	}
 	*word(3) = 1
-	m.Stack[taking.RedZone-1] = 1 // below is what others have left
+	m.Copy.Stack.Room[taking.RedZone-1] = 1 // below is what others have left
 	if w.same(m) {
 		t.Error("another word, and the same wait")
 	}
@@ -713,21 +713,21 @@ func TestWait(t *testing.T) {
 		t.Errorf("the second wait: words %#x", w.kept)
 	}
 	*word(3), *word(5) = 2, 2
-	m.Regs = make([]byte, 512)
+	m.Copy.Regs.Room = make([]byte, 512)
 	if w.met(m); w.kept>>5&1 == 0 {
 		t.Error("a stop with another stack pointer has told of the wait")
 	}
 	*word(5) = 0
-	m.Call.PC++
+	m.Peeked.Call.PC++
 	if w.note(m); w.kept != 1<<waitWords-1 || !w.same(m) {
 		t.Errorf("a wait elsewhere: words %#x", w.kept)
 	}
 	before := w
-	m.Call.Args = [6]uint64{}
+	m.Peeked.Call.Args = [6]uint64{}
 	if w.note(m); w != before {
 		t.Error("a wait without a limit was kept")
 	}
-	m.Call.Args, m.NStack = before.call.Args, m.NStack-1
+	m.Peeked.Call.Args, m.Copy.Stack.N = before.call.Args, m.Copy.Stack.N-1
 	if w.note(m); w != before || w.same(m) {
 		t.Error("a wait of which there is too little of the stack was kept, or found")
 	}
@@ -757,7 +757,7 @@ func TestRoom(t *testing.T) {
 	} {
 		_, _, c := desk(t, len(tt.samples))
 		for i, s := range tt.samples {
-			c.samples[i].Stack, c.samples[i].Beyond = make([]byte, s.stack), make([]byte, s.beyond)
+			c.samples[i].Copy.Stack.Room, c.samples[i].Copy.Beyond.Room = make([]byte, s.stack), make([]byte, s.beyond)
 			c.samples[i].state.Store(s.state)
 		}
 		if got := c.room(&taking.Advice{Want: tt.want, Beyond: tt.beyond}); got != tt.get {
@@ -827,7 +827,7 @@ func TestAsk(t *testing.T) {
 		if sinceAtStop != 999 {
 			t.Errorf("%s: asking since %d while it waits, want the wake-up, 999", tt.name, sinceAtStop)
 		}
-		if m.TID != 7 || m.PID != 107 || m.Slot != 0 || m.Tick != 6 || m.Wake != 999 || m.RunAsked != 400 || m.WaitAsked != 50 || m.Asked <= 1e9 || m.Gone || m.proof.waits != tt.queued {
+		if m.TID != 7 || m.PID != 107 || m.Slot != 0 || m.Tick != 6 || m.At.Wake != 999 || m.Asked.Run != 400 || m.Asked.Wait != 50 || m.At.Asked <= 1e9 || m.Gone || m.proof.waits != tt.queued {
 			t.Errorf("%s: %v", tt.name, m)
 		}
 	}
@@ -1019,7 +1019,7 @@ func TestTicks(t *testing.T) {
 	})
 	var wakes []int64
 	for _, m := range list {
-		wakes = append(wakes, m.Wake-b.Start-m.Tick*interval-phase)
+		wakes = append(wakes, m.At.Wake-b.Start-m.Tick*interval-phase)
 	}
 	if got := fmt.Sprint(ticksOf(list)); got != "[0 1 2 3 6 7 8 9 10]" {
 		t.Errorf("ticks %s", got)
@@ -1042,7 +1042,7 @@ func beganLate(t *testing.T, b *Board, list []*Sample, want string, moved bool) 
 	t.Helper()
 	var late []int64
 	for i, m := range list[:min(4, len(list))] {
-		late = append(late, (m.Wake-b.Start-m.Tick*b.Interval)/us)
+		late = append(late, (m.At.Wake-b.Start-m.Tick*b.Interval)/us)
 		if m.Moved != (i == 1 && moved) {
 			t.Errorf("sample of tick %d: moved %t", m.Tick, m.Moved)
 		}
@@ -1123,7 +1123,7 @@ func TestBehind(t *testing.T) {
 			})
 			beganLate(t, b, list, tt.want, tt.moved)
 			for _, m := range list[:min(4, len(list))] {
-				if !m.Asleep {
+				if !m.Peeked.Asleep {
 					t.Errorf("sample of tick %d: not asleep", m.Tick)
 				}
 			}

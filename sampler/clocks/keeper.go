@@ -76,7 +76,7 @@ type KeeperOptions struct {
 
 // Exit is the stack of a thread at its exit.
 type Exit struct {
-	*taking.Buffer
+	Copy     *taking.Buffer
 	TID, PID int
 	At       int64         // CLOCK_MONOTONIC
 	Run      time.Duration // all that it has run for
@@ -93,7 +93,7 @@ func Keep(k Tracer, b *Board, o KeeperOptions) (*Keeper, error) {
 
 func newKeeper(k Tracer, b *Board, o KeeperOptions) *Keeper {
 	p := &Keeper{board: b, k: k, opt: o, asked: map[int]*Sample{}, by: map[*Sample]*Clock{}, pids: map[int]int{}, waits: disturbed{marks: map[int]*taking.Mark{}}, stopped: map[int]bool{}, ends: map[int]bool{}, started: make(chan struct{}), begun: make(chan struct{})}
-	p.note.Regs = make([]byte, regs.PrstatusMaxBytes)
+	p.note.Regs.Room = make([]byte, regs.PrstatusMaxBytes)
 	return p
 }
 
@@ -332,12 +332,12 @@ func (p *Keeper) serve() {
 		c := b.clocks[r>>sampleBits].Load()
 		m := &c.samples[r&(1<<sampleBits-1)]
 		s.sampled.Store(m.Tick)
-		m.Asked = p.k.Now()
+		m.At.Asked = p.k.Now()
 		errno := p.k.Interrupt(m.TID)
 		got, _ := p.k.Pread(s.open.stat, p.text[:], 0)
 		_, at, ok := stat(p.text[:got])
-		m.proof.waits = ok && at == c.cpu            // where the clock is, since it waits for this
-		m.Moved = p.k.Now()-m.Wake >= keeperPatience // it has left its CPU before
+		m.proof.waits = ok && at == c.cpu               // where the clock is, since it waits for this
+		m.Moved = p.k.Now()-m.At.Wake >= keeperPatience // it has left its CPU before
 		s.request.Store(pending)
 		if errno != 0 {
 			m.Gone = true
@@ -377,7 +377,7 @@ func (p *Keeper) handle(s ptrace.Status) {
 		} else {
 			p.goOn(s.TID, 0)
 		}
-		m.Released = p.k.Now()
+		m.At.Released = p.k.Now()
 		p.answer(m)
 	case ptrace.KindClone, ptrace.KindFork, ptrace.KindVfork:
 		if id, err := p.k.Message(s); err == nil {

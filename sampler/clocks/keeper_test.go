@@ -62,7 +62,7 @@ func keepDesk(t *testing.T) *kept {
 			if k.full {
 				return nil, taking.Advice{}
 			}
-			return &taking.Buffer{Regs: make([]byte, regs.PrstatusMaxBytes), Stack: make([]byte, 64)}, taking.Advice{}
+			return &taking.Buffer{Regs: taking.Copy{Room: make([]byte, regs.PrstatusMaxBytes)}, Stack: taking.Copy{Room: make([]byte, 64)}}, taking.Advice{}
 		},
 	})
 	maps.Copy(k.p.pids, map[int]int{7: 107, 107: 107, 8: 108, 108: 108})
@@ -160,7 +160,7 @@ func TestKeeperRequest(t *testing.T) {
 	if got := k.did(); got != "signal 999, interrupt 8" || !k.open(m) {
 		t.Errorf("a request: %s", got)
 	}
-	if m.TID != 8 || m.PID != 108 || m.RunAsked != 800 || m.Tick != 3 || m.Asked <= 1e9 || k.b.Asked(2) != 3 || k.c.out != 0 || k.c.since.Load() != 0 {
+	if m.TID != 8 || m.PID != 108 || m.Asked.Run != 800 || m.Tick != 3 || m.At.Asked <= 1e9 || k.b.Asked(2) != 3 || k.c.out != 0 || k.c.since.Load() != 0 {
 		t.Errorf("%v; %d on their way", m, k.c.out)
 	}
 	k.p.serve() // what was asked is not asked again
@@ -172,7 +172,7 @@ func TestKeeperRequest(t *testing.T) {
 	if got := k.did(); got != "cont 8 0" || k.open(m) || !k.open(second) || m.state.Load() != filled {
 		t.Errorf("its stop: %s", got)
 	}
-	if m.Gone || m.Moved || m.Status != interrupted || m.Run != 900 || m.Wait != 70 || m.NRegs == 0 {
+	if m.Gone || m.Moved || m.Status != interrupted || m.Stopped.Run != 900 || m.Stopped.Wait != 70 || m.Copy.Regs.N == 0 {
 		t.Errorf("%v", m)
 	}
 	k.report(ptrace.Status{TID: 8, Kind: ptrace.KindInterrupt, Raw: interrupted}) // one that nobody wants
@@ -198,7 +198,7 @@ func TestKeeperMoved(t *testing.T) {
 		a.run, a.cpu = 800+tt.ran, tt.cpu
 		a.stopped = true
 		k.report(ptrace.Status{TID: 7, Kind: ptrace.KindInterrupt, Raw: interrupted})
-		if m.Moved != tt.moved || m.Asked != wake+tt.late {
+		if m.Moved != tt.moved || m.At.Asked != wake+tt.late {
 			t.Errorf("request after %d ns on CPU %d, ran %d, then on CPU %d: moved %t, want %t", tt.late, tt.at, tt.ran, tt.cpu, m.Moved, tt.moved)
 		}
 	}
@@ -433,7 +433,7 @@ func TestKeeperExits(t *testing.T) {
 			t.Fatalf("%s; %d exits, %d without room, %d news", got, len(exits), full, k.news)
 		}
 		x := exits[0]
-		if x.TID != tid || x.PID != pid || x.At < 1e9 || x.At > k.now || x.Run < from.Run || x.Run > to.Run || x.NRegs == 0 || x.Early != fmt.Sprintf("early %d of %d after []", tid, pid) {
+		if x.TID != tid || x.PID != pid || x.At < 1e9 || x.At > k.now || x.Run < from.Run || x.Run > to.Run || x.Copy.Regs.N == 0 || x.Early != fmt.Sprintf("early %d of %d after []", tid, pid) {
 			t.Errorf("thread %d of %d at %d, ran %v, %v", x.TID, x.PID, x.At, x.Run, x.Early)
 		}
 		k.news = 0
@@ -580,7 +580,7 @@ func TestKeep(t *testing.T) {
 			PIDs:     []int{pid},
 			Unwanted: func(int) bool { return false },
 			Room: func(tid int) (*taking.Buffer, taking.Advice) {
-				return &taking.Buffer{Regs: make([]byte, regs.PrstatusMaxBytes), FPRegs: make([]byte, taking.FPRegsBytes), Stack: make([]byte, 4096)}, taking.Advice{}
+				return &taking.Buffer{Regs: taking.Copy{Room: make([]byte, regs.PrstatusMaxBytes)}, FPRegs: taking.Copy{Room: make([]byte, taking.FPRegsBytes)}, Stack: taking.Copy{Room: make([]byte, 4096)}}, taking.Advice{}
 			},
 			Replaced: func(int) {}, Early: func(pid, tid int) any { return nil }, News: func() { news <- struct{}{} },
 		}
@@ -613,7 +613,7 @@ func TestKeep(t *testing.T) {
 		slot := board.Put(Thread{TID: pid, PID: pid, Sched: -1, Stat: -1, Debug: -1, Pages: -1})
 		c := &Clock{who: 1, board: board, k: new(taking.Live), samples: make([]Sample, 1)}
 		m := &c.samples[0]
-		m.Regs, m.FPRegs, m.Stack = make([]byte, regs.PrstatusMaxBytes), make([]byte, taking.FPRegsBytes), make([]byte, 4096)
+		m.Copy.Regs.Room, m.Copy.FPRegs.Room, m.Copy.Stack.Room = make([]byte, regs.PrstatusMaxBytes), make([]byte, taking.FPRegsBytes), make([]byte, 4096)
 		board.clocks[1].Store(c)
 		await(t, "the keeper's answer to a request", func() bool {
 			if m.state.Load() == free { // for the first time, or the keeper came too late
@@ -622,8 +622,8 @@ func TestKeep(t *testing.T) {
 			}
 			return m.state.Load() == filled
 		})
-		if m.Gone || m.Status != interrupted || m.NStack == 0 || !board.Remove(slot) {
-			t.Errorf("%v, %d bytes of the stack", m, m.NStack)
+		if m.Gone || m.Status != interrupted || m.Copy.Stack.N == 0 || !board.Remove(slot) {
+			t.Errorf("%v, %d bytes of the stack", m, m.Copy.Stack.N)
 		}
 		in.Write([]byte("\n"))
 		deadline := time.After(10 * time.Second)
@@ -646,8 +646,8 @@ func TestKeep(t *testing.T) {
 		} else {
 			for _, x := range exits {
 				// One that has just been born may never have touched its stack.
-				if x.PID != pid || x.NRegs == 0 || x.NStack == 0 && slices.Contains(ids, x.TID) || !slices.Contains(gone, x.TID) {
-					t.Errorf("thread %d of %d has left %d bytes of registers and %d of its stack; gone %v", x.TID, x.PID, x.NRegs, x.NStack, gone)
+				if x.PID != pid || x.Copy.Regs.N == 0 || x.Copy.Stack.N == 0 && slices.Contains(ids, x.TID) || !slices.Contains(gone, x.TID) {
+					t.Errorf("thread %d of %d has left %d bytes of registers and %d of its stack; gone %v", x.TID, x.PID, x.Copy.Regs.N, x.Copy.Stack.N, gone)
 				}
 			}
 			if len(exits) < len(ids) || !slices.Contains(gone, pid) {

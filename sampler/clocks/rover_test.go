@@ -76,11 +76,11 @@ func TestRequests(t *testing.T) {
 		t.Fatalf("samples of %s", got)
 	}
 	for _, m := range list {
-		if m.Tick != 3 || m.Wake > m.Asked || m.Gone {
+		if m.Tick != 3 || m.At.Wake > m.At.Asked || m.Gone {
 			t.Errorf("%v", m)
 		}
-		if m.TID == 7 && (m.RunAsked != 500 || m.WaitAsked != 60) {
-			t.Errorf("run time %d, wait %d at the request", m.RunAsked, m.WaitAsked)
+		if m.TID == 7 && (m.Asked.Run != 500 || m.Asked.Wait != 60) {
+			t.Errorf("run time %d, wait %d at the request", m.Asked.Run, m.Asked.Wait)
 		}
 	}
 	if c.out != 0 || c.begun.Load() != 4 || slices.Contains(s.log, "reap 7") {

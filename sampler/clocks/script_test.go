@@ -487,7 +487,7 @@ func desk(t *testing.T, samples int, actors ...*actor) (*script, *Board, *Clock)
 	}
 	c := &Clock{cpu: 0, who: 1, board: b, k: s, last: -1, tick: -1, samples: make([]Sample, samples), seizes: seizer{alarm: new(ptrace.Alarm)}}
 	for i := range c.samples {
-		c.samples[i].Regs, c.samples[i].Stack = make([]byte, regs.PrstatusMaxBytes), make([]byte, 4096)
+		c.samples[i].Copy.Regs.Room, c.samples[i].Copy.Stack.Room = make([]byte, regs.PrstatusMaxBytes), make([]byte, 4096)
 	}
 	b.clocks[1].Store(c)
 	return s, b, c
@@ -574,7 +574,7 @@ func TestConducts(t *testing.T) {
 				}
 				return
 			case queues:
-				if len(list) == 0 || list[0].Stopped-list[0].Asked < 1000*us || list[0].Gone || list[0].Tick != 0 {
+				if len(list) == 0 || list[0].At.Stopped-list[0].At.Asked < 1000*us || list[0].Gone || list[0].Tick != 0 {
 					t.Errorf("%d samples, the first %v: want a late stop", len(list), list[:min(1, len(list))])
 				}
 				return
@@ -594,7 +594,7 @@ func TestConducts(t *testing.T) {
 				if m.Moved != wantMoved || m.Gone != wantGone || m.TID != 7 || m.Tick != int64(i) {
 					t.Errorf("sample %d: thread %d, tick %d, moved %t, gone %t; want moved %t, gone %t", i, m.TID, m.Tick, m.Moved, m.Gone, wantMoved, wantGone)
 				}
-				if !m.Gone && (m.Wake > m.Asked || m.Asked > m.Stopped || m.Stopped > m.Released || m.Released > m.End || m.RunAsked > m.Run) {
+				if !m.Gone && (m.At.Wake > m.At.Asked || m.At.Asked > m.At.Stopped || m.At.Stopped > m.At.Released || m.At.Released > m.At.End || m.Asked.Run > m.Stopped.Run) {
 					t.Errorf("sample %d: %v", i, m)
 				}
 			}
@@ -608,13 +608,12 @@ func TestConducts(t *testing.T) {
 // String is for messages of tests.
 func (m *Sample) String() string {
 	return fmt.Sprintf("slot %d, thread %d of %d, tick %d: woke %d, asked %d (run %d, wait %d), stopped %d, released %d (run %d, wait %d), end %d; status %#x, gone %t, moved %t, waits %t",
-		m.Slot, m.TID, m.PID, m.Tick, m.Wake, m.Asked, m.RunAsked, m.WaitAsked, m.Stopped, m.Released, m.Run, m.Wait, m.End, m.Status, m.Gone, m.Moved, m.proof.waits)
+		m.Slot, m.TID, m.PID, m.Tick, m.At.Wake, m.At.Asked, m.Asked.Run, m.Asked.Wait, m.At.Stopped, m.At.Released, m.Stopped.Run, m.Stopped.Wait, m.At.End, m.Status, m.Gone, m.Moved, m.proof.waits)
 }
 
 // copy is what a sample tells.
 func (m *Sample) copy() *Sample {
-	return &Sample{Slot: m.Slot, TID: m.TID, PID: m.PID, Tick: m.Tick, Wake: m.Wake, Asked: m.Asked, Stopped: m.Stopped, Released: m.Released,
-		RunAsked: m.RunAsked, Run: m.Run, Wait: m.Wait, WaitAsked: m.WaitAsked, Status: m.Status, Gone: m.Gone, Moved: m.Moved, End: m.End, Asleep: m.Asleep}
+	return &Sample{Slot: m.Slot, TID: m.TID, PID: m.PID, Tick: m.Tick, At: m.At, Asked: m.Asked, Stopped: m.Stopped, Status: m.Status, Gone: m.Gone, Moved: m.Moved, Peeked: Peeked{Asleep: m.Peeked.Asleep}}
 }
 
 // TestPreempted: of three threads that have run since the last tick on the clock's CPU, the one is sampled that

@@ -12,7 +12,7 @@ import (
 //go:norace
 func takeExtra(k Kernel, tid int, b *Buffer) {
 	const bytes = 16
-	if n, errno := k.Regs(tid, ptrace.NoteARMPACMask, b.text[:bytes]); errno == 0 && n == bytes {
-		b.PACMask = binary.LittleEndian.Uint64(b.text[8:])
+	if n, errno := k.Regs(tid, ptrace.NoteARMPACMask, b.scratch.text[:bytes]); errno == 0 && n == bytes {
+		b.PACMask = binary.LittleEndian.Uint64(b.scratch.text[8:])
 	}
 }

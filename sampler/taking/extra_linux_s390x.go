@@ -7,7 +7,7 @@ import "sfsample/ptrace"
 //go:nosplit
 //go:norace
 func takeExtra(k Kernel, tid int, b *Buffer) {
-	if n, errno := k.Regs(tid, ptrace.NotePrfpreg, b.FPRegs); errno == 0 {
-		b.NFPRegs = n
+	if n, errno := k.Regs(tid, ptrace.NotePrfpreg, b.FPRegs.Room); errno == 0 {
+		b.FPRegs.N = n
 	}
 }

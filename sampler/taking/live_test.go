@@ -74,20 +74,20 @@ func TestLive(t *testing.T) {
 	if s, ok, err := k.Report(); s.TID != tid || s.Kind != ptrace.KindInterrupt || !ok || err != nil || k.AtExit(tid) {
 		t.Errorf("report %+v, %t, %v; at its exit %t", s, ok, err, k.AtExit(tid))
 	}
-	b := &Buffer{Regs: make([]byte, regs.PrstatusMaxBytes), FPRegs: make([]byte, FPRegsBytes), Stack: make([]byte, 512)}
+	b := &Buffer{Regs: Copy{Room: make([]byte, regs.PrstatusMaxBytes)}, FPRegs: Copy{Room: make([]byte, FPRegsBytes)}, Stack: Copy{Room: make([]byte, 512)}}
 	do("take", Take(k, tid, new(Advice), b, -1, OwnStop, false))
-	sp := ptrace.StackPointer(b.Regs[:b.NRegs])
-	if sp == 0 || b.NStack != 512 || b.StackAddr > sp || b.Unwritten {
-		t.Errorf("%d bytes at %#x, stack pointer %#x", b.NStack, b.StackAddr, sp)
+	sp := ptrace.StackPointer(b.Regs.Used())
+	if sp == 0 || b.Stack.N != 512 || b.StackAddr > sp || b.Call.Unwritten {
+		t.Errorf("%d bytes at %#x, stack pointer %#x", b.Stack.N, b.StackAddr, sp)
 	}
 	again := make([]byte, 512)
-	if n := k.Memory(tid, b.StackAddr, again); n != 512 || !slices.Equal(again, b.Stack) {
+	if n := k.Memory(tid, b.StackAddr, again); n != 512 || !slices.Equal(again, b.Stack.Room) {
 		t.Errorf("%d bytes of the stack, which has changed while it was stopped", n)
 	}
 	if n := k.Memory(tid, 0, again); n != 0 {
 		t.Errorf("%d bytes at address 0", n)
 	}
-	do("write registers", k.SetRegs(tid, ptrace.NotePrstatus, b.Regs[:b.NRegs]))
+	do("write registers", k.SetRegs(tid, ptrace.NotePrstatus, b.Regs.Used()))
 	do("go on", k.Cont(tid, 0))
 	unix.Tgkill(tid, tid, unix.SIGSTOP)
 	wait("SIGSTOP", uint32(unix.SIGSTOP)<<8|0x7f)

@@ -164,6 +164,16 @@ type leafed struct {
 	n    int
 }
 
+// pass is how far one following of a recipe has come.
+type pass struct {
+	pages          int                     // open pagemap
+	near           struct{ block, at int } // the block that was used last, and where it begins in Beyond
+	part           uint64                  // that was copied last
+	singles, links int                     // single reads, and elements of chains
+	kin            kin
+	leafed         leafed
+}
+
 // maxElement bounds an element of a chain, in bytes.
 const maxElement = 256 << 10
 
@@ -174,8 +184,8 @@ const maxElement = 256 << 10
 //go:nosplit
 //go:norace
 func Follow(k Kernel, tid int, r *Recipe, b *Buffer, pages int) {
-	b.pagemap = pages
-	b.singles, b.links, b.part, b.near.block = 0, 0, 0, len(b.Blocks)
+	b.pass.pages, b.pass.near.block = pages, len(b.Blocks)
+	b.pass.singles, b.pass.links, b.pass.part, b.pass.leafed.n = 0, 0, 0, 0
 	b.guess(k, tid, r)
 	if r.Scan.Bytes > 0 {
 		scan(b, k, tid, &r.Scan)
@@ -184,25 +194,25 @@ func Follow(k Kernel, tid int, r *Recipe, b *Buffer, pages int) {
 		for addr := r.Roots[i].Addr; addr != 0 && b.NRoots < MaxRoots && !rooted(b, addr); {
 			root := b.have(k, tid, addr, r.RootBytes)
 			if root == nil || binary.NativeEndian.Uint64(root[r.Check:]) != r.Roots[i].Is ||
-				r.OnStack > 0 && binary.NativeEndian.Uint64(root[r.OnStack:])-b.StackAddr >= uint64(b.NStack) {
+				r.OnStack > 0 && binary.NativeEndian.Uint64(root[r.OnStack:])-b.StackAddr >= uint64(b.Stack.N) {
 				break // the thread has ended, or not begun
 			}
 			b.Roots[b.NRoots] = addr
 			b.NRoots++
-			b.kin.n = 0
+			b.pass.kin.n = 0
 			for j := 0; j < MaxSteps && r.Steps[j].Bytes > 0; j++ {
 				s := &r.Steps[j]
 				if !s.IsKin {
 					b.chain(k, tid, s, root, b.head(k, tid, s, root))
 				}
-				for i := 0; s.IsKin && i < b.kin.n; i++ {
-					b.chain(k, tid, s, root, b.kin.list[i])
+				for i := 0; s.IsKin && i < b.pass.kin.n; i++ {
+					b.chain(k, tid, s, root, b.pass.kin.list[i])
 				}
-				for i := range 2 * b.leafed.n {
-					at := b.leafed.list[i%b.leafed.n]
-					leaves(b, k, tid, &s.Areas[0], &s.Areas[0].Leaves[i/b.leafed.n], b.found(at.Addr, at.Len))
+				for i := range 2 * b.pass.leafed.n {
+					at := b.pass.leafed.list[i%b.pass.leafed.n]
+					leaves(b, k, tid, &s.Areas[0], &s.Areas[0].Leaves[i/b.pass.leafed.n], b.found(at.Addr, at.Len))
 				}
-				b.leafed.n = 0
+				b.pass.leafed.n = 0
 			}
 			addr = hop(b, k, tid, &r.Hop, root)
 		}
@@ -255,15 +265,15 @@ func hop(b *Buffer, k Kernel, tid int, h *Hop, root []byte) uint64 {
 //go:nosplit
 //go:norace
 func scan(b *Buffer, k Kernel, tid int, s *Scan) {
-	end := b.StackAddr + uint64(b.NStack)
-	for i, n := 64, 0; i+16 <= b.NStack && n < maxScanned; i += 8 {
+	end := b.StackAddr + uint64(b.Stack.N)
+	for i, n := 64, 0; i+16 <= b.Stack.N && n < maxScanned; i += 8 {
 		at := b.StackAddr + uint64(i)
-		up := binary.NativeEndian.Uint64(b.Stack[i:])
+		up := binary.NativeEndian.Uint64(b.Stack.Room[i:])
 		if up <= at || up >= end || up&7 != 0 {
 			continue
 		}
-		object := binary.NativeEndian.Uint64(b.Stack[i+s.Function:])
-		if binary.NativeEndian.Uint64(b.Stack[i+s.Context:])&3 != 1 || object&3 != 1 {
+		object := binary.NativeEndian.Uint64(b.Stack.Room[i+s.Function:])
+		if binary.NativeEndian.Uint64(b.Stack.Room[i+s.Context:])&3 != 1 || object&3 != 1 {
 			continue
 		}
 		n++
@@ -274,7 +284,7 @@ func scan(b *Buffer, k Kernel, tid int, s *Scan) {
 			}
 			e = b.have(k, tid, object-1, s.Chain[j].Bytes)
 		}
-		if also := binary.NativeEndian.Uint64(b.Stack[i+s.Also:]); also&3 == 1 {
+		if also := binary.NativeEndian.Uint64(b.Stack.Room[i+s.Also:]); also&3 == 1 {
 			b.have(k, tid, also-1, s.AlsoBytes)
 		}
 	}
@@ -286,14 +296,14 @@ func scan(b *Buffer, k Kernel, tid int, s *Scan) {
 //go:norace
 func (b *Buffer) guess(k Kernel, tid int, r *Recipe) {
 	n, bytes := 0, 0
-	for n < r.Guesses && b.NBlocks+n < len(b.Blocks) && bytes+r.Guess[n].Len <= len(b.Beyond)-b.NBeyond {
+	for n < r.Guesses && b.NBlocks+n < len(b.Blocks) && bytes+r.Guess[n].Len <= len(b.Beyond.left()) {
 		bytes += r.Guess[n].Len
 		n++
 	}
 	if n == 0 {
 		return
 	}
-	got := k.Gather(tid, r.Guess[:n], b.Beyond[b.NBeyond:b.NBeyond+bytes])
+	got := k.Gather(tid, r.Guess[:n], b.Beyond.left()[:bytes])
 	for i := 0; i < n && got >= r.Guess[i].Len; i++ { // it ends where an area is not there any more
 		b.add(uint64(r.Guess[i].Base), r.Guess[i].Len)
 		got -= r.Guess[i].Len
@@ -305,7 +315,7 @@ func (b *Buffer) guess(k Kernel, tid int, r *Recipe) {
 func (b *Buffer) add(addr uint64, n int) {
 	b.Blocks[b.NBlocks] = capture.Block{Addr: addr, Len: n}
 	b.NBlocks++
-	b.NBeyond += n
+	b.Beyond.N += n
 }
 
 // head is where a chain begins, 0 if that cannot be read.
@@ -329,8 +339,8 @@ func (b *Buffer) head(k Kernel, tid int, s *Step, root []byte) uint64 {
 //go:nosplit
 //go:norace
 func (b *Buffer) chain(k Kernel, tid int, s *Step, root []byte, addr uint64) {
-	for i := 0; addr != 0 && i < s.Most && b.links < maxLinks; i++ {
-		b.links++
+	for i := 0; addr != 0 && i < s.Most && b.pass.links < maxLinks; i++ {
+		b.pass.links++
 		n := s.Bytes
 		if s.Fill > 0 || s.Ends {
 			end := binary.NativeEndian.Uint64(root[s.End:])
@@ -360,14 +370,14 @@ func (b *Buffer) chain(k Kernel, tid int, s *Step, root []byte, addr uint64) {
 			if part != 0 {
 				part -= s.Part.Before
 			}
-			if part != 0 && part != b.part {
-				b.part = part
+			if part != 0 && part != b.pass.part {
+				b.pass.part = part
 				b.sub(k, tid, &s.Sub, b.have(k, tid, part, s.Part.Bytes))
 			}
 		}
-		if s.HasKin && b.kin.n < maxKin && binary.NativeEndian.Uint64(e[s.KinIf:]) == 0 {
-			b.kin.list[b.kin.n] = binary.NativeEndian.Uint64(e[s.Kin:])
-			b.kin.n++
+		if s.HasKin && b.pass.kin.n < maxKin && binary.NativeEndian.Uint64(e[s.KinIf:]) == 0 {
+			b.pass.kin.list[b.pass.kin.n] = binary.NativeEndian.Uint64(e[s.Kin:])
+			b.pass.kin.n++
 		}
 		for j := range s.Areas {
 			if a := &s.Areas[j]; a.From|a.To != 0 {
@@ -411,9 +421,9 @@ func area(b *Buffer, k Kernel, tid int, a *Area, e []byte) {
 	if a.Before == 0 || b.have(k, tid, from-a.Before, n+int(a.Before)) == nil {
 		b.have(k, tid, from, n)
 	}
-	if a.Each > 0 && b.leafed.n < maxKin {
-		b.leafed.list[b.leafed.n] = capture.Block{Addr: from, Len: n}
-		b.leafed.n++
+	if a.Each > 0 && b.pass.leafed.n < maxKin {
+		b.pass.leafed.list[b.pass.leafed.n] = capture.Block{Addr: from, Len: n}
+		b.pass.leafed.n++
 	}
 }
 
@@ -471,15 +481,15 @@ func (b *Buffer) have(k Kernel, tid int, addr uint64, n int) []byte {
 	if e := b.found(addr, n); e != nil {
 		return e
 	}
-	if b.singles == maxSingle || b.NBlocks == len(b.Blocks) || n > len(b.Beyond)-b.NBeyond {
+	if b.pass.singles == maxSingle || b.NBlocks == len(b.Blocks) || n > len(b.Beyond.left()) {
 		return nil
 	}
-	b.singles++
-	room := b.Beyond[b.NBeyond : b.NBeyond+n]
-	if Present(k, b.pagemap, addr, n, b) != n || k.Memory(tid, addr, room) != n {
+	b.pass.singles++
+	room := b.Beyond.left()[:n]
+	if Present(k, b.pass.pages, addr, n, b) != n || k.Memory(tid, addr, room) != n {
 		return nil
 	}
-	b.near.block, b.near.at = b.NBlocks, b.NBeyond
+	b.pass.near.block, b.pass.near.at = b.NBlocks, b.Beyond.N
 	b.add(addr, n)
 	return room
 }
@@ -489,20 +499,20 @@ func (b *Buffer) have(k Kernel, tid int, addr uint64, n int) []byte {
 //go:nosplit
 //go:norace
 func (b *Buffer) found(addr uint64, n int) []byte {
-	if b.near.block < b.NBlocks {
-		if off := addr - b.Blocks[b.near.block].Addr; off < uint64(b.Blocks[b.near.block].Len) && b.Blocks[b.near.block].Len-int(off) >= n {
-			return b.Beyond[b.near.at+int(off) : b.near.at+int(off)+n]
+	if b.pass.near.block < b.NBlocks {
+		if off := addr - b.Blocks[b.pass.near.block].Addr; off < uint64(b.Blocks[b.pass.near.block].Len) && b.Blocks[b.pass.near.block].Len-int(off) >= n {
+			return b.Beyond.Room[b.pass.near.at+int(off) : b.pass.near.at+int(off)+n]
 		}
 	}
-	if off := addr - b.StackAddr; off < uint64(b.NStack) && b.NStack-int(off) >= n {
-		return b.Stack[off : int(off)+n]
+	if off := addr - b.StackAddr; off < uint64(b.Stack.N) && b.Stack.N-int(off) >= n {
+		return b.Stack.Room[off : int(off)+n]
 	}
 	at := 0
 	for i := range b.NBlocks {
 		m := &b.Blocks[i]
 		if off := addr - m.Addr; off < uint64(m.Len) && m.Len-int(off) >= n {
-			b.near.block, b.near.at = i, at
-			return b.Beyond[at+int(off) : at+int(off)+n]
+			b.pass.near.block, b.pass.near.at = i, at
+			return b.Beyond.Room[at+int(off) : at+int(off)+n]
 		}
 		at += m.Len
 	}

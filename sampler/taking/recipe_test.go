@@ -95,15 +95,15 @@ func pieces(b *Buffer) (list string) {
 		list += fmt.Sprintf("%#x+%d ", p.Addr, p.Len)
 		at += p.Len
 	}
-	if at != b.NBeyond {
-		list += fmt.Sprintf("in %d bytes", b.NBeyond)
+	if at != b.Beyond.N {
+		list += fmt.Sprintf("in %d bytes", b.Beyond.N)
 	}
 	return list
 }
 
 func TestFollow(t *testing.T) {
 	follow := func(h *heap, r *Recipe) *Buffer {
-		b := &Buffer{Beyond: make([]byte, r.Room)}
+		b := &Buffer{Beyond: Copy{Room: make([]byte, r.Room)}}
 		Follow(h, 7, r, b, -1)
 		return b
 	}
@@ -134,12 +134,12 @@ func TestFollow(t *testing.T) {
 	// Nobody waits for a page that was not foreseen and is not in memory; one that was foreseen was there.
 	h, r = newHeap()
 	h.missing = 0x3000 / pageBytes
-	b = &Buffer{Beyond: make([]byte, r.Room)}
+	b = &Buffer{Beyond: Copy{Room: make([]byte, r.Room)}}
 	if Follow(h, 7, r, b, 5); b.NRoots != 1 || slices.ContainsFunc(h.asked, func(s string) bool { return strings.HasPrefix(s, "0x3") }) || !strings.Contains(pieces(b), "0x2000+16") {
 		t.Errorf("with a page that is missing: %v was read, %s is there", h.asked, pieces(b))
 	}
 	r.Guess[0], r.Guesses = unix.RemoteIovec{Base: 0x3000, Len: 48}, 1
-	b = &Buffer{Beyond: make([]byte, r.Room)}
+	b = &Buffer{Beyond: Copy{Room: make([]byte, r.Room)}}
 	if Follow(h, 7, r, b, 5); !strings.Contains(pieces(b), "0x3000+48") || strings.Contains(pieces(b), "0x3100") {
 		t.Errorf("with a page that is missing, and foreseen: %s", pieces(b))
 	}
@@ -154,8 +154,8 @@ func TestFollow(t *testing.T) {
 	// No room.
 	h, r = newHeap()
 	r.Room = 100
-	if b := follow(h, r); b.NBeyond > 100 || b.NRoots != 1 {
-		t.Errorf("%d bytes in room for 100", b.NBeyond)
+	if b := follow(h, r); b.Beyond.N > 100 || b.NRoots != 1 {
+		t.Errorf("%d bytes in room for 100", b.Beyond.N)
 	}
 }
 
@@ -180,7 +180,7 @@ func TestFollowKin(t *testing.T) {
 	r.Steps[1] = Step{Bytes: 24, Head: 8, Most: 10, Part: Part{At: 8, Bytes: 16}, Sub: Sub{At: 8, Bytes: 8, If: 6}, HasKin: true, Kin: 8, KinIf: 16}
 	r.Steps[2] = Step{IsKin: true, Bytes: 8, Most: 1, Next: 0, Part: Part{At: 0, Bytes: 0}}
 	follow := func(h *heap) *Buffer {
-		b := &Buffer{Beyond: make([]byte, r.Room)}
+		b := &Buffer{Beyond: Copy{Room: make([]byte, r.Room)}}
 		Follow(h, 7, r, b, -1)
 		return b
 	}
@@ -198,8 +198,8 @@ func TestFollowKin(t *testing.T) {
 		h.areas[0x9000+0x100*i] = words(0x9000 + 0x100*i)
 	}
 	r.Steps[2].Most = 1 << 30
-	if b := follow(h); h.reads > 3*maxSingle || b.links > maxLinks || b.kin.n > maxKin {
-		t.Errorf("%d reads, %d links, %d kin", h.reads, b.links, b.kin.n)
+	if b := follow(h); h.reads > 3*maxSingle || b.pass.links > maxLinks || b.pass.kin.n > maxKin {
+		t.Errorf("%d reads, %d links, %d kin", h.reads, b.pass.links, b.pass.kin.n)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestFollowHop(t *testing.T) {
 	r.Steps[0] = Step{Bytes: 16, Head: 8, Next: 8, Most: 4, Part: Part{Bytes: 32}, Sub: Sub{Bytes: 8, TagAt: 8, Tag: 5,
 		Trail: [2]Link{{0, 16}, {0, 8}}, Twig: Link{8, 8}}}
 	follow := func() *Buffer {
-		b := &Buffer{Beyond: make([]byte, r.Room), StackAddr: 0x10, Stack: make([]byte, 0x40), NStack: 0x40}
+		b := &Buffer{Beyond: Copy{Room: make([]byte, r.Room)}, StackAddr: 0x10, Stack: Copy{Room: make([]byte, 0x40), N: 0x40}}
 		Follow(h, 7, r, b, -1)
 		return b
 	}
@@ -266,10 +266,10 @@ func TestFollowHostile(t *testing.T) {
 		for i := range r.Steps {
 			r.Steps[i].Most = 1 << 30
 		}
-		b := &Buffer{Beyond: make([]byte, 8192)}
+		b := &Buffer{Beyond: Copy{Room: make([]byte, 8192)}}
 		Follow(h, 7, r, b, -1)
-		if h.reads > maxSingle || b.NBlocks > len(b.Blocks) || b.NBeyond > len(b.Beyond) || b.links > maxLinks {
-			t.Errorf("%s: %d reads, %d blocks, %d bytes, %d links", name, h.reads, b.NBlocks, b.NBeyond, b.links)
+		if h.reads > maxSingle || b.NBlocks > len(b.Blocks) || b.Beyond.N > len(b.Beyond.Room) || b.pass.links > maxLinks {
+			t.Errorf("%s: %d reads, %d blocks, %d bytes, %d links", name, h.reads, b.NBlocks, b.Beyond.N, b.pass.links)
 		}
 	}
 }
@@ -286,7 +286,7 @@ func TestAreas(t *testing.T) {
 	r.Roots[0] = Root{Addr: 0x1000, Is: 77}
 	r.Steps[0] = Step{Bytes: 24, Head: 8, Most: 1, Areas: [2]Area{{From: 16, Words: 8}, {To: 16, Via: true, At: 8, Last: true}}}
 	r.Steps[1] = Step{Bytes: 16, Head: 8, Via: true, At: 16, Next: Behind, Most: 9, Part: Part{Bytes: 24, Before: 16}}
-	b := &Buffer{Beyond: make([]byte, 4096)}
+	b := &Buffer{Beyond: Copy{Room: make([]byte, 4096)}}
 	Follow(h, 1, r, b, -1)
 	if want := "0x1000+16 0x2000+24 0x3010+32 0x3000+8 0x4000+24 0x4020+24"; strings.Join(h.asked, " ") != want {
 		t.Errorf("read %v, want %s", h.asked, want)
@@ -295,7 +295,7 @@ func TestAreas(t *testing.T) {
 	for _, end := range []uint64{0, 0x3000, 1 << 60} {
 		h.asked = nil
 		h.areas[0x3000] = words(1, 2, 0x4010, end, 0x4030, 0, 9, 9)
-		b.NBlocks, b.NBeyond, b.NRoots = 0, 0, 0
+		b.NBlocks, b.Beyond.N, b.NRoots = 0, 0, 0
 		Follow(h, 1, r, b, -1)
 		if slices.ContainsFunc(h.asked, func(s string) bool { return strings.HasPrefix(s, "0x3000+") }) {
 			t.Errorf("end %#x: read %v", end, h.asked)
@@ -310,7 +310,7 @@ func TestAreaBefore(t *testing.T) {
 		r := &Recipe{RootBytes: 16, Room: 4096}
 		r.Roots[0] = Root{Addr: 0x1000, Is: 77}
 		r.Steps[0] = Step{Bytes: 16, Head: 8, Most: 1, Areas: [2]Area{{To: 8, Before: before}}}
-		b := &Buffer{Beyond: make([]byte, 4096)}
+		b := &Buffer{Beyond: Copy{Room: make([]byte, 4096)}}
 		Follow(h, 1, r, b, -1)
 		if got := strings.Join(h.asked, " "); got != want {
 			t.Errorf("before %d: read %s, want %s", before, got, want)
@@ -337,7 +337,7 @@ func TestLeaves(t *testing.T) {
 		r.Roots[0] = Root{Addr: 0x1000, Is: 77}
 		r.Steps[0] = Step{Bytes: 24, Head: 8, Most: 1, Areas: [2]Area{{Index: 8, Each: 16, To: 8, Leaves: [2]Leaf{
 			{Link: Link{At: 8, Bytes: 8}, Tags: 1<<1 | 1<<2}, {Link: Link{At: 8, Bytes: 8}, Tags: 1 << 2, Then: Link{Bytes: 8}}}}}}
-		b := &Buffer{Beyond: make([]byte, 1<<12)}
+		b := &Buffer{Beyond: Copy{Room: make([]byte, 1<<12)}}
 		Follow(h, 1, r, b, -1)
 		if got := strings.Join(h.asked, " "); got != want {
 			t.Errorf("last %d: read %s, want %s", last, got, want)
@@ -348,11 +348,11 @@ func TestLeaves(t *testing.T) {
 // TestScan: objects of frames on the stack, and what they lead to, are copied; words that only look like frames are not followed.
 func TestScan(t *testing.T) {
 	const stack, object, next = 0x10000, 0x20000, 0x30000
-	b := &Buffer{Stack: make([]byte, 512), NStack: 512, StackAddr: stack, Beyond: make([]byte, 1<<12)}
+	b := &Buffer{Stack: Copy{Room: make([]byte, 512), N: 512}, StackAddr: stack, Beyond: Copy{Room: make([]byte, 1<<12)}}
 	frame := func(at int, up, function, context uint64) {
-		binary.NativeEndian.PutUint64(b.Stack[at:], up)
-		binary.NativeEndian.PutUint64(b.Stack[at-16:], function)
-		binary.NativeEndian.PutUint64(b.Stack[at-8:], context)
+		binary.NativeEndian.PutUint64(b.Stack.Room[at:], up)
+		binary.NativeEndian.PutUint64(b.Stack.Room[at-16:], function)
+		binary.NativeEndian.PutUint64(b.Stack.Room[at-8:], context)
 	}
 	frame(104, stack+200, object+1, 0x40001)
 	frame(200, stack+100, object+0x101, 0x40001) // leads back

@@ -42,23 +42,23 @@ func StoppedFor(status uint32) int {
 //go:nosplit
 //go:norace
 func revert(k Kernel, tid int, note []byte, b *Buffer, by int, noRestart bool) (ok bool) {
-	b.Anew = false
+	b.Call.Anew = false
 	restarts := ptrace.Restarts(tid, note)
 	if !restarts && (by == OtherStop || !ptrace.CutShort(note)) {
 		return false
 	}
 	var status []byte
 	if restarts || by != OwnStop {
-		if n, errno := k.ReadFile(b.procPath(tid, "/status\x00"), b.text[:]); errno == 0 && n < len(b.text) { // else it may go on
-			status = b.text[:n]
+		if n, errno := k.ReadFile(b.procPath(tid, "/status\x00"), b.scratch.text[:]); errno == 0 && n < len(b.scratch.text) { // else it may go on
+			status = b.scratch.text[:n]
 		}
 	}
 	ours := by == OwnStop || by > 0 && ignored(status, by)
 	if restarts && (ours || by > 0 && len(status) == 0) { // else the kernel would have had the thread stopped as well
 		some, coming := filters(status)
-		b.Anew = some || by == OwnStop && coming
+		b.Call.Anew = some || by == OwnStop && coming
 	}
-	return (b.Anew || ours && !noRestart) && ptrace.Revert(tid, note, b.Anew)
+	return (b.Call.Anew || ours && !noRestart) && ptrace.Revert(tid, note, b.Call.Anew)
 }
 
 // write writes a note that was changed.
@@ -66,8 +66,8 @@ func revert(k Kernel, tid int, note []byte, b *Buffer, by int, noRestart bool) (
 //go:nosplit
 //go:norace
 func write(k Kernel, tid int, note []byte, b *Buffer) {
-	b.Met = true
-	b.Unwritten = k.SetRegs(tid, ptrace.NotePrstatus, note) != 0
+	b.Call.Met = true
+	b.Call.Unwritten = k.SetRegs(tid, ptrace.NotePrstatus, note) != 0
 	ptrace.AsStopped(note)
 }
 
@@ -75,11 +75,11 @@ func write(k Kernel, tid int, note []byte, b *Buffer) {
 // copied. b is room for its registers, and m what is known of its waits, or nil. pagemap opens that of the thread, and returns what closes
 // it: it is asked for where a time limit has to be read.
 func AtStop(k Kernel, tid, by int, noRestart bool, m *Mark, b *Buffer, pagemap func() (fd int, done func())) {
-	n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs)
+	n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs.Room)
 	if errno != 0 {
 		return
 	}
-	note := b.Regs[:n]
+	note := b.Regs.Room[:n]
 	if !revert(k, tid, note, b, by, noRestart) {
 		if m != nil && !m.again(k, tid, note, by, b) {
 			m.Leave()
@@ -132,7 +132,7 @@ const maxLimit = 365 * 24 * 3600
 
 // readWords reads n bytes of a thread's memory, at most 16, if their pages are in memory.
 func readWords(k Kernel, tid int, addr uint64, n, pages int, b *Buffer) (text []byte, ok bool) {
-	text = b.pages[:n]
+	text = b.scratch.pages[:n]
 	return text, Present(k, pages, addr, n, b) == n && k.Memory(tid, addr, text) == n
 }
 
@@ -175,8 +175,8 @@ func (m *Mark) AtCall(k Kernel, tid int, b *Buffer) (cut bool) {
 		m.place = within
 		return false
 	}
-	n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs)
-	if cut = errno == 0 && ptrace.Interrupted(b.Regs[:n]); cut && m.n > 0 {
+	n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs.Room)
+	if cut = errno == 0 && ptrace.Interrupted(b.Regs.Room[:n]); cut && m.n > 0 {
 		m.place = past
 	} else {
 		m.Leave()
@@ -192,8 +192,8 @@ func (m *Mark) again(k Kernel, tid int, note []byte, by int, b *Buffer) bool {
 	if by == OwnStop {
 		return true
 	}
-	n, errno := k.ReadFile(b.procPath(tid, "/status\x00"), b.text[:])
-	return errno == 0 && n < len(b.text) && ignored(b.text[:n], by)
+	n, errno := k.ReadFile(b.procPath(tid, "/status\x00"), b.scratch.text[:])
+	return errno == 0 && n < len(b.scratch.text) && ignored(b.scratch.text[:n], by)
 }
 
 // markBytes is the size of NT_PRSTATUS where a call may have a limit, see [ptrace.LimitOf].
@@ -258,18 +258,18 @@ func filters(status []byte) (some, coming bool) {
 //go:norace
 func (b *Buffer) procPath(tid int, name string) []byte {
 	const dir = "/proc/"
-	n := copy(b.path[:], dir)
+	n := copy(b.scratch.path[:], dir)
 	digits := 1
 	for v := tid; v >= 10; v /= 10 {
 		digits++
 	}
 	for i := n + digits - 1; i >= n; i-- {
-		b.path[i] = byte('0' + tid%10)
+		b.scratch.path[i] = byte('0' + tid%10)
 		tid /= 10
 	}
 	n += digits
-	n += copy(b.path[n:], name)
-	return b.path[:n]
+	n += copy(b.scratch.path[n:], name)
+	return b.scratch.path[:n]
 }
 
 // number reads a decimal number of b from i on. next is behind it: i if there is none.

@@ -86,25 +86,25 @@ func TestTakeBack(t *testing.T) {
 	} {
 		for _, refuses := range []bool{false, true} {
 			k := &machine{t: t, note: inCall(tt.call, tt.result), status: tt.status, refuses: refuses, low: 0x4000, high: 0x6000}
-			b := &Buffer{Regs: make([]byte, 512), Stack: make([]byte, 64)}
+			b := &Buffer{Regs: Copy{Room: make([]byte, 512)}, Stack: Copy{Room: make([]byte, 64)}}
 			if errno := Take(k, 7, new(Advice), b, -1, tt.by, tt.noRestart); errno != 0 {
 				t.Fatal(errno)
 			}
-			if b.Anew != tt.anew || b.Met != tt.written || b.Unwritten != (tt.written && refuses) || (len(k.written) == 1) != tt.written || len(k.written) > 1 {
-				t.Errorf("%s: written %d times, begins anew %t, met %t, unwritten %t", tt.name, len(k.written), b.Anew, b.Met, b.Unwritten)
+			if b.Call.Anew != tt.anew || b.Call.Met != tt.written || b.Call.Unwritten != (tt.written && refuses) || (len(k.written) == 1) != tt.written || len(k.written) > 1 {
+				t.Errorf("%s: written %d times, begins anew %t, met %t, unwritten %t", tt.name, len(k.written), b.Call.Anew, b.Call.Met, b.Call.Unwritten)
 				continue
 			}
-			if b.NStack != 64 || b.StackAddr != 0x5000-RedZone {
-				t.Errorf("%s: %d bytes of stack at %#x", tt.name, b.NStack, b.StackAddr)
+			if b.Stack.N != 64 || b.StackAddr != 0x5000-RedZone {
+				t.Errorf("%s: %d bytes of stack at %#x", tt.name, b.Stack.N, b.StackAddr)
 			}
 			if tt.written {
 				if got := int64(binary.LittleEndian.Uint64(k.written[0][offRAX:])); got != -noHand || len(k.written[0]) != 216 {
 					t.Errorf("%s: %d bytes with the result %d are written, want -514", tt.name, len(k.written[0]), got)
 				}
 			}
-			k.written, b.Anew = nil, true // of another thread
+			k.written, b.Call.Anew = nil, true // of another thread
 			AtStop(k, 7, tt.by, tt.noRestart, nil, b, noPagemap)
-			if (len(k.written) == 1) != tt.written || b.Anew != tt.anew {
+			if (len(k.written) == 1) != tt.written || b.Call.Anew != tt.anew {
 				t.Errorf("%s: written %d times, where nothing is copied", tt.name, len(k.written))
 			}
 			k.errno, k.written = unix.ESRCH, nil
@@ -165,7 +165,7 @@ func TestMark(t *testing.T) {
 		{"for weeks", unix.SYS_POLL, -restartBlock, rdx, 1<<31 - 1, "2", []stop{{}, {1<<31*1000 - 1001, false, 0, false}, {1 << 50, false, 0, true}}},
 	} {
 		k := &machine{t: t, now: 5e9}
-		m, b := new(Mark), &Buffer{Regs: make([]byte, 512)}
+		m, b := new(Mark), &Buffer{Regs: Copy{Room: make([]byte, 512)}}
 		k.note = inCall(tt.call, tt.result)
 		binary.LittleEndian.PutUint64(k.note[tt.at:], tt.limit)
 		k.status = fmt.Sprintf("Threads:\t2\nx:\nThreads:\t2\nSigIgn:\t0\nSigCgt:\t0\nSeccomp:\t%s\n", tt.filter)
@@ -202,7 +202,7 @@ func TestMark(t *testing.T) {
 	for by, stays := range map[int]bool{int(unix.SIGURG): true, OwnStop: true, int(unix.SIGUSR1): false, OtherStop: false} {
 		k := &machine{t: t, now: 5e9, note: inCall(unix.SYS_EPOLL_WAIT, -eintr), status: "Threads:\t1\nSigIgn:\t0\nSigCgt:\t200\nSeccomp:\t0\n"}
 		binary.LittleEndian.PutUint64(k.note[r10:], 1000)
-		m, b := new(Mark), &Buffer{Regs: make([]byte, 512)}
+		m, b := new(Mark), &Buffer{Regs: Copy{Room: make([]byte, 512)}}
 		AtStop(k, 7, OwnStop, false, m, b, noPagemap)
 		k.note = k.written[0]
 		if AtStop(k, 7, by, false, m, b, noPagemap); m.Watched() != stays || len(k.written) != 1 {
@@ -211,7 +211,7 @@ func TestMark(t *testing.T) {
 	}
 	// poll(2) without a filter goes on to its old limit.
 	k := &machine{t: t, now: 5e9, note: inCall(unix.SYS_POLL, -restartBlock)}
-	m, b := new(Mark), &Buffer{Regs: make([]byte, 512)}
+	m, b := new(Mark), &Buffer{Regs: Copy{Room: make([]byte, 512)}}
 	for range 3 {
 		k.now += 1e12
 		k.status = "Threads:\t1\nSigIgn:\t0\nSigCgt:\t0\nSeccomp:\t0\n"
@@ -257,7 +257,7 @@ func TestMarkMemory(t *testing.T) {
 		for reg, v := range tt.args {
 			binary.LittleEndian.PutUint64(k.note[reg:], v)
 		}
-		m, b := new(Mark), &Buffer{Regs: make([]byte, 512)}
+		m, b := new(Mark), &Buffer{Regs: Copy{Room: make([]byte, 512)}}
 		for i, after := range []int64{0, max(tt.limit, 1) - 1, 1} {
 			k.now += after
 			k.status, k.written = fmt.Sprintf("Threads:\t1\nSigIgn:\t0\nSigCgt:\t0\nSeccomp:\t%s\n", tt.filter), nil
@@ -290,9 +290,9 @@ func TestPadded(t *testing.T) {
 // TestOther32: a word of a 32-bit thread has 4 bytes.
 func TestOther32(t *testing.T) {
 	const word, stack = 0x40_0000, 0x80_0000
-	b := &Buffer{Regs: make([]byte, 216), NRegs: 68, Stack: make([]byte, 8), NStack: 4, StackAddr: word, Beyond: make([]byte, 1000)}
-	binary.LittleEndian.PutUint32(b.Stack, stack)
-	binary.LittleEndian.PutUint32(b.Stack[4:], 99) // not of the address
+	b := &Buffer{Regs: Copy{Room: make([]byte, 216), N: 68}, Stack: Copy{Room: make([]byte, 8), N: 4}, StackAddr: word, Beyond: Copy{Room: make([]byte, 1000)}}
+	binary.LittleEndian.PutUint32(b.Stack.Room, stack)
+	binary.LittleEndian.PutUint32(b.Stack.Room[4:], 99) // not of the address
 	k := &machine{t: t, low: stack - 0x1000, high: stack + 0x1000}
 	if o := (&Other{Word: word, Bytes: 100}); !takeOther(k, 7, o, b, -1) || b.Blocks[0].Addr != stack-RedZone {
 		t.Errorf("block at %#x", b.Blocks[0].Addr)

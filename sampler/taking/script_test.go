@@ -248,7 +248,7 @@ func TestStackBytes(t *testing.T) {
 		{"at home", home, to(sp, sp+800), want},
 		{"what is no advice has no home", elsewhere, to(sp, sp+800), 800 + RedZone},
 	} {
-		b := &Buffer{Regs: note(sp), NRegs: len(note(sp)), Stack: make([]byte, room)}
+		b := &Buffer{Regs: Copy{Room: note(sp), N: len(note(sp))}, Stack: Copy{Room: make([]byte, room)}}
 		k := &machine{t: t, words: map[uint64]string{sp: tt.bounds}}
 		if n := stackBytes(k, 7, sp, &tt.a, b, -1); n != tt.n {
 			t.Errorf("%s: %d bytes, want %d", tt.name, n, tt.n)
@@ -381,8 +381,8 @@ func note(v uint64) []byte {
 // registers.
 func TestTakeFails(t *testing.T) {
 	dirty := func() *Buffer {
-		b := &Buffer{Regs: make([]byte, regs.PrstatusMaxBytes), FPRegs: make([]byte, FPRegsBytes), Stack: make([]byte, 64), Beyond: make([]byte, 64)}
-		b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.Anew, b.Met, b.Unwritten = 1, 2, 3, 4, 5, true, true, true
+		b := &Buffer{Regs: Copy{Room: make([]byte, regs.PrstatusMaxBytes)}, FPRegs: Copy{Room: make([]byte, FPRegsBytes)}, Stack: Copy{Room: make([]byte, 64)}, Beyond: Copy{Room: make([]byte, 64)}}
+		b.Regs.N, b.FPRegs.N, b.Stack.N, b.Beyond.N, b.NBlocks, b.Call.Anew, b.Call.Met, b.Call.Unwritten = 1, 2, 3, 4, 5, true, true, true
 		return b
 	}
 	k := &machine{t: t, note: note(0x5000), errno: unix.ESRCH, low: 0x4000, high: 0x6000}
@@ -390,20 +390,20 @@ func TestTakeFails(t *testing.T) {
 	if errno := Take(k, 7, new(Advice), b, -1, OwnStop, false); errno != unix.ESRCH || len(k.asked)+len(k.written) != 0 {
 		t.Errorf("error %d, memory read %v", errno, k.asked)
 	}
-	if b.NRegs != 0 || b.NFPRegs != 0 || b.NStack != 0 || b.NBeyond != 0 || b.NBlocks != 0 || b.Anew || b.Met || b.Unwritten {
-		t.Errorf("left: %d, %d, %d, %d, %d, %t, %t, %t", b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.Anew, b.Met, b.Unwritten)
+	if b.Regs.N != 0 || b.FPRegs.N != 0 || b.Stack.N != 0 || b.Beyond.N != 0 || b.NBlocks != 0 || b.Call.Anew || b.Call.Met || b.Call.Unwritten {
+		t.Errorf("left: %d, %d, %d, %d, %d, %t, %t, %t", b.Regs.N, b.FPRegs.N, b.Stack.N, b.Beyond.N, b.NBlocks, b.Call.Anew, b.Call.Met, b.Call.Unwritten)
 	}
 	AtStop(k, 7, int(unix.SIGTERM), false, nil, b, noPagemap)
 	k.errno = 0
 	b = dirty()
-	if errno := Take(k, 7, new(Advice), b, -1, OwnStop, false); errno != 0 || b.NRegs != len(k.note) || b.StackAddr != 0x5000-RedZone || b.NStack != 64 || b.NBeyond != 0 || b.Anew || b.Unwritten {
-		t.Errorf("error %d, %d bytes of registers, %d of the stack at %#x, %d beyond", errno, b.NRegs, b.NStack, b.StackAddr, b.NBeyond)
+	if errno := Take(k, 7, new(Advice), b, -1, OwnStop, false); errno != 0 || b.Regs.N != len(k.note) || b.StackAddr != 0x5000-RedZone || b.Stack.N != 64 || b.Beyond.N != 0 || b.Call.Anew || b.Call.Unwritten {
+		t.Errorf("error %d, %d bytes of registers, %d of the stack at %#x, %d beyond", errno, b.Regs.N, b.Stack.N, b.StackAddr, b.Beyond.N)
 	}
 }
 
 // TestCopied: what is known of an address by what was copied.
 func TestCopied(t *testing.T) {
-	b := &Buffer{Stack: []byte("abcdefgh"), NStack: 6, StackAddr: 100, Beyond: []byte("ijklmnop"), NBeyond: 7, NBlocks: 2}
+	b := &Buffer{Stack: Copy{Room: []byte("abcdefgh"), N: 6}, StackAddr: 100, Beyond: Copy{Room: []byte("ijklmnop"), N: 7}, NBlocks: 2}
 	b.Blocks[0] = capture.Block{Addr: 200, Len: 4}
 	b.Blocks[1] = capture.Block{Addr: 50, Len: 3}
 	b.Blocks[2] = capture.Block{Addr: 300, Len: 3} // of an earlier one
@@ -428,35 +428,35 @@ func TestTakeOtherBounds(t *testing.T) {
 		{"as it is", Other{Word: word, Bytes: 400}, func(b *Buffer) {}, 400},
 		{"the word is cut", Other{Word: word + 1, Bytes: 400}, func(b *Buffer) {}, 0},
 		{"all but a quarter is there", Other{Word: word, Bytes: 400}, func(b *Buffer) {
-			b.Blocks[0], b.NBlocks, b.NBeyond = capture.Block{Addr: stack, Len: 300}, 1, 300
+			b.Blocks[0], b.NBlocks, b.Beyond.N = capture.Block{Addr: stack, Len: 300}, 1, 300
 		}, 0},
 		{"a little more than that is missing", Other{Word: word, Bytes: 400}, func(b *Buffer) {
-			b.Blocks[0], b.NBlocks, b.NBeyond = capture.Block{Addr: stack, Len: 299}, 1, 299
+			b.Blocks[0], b.NBlocks, b.Beyond.N = capture.Block{Addr: stack, Len: 299}, 1, 299
 		}, 400},
 		{"one byte", Other{Word: word, Bytes: 1}, func(b *Buffer) {}, 1},
-		{"little room", Other{Word: word, Bytes: 400}, func(b *Buffer) { b.NBeyond = 999 }, 1},
-		{"no room", Other{Word: word, Bytes: 400}, func(b *Buffer) { b.NBeyond = 1000 }, 0},
+		{"little room", Other{Word: word, Bytes: 400}, func(b *Buffer) { b.Beyond.N = 999 }, 1},
+		{"no room", Other{Word: word, Bytes: 400}, func(b *Buffer) { b.Beyond.N = 1000 }, 0},
 		{"no block", Other{Word: word, Bytes: 400}, func(b *Buffer) { b.NBlocks = MaxOthers }, 0},
 		{"the last block", Other{Word: word, Bytes: 400}, func(b *Buffer) { b.NBlocks = MaxOthers - 1 }, 400},
-		{"no address", Other{Word: word, Bytes: 400}, func(b *Buffer) { clear(b.Stack) }, 0},
+		{"no address", Other{Word: word, Bytes: 400}, func(b *Buffer) { clear(b.Stack.Room) }, 0},
 		{"a register is not asked where there is a word", Other{Word: word + 0x1000, Reg: 8, Bytes: 400}, func(b *Buffer) {}, 0},
 		{"the first register", Other{Reg: 0, Bytes: 400}, func(b *Buffer) {}, 400},
 		{"the last register", Other{Reg: len(note(1)) - 8, Bytes: 400}, func(b *Buffer) {}, 400},
 		{"behind the registers", Other{Reg: len(note(1)), Bytes: 400}, func(b *Buffer) {}, 0},
 		{"before the registers", Other{Reg: -1, Bytes: 400}, func(b *Buffer) {}, 0},
 	} {
-		b := &Buffer{Regs: append(note(stack), make([]byte, 8)...), NRegs: len(note(1)), Stack: make([]byte, 64), NStack: 8, StackAddr: word, Beyond: make([]byte, 1000)}
-		binary.NativeEndian.PutUint64(b.Stack, stack)
+		b := &Buffer{Regs: Copy{Room: append(note(stack), make([]byte, 8)...), N: len(note(1))}, Stack: Copy{Room: make([]byte, 64), N: 8}, StackAddr: word, Beyond: Copy{Room: make([]byte, 1000)}}
+		binary.NativeEndian.PutUint64(b.Stack.Room, stack)
 		tt.set(b)
-		had, blocks := b.NBeyond, b.NBlocks
+		had, blocks := b.Beyond.N, b.NBlocks
 		k := &machine{t: t, low: stack - 0x1000, high: stack + 0x1000}
 		ok := takeOther(k, 7, &tt.other, b, -1)
-		if got := b.NBeyond - had; got != tt.want || ok != (tt.want > 0) || (b.NBlocks > blocks) != ok {
+		if got := b.Beyond.N - had; got != tt.want || ok != (tt.want > 0) || (b.NBlocks > blocks) != ok {
 			t.Errorf("%s: %d bytes, want %d; %t, %d blocks more", tt.name, got, tt.want, ok, b.NBlocks-blocks)
 			continue
 		}
 		if ok {
-			if got := b.Blocks[blocks]; got.Addr != stack-RedZone || got.Len != tt.want || b.Beyond[had] != byte((stack-RedZone)&0xff) {
+			if got := b.Blocks[blocks]; got.Addr != stack-RedZone || got.Len != tt.want || b.Beyond.Room[had] != byte((stack-RedZone)&0xff) {
 				t.Errorf("%s: block %+v", tt.name, got)
 			}
 		}
@@ -470,10 +470,10 @@ func TestManyOthers(t *testing.T) {
 	for i := range a.Others {
 		a.Others[i] = Other{Reg: 8 * (i % 2), Bytes: 16, Stack: Extent{}}
 	}
-	b := &Buffer{Regs: make([]byte, regs.PrstatusMaxBytes), FPRegs: make([]byte, FPRegsBytes), Beyond: make([]byte, 4096)}
+	b := &Buffer{Regs: Copy{Room: make([]byte, regs.PrstatusMaxBytes)}, FPRegs: Copy{Room: make([]byte, FPRegsBytes)}, Beyond: Copy{Room: make([]byte, 4096)}}
 	Take(k, 7, &a, b, -1, OwnStop, false)
-	if b.NBlocks != 12 || b.NBeyond != 12*16 {
-		t.Errorf("%d blocks of %d bytes, want 12 of 16", b.NBlocks, b.NBeyond)
+	if b.NBlocks != 12 || b.Beyond.N != 12*16 {
+		t.Errorf("%d blocks of %d bytes, want 12 of 16", b.NBlocks, b.Beyond.N)
 	}
 	a.Others[0].Bytes = 1
 	if Take(k, 7, &a, b, -1, OwnStop, false); b.NBlocks != 12 {
@@ -488,9 +488,9 @@ func TestManyOthers(t *testing.T) {
 		t.Errorf("%d bytes of floating-point registers", FPRegsBytes)
 	}
 	c := new(capture.Capture)
-	b.PACMask, b.NFPRegs = 5, 16
+	b.PACMask, b.FPRegs.N = 5, 16
 	b.Fill(c)
-	if len(c.Regs) != b.NRegs || len(c.FPRegs) != 16 || c.StackAddr != b.StackAddr || len(c.Stack) != b.NStack || len(c.Beyond) != b.NBeyond || len(c.Blocks) != 3 || c.PACMask != 5 {
+	if len(c.Regs) != b.Regs.N || len(c.FPRegs) != 16 || c.StackAddr != b.StackAddr || len(c.Stack) != b.Stack.N || len(c.Beyond) != b.Beyond.N || len(c.Blocks) != 3 || c.PACMask != 5 {
 		t.Errorf("a capture of %d + %d bytes of registers, %d of stack, %d beyond in %d blocks", len(c.Regs), len(c.FPRegs), len(c.Stack), len(c.Beyond), len(c.Blocks))
 	}
 }

@@ -128,37 +128,75 @@ const RecordBytes = 64
 // Buffer has room for what is copied of a thread, and tells what was copied. Whoever takes
 // changes numbers alone: see [ptrace.Outside].
 type Buffer struct {
-	Regs, FPRegs, Stack, Beyond []byte // room
+	Regs, FPRegs, Stack, Beyond Copy
 
-	NRegs, NFPRegs, NStack, NBeyond int // bytes of it in use
-	StackAddr                       uint64
-	Blocks                          [MaxOthers + MaxPieces]capture.Block // of Beyond
-	NBlocks                         int
-	Roots                           [MaxRoots]uint64 // of the recipe that were the thread's
-	NRoots                          int
-	PACMask                         uint64 // arm64
-	Anew                            bool   // the system call that the stop has met begins anew
-	Met                             bool   // a system call under way, which was taken back
-	Unwritten                       bool   // registers were to be written, and that failed: the thread was killed
-	marks                           marks
+	StackAddr uint64
+	Blocks    [MaxOthers + MaxPieces]capture.Block // of Beyond
+	NBlocks   int
+	Roots     [MaxRoots]uint64 // of the recipe that were the thread's
+	NRoots    int
+	PACMask   uint64 // arm64
+	Call      Undone
+	marks     marks
 
-	near           struct{ block, at int } // the block that was used last, and where it begins in Beyond
-	part           uint64
-	kin            kin
-	leafed         leafed
-	pagemap        int // see Follow
-	singles, links int
+	pass    pass
+	scratch scratch
+}
 
-	pages [64 * 8]byte
+// Copy is room for a copy, and how many bytes of it are in use.
+type Copy struct {
+	Room []byte
+	N    int
+}
+
+// Used is what was copied.
+//
+//go:nosplit
+//go:norace
+func (c *Copy) Used() []byte { return c.Room[:c.N] }
+
+// left is the room that is not in use.
+//
+//go:nosplit
+//go:norace
+func (c *Copy) left() []byte { return c.Room[c.N:] }
+
+// Undone is what became of the system call under way that a stop has met.
+type Undone struct {
+	Anew      bool // it begins anew
+	Met       bool // it was taken back
+	Unwritten bool // registers were to be written, and that failed: the thread was killed
+}
+
+// scratch is room for what is read on the way.
+type scratch struct {
+	pages [64 * 8]byte // of pagemap
 	text  [4 << 10]byte
 	path  [32]byte
 }
 
+// empty makes it one of which nothing was copied yet.
+//
+//go:nosplit
+//go:norace
+func (b *Buffer) empty() {
+	b.Regs.N, b.FPRegs.N, b.Stack.N, b.Beyond.N, b.NBlocks, b.NRoots, b.Call = 0, 0, 0, 0, 0, 0, Undone{}
+}
+
+// Use makes the room of c the buffer's.
+func (b *Buffer) Use(c *capture.Capture) {
+	b.Regs.Room, b.FPRegs.Room = c.Regs[:cap(c.Regs)], c.FPRegs[:cap(c.FPRegs)]
+	b.Stack.Room, b.Beyond.Room = c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
+	if len(b.FPRegs.Room) < FPRegsBytes {
+		b.FPRegs.Room = make([]byte, FPRegsBytes)
+	}
+}
+
 // Fill makes what was copied the contents of c, whose it is from then on.
 func (b *Buffer) Fill(c *capture.Capture) {
-	c.Regs, c.FPRegs = b.Regs[:b.NRegs], b.FPRegs[:b.NFPRegs]
-	c.StackAddr, c.Stack = b.StackAddr, b.Stack[:b.NStack]
-	c.Beyond, c.Blocks = b.Beyond[:b.NBeyond], append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
+	c.Regs, c.FPRegs = b.Regs.Used(), b.FPRegs.Used()
+	c.StackAddr, c.Stack = b.StackAddr, b.Stack.Used()
+	c.Beyond, c.Blocks = b.Beyond.Used(), append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
 	c.Roots = append(c.Roots[:0], b.Roots[:b.NRoots]...)
 	c.PACMask = b.PACMask
 	b.marks.fill(c)
@@ -191,18 +229,18 @@ func (m *marks) fill(c *capture.Capture) {
 //go:nosplit
 //go:norace
 func Take(k Kernel, tid int, a *Advice, b *Buffer, pages, by int, noRestart bool) unix.Errno {
-	b.NRegs, b.NFPRegs, b.NStack, b.NBeyond, b.NBlocks, b.NRoots, b.Anew, b.Met, b.Unwritten = 0, 0, 0, 0, 0, 0, false, false, false
-	n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs)
+	b.empty()
+	n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs.Room)
 	if errno != 0 {
 		return errno
 	}
-	b.NRegs = n
-	note := b.Regs[:n]
+	b.Regs.N = n
+	note := b.Regs.Room[:n]
 	if revert(k, tid, note, b, by, noRestart) {
 		write(k, tid, note, b)
 	}
 	sp := ptrace.StackPointer(note)
-	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack[:stackBytes(k, tid, sp, a, b, pages)], &a.Stack, pages, b)
+	b.StackAddr, b.Stack.N = copyStack(k, tid, sp, b.Stack.Room[:stackBytes(k, tid, sp, a, b, pages)], &a.Stack, pages, b)
 	takeOthers(k, tid, a, b, pages)
 	mark(k, tid, a.Marks, b, pages)
 	if a.Recipe != nil && wordsKnown(note) {
@@ -231,15 +269,15 @@ func (a *Advice) home(sp uint64) bool {
 //go:norace
 func stackBytes(k Kernel, tid int, sp uint64, a *Advice, b *Buffer, pages int) int {
 	if a.Want == 0 || a.Bounds == 0 {
-		return len(b.Stack) // up to the stack's Top, if that is known
+		return len(b.Stack.Room) // up to the stack's Top, if that is known
 	}
 	want := uint64(a.Want)
-	if a.Bounds+8 <= b.NRegs && !a.home(sp) && apart(k, tid, binary.NativeEndian.Uint64(b.Regs[a.Bounds:]), 16, b, pages) {
-		if low, high := binary.NativeEndian.Uint64(b.text[:]), binary.NativeEndian.Uint64(b.text[8:]); low <= sp && sp < high {
+	if a.Bounds+8 <= b.Regs.N && !a.home(sp) && apart(k, tid, binary.NativeEndian.Uint64(b.Regs.Room[a.Bounds:]), 16, b, pages) {
+		if low, high := binary.NativeEndian.Uint64(b.scratch.text[:]), binary.NativeEndian.Uint64(b.scratch.text[8:]); low <= sp && sp < high {
 			want = min(high-sp, maxRoom) + RedZone
 		}
 	}
-	return int(min(want, uint64(len(b.Stack))))
+	return int(min(want, uint64(len(b.Stack.Room))))
 }
 
 // copyStack copies the stack from the red zone below sp on into room. The red
@@ -343,11 +381,11 @@ func takeOthers(k Kernel, tid int, a *Advice, b *Buffer, pages int) {
 //go:nosplit
 //go:norace
 func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
-	size, room := ptrace.WordBytes(b.Regs[:b.NRegs]), min(o.Bytes, len(b.Beyond)-b.NBeyond)
+	size, room := ptrace.WordBytes(b.Regs.Used()), min(o.Bytes, len(b.Beyond.left()))
 	if room <= 0 || b.NBlocks >= MaxOthers {
 		return false
 	}
-	if o.Homes[0].To != 0 && !o.home(ptrace.StackPointer(b.Regs[:b.NRegs])) {
+	if o.Homes[0].To != 0 && !o.home(ptrace.StackPointer(b.Regs.Used())) {
 		return false
 	}
 	sp, end := uint64(0), ^uint64(0)
@@ -355,8 +393,8 @@ func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 		sp, end = recorded(k, tid, o, b, pages)
 	} else {
 		word := b.copied(o.Word)
-		if o.Word == 0 && o.Reg >= 0 && o.Reg < b.NRegs {
-			word = b.Regs[o.Reg:b.NRegs]
+		if o.Word == 0 && o.Reg >= 0 && o.Reg < b.Regs.N {
+			word = b.Regs.Room[o.Reg:b.Regs.N]
 		}
 		switch {
 		case len(word) < size:
@@ -374,11 +412,11 @@ func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 		return false
 	}
 	room = int(min(uint64(room), min(end-sp, maxRoom)+RedZone))
-	addr, n := copyStack(k, tid, sp, b.Beyond[b.NBeyond:b.NBeyond+room], &o.Stack, pages, b)
+	addr, n := copyStack(k, tid, sp, b.Beyond.left()[:room], &o.Stack, pages, b)
 	if n > 0 {
 		b.Blocks[b.NBlocks] = capture.Block{Addr: addr, Len: n}
 		b.NBlocks++
-		b.NBeyond += n
+		b.Beyond.N += n
 	}
 	return n > 0
 }
@@ -391,10 +429,10 @@ func recorded(k Kernel, tid int, o *Other, b *Buffer, pages int) (sp, end uint64
 	at, hops := o.Word, 0
 	switch {
 	case o.Way.TLS != 0:
-		if o.Reg < 0 || o.Reg+8 > b.NRegs {
+		if o.Reg < 0 || o.Reg+8 > b.Regs.N {
 			return 0, 0
 		}
-		at, hops = binary.NativeEndian.Uint64(b.Regs[o.Reg:])+uint64(o.Way.TLS), 3
+		at, hops = binary.NativeEndian.Uint64(b.Regs.Room[o.Reg:])+uint64(o.Way.TLS), 3
 	case o.Via:
 		hops = 1
 	}
@@ -402,7 +440,7 @@ func recorded(k Kernel, tid int, o *Other, b *Buffer, pages int) (sp, end uint64
 		if !apart(k, tid, at, 8, b, pages) {
 			return 0, 0
 		}
-		switch at = binary.NativeEndian.Uint64(b.text[:]); hops {
+		switch at = binary.NativeEndian.Uint64(b.scratch.text[:]); hops {
 		case 3:
 			at += uint64(o.Way.M)
 		case 2:
@@ -412,20 +450,20 @@ func recorded(k Kernel, tid int, o *Other, b *Buffer, pages int) (sp, end uint64
 	if o.At < 0 || o.At > RecordBytes-8 || !apart(k, tid, at, RecordBytes, b, pages) {
 		return 0, 0
 	}
-	low, end := binary.NativeEndian.Uint64(b.text[:]), binary.NativeEndian.Uint64(b.text[8:])
-	sp = binary.NativeEndian.Uint64(b.text[o.At:])
-	if now := ptrace.StackPointer(b.Regs[:b.NRegs]); low <= now && now < end || sp < low || sp >= end {
+	low, end := binary.NativeEndian.Uint64(b.scratch.text[:]), binary.NativeEndian.Uint64(b.scratch.text[8:])
+	sp = binary.NativeEndian.Uint64(b.scratch.text[o.At:])
+	if now := ptrace.StackPointer(b.Regs.Used()); low <= now && now < end || sp < low || sp >= end {
 		return 0, 0
 	}
 	return sp, end
 }
 
-// apart reads n bytes of memory that is none of a stack into b.text, if all are at hand.
+// apart reads n bytes of memory that is none of a stack into b.scratch.text, if all are at hand.
 //
 //go:nosplit
 //go:norace
 func apart(k Kernel, tid int, addr uint64, n int, b *Buffer, pages int) bool {
-	return Present(k, pages, addr, n, b) == n && k.Memory(tid, addr, b.text[:n]) == n
+	return Present(k, pages, addr, n, b) == n && k.Memory(tid, addr, b.scratch.text[:n]) == n
 }
 
 // copied is what was copied of a stack from addr on, nil if nothing was.
@@ -433,14 +471,14 @@ func apart(k Kernel, tid int, addr uint64, n int, b *Buffer, pages int) bool {
 //go:nosplit
 //go:norace
 func (b *Buffer) copied(addr uint64) []byte {
-	if off := addr - b.StackAddr; off < uint64(b.NStack) {
-		return b.Stack[off:b.NStack]
+	if off := addr - b.StackAddr; off < uint64(b.Stack.N) {
+		return b.Stack.Room[off:b.Stack.N]
 	}
 	at := 0
 	for i := range b.NBlocks {
 		n := b.Blocks[i].Len
 		if off := addr - b.Blocks[i].Addr; off < uint64(n) {
-			return b.Beyond[at+int(off) : at+n]
+			return b.Beyond.Room[at+int(off) : at+n]
 		}
 		at += n
 	}
@@ -482,7 +520,7 @@ func span(k Kernel, pages int, addr uint64, n int, there bool, b *Buffer) int {
 		count := (addr + uint64(n) - at + pageBytes - 1) / pageBytes
 		got, errno := 0, unix.EBADF
 		if pages >= 0 {
-			got, errno = k.Pread(pages, b.pages[:min(8*count, uint64(len(b.pages)))], int64(at/pageBytes*8))
+			got, errno = k.Pread(pages, b.scratch.pages[:min(8*count, uint64(len(b.scratch.pages)))], int64(at/pageBytes*8))
 		}
 		if errno != 0 || got < 8 {
 			if there {
@@ -491,7 +529,7 @@ func span(k Kernel, pages int, addr uint64, n int, there bool, b *Buffer) int {
 			return int(max(at, addr) - addr)
 		}
 		for i := 0; i+8 <= got; i += 8 {
-			e := binary.NativeEndian.Uint64(b.pages[i:])
+			e := binary.NativeEndian.Uint64(b.scratch.pages[i:])
 			is := e&(pagePresent|pageSwapped) == 0
 			if there {
 				is = e&pagePresent != 0 || e&(pageSwapped|pageProtected) == pageSwapped
@@ -514,8 +552,8 @@ const FPRegsBytes = 136
 //go:nosplit
 //go:norace
 func (b *Buffer) Peek(k Kernel, tid int, sp uint64, a *Advice, pages int) {
-	b.NRegs, b.NFPRegs, b.NBeyond, b.NBlocks, b.NRoots, b.Anew, b.Met, b.Unwritten = 0, 0, 0, 0, 0, false, false, false
-	b.StackAddr, b.NStack = copyStack(k, tid, sp, b.Stack[:stackBytes(k, tid, sp, a, b, pages)], &a.Stack, pages, b)
+	b.empty()
+	b.StackAddr, b.Stack.N = copyStack(k, tid, sp, b.Stack.Room[:stackBytes(k, tid, sp, a, b, pages)], &a.Stack, pages, b)
 	mark(k, tid, a.Marks, b, pages)
 	if a.Recipe != nil {
 		follow(k, tid, a.Recipe, b, pages)
@@ -526,11 +564,11 @@ func (b *Buffer) Peek(k Kernel, tid int, sp uint64, a *Advice, pages int) {
 // scratch is room for the pagemap.
 func Peek(k Kernel, tid int, sp uint64, a *Advice, c *capture.Capture, pages int, scratch *Buffer) {
 	b := scratch
-	b.Stack, b.Beyond = c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
+	b.Stack.Room, b.Beyond.Room = c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
 	b.Peek(k, tid, sp, a, pages)
-	c.StackAddr, c.Stack = b.StackAddr, b.Stack[:b.NStack]
-	c.Beyond, c.Blocks = b.Beyond[:b.NBeyond], append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
+	c.StackAddr, c.Stack = b.StackAddr, b.Stack.Used()
+	c.Beyond, c.Blocks = b.Beyond.Used(), append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
 	c.Roots = append(c.Roots[:0], b.Roots[:b.NRoots]...)
 	b.marks.fill(c)
-	b.Stack, b.NStack, b.Beyond = nil, 0, nil
+	b.Stack, b.Beyond.Room = Copy{}, nil
 }

@@ -132,7 +132,7 @@ func TestTakeOthers(t *testing.T) {
 	for _, tt := range tests {
 		advice := &Advice{Want: 4096}
 		copy(advice.Others[:], tt.others)
-		buf := &Buffer{Regs: make([]byte, len(k.regs)), FPRegs: make([]byte, FPRegsBytes), Stack: make([]byte, 4096), Beyond: make([]byte, tt.room)}
+		buf := &Buffer{Regs: Copy{Room: make([]byte, len(k.regs))}, FPRegs: Copy{Room: make([]byte, FPRegsBytes)}, Stack: Copy{Room: make([]byte, 4096)}, Beyond: Copy{Room: make([]byte, tt.room)}}
 		if errno := Take(k, 1, advice, buf, -1, OtherStop, true); errno != 0 {
 			t.Fatal(errno)
 		}
