@@ -48,7 +48,6 @@ var larger = map[string]size{
 	"sampler.Result":                {25, 3},
 	"sampler.Survivor":              {18, 21},
 	"sampler/capture.Capture":       {25, 4},
-	"sampler/clocks.Clock":          {36, 22},
 	"sampler/clocks.Keeper":         {21, 21},
 	"sampler/clocks.Slot":           {16, 2},
 	"sampler/goroutines.G":          {21, 1},

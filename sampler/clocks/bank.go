@@ -56,13 +56,13 @@ const again = 100
 // one at tick n.
 func (b *Bank) Need(cpu int, n int64) (there bool) {
 	c := b.clocks[cpu]
-	if c != nil && c.barred.Load() {
+	if c != nil && c.life.barred.Load() {
 		b.dead[cpu] = n + again
 		b.drop(cpu)
 		return false
 	}
 	if c != nil {
-		return c.born <= n && !c.starves(n)
+		return c.ticks.born <= n && !c.starves(n)
 	}
 	if until, ok := b.dead[cpu]; ok && n < until {
 		return false
@@ -103,9 +103,9 @@ const patient = 50_000_000
 // waits for no stop, and did not leave its CPU to others then.
 func (c *Clock) starves(n int64) bool {
 	n -= max(1, patient/c.board.Interval)
-	due := c.board.Start + n*c.board.Interval + c.phase
-	done := c.done.Load()
-	return done < n && (!c.active.Load() || done < n-slow) && c.since.Load() == 0 && due >= c.rest.Load()
+	due := c.board.Start + n*c.board.Interval + c.ticks.phase
+	done := c.shown.done.Load()
+	return done < n && (!c.life.active.Load() || done < n-slow) && c.grip.since.Load() == 0 && due >= c.shown.rest.Load()
 }
 
 // Away tells that a CPU can have no clock, or has one that gets no time there.
@@ -146,12 +146,12 @@ func (b *Bank) Ask(slot int) bool {
 		b.rover.clock = c
 		b.Fit(b.stack, b.beyond)
 	}
-	return b.rover.clock.ask1(slot)
+	return b.rover.clock.requests.add(slot)
 }
 
 // Go lets the requests begin that were made.
 func (b *Bank) Go() {
-	if b.rover.clock != nil && b.rover.clock.begun.Load() != b.rover.clock.made.Load() {
+	if b.rover.clock != nil && b.rover.clock.requests.waiting() {
 		b.rover.clock.wake()
 	}
 }
@@ -166,12 +166,12 @@ const unasked = 10 * idle
 // Expire ends the clocks that have met nobody for long, and have nobody to wait for. One that gets no CPU could not end.
 func (b *Bank) Expire(n int64) {
 	for cpu, c := range b.clocks {
-		if time.Duration(n-c.met.Load())*time.Duration(b.board.Interval) > max(idle, b.opt.Stay) && !c.starves(n) && !c.asks() {
+		if time.Duration(n-c.shown.met.Load())*time.Duration(b.board.Interval) > max(idle, b.opt.Stay) && !c.starves(n) && !c.asks() {
 			b.drop(cpu)
 		}
 	}
 	if r := &b.rover; r.clock != nil {
-		if made := r.clock.made.Load(); made != r.asked || made != r.clock.begun.Load() || r.clock.active.Load() || r.clock.asks() {
+		if made := r.clock.requests.made.Load(); made != r.asked || r.clock.requests.waiting() || r.clock.life.active.Load() || r.clock.asks() {
 			r.asked, r.since = made, n
 		} else if time.Duration(n-r.since)*time.Duration(b.board.Interval) > unasked {
 			b.end(r.clock)
@@ -180,7 +180,7 @@ func (b *Bank) Expire(n int64) {
 	}
 	b.old = slices.DeleteFunc(b.old, func(c *Clock) bool {
 		select {
-		case <-c.ended:
+		case <-c.life.ended:
 			b.tally(c)
 			if len(c.drain(nil)) > 0 {
 				return false
@@ -195,8 +195,8 @@ func (b *Bank) Expire(n int64) {
 
 // asks tells whether a clock has asked a thread to stop that has not.
 func (c *Clock) asks() bool {
-	for i := range c.samples {
-		if c.samples[i].state.Load() == asked {
+	for i := range c.tracees.samples {
+		if c.tracees.samples[i].state.Load() == asked {
 			return true
 		}
 	}
@@ -210,9 +210,9 @@ func (b *Bank) end(c *Clock) {
 
 // tally keeps the counts of a clock that has ended.
 func (b *Bank) tally(c *Clock) {
-	b.missed += c.missed.Swap(0)
-	b.late += c.late.Swap(0)
-	b.looked += c.looked.Swap(0)
+	b.missed += c.shown.missed.Swap(0)
+	b.late += c.shown.late.Swap(0)
+	b.looked += c.shown.looked.Swap(0)
 }
 
 // all calls f for every clock.
@@ -243,18 +243,20 @@ func (b *Bank) Drain() []*Sample {
 func (b *Bank) Nudge(t int64) {
 	b.all(func(c *Clock) {
 		c.nudge(t)
-		if since := c.since.Load(); since != 0 && since < t {
+		if since := c.grip.since.Load(); since != 0 && since < t {
 			c.reap()
 		}
 	})
 }
 
 // hangs tells whether the clock was given up, or the keeper, who would answer it.
-func (b *Bank) hangs(c *Clock) bool { return c.holds.Load() < 0 || b.board.kept.since.Load() < 0 }
+func (b *Bank) hangs(c *Clock) bool { return c.grip.holds.Load() < 0 || b.board.kept.since.Load() < 0 }
 
 // Busy tells whether a clock may be about to ask for a stop. After [Board.Rest] that is over soon, but for one that hangs.
 func (b *Bank) Busy() (busy bool) {
-	b.all(func(c *Clock) { busy = busy || !b.hangs(c) && (c.active.Load() || c.begun.Load() != c.made.Load()) })
+	b.all(func(c *Clock) {
+		busy = busy || !b.hangs(c) && (c.life.active.Load() || c.requests.waiting())
+	})
 	return busy
 }
 
@@ -262,8 +264,8 @@ func (b *Bank) Busy() (busy bool) {
 // clock has asked that hangs, nobody can answer.
 func (b *Bank) Waits() (list []Asked) {
 	b.all(func(c *Clock) {
-		for i := range c.samples {
-			if m := &c.samples[i]; m.state.Load() == asked && !b.hangs(c) {
+		for i := range c.tracees.samples {
+			if m := &c.tracees.samples[i]; m.state.Load() == asked && !b.hangs(c) {
 				list = append(list, Asked{m.PID, m.TID})
 			}
 		}
@@ -292,7 +294,7 @@ func (b *Bank) Close() {
 	for _, c := range b.old {
 		for ended := b.hangs(c); !ended; {
 			select {
-			case <-c.ended:
+			case <-c.life.ended:
 				b.tally(c)
 				ended = true
 			case <-late:
@@ -312,9 +314,9 @@ const freeEvery = 10 * time.Millisecond
 func (b *Bank) Counts() (missed, late int64, looked time.Duration) {
 	m, l, k := b.missed, b.late, b.looked
 	b.all(func(c *Clock) {
-		m += c.missed.Load()
-		l += c.late.Load()
-		k += c.looked.Load()
+		m += c.shown.missed.Load()
+		l += c.shown.late.Load()
+		k += c.shown.looked.Load()
 	})
 	return m, l, time.Duration(k)
 }
@@ -328,7 +330,7 @@ func (b *Bank) Everywhere(cpus int, n int64) bool {
 		return false
 	}
 	for _, c := range b.clocks {
-		if c.born > n || c.barred.Load() || c.starves(n) {
+		if c.ticks.born > n || c.life.barred.Load() || c.starves(n) {
 			return false
 		}
 	}
@@ -339,8 +341,8 @@ func (b *Bank) Everywhere(cpus int, n int64) bool {
 func (b *Bank) Room() int {
 	room := maxRoom
 	b.all(func(c *Clock) {
-		for i := range c.samples {
-			room -= c.samples[i].large()
+		for i := range c.tracees.samples {
+			room -= c.tracees.samples[i].large()
 		}
 	})
 	return max(room, 0)
@@ -359,8 +361,8 @@ func (b *Bank) Fit(stack, beyond int) {
 	b.all(func(c *Clock) {
 		fits := func(m *Sample) bool { return len(m.Copy.Stack.Room) >= stack && len(m.Copy.Beyond.Room) >= beyond }
 		n := 0
-		for i := range c.samples {
-			if c.samples[i].state.Load() == free && fits(&c.samples[i]) {
+		for i := range c.tracees.samples {
+			if c.tracees.samples[i].state.Load() == free && fits(&c.tracees.samples[i]) {
 				n++
 			}
 		}
@@ -368,8 +370,8 @@ func (b *Bank) Fit(stack, beyond int) {
 		if c == b.rover.clock || beyond >= roundTo && stack+beyond <= 4*commonRoom {
 			many = max(many, 4*first) // as one may be asked for many threads at a tick, and some are taken before they are fetched
 		}
-		for i := 0; i < len(c.samples) && n < many; i++ {
-			m := &c.samples[i]
+		for i := 0; i < len(c.tracees.samples) && n < many; i++ {
+			m := &c.tracees.samples[i]
 			had := m.large()
 			if fits(m) || stack+beyond-commonRoom > room+had || !m.state.CompareAndSwap(free, filled) {
 				continue

@@ -24,7 +24,7 @@ func bank(t *testing.T, samples int) *Bank {
 // idleClock is one that nobody runs. It ends when the channel is closed.
 func idleClock(b *Bank, number, samples int) (*Clock, chan struct{}) {
 	ended := make(chan struct{})
-	c := &Clock{who: int32(number), board: b.board, samples: make([]Sample, samples), ended: ended}
+	c := &Clock{who: int32(number), board: b.board, tracees: tracees{samples: make([]Sample, samples)}, life: life{ended: ended}}
 	b.board.clocks[number].Store(c)
 	return c, ended
 }
@@ -38,15 +38,15 @@ func TestExpire(t *testing.T) {
 	c, ended := idleClock(b, 1, 2)
 	other, _ := idleClock(b, 2, 0)
 	b.clocks[0], b.clocks[1] = c, other
-	c.met.Store(100)
-	other.met.Store(101)
-	c.done.Store(401)
-	other.done.Store(401)
-	c.missed.Store(3)
-	c.late.Store(4)
-	c.looked.Store(5)
-	other.missed.Store(30)
-	c.samples[1].state.Store(filled)
+	c.shown.met.Store(100)
+	other.shown.met.Store(101)
+	c.shown.done.Store(401)
+	other.shown.done.Store(401)
+	c.shown.missed.Store(3)
+	c.shown.late.Store(4)
+	c.shown.looked.Store(5)
+	other.shown.missed.Store(30)
+	c.tracees.samples[1].state.Store(filled)
 	if b.Expire(400); b.Clocks() != 2 {
 		t.Error("a clock has ended after 3 s without a meeting, want after more")
 	}
@@ -59,10 +59,10 @@ func TestExpire(t *testing.T) {
 	counts()
 	b.Expire(401)
 	counts()
-	if b.Clocks() != 1 || b.clocks[0] != nil || !c.quit.Load() || other.quit.Load() || b.board.clocks[1].Load() != c {
-		t.Errorf("%d clocks; quit %t", b.Clocks(), c.quit.Load())
+	if b.Clocks() != 1 || b.clocks[0] != nil || !c.life.quit.Load() || other.life.quit.Load() || b.board.clocks[1].Load() != c {
+		t.Errorf("%d clocks; quit %t", b.Clocks(), c.life.quit.Load())
 	}
-	if list := b.Drain(); len(list) != 1 || list[0] != &c.samples[1] {
+	if list := b.Drain(); len(list) != 1 || list[0] != &c.tracees.samples[1] {
 		t.Errorf("%d samples of a clock that ends", len(list))
 	}
 	close(ended)
@@ -70,7 +70,7 @@ func TestExpire(t *testing.T) {
 		t.Error("a clock is forgotten before its samples are taken")
 	}
 	counts()
-	c.samples[1].Done()
+	c.tracees.samples[1].Done()
 	if b.Expire(401); b.board.clocks[1].Load() != nil || len(b.old) != 0 {
 		t.Error("a clock that has ended keeps its number")
 	}
@@ -88,16 +88,16 @@ func TestExpireRover(t *testing.T) {
 		tick int64
 		ends bool
 	}{
-		{func() { c.made.Store(7) }, 5000, false},
-		{func() { c.begun.Store(7); c.samples[1].state.Store(asked) }, 9000, false},
-		{func() { c.samples[1].state.Store(filled); c.active.Store(true) }, 13000, false},
-		{func() { c.active.Store(false) }, 16000, false},
-		{func() { c.made.Store(8); c.begun.Store(8) }, 16001, false},
+		{func() { c.requests.made.Store(7) }, 5000, false},
+		{func() { c.requests.begun.Store(7); c.tracees.samples[1].state.Store(asked) }, 9000, false},
+		{func() { c.tracees.samples[1].state.Store(filled); c.life.active.Store(true) }, 13000, false},
+		{func() { c.life.active.Store(false) }, 16000, false},
+		{func() { c.requests.made.Store(8); c.requests.begun.Store(8) }, 16001, false},
 		{func() {}, 19001, false},
 		{func() {}, 19002, true},
 	} {
 		step.do()
-		if b.Expire(step.tick); (b.rover.clock == nil) != step.ends || c.quit.Load() != step.ends {
+		if b.Expire(step.tick); (b.rover.clock == nil) != step.ends || c.life.quit.Load() != step.ends {
 			t.Errorf("step %d: ended %t", n, b.rover.clock == nil)
 		}
 	}
@@ -115,7 +115,7 @@ func three(t *testing.T, samples int) (*Bank, []*Clock) {
 		list = append(list, c)
 	}
 	b.clocks[7], b.old, b.rover.clock = list[0], []*Clock{list[1]}, list[2]
-	list[2].cpu = Anywhere
+	list[2].place.cpu = Anywhere
 	return b, list
 }
 
@@ -123,13 +123,13 @@ func three(t *testing.T, samples int) (*Bank, []*Clock) {
 func TestDrain(t *testing.T) {
 	b, clocks := three(t, 3)
 	for i, c := range clocks {
-		for j := range c.samples {
-			c.samples[j].At.Released = int64(10 + (i*7+j*5)%9) // 10 15 11, 17 13 18, 15 11 16
+		for j := range c.tracees.samples {
+			c.tracees.samples[j].At.Released = int64(10 + (i*7+j*5)%9) // 10 15 11, 17 13 18, 15 11 16
 		}
-		c.samples[0].state.Store(filled)
-		c.samples[2].state.Store(asked)
+		c.tracees.samples[0].state.Store(filled)
+		c.tracees.samples[2].state.Store(asked)
 	}
-	clocks[1].samples[1].state.Store(filled)
+	clocks[1].tracees.samples[1].state.Store(filled)
 	times := func() (list []int64) {
 		for _, m := range b.Drain() {
 			list = append(list, m.At.Released)
@@ -142,7 +142,7 @@ func TestDrain(t *testing.T) {
 		}
 	}
 	b.Drain()[1].Done()
-	if got := times(); !slices.Equal(got, []int64{10, 15, 17}) || clocks[1].samples[1].state.Load() != free {
+	if got := times(); !slices.Equal(got, []int64{10, 15, 17}) || clocks[1].tracees.samples[1].state.Load() != free {
 		t.Errorf("samples of the times %v after one was given back", got)
 	}
 }
@@ -154,24 +154,24 @@ func TestBusy(t *testing.T) {
 		t.Error("clocks at rest are busy")
 	}
 	for i, c := range clocks {
-		c.active.Store(true)
+		c.life.active.Store(true)
 		if !b.Busy() {
 			t.Errorf("clock %d answers a tick, and is not busy", i)
 		}
-		c.active.Store(false)
+		c.life.active.Store(false)
 	}
-	clocks[2].ask1(4)
+	clocks[2].requests.add(4)
 	if !b.Busy() {
 		t.Error("there is a request, and nobody is busy")
 	}
-	clocks[2].begun.Add(1)
+	clocks[2].requests.begun.Add(1)
 	if b.Busy() {
 		t.Error("the request was taken, and its clock is busy")
 	}
 	for i, c := range clocks {
-		c.samples[0].state.Store([]int32{free, ready, filled}[i]) // ready: that thread is being seized
-		c.samples[1].PID, c.samples[1].TID = 10*i, 10*i+1
-		c.samples[1].state.Store(asked)
+		c.tracees.samples[0].state.Store([]int32{free, ready, filled}[i]) // ready: that thread is being seized
+		c.tracees.samples[1].PID, c.tracees.samples[1].TID = 10*i, 10*i+1
+		c.tracees.samples[1].state.Store(asked)
 	}
 	got := b.Waits()
 	slices.SortFunc(got, func(x, y Asked) int { return x.PID - y.PID })
@@ -187,7 +187,7 @@ func TestClose(t *testing.T) {
 		b := bank(t, 0)
 		for n := range 4 {
 			c, ended := idleClock(b, n+1, 0)
-			c.missed.Store(1)
+			c.shown.missed.Store(1)
 			switch n {
 			case 0:
 				b.clocks[0] = c
@@ -197,7 +197,7 @@ func TestClose(t *testing.T) {
 				b.old = append(b.old, c)
 			}
 			time.AfterFunc(time.Duration(n+1)*100*time.Millisecond, func() {
-				if !c.quit.Load() && n < 2 {
+				if !c.life.quit.Load() && n < 2 {
 					t.Errorf("clock %d is not to end", n)
 				}
 				close(ended)
@@ -272,10 +272,10 @@ func TestNudge(t *testing.T) {
 		}
 		b := bank(t, 0)
 		c, _ := idleClock(b, 1, 2)
-		c.cpu = tt.cpu
-		c.thread.Store(int32(tid))
-		c.since.Store(tt.since)
-		c.samples[0].TID = child.Pid // of an old sample
+		c.place.cpu = tt.cpu
+		c.life.thread.Store(int32(tid))
+		c.grip.since.Store(tt.since)
+		c.tracees.samples[0].TID = child.Pid // of an old sample
 		b.clocks[0] = c
 		b.Nudge(100)
 		if got := sent(); got != tt.want {
@@ -284,8 +284,8 @@ func TestNudge(t *testing.T) {
 		if unix.Kill(child.Pid, 0) != nil {
 			t.Errorf("%s: a process was reaped that nobody asks", tt.name)
 		}
-		c.samples[1].TID = child.Pid
-		c.samples[1].state.Store(asked)
+		c.tracees.samples[1].TID = child.Pid
+		c.tracees.samples[1].state.Store(asked)
 		b.Nudge(100)
 		if got := errors.Is(unix.Kill(child.Pid, 0), unix.ESRCH); got != tt.reap {
 			t.Errorf("%s: reaped: %t", tt.name, got)
@@ -300,7 +300,7 @@ func TestWake(t *testing.T) {
 	tid, sent := signals(t)
 	b, clocks := three(t, 0)
 	for _, c := range clocks {
-		c.thread.Store(int32(tid))
+		c.life.thread.Store(int32(tid))
 	}
 	if b.Go(); sent() {
 		t.Error("a clock without requests is woken")
@@ -311,10 +311,10 @@ func TestWake(t *testing.T) {
 	if b.Go(); !sent() {
 		t.Error("a clock with requests is not woken")
 	}
-	if clocks[2].requests[0].Load() != 3 {
-		t.Errorf("slot %d is asked for, want 3", clocks[2].requests[0].Load())
+	if clocks[2].requests.list[0].Load() != 3 {
+		t.Errorf("slot %d is asked for, want 3", clocks[2].requests.list[0].Load())
 	}
-	if clocks[0].stop(); !clocks[0].quit.Load() || !sent() {
+	if clocks[0].stop(); !clocks[0].life.quit.Load() || !sent() {
 		t.Error("a clock that is to end is not woken")
 	}
 	b.rover = rover{}
@@ -330,14 +330,14 @@ func TestNeed(t *testing.T) {
 	b.board.Interval = patient
 	c, _ := idleClock(b, 1, 0)
 	b.clocks[2] = c
-	c.born = 4
-	c.done.Store(5)
+	c.ticks.born = 4
+	c.shown.done.Store(5)
 	for n, want := range map[int64]bool{3: false, 4: true, 5: true, 6: true, 7: false} {
 		if got := b.Need(2, n); got != want {
 			t.Errorf("a clock that was born at 4 and has done 5 is there at %d: %t", n, got)
 		}
 	}
-	c.since.Store(1)
+	c.grip.since.Store(1)
 	if !b.Need(2, 7) || b.Away(2, 7) {
 		t.Error("a clock that waits for a stop is not there")
 	}
@@ -380,7 +380,7 @@ func TestFit(t *testing.T) {
 		c, _ := idleClock(b, 1, len(tt.have))
 		b.clocks[0] = c
 		for i, kind := range tt.have {
-			m := &c.samples[i]
+			m := &c.tracees.samples[i]
 			m.Copy.Stack.Room, m.Copy.Beyond.Room = make([]byte, size[kind][0]), make([]byte, size[kind][1])
 			if kind == 't' {
 				m.state.Store(asked)
@@ -388,7 +388,7 @@ func TestFit(t *testing.T) {
 		}
 		b.Fit(s, y)
 		for i, kind := range tt.want {
-			m := &c.samples[i]
+			m := &c.tracees.samples[i]
 			if got := [2]int{len(m.Copy.Stack.Room), len(m.Copy.Beyond.Room)}; got != size[kind] {
 				t.Errorf("%s: sample %d has room for %v, want %v", tt.name, i, got, size[kind])
 			}
@@ -401,8 +401,8 @@ func TestFit(t *testing.T) {
 	c, _ := idleClock(b, 1, 4)
 	b.clocks[0] = c
 	const large = maxRoom/2 + commonRoom
-	if b.Fit(large, 0); len(c.samples[1].Copy.Stack.Room) != large || c.samples[2].Copy.Stack.Room != nil || b.Room() != 0 {
-		t.Errorf("room for %d and %d bytes, %d left: want two large ones and none left", len(c.samples[1].Copy.Stack.Room), len(c.samples[2].Copy.Stack.Room), b.Room())
+	if b.Fit(large, 0); len(c.tracees.samples[1].Copy.Stack.Room) != large || c.tracees.samples[2].Copy.Stack.Room != nil || b.Room() != 0 {
+		t.Errorf("room for %d and %d bytes, %d left: want two large ones and none left", len(c.tracees.samples[1].Copy.Stack.Room), len(c.tracees.samples[2].Copy.Stack.Room), b.Room())
 	}
 }
 
@@ -418,26 +418,26 @@ func TestFree(t *testing.T) {
 	b.Ask(0)
 	c := b.clocks[0]
 	await(t, "the clock is bound", func() bool {
-		return unix.SchedGetaffinity(int(c.thread.Load()), &now) == nil && now.Count() == 1 || c.barred.Load()
+		return unix.SchedGetaffinity(int(c.life.thread.Load()), &now) == nil && now.Count() == 1 || c.life.barred.Load()
 	})
-	if b.board.Free(int(b.rover.clock.thread.Load())); c.quit.Load() || b.rover.clock.quit.Load() {
+	if b.board.Free(int(b.rover.clock.life.thread.Load())); c.life.quit.Load() || b.rover.clock.life.quit.Load() {
 		t.Error("who is not bound is to end, or another one")
 	}
-	b.board.Free(int(c.thread.Load()))
-	if err := unix.SchedGetaffinity(int(c.thread.Load()), &now); err == nil && now != all || !c.quit.Load() || !c.barred.Load() || b.rover.clock.quit.Load() {
-		t.Errorf("a clock that is freed may be on %d CPUs of %d (%v), is to end: %t", now.Count(), all.Count(), err, c.quit.Load())
+	b.board.Free(int(c.life.thread.Load()))
+	if err := unix.SchedGetaffinity(int(c.life.thread.Load()), &now); err == nil && now != all || !c.life.quit.Load() || !c.life.barred.Load() || b.rover.clock.life.quit.Load() {
+		t.Errorf("a clock that is freed may be on %d CPUs of %d (%v), is to end: %t", now.Count(), all.Count(), err, c.life.quit.Load())
 	}
 	c.wake()
 	await(t, "the clock ends", func() bool {
 		select {
-		case <-c.ended:
+		case <-c.life.ended:
 			return true
 		default:
 			return false
 		}
 	})
 	b.board.Free(0)
-	if attr, err := unix.SchedGetAttr(int(b.rover.clock.thread.Load()), 0); err == nil && attr.Policy != unix.SCHED_NORMAL || !b.rover.clock.quit.Load() {
-		t.Errorf("the clock that is bound to no CPU has policy %d, is to end: %t", attr.Policy, b.rover.clock.quit.Load())
+	if attr, err := unix.SchedGetAttr(int(b.rover.clock.life.thread.Load()), 0); err == nil && attr.Policy != unix.SCHED_NORMAL || !b.rover.clock.life.quit.Load() {
+		t.Errorf("the clock that is bound to no CPU has policy %d, is to end: %t", attr.Policy, b.rover.clock.life.quit.Load())
 	}
 }

@@ -334,7 +334,7 @@ func (b *Board) Holds(i int, n int64) bool {
 func (b *Board) Waits(t int64) bool {
 	for i := range b.most {
 		if c := b.clocks[i].Load(); c != nil {
-			if since := c.since.Load(); since != 0 && since < t {
+			if since := c.grip.since.Load(); since != 0 && since < t {
 				return true
 			}
 		}
@@ -371,8 +371,8 @@ func (b *Board) Held(list []Hold) []Hold {
 	}
 	for n := range b.clocks {
 		if c := b.clocks[n].Load(); c != nil {
-			if since := c.holds.Load(); since > 0 {
-				list = append(list, Hold{int(c.thread.Load()), int(c.holding.Load()), since, &c.holds})
+			if since := c.grip.holds.Load(); since > 0 {
+				list = append(list, Hold{int(c.life.thread.Load()), int(c.grip.holding.Load()), since, &c.grip.holds})
 			}
 		}
 	}
@@ -388,21 +388,21 @@ func (h *Hold) GiveUp() { h.since.CompareAndSwap(h.Since, -h.Since) }
 func (b *Board) Free(tid int) {
 	for n := range b.clocks {
 		c := b.clocks[n].Load()
-		if c == nil || tid != 0 && int(c.thread.Load()) != tid {
+		if c == nil || tid != 0 && int(c.life.thread.Load()) != tid {
 			continue
 		}
 		select {
-		case <-c.ended:
+		case <-c.life.ended:
 			continue // its id may be another's
 		default:
 		}
-		ptrace.RawSlacken(int(c.thread.Load()))
-		if tid == 0 || c.cpu != Anywhere { // that one goes on, as nobody would make another
-			c.quit.Store(true)
-			c.barred.Store(true)
+		ptrace.RawSlacken(int(c.life.thread.Load()))
+		if tid == 0 || c.place.cpu != Anywhere { // that one goes on, as nobody would make another
+			c.life.quit.Store(true)
+			c.life.barred.Store(true)
 		}
-		if c.cpu != Anywhere {
-			unbind(int(c.thread.Load()), c.cpu, b.cpus)
+		if c.place.cpu != Anywhere {
+			unbind(int(c.life.thread.Load()), c.place.cpu, b.cpus)
 		}
 	}
 }

@@ -125,9 +125,9 @@ func TestHeldByWhom(t *testing.T) {
 	}
 	hold := func(n int, by, tid int32, since int64) *Clock {
 		c := new(Clock)
-		c.thread.Store(by)
-		c.holding.Store(tid)
-		c.holds.Store(since)
+		c.life.thread.Store(by)
+		c.grip.holding.Store(tid)
+		c.grip.holds.Store(since)
 		b.clocks[n].Store(c)
 		return c
 	}
@@ -137,7 +137,7 @@ func TestHeldByWhom(t *testing.T) {
 	b.kept.tid.Store(61)
 	b.kept.since.Store(500)
 	list := b.Held(nil)
-	if want := []Hold{{60, 61, 500, &b.kept.since}, {50, 51, 400, &c.holds}}; !slices.Equal(list, want) {
+	if want := []Hold{{60, 61, 500, &b.kept.since}, {50, 51, 400, &c.grip.holds}}; !slices.Equal(list, want) {
 		t.Fatalf("held are %v, want %v", list, want)
 	}
 	late := list[0]

@@ -77,57 +77,102 @@ const (
 // Clock is the timer thread of one CPU. Its fields belong to that thread, but for
 // those that say otherwise.
 type Clock struct {
-	cpu   int
-	who   int32
-	board *Board
-	k     taking.Kernel
-	phase int64 // of its ticks, nanoseconds after the board's
-	self  int   // its own /proc/thread-self/sched, 0: there is none
-	born  int64 // its first tick
-	place place
-	// prompt: it has real-time priority.
-	prompt bool
-
-	tick    int64 // the last that was handled
-	last    int   // slot that was met at the last tick
+	who     int32
+	board   *Board
+	k       taking.Kernel
+	place   place
+	ticks   answered
+	prompt  bool  // it has real-time priority
 	apart   int64 // how long the last thread has taken to stop, nanoseconds
-	out     int   // samples that wait for a stop
-	seizes  seizer
 	up      wakeUp
-	samples []Sample
-	picked  pick
+	search  search
+	tracees tracees
 	text    [2048]byte // of files of /proc
-	seen    seen
 
 	// For others to read.
-	ended   <-chan struct{} // closed with the thread
-	thread  atomic.Int32    // its id
-	missed  atomic.Int64    // ticks that passed unseen
-	late    atomic.Int64    // ticks that were answered more than half an interval late
-	done    atomic.Int64    // the last tick that was handled
-	rest    atomic.Int64    // it looks at no tick before this time, nanoseconds
-	met     atomic.Int64    // the last tick at which a thread of the target was met
-	looked  atomic.Int64    // nanoseconds that looks have taken that found nobody
-	since   atomic.Int64    // the clock asks for a stop, or waits for one, since then; 0: neither
-	holds   atomic.Int64    // it holds a stopped thread since then; 0: none; negative: it hangs, see Hold
-	holding atomic.Int32    // the id of that thread
-	active  atomic.Bool     // a tick is being answered
-	quit    atomic.Bool
-	barred  atomic.Bool // it cannot be bound to its CPU, and has ended
+	shown shown
+	grip  grip
+	life  life
 
-	// Requests to stop a thread, for a clock that has no CPU of its own: slots, with
-	// how many were made and how many taken.
-	requests [maxRequests]atomic.Int32
-	made     atomic.Uint32
-	begun    atomic.Uint32
+	requests requests
 }
+
+// answered are the ticks that a clock answers: by number, phase nanoseconds after the board's, from born on to last.
+type answered struct{ phase, born, last int64 }
+
+// search is what a clock finds threads with.
+type search struct {
+	self   int // its own /proc/thread-self/sched, 0: there is none
+	last   int // slot that was met at the last tick
+	picked pick
+	seen   seen
+}
+
+// tracees are those that a clock may have, and its samples: out of them wait for a stop.
+type tracees struct {
+	samples []Sample
+	out     int
+	seizes  seizer
+}
+
+// shown is what a clock tells of its ticks.
+type shown struct {
+	missed atomic.Int64 // ticks that passed unseen
+	late   atomic.Int64 // ticks that were answered more than half an interval late
+	done   atomic.Int64 // the last tick that was handled
+	rest   atomic.Int64 // it looks at no tick before this time, nanoseconds
+	met    atomic.Int64 // the last tick at which a thread of the target was met
+	looked atomic.Int64 // nanoseconds that looks have taken that found nobody
+}
+
+// grip tells whom a clock holds up.
+type grip struct {
+	since   atomic.Int64 // the clock asks for a stop, or waits for one, since then; 0: neither
+	holds   atomic.Int64 // it holds a stopped thread since then; 0: none; negative: it hangs, see Hold
+	holding atomic.Int32 // the id of that thread
+}
+
+// life is that of a clock's thread.
+type life struct {
+	ended  <-chan struct{} // closed with the thread
+	thread atomic.Int32    // its id
+	active atomic.Bool     // a tick is being answered
+	quit   atomic.Bool
+	barred atomic.Bool // it cannot be bound to its CPU, and has ended
+}
+
+// requests are those to stop a thread, for a clock that has no CPU of its own: slots, with
+// how many were made and how many taken.
+type requests struct {
+	list  [maxRequests]atomic.Int32
+	made  atomic.Uint32
+	begun atomic.Uint32
+}
+
+// add adds one for the thread in a slot. false: there are too many.
+func (r *requests) add(slot int) bool {
+	i := r.made.Load()
+	if i-r.begun.Load() >= maxRequests {
+		return false
+	}
+	r.list[i%maxRequests].Store(int32(slot))
+	r.made.Store(i + 1)
+	return true
+}
+
+// waiting tells whether some are not taken yet.
+//
+//go:nosplit
+//go:norace
+func (r *requests) waiting() bool { return r.begun.Load() != r.made.Load() }
 
 // Anywhere is the CPU of a clock that is bound to none: it has no ticks, and stops the threads that
 // it is asked for.
 const Anywhere = -1
 
-// place is where a clock is bound to be; all are the CPUs that this program may be on, away those but its own. It is empty for one without a CPU.
+// place is the CPU where a clock is bound to be, and its set; all are the CPUs that this program may be on, away those but its own. It is empty for one without a CPU.
 type place struct {
+	cpu       int
 	own       []uint64
 	all, away CPUs
 }
@@ -225,22 +270,22 @@ func (x *switching) met(late int64) bool {
 //go:nosplit
 //go:norace
 func (c *Clock) Outside() {
-	if c.cpu == Anywhere {
+	if c.place.cpu == Anywhere {
 		c.rove()
 		return
 	}
-	if c.quit.Load() || c.place.take(c.k) != 0 {
-		c.barred.Store(true)
+	if c.life.quit.Load() || c.place.take(c.k) != 0 {
+		c.life.barred.Store(true)
 		c.place.leave(c.k)
 		return
 	}
 	b := c.board
-	for !c.quit.Load() {
-		if c.seizes.any && c.out == 0 {
+	for !c.life.quit.Load() {
+		if c.tracees.seizes.any && c.tracees.out == 0 {
 			c.clear()
 		}
-		c.up.due = max(b.Start+(c.tick+1)*b.Interval+c.phase, c.rest.Load(), c.up.again)
-		if c.out > 0 {
+		c.up.due = max(b.Start+(c.ticks.last+1)*b.Interval+c.ticks.phase, c.shown.rest.Load(), c.up.again)
+		if c.tracees.out > 0 {
 			c.await(c.up.due)
 		} else {
 			c.k.Sleep(c.up.due)
@@ -249,29 +294,29 @@ func (c *Clock) Outside() {
 		if wake < c.up.due || c.up.tardy(wake, c.prompt) && c.up.retry(wake, b.Interval) {
 			continue
 		}
-		n := (wake - b.Start - c.phase) / b.Interval
-		c.missed.Add(n - c.tick - 1)
-		if wake-(b.Start+n*b.Interval+c.phase) > b.Interval/2 {
-			c.late.Add(1)
+		n := (wake - b.Start - c.ticks.phase) / b.Interval
+		c.shown.missed.Add(n - c.ticks.last - 1)
+		if wake-(b.Start+n*b.Interval+c.ticks.phase) > b.Interval/2 {
+			c.shown.late.Add(1)
 		}
-		c.tick, c.apart = n, 0
-		c.active.Store(true)
+		c.ticks.last, c.apart = n, 0
+		c.life.active.Store(true)
 		if Stride(b.stride.Load()).Answers(n) {
 			if c.answer(n, wake) {
-				c.met.Store(n)
+				c.shown.met.Store(n)
 			} else {
-				c.looked.Add(c.k.Now() - wake)
+				c.shown.looked.Add(c.k.Now() - wake)
 			}
 		}
-		c.active.Store(false)
+		c.life.active.Store(false)
 		now := c.k.Now()
-		c.rest.Store(now + share*(now-wake-c.apart))
+		c.shown.rest.Store(now + share*(now-wake-c.apart))
 		if c.up.again > wake { // the tick is still to be answered
-			c.tick--
+			c.ticks.last--
 			continue
 		}
 		c.up.tries = 0
-		c.done.Store(n)
+		c.shown.done.Store(n)
 	}
 	c.place.leave(c.k)
 }
@@ -324,18 +369,18 @@ const share = 3
 //go:nosplit
 //go:norace
 func (c *Clock) rove() {
-	for !c.quit.Load() {
-		for c.begun.Load() != c.made.Load() {
-			c.active.Store(true)
-			i := c.begun.Add(1) - 1
-			c.request(int(c.requests[i%maxRequests].Load()))
-			c.active.Store(false)
+	for !c.life.quit.Load() {
+		for c.requests.waiting() {
+			c.life.active.Store(true)
+			i := c.requests.begun.Add(1) - 1
+			c.request(int(c.requests.list[i%maxRequests].Load()))
+			c.life.active.Store(false)
 		}
-		if c.out == 0 {
-			c.k.Park((*uint32)(unsafe.Pointer(&c.made)), c.begun.Load())
+		if c.tracees.out == 0 {
+			c.k.Park((*uint32)(unsafe.Pointer(&c.requests.made)), c.requests.begun.Load())
 			continue
 		}
-		c.since.Store(c.k.Now())
+		c.grip.since.Store(c.k.Now())
 		who, status, errno := c.k.Wait(0, true)
 		if errno == unix.EINTR {
 			continue // there are more requests
@@ -352,8 +397,8 @@ func (c *Clock) rove() {
 //go:norace
 func (c *Clock) report(who int, status uint32, errno unix.Errno) {
 	last := -1 // of its process
-	for i := range c.samples {
-		m := &c.samples[i]
+	for i := range c.tracees.samples {
+		m := &c.tracees.samples[i]
 		if m.state.Load() != asked {
 			continue
 		}
@@ -367,8 +412,8 @@ func (c *Clock) report(who int, status uint32, errno unix.Errno) {
 		}
 	}
 	if last >= 0 { // it has called exec
-		c.samples[last].id = who
-		c.stopped(&c.samples[last], status, 0)
+		c.tracees.samples[last].id = who
+		c.stopped(&c.tracees.samples[last], status, 0)
 	} else if errno == 0 && who != 0 {
 		release(c.k, who, status)
 	}
@@ -383,7 +428,7 @@ func (c *Clock) clear() {
 	for {
 		who, status, errno := c.k.Wait(0, false)
 		if errno != unix.EINTR {
-			c.seizes.any = errno == 0
+			c.tracees.seizes.any = errno == 0
 		}
 		if who == 0 {
 			return
@@ -422,7 +467,7 @@ func (c *Clock) request(i int) {
 		return
 	}
 	got, _ := c.k.Pread(s.open.sched, c.text[:], 0)
-	p := &c.picked
+	p := &c.search.picked
 	*p = pick{slot: i}
 	p.run, p.wait, _, _ = schedstat(c.text[:got])
 	now := c.k.Now()
@@ -435,13 +480,13 @@ func (c *Clock) request(i int) {
 //go:nosplit
 //go:norace
 func (c *Clock) answer(n, wake int64) bool {
-	p := &c.picked
+	p := &c.search.picked
 	if !c.find(n, wake) {
 		return false
 	}
 	s := &c.board.slots[p.slot]
-	again := c.last == p.slot && !p.between && !p.asleep
-	c.last = p.slot
+	again := c.search.last == p.slot && !p.between && !p.asleep
+	c.search.last = p.slot
 	if !s.take(c.who) {
 		return false
 	}
@@ -522,7 +567,7 @@ const perRead = 8
 //go:nosplit
 //go:norace
 func (c *Clock) find(n, wake int64) bool {
-	b, p := c.board, &c.picked
+	b, p := c.board, &c.search.picked
 	early := b.early.told.Load()
 	own, told, found, last := int64(0), false, false, int64(0)
 	clock, spent, left := int32(0), int64(-1), 0
@@ -530,8 +575,8 @@ func (c *Clock) find(n, wake int64) bool {
 	for j := -1; j < count; j++ {
 		i := j
 		if j < 0 {
-			i = c.last // usually this one
-		} else if j == c.last {
+			i = c.search.last // usually this one
+		} else if j == c.search.last {
 			continue
 		}
 		if i < 0 || i >= count || !b.slots[i].used {
@@ -539,7 +584,7 @@ func (c *Clock) find(n, wake int64) bool {
 		}
 		s := &b.slots[i]
 		if g := s.kin.group; g >= 0 && early != 0 && early <= wake {
-			clock, spent, left = s.kin.clock, c.seen.since(b, c.k, g, wake, early), -1
+			clock, spent, left = s.kin.clock, c.search.seen.since(b, c.k, g, wake, early), -1
 			if spent < 0 {
 				continue
 			}
@@ -550,7 +595,7 @@ func (c *Clock) find(n, wake int64) bool {
 				left = int(s.kin.crowd.Load()) / perRead
 			}
 		}
-		if j >= 0 || c.met.Load() != c.done.Load() { // who was met at the last tick has run, most likely
+		if j >= 0 || c.shown.met.Load() != c.shown.done.Load() { // who was met at the last tick has run, most likely
 			if left == 0 && clock != 0 {
 				spent = c.k.Spent(clock) // that costs no more than the reads that there have been
 			}
@@ -573,22 +618,22 @@ func (c *Clock) find(n, wake int64) bool {
 		}
 		got, _ = c.k.Pread(s.open.stat, c.text[:], 0)
 		state, cpu, ok := stat(c.text[:got])
-		if ok && cpu != c.cpu && uint(cpu) < maxClocks && b.homes[cpu].Load() {
+		if ok && cpu != c.place.cpu && uint(cpu) < maxClocks && b.homes[cpu].Load() {
 			continue // that CPU's clock has still to see that it has run
 		}
 		s.stood.Store(spent)
 		s.run.Store(run)
 		s.runs.Store(runs)
 		asleep := state == 'S'
-		if !ok || cpu != c.cpu || !asleep && state != 'R' {
+		if !ok || cpu != c.place.cpu || !asleep && state != 'R' {
 			continue
 		}
 		if j < 0 && !asleep && c.up.alone >= aloneFor && c.prompt && s.open.stack > 0 && b.keeper.Load() == 0 && runs-s.known.runs <= 1 && b.hardly(s.known.off(wake, run, wait)) {
 			*p = pick{slot: i, run: run, wait: wait, count: uint64(runs), ran: ran, times: times, quick: true}
 			return true
 		}
-		if !told && c.self > 0 {
-			got, _ = c.k.Pread(c.self, c.text[:], 0)
+		if !told && c.search.self > 0 {
+			got, _ = c.k.Pread(c.search.self, c.text[:], 0)
 			own, told = execStart(c.text[:got])
 		}
 		got, _ = c.k.Pread(s.open.debug, c.text[:], 0)
@@ -639,7 +684,7 @@ func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 		s.give()
 		return true
 	}
-	m := &c.samples[i]
+	m := &c.tracees.samples[i]
 	still := !p.asleep
 	if still {
 		m.Peeked.Call = s.wait.call
@@ -671,7 +716,7 @@ func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 	s.sampled.Store(n)
 	m.Peeked.Asleep, m.Peeked.Count, m.Moved = true, p.count, c.up.doubt
 	m.At.Asked, m.At.Stopped, m.At.Released = at, at, at
-	m.judge(c.k, c.board, c.text[:], c.cpu, &c.up)
+	m.judge(c.k, c.board, c.text[:], c.place.cpu, &c.up)
 	return true
 }
 
@@ -772,8 +817,8 @@ func (c *Clock) room(a *taking.Advice) int {
 	if want == 0 {
 		want = firstRoom
 	}
-	for i := range c.samples {
-		m := &c.samples[i]
+	for i := range c.tracees.samples {
+		m := &c.tracees.samples[i]
 		if m.state.Load() != free {
 			continue
 		}
@@ -781,7 +826,7 @@ func (c *Clock) room(a *taking.Advice) int {
 			return i
 		}
 		if best >= 0 {
-			old := &c.samples[best]
+			old := &c.tracees.samples[best]
 			fits, did := len(m.Copy.Stack.Room) >= want, len(old.Copy.Stack.Room) >= want
 			has, had := min(len(m.Copy.Beyond.Room), a.Beyond), min(len(old.Copy.Beyond.Room), a.Beyond)
 			if !fits && did || fits == did && (has < had || has == had && len(m.Copy.Stack.Room) <= len(old.Copy.Stack.Room)) {
@@ -790,7 +835,7 @@ func (c *Clock) room(a *taking.Advice) int {
 		}
 		best = i
 	}
-	if best >= 0 && !c.samples[best].state.CompareAndSwap(free, ready) {
+	if best >= 0 && !c.tracees.samples[best].state.CompareAndSwap(free, ready) {
 		return -1 // the coordinator gives it more room
 	}
 	return best
@@ -836,14 +881,14 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 		s.give()
 		return
 	}
-	m := &c.samples[i]
+	m := &c.tracees.samples[i]
 	if c.board.keeper.Load() != 0 {
 		c.askKeeper(s, m, i, p, n, wake)
 		return
 	}
-	c.since.Store(wake)
+	c.grip.since.Store(wake)
 	id := s.TID
-	errno := c.seizes.seize(c.k, id, &c.quit)
+	errno := c.tracees.seizes.seize(c.k, id, &c.life.quit)
 	if errno == 0 {
 		if errno = c.k.Interrupt(id); errno == unix.ESRCH {
 			// It was calling exec: the kernel has had us wait for that (cred_guard_mutex: ptrace_attach, kernel/ptrace.c).
@@ -860,7 +905,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 			c.board.execs.put(s.PID, c.k.Now())
 			c.apart = c.k.Now() - wake // that was no work
 		}
-		c.since.Store(0)
+		c.grip.since.Store(0)
 		m.state.Store(free)
 		s.give()
 		return
@@ -868,8 +913,8 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	m.begin(c.k, s, p, n, wake)
 	s.sampled.Store(n)
 	m.id = id
-	c.out++
-	if c.cpu == Anywhere {
+	c.tracees.out++
+	if c.place.cpu == Anywhere {
 		return
 	}
 	m.Moved = c.up.doubt
@@ -880,10 +925,10 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	}
 	got, _ := c.k.Pread(s.open.stat, c.text[:], 0)
 	_, at, ok := stat(c.text[:got])
-	m.proof.waits = ok && at == c.cpu
+	m.proof.waits = ok && at == c.place.cpu
 	_, status, errno := c.k.Wait(id, true)
 	if errno == unix.EINTR {
-		c.since.Store(0)
+		c.grip.since.Store(0)
 		c.apart = c.k.Now() - m.At.Asked
 		return // the coordinator wants the clock to go on: it stops late
 	}
@@ -915,14 +960,14 @@ func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
 func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 	if errno != 0 && m.id != m.PID && c.k.Interrupt(m.PID) == 0 {
 		m.id = m.PID
-		c.since.Store(0)
+		c.grip.since.Store(0)
 		return
 	}
-	c.holding.Store(int32(m.TID))
-	c.holds.Store(c.k.Now())
+	c.grip.holding.Store(int32(m.TID))
+	c.grip.holds.Store(c.k.Now())
 	left := m.take(c.k, c.board, status, errno, false)
-	c.holds.Store(0)
-	c.since.Store(0)
+	c.grip.holds.Store(0)
+	c.grip.since.Store(0)
 	c.apart = m.At.Stopped - m.At.Asked
 	if !left {
 		return
@@ -930,8 +975,8 @@ func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 	if m.Copy.Call.Met {
 		c.board.slots[m.Slot].wait.met(m)
 	}
-	m.judge(c.k, c.board, c.text[:], c.cpu, &c.up)
-	c.out--
+	m.judge(c.k, c.board, c.text[:], c.place.cpu, &c.up)
+	c.tracees.out--
 }
 
 // take copies what the sample is to have of a thread that has reported status, or is known to be gone by
@@ -1016,10 +1061,10 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int, u *wakeU
 //go:nosplit
 //go:norace
 func (c *Clock) await(next int64) {
-	for c.k.Now() < next && c.out > 0 {
+	for c.k.Now() < next && c.tracees.out > 0 {
 		any := false
-		for i := range c.samples {
-			m := &c.samples[i]
+		for i := range c.tracees.samples {
+			m := &c.tracees.samples[i]
 			if m.state.Load() != asked {
 				continue
 			}

@@ -69,7 +69,7 @@ func TestRelease(t *testing.T) {
 			s, b, c := desk(t, 1, &actor{tid: 7, tracee: true, stopped: true})
 			b.NoRestart = true
 			advice := &b.slots[0].Advice
-			m := &c.samples[0]
+			m := &c.tracees.samples[0]
 			m.TID, m.id = 7, 7
 			copied := false
 			take = func(k taking.Kernel, tid int, a *taking.Advice, buf *taking.Buffer, pages, by int, noRestart bool) unix.Errno {
@@ -129,7 +129,7 @@ func TestJudge(t *testing.T) {
 		if tt.broken != nil {
 			s.broken = tt.broken
 		}
-		slot, m := &b.slots[0], &c.samples[0]
+		slot, m := &b.slots[0], &c.tracees.samples[0]
 		slot.take(1)
 		slot.known = times{2, 1, 4, 5}
 		slot.run.Store(3)
@@ -159,12 +159,12 @@ func TestJudge(t *testing.T) {
 	// Without a pagemap nobody asks for it.
 	s, b, c := desk(t, 1, &actor{tid: 7})
 	b.slots[0].pages = -1
-	if c.samples[0].judge(s, b, c.text[:], 0, nil); c.samples[0].Gone || s.reads[-1] != 0 {
+	if c.tracees.samples[0].judge(s, b, c.text[:], 0, nil); c.tracees.samples[0].Gone || s.reads[-1] != 0 {
 		t.Error("a sample without a pagemap is gone")
 	}
 	b.slots[0].pages = 0 // a file like any other
 	s.files[0] = ""
-	if c.samples[0].judge(s, b, c.text[:], 0, nil); !c.samples[0].Gone {
+	if c.tracees.samples[0].judge(s, b, c.text[:], 0, nil); !c.tracees.samples[0].Gone {
 		t.Error("an empty pagemap with number 0 is not seen")
 	}
 }
@@ -178,7 +178,7 @@ func TestFindSleepers(t *testing.T) {
 		b.slots[i].kin.clock = clock
 		b.slots[i].run.Store(actors[i].run)
 	}
-	c.last = -1
+	c.search.last = -1
 	look := func(why string, asked []int32, read ...int) {
 		t.Helper()
 		s.asked = nil
@@ -225,13 +225,13 @@ func TestFindSleepers(t *testing.T) {
 		b.slots[i].kin.crowd = nil
 	}
 	b.slots[1].kin.clock = -71
-	c.last = 1
-	c.done.Store(6)
-	c.met.Store(6)
+	c.search.last = 1
+	c.shown.done.Store(6)
+	c.shown.met.Store(6)
 	s.spent[-70]++
 	s.spent[-71]++
 	look("one was met", []int32{-70}, 7, 8, 9, 6)
-	c.done.Store(7)
+	c.shown.done.Store(7)
 	s.spent[-70]++
 	s.spent[-71]++
 	look("and then nobody", []int32{-71, -70}, 7, 8, 9, 6)
@@ -247,7 +247,7 @@ func TestFindGroups(t *testing.T) {
 	for i, g := range []int{0, 0, 1} {
 		b.slots[i].kin.clock, b.slots[i].kin.group = []int32{-70, -90}[g], groups[g]
 	}
-	c.last = -1
+	c.search.last = -1
 	n := int64(4)
 	look := func(why string, wake int64, read ...int) {
 		t.Helper()
@@ -321,7 +321,7 @@ func TestHolds(t *testing.T) {
 	if b.most = 2; b.Waits(100) {
 		t.Error("no clock waits")
 	}
-	if c.since.Store(50); !b.Waits(51) || b.Waits(50) {
+	if c.grip.since.Store(50); !b.Waits(51) || b.Waits(50) {
 		t.Error("a clock waits since 50")
 	}
 }
@@ -356,7 +356,7 @@ func TestQuick(t *testing.T) {
 		a := &actor{tid: 7, run: 1000*us + ran, cpu: 0, state: 'R', tracee: true}
 		a.wait = 90*us + tt.late + at + took - wake - ran
 		s, b, c := desk(t, 1, a)
-		m := &c.samples[0]
+		m := &c.tracees.samples[0]
 		b.slots[0].take(1)
 		m.state.Store(asked)
 		m.At.Wake, m.At.Asked, m.At.Stopped, m.Asked.Run, m.Asked.Wait, m.proof = wake, at, at+took, 1000*us, 90*us, tt.proof
@@ -387,7 +387,7 @@ func TestFind(t *testing.T) {
 	own := func(at int64) func(*script, *Board) {
 		return func(s *script, b *Board) {
 			c := b.clocks[1].Load()
-			c.self, s.files[fileOwn] = fileOwn, fmt.Sprintf("x (1, #threads: 1)\nse.exec_start : %d.%06d\n", at/1e6, at%1e6)
+			c.search.self, s.files[fileOwn] = fileOwn, fmt.Sprintf("x (1, #threads: 1)\nse.exec_start : %d.%06d\n", at/1e6, at%1e6)
 		}
 	}
 	prompt := func(at int64) func(*script, *Board) {
@@ -483,7 +483,7 @@ func TestFind(t *testing.T) {
 	for _, tt := range tests {
 		s, b, c := desk(t, 1, tt.actors...)
 		s.step = 0
-		c.last, c.up.alone = tt.last, aloneFor
+		c.search.last, c.up.alone = tt.last, aloneFor
 		for i, a := range tt.actors {
 			a.run, a.wait, b.slots[i].open.stack = 1000*us, 44, 9
 			b.slots[i].run.Store(900 * us)
@@ -492,7 +492,7 @@ func TestFind(t *testing.T) {
 			tt.set(s, b)
 		}
 		got := 0
-		if p := &c.picked; c.find(5, 1000*us) {
+		if p := &c.search.picked; c.find(5, 1000*us) {
 			got = b.slots[p.slot].TID
 			if asleep := s.owners[got].state == 'S'; p.run != 1000*us || p.wait != 44 || p.count != 12 || p.asleep != asleep {
 				t.Errorf("%s: %+v", tt.name, p)
@@ -554,10 +554,10 @@ func TestAskLate(t *testing.T) {
 			s.broken[71] = unix.EIO
 		}
 		b.slots[0].take(1)
-		p := &c.picked
+		p := &c.search.picked
 		*p = pick{slot: 0, run: 400}
 		c.ask(&b.slots[0], p, 6, s.now-tt.late)
-		if m := &c.samples[0]; m.state.Load() != filled || m.Moved != tt.want {
+		if m := &c.tracees.samples[0]; m.state.Load() != filled || m.Moved != tt.want {
 			t.Errorf("%s: state %d, moved %t", tt.name, m.state.Load(), m.Moved)
 		}
 	}
@@ -586,7 +586,7 @@ func TestPeek(t *testing.T) {
 		}},
 		{name: "cannot be read", text: call, set: func(s *script, c *Clock, a *actor) { s.broken[70+fileCall] = unix.EPERM }},
 		{name: "the clock had its CPU late", text: call, ok: true, want: true, set: func(s *script, c *Clock, a *actor) { c.up.doubt = true }},
-		{name: "no room", text: call, ok: true, lost: true, set: func(s *script, c *Clock, a *actor) { c.samples[0].state.Store(filled) }},
+		{name: "no room", text: call, ok: true, lost: true, set: func(s *script, c *Clock, a *actor) { c.tracees.samples[0].state.Store(filled) }},
 	} {
 		a := &actor{tid: 7, state: 'S', run: 500, wait: 60}
 		s, b, c := desk(t, 1, a)
@@ -594,7 +594,7 @@ func TestPeek(t *testing.T) {
 		if tt.set != nil {
 			tt.set(s, c, a)
 		}
-		slot, m := &b.slots[0], &c.samples[0]
+		slot, m := &b.slots[0], &c.tracees.samples[0]
 		slot.take(1)
 		m.Copy.Regs.N, m.Moved, m.Gone = 3, true, true // of an earlier stop
 		p := pick{slot: 0, run: 500, wait: 60, count: 12, asleep: true}
@@ -675,12 +675,12 @@ func TestInCall(t *testing.T) {
 		}
 		c.answer(6, s.now)
 		got := stopped
-		switch m := &c.samples[1]; {
+		switch m := &c.tracees.samples[1]; {
 		case s.seizes == 0 && b.Met(0, 6) == InCall:
 			got = left
 		case s.seizes == 0 && b.Met(0, 6) == NotMet:
 			got = away
-		case s.seizes == 0 && b.Met(0, 6) == Sampled && m.Peeked.Asleep && m.Peeked.Call == c.samples[0].Peeked.Call && m.Peeked.Count == 13 && m.state.Load() == filled:
+		case s.seizes == 0 && b.Met(0, 6) == Sampled && m.Peeked.Asleep && m.Peeked.Call == c.tracees.samples[0].Peeked.Call && m.Peeked.Count == 13 && m.state.Load() == filled:
 			got = read
 		case s.seizes != 1 || b.Met(0, 6) != Sampled || m.Peeked.Asleep:
 			t.Errorf("%s: %d seizes, met %d", tt.name, s.seizes, b.Met(0, 6))
@@ -757,8 +757,8 @@ func TestRoom(t *testing.T) {
 	} {
 		_, _, c := desk(t, len(tt.samples))
 		for i, s := range tt.samples {
-			c.samples[i].Copy.Stack.Room, c.samples[i].Copy.Beyond.Room = make([]byte, s.stack), make([]byte, s.beyond)
-			c.samples[i].state.Store(s.state)
+			c.tracees.samples[i].Copy.Stack.Room, c.tracees.samples[i].Copy.Beyond.Room = make([]byte, s.stack), make([]byte, s.beyond)
+			c.tracees.samples[i].state.Store(s.state)
 		}
 		if got := c.room(&taking.Advice{Want: tt.want, Beyond: tt.beyond}); got != tt.get {
 			t.Errorf("%s: sample %d, want %d", tt.name, got, tt.get)
@@ -768,7 +768,7 @@ func TestRoom(t *testing.T) {
 			if i == tt.get {
 				want = ready
 			}
-			if got := c.samples[i].state.Load(); got != want {
+			if got := c.tracees.samples[i].state.Load(); got != want {
 				t.Errorf("%s: sample %d is in state %d", tt.name, i, got)
 			}
 		}
@@ -794,16 +794,16 @@ func TestAsk(t *testing.T) {
 		a := tt.a
 		a.tid, a.run, a.wait, a.state = 7, 500, 60, 'R'
 		s, b, c := desk(t, 1, &a)
-		slot, m := &b.slots[0], &c.samples[0]
+		slot, m := &b.slots[0], &c.tracees.samples[0]
 		m.Moved, m.Gone, m.proof = true, true, proof{true, true}
 		slot.take(1)
 		sinceAtStop := int64(-1)
 		s.opens = func(fd int) {
 			if fd == 72 && a.asked {
-				sinceAtStop = c.since.Load()
+				sinceAtStop = c.grip.since.Load()
 			}
 		}
-		p := &c.picked
+		p := &c.search.picked
 		*p = pick{slot: 0, run: 400, wait: 50}
 		c.ask(slot, p, 6, 999)
 		met := b.Met(0, 6)
@@ -818,8 +818,8 @@ func TestAsk(t *testing.T) {
 		case !made:
 			state = free
 		}
-		if m.state.Load() != state || slot.holder.Load() != holder || c.out != out || c.since.Load() != 0 {
-			t.Errorf("%s: sample in state %d, slot held by %d, %d on their way, asking since %d", tt.name, m.state.Load(), slot.holder.Load(), c.out, c.since.Load())
+		if m.state.Load() != state || slot.holder.Load() != holder || c.tracees.out != out || c.grip.since.Load() != 0 {
+			t.Errorf("%s: sample in state %d, slot held by %d, %d on their way, asking since %d", tt.name, m.state.Load(), slot.holder.Load(), c.tracees.out, c.grip.since.Load())
 		}
 		if !made {
 			continue
@@ -849,14 +849,14 @@ func TestLongExec(t *testing.T) {
 	} {
 		s, b, c := desk(t, 2, &actor{tid: 7, does: hangs, state: 'R'}, &actor{tid: 8, state: 'R'})
 		s.step, s.nudges = 0, tt.nudges
-		c.quit.Store(tt.quit)
+		c.life.quit.Store(tt.quit)
 		ask := func(i int, n int64) (seizes int) {
 			t.Helper()
 			before := s.hung + s.seizes
 			b.slots[i].take(1)
 			c.ask(&b.slots[i], &pick{slot: i}, n, s.now)
-			if c.since.Load() != 0 || b.slots[i].holder.Load() != 0 || s.alarm != 0 || len(bankOf(c).Waits()) != 0 {
-				t.Errorf("%s: asks since %d, held by %d, alarm at %d", tt.name, c.since.Load(), b.slots[i].holder.Load(), s.alarm)
+			if c.grip.since.Load() != 0 || b.slots[i].holder.Load() != 0 || s.alarm != 0 || len(bankOf(c).Waits()) != 0 {
+				t.Errorf("%s: asks since %d, held by %d, alarm at %d", tt.name, c.grip.since.Load(), b.slots[i].holder.Load(), s.alarm)
 			}
 			return s.hung + s.seizes - before
 		}
@@ -867,7 +867,7 @@ func TestLongExec(t *testing.T) {
 		if c.apart != s.now-begun {
 			t.Errorf("%s: %d ns are told to be no work of the clock, want %d", tt.name, c.apart, s.now-begun)
 		}
-		c.quit.Store(false)
+		c.life.quit.Store(false)
 		s.now += 99_000 * us
 		if got := ask(0, 4); got != 0 || b.Met(0, 4) != Execs {
 			t.Errorf("%s: %d seizes, met %d within 0.1 s", tt.name, got, b.Met(0, 4))
@@ -912,18 +912,18 @@ func TestAwait(t *testing.T) {
 	for i, a := range []*actor{one, two} {
 		a.tracee, a.asked = true, true
 		b.slots[i].take(1)
-		m := &c.samples[i+1] // the first is free
+		m := &c.tracees.samples[i+1] // the first is free
 		m.TID, m.id, m.Slot = a.tid, a.tid, i
 		m.state.Store(asked)
 	}
-	c.out = 2
+	c.tracees.out = 2
 	begun := s.now
 	c.await(begun + 1200*us)
 	// The second is answered in the first look, after which there is one more at once.
-	if want := []int64{begun + 500*us}; !slices.Equal(s.sleeps, want) || c.out != 0 {
-		t.Errorf("slept until %v from %d on, want %v; %d on their way", s.sleeps, begun, want, c.out)
+	if want := []int64{begun + 500*us}; !slices.Equal(s.sleeps, want) || c.tracees.out != 0 {
+		t.Errorf("slept until %v from %d on, want %v; %d on their way", s.sleeps, begun, want, c.tracees.out)
 	}
-	if !c.samples[2].Gone || c.samples[2].state.Load() != filled {
+	if !c.tracees.samples[2].Gone || c.tracees.samples[2].state.Load() != filled {
 		t.Error("a thread whose end another has taken is not gone")
 	}
 
@@ -942,16 +942,16 @@ func TestAwait(t *testing.T) {
 		s, b, c := desk(t, 1, a)
 		s.delay, s.step = func() int64 { return 0 }, 0
 		b.slots[0].take(1)
-		c.samples[0].TID, c.samples[0].id = 7, 7
-		c.samples[0].state.Store(asked)
-		c.out = 1
+		c.tracees.samples[0].TID, c.tracees.samples[0].id = 7, 7
+		c.tracees.samples[0].state.Store(asked)
+		c.tracees.out = 1
 		begun := s.now
 		c.await(begun + 1200*us)
 		for i := range s.sleeps {
 			s.sleeps[i] -= begun
 		}
-		if fmt.Sprint(s.sleeps) != tt.sleeps || c.out != tt.out {
-			t.Errorf("slept until %v, want %s; %d on their way", s.sleeps, tt.sleeps, c.out)
+		if fmt.Sprint(s.sleeps) != tt.sleeps || c.tracees.out != tt.out {
+			t.Errorf("slept until %v, want %s; %d on their way", s.sleeps, tt.sleeps, c.tracees.out)
 		}
 	}
 }
@@ -976,11 +976,11 @@ func TestAwaitInterrupted(t *testing.T) {
 	s, b, c := desk(t, 1, a)
 	c.k = &interruptedWait{script: s}
 	b.slots[0].take(1)
-	c.samples[0].TID, c.samples[0].id = 7, 7
-	c.samples[0].state.Store(asked)
-	c.out = 1
-	if c.await(s.now + 5000*us); c.samples[0].Gone || c.out != 0 || len(s.sleeps) != 1 {
-		t.Errorf("gone %t, %d on their way, after %d sleeps", c.samples[0].Gone, c.out, len(s.sleeps))
+	c.tracees.samples[0].TID, c.tracees.samples[0].id = 7, 7
+	c.tracees.samples[0].state.Store(asked)
+	c.tracees.out = 1
+	if c.await(s.now + 5000*us); c.tracees.samples[0].Gone || c.tracees.out != 0 || len(s.sleeps) != 1 {
+		t.Errorf("gone %t, %d on their way, after %d sleeps", c.tracees.samples[0].Gone, c.tracees.out, len(s.sleeps))
 	}
 }
 
@@ -994,11 +994,11 @@ func TestTicks(t *testing.T) {
 	var c *Clock
 	_, b, list := play(t, 11, 4, []*actor{a}, func(int64) {}, func(b *Board) {
 		c = b.clocks[1].Load()
-		c.phase, c.prompt = phase, true
+		c.ticks.phase, c.prompt = phase, true
 		s := c.k.(*script)
 		s.step = 0
 		s.delay = func() int64 {
-			if c.active.Load() {
+			if c.life.active.Load() {
 				t.Error("it sleeps, and answers a tick")
 			}
 			a.run += us
@@ -1012,7 +1012,7 @@ func TestTicks(t *testing.T) {
 			return d
 		}
 		s.opens = func(int) {
-			if !c.active.Load() {
+			if !c.life.active.Load() {
 				t.Error("it answers a tick, and says that it does not")
 			}
 		}
@@ -1028,12 +1028,12 @@ func TestTicks(t *testing.T) {
 	if got := fmt.Sprint(wakes); got != "[0 5000000 5000001 0 7 0 9999999 999 0]" {
 		t.Errorf("woke after its ticks by %s", got)
 	}
-	if m, l := c.missed.Load(), c.late.Load(); m != 2 || l != 2 {
+	if m, l := c.shown.missed.Load(), c.shown.late.Load(); m != 2 || l != 2 {
 		t.Errorf("%d ticks unseen, %d late; want 2, 2", m, l)
 	}
 	// The one after the last was to end it.
-	if c.done.Load() != 11 || c.met.Load() != 11 || c.looked.Load() != 0 {
-		t.Errorf("done %d, met %d, looked %d", c.done.Load(), c.met.Load(), c.looked.Load())
+	if c.shown.done.Load() != 11 || c.shown.met.Load() != 11 || c.shown.looked.Load() != 0 {
+		t.Errorf("done %d, met %d, looked %d", c.shown.done.Load(), c.shown.met.Load(), c.shown.looked.Load())
 	}
 }
 
@@ -1107,7 +1107,7 @@ func TestBehind(t *testing.T) {
 			a := &actor{tid: 7, state: 'S'}
 			_, b, list := play(t, 4, 4, []*actor{a}, func(int64) {}, func(b *Board) {
 				c := b.clocks[1].Load()
-				c.prompt, c.up.least, c.self = tt.prompt, usual, fileOwn
+				c.prompt, c.up.least, c.search.self = tt.prompt, usual, fileOwn
 				s := c.k.(*script)
 				s.step = 0
 				s.files[fileOwn] = "x (1, #threads: 1)\nse.exec_start : 5.000000\n"
@@ -1127,8 +1127,8 @@ func TestBehind(t *testing.T) {
 					t.Errorf("sample of tick %d: not asleep", m.Tick)
 				}
 			}
-			if c := b.clocks[1].Load(); c.missed.Load() != 0 || c.done.Load() != 4 { // the one after the last was to end it
-				t.Errorf("missed %d ticks, the last done is %d", c.missed.Load(), c.done.Load())
+			if c := b.clocks[1].Load(); c.shown.missed.Load() != 0 || c.shown.done.Load() != 4 { // the one after the last was to end it
+				t.Errorf("missed %d ticks, the last done is %d", c.shown.missed.Load(), c.shown.done.Load())
 			}
 		})
 	}
@@ -1151,7 +1151,7 @@ func TestBetween(t *testing.T) {
 			a := &actor{tid: 7, state: 'R', exec: 5e6}
 			_, b, list := play(t, 4, 4, []*actor{a}, func(int64) {}, func(b *Board) {
 				c := b.clocks[1].Load()
-				c.up.least, c.self = usual, fileOwn
+				c.up.least, c.search.self = usual, fileOwn
 				s := c.k.(*script)
 				s.step = 0
 				s.delay = func() int64 {
@@ -1173,12 +1173,12 @@ func TestBetween(t *testing.T) {
 func TestLooked(t *testing.T) {
 	a := &actor{tid: 7, state: 'S'}
 	var c *Clock
-	play(t, 10, 4, []*actor{a}, func(tick int64) {}, func(b *Board) { c = b.clocks[1].Load(); c.met.Store(-5) })
-	if got := c.looked.Load(); got != 11*us { // one file each, at ticks 0 to 10
+	play(t, 10, 4, []*actor{a}, func(tick int64) {}, func(b *Board) { c = b.clocks[1].Load(); c.shown.met.Store(-5) })
+	if got := c.shown.looked.Load(); got != 11*us { // one file each, at ticks 0 to 10
 		t.Errorf("looks have taken %d ns, want 11 of 1 us", got)
 	}
-	if c.met.Load() != -5 || c.done.Load() != 10 {
-		t.Errorf("met %d, done %d", c.met.Load(), c.done.Load())
+	if c.shown.met.Load() != -5 || c.shown.done.Load() != 10 {
+		t.Errorf("met %d, done %d", c.shown.met.Load(), c.shown.done.Load())
 	}
 }
 
@@ -1203,8 +1203,8 @@ func TestAnswer(t *testing.T) {
 				tt.set(&b.slots[1])
 			}
 		}
-		if got := c.answer(3, s.now); got != tt.want || (s.seizes == 1) != tt.want || c.last != 1 {
-			t.Errorf("%s: answered %t, %d stops, last slot %d", tt.name, got, s.seizes, c.last)
+		if got := c.answer(3, s.now); got != tt.want || (s.seizes == 1) != tt.want || c.search.last != 1 {
+			t.Errorf("%s: answered %t, %d stops, last slot %d", tt.name, got, s.seizes, c.search.last)
 		}
 		if h := b.slots[1].holder.Load(); h != 0 && h != 9 {
 			t.Errorf("%s: the slot is held by %d", tt.name, h)
@@ -1225,13 +1225,13 @@ func TestKilledWhileStopped(t *testing.T) {
 			b.slots[0].run.Store(1)
 			b.slots[0].pages = pages
 			c.answer(0, s.now)
-			if does != execs && (c.out != 1 || c.samples[0].state.Load() != asked || c.since.Load() != 0 || c.holds.Load() != 0) {
-				t.Errorf("%v: %d on their way, sample in state %d", does, c.out, c.samples[0].state.Load())
+			if does != execs && (c.tracees.out != 1 || c.tracees.samples[0].state.Load() != asked || c.grip.since.Load() != 0 || c.grip.holds.Load() != 0) {
+				t.Errorf("%v: %d on their way, sample in state %d", does, c.tracees.out, c.tracees.samples[0].state.Load())
 			}
 			c.await(s.now + 5000*us)
-			m := &c.samples[0]
-			if got := fmt.Sprint(s.log); got != want || c.out != 0 || !m.Gone || m.state.Load() != filled || m.TID != 7 {
-				t.Errorf("%v: %s, want %s; %d on their way, gone %t, state %d of thread %d", does, got, want, c.out, m.Gone, m.state.Load(), m.TID)
+			m := &c.tracees.samples[0]
+			if got := fmt.Sprint(s.log); got != want || c.tracees.out != 0 || !m.Gone || m.state.Load() != filled || m.TID != 7 {
+				t.Errorf("%v: %s, want %s; %d on their way, gone %t, state %d of thread %d", does, got, want, c.tracees.out, m.Gone, m.state.Load(), m.TID)
 			}
 		}
 	}
@@ -1254,7 +1254,7 @@ func TestLeavesItsCPU(t *testing.T) {
 				n++
 				m.Done()
 			}
-			c.quit.Store(n >= 100)
+			c.life.quit.Store(n >= 100)
 		}
 		c.Outside()
 		own := s.now - begun - slept

@@ -290,7 +290,7 @@ func (c *Clock) askKeeper(s *Slot, m *Sample, i int, p *pick, n, wake int64) {
 	s.request.Store(r)
 	c.k.Signal(int(c.board.keeper.Load()))
 	linger(c, s, r, wake+keeperPatience)
-	if c.cpu != Anywhere && s.request.CompareAndSwap(r, 0) {
+	if c.place.cpu != Anywhere && s.request.CompareAndSwap(r, 0) {
 		m.state.Store(free)
 		s.give()
 		c.up.retry(wake, c.board.Interval)
@@ -330,13 +330,13 @@ func (p *Keeper) serve() {
 			continue
 		}
 		c := b.clocks[r>>sampleBits].Load()
-		m := &c.samples[r&(1<<sampleBits-1)]
+		m := &c.tracees.samples[r&(1<<sampleBits-1)]
 		s.sampled.Store(m.Tick)
 		m.At.Asked = p.k.Now()
 		errno := p.k.Interrupt(m.TID)
 		got, _ := p.k.Pread(s.open.stat, p.text[:], 0)
 		_, at, ok := stat(p.text[:got])
-		m.proof.waits = ok && at == c.cpu               // where the clock is, since it waits for this
+		m.proof.waits = ok && at == c.place.cpu         // where the clock is, since it waits for this
 		m.Moved = p.k.Now()-m.At.Wake >= keeperPatience // it has left its CPU before
 		s.request.Store(pending)
 		if errno != 0 {
@@ -351,7 +351,7 @@ func (p *Keeper) serve() {
 // finish hands a sample on. From then on it is the coordinator's.
 func (p *Keeper) finish(m *Sample, c *Clock) {
 	p.board.slots[m.Slot].request.Store(0)
-	m.judge(p.k, p.board, p.text[:], c.cpu, nil)
+	m.judge(p.k, p.board, p.text[:], c.place.cpu, nil)
 }
 
 // handle answers one report of a tracee.

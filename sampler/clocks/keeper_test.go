@@ -75,11 +75,11 @@ func keepDesk(t *testing.T) *kept {
 func (k *kept) ask(slot int, wake int64) *Sample {
 	k.b.slots[slot].take(k.c.who)
 	i := 0
-	for k.c.samples[i].state.Load() != free {
+	for k.c.tracees.samples[i].state.Load() != free {
 		i++
 	}
 	k.c.ask(&k.b.slots[slot], &pick{slot: slot, run: 800, wait: 60}, 3, wake)
-	return &k.c.samples[i]
+	return &k.c.tracees.samples[i]
 }
 
 // report has a thread stop, or end, and the keeper answer that.
@@ -160,8 +160,8 @@ func TestKeeperRequest(t *testing.T) {
 	if got := k.did(); got != "signal 999, interrupt 8" || !k.open(m) {
 		t.Errorf("a request: %s", got)
 	}
-	if m.TID != 8 || m.PID != 108 || m.Asked.Run != 800 || m.Tick != 3 || m.At.Asked <= 1e9 || k.b.Asked(2) != 3 || k.c.out != 0 || k.c.since.Load() != 0 {
-		t.Errorf("%v; %d on their way", m, k.c.out)
+	if m.TID != 8 || m.PID != 108 || m.Asked.Run != 800 || m.Tick != 3 || m.At.Asked <= 1e9 || k.b.Asked(2) != 3 || k.c.tracees.out != 0 || k.c.grip.since.Load() != 0 {
+		t.Errorf("%v; %d on their way", m, k.c.tracees.out)
 	}
 	k.p.serve() // what was asked is not asked again
 	second := k.ask(0, k.now)
@@ -242,7 +242,7 @@ func TestKeeperLate(t *testing.T) {
 		t.Errorf("waited %d ns for a request that is being made, its sample is in state %d", k.now-wake, m.state.Load())
 	}
 	k = keepDesk(t)
-	k.c.cpu = Anywhere // keeps nobody from its CPU
+	k.c.place.cpu = Anywhere // keeps nobody from its CPU
 	wake = k.now
 	k.yields = func() { k.now = wake + 400*us }
 	m := k.ask(0, wake)
@@ -611,8 +611,8 @@ func TestKeep(t *testing.T) {
 		}
 		// A clock asks for a stop of its first thread, which waits in a system call.
 		slot := board.Put(Thread{TID: pid, PID: pid, Sched: -1, Stat: -1, Debug: -1, Pages: -1})
-		c := &Clock{who: 1, board: board, k: new(taking.Live), samples: make([]Sample, 1)}
-		m := &c.samples[0]
+		c := &Clock{who: 1, board: board, k: new(taking.Live), tracees: tracees{samples: make([]Sample, 1)}}
+		m := &c.tracees.samples[0]
 		m.Copy.Regs.Room, m.Copy.FPRegs.Room, m.Copy.Stack.Room = make([]byte, regs.PrstatusMaxBytes), make([]byte, taking.FPRegsBytes), make([]byte, 4096)
 		board.clocks[1].Store(c)
 		await(t, "the keeper's answer to a request", func() bool {

@@ -45,7 +45,7 @@ func TestBegins(t *testing.T) {
 			t.Error("a clock that has just begun had the tick that was under way")
 		}
 	}
-	if !b.Need(0, b.clocks[0].born) || b.Away(0, 0) {
+	if !b.Need(0, b.clocks[0].ticks.born) || b.Away(0, 0) {
 		t.Error("a clock does not have its first tick")
 	}
 }
@@ -74,8 +74,8 @@ func TestBarred(t *testing.T) {
 // for a thread.
 func TestStarved(t *testing.T) {
 	b := newBank(int64(10 * time.Millisecond))
-	c := &Clock{board: b.board, samples: make([]Sample, 1), phase: 3}
-	c.done.Store(5)
+	c := &Clock{board: b.board, tracees: tracees{samples: make([]Sample, 1)}, ticks: answered{phase: 3}}
+	c.shown.done.Store(5)
 	b.clocks[0] = c
 	// The sixth tick is 50 ms before the eleventh.
 	if b.Away(0, 10) || !b.Need(0, 10) {
@@ -84,39 +84,39 @@ func TestStarved(t *testing.T) {
 	if !b.Away(0, 11) || b.Need(0, 11) {
 		t.Error("a clock that has missed a tick for so long is taken to be there")
 	}
-	if c.active.Store(true); b.Away(0, 18) || !b.Away(0, 19) {
+	if c.life.active.Store(true); b.Away(0, 18) || !b.Away(0, 19) {
 		t.Error("a clock that answers a tick is away after eight more, not before")
 	}
-	c.active.Store(false)
+	c.life.active.Store(false)
 	due := b.board.Start + 6*b.board.Interval + 3
-	if c.rest.Store(due + 1); b.Away(0, 11) || !b.Need(0, 11) {
+	if c.shown.rest.Store(due + 1); b.Away(0, 11) || !b.Need(0, 11) {
 		t.Error("a clock that has left its CPU to others at a tick is taken to be away")
 	}
-	if c.rest.Store(due); !b.Away(0, 11) {
+	if c.shown.rest.Store(due); !b.Away(0, 11) {
 		t.Error("a clock that has missed a tick after that is taken to be there")
 	}
 	b.Expire(1000)
-	c.since.Store(1)
+	c.grip.since.Store(1)
 	if b.Away(0, 11) {
 		t.Error("a clock that waits for a stop is taken to be away")
 	}
-	c.since.Store(0)
+	c.grip.since.Store(0)
 	// At a lower rate than one tick in 50 ms it is the tick before that counts.
 	b.board.Interval = int64(time.Minute)
 	if b.Away(0, 6) || !b.Away(0, 7) {
 		t.Error("a clock that has missed a whole tick of a minute is taken to be there")
 	}
 	b.board.Interval = int64(10 * time.Millisecond)
-	c.done.Store(1000)
-	c.samples[0].state.Store(asked)
+	c.shown.done.Store(1000)
+	c.tracees.samples[0].state.Store(asked)
 	b.Expire(1000)
 	if b.clocks[0] != c {
 		t.Fatal("a clock was ended that had no CPU, or waits for a thread")
 	}
-	c.samples[0].state.Store(free)
+	c.tracees.samples[0].state.Store(free)
 	ended := make(chan struct{})
 	close(ended)
-	c.ended = ended
+	c.life.ended = ended
 	if b.Expire(1000); b.clocks[0] != nil {
 		t.Error("a clock that has met nobody goes on")
 	}

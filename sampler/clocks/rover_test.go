@@ -11,32 +11,32 @@ import (
 func rove(t *testing.T, samples int, actors []*actor, parts [][]int, set func(*script, *Board, *Clock)) (*script, *Clock, []*Sample) {
 	t.Helper()
 	s, b, c := desk(t, samples, actors...)
-	c.cpu = Anywhere
+	c.place.cpu = Anywhere
 	next := func() {
 		if len(parts) == 0 {
 			return
 		}
 		for _, slot := range parts[0] {
-			if !c.ask1(slot) {
+			if !c.requests.add(slot) {
 				t.Errorf("slot %d cannot be asked for", slot)
 			}
 		}
 		parts = parts[1:]
 	}
 	s.parks = func(val uint32) {
-		if val != c.begun.Load() || c.out != 0 {
-			t.Errorf("it sleeps after request %d of %d, with %d on their way", val, c.begun.Load(), c.out)
+		if val != c.requests.begun.Load() || c.tracees.out != 0 {
+			t.Errorf("it sleeps after request %d of %d, with %d on their way", val, c.requests.begun.Load(), c.tracees.out)
 		}
-		if since := c.since.Load(); since != 0 {
+		if since := c.grip.since.Load(); since != 0 {
 			t.Errorf("it sleeps, and asks for a stop since %d", since)
 		}
 		if len(parts) == 0 {
-			c.quit.Store(true)
+			c.life.quit.Store(true)
 		}
 		next()
 	}
 	s.idle = func() {
-		if since := c.since.Load(); since == 0 || since > s.now {
+		if since := c.grip.since.Load(); since == 0 || since > s.now {
 			t.Errorf("it waits for stops since %d", since)
 		}
 		next()
@@ -45,8 +45,8 @@ func rove(t *testing.T, samples int, actors []*actor, parts [][]int, set func(*s
 		set(s, b, c)
 	}
 	c.Outside()
-	if s.seizes != s.released+c.out {
-		t.Errorf("%d threads seized, %d released, %d on their way", s.seizes, s.released, c.out)
+	if s.seizes != s.released+c.tracees.out {
+		t.Errorf("%d threads seized, %d released, %d on their way", s.seizes, s.released, c.tracees.out)
 	}
 	return s, c, c.drain(nil)
 }
@@ -67,7 +67,7 @@ func TestRequests(t *testing.T) {
 	s, c, list := rove(t, 8, actors, [][]int{{0, 1}, {2}, {3}}, func(s *script, b *Board, c *Clock) {
 		s.now += 35_000 * us // tick 3
 		s.opens = func(int) {
-			if s.seizes == 0 && !c.active.Load() {
+			if s.seizes == 0 && !c.life.active.Load() {
 				t.Error("it is about to ask for a stop, and is not busy")
 			}
 		}
@@ -83,8 +83,8 @@ func TestRequests(t *testing.T) {
 			t.Errorf("run time %d, wait %d at the request", m.Asked.Run, m.Asked.Wait)
 		}
 	}
-	if c.out != 0 || c.begun.Load() != 4 || slices.Contains(s.log, "reap 7") {
-		t.Errorf("%d on their way, %d requests taken, %v", c.out, c.begun.Load(), s.log)
+	if c.tracees.out != 0 || c.requests.begun.Load() != 4 || slices.Contains(s.log, "reap 7") {
+		t.Errorf("%d on their way, %d requests taken, %v", c.tracees.out, c.requests.begun.Load(), s.log)
 	}
 }
 
@@ -96,8 +96,8 @@ func TestRequestsInVain(t *testing.T) {
 		b.Remove(0)
 		b.slots[1].take(5)
 	})
-	if got := fmt.Sprint(tids(list)); got != "[9 10 11]" || c.out != 0 {
-		t.Errorf("samples of %s, %d on their way", got, c.out)
+	if got := fmt.Sprint(tids(list)); got != "[9 10 11]" || c.tracees.out != 0 {
+		t.Errorf("samples of %s, %d on their way", got, c.tracees.out)
 	}
 	for _, m := range list {
 		if !m.Gone {
@@ -122,8 +122,8 @@ func TestRequestsInVain(t *testing.T) {
 func TestRequestsAndExec(t *testing.T) {
 	actors := []*actor{{tid: 7, does: execs}, {tid: 8, does: execsLater}, {tid: 9, does: dies}, {tid: 10, does: queues, patience: 4}}
 	_, c, list := rove(t, 8, actors, [][]int{{0, 1, 2, 3}}, nil)
-	if got := fmt.Sprint(tids(list)); got != "[7 8 9 10]" || c.out != 0 {
-		t.Fatalf("samples of %s, %d on their way", got, c.out)
+	if got := fmt.Sprint(tids(list)); got != "[7 8 9 10]" || c.tracees.out != 0 {
+		t.Fatalf("samples of %s, %d on their way", got, c.tracees.out)
 	}
 	for _, m := range list {
 		if m.Gone != (m.TID != 10) {
@@ -142,20 +142,20 @@ func TestReport(t *testing.T) {
 	leader, other := &actor{tid: 107, tracee: true, asked: true, stopped: true}, &actor{tid: 7}
 	s, _, c := desk(t, 3, other, leader)
 	for i, m := range []*Sample{{TID: 7, id: 7, PID: 107}, {TID: 107, id: 107, PID: 107, Slot: 1}} {
-		c.samples[i+1].TID, c.samples[i+1].id, c.samples[i+1].PID, c.samples[i+1].Slot = m.TID, m.id, m.PID, m.Slot
-		c.samples[i+1].state.Store(asked)
+		c.tracees.samples[i+1].TID, c.tracees.samples[i+1].id, c.tracees.samples[i+1].PID, c.tracees.samples[i+1].Slot = m.TID, m.id, m.PID, m.Slot
+		c.tracees.samples[i+1].state.Store(asked)
 	}
-	c.samples[0].id = 107 // of an old sample
-	c.out = 2
+	c.tracees.samples[0].id = 107 // of an old sample
+	c.tracees.out = 2
 	c.report(107, interrupted, 0)
-	if c.samples[0].state.Load() != free || c.samples[1].state.Load() != asked || c.samples[2].state.Load() != filled || c.samples[2].Gone {
-		t.Errorf("samples in states %d, %d, %d after a report of the leader", c.samples[0].state.Load(), c.samples[1].state.Load(), c.samples[2].state.Load())
+	if c.tracees.samples[0].state.Load() != free || c.tracees.samples[1].state.Load() != asked || c.tracees.samples[2].state.Load() != filled || c.tracees.samples[2].Gone {
+		t.Errorf("samples in states %d, %d, %d after a report of the leader", c.tracees.samples[0].state.Load(), c.tracees.samples[1].state.Load(), c.tracees.samples[2].state.Load())
 	}
 	// Nobody's: it is let go, or reaped.
 	s.actors[55] = &actor{tid: 55, tracee: true, asked: true, stopped: true}
 	c.report(55, interrupted, 0)
-	if a := s.actors[55]; a.tracee || a.stopped || c.samples[1].state.Load() != asked || c.out != 1 {
-		t.Errorf("a report of another process: tracee %t, stopped %t, %d on their way", a.tracee, a.stopped, c.out)
+	if a := s.actors[55]; a.tracee || a.stopped || c.tracees.samples[1].state.Load() != asked || c.tracees.out != 1 {
+		t.Errorf("a report of another process: tracee %t, stopped %t, %d on their way", a.tracee, a.stopped, c.tracees.out)
 	}
 	c.report(55, 0, 0)
 	if !slices.Contains(s.log, "reap 55") {
@@ -167,18 +167,18 @@ func TestReport(t *testing.T) {
 func TestRing(t *testing.T) {
 	c := new(Clock)
 	const from = 1<<32 - 500 // the counts begin anew
-	c.made.Store(from)
-	c.begun.Store(from)
+	c.requests.made.Store(from)
+	c.requests.begun.Store(from)
 	for i := range 1024 {
-		if !c.ask1(i) {
+		if !c.requests.add(i) {
 			t.Fatalf("request %d is refused", i)
 		}
 	}
-	if c.ask1(5) || c.made.Load() != from-(1<<32)+1024 {
-		t.Errorf("a request more is taken, %d in all", c.made.Load())
+	if c.requests.add(5) || c.requests.made.Load() != from-(1<<32)+1024 {
+		t.Errorf("a request more is taken, %d in all", c.requests.made.Load())
 	}
-	c.begun.Add(1)
-	if !c.ask1(77) || c.ask1(78) {
+	c.requests.begun.Add(1)
+	if !c.requests.add(77) || c.requests.add(78) {
 		t.Error("the place of a request that was taken is not used again")
 	}
 	var parts [][]int
@@ -190,8 +190,8 @@ func TestRing(t *testing.T) {
 		actors = append(actors, &actor{tid: 7 + i})
 	}
 	_, _, list := rove(t, 20, actors, parts, func(s *script, b *Board, c *Clock) {
-		c.made.Store(1018)
-		c.begun.Store(1018)
+		c.requests.made.Store(1018)
+		c.requests.begun.Store(1018)
 	})
 	if got := fmt.Sprint(tids(list)); got != "[7 7 7 8 8 8 9 9 9 10 10 10 11 11 11]" {
 		t.Errorf("samples of %s", got)

@@ -485,9 +485,9 @@ func desk(t *testing.T, samples int, actors ...*actor) (*script, *Board, *Clock)
 		f := 10 * a.tid
 		b.Put(Thread{TID: a.tid, PID: pidOf(a.tid), Sched: f + fileSched, Stat: f + fileStat, Debug: f + fileDebug, Call: f + fileCall, Pages: f + filePages, Run: a.run})
 	}
-	c := &Clock{cpu: 0, who: 1, board: b, k: s, last: -1, tick: -1, samples: make([]Sample, samples), seizes: seizer{alarm: new(ptrace.Alarm)}}
-	for i := range c.samples {
-		c.samples[i].Copy.Regs.Room, c.samples[i].Copy.Stack.Room = make([]byte, regs.PrstatusMaxBytes), make([]byte, 4096)
+	c := &Clock{who: 1, board: b, k: s, ticks: answered{last: -1}, search: search{last: -1}, tracees: tracees{samples: make([]Sample, samples), seizes: seizer{alarm: new(ptrace.Alarm)}}}
+	for i := range c.tracees.samples {
+		c.tracees.samples[i].Copy.Regs.Room, c.tracees.samples[i].Copy.Stack.Room = make([]byte, regs.PrstatusMaxBytes), make([]byte, 4096)
 	}
 	b.clocks[1].Store(c)
 	return s, b, c
@@ -514,7 +514,7 @@ func play(t *testing.T, ticks int64, samples int, actors []*actor, turn func(tic
 		}
 		at = n
 		if n >= ticks {
-			c.quit.Store(true)
+			c.life.quit.Store(true)
 			return
 		}
 		if turn != nil {
@@ -532,8 +532,8 @@ func play(t *testing.T, ticks int64, samples int, actors []*actor, turn func(tic
 			t.Errorf("thread %d is left a tracee", a.tid)
 		}
 	}
-	if s.seizes != s.released+c.out {
-		t.Errorf("%d threads seized, %d released, %d on their way", s.seizes, s.released, c.out)
+	if s.seizes != s.released+c.tracees.out {
+		t.Errorf("%d threads seized, %d released, %d on their way", s.seizes, s.released, c.tracees.out)
 	}
 	return s, b, list
 }

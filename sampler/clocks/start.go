@@ -49,28 +49,28 @@ func (m *Sample) large() int {
 // is allowed. number tells clocks apart, from 1 on. denied tells why it has no real-time priority. Whether it can be bound
 // is known later: on that CPU it may have to wait for ever, and nobody waits for it.
 func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, denied, err error) {
-	c = &Clock{cpu: cpu, who: int32(number), board: b, k: k, phase: o.Phase, last: -1, samples: make([]Sample, o.Samples)}
-	for i := range c.samples {
+	c = &Clock{who: int32(number), board: b, k: k, place: place{cpu: cpu}, ticks: answered{phase: o.Phase}, search: search{last: -1}, tracees: tracees{samples: make([]Sample, o.Samples)}}
+	for i := range c.tracees.samples {
 		stack := commonRoom
 		if i < o.deep() {
 			stack = o.First
 		}
-		c.samples[i].fill(stack, 0)
+		c.tracees.samples[i].fill(stack, 0)
 	}
 	b.clocks[number].Store(c)
 	ready := make(chan struct{})
-	c.ended = ptrace.OnThread(func() {
+	c.life.ended = ptrace.OnThread(func() {
 		denied, err = c.prepare(o.Nice)
 		close(ready)
 		if err == nil {
 			growStack()
 			ptrace.Outside(c)
 		}
-		if c.self > 0 {
-			unix.Close(c.self)
+		if c.search.self > 0 {
+			unix.Close(c.search.self)
 		}
-		if c.seizes.alarm != nil {
-			c.seizes.alarm.Close()
+		if c.tracees.seizes.alarm != nil {
+			c.tracees.seizes.alarm.Close()
 		}
 	})
 	<-ready
@@ -85,28 +85,28 @@ func (c *Clock) prepare(nice bool) (denied, err error) {
 	if err := ptrace.Interruptible(); err != nil {
 		return nil, err
 	}
-	c.seizes.alarm, _ = ptrace.NewAlarm() // without one (ulimit -i) clocks of CPUs are nudged
-	if c.cpu != Anywhere {
+	c.tracees.seizes.alarm, _ = ptrace.NewAlarm() // without one (ulimit -i) clocks of CPUs are nudged
+	if c.place.cpu != Anywhere {
 		p := &c.place
-		p.own = make([]uint64, c.cpu/64+1)
-		p.own[c.cpu/64] = 1 << (c.cpu % 64)
+		p.own = make([]uint64, c.place.cpu/64+1)
+		p.own[c.place.cpu/64] = 1 << (c.place.cpu % 64)
 		p.all = *(*CPUs)(unsafe.Pointer(&c.board.cpus))
-		if p.away = p.all; c.cpu < 64*len(p.away) {
-			p.away[c.cpu/64] &^= p.own[c.cpu/64]
+		if p.away = p.all; c.place.cpu < 64*len(p.away) {
+			p.away[c.place.cpu/64] &^= p.own[c.place.cpu/64]
 		}
 	}
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	denied = hasten(nice)
 	c.prompt, c.up.least, c.up.switching = denied == nil && !nice, usual, usualSwitching
-	c.tick = max(-1, (c.k.Now()-c.board.Start-c.phase+c.board.Interval)/c.board.Interval-1) // the last that is over
-	c.born = c.tick + 1
-	c.done.Store(c.tick)
-	c.met.Store(c.tick)
-	c.thread.Store(int32(unix.Gettid()))
+	c.ticks.last = max(-1, (c.k.Now()-c.board.Start-c.ticks.phase+c.board.Interval)/c.board.Interval-1) // the last that is over
+	c.ticks.born = c.ticks.last + 1
+	c.shown.done.Store(c.ticks.last)
+	c.shown.met.Store(c.ticks.last)
+	c.life.thread.Store(int32(unix.Gettid()))
 	// Without it (a kernel without CONFIG_SCHED_DEBUG) a thread is taken that waits for the CPU, when none of ours was on it.
-	if c.cpu != Anywhere {
+	if c.place.cpu != Anywhere {
 		if fd, err := unix.Open("/proc/thread-self/sched", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-			c.self = fd
+			c.search.self = fd
 		}
 	}
 	return denied, nil
@@ -157,8 +157,8 @@ func giveBack(tid int, attr *unix.SchedAttr) {
 
 // drain appends the samples that are there to list.
 func (c *Clock) drain(list []*Sample) []*Sample {
-	for i := range c.samples {
-		if m := &c.samples[i]; m.state.Load() == filled {
+	for i := range c.tracees.samples {
+		if m := &c.tracees.samples[i]; m.state.Load() == filled {
 			list = append(list, m)
 		}
 	}
@@ -168,42 +168,30 @@ func (c *Clock) drain(list []*Sample) []*Sample {
 // Done gives a sample back, after it was given room for the next.
 func (m *Sample) Done() { m.state.Store(free) }
 
-// ask asks a clock that has no CPU for a sample of the thread in a slot. false: it has too many
-// requests.
-func (c *Clock) ask1(slot int) bool {
-	i := c.made.Load()
-	if i-c.begun.Load() >= maxRequests {
-		return false
-	}
-	c.requests[i%maxRequests].Store(int32(slot))
-	c.made.Store(i + 1)
-	return true
-}
-
 // wake lets a clock look for requests, or for what else it is to do.
 func (c *Clock) wake() {
-	ptrace.Unpark((*uint32)(unsafe.Pointer(&c.made)))
-	unix.Tgkill(unix.Getpid(), int(c.thread.Load()), ptrace.AlarmSignal)
+	ptrace.Unpark((*uint32)(unsafe.Pointer(&c.requests.made)))
+	unix.Tgkill(unix.Getpid(), int(c.life.thread.Load()), ptrace.AlarmSignal)
 }
 
 // nudge makes a clock go on that has waited for a stop since before the CLOCK_MONOTONIC time t.
 func (c *Clock) nudge(t int64) {
-	if since := c.since.Load(); since != 0 && since < t && c.cpu != Anywhere {
-		unix.Tgkill(unix.Getpid(), int(c.thread.Load()), ptrace.AlarmSignal)
+	if since := c.grip.since.Load(); since != 0 && since < t && c.place.cpu != Anywhere {
+		unix.Tgkill(unix.Getpid(), int(c.life.thread.Load()), ptrace.AlarmSignal)
 	}
 }
 
 // stop ends a clock.
 func (c *Clock) stop() {
-	c.quit.Store(true)
+	c.life.quit.Store(true)
 	c.wake()
 }
 
 // reap takes the ends of threads that the clock has asked to stop, while it is held up. Any thread
 // of this process may (wait(2), __WNOTHREAD).
 func (c *Clock) reap() {
-	for i := range c.samples {
-		if m := &c.samples[i]; m.state.Load() == asked {
+	for i := range c.tracees.samples {
+		if m := &c.tracees.samples[i]; m.state.Load() == asked {
 			ptrace.ReapEnd(m.TID)
 		}
 	}

@@ -40,16 +40,16 @@ func TestPrepare(t *testing.T) {
 		onThread(func() {
 			s := newScript(t)
 			s.now = 1e9 + tt.now
-			c := &Clock{cpu: tt.cpu, board: NewBoard(1, 1e9, 1000), k: s, phase: tt.phase}
+			c := &Clock{place: place{cpu: tt.cpu}, board: NewBoard(1, 1e9, 1000), k: s, ticks: answered{phase: tt.phase}}
 			denied, err := c.prepare(true)
 			if err != nil || denied != nil || c.prompt {
 				t.Errorf("prepare: %v, %v, real time %t at normal priority", denied, err, c.prompt)
 			}
-			if c.tick != tt.tick || c.done.Load() != tt.tick || c.met.Load() != tt.tick {
-				t.Errorf("at %d, phase %d: tick %d, done %d, met %d; want %d", tt.now, tt.phase, c.tick, c.done.Load(), c.met.Load(), tt.tick)
+			if c.ticks.last != tt.tick || c.shown.done.Load() != tt.tick || c.shown.met.Load() != tt.tick {
+				t.Errorf("at %d, phase %d: tick %d, done %d, met %d; want %d", tt.now, tt.phase, c.ticks.last, c.shown.done.Load(), c.shown.met.Load(), tt.tick)
 			}
-			if c.thread.Load() != int32(unix.Gettid()) {
-				t.Errorf("it is thread %d, says %d", unix.Gettid(), c.thread.Load())
+			if c.life.thread.Load() != int32(unix.Gettid()) {
+				t.Errorf("it is thread %d, says %d", unix.Gettid(), c.life.thread.Load())
 			}
 			if slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || slack != 1 {
 				t.Errorf("its sleeps may be %d ns longer: %v", slack, err)
@@ -83,10 +83,10 @@ func TestLeaves(t *testing.T) {
 			s.now, s.binds = 1e9, tt.binds
 			b := NewBoard(1, 1e9, 1000)
 			b.cpus = unix.CPUSet{0xf}
-			c := &Clock{cpu: tt.cpu, board: b, k: s}
+			c := &Clock{place: place{cpu: tt.cpu}, board: b, k: s}
 			c.prepare(true)
-			c.quit.Store(tt.quit)
-			s.asleep = func() { c.quit.Store(true) }
+			c.life.quit.Store(tt.quit)
+			s.asleep = func() { c.life.quit.Store(true) }
 			if c.Outside(); !slices.Equal(s.policy, tt.want) {
 				t.Errorf("%s: %q, want %q", tt.name, s.policy, tt.want)
 			}
@@ -152,7 +152,7 @@ func TestHasten(t *testing.T) {
 			case now.Policy != unix.SCHED_NORMAL || before.Runtime != 0 && now.Runtime != 100_000:
 				t.Errorf("policy %d, a slice of %d ns", now.Policy, now.Runtime)
 			}
-			c := &Clock{cpu: Anywhere, board: NewBoard(1, 1e9, 1000), k: newScript(t)}
+			c := &Clock{place: place{cpu: Anywhere}, board: NewBoard(1, 1e9, 1000), k: newScript(t)}
 			again, err := c.prepare(nice)
 			if err != nil || (again == nil) != (denied == nil) || c.prompt != (!nice && denied == nil) {
 				t.Errorf("denied: %v, then %v; real time %t: %v", denied, again, c.prompt, err)
@@ -210,45 +210,45 @@ func TestBankLive(t *testing.T) {
 		t.Fatal("no clock could be made")
 	}
 	c := b.clocks[cpu]
-	for i := range c.samples {
+	for i := range c.tracees.samples {
 		want := commonRoom
 		if i < first {
 			want = firstRoom
 		}
-		if got := len(c.samples[i].Copy.Stack.Room); got != want {
+		if got := len(c.tracees.samples[i].Copy.Stack.Room); got != want {
 			t.Errorf("sample %d has room for %d bytes of stack, want %d", i, got, want)
 		}
 	}
-	if c.who != 1 || c.cpu != cpu || c.phase != phase(cpu, 5e5) || c.last != -1 || b.board.clocks[1].Load() != c {
-		t.Errorf("clock %d of CPU %d, phase %d, last %d", c.who, c.cpu, c.phase, c.last)
+	if c.who != 1 || c.place.cpu != cpu || c.ticks.phase != phase(cpu, 5e5) || c.search.last != -1 || b.board.clocks[1].Load() != c {
+		t.Errorf("clock %d of CPU %d, phase %d, last %d", c.who, c.place.cpu, c.ticks.phase, c.search.last)
 	}
-	await(t, "ticks", func() bool { return c.done.Load() >= c.born+3 })
-	if !b.Need(cpu, c.born+3) {
+	await(t, "ticks", func() bool { return c.shown.done.Load() >= c.ticks.born+3 })
+	if !b.Need(cpu, c.ticks.born+3) {
 		t.Error("a clock that ticks is not there")
 	}
-	if b.Everywhere(2, c.born) || b.Everywhere(1, c.born-1) || !b.Everywhere(1, c.born) {
+	if b.Everywhere(2, c.ticks.born) || b.Everywhere(1, c.ticks.born-1) || !b.Everywhere(1, c.ticks.born) {
 		t.Error("one CPU has a clock, from its first tick on")
 	}
 	if b.clocks[cpu] != c {
 		t.Error("a second clock was made")
 	}
-	if !b.Ask(3) || b.rover.clock.cpu != Anywhere || b.rover.clock.who != 2 || len(b.rover.clock.samples) != 24 {
-		t.Errorf("clock %d for requests has %d samples", b.rover.clock.who, len(b.rover.clock.samples))
+	if !b.Ask(3) || b.rover.clock.place.cpu != Anywhere || b.rover.clock.who != 2 || len(b.rover.clock.tracees.samples) != 24 {
+		t.Errorf("clock %d for requests has %d samples", b.rover.clock.who, len(b.rover.clock.tracees.samples))
 	}
 	r := b.rover.clock
 	b.Go()
 	await(t, "a clock without a request", func() bool {
-		st, err := (procfs.FS{}).TaskStat(unix.Getpid(), int(r.thread.Load()))
-		return err == nil && st.State == 'S' && r.begun.Load() == 1
+		st, err := (procfs.FS{}).TaskStat(unix.Getpid(), int(r.life.thread.Load()))
+		return err == nil && st.State == 'S' && r.requests.begun.Load() == 1
 	})
-	if b.Ask(4); r.begun.Load() != 1 {
+	if b.Ask(4); r.requests.begun.Load() != 1 {
 		t.Error("a request was taken before it was to begin")
 	}
 	if b.Go(); b.rover.clock != r {
 		t.Error("a second clock for requests was made")
 	}
-	await(t, "requests", func() bool { return b.rover.clock.begun.Load() == 2 })
-	thread := func(c *Clock) bool { return unix.Tgkill(unix.Getpid(), int(c.thread.Load()), 0) == nil }
+	await(t, "requests", func() bool { return b.rover.clock.requests.begun.Load() == 2 })
+	thread := func(c *Clock) bool { return unix.Tgkill(unix.Getpid(), int(c.life.thread.Load()), 0) == nil }
 	if !thread(c) || !thread(r) {
 		t.Error("clocks have no threads")
 	}
@@ -265,7 +265,7 @@ func TestBankLive(t *testing.T) {
 	}
 	b = bank(t, 400)
 	b.Ask(0)
-	if n := len(b.rover.clock.samples); n != 1024 {
+	if n := len(b.rover.clock.tracees.samples); n != 1024 {
 		t.Errorf("%d samples for requests, want 1024 at most", n)
 	}
 	b.Close()
