@@ -160,11 +160,16 @@ type Slot struct {
 	// request is for the keeper: a clock's number and sample, see askKeeper; 0: none.
 	request atomic.Int64
 
-	run     atomic.Int64 // run time as last read
-	runs    atomic.Int64 // and how often it had been put on a CPU
-	stood   atomic.Int64 // CPU time of its process before that
+	last    lastRead
 	sampled atomic.Int64 // last tick at which a clock asked for it
 	vain    atomic.Int64 // last tick at which it was met in vain, and why: see vain
+}
+
+// lastRead is what was read last of a thread.
+type lastRead struct {
+	run   atomic.Int64 // run time
+	runs  atomic.Int64 // how often it had been put on a CPU
+	stood atomic.Int64 // CPU time of its process before that
 }
 
 // files are the open files of a thread in /proc: schedstat, stat, sched, syscall and stack. -1: not to be had.
@@ -253,8 +258,8 @@ func (x *times) off(now, run, wait int64) int64 {
 func (b *Board) fill(s *Slot, t *Thread) {
 	s.TID, s.PID, s.open, s.kin.clock, s.kin.crowd, s.pages, s.kin.group, s.Advice = t.TID, t.PID, files{t.Sched, t.Stat, t.Debug, t.Call, t.Stack}, t.Clock, t.Crowd, t.Pages, t.Group, t.Advice
 	s.known, s.wait.kept = times{}, 0
-	s.run.Store(t.Run)
-	s.stood.Store(-1)
+	s.last.run.Store(t.Run)
+	s.last.stood.Store(-1)
 	s.sampled.Store(-1)
 	s.vain.Store(-1)
 	s.used = true

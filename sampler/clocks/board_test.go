@@ -93,7 +93,7 @@ func TestBoardFill(t *testing.T) {
 		if b.Asked(0) != -1 || s.known != (times{}) {
 			t.Errorf("asked at %d, known is %+v", b.Asked(0), s.known)
 		}
-		if s.TID != 2 || s.PID != 3 || s.open.sched != 4 || s.open.stat != 5 || s.open.debug != 6 || s.pages != 7 || s.Advice.Beyond != 8 || s.run.Load() != 10 {
+		if s.TID != 2 || s.PID != 3 || s.open.sched != 4 || s.open.stat != 5 || s.open.debug != 6 || s.pages != 7 || s.Advice.Beyond != 8 || s.last.run.Load() != 10 {
 			t.Errorf("slot %+v", s)
 		}
 	}

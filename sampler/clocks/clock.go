@@ -601,7 +601,7 @@ func (c *Clock) find(n, wake int64) bool {
 			}
 			left--
 		}
-		if spent >= 0 && s.stood.Load() == spent {
+		if spent >= 0 && s.last.stood.Load() == spent {
 			continue // nobody of its process has run since
 		}
 		got, errno := c.k.Pread(s.open.sched, c.text[:], 0)
@@ -609,11 +609,11 @@ func (c *Clock) find(n, wake int64) bool {
 		if errno != 0 || !ok {
 			continue
 		}
-		ran, times := run-s.run.Load(), runs-s.runs.Load()
+		ran, times := run-s.last.run.Load(), runs-s.last.runs.Load()
 		if ran == 0 || s.sampled.Load() >= n {
-			s.stood.Store(spent)
-			s.run.Store(run)
-			s.runs.Store(runs)
+			s.last.stood.Store(spent)
+			s.last.run.Store(run)
+			s.last.runs.Store(runs)
 			continue
 		}
 		got, _ = c.k.Pread(s.open.stat, c.text[:], 0)
@@ -621,9 +621,9 @@ func (c *Clock) find(n, wake int64) bool {
 		if ok && cpu != c.place.cpu && uint(cpu) < maxClocks && b.homes[cpu].Load() {
 			continue // that CPU's clock has still to see that it has run
 		}
-		s.stood.Store(spent)
-		s.run.Store(run)
-		s.runs.Store(runs)
+		s.last.stood.Store(spent)
+		s.last.run.Store(run)
+		s.last.runs.Store(runs)
 		asleep := state == 'S'
 		if !ok || cpu != c.place.cpu || !asleep && state != 'R' {
 			continue
@@ -1032,7 +1032,7 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int, u *wakeU
 		got, _ := k.Pread(s.open.sched, text, 0)
 		if run, wait, runs, ok := schedstat(text[:got]); ok {
 			m.Stopped = Usage{run, wait}
-			s.runs.Store(runs)
+			s.last.runs.Store(runs)
 			s.known = times{m.At.Released, run, wait, runs}
 			// All the time since it has lost the CPU that it has not run it has waited for one.
 			late := wait - m.Asked.Wait + run - m.Asked.Run - (m.At.Stopped - m.At.Wake)
@@ -1044,7 +1044,7 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int, u *wakeU
 				u.alone = 0
 			}
 		}
-		s.run.Store(m.Stopped.Run)
+		s.last.run.Store(m.Stopped.Run)
 		if !m.proof.waits && m.Stopped.Run-m.Asked.Run > settled {
 			got, _ = k.Pread(s.open.stat, text, 0)
 			_, at, ok := stat(text[:got])

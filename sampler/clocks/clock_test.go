@@ -132,7 +132,7 @@ func TestJudge(t *testing.T) {
 		slot, m := &b.slots[0], &c.tracees.samples[0]
 		slot.take(1)
 		slot.known = times{2, 1, 4, 5}
-		slot.run.Store(3)
+		slot.last.run.Store(3)
 		m.state.Store(asked)
 		m.Asked.Run, m.Asked.Wait, m.proof.waits, m.At.Released, m.Gone = 1000*us, 80, tt.waits, 77, tt.gone
 		m.judge(s, b, c.text[:], 0, nil)
@@ -149,8 +149,8 @@ func TestJudge(t *testing.T) {
 		if tt.wantGone {
 			run = 3
 		}
-		if exact := slot.known == (times{77, run, wait, 12}); slot.run.Load() != run || exact == tt.wantUnknown {
-			t.Errorf("%s: the board knows of a run time of %d, %+v", tt.name, slot.run.Load(), slot.known)
+		if exact := slot.known == (times{77, run, wait, 12}); slot.last.run.Load() != run || exact == tt.wantUnknown {
+			t.Errorf("%s: the board knows of a run time of %d, %+v", tt.name, slot.last.run.Load(), slot.known)
 		}
 		if m.state.Load() != filled || slot.holder.Load() != 0 || m.At.End != s.now {
 			t.Errorf("%s: state %d, held by %d, ended at %d of %d", tt.name, m.state.Load(), slot.holder.Load(), m.At.End, s.now)
@@ -176,7 +176,7 @@ func TestFindSleepers(t *testing.T) {
 	s.spent = map[int32]int64{-70: 1000, -90: 2000, -60: -1}
 	for i, clock := range []int32{-70, -70, -90, -60} {
 		b.slots[i].kin.clock = clock
-		b.slots[i].run.Store(actors[i].run)
+		b.slots[i].last.run.Store(actors[i].run)
 	}
 	c.search.last = -1
 	look := func(why string, asked []int32, read ...int) {
@@ -253,8 +253,8 @@ func TestFindGroups(t *testing.T) {
 		t.Helper()
 		clear(s.reads)
 		for i := range actors { // they have run since the last tick
-			b.slots[i].run.Store(0)
-			b.slots[i].stood.Store(-1)
+			b.slots[i].last.run.Store(0)
+			b.slots[i].last.stood.Store(-1)
 		}
 		n++
 		c.find(n, wake)
@@ -422,7 +422,7 @@ func TestFind(t *testing.T) {
 		{"one, again", []*actor{ran(7, 5)}, 0, nil, 7, "[7]"},
 		{"the last is off the board", []*actor{ran(7, 5)}, 1, nil, 7, "[7]"},
 		{"the last has left", []*actor{ran(7, 5), ran(8, 6)}, 1, func(s *script, b *Board) { b.slots[1].used = false }, 7, "[7]"},
-		{"has not run", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { b.slots[0].run.Store(1000 * us) }, 0, "[]"},
+		{"has not run", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { b.slots[0].last.run.Store(1000 * us) }, 0, "[]"},
 		{"was sampled now", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { b.slots[0].sampled.Store(5) }, 0, "[]"},
 		{"was sampled later", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { b.slots[0].sampled.Store(6) }, 0, "[]"},
 		{"was sampled before", []*actor{ran(7, 5)}, -1, func(s *script, b *Board) { b.slots[0].sampled.Store(4) }, 7, "[7]"},
@@ -486,7 +486,7 @@ func TestFind(t *testing.T) {
 		c.search.last, c.up.alone = tt.last, aloneFor
 		for i, a := range tt.actors {
 			a.run, a.wait, b.slots[i].open.stack = 1000*us, 44, 9
-			b.slots[i].run.Store(900 * us)
+			b.slots[i].last.run.Store(900 * us)
 		}
 		if tt.set != nil {
 			tt.set(s, b)
@@ -518,11 +518,11 @@ func TestFindElsewhere(t *testing.T) {
 	for _, home := range []bool{true, false} {
 		a := &actor{tid: 7, state: 'R', run: 1000 * us, cpu: 1}
 		_, b, c := desk(t, 1, a)
-		b.slots[0].run.Store(900 * us)
+		b.slots[0].last.run.Store(900 * us)
 		if b.home(1, home); c.find(5, 0) {
 			t.Error("a thread of another CPU was found")
 		}
-		if got, want := b.slots[0].run.Load() == 900*us, home; got != want {
+		if got, want := b.slots[0].last.run.Load() == 900*us, home; got != want {
 			t.Errorf("its CPU has a clock: %t, that it has run is still to be seen: %t", home, got)
 		}
 		if a.cpu = 0; c.find(5, 0) != home {
@@ -1197,7 +1197,7 @@ func TestAnswer(t *testing.T) {
 	} {
 		a := &actor{tid: 8, state: 'R', run: 5}
 		s, b, c := desk(t, 1, &actor{tid: 7, state: 'S'}, a)
-		b.slots[1].run.Store(0)
+		b.slots[1].last.run.Store(0)
 		s.opens = func(fd int) {
 			if fd == 82 && !a.asked && !a.tracee {
 				tt.set(&b.slots[1])
@@ -1222,7 +1222,7 @@ func TestKilledWhileStopped(t *testing.T) {
 	} {
 		for _, pages := range []int{74, -1} {
 			s, b, c := desk(t, 1, &actor{tid: 7, does: does, state: 'R', run: 5})
-			b.slots[0].run.Store(1)
+			b.slots[0].last.run.Store(1)
 			b.slots[0].pages = pages
 			c.answer(0, s.now)
 			if does != execs && (c.tracees.out != 1 || c.tracees.samples[0].state.Load() != asked || c.grip.since.Load() != 0 || c.grip.holds.Load() != 0) {

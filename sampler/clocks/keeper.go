@@ -23,25 +23,40 @@ type Keeper struct {
 	board   *Board
 	k       Tracer
 	opt     KeeperOptions
-	asked   map[int]*Sample // by thread, with a request that is pending
-	by      map[*Sample]*Clock
-	pids    map[int]int // processes of threads, as far as births have told
+	asked   map[int]wanted // by thread, with a request that is pending
+	pids    map[int]int    // processes of threads, as far as births have told
 	waits   disturbed
 	stopped map[int]bool // threads that were stopped with their process; true: they are so
 	text    [2048]byte
 	note    taking.Buffer // room for registers
 	phase   atomic.Int32
 	ended   <-chan struct{}
-	err     error
-	started chan struct{}
+	started chan error    // all threads are held, or why not
 	begun   chan struct{} // closed when the program runs
 	runs    bool
+	told    outcome
+}
 
-	mu    sync.Mutex
-	exits []Exit
-	ends  map[int]bool // processes that have ended
-	gone  []int        // threads that have ended
-	full  int64        // exits for which there was no room
+// wanted is a sample that a clock has asked for.
+type wanted struct {
+	m *Sample
+	c *Clock
+}
+
+// outcome is what has ended, for [Keeper.Ends].
+type outcome struct {
+	mu        sync.Mutex
+	exits     []Exit
+	threads   []int
+	processes map[int]bool
+	full      int64 // exits for which there was no room
+}
+
+// do has f change or read e.
+func (e *outcome) do(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f()
 }
 
 // Tracer is what a keeper asks of the kernel: [taking.Live], or a script.
@@ -87,24 +102,20 @@ type Exit struct {
 func Keep(k Tracer, b *Board, o KeeperOptions) (*Keeper, error) {
 	p := newKeeper(k, b, o)
 	p.ended = ptrace.OnThread(p.run)
-	<-p.started
-	return p, p.err
+	return p, <-p.started
 }
 
 func newKeeper(k Tracer, b *Board, o KeeperOptions) *Keeper {
-	p := &Keeper{board: b, k: k, opt: o, asked: map[int]*Sample{}, by: map[*Sample]*Clock{}, pids: map[int]int{}, waits: disturbed{marks: map[int]*taking.Mark{}}, stopped: map[int]bool{}, ends: map[int]bool{}, started: make(chan struct{}), begun: make(chan struct{})}
+	p := &Keeper{board: b, k: k, opt: o, asked: map[int]wanted{}, pids: map[int]int{}, waits: disturbed{marks: map[int]*taking.Mark{}}, stopped: map[int]bool{}, started: make(chan error, 1), begun: make(chan struct{}), told: outcome{processes: map[int]bool{}}}
 	p.note.Regs.Room = make([]byte, regs.PrstatusMaxBytes)
 	return p
 }
 
 // run is the life of the keeper's thread.
 func (p *Keeper) run() {
-	var once sync.Once
-	begun := func() { once.Do(func() { close(p.started) }) }
-	defer begun()
 	alarm, err := ptrace.NewAlarm()
 	if err != nil {
-		p.err = err
+		p.started <- err
 		return
 	}
 	defer alarm.Close()
@@ -112,7 +123,8 @@ func (p *Keeper) run() {
 	defer ptrace.RawSlacken(0) // see place.leave
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spareProcs)
 	for _, pid := range p.opt.PIDs {
-		if p.err = p.seizeAll(alarm, pid); p.err != nil {
+		if err := p.seizeAll(alarm, pid); err != nil {
+			p.started <- err
 			return
 		}
 	}
@@ -122,7 +134,7 @@ func (p *Keeper) run() {
 		}
 	}
 	p.board.keeper.Store(int32(unix.Gettid()))
-	begun()
+	p.started <- nil
 	if p.opt.Launch == nil {
 		p.begin()
 	} else {
@@ -344,7 +356,7 @@ func (p *Keeper) serve() {
 			p.finish(m, c)
 			continue
 		}
-		p.asked[m.TID], p.by[m] = m, c
+		p.asked[m.TID] = wanted{m, c}
 	}
 }
 
@@ -356,7 +368,7 @@ func (p *Keeper) finish(m *Sample, c *Clock) {
 
 // handle answers one report of a tracee.
 func (p *Keeper) handle(s ptrace.Status) {
-	m := p.asked[s.TID]
+	m := p.asked[s.TID].m
 	if s.Kind == ptrace.KindGroupStop {
 		p.stopped[s.TID] = true
 	}
@@ -384,9 +396,7 @@ func (p *Keeper) handle(s ptrace.Status) {
 			p.pids[int(id)] = p.pids[s.TID]
 			if s.Kind != ptrace.KindClone {
 				p.pids[int(id)] = int(id)
-				p.mu.Lock()
-				delete(p.ends, int(id)) // of another process that had this id
-				p.mu.Unlock()
+				p.told.do(func() { delete(p.told.processes, int(id)) }) // of another process that had this id
 			}
 		}
 		p.resume(s)
@@ -398,9 +408,7 @@ func (p *Keeper) handle(s ptrace.Status) {
 			p.drop(int(former))
 			delete(p.pids, int(former))
 			if p.runs {
-				p.mu.Lock()
-				p.gone = append(p.gone, int(former))
-				p.mu.Unlock()
+				p.told.do(func() { p.told.threads = append(p.told.threads, int(former)) })
 			}
 		}
 		p.opt.Replaced(s.TID)
@@ -500,9 +508,7 @@ func (p *Keeper) exit(s ptrace.Status) {
 	b, a := p.opt.Room(s.TID)
 	if b == nil {
 		p.goOn(s.TID, 0)
-		p.mu.Lock()
-		p.full++
-		p.mu.Unlock()
+		p.told.do(func() { p.told.full++ })
 		return
 	}
 	holds(p.board, p.k, s.TID) // as long as it waits for what is read here
@@ -518,9 +524,7 @@ func (p *Keeper) exit(s ptrace.Status) {
 		p.opt.Back(b)
 		return
 	}
-	p.mu.Lock()
-	p.exits = append(p.exits, Exit{b, s.TID, pid, at, st.Run, early})
-	p.mu.Unlock()
+	p.told.do(func() { p.told.exits = append(p.told.exits, Exit{b, s.TID, pid, at, st.Run, early}) })
 	p.opt.News()
 }
 
@@ -540,7 +544,7 @@ func processOf(pids map[int]int, tid int) int {
 func (p *Keeper) drop(tid int) {
 	p.waits.drop(tid)
 	delete(p.stopped, tid)
-	if m := p.asked[tid]; m != nil {
+	if m := p.asked[tid].m; m != nil {
 		m.Gone = true
 		p.answer(m)
 	}
@@ -548,43 +552,40 @@ func (p *Keeper) drop(tid int) {
 
 // answer hands on a sample whose stop was awaited.
 func (p *Keeper) answer(m *Sample) {
-	c := p.by[m]
+	c := p.asked[m.TID].c
 	delete(p.asked, m.TID)
-	delete(p.by, m)
 	p.finish(m, c)
 }
 
 // end forgets a thread that was reaped.
 func (p *Keeper) end(s ptrace.Status) {
 	p.drop(s.TID)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pids[s.TID] == s.TID {
-		p.ends[s.TID] = true
-		if s.TID == p.opt.PIDs[0] {
-			p.begin() // in vain
+	p.told.do(func() {
+		if p.pids[s.TID] == s.TID {
+			p.told.processes[s.TID] = true
+			if s.TID == p.opt.PIDs[0] {
+				p.begin() // in vain
+			}
 		}
-	}
-	if p.runs {
-		p.gone = append(p.gone, s.TID)
-	}
+		if p.runs {
+			p.told.threads = append(p.told.threads, s.TID)
+		}
+	})
 	delete(p.pids, s.TID)
 }
 
 // Ends returns what has come since the last call: the stacks that threads had at their exits, and which
 // threads have ended. full is for how many exits there was no room, in all.
 func (p *Keeper) Ends() (exits []Exit, gone []int, full int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	exits, gone, p.exits, p.gone = p.exits, p.gone, nil, nil
-	return exits, gone, p.full
+	e := &p.told
+	e.do(func() { exits, gone, full, e.exits, e.threads = e.exits, e.threads, e.full, nil, nil })
+	return exits, gone, full
 }
 
 // End tells whether a process has ended.
-func (p *Keeper) End(pid int) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.ends[pid]
+func (p *Keeper) End(pid int) (ended bool) {
+	p.told.do(func() { ended = p.told.processes[pid] })
+	return ended
 }
 
 // Close lets all threads go. It does not wait for a keeper that hangs: the end of this program lets go then.

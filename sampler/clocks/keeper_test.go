@@ -95,8 +95,8 @@ func (k *kept) open(m *Sample) bool {
 	k.t.Helper()
 	s := &k.b.slots[m.Slot]
 	waits := m.state.Load() == asked
-	if waits != (s.holder.Load() == 5) || waits != (s.request.Load() == -1) || waits != (k.p.asked[m.TID] == m) || waits != (k.p.by[m] == k.c) {
-		k.t.Errorf("sample in state %d, slot held by %d with request %d, keeper awaits %t of %t", m.state.Load(), s.holder.Load(), s.request.Load(), k.p.asked[m.TID] == m, k.p.by[m] == k.c)
+	if waits != (s.holder.Load() == 5) || waits != (s.request.Load() == -1) || waits != (k.p.asked[m.TID] == wanted{m, k.c}) {
+		k.t.Errorf("sample in state %d, slot held by %d with request %d, keeper awaits %t of %t", m.state.Load(), s.holder.Load(), s.request.Load(), k.p.asked[m.TID].m == m, k.p.asked[m.TID].c == k.c)
 	}
 	return waits
 }

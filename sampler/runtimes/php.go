@@ -148,9 +148,9 @@ func (p *php) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 	copy(r.Roots[:], roots)
 	r.Steps[0] = taking.Step{Bytes: phpPageBytes, Head: phpStackPage - phpRoot, Next: 16, Ends: true, End: phpStackTop - phpRoot, Most: maxChunks}
 	r.Steps[1] = taking.Step{Bytes: phpFrame, Head: phpCurrent - phpRoot, Next: phpPrev, Most: 512,
-		Part: taking.Part{At: phpFunc, Bytes: p.fn}, Sub: taking.Sub{At: p.filename, Bytes: phpHead, If: phpUser}, HasKin: true, Kin: phpThis, KinIf: phpFunc}
+		Part: taking.Part{At: phpFunc, Bytes: p.fn}, Sub: taking.Sub{At: p.filename, Bytes: phpHead, If: phpUser}, Kin: taking.Kin{Has: true, At: phpThis, If: phpFunc}}
 	r.Steps[3] = taking.Step{Bytes: phpFrame, Head: phpCurrent - phpRoot, Next: phpPrev, Most: 1, Part: taking.Part{At: phpResult, Bytes: phpGenerator}}
-	r.Steps[2] = taking.Step{IsKin: true, Bytes: phpGenerator, Next: phpGenParent, Most: 64, Part: taking.Part{At: phpGenFrame, Bytes: phpFrame}, Sub: taking.Sub{At: phpFunc, Bytes: p.fn}}
+	r.Steps[2] = taking.Step{Kin: taking.Kin{Is: true}, Bytes: phpGenerator, Next: phpGenParent, Most: 64, Part: taking.Part{At: phpGenFrame, Bytes: phpFrame}, Sub: taking.Sub{At: phpFunc, Bytes: p.fn}}
 
 	spans := make([]Span, 0, len(last.Spans)+guessedCodes+1)
 	for _, root := range roots {

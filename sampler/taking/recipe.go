@@ -104,12 +104,16 @@ type Step struct {
 	Ends      bool
 	Part      Part
 	Sub       Sub // what the part leads to
-	// Kin is the offset in an element of a pointer to another chain, which the next step follows, if the element's word at KinIf
-	// is 0 and HasKin is set. The next step, whose IsKin is set, has no Head.
-	Kin, KinIf    int
-	HasKin, IsKin bool
+	Kin       Kin
 	// Areas are copied too that the words of an element lead to.
 	Areas [2]Area
+}
+
+// Kin says that elements have a pointer to another chain at offset At, if Has is set and their word at If is 0. The next step, whose Kin
+// has Is set, follows those chains, and has no Head.
+type Kin struct {
+	At, If  int
+	Has, Is bool
 }
 
 // Behind is the Next of elements that lie one behind another, in what was copied.
@@ -202,10 +206,10 @@ func Follow(k Kernel, tid int, r *Recipe, b *Buffer, pages int) {
 			b.pass.kin.n = 0
 			for j := 0; j < MaxSteps && r.Steps[j].Bytes > 0; j++ {
 				s := &r.Steps[j]
-				if !s.IsKin {
+				if !s.Kin.Is {
 					b.chain(k, tid, s, root, b.head(k, tid, s, root))
 				}
-				for i := 0; s.IsKin && i < b.pass.kin.n; i++ {
+				for i := 0; s.Kin.Is && i < b.pass.kin.n; i++ {
 					b.chain(k, tid, s, root, b.pass.kin.list[i])
 				}
 				for i := range 2 * b.pass.leafed.n {
@@ -375,8 +379,8 @@ func (b *Buffer) chain(k Kernel, tid int, s *Step, root []byte, addr uint64) {
 				b.sub(k, tid, &s.Sub, b.have(k, tid, part, s.Part.Bytes))
 			}
 		}
-		if s.HasKin && b.pass.kin.n < maxKin && binary.NativeEndian.Uint64(e[s.KinIf:]) == 0 {
-			b.pass.kin.list[b.pass.kin.n] = binary.NativeEndian.Uint64(e[s.Kin:])
+		if s.Kin.Has && b.pass.kin.n < maxKin && binary.NativeEndian.Uint64(e[s.Kin.If:]) == 0 {
+			b.pass.kin.list[b.pass.kin.n] = binary.NativeEndian.Uint64(e[s.Kin.At:])
 			b.pass.kin.n++
 		}
 		for j := range s.Areas {

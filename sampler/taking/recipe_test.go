@@ -177,8 +177,8 @@ func TestFollowKin(t *testing.T) {
 	r := &Recipe{RootBytes: 32, Room: 4096}
 	r.Roots[0] = Root{0x1000, 77}
 	r.Steps[0] = Step{Bytes: 16, Head: 16, End: 24, Ends: true, Next: 8, Most: 10}
-	r.Steps[1] = Step{Bytes: 24, Head: 8, Most: 10, Part: Part{At: 8, Bytes: 16}, Sub: Sub{At: 8, Bytes: 8, If: 6}, HasKin: true, Kin: 8, KinIf: 16}
-	r.Steps[2] = Step{IsKin: true, Bytes: 8, Most: 1, Next: 0, Part: Part{At: 0, Bytes: 0}}
+	r.Steps[1] = Step{Bytes: 24, Head: 8, Most: 10, Part: Part{At: 8, Bytes: 16}, Sub: Sub{At: 8, Bytes: 8, If: 6}, Kin: Kin{Has: true, At: 8, If: 16}}
+	r.Steps[2] = Step{Kin: Kin{Is: true}, Bytes: 8, Most: 1, Next: 0, Part: Part{At: 0, Bytes: 0}}
 	follow := func(h *heap) *Buffer {
 		b := &Buffer{Beyond: Copy{Room: make([]byte, r.Room)}}
 		Follow(h, 7, r, b, -1)
