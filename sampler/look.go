@@ -125,6 +125,10 @@ func (l *lookout) look(t *thread, n int64) bool {
 		l.book.Give(&t.line, n, ledger.NoUserStack)
 		return l.alive(t)
 	}
+	met := func() bool { return l.book.Owed(&t.line, n) == 0 }
+	if l.opt.Stop != StopAlways && !t.watch.Asleep() && met() {
+		return true
+	}
 	s, err := l.files.schedstat(t)
 	if err != nil {
 		return l.lookFailed(t, err)
@@ -140,8 +144,8 @@ func (l *lookout) look(t *thread, n int64) bool {
 		t.stack, t.queue.waited = false, s.Wait
 		l.stirred(t, n)
 	}
-	if l.book.Owed(&t.line, n) == 0 {
-		return true // it was met at this tick
+	if met() {
+		return true
 	}
 	call, err := l.files.syscall(t)
 	if err != nil {
