@@ -48,9 +48,9 @@ func testPipeline(sink output.Sink) *Pipeline {
 	cache := module.NewCache(0)
 	return NewPipeline(PipelineConfig{
 		Host: runtime.GOARCH, Start: time.Now(), Sink: sink, Names: NewNames(NameOptions{}), Live: true,
-		Open: func(pid int) (Target, error) {
+		Open: func(pid int) (Target, *Survivor, error) {
 			live := module.NewLive(pid, nil)
-			return module.NewSpace(live, cache, module.Options{Owner: live.Owner()}), nil
+			return module.NewSpace(live, cache, module.Options{Owner: live.Owner()}), nil, nil
 		},
 	})
 }

@@ -139,8 +139,8 @@ func TestUnwalked(t *testing.T) {
 			t.Error("it is asked what is waited for")
 			return nil
 		},
-		Open: func(int) (Target, error) {
-			return module.NewSpace(unreadSource{t, newFileSource(t, path)}, module.NewCache(0), module.Options{}), nil
+		Open: func(int) (Target, *Survivor, error) {
+			return module.NewSpace(unreadSource{t, newFileSource(t, path)}, module.NewCache(0), module.Options{}), nil, nil
 		}})
 	pid := os.Getpid()
 	items := make(chan item, 10)
@@ -158,8 +158,8 @@ func TestUnwalked(t *testing.T) {
 		t.Fatal(err)
 	}
 	replay := NewPipeline(PipelineConfig{Host: runtime.GOARCH, Start: start, Sink: again, Names: NewNames(NameOptions{Recorded: true}),
-		Open: func(pid int) (Target, error) {
-			return module.NewSpace(files.Source(pid), module.NewCache(0), module.Options{}), nil
+		Open: func(pid int) (Target, *Survivor, error) {
+			return module.NewSpace(files.Source(pid), module.NewCache(0), module.Options{}), nil, nil
 		}})
 	if err := Replay(r, replay, files); err != nil {
 		t.Fatal(err)

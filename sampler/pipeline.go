@@ -25,8 +25,9 @@ type PipelineConfig struct {
 	Names    *Names
 	Record   *capture.Writer // nil: no recording
 	Log      *slog.Logger
-	// Open gives the address space of a process, live or recorded.
-	Open   func(pid int) (Target, error)
+	// Open gives the address space of a process, live or recorded; of a live one also what it reads, if that may be told of mappings
+	// and is to be closed.
+	Open   func(pid int) (Target, *Survivor, error)
 	Kernel bool // the kernel's part of stacks is wanted
 	Verify bool // every two methods are compared at each frame
 	// Scripts: frames of scripts take the place of their interpreter's. ScriptsOnly: other frames of stacks that have such are left out.
@@ -46,8 +47,8 @@ type PipelineConfig struct {
 	Live bool
 }
 
-// Target is what the pipeline asks about one process. A live one may also be told of its mappings (Offer), and
-// that it is another program by now (Replace); its program's architecture (Arch) is not known of every one.
+// Target is what the pipeline asks about one process. A live one may also be told that it is another program by now (Replace);
+// its program's architecture (Arch) is not known of every one.
 type Target interface {
 	unwind.Space
 	// ReadAt reads memory of now. No read waits for a page that the server of a file would have to bring.
@@ -132,9 +133,9 @@ type target struct {
 	pid     int
 	names   *processNames
 	space   Target
+	source  *Survivor      // of space; nil: nobody is told, and nothing closed
 	pages   procfs.Pagemap // if it was opened
 	opened  bool
-	err     error // why there is no space
 	name    string
 	limit   string // why its code is not unwound
 	mapped  mapped // what was last recorded of its mappings

@@ -58,8 +58,8 @@ func replay(t *testing.T, start time.Time, records ...capture.Record) ([]output.
 	r := reread(t, w, &b)
 	sink, files := new(swapSink), NewRecorded(start)
 	pipe := NewPipeline(PipelineConfig{Host: "amd64", Start: start, Sink: sink, Names: NewNames(NameOptions{Recorded: true}),
-		Open: func(pid int) (Target, error) {
-			return module.NewSpace(files.Source(pid), module.NewCache(0), module.Options{}), nil
+		Open: func(pid int) (Target, *Survivor, error) {
+			return module.NewSpace(files.Source(pid), module.NewCache(0), module.Options{}), nil, nil
 		}})
 	err = Replay(r, pipe, files)
 	return sink.list, files, err

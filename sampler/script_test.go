@@ -294,8 +294,8 @@ func checkReplay(t *testing.T, p *teller) {
 	r := reread(t, w, &b)
 	files := NewRecorded(time.Time{})
 	pipe = NewPipeline(PipelineConfig{Host: runtime.GOARCH, Start: time.Now(), Sink: again, Names: NewNames(NameOptions{Recorded: true}), Scripts: true,
-		Open: func(pid int) (Target, error) {
-			return module.NewSpace(files.Source(pid), module.NewCache(0), module.Options{}), nil
+		Open: func(pid int) (Target, *Survivor, error) {
+			return module.NewSpace(files.Source(pid), module.NewCache(0), module.Options{}), nil, nil
 		}})
 	if err := Replay(r, pipe, files); err != nil {
 		t.Fatal(err)

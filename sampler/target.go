@@ -31,9 +31,9 @@ func (ts *targets) of(pid int) *target {
 	}
 	t := &target{pid: pid, walkers: map[walkerKey]*unwind.Walker{}, threads: map[int]*seen{}, met: newMet()}
 	t.names = ts.cfg.Names.process(pid)
-	t.space, t.err = ts.cfg.Open(pid)
-	if t.err != nil {
-		ts.cfg.Log.Warn("read the mappings of a process", "pid", pid, "err", t.err)
+	var err error
+	if t.space, t.source, err = ts.cfg.Open(pid); err != nil {
+		ts.cfg.Log.Warn("read the mappings of a process", "pid", pid, "err", err)
 	}
 	ts.all[pid] = t
 	if ts.cfg.Live {
@@ -58,11 +58,10 @@ func (t *target) thread(tid int) *seen {
 // offer makes mappings those of the process, read by whomever. It tells whether
 // there is a use for them.
 func (t *target) offer(maps []procfs.Mapping) bool {
-	s, ok := t.space.(interface{ Offer([]procfs.Mapping) })
-	if !ok || len(maps) == 0 {
+	if t.source == nil || len(maps) == 0 {
 		return false
 	}
-	s.Offer(maps) // nobody changes a list
+	t.source.Offer(maps) // nobody changes a list
 	return t.space.Refresh() == nil
 }
 
@@ -142,6 +141,9 @@ func (ts *targets) close(t *target) {
 		}
 	}
 	t.space.Close()
+	if t.source != nil {
+		t.source.Close()
+	}
 	if t.opened {
 		t.pages.Close()
 	}

@@ -73,8 +73,8 @@ func (s *session) replay(name string, open func(*capture.Run) (output.Sink, erro
 		Host: run.Host, Start: run.Start, Order: s.order, MaxDepth: s.maxDepth,
 		Sink: sink, Names: s.names, Log: s.log, Verify: s.verify,
 		Scripts: s.scripts != scriptsOff, ScriptsOnly: s.scripts == scriptsOnly,
-		Open: func(pid int) (sampler.Target, error) {
-			return module.NewSpace(files.Source(pid), cache, module.Options{NoEHFrame: s.noEHFrame(), Log: s.log}), nil
+		Open: func(pid int) (sampler.Target, *sampler.Survivor, error) {
+			return module.NewSpace(files.Source(pid), cache, module.Options{NoEHFrame: s.noEHFrame(), Log: s.log}), nil, nil
 		},
 	})
 	err = sampler.Replay(r, s.pipe, files)

@@ -585,10 +585,9 @@ func (c *config) livePipeline(names *sampler.Names, until *late.Time, log *slog.
 		Host: runtime.GOARCH, Start: time.Now(), Order: c.order, MaxDepth: c.maxDepth,
 		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.kernel, Verify: c.verify, Live: true, Slow: slow, Until: unwinding,
 		Scripts: c.scripts != scriptsOff, ScriptsOnly: c.scripts == scriptsOnly,
-		Open: func(pid int) (sampler.Target, error) {
+		Open: func(pid int) (sampler.Target, *sampler.Survivor, error) {
 			src := sampler.NewSurvivor(pid, lists)
-			space := module.NewSpace(src, cache, module.Options{Owner: src.Owner(), NoEHFrame: c.noEHFrame(), Log: log})
-			return &liveTarget{space, src}, nil
+			return module.NewSpace(src, cache, module.Options{Owner: src.Owner(), NoEHFrame: c.noEHFrame(), Log: log}), src, nil
 		},
 	})
 }
@@ -596,20 +595,6 @@ func (c *config) livePipeline(names *sampler.Names, until *late.Time, log *slog.
 // noEHFrame: .eh_frame is not among the methods, so that nothing ranks before a
 // .sframe table of version 1.
 func (c *config) noEHFrame() bool { return !slices.Contains(c.order, unwind.EHFrame) }
-
-// liveTarget is a Space with its source, which holds files open.
-type liveTarget struct {
-	*module.Space
-	src *sampler.Survivor
-}
-
-// Offer passes mappings on to the source.
-func (t *liveTarget) Offer(maps []procfs.Mapping) { t.src.Offer(maps) }
-
-func (t *liveTarget) Close() {
-	t.Space.Close()
-	t.src.Close()
-}
 
 // debuginfodOf is the cache of debuginfod's client and, if asked for, the
 // servers.
