@@ -76,7 +76,7 @@ type sender struct {
 
 // pprofOf is the profile of one process.
 type pprofOf struct {
-	*output.PProf
+	profile *output.PProf
 	message *bytes.Buffer
 	comm    string
 }
@@ -156,10 +156,10 @@ func (s *sender) add(x *output.Sample) {
 	}
 	if p == nil {
 		p = &pprofOf{message: new(bytes.Buffer), comm: x.Process}
-		p.PProf = output.NewPProf(p.message, s.opt.Options)
+		p.profile = output.NewPProf(p.message, s.opt.Options)
 		s.apart[pid] = p
 	}
-	_ = p.Add(x)
+	_ = p.profile.Add(x)
 }
 
 // end puts the messages of a round into the queue and begins the next; nil: the run has ended without telling.
@@ -189,7 +189,7 @@ func (s *sender) end(x *sampler.Round) (err error) {
 // put puts the profile of a process into the queue, as Pyroscope's /ingest takes it. Of a form it tells by its content type what is in it;
 // with format=pprof it would take the whole form for a profile (ingest_handler.go of Pyroscope 1.6.0).
 func (s *sender) put(pid int, p *pprofOf, now time.Time) error {
-	if err := p.Close(); err != nil {
+	if err := p.profile.Close(); err != nil {
 		return err
 	}
 	var body bytes.Buffer
