@@ -111,7 +111,7 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 	names := c.newNames(until, log, stderr, false)
 	pipe := c.livePipeline(names, until, log, nil, nil, nil)
 	s := session{config: *c}
-	s.pids = pids
+	s.config.pids = pids
 	opt := s.options()
 	opt.Kernel = true // where the kernel shows it
 	opt.Looked = begun.Looked

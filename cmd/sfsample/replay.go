@@ -59,7 +59,7 @@ func (s *session) replay(name string, open func(*capture.Run) (output.Sink, erro
 	if !ok {
 		return nil, fmt.Errorf("replay %s: it does not begin with the description of its run", printable(name))
 	}
-	if err := s.checkOrder(run.Host); err != nil {
+	if err := s.config.checkOrder(run.Host); err != nil {
 		return nil, fmt.Errorf("replay %s: %w", printable(name), err)
 	}
 	sink, err := open(run)
@@ -68,17 +68,17 @@ func (s *session) replay(name string, open func(*capture.Run) (output.Sink, erro
 	}
 	files := sampler.NewRecorded(run.Start)
 	cache := module.NewCache(0)
-	s.names = s.newNames(nil, s.log, s.stderr, true)
+	s.names = s.config.newNames(nil, s.log, s.stderr, true)
 	s.pipe = sampler.NewPipeline(sampler.PipelineConfig{
-		Host: run.Host, Start: run.Start, Order: s.order, MaxDepth: s.maxDepth,
-		Sink: sink, Names: s.names, Log: s.log, Verify: s.verify,
-		Scripts: s.scripts != scriptsOff, ScriptsOnly: s.scripts == scriptsOnly,
+		Host: run.Host, Start: run.Start, Order: s.config.order, MaxDepth: s.config.maxDepth,
+		Sink: sink, Names: s.names, Log: s.log, Verify: s.config.verify,
+		Scripts: s.config.scripts != scriptsOff, ScriptsOnly: s.config.scripts == scriptsOnly,
 		Open: func(pid int) (sampler.Target, *sampler.Survivor, error) {
-			return module.NewSpace(files.Source(pid), cache, module.Options{NoEHFrame: s.noEHFrame(), Log: s.log}), nil, nil
+			return module.NewSpace(files.Source(pid), cache, module.Options{NoEHFrame: s.config.noEHFrame(), Log: s.log}), nil, nil
 		},
 	})
 	err = sampler.Replay(r, s.pipe, files)
-	if !s.quiet {
+	if !s.config.quiet {
 		const most = 10
 		others := files.Others()
 		for _, why := range others[:min(len(others), most)] {

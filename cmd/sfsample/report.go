@@ -36,17 +36,17 @@ func (p *progress) clear() {
 func (s *session) progress() *progress {
 	p := &progress{w: s.stderr}
 	f, ok := s.stderr.(*os.File)
-	if s.quiet || s.top != nil || !ok || !isTerminal(f) {
+	if s.config.quiet || s.top != nil || !ok || !isTerminal(f) {
 		return p
 	}
-	what := "process " + joinInts(s.pids)
-	if s.searches() {
-		what = s.meant()
+	what := "process " + joinInts(s.config.pids)
+	if s.config.searches() {
+		what = s.config.meant()
 	}
 	if s.config.command != nil {
 		what = printable(s.config.command[0])
 	}
-	fmt.Fprintf(p.w, "sfsample: sampling %s at %d Hz; Ctrl-C ends it and writes the result\n", what, s.hz)
+	fmt.Fprintf(p.w, "sfsample: sampling %s at %d Hz; Ctrl-C ends it and writes the result\n", what, s.config.hz)
 	p.show = func(g sampler.Progress) {
 		fmt.Fprintf(p.w, "\r\x1b[K%6.1fs  %d samples  %d threads  %d lost  pause %v",
 			g.Elapsed.Seconds(), g.Samples, g.Threads, g.Lost, g.Pause.Round(100*time.Nanosecond))
@@ -96,12 +96,12 @@ func (s *session) closing() {
 	}
 	rate := fmt.Sprintf("rate: %.1f Hz asked, %.1f reached, %.1f stops a second", r.AskedHz, r.ReachedHz, float64(r.Seizes)/max(r.Elapsed.Seconds(), 1e-3))
 	if r.Stride > 1 {
-		rate += fmt.Sprintf(" (at times lowered to %.2g %% of what was asked, as pauses would take more than %s of the target's time, or this program more than it may of a CPU; see --max-overhead, --max-cpu)", 100/r.Stride, output.Percent(s.maxOverhead))
+		rate += fmt.Sprintf(" (at times lowered to %.2g %% of what was asked, as pauses would take more than %s of the target's time, or this program more than it may of a CPU; see --max-overhead, --max-cpu)", 100/r.Stride, output.Percent(s.config.maxOverhead))
 	}
 	say("%s", rate)
 	s.stacks(say, u)
 	s.scriptFrames(say, &u.Scripts)
-	if s.exitStacks {
+	if s.config.exitStacks {
 		say("%s", exits(r.Exits))
 	}
 	s.verified(say)
@@ -120,7 +120,7 @@ func (s *session) closing() {
 	if s.command != nil {
 		s.commandEnd(say)
 	}
-	if s.verbose {
+	if s.config.verbose {
 		s.details(say, u)
 	}
 	if hint := s.next(u); hint != "" {
@@ -134,7 +134,7 @@ func (s *session) commandEnd(say func(string, ...any)) {
 	switch {
 	case !r.Ended:
 		or := ""
-		if s.duration > 0 {
+		if s.config.duration > 0 {
 			or = ", or no -d"
 		}
 		say("%s lives on as process %d (try: kill %[2]d%s)", s.command.name, s.command.process.Pid, or)
@@ -148,7 +148,7 @@ func (s *session) commandEnd(say func(string, ...any)) {
 // stopped returns a process that was asked for and is stopped, and who traces it if that is why.
 func (s *session) stopped() (pid, tracer int) {
 	fs := procfs.FS{}
-	for _, pid := range s.pids {
+	for _, pid := range s.config.pids {
 		stat, err := fs.Stat(pid)
 		switch {
 		case err != nil:
@@ -175,8 +175,8 @@ func (s *session) next(u sampler.Unwound) string {
 	case r.Count[ledger.InCall] > r.Count[ledger.Sampled]:
 		return fmt.Sprintf("at %d of %d thread ticks that ran there is no stack: a stop would have cut a system call short (docs/target.md says which; try: perf record -g)",
 			r.Count[ledger.InCall], r.Count[ledger.InCall]+r.Count[ledger.Sampled])
-	case s.threads == threadsRunning && 20*(r.Count[ledger.Sampled]+r.Count[ledger.Waiting]) < r.Ticks:
-		live := slices.DeleteFunc(slices.Clone(s.pids), func(pid int) bool {
+	case s.config.threads == threadsRunning && 20*(r.Count[ledger.Sampled]+r.Count[ledger.Waiting]) < r.Ticks:
+		live := slices.DeleteFunc(slices.Clone(s.config.pids), func(pid int) bool {
 			stat, err := procfs.FS{}.Stat(pid)
 			return err != nil || stat.State == 'Z'
 		})
@@ -184,15 +184,15 @@ func (s *session) next(u sampler.Unwound) string {
 		switch {
 		case r.Expected == 0 && s.command == nil:
 			return "" // there was nobody, as was said
-		case s.command != nil || len(s.pids) > 0 && len(live) == 0: // nobody is left
+		case s.command != nil || len(s.config.pids) > 0 && len(live) == 0: // nobody is left
 			or = "a higher -hz"
-		case len(s.pids) == 0:
+		case len(s.config.pids) == 0:
 			or = "sfsample dump with the same choice of processes"
 		}
 		return fmt.Sprintf("hardly anything ran, %s in %s (try: --threads all for what is waited for, or %s)",
 			output.Plural(int64(r.Count[ledger.Sampled]), "sample"), output.Plural(int64(r.Ticks), "tick"), or)
 	case u.Cut[unwind.DepthLimit.String()] > 0:
-		return fmt.Sprintf("%d stacks are deeper than %d frames (try: --max-depth %d)", u.Cut[unwind.DepthLimit.String()], s.maxDepth, 8*s.maxDepth)
+		return fmt.Sprintf("%d stacks are deeper than %d frames (try: --max-depth %d)", u.Cut[unwind.DepthLimit.String()], s.config.maxDepth, 8*s.config.maxDepth)
 	case 4*r.Lost() > r.Expected:
 		root := ", or as root"
 		if os.Geteuid() == 0 {
@@ -235,7 +235,7 @@ func (s *session) replayed() {
 	s.verified(say)
 	s.unread(say)
 	s.notes(say)
-	if s.verbose {
+	if s.config.verbose {
 		s.unwound(say, u)
 	}
 }
@@ -244,7 +244,7 @@ func (s *session) replayed() {
 // know nothing of the code.
 func (s *session) stacks(say func(string, ...any), u sampler.Unwound) {
 	say("stacks: %d unwound, %d complete%s", u.Stacks, u.Complete, reasons(u.Cut))
-	if n := u.Cut[unwind.NoRow.String()]; n > 0 && s.noEHFrame() {
+	if n := u.Cut[unwind.NoRow.String()]; n > 0 && s.config.noEHFrame() {
 		say("stacks: %d end in code of which the methods asked for know nothing (try: --unwind with eh_frame)", n)
 	}
 }
@@ -309,7 +309,7 @@ func (s *session) details(say func(string, ...any), u sampler.Unwound) {
 
 // verified lists the differences that --verify found.
 func (s *session) verified(say func(string, ...any)) {
-	if !s.verify {
+	if !s.config.verify {
 		return
 	}
 	list := s.pipe.Differences()

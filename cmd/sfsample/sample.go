@@ -96,12 +96,12 @@ func (s *session) open() error {
 		s.outs = s.top
 		return nil
 	}
-	if s.every == 0 && len(s.sends) == 0 {
-		outs, err := output.Open(s.outputs, s.outputOptions())
+	if s.config.every == 0 && len(s.config.sends) == 0 {
+		outs, err := output.Open(s.config.outputs, s.config.outputOptions())
 		s.outs = &lastSink{Outputs: outs}
 		return err
 	}
-	r, err := s.openRounds(s.say)
+	r, err := s.config.openRounds(s.say)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (s *session) open() error {
 		if s.agent != nil {
 			s.agent.told(x, r)
 		}
-		if !s.quiet && s.every > 0 && (s.agent == nil || s.verbose) {
+		if !s.config.quiet && s.config.every > 0 && (s.agent == nil || s.config.verbose) {
 			s.say("%s", account(stamp, x))
 		}
 	}
@@ -130,7 +130,7 @@ var errTold = errors.New("")
 
 // session is one run of the main job.
 type session struct {
-	config
+	config  config
 	log     *slog.Logger
 	outs    results
 	rec     *recording
@@ -161,8 +161,8 @@ func (s *session) run() error {
 		s.command = cmd
 		opt.PIDs, opt.Command = []int{cmd.process.Pid}, cmd.process.Pid
 	}
-	if len(s.pids) > 0 {
-		s.name = commandLine(s.pids[0])
+	if len(s.config.pids) > 0 {
+		s.name = commandLine(s.config.pids[0])
 	}
 	interrupted := interruptible
 	if s.agent != nil {
@@ -180,22 +180,22 @@ func (s *session) run() error {
 			s.top.begin(ctx, s.what(), s.stopped, stop)
 		}
 	}
-	if s.searches() {
+	if s.config.searches() {
 		if err := s.search(ctx, &opt); err != nil {
 			return err
 		}
 	}
 	until, giveUp := hurried(ctx)
-	s.names = s.newNames(until, s.log, s.stderr, false)
+	s.names = s.config.newNames(until, s.log, s.stderr, false)
 	if last, ok := s.outs.(*lastSink); ok && s.rec == nil {
 		last.gone = stop
 	}
-	s.pipe = s.livePipeline(s.names, until, s.log, s.outs, s.rec.writer(), func(held bool) { s.slow(ctx, giveUp, held) })
+	s.pipe = s.config.livePipeline(s.names, until, s.log, s.outs, s.rec.writer(), func(held bool) { s.slow(ctx, giveUp, held) })
 	progress := s.progress()
 	if s.agent == nil {
 		calm(sampleMonitor)
 	}
-	result, err := sampler.Run(ctx, opt, s.duration, s.pipe, ready, progress.show)
+	result, err := sampler.Run(ctx, opt, s.config.duration, s.pipe, ready, progress.show)
 	progress.clear()
 	s.result = result
 	if s.top != nil {
@@ -206,8 +206,8 @@ func (s *session) run() error {
 	}
 	if err != nil && s.command != nil && errors.Is(err, unix.EPERM) { // it has other rights than we
 		s.say("%v", err)
-		s.result.Status, s.result.Ended = s.command.outlive(ctx, s.duration)
-		if !s.quiet {
+		s.result.Status, s.result.Ended = s.command.outlive(ctx, s.config.duration)
+		if !s.config.quiet {
 			s.commandEnd(s.say)
 		}
 		return errTold
@@ -224,7 +224,7 @@ const agentLooks = 0.0003
 
 // search finds the processes that are meant, and goes on with that in the background until ctx is done.
 func (s *session) search(ctx context.Context, opt *sampler.Options) error {
-	set := &targets.Set{Selector: s.selector(), Keep: true}
+	set := &targets.Set{Selector: s.config.selector(), Keep: true}
 	if s.agent != nil {
 		set.Share = agentLooks
 	}
@@ -233,8 +233,8 @@ func (s *session) search(ctx context.Context, opt *sampler.Options) error {
 		return fmt.Errorf("search: %w", err)
 	}
 	opt.Found = slices.DeleteFunc(numbers(now), func(pid int) bool { return slices.Contains(opt.PIDs, pid) })
-	if len(now) == 0 && !s.quiet {
-		s.say("there is no process of %s now; those that come are sampled, until -d or Ctrl-C", s.meant())
+	if len(now) == 0 && !s.config.quiet {
+		s.say("there is no process of %s now; those that come are sampled, until -d or Ctrl-C", s.config.meant())
 	}
 	joins, came := make(chan []int), make(chan []targets.Process)
 	opt.Joins = joins
@@ -297,11 +297,11 @@ func (s *session) slow(ctx context.Context, giveUp func(), held bool) {
 		return
 	}
 	time.AfterFunc(patience(&s.config), giveUp)
-	if s.quiet || ctx.Err() != nil {
+	if s.config.quiet || ctx.Err() != nil {
 		return
 	}
 	hint := ""
-	if s.inlines || s.lines {
+	if s.config.inlines || s.config.lines {
 		hint = "; Ctrl-C leaves out inlined functions and lines that are not read yet"
 	}
 	fmt.Fprintf(s.stderr, "%ssfsample: unwinding and naming the last samples%s\n", clearLine(s.stderr), hint)
@@ -360,8 +360,8 @@ func (s *session) ready(ctx context.Context, stop func()) {
 	s.execErr = make(chan error, 2)
 	begun := make(chan struct{})
 	var hangs *time.Timer
-	if s.duration > 0 {
-		hangs = time.AfterFunc(s.duration+execPatience, func() {
+	if s.config.duration > 0 {
+		hangs = time.AfterFunc(s.config.duration+execPatience, func() {
 			s.execErr <- s.command.hangs()
 			stop()
 		})
@@ -373,7 +373,7 @@ func (s *session) ready(ctx context.Context, stop func()) {
 			hangs.Stop()
 		}
 	}()
-	if s.exitStacks {
+	if s.config.exitStacks {
 		return
 	}
 	select {
@@ -387,19 +387,19 @@ func (s *session) what() string {
 	switch {
 	case s.command != nil:
 		return fmt.Sprintf("pid %d %s", s.command.process.Pid, strings.Join(s.config.command, " "))
-	case s.searches():
-		return s.meant()
-	case len(s.pids) == 1:
+	case s.config.searches():
+		return s.config.meant()
+	case len(s.config.pids) == 1:
 		program, args, _ := strings.Cut(s.name, " ")
-		return fmt.Sprintf("pid %d %s %s", s.pids[0], filepath.Base(program), args)
+		return fmt.Sprintf("pid %d %s %s", s.config.pids[0], filepath.Base(program), args)
 	}
-	return fmt.Sprintf("%d processes", len(s.pids))
+	return fmt.Sprintf("%d processes", len(s.config.pids))
 }
 
 // why says why nothing more comes, empty if somebody wanted that, or it is an error.
 func (s *session) why(ctx context.Context, err error) string {
 	switch {
-	case ctx.Err() != nil || err != nil || s.duration > 0 && s.result.Elapsed >= s.duration:
+	case ctx.Err() != nil || err != nil || s.config.duration > 0 && s.result.Elapsed >= s.config.duration:
 		return ""
 	case s.result.Status.Signaled():
 		return fmt.Sprintf("%s was ended by %s", s.command.name, unix.SignalName(s.result.Status.Signal()))
@@ -411,7 +411,7 @@ func (s *session) why(ctx context.Context, err error) string {
 
 // about is what titles tell of the run.
 func (s *session) about() output.Run {
-	r := output.Run{PIDs: s.pids, Start: time.Now().Add(-s.result.Elapsed), Duration: s.result.Elapsed, Lost: s.result.Lost(), Command: s.name}
+	r := output.Run{PIDs: s.config.pids, Start: time.Now().Add(-s.result.Elapsed), Duration: s.result.Elapsed, Lost: s.result.Lost(), Command: s.name}
 	r.Host, _ = os.Hostname()
 	r.CPUs, r.CPU = runtime.NumCPU(), cpuModel()
 	if s.command != nil {
@@ -449,7 +449,7 @@ func (s *session) finish() error {
 		r.grace = 0
 	}
 	err := errors.Join(s.pipeErr, s.outs.Close(), s.rec.close(s.pipeErr))
-	if !s.quiet {
+	if !s.config.quiet {
 		s.closing()
 	}
 	return err
@@ -513,10 +513,10 @@ func suspensions(ctx context.Context) <-chan func() {
 
 func (s *session) options() sampler.Options {
 	return sampler.Options{
-		PIDs: s.pids, TIDs: s.tids, Hz: s.hz,
-		All: s.threads == threadsAll, WallWeight: s.weight == weightWall,
-		Stop: stopMode(s.stop), NoRestart: s.noRestart, Children: s.children,
-		Kernel: s.kernel, ExitStacks: s.exitStacks, Every: s.every, MaxOverhead: s.maxOverhead, MaxCPU: s.maxCPU, Nice: s.nice, Seldom: s.agent != nil, Log: s.log,
+		PIDs: s.config.pids, TIDs: s.config.tids, Hz: s.config.hz,
+		All: s.config.threads == threadsAll, WallWeight: s.config.weight == weightWall,
+		Stop: stopMode(s.config.stop), NoRestart: s.config.noRestart, Children: s.config.children,
+		Kernel: s.config.kernel, ExitStacks: s.config.exitStacks, Every: s.config.every, MaxOverhead: s.config.maxOverhead, MaxCPU: s.config.maxCPU, Nice: s.config.nice, Seldom: s.agent != nil, Log: s.log,
 		Released: goBack,
 	}
 }
