@@ -252,7 +252,7 @@ func TestNext(t *testing.T) {
 	}
 	idle := session{config: config{threads: threadsRunning}, result: sampler.Result{Account: ledger.Account{Ticks: 9, Expected: 9}}}
 	gone, brief := idle, idle
-	gone.config.pids = []int{ended.Process.Pid}
+	gone.config.who.pids = []int{ended.Process.Pid}
 	brief.command, brief.result.Expected = &started{}, 0
 	for what, s := range map[string]session{"a process that has ended": gone, "a command": brief} {
 		if next := s.next(sampler.Unwound{}); !strings.HasSuffix(next, " or a higher -hz)") {

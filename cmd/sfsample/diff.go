@@ -20,12 +20,12 @@ func diff(c config, stderr io.Writer) error {
 	if c.outputs[0].File == "-" && isTerminal(os.Stdout) {
 		return errors.New("diff writes a page for a browser (try: -o diff.html)")
 	}
-	outs, page, err := output.OpenDiff(c.outputs[0], sideTitle(c.sides[0]), sideTitle(c.sides[1]))
+	outs, page, err := output.OpenDiff(c.outputs[0], sideTitle(c.files[0]), sideTitle(c.files[1]))
 	if err != nil {
 		return err
 	}
 	for i, which := range []int{output.Before, output.After} {
-		if err := c.readSide(c.sides[i], page, which, stderr); err != nil {
+		if err := c.readSide(c.files[i], page, which, stderr); err != nil {
 			outs.Discard()
 			return err
 		}

@@ -25,14 +25,14 @@ import (
 // --watch again and again.
 func dump(c config, stdout, stderr io.Writer) error {
 	log := logger(c, stderr)
-	if err := checkPIDs(c.pids); err != nil {
+	if err := checkPIDs(c.who.pids); err != nil {
 		return err
 	}
-	if err := checkTIDs(&c); err != nil {
+	if err := c.who.checkTIDs(); err != nil {
 		return err
 	}
 	checkKernel(&c, log)
-	set := targets.Set{Selector: c.selector()}
+	set := targets.Set{Selector: c.who.selector()}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200) // a dump is over before most of its memory is garbage; the limit of memory stands
 	}
@@ -100,18 +100,18 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 		pids = append(pids, p.PID)
 	}
 	if len(pids) == 0 {
-		return nil, fmt.Errorf("dump %s: %w (try: ps -e)", c.meant(), errNoProcess)
+		return nil, fmt.Errorf("dump %s: %w (try: ps -e)", c.who.meant(), errNoProcess)
 	}
 	c.goAhead() // again, with --watch
 	v := &view{at: time.Now()}
-	begun := stuck.Begin(procfs.FS{}, pids, c.tids)
+	begun := stuck.Begin(procfs.FS{}, pids, c.who.tids)
 	ctx, cancel := context.WithTimeout(context.Background(), max(dumpFor, patience(c)))
 	defer cancel()
 	until := late.New(ctx)
 	names := c.newNames(until, log, stderr, false)
 	pipe := c.livePipeline(names, until, log, nil, nil, nil)
 	s := session{config: *c}
-	s.config.pids = pids
+	s.config.who.pids = pids
 	opt := s.options()
 	opt.Kernel = true // where the kernel shows it
 	opt.Looked = begun.Looked
@@ -121,7 +121,7 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 	}
 	v.threads, v.goroutines, v.withheld = dumped.Threads, dumped.Go, dumped.Withheld
 	if len(v.threads) == 0 {
-		return nil, fmt.Errorf("dump %s: %w (try: ps -e)", c.meant(), errNoProcess)
+		return nil, fmt.Errorf("dump %s: %w (try: ps -e)", c.who.meant(), errNoProcess)
 	}
 	stopped := map[int]bool{}
 	for _, t := range v.threads {
@@ -151,18 +151,18 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 const dumpFor = 5 * time.Second
 
 // meant is what the user asked for, for messages.
-func (c *config) meant() string {
+func (w *choice) meant() string {
 	var parts []string
-	if len(c.pids) > 0 {
-		parts = append(parts, joinInts(c.pids))
+	if len(w.pids) > 0 {
+		parts = append(parts, joinInts(w.pids))
 	}
-	for _, n := range c.names {
+	for _, n := range w.names {
 		parts = append(parts, "--name "+n)
 	}
-	for _, g := range c.cgroups {
+	for _, g := range w.cgroups {
 		parts = append(parts, "--cgroup "+g)
 	}
-	for _, u := range c.users {
+	for _, u := range w.users {
 		parts = append(parts, fmt.Sprintf("--user %d", u))
 	}
 	return printable(strings.Join(parts, ", "))

@@ -54,16 +54,10 @@ const (
 // the machine, with all defaults filled in.
 type config struct {
 	mode    mode
-	pids    []int    // each once, in the order given
-	tids    []int    // only these threads; empty: all
-	names   []string // processes by name
-	cgroups []string // processes by control group
-	users   []uint32 // processes by user
-	tree    bool     // the descendants of all these too
+	who     choice
 	command []string // to start; nil: none
-	capture string   // file to replay
+	files   []string // to read: a recording to replay, or what to compare, before and after
 	topic   string   // of the help, see topics
-	sides   []string // files to compare: before, after
 
 	hz       int           // ticks a second
 	duration time.Duration // 0: until the target ends or Ctrl-C
@@ -82,7 +76,6 @@ type config struct {
 	stop        string       // stopAuto, stopNever or stopAlways
 	noRestart   bool         // leave an EINTR that a stop has caused
 	maxDepth    int          // frames
-	children    bool         // follow forks and execs
 	kernel      bool         // the kernel's part of the stack too
 	waits       bool         // what blocked threads wait for as a frame
 	exitStacks  bool         // the stack of each thread at its exit
@@ -112,6 +105,17 @@ type config struct {
 	verbose bool
 }
 
+// choice is which processes and threads are meant.
+type choice struct {
+	pids     []int    // each once, in the order given
+	tids     []int    // only these threads; empty: all
+	names    []string // processes by name
+	cgroups  []string // processes by control group
+	users    []uint32 // processes by user
+	tree     bool     // the descendants of all these too
+	children bool     // follow forks and execs
+}
+
 // newFlags declares every flag, to be read into c. Back quotes mark the value
 // in messages and in the help.
 func newFlags(c *config) *pflag.FlagSet {
@@ -131,23 +135,23 @@ func newFlags(c *config) *pflag.FlagSet {
 		}
 	}
 
-	fs.FuncP("pid", "p", "`PID[,PID...]`", ids(&c.pids))
-	fs.FuncP("tid", "t", "`TID[,TID...]`", ids(&c.tids))
-	fs.StringArrayVar(&c.names, "name", nil, "`NAME`")
-	fs.StringArrayVar(&c.cgroups, "cgroup", nil, "`GROUP`")
+	fs.FuncP("pid", "p", "`PID[,PID...]`", ids(&c.who.pids))
+	fs.FuncP("tid", "t", "`TID[,TID...]`", ids(&c.who.tids))
+	fs.StringArrayVar(&c.who.names, "name", nil, "`NAME`")
+	fs.StringArrayVar(&c.who.cgroups, "cgroup", nil, "`GROUP`")
 	fs.Func("container", "`ID`", func(s string) error {
 		if !targets.IsContainerID(s) {
 			return errors.New("is no id of a container (its first 12 digits or more, as docker ps shows them)")
 		}
-		c.cgroups = append(c.cgroups, s)
+		c.who.cgroups = append(c.who.cgroups, s)
 		return nil
 	})
 	fs.Func("user", "`USER`", func(s string) error {
 		id, err := targets.UserID(s)
-		c.users = append(c.users, id)
+		c.who.users = append(c.who.users, id)
 		return err
 	})
-	fs.BoolVar(&c.tree, "tree", false, "")
+	fs.BoolVar(&c.who.tree, "tree", false, "")
 	fs.FuncP("hz", "F", "`99`", func(s string) (err error) { c.hz, err = parseHz(s); return })
 	fs.FuncP("duration", "d", "`10s`", func(s string) (err error) { c.duration, err = parseDuration(s); return })
 	fs.Func("every", "`10s`", func(s string) (err error) { c.every, err = parseDuration(s); return })
@@ -165,7 +169,7 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.Func("stop", "`auto|never|always`", oneOf(&c.stop, stopAuto, stopNever, stopAlways))
 	fs.BoolVar(&c.noRestart, "no-restart", false, "")
 	fs.Func("max-depth", "`512`", func(s string) (err error) { c.maxDepth, err = parseDepth(s); return })
-	fs.BoolVar(&c.children, "children", false, "")
+	fs.BoolVar(&c.who.children, "children", false, "")
 	fs.BoolVar(&c.kernel, "kernel", false, "")
 	fs.BoolVar(&c.waits, "waits", false, "")
 	fs.BoolVar(&c.exitStacks, "exit-stacks", false, "")
@@ -308,25 +312,19 @@ func (m mode) String() string {
 
 // takeTarget checks what is to be looked at: processes, a command or a capture.
 func (c *config) takeTarget(split parsedArgs) error {
-	c.command = split.command
+	c.command, c.files = split.command, split.files
+	sel := c.who.selector()
+	given := len(c.who.pids) > 0 || len(c.who.tids) > 0 || sel.Open()
 	switch {
-	case c.mode == modeReplay && len(split.files) == 1:
-		c.capture = split.files[0]
-	case c.mode == modeDiff:
-		c.sides = split.files
-	}
-	sel := c.selector()
-	given := len(c.pids) > 0 || len(c.tids) > 0 || sel.Open()
-	switch {
-	case c.mode == modeReplay && c.capture == "":
+	case c.mode == modeReplay && len(c.files) == 0:
 		return errors.New("replay needs a file (try: sfsample replay FILE, with a file that --record wrote)")
-	case c.mode == modeDiff && len(c.sides) < 2:
+	case c.mode == modeDiff && len(c.files) < 2:
 		return errors.New("diff needs two files (try: sfsample diff BEFORE AFTER -o diff.html; each is a folded file, a profile of pprof, or what --record wrote)")
-	case c.mode == modeDiff && c.sides[0] == stdin && c.sides[1] == stdin:
+	case c.mode == modeDiff && c.files[0] == stdin && c.files[1] == stdin:
 		return errors.New("diff needs two profiles, and standard input is one (try: sfsample diff before.folded - -o diff.html)")
 	case c.mode != modeSample && c.command != nil:
 		return fmt.Errorf("a command cannot be started %v", c.mode)
-	case len(c.tids) > 0 && c.searches():
+	case len(c.who.tids) > 0 && c.who.searches():
 		return errors.New("-t is for threads of single processes (leave out --tree, --name, --cgroup, --container and --user)")
 	case c.mode == modeDump && !given:
 		return errors.New("no process given (try: sfsample dump -p PID)")
@@ -334,13 +332,13 @@ func (c *config) takeTarget(split parsedArgs) error {
 		return nil
 	case c.command != nil && (len(c.command) == 0 || c.command[0] == ""):
 		return errors.New("no command after -- (try: sfsample [flags] -- COMMAND [ARGS...])")
-	case c.agent && (c.command != nil || len(c.tids) > 0):
+	case c.agent && (c.command != nil || len(c.who.tids) > 0):
 		return errors.New("an agent samples processes that are there or come (try: --name NAME, --cgroup GROUP, --user USER)")
-	case c.command != nil && (given || c.tree):
+	case c.command != nil && (given || c.who.tree):
 		return errors.New("-p, -t, --name and the like are for processes that run, -- starts one (give one of them)")
 	case c.waits && c.threads != threadsAll:
 		return errors.New("--waits is for blocked threads (give --threads all too)")
-	case c.exitStacks && c.searches():
+	case c.exitStacks && c.who.searches():
 		return errors.New("--exit-stacks is for processes given with -p, or a command (leave out --tree, --name, --cgroup, --container and --user)")
 	case c.agent && !given:
 		return errors.New("an agent needs a choice of processes (try: --config FILE with name: NAME in it, or --name, --cgroup, --container, --user)")
@@ -353,14 +351,14 @@ func (c *config) takeTarget(split parsedArgs) error {
 }
 
 // selector is the choice of processes.
-func (c *config) selector() targets.Selector {
-	return targets.Selector{PIDs: c.pids, Names: c.names, Cgroups: c.cgroups, Users: c.users, Tree: c.tree}
+func (w *choice) selector() targets.Selector {
+	return targets.Selector{PIDs: w.pids, Names: w.names, Cgroups: w.cgroups, Users: w.users, Tree: w.tree}
 }
 
 // searches tells whether processes are searched for.
-func (c *config) searches() bool {
-	sel := c.selector()
-	return sel.Open() || c.tree
+func (w *choice) searches() bool {
+	sel := w.selector()
+	return sel.Open() || w.tree
 }
 
 // complete fills in the defaults that depend on other flags and checks what
@@ -374,12 +372,12 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 			return err
 		}
 	}
-	sel := c.selector()
+	sel := c.who.selector()
 	if err := sel.Check(); err != nil {
 		return err
 	}
 	if !fs.Changed("children") {
-		c.children = c.command != nil || c.tree && c.mode == modeSample
+		c.who.children = c.command != nil || c.who.tree && c.mode == modeSample
 	}
 	if c.weight == "" {
 		c.weight = weightCPU

@@ -17,7 +17,7 @@ import (
 // defaults is the config of "-p 1".
 func defaults() config {
 	return config{
-		pids: []int{1}, hz: 99, outputs: []output.Spec{{Format: "folded", File: "-"}},
+		who: choice{pids: []int{1}}, hz: 99, outputs: []output.Spec{{Format: "folded", File: "-"}},
 		threads: "running", weight: "cpu", stop: "auto", demangle: "full", scripts: "on", maxDepth: 512, maxOverhead: 0.01, group: true, by: output.ByProcess,
 		order: []unwind.How{unwind.SFrame, unwind.EHFrame, unwind.Code, unwind.FramePointer, unwind.BackChain},
 	}
@@ -35,20 +35,20 @@ func TestParseArgs(t *testing.T) {
 		{"--pid=1", func(c *config) {}},
 		{"-p=1", func(c *config) {}},
 		{"-p1", func(c *config) {}},
-		{"-p1,2", func(c *config) { c.pids = []int{1, 2} }},
+		{"-p1,2", func(c *config) { c.who.pids = []int{1, 2} }},
 		{"help", func(c *config) { *c = config{mode: modeHelp} }},
-		{"-p 1,2 -p 3", func(c *config) { c.pids = []int{1, 2, 3} }},
-		{"-p 1 -p 2 --pid=1", func(c *config) { c.pids = []int{1, 2} }},
-		{"-t 5,6", func(c *config) { c.pids, c.tids = nil, []int{5, 6} }},
+		{"-p 1,2 -p 3", func(c *config) { c.who.pids = []int{1, 2, 3} }},
+		{"-p 1 -p 2 --pid=1", func(c *config) { c.who.pids = []int{1, 2} }},
+		{"-t 5,6", func(c *config) { c.who.pids, c.who.tids = nil, []int{5, 6} }},
 		{"--name web* --container 0123456789ab --user 0 -o x", func(c *config) {
-			c.pids, c.names, c.cgroups, c.users = nil, []string{"web*"}, []string{"0123456789ab"}, []uint32{0}
+			c.who.pids, c.who.names, c.who.cgroups, c.who.users = nil, []string{"web*"}, []string{"0123456789ab"}, []uint32{0}
 			c.outputs = []output.Spec{{Format: "folded", File: "x"}}
 		}},
 		{"-p 1 --every 1m -o pprof=x-%T", func(c *config) {
 			c.every, c.outputs = time.Minute, []output.Spec{{Format: "pprof", File: "x-%T"}}
 		}},
-		{"-p 1 --tree", func(c *config) { c.tree, c.children = true, true }},
-		{"-p 1 -t 5 --tid 6", func(c *config) { c.tids = []int{5, 6} }},
+		{"-p 1 --tree", func(c *config) { c.who.tree, c.who.children = true, true }},
+		{"-p 1 -t 5 --tid 6", func(c *config) { c.who.tids = []int{5, 6} }},
 
 		{"-p 1 -hz 99", func(c *config) {}},
 		{"-hz 250 -p 1", func(c *config) { c.hz = 250 }},
@@ -89,7 +89,7 @@ func TestParseArgs(t *testing.T) {
 		{"-p 1 --max-overhead 5%", func(c *config) { c.maxOverhead = 0.05 }},
 		{"-p 1 --max-overhead=0.5", func(c *config) { c.maxOverhead = 0.005 }},
 		{"-p 1 --children --kernel --exit-stacks --verify --nice", func(c *config) {
-			c.children, c.kernel, c.exitStacks, c.verify, c.nice = true, true, true, true, true
+			c.who.children, c.kernel, c.exitStacks, c.verify, c.nice = true, true, true, true, true
 		}},
 		{"-p 1 --threads all --waits", func(c *config) { c.threads, c.weight, c.waits = threadsAll, weightWall, true }},
 		{"-p 1 --inlines --lines --demangle short --debuginfod", func(c *config) {
@@ -101,12 +101,12 @@ func TestParseArgs(t *testing.T) {
 		{"-p 1 -v", func(c *config) { c.verbose = true }},
 		{"-p 1 -vv", func(c *config) { c.verbose = true }},
 
-		{"-- cmd -hz 3", func(c *config) { c.pids, c.command, c.children = nil, []string{"cmd", "-hz", "3"}, true }},
+		{"-- cmd -hz 3", func(c *config) { c.who.pids, c.command, c.who.children = nil, []string{"cmd", "-hz", "3"}, true }},
 		{"-hz 50 -- cmd -- -p 1", func(c *config) {
-			c.pids, c.command, c.children, c.hz = nil, []string{"cmd", "--", "-p", "1"}, true, 50
+			c.who.pids, c.command, c.who.children, c.hz = nil, []string{"cmd", "--", "-p", "1"}, true, 50
 		}},
-		{"--children=false -- cmd", func(c *config) { c.pids, c.command = nil, []string{"cmd"} }},
-		{"-- dump", func(c *config) { c.pids, c.command, c.children = nil, []string{"dump"}, true }},
+		{"--children=false -- cmd", func(c *config) { c.who.pids, c.command = nil, []string{"cmd"} }},
+		{"-- dump", func(c *config) { c.who.pids, c.command, c.who.children = nil, []string{"dump"}, true }},
 
 		{"top -p 1", func(c *config) { c.top, c.every, c.outputs = true, time.Second, nil }},
 		{"top -p 1 --threads all --every 5", func(c *config) {
@@ -117,24 +117,24 @@ func TestParseArgs(t *testing.T) {
 			c.top, c.every, c.outputs, c.threads, c.weight = true, time.Second, nil, threadsAll, weightWall
 		}},
 		{"top -- cmd", func(c *config) {
-			c.top, c.every, c.outputs, c.pids, c.command, c.children = true, time.Second, nil, nil, []string{"cmd"}, true
+			c.top, c.every, c.outputs, c.who.pids, c.command, c.who.children = true, time.Second, nil, nil, []string{"cmd"}, true
 		}},
 
 		{"dump -p 1", func(c *config) { c.mode = modeDump }},
 		{"-p 1 dump", func(c *config) { c.mode = modeDump }},
 		{"--dump -p 1", func(c *config) { c.mode = modeDump }},
 		{"dump -t 7 --group=false --kernel", func(c *config) {
-			c.mode, c.pids, c.tids, c.group, c.kernel = modeDump, nil, []int{7}, false, true
+			c.mode, c.who.pids, c.who.tids, c.group, c.kernel = modeDump, nil, []int{7}, false, true
 		}},
 		{"dump --name web* --name db --cgroup /a --tree --json --watch 3", func(c *config) {
-			c.mode, c.pids, c.names, c.cgroups, c.tree = modeDump, nil, []string{"web*", "db"}, []string{"/a"}, true
+			c.mode, c.who.pids, c.who.names, c.who.cgroups, c.who.tree = modeDump, nil, []string{"web*", "db"}, []string{"/a"}, true
 			c.json, c.watch = true, 3*time.Second
 		}},
-		{"replay f.cap", func(c *config) { c.mode, c.pids, c.capture = modeReplay, nil, "f.cap" }},
+		{"replay f.cap", func(c *config) { c.mode, c.who.pids, c.files = modeReplay, nil, []string{"f.cap"} }},
 		{"replay dump -o x.pprof", func(c *config) {
-			c.mode, c.pids, c.capture, c.outputs = modeReplay, nil, "dump", []output.Spec{{Format: "pprof", File: "x.pprof"}}
+			c.mode, c.who.pids, c.files, c.outputs = modeReplay, nil, []string{"dump"}, []output.Spec{{Format: "pprof", File: "x.pprof"}}
 		}},
-		{"replay -", func(c *config) { c.mode, c.pids, c.capture = modeReplay, nil, "-" }},
+		{"replay -", func(c *config) { c.mode, c.who.pids, c.files = modeReplay, nil, []string{"-"} }},
 
 		{"--help", func(c *config) { *c = config{mode: modeHelp} }},
 		{"-h", func(c *config) { *c = config{mode: modeHelp} }},
@@ -373,11 +373,11 @@ func FuzzParseArgs(f *testing.F) {
 		case modeHelp, modeVersion:
 			return
 		case modeReplay:
-			if c.capture == "" {
+			if len(c.files) != 1 || c.files[0] == "" {
 				t.Errorf("%q: replay of no file", args)
 			}
 		default:
-			if len(c.pids)+len(c.tids)+len(c.command) == 0 {
+			if len(c.who.pids)+len(c.who.tids)+len(c.command) == 0 {
 				t.Errorf("%q: nothing to look at", args)
 			}
 		}

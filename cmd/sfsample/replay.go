@@ -17,7 +17,7 @@ import (
 func replay(c config, stderr io.Writer) error {
 	s := &session{config: c, log: logger(c, stderr), stderr: stderr}
 	var outs *output.Outputs
-	run, err := s.replay(c.capture, func(run *capture.Run) (output.Sink, error) {
+	run, err := s.replay(c.files[0], func(run *capture.Run) (output.Sink, error) {
 		var err error
 		outs, err = output.Open(c.outputs, output.Options{
 			Hz: run.Hz, Wall: run.Weight == weightWall, By: c.by, Lines: c.lines, Micros: c.micros,
@@ -30,7 +30,7 @@ func replay(c config, stderr io.Writer) error {
 	s.outs = &lastSink{Outputs: outs}
 	about := output.Run{Command: run.Command, PIDs: run.PIDs, Host: run.Machine, Start: run.Start}
 	if about.Command == "" && len(about.PIDs) == 0 {
-		about.Command = "replay of " + filepath.Base(c.capture)
+		about.Command = "replay of " + filepath.Base(c.files[0])
 	}
 	outs.Describe(about)
 	err = errors.Join(err, s.outs.Close())

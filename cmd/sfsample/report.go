@@ -39,9 +39,9 @@ func (s *session) progress() *progress {
 	if s.config.quiet || s.top != nil || !ok || !isTerminal(f) {
 		return p
 	}
-	what := "process " + joinInts(s.config.pids)
-	if s.config.searches() {
-		what = s.config.meant()
+	what := "process " + joinInts(s.config.who.pids)
+	if s.config.who.searches() {
+		what = s.config.who.meant()
 	}
 	if s.config.command != nil {
 		what = printable(s.config.command[0])
@@ -148,7 +148,7 @@ func (s *session) commandEnd(say func(string, ...any)) {
 // stopped returns a process that was asked for and is stopped, and who traces it if that is why.
 func (s *session) stopped() (pid, tracer int) {
 	fs := procfs.FS{}
-	for _, pid := range s.config.pids {
+	for _, pid := range s.config.who.pids {
 		stat, err := fs.Stat(pid)
 		switch {
 		case err != nil:
@@ -176,7 +176,7 @@ func (s *session) next(u sampler.Unwound) string {
 		return fmt.Sprintf("at %d of %d thread ticks that ran there is no stack: a stop would have cut a system call short (docs/target.md says which; try: perf record -g)",
 			r.Count[ledger.InCall], r.Count[ledger.InCall]+r.Count[ledger.Sampled])
 	case s.config.threads == threadsRunning && 20*(r.Count[ledger.Sampled]+r.Count[ledger.Waiting]) < r.Ticks:
-		live := slices.DeleteFunc(slices.Clone(s.config.pids), func(pid int) bool {
+		live := slices.DeleteFunc(slices.Clone(s.config.who.pids), func(pid int) bool {
 			stat, err := procfs.FS{}.Stat(pid)
 			return err != nil || stat.State == 'Z'
 		})
@@ -184,9 +184,9 @@ func (s *session) next(u sampler.Unwound) string {
 		switch {
 		case r.Expected == 0 && s.command == nil:
 			return "" // there was nobody, as was said
-		case s.command != nil || len(s.config.pids) > 0 && len(live) == 0: // nobody is left
+		case s.command != nil || len(s.config.who.pids) > 0 && len(live) == 0: // nobody is left
 			or = "a higher -hz"
-		case len(s.config.pids) == 0:
+		case len(s.config.who.pids) == 0:
 			or = "sfsample dump with the same choice of processes"
 		}
 		return fmt.Sprintf("hardly anything ran, %s in %s (try: --threads all for what is waited for, or %s)",

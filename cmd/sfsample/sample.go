@@ -44,13 +44,13 @@ func sample(c config, stderr io.Writer) (status int, err error) {
 
 func (s *session) sample() (status int, err error) {
 	c, log := s.config, s.log
-	if err := checkPIDs(c.pids); err != nil {
+	if err := checkPIDs(c.who.pids); err != nil {
 		return 0, err
 	}
-	if err := checkTIDs(&c); err != nil {
+	if err := c.who.checkTIDs(); err != nil {
 		return 0, err
 	}
-	if err := checkLife(c.pids); err != nil {
+	if err := checkLife(c.who.pids); err != nil {
 		return 0, err
 	}
 	checkKernel(&c, log)
@@ -161,8 +161,8 @@ func (s *session) run() error {
 		s.command = cmd
 		opt.PIDs, opt.Command = []int{cmd.process.Pid}, cmd.process.Pid
 	}
-	if len(s.config.pids) > 0 {
-		s.name = commandLine(s.config.pids[0])
+	if len(s.config.who.pids) > 0 {
+		s.name = commandLine(s.config.who.pids[0])
 	}
 	interrupted := interruptible
 	if s.agent != nil {
@@ -180,7 +180,7 @@ func (s *session) run() error {
 			s.top.begin(ctx, s.what(), s.stopped, stop)
 		}
 	}
-	if s.config.searches() {
+	if s.config.who.searches() {
 		if err := s.search(ctx, &opt); err != nil {
 			return err
 		}
@@ -224,7 +224,7 @@ const agentLooks = 0.0003
 
 // search finds the processes that are meant, and goes on with that in the background until ctx is done.
 func (s *session) search(ctx context.Context, opt *sampler.Options) error {
-	set := &targets.Set{Selector: s.config.selector(), Keep: true}
+	set := &targets.Set{Selector: s.config.who.selector(), Keep: true}
 	if s.agent != nil {
 		set.Share = agentLooks
 	}
@@ -234,7 +234,7 @@ func (s *session) search(ctx context.Context, opt *sampler.Options) error {
 	}
 	opt.Found = slices.DeleteFunc(numbers(now), func(pid int) bool { return slices.Contains(opt.PIDs, pid) })
 	if len(now) == 0 && !s.config.quiet {
-		s.say("there is no process of %s now; those that come are sampled, until -d or Ctrl-C", s.config.meant())
+		s.say("there is no process of %s now; those that come are sampled, until -d or Ctrl-C", s.config.who.meant())
 	}
 	joins, came := make(chan []int), make(chan []targets.Process)
 	opt.Joins = joins
@@ -387,13 +387,13 @@ func (s *session) what() string {
 	switch {
 	case s.command != nil:
 		return fmt.Sprintf("pid %d %s", s.command.process.Pid, strings.Join(s.config.command, " "))
-	case s.config.searches():
-		return s.config.meant()
-	case len(s.config.pids) == 1:
+	case s.config.who.searches():
+		return s.config.who.meant()
+	case len(s.config.who.pids) == 1:
 		program, args, _ := strings.Cut(s.name, " ")
-		return fmt.Sprintf("pid %d %s %s", s.config.pids[0], filepath.Base(program), args)
+		return fmt.Sprintf("pid %d %s %s", s.config.who.pids[0], filepath.Base(program), args)
 	}
-	return fmt.Sprintf("%d processes", len(s.config.pids))
+	return fmt.Sprintf("%d processes", len(s.config.who.pids))
 }
 
 // why says why nothing more comes, empty if somebody wanted that, or it is an error.
@@ -411,7 +411,7 @@ func (s *session) why(ctx context.Context, err error) string {
 
 // about is what titles tell of the run.
 func (s *session) about() output.Run {
-	r := output.Run{PIDs: s.config.pids, Start: time.Now().Add(-s.result.Elapsed), Duration: s.result.Elapsed, Lost: s.result.Lost(), Command: s.name}
+	r := output.Run{PIDs: s.config.who.pids, Start: time.Now().Add(-s.result.Elapsed), Duration: s.result.Elapsed, Lost: s.result.Lost(), Command: s.name}
 	r.Host, _ = os.Hostname()
 	r.CPUs, r.CPU = runtime.NumCPU(), cpuModel()
 	if s.command != nil {
@@ -513,9 +513,9 @@ func suspensions(ctx context.Context) <-chan func() {
 
 func (s *session) options() sampler.Options {
 	return sampler.Options{
-		PIDs: s.config.pids, TIDs: s.config.tids, Hz: s.config.hz,
+		PIDs: s.config.who.pids, TIDs: s.config.who.tids, Hz: s.config.hz,
 		All: s.config.threads == threadsAll, WallWeight: s.config.weight == weightWall,
-		Stop: stopMode(s.config.stop), NoRestart: s.config.noRestart, Children: s.config.children,
+		Stop: stopMode(s.config.stop), NoRestart: s.config.noRestart, Children: s.config.who.children,
 		Kernel: s.config.kernel, ExitStacks: s.config.exitStacks, Every: s.config.every, MaxOverhead: s.config.maxOverhead, MaxCPU: s.config.maxCPU, Nice: s.config.nice, Seldom: s.agent != nil, Log: s.log,
 		Released: goBack,
 	}
@@ -672,25 +672,25 @@ func checkKernel(c *config, log *slog.Logger) {
 }
 
 // checkTIDs finds the processes of --tid where no --pid names them.
-func checkTIDs(c *config) error {
+func (w *choice) checkTIDs() error {
 	owners := map[int]bool{}
-	for _, tid := range c.tids {
+	for _, tid := range w.tids {
 		s, err := (procfs.FS{}).Status(tid)
 		if err != nil {
 			return fmt.Errorf("attach %d: no such thread (try: ls /proc/PID/task)", tid)
 		}
 		owners[s.Tgid] = true
-		given := len(c.pids) == 0
-		for _, pid := range c.pids {
+		given := len(w.pids) == 0
+		for _, pid := range w.pids {
 			given = given || pid == s.Tgid
 		}
 		if !given {
 			return fmt.Errorf("attach %d: it is a thread of process %d, which -p does not name (try: -p %d)", tid, s.Tgid, s.Tgid)
 		}
 	}
-	if len(c.pids) == 0 {
+	if len(w.pids) == 0 {
 		for pid := range owners {
-			c.pids = append(c.pids, pid)
+			w.pids = append(w.pids, pid)
 		}
 	}
 	return nil
@@ -712,10 +712,10 @@ func openRecord(c config) (*recording, error) {
 	}
 	w, err := capture.NewWriter(f)
 	if err == nil {
-		run := capture.Run{Host: runtime.GOARCH, Start: time.Now(), Hz: float64(c.hz), Weight: c.weight, Command: strings.Join(c.command, " "), PIDs: c.pids}
+		run := capture.Run{Host: runtime.GOARCH, Start: time.Now(), Hz: float64(c.hz), Weight: c.weight, Command: strings.Join(c.command, " "), PIDs: c.who.pids}
 		run.Machine, _ = os.Hostname()
-		if run.Command == "" && len(c.pids) > 0 {
-			run.Command = commandLine(c.pids[0])
+		if run.Command == "" && len(c.who.pids) > 0 {
+			run.Command = commandLine(c.who.pids[0])
 		}
 		err = w.Write(&run)
 	}
