@@ -105,7 +105,7 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 	c.goAhead() // again, with --watch
 	v := &view{at: time.Now()}
 	begun := stuck.Begin(procfs.FS{}, pids, c.who.tids)
-	ctx, cancel := context.WithTimeout(context.Background(), max(dumpFor, patience(c)))
+	ctx, cancel := context.WithTimeout(context.Background(), max(dumpFor, c.naming.patience()))
 	defer cancel()
 	until := late.New(ctx)
 	names := c.newNames(until, log, stderr, false)

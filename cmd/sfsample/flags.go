@@ -70,25 +70,19 @@ type config struct {
 	record   string        // file for the captures, empty: none
 	browse   string        // viewer to open the result in: noViewer, a URL; empty: none
 
-	threads     string       // threadsRunning or threadsAll
-	weight      string       // weightCPU or weightWall
-	order       []unwind.How // methods to try, each once
-	stop        string       // stopAuto, stopNever or stopAlways
-	noRestart   bool         // leave an EINTR that a stop has caused
-	maxDepth    int          // frames
-	kernel      bool         // the kernel's part of the stack too
-	waits       bool         // what blocked threads wait for as a frame
-	exitStacks  bool         // the stack of each thread at its exit
-	verify      bool         // compare two methods on each sample
-	maxOverhead float64      // share of the target's time, 0.01 is one percent
-	maxCPU      float64      // share of a CPU for this program; 0: no bound
-	nice        bool         // never raise our priority
+	threads     string  // threadsRunning or threadsAll
+	weight      string  // weightCPU or weightWall
+	stop        string  // stopAuto, stopNever or stopAlways
+	noRestart   bool    // leave an EINTR that a stop has caused
+	kernel      bool    // the kernel's part of the stack too
+	waits       bool    // what blocked threads wait for as a frame
+	exitStacks  bool    // the stack of each thread at its exit
+	maxOverhead float64 // share of the target's time, 0.01 is one percent
+	maxCPU      float64 // share of a CPU for this program; 0: no bound
+	nice        bool    // never raise our priority
 
-	inlines    bool   // inlined functions as frames
-	lines      bool   // file and line in labels
-	demangle   string // demangleFull, demangleShort or noDem
-	scripts    string // scriptsOn, scriptsOnly or scriptsOff
-	debuginfod bool   // ask the servers of DEBUGINFOD_URLS
+	unwinding unwinding
+	naming    naming
 
 	top bool // it is watched while it goes on
 
@@ -114,6 +108,22 @@ type choice struct {
 	users    []uint32 // processes by user
 	tree     bool     // the descendants of all these too
 	children bool     // follow forks and execs
+}
+
+// unwinding is how stacks are unwound.
+type unwinding struct {
+	order    []unwind.How // methods to try, each once
+	maxDepth int          // frames
+	verify   bool         // compare two methods on each sample
+	scripts  string       // scriptsOn, scriptsOnly or scriptsOff
+}
+
+// naming is how frames are named.
+type naming struct {
+	inlines    bool   // inlined functions as frames
+	lines      bool   // file and line in labels
+	demangle   string // demangleFull, demangleShort or noDem
+	debuginfod bool   // ask the servers of DEBUGINFOD_URLS
 }
 
 // newFlags declares every flag, to be read into c. Back quotes mark the value
@@ -165,26 +175,26 @@ func newFlags(c *config) *pflag.FlagSet {
 
 	fs.Func("threads", "`running|all`", oneOf(&c.threads, threadsRunning, threadsAll))
 	fs.Func("weight", "`cpu|wall`", oneOf(&c.weight, weightCPU, weightWall))
-	fs.Func("unwind", "`sframe,eh_frame,code,fp,backchain`", func(s string) (err error) { c.order, err = parseOrder(s); return })
+	fs.Func("unwind", "`sframe,eh_frame,code,fp,backchain`", func(s string) (err error) { c.unwinding.order, err = parseOrder(s); return })
 	fs.Func("stop", "`auto|never|always`", oneOf(&c.stop, stopAuto, stopNever, stopAlways))
 	fs.BoolVar(&c.noRestart, "no-restart", false, "")
-	fs.Func("max-depth", "`512`", func(s string) (err error) { c.maxDepth, err = parseDepth(s); return })
+	fs.Func("max-depth", "`512`", func(s string) (err error) { c.unwinding.maxDepth, err = parseDepth(s); return })
 	fs.BoolVar(&c.who.children, "children", false, "")
 	fs.BoolVar(&c.kernel, "kernel", false, "")
 	fs.BoolVar(&c.waits, "waits", false, "")
 	fs.BoolVar(&c.exitStacks, "exit-stacks", false, "")
-	fs.BoolVar(&c.verify, "verify", false, "")
+	fs.BoolVar(&c.unwinding.verify, "verify", false, "")
 	fs.Func("max-overhead", "`1%`", func(s string) (err error) { c.maxOverhead, err = parsePercent(s); return })
 	fs.Func("max-cpu", "`0.5%`", func(s string) (err error) { c.maxCPU, err = parsePercent(s); return })
 	fs.BoolVar(&c.nice, "nice", false, "")
 	fs.StringVar(&c.configFile, "config", "", "`FILE`")
 	fs.StringVar(&c.listen, "listen", "", "`127.0.0.1:6464`")
 
-	fs.BoolVar(&c.inlines, "inlines", false, "")
-	fs.BoolVar(&c.lines, "lines", false, "")
-	fs.Func("demangle", "`full|short|off`", oneOf(&c.demangle, demangleFull, demangleShort, noDem))
-	fs.Func("scripts", "`on|only|off`", oneOf(&c.scripts, scriptsOn, scriptsOnly, scriptsOff))
-	fs.BoolVar(&c.debuginfod, "debuginfod", false, "")
+	fs.BoolVar(&c.naming.inlines, "inlines", false, "")
+	fs.BoolVar(&c.naming.lines, "lines", false, "")
+	fs.Func("demangle", "`full|short|off`", oneOf(&c.naming.demangle, demangleFull, demangleShort, noDem))
+	fs.Func("scripts", "`on|only|off`", oneOf(&c.unwinding.scripts, scriptsOn, scriptsOnly, scriptsOff))
+	fs.BoolVar(&c.naming.debuginfod, "debuginfod", false, "")
 
 	fs.Func("by", "`process|pid|thread|state`", oneOf((*string)(&c.by), string(output.ByProcess), string(output.ByPID), string(output.ByThread), string(output.ByState)))
 	unit := "ticks"
@@ -222,8 +232,8 @@ var meaninglessTop = []string{"output", "open", "spool", "service", "no-names", 
 // wrong usage, says what is wrong and how it is written rightly.
 func parseArgs(args []string) (config, error) {
 	c := config{
-		hz: 99, threads: threadsRunning, stop: stopAuto, demangle: demangleFull, scripts: scriptsOn, maxDepth: 512, maxOverhead: 0.01, by: output.ByProcess,
-		order: unwind.DefaultOrder,
+		hz: 99, threads: threadsRunning, stop: stopAuto, maxOverhead: 0.01, by: output.ByProcess,
+		unwinding: unwinding{order: unwind.DefaultOrder, maxDepth: 512, scripts: scriptsOn}, naming: naming{demangle: demangleFull},
 	}
 	fs := newFlags(&c)
 	split, err := splitArgs(fs, args)
@@ -368,7 +378,7 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 		return errors.New("-q and -v contradict each other (give one of them)")
 	}
 	if c.mode != modeReplay {
-		if err := c.checkOrder(runtime.GOARCH); err != nil {
+		if err := c.unwinding.checkOrder(runtime.GOARCH); err != nil {
 			return err
 		}
 	}
@@ -416,12 +426,12 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 
 // checkOrder says why the methods of --unwind lead nowhere on a machine of this
 // GOARCH, if they do.
-func (c *config) checkOrder(host string) error {
+func (u *unwinding) checkOrder(host string) error {
 	a := regs.ByName(host)
 	if a == nil {
 		return nil // attaching will tell
 	}
-	if err := unwind.CheckOrder(a, c.order); err != nil {
+	if err := unwind.CheckOrder(a, u.order); err != nil {
 		return fmt.Errorf("--unwind: %w", err)
 	}
 	return nil

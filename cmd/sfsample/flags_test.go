@@ -18,8 +18,9 @@ import (
 func defaults() config {
 	return config{
 		who: choice{pids: []int{1}}, hz: 99, outputs: []output.Spec{{Format: "folded", File: "-"}},
-		threads: "running", weight: "cpu", stop: "auto", demangle: "full", scripts: "on", maxDepth: 512, maxOverhead: 0.01, group: true, by: output.ByProcess,
-		order: []unwind.How{unwind.SFrame, unwind.EHFrame, unwind.Code, unwind.FramePointer, unwind.BackChain},
+		threads: "running", weight: "cpu", stop: "auto", maxOverhead: 0.01, group: true, by: output.ByProcess,
+		unwinding: unwinding{order: []unwind.How{unwind.SFrame, unwind.EHFrame, unwind.Code, unwind.FramePointer, unwind.BackChain}, maxDepth: 512, scripts: "on"},
+		naming:    naming{demangle: "full"},
 	}
 }
 
@@ -79,21 +80,21 @@ func TestParseArgs(t *testing.T) {
 		{"-p 1 --threads all", func(c *config) { c.threads, c.weight = "all", "wall" }},
 		{"-p 1 --threads all --weight cpu", func(c *config) { c.threads = "all" }},
 		{"-p 1 --weight=wall", func(c *config) { c.weight = "wall" }},
-		{"-p 1 --unwind sframe", func(c *config) { c.order = []unwind.How{unwind.SFrame} }},
+		{"-p 1 --unwind sframe", func(c *config) { c.unwinding.order = []unwind.How{unwind.SFrame} }},
 		{"-p 1 --unwind backchain,fp,eh_frame", func(c *config) {
-			c.order = []unwind.How{unwind.BackChain, unwind.FramePointer, unwind.EHFrame}
+			c.unwinding.order = []unwind.How{unwind.BackChain, unwind.FramePointer, unwind.EHFrame}
 		}},
 		{"-p 1 --stop never", func(c *config) { c.stop = "never" }},
 		{"-p 1 --stop=always --no-restart", func(c *config) { c.stop, c.noRestart = "always", true }},
-		{"-p 1 --max-depth 5000", func(c *config) { c.maxDepth = 5000 }},
+		{"-p 1 --max-depth 5000", func(c *config) { c.unwinding.maxDepth = 5000 }},
 		{"-p 1 --max-overhead 5%", func(c *config) { c.maxOverhead = 0.05 }},
 		{"-p 1 --max-overhead=0.5", func(c *config) { c.maxOverhead = 0.005 }},
 		{"-p 1 --children --kernel --exit-stacks --verify --nice", func(c *config) {
-			c.who.children, c.kernel, c.exitStacks, c.verify, c.nice = true, true, true, true, true
+			c.who.children, c.kernel, c.exitStacks, c.unwinding.verify, c.nice = true, true, true, true, true
 		}},
 		{"-p 1 --threads all --waits", func(c *config) { c.threads, c.weight, c.waits = threadsAll, weightWall, true }},
 		{"-p 1 --inlines --lines --demangle short --debuginfod", func(c *config) {
-			c.inlines, c.lines, c.demangle, c.debuginfod = true, true, "short", true
+			c.naming.inlines, c.naming.lines, c.naming.demangle, c.naming.debuginfod = true, true, "short", true
 		}},
 		{"-p 1 --by thread", func(c *config) { c.by = output.ByThread }},
 		{"-p 1 --by thread --by process", func(c *config) {}},
@@ -316,8 +317,8 @@ func TestUselessOrder(t *testing.T) {
 		t.Errorf("replay --unwind %s: %v", useless, err)
 	}
 	for host, want := range map[string]bool{"amd64": false, "arm64": false, "s390x": true} {
-		c.order = []unwind.How{unwind.BackChain}
-		if err := c.checkOrder(host); (err == nil) != want {
+		c.unwinding.order = []unwind.How{unwind.BackChain}
+		if err := c.unwinding.checkOrder(host); (err == nil) != want {
 			t.Errorf("back chain on %s: %v", host, err)
 		}
 	}
@@ -381,7 +382,7 @@ func FuzzParseArgs(f *testing.F) {
 				t.Errorf("%q: nothing to look at", args)
 			}
 		}
-		if c.hz < 1 || c.hz > maxHz || c.duration < 0 || len(c.outputs)+len(c.sends) == 0 && c.browse != noViewer || len(c.order) == 0 || c.maxDepth < 1 ||
+		if c.hz < 1 || c.hz > maxHz || c.duration < 0 || len(c.outputs)+len(c.sends) == 0 && c.browse != noViewer || len(c.unwinding.order) == 0 || c.unwinding.maxDepth < 1 ||
 			!(c.maxOverhead > 0 && c.maxOverhead <= 1) {
 			t.Errorf("%q: %+v", args, c)
 		}

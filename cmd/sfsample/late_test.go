@@ -13,16 +13,16 @@ import (
 // for may take. What is waited for is told.
 func TestHurried(t *testing.T) {
 	for name, tt := range map[string]struct {
-		config config
+		naming naming
 		most   time.Duration
 	}{
-		"names": {config{}, 500 * time.Millisecond}, "lines": {config{lines: true}, 10 * time.Second}, "inlines": {config{inlines: true}, 10 * time.Second},
-		"servers": {config{debuginfod: true, lines: true}, 100 * time.Second},
+		"names": {naming{}, 500 * time.Millisecond}, "lines": {naming{lines: true}, 10 * time.Second}, "inlines": {naming{inlines: true}, 10 * time.Second},
+		"servers": {naming{debuginfod: true, lines: true}, 100 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var text bytes.Buffer
-				s := session{config: tt.config, stderr: &text}
+				s := session{config: config{naming: tt.naming}, stderr: &text}
 				until, giveUp := hurried(t.Context())
 				begun := time.Now()
 				s.slow(t.Context(), giveUp, false)

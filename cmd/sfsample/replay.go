@@ -20,7 +20,7 @@ func replay(c config, stderr io.Writer) error {
 	run, err := s.replay(c.files[0], func(run *capture.Run) (output.Sink, error) {
 		var err error
 		outs, err = output.Open(c.outputs, output.Options{
-			Hz: run.Hz, Wall: run.Weight == weightWall, By: c.by, Lines: c.lines, Micros: c.micros,
+			Hz: run.Hz, Wall: run.Weight == weightWall, By: c.by, Lines: c.naming.lines, Micros: c.micros,
 		})
 		return outs, err
 	})
@@ -59,7 +59,7 @@ func (s *session) replay(name string, open func(*capture.Run) (output.Sink, erro
 	if !ok {
 		return nil, fmt.Errorf("replay %s: it does not begin with the description of its run", printable(name))
 	}
-	if err := s.config.checkOrder(run.Host); err != nil {
+	if err := s.config.unwinding.checkOrder(run.Host); err != nil {
 		return nil, fmt.Errorf("replay %s: %w", printable(name), err)
 	}
 	sink, err := open(run)
@@ -70,11 +70,11 @@ func (s *session) replay(name string, open func(*capture.Run) (output.Sink, erro
 	cache := module.NewCache(0)
 	s.names = s.config.newNames(nil, s.log, s.stderr, true)
 	s.pipe = sampler.NewPipeline(sampler.PipelineConfig{
-		Host: run.Host, Start: run.Start, Order: s.config.order, MaxDepth: s.config.maxDepth,
-		Sink: sink, Names: s.names, Log: s.log, Verify: s.config.verify,
-		Scripts: s.config.scripts != scriptsOff, ScriptsOnly: s.config.scripts == scriptsOnly,
+		Host: run.Host, Start: run.Start, Order: s.config.unwinding.order, MaxDepth: s.config.unwinding.maxDepth,
+		Sink: sink, Names: s.names, Log: s.log, Verify: s.config.unwinding.verify,
+		Scripts: s.config.unwinding.scripts != scriptsOff, ScriptsOnly: s.config.unwinding.scripts == scriptsOnly,
 		Open: func(pid int) (sampler.Target, *sampler.Survivor, error) {
-			return module.NewSpace(files.Source(pid), cache, module.Options{NoEHFrame: s.config.noEHFrame(), Log: s.log}), nil, nil
+			return module.NewSpace(files.Source(pid), cache, module.Options{NoEHFrame: s.config.unwinding.noEHFrame(), Log: s.log}), nil, nil
 		},
 	})
 	err = sampler.Replay(r, s.pipe, files)

@@ -192,7 +192,7 @@ func (s *session) next(u sampler.Unwound) string {
 		return fmt.Sprintf("hardly anything ran, %s in %s (try: --threads all for what is waited for, or %s)",
 			output.Plural(int64(r.Count[ledger.Sampled]), "sample"), output.Plural(int64(r.Ticks), "tick"), or)
 	case u.Cut[unwind.DepthLimit.String()] > 0:
-		return fmt.Sprintf("%d stacks are deeper than %d frames (try: --max-depth %d)", u.Cut[unwind.DepthLimit.String()], s.config.maxDepth, 8*s.config.maxDepth)
+		return fmt.Sprintf("%d stacks are deeper than %d frames (try: --max-depth %d)", u.Cut[unwind.DepthLimit.String()], s.config.unwinding.maxDepth, 8*s.config.unwinding.maxDepth)
 	case 4*r.Lost() > r.Expected:
 		root := ", or as root"
 		if os.Geteuid() == 0 {
@@ -244,7 +244,7 @@ func (s *session) replayed() {
 // know nothing of the code.
 func (s *session) stacks(say func(string, ...any), u sampler.Unwound) {
 	say("stacks: %d unwound, %d complete%s", u.Stacks, u.Complete, reasons(u.Cut))
-	if n := u.Cut[unwind.NoRow.String()]; n > 0 && s.config.noEHFrame() {
+	if n := u.Cut[unwind.NoRow.String()]; n > 0 && s.config.unwinding.noEHFrame() {
 		say("stacks: %d end in code of which the methods asked for know nothing (try: --unwind with eh_frame)", n)
 	}
 }
@@ -309,7 +309,7 @@ func (s *session) details(say func(string, ...any), u sampler.Unwound) {
 
 // verified lists the differences that --verify found.
 func (s *session) verified(say func(string, ...any)) {
-	if !s.config.verify {
+	if !s.config.unwinding.verify {
 		return
 	}
 	list := s.pipe.Differences()

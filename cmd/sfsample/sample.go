@@ -279,11 +279,11 @@ func hurried(ctx context.Context) (until *late.Time, giveUp func()) {
 
 // patience is how long files are read after a run that nobody has interrupted, beyond the half second after which [session.slow]
 // is called: what was asked for besides names may take longer.
-func patience(c *config) time.Duration {
+func (n *naming) patience() time.Duration {
 	switch {
-	case c.debuginfod:
+	case n.debuginfod:
 		return 100 * time.Second // a server may take 90
-	case c.inlines || c.lines:
+	case n.inlines || n.lines:
 		return 10 * time.Second
 	}
 	return 400 * time.Millisecond
@@ -296,12 +296,12 @@ func (s *session) slow(ctx context.Context, giveUp func(), held bool) {
 		giveUp()
 		return
 	}
-	time.AfterFunc(patience(&s.config), giveUp)
+	time.AfterFunc(s.config.naming.patience(), giveUp)
 	if s.config.quiet || ctx.Err() != nil {
 		return
 	}
 	hint := ""
-	if s.config.inlines || s.config.lines {
+	if s.config.naming.inlines || s.config.naming.lines {
 		hint = "; Ctrl-C leaves out inlined functions and lines that are not read yet"
 	}
 	fmt.Fprintf(s.stderr, "%ssfsample: unwinding and naming the last samples%s\n", clearLine(s.stderr), hint)
@@ -550,8 +550,8 @@ func (c *config) newNames(until *late.Time, log *slog.Logger, stderr io.Writer, 
 		progress = func(line string) { fmt.Fprintf(stderr, "%ssfsample: %s\n", clear, printable(line)) }
 	}
 	return sampler.NewNames(sampler.NameOptions{
-		Demangle: demangleOf(c.demangle), Inlines: c.inlines, Lines: c.lines,
-		Debuginfod: c.debuginfodOf(progress), Log: log, Progress: progress, Until: until, Recorded: recorded,
+		Demangle: demangleOf(c.naming.demangle), Inlines: c.naming.inlines, Lines: c.naming.lines,
+		Debuginfod: c.naming.debuginfodOf(progress), Log: log, Progress: progress, Until: until, Recorded: recorded,
 	})
 }
 
@@ -573,41 +573,41 @@ func (c *config) livePipeline(names *sampler.Names, until *late.Time, log *slog.
 		pages = agentPages
 	}
 	cache := module.NewCache(pages)
-	unwinding := until.Part()
-	cache.Until = unwinding
-	lists := module.NewLists(unwinding, log)
+	part := until.Part()
+	cache.Until = part
+	lists := module.NewLists(part, log)
 	var wait func(pid, tid int, nr int64, sp, runs uint64) func([]output.Frame) string
 	if c.waits {
 		wait = stuck.NewGlances(procfs.FS{}).Look
 	}
 	return sampler.NewPipeline(sampler.PipelineConfig{
 		Wait: wait,
-		Host: runtime.GOARCH, Start: time.Now(), Order: c.order, MaxDepth: c.maxDepth,
-		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.kernel, Verify: c.verify, Live: true, Slow: slow, Until: unwinding,
-		Scripts: c.scripts != scriptsOff, ScriptsOnly: c.scripts == scriptsOnly,
+		Host: runtime.GOARCH, Start: time.Now(), Order: c.unwinding.order, MaxDepth: c.unwinding.maxDepth,
+		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.kernel, Verify: c.unwinding.verify, Live: true, Slow: slow, Until: part,
+		Scripts: c.unwinding.scripts != scriptsOff, ScriptsOnly: c.unwinding.scripts == scriptsOnly,
 		Open: func(pid int) (sampler.Target, *sampler.Survivor, error) {
 			src := sampler.NewSurvivor(pid, lists)
-			return module.NewSpace(src, cache, module.Options{Owner: src.Owner(), NoEHFrame: c.noEHFrame(), Log: log}), src, nil
+			return module.NewSpace(src, cache, module.Options{Owner: src.Owner(), NoEHFrame: c.unwinding.noEHFrame(), Log: log}), src, nil
 		},
 	})
 }
 
 // noEHFrame: .eh_frame is not among the methods, so that nothing ranks before a
 // .sframe table of version 1.
-func (c *config) noEHFrame() bool { return !slices.Contains(c.order, unwind.EHFrame) }
+func (u *unwinding) noEHFrame() bool { return !slices.Contains(u.order, unwind.EHFrame) }
 
 // debuginfodOf is the cache of debuginfod's client and, if asked for, the
 // servers.
-func (c *config) debuginfodOf(progress func(string)) *symbol.Debuginfod {
+func (n *naming) debuginfodOf(progress func(string)) *symbol.Debuginfod {
 	d := &symbol.Debuginfod{Cache: symbol.DebuginfodCache(os.Getenv), Timeout: 90 * time.Second, Progress: progress}
-	if c.debuginfod {
+	if n.debuginfod {
 		d.URLs = strings.Fields(os.Getenv("DEBUGINFOD_URLS"))
 	}
 	return d
 }
 
 func (c *config) outputOptions() output.Options {
-	return output.Options{Hz: float64(c.hz), Wall: c.weight == weightWall, By: c.by, Lines: c.lines, Micros: c.micros}
+	return output.Options{Hz: float64(c.hz), Wall: c.weight == weightWall, By: c.by, Lines: c.naming.lines, Micros: c.micros}
 }
 
 // logger writes records for people: warnings, and with -v all.
