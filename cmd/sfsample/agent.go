@@ -26,8 +26,8 @@ import (
 // line, which c was made of.
 func agent(c config, args []string, stderr io.Writer) error {
 	for {
-		modest(c.hz)
-		a := &agentRun{args: args, begun: time.Now(), every: c.every}
+		modest(c.pace.hz)
+		a := &agentRun{args: args, begun: time.Now(), every: c.pace.every}
 		s := &session{config: c, log: logger(c, stderr), stderr: stderr, agent: a}
 		a.say = s.say
 		stop, err := a.listen(c.listen)

@@ -55,7 +55,7 @@ const noViewer = "page"
 func (c *config) checkOpen() error {
 	switch {
 	case c.browse == "":
-	case c.every > 0 || c.agent || len(c.sends) > 0:
+	case c.pace.every > 0 || c.agent || len(c.sends) > 0:
 		return errors.New("--open is for the one result of a run (leave out --every and what is sent)")
 	case c.browse != noViewer && !slices.ContainsFunc(c.outputs, forViewer):
 		return errors.New("--open=URL is for a viewer of profiles (give -o FILE.firefox.json or -o FILE.speedscope.json too)")

@@ -250,7 +250,7 @@ func TestNext(t *testing.T) {
 	if err := unix.Waitid(unix.P_PID, ended.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil { // a zombie
 		t.Fatal(err)
 	}
-	idle := session{config: config{threads: threadsRunning}, result: sampler.Result{Account: ledger.Account{Ticks: 9, Expected: 9}}}
+	idle := session{config: config{sampling: sampling{threads: threadsRunning}}, result: sampler.Result{Account: ledger.Account{Ticks: 9, Expected: 9}}}
 	gone, brief := idle, idle
 	gone.config.who.pids = []int{ended.Process.Pid}
 	brief.command, brief.result.Expected = &started{}, 0

@@ -33,8 +33,7 @@ const (
 	modeVersion      // print the version to standard output
 )
 
-// Values of config.threads, config.weight, config.stop and config.demangle, as
-// the command line spells them.
+// Words of the command line.
 const (
 	threadsRunning, threadsAll         = "running", "all"
 	weightCPU, weightWall              = "cpu", "wall"
@@ -59,28 +58,16 @@ type config struct {
 	files   []string // to read: a recording to replay, or what to compare, before and after
 	topic   string   // of the help, see topics
 
-	hz       int           // ticks a second
-	duration time.Duration // 0: until the target ends or Ctrl-C
-	every    time.Duration // of a round; 0: the run is one
-	outputs  []output.Spec // none twice; at least one, or of sends, or browse makes one
-	sends    []send        // receivers
-	spool    string        // folder of what could not be sent yet; empty: one of the run's own
-	service  string        // service.name of all; empty: each has its own
-	noNames  bool          // to receivers: addresses and build-ids, where that is enough
-	record   string        // file for the captures, empty: none
-	browse   string        // viewer to open the result in: noViewer, a URL; empty: none
+	outputs []output.Spec // none twice; at least one, or of sends, or browse makes one
+	sends   []send        // receivers
+	spool   string        // folder of what could not be sent yet; empty: one of the run's own
+	service string        // service.name of all; empty: each has its own
+	noNames bool          // to receivers: addresses and build-ids, where that is enough
+	record  string        // file for the captures, empty: none
+	browse  string        // viewer to open the result in: noViewer, a URL; empty: none
 
-	threads     string  // threadsRunning or threadsAll
-	weight      string  // weightCPU or weightWall
-	stop        string  // stopAuto, stopNever or stopAlways
-	noRestart   bool    // leave an EINTR that a stop has caused
-	kernel      bool    // the kernel's part of the stack too
-	waits       bool    // what blocked threads wait for as a frame
-	exitStacks  bool    // the stack of each thread at its exit
-	maxOverhead float64 // share of the target's time, 0.01 is one percent
-	maxCPU      float64 // share of a CPU for this program; 0: no bound
-	nice        bool    // never raise our priority
-
+	pace      pace
+	sampling  sampling
 	unwinding unwinding
 	naming    naming
 
@@ -108,6 +95,27 @@ type choice struct {
 	users    []uint32 // processes by user
 	tree     bool     // the descendants of all these too
 	children bool     // follow forks and execs
+}
+
+// pace is how often samples are taken, for how long, and what that may cost.
+type pace struct {
+	hz          int           // ticks a second
+	duration    time.Duration // 0: until the target ends or Ctrl-C
+	every       time.Duration // of a round; 0: the run is one
+	maxOverhead float64       // share of the target's time, 0.01 is one percent
+	maxCPU      float64       // share of a CPU for this program; 0: no bound
+	nice        bool          // never raise our priority
+}
+
+// sampling is what is taken at a tick, and how.
+type sampling struct {
+	threads    string // threadsRunning or threadsAll
+	weight     string // weightCPU or weightWall
+	stop       string // stopAuto, stopNever or stopAlways
+	noRestart  bool   // leave an EINTR that a stop has caused
+	kernel     bool   // the kernel's part of the stack too
+	waits      bool   // what blocked threads wait for as a frame
+	exitStacks bool   // the stack of each thread at its exit
 }
 
 // unwinding is how stacks are unwound.
@@ -162,9 +170,9 @@ func newFlags(c *config) *pflag.FlagSet {
 		return err
 	})
 	fs.BoolVar(&c.who.tree, "tree", false, "")
-	fs.FuncP("hz", "F", "`99`", func(s string) (err error) { c.hz, err = parseHz(s); return })
-	fs.FuncP("duration", "d", "`10s`", func(s string) (err error) { c.duration, err = parseDuration(s); return })
-	fs.Func("every", "`10s`", func(s string) (err error) { c.every, err = parseDuration(s); return })
+	fs.FuncP("hz", "F", "`99`", func(s string) (err error) { c.pace.hz, err = parseHz(s); return })
+	fs.FuncP("duration", "d", "`10s`", func(s string) (err error) { c.pace.duration, err = parseDuration(s); return })
+	fs.Func("every", "`10s`", func(s string) (err error) { c.pace.every, err = parseDuration(s); return })
 	fs.FuncP("output", "o", "`FILE`", func(s string) error { return c.addOutput(s) })
 	fs.StringVar(&c.spool, "spool", "", "`DIR`")
 	fs.StringVar(&c.service, "service", "", "`NAME`")
@@ -173,20 +181,20 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.Func("open", "`URL`", func(s string) error { c.browse = s; return parseViewer(s) })
 	fs.Lookup("open").NoOptDefVal = noViewer
 
-	fs.Func("threads", "`running|all`", oneOf(&c.threads, threadsRunning, threadsAll))
-	fs.Func("weight", "`cpu|wall`", oneOf(&c.weight, weightCPU, weightWall))
+	fs.Func("threads", "`running|all`", oneOf(&c.sampling.threads, threadsRunning, threadsAll))
+	fs.Func("weight", "`cpu|wall`", oneOf(&c.sampling.weight, weightCPU, weightWall))
 	fs.Func("unwind", "`sframe,eh_frame,code,fp,backchain`", func(s string) (err error) { c.unwinding.order, err = parseOrder(s); return })
-	fs.Func("stop", "`auto|never|always`", oneOf(&c.stop, stopAuto, stopNever, stopAlways))
-	fs.BoolVar(&c.noRestart, "no-restart", false, "")
+	fs.Func("stop", "`auto|never|always`", oneOf(&c.sampling.stop, stopAuto, stopNever, stopAlways))
+	fs.BoolVar(&c.sampling.noRestart, "no-restart", false, "")
 	fs.Func("max-depth", "`512`", func(s string) (err error) { c.unwinding.maxDepth, err = parseDepth(s); return })
 	fs.BoolVar(&c.who.children, "children", false, "")
-	fs.BoolVar(&c.kernel, "kernel", false, "")
-	fs.BoolVar(&c.waits, "waits", false, "")
-	fs.BoolVar(&c.exitStacks, "exit-stacks", false, "")
+	fs.BoolVar(&c.sampling.kernel, "kernel", false, "")
+	fs.BoolVar(&c.sampling.waits, "waits", false, "")
+	fs.BoolVar(&c.sampling.exitStacks, "exit-stacks", false, "")
 	fs.BoolVar(&c.unwinding.verify, "verify", false, "")
-	fs.Func("max-overhead", "`1%`", func(s string) (err error) { c.maxOverhead, err = parsePercent(s); return })
-	fs.Func("max-cpu", "`0.5%`", func(s string) (err error) { c.maxCPU, err = parsePercent(s); return })
-	fs.BoolVar(&c.nice, "nice", false, "")
+	fs.Func("max-overhead", "`1%`", func(s string) (err error) { c.pace.maxOverhead, err = parsePercent(s); return })
+	fs.Func("max-cpu", "`0.5%`", func(s string) (err error) { c.pace.maxCPU, err = parsePercent(s); return })
+	fs.BoolVar(&c.pace.nice, "nice", false, "")
 	fs.StringVar(&c.configFile, "config", "", "`FILE`")
 	fs.StringVar(&c.listen, "listen", "", "`127.0.0.1:6464`")
 
@@ -232,7 +240,7 @@ var meaninglessTop = []string{"output", "open", "spool", "service", "no-names", 
 // wrong usage, says what is wrong and how it is written rightly.
 func parseArgs(args []string) (config, error) {
 	c := config{
-		hz: 99, threads: threadsRunning, stop: stopAuto, maxOverhead: 0.01, by: output.ByProcess,
+		pace: pace{hz: 99, maxOverhead: 0.01}, sampling: sampling{threads: threadsRunning, stop: stopAuto}, by: output.ByProcess,
 		unwinding: unwinding{order: unwind.DefaultOrder, maxDepth: 512, scripts: scriptsOn}, naming: naming{demangle: demangleFull},
 	}
 	fs := newFlags(&c)
@@ -241,10 +249,10 @@ func parseArgs(args []string) (config, error) {
 		return config{}, err
 	}
 	if c.agent = split.sub == "agent"; c.agent {
-		c.hz, c.every = 19, 10*time.Second
+		c.pace.hz, c.pace.every = 19, 10*time.Second
 	}
 	if c.top = split.sub == "top"; c.top {
-		c.every = time.Second
+		c.pace.every = time.Second
 	}
 	if name, ok := configOf(split.flags); ok && c.agent {
 		if err := readConfig(name, fs); err != nil {
@@ -286,7 +294,7 @@ func parseArgs(args []string) (config, error) {
 		}
 	}
 	if c.top && !fs.Changed("waits") {
-		c.waits = c.threads == threadsAll
+		c.sampling.waits = c.sampling.threads == threadsAll
 	}
 	if err := c.takeTarget(split); err != nil {
 		return config{}, err
@@ -346,9 +354,9 @@ func (c *config) takeTarget(split parsedArgs) error {
 		return errors.New("an agent samples processes that are there or come (try: --name NAME, --cgroup GROUP, --user USER)")
 	case c.command != nil && (given || c.who.tree):
 		return errors.New("-p, -t, --name and the like are for processes that run, -- starts one (give one of them)")
-	case c.waits && c.threads != threadsAll:
+	case c.sampling.waits && c.sampling.threads != threadsAll:
 		return errors.New("--waits is for blocked threads (give --threads all too)")
-	case c.exitStacks && c.who.searches():
+	case c.sampling.exitStacks && c.who.searches():
 		return errors.New("--exit-stacks is for processes given with -p, or a command (leave out --tree, --name, --cgroup, --container and --user)")
 	case c.agent && !given:
 		return errors.New("an agent needs a choice of processes (try: --config FILE with name: NAME in it, or --name, --cgroup, --container, --user)")
@@ -389,10 +397,10 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 	if !fs.Changed("children") {
 		c.who.children = c.command != nil || c.who.tree && c.mode == modeSample
 	}
-	if c.weight == "" {
-		c.weight = weightCPU
-		if c.threads == threadsAll {
-			c.weight = weightWall
+	if c.sampling.weight == "" {
+		c.sampling.weight = weightCPU
+		if c.sampling.threads == threadsAll {
+			c.sampling.weight = weightWall
 		}
 	}
 	if c.agent && len(c.outputs) == 0 && len(c.sends) == 0 {

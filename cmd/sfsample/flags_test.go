@@ -17,8 +17,8 @@ import (
 // defaults is the config of "-p 1".
 func defaults() config {
 	return config{
-		who: choice{pids: []int{1}}, hz: 99, outputs: []output.Spec{{Format: "folded", File: "-"}},
-		threads: "running", weight: "cpu", stop: "auto", maxOverhead: 0.01, group: true, by: output.ByProcess,
+		who: choice{pids: []int{1}}, pace: pace{hz: 99, maxOverhead: 0.01}, outputs: []output.Spec{{Format: "folded", File: "-"}},
+		sampling: sampling{threads: "running", weight: "cpu", stop: "auto"}, group: true, by: output.ByProcess,
 		unwinding: unwinding{order: []unwind.How{unwind.SFrame, unwind.EHFrame, unwind.Code, unwind.FramePointer, unwind.BackChain}, maxDepth: 512, scripts: "on"},
 		naming:    naming{demangle: "full"},
 	}
@@ -46,27 +46,27 @@ func TestParseArgs(t *testing.T) {
 			c.outputs = []output.Spec{{Format: "folded", File: "x"}}
 		}},
 		{"-p 1 --every 1m -o pprof=x-%T", func(c *config) {
-			c.every, c.outputs = time.Minute, []output.Spec{{Format: "pprof", File: "x-%T"}}
+			c.pace.every, c.outputs = time.Minute, []output.Spec{{Format: "pprof", File: "x-%T"}}
 		}},
 		{"-p 1 --tree", func(c *config) { c.who.tree, c.who.children = true, true }},
 		{"-p 1 -t 5 --tid 6", func(c *config) { c.who.tids = []int{5, 6} }},
 
 		{"-p 1 -hz 99", func(c *config) {}},
-		{"-hz 250 -p 1", func(c *config) { c.hz = 250 }},
-		{"-hz=250 -p 1", func(c *config) { c.hz = 250 }},
-		{"--hz=250 -p 1", func(c *config) { c.hz = 250 }},
-		{"--hz 250 -p 1", func(c *config) { c.hz = 250 }},
-		{"-F 250 -p 1", func(c *config) { c.hz = 250 }},
-		{"-F250 -p 1", func(c *config) { c.hz = 250 }},
-		{"-F=250 -p 1", func(c *config) { c.hz = 250 }},
-		{"-hz 99 -p 1 -hz 9999", func(c *config) { c.hz = 9999 }},
+		{"-hz 250 -p 1", func(c *config) { c.pace.hz = 250 }},
+		{"-hz=250 -p 1", func(c *config) { c.pace.hz = 250 }},
+		{"--hz=250 -p 1", func(c *config) { c.pace.hz = 250 }},
+		{"--hz 250 -p 1", func(c *config) { c.pace.hz = 250 }},
+		{"-F 250 -p 1", func(c *config) { c.pace.hz = 250 }},
+		{"-F250 -p 1", func(c *config) { c.pace.hz = 250 }},
+		{"-F=250 -p 1", func(c *config) { c.pace.hz = 250 }},
+		{"-hz 99 -p 1 -hz 9999", func(c *config) { c.pace.hz = 9999 }},
 
-		{"-p 1 -d 10s", func(c *config) { c.duration = 10 * time.Second }},
-		{"-p 1 -d 10", func(c *config) { c.duration = 10 * time.Second }},
-		{"-p 1 -d10", func(c *config) { c.duration = 10 * time.Second }},
-		{"-p 1 -d0.5", func(c *config) { c.duration = time.Second / 2 }},
-		{"-p 1 -d .5", func(c *config) { c.duration = time.Second / 2 }},
-		{"-p 1 --duration=1m30s", func(c *config) { c.duration = 90 * time.Second }},
+		{"-p 1 -d 10s", func(c *config) { c.pace.duration = 10 * time.Second }},
+		{"-p 1 -d 10", func(c *config) { c.pace.duration = 10 * time.Second }},
+		{"-p 1 -d10", func(c *config) { c.pace.duration = 10 * time.Second }},
+		{"-p 1 -d0.5", func(c *config) { c.pace.duration = time.Second / 2 }},
+		{"-p 1 -d .5", func(c *config) { c.pace.duration = time.Second / 2 }},
+		{"-p 1 --duration=1m30s", func(c *config) { c.pace.duration = 90 * time.Second }},
 
 		{"-p 1 -o x.svg.txt", func(c *config) { c.outputs = []output.Spec{{Format: "folded", File: "x.svg.txt"}} }},
 		{"-p 1 -o pprof=x -o -", func(c *config) {
@@ -77,22 +77,24 @@ func TestParseArgs(t *testing.T) {
 		{"-p 1 -o ./-hz", func(c *config) { c.outputs = []output.Spec{{Format: "folded", File: "./-hz"}} }},
 		{"-p 1 --output=-hz", func(c *config) { c.outputs = []output.Spec{{Format: "folded", File: "-hz"}} }},
 
-		{"-p 1 --threads all", func(c *config) { c.threads, c.weight = "all", "wall" }},
-		{"-p 1 --threads all --weight cpu", func(c *config) { c.threads = "all" }},
-		{"-p 1 --weight=wall", func(c *config) { c.weight = "wall" }},
+		{"-p 1 --threads all", func(c *config) { c.sampling.threads, c.sampling.weight = "all", "wall" }},
+		{"-p 1 --threads all --weight cpu", func(c *config) { c.sampling.threads = "all" }},
+		{"-p 1 --weight=wall", func(c *config) { c.sampling.weight = "wall" }},
 		{"-p 1 --unwind sframe", func(c *config) { c.unwinding.order = []unwind.How{unwind.SFrame} }},
 		{"-p 1 --unwind backchain,fp,eh_frame", func(c *config) {
 			c.unwinding.order = []unwind.How{unwind.BackChain, unwind.FramePointer, unwind.EHFrame}
 		}},
-		{"-p 1 --stop never", func(c *config) { c.stop = "never" }},
-		{"-p 1 --stop=always --no-restart", func(c *config) { c.stop, c.noRestart = "always", true }},
+		{"-p 1 --stop never", func(c *config) { c.sampling.stop = "never" }},
+		{"-p 1 --stop=always --no-restart", func(c *config) { c.sampling.stop, c.sampling.noRestart = "always", true }},
 		{"-p 1 --max-depth 5000", func(c *config) { c.unwinding.maxDepth = 5000 }},
-		{"-p 1 --max-overhead 5%", func(c *config) { c.maxOverhead = 0.05 }},
-		{"-p 1 --max-overhead=0.5", func(c *config) { c.maxOverhead = 0.005 }},
+		{"-p 1 --max-overhead 5%", func(c *config) { c.pace.maxOverhead = 0.05 }},
+		{"-p 1 --max-overhead=0.5", func(c *config) { c.pace.maxOverhead = 0.005 }},
 		{"-p 1 --children --kernel --exit-stacks --verify --nice", func(c *config) {
-			c.who.children, c.kernel, c.exitStacks, c.unwinding.verify, c.nice = true, true, true, true, true
+			c.who.children, c.sampling.kernel, c.sampling.exitStacks, c.unwinding.verify, c.pace.nice = true, true, true, true, true
 		}},
-		{"-p 1 --threads all --waits", func(c *config) { c.threads, c.weight, c.waits = threadsAll, weightWall, true }},
+		{"-p 1 --threads all --waits", func(c *config) {
+			c.sampling.threads, c.sampling.weight, c.sampling.waits = threadsAll, weightWall, true
+		}},
 		{"-p 1 --inlines --lines --demangle short --debuginfod", func(c *config) {
 			c.naming.inlines, c.naming.lines, c.naming.demangle, c.naming.debuginfod = true, true, "short", true
 		}},
@@ -104,28 +106,28 @@ func TestParseArgs(t *testing.T) {
 
 		{"-- cmd -hz 3", func(c *config) { c.who.pids, c.command, c.who.children = nil, []string{"cmd", "-hz", "3"}, true }},
 		{"-hz 50 -- cmd -- -p 1", func(c *config) {
-			c.who.pids, c.command, c.who.children, c.hz = nil, []string{"cmd", "--", "-p", "1"}, true, 50
+			c.who.pids, c.command, c.who.children, c.pace.hz = nil, []string{"cmd", "--", "-p", "1"}, true, 50
 		}},
 		{"--children=false -- cmd", func(c *config) { c.who.pids, c.command = nil, []string{"cmd"} }},
 		{"-- dump", func(c *config) { c.who.pids, c.command, c.who.children = nil, []string{"dump"}, true }},
 
-		{"top -p 1", func(c *config) { c.top, c.every, c.outputs = true, time.Second, nil }},
+		{"top -p 1", func(c *config) { c.top, c.pace.every, c.outputs = true, time.Second, nil }},
 		{"top -p 1 --threads all --every 5", func(c *config) {
-			c.top, c.every, c.outputs = true, 5*time.Second, nil
-			c.threads, c.weight, c.waits = threadsAll, weightWall, true
+			c.top, c.pace.every, c.outputs = true, 5*time.Second, nil
+			c.sampling.threads, c.sampling.weight, c.sampling.waits = threadsAll, weightWall, true
 		}},
 		{"top -p 1 --threads all --waits=false", func(c *config) {
-			c.top, c.every, c.outputs, c.threads, c.weight = true, time.Second, nil, threadsAll, weightWall
+			c.top, c.pace.every, c.outputs, c.sampling.threads, c.sampling.weight = true, time.Second, nil, threadsAll, weightWall
 		}},
 		{"top -- cmd", func(c *config) {
-			c.top, c.every, c.outputs, c.who.pids, c.command, c.who.children = true, time.Second, nil, nil, []string{"cmd"}, true
+			c.top, c.pace.every, c.outputs, c.who.pids, c.command, c.who.children = true, time.Second, nil, nil, []string{"cmd"}, true
 		}},
 
 		{"dump -p 1", func(c *config) { c.mode = modeDump }},
 		{"-p 1 dump", func(c *config) { c.mode = modeDump }},
 		{"--dump -p 1", func(c *config) { c.mode = modeDump }},
 		{"dump -t 7 --group=false --kernel", func(c *config) {
-			c.mode, c.who.pids, c.who.tids, c.group, c.kernel = modeDump, nil, []int{7}, false, true
+			c.mode, c.who.pids, c.who.tids, c.group, c.sampling.kernel = modeDump, nil, []int{7}, false, true
 		}},
 		{"dump --name web* --name db --cgroup /a --tree --json --watch 3", func(c *config) {
 			c.mode, c.who.pids, c.who.names, c.who.cgroups, c.who.tree = modeDump, nil, []string{"web*", "db"}, []string{"/a"}, true
@@ -365,7 +367,7 @@ func FuzzParseArgs(f *testing.F) {
 			t.Errorf("%q with a command: command is %q", args, with.command)
 		}
 		if err != nil {
-			if c.mode != modeSample || c.hz != 0 || strings.Contains(err.Error(), "pflag") {
+			if c.mode != modeSample || c.pace.hz != 0 || strings.Contains(err.Error(), "pflag") {
 				t.Errorf("%q: %v with %+v", args, err, c)
 			}
 			return
@@ -382,8 +384,8 @@ func FuzzParseArgs(f *testing.F) {
 				t.Errorf("%q: nothing to look at", args)
 			}
 		}
-		if c.hz < 1 || c.hz > maxHz || c.duration < 0 || len(c.outputs)+len(c.sends) == 0 && c.browse != noViewer || len(c.unwinding.order) == 0 || c.unwinding.maxDepth < 1 ||
-			!(c.maxOverhead > 0 && c.maxOverhead <= 1) {
+		if c.pace.hz < 1 || c.pace.hz > maxHz || c.pace.duration < 0 || len(c.outputs)+len(c.sends) == 0 && c.browse != noViewer || len(c.unwinding.order) == 0 || c.unwinding.maxDepth < 1 ||
+			!(c.pace.maxOverhead > 0 && c.pace.maxOverhead <= 1) {
 			t.Errorf("%q: %+v", args, c)
 		}
 	})

@@ -46,7 +46,7 @@ func (s *session) progress() *progress {
 	if s.config.command != nil {
 		what = printable(s.config.command[0])
 	}
-	fmt.Fprintf(p.w, "sfsample: sampling %s at %d Hz; Ctrl-C ends it and writes the result\n", what, s.config.hz)
+	fmt.Fprintf(p.w, "sfsample: sampling %s at %d Hz; Ctrl-C ends it and writes the result\n", what, s.config.pace.hz)
 	p.show = func(g sampler.Progress) {
 		fmt.Fprintf(p.w, "\r\x1b[K%6.1fs  %d samples  %d threads  %d lost  pause %v",
 			g.Elapsed.Seconds(), g.Samples, g.Threads, g.Lost, g.Pause.Round(100*time.Nanosecond))
@@ -96,12 +96,12 @@ func (s *session) closing() {
 	}
 	rate := fmt.Sprintf("rate: %.1f Hz asked, %.1f reached, %.1f stops a second", r.AskedHz, r.ReachedHz, float64(r.Seizes)/max(r.Elapsed.Seconds(), 1e-3))
 	if r.Stride > 1 {
-		rate += fmt.Sprintf(" (at times lowered to %.2g %% of what was asked, as pauses would take more than %s of the target's time, or this program more than it may of a CPU; see --max-overhead, --max-cpu)", 100/r.Stride, output.Percent(s.config.maxOverhead))
+		rate += fmt.Sprintf(" (at times lowered to %.2g %% of what was asked, as pauses would take more than %s of the target's time, or this program more than it may of a CPU; see --max-overhead, --max-cpu)", 100/r.Stride, output.Percent(s.config.pace.maxOverhead))
 	}
 	say("%s", rate)
 	s.stacks(say, u)
 	s.scriptFrames(say, &u.Scripts)
-	if s.config.exitStacks {
+	if s.config.sampling.exitStacks {
 		say("%s", exits(r.Exits))
 	}
 	s.verified(say)
@@ -134,7 +134,7 @@ func (s *session) commandEnd(say func(string, ...any)) {
 	switch {
 	case !r.Ended:
 		or := ""
-		if s.config.duration > 0 {
+		if s.config.pace.duration > 0 {
 			or = ", or no -d"
 		}
 		say("%s lives on as process %d (try: kill %[2]d%s)", s.command.name, s.command.process.Pid, or)
@@ -175,7 +175,7 @@ func (s *session) next(u sampler.Unwound) string {
 	case r.Count[ledger.InCall] > r.Count[ledger.Sampled]:
 		return fmt.Sprintf("at %d of %d thread ticks that ran there is no stack: a stop would have cut a system call short (docs/target.md says which; try: perf record -g)",
 			r.Count[ledger.InCall], r.Count[ledger.InCall]+r.Count[ledger.Sampled])
-	case s.config.threads == threadsRunning && 20*(r.Count[ledger.Sampled]+r.Count[ledger.Waiting]) < r.Ticks:
+	case s.config.sampling.threads == threadsRunning && 20*(r.Count[ledger.Sampled]+r.Count[ledger.Waiting]) < r.Ticks:
 		live := slices.DeleteFunc(slices.Clone(s.config.who.pids), func(pid int) bool {
 			stat, err := procfs.FS{}.Stat(pid)
 			return err != nil || stat.State == 'Z'

@@ -180,16 +180,16 @@ func (c *config) checkRounds() error {
 	for _, o := range c.outputs {
 		marked := strings.Contains(o.File, roundMark)
 		switch {
-		case c.every == 0 && marked:
+		case c.pace.every == 0 && marked:
 			return fmt.Errorf("-o %s: %s is a round's time, and there is but one (try: --every 10s)", o.File, roundMark)
-		case c.every > 0 && !marked && o.File != "-":
+		case c.pace.every > 0 && !marked && o.File != "-":
 			return fmt.Errorf("-o %s: each round would write over the one before (put %s into the name, which is the round's time)", o.File, roundMark)
 		}
 	}
-	if c.every > 0 && c.every < leastRound {
-		return fmt.Errorf("--every %v: a round takes at least %v (try: --every %[2]v)", c.every, leastRound)
+	if c.pace.every > 0 && c.pace.every < leastRound {
+		return fmt.Errorf("--every %v: a round takes at least %v (try: --every %[2]v)", c.pace.every, leastRound)
 	}
-	if c.every > 0 && c.record != "" {
+	if c.pace.every > 0 && c.record != "" {
 		return errors.New("--record is one file (leave out --every)")
 	}
 	return nil

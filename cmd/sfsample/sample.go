@@ -96,7 +96,7 @@ func (s *session) open() error {
 		s.outs = s.top
 		return nil
 	}
-	if s.config.every == 0 && len(s.config.sends) == 0 {
+	if s.config.pace.every == 0 && len(s.config.sends) == 0 {
 		outs, err := output.Open(s.config.outputs, s.config.outputOptions())
 		s.outs = &lastSink{Outputs: outs}
 		return err
@@ -117,7 +117,7 @@ func (s *session) open() error {
 		if s.agent != nil {
 			s.agent.told(x, r)
 		}
-		if !s.config.quiet && s.config.every > 0 && (s.agent == nil || s.config.verbose) {
+		if !s.config.quiet && s.config.pace.every > 0 && (s.agent == nil || s.config.verbose) {
 			s.say("%s", account(stamp, x))
 		}
 	}
@@ -195,7 +195,7 @@ func (s *session) run() error {
 	if s.agent == nil {
 		calm(sampleMonitor)
 	}
-	result, err := sampler.Run(ctx, opt, s.config.duration, s.pipe, ready, progress.show)
+	result, err := sampler.Run(ctx, opt, s.config.pace.duration, s.pipe, ready, progress.show)
 	progress.clear()
 	s.result = result
 	if s.top != nil {
@@ -206,7 +206,7 @@ func (s *session) run() error {
 	}
 	if err != nil && s.command != nil && errors.Is(err, unix.EPERM) { // it has other rights than we
 		s.say("%v", err)
-		s.result.Status, s.result.Ended = s.command.outlive(ctx, s.config.duration)
+		s.result.Status, s.result.Ended = s.command.outlive(ctx, s.config.pace.duration)
 		if !s.config.quiet {
 			s.commandEnd(s.say)
 		}
@@ -360,8 +360,8 @@ func (s *session) ready(ctx context.Context, stop func()) {
 	s.execErr = make(chan error, 2)
 	begun := make(chan struct{})
 	var hangs *time.Timer
-	if s.config.duration > 0 {
-		hangs = time.AfterFunc(s.config.duration+execPatience, func() {
+	if s.config.pace.duration > 0 {
+		hangs = time.AfterFunc(s.config.pace.duration+execPatience, func() {
 			s.execErr <- s.command.hangs()
 			stop()
 		})
@@ -373,7 +373,7 @@ func (s *session) ready(ctx context.Context, stop func()) {
 			hangs.Stop()
 		}
 	}()
-	if s.config.exitStacks {
+	if s.config.sampling.exitStacks {
 		return
 	}
 	select {
@@ -399,7 +399,7 @@ func (s *session) what() string {
 // why says why nothing more comes, empty if somebody wanted that, or it is an error.
 func (s *session) why(ctx context.Context, err error) string {
 	switch {
-	case ctx.Err() != nil || err != nil || s.config.duration > 0 && s.result.Elapsed >= s.config.duration:
+	case ctx.Err() != nil || err != nil || s.config.pace.duration > 0 && s.result.Elapsed >= s.config.pace.duration:
 		return ""
 	case s.result.Status.Signaled():
 		return fmt.Sprintf("%s was ended by %s", s.command.name, unix.SignalName(s.result.Status.Signal()))
@@ -513,10 +513,10 @@ func suspensions(ctx context.Context) <-chan func() {
 
 func (s *session) options() sampler.Options {
 	return sampler.Options{
-		PIDs: s.config.who.pids, TIDs: s.config.who.tids, Hz: s.config.hz,
-		All: s.config.threads == threadsAll, WallWeight: s.config.weight == weightWall,
-		Stop: stopMode(s.config.stop), NoRestart: s.config.noRestart, Children: s.config.who.children,
-		Kernel: s.config.kernel, ExitStacks: s.config.exitStacks, Every: s.config.every, MaxOverhead: s.config.maxOverhead, MaxCPU: s.config.maxCPU, Nice: s.config.nice, Seldom: s.agent != nil, Log: s.log,
+		PIDs: s.config.who.pids, TIDs: s.config.who.tids, Hz: s.config.pace.hz,
+		All: s.config.sampling.threads == threadsAll, WallWeight: s.config.sampling.weight == weightWall,
+		Stop: stopMode(s.config.sampling.stop), NoRestart: s.config.sampling.noRestart, Children: s.config.who.children,
+		Kernel: s.config.sampling.kernel, ExitStacks: s.config.sampling.exitStacks, Every: s.config.pace.every, MaxOverhead: s.config.pace.maxOverhead, MaxCPU: s.config.pace.maxCPU, Nice: s.config.pace.nice, Seldom: s.agent != nil, Log: s.log,
 		Released: goBack,
 	}
 }
@@ -577,13 +577,13 @@ func (c *config) livePipeline(names *sampler.Names, until *late.Time, log *slog.
 	cache.Until = part
 	lists := module.NewLists(part, log)
 	var wait func(pid, tid int, nr int64, sp, runs uint64) func([]output.Frame) string
-	if c.waits {
+	if c.sampling.waits {
 		wait = stuck.NewGlances(procfs.FS{}).Look
 	}
 	return sampler.NewPipeline(sampler.PipelineConfig{
 		Wait: wait,
 		Host: runtime.GOARCH, Start: time.Now(), Order: c.unwinding.order, MaxDepth: c.unwinding.maxDepth,
-		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.kernel, Verify: c.unwinding.verify, Live: true, Slow: slow, Until: part,
+		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.sampling.kernel, Verify: c.unwinding.verify, Live: true, Slow: slow, Until: part,
 		Scripts: c.unwinding.scripts != scriptsOff, ScriptsOnly: c.unwinding.scripts == scriptsOnly,
 		Open: func(pid int) (sampler.Target, *sampler.Survivor, error) {
 			src := sampler.NewSurvivor(pid, lists)
@@ -607,7 +607,7 @@ func (n *naming) debuginfodOf(progress func(string)) *symbol.Debuginfod {
 }
 
 func (c *config) outputOptions() output.Options {
-	return output.Options{Hz: float64(c.hz), Wall: c.weight == weightWall, By: c.by, Lines: c.naming.lines, Micros: c.micros}
+	return output.Options{Hz: float64(c.pace.hz), Wall: c.sampling.weight == weightWall, By: c.by, Lines: c.naming.lines, Micros: c.micros}
 }
 
 // logger writes records for people: warnings, and with -v all.
@@ -663,7 +663,7 @@ func checkLife(pids []int) error {
 
 // checkKernel says so if the kernel's part of stacks was asked for, and cannot be read.
 func checkKernel(c *config, log *slog.Logger) {
-	if !c.kernel {
+	if !c.sampling.kernel {
 		return
 	}
 	if _, err := (procfs.FS{}).Stack(os.Getpid(), os.Getpid()); err != nil { // ours stands for all
@@ -712,7 +712,7 @@ func openRecord(c config) (*recording, error) {
 	}
 	w, err := capture.NewWriter(f)
 	if err == nil {
-		run := capture.Run{Host: runtime.GOARCH, Start: time.Now(), Hz: float64(c.hz), Weight: c.weight, Command: strings.Join(c.command, " "), PIDs: c.who.pids}
+		run := capture.Run{Host: runtime.GOARCH, Start: time.Now(), Hz: float64(c.pace.hz), Weight: c.sampling.weight, Command: strings.Join(c.command, " "), PIDs: c.who.pids}
 		run.Machine, _ = os.Hostname()
 		if run.Command == "" && len(c.who.pids) > 0 {
 			run.Command = commandLine(c.who.pids[0])

@@ -54,9 +54,9 @@ func newTop(c *config, stderr io.Writer) *topView {
 	v := &topView{
 		Model: live.New(), notices: &notices{w: stderr, tty: isTTY(stderr)},
 		news: make(chan struct{}, 1), ended: make(chan string, 1), holds: make(chan hold), idle: make(chan struct{}), over: make(chan struct{}),
-		status: live.Status{Hz: float64(c.hz)},
+		status: live.Status{Hz: float64(c.pace.hz)},
 	}
-	v.screen = live.NewScreen(c.threads == threadsAll, c.weight == weightWall, false)
+	v.screen = live.NewScreen(c.sampling.threads == threadsAll, c.sampling.weight == weightWall, false)
 	return v
 }
 
