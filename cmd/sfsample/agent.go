@@ -28,9 +28,9 @@ func agent(c config, args []string, stderr io.Writer) error {
 	for {
 		modest(c.pace.hz)
 		a := &agentRun{args: args, begun: time.Now(), every: c.pace.every}
-		s := &session{config: c, log: logger(c, stderr), stderr: stderr, agent: a}
+		s := &session{config: c, log: c.messages.logger(stderr), stderr: stderr, agent: a}
 		a.say = s.say
-		stop, err := a.listen(c.listen)
+		stop, err := a.listen(c.agent.listen)
 		if err == nil {
 			_, err = s.sample() // of no command
 			stop()

@@ -50,11 +50,11 @@ output:
 listen: 127.0.0.1:1
 `
 	want := defaults()
-	want.who.pids, want.outputs = nil, []output.Spec{{Format: "pprof", File: "/x/%T.pb.gz"}}
+	want.who.pids, want.out.specs = nil, []output.Spec{{Format: "pprof", File: "/x/%T.pb.gz"}}
 	want.who.names, want.who.users, want.who.cgroups = []string{"web*", "db #1", "x: y"}, []uint32{0, 0}, []string{"/a"}
-	want.agent, want.configFile, want.listen = true, file, "127.0.0.1:1"
+	want.agent.on, want.agent.listen = true, "127.0.0.1:1"
 	want.pace.every, want.pace.hz, want.who.tree, want.who.children, want.pace.maxCPU = time.Minute, 49, true, true, 0.005
-	want.sends = []send{{"otlp", "http://h:1/p#q"}}
+	want.sending.receivers = []send{{"otlp", "http://h:1/p#q"}}
 	got, err := parse(text, "--every", "1m")
 	if err != nil {
 		t.Fatal(err)

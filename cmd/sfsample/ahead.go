@@ -27,7 +27,7 @@ var ahead atomic.Bool
 // goAhead gives all threads of this program a better nice value, where that is allowed (setpriority(2): CAP_SYS_NICE, or
 // RLIMIT_NICE) and wanted. Threads that they start have it too (sched(7)).
 func (c *config) goAhead() {
-	if c.pace.nice || c.agent { // an agent is there all the time
+	if c.pace.nice || c.agent.on { // an agent is there all the time
 		return
 	}
 	nice := max(leastNice, began-better)

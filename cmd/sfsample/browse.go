@@ -54,10 +54,10 @@ const noViewer = "page"
 // checkOpen says why --open cannot be met.
 func (c *config) checkOpen() error {
 	switch {
-	case c.browse == "":
-	case c.pace.every > 0 || c.agent || len(c.sends) > 0:
+	case c.out.browse == "":
+	case c.pace.every > 0 || c.agent.on || len(c.sending.receivers) > 0:
 		return errors.New("--open is for the one result of a run (leave out --every and what is sent)")
-	case c.browse != noViewer && !slices.ContainsFunc(c.outputs, forViewer):
+	case c.out.browse != noViewer && !slices.ContainsFunc(c.out.specs, forViewer):
 		return errors.New("--open=URL is for a viewer of profiles (give -o FILE.firefox.json or -o FILE.speedscope.json too)")
 	}
 	return nil
@@ -68,23 +68,23 @@ func forViewer(o output.Spec) bool {
 }
 
 // showing finds or adds the output that --open shows, nil if it was not given.
-func (c *config) showing() (*showing, error) {
-	if c.browse == "" {
+func (o *outputs) showing() (*showing, error) {
+	if o.browse == "" {
 		return nil, nil
 	}
-	suits, viewer := forViewer, c.browse
-	if c.browse == noViewer {
+	suits, viewer := forViewer, o.browse
+	if o.browse == noViewer {
 		suits, viewer = func(o output.Spec) bool { return o.Format == "html" && o.File != "-" }, ""
 	}
-	if i := slices.IndexFunc(c.outputs, suits); i >= 0 {
-		return &showing{file: c.outputs[i], viewer: viewer}, nil
+	if i := slices.IndexFunc(o.specs, suits); i >= 0 {
+		return &showing{file: o.specs[i], viewer: viewer}, nil
 	}
 	dir, err := os.MkdirTemp("", "sfsample")
 	if err != nil {
 		return nil, fmt.Errorf("--open: %w (try: -o FILE.html)", err)
 	}
 	v := &showing{output.Spec{Format: "html", File: filepath.Join(dir, "flame.html")}, dir, viewer}
-	c.outputs = append(c.outputs, v.file)
+	o.specs = append(o.specs, v.file)
 	return v, nil
 }
 

@@ -14,13 +14,13 @@ import (
 
 // diff writes a page that compares two profiles.
 func diff(c config, stderr io.Writer) error {
-	if len(c.outputs) > 1 {
+	if len(c.out.specs) > 1 {
 		return errors.New("diff writes one page (give one -o)")
 	}
-	if c.outputs[0].File == "-" && isTerminal(os.Stdout) {
+	if c.out.specs[0].File == "-" && isTerminal(os.Stdout) {
 		return errors.New("diff writes a page for a browser (try: -o diff.html)")
 	}
-	outs, page, err := output.OpenDiff(c.outputs[0], sideTitle(c.files[0]), sideTitle(c.files[1]))
+	outs, page, err := output.OpenDiff(c.out.specs[0], sideTitle(c.files[0]), sideTitle(c.files[1]))
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ func diff(c config, stderr io.Writer) error {
 	if err := outs.Close(); err != nil {
 		return err
 	}
-	if name := c.outputs[0].File; name != stdin {
+	if name := c.out.specs[0].File; name != stdin {
 		fmt.Fprintf(stderr, "sfsample: wrote %s\n", printable(name))
 	}
 	return nil
@@ -64,7 +64,7 @@ func (c *config) readSide(name string, page *output.Diff, which int, stderr io.W
 	defer f.Close()
 	magic := make([]byte, len(capture.Magic))
 	if n, _ := f.ReadAt(magic, 0); n == len(magic) && bytes.Equal(magic, []byte(capture.Magic)) {
-		s := &session{config: *c, log: logger(*c, stderr), stderr: stderr}
+		s := &session{config: *c, log: c.messages.logger(stderr), stderr: stderr}
 		_, err := s.replay(name, func(run *capture.Run) (output.Sink, error) {
 			return page.Side(which, run.Weight == weightWall), nil
 		})

@@ -24,7 +24,7 @@ import (
 // dump writes every thread's stack and what it waits for, for people or as JSON; with
 // --watch again and again.
 func dump(c config, stdout, stderr io.Writer) error {
-	log := logger(c, stderr)
+	log := c.messages.logger(stderr)
 	if err := checkPIDs(c.who.pids); err != nil {
 		return err
 	}
@@ -36,12 +36,12 @@ func dump(c config, stdout, stderr io.Writer) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200) // a dump is over before most of its memory is garbage; the limit of memory stands
 	}
-	if c.watch == 0 {
+	if c.dumping.watch == 0 {
 		v, err := c.view(&set, log, stderr)
 		if err != nil {
 			return err
 		}
-		return c.show(v, stdout)
+		return c.dumping.show(v, stdout)
 	}
 	return c.watching(&set, stdout, stderr, log)
 }
@@ -60,7 +60,7 @@ func (c *config) watching(set *targets.Set, stdout, stderr io.Writer, log *slog.
 			return err
 		}
 		v.last = last
-		if err := c.show(v, stdout); err != nil {
+		if err := c.dumping.show(v, stdout); err != nil {
 			return err
 		}
 		if !slices.ContainsFunc(v.threads, func(t *sampler.ThreadDump) bool { return t.State != 'Z' && t.State != 'X' }) {
@@ -70,7 +70,7 @@ func (c *config) watching(set *targets.Set, stdout, stderr io.Writer, log *slog.
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(c.watch):
+		case <-time.After(c.dumping.watch):
 		}
 	}
 }
@@ -169,17 +169,17 @@ func (w *choice) meant() string {
 }
 
 // show writes a dump. It is an error if nothing could be read of any thread, or not all of a process.
-func (c *config) show(v *view, stdout io.Writer) error {
+func (d *dumping) show(v *view, stdout io.Writer) error {
 	w := bufio.NewWriter(stdout)
 	switch {
-	case c.json:
+	case d.json:
 		if err := writeJSON(w, v); err != nil {
 			return err
 		}
 	default:
 		writeReport(w, v)
-		v.writeThreads(w, c.group)
-		v.writeGoroutines(w, c.group)
+		v.writeThreads(w, d.group)
+		v.writeGoroutines(w, d.group)
 	}
 	if err := w.Flush(); err != nil {
 		return err

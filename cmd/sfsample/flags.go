@@ -58,32 +58,16 @@ type config struct {
 	files   []string // to read: a recording to replay, or what to compare, before and after
 	topic   string   // of the help, see topics
 
-	outputs []output.Spec // none twice; at least one, or of sends, or browse makes one
-	sends   []send        // receivers
-	spool   string        // folder of what could not be sent yet; empty: one of the run's own
-	service string        // service.name of all; empty: each has its own
-	noNames bool          // to receivers: addresses and build-ids, where that is enough
-	record  string        // file for the captures, empty: none
-	browse  string        // viewer to open the result in: noViewer, a URL; empty: none
-
 	pace      pace
 	sampling  sampling
 	unwinding unwinding
 	naming    naming
-
-	top bool // it is watched while it goes on
-
-	agent      bool   // it runs as an agent
-	configFile string // of an agent
-	listen     string // address of an agent's /metrics and /healthz; empty: none
-
-	by      output.By     // what the outputs tell apart
-	micros  bool          // folded counts microseconds, not ticks
-	group   bool          // dump: equal stacks once
-	json    bool          // dump: for programs
-	watch   time.Duration // dump: again and again, so far apart; 0: once
-	quiet   bool
-	verbose bool
+	out       outputs
+	sending   sending
+	dumping   dumping
+	agent     agentFlags
+	top       bool // it is watched while it goes on
+	messages  messages
 }
 
 // choice is which processes and threads are meant.
@@ -134,6 +118,39 @@ type naming struct {
 	debuginfod bool   // ask the servers of DEBUGINFOD_URLS
 }
 
+// outputs are the files that a run makes.
+type outputs struct {
+	specs  []output.Spec // none twice; at least one, or there are receivers, or browse makes one
+	by     output.By     // what they tell apart
+	micros bool          // folded counts microseconds, not ticks
+	record string        // file for the captures, empty: none
+	browse string        // viewer to open the result in: noViewer, a URL; empty: none
+}
+
+// sending is what is sent, and to whom.
+type sending struct {
+	receivers []send
+	spool     string // folder of what could not be sent yet; empty: one of the run's own
+	service   string // service.name of all; empty: each has its own
+	noNames   bool   // addresses and build-ids, where that is enough
+}
+
+// dumping is how a dump is shown.
+type dumping struct {
+	group bool          // equal stacks once
+	json  bool          // for programs
+	watch time.Duration // again and again, so far apart; 0: once
+}
+
+// agentFlags are those of an agent.
+type agentFlags struct {
+	on     bool   // it runs as one
+	listen string // address of its /metrics and /healthz; empty: none
+}
+
+// messages are what people are told.
+type messages struct{ quiet, verbose bool }
+
 // newFlags declares every flag, to be read into c. Back quotes mark the value
 // in messages and in the help.
 func newFlags(c *config) *pflag.FlagSet {
@@ -174,11 +191,11 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.FuncP("duration", "d", "`10s`", func(s string) (err error) { c.pace.duration, err = parseDuration(s); return })
 	fs.Func("every", "`10s`", func(s string) (err error) { c.pace.every, err = parseDuration(s); return })
 	fs.FuncP("output", "o", "`FILE`", func(s string) error { return c.addOutput(s) })
-	fs.StringVar(&c.spool, "spool", "", "`DIR`")
-	fs.StringVar(&c.service, "service", "", "`NAME`")
-	fs.BoolVar(&c.noNames, "no-names", false, "")
-	fs.Func("record", "`FILE`", func(s string) error { c.record = s; return nil })
-	fs.Func("open", "`URL`", func(s string) error { c.browse = s; return parseViewer(s) })
+	fs.StringVar(&c.sending.spool, "spool", "", "`DIR`")
+	fs.StringVar(&c.sending.service, "service", "", "`NAME`")
+	fs.BoolVar(&c.sending.noNames, "no-names", false, "")
+	fs.Func("record", "`FILE`", func(s string) error { c.out.record = s; return nil })
+	fs.Func("open", "`URL`", func(s string) error { c.out.browse = s; return parseViewer(s) })
 	fs.Lookup("open").NoOptDefVal = noViewer
 
 	fs.Func("threads", "`running|all`", oneOf(&c.sampling.threads, threadsRunning, threadsAll))
@@ -195,8 +212,8 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.Func("max-overhead", "`1%`", func(s string) (err error) { c.pace.maxOverhead, err = parsePercent(s); return })
 	fs.Func("max-cpu", "`0.5%`", func(s string) (err error) { c.pace.maxCPU, err = parsePercent(s); return })
 	fs.BoolVar(&c.pace.nice, "nice", false, "")
-	fs.StringVar(&c.configFile, "config", "", "`FILE`")
-	fs.StringVar(&c.listen, "listen", "", "`127.0.0.1:6464`")
+	fs.String("config", "", "`FILE`") // see configOf
+	fs.StringVar(&c.agent.listen, "listen", "", "`127.0.0.1:6464`")
 
 	fs.BoolVar(&c.naming.inlines, "inlines", false, "")
 	fs.BoolVar(&c.naming.lines, "lines", false, "")
@@ -204,19 +221,19 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.Func("scripts", "`on|only|off`", oneOf(&c.unwinding.scripts, scriptsOn, scriptsOnly, scriptsOff))
 	fs.BoolVar(&c.naming.debuginfod, "debuginfod", false, "")
 
-	fs.Func("by", "`process|pid|thread|state`", oneOf((*string)(&c.by), string(output.ByProcess), string(output.ByPID), string(output.ByThread), string(output.ByState)))
+	fs.Func("by", "`process|pid|thread|state`", oneOf((*string)(&c.out.by), string(output.ByProcess), string(output.ByPID), string(output.ByThread), string(output.ByState)))
 	unit := "ticks"
 	fs.Func("unit", "`ticks|us`", func(s string) error {
 		err := oneOf(&unit, "ticks", "us")(s)
-		c.micros = unit == "us"
+		c.out.micros = unit == "us"
 		return err
 	})
 	fs.Bool("dump", false, "")
-	fs.BoolVar(&c.group, "group", true, "")
-	fs.BoolVar(&c.json, "json", false, "")
-	fs.Func("watch", "`2s`", func(s string) (err error) { c.watch, err = parseDuration(s); return })
-	fs.BoolVarP(&c.quiet, "quiet", "q", false, "")
-	fs.BoolVarP(&c.verbose, "verbose", "v", false, "")
+	fs.BoolVar(&c.dumping.group, "group", true, "")
+	fs.BoolVar(&c.dumping.json, "json", false, "")
+	fs.Func("watch", "`2s`", func(s string) (err error) { c.dumping.watch, err = parseDuration(s); return })
+	fs.BoolVarP(&c.messages.quiet, "quiet", "q", false, "")
+	fs.BoolVarP(&c.messages.verbose, "verbose", "v", false, "")
 	fs.BoolP("help", "h", false, "")
 	fs.Bool("version", false, "")
 	return fs
@@ -240,7 +257,7 @@ var meaninglessTop = []string{"output", "open", "spool", "service", "no-names", 
 // wrong usage, says what is wrong and how it is written rightly.
 func parseArgs(args []string) (config, error) {
 	c := config{
-		pace: pace{hz: 99, maxOverhead: 0.01}, sampling: sampling{threads: threadsRunning, stop: stopAuto}, by: output.ByProcess,
+		pace: pace{hz: 99, maxOverhead: 0.01}, sampling: sampling{threads: threadsRunning, stop: stopAuto}, out: outputs{by: output.ByProcess},
 		unwinding: unwinding{order: unwind.DefaultOrder, maxDepth: 512, scripts: scriptsOn}, naming: naming{demangle: demangleFull},
 	}
 	fs := newFlags(&c)
@@ -248,13 +265,13 @@ func parseArgs(args []string) (config, error) {
 	if err != nil {
 		return config{}, err
 	}
-	if c.agent = split.sub == "agent"; c.agent {
+	if c.agent.on = split.sub == "agent"; c.agent.on {
 		c.pace.hz, c.pace.every = 19, 10*time.Second
 	}
 	if c.top = split.sub == "top"; c.top {
 		c.pace.every = time.Second
 	}
-	if name, ok := configOf(split.flags); ok && c.agent {
+	if name, ok := configOf(split.flags); ok && c.agent.on {
 		if err := readConfig(name, fs); err != nil {
 			return config{}, err
 		}
@@ -263,7 +280,7 @@ func parseArgs(args []string) (config, error) {
 		return config{}, valueError(err)
 	}
 	for _, name := range []string{"config", "listen"} {
-		if fs.Changed(name) && !c.agent {
+		if fs.Changed(name) && !c.agent.on {
 			return config{}, fmt.Errorf("%s is for an agent (try: sfsample agent --config FILE)", spell(name))
 		}
 	}
@@ -350,7 +367,7 @@ func (c *config) takeTarget(split parsedArgs) error {
 		return nil
 	case c.command != nil && (len(c.command) == 0 || c.command[0] == ""):
 		return errors.New("no command after -- (try: sfsample [flags] -- COMMAND [ARGS...])")
-	case c.agent && (c.command != nil || len(c.who.tids) > 0):
+	case c.agent.on && (c.command != nil || len(c.who.tids) > 0):
 		return errors.New("an agent samples processes that are there or come (try: --name NAME, --cgroup GROUP, --user USER)")
 	case c.command != nil && (given || c.who.tree):
 		return errors.New("-p, -t, --name and the like are for processes that run, -- starts one (give one of them)")
@@ -358,7 +375,7 @@ func (c *config) takeTarget(split parsedArgs) error {
 		return errors.New("--waits is for blocked threads (give --threads all too)")
 	case c.sampling.exitStacks && c.who.searches():
 		return errors.New("--exit-stacks is for processes given with -p, or a command (leave out --tree, --name, --cgroup, --container and --user)")
-	case c.agent && !given:
+	case c.agent.on && !given:
 		return errors.New("an agent needs a choice of processes (try: --config FILE with name: NAME in it, or --name, --cgroup, --container, --user)")
 	case c.command == nil && !given && c.top:
 		return errors.New("no process given (try: sfsample top -p PID, or sfsample top -- COMMAND)")
@@ -382,7 +399,7 @@ func (w *choice) searches() bool {
 // complete fills in the defaults that depend on other flags and checks what
 // must agree.
 func (c *config) complete(fs *pflag.FlagSet) error {
-	if c.quiet && c.verbose {
+	if c.messages.quiet && c.messages.verbose {
 		return errors.New("-q and -v contradict each other (give one of them)")
 	}
 	if c.mode != modeReplay {
@@ -403,30 +420,30 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 			c.sampling.weight = weightWall
 		}
 	}
-	if c.agent && len(c.outputs) == 0 && len(c.sends) == 0 {
+	if c.agent.on && len(c.out.specs) == 0 && len(c.sending.receivers) == 0 {
 		return errors.New("an agent's profiles go somewhere (try: -o otlp=URL, or output: otlp=URL in its file)")
 	}
-	given := len(c.outputs) > 0 || len(c.sends) > 0 || c.browse == noViewer
+	given := len(c.out.specs) > 0 || len(c.sending.receivers) > 0 || c.out.browse == noViewer
 	if !given && c.mode == modeDiff {
-		c.outputs = []output.Spec{{Format: "html", File: "-"}}
+		c.out.specs = []output.Spec{{Format: "html", File: "-"}}
 	}
 	if !given && c.mode != modeDiff && !c.top {
-		c.outputs = []output.Spec{{Format: "folded", File: "-"}}
+		c.out.specs = []output.Spec{{Format: "folded", File: "-"}}
 	}
-	if len(c.sends) > 0 && c.mode == modeReplay {
+	if len(c.sending.receivers) > 0 && c.mode == modeReplay {
 		return errors.New("what is replayed is not sent (leave out -o otlp= and -o pyroscope=)")
 	}
 	for _, f := range []string{"spool", "service", "no-names"} {
-		if fs.Changed(f) && len(c.sends) == 0 {
+		if fs.Changed(f) && len(c.sending.receivers) == 0 {
 			return fmt.Errorf("--%s is for what is sent (try: -o otlp=URL, -o pyroscope=URL)", f)
 		}
 	}
 	if err := errors.Join(c.checkRounds(), c.checkOpen()); err != nil {
 		return err
 	}
-	for _, o := range c.outputs {
-		if c.record != "" && filepath.Clean(o.File) == filepath.Clean(c.record) {
-			return fmt.Errorf("--record and -o both write %s (give two files)", c.record)
+	for _, o := range c.out.specs {
+		if c.out.record != "" && filepath.Clean(o.File) == filepath.Clean(c.out.record) {
+			return fmt.Errorf("--record and -o both write %s (give two files)", c.out.record)
 		}
 	}
 	return nil
@@ -551,21 +568,21 @@ func (c *config) addOutput(s string) error {
 		if _, err := x.receiver(); err != nil {
 			return err
 		}
-		if slices.Contains(c.sends, x) {
+		if slices.Contains(c.sending.receivers, x) {
 			return errors.New("is sent to twice (give it once)")
 		}
-		c.sends = append(c.sends, x)
+		c.sending.receivers = append(c.sending.receivers, x)
 		return nil
 	}
 	spec, err := output.ParseSpec(s)
 	if err != nil {
 		return err
 	}
-	for _, o := range c.outputs {
+	for _, o := range c.out.specs {
 		if filepath.Clean(o.File) == filepath.Clean(spec.File) {
 			return fmt.Errorf("is written to twice (give each output a file of its own)")
 		}
 	}
-	c.outputs = append(c.outputs, spec)
+	c.out.specs = append(c.out.specs, spec)
 	return nil
 }

@@ -17,8 +17,8 @@ import (
 // defaults is the config of "-p 1".
 func defaults() config {
 	return config{
-		who: choice{pids: []int{1}}, pace: pace{hz: 99, maxOverhead: 0.01}, outputs: []output.Spec{{Format: "folded", File: "-"}},
-		sampling: sampling{threads: "running", weight: "cpu", stop: "auto"}, group: true, by: output.ByProcess,
+		who: choice{pids: []int{1}}, pace: pace{hz: 99, maxOverhead: 0.01}, out: outputs{specs: []output.Spec{{Format: "folded", File: "-"}}, by: output.ByProcess},
+		sampling: sampling{threads: "running", weight: "cpu", stop: "auto"}, dumping: dumping{group: true},
 		unwinding: unwinding{order: []unwind.How{unwind.SFrame, unwind.EHFrame, unwind.Code, unwind.FramePointer, unwind.BackChain}, maxDepth: 512, scripts: "on"},
 		naming:    naming{demangle: "full"},
 	}
@@ -43,10 +43,10 @@ func TestParseArgs(t *testing.T) {
 		{"-t 5,6", func(c *config) { c.who.pids, c.who.tids = nil, []int{5, 6} }},
 		{"--name web* --container 0123456789ab --user 0 -o x", func(c *config) {
 			c.who.pids, c.who.names, c.who.cgroups, c.who.users = nil, []string{"web*"}, []string{"0123456789ab"}, []uint32{0}
-			c.outputs = []output.Spec{{Format: "folded", File: "x"}}
+			c.out.specs = []output.Spec{{Format: "folded", File: "x"}}
 		}},
 		{"-p 1 --every 1m -o pprof=x-%T", func(c *config) {
-			c.pace.every, c.outputs = time.Minute, []output.Spec{{Format: "pprof", File: "x-%T"}}
+			c.pace.every, c.out.specs = time.Minute, []output.Spec{{Format: "pprof", File: "x-%T"}}
 		}},
 		{"-p 1 --tree", func(c *config) { c.who.tree, c.who.children = true, true }},
 		{"-p 1 -t 5 --tid 6", func(c *config) { c.who.tids = []int{5, 6} }},
@@ -68,14 +68,14 @@ func TestParseArgs(t *testing.T) {
 		{"-p 1 -d .5", func(c *config) { c.pace.duration = time.Second / 2 }},
 		{"-p 1 --duration=1m30s", func(c *config) { c.pace.duration = 90 * time.Second }},
 
-		{"-p 1 -o x.svg.txt", func(c *config) { c.outputs = []output.Spec{{Format: "folded", File: "x.svg.txt"}} }},
+		{"-p 1 -o x.svg.txt", func(c *config) { c.out.specs = []output.Spec{{Format: "folded", File: "x.svg.txt"}} }},
 		{"-p 1 -o pprof=x -o -", func(c *config) {
-			c.outputs = []output.Spec{{Format: "pprof", File: "x"}, {Format: "folded", File: "-"}}
+			c.out.specs = []output.Spec{{Format: "pprof", File: "x"}, {Format: "folded", File: "-"}}
 		}},
 		{"-p 1 -o-", func(c *config) {}},
-		{"-p 1 -o/tmp/x.pb.gz", func(c *config) { c.outputs = []output.Spec{{Format: "pprof", File: "/tmp/x.pb.gz"}} }},
-		{"-p 1 -o ./-hz", func(c *config) { c.outputs = []output.Spec{{Format: "folded", File: "./-hz"}} }},
-		{"-p 1 --output=-hz", func(c *config) { c.outputs = []output.Spec{{Format: "folded", File: "-hz"}} }},
+		{"-p 1 -o/tmp/x.pb.gz", func(c *config) { c.out.specs = []output.Spec{{Format: "pprof", File: "/tmp/x.pb.gz"}} }},
+		{"-p 1 -o ./-hz", func(c *config) { c.out.specs = []output.Spec{{Format: "folded", File: "./-hz"}} }},
+		{"-p 1 --output=-hz", func(c *config) { c.out.specs = []output.Spec{{Format: "folded", File: "-hz"}} }},
 
 		{"-p 1 --threads all", func(c *config) { c.sampling.threads, c.sampling.weight = "all", "wall" }},
 		{"-p 1 --threads all --weight cpu", func(c *config) { c.sampling.threads = "all" }},
@@ -98,11 +98,11 @@ func TestParseArgs(t *testing.T) {
 		{"-p 1 --inlines --lines --demangle short --debuginfod", func(c *config) {
 			c.naming.inlines, c.naming.lines, c.naming.demangle, c.naming.debuginfod = true, true, "short", true
 		}},
-		{"-p 1 --by thread", func(c *config) { c.by = output.ByThread }},
+		{"-p 1 --by thread", func(c *config) { c.out.by = output.ByThread }},
 		{"-p 1 --by thread --by process", func(c *config) {}},
-		{"-p 1 --record f.cap -q", func(c *config) { c.record, c.quiet = "f.cap", true }},
-		{"-p 1 -v", func(c *config) { c.verbose = true }},
-		{"-p 1 -vv", func(c *config) { c.verbose = true }},
+		{"-p 1 --record f.cap -q", func(c *config) { c.out.record, c.messages.quiet = "f.cap", true }},
+		{"-p 1 -v", func(c *config) { c.messages.verbose = true }},
+		{"-p 1 -vv", func(c *config) { c.messages.verbose = true }},
 
 		{"-- cmd -hz 3", func(c *config) { c.who.pids, c.command, c.who.children = nil, []string{"cmd", "-hz", "3"}, true }},
 		{"-hz 50 -- cmd -- -p 1", func(c *config) {
@@ -111,31 +111,31 @@ func TestParseArgs(t *testing.T) {
 		{"--children=false -- cmd", func(c *config) { c.who.pids, c.command = nil, []string{"cmd"} }},
 		{"-- dump", func(c *config) { c.who.pids, c.command, c.who.children = nil, []string{"dump"}, true }},
 
-		{"top -p 1", func(c *config) { c.top, c.pace.every, c.outputs = true, time.Second, nil }},
+		{"top -p 1", func(c *config) { c.top, c.pace.every, c.out.specs = true, time.Second, nil }},
 		{"top -p 1 --threads all --every 5", func(c *config) {
-			c.top, c.pace.every, c.outputs = true, 5*time.Second, nil
+			c.top, c.pace.every, c.out.specs = true, 5*time.Second, nil
 			c.sampling.threads, c.sampling.weight, c.sampling.waits = threadsAll, weightWall, true
 		}},
 		{"top -p 1 --threads all --waits=false", func(c *config) {
-			c.top, c.pace.every, c.outputs, c.sampling.threads, c.sampling.weight = true, time.Second, nil, threadsAll, weightWall
+			c.top, c.pace.every, c.out.specs, c.sampling.threads, c.sampling.weight = true, time.Second, nil, threadsAll, weightWall
 		}},
 		{"top -- cmd", func(c *config) {
-			c.top, c.pace.every, c.outputs, c.who.pids, c.command, c.who.children = true, time.Second, nil, nil, []string{"cmd"}, true
+			c.top, c.pace.every, c.out.specs, c.who.pids, c.command, c.who.children = true, time.Second, nil, nil, []string{"cmd"}, true
 		}},
 
 		{"dump -p 1", func(c *config) { c.mode = modeDump }},
 		{"-p 1 dump", func(c *config) { c.mode = modeDump }},
 		{"--dump -p 1", func(c *config) { c.mode = modeDump }},
 		{"dump -t 7 --group=false --kernel", func(c *config) {
-			c.mode, c.who.pids, c.who.tids, c.group, c.sampling.kernel = modeDump, nil, []int{7}, false, true
+			c.mode, c.who.pids, c.who.tids, c.dumping.group, c.sampling.kernel = modeDump, nil, []int{7}, false, true
 		}},
 		{"dump --name web* --name db --cgroup /a --tree --json --watch 3", func(c *config) {
 			c.mode, c.who.pids, c.who.names, c.who.cgroups, c.who.tree = modeDump, nil, []string{"web*", "db"}, []string{"/a"}, true
-			c.json, c.watch = true, 3*time.Second
+			c.dumping.json, c.dumping.watch = true, 3*time.Second
 		}},
 		{"replay f.cap", func(c *config) { c.mode, c.who.pids, c.files = modeReplay, nil, []string{"f.cap"} }},
 		{"replay dump -o x.pprof", func(c *config) {
-			c.mode, c.who.pids, c.files, c.outputs = modeReplay, nil, []string{"dump"}, []output.Spec{{Format: "pprof", File: "x.pprof"}}
+			c.mode, c.who.pids, c.files, c.out.specs = modeReplay, nil, []string{"dump"}, []output.Spec{{Format: "pprof", File: "x.pprof"}}
 		}},
 		{"replay -", func(c *config) { c.mode, c.who.pids, c.files = modeReplay, nil, []string{"-"} }},
 
@@ -384,7 +384,7 @@ func FuzzParseArgs(f *testing.F) {
 				t.Errorf("%q: nothing to look at", args)
 			}
 		}
-		if c.pace.hz < 1 || c.pace.hz > maxHz || c.pace.duration < 0 || len(c.outputs)+len(c.sends) == 0 && c.browse != noViewer || len(c.unwinding.order) == 0 || c.unwinding.maxDepth < 1 ||
+		if c.pace.hz < 1 || c.pace.hz > maxHz || c.pace.duration < 0 || len(c.out.specs)+len(c.sending.receivers) == 0 && c.out.browse != noViewer || len(c.unwinding.order) == 0 || c.unwinding.maxDepth < 1 ||
 			!(c.pace.maxOverhead > 0 && c.pace.maxOverhead <= 1) {
 			t.Errorf("%q: %+v", args, c)
 		}

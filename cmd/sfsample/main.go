@@ -55,14 +55,14 @@ const spare = 2
 // closed. Go's runtime has put /dev/null in its place then, opened for reading too
 // (runtime/fds_unix.go, checkfds); a shell opens it for writing.
 func (c *config) checkStdout() error {
-	if f := os.Stdout; isTerminal(f) && slices.Contains(c.outputs, output.Spec{Format: "pprof", File: "-"}) {
+	if f := os.Stdout; isTerminal(f) && slices.Contains(c.out.specs, output.Spec{Format: "pprof", File: "-"}) {
 		return errors.New("standard output is a terminal, which cannot show the compressed data of pprof (try: -o FILE.pb.gz, or a pipe)")
 	}
 	if c.top {
 		return checkTerminal()
 	}
 	onto := c.mode == modeDump
-	for _, spec := range c.outputs {
+	for _, spec := range c.out.specs {
 		onto = onto || (c.mode == modeSample || c.mode == modeReplay || c.mode == modeDiff) && spec.File == "-"
 	}
 	var st unix.Stat_t
@@ -114,7 +114,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	err = errors.Join(c.checkFiles(), c.checkProc("/proc"))
 	var page *showing
 	if err == nil {
-		page, err = c.showing()
+		page, err = c.out.showing()
 	}
 	defer page.close()
 	if err = errors.Join(err, c.checkStdout()); err != nil {
@@ -134,7 +134,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case modeVersion:
 		_, err = io.WriteString(stdout, versionText())
 	case modeSample:
-		if c.agent {
+		if c.agent.on {
 			err = agent(c, args, stderr)
 		} else {
 			status, err = sample(c, stderr)

@@ -15,13 +15,13 @@ import (
 
 // replay unwinds, names and writes a recording.
 func replay(c config, stderr io.Writer) error {
-	s := &session{config: c, log: logger(c, stderr), stderr: stderr}
+	s := &session{config: c, log: c.messages.logger(stderr), stderr: stderr}
 	var outs *output.Outputs
 	run, err := s.replay(c.files[0], func(run *capture.Run) (output.Sink, error) {
 		var err error
-		outs, err = output.Open(c.outputs, output.Options{
-			Hz: run.Hz, Wall: run.Weight == weightWall, By: c.by, Lines: c.naming.lines, Micros: c.micros,
-		})
+		opt := c.outputOptions()
+		opt.Hz, opt.Wall = run.Hz, run.Weight == weightWall
+		outs, err = output.Open(c.out.specs, opt)
 		return outs, err
 	})
 	if outs == nil {
@@ -34,7 +34,7 @@ func replay(c config, stderr io.Writer) error {
 	}
 	outs.Describe(about)
 	err = errors.Join(err, s.outs.Close())
-	if !c.quiet {
+	if !c.messages.quiet {
 		s.replayed()
 	}
 	return err
@@ -78,7 +78,7 @@ func (s *session) replay(name string, open func(*capture.Run) (output.Sink, erro
 		},
 	})
 	err = sampler.Replay(r, s.pipe, files)
-	if !s.config.quiet {
+	if !s.config.messages.quiet {
 		const most = 10
 		others := files.Others()
 		for _, why := range others[:min(len(others), most)] {

@@ -36,7 +36,7 @@ func (p *progress) clear() {
 func (s *session) progress() *progress {
 	p := &progress{w: s.stderr}
 	f, ok := s.stderr.(*os.File)
-	if s.config.quiet || s.top != nil || !ok || !isTerminal(f) {
+	if s.config.messages.quiet || s.top != nil || !ok || !isTerminal(f) {
 		return p
 	}
 	what := "process " + joinInts(s.config.who.pids)
@@ -120,7 +120,7 @@ func (s *session) closing() {
 	if s.command != nil {
 		s.commandEnd(say)
 	}
-	if s.config.verbose {
+	if s.config.messages.verbose {
 		s.details(say, u)
 	}
 	if hint := s.next(u); hint != "" {
@@ -235,7 +235,7 @@ func (s *session) replayed() {
 	s.verified(say)
 	s.unread(say)
 	s.notes(say)
-	if s.config.verbose {
+	if s.config.messages.verbose {
 		s.unwound(say, u)
 	}
 }

@@ -35,9 +35,9 @@ type rounds struct {
 
 // openRounds opens the files of the first round, and what is sent to.
 func (c *config) openRounds(say func(string, ...any)) (*rounds, error) {
-	r := &rounds{specs: c.outputs, opt: c.outputOptions(), say: say, grace: lastSend}
+	r := &rounds{specs: c.out.specs, opt: c.outputOptions(), say: say, grace: lastSend}
 	var err error
-	if r.sends, err = c.openSends(say); err != nil {
+	if r.sends, err = c.sending.open(r.opt, say); err != nil {
 		return nil, err
 	}
 	if err := r.open(time.Now()); err != nil {
@@ -177,7 +177,7 @@ func account(stamp string, x *sampler.Round) string {
 
 // checkRounds says what does not go together with --every.
 func (c *config) checkRounds() error {
-	for _, o := range c.outputs {
+	for _, o := range c.out.specs {
 		marked := strings.Contains(o.File, roundMark)
 		switch {
 		case c.pace.every == 0 && marked:
@@ -189,7 +189,7 @@ func (c *config) checkRounds() error {
 	if c.pace.every > 0 && c.pace.every < leastRound {
 		return fmt.Errorf("--every %v: a round takes at least %v (try: --every %[2]v)", c.pace.every, leastRound)
 	}
-	if c.pace.every > 0 && c.record != "" {
+	if c.pace.every > 0 && c.out.record != "" {
 		return errors.New("--record is one file (leave out --every)")
 	}
 	return nil

@@ -38,7 +38,7 @@ func sample(c config, stderr io.Writer) (status int, err error) {
 		top = newTop(&c, stderr)
 		stderr = top.notices
 	}
-	s := &session{config: c, log: logger(c, stderr), stderr: stderr, top: top}
+	s := &session{config: c, log: c.messages.logger(stderr), stderr: stderr, top: top}
 	return s.sample()
 }
 
@@ -96,8 +96,8 @@ func (s *session) open() error {
 		s.outs = s.top
 		return nil
 	}
-	if s.config.pace.every == 0 && len(s.config.sends) == 0 {
-		outs, err := output.Open(s.config.outputs, s.config.outputOptions())
+	if s.config.pace.every == 0 && len(s.config.sending.receivers) == 0 {
+		outs, err := output.Open(s.config.out.specs, s.config.outputOptions())
 		s.outs = &lastSink{Outputs: outs}
 		return err
 	}
@@ -117,7 +117,7 @@ func (s *session) open() error {
 		if s.agent != nil {
 			s.agent.told(x, r)
 		}
-		if !s.config.quiet && s.config.pace.every > 0 && (s.agent == nil || s.config.verbose) {
+		if !s.config.messages.quiet && s.config.pace.every > 0 && (s.agent == nil || s.config.messages.verbose) {
 			s.say("%s", account(stamp, x))
 		}
 	}
@@ -207,7 +207,7 @@ func (s *session) run() error {
 	if err != nil && s.command != nil && errors.Is(err, unix.EPERM) { // it has other rights than we
 		s.say("%v", err)
 		s.result.Status, s.result.Ended = s.command.outlive(ctx, s.config.pace.duration)
-		if !s.config.quiet {
+		if !s.config.messages.quiet {
 			s.commandEnd(s.say)
 		}
 		return errTold
@@ -233,7 +233,7 @@ func (s *session) search(ctx context.Context, opt *sampler.Options) error {
 		return fmt.Errorf("search: %w", err)
 	}
 	opt.Found = slices.DeleteFunc(numbers(now), func(pid int) bool { return slices.Contains(opt.PIDs, pid) })
-	if len(now) == 0 && !s.config.quiet {
+	if len(now) == 0 && !s.config.messages.quiet {
 		s.say("there is no process of %s now; those that come are sampled, until -d or Ctrl-C", s.config.who.meant())
 	}
 	joins, came := make(chan []int), make(chan []targets.Process)
@@ -297,7 +297,7 @@ func (s *session) slow(ctx context.Context, giveUp func(), held bool) {
 		return
 	}
 	time.AfterFunc(s.config.naming.patience(), giveUp)
-	if s.config.quiet || ctx.Err() != nil {
+	if s.config.messages.quiet || ctx.Err() != nil {
 		return
 	}
 	hint := ""
@@ -449,7 +449,7 @@ func (s *session) finish() error {
 		r.grace = 0
 	}
 	err := errors.Join(s.pipeErr, s.outs.Close(), s.rec.close(s.pipeErr))
-	if !s.config.quiet {
+	if !s.config.messages.quiet {
 		s.closing()
 	}
 	return err
@@ -544,14 +544,14 @@ func demangleOf(s string) symbol.Demangle {
 // newNames makes what names frames. recorded: those of processes that are gone.
 // until ends what takes long.
 func (c *config) newNames(until *late.Time, log *slog.Logger, stderr io.Writer, recorded bool) *sampler.Names {
-	progress := func(string) {}
-	if !c.quiet {
+	n, progress := &c.naming, func(string) {}
+	if !c.messages.quiet {
 		clear := clearLine(stderr)
 		progress = func(line string) { fmt.Fprintf(stderr, "%ssfsample: %s\n", clear, printable(line)) }
 	}
 	return sampler.NewNames(sampler.NameOptions{
-		Demangle: demangleOf(c.naming.demangle), Inlines: c.naming.inlines, Lines: c.naming.lines,
-		Debuginfod: c.naming.debuginfodOf(progress), Log: log, Progress: progress, Until: until, Recorded: recorded,
+		Demangle: demangleOf(n.demangle), Inlines: n.inlines, Lines: n.lines,
+		Debuginfod: n.debuginfodOf(progress), Log: log, Progress: progress, Until: until, Recorded: recorded,
 	})
 }
 
@@ -569,7 +569,7 @@ const agentPages = 4 << 20
 // livePipeline unwinds what is captured of processes that live. Their files are read within until.
 func (c *config) livePipeline(names *sampler.Names, until *late.Time, log *slog.Logger, sink output.Sink, rec *capture.Writer, slow func(held bool)) *sampler.Pipeline {
 	pages := 0
-	if c.agent {
+	if c.agent.on {
 		pages = agentPages
 	}
 	cache := module.NewCache(pages)
@@ -607,16 +607,16 @@ func (n *naming) debuginfodOf(progress func(string)) *symbol.Debuginfod {
 }
 
 func (c *config) outputOptions() output.Options {
-	return output.Options{Hz: float64(c.pace.hz), Wall: c.sampling.weight == weightWall, By: c.by, Lines: c.naming.lines, Micros: c.micros}
+	return output.Options{Hz: float64(c.pace.hz), Wall: c.sampling.weight == weightWall, By: c.out.by, Lines: c.naming.lines, Micros: c.out.micros}
 }
 
 // logger writes records for people: warnings, and with -v all.
-func logger(c config, w io.Writer) *slog.Logger {
+func (m messages) logger(w io.Writer) *slog.Logger {
 	level := slog.LevelWarn
 	switch {
-	case c.quiet:
+	case m.quiet:
 		level = slog.LevelError
-	case c.verbose:
+	case m.verbose:
 		level = slog.LevelDebug
 	}
 	return slog.New(&plainHandler{w: w, level: level, mu: new(sync.Mutex)})
@@ -703,10 +703,10 @@ type recording struct {
 }
 
 func openRecord(c config) (*recording, error) {
-	if c.record == "" {
+	if c.out.record == "" {
 		return nil, nil
 	}
-	f, err := os.OpenFile(c.record, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(c.out.record, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("record: %w (try: another folder)", err)
 	}

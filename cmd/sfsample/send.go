@@ -82,7 +82,7 @@ type pprofOf struct {
 }
 
 // openSends opens the queues of all receivers and has them sent.
-func (c *config) openSends(say func(string, ...any)) (list []*sender, err error) {
+func (x *sending) open(opt output.Options, say func(string, ...any)) (list []*sender, err error) {
 	defer func() {
 		if err != nil {
 			for _, s := range list {
@@ -91,24 +91,24 @@ func (c *config) openSends(say func(string, ...any)) (list []*sender, err error)
 			list = nil
 		}
 	}()
-	for _, x := range c.sends {
-		receiver, err := x.receiver()
+	for _, to := range x.receivers {
+		receiver, err := to.receiver()
 		if err != nil {
 			return list, err
 		}
-		r, err := newResources(c.service, os.Getenv)
+		r, err := newResources(x.service, os.Getenv)
 		if err != nil {
 			return list, err
 		}
-		folder, temporary := c.spool, c.spool == ""
+		folder, temporary := x.spool, x.spool == ""
 		if temporary {
 			if folder, err = os.MkdirTemp("", "sfsample-spool-"); err != nil {
 				return list, fmt.Errorf("spool: %w (give a folder: --spool DIR)", err)
 			}
 		}
 		id := fnv.New64a()
-		fmt.Fprintf(id, "%s=%s", x.kind, receiver)
-		queue, err := deliver.OpenQueue(filepath.Join(folder, fmt.Sprintf("%s-%016x", x.kind, id.Sum64())), maxSpool)
+		fmt.Fprintf(id, "%s=%s", to.kind, receiver)
+		queue, err := deliver.OpenQueue(filepath.Join(folder, fmt.Sprintf("%s-%016x", to.kind, id.Sum64())), maxSpool)
 		if err != nil {
 			return list, err
 		}
@@ -117,8 +117,8 @@ func (c *config) openSends(say func(string, ...any)) (list []*sender, err error)
 		}
 		ctx, stop := context.WithCancel(context.Background())
 		s := &sender{
-			send: x, to: receiver.String(), resources: r, queue: queue, spool: spool{folder, temporary}, say: say, stop: stop, sent: make(chan struct{}),
-			opt: output.OTLPOptions{Options: c.outputOptions(), Resource: r.of, Version: version(), NoNames: c.noNames},
+			send: to, to: receiver.String(), resources: r, queue: queue, spool: spool{folder, temporary}, say: say, stop: stop, sent: make(chan struct{}),
+			opt: output.OTLPOptions{Options: opt, Resource: r.of, Version: version(), NoNames: x.noNames},
 		}
 		go func() {
 			defer close(s.sent)
