@@ -110,9 +110,8 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 	until := late.New(ctx)
 	names := c.newNames(until, log, stderr, false)
 	pipe := c.livePipeline(names, until, log, nil, nil, nil)
-	s := session{config: *c}
-	s.config.who.pids = pids
-	opt := s.options()
+	opt := c.options(nil)
+	opt.PIDs = pids
 	opt.Kernel = true // where the kernel shows it
 	opt.Looked = begun.Looked
 	dumped, err := sampler.Dump(opt, pipe)

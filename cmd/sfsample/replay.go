@@ -68,16 +68,17 @@ func (s *session) replay(name string, open func(*capture.Run) (output.Sink, erro
 	}
 	files := sampler.NewRecorded(run.Start)
 	cache := module.NewCache(0)
-	s.names = s.config.newNames(nil, s.log, s.stderr, true)
-	s.pipe = sampler.NewPipeline(sampler.PipelineConfig{
+	names := s.config.newNames(nil, s.log, s.stderr, true)
+	pipe := sampler.NewPipeline(sampler.PipelineConfig{
 		Host: run.Host, Start: run.Start, Order: s.config.unwinding.order, MaxDepth: s.config.unwinding.maxDepth,
-		Sink: sink, Names: s.names, Log: s.log, Verify: s.config.unwinding.verify,
+		Sink: sink, Names: names, Log: s.log, Verify: s.config.unwinding.verify,
 		Scripts: s.config.unwinding.scripts != scriptsOff, ScriptsOnly: s.config.unwinding.scripts == scriptsOnly,
 		Open: func(pid int) (sampler.Target, *sampler.Survivor, error) {
 			return module.NewSpace(files.Source(pid), cache, module.Options{NoEHFrame: s.config.unwinding.noEHFrame(), Log: s.log}), nil, nil
 		},
 	})
-	err = sampler.Replay(r, s.pipe, files)
+	s.found = findings{names, pipe, s.say}
+	err = sampler.Replay(r, pipe, files)
 	if !s.config.messages.quiet {
 		const most = 10
 		others := files.Others()

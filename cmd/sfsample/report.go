@@ -83,7 +83,7 @@ func joinInts(list []int) string {
 // the rate, how stacks ended, what it cost the target.
 func (s *session) closing() {
 	r := &s.result
-	u := s.pipe.Stats()
+	u := s.found.pipe.Stats()
 	say := s.say
 	lost := ""
 	if n := r.Lost(); n > 0 {
@@ -99,13 +99,15 @@ func (s *session) closing() {
 		rate += fmt.Sprintf(" (at times lowered to %.2g %% of what was asked, as pauses would take more than %s of the target's time, or this program more than it may of a CPU; see --max-overhead, --max-cpu)", 100/r.Stride, output.Percent(s.config.pace.maxOverhead))
 	}
 	say("%s", rate)
-	s.stacks(say, u)
-	s.scriptFrames(say, &u.Scripts)
+	s.found.stacks(u, s.config.unwinding.noEHFrame())
+	s.found.scripts(&u.Scripts)
 	if s.config.sampling.exitStacks {
 		say("%s", exits(r.Exits))
 	}
-	s.verified(say)
-	s.unread(say)
+	if s.config.unwinding.verify {
+		s.found.verified()
+	}
+	s.found.unread()
 	say("taken %s; delay %s; pause %s", spread(r.Taken), spread(r.Delay), spread(r.Pause))
 	if r.Moved > 0 {
 		say("moved: %d samples (%.1f %%) may be of a moment after the tick, or of a thread that had lost its CPU just before", r.Moved, 100*float64(r.Moved)/float64(max(1, r.Count[ledger.Sampled])))
@@ -118,7 +120,7 @@ func (s *session) closing() {
 	}
 	s.notes(say)
 	if s.command != nil {
-		s.commandEnd(say)
+		s.command.tellEnd(say, r, s.config.pace.duration > 0)
 	}
 	if s.config.messages.verbose {
 		s.details(say, u)
@@ -128,27 +130,10 @@ func (s *session) closing() {
 	}
 }
 
-// commandEnd says how our command has ended, unless well, or that it has not.
-func (s *session) commandEnd(say func(string, ...any)) {
-	r := &s.result
-	switch {
-	case !r.Ended:
-		or := ""
-		if s.config.pace.duration > 0 {
-			or = ", or no -d"
-		}
-		say("%s lives on as process %d (try: kill %[2]d%s)", s.command.name, s.command.process.Pid, or)
-	case r.Status.Signaled():
-		say("%s was ended by %s", s.command.name, unix.SignalName(r.Status.Signal()))
-	case r.Status.ExitStatus() != 0:
-		say("%s ended with status %d", s.command.name, r.Status.ExitStatus())
-	}
-}
-
 // stopped returns a process that was asked for and is stopped, and who traces it if that is why.
-func (s *session) stopped() (pid, tracer int) {
+func (w *choice) stopped() (pid, tracer int) {
 	fs := procfs.FS{}
-	for _, pid := range s.config.who.pids {
+	for _, pid := range w.pids {
 		stat, err := fs.Stat(pid)
 		switch {
 		case err != nil:
@@ -165,7 +150,7 @@ func (s *session) stopped() (pid, tracer int) {
 // next is the one thing to do next, empty if there is none.
 func (s *session) next(u sampler.Unwound) string {
 	r := &s.result
-	switch pid, tracer := s.stopped(); {
+	switch pid, tracer := s.config.who.stopped(); {
 	case tracer != 0:
 		return fmt.Sprintf("process %d is stopped by process %d, which traces it (try: sfsample dump -p %[1]d, which needs no stop)", pid, tracer)
 	case pid != 0:
@@ -200,7 +185,7 @@ func (s *session) next(u sampler.Unwound) string {
 		}
 		return fmt.Sprintf("%d of %d thread ticks were lost (try: a lower -hz%s; docs/numbers.md explains the words)", r.Lost(), r.Expected, root)
 	}
-	return nameless(s.names.Nameless(), dpkgLists)
+	return nameless(s.found.names.Nameless(), dpkgLists)
 }
 
 // notes says what was written, and what the outputs could not hold.
@@ -228,29 +213,38 @@ func exits(x sampler.Exits) string {
 
 // replayed is the closing line of a replay.
 func (s *session) replayed() {
-	u := s.pipe.Stats()
+	u := s.found.pipe.Stats()
 	say := s.say
-	s.stacks(say, u)
-	s.scriptFrames(say, &u.Scripts)
-	s.verified(say)
-	s.unread(say)
+	s.found.stacks(u, s.config.unwinding.noEHFrame())
+	s.found.scripts(&u.Scripts)
+	if s.config.unwinding.verify {
+		s.found.verified()
+	}
+	s.found.unread()
 	s.notes(say)
 	if s.config.messages.verbose {
-		s.unwound(say, u)
+		s.found.unwound(u)
 	}
+}
+
+// findings are what unwinding and naming have met, to be told at the end.
+type findings struct {
+	names *sampler.Names
+	pipe  *sampler.Pipeline
+	say   func(string, ...any)
 }
 
 // stacks tells how stacks ended, and what would help where the methods asked for
 // know nothing of the code.
-func (s *session) stacks(say func(string, ...any), u sampler.Unwound) {
-	say("stacks: %d unwound, %d complete%s", u.Stacks, u.Complete, reasons(u.Cut))
-	if n := u.Cut[unwind.NoRow.String()]; n > 0 && s.config.unwinding.noEHFrame() {
-		say("stacks: %d end in code of which the methods asked for know nothing (try: --unwind with eh_frame)", n)
+func (f *findings) stacks(u sampler.Unwound, noEHFrame bool) {
+	f.say("stacks: %d unwound, %d complete%s", u.Stacks, u.Complete, reasons(u.Cut))
+	if n := u.Cut[unwind.NoRow.String()]; n > 0 && noEHFrame {
+		f.say("stacks: %d end in code of which the methods asked for know nothing (try: --unwind with eh_frame)", n)
 	}
 }
 
-// scriptFrames tells what became of the frames of scripts.
-func (s *session) scriptFrames(say func(string, ...any), u *sampler.Scripts) {
+// scripts tells what became of the frames of scripts.
+func (f *findings) scripts(u *sampler.Scripts) {
 	if *u == (sampler.Scripts{}) {
 		return
 	}
@@ -261,13 +255,13 @@ func (s *session) scriptFrames(say func(string, ...any), u *sampler.Scripts) {
 	if u.Unseen > 0 {
 		line += "; " + output.Plural(int64(u.Unseen), "stack") + " without, as the thread was not known to the interpreter, or not yet to us"
 	}
-	say("%s", line)
+	f.say("%s", line)
 }
 
 // unread says where there was no time or no room for names.
-func (s *session) unread(say func(string, ...any)) {
-	for _, line := range append(unread(s.names), refused()...) {
-		say("names: %s", line)
+func (f *findings) unread() {
+	for _, line := range append(unread(f.names), refused()...) {
+		f.say("names: %s", line)
 	}
 }
 
@@ -304,38 +298,35 @@ func (s *session) details(say func(string, ...any), u sampler.Unwound) {
 	if r.Priority != nil {
 		say("no real-time priority: %v (try: as root, or with CAP_SYS_NICE; pauses are longer on a busy machine)", r.Priority)
 	}
-	s.unwound(say, u)
+	s.found.unwound(u)
 }
 
 // verified lists the differences that --verify found.
-func (s *session) verified(say func(string, ...any)) {
-	if !s.config.unwinding.verify {
-		return
-	}
-	list := s.pipe.Differences()
-	say("verify: %d places where methods differ", len(list))
+func (f *findings) verified() {
+	list := f.pipe.Differences()
+	f.say("verify: %d places where methods differ", len(list))
 	for _, d := range list {
-		say("verify: %s", d)
+		f.say("verify: %s", d)
 	}
 }
 
 // unwound reports on methods, modules and names.
-func (s *session) unwound(say func(string, ...any), u sampler.Unwound) {
+func (f *findings) unwound(u sampler.Unwound) {
 	var methods []string
 	for how, n := range u.Frames {
 		methods = append(methods, fmt.Sprintf("%v %d", how, n))
 	}
 	slices.Sort(methods)
-	say("frames by method: %s; %d stacks walked again with .eh_frame first", strings.Join(methods, ", "), u.Repeated)
-	modules, problems := s.pipe.Modules()
+	f.say("frames by method: %s; %d stacks walked again with .eh_frame first", strings.Join(methods, ", "), u.Repeated)
+	modules, problems := f.pipe.Modules()
 	for _, m := range modules {
-		say("module: %s", m)
+		f.say("module: %s", m)
 	}
 	for _, m := range problems {
-		say("table: %s", m)
+		f.say("table: %s", m)
 	}
-	for _, m := range s.names.Missing() {
-		say("names: %s", m)
+	for _, m := range f.names.Missing() {
+		f.say("names: %s", m)
 	}
 }
 

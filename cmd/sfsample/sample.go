@@ -135,20 +135,18 @@ type session struct {
 	outs    results
 	rec     *recording
 	stderr  io.Writer
-	names   *sampler.Names
-	pipe    *sampler.Pipeline
+	found   findings
 	result  sampler.Result
 	pipeErr error     // an output or the recording failed while sampling
 	agent   *agentRun // nil: it is none
 	top     *topView  // nil: nobody watches
 	command *started
 	name    string // of the first process
-	execErr chan error
 }
 
 // run samples until the end. Its error means that nothing was sampled.
 func (s *session) run() error {
-	opt := s.options()
+	opt := s.config.options(s.log)
 	if s.config.command != nil {
 		files := [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
 		if s.top != nil {
@@ -170,15 +168,18 @@ func (s *session) run() error {
 	}
 	ctx, stop := interrupted()
 	defer stop()
-	ready := func() { s.ready(ctx, stop) }
+	ready := func() {
+		if s.command != nil {
+			s.command.begin(ctx, stop, s.config.pace.duration, s.config.sampling.exitStacks)
+		}
+		if s.top != nil {
+			s.top.begin(ctx, s.what(), s.config.who.stopped, stop)
+		}
+	}
 	if s.top == nil {
 		opt.Suspend = suspensions(ctx)
 	} else {
 		opt.Suspend = s.top.suspensions(ctx)
-		ready = func() {
-			s.ready(ctx, stop)
-			s.top.begin(ctx, s.what(), s.stopped, stop)
-		}
 	}
 	if s.config.who.searches() {
 		if err := s.search(ctx, &opt); err != nil {
@@ -186,29 +187,30 @@ func (s *session) run() error {
 		}
 	}
 	until, giveUp := hurried(ctx)
-	s.names = s.config.newNames(until, s.log, s.stderr, false)
+	names := s.config.newNames(until, s.log, s.stderr, false)
 	if last, ok := s.outs.(*lastSink); ok && s.rec == nil {
 		last.gone = stop
 	}
-	s.pipe = s.config.livePipeline(s.names, until, s.log, s.outs, s.rec.writer(), func(held bool) { s.slow(ctx, giveUp, held) })
+	pipe := s.config.livePipeline(names, until, s.log, s.outs, s.rec.writer(), func(held bool) { s.slow(ctx, giveUp, held) })
+	s.found = findings{names, pipe, s.say}
 	progress := s.progress()
 	if s.agent == nil {
 		calm(sampleMonitor)
 	}
-	result, err := sampler.Run(ctx, opt, s.config.pace.duration, s.pipe, ready, progress.show)
+	result, err := sampler.Run(ctx, opt, s.config.pace.duration, pipe, ready, progress.show)
 	progress.clear()
 	s.result = result
 	if s.top != nil {
 		s.top.await(s.why(ctx, err))
 	}
-	if execErr := s.awaitExec(ctx); execErr != nil {
+	if execErr := s.command.awaitExec(ctx); execErr != nil {
 		return execErr
 	}
 	if err != nil && s.command != nil && errors.Is(err, unix.EPERM) { // it has other rights than we
 		s.say("%v", err)
 		s.result.Status, s.result.Ended = s.command.outlive(ctx, s.config.pace.duration)
 		if !s.config.messages.quiet {
-			s.commandEnd(s.say)
+			s.command.tellEnd(s.say, &s.result, s.config.pace.duration > 0)
 		}
 		return errTold
 	}
@@ -307,29 +309,6 @@ func (s *session) slow(ctx context.Context, giveUp func(), held bool) {
 	fmt.Fprintf(s.stderr, "%ssfsample: unwinding and naming the last samples%s\n", clearLine(s.stderr), hint)
 }
 
-// awaitExec returns why the command could not be run, if it could not.
-func (s *session) awaitExec(ctx context.Context) error {
-	switch {
-	case s.command == nil:
-		return nil
-	case s.execErr == nil: // it was never let go
-		s.command.abandon()
-		return nil
-	}
-	select {
-	case err := <-s.execErr:
-		return err
-	default:
-	}
-	select {
-	case err := <-s.execErr:
-		return err
-	case <-ctx.Done():
-	case <-time.After(time.Second): // it holds the socket in a process of its own
-	}
-	return nil
-}
-
 // lastSink ends the run when no output is left, as when the only one is a pipe
 // whose reader has gone.
 type lastSink struct {
@@ -344,42 +323,6 @@ func (l *lastSink) Add(s *output.Sample) error {
 		l.gone()
 	}
 	return err
-}
-
-// execPatience is how much longer than a run an exec may take: on a busy machine, or from a slow disk, one takes seconds.
-const execPatience = 5 * time.Second
-
-// ready lets the command begin, and returns when it has, but where its threads are held for the whole run. Nobody traces its exec otherwise: a
-// set-user-ID program that an ordinary user traces there runs without its owner's rights (execve(2)).
-//
-// An exec that reads from a server that does not answer has no end: neither has a run by that.
-func (s *session) ready(ctx context.Context, stop func()) {
-	if s.command == nil {
-		return
-	}
-	s.execErr = make(chan error, 2)
-	begun := make(chan struct{})
-	var hangs *time.Timer
-	if s.config.pace.duration > 0 {
-		hangs = time.AfterFunc(s.config.pace.duration+execPatience, func() {
-			s.execErr <- s.command.hangs()
-			stop()
-		})
-	}
-	go func() {
-		defer close(begun)
-		s.execErr <- s.command.release()
-		if hangs != nil {
-			hangs.Stop()
-		}
-	}()
-	if s.config.sampling.exitStacks {
-		return
-	}
-	select {
-	case <-begun:
-	case <-ctx.Done():
-	}
 }
 
 // what names what is sampled.
@@ -511,12 +454,13 @@ func suspensions(ctx context.Context) <-chan func() {
 	return out
 }
 
-func (s *session) options() sampler.Options {
+// options are the settings of a run or a dump; log takes what is told meanwhile.
+func (c *config) options(log *slog.Logger) sampler.Options {
 	return sampler.Options{
-		PIDs: s.config.who.pids, TIDs: s.config.who.tids, Hz: s.config.pace.hz,
-		All: s.config.sampling.threads == threadsAll, WallWeight: s.config.sampling.weight == weightWall,
-		Stop: stopMode(s.config.sampling.stop), NoRestart: s.config.sampling.noRestart, Children: s.config.who.children,
-		Kernel: s.config.sampling.kernel, ExitStacks: s.config.sampling.exitStacks, Every: s.config.pace.every, MaxOverhead: s.config.pace.maxOverhead, MaxCPU: s.config.pace.maxCPU, Nice: s.config.pace.nice, Seldom: s.agent != nil, Log: s.log,
+		PIDs: c.who.pids, TIDs: c.who.tids, Hz: c.pace.hz,
+		All: c.sampling.threads == threadsAll, WallWeight: c.sampling.weight == weightWall,
+		Stop: stopMode(c.sampling.stop), NoRestart: c.sampling.noRestart, Children: c.who.children,
+		Kernel: c.sampling.kernel, ExitStacks: c.sampling.exitStacks, Every: c.pace.every, MaxOverhead: c.pace.maxOverhead, MaxCPU: c.pace.maxCPU, Nice: c.pace.nice, Seldom: c.agent.on, Log: log,
 		Released: goBack,
 	}
 }

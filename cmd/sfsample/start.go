@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sfsample/sampler"
 )
 
 // A command is started in two steps, so that it can be traced from its first
@@ -31,6 +33,7 @@ type started struct {
 	process *os.Process
 	sock    *os.File
 	name    string
+	ran     chan error // what became of its exec; nil: it was never let go
 }
 
 // start begins a command with these files (standard input, output, error); it runs once release is called.
@@ -54,7 +57,7 @@ func start(command []string, files [3]*os.File) (*started, error) {
 		ours.Close()
 		return nil, fmt.Errorf("run %s: %w", command[0], err)
 	}
-	return &started{p, ours, command[0]}, nil
+	return &started{process: p, sock: ours, name: command[0]}, nil
 }
 
 // unwrapExec takes the wrapping off that would name the command twice.
@@ -129,8 +132,78 @@ func (s *started) outlive(ctx context.Context, d time.Duration) (end unix.WaitSt
 	}
 }
 
-// abandon ends a command that was never let go.
-func (s *started) abandon() { s.sock.Close() }
+// execPatience is how much longer than a run an exec may take: on a busy machine, or from a slow disk, one takes seconds.
+const execPatience = 5 * time.Second
+
+// begin lets the command begin, and returns when it has, but where its threads are held for the whole run, of duration d (0: it
+// has no end). Nobody traces its exec otherwise: a set-user-ID program that an ordinary user traces there runs without its
+// owner's rights (execve(2)). stop ends the run.
+//
+// An exec that reads from a server that does not answer has no end: neither has a run by that.
+func (s *started) begin(ctx context.Context, stop func(), d time.Duration, held bool) {
+	s.ran = make(chan error, 2)
+	begun := make(chan struct{})
+	var hangs *time.Timer
+	if d > 0 {
+		hangs = time.AfterFunc(d+execPatience, func() {
+			s.ran <- s.hangs()
+			stop()
+		})
+	}
+	go func() {
+		defer close(begun)
+		s.ran <- s.release()
+		if hangs != nil {
+			hangs.Stop()
+		}
+	}()
+	if held {
+		return
+	}
+	select {
+	case <-begun:
+	case <-ctx.Done():
+	}
+}
+
+// awaitExec returns why the command could not be run, if there is one and it could not.
+func (s *started) awaitExec(ctx context.Context) error {
+	if s == nil {
+		return nil
+	}
+	if s.ran == nil { // it was never let go
+		s.sock.Close()
+		return nil
+	}
+	select {
+	case err := <-s.ran:
+		return err
+	default:
+	}
+	select {
+	case err := <-s.ran:
+		return err
+	case <-ctx.Done():
+	case <-time.After(time.Second): // it holds the socket in a process of its own
+	}
+	return nil
+}
+
+// tellEnd says how the command has ended, unless well, or that it has not.
+func (s *started) tellEnd(say func(string, ...any), r *sampler.Result, bounded bool) {
+	switch {
+	case !r.Ended:
+		or := ""
+		if bounded {
+			or = ", or no -d"
+		}
+		say("%s lives on as process %d (try: kill %[2]d%s)", s.name, s.process.Pid, or)
+	case r.Status.Signaled():
+		say("%s was ended by %s", s.name, unix.SignalName(r.Status.Signal()))
+	case r.Status.ExitStatus() != 0:
+		say("%s ended with status %d", s.name, r.Status.ExitStatus())
+	}
+}
 
 // launch is the second instance: it waits for the word and becomes the command.
 // It returns the exit status if that fails. args: path, command.

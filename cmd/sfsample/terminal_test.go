@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"sfsample/internal/testprog"
-	"sfsample/sampler"
 )
 
 // disguised turns the direction of text and moves the cursor, is no valid UTF-8, and
@@ -44,7 +43,7 @@ func TestDisguisedText(t *testing.T) {
 			}
 		},
 		"reasons": func(w io.Writer) {
-			s := &session{stderr: w, pipe: sampler.NewPipeline(sampler.PipelineConfig{}), names: sampler.NewNames(sampler.NameOptions{})}
+			s := &session{stderr: w}
 			s.say("stacks%s", reasons(map[string]int64{disguised: 1}))
 		},
 	} {
