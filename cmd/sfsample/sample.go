@@ -36,7 +36,7 @@ func sample(c config, stderr io.Writer) (status int, err error) {
 	var top *topView
 	if c.top {
 		top = newTop(&c, stderr)
-		stderr = top.notices
+		stderr = top.display.notices
 	}
 	s := &session{config: c, log: c.messages.logger(stderr), stderr: stderr, top: top}
 	return s.sample()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -9,9 +8,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/color"
@@ -25,13 +22,10 @@ import (
 // topView shows a run while it goes on. Samples are counted by the model, and the terminal is written to by a
 // goroutine of its own, for which nobody waits.
 type topView struct {
-	*live.Model
+	model   *live.Model
 	screen  *live.Screen
 	status  live.Status
-	notices *notices
-	tty     atomic.Pointer[terminal] // of the screen that is shown now, or was
-	paper   tcell.Screen
-	shown   bool // the screen is ours
+	display display
 
 	news  chan struct{}            // a round has ended
 	ended chan string              // nothing more comes
@@ -52,7 +46,7 @@ type hold struct{ left, back chan struct{} }
 func newTop(c *config, stderr io.Writer) *topView {
 	tcell.SetEncodingFallback(tcell.EncodingFallbackASCII)
 	v := &topView{
-		Model: live.New(), notices: &notices{w: stderr, tty: isTTY(stderr)},
+		model: live.New(), display: display{notices: &notices{w: stderr, tty: isTTY(stderr)}},
 		news: make(chan struct{}, 1), ended: make(chan string, 1), holds: make(chan hold), idle: make(chan struct{}), over: make(chan struct{}),
 		status: live.Status{Hz: float64(c.pace.hz)},
 	}
@@ -67,13 +61,13 @@ func isTTY(w io.Writer) bool {
 
 // Add implements output.Sink.
 func (v *topView) Add(s *output.Sample) error {
-	v.Model.Add(s)
+	v.model.Add(s)
 	return nil
 }
 
 // EndRound implements sampler.RoundSink.
 func (v *topView) EndRound(r *sampler.Round) error {
-	v.Model.EndRound(live.Round{
+	v.model.EndRound(live.Round{
 		Start: r.Start, End: r.End, Account: r.Account, Processes: r.Processes, Threads: r.Threads,
 		P50: r.Pause.P50, P99: r.Pause.P99, Max: r.Pause.Max, Stops: r.Pause.N, Stride: r.Stride, Last: r.Last,
 	})
@@ -94,7 +88,7 @@ func (v *topView) Discard() {}
 func (v *topView) begin(ctx context.Context, what string, stops func() (pid, tracer int), quit func()) {
 	v.begun.Do(func() {
 		v.status.What, v.stops, v.quit, v.done = what, stops, quit, ctx.Done()
-		context.AfterFunc(ctx, v.hurry)
+		context.AfterFunc(ctx, v.display.hurry)
 		go v.run()
 	})
 }
@@ -110,17 +104,10 @@ func (v *topView) await(why string) {
 	<-v.over
 }
 
-// hurry gives up what the terminal does not take soon.
-func (v *topView) hurry() {
-	if t := v.tty.Load(); t != nil {
-		t.hurry()
-	}
-}
-
 // run is the life of the goroutine that has the screen.
 func (v *topView) run() {
 	defer close(v.over)
-	defer v.leave()
+	defer v.display.leave()
 	continued := make(chan os.Signal, 1)
 	signal.Notify(continued, syscall.SIGCONT)
 	defer signal.Stop(continued)
@@ -129,9 +116,9 @@ func (v *topView) run() {
 	}
 	for {
 		var events chan tcell.Event
-		if v.shown {
+		if v.display.shown {
 			v.draw()
-			events = v.paper.EventQ()
+			events = v.display.paper.EventQ()
 		}
 		select {
 		case <-v.done:
@@ -155,7 +142,7 @@ func (v *topView) run() {
 				return
 			}
 		case h := <-v.holds:
-			v.leave()
+			v.display.leave()
 			close(h.left)
 			select {
 			case <-h.back:
@@ -166,11 +153,11 @@ func (v *topView) run() {
 				return
 			}
 		case <-continued: // after a SIGSTOP, of which nobody has told us, the terminal is as the shell likes it
-			if v.shown && foreground() && v.tty.Load().kept() {
-				v.paper.Sync()
+			if v.display.shown && foreground() && v.display.tty.Load().kept() {
+				v.display.paper.Sync()
 				continue
 			}
-			v.leave()
+			v.display.leave()
 			if !v.take() {
 				return
 			}
@@ -184,42 +171,12 @@ func (v *topView) take() bool {
 		_ = unix.Kill(os.Getpid(), unix.SIGTTOU) // cannot fail on ourselves; see suspensions
 		return true
 	}
-	if v.fail = v.enter(); v.fail != nil {
+	if v.fail = v.display.enter(); v.fail != nil {
 		v.quit()
+		return false
 	}
-	return v.fail == nil
-}
-
-func (v *topView) enter() error {
-	tty, err := newTerminal()
-	if err != nil {
-		return fmt.Errorf("show processes: %w (try: sfsample -p PID -d 10s -o FILE.html)", err)
-	}
-	// Nothing is asked of the terminal: answers that come late would be taken for keys.
-	paper, err := tcell.NewTerminfoScreenFromTty(tty, tcell.OptNegotiation(false), tcell.OptSanitizeContent(true))
-	if err == nil {
-		err = paper.Init()
-	}
-	if err != nil {
-		tty.f.Close()
-		return fmt.Errorf("show processes: %w (try: another terminal, or sfsample -p PID -d 10s -o FILE.html)", err)
-	}
-	v.tty.Store(tty)
-	v.paper, v.shown = paper, true
-	v.screen.ASCII = !strings.EqualFold(paper.CharacterSet(), "UTF-8")
-	v.notices.hold()
-	return nil
-}
-
-// leave gives the screen back as it was. A terminal that takes nothing is left after a second.
-func (v *topView) leave() {
-	if !v.shown {
-		return
-	}
-	v.shown = false
-	v.hurry()
-	v.paper.Fini()
-	v.notices.release()
+	v.screen.ASCII = !strings.EqualFold(v.display.paper.CharacterSet(), "UTF-8")
+	return true
 }
 
 // event takes an event of the terminal, and tells whether the run is to end.
@@ -229,13 +186,13 @@ func (v *topView) event(e tcell.Event) (quit bool) {
 		return true
 	case *tcell.EventKey:
 		if e.Key() == tcell.KeyCtrlL {
-			v.paper.Sync()
+			v.display.paper.Sync()
 		}
 		switch v.screen.Press(keyOf(e)) {
 		case live.Quit:
 			return true
 		case live.Reset:
-			v.Reset()
+			v.model.Reset()
 		}
 	}
 	return false
@@ -275,13 +232,13 @@ func keyOf(e *tcell.EventKey) live.Key {
 
 // draw writes what has changed.
 func (v *topView) draw() {
-	v.screen.Width, v.screen.Height = v.paper.Size()
-	v.status.Notice = v.notices.last()
-	for y, line := range v.screen.Draw(v.Model, v.status) {
+	v.screen.Width, v.screen.Height = v.display.paper.Size()
+	v.status.Notice = v.display.notices.last()
+	for y, line := range v.screen.Draw(v.model, v.status) {
 		style := looks[line.Style]
-		v.paper.PutStrStyled(0, y, line.Text+strings.Repeat(" ", v.screen.Width), style)
+		v.display.paper.PutStrStyled(0, y, line.Text+strings.Repeat(" ", v.screen.Width), style)
 	}
-	v.paper.Show()
+	v.display.paper.Show()
 }
 
 // looks are the styles; each is told from the others without colours too.
@@ -307,7 +264,7 @@ func (v *topView) suspensions(ctx context.Context) <-chan func() {
 			case stop = <-plain:
 			}
 			h := hold{make(chan struct{}), make(chan struct{})}
-			v.hurry() // a picture under way
+			v.display.hurry() // a picture under way
 			select {
 			case v.holds <- h:
 				<-h.left
@@ -330,62 +287,6 @@ func (v *topView) suspensions(ctx context.Context) <-chan func() {
 		}
 	}()
 	return out
-}
-
-// notices are messages that would spoil the picture: they are told when it is gone.
-type notices struct {
-	w    io.Writer
-	tty  bool // w is a terminal; else it is told at once
-	mu   sync.Mutex
-	held bool
-	kept bytes.Buffer
-	line string    // the last
-	at   time.Time // when it came
-}
-
-// noticeTime is how long a message stands in the picture.
-const noticeTime = 10 * time.Second
-
-// maxNotices bounds what is kept.
-const maxNotices = 1 << 16
-
-// Write implements io.Writer.
-func (n *notices) Write(b []byte) (int, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if line := strings.TrimSpace(string(b)); line != "" {
-		n.line, n.at = strings.TrimPrefix(line, "sfsample: "), time.Now()
-	}
-	if !n.held || !n.tty {
-		return n.w.Write(b)
-	}
-	if n.kept.Len()+len(b) <= maxNotices {
-		n.kept.Write(b)
-	}
-	return len(b), nil
-}
-
-func (n *notices) last() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if time.Since(n.at) > noticeTime {
-		return ""
-	}
-	return n.line
-}
-
-func (n *notices) hold() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.held = true
-}
-
-// release tells what was held back.
-func (n *notices) release() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.held = false
-	_, _ = n.kept.WriteTo(n.w) // there is nowhere to tell of an error
 }
 
 // quietFile is what a command has in the place of a file of ours: a terminal would show it over the picture.
