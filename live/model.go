@@ -23,31 +23,8 @@ const (
 	maxKnown   = 1 << 12 // stacks that are recognised by their pointer
 )
 
-// The entries that are shared when a table is full.
-const (
-	moreFuncs   = "[more: too many functions]"
-	moreStacks  = "[more: too many distinct stacks]"
-	moreThreads = "[more: too many threads]"
-	moreWaits   = "[more: too many kinds of wait]"
-)
-
-// Running is the wait of a thread that waits for nothing.
-const Running = "running"
-
 // recent is how many rounds the window of the recent ones has.
 const recent = 10
-
-// Func is a function, or what stands in a stack for one.
-type Func struct {
-	Name, Module string // as they are shown
-	Script       bool
-}
-
-// Thread is a thread that was sampled.
-type Thread struct {
-	PID, TID      int
-	Process, Name string // as they are shown
-}
 
 // cell is what is told apart: the numbers of a stack, a thread and a wait.
 type cell struct{ stack, thread, wait uint32 }
@@ -112,19 +89,8 @@ func (w *window) end(a *ledger.Account, took, longest time.Duration) {
 
 // Model counts samples.
 type Model struct {
-	mu sync.Mutex
-
-	funcs   []Func
-	funcIDs map[Func]uint32
-	stacks  [][]uint32 // functions, innermost first
-	ids     map[string]uint32
-	text    int // bytes of their names
-	frames  int // of all stacks
-	known   map[*output.Stack]uint32
-	threads []Thread
-	tids    map[int]uint32
-	waits   []string
-	waitIDs map[string]uint32
+	mu     sync.Mutex
+	tables tables
 
 	now   *window   // the round under way
 	past  []*window // the last rounds, oldest first
@@ -133,122 +99,17 @@ type Model struct {
 	first time.Time
 }
 
-// full is the number of the entry that is shared when a table is full, of every table.
-const full = 0
-
 // New returns an empty model.
 func New() *Model {
-	m := &Model{
-		funcIDs: map[Func]uint32{}, ids: map[string]uint32{}, known: map[*output.Stack]uint32{}, tids: map[int]uint32{}, waitIDs: map[string]uint32{},
-		now: newWindow(maxRound), all: newWindow(maxCells),
-	}
-	m.funcs = []Func{{Name: moreFuncs}, {Name: moreStacks}}
-	m.stacks = [][]uint32{{1}}
-	m.threads = []Thread{{Name: moreThreads}}
-	m.waits = []string{moreWaits, Running}
-	m.waitIDs[Running] = 1
-	return m
+	return &Model{tables: newTables(), now: newWindow(maxRound), all: newWindow(maxCells)}
 }
 
 // Add counts a sample.
 func (m *Model) Add(s *output.Sample) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	c := cell{m.stack(s.Stack), m.thread(s), m.wait(s)}
+	c := cell{m.tables.stack(s.Stack), m.tables.thread(s), m.tables.wait(s)}
 	m.now.add(c, Weight{s.CPU, s.Wall})
-}
-
-func (m *Model) stack(s *output.Stack) uint32 {
-	if s == nil || len(s.Frames) == 0 {
-		return m.intern([]uint32{m.function(&output.Frame{Func: "[no stack]"})})
-	}
-	if id, ok := m.known[s]; ok {
-		return id
-	}
-	list := make([]uint32, len(s.Frames), len(s.Frames)+1)
-	for i := range s.Frames {
-		list[i] = m.function(&s.Frames[i])
-	}
-	if s.End != "" && "["+s.End+"]" != output.FramesMissing {
-		list = append(list, m.function(&output.Frame{Func: "[truncated: " + s.End + "]"}))
-	}
-	id := m.intern(list)
-	if len(m.known) >= maxKnown { // their frames would be kept from the collector
-		clear(m.known)
-	}
-	m.known[s] = id
-	return id
-}
-
-// intern numbers a stack.
-func (m *Model) intern(list []uint32) uint32 {
-	key := make([]byte, 0, 4*len(list))
-	for _, f := range list {
-		key = append(key, byte(f), byte(f>>8), byte(f>>16), byte(f>>24))
-	}
-	if id, ok := m.ids[string(key)]; ok {
-		return id
-	}
-	if len(m.stacks) >= maxStacks || m.frames+len(list) > maxFrames {
-		return full
-	}
-	id := uint32(len(m.stacks))
-	m.stacks, m.frames = append(m.stacks, slices.Clip(list)), m.frames+len(list)
-	m.ids[string(key)] = id
-	return id
-}
-
-func (m *Model) function(f *output.Frame) uint32 {
-	key := Func{f.Label(), output.Printable(f.Module), f.Script}
-	if id, ok := m.funcIDs[key]; ok {
-		return id
-	}
-	size := len(key.Name) + len(key.Module)
-	if len(m.funcs) >= maxFuncs || m.text+size > maxText {
-		return full
-	}
-	m.text += size
-	id := uint32(len(m.funcs))
-	m.funcs = append(m.funcs, key)
-	m.funcIDs[key] = id
-	return id
-}
-
-func (m *Model) thread(s *output.Sample) uint32 {
-	t := Thread{s.PID, s.TID, output.Printable(s.Process), output.Printable(s.Thread)}
-	id, ok := m.tids[s.TID]
-	switch {
-	case ok && m.threads[id].PID == s.PID:
-		m.threads[id] = t // its name may have changed
-		return id
-	case len(m.threads) >= maxThreads:
-		return full
-	}
-	id = uint32(len(m.threads))
-	m.threads = append(m.threads, t)
-	m.tids[s.TID] = id
-	return id
-}
-
-func (m *Model) wait(s *output.Sample) uint32 {
-	text := s.Wait
-	if text == "" {
-		text = s.State
-	}
-	if text == "" {
-		text = Running
-	}
-	text = output.Printable(text)
-	id, ok := m.waitIDs[text]
-	if !ok && len(m.waits) >= maxWaits {
-		return full
-	}
-	if !ok {
-		id = uint32(len(m.waits))
-		m.waits = append(m.waits, text)
-		m.waitIDs[text] = id
-	}
-	return id
 }
 
 // EndRound ends the round under way.
@@ -330,8 +191,8 @@ func (m *Model) Take(which Window) *Picture {
 	p := &Picture{
 		Round: m.round, Took: w.took, Account: w.account, Max: w.max,
 		// These grow, and what is there does not change.
-		funcs: m.funcs[:len(m.funcs):len(m.funcs)], stacks: m.stacks[:len(m.stacks):len(m.stacks)], waits: m.waits[:len(m.waits):len(m.waits)],
-		threads: slices.Clone(m.threads),
+		funcs: m.tables.funcs[:len(m.tables.funcs):len(m.tables.funcs)], stacks: m.tables.stacks[:len(m.tables.stacks):len(m.tables.stacks)], waits: m.tables.waits[:len(m.tables.waits):len(m.tables.waits)],
+		threads: slices.Clone(m.tables.threads),
 	}
 	if !m.first.IsZero() && !m.round.End.IsZero() {
 		p.Elapsed = m.round.End.Sub(m.first)

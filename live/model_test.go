@@ -199,8 +199,8 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	m.EndRound(roundOf(many/1000+2, ledger.Sampled, 1))
-	if len(m.funcs) > maxFuncs || len(m.stacks) > maxStacks || len(m.threads) > maxThreads || len(m.waits) > maxWaits || len(m.known) > maxKnown || len(m.all.cells) > maxCells+1 || m.text > maxText {
-		t.Errorf("%d functions, %d stacks, %d threads, %d waits, %d known, %d cells", len(m.funcs), len(m.stacks), len(m.threads), len(m.waits), len(m.known), len(m.all.cells))
+	if len(m.tables.funcs) > maxFuncs || len(m.tables.stacks) > maxStacks || len(m.tables.threads) > maxThreads || len(m.tables.waits) > maxWaits || len(m.tables.known) > maxKnown || len(m.all.cells) > maxCells+1 || m.tables.text > maxText {
+		t.Errorf("%d functions, %d stacks, %d threads, %d waits, %d known, %d cells", len(m.tables.funcs), len(m.tables.stacks), len(m.tables.threads), len(m.tables.waits), len(m.tables.known), len(m.all.cells))
 	}
 	p := m.Take(All)
 	for _, by := range []By{ByFunction, ByModule, ByThread, ByWait} {
