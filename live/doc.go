@@ -1,6 +1,6 @@
 // Package live is what sfsample top knows and shows, without the terminal: a
 // [Model] takes samples and rounds, a [Picture] of it is made into the [Row]s of
-// a table, and a [Screen], which keys change, into lines of text of a given size.
+// a table, and a [Screen], which keys change, into lines of text for its [Paper].
 //
 // All that comes from a target is cleaned by [output.Printable], and escaped
 // where the terminal shows ASCII only: no line holds a control character, and

@@ -152,11 +152,11 @@ func TestScroll(t *testing.T) {
 		if got := typed(s, m, Status{}, step.key); !strings.Contains(got, fmt.Sprintf("  f%02d\n", at)) || !strings.Contains(got, "\n>") {
 			t.Fatalf("row %d is not shown:\n%s", at, got)
 		}
-		if i := s.at; i != at {
+		if i := s.list.at; i != at {
 			t.Errorf("row %d is chosen, want %d", i, at)
 		}
 	}
-	s.Height = 10
+	s.Paper.Height = 10
 	if got := typed(s, m, Status{}, KeyEnd); !strings.Contains(got, "f99\n") {
 		t.Errorf("after a change of size:\n%s", got)
 	}
@@ -200,7 +200,7 @@ func TestNarrow(t *testing.T) {
 		{80, 1, "", []string{"too small"}},
 	} {
 		s := NewScreen(false, false, false)
-		s.Width, s.Height = tt.width, tt.height
+		s.Paper.Width, s.Paper.Height = tt.width, tt.height
 		got := typed(s, m, Status{}, tt.keys)
 		for _, want := range tt.want {
 			if !strings.Contains(got, want) {
@@ -227,7 +227,7 @@ func TestHostile(t *testing.T) {
 	for _, ascii := range []bool{false, true} {
 		for _, size := range [][2]int{{80, 24}, {120, 40}, {40, 10}, {21, 7}, {19, 24}, {80, 6}, {1, 1}, {0, 0}} {
 			s := NewScreen(true, true, ascii)
-			s.Width, s.Height = size[0], size[1]
+			s.Paper.Width, s.Paper.Height = size[0], size[1]
 			for _, keys := range []string{"f", "y", "t", "m", "w", "a", "s", "i", "/", "\x1b", "?", "?"} {
 				for _, more := range []Key{0, KeyDown, KeyEnter, KeyDown, KeyEnd, KeyEscape} {
 					for _, k := range keys {
@@ -235,11 +235,11 @@ func TestHostile(t *testing.T) {
 					}
 					s.Press(more)
 					lines := s.Draw(m, st)
-					if len(lines) > s.Height {
+					if len(lines) > s.Paper.Height {
 						t.Fatalf("%v %q: %d lines", size, keys, len(lines))
 					}
 					for _, l := range lines {
-						if w := displaywidth.String(l.Text); w > max(1, s.Width) {
+						if w := displaywidth.String(l.Text); w > max(1, s.Paper.Width) {
 							t.Fatalf("%v %q: %d columns: %q", size, keys, w, l.Text)
 						}
 						if i := strings.IndexFunc(l.Text, func(r rune) bool { return !unicode.IsPrint(r) || ascii && r > 0x7e }); i >= 0 {

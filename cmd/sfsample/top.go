@@ -175,7 +175,7 @@ func (v *topView) take() bool {
 		v.quit()
 		return false
 	}
-	v.screen.ASCII = !strings.EqualFold(v.display.paper.CharacterSet(), "UTF-8")
+	v.screen.Paper.ASCII = !strings.EqualFold(v.display.paper.CharacterSet(), "UTF-8")
 	return true
 }
 
@@ -232,11 +232,11 @@ func keyOf(e *tcell.EventKey) live.Key {
 
 // draw writes what has changed.
 func (v *topView) draw() {
-	v.screen.Width, v.screen.Height = v.display.paper.Size()
+	v.screen.Paper.Width, v.screen.Paper.Height = v.display.paper.Size()
 	v.status.Notice = v.display.notices.last()
 	for y, line := range v.screen.Draw(v.model, v.status) {
 		style := looks[line.Style]
-		v.display.paper.PutStrStyled(0, y, line.Text+strings.Repeat(" ", v.screen.Width), style)
+		v.display.paper.PutStrStyled(0, y, line.Text+strings.Repeat(" ", v.screen.Paper.Width), style)
 	}
 	v.display.paper.Show()
 }
