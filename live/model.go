@@ -1,7 +1,6 @@
 package live
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -198,7 +197,7 @@ func (m *Model) Take(which Window) *Picture {
 		p.Elapsed = m.round.End.Sub(m.first)
 	}
 	p.cells = make([]counted, 0, len(w.cells))
-	for c, x := range maps.All(w.cells) {
+	for c, x := range w.cells {
 		p.cells = append(p.cells, counted{c, x})
 		p.CPU += x.CPU
 	}

@@ -125,6 +125,14 @@ func (p Paper) wrap(text string) (lines []string) {
 	return lines
 }
 
+// page fills the lines up to the last one.
+func (p Paper) page(lines []Line, last Line) []Line {
+	for len(lines) < p.Height-1 {
+		lines = append(lines, Line{})
+	}
+	return p.fit(append(lines[:p.Height-1], last))
+}
+
 // fit cuts lines to the screen.
 func (p Paper) fit(lines []Line) []Line {
 	lines = lines[:min(len(lines), max(0, p.Height))]

@@ -3,6 +3,7 @@ package live
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -257,11 +258,7 @@ func (p *Picture) Detail(q Query, r *Row) Detail {
 		}
 	}
 	d := Detail{Callers: p.parts(callers), Callees: p.parts(callees), Functions: p.parts(functions)}
-	ids := make([]uint32, 0, len(stacks))
-	for id := range stacks {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, func(a, b uint32) int { return cmp.Or(cmp.Compare(stacks[b], stacks[a]), cmp.Compare(a, b)) })
+	ids := slices.SortedFunc(maps.Keys(stacks), func(a, b uint32) int { return cmp.Or(cmp.Compare(stacks[b], stacks[a]), cmp.Compare(a, b)) })
 	for _, id := range ids[:min(maxPaths, len(ids))] {
 		s := Stack{Weight: stacks[id], At: -1}
 		for i, f := range p.stacks[id] {

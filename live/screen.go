@@ -68,10 +68,10 @@ const (
 
 // Screen is what is looked at.
 type Screen struct {
-	Paper    Paper
-	All      bool // blocked threads are sampled too
-	WallOnly bool // samples weigh a tick each
+	Paper Paper
 
+	all     bool // blocked threads are sampled too
+	ticks   bool // samples weigh a tick each
 	window  Window
 	query   Query
 	filter  filter
@@ -85,7 +85,7 @@ type Screen struct {
 
 // NewScreen returns a screen of a run: all threads are sampled, samples weigh a tick each, the terminal shows ASCII only.
 func NewScreen(all, wall, ascii bool) *Screen {
-	return &Screen{Paper: Paper{80, 24, ascii}, All: all, WallOnly: wall, query: Query{Wall: all || wall}}
+	return &Screen{Paper: Paper{80, 24, ascii}, all: all, ticks: wall, query: Query{Wall: all || wall}}
 }
 
 // Press takes a key.
@@ -121,7 +121,9 @@ func (s *Screen) Press(k Key) Action {
 		s.filter.typing, s.detail = true, false
 	case 'i':
 		s.window = (s.window + 1) % numWindows
-		s.thaw()
+		if s.frozen != nil {
+			s.frozen = new(Picture) // of the other window, as it is now
+		}
 	case 's':
 		s.query.ByTotal = !s.query.ByTotal
 	case 'a':
@@ -143,7 +145,7 @@ func (s *Screen) Press(k Key) Action {
 	case 't':
 		s.show(ByThread)
 	case 'w':
-		if !s.All {
+		if !s.all {
 			s.message = "blocked threads are not sampled (try: sfsample top --threads all)"
 			break
 		}
@@ -151,7 +153,7 @@ func (s *Screen) Press(k Key) Action {
 		s.show(ByWait)
 	case KeyTab:
 		last := ByThread
-		if s.All && s.query.Wall {
+		if s.all && s.query.Wall {
 			last = ByWait
 		}
 		s.show((s.query.By + 1) % (last + 1))
@@ -161,13 +163,6 @@ func (s *Screen) Press(k Key) Action {
 	return Draw
 }
 
-// thaw has a paused screen show the other window, of now.
-func (s *Screen) thaw() {
-	if s.frozen != nil {
-		s.frozen = new(Picture)
-	}
-}
-
 func (s *Screen) show(by By) {
 	s.query.By, s.detail = by, false
 	s.list.first()
@@ -175,7 +170,7 @@ func (s *Screen) show(by By) {
 
 // wall goes from running threads to all, and back.
 func (s *Screen) wall() {
-	if !s.All {
+	if !s.all {
 		s.message = "blocked threads are not sampled (try: sfsample top --threads all)"
 		return
 	}
@@ -222,7 +217,7 @@ func (s *Screen) Draw(m *Model, st Status) []Line {
 		}
 	}
 	if s.help {
-		return s.Paper.fit(s.helpLines())
+		return s.Paper.page(helpLines(), Line{"Esc or ? goes back", Faint})
 	}
 	rows, sum := p.Rows(s.query)
 	if !s.list.follow(rows, s.room()) {
@@ -237,10 +232,7 @@ func (s *Screen) Draw(m *Model, st Status) []Line {
 	} else {
 		lines = append(lines, s.table(rows, sum, p)...)
 	}
-	for len(lines) < s.Paper.Height-1 {
-		lines = append(lines, Line{})
-	}
-	return s.Paper.fit(append(lines[:s.Paper.Height-1], s.foot(st)))
+	return s.Paper.page(lines, s.foot(st))
 }
 
 // head is what is above the rows.
@@ -251,7 +243,11 @@ func (s *Screen) head(p *Picture, st Status) []Line {
 	if p.Took > 0 {
 		right += fmt.Sprintf("  CPU %.1f%%", 100*p.CPU.Seconds()/p.Took.Seconds())
 	}
-	state := []string{s.windowName(p), s.whose(), output.Plural(int64(r.Threads), "thread")}
+	which := "last "
+	if s.window == All {
+		which = "all of "
+	}
+	state := []string{which + clock(p.Took), s.whose(), output.Plural(int64(r.Threads), "thread")}
 	if r.End.IsZero() {
 		state = []string{s.whose()}
 	} else if r.Processes != 1 {
@@ -300,21 +296,11 @@ func losses(a *ledger.Account) string {
 	return strings.Join(parts, ", ")
 }
 
-func (s *Screen) windowName(p *Picture) string {
-	switch s.window {
-	case All:
-		return "all of " + clock(p.Took)
-	case Last, Recent:
-		return "last " + clock(p.Took)
-	}
-	return ""
-}
-
 func (s *Screen) whose() string {
 	switch {
-	case s.All && s.query.Wall:
+	case s.all && s.query.Wall:
 		return "all threads"
-	case s.WallOnly && !s.All:
+	case s.ticks && !s.all:
 		return "running threads"
 	}
 	return "on CPU"
@@ -422,7 +408,7 @@ func (s *Screen) nothing(p *Picture) string {
 		return "no script was met"
 	case p.Round.Processes == 0:
 		return "there is no process now"
-	case !s.All:
+	case !s.all:
 		return "nothing has run (--threads all shows what is waited for)"
 	case !s.query.Wall:
 		return "nothing has run (a shows what is waited for)"
@@ -465,7 +451,7 @@ func (s *Screen) foot(st Status) Line {
 	return Line{"Enter detail  f functions  t threads  m modules  s sort  / find  ? help  q quit", Faint}
 }
 
-func (s *Screen) helpLines() []Line {
+func helpLines() []Line {
 	lines := []Line{{"sfsample top", Title}, {}}
 	for _, x := range [][2]string{
 		{"f t m", "rows are functions, threads or modules"},
@@ -488,10 +474,7 @@ func (s *Screen) helpLines() []Line {
 	} {
 		lines = append(lines, Line{fmt.Sprintf("  %-8s %s", x[0], x[1]), Plain})
 	}
-	for len(lines) < s.Paper.Height-1 {
-		lines = append(lines, Line{})
-	}
-	return append(lines[:s.Paper.Height-1], Line{"Esc or ? goes back", Faint})
+	return lines
 }
 
 // details are the lines of a row's detail, from the heading on.
