@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -27,17 +28,9 @@ func nameless(files map[string]int, lists string) string {
 	if sum == 0 {
 		return ""
 	}
-	worst := slices.SortedFunc(maps.Keys(files), func(a, b string) int {
-		if files[a] != files[b] {
-			return files[b] - files[a]
-		}
-		return strings.Compare(a, b)
-	})
-	rest := 0
-	if len(worst) > most {
-		rest = len(worst) - most
-		worst = worst[:most]
-	}
+	worst := slices.SortedFunc(maps.Keys(files), func(a, b string) int { return cmp.Or(files[b]-files[a], strings.Compare(a, b)) })
+	rest := max(0, len(worst)-most)
+	worst = worst[:len(worst)-rest]
 	var names []string
 	for _, file := range worst {
 		name := filepath.Base(file)

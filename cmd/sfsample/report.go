@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -118,12 +119,12 @@ func (s *session) closing() {
 	if u.Short > 0 {
 		say("short counts: %d stops met system calls of the target that returned with a part of their transfer, as upon a signal (not counted: reads, and stops without a sample)", u.Short)
 	}
-	s.notes(say)
+	s.notes()
 	if s.command != nil {
 		s.command.tellEnd(say, r, s.config.pace.duration > 0)
 	}
 	if s.config.messages.verbose {
-		s.details(say, u)
+		s.details(u)
 	}
 	if hint := s.next(u); hint != "" {
 		say("next: %s", hint)
@@ -189,16 +190,16 @@ func (s *session) next(u sampler.Unwound) string {
 }
 
 // notes says what was written, and what the outputs could not hold.
-func (s *session) notes(say func(string, ...any)) {
+func (s *session) notes() {
 	last, ok := s.outs.(*lastSink)
 	if !ok {
 		return // each round has told
 	}
 	for _, w := range last.Wrote() {
-		say("wrote %s", w)
+		s.say("wrote %s", w)
 	}
 	for _, n := range last.Notes() {
-		say("%s", n)
+		s.say("%s", n)
 	}
 }
 
@@ -214,14 +215,13 @@ func exits(x sampler.Exits) string {
 // replayed is the closing line of a replay.
 func (s *session) replayed() {
 	u := s.found.pipe.Stats()
-	say := s.say
 	s.found.stacks(u, s.config.unwinding.noEHFrame())
 	s.found.scripts(&u.Scripts)
 	if s.config.unwinding.verify {
 		s.found.verified()
 	}
 	s.found.unread()
-	s.notes(say)
+	s.notes()
 	if s.config.messages.verbose {
 		s.found.unwound(u)
 	}
@@ -290,8 +290,8 @@ func refused() (list []string) {
 	return list
 }
 
-func (s *session) details(say func(string, ...any), u sampler.Unwound) {
-	r := &s.result
+func (s *session) details(u sampler.Unwound) {
+	r, say := &s.result, s.say
 	say("stops: %d asked for, %d on their way at the end; %d CPUs had a clock, which looked in vain for %v in all", r.Seizes, r.Waits, r.Clocks, short(r.Looked))
 	say("stops that met a system call: %d, from request to release %s; a SIGKILL of sfsample then would leave the call's repetition to the kernel",
 		r.Met.N, spread(r.Met))
@@ -332,26 +332,14 @@ func (f *findings) unwound(u sampler.Unwound) {
 
 // reasons lists why stacks were cut, most frequent first.
 func reasons(cut map[string]int64) string {
-	var list []string
-	for r := range cut {
-		list = append(list, r)
+	if len(cut) == 0 {
+		return ""
 	}
-	slices.SortFunc(list, func(a, b string) int {
-		if cut[a] != cut[b] {
-			return int(min(1, max(-1, cut[b]-cut[a])))
-		}
-		return strings.Compare(a, b)
-	})
-	var b strings.Builder
+	list := slices.SortedFunc(maps.Keys(cut), func(a, b string) int { return cmp.Or(cmp.Compare(cut[b], cut[a]), strings.Compare(a, b)) })
 	for i, r := range list {
-		if i == 0 {
-			b.WriteString("; cut: ")
-		} else {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "%d %s", cut[r], r)
+		list[i] = fmt.Sprintf("%d %s", cut[r], r)
 	}
-	return b.String()
+	return "; cut: " + strings.Join(list, ", ")
 }
 
 func spread(s sampler.Spread) string {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -624,18 +625,12 @@ func (w *choice) checkTIDs() error {
 			return fmt.Errorf("attach %d: no such thread (try: ls /proc/PID/task)", tid)
 		}
 		owners[s.Tgid] = true
-		given := len(w.pids) == 0
-		for _, pid := range w.pids {
-			given = given || pid == s.Tgid
-		}
-		if !given {
+		if len(w.pids) > 0 && !slices.Contains(w.pids, s.Tgid) {
 			return fmt.Errorf("attach %d: it is a thread of process %d, which -p does not name (try: -p %d)", tid, s.Tgid, s.Tgid)
 		}
 	}
 	if len(w.pids) == 0 {
-		for pid := range owners {
-			w.pids = append(w.pids, pid)
-		}
+		w.pids = slices.Collect(maps.Keys(owners))
 	}
 	return nil
 }
