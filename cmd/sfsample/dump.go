@@ -25,10 +25,7 @@ import (
 // --watch again and again.
 func dump(c config, stdout, stderr io.Writer) error {
 	log := c.messages.logger(stderr)
-	if err := checkPIDs(c.who.pids); err != nil {
-		return err
-	}
-	if err := c.who.checkTIDs(); err != nil {
+	if err := c.who.check(); err != nil {
 		return err
 	}
 	checkKernel(&c, log)
@@ -148,24 +145,6 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 
 // dumpFor is how long a dump reads files, if it is not asked for what may take longer.
 const dumpFor = 5 * time.Second
-
-// meant is what the user asked for, for messages.
-func (w *choice) meant() string {
-	var parts []string
-	if len(w.pids) > 0 {
-		parts = append(parts, joinInts(w.pids))
-	}
-	for _, n := range w.names {
-		parts = append(parts, "--name "+n)
-	}
-	for _, g := range w.cgroups {
-		parts = append(parts, "--cgroup "+g)
-	}
-	for _, u := range w.users {
-		parts = append(parts, fmt.Sprintf("--user %d", u))
-	}
-	return printable(strings.Join(parts, ", "))
-}
 
 // show writes a dump. It is an error if nothing could be read of any thread, or not all of a process.
 func (d *dumping) show(v *view, stdout io.Writer) error {

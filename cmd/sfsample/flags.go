@@ -70,17 +70,6 @@ type config struct {
 	messages  messages
 }
 
-// choice is which processes and threads are meant.
-type choice struct {
-	pids     []int    // each once, in the order given
-	tids     []int    // only these threads; empty: all
-	names    []string // processes by name
-	cgroups  []string // processes by control group
-	users    []uint32 // processes by user
-	tree     bool     // the descendants of all these too
-	children bool     // follow forks and execs
-}
-
 // pace is how often samples are taken, for how long, and what that may cost.
 type pace struct {
 	hz          int           // ticks a second
@@ -383,17 +372,6 @@ func (c *config) takeTarget(split parsedArgs) error {
 		return errors.New("no process given (try: sfsample -p PID, sfsample -- COMMAND, or sfsample --help)")
 	}
 	return nil
-}
-
-// selector is the choice of processes.
-func (w *choice) selector() targets.Selector {
-	return targets.Selector{PIDs: w.pids, Names: w.names, Cgroups: w.cgroups, Users: w.users, Tree: w.tree}
-}
-
-// searches tells whether processes are searched for.
-func (w *choice) searches() bool {
-	sel := w.selector()
-	return sel.Open() || w.tree
 }
 
 // complete fills in the defaults that depend on other flags and checks what

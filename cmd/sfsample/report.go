@@ -131,23 +131,6 @@ func (s *session) closing() {
 	}
 }
 
-// stopped returns a process that was asked for and is stopped, and who traces it if that is why.
-func (w *choice) stopped() (pid, tracer int) {
-	fs := procfs.FS{}
-	for _, pid := range w.pids {
-		stat, err := fs.Stat(pid)
-		switch {
-		case err != nil:
-		case stat.State == 'T':
-			return pid, 0
-		case stat.State == 't':
-			status, _ := fs.Status(pid)
-			return pid, status.TracerPid
-		}
-	}
-	return 0, 0
-}
-
 // next is the one thing to do next, empty if there is none.
 func (s *session) next(u sampler.Unwound) string {
 	r := &s.result

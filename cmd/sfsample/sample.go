@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -44,18 +43,14 @@ func sample(c config, stderr io.Writer) (status int, err error) {
 }
 
 func (s *session) sample() (status int, err error) {
-	c, log := s.config, s.log
-	if err := checkPIDs(c.who.pids); err != nil {
+	c := &s.config
+	if err := c.who.check(); err != nil {
 		return 0, err
 	}
-	if err := c.who.checkTIDs(); err != nil {
+	if err := c.who.checkLife(); err != nil {
 		return 0, err
 	}
-	if err := checkLife(c.who.pids); err != nil {
-		return 0, err
-	}
-	checkKernel(&c, log)
-	s.config = c
+	checkKernel(c, s.log)
 	if err := s.open(); err != nil {
 		return 0, err
 	}
@@ -567,45 +562,6 @@ func (m messages) logger(w io.Writer) *slog.Logger {
 	return slog.New(&plainHandler{w: w, level: level, mu: new(sync.Mutex)})
 }
 
-// checkPIDs tells ids of threads from those of processes, which would be
-// sampled in part only.
-func checkPIDs(pids []int) error {
-	for _, pid := range pids {
-		s, err := (procfs.FS{}).Status(pid)
-		switch {
-		case err != nil && procfs.Gone(err):
-			return fmt.Errorf("attach %d: no such process (try: ps -e)", pid)
-		case err != nil:
-			return fmt.Errorf("attach %d: %w", pid, err)
-		case s.Tgid != pid:
-			return fmt.Errorf("attach %d: it is a thread of process %d (try: -p %d, or -p %d -t %d)", pid, s.Tgid, s.Tgid, s.Tgid, pid)
-		case pid == os.Getpid():
-			return fmt.Errorf("attach %d: this is sfsample itself (try: another process)", pid)
-		}
-	}
-	return nil
-}
-
-// checkLife tells processes that run no code of their own any more, or never
-// did.
-func checkLife(pids []int) error {
-	var fs procfs.FS
-	for _, pid := range pids {
-		s, err := fs.Stat(pid)
-		if err != nil {
-			continue // gone; attaching will tell
-		}
-		if s.Flags&procfs.FlagKThread != 0 {
-			return fmt.Errorf("attach %d: it is a thread of the kernel, it has no user stack (try: perf)", pid)
-		}
-		// A leader that has exited before its threads is a zombie too.
-		if _, err := fs.LiveTask(pid); s.State == 'Z' && err != nil {
-			return fmt.Errorf("attach %d: it has exited, and its parent, process %d, has not reaped it (try: another process)", pid, s.PPID)
-		}
-	}
-	return nil
-}
-
 // checkKernel says so if the kernel's part of stacks was asked for, and cannot be read.
 func checkKernel(c *config, log *slog.Logger) {
 	if !c.sampling.kernel {
@@ -616,32 +572,13 @@ func checkKernel(c *config, log *slog.Logger) {
 	}
 }
 
-// checkTIDs finds the processes of --tid where no --pid names them.
-func (w *choice) checkTIDs() error {
-	owners := map[int]bool{}
-	for _, tid := range w.tids {
-		s, err := (procfs.FS{}).Status(tid)
-		if err != nil {
-			return fmt.Errorf("attach %d: no such thread (try: ls /proc/PID/task)", tid)
-		}
-		owners[s.Tgid] = true
-		if len(w.pids) > 0 && !slices.Contains(w.pids, s.Tgid) {
-			return fmt.Errorf("attach %d: it is a thread of process %d, which -p does not name (try: -p %d)", tid, s.Tgid, s.Tgid)
-		}
-	}
-	if len(w.pids) == 0 {
-		w.pids = slices.Collect(maps.Keys(owners))
-	}
-	return nil
-}
-
 // recording is the file of --record; nil is none.
 type recording struct {
 	file *os.File
 	w    *capture.Writer
 }
 
-func openRecord(c config) (*recording, error) {
+func openRecord(c *config) (*recording, error) {
 	if c.out.record == "" {
 		return nil, nil
 	}

@@ -81,7 +81,7 @@ type pprofOf struct {
 	comm    string
 }
 
-// openSends opens the queues of all receivers and has them sent.
+// open opens the queues of all receivers and has them sent.
 func (x *sending) open(opt output.Options, say func(string, ...any)) (list []*sender, err error) {
 	defer func() {
 		if err != nil {
