@@ -110,6 +110,9 @@ func (x *sending) open(opt output.Options, say func(string, ...any)) (list []*se
 		fmt.Fprintf(id, "%s=%s", to.kind, receiver)
 		queue, err := deliver.OpenQueue(filepath.Join(folder, fmt.Sprintf("%s-%016x", to.kind, id.Sum64())), maxSpool)
 		if err != nil {
+			if temporary {
+				os.RemoveAll(folder)
+			}
 			return list, err
 		}
 		if n := queue.Counts().Waiting; n > 0 {
