@@ -131,7 +131,8 @@ func (ts *targets) close(t *target) {
 	if t == nil || t.space == nil {
 		return
 	}
-	for _, r := range t.space.Report() {
+	for _, m := range t.space.Modules() {
+		r := m.Report()
 		if r.Used && len(ts.modules) < maxReported {
 			ts.modules[r.String()] = true
 		}

@@ -90,7 +90,7 @@ const unsizedBytes = 64
 // Entry implements unwind.Space.
 func (s *Space) Entry(pc uint64) bool {
 	r := s.cover(pc)
-	return r != nil && r.mod != nil && r.mod.obj.isStart(r.mod, pc-r.mod.Bias, s.opt.Log)
+	return r != nil && r.mod != nil && r.mod.obj.isStart(r.mod, pc-r.mod.Bias, s.access.opt.Log)
 }
 
 // isStart tells whether vaddr lies in a function that starts stacks: that at
@@ -284,7 +284,7 @@ func (o *object) inStartContext(vaddr uint64, log *slog.Logger) bool {
 		}
 	}
 	code := make([]byte, len(contextCode))
-	n, _ := o.via.src.ReadAt(code, int64(o.via.Bias+e.FuncStart))
+	n, _ := o.via.access.src.ReadAt(code, int64(o.via.Bias+e.FuncStart))
 	return bytes.Equal(code[:n], contextCode)
 }
 

@@ -32,11 +32,11 @@ func (s *Space) Function(pc uint64) (f Function, ok bool) {
 	defer o.mu.Unlock()
 	o.via = r.mod
 	defer func() { o.via = nil }()
-	if o.open(s.opt.Log) != nil {
+	if o.open(s.access.opt.Log) != nil {
 		return Function{}, false
 	}
-	start, ok := o.function(pc-r.mod.Bias, s.opt.Log)
-	return Function{o.whole(start, s.opt.Log), start}, ok
+	start, ok := o.function(pc-r.mod.Bias, s.access.opt.Log)
+	return Function{o.whole(start, s.access.opt.Log), start}, ok
 }
 
 // knownStarts are starts of functions.

@@ -139,7 +139,7 @@ func TestOwnCode(t *testing.T) {
 	if n := s.Code(pc, code[:]); n != len(code) {
 		t.Errorf("Code(%#x) = %d bytes, want %d", pc, n, len(code))
 	}
-	if _, err := s.src.ReadAt(want[:], int64(pc)); err != nil || code != want {
+	if _, err := s.access.src.ReadAt(want[:], int64(pc)); err != nil || code != want {
 		t.Errorf("Code(%#x) = % x, memory has % x (%v)", pc, code, want, err)
 	}
 }
@@ -359,7 +359,7 @@ func TestExec(t *testing.T) {
 	if err := s.Refresh(); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("Refresh after exec: %v, want that there is no such process", err)
 	}
-	if _, err := s.src.ReadAt(make([]byte, 8), int64(s.Modules()[0].Bias)); !errors.Is(err, unix.ESRCH) {
+	if _, err := s.access.src.ReadAt(make([]byte, 8), int64(s.Modules()[0].Bias)); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("a read after exec: %v, want that there is no such process", err)
 	}
 	if !reflect.DeepEqual(before, s.Mappings()) {
@@ -426,7 +426,7 @@ func TestGone(t *testing.T) {
 	if err := s.Refresh(); err != nil {
 		t.Fatal(err)
 	}
-	pc := s.code[0].start
+	pc := s.mapped.code.list[0].start
 	if err := syscall.Kill(tg.pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -440,8 +440,8 @@ func TestGone(t *testing.T) {
 		t.Errorf("%d bytes of code of a process that has ended", n)
 	}
 	s.Row(pc, unwind.EHFrame)
-	if len(s.Problems()) != 0 {
-		t.Errorf("problems: %v", s.Problems())
+	if len(problemsOf(s)) != 0 {
+		t.Errorf("problems: %v", problemsOf(s))
 	}
 }
 
@@ -481,8 +481,8 @@ func TestPython(t *testing.T) {
 			t.Errorf("%v is of no module", r)
 		}
 	}
-	if len(s.Problems()) != 0 {
-		t.Errorf("problems: %v", s.Problems())
+	if len(problemsOf(s)) != 0 {
+		t.Errorf("problems: %v", problemsOf(s))
 	}
 }
 

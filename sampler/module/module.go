@@ -28,16 +28,15 @@ type Module struct {
 	// Maps are its mappings of the file, in ascending order.
 	Maps []procfs.Mapping
 
-	src      Source
-	obj      *object
-	base     uint64 // offset in the file of the ELF header
-	id       moduleID
-	oldFirst bool     // .sframe of version 1 ranks first
-	asked    bool     // for a row or a name; for the goroutine of the Space
-	proven   bool     // the last Verify has compared it; for the same goroutine
-	dyn      *dynamic // once it is asked for; for the same goroutine
-	unread   error    // why the last reading of the mappings could not compare it; for the same goroutine
-	probes   probes
+	access *access
+	obj    *object
+	base   uint64 // offset in the file of the ELF header
+	id     moduleID
+	asked  bool     // for a row or a name; for the goroutine of the Space
+	proven bool     // the last Verify has compared it; for the same goroutine
+	dyn    *dynamic // once it is asked for; for the same goroutine
+	unread error    // why the last reading of the mappings could not compare it; for the same goroutine
+	probes probes
 }
 
 // probes are what a module is recognised by, and the part of it that is read with each stack.
@@ -126,7 +125,7 @@ const maxProbe = pageBytes
 func (m *Module) unchanged(buf []byte) (bool, error) {
 	for _, p := range m.probes.list {
 		b := buf[:len(p.data)]
-		_, err := m.src.ReadAt(b, int64(p.addr))
+		_, err := m.access.src.ReadAt(b, int64(p.addr))
 		switch {
 		case err == nil && bytes.Equal(b, p.data):
 		case err == nil, errors.Is(err, syscall.EFAULT), errors.Is(err, io.ErrUnexpectedEOF):
@@ -148,7 +147,7 @@ func (m *Module) OpenFile() (File, error) {
 	var err error
 	for _, r := range m.Maps {
 		var f File
-		if f, err = m.src.OpenFile(r); err != nil {
+		if f, err = m.access.src.OpenFile(r); err != nil {
 			continue
 		}
 		if m.base > 0 {
@@ -186,7 +185,7 @@ const maxImage = 1 << 20
 func (m *Module) image() (File, error) {
 	r := m.Maps[0]
 	b := make([]byte, min(r.End-r.Start, maxImage))
-	if _, err := m.src.ReadAt(b, int64(r.Start)); err != nil {
+	if _, err := m.access.src.ReadAt(b, int64(r.Start)); err != nil {
 		return nil, fmt.Errorf("read %s: %w", m.Path, err)
 	}
 	return bytesFile{io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b)))}, nil

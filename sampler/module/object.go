@@ -101,7 +101,7 @@ func (o *object) readPage(vaddr uint64) ([]byte, error) {
 		return nil, errNotImage
 	}
 	data := make([]byte, pageBytes)
-	if _, err := m.src.ReadAt(data, int64(m.Bias+vaddr)); err != nil {
+	if _, err := m.access.src.ReadAt(data, int64(m.Bias+vaddr)); err != nil {
 		return nil, err
 	}
 	// Another object may have come in its place since it was last seen.
@@ -129,7 +129,7 @@ func (o *object) row(m *Module, vaddr uint64, how unwind.How, log *slog.Logger) 
 func (o *object) answer(vaddr uint64, how unwind.How, log *slog.Logger) (*sframe.Row, error) {
 	switch how {
 	case unwind.SFrame:
-		return o.sframeRow(vaddr, o.via.oldFirst, log)
+		return o.sframeRow(vaddr, o.via.access.opt.NoEHFrame, log)
 	case unwind.EHFrame:
 		return o.ehRow(vaddr, log)
 	}

@@ -35,7 +35,7 @@ func (m *Module) Tables() (*Tables, error) {
 }
 
 // Image returns the module's memory, addressed by link-time address.
-func (m *Module) Image() io.ReaderAt { return imageAt{m.src, m.Bias} }
+func (m *Module) Image() io.ReaderAt { return imageAt{m.access.src, m.Bias} }
 
 // Report is what a Space knows of a module.
 type Report struct {
@@ -82,16 +82,8 @@ func (r Report) String() string {
 	return fmt.Sprintf("%q build-id %s: %s", r.Path, id, strings.Join(has, ", "))
 }
 
-// Report tells of each module which tables it has.
-func (s *Space) Report() []Report {
-	var list []Report
-	for _, m := range s.modules {
-		list = append(list, m.report())
-	}
-	return list
-}
-
-func (m *Module) report() Report {
+// Report tells which tables the module has.
+func (m *Module) Report() Report {
 	o := m.obj
 	o.mu.Lock()
 	defer o.mu.Unlock()
