@@ -32,7 +32,6 @@ func (s size) within(most size) bool { return s.fields <= most.fields && s.metho
 var larger = map[string]size{
 	"cmd/sfsample.config":           {51, 25},
 	"cmd/sfsample.jsonThread":       {18, 0},
-	"cmd/sfsample.liveTarget":       {15, 28},
 	"cmd/sfsample.pprofOf":          {25, 18},
 	"cmd/sfsample.session":          {65, 52},
 	"cmd/sfsample.topView":          {34, 21},

@@ -78,7 +78,7 @@ const maxKin = 32 << 10
 
 // goThread is what is known of the thread of a capture.
 func (ws *walks) goThread(t *target, a *regs.Arch, c *capture.Capture, k *Kin) goThread {
-	g := goThread{mem: t.space, maps: t.space.Mappings(), seen: &t.thread(c.TID).golang}
+	g := goThread{mem: t.space.Source(), maps: t.space.Mappings(), seen: &t.thread(c.TID).golang}
 	if a.Name != "amd64" || t.managed() != nil {
 		return g
 	}

@@ -2,7 +2,6 @@ package sampler
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
 
@@ -46,12 +45,12 @@ type PipelineConfig struct {
 	Live bool
 }
 
-// Target is what the pipeline asks about one process. A live one may also be told of its mappings (Offer), and
-// that it is another program by now (Replace), and read in pieces (ReadRanges).
+// Target is what the pipeline asks about one process.
 type Target interface {
 	unwind.Space
-	// ReadAt reads memory of now. No read waits for a page that the server of a file would have to bring.
-	io.ReaderAt
+	// Source is what reads memory of now. No read waits for a page that the server of a file would have to bring. That of a live
+	// process may also be told of its mappings (Offer), and that it is another program by now (Replace), and read pieces at once (ReadRanges).
+	Source() module.Source
 	Code
 	Layout
 	History

@@ -58,8 +58,11 @@ func (t *target) thread(tid int) *seen {
 // offer makes mappings those of the process, read by whomever. It tells whether
 // there is a use for them.
 func (t *target) offer(maps []procfs.Mapping) bool {
-	s, ok := t.space.(interface{ Offer([]procfs.Mapping) })
-	if !ok || len(maps) == 0 {
+	if t.space == nil || len(maps) == 0 {
+		return false
+	}
+	s, ok := t.space.Source().(interface{ Offer([]procfs.Mapping) })
+	if !ok {
 		return false
 	}
 	s.Offer(maps) // nobody changes a list
@@ -71,7 +74,10 @@ func (t *target) offer(maps []procfs.Mapping) bool {
 func (ts *targets) replaced(pid int) {
 	t := ts.of(pid)
 	t.past.over = true
-	if s, ok := t.space.(interface{ Replace() }); ok {
+	if t.space == nil {
+		return
+	}
+	if s, ok := t.space.Source().(interface{ Replace() }); ok {
 		s.Replace()
 	}
 }

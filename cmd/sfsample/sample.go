@@ -603,18 +603,6 @@ type liveTarget struct {
 	src *sampler.Survivor
 }
 
-// Offer passes mappings on to the source.
-func (t *liveTarget) Offer(maps []procfs.Mapping) { t.src.Offer(maps) }
-
-// Replace tells the source that the process has become another program: the mappings stay
-// what they were, and what was not read of them yet is read from files only.
-func (t *liveTarget) Replace() { t.src.Replace() }
-
-// ReadRanges reads pieces of memory at the price of few.
-func (t *liveTarget) ReadRanges(buf []byte, list []module.Range) (int, error) {
-	return t.src.ReadRanges(buf, list)
-}
-
 func (t *liveTarget) Close() {
 	t.Space.Close()
 	t.src.Close()

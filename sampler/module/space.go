@@ -340,8 +340,8 @@ func (s *Space) Modules() []*Module { return s.mapped.modules }
 // errNoMemory: a zombie's mappings can be read, there are none.
 var errNoMemory = errors.New("the process has no memory (it has exited)")
 
-// ReadAt implements io.ReaderAt: memory, as the source gives it.
-func (s *Space) ReadAt(p []byte, addr int64) (int, error) { return s.access.src.ReadAt(p, addr) }
+// Source is what the process is read through.
+func (s *Space) Source() Source { return s.access.src }
 
 // readRanges reads pieces of memory to buf, one behind the other, at the price of few if the source can. It returns how many
 // bytes there were up to the first piece that could not be read.
