@@ -39,9 +39,10 @@ type mappedFile struct {
 	heads []int // of the file's beginning
 	// free are those that are not of a module yet, by address - offset, which all
 	// mappings of a segment have in common. It is made at the first need.
-	free map[uint64][]int
-	hdr  *header // read from the file
-	shut bool    // it cannot be opened, or is not ELF
+	free    map[uint64][]int
+	hdr     *header // read from the file
+	buildID string
+	shut    bool // it cannot be opened, or is not ELF
 	// biases are the modules that were found by hdr.
 	biases map[uint64]*Module
 	copies int // objects of this file
@@ -229,7 +230,7 @@ func (b *builder) fromFile(f *mappedFile, i int) *Module {
 	if mod := f.biases[bias]; mod != nil {
 		return mod
 	}
-	mod := b.add(b.newModule(&Module{Bias: bias, id: id}, f.hdr, f.hdr.fileID, m))
+	mod := b.add(b.newModule(&Module{Bias: bias, id: id}, f.hdr, f.buildID, m))
 	f.biases[bias] = mod
 	return mod
 }
@@ -251,7 +252,7 @@ func (b *builder) openFile(f *mappedFile, m *procfs.Mapping) bool {
 		}
 		return false
 	}
-	h.fileID, _ = h.buildID(file, true)
+	f.buildID, _ = h.buildID(file, true)
 	f.hdr, f.shut, f.biases = h, false, map[uint64]*Module{}
 	return true
 }
@@ -420,7 +421,7 @@ func (b *builder) newModule(m *Module, h *header, buildID string, r *procfs.Mapp
 // every process: 32-bit code may have relocations in it, and so may tables in a
 // writable segment.
 func (h *header) shareable() bool {
-	if h.class != elf.ELFCLASS64 {
+	if h.enc.class != elf.ELFCLASS64 {
 		return false
 	}
 	for _, r := range append(slices.Clone(h.sframes), h.ehHdr) {

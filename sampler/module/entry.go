@@ -325,7 +325,7 @@ const (
 // stands.
 func (h *header) findSymbols(f symbol.File, syms, strs section) (list []specialFunc) {
 	names := map[uint32]special{} // by offset in strs
-	h.scan(f, strs, func(b []byte, off uint64) int {
+	scan(f, strs, func(b []byte, off uint64) int {
 		used := 0
 		for {
 			n := bytes.IndexByte(b[used:], 0)
@@ -340,15 +340,12 @@ func (h *header) findSymbols(f symbol.File, syms, strs section) (list []specialF
 			used += n + 1
 		}
 	})
-	size := 24 // Elf64_Sym: name, info, other, shndx, value, size
-	if h.class == elf.ELFCLASS32 {
-		size = 16 // Elf32_Sym: name, value, size, info, other, shndx
-	}
+	size := symbolLayout(h.enc.class).size
 	if len(names) == 0 || syms.ent != uint64(size) {
 		return nil
 	}
 	symbols := func(use func(s []byte)) {
-		h.scan(f, syms, func(b []byte, _ uint64) int {
+		scan(f, syms, func(b []byte, _ uint64) int {
 			used := 0
 			for ; len(b)-used >= size; used += size {
 				use(b[used : used+size])
@@ -358,8 +355,8 @@ func (h *header) findSymbols(f symbol.File, syms, strs section) (list []specialF
 	}
 	var unsized []int
 	symbols(func(s []byte) {
-		is := names[h.order.Uint32(s)]
-		if r, ok := h.function(s); is != 0 && ok && len(list) < maxSpecials {
+		is := names[h.enc.order.Uint32(s)]
+		if r, ok := h.enc.function(s); is != 0 && ok && len(list) < maxSpecials {
 			if r.size == 0 {
 				unsized = append(unsized, len(list))
 				r.size = unsizedBytes
@@ -372,7 +369,7 @@ func (h *header) findSymbols(f symbol.File, syms, strs section) (list []specialF
 	}
 	// They end where another begins (musl's clone has no size).
 	symbols(func(s []byte) {
-		r, ok := h.function(s)
+		r, ok := h.enc.function(s)
 		for _, i := range unsized {
 			if f := &list[i]; ok && r.addr > f.addr && r.addr-f.addr < f.size {
 				f.size = r.addr - f.addr
@@ -393,22 +390,17 @@ var specialLast = func() (t [256]bool) {
 
 // function decodes a symbol and returns its place if it is one of code. The size
 // may be 0, for not known.
-func (h *header) function(s []byte) (r region, ok bool) {
-	info, shndx := s[4], h.order.Uint16(s[6:])
-	if h.class == elf.ELFCLASS32 {
-		r = region{h.word(s[4:]), h.word(s[8:])}
-		info, shndx = s[12], h.order.Uint16(s[14:])
-	} else {
-		r = region{h.word(s[8:]), h.word(s[16:])}
-	}
-	typ := elf.ST_TYPE(info)
+func (e *encoding) function(s []byte) (r region, ok bool) {
+	l := symbolLayout(e.class)
+	r = region{e.word(s[l.value:]), e.word(s[l.length:])}
+	typ, shndx := elf.ST_TYPE(s[l.info]), e.order.Uint16(s[l.shndx:])
 	return r, shndx != uint16(elf.SHN_UNDEF) && (typ == elf.STT_FUNC || typ == elf.STT_NOTYPE) && r.addr != 0
 }
 
 // scan reads a section piece by piece. use gets the bytes from offset off of the
 // section on and returns how many it has dealt with; the rest comes again with
 // what follows.
-func (h *header) scan(f symbol.File, s section, use func(b []byte, off uint64) int) {
+func scan(f symbol.File, s section, use func(b []byte, off uint64) int) {
 	if s.size > maxSymbolBytes || s.off > uint64(f.Size()) || s.size > uint64(f.Size())-s.off || s.typ == elf.SHT_NOBITS {
 		return
 	}

@@ -279,7 +279,7 @@ func (j *jitCode) open(a *regs.Arch, addr uint64, size int) (m jitImage, ok bool
 	}
 	table := b[frames.off : frames.off+frames.size]
 	j.watch(addr, b[:h.size])
-	j.watch(addr+h.shoff, b[h.shoff:][:h.shnum*h.shent])
+	j.watch(addr+h.shdrs.off, b[h.shdrs.off:][:h.shdrs.num*h.shdrs.ent])
 	j.watch(addr+frames.off, table)
 	where := ehframe.Sections{FrameSize: frames.size, DebugFrame: frames.name == ".debug_frame"}
 	if !where.DebugFrame {
@@ -331,12 +331,12 @@ const maxNames = 16 << 20
 
 // findVariable looks for a variable in the symbol table syms. It reads both tables once.
 func (h *header) findVariable(f File, syms, strs section, name []byte) (vaddr uint64, ok bool) {
-	l := symbolLayout(h.class)
+	l := symbolLayout(h.enc.class)
 	if strs.size > maxNames || syms.ent != uint64(l.size) {
 		return 0, false
 	}
 	index, found := uint32(0), false
-	h.scan(f, strs, func(b []byte, off uint64) (used int) {
+	scan(f, strs, func(b []byte, off uint64) (used int) {
 		for n := bytes.IndexByte(b, 0); n >= 0 && !found; n = bytes.IndexByte(b[used:], 0) {
 			if bytes.HasSuffix(b[used:used+n], name) { // linkers share ends
 				index, found = uint32(off)+uint32(used+n-len(name)), true
@@ -351,11 +351,11 @@ func (h *header) findVariable(f File, syms, strs section, name []byte) (vaddr ui
 	if !found {
 		return 0, false
 	}
-	h.scan(f, syms, func(b []byte, _ uint64) (used int) {
+	scan(f, syms, func(b []byte, _ uint64) (used int) {
 		for ; len(b)-used >= l.size; used += l.size {
 			s := b[used : used+l.size]
-			if h.order.Uint32(s) == index && elf.ST_TYPE(s[l.info]) == elf.STT_OBJECT && h.order.Uint16(s[l.shndx:]) != uint16(elf.SHN_UNDEF) {
-				vaddr, ok = h.word(s[l.value:]), true
+			if h.enc.order.Uint32(s) == index && elf.ST_TYPE(s[l.info]) == elf.STT_OBJECT && h.enc.order.Uint16(s[l.shndx:]) != uint16(elf.SHN_UNDEF) {
+				vaddr, ok = h.enc.word(s[l.value:]), true
 			}
 		}
 		return used
@@ -364,10 +364,10 @@ func (h *header) findVariable(f File, syms, strs section, name []byte) (vaddr ui
 }
 
 // symbolLayout is where fields are in a symbol (System V gABI, chapter 4, "Symbol Table").
-func symbolLayout(c elf.Class) (l struct{ size, info, shndx, value int }) {
-	l.size, l.info, l.shndx, l.value = 24, 4, 6, 8 // Elf64_Sym: name, info, other, shndx, value, size
+func symbolLayout(c elf.Class) (l struct{ size, info, shndx, value, length int }) {
+	l.size, l.info, l.shndx, l.value, l.length = 24, 4, 6, 8, 16 // Elf64_Sym: name, info, other, shndx, value, size
 	if c == elf.ELFCLASS32 {
-		l.size, l.info, l.shndx, l.value = 16, 12, 14, 4 // Elf32_Sym: name, value, size, info, other, shndx
+		l.size, l.info, l.shndx, l.value, l.length = 16, 12, 14, 4, 8 // Elf32_Sym: name, value, size, info, other, shndx
 	}
 	return l
 }

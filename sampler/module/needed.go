@@ -27,7 +27,7 @@ func (m *Module) dynamic() *dynamic {
 	m.dyn = new(dynamic)
 	h := m.obj.hdr
 	word := 8
-	if h.class == elf.ELFCLASS32 {
+	if h.enc.class == elf.ELFCLASS32 {
 		word = 4
 	}
 	var strtab, size, soname uint64
@@ -36,8 +36,8 @@ func (m *Module) dynamic() *dynamic {
 	n, _ := m.access.src.ReadAt(b, int64(m.Bias+h.dynamic.addr))
 scan:
 	for b = b[:n]; len(b) >= 2*word; b = b[2*word:] {
-		val := h.word(b[word:])
-		switch elf.DynTag(h.word(b)) {
+		val := h.enc.word(b[word:])
+		switch elf.DynTag(h.enc.word(b)) {
 		case elf.DT_NULL:
 			break scan
 		case elf.DT_FLAGS_1:

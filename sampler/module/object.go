@@ -383,7 +383,7 @@ func (o *object) openSFrame(r region, log *slog.Logger) error {
 	case err != nil:
 		return err
 	}
-	if !s.ABI().Matches(o.hdr.machine, o.hdr.data) {
+	if !s.ABI().Matches(o.hdr.machine, o.hdr.enc.data) {
 		o.problem(log, "sframe", r.addr, true, fmt.Errorf("table is for %v", s.ABI()))
 		return nil
 	}
