@@ -55,7 +55,6 @@ var larger = map[string]size{
 	"sampler/goroutines.G":          {21, 1},
 	"sampler/goroutines.layout":     {16, 1},
 	"sampler/goroutines.state":      {16, 0},
-	"sampler/module.object":         {28, 36},
 	"sampler/runtimes.phpWalk":      {23, 20},
 	"sampler/runtimes.python":       {34, 22},
 	"sampler/runtimes.pythonLayout": {28, 0},

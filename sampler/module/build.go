@@ -167,7 +167,7 @@ func (b *builder) at(k, i int) *Module {
 	head, m := &b.maps[k], &b.maps[i]
 	id := idOf(head)
 	if mod := b.mods[id]; mod != nil {
-		if !mod.obj.hdr.place(mod.Bias, m.Start, m.Offset-mod.base, m.End-m.Start) {
+		if !mod.obj.mem.hdr.place(mod.Bias, m.Start, m.Offset-mod.base, m.End-m.Start) {
 			return nil
 		}
 		return mod
@@ -176,7 +176,7 @@ func (b *builder) at(k, i int) *Module {
 		return nil
 	}
 	if mod := b.kept(id); mod != nil {
-		if !mod.obj.hdr.place(mod.Bias, m.Start, m.Offset-mod.base, m.End-m.Start) {
+		if !mod.obj.mem.hdr.place(mod.Bias, m.Start, m.Offset-mod.base, m.End-m.Start) {
 			return nil
 		}
 		return b.add(mod)
@@ -269,7 +269,7 @@ func (b *builder) add(m *Module) *Module {
 		b.owner[i] = m
 	}
 	free := b.files[fileID{m.id.dev, m.id.inode}].free
-	for n := range m.obj.hdr.placed {
+	for n := range m.obj.mem.hdr.placed {
 		k := m.key(n)
 		free[k] = slices.DeleteFunc(free[k], func(i int) bool { return b.owner[i] != nil })
 	}
@@ -278,7 +278,7 @@ func (b *builder) add(m *Module) *Module {
 
 // key is the difference of address and offset in mappings of the nth part of the
 // file that m has.
-func (m *Module) key(n int) uint64 { return m.Bias + m.obj.hdr.placed[n].skew - m.base }
+func (m *Module) key(n int) uint64 { return m.Bias + m.obj.mem.hdr.placed[n].skew - m.base }
 
 // kept returns the module with this id that the Space has, if its mappings are
 // the same and memory still holds it, or cannot be read just now.
@@ -321,8 +321,8 @@ func (b *builder) own(m *Module) (list []int) {
 			f.free[k] = append(f.free[k], i)
 		}
 	}
-	for n := range m.obj.hdr.placed {
-		p, same := &m.obj.hdr.placed[n], f.free[m.key(n)]
+	for n := range m.obj.mem.hdr.placed {
+		p, same := &m.obj.mem.hdr.placed[n], f.free[m.key(n)]
 		// Where address and offset differ by the same, both ascend.
 		first := sort.Search(len(same), func(i int) bool {
 			r := &b.maps[same[i]]
@@ -411,7 +411,7 @@ func (b *builder) newModule(m *Module, h *header, buildID string, r *procfs.Mapp
 	}
 	sum.Sum(key.sum[:0])
 	m.obj = b.s.cache.object(key, !r.File() || !h.shareable(), func() *object {
-		return &object{hdr: h, buildID: buildID}
+		return &object{mem: objectMemory{hdr: h}}
 	})
 	m.Maps = b.ownMaps(m)
 	return m

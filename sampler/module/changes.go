@@ -75,7 +75,7 @@ func (r *codeRange) same(q *codeRange) bool {
 		return (r == nil) == (q == nil) && (r == nil || r.mod == q.mod)
 	}
 	a, b := r.mod, q.mod
-	return a == b || a.obj.key == b.obj.key && a.Bias == b.Bias && a.Path == b.Path
+	return a == b || a.obj.cached.key == b.obj.cached.key && a.Bias == b.Bias && a.Path == b.Path
 }
 
 // note notes c. When there are too many, the last one grows.

@@ -96,28 +96,25 @@ func (s *Space) Entry(pc uint64) bool {
 // isStart tells whether vaddr lies in a function that starts stacks: that at
 // the ELF entry address, which needs no symbol, or one of startNames.
 func (o *object) isStart(m *Module, vaddr uint64, log *slog.Logger) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.via = m
-	defer func() { o.via = nil }()
+	o.lock(m, log)
+	defer o.unlock()
 	if !o.entry.known {
 		o.entry = entryKind{is: m.program(), known: true}
 	}
-	if o.entry.is && o.atEntry(vaddr, log) {
+	if o.entry.is && o.atEntry(vaddr) {
 		return true
 	}
-	if o.beforeOutermost(vaddr, log) || o.inStartContext(vaddr, log) {
+	if o.open() == nil && o.tables.beforeOutermost(vaddr) || o.inStartContext(vaddr) {
 		return true
 	}
-	if o.openGo(log) {
-		if f, ok, err := o.golang.table.Func(vaddr); ok && err == nil {
-			return o.specialAt(goSpecial(f.Name), f.Start, vaddr)&begins != 0
-		}
+	if f, ok := o.goFunc(vaddr); ok {
+		return o.mem.specialAt(goSpecial(f.Name), f.Start, vaddr)&begins != 0
 	}
-	if len(o.specials(log)) == 0 && o.sections.goTable.size > 0 {
+	known := o.specialFuncs()
+	if len(known.list) == 0 && o.sections.goTable.size > 0 {
 		return m.isGoStart(vaddr)
 	}
-	return o.specialAt(o.special(vaddr, log), vaddr, vaddr)&begins != 0
+	return o.mem.specialAt(known.at(vaddr), vaddr, vaddr)&begins != 0
 }
 
 // entryKind tells whether an ELF entry address is one that the kernel starts, once that is known.
@@ -126,22 +123,22 @@ type entryKind struct{ is, known bool }
 // specialAt is what is special about vaddr in a function of which that is known, and which begins at start, if that is told.
 // One that is not returned to begins a stack only where it calls on from there, or has gone over to it:
 // before, it stands on the stack of its caller.
-func (o *object) specialAt(is special, start, vaddr uint64) special {
-	if is == unreturned && !o.calls(vaddr) && !changedStacks(o, start, vaddr) {
+func (mem *objectMemory) specialAt(is special, start, vaddr uint64) special {
+	if is == unreturned && !mem.calls(vaddr) && !mem.changedStacks(start, vaddr) {
 		return switches
 	}
 	return is
 }
 
 // changedStacks tells whether code of x86-64 that leads straight from start to vaddr loads the stack pointer, as Go's mcall and morestack do just before they call on: mov rsp,[reg+disp8].
-func changedStacks(o *object, start, vaddr uint64) bool {
+func (mem *objectMemory) changedStacks(start, vaddr uint64) bool {
 	const bytesBefore = 24 // of it and what follows up to the call: 14 in mcall of Go 1.19, 21 with 1.26
 	var b [bytesBefore]byte
 	code := b[:min(vaddr-start, bytesBefore)]
-	if o.hdr.machine != elf.EM_X86_64 || len(code) == 0 {
+	if mem.hdr.machine != elf.EM_X86_64 || len(code) == 0 {
 		return false
 	}
-	if _, err := o.ReadAt(code, int64(vaddr)-int64(len(code))); err != nil {
+	if _, err := mem.ReadAt(code, int64(vaddr)-int64(len(code))); err != nil {
 		return false
 	}
 	for i := 0; i+4 <= len(code); i++ {
@@ -154,12 +151,12 @@ func changedStacks(o *object, start, vaddr uint64) bool {
 
 // calls tells whether vaddr, where a caller is looked up, is the last byte of a
 // call. Those of arm64 and s390x lie between instructions otherwise.
-func (o *object) calls(vaddr uint64) bool {
-	if o.hdr.machine != elf.EM_X86_64 && o.hdr.machine != elf.EM_386 {
+func (mem *objectMemory) calls(vaddr uint64) bool {
+	if mem.hdr.machine != elf.EM_X86_64 && mem.hdr.machine != elf.EM_386 {
 		return vaddr%2 != 0
 	}
 	var b [5]byte
-	if _, err := o.ReadAt(b[:], int64(vaddr-4)); err != nil {
+	if _, err := mem.ReadAt(b[:], int64(vaddr-4)); err != nil {
 		return false
 	}
 	// call rel32, and call of a register (Intel SDM volume 2: E8 cd, FF /2).
@@ -175,23 +172,29 @@ func (m *Module) isGoStart(vaddr uint64) bool {
 		return false
 	}
 	defer f.Close()
-	names := symbol.Open(f, m.Path, symbol.Options{Demangle: symbol.Off, Until: m.obj.cache.Until})
+	names := symbol.Open(f, m.Path, symbol.Options{Demangle: symbol.Off, Until: m.obj.mem.cache.Until})
 	defer names.Close()
 	sym, ok := names.Lookup(vaddr)
-	return ok && m.obj.specialAt(goSpecial(sym.Name), vaddr, vaddr)&begins != 0
+	return ok && m.obj.mem.specialAt(goSpecial(sym.Name), vaddr, vaddr)&begins != 0
 }
 
-// specials finds the special functions by the symbols of the file, once.
-func (o *object) specials(log *slog.Logger) []specialFunc {
-	if !o.hasFuncs {
-		o.funcs, o.hasFuncs = o.via.specials(log), true
+// specialFuncs finds the special functions by the symbols of the file, once.
+func (o *object) specialFuncs() *specialFuncs {
+	if !o.specials.known {
+		o.specials = specialFuncs{o.mem.via.specials(o.mem.log), true}
 	}
-	return o.funcs
+	return &o.specials
 }
 
-// special tells what is special about the function at vaddr.
-func (o *object) special(vaddr uint64, log *slog.Logger) (is special) {
-	for _, f := range o.specials(log) {
+// specialFuncs are the special functions of an object, once its symbols were read.
+type specialFuncs struct {
+	list  []specialFunc
+	known bool
+}
+
+// at tells what is special about the function at vaddr.
+func (s *specialFuncs) at(vaddr uint64) (is special) {
+	for _, f := range s.list {
 		if vaddr-f.addr < f.size {
 			is |= f.is
 		}
@@ -209,7 +212,7 @@ type specialFunc struct {
 // an executable, a static one included, or a dynamic linker. In other shared
 // objects the field means nothing: some linkers put the first function there.
 func (m *Module) program() bool {
-	h := m.obj.hdr
+	h := m.obj.mem.hdr
 	if h.entry == 0 {
 		return false
 	}
@@ -228,18 +231,18 @@ func isDynamicLinker(name string) bool {
 
 // atEntry tells whether vaddr lies in the function at the entry address, by the
 // tables or the symbols that know where that function ends.
-func (o *object) atEntry(vaddr uint64, log *slog.Logger) bool {
-	if o.open(log) == nil {
-		if start, ok := o.function(vaddr, log); ok {
-			return start == o.hdr.entry
+func (o *object) atEntry(vaddr uint64) bool {
+	if o.open() == nil {
+		if start, ok := o.function(vaddr); ok {
+			return start == o.mem.hdr.entry
 		}
 	}
-	for _, f := range o.specials(log) {
-		if f.addr == o.hdr.entry {
+	for _, f := range o.specialFuncs().list {
+		if f.addr == o.mem.hdr.entry {
 			return vaddr-f.addr < f.size
 		}
 	}
-	return vaddr-o.hdr.entry < unsizedBytes || o.calls(vaddr) && code.Straight(o.hdr.arch, o.hdr.entry, vaddr, o.readCode)
+	return vaddr-o.mem.hdr.entry < unsizedBytes || o.mem.calls(vaddr) && code.Straight(o.mem.hdr.arch, o.mem.hdr.entry, vaddr, o.mem.code)
 }
 
 // birthBytes is more than the instructions between the system call that makes a
@@ -252,12 +255,12 @@ const birthBytes = 32
 // its first instruction of its own: glibc ends the table in front of the system
 // call, since in the new thread what it says would be wrong
 // (sysdeps/unix/sysv/linux/x86_64/clone3.S).
-func (o *object) beforeOutermost(vaddr uint64, log *slog.Logger) bool {
-	if o.open(log) != nil || o.eh == nil {
+func (t *tables) beforeOutermost(vaddr uint64) bool {
+	if t.eh == nil {
 		return false
 	}
 	for d := range uint64(birthBytes) {
-		if e, err := o.eh.Find(vaddr + d); err == nil {
+		if e, err := t.eh.Find(vaddr + d); err == nil {
 			return d > 0 && e.Row.Outermost
 		}
 	}
@@ -273,18 +276,18 @@ var contextCode = []byte{0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0
 // stripped libc does not have, or is the byte in front of it: no call has put its
 // first instruction on the stack, and callers are looked for before where they
 // go on.
-func (o *object) inStartContext(vaddr uint64, log *slog.Logger) bool {
-	if o.hdr.machine != elf.EM_X86_64 || o.open(log) != nil || o.eh == nil {
+func (o *object) inStartContext(vaddr uint64) bool {
+	if o.mem.hdr.machine != elf.EM_X86_64 || o.open() != nil || o.tables.eh == nil {
 		return false
 	}
-	e, err := o.eh.Find(vaddr)
+	e, err := o.tables.eh.Find(vaddr)
 	if err != nil {
-		if e, err = o.eh.Find(vaddr + 1); err != nil || e.FuncStart != vaddr+1 {
+		if e, err = o.tables.eh.Find(vaddr + 1); err != nil || e.FuncStart != vaddr+1 {
 			return false
 		}
 	}
 	code := make([]byte, len(contextCode))
-	n, _ := o.via.access.src.ReadAt(code, int64(o.via.Bias+e.FuncStart))
+	n, _ := o.mem.via.access.src.ReadAt(code, int64(o.mem.via.Bias+e.FuncStart))
 	return bytes.Equal(code[:n], contextCode)
 }
 
@@ -300,7 +303,7 @@ func (m *Module) specials(log *slog.Logger) (list []specialFunc) {
 	}
 	defer f.Close()
 	var all []section
-	h := m.obj.hdr
+	h := m.obj.mem.hdr
 	if err := h.readSections(f, f.Size(), func(s section) { all = append(all, s) }); err != nil {
 		log.Debug("section headers not used", "module", m.Path, "reason", err.Error())
 		return nil

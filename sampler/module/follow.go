@@ -96,58 +96,49 @@ func (s *Space) Called(ra, start, pc uint64) (*sframe.Row, error) {
 // follow is Follow and Called for code of an object. Places are link-time
 // addresses.
 func (o *object) follow(m *Module, k followKey, log *slog.Logger) (*sframe.Row, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.lock(m, log)
+	defer o.unlock()
 	row, ok := o.followed[k]
-	if ok || o.hdr.arch == nil {
+	if ok || o.mem.hdr.arch == nil {
 		return o.followed.answer(row)
 	}
-	o.via = m
-	defer func() { o.via = nil }()
-	if err := o.open(log); err != nil {
+	if err := o.open(); err != nil {
 		return nil, err
 	}
+	goFunc, ok := o.goFunc(k.pc)
 	switch {
-	case o.goKnows(k, log):
+	case ok && !goFunc.Foreign():
+		// Where its own table has no row, the stack changes, which its code does not tell.
 	case k.ra != 0:
-		start, ok := code.Target(o.hdr.arch, k.ra, o.readCode)
-		if !ok && o.hdr.arch == regs.AMD64 && code.ThroughMemory(k.ra, o.readCode) {
-			if start, ok = o.function(k.pc-1, log); !ok {
-				start, ok = code.Padded(k.pc, o.readCode) // what starts a program of Free Pascal calls its main part so
+		start, ok := code.Target(o.mem.hdr.arch, k.ra, o.mem.code)
+		if !ok && o.mem.hdr.arch == regs.AMD64 && code.ThroughMemory(k.ra, o.mem.code) {
+			if start, ok = o.function(k.pc - 1); !ok {
+				start, ok = code.Padded(k.pc, o.mem.code) // what starts a program of Free Pascal calls its main part so
 			}
 		}
 		if ok {
-			row, _ = code.Called(o.hdr.arch, start, code.Place{PC: k.pc, Ends: o.ends}, o.readCode)
+			row, _ = code.Called(o.mem.hdr.arch, start, code.Place{PC: k.pc, Ends: o.tables.ends}, o.mem.code)
 		}
 	default:
-		row, _ = code.Follow(o.hdr.arch, code.Place{PC: k.pc, Caller: k.caller, Ends: o.ends}, o.readCode)
+		row, _ = code.Follow(o.mem.hdr.arch, code.Place{PC: k.pc, Caller: k.caller, Ends: o.tables.ends}, o.mem.code)
 	}
 	o.followed.keep(k, row)
-	o.cache.account(o, o.bytes())
+	o.mem.cache.account(o, o.bytes())
 	return o.followed.answer(row)
 }
 
-// goKnows: the function is one of Go's. Where its own table has no row, the stack
-// changes, which its code does not tell.
-func (o *object) goKnows(k followKey, log *slog.Logger) bool {
-	if !o.openGo(log) {
-		return false
-	}
-	f, ok, err := o.golang.table.Func(k.pc)
-	return ok && err == nil && !f.Foreign()
-}
-
 // ends tells whether .eh_frame has a function end at vaddr.
-func (o *object) ends(vaddr uint64) bool {
-	if o.eh == nil {
+func (t *tables) ends(vaddr uint64) bool {
+	if t.eh == nil {
 		return false
 	}
-	e, err := o.eh.Find(vaddr - 1)
+	e, err := t.eh.Find(vaddr - 1)
 	return err == nil && e.FuncEnd == vaddr
 }
 
-func (o *object) readCode(vaddr uint64, b []byte) int {
-	if n, err := o.ReadAt(b, int64(vaddr)); err != nil {
+// code is what packages that read code want.
+func (mem *objectMemory) code(vaddr uint64, b []byte) int {
+	if n, err := mem.ReadAt(b, int64(vaddr)); err != nil {
 		return n
 	}
 	return len(b)

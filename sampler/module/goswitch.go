@@ -139,18 +139,14 @@ func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs
 	return 0, 0
 }
 
-// goOf is the object of a module, nil if it has no table of Go's that can be used. It is locked until unlock.
-func goOf(m *Module, log *slog.Logger) (o *object, unlock func()) {
-	m.obj.mu.Lock()
-	m.obj.via = m
-	unlock = func() {
-		m.obj.via = nil
-		m.obj.mu.Unlock()
+// lockGo locks the object of a module for a look-up, and returns it; nil if it has no table of Go's that can be used.
+func lockGo(m *Module, log *slog.Logger) *object {
+	m.obj.lock(m, log)
+	if m.obj.openGo() {
+		return m.obj
 	}
-	if m.obj.openGo(log) {
-		o = m.obj
-	}
-	return o, unlock
+	m.obj.unlock()
+	return nil
 }
 
 // goSwitch is a function that goes over to another stack, and calls on from there.
@@ -182,20 +178,20 @@ func goSwitchAt(m *Module, vaddr uint64, log *slog.Logger) (s goSwitch) {
 	if m.Arch != regs.AMD64 {
 		return s
 	}
-	o, unlock := goOf(m, log)
-	defer unlock()
+	o := lockGo(m, log)
 	if o == nil {
 		return s
 	}
+	defer o.unlock()
 	f, ok, err := o.golang.table.Func(vaddr)
 	if !ok || err != nil {
 		return s
 	}
 	kind, ok := goSwitches[strings.TrimSuffix(f.Name, string(abi0))]
-	if !ok || !o.calls(vaddr) {
+	if !ok || !o.mem.calls(vaddr) {
 		return s
 	}
-	keeps, err := keepsFP(o, f)
+	keeps, err := keepsFP(&o.mem, f)
 	if err != nil {
 		return s
 	}
@@ -208,15 +204,17 @@ func goSwitchAt(m *Module, vaddr uint64, log *slog.Logger) (s goSwitch) {
 	}
 	s = goSwitch{kind: kind, blind: !keeps, start: f.Start + m.Bias, depthAt: -1}
 	if kind == callsC {
-		s.depthAt = depthAt(o, f.Start, vaddr)
+		s.depthAt = depthAt(&o.mem, f.Start, vaddr)
 	}
 	return s
 }
 
 // IsGo tells whether a module has code of Go's.
 func IsGo(m *Module, log *slog.Logger) bool {
-	o, unlock := goOf(m, log)
-	defer unlock()
+	o := lockGo(m, log)
+	if o != nil {
+		o.unlock()
+	}
 	return o != nil
 }
 
@@ -229,10 +227,10 @@ func GoLeaves(m *Module, vaddr uint64, log *slog.Logger) bool {
 
 // depthAt finds where asmcgocall keeps how far from its end it has left the goroutine's stack, for a call that ends at vaddr: sub rdi,rdx; mov [rsp+n],rdi,
 // where rdx has been the stack pointer. -1: not so.
-func depthAt(o *object, start, vaddr uint64) int8 {
+func depthAt(mem *objectMemory, start, vaddr uint64) int8 {
 	var b [128]byte
 	code := b[:min(vaddr-start, uint64(len(b)))]
-	if _, err := o.ReadAt(code, int64(start)); err != nil || !bytes.Contains(code, []byte{0x48, 0x89, 0xe2}) { // mov rdx,rsp
+	if _, err := mem.ReadAt(code, int64(start)); err != nil || !bytes.Contains(code, []byte{0x48, 0x89, 0xe2}) { // mov rdx,rsp
 		return -1
 	}
 	_, kept, ok := bytes.Cut(code, []byte{0x48, 0x29, 0xd7})
@@ -264,9 +262,12 @@ func (s *goSwitch) keeps(m *Module, fp uint64, mem *unwind.Memory, log *slog.Log
 	if err != nil || s.blind {
 		return false
 	}
-	o, unlock := goOf(m, log)
-	defer unlock()
-	return o != nil && called(o, m.Bias, ra) == s.start
+	o := lockGo(m, log)
+	if o == nil {
+		return false
+	}
+	defer o.unlock()
+	return called(o, m.Bias, ra) == s.start
 }
 
 // recorded leads to who called systemstack by a copy that begins where a record says that the goroutine's stack was left. The frame pointer leads to where that
@@ -294,9 +295,12 @@ func (s *goSwitch) above(m *Module, at uint64, mem *unwind.Memory, to *regs.Set,
 			return unwind.OutsideCopy, at
 		}
 	}
-	o, unlock := goOf(m, log)
-	defer unlock()
-	if o == nil || called(o, m.Bias, ra) != s.start {
+	o := lockGo(m, log)
+	if o == nil {
+		return unwind.StackSwitch, at
+	}
+	defer o.unlock()
+	if called(o, m.Bias, ra) != s.start {
 		return unwind.StackSwitch, at
 	}
 	if s.blind {
@@ -325,7 +329,7 @@ func called(o *object, bias, ra uint64) uint64 {
 	if !o.golang.table.Covers(ra-bias-callBytes) || !o.golang.table.Covers(ra-bias-1) {
 		return 0
 	}
-	if _, err := o.ReadAt(b[:], int64(ra-bias-callBytes)); err != nil || b[0] != 0xe8 {
+	if _, err := o.mem.ReadAt(b[:], int64(ra-bias-callBytes)); err != nil || b[0] != 0xe8 {
 		return 0
 	}
 	return ra + uint64(int32(binary.LittleEndian.Uint32(b[1:])))
@@ -335,11 +339,11 @@ func called(o *object, bias, ra uint64) uint64 {
 // of the stack there as lies from that word on, and that what has returned to outer calls, if that is told. -1: it is none, or not one alone. sure: below it are
 // so many words, where a copy begins.
 func findCaller(m *Module, start uint64, words []uint64, copied int, outer uint64, log *slog.Logger) (at int, sure bool, err error) {
-	o, unlock := goOf(m, log)
-	defer unlock()
+	o := lockGo(m, log)
 	if o == nil {
 		return -1, false, nil
 	}
+	defer o.unlock()
 	function := called(o, m.Bias, outer)
 	found, at := 0, -1
 	for i, w := range words {
@@ -374,9 +378,9 @@ func findCaller(m *Module, start uint64, words []uint64, copied int, outer uint6
 const saveFPBytes = 14
 
 // keepsFP tells whether a function of x86-64 has a frame pointer of its own: the first that it takes of the stack has its caller's, and rbp points there.
-func keepsFP(o *object, f symbol.GoFunc) (bool, error) {
+func keepsFP(mem *objectMemory, f symbol.GoFunc) (bool, error) {
 	var b [saveFPBytes]byte
-	if _, err := o.ReadAt(b[:], int64(f.Start)); err != nil {
+	if _, err := mem.ReadAt(b[:], int64(f.Start)); err != nil {
 		return false, err
 	}
 	if bytes.HasPrefix(b[:], []byte{0x55, 0x48, 0x89, 0xe5}) { // push rbp; mov rbp,rsp

@@ -314,7 +314,7 @@ func (m *Module) variable(name []byte, log *slog.Logger) (vaddr uint64, ok bool)
 	}
 	defer f.Close()
 	var all []section
-	h := m.obj.hdr
+	h := m.obj.mem.hdr
 	if h.readSections(f, f.Size(), func(s section) { all = append(all, s) }) != nil {
 		return 0, false
 	}

@@ -131,7 +131,7 @@ func TestOwnCode(t *testing.T) {
 		t.Errorf("heap at %#x is executable", data)
 	}
 	// Go's entry point, and what begins there.
-	entry := m.obj.hdr.entry + m.Bias
+	entry := m.obj.mem.hdr.entry + m.Bias
 	if !s.Entry(entry) || s.Entry(pc) {
 		t.Errorf("Entry(%#x) = %v, Entry(%#x) = %v; want true, false", entry, s.Entry(entry), pc, s.Entry(pc))
 	}
@@ -163,7 +163,7 @@ func TestVDSO(t *testing.T) {
 		if _, err := elf.NewFile(f); err != nil {
 			t.Errorf("image of the vDSO: %v", err)
 		}
-		if m.obj.hdr.ehHdr.size == 0 {
+		if m.obj.mem.hdr.ehHdr.size == 0 {
 			t.Skip("the vDSO of this kernel has no .eh_frame")
 		}
 		rows := 0
@@ -294,7 +294,7 @@ func TestLiveReload(t *testing.T) {
 	// must not come instead.
 	f, err = m.OpenFile()
 	if err == nil {
-		if id, _ := m.obj.hdr.buildID(f, true); id != m.BuildID {
+		if id, _ := m.obj.mem.hdr.buildID(f, true); id != m.BuildID {
 			t.Errorf("opened the file with build-id %s, want %s", id, m.BuildID)
 		}
 		f.Close()
@@ -406,7 +406,7 @@ func TestLeaderExits(t *testing.T) {
 		if m.Path != self(t) {
 			continue
 		}
-		if _, err := s.Row(m.Bias+m.obj.hdr.entry, unwind.EHFrame); err != nil && !errors.Is(err, sframe.ErrNoRow) {
+		if _, err := s.Row(m.Bias+m.obj.mem.hdr.entry, unwind.EHFrame); err != nil && !errors.Is(err, sframe.ErrNoRow) {
 			t.Errorf("row: %v", err)
 		}
 		f, err := m.OpenFile()
@@ -524,7 +524,7 @@ func BenchmarkLive(b *testing.B) {
 		b.Fatal(err)
 	}
 	for _, m := range s.Modules() {
-		s.Row(m.Bias+m.obj.hdr.entry, unwind.EHFrame)
+		s.Row(m.Bias+m.obj.mem.hdr.entry, unwind.EHFrame)
 	}
 	b.Run("refresh", func(b *testing.B) {
 		b.ReportAllocs()

@@ -92,11 +92,11 @@ func (m *Module) Name() string { return path.Base(m.Path) }
 // ImageBase is the address in the process of the lowest page of the module's segments, from which on tools for other
 // formats count; 0 if it has none.
 func (m *Module) ImageBase() uint64 {
-	if len(m.obj.hdr.loads) == 0 {
+	if len(m.obj.mem.hdr.loads) == 0 {
 		return 0
 	}
-	low := m.obj.hdr.loads[0].vaddr
-	for _, l := range m.obj.hdr.loads {
+	low := m.obj.mem.hdr.loads[0].vaddr
+	for _, l := range m.obj.mem.hdr.loads {
 		low = min(low, l.vaddr)
 	}
 	return m.Bias + low&^0xfff
@@ -170,7 +170,7 @@ func (m *Module) checkFile(f File) error {
 	if err != nil {
 		return err
 	}
-	if h.sum != m.obj.hdr.sum {
+	if h.sum != m.obj.mem.hdr.sum {
 		return errOtherFile
 	}
 	if id, _ := h.buildID(f, true); id != m.BuildID {
@@ -197,18 +197,20 @@ type fileSections struct {
 	eh         region
 	debugFrame bool   // there is a .debug_frame
 	goTable    region // of Go functions; size 0: there is none
+	known      bool   // the file was looked into
 }
 
-// sections looks into the file for tables without a program header. ok is false
+// sections looks into the file for tables without a program header. They are not known
 // if the file cannot be opened: another process may be able to.
-func (m *Module) sections(log *slog.Logger) (list fileSections, ok bool) {
+func (m *Module) sections(log *slog.Logger) (list fileSections) {
 	f, err := read(m)
 	if err != nil {
 		log.Debug("file not used", "module", m.Path, "reason", err.Error())
-		return list, false
+		return list
 	}
 	defer f.Close()
-	h := m.obj.hdr
+	list.known = true
+	h := m.obj.mem.hdr
 	err = h.readSections(f, f.Size(), func(s section) {
 		switch {
 		case s.typ == elf.SHT_NOBITS:
@@ -229,5 +231,5 @@ func (m *Module) sections(log *slog.Logger) (list fileSections, ok bool) {
 	if err != nil {
 		log.Debug("section headers not used", "module", m.Path, "reason", err.Error())
 	}
-	return list, true
+	return list
 }

@@ -25,7 +25,7 @@ func (m *Module) dynamic() *dynamic {
 		return m.dyn
 	}
 	m.dyn = new(dynamic)
-	h := m.obj.hdr
+	h := m.obj.mem.hdr
 	word := 8
 	if h.enc.class == elf.ELFCLASS32 {
 		word = 4

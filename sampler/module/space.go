@@ -35,6 +35,9 @@ type Options struct {
 	Now func() time.Time
 }
 
+// silent is for who wants no records.
+var silent = slog.New(slog.DiscardHandler)
+
 // Space is the code of one process: an unwind.Space. It is for one goroutine at
 // a time.
 type Space struct {
@@ -95,7 +98,7 @@ var _ interface {
 // cache. Nothing is read before the first question or Refresh.
 func NewSpace(src Source, cache *Cache, opt Options) *Space {
 	if opt.Log == nil {
-		opt.Log = slog.New(slog.DiscardHandler)
+		opt.Log = silent
 	}
 	if opt.Now == nil {
 		opt.Now = time.Now
@@ -219,11 +222,9 @@ func slotCalled(s *Space, ra uint64) (slot uint64) {
 
 // callee is where the direct call goes that ends at ra, both in memory.
 func callee(m *Module, ra uint64) (addr uint64, ok bool) {
-	m.obj.mu.Lock()
-	defer m.obj.mu.Unlock()
-	m.obj.via = m
-	defer func() { m.obj.via = nil }()
-	addr, ok = code.Target(m.Arch, ra-m.Bias, m.obj.readCode)
+	m.obj.lock(m, m.access.opt.Log)
+	defer m.obj.unlock()
+	addr, ok = code.Target(m.Arch, ra-m.Bias, m.obj.mem.code)
 	return addr + m.Bias, ok
 }
 
