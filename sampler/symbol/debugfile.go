@@ -20,10 +20,10 @@ var errOtherFile = errors.New("debug file of another build")
 // gdb follows: by build-id, by debuglink, then debuginfod. The error says that
 // there is none, or what was wrong with those that there are.
 func (o *Object) debugFile(im *image) (*image, error) {
-	if o.debug == nil && o.debugErr == nil {
-		o.debug, o.debugErr = o.findDebugFile(im)
+	if d := &o.debug; d.im == nil && d.err == nil {
+		d.im, d.err = o.findDebugFile(im)
 	}
-	return o.debug, o.debugErr
+	return o.debug.im, o.debug.err
 }
 
 func (o *Object) findDebugFile(im *image) (*image, error) {
@@ -42,7 +42,7 @@ func (o *Object) findDebugFile(im *image) (*image, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", f.Name(), err))
 			return nil
 		}
-		o.own(f)
+		o.closers.add(f)
 		return d
 	}
 	id := o.buildID

@@ -61,16 +61,18 @@ type goTable struct {
 	size    int64  // how far it may reach
 	text    uint64 // what functab's offsets count from
 
-	// Offsets of parts from the table's beginning.
-	nameOff, cuOff, fileOff, pcOff, funcOff int64
-
+	parts  goParts
 	gofunc uint64 // address that funcdata offsets count from, 0 if unknown
 
 	entry []uint64 // of each function, and the end of the last one
-	fn    []uint32 // offset of each function's _func from funcOff
+	fn    []uint32 // offset of each function's _func from goParts.fn
 	names stringTable
 	data  debugSection // the whole table
 }
+
+// goParts are the offsets of a table's parts from its beginning: names, files of compilation units, names of
+// files, values by address, functions.
+type goParts struct{ name, cu, file, pc, fn int64 }
 
 // isGo reports whether a file comes from Go's linker: it has Go's build-id note
 // or its build info.
@@ -165,25 +167,21 @@ func (im *image) goTableAt(off, size int64, addr uint64) (*goTable, error) {
 	if n == 0 || n > maxGoFuncs {
 		return nil, bad("unbelievable number of functions", n)
 	}
-	var parts []int64
 	first := 2 // word that holds the first offset
 	if t.version >= go118 {
 		first = 3
 	}
-	if t.version == go12 {
-		parts = []int64{0, 0, 0, 0, 0}
-	} else {
-		for i := range 5 {
+	if t.version != go12 {
+		for i, part := range []*int64{&t.parts.name, &t.parts.cu, &t.parts.file, &t.parts.pc, &t.parts.fn} {
 			w := word(first + i)
 			if w >= uint64(size) {
 				return nil, bad("a part lies outside the table", w)
 			}
-			parts = append(parts, int64(w))
+			*part = int64(w)
 		}
 	}
-	t.nameOff, t.cuOff, t.fileOff, t.pcOff, t.funcOff = parts[0], parts[1], parts[2], parts[3], parts[4]
 	t.data = debugSection{f: im.f, off: off, size: uint64(size)}
-	t.names = stringTable{f: im.f, off: off + t.nameOff, size: size - t.nameOff}
+	t.names = stringTable{f: im.f, off: off + t.parts.name, size: size - t.parts.name}
 	if err := t.readFuncs(n); err != nil || t.version < go118 {
 		return t, err
 	}
@@ -204,7 +202,7 @@ func (t *goTable) uint(b []byte, size uint64) uint64 {
 // readFuncs reads functab: n pairs of entry and offset, and the end. From Go 1.18 on entries count from the text.
 func (t *goTable) readFuncs(n uint64) error {
 	field := t.ptr
-	tab := t.funcOff
+	tab := t.parts.fn
 	if t.version >= go118 {
 		field = 4
 	}
@@ -275,7 +273,7 @@ func (t *goTable) funcField(i int32, n int) (uint32, bool) {
 	if t.version < go118 {
 		first = int64(t.ptr)
 	}
-	return t.uint32At(t.funcOff + int64(t.fn[i]) + first + 4*int64(n))
+	return t.uint32At(t.parts.fn + int64(t.fn[i]) + first + 4*int64(n))
 }
 
 // uint32At reads 4 bytes at an offset in the table.
