@@ -59,7 +59,6 @@ var larger = map[string]size{
 	"sampler/runtimes.python":       {34, 22},
 	"sampler/runtimes.pythonLayout": {28, 0},
 	"sampler/symbol.dwarfInfo":      {23, 16},
-	"sampler/symbol.image":          {12, 47},
 	"sampler/symbol.unit":           {19, 25},
 	"sampler/taking.Buffer":         {28, 11},
 	"sampler/taking.Step":           {17, 0},

@@ -34,7 +34,7 @@ func (d *dwarfInfo) readPairs(off, end uint64, addrSize int, n int32) {
 		if c.bad || start == 0 && length == 0 {
 			return
 		}
-		if start < start+length && d.im.isText(start) {
+		if start < start+length && d.im.text.has(start) {
 			d.ranges = append(d.ranges, unitSpan{span: span{start, start + length}, unit: n})
 		}
 	}

@@ -1,6 +1,7 @@
 package symbol
 
 import (
+	"debug/elf"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -87,7 +88,7 @@ func openDebug(f *rootfs.File, until *late.Time, check func(*image) error) (*ima
 	}
 	// dwz may put nothing but strings into a supplementary file.
 	err = check(d)
-	if err == nil && !d.hasSymtab() && !d.hasDWARF() && d.named(".debug_str") == nil {
+	if err == nil && d.sections.typed(elf.SHT_SYMTAB) == nil && d.sections.debug("info") == nil && d.sections.named(".debug_str") == nil {
 		err = errors.New("neither symbols nor debugging information")
 	}
 	if err != nil {

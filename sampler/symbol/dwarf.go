@@ -66,7 +66,7 @@ var errNoDWARF = errors.New("no debugging information")
 
 // openDWARF reads the headers of all units of im. lines: those are wanted too.
 func openDWARF(im *image, lines bool) (*dwarfInfo, error) {
-	if !im.hasDWARF() {
+	if im.sections.debug("info") == nil {
 		return nil, errNoDWARF
 	}
 	d := newDWARF(im)
@@ -399,7 +399,7 @@ func (u *unit) abbrevFor(code uint64) *abbrev {
 // loadAlt opens the supplementary file that dwz made (.gnu_debugaltlink: a name
 // and a build-id), through open, which finds a file by path and build-id.
 func (d *dwarfInfo) loadAlt(open func(path, id string) (*image, error)) error {
-	b, err := d.im.data(d.im.named(".gnu_debugaltlink"), maxSmallSection)
+	b, err := d.im.data(d.im.sections.named(".gnu_debugaltlink"), maxSmallSection)
 	if errors.Is(err, errNoSection) {
 		return nil
 	}

@@ -127,7 +127,7 @@ func (o *Object) loadDWARF() {
 		return
 	}
 	im, shift := o.im, uint64(0)
-	if !im.hasDWARF() {
+	if im.sections.debug("info") == nil {
 		d, err := o.debugFile(o.im)
 		if err != nil {
 			o.lines.none = "no debugging information, no debug file"
@@ -136,9 +136,9 @@ func (o *Object) loadDWARF() {
 			}
 			return
 		}
-		im, shift = d, d.loadBase()-o.im.loadBase()
+		im, shift = d, d.progs.loadBase()-o.im.progs.loadBase()
 	}
-	if s := im.named(".debug_info"); s != nil && s.size > 64<<20 && o.opt.Progress != nil {
+	if s := im.sections.named(".debug_info"); s != nil && s.size > 64<<20 && o.opt.Progress != nil {
 		o.opt.Progress(fmt.Sprintf("reading debugging information of %s (%d MB)", path.Base(o.name), s.size>>20))
 	}
 	d, err := openDWARF(im, o.opt.Lines)

@@ -1,5 +1,7 @@
 package symbol
 
+import "encoding/binary"
+
 // Lines and inlined functions of Go programs without DWARF come from the same
 // tables that the runtime prints stacks by: runtime/symtab.go (_func, pcvalue,
 // funcline1), runtime/symtabinl.go (inlinedCall) and internal/abi/symtab.go.
@@ -112,7 +114,7 @@ func (t *goTable) inlinedCall(fn int32, pc uint64) (name string, callPC uint64, 
 		return "", 0, false
 	}
 	nfuncdata := counts & 0xff // the last of four bytes
-	if t.im.littleEndian() {
+	if t.order == binary.ByteOrder(binary.LittleEndian) {
 		nfuncdata = counts >> 24
 	}
 	if nfuncdata <= funcdataInlTree {
@@ -124,7 +126,7 @@ func (t *goTable) inlinedCall(fn int32, pc uint64) (name string, callPC uint64, 
 	if i < 0 || tree == ^uint32(0) {
 		return "", 0, false
 	}
-	off, n, ok := t.im.fileOff(t.gofunc + uint64(tree) + uint64(i)*inlinedCallSize)
+	off, n, ok := t.im.progs.fileOff(t.gofunc + uint64(tree) + uint64(i)*inlinedCallSize)
 	var b [inlinedCallSize]byte
 	if !ok || n < inlinedCallSize || readFull(t.im.f, b[:], off) != nil {
 		return "", 0, false

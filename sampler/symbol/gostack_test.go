@@ -83,7 +83,7 @@ func TestGoTableDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sec := im.named(".gopclntab")
+	sec := im.sections.named(".gopclntab")
 	whole := make([]byte, sec.size)
 	if err := readFull(f, whole, sec.off); err != nil {
 		t.Fatal(err)

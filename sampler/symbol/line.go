@@ -377,7 +377,7 @@ func (t *lineTable) mark(p *lineProgram) bool {
 		}
 		last = max(last, p.addr)
 		if end {
-			if len(marks) > 0 && t.d.im.isText(marks[0].addr) {
+			if len(marks) > 0 && t.d.im.text.has(marks[0].addr) {
 				seqs = append(seqs, sequence{slices.Clip(marks), last})
 				total += len(marks)
 				marks = nil

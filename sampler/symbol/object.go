@@ -245,21 +245,21 @@ func (o *Object) loadTables(im *image) {
 	if !full {
 		full = o.loadMiniDebug(im)
 	}
-	if im.typed(elf.SHT_DYNSYM) != nil {
+	if im.sections.typed(elf.SHT_DYNSYM) != nil {
 		o.addTable(im, elf.SHT_DYNSYM, ".dynsym", 0)
 	} else if t, err := im.dynamicSymbols(); err == nil {
 		o.sources.tables = append(o.sources.tables, t)
 	} else if !errors.Is(err, errNoSection) {
 		o.reject("dynamic", err)
 	}
-	t, err := im.goTable()
+	t, err := findGoTable(im)
 	switch {
 	case err == nil:
 		o.sources.goTab, full = t, true
 	case !errors.Is(err, errNoSection):
 		o.reject("pclntab", err)
 	}
-	o.sources.plt = im.openPLT()
+	o.sources.plt = openPLT(im)
 	if full {
 		o.unnamed.why = ""
 	} else if o.unnamed.why == "" {
@@ -279,7 +279,7 @@ func (o *Object) loadDebugFile(im *image) bool {
 		return false
 	}
 	// A prelinked object was moved after its debug file was split off.
-	if !o.addTable(d, elf.SHT_SYMTAB, "debug file", im.loadBase()-d.loadBase()) {
+	if !o.addTable(d, elf.SHT_SYMTAB, "debug file", im.progs.loadBase()-d.progs.loadBase()) {
 		o.unnamed.why = "no symbol table, none in the debug file"
 		return false
 	}
@@ -294,7 +294,7 @@ func (o *Object) loadMiniDebug(im *image) bool {
 		}
 		return false
 	}
-	if !o.addTable(d, elf.SHT_SYMTAB, ".gnu_debugdata", im.loadBase()-d.loadBase()) {
+	if !o.addTable(d, elf.SHT_SYMTAB, ".gnu_debugdata", im.progs.loadBase()-d.progs.loadBase()) {
 		d.release()
 		return false
 	}
@@ -304,7 +304,7 @@ func (o *Object) loadMiniDebug(im *image) bool {
 
 // addTable adds the symbol table of type t of im, if there is one.
 func (o *Object) addTable(im *image, t elf.SectionType, what string, shift uint64) bool {
-	sec := im.typed(t)
+	sec := im.sections.typed(t)
 	if sec == nil {
 		return false
 	}

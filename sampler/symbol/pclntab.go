@@ -76,7 +76,7 @@ type goParts struct{ name, cu, file, pc, fn int64 }
 
 // isGo reports whether a file comes from Go's linker: it has Go's build-id note
 // or its build info.
-func (im *image) isGo() bool {
+func isGo(im *image) bool {
 	const goBuildID = 4 // cmd/link/internal/ld/elf.go, ELF_NOTE_GOBUILDID_TAG
 	for i := range im.sections {
 		switch im.sections[i].name {
@@ -87,17 +87,17 @@ func (im *image) isGo() bool {
 	return im.note("Go", goBuildID) != nil
 }
 
-// goTable finds and opens the pclntab, in its section or else by its magic in
+// findGoTable finds and opens the pclntab, in its section or else by its magic in
 // segments that hold constants. It returns errNoSection if there is none.
-func (im *image) goTable() (*goTable, error) {
-	if !im.isGo() {
+func findGoTable(im *image) (*goTable, error) {
+	if !isGo(im) {
 		return nil, errNoSection
 	}
 	err := error(errNoSection)
 	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab"} {
-		if s := im.named(name); s != nil {
+		if s := im.sections.named(name); s != nil {
 			var t *goTable
-			if t, err = im.goTableAt(s.off, s.size, s.addr); err == nil {
+			if t, err = goTableAt(im, s.off, s.size, s.addr); err == nil {
 				return t, nil
 			}
 		}
@@ -108,7 +108,7 @@ func (im *image) goTable() (*goTable, error) {
 			continue
 		}
 		left -= p.filesz
-		if t := im.searchGoTable(p, &starts); t != nil {
+		if t := searchGoTable(im, p, &starts); t != nil {
 			return t, nil
 		}
 	}
@@ -117,7 +117,7 @@ func (im *image) goTable() (*goTable, error) {
 
 // searchGoTable looks for the table's header in one segment. The linker aligns
 // it to at least 16 bytes. No more than *starts beginnings are tried, which are taken from that.
-func (im *image) searchGoTable(p prog, starts *int) *goTable {
+func searchGoTable(im *image, p prog, starts *int) *goTable {
 	const align = 16
 	buf := make([]byte, 1<<20)
 	for done := int64(0); done < p.filesz; done += int64(len(buf)) {
@@ -134,7 +134,7 @@ func (im *image) searchGoTable(p prog, starts *int) *goTable {
 				return nil
 			}
 			at := done + int64(i)
-			if t, err := im.goTableAt(p.off+at, p.filesz-at, p.vaddr+uint64(at)); err == nil {
+			if t, err := goTableAt(im, p.off+at, p.filesz-at, p.vaddr+uint64(at)); err == nil {
 				return t
 			}
 		}
@@ -143,7 +143,7 @@ func (im *image) searchGoTable(p prog, starts *int) *goTable {
 }
 
 // goTableAt opens the table at file offset off, of at most size bytes.
-func (im *image) goTableAt(off, size int64, addr uint64) (*goTable, error) {
+func goTableAt(im *image, off, size int64, addr uint64) (*goTable, error) {
 	bad := func(text string, v uint64) error { return &FormatError{off, "pclntab: " + text, v} }
 	var h [8 + 9*8]byte
 	if size < int64(len(h)) {
@@ -236,12 +236,12 @@ func (t *goTable) readFuncs(n uint64) error {
 // else the section .text (wrong only for programs linked with C code, whose
 // moduledata then is found).
 func (t *goTable) findText(addr, header uint64) {
-	text, gofunc, ok := t.im.moduledata(addr, t.ptr)
+	text, gofunc, ok := moduledata(t.im, addr, t.ptr)
 	if ok {
 		t.text, t.gofunc = text, gofunc
 		return
 	}
-	if _, ok := t.im.textAt(header); ok {
+	if _, ok := t.im.text.at(header); ok {
 		t.text = header
 		return
 	}

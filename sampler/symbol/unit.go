@@ -190,7 +190,7 @@ func (u *unit) indexed(i uint64) uint64 {
 // of code that the linker dropped left out.
 func (u *unit) ranges(d *die, fn func(span)) {
 	add := func(s span) {
-		if s.start < s.end && u.d.im.isText(s.start) {
+		if s.start < s.end && u.d.im.text.has(s.start) {
 			fn(s)
 		}
 	}
@@ -209,13 +209,6 @@ func (u *unit) ranges(d *die, fn func(span)) {
 	default: // since DWARF 4: an offset from low_pc
 		add(span{start, start + high.u})
 	}
-}
-
-// isText reports whether code lies at addr. Linkers leave 0, -1 or -2 for
-// the addresses of what they dropped.
-func (im *image) isText(addr uint64) bool {
-	_, ok := im.textAt(addr)
-	return ok
 }
 
 // maxRanges bounds one range list.
