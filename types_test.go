@@ -58,8 +58,6 @@ var larger = map[string]size{
 	"sampler/runtimes.phpWalk":      {23, 20},
 	"sampler/runtimes.python":       {34, 22},
 	"sampler/runtimes.pythonLayout": {28, 0},
-	"sampler/symbol.dwarfInfo":      {23, 16},
-	"sampler/symbol.unit":           {19, 25},
 	"sampler/taking.Buffer":         {28, 11},
 	"sampler/taking.Step":           {17, 0},
 	"sframe.Func":                   {18, 12},

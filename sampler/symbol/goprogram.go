@@ -300,7 +300,7 @@ func (u *unit) sizeAt(off uint64) uint64 {
 			return d.v[slotByteSize].u
 		}
 		if d.tag == tagPointerType {
-			return uint64(u.addrSize)
+			return uint64(u.format.addrSize)
 		}
 		off = u.reference(d.v[slotType])
 	}
