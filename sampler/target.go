@@ -206,7 +206,7 @@ func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.W
 		if m := t.managed(); m != nil {
 			w.SetRuntime(m, false)
 		} else {
-			w.SetRuntime(module.NewGoSwitch(t.space, taking.RedZone, cfg.Log), true)
+			w.SetRuntime(module.NewGoSwitch(t.space, taking.RedZone), true)
 		}
 		t.walkers[k] = w
 	}

@@ -3,7 +3,6 @@ package module
 import (
 	"bytes"
 	"debug/elf"
-	"log/slog"
 	"slices"
 
 	"sfsample/sampler/symbol"
@@ -90,13 +89,13 @@ const unsizedBytes = 64
 // Entry implements unwind.Space.
 func (s *Space) Entry(pc uint64) bool {
 	r := s.cover(pc)
-	return r != nil && r.mod != nil && r.mod.obj.isStart(r.mod, pc-r.mod.Bias, s.access.opt.Log)
+	return r != nil && r.mod != nil && r.mod.obj.isStart(r.mod, pc-r.mod.Bias)
 }
 
 // isStart tells whether vaddr lies in a function that starts stacks: that at
 // the ELF entry address, which needs no symbol, or one of startNames.
-func (o *object) isStart(m *Module, vaddr uint64, log *slog.Logger) bool {
-	o.lock(m, log)
+func (o *object) isStart(m *Module, vaddr uint64) bool {
+	o.lock(m)
 	defer o.unlock()
 	if !o.entry.known {
 		o.entry = entryKind{is: m.program(), known: true}
@@ -181,7 +180,7 @@ func (m *Module) isGoStart(vaddr uint64) bool {
 // specialFuncs finds the special functions by the symbols of the file, once.
 func (o *object) specialFuncs() *specialFuncs {
 	if !o.specials.known {
-		o.specials = specialFuncs{o.mem.via.specials(o.mem.log), true}
+		o.specials = specialFuncs{o.mem.via.specials(), true}
 	}
 	return &o.specials
 }
@@ -292,20 +291,20 @@ func (o *object) inStartContext(vaddr uint64) bool {
 }
 
 // specials looks for special functions in the symbol tables of the module's file.
-func (m *Module) specials(log *slog.Logger) (list []specialFunc) {
+func (m *Module) specials() (list []specialFunc) {
 	if m.VDSO() {
 		return nil
 	}
 	f, err := read(m)
 	if err != nil {
-		log.Debug("file not used", "module", m.Path, "reason", err.Error())
+		m.access.opt.Log.Debug("file not used", "module", m.Path, "reason", err.Error())
 		return nil
 	}
 	defer f.Close()
 	var all []section
 	h := m.obj.mem.hdr
 	if err := h.readSections(f, f.Size(), func(s section) { all = append(all, s) }); err != nil {
-		log.Debug("section headers not used", "module", m.Path, "reason", err.Error())
+		m.access.opt.Log.Debug("section headers not used", "module", m.Path, "reason", err.Error())
 		return nil
 	}
 	// A file may have one of each (gABI, "Section Header", sh_type).

@@ -2,7 +2,6 @@ package module
 
 import (
 	"bytes"
-	"log/slog"
 
 	"sfsample/regs"
 	"sfsample/sframe"
@@ -55,7 +54,7 @@ func (s *Space) Follow(pc uint64, caller bool) (*sframe.Row, error) {
 	if m := r.mod; m != nil {
 		m.asked = true
 		k.pc -= m.Bias
-		return m.obj.follow(m, k, s.access.opt.Log)
+		return m.obj.follow(m, k)
 	}
 	row, ok := s.free.rows[k]
 	if !ok {
@@ -73,7 +72,7 @@ func (s *Space) Called(ra, start, pc uint64) (*sframe.Row, error) {
 		return nil, sframe.ErrNoRow
 	}
 	if m := r.mod; m != nil {
-		return m.obj.follow(m, followKey{pc: pc - m.Bias, ra: ra - m.Bias}, s.access.opt.Log)
+		return m.obj.follow(m, followKey{pc: pc - m.Bias, ra: ra - m.Bias})
 	}
 	k := followKey{pc: pc, start: start}
 	if start == 0 {
@@ -95,8 +94,8 @@ func (s *Space) Called(ra, start, pc uint64) (*sframe.Row, error) {
 
 // follow is Follow and Called for code of an object. Places are link-time
 // addresses.
-func (o *object) follow(m *Module, k followKey, log *slog.Logger) (*sframe.Row, error) {
-	o.lock(m, log)
+func (o *object) follow(m *Module, k followKey) (*sframe.Row, error) {
+	o.lock(m)
 	defer o.unlock()
 	row, ok := o.followed[k]
 	if ok || o.mem.hdr.arch == nil {

@@ -4,7 +4,6 @@ import (
 	"debug/elf"
 	"errors"
 	"io"
-	"log/slog"
 
 	"sfsample/regs"
 	"sfsample/sframe"
@@ -28,7 +27,7 @@ func (s *Space) Function(pc uint64) (f Function, ok bool) {
 		return Function{}, false
 	}
 	o := r.mod.obj
-	o.lock(r.mod, s.access.opt.Log)
+	o.lock(r.mod)
 	defer o.unlock()
 	if o.open() != nil {
 		return Function{}, false
@@ -53,9 +52,9 @@ func (k *knownStarts) hopeless() bool {
 
 // Begins returns where the function begins that holds the link-time address vaddr, which no table covers, as its code tells: from there
 // on is nothing but that function, though it may begin before.
-func Begins(m *Module, vaddr uint64, log *slog.Logger) (start uint64, ok bool) {
+func Begins(m *Module, vaddr uint64) (start uint64, ok bool) {
 	o := m.obj
-	o.lock(m, log)
+	o.lock(m)
 	defer o.unlock()
 	if o.mem.hdr.arch == nil || o.open() != nil {
 		return 0, false

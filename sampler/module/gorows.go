@@ -93,10 +93,10 @@ func (o *object) openGo() bool {
 // looked into yet is; without, the answer is false for it.
 func (m *Module) Go(open bool) bool {
 	o := m.obj
-	o.lock(m, silent)
+	o.lock(m)
 	defer o.unlock()
-	if !o.sections.known && (!open || !o.search()) {
-		return false
+	if !o.sections.known && open {
+		o.sections = m.sections(silent)
 	}
 	return o.sections.goTable.size > 0
 }

@@ -3,7 +3,6 @@ package module
 import (
 	"bytes"
 	"debug/elf"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -116,7 +115,7 @@ func (j *jitCode) find() {
 			continue
 		}
 		j.looked[m] = true
-		if vaddr, ok := m.variable(jitDescriptor, s.access.opt.Log); ok {
+		if vaddr, ok := m.variable(jitDescriptor); ok {
 			j.lists = append(j.lists, jitList{mod: m, addr: m.Bias + vaddr})
 			j.read = time.Time{}
 		}
@@ -306,10 +305,10 @@ func (r shifted) ReadAt(b []byte, addr int64) (int, error) {
 
 // variable returns the link-time address of the variable of that name, by the symbols of
 // the module's file.
-func (m *Module) variable(name []byte, log *slog.Logger) (vaddr uint64, ok bool) {
+func (m *Module) variable(name []byte) (vaddr uint64, ok bool) {
 	f, err := m.OpenFile()
 	if err != nil {
-		log.Debug("file not used", "module", m.Path, "reason", err.Error())
+		m.access.opt.Log.Debug("file not used", "module", m.Path, "reason", err.Error())
 		return 0, false
 	}
 	defer f.Close()

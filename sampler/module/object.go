@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"sync"
 
 	"sfsample/regs"
@@ -61,9 +60,7 @@ type objectMemory struct {
 	cache   *Cache
 	private bool
 	hdr     *header
-	// Of a look-up; what is above never changes.
-	via *Module // whose memory it reads
-	log *slog.Logger
+	via     *Module // whose memory the look-up reads; what is above never changes
 }
 
 // tables are the unwind tables in memory, once they are opened.
@@ -82,13 +79,13 @@ type debugTable struct {
 }
 
 // lock begins a look-up that reads the memory of m; unlock ends it.
-func (o *object) lock(m *Module, log *slog.Logger) {
+func (o *object) lock(m *Module) {
 	o.mu.Lock()
-	o.mem.via, o.mem.log = m, log
+	o.mem.via = m
 }
 
 func (o *object) unlock() {
-	o.mem.via, o.mem.log = nil, nil
+	o.mem.via = nil
 	o.mu.Unlock()
 }
 
@@ -135,8 +132,8 @@ func (mem *objectMemory) readPage(vaddr uint64) ([]byte, error) {
 }
 
 // row answers unwind.Space.Row for the link-time address vaddr, reading through m.
-func (o *object) row(m *Module, vaddr uint64, how unwind.How, log *slog.Logger) (*sframe.Row, error) {
-	o.lock(m, log)
+func (o *object) row(m *Module, vaddr uint64, how unwind.How) (*sframe.Row, error) {
+	o.lock(m)
 	defer o.unlock()
 	if err := o.open(); err != nil {
 		return nil, err
@@ -304,7 +301,7 @@ const maxDebugFrame = 8 << 20
 // fails if the file cannot be opened: another process may be able to.
 func (o *object) search() bool {
 	if !o.sections.known {
-		o.sections = o.mem.via.sections(o.mem.log)
+		o.sections = o.mem.via.sections(o.mem.via.access.opt.Log)
 	}
 	return o.sections.known
 }
@@ -355,7 +352,7 @@ func (o *object) problem(table string, addr uint64, whole bool, err error) {
 		return
 	}
 	o.problems = append(o.problems, p)
-	o.mem.log.Debug("unwind table not used", "module", p.Module, "table", table, "addr", addr, "whole", whole, "reason", err.Error())
+	o.mem.via.access.opt.Log.Debug("unwind table not used", "module", p.Module, "table", table, "addr", addr, "whole", whole, "reason", err.Error())
 }
 
 // open finds and opens the tables, at the first look-up. It fails only when the

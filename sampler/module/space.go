@@ -222,7 +222,7 @@ func slotCalled(s *Space, ra uint64) (slot uint64) {
 
 // callee is where the direct call goes that ends at ra, both in memory.
 func callee(m *Module, ra uint64) (addr uint64, ok bool) {
-	m.obj.lock(m, m.access.opt.Log)
+	m.obj.lock(m)
 	defer m.obj.unlock()
 	addr, ok = code.Target(m.Arch, ra-m.Bias, m.obj.mem.code)
 	return addr + m.Bias, ok
@@ -258,7 +258,7 @@ func (s *Space) Row(pc uint64, how unwind.How) (*sframe.Row, error) {
 		return nil, sframe.ErrNoRow
 	}
 	r.mod.asked = true
-	return r.mod.obj.row(r.mod, pc-r.mod.Bias, how, s.access.opt.Log)
+	return r.mod.obj.row(r.mod, pc-r.mod.Bias, how)
 }
 
 // Code implements unwind.Space. It stops at the end of the executable mapping.

@@ -21,11 +21,13 @@ type Tables struct {
 // read the memory of the process each time.
 func (m *Module) Tables() (*Tables, error) {
 	own := *m
+	own.access = &access{m.access.src, m.access.opt}
+	own.access.opt.Log = silent
 	cache := NewCache(1 << 20)
 	own.obj = cache.object(objectKey{}, true, func() *object {
 		return &object{mem: objectMemory{hdr: m.obj.mem.hdr}}
 	})
-	own.obj.mem.via, own.obj.mem.log = &own, silent
+	own.obj.mem.via = &own
 	if err := own.obj.open(); err != nil {
 		return nil, fmt.Errorf("read the tables of %s: %w", m.Path, err)
 	}
@@ -84,7 +86,7 @@ func (r Report) String() string {
 // Report tells which tables the module has.
 func (m *Module) Report() Report {
 	o := m.obj
-	o.lock(m, m.access.opt.Log)
+	o.lock(m)
 	defer o.unlock()
 	r := Report{Path: m.Path, BuildID: m.BuildID, Used: m.asked && o.tables.opened, EHFrame: o.tables.eh != nil, PCLNTab: o.golang.table != nil}
 	for _, t := range append(o.tables.sframes[:len(o.tables.sframes):len(o.tables.sframes)], o.tables.old...) {
