@@ -398,7 +398,7 @@ func held(src io.ReaderAt, list []probe, h *header, buildID string, id region, b
 
 // newModule completes m, an object with header h that mapping r is of.
 func (b *builder) newModule(m *Module, h *header, buildID string, r *procfs.Mapping) *Module {
-	m.Path, m.Deleted, m.BuildID, m.Arch = r.Path, r.Deleted, buildID, h.arch
+	m.Path, m.BuildID, m.Arch = r.Path, buildID, h.arch
 	m.access = b.s.access
 	key := objectKey{owner: m.access.opt.Owner, buildID: buildID}
 	if buildID == "" {

@@ -33,7 +33,7 @@ func (f *followed) keep(k followKey, row *sframe.Row) {
 	(*f)[k] = row
 }
 
-func (f followed) answer(row *sframe.Row) (*sframe.Row, error) {
+func answer(row *sframe.Row) (*sframe.Row, error) {
 	if row == nil {
 		return nil, sframe.ErrNoRow
 	}
@@ -61,7 +61,7 @@ func (s *Space) Follow(pc uint64, caller bool) (*sframe.Row, error) {
 		row, _ = code.Follow(s.free.arch(), code.Place{PC: pc, Caller: caller}, s.free.read)
 		s.free.rows.keep(k, row)
 	}
-	return s.free.rows.answer(row)
+	return answer(row)
 }
 
 // Called implements unwind.Follower, for code of one object, or of one mapping without an object. Mappings are not
@@ -89,7 +89,7 @@ func (s *Space) Called(ra, start, pc uint64) (*sframe.Row, error) {
 		}
 		s.free.rows.keep(k, row)
 	}
-	return s.free.rows.answer(row)
+	return answer(row)
 }
 
 // follow is Follow and Called for code of an object. Places are link-time
@@ -99,7 +99,7 @@ func (o *object) follow(m *Module, k followKey) (*sframe.Row, error) {
 	defer o.unlock()
 	row, ok := o.followed[k]
 	if ok || o.mem.hdr.arch == nil {
-		return o.followed.answer(row)
+		return answer(row)
 	}
 	if err := o.open(); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func (o *object) follow(m *Module, k followKey) (*sframe.Row, error) {
 	}
 	o.followed.keep(k, row)
 	o.mem.cache.account(o, o.bytes())
-	return o.followed.answer(row)
+	return answer(row)
 }
 
 // ends tells whether .eh_frame has a function end at vaddr.

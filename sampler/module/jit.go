@@ -87,6 +87,7 @@ func (j *jitCode) row(pc uint64) (*sframe.Row, error) {
 	return j.known(pc)
 }
 
+// known is the row by the images that were read.
 func (j *jitCode) known(pc uint64) (*sframe.Row, error) {
 	if j.stale {
 		return nil, sframe.ErrNoRow

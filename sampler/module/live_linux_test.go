@@ -287,8 +287,8 @@ func TestLiveReload(t *testing.T) {
 	}
 	check("replaced on disk", old)
 	m, _, _ = s.Module(p.code())
-	if !m.Deleted || m.Path != path {
-		t.Errorf("module %q, deleted %v; want %q, true", m.Path, m.Deleted, path)
+	if !m.Maps[0].Deleted || m.Path != path {
+		t.Errorf("module %q, deleted %v; want %q, true", m.Path, m.Maps[0].Deleted, path)
 	}
 	// Without the right to use map_files the file cannot be had; the wrong one
 	// must not come instead.

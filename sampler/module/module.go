@@ -21,7 +21,6 @@ const vdsoName = "[vdso]"
 // loaded anew is another Module.
 type Module struct {
 	Path    string // of the file as the process has it, or "[vdso]"
-	Deleted bool   // the file's name is gone or names another file
 	BuildID string // lower-case hex, empty if there is none
 	Bias    uint64 // address in the process = link-time address + Bias
 	Arch    *regs.Arch

@@ -62,10 +62,9 @@ type section struct {
 	flags elf.SectionFlag
 	addr  uint64
 	off   int64
-	size  int64 // in the file; 0 for SHT_NOBITS, see memSize
+	size  int64 // in the file; 0 for SHT_NOBITS, see mem
 	mem   uint64
 	link  uint32
-	info  uint32
 	ent   uint64
 }
 
@@ -96,8 +95,6 @@ type image struct {
 	order    binary.ByteOrder
 	is64     bool
 	machine  elf.Machine
-	typ      elf.Type
-	entry    uint64
 	sections sections
 	progs    progs
 	text     spans // executable sections, or segments if there are no sections; sorted
@@ -156,16 +153,15 @@ func openImage(file File, until *late.Time) (*image, error) {
 		return nil, &FormatError{elf.EI_DATA, "unknown ELF data encoding", uint64(h[elf.EI_DATA])}
 	}
 	o := im.order
-	im.typ = elf.Type(o.Uint16(h[16:]))
 	im.machine = elf.Machine(o.Uint16(h[18:]))
 	var phoff, shoff uint64
 	var tail []byte // e_ehsize and what follows
 	switch elf.Class(h[elf.EI_CLASS]) {
 	case elf.ELFCLASS64:
 		im.is64 = true
-		im.entry, phoff, shoff, tail = o.Uint64(h[24:]), o.Uint64(h[32:]), o.Uint64(h[40:]), h[52:]
+		phoff, shoff, tail = o.Uint64(h[32:]), o.Uint64(h[40:]), h[52:]
 	case elf.ELFCLASS32:
-		im.entry, phoff, shoff, tail = uint64(o.Uint32(h[24:])), uint64(o.Uint32(h[28:])), uint64(o.Uint32(h[32:])), h[40:]
+		phoff, shoff, tail = uint64(o.Uint32(h[28:])), uint64(o.Uint32(h[32:])), h[40:]
 	default:
 		return nil, &FormatError{elf.EI_CLASS, "unknown ELF class", uint64(h[elf.EI_CLASS])}
 	}
@@ -300,11 +296,11 @@ func (im *image) section(b []byte) (section, uint32) {
 	if im.is64 {
 		s.flags, s.addr = elf.SectionFlag(o.Uint64(b[8:])), o.Uint64(b[16:])
 		off, s.mem = o.Uint64(b[24:]), o.Uint64(b[32:])
-		s.link, s.info, s.ent = o.Uint32(b[40:]), o.Uint32(b[44:]), o.Uint64(b[56:])
+		s.link, s.ent = o.Uint32(b[40:]), o.Uint64(b[56:])
 	} else {
 		s.flags, s.addr = elf.SectionFlag(o.Uint32(b[8:])), uint64(o.Uint32(b[12:]))
 		off, s.mem = uint64(o.Uint32(b[16:])), uint64(o.Uint32(b[20:]))
-		s.link, s.info, s.ent = o.Uint32(b[24:]), o.Uint32(b[28:]), uint64(o.Uint32(b[36:]))
+		s.link, s.ent = o.Uint32(b[24:]), uint64(o.Uint32(b[36:]))
 	}
 	if size := uint64(im.f.Size()); s.typ != elf.SHT_NOBITS && off <= size && s.mem <= size-off {
 		s.off, s.size = int64(off), int64(s.mem)

@@ -225,11 +225,11 @@ const (
 
 // readNames5 reads the tables of folders and files of DWARF 5.
 func (t *lineTable) readNames5(c *cursor, u *unit) {
-	t.readEntries(c, u, func(name string, _ uint64) bool { return t.addDir(name) })
-	t.readEntries(c, u, t.addFile)
+	readEntries(c, u, func(name string, _ uint64) bool { return t.addDir(name) })
+	readEntries(c, u, t.addFile)
 }
 
-func (t *lineTable) readEntries(c *cursor, u *unit, add func(name string, dir uint64) bool) {
+func readEntries(c *cursor, u *unit, add func(name string, dir uint64) bool) {
 	type format struct{ content, form uint64 }
 	formats := make([]format, c.u8())
 	for i := range formats {
