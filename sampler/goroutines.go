@@ -133,7 +133,7 @@ func goModule(t *target) *module.Module {
 
 // goMemory is the memory of a process, for package goroutines.
 type goMemory struct {
-	Target
+	module.Source
 	list []module.Range
 }
 
@@ -143,7 +143,7 @@ func (m *goMemory) ReadRanges(buf []byte, list []goroutines.Range) (done int) {
 	for _, r := range list {
 		m.list = append(m.list, module.Range(r))
 	}
-	if v, ok := m.Target.(interface {
+	if v, ok := m.Source.(interface {
 		ReadRanges([]byte, []module.Range) (int, error)
 	}); ok {
 		done, _ = v.ReadRanges(buf, m.list)
@@ -188,7 +188,7 @@ func (p *Pipeline) readGoroutines(t *target, m *module.Module, out *GoProcess, u
 		return err
 	}
 	defer prog.Close()
-	r := &goReading{p: p, t: t, mem: &goMemory{Target: t.space}, arch: m.Arch, walker: t.walker(m.Arch, 0, &p.cfg), out: out,
+	r := &goReading{p: p, t: t, mem: &goMemory{Source: t.space.Source()}, arch: m.Arch, walker: t.walker(m.Arch, 0, &p.cfg), out: out,
 		known: map[uint64][]*stack{}, names: map[uint64]*output.Frame{}, states: map[goStateKey]*GoState{}, now: clockOf(t.pid)}
 	if r.runtime, err = goroutines.Open(prog, m.Bias, r.mem); err != nil && ctx.Err() != nil {
 		return errors.New("there was no time left to read its program")

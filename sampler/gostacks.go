@@ -39,7 +39,7 @@ var goBounds = map[string]int{"amd64": 8, "arm64": 28 * 8, "s390x": 16 + 13*8}
 // bounds is [taking.Advice]'s for a thread of which that is the innermost frame.
 func (ws *walks) bounds(t *target, a *regs.Arch, pc uint64) int {
 	m, _, ok := t.space.Module(pc)
-	if !ok || t.managed() != nil || !module.IsGo(m, ws.cfg.Log) {
+	if !ok || t.managed() != nil || !module.IsGo(m) {
 		return 0
 	}
 	return goBounds[a.Name]
@@ -78,7 +78,7 @@ const maxKin = 32 << 10
 
 // goThread is what is known of the thread of a capture.
 func (ws *walks) goThread(t *target, a *regs.Arch, c *capture.Capture, k *Kin) goThread {
-	g := goThread{mem: t.space, maps: t.space.Mappings(), seen: &t.thread(c.TID).golang}
+	g := goThread{mem: t.space.Source(), maps: t.space.Mappings(), seen: &t.thread(c.TID).golang}
 	if a.Name != "amd64" || t.managed() != nil {
 		return g
 	}
@@ -186,7 +186,7 @@ func (g *goThread) which(low, before uint64, blind, twice bool) (o, also taking.
 // goLeaves tells whether code is of a function of Go's that has kept, in such a record, how it has left the stack that it was called on.
 func (ws *walks) goLeaves(t *target, pc uint64) bool {
 	m, vaddr, ok := t.space.Module(pc)
-	return ok && module.GoLeaves(m, vaddr, ws.cfg.Log)
+	return ok && module.GoLeaves(m, vaddr)
 }
 
 // other tells how the stack is found whose record's address is so far in m.

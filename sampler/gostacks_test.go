@@ -398,9 +398,17 @@ type goSpace struct {
 	reads int
 }
 
-func (s *goSpace) ReadAt(b []byte, addr int64) (int, error) {
-	s.reads++
-	return s.goThreadMemory.ReadAt(b, addr)
+func (s *goSpace) Source() module.Source { return goSource{of: s} }
+
+// goSource reads that memory.
+type goSource struct {
+	module.Source
+	of *goSpace
+}
+
+func (s goSource) ReadAt(b []byte, addr int64) (int, error) {
+	s.of.reads++
+	return s.of.goThreadMemory.ReadAt(b, addr)
 }
 
 func (*goSpace) Mappings() []procfs.Mapping {

@@ -230,7 +230,7 @@ func (n *Names) moduleFrames(p *processNames, r *rawFrame) []output.Frame {
 	}
 	if len(syms) == 0 {
 		if !r.covered {
-			start, ok := module.Begins(r.module, r.vaddr, n.opt.Log)
+			start, ok := module.Begins(r.module, r.vaddr)
 			if !ok {
 				return []output.Frame{plain}
 			}

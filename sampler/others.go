@@ -149,7 +149,7 @@ const sourceBytes = 64 << 10
 func (ws *walks) foresee(t *target, c *capture.Capture, u *regs.User) ([]unwind.Frame, unwind.End) {
 	w := t.walker(u.Arch, c.PACMask, ws.cfg)
 	ws.load(c)
-	ws.mem.More = t.space
+	ws.mem.More = t.space.Source()
 	frames, end := w.Walk(&u.Set, &ws.mem, ws.ahead[:0])
 	ws.ahead, ws.over, ws.later = frames, append(ws.over[:0], w.Stacks()...), append(ws.later[:0], w.Owned()...)
 	return frames, end

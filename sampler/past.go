@@ -254,7 +254,7 @@ func (h *past) doubtful(s Place, at moment, pc uint64, start time.Time) bool {
 	if h.lost > 0 && at.first < h.lost {
 		return true
 	}
-	moved := s.Moved(pc)
+	moved := code.Moved
 	for i := range h.changes {
 		x := &h.changes[i]
 		switch {

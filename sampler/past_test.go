@@ -24,12 +24,14 @@ func (s *pastSpace) Changes() []module.Change {
 	s.changes = nil
 	return list
 }
-func (s *pastSpace) Moved(pc uint64) bool { return s.moved && pc>>12 == 1 }
 func (s *pastSpace) CodeAt(pc uint64) (module.Code, bool) {
+	code := module.Code{Start: 0x1000, End: 0x2000, Since: s.since, Proven: true, Moved: s.moved && pc>>12 == 1}
 	if s.plain {
-		return module.Code{Start: 0x1000, End: 0x2000, Since: s.since, Proven: true, Retold: s.retold}, pc>>12 == 1
+		code.Retold = s.retold
+	} else {
+		code.Module, code.Fixed, code.Marks = new(module.Module), s.fixed, []module.Mark{{Addr: 0x1010, Data: []byte("mark")}}
 	}
-	return module.Code{Start: 0x1000, End: 0x2000, Module: new(module.Module), Since: s.since, Proven: true, Fixed: s.fixed, Marks: []module.Mark{{Addr: 0x1010, Data: []byte("mark")}}}, pc>>12 == 1
+	return code, pc>>12 == 1
 }
 
 // TestDoubt: when the code at an address may have been other code at the moment of a

@@ -2,7 +2,6 @@ package sampler
 
 import (
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
 
@@ -47,19 +46,17 @@ type PipelineConfig struct {
 	Live bool
 }
 
-// Target is what the pipeline asks about one process. A live one may also be told that it is another program by now (Replace);
-// its program's architecture (Arch) is not known of every one.
+// Target is what the pipeline asks about one process.
 type Target interface {
 	unwind.Space
-	// ReadAt reads memory of now. No read waits for a page that the server of a file would have to bring.
-	io.ReaderAt
+	// Source is what reads memory of now. No read waits for a page that the server of a file would have to bring. That of a live
+	// process may also read pieces at once (ReadRanges).
+	Source() module.Source
 	Code
 	Layout
 	History
 	// Modules returns the objects with code, by address.
 	Modules() []*module.Module
-	// Report tells what is known of each module.
-	Report() []module.Report
 	// Close ends the use of it.
 	Close()
 }
@@ -96,10 +93,8 @@ type History interface {
 
 // Place is what is at an address, and has been.
 type Place interface {
-	// CodeAt returns the executable mapping at pc.
+	// CodeAt returns the executable mapping at pc. Of its fields Moved is told without one, too.
 	CodeAt(pc uint64) (module.Code, bool)
-	// Moved tells whether other objects than now were at pc before.
-	Moved(pc uint64) bool
 }
 
 // Pipeline turns captures into samples: it says what is done with each, in which order, and puts frames of scripts in the place of their

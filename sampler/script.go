@@ -96,7 +96,7 @@ func (m scriptMemory) ReadAt(b []byte, addr int64) (int, error) {
 		}
 		return n, nil
 	}
-	n, err := m.t.space.ReadAt(b, addr)
+	n, err := m.t.space.Source().ReadAt(b, addr)
 	if err == nil && m.p.cfg.Record != nil {
 		m.p.rec.write(&capture.Memory{PID: m.t.pid, Addr: uint64(addr), Bytes: append([]byte(nil), b...)})
 	}
@@ -108,7 +108,7 @@ func (m scriptMemory) Gather(list []runtimes.Span, buf []byte) bool {
 	type vector interface {
 		ReadRanges([]byte, []module.Range) (int, error)
 	}
-	if v, ok := m.t.space.(vector); ok && m.p.cfg.Live && m.p.cfg.Record == nil {
+	if v, ok := m.t.space.Source().(vector); ok && m.p.cfg.Live && m.p.cfg.Record == nil {
 		ranges := make([]module.Range, len(list))
 		for i, s := range list {
 			ranges[i] = module.Range{Addr: s.Addr, Size: s.Len}
@@ -416,14 +416,14 @@ func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Runtime
 		for found := -1; len(w.stack.Frames)+len(w.stack.Spans) > found; { // each time it is known where more lies
 			found = len(w.stack.Frames) + len(w.stack.Spans)
 			b.Beyond.N, b.NBlocks, b.NRoots = 0, 0, 0
-			taking.Follow(&memoryKernel{mem: t.space}, c.TID, rt.Recipe(s.roots, &w.stack), b, -1)
+			taking.Follow(&memoryKernel{mem: t.space.Source()}, c.TID, rt.Recipe(s.roots, &w.stack), b, -1)
 			w.load(c.StackAddr, c.Stack, b.Beyond.Room, b.Blocks[:b.NBlocks])
 			switch rt := rt.(type) {
 			case runtimes.Managed:
 				rt.Identify(p.walks.owned, w.memory, &w.stack)
 				continue
 			case runtimes.Interpreter:
-				rt.Frames(w.memory, t.space, b.Roots[:b.NRoots], &w.stack)
+				rt.Frames(w.memory, t.space.Source(), b.Roots[:b.NRoots], &w.stack)
 			}
 			if !w.stack.Short {
 				break

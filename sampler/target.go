@@ -70,8 +70,11 @@ func (t *target) offer(maps []procfs.Mapping) bool {
 func (ts *targets) replaced(pid int) {
 	t := ts.of(pid)
 	t.past.over = true
-	if s, ok := t.space.(interface{ Replace() }); ok {
-		s.Replace()
+	if t.space == nil {
+		return
+	}
+	if t.source != nil {
+		t.source.Replace()
 	}
 }
 
@@ -130,7 +133,8 @@ func (ts *targets) close(t *target) {
 	if t == nil || t.space == nil {
 		return
 	}
-	for _, r := range t.space.Report() {
+	for _, m := range t.space.Modules() {
+		r := m.Report()
 		if r.Used && len(ts.modules) < maxReported {
 			ts.modules[r.String()] = true
 		}
@@ -201,7 +205,7 @@ func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.W
 		if m := t.managed(); m != nil {
 			w.SetRuntime(m, false)
 		} else {
-			w.SetRuntime(module.NewGoSwitch(t.space, taking.RedZone, cfg.Log), true)
+			w.SetRuntime(module.NewGoSwitch(t.space, taking.RedZone), true)
 		}
 		t.walkers[k] = w
 	}

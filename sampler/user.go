@@ -31,8 +31,13 @@ func (t *target) user(host string, c *capture.Capture) (regs.User, error) {
 // tell it.
 func (t *target) arch(host string) *regs.Arch {
 	if t.space != nil {
-		if m, ok := t.space.(interface{ Arch() *regs.Arch }); ok && m.Arch() != nil {
-			return m.Arch()
+		if len(t.space.Mappings()) == 0 {
+			_ = t.space.Refresh() // else it has no modules
+		}
+		for _, m := range t.space.Modules() {
+			if m.Arch != nil {
+				return m.Arch
+			}
 		}
 	}
 	return regs.ByName(host)

@@ -115,7 +115,7 @@ func (ws *walks) extend(t *target, c *capture.Capture, end unwind.End) bool {
 func (ws *walks) readStill(t *target, c *capture.Capture, start uint64, size int) []byte {
 	b := make([]byte, size)
 	n := 0
-	if !ws.still(c, func() { n, _ = t.space.ReadAt(b, int64(start)) }) || n <= 0 {
+	if !ws.still(c, func() { n, _ = t.space.Source().ReadAt(b, int64(start)) }) || n <= 0 {
 		return nil
 	}
 	return b[:n]

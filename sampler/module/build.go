@@ -39,9 +39,10 @@ type mappedFile struct {
 	heads []int // of the file's beginning
 	// free are those that are not of a module yet, by address - offset, which all
 	// mappings of a segment have in common. It is made at the first need.
-	free map[uint64][]int
-	hdr  *header // read from the file
-	shut bool    // it cannot be opened, or is not ELF
+	free    map[uint64][]int
+	hdr     *header // read from the file
+	buildID string
+	shut    bool // it cannot be opened, or is not ELF
 	// biases are the modules that were found by hdr.
 	biases map[uint64]*Module
 	copies int // objects of this file
@@ -68,6 +69,33 @@ func newBuilder(s *Space, maps []procfs.Mapping) *builder {
 		}
 	}
 	return b
+}
+
+// build returns what the mappings tell.
+func (b *builder) build() mapped {
+	now := b.s.access.opt.Now()
+	for i := range b.maps {
+		if m := &b.maps[i]; m.Perms&procfs.Exec != 0 {
+			// A kernel never lists overlapping mappings; a recording may.
+			if n := len(b.code); n > 0 && m.Start < b.code[n-1].end {
+				continue
+			}
+			b.code = append(b.code, codeRange{m.Start, m.End, i, b.module(i), now})
+		}
+	}
+	// An inode may come back as another file.
+	for f := range b.s.notELF {
+		if b.files[f] == nil {
+			delete(b.s.notELF, f)
+		}
+	}
+	owners := map[uint64]*Module{}
+	for _, m := range b.list {
+		for i := range m.Maps {
+			owners[m.Maps[i].Start] = m
+		}
+	}
+	return mapped{b.maps, codeRanges{list: b.code}, b.list, b.mods, owners}
 }
 
 const (
@@ -139,7 +167,7 @@ func (b *builder) at(k, i int) *Module {
 	head, m := &b.maps[k], &b.maps[i]
 	id := idOf(head)
 	if mod := b.mods[id]; mod != nil {
-		if !mod.obj.hdr.place(mod.Bias, m.Start, m.Offset-mod.base, m.End-m.Start) {
+		if !mod.obj.mem.hdr.place(mod.Bias, m.Start, m.Offset-mod.base, m.End-m.Start) {
 			return nil
 		}
 		return mod
@@ -148,12 +176,12 @@ func (b *builder) at(k, i int) *Module {
 		return nil
 	}
 	if mod := b.kept(id); mod != nil {
-		if !mod.obj.hdr.place(mod.Bias, m.Start, m.Offset-mod.base, m.End-m.Start) {
+		if !mod.obj.mem.hdr.place(mod.Bias, m.Start, m.Offset-mod.base, m.End-m.Start) {
 			return nil
 		}
 		return b.add(mod)
 	}
-	h, err := readHeader(b.s.src, int64(head.Start))
+	h, err := readHeader(b.s.access.src, int64(head.Start))
 	if err != nil {
 		b.bad[k] = true
 		return nil
@@ -164,8 +192,8 @@ func (b *builder) at(k, i int) *Module {
 		return nil
 	}
 	mod := &Module{base: head.Offset, Bias: bias, id: id}
-	buildID, at := h.buildID(imageAt{b.s.src, bias}, false)
-	if mod.probes.list, err = b.s.probes(head, h, at, bias); err != nil || !held(b.s.src, mod.probes.list, h, buildID, at, bias) {
+	buildID, at := h.buildID(imageAt{b.s.access.src, bias}, false)
+	if mod.probes.list, err = readProbes(b.s.access.src, head, h, at, bias); err != nil || !held(b.s.access.src, mod.probes.list, h, buildID, at, bias) {
 		return nil // it changes at this moment
 	}
 	mod.probes.marks = marks(mod.probes.list)
@@ -202,7 +230,7 @@ func (b *builder) fromFile(f *mappedFile, i int) *Module {
 	if mod := f.biases[bias]; mod != nil {
 		return mod
 	}
-	mod := b.add(b.newModule(&Module{Bias: bias, id: id}, f.hdr, f.hdr.fileID, m))
+	mod := b.add(b.newModule(&Module{Bias: bias, id: id}, f.hdr, f.buildID, m))
 	f.biases[bias] = mod
 	return mod
 }
@@ -210,9 +238,9 @@ func (b *builder) fromFile(f *mappedFile, i int) *Module {
 // openFile reads the headers of the file of a mapping.
 func (b *builder) openFile(f *mappedFile, m *procfs.Mapping) bool {
 	f.shut = true
-	file, err := b.s.src.OpenFile(*m)
+	file, err := b.s.access.src.OpenFile(*m)
 	if err != nil {
-		b.s.opt.Log.Debug("file not used", "module", m.Path, "addr", m.Start, "reason", err.Error())
+		b.s.access.opt.Log.Debug("file not used", "module", m.Path, "addr", m.Start, "reason", err.Error())
 		return false
 	}
 	defer file.Close()
@@ -220,11 +248,11 @@ func (b *builder) openFile(f *mappedFile, m *procfs.Mapping) bool {
 	if err != nil {
 		if _, bad := errors.AsType[*HeaderError](err); bad {
 			b.s.notELF[fileID{m.Dev, m.Inode}] = true
-			b.s.opt.Log.Debug("no ELF object", "module", m.Path, "addr", m.Start, "reason", err.Error())
+			b.s.access.opt.Log.Debug("no ELF object", "module", m.Path, "addr", m.Start, "reason", err.Error())
 		}
 		return false
 	}
-	h.fileID, _ = h.buildID(file, true)
+	f.buildID, _ = h.buildID(file, true)
 	f.hdr, f.shut, f.biases = h, false, map[uint64]*Module{}
 	return true
 }
@@ -241,7 +269,7 @@ func (b *builder) add(m *Module) *Module {
 		b.owner[i] = m
 	}
 	free := b.files[fileID{m.id.dev, m.id.inode}].free
-	for n := range m.obj.hdr.placed {
+	for n := range m.obj.mem.hdr.placed {
 		k := m.key(n)
 		free[k] = slices.DeleteFunc(free[k], func(i int) bool { return b.owner[i] != nil })
 	}
@@ -250,12 +278,12 @@ func (b *builder) add(m *Module) *Module {
 
 // key is the difference of address and offset in mappings of the nth part of the
 // file that m has.
-func (m *Module) key(n int) uint64 { return m.Bias + m.obj.hdr.placed[n].skew - m.base }
+func (m *Module) key(n int) uint64 { return m.Bias + m.obj.mem.hdr.placed[n].skew - m.base }
 
 // kept returns the module with this id that the Space has, if its mappings are
 // the same and memory still holds it, or cannot be read just now.
 func (b *builder) kept(id moduleID) *Module {
-	m := b.s.byID[id]
+	m := b.s.mapped.byID[id]
 	if m == nil || !slices.Equal(m.Maps, b.ownMaps(m)) {
 		return nil
 	}
@@ -293,8 +321,8 @@ func (b *builder) own(m *Module) (list []int) {
 			f.free[k] = append(f.free[k], i)
 		}
 	}
-	for n := range m.obj.hdr.placed {
-		p, same := &m.obj.hdr.placed[n], f.free[m.key(n)]
+	for n := range m.obj.mem.hdr.placed {
+		p, same := &m.obj.mem.hdr.placed[n], f.free[m.key(n)]
 		// Where address and offset differ by the same, both ascend.
 		first := sort.Search(len(same), func(i int) bool {
 			r := &b.maps[same[i]]
@@ -318,8 +346,8 @@ func (b *builder) own(m *Module) (list []int) {
 // and the first functions, of .sframe the header and the first functions, of small ones what follows them too.
 const maxTableProbe = 512
 
-// probes reads what a module with its header in head is recognised by later.
-func (s *Space) probes(head *procfs.Mapping, h *header, id region, bias uint64) ([]probe, error) {
+// readProbes reads what a module with its header in head is recognised by later.
+func readProbes(src io.ReaderAt, head *procfs.Mapping, h *header, id region, bias uint64) ([]probe, error) {
 	parts := []region{{head.Start - bias, min(h.size, maxProbe, head.End-head.Start)}}
 	if end := id.addr + id.size - parts[0].addr; id.size > 0 && end <= min(maxMark, head.End-head.Start) {
 		parts[0].size = max(parts[0].size, end)
@@ -340,7 +368,7 @@ func (s *Space) probes(head *procfs.Mapping, h *header, id region, bias uint64) 
 	var list []probe
 	for i, r := range parts {
 		p := probe{bias + r.addr, make([]byte, r.size), i >= tables}
-		if _, err := s.src.ReadAt(p.data, int64(p.addr)); err == nil {
+		if _, err := src.ReadAt(p.data, int64(p.addr)); err == nil {
 			list = append(list, p)
 		} else if !p.table || id.size == 0 {
 			return nil, err
@@ -370,10 +398,9 @@ func held(src io.ReaderAt, list []probe, h *header, buildID string, id region, b
 
 // newModule completes m, an object with header h that mapping r is of.
 func (b *builder) newModule(m *Module, h *header, buildID string, r *procfs.Mapping) *Module {
-	s := b.s
-	m.Path, m.Deleted, m.BuildID, m.Arch = r.Path, r.Deleted, buildID, h.arch
-	m.src, m.oldFirst = s.src, s.opt.NoEHFrame
-	key := objectKey{owner: s.opt.Owner, buildID: buildID}
+	m.Path, m.BuildID, m.Arch = r.Path, buildID, h.arch
+	m.access = b.s.access
+	key := objectKey{owner: m.access.opt.Owner, buildID: buildID}
 	if buildID == "" {
 		key.dev, key.inode = r.Dev, r.Inode
 	}
@@ -383,8 +410,8 @@ func (b *builder) newModule(m *Module, h *header, buildID string, r *procfs.Mapp
 		sum.Write(p.data)
 	}
 	sum.Sum(key.sum[:0])
-	m.obj = s.cache.object(key, !r.File() || !h.shareable(), func() *object {
-		return &object{hdr: h, buildID: buildID}
+	m.obj = b.s.cache.object(key, !r.File() || !h.shareable(), func() *object {
+		return &object{mem: objectMemory{hdr: h}}
 	})
 	m.Maps = b.ownMaps(m)
 	return m
@@ -394,7 +421,7 @@ func (b *builder) newModule(m *Module, h *header, buildID string, r *procfs.Mapp
 // every process: 32-bit code may have relocations in it, and so may tables in a
 // writable segment.
 func (h *header) shareable() bool {
-	if h.class != elf.ELFCLASS64 {
+	if h.enc.class != elf.ELFCLASS64 {
 		return false
 	}
 	for _, r := range append(slices.Clone(h.sframes), h.ehHdr) {

@@ -41,7 +41,7 @@ type Cache struct {
 	tables     map[*object]int // bytes of decoded rows of those that have any
 	tableTotal int
 	tableLimit int
-	clock      atomic.Uint64 // counts look-ups, for object.used
+	clock      atomic.Uint64 // counts look-ups, for cached.used
 }
 
 type pageKey struct {
@@ -64,6 +64,14 @@ type objectKey struct {
 	dev     procfs.Dev
 	inode   uint64
 	sum     [sha256.Size]byte // of the headers and probes
+}
+
+// cached is what a Cache keeps in mind of an object.
+type cached struct {
+	key     objectKey
+	refs    int           // guarded by Cache.mu
+	used    atomic.Uint64 // when it was asked last
+	counted int           // bytes of tables that the account has; guarded by object.mu
 }
 
 // NewCache returns a cache that holds up to limit bytes of pages; 0 stands for
@@ -89,19 +97,19 @@ func (c *Cache) Bytes() int {
 // makes room at the cost of objects that were not asked for longest. o.mu is
 // held; those of others are only tried, so that nobody waits in a circle.
 func (c *Cache) account(o *object, bytes int) {
-	o.used.Store(c.clock.Add(1))
-	if bytes == o.counted {
+	o.cached.used.Store(c.clock.Add(1))
+	if bytes == o.cached.counted {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	o.counted = bytes
+	o.cached.counted = bytes
 	c.tableTotal += bytes - c.tables[o]
 	c.tables[o] = bytes
 	for c.tableTotal > c.tableLimit {
 		var victim *object
 		for p := range c.tables {
-			if p != o && (victim == nil || p.used.Load() < victim.used.Load()) {
+			if p != o && (victim == nil || p.cached.used.Load() < victim.cached.used.Load()) {
 				victim = p
 			}
 		}
@@ -110,7 +118,7 @@ func (c *Cache) account(o *object, bytes int) {
 		}
 		if victim.mu.TryLock() {
 			victim.close()
-			victim.counted = 0
+			victim.cached.counted = 0
 			victim.mu.Unlock()
 			c.drop(victim)
 		} else {
@@ -131,15 +139,16 @@ func (c *Cache) object(key objectKey, private bool, create func() *object) *obje
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if o := c.objects[key]; o != nil && !private {
-		if o.refs == 0 {
+		if o.cached.refs == 0 {
 			c.removeIdle(o)
 		}
-		o.refs++
+		o.cached.refs++
 		return o
 	}
 	o := create()
 	c.lastID++
-	o.id, o.cache, o.refs, o.key, o.private = c.lastID, c, 1, key, private
+	o.mem.id, o.mem.cache, o.mem.private = c.lastID, c, private
+	o.cached.refs, o.cached.key = 1, key
 	if !private {
 		c.objects[key] = o
 	}
@@ -150,21 +159,21 @@ func (c *Cache) object(key objectKey, private bool, create func() *object) *obje
 func (c *Cache) release(o *object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if o.refs--; o.refs > 0 {
+	if o.cached.refs--; o.cached.refs > 0 {
 		return
 	}
-	if o.private {
+	if o.mem.private {
 		c.drop(o)
 		return
 	}
 	// An inode may come back as another file once nobody maps it.
-	if o.key.buildID == "" {
-		delete(c.objects, o.key)
+	if o.cached.key.buildID == "" {
+		delete(c.objects, o.cached.key)
 		c.drop(o)
 		return
 	}
 	if len(c.idle) >= maxIdle {
-		delete(c.objects, c.idle[0].key)
+		delete(c.objects, c.idle[0].cached.key)
 		c.drop(c.idle[0])
 		c.idle = append(c.idle[:0], c.idle[1:]...)
 	}

@@ -19,15 +19,20 @@ const maxChanges = 256
 // Changes returns what has changed since it was last asked. Code that was there
 // when the mappings were read for the first time is no change.
 func (s *Space) Changes() []Change {
-	list := s.changes
-	s.changes = nil
+	list := s.history.changes
+	s.history.changes = nil
 	return list
+}
+
+// history is what has become of code.
+type history struct {
+	changes []Change // that nobody has taken yet
+	moved   []region // where objects were that have gone
 }
 
 // compare notes where the new code is not that of before, and takes over since when
 // the rest is there. Both lists are in ascending order.
-func (s *Space) compare(code []codeRange) {
-	old := s.code
+func (h *history) compare(old, code []codeRange) {
 	for at := uint64(0); len(old) > 0 || len(code) > 0; {
 		was, wasEnd := cover(old, at)
 		is, isEnd := cover(code, at)
@@ -35,9 +40,9 @@ func (s *Space) compare(code []codeRange) {
 		switch {
 		case !was.same(is):
 			if was != nil && was.mod != nil {
-				s.move(region{at, end - at})
+				h.move(region{at, end - at})
 			}
-			s.note(Change{at, end, was != nil && was.mod != nil})
+			h.note(Change{at, end, was != nil && was.mod != nil})
 		case is != nil && at == is.start:
 			is.since = was.since
 		}
@@ -70,18 +75,18 @@ func (r *codeRange) same(q *codeRange) bool {
 		return (r == nil) == (q == nil) && (r == nil || r.mod == q.mod)
 	}
 	a, b := r.mod, q.mod
-	return a == b || a.obj.key == b.obj.key && a.Bias == b.Bias && a.Path == b.Path
+	return a == b || a.obj.cached.key == b.obj.cached.key && a.Bias == b.Bias && a.Path == b.Path
 }
 
 // note notes c. When there are too many, the last one grows.
-func (s *Space) note(c Change) {
-	if n := len(s.changes); n >= maxChanges {
-		last := &s.changes[n-1]
+func (h *history) note(c Change) {
+	if n := len(h.changes); n >= maxChanges {
+		last := &h.changes[n-1]
 		last.Start, last.End = min(last.Start, c.Start), max(last.End, c.End)
 		last.Replaced = true
 		return
 	}
-	s.changes = append(s.changes, c)
+	h.changes = append(h.changes, c)
 }
 
 // maxMoved bounds the places of objects that have gone.
@@ -89,22 +94,22 @@ const maxMoved = 256
 
 // move notes that an object was at r and is not any more. When there are too many
 // such places, they become one.
-func (s *Space) move(r region) {
-	for i := range s.moved {
-		m := &s.moved[i]
-		if m.addr <= r.addr+r.size && r.addr <= m.addr+m.size || len(s.moved) == maxMoved {
+func (h *history) move(r region) {
+	for i := range h.moved {
+		m := &h.moved[i]
+		if m.addr <= r.addr+r.size && r.addr <= m.addr+m.size || len(h.moved) == maxMoved {
 			end := max(m.addr+m.size, r.addr+r.size)
 			m.addr = min(m.addr, r.addr)
 			m.size = end - m.addr
 			return
 		}
 	}
-	s.moved = append(s.moved, r)
+	h.moved = append(h.moved, r)
 }
 
-// Moved tells whether other objects than now were at pc before.
-func (s *Space) Moved(pc uint64) bool {
-	return slices.ContainsFunc(s.moved, func(r region) bool { return pc-r.addr < r.size })
+// was tells whether an object was at pc and is not any more.
+func (h *history) was(pc uint64) bool {
+	return slices.ContainsFunc(h.moved, func(r region) bool { return pc-r.addr < r.size })
 }
 
 // Code is what is known of an executable mapping.
@@ -115,12 +120,14 @@ type Code struct {
 	// Proven: whether the mapping is still of the module was looked at by the last
 	// Verify. It is not if there are too many modules.
 	Proven bool
-	// Fixed: the module is there for as long as the program, see [Space.fixed].
+	// Fixed: the module is there for as long as the program.
 	Fixed bool
 	// Marks tell the module from others in its place; none: it is known by its mappings only.
 	Marks []Mark
 	// Retold is how often the program tells otherwise of code of no object.
 	Retold Retold
+	// Moved: other objects than now were at the address before, whatever is there now.
+	Moved bool
 }
 
 // Retold is how often a program tells otherwise of its generated code. That leaves no trace behind: told A, then B, then A
@@ -173,12 +180,16 @@ func (r *retold) at(clock func() time.Time) Retold {
 
 // CodeAt returns the executable mapping at pc. The mappings are not read anew.
 func (s *Space) CodeAt(pc uint64) (Code, bool) {
-	r := s.find(pc)
+	code := Code{Moved: s.history.was(pc)}
+	r := s.mapped.code.find(pc)
 	if r == nil {
-		return Code{}, false
+		return code, false
 	}
+	code.Start, code.End, code.Module, code.Since = r.start, r.end, r.mod, r.since
 	if r.mod == nil {
-		return Code{Start: r.start, End: r.end, Since: r.since, Proven: true, Retold: s.jit.retold.at(s.opt.Now)}, true
+		code.Proven, code.Retold = true, s.jit.retold.at(s.access.opt.Now)
+	} else {
+		code.Proven, code.Fixed, code.Marks = r.mod.proven, s.stay.has(s, r.mod), r.mod.probes.marks
 	}
-	return Code{Start: r.start, End: r.end, Module: r.mod, Since: r.since, Proven: r.mod.proven, Fixed: s.fixed(r.mod), Marks: r.mod.probes.marks}, true
+	return code, true
 }

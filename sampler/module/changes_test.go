@@ -64,8 +64,8 @@ func TestChanges(t *testing.T) {
 			if tt.since != (ok && code.Since.Equal(before)) {
 				t.Errorf("code %+v (%v), there before: want %v", code, ok, tt.since)
 			}
-			if moved := tt.want != nil && tt.want[0].Replaced; s.Moved(codeAt) != moved || s.Moved(libAt) {
-				t.Errorf("moved: %v, want %v", s.Moved(codeAt), moved)
+			if moved := tt.want != nil && tt.want[0].Replaced; movedAt(s, codeAt) != moved || movedAt(s, libAt) {
+				t.Errorf("moved: %v, want %v", movedAt(s, codeAt), moved)
 			}
 			if s.Changes() != nil {
 				t.Error("changes are told twice")
@@ -88,11 +88,11 @@ func TestManyChanges(t *testing.T) {
 		p.unload("/lib/a.so")
 		s.Refresh()
 	}
-	if n, m := len(s.changes), len(s.moved); n > maxChanges || m > maxMoved {
+	if n, m := len(s.history.changes), len(s.history.moved); n > maxChanges || m > maxMoved {
 		t.Errorf("%d changes and %d places kept", n, m)
 	}
 	for n := range uint64(1000) {
-		if !s.Moved(codeAt + n*0x100000) {
+		if !movedAt(s, codeAt+n*0x100000) {
 			t.Fatalf("the place of library %d is forgotten", n)
 		}
 	}
@@ -240,4 +240,9 @@ func TestCodeOfAnother(t *testing.T) {
 	if n := s.Code(codeAt, b); n != 0 {
 		t.Errorf("%d bytes of another object's code", n)
 	}
+}
+
+func movedAt(s *Space, pc uint64) bool {
+	code, _ := s.CodeAt(pc)
+	return code.Moved
 }

@@ -24,7 +24,7 @@
 // inode, headers, build-id and the beginnings of its tables, and these are compared with memory each time.
 //
 // Everything that is read from the target may be hostile. A table that cannot
-// be used is put aside once, with a record in the log and in [Space.Problems].
+// be used is put aside once, with a record in the log and in its [Report].
 //
 // A Space is for one goroutine at a time. A Cache may be shared by Spaces of
 // different goroutines. A [Module] never changes and may be used by any.

@@ -58,24 +58,17 @@ type load struct {
 type header struct {
 	arch    *regs.Arch // nil: a machine that we do not know
 	machine elf.Machine
-	class   elf.Class
-	data    elf.Data
-	order   binary.ByteOrder
+	enc     encoding
 	typ     elf.Type
 	entry   uint64
-	shoff   uint64
-	shnum   int
-	shent   int
-	shstr   int
+	shdrs   sectionTable
 	loads   []load
 	placed  []placed // the parts of the file that the loads have, in ascending order
-	fileID  string   // build-id, if these are the headers of a file
 	sframes []region
 	ehHdr   region
 	dynamic region
-	interp  bool     // there is a PT_INTERP: a program
-	notes   []region // of PT_NOTE, by address
-	noteOff []uint64 // the same, by file offset
+	interp  bool   // there is a PT_INTERP: a program
+	notes   []note // of PT_NOTE
 	// sum is the hash of the bytes of both headers: objects whose tables lie
 	// in different places differ in it.
 	sum [sha256.Size]byte
@@ -83,76 +76,93 @@ type header struct {
 	size uint64
 }
 
-// layout holds the sizes and offsets of fields, which differ between 32 and 64
-// bits (System V gABI, chapters 4 and 5).
-type layout struct {
-	ehdr, phdr, shdr      int
-	entry, phoff, shoff   int
-	phentsize, shentsize  int
-	pFlags, pOff, pVaddr  int
-	pFilesz, pMemsz       int
-	shAddr, shOff, shSize int
-	shFlags, shLink       int
-	shEntsize             int
+// note is a PT_NOTE segment, by address and by offset in the file.
+type note struct{ addr, off, size uint64 }
+
+// sectionTable is where the section headers are in the file.
+type sectionTable struct {
+	off   uint64
+	num   int
+	ent   int // bytes of one
+	names int // number of the section with the sections' names
 }
 
-var (
-	layout64 = layout{ehdr: 64, phdr: 56, shdr: 64, entry: 24, phoff: 32, shoff: 40, phentsize: 54, shentsize: 58,
-		pFlags: 4, pOff: 8, pVaddr: 16, pFilesz: 32, pMemsz: 40,
-		shFlags: 8, shAddr: 16, shOff: 24, shSize: 32, shLink: 40, shEntsize: 56}
-	layout32 = layout{ehdr: 52, phdr: 32, shdr: 40, entry: 24, phoff: 28, shoff: 32, phentsize: 42, shentsize: 46,
-		pFlags: 24, pOff: 4, pVaddr: 8, pFilesz: 16, pMemsz: 20,
-		shFlags: 8, shAddr: 12, shOff: 16, shSize: 20, shLink: 24, shEntsize: 36}
+// encoding is the size of words and their byte order.
+type encoding struct {
+	class elf.Class
+	data  elf.Data
+	order binary.ByteOrder
+}
+
+// layout holds the sizes of headers and the offsets of their fields, which differ between 32 and 64
+// bits (System V gABI, chapters 4 and 5).
+type layout struct {
+	ehdr ehdrLayout
+	phdr phdrLayout
+	shdr shdrLayout
+}
+
+type (
+	ehdrLayout struct{ size, entry, phoff, shoff, phentsize, shentsize int }
+	phdrLayout struct{ size, flags, off, vaddr, filesz, memsz int }
+	shdrLayout struct{ size, flags, addr, off, length, link, entsize int }
 )
 
-func (h *header) layout() *layout {
-	if h.class == elf.ELFCLASS32 {
+var (
+	layout64 = layout{ehdrLayout{size: 64, entry: 24, phoff: 32, shoff: 40, phentsize: 54, shentsize: 58},
+		phdrLayout{size: 56, flags: 4, off: 8, vaddr: 16, filesz: 32, memsz: 40},
+		shdrLayout{size: 64, flags: 8, addr: 16, off: 24, length: 32, link: 40, entsize: 56}}
+	layout32 = layout{ehdrLayout{size: 52, entry: 24, phoff: 28, shoff: 32, phentsize: 42, shentsize: 46},
+		phdrLayout{size: 32, flags: 24, off: 4, vaddr: 8, filesz: 16, memsz: 20},
+		shdrLayout{size: 40, flags: 8, addr: 12, off: 16, length: 20, link: 24, entsize: 36}}
+)
+
+func (e *encoding) layout() *layout {
+	if e.class == elf.ELFCLASS32 {
 		return &layout32
 	}
 	return &layout64
 }
 
 // word reads an address-sized field.
-func (h *header) word(b []byte) uint64 {
-	if h.class == elf.ELFCLASS32 {
-		return uint64(h.order.Uint32(b))
+func (e *encoding) word(b []byte) uint64 {
+	if e.class == elf.ELFCLASS32 {
+		return uint64(e.order.Uint32(b))
 	}
-	return h.order.Uint64(b)
+	return e.order.Uint64(b)
 }
 
 // readHeader reads both headers from r, whose offset base is the first byte of
 // the ELF header. The error is a *HeaderError or one of r.
 func readHeader(r io.ReaderAt, base int64) (*header, error) {
 	var ident [64]byte
-	if n, err := r.ReadAt(ident[:layout32.ehdr], base); n < layout32.ehdr {
+	if n, err := r.ReadAt(ident[:layout32.ehdr.size], base); n < layout32.ehdr.size {
 		return nil, fmt.Errorf("read ELF header: %w", orEOF(err))
 	}
-	h, err := parseIdent(ident[:])
+	enc, err := parseIdent(ident[:])
 	if err != nil {
 		return nil, err
 	}
-	l := h.layout()
-	if n, err := r.ReadAt(ident[:l.ehdr], base); n < l.ehdr {
+	l := &enc.layout().ehdr
+	if n, err := r.ReadAt(ident[:l.size], base); n < l.size {
 		return nil, fmt.Errorf("read ELF header: %w", orEOF(err))
 	}
-	b := ident[:l.ehdr]
-	h.typ = elf.Type(h.order.Uint16(b[16:]))
-	h.machine = elf.Machine(h.order.Uint16(b[18:]))
-	h.arch, _ = regs.ByELF(h.machine, h.class, h.data)
-	h.entry, h.shoff = h.word(b[l.entry:]), h.word(b[l.shoff:])
-	h.shent = int(h.order.Uint16(b[l.shentsize:]))
-	h.shnum = int(h.order.Uint16(b[l.shentsize+2:]))
-	h.shstr = int(h.order.Uint16(b[l.shentsize+4:]))
+	b := ident[:l.size]
+	half := func(at int) int { return int(enc.order.Uint16(b[at:])) }
+	h := &header{
+		enc: enc, typ: elf.Type(half(16)), machine: elf.Machine(half(18)), entry: enc.word(b[l.entry:]),
+		shdrs: sectionTable{enc.word(b[l.shoff:]), half(l.shentsize + 2), half(l.shentsize), half(l.shentsize + 4)},
+	}
+	h.arch, _ = regs.ByELF(h.machine, enc.class, enc.data)
 
-	phoff := h.word(b[l.phoff:])
-	phent := int(h.order.Uint16(b[l.phentsize:]))
-	phnum := int(h.order.Uint16(b[l.phentsize+2:]))
+	phoff := enc.word(b[l.phoff:])
+	phent, phnum := half(l.phentsize), half(l.phentsize+2)
 	switch {
 	case phnum == 0:
 		return nil, &HeaderError{uint64(l.phentsize + 2), "no program headers", 0}
 	case phnum > maxPhdrs:
 		return nil, &HeaderError{uint64(l.phentsize + 2), "too many program headers", uint64(phnum)}
-	case phent < l.phdr || phent > maxPhdrBytes:
+	case phent < enc.layout().phdr.size || phent > maxPhdrBytes:
 		return nil, &HeaderError{uint64(l.phentsize), "program headers of odd size", uint64(phent)}
 	case phoff > 1<<40:
 		return nil, &HeaderError{uint64(l.phoff), "program headers too far away", phoff}
@@ -184,37 +194,37 @@ func orEOF(err error) error {
 	return err
 }
 
-func parseIdent(b []byte) (*header, error) {
+func parseIdent(b []byte) (e encoding, err error) {
 	if !bytes.Equal(b[:4], []byte(elf.ELFMAG)) {
-		return nil, &HeaderError{0, "not ELF", uint64(binary.BigEndian.Uint32(b))}
+		return e, &HeaderError{0, "not ELF", uint64(binary.BigEndian.Uint32(b))}
 	}
-	h := &header{class: elf.Class(b[4]), data: elf.Data(b[5])}
-	if h.class != elf.ELFCLASS32 && h.class != elf.ELFCLASS64 {
-		return nil, &HeaderError{4, "bad class", uint64(b[4])}
+	e.class, e.data = elf.Class(b[4]), elf.Data(b[5])
+	if e.class != elf.ELFCLASS32 && e.class != elf.ELFCLASS64 {
+		return e, &HeaderError{4, "bad class", uint64(b[4])}
 	}
-	switch h.data {
+	switch e.data {
 	case elf.ELFDATA2LSB:
-		h.order = binary.LittleEndian
+		e.order = binary.LittleEndian
 	case elf.ELFDATA2MSB:
-		h.order = binary.BigEndian
+		e.order = binary.BigEndian
 	default:
-		return nil, &HeaderError{5, "bad byte order", uint64(b[5])}
+		return e, &HeaderError{5, "bad byte order", uint64(b[5])}
 	}
-	return h, nil
+	return e, nil
 }
 
 // addProg takes one program header.
 func (h *header) addProg(b []byte) {
-	l := h.layout()
+	e, l := &h.enc, &h.enc.layout().phdr
 	p := load{
-		vaddr: h.word(b[l.pVaddr:]), memsz: h.word(b[l.pMemsz:]),
-		off: h.word(b[l.pOff:]), filesz: h.word(b[l.pFilesz:]),
-		flags: elf.ProgFlag(h.order.Uint32(b[l.pFlags:])),
+		vaddr: e.word(b[l.vaddr:]), memsz: e.word(b[l.memsz:]),
+		off: e.word(b[l.off:]), filesz: e.word(b[l.filesz:]),
+		flags: elf.ProgFlag(e.order.Uint32(b[l.flags:])),
 	}
 	if p.vaddr+p.memsz < p.vaddr || p.off+p.filesz < p.off {
 		return // wraps: nothing can be mapped from it
 	}
-	switch elf.ProgType(h.order.Uint32(b)) {
+	switch elf.ProgType(e.order.Uint32(b)) {
 	case elf.PT_LOAD:
 		p.filesz = min(p.filesz, p.memsz)
 		if p.memsz > 0 {
@@ -234,8 +244,7 @@ func (h *header) addProg(b []byte) {
 		h.interp = true
 	case elf.PT_NOTE:
 		if len(h.notes) < maxNotes && p.filesz > 0 {
-			h.notes = append(h.notes, region{p.vaddr, p.filesz})
-			h.noteOff = append(h.noteOff, p.off)
+			h.notes = append(h.notes, note{p.vaddr, p.off, p.filesz})
 		}
 	}
 }
@@ -310,14 +319,14 @@ func (h *header) loadAt(r region) (load, bool) {
 // empty if there is none. r is addressed by link-time address, or by file
 // offset if byOff is set.
 func (h *header) buildID(r io.ReaderAt, byOff bool) (id string, at region) {
-	for i, n := range h.notes {
+	for _, n := range h.notes {
 		addr := n.addr
 		if byOff {
-			addr = h.noteOff[i]
+			addr = n.off
 		}
 		b := make([]byte, min(n.size, maxNoteBytes))
 		got, _ := r.ReadAt(b, int64(addr))
-		if id, off := findBuildID(b[:got], h.order); id != "" {
+		if id, off := findBuildID(b[:got], h.enc.order); id != "" {
 			return id, region{n.addr + uint64(off), uint64(len(id) / 2)}
 		}
 	}

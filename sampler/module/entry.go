@@ -3,7 +3,6 @@ package module
 import (
 	"bytes"
 	"debug/elf"
-	"log/slog"
 	"slices"
 
 	"sfsample/sampler/symbol"
@@ -90,34 +89,31 @@ const unsizedBytes = 64
 // Entry implements unwind.Space.
 func (s *Space) Entry(pc uint64) bool {
 	r := s.cover(pc)
-	return r != nil && r.mod != nil && r.mod.obj.isStart(r.mod, pc-r.mod.Bias, s.opt.Log)
+	return r != nil && r.mod != nil && r.mod.obj.isStart(r.mod, pc-r.mod.Bias)
 }
 
 // isStart tells whether vaddr lies in a function that starts stacks: that at
 // the ELF entry address, which needs no symbol, or one of startNames.
-func (o *object) isStart(m *Module, vaddr uint64, log *slog.Logger) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.via = m
-	defer func() { o.via = nil }()
+func (o *object) isStart(m *Module, vaddr uint64) bool {
+	o.lock(m)
+	defer o.unlock()
 	if !o.entry.known {
 		o.entry = entryKind{is: m.program(), known: true}
 	}
-	if o.entry.is && o.atEntry(vaddr, log) {
+	if o.entry.is && o.atEntry(vaddr) {
 		return true
 	}
-	if o.beforeOutermost(vaddr, log) || o.inStartContext(vaddr, log) {
+	if o.open() == nil && o.tables.beforeOutermost(vaddr) || o.inStartContext(vaddr) {
 		return true
 	}
-	if o.openGo(log) {
-		if f, ok, err := o.golang.table.Func(vaddr); ok && err == nil {
-			return o.specialAt(goSpecial(f.Name), f.Start, vaddr)&begins != 0
-		}
+	if f, ok := o.goFunc(vaddr); ok {
+		return o.mem.specialAt(goSpecial(f.Name), f.Start, vaddr)&begins != 0
 	}
-	if len(o.specials(log)) == 0 && o.sections.goTable.size > 0 {
+	known := o.specialFuncs()
+	if len(known.list) == 0 && o.sections.goTable.size > 0 {
 		return m.isGoStart(vaddr)
 	}
-	return o.specialAt(o.special(vaddr, log), vaddr, vaddr)&begins != 0
+	return o.mem.specialAt(known.at(vaddr), vaddr, vaddr)&begins != 0
 }
 
 // entryKind tells whether an ELF entry address is one that the kernel starts, once that is known.
@@ -126,22 +122,22 @@ type entryKind struct{ is, known bool }
 // specialAt is what is special about vaddr in a function of which that is known, and which begins at start, if that is told.
 // One that is not returned to begins a stack only where it calls on from there, or has gone over to it:
 // before, it stands on the stack of its caller.
-func (o *object) specialAt(is special, start, vaddr uint64) special {
-	if is == unreturned && !o.calls(vaddr) && !changedStacks(o, start, vaddr) {
+func (mem *objectMemory) specialAt(is special, start, vaddr uint64) special {
+	if is == unreturned && !mem.calls(vaddr) && !mem.changedStacks(start, vaddr) {
 		return switches
 	}
 	return is
 }
 
 // changedStacks tells whether code of x86-64 that leads straight from start to vaddr loads the stack pointer, as Go's mcall and morestack do just before they call on: mov rsp,[reg+disp8].
-func changedStacks(o *object, start, vaddr uint64) bool {
+func (mem *objectMemory) changedStacks(start, vaddr uint64) bool {
 	const bytesBefore = 24 // of it and what follows up to the call: 14 in mcall of Go 1.19, 21 with 1.26
 	var b [bytesBefore]byte
 	code := b[:min(vaddr-start, bytesBefore)]
-	if o.hdr.machine != elf.EM_X86_64 || len(code) == 0 {
+	if mem.hdr.machine != elf.EM_X86_64 || len(code) == 0 {
 		return false
 	}
-	if _, err := o.ReadAt(code, int64(vaddr)-int64(len(code))); err != nil {
+	if _, err := mem.ReadAt(code, int64(vaddr)-int64(len(code))); err != nil {
 		return false
 	}
 	for i := 0; i+4 <= len(code); i++ {
@@ -154,12 +150,12 @@ func changedStacks(o *object, start, vaddr uint64) bool {
 
 // calls tells whether vaddr, where a caller is looked up, is the last byte of a
 // call. Those of arm64 and s390x lie between instructions otherwise.
-func (o *object) calls(vaddr uint64) bool {
-	if o.hdr.machine != elf.EM_X86_64 && o.hdr.machine != elf.EM_386 {
+func (mem *objectMemory) calls(vaddr uint64) bool {
+	if mem.hdr.machine != elf.EM_X86_64 && mem.hdr.machine != elf.EM_386 {
 		return vaddr%2 != 0
 	}
 	var b [5]byte
-	if _, err := o.ReadAt(b[:], int64(vaddr-4)); err != nil {
+	if _, err := mem.ReadAt(b[:], int64(vaddr-4)); err != nil {
 		return false
 	}
 	// call rel32, and call of a register (Intel SDM volume 2: E8 cd, FF /2).
@@ -175,23 +171,29 @@ func (m *Module) isGoStart(vaddr uint64) bool {
 		return false
 	}
 	defer f.Close()
-	names := symbol.Open(f, m.Path, symbol.Options{Demangle: symbol.Off, Until: m.obj.cache.Until})
+	names := symbol.Open(f, m.Path, symbol.Options{Demangle: symbol.Off, Until: m.obj.mem.cache.Until})
 	defer names.Close()
 	sym, ok := names.Lookup(vaddr)
-	return ok && m.obj.specialAt(goSpecial(sym.Name), vaddr, vaddr)&begins != 0
+	return ok && m.obj.mem.specialAt(goSpecial(sym.Name), vaddr, vaddr)&begins != 0
 }
 
-// specials finds the special functions by the symbols of the file, once.
-func (o *object) specials(log *slog.Logger) []specialFunc {
-	if !o.hasFuncs {
-		o.funcs, o.hasFuncs = o.via.specials(log), true
+// specialFuncs finds the special functions by the symbols of the file, once.
+func (o *object) specialFuncs() *specialFuncs {
+	if !o.specials.known {
+		o.specials = specialFuncs{o.mem.via.specials(), true}
 	}
-	return o.funcs
+	return &o.specials
 }
 
-// special tells what is special about the function at vaddr.
-func (o *object) special(vaddr uint64, log *slog.Logger) (is special) {
-	for _, f := range o.specials(log) {
+// specialFuncs are the special functions of an object, once its symbols were read.
+type specialFuncs struct {
+	list  []specialFunc
+	known bool
+}
+
+// at tells what is special about the function at vaddr.
+func (s *specialFuncs) at(vaddr uint64) (is special) {
+	for _, f := range s.list {
 		if vaddr-f.addr < f.size {
 			is |= f.is
 		}
@@ -209,7 +211,7 @@ type specialFunc struct {
 // an executable, a static one included, or a dynamic linker. In other shared
 // objects the field means nothing: some linkers put the first function there.
 func (m *Module) program() bool {
-	h := m.obj.hdr
+	h := m.obj.mem.hdr
 	if h.entry == 0 {
 		return false
 	}
@@ -228,18 +230,18 @@ func isDynamicLinker(name string) bool {
 
 // atEntry tells whether vaddr lies in the function at the entry address, by the
 // tables or the symbols that know where that function ends.
-func (o *object) atEntry(vaddr uint64, log *slog.Logger) bool {
-	if o.open(log) == nil {
-		if start, ok := o.function(vaddr, log); ok {
-			return start == o.hdr.entry
+func (o *object) atEntry(vaddr uint64) bool {
+	if o.open() == nil {
+		if start, ok := o.function(vaddr); ok {
+			return start == o.mem.hdr.entry
 		}
 	}
-	for _, f := range o.specials(log) {
-		if f.addr == o.hdr.entry {
+	for _, f := range o.specialFuncs().list {
+		if f.addr == o.mem.hdr.entry {
 			return vaddr-f.addr < f.size
 		}
 	}
-	return vaddr-o.hdr.entry < unsizedBytes || o.calls(vaddr) && code.Straight(o.hdr.arch, o.hdr.entry, vaddr, o.readCode)
+	return vaddr-o.mem.hdr.entry < unsizedBytes || o.mem.calls(vaddr) && code.Straight(o.mem.hdr.arch, o.mem.hdr.entry, vaddr, o.mem.code)
 }
 
 // birthBytes is more than the instructions between the system call that makes a
@@ -252,12 +254,12 @@ const birthBytes = 32
 // its first instruction of its own: glibc ends the table in front of the system
 // call, since in the new thread what it says would be wrong
 // (sysdeps/unix/sysv/linux/x86_64/clone3.S).
-func (o *object) beforeOutermost(vaddr uint64, log *slog.Logger) bool {
-	if o.open(log) != nil || o.eh == nil {
+func (t *tables) beforeOutermost(vaddr uint64) bool {
+	if t.eh == nil {
 		return false
 	}
 	for d := range uint64(birthBytes) {
-		if e, err := o.eh.Find(vaddr + d); err == nil {
+		if e, err := t.eh.Find(vaddr + d); err == nil {
 			return d > 0 && e.Row.Outermost
 		}
 	}
@@ -273,36 +275,36 @@ var contextCode = []byte{0x48, 0x89, 0xdc, 0x48, 0x8b, 0x3c, 0x24, 0x48, 0x85, 0
 // stripped libc does not have, or is the byte in front of it: no call has put its
 // first instruction on the stack, and callers are looked for before where they
 // go on.
-func (o *object) inStartContext(vaddr uint64, log *slog.Logger) bool {
-	if o.hdr.machine != elf.EM_X86_64 || o.open(log) != nil || o.eh == nil {
+func (o *object) inStartContext(vaddr uint64) bool {
+	if o.mem.hdr.machine != elf.EM_X86_64 || o.open() != nil || o.tables.eh == nil {
 		return false
 	}
-	e, err := o.eh.Find(vaddr)
+	e, err := o.tables.eh.Find(vaddr)
 	if err != nil {
-		if e, err = o.eh.Find(vaddr + 1); err != nil || e.FuncStart != vaddr+1 {
+		if e, err = o.tables.eh.Find(vaddr + 1); err != nil || e.FuncStart != vaddr+1 {
 			return false
 		}
 	}
 	code := make([]byte, len(contextCode))
-	n, _ := o.via.src.ReadAt(code, int64(o.via.Bias+e.FuncStart))
+	n, _ := o.mem.via.access.src.ReadAt(code, int64(o.mem.via.Bias+e.FuncStart))
 	return bytes.Equal(code[:n], contextCode)
 }
 
 // specials looks for special functions in the symbol tables of the module's file.
-func (m *Module) specials(log *slog.Logger) (list []specialFunc) {
+func (m *Module) specials() (list []specialFunc) {
 	if m.VDSO() {
 		return nil
 	}
 	f, err := read(m)
 	if err != nil {
-		log.Debug("file not used", "module", m.Path, "reason", err.Error())
+		m.access.opt.Log.Debug("file not used", "module", m.Path, "reason", err.Error())
 		return nil
 	}
 	defer f.Close()
 	var all []section
-	h := m.obj.hdr
+	h := m.obj.mem.hdr
 	if err := h.readSections(f, f.Size(), func(s section) { all = append(all, s) }); err != nil {
-		log.Debug("section headers not used", "module", m.Path, "reason", err.Error())
+		m.access.opt.Log.Debug("section headers not used", "module", m.Path, "reason", err.Error())
 		return nil
 	}
 	// A file may have one of each (gABI, "Section Header", sh_type).
@@ -325,7 +327,7 @@ const (
 // stands.
 func (h *header) findSymbols(f symbol.File, syms, strs section) (list []specialFunc) {
 	names := map[uint32]special{} // by offset in strs
-	h.scan(f, strs, func(b []byte, off uint64) int {
+	scan(f, strs, func(b []byte, off uint64) int {
 		used := 0
 		for {
 			n := bytes.IndexByte(b[used:], 0)
@@ -340,15 +342,12 @@ func (h *header) findSymbols(f symbol.File, syms, strs section) (list []specialF
 			used += n + 1
 		}
 	})
-	size := 24 // Elf64_Sym: name, info, other, shndx, value, size
-	if h.class == elf.ELFCLASS32 {
-		size = 16 // Elf32_Sym: name, value, size, info, other, shndx
-	}
+	size := symbolLayout(h.enc.class).size
 	if len(names) == 0 || syms.ent != uint64(size) {
 		return nil
 	}
 	symbols := func(use func(s []byte)) {
-		h.scan(f, syms, func(b []byte, _ uint64) int {
+		scan(f, syms, func(b []byte, _ uint64) int {
 			used := 0
 			for ; len(b)-used >= size; used += size {
 				use(b[used : used+size])
@@ -358,8 +357,8 @@ func (h *header) findSymbols(f symbol.File, syms, strs section) (list []specialF
 	}
 	var unsized []int
 	symbols(func(s []byte) {
-		is := names[h.order.Uint32(s)]
-		if r, ok := h.function(s); is != 0 && ok && len(list) < maxSpecials {
+		is := names[h.enc.order.Uint32(s)]
+		if r, ok := h.enc.function(s); is != 0 && ok && len(list) < maxSpecials {
 			if r.size == 0 {
 				unsized = append(unsized, len(list))
 				r.size = unsizedBytes
@@ -372,7 +371,7 @@ func (h *header) findSymbols(f symbol.File, syms, strs section) (list []specialF
 	}
 	// They end where another begins (musl's clone has no size).
 	symbols(func(s []byte) {
-		r, ok := h.function(s)
+		r, ok := h.enc.function(s)
 		for _, i := range unsized {
 			if f := &list[i]; ok && r.addr > f.addr && r.addr-f.addr < f.size {
 				f.size = r.addr - f.addr
@@ -393,22 +392,17 @@ var specialLast = func() (t [256]bool) {
 
 // function decodes a symbol and returns its place if it is one of code. The size
 // may be 0, for not known.
-func (h *header) function(s []byte) (r region, ok bool) {
-	info, shndx := s[4], h.order.Uint16(s[6:])
-	if h.class == elf.ELFCLASS32 {
-		r = region{h.word(s[4:]), h.word(s[8:])}
-		info, shndx = s[12], h.order.Uint16(s[14:])
-	} else {
-		r = region{h.word(s[8:]), h.word(s[16:])}
-	}
-	typ := elf.ST_TYPE(info)
+func (e *encoding) function(s []byte) (r region, ok bool) {
+	l := symbolLayout(e.class)
+	r = region{e.word(s[l.value:]), e.word(s[l.length:])}
+	typ, shndx := elf.ST_TYPE(s[l.info]), e.order.Uint16(s[l.shndx:])
 	return r, shndx != uint16(elf.SHN_UNDEF) && (typ == elf.STT_FUNC || typ == elf.STT_NOTYPE) && r.addr != 0
 }
 
 // scan reads a section piece by piece. use gets the bytes from offset off of the
 // section on and returns how many it has dealt with; the rest comes again with
 // what follows.
-func (h *header) scan(f symbol.File, s section, use func(b []byte, off uint64) int) {
+func scan(f symbol.File, s section, use func(b []byte, off uint64) int) {
 	if s.size > maxSymbolBytes || s.off > uint64(f.Size()) || s.size > uint64(f.Size())-s.off || s.typ == elf.SHT_NOBITS {
 		return
 	}

@@ -2,7 +2,6 @@ package module
 
 import (
 	"bytes"
-	"log/slog"
 
 	"sfsample/regs"
 	"sfsample/sframe"
@@ -34,7 +33,7 @@ func (f *followed) keep(k followKey, row *sframe.Row) {
 	(*f)[k] = row
 }
 
-func (f followed) answer(row *sframe.Row) (*sframe.Row, error) {
+func answer(row *sframe.Row) (*sframe.Row, error) {
 	if row == nil {
 		return nil, sframe.ErrNoRow
 	}
@@ -55,25 +54,25 @@ func (s *Space) Follow(pc uint64, caller bool) (*sframe.Row, error) {
 	if m := r.mod; m != nil {
 		m.asked = true
 		k.pc -= m.Bias
-		return m.obj.follow(m, k, s.opt.Log)
+		return m.obj.follow(m, k)
 	}
 	row, ok := s.free.rows[k]
 	if !ok {
-		row, _ = code.Follow(s.freeArch(), code.Place{PC: pc, Caller: caller}, s.readFree)
+		row, _ = code.Follow(s.free.arch(), code.Place{PC: pc, Caller: caller}, s.free.read)
 		s.free.rows.keep(k, row)
 	}
-	return s.free.rows.answer(row)
+	return answer(row)
 }
 
 // Called implements unwind.Follower, for code of one object, or of one mapping without an object. Mappings are not
 // read anew: most of what is asked about is no address of code at all.
 func (s *Space) Called(ra, start, pc uint64) (*sframe.Row, error) {
-	r := s.find(ra - 1)
-	if r == nil || r != s.find(pc-1) || start != 0 && (r.mod != nil || r != s.find(start)) {
+	r := s.mapped.code.find(ra - 1)
+	if r == nil || r != s.mapped.code.find(pc-1) || start != 0 && (r.mod != nil || r != s.mapped.code.find(start)) {
 		return nil, sframe.ErrNoRow
 	}
 	if m := r.mod; m != nil {
-		return m.obj.follow(m, followKey{pc: pc - m.Bias, ra: ra - m.Bias}, s.opt.Log)
+		return m.obj.follow(m, followKey{pc: pc - m.Bias, ra: ra - m.Bias})
 	}
 	k := followKey{pc: pc, start: start}
 	if start == 0 {
@@ -81,73 +80,64 @@ func (s *Space) Called(ra, start, pc uint64) (*sframe.Row, error) {
 	}
 	row, ok := s.free.rows[k]
 	if !ok {
-		a := s.freeArch()
+		a := s.free.arch()
 		if start == 0 {
-			start, _ = code.Target(a, ra, s.readFree)
+			start, _ = code.Target(a, ra, s.free.read)
 		}
-		if start != 0 && r == s.find(start) && pc-start < maxFreeSize {
-			row, _ = code.Called(a, start, code.Place{PC: pc}, s.readFree)
+		if start != 0 && r == s.mapped.code.find(start) && pc-start < maxFreeSize {
+			row, _ = code.Called(a, start, code.Place{PC: pc}, s.free.read)
 		}
 		s.free.rows.keep(k, row)
 	}
-	return s.free.rows.answer(row)
+	return answer(row)
 }
 
 // follow is Follow and Called for code of an object. Places are link-time
 // addresses.
-func (o *object) follow(m *Module, k followKey, log *slog.Logger) (*sframe.Row, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (o *object) follow(m *Module, k followKey) (*sframe.Row, error) {
+	o.lock(m)
+	defer o.unlock()
 	row, ok := o.followed[k]
-	if ok || o.hdr.arch == nil {
-		return o.followed.answer(row)
+	if ok || o.mem.hdr.arch == nil {
+		return answer(row)
 	}
-	o.via = m
-	defer func() { o.via = nil }()
-	if err := o.open(log); err != nil {
+	if err := o.open(); err != nil {
 		return nil, err
 	}
+	goFunc, ok := o.goFunc(k.pc)
 	switch {
-	case o.goKnows(k, log):
+	case ok && !goFunc.Foreign():
+		// Where its own table has no row, the stack changes, which its code does not tell.
 	case k.ra != 0:
-		start, ok := code.Target(o.hdr.arch, k.ra, o.readCode)
-		if !ok && o.hdr.arch == regs.AMD64 && code.ThroughMemory(k.ra, o.readCode) {
-			if start, ok = o.function(k.pc-1, log); !ok {
-				start, ok = code.Padded(k.pc, o.readCode) // what starts a program of Free Pascal calls its main part so
+		start, ok := code.Target(o.mem.hdr.arch, k.ra, o.mem.code)
+		if !ok && o.mem.hdr.arch == regs.AMD64 && code.ThroughMemory(k.ra, o.mem.code) {
+			if start, ok = o.function(k.pc - 1); !ok {
+				start, ok = code.Padded(k.pc, o.mem.code) // what starts a program of Free Pascal calls its main part so
 			}
 		}
 		if ok {
-			row, _ = code.Called(o.hdr.arch, start, code.Place{PC: k.pc, Ends: o.ends}, o.readCode)
+			row, _ = code.Called(o.mem.hdr.arch, start, code.Place{PC: k.pc, Ends: o.tables.ends}, o.mem.code)
 		}
 	default:
-		row, _ = code.Follow(o.hdr.arch, code.Place{PC: k.pc, Caller: k.caller, Ends: o.ends}, o.readCode)
+		row, _ = code.Follow(o.mem.hdr.arch, code.Place{PC: k.pc, Caller: k.caller, Ends: o.tables.ends}, o.mem.code)
 	}
 	o.followed.keep(k, row)
-	o.cache.account(o, o.bytes())
-	return o.followed.answer(row)
-}
-
-// goKnows: the function is one of Go's. Where its own table has no row, the stack
-// changes, which its code does not tell.
-func (o *object) goKnows(k followKey, log *slog.Logger) bool {
-	if !o.openGo(log) {
-		return false
-	}
-	f, ok, err := o.golang.table.Func(k.pc)
-	return ok && err == nil && !f.Foreign()
+	o.mem.cache.account(o, o.bytes())
+	return answer(row)
 }
 
 // ends tells whether .eh_frame has a function end at vaddr.
-func (o *object) ends(vaddr uint64) bool {
-	if o.eh == nil {
+func (t *tables) ends(vaddr uint64) bool {
+	if t.eh == nil {
 		return false
 	}
-	e, err := o.eh.Find(vaddr - 1)
+	e, err := t.eh.Find(vaddr - 1)
 	return err == nil && e.FuncEnd == vaddr
 }
 
-func (o *object) readCode(vaddr uint64, b []byte) int {
-	if n, err := o.ReadAt(b, int64(vaddr)); err != nil {
+// code is what packages that read code want.
+func (mem *objectMemory) code(vaddr uint64, b []byte) int {
+	if n, err := mem.ReadAt(b, int64(vaddr)); err != nil {
 		return n
 	}
 	return len(b)
@@ -156,6 +146,7 @@ func (o *object) readCode(vaddr uint64, b []byte) int {
 // freeCode is what was followed of code that belongs to no object: generated, and
 // perhaps soon overwritten.
 type freeCode struct {
+	in    *Space
 	rows  followed
 	pages map[uint64][]byte // read for it, by address
 }
@@ -166,9 +157,9 @@ const maxFreeSize = 64 << 10
 // maxFree bounds the pages that are compared with memory, again and again.
 const maxFree = 256
 
-// freeArch is the architecture of code without an object: that of the program.
-func (s *Space) freeArch() *regs.Arch {
-	for _, m := range s.modules {
+// arch is the architecture of code without an object: that of the program.
+func (f *freeCode) arch() *regs.Arch {
+	for _, m := range f.in.mapped.modules {
 		if m.Arch != nil && !m.VDSO() {
 			return m.Arch
 		}
@@ -176,15 +167,15 @@ func (s *Space) freeArch() *regs.Arch {
 	return new(regs.Arch) // of which no code is followed
 }
 
-// readFree reads generated code, by pages, which are kept to see whether they
+// read reads generated code, by pages, which are kept to see whether they
 // change.
-func (s *Space) readFree(addr uint64, b []byte) int {
+func (f *freeCode) read(addr uint64, b []byte) int {
 	done := 0
 	for done < len(b) {
 		at := addr + uint64(done)
-		page, ok := s.free.pages[at/pageBytes*pageBytes]
+		page, ok := f.pages[at/pageBytes*pageBytes]
 		if !ok {
-			page = s.readFreePage(at / pageBytes * pageBytes)
+			page = f.readPage(at / pageBytes * pageBytes)
 		}
 		n := copy(b[done:], page[min(at%pageBytes, uint64(len(page))):])
 		if done += n; n == 0 {
@@ -194,37 +185,37 @@ func (s *Space) readFree(addr uint64, b []byte) int {
 	return done
 }
 
-func (s *Space) readFreePage(addr uint64) []byte {
-	if r := s.find(addr); r == nil || r.mod != nil {
+func (f *freeCode) readPage(addr uint64) []byte {
+	if r := f.in.mapped.code.find(addr); r == nil || r.mod != nil {
 		return nil
 	}
 	page := make([]byte, pageBytes)
-	if n, err := s.src.ReadAt(page, int64(addr)); n < len(page) || err != nil {
+	if n, err := f.in.access.src.ReadAt(page, int64(addr)); n < len(page) || err != nil {
 		return nil
 	}
-	if len(s.free.pages) >= maxFree {
-		s.forgetFree()
+	if len(f.pages) >= maxFree {
+		f.forget()
 	}
-	if s.free.pages == nil {
-		s.free.pages = map[uint64][]byte{}
+	if f.pages == nil {
+		f.pages = map[uint64][]byte{}
 	}
-	s.free.pages[addr] = page
+	f.pages[addr] = page
 	return page
 }
 
-// forgetFree forgets what was followed, and has walks forget it too.
-func (s *Space) forgetFree() {
-	s.free = freeCode{}
-	s.gen++
+// forget forgets what was followed, and has walks forget it too.
+func (f *freeCode) forget() {
+	f.rows, f.pages = nil, nil
+	f.in.gen++
 }
 
-// freeChanged forgets what was followed of generated code if any of it is not
+// changed forgets what was followed of generated code if any of it is not
 // what it was.
-func (s *Space) freeChanged() {
+func (f *freeCode) changed() {
 	var now [pageBytes]byte
-	for addr, page := range s.free.pages {
-		if n, err := s.src.ReadAt(now[:], int64(addr)); n < len(now) || err != nil || !bytes.Equal(now[:], page) {
-			s.forgetFree()
+	for addr, page := range f.pages {
+		if n, err := f.in.access.src.ReadAt(now[:], int64(addr)); n < len(now) || err != nil || !bytes.Equal(now[:], page) {
+			f.forget()
 			return
 		}
 	}

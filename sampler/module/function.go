@@ -4,7 +4,6 @@ import (
 	"debug/elf"
 	"errors"
 	"io"
-	"log/slog"
 
 	"sfsample/regs"
 	"sfsample/sframe"
@@ -28,15 +27,13 @@ func (s *Space) Function(pc uint64) (f Function, ok bool) {
 		return Function{}, false
 	}
 	o := r.mod.obj
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.via = r.mod
-	defer func() { o.via = nil }()
-	if o.open(s.opt.Log) != nil {
+	o.lock(r.mod)
+	defer o.unlock()
+	if o.open() != nil {
 		return Function{}, false
 	}
-	start, ok := o.function(pc-r.mod.Bias, s.opt.Log)
-	return Function{o.whole(start, s.opt.Log), start}, ok
+	start, ok := o.function(pc - r.mod.Bias)
+	return Function{o.whole(start), start}, ok
 }
 
 // knownStarts are starts of functions.
@@ -55,13 +52,11 @@ func (k *knownStarts) hopeless() bool {
 
 // Begins returns where the function begins that holds the link-time address vaddr, which no table covers, as its code tells: from there
 // on is nothing but that function, though it may begin before.
-func Begins(m *Module, vaddr uint64, log *slog.Logger) (start uint64, ok bool) {
+func Begins(m *Module, vaddr uint64) (start uint64, ok bool) {
 	o := m.obj
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.via = m
-	defer func() { o.via = nil }()
-	if o.hdr.arch == nil || o.open(log) != nil {
+	o.lock(m)
+	defer o.unlock()
+	if o.mem.hdr.arch == nil || o.open() != nil {
 		return 0, false
 	}
 	known := &o.starts.byCode
@@ -69,8 +64,8 @@ func Begins(m *Module, vaddr uint64, log *slog.Logger) (start uint64, ok bool) {
 		return start, start != 0
 	}
 	o.starts.asked++
-	if start, ok = code.Start(o.hdr.arch, vaddr, o.readCode); ok {
-		if _, covered := o.function(start, log); covered {
+	if start, ok = code.Start(o.mem.hdr.arch, vaddr, o.mem.code); ok {
+		if _, covered := o.function(start); covered {
 			start = 0
 		}
 	}
@@ -81,32 +76,30 @@ func Begins(m *Module, vaddr uint64, log *slog.Logger) (start uint64, ok bool) {
 		*known = map[uint64]uint64{}
 	}
 	(*known)[vaddr] = start
-	o.cache.account(o, o.bytes())
+	o.mem.cache.account(o, o.bytes())
 	return start, start != 0
 }
 
 // function returns where the function at vaddr begins, by the first table that
 // covers it.
-func (o *object) function(vaddr uint64, log *slog.Logger) (start uint64, ok bool) {
-	if o.eh != nil {
-		if e, err := o.eh.Find(vaddr); err == nil {
+func (o *object) function(vaddr uint64) (start uint64, ok bool) {
+	if o.tables.eh != nil {
+		if e, err := o.tables.eh.Find(vaddr); err == nil {
 			return e.FuncStart, true
 		}
 	}
-	for _, list := range [][]*sframe.Section{o.sframes, o.old} {
+	for _, list := range [][]*sframe.Section{o.tables.sframes, o.tables.old} {
 		for _, s := range list {
 			if e, err := s.Find(vaddr); err == nil {
 				return e.FuncStart, true
 			}
 		}
 	}
-	if o.openGo(log) {
-		if f, ok, err := o.golang.table.Func(vaddr); ok && err == nil {
-			return f.Start, true
-		}
+	if f, ok := o.goFunc(vaddr); ok {
+		return f.Start, true
 	}
-	if o.openDebug(log) {
-		if e, err := o.debug.Find(vaddr); err == nil {
+	if o.openDebug() {
+		if e, err := o.debug.table.Find(vaddr); err == nil {
 			return e.FuncStart, true
 		}
 	}
@@ -126,7 +119,7 @@ const (
 // whole returns the start of the function that the piece at start belongs to:
 // start itself, unless the table says that code there has a frame already, and
 // one function alone jumps there.
-func (o *object) whole(start uint64, log *slog.Logger) uint64 {
+func (o *object) whole(start uint64) uint64 {
 	if known, ok := o.starts.ofPieces[start]; ok {
 		return known
 	}
@@ -135,7 +128,7 @@ func (o *object) whole(start uint64, log *slog.Logger) uint64 {
 	}
 	at, ok := start, true
 	for i := 0; ok && o.hasFrame(at); i++ {
-		if at, ok = o.jumper(at, log); i >= maxChain {
+		if at, ok = o.jumper(at); i >= maxChain {
 			ok = false
 		}
 	}
@@ -152,11 +145,11 @@ func (o *object) whole(start uint64, log *slog.Logger) uint64 {
 // hasFrame tells whether .eh_frame gives the code at start, the first of its
 // entry, another CFA than a call leaves.
 func (o *object) hasFrame(start uint64) bool {
-	a := o.hdr.arch
-	if o.eh == nil || a == nil {
+	a := o.mem.hdr.arch
+	if o.tables.eh == nil || a == nil {
 		return false
 	}
-	e, err := o.eh.Find(start)
+	e, err := o.tables.eh.Find(start)
 	if err != nil || e.FuncStart != start || e.Row.Outermost || e.Row.Signal {
 		return false
 	}
@@ -169,22 +162,22 @@ func (o *object) hasFrame(start uint64) bool {
 }
 
 // jumper returns the start of the one function that jumps to target.
-func (o *object) jumper(target uint64, log *slog.Logger) (start uint64, ok bool) {
-	f, err := read(o.via)
+func (o *object) jumper(target uint64) (start uint64, ok bool) {
+	f, err := read(o.mem.via)
 	if err != nil {
 		return 0, false
 	}
 	defer f.Close()
 	var sites []uint64
 	left := uint64(maxScan)
-	for _, p := range o.hdr.loads {
+	for _, p := range o.mem.hdr.loads {
 		if p.flags&elf.PF_X != 0 && p.filesz <= left {
 			left -= p.filesz
-			sites = append(sites, scanJumps(f, o.hdr.arch, p, target)...)
+			sites = append(sites, scanJumps(f, o.mem.hdr.arch, p, target)...)
 		}
 	}
 	for _, site := range sites {
-		s, covered := o.function(site, log)
+		s, covered := o.function(site)
 		switch {
 		case s == target && covered: // from within
 		case !covered, ok && s != start:

@@ -2,7 +2,6 @@ package module
 
 import (
 	"debug/elf"
-	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -83,7 +82,7 @@ func TestBeginsAreTheSymbols(t *testing.T) {
 						continue // of the C library
 					}
 					asked++
-					if got, ok := Begins(m, pc, slog.New(slog.DiscardHandler)); ok && got == sym.Value {
+					if got, ok := Begins(m, pc); ok && got == sym.Value {
 						found++
 					} else if ok && got-sym.Value >= sym.Size {
 						t.Errorf("%s, %s: %s: Begins(%#x) = %#x, want %#x", source, flag, sym.Name, pc, got, sym.Value)

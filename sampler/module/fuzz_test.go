@@ -150,21 +150,20 @@ func FuzzSpace(f *testing.F) {
 				}
 			}
 		}
-		if !slices.IsSortedFunc(s.code, func(a, b codeRange) int {
+		if !slices.IsSortedFunc(s.mapped.code.list, func(a, b codeRange) int {
 			if a.end <= b.start {
 				return -1
 			}
 			return 1
 		}) {
-			t.Errorf("ranges overlap: %v", s.code)
+			t.Errorf("ranges overlap: %v", s.mapped.code.list)
 		}
-		for _, pr := range s.Problems() {
+		for _, pr := range problemsOf(s) {
 			if errors.Is(pr.Err, sframe.ErrNoRow) {
 				t.Errorf("no row is a problem: %v", pr)
 			}
 		}
 		s.Verify()
-		s.Report()
 		s.Close()
 	})
 }

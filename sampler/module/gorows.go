@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"log/slog"
 	"slices"
 
 	"sfsample/regs"
@@ -52,28 +51,39 @@ func (g *goRows) bytes() int {
 	return g.table.Bytes() + rowBytes*len(g.rows)
 }
 
+// goFunc returns the function at vaddr by Go's table.
+func (o *object) goFunc(vaddr uint64) (f symbol.GoFunc, ok bool) {
+	if o.openGo() {
+		var err error
+		if f, ok, err = o.golang.table.Func(vaddr); err != nil {
+			ok = false
+		}
+	}
+	return f, ok
+}
+
 // openGo opens Go's table of functions, if there is one, at the first need.
-func (o *object) openGo(log *slog.Logger) bool {
+func (o *object) openGo() bool {
 	g := &o.golang
 	if g.table != nil || g.none {
 		return g.table != nil
 	}
-	if !o.search(log) {
+	if !o.search() {
 		return false
 	}
-	a := o.hdr.arch
+	a := o.mem.hdr.arch
 	if o.sections.goTable.size == 0 || a != regs.AMD64 && a != regs.ARM64 && a != regs.S390X {
 		g.none = true
 		return false
 	}
-	f, err := read(o.via)
+	f, err := read(o.mem.via)
 	if err != nil {
 		return false // another process may be able to
 	}
 	defer f.Close()
-	if g.table, err = symbol.OpenGoTable(f, o, o.cache.Until); err != nil {
+	if g.table, err = symbol.OpenGoTable(f, &o.mem, o.mem.cache.Until); err != nil {
 		g.none = true
-		o.problem(log, "pclntab", o.sections.goTable.addr, true, err)
+		o.problem("pclntab", o.sections.goTable.addr, true, err)
 		return false
 	}
 	return true
@@ -83,12 +93,10 @@ func (o *object) openGo(log *slog.Logger) bool {
 // looked into yet is; without, the answer is false for it.
 func (m *Module) Go(open bool) bool {
 	o := m.obj
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.via = m
-	defer func() { o.via = nil }()
-	if !o.searched && (!open || !o.search(slog.New(slog.DiscardHandler))) {
-		return false
+	o.lock(m)
+	defer o.unlock()
+	if !o.sections.known && open {
+		o.sections = m.sections(silent)
 	}
 	return o.sections.goTable.size > 0
 }
@@ -125,30 +133,27 @@ const goSignalEntry = "runtime.sigtramp"
 // frame leads is the instruction that the signal has interrupted, not one behind a call (runtime/traceback.go, injectedCall).
 var injected = []string{"runtime.asyncPreempt", "runtime.sigpanic", "runtime.debugCallV1", "runtime.debugCallV2"}
 
-// goRow makes the row for vaddr.
-func (o *object) goRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
-	f, ok, err := o.golang.table.Func(vaddr)
+// row makes the row for vaddr. The error is a *symbol.FormatError where the table is damaged.
+func (g *goRows) row(mem *objectMemory, vaddr uint64) (*sframe.Row, error) {
+	a := mem.hdr.arch
+	f, ok, err := g.table.Func(vaddr)
 	if !ok && err == nil {
 		return nil, sframe.ErrNoRow
 	}
 	var size int32
 	if err == nil {
 		name := goSpecial(f.Name)
-		switch is := o.specialAt(name, f.Start, vaddr); {
-		case is == unreturned, is&ends != 0, f.Top && o.hdr.arch.Link && f.Name != goSignalEntry:
+		switch is := mem.specialAt(name, f.Start, vaddr); {
+		case is == unreturned, is&ends != 0, f.Top && a.Link && f.Name != goSignalEntry:
 			return &outermost, nil
-		case (f.SPWrite || is&switches != 0) && o.hdr.arch == regs.S390X:
+		case (f.SPWrite || is&switches != 0) && a == regs.S390X:
 			return &lost, nil
-		case is&switches != 0 && o.calls(vaddr), (name == switches || name == visits) && o.hdr.arch == regs.AMD64 && (o.calls(vaddr) || framed(o, f, vaddr)):
-			return o.switchRow(f, vaddr)
+		case is&switches != 0 && mem.calls(vaddr), (name == switches || name == visits) && a == regs.AMD64 && (mem.calls(vaddr) || framed(mem, f, vaddr)):
+			return g.switchRow(mem, f, vaddr)
 		case f.SPWrite || is&switches != 0:
 			return nil, errSwitch
 		}
-		size, err = o.golang.table.StackSize(f, vaddr)
-	}
-	if _, bad := errors.AsType[*symbol.FormatError](err); bad {
-		o.problem(log, "pclntab", vaddr, false, err)
-		return nil, err
+		size, err = g.table.StackSize(f, vaddr)
 	}
 	if err != nil {
 		return nil, err
@@ -156,22 +161,22 @@ func (o *object) goRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 	if size < 0 || size > maxGoSize {
 		return nil, sframe.ErrNoRow // what the assembler could not follow
 	}
-	fp, err := o.goFP(f, vaddr, size)
+	fp, err := goFPAt(mem, f, vaddr, size)
 	if err != nil {
 		return nil, err
 	}
-	return o.golang.row(o.hdr.arch, goRowKey{size, fp, o.hdr.arch == regs.AMD64 && slices.Contains(injected, f.Name)}), nil
+	return g.keyed(a, goRowKey{size, fp, a == regs.AMD64 && slices.Contains(injected, f.Name)}), nil
 }
 
 // switchRow is the row for a call that a function of Go's runtime makes from
 // another stack than it was called on. Its frame pointer still leads back to its
 // own frame: "the original frame pointer is stored in BP, which is useful for stack
 // unwinding" (runtime/asm_amd64.s, asm_arm64.s), from Go 1.21 on.
-func (o *object) switchRow(f symbol.GoFunc, vaddr uint64) (*sframe.Row, error) {
-	a := o.hdr.arch
+func (g *goRows) switchRow(mem *objectMemory, f symbol.GoFunc, vaddr uint64) (*sframe.Row, error) {
+	a := mem.hdr.arch
 	at := func(off int32) sframe.Rule { return sframe.Rule{Base: sframe.FromCFA, Deref: true, Offset: off} }
 	if a == regs.AMD64 {
-		if keeps, err := keepsFP(o, f); err != nil {
+		if keeps, err := keepsFP(mem, f); err != nil {
 			return nil, err
 		} else if !keeps {
 			return nil, errSwitch // see GoSwitch
@@ -180,7 +185,7 @@ func (o *object) switchRow(f symbol.GoFunc, vaddr uint64) (*sframe.Row, error) {
 	}
 	// The frame record: x29 points one word below where sp was, and the caller's
 	// return address lies there.
-	size, err := o.golang.table.StackSize(f, vaddr)
+	size, err := g.table.StackSize(f, vaddr)
 	if err != nil || size <= 0 || size > maxGoSize {
 		return nil, errSwitch
 	}
@@ -189,9 +194,9 @@ func (o *object) switchRow(f symbol.GoFunc, vaddr uint64) (*sframe.Row, error) {
 
 // framed tells whether rbp leads to the frame of a function of x86-64 at vaddr, if it has a frame pointer: behind its beginning, and not behind where it
 // has restored its caller's.
-func framed(o *object, f symbol.GoFunc, vaddr uint64) bool {
+func framed(mem *objectMemory, f symbol.GoFunc, vaddr uint64) bool {
 	var b [6]byte
-	if _, err := o.ReadAt(b[:], int64(vaddr)); err != nil || vaddr < f.Start+saveFPBytes {
+	if _, err := mem.ReadAt(b[:], int64(vaddr)); err != nil || vaddr < f.Start+saveFPBytes {
 		return false
 	}
 	switch {
@@ -203,13 +208,13 @@ func framed(o *object, f symbol.GoFunc, vaddr uint64) bool {
 	return true
 }
 
-// goFP tells where f has the caller's frame pointer at vaddr. Compiled functions
+// goFPAt tells where f has the caller's frame pointer at vaddr. Compiled functions
 // save it when they take any of the stack (cmd/internal/obj/x86/obj6.go and
 // arm64/obj7.go, preprocess), some with an instruction after that one; what is
 // written in assembly may not. s390x has none.
-func (o *object) goFP(f symbol.GoFunc, vaddr uint64, size int32) (goFP, error) {
+func goFPAt(mem *objectMemory, f symbol.GoFunc, vaddr uint64, size int32) (goFP, error) {
 	switch {
-	case o.hdr.arch == regs.S390X:
+	case mem.hdr.arch == regs.S390X:
 		return goFPUnknown, nil
 	case size == 0:
 		return goFPSame, nil
@@ -217,20 +222,20 @@ func (o *object) goFP(f symbol.GoFunc, vaddr uint64, size int32) (goFP, error) {
 		return goFPUnknown, nil
 	}
 	var b [4]byte
-	if _, err := o.ReadAt(b[:], int64(vaddr)); err != nil {
+	if _, err := mem.ReadAt(b[:], int64(vaddr)); err != nil {
 		return 0, err
 	}
-	if o.hdr.arch == regs.ARM64 && binary.LittleEndian.Uint32(b[:]) == 0xf81f83fd || // stur x29, [sp, #-8]
-		o.hdr.arch == regs.AMD64 && (bytes.Equal(b[:], []byte{0x48, 0x89, 0x6c, 0x24}) ||
+	if mem.hdr.arch == regs.ARM64 && binary.LittleEndian.Uint32(b[:]) == 0xf81f83fd || // stur x29, [sp, #-8]
+		mem.hdr.arch == regs.AMD64 && (bytes.Equal(b[:], []byte{0x48, 0x89, 0x6c, 0x24}) ||
 			bytes.Equal(b[:], []byte{0x48, 0x89, 0xac, 0x24})) { // mov [rsp+n], rbp
 		return goFPSame, nil
 	}
 	return goFPSaved, nil
 }
 
-// row returns the row of a key. Go's functions keep no registers for their
+// keyed returns the row of a key. Go's functions keep no registers for their
 // callers but the frame pointer.
-func (g *goRows) row(a *regs.Arch, k goRowKey) *sframe.Row {
+func (g *goRows) keyed(a *regs.Arch, k goRowKey) *sframe.Row {
 	if row := g.rows[k]; row != nil {
 		return row
 	}

@@ -119,7 +119,7 @@ func TestGoRows(t *testing.T) {
 					}
 				}
 			}
-			if problems := s.Problems(); len(problems) > 0 {
+			if problems := problemsOf(s); len(problems) > 0 {
 				t.Error(problems)
 			}
 			if rows < 100_000 {

@@ -3,7 +3,6 @@ package module
 import (
 	"bytes"
 	"encoding/binary"
-	"log/slog"
 	"strings"
 
 	"sfsample/regs"
@@ -23,7 +22,6 @@ import (
 type GoSwitch struct {
 	of    Modules
 	below int
-	log   *slog.Logger
 	back  uint64 // where the asmcgocall that the walk comes to next has left the goroutine's stack; 0: not known
 }
 
@@ -34,8 +32,8 @@ type Modules interface {
 
 // NewGoSwitch returns what knows of the Go programs among modules. A copy of a goroutine's stack begins so many bytes, a multiple of 8, below the stack
 // pointer with which that was left. It leads to other stacks only: see [unwind.Walker.SetRuntime].
-func NewGoSwitch(of Modules, below int, log *slog.Logger) *GoSwitch {
-	return &GoSwitch{of: of, below: below, log: log}
+func NewGoSwitch(of Modules, below int) *GoSwitch {
+	return &GoSwitch{of: of, below: below}
 }
 
 // maxCallerSize is how much of the stack a function that calls one of these may have taken, in bytes: 432 was the most seen in programs of Debian 12, apart
@@ -51,7 +49,7 @@ func (g *GoSwitch) Owns(pc uint64) bool {
 	if !ok {
 		return false
 	}
-	s := goSwitchAt(m, vaddr, g.log)
+	s := goSwitchAt(m, vaddr)
 	return s.start != 0
 }
 
@@ -66,7 +64,7 @@ func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs
 	if top || !known {
 		return unwind.NoRow, 0
 	}
-	s := goSwitchAt(m, vaddr, g.log)
+	s := goSwitchAt(m, vaddr)
 	back := g.back
 	g.back = 0
 	fp, ok := from.Reg(a.FP)
@@ -80,8 +78,8 @@ func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs
 	case s.kind == callsC && back != 0 && !s.blind && ok && fp == back:
 		return unwind.NoRow, 0 // its row is right
 	case s.kind == callsC && back != 0:
-		return s.above(m, back, mem, to, g.log)
-	case s.kind == otherSwitch && !s.keeps(m, fp, mem, g.log) && s.recorded(m, mem, g.below, to, g.log):
+		return s.above(m, back, mem, to)
+	case s.kind == otherSwitch && !s.keeps(m, fp, mem) && s.recorded(m, mem, g.below, to):
 		return 0, 0
 	case s.kind == callsC && s.depthAt >= 0 && spKnown:
 		depth, err := mem.Word(a, sp+uint64(s.depthAt))
@@ -92,7 +90,7 @@ func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs
 		for i := range mem.Also {
 			at := mem.Also[i].Addr + uint64(g.below)
 			if depth > 0 && depth <= maxGoSize && (at+depth)%goStackAlign == 0 {
-				if r, addr := s.above(m, at, mem, to, g.log); r == 0 {
+				if r, addr := s.above(m, at, mem, to); r == 0 {
 					return r, addr
 				}
 			}
@@ -104,7 +102,7 @@ func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs
 		if at == 0 || !ok {
 			return unwind.NoRow, 0
 		}
-		r, addr := s.above(m, at, mem, to, g.log)
+		r, addr := s.above(m, at, mem, to)
 		if own, _ := to.Reg(a.FP); r == 0 && own != fp {
 			return unwind.NoRow, 0
 		}
@@ -126,7 +124,7 @@ func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs
 	if err != nil {
 		outer = 0
 	}
-	at, sure, err := findCaller(m, start, below[:n], g.below/8, outer, g.log)
+	at, sure, err := findCaller(m, start, below[:n], g.below/8, outer)
 	switch {
 	case err != nil, at < 0 && n == words:
 		return unwind.NoRow, 0
@@ -139,18 +137,14 @@ func (g *GoSwitch) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs
 	return 0, 0
 }
 
-// goOf is the object of a module, nil if it has no table of Go's that can be used. It is locked until unlock.
-func goOf(m *Module, log *slog.Logger) (o *object, unlock func()) {
-	m.obj.mu.Lock()
-	m.obj.via = m
-	unlock = func() {
-		m.obj.via = nil
-		m.obj.mu.Unlock()
+// lockGo locks the object of a module for a look-up, and returns it; nil if it has no table of Go's that can be used.
+func lockGo(m *Module) *object {
+	m.obj.lock(m)
+	if m.obj.openGo() {
+		return m.obj
 	}
-	if m.obj.openGo(log) {
-		o = m.obj
-	}
-	return o, unlock
+	m.obj.unlock()
+	return nil
 }
 
 // goSwitch is a function that goes over to another stack, and calls on from there.
@@ -178,24 +172,24 @@ var goSwitches = map[string]goSwitchKind{
 }
 
 // goSwitchAt is the function at vaddr, if that is such a function and vaddr the end of its call.
-func goSwitchAt(m *Module, vaddr uint64, log *slog.Logger) (s goSwitch) {
+func goSwitchAt(m *Module, vaddr uint64) (s goSwitch) {
 	if m.Arch != regs.AMD64 {
 		return s
 	}
-	o, unlock := goOf(m, log)
-	defer unlock()
+	o := lockGo(m)
 	if o == nil {
 		return s
 	}
+	defer o.unlock()
 	f, ok, err := o.golang.table.Func(vaddr)
 	if !ok || err != nil {
 		return s
 	}
 	kind, ok := goSwitches[strings.TrimSuffix(f.Name, string(abi0))]
-	if !ok || !o.calls(vaddr) {
+	if !ok || !o.mem.calls(vaddr) {
 		return s
 	}
-	keeps, err := keepsFP(o, f)
+	keeps, err := keepsFP(&o.mem, f)
 	if err != nil {
 		return s
 	}
@@ -208,31 +202,33 @@ func goSwitchAt(m *Module, vaddr uint64, log *slog.Logger) (s goSwitch) {
 	}
 	s = goSwitch{kind: kind, blind: !keeps, start: f.Start + m.Bias, depthAt: -1}
 	if kind == callsC {
-		s.depthAt = depthAt(o, f.Start, vaddr)
+		s.depthAt = depthAt(&o.mem, f.Start, vaddr)
 	}
 	return s
 }
 
 // IsGo tells whether a module has code of Go's.
-func IsGo(m *Module, log *slog.Logger) bool {
-	o, unlock := goOf(m, log)
-	defer unlock()
+func IsGo(m *Module) bool {
+	o := lockGo(m)
+	if o != nil {
+		o.unlock()
+	}
 	return o != nil
 }
 
 // GoLeaves tells whether the call before an address is that of a function of Go's runtime for x86-64 that has kept in a record of the runtime how it has
 // left the stack that it was called on.
-func GoLeaves(m *Module, vaddr uint64, log *slog.Logger) bool {
-	s := goSwitchAt(m, vaddr, log)
+func GoLeaves(m *Module, vaddr uint64) bool {
+	s := goSwitchAt(m, vaddr)
 	return s.start != 0
 }
 
 // depthAt finds where asmcgocall keeps how far from its end it has left the goroutine's stack, for a call that ends at vaddr: sub rdi,rdx; mov [rsp+n],rdi,
 // where rdx has been the stack pointer. -1: not so.
-func depthAt(o *object, start, vaddr uint64) int8 {
+func depthAt(mem *objectMemory, start, vaddr uint64) int8 {
 	var b [128]byte
 	code := b[:min(vaddr-start, uint64(len(b)))]
-	if _, err := o.ReadAt(code, int64(start)); err != nil || !bytes.Contains(code, []byte{0x48, 0x89, 0xe2}) { // mov rdx,rsp
+	if _, err := mem.ReadAt(code, int64(start)); err != nil || !bytes.Contains(code, []byte{0x48, 0x89, 0xe2}) { // mov rdx,rsp
 		return -1
 	}
 	_, kept, ok := bytes.Cut(code, []byte{0x48, 0x29, 0xd7})
@@ -259,21 +255,24 @@ func leftAt(fp, depth uint64) uint64 {
 }
 
 // keeps tells whether the frame pointer leads to where this function has kept who called it: its row is right.
-func (s *goSwitch) keeps(m *Module, fp uint64, mem *unwind.Memory, log *slog.Logger) bool {
+func (s *goSwitch) keeps(m *Module, fp uint64, mem *unwind.Memory) bool {
 	ra, err := mem.Word(regs.AMD64, fp+8)
 	if err != nil || s.blind {
 		return false
 	}
-	o, unlock := goOf(m, log)
-	defer unlock()
-	return o != nil && called(o, m.Bias, ra) == s.start
+	o := lockGo(m)
+	if o == nil {
+		return false
+	}
+	defer o.unlock()
+	return called(o, m.Bias, ra) == s.start
 }
 
 // recorded leads to who called systemstack by a copy that begins where a record says that the goroutine's stack was left. The frame pointer leads to where that
 // stack was before: while a goroutine helps a collection or waits there, others may give its stack another size (runtime/proc.go, casGToWaitingForSuspendG).
-func (s *goSwitch) recorded(m *Module, mem *unwind.Memory, below int, to *regs.Set, log *slog.Logger) bool {
+func (s *goSwitch) recorded(m *Module, mem *unwind.Memory, below int, to *regs.Set) bool {
 	for i := range mem.Also {
-		if r, _ := s.above(m, mem.Also[i].Addr+uint64(below), mem, to, log); r == 0 {
+		if r, _ := s.above(m, mem.Also[i].Addr+uint64(below), mem, to); r == 0 {
 			return true
 		}
 	}
@@ -281,7 +280,7 @@ func (s *goSwitch) recorded(m *Module, mem *unwind.Memory, below int, to *regs.S
 }
 
 // above leads to who called this function, which has left the goroutine's stack with its stack pointer at that address.
-func (s *goSwitch) above(m *Module, at uint64, mem *unwind.Memory, to *regs.Set, log *slog.Logger) (unwind.Reason, uint64) {
+func (s *goSwitch) above(m *Module, at uint64, mem *unwind.Memory, to *regs.Set) (unwind.Reason, uint64) {
 	a := regs.AMD64
 	fp, err := mem.Word(a, at)
 	if err != nil {
@@ -294,9 +293,12 @@ func (s *goSwitch) above(m *Module, at uint64, mem *unwind.Memory, to *regs.Set,
 			return unwind.OutsideCopy, at
 		}
 	}
-	o, unlock := goOf(m, log)
-	defer unlock()
-	if o == nil || called(o, m.Bias, ra) != s.start {
+	o := lockGo(m)
+	if o == nil {
+		return unwind.StackSwitch, at
+	}
+	defer o.unlock()
+	if called(o, m.Bias, ra) != s.start {
 		return unwind.StackSwitch, at
 	}
 	if s.blind {
@@ -325,7 +327,7 @@ func called(o *object, bias, ra uint64) uint64 {
 	if !o.golang.table.Covers(ra-bias-callBytes) || !o.golang.table.Covers(ra-bias-1) {
 		return 0
 	}
-	if _, err := o.ReadAt(b[:], int64(ra-bias-callBytes)); err != nil || b[0] != 0xe8 {
+	if _, err := o.mem.ReadAt(b[:], int64(ra-bias-callBytes)); err != nil || b[0] != 0xe8 {
 		return 0
 	}
 	return ra + uint64(int32(binary.LittleEndian.Uint32(b[1:])))
@@ -334,12 +336,12 @@ func called(o *object, bias, ra uint64) uint64 {
 // findCaller finds the one of words that is an address behind a call of the function at start, all in memory, in a function that has taken as much
 // of the stack there as lies from that word on, and that what has returned to outer calls, if that is told. -1: it is none, or not one alone. sure: below it are
 // so many words, where a copy begins.
-func findCaller(m *Module, start uint64, words []uint64, copied int, outer uint64, log *slog.Logger) (at int, sure bool, err error) {
-	o, unlock := goOf(m, log)
-	defer unlock()
+func findCaller(m *Module, start uint64, words []uint64, copied int, outer uint64) (at int, sure bool, err error) {
+	o := lockGo(m)
 	if o == nil {
 		return -1, false, nil
 	}
+	defer o.unlock()
 	function := called(o, m.Bias, outer)
 	found, at := 0, -1
 	for i, w := range words {
@@ -374,9 +376,9 @@ func findCaller(m *Module, start uint64, words []uint64, copied int, outer uint6
 const saveFPBytes = 14
 
 // keepsFP tells whether a function of x86-64 has a frame pointer of its own: the first that it takes of the stack has its caller's, and rbp points there.
-func keepsFP(o *object, f symbol.GoFunc) (bool, error) {
+func keepsFP(mem *objectMemory, f symbol.GoFunc) (bool, error) {
 	var b [saveFPBytes]byte
-	if _, err := o.ReadAt(b[:], int64(f.Start)); err != nil {
+	if _, err := mem.ReadAt(b[:], int64(f.Start)); err != nil {
 		return false, err
 	}
 	if bytes.HasPrefix(b[:], []byte{0x55, 0x48, 0x89, 0xe5}) { // push rbp; mov rbp,rsp

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
-	"log/slog"
 	"os"
 	"os/exec"
 	"reflect"
@@ -92,7 +91,7 @@ func TestGoSwitch(t *testing.T) {
 		t.Skip("gron is none of Go before 1.21 for x86-64")
 	}
 	const redZone = 128
-	g := NewGoSwitch(s, redZone, slog.New(slog.DiscardHandler))
+	g := NewGoSwitch(s, redZone)
 	if !g.Owns(behind-1) || g.Owns(within) || g.Owns(behind) || g.Owns(callers[0].ra-1) {
 		t.Error("others than the switch are owned, or not that")
 	}
@@ -223,7 +222,7 @@ func TestGoMoved(t *testing.T) {
 	if err := s.Refresh(); err != nil {
 		t.Fatal(err)
 	}
-	g := NewGoSwitch(s, 128, slog.New(slog.DiscardHandler))
+	g := NewGoSwitch(s, 128)
 	m, _, ok := s.Module(uint64(reflect.ValueOf(TestGoMoved).Pointer()))
 	if !ok {
 		t.Fatal("the test's own program is no module")

@@ -113,11 +113,11 @@ func (im image) bytes() []byte {
 	h = o.AppendUint16(h, uint16(machine))
 	h = o.AppendUint32(h, 1)
 	h = im.word(h, im.entry)
-	h = im.word(h, uint64(l.ehdr))
+	h = im.word(h, uint64(l.ehdr.size))
 	shoff, shnum := uint64(0), 0
 	shdrs, strtab, symtab := im.shdrs()
 	if im.sections {
-		shoff, shnum = imgShdr, len(shdrs)/l.shdr
+		shoff, shnum = imgShdr, len(shdrs)/l.shdr.size
 		copy(f[imgShdr:], shdrs)
 		copy(f[imgShdr+0x800:], strtab)
 		copy(f[imgShdr+0x1000:], symtab)
@@ -125,7 +125,7 @@ func (im image) bytes() []byte {
 	}
 	h = im.word(h, shoff)
 	h = o.AppendUint32(h, 0)
-	for _, v := range []int{l.ehdr, l.phdr, len(progs), l.shdr, shnum, min(shnum, 1)} {
+	for _, v := range []int{l.ehdr.size, l.phdr.size, len(progs), l.shdr.size, shnum, min(shnum, 1)} {
 		h = o.AppendUint16(h, uint16(v))
 	}
 	for _, p := range progs {

@@ -3,7 +3,6 @@ package module
 import (
 	"bytes"
 	"debug/elf"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +42,7 @@ const (
 
 // jitCode is what a process tells of its generated code.
 type jitCode struct {
+	in      *Space
 	looked  map[*Module]bool
 	gen     uint64 // of the mappings that were looked through
 	lists   []jitList
@@ -74,21 +74,21 @@ type jitKey struct {
 	frames         string
 }
 
-// jitRow returns the row for generated code at pc.
-func (s *Space) jitRow(pc uint64) (*sframe.Row, error) {
-	s.findJIT()
-	j := &s.jit
+// row returns the row for generated code at pc.
+func (j *jitCode) row(pc uint64) (*sframe.Row, error) {
+	j.find()
 	if len(j.lists) == 0 {
 		return nil, sframe.ErrNoRow
 	}
-	if row, err := j.row(pc); err == nil || s.opt.Now().Sub(j.read) < max(jitEvery, j.rest) {
+	if row, err := j.known(pc); err == nil || j.in.access.opt.Now().Sub(j.read) < max(jitEvery, j.rest) {
 		return row, err
 	}
-	s.readJIT()
-	return j.row(pc)
+	j.readLists()
+	return j.known(pc)
 }
 
-func (j *jitCode) row(pc uint64) (*sframe.Row, error) {
+// known is the row by the images that were read.
+func (j *jitCode) known(pc uint64) (*sframe.Row, error) {
 	if j.stale {
 		return nil, sframe.ErrNoRow
 	}
@@ -102,21 +102,21 @@ func (j *jitCode) row(pc uint64) (*sframe.Row, error) {
 	return nil, sframe.ErrNoRow
 }
 
-// findJIT looks for descriptors in the objects that were not looked through yet.
-func (s *Space) findJIT() {
-	j := &s.jit
+// find looks for descriptors in the objects that were not looked through yet.
+func (j *jitCode) find() {
+	s := j.in
 	if j.gen == s.gen {
 		return
 	}
 	if j.gen = s.gen; j.looked == nil {
 		j.looked = map[*Module]bool{}
 	}
-	for _, m := range s.modules {
+	for _, m := range s.mapped.modules {
 		if j.looked[m] || m.VDSO() || m.Arch == nil {
 			continue
 		}
 		j.looked[m] = true
-		if vaddr, ok := m.variable(jitDescriptor, s.opt.Log); ok {
+		if vaddr, ok := m.variable(jitDescriptor); ok {
 			j.lists = append(j.lists, jitList{mod: m, addr: m.Bias + vaddr})
 			j.read = time.Time{}
 		}
@@ -132,14 +132,14 @@ func (j *jitCode) forget(m *Module) {
 	}
 }
 
-// jitChanged reads the lists anew, and has walks forget their rows, if what tells of the images is not what it was. Where that
+// changed reads the lists anew, and has walks forget their rows, if what tells of the images is not what it was. Where that
 // takes long, there are no rows for a while. Lists are looked for once there is generated code, so that what they tell is known
 // before somebody is met there.
-func (s *Space) jitChanged() {
-	j := &s.jit
-	if j.gen != s.gen && len(s.modules) <= maxJITEager && slices.ContainsFunc(s.code, func(r codeRange) bool { return r.mod == nil }) {
-		if s.findJIT(); len(j.lists) > 0 && j.read.IsZero() {
-			s.readJIT()
+func (j *jitCode) changed() {
+	s := j.in
+	if j.gen != s.gen && len(s.mapped.modules) <= maxJITEager && slices.ContainsFunc(s.mapped.code.list, func(r codeRange) bool { return r.mod == nil }) {
+		if j.find(); len(j.lists) > 0 && j.read.IsZero() {
+			j.readLists()
 			return
 		}
 	}
@@ -149,15 +149,15 @@ func (s *Space) jitChanged() {
 	j.retold.looks++
 	j.retold.quiet++
 	j.now = slices.Grow(j.now[:0], len(j.was))[:len(j.was)]
-	if n, err := s.ReadRanges(j.now, j.watched); err == nil && n == len(j.now) && bytes.Equal(j.now, j.was) {
+	if n, err := readRanges(s.access.src, j.now, j.watched); err == nil && n == len(j.now) && bytes.Equal(j.now, j.was) {
 		return
 	}
 	s.gen++
-	if j.stale = s.opt.Now().Sub(j.read) < j.rest; j.stale {
+	if j.stale = s.access.opt.Now().Sub(j.read) < j.rest; j.stale {
 		j.watched, j.was = nil, nil
 		return
 	}
-	s.readJIT()
+	j.readLists()
 }
 
 // renew puts images in place of those that were known, and returns where they tell otherwise. code is all code.
@@ -203,10 +203,10 @@ func (j *jitCode) watch(addr uint64, b []byte) {
 	}
 }
 
-// readJIT reads the images of all lists.
-func (s *Space) readJIT() {
-	j := &s.jit
-	j.read, j.watched, j.was = s.opt.Now(), j.watched[:0], j.was[:0]
+// readLists reads the images of all lists.
+func (j *jitCode) readLists() {
+	s := j.in
+	j.read, j.watched, j.was = s.access.opt.Now(), j.watched[:0], j.was[:0]
 	var images []jitImage
 	entries, room := 0, maxJITBytes
 	for _, l := range j.lists {
@@ -214,7 +214,7 @@ func (s *Space) readJIT() {
 		word := a.WordBytes
 		// struct jit_descriptor: version, action (32 bits each), relevant_entry, first_entry.
 		state := make([]byte, 8+2*word)
-		if n, err := s.src.ReadAt(state, int64(l.addr)); err != nil || n < len(state) || a.Order.Uint32(state) != 1 {
+		if n, err := s.access.src.ReadAt(state, int64(l.addr)); err != nil || n < len(state) || a.Order.Uint32(state) != 1 {
 			continue
 		}
 		j.watch(l.addr, state)
@@ -229,23 +229,23 @@ func (s *Space) readJIT() {
 		for ; at != 0 && !seen[at] && entries < maxJITEntries && room > 0; entries++ {
 			seen[at] = true
 			e := make([]byte, size)
-			if n, err := s.src.ReadAt(e, int64(at)); err != nil || n < len(e) {
+			if n, err := s.access.src.ReadAt(e, int64(at)); err != nil || n < len(e) {
 				break
 			}
 			j.watch(at, e)
 			image, length := a.Word(e[2*word:]), a.Order.Uint64(e[size-8:])
 			if length > 0 && length <= maxJITImage && int(length) <= room {
 				room -= int(length)
-				if m, ok := s.openJIT(a, image, int(length)); ok {
+				if m, ok := j.open(a, image, int(length)); ok {
 					images = append(images, m)
 				}
 			}
 			at = a.Word(e)
 		}
 	}
-	changes, gone := j.renew(images, s.code, j.read)
+	changes, gone := j.renew(images, s.mapped.code.list, j.read)
 	for _, c := range changes {
-		s.note(c)
+		s.history.note(c)
 	}
 	if gone {
 		s.gen++
@@ -253,10 +253,10 @@ func (s *Space) readJIT() {
 	j.rest = time.Duration(entries)*jitRest + time.Duration(maxJITBytes-room)*jitByteRest
 }
 
-// openJIT reads an image and opens its table.
-func (s *Space) openJIT(a *regs.Arch, addr uint64, size int) (m jitImage, ok bool) {
+// open reads an image and opens its table.
+func (j *jitCode) open(a *regs.Arch, addr uint64, size int) (m jitImage, ok bool) {
 	b := make([]byte, size)
-	if n, err := s.src.ReadAt(b, int64(addr)); err != nil || n < size {
+	if n, err := j.in.access.src.ReadAt(b, int64(addr)); err != nil || n < size {
 		return m, false
 	}
 	f := bytes.NewReader(b)
@@ -278,16 +278,16 @@ func (s *Space) openJIT(a *regs.Arch, addr uint64, size int) (m jitImage, ok boo
 		return m, false
 	}
 	table := b[frames.off : frames.off+frames.size]
-	s.jit.watch(addr, b[:h.size])
-	s.jit.watch(addr+h.shoff, b[h.shoff:][:h.shnum*h.shent])
-	s.jit.watch(addr+frames.off, table)
+	j.watch(addr, b[:h.size])
+	j.watch(addr+h.shdrs.off, b[h.shdrs.off:][:h.shdrs.num*h.shdrs.ent])
+	j.watch(addr+frames.off, table)
 	where := ehframe.Sections{FrameSize: frames.size, DebugFrame: frames.name == ".debug_frame"}
 	if !where.DebugFrame {
 		where.FrameAddr = frames.addr
 	}
 	m.jitKey = jitKey{text.addr, text.addr + text.size, where.FrameAddr, string(table)}
 	if m.table, err = ehframe.Open(shifted{m.frames, where.FrameAddr}, a, where); err != nil {
-		s.opt.Log.Debug("image of generated code not used", "addr", addr, "reason", err.Error())
+		j.in.access.opt.Log.Debug("image of generated code not used", "addr", addr, "reason", err.Error())
 		return m, false
 	}
 	return m, true
@@ -306,15 +306,15 @@ func (r shifted) ReadAt(b []byte, addr int64) (int, error) {
 
 // variable returns the link-time address of the variable of that name, by the symbols of
 // the module's file.
-func (m *Module) variable(name []byte, log *slog.Logger) (vaddr uint64, ok bool) {
+func (m *Module) variable(name []byte) (vaddr uint64, ok bool) {
 	f, err := m.OpenFile()
 	if err != nil {
-		log.Debug("file not used", "module", m.Path, "reason", err.Error())
+		m.access.opt.Log.Debug("file not used", "module", m.Path, "reason", err.Error())
 		return 0, false
 	}
 	defer f.Close()
 	var all []section
-	h := m.obj.hdr
+	h := m.obj.mem.hdr
 	if h.readSections(f, f.Size(), func(s section) { all = append(all, s) }) != nil {
 		return 0, false
 	}
@@ -331,12 +331,12 @@ const maxNames = 16 << 20
 
 // findVariable looks for a variable in the symbol table syms. It reads both tables once.
 func (h *header) findVariable(f File, syms, strs section, name []byte) (vaddr uint64, ok bool) {
-	l := symbolLayout(h.class)
+	l := symbolLayout(h.enc.class)
 	if strs.size > maxNames || syms.ent != uint64(l.size) {
 		return 0, false
 	}
 	index, found := uint32(0), false
-	h.scan(f, strs, func(b []byte, off uint64) (used int) {
+	scan(f, strs, func(b []byte, off uint64) (used int) {
 		for n := bytes.IndexByte(b, 0); n >= 0 && !found; n = bytes.IndexByte(b[used:], 0) {
 			if bytes.HasSuffix(b[used:used+n], name) { // linkers share ends
 				index, found = uint32(off)+uint32(used+n-len(name)), true
@@ -351,11 +351,11 @@ func (h *header) findVariable(f File, syms, strs section, name []byte) (vaddr ui
 	if !found {
 		return 0, false
 	}
-	h.scan(f, syms, func(b []byte, _ uint64) (used int) {
+	scan(f, syms, func(b []byte, _ uint64) (used int) {
 		for ; len(b)-used >= l.size; used += l.size {
 			s := b[used : used+l.size]
-			if h.order.Uint32(s) == index && elf.ST_TYPE(s[l.info]) == elf.STT_OBJECT && h.order.Uint16(s[l.shndx:]) != uint16(elf.SHN_UNDEF) {
-				vaddr, ok = h.word(s[l.value:]), true
+			if h.enc.order.Uint32(s) == index && elf.ST_TYPE(s[l.info]) == elf.STT_OBJECT && h.enc.order.Uint16(s[l.shndx:]) != uint16(elf.SHN_UNDEF) {
+				vaddr, ok = h.enc.word(s[l.value:]), true
 			}
 		}
 		return used
@@ -364,10 +364,10 @@ func (h *header) findVariable(f File, syms, strs section, name []byte) (vaddr ui
 }
 
 // symbolLayout is where fields are in a symbol (System V gABI, chapter 4, "Symbol Table").
-func symbolLayout(c elf.Class) (l struct{ size, info, shndx, value int }) {
-	l.size, l.info, l.shndx, l.value = 24, 4, 6, 8 // Elf64_Sym: name, info, other, shndx, value, size
+func symbolLayout(c elf.Class) (l struct{ size, info, shndx, value, length int }) {
+	l.size, l.info, l.shndx, l.value, l.length = 24, 4, 6, 8, 16 // Elf64_Sym: name, info, other, shndx, value, size
 	if c == elf.ELFCLASS32 {
-		l.size, l.info, l.shndx, l.value = 16, 12, 14, 4 // Elf32_Sym: name, value, size, info, other, shndx
+		l.size, l.info, l.shndx, l.value, l.length = 16, 12, 14, 4, 8 // Elf32_Sym: name, value, size, info, other, shndx
 	}
 	return l
 }

@@ -131,7 +131,7 @@ func TestOwnCode(t *testing.T) {
 		t.Errorf("heap at %#x is executable", data)
 	}
 	// Go's entry point, and what begins there.
-	entry := m.obj.hdr.entry + m.Bias
+	entry := m.obj.mem.hdr.entry + m.Bias
 	if !s.Entry(entry) || s.Entry(pc) {
 		t.Errorf("Entry(%#x) = %v, Entry(%#x) = %v; want true, false", entry, s.Entry(entry), pc, s.Entry(pc))
 	}
@@ -139,7 +139,7 @@ func TestOwnCode(t *testing.T) {
 	if n := s.Code(pc, code[:]); n != len(code) {
 		t.Errorf("Code(%#x) = %d bytes, want %d", pc, n, len(code))
 	}
-	if _, err := s.src.ReadAt(want[:], int64(pc)); err != nil || code != want {
+	if _, err := s.access.src.ReadAt(want[:], int64(pc)); err != nil || code != want {
 		t.Errorf("Code(%#x) = % x, memory has % x (%v)", pc, code, want, err)
 	}
 }
@@ -163,7 +163,7 @@ func TestVDSO(t *testing.T) {
 		if _, err := elf.NewFile(f); err != nil {
 			t.Errorf("image of the vDSO: %v", err)
 		}
-		if m.obj.hdr.ehHdr.size == 0 {
+		if m.obj.mem.hdr.ehHdr.size == 0 {
 			t.Skip("the vDSO of this kernel has no .eh_frame")
 		}
 		rows := 0
@@ -287,14 +287,14 @@ func TestLiveReload(t *testing.T) {
 	}
 	check("replaced on disk", old)
 	m, _, _ = s.Module(p.code())
-	if !m.Deleted || m.Path != path {
-		t.Errorf("module %q, deleted %v; want %q, true", m.Path, m.Deleted, path)
+	if !m.Maps[0].Deleted || m.Path != path {
+		t.Errorf("module %q, deleted %v; want %q, true", m.Path, m.Maps[0].Deleted, path)
 	}
 	// Without the right to use map_files the file cannot be had; the wrong one
 	// must not come instead.
 	f, err = m.OpenFile()
 	if err == nil {
-		if id, _ := m.obj.hdr.buildID(f, true); id != m.BuildID {
+		if id, _ := m.obj.mem.hdr.buildID(f, true); id != m.BuildID {
 			t.Errorf("opened the file with build-id %s, want %s", id, m.BuildID)
 		}
 		f.Close()
@@ -359,7 +359,7 @@ func TestExec(t *testing.T) {
 	if err := s.Refresh(); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("Refresh after exec: %v, want that there is no such process", err)
 	}
-	if _, err := s.src.ReadAt(make([]byte, 8), int64(s.Modules()[0].Bias)); !errors.Is(err, unix.ESRCH) {
+	if _, err := s.access.src.ReadAt(make([]byte, 8), int64(s.Modules()[0].Bias)); !errors.Is(err, unix.ESRCH) {
 		t.Errorf("a read after exec: %v, want that there is no such process", err)
 	}
 	if !reflect.DeepEqual(before, s.Mappings()) {
@@ -406,7 +406,7 @@ func TestLeaderExits(t *testing.T) {
 		if m.Path != self(t) {
 			continue
 		}
-		if _, err := s.Row(m.Bias+m.obj.hdr.entry, unwind.EHFrame); err != nil && !errors.Is(err, sframe.ErrNoRow) {
+		if _, err := s.Row(m.Bias+m.obj.mem.hdr.entry, unwind.EHFrame); err != nil && !errors.Is(err, sframe.ErrNoRow) {
 			t.Errorf("row: %v", err)
 		}
 		f, err := m.OpenFile()
@@ -426,7 +426,7 @@ func TestGone(t *testing.T) {
 	if err := s.Refresh(); err != nil {
 		t.Fatal(err)
 	}
-	pc := s.code[0].start
+	pc := s.mapped.code.list[0].start
 	if err := syscall.Kill(tg.pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -440,8 +440,8 @@ func TestGone(t *testing.T) {
 		t.Errorf("%d bytes of code of a process that has ended", n)
 	}
 	s.Row(pc, unwind.EHFrame)
-	if len(s.Problems()) != 0 {
-		t.Errorf("problems: %v", s.Problems())
+	if len(problemsOf(s)) != 0 {
+		t.Errorf("problems: %v", problemsOf(s))
 	}
 }
 
@@ -481,8 +481,8 @@ func TestPython(t *testing.T) {
 			t.Errorf("%v is of no module", r)
 		}
 	}
-	if len(s.Problems()) != 0 {
-		t.Errorf("problems: %v", s.Problems())
+	if len(problemsOf(s)) != 0 {
+		t.Errorf("problems: %v", problemsOf(s))
 	}
 }
 
@@ -524,7 +524,7 @@ func BenchmarkLive(b *testing.B) {
 		b.Fatal(err)
 	}
 	for _, m := range s.Modules() {
-		s.Row(m.Bias+m.obj.hdr.entry, unwind.EHFrame)
+		s.Row(m.Bias+m.obj.mem.hdr.entry, unwind.EHFrame)
 	}
 	b.Run("refresh", func(b *testing.B) {
 		b.ReportAllocs()

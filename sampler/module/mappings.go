@@ -1,13 +1,10 @@
 package module
 
-import (
-	"sfsample/ptrace/procfs"
-	"sfsample/regs"
-)
+import "sfsample/ptrace/procfs"
 
 // Mappings returns all mappings as they were last read, in ascending order. The
 // caller must not change them.
-func (s *Space) Mappings() []procfs.Mapping { return s.maps }
+func (s *Space) Mappings() []procfs.Mapping { return s.mapped.maps }
 
 // FileBuildID returns the build-id of an ELF file in lower-case hex, empty if it
 // has none. The error says why f cannot be read as an ELF file.
@@ -18,18 +15,4 @@ func FileBuildID(f File) (string, error) {
 	}
 	id, _ := h.buildID(f, true)
 	return id, nil
-}
-
-// Arch is the architecture of the process's program, nil if no object of it
-// could be read.
-func (s *Space) Arch() *regs.Arch {
-	if len(s.maps) == 0 && s.Refresh() != nil {
-		return nil
-	}
-	for _, m := range s.modules {
-		if m.Arch != nil {
-			return m.Arch
-		}
-	}
-	return nil
 }

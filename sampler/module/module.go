@@ -21,23 +21,21 @@ const vdsoName = "[vdso]"
 // loaded anew is another Module.
 type Module struct {
 	Path    string // of the file as the process has it, or "[vdso]"
-	Deleted bool   // the file's name is gone or names another file
 	BuildID string // lower-case hex, empty if there is none
 	Bias    uint64 // address in the process = link-time address + Bias
 	Arch    *regs.Arch
 	// Maps are its mappings of the file, in ascending order.
 	Maps []procfs.Mapping
 
-	src      Source
-	obj      *object
-	base     uint64 // offset in the file of the ELF header
-	id       moduleID
-	oldFirst bool     // .sframe of version 1 ranks first
-	asked    bool     // for a row or a name; for the goroutine of the Space
-	proven   bool     // the last Verify has compared it; for the same goroutine
-	dyn      *dynamic // once it is asked for; for the same goroutine
-	unread   error    // why the last reading of the mappings could not compare it; for the same goroutine
-	probes   probes
+	access *access
+	obj    *object
+	base   uint64 // offset in the file of the ELF header
+	id     moduleID
+	asked  bool     // for a row or a name; for the goroutine of the Space
+	proven bool     // the last Verify has compared it; for the same goroutine
+	dyn    *dynamic // once it is asked for; for the same goroutine
+	unread error    // why the last reading of the mappings could not compare it; for the same goroutine
+	probes probes
 }
 
 // probes are what a module is recognised by, and the part of it that is read with each stack.
@@ -93,11 +91,11 @@ func (m *Module) Name() string { return path.Base(m.Path) }
 // ImageBase is the address in the process of the lowest page of the module's segments, from which on tools for other
 // formats count; 0 if it has none.
 func (m *Module) ImageBase() uint64 {
-	if len(m.obj.hdr.loads) == 0 {
+	if len(m.obj.mem.hdr.loads) == 0 {
 		return 0
 	}
-	low := m.obj.hdr.loads[0].vaddr
-	for _, l := range m.obj.hdr.loads {
+	low := m.obj.mem.hdr.loads[0].vaddr
+	for _, l := range m.obj.mem.hdr.loads {
 		low = min(low, l.vaddr)
 	}
 	return m.Bias + low&^0xfff
@@ -126,7 +124,7 @@ const maxProbe = pageBytes
 func (m *Module) unchanged(buf []byte) (bool, error) {
 	for _, p := range m.probes.list {
 		b := buf[:len(p.data)]
-		_, err := m.src.ReadAt(b, int64(p.addr))
+		_, err := m.access.src.ReadAt(b, int64(p.addr))
 		switch {
 		case err == nil && bytes.Equal(b, p.data):
 		case err == nil, errors.Is(err, syscall.EFAULT), errors.Is(err, io.ErrUnexpectedEOF):
@@ -148,7 +146,7 @@ func (m *Module) OpenFile() (File, error) {
 	var err error
 	for _, r := range m.Maps {
 		var f File
-		if f, err = m.src.OpenFile(r); err != nil {
+		if f, err = m.access.src.OpenFile(r); err != nil {
 			continue
 		}
 		if m.base > 0 {
@@ -171,7 +169,7 @@ func (m *Module) checkFile(f File) error {
 	if err != nil {
 		return err
 	}
-	if h.sum != m.obj.hdr.sum {
+	if h.sum != m.obj.mem.hdr.sum {
 		return errOtherFile
 	}
 	if id, _ := h.buildID(f, true); id != m.BuildID {
@@ -186,7 +184,7 @@ const maxImage = 1 << 20
 func (m *Module) image() (File, error) {
 	r := m.Maps[0]
 	b := make([]byte, min(r.End-r.Start, maxImage))
-	if _, err := m.src.ReadAt(b, int64(r.Start)); err != nil {
+	if _, err := m.access.src.ReadAt(b, int64(r.Start)); err != nil {
 		return nil, fmt.Errorf("read %s: %w", m.Path, err)
 	}
 	return bytesFile{io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b)))}, nil
@@ -198,18 +196,20 @@ type fileSections struct {
 	eh         region
 	debugFrame bool   // there is a .debug_frame
 	goTable    region // of Go functions; size 0: there is none
+	known      bool   // the file was looked into
 }
 
-// sections looks into the file for tables without a program header. ok is false
+// sections looks into the file for tables without a program header. They are not known
 // if the file cannot be opened: another process may be able to.
-func (m *Module) sections(log *slog.Logger) (list fileSections, ok bool) {
+func (m *Module) sections(log *slog.Logger) (list fileSections) {
 	f, err := read(m)
 	if err != nil {
 		log.Debug("file not used", "module", m.Path, "reason", err.Error())
-		return list, false
+		return list
 	}
 	defer f.Close()
-	h := m.obj.hdr
+	list.known = true
+	h := m.obj.mem.hdr
 	err = h.readSections(f, f.Size(), func(s section) {
 		switch {
 		case s.typ == elf.SHT_NOBITS:
@@ -230,5 +230,5 @@ func (m *Module) sections(log *slog.Logger) (list fileSections, ok bool) {
 	if err != nil {
 		log.Debug("section headers not used", "module", m.Path, "reason", err.Error())
 	}
-	return list, true
+	return list
 }

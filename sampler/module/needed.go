@@ -25,19 +25,19 @@ func (m *Module) dynamic() *dynamic {
 		return m.dyn
 	}
 	m.dyn = new(dynamic)
-	h := m.obj.hdr
+	h := m.obj.mem.hdr
 	word := 8
-	if h.class == elf.ELFCLASS32 {
+	if h.enc.class == elf.ELFCLASS32 {
 		word = 4
 	}
 	var strtab, size, soname uint64
 	var needed []uint64
 	b := make([]byte, min(h.dynamic.size, maxDynBytes))
-	n, _ := m.src.ReadAt(b, int64(m.Bias+h.dynamic.addr))
+	n, _ := m.access.src.ReadAt(b, int64(m.Bias+h.dynamic.addr))
 scan:
 	for b = b[:n]; len(b) >= 2*word; b = b[2*word:] {
-		val := h.word(b[word:])
-		switch elf.DynTag(h.word(b)) {
+		val := h.enc.word(b[word:])
+		switch elf.DynTag(h.enc.word(b)) {
 		case elf.DT_NULL:
 			break scan
 		case elf.DT_FLAGS_1:
@@ -60,7 +60,7 @@ scan:
 			return ""
 		}
 		b := make([]byte, min(size-at, maxDynString))
-		n, _ := m.src.ReadAt(b, int64(strtab+at))
+		n, _ := m.access.src.ReadAt(b, int64(strtab+at))
 		if end := bytes.IndexByte(b[:n], 0); end > 0 {
 			return string(b[:end])
 		}
@@ -75,22 +75,28 @@ scan:
 	return m.dyn
 }
 
-// fixed tells whether a module stays for as long as the program does: it is the
-// program itself, its dynamic linker, the vDSO, or a library that one of these needs,
+// lasting are the modules that stay for as long as the program does: the
+// program itself, its dynamic linker, the vDSO, and the libraries that these need,
 // directly or by way of others. The dynamic linker unmaps no such library, however
 // often others open and close it (ld.so(8), dlclose(3)).
-func (s *Space) fixed(m *Module) bool {
-	if s.stay == nil || s.stayGen != s.gen {
-		s.stay, s.stayGen = s.fixedModules(), s.gen
-	}
-	return s.stay[m]
+type lasting struct {
+	of  map[*Module]bool
+	gen uint64 // of the Space
 }
 
-func (s *Space) fixedModules() map[*Module]bool {
+// has tells whether m is such a module of s.
+func (l *lasting) has(s *Space, m *Module) bool {
+	if l.of == nil || l.gen != s.gen {
+		l.of, l.gen = lastingOf(s.mapped.modules), s.gen
+	}
+	return l.of[m]
+}
+
+func lastingOf(modules []*Module) map[*Module]bool {
 	stay := map[*Module]bool{}
 	byName := map[string]*Module{}
 	var list []*Module
-	for _, m := range s.modules {
+	for _, m := range modules {
 		if m.VDSO() || m.program() {
 			stay[m] = true
 			list = append(list, m)

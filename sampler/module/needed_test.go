@@ -66,13 +66,13 @@ func TestFixed(t *testing.T) {
 			if err := s.Refresh(); err != nil {
 				t.Fatal(err)
 			}
-			program, err := filepath.EvalSymlinks(s.modules[0].Path)
+			program, err := filepath.EvalSymlinks(s.mapped.modules[0].Path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			needed := needs(t, program, s.modules)
+			needed := needs(t, program, s.mapped.modules)
 			opened := 0
-			for _, m := range s.modules {
+			for _, m := range s.mapped.modules {
 				if f, err := elf.Open(m.Path); err == nil {
 					f.Close()
 				} else if !m.VDSO() {
@@ -96,9 +96,9 @@ func TestFixed(t *testing.T) {
 
 // codeOf is an address in the code of a module.
 func codeOf(s *Space, m *Module) uint64 {
-	for i := range s.code {
-		if s.code[i].mod == m {
-			return s.code[i].start
+	for i := range s.mapped.code.list {
+		if s.mapped.code.list[i].mod == m {
+			return s.mapped.code.list[i].start
 		}
 	}
 	return 0

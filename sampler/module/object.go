@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"sync"
-	"sync/atomic"
 
 	"sfsample/regs"
+	"sfsample/sampler/symbol"
 	"sfsample/sframe"
 	"sfsample/sframe/ehframe"
 	"sfsample/unwind"
@@ -38,53 +37,73 @@ func (p Problem) String() string {
 // object is an ELF file as far as its code and tables go: what all processes
 // that map it have in common. Addresses are link-time addresses.
 type object struct {
-	// Set when it is made.
+	cached cached
+
+	mu       sync.Mutex // guards all below: one look-up at a time
+	mem      objectMemory
+	tables   tables
+	debug    debugTable // asked where .eh_frame has nothing
+	golang   goRows     // of a Go program, asked where .eh_frame has nothing
+	sections fileSections
+	problems []Problem
+	specials specialFuncs // functions in which stacks begin or change
+	entry    entryKind    // whether the ELF entry address is where the kernel starts it
+	starts   knownStarts  // of functions
+	followed followed
+	late     bool // there was no time to read all of the file
+}
+
+// objectMemory is the memory of an object by link-time address, as the process has it whose
+// look-up goes on. The Cache keeps its pages.
+type objectMemory struct {
 	id      uint64
-	key     objectKey
 	cache   *Cache
-	refs    int // guarded by cache.mu
 	private bool
 	hdr     *header
-	buildID string
-	used    atomic.Uint64 // when it was asked last
+	via     *Module // whose memory the look-up reads; what is above never changes
+}
 
-	mu         sync.Mutex // guards all below: one look-up at a time
-	via        *Module    // whose memory the look-up reads
-	opened     bool
-	counted    int               // bytes of tables that the account in the cache has
-	sframes    []*sframe.Section // version 2 and later
-	old        []*sframe.Section // version 1
-	eh         *ehframe.Table
-	debug      *ehframe.Table // .debug_frame, asked where .eh_frame has nothing
-	debugBytes int            // of the section, which is held in memory
-	noDebug    bool           // there is no .debug_frame that can be used
-	golang     goRows         // of a Go program, asked where .eh_frame has nothing
-	sections   fileSections
-	searched   bool // sections is filled
-	problems   []Problem
-	funcs      []specialFunc // functions in which stacks begin or change
-	hasFuncs   bool          // funcs is filled
-	entry      entryKind     // whether hdr.entry is where the kernel starts it
-	starts     knownStarts   // of functions
-	followed   followed
-	late       bool // there was no time to read all of the file
+// tables are the unwind tables in memory, once they are opened.
+type tables struct {
+	opened  bool
+	sframes []*sframe.Section // version 2 and later
+	old     []*sframe.Section // version 1
+	eh      *ehframe.Table
+}
+
+// debugTable is .debug_frame.
+type debugTable struct {
+	table *ehframe.Table
+	bytes int  // of the section, which is held in memory
+	none  bool // there is none that can be used
+}
+
+// lock begins a look-up that reads the memory of m; unlock ends it.
+func (o *object) lock(m *Module) {
+	o.mu.Lock()
+	o.mem.via = m
+}
+
+func (o *object) unlock() {
+	o.mem.via = nil
+	o.mu.Unlock()
 }
 
 // ReadAt reads the object's memory by link-time address, through the process
-// whose look-up goes on. It is the reader of the tables; mu is held.
-func (o *object) ReadAt(p []byte, vaddr int64) (int, error) {
+// whose look-up goes on. It is the reader of the tables.
+func (mem *objectMemory) ReadAt(p []byte, vaddr int64) (int, error) {
 	done := 0
 	for done < len(p) {
 		addr := uint64(vaddr) + uint64(done)
 		off := int(addr % pageBytes)
 		n := min(len(p)-done, pageBytes-off)
-		key := pageKey{o.id, addr / pageBytes}
-		if !o.cache.get(key, p[done:done+n], off) {
-			data, err := o.readPage(addr - uint64(off))
+		key := pageKey{mem.id, addr / pageBytes}
+		if !mem.cache.get(key, p[done:done+n], off) {
+			data, err := mem.readPage(addr - uint64(off))
 			if err != nil {
-				return done, fmt.Errorf("read %#x of %s: %w", addr, o.via.Path, err)
+				return done, fmt.Errorf("read %#x of %s: %w", addr, mem.via.Path, err)
 			}
-			o.cache.put(key, data)
+			mem.cache.put(key, data)
 			copy(p[done:done+n], data[off:])
 		}
 		done += n
@@ -95,13 +114,13 @@ func (o *object) ReadAt(p []byte, vaddr int64) (int, error) {
 // errNotImage is for a part of an object that is not, or no longer, the file's.
 var errNotImage = errors.New("not a read-only part of the file")
 
-func (o *object) readPage(vaddr uint64) ([]byte, error) {
-	m := o.via
-	if !o.private && !m.owns(m.Bias+vaddr) {
+func (mem *objectMemory) readPage(vaddr uint64) ([]byte, error) {
+	m := mem.via
+	if !mem.private && !m.owns(m.Bias+vaddr) {
 		return nil, errNotImage
 	}
 	data := make([]byte, pageBytes)
-	if _, err := m.src.ReadAt(data, int64(m.Bias+vaddr)); err != nil {
+	if _, err := m.access.src.ReadAt(data, int64(m.Bias+vaddr)); err != nil {
 		return nil, err
 	}
 	// Another object may have come in its place since it was last seen.
@@ -113,77 +132,73 @@ func (o *object) readPage(vaddr uint64) ([]byte, error) {
 }
 
 // row answers unwind.Space.Row for the link-time address vaddr, reading through m.
-func (o *object) row(m *Module, vaddr uint64, how unwind.How, log *slog.Logger) (*sframe.Row, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.via = m
-	defer func() { o.via = nil }()
-	if err := o.open(log); err != nil {
+func (o *object) row(m *Module, vaddr uint64, how unwind.How) (*sframe.Row, error) {
+	o.lock(m)
+	defer o.unlock()
+	if err := o.open(); err != nil {
 		return nil, err
 	}
-	row, err := o.answer(vaddr, how, log)
-	o.cache.account(o, o.bytes())
-	return row, err
-}
-
-func (o *object) answer(vaddr uint64, how unwind.How, log *slog.Logger) (*sframe.Row, error) {
+	row, err := (*sframe.Row)(nil), sframe.ErrNoRow
 	switch how {
 	case unwind.SFrame:
-		return o.sframeRow(vaddr, o.via.oldFirst, log)
+		row, err = o.sframeRow(vaddr)
 	case unwind.EHFrame:
-		return o.ehRow(vaddr, log)
+		row, err = o.ehRow(vaddr)
 	}
-	return nil, sframe.ErrNoRow
+	o.mem.cache.account(o, o.bytes())
+	return row, err
 }
 
 // bytes estimates what the tables hold.
 func (o *object) bytes() int {
-	n := 0
-	for _, s := range o.sframes {
-		n += s.CacheBytes()
-	}
-	for _, s := range o.old {
-		n += s.CacheBytes()
-	}
-	if o.eh != nil {
-		n += o.eh.CacheBytes()
-	}
-	if o.debug != nil {
-		n += o.debug.CacheBytes() + o.debugBytes
+	n := o.tables.bytes()
+	if o.debug.table != nil {
+		n += o.debug.table.CacheBytes() + o.debug.bytes
 	}
 	const followedBytes, startBytes = 200, 40
 	return n + o.golang.bytes() + followedBytes*len(o.followed) + startBytes*len(o.starts.byCode)
 }
 
+func (t *tables) bytes() (n int) {
+	for _, list := range [][]*sframe.Section{t.sframes, t.old} {
+		for _, s := range list {
+			n += s.CacheBytes()
+		}
+	}
+	if t.eh != nil {
+		n += t.eh.CacheBytes()
+	}
+	return n
+}
+
 // close forgets the tables; the next look-up opens them again.
 func (o *object) close() {
-	o.opened = false
-	o.sframes, o.old, o.eh, o.followed = nil, nil, nil, nil
+	o.tables, o.followed = tables{}, nil
 	if o.golang.table != nil {
 		o.golang = goRows{}
 	}
-	if o.debug != nil {
-		o.debug, o.debugBytes, o.noDebug = nil, 0, false
+	if o.debug.table != nil {
+		o.debug = debugTable{}
 	}
 }
 
 // sframeRow asks the .sframe tables. One of version 1 answers only where
-// .eh_frame has nothing to say, unless that is not used at all (oldFirst): its
+// .eh_frame has nothing to say, unless that is not used at all: its
 // assembler wrote rows that are wrong.
-func (o *object) sframeRow(vaddr uint64, oldFirst bool, log *slog.Logger) (*sframe.Row, error) {
-	row, err := o.ask(&o.sframes, vaddr, log)
-	if err == nil || len(o.old) == 0 {
+func (o *object) sframeRow(vaddr uint64) (*sframe.Row, error) {
+	row, err := o.ask(&o.tables.sframes, vaddr)
+	if err == nil || len(o.tables.old) == 0 {
 		return row, err
 	}
-	if !oldFirst {
-		if _, ehErr := o.ehRow(vaddr, log); ehErr == nil {
+	if !o.mem.via.access.opt.NoEHFrame {
+		if _, ehErr := o.ehRow(vaddr); ehErr == nil {
 			return nil, sframe.ErrNoRow
 		}
 	}
-	return o.ask(&o.old, vaddr, log)
+	return o.ask(&o.tables.old, vaddr)
 }
 
-func (o *object) ask(tables *[]*sframe.Section, vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
+func (o *object) ask(tables *[]*sframe.Section, vaddr uint64) (*sframe.Row, error) {
 	result := sframe.ErrNoRow
 	for i := 0; i < len(*tables); i++ {
 		s := (*tables)[i]
@@ -196,11 +211,11 @@ func (o *object) ask(tables *[]*sframe.Section, vaddr uint64, log *slog.Logger) 
 		}
 		result = err
 		if bad := defect(err); bad != nil && bad.Whole {
-			o.problem(log, "sframe", s.Addr(), true, err)
+			o.problem("sframe", s.Addr(), true, err)
 			*tables = append((*tables)[:i:i], (*tables)[i+1:]...)
 			i--
 		} else if bad != nil {
-			o.problem(log, "sframe", vaddr, false, err)
+			o.problem("sframe", vaddr, false, err)
 		}
 	}
 	return nil, result
@@ -237,29 +252,32 @@ var (
 
 // ehRow asks .eh_frame and, where that has nothing to say, Go's own table of
 // functions, and .debug_frame of the file.
-func (o *object) ehRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
+func (o *object) ehRow(vaddr uint64) (*sframe.Row, error) {
 	err := sframe.ErrNoRow
-	if o.eh != nil {
+	if o.tables.eh != nil {
 		var row *sframe.Row
-		if row, err = o.eh.Row(vaddr); err == nil {
+		if row, err = o.tables.eh.Row(vaddr); err == nil {
 			return row, nil
 		}
 		if bad := defect(err); bad != nil {
-			o.problem(log, "eh_frame", vaddr, bad.Whole, err)
+			o.problem("eh_frame", vaddr, bad.Whole, err)
 			if bad.Whole {
-				o.eh = nil
+				o.tables.eh = nil
 			}
 		}
 	}
-	if errors.Is(err, sframe.ErrNoRow) && o.openGo(log) {
+	if errors.Is(err, sframe.ErrNoRow) && o.openGo() {
 		var row *sframe.Row
-		if row, err = o.goRow(vaddr, log); err == nil {
+		if row, err = o.golang.row(&o.mem, vaddr); err == nil {
 			return row, nil
 		}
+		if _, bad := errors.AsType[*symbol.FormatError](err); bad {
+			o.problem("pclntab", vaddr, false, err)
+		}
 	}
-	if errors.Is(err, sframe.ErrNoRow) && o.openDebug(log) {
+	if errors.Is(err, sframe.ErrNoRow) && o.openDebug() {
 		if o.sections.goTable.size > 0 { // of an older layout
-			switch is := o.specialAt(o.special(vaddr, log), vaddr, vaddr); {
+			switch is := o.mem.specialAt(o.specialFuncs().at(vaddr), vaddr, vaddr); {
 			case is == unreturned, is&ends != 0:
 				return &outermost, nil
 			case is&switches != 0:
@@ -267,8 +285,8 @@ func (o *object) ehRow(vaddr uint64, log *slog.Logger) (*sframe.Row, error) {
 			}
 		}
 		var row *sframe.Row
-		if row, err = o.debug.Row(vaddr); defect(err) != nil {
-			o.problem(log, "debug_frame", vaddr, false, err)
+		if row, err = o.debug.table.Row(vaddr); defect(err) != nil {
+			o.problem("debug_frame", vaddr, false, err)
 		}
 		return row, err
 	}
@@ -281,35 +299,35 @@ const maxDebugFrame = 8 << 20
 
 // search looks into the file for tables without a program header, once. It
 // fails if the file cannot be opened: another process may be able to.
-func (o *object) search(log *slog.Logger) bool {
-	if !o.searched {
-		o.sections, o.searched = o.via.sections(log)
+func (o *object) search() bool {
+	if !o.sections.known {
+		o.sections = o.mem.via.sections(o.mem.via.access.opt.Log)
 	}
-	return o.searched
+	return o.sections.known
 }
 
 // openDebug reads .debug_frame from the file, if it has one, at the first need.
-func (o *object) openDebug(log *slog.Logger) bool {
-	if o.debug != nil || o.noDebug {
-		return o.debug != nil
+func (o *object) openDebug() bool {
+	if o.debug.table != nil || o.debug.none {
+		return o.debug.table != nil
 	}
-	if !o.search(log) {
+	if !o.search() {
 		return false
 	}
-	o.noDebug = true
-	if !o.sections.debugFrame || o.hdr.arch == nil {
+	o.debug.none = true
+	if !o.sections.debugFrame || o.mem.hdr.arch == nil {
 		return false
 	}
-	data, err := debugFrame(o.via)
+	data, err := debugFrame(o.mem.via)
 	if err == nil {
-		o.debug, err = ehframe.Open(bytes.NewReader(data), o.hdr.arch,
+		o.debug.table, err = ehframe.Open(bytes.NewReader(data), o.mem.hdr.arch,
 			ehframe.Sections{FrameSize: uint64(len(data)), DebugFrame: true, Over: func() bool { return over(o) }})
 	}
 	if err != nil {
-		o.problem(log, "debug_frame", 0, true, err)
+		o.problem("debug_frame", 0, true, err)
 		return false
 	}
-	o.debugBytes = len(data)
+	o.debug.bytes = len(data)
 	return true
 }
 
@@ -323,8 +341,8 @@ func defect(err error) *sframe.FormatError {
 }
 
 // problem records a defect once.
-func (o *object) problem(log *slog.Logger, table string, addr uint64, whole bool, err error) {
-	p := Problem{Module: o.via.Path, Table: table, Addr: addr, Whole: whole, Err: err}
+func (o *object) problem(table string, addr uint64, whole bool, err error) {
+	p := Problem{Module: o.mem.via.Path, Table: table, Addr: addr, Whole: whole, Err: err}
 	for _, q := range o.problems {
 		if q.Table == table && q.Err.Error() == err.Error() {
 			return
@@ -334,94 +352,93 @@ func (o *object) problem(log *slog.Logger, table string, addr uint64, whole bool
 		return
 	}
 	o.problems = append(o.problems, p)
-	log.Debug("unwind table not used", "module", p.Module, "table", table, "addr", addr, "whole", whole, "reason", err.Error())
+	o.mem.via.access.opt.Log.Debug("unwind table not used", "module", p.Module, "table", table, "addr", addr, "whole", whole, "reason", err.Error())
 }
 
 // open finds and opens the tables, at the first look-up. It fails only when the
 // process could not be read; what is defective is put aside.
-func (o *object) open(log *slog.Logger) error {
-	if o.opened {
+func (o *object) open() error {
+	if o.tables.opened {
 		return nil
 	}
-	frames, hdr := o.hdr.sframes, o.hdr.ehHdr
-	if (len(frames) == 0 || hdr.size == 0) && !o.searched {
+	frames, hdr := o.mem.hdr.sframes, o.mem.hdr.ehHdr
+	if (len(frames) == 0 || hdr.size == 0) && !o.sections.known {
 		// Linkers that do not know SFrame leave no program header for it; some
 		// programs have .eh_frame without the header.
-		o.search(log)
+		o.search()
 	}
 	o.close()
 	if len(frames) == 0 {
 		frames = o.sections.sframes
 	}
 	for _, r := range frames {
-		if err := o.openSFrame(r, log); err != nil {
+		if err := o.openSFrame(r); err != nil {
 			return err
 		}
 	}
-	if err := o.openEH(hdr, log); err != nil {
+	if err := o.openEH(hdr); err != nil {
 		return err
 	}
-	o.opened = true
+	o.tables.opened = true
 	return nil
 }
 
 // openSFrame opens the .sframe table at r.
-func (o *object) openSFrame(r region, log *slog.Logger) error {
-	if _, ok := o.hdr.loadAt(r); !ok {
+func (o *object) openSFrame(r region) error {
+	if _, ok := o.mem.hdr.loadAt(r); !ok {
 		if r.size != 0 {
-			o.problem(log, "sframe", r.addr, true, &HeaderError{0, "table outside of loadable segments", r.addr})
+			o.problem("sframe", r.addr, true, &HeaderError{0, "table outside of loadable segments", r.addr})
 		}
 		return nil
 	}
-	s, err := sframe.Open(io.NewSectionReader(o, int64(r.addr), int64(r.size)), r.addr, r.size)
+	s, err := sframe.Open(io.NewSectionReader(&o.mem, int64(r.addr), int64(r.size)), r.addr, r.size)
 	switch {
 	case errors.Is(err, sframe.ErrEmpty):
 		return nil
 	case defect(err) != nil:
-		o.problem(log, "sframe", r.addr, true, err)
+		o.problem("sframe", r.addr, true, err)
 		return nil
 	case err != nil:
 		return err
 	}
-	if !s.ABI().Matches(o.hdr.machine, o.hdr.data) {
-		o.problem(log, "sframe", r.addr, true, fmt.Errorf("table is for %v", s.ABI()))
+	if !s.ABI().Matches(o.mem.hdr.machine, o.mem.hdr.enc.data) {
+		o.problem("sframe", r.addr, true, fmt.Errorf("table is for %v", s.ABI()))
 		return nil
 	}
 	if s.Version() == 1 {
-		o.old = append(o.old, s)
+		o.tables.old = append(o.tables.old, s)
 	} else {
-		o.sframes = append(o.sframes, s)
+		o.tables.sframes = append(o.tables.sframes, s)
 	}
 	return nil
 }
 
 // openEH opens .eh_frame, by its header or by the section's place in the file.
-func (o *object) openEH(hdr region, log *slog.Logger) error {
-	if o.hdr.arch == nil {
+func (o *object) openEH(hdr region) error {
+	if o.mem.hdr.arch == nil {
 		return nil
 	}
-	for _, s := range o.ehPlaces(hdr) {
+	for _, s := range ehPlaces(o.mem.hdr, hdr, o.sections.eh) {
 		s.Over = func() bool { return over(o) }
-		t, err := ehframe.Open(o, o.hdr.arch, s)
+		t, err := ehframe.Open(&o.mem, o.mem.hdr.arch, s)
 		if err == nil {
-			o.eh = t
+			o.tables.eh = t
 			return nil
 		}
 		if defect(err) == nil {
 			return err
 		}
-		o.problem(log, "eh_frame", s.HdrAddr, true, err)
+		o.problem("eh_frame", s.HdrAddr, true, err)
 	}
 	return nil
 }
 
 // ehPlaces lists where .eh_frame may be found, best first.
-func (o *object) ehPlaces(hdr region) (list []ehframe.Sections) {
-	if p, ok := o.hdr.loadAt(hdr); ok && hdr.size > 0 {
+func ehPlaces(h *header, hdr, frame region) (list []ehframe.Sections) {
+	if p, ok := h.loadAt(hdr); ok && hdr.size > 0 {
 		list = append(list, ehframe.Sections{HdrAddr: hdr.addr, HdrSize: hdr.size, Limit: p.vaddr + p.filesz})
 	}
-	frame := o.sections.eh
-	if _, ok := o.hdr.loadAt(frame); ok && frame.size > 0 {
+	if _, ok := h.loadAt(frame); ok && frame.size > 0 {
 		list = append(list, ehframe.Sections{FrameAddr: frame.addr, FrameSize: frame.size})
 	}
 	return list

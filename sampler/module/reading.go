@@ -18,7 +18,7 @@ func read(m *Module) (*reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reading{late.Open(m.obj.cache.Until, f), f, m.obj}, nil
+	return &reading{late.Open(m.obj.mem.cache.Until, f), f, m.obj}, nil
 }
 
 // Close closes the file and keeps in mind whether there was no time for a part of it.
@@ -29,7 +29,7 @@ func (r *reading) Close() error {
 
 // over reports whether no more tables of o are to be read as a whole, and keeps it in mind.
 func over(o *object) bool {
-	o.late = o.late || o.cache.Until.Over()
+	o.late = o.late || o.mem.cache.Until.Over()
 	return o.late
 }
 
@@ -47,5 +47,5 @@ func debugFrame(m *Module) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return symbol.DebugFrame(f, maxDebugFrame, m.obj.cache.Until)
+	return symbol.DebugFrame(f, maxDebugFrame, m.obj.mem.cache.Until)
 }

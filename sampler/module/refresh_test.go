@@ -94,10 +94,10 @@ func TestTables(t *testing.T) {
 					t.Errorf("eh_frame: %s, want %s", got, tt.eh)
 				}
 			}
-			if got := s.Problems(); len(got) != tt.problems {
+			if got := problemsOf(s); len(got) != tt.problems {
 				t.Errorf("problems: %v, want %d", got, tt.problems)
 			}
-			for _, pr := range s.Problems() {
+			for _, pr := range problemsOf(s) {
 				if pr.Module != "/lib/a.so" || pr.Err == nil || pr.Addr == 0 {
 					t.Errorf("incomplete problem: %+v", pr)
 				}
@@ -354,8 +354,8 @@ func TestReaderDies(t *testing.T) {
 	if !s.Executable(codeAt) {
 		t.Error("the mappings are forgotten")
 	}
-	if got := cfaOf(r.Row(codeAt, unwind.SFrame)); got != "108" || len(r.Problems()) != 0 {
-		t.Errorf("row of the other process: %s, problems %v", got, r.Problems())
+	if got := cfaOf(r.Row(codeAt, unwind.SFrame)); got != "108" || len(problemsOf(r)) != 0 {
+		t.Errorf("row of the other process: %s, problems %v", got, problemsOf(r))
 	}
 	p.gone, p.maps = false, nil
 	if err := s.Refresh(); err == nil {
@@ -390,8 +390,8 @@ func TestFailingReads(t *testing.T) {
 		if a, b := cfaOf(s.Row(codeAt, unwind.SFrame)), cfaOf(s.Row(codeAt, unwind.EHFrame)); a != "108" || b != "8" {
 			t.Errorf("after a failure of read %d: rows %s, %s; want 108, 8", n, a, b)
 		}
-		if len(s.Problems()) != 0 {
-			t.Errorf("a failure of read %d became a problem: %v", n, s.Problems())
+		if len(problemsOf(s)) != 0 {
+			t.Errorf("a failure of read %d became a problem: %v", n, problemsOf(s))
 		}
 	}
 }
@@ -524,8 +524,8 @@ func TestMapping(t *testing.T) {
 			t.Errorf("Mapping(%#x) = %#x, %#x, %v; want %#x", addr, start, end, ok, want)
 		}
 	}
-	if m, ok := s.At(0x11000); !ok || m.Path != "[stack]" {
-		t.Errorf("At(0x11000) = %v, %v", m, ok)
+	if i, ok := s.mapped.at(0x11000); !ok || s.Mappings()[i].Path != "[stack]" {
+		t.Errorf("at(0x11000) = %v, %v", i, ok)
 	}
 }
 
@@ -538,8 +538,8 @@ func TestReport(t *testing.T) {
 	s.Row(codeAt, unwind.SFrame)
 	s.Row(codeAt+0x100000, unwind.SFrame)
 	var got []string
-	for _, r := range s.Report() {
-		got = append(got, r.String())
+	for _, m := range s.Modules() {
+		got = append(got, m.Report().String())
 	}
 	want := []string{
 		`"/lib/a.so" build-id 3132333435363738: sframe V3 (1 functions, 52 bytes), eh_frame`,
@@ -556,4 +556,11 @@ func TestReport(t *testing.T) {
 	if got := cfaOf(tables.SFrame[0].Row(0x1010)); got != "108" {
 		t.Errorf("row of a tool's table: %s, want 108", got)
 	}
+}
+
+func problemsOf(s *Space) (list []Problem) {
+	for _, m := range s.Modules() {
+		list = append(list, m.Report().Problems...)
+	}
+	return list
 }

@@ -30,40 +30,40 @@ type section struct {
 // what the program headers do not tell. A file without any has none and no
 // error. visit sees each section once; its name is cut to maxName bytes.
 func (h *header) readSections(f io.ReaderAt, size int64, visit func(section)) error {
-	l := h.layout()
-	if h.shoff == 0 || h.shnum == 0 {
+	l, t := h.enc.layout(), &h.shdrs
+	if t.off == 0 || t.num == 0 {
 		return nil
 	}
-	if h.shent < l.shdr || h.shnum > maxSections || h.shstr >= h.shnum {
-		return &HeaderError{uint64(l.shentsize), "bad section headers", uint64(h.shent)}
+	if t.ent < l.shdr.size || t.num > maxSections || t.names >= t.num {
+		return &HeaderError{uint64(l.ehdr.shentsize), "bad section headers", uint64(t.ent)}
 	}
-	bytes := uint64(h.shnum) * uint64(h.shent)
-	if size < 0 || bytes > maxShdrs || h.shoff > uint64(size) || bytes > uint64(size)-h.shoff {
-		return &HeaderError{uint64(l.shoff), "section headers beyond the end of the file, or too many", h.shoff}
+	bytes := uint64(t.num) * uint64(t.ent)
+	if size < 0 || bytes > maxShdrs || t.off > uint64(size) || bytes > uint64(size)-t.off {
+		return &HeaderError{uint64(l.ehdr.shoff), "section headers beyond the end of the file, or too many", t.off}
 	}
 	table := make([]byte, bytes)
-	if n, err := f.ReadAt(table, int64(h.shoff)); n < len(table) {
+	if n, err := f.ReadAt(table, int64(t.off)); n < len(table) {
 		return fmt.Errorf("read section headers: %w", orEOF(err))
 	}
-	names := h.section(table[h.shstr*h.shent:])
+	names := h.enc.section(table[t.names*t.ent:])
 	if names.size > maxNameTable {
-		return &HeaderError{h.shoff, "table of section names too large", names.size}
+		return &HeaderError{t.off, "table of section names too large", names.size}
 	}
-	for i := range h.shnum {
-		b := table[i*h.shent:]
-		s := h.section(b)
-		s.name = readName(f, names, uint64(h.order.Uint32(b)))
+	for i := range t.num {
+		b := table[i*t.ent:]
+		s := h.enc.section(b)
+		s.name = readName(f, names, uint64(h.enc.order.Uint32(b)))
 		visit(s)
 	}
 	return nil
 }
 
-func (h *header) section(b []byte) section {
-	l := h.layout()
+func (e *encoding) section(b []byte) section {
+	l := &e.layout().shdr
 	return section{
-		typ: elf.SectionType(h.order.Uint32(b[4:])), flags: elf.SectionFlag(h.word(b[l.shFlags:])),
-		addr: h.word(b[l.shAddr:]), off: h.word(b[l.shOff:]), size: h.word(b[l.shSize:]),
-		link: int(h.order.Uint32(b[l.shLink:])), ent: h.word(b[l.shEntsize:]),
+		typ: elf.SectionType(e.order.Uint32(b[4:])), flags: elf.SectionFlag(e.word(b[l.flags:])),
+		addr: e.word(b[l.addr:]), off: e.word(b[l.off:]), size: e.word(b[l.length:]),
+		link: int(e.order.Uint32(b[l.link:])), ent: e.word(b[l.entsize:]),
 	}
 }
 

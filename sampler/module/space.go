@@ -35,39 +35,53 @@ type Options struct {
 	Now func() time.Time
 }
 
+// silent is for who wants no records.
+var silent = slog.New(slog.DiscardHandler)
+
 // Space is the code of one process: an unwind.Space. It is for one goroutine at
 // a time.
 type Space struct {
-	src   Source
-	cache *Cache
-	opt   Options
+	access *access
+	cache  *Cache
 
-	maps    []procfs.Mapping // all, in ascending order
-	code    []codeRange      // the executable ones
-	modules []*Module        // by address
-	byID    map[moduleID]*Module
-	owners  map[uint64]*Module // by the start of a mapping
-	last    int                // index in code of the last hit
+	mapped  mapped
 	gen     uint64
 	listed  time.Time
 	misses  misses
 	notELF  map[fileID]bool // mapped files that have no ELF header
-	past    []Problem       // of modules that are gone
 	buf     [maxProbe]byte
-	changes []Change         // that nobody has taken yet
-	moved   []region         // where objects were that have gone
-	stay    map[*Module]bool // those of Code.Fixed, as of the generation stayGen
-	stayGen uint64
-	ranges  []Range // of Verify, kept for their memory
-	verify  []byte
+	history history
+	stay    lasting
+	verify  comparison
 	free    freeCode
 	jit     jitCode
+}
+
+// access is how a Space and its modules read their process.
+type access struct {
+	src Source
+	opt Options
+}
+
+// mapped is what one list of mappings tells.
+type mapped struct {
+	maps    []procfs.Mapping // all, in ascending order
+	code    codeRanges
+	modules []*Module // by address
+	byID    map[moduleID]*Module
+	owners  map[uint64]*Module // by the start of a mapping
+}
+
+// codeRanges are the executable mappings, in ascending order.
+type codeRanges struct {
+	list []codeRange
+	last int // index of the last hit
 }
 
 // codeRange is an executable mapping.
 type codeRange struct {
 	start, end uint64
-	mapping    int       // index in Space.maps
+	mapping    int       // index in mapped.maps
 	mod        *Module   // nil: no ELF object
 	since      time.Time // it was first seen to be of that
 }
@@ -84,29 +98,23 @@ var _ interface {
 // cache. Nothing is read before the first question or Refresh.
 func NewSpace(src Source, cache *Cache, opt Options) *Space {
 	if opt.Log == nil {
-		opt.Log = slog.New(slog.DiscardHandler)
+		opt.Log = silent
 	}
 	if opt.Now == nil {
 		opt.Now = time.Now
 	}
-	return &Space{src: src, cache: cache, opt: opt, gen: 1, notELF: map[fileID]bool{}}
+	s := &Space{access: &access{src, opt}, cache: cache, gen: 1, notELF: map[fileID]bool{}}
+	s.free.in, s.jit.in = s, s
+	return s
 }
 
 // Close gives the objects back to the cache. The Space is not used afterwards;
 // its Modules can still open files.
 func (s *Space) Close() {
-	for _, m := range s.modules {
+	for _, m := range s.mapped.modules {
 		s.cache.release(m.obj)
 	}
-	s.modules, s.code, s.maps = nil, nil, nil
-}
-
-// Replace says that the process has become another program: the mappings stay
-// what they were, and what was not read of them yet is read from files only.
-func (s *Space) Replace() {
-	if src, ok := s.src.(interface{ Replace() }); ok {
-		src.Replace()
-	}
+	s.mapped = mapped{}
 }
 
 // Listed is when the list of mappings had been read last. What was found by it was
@@ -116,47 +124,47 @@ func (s *Space) Listed() time.Time { return s.listed }
 // Generation implements unwind.Space.
 func (s *Space) Generation() uint64 { return s.gen }
 
-// find returns the executable range that holds pc.
-func (s *Space) find(pc uint64) *codeRange {
-	if s.last < len(s.code) {
-		if r := &s.code[s.last]; r.start <= pc && pc < r.end {
+// find returns the range that holds pc.
+func (c *codeRanges) find(pc uint64) *codeRange {
+	if c.last < len(c.list) {
+		if r := &c.list[c.last]; r.start <= pc && pc < r.end {
 			return r
 		}
 	}
-	lo, hi := 0, len(s.code)
+	lo, hi := 0, len(c.list)
 	for lo < hi {
 		mid := int(uint(lo+hi) / 2)
-		if s.code[mid].end <= pc {
+		if c.list[mid].end <= pc {
 			lo = mid + 1
 		} else {
 			hi = mid
 		}
 	}
-	if lo < len(s.code) && s.code[lo].start <= pc {
-		s.last = lo
-		return &s.code[lo]
+	if lo < len(c.list) && c.list[lo].start <= pc {
+		c.last = lo
+		return &c.list[lo]
 	}
 	return nil
 }
 
 // cover is find, with the mappings read anew if they do not hold pc.
 func (s *Space) cover(pc uint64) *codeRange {
-	if r := s.find(pc); r != nil || !s.missed(pc) {
+	if r := s.mapped.code.find(pc); r != nil || !s.missed(pc) {
 		return r
 	}
-	return s.find(pc)
+	return s.mapped.code.find(pc)
 }
 
 // missed reads the mappings anew for want of addr, if that is worth it.
 func (s *Space) missed(addr uint64) bool {
-	if !s.misses.worthIt(addr, s.opt.Now(), s.Moved(addr)) {
+	if !s.misses.worthIt(addr, s.access.opt.Now(), s.history.was(addr)) {
 		return false
 	}
-	before, begun := s.gen, s.opt.Now()
+	before, begun := s.gen, s.access.opt.Now()
 	if err := s.Refresh(); err != nil {
-		s.opt.Log.Debug("mappings not read", "reason", err.Error())
+		s.access.opt.Log.Debug("mappings not read", "reason", err.Error())
 	}
-	s.misses.note(addr, s.gen != before, begun, s.opt.Now())
+	s.misses.note(addr, s.gen != before, begun, s.access.opt.Now())
 	return true
 }
 
@@ -166,12 +174,12 @@ func (s *Space) Executable(pc uint64) bool { return s.cover(pc) != nil }
 // Origin implements unwind.Origins. The mapping may have no name, one that the program has
 // given it, or be of memory that only looks like a file (memfd_create(2)).
 func (s *Space) Origin(pc uint64) (code, object bool) {
-	r := s.find(pc)
+	r := s.mapped.code.find(pc)
 	if r == nil {
 		return false, false
 	}
 	// Files that are no objects hold what was compiled before (SBCL's core), by rules of its own.
-	m := &s.maps[r.mapping]
+	m := &s.mapped.maps[r.mapping]
 	return r.mod != nil || m.Path == "" || m.Path[0] == '[' || strings.HasPrefix(m.Path, "/memfd:"), r.mod != nil
 }
 
@@ -179,7 +187,7 @@ func (s *Space) Origin(pc uint64) (code, object bool) {
 // memory tells where that goes.
 func (s *Space) Calls(ra, pc uint64) (calls, known bool) {
 	f, ok := s.Function(pc)
-	from, of := s.find(ra-1), s.find(pc)
+	from, of := s.mapped.code.find(ra-1), s.mapped.code.find(pc)
 	if !ok || from == nil || from.mod == nil || from.mod.Arch == nil || of == nil || of.mod == nil {
 		return false, false
 	}
@@ -198,14 +206,14 @@ func (s *Space) Calls(ra, pc uint64) (calls, known bool) {
 // slotted is the address in a slot; ok is false where that cannot be read: recordings hold no such memory.
 func slotted(s *Space, slot uint64) (addr uint64, ok bool) {
 	var b [8]byte
-	n, err := s.src.ReadAt(b[:], int64(slot))
+	n, err := s.access.src.ReadAt(b[:], int64(slot))
 	return binary.LittleEndian.Uint64(b[:]), slot != 0 && n == len(b) && err == nil
 }
 
 // slotCalled is the address of the slot that the call of x86-64 before ra goes through, relative to it (FF 15, Intel SDM volume 2), else 0.
 func slotCalled(s *Space, ra uint64) (slot uint64) {
 	var b [6]byte
-	r := s.find(ra - 1)
+	r := s.mapped.code.find(ra - 1)
 	if r == nil || r.mod == nil || r.mod.Arch != regs.AMD64 || s.Code(ra-6, b[:]) < len(b) || b[0] != 0xff || b[1] != 0x15 {
 		return 0
 	}
@@ -214,11 +222,9 @@ func slotCalled(s *Space, ra uint64) (slot uint64) {
 
 // callee is where the direct call goes that ends at ra, both in memory.
 func callee(m *Module, ra uint64) (addr uint64, ok bool) {
-	m.obj.mu.Lock()
-	defer m.obj.mu.Unlock()
-	m.obj.via = m
-	defer func() { m.obj.via = nil }()
-	addr, ok = code.Target(m.Arch, ra-m.Bias, m.obj.readCode)
+	m.obj.lock(m)
+	defer m.obj.unlock()
+	addr, ok = code.Target(m.Arch, ra-m.Bias, m.obj.mem.code)
 	return addr + m.Bias, ok
 }
 
@@ -226,7 +232,7 @@ func callee(m *Module, ra uint64) (addr uint64, ok bool) {
 // section 5.2), with endbr64 and bnd or without; else 0.
 func linkage(s *Space, pc uint64) (slot uint64) {
 	var b [12]byte
-	r := s.find(pc)
+	r := s.mapped.code.find(pc)
 	if r == nil || r.mod == nil || r.mod.Arch != regs.AMD64 || s.Code(pc, b[:]) < len(b) {
 		return 0
 	}
@@ -247,12 +253,12 @@ func (s *Space) Row(pc uint64, how unwind.How) (*sframe.Row, error) {
 	case r == nil:
 		return nil, sframe.ErrNoRow
 	case r.mod == nil && how == unwind.EHFrame:
-		return s.jitRow(pc)
+		return s.jit.row(pc)
 	case r.mod == nil:
 		return nil, sframe.ErrNoRow
 	}
 	r.mod.asked = true
-	return r.mod.obj.row(r.mod, pc-r.mod.Bias, how, s.opt.Log)
+	return r.mod.obj.row(r.mod, pc-r.mod.Bias, how)
 }
 
 // Code implements unwind.Space. It stops at the end of the executable mapping.
@@ -262,11 +268,11 @@ func (s *Space) Code(pc uint64, b []byte) int {
 		return 0
 	}
 	b = b[:min(uint64(len(b)), r.end-pc)]
-	n, err := s.src.ReadAt(b, int64(pc))
+	n, err := s.access.src.ReadAt(b, int64(pc))
 	if err != nil && n == 0 {
 		return 0
 	}
-	if r.mod != nil && !s.fixed(r.mod) { // another one may have come since the last look, whose code says nothing of this one's frames
+	if r.mod != nil && !s.stay.has(s, r.mod) { // another one may have come since the last look, whose code says nothing of this one's frames
 		if same, err := r.mod.unchanged(s.buf[:]); !same || err != nil {
 			return 0
 		}
@@ -278,57 +284,49 @@ func (s *Space) Code(pc uint64, b []byte) int {
 // joined with neighbours of equal rights. A stack that grew since the mappings
 // were read still ends where it did.
 func (s *Space) Mapping(addr uint64) (start, end uint64, ok bool) {
-	i, ok := s.mappingAt(addr)
+	i, ok := s.mapped.at(addr)
 	if !ok {
 		return 0, 0, false
 	}
 	lo, hi := i, i
-	for lo > 0 && s.maps[lo-1].End == s.maps[lo].Start && s.maps[lo-1].Perms == s.maps[i].Perms {
+	for lo > 0 && s.mapped.maps[lo-1].End == s.mapped.maps[lo].Start && s.mapped.maps[lo-1].Perms == s.mapped.maps[i].Perms {
 		lo--
 	}
-	for hi+1 < len(s.maps) && s.maps[hi+1].Start == s.maps[hi].End && s.maps[hi+1].Perms == s.maps[i].Perms {
+	for hi+1 < len(s.mapped.maps) && s.mapped.maps[hi+1].Start == s.mapped.maps[hi].End && s.mapped.maps[hi+1].Perms == s.mapped.maps[i].Perms {
 		hi++
 	}
-	return s.maps[lo].Start, s.maps[hi].End, true
+	return s.mapped.maps[lo].Start, s.mapped.maps[hi].End, true
 }
 
 // Writable implements unwind.Stacks. Stacks may be younger than the list of mappings.
 func (s *Space) Writable(addr uint64) bool {
 	writable := func() bool {
 		const both = procfs.Read | procfs.Write
-		i, ok := s.mappingAt(addr)
-		return ok && s.maps[i].Perms&both == both
+		i, ok := s.mapped.at(addr)
+		return ok && s.mapped.maps[i].Perms&both == both
 	}
 	return writable() || s.missed(addr) && writable()
 }
 
 // VDSO implements unwind.Layout.
 func (s *Space) VDSO(pc uint64) bool {
-	r := s.find(pc)
+	r := s.mapped.code.find(pc)
 	return r != nil && r.mod != nil && r.mod.VDSO()
 }
 
-func (s *Space) mappingAt(addr uint64) (int, bool) {
-	i := sort.Search(len(s.maps), func(i int) bool { return s.maps[i].End > addr })
-	return i, i < len(s.maps) && s.maps[i].Start <= addr
-}
-
-// At returns the mapping that holds addr, of a file or not.
-func (s *Space) At(addr uint64) (procfs.Mapping, bool) {
-	i, ok := s.mappingAt(addr)
-	if !ok {
-		return procfs.Mapping{}, false
-	}
-	return s.maps[i], true
+// at is the index of the mapping that holds addr, of a file or not.
+func (m *mapped) at(addr uint64) (int, bool) {
+	i := sort.Search(len(m.maps), func(i int) bool { return m.maps[i].End > addr })
+	return i, i < len(m.maps) && m.maps[i].Start <= addr
 }
 
 // Module returns the object that has pc mapped, and pc's link-time address
 // there. ok is false for what is of no object. Mappings are not read anew.
 func (s *Space) Module(pc uint64) (m *Module, vaddr uint64, ok bool) {
-	if r := s.find(pc); r != nil {
+	if r := s.mapped.code.find(pc); r != nil {
 		m = r.mod
-	} else if i, found := s.mappingAt(pc); found {
-		m = s.owners[s.maps[i].Start]
+	} else if i, found := s.mapped.at(pc); found {
+		m = s.mapped.owners[s.mapped.maps[i].Start]
 	}
 	if m == nil {
 		return nil, 0, false
@@ -337,38 +335,23 @@ func (s *Space) Module(pc uint64) (m *Module, vaddr uint64, ok bool) {
 	return m, pc - m.Bias, true
 }
 
-// Modules returns the objects with code, by address.
-func (s *Space) Modules() []*Module { return slices.Clone(s.modules) }
-
-// Problems returns what was found wrong with tables so far.
-func (s *Space) Problems() []Problem {
-	list := slices.Clone(s.past)
-	for _, m := range s.modules {
-		list = append(list, m.problems()...)
-	}
-	return list
-}
-
-func (m *Module) problems() []Problem {
-	m.obj.mu.Lock()
-	defer m.obj.mu.Unlock()
-	return slices.Clone(m.obj.problems)
-}
+// Modules returns the objects with code, by address. The caller must not change them.
+func (s *Space) Modules() []*Module { return s.mapped.modules }
 
 // errNoMemory: a zombie's mappings can be read, there are none.
 var errNoMemory = errors.New("the process has no memory (it has exited)")
 
-// ReadAt implements io.ReaderAt: memory, as the source gives it.
-func (s *Space) ReadAt(p []byte, addr int64) (int, error) { return s.src.ReadAt(p, addr) }
+// Source is what the process is read through.
+func (s *Space) Source() Source { return s.access.src }
 
-// ReadRanges reads pieces of memory to buf, one behind the other, at the price of few if the source can. It returns how many
+// readRanges reads pieces of memory to buf, one behind the other, at the price of few if the source can. It returns how many
 // bytes there were up to the first piece that could not be read.
-func (s *Space) ReadRanges(buf []byte, list []Range) (done int, err error) {
-	if v, ok := s.src.(vectorSource); ok {
+func readRanges(src Source, buf []byte, list []Range) (done int, err error) {
+	if v, ok := src.(vectorSource); ok {
 		return v.ReadRanges(buf, list)
 	}
 	for _, r := range list {
-		n, err := s.src.ReadAt(buf[done:done+r.Size], int64(r.Addr))
+		n, err := src.ReadAt(buf[done:done+r.Size], int64(r.Addr))
 		if done += n; err != nil {
 			return done, err
 		}
@@ -380,76 +363,36 @@ func (s *Space) ReadRanges(buf []byte, list []Range) (done int, err error) {
 // stay the same; Generation changes if anything that bears on code did. After
 // an error the Space is as it was.
 func (s *Space) Refresh() error {
-	maps, err := s.src.Maps()
+	maps, err := s.access.src.Maps()
 	if err != nil {
 		return err
 	}
-	s.listed = s.opt.Now()
+	s.listed = s.access.opt.Now()
 	if len(maps) == 0 {
 		return errNoMemory
 	}
-	if !slices.IsSortedFunc(maps, func(a, b procfs.Mapping) int { return cmp.Compare(a.Start, b.Start) }) {
-		slices.SortFunc(maps, func(a, b procfs.Mapping) int { return cmp.Compare(a.Start, b.Start) })
+	byStart := func(a, b procfs.Mapping) int { return cmp.Compare(a.Start, b.Start) }
+	if !slices.IsSortedFunc(maps, byStart) {
+		slices.SortFunc(maps, byStart)
 	}
-	s.update(maps)
-	s.jitChanged()
-	return nil
-}
-
-// update puts a new list of mappings in place.
-func (s *Space) update(maps []procfs.Mapping) {
-	b := newBuilder(s, maps)
-	now := s.opt.Now()
-	for i := range maps {
-		if maps[i].Perms&procfs.Exec != 0 {
-			// A kernel never lists overlapping mappings; a recording may.
-			if n := len(b.code); n > 0 && maps[i].Start < b.code[n-1].end {
-				continue
-			}
-			b.code = append(b.code, codeRange{maps[i].Start, maps[i].End, i, b.module(i), now})
+	old, now := s.mapped, newBuilder(s, maps).build()
+	if len(old.maps) > 0 {
+		s.history.compare(old.code.list, now.code.list)
+	}
+	s.mapped = now
+	for _, m := range old.modules {
+		if now.byID[m.id] != m {
+			s.jit.forget(m)
+			s.cache.release(m.obj)
 		}
 	}
-	// An inode may come back as another file.
-	for f := range s.notELF {
-		if b.files[f] == nil {
-			delete(s.notELF, f)
-		}
-	}
-	changed := !slices.EqualFunc(s.code, b.code, func(x, y codeRange) bool {
+	if !slices.EqualFunc(old.code.list, now.code.list, func(x, y codeRange) bool {
 		return x.start == y.start && x.end == y.end && x.mod == y.mod
-	})
-	owners := map[uint64]*Module{}
-	for _, m := range b.list {
-		for i := range m.Maps {
-			owners[m.Maps[i].Start] = m
-		}
+	}) {
+		s.free.forget()
 	}
-	if len(s.maps) > 0 {
-		s.compare(b.code)
-	}
-	old := s.modules
-	s.maps, s.code, s.modules, s.byID, s.owners = maps, b.code, b.list, b.mods, owners
-	for _, m := range old {
-		if s.byID[m.id] != m {
-			s.forget(m)
-		}
-	}
-	if changed {
-		s.last = 0
-		s.free = freeCode{}
-		s.gen++
-	}
-}
-
-// maxPast bounds the problems kept of modules that are gone.
-const maxPast = 1000
-
-func (s *Space) forget(m *Module) {
-	if p := m.problems(); len(s.past)+len(p) <= maxPast {
-		s.past = append(s.past, p...)
-	}
-	s.jit.forget(m)
-	s.cache.release(m.obj)
+	s.jit.changed()
+	return nil
 }
 
 // Verify compares the objects in memory with what is known of them, and reads
@@ -459,19 +402,19 @@ func (s *Space) forget(m *Module) {
 // last Verify may have been of an object that was no longer there.
 func (s *Space) Verify() (changed bool, err error) {
 	before := s.gen
-	if !s.unchanged() {
+	if !s.verify.unchanged(s.access.src, s.mapped.modules) {
 		if err = s.Refresh(); err == nil && s.gen == before {
-			err = s.unread()
+			err = unread(s.mapped.modules)
 		}
 	}
-	s.freeChanged()
-	s.jitChanged()
+	s.free.changed()
+	s.jit.changed()
 	return s.gen != before, err
 }
 
 // unread returns why modules could not be compared with memory, nil if all were.
-func (s *Space) unread() error {
-	for _, m := range s.modules {
+func unread(modules []*Module) error {
+	for _, m := range modules {
 		if m.unread != nil {
 			return fmt.Errorf("compare %s with memory: %w", m.Path, m.unread)
 		}
@@ -482,11 +425,17 @@ func (s *Space) unread() error {
 // maxVerify bounds what Verify reads, in bytes.
 const maxVerify = 1 << 20
 
+// comparison compares modules with memory. It keeps the room that this takes.
+type comparison struct {
+	ranges []Range
+	buf    []byte
+}
+
 // unchanged tells whether the modules are where they were.
-func (s *Space) unchanged() bool {
+func (c *comparison) unchanged(src Source, modules []*Module) bool {
 	size := 0
-	s.ranges = s.ranges[:0]
-	for _, m := range s.modules {
+	c.ranges = c.ranges[:0]
+	for _, m := range modules {
 		if m.proven = size+maxProbe <= maxVerify; !m.proven {
 			continue
 		}
@@ -494,21 +443,21 @@ func (s *Space) unchanged() bool {
 			return false // known by its mappings only
 		}
 		for _, p := range m.probes.list {
-			s.ranges = append(s.ranges, Range{p.addr, len(p.data)})
+			c.ranges = append(c.ranges, Range{p.addr, len(p.data)})
 			size += len(p.data)
 		}
 	}
 	if size == 0 {
 		return true
 	}
-	if size > len(s.verify) {
-		s.verify = make([]byte, size+size/4)
+	if size > len(c.buf) {
+		c.buf = make([]byte, size+size/4)
 	}
-	if n, err := s.ReadRanges(s.verify[:size], s.ranges); n < size || err != nil {
+	if n, err := readRanges(src, c.buf[:size], c.ranges); n < size || err != nil {
 		return false
 	}
-	at := s.verify
-	for _, m := range s.modules {
+	at := c.buf
+	for _, m := range modules {
 		for _, p := range m.probes.list {
 			if !m.proven {
 				break

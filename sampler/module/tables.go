@@ -3,7 +3,6 @@ package module
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 
 	"sfsample/sframe"
@@ -22,20 +21,22 @@ type Tables struct {
 // read the memory of the process each time.
 func (m *Module) Tables() (*Tables, error) {
 	own := *m
+	own.access = &access{m.access.src, m.access.opt}
+	own.access.opt.Log = silent
 	cache := NewCache(1 << 20)
 	own.obj = cache.object(objectKey{}, true, func() *object {
-		return &object{hdr: m.obj.hdr, buildID: m.obj.buildID}
+		return &object{mem: objectMemory{hdr: m.obj.mem.hdr}}
 	})
-	own.obj.via = &own
-	if err := own.obj.open(slog.New(slog.DiscardHandler)); err != nil {
+	own.obj.mem.via = &own
+	if err := own.obj.open(); err != nil {
 		return nil, fmt.Errorf("read the tables of %s: %w", m.Path, err)
 	}
 	o := own.obj
-	return &Tables{SFrame: append(o.sframes, o.old...), EHFrame: o.eh, Problems: o.problems}, nil
+	return &Tables{SFrame: append(o.tables.sframes, o.tables.old...), EHFrame: o.tables.eh, Problems: o.problems}, nil
 }
 
 // Image returns the module's memory, addressed by link-time address.
-func (m *Module) Image() io.ReaderAt { return imageAt{m.src, m.Bias} }
+func (m *Module) Image() io.ReaderAt { return imageAt{m.access.src, m.Bias} }
 
 // Report is what a Space knows of a module.
 type Report struct {
@@ -82,22 +83,13 @@ func (r Report) String() string {
 	return fmt.Sprintf("%q build-id %s: %s", r.Path, id, strings.Join(has, ", "))
 }
 
-// Report tells of each module which tables it has.
-func (s *Space) Report() []Report {
-	var list []Report
-	for _, m := range s.modules {
-		list = append(list, m.report())
-	}
-	return list
-}
-
-func (m *Module) report() Report {
+// Report tells which tables the module has.
+func (m *Module) Report() Report {
 	o := m.obj
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	r := Report{Path: m.Path, BuildID: m.BuildID, Used: m.asked && o.opened, EHFrame: o.eh != nil, PCLNTab: o.golang.table != nil}
-	o.via = m
-	for _, t := range append(o.sframes[:len(o.sframes):len(o.sframes)], o.old...) {
+	o.lock(m)
+	defer o.unlock()
+	r := Report{Path: m.Path, BuildID: m.BuildID, Used: m.asked && o.tables.opened, EHFrame: o.tables.eh != nil, PCLNTab: o.golang.table != nil}
+	for _, t := range append(o.tables.sframes[:len(o.tables.sframes):len(o.tables.sframes)], o.tables.old...) {
 		info := SFrameInfo{Version: t.Version(), Bytes: t.Size()}
 		if images, err := t.Images(); err == nil {
 			for _, i := range images {
@@ -106,7 +98,6 @@ func (m *Module) report() Report {
 		}
 		r.SFrame = append(r.SFrame, info)
 	}
-	o.via = nil
 	r.Problems = append(r.Problems, o.problems...)
 	return r
 }

@@ -100,8 +100,8 @@ func TestUnitBombs(t *testing.T) {
 			if got != bomb.line {
 				t.Errorf("%.300v, want line %d", list, bomb.line)
 			}
-			if inUnits.refused != bomb.refused || o.dwarf.cut != bomb.refused || inUnits.used != 0 {
-				t.Errorf("refused %v, told %v, want %v; %d bytes are not given back", inUnits.refused, o.dwarf.cut, bomb.refused, inUnits.used)
+			if inUnits.refused != bomb.refused || o.lines.dwarf.cut != bomb.refused || inUnits.used != 0 {
+				t.Errorf("refused %v, told %v, want %v; %d bytes are not given back", inUnits.refused, o.lines.dwarf.cut, bomb.refused, inUnits.used)
 			}
 		})
 	}

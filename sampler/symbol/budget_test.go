@@ -90,8 +90,8 @@ func TestExpandSections(t *testing.T) {
 	for n := range 3 {
 		im, _ := compressedSection(t, elf.COMPRESS_ZLIB, large, uint64(len(large)))
 		d := newDWARF(im)
-		if (d.info.tmp != nil) != (n < 2) {
-			t.Errorf("section %d expanded to a file: %v", n, d.info.tmp != nil)
+		if (d.sections.info.tmp != nil) != (n < 2) {
+			t.Errorf("section %d expanded to a file: %v", n, d.sections.info.tmp != nil)
 		}
 		open = append(open, d)
 	}

@@ -213,9 +213,5 @@ func DebugFrame(f File, limit int64, until *late.Time) ([]byte, error) {
 		return nil, err
 	}
 	defer im.release()
-	s := im.named(".debug_frame")
-	if s == nil {
-		s = im.named(".zdebug_frame")
-	}
-	return im.data(s, limit)
+	return im.data(im.sections.debug("frame"), limit)
 }

@@ -1,6 +1,7 @@
 package symbol
 
 import (
+	"debug/elf"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -20,10 +21,10 @@ var errOtherFile = errors.New("debug file of another build")
 // gdb follows: by build-id, by debuglink, then debuginfod. The error says that
 // there is none, or what was wrong with those that there are.
 func (o *Object) debugFile(im *image) (*image, error) {
-	if o.debug == nil && o.debugErr == nil {
-		o.debug, o.debugErr = o.findDebugFile(im)
+	if d := &o.debug; d.im == nil && d.err == nil {
+		d.im, d.err = o.findDebugFile(im)
 	}
-	return o.debug, o.debugErr
+	return o.debug.im, o.debug.err
 }
 
 func (o *Object) findDebugFile(im *image) (*image, error) {
@@ -42,7 +43,7 @@ func (o *Object) findDebugFile(im *image) (*image, error) {
 			errs = append(errs, fmt.Errorf("%s: %w", f.Name(), err))
 			return nil
 		}
-		o.own(f)
+		o.closers.add(f)
 		return d
 	}
 	id := o.buildID
@@ -87,7 +88,7 @@ func openDebug(f *rootfs.File, until *late.Time, check func(*image) error) (*ima
 	}
 	// dwz may put nothing but strings into a supplementary file.
 	err = check(d)
-	if err == nil && !d.hasSymtab() && !d.hasDWARF() && d.named(".debug_str") == nil {
+	if err == nil && d.sections.typed(elf.SHT_SYMTAB) == nil && d.sections.debug("info") == nil && d.sections.named(".debug_str") == nil {
 		err = errors.New("neither symbols nor debugging information")
 	}
 	if err != nil {

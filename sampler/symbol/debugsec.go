@@ -26,10 +26,7 @@ const windowSize = 64 << 10
 // debugSection finds the section called .debug_name, in any of the ways that it
 // may be compressed. A section that cannot be read is empty.
 func (im *image) debugSection(name string) *debugSection {
-	s := im.named(".debug_" + name)
-	if s == nil {
-		s = im.named(".zdebug_" + name)
-	}
+	s := im.sections.debug(name)
 	if s == nil {
 		return &debugSection{}
 	}

@@ -136,7 +136,12 @@ type abbrevs struct {
 
 // abbrevKey is where a table is, and what its sizes depend on.
 type abbrevKey struct {
-	off               uint64
+	off    uint64
+	format dwarfFormat
+}
+
+// dwarfFormat is what the sizes of forms depend on.
+type dwarfFormat struct {
 	version           uint16
 	addrSize, offSize int
 }
@@ -160,7 +165,7 @@ const (
 
 // readAbbrev reads one abbreviation, its attributes behind those in specs; code
 // 0 ends the table.
-func readAbbrev(c *cursor, u *unit, specs *[]attrSpec) (code uint64, a abbrev) {
+func readAbbrev(c *cursor, format *dwarfFormat, specs *[]attrSpec) (code uint64, a abbrev) {
 	code = c.uleb()
 	if code == 0 || c.bad {
 		return 0, a
@@ -178,7 +183,7 @@ func readAbbrev(c *cursor, u *unit, specs *[]attrSpec) (code uint64, a abbrev) {
 			spec.implicit = c.sleb()
 		}
 		list = append(list, spec)
-		if n := u.fixedSize(spec.form); n < 0 || a.fixed < 0 {
+		if n := format.fixedSize(spec.form); n < 0 || a.fixed < 0 {
 			a.fixed = -1
 		} else {
 			a.fixed += n
@@ -192,7 +197,7 @@ func readAbbrev(c *cursor, u *unit, specs *[]attrSpec) (code uint64, a abbrev) {
 // abbrevsOf reads the abbreviations of a unit. They are valid until the next
 // call.
 func (d *dwarfInfo) abbrevsOf(u *unit) *abbrevs {
-	key := abbrevKey{u.abbrev, u.version, u.addrSize, u.offSize}
+	key := abbrevKey{u.abbrev, u.format}
 	if d.abbrevs != nil && d.abbrevs.key == key {
 		return d.abbrevs
 	}
@@ -201,7 +206,7 @@ func (d *dwarfInfo) abbrevsOf(u *unit) *abbrevs {
 		t.dense, t.specs = d.abbrevs.dense[:0], d.abbrevs.specs[:0]
 	}
 	for size := firstAbbrevs; ; size *= 4 {
-		b := d.abbrev.bytes(u.abbrev, size)
+		b := d.sections.abbrev.bytes(u.abbrev, size)
 		if t.read(b, u) || len(b) < size || size >= maxAbbrevBytes {
 			break
 		}
@@ -222,7 +227,7 @@ const (
 func (t *abbrevs) read(b []byte, u *unit) bool {
 	c := cursor{b: b, order: u.d.im.order}
 	for n := 0; n < maxAbbrevs; n++ {
-		code, a := readAbbrev(&c, u, &t.specs)
+		code, a := readAbbrev(&c, &u.format, &t.specs)
 		if c.bad {
 			return false
 		}
@@ -241,8 +246,8 @@ func (t *abbrevs) read(b []byte, u *unit) bool {
 	return true
 }
 
-// fixedSize is the size of a form in unit u, -1 if it varies.
-func (u *unit) fixedSize(form uint16) int {
+// fixedSize is the size of a form, -1 if it varies.
+func (f *dwarfFormat) fixedSize(form uint16) int {
 	switch form {
 	case formFlagPresent, formImplicitConst:
 		return 0
@@ -259,14 +264,14 @@ func (u *unit) fixedSize(form uint16) int {
 	case formData16:
 		return 16
 	case formAddr:
-		return u.addrSize
+		return f.addrSize
 	case formRefAddr:
-		if u.version == 2 {
-			return u.addrSize
+		if f.version == 2 {
+			return f.addrSize
 		}
-		return u.offSize
+		return f.offSize
 	case formStrp, formSecOffset, formLineStrp, formStrpSup, formGNURefAlt, formGNUStrpAlt:
-		return u.offSize
+		return f.offSize
 	}
 	return -1
 }
@@ -286,12 +291,12 @@ type die struct {
 }
 
 // readAttrs reads the attributes of an entry with abbreviation a.
-func (u *unit) readAttrs(c *cursor, a *abbrev, d *die) {
+func (f *dwarfFormat) readAttrs(c *cursor, a *abbrev, d *die) {
 	d.v = [numSlots]value{}
 	d.tag, d.children = a.tag, a.children
 	for i := range a.attrs {
 		spec := &a.attrs[i]
-		v := u.readForm(c, spec.form, spec.implicit)
+		v := f.readForm(c, spec.form, spec.implicit)
 		if spec.slot != slotNone {
 			d.v[spec.slot] = v
 		}
@@ -299,7 +304,7 @@ func (u *unit) readAttrs(c *cursor, a *abbrev, d *die) {
 }
 
 // readForm reads one value.
-func (u *unit) readForm(c *cursor, form uint16, implicit int64) value {
+func (f *dwarfFormat) readForm(c *cursor, form uint16, implicit int64) value {
 	v := value{form: form}
 	switch form {
 	case formFlagPresent:
@@ -325,12 +330,12 @@ func (u *unit) readForm(c *cursor, form uint16, implicit int64) value {
 	case formIndirect:
 		// DWARF 5, 7.5.3: an implicit constant cannot be indirect; a chain of
 		// indirections is nonsense.
-		if f := c.uleb(); f != formIndirect && f != formImplicitConst && f <= 0xffff {
-			return u.readForm(c, uint16(f), 0)
+		if other := c.uleb(); other != formIndirect && other != formImplicitConst && other <= 0xffff {
+			return f.readForm(c, uint16(other), 0)
 		}
 		c.bad = true
 	default:
-		n := u.fixedSize(form)
+		n := f.fixedSize(form)
 		if n <= 0 {
 			c.bad = true
 			return v

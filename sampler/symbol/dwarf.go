@@ -23,7 +23,7 @@ type dwarfInfo struct {
 	shift uint64 // what is added to an address of the mapped file to get one here
 	alt   *dwarfInfo
 
-	info, abbrev, str, lineStr, strOffsets, addr, rangesSec, rngLists, line, aranges *debugSection
+	sections debugSections
 
 	units  []*unit    // by offset
 	ranges []unitSpan // by start
@@ -38,6 +38,23 @@ type dwarfInfo struct {
 	abbrevs *abbrevs    // the table that was used last
 	specs   []attrSpec  // room for one abbreviation
 	scratch []nodeRange // room for the ranges of a unit
+}
+
+// debugSections are the sections that debugging information is in.
+type debugSections struct {
+	info, abbrev, str, lineStr, strOffsets, addr, ranges, rngLists, line, aranges *debugSection
+}
+
+func openDebugSections(im *image) debugSections {
+	open := im.debugSection
+	return debugSections{
+		info: open("info"), abbrev: open("abbrev"), str: open("str"), lineStr: open("line_str"), strOffsets: open("str_offsets"),
+		addr: open("addr"), ranges: open("ranges"), rngLists: open("rnglists"), line: open("line"), aranges: open("aranges"),
+	}
+}
+
+func (s *debugSections) all() []*debugSection {
+	return []*debugSection{s.info, s.abbrev, s.str, s.lineStr, s.strOffsets, s.addr, s.ranges, s.rngLists, s.line, s.aranges}
 }
 
 // unitSpan is a range of addresses of a unit. maxEnd is the largest end of this
@@ -66,7 +83,7 @@ var errNoDWARF = errors.New("no debugging information")
 
 // openDWARF reads the headers of all units of im. lines: those are wanted too.
 func openDWARF(im *image, lines bool) (*dwarfInfo, error) {
-	if !im.hasDWARF() {
+	if im.sections.debug("info") == nil {
 		return nil, errNoDWARF
 	}
 	d := newDWARF(im)
@@ -75,7 +92,7 @@ func openDWARF(im *image, lines bool) (*dwarfInfo, error) {
 		d.Close()
 		return nil, late.ErrNoTime
 	}
-	if d.info.size == 0 || d.abbrev.size == 0 {
+	if d.sections.info.size == 0 || d.sections.abbrev.size == 0 {
 		d.Close()
 		return nil, errors.New("debugging information cannot be read")
 	}
@@ -99,7 +116,7 @@ func openDWARF(im *image, lines bool) (*dwarfInfo, error) {
 // Close closes the files that sections were expanded to.
 func (d *dwarfInfo) Close() error {
 	var errs []error
-	for _, s := range d.sections() {
+	for _, s := range d.sections.all() {
 		if s.tmp != nil {
 			errs = append(errs, s.tmp.Close())
 			onDisk.give(int64(s.size))
@@ -112,15 +129,11 @@ func (d *dwarfInfo) Close() error {
 	return errors.Join(errs...)
 }
 
-func (d *dwarfInfo) sections() []*debugSection {
-	return []*debugSection{d.info, d.abbrev, d.str, d.lineStr, d.strOffsets, d.addr, d.rangesSec, d.rngLists, d.line, d.aranges}
-}
-
 // bytes is about how much memory d holds.
 func (d *dwarfInfo) bytes() int {
 	const unitBytes = 192
 	n := d.held + unitBytes*len(d.units) + 32*cap(d.ranges)
-	for _, s := range d.sections() {
+	for _, s := range d.sections.all() {
 		n += cap(s.mem) + cap(s.window)
 	}
 	if d.alt != nil {
@@ -130,18 +143,7 @@ func (d *dwarfInfo) bytes() int {
 }
 
 func newDWARF(im *image) *dwarfInfo {
-	d := &dwarfInfo{im: im, piece: windowSize}
-	for _, s := range []struct {
-		p    **debugSection
-		name string
-	}{
-		{&d.info, "info"}, {&d.abbrev, "abbrev"}, {&d.str, "str"}, {&d.lineStr, "line_str"},
-		{&d.strOffsets, "str_offsets"}, {&d.addr, "addr"}, {&d.rangesSec, "ranges"},
-		{&d.rngLists, "rnglists"}, {&d.line, "line"}, {&d.aranges, "aranges"},
-	} {
-		*s.p = im.debugSection(s.name)
-	}
-	return d
+	return &dwarfInfo{im: im, piece: windowSize, sections: openDebugSections(im)}
 }
 
 // readUnits reads the headers of all units, and what addresses each has if asked
@@ -149,7 +151,7 @@ func newDWARF(im *image) *dwarfInfo {
 // be known.
 func (d *dwarfInfo) readUnits(ranges bool) {
 	bare := make(map[uint64]int32) // units whose ranges are elsewhere, by offset
-	for off, n := uint64(0), 0; off < d.info.size && n < maxUnits && len(d.ranges) < maxUnitSpans && !d.stopped(); n++ {
+	for off, n := uint64(0), 0; off < d.sections.info.size && n < maxUnits && len(d.ranges) < maxUnitSpans && !d.stopped(); n++ {
 		u, ok := d.readUnit(off)
 		if !ok {
 			break
@@ -162,7 +164,7 @@ func (d *dwarfInfo) readUnits(ranges bool) {
 				for _, s := range u.readRoot() {
 					d.ranges = append(d.ranges, unitSpan{span: s, unit: n})
 				}
-				if len(d.ranges) == before || u.version == 2 {
+				if len(d.ranges) == before || u.format.version == 2 {
 					bare[u.off] = n
 				}
 			}
@@ -356,7 +358,7 @@ func (d *dwarfInfo) functionName(off uint64) string {
 // dieAt reads the entry at off, which lies in u.
 func (u *unit) dieAt(off uint64, e *die) bool {
 	const longest = 4096 // of an entry that names a function
-	c := u.d.info.cursor(off, int(min(u.end-off, longest)), u.d.im.order)
+	c := u.d.sections.info.cursor(off, int(min(u.end-off, longest)), u.d.im.order)
 	code := c.uleb()
 	if code == 0 || c.bad {
 		return false
@@ -365,21 +367,21 @@ func (u *unit) dieAt(off uint64, e *die) bool {
 	if a == nil {
 		return false
 	}
-	u.readAttrs(&c, a, e)
+	u.format.readAttrs(&c, a, e)
 	return e.tag != 0 && !c.bad
 }
 
 // abbrevFor finds one abbreviation of the unit's table.
 func (u *unit) abbrevFor(code uint64) *abbrev {
-	if t := u.d.abbrevs; t != nil && t.key == (abbrevKey{u.abbrev, u.version, u.addrSize, u.offSize}) {
+	if t := u.d.abbrevs; t != nil && t.key == (abbrevKey{u.abbrev, u.format}) {
 		return t.get(code)
 	}
 	for size := firstAbbrevs; ; size *= 4 {
-		b := u.d.abbrev.bytes(u.abbrev, size)
+		b := u.d.sections.abbrev.bytes(u.abbrev, size)
 		c := cursor{b: b, order: u.d.im.order}
 		for {
 			u.d.specs = u.d.specs[:0]
-			got, a := readAbbrev(&c, u, &u.d.specs)
+			got, a := readAbbrev(&c, &u.format, &u.d.specs)
 			if c.bad {
 				break // perhaps for want of bytes
 			}
@@ -399,7 +401,7 @@ func (u *unit) abbrevFor(code uint64) *abbrev {
 // loadAlt opens the supplementary file that dwz made (.gnu_debugaltlink: a name
 // and a build-id), through open, which finds a file by path and build-id.
 func (d *dwarfInfo) loadAlt(open func(path, id string) (*image, error)) error {
-	b, err := d.im.data(d.im.named(".gnu_debugaltlink"), maxSmallSection)
+	b, err := d.im.data(d.im.sections.named(".gnu_debugaltlink"), maxSmallSection)
 	if errors.Is(err, errNoSection) {
 		return nil
 	}

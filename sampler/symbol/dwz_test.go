@@ -64,10 +64,10 @@ func TestSupplementaryFile(t *testing.T) {
 			if inlined == 0 {
 				t.Error("no address has inlined functions")
 			}
-			if b.dwarf.alt == nil {
+			if b.lines.dwarf.alt == nil {
 				t.Fatal("nothing was moved")
 			}
-			if got := b.dwarf.alt.info.size == 0; got != tt.strings {
+			if got := b.lines.dwarf.alt.sections.info.size == 0; got != tt.strings {
 				t.Logf("strings alone were moved: %v, not %v as by dwz 0.15", got, tt.strings)
 			}
 			if err := os.Remove(common); err != nil {

@@ -5,10 +5,11 @@ import "debug/elf"
 // dynamicSymbols reads the dynamic symbols by the dynamic segment alone: for
 // files without section headers, and images of memory.
 func (im *image) dynamicSymbols() (*table, error) {
-	tags := im.dynamic()
+	d := readDynamic(im)
+	tags := d.tags
 	sym, str, size := tags[elf.DT_SYMTAB], tags[elf.DT_STRTAB], tags[elf.DT_STRSZ]
-	symOff, symRoom, ok1 := im.fileOff(sym)
-	strOff, strRoom, ok2 := im.fileOff(str)
+	symOff, symRoom, ok1 := im.progs.fileOff(sym)
+	strOff, strRoom, ok2 := im.progs.fileOff(str)
 	if sym == 0 || str == 0 || !ok1 || !ok2 {
 		return nil, errNoSection
 	}
@@ -16,20 +17,26 @@ func (im *image) dynamicSymbols() (*table, error) {
 	if im.is64 {
 		ent = 24
 	}
-	n := min(im.dynamicCount(tags), uint64(symRoom)/ent)
+	n := min(d.count(), uint64(symRoom)/ent)
 	return im.symbolTable("dynamic", symOff, int64(n*ent), ent, strOff, min(strRoom, int64(min(size, 1<<40))), 0)
 }
 
-// dynamic reads the tags of the first dynamic segment: linkers make one. Of a tag that occurs twice the first counts.
-func (im *image) dynamic() map[elf.DynTag]uint64 {
+// dynamicSegment is the first dynamic segment of an image: linkers make one. Of a tag that occurs twice the first counts.
+type dynamicSegment struct {
+	im   *image
+	tags map[elf.DynTag]uint64
+}
+
+func readDynamic(im *image) dynamicSegment {
 	tags := make(map[elf.DynTag]uint64)
+	d := dynamicSegment{im, tags}
 	for _, p := range im.progs {
 		if p.typ != elf.PT_DYNAMIC {
 			continue
 		}
 		b := make([]byte, min(p.filesz, maxSmallSection))
 		if readFull(im.f, b, p.off) != nil {
-			return tags
+			return d
 		}
 		word := 4
 		if im.is64 {
@@ -43,7 +50,7 @@ func (im *image) dynamic() map[elf.DynTag]uint64 {
 				v = uint64(im.order.Uint32(b[4:]))
 			}
 			if elf.DynTag(tag) == elf.DT_NULL {
-				return tags
+				return d
 			}
 			if _, ok := tags[elf.DynTag(tag)]; !ok {
 				tags[elf.DynTag(tag)] = v
@@ -51,18 +58,19 @@ func (im *image) dynamic() map[elf.DynTag]uint64 {
 		}
 		break
 	}
-	return tags
+	return d
 }
 
-// dynamicCount is the number of dynamic symbols, which only the hash tables
+// count is the number of dynamic symbols, which only the hash tables
 // tell (gABI chapter 5, "Hash Table": nchain; GNU's: the end of the last
 // chain).
-func (im *image) dynamicCount(tags map[elf.DynTag]uint64) uint64 {
-	if v := tags[elf.DT_HASH]; v != 0 {
+func (d dynamicSegment) count() uint64 {
+	im := d.im
+	if v := d.tags[elf.DT_HASH]; v != 0 {
 		var b [8]byte
 		// s390x is the one machine whose hash words have 8 bytes (s390x ELF ABI
 		// supplement, "Hash table section").
-		if off, n, ok := im.fileOff(v); ok && im.machine == elf.EM_S390 && im.is64 {
+		if off, n, ok := im.progs.fileOff(v); ok && im.machine == elf.EM_S390 && im.is64 {
 			if n >= 16 && readFull(im.f, b[:], off+8) == nil {
 				return im.order.Uint64(b[:])
 			}
@@ -70,8 +78,8 @@ func (im *image) dynamicCount(tags map[elf.DynTag]uint64) uint64 {
 			return uint64(im.order.Uint32(b[4:]))
 		}
 	}
-	if v := tags[elf.DT_GNU_HASH]; v != 0 {
-		return im.gnuHashCount(v)
+	if v := d.tags[elf.DT_GNU_HASH]; v != 0 {
+		return gnuHashCount(im, v)
 	}
 	return 0
 }
@@ -80,8 +88,8 @@ func (im *image) dynamicCount(tags map[elf.DynTag]uint64) uint64 {
 const maxGNUHash = 16 << 20
 
 // gnuHashCount walks to the end of the chain of the highest bucket.
-func (im *image) gnuHashCount(addr uint64) uint64 {
-	off, n, ok := im.fileOff(addr)
+func gnuHashCount(im *image, addr uint64) uint64 {
+	off, n, ok := im.progs.fileOff(addr)
 	if !ok || n < 16 {
 		return 0
 	}

@@ -62,10 +62,9 @@ type section struct {
 	flags elf.SectionFlag
 	addr  uint64
 	off   int64
-	size  int64 // in the file; 0 for SHT_NOBITS, see memSize
+	size  int64 // in the file; 0 for SHT_NOBITS, see mem
 	mem   uint64
 	link  uint32
-	info  uint32
 	ent   uint64
 }
 
@@ -82,6 +81,13 @@ type prog struct {
 // span is a range of addresses, end excluded.
 type span struct{ start, end uint64 }
 
+// sections, progs and spans are those of an image; spans are sorted.
+type (
+	sections []section
+	progs    []prog
+	spans    []span
+)
+
 // image is an ELF file whose headers were read and checked: every offset and
 // size in it lies in the file.
 type image struct {
@@ -89,11 +95,9 @@ type image struct {
 	order    binary.ByteOrder
 	is64     bool
 	machine  elf.Machine
-	typ      elf.Type
-	entry    uint64
-	sections []section
-	progs    []prog
-	text     []span // executable sections, or segments if there are no sections; sorted
+	sections sections
+	progs    progs
+	text     spans // executable sections, or segments if there are no sections; sorted
 
 	until *late.Time // see Options
 	// What it holds of inMemory: the file itself, if it was expanded, and sections.
@@ -149,16 +153,15 @@ func openImage(file File, until *late.Time) (*image, error) {
 		return nil, &FormatError{elf.EI_DATA, "unknown ELF data encoding", uint64(h[elf.EI_DATA])}
 	}
 	o := im.order
-	im.typ = elf.Type(o.Uint16(h[16:]))
 	im.machine = elf.Machine(o.Uint16(h[18:]))
 	var phoff, shoff uint64
 	var tail []byte // e_ehsize and what follows
 	switch elf.Class(h[elf.EI_CLASS]) {
 	case elf.ELFCLASS64:
 		im.is64 = true
-		im.entry, phoff, shoff, tail = o.Uint64(h[24:]), o.Uint64(h[32:]), o.Uint64(h[40:]), h[52:]
+		phoff, shoff, tail = o.Uint64(h[32:]), o.Uint64(h[40:]), h[52:]
 	case elf.ELFCLASS32:
-		im.entry, phoff, shoff, tail = uint64(o.Uint32(h[24:])), uint64(o.Uint32(h[28:])), uint64(o.Uint32(h[32:])), h[40:]
+		phoff, shoff, tail = uint64(o.Uint32(h[28:])), uint64(o.Uint32(h[32:])), h[40:]
 	default:
 		return nil, &FormatError{elf.EI_CLASS, "unknown ELF class", uint64(h[elf.EI_CLASS])}
 	}
@@ -172,7 +175,7 @@ func openImage(file File, until *late.Time) (*image, error) {
 			im.sections = nil
 		}
 	}
-	im.findText()
+	im.text = textOf(im.sections, im.progs)
 	return im, nil
 }
 
@@ -293,11 +296,11 @@ func (im *image) section(b []byte) (section, uint32) {
 	if im.is64 {
 		s.flags, s.addr = elf.SectionFlag(o.Uint64(b[8:])), o.Uint64(b[16:])
 		off, s.mem = o.Uint64(b[24:]), o.Uint64(b[32:])
-		s.link, s.info, s.ent = o.Uint32(b[40:]), o.Uint32(b[44:]), o.Uint64(b[56:])
+		s.link, s.ent = o.Uint32(b[40:]), o.Uint64(b[56:])
 	} else {
 		s.flags, s.addr = elf.SectionFlag(o.Uint32(b[8:])), uint64(o.Uint32(b[12:]))
 		off, s.mem = uint64(o.Uint32(b[16:])), uint64(o.Uint32(b[20:]))
-		s.link, s.info, s.ent = o.Uint32(b[24:]), o.Uint32(b[28:]), uint64(o.Uint32(b[36:]))
+		s.link, s.ent = o.Uint32(b[24:]), uint64(o.Uint32(b[36:]))
 	}
 	if size := uint64(im.f.Size()); s.typ != elf.SHT_NOBITS && off <= size && s.mem <= size-off {
 		s.off, s.size = int64(off), int64(s.mem)
@@ -305,43 +308,51 @@ func (im *image) section(b []byte) (section, uint32) {
 	return s, o.Uint32(b)
 }
 
-// findText notes where code lies: symbols elsewhere name data.
-func (im *image) findText() {
-	for i := range im.sections {
-		s := &im.sections[i]
+// textOf tells where code lies: symbols elsewhere name data.
+func textOf(sections sections, progs progs) (text spans) {
+	for i := range sections {
+		s := &sections[i]
 		if s.flags&elf.SHF_EXECINSTR != 0 && s.flags&elf.SHF_ALLOC != 0 && s.mem > 0 && s.mem <= math.MaxUint64-s.addr {
-			im.text = append(im.text, span{s.addr, s.addr + s.mem})
+			text = append(text, span{s.addr, s.addr + s.mem})
 		}
 	}
-	if len(im.text) == 0 {
-		for _, p := range im.progs {
+	if len(text) == 0 {
+		for _, p := range progs {
 			if p.typ == elf.PT_LOAD && p.flags&elf.PF_X != 0 && p.memsz > 0 {
-				im.text = append(im.text, span{p.vaddr, p.vaddr + p.memsz})
+				text = append(text, span{p.vaddr, p.vaddr + p.memsz})
 			}
 		}
 	}
-	sort.Slice(im.text, func(i, j int) bool { return im.text[i].start < im.text[j].start })
+	sort.Slice(text, func(i, j int) bool { return text[i].start < text[j].start })
 	// Sections of a sound file do not overlap. Where they do, the later one
 	// begins where the earlier ends, so that the spans can be searched.
-	for i := 1; i < len(im.text); i++ {
-		prev, t := im.text[i-1].end, &im.text[i]
+	for i := 1; i < len(text); i++ {
+		prev, t := text[i-1].end, &text[i]
 		t.start, t.end = max(t.start, prev), max(t.end, prev)
 	}
+	return text
 }
 
-// textAt returns the span of code that holds addr.
-func (im *image) textAt(addr uint64) (span, bool) {
-	i := sort.Search(len(im.text), func(i int) bool { return im.text[i].end > addr })
-	if i < len(im.text) && im.text[i].start <= addr {
-		return im.text[i], true
+// at returns the span that holds addr.
+func (t spans) at(addr uint64) (span, bool) {
+	i := sort.Search(len(t), func(i int) bool { return t[i].end > addr })
+	if i < len(t) && t[i].start <= addr {
+		return t[i], true
 	}
 	return span{}, false
 }
 
+// has reports whether a span holds addr. Linkers leave 0, -1 or -2 for
+// the addresses of what they dropped.
+func (t spans) has(addr uint64) bool {
+	_, ok := t.at(addr)
+	return ok
+}
+
 // named returns the section called name that has contents in this file, or nil.
-func (im *image) named(name string) *section {
-	for i := range im.sections {
-		if s := &im.sections[i]; s.name == name && s.size > 0 {
+func (list sections) named(name string) *section {
+	for i := range list {
+		if s := &list[i]; s.name == name && s.size > 0 {
 			return s
 		}
 	}
@@ -349,24 +360,28 @@ func (im *image) named(name string) *section {
 }
 
 // typed returns the first section of a type that has contents, or nil.
-func (im *image) typed(t elf.SectionType) *section {
-	for i := range im.sections {
-		if s := &im.sections[i]; s.typ == t && s.size > 0 {
+func (list sections) typed(t elf.SectionType) *section {
+	for i := range list {
+		if s := &list[i]; s.typ == t && s.size > 0 {
 			return s
 		}
 	}
 	return nil
 }
 
-func (im *image) littleEndian() bool {
-	return im.order == binary.ByteOrder(binary.LittleEndian)
+// debug returns the section called .debug_name, or .zdebug_name as GNU's older form is, or nil.
+func (list sections) debug(name string) *section {
+	if s := list.named(".debug_" + name); s != nil {
+		return s
+	}
+	return list.named(".zdebug_" + name)
 }
 
-// loadBase is the lowest address of the image's segments: by which a debug file
+// loadBase is the lowest address of the segments: by which a debug file
 // of a prelinked object differs from the object.
-func (im *image) loadBase() uint64 {
+func (list progs) loadBase() uint64 {
 	base := uint64(math.MaxUint64)
-	for _, p := range im.progs {
+	for _, p := range list {
 		if p.typ == elf.PT_LOAD {
 			base = min(base, p.vaddr)
 		}
@@ -379,8 +394,8 @@ func (im *image) loadBase() uint64 {
 
 // fileOff returns where the bytes at address addr lie in the file, and how many
 // of them follow there.
-func (im *image) fileOff(addr uint64) (off, n int64, ok bool) {
-	for _, p := range im.progs {
+func (list progs) fileOff(addr uint64) (off, n int64, ok bool) {
+	for _, p := range list {
 		if p.typ == elf.PT_LOAD && addr >= p.vaddr && addr-p.vaddr < uint64(p.filesz) {
 			d := int64(addr - p.vaddr)
 			return p.off + d, p.filesz - d, true

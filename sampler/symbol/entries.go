@@ -23,7 +23,7 @@ func (u *unit) entries(off uint64) *entries {
 
 // read makes the n bytes at off the piece, fewer at the unit's end.
 func (e *entries) read(off uint64, n int) {
-	e.c = e.u.d.info.cursor(off, int(min(e.u.end-off, uint64(n))), e.u.d.im.order)
+	e.c = e.u.d.sections.info.cursor(off, int(min(e.u.end-off, uint64(n))), e.u.d.im.order)
 	e.at = off
 }
 

@@ -160,7 +160,7 @@ func FuzzObject(f *testing.F) {
 		for a := uint64(0x280); a < 0x330; a += 7 {
 			check(t, o, a)
 		}
-		for _, tab := range o.tables {
+		for _, tab := range o.sources.tables {
 			for _, a := range tab.segs.start[:min(len(tab.segs.start), 16)] {
 				check(t, o, a)
 			}

@@ -30,14 +30,11 @@ type Frame struct {
 // that Lookup gives. It is nil when nothing is known.
 func (o *Object) Frames(vaddr uint64) []Frame {
 	sym, ok := o.Lookup(vaddr)
-	outer := Frame{Name: sym.Name, Start: sym.Start, Source: sym.Source, Loose: ok && sym.Size == 0 && o.missing != ""}
-	if !o.opt.Inlines && !o.opt.Lines {
-		if !ok {
-			return nil
-		}
-		return []Frame{outer}
+	outer := Frame{Name: sym.Name, Start: sym.Start, Source: sym.Source, Loose: ok && sym.Size == 0 && o.unnamed.why != ""}
+	var list []location
+	if o.opt.Inlines || o.opt.Lines {
+		list = o.locations(vaddr)
 	}
-	list := o.locations(vaddr)
 	if len(list) == 0 {
 		if !ok {
 			return nil
@@ -52,24 +49,20 @@ func (o *Object) Frames(vaddr uint64) []Frame {
 		list = list[:1] // the line of the address itself
 	}
 	var frames []Frame
-	for _, l := range list[:len(list)-1] {
-		frames = append(frames, o.frame(Frame{
-			Name: o.opt.Demangle.Name(l.name), Start: sym.Start, Inlined: true, Source: "DWARF",
-		}, l))
+	for i, l := range list {
+		f := outer
+		if i < len(list)-1 {
+			f = Frame{Name: o.opt.Demangle.Name(l.name), Start: sym.Start, Inlined: true, Source: "DWARF"}
+		}
+		if o.opt.Lines {
+			f.File, f.Line = cut(l.file), l.line
+		}
+		frames = append(frames, f)
 	}
-	frames = append(frames, o.frame(outer, list[len(list)-1]))
 	if !ok && len(frames) == 1 && frames[0].Name == "" && frames[0].File == "" {
 		return nil
 	}
 	return frames
-}
-
-// frame adds the source position to f if it was asked for.
-func (o *Object) frame(f Frame, l location) Frame {
-	if o.opt.Lines {
-		f.File, f.Line = cut(l.file), l.line
-	}
-	return f
 }
 
 // locations asks Go's tables, by which the runtime prints stacks itself, or the
@@ -78,25 +71,25 @@ func (o *Object) locations(vaddr uint64) []location {
 	if list := o.goLocations(vaddr); list != nil {
 		return list
 	}
-	o.dwarfMu.Lock()
-	defer o.dwarfMu.Unlock()
-	if !o.dwarfTried {
-		o.dwarfTried = true
+	o.lines.mu.Lock()
+	defer o.lines.mu.Unlock()
+	if !o.lines.tried {
+		o.lines.tried = true
 		o.loadDWARF()
 	}
-	if o.dwarf == nil {
-		if o.noLines == late.ErrNoTime.Error() {
-			o.unread++
+	if o.lines.dwarf == nil {
+		if o.lines.none == late.ErrNoTime.Error() {
+			o.lines.unread++
 		}
 		return nil
 	}
-	whole := !o.dwarf.cut
-	list, missed := o.dwarf.find(vaddr)
-	if whole && o.dwarf.cut {
+	whole := !o.lines.dwarf.cut
+	list, missed := o.lines.dwarf.find(vaddr)
+	if whole && o.lines.dwarf.cut {
 		o.reject("DWARF, in part", errors.New(inUnits.text()))
 	}
 	if missed {
-		o.unread++
+		o.lines.unread++
 		return nil
 	}
 	return list
@@ -105,52 +98,52 @@ func (o *Object) locations(vaddr uint64) []location {
 // Unread is how many times there was no time to read the symbols that may name an address, and how many times Frames had none to read
 // what else is known of one: see [Options.Until].
 func (o *Object) Unread() (names, lines int) {
-	o.dwarfMu.Lock()
-	defer o.dwarfMu.Unlock()
-	return int(o.unnamed.count.Load()), o.unread
+	o.lines.mu.Lock()
+	defer o.lines.mu.Unlock()
+	return int(o.unnamed.count.Load()), o.lines.unread
 }
 
 func (o *Object) goLocations(vaddr uint64) []location {
-	if o.goTab == nil || !o.goTab.inlines() {
+	if o.sources.goTab == nil || !o.sources.goTab.inlines() {
 		return nil
 	}
-	o.mu.Lock() // guards what o.goTab reads through
-	defer o.mu.Unlock()
-	return o.goTab.locations(vaddr)
+	o.names.mu.Lock() // guards what the table reads through
+	defer o.names.mu.Unlock()
+	return o.sources.goTab.locations(vaddr)
 }
 
 // NoLines says why there are no inlined functions and lines, and is empty if
 // there are or if nobody has asked for any.
 func (o *Object) NoLines() string {
-	o.dwarfMu.Lock()
-	defer o.dwarfMu.Unlock()
-	return o.noLines
+	o.lines.mu.Lock()
+	defer o.lines.mu.Unlock()
+	return o.lines.none
 }
 
 // loadDWARF opens the debugging information of the file or its debug file.
 func (o *Object) loadDWARF() {
 	if o.im == nil {
-		o.noLines = o.missing
+		o.lines.none = o.unnamed.why
 		return
 	}
 	im, shift := o.im, uint64(0)
-	if !im.hasDWARF() {
+	if im.sections.debug("info") == nil {
 		d, err := o.debugFile(o.im)
 		if err != nil {
-			o.noLines = "no debugging information, no debug file"
+			o.lines.none = "no debugging information, no debug file"
 			if !errors.Is(err, fs.ErrNotExist) {
-				o.noLines = "no debugging information, debug file unusable: " + err.Error()
+				o.lines.none = "no debugging information, debug file unusable: " + err.Error()
 			}
 			return
 		}
-		im, shift = d, d.loadBase()-o.im.loadBase()
+		im, shift = d, d.progs.loadBase()-o.im.progs.loadBase()
 	}
-	if s := im.named(".debug_info"); s != nil && s.size > 64<<20 && o.opt.Progress != nil {
+	if s := im.sections.named(".debug_info"); s != nil && s.size > 64<<20 && o.opt.Progress != nil {
 		o.opt.Progress(fmt.Sprintf("reading debugging information of %s (%d MB)", path.Base(o.name), s.size>>20))
 	}
 	d, err := openDWARF(im, o.opt.Lines)
 	if err != nil {
-		o.noLines = err.Error()
+		o.lines.none = err.Error()
 		o.reject("DWARF", err)
 		return
 	}
@@ -158,8 +151,8 @@ func (o *Object) loadDWARF() {
 	if err := d.loadAlt(o.openAlt); err != nil {
 		o.reject(".gnu_debugaltlink", err)
 	}
-	o.own(d)
-	o.dwarf = d
+	o.closers.add(d)
+	o.lines.dwarf = d
 }
 
 // openAlt finds dwz's supplementary file: by build-id, or by its path, which may
@@ -184,7 +177,7 @@ func (o *Object) openAlt(name, id string) (*image, error) {
 			return nil
 		})
 		if err == nil {
-			o.own(f)
+			o.closers.add(f)
 			return im, nil
 		}
 		f.Close()

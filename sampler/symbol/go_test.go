@@ -134,11 +134,11 @@ func TestStrippedGo(t *testing.T) {
 
 // dwarfLocations asks the DWARF alone.
 func (o *Object) dwarfLocations(addr uint64) []location {
-	if !o.dwarfTried {
-		o.dwarfTried = true
+	if !o.lines.tried {
+		o.lines.tried = true
 		o.loadDWARF()
 	}
-	list, _ := o.dwarf.find(addr)
+	list, _ := o.lines.dwarf.find(addr)
 	return list
 }
 

@@ -1,5 +1,7 @@
 package symbol
 
+import "encoding/binary"
+
 // Lines and inlined functions of Go programs without DWARF come from the same
 // tables that the runtime prints stacks by: runtime/symtab.go (_func, pcvalue,
 // funcline1), runtime/symtabinl.go (inlinedCall) and internal/abi/symtab.go.
@@ -58,7 +60,7 @@ func (t *goTable) value(fn int32, off uint32, pc uint64) int32 {
 	if off == 0 {
 		return -1
 	}
-	pos := uint64(t.pcOff) + uint64(off)
+	pos := uint64(t.parts.pc) + uint64(off)
 	const window = 4096
 	c := t.data.cursor(pos, window, t.order)
 	at, v := t.entry[fn], int32(-1)
@@ -96,23 +98,23 @@ func (t *goTable) fileLine(fn int32, pc uint64) (file string, line int) {
 	if n < 0 || cu == ^uint32(0) {
 		return "", line
 	}
-	off, ok := t.uint32At(t.cuOff + 4*(int64(cu)+int64(n)))
+	off, ok := t.uint32At(t.parts.cu + 4*(int64(cu)+int64(n)))
 	if !ok || off == ^uint32(0) {
 		return "", line
 	}
-	return t.data.str(uint64(t.fileOff) + uint64(off)), line
+	return t.data.str(uint64(t.parts.file) + uint64(off)), line
 }
 
 // inlinedCall says whether pc lies in a call that was inlined into fn: its name,
 // and an address in fn that has the position of the call.
 func (t *goTable) inlinedCall(fn int32, pc uint64) (name string, callPC uint64, ok bool) {
 	npc, ok1 := t.funcField(fn, goNPCData)
-	counts, ok2 := t.uint32At(t.funcOff + int64(t.fn[fn]) + 4 + 4*goCounts)
+	counts, ok2 := t.uint32At(t.parts.fn + int64(t.fn[fn]) + 4 + 4*goCounts)
 	if !ok1 || !ok2 || npc <= pcdataInlTreeIndex || npc > 64 {
 		return "", 0, false
 	}
 	nfuncdata := counts & 0xff // the last of four bytes
-	if t.im.littleEndian() {
+	if t.order == binary.ByteOrder(binary.LittleEndian) {
 		nfuncdata = counts >> 24
 	}
 	if nfuncdata <= funcdataInlTree {
@@ -124,7 +126,7 @@ func (t *goTable) inlinedCall(fn int32, pc uint64) (name string, callPC uint64, 
 	if i < 0 || tree == ^uint32(0) {
 		return "", 0, false
 	}
-	off, n, ok := t.im.fileOff(t.gofunc + uint64(tree) + uint64(i)*inlinedCallSize)
+	off, n, ok := t.im.progs.fileOff(t.gofunc + uint64(tree) + uint64(i)*inlinedCallSize)
 	var b [inlinedCallSize]byte
 	if !ok || n < inlinedCallSize || readFull(t.im.f, b[:], off) != nil {
 		return "", 0, false

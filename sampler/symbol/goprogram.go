@@ -29,7 +29,7 @@ func OpenGoProgram(f File, until *late.Time) (*GoProgram, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !im.isGo() || !im.is64 {
+	if !isGo(im) || !im.is64 {
 		im.release()
 		return nil, ErrNotGo
 	}
@@ -76,7 +76,7 @@ func (m *metered) ReadAt(b []byte, off int64) (int, error) {
 // ReadAt reads memory as it is at the program's start, by link-time address: what the file has for it. What relocations
 // will write is not there yet.
 func (p *GoProgram) ReadAt(b []byte, addr int64) (int, error) {
-	off, n, ok := p.im.fileOff(uint64(addr))
+	off, n, ok := p.im.progs.fileOff(uint64(addr))
 	if !ok || n < int64(len(b)) {
 		return 0, io.ErrUnexpectedEOF
 	}
@@ -104,7 +104,7 @@ func (p *GoProgram) Variables(names ...string) map[string]Variable {
 		wanted[n] = true
 	}
 	im := p.im
-	sec := im.typed(elf.SHT_SYMTAB)
+	sec := im.sections.typed(elf.SHT_SYMTAB)
 	const entryBytes = 24 // Elf64_Sym
 	if sec == nil || sec.ent != entryBytes || int64(sec.link) >= int64(len(im.sections)) || sec.size/entryBytes > maxSymbols {
 		return found
@@ -146,7 +146,7 @@ func (p *GoProgram) References(function string) ([]uint64, error) {
 	if im.machine != elf.EM_X86_64 {
 		return nil, nil
 	}
-	t, err := im.goTable()
+	t, err := findGoTable(im)
 	if err != nil {
 		return nil, err
 	}
@@ -162,18 +162,18 @@ func (p *GoProgram) References(function string) ([]uint64, error) {
 		if _, err := p.ReadAt(b, int64(t.entry[i])); err != nil {
 			return nil, err
 		}
-		return im.references(b, t.entry[i]), nil
+		return references(im, b, t.entry[i]), nil
 	}
 	return nil, nil
 }
 
 // references lists, without repetition, what lies in writable segments of the targets
 // of distances in code at addr.
-func (im *image) references(code []byte, addr uint64) (list []uint64) {
+func references(im *image, code []byte, addr uint64) (list []uint64) {
 	seen := map[uint64]bool{}
 	for i := 0; i+4 <= len(code); i++ {
 		to := addr + uint64(i) + 4 + uint64(int64(int32(im.order.Uint32(code[i:]))))
-		if !seen[to] && im.writable(to) {
+		if !seen[to] && im.progs.writable(to) {
 			seen[to] = true
 			list = append(list, to)
 		}
@@ -182,8 +182,8 @@ func (im *image) references(code []byte, addr uint64) (list []uint64) {
 }
 
 // writable tells whether a word of data can be at addr.
-func (im *image) writable(addr uint64) bool {
-	for _, p := range im.progs {
+func (list progs) writable(addr uint64) bool {
+	for _, p := range list {
 		if p.typ == elf.PT_LOAD && p.flags&elf.PF_W != 0 && addr >= p.vaddr && addr-p.vaddr < p.memsz && addr%8 == 0 {
 			return true
 		}
@@ -205,7 +205,7 @@ const maxStructs = 1 << 23
 // the result.
 func (p *GoProgram) Structs(names ...string) map[string]map[string]Field {
 	found := map[string]map[string]Field{}
-	if !p.im.hasDWARF() {
+	if p.im.sections.debug("info") == nil {
 		return found
 	}
 	d := newDWARF(p.im)
@@ -300,7 +300,7 @@ func (u *unit) sizeAt(off uint64) uint64 {
 			return d.v[slotByteSize].u
 		}
 		if d.tag == tagPointerType {
-			return uint64(u.addrSize)
+			return uint64(u.format.addrSize)
 		}
 		off = u.reference(d.v[slotType])
 	}

@@ -29,7 +29,7 @@ type GoFunc struct {
 	SPWrite    bool // it sets the stack pointer to other values than sums with constants
 	Asm        bool // it is written in assembly
 
-	pcsp uint32 // offset of its values from pcOff
+	pcsp uint32 // offset of its values from goParts.pc
 }
 
 // Flags of functions (internal/abi/symtab.go, FuncFlag).
@@ -50,7 +50,7 @@ func OpenGoTable(f File, mem io.ReaderAt, until *late.Time) (*GoTable, error) {
 	if err != nil {
 		return nil, err
 	}
-	t, err := im.goTable()
+	t, err := findGoTable(im)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (g *GoTable) Func(pc uint64) (f GoFunc, ok bool, err error) {
 	}
 	f.Start, f.End = t.entry[i], t.entry[i+1]
 	var rec [goRecordBytes]byte
-	if err := g.read(rec[:], t.funcOff+int64(t.fn[i])); err != nil {
+	if err := g.read(rec[:], t.parts.fn+int64(t.fn[i])); err != nil {
 		return f, false, err
 	}
 	flags := rec[41]
@@ -109,7 +109,7 @@ const maxGoValues = 64 << 10
 // pcvalue and step) up to pc.
 func (g *GoTable) value(f GoFunc, off uint32, pc uint64) (int32, error) {
 	at, v := f.Start, int32(-1)
-	pos, end := g.t.pcOff+int64(off), g.t.pcOff+int64(off)+maxGoValues
+	pos, end := g.t.parts.pc+int64(off), g.t.parts.pc+int64(off)+maxGoValues
 	bad := func(text string) (int32, error) {
 		return 0, &FormatError{g.t.off + pos, "pclntab: stack of " + f.Name + ": " + text, pc}
 	}
@@ -143,7 +143,7 @@ func (g *GoTable) value(f GoFunc, off uint32, pc uint64) (int32, error) {
 
 // name reads a function's name.
 func (g *GoTable) name(off uint32) (string, error) {
-	b, err := g.readSome(g.t.nameOff + int64(off))
+	b, err := g.readSome(g.t.parts.name + int64(off))
 	if err != nil {
 		return "", err
 	}

@@ -13,7 +13,7 @@ func goValues(b []byte) *GoTable {
 	const pcOff = 16
 	mem := append(make([]byte, pcOff), b...)
 	return &GoTable{mem: bytes.NewReader(mem), t: &goTable{
-		order: binary.LittleEndian, quantum: 4, size: int64(len(mem)), pcOff: pcOff,
+		order: binary.LittleEndian, quantum: 4, size: int64(len(mem)), parts: goParts{pc: pcOff},
 		entry: []uint64{0x1000, 0x1100}, fn: []uint32{0},
 	}}
 }
@@ -83,7 +83,7 @@ func TestGoTableDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sec := im.named(".gopclntab")
+	sec := im.sections.named(".gopclntab")
 	whole := make([]byte, sec.size)
 	if err := readFull(f, whole, sec.off); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestGoTableDamaged(t *testing.T) {
 	for range 3000 {
 		mem.b = bytes.Clone(whole)
 		i := rnd.IntN(len(g.t.fn))
-		rec := g.t.funcOff + int64(g.t.fn[i])
+		rec := g.t.parts.fn + int64(g.t.fn[i])
 		for range 4 {
 			mem.b[rec+int64(rnd.IntN(goRecordBytes))] = byte(rnd.Uint32())
 		}

@@ -127,35 +127,35 @@ type lineHeader struct {
 // readLines reads the unit's line program; nil if it has none that can be read. It is false
 // if there was no time for it.
 func (u *unit) readLines() (*lineTable, bool) {
-	if !u.hasLines {
+	if !u.root.hasLines {
 		return nil, true
 	}
-	line := u.d.line
-	c := line.cursor(u.stmtList, linePiece, u.d.im.order)
+	line := u.d.sections.line
+	c := line.cursor(u.root.stmtList, linePiece, u.d.im.order)
 	length, offSize := c.unitLength()
-	begin := u.stmtList + uint64(c.pos)
+	begin := u.root.stmtList + uint64(c.pos)
 	if c.bad {
 		return nil, true
 	}
 	// The program's own sizes may differ from the unit's.
 	lu := *u
-	if lu.offSize, lu.version = offSize, c.u16(); lu.version < 2 || lu.version > 5 {
+	if lu.format.offSize, lu.format.version = offSize, c.u16(); lu.format.version < 2 || lu.format.version > 5 {
 		return nil, true
 	}
-	if lu.version == 5 {
-		lu.addrSize = int(c.u8())
+	if lu.format.version == 5 {
+		lu.format.addrSize = int(c.u8())
 		c.u8() // segment selector size
 	}
 	headerLen := c.uint(offSize)
 	t := &lineTable{d: u.d, end: begin + min(length, line.size-begin), comp: u.compDir()}
-	at := u.stmtList + uint64(c.pos)
+	at := u.root.stmtList + uint64(c.pos)
 	if c.bad || at > t.end || headerLen > min(t.end-at, maxLineHeader) {
 		return nil, true
 	}
 	c = cursor{b: line.read(at, int(headerLen)), order: c.order}
 	h := &t.header
 	h.minInst = uint64(c.u8())
-	if lu.version >= 4 {
+	if lu.format.version >= 4 {
 		c.u8() // maximum operations per instruction: 1 but on VLIW machines
 	}
 	c.u8() // default_is_stmt
@@ -166,7 +166,7 @@ func (u *unit) readLines() (*lineTable, bool) {
 	}
 	h.lengths = bytes.Clone(c.take(uint64(h.opcodeBase) - 1))
 	defer func() { u.d.cut = t.claimed.free() || u.d.cut }()
-	if lu.version == 5 {
+	if lu.format.version == 5 {
 		t.readNames5(&c, &lu)
 	} else {
 		t.readNames(&c)
@@ -225,11 +225,11 @@ const (
 
 // readNames5 reads the tables of folders and files of DWARF 5.
 func (t *lineTable) readNames5(c *cursor, u *unit) {
-	t.readEntries(c, u, func(name string, _ uint64) bool { return t.addDir(name) })
-	t.readEntries(c, u, t.addFile)
+	readEntries(c, u, func(name string, _ uint64) bool { return t.addDir(name) })
+	readEntries(c, u, t.addFile)
 }
 
-func (t *lineTable) readEntries(c *cursor, u *unit, add func(name string, dir uint64) bool) {
+func readEntries(c *cursor, u *unit, add func(name string, dir uint64) bool) {
 	type format struct{ content, form uint64 }
 	formats := make([]format, c.u8())
 	for i := range formats {
@@ -247,7 +247,7 @@ func (t *lineTable) readEntries(c *cursor, u *unit, add func(name string, dir ui
 		var name string
 		var dir uint64
 		for _, f := range formats {
-			v := u.readForm(c, uint16(min(f.form, 0xffff)), 0)
+			v := u.format.readForm(c, uint16(min(f.form, 0xffff)), 0)
 			switch f.content {
 			case lnctPath:
 				name = u.str(v)
@@ -287,7 +287,7 @@ func (p *lineProgram) here() uint64 { return p.at + uint64(p.c.pos) }
 func (p *lineProgram) want(n int) {
 	if len(p.c.b)-p.c.pos < n && p.at+uint64(len(p.c.b)) < p.t.end {
 		p.at = p.here()
-		p.c = p.t.d.line.cursor(p.at, int(min(p.t.end-p.at, uint64(max(n, linePiece)))), p.t.d.im.order)
+		p.c = p.t.d.sections.line.cursor(p.at, int(min(p.t.end-p.at, uint64(max(n, linePiece)))), p.t.d.im.order)
 	}
 }
 
@@ -377,7 +377,7 @@ func (t *lineTable) mark(p *lineProgram) bool {
 		}
 		last = max(last, p.addr)
 		if end {
-			if len(marks) > 0 && t.d.im.isText(marks[0].addr) {
+			if len(marks) > 0 && t.d.im.text.has(marks[0].addr) {
 				seqs = append(seqs, sequence{slices.Clip(marks), last})
 				total += len(marks)
 				marks = nil

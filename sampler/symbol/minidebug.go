@@ -2,7 +2,6 @@ package symbol
 
 import (
 	"bytes"
-	"debug/elf"
 	"encoding/binary"
 	"fmt"
 
@@ -22,7 +21,7 @@ const (
 // miniDebug expands .gnu_debugdata (GDB manual, "MiniDebugInfo") and opens the
 // ELF file in it. It returns errNoSection if there is none.
 func (im *image) miniDebug() (*image, error) {
-	b, err := im.data(im.named(".gnu_debugdata"), maxMiniDebug)
+	b, err := im.data(im.sections.named(".gnu_debugdata"), maxMiniDebug)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +87,7 @@ func unxz(until *late.Time, b []byte) (*pieces, error) {
 // debugLink reads .gnu_debuglink: a file name and the CRC-32 of that file (GDB
 // manual, "Separate Debug Files").
 func (im *image) debugLink() (name string, crc uint32, ok bool) {
-	b, err := im.data(im.named(".gnu_debuglink"), maxSmallSection)
+	b, err := im.data(im.sections.named(".gnu_debuglink"), maxSmallSection)
 	if err != nil {
 		return "", 0, false
 	}
@@ -98,14 +97,4 @@ func (im *image) debugLink() (name string, crc uint32, ok bool) {
 		return "", 0, false
 	}
 	return name, im.order.Uint32(b[crcOff:]), true
-}
-
-// hasDWARF reports whether the file has debugging information of its own.
-func (im *image) hasDWARF() bool {
-	return im.named(".debug_info") != nil || im.named(".zdebug_info") != nil
-}
-
-// hasSymtab reports whether the file has a full symbol table.
-func (im *image) hasSymtab() bool {
-	return im.typed(elf.SHT_SYMTAB) != nil
 }

@@ -21,16 +21,16 @@ var relative = map[elf.Machine]uint32{
 // moduledata finds the runtime.moduledata whose first word is the address of
 // the pclntab, and returns the addresses of the text and of go:func.* from it.
 // In position-independent programs the words are relocations.
-func (im *image) moduledata(pclntab, ptr uint64) (text, gofunc uint64, ok bool) {
+func moduledata(im *image, pclntab, ptr uint64) (text, gofunc uint64, ok bool) {
 	if ptr != 8 { // no 32-bit Go program is worth the search
 		return 0, 0, false
 	}
 	valid := func(words func(i int) uint64) bool {
 		text, gofunc = words(moduleText), words(moduleGofunc)
-		_, ok := im.textAt(text)
+		_, ok := im.text.at(text)
 		return ok && words(moduleEText) > text
 	}
-	if words, ok := im.relocatedModule(pclntab); ok && valid(words) {
+	if words, ok := relocatedModule(im, pclntab); ok && valid(words) {
 		return text, gofunc, true
 	}
 	left := int64(maxGoSearch)
@@ -39,7 +39,7 @@ func (im *image) moduledata(pclntab, ptr uint64) (text, gofunc uint64, ok bool) 
 			continue
 		}
 		left -= p.filesz
-		if im.searchWord(p.off, p.filesz, pclntab, func(b []byte) bool {
+		if searchWord(im, p.off, p.filesz, pclntab, func(b []byte) bool {
 			return valid(func(i int) uint64 { return im.order.Uint64(b[8*i:]) })
 		}) {
 			return text, gofunc, true
@@ -50,7 +50,7 @@ func (im *image) moduledata(pclntab, ptr uint64) (text, gofunc uint64, ok bool) 
 
 // searchWord calls try with what follows each aligned word of value v in a
 // range of the file, until try is true.
-func (im *image) searchWord(off, size int64, v uint64, try func([]byte) bool) bool {
+func searchWord(im *image, off, size int64, v uint64, try func([]byte) bool) bool {
 	const need = (moduleGofunc + 1) * 8
 	const step = 1 << 20
 	buf := make([]byte, step+need)
@@ -70,7 +70,7 @@ func (im *image) searchWord(off, size int64, v uint64, try func([]byte) bool) bo
 
 // relocatedModule finds moduledata among the relative relocations: the one with
 // the pclntab's address is its first word. The words returned are the addends.
-func (im *image) relocatedModule(pclntab uint64) (func(i int) uint64, bool) {
+func relocatedModule(im *image, pclntab uint64) (func(i int) uint64, bool) {
 	typ, ok := relative[im.machine]
 	if !ok || !im.is64 {
 		return nil, false

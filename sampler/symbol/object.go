@@ -56,37 +56,44 @@ type Object struct {
 
 	once    sync.Once
 	im      *image
-	tables  []*table
-	goTab   *goTable  // nil: not a Go program
-	plt     *pltTable // nil: no linkage tables
+	sources sources
 	buildID string
-	missing string // why there are no good names
 	unnamed unnamed
-	// The separate debug file, once it was looked for: by load, or under dwarfMu.
-	debug    *image
-	debugErr error
-
-	mini *image // in .gnu_debugdata; nil: it is not used
-
-	closeMu sync.Mutex
-	closers []io.Closer
-
-	dwarfMu    sync.Mutex // guards what follows
-	dwarfTried bool
-	dwarf      *dwarfInfo
-	noLines    string // why dwarf is nil
-	unread     int
-
-	mu    sync.RWMutex // guards what follows, and all string tables
-	names map[nameKey]string
-	held  int // bytes in names
+	debug   debugFile
+	mini    *image // in .gnu_debugdata; nil: it is not used
+	closers closers
+	lines   lineInfo
+	names   symNames
 }
 
-// unnamed counts what is not named for want of time.
+// sources are what names symbols.
+type sources struct {
+	tables []*table
+	goTab  *goTable  // nil: not a Go program
+	plt    *pltTable // nil: no linkage tables
+}
+
+// debugFile is the separate debug file, once it was looked for: by load, or under the lock of lineInfo.
+type debugFile struct {
+	im  *image
+	err error
+}
+
+// lineInfo is what tells of inlined functions and lines, once somebody has asked.
+type lineInfo struct {
+	mu     sync.Mutex
+	tried  bool
+	dwarf  *dwarfInfo
+	none   string // why dwarf is nil
+	unread int
+}
+
+// unnamed tells of what has no name.
 type unnamed struct {
-	late   bool // there was no time to read all symbols
-	silent bool // a part of the files did not come, though there was time
-	count  atomic.Int64
+	why    string       // there are no good names
+	late   bool         // there was no time to read all symbols
+	silent bool         // a part of the files did not come, though there was time
+	count  atomic.Int64 // addresses, for want of time
 }
 
 // nameKey is a symbol: its table, or one of the kinds below, and its number
@@ -101,9 +108,18 @@ const (
 	keyPLT = -2 // address of a linkage table entry
 )
 
-// maxHeld bounds the demangled names that one object keeps. Programs have been
-// seen with 10,000 functions in one profile; at 200 bytes each that is 2 MB.
-const maxHeld = 8 << 20
+// symNames are the names of an object's symbols, made once.
+type symNames struct {
+	demangle Demangle
+	mu       sync.RWMutex // guards made, and what names are read through
+	made     nameCache[nameKey]
+}
+
+// closers are what is to be closed with an object.
+type closers struct {
+	mu   sync.Mutex
+	list []io.Closer
+}
 
 // Open returns the Object of a file. Nothing is read yet, so that defects show
 // only as missing names: see [Object.Missing]. name is the path as the target
@@ -112,23 +128,34 @@ func Open(f File, name string, opt Options) *Object {
 	if opt.Log == nil {
 		opt.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Object{name: name, f: f, opt: opt, names: make(map[nameKey]string)}
+	return &Object{name: name, f: f, opt: opt, names: symNames{demangle: opt.Demangle}}
 }
 
 // Close closes the files that the object opened itself; the one it was given
 // is the caller's. No look-up may follow.
 func (o *Object) Close() error {
 	o.once.Do(func() {})
-	var errs []error
-	o.closeMu.Lock()
-	defer o.closeMu.Unlock()
-	for _, c := range o.closers {
-		errs = append(errs, c.Close())
-	}
-	o.closers = nil
-	for _, im := range []*image{o.im, o.debug, o.mini} {
+	err := o.closers.close()
+	for _, im := range []*image{o.im, o.debug.im, o.mini} {
 		im.release()
 	}
+	return err
+}
+
+func (c *closers) add(x io.Closer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = append(c.list, x)
+}
+
+func (c *closers) close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for _, x := range c.list {
+		errs = append(errs, x.Close())
+	}
+	c.list = nil
 	return errors.Join(errs...)
 }
 
@@ -136,24 +163,14 @@ func (o *Object) Close() error {
 // for.
 func (o *Object) Bytes() int {
 	o.once.Do(o.load)
-	n := 0
-	for _, t := range o.tables {
-		n += t.bytes()
-	}
-	if o.goTab != nil {
-		n += 12 * len(o.goTab.entry)
-	}
-	if o.plt != nil {
-		const slotBytes = 50 // of a map entry
-		n += slotBytes * len(o.plt.slots)
-	}
-	o.mu.RLock()
-	n += o.held
-	o.mu.RUnlock()
-	o.dwarfMu.Lock()
-	defer o.dwarfMu.Unlock()
-	if o.dwarf != nil {
-		n += o.dwarf.bytes()
+	n := o.sources.bytes()
+	o.names.mu.RLock()
+	n += o.names.made.held
+	o.names.mu.RUnlock()
+	o.lines.mu.Lock()
+	defer o.lines.mu.Unlock()
+	if o.lines.dwarf != nil {
+		n += o.lines.dwarf.bytes()
 	}
 	if o.mini != nil {
 		n += int(o.mini.expanded.Size())
@@ -161,11 +178,18 @@ func (o *Object) Bytes() int {
 	return n
 }
 
-// own makes Close close c.
-func (o *Object) own(c io.Closer) {
-	o.closeMu.Lock()
-	defer o.closeMu.Unlock()
-	o.closers = append(o.closers, c)
+func (s *sources) bytes() (n int) {
+	for _, t := range s.tables {
+		n += t.bytes()
+	}
+	if s.goTab != nil {
+		n += 12 * len(s.goTab.entry)
+	}
+	if s.plt != nil {
+		const slotBytes = 50 // of a map entry
+		n += slotBytes * len(s.plt.slots)
+	}
+	return n
 }
 
 // BuildID is the file's GNU build-id in lower-case hex, empty if it has none.
@@ -178,7 +202,7 @@ func (o *Object) BuildID() string {
 // for reports that tell which debug package would help.
 func (o *Object) Missing() string {
 	o.once.Do(o.load)
-	return o.missing
+	return o.unnamed.why
 }
 
 // Silent tells whether a file of o did not come from its disk when it was to be read first. Another Object of it may have more names, later.
@@ -193,14 +217,14 @@ func (o *Object) reject(source string, err error) {
 func (o *Object) load() {
 	im, err := openImage(o.f, o.opt.Until)
 	if err != nil {
-		o.missing, o.unnamed.silent = err.Error(), errors.Is(err, os.ErrDeadlineExceeded)
+		o.unnamed.why, o.unnamed.silent = err.Error(), errors.Is(err, os.ErrDeadlineExceeded)
 		o.reject("file", err)
 		return
 	}
 	o.im = im
 	o.buildID = im.buildID()
 	o.loadTables(im)
-	for _, im := range []*image{o.im, o.debug, o.mini} {
+	for _, im := range []*image{o.im, o.debug.im, o.mini} {
 		if im != nil {
 			o.unnamed.late = o.unnamed.late || im.f.Missed()
 			im.f.Free()
@@ -208,7 +232,7 @@ func (o *Object) load() {
 	}
 	o.unnamed.silent = o.unnamed.late && !o.opt.Until.Over()
 	if o.unnamed.late {
-		o.missing = "symbols: " + late.ErrNoTime.Error()
+		o.unnamed.why = "symbols: " + late.ErrNoTime.Error()
 	}
 }
 
@@ -221,25 +245,25 @@ func (o *Object) loadTables(im *image) {
 	if !full {
 		full = o.loadMiniDebug(im)
 	}
-	if im.typed(elf.SHT_DYNSYM) != nil {
+	if im.sections.typed(elf.SHT_DYNSYM) != nil {
 		o.addTable(im, elf.SHT_DYNSYM, ".dynsym", 0)
 	} else if t, err := im.dynamicSymbols(); err == nil {
-		o.tables = append(o.tables, t)
+		o.sources.tables = append(o.sources.tables, t)
 	} else if !errors.Is(err, errNoSection) {
 		o.reject("dynamic", err)
 	}
-	t, err := im.goTable()
+	t, err := findGoTable(im)
 	switch {
 	case err == nil:
-		o.goTab, full = t, true
+		o.sources.goTab, full = t, true
 	case !errors.Is(err, errNoSection):
 		o.reject("pclntab", err)
 	}
-	o.plt = im.openPLT()
+	o.sources.plt = openPLT(im)
 	if full {
-		o.missing = ""
-	} else if o.missing == "" {
-		o.missing = "no symbol table"
+		o.unnamed.why = ""
+	} else if o.unnamed.why == "" {
+		o.unnamed.why = "no symbol table"
 	}
 }
 
@@ -247,16 +271,16 @@ func (o *Object) loadTables(im *image) {
 func (o *Object) loadDebugFile(im *image) bool {
 	d, err := o.debugFile(im)
 	if err != nil {
-		o.missing = "no symbol table, no debug file"
+		o.unnamed.why = "no symbol table, no debug file"
 		if !errors.Is(err, fs.ErrNotExist) {
-			o.missing = "no symbol table, debug file unusable: " + err.Error()
+			o.unnamed.why = "no symbol table, debug file unusable: " + err.Error()
 			o.reject("debug file", err)
 		}
 		return false
 	}
 	// A prelinked object was moved after its debug file was split off.
-	if !o.addTable(d, elf.SHT_SYMTAB, "debug file", im.loadBase()-d.loadBase()) {
-		o.missing = "no symbol table, none in the debug file"
+	if !o.addTable(d, elf.SHT_SYMTAB, "debug file", im.progs.loadBase()-d.progs.loadBase()) {
+		o.unnamed.why = "no symbol table, none in the debug file"
 		return false
 	}
 	return true
@@ -270,17 +294,17 @@ func (o *Object) loadMiniDebug(im *image) bool {
 		}
 		return false
 	}
-	if !o.addTable(d, elf.SHT_SYMTAB, ".gnu_debugdata", im.loadBase()-d.loadBase()) {
+	if !o.addTable(d, elf.SHT_SYMTAB, ".gnu_debugdata", im.progs.loadBase()-d.progs.loadBase()) {
 		d.release()
 		return false
 	}
-	o.mini, o.missing = d, ""
+	o.mini, o.unnamed.why = d, ""
 	return true
 }
 
 // addTable adds the symbol table of type t of im, if there is one.
 func (o *Object) addTable(im *image, t elf.SectionType, what string, shift uint64) bool {
-	sec := im.typed(t)
+	sec := im.sections.typed(t)
 	if sec == nil {
 		return false
 	}
@@ -290,7 +314,7 @@ func (o *Object) addTable(im *image, t elf.SectionType, what string, shift uint6
 		o.reject(what, err)
 		return false
 	}
-	o.tables = append(o.tables, tab)
+	o.sources.tables = append(o.sources.tables, tab)
 	return len(tab.syms) > 0
 }
 
@@ -299,7 +323,7 @@ func (o *Object) addTable(im *image, t elf.SectionType, what string, shift uint6
 func (o *Object) Lookup(vaddr uint64) (Sym, bool) {
 	o.once.Do(o.load)
 	loose, looseSym := none, int32(none)
-	for i, t := range o.tables {
+	for i, t := range o.sources.tables {
 		sym, sized := t.find(vaddr)
 		if sym == none {
 			continue
@@ -333,11 +357,11 @@ func (o *Object) Lookup(vaddr uint64) (Sym, bool) {
 
 // sym describes symbol number i of a table.
 func (o *Object) sym(table int, i int32) Sym {
-	t := o.tables[table]
+	t := o.sources.tables[table]
 	e := &t.syms[i]
-	name := o.cached(nameKey{int32(table), uint64(i)})
+	name := o.names.cached(nameKey{int32(table), uint64(i)})
 	if name == "" {
-		name = o.keep(nameKey{int32(table), uint64(i)}, func() string { return o.plain(t.strs.name(e.name)) })
+		name = o.names.keep(nameKey{int32(table), uint64(i)}, func() string { return o.plain(t.strs.name(e.name)) })
 	}
 	return Sym{Name: name, Start: e.start, Size: uint64(e.size), Source: t.what}
 }
@@ -346,14 +370,14 @@ func (o *Object) sym(table int, i int32) Sym {
 // and the calling convention that Go's linker appends, which neither pclntab nor
 // the runtime's own stacks have.
 func (o *Object) plain(name string) string {
-	if o.goTab != nil {
+	if o.sources.goTab != nil {
 		name = strings.TrimSuffix(strings.TrimSuffix(name, ".abi0"), ".abiinternal")
 	}
 	return unversioned(name)
 }
 
 func (o *Object) lookupGo(vaddr uint64) (Sym, bool) {
-	t := o.goTab
+	t := o.sources.goTab
 	if t == nil {
 		return Sym{}, false
 	}
@@ -362,30 +386,30 @@ func (o *Object) lookupGo(vaddr uint64) (Sym, bool) {
 		return Sym{}, false
 	}
 	key := nameKey{keyGo, uint64(i)}
-	name := o.cached(key)
+	name := o.names.cached(key)
 	if name == "" {
-		name = o.keep(key, func() string { return t.name(i) })
+		name = o.names.keep(key, func() string { return t.name(i) })
 	}
 	return Sym{Name: name, Start: t.entry[i], Size: t.entry[i+1] - t.entry[i], Source: "pclntab"}, name != ""
 }
 
 func (o *Object) lookupPLT(vaddr uint64) (Sym, bool) {
-	if o.plt == nil {
+	if o.sources.plt == nil {
 		return Sym{}, false
 	}
-	start, size, slot, ok := o.plt.find(vaddr)
+	start, size, slot, ok := o.sources.plt.find(vaddr)
 	if !ok {
 		return Sym{}, false
 	}
 	key := nameKey{keyPLT, start}
-	name := o.cached(key)
+	name := o.names.cached(key)
 	if name == "" {
 		if slot.resolver != 0 {
 			name = o.resolverName(slot.resolver)
 		}
-		name = o.keep(key, func() string {
+		name = o.names.keep(key, func() string {
 			if slot.sym != 0 {
-				name = o.opt.Demangle.Name(unversioned(o.plt.symName(slot.sym)))
+				name = o.opt.Demangle.Name(unversioned(o.sources.plt.symName(slot.sym)))
 			}
 			if name == "" {
 				return ""
@@ -398,7 +422,7 @@ func (o *Object) lookupPLT(vaddr uint64) (Sym, bool) {
 
 // resolverName names the function whose IFUNC resolver is at vaddr.
 func (o *Object) resolverName(vaddr uint64) string {
-	for i, t := range o.tables {
+	for i, t := range o.sources.tables {
 		if sym, sized := t.find(vaddr); sym != none && sized {
 			return o.sym(i, sym).Name
 		}
@@ -407,23 +431,18 @@ func (o *Object) resolverName(vaddr uint64) string {
 }
 
 // cached returns a name that was made before, or an empty string.
-func (o *Object) cached(key nameKey) string {
-	o.mu.RLock()
-	defer o.mu.RUnlock()
-	return o.names[key]
+func (s *symNames) cached(key nameKey) string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.made.names[key]
 }
 
 // keep reads, demangles and caches a name. read runs alone, because string
 // tables are not safe for concurrent use.
-func (o *Object) keep(key nameKey, read func() string) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	name := o.opt.Demangle.Name(read())
-	const overhead = 64 // of a map entry
-	if o.held += len(name) + overhead; o.held > maxHeld {
-		clear(o.names)
-		o.held = len(name) + overhead
-	}
-	o.names[key] = name
+func (s *symNames) keep(key nameKey, read func() string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := s.demangle.Name(read())
+	s.made.keep(key, name)
 	return name
 }

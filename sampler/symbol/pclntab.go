@@ -61,20 +61,22 @@ type goTable struct {
 	size    int64  // how far it may reach
 	text    uint64 // what functab's offsets count from
 
-	// Offsets of parts from the table's beginning.
-	nameOff, cuOff, fileOff, pcOff, funcOff int64
-
+	parts  goParts
 	gofunc uint64 // address that funcdata offsets count from, 0 if unknown
 
 	entry []uint64 // of each function, and the end of the last one
-	fn    []uint32 // offset of each function's _func from funcOff
+	fn    []uint32 // offset of each function's _func from goParts.fn
 	names stringTable
 	data  debugSection // the whole table
 }
 
+// goParts are the offsets of a table's parts from its beginning: names, files of compilation units, names of
+// files, values by address, functions.
+type goParts struct{ name, cu, file, pc, fn int64 }
+
 // isGo reports whether a file comes from Go's linker: it has Go's build-id note
 // or its build info.
-func (im *image) isGo() bool {
+func isGo(im *image) bool {
 	const goBuildID = 4 // cmd/link/internal/ld/elf.go, ELF_NOTE_GOBUILDID_TAG
 	for i := range im.sections {
 		switch im.sections[i].name {
@@ -85,17 +87,17 @@ func (im *image) isGo() bool {
 	return im.note("Go", goBuildID) != nil
 }
 
-// goTable finds and opens the pclntab, in its section or else by its magic in
+// findGoTable finds and opens the pclntab, in its section or else by its magic in
 // segments that hold constants. It returns errNoSection if there is none.
-func (im *image) goTable() (*goTable, error) {
-	if !im.isGo() {
+func findGoTable(im *image) (*goTable, error) {
+	if !isGo(im) {
 		return nil, errNoSection
 	}
 	err := error(errNoSection)
 	for _, name := range []string{".gopclntab", ".data.rel.ro.gopclntab"} {
-		if s := im.named(name); s != nil {
+		if s := im.sections.named(name); s != nil {
 			var t *goTable
-			if t, err = im.goTableAt(s.off, s.size, s.addr); err == nil {
+			if t, err = goTableAt(im, s.off, s.size, s.addr); err == nil {
 				return t, nil
 			}
 		}
@@ -106,7 +108,7 @@ func (im *image) goTable() (*goTable, error) {
 			continue
 		}
 		left -= p.filesz
-		if t := im.searchGoTable(p, &starts); t != nil {
+		if t := searchGoTable(im, p, &starts); t != nil {
 			return t, nil
 		}
 	}
@@ -115,7 +117,7 @@ func (im *image) goTable() (*goTable, error) {
 
 // searchGoTable looks for the table's header in one segment. The linker aligns
 // it to at least 16 bytes. No more than *starts beginnings are tried, which are taken from that.
-func (im *image) searchGoTable(p prog, starts *int) *goTable {
+func searchGoTable(im *image, p prog, starts *int) *goTable {
 	const align = 16
 	buf := make([]byte, 1<<20)
 	for done := int64(0); done < p.filesz; done += int64(len(buf)) {
@@ -132,7 +134,7 @@ func (im *image) searchGoTable(p prog, starts *int) *goTable {
 				return nil
 			}
 			at := done + int64(i)
-			if t, err := im.goTableAt(p.off+at, p.filesz-at, p.vaddr+uint64(at)); err == nil {
+			if t, err := goTableAt(im, p.off+at, p.filesz-at, p.vaddr+uint64(at)); err == nil {
 				return t
 			}
 		}
@@ -141,7 +143,7 @@ func (im *image) searchGoTable(p prog, starts *int) *goTable {
 }
 
 // goTableAt opens the table at file offset off, of at most size bytes.
-func (im *image) goTableAt(off, size int64, addr uint64) (*goTable, error) {
+func goTableAt(im *image, off, size int64, addr uint64) (*goTable, error) {
 	bad := func(text string, v uint64) error { return &FormatError{off, "pclntab: " + text, v} }
 	var h [8 + 9*8]byte
 	if size < int64(len(h)) {
@@ -165,25 +167,21 @@ func (im *image) goTableAt(off, size int64, addr uint64) (*goTable, error) {
 	if n == 0 || n > maxGoFuncs {
 		return nil, bad("unbelievable number of functions", n)
 	}
-	var parts []int64
 	first := 2 // word that holds the first offset
 	if t.version >= go118 {
 		first = 3
 	}
-	if t.version == go12 {
-		parts = []int64{0, 0, 0, 0, 0}
-	} else {
-		for i := range 5 {
+	if t.version != go12 {
+		for i, part := range []*int64{&t.parts.name, &t.parts.cu, &t.parts.file, &t.parts.pc, &t.parts.fn} {
 			w := word(first + i)
 			if w >= uint64(size) {
 				return nil, bad("a part lies outside the table", w)
 			}
-			parts = append(parts, int64(w))
+			*part = int64(w)
 		}
 	}
-	t.nameOff, t.cuOff, t.fileOff, t.pcOff, t.funcOff = parts[0], parts[1], parts[2], parts[3], parts[4]
 	t.data = debugSection{f: im.f, off: off, size: uint64(size)}
-	t.names = stringTable{f: im.f, off: off + t.nameOff, size: size - t.nameOff}
+	t.names = stringTable{f: im.f, off: off + t.parts.name, size: size - t.parts.name}
 	if err := t.readFuncs(n); err != nil || t.version < go118 {
 		return t, err
 	}
@@ -204,7 +202,7 @@ func (t *goTable) uint(b []byte, size uint64) uint64 {
 // readFuncs reads functab: n pairs of entry and offset, and the end. From Go 1.18 on entries count from the text.
 func (t *goTable) readFuncs(n uint64) error {
 	field := t.ptr
-	tab := t.funcOff
+	tab := t.parts.fn
 	if t.version >= go118 {
 		field = 4
 	}
@@ -238,12 +236,12 @@ func (t *goTable) readFuncs(n uint64) error {
 // else the section .text (wrong only for programs linked with C code, whose
 // moduledata then is found).
 func (t *goTable) findText(addr, header uint64) {
-	text, gofunc, ok := t.im.moduledata(addr, t.ptr)
+	text, gofunc, ok := moduledata(t.im, addr, t.ptr)
 	if ok {
 		t.text, t.gofunc = text, gofunc
 		return
 	}
-	if _, ok := t.im.textAt(header); ok {
+	if _, ok := t.im.text.at(header); ok {
 		t.text = header
 		return
 	}
@@ -275,7 +273,7 @@ func (t *goTable) funcField(i int32, n int) (uint32, bool) {
 	if t.version < go118 {
 		first = int64(t.ptr)
 	}
-	return t.uint32At(t.funcOff + int64(t.fn[i]) + first + 4*int64(n))
+	return t.uint32At(t.parts.fn + int64(t.fn[i]) + first + 4*int64(n))
 }
 
 // uint32At reads 4 bytes at an offset in the table.

@@ -45,8 +45,7 @@ type PerfMap struct {
 	entries []mapEntry
 	merged  int // entries[:merged] are in segs, the others are newer
 	segs    segments
-	names   map[int32]string
-	held    int
+	names   nameCache[int32]
 	problem string
 }
 
@@ -86,7 +85,7 @@ const (
 // neither to uid, the target's user, nor to root is refused: anyone may put one
 // into /tmp.
 func NewPerfMap(root *rootfs.Root, path string, uid uint32) *PerfMap {
-	return &PerfMap{root: root, path: path, uid: uid, names: make(map[int32]string)}
+	return &PerfMap{root: root, path: path, uid: uid}
 }
 
 // Close closes the file. No look-up may follow.
@@ -152,18 +151,14 @@ func (m *PerfMap) find(addr uint64) int32 {
 }
 
 func (m *PerfMap) name(i int32) string {
-	if name, ok := m.names[i]; ok {
+	if name, ok := m.names.names[i]; ok {
 		return name
 	}
 	e := &m.entries[i]
 	b := make([]byte, e.name)
 	n, _ := m.file.ReadAt(b, e.off)
 	name := cut(string(b[:n]))
-	if m.held += len(name) + 64; m.held > maxHeld {
-		clear(m.names)
-		m.held = len(name) + 64
-	}
-	m.names[i] = name
+	m.names.keep(i, name)
 	return name
 }
 
@@ -233,8 +228,7 @@ func (m *PerfMap) reopen() (int64, error) {
 	}
 	m.file, m.ino, m.pos, m.took = f, id, 0, 0
 	m.entries, m.merged, m.segs = nil, 0, segments{}
-	clear(m.names)
-	m.held = 0
+	m.names = nameCache[int32]{}
 	return st.Size(), nil
 }
 

@@ -56,7 +56,7 @@ var pltRelocs = map[elf.Machine][3]uint32{
 }
 
 // openPLT finds the linkage tables; nil if there are none.
-func (im *image) openPLT() *pltTable {
+func openPLT(im *image) *pltTable {
 	types, ok := pltRelocs[im.machine]
 	if !ok {
 		return nil
@@ -71,7 +71,7 @@ func (im *image) openPLT() *pltTable {
 		case ".plt", ".plt.sec", ".plt.got", ".plt.bnd", ".iplt":
 			p.parts = append(p.parts, pltPart{
 				span: span{s.addr, s.addr + uint64(s.size)}, off: s.off,
-				entry: im.pltEntry(s), lazy: s.name == ".plt",
+				entry: pltEntry(im.machine, s), lazy: s.name == ".plt",
 			})
 		}
 	}
@@ -79,9 +79,9 @@ func (im *image) openPLT() *pltTable {
 		return nil
 	}
 	p.readSlots(types)
-	if s := im.named(".got.plt"); s != nil {
+	if s := im.sections.named(".got.plt"); s != nil {
 		p.gotBase = s.addr
-	} else if s := im.named(".got"); s != nil {
+	} else if s := im.sections.named(".got"); s != nil {
 		p.gotBase = s.addr
 	}
 	return p
@@ -89,11 +89,11 @@ func (im *image) openPLT() *pltTable {
 
 // pltEntry is the size of the entries of a section: 8 for x86's .plt.got
 // without IBT, 32 on s390x, 16 elsewhere.
-func (im *image) pltEntry(s *section) uint64 {
+func pltEntry(m elf.Machine, s *section) uint64 {
 	switch {
-	case im.machine == elf.EM_S390:
+	case m == elf.EM_S390:
 		return 32
-	case s.ent == 8 && (im.machine == elf.EM_X86_64 || im.machine == elf.EM_386):
+	case s.ent == 8 && (m == elf.EM_X86_64 || m == elf.EM_386):
 		return 8
 	}
 	return 16
@@ -149,7 +149,7 @@ func (p *pltTable) readRel32(s *section, types [3]uint32) {
 		var addend uint64
 		if info&0xff == types[2] {
 			var word [4]byte
-			if off, n, ok := p.im.fileOff(addr); ok && n >= 4 && readFull(p.im.f, word[:], off) == nil {
+			if off, n, ok := p.im.progs.fileOff(addr); ok && n >= 4 && readFull(p.im.f, word[:], off) == nil {
 				addend = uint64(o.Uint32(word[:]))
 			}
 		}

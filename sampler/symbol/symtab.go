@@ -177,7 +177,7 @@ func (im *image) entryOf(b []byte) (e entry, ok bool) {
 		rank++
 	}
 	e.size = uint32(min(size, maxSize)) | rank<<rankShift
-	_, ok = im.textAt(e.start)
+	_, ok = im.text.at(e.start)
 	return e, ok
 }
 
@@ -283,7 +283,7 @@ func underscores(b []byte) int {
 // cut makes the segments of the sorted symbols.
 func (t *table) cut(im *image) {
 	for i, c := range t.syms {
-		text, _ := im.textAt(c.start)
+		text, _ := im.text.at(c.start)
 		switch {
 		case c.size != 0:
 			size := min(uint64(c.size), text.end-c.start)

@@ -12,22 +12,23 @@ type unit struct {
 	off, end uint64 // in .debug_info, the header included
 	first    uint64 // offset of the first entry
 	abbrev   uint64 // offset of its abbreviations
-	version  uint16
-	addrSize int
-	offSize  int
+	format   dwarfFormat
 	skeleton bool // the rest is in a .dwo file
-
-	// From the unit's own entry.
-	low                        uint64
-	strBase, addrBase, rngBase uint64
-	stmtList                   uint64
-	hasLines                   bool
+	root     unitRoot
 
 	parsed *unitTree            // nil: not in memory
 	inner  map[uint64]*unitTree // of functions whose calls parsed leaves out, by offset
 	lines  *lineTable
 
 	innerBytes int
+}
+
+// unitRoot is what the unit's own entry tells.
+type unitRoot struct {
+	low                        uint64
+	strBase, addrBase, rngBase uint64 // of the unit's parts of sections
+	stmtList                   uint64 // of its line program
+	hasLines                   bool
 }
 
 // Kinds of units (DWARF 5, table 7.2).
@@ -41,21 +42,21 @@ const (
 // readUnit reads the unit header at off. ok is false when the rest of the
 // section cannot be used; a unit that is merely of no interest has end alone.
 func (d *dwarfInfo) readUnit(off uint64) (u *unit, ok bool) {
-	c := d.info.cursor(off, 64, d.im.order)
+	c := d.sections.info.cursor(off, 64, d.im.order)
 	length, offSize := c.unitLength()
-	if c.bad || length > d.info.size-off-uint64(c.pos) {
+	if c.bad || length > d.sections.info.size-off-uint64(c.pos) {
 		return nil, false
 	}
-	u = &unit{d: d, off: off, end: off + uint64(c.pos) + length, offSize: offSize}
-	u.version = c.u16()
+	u = &unit{d: d, off: off, end: off + uint64(c.pos) + length, format: dwarfFormat{offSize: offSize}}
+	u.format.version = c.u16()
 	kind := uint8(unitCompile)
 	switch {
-	case u.version >= 2 && u.version <= 4:
+	case u.format.version >= 2 && u.format.version <= 4:
 		u.abbrev = c.uint(offSize)
-		u.addrSize = int(c.u8())
-	case u.version == 5:
+		u.format.addrSize = int(c.u8())
+	case u.format.version == 5:
 		kind = c.u8()
-		u.addrSize = int(c.u8())
+		u.format.addrSize = int(c.u8())
 		u.abbrev = c.uint(offSize)
 		if kind == unitSkeleton {
 			c.u64() // id of the .dwo unit
@@ -64,7 +65,7 @@ func (d *dwarfInfo) readUnit(off uint64) (u *unit, ok bool) {
 	default:
 		return u, true
 	}
-	if c.bad || u.addrSize != 4 && u.addrSize != 8 || kind == unitType || kind > unitSkeleton {
+	if c.bad || u.format.addrSize != 4 && u.format.addrSize != 8 || kind == unitType || kind > unitSkeleton {
 		return u, true
 	}
 	u.first = off + uint64(c.pos)
@@ -78,13 +79,13 @@ func (u *unit) readRoot() []span {
 	if !u.rootDie(&root) {
 		return nil
 	}
-	u.strBase, u.addrBase, u.rngBase = root.v[slotStrBase].u, root.v[slotAddrBase].u, root.v[slotRngBase].u
+	u.root.strBase, u.root.addrBase, u.root.rngBase = root.v[slotStrBase].u, root.v[slotAddrBase].u, root.v[slotRngBase].u
 	if v := root.v[slotStmtList]; v.form != 0 {
-		u.stmtList, u.hasLines = v.u, true
+		u.root.stmtList, u.root.hasLines = v.u, true
 	}
 	// DWARF 5, 2.17.3: the unit's low_pc is the base of its range lists.
 	if v := root.v[slotLow]; v.form != 0 {
-		u.low = u.address(v)
+		u.root.low = u.address(v)
 	}
 	var spans []span
 	u.ranges(&root, func(s span) { spans = append(spans, s) })
@@ -110,20 +111,20 @@ func join(spans []span) []span {
 // rootDie reads the first entry. Its abbreviation is mostly the first one of the
 // table, so the table is read only as far as needed.
 func (u *unit) rootDie(root *die) bool {
-	c := u.d.info.cursor(u.first, int(min(u.end-u.first, 4096)), u.d.im.order)
+	c := u.d.sections.info.cursor(u.first, int(min(u.end-u.first, 4096)), u.d.im.order)
 	code := c.uleb()
 	if code == 0 || c.bad {
 		return false
 	}
-	a := cursor{b: u.d.abbrev.bytes(u.abbrev, firstAbbrevs), order: u.d.im.order}
+	a := cursor{b: u.d.sections.abbrev.bytes(u.abbrev, firstAbbrevs), order: u.d.im.order}
 	for {
 		u.d.specs = u.d.specs[:0]
-		got, decl := readAbbrev(&a, u, &u.d.specs)
+		got, decl := readAbbrev(&a, &u.format, &u.d.specs)
 		if got == 0 {
 			return false
 		}
 		if got == code {
-			u.readAttrs(&c, &decl, root)
+			u.format.readAttrs(&c, &decl, root)
 			return !c.bad && root.tag != 0
 		}
 	}
@@ -144,25 +145,25 @@ func (u *unit) str(v value) string {
 	case formString:
 		return string(v.s[:min(len(v.s), maxName)])
 	case formStrp:
-		return u.d.str.str(v.u)
+		return u.d.sections.str.str(v.u)
 	case formLineStrp:
-		return u.d.lineStr.str(v.u)
+		return u.d.sections.lineStr.str(v.u)
 	case formStrpSup, formGNUStrpAlt:
 		if u.d.alt != nil {
-			return u.d.alt.str.str(v.u)
+			return u.d.alt.sections.str.str(v.u)
 		}
 	case formStrx, formStrx1, formStrx1 + 1, formStrx1 + 2, formStrx4, formGNUStrIndex:
-		base := u.strBase
-		if base == 0 && u.version >= 5 {
-			base = uint64(u.offSize) * 2 // after the header of the only table
+		base := u.root.strBase
+		if base == 0 && u.format.version >= 5 {
+			base = uint64(u.format.offSize) * 2 // after the header of the only table
 		}
-		if v.u > u.d.strOffsets.size {
+		if v.u > u.d.sections.strOffsets.size {
 			return ""
 		}
-		c := u.d.strOffsets.cursor(base+v.u*uint64(u.offSize), u.offSize, u.d.im.order)
-		off := c.uint(u.offSize)
+		c := u.d.sections.strOffsets.cursor(base+v.u*uint64(u.format.offSize), u.format.offSize, u.d.im.order)
+		off := c.uint(u.format.offSize)
 		if !c.bad {
-			return u.d.str.str(off)
+			return u.d.sections.str.str(off)
 		}
 	}
 	return ""
@@ -179,18 +180,18 @@ func (u *unit) address(v value) uint64 {
 
 // indexed returns entry i of the unit's part of .debug_addr.
 func (u *unit) indexed(i uint64) uint64 {
-	if i > u.d.addr.size {
+	if i > u.d.sections.addr.size {
 		return 0
 	}
-	c := u.d.addr.cursor(u.addrBase+i*uint64(u.addrSize), u.addrSize, u.d.im.order)
-	return c.uint(u.addrSize)
+	c := u.d.sections.addr.cursor(u.root.addrBase+i*uint64(u.format.addrSize), u.format.addrSize, u.d.im.order)
+	return c.uint(u.format.addrSize)
 }
 
 // ranges calls fn with each range of addresses of an entry, empty ones and those
 // of code that the linker dropped left out.
 func (u *unit) ranges(d *die, fn func(span)) {
 	add := func(s span) {
-		if s.start < s.end && u.d.im.isText(s.start) {
+		if s.start < s.end && u.d.im.text.has(s.start) {
 			fn(s)
 		}
 	}
@@ -211,43 +212,36 @@ func (u *unit) ranges(d *die, fn func(span)) {
 	}
 }
 
-// isText reports whether code lies at addr. Linkers leave 0, -1 or -2 for
-// the addresses of what they dropped.
-func (im *image) isText(addr uint64) bool {
-	_, ok := im.textAt(addr)
-	return ok
-}
-
 // maxRanges bounds one range list.
 const maxRanges = 1 << 16
 
 func (u *unit) rangeList(v value, add func(span)) {
-	if u.version < 5 {
+	if u.format.version < 5 {
 		u.rangeList4(v.u, add)
 		return
 	}
 	off := v.u
 	if v.form == formRnglistx {
-		if v.u > u.d.rngLists.size {
+		if v.u > u.d.sections.rngLists.size {
 			return
 		}
-		c := u.d.rngLists.cursor(u.rngBase+v.u*uint64(u.offSize), u.offSize, u.d.im.order)
-		off = u.rngBase + c.uint(u.offSize)
+		c := u.d.sections.rngLists.cursor(u.root.rngBase+v.u*uint64(u.format.offSize), u.format.offSize, u.d.im.order)
+		off = u.root.rngBase + c.uint(u.format.offSize)
 	}
 	u.rangeList5(off, add)
 }
 
 // rangeList4 reads a list in .debug_ranges (DWARF 4, 2.17.3).
 func (u *unit) rangeList4(off uint64, add func(span)) {
-	base := u.low
+	base := u.root.low
 	largest := ^uint64(0)
-	if u.addrSize == 4 {
+	if u.format.addrSize == 4 {
 		largest = 0xffffffff
 	}
 	for range maxRanges {
-		c := u.d.rangesSec.cursor(off, 2*u.addrSize, u.d.im.order)
-		start, end := c.uint(u.addrSize), c.uint(u.addrSize)
-		off += uint64(2 * u.addrSize)
+		c := u.d.sections.ranges.cursor(off, 2*u.format.addrSize, u.d.im.order)
+		start, end := c.uint(u.format.addrSize), c.uint(u.format.addrSize)
+		off += uint64(2 * u.format.addrSize)
 		switch {
 		case c.bad || start == 0 && end == 0:
 			return
@@ -273,10 +267,10 @@ const (
 
 // rangeList5 reads a list in .debug_rnglists (DWARF 5, 2.17.3).
 func (u *unit) rangeList5(off uint64, add func(span)) {
-	base := u.low
+	base := u.root.low
 	const longest = 1 + 10 + 10 // bytes of one entry
 	for range maxRanges {
-		c := u.d.rngLists.cursor(off, longest, u.d.im.order)
+		c := u.d.sections.rngLists.cursor(off, longest, u.d.im.order)
 		kind := c.u8()
 		var s span
 		switch kind {
@@ -294,11 +288,11 @@ func (u *unit) rangeList5(off uint64, add func(span)) {
 			s.start = base + c.uleb()
 			s.end = base + c.uleb()
 		case rleBaseAddress:
-			base = c.uint(u.addrSize)
+			base = c.uint(u.format.addrSize)
 		case rleStartEnd:
-			s.start, s.end = c.uint(u.addrSize), c.uint(u.addrSize)
+			s.start, s.end = c.uint(u.format.addrSize), c.uint(u.format.addrSize)
 		case rleStartLength:
-			s.start = c.uint(u.addrSize)
+			s.start = c.uint(u.format.addrSize)
 			s.end = s.start + c.uleb()
 		default:
 			return
@@ -491,7 +485,7 @@ func (u *unit) step(c *cursor, ab *abbrevs, d *die, all bool) bool {
 		c.take(uint64(a.fixed))
 		return !c.bad
 	}
-	u.readAttrs(c, a, d)
+	u.format.readAttrs(c, a, d)
 	return d.tag != 0 && !c.bad
 }
 

@@ -32,7 +32,7 @@ func TestEntryPieces(t *testing.T) {
 	for _, piece := range []int{1, 7, 100, 4096} {
 		b := openFile(t, name, allNames)
 		b.Frames(0) // opens it
-		b.dwarf.piece = piece
+		b.lines.dwarf.piece = piece
 		for _, addr := range addrs {
 			want := a.Frames(addr)
 			if got := b.Frames(addr); !reflect.DeepEqual(got, want) {
