@@ -82,7 +82,6 @@ var larger = map[string]size{
 	"tools/attack.trial":            {28, 12},
 	"tools/shadow.tracer":           {26, 25},
 	"tools/testall.packageResult":   {22, 11},
-	"unwind.Walker":                 {29, 50},
 	"unwind/code.machine":           {4, 29},
 }
 
