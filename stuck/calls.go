@@ -75,10 +75,10 @@ func fdCall(verb string, s side) func(*call) *Wait {
 
 // onFD is a wait on one descriptor.
 func (c *call) onFD(verb string, fd uint64, s side) *Wait {
-	f := c.d.fd(c.t, fd)
+	f := c.d.fds.of(c.t, fd)
 	w := &Wait{Kind: "fd", Text: verb, FDs: []FD{f}}
 	if s != 0 {
-		c.d.needEnd(w, 0, s)
+		c.d.ends.need(w, 0, s)
 	}
 	if s == reading && f.Ready != "" {
 		w.Lost = "though " + f.Ready
@@ -86,28 +86,9 @@ func (c *call) onFD(verb string, fd uint64, s side) *Wait {
 	return w
 }
 
-// needEnd notes that the other end of a descriptor of w is to be found.
-func (d *Dump) needEnd(w *Wait, i int, s side) {
-	f := &w.FDs[i]
-	switch {
-	case f.Kind == "pipe":
-		d.ends.want(fmt.Sprintf("pipe:[%d]", f.Inode))
-	case f.Kind == "fifo":
-		d.ends.want(f.Path)
-	case (f.Kind == "unix" || f.Kind == "tcp") && f.Peer != 0:
-		d.ends.want(fmt.Sprintf("socket:[%d]", f.Peer))
-	default:
-		return
-	}
-	if s == writing {
-		i = ^i
-	}
-	w.need = append(w.need, i)
-}
-
 func (c *call) connect() *Wait {
 	w := c.onFD("connects", c.args[0], 0)
-	b := c.d.mem.read(c.t.PID, c.t.TID, c.args[1], int(min(c.args[2], 128)))
+	b := c.d.mem.read(c.t, c.args[1], int(min(c.args[2], 128)))
 	if name := sockaddr(b); name != "" {
 		w.FDs[0].Note = "to " + name
 	}
@@ -141,12 +122,12 @@ func (c *call) uring() *Wait {
 
 func pathCall(verb string, arg int) func(*call) *Wait {
 	return func(c *call) *Wait {
-		name, ok := c.d.text(c.t, c.args[arg])
+		name, ok := c.d.mem.text(c.t, c.args[arg])
 		if !ok {
 			name = "a path that cannot be read"
 		}
 		w := &Wait{Kind: "file", Text: verb + " " + clip(output.Printable(name))}
-		if pipeWait(c.d.wchan(c.t)) {
+		if pipeWait(wchan(c.d.fs, c.t)) {
 			w.Text += ", a named pipe that nobody has open at the other end"
 		}
 		return w
@@ -165,13 +146,13 @@ func (c *call) futex() *Wait {
 	}
 	w.Function = w.fam.fn
 	if c.args[3] != 0 {
-		w.Timed, w.Left = true, c.d.futexLeft(c)
+		w.Timed, w.Left = true, c.futexLeft()
 	}
 	if len(c.t.first.words.data) == 0 {
-		c.t.first.words = c.d.around(c.t, c.args[0])
+		c.t.first.words = c.d.mem.around(c.t, c.args[0])
 	}
 	if keepsItself[w.fam.kind] {
-		c.t.first.kept = keptLock(c.d, c.t)
+		c.t.first.kept = c.d.told.kept(c.t)
 	}
 	w.lock = c.t.decodeLock(w, &c.t.first)
 	gil := w.fam.kind == pythonGIL
@@ -182,7 +163,7 @@ func (c *call) futex() *Wait {
 	w.Object = fmt.Sprintf("futex %d:%#x", c.t.PID, w.Lock)
 	c.d.futexWords(c.t, w)
 	if gil {
-		holdsGIL(c.d, c.t, w)
+		c.d.holdsGIL(c.t, w)
 	}
 	return w
 }
@@ -192,51 +173,31 @@ func (t *Thread) decodeLock(w *Wait, l *look) lock {
 	if l.kept != nil {
 		return lockOf(l.kept)
 	}
-	live := func(id int) bool { return t.process.byInner[id] != nil }
-	return decodeLock(w.fam, w.op, t.Args[0], uint32(t.Args[2]), l.words, t.wordBytes(), live)
+	live := func(id int) bool { return t.Process.byInner[id] != nil }
+	return decodeLock(w.fam, w.op, t.Call.Args[0], uint32(t.Call.Args[2]), l.words, t.wordBytes(), live)
 }
 
 // futexLeft is how long a wait on a futex goes on at most; negative: not known. With
 // wait the limit is from its beginning on, else a point in time (futex(2)).
-func (d *Dump) futexLeft(c *call) time.Duration {
-	limit, ok := d.span(c.t, c.args[3], 1)
+func (c *call) futexLeft() time.Duration {
+	limit, ok := c.d.mem.span(c.t, c.args[3], 1)
 	if !ok {
 		return -1
 	}
 	op := c.args[1] &^ futexPrivate
 	switch {
 	case op&^futexClockRT == 0:
-		return d.leftOf(c.t, limit)
+		return c.d.clock.left(c.t, limit)
 	case op&futexClockRT != 0 || op == 6:
 		return until(unix.CLOCK_REALTIME, limit)
 	}
 	return until(unix.CLOCK_MONOTONIC, limit)
 }
 
-// until is the time from now to a point on a clock, negative if it is not known. (In a
-// time namespace of their own the clocks differ: then it may be far off, and is left
-// out if it is past.)
-func until(clock int32, at time.Duration) time.Duration {
-	var now unix.Timespec
-	if err := unix.ClockGettime(clock, &now); err != nil {
-		return -1
-	}
-	return max(at-time.Duration(now.Nano()), -1)
-}
-
-// leftOf is what is left of a time that began when the thread went to sleep.
-func (d *Dump) leftOf(t *Thread, whole time.Duration) time.Duration {
-	last, ok := d.fs.LastRan(t.PID, t.TID)
-	if !ok || d.clock == 0 || t.stopped {
-		return -1
-	}
-	return max(whole-(d.clock+time.Since(d.clockAt)-last), 0)
-}
-
 // millis is a time limit in milliseconds: none if negative.
 func (c *call) millis(w *Wait, arg uint64) {
 	if ms := int32(arg); ms >= 0 {
-		w.Timed, w.Left = true, c.d.leftOf(c.t, time.Duration(ms)*time.Millisecond)
+		w.Timed, w.Left = true, c.d.clock.left(c.t, time.Duration(ms)*time.Millisecond)
 	}
 }
 
@@ -247,8 +208,8 @@ func (c *call) limit(w *Wait, addr uint64, unit time.Duration) {
 		return
 	}
 	w.Timed, w.Left = true, -1
-	if span, ok := c.d.span(c.t, addr, unit); ok {
-		w.Left = c.d.leftOf(c.t, span)
+	if span, ok := c.d.mem.span(c.t, addr, unit); ok {
+		w.Left = c.d.clock.left(c.t, span)
 	}
 }
 
@@ -259,7 +220,7 @@ const shownFDs = 64
 func (c *call) poll() *Wait {
 	w := &Wait{Kind: "set", Text: "polls"}
 	n := c.args[1]
-	b := c.d.mem.read(c.t.PID, c.t.TID, c.args[0], int(min(n, shownFDs))*8)
+	b := c.d.mem.read(c.t, c.args[0], int(min(n, shownFDs))*8)
 	for ; len(b) >= 8; b = b[8:] {
 		fd := int32(binary.NativeEndian.Uint32(b))
 		if fd >= 0 {
@@ -279,7 +240,7 @@ func (c *call) poll() *Wait {
 
 // watch adds a descriptor of a set.
 func (c *call) watch(w *Wait, fd uint64, events uint32) {
-	f := c.d.fd(c.t, fd)
+	f := c.d.fds.of(c.t, fd)
 	f.Events = events
 	if events&unix.POLLIN == 0 {
 		f.Ready = ""
@@ -289,7 +250,7 @@ func (c *call) watch(w *Wait, fd uint64, events uint32) {
 	if events&unix.POLLIN == 0 && events&unix.POLLOUT != 0 {
 		s = writing
 	}
-	c.d.needEnd(w, len(w.FDs)-1, s)
+	c.d.ends.need(w, len(w.FDs)-1, s)
 }
 
 // watched finishes the text of a set.
@@ -322,7 +283,7 @@ func (c *call) selects() *Wait {
 	sets := [3][]byte{}
 	for i := range sets {
 		if addr := c.args[1+i]; addr != 0 {
-			sets[i] = c.d.mem.read(c.t.PID, c.t.TID, addr, int((n+63)/64*8))
+			sets[i] = c.d.mem.read(c.t, addr, int((n+63)/64*8))
 		}
 	}
 	for fd := range n {
@@ -360,7 +321,7 @@ func bit(set []byte, fd uint64, wordBytes int) bool {
 // epoll reads the set from fdinfo.
 func (c *call) epoll() *Wait {
 	w := &Wait{Kind: "set", Text: "waits on", op: "epoll"}
-	set := c.d.fd(c.t, c.args[0])
+	set := c.d.fds.of(c.t, c.args[0])
 	w.What = fmt.Sprintf("epoll fd %d", set.Number)
 	for i, e := range set.info.Watched {
 		if i == shownFDs {
@@ -371,7 +332,7 @@ func (c *call) epoll() *Wait {
 	}
 	w.MoreFDs += set.info.More
 	if slices.ContainsFunc(c.t.frames, func(f output.Frame) bool { return f.Func == "runtime.netpoll" }) {
-		missGoroutines(c.d, c.t.PID)
+		c.d.told.missGoroutines(c.t.PID)
 		w.Text = "idles: Go has no goroutine for it to run; it waits for what goroutines wait for, on"
 	}
 	if c.name == "epoll_pwait2" {
@@ -392,17 +353,17 @@ func (c *call) nanosleep() *Wait {
 	if c.name != "nanosleep" {
 		addr, absolute, clock = c.args[2], c.args[1]&1 != 0, int32(c.args[0]) // TIMER_ABSTIME
 	}
-	if span, ok := c.d.span(c.t, addr, 1); ok && absolute {
+	if span, ok := c.d.mem.span(c.t, addr, 1); ok && absolute {
 		w.Left = until(clock, span)
 	} else if ok {
-		w.Left = c.d.leftOf(c.t, span)
+		w.Left = c.d.clock.left(c.t, span)
 	}
 	return w
 }
 
 func (c *call) sigwait() *Wait {
 	w := &Wait{Kind: "signal", Text: "waits for a signal"}
-	if b := c.d.mem.read(c.t.PID, c.t.TID, c.args[0], 8); len(b) == 8 {
+	if b := c.d.mem.read(c.t, c.args[0], 8); len(b) == 8 {
 		w.Text = "waits for " + signals(binary.NativeEndian.Uint64(b))
 	}
 	c.limit(w, c.args[2], 1)

@@ -99,31 +99,39 @@ func ends(list []End) string {
 // maxDescribed bounds how many descriptors are described.
 const maxDescribed = 8192
 
-// fd describes one descriptor of a thread's process.
-func (d *Dump) fd(t *Thread, number uint64) FD {
+// descriptors are those that were described, by process and number, and the sockets among them.
+type descriptors struct {
+	fs      procfs.FS
+	missing missing
+	known   map[[2]int]FD
+	nets    map[string]*tables // by network namespace
+}
+
+// of describes one descriptor of a thread's process.
+func (d *descriptors) of(t *Thread, number uint64) FD {
 	n := int(int32(number)) // the kernel takes the low half
 	key := [2]int{t.PID, n}
-	f, ok := d.fds[key]
+	f, ok := d.known[key]
 	switch {
 	case ok || n < 0:
-	case len(d.fds) >= maxDescribed:
-		d.miss("descriptors beyond the first %d", maxDescribed)
+	case len(d.known) >= maxDescribed:
+		d.missing.add("descriptors beyond the first %d", maxDescribed)
 		return FD{Number: n, Kind: "not looked at"}
 	default:
 		f = d.describe(t, n)
-		d.fds[key] = f
+		d.known[key] = f
 	}
 	f.Number = n
 	return f
 }
 
-func (d *Dump) describe(t *Thread, n int) FD {
+func (d *descriptors) describe(t *Thread, n int) FD {
 	f := FD{Number: n}
 	link, err := d.fs.Link(t.TID, n)
 	if err != nil {
 		if !procfs.Gone(err) {
 			f.Kind = "a descriptor that we may not look at"
-			t.process.denied.Store(true)
+			t.Process.denied.Store(true)
 		}
 		return f
 	}
@@ -142,7 +150,10 @@ func (d *Dump) describe(t *Thread, n int) FD {
 		f.Kind, f.Path = "tty", link
 	default:
 		f.Kind, f.Path = "file", link
-		d.fifo(t, &f)
+		// Not the file is looked at, whose server may hang, but how it is read: then its other end is looked for like a pipe's.
+		if pipeWait(wchan(d.fs, t)) {
+			f.Note, f.Kind = "named pipe", "fifo"
+		}
 	}
 	return f
 }
@@ -173,15 +184,6 @@ func (f *FD) anonymous(kind string) {
 	}
 }
 
-// fifo finds out whether a path is that of a named pipe: then its other end is looked
-// for like a pipe's. It does not look at the file, whose server may hang, but at how
-// far it was read: a pipe has no offset, and is not a directory of /proc/PID/fdinfo.
-func (d *Dump) fifo(t *Thread, f *FD) {
-	if pipeWait(d.wchan(t)) {
-		f.Note, f.Kind = "named pipe", "fifo"
-	}
-}
-
 // pipeWait: the kernel's functions in which a thread waits on a pipe (fs/pipe.c).
 func pipeWait(wchan string) bool {
 	switch wchan {
@@ -191,8 +193,8 @@ func pipeWait(wchan string) bool {
 	return false
 }
 
-func (d *Dump) wchan(t *Thread) string {
-	s, _ := d.fs.Wchan(t.PID, t.TID) // without it less is known
+func wchan(fs procfs.FS, t *Thread) string {
+	s, _ := fs.Wchan(t.PID, t.TID) // without it less is known
 	return s
 }
 

@@ -269,11 +269,12 @@ func tids(list []*stuck.Thread) []int {
 
 // threadJSON: without a dump for a thread that was not asked for.
 func threadJSON(t *stuck.Thread, dump *sampler.ThreadDump) jsonThread {
-	j := jsonThread{PID: t.PID, TID: t.TID, InnerTID: t.InnerTID, Process: output.Printable(t.Process), Name: output.Printable(t.Name),
-		State: printable(string(rune(t.State))), Outside: t.Outside, Motion: string(t.Motion), Idle: int64(t.Idle), Seen: int64(t.IdleAtLeast),
-		CPU: int64(t.CPU), Runs: t.Runs, Call: t.Call, Frames: []jsonFrame{}}
-	if t.Call != "" {
-		for _, a := range t.Args {
+	b := &t.Between
+	j := jsonThread{PID: t.PID, TID: t.TID, InnerTID: t.InnerTID, Process: output.Printable(t.Process.Name), Name: output.Printable(t.Name),
+		State: printable(string(rune(t.State))), Outside: t.Outside, Motion: string(b.Motion), Idle: int64(b.Idle), Seen: int64(b.IdleAtLeast),
+		CPU: int64(b.CPU), Runs: b.Runs, Call: t.Call.Name, Frames: []jsonFrame{}}
+	if t.Call.Name != "" {
+		for _, a := range t.Call.Args {
 			j.Args = append(j.Args, fmt.Sprintf("%#x", a))
 		}
 	}
