@@ -75,8 +75,6 @@ var larger = map[string]size{
 	"sframe.Func":                   {18, 12},
 	"sframe.image":                  {20, 11},
 	"sframe/ehframe.Table":          {16, 30},
-	"stuck.FD":                      {20, 3},
-	"stuck.Wait":                    {19, 4},
 	"tools/attack.trial":            {28, 12},
 	"tools/shadow.tracer":           {26, 25},
 	"tools/testall.packageResult":   {22, 11},

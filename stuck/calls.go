@@ -76,7 +76,7 @@ func fdCall(verb string, s side) func(*call) *Wait {
 // onFD is a wait on one descriptor.
 func (c *call) onFD(verb string, fd uint64, s side) *Wait {
 	f := c.d.fds.of(c.t, fd)
-	w := &Wait{Kind: "fd", Text: verb, FDs: []FD{f}}
+	w := &Wait{Kind: "fd", Text: verb, Set: Set{FDs: []FD{f}}}
 	if s != 0 {
 		c.d.ends.need(w, 0, s)
 	}
@@ -90,7 +90,7 @@ func (c *call) connect() *Wait {
 	w := c.onFD("connects", c.args[0], 0)
 	b := c.d.mem.read(c.t, c.args[1], int(min(c.args[2], 128)))
 	if name := sockaddr(b); name != "" {
-		w.FDs[0].Note = "to " + name
+		w.Set.FDs[0].Note = "to " + name
 	}
 	return w
 }
@@ -116,7 +116,7 @@ func sockaddr(b []byte) string {
 
 func (c *call) uring() *Wait {
 	w := c.onFD("waits for completions on", c.args[0], 0)
-	w.FDs[0].Note = fmt.Sprintf("io_uring, %d wanted", uint32(c.args[2]))
+	w.Set.FDs[0].Note = fmt.Sprintf("io_uring, %d wanted", uint32(c.args[2]))
 	return w
 }
 
@@ -140,26 +140,26 @@ func (c *call) futex() *Wait {
 	if op == "" {
 		return &Wait{Kind: "other", Text: "is in futex"}
 	}
-	w := &Wait{Kind: "futex", Lock: c.args[0], op: op, fam: familyOf(c.t.frames)}
-	if refused := c.refused(w.fam); refused != nil && op != "lock_pi" {
+	w := &Wait{Kind: "futex", Lock: c.args[0], futex: futex{fam: familyOf(c.t.frames)}}
+	if refused := c.refused(w.futex.fam); refused != nil && op != "lock_pi" {
 		return refused
 	}
-	w.Function = w.fam.fn
+	w.Function = w.futex.fam.fn
 	if c.args[3] != 0 {
 		w.Timed, w.Left = true, c.futexLeft()
 	}
 	if len(c.t.first.words.data) == 0 {
 		c.t.first.words = c.d.mem.around(c.t, c.args[0])
 	}
-	if keepsItself[w.fam.kind] {
+	if keepsItself[w.futex.fam.kind] {
 		c.t.first.kept = c.d.told.kept(c.t)
 	}
-	w.lock = c.t.decodeLock(w, &c.t.first)
-	gil := w.fam.kind == pythonGIL
-	if gil && !w.fam.musl && c.t.wordBytes() == 8 {
-		w.lock.base = c.args[0]&^7 - 40 // as of any condition variable, see decodeCond
+	w.futex.lock = c.t.decodeLock(w, &c.t.first)
+	gil := w.futex.fam.kind == pythonGIL
+	if gil && !w.futex.fam.musl && c.t.wordBytes() == 8 {
+		w.futex.lock.base = c.args[0]&^7 - 40 // as of any condition variable, see decodeCond
 	}
-	w.Lock = w.lock.base
+	w.Lock = w.futex.lock.base
 	w.Object = fmt.Sprintf("futex %d:%#x", c.t.PID, w.Lock)
 	c.d.futexWords(c.t, w)
 	if gil {
@@ -174,7 +174,7 @@ func (t *Thread) decodeLock(w *Wait, l *look) lock {
 		return lockOf(l.kept)
 	}
 	live := func(id int) bool { return t.Process.byInner[id] != nil }
-	return decodeLock(w.fam, w.op, t.Call.Args[0], uint32(t.Call.Args[2]), l.words, t.wordBytes(), live)
+	return decodeLock(w.futex.fam, futexWait(t.Call.Args[1]), t.Call.Args[0], uint32(t.Call.Args[2]), l.words, t.wordBytes(), live)
 }
 
 // futexLeft is how long a wait on a futex goes on at most; negative: not known. With
@@ -229,7 +229,7 @@ func (c *call) poll() *Wait {
 			n--
 		}
 	}
-	w.MoreFDs = int(min(n-min(n, uint64(len(w.FDs))), maxFDs))
+	w.Set.More = int(min(n-min(n, uint64(len(w.Set.FDs))), maxFDs))
 	if c.name == "poll" {
 		c.millis(w, c.args[2])
 	} else {
@@ -245,31 +245,31 @@ func (c *call) watch(w *Wait, fd uint64, events uint32) {
 	if events&unix.POLLIN == 0 {
 		f.Ready = ""
 	}
-	w.FDs = append(w.FDs, f)
+	w.Set.FDs = append(w.Set.FDs, f)
 	s := reading
 	if events&unix.POLLIN == 0 && events&unix.POLLOUT != 0 {
 		s = writing
 	}
-	c.d.ends.need(w, len(w.FDs)-1, s)
+	c.d.ends.need(w, len(w.Set.FDs)-1, s)
 }
 
 // watched finishes the text of a set.
 func (c *call) watched(w *Wait) *Wait {
-	if len(w.FDs)+w.MoreFDs == 0 {
+	if len(w.Set.FDs)+w.Set.More == 0 {
 		if w.Kind, w.Text = "sleep", "sleeps"; !w.Timed {
 			w.Text = "waits for a signal"
 		}
 		return w
 	}
 	var ready []string
-	for i := range w.FDs {
-		if f := &w.FDs[i]; f.Ready != "" {
+	for i := range w.Set.FDs {
+		if f := &w.Set.FDs[i]; f.Ready != "" {
 			ready = append(ready, fmt.Sprintf("fd %d: %s", f.Number, f.Ready))
 		}
 	}
 	if len(ready) > 0 {
 		w.Lost = "though " + strings.Join(ready[:min(3, len(ready))], ", ")
-		if w.op == "epoll" {
+		if strings.HasPrefix(c.name, "epoll") {
 			w.Lost += " (with EPOLLET and EPOLLONESHOT it is told once)"
 		}
 	}
@@ -295,8 +295,8 @@ func (c *call) selects() *Wait {
 		}
 		switch {
 		case events == 0:
-		case len(w.FDs) == shownFDs:
-			w.MoreFDs++
+		case len(w.Set.FDs) == shownFDs:
+			w.Set.More++
 		default:
 			c.watch(w, fd, events)
 		}
@@ -320,17 +320,17 @@ func bit(set []byte, fd uint64, wordBytes int) bool {
 
 // epoll reads the set from fdinfo.
 func (c *call) epoll() *Wait {
-	w := &Wait{Kind: "set", Text: "waits on", op: "epoll"}
+	w := &Wait{Kind: "set", Text: "waits on"}
 	set := c.d.fds.of(c.t, c.args[0])
 	w.What = fmt.Sprintf("epoll fd %d", set.Number)
 	for i, e := range set.info.Watched {
 		if i == shownFDs {
-			w.MoreFDs = len(set.info.Watched) - i
+			w.Set.More = len(set.info.Watched) - i
 			break
 		}
 		c.watch(w, uint64(e.FD), e.Events)
 	}
-	w.MoreFDs += set.info.More
+	w.Set.More += set.info.More
 	if slices.ContainsFunc(c.t.frames, func(f output.Frame) bool { return f.Func == "runtime.netpoll" }) {
 		c.d.told.missGoroutines(c.t.PID)
 		w.Text = "idles: Go has no goroutine for it to run; it waits for what goroutines wait for, on"
@@ -340,7 +340,7 @@ func (c *call) epoll() *Wait {
 	} else {
 		c.millis(w, c.args[3])
 	}
-	if len(w.FDs)+w.MoreFDs == 0 {
+	if len(w.Set.FDs)+w.Set.More == 0 {
 		w.Text += " " + w.What + ", a set of nothing: no event can come"
 		return w
 	}
@@ -372,16 +372,16 @@ func (c *call) sigwait() *Wait {
 
 func anySignal(*call) *Wait { return &Wait{Kind: "signal", Text: "waits for a signal"} }
 
-// fdText is the list of a wait's descriptors in a line.
-func (w *Wait) fdText() string {
+// text is the list of the descriptors in a line. several: any of them ends the wait.
+func (s *Set) text(several bool) string {
 	var parts []string
-	list := w.FDs
-	if w.Kind == "set" { // what differs comes first
+	list := s.FDs
+	if several { // what differs comes first
 		list = slices.Clone(list)
 		slices.SortStableFunc(list, func(a, b FD) int { return len(b.Ready) - len(a.Ready) })
 	}
 	const most = 4
-	left := len(list) + w.MoreFDs
+	left := len(list) + s.More
 	for i := range list {
 		if len(parts) == most {
 			break

@@ -63,7 +63,7 @@ func (s *endSearch) want(link string) {
 
 // need notes that the other end of a descriptor of w is to be found.
 func (s *endSearch) need(w *Wait, i int, by side) {
-	f := &w.FDs[i]
+	f := &w.Set.FDs[i]
 	switch {
 	case f.Kind == "pipe":
 		s.want(fmt.Sprintf("pipe:[%d]", f.Inode))
@@ -77,7 +77,7 @@ func (s *endSearch) need(w *Wait, i int, by side) {
 	if by == writing {
 		i = ^i
 	}
-	w.need = append(w.need, i)
+	w.Set.need = append(w.Set.need, i)
 }
 
 // search passes over all processes; those of the dump come first. The symbolic link's
@@ -192,21 +192,21 @@ func (s *endSearch) whole(link string) bool {
 // attach gives waits on descriptors those who hold the other ends.
 func (s *endSearch) attach(t *Thread) {
 	w := t.Wait
-	if w == nil || len(w.need) == 0 {
+	if w == nil || len(w.Set.need) == 0 {
 		return
 	}
 	w.On = slices.DeleteFunc(w.On, func(r Releaser) bool { return r.How == HasEnd })
 	covered := 0
-	for _, i := range w.need {
+	for _, i := range w.Set.need {
 		by := reading
 		if i < 0 {
 			i, by = ^i, writing
 		}
-		if s.attachOne(w, &w.FDs[i], by) {
+		if s.attachOne(w, &w.Set.FDs[i], by) {
 			covered++
 		}
 	}
-	w.Whole = covered == len(w.FDs) && w.MoreFDs == 0 && len(w.On) > 0
+	w.Whole = covered == len(w.Set.FDs) && w.Set.More == 0 && len(w.On) > 0
 }
 
 // attachOne returns whether all holders of the other end are known.

@@ -19,12 +19,7 @@ type FD struct {
 	Pos    int64
 	Writes bool // opened for writing
 	Reads  bool
-	Local  string // addresses
-	Remote string
-	State  string // of a TCP socket
-	RecvQ  uint64 // bytes
-	SendQ  uint64
-	Queues bool   // both are known
+	Socket Socket
 	Ready  string // why a wait for it should have ended: what can be read now; empty if nothing is known to
 	Events uint32 // asked for, in poll and epoll
 	Note   string // what else is known
@@ -33,6 +28,14 @@ type FD struct {
 	Whole bool
 
 	info procfs.FDInfo
+}
+
+// Socket is what is known of a socket.
+type Socket struct {
+	Local, Remote string // addresses
+	State         string // of a TCP socket
+	RecvQ, SendQ  uint64 // bytes
+	Queues        bool   // both are known
 }
 
 // End is a process that holds the other end of something.
@@ -57,14 +60,14 @@ func (f *FD) Text() string {
 	case "pipe", "unix", "socket":
 		fmt.Fprintf(&b, "%s:[%d]", f.Kind, f.Inode)
 	case "tcp", "udp":
-		fmt.Fprintf(&b, "%s %s", f.Kind, f.Local)
-		if f.Remote != "" {
-			fmt.Fprintf(&b, " -> %s", f.Remote)
+		fmt.Fprintf(&b, "%s %s", f.Kind, f.Socket.Local)
+		if f.Socket.Remote != "" {
+			fmt.Fprintf(&b, " -> %s", f.Socket.Remote)
 		}
 	default:
 		b.WriteString(f.Kind)
 	}
-	for _, s := range []string{f.State, f.Note} {
+	for _, s := range []string{f.Socket.State, f.Note} {
 		if s != "" {
 			fmt.Fprintf(&b, " %s", s)
 		}
@@ -72,8 +75,8 @@ func (f *FD) Text() string {
 	if f.Path != "" && f.Kind == "unix" {
 		fmt.Fprintf(&b, " %s", clip(output.Printable(f.Path)))
 	}
-	if f.Queues {
-		fmt.Fprintf(&b, ", %d bytes to read, %d not yet sent", f.RecvQ, f.SendQ)
+	if f.Socket.Queues {
+		fmt.Fprintf(&b, ", %d bytes to read, %d not yet sent", f.Socket.RecvQ, f.Socket.SendQ)
 	}
 	if len(f.Ends) > 0 {
 		b.WriteString(", other end: " + ends(f.Ends))

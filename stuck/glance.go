@@ -172,14 +172,14 @@ func (w *Wait) brief(call string) string {
 	switch w.Kind {
 	case "fd", "set":
 		const most = 2
-		for i := range w.FDs[:min(most, len(w.FDs))] {
-			on = append(on, w.FDs[i].brief())
+		for i := range w.Set.FDs[:min(most, len(w.Set.FDs))] {
+			on = append(on, w.Set.FDs[i].brief())
 		}
-		if more := len(w.FDs) - len(on) + w.MoreFDs; more > 0 {
+		if more := len(w.Set.FDs) - len(on) + w.Set.More; more > 0 {
 			on = append(on, fmt.Sprintf("%d more", more))
 		}
 	case "file lock":
-		on = append(on, w.FDs[0].brief())
+		on = append(on, w.Set.FDs[0].brief())
 		fallthrough
 	case "child", "vfork":
 		if len(w.On) > 0 {
@@ -203,7 +203,7 @@ func (f *FD) brief() string {
 	case "":
 		return "not open"
 	case "tcp", "udp":
-		return f.Kind + " " + orElse(f.Remote, f.Local)
+		return f.Kind + " " + orElse(f.Socket.Remote, f.Socket.Local)
 	case "unix":
 		return strings.TrimSpace("unix " + clip(output.Printable(f.Path)))
 	case "file", "tty", "fifo":

@@ -280,12 +280,12 @@ func stories(r *Report) []Story {
 
 // oneEnd: whatever of its set comes, it comes from one process. (Servers also watch a pipe of their parent's, or one of their own.)
 func oneEnd(w *Wait) bool {
-	for _, f := range w.FDs {
+	for _, f := range w.Set.FDs {
 		if len(f.Ends) == 0 || slices.ContainsFunc(f.Ends, func(e End) bool { return e.PID != w.On[0].PID }) {
 			return false
 		}
 	}
-	return w.MoreFDs == 0
+	return w.Set.More == 0
 }
 
 // follow is the thread that another waits for, if that is one and there is nothing else that it waits for.

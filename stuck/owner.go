@@ -12,16 +12,16 @@ import (
 
 // futexWords puts a wait on a lock in words and finds its owner.
 func (d *Dump) futexWords(t *Thread, w *Wait) {
-	l := &w.lock
+	l := &w.futex.lock
 	w.What = fmt.Sprintf("%s %#x", l.kind, w.Lock)
-	if ownWord[w.fam.kind] && !t.first.named() {
+	if ownWord[w.futex.fam.kind] && !t.first.named() {
 		w.What, w.Object, w.Lock = l.kind, "", 0
 	}
 	w.Text = "waits for " + w.What
 	if l.kind == endOfThread {
 		w.What, w.Text = l.kind, "waits for the "+l.kind
 	}
-	if w.fam.kind == javaMonitor || t.first.entersMonitor() { // it looks again now and then (ObjectMonitor::EnterI)
+	if w.futex.fam.kind == javaMonitor || t.first.entersMonitor() { // it looks again now and then (ObjectMonitor::EnterI)
 		w.Timed, w.polls = false, t.first.entersMonitor()
 	}
 	if l.note != "" {
@@ -31,10 +31,10 @@ func (d *Dump) futexWords(t *Thread, w *Wait) {
 	if t.Outside && l.kind == "futex" && l.unknown == unknownKind {
 		w.Unknown = "its stack is not looked at (try: --pid of its process too)"
 	}
-	if text, ok := instead[w.fam.kind]; ok {
+	if text, ok := instead[w.futex.fam.kind]; ok {
 		w.Text, w.Unknown = text, ""
 	}
-	if strings.HasPrefix(w.fam.kind, "go") {
+	if strings.HasPrefix(w.futex.fam.kind, "go") {
 		d.told.missGoroutines(t.PID)
 	}
 	switch {
@@ -51,20 +51,20 @@ const endOfThread = "end of a thread"
 
 // name names the thread whose number stands in a lock: the one that it has in its own pid namespace.
 func (o *owners) name(t *Thread, w *Wait) {
-	r := Releaser{How: Holds, evidence: fmt.Sprintf("the lock at %#x holds the thread id %d", w.Lock, w.lock.owner)}
-	if w.lock.kind == endOfThread {
+	r := Releaser{How: Holds, evidence: fmt.Sprintf("the lock at %#x holds the thread id %d", w.Lock, w.futex.lock.owner)}
+	if w.futex.lock.kind == endOfThread {
 		r.How = Ends
 	}
 	if t.first.kept != nil {
-		r.evidence = fmt.Sprintf("HotSpot's record of it at %#x has the thread id %d", w.Lock, w.lock.owner)
+		r.evidence = fmt.Sprintf("HotSpot's record of it at %#x has the thread id %d", w.Lock, w.futex.lock.owner)
 	}
-	k := innerKey{pid: t.PID, id: w.lock.owner}
+	k := innerKey{pid: t.PID, id: w.futex.lock.owner}
 	if t.Call.Args[1]&futexPrivate == 0 {
 		k.of = o.sharedFile(t.PID, t.TID, w.Lock)
 	}
 	private := k.of == sharedFile{}
 	var found owner
-	if by := t.Process.byInner[w.lock.owner]; by != nil && private {
+	if by := t.Process.byInner[w.futex.lock.owner]; by != nil && private {
 		found.pid, found.tid, r.Name = by.PID, by.TID, by.Name
 	} else {
 		found = o.search(t, k)
@@ -72,9 +72,9 @@ func (o *owners) name(t *Thread, w *Wait) {
 	if found.unsure != "" {
 		o.missing.add("owners of locks that processes share: %s", found.unsure)
 	}
-	if w.Whole = found.unsure == "" && !w.lock.loose; found.tid == 0 {
+	if w.Whole = found.unsure == "" && !w.futex.lock.loose; found.tid == 0 {
 		w.Whole = false
-		w.Unknown = orElse(found.why, fmt.Sprintf("the word has %d, which is no thread that can be seen: it has ended, or the memory is overwritten", w.lock.owner))
+		w.Unknown = orElse(found.why, fmt.Sprintf("the word has %d, which is no thread that can be seen: it has ended, or the memory is overwritten", w.futex.lock.owner))
 		return
 	}
 	w.Unknown = ""

@@ -76,7 +76,7 @@ func (d *Dump) verify(t *Thread) {
 	case w == nil:
 	case t.Between.Motion == Gone || t.Between.Motion == Ran:
 		t.Wait = nil
-	case w.polls && w.fam.kind == pythonGIL:
+	case w.polls && w.futex.fam.kind == pythonGIL:
 		if d.mem.gilHolder(t, w.Lock) != w.On[0].TID {
 			w.On, w.polls, w.Unknown = nil, false, "it changed hands between the two looks"
 		}
@@ -86,21 +86,22 @@ func (d *Dump) verify(t *Thread) {
 	case w.Kind == "futex":
 		d.verifyLock(t, w)
 	}
-	if w = t.Wait; w != nil && len(w.FDs) > 0 {
-		w.Text += " " + w.fdText()
+	if w = t.Wait; w != nil && len(w.Set.FDs) > 0 {
+		text := w.Set.text(w.Kind == "set")
+		w.Text += " " + text
 		if w.Kind == "fd" || w.What == "" {
-			w.What = w.fdText()
+			w.What = text
 		}
 	}
 }
 
 // verifyLock: the same owner in both looks, or none.
 func (d *Dump) verifyLock(t *Thread, w *Wait) {
-	again := t.decodeLock(w, &t.second)
+	was, again := &w.futex.lock, t.decodeLock(w, &t.second)
 	if t.Between.Motion == Woken {
 		w.Whole, w.Lost = false, ""
 	}
-	if again.owner == w.lock.owner && again.free == w.lock.free && again.kind == w.lock.kind && again.died == w.lock.died {
+	if again.owner == was.owner && again.free == was.free && again.kind == was.kind && again.died == was.died {
 		return
 	}
 	w.On, w.Whole, w.Lost = nil, false, ""
@@ -307,7 +308,7 @@ func waits(n int) string {
 // ownerUnknown: it waits for a lock that somebody holds, and nothing tells who: it may be in a deadlock that is not found.
 func ownerUnknown(t *Thread) bool {
 	w := t.Wait
-	return w != nil && w.Kind == "futex" && (heldBySome[w.fam.kind] || t.first.kept != nil && t.first.kept.Lock) && t.Between.Motion == Blocked && !w.Timed && len(w.On) == 0 && w.Lost == ""
+	return w != nil && w.Kind == "futex" && (heldBySome[w.futex.fam.kind] || t.first.kept != nil && t.first.kept.Lock) && t.Between.Motion == Blocked && !w.Timed && len(w.On) == 0 && w.Lost == ""
 }
 
 func (r *Report) busiest() string {

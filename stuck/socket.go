@@ -24,15 +24,15 @@ func (d *descriptors) socket(t *Thread, f *FD) {
 			continue
 		}
 		f.Kind = table[:3]
-		f.Local, f.State, f.RecvQ, f.SendQ, f.Queues = s.Local.String(), s.State, s.RecvQ, s.SendQ, true
-		if f.State == "LISTEN" {
-			f.Note, f.Queues = fmt.Sprintf("(%d waiting to be accepted)", s.RecvQ), false
+		f.Socket.Local, f.Socket.State, f.Socket.RecvQ, f.Socket.SendQ, f.Socket.Queues = s.Local.String(), s.State, s.RecvQ, s.SendQ, true
+		if f.Socket.State == "LISTEN" {
+			f.Note, f.Socket.Queues = fmt.Sprintf("(%d waiting to be accepted)", s.RecvQ), false
 		}
 		if f.Kind == "udp" {
-			f.State = ""
+			f.Socket.State = ""
 		}
 		if s.Remote.Port() != 0 {
-			f.Remote = s.Remote.String()
+			f.Socket.Remote = s.Remote.String()
 			d.tcpPeer(t, f, s)
 		}
 		if s.RecvQ > 0 {
@@ -47,9 +47,9 @@ func (d *descriptors) socket(t *Thread, f *FD) {
 		d.missing.add("unix sockets' other ends: %v (try: as root, in the process's network namespace)", err)
 	default:
 		f.Kind, f.Path, f.Peer = "unix", u.name, uint64(u.peer)
-		f.RecvQ, f.SendQ, f.Queues = uint64(u.recvQ), uint64(u.sendQ), u.state != unixListen
+		f.Socket.RecvQ, f.Socket.SendQ, f.Socket.Queues = uint64(u.recvQ), uint64(u.sendQ), u.state != unixListen
 		if u.state == unixListen {
-			f.State, f.Note = "LISTEN", fmt.Sprintf("(%d waiting to be accepted)", u.recvQ)
+			f.Socket.State, f.Note = "LISTEN", fmt.Sprintf("(%d waiting to be accepted)", u.recvQ)
 		}
 		if u.recvQ > 0 {
 			f.Ready = "there is something to read"

@@ -337,7 +337,7 @@ func TestOwnWord(t *testing.T) {
 
 func TestVerdict(t *testing.T) {
 	thread := func(kind string, motion Motion, w Wait) *Thread {
-		w.Kind, w.fam.kind = "futex", kind
+		w.Kind, w.futex.fam.kind = "futex", kind
 		return &Thread{State: 'S', Between: Activity{Motion: motion}, Wait: &w}
 	}
 	for _, tt := range []struct {
@@ -374,7 +374,7 @@ func TestStoryOfSet(t *testing.T) {
 		{[]FD{end(7)}, 0, 1}, {[]FD{end(7), end(7, 7)}, 0, 1},
 		{[]FD{end(7), end()}, 0, 0}, {[]FD{end(7), end(8)}, 0, 0}, {[]FD{end(7, 8)}, 0, 0}, {[]FD{end(7)}, 1, 0},
 	} {
-		th := &Thread{Between: Activity{Motion: Blocked}, Wait: &Wait{Kind: "set", FDs: tt.fds, MoreFDs: tt.more, On: []Releaser{{PID: 7, How: HasEnd}}}}
+		th := &Thread{Between: Activity{Motion: Blocked}, Wait: &Wait{Kind: "set", Set: Set{FDs: tt.fds, More: tt.more}, On: []Releaser{{PID: 7, How: HasEnd}}}}
 		if got := stories(&Report{Threads: []*Thread{th}, byTID: map[int]*Thread{}}); len(got) != tt.want {
 			t.Errorf("%+v and %d more: %d stories, want %d", tt.fds, tt.more, len(got), tt.want)
 		}

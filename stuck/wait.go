@@ -25,8 +25,7 @@ type Wait struct {
 	Lock   uint64 // address of a lock, 0 if there is none
 	// Function is the one that waits, if it told of which kind the wait is.
 	Function string
-	FDs      []FD
-	MoreFDs  int // further descriptors of the set
+	Set      Set
 	// Timed: it ends by itself, after Left if that is known (else negative).
 	Timed bool
 	Left  time.Duration
@@ -40,10 +39,20 @@ type Wait struct {
 	// polls: it wakes up now and then, and goes on waiting for the same.
 	polls bool
 
+	futex futex
+}
+
+// Set are descriptors that a thread waits on.
+type Set struct {
+	FDs  []FD
+	More int   // further ones
+	need []int // indices of FDs with another end to find; the complement for writing
+}
+
+// futex is what is known of a wait on a lock word.
+type futex struct {
 	lock lock
 	fam  family
-	op   string
-	need []int // indices of FDs with another end to find; the complement for writing
 }
 
 // Releaser is who can end a wait.
