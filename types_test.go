@@ -72,7 +72,6 @@ var larger = map[string]size{
 	"sampler/symbol.unit":           {19, 25},
 	"sampler/taking.Buffer":         {28, 11},
 	"sampler/taking.Step":           {17, 0},
-	"sframe/ehframe.Table":          {16, 30},
 	"tools/attack.trial":            {28, 12},
 	"tools/shadow.tracer":           {26, 25},
 	"tools/testall.packageResult":   {22, 11},
