@@ -75,7 +75,6 @@ var larger = map[string]size{
 	"tools/attack.trial":            {28, 12},
 	"tools/shadow.tracer":           {26, 25},
 	"tools/testall.packageResult":   {22, 11},
-	"unwind/code.machine":           {4, 29},
 }
 
 // TestTypes holds all types of the module, but for those of tests, to the limits; the exceptions to their numbers.
