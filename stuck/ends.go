@@ -228,6 +228,5 @@ func (s *endSearch) attachOne(w *Wait, f *FD, by side) bool {
 			w.On = append(w.On, Releaser{PID: h.PID, How: HasEnd, Name: h.Name, evidence: fmt.Sprintf("%s, fd %d there", link, h.FD)})
 		}
 	}
-	f.Whole = s.whole(link) && len(f.Ends) > 0 && f.Kind != "fifo"
-	return f.Whole
+	return s.whole(link) && len(f.Ends) > 0 && f.Kind != "fifo"
 }

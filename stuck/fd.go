@@ -17,15 +17,11 @@ type FD struct {
 	Inode  uint64 // of a pipe or socket
 	Peer   uint64 // inode of the socket at the other end, if it is on this machine
 	Pos    int64
-	Writes bool // opened for writing
-	Reads  bool
 	Socket Socket
 	Ready  string // why a wait for it should have ended: what can be read now; empty if nothing is known to
 	Events uint32 // asked for, in poll and epoll
 	Note   string // what else is known
 	Ends   []End  // who holds the other end
-	// Whole: nobody else can hold it.
-	Whole bool
 
 	info procfs.FDInfo
 }
@@ -139,7 +135,7 @@ func (d *descriptors) describe(t *Thread, n int) FD {
 		return f
 	}
 	f.info, _ = d.fs.FDInfo(t.TID, n) // without it less is said
-	f.Pos, f.Writes, f.Reads = f.info.Pos, f.info.Writes(), f.info.Reads()
+	f.Pos = f.info.Pos
 	kind, inode, ok := procfs.ParseInode(link)
 	switch {
 	case ok && kind == "pipe":
