@@ -206,8 +206,7 @@ func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame,
 	}
 	if w.tables == nil {
 		order := slices.DeleteFunc(slices.Clone(w.main.code.order), func(h How) bool { return h != SFrame && h != EHFrame })
-		tables := makeWalk(p, order, w.main.maxDepth)
-		w.tables = &tables
+		w.tables = newWalk(p, order, w.main.maxDepth)
 	}
 	t, size := w.tables, uint64(p.arch.WordBytes)
 	set := regs.Set{Known: 1 << (p.arch.SP & (regs.NumRegs - 1))}

@@ -34,7 +34,7 @@ type Difference struct {
 // FramePointer and BackChain take no part where a table has an answer: they are
 // conventions that code need not keep, and a difference says nothing of the table.
 func (w *Walker) Verify(set *regs.Set, mem *Memory, yield func(Difference)) End {
-	frames, walk := w.spare[:0], &w.main
+	frames, walk := w.spare[:0], w.main
 	e := walk.begin(set, false)
 	for {
 		frames = append(frames, Frame{})

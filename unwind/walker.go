@@ -20,7 +20,7 @@ const DefaultMaxDepth = 512
 
 // Walker walks the stacks of one process. It is used by one goroutine at a time.
 type Walker struct {
-	main   walk
+	main   *walk
 	second *walk   // with .eh_frame before .sframe; made when first needed
 	tables *walk   // by tables alone; made when first needed
 	spare  []Frame // frames of their walks
@@ -90,11 +90,11 @@ func New(a *regs.Arch, space Space, order []How, maxDepth int) *Walker {
 	p.follower, _ = space.(Follower)
 	p.stacks, _ = space.(Stacks)
 	p.origins, _ = space.(Origins)
-	return &Walker{main: makeWalk(p, slices.Clone(order), maxDepth)}
+	return &Walker{main: newWalk(p, slices.Clone(order), maxDepth)}
 }
 
-func makeWalk(p *process, order []How, maxDepth int) walk {
-	return walk{arch: p.arch, proc: p, code: code{proc: p, order: order}, maxDepth: maxDepth}
+func newWalk(p *process, order []How, maxDepth int) *walk {
+	return &walk{arch: p.arch, proc: p, code: code{proc: p, order: order}, maxDepth: maxDepth}
 }
 
 // Walk appends the frames of a stack to frames, innermost first, and returns
@@ -139,8 +139,7 @@ func (w *Walker) repeated(set *regs.Set, caller bool, mem *Memory, frames []Fram
 // secondWalk is w.second, made if it is not there yet.
 func (w *Walker) secondWalk() *walk {
 	if w.second == nil {
-		second := makeWalk(w.main.proc, ehFrameFirst(w.main.code.order), w.main.maxDepth)
-		w.second = &second
+		w.second = newWalk(w.main.proc, ehFrameFirst(w.main.code.order), w.main.maxDepth)
 	}
 	return w.second
 }
@@ -622,9 +621,9 @@ func seen(frames []Frame, pc, sp uint64) bool {
 // is among the methods, since .sframe recovers SP and FP alone. ok is false where no walk leads there. As in [Step], a register that no row
 // recovers is not known.
 func (w *Walker) Registers(set *regs.Set, mem *Memory, n int, f Frame) (at regs.Set, ok bool) {
-	depth, list := w.main.maxDepth, []*walk{&w.main}
+	depth, list := w.main.maxDepth, []*walk{w.main}
 	if w.main.code.allows(EHFrame) {
-		list = []*walk{w.secondWalk(), &w.main}
+		list = []*walk{w.secondWalk(), w.main}
 	}
 	for _, x := range list {
 		if n < 0 || n >= depth {
