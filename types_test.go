@@ -47,18 +47,9 @@ var larger = map[string]size{
 	"sampler/runtimes.phpWalk":      {23, 20},
 	"sampler/runtimes.python":       {34, 22},
 	"sampler/runtimes.pythonLayout": {28, 0},
-	"sframe.Func":                   {18, 12},
-	"sframe.image":                  {20, 11},
-	"sframe/ehframe.Table":          {16, 30},
-	"stuck.Dump":                    {17, 58},
-	"stuck.FD":                      {20, 3},
-	"stuck.Thread":                  {23, 10},
-	"stuck.Wait":                    {19, 4},
 	"tools/attack.trial":            {28, 12},
 	"tools/shadow.tracer":           {26, 25},
 	"tools/testall.packageResult":   {22, 11},
-	"unwind.Walker":                 {29, 50},
-	"unwind/code.machine":           {4, 29},
 }
 
 // TestTypes holds all types of the module, but for those of tests, to the limits; the exceptions to their numbers.

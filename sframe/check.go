@@ -97,28 +97,28 @@ func (c *checker) section() {
 
 // header reports what a look-up does not mind.
 func (c *checker) header(img *image) bool {
-	if img.ABI == AMD64 && img.FixedRA != -8 {
-		if !c.yield(bad(img.secOff+6, "return address is not where AMD64's call instruction puts it", uint64(uint8(img.FixedRA)))) {
+	if img.header.ABI == AMD64 && img.header.FixedRA != -8 {
+		if !c.yield(bad(img.secOff+6, "return address is not where AMD64's call instruction puts it", uint64(uint8(img.header.FixedRA)))) {
 			return false
 		}
 	}
-	if img.FixedFP%8 != 0 || img.FixedRA%8 != 0 {
-		if !c.yield(bad(img.secOff+5, "fixed offset is not a multiple of 8", uint64(uint8(img.FixedFP)))) {
+	if img.header.FixedFP%8 != 0 || img.header.FixedRA%8 != 0 {
+		if !c.yield(bad(img.secOff+5, "fixed offset is not a multiple of 8", uint64(uint8(img.header.FixedFP)))) {
 			return false
 		}
 	}
 	if img.end != img.limit {
-		return c.yield(bad(img.secOff+16, "rows run past the section", uint64(img.FRELen)))
+		return c.yield(bad(img.secOff+16, "rows run past the section", uint64(img.header.FRELen)))
 	}
 	return true
 }
 
 // count compares the header's row count with the sum over an image's functions.
 func (c *checker) count(img *image) bool {
-	if c.rows == uint64(img.NumFREs) {
+	if c.rows == uint64(img.header.NumFREs) {
 		return true
 	}
-	return c.yield(bad(img.secOff+12, fmt.Sprintf("header counts other rows than the functions, which have %d", c.rows), uint64(img.NumFREs)))
+	return c.yield(bad(img.secOff+12, fmt.Sprintf("header counts other rows than the functions, which have %d", c.rows), uint64(img.header.NumFREs)))
 }
 
 // report yields a fault of f.
@@ -132,7 +132,7 @@ func (c *checker) function(f *Func, err error) bool {
 	if len(c.spans) < maxIndex {
 		c.spans = append(c.spans, span{f.Start, uint64(f.Size), f.SecOff})
 	}
-	if c.rows > uint64(f.img.NumFDEs)+2*uint64(f.img.FRELen) {
+	if c.rows > uint64(f.img.header.NumFDEs)+2*uint64(f.img.header.FRELen) {
 		c.yield(badWhole(f.SecOff, "functions share more rows than are checked", c.rows))
 		return false
 	}
@@ -156,21 +156,21 @@ func (c *checker) funcFaults(f *Func) []error {
 		}
 	}
 	img := f.img
-	fault(img.Flags&FlagSorted != 0 && c.prev.img != nil && f.Start < c.prev.Start,
+	fault(img.header.Flags&FlagSorted != 0 && c.prev.img != nil && f.Start < c.prev.Start,
 		f.SecOff, "starts before its predecessor in a table that claims to be sorted", c.prev.Start)
 	fault(f.Start+uint64(f.Size) < f.Start && f.Start+uint64(f.Size) != 0, f.SecOff, "runs past the end of the address space", uint64(f.Size))
 	fault(c.executable != nil && f.Size > 0 && !c.executable(f.Start, uint64(f.Size)), f.SecOff, "is not in executable memory", f.Start)
 
 	undefined := byte(0x40)
-	if img.Version < 3 {
+	if img.header.Version < 3 {
 		undefined |= infoSignal
 	}
-	if !img.ABI.aarch64() {
+	if !img.header.ABI.aarch64() {
 		undefined |= infoKeyB
 	}
-	fault(f.info&undefined != 0, f.SecOff, "undefined function info bits", uint64(f.info))
-	fault(f.info2&^info2Type != 0, f.SecOff, "undefined function type bits", uint64(f.info2))
-	fault(f.pad != 0, f.SecOff+18, "padding is not zero", uint64(f.pad))
+	fault(f.attr.info&undefined != 0, f.SecOff, "undefined function info bits", uint64(f.attr.info))
+	fault(f.attr.info2&^info2Type != 0, f.SecOff, "undefined function type bits", uint64(f.attr.info2))
+	fault(f.attr.pad != 0, f.SecOff+18, "padding is not zero", uint64(f.attr.pad))
 	return faults
 }
 
@@ -209,7 +209,7 @@ func (c *checker) rowFaults(w *window, f *Func, r *FuncRow, n int) []error {
 	fault(n == 0 && r.Off != 0, "first row does not start with the function", uint64(r.Off))
 	fault(f.Mask && r.Off > f.Block, "row starts past the end of the block", uint64(r.Off))
 	if info, err := w.at(r.SecOff+uint64(f.width), 1, 0); err == nil {
-		fault(info[0]&rowSigned != 0 && !f.img.ABI.aarch64(), "undefined row info bits", uint64(info[0]))
+		fault(info[0]&rowSigned != 0 && !f.img.header.ABI.aarch64(), "undefined row info bits", uint64(info[0]))
 	}
 	if r.Row.Outermost {
 		return faults
@@ -217,7 +217,7 @@ func (c *checker) rowFaults(w *window, f *Func, r *FuncRow, n int) []error {
 	for _, rule := range []Rule{r.Row.RA, r.Row.FP} {
 		fault(rule.Base == FromCFA && rule.Deref && rule.Offset%8 != 0, "saved at an offset from the CFA that is not a multiple of 8", uint64(uint32(rule.Offset)))
 	}
-	fault(f.img.ABI != AMD64 && r.Row.CFA.Offset%8 != 0, "CFA offset is not a multiple of 8", uint64(uint32(r.Row.CFA.Offset)))
+	fault(f.img.header.ABI != AMD64 && r.Row.CFA.Offset%8 != 0, "CFA offset is not a multiple of 8", uint64(uint32(r.Row.CFA.Offset)))
 	return faults
 }
 

@@ -55,7 +55,7 @@ func (c *rowScan) next(w *window, ahead int) (h rowHead, ok bool, err error) {
 	}
 	info := b[n-1]
 	h = rowHead{
-		secOff: c.off, start: f.img.unsigned(b, f.width), info: info,
+		secOff: c.off, start: f.img.order.unsigned(b, f.width), info: info,
 		count: int(info >> 1 & 15), width: 1 << (info >> 5 & 3),
 	}
 	next := c.off + uint64(n+h.count*h.width)
@@ -94,10 +94,10 @@ func (c *rowScan) check(h *rowHead, next uint64) error {
 func (f *Func) countAllowed(n int) bool {
 	switch {
 	case n == 0:
-		return f.img.Version > 1
+		return f.img.header.Version > 1
 	case f.Flexible:
 		return n >= 2 && n <= 6
-	case f.img.FixedRA != 0:
+	case f.img.header.FixedRA != 0:
 		return n <= 2
 	}
 	return n <= 3
@@ -115,7 +115,7 @@ func (f *Func) decode(w *window, h *rowHead) (Row, error) {
 	if err != nil {
 		return Row{}, err
 	}
-	row.Signed = f.img.ABI.aarch64() && h.info&rowSigned != 0
+	row.Signed = f.img.header.ABI.aarch64() && h.info&rowSigned != 0
 	v := words{b: b, secOff: off, count: h.count, width: h.width, order: f.img.order}
 	if f.Flexible {
 		err = f.flexRules(&row, v)
@@ -154,7 +154,7 @@ func fixed(off int8) Rule {
 
 // defaultRules: CFA, then RA unless the header fixes it, then FP.
 func (f *Func) defaultRules(row *Row, v words, info byte) error {
-	sp, fp := f.img.ABI.Registers()
+	sp, fp := f.img.header.ABI.Registers()
 	row.CFA = Rule{Base: FromReg, Reg: fp}
 	if info&rowSPBase != 0 {
 		row.CFA.Reg = sp
@@ -163,10 +163,10 @@ func (f *Func) defaultRules(row *Row, v words, info byte) error {
 	if row.CFA.Offset, err = f.cfaOffset(v, 0); err != nil {
 		return err
 	}
-	row.RA, row.FP = fixed(f.img.FixedRA), fixed(f.img.FixedFP)
+	row.RA, row.FP = fixed(f.img.header.FixedRA), fixed(f.img.header.FixedFP)
 	next := 1
-	if f.img.FixedRA == 0 {
-		if v.count > next && (f.img.ABI != S390X || v.int(next) != 0) {
+	if f.img.header.FixedRA == 0 {
+		if v.count > next && (f.img.header.ABI != S390X || v.int(next) != 0) {
 			// s390x: 0 pads, RA is still in r14.
 			if row.RA, err = f.savedRule(v, next); err != nil {
 				return err
@@ -174,7 +174,7 @@ func (f *Func) defaultRules(row *Row, v words, info byte) error {
 		}
 		next++
 	}
-	if v.count > next && f.img.FixedFP == 0 {
+	if v.count > next && f.img.header.FixedFP == 0 {
 		row.FP, err = f.savedRule(v, next)
 	}
 	return err
@@ -185,7 +185,7 @@ func (f *Func) defaultRules(row *Row, v words, info byte) error {
 // register.
 func (f *Func) savedRule(v words, i int) (Rule, error) {
 	n := v.int(i)
-	if f.img.ABI != S390X || f.img.Version != 2 || n&1 == 0 {
+	if f.img.header.ABI != S390X || f.img.header.Version != 2 || n&1 == 0 {
 		return atCFA(n), nil
 	}
 	if n>>1 < 0 || n>>1 > 31 {
@@ -198,7 +198,7 @@ func (f *Func) savedRule(v words, i int) (Rule, error) {
 // bytes that every frame has, in units of 8.
 func (f *Func) cfaOffset(v words, i int) (int32, error) {
 	n := int64(v.int(i))
-	if f.img.ABI == S390X {
+	if f.img.header.ABI == S390X {
 		n = n*8 + 160
 	}
 	if n != int64(int32(n)) {
@@ -221,7 +221,7 @@ func (f *Func) flexRules(row *Row, v words) error {
 	if row.CFA, err = f.flexRule(v, 0, true); err != nil {
 		return err
 	}
-	row.RA, row.FP = fixed(f.img.FixedRA), fixed(f.img.FixedFP)
+	row.RA, row.FP = fixed(f.img.header.FixedRA), fixed(f.img.header.FixedFP)
 	next := 2
 	for _, rule := range []*Rule{&row.RA, &row.FP} {
 		if next >= v.count {
@@ -264,7 +264,7 @@ func (f *Func) flexRule(v words, i int, cfa bool) (Rule, error) {
 	if rule.Base != FromReg {
 		return Rule{}, bad(v.at(i), "CFA defined by itself", uint64(ctl))
 	}
-	if !f.img.ABI.address(rule.Reg) {
+	if !f.img.header.ABI.address(rule.Reg) {
 		return Rule{}, bad(v.at(i), "register cannot hold an address", uint64(reg))
 	}
 	var err error

@@ -18,9 +18,14 @@ type Func struct {
 	valid bool   // rows may be read
 	width int    // bytes of a row's start
 	rows  uint64 // offset of the first row in the section
-	// As stored.
-	info, info2, rep byte
-	pad              uint16
+	attr  attributes
+}
+
+// attributes are those of a function, as stored.
+type attributes struct {
+	info, info2 byte   // info2: V3
+	rep         byte   // V2, V3
+	pad         uint16 // V2
 }
 
 // entry is an FDE as it stands in the table.
@@ -30,43 +35,41 @@ type entry struct {
 	size    uint32
 	freOff  uint32 // of the rows (V3: the attribute block) in the sub-section
 	numRows uint32 // V1, V2
-	info    byte   // V1, V2
-	rep     byte   // V2
-	pad     uint16 // V2
+	attr    attributes
 }
 
 func (e *entry) covers(pc uint64) bool { return pc-e.start < uint64(e.size) }
 
 func (img *image) entryOff(i int) uint64 {
-	return img.fdes + uint64(i)*entryBytes[img.Version]
+	return img.fdes + uint64(i)*entryBytes[img.header.Version]
 }
 
 // entry reads FDE i, and ahead bytes with it.
 func (img *image) entry(w *window, i, ahead int) (entry, error) {
 	off := img.entryOff(i)
-	b, err := w.at(off, int(entryBytes[img.Version]), ahead)
+	b, err := w.at(off, int(entryBytes[img.header.Version]), ahead)
 	if err != nil {
 		return entry{}, err
 	}
 	e := entry{secOff: off}
-	if img.Version == 3 {
-		e.start = img.u64(b)
-		e.size = img.u32(b[8:])
-		e.freOff = img.u32(b[12:])
+	if img.header.Version == 3 {
+		e.start = img.order.u64(b)
+		e.size = img.order.u32(b[8:])
+		e.freOff = img.order.u32(b[12:])
 	} else {
-		e.start = uint64(int64(int32(img.u32(b))))
-		e.size = img.u32(b[4:])
-		e.freOff = img.u32(b[8:])
-		e.numRows = img.u32(b[12:])
-		e.info = b[16]
-		if img.Version == 2 {
-			e.rep = b[17]
-			e.pad = img.u16(b[18:])
+		e.start = uint64(int64(int32(img.order.u32(b))))
+		e.size = img.order.u32(b[4:])
+		e.freOff = img.order.u32(b[8:])
+		e.numRows = img.order.u32(b[12:])
+		e.attr.info = b[16]
+		if img.header.Version == 2 {
+			e.attr.rep = b[17]
+			e.attr.pad = img.order.u16(b[18:])
 		}
 	}
 	// The start field counts from itself or from the section's start (format
 	// specification, "func_start_offset", and V2 erratum 1), modulo 2^64.
-	if img.Flags&FlagPCRel != 0 {
+	if img.header.Flags&FlagPCRel != 0 {
 		e.start += img.addr + (off - img.secOff)
 	} else {
 		e.start += img.addr
@@ -99,9 +102,9 @@ const rowAhead = 256
 func (img *image) function(w *window, e entry) (Func, error) {
 	f := Func{
 		Start: e.start, Size: e.size, NumRows: e.numRows, Image: img.num, SecOff: e.secOff,
-		img: img, info: e.info, rep: e.rep, pad: e.pad, rows: img.fres + uint64(e.freOff),
+		img: img, attr: e.attr, rows: img.fres + uint64(e.freOff),
 	}
-	if img.Version == 3 {
+	if img.header.Version == 3 {
 		if f.rows+attrBytes > img.limit {
 			return f, bad(e.secOff+12, "attribute block is past the rows", uint64(e.freOff))
 		}
@@ -109,8 +112,8 @@ func (img *image) function(w *window, e entry) (Func, error) {
 		if err != nil {
 			return f, err
 		}
-		f.NumRows = uint32(img.u16(b))
-		f.info, f.info2, f.rep = b[2], b[3], b[4]
+		f.NumRows = uint32(img.order.u16(b))
+		f.attr = attributes{info: b[2], info2: b[3], rep: b[4]}
 		f.rows += attrBytes
 	}
 	return f, f.decodeInfo()
@@ -120,25 +123,25 @@ func (img *image) function(w *window, e entry) (Func, error) {
 // the rows can lie where they are said to.
 func (f *Func) decodeInfo() error {
 	infoOff := f.SecOff + 16
-	if f.img.Version == 3 {
+	if f.img.header.Version == 3 {
 		infoOff = f.rows - 3
 	}
-	f.Mask = f.info&infoMask != 0
-	f.KeyB = f.img.ABI.aarch64() && f.info&infoKeyB != 0
-	if f.img.Version == 3 {
-		f.Signal = f.info&infoSignal != 0
-		f.Flexible = f.info2&info2Type == typeFlex
+	f.Mask = f.attr.info&infoMask != 0
+	f.KeyB = f.img.header.ABI.aarch64() && f.attr.info&infoKeyB != 0
+	if f.img.header.Version == 3 {
+		f.Signal = f.attr.info&infoSignal != 0
+		f.Flexible = f.attr.info2&info2Type == typeFlex
 	}
-	if f.info&infoWidth > 2 {
-		return bad(infoOff, "undefined row address type", uint64(f.info&infoWidth))
+	if f.attr.info&infoWidth > 2 {
+		return bad(infoOff, "undefined row address type", uint64(f.attr.info&infoWidth))
 	}
-	f.width = 1 << (f.info & infoWidth)
-	if f.info2&info2Type > typeFlex {
-		return bad(infoOff+1, "undefined function type", uint64(f.info2&info2Type))
+	f.width = 1 << (f.attr.info & infoWidth)
+	if f.attr.info2&info2Type > typeFlex {
+		return bad(infoOff+1, "undefined function type", uint64(f.attr.info2&info2Type))
 	}
 	if f.Mask {
-		f.Block = uint32(f.rep)
-		if f.img.Version == 1 && f.img.ABI == AMD64 {
+		f.Block = uint32(f.attr.rep)
+		if f.img.header.Version == 1 && f.img.header.ABI == AMD64 {
 			// V1 has no repeat size. The one block that its linker describes
 			// is the 16-byte PLT entry.
 			f.Block = 16

@@ -24,7 +24,7 @@ func (s *Section) Funcs() iter.Seq2[Func, error] {
 		defer table.release()
 		defer blocks.release()
 		for _, img := range l.images {
-			for i := range int(img.NumFDEs) {
+			for i := range int(img.header.NumFDEs) {
 				e, err := img.entry(table, i, len(table.buf))
 				if err != nil {
 					yield(Func{}, err)

@@ -90,8 +90,8 @@ var entryBytes = [...]uint64{1: 17, 2: 20, 3: 16}
 // concatenate their inputs, so a section may hold several. All offsets are
 // from the start of the section, and checked: table and rows lie in it.
 type image struct {
-	Header
-	order
+	header Header
+	order  order
 	num    int    // place among the images of the section
 	secOff uint64 // of the header
 	addr   uint64 // virtual address of the header
@@ -112,33 +112,33 @@ func decodeHeader(b []byte, addr, secOff, size uint64) (*image, error) {
 	default:
 		return nil, badWhole(secOff, "no SFrame magic", uint64(b[0])|uint64(b[1])<<8)
 	}
-	img.Header = Header{
+	img.header = Header{
 		Version: b[2], Flags: b[3], ABI: ABI(b[4]), FixedFP: int8(b[5]), FixedRA: int8(b[6]), AuxLen: b[7],
-		NumFDEs: img.u32(b[8:]), NumFREs: img.u32(b[12:]), FRELen: img.u32(b[16:]),
-		FDEOff: img.u32(b[20:]), FREOff: img.u32(b[24:]),
+		NumFDEs: img.order.u32(b[8:]), NumFREs: img.order.u32(b[12:]), FRELen: img.order.u32(b[16:]),
+		FDEOff: img.order.u32(b[20:]), FREOff: img.order.u32(b[24:]),
 	}
-	if err := img.checkHeader(); err != nil {
+	if err := img.header.check(secOff, img.order); err != nil {
 		return nil, err
 	}
 	return img, img.place(size)
 }
 
-// checkHeader refuses values that have no meaning. Undefined flags are refused
+// check refuses values that have no meaning. Undefined flags are refused
 // too: one of them changed what the start field counts from.
-func (img *image) checkHeader() error {
+func (h *Header) check(secOff uint64, big order) error {
 	switch {
-	case img.Version < 1 || img.Version > 3:
-		return badWhole(img.secOff+2, "unknown version", uint64(img.Version))
-	case img.Flags&^validFlags[img.Version] != 0:
-		return badWhole(img.secOff+3, "undefined flags", uint64(img.Flags))
-	case !img.ABI.known():
-		return badWhole(img.secOff+4, "unknown ABI", uint64(img.ABI))
-	case img.ABI.bigEndian() != bool(img.order):
-		return badWhole(img.secOff+4, "byte order is not that of the ABI", uint64(img.ABI))
-	case img.ABI == AMD64 && img.FixedRA == 0:
+	case h.Version < 1 || h.Version > 3:
+		return badWhole(secOff+2, "unknown version", uint64(h.Version))
+	case h.Flags&^validFlags[h.Version] != 0:
+		return badWhole(secOff+3, "undefined flags", uint64(h.Flags))
+	case !h.ABI.known():
+		return badWhole(secOff+4, "unknown ABI", uint64(h.ABI))
+	case h.ABI.bigEndian() != bool(big):
+		return badWhole(secOff+4, "byte order is not that of the ABI", uint64(h.ABI))
+	case h.ABI == AMD64 && h.FixedRA == 0:
 		// The call instruction puts the return address at a fixed place, and
 		// rows of AMD64 have no word for another.
-		return badWhole(img.secOff+6, "AMD64 without a fixed return address offset", 0)
+		return badWhole(secOff+6, "AMD64 without a fixed return address offset", 0)
 	}
 	return nil
 }
@@ -146,24 +146,25 @@ func (img *image) checkHeader() error {
 // place computes and checks where the tables lie. Header fields have 32 bits,
 // so sums of a few of them do not wrap.
 func (img *image) place(size uint64) error {
-	origin := img.secOff + headerBytes + uint64(img.AuxLen)
-	img.fdes = origin + uint64(img.FDEOff)
-	img.fres = origin + uint64(img.FREOff)
-	img.end = img.fres + uint64(img.FRELen)
+	h := &img.header
+	origin := img.secOff + headerBytes + uint64(h.AuxLen)
+	img.fdes = origin + uint64(h.FDEOff)
+	img.fres = origin + uint64(h.FREOff)
+	img.end = img.fres + uint64(h.FRELen)
 	img.limit = min(img.end, size)
 	switch {
 	case origin > size:
-		return badWhole(img.secOff+7, "auxiliary header runs past the section", uint64(img.AuxLen))
-	case img.FDEOff > img.FREOff:
-		return badWhole(img.secOff+20, "function table starts behind the rows", uint64(img.FDEOff))
-	case uint64(img.NumFDEs)*entryBytes[img.Version] > img.fres-img.fdes:
-		return badWhole(img.secOff+8, "functions do not fit before the rows", uint64(img.NumFDEs))
+		return badWhole(img.secOff+7, "auxiliary header runs past the section", uint64(h.AuxLen))
+	case h.FDEOff > h.FREOff:
+		return badWhole(img.secOff+20, "function table starts behind the rows", uint64(h.FDEOff))
+	case uint64(h.NumFDEs)*entryBytes[h.Version] > img.fres-img.fdes:
+		return badWhole(img.secOff+8, "functions do not fit before the rows", uint64(h.NumFDEs))
 	case img.fres > size:
-		return badWhole(img.secOff+24, "rows start past the section", uint64(img.FREOff))
+		return badWhole(img.secOff+24, "rows start past the section", uint64(h.FREOff))
 	case img.end-img.limit > maxRowBytes:
 		// A section that is cut inside its last row costs that row's function
 		// only, which finds out by img.limit.
-		return badWhole(img.secOff+16, "rows run past the section", uint64(img.FRELen))
+		return badWhole(img.secOff+16, "rows run past the section", uint64(h.FRELen))
 	}
 	return nil
 }

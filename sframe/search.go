@@ -64,7 +64,7 @@ func (s *Section) searchable(disorder bool) (*layout, error) {
 	if err != nil {
 		return nil, err
 	}
-	sorted := len(l.images) == 1 && s.first.Flags&FlagSorted != 0 && !disorder
+	sorted := len(l.images) == 1 && s.first.header.Flags&FlagSorted != 0 && !disorder
 	if sorted || l.index != nil {
 		return l, nil
 	}
@@ -90,7 +90,7 @@ func (s *Section) searchable(disorder bool) (*layout, error) {
 func (s *Section) buildIndex(images []*image) ([]place, error) {
 	var n uint64
 	for _, img := range images {
-		n += uint64(img.NumFDEs)
+		n += uint64(img.header.NumFDEs)
 	}
 	if n > maxIndex {
 		return nil, errUnsearchable(n)
@@ -99,7 +99,7 @@ func (s *Section) buildIndex(images []*image) ([]place, error) {
 	defer w.release()
 	index := make([]place, 0, n) // checked: the tables fit the section
 	for i, img := range images {
-		for j := range int(img.NumFDEs) {
+		for j := range int(img.header.NumFDEs) {
 			e, err := img.entry(w, j, len(w.buf))
 			if err != nil {
 				return nil, err
@@ -116,7 +116,7 @@ func (l *layout) len() int {
 	if l.index != nil {
 		return len(l.index)
 	}
-	return int(l.images[0].NumFDEs)
+	return int(l.images[0].header.NumFDEs)
 }
 
 // entry returns the FDE at place i of the search order.
@@ -191,7 +191,7 @@ func (l *layout) last(w *window, pc uint64) (int, error) {
 			near = true
 			img := l.images[0]
 			n := min(hi+2, l.len()) - max(lo-2, 0)
-			if _, err := img.entry(w, max(lo-2, 0), n*int(entryBytes[img.Version])); err != nil {
+			if _, err := img.entry(w, max(lo-2, 0), n*int(entryBytes[img.header.Version])); err != nil {
 				return 0, err
 			}
 		}
@@ -272,7 +272,7 @@ func (f *Func) find(w *window, pc uint64) (Entry, error) {
 // can express the frame that the kernel has built.
 func (f *Func) rowless() (Row, bool) {
 	switch {
-	case f.img.Version < 3:
+	case f.img.header.Version < 3:
 		return Row{}, false
 	case f.Signal:
 		return Row{Signal: true, CFA: Rule{Base: Undefined}}, true

@@ -71,15 +71,15 @@ func (s *Section) header(w *window, secOff uint64) (*image, error) {
 }
 
 // Header returns the header of the first image.
-func (s *Section) Header() Header { return s.first.Header }
+func (s *Section) Header() Header { return s.first.header }
 
 // Version is that of the first image: 1, 2 or 3. Version 1 was written by one
 // assembler only (binutils 2.40), and not always correctly: .eh_frame is the
 // better source where it exists.
-func (s *Section) Version() uint8 { return s.first.Version }
+func (s *Section) Version() uint8 { return s.first.header.Version }
 
 // ABI is that of all images.
-func (s *Section) ABI() ABI { return s.first.ABI }
+func (s *Section) ABI() ABI { return s.first.header.ABI }
 
 // Addr is the virtual address of the section, Size its length in bytes.
 func (s *Section) Addr() uint64 { return s.addr }
@@ -103,7 +103,7 @@ func (s *Section) Images() ([]Image, error) {
 	}
 	images := make([]Image, len(l.images))
 	for i, img := range l.images {
-		images[i] = Image{SecOff: img.secOff, Header: img.Header}
+		images[i] = Image{SecOff: img.secOff, Header: img.header}
 	}
 	return images, l.tail
 }
@@ -142,8 +142,8 @@ func (s *Section) chain() (*layout, error) {
 			}
 			break // padding, or other data: both are allowed
 		}
-		if img.ABI != s.first.ABI {
-			l.tail = bad(off+4, "ABI is not that of the first table", uint64(img.ABI))
+		if img.header.ABI != s.first.header.ABI {
+			l.tail = bad(off+4, "ABI is not that of the first table", uint64(img.header.ABI))
 			break
 		}
 		if len(l.images) == maxImages {

@@ -121,7 +121,7 @@ func vectorRow(f *Func, row *Row) string {
 }
 
 func vectorRule(f *Func, r Rule) string {
-	sp, fp := f.img.ABI.Registers()
+	sp, fp := f.img.header.ABI.Registers()
 	var text string
 	switch {
 	case r.Base == Same:
@@ -153,7 +153,7 @@ func vectorFuncLine(i int, f *Func) string {
 		return no
 	}
 	return fmt.Sprintf("fde[%d] start=%#x size=%d nfres=%d fretype=ADDR%d pctype=%s rep=%d type=%s key=%s signal=%s",
-		i, f.Start, f.Size, f.NumRows, f.width, word(f.Mask, "MASK", "INC"), f.rep,
+		i, f.Start, f.Size, f.NumRows, f.width, word(f.Mask, "MASK", "INC"), f.attr.rep,
 		word(f.Flexible, "FLEX", "DEFAULT"), word(f.KeyB, "B", "A"), word(f.Signal, "1", "0"))
 }
 
@@ -264,7 +264,7 @@ func lookupText(s *Section, pc uint64) string {
 	if f.Image > 0 {
 		return "miss" // the vectors know the first table only
 	}
-	i := (f.SecOff - f.img.fdes) / entryBytes[f.img.Version]
+	i := (f.SecOff - f.img.fdes) / entryBytes[f.img.header.Version]
 	if f.NumRows == 0 {
 		if e.Row.Outermost == f.Signal || e.Row.Signal != f.Signal || (e.Row.CFA.Base == Undefined) != f.Signal {
 			return fmt.Sprintf("function without rows, signal %v, gives %+v", f.Signal, e.Row)

@@ -75,10 +75,10 @@ func fdCall(verb string, s side) func(*call) *Wait {
 
 // onFD is a wait on one descriptor.
 func (c *call) onFD(verb string, fd uint64, s side) *Wait {
-	f := c.d.fd(c.t, fd)
-	w := &Wait{Kind: "fd", Text: verb, FDs: []FD{f}}
+	f := c.d.fds.of(c.t, fd)
+	w := &Wait{Kind: "fd", Text: verb, Set: Set{FDs: []FD{f}}}
 	if s != 0 {
-		c.d.needEnd(w, 0, s)
+		c.d.ends.need(w, 0, s)
 	}
 	if s == reading && f.Ready != "" {
 		w.Lost = "though " + f.Ready
@@ -86,30 +86,11 @@ func (c *call) onFD(verb string, fd uint64, s side) *Wait {
 	return w
 }
 
-// needEnd notes that the other end of a descriptor of w is to be found.
-func (d *Dump) needEnd(w *Wait, i int, s side) {
-	f := &w.FDs[i]
-	switch {
-	case f.Kind == "pipe":
-		d.ends.want(fmt.Sprintf("pipe:[%d]", f.Inode))
-	case f.Kind == "fifo":
-		d.ends.want(f.Path)
-	case (f.Kind == "unix" || f.Kind == "tcp") && f.Peer != 0:
-		d.ends.want(fmt.Sprintf("socket:[%d]", f.Peer))
-	default:
-		return
-	}
-	if s == writing {
-		i = ^i
-	}
-	w.need = append(w.need, i)
-}
-
 func (c *call) connect() *Wait {
 	w := c.onFD("connects", c.args[0], 0)
-	b := c.d.mem.read(c.t.PID, c.t.TID, c.args[1], int(min(c.args[2], 128)))
+	b := c.d.mem.read(c.t, c.args[1], int(min(c.args[2], 128)))
 	if name := sockaddr(b); name != "" {
-		w.FDs[0].Note = "to " + name
+		w.Set.FDs[0].Note = "to " + name
 	}
 	return w
 }
@@ -135,18 +116,18 @@ func sockaddr(b []byte) string {
 
 func (c *call) uring() *Wait {
 	w := c.onFD("waits for completions on", c.args[0], 0)
-	w.FDs[0].Note = fmt.Sprintf("io_uring, %d wanted", uint32(c.args[2]))
+	w.Set.FDs[0].Note = fmt.Sprintf("io_uring, %d wanted", uint32(c.args[2]))
 	return w
 }
 
 func pathCall(verb string, arg int) func(*call) *Wait {
 	return func(c *call) *Wait {
-		name, ok := c.d.text(c.t, c.args[arg])
+		name, ok := c.d.mem.text(c.t, c.args[arg])
 		if !ok {
 			name = "a path that cannot be read"
 		}
 		w := &Wait{Kind: "file", Text: verb + " " + clip(output.Printable(name))}
-		if pipeWait(c.d.wchan(c.t)) {
+		if pipeWait(wchan(c.d.fs, c.t)) {
 			w.Text += ", a named pipe that nobody has open at the other end"
 		}
 		return w
@@ -159,30 +140,30 @@ func (c *call) futex() *Wait {
 	if op == "" {
 		return &Wait{Kind: "other", Text: "is in futex"}
 	}
-	w := &Wait{Kind: "futex", Lock: c.args[0], op: op, fam: familyOf(c.t.frames)}
-	if refused := c.refused(w.fam); refused != nil && op != "lock_pi" {
+	w := &Wait{Kind: "futex", Lock: c.args[0], futex: futex{fam: familyOf(c.t.frames)}}
+	if refused := c.refused(w.futex.fam); refused != nil && op != "lock_pi" {
 		return refused
 	}
-	w.Function = w.fam.fn
+	w.Function = w.futex.fam.fn
 	if c.args[3] != 0 {
-		w.Timed, w.Left = true, c.d.futexLeft(c)
+		w.Timed, w.Left = true, c.futexLeft()
 	}
 	if len(c.t.first.words.data) == 0 {
-		c.t.first.words = c.d.around(c.t, c.args[0])
+		c.t.first.words = c.d.mem.around(c.t, c.args[0])
 	}
-	if keepsItself[w.fam.kind] {
-		c.t.first.kept = keptLock(c.d, c.t)
+	if keepsItself[w.futex.fam.kind] {
+		c.t.first.kept = c.d.told.kept(c.t)
 	}
-	w.lock = c.t.decodeLock(w, &c.t.first)
-	gil := w.fam.kind == pythonGIL
-	if gil && !w.fam.musl && c.t.wordBytes() == 8 {
-		w.lock.base = c.args[0]&^7 - 40 // as of any condition variable, see decodeCond
+	w.futex.lock = c.t.decodeLock(w, &c.t.first)
+	gil := w.futex.fam.kind == pythonGIL
+	if gil && !w.futex.fam.musl && c.t.wordBytes() == 8 {
+		w.futex.lock.base = c.args[0]&^7 - 40 // as of any condition variable, see decodeCond
 	}
-	w.Lock = w.lock.base
+	w.Lock = w.futex.lock.base
 	w.Object = fmt.Sprintf("futex %d:%#x", c.t.PID, w.Lock)
 	c.d.futexWords(c.t, w)
 	if gil {
-		holdsGIL(c.d, c.t, w)
+		c.d.holdsGIL(c.t, w)
 	}
 	return w
 }
@@ -192,51 +173,31 @@ func (t *Thread) decodeLock(w *Wait, l *look) lock {
 	if l.kept != nil {
 		return lockOf(l.kept)
 	}
-	live := func(id int) bool { return t.process.byInner[id] != nil }
-	return decodeLock(w.fam, w.op, t.Args[0], uint32(t.Args[2]), l.words, t.wordBytes(), live)
+	live := func(id int) bool { return t.Process.byInner[id] != nil }
+	return decodeLock(w.futex.fam, futexWait(t.Call.Args[1]), t.Call.Args[0], uint32(t.Call.Args[2]), l.words, t.wordBytes(), live)
 }
 
 // futexLeft is how long a wait on a futex goes on at most; negative: not known. With
 // wait the limit is from its beginning on, else a point in time (futex(2)).
-func (d *Dump) futexLeft(c *call) time.Duration {
-	limit, ok := d.span(c.t, c.args[3], 1)
+func (c *call) futexLeft() time.Duration {
+	limit, ok := c.d.mem.span(c.t, c.args[3], 1)
 	if !ok {
 		return -1
 	}
 	op := c.args[1] &^ futexPrivate
 	switch {
 	case op&^futexClockRT == 0:
-		return d.leftOf(c.t, limit)
+		return c.d.clock.left(c.t, limit)
 	case op&futexClockRT != 0 || op == 6:
 		return until(unix.CLOCK_REALTIME, limit)
 	}
 	return until(unix.CLOCK_MONOTONIC, limit)
 }
 
-// until is the time from now to a point on a clock, negative if it is not known. (In a
-// time namespace of their own the clocks differ: then it may be far off, and is left
-// out if it is past.)
-func until(clock int32, at time.Duration) time.Duration {
-	var now unix.Timespec
-	if err := unix.ClockGettime(clock, &now); err != nil {
-		return -1
-	}
-	return max(at-time.Duration(now.Nano()), -1)
-}
-
-// leftOf is what is left of a time that began when the thread went to sleep.
-func (d *Dump) leftOf(t *Thread, whole time.Duration) time.Duration {
-	last, ok := d.fs.LastRan(t.PID, t.TID)
-	if !ok || d.clock == 0 || t.stopped {
-		return -1
-	}
-	return max(whole-(d.clock+time.Since(d.clockAt)-last), 0)
-}
-
 // millis is a time limit in milliseconds: none if negative.
 func (c *call) millis(w *Wait, arg uint64) {
 	if ms := int32(arg); ms >= 0 {
-		w.Timed, w.Left = true, c.d.leftOf(c.t, time.Duration(ms)*time.Millisecond)
+		w.Timed, w.Left = true, c.d.clock.left(c.t, time.Duration(ms)*time.Millisecond)
 	}
 }
 
@@ -247,8 +208,8 @@ func (c *call) limit(w *Wait, addr uint64, unit time.Duration) {
 		return
 	}
 	w.Timed, w.Left = true, -1
-	if span, ok := c.d.span(c.t, addr, unit); ok {
-		w.Left = c.d.leftOf(c.t, span)
+	if span, ok := c.d.mem.span(c.t, addr, unit); ok {
+		w.Left = c.d.clock.left(c.t, span)
 	}
 }
 
@@ -259,7 +220,7 @@ const shownFDs = 64
 func (c *call) poll() *Wait {
 	w := &Wait{Kind: "set", Text: "polls"}
 	n := c.args[1]
-	b := c.d.mem.read(c.t.PID, c.t.TID, c.args[0], int(min(n, shownFDs))*8)
+	b := c.d.mem.read(c.t, c.args[0], int(min(n, shownFDs))*8)
 	for ; len(b) >= 8; b = b[8:] {
 		fd := int32(binary.NativeEndian.Uint32(b))
 		if fd >= 0 {
@@ -268,7 +229,7 @@ func (c *call) poll() *Wait {
 			n--
 		}
 	}
-	w.MoreFDs = int(min(n-min(n, uint64(len(w.FDs))), maxFDs))
+	w.Set.More = int(min(n-min(n, uint64(len(w.Set.FDs))), maxFDs))
 	if c.name == "poll" {
 		c.millis(w, c.args[2])
 	} else {
@@ -279,36 +240,36 @@ func (c *call) poll() *Wait {
 
 // watch adds a descriptor of a set.
 func (c *call) watch(w *Wait, fd uint64, events uint32) {
-	f := c.d.fd(c.t, fd)
+	f := c.d.fds.of(c.t, fd)
 	f.Events = events
 	if events&unix.POLLIN == 0 {
 		f.Ready = ""
 	}
-	w.FDs = append(w.FDs, f)
+	w.Set.FDs = append(w.Set.FDs, f)
 	s := reading
 	if events&unix.POLLIN == 0 && events&unix.POLLOUT != 0 {
 		s = writing
 	}
-	c.d.needEnd(w, len(w.FDs)-1, s)
+	c.d.ends.need(w, len(w.Set.FDs)-1, s)
 }
 
 // watched finishes the text of a set.
 func (c *call) watched(w *Wait) *Wait {
-	if len(w.FDs)+w.MoreFDs == 0 {
+	if len(w.Set.FDs)+w.Set.More == 0 {
 		if w.Kind, w.Text = "sleep", "sleeps"; !w.Timed {
 			w.Text = "waits for a signal"
 		}
 		return w
 	}
 	var ready []string
-	for i := range w.FDs {
-		if f := &w.FDs[i]; f.Ready != "" {
+	for i := range w.Set.FDs {
+		if f := &w.Set.FDs[i]; f.Ready != "" {
 			ready = append(ready, fmt.Sprintf("fd %d: %s", f.Number, f.Ready))
 		}
 	}
 	if len(ready) > 0 {
 		w.Lost = "though " + strings.Join(ready[:min(3, len(ready))], ", ")
-		if w.op == "epoll" {
+		if strings.HasPrefix(c.name, "epoll") {
 			w.Lost += " (with EPOLLET and EPOLLONESHOT it is told once)"
 		}
 	}
@@ -322,7 +283,7 @@ func (c *call) selects() *Wait {
 	sets := [3][]byte{}
 	for i := range sets {
 		if addr := c.args[1+i]; addr != 0 {
-			sets[i] = c.d.mem.read(c.t.PID, c.t.TID, addr, int((n+63)/64*8))
+			sets[i] = c.d.mem.read(c.t, addr, int((n+63)/64*8))
 		}
 	}
 	for fd := range n {
@@ -334,8 +295,8 @@ func (c *call) selects() *Wait {
 		}
 		switch {
 		case events == 0:
-		case len(w.FDs) == shownFDs:
-			w.MoreFDs++
+		case len(w.Set.FDs) == shownFDs:
+			w.Set.More++
 		default:
 			c.watch(w, fd, events)
 		}
@@ -359,19 +320,19 @@ func bit(set []byte, fd uint64, wordBytes int) bool {
 
 // epoll reads the set from fdinfo.
 func (c *call) epoll() *Wait {
-	w := &Wait{Kind: "set", Text: "waits on", op: "epoll"}
-	set := c.d.fd(c.t, c.args[0])
+	w := &Wait{Kind: "set", Text: "waits on"}
+	set := c.d.fds.of(c.t, c.args[0])
 	w.What = fmt.Sprintf("epoll fd %d", set.Number)
 	for i, e := range set.info.Watched {
 		if i == shownFDs {
-			w.MoreFDs = len(set.info.Watched) - i
+			w.Set.More = len(set.info.Watched) - i
 			break
 		}
 		c.watch(w, uint64(e.FD), e.Events)
 	}
-	w.MoreFDs += set.info.More
+	w.Set.More += set.info.More
 	if slices.ContainsFunc(c.t.frames, func(f output.Frame) bool { return f.Func == "runtime.netpoll" }) {
-		missGoroutines(c.d, c.t.PID)
+		c.d.told.missGoroutines(c.t.PID)
 		w.Text = "idles: Go has no goroutine for it to run; it waits for what goroutines wait for, on"
 	}
 	if c.name == "epoll_pwait2" {
@@ -379,7 +340,7 @@ func (c *call) epoll() *Wait {
 	} else {
 		c.millis(w, c.args[3])
 	}
-	if len(w.FDs)+w.MoreFDs == 0 {
+	if len(w.Set.FDs)+w.Set.More == 0 {
 		w.Text += " " + w.What + ", a set of nothing: no event can come"
 		return w
 	}
@@ -392,17 +353,17 @@ func (c *call) nanosleep() *Wait {
 	if c.name != "nanosleep" {
 		addr, absolute, clock = c.args[2], c.args[1]&1 != 0, int32(c.args[0]) // TIMER_ABSTIME
 	}
-	if span, ok := c.d.span(c.t, addr, 1); ok && absolute {
+	if span, ok := c.d.mem.span(c.t, addr, 1); ok && absolute {
 		w.Left = until(clock, span)
 	} else if ok {
-		w.Left = c.d.leftOf(c.t, span)
+		w.Left = c.d.clock.left(c.t, span)
 	}
 	return w
 }
 
 func (c *call) sigwait() *Wait {
 	w := &Wait{Kind: "signal", Text: "waits for a signal"}
-	if b := c.d.mem.read(c.t.PID, c.t.TID, c.args[0], 8); len(b) == 8 {
+	if b := c.d.mem.read(c.t, c.args[0], 8); len(b) == 8 {
 		w.Text = "waits for " + signals(binary.NativeEndian.Uint64(b))
 	}
 	c.limit(w, c.args[2], 1)
@@ -411,16 +372,16 @@ func (c *call) sigwait() *Wait {
 
 func anySignal(*call) *Wait { return &Wait{Kind: "signal", Text: "waits for a signal"} }
 
-// fdText is the list of a wait's descriptors in a line.
-func (w *Wait) fdText() string {
+// text is the list of the descriptors in a line. several: any of them ends the wait.
+func (s *Set) text(several bool) string {
 	var parts []string
-	list := w.FDs
-	if w.Kind == "set" { // what differs comes first
+	list := s.FDs
+	if several { // what differs comes first
 		list = slices.Clone(list)
 		slices.SortStableFunc(list, func(a, b FD) int { return len(b.Ready) - len(a.Ready) })
 	}
 	const most = 4
-	left := len(list) + w.MoreFDs
+	left := len(list) + s.More
 	for i := range list {
 		if len(parts) == most {
 			break

@@ -1,6 +1,7 @@
 package stuck
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -20,6 +21,10 @@ const (
 // endSearch finds who holds pipes and sockets: by one pass over the descriptors of all
 // processes.
 type endSearch struct {
+	fs      procfs.FS
+	missing missing
+	procs   map[int]*Process // of the dump
+
 	wanted map[string][]holder // by link, "pipe:[1]"
 	more   map[string]bool     // links with more holders than are kept
 	denied int                 // processes that may not be looked at
@@ -37,9 +42,8 @@ type holder struct {
 }
 
 // listOwn lists our own descriptors. Those opened later are thousands of files of /proc.
-func (s *endSearch) listOwn(fs procfs.FS) {
-	s.own = map[string]bool{}
-	f, err := os.Open(fs.Path(os.Getpid(), "fd"))
+func (s *endSearch) listOwn() {
+	f, err := os.Open(s.fs.Path(os.Getpid(), "fd"))
 	if err != nil {
 		return
 	}
@@ -52,18 +56,33 @@ func (s *endSearch) listOwn(fs procfs.FS) {
 
 // want notes that the holders of an object are to be found.
 func (s *endSearch) want(link string) {
-	if s.wanted == nil {
-		s.wanted, s.more = map[string][]holder{}, map[string]bool{}
-	}
 	if _, ok := s.wanted[link]; !ok {
 		s.wanted[link], s.new = nil, true
 	}
 }
 
+// need notes that the other end of a descriptor of w is to be found.
+func (s *endSearch) need(w *Wait, i int, by side) {
+	f := &w.Set.FDs[i]
+	switch {
+	case f.Kind == "pipe":
+		s.want(fmt.Sprintf("pipe:[%d]", f.Inode))
+	case f.Kind == "fifo":
+		s.want(f.Path)
+	case (f.Kind == "unix" || f.Kind == "tcp") && f.Peer != 0:
+		s.want(fmt.Sprintf("socket:[%d]", f.Peer))
+	default:
+		return
+	}
+	if by == writing {
+		i = ^i
+	}
+	w.Set.need = append(w.Set.need, i)
+}
+
 // search passes over all processes; those of the dump come first. The symbolic link's
 // mode says how the file was opened (tid_fd_update_inode, fs/proc/fd.c).
-func (d *Dump) search() {
-	s := &d.ends
+func (s *endSearch) search() {
 	if !s.new {
 		return
 	}
@@ -76,46 +95,44 @@ func (d *Dump) search() {
 		s.wanted[link] = nil
 	}
 	s.denied = 0
-	pids, err := d.fs.PIDs()
+	pids, err := s.fs.PIDs()
 	if err != nil {
 		s.cut = true
-		d.miss("other ends of pipes and sockets: %v", err)
+		s.missing.add("other ends of pipes and sockets: %v", err)
 		return
 	}
-	slices.SortStableFunc(pids, func(a, b int) int { return rank(d, a) - rank(d, b) })
+	rank := func(pid int) int {
+		if s.procs[pid] != nil {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(pids, func(a, b int) int { return rank(a) - rank(b) })
 	deadline := time.Now().Add(searchAtMost)
 	total := 0
 	for _, pid := range pids {
-		n, err := d.searchProcess(pid, deadline)
+		n, err := s.searchProcess(pid, deadline)
 		total += n
 		if err != nil && !procfs.Gone(err) {
 			s.denied++
 		}
 		if time.Now().After(deadline) || total > maxFDs {
 			s.cut = true
-			d.miss("other ends of pipes and sockets: after %v the search ended before its end", searchAtMost)
+			s.missing.add("other ends of pipes and sockets: after %v the search ended before its end", searchAtMost)
 			break
 		}
 	}
-	if why := d.owners.hidden(); why != "" {
+	if why := hidden(s.fs); why != "" {
 		s.hidden = true
-		d.miss("other ends of pipes and sockets: %s", why)
+		s.missing.add("other ends of pipes and sockets: %s", why)
 	}
 	if s.denied > 0 {
-		d.miss("other ends of pipes and sockets: the descriptors of %d processes may not be looked at (try: as root)", s.denied)
+		s.missing.add("other ends of pipes and sockets: the descriptors of %d processes may not be looked at (try: as root)", s.denied)
 	}
 }
 
-// rank puts the processes that are looked at first.
-func rank(d *Dump, pid int) int {
-	if d.procs[pid] != nil {
-		return 0
-	}
-	return 1
-}
-
-func (d *Dump) searchProcess(pid int, deadline time.Time) (n int, err error) {
-	dir := d.fs.Path(pid, "fd")
+func (s *endSearch) searchProcess(pid int, deadline time.Time) (n int, err error) {
+	dir := s.fs.Path(pid, "fd")
 	f, err := os.Open(dir)
 	if err != nil {
 		return 0, err
@@ -125,8 +142,8 @@ func (d *Dump) searchProcess(pid int, deadline time.Time) (n int, err error) {
 	for time.Now().Before(deadline) {
 		names, err := f.Readdirnames(256)
 		for _, name := range names {
-			if pid != self || d.ends.own[name] { // what we have opened since is no end of anything
-				d.match(pid, dir, name)
+			if pid != self || s.own[name] { // what we have opened since is no end of anything
+				s.match(pid, dir, name)
 			}
 		}
 		if n += len(names); err != nil || n > maxFDs {
@@ -136,13 +153,13 @@ func (d *Dump) searchProcess(pid int, deadline time.Time) (n int, err error) {
 	return n, nil
 }
 
-func (d *Dump) match(pid int, dir, name string) {
+func (s *endSearch) match(pid int, dir, name string) {
 	path := dir + "/" + name
 	link, err := os.Readlink(path)
 	if err != nil {
 		return
 	}
-	list, ok := d.ends.wanted[link]
+	list, ok := s.wanted[link]
 	if !ok {
 		return
 	}
@@ -156,18 +173,60 @@ func (d *Dump) match(pid int, dir, name string) {
 	case len(list) >= shownEnds && slices.ContainsFunc(list, again):
 		return // a process that has it more than once tells nothing new
 	case len(list) >= maxEnds:
-		d.ends.more[link] = true
+		s.more[link] = true
 		return
 	}
-	if p := d.procs[pid]; p != nil {
-		h.Name = p.name
+	if p := s.procs[pid]; p != nil {
+		h.Name = p.Name
 	} else {
-		h.Name, _ = d.fs.Comm(pid, pid)
+		h.Name, _ = s.fs.Comm(pid, pid)
 	}
-	d.ends.wanted[link] = append(list, h)
+	s.wanted[link] = append(list, h)
 }
 
 // whole tells whether all holders of an object are known.
 func (s *endSearch) whole(link string) bool {
 	return s.times > 0 && !s.new && !s.cut && !s.hidden && s.denied == 0 && !s.more[link]
+}
+
+// attach gives waits on descriptors those who hold the other ends.
+func (s *endSearch) attach(t *Thread) {
+	w := t.Wait
+	if w == nil || len(w.Set.need) == 0 {
+		return
+	}
+	w.On = slices.DeleteFunc(w.On, func(r Releaser) bool { return r.How == HasEnd })
+	covered := 0
+	for _, i := range w.Set.need {
+		by := reading
+		if i < 0 {
+			i, by = ^i, writing
+		}
+		if s.attachOne(w, &w.Set.FDs[i], by) {
+			covered++
+		}
+	}
+	w.Whole = covered == len(w.Set.FDs) && w.Set.More == 0 && len(w.On) > 0
+}
+
+// attachOne returns whether all holders of the other end are known.
+func (s *endSearch) attachOne(w *Wait, f *FD, by side) bool {
+	link := fmt.Sprintf("%s:[%d]", f.Kind, f.Inode)
+	switch f.Kind {
+	case "fifo":
+		link = f.Path
+	case "unix", "tcp":
+		link = fmt.Sprintf("socket:[%d]", f.Peer)
+	}
+	f.Ends = nil
+	for _, h := range s.wanted[link] {
+		if f.Peer == 0 && (by == reading && !h.writes || by == writing && !h.reads) {
+			continue
+		}
+		f.Ends = append(f.Ends, h.End)
+		if !slices.ContainsFunc(w.On, func(r Releaser) bool { return r.PID == h.PID }) {
+			w.On = append(w.On, Releaser{PID: h.PID, How: HasEnd, Name: h.Name, evidence: fmt.Sprintf("%s, fd %d there", link, h.FD)})
+		}
+	}
+	return s.whole(link) && len(f.Ends) > 0 && f.Kind != "fifo"
 }

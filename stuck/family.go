@@ -25,7 +25,7 @@ func (d *Dump) children(t *Thread, own bool) (list []procfs.Stat, known bool) {
 		ids, err := d.fs.Children(t.PID, tid)
 		if err != nil && !procfs.Gone(err) {
 			known = false
-			d.miss("children of processes: %v", err)
+			d.missing.add("children of processes: %v", err)
 			break
 		}
 		for _, id := range ids {
@@ -44,7 +44,7 @@ func (d *Dump) children(t *Thread, own bool) (list []procfs.Stat, known bool) {
 func (c *call) wait4() *Wait {
 	switch id := int32(c.args[0]); {
 	case id > 0:
-		return c.awaitChild("waits for child", func(s procfs.Stat) bool { return c.d.named(c.t, s.PID, int(id)) })
+		return c.awaitChild("waits for child", func(s procfs.Stat) bool { return named(c.d.fs, c.t, s.PID, int(id)) })
 	case id == -1:
 		return c.awaitChild("waits for any child", func(procfs.Stat) bool { return true })
 	}
@@ -52,18 +52,18 @@ func (c *call) wait4() *Wait {
 }
 
 // named tells whether a process is the one that the thread calls id.
-func (d *Dump) named(t *Thread, pid, id int) bool {
-	if !t.process.inner {
+func named(fs procfs.FS, t *Thread, pid, id int) bool {
+	if !t.Process.inner {
 		return pid == id
 	}
-	st, err := d.fs.Status(pid)
+	st, err := fs.Status(pid)
 	return err == nil && slices.Contains(st.NSpid, id)
 }
 
 func (c *call) waitid() *Wait {
 	switch c.args[0] {
 	case unix.P_PID:
-		return c.awaitChild("waits for child", func(s procfs.Stat) bool { return c.d.named(c.t, s.PID, int(int32(c.args[1]))) })
+		return c.awaitChild("waits for child", func(s procfs.Stat) bool { return named(c.d.fs, c.t, s.PID, int(int32(c.args[1]))) })
 	case unix.P_ALL:
 		return c.awaitChild("waits for any child", func(procfs.Stat) bool { return true })
 	}
@@ -82,7 +82,7 @@ func (c *call) awaitChild(text string, wanted func(procfs.Stat) bool) *Wait {
 		switch {
 		case wanted == nil || wanted(s):
 			if s.State != 'Z' {
-				w.on(Releaser{PID: s.PID, How: Ends}, c.d)
+				w.on(Releaser{PID: s.PID, How: Ends}, c.d.fs)
 			}
 		case s.State == 'Z':
 			zombies++
@@ -104,7 +104,7 @@ func (c *call) awaitChild(text string, wanted func(procfs.Stat) bool) *Wait {
 func (c *call) vfork() *Wait {
 	flags := c.args[0]
 	if c.name == "clone3" {
-		flags, _ = c.d.word(c.t, c.args[0]) // the first field of struct clone_args
+		flags, _ = c.d.mem.word(c.t, c.args[0]) // the first field of struct clone_args
 	}
 	if c.name == "clone" && runtime.GOARCH == "s390x" {
 		flags = c.args[1] // clone(2): the arguments have another order there
@@ -115,8 +115,8 @@ func (c *call) vfork() *Wait {
 	w := &Wait{Kind: "vfork", Text: "waits for the child of its vfork to call exec or to end"}
 	list, _ := c.d.children(c.t, true)
 	for i := len(list) - 1; i >= 0; i-- {
-		if c.d.sharesMemory(list[i].PID, c.t) {
-			w.on(Releaser{PID: list[i].PID, How: Ends}, c.d)
+		if sharesMemory(c.d.fs, list[i].PID, c.t) {
+			w.on(Releaser{PID: list[i].PID, How: Ends}, c.d.fs)
 			return w
 		}
 	}
@@ -125,9 +125,9 @@ func (c *call) vfork() *Wait {
 }
 
 // sharesMemory: a child of vfork has the stack of its parent, whose start stat tells.
-func (d *Dump) sharesMemory(pid int, t *Thread) bool {
-	st, err := d.fs.Stat(pid)
-	return err == nil && st.StartStack == t.process.leader.StartStack
+func sharesMemory(fs procfs.FS, pid int, t *Thread) bool {
+	st, err := fs.Stat(pid)
+	return err == nil && st.StartStack == t.Process.leader.StartStack
 }
 
 // semop waits for semaphores of System V; struct sembuf is number, operation, flags.
@@ -137,7 +137,7 @@ func (c *call) semop() *Wait {
 	w.What = fmt.Sprintf("semaphore set %d", id)
 	w.Text, w.Object = "waits for "+w.What, w.What
 	w.Unknown = "anybody may change it"
-	b := c.d.mem.read(c.t.PID, c.t.TID, c.args[1], int(min(c.args[2], 8))*6)
+	b := c.d.mem.read(c.t, c.args[1], int(min(c.args[2], 8))*6)
 	for ; len(b) >= 6; b = b[6:] {
 		n, op := binary.NativeEndian.Uint16(b), int16(binary.NativeEndian.Uint16(b[2:]))
 		value, err := semctl(id, int(n), semGetVal)
@@ -182,13 +182,16 @@ func (c *call) queue(format string) *Wait {
 
 // fileLocks is /proc/locks, read once.
 type fileLocks struct {
-	list  []procfs.FileLock
-	whole bool
+	fs      procfs.FS
+	missing missing
+	read    bool
+	list    []procfs.FileLock
+	whole   bool
 }
 
 func (c *call) flock() *Wait {
 	w := c.onFD("waits for flock on", c.args[0], 0)
-	c.d.fileLock(c.t, w, "FLOCK")
+	c.d.locks.find(c.t, w, "FLOCK")
 	return w
 }
 
@@ -199,7 +202,7 @@ func (c *call) fcntl() *Wait {
 	switch c.args[1] {
 	case fSetLkw, fSetLkw64, fOFDSetLkw:
 		w := c.onFD("waits for an fcntl lock on", c.args[0], 0)
-		c.d.fileLock(c.t, w, "POSIX")
+		c.d.locks.find(c.t, w, "POSIX")
 		return w
 	}
 	return c.onFD("is in fcntl on", c.args[0], 0)
@@ -207,46 +210,46 @@ func (c *call) fcntl() *Wait {
 
 // fileLock finds the holder of the lock that a thread waits for: the line of the same
 // number in /proc/locks, where waiters stand behind what they wait for.
-func (d *Dump) fileLock(t *Thread, w *Wait, kind string) {
+func (l *fileLocks) find(t *Thread, w *Wait, kind string) {
 	w.Kind = "file lock"
-	if d.locks == nil {
-		d.locks = new(fileLocks)
+	if !l.read {
+		l.read = true
 		var err error
-		if d.locks.list, d.locks.whole, err = d.fs.Locks(); err != nil {
-			d.miss("owners of file locks: %v", err)
-		} else if !d.locks.whole {
-			d.miss("file locks beyond the first %d", len(d.locks.list))
+		if l.list, l.whole, err = l.fs.Locks(); err != nil {
+			l.missing.add("owners of file locks: %v", err)
+		} else if !l.whole {
+			l.missing.add("file locks beyond the first %d", len(l.list))
 		}
 	}
 	w.Unknown = "/proc/locks does not show it"
-	for _, mine := range d.locks.list {
+	for _, mine := range l.list {
 		if !mine.Waits || mine.PID != t.PID || mine.Kind != kind && mine.Kind != "OFDLCK" {
 			continue
 		}
 		w.Object = fmt.Sprintf("%s %x:%x:%d", mine.Kind, mine.Major, mine.Minor, mine.Inode)
-		for _, l := range d.locks.list {
-			if l.ID == mine.ID && !l.Waits {
-				d.fileOwner(w, l)
+		for _, held := range l.list {
+			if held.ID == mine.ID && !held.Waits {
+				l.owner(w, held)
 				return
 			}
 		}
 	}
-	if d.locks.whole {
-		d.miss("owners of file locks: /proc/locks does not show all (it is masked here, or the owner is in another pid namespace)")
+	if l.whole {
+		l.missing.add("owners of file locks: /proc/locks does not show all (it is masked here, or the owner is in another pid namespace)")
 	}
 }
 
-func (d *Dump) fileOwner(w *Wait, l procfs.FileLock) {
-	if l.PID < 0 {
+func (l *fileLocks) owner(w *Wait, held procfs.FileLock) {
+	if held.PID < 0 {
 		w.Unknown = "/proc/locks does not tell it: the lock belongs to an open file description, or to another pid namespace"
 		return
 	}
-	r := Releaser{PID: l.PID, How: Holds, evidence: fmt.Sprintf("%s %s on device %x:%x inode %d, bytes %s", l.Kind, l.Mode, l.Major, l.Minor, l.Inode, l.Range)}
-	if _, err := d.fs.Stat(l.PID); err != nil {
+	r := Releaser{PID: held.PID, How: Holds, evidence: fmt.Sprintf("%s %s on device %x:%x inode %d, bytes %s", held.Kind, held.Mode, held.Major, held.Minor, held.Inode, held.Range)}
+	if _, err := l.fs.Stat(held.PID); err != nil {
 		r.Gone = true // a child has the open file still, or another that it was given to
 	}
 	w.Unknown = ""
-	w.on(r, d)
+	w.on(r, l.fs)
 	// A lock of flock belongs to an open file, which others may have too.
-	w.Whole = l.Kind == "POSIX"
+	w.Whole = held.Kind == "POSIX"
 }

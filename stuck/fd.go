@@ -17,22 +17,21 @@ type FD struct {
 	Inode  uint64 // of a pipe or socket
 	Peer   uint64 // inode of the socket at the other end, if it is on this machine
 	Pos    int64
-	Writes bool // opened for writing
-	Reads  bool
-	Local  string // addresses
-	Remote string
-	State  string // of a TCP socket
-	RecvQ  uint64 // bytes
-	SendQ  uint64
-	Queues bool   // both are known
+	Socket Socket
 	Ready  string // why a wait for it should have ended: what can be read now; empty if nothing is known to
 	Events uint32 // asked for, in poll and epoll
 	Note   string // what else is known
 	Ends   []End  // who holds the other end
-	// Whole: nobody else can hold it.
-	Whole bool
 
 	info procfs.FDInfo
+}
+
+// Socket is what is known of a socket.
+type Socket struct {
+	Local, Remote string // addresses
+	State         string // of a TCP socket
+	RecvQ, SendQ  uint64 // bytes
+	Queues        bool   // both are known
 }
 
 // End is a process that holds the other end of something.
@@ -57,14 +56,14 @@ func (f *FD) Text() string {
 	case "pipe", "unix", "socket":
 		fmt.Fprintf(&b, "%s:[%d]", f.Kind, f.Inode)
 	case "tcp", "udp":
-		fmt.Fprintf(&b, "%s %s", f.Kind, f.Local)
-		if f.Remote != "" {
-			fmt.Fprintf(&b, " -> %s", f.Remote)
+		fmt.Fprintf(&b, "%s %s", f.Kind, f.Socket.Local)
+		if f.Socket.Remote != "" {
+			fmt.Fprintf(&b, " -> %s", f.Socket.Remote)
 		}
 	default:
 		b.WriteString(f.Kind)
 	}
-	for _, s := range []string{f.State, f.Note} {
+	for _, s := range []string{f.Socket.State, f.Note} {
 		if s != "" {
 			fmt.Fprintf(&b, " %s", s)
 		}
@@ -72,8 +71,8 @@ func (f *FD) Text() string {
 	if f.Path != "" && f.Kind == "unix" {
 		fmt.Fprintf(&b, " %s", clip(output.Printable(f.Path)))
 	}
-	if f.Queues {
-		fmt.Fprintf(&b, ", %d bytes to read, %d not yet sent", f.RecvQ, f.SendQ)
+	if f.Socket.Queues {
+		fmt.Fprintf(&b, ", %d bytes to read, %d not yet sent", f.Socket.RecvQ, f.Socket.SendQ)
 	}
 	if len(f.Ends) > 0 {
 		b.WriteString(", other end: " + ends(f.Ends))
@@ -99,36 +98,44 @@ func ends(list []End) string {
 // maxDescribed bounds how many descriptors are described.
 const maxDescribed = 8192
 
-// fd describes one descriptor of a thread's process.
-func (d *Dump) fd(t *Thread, number uint64) FD {
+// descriptors are those that were described, by process and number, and the sockets among them.
+type descriptors struct {
+	fs      procfs.FS
+	missing missing
+	known   map[[2]int]FD
+	nets    map[string]*tables // by network namespace
+}
+
+// of describes one descriptor of a thread's process.
+func (d *descriptors) of(t *Thread, number uint64) FD {
 	n := int(int32(number)) // the kernel takes the low half
 	key := [2]int{t.PID, n}
-	f, ok := d.fds[key]
+	f, ok := d.known[key]
 	switch {
 	case ok || n < 0:
-	case len(d.fds) >= maxDescribed:
-		d.miss("descriptors beyond the first %d", maxDescribed)
+	case len(d.known) >= maxDescribed:
+		d.missing.add("descriptors beyond the first %d", maxDescribed)
 		return FD{Number: n, Kind: "not looked at"}
 	default:
 		f = d.describe(t, n)
-		d.fds[key] = f
+		d.known[key] = f
 	}
 	f.Number = n
 	return f
 }
 
-func (d *Dump) describe(t *Thread, n int) FD {
+func (d *descriptors) describe(t *Thread, n int) FD {
 	f := FD{Number: n}
 	link, err := d.fs.Link(t.TID, n)
 	if err != nil {
 		if !procfs.Gone(err) {
 			f.Kind = "a descriptor that we may not look at"
-			t.process.denied.Store(true)
+			t.Process.denied.Store(true)
 		}
 		return f
 	}
 	f.info, _ = d.fs.FDInfo(t.TID, n) // without it less is said
-	f.Pos, f.Writes, f.Reads = f.info.Pos, f.info.Writes(), f.info.Reads()
+	f.Pos = f.info.Pos
 	kind, inode, ok := procfs.ParseInode(link)
 	switch {
 	case ok && kind == "pipe":
@@ -142,7 +149,10 @@ func (d *Dump) describe(t *Thread, n int) FD {
 		f.Kind, f.Path = "tty", link
 	default:
 		f.Kind, f.Path = "file", link
-		d.fifo(t, &f)
+		// Not the file is looked at, whose server may hang, but how it is read: then its other end is looked for like a pipe's.
+		if pipeWait(wchan(d.fs, t)) {
+			f.Note, f.Kind = "named pipe", "fifo"
+		}
 	}
 	return f
 }
@@ -173,15 +183,6 @@ func (f *FD) anonymous(kind string) {
 	}
 }
 
-// fifo finds out whether a path is that of a named pipe: then its other end is looked
-// for like a pipe's. It does not look at the file, whose server may hang, but at how
-// far it was read: a pipe has no offset, and is not a directory of /proc/PID/fdinfo.
-func (d *Dump) fifo(t *Thread, f *FD) {
-	if pipeWait(d.wchan(t)) {
-		f.Note, f.Kind = "named pipe", "fifo"
-	}
-}
-
 // pipeWait: the kernel's functions in which a thread waits on a pipe (fs/pipe.c).
 func pipeWait(wchan string) bool {
 	switch wchan {
@@ -191,8 +192,8 @@ func pipeWait(wchan string) bool {
 	return false
 }
 
-func (d *Dump) wchan(t *Thread) string {
-	s, _ := d.fs.Wchan(t.PID, t.TID) // without it less is known
+func wchan(fs procfs.FS, t *Thread) string {
+	s, _ := fs.Wchan(t.PID, t.TID) // without it less is known
 	return s
 }
 

@@ -54,27 +54,27 @@ func (g *Glances) Look(pid, tid int, nr int64, sp, runs uint64) func([]output.Fr
 
 func (g *Glances) look(pid, tid int, nr int64, sp, runs uint64) func([]output.Frame) string {
 	d := g.d
-	clear(d.fds) // numbers are given anew
+	clear(d.fds.known) // numbers are given anew
 	clear(d.owners.known)
-	d.ends = endSearch{}
-	p := d.process(pid, false)
+	clear(d.ends.wanted)
+	p := d.roster.process(pid, false)
 	before, err := d.fs.Schedstat(pid, tid)
 	if p == nil || err != nil || runs != 0 && before.Count != runs {
 		return nil
 	}
-	t := &Thread{PID: pid, TID: tid, InnerTID: tid, process: p, files: d.kept.Task(pid, tid)}
+	t := &Thread{PID: pid, TID: tid, InnerTID: tid, Process: p, files: d.roster.kept.Task(pid, tid)}
 	defer t.files.Close()
 	t.first.state = 'S'
-	d.readCalls([]*Thread{t}, func(t *Thread) *look { return &t.first })
+	d.mem.readCalls([]*Thread{t}, func(t *Thread) *look { return &t.first })
 	call := t.first.call
 	if t.first.err != nil || call.Running || call.NR != nr || sp != 0 && call.SP != sp {
 		return nil
 	}
-	t.NR, t.Args, t.Call = call.NR, call.Args, callName(p, call)
+	t.Call = callOf(p, call)
 	words := t.first.words.data != nil
 	// The owner of a lock that processes share may be of another pid namespace.
 	shared := words && call.Args[1]&futexPrivate == 0 && d.owners.sharedFile(pid, tid, call.Args[0]) != sharedFile{}
-	if !words && t.NR >= 0 && t.Call != "restart_syscall" {
+	if !words && t.Call.NR >= 0 && t.Call.Name != "restart_syscall" {
 		d.decode(t)
 	}
 	if after, err := d.fs.Schedstat(pid, tid); err != nil || after.Count != before.Count {
@@ -82,12 +82,12 @@ func (g *Glances) look(pid, tid int, nr int64, sp, runs uint64) func([]output.Fr
 	}
 	return func(frames []output.Frame) string {
 		t.frames = frames
-		name := t.Call
+		name := t.Call.Name
 		if name == "restart_syscall" {
 			name = restarted(t)
 		}
 		switch {
-		case t.NR < 0:
+		case t.Call.NR < 0:
 			return "page fault"
 		case words && strings.HasPrefix(name, "futex"):
 			return g.lock(t, shared)
@@ -103,8 +103,8 @@ func (g *Glances) look(pid, tid int, nr int64, sp, runs uint64) func([]output.Fr
 // lock is a wait on a futex in a few words, without the owner of one that is shared. It reads names and numbers alone, and belongs to the
 // goroutine that has the frames' names.
 func (g *Glances) lock(t *Thread, shared bool) string {
-	op := orElse(futexWait(t.Args[1]), "wait")
-	l := decodeLock(familyOf(t.frames), op, t.Args[0], uint32(t.Args[2]), t.first.words, t.wordBytes(), func(id int) bool { return g.outer(t, id) != 0 })
+	op := orElse(futexWait(t.Call.Args[1]), "wait")
+	l := decodeLock(familyOf(t.frames), op, t.Call.Args[0], uint32(t.Call.Args[2]), t.first.words, t.wordBytes(), func(id int) bool { return g.outer(t, id) != 0 })
 	s := "futex: " + l.kind
 	if l.kind == "futex" {
 		s = l.kind
@@ -117,7 +117,7 @@ func (g *Glances) lock(t *Thread, shared bool) string {
 	switch {
 	case tid == 0 || err != nil:
 		return s
-	case name == t.process.name: // as all threads have that were given none
+	case name == t.Process.Name: // as all threads have that were given none
 		name = fmt.Sprintf("tid %d", tid)
 	}
 	joint := " held by "
@@ -140,8 +140,8 @@ func (g *Glances) outer(t *Thread, id int) int {
 	if id <= 0 {
 		return 0
 	}
-	if !t.process.inner {
-		if t.Args[1]&futexPrivate != 0 {
+	if !t.Process.inner {
+		if t.Call.Args[1]&futexPrivate != 0 {
 			if _, err := g.fs.Comm(t.PID, id); err != nil {
 				return 0
 			}
@@ -172,14 +172,14 @@ func (w *Wait) brief(call string) string {
 	switch w.Kind {
 	case "fd", "set":
 		const most = 2
-		for i := range w.FDs[:min(most, len(w.FDs))] {
-			on = append(on, w.FDs[i].brief())
+		for i := range w.Set.FDs[:min(most, len(w.Set.FDs))] {
+			on = append(on, w.Set.FDs[i].brief())
 		}
-		if more := len(w.FDs) - len(on) + w.MoreFDs; more > 0 {
+		if more := len(w.Set.FDs) - len(on) + w.Set.More; more > 0 {
 			on = append(on, fmt.Sprintf("%d more", more))
 		}
 	case "file lock":
-		on = append(on, w.FDs[0].brief())
+		on = append(on, w.Set.FDs[0].brief())
 		fallthrough
 	case "child", "vfork":
 		if len(w.On) > 0 {
@@ -203,7 +203,7 @@ func (f *FD) brief() string {
 	case "":
 		return "not open"
 	case "tcp", "udp":
-		return f.Kind + " " + orElse(f.Remote, f.Local)
+		return f.Kind + " " + orElse(f.Socket.Remote, f.Socket.Local)
 	case "unix":
 		return strings.TrimSpace("unix " + clip(output.Printable(f.Path)))
 	case "file", "tty", "fifo":

@@ -10,7 +10,7 @@ import (
 )
 
 // cycles finds the rings of threads that wait for each other.
-func cycles(threads []*Thread, procs map[int]*process) []Cycle {
+func cycles(threads []*Thread, procs map[int]*Process) []Cycle {
 	dead := hopeless(threads, procs, false)
 	list := rings(threads, procs, dead)
 	timed := hopeless(threads, procs, true)
@@ -28,14 +28,14 @@ func cycles(threads []*Thread, procs map[int]*process) []Cycle {
 // greatest such set, by taking out, again and again, whoever may be let go by another.
 // (For locks, which have one owner, those in a ring and those that wait for one.)
 // timed: a time limit does not keep a thread out.
-func hopeless(threads []*Thread, procs map[int]*process, timed bool) map[*Thread]bool {
+func hopeless(threads []*Thread, procs map[int]*Process, timed bool) map[*Thread]bool {
 	in := map[*Thread]bool{}
 	waiters := map[*Thread][]*Thread{} // who is taken out with it
 	byPID := map[int][]*Thread{}       // who waits for any thread of a process
 	var out []*Thread
 	for _, t := range threads {
 		w := t.Wait
-		if t.Motion == Blocked && w != nil && w.Whole && len(w.On) > 0 && w.Lost == "" && (timed || !w.Timed) {
+		if t.Between.Motion == Blocked && w != nil && w.Whole && len(w.On) > 0 && w.Lost == "" && (timed || !w.Timed) {
 			in[t] = true
 		} else if t.lives() {
 			out = append(out, t)
@@ -72,9 +72,9 @@ func hopeless(threads []*Thread, procs map[int]*process, timed bool) map[*Thread
 }
 
 // lives: it may run again.
-func (t *Thread) lives() bool { return t.State != 'Z' && t.State != 'X' && t.Motion != Gone }
+func (t *Thread) lives() bool { return t.State != 'Z' && t.State != 'X' && t.Between.Motion != Gone }
 
-func threadOf(p *process, tid int) *Thread {
+func threadOf(p *Process, tid int) *Thread {
 	if p == nil {
 		return nil
 	}
@@ -87,7 +87,7 @@ func threadOf(p *process, tid int) *Thread {
 }
 
 // next is a hopeless thread that t waits for, and why: the first of them.
-func next(t *Thread, procs map[int]*process, in map[*Thread]bool) (*Thread, Releaser) {
+func next(t *Thread, procs map[int]*Process, in map[*Thread]bool) (*Thread, Releaser) {
 	for _, r := range t.Wait.On {
 		p := procs[r.PID]
 		if p == nil {
@@ -104,7 +104,7 @@ func next(t *Thread, procs map[int]*process, in map[*Thread]bool) (*Thread, Rele
 
 // rings walks from each hopeless thread to one that was met before: each component has
 // one ring, where everybody follows one other.
-func rings(threads []*Thread, procs map[int]*process, in map[*Thread]bool) []Cycle {
+func rings(threads []*Thread, procs map[int]*Process, in map[*Thread]bool) []Cycle {
 	const walking, walked = 1, 2
 	state := map[*Thread]int{}
 	ringOf := map[*Thread]int{} // index of the ring that a thread ends in, from 1
@@ -135,7 +135,7 @@ func rings(threads []*Thread, procs map[int]*process, in map[*Thread]bool) []Cyc
 	return list
 }
 
-func makeCycle(path []*Thread, procs map[int]*process, in map[*Thread]bool) Cycle {
+func makeCycle(path []*Thread, procs map[int]*Process, in map[*Thread]bool) Cycle {
 	c := Cycle{Threads: slices.Clone(path)}
 	for _, t := range path {
 		_, r := next(t, procs, in)
@@ -153,7 +153,7 @@ func (c *Cycle) Proof() []string {
 	}
 	for i, t := range c.Threads {
 		to := c.Threads[(i+1)%len(c.Threads)]
-		line := fmt.Sprintf("  %s (pid %d %q) %s", t.label(), t.PID, clip(output.Printable(t.Process)), t.Wait.Text)
+		line := fmt.Sprintf("  %s (pid %d %q) %s", t.label(), t.PID, clip(output.Printable(t.Process.Name)), t.Wait.Text)
 		switch c.Edges[i].How {
 		case Holds:
 			line += ", held by " + to.label()
@@ -161,7 +161,7 @@ func (c *Cycle) Proof() []string {
 			line += ": " + to.label()
 		}
 		lines = append(lines, line)
-		detail := "    in " + orElse(place(t.frames), orElse(t.Call, "no call"))
+		detail := "    in " + orElse(place(t.frames), orElse(t.Call.Name, "no call"))
 		if e := c.Edges[i].evidence; e != "" {
 			detail += "; " + e
 		}
@@ -280,12 +280,12 @@ func stories(r *Report) []Story {
 
 // oneEnd: whatever of its set comes, it comes from one process. (Servers also watch a pipe of their parent's, or one of their own.)
 func oneEnd(w *Wait) bool {
-	for _, f := range w.FDs {
+	for _, f := range w.Set.FDs {
 		if len(f.Ends) == 0 || slices.ContainsFunc(f.Ends, func(e End) bool { return e.PID != w.On[0].PID }) {
 			return false
 		}
 	}
-	return w.MoreFDs == 0
+	return w.Set.More == 0
 }
 
 // follow is the thread that another waits for, if that is one and there is nothing else that it waits for.
@@ -297,14 +297,16 @@ func (r *Report) follow(t *Thread) *Thread {
 	if to.TID != 0 {
 		return r.byTID[to.TID]
 	}
-	if p := r.byTID[to.PID]; p != nil && len(p.process.threads) == 1 {
+	if p := r.byTID[to.PID]; p != nil && len(p.Process.threads) == 1 {
 		return p
 	}
 	return nil
 }
 
 // stays: nothing but who holds it can end its wait, though it may wake up on the way.
-func (t *Thread) stays() bool { return t.Motion == Blocked || t.Motion == Woken && t.Wait.polls }
+func (t *Thread) stays() bool {
+	return t.Between.Motion == Blocked || t.Between.Motion == Woken && t.Wait.polls
+}
 
 // behind counts who waits for one of list, and so on.
 func behind(list []*Thread, waits map[*Thread][]*Thread) int {

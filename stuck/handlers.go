@@ -18,10 +18,10 @@ const ownSignals = 1<<(unix.SIGILL-1) | 1<<(unix.SIGTRAP-1) | 1<<(unix.SIGABRT-1
 
 // readHandlers looks for the handlers of processes whose waits may become part of a proof. It is called between the looks: a child that has ended since then
 // has woken its parent.
-func readHandlers(d *Dump) {
-	for _, t := range d.threads {
-		if p := t.process; signalled(t) && p.handlers == nil {
-			p.handlers = readHandlersOf(d, t)
+func (d *Dump) readHandlers() {
+	for _, t := range d.roster.threads {
+		if p := t.Process; signalled(t) && p.handlers == nil {
+			p.handlers = d.handlersOf(t)
 		}
 	}
 }
@@ -29,7 +29,7 @@ func readHandlers(d *Dump) {
 // signalled: a signal may end the wait, or a handler do something about it. No handler may let go a lock (signal-safety(7)).
 func signalled(t *Thread) bool { return t.Wait != nil && t.Wait.Whole && t.Wait.Kind != "futex" }
 
-func readHandlersOf(d *Dump, t *Thread) *handlers {
+func (d *Dump) handlersOf(t *Thread) *handlers {
 	st, err := d.fs.Status(t.PID)
 	if err != nil {
 		return &handlers{others: true, children: []int{0}}
@@ -53,10 +53,10 @@ func readHandlersOf(d *Dump, t *Thread) *handlers {
 // wakers are who may wake a thread by a signal that its process has a handler for: children by their end, and anybody where the other end of what it
 // reads from is its own, since that is what handlers write to.
 func wakers(t *Thread) (list []Releaser) {
-	if !signalled(t) || t.process.handlers == nil {
+	if !signalled(t) || t.Process.handlers == nil {
 		return nil
 	}
-	h := t.process.handlers
+	h := t.Process.handlers
 	for _, pid := range h.children {
 		list = append(list, Releaser{PID: pid, How: Ends})
 	}

@@ -5,13 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"sfsample/output"
 	"sfsample/ptrace/procfs"
@@ -35,36 +31,33 @@ var nativeOrder = binary.NativeEndian
 // Dump is one view of some processes, while it is made.
 type Dump struct {
 	fs      procfs.FS
-	kept    *procfs.Kept
-	mem     memory
+	mem     *memory
+	roster  roster
 	now     time.Time // of the first look's end
-	threads []*Thread // in order of process and number, those from outside last
-	procs   map[int]*process
-	byTID   map[int]*Thread
-	nOut    int // threads from outside
-	missing map[string]bool
+	missing missing
 	told    told
 	ends    endSearch
-	locks   *fileLocks
-	nets    map[string]*tables // by network namespace
-	fds     map[[2]int]FD      // by process and number
+	locks   fileLocks
+	fds     descriptors
 	owners  owners
-	// clock is the scheduler's clock, as our own thread shows it, at the time of
-	// clockAt; 0: the kernel does not show it.
-	clock   time.Duration
-	clockAt time.Time
+	clock   clock
 }
+
+// missing is what the report lacks.
+type missing map[string]bool
+
+func (m missing) add(format string, args ...any) { m[fmt.Sprintf(format, args...)] = true }
 
 // Begin takes the first look at processes; with tids only at these of their threads
 // (the others are looked at if these wait for them). Threads and processes that are
 // gone are left out.
 func Begin(fs procfs.FS, pids, tids []int) *Dump {
 	d := newDump(fs)
-	d.ends.listOwn(fs)
+	d.ends.listOwn()
 	var new []*Thread
 	for _, pid := range pids {
-		new = append(new, d.list(pid, false, func(tid int) bool { return len(tids) == 0 || slices.Contains(tids, tid) })...)
-		if p := d.procs[pid]; p != nil {
+		new = append(new, d.roster.list(pid, false, func(tid int) bool { return len(tids) == 0 || slices.Contains(tids, tid) })...)
+		if p := d.roster.procs[pid]; p != nil {
 			p.complete = len(tids) == 0
 		}
 	}
@@ -73,67 +66,21 @@ func Begin(fs procfs.FS, pids, tids []int) *Dump {
 }
 
 func newDump(fs procfs.FS) *Dump {
-	return &Dump{fs: fs, kept: fs.Keep(maxKept), procs: map[int]*process{}, byTID: map[int]*Thread{}, missing: map[string]bool{}, nets: map[string]*tables{}, fds: map[[2]int]FD{}, owners: newOwners(fs),
-		told: told{map[int]bool{}, map[int]*runtimes.Locks{}, map[int]map[int]runtimes.LockWait{}},
-		mem:  memory{fs: fs, spaces: map[int]*space{}, absent: map[int]bool{}}}
+	m := missing{}
+	mem := &memory{fs: fs, spaces: map[int]*space{}, absent: map[int]bool{}}
+	procs := map[int]*Process{}
+	return &Dump{fs: fs, mem: mem, missing: m, clock: clock{fs: fs}, owners: newOwners(fs, m), locks: fileLocks{fs: fs, missing: m},
+		roster: roster{fs: fs, missing: m, kept: fs.Keep(maxKept), procs: procs, byTID: map[int]*Thread{}},
+		fds:    descriptors{fs, m, map[[2]int]FD{}, map[string]*tables{}},
+		ends:   endSearch{fs: fs, missing: m, procs: procs, wanted: map[string][]holder{}, more: map[string]bool{}, own: map[string]bool{}},
+		told:   told{mem, m, map[int]bool{}, map[int]*runtimes.Locks{}, map[int]map[int]runtimes.LockWait{}}}
 }
 
 // close closes what is open.
 func (d *Dump) close() {
 	d.mem.close()
-	d.kept.Close()
+	d.roster.kept.Close()
 }
-
-// list makes the threads of a process.
-func (d *Dump) list(pid int, outside bool, wanted func(int) bool) []*Thread {
-	p := d.process(pid, outside)
-	if p == nil {
-		return nil
-	}
-	ids, err := d.fs.TaskIDs(pid)
-	if err != nil {
-		return nil
-	}
-	slices.Sort(ids)
-	var list []*Thread
-	for _, tid := range ids {
-		switch {
-		case d.byTID[tid] != nil || !wanted(tid):
-			continue
-		case len(d.threads)+len(list) >= maxThreads, outside && d.nOut >= maxOutsideThreads:
-			d.miss("threads beyond %d are not looked at", len(d.threads)+len(list))
-			return list
-		}
-		t := &Thread{PID: pid, TID: tid, InnerTID: tid, Process: p.name, Outside: outside, process: p, files: d.kept.Task(pid, tid)}
-		if outside {
-			d.nOut++
-		}
-		d.byTID[tid] = t
-		p.threads = append(p.threads, t)
-		list = append(list, t)
-	}
-	return list
-}
-
-// process finds or makes a process, nil if it is gone.
-func (d *Dump) process(pid int, outside bool) *process {
-	if p := d.procs[pid]; p != nil {
-		return p
-	}
-	leader, err := d.fs.Stat(pid)
-	if err != nil {
-		return nil
-	}
-	p := &process{pid: pid, leader: leader, name: leader.Comm, outside: outside, arch: archOf(d.fs, pid), byInner: map[int]*Thread{}}
-	if st, err := d.fs.Status(pid); err == nil {
-		p.inner = len(st.NSpid) > 1
-	}
-	d.procs[pid] = p
-	return p
-}
-
-// miss notes something that the report lacks.
-func (d *Dump) miss(format string, args ...any) { d.missing[fmt.Sprintf(format, args...)] = true }
 
 // firstLook reads the run counts of all, then calls and lock words. It returns those that
 // have not gone meanwhile, in the same array.
@@ -141,22 +88,22 @@ func (d *Dump) firstLook(list []*Thread) []*Thread {
 	errs := make(map[*Thread]error, len(list))
 	var mu sync.Mutex
 	each(list, func(t *Thread) {
-		if err := d.readRuns(t); err != nil {
+		if err := t.readRuns(); err != nil {
 			mu.Lock()
 			defer mu.Unlock()
 			errs[t] = err
 		}
 	})
-	list = slices.DeleteFunc(list, func(t *Thread) bool { return d.forgetGone(t, errs[t]) })
-	d.readCalls(list, func(t *Thread) *look { return &t.first })
+	list = slices.DeleteFunc(list, func(t *Thread) bool { return d.roster.forgetGone(t, errs[t]) })
+	d.mem.readCalls(list, func(t *Thread) *look { return &t.first })
 	for _, t := range list {
-		t.InnerTID = d.innerID(t)
-		t.process.byInner[t.InnerTID] = t
-		t.NR, t.Args, t.Call = t.first.call.NR, t.first.call.Args, callName(t.process, t.first.call)
+		t.InnerTID = innerID(d.fs, t)
+		t.Process.byInner[t.InnerTID] = t
+		t.Call = callOf(t.Process, t.first.call)
 	}
-	d.threads = append(d.threads, list...)
-	if d.clock == 0 {
-		d.readClock()
+	d.roster.threads = append(d.roster.threads, list...)
+	if d.clock.now == 0 {
+		d.clock.read()
 	}
 	d.now = time.Now()
 	return list
@@ -172,11 +119,11 @@ func each(list []*Thread, f func(*Thread)) {
 }
 
 // readRuns begins the first look at a thread.
-func (d *Dump) readRuns(t *Thread) error {
+func (t *Thread) readRuns() error {
 	t.first = look{at: time.Now()}
 	st, err := t.files.Stat()
 	if err == nil {
-		t.first.state, t.Name, t.worker = st.State, st.Comm, st.NoUserStack()
+		t.first.state, t.first.worker, t.Name = st.State, st.NoUserStack(), st.Comm
 		t.first.sched, err = t.files.Schedstat()
 	}
 	return err
@@ -189,7 +136,7 @@ const backAtMost = 10 * time.Millisecond
 // then is not their doing. Call it before End.
 func (d *Dump) Again(stopped func(tid int) bool) {
 	var list []*Thread
-	for _, t := range d.threads {
+	for _, t := range d.roster.threads {
 		if stopped(t.TID) {
 			list = append(list, t)
 		}
@@ -210,38 +157,28 @@ func (d *Dump) Again(stopped func(tid int) bool) {
 // lookAnew takes the first look anew at threads.
 func (d *Dump) lookAnew(list []*Thread) {
 	for _, t := range list {
-		if err := d.readRuns(t); err != nil { // it has ended, as the second look will find
+		if err := t.readRuns(); err != nil { // it has ended, as the second look will find
 			t.first.err = err
 		}
 	}
-	d.readCalls(list, func(t *Thread) *look { return &t.first })
+	d.mem.readCalls(list, func(t *Thread) *look { return &t.first })
 	for _, t := range list {
-		t.NR, t.Args, t.Call = t.first.call.NR, t.first.call.Args, callName(t.process, t.first.call)
+		t.Call = callOf(t.Process, t.first.call)
 	}
 	if len(list) > 0 {
 		d.now = time.Now()
 	}
 }
 
-func (d *Dump) forgetGone(t *Thread, err error) bool {
-	if err == nil {
-		return false
-	}
-	t.files.Close()
-	delete(d.byTID, t.TID)
-	t.process.threads = slices.DeleteFunc(t.process.threads, func(o *Thread) bool { return o == t })
-	return true
-}
-
 // readCalls reads the calls that threads sit in and then, of those that wait on a futex, the words around it: each once for all
 // that wait on the same.
-func (d *Dump) readCalls(list []*Thread, of func(*Thread) *look) {
-	each(list, func(t *Thread) { d.readCall(t, of(t)) })
+func (m *memory) readCalls(list []*Thread, of func(*Thread) *look) {
+	each(list, func(t *Thread) { t.readCall(of(t)) })
 	var readers []*Thread
 	same := map[wordOf]*Thread{}
 	for _, t := range list {
 		l := of(t)
-		if !waitsOnWord(t.process, l.call) {
+		if !waitsOnWord(t.Process, l.call) {
 			continue
 		}
 		if k := (wordOf{t.PID, l.call.Args[0]}); same[k] == nil {
@@ -249,9 +186,9 @@ func (d *Dump) readCalls(list []*Thread, of func(*Thread) *look) {
 			readers = append(readers, t)
 		}
 	}
-	each(readers, func(t *Thread) { of(t).words = d.around(t, of(t).call.Args[0]) })
+	each(readers, func(t *Thread) { of(t).words = m.around(t, of(t).call.Args[0]) })
 	for _, t := range list {
-		if l := of(t); waitsOnWord(t.process, l.call) {
+		if l := of(t); waitsOnWord(t.Process, l.call) {
 			l.words = of(same[wordOf{t.PID, l.call.Args[0]}]).words
 		}
 	}
@@ -263,19 +200,19 @@ type wordOf struct {
 	addr uint64
 }
 
-func waitsOnWord(p *process, call procfs.Syscall) bool {
+func waitsOnWord(p *Process, call procfs.Syscall) bool {
 	name := callName(p, call)
 	return name == "futex" || name == "futex_time64" || name == "restart_syscall" && futexWait(call.Args[1]) != ""
 }
 
 // readCall reads the call that a thread sits in.
-func (d *Dump) readCall(t *Thread, l *look) {
+func (t *Thread) readCall(l *look) {
 	call, err := t.files.Syscall()
 	if err != nil {
 		l.err, l.gone = err, procfs.Gone(err)
 		l.call = procfs.Syscall{NR: -1, Running: true}
 		if errors.Is(err, fs.ErrPermission) {
-			t.process.denied.Store(true)
+			t.Process.denied.Store(true)
 		}
 		return
 	}
@@ -285,34 +222,11 @@ func (d *Dump) readCall(t *Thread, l *look) {
 // Looked gives what the first look read of a thread that was blocked then, for whoever takes its stack: one that has the same run
 // count afterwards was blocked all the time. nil: it was not blocked, or is not known.
 func (d *Dump) Looked(tid int) *procfs.TaskLook {
-	t := d.byTID[tid]
-	if t == nil || t.worker || t.first.state != 'S' && t.first.state != 'D' || t.first.err != nil || t.first.call.Running || t.first.sched.Count == 0 {
+	t := d.roster.byTID[tid]
+	if t == nil || t.first.worker || t.first.state != 'S' && t.first.state != 'D' || t.first.err != nil || t.first.call.Running || t.first.sched.Count == 0 {
 		return nil
 	}
 	return &procfs.TaskLook{Name: t.Name, State: t.first.state, Sched: t.first.sched, Call: t.first.call, Files: &t.files}
-}
-
-// innerID is the number that a thread has in its own pid namespace.
-func (d *Dump) innerID(t *Thread) int {
-	if !t.process.inner {
-		return t.TID
-	}
-	st, err := d.fs.Status(t.TID)
-	if err != nil || len(st.NSpid) == 0 {
-		return t.TID
-	}
-	return st.NSpid[len(st.NSpid)-1]
-}
-
-// readClock reads the scheduler's clock off our own thread, which runs: giving up the
-// CPU brings its time up to date (yield_task_fair, kernel/sched/fair.c).
-func (d *Dump) readClock() {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-	if now, ok := d.fs.LastRan(os.Getpid(), unix.Gettid()); ok {
-		d.clock, d.clockAt = now, time.Now()
-	}
 }
 
 // secondLook reads calls and lock words of all, then the run counts.
@@ -320,12 +234,12 @@ func (d *Dump) secondLook() {
 	if rest := Apart - time.Since(d.now); rest > 0 {
 		time.Sleep(rest)
 	}
-	d.readCalls(d.threads, func(t *Thread) *look { return &t.second })
-	keptLocksAgain(d)
-	for _, p := range d.procs {
-		p.complete = p.complete && d.sameThreads(p)
+	d.mem.readCalls(d.roster.threads, func(t *Thread) *look { return &t.second })
+	d.told.again(d.roster.procs)
+	for _, p := range d.roster.procs {
+		p.complete = p.complete && d.roster.sameThreads(p)
 	}
-	each(d.threads, func(t *Thread) {
+	each(d.roster.threads, func(t *Thread) {
 		t.second.at = time.Now()
 		var err error
 		t.second.sched, err = t.files.Schedstat()
@@ -338,21 +252,12 @@ func (d *Dump) secondLook() {
 		t.files.Close()
 		t.second.gone = t.second.gone || err != nil
 		t.State = t.second.state
-		t.Motion = t.motion()
-		t.IdleAtLeast = 0
-		if t.Motion == Blocked {
-			t.IdleAtLeast = t.second.at.Sub(t.first.at)
+		t.Between = Activity{Motion: t.motion(), CPU: max(0, t.second.sched.Run-t.first.sched.Run),
+			Runs: t.second.sched.Count - min(t.first.sched.Count, t.second.sched.Count)}
+		if t.Between.Motion == Blocked {
+			t.Between.IdleAtLeast = t.second.at.Sub(t.first.at)
 		}
-		t.CPU = max(0, t.second.sched.Run-t.first.sched.Run)
-		t.Runs = t.second.sched.Count - min(t.first.sched.Count, t.second.sched.Count)
 	})
-}
-
-// sameThreads: nobody was born since the process was listed. (One who was born between
-// the list and the first look would not be known to wait.)
-func (d *Dump) sameThreads(p *process) bool {
-	ids, err := d.fs.TaskIDs(p.pid)
-	return err == nil && !slices.ContainsFunc(ids, func(tid int) bool { return d.byTID[tid] == nil })
 }
 
 // motion compares the looks. Without run counts (kernels without CONFIG_SCHED_INFO)
@@ -371,18 +276,6 @@ func (t *Thread) motion() Motion {
 		return Woken
 	}
 	return Blocked
-}
-
-// idle fills in since when a thread has not run.
-func (d *Dump) idle(t *Thread) {
-	if t.Motion != Blocked || t.stopped || d.clock == 0 {
-		return
-	}
-	last, ok := d.fs.LastRan(t.PID, t.TID)
-	now := d.clock + t.second.at.Sub(d.clockAt)
-	if ok && last > 0 && now > last {
-		t.Idle = max(now-last, t.IdleAtLeast)
-	}
 }
 
 // frameLimit bounds how many frames are searched for the function that waits.

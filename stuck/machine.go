@@ -9,6 +9,8 @@ import (
 
 // told is what whoever makes the dump knows of processes.
 type told struct {
+	mem        *memory
+	missing    missing
 	goroutines map[int]bool            // processes whose goroutines are shown
 	locks      map[int]*runtimes.Locks // of machines, by process
 	first      map[int]map[int]runtimes.LockWait
@@ -22,21 +24,21 @@ func (d *Dump) ShowsGoroutines(pid int) { d.told.goroutines[pid] = true }
 func (d *Dump) KeepsLocks(pid int, locks *runtimes.Locks) { d.told.locks[pid] = locks }
 
 // missGoroutines tells that a thread of Go is not what waits.
-func missGoroutines(d *Dump, pid int) {
-	if !d.told.goroutines[pid] {
-		d.miss("what the goroutines of pid %d wait for: only threads are looked at (SIGQUIT makes a Go program print them, and ends it)", pid)
+func (o *told) missGoroutines(pid int) {
+	if !o.goroutines[pid] {
+		o.missing.add("what the goroutines of pid %d wait for: only threads are looked at (SIGQUIT makes a Go program print them, and ends it)", pid)
 	}
 }
 
 // keepsItself are kinds of waits of which the machine that runs the program knows more.
 var keepsItself = set(javaMonitor, "java wait", "java park")
 
-// keptLock is what the machine of a thread says that it waits for, at the first look; nil: nothing.
-func keptLock(d *Dump, t *Thread) *runtimes.LockWait {
-	all, ok := d.told.first[t.PID]
+// kept is what the machine of a thread says that it waits for, at the first look; nil: nothing.
+func (o *told) kept(t *Thread) *runtimes.LockWait {
+	all, ok := o.first[t.PID]
 	if !ok {
-		all = readLocks(d, t, func(t *Thread) bool { return waitsOnWord(t.process, t.first.call) })
-		d.told.first[t.PID] = all
+		all = o.read(t, func(t *Thread) bool { return waitsOnWord(t.Process, t.first.call) })
+		o.first[t.PID] = all
 	}
 	if k, ok := all[t.InnerTID]; ok {
 		return &k
@@ -44,18 +46,18 @@ func keptLock(d *Dump, t *Thread) *runtimes.LockWait {
 	return nil
 }
 
-// keptLocksAgain takes the second look at what machines say.
-func keptLocksAgain(d *Dump) {
+// again takes the second look at what machines say.
+func (o *told) again(procs map[int]*Process) {
 	had := func(t *Thread) bool { return t.first.kept != nil }
-	for pid := range d.told.first {
+	for pid := range o.first {
 		var all map[int]runtimes.LockWait
-		for _, t := range d.procs[pid].threads {
+		for _, t := range procs[pid].threads {
 			t.second.kept = nil
 			if !had(t) {
 				continue
 			}
 			if all == nil {
-				all = readLocks(d, t, had)
+				all = o.read(t, had)
 			}
 			if k, ok := all[t.InnerTID]; ok {
 				t.second.kept = &k
@@ -64,31 +66,31 @@ func keptLocksAgain(d *Dump) {
 	}
 }
 
-// readLocks reads what the machine of t's process says of some threads.
-func readLocks(d *Dump, t *Thread, wanted func(*Thread) bool) map[int]runtimes.LockWait {
-	locks := d.told.locks[t.PID]
+// read reads what the machine of t's process says of some threads.
+func (o *told) read(t *Thread, wanted func(*Thread) bool) map[int]runtimes.LockWait {
+	locks := o.locks[t.PID]
 	if locks == nil {
 		return map[int]runtimes.LockWait{}
 	}
-	all, err := locks.Read(memoryOf{d, t}, func(tid int) bool {
-		o := t.process.byInner[tid]
-		return o != nil && wanted(o)
+	all, err := locks.Read(memoryOf{o.mem, t}, func(tid int) bool {
+		other := t.Process.byInner[tid]
+		return other != nil && wanted(other)
 	})
 	if err != nil {
-		d.miss("the locks of Java's threads of pid %d: %v", t.PID, err)
+		o.missing.add("the locks of Java's threads of pid %d: %v", t.PID, err)
 	}
 	return all
 }
 
 // memoryOf is what is at hand of the memory of a thread's process.
 type memoryOf struct {
-	d *Dump
-	t *Thread
+	mem *memory
+	t   *Thread
 }
 
 // ReadAt implements io.ReaderAt.
 func (m memoryOf) ReadAt(b []byte, addr int64) (int, error) {
-	s := m.d.mem.open(m.t.PID)
+	s := m.mem.open(m.t.PID)
 	return s.ReadAtHand(s.Pagemap, m.t.TID, uint64(addr), b)
 }
 
@@ -121,11 +123,11 @@ const againAtMost = 3
 // lookAgain takes both looks anew at threads that have woken up between them and gone on waiting for the same monitor, as one of those that wait
 // for a HotSpot's does once a second (ObjectMonitor::EnterI of 17 to 23): if it sleeps through these, they prove as much. The others'
 // first look is as good as it was, and their second one is the new one.
-func lookAgain(d *Dump) {
+func (d *Dump) lookAgain() {
 	for range againAtMost {
 		var woken []*Thread
-		for _, t := range d.threads {
-			if t.Motion == Woken && t.first.entersMonitor() {
+		for _, t := range d.roster.threads {
+			if t.Between.Motion == Woken && t.first.entersMonitor() {
 				woken = append(woken, t)
 			}
 		}

@@ -34,19 +34,19 @@ func (m *memory) close() {
 
 // read returns up to n bytes of the memory of a thread's process; fewer, also none,
 // where it cannot be read.
-func (m *memory) read(pid, tid int, addr uint64, n int) []byte {
+func (m *memory) read(t *Thread, addr uint64, n int) []byte {
 	if addr == 0 || addr+uint64(n) < addr {
 		return nil
 	}
-	s := m.open(pid)
+	s := m.open(t.PID)
 	buf, got, err := make([]byte, s.AtHand(addr, n)), 0, ptrace.ErrStuck
 	if len(buf) > 0 {
-		got, err = s.ReadAtHand(s.Pagemap, tid, addr, buf) // an error gives no bytes
+		got, err = s.ReadAtHand(s.Pagemap, t.TID, addr, buf) // an error gives no bytes
 	}
 	if err == ptrace.ErrStuck {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.absent[pid] = true
+		m.absent[t.PID] = true
 	}
 	return buf[:got]
 }
@@ -89,14 +89,14 @@ const (
 )
 
 // around reads what surrounds a futex word, within its page downwards.
-func (d *Dump) around(t *Thread, addr uint64) block {
+func (m *memory) around(t *Thread, addr uint64) block {
 	lo := max(addr-min(before, addr), addr&^(pageBytes-1))
-	return block{lo, d.mem.read(t.PID, t.TID, lo, int(addr-lo)+after)}
+	return block{lo, m.read(t, lo, int(addr-lo)+after)}
 }
 
 // word reads one word of the target's size.
-func (d *Dump) word(t *Thread, addr uint64) (uint64, bool) {
-	b := d.mem.read(t.PID, t.TID, addr, t.wordBytes())
+func (m *memory) word(t *Thread, addr uint64) (uint64, bool) {
+	b := m.read(t, addr, t.wordBytes())
 	switch len(b) {
 	case 4:
 		return uint64(binary.NativeEndian.Uint32(b)), true
@@ -110,20 +110,20 @@ func (d *Dump) word(t *Thread, addr uint64) (uint64, bool) {
 const maxText = 1024
 
 // text reads a string that ends with a NUL.
-func (d *Dump) text(t *Thread, addr uint64) (string, bool) {
-	b := d.mem.read(t.PID, t.TID, addr, maxText)
+func (m *memory) text(t *Thread, addr uint64) (string, bool) {
+	b := m.read(t, addr, maxText)
 	s, _, _ := bytes.Cut(b, []byte{0})
 	return string(s), len(b) > 0
 }
 
 // span reads a struct timespec or timeval; unit is that of its second word. 32-bit
 // programs have words of 4 bytes unless the call is one of the newer ones.
-func (d *Dump) span(t *Thread, addr uint64, unit time.Duration) (time.Duration, bool) {
+func (m *memory) span(t *Thread, addr uint64, unit time.Duration) (time.Duration, bool) {
 	bytes := 2 * t.wordBytes()
-	if t.wordBytes() == 4 && newTime(t.Call) {
+	if t.wordBytes() == 4 && newTime(t.Call.Name) {
 		bytes = 16
 	}
-	b := d.mem.read(t.PID, t.TID, addr, bytes)
+	b := m.read(t, addr, bytes)
 	var s, part int64
 	switch {
 	case len(b) < bytes:

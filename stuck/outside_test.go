@@ -25,9 +25,9 @@ func TestOutsideGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := Begin(procfs.FS{Root: root}, nil, nil)
-	d.threads = []*Thread{{Wait: &Wait{On: []Releaser{{PID: 77}}}}}
-	if d.outside() || len(d.threads) != 1 {
-		t.Errorf("%d threads, want the one that waits", len(d.threads))
+	d.roster.threads = []*Thread{{Wait: &Wait{On: []Releaser{{PID: 77}}}}}
+	if d.outside() || len(d.roster.threads) != 1 {
+		t.Errorf("%d threads, want the one that waits", len(d.roster.threads))
 	}
 }
 
@@ -56,7 +56,7 @@ func TestOwnFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.ends.want(link)
-		if _, err := d.searchProcess(os.Getpid(), time.Now().Add(time.Hour)); err != nil || len(d.ends.wanted[link]) != c.ends {
+		if _, err := d.ends.searchProcess(os.Getpid(), time.Now().Add(time.Hour)); err != nil || len(d.ends.wanted[link]) != c.ends {
 			t.Errorf("%d ends, want %d; %v", len(d.ends.wanted[link]), c.ends, err)
 		}
 	}
@@ -86,7 +86,7 @@ func TestHidden(t *testing.T) {
 		}
 		d := newDump(procfs.FS{Root: root})
 		d.ends.want("pipe:[1]")
-		d.search()
+		d.ends.search()
 		if whole := d.ends.whole("pipe:[1]"); whole != tt.all || len(d.missing) > 0 == tt.all {
 			t.Errorf("namespace %q, process 1 shown: %v: whole %v, missing %v", tt.ns, tt.first, whole, d.missing)
 		}
@@ -101,7 +101,7 @@ func TestMaskedLocks(t *testing.T) {
 	}
 	d := newDump(procfs.FS{Root: root})
 	var w Wait
-	d.fileLock(&Thread{PID: 7}, &w, "FLOCK")
+	d.locks.find(&Thread{PID: 7}, &w, "FLOCK")
 	if len(d.missing) != 1 || len(w.On) > 0 || w.Unknown == "" {
 		t.Errorf("missing %v, %+v", d.missing, w)
 	}
@@ -124,7 +124,7 @@ func TestLongMaps(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		o := newOwners(procfs.FS{Root: filepath.Dir(dir)})
+		o := newOwners(procfs.FS{Root: filepath.Dir(dir)}, missing{})
 		if list := o.mappings(7, 7); len(list) != want || cap(list) > 1 {
 			t.Errorf("of %d mappings %d are kept, with room for %d", lines, len(list), cap(list))
 		}

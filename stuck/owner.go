@@ -12,16 +12,16 @@ import (
 
 // futexWords puts a wait on a lock in words and finds its owner.
 func (d *Dump) futexWords(t *Thread, w *Wait) {
-	l := &w.lock
+	l := &w.futex.lock
 	w.What = fmt.Sprintf("%s %#x", l.kind, w.Lock)
-	if ownWord[w.fam.kind] && !t.first.named() {
+	if ownWord[w.futex.fam.kind] && !t.first.named() {
 		w.What, w.Object, w.Lock = l.kind, "", 0
 	}
 	w.Text = "waits for " + w.What
 	if l.kind == endOfThread {
 		w.What, w.Text = l.kind, "waits for the "+l.kind
 	}
-	if w.fam.kind == javaMonitor || t.first.entersMonitor() { // it looks again now and then (ObjectMonitor::EnterI)
+	if w.futex.fam.kind == javaMonitor || t.first.entersMonitor() { // it looks again now and then (ObjectMonitor::EnterI)
 		w.Timed, w.polls = false, t.first.entersMonitor()
 	}
 	if l.note != "" {
@@ -31,11 +31,11 @@ func (d *Dump) futexWords(t *Thread, w *Wait) {
 	if t.Outside && l.kind == "futex" && l.unknown == unknownKind {
 		w.Unknown = "its stack is not looked at (try: --pid of its process too)"
 	}
-	if text, ok := instead[w.fam.kind]; ok {
+	if text, ok := instead[w.futex.fam.kind]; ok {
 		w.Text, w.Unknown = text, ""
 	}
-	if strings.HasPrefix(w.fam.kind, "go") {
-		missGoroutines(d, t.PID)
+	if strings.HasPrefix(w.futex.fam.kind, "go") {
+		d.told.missGoroutines(t.PID)
 	}
 	switch {
 	case l.free && l.kind == "semaphore":
@@ -43,54 +43,55 @@ func (d *Dump) futexWords(t *Thread, w *Wait) {
 	case l.free:
 		w.Lost = "which is free: a wake-up was lost, or its sender has not run since"
 	case l.owner != 0:
-		d.lockOwner(t, w)
+		d.owners.name(t, w)
 	}
 }
 
 const endOfThread = "end of a thread"
 
-// lockOwner names the thread whose number stands in a lock: the one that it has in its own pid namespace.
-func (d *Dump) lockOwner(t *Thread, w *Wait) {
-	r := Releaser{How: Holds, evidence: fmt.Sprintf("the lock at %#x holds the thread id %d", w.Lock, w.lock.owner)}
-	if w.lock.kind == endOfThread {
+// name names the thread whose number stands in a lock: the one that it has in its own pid namespace.
+func (o *owners) name(t *Thread, w *Wait) {
+	r := Releaser{How: Holds, evidence: fmt.Sprintf("the lock at %#x holds the thread id %d", w.Lock, w.futex.lock.owner)}
+	if w.futex.lock.kind == endOfThread {
 		r.How = Ends
 	}
 	if t.first.kept != nil {
-		r.evidence = fmt.Sprintf("HotSpot's record of it at %#x has the thread id %d", w.Lock, w.lock.owner)
+		r.evidence = fmt.Sprintf("HotSpot's record of it at %#x has the thread id %d", w.Lock, w.futex.lock.owner)
 	}
-	k := innerKey{pid: t.PID, id: w.lock.owner}
-	if t.Args[1]&futexPrivate == 0 {
-		k.of = d.owners.sharedFile(t.PID, t.TID, w.Lock)
+	k := innerKey{pid: t.PID, id: w.futex.lock.owner}
+	if t.Call.Args[1]&futexPrivate == 0 {
+		k.of = o.sharedFile(t.PID, t.TID, w.Lock)
 	}
 	private := k.of == sharedFile{}
 	var found owner
-	if o := t.process.byInner[w.lock.owner]; o != nil && private {
-		found.pid, found.tid, r.Name = o.PID, o.TID, o.Name
+	if by := t.Process.byInner[w.futex.lock.owner]; by != nil && private {
+		found.pid, found.tid, r.Name = by.PID, by.TID, by.Name
 	} else {
-		found = d.owners.search(t, k)
+		found = o.search(t, k)
 	}
 	if found.unsure != "" {
-		d.miss("owners of locks that processes share: %s", found.unsure)
+		o.missing.add("owners of locks that processes share: %s", found.unsure)
 	}
-	if w.Whole = found.unsure == "" && !w.lock.loose; found.tid == 0 {
+	if w.Whole = found.unsure == "" && !w.futex.lock.loose; found.tid == 0 {
 		w.Whole = false
-		w.Unknown = orElse(found.why, fmt.Sprintf("the word has %d, which is no thread that can be seen: it has ended, or the memory is overwritten", w.lock.owner))
+		w.Unknown = orElse(found.why, fmt.Sprintf("the word has %d, which is no thread that can be seen: it has ended, or the memory is overwritten", w.futex.lock.owner))
 		return
 	}
 	w.Unknown = ""
 	r.PID, r.TID = found.pid, found.tid
-	w.on(r, d)
+	w.on(r, o.fs)
 }
 
 // owners finds the threads whose numbers stand in locks.
 type owners struct {
-	fs    procfs.FS
-	known map[innerKey]owner
-	maps  map[int][]procfs.Mapping // shared ones, by process
+	fs      procfs.FS
+	missing missing
+	known   map[innerKey]owner
+	maps    map[int][]procfs.Mapping // shared ones, by process
 }
 
-func newOwners(fs procfs.FS) owners {
-	return owners{fs, map[innerKey]owner{}, map[int][]procfs.Mapping{}}
+func newOwners(fs procfs.FS, m missing) owners {
+	return owners{fs, m, map[innerKey]owner{}, map[int][]procfs.Mapping{}}
 }
 
 // innerKey is a thread's number as a process has it, and the memory that the lock is in.
@@ -173,7 +174,7 @@ func (o *owners) search(t *Thread, k innerKey) owner {
 }
 
 func (o *owners) searchSharers(t *Thread, k innerKey) owner {
-	found := owner{unsure: o.hidden()}
+	found := owner{unsure: hidden(o.fs)}
 	pids, err := o.fs.PIDs()
 	if err != nil {
 		return owner{why: fmt.Sprintf("the processes that share it cannot be listed: %v", err)}
@@ -189,7 +190,7 @@ func (o *owners) searchSharers(t *Thread, k innerKey) owner {
 		switch {
 		case time.Now().After(deadline):
 			return owner{why: fmt.Sprintf("the search among the processes that share it took longer than %v", ownerSearch)}
-		case err == nil && nsErr == nil && ns == mine && !t.process.inner && pid != direct, !o.sharesFile(pid, k.of):
+		case err == nil && nsErr == nil && ns == mine && !t.Process.inner && pid != direct, !o.sharesFile(pid, k.of):
 			continue
 		}
 		tid := o.called(pid, k.id)
@@ -233,57 +234,14 @@ func (o *owners) called(pid, id int) int {
 const initialPIDs = "pid:[4026531836]"
 
 // hidden tells why there may be processes that /proc does not show, empty if there are none.
-func (o *owners) hidden() string {
-	if ns, err := o.fs.Namespace(os.Getpid(), "pid"); err != nil || ns != initialPIDs {
+func hidden(fs procfs.FS) string {
+	if ns, err := fs.Namespace(os.Getpid(), "pid"); err != nil || ns != initialPIDs {
 		return "processes outside of this pid namespace cannot be seen (try: on the host)"
 	}
-	if _, err := o.fs.Stat(1); err != nil {
+	if _, err := fs.Stat(1); err != nil {
 		return "/proc hides the processes of other users (try: as root)"
 	}
 	return ""
-}
-
-// attach gives waits on descriptors those who hold the other ends.
-func (d *Dump) attach(t *Thread) {
-	w := t.Wait
-	if w == nil || len(w.need) == 0 {
-		return
-	}
-	w.On = slices.DeleteFunc(w.On, func(r Releaser) bool { return r.How == HasEnd })
-	covered := 0
-	for _, i := range w.need {
-		s := reading
-		if i < 0 {
-			i, s = ^i, writing
-		}
-		if d.attachOne(w, &w.FDs[i], s) {
-			covered++
-		}
-	}
-	w.Whole = covered == len(w.FDs) && w.MoreFDs == 0 && len(w.On) > 0
-}
-
-// attachOne returns whether all holders of the other end are known.
-func (d *Dump) attachOne(w *Wait, f *FD, s side) bool {
-	link := fmt.Sprintf("%s:[%d]", f.Kind, f.Inode)
-	switch f.Kind {
-	case "fifo":
-		link = f.Path
-	case "unix", "tcp":
-		link = fmt.Sprintf("socket:[%d]", f.Peer)
-	}
-	f.Ends = nil
-	for _, h := range d.ends.wanted[link] {
-		if f.Peer == 0 && (s == reading && !h.writes || s == writing && !h.reads) {
-			continue
-		}
-		f.Ends = append(f.Ends, h.End)
-		if !slices.ContainsFunc(w.On, func(r Releaser) bool { return r.PID == h.PID }) {
-			w.On = append(w.On, Releaser{PID: h.PID, How: HasEnd, Name: h.Name, evidence: fmt.Sprintf("%s, fd %d there", link, h.FD)})
-		}
-	}
-	f.Whole = d.ends.whole(link) && len(f.Ends) > 0 && f.Kind != "fifo"
-	return f.Whole
 }
 
 // outside looks at the threads that others wait for and that were not asked for, and
@@ -291,22 +249,22 @@ func (d *Dump) attachOne(w *Wait, f *FD, s side) bool {
 func (d *Dump) outside() bool {
 	var new []*Thread
 	seen, self := map[int]bool{}, os.Getpid()
-	for _, t := range d.threads {
+	for _, t := range d.roster.threads {
 		if t.Wait == nil || len(t.Wait.On) > maxEnds {
 			continue
 		}
 		for _, r := range t.Wait.On {
-			p := d.procs[r.PID]
+			p := d.roster.procs[r.PID]
 			if r.PID == 0 || r.PID == self || seen[r.PID] || p != nil && p.complete {
 				continue
 			}
 			seen[r.PID] = true
-			if p == nil && d.countOutside() >= maxOutside {
-				d.miss("processes beyond %d that others wait for are not looked at", maxOutside)
+			if p == nil && d.roster.countOutside() >= maxOutside {
+				d.missing.add("processes beyond %d that others wait for are not looked at", maxOutside)
 				continue
 			}
-			new = append(new, d.list(r.PID, true, func(int) bool { return true })...)
-			if p = d.procs[r.PID]; p != nil {
+			new = append(new, d.roster.list(r.PID, true, func(int) bool { return true })...)
+			if p = d.roster.procs[r.PID]; p != nil {
 				p.complete = true
 			}
 		}
@@ -316,15 +274,6 @@ func (d *Dump) outside() bool {
 		d.decode(t)
 	}
 	return len(new) > 0
-}
-
-func (d *Dump) countOutside() (n int) {
-	for _, p := range d.procs {
-		if p.outside {
-			n++
-		}
-	}
-	return n
 }
 
 // refused tells a thread that sleeps for ever because the kernel has refused it a

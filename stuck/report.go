@@ -45,25 +45,25 @@ const rounds = 16
 // stack gives the stack of a thread, nil where there is none.
 func (d *Dump) End(stack func(tid int) *output.Stack) *Report {
 	defer d.close()
-	for _, t := range d.threads {
+	for _, t := range d.roster.threads {
 		if !t.Outside {
 			t.frames = userFrames(stack(t.TID))
 		}
 		d.decode(t)
 	}
 	for range rounds {
-		d.search()
-		for _, t := range d.threads {
-			d.attach(t)
+		d.ends.search()
+		for _, t := range d.roster.threads {
+			d.ends.attach(t)
 		}
 		if !d.outside() && !d.ends.new {
 			break
 		}
 	}
-	readHandlers(d)
+	d.readHandlers()
 	d.secondLook()
-	lookAgain(d)
-	for _, t := range d.threads {
+	d.lookAgain()
+	for _, t := range d.roster.threads {
 		d.verify(t)
 	}
 	return d.report()
@@ -74,33 +74,34 @@ func (d *Dump) verify(t *Thread) {
 	w := t.Wait
 	switch {
 	case w == nil:
-	case t.Motion == Gone || t.Motion == Ran:
+	case t.Between.Motion == Gone || t.Between.Motion == Ran:
 		t.Wait = nil
-	case w.polls && w.fam.kind == pythonGIL:
-		if gilHolder(d, t, w.Lock) != w.On[0].TID {
+	case w.polls && w.futex.fam.kind == pythonGIL:
+		if d.mem.gilHolder(t, w.Lock) != w.On[0].TID {
 			w.On, w.polls, w.Unknown = nil, false, "it changed hands between the two looks"
 		}
-	case t.Motion == Woken && !w.polls:
+	case t.Between.Motion == Woken && !w.polls:
 		w.On, w.Whole, w.Lost = nil, false, ""
 		w.Unknown = "it wakes up now and then"
 	case w.Kind == "futex":
 		d.verifyLock(t, w)
 	}
-	if w = t.Wait; w != nil && len(w.FDs) > 0 {
-		w.Text += " " + w.fdText()
+	if w = t.Wait; w != nil && len(w.Set.FDs) > 0 {
+		text := w.Set.text(w.Kind == "set")
+		w.Text += " " + text
 		if w.Kind == "fd" || w.What == "" {
-			w.What = w.fdText()
+			w.What = text
 		}
 	}
 }
 
 // verifyLock: the same owner in both looks, or none.
 func (d *Dump) verifyLock(t *Thread, w *Wait) {
-	again := t.decodeLock(w, &t.second)
-	if t.Motion == Woken {
+	was, again := &w.futex.lock, t.decodeLock(w, &t.second)
+	if t.Between.Motion == Woken {
 		w.Whole, w.Lost = false, ""
 	}
-	if again.owner == w.lock.owner && again.free == w.lock.free && again.kind == w.lock.kind && again.died == w.lock.died {
+	if again.owner == was.owner && again.free == was.free && again.kind == was.kind && again.died == was.died {
 		return
 	}
 	w.On, w.Whole, w.Lost = nil, false, ""
@@ -111,24 +112,24 @@ func (d *Dump) verifyLock(t *Thread, w *Wait) {
 const idleAtMost = 500
 
 func (d *Dump) report() *Report {
-	r := &Report{Threads: d.threads, Apart: Apart, byTID: d.byTID}
-	for i, t := range d.threads {
+	r := &Report{Threads: d.roster.threads, Apart: Apart, byTID: d.roster.byTID}
+	for i, t := range d.roster.threads {
 		if i < idleAtMost || t.Outside {
-			d.idle(t)
+			d.clock.idle(t)
 		}
 	}
-	r.Cycles = cycles(d.threads, d.procs)
+	r.Cycles = cycles(d.roster.threads, d.roster.procs)
 	r.Stories = stories(r)
-	for pid, p := range d.procs {
+	for pid, p := range d.roster.procs {
 		if p.denied.Load() {
-			d.miss("what the threads of pid %d wait for (%s)", pid, orElse(d.fs.Permission(pid).Remedy(), "they may not be looked at"))
+			d.missing.add("what the threads of pid %d wait for (%s)", pid, orElse(d.fs.Permission(pid).Remedy(), "they may not be looked at"))
 		}
 		if d.mem.absent[pid] {
-			d.miss("some memory of pid %d: it is not in memory, or is none", pid)
+			d.missing.add("some memory of pid %d: it is not in memory, or is none", pid)
 		}
 	}
-	if d.clock == 0 && len(d.threads) > 0 {
-		d.miss("since when threads have not run (the kernel has no /proc/PID/task/TID/sched)")
+	if d.clock.now == 0 && len(d.roster.threads) > 0 {
+		d.missing.add("since when threads have not run (the kernel has no /proc/PID/task/TID/sched)")
 	}
 	for m := range d.missing {
 		r.Missing = append(r.Missing, m)
@@ -156,15 +157,15 @@ func (t *Thread) Does() string {
 	switch {
 	case t.Wait != nil:
 		return t.Wait.Line()
-	case t.Motion == Gone:
+	case t.Between.Motion == Gone:
 		return "has ended"
-	case t.Motion == Ran && t.CPU >= Apart/4:
-		return fmt.Sprintf("runs (%s of CPU time in the last %s)", Short(t.CPU), took)
-	case t.Motion == Ran && t.Runs > 0:
-		return fmt.Sprintf("runs now and then (%d times in the last %s)", t.Runs, took)
-	case t.Motion == Ran && t.State != 'R':
+	case t.Between.Motion == Ran && t.Between.CPU >= Apart/4:
+		return fmt.Sprintf("runs (%s of CPU time in the last %s)", Short(t.Between.CPU), took)
+	case t.Between.Motion == Ran && t.Between.Runs > 0:
+		return fmt.Sprintf("runs now and then (%d times in the last %s)", t.Between.Runs, took)
+	case t.Between.Motion == Ran && t.State != 'R':
 		return "has just gone to sleep"
-	case t.Motion == Ran:
+	case t.Between.Motion == Ran:
 		return "runs, or waits for a CPU"
 	case t.first.err != nil:
 		return "does not run, what it waits for may not be looked at"
@@ -180,11 +181,11 @@ func Since(list []*Thread) string {
 	var least, most time.Duration
 	known := true
 	for i, t := range list {
-		if t.Motion != Blocked || t.State == 'Z' {
+		if t.Between.Motion != Blocked || t.State == 'Z' {
 			return ""
 		}
-		known = known && t.Idle > 0
-		d := max(t.Idle, t.IdleAtLeast)
+		known = known && t.Between.Idle > 0
+		d := max(t.Between.Idle, t.Between.IdleAtLeast)
 		if most = max(most, d); i == 0 || d < least {
 			least = d
 		}
@@ -206,15 +207,15 @@ func (r *Report) Summary() []string {
 		if t.Outside {
 			continue
 		}
-		procs[t.PID] = t.Process
+		procs[t.PID] = t.Process.Name
 		switch {
-		case t.State == 'Z' || t.Motion == Gone:
+		case t.State == 'Z' || t.Between.Motion == Gone:
 			n["exited"]++
 		case t.State == 'T' || t.State == 't':
 			n["stopped"]++
-		case t.Motion == Blocked:
+		case t.Between.Motion == Blocked:
 			n["blocked"]++
-		case t.Motion == Woken:
+		case t.Between.Motion == Woken:
 			n["waking up now and then"]++
 		default:
 			n["running"]++
@@ -307,7 +308,7 @@ func waits(n int) string {
 // ownerUnknown: it waits for a lock that somebody holds, and nothing tells who: it may be in a deadlock that is not found.
 func ownerUnknown(t *Thread) bool {
 	w := t.Wait
-	return w != nil && w.Kind == "futex" && (heldBySome[w.fam.kind] || t.first.kept != nil && t.first.kept.Lock) && t.Motion == Blocked && !w.Timed && len(w.On) == 0 && w.Lost == ""
+	return w != nil && w.Kind == "futex" && (heldBySome[w.futex.fam.kind] || t.first.kept != nil && t.first.kept.Lock) && t.Between.Motion == Blocked && !w.Timed && len(w.On) == 0 && w.Lost == ""
 }
 
 func (r *Report) busiest() string {

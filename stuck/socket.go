@@ -17,22 +17,22 @@ import (
 
 // socket fills in what is known of a socket: addresses from the tables of its own
 // network namespace, or a unix socket's other end from the kernel.
-func (d *Dump) socket(t *Thread, f *FD) {
+func (d *descriptors) socket(t *Thread, f *FD) {
 	for _, table := range socketTables {
 		s, ok := d.sockets(t).byInode[table][f.Inode]
 		if !ok {
 			continue
 		}
 		f.Kind = table[:3]
-		f.Local, f.State, f.RecvQ, f.SendQ, f.Queues = s.Local.String(), s.State, s.RecvQ, s.SendQ, true
-		if f.State == "LISTEN" {
-			f.Note, f.Queues = fmt.Sprintf("(%d waiting to be accepted)", s.RecvQ), false
+		f.Socket.Local, f.Socket.State, f.Socket.RecvQ, f.Socket.SendQ, f.Socket.Queues = s.Local.String(), s.State, s.RecvQ, s.SendQ, true
+		if f.Socket.State == "LISTEN" {
+			f.Note, f.Socket.Queues = fmt.Sprintf("(%d waiting to be accepted)", s.RecvQ), false
 		}
 		if f.Kind == "udp" {
-			f.State = ""
+			f.Socket.State = ""
 		}
 		if s.Remote.Port() != 0 {
-			f.Remote = s.Remote.String()
+			f.Socket.Remote = s.Remote.String()
 			d.tcpPeer(t, f, s)
 		}
 		if s.RecvQ > 0 {
@@ -40,16 +40,16 @@ func (d *Dump) socket(t *Thread, f *FD) {
 		}
 		return
 	}
-	u, err := d.unixSocket(t, uint32(f.Inode))
+	u, err := unixSocket(d.fs, t, uint32(f.Inode))
 	switch {
 	case errors.Is(err, unix.ENOENT):
 	case err != nil:
-		d.miss("unix sockets' other ends: %v (try: as root, in the process's network namespace)", err)
+		d.missing.add("unix sockets' other ends: %v (try: as root, in the process's network namespace)", err)
 	default:
 		f.Kind, f.Path, f.Peer = "unix", u.name, uint64(u.peer)
-		f.RecvQ, f.SendQ, f.Queues = uint64(u.recvQ), uint64(u.sendQ), u.state != unixListen
+		f.Socket.RecvQ, f.Socket.SendQ, f.Socket.Queues = uint64(u.recvQ), uint64(u.sendQ), u.state != unixListen
 		if u.state == unixListen {
-			f.State, f.Note = "LISTEN", fmt.Sprintf("(%d waiting to be accepted)", u.recvQ)
+			f.Socket.State, f.Note = "LISTEN", fmt.Sprintf("(%d waiting to be accepted)", u.recvQ)
 		}
 		if u.recvQ > 0 {
 			f.Ready = "there is something to read"
@@ -65,7 +65,7 @@ type tables struct {
 }
 
 // sockets reads the tables of the namespace that the thread is in, once for each.
-func (d *Dump) sockets(t *Thread) *tables {
+func (d *descriptors) sockets(t *Thread) *tables {
 	ns, err := d.fs.Namespace(t.TID, "net")
 	if err != nil {
 		ns = strconv.Itoa(t.PID)
@@ -78,10 +78,10 @@ func (d *Dump) sockets(t *Thread) *tables {
 	for _, table := range socketTables {
 		list, whole, err := d.fs.Sockets(t.TID, table)
 		if err != nil && !procfs.Gone(err) {
-			d.miss("%s sockets: %v", table, err)
+			d.missing.add("%s sockets: %v", table, err)
 		}
 		if err == nil && !whole {
-			d.miss("%s sockets beyond the first %d", table, len(list))
+			d.missing.add("%s sockets beyond the first %d", table, len(list))
 		}
 		n.byInode[table] = make(map[uint64]procfs.Socket, len(list))
 		for _, s := range list {
@@ -102,7 +102,7 @@ func (d *Dump) sockets(t *Thread) *tables {
 var socketTables = []string{"tcp", "tcp6", "udp", "udp6"}
 
 // tcpPeer finds the other end of a connection in the same network namespace.
-func (d *Dump) tcpPeer(t *Thread, f *FD, s procfs.Socket) {
+func (d *descriptors) tcpPeer(t *Thread, f *FD, s procfs.Socket) {
 	if f.Kind != "tcp" {
 		return
 	}
@@ -148,9 +148,9 @@ type unixState struct {
 
 // unixSocket asks sock_diag(7) about one socket, in the network namespace of the
 // thread.
-func (d *Dump) unixSocket(t *Thread, inode uint32) (u unixState, err error) {
-	theirs, err1 := d.fs.Namespace(t.TID, "net")
-	ours, err2 := d.fs.Namespace(os.Getpid(), "net")
+func unixSocket(fs procfs.FS, t *Thread, inode uint32) (u unixState, err error) {
+	theirs, err1 := fs.Namespace(t.TID, "net")
+	ours, err2 := fs.Namespace(os.Getpid(), "net")
 	if err1 != nil || err2 != nil || theirs == ours {
 		return askUnix(inode)
 	}
@@ -159,7 +159,7 @@ func (d *Dump) unixSocket(t *Thread, inode uint32) (u unixState, err error) {
 		defer close(done)
 		runtime.LockOSThread() // and never unlocked: the thread ends in their namespace
 		var ns int
-		if ns, err = unix.Open(d.fs.Path(t.TID, "ns", "net"), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		if ns, err = unix.Open(fs.Path(t.TID, "ns", "net"), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 			return
 		}
 		defer unix.Close(ns)

@@ -154,13 +154,13 @@ func TestFamilyOf(t *testing.T) {
 
 // world makes threads of single-threaded processes and of one process, whose waits are
 // edges[i]: the threads that can let i go; nil: it does not wait.
-func world(edges map[int][]int, n int) ([]*Thread, map[int]*process) {
-	procs := map[int]*process{1: {pid: 1, complete: true}}
+func world(edges map[int][]int, n int) ([]*Thread, map[int]*Process) {
+	procs := map[int]*Process{1: {pid: 1, complete: true}}
 	var list []*Thread
 	for i := range n {
-		th := &Thread{PID: 1, TID: 100 + i, State: 'S', Motion: Ran, process: procs[1]}
+		th := &Thread{PID: 1, TID: 100 + i, State: 'S', Between: Activity{Motion: Ran}, Process: procs[1]}
 		if on, ok := edges[i]; ok {
-			th.Motion, th.Wait = Blocked, &Wait{Kind: "futex", Whole: true, Object: "x"}
+			th.Between.Motion, th.Wait = Blocked, &Wait{Kind: "futex", Whole: true, Object: "x"}
 			for _, o := range on {
 				th.Wait.On = append(th.Wait.On, Releaser{PID: 1, TID: 100 + o, How: Holds})
 			}
@@ -227,13 +227,13 @@ func TestNoProof(t *testing.T) {
 	for name, change := range map[string]func([]*Thread){
 		"a time limit":        func(l []*Thread) { l[0].Wait.Timed = true },
 		"an unknown releaser": func(l []*Thread) { l[0].Wait.Whole = false },
-		"it ran":              func(l []*Thread) { l[1].Motion = Woken },
+		"it ran":              func(l []*Thread) { l[1].Between.Motion = Woken },
 		"a free lock":         func(l []*Thread) { l[1].Wait.Lost = "which is free" },
 		"an owner has ended":  func(l []*Thread) { l[1].State = 'Z' },
 		"not looked at":       func(l []*Thread) { l[0].Wait.On[0] = Releaser{PID: 9, TID: 900} },
 		"a process not looked at as a whole": func(l []*Thread) {
 			l[0].Wait.On[0].TID = 0
-			l[0].process.complete = false
+			l[0].Process.complete = false
 		},
 		"a process with a thread that runs": func(l []*Thread) { l[0].Wait.On[0].TID = 0 },
 	} {
@@ -277,7 +277,7 @@ func TestHostileNames(t *testing.T) {
 	var a FD
 	a.anonymous(evil)
 	list, procs := world(map[int][]int{0: {0}}, 1)
-	list[0].Name, list[0].Process, list[0].Wait.Text = evil, evil, "waits"
+	list[0].Name, list[0].Process.Name, list[0].Wait.Text = evil, evil, "waits"
 	list[0].frames = []output.Frame{{Func: evil, File: evil}}
 	c := cycles(list, procs)
 	long := FD{Kind: "file", Path: strings.Repeat("x", 1<<20)}
@@ -327,9 +327,9 @@ func TestParseUnix(t *testing.T) {
 func TestOwnWord(t *testing.T) {
 	const fn = "parking_lot::raw_mutex::RawMutex::lock_slow"
 	d := newDump(procfs.FS{})
-	th := &Thread{process: &process{byInner: map[int]*Thread{}}, Call: "futex", Args: [6]uint64{0x1000}, frames: []output.Frame{{Func: fn}}}
+	th := &Thread{Process: &Process{byInner: map[int]*Thread{}}, Call: Call{Name: "futex", Args: [6]uint64{0x1000}}, frames: []output.Frame{{Func: fn}}}
 	th.first.words = words(0x1000, 1)
-	w := (&call{d: d, t: th, name: "futex", args: th.Args}).futex()
+	w := (&call{d: d, t: th, name: "futex", args: th.Call.Args}).futex()
 	if w.Text != "waits for Rust parking_lot::Mutex" || w.Lock != 0 || w.Object != "" {
 		t.Errorf("%+v", w)
 	}
@@ -337,8 +337,8 @@ func TestOwnWord(t *testing.T) {
 
 func TestVerdict(t *testing.T) {
 	thread := func(kind string, motion Motion, w Wait) *Thread {
-		w.Kind, w.fam.kind = "futex", kind
-		return &Thread{State: 'S', Motion: motion, Wait: &w}
+		w.Kind, w.futex.fam.kind = "futex", kind
+		return &Thread{State: 'S', Between: Activity{Motion: motion}, Wait: &w}
 	}
 	for _, tt := range []struct {
 		threads []*Thread
@@ -349,7 +349,7 @@ func TestVerdict(t *testing.T) {
 		{[]*Thread{thread(javaMonitor, Blocked, Wait{}), thread("mutex", Blocked, Wait{}), thread("cond", Blocked, Wait{})},
 			"no deadlock found; 2 threads wait for locks whose owner is not known"},
 		{[]*Thread{thread("mutex", Woken, Wait{}), thread("mutex", Blocked, Wait{Timed: true}), thread("mutex", Blocked, Wait{On: []Releaser{{}}})}, "no deadlock found"},
-		{[]*Thread{{State: 'S', Motion: Blocked, Wait: &Wait{Kind: "refused lock"}}}, "STUCK FOR EVER: the kernel has refused 1 thread a lock, as it does in a deadlock"},
+		{[]*Thread{{State: 'S', Between: Activity{Motion: Blocked}, Wait: &Wait{Kind: "refused lock"}}}, "STUCK FOR EVER: the kernel has refused 1 thread a lock, as it does in a deadlock"},
 	} {
 		if got := (&Report{Threads: tt.threads}).verdict(); got != tt.want {
 			t.Errorf("got %q, want %q", got, tt.want)
@@ -374,7 +374,7 @@ func TestStoryOfSet(t *testing.T) {
 		{[]FD{end(7)}, 0, 1}, {[]FD{end(7), end(7, 7)}, 0, 1},
 		{[]FD{end(7), end()}, 0, 0}, {[]FD{end(7), end(8)}, 0, 0}, {[]FD{end(7, 8)}, 0, 0}, {[]FD{end(7)}, 1, 0},
 	} {
-		th := &Thread{Motion: Blocked, Wait: &Wait{Kind: "set", FDs: tt.fds, MoreFDs: tt.more, On: []Releaser{{PID: 7, How: HasEnd}}}}
+		th := &Thread{Between: Activity{Motion: Blocked}, Wait: &Wait{Kind: "set", Set: Set{FDs: tt.fds, More: tt.more}, On: []Releaser{{PID: 7, How: HasEnd}}}}
 		if got := stories(&Report{Threads: []*Thread{th}, byTID: map[int]*Thread{}}); len(got) != tt.want {
 			t.Errorf("%+v and %d more: %d stories, want %d", tt.fds, tt.more, len(got), tt.want)
 		}

@@ -17,34 +17,43 @@ import (
 type Thread struct {
 	PID, TID int
 	// InnerTID is its number in its own pid namespace: what lock words hold.
-	InnerTID      int
-	Process, Name string
-	State         byte // letter of proc_pid_stat(5)
+	InnerTID int
+	Process  *Process
+	Name     string
+	State    byte // letter of proc_pid_stat(5)
 	// Outside: it was not asked for, and is looked at because another waits for it.
 	Outside bool
-	Call    string // name of the system call that it sits in, empty if in none
-	NR      int64
-	Args    [6]uint64
-	Motion  Motion
+	Call    Call
 	Wait    *Wait // nil: it does not wait, or what for cannot be told
-	// Idle is how long it has not run, to about a tick; 0 where the kernel does not
-	// tell. IdleAtLeast is what the two looks have seen.
-	Idle, IdleAtLeast time.Duration
-	CPU               time.Duration // used between the looks
-	Runs              uint64        // how often it was put on a CPU between them
+	Between Activity
 
 	first, second look
 	stopped       bool // for its stack: since then it has run
-	worker        bool // of the kernel: it has no user stack
 	files         procfs.TaskFiles
-	process       *process
 	frames        []output.Frame
+}
+
+// Call is the system call that a thread sits in.
+type Call struct {
+	Name string // empty: in none
+	NR   int64
+	Args [6]uint64
+}
+
+// Activity is what a thread did between the two looks.
+type Activity struct {
+	Motion Motion
+	// Idle is how long it has not run, to about a tick; 0 where the kernel does not
+	// tell. IdleAtLeast is what the two looks have seen.
+	Idle, IdleAtLeast time.Duration
+	CPU               time.Duration // used
+	Runs              uint64        // how often it was put on a CPU
 }
 
 // Motion is what a thread did between the two looks.
 type Motion string
 
-// Values of [Thread.Motion].
+// Values of [Motion].
 const (
 	Blocked Motion = "blocked" // it did not run, and sits in the same call
 	Woken   Motion = "woken"   // it ran, and is in the same call with the same arguments
@@ -54,21 +63,23 @@ const (
 
 // look is what one look saw of a thread.
 type look struct {
-	at    time.Time
-	state byte
-	sched procfs.Schedstat
-	call  procfs.Syscall
-	words block              // around a futex word
-	kept  *runtimes.LockWait // what the machine that runs the program says of the wait
-	err   error              // of what needs permission
-	gone  bool
+	at     time.Time
+	state  byte
+	sched  procfs.Schedstat
+	call   procfs.Syscall
+	words  block              // around a futex word
+	kept   *runtimes.LockWait // what the machine that runs the program says of the wait
+	err    error              // of what needs permission
+	gone   bool
+	worker bool // of the kernel: it has no user stack; of the first look
 }
 
-// process is what the threads of one process share.
-type process struct {
+// Process is what the threads of one process share.
+type Process struct {
+	Name string
+
 	pid      int
 	leader   procfs.Stat
-	name     string
 	arch     string // of its system calls, as GOARCH has it
 	inner    bool   // it is in a pid namespace below ours
 	outside  bool
@@ -80,7 +91,7 @@ type process struct {
 }
 
 func (t *Thread) wordBytes() int {
-	if t.process.arch == "386" {
+	if t.Process.arch == "386" {
 		return 4
 	}
 	return 8
@@ -108,8 +119,11 @@ func archOf(fs procfs.FS, pid int) string {
 	return runtime.GOARCH
 }
 
+// callOf is the call that a look found.
+func callOf(p *Process, c procfs.Syscall) Call { return Call{callName(p, c), c.NR, c.Args} }
+
 // callName is the name of the call that a look found, empty if in none.
-func callName(p *process, c procfs.Syscall) string {
+func callName(p *Process, c procfs.Syscall) string {
 	if c.Running || c.NR < 0 {
 		return ""
 	}
@@ -134,5 +148,5 @@ func clip(s string) string {
 
 // Ran tells whether a thread has run between an earlier dump and a later one.
 func (t *Thread) Ran(later *Thread) bool {
-	return t.second.sched.Count != later.first.sched.Count || later.Motion == Ran || later.Motion == Woken
+	return t.second.sched.Count != later.first.sched.Count || later.Between.Motion == Ran || later.Between.Motion == Woken
 }

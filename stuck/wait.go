@@ -25,8 +25,7 @@ type Wait struct {
 	Lock   uint64 // address of a lock, 0 if there is none
 	// Function is the one that waits, if it told of which kind the wait is.
 	Function string
-	FDs      []FD
-	MoreFDs  int // further descriptors of the set
+	Set      Set
 	// Timed: it ends by itself, after Left if that is known (else negative).
 	Timed bool
 	Left  time.Duration
@@ -40,10 +39,20 @@ type Wait struct {
 	// polls: it wakes up now and then, and goes on waiting for the same.
 	polls bool
 
+	futex futex
+}
+
+// Set are descriptors that a thread waits on.
+type Set struct {
+	FDs  []FD
+	More int   // further ones
+	need []int // indices of FDs with another end to find; the complement for writing
+}
+
+// futex is what is known of a wait on a lock word.
+type futex struct {
 	lock lock
 	fam  family
-	op   string
-	need []int // indices of FDs with another end to find; the complement for writing
 }
 
 // Releaser is who can end a wait.
@@ -120,18 +129,18 @@ func releasers(list []Releaser) string {
 func (d *Dump) decode(t *Thread) {
 	switch {
 	case t.first.state == 'Z' || t.first.state == 'X':
-		t.Wait = d.exited(t)
+		t.Wait = exited(d.fs, t)
 	case t.first.state == 't':
-		t.Wait = d.traced(t)
+		t.Wait = traced(d.fs, t)
 	case t.first.state == 'T':
 		t.Wait = &Wait{Kind: "stopped", Text: "is stopped by a signal until SIGCONT comes", Unknown: "the kernel does not tell who sent it"}
 	case t.first.err != nil || t.first.call.Running:
 		return
-	case t.NR < 0:
-		t.Wait = d.fault(t)
+	case t.Call.NR < 0:
+		t.Wait = fault(d.fs, t)
 	default:
-		c := call{d: d, t: t, name: t.Call, args: t.Args}
-		if t.Call == "restart_syscall" {
+		c := call{d: d, t: t, name: t.Call.Name, args: t.Call.Args}
+		if t.Call.Name == "restart_syscall" {
 			c.name = restarted(t)
 		}
 		if wait, ok := calls[c.name]; ok {
@@ -162,49 +171,49 @@ func restarted(t *Thread) string {
 }
 
 // exited is a thread or process that has ended and is not reaped.
-func (d *Dump) exited(t *Thread) *Wait {
+func exited(fs procfs.FS, t *Thread) *Wait {
 	if t.TID != t.PID {
 		return &Wait{Kind: "exited", Text: "has exited"}
 	}
-	if _, err := d.fs.LiveTask(t.PID); err == nil {
+	if _, err := fs.LiveTask(t.PID); err == nil {
 		return &Wait{Kind: "exited", Text: "has exited, other threads of the process live"}
 	}
 	w := &Wait{Kind: "exited", Text: "has exited and is not reaped by its parent", What: "being reaped"}
-	w.on(Releaser{PID: t.process.leader.PPID, How: Reaps}, d)
+	w.on(Releaser{PID: t.Process.leader.PPID, How: Reaps}, fs)
 	return w
 }
 
 // traced is a stop for a tracer.
-func (d *Dump) traced(t *Thread) *Wait {
+func traced(fs procfs.FS, t *Thread) *Wait {
 	w := &Wait{Kind: "traced", Text: "is stopped by its tracer"}
-	st, err := d.fs.Status(t.TID)
+	st, err := fs.Status(t.TID)
 	if err != nil || st.TracerPid == 0 {
 		w.Unknown = "who that is cannot be told"
 		return w
 	}
-	w.on(Releaser{PID: st.TracerPid, How: Traces}, d)
+	w.on(Releaser{PID: st.TracerPid, How: Traces}, fs)
 	return w
 }
 
 // on adds who can end the wait, with its name.
-func (w *Wait) on(r Releaser, d *Dump) {
+func (w *Wait) on(r Releaser, fs procfs.FS) {
 	if r.Name == "" && r.PID > 0 {
 		tid := r.TID
 		if tid == 0 {
 			tid = r.PID
 		}
-		r.Name, _ = d.fs.Comm(r.PID, tid) // without it the number alone is shown
+		r.Name, _ = fs.Comm(r.PID, tid) // without it the number alone is shown
 	}
 	w.On = append(w.On, r)
 }
 
 // fault is a wait outside of any call: for a page.
-func (d *Dump) fault(t *Thread) *Wait {
+func fault(fs procfs.FS, t *Thread) *Wait {
 	if t.first.call.SP == 0 {
 		return nil
 	}
 	w := &Wait{Kind: "page", Text: "waits for a page of its memory"}
-	frames, _ := d.fs.Stack(t.PID, t.TID) // without it less is said
+	frames, _ := fs.Stack(t.PID, t.TID) // without it less is said
 	for _, f := range frames {
 		switch {
 		case strings.Contains(f.Func, "userfault"):
@@ -216,7 +225,7 @@ func (d *Dump) fault(t *Thread) *Wait {
 			w.Text = "waits for a page of a file on NFS"
 		}
 	}
-	if list := d.remoteFiles(t); list != "" {
+	if list := remoteFiles(fs, t); list != "" {
 		w.Text += "; mapped from servers: " + list
 	} else {
 		w.Unknown = "the kernel does not tell which"
@@ -225,11 +234,11 @@ func (d *Dump) fault(t *Thread) *Wait {
 }
 
 // remoteFiles lists mapped files on file systems that have a server.
-func (d *Dump) remoteFiles(t *Thread) string {
-	types := d.mounts(t)
+func remoteFiles(fs procfs.FS, t *Thread) string {
+	types := mounts(fs, t)
 	var list []string
 	seen := map[string]bool{}
-	for _, m := range maps(d.fs, t.TID) {
+	for _, m := range maps(fs, t.TID) {
 		kind := types[m.Dev]
 		if kind == "" || seen[m.Path] {
 			continue
@@ -244,9 +253,9 @@ func (d *Dump) remoteFiles(t *Thread) string {
 }
 
 // mounts are the types of the file systems with a server that the thread sees.
-func (d *Dump) mounts(t *Thread) map[procfs.Dev]string {
+func mounts(fs procfs.FS, t *Thread) map[procfs.Dev]string {
 	types := map[procfs.Dev]string{}
-	for dev, kind := range d.fs.Mounts(t.TID) {
+	for dev, kind := range fs.Mounts(t.TID) {
 		if kind == "fuse" || strings.HasPrefix(kind, "fuse.") || strings.HasPrefix(kind, "nfs") ||
 			slices.Contains([]string{"cifs", "smb3", "9p", "ceph", "afs", "virtiofs"}, kind) {
 			types[dev] = kind

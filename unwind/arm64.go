@@ -153,56 +153,55 @@ const leafReach = 4096
 // x30 must differ from the record that x29 points at and lie behind a call
 // from another mapping (the vDSO is called so), or behind a bl to right before
 // pc that is not near itself.
-func (w *Walker) inLeaf(mem *Memory) bool {
-	s := &w.set
-	lr, ok := s.Reg(w.arch.RA)
+func (c *code) inLeaf(s *regs.Set, mem *Memory) bool {
+	a := c.proc.arch
+	lr, ok := s.Reg(a.RA)
 	if !ok {
 		return false
 	}
-	lr &^= w.arch.PACMask
-	fp, ok := s.Reg(w.arch.FP)
-	if ra, r := mem.word(w.arch, fp+8); !ok || r != 0 || ra&^w.arch.PACMask == lr {
+	lr &^= a.PACMask
+	fp, ok := s.Reg(a.FP)
+	if ra, r := mem.word(a, fp+8); !ok || r != 0 || ra&^a.PACMask == lr {
 		return false
 	}
-	return w.calledHere(lr)
+	return c.calledHere(s.PC, lr)
 }
 
 // calledHere: lr lies behind a call from another mapping, or behind a direct
 // call to the function that pc is in. Code that pc's own function has called
 // stands before it as well, so the target must be far from lr, or nothing between it and pc
 // may end a function.
-func (w *Walker) calledHere(lr uint64) bool {
-	pc := w.set.PC
-	if w.lookup(lr, true).flags&afterCall == 0 {
+func (c *code) calledHere(pc, lr uint64) bool {
+	if c.lookup(lr, true).flags&afterCall == 0 {
 		return false
 	}
-	if w.layout != nil {
-		_, here, ok1 := w.layout.Mapping(pc)
-		_, there, ok2 := w.layout.Mapping(lr - 1)
+	if c.proc.layout != nil {
+		_, here, ok1 := c.proc.layout.Mapping(pc)
+		_, there, ok2 := c.proc.layout.Mapping(lr - 1)
 		if ok1 && ok2 && here != there {
 			return true
 		}
 	}
-	w.window.read(w.space, lr)
-	target, ok := w.conv.target(lr, w.window.behind())
+	c.window.read(c.proc.space, lr)
+	target, ok := c.proc.conv.target(lr, c.window.behind())
 	if !ok || pc-target >= leafReach {
 		return false
 	}
-	return lr-target >= leafReach || w.oneFunction(target, pc)
+	return lr-target >= leafReach || c.oneFunction(target, pc)
 }
 
 // maxLeaf is how much code is looked at for the end of a function.
 const maxLeaf = 512
 
 // oneFunction: the code from start to end ends no function.
-func (w *Walker) oneFunction(start, end uint64) bool {
+func (c *code) oneFunction(start, end uint64) bool {
 	var buf [maxLeaf]byte
 	n := end - start
-	if n > maxLeaf || uint64(w.space.Code(start, buf[:n])) != n {
+	if n > maxLeaf || uint64(c.proc.space.Code(start, buf[:n])) != n {
 		return false
 	}
 	for b := buf[:n]; len(b) > 0; {
-		size := w.conv.passes(b)
+		size := c.proc.conv.passes(b)
 		if size == 0 || size > len(b) {
 			return false
 		}
@@ -284,30 +283,28 @@ const maxSigframe = 64 << 10
 // pushes a record of the interrupted x29 and x30, at which the handler's x29
 // points (arch/arm64/kernel/signal.c, get_sigframe and setup_return): the frame
 // is the one below in which these two registers were saved.
-// The reason is not 0 if the record lies outside the copy.
-func (w *Walker) findSignalSP(mem *Memory) Reason {
-	s := &w.set
-	fp, ok := s.Reg(w.arch.FP)
-	if _, known := s.Reg(w.arch.SP); known || !ok {
-		return 0
+// The reason is not 0 if the record, at fault, lies outside the copy.
+func findSignalSP(a *regs.Arch, s *regs.Set, mem *Memory) (fault uint64, _ Reason) {
+	fp, ok := s.Reg(a.FP)
+	if _, known := s.Reg(a.SP); known || !ok {
+		return 0, 0
 	}
-	x29, _ := mem.word(w.arch, fp)
-	x30, r := mem.word(w.arch, fp+8)
+	x29, _ := mem.word(a, fp)
+	x30, r := mem.word(a, fp+8)
 	if r != 0 {
-		w.next.fault = fp
-		return r
+		return fp, r
 	}
 	const x29At = 128 + 184 + 29*8
 	for sp := (fp - arm64SigframeBytes) &^ 15; fp-sp <= maxSigframe; sp -= 16 {
-		a, r := mem.word(w.arch, sp+x29At)
-		b, r2 := mem.word(w.arch, sp+x29At+8)
+		lo, r := mem.word(a, sp+x29At)
+		hi, r2 := mem.word(a, sp+x29At+8)
 		if r != 0 || r2 != 0 {
 			break
 		}
-		if a == x29 && b == x30 {
-			s.SetReg(w.arch.SP, sp)
+		if lo == x29 && hi == x30 {
+			s.SetReg(a.SP, sp)
 			break
 		}
 	}
-	return 0
+	return 0, 0
 }

@@ -97,9 +97,9 @@ func BenchmarkWalk(b *testing.B) {
 				s, sets, mems := deepStacks(how, depth, n)
 				w := New(regs.AMD64, told{s}, []How{how}, 0)
 				if how == FramePointer || how == Code {
-					c := *w.conv // no code bytes to look at here
+					c := *w.main.proc.conv // no code bytes to look at here
 					c.afterCall = func(*window) bool { return true }
-					w.conv = &c
+					w.main.proc.conv = &c
 				}
 				frames, end := w.Walk(sets[0], mems[0], nil)
 				if len(frames) != depth+1 || !end.Complete() {

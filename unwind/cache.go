@@ -177,93 +177,113 @@ func (c *cache) number(row *sframe.Row) uint32 {
 	return n
 }
 
+// code is what is known of the code of a process, by address, as the methods of one order see it.
+type code struct {
+	proc  *process
+	order []How
+	cache cache
+	gen   uint64 // of the space, as of what cache holds
+	// Entries of addresses outside code, which the cache does not keep.
+	nowhere, innermost entry
+
+	window window
+}
+
+// refresh drops what has gone stale.
+func (c *code) refresh() {
+	if g := c.proc.space.Generation(); g != c.gen || c.cache.count > maxEntries {
+		c.cache.clear()
+		c.gen = g
+	}
+}
+
 // lookup returns the entry of a frame's PC, made now if there was none. That of
 // an address outside code is valid only until the next lookup.
-func (w *Walker) lookup(pc uint64, isReturn bool) *entry {
+func (c *code) lookup(pc uint64, isReturn bool) *entry {
 	var kind flags
 	if isReturn {
 		pc--
 		kind = isCaller
 	}
-	if e := w.cache.find(pc, kind); e != nil {
+	if e := c.cache.find(pc, kind); e != nil {
 		return e
 	}
-	return w.fill(pc, kind)
+	return c.fill(pc, kind)
 }
 
 // fill makes the entry of an address. Other addresses than those of code are
 // not kept: the space has to be asked again, since code may have been mapped
 // there meanwhile.
-func (w *Walker) fill(pc uint64, kind flags) *entry {
+func (c *code) fill(pc uint64, kind flags) *entry {
 	exact := pc
 	if kind == isCaller {
 		exact++
 	}
 	e := entry{pc: pc, flags: kind, to: nobody}
 	// A call may be the last instruction of a mapping, a trampoline the first.
-	if !w.space.Executable(pc) && !w.space.Executable(exact) {
+	if !c.proc.space.Executable(pc) && !c.proc.space.Executable(exact) {
 		if kind == isCaller {
-			w.nowhere = e
-			return &w.nowhere
+			c.nowhere = e
+			return &c.nowhere
 		}
-		if w.conv.entry != nil && w.allows(FramePointer, BackChain) {
+		if c.proc.conv.entry != nil && c.allows(FramePointer, BackChain) {
 			// A call through a bad pointer: nothing was executed there, so
 			// everything is as at a function's entry.
-			e.row, e.how = w.conv.entry, FramePointer
+			e.row, e.how = c.proc.conv.entry, FramePointer
 		}
-		w.innermost = e
-		return &w.innermost
+		c.innermost = e
+		return &c.innermost
 	}
 	e.flags |= isCode
-	w.window.read(w.space, exact)
-	if w.conv.signal != nil {
-		e.row = w.conv.signal(&w.window, kind == 0)
+	c.window.read(c.proc.space, exact)
+	if c.proc.conv.signal != nil {
+		e.row = c.proc.conv.signal(&c.window, kind == 0)
 	}
 	if e.row != nil {
 		e.how = Signal
 		e.flags |= isTrampoline
-		return w.cache.insert(e)
+		return c.cache.insert(e)
 	}
-	if kind == 0 && w.conv.lost != nil && w.conv.lost(&w.window) {
-		return w.cache.insert(e)
+	if kind == 0 && c.proc.conv.lost != nil && c.proc.conv.lost(&c.window) {
+		return c.cache.insert(e)
 	}
-	if kind == isCaller && w.conv.afterCall != nil && w.conv.afterCall(&w.window) {
+	if kind == isCaller && c.proc.conv.afterCall != nil && c.proc.conv.afterCall(&c.window) {
 		e.flags |= afterCall
 	}
-	if w.own.runtime != nil && w.own.runtime.Owns(pc) {
+	if c.proc.own.runtime != nil && c.proc.own.runtime.Owns(pc) {
 		e.flags |= isOwned
-		return w.cache.insert(e)
+		return c.cache.insert(e)
 	}
-	if e.row, e.how = w.firstRow(pc, kind == 0); e.row != nil {
-		e.row = w.cache.share(e.row)
+	if e.row, e.how = c.firstRow(pc, kind == 0); e.row != nil {
+		e.row = c.cache.share(e.row)
 		var ok bool
-		if e.plain, ok = compile(w.arch, e.row); ok {
+		if e.plain, ok = compile(c.proc.arch, e.row); ok {
 			e.flags |= isPlain
-			e.num = w.cache.number(e.row)
+			e.num = c.cache.number(e.row)
 		}
 	}
-	if e.how == FramePointer && w.generated(pc) {
+	if e.how == FramePointer && c.proc.generated(pc) {
 		e.flags &^= isPlain // it is looked whether the frame pointer is a caller's
 	}
-	if kind == 0 && e.how == FramePointer && w.conv.jumps != nil {
-		if _, ok := w.conv.jumps(&w.window); ok {
+	if kind == 0 && e.how == FramePointer && c.proc.conv.jumps != nil {
+		if _, ok := c.proc.conv.jumps(&c.window); ok {
 			e.flags = e.flags&^isPlain | isJump
 		}
 	}
-	return w.cache.insert(e)
+	return c.cache.insert(e)
 }
 
 // rowOf is e with the row that other methods have for code of the runtime.
-func rowOf(w *Walker, e *entry) *entry {
+func (c *code) rowOf(e *entry) *entry {
 	if e.flags&(isOwned|rowKnown) == isOwned {
 		caller := e.flags&isCaller != 0
 		exact := e.pc
 		if caller {
 			exact++
 		}
-		w.window.read(w.space, exact)
-		if e.row, e.how = w.firstRow(e.pc, !caller); e.row != nil {
-			e.row = w.cache.share(e.row)
+		c.window.read(c.proc.space, exact)
+		if e.row, e.how = c.firstRow(e.pc, !caller); e.row != nil {
+			e.row = c.cache.share(e.row)
 		}
 		e.flags |= rowKnown
 	}
@@ -272,9 +292,9 @@ func rowOf(w *Walker, e *entry) *entry {
 
 // firstRow returns the row of the first method that has one for the lookup
 // address pc. w.window holds the code around it.
-func (w *Walker) firstRow(pc uint64, top bool) (*sframe.Row, How) {
-	for _, h := range w.order {
-		row, ok := w.methodRow(h, pc, top)
+func (c *code) firstRow(pc uint64, top bool) (*sframe.Row, How) {
+	for _, h := range c.order {
+		row, ok := c.methodRow(h, pc, top)
 		if ok {
 			return row, h
 		}
@@ -285,10 +305,10 @@ func (w *Walker) firstRow(pc uint64, top bool) (*sframe.Row, How) {
 // methodRow returns the row that method h has for the lookup address pc.
 // w.window holds the code around it. A row of nil that is ok is chosen by the
 // stack, at each step anew.
-func (w *Walker) methodRow(h How, pc uint64, top bool) (row *sframe.Row, ok bool) {
+func (c *code) methodRow(h How, pc uint64, top bool) (row *sframe.Row, ok bool) {
 	switch h {
 	case SFrame, EHFrame:
-		row, err := w.space.Row(pc, h)
+		row, err := c.proc.space.Row(pc, h)
 		if err != nil || row == nil || row.Signal && row.CFA.Base == sframe.Undefined {
 			// The last is a signal frame that SFrame has no rules for. Its
 			// bytes were looked at before any table.
@@ -296,44 +316,56 @@ func (w *Walker) methodRow(h How, pc uint64, top bool) (row *sframe.Row, ok bool
 		}
 		return row, true
 	case Code:
-		if w.follower == nil {
+		if c.proc.follower == nil {
 			return nil, false
 		}
 		if !top {
 			pc++ // where it goes on
 		}
-		row, err := w.follower.Follow(pc, !top)
+		row, err := c.proc.follower.Follow(pc, !top)
 		return row, err == nil
 	case FramePointer:
-		if w.conv.frame == nil {
+		if c.proc.conv.frame == nil {
 			return nil, false
 		}
 		if top {
-			if row = w.conv.innermost(&w.window); row != nil {
+			if row = c.proc.conv.innermost(&c.window); row != nil {
 				return row, true
 			}
-		} else if w.conv.returned != nil {
-			if row = w.conv.returned(&w.window); row != nil {
+		} else if c.proc.conv.returned != nil {
+			if row = c.proc.conv.returned(&c.window); row != nil {
 				return row, true
 			}
 		}
-		return w.conv.frame, true
+		return c.proc.conv.frame, true
 	case BackChain:
-		if w.arch.Name != regs.S390X.Name {
+		if c.proc.arch.Name != regs.S390X.Name {
 			return nil, false
 		}
 		if top {
-			row = w.conv.innermost(&w.window)
+			row = c.proc.conv.innermost(&c.window)
 		}
 		return row, true
 	}
 	return nil, false
 }
 
+// isEntry asks once for each address whether it lies in a function that starts
+// stacks.
+func (c *code) isEntry(e *entry) bool {
+	if e.flags&entryKnown == 0 {
+		e.flags |= entryKnown
+		if c.proc.space.Entry(e.pc) {
+			e.flags |= isEntry
+		}
+	}
+	return e.flags&isEntry != 0
+}
+
 // allows: the order has one of the methods.
-func (w *Walker) allows(methods ...How) bool {
+func (c *code) allows(methods ...How) bool {
 	for _, h := range methods {
-		if slices.Contains(w.order, h) {
+		if slices.Contains(c.order, h) {
 			return true
 		}
 	}

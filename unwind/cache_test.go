@@ -163,28 +163,28 @@ func TestFill(t *testing.T) {
 		{"at its call", 0x401107, false, amd64SignalRow, Signal, isCode | isTrampoline, true},
 		{"back to its call", 0x401107, true, frame, FramePointer, isCaller | isCode | isPlain, true},
 	} {
-		before := w.cache.count
-		e := w.lookup(tt.pc, tt.caller)
-		if e.row != tt.row || e.how != tt.how || e.flags != tt.flags || (w.cache.count > before) != tt.kept || e.to != nobody {
-			t.Errorf("%s: row %+v by %v, flags %#x, kept %v; want %+v by %v, %#x, %v", tt.name, e.row, e.how, e.flags, w.cache.count > before, tt.row, tt.how, tt.flags, tt.kept)
+		before := w.main.code.cache.count
+		e := w.main.code.lookup(tt.pc, tt.caller)
+		if e.row != tt.row || e.how != tt.how || e.flags != tt.flags || (w.main.code.cache.count > before) != tt.kept || e.to != nobody {
+			t.Errorf("%s: row %+v by %v, flags %#x, kept %v; want %+v by %v, %#x, %v", tt.name, e.row, e.how, e.flags, w.main.code.cache.count > before, tt.row, tt.how, tt.flags, tt.kept)
 		}
-		if w.isEntry(e) || e.flags != tt.flags|entryKnown {
+		if w.main.code.isEntry(e) || e.flags != tt.flags|entryKnown {
 			t.Errorf("%s: an entry, or other flags: %#x", tt.name, e.flags)
 		}
-		if again := w.lookup(tt.pc, tt.caller); tt.kept && again != e {
+		if again := w.main.code.lookup(tt.pc, tt.caller); tt.kept && again != e {
 			t.Errorf("%s: another entry at the second time", tt.name)
 		}
 	}
-	before := w.lookup(0x401010, false)
+	before := w.main.code.lookup(0x401010, false)
 	w.SetRuntime(ownsPage(0x401000), false)
-	e := w.lookup(0x401010, false)
+	e := w.main.code.lookup(0x401010, false)
 	if e.flags != isCode|isOwned || e.row != nil {
 		t.Errorf("of a runtime: row %+v, flags %#x", e.row, e.flags)
 	}
-	if rowOf(w, e); before.row == nil || e.row != before.row || e.how != before.how || e.flags != isCode|isOwned|rowKnown {
+	if w.main.code.rowOf(e); before.row == nil || e.row != before.row || e.how != before.how || e.flags != isCode|isOwned|rowKnown {
 		t.Errorf("of a runtime that does not know: row %+v by %v, flags %#x; want %+v by %v", e.row, e.how, e.flags, before.row, before.how)
 	}
-	if e := New(regs.AMD64, s, []How{EHFrame}, 0).lookup(0x402000, false); e.row != nil {
+	if e := New(regs.AMD64, s, []How{EHFrame}, 0).main.code.lookup(0x402000, false); e.row != nil {
 		t.Errorf("nowhere, without conventions: %+v", e.row)
 	}
 }

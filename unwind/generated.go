@@ -38,19 +38,25 @@ type Origins interface {
 }
 
 // generated: pc lies in code that belongs to no object.
-func (w *Walker) generated(pc uint64) bool {
-	if w.origins == nil {
+func (p *process) generated(pc uint64) bool {
+	if p.origins == nil {
 		return false
 	}
-	code, object := w.origins.Origin(pc)
+	code, object := p.origins.Origin(pc)
 	return code && !object
 }
 
-// provisional notes that the frame behind the last of frames, of the return address
-// in w.next, is not proved yet.
-func (w *Walker) provisional(frames []Frame) {
-	if w.doubt.from == 0 || proved(frames[w.doubt.from:]) {
-		w.doubt.from, w.doubt.word = len(frames), w.next.pc
+// doubt is of the first frame that is provisional: its index, and the return address that led there. 0: there is none, or a later one has
+// proved it.
+type doubt struct {
+	from int
+	word uint64
+}
+
+// note notes that the frame behind the last of frames, of a return address, is not proved yet.
+func (d *doubt) note(frames []Frame, ra uint64) {
+	if d.from == 0 || proved(frames[d.from:]) {
+		d.from, d.word = len(frames), ra
 	}
 }
 
@@ -61,19 +67,19 @@ func proved(frames []Frame) bool {
 
 // settle cuts the frames of a walk that has come to its end at the first that is not
 // proved, or that was found by a frame pointer of another. e is the entry of the last one.
-func (w *Walker) settle(frames []Frame, end End, e *entry, mem *Memory) ([]Frame, End) {
+func (w *walk) settle(frames []Frame, end End, e *entry, mem *Memory) ([]Frame, End) {
 	keep := len(frames)
-	if w.doubt.from > 0 && !proved(frames[w.doubt.from:]) && !(end.Reason == Complete && (w.isEntry(e) || e.row != nil && e.row.Outermost)) {
+	if w.doubt.from > 0 && !proved(frames[w.doubt.from:]) && !(end.Reason == Complete && (w.code.isEntry(e) || e.row != nil && e.row.Outermost)) {
 		keep = w.doubt.from
 	}
-	if n, word := w.passedOver(frames[:keep], mem); n < keep {
+	if n, word := w.code.passedOver(frames[:keep], mem); n < keep {
 		keep, w.doubt.word = n, word
 	}
 	if keep == len(frames) {
 		return frames, end
 	}
-	w.over = slices.DeleteFunc(w.over, func(s Stack) bool { return s.Frame > keep })
-	w.own.frames = slices.DeleteFunc(w.own.frames, func(o Owned) bool { return o.Frame >= keep })
+	w.switches.over = slices.DeleteFunc(w.switches.over, func(s Stack) bool { return s.Frame > keep })
+	w.owned = slices.DeleteFunc(w.owned, func(o Owned) bool { return o.Frame >= keep })
 	if end.Reason != OutsideCopy {
 		end = End{Reason: NotAfterCall, Addr: w.doubt.word}
 	}
@@ -87,23 +93,23 @@ const maxPassed = 64 << 10
 // from which a frame pointer has led on over a word that may be a return address in
 // such code, and that word. Where the caller is of an object, only one behind a call
 // counts: HotSpot's call_stub keeps the address there that it calls.
-func (w *Walker) passedOver(frames []Frame, mem *Memory) (n int, word uint64) {
-	size := uint64(w.arch.WordBytes)
+func (c *code) passedOver(frames []Frame, mem *Memory) (n int, word uint64) {
+	size := uint64(c.proc.arch.WordBytes)
 	for i := 0; i+1 < len(frames); i++ {
 		f := &frames[i]
-		if frames[i+1].How != FramePointer || !w.generated(f.LookupPC()) || f.Caller && w.lookup(f.PC, true).flags&afterCall == 0 {
+		if frames[i+1].How != FramePointer || !c.proc.generated(f.LookupPC()) || f.Caller && c.lookup(f.PC, true).flags&afterCall == 0 {
 			continue
 		}
-		calls := !w.generated(frames[i+1].LookupPC())
+		calls := !c.proc.generated(frames[i+1].LookupPC())
 		// The caller's frame begins behind the pair at the frame pointer.
 		from, to := f.SP, frames[i+1].SP-2*size
 		if to-from > maxPassed {
 			return i + 1, frames[i+1].PC
 		}
 		for addr := from; addr < to; addr += size {
-			v, r := mem.word(w.arch, addr)
-			v &^= w.arch.PACMask
-			if r == 0 && w.generated(v-1) && (!calls || w.lookup(v, true).flags&afterCall != 0) {
+			v, r := mem.word(c.proc.arch, addr)
+			v &^= c.proc.arch.PACMask
+			if r == 0 && c.proc.generated(v-1) && (!calls || c.lookup(v, true).flags&afterCall != 0) {
 				return i + 1, v
 			}
 		}
@@ -111,17 +117,16 @@ func (w *Walker) passedOver(frames []Frame, mem *Memory) (n int, word uint64) {
 	return len(frames), 0
 }
 
-// overCall: between the stack pointer and the pair to which the frame pointer has led there is a word that may be a
+// overCall: on the stack between from and to, a stack pointer and the pair to which the frame pointer has led, there is a word that may be a
 // return address in generated code.
-func overCall(w *Walker, mem *Memory) bool {
-	size := uint64(w.arch.WordBytes)
-	from, to := w.set.R[w.arch.SP&(regs.NumRegs-1)], w.next.cfa-2*size
+func (c *code) overCall(from, to uint64, mem *Memory) bool {
+	size := uint64(c.proc.arch.WordBytes)
 	if to-from > maxSearch*size {
 		return false
 	}
 	for addr := from; addr < to; addr += size {
-		v, r := mem.word(w.arch, addr)
-		if v &^= w.arch.PACMask; r == 0 && w.generated(v-1) && w.lookup(v, true).flags&afterCall != 0 {
+		v, r := mem.word(c.proc.arch, addr)
+		if v &^= c.proc.arch.PACMask; r == 0 && c.proc.generated(v-1) && c.lookup(v, true).flags&afterCall != 0 {
 			return true
 		}
 	}
@@ -134,25 +139,25 @@ const maxStarts = 32
 // byRegister returns the row of the generated code at the walk's place, if the call in front of ra, which lies at addr, is through a register that calls preserve, and this
 // has led there: what the frame has saved of that register is where its function begins, and from there the code leads to the place with a frame
 // that has that word in that slot, and the return address at addr. (Mono calls each program's Main so.) left words may be tried yet.
-func byRegister(w *Walker, ra, addr uint64, left int, mem *Memory) (*sframe.Row, int) {
-	if w.conv.calls == nil || left == 0 || !w.generated(w.set.PC) || !w.generated(ra-1) {
+func (w *walk) byRegister(ra, addr uint64, left int, mem *Memory) (*sframe.Row, int) {
+	if w.proc.conv.calls == nil || left == 0 || !w.proc.generated(w.set.PC) || !w.proc.generated(ra-1) {
 		return nil, left
 	}
 	var b [3]byte
-	if w.space.Code(ra-3, b[:]) < len(b) {
+	if w.proc.space.Code(ra-3, b[:]) < len(b) {
 		return nil, left
 	}
-	reg, ok := w.conv.calls(b)
+	reg, ok := w.proc.conv.calls(b)
 	if !ok || w.arch.CalleeSaved>>reg&1 == 0 {
 		return nil, left
 	}
 	size := uint64(w.arch.WordBytes)
 	starts := func(start uint64, in func(row *sframe.Row) bool) *sframe.Row {
-		if left == 0 || start == 0 || !w.generated(start) {
+		if left == 0 || start == 0 || !w.proc.generated(start) {
 			return nil
 		}
 		left--
-		if row, err := w.follower.Called(ra, start, w.set.PC); err == nil && in(row) {
+		if row, err := w.proc.follower.Called(ra, start, w.set.PC); err == nil && in(row) {
 			return row
 		}
 		return nil
@@ -187,57 +192,56 @@ const (
 // the root proves itself. A return address tells the stack pointer on x86 alone:
 // elsewhere it is saved at any place of a frame.
 func (w *Walker) root(frames []Frame, first int, end End, mem *Memory) ([]Frame, End) {
-	last := &frames[len(frames)-1]
+	last, p := &frames[len(frames)-1], w.main.proc
 	switch end.Reason {
 	case NoRow, NotCode, NotAfterCall, ZeroReturn, NoProgress, Misaligned, StackSwitch, Unreadable:
 	default:
 		return frames, end
 	}
-	if w.arch.Link || w.origins == nil || w.tabled(last.LookupPC()) {
+	if p.arch.Link || p.origins == nil || w.main.code.tabled(last.LookupPC()) {
 		return frames, end
 	}
-	if code, _ := w.origins.Origin(last.LookupPC()); !code {
+	if code, _ := p.origins.Origin(last.LookupPC()); !code {
 		return frames, end
 	}
 	if w.tables == nil {
-		tables := slices.DeleteFunc(slices.Clone(w.order), func(h How) bool { return h != SFrame && h != EHFrame })
-		w.tables = New(w.arch, w.space, tables, w.maxDepth)
-		w.tables.own.set(w.own.runtime, w.own.leaves)
+		order := slices.DeleteFunc(slices.Clone(w.main.code.order), func(h How) bool { return h != SFrame && h != EHFrame })
+		w.tables = newWalk(p, order, w.main.maxDepth)
 	}
-	t, size, of := w.tables, uint64(w.arch.WordBytes), roots{w.space, w.origins, w.layout}
-	set := regs.Set{Known: 1 << (w.arch.SP & (regs.NumRegs - 1))}
+	t, size := w.tables, uint64(p.arch.WordBytes)
+	set := regs.Set{Known: 1 << (p.arch.SP & (regs.NumRegs - 1))}
 	var live []Frame
 	found := uint64(0) // the address of the word that has led there
 	for addr, tries := last.SP&^(size-1), 0; addr-last.SP+size < maxGap && tries < maxRoots; addr += size {
-		v, r := mem.word(w.arch, addr)
+		v, r := mem.word(p.arch, addr)
 		if r != 0 {
 			if live == nil {
 				end.Lacks = addr
 			}
 			break
 		}
-		if code, object := w.origins.Origin(v - 1); !code || !object || slices.ContainsFunc(live, func(f Frame) bool { return f.SP == addr+size }) || !w.tabled(v-1) {
+		if code, object := p.origins.Origin(v - 1); !code || !object || slices.ContainsFunc(live, func(f Frame) bool { return f.SP == addr+size }) || !w.main.code.tabled(v-1) {
 			continue
 		}
-		t.start()
-		if t.lookup(v, true).flags&afterCall == 0 {
+		t.code.refresh()
+		if t.code.lookup(v, true).flags&afterCall == 0 {
 			continue
 		}
 		tries++
-		set.PC, set.R[w.arch.SP&(regs.NumRegs-1)] = v, addr+size
-		up, upEnd := t.walk(&set, true, mem, w.spare[:0])
+		set.PC, set.R[p.arch.SP&(regs.NumRegs-1)] = v, addr+size
+		up, upEnd := t.run(&set, true, mem, w.spare[:0])
 		w.spare = up
-		if upEnd.Reason != Complete || len(frames)-first+1+len(up) > w.maxDepth {
+		if upEnd.Reason != Complete || len(frames)-first+1+len(up) > w.main.maxDepth {
 			continue
 		}
 		if live != nil {
 			live = apart(live, up)
 			continue
 		}
-		if e := t.lookup(up[len(up)-1].PC, true); !t.isEntry(e) && (e.row == nil || !e.row.Outermost) && !of.ends(up) {
+		if e := t.code.lookup(up[len(up)-1].PC, true); !t.code.isEntry(e) && (e.row == nil || !e.row.Outermost) && !p.ends(up) {
 			continue // zeros are no root
 		}
-		if live = of.live(up); live != nil {
+		if live = p.live(up); live != nil {
 			live, found = slices.Clone(live), addr
 		}
 	}
@@ -264,22 +268,15 @@ func apart(live, up []Frame) []Frame {
 	return live
 }
 
-// roots tells of stacks that were found whether they are of now.
-type roots struct {
-	space   Space
-	origins Origins
-	layout  Layout
-}
-
 // live returns the frames of a stack found by its tables from a word on that are of now, nil if that word is of a call that has returned.
-func (w roots) live(up []Frame) []Frame {
+func (p *process) live(up []Frame) []Frame {
 	from := 0
 	for i := range up[1:] {
-		calls, known := w.origins.Calls(up[i+1].PC, up[i].LookupPC())
+		calls, known := p.origins.Calls(up[i+1].PC, up[i].LookupPC())
 		switch {
 		case known && !calls:
 			return nil
-		case !known && !w.base(up[i:]):
+		case !known && !p.base(up[i:]):
 			from = i + 1
 		}
 	}
@@ -288,25 +285,25 @@ func (w roots) live(up []Frame) []Frame {
 
 // base: the caller of the first frame calls nothing else by a register, as it is the entry, or called by that and of another object: a thread's
 // start, or that of main (glibc's is in two functions).
-func (w roots) base(up []Frame) bool {
-	entry := func(i int) bool { return i < len(up) && w.space.Entry(up[i].LookupPC()) }
+func (p *process) base(up []Frame) bool {
+	entry := func(i int) bool { return i < len(up) && p.space.Entry(up[i].LookupPC()) }
 	switch {
 	case entry(1):
 		return true
-	case w.together(up[0].PC, up[1].PC): // where goroutines and coroutines begin, whatever their function calls
+	case p.together(up[0].PC, up[1].PC): // where goroutines and coroutines begin, whatever their function calls
 		return false
 	case entry(2):
 		return true
 	}
-	return entry(3) && w.together(up[1].PC, up[2].PC) && !w.together(up[2].PC, up[3].PC)
+	return entry(3) && p.together(up[1].PC, up[2].PC) && !p.together(up[2].PC, up[3].PC)
 }
 
 // together: two addresses lie in one mapping.
-func (w roots) together(a, b uint64) bool {
-	if w.layout == nil {
+func (p *process) together(a, b uint64) bool {
+	if p.layout == nil {
 		return false
 	}
-	start, end, ok := w.layout.Mapping(a)
+	start, end, ok := p.layout.Mapping(a)
 	return ok && start <= b && b < end
 }
 
@@ -314,20 +311,20 @@ func (w roots) together(a, b uint64) bool {
 const nearEnd = 1 << 10
 
 // ends: a walk has come to where its stack's mapping ends (Valgrind begins its own stacks with a return address of zero there).
-func (w roots) ends(up []Frame) bool {
-	if w.layout == nil || len(up) < 2 {
+func (p *process) ends(up []Frame) bool {
+	if p.layout == nil || len(up) < 2 {
 		return false
 	}
 	sp := up[len(up)-1].SP
-	_, end, ok := w.layout.Mapping(sp)
+	_, end, ok := p.layout.Mapping(sp)
 	return ok && end-sp <= nearEnd
 }
 
 // tabled: a table that the walk may use has a row for pc, or knows why there is none.
-func (w *Walker) tabled(pc uint64) bool {
-	for _, h := range w.order {
+func (c *code) tabled(pc uint64) bool {
+	for _, h := range c.order {
 		if h == SFrame || h == EHFrame {
-			if row, err := w.space.Row(pc, h); row != nil || err != nil && !errors.Is(err, sframe.ErrNoRow) {
+			if row, err := c.proc.space.Row(pc, h); row != nil || err != nil && !errors.Is(err, sframe.ErrNoRow) {
 				return true
 			}
 		}

@@ -207,7 +207,7 @@ func TestPassedOver(t *testing.T) {
 		m.Reset(at, b, nil)
 		tt.from.SP = at
 		frames := []Frame{tt.from, {PC: tt.caller, SP: at + 48, Caller: true, How: tt.how}}
-		n, word := New(&a, generatedSpace(), nil, 0).passedOver(frames, m)
+		n, word := New(&a, generatedSpace(), nil, 0).main.code.passedOver(frames, m)
 		if n != tt.n || n == 1 && word != tt.word&^a.PACMask {
 			t.Errorf("%s: %d frames, %#x; want %d", tt.name, n, word, tt.n)
 		}
@@ -215,7 +215,7 @@ func TestPassedOver(t *testing.T) {
 	// A frame of more than may be looked at is not believed.
 	for size, want := range map[uint64]int{maxPassed: 2, maxPassed + 8: 1} {
 		frames := []Frame{{PC: testCalled + 0x10, SP: at}, {PC: testCalled + 0x20, SP: at + size + 16, Caller: true, How: FramePointer}}
-		if n, word := New(regs.AMD64, generatedSpace(), nil, 0).passedOver(frames, words(regs.AMD64, at)); n != want || n == 1 && word != testCalled+0x20 {
+		if n, word := New(regs.AMD64, generatedSpace(), nil, 0).main.code.passedOver(frames, words(regs.AMD64, at)); n != want || n == 1 && word != testCalled+0x20 {
 			t.Errorf("over %d bytes: %d frames, %#x; want %d", size, n, word, want)
 		}
 	}
@@ -275,16 +275,16 @@ func TestSettle(t *testing.T) {
 		{2, End{Reason: DepthLimit}, End{Reason: NotAfterCall, Addr: 7}},
 		{2, End{Reason: OutsideCopy, Addr: 8}, End{Reason: OutsideCopy, Addr: 8}},
 	} {
-		w.doubt.from, w.doubt.word = tt.from, 7
-		w.over = []Stack{{Frame: 1}, {Frame: 2}, {Frame: 3}}
-		w.own.frames = []Owned{{Frame: 0}, {Frame: 1}, {Frame: 2}}
-		got, end := w.settle(frames, tt.end, &entry{}, words(regs.AMD64, 0))
+		w.main.doubt.from, w.main.doubt.word = tt.from, 7
+		w.main.switches.over = []Stack{{Frame: 1}, {Frame: 2}, {Frame: 3}}
+		w.main.owned = []Owned{{Frame: 0}, {Frame: 1}, {Frame: 2}}
+		got, end := w.main.settle(frames, tt.end, &entry{}, words(regs.AMD64, 0))
 		n, over, owned := 4, 3, 3
 		if tt.from > 0 {
 			n, over, owned = 2, 2, 2
 		}
-		if len(got) != n || len(w.over) != over || len(w.own.frames) != owned || end != tt.want {
-			t.Errorf("%+v: %d frames, %d stacks, %d of the runtime, %+v", tt, len(got), len(w.over), len(w.own.frames), end)
+		if len(got) != n || len(w.main.switches.over) != over || len(w.main.owned) != owned || end != tt.want {
+			t.Errorf("%+v: %d frames, %d stacks, %d of the runtime, %+v", tt, len(got), len(w.main.switches.over), len(w.main.owned), end)
 		}
 	}
 }
@@ -326,7 +326,7 @@ func TestStackEnds(t *testing.T) {
 		for _, sp := range tt.sp {
 			up = append(up, Frame{SP: sp})
 		}
-		if got := (roots{s, s, s}).ends(up); got != tt.want {
+		if got := New(regs.AMD64, s, nil, 0).main.proc.ends(up); got != tt.want {
 			t.Errorf("%#x: %t, want %t", tt.sp, got, tt.want)
 		}
 	}
@@ -337,7 +337,7 @@ func TestBase(t *testing.T) {
 	const exe, libc, entry = 0x1000, 0x8000, testEntry
 	s := generatedSpace()
 	s.stack, s.also = [2]uint64{exe, 0x2000}, [2]uint64{libc, libc + 0x1000}
-	w := roots{s, s, s}
+	p := New(regs.AMD64, s, nil, 0).main.proc
 	for _, tt := range []struct {
 		pcs  []uint64
 		want bool
@@ -356,7 +356,7 @@ func TestBase(t *testing.T) {
 		for _, pc := range tt.pcs {
 			up = append(up, Frame{PC: pc, Caller: true})
 		}
-		if got := w.base(up); got != tt.want {
+		if got := p.base(up); got != tt.want {
 			t.Errorf("%#x: %t, want %t", tt.pcs, got, tt.want)
 		}
 	}

@@ -31,34 +31,32 @@ type Owned struct {
 // SetRuntime has r asked for the callers of its code. leaves: they all lie on other stacks.
 func (w *Walker) SetRuntime(r Runtime, leaves bool) {
 	w.second, w.tables = nil, nil
-	w.own.set(r, leaves)
-	w.cache.clear()
-}
-
-func (o *own) set(r Runtime, leaves bool) {
-	o.runtime, o.leaves = r, leaves
+	o := own{runtime: r, leaves: leaves}
 	o.starter, _ = r.(starter)
+	w.main.proc.own = o
+	w.main.code.cache.clear()
 }
 
 // Owned returns the frames of the last Walk that are of the runtime's code, innermost first. The slice is valid until the next
 // walk.
-func (w *Walker) Owned() []Owned { return w.own.frames }
+func (w *Walker) Owned() []Owned { return w.main.owned }
 
 // ask takes the walk from the frame of e, the last of frames, to the caller that the runtime knows. ok is false if it does not.
-func ask(w *Walker, e *entry, mem *Memory, frames []Frame) (to *entry, reason Reason, ok bool) {
+func (w *walk) ask(e *entry, mem *Memory, frames []Frame) (to *entry, reason Reason, ok bool) {
 	w.catchUp(mem)
-	s, top, leaves := &w.set, !w.came.caller, w.own.leaves
-	w.own.frames = append(w.own.frames, Owned{len(frames) - 1, top, *s})
+	s, top, leaves := &w.set, !w.came.caller, w.proc.own.leaves
+	old := s.R[w.arch.SP&(regs.NumRegs-1)]
+	w.owned = append(w.owned, Owned{len(frames) - 1, top, *s})
 	var up regs.Set
-	switch reason, w.next.fault = w.own.runtime.Caller(s, top, mem, &up); {
+	switch reason, w.next.fault = w.proc.own.runtime.Caller(s, top, mem, &up); {
 	case reason == NoRow:
 		if leaves { // a row leads on as well
-			w.own.frames = w.own.frames[:len(w.own.frames)-1]
+			w.owned = w.owned[:len(w.owned)-1]
 		}
 		return nil, 0, false
 	case reason != 0:
-		if reason == OutsideCopy && leaves && mayLeave(w, w.next.fault) {
-			w.leave(frames, w.next.fault)
+		if reason == OutsideCopy && leaves && w.switches.may(w.proc, old, w.next.fault, true) {
+			w.switches.leave(w.proc, frames, w.next.fault, 0)
 		}
 		return nil, reason, true
 	case len(frames) >= w.maxDepth:
@@ -66,7 +64,6 @@ func ask(w *Walker, e *entry, mem *Memory, frames []Frame) (to *entry, reason Re
 	}
 	up.PC &^= w.arch.PACMask
 	sp, known := up.Reg(w.arch.SP)
-	old := s.R[w.arch.SP&(regs.NumRegs-1)]
 	w.next.fault = sp
 	switch {
 	case !known:
@@ -74,25 +71,19 @@ func ask(w *Walker, e *entry, mem *Memory, frames []Frame) (to *entry, reason Re
 	case sp&uint64(w.arch.WordBytes-1) != 0:
 		return nil, Misaligned, true
 	case leaves, sp > w.next.limit, sp < old, sp == old && !top:
-		if !mayLeave(w, sp) {
+		if !w.switches.may(w.proc, old, sp, true) {
 			return nil, NoProgress, true
 		}
-		w.leave(frames, sp)
+		w.switches.leave(w.proc, frames, sp, 0)
 	}
 	w.next.fault = up.PC
-	switch to = w.lookup(up.PC, true); {
+	switch to = w.code.lookup(up.PC, true); {
 	case to.flags&isCode == 0:
 		return nil, NotCode, true
-	case to.flags&(isOwned|afterCall|isTrampoline) == 0 && !w.isEntry(to):
+	case to.flags&(isOwned|afterCall|isTrampoline) == 0 && !w.code.isEntry(to):
 		return nil, NotAfterCall, true
 	}
 	w.set, w.linked, w.came = up, nil, came{found: ByRuntime, caller: true}
-	w.next.limit = w.limit(&w.set)
+	w.next.limit = w.proc.limit(&w.set)
 	return to, 0, true
-}
-
-// mayLeave tells whether the walk may go over to another stack, by an address of it that the runtime knows.
-func mayLeave(w *Walker, addr uint64) bool {
-	w.next.savedSP = 0
-	return w.layout != nil && w.stacks != nil && len(w.over) < maxStacks && w.another(addr, true)
 }

@@ -73,7 +73,7 @@ var s390xChains = [...]*sframe.Row{s390xChain, s390xPackedChain}
 // would leave the caller out. Where r14 is known it tells (calledHere);
 // a function without a frame that has also moved r14 elsewhere cannot be told
 // from one with a frame: there the chain does leave its caller out.
-func (w *Walker) chain(e *entry, top bool, mem *Memory) (*sframe.Row, Reason) {
+func (w *walk) chain(e *entry, top bool, mem *Memory) (*sframe.Row, Reason) {
 	if !top {
 		return w.anyChain(e, mem)
 	}
@@ -83,7 +83,7 @@ func (w *Walker) chain(e *entry, top bool, mem *Memory) (*sframe.Row, Reason) {
 		return nil, UnknownRegister
 	}
 	row, r := w.anyChain(e, mem)
-	if r == 0 && w.next.pc == lr || !w.calledHere(lr) {
+	if r == 0 && w.next.pc == lr || !w.code.calledHere(w.set.PC, lr) {
 		return row, r
 	}
 	return s390xEntry, w.try(s390xEntry, BackChain, e, true, mem)
@@ -92,7 +92,7 @@ func (w *Walker) chain(e *entry, top bool, mem *Memory) (*sframe.Row, Reason) {
 // anyChain follows the chain in the layout that led to the frame of e or, if
 // none did, in the first that leads on. The reason is the first one's. A link leads upwards from an
 // innermost frame too.
-func (w *Walker) anyChain(e *entry, mem *Memory) (*sframe.Row, Reason) {
+func (w *walk) anyChain(e *entry, mem *Memory) (*sframe.Row, Reason) {
 	var first next
 	var reason Reason
 	for _, layout := range s390xChains {
@@ -112,7 +112,7 @@ func (w *Walker) anyChain(e *entry, mem *Memory) (*sframe.Row, Reason) {
 }
 
 // follow follows the chain in one layout.
-func (w *Walker) follow(layout *sframe.Row, e *entry, mem *Memory) (*sframe.Row, Reason) {
+func (w *walk) follow(layout *sframe.Row, e *entry, mem *Memory) (*sframe.Row, Reason) {
 	sp, ok := w.set.Reg(s390xSP)
 	if !ok {
 		return nil, UnknownRegister
@@ -125,7 +125,7 @@ func (w *Walker) follow(layout *sframe.Row, e *entry, mem *Memory) (*sframe.Row,
 		return nil, r
 	case link != 0:
 		return layout, w.try(layout, BackChain, e, false, mem)
-	case layout == s390xChain && w.layout != nil && w.layout.VDSO(w.set.PC):
+	case layout == s390xChain && w.proc.layout != nil && w.proc.layout.VDSO(w.set.PC):
 		return s390xVDSO, w.try(s390xVDSO, BackChain, e, false, mem)
 	case w.linked == layout:
 		return s390xChainEnd, Outermost

@@ -46,16 +46,26 @@ type left struct {
 	low, high  uint64 // stack pointers of the frames there
 }
 
+// switches are the changes of stacks in a walk.
+type switches struct {
+	left []left  // stacks that the walk has been on
+	over []Stack // those that it went over to
+	low  uint64  // lowest stack pointer of the current one
+}
+
+// begin begins a walk at a stack pointer.
+func (s *switches) begin(sp uint64) { s.left, s.over, s.low = s.left[:0], s.over[:0], sp }
+
 // Stacks returns the stacks that the last Walk went over to, innermost first. If it ended
 // with OutsideCopy, it was in want of memory of the last of them. The
 // slice is valid until the next walk.
-func (w *Walker) Stacks() []Stack { return w.over }
+func (w *Walker) Stacks() []Stack { return w.main.switches.over }
 
 // goOver tries a row that leads below the stack pointer, or out of its mapping, or one of a
 // function that may change stacks. reason is what came of the row as one that stays on
 // the stack; it is returned if that is so.
-func (w *Walker) goOver(row *sframe.Row, how How, top bool, mem *Memory, reason Reason) Reason {
-	if how != SFrame && how != EHFrame || w.layout == nil || w.stacks == nil {
+func (w *walk) goOver(row *sframe.Row, how How, top bool, mem *Memory, reason Reason) Reason {
+	if how != SFrame && how != EHFrame || w.proc.layout == nil || w.proc.stacks == nil {
 		return reason
 	}
 	stays := w.next
@@ -67,7 +77,7 @@ func (w *Walker) goOver(row *sframe.Row, how How, top bool, mem *Memory, reason 
 		w.next = stays
 		return reason
 	}
-	if len(w.over) >= maxStacks || !w.another(w.next.base, row.Switch) {
+	if !w.switches.may(w.proc, sp, w.next.base, row.Switch) {
 		w.next = stays
 		if row.Switch && (reason == 0 || reason == OutsideCopy) {
 			w.next.fault = w.next.base
@@ -79,34 +89,33 @@ func (w *Walker) goOver(row *sframe.Row, how How, top bool, mem *Memory, reason 
 	return r
 }
 
-// another tells whether addr points into another stack than the current one, and
-// above where that was left. anywhere: that stack may lie in the same mapping.
-func (w *Walker) another(addr uint64, anywhere bool) bool {
-	if !w.stacks.Writable(addr) {
+// may tells whether a walk may go over to another stack, from the stack pointer sp: addr points into one, above where that was left.
+// anywhere: it may lie in the same mapping.
+func (s *switches) may(p *process, sp, addr uint64, anywhere bool) bool {
+	if p.layout == nil || p.stacks == nil || len(s.over) >= maxStacks || !p.stacks.Writable(addr) {
 		return false
 	}
-	start, end, ok := w.layout.Mapping(addr)
+	start, end, ok := p.layout.Mapping(addr)
 	if !ok {
 		return false
 	}
-	for _, l := range w.left {
+	for _, l := range s.left {
 		if l.start == start && l.end == end && addr <= l.high && (!anywhere || addr >= l.low) {
 			return false
 		}
 	}
-	sp := w.set.R[w.arch.SP&(regs.NumRegs-1)]
-	return sp < start || sp >= end || anywhere && (addr < w.low || addr > sp)
+	return sp < start || sp >= end || anywhere && (addr < s.low || addr > sp)
 }
 
-// leave notes that the walk goes over to another stack by the address base, from that of the
+// leave notes that the walk goes over to another stack by the address base, loaded from the word at word, from that of the
 // last of frames.
-func (w *Walker) leave(frames []Frame, base uint64) {
+func (s *switches) leave(p *process, frames []Frame, base, word uint64) {
 	sp := frames[len(frames)-1].SP
-	if w.layout != nil {
-		if start, end, ok := w.layout.Mapping(sp); ok {
-			w.left = append(w.left, left{start, end, w.low, sp})
+	if p.layout != nil {
+		if start, end, ok := p.layout.Mapping(sp); ok {
+			s.left = append(s.left, left{start, end, s.low, sp})
 		}
 	}
-	w.over = append(w.over, Stack{Frame: len(frames), Base: base, Word: w.next.savedSP})
-	w.low = base
+	s.over = append(s.over, Stack{Frame: len(frames), Base: base, Word: word})
+	s.low = base
 }

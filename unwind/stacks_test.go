@@ -150,19 +150,18 @@ func TestAnother(t *testing.T) {
 		{"mapping that ends there", low + 8, false, []left{{low - 0x1000, low + 0x1000, 0x10000, 0x10008}}, true},
 	} {
 		s := &twoStacks{space{stack: [2]uint64{high, high + 0x2000}, also: [2]uint64{low, low + 0x1000}}}
-		w := New(regs.AMD64, s, nil, 0)
-		w.set.R[regs.AMD64.SP], w.low, w.left = high+0x1000, high+0x800, tt.left
-		if got := w.another(tt.addr, tt.anywhere); got != tt.want {
+		on := switches{low: high + 0x800, left: tt.left}
+		if got := on.may(New(regs.AMD64, s, nil, 0).main.proc, high+0x1000, tt.addr, tt.anywhere); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
-	if w := New(regs.AMD64, &readOnly{space{also: [2]uint64{low, low + 0x1000}}}, nil, 0); w.another(low+8, false) {
+	if w := New(regs.AMD64, &readOnly{space{also: [2]uint64{low, low + 0x1000}}}, nil, 0); w.main.switches.may(w.main.proc, high, low+8, false) {
 		t.Error("a stack that cannot be written")
 	}
 	// The first and last bytes of the walk's own mapping belong to it.
 	for _, sp := range []uint64{high, high + 0x1fff} {
 		w := New(regs.AMD64, &twoStacks{space{stack: [2]uint64{high, high + 0x2000}}}, nil, 0)
-		if w.set.R[regs.AMD64.SP] = sp; w.another(high+8, false) {
+		if w.main.switches.may(w.main.proc, sp, high+8, false) {
 			t.Errorf("the stack pointer %#x is on another stack", sp)
 		}
 	}

@@ -34,36 +34,36 @@ type Difference struct {
 // FramePointer and BackChain take no part where a table has an answer: they are
 // conventions that code need not keep, and a difference says nothing of the table.
 func (w *Walker) Verify(set *regs.Set, mem *Memory, yield func(Difference)) End {
-	frames := w.spare[:0]
-	e := w.begin(set, false)
+	frames, walk := w.spare[:0], w.main
+	e := walk.begin(set, false)
 	for {
 		frames = append(frames, Frame{})
-		w.here(e, &frames[len(frames)-1])
+		walk.here(e, &frames[len(frames)-1])
 		w.spare = frames
 		if e.flags&(isTrampoline|isCode) == isCode {
-			w.compare(e, frames, mem, yield)
+			walk.compare(e, frames, mem, yield)
 		}
-		to, reason := w.advance(e, mem, frames)
+		to, reason := walk.advance(e, mem, frames)
 		if reason != 0 {
-			return w.end(reason, e)
+			return walk.end(reason, e)
 		}
 		e = to
 	}
 }
 
 // compare asks all methods of the order for the caller of the last of frames.
-func (w *Walker) compare(e *entry, frames []Frame, mem *Memory, yield func(Difference)) {
+func (w *walk) compare(e *entry, frames []Frame, mem *Memory, yield func(Difference)) {
 	keep := w.next
 	frame, top := frames[len(frames)-1], !w.came.caller
 	var answers [numHow]Answer
 	n := 0
 	tables := false
-	for _, h := range w.order {
+	for _, h := range w.code.order {
 		if tables && h != SFrame && h != EHFrame {
 			continue
 		}
-		w.window.read(w.space, frame.PC)
-		row, ok := w.methodRow(h, frame.LookupPC(), top)
+		w.code.window.read(w.proc.space, frame.PC)
+		row, ok := w.code.methodRow(h, frame.LookupPC(), top)
 		if ok && row == nil {
 			row, _ = w.chain(e, top, mem)
 		}
@@ -82,11 +82,11 @@ func (w *Walker) compare(e *entry, frames []Frame, mem *Memory, yield func(Diffe
 	w.next = keep
 }
 
-func (w *Walker) answer(h How, row *sframe.Row, top bool, mem *Memory) Answer {
+func (w *walk) answer(h How, row *sframe.Row, top bool, mem *Memory) Answer {
 	a := Answer{How: h, Reason: w.next.find(w.arch, &w.set, row, top, mem)}
 	if a.Reason == 0 {
 		a.PC, a.SP, a.FP, a.FPKnown = w.next.pc, w.next.sp, w.next.fp, w.next.fpKnown
-		if !row.Signal && !w.space.Executable(a.PC-1) && !w.space.Executable(a.PC) {
+		if !row.Signal && !w.proc.space.Executable(a.PC-1) && !w.proc.space.Executable(a.PC) {
 			a.Reason = NotCode
 		}
 	}

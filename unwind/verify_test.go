@@ -120,8 +120,8 @@ func TestAnswer(t *testing.T) {
 	row := spRow(8)
 	for ra, want := range map[uint64]Reason{textStart - 1: NotCode, textStart: 0, textStart + 1: 0, textEnd: 0, textEnd + 1: NotCode, 0: NotCode} {
 		w := New(a, &space{mapped: [][2]uint64{{textStart, textEnd}}}, nil, 0)
-		w.begin(set(0x401010, 7, sp), false)
-		if got := w.answer(SFrame, &row, true, words(a, sp, ra)); got != (Answer{How: SFrame, PC: ra, SP: sp + 8, Reason: want}) {
+		w.main.begin(set(0x401010, 7, sp), false)
+		if got := w.main.answer(SFrame, &row, true, words(a, sp, ra)); got != (Answer{How: SFrame, PC: ra, SP: sp + 8, Reason: want}) {
 			t.Errorf("%#x: %+v, want %v", ra, got, want)
 		}
 	}

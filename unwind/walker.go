@@ -20,55 +20,49 @@ const DefaultMaxDepth = 512
 
 // Walker walks the stacks of one process. It is used by one goroutine at a time.
 type Walker struct {
+	main   *walk
+	second *walk   // with .eh_frame before .sframe; made when first needed
+	tables *walk   // by tables alone; made when first needed
+	spare  []Frame // frames of their walks
+}
+
+// process is what walks ask: of the process, and of its architecture.
+type process struct {
 	arch     *regs.Arch
+	conv     *convention
 	space    Space
 	layout   Layout   // nil if space has none
 	follower Follower // nil if space has none
 	stacks   Stacks   // nil if space has none
 	origins  Origins  // nil if space has none
-	conv     *convention
-	order    []How
+	own      own
+}
+
+// walk follows one stack at a time by the methods of one order.
+type walk struct {
+	arch     *regs.Arch
+	proc     *process
+	code     code
 	maxDepth int
 
-	set   regs.Set // of the frame that the walk stands at
-	next  next
-	cache cache
-	// Entries of addresses outside code, which the cache does not keep.
-	nowhere, innermost entry
-	to                 *entry // of the caller that was computed last
+	set  regs.Set // of the frame that the walk stands at
+	next next
+	to   *entry // of the caller that was computed last
 
-	came   came // how the walk came to the frame that it stands at
-	late   []lateRow
-	called bool        // the walk ends at an innermost frame that is an entry, but was called
-	linked *sframe.Row // that led to the frame, if the back chain did
-	left   []left      // stacks that the walk has been on
-	over   []Stack     // those that it went over to
-	low    uint64      // lowest stack pointer of the current one
-	doubt  doubt
-	gen    uint64
-	window window
-
-	own own
-
-	second *Walker // walks with .eh_frame before .sframe; made when first needed
-	tables *Walker // walks by tables alone; made when first needed
-	spare  []Frame // frames of their walks
+	came     came // how the walk came to the frame that it stands at
+	late     []lateRow
+	called   bool        // the walk ends at an innermost frame that is an entry, but was called
+	linked   *sframe.Row // that led to the frame, if the back chain did
+	switches switches
+	doubt    doubt
+	owned    []Owned // frames of the walk that are of the runtime's code
 }
 
-// doubt is of the first frame that is provisional: its index, and the return address that led there. 0: there is none, or a later one has
-// proved it.
-type doubt struct {
-	from int
-	word uint64
-}
-
-// own is what belongs to a runtime: nil, if the process has none, and the frames of the walk that are of its code. leaves: its callers all lie on other
-// stacks.
+// own is what belongs to a runtime: nil, if the process has none. leaves: its callers all lie on other stacks.
 type own struct {
 	runtime Runtime
 	starter starter
 	leaves  bool
-	frames  []Owned
 }
 
 // came is how a walk came to a frame.
@@ -88,18 +82,19 @@ func New(a *regs.Arch, space Space, order []How, maxDepth int) *Walker {
 	if maxDepth <= 0 {
 		maxDepth = DefaultMaxDepth
 	}
-	w := &Walker{
-		arch: a, space: space, order: append([]How(nil), order...), maxDepth: maxDepth,
-		conv: conventions[a.Name],
+	p := &process{arch: a, space: space, conv: conventions[a.Name]}
+	if p.conv == nil {
+		p.conv = &convention{}
 	}
-	if w.conv == nil {
-		w.conv = &convention{}
-	}
-	w.layout, _ = space.(Layout)
-	w.follower, _ = space.(Follower)
-	w.stacks, _ = space.(Stacks)
-	w.origins, _ = space.(Origins)
-	return w
+	p.layout, _ = space.(Layout)
+	p.follower, _ = space.(Follower)
+	p.stacks, _ = space.(Stacks)
+	p.origins, _ = space.(Origins)
+	return &Walker{main: newWalk(p, slices.Clone(order), maxDepth)}
+}
+
+func newWalk(p *process, order []How, maxDepth int) *walk {
+	return &walk{arch: p.arch, proc: p, code: code{proc: p, order: order}, maxDepth: maxDepth}
 }
 
 // Walk appends the frames of a stack to frames, innermost first, and returns
@@ -124,27 +119,27 @@ func (w *Walker) from(set *regs.Set, caller bool, mem *Memory, frames []Frame) (
 // repeated walks, and once more in another order if that may lead further.
 func (w *Walker) repeated(set *regs.Set, caller bool, mem *Memory, frames []Frame) ([]Frame, End) {
 	first := len(frames)
-	frames, end := w.walk(set, caller, mem, frames)
-	if end.Reason == Complete || end.Reason == DepthLimit || !worthRepeating(w.order, frames[first:]) {
+	frames, end := w.main.run(set, caller, mem, frames)
+	if end.Reason == Complete || end.Reason == DepthLimit || !worthRepeating(w.main.code.order, frames[first:]) {
 		return frames, end
 	}
 	// SFrame recovers no register but SP and FP, and some assemblers wrote
 	// wrong rows: .eh_frame may lead further.
-	other, otherEnd := w.secondWalker().walk(set, caller, mem, w.spare[:0])
+	other, otherEnd := w.secondWalk().run(set, caller, mem, w.spare[:0])
 	w.spare = other
 	if otherEnd.Reason == Complete || len(other) > len(frames)-first {
 		otherEnd.Repeated = true
-		w.over, w.own.frames = append(w.over[:0], w.second.over...), append(w.own.frames[:0], w.second.own.frames...)
+		w.main.switches.over = append(w.main.switches.over[:0], w.second.switches.over...)
+		w.main.owned = append(w.main.owned[:0], w.second.owned...)
 		return append(frames[:first], other...), otherEnd
 	}
 	return frames, end
 }
 
-// secondWalker is w.second, made if it is not there yet.
-func (w *Walker) secondWalker() *Walker {
+// secondWalk is w.second, made if it is not there yet.
+func (w *Walker) secondWalk() *walk {
 	if w.second == nil {
-		w.second = New(w.arch, w.space, ehFrameFirst(w.order), w.maxDepth)
-		w.second.own.set(w.own.runtime, w.own.leaves)
+		w.second = newWalk(w.main.proc, ehFrameFirst(w.main.code.order), w.main.maxDepth)
 	}
 	return w.second
 }
@@ -183,9 +178,9 @@ func ehFrameFirst(order []How) []How {
 	return out
 }
 
-// walk is Walk without the repetition. caller: it begins at a frame that has called
+// run is [Walker.Walk] without the repetition. caller: it begins at a frame that has called
 // another one.
-func (w *Walker) walk(set *regs.Set, caller bool, mem *Memory, frames []Frame) ([]Frame, End) {
+func (w *walk) run(set *regs.Set, caller bool, mem *Memory, frames []Frame) ([]Frame, End) {
 	first := len(frames)
 	e := w.begin(set, caller)
 	s := &w.set
@@ -196,7 +191,7 @@ func (w *Walker) walk(set *regs.Set, caller bool, mem *Memory, frames []Frame) (
 		// advance, for nearly all frames: a row with a short form, and a return
 		// address that was met before.
 		if e.flags&isPlain != 0 && w.next.findPlain(w.arch, s, &e.plain, !w.came.caller, mem) && len(frames)-first < w.maxDepth {
-			to := w.cache.caller(e, w.next.pc)
+			to := w.code.cache.caller(e, w.next.pc)
 			if to != nil && (to.flags&afterCall != 0 || e.how != FramePointer && e.how != Code) {
 				w.late = append(w.late, lateRow{w.next.cfa, e.num})
 				w.next.enter(w.arch, s, s.Known)
@@ -216,45 +211,45 @@ func (w *Walker) walk(set *regs.Set, caller bool, mem *Memory, frames []Frame) (
 }
 
 // begin sets the walk to its first frame, whose entry it returns.
-func (w *Walker) begin(set *regs.Set, caller bool) *entry {
-	w.start()
+func (w *walk) begin(set *regs.Set, caller bool) *entry {
+	w.code.refresh()
 	w.late, w.called, w.linked, w.came = w.late[:0], false, nil, came{caller: caller}
-	w.left, w.over, w.low = w.left[:0], w.over[:0], set.R[w.arch.SP&(regs.NumRegs-1)]
-	w.doubt.from, w.own.frames = 0, w.own.frames[:0]
+	w.switches.begin(set.R[w.arch.SP&(regs.NumRegs-1)])
+	w.doubt.from, w.owned = 0, w.owned[:0]
 	w.set = *set
-	w.next.limit = w.limit(&w.set)
-	if w.own.starter != nil {
-		w.own.starter.Start()
+	w.next.limit = w.proc.limit(&w.set)
+	if w.proc.own.starter != nil {
+		w.proc.own.starter.Start()
 	}
-	return w.lookup(set.PC, caller)
+	return w.code.lookup(set.PC, caller)
 }
 
 // here makes f the frame that the walk stands at, that of e.
-func (w *Walker) here(e *entry, f *Frame) {
+func (w *walk) here(e *entry, f *Frame) {
 	// Field by field: a Frame put together and copied is slower.
 	f.PC, f.SP = w.set.PC, w.set.R[w.arch.SP&(regs.NumRegs-1)]
 	f.Caller, f.How, f.Fallback = w.came.caller && e.flags&isTrampoline == 0, w.came.found, w.came.fallback
 }
 
 // advance takes the walk from the frame of e, the last of frames, to its caller,
-// whose entry it returns. A reason other than 0 ends the walk, and [Walker.end]
+// whose entry it returns. A reason other than 0 ends the walk, and [walk.end]
 // says how. A step is what [Step] does, with the checks between that need to
 // know what is mapped.
-func (w *Walker) advance(e *entry, mem *Memory, frames []Frame) (*entry, Reason) {
+func (w *walk) advance(e *entry, mem *Memory, frames []Frame) (*entry, Reason) {
 	if w.came.found != BackChain {
 		w.linked = nil
 	}
 	if e.flags&isOwned != 0 {
-		if to, reason, ok := ask(w, e, mem, frames); ok {
+		if to, reason, ok := w.ask(e, mem, frames); ok {
 			return to, reason
 		}
-		rowOf(w, e)
+		w.code.rowOf(e)
 	}
 	row, how, failed, reason := w.step(e, !w.came.caller, mem)
 	switch {
 	case reason != 0:
 		if reason == OutsideCopy && w.next.over {
-			w.leave(frames, w.next.base)
+			w.switches.leave(w.proc, frames, w.next.base, w.next.savedSP)
 		}
 		return nil, reason
 	case len(frames) >= w.maxDepth:
@@ -262,10 +257,10 @@ func (w *Walker) advance(e *entry, mem *Memory, frames []Frame) (*entry, Reason)
 	}
 	w.linked = row
 	if w.next.over {
-		w.leave(frames, w.next.base)
+		w.switches.leave(w.proc, frames, w.next.base, w.next.savedSP)
 	}
 	if w.next.jumped {
-		w.provisional(frames)
+		w.doubt.note(frames, w.next.pc)
 	}
 	w.catchUp(mem)
 	w.next.commit(w.arch, &w.set, row, mem)
@@ -275,24 +270,24 @@ func (w *Walker) advance(e *entry, mem *Memory, frames []Frame) (*entry, Reason)
 	}
 	w.came = came{found: how, caller: true, fallback: failed}
 	if w.next.sp > w.next.limit || w.next.sp < frames[len(frames)-1].SP {
-		w.next.limit = w.limit(&w.set) // a jump to another stack
+		w.next.limit = w.proc.limit(&w.set) // a jump to another stack
 	}
 	return w.to, 0
 }
 
 // interrupted goes on in the frame that a signal interrupted: its stack may be
 // another one, and a forged one may lead back to a frame that was seen.
-func (w *Walker) interrupted(frames []Frame) (*entry, Reason) {
+func (w *walk) interrupted(frames []Frame) (*entry, Reason) {
 	s := &w.set
 	if seen(frames, s.PC, w.next.sp) {
 		w.next.fault = s.PC
 		return nil, Loop
 	}
 	if w.next.sp > w.next.limit || w.next.sp-frames[len(frames)-1].SP > maxSignalFrame {
-		w.leave(frames, w.next.sp)
+		w.switches.leave(w.proc, frames, w.next.sp, w.next.savedSP)
 	}
-	w.next.limit = w.limit(s)
-	return w.lookup(s.PC, false), 0
+	w.next.limit = w.proc.limit(s)
+	return w.code.lookup(s.PC, false), 0
 }
 
 // maxSignalFrame is more than the kernel stores for a signal: the largest is
@@ -309,12 +304,12 @@ type lateRow struct {
 }
 
 // catchUp applies the rows put off to the other registers.
-func (w *Walker) catchUp(mem *Memory) {
+func (w *walk) catchUp(mem *Memory) {
 	s := &w.set
 	own := uint32(1)<<(w.arch.SP&(regs.NumRegs-1)) | 1<<(w.arch.FP&(regs.NumRegs-1))
 	for i := range w.late {
 		l := &w.late[i]
-		s.Known = s.Known&own | restorePlain(w.arch, s, w.cache.plain[l.num], l.cfa, mem)&^own
+		s.Known = s.Known&own | restorePlain(w.arch, s, w.code.cache.plain[l.num], l.cfa, mem)&^own
 	}
 	w.late = w.late[:0]
 }
@@ -322,13 +317,13 @@ func (w *Walker) catchUp(mem *Memory) {
 // step finds the row that leads from frame e to its caller: the one of the
 // first method that has one, or of a later method if it fails a check. fallback
 // says that the latter happened. After success w.next holds the caller.
-func (w *Walker) step(e *entry, top bool, mem *Memory) (row *sframe.Row, how How, fallback bool, reason Reason) {
+func (w *walk) step(e *entry, top bool, mem *Memory) (row *sframe.Row, how How, fallback bool, reason Reason) {
 	if e.flags&isPlain == 0 && (e.row == nil || !e.row.Outermost) {
 		w.catchUp(mem)
 	}
 	w.next.over, w.next.jumped = false, false
 	row, how, reason = w.found(e, top, mem)
-	if reason == 0 && how == FramePointer && w.generated(w.set.PC) && overCall(w, mem) {
+	if reason == 0 && how == FramePointer && w.proc.generated(w.set.PC) && w.code.overCall(w.set.R[w.arch.SP&(regs.NumRegs-1)], w.next.cfa-2*uint64(w.arch.WordBytes), mem) {
 		// The frame pointer is a caller's, as it seems.
 		next, to := w.next, w.to
 		if found := w.search(e, top, mem); found != nil {
@@ -355,9 +350,9 @@ func (w *Walker) step(e *entry, top bool, mem *Memory) (row *sframe.Row, how How
 	fault := w.next.fault
 	switch {
 	case other == nil && top && w.calledEntry(e, mem):
-		if !w.arch.Link && w.allows(FramePointer) {
+		if !w.arch.Link && w.code.allows(FramePointer) {
 			w.called = false
-			return w.conv.entry, FramePointer, row != nil, 0
+			return w.proc.conv.entry, FramePointer, row != nil, 0
 		}
 		w.next.fault = fault
 		return row, how, false, reason
@@ -373,30 +368,22 @@ func (w *Walker) step(e *entry, top bool, mem *Memory) (row *sframe.Row, how How
 // has a caller all the same. clone is a wrapper in the parent, where it returns
 // from behind the system call with no row; glibc ends its table there, since
 // one would be wrong in the child. w.next holds the caller, if there is one.
-func (w *Walker) calledEntry(e *entry, mem *Memory) bool {
-	if w.conv.entry == nil || !w.isEntry(e) {
+func (w *walk) calledEntry(e *entry, mem *Memory) bool {
+	if w.proc.conv.entry == nil || !w.code.isEntry(e) {
 		return false
 	}
 	keep := w.next
-	w.called = w.try(w.conv.entry, FramePointer, e, true, mem) == 0
+	w.called = w.try(w.proc.conv.entry, FramePointer, e, true, mem) == 0
 	if !w.called {
 		w.next = keep
 	}
 	return w.called
 }
 
-// start drops what has gone stale.
-func (w *Walker) start() {
-	if g := w.space.Generation(); g != w.gen || w.cache.count > maxEntries {
-		w.cache.clear()
-		w.gen = g
-	}
-}
-
 // limit is the end of the mapping that the stack pointer of s points into.
-func (w *Walker) limit(s *regs.Set) uint64 {
-	if w.layout != nil {
-		if _, end, ok := w.layout.Mapping(s.R[w.arch.SP&(regs.NumRegs-1)]); ok {
+func (p *process) limit(s *regs.Set) uint64 {
+	if p.layout != nil {
+		if _, end, ok := p.layout.Mapping(s.R[p.arch.SP&(regs.NumRegs-1)]); ok {
 			return end
 		}
 	}
@@ -404,7 +391,7 @@ func (w *Walker) limit(s *regs.Set) uint64 {
 }
 
 // found tries the row of the first method that has one.
-func (w *Walker) found(e *entry, top bool, mem *Memory) (*sframe.Row, How, Reason) {
+func (w *walk) found(e *entry, top bool, mem *Memory) (*sframe.Row, How, Reason) {
 	row, how := e.row, e.how
 	if how == BackChain && row == nil {
 		row, r := w.chain(e, top, mem)
@@ -415,17 +402,18 @@ func (w *Walker) found(e *entry, top bool, mem *Memory) (*sframe.Row, How, Reaso
 		return nil, how, NoRow
 	}
 	if row == arm64SignalRow {
-		if r := w.findSignalSP(mem); r != 0 {
+		if fault, r := findSignalSP(w.arch, &w.set, mem); r != 0 {
+			w.next.fault = fault
 			return row, how, r
 		}
 	}
-	if top && row == arm64Convention.frame && w.inLeaf(mem) {
-		row = w.conv.entry
+	if top && row == arm64Convention.frame && w.code.inLeaf(&w.set, mem) {
+		row = w.proc.conv.entry
 	}
 	if e.flags&isJump != 0 {
-		row, how = jumping(w, row)
+		row, how = w.jumping(row)
 	}
-	if other := restored(w, row, top); other != nil {
+	if other := restored(w.arch, w.came, row, top); other != nil {
 		if r := w.try(other, how, e, top, mem); r == 0 && w.to.flags&afterCall != 0 || r == OutsideCopy && w.next.over {
 			return other, how, r
 		}
@@ -436,25 +424,25 @@ func (w *Walker) found(e *entry, top bool, mem *Memory) (*sframe.Row, How, Reaso
 // restored returns what row means for a caller whose frame pointer is back already, nil if that is nothing else. SBCL's call_into_lisp_ makes the
 // frame of what it calls, with its own frame pointer in it, and its table tells of the moment before the call: the CFA is 16 above the
 // word that the frame pointer points to. Lisp returns with that word in the register. By the row alone the next frame would be left out.
-func restored(w *Walker, row *sframe.Row, top bool) *sframe.Row {
-	if top || row.CFA.Base != sframe.FromExpr || w.came.found != FramePointer && w.came.found != Code || !w.came.caller {
+func restored(a *regs.Arch, at came, row *sframe.Row, top bool) *sframe.Row {
+	if top || row.CFA.Base != sframe.FromExpr || at.found != FramePointer && at.found != Code || !at.caller {
 		return nil
 	}
-	if n := row.CFA.Offset; n < 0 || int(n) >= len(row.Exprs) || !bytes.Equal(row.Exprs[n], []byte{opBreg0 + w.arch.FP, 0, opDeref, opLit0 + 16, opPlus}) {
+	if n := row.CFA.Offset; n < 0 || int(n) >= len(row.Exprs) || !bytes.Equal(row.Exprs[n], []byte{opBreg0 + a.FP, 0, opDeref, opLit0 + 16, opPlus}) {
 		return nil
 	}
 	other := *row
-	other.CFA = fromReg(w.arch.FP, 16)
+	other.CFA = fromReg(a.FP, 16)
 	return &other
 }
 
 // jumping returns the row of where the innermost frame is about to jump, if a register tells that: there
 // its registers are the same. It returns row if none is known. Where a function is left by such a jump, the
 // frame pointer is a caller's.
-func jumping(w *Walker, row *sframe.Row) (*sframe.Row, How) {
-	w.window.read(w.space, w.set.PC)
-	if reg, ok := w.conv.jumps(&w.window); ok && w.set.Known>>reg&1 != 0 {
-		if to := rowOf(w, w.lookup(w.set.R[reg], false)); to.row != nil && (to.how == SFrame || to.how == EHFrame || to.how == Code) {
+func (w *walk) jumping(row *sframe.Row) (*sframe.Row, How) {
+	w.code.window.read(w.proc.space, w.set.PC)
+	if reg, ok := w.proc.conv.jumps(&w.code.window); ok && w.set.Known>>reg&1 != 0 {
+		if to := w.code.rowOf(w.code.lookup(w.set.R[reg], false)); to.row != nil && (to.how == SFrame || to.how == EHFrame || to.how == Code) {
 			return to.row, to.how
 		}
 	}
@@ -463,7 +451,7 @@ func jumping(w *Walker, row *sframe.Row) (*sframe.Row, How) {
 
 // try computes the caller and checks that its PC is code. After success
 // w.next holds the caller and w.to its entry, unless row is a signal frame's.
-func (w *Walker) try(row *sframe.Row, how How, e *entry, top bool, mem *Memory) Reason {
+func (w *walk) try(row *sframe.Row, how How, e *entry, top bool, mem *Memory) Reason {
 	w.next.over, w.next.jumped = false, false
 	r := w.next.find(w.arch, &w.set, row, top, mem)
 	if row.Switch || r == NoProgress || r == StackSwitch {
@@ -476,7 +464,7 @@ func (w *Walker) try(row *sframe.Row, how How, e *entry, top bool, mem *Memory) 
 }
 
 // check looks at the caller's PC in w.next.
-func (w *Walker) check(signal bool, how How, e *entry) Reason {
+func (w *walk) check(signal bool, how How, e *entry) Reason {
 	pc := w.next.pc
 	w.next.fault = pc
 	if signal {
@@ -487,21 +475,21 @@ func (w *Walker) check(signal bool, how How, e *entry) Reason {
 		// The ABI marks the deepest frame by a frame pointer of 0. A return
 		// address of 0 without it may be anything that a wrong rule found, and
 		// so may a pair of zeros where x86's rbp was taken for a frame pointer.
-		if w.isEntry(e) || w.next.fpKnown && w.next.fp == 0 && (how != FramePointer || w.arch.Link) {
+		if w.code.isEntry(e) || w.next.fpKnown && w.next.fp == 0 && (how != FramePointer || w.arch.Link) {
 			return Outermost
 		}
 		return ZeroReturn
 	}
-	to := w.lookup(pc, true)
+	to := w.code.lookup(pc, true)
 	w.to = to
 	if to.flags&isCode == 0 {
 		return NotCode
 	}
-	if (how == FramePointer || how == BackChain || how == Code || w.next.over) && to.flags&(afterCall|isTrampoline) == 0 && !w.isEntry(to) {
+	if (how == FramePointer || how == BackChain || how == Code || w.next.over) && to.flags&(afterCall|isTrampoline) == 0 && !w.code.isEntry(to) {
 		// A register that was taken for a frame pointer and is none can point
 		// at code addresses too, but hardly behind calls. Code may have been
 		// followed to where it never goes.
-		if w.next.jumped = how != BackChain && !w.next.over && w.generated(pc-1); w.next.jumped {
+		if w.next.jumped = how != BackChain && !w.next.over && w.proc.generated(pc-1); w.next.jumped {
 			return 0
 		}
 		return NotAfterCall
@@ -511,8 +499,8 @@ func (w *Walker) check(signal bool, how How, e *entry) Reason {
 
 // fallBack tries the methods after the one that e has. It returns the row that
 // leads on, w.next holding the caller, or nil.
-func (w *Walker) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
-	i := slices.Index(w.order, e.how)
+func (w *walk) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
+	i := slices.Index(w.code.order, e.how)
 	if i < 0 {
 		// Nothing had a row; or the trampoline's layout, which no table knows
 		// better.
@@ -521,7 +509,7 @@ func (w *Walker) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 	w.catchUp(mem)
 	keep := w.next // the first failure is the one to report
 	pc := e.pc
-	for _, h := range w.order[i+1:] {
+	for _, h := range w.code.order[i+1:] {
 		if h == FramePointer && e.row != nil && !mayKeepFP(w.arch, e.row) {
 			// The frame pointer is a caller's, and following it would leave
 			// out the frames between.
@@ -532,8 +520,8 @@ func (w *Walker) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 			// the chain is a caller's.
 			continue
 		}
-		w.window.read(w.space, w.set.PC)
-		row, ok := w.methodRow(h, pc, top)
+		w.code.window.read(w.proc.space, w.set.PC)
+		row, ok := w.code.methodRow(h, pc, top)
 		if ok && row == nil {
 			// Nor is a 0 in the place of a link an end where a row tells of a return address, and so of a
 			// caller: code without chains leaves what it finds there.
@@ -560,8 +548,8 @@ const maxSearch = 256
 // leads to frame e, with the stack pointer that it has: this proves it. It finds
 // the callers of functions that do not return, as those which start a program.
 // It returns the row, w.next holding the caller, or nil.
-func (w *Walker) search(e *entry, top bool, mem *Memory) *sframe.Row {
-	if w.follower == nil || e.flags&isCode == 0 || !w.allows(Code) || w.isEntry(e) {
+func (w *walk) search(e *entry, top bool, mem *Memory) *sframe.Row {
+	if w.proc.follower == nil || e.flags&isCode == 0 || !w.code.allows(Code) || w.code.isEntry(e) {
 		return nil
 	}
 	w.catchUp(mem)
@@ -575,15 +563,15 @@ func (w *Walker) search(e *entry, top bool, mem *Memory) *sframe.Row {
 			break
 		}
 		ra &^= w.arch.PACMask
-		if w.generated(ra - 1) {
-			if left == 0 || w.lookup(ra, true).flags&afterCall == 0 {
+		if w.proc.generated(ra - 1) {
+			if left == 0 || w.code.lookup(ra, true).flags&afterCall == 0 {
 				continue
 			}
 			left--
 		}
-		row, err := w.follower.Called(ra, 0, w.set.PC)
+		row, err := w.proc.follower.Called(ra, 0, w.set.PC)
 		if err != nil {
-			row, left = byRegister(w, ra, addr, left, mem)
+			row, left = w.byRegister(ra, addr, left, mem)
 		}
 		if row != nil && w.try(row, Code, e, top, mem) == 0 && w.next.pc == ra && w.next.cfa+uint64(int64(row.RA.Offset)) == addr {
 			return row
@@ -603,7 +591,7 @@ func mayKeepFP(a *regs.Arch, row *sframe.Row) bool {
 }
 
 // end turns the reason for which the walk does not go beyond frame e into its end.
-func (w *Walker) end(reason Reason, e *entry) End {
+func (w *walk) end(reason Reason, e *entry) End {
 	switch reason {
 	case Outermost:
 		return End{Reason: Complete}
@@ -612,23 +600,11 @@ func (w *Walker) end(reason Reason, e *entry) End {
 	case OutsideCopy, Loop:
 		// Not even for a known entry: what lies beyond the copy is not known.
 	default:
-		if w.isEntry(e) && !w.called {
+		if w.code.isEntry(e) && !w.called {
 			return End{Reason: Complete}
 		}
 	}
 	return End{Reason: reason, Addr: w.next.fault}
-}
-
-// isEntry asks once for each address whether it lies in a function that starts
-// stacks.
-func (w *Walker) isEntry(e *entry) bool {
-	if e.flags&entryKnown == 0 {
-		e.flags |= entryKnown
-		if w.space.Entry(e.pc) {
-			e.flags |= isEntry
-		}
-	}
-	return e.flags&isEntry != 0
 }
 
 // seen: one of the frames has this pc and stack pointer.
@@ -645,16 +621,16 @@ func seen(frames []Frame, pc, sp uint64) bool {
 // is among the methods, since .sframe recovers SP and FP alone. ok is false where no walk leads there. As in [Step], a register that no row
 // recovers is not known.
 func (w *Walker) Registers(set *regs.Set, mem *Memory, n int, f Frame) (at regs.Set, ok bool) {
-	depth, list := w.maxDepth, []*Walker{w}
-	if slices.Contains(w.order, EHFrame) {
-		list = []*Walker{w.secondWalker(), w}
+	depth, list := w.main.maxDepth, []*walk{w.main}
+	if w.main.code.allows(EHFrame) {
+		list = []*walk{w.secondWalk(), w.main}
 	}
 	for _, x := range list {
 		if n < 0 || n >= depth {
 			break
 		}
 		x.maxDepth = n + 1
-		frames, _ := x.walk(set, false, mem, w.spare[:0])
+		frames, _ := x.run(set, false, mem, w.spare[:0])
 		x.maxDepth = depth
 		w.spare = frames
 		if len(frames) == n+1 && frames[n].PC == f.PC && frames[n].SP == f.SP && x.set.PC == f.PC {

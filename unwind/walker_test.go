@@ -465,7 +465,7 @@ func TestUnusableMethods(t *testing.T) {
 	} {
 		s := &space{mapped: [][2]uint64{{textStart, textEnd}}, rows: map[How][]sframe.Entry{
 			SFrame: {covers(0x401000, 0x401040, tt.row)}, EHFrame: {covers(0x401000, 0x401040, spRow(8))}}}
-		if _, how := New(regs.AMD64, s, nil, 0).firstRow(0x401010, true); how != tt.want {
+		if _, how := New(regs.AMD64, s, nil, 0).main.code.firstRow(0x401010, true); how != tt.want {
 			t.Errorf("%+v: the row is taken of %v, want %v", tt.row, how, tt.want)
 		}
 	}
@@ -724,14 +724,14 @@ func TestSignalFrames(t *testing.T) {
 				t.Fatalf("frames (-want +got):\n%s", d)
 			}
 			for n := range regs.NumRegs {
-				v, known := w.set.Reg(uint8(n))
+				v, known := w.main.set.Reg(uint8(n))
 				if tt.want.Known&(1<<n) != 0 && (!known || v != tt.want.R[n]) {
 					t.Errorf("%s = %#x, known %v; want %#x", a.RegName(uint8(n)), v, known, tt.want.R[n])
 				}
 			}
 			// As a caller: the handler returns to the trampoline's first byte.
 			if tt.skip == 0 {
-				e := New(a, s, nil, 2).lookup(tramp, true)
+				e := New(a, s, nil, 2).main.code.lookup(tramp, true)
 				if e.how != Signal || !e.row.Signal {
 					t.Errorf("as a return address the trampoline is %v", e.how)
 				}
@@ -981,10 +981,9 @@ func TestInLeaf(t *testing.T) {
 			copy(text[at-0x402000:], le(insn))
 		}
 		w := New(a, &space{mapped: [][2]uint64{tt.mapped}, code: map[uint64][]byte{0x402000: text}, stack: tt.maps[0], also: tt.maps[1]}, []How{FramePointer}, 0)
-		w.set = *tt.set
-		w.lookup(tt.x30&^pac, true)
-		w.window = window{} // as it is if that was known before
-		if got := w.inLeaf(words(a, sp, tt.record...)); got != tt.want {
+		w.main.code.lookup(tt.x30&^pac, true)
+		w.main.code.window = window{} // as it is if that was known before
+		if got := w.main.code.inLeaf(tt.set, words(a, sp, tt.record...)); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}
@@ -1029,12 +1028,10 @@ func TestFindSignalSP(t *testing.T) {
 		if tt.set == nil {
 			tt.set = set(0, 29, at+uint64(tt.record))
 		}
-		w := New(a, &space{}, nil, 0)
-		w.set = *tt.set
-		r := w.findSignalSP(mem)
-		sp, known := w.set.Reg(a.SP)
-		if r != tt.reason || known != (tt.want >= 0) || known && sp != at+uint64(tt.want) || r != 0 && w.next.fault != at+uint64(tt.record) {
-			t.Errorf("%s: %#x, %v, %v at %#x; want %#x, %v", tt.name, sp, known, r, w.next.fault, at+tt.want, tt.reason)
+		fault, r := findSignalSP(a, tt.set, mem)
+		sp, known := tt.set.Reg(a.SP)
+		if r != tt.reason || known != (tt.want >= 0) || known && sp != at+uint64(tt.want) || r != 0 && fault != at+uint64(tt.record) {
+			t.Errorf("%s: %#x, %v, %v at %#x; want %#x, %v", tt.name, sp, known, r, fault, at+tt.want, tt.reason)
 		}
 	}
 }
@@ -1390,8 +1387,8 @@ func TestCacheIsBounded(t *testing.T) {
 	mem := words(regs.AMD64, sp, 0)
 	for pc := uint64(0x1000); pc < 0x1000+3*maxEntries; pc++ {
 		w.Walk(set(pc, 7, sp), mem, nil)
-		if w.cache.count > maxEntries+w.maxDepth {
-			t.Fatalf("%d entries", w.cache.count)
+		if w.main.code.cache.count > maxEntries+w.main.maxDepth {
+			t.Fatalf("%d entries", w.main.code.cache.count)
 		}
 	}
 }

@@ -218,7 +218,7 @@ func writeOutside(w io.Writer, r *stuck.Report) {
 			continue
 		}
 		if n++; n <= shownStories {
-			fmt.Fprintf(w, "outside: tid %d %q (pid %d %q) %s\n", t.TID, printable(t.Name), t.PID, printable(t.Process), t.Doing())
+			fmt.Fprintf(w, "outside: tid %d %q (pid %d %q) %s\n", t.TID, printable(t.Name), t.PID, printable(t.Process.Name), t.Doing())
 		}
 	}
 	if n > shownStories {
@@ -283,11 +283,11 @@ func (v *view) writeGroup(w io.Writer, group []*sampler.ThreadDump) {
 	if len(group) == 1 {
 		fmt.Fprintln(w, threadLine(t)+v.mark(t))
 	} else {
-		list := make([]*stuck.Thread, 0, len(group))
+		ids := make([]int, 0, len(group))
 		for _, t := range group {
-			list = append(list, &stuck.Thread{TID: t.TID})
+			ids = append(ids, t.TID)
 		}
-		fmt.Fprintf(w, "%d threads of pid %d %q: %s%s: tid %s\n", len(group), t.PID, printable(t.Process), stateText(t), v.mark(t), stuck.Numbers(list))
+		fmt.Fprintf(w, "%d threads of pid %d %q: %s%s: tid %s\n", len(group), t.PID, printable(t.Process), stateText(t), v.mark(t), stuck.Ranges(ids))
 	}
 	v.writeWaits(w, group)
 	writeStack(w, t)

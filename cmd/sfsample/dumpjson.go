@@ -269,11 +269,12 @@ func tids(list []*stuck.Thread) []int {
 
 // threadJSON: without a dump for a thread that was not asked for.
 func threadJSON(t *stuck.Thread, dump *sampler.ThreadDump) jsonThread {
-	j := jsonThread{PID: t.PID, TID: t.TID, InnerTID: t.InnerTID, Process: output.Printable(t.Process), Name: output.Printable(t.Name),
-		State: printable(string(rune(t.State))), Outside: t.Outside, Motion: string(t.Motion), Idle: int64(t.Idle), Seen: int64(t.IdleAtLeast),
-		CPU: int64(t.CPU), Runs: t.Runs, Call: t.Call, Frames: []jsonFrame{}}
-	if t.Call != "" {
-		for _, a := range t.Args {
+	b := &t.Between
+	j := jsonThread{PID: t.PID, TID: t.TID, InnerTID: t.InnerTID, Process: output.Printable(t.Process.Name), Name: output.Printable(t.Name),
+		State: printable(string(rune(t.State))), Outside: t.Outside, Motion: string(b.Motion), Idle: int64(b.Idle), Seen: int64(b.IdleAtLeast),
+		CPU: int64(b.CPU), Runs: b.Runs, Call: t.Call.Name, Frames: []jsonFrame{}}
+	if t.Call.Name != "" {
+		for _, a := range t.Call.Args {
 			j.Args = append(j.Args, fmt.Sprintf("%#x", a))
 		}
 	}
@@ -305,7 +306,7 @@ func frameJSON(f *output.Frame) jsonFrame {
 
 func waitJSON(w *stuck.Wait) *jsonWait {
 	j := &jsonWait{Kind: w.Kind, Text: w.Line(), What: w.What, Function: output.Printable(w.Function), On: []jsonReleaser{}, Complete: w.Whole,
-		Unknown: w.Unknown, Lost: w.Lost, Timed: w.Timed, MoreFDs: w.MoreFDs}
+		Unknown: w.Unknown, Lost: w.Lost, Timed: w.Timed, MoreFDs: w.Set.More}
 	if w.Lock != 0 {
 		j.Lock = fmt.Sprintf("%#x", w.Lock)
 	}
@@ -316,17 +317,17 @@ func waitJSON(w *stuck.Wait) *jsonWait {
 	for _, r := range w.On {
 		j.On = append(j.On, jsonReleaser{r.PID, r.TID, output.Printable(r.Name), r.How, r.Gone})
 	}
-	for i := range w.FDs {
-		j.FDs = append(j.FDs, fdJSON(&w.FDs[i]))
+	for i := range w.Set.FDs {
+		j.FDs = append(j.FDs, fdJSON(&w.Set.FDs[i]))
 	}
 	return j
 }
 
 func fdJSON(f *stuck.FD) jsonFD {
-	j := jsonFD{FD: f.Number, Kind: f.Kind, Path: output.Printable(f.Path), Inode: f.Inode, Peer: f.Peer, Pos: f.Pos, Local: f.Local,
-		Remote: f.Remote, State: f.State, Ready: f.Ready, Events: f.Events, Note: f.Note}
-	if f.Queues {
-		recv, send := f.RecvQ, f.SendQ
+	j := jsonFD{FD: f.Number, Kind: f.Kind, Path: output.Printable(f.Path), Inode: f.Inode, Peer: f.Peer, Pos: f.Pos, Local: f.Socket.Local,
+		Remote: f.Socket.Remote, State: f.Socket.State, Ready: f.Ready, Events: f.Events, Note: f.Note}
+	if f.Socket.Queues {
+		recv, send := f.Socket.RecvQ, f.Socket.SendQ
 		j.RecvQ, j.SendQ = &recv, &send
 	}
 	for _, e := range f.Ends {

@@ -45,13 +45,6 @@ type FDInfo struct {
 	PID     int           // of a pidfd; -1: it has been reaped
 }
 
-// Writes and Reads tell how the file was opened (O_ACCMODE: 0 reads, 1 writes, 2
-// both, on every architecture).
-func (i *FDInfo) Writes() bool { return i.Flags&3 == 1 || i.Flags&3 == 2 }
-
-// Reads: see [FDInfo.Writes].
-func (i *FDInfo) Reads() bool { return i.Flags&3 == 0 || i.Flags&3 == 2 }
-
 // maxWatched bounds what is kept of an epoll set.
 const maxWatched = 4096
 

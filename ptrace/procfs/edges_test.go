@@ -30,11 +30,6 @@ func TestEdges(t *testing.T) {
 			t.Errorf("%#v, want %#v", tt.got, tt.want)
 		}
 	}
-	for mode, want := range map[uint64][2]bool{0: {true, false}, 1: {false, true}, 2: {true, true}, 3: {false, false}, 0o100001: {false, true}} {
-		if i := (FDInfo{Flags: mode}); i.Reads() != want[0] || i.Writes() != want[1] {
-			t.Errorf("flags %#o: reads %v, writes %v, want %v", mode, i.Reads(), i.Writes(), want)
-		}
-	}
 	set := fd(strings.Repeat("tfd: 5 events: 1\n", maxWatched+3))
 	if len(set.Watched) != 4096 || set.More != 3 {
 		t.Errorf("%d descriptors and %d more, want 4096 and 3", len(set.Watched), set.More)

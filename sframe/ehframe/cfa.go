@@ -113,7 +113,7 @@ func (s *state) setReg(slot int, r rule) {
 type machine struct {
 	st    state
 	stack []state
-	t     *Table
+	sec   *section
 	cie   *cie
 	fde   *fde // nil while the CIE's own instructions run
 	loc   uint64
@@ -125,9 +125,9 @@ var machinePool = sync.Pool{New: func() any { return new(machine) }}
 
 // newMachine returns a machine for the instructions of f, or of the CIE c itself
 // if f is nil.
-func newMachine(t *Table, c *cie, f *fde) *machine {
+func newMachine(s *section, c *cie, f *fde) *machine {
 	m := machinePool.Get().(*machine)
-	m.t, m.cie, m.fde = t, c, f
+	m.sec, m.cie, m.fde = s, c, f
 	if f != nil {
 		m.st, m.loc = c.initial, f.start
 	}
@@ -230,7 +230,7 @@ func (m *machine) extended(c *cursor, op uint8, emit func(start, end uint64)) {
 	case cfaGNUArgsSize:
 		c.uleb() // matters only to who lands in an exception handler
 	case cfaAArch64NegateRAState, cfaAArch64NegateRAStateWithPC:
-		if !m.t.arm64 {
+		if !m.sec.arm64 {
 			c.pos--
 			c.fail("call frame instruction of another machine", uint64(op))
 		}
@@ -350,7 +350,7 @@ func (m *machine) valExpression(c *cursor) {
 	r := c.uleb()
 	e := m.expression(c)
 	switch {
-	case !m.t.arm64 || r != raSignState:
+	case !m.sec.arm64 || r != raSignState:
 		m.st.setReg(m.slot(r), rule{kind: ruleValExpr, expr: e})
 	case len(e) == 1 && (e[0] == opLit0 || e[0] == opLit0+1):
 		// How signing was told before negate_ra_state existed: DW_OP_lit0 or lit1.
@@ -369,7 +369,7 @@ func (m *machine) advance(c *cursor, delta uint64, emit func(start, end uint64))
 }
 
 func (m *machine) setLoc(c *cursor, emit func(start, end uint64)) {
-	loc := m.t.pointer(c, m.cie.pcEnc, m.t.bases)
+	loc := m.sec.pointer(c, m.cie.pcEnc, m.sec.bases)
 	if loc < m.loc {
 		c.fail("location goes back", loc)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"sfsample/regs"
 	"sfsample/sframe"
 )
 
@@ -46,24 +47,40 @@ type fde struct {
 	code       cursor // at the instructions
 }
 
-func (t *Table) formatError(addr uint64, text string, value uint64) *sframe.FormatError {
-	return &sframe.FormatError{SecOff: addr - t.frameAddr, Text: text, Value: value}
+// section is .eh_frame or .debug_frame: its entries, as they are read from the image.
+type section struct {
+	mem        memory
+	arch       *regs.Arch
+	arm64      bool
+	general    uint32 // registers that a set of this architecture holds
+	start, end uint64
+	sized      bool // end is the section's end, not only a bound
+	debugFrame bool
+	bases      bases
+	over       func() bool // see Sections; may be nil
+
+	cies   map[uint64]*cie
+	fdeBuf []byte
+}
+
+func (s *section) formatError(addr uint64, text string, value uint64) *sframe.FormatError {
+	return &sframe.FormatError{SecOff: addr - s.start, Text: text, Value: value}
 }
 
 // head reads the head of the entry at addr.
-func (t *Table) head(addr uint64) (head, error) {
+func (s *section) head(addr uint64) (head, error) {
 	h := head{addr: addr}
-	if addr < t.frameAddr || addr >= t.frameEnd {
-		return h, t.formatError(addr, "entry lies outside the section", addr)
+	if addr < s.start || addr >= s.end {
+		return h, s.formatError(addr, "entry lies outside the section", addr)
 	}
-	length, err := t.fixed(addr, 4)
+	length, err := s.fixed(addr, 4)
 	if err != nil {
 		return h, err
 	}
 	at := addr + 4
 	wide := length == 0xffffffff // DWARF 5 section 7.4: a 64-bit length follows
 	if wide {
-		if length, err = t.fixed(at, 8); err != nil {
+		if length, err = s.fixed(at, 8); err != nil {
 			return h, err
 		}
 		at += 8
@@ -72,23 +89,23 @@ func (t *Table) head(addr uint64) (head, error) {
 		h.end = at
 		return h, errTerminator
 	}
-	if length > t.frameEnd-at {
-		return h, t.formatError(addr, "entry runs past the end of the section", length)
+	if length > s.end-at {
+		return h, s.formatError(addr, "entry runs past the end of the section", length)
 	}
 	h.idAt, h.end = at, at+length
-	idBytes, err := t.idBytes(h, wide)
+	idBytes, err := s.idBytes(h, wide)
 	if err != nil {
 		return h, err
 	}
 	if uint64(idBytes) > length {
-		return h, t.formatError(addr, "entry is too short", length)
+		return h, s.formatError(addr, "entry is too short", length)
 	}
-	if h.id, err = t.fixed(at, idBytes); err != nil {
+	if h.id, err = s.fixed(at, idBytes); err != nil {
 		return h, err
 	}
 	h.body = at + uint64(idBytes)
 	h.isCIE = h.id == 0
-	if t.debugFrame {
+	if s.debugFrame {
 		h.isCIE = h.id == 1<<(8*idBytes)-1 // all ones (DWARF 5 section 7.24)
 	}
 	return h, nil
@@ -97,47 +114,47 @@ func (t *Table) head(addr uint64) (head, error) {
 // idBytes is the size of the CIE id field. It has 8 bytes after a 64-bit length
 // in .debug_frame. For .eh_frame LSB and LLVM say 4, GNU readelf, gdb and
 // elfutils read 8; so it is 8 where that gives a CIE or points into the section.
-func (t *Table) idBytes(h head, wide bool) (int, error) {
+func (s *section) idBytes(h head, wide bool) (int, error) {
 	if !wide {
 		return 4, nil
 	}
-	if t.debugFrame || h.end-h.idAt < 8 {
+	if s.debugFrame || h.end-h.idAt < 8 {
 		return 8, nil
 	}
-	id, err := t.fixed(h.idAt, 8)
+	id, err := s.fixed(h.idAt, 8)
 	if err != nil {
 		return 0, err
 	}
-	if id <= h.idAt-t.frameAddr {
+	if id <= h.idAt-s.start {
 		return 8, nil
 	}
 	return 4, nil
 }
 
 // fixed reads an unsigned value of n bytes at addr.
-func (t *Table) fixed(addr uint64, n int) (uint64, error) {
-	if uint64(n) > t.frameEnd-addr {
-		return 0, t.formatError(addr, "entry runs past the end of the section", uint64(n))
+func (s *section) fixed(addr uint64, n int) (uint64, error) {
+	if uint64(n) > s.end-addr {
+		return 0, s.formatError(addr, "entry runs past the end of the section", uint64(n))
 	}
-	b, err := t.mem.bytes(addr, n)
+	b, err := s.mem.bytes(addr, n)
 	if err != nil {
 		return 0, err
 	}
-	c := cursor{b: b, big: t.arch.BigEndian}
+	c := cursor{b: b, big: s.arch.BigEndian}
 	return c.uint(n), nil
 }
 
 // body returns a cursor over what follows the id of h, in buf or a new buffer.
-func (t *Table) body(h head, buf []byte) (cursor, error) {
+func (s *section) body(h head, buf []byte) (cursor, error) {
 	n := h.end - h.body
 	if n > maxReadBytes {
-		return cursor{}, t.formatError(h.addr, "entry is too long", n)
+		return cursor{}, s.formatError(h.addr, "entry is too long", n)
 	}
-	b, err := t.mem.bytes(h.body, int(n))
+	b, err := s.mem.bytes(h.body, int(n))
 	if err != nil {
 		return cursor{}, err
 	}
-	return cursor{b: append(buf, b...), addr: h.body, sec: t.frameAddr, big: t.arch.BigEndian}, nil
+	return cursor{b: append(buf, b...), addr: h.body, sec: s.start, big: s.arch.BigEndian}, nil
 }
 
 // Bounds of CIEs. Linkers merge equal ones, a program has rarely more than ten,
@@ -151,11 +168,11 @@ const (
 
 // cieAt returns the CIE at addr. A damaged one is returned, and remembered, with
 // err set; an error means that it could not be read.
-func (t *Table) cieAt(addr uint64) (*cie, error) {
-	if c := t.cies[addr]; c != nil {
+func (s *section) cieAt(addr uint64) (*cie, error) {
+	if c := s.cies[addr]; c != nil {
 		return c, nil
 	}
-	c, err := t.parseCIE(addr)
+	c, err := s.parseCIE(addr)
 	var bad *sframe.FormatError
 	switch {
 	case errors.As(err, &bad):
@@ -163,32 +180,32 @@ func (t *Table) cieAt(addr uint64) (*cie, error) {
 	case err != nil:
 		return nil, err
 	}
-	if len(t.cies) >= maxCIEs {
-		clear(t.cies)
+	if len(s.cies) >= maxCIEs {
+		clear(s.cies)
 	}
-	t.cies[addr] = c
+	s.cies[addr] = c
 	return c, nil
 }
 
-func (t *Table) parseCIE(addr uint64) (*cie, error) {
-	h, err := t.head(addr)
+func (s *section) parseCIE(addr uint64) (*cie, error) {
+	h, err := s.head(addr)
 	switch {
 	case err == errTerminator:
-		return nil, t.formatError(addr, "CIE pointer leads to a terminator", addr)
+		return nil, s.formatError(addr, "CIE pointer leads to a terminator", addr)
 	case err != nil:
 		return nil, err
 	case !h.isCIE:
-		return nil, t.formatError(addr, "CIE pointer leads to an entry that is no CIE", h.id)
+		return nil, s.formatError(addr, "CIE pointer leads to an entry that is no CIE", h.id)
 	}
 	if n := h.end - h.body; n > maxCIEBytes {
-		return nil, t.formatError(addr, "CIE is too long", n)
+		return nil, s.formatError(addr, "CIE is too long", n)
 	}
 	// The buffer is the CIE's own: its initial state keeps expressions in it.
-	b, err := t.body(h, nil)
+	b, err := s.body(h, nil)
 	if err != nil {
 		return nil, err
 	}
-	c := &cie{addr: addr, word: t.arch.WordBytes, pcEnc: encAbs}
+	c := &cie{addr: addr, word: s.arch.WordBytes, pcEnc: encAbs}
 	version := b.u8()
 	// 1 is what .eh_frame has (LSB), 3 is DWARF 3, 4 is DWARF 4 and 5; 2 was never used.
 	if b.err == nil && version != 1 && version != 3 && version != 4 {
@@ -197,7 +214,7 @@ func (t *Table) parseCIE(addr uint64) (*cie, error) {
 	aug := b.cstring()
 	if version == 4 {
 		c.word, c.segBytes = int(b.u8()), int(b.u8())
-		if b.err == nil && c.word != t.arch.WordBytes {
+		if b.err == nil && c.word != s.arch.WordBytes {
 			b.fail("address size is not the machine's", uint64(c.word))
 		}
 		if c.segBytes > 8 {
@@ -211,7 +228,7 @@ func (t *Table) parseCIE(addr uint64) (*cie, error) {
 	} else {
 		c.raColumn = b.uleb()
 	}
-	c.augmentation(&b, aug, t)
+	c.augmentation(&b, aug, s)
 	if b.err != nil {
 		return nil, b.err
 	}
@@ -219,7 +236,7 @@ func (t *Table) parseCIE(addr uint64) (*cie, error) {
 	if c.raColumn < numRegs {
 		c.raSlot = int(c.raColumn)
 	}
-	m := newMachine(t, c, nil)
+	m := newMachine(s, c, nil)
 	defer m.release()
 	m.run(&b, nil)
 	if b.err != nil {
@@ -235,7 +252,7 @@ func (t *Table) parseCIE(addr uint64) (*cie, error) {
 // all the same, because it may change what rows mean. Without 'z', as GNU as has
 // "S" in .debug_frame, it stands there without length, as in GCC's unwinder. The
 // "eh" of GCC 2, which had another layout, is among what is refused.
-func (c *cie) augmentation(b *cursor, aug string, t *Table) {
+func (c *cie) augmentation(b *cursor, aug string, s *section) {
 	data := b
 	if aug != "" && aug[0] == 'z' {
 		aug = aug[1:]
@@ -258,7 +275,7 @@ func (c *cie) augmentation(b *cursor, aug string, t *Table) {
 				data.fail("unknown pointer encoding", uint64(c.pcEnc))
 			}
 		case 'P':
-			t.skipPointer(data, data.u8())
+			s.skipPointer(data, data.u8())
 		case 'S':
 			c.signal = true
 		case 'B':
@@ -272,55 +289,55 @@ func (c *cie) augmentation(b *cursor, aug string, t *Table) {
 }
 
 // skipPointer passes over an encoded pointer whose value nobody needs.
-func (t *Table) skipPointer(c *cursor, enc uint8) {
+func (s *section) skipPointer(c *cursor, enc uint8) {
 	if enc == encOmit || c.err != nil {
 		return
 	}
 	if enc&encBase == encAligned {
-		c.take(-c.at() & uint64(t.arch.WordBytes-1))
+		c.take(-c.at() & uint64(s.arch.WordBytes-1))
 	}
-	c.plain(enc, t.arch.WordBytes)
+	c.plain(enc, s.arch.WordBytes)
 }
 
 // fdeAt reads the FDE at addr as far as its instructions, which stay valid until
 // the next call.
-func (t *Table) fdeAt(addr uint64) (fde, error) {
-	h, err := t.head(addr)
+func (s *section) fdeAt(addr uint64) (fde, error) {
+	h, err := s.head(addr)
 	if err == errTerminator {
-		return fde{}, t.formatError(addr, "terminator where an FDE should be", addr)
+		return fde{}, s.formatError(addr, "terminator where an FDE should be", addr)
 	}
 	if err != nil {
 		return fde{}, err
 	}
-	return t.parseFDE(h)
+	return s.parseFDE(h)
 }
 
-func (t *Table) parseFDE(h head) (fde, error) {
+func (s *section) parseFDE(h head) (fde, error) {
 	f := fde{addr: h.addr, next: h.end}
 	if h.isCIE {
-		return f, t.formatError(h.addr, "CIE where an FDE should be", h.id)
+		return f, s.formatError(h.addr, "CIE where an FDE should be", h.id)
 	}
 	// .eh_frame: distance back from the field itself; .debug_frame: offset in the section.
 	cieAddr := h.idAt - h.id
-	if t.debugFrame {
-		cieAddr = t.frameAddr + h.id
+	if s.debugFrame {
+		cieAddr = s.start + h.id
 	}
 	var err error
-	if f.cie, err = t.cieAt(cieAddr); err != nil {
+	if f.cie, err = s.cieAt(cieAddr); err != nil {
 		return f, err
 	}
 	if f.cie.err != nil {
 		return f, f.cie.err
 	}
-	c, err := t.body(h, t.fdeBuf[:0])
+	c, err := s.body(h, s.fdeBuf[:0])
 	if err != nil {
 		return f, err
 	}
-	t.fdeBuf = c.b
+	s.fdeBuf = c.b
 	c.take(uint64(f.cie.segBytes))
-	f.start = t.pointer(&c, f.cie.pcEnc, t.bases)
+	f.start = s.pointer(&c, f.cie.pcEnc, s.bases)
 	size := c.length(f.cie.pcEnc, f.cie.word)
-	if size > t.wrap(^uint64(0))-f.start {
+	if size > s.wrap(^uint64(0))-f.start {
 		c.fail("function runs past the end of the address space", size)
 	}
 	f.end = f.start + size

@@ -24,7 +24,7 @@ type Func struct {
 func (t *Table) Funcs() iter.Seq2[Func, error] {
 	return func(yield func(Func, error) bool) {
 		stopped := false
-		err := t.scan(func(e fde, err error) bool {
+		err := t.sec.scan(func(e fde, err error) bool {
 			f, err := t.describe(e, err)
 			stopped = !yield(f, err)
 			return !stopped
@@ -36,7 +36,7 @@ func (t *Table) Funcs() iter.Seq2[Func, error] {
 }
 
 func (t *Table) describe(e fde, err error) (Func, error) {
-	out := Func{Start: e.start, End: e.end, SecOff: e.addr - t.frameAddr}
+	out := Func{Start: e.start, End: e.end, SecOff: e.addr - t.sec.start}
 	if err != nil {
 		return out, err
 	}

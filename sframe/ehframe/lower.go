@@ -13,7 +13,7 @@ type lowering struct {
 }
 
 func (l *lowering) lower() sframe.Row {
-	m, a := l.m, l.m.t.arch
+	m, a := l.m, l.m.sec.arch
 	st := &m.st
 	ra := st.regs[m.cie.raSlot]
 	if ra.kind == ruleUndefined {
@@ -27,7 +27,7 @@ func (l *lowering) lower() sframe.Row {
 	}
 	l.row.FP, _ = l.rule(st.regs[a.FP])
 	keep := a.CalleeSaved &^ (1 << a.FP)
-	for rest := st.set & uint64(m.t.general); rest != 0; rest &= rest - 1 {
+	for rest := st.set & uint64(m.sec.general); rest != 0; rest &= rest - 1 {
 		n := uint8(bits.TrailingZeros64(rest))
 		if n == a.FP || int(n) == m.cie.raSlot {
 			continue
@@ -62,7 +62,7 @@ func (l *lowering) cfa() sframe.Rule {
 
 // ra is the rule of the return address column.
 func (l *lowering) ra(r rule) sframe.Rule {
-	a, c := l.m.t.arch, l.m.cie
+	a, c := l.m.sec.arch, l.m.cie
 	switch {
 	case r.kind == ruleRegister:
 		if a.Link && r.reg == a.RA {
@@ -91,7 +91,7 @@ func (l *lowering) rule(r rule) (out sframe.Rule, ok bool) {
 	case ruleValOffset:
 		return sframe.Rule{Base: sframe.FromCFA, Offset: r.off}, true
 	case ruleRegister:
-		if r.reg != noReg && l.m.t.general&(1<<r.reg) != 0 {
+		if r.reg != noReg && l.m.sec.general&(1<<r.reg) != 0 {
 			return sframe.Rule{Base: sframe.FromReg, Reg: r.reg}, true
 		}
 	case ruleExpr:
@@ -107,7 +107,7 @@ func (l *lowering) rule(r rule) (out sframe.Rule, ok bool) {
 // the stack, as those of registers do. deref: its value is where the register is
 // saved.
 func (l *lowering) expr(e []byte, onCFA, deref bool) sframe.Rule {
-	if r, ok := linear(e, onCFA, deref, l.m.t.general, l.m.t.arch.WordBytes); ok {
+	if r, ok := linear(e, onCFA, deref, l.m.sec.general, l.m.sec.arch.WordBytes); ok {
 		return r
 	}
 	for i, have := range l.row.Exprs {

@@ -521,7 +521,7 @@ func TestKept(t *testing.T) {
 		t.Errorf("a function that is known costs %v allocations", n)
 	}
 	want := 8*len(tab.cache.slots) + 3*funcBytes + 2*rowRefBytes + 2*rowBytes + 2*savedBytes + exprBytes + 3 +
-		cieBytes + len(tab.mem.blocks)*blockBytes + cap(tab.fdeBuf) + cap(tab.mem.buf) + 16*cap(tab.own)
+		cieBytes + len(tab.sec.mem.blocks)*blockBytes + cap(tab.sec.fdeBuf) + cap(tab.sec.mem.buf) + 16*cap(tab.index.own)
 	if got := tab.CacheBytes(); got != want {
 		t.Errorf("%d bytes, want %d", got, want)
 	}
@@ -557,14 +557,14 @@ func TestBounds(t *testing.T) {
 		{"nothing known", regs.AMD64, Sections{FrameAddr: 0x1000}, 0x100001000, ""},
 		{"nothing known, near the end", regs.AMD64, Sections{FrameAddr: 1<<64 - 8}, 1<<64 - 1, ""},
 	} {
-		tab := Table{arch: tt.arch, frameAddr: tt.s.FrameAddr}
-		err := tab.setBounds(tt.s)
+		sec := section{arch: tt.arch, start: tt.s.FrameAddr}
+		err := sec.setBounds(tt.s)
 		var bad *sframe.FormatError
-		if tab.frameEnd != tt.end || (err != nil) != (tt.bad != "") || errors.As(err, &bad) && (bad.Text != tt.bad || !bad.Whole) {
-			t.Errorf("%s: up to %#x, %v, want %#x, %q", tt.name, tab.frameEnd, err, tt.end, tt.bad)
+		if sec.end != tt.end || (err != nil) != (tt.bad != "") || errors.As(err, &bad) && (bad.Text != tt.bad || !bad.Whole) {
+			t.Errorf("%s: up to %#x, %v, want %#x, %q", tt.name, sec.end, err, tt.end, tt.bad)
 		}
-		if err == nil && tab.sized != (tt.s.FrameSize != 0) {
-			t.Errorf("%s: sized: %v", tt.name, tab.sized)
+		if err == nil && sec.sized != (tt.s.FrameSize != 0) {
+			t.Errorf("%s: sized: %v", tt.name, sec.sized)
 		}
 	}
 }
@@ -607,8 +607,8 @@ func TestHdrFields(t *testing.T) {
 			if tt.bytes == 0 || cut > 0 {
 				want = hdrIndex{}
 			}
-			if tab.hdr != want {
-				t.Errorf("%s, less %d: %+v, want %+v", tt.name, cut, tab.hdr, want)
+			if tab.index.hdr != want {
+				t.Errorf("%s, less %d: %+v, want %+v", tt.name, cut, tab.index.hdr, want)
 			}
 			if _, err := tab.Row(0x5000); tt.table < 0x10 && err != nil {
 				t.Errorf("%s, less %d: %v", tt.name, cut, err)
@@ -644,8 +644,8 @@ func TestHdrOfAnother(t *testing.T) {
 		{Sections{FrameSize: 0x100}, 0, 0}, {Sections{FrameAddr: 0x100}, 0x100, 0}, {Sections{FrameAddr: 0x100, FrameSize: 9}, 0x100, 0},
 	} {
 		tt.s.HdrAddr, tt.s.HdrSize = 0x2000, uint64(len(hdr))
-		if tab, err := Open(img, regs.AMD64, tt.s); err != nil || tab.frameAddr != tt.want || tab.hdr.n != tt.n {
-			t.Errorf("%+v: at %#x, %d pairs, %v, want %#x, %d", tt.s, tab.frameAddr, tab.hdr.n, err, tt.want, tt.n)
+		if tab, err := Open(img, regs.AMD64, tt.s); err != nil || tab.sec.start != tt.want || tab.index.hdr.n != tt.n {
+			t.Errorf("%+v: at %#x, %d pairs, %v, want %#x, %d", tt.s, tab.sec.start, tab.index.hdr.n, err, tt.want, tt.n)
 		}
 	}
 }
@@ -698,14 +698,14 @@ func TestSections(t *testing.T) {
 	}
 	plain := sec(".debug_frame", elf.SHT_PROGBITS, 0, 0x20)
 	plain.ReaderAt = strings.NewReader("") // nothing of it is read when it is opened
-	if tab, err := OpenDebugFrame(&elf.File{FileHeader: amd64, Sections: []*elf.Section{plain}}); err != nil || tab.frameEnd != 0x21 || !tab.debugFrame {
+	if tab, err := OpenDebugFrame(&elf.File{FileHeader: amd64, Sections: []*elf.Section{plain}}); err != nil || tab.sec.end != 0x21 || !tab.sec.debugFrame {
 		t.Errorf(".debug_frame: %v", err)
 	}
 	load := &elf.Prog{ProgHeader: elf.ProgHeader{Type: elf.PT_LOAD, Filesz: 0x60}, ReaderAt: strings.NewReader(strings.Repeat("\x00", 0x50) + "\x01\x03\xff\xff\x34\x12\x00\x00")}
-	if tab, err := OpenELF(&elf.File{FileHeader: amd64, Progs: []*elf.Prog{{ProgHeader: elf.ProgHeader{Type: elf.PT_GNU_EH_FRAME, Vaddr: 0x50, Filesz: 8}}, load}}); err != nil || tab.frameAddr != 0x1234 {
+	if tab, err := OpenELF(&elf.File{FileHeader: amd64, Progs: []*elf.Prog{{ProgHeader: elf.ProgHeader{Type: elf.PT_GNU_EH_FRAME, Vaddr: 0x50, Filesz: 8}}, load}}); err != nil || tab.sec.start != 0x1234 {
 		t.Errorf("header without sections: %v", err)
 	}
-	if tab, err := OpenELF(&elf.File{FileHeader: amd64, Sections: all[1:]}); err != nil || tab.frameEnd != 0x41 {
+	if tab, err := OpenELF(&elf.File{FileHeader: amd64, Sections: all[1:]}); err != nil || tab.sec.end != 0x41 {
 		t.Errorf(".eh_frame without header: %v", err)
 	}
 }

@@ -92,12 +92,12 @@ func (c *cursor) length(enc uint8, word int) uint64 {
 // pointer reads an encoded pointer. A value of 0 stays 0, whatever it would be
 // relative to: linkers leave it for what they removed, as GCC's
 // read_encoded_value_with_base has it. An omitted pointer is an error here.
-func (t *Table) pointer(c *cursor, enc uint8, b bases) uint64 {
+func (s *section) pointer(c *cursor, enc uint8, b bases) uint64 {
 	if enc == encOmit {
 		c.fail("pointer is needed but omitted", uint64(enc))
 		return 0
 	}
-	word := t.arch.WordBytes
+	word := s.arch.WordBytes
 	if enc&encBase == encAligned {
 		c.take(-c.at() & uint64(word-1))
 	}
@@ -119,14 +119,14 @@ func (t *Table) pointer(c *cursor, enc uint8, b bases) uint64 {
 	default:
 		c.fail("unknown pointer encoding", uint64(enc))
 	}
-	v = t.wrap(v)
+	v = s.wrap(v)
 	if enc&encIndirect != 0 && c.err == nil {
-		word, err := t.mem.direct(v, word)
+		word, err := s.mem.direct(v, word)
 		if err != nil {
 			c.fail("indirect pointer cannot be followed", v)
 			return 0
 		}
-		v = t.arch.Word(word)
+		v = s.arch.Word(word)
 	}
 	return v
 }
@@ -140,8 +140,8 @@ func (c *cursor) relative(v, base uint64, known bool, text string) uint64 {
 
 // wrap cuts an address to the width of the architecture's: sums of 32-bit
 // addresses wrap around.
-func (t *Table) wrap(addr uint64) uint64 {
-	if t.arch.WordBytes == 4 {
+func (s *section) wrap(addr uint64) uint64 {
+	if s.arch.WordBytes == 4 {
 		return addr & 0xffffffff
 	}
 	return addr

@@ -30,7 +30,6 @@ type block struct {
 // memory reads an image by link-time address through a small block cache.
 type memory struct {
 	img    io.ReaderAt
-	over   func() bool // see Sections; may be nil
 	blocks []*block
 	hand   int // of the clock that chooses the block to replace
 	last   *block

@@ -36,24 +36,9 @@ type Sections struct {
 
 // Table is the frame information of one image.
 type Table struct {
-	mem        memory
-	arch       *regs.Arch
-	arm64      bool
-	general    uint32 // registers that a set of this architecture holds
-	frameAddr  uint64
-	frameEnd   uint64
-	sized      bool // frameEnd is the section's end, not only a bound
-	debugFrame bool
-	bases      bases
-
-	hdr    hdrIndex
-	own    []indexEntry // used when the header has no search table
-	ownOK  bool         // own was built
-	ownErr error        // why own does not have all functions
-
-	cies   map[uint64]*cie
-	fdeBuf []byte
-	cache  cache
+	sec   section
+	index index
+	cache cache
 }
 
 // maxSpan bounds a section of unknown size.
@@ -65,49 +50,51 @@ const maxSpan = 1 << 32
 //
 // An error that holds a *sframe.FormatError says that the table cannot be used.
 func Open(img io.ReaderAt, arch *regs.Arch, s Sections) (*Table, error) {
-	t := &Table{
-		mem:        memory{img: img, over: s.Over},
+	t := &Table{sec: section{
+		mem:        memory{img: img},
 		arch:       arch,
 		arm64:      arch.Name == regs.ARM64.Name || arch.Name == regs.ARM64BE.Name,
 		general:    general(arch),
-		frameAddr:  s.FrameAddr,
+		start:      s.FrameAddr,
 		debugFrame: s.DebugFrame,
 		bases: bases{
 			text: s.TextAddr, hasText: s.TextAddr != 0,
 			data: s.DataAddr, hasData: s.DataAddr != 0,
 		},
 		cies: make(map[uint64]*cie),
-	}
+		over: s.Over,
+	}}
+	t.index.sec = &t.sec
 	if s.HdrSize != 0 {
-		if err := t.openHdr(s); err != nil && s.FrameSize == 0 {
+		if err := t.index.open(s); err != nil && s.FrameSize == 0 {
 			return nil, fmt.Errorf(".eh_frame_hdr at %#x: %w", s.HdrAddr, err)
 		}
 	} else if s.FrameSize == 0 {
 		return nil, errors.New("no frame information: neither header nor section is known")
 	}
-	if err := t.setBounds(s); err != nil {
+	if err := t.sec.setBounds(s); err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
 // setBounds decides how far the section reaches.
-func (t *Table) setBounds(s Sections) error {
-	size, most := s.FrameSize, t.wrap(^uint64(0))-t.frameAddr
+func (s *section) setBounds(given Sections) error {
+	size, most := given.FrameSize, s.wrap(^uint64(0))-s.start
 	switch {
 	case size != 0:
-		t.sized = true
+		s.sized = true
 		if size > most {
 			return &sframe.FormatError{Text: "section runs past the end of the address space", Value: size, Whole: true}
 		}
-	case s.Limit > t.frameAddr:
-		size = min(s.Limit-t.frameAddr, most)
-	case s.Limit != 0:
-		return &sframe.FormatError{Text: "section lies outside its segment", Value: t.frameAddr, Whole: true}
+	case given.Limit > s.start:
+		size = min(given.Limit-s.start, most)
+	case given.Limit != 0:
+		return &sframe.FormatError{Text: "section lies outside its segment", Value: s.start, Whole: true}
 	default:
 		size = min(maxSpan, most)
 	}
-	t.frameEnd = t.frameAddr + size
+	s.end = s.start + size
 	return nil
 }
 
@@ -165,19 +152,10 @@ func (t *Table) Find(pc uint64) (sframe.Entry, error) {
 }
 
 // CacheBytes estimates the memory that the table holds for what was looked up.
-// It is bounded, see Flush.
+// It is bounded.
 func (t *Table) CacheBytes() int {
-	return t.cache.bytes + len(t.cies)*cieBytes + len(t.mem.blocks)*blockBytes +
-		cap(t.fdeBuf) + cap(t.mem.buf) + 16*cap(t.own)
-}
-
-// Flush drops what was cached of functions and of the section. Rows that were
-// handed out stay valid.
-func (t *Table) Flush() {
-	t.cache = cache{}
-	t.mem = memory{img: t.mem.img}
-	t.fdeBuf = nil
-	clear(t.cies)
+	return t.cache.bytes + len(t.sec.cies)*cieBytes + len(t.sec.mem.blocks)*blockBytes +
+		cap(t.sec.fdeBuf) + cap(t.sec.mem.buf) + 16*cap(t.index.own)
 }
 
 // function is one compiled FDE.
@@ -225,7 +203,7 @@ const maxOverlap = 8
 // Of several that start together, the one whose entry comes first.
 func (t *Table) find(pc uint64) (*function, error) {
 	t.cache.trim()
-	n, err := t.search(pc)
+	n, err := t.index.search(pc)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +211,7 @@ func (t *Table) find(pc uint64) (*function, error) {
 	var bestStart, bestAddr uint64
 	var damage error
 	for i := n - 1; i >= 0 && n-i <= maxOverlap; i-- {
-		start, addr, err := t.indexAt(i)
+		start, addr, err := t.index.at(i)
 		if err != nil {
 			return nil, err
 		}
@@ -245,7 +223,7 @@ func (t *Table) find(pc uint64) (*function, error) {
 		case err != nil:
 			return nil, err
 		case f.err == nil && f.start != start:
-			err = t.formatError(addr, "function starts elsewhere than its index entry says", f.start)
+			err = t.sec.formatError(addr, "function starts elsewhere than its index entry says", f.start)
 		case f.err != nil && (f.end == 0 || f.covers(pc)):
 			err = f.err
 		case f.err == nil && f.covers(pc) && (best == nil || addr < bestAddr):
@@ -260,8 +238,8 @@ func (t *Table) find(pc uint64) (*function, error) {
 		return best, nil
 	case damage != nil:
 		return nil, damage
-	case t.ownErr != nil:
-		return nil, t.ownErr // the function may be among those that could not be indexed
+	case t.index.ownErr != nil:
+		return nil, t.index.ownErr // the function may be among those that could not be indexed
 	}
 	return nil, sframe.ErrNoRow
 }
@@ -273,7 +251,7 @@ func (t *Table) function(addr uint64) (*function, error) {
 		return f, nil
 	}
 	var bad *sframe.FormatError
-	e, err := t.fdeAt(addr)
+	e, err := t.sec.fdeAt(addr)
 	f := &function{err: err}
 	switch {
 	case err == nil:
@@ -291,7 +269,7 @@ func (t *Table) function(addr uint64) (*function, error) {
 // compile executes the instructions of e and leaves the rows, or the damage, in f.
 func (t *Table) compile(e *fde, f *function) {
 	f.start, f.end = e.start, e.end
-	m := newMachine(t, e.cie, e)
+	m := newMachine(&t.sec, e.cie, e)
 	defer m.release()
 	emit := func(start, end uint64) {
 		if start >= f.end || start-f.start > 1<<32-1 {

@@ -4,7 +4,11 @@ package code
 // index. Instructions are little-endian words. DWARF numbers are the registers'
 // own, and 31 is the stack pointer; in most encodings 31 is the zero register.
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"sfsample/regs"
+)
 
 const arm64SP = 31
 
@@ -13,7 +17,7 @@ func arm64Imm(w uint32, low, width int) int64 {
 	return int64(w) << (64 - low - width) >> (64 - width)
 }
 
-func stepARM64(m *machine, b []byte, pc uint64, s *state) insn {
+func stepARM64(b []byte, pc uint64, s *state) insn {
 	if len(b) < 4 {
 		return insn{}
 	}
@@ -25,13 +29,13 @@ func stepARM64(m *machine, b []byte, pc uint64, s *state) insn {
 		i.flow, i.target = jump, to(0, 26)
 	case w>>26 == 0x25: // bl
 		i.flow = call
-		m.arm64Call(s)
+		arm64Call(s)
 	case w>>24 == 0x54, w>>25&0x3f == 0x1a: // b.cond, bc.cond; cbz, cbnz
 		i.flow, i.target = branch, to(5, 19)
 	case w>>25&0x3f == 0x1b: // tbz, tbnz
 		i.flow, i.target = branch, to(5, 14)
 	case w>>25 == 0x6b: // branches to a register
-		m.arm64Register(w, s, &i)
+		arm64Register(w, s, &i)
 	case w>>24 == 0xd4: // exceptions
 		if w&0xffe0001f != 0xd4000001 { // svc
 			i.flow = stop
@@ -40,14 +44,14 @@ func stepARM64(m *machine, b []byte, pc uint64, s *state) insn {
 	case w>>16 == 0: // udf
 		i.flow = stop
 	default:
-		m.arm64Effect(w, s)
+		arm64Effect(w, s)
 	}
 	return i
 }
 
-func (m *machine) arm64Call(s *state) {
+func arm64Call(s *state) {
 	for r := range uint8(31) {
-		if m.arch.CalleeSaved>>r&1 == 0 {
+		if regs.ARM64.CalleeSaved>>r&1 == 0 {
 			s.regs[r] = value{}
 		}
 	}
@@ -55,7 +59,7 @@ func (m *machine) arm64Call(s *state) {
 
 // arm64Register: ret and blr, with or without authentication; br leads nobody
 // knows where.
-func (m *machine) arm64Register(w uint32, s *state, i *insn) {
+func arm64Register(w uint32, s *state, i *insn) {
 	switch w >> 21 & 15 {
 	case 2: // ret, retaa, retab
 		i.flow, i.to = ret, s.regs[w>>5&31]
@@ -64,14 +68,14 @@ func (m *machine) arm64Register(w uint32, s *state, i *insn) {
 		}
 	case 1, 9: // blr, blraa
 		i.flow = call
-		m.arm64Call(s)
+		arm64Call(s)
 	default:
 		i.flow = stop
 	}
 }
 
 // arm64Effect is what an instruction that goes on does to registers and the stack.
-func (m *machine) arm64Effect(w uint32, s *state) {
+func arm64Effect(w uint32, s *state) {
 	rd, rn := uint8(w&31), uint8(w>>5&31)
 	set := func(r uint8, v value) {
 		if r != arm64SP { // else the zero register
@@ -101,11 +105,11 @@ func (m *machine) arm64Effect(w uint32, s *state) {
 		}
 		set(rd, v)
 	case w&0x3a000000 == 0x28000000:
-		m.arm64Pair(w, s)
+		arm64Pair(w, s)
 	case w&0x3a000000 == 0x38000000:
-		m.arm64Single(w, s)
+		arm64Single(w, s)
 	case w&0x0a000000 == 0x08000000: // other loads and stores: exclusive, ordered, literals, structures, tags
-		m.arm64OtherMemory(w, s)
+		arm64OtherMemory(w, s)
 	case w>>22 == 0x354: // system: hints, barriers, mrs
 		if w>>20&3 == 3 {
 			set(rd, value{})
@@ -124,7 +128,7 @@ func (m *machine) arm64Effect(w uint32, s *state) {
 }
 
 // arm64Pair: load and store of two registers.
-func (m *machine) arm64Pair(w uint32, s *state) {
+func arm64Pair(w uint32, s *state) {
 	opc, vector, mode, isLoad := w>>30, w>>26&1 != 0, w>>23&3, w>>22&1 != 0
 	size := int64(4) << opc
 	if !vector {
@@ -140,7 +144,7 @@ func (m *machine) arm64Pair(w uint32, s *state) {
 		at = at.plus(imm)
 	}
 	for k, r := range []uint8{uint8(w & 31), uint8(w >> 10 & 31)} {
-		m.arm64Move(s, r, at.plus(int64(k)*size), size, vector, isLoad)
+		arm64Move(s, r, at.plus(int64(k)*size), size, vector, isLoad)
 	}
 	if mode == 1 || mode == 3 {
 		s.regs[base] = s.regs[base].plus(imm)
@@ -148,7 +152,7 @@ func (m *machine) arm64Pair(w uint32, s *state) {
 }
 
 // arm64Move loads or stores one register.
-func (m *machine) arm64Move(s *state, r uint8, at value, size int64, vector, isLoad bool) {
+func arm64Move(s *state, r uint8, at value, size int64, vector, isLoad bool) {
 	switch {
 	case isLoad && vector, isLoad && r == arm64SP:
 	case isLoad && size == 8:
@@ -163,7 +167,7 @@ func (m *machine) arm64Move(s *state, r uint8, at value, size int64, vector, isL
 }
 
 // arm64Single: load and store of one register.
-func (m *machine) arm64Single(w uint32, s *state) {
+func arm64Single(w uint32, s *state) {
 	vector, opc := w>>26&1 != 0, w>>22&3
 	size := int64(1) << (w >> 30)
 	isLoad := opc != 0
@@ -183,16 +187,16 @@ func (m *machine) arm64Single(w uint32, s *state) {
 	}
 	switch {
 	case w>>24&1 != 0: // scaled
-		m.arm64Move(s, r, s.regs[base].plus(int64(w>>10&0xfff)*size), width, vector, isLoad)
+		arm64Move(s, r, s.regs[base].plus(int64(w>>10&0xfff)*size), width, vector, isLoad)
 	case w>>21&1 != 0: // register offset, atomics
-		m.arm64Move(s, r, value{}, width, vector, isLoad || w>>10&3 == 0)
+		arm64Move(s, r, value{}, width, vector, isLoad || w>>10&3 == 0)
 	default:
 		imm := arm64Imm(w, 12, 9)
 		at := s.regs[base]
 		if w>>10&3 != 1 {
 			at = at.plus(imm)
 		}
-		m.arm64Move(s, r, at, width, vector, isLoad)
+		arm64Move(s, r, at, width, vector, isLoad)
 		if w>>10&1 != 0 { // before or behind, the base is changed
 			s.regs[base] = s.regs[base].plus(imm)
 		}
@@ -200,7 +204,7 @@ func (m *machine) arm64Single(w uint32, s *state) {
 }
 
 // arm64OtherMemory forgets all registers that such an instruction may write.
-func (m *machine) arm64OtherMemory(w uint32, s *state) {
+func arm64OtherMemory(w uint32, s *state) {
 	base := uint8(w >> 5 & 31)
 	if w&0xbe000000 == 0x0c000000 { // structures of vectors
 		s.spoil(s.regs[base], 64, 8)

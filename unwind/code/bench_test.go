@@ -20,7 +20,7 @@ func BenchmarkFollow(b *testing.B) {
 		var code [32]byte
 		for pc := fn.Start; pc < fn.End; {
 			var s state
-			in := m.step(m, code[:p.read(pc, code[:])], pc, &s)
+			in := m.step(code[:p.read(pc, code[:])], pc, &s)
 			if in.size == 0 {
 				break
 			}

@@ -59,17 +59,17 @@ type insn struct {
 type machine struct {
 	// step applies the instruction at pc, which begins b, to s. A size of 0
 	// means that it is not understood.
-	step func(m *machine, b []byte, pc uint64, s *state) insn
+	step func(b []byte, pc uint64, s *state) insn
 	// cold: no way leads to b, at pc, from the call in front of it: it is what
 	// compilers put between functions, or how functions begin.
 	cold func(b []byte, pc uint64) bool
 	arch *regs.Arch
-	wide bool // x86: 64-bit
+	wide bool // x86-64
 }
 
 var machines = map[string]*machine{
-	regs.AMD64.Name: {step: stepX86, cold: coldX86, arch: regs.AMD64, wide: true},
-	regs.I386.Name:  {step: stepX86, cold: coldX86, arch: regs.I386},
+	regs.AMD64.Name: {step: (&x86{regs.AMD64, true}).step, cold: coldX86, arch: regs.AMD64, wide: true},
+	regs.I386.Name:  {step: (&x86{regs.I386, false}).step, cold: coldX86, arch: regs.I386},
 	regs.ARM64.Name: {step: stepARM64, cold: coldARM64, arch: regs.ARM64},
 	regs.S390X.Name: {step: stepS390X, cold: coldS390X, arch: regs.S390X},
 }
@@ -197,7 +197,7 @@ func Straight(a *regs.Arch, start, pc uint64, read func(addr uint64, b []byte) i
 	var buf [maxStraight + 16]byte
 	b := buf[:max(0, min(read(start, buf[:]), len(buf)))]
 	for s, at := (state{}), 0; at < len(b); {
-		in := m.step(m, b[at:], start+uint64(at), &s)
+		in := m.step(b[at:], start+uint64(at), &s)
 		if in.size == 0 || bytes.HasPrefix(b[at:], x86Zeros) {
 			return false
 		}
@@ -335,7 +335,7 @@ func (w *walk) follow(pc uint64) {
 		if len(b) == 0 {
 			return
 		}
-		in := w.m.step(w.m, b, pc, &s)
+		in := w.m.step(b, pc, &s)
 		after := pc + uint64(in.size)
 		if in.size == 0 {
 			return

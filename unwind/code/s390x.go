@@ -5,7 +5,11 @@ package code
 // DWARF 0 to 15; floating-point registers, in which leaf functions keep general
 // ones, 16 to 31.
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"sfsample/regs"
+)
 
 const (
 	s390xRA = 14
@@ -16,7 +20,7 @@ const (
 // mapping).
 var s390xFP = [16]uint8{16, 20, 17, 21, 18, 22, 19, 23, 24, 28, 25, 29, 26, 30, 27, 31}
 
-func stepS390X(m *machine, b []byte, pc uint64, s *state) insn {
+func stepS390X(b []byte, pc uint64, s *state) insn {
 	if len(b) < 2 {
 		return insn{}
 	}
@@ -45,12 +49,12 @@ func stepS390X(m *machine, b []byte, pc uint64, s *state) insn {
 	case op == 0: // none
 		i.flow = stop
 	case op == 0x07: // bcr
-		m.s390xBranch(r1, r2, s, &i)
+		s390xBranch(r1, r2, s, &i)
 	case op == 0x0d && r2 == 0, op == 0x05 && r2 == 0:
 		s.regs[r1] = value{}
 	case op == 0x0d, op == 0x05, op == 0x4d, op == 0x45: // basr, balr, bas, bal
 		i.flow = call
-		m.s390xCall(s)
+		s390xCall(s)
 	case op == 0x06, op == 0x46, op == 0x86, op == 0x87, op == 0x47: // bctr, bct, bxh, bxle, bc
 		i.flow = stop
 	case op == 0x0a: // svc
@@ -64,7 +68,7 @@ func stepS390X(m *machine, b []byte, pc uint64, s *state) insn {
 		i.flow, i.target = jump, short()
 	case op == 0xa7 && r2 == 5, op == 0xc0 && r2 == 5: // bras, brasl
 		i.flow = call
-		m.s390xCall(s)
+		s390xCall(s)
 	case op == 0xa7 && r2&14 == 6, op == 0x84, op == 0x85: // brct, brctg, brxh, brxle
 		counted(short())
 	case op == 0xcc && r2 == 6: // brcth
@@ -76,14 +80,14 @@ func stepS390X(m *machine, b []byte, pc uint64, s *state) insn {
 	case op == 0xec && (b[5]&0xec == 0xe4 || b[5]&0xfc == 0xfc): // to an address in a register
 		i.flow = stop
 	default:
-		m.s390xEffect(b, s)
+		s390xEffect(b, s)
 	}
 	return i
 }
 
-func (m *machine) s390xCall(s *state) {
+func s390xCall(s *state) {
 	for r := range uint8(32) {
-		if m.arch.CalleeSaved>>r&1 == 0 && r != s390xSP {
+		if regs.S390X.CalleeSaved>>r&1 == 0 && r != s390xSP {
 			s.regs[r] = value{}
 		}
 	}
@@ -92,7 +96,7 @@ func (m *machine) s390xCall(s *state) {
 // s390xBranch: a branch to a register is a return if it is r14, or the register
 // was loaded from where the ABI has r14 saved: 112 bytes above the stack pointer
 // that the function was entered with, one word below that of r15.
-func (m *machine) s390xBranch(mask, r uint8, s *state, i *insn) {
+func s390xBranch(mask, r uint8, s *state, i *insn) {
 	v, sp := s.regs[r], s.regs[s390xSP]
 	saved := v.kind == loaded && (sp.kind == sum && v.reg == sp.reg && v.off-sp.off == 112 ||
 		sp.kind == loaded && v.reg == sp.reg && v.off == sp.off-8)
@@ -108,7 +112,7 @@ func (m *machine) s390xBranch(mask, r uint8, s *state, i *insn) {
 }
 
 // s390xAddress is base plus displacement, with the index register x.
-func (m *machine) s390xAddress(s *state, x, base uint8, disp int64) value {
+func s390xAddress(s *state, x, base uint8, disp int64) value {
 	if x != 0 && base != 0 || x == 0 && base == 0 {
 		return value{}
 	}
@@ -116,7 +120,7 @@ func (m *machine) s390xAddress(s *state, x, base uint8, disp int64) value {
 }
 
 // s390xEffect is what an instruction that goes on does to registers and the stack.
-func (m *machine) s390xEffect(b []byte, s *state) {
+func s390xEffect(b []byte, s *state) {
 	op, r1, r2 := b[0], b[1]>>4, b[1]&15
 	base, disp := uint8(0), int64(0)
 	if len(b) > 2 {
@@ -133,7 +137,7 @@ func (m *machine) s390xEffect(b []byte, s *state) {
 	case op == 0xc2 && r2 == 4: // slgfi
 		s.regs[r1] = s.regs[r1].plus(-int64(binary.BigEndian.Uint32(b[2:])))
 	case op == 0x41, op == 0xe3 && b[5] == 0x71: // la, lay
-		s.regs[r1] = m.s390xAddress(s, r2, base, disp)
+		s.regs[r1] = s390xAddress(s, r2, base, disp)
 	case op == 0xb9 && b[1] == 0x04: // lgr
 		s.regs[b[3]>>4] = s.regs[b[3]&15]
 	case op == 0xb3 && b[1] == 0xc1: // ldgr
@@ -141,22 +145,22 @@ func (m *machine) s390xEffect(b []byte, s *state) {
 	case op == 0xb3 && b[1] == 0xcd: // lgdr
 		s.regs[b[3]>>4] = s.regs[s390xFP[b[3]&15]]
 	case op == 0xe3 && b[5] == 0x04: // lg
-		s.regs[r1] = s.load(m.s390xAddress(s, r2, base, disp), 8)
+		s.regs[r1] = s.load(s390xAddress(s, r2, base, disp), 8)
 	case op == 0xe3 && b[5] == 0x24: // stg
-		s.store(m.s390xAddress(s, r2, base, disp), s.regs[r1], 8)
+		s.store(s390xAddress(s, r2, base, disp), s.regs[r1], 8)
 	case op == 0x68, op == 0xed && b[5] == 0x65: // ld, ldy
-		s.regs[s390xFP[r1]] = s.load(m.s390xAddress(s, r2, base, disp), 8)
+		s.regs[s390xFP[r1]] = s.load(s390xAddress(s, r2, base, disp), 8)
 	case op == 0x60, op == 0xed && b[5] == 0x67: // std, stdy
-		s.store(m.s390xAddress(s, r2, base, disp), s.regs[s390xFP[r1]], 8)
+		s.store(s390xAddress(s, r2, base, disp), s.regs[s390xFP[r1]], 8)
 	case op == 0xeb && (b[5] == 0x04 || b[5] == 0x24): // lmg, stmg
-		m.s390xMultiple(s, r1, r2, m.s390xAddress(s, 0, base, disp), b[5] == 0x04)
+		s390xMultiple(s, r1, r2, s390xAddress(s, 0, base, disp), b[5] == 0x04)
 	default:
-		m.s390xOther(b, s, base, disp)
+		s390xOther(b, s, base, disp)
 	}
 }
 
 // s390xMultiple loads or stores the registers first to last, from at on.
-func (m *machine) s390xMultiple(s *state, first, last uint8, at value, isLoad bool) {
+func s390xMultiple(s *state, first, last uint8, at value, isLoad bool) {
 	n := (last-first)&15 + 1
 	old := *s
 	for k := range n {
@@ -172,9 +176,9 @@ func (m *machine) s390xMultiple(s *state, first, last uint8, at value, isLoad bo
 // s390xOther forgets what any other instruction may write. The operands of most
 // are where two or four formats have them; one that is none loses what could be
 // known.
-func (m *machine) s390xOther(b []byte, s *state, base uint8, disp int64) {
+func s390xOther(b []byte, s *state, base uint8, disp int64) {
 	op, r1, r2 := b[0], b[1]>>4, b[1]&15
-	at := m.s390xAddress(s, 0, base, disp)
+	at := s390xAddress(s, 0, base, disp)
 	forget := func(list ...uint8) {
 		for _, r := range list {
 			s.regs[r&15], s.regs[s390xFP[r&15]] = value{}, value{}
@@ -189,7 +193,7 @@ func (m *machine) s390xOther(b []byte, s *state, base uint8, disp int64) {
 	case op == 0x50, op == 0x40, op == 0x42, op == 0x70, op == 0x90, // st, sth, stc, ste, stm
 		op == 0xe3 && (last == 0x50 || last == 0x70 || last == 0x72 || last == 0x2f || last == 0x3e || last == 0x3f),
 		op == 0xeb && (last == 0x90 || last == 0x26 || last == 0x2c || last == 0x52 || last == 0x6a || last == 0x7a):
-		s.spoil(m.s390xAddress(s, r2, base, disp), 64, 8)
+		s.spoil(s390xAddress(s, r2, base, disp), 64, 8)
 	case op == 0x15, op == 0x19, op == 0x55, op == 0x59, op == 0x95, // compares
 		op == 0xb9 && (b[1] == 0x20 || b[1] == 0x21 || b[1] == 0x30 || b[1] == 0x31),
 		op == 0xa7 && (r2 < 4 || r2 >= 14), op == 0xc2 && r2 >= 12, op == 0xc6 && r2 >= 4,
@@ -213,7 +217,7 @@ func (m *machine) s390xOther(b []byte, s *state, base uint8, disp int64) {
 		if last == 0x21 || last == 0x2d { // vlgv
 			s.regs[r1] = value{}
 		}
-		s.spoil(m.s390xAddress(s, r2, base, disp), 64, 8)
+		s.spoil(s390xAddress(s, r2, base, disp), 64, 8)
 	default:
 		forget(r1, r1+1)
 		if op == 0xeb || op == 0x0e || op == 0x0f || op >= 0x88 && op <= 0xaf && op != 0xa7 && op != 0xa5 {

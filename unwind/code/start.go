@@ -93,7 +93,7 @@ func starts(m *machine, pc, size uint64, read func(addr uint64, b []byte) int) (
 			list = append(list, at)
 		}
 		n := pad
-		switch in := m.step(m, code, at, &s); {
+		switch in := m.step(code, at, &s); {
 		case pad > 0 && from == call:
 			from = stop
 		case pad > 0:
@@ -135,7 +135,7 @@ func pushes(m *machine, start uint64, read func(addr uint64, b []byte) int) bool
 	s := state{}
 	s.regs[sp] = value{sum, sp, 0}
 	for range soon {
-		in := m.step(m, b, start, &s)
+		in := m.step(b, start, &s)
 		if in.size == 0 || s.regs[sp].off != 0 {
 			break
 		}

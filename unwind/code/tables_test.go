@@ -131,7 +131,7 @@ func (p *program) sweep(stride int) (v verdicts, bad []string) {
 		for pc := fn.Start; pc < fn.End; {
 			k := p.read(pc, b[:])
 			var s state
-			in := m.step(m, b[:k], pc, &s)
+			in := m.step(b[:k], pc, &s)
 			if in.size == 0 {
 				break
 			}

@@ -7,15 +7,23 @@ import (
 	"bytes"
 
 	"golang.org/x/arch/x86/x86asm"
+
+	"sfsample/regs"
 )
 
 // x86Numbers are the DWARF numbers of the general registers in the order of
 // their encoding, which is the DWARF order on i386.
 var x86Numbers = [16]uint8{0, 2, 1, 3, 7, 6, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15}
 
-// x86Reg returns the DWARF number of the general register that r is or is part
+// x86 follows the instructions of x86-64 or i386.
+type x86 struct {
+	arch *regs.Arch
+	wide bool // 64-bit
+}
+
+// reg returns the DWARF number of the general register that r is or is part
 // of, and whether it is the whole of it.
-func (m *machine) x86Reg(r x86asm.Reg) (n uint8, whole, ok bool) {
+func (m *x86) reg(r x86asm.Reg) (n uint8, whole, ok bool) {
 	var i x86asm.Reg
 	switch {
 	case x86asm.AL <= r && r <= x86asm.BL:
@@ -40,47 +48,47 @@ func (m *machine) x86Reg(r x86asm.Reg) (n uint8, whole, ok bool) {
 }
 
 // word is the size of a word of the stack, in bytes.
-func (m *machine) word() int64 { return int64(m.arch.WordBytes) }
+func (m *x86) word() int64 { return int64(m.arch.WordBytes) }
 
-// x86Address is the address of a memory operand.
-func (m *machine) x86Address(s *state, mem x86asm.Mem) value {
+// address is the address of a memory operand.
+func (m *x86) address(s *state, mem x86asm.Mem) value {
 	if mem.Index != 0 || mem.Segment == x86asm.FS || mem.Segment == x86asm.GS {
 		return value{}
 	}
-	r, whole, ok := m.x86Reg(mem.Base)
+	r, whole, ok := m.reg(mem.Base)
 	if !ok || !whole {
 		return value{}
 	}
 	return s.regs[r].plus(int64(int32(mem.Disp)))
 }
 
-// x86Get is the value of an operand.
-func (m *machine) x86Get(s *state, arg x86asm.Arg, bytes int) value {
+// get is the value of an operand.
+func (m *x86) get(s *state, arg x86asm.Arg, bytes int) value {
 	switch arg := arg.(type) {
 	case x86asm.Reg:
-		if r, whole, ok := m.x86Reg(arg); ok && whole {
+		if r, whole, ok := m.reg(arg); ok && whole {
 			return s.regs[r]
 		}
 	case x86asm.Mem:
 		if bytes == m.arch.WordBytes {
-			return s.load(m.x86Address(s, arg), m.word())
+			return s.load(m.address(s, arg), m.word())
 		}
 	}
 	return value{}
 }
 
-// x86Set gives an operand a value. bytes is the size of one in memory.
-func (m *machine) x86Set(s *state, arg x86asm.Arg, v value, bytes int) {
+// set gives an operand a value. bytes is the size of one in memory.
+func (m *x86) set(s *state, arg x86asm.Arg, v value, bytes int) {
 	switch arg := arg.(type) {
 	case x86asm.Reg:
-		if r, whole, ok := m.x86Reg(arg); ok {
+		if r, whole, ok := m.reg(arg); ok {
 			if !whole {
 				v = value{}
 			}
 			s.regs[r] = v
 		}
 	case x86asm.Mem:
-		at := m.x86Address(s, arg)
+		at := m.address(s, arg)
 		if bytes == m.arch.WordBytes {
 			s.store(at, v, m.word())
 			return
@@ -92,14 +100,14 @@ func (m *machine) x86Set(s *state, arg x86asm.Arg, v value, bytes int) {
 	}
 }
 
-// x86Push and x86Pop move the stack pointer by a word.
-func (m *machine) x86Push(s *state, v value) {
+// push and pop move the stack pointer by a word.
+func (m *x86) push(s *state, v value) {
 	sp := m.arch.SP
 	s.regs[sp] = s.regs[sp].plus(-m.word())
 	s.store(s.regs[sp], v, m.word())
 }
 
-func (m *machine) x86Pop(s *state) value {
+func (m *x86) pop(s *state) value {
 	sp := m.arch.SP
 	v := s.load(s.regs[sp], m.word())
 	s.regs[sp] = s.regs[sp].plus(m.word())
@@ -107,7 +115,7 @@ func (m *machine) x86Pop(s *state) value {
 }
 
 // clobber forgets the registers that a called function need not keep.
-func (m *machine) clobber(s *state) {
+func (m *x86) clobber(s *state) {
 	for r := range uint8(16) {
 		if m.arch.CalleeSaved>>r&1 == 0 && r != m.arch.SP {
 			s.regs[r] = value{}
@@ -115,12 +123,12 @@ func (m *machine) clobber(s *state) {
 	}
 }
 
-func stepX86(m *machine, b []byte, pc uint64, s *state) insn {
+func (m *x86) step(b []byte, pc uint64, s *state) insn {
 	mode := 32
 	if m.wide {
 		mode = 64
 	}
-	if n, f, ok := m.x86Odd(b, s); ok {
+	if n, f, ok := m.odd(b, s); ok {
 		return insn{size: n, flow: f}
 	}
 	in, err := x86asm.Decode(b[:min(len(b), 15)], mode)
@@ -146,16 +154,16 @@ func stepX86(m *machine, b []byte, pc uint64, s *state) insn {
 		i.to = s.load(s.regs[m.arch.SP], m.word())
 		return i
 	case x86asm.CALL:
-		return m.x86Call(s, i, after, relative)
+		return m.call(s, i, after, relative)
 	case x86asm.JMP:
 		to, ok := relative()
-		if v := m.x86Get(s, in.Args[0], 0); v.kind == fixed && !ok {
+		if v := m.get(s, in.Args[0], 0); v.kind == fixed && !ok {
 			to, ok = uint64(v.off), true
 		}
 		switch {
 		case ok:
 			i.flow, i.target = jump, to
-		case m.x86Slot(in.Args[0]):
+		case m.slot(in.Args[0]):
 			// Another function, which returns in place of this one.
 			i.flow, i.to = ret, s.load(s.regs[m.arch.SP], m.word())
 		default:
@@ -171,21 +179,21 @@ func stepX86(m *machine, b []byte, pc uint64, s *state) insn {
 			i.flow = stop // int3: what is behind it is no code, or padding
 			return i
 		}
-		m.x86Kernel(s)
+		m.kernel(s)
 		return i
 	}
 	if to, ok := relative(); ok { // conditional: jcc, jrcxz, loop
 		i.flow, i.target = branch, to
 		return i
 	}
-	m.x86Effect(&in, after, s)
+	m.effect(&in, after, s)
 	return i
 }
 
-// x86Call passes a call.
-func (m *machine) x86Call(s *state, i insn, after uint64, relative func() (uint64, bool)) insn {
+// call passes a call.
+func (m *x86) call(s *state, i insn, after uint64, relative func() (uint64, bool)) insn {
 	if to, ok := relative(); ok && to == after {
-		m.x86Push(s, value{}) // a way to learn the PC
+		m.push(s, value{}) // a way to learn the PC
 		return i
 	}
 	i.flow = call
@@ -198,9 +206,9 @@ func (m *machine) x86Call(s *state, i insn, after uint64, relative func() (uint6
 	return i
 }
 
-// x86Slot: an operand of jmp that is a slot of the GOT, as in a PLT or a tail call
+// slot: an operand of jmp that is a slot of the GOT, as in a PLT or a tail call
 // to another object. Jump tables have an index.
-func (m *machine) x86Slot(arg x86asm.Arg) bool {
+func (m *x86) slot(arg x86asm.Arg) bool {
 	mem, ok := arg.(x86asm.Mem)
 	if !ok || mem.Index != 0 || mem.Segment != 0 {
 		return false
@@ -208,16 +216,16 @@ func (m *machine) x86Slot(arg x86asm.Arg) bool {
 	return m.wide && mem.Base == x86asm.RIP || !m.wide && (mem.Base == 0 || mem.Base == x86asm.EBX)
 }
 
-// x86Kernel: a system call (syscall(2)) leaves all registers but rax, rcx, r11.
-func (m *machine) x86Kernel(s *state) {
+// kernel: a system call (syscall(2)) leaves all registers but rax, rcx, r11.
+func (m *x86) kernel(s *state) {
 	s.regs[0] = value{}
 	if m.wide {
 		s.regs[2], s.regs[11] = value{}, value{}
 	}
 }
 
-// x86Effect is what any other instruction does to registers and the stack.
-func (m *machine) x86Effect(in *x86asm.Inst, after uint64, s *state) {
+// effect is what any other instruction does to registers and the stack.
+func (m *x86) effect(in *x86asm.Inst, after uint64, s *state) {
 	sp := m.arch.SP
 	size := in.MemBytes
 	switch in.Op {
@@ -226,51 +234,51 @@ func (m *machine) x86Effect(in *x86asm.Inst, after uint64, s *state) {
 			s.regs[sp] = value{}
 			return
 		}
-		m.x86Push(s, m.x86Get(s, in.Args[0], m.arch.WordBytes))
+		m.push(s, m.get(s, in.Args[0], m.arch.WordBytes))
 	case x86asm.POP:
 		if in.DataSize == 16 {
 			s.regs[sp] = value{}
 			return
 		}
-		m.x86Set(s, in.Args[0], m.x86Pop(s), m.arch.WordBytes)
+		m.set(s, in.Args[0], m.pop(s), m.arch.WordBytes)
 	case x86asm.PUSHF, x86asm.PUSHFD, x86asm.PUSHFQ:
-		m.x86Push(s, value{})
+		m.push(s, value{})
 	case x86asm.POPF, x86asm.POPFD, x86asm.POPFQ:
-		m.x86Pop(s)
+		m.pop(s)
 	case x86asm.PUSHA, x86asm.PUSHAD, x86asm.POPA, x86asm.POPAD, x86asm.ENTER:
 		s.regs[sp] = value{}
 	case x86asm.LEAVE:
 		s.regs[sp] = s.regs[m.arch.FP]
-		s.regs[m.arch.FP] = m.x86Pop(s)
+		s.regs[m.arch.FP] = m.pop(s)
 	case x86asm.MOV:
 		if imm, ok := in.Args[1].(x86asm.Imm); ok && in.DataSize >= 32 {
 			if dst, ok := in.Args[0].(x86asm.Reg); ok {
-				if r, _, ok := m.x86Reg(dst); ok {
+				if r, _, ok := m.reg(dst); ok {
 					s.regs[r] = value{kind: fixed, off: int64(imm)}
 					return
 				}
 			}
 		}
-		m.x86Set(s, in.Args[0], m.x86Get(s, in.Args[1], size), size)
+		m.set(s, in.Args[0], m.get(s, in.Args[1], size), size)
 	case x86asm.LEA:
 		v := value{}
 		if mem, ok := in.Args[1].(x86asm.Mem); ok {
-			v = m.x86Address(s, mem)
+			v = m.address(s, mem)
 			if mem.Base == x86asm.RIP && mem.Index == 0 {
 				v = value{kind: fixed, off: int64(after) + int64(int32(mem.Disp))} // the decoder does not extend the sign
 			}
 		}
-		m.x86Set(s, in.Args[0], v, 0)
+		m.set(s, in.Args[0], v, 0)
 	case x86asm.ADD, x86asm.SUB, x86asm.INC, x86asm.DEC:
-		m.x86Set(s, in.Args[0], m.x86Sum(in, s), size)
+		m.set(s, in.Args[0], m.sum(in, s), size)
 	case x86asm.CMP, x86asm.TEST, x86asm.BT, x86asm.NOP, x86asm.PREFETCHNTA, x86asm.PREFETCHT0, x86asm.PREFETCHT1,
 		x86asm.PREFETCHT2, x86asm.PREFETCHW, x86asm.COMISD, x86asm.COMISS, x86asm.UCOMISD, x86asm.UCOMISS, x86asm.PTEST,
 		x86asm.FLD, x86asm.FILD, x86asm.FLDCW, x86asm.LDMXCSR:
 	case x86asm.XCHG, x86asm.XADD:
-		m.x86Set(s, in.Args[0], value{}, size)
-		m.x86Set(s, in.Args[1], value{}, size)
+		m.set(s, in.Args[0], value{}, size)
+		m.set(s, in.Args[1], value{}, size)
 	case x86asm.SYSCALL, x86asm.SYSENTER:
-		m.x86Kernel(s)
+		m.kernel(s)
 	case x86asm.CPUID:
 		m.clobber(s)
 		s.regs[3] = value{} // rbx
@@ -278,7 +286,7 @@ func (m *machine) x86Effect(in *x86asm.Inst, after uint64, s *state) {
 		x86asm.RDTSC, x86asm.RDTSCP, x86asm.XGETBV, x86asm.CDQ, x86asm.CQO, x86asm.CWDE, x86asm.CDQE, x86asm.CBW, x86asm.CWD,
 		x86asm.LAHF:
 		m.clobber(s) // rax and rdx, which are among them
-		m.x86Set(s, in.Args[0], value{}, size)
+		m.set(s, in.Args[0], value{}, size)
 	case x86asm.MOVSB, x86asm.MOVSW, x86asm.MOVSQ, x86asm.STOSB, x86asm.STOSW, x86asm.STOSD, x86asm.STOSQ,
 		x86asm.LODSB, x86asm.LODSW, x86asm.LODSD, x86asm.LODSQ, x86asm.SCASB, x86asm.SCASW, x86asm.SCASD, x86asm.SCASQ,
 		x86asm.CMPSB, x86asm.CMPSW, x86asm.CMPSD, x86asm.CMPSQ, x86asm.MOVSD:
@@ -289,13 +297,13 @@ func (m *machine) x86Effect(in *x86asm.Inst, after uint64, s *state) {
 		}
 	default:
 		if in.Args[0] != nil {
-			m.x86Set(s, in.Args[0], value{}, size)
+			m.set(s, in.Args[0], value{}, size)
 		}
 	}
 }
 
-// x86Sum is the first operand after an addition of a constant.
-func (m *machine) x86Sum(in *x86asm.Inst, s *state) value {
+// sum is the first operand after an addition of a constant.
+func (m *x86) sum(in *x86asm.Inst, s *state) value {
 	n := int64(1)
 	switch imm := in.Args[1].(type) {
 	case nil: // inc, dec
@@ -310,14 +318,14 @@ func (m *machine) x86Sum(in *x86asm.Inst, s *state) value {
 	if _, ok := in.Args[0].(x86asm.Reg); !ok {
 		return value{}
 	}
-	return m.x86Get(s, in.Args[0], 0).plus(n)
+	return m.get(s, in.Args[0], 0).plus(n)
 }
 
 var x86Endbr = [][]byte{{0xf3, 0x0f, 0x1e, 0xfa}, {0xf3, 0x0f, 0x1e, 0xfb}}
 
-// x86Odd passes what the decoder does not know: endbr, and instructions with VEX
+// odd passes what the decoder does not know: endbr, and instructions with VEX
 // and EVEX prefixes, which use vector registers but for a few.
-func (m *machine) x86Odd(b []byte, s *state) (size int, f flow, ok bool) {
+func (m *x86) odd(b []byte, s *state) (size int, f flow, ok bool) {
 	for _, e := range x86Endbr {
 		if bytes.HasPrefix(b, e) {
 			return len(e), next, true
@@ -354,7 +362,7 @@ type vex struct {
 
 // vexEffect applies an instruction with a VEX prefix and returns its size, 0 if
 // the code ends before it does.
-func (m *machine) vexEffect(v *vex, b []byte, s *state) int {
+func (m *x86) vexEffect(v *vex, b []byte, s *state) int {
 	op := b[v.size]
 	size := v.size + 1
 	if v.table == 1 && op == 0x77 && !v.evex { // vzeroupper, vzeroall
@@ -377,13 +385,13 @@ func (m *machine) vexEffect(v *vex, b []byte, s *state) int {
 	}
 	inReg, inV, inBase := vexWrites(v, op)
 	if inReg {
-		vexClobber(m, rm[0]>>3&7, v.r, s)
+		m.vexClobber(rm[0]>>3&7, v.r, s)
 	}
 	if inV {
-		vexClobber(m, ^v.v&7, v.v&8 == 0, s)
+		m.vexClobber(^v.v&7, v.v&8 == 0, s)
 	}
 	if inBase && rm[0] >= 0xc0 {
-		vexClobber(m, rm[0]&7, v.b, s)
+		m.vexClobber(rm[0]&7, v.b, s)
 	}
 	if rm[0] < 0xc0 {
 		if n := vexStores(v, op); n > 0 {
@@ -394,7 +402,7 @@ func (m *machine) vexEffect(v *vex, b []byte, s *state) int {
 }
 
 // vexClobber forgets a general register, by its number in the instruction.
-func vexClobber(m *machine, r uint8, high bool, s *state) {
+func (m *x86) vexClobber(r uint8, high bool, s *state) {
 	if high && m.wide {
 		r += 8
 	}
@@ -442,7 +450,7 @@ func vexStores(v *vex, op uint8) int64 {
 }
 
 // vexAddress is the address of a memory operand, as far as it is the stack.
-func (m *machine) vexAddress(v *vex, rm []byte, s *state) value {
+func (m *x86) vexAddress(v *vex, rm []byte, s *state) value {
 	mod, base, at := rm[0]>>6, rm[0]&7, 1
 	if base == 4 {
 		if rm[1]>>3&7 != 4 || v.x { // an index
@@ -571,7 +579,7 @@ func inStub(m *machine, pc uint64, read func(addr uint64, b []byte) int) (kept u
 				}
 			}
 		}
-		in := m.step(m, b[at:], start+uint64(at), &s)
+		in := m.step(b[at:], start+uint64(at), &s)
 		same := s.regs[m.arch.SP] == entry.regs[m.arch.SP] && s.regs[m.arch.FP] == entry.regs[m.arch.FP] && s.nSpans == 0
 		switch {
 		case same && in.flow == stop:
