@@ -69,7 +69,7 @@ func TestAccount(t *testing.T) {
 		{"always stopped", []string{"storm"}, Options{Hz: 29, All: true, Stop: StopAlways}},
 		{"slow", []string{"storm"}, Options{Hz: 99}},
 		{"too fast", []string{"storm"}, Options{Hz: 20_000}},
-		{"throttled", []string{"storm"}, Options{Hz: 4999, MaxOverhead: 0.0001}},
+		{"throttled", []string{"storm"}, Options{Hz: 4999, Budget: Budget{MaxOverhead: 0.0001}}},
 		{"over budget", []string{"storm"}, Options{Hz: 999, test: forTests{firstStride: 8}}},
 		{"all, over budget", []string{"storm"}, Options{Hz: 999, All: true, test: forTests{firstStride: 8}}},
 		{"exec", []string{"storm", "exec", "storm"}, Options{Hz: 999}},
@@ -78,7 +78,7 @@ func TestAccount(t *testing.T) {
 		{"exit among births", []string{"bolt"}, Options{Hz: 9999, ExitStacks: true}},
 		{"no run counts", []string{"storm"}, Options{Hz: 499, test: forTests{uncounted: true}}},
 		{"all, no run counts", []string{"storm"}, Options{Hz: 499, All: true, WallWeight: true, test: forTests{uncounted: true}}},
-		{"children", []string{"children"}, Options{Hz: 999, Children: true, All: true}},
+		{"children", []string{"children"}, Options{Hz: 999, Follow: Follow{Children: true}, All: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestAccount(t *testing.T) {
 				// scheduler's, which samples tell, those of the guest with what its host has taken.
 				part = 2
 			}
-			if d := sink.cpu - used; used > 0 && !tt.opt.WallWeight && !tt.opt.Children && (d > used/part+tt.opt.interval() || d < -used/part-20*time.Millisecond) {
+			if d := sink.cpu - used; used > 0 && !tt.opt.WallWeight && !tt.opt.Follow.Children && (d > used/part+tt.opt.interval() || d < -used/part-20*time.Millisecond) {
 				t.Errorf("the samples stand for %v of CPU time, the kernel says %v", sink.cpu, used)
 			}
 			for c := range ledger.NumClasses { // the check can fail

@@ -51,7 +51,7 @@ func (ac *accounts) chargeRest(p *process) {
 			ac.out.send(item{spent: &capture.Spent{PID: p.pid, TID: t.tid, Weight: capture.Weight{CPU: own}}})
 		}
 	}
-	if ac.opt.Children && !p.only {
+	if ac.opt.Follow.Children && !p.only {
 		ac.readChildren(p)
 		unseen := p.unseen()
 		p.children.told += unseen

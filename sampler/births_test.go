@@ -390,7 +390,7 @@ func TestBecomes(t *testing.T) {
 	}
 	p := &pooled{Proc: testprog.StartCmd(t, cmd), in: in, ended: make(chan struct{})}
 	p.sink = &sightings{count: map[string]int{}, news: make(chan struct{}, 1)}
-	p.sample(t, Options{Hz: 999, Children: true})
+	p.sample(t, Options{Hz: 999, Follow: Follow{Children: true}})
 	p.say(t, ' ', 0)
 	if line := p.Line(t); line != "killed 0" {
 		t.Errorf("%s, want none", line)

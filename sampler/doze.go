@@ -166,7 +166,7 @@ func (e *engine) doze() {
 
 // between is the time between two looks of the coordinator.
 func (e *engine) between() time.Duration {
-	if e.opt.Seldom {
+	if e.opt.Budget.Seldom {
 		return longestVigil
 	}
 	return time.Duration(e.ticks.interval)
@@ -196,7 +196,7 @@ func (e *engine) vigil() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	prompt()
-	defer clocks.Hasten(e.opt.Nice)()
+	defer clocks.Hasten(e.opt.Budget.Nice)()
 	ptrace.Outside(v)
 	e.ticks.due = max(v.tick, n+1)
 }

@@ -90,8 +90,8 @@ func TestVigil(t *testing.T) {
 	idle := park(t, "none", "deep", "b", "3").PID
 	keep := func(set func(e *engine, p *process)) int64 {
 		t.Helper()
-		e := bareEngine(Options{Hz: 19, Seldom: true, Every: time.Hour})
-		if !e.opt.Seldom {
+		e := bareEngine(Options{Hz: 19, Budget: Budget{Seldom: true}, Every: time.Hour})
+		if !e.opt.Budget.Seldom {
 			t.Fatal("an agent of 19 Hz looks at every tick")
 		}
 		e.ticks.start = ptrace.Now() - 5*e.ticks.interval
@@ -134,9 +134,9 @@ func TestVigil(t *testing.T) {
 		}
 	}
 	for name, opt := range map[string]Options{
-		"often": {Hz: 99, Seldom: true}, "no agent": {Hz: 19}, "waits are sampled": {Hz: 19, Seldom: true, All: true}, "children are": {Hz: 19, Seldom: true, Children: true},
+		"often": {Hz: 99, Budget: Budget{Seldom: true}}, "no agent": {Hz: 19}, "waits are sampled": {Hz: 19, Budget: Budget{Seldom: true}, All: true}, "children are": {Hz: 19, Budget: Budget{Seldom: true}, Follow: Follow{Children: true}},
 	} {
-		if bareEngine(opt).opt.Seldom {
+		if bareEngine(opt).opt.Budget.Seldom {
 			t.Errorf("%s: ticks are left to the clocks", name)
 		}
 	}

@@ -75,8 +75,8 @@ func Dump(opt Options, pipe *Pipeline) (*Dumped, error) {
 			break
 		}
 	}
-	if opt.Released != nil {
-		opt.Released()
+	if opt.Hooks.Released != nil {
+		opt.Hooks.Released()
 	}
 	if err != nil {
 		return nil, err
@@ -266,7 +266,7 @@ func (d *dumper) look(pid, tid int) {
 // lookAt looks at threads of a process: at once at those that the caller has just looked at, with what it has read.
 func (d *dumper) lookAt(pid int, tids []int) {
 	again := make([]peeked, len(tids)) // no capture: it has run since, or nothing was read
-	if d.opt.Looked != nil {
+	if d.opt.Hooks.Looked != nil {
 		d.pipe.walks.attest(d.pipe.targets.of(pid), d.now()-betweenLooks)
 		procfs.Split(len(tids), func(part, from, to int) {
 			for i := from; i < to; i++ {
@@ -287,7 +287,7 @@ func (d *dumper) lookAt(pid int, tids []int) {
 
 // lookAgain takes what the caller has just read of a thread, and reads the rest. It may run beside itself.
 func (d *dumper) lookAgain(pid, tid int, buf *taking.Buffer) peeked {
-	l := d.opt.Looked(tid)
+	l := d.opt.Hooks.Looked(tid)
 	if l == nil {
 		return peeked{}
 	}
@@ -507,7 +507,7 @@ func (d *dumper) ask(t *ThreadDump, last bool) (done bool, ended <-chan struct{}
 	asker, answered := &clocks.Asker{Avoid: d.starved}, make(chan struct{})
 	done = true // also if no alarm is to be had
 	ended = d.trace(func(tr *tracer) {
-		answer := asker.Ask(t.PID, t.TID, tr.alarm, d.opt.Nice)
+		answer := asker.Ask(t.PID, t.TID, tr.alarm, d.opt.Budget.Nice)
 		switch {
 		case answer == clocks.Requested:
 			tr.seized[t.TID] = t

@@ -53,18 +53,18 @@ func newEngine(opt Options, p *pool, start time.Time, out *outlet) *engine {
 	x := &ticks{interval: int64(every), times: watch.Timing{Interval: every, Lag: ptrace.SchedulerTick()}, origin: now - int64(time.Since(start)), start: now}
 	board := clocks.NewBoard(boardRoom, x.start, x.interval)
 	board.NoRestart = opt.NoRestart
-	if opt.Seldom = opt.Seldom && x.interval >= seldomTick && !opt.All && opt.Stop == StopAuto && !opt.ExitStacks && !opt.Children && !opt.test.uncounted; opt.Seldom {
+	if opt.Budget.Seldom = opt.Budget.Seldom && x.interval >= seldomTick && !opt.All && opt.Stop == StopAuto && !opt.ExitStacks && !opt.Follow.Children && !opt.test.uncounted; opt.Budget.Seldom {
 		board.Spread = min(board.Spread, seldomSpread, perClock*int64(min(cpus(), 1<<16)))
 	}
-	bankOptions := clocks.Options{Samples: x.buffers(), Nice: opt.Nice}
-	if opt.Seldom {
+	bankOptions := clocks.Options{Samples: x.buffers(), Nice: opt.Budget.Nice}
+	if opt.Budget.Seldom {
 		bankOptions.Deep, bankOptions.Stay = 1+int(int64(longestVigil)/x.interval), clockStay
 	}
 	bank := clocks.NewBank(new(taking.Live), board, bankOptions)
 	pulse := &pulse{said: said, stop: make(chan struct{})}
 	pulse.board.Store(board)
 	files, book, roster := &files{said: said}, ledger.NewBook(), newRoster(opt.TIDs)
-	load := &load{said: said, max: opt.MaxOverhead, stride: clocks.Every, both: clocks.Every, most: clocks.Every, own: budget{max: opt.MaxCPU, most: slowest(x.interval), stride: opt.test.firstStride}}
+	load := &load{said: said, max: opt.Budget.MaxOverhead, stride: clocks.Every, both: clocks.Every, most: clocks.Every, own: budget{max: opt.Budget.MaxCPU, most: slowest(x.interval), stride: opt.test.firstStride}}
 	e := &engine{opt: &opt, said: said, out: out, ticks: x, pulse: pulse, board: board, bank: bank, roster: roster}
 	e.listing = &listing{opt: e.opt, book: book, files: files, board: board, bank: bank}
 	e.acct = &accounts{opt: e.opt, ticks: x, out: out, files: files, roster: roster, book: book, load: load, bank: bank}
@@ -91,7 +91,7 @@ type Progress struct {
 func (e *engine) loop(r *Result) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for len(e.roster.procs) > 0 || e.opt.Joins != nil {
+	for len(e.roster.procs) > 0 || e.opt.Follow.Joins != nil {
 		if len(e.roster.procs) == 0 && !e.awaitJoin(timer) {
 			break
 		}
@@ -105,7 +105,7 @@ func (e *engine) loop(r *Result) {
 			if quiet && e.acct.book.Tick()-e.roster.still() > boardTicks {
 				timer.Stop() // it would wake the runtime
 				e.doze()
-			} else if e.opt.Seldom {
+			} else if e.opt.Budget.Seldom {
 				timer.Stop()
 				e.vigil()
 			}
@@ -124,9 +124,9 @@ func (e *engine) loop(r *Result) {
 		case <-e.news.keeping.news:
 			e.pulse.works()
 			e.news.takeExits()
-		case f := <-e.opt.Suspend:
+		case f := <-e.opt.Hooks.Suspend:
 			e.suspend(f)
-		case pids, open := <-e.opt.Joins:
+		case pids, open := <-e.opt.Follow.Joins:
 			e.pulse.works()
 			e.news.joinAll(pids, open)
 		case <-e.pulse.stop:
@@ -212,13 +212,13 @@ func (e *engine) onTick(now int64) (quiet bool) {
 
 // last takes what clocks have under way at the end of a run.
 func (e *engine) last(r *Result) {
-	if len(e.roster.procs) > 0 || e.opt.Joins != nil { // else it has ended with the last process
+	if len(e.roster.procs) > 0 || e.opt.Follow.Joins != nil { // else it has ended with the last process
 		now := min(ptrace.Now(), e.ticks.until-1)
 		e.acct.book.Advance(max(e.ticks.passed(now), e.acct.book.Tick()))
 	}
-	r.Clocks = e.bank.Clocks()
+	r.Clocks.N = e.bank.Clocks()
 	e.board.Rest()
-	r.Waits = e.awaitStops()
+	r.Stops.Waits = e.awaitStops()
 	e.bank.Close()
 	e.harvest.drain()
 	e.news.takeExits()

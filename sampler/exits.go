@@ -35,13 +35,13 @@ func (k *keeping) close() {
 
 // keep has all threads held, for their stacks at exit; unwanted tells of which nobody has asked for it, and is called on a thread of its own.
 func (k *keeping) keep(ready func(), unwanted func(tid int) bool) error {
-	o := clocks.KeeperOptions{PIDs: k.opt.PIDs, Children: k.opt.Children, Nice: k.opt.Nice, Unwanted: unwanted, Room: k.room, Back: k.back, Replaced: k.replaced, Early: k.early(), News: func() {
+	o := clocks.KeeperOptions{PIDs: k.opt.PIDs, Children: k.opt.Follow.Children, Nice: k.opt.Budget.Nice, Unwanted: unwanted, Room: k.room, Back: k.back, Replaced: k.replaced, Early: k.early(), News: func() {
 		select {
 		case k.news <- struct{}{}:
 		default:
 		}
 	}}
-	if k.opt.Command != 0 {
+	if k.opt.Follow.Command != 0 {
 		o.Launch = func() {
 			if ready != nil {
 				ready()

@@ -102,8 +102,8 @@ func TestKeptExecs(t *testing.T) {
 	if err := within(t, ended, "the run does not end"); err != nil {
 		t.Error(err)
 	}
-	if r.Waits != 0 {
-		t.Errorf("%d stops had not come at the end, want none", r.Waits)
+	if r.Stops.Waits != 0 {
+		t.Errorf("%d stops had not come at the end, want none", r.Stops.Waits)
 	}
 }
 

@@ -153,7 +153,7 @@ func TestGoCallbacks(t *testing.T) {
 			ctx, cancel := context.WithTimeout(context.Background(), testprog.Patience)
 			defer cancel()
 			b := &backStacks{cut: map[string]int{}, done: cancel}
-			if _, err := Run(ctx, Options{PIDs: []int{p}, Hz: 499, MaxOverhead: 1}, 0, testPipeline(b), nil, nil); err != nil {
+			if _, err := Run(ctx, Options{PIDs: []int{p}, Hz: 499, Budget: Budget{MaxOverhead: 1}}, 0, testPipeline(b), nil, nil); err != nil {
 				t.Fatal(err)
 			}
 			all, cut := 0, 0

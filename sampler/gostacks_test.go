@@ -97,7 +97,7 @@ func TestGoDeep(t *testing.T) {
 	complete := 0
 	pipe := testPipeline(&until{ends: map[string]int{}, done: cancel, accept: func([]string) bool { complete++; return complete == 600 }})
 	pipe.cfg.Record = w
-	if _, err := Run(ctx, Options{PIDs: []int{p.PID}, Hz: 499, MaxOverhead: 1}, 0, pipe, nil, nil); err != nil {
+	if _, err := Run(ctx, Options{PIDs: []int{p.PID}, Hz: 499, Budget: Budget{MaxOverhead: 1}}, 0, pipe, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	r := reread(t, w, &b)

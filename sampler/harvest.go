@@ -34,8 +34,8 @@ type figures struct {
 
 // tell adds them to a result.
 func (f *figures) tell(r *Result) {
-	r.Delay, r.Pause, r.Taken, r.Met = f.delay.spread(), f.pause.spread(), f.took.spread(), f.met.spread()
-	r.Moved, r.Seizes = f.moved, f.seizes
+	r.Times.Delay, r.Times.Pause, r.Times.Taken, r.Times.Met = f.delay.spread(), f.pause.spread(), f.took.spread(), f.met.spread()
+	r.Stops.Moved, r.Stops.Asked = f.moved, f.seizes
 }
 
 // drain takes what clocks have taken.

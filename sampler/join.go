@@ -14,12 +14,12 @@ import (
 // be sampled.
 func (w *news) joinFound() error {
 	var errs []error
-	for _, pid := range w.opt.Found {
+	for _, pid := range w.opt.Follow.Found {
 		if err := w.join(pid); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	if len(errs) > 0 && len(errs) == len(w.opt.Found) {
+	if len(errs) > 0 && len(errs) == len(w.opt.Follow.Found) {
 		return errors.Join(errs...)
 	}
 	for _, err := range errs {
@@ -31,7 +31,7 @@ func (w *news) joinFound() error {
 // joinAll begins to sample processes of Options.Joins, which is open still or not.
 func (w *news) joinAll(pids []int, open bool) {
 	if !open {
-		w.opt.Joins = nil
+		w.opt.Follow.Joins = nil
 	}
 	w.book.Advance(w.ticks.passed(ptrace.Now())) // those who come owe no tick that has passed
 	for _, pid := range pids {
@@ -72,7 +72,7 @@ func (w *news) join(pid int) error {
 
 // awaitJoin waits while there is no process to sample. false: the run ends.
 func (e *engine) awaitJoin(timer *time.Timer) bool {
-	for len(e.roster.procs) == 0 && e.opt.Joins != nil {
+	for len(e.roster.procs) == 0 && e.opt.Follow.Joins != nil {
 		now := ptrace.Now()
 		if now >= e.ticks.until {
 			return false
@@ -89,9 +89,9 @@ func (e *engine) awaitJoin(timer *time.Timer) bool {
 				e.acct.book.Advance(e.ticks.passed(now))
 				e.rounds.end(now, false)
 			}
-		case f := <-e.opt.Suspend:
+		case f := <-e.opt.Hooks.Suspend:
 			f()
-		case pids, open := <-e.opt.Joins:
+		case pids, open := <-e.opt.Follow.Joins:
 			e.pulse.works()
 			e.news.joinAll(pids, open)
 		case <-e.pulse.stop:

@@ -201,7 +201,7 @@ func (l *lookout) sleepsOn(t *thread, n int64) bool {
 	}
 	l.acct.creditIdle(t, l.acct.settled(t, n))
 	stay := boardStay
-	if l.opt.Seldom {
+	if l.opt.Budget.Seldom {
 		stay = seldomStay
 	}
 	if w := t.watch.Waited(n); w > boardTicks && (l.listing.n > fewListed || w*l.ticks.interval > int64(stay)) {

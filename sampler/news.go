@@ -76,7 +76,7 @@ func (w *news) find(n int64) {
 		default:
 			w.count(p, n)
 		}
-		if w.opt.Children {
+		if w.opt.Follow.Children {
 			w.findChildren(p)
 		}
 	}
@@ -99,7 +99,7 @@ func (w *news) count(p *process, n int64) {
 	begun := ptrace.Now()
 	w.relist(p, true)
 	share := censusShare
-	if w.opt.Seldom {
+	if w.opt.Budget.Seldom {
 		share = seldomCensus
 	}
 	c.next = n + 1 + int64(float64(ptrace.Now()-begun)/share)/w.ticks.interval
@@ -301,11 +301,11 @@ func (w *news) addProcess(pid int) *process {
 	p := &process{pid: pid, clock: cpuClock(pid), group: -1, only: len(w.roster.wanted) > 0, uncounted: w.opt.test.uncounted, mem: memory{tasks: -1, pages: -1}, program: new(program), young: young{brief: w.opt.ExitStacks}}
 	w.openProcess(p)
 	p.cpu.base, _ = p.cpuTime()
-	if s, err := proc.Stat(pid); err == nil && w.opt.Children {
+	if s, err := proc.Stat(pid); err == nil && w.opt.Follow.Children {
 		p.children.parent, p.children.base = s.PPID, s.Reaped
 	}
 	p.watch = watch.NewProcess(w.book.Tick(), w.ticks.times, p.cpu.base)
-	if w.opt.Seldom {
+	if w.opt.Budget.Seldom {
 		p.group = w.listing.board.Group(p.clock)
 	}
 	w.roster.procs[pid] = p
@@ -413,7 +413,7 @@ func (w *news) dropProcess(p *process) {
 	w.acct.endChild(p)
 	w.closeProcess(p)
 	w.out.send(item{gone: p.pid})
-	if p.pid == w.opt.Command && !w.keeping.on() {
+	if p.pid == w.opt.Follow.Command && !w.keeping.on() {
 		ptrace.ReapEnd(p.pid)
 	}
 }

@@ -14,21 +14,26 @@ import (
 	"sfsample/unwind"
 )
 
-// PipelineConfig says how captures become samples.
-type PipelineConfig struct {
-	Host     string // GOARCH of the kernel that the captures come from
-	Start    time.Time
+// Walk says how stacks are followed.
+type Walk struct {
 	Order    []unwind.How // nil: the default
 	MaxDepth int
-	Sink     output.Sink
-	Names    *Names
-	Record   *capture.Writer // nil: no recording
-	Log      *slog.Logger
+	Verify   bool // every two methods are compared at each frame
+}
+
+// PipelineConfig says how captures become samples.
+type PipelineConfig struct {
+	Host   string // GOARCH of the kernel that the captures come from
+	Start  time.Time
+	Walk   Walk
+	Sink   output.Sink
+	Names  *Names
+	Record *capture.Writer // nil: no recording
+	Log    *slog.Logger
 	// Open gives the address space of a process, live or recorded; of a live one also what it reads, if that may be told of mappings
 	// and is to be closed.
 	Open   func(pid int) (Target, *Survivor, error)
 	Kernel bool // the kernel's part of stacks is wanted
-	Verify bool // every two methods are compared at each frame
 	// Scripts: frames of scripts take the place of their interpreter's. ScriptsOnly: other frames of stacks that have such are left out.
 	Scripts, ScriptsOnly bool
 	// Wait, if set, looks at what a blocked thread waits for, by its system call, its stack pointer and its run
@@ -393,7 +398,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	}
 	frames, end, sure := p.walks.surely(t, c, &u)
 	p.readScript(t, c, &u, frames, end.Complete() && sure == len(frames))
-	if p.cfg.Verify {
+	if p.cfg.Walk.Verify {
 		p.walks.verifyWalk(t, c, &u)
 	}
 	p.advise(t, &u, c, fb, frames, end)

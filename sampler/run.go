@@ -19,25 +19,41 @@ import (
 // Result is what a run has to say about itself.
 type Result struct {
 	ledger.Account
-	Elapsed            time.Duration
-	AskedHz, ReachedHz float64
-	Late               int64 // ticks that a clock answered more than half an interval late
-	Threads            int   // sampled at the end, or at the last moment that any lived
-	Delay, Pause       Spread
-	Taken              Spread // from a clock's wake-up to the moment that the CPU is the thread's again
-	Met                Spread // from the request to the release, of stops that have met a system call under way
-	Looked             time.Duration
-	Moved              int64         // samples that were not proven to be of the tick's moment
-	Seizes             int64         // stops that were asked for
-	Waits              int           // of these, how many had not come at the end
-	Unseen             time.Duration // CPU time of children that ended before they were seen, and of the last moments of others
-	Clocks             int           // CPUs that had a clock at the end
-	Stride             float64       // ticks for each that was answered when the rate was lowest
-	FewFiles           bool          // threads were left out as no more files could be opened
-	Priority           error         // why clocks could not get real-time priority
-	Exits              Exits
-	Ended              bool            // our command has
-	Status             unix.WaitStatus // of its end
+	Elapsed  time.Duration
+	Rate     Rate
+	Threads  int // sampled at the end, or at the last moment that any lived
+	Stops    Stops
+	Times    Times
+	Clocks   Clocks
+	Unseen   time.Duration // CPU time of children that ended before they were seen, and of the last moments of others
+	FewFiles bool          // threads were left out as no more files could be opened
+	Exits    Exits
+	Ended    bool            // our command has
+	Status   unix.WaitStatus // of its end
+}
+
+// Clocks tells of those of CPUs.
+type Clocks struct {
+	N      int   // CPUs that had one at the end
+	Late   int64 // ticks that one answered more than half an interval late
+	Denied error // why they could not get real-time priority
+}
+
+// Rate is how often a run has sampled, in Hz, and how many ticks there were for each that was answered when the rate was lowest.
+type Rate struct{ Asked, Reached, Stride float64 }
+
+// Stops counts those that were asked for: how many there were, of these were not proven to be of the tick's moment, and had not come at the end.
+type Stops struct {
+	Asked, Moved int64
+	Waits        int
+}
+
+// Times are for how long threads had to wait for us.
+type Times struct {
+	Delay, Pause Spread
+	Taken        Spread        // from a clock's wake-up to the moment that the CPU is the thread's again
+	Met          Spread        // from the request to the release, of stops that have met a system call under way
+	Looked       time.Duration // of looks that found nobody, in all
 }
 
 // Exits counts threads that have ended, for Options.ExitStacks.
@@ -82,8 +98,8 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		pipe.cfg.await(piped, false)
 		return e.sofar(), errors.Join(hangs, pipe.failed.err)
 	}
-	if opt.Released != nil && hangs == nil {
-		opt.Released()
+	if opt.Hooks.Released != nil && hangs == nil {
+		opt.Hooks.Released()
 	}
 	e.out.rest()
 	e.out.end()
@@ -121,15 +137,15 @@ func (e *engine) sofar() (r Result) {
 		r.Account, r.Elapsed, r.Threads = p.Account, p.Elapsed, p.Threads
 		r.Count[ledger.Missed] += r.Expected - r.Sum() // what was not accounted for yet
 	}
-	r.AskedHz = float64(e.opt.Hz)
+	r.Rate.Asked = float64(e.opt.Hz)
 	return r
 }
 
 // run is the life of the coordinator.
 func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 	defer e.news.closeAll()
-	if e.opt.Command != 0 {
-		ptrace.KeepEnd(e.opt.Command)
+	if e.opt.Follow.Command != 0 {
+		ptrace.KeepEnd(e.opt.Follow.Command)
 	}
 	defer e.news.keeping.close()
 	if e.opt.ExitStacks {
@@ -141,7 +157,7 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 		if err := e.news.keeping.keep(ready, e.roster.unwanted); err != nil {
 			return err
 		}
-	} else if e.opt.Command != 0 {
+	} else if e.opt.Follow.Command != 0 {
 		ready() // what runs before is not the command
 	}
 	defer e.pulse.rests()
@@ -149,7 +165,7 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 	e.board.Start = e.ticks.start
 	for _, pid := range e.opt.PIDs {
 		err := e.news.attach(pid)
-		if (e.news.keeping.on() || pid == e.opt.Command) && (procfs.Gone(err) || errors.Is(err, unix.ESRCH)) {
+		if (e.news.keeping.on() || pid == e.opt.Follow.Command) && (procfs.Gone(err) || errors.Is(err, unix.ESRCH)) {
 			err = nil // it has ended meanwhile, of which the keeper tells
 			if p := e.roster.procs[pid]; !e.news.keeping.on() && p != nil {
 				e.news.dropProcess(p)
@@ -158,17 +174,17 @@ func (e *engine) run(d time.Duration, ready func(), result *Result) error {
 		if err != nil {
 			return explain(pid, err)
 		}
-		if e.opt.Command == 0 {
+		if e.opt.Follow.Command == 0 {
 			e.out.send(item{opened: pid})
 		}
 	}
 	if err := e.news.joinFound(); err != nil {
 		return err
 	}
-	if len(e.roster.list) == 0 && e.opt.Command == 0 && !e.news.keeping.on() && e.opt.Joins == nil {
+	if len(e.roster.list) == 0 && e.opt.Follow.Command == 0 && !e.news.keeping.on() && e.opt.Follow.Joins == nil {
 		return errors.New("there is no thread to sample")
 	}
-	if e.opt.Command == 0 && ready != nil {
+	if e.opt.Follow.Command == 0 && ready != nil {
 		ready()
 	}
 	e.ticks.until = math.MaxInt64
@@ -194,16 +210,16 @@ func (e *engine) report(r *Result) {
 	missed, late, looked := e.bank.Counts()
 	r.Account = e.acct.book.Account()
 	r.Elapsed = e.ticks.elapsed()
-	r.AskedHz = float64(e.opt.Hz)
+	r.Rate.Asked = float64(e.opt.Hz)
 	// Clocks miss ticks each for its CPU, the coordinator for all.
 	ticks := float64(max(r.Ticks, 1))
-	r.ReachedHz = r.AskedHz * max(0, 1-float64(missed)/ticks/float64(max(1, r.Clocks))) * e.acct.load.answered()
-	r.Late, r.Looked = late, looked
+	r.Rate.Reached = r.Rate.Asked * max(0, 1-float64(missed)/ticks/float64(max(1, r.Clocks.N))) * e.acct.load.answered()
+	r.Clocks.Late, r.Times.Looked = late, looked
 	e.harvest.figures.tell(r)
 	r.Unseen = e.acct.unseen
-	r.Stride, r.Priority = e.acct.load.most.Ticks(), e.bank.Denied
+	r.Rate.Stride, r.Clocks.Denied = e.acct.load.most.Ticks(), e.bank.Denied
 	r.Exits, r.FewFiles = e.news.keeping.counts, e.acct.files.lacks
-	if e.opt.Command != 0 {
+	if e.opt.Follow.Command != 0 {
 		r.Status, r.Ended = e.commandEnd()
 	}
 }
@@ -236,8 +252,8 @@ func explain(pid int, err error) error {
 // before the kernel tells of its end.
 func (e *engine) commandEnd() (unix.WaitStatus, bool) {
 	for range 1000 {
-		ptrace.ReapEnd(e.opt.Command)
-		if status, ok := ptrace.ChildEnd(); ok || e.roster.procs[e.opt.Command] != nil {
+		ptrace.ReapEnd(e.opt.Follow.Command)
+		if status, ok := ptrace.ChildEnd(); ok || e.roster.procs[e.opt.Follow.Command] != nil {
 			return status, ok
 		}
 		time.Sleep(time.Millisecond)

@@ -524,7 +524,7 @@ func (p *Pipeline) intern(t *target, c *capture.Capture, frames []unwind.Frame, 
 	if w.stack.Short {
 		end = scriptCut
 	}
-	if most := p.cfg.MaxDepth; most > 0 && len(p.keys) > most {
+	if most := p.cfg.Walk.MaxDepth; most > 0 && len(p.keys) > most {
 		p.keys, end = p.keys[:most], unwind.DepthLimit.String()
 	}
 	return t.intern(p.cfg.Names, p.keys, kernel, end)

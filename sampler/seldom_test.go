@@ -18,7 +18,7 @@ func TestSeldom(t *testing.T) {
 	if errno != 0 {
 		t.Fatal(errno)
 	}
-	r, err := Run(context.Background(), Options{Hz: hz, MaxOverhead: 100, PIDs: []int{p.PID}}, seconds*time.Second, testPipeline(new(byFunction)), nil, nil)
+	r, err := Run(context.Background(), Options{Hz: hz, Budget: Budget{MaxOverhead: 100}, PIDs: []int{p.PID}}, seconds*time.Second, testPipeline(new(byFunction)), nil, nil)
 	after, _ := ptrace.RawClock(cpuClock(p.PID))
 	if err != nil {
 		t.Fatal(err)

@@ -146,12 +146,12 @@ func sampleAll(t *testing.T, order []unwind.How, all []*parked) map[int][]*outpu
 		}
 	}
 	pipe := testPipeline(l)
-	pipe.cfg.Order = order
+	pipe.cfg.Walk.Order = order
 	r, err := Run(ctx, opt, 0, pipe, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d threads, %d stops, %v", len(l.got), r.Seizes, &r.Account)
+	t.Logf("%d threads, %d stops, %v", len(l.got), r.Stops.Asked, &r.Account)
 	for tid := range l.want {
 		t.Errorf("no stack of thread %d was seen", tid)
 	}

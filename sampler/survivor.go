@@ -20,15 +20,24 @@ import (
 type Survivor struct {
 	*module.Live
 
-	mu   sync.Mutex // nothing is opened under it
-	maps []procfs.Mapping
-	dead bool
-	// offered: maps were read by somebody else, at the time that counts.
-	offered bool
+	last  lastMaps
+	files survivorFiles
+}
 
-	opens sync.Mutex                    // guards what follows
-	root  *rootfs.Root                  // of the process; outlives it
-	files map[survivorFile]*rootfs.File // nil: cannot be used
+// lastMaps are the mappings of a process as they were last read.
+type lastMaps struct {
+	mu   sync.Mutex // nothing is opened under it
+	list []procfs.Mapping
+	dead bool // the process is
+	// offered: they were read by somebody else, at the time that counts.
+	offered bool
+}
+
+// survivorFiles are the files of a process, by their names below its root, which outlive it.
+type survivorFiles struct {
+	mu   sync.Mutex
+	root *rootfs.Root
+	open map[survivorFile]*rootfs.File // nil: cannot be used
 }
 
 // survivorFile is a file of the process, as its mappings tell.
@@ -40,11 +49,11 @@ type survivorFile struct {
 
 // NewSurvivor returns the source of process pid, whose mappings are read within the bounds of lists.
 func NewSurvivor(pid int, lists *module.Lists) *Survivor {
-	s := &Survivor{Live: module.NewLive(pid, lists), files: map[survivorFile]*rootfs.File{}}
+	s := &Survivor{Live: module.NewLive(pid, lists), files: survivorFiles{open: map[survivorFile]*rootfs.File{}}}
 	var err error
-	s.root, err = rootfs.Open(fmt.Sprintf("/proc/%d/root", pid))
+	s.files.root, err = rootfs.Open(fmt.Sprintf("/proc/%d/root", pid))
 	if err != nil && !errors.Is(err, rootfs.ErrRemote) { // gone already: most processes have our own root
-		s.root, _ = rootfs.Open("/")
+		s.files.root, _ = rootfs.Open("/")
 	}
 	return s
 }
@@ -52,14 +61,18 @@ func NewSurvivor(pid int, lists *module.Lists) *Survivor {
 // Close closes the files that were opened.
 func (s *Survivor) Close() {
 	s.Live.Close()
-	s.opens.Lock()
-	defer s.opens.Unlock()
-	for _, f := range s.files {
+	s.files.close()
+}
+
+func (s *survivorFiles) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.open {
 		if f != nil {
 			f.Close()
 		}
 	}
-	s.files = nil
+	s.open = nil
 	if s.root != nil {
 		s.root.Close()
 		s.root = nil
@@ -68,52 +81,53 @@ func (s *Survivor) Close() {
 
 // Maps implements module.Source.
 func (s *Survivor) Maps() ([]procfs.Mapping, error) {
-	if maps := s.takeOffer(); maps != nil {
+	l := &s.last
+	if maps := l.takeOffer(); maps != nil {
 		return maps, nil
 	}
 	maps, err := s.Live.Maps()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if (err != nil && !module.Refused(err) || err == nil && len(maps) == 0) && len(s.maps) > 0 {
-		return s.maps, nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if (err != nil && !module.Refused(err) || err == nil && len(maps) == 0) && len(l.list) > 0 {
+		return l.list, nil
 	}
 	if err == nil {
-		s.maps = maps
+		l.list = maps
 	}
 	return maps, err
 }
 
-func (s *Survivor) takeOffer() []procfs.Mapping {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.offered {
+func (l *lastMaps) takeOffer() []procfs.Mapping {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.offered {
 		return nil
 	}
-	s.offered = false
-	return s.maps
+	l.offered = false
+	return l.list
 }
 
 // Offer gives the mappings as somebody else has read them, for the case that the
 // process is gone, or another program, by the time that they are asked for.
 func (s *Survivor) Offer(maps []procfs.Mapping) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.maps, s.offered = maps, true
+	s.last.mu.Lock()
+	defer s.last.mu.Unlock()
+	s.last.list, s.last.offered = maps, true
 }
 
 // ReadAt implements module.Source.
 func (s *Survivor) ReadAt(p []byte, addr int64) (int, error) {
-	if !s.isDead() {
+	if !s.last.isDead() {
 		n, err := s.Live.ReadAt(p, addr)
 		if !errors.Is(err, unix.ESRCH) {
 			return n, err
 		}
 	}
-	m := s.lastMapping(uint64(addr))
+	m := s.last.of(uint64(addr))
 	if m == nil || m.Perms&procfs.Write != 0 {
 		return 0, unix.ESRCH // what it held is lost
 	}
-	f, err := s.file(m)
+	f, err := s.files.of(m)
 	if err != nil {
 		return 0, err
 	}
@@ -125,18 +139,18 @@ func (s *Survivor) ReadAt(p []byte, addr int64) (int, error) {
 	return n, err
 }
 
-// lastMapping notes that the process is dead, and returns its last mapping at addr, nil: there was none.
-func (s *Survivor) lastMapping(addr uint64) *procfs.Mapping {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.dead = true
-	return mappingAt(s.maps, addr)
+// of notes that the process is dead, and returns its last mapping at addr, nil: there was none.
+func (l *lastMaps) of(addr uint64) *procfs.Mapping {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.dead = true
+	return mappingAt(l.list, addr)
 }
 
-func (s *Survivor) isDead() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.dead
+func (l *lastMaps) isDead() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dead
 }
 
 // OpenFile implements module.Source.
@@ -145,37 +159,36 @@ func (s *Survivor) OpenFile(m procfs.Mapping) (module.File, error) {
 	if err == nil || errors.Is(err, rootfs.ErrSilent) {
 		return f, err
 	}
-	if own, ferr := s.file(&m); ferr == nil {
+	if own, ferr := s.files.of(&m); ferr == nil {
 		return own.Duplicate()
 	}
 	return nil, err
 }
 
-// file opens the file of a mapping by its name below the process's root, if it
-// is still the one that was mapped.
-func (s *Survivor) file(m *procfs.Mapping) (*rootfs.File, error) {
-	s.opens.Lock()
-	defer s.opens.Unlock()
+// of opens the file of a mapping, if it is still the one that was mapped.
+func (s *survivorFiles) of(m *procfs.Mapping) (*rootfs.File, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	key := survivorFile{m.Dev, m.Inode, m.Path}
-	if f, ok := s.files[key]; ok {
+	if f, ok := s.open[key]; ok {
 		if f == nil {
 			return nil, unix.ESRCH
 		}
 		return f, nil
 	}
-	if s.root == nil || !m.File() || s.files == nil {
+	if s.root == nil || !m.File() || s.open == nil {
 		return nil, unix.ESRCH
 	}
 	f, err := s.root.OpenFile(m.Path)
 	if err != nil {
-		s.files[key] = nil
+		s.open[key] = nil
 		return nil, err
 	}
 	if !f.Is(m.Dev.Major, m.Dev.Minor, m.Inode) {
 		f.Close()
-		s.files[key] = nil
+		s.open[key] = nil
 		return nil, unix.ESRCH
 	}
-	s.files[key] = f
+	s.open[key] = f
 	return f, nil
 }

@@ -38,7 +38,7 @@ func TestSurvivorOtherDevice(t *testing.T) {
 	s := NewSurvivor(os.Getpid(), nil)
 	defer s.Close()
 	for _, open := range []func(procfs.Mapping) error{
-		func(m procfs.Mapping) error { _, err := s.file(&m); return err },
+		func(m procfs.Mapping) error { _, err := s.files.of(&m); return err },
 		func(m procfs.Mapping) error { _, err := s.OpenFile(m); return err },
 	} {
 		if err := open(other); err == nil {

@@ -199,7 +199,7 @@ func TestDumpSwapped(t *testing.T) {
 		var list []dumped
 		for range 40 {
 			d := dumped{from: ptrace.Now()}
-			got, err := Dump(Options{PIDs: []int{p.PID}, Released: func() { d.to = ptrace.Now() }}, testPipeline(new(swapSink)))
+			got, err := Dump(Options{PIDs: []int{p.PID}, Hooks: Hooks{Released: func() { d.to = ptrace.Now() }}}, testPipeline(new(swapSink)))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -201,7 +201,7 @@ func (t *target) walker(a *regs.Arch, pac uint64, cfg *PipelineConfig) *unwind.W
 		if pac != 0 {
 			a = a.WithPAC(pac)
 		}
-		w = unwind.New(a, t.space, cfg.Order, cfg.MaxDepth)
+		w = unwind.New(a, t.space, cfg.Walk.Order, cfg.Walk.MaxDepth)
 		if m := t.managed(); m != nil {
 			w.SetRuntime(m, false)
 		} else {

@@ -40,7 +40,7 @@ func (ac *accounts) readChildren(p *process) {
 
 // endChild accounts for a child that has ended with its parent, which may still have to wait for it.
 func (ac *accounts) endChild(p *process) {
-	if parent := ac.roster.procs[p.children.parent]; parent != nil && ac.opt.Children {
+	if parent := ac.roster.procs[p.children.parent]; parent != nil && ac.opt.Follow.Children {
 		parent.children.known += p.watch.Clock() - p.cpu.base + p.children.known + p.children.told
 	}
 }

@@ -73,7 +73,7 @@ func TestUnseen(t *testing.T) {
 	timing := watch.Timing{Interval: ms}
 	child := &process{pid: 3, cpu: charges{base: 4 * ms}, children: children{parent: 2, known: 2 * ms, told: ms}, watch: watch.NewProcess(0, timing, 10*ms)}
 	parent := &process{pid: 2, children: children{parent: 1}}
-	ac := &accounts{roster: newRoster(nil), opt: &Options{Children: true}}
+	ac := &accounts{roster: newRoster(nil), opt: &Options{Follow: Follow{Children: true}}}
 	ac.roster.procs[2] = parent
 	ac.endChild(parent)
 	ac.endChild(child)

@@ -110,7 +110,7 @@ func (c *config) view(set *targets.Set, log *slog.Logger, stderr io.Writer) (*vi
 	opt := c.options(nil)
 	opt.PIDs = pids
 	opt.Kernel = true // where the kernel shows it
-	opt.Looked = begun.Looked
+	opt.Hooks.Looked = begun.Looked
 	dumped, err := sampler.Dump(opt, pipe)
 	if err != nil {
 		return nil, err

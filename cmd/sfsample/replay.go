@@ -70,8 +70,8 @@ func (s *session) replay(name string, open func(*capture.Run) (output.Sink, erro
 	cache := module.NewCache(0)
 	names := s.config.newNames(nil, s.log, s.stderr, true)
 	pipe := sampler.NewPipeline(sampler.PipelineConfig{
-		Host: run.Host, Start: run.Start, Order: s.config.unwinding.order, MaxDepth: s.config.unwinding.maxDepth,
-		Sink: sink, Names: names, Log: s.log, Verify: s.config.unwinding.verify,
+		Host: run.Host, Start: run.Start, Walk: s.config.unwinding.walk(),
+		Sink: sink, Names: names, Log: s.log,
 		Scripts: s.config.unwinding.scripts != scriptsOff, ScriptsOnly: s.config.unwinding.scripts == scriptsOnly,
 		Open: func(pid int) (sampler.Target, *sampler.Survivor, error) {
 			return module.NewSpace(files.Source(pid), cache, module.Options{NoEHFrame: s.config.unwinding.noEHFrame(), Log: s.log}), nil, nil

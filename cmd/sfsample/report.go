@@ -90,14 +90,14 @@ func (s *session) closing() {
 	if n := r.Lost(); n > 0 {
 		lost = fmt.Sprintf("; lost: %d", n)
 	}
-	say("%.1fs, %s (%d late), %s = %s%s", r.Elapsed.Seconds(), output.Plural(int64(r.Ticks), "tick"), r.Late,
+	say("%.1fs, %s (%d late), %s = %s%s", r.Elapsed.Seconds(), output.Plural(int64(r.Ticks), "tick"), r.Clocks.Late,
 		output.Plural(int64(r.Expected), "thread tick"), r.Account.String(), lost)
 	if r.Sum() != r.Expected {
 		say("the counts do not add up: %d thread ticks, %d accounted for; please report this", r.Expected, r.Sum())
 	}
-	rate := fmt.Sprintf("rate: %.1f Hz asked, %.1f reached, %.1f stops a second", r.AskedHz, r.ReachedHz, float64(r.Seizes)/max(r.Elapsed.Seconds(), 1e-3))
-	if r.Stride > 1 {
-		rate += fmt.Sprintf(" (at times lowered to %.2g %% of what was asked, as pauses would take more than %s of the target's time, or this program more than it may of a CPU; see --max-overhead, --max-cpu)", 100/r.Stride, output.Percent(s.config.pace.maxOverhead))
+	rate := fmt.Sprintf("rate: %.1f Hz asked, %.1f reached, %.1f stops a second", r.Rate.Asked, r.Rate.Reached, float64(r.Stops.Asked)/max(r.Elapsed.Seconds(), 1e-3))
+	if r.Rate.Stride > 1 {
+		rate += fmt.Sprintf(" (at times lowered to %.2g %% of what was asked, as pauses would take more than %s of the target's time, or this program more than it may of a CPU; see --max-overhead, --max-cpu)", 100/r.Rate.Stride, output.Percent(s.config.pace.maxOverhead))
 	}
 	say("%s", rate)
 	s.found.stacks(u, s.config.unwinding.noEHFrame())
@@ -109,9 +109,9 @@ func (s *session) closing() {
 		s.found.verified()
 	}
 	s.found.unread()
-	say("taken %s; delay %s; pause %s", spread(r.Taken), spread(r.Delay), spread(r.Pause))
-	if r.Moved > 0 {
-		say("moved: %d samples (%.1f %%) may be of a moment after the tick, or of a thread that had lost its CPU just before", r.Moved, 100*float64(r.Moved)/float64(max(1, r.Count[ledger.Sampled])))
+	say("taken %s; delay %s; pause %s", spread(r.Times.Taken), spread(r.Times.Delay), spread(r.Times.Pause))
+	if r.Stops.Moved > 0 {
+		say("moved: %d samples (%.1f %%) may be of a moment after the tick, or of a thread that had lost its CPU just before", r.Stops.Moved, 100*float64(r.Stops.Moved)/float64(max(1, r.Count[ledger.Sampled])))
 	}
 	if r.Unseen > 0 {
 		say("unseen: %v of CPU time of processes that ended before they were found, or between two looks, is [never caught running]", short(r.Unseen))
@@ -275,11 +275,11 @@ func refused() (list []string) {
 
 func (s *session) details(u sampler.Unwound) {
 	r, say := &s.result, s.say
-	say("stops: %d asked for, %d on their way at the end; %d CPUs had a clock, which looked in vain for %v in all", r.Seizes, r.Waits, r.Clocks, short(r.Looked))
+	say("stops: %d asked for, %d on their way at the end; %d CPUs had a clock, which looked in vain for %v in all", r.Stops.Asked, r.Stops.Waits, r.Clocks.N, short(r.Times.Looked))
 	say("stops that met a system call: %d, from request to release %s; a SIGKILL of sfsample then would leave the call's repetition to the kernel",
-		r.Met.N, spread(r.Met))
-	if r.Priority != nil {
-		say("no real-time priority: %v (try: as root, or with CAP_SYS_NICE; pauses are longer on a busy machine)", r.Priority)
+		r.Times.Met.N, spread(r.Times.Met))
+	if r.Clocks.Denied != nil {
+		say("no real-time priority: %v (try: as root, or with CAP_SYS_NICE; pauses are longer on a busy machine)", r.Clocks.Denied)
 	}
 	s.found.unwound(u)
 }

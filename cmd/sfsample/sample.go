@@ -153,7 +153,7 @@ func (s *session) run() error {
 			return err
 		}
 		s.command = cmd
-		opt.PIDs, opt.Command = []int{cmd.process.Pid}, cmd.process.Pid
+		opt.PIDs, opt.Follow.Command = []int{cmd.process.Pid}, cmd.process.Pid
 	}
 	if len(s.config.who.pids) > 0 {
 		s.name = commandLine(s.config.who.pids[0])
@@ -173,9 +173,9 @@ func (s *session) run() error {
 		}
 	}
 	if s.top == nil {
-		opt.Suspend = suspensions(ctx)
+		opt.Hooks.Suspend = suspensions(ctx)
 	} else {
-		opt.Suspend = s.top.suspensions(ctx)
+		opt.Hooks.Suspend = s.top.suspensions(ctx)
 	}
 	if s.config.who.searches() {
 		if err := s.search(ctx, &opt); err != nil {
@@ -230,12 +230,12 @@ func (s *session) search(ctx context.Context, opt *sampler.Options) error {
 	if err != nil {
 		return fmt.Errorf("search: %w", err)
 	}
-	opt.Found = slices.DeleteFunc(numbers(now), func(pid int) bool { return slices.Contains(opt.PIDs, pid) })
+	opt.Follow.Found = slices.DeleteFunc(numbers(now), func(pid int) bool { return slices.Contains(opt.PIDs, pid) })
 	if len(now) == 0 && !s.config.messages.quiet {
 		s.say("there is no process of %s now; those that come are sampled, until -d or Ctrl-C", s.config.who.meant())
 	}
 	joins, came := make(chan []int), make(chan []targets.Process)
-	opt.Joins = joins
+	opt.Follow.Joins = joins
 	told := ""
 	go set.Follow(ctx, came, func(err error) {
 		if err.Error() != told { // each is told once, until there is another
@@ -455,9 +455,10 @@ func (c *config) options(log *slog.Logger) sampler.Options {
 	return sampler.Options{
 		PIDs: c.who.pids, TIDs: c.who.tids, Hz: c.pace.hz,
 		All: c.sampling.threads == threadsAll, WallWeight: c.sampling.weight == weightWall,
-		Stop: stopMode(c.sampling.stop), NoRestart: c.sampling.noRestart, Children: c.who.children,
-		Kernel: c.sampling.kernel, ExitStacks: c.sampling.exitStacks, Every: c.pace.every, MaxOverhead: c.pace.maxOverhead, MaxCPU: c.pace.maxCPU, Nice: c.pace.nice, Seldom: c.agent.on, Log: log,
-		Released: goBack,
+		Stop: stopMode(c.sampling.stop), NoRestart: c.sampling.noRestart, Follow: sampler.Follow{Children: c.who.children},
+		Kernel: c.sampling.kernel, ExitStacks: c.sampling.exitStacks, Every: c.pace.every, Log: log,
+		Budget: sampler.Budget{MaxOverhead: c.pace.maxOverhead, MaxCPU: c.pace.maxCPU, Nice: c.pace.nice, Seldom: c.agent.on},
+		Hooks:  sampler.Hooks{Released: goBack},
 	}
 }
 
@@ -522,14 +523,19 @@ func (c *config) livePipeline(names *sampler.Names, until *late.Time, log *slog.
 	}
 	return sampler.NewPipeline(sampler.PipelineConfig{
 		Wait: wait,
-		Host: runtime.GOARCH, Start: time.Now(), Order: c.unwinding.order, MaxDepth: c.unwinding.maxDepth,
-		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.sampling.kernel, Verify: c.unwinding.verify, Live: true, Slow: slow, Until: part,
+		Host: runtime.GOARCH, Start: time.Now(), Walk: c.unwinding.walk(),
+		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.sampling.kernel, Live: true, Slow: slow, Until: part,
 		Scripts: c.unwinding.scripts != scriptsOff, ScriptsOnly: c.unwinding.scripts == scriptsOnly,
 		Open: func(pid int) (sampler.Target, *sampler.Survivor, error) {
 			src := sampler.NewSurvivor(pid, lists)
 			return module.NewSpace(src, cache, module.Options{Owner: src.Owner(), NoEHFrame: c.unwinding.noEHFrame(), Log: log}), src, nil
 		},
 	})
+}
+
+// walk is how stacks are followed.
+func (u *unwinding) walk() sampler.Walk {
+	return sampler.Walk{Order: u.order, MaxDepth: u.maxDepth, Verify: u.verify}
 }
 
 // noEHFrame: .eh_frame is not among the methods, so that nothing ranks before a
