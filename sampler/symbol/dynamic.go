@@ -13,10 +13,7 @@ func (im *image) dynamicSymbols() (*table, error) {
 	if sym == 0 || str == 0 || !ok1 || !ok2 {
 		return nil, errNoSection
 	}
-	ent := uint64(16)
-	if im.is64 {
-		ent = 24
-	}
+	ent := uint64(im.symbolBytes())
 	n := min(d.count(), uint64(symRoom)/ent)
 	return im.symbolTable("dynamic", symOff, int64(n*ent), ent, strOff, min(strRoom, int64(min(size, 1<<40))), 0)
 }
@@ -38,17 +35,13 @@ func readDynamic(im *image) dynamicSegment {
 		if readFull(im.f, b, p.off) != nil {
 			return d
 		}
+		c := cursor{b: b, order: im.order}
 		word := 4
 		if im.is64 {
 			word = 8
 		}
-		for ; len(b) >= 2*word; b = b[2*word:] {
-			tag, v := uint64(im.order.Uint32(b)), uint64(0)
-			if im.is64 {
-				tag, v = im.order.Uint64(b), im.order.Uint64(b[8:])
-			} else {
-				v = uint64(im.order.Uint32(b[4:]))
-			}
+		for len(b)-c.pos >= 2*word {
+			tag, v := c.uint(word), c.uint(word)
 			if elf.DynTag(tag) == elf.DT_NULL {
 				return d
 			}

@@ -179,6 +179,14 @@ func openImage(file File, until *late.Time) (*image, error) {
 	return im, nil
 }
 
+// symbolBytes is the size of an entry of a symbol table.
+func (im *image) symbolBytes() int {
+	if im.is64 {
+		return 24
+	}
+	return 16
+}
+
 // table reads num entries of size ent at off, after checking that they lie in
 // the file and that an entry has at least need bytes.
 func (im *image) table(what string, off uint64, ent, num, need int) ([]byte, error) {

@@ -255,10 +255,7 @@ func (p *pltTable) decodeARM64(code []byte, addr uint64) (uint64, bool) {
 
 // symName is the name of dynamic symbol number n.
 func (p *pltTable) symName(n uint32) string {
-	ent := int64(16)
-	if p.im.is64 {
-		ent = 24
-	}
+	ent := int64(p.im.symbolBytes())
 	var b [4]byte
 	off := int64(n) * ent
 	if off+ent > p.symSize || readFull(p.im.f, b[:], p.symOff+off) != nil {

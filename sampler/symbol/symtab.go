@@ -86,11 +86,7 @@ func (im *image) symbols(sec *section, what string, shift uint64) (*table, error
 
 // symbolTable reads a symbol table from anywhere in the file.
 func (im *image) symbolTable(what string, off, size int64, ent uint64, strOff, strSize int64, shift uint64) (*table, error) {
-	need := uint64(16)
-	if im.is64 {
-		need = 24
-	}
-	if ent != need {
+	if ent != uint64(im.symbolBytes()) {
 		return nil, &FormatError{off, what + " has entries of odd size", ent}
 	}
 	if uint64(size)/ent > maxSymbols {
