@@ -50,6 +50,7 @@ func OpenGoTable(f File, mem io.ReaderAt, until *late.Time) (*GoTable, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer im.release()
 	t, err := findGoTable(im)
 	if err != nil {
 		return nil, err

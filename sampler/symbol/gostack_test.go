@@ -2,9 +2,12 @@ package symbol
 
 import (
 	"bytes"
+	"compress/zlib"
+	"debug/elf"
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"testing"
 )
 
@@ -113,6 +116,34 @@ func TestGoTableDamaged(t *testing.T) {
 	}
 	if entries == 0 || values == 0 {
 		t.Errorf("%d functions and %d values read, want some of each", entries, values)
+	}
+}
+
+// TestGoTableReleases: what the headers of a program take of the memory for what is compressed is given back.
+func TestGoTableReleases(t *testing.T) {
+	_, path := buildGo(t, "s390x")
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	order := binary.BigEndian
+	header := b[order.Uint64(b[0x28:])+uint64(order.Uint16(b[0x3a:]))*uint64(order.Uint16(b[0x3e:])):] // that of the names (elf(5))
+	off, size := order.Uint64(header[24:]), order.Uint64(header[32:])
+	var c bytes.Buffer
+	c.Write(order.AppendUint64(order.AppendUint64(order.AppendUint64(nil, uint64(elf.COMPRESS_ZLIB)<<32), size), 1))
+	w := zlib.NewWriter(&c)
+	w.Write(b[off : off+size])
+	w.Close()
+	order.PutUint64(header[8:], order.Uint64(header[8:])|uint64(elf.SHF_COMPRESSED))
+	order.PutUint64(header[24:], uint64(len(b)))
+	order.PutUint64(header[32:], uint64(c.Len()))
+	f := bytes.NewReader(append(b, c.Bytes()...))
+	withBudgets(t, 64<<20, 64<<20)
+	if _, err := OpenGoTable(f, f, nil); err != nil {
+		t.Fatal(err)
+	}
+	if inMemory.used != 0 {
+		t.Errorf("%d bytes are not given back", inMemory.used)
 	}
 }
 
