@@ -255,12 +255,18 @@ func TestScriptRandom(t *testing.T) {
 }
 
 // shown is a sink that keeps what is shown of each sample with scripts.
-type shown struct{ stacks []string }
+type shown struct {
+	stacks []string
+	enough func() // if set, called when there are some
+}
 
 // Add implements output.Sink.
 func (s *shown) Add(m *output.Sample) error {
 	if len(scriptFrames(m.Stack)) > 0 {
 		s.stacks = append(s.stacks, fmt.Sprint(m.CPU, m.Taken, " ", string(output.AppendStack(nil, m.Stack))))
+	}
+	if len(s.stacks) >= 60 && s.enough != nil {
+		s.enough()
 	}
 	return nil
 }
@@ -280,10 +286,12 @@ func checkReplay(t *testing.T, p *teller) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live, again := new(shown), new(shown)
+	ctx, enough := context.WithTimeout(t.Context(), time.Minute) // other processes may leave it little of the CPUs
+	defer enough()
+	live, again := &shown{enough: enough}, new(shown)
 	pipe := scriptPipeline()
 	pipe.cfg.Sink, pipe.cfg.Record = live, w
-	if _, err := Run(context.Background(), Options{PIDs: []int{p.Process.Pid}, Hz: 99, All: true, WallWeight: true}, time.Second, pipe, nil, nil); err != nil {
+	if _, err := Run(ctx, Options{PIDs: []int{p.Process.Pid}, Hz: 99, All: true, WallWeight: true}, 0, pipe, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	x := pipe.Stats().Scripts
