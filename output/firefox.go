@@ -42,11 +42,10 @@ type Firefox struct {
 	byLib    map[string]int32 // by path and build-id
 	tree     tree
 
-	cache  map[firefoxStack]uint32
-	cached int
-	run    Run
-	waits  int // in all threads
-	buf    []byte
+	cache stackCache[firefoxStack]
+	run   Run
+	waits int // in all threads
+	buf   []byte
 
 	threads  []*firefoxThread
 	byThread map[threadKey]*firefoxThread
@@ -131,7 +130,6 @@ func NewFirefox(w io.Writer, o Options) *Firefox {
 		bySymbol: make(map[firefoxSymbol]uint32),
 		byLib:    make(map[string]int32),
 		tree:     newTree(maxNodes),
-		cache:    make(map[firefoxStack]uint32),
 		byThread: make(map[threadKey]*firefoxThread),
 		limit:    maxTimed,
 	}
@@ -150,9 +148,11 @@ func (f *Firefox) Add(s *Sample) error {
 	}
 	t := f.thread(s)
 	idle := s.State != "running"
-	n, ok := f.cache[firefoxStack{s.Stack, idle}]
+	k := firefoxStack{s.Stack, idle}
+	n, ok := f.cache.ids[k]
 	if !ok {
-		n = f.insert(s.Stack, idle)
+		n = f.walk(k)
+		f.cache.keep(k, s.Stack, n)
 	}
 	at := max(s.Time.Sub(f.start), 0)
 	if idle {
@@ -164,7 +164,7 @@ func (f *Firefox) Add(s *Sample) error {
 	if f.timed >= f.limit && len(t.samples) > 0 { // no room: what is known is only that there was more
 		last := &t.samples[len(t.samples)-1]
 		if last.stack != n {
-			last.stack = f.tree.grow(0, overflowName)
+			last.stack = f.tree.more(0)
 		}
 		last.weight += weight
 		last.cpu += s.CPU
@@ -242,34 +242,21 @@ func joinSpans(samples []timed, span time.Duration) []timed {
 	return samples
 }
 
-// insert finds or makes the node of a stack and remembers it for its pointer.
-func (f *Firefox) insert(s *Stack, idle bool) uint32 {
-	n, ok, size := uint32(0), true, 1
-	if s != nil {
-		size += len(s.Frames)
-		if cut := s.truncated(); cut != "" {
-			n, ok = f.step(n, f.marker(cut))
-		}
-		for end := len(s.Frames); ok && end > 0; end-- {
-			n, ok = f.step(n, f.frame(s.Frames, end-1, idle))
-		}
+// walk follows a stack from the root to its node.
+func (f *Firefox) walk(k firefoxStack) uint32 {
+	n, ok := uint32(0), true
+	if k.stack == nil {
+		return n
 	}
-	if f.cached+size > maxCached {
-		clear(f.cache)
-		f.cached = 0
+	if cut := k.stack.truncated(); cut != "" {
+		frame := f.marker(cut)
+		n, ok = f.tree.step(n, frame, frame != overflowName)
 	}
-	f.cached += size
-	f.cache[firefoxStack{s, idle}] = n
+	for i := len(k.stack.Frames) - 1; ok && i >= 0; i-- {
+		frame := f.frame(k.stack.Frames, i, k.idle)
+		n, ok = f.tree.step(n, frame, frame != overflowName)
+	}
 	return n
-}
-
-func (f *Firefox) step(n, frame uint32) (uint32, bool) {
-	if frame != overflowName {
-		if c, ok := f.tree.child(n, frame); ok {
-			return c, true
-		}
-	}
-	return f.tree.grow(n, overflowName), false
 }
 
 func (f *Firefox) marker(name string) uint32 {
@@ -402,7 +389,7 @@ func breakpadID(buildID string) string {
 }
 
 // Notes says of the result what a reader should know.
-func (f *Firefox) Notes() []string { return f.tree.notes(overflowName) }
+func (f *Firefox) Notes() []string { return f.tree.notes() }
 
 // Close writes the profile.
 func (f *Firefox) Close() error { return f.write(f.w) }
@@ -506,11 +493,7 @@ func (f *Firefox) writeLibs(j *jsonWriter) (names []uint32) {
 		if strings.Contains(path, "/") {
 			base = filepath.Base(path)
 		}
-		id, ok := f.strings.ids[base]
-		if !ok {
-			id = f.strings.add(base)
-		}
-		names = append(names, id)
+		names = append(names, f.strings.add(base))
 		j.open('{')
 		j.name("arch")
 		j.raw("null")

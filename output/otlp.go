@@ -179,12 +179,7 @@ func (o *OTLP) profile(pid int, cells []uint32, kind, unit string, value func(i 
 	e.nested(otlpProfiles)
 }
 
-func (o *OTLP) text(s string) uint64 {
-	if id, ok := o.texts.ids[s]; ok {
-		return uint64(id)
-	}
-	return uint64(o.texts.add(s))
-}
+func (o *OTLP) text(s string) uint64 { return uint64(o.texts.add(s)) }
 
 func (o *OTLP) attribute(key, text string) uint64 { return o.attributes.id([2]string{key, text}) }
 

@@ -39,8 +39,7 @@ type PProf struct {
 	byLabels map[pprofLabels]uint32
 	cells    map[cellKey]uint32
 	values   []cell
-	cache    map[pprofKey]uint32 // index of values
-	cached   int
+	cache    stackCache[pprofKey] // index of values
 	buf      []byte
 	group    []pprofLine
 
@@ -88,7 +87,6 @@ func NewPProf(w io.Writer, o Options) *PProf {
 		byLabels:  make(map[pprofLabels]uint32),
 		tree:      newTree(maxNodes),
 		cells:     make(map[cellKey]uint32),
-		cache:     make(map[pprofKey]uint32),
 		maxCells:  maxCells, maxLabels: maxLabels,
 	}
 	p.strings.add("")
@@ -106,9 +104,10 @@ func (p *PProf) Add(s *Sample) error {
 		p.last = s.Time
 	}
 	k := pprofKey{s.Stack, pprofLabels{s.Process, s.Thread, s.State, s.Wait, "", s.PID}}
-	i, ok := p.cache[k]
+	i, ok := p.cache.ids[k]
 	if !ok {
 		i = p.insert(k)
+		p.cache.keep(k, s.Stack, i)
 	}
 	c := &p.values[i]
 	c.cpu += s.CPU
@@ -116,24 +115,14 @@ func (p *PProf) Add(s *Sample) error {
 	return nil
 }
 
-// insert finds or makes the cell of a stack with its labels, and remembers it
-// for the stack's pointer.
+// insert finds or makes the cell of a stack with its labels.
 func (p *PProf) insert(k pprofKey) uint32 {
-	size, labels := 1, k.labels
-	var n uint32
-	if k.stack != nil {
-		size += len(k.stack.Frames)
-		labels.end = k.stack.End
-		n = p.walk(k.stack)
+	if k.stack == nil {
+		return p.cell(cellKey{0, p.label(k.labels)})
 	}
-	if p.cached+size > maxCached {
-		clear(p.cache)
-		p.cached = 0
-	}
-	p.cached += size
-	i := p.cell(cellKey{n, p.label(labels)})
-	p.cache[k] = i
-	return i
+	k.labels.end = k.stack.End
+	n := p.walk(k.stack)
+	return p.cell(cellKey{n, p.label(k.labels)})
 }
 
 // label returns the number of a set of labels; when there is no room for it,
@@ -153,7 +142,7 @@ func (p *PProf) label(l pprofLabels) uint32 {
 func (p *PProf) cell(key cellKey) uint32 {
 	i, ok := p.cells[key]
 	if !ok && len(p.values) >= p.maxCells {
-		key = cellKey{node: p.tree.grow(0, overflowName)}
+		key = cellKey{node: p.tree.more(0)}
 		i, ok = p.cells[key]
 	}
 	if !ok {
@@ -169,7 +158,8 @@ func (p *PProf) walk(s *Stack) uint32 {
 	var n uint32
 	ok := true
 	if cut := s.truncated(); cut != "" {
-		n, ok = p.step(n, p.marker(cut))
+		loc := p.marker(cut)
+		n, ok = p.tree.step(n, loc, loc != overflowName)
 	}
 	for end := len(s.Frames); ok && end > 0; {
 		// A physical frame is the outermost of its group: those inlined into it
@@ -178,19 +168,11 @@ func (p *PProf) walk(s *Stack) uint32 {
 		for start > 0 && s.Frames[start-1].Inlined {
 			start--
 		}
-		n, ok = p.step(n, p.location(s.Frames[start:end]))
+		loc := p.location(s.Frames[start:end])
+		n, ok = p.tree.step(n, loc, loc != overflowName)
 		end = start
 	}
 	return n
-}
-
-func (p *PProf) step(n, loc uint32) (uint32, bool) {
-	if loc != overflowName {
-		if c, ok := p.tree.child(n, loc); ok {
-			return c, true
-		}
-	}
-	return p.tree.grow(n, overflowName), false
 }
 
 // marker returns the location of a frame that is no code.
@@ -286,7 +268,7 @@ func (p *PProf) intern(addr uint64, mapping uint32, lines []pprofLine) uint32 {
 }
 
 // Notes says of the result what a reader should know.
-func (p *PProf) Notes() []string { return p.tree.notes(overflowName) }
+func (p *PProf) Notes() []string { return p.tree.notes() }
 
 // Close writes the profile.
 func (p *PProf) Close() error { return p.write(p.w) }
@@ -295,12 +277,7 @@ func (p *PProf) Close() error { return p.write(p.w) }
 // larger than the tree that it is made of.
 func (p *PProf) write(w io.Writer) error {
 	e := newProtoWriter(w)
-	text := func(s string) uint64 { // strings of the profile's frame: few, and bounded like the rest
-		if id, ok := p.strings.ids[s]; ok {
-			return uint64(id)
-		}
-		return uint64(p.strings.add(s))
-	}
+	text := func(s string) uint64 { return uint64(p.strings.add(s)) } // of the profile's frame: few, and bounded like the rest
 	kind := func(field int, name, unit string) {
 		e.uint(1, text(name))
 		e.uint(2, text(unit))
