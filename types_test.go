@@ -32,8 +32,6 @@ func (s size) within(most size) bool { return s.fields <= most.fields && s.metho
 var larger = map[string]size{
 	"cmd/sfsample.jsonThread":       {18, 0},
 	"output.Firefox":                {22, 18},
-	"output.OTLP":                   {36, 24},
-	"output.PProf":                  {21, 17},
 	"output.Speedscope":             {24, 19},
 	"ptrace/procfs.FS":              {1, 37},
 	"sampler.Options":               {23, 2},

@@ -54,6 +54,44 @@ func (t *table) add(key string) uint32 {
 	return id
 }
 
+// index numbers distinct keys in the order of their first appearance, from 0.
+type index[K comparable] struct {
+	ids   map[K]uint32
+	keys  []K
+	limit int // of keys; 0: none
+}
+
+// id returns the number of k, a new one if it has none yet; 0 and false if the index is full.
+func (x *index[K]) id(k K) (uint32, bool) {
+	id, ok := x.ids[k]
+	if ok || x.limit > 0 && len(x.keys) >= x.limit {
+		return id, ok
+	}
+	return x.add(k), true
+}
+
+// add is id for a key that may exceed the limit.
+func (x *index[K]) add(k K) uint32 {
+	if id, ok := x.ids[k]; ok {
+		return id
+	}
+	if x.ids == nil {
+		x.ids = make(map[K]uint32)
+	}
+	id := uint32(len(x.keys))
+	x.ids[k] = id
+	x.keys = append(x.keys, k)
+	return id
+}
+
+// ref numbers keys from 1, as formats do where 0 stands for nothing. It is 0 if the index is full.
+func (x *index[K]) ref(k K) uint32 {
+	if id, ok := x.id(k); ok {
+		return id + 1
+	}
+	return 0
+}
+
 // stackCache remembers stacks by their pointers, with what else K tells apart, and the number of each. When they have
 // more than maxCached frames in sum it begins anew.
 type stackCache[K comparable] struct {
