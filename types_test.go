@@ -31,8 +31,6 @@ func (s size) within(most size) bool { return s.fields <= most.fields && s.metho
 // larger are the types that are larger still, and how large. These numbers only shrink.
 var larger = map[string]size{
 	"cmd/sfsample.jsonThread":       {18, 0},
-	"output.Firefox":                {22, 18},
-	"output.Speedscope":             {24, 19},
 	"ptrace/procfs.FS":              {1, 37},
 	"sampler.Options":               {23, 2},
 	"sampler.PipelineConfig":        {17, 1},
