@@ -241,8 +241,9 @@ func TestFirefoxBounded(t *testing.T) {
 	for name, distinct := range map[string]int{"few stacks": 100, "ever new stacks": 1 << 30} {
 		t.Run(name, func(t *testing.T) {
 			f := NewFirefox(io.Discard, Options{Hz: 1000})
-			f.tree.limit = 1000
-			f.limit = 10_000
+			l := &f.timeline
+			l.shared.tree.limit = 1000
+			l.limit = 10_000
 			const n = 15_000
 			for i := range n {
 				f.Add(&Sample{
@@ -251,14 +252,14 @@ func TestFirefoxBounded(t *testing.T) {
 				})
 			}
 			var ticks, samples int64
-			for _, th := range f.threads {
+			for _, th := range l.threads {
 				for _, s := range th.samples {
 					ticks += int64(s.weight / tick)
 					samples++
 				}
 			}
-			if ticks != n || samples > int64(f.limit) || f.timed != int(samples) {
-				t.Errorf("%d ticks in %d samples (%d), want %d in at most %d", ticks, samples, f.timed, n, f.limit)
+			if ticks != n || samples > int64(l.limit) || l.samples != int(samples) {
+				t.Errorf("%d ticks in %d samples (%d), want %d in at most %d", ticks, samples, l.samples, n, l.limit)
 			}
 		})
 	}
@@ -321,9 +322,10 @@ func TestFirefoxManyThreads(t *testing.T) {
 	for i := range maxThreads + 100 {
 		f.Add(&Sample{Process: "p", PID: 1, TID: 1 + i, CPU: tick})
 	}
-	last := f.threads[len(f.threads)-1]
-	if len(f.threads) != maxThreads+1 || len(last.samples) != 100 || last.key.process != "[more threads]" {
-		t.Errorf("%d threads, the last %+v with %d samples", len(f.threads), last.key, len(last.samples))
+	threads := f.timeline.threads
+	last := threads[len(threads)-1]
+	if len(threads) != maxThreads+1 || len(last.samples) != 100 || last.key.process != "[more threads]" {
+		t.Errorf("%d threads, the last %+v with %d samples", len(threads), last.key, len(last.samples))
 	}
 }
 

@@ -85,14 +85,13 @@ func dealOut(weights []int64, unit, all int64) (units []int64, none int) {
 // paths counts samples by call path, in names. It is what folded lines and
 // flame graphs are made of.
 type paths struct {
-	opts   Options
-	run    Run
-	kinds  bool // names carry what they are, see appendKind
-	names  table
-	tree   tree
-	cache  map[pathKey]uint32 // recognises a stack by its pointer
-	cached int                // frames of the stacks in cache
-	buf    []byte
+	opts  Options
+	run   Run
+	kinds bool // names carry what they are, see appendKind
+	names table
+	tree  tree
+	cache stackCache[pathKey]
+	buf   []byte
 }
 
 type pathKey struct {
@@ -101,10 +100,8 @@ type pathKey struct {
 	pid             int    // 0: not told
 }
 
-const overflowName = 0 // number of the name overflow
-
 func newPaths(o Options) paths {
-	p := paths{opts: o, tree: newTree(maxNodes), cache: make(map[pathKey]uint32)}
+	p := paths{opts: o, tree: newTree(maxNodes)}
 	p.names.add(overflow)
 	return p
 }
@@ -126,26 +123,11 @@ func (p *paths) find(s *Sample) uint32 {
 	case ByState:
 		k.second = s.State
 	}
-	n, ok := p.cache[k]
+	n, ok := p.cache.ids[k]
 	if !ok {
-		n = p.insert(k)
+		n = p.walk(k)
+		p.cache.keep(k, k.stack, n)
 	}
-	return n
-}
-
-// insert finds or makes the node of a stack and remembers it for its pointer.
-func (p *paths) insert(k pathKey) uint32 {
-	n := p.walk(k)
-	size := 1
-	if k.stack != nil {
-		size += len(k.stack.Frames)
-	}
-	if p.cached+size > maxCached {
-		clear(p.cache)
-		p.cached = 0
-	}
-	p.cached += size
-	p.cache[k] = n
 	return n
 }
 
@@ -186,20 +168,15 @@ func (p *paths) plain(name string, k Kind) []byte {
 	return b
 }
 
-// step goes from node n to its child of this name; it fails, having stepped to
-// the child that says so, when there is no room for it.
+// step goes from node n to its child of this name, as tree.step does.
 func (p *paths) step(n uint32, name []byte) (uint32, bool) {
 	p.buf = name // keep what it has grown to
-	if id, ok := p.names.id(name); ok {
-		if c, ok := p.tree.child(n, id); ok {
-			return c, true
-		}
-	}
-	return p.tree.grow(n, overflowName), false
+	id, ok := p.names.id(name)
+	return p.tree.step(n, id, ok)
 }
 
 // Notes says of the result what a reader should know.
-func (p *paths) Notes() []string { return p.tree.notes(overflowName) }
+func (p *paths) Notes() []string { return p.tree.notes() }
 
 func (p *paths) name(n uint32) string { return p.names.keys[p.tree.nodes[n].frame] }
 

@@ -183,8 +183,8 @@ func TestPathCacheIsBounded(t *testing.T) {
 	for range 100 {
 		f.Add(&Sample{Process: "p", CPU: tick, Stack: &Stack{Frames: frames}})
 	}
-	if len(f.cache) > maxCached/1000 {
-		t.Errorf("%d stacks of 1,000 frames are held, the bound is %d frames", len(f.cache), maxCached)
+	if len(f.cache.ids) > maxCached/1000 {
+		t.Errorf("%d stacks of 1,000 frames are held, the bound is %d frames", len(f.cache.ids), maxCached)
 	}
 	if f.Close(); !strings.HasSuffix(b.String(), ";recurse 100\n") || strings.Count(b.String(), "\n") != 1 {
 		t.Errorf("100 equal stacks gave %q…", b.String()[:100])

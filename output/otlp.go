@@ -31,85 +31,74 @@ type OTLPOptions struct {
 // Each has the same stacks, with the thread's name and state as attributes; one that was cut has "[truncated: REASON]" as
 // its root, too.
 type OTLP struct {
-	*PProf
-	w   io.Writer
-	opt OTLPOptions
+	w     io.Writer
+	opt   OTLPOptions
+	cells cells
 	// Begin and End are those of the time that the samples are of, and Account is told with them; ID, which makes the
 	// profiles' own, is never that of others. They are to be set before Close.
 	Begin, End time.Time
 	Account    []Attr
 	ID         [16]byte
-
-	e             *protoWriter
-	ticks         []int64 // of each cell
-	texts         table
-	attributes    refs[[2]string]
-	usedMappings  refs[uint32]
-	usedLocations refs[uint32]
-	usedFunctions refs[uint32]
-	stacks        refs[uint32]
 }
 
-// refs numbers what a dictionary holds in the order of its first use, from 1: number 0 stands for nothing.
-type refs[K comparable] struct {
-	ids  map[K]uint64
-	keys []K
-}
-
-func (r *refs[K]) id(k K) uint64 {
-	id, ok := r.ids[k]
-	if !ok {
-		if r.ids == nil {
-			r.ids = make(map[K]uint64)
-		}
-		r.keys = append(r.keys, k)
-		id = uint64(len(r.keys))
-		r.ids[k] = id
-	}
-	return id
+// otlpMessage is a message in the making: what its profiles refer to is numbered as they are written, and written after
+// them. Numbers are from 1: 0 stands for nothing.
+type otlpMessage struct {
+	e          *protoWriter
+	cells      *cells
+	ticks      []int64 // of each cell
+	noNames    bool
+	texts      table // the first is ""
+	attributes index[[2]string]
+	// Those that are used of the cells' mappings, locations, functions and nodes.
+	mappings, locations, functions, stacks index[uint32]
 }
 
 // NewOTLP returns an OTLP that writes to w when it is closed.
 func NewOTLP(w io.Writer, o OTLPOptions) *OTLP {
-	return &OTLP{PProf: NewPProf(nil, o.Options), w: w, opt: o}
+	return &OTLP{w: w, opt: o, cells: newCells(o.Options)}
+}
+
+// Add counts one sample; it never fails.
+func (o *OTLP) Add(s *Sample) error {
+	o.cells.add(s)
+	return nil
 }
 
 // Empty tells whether there was no sample.
-func (o *OTLP) Empty() bool { return len(o.values) == 0 }
+func (o *OTLP) Empty() bool { return len(o.cells.times) == 0 }
 
 // Close writes the message.
 func (o *OTLP) Close() error { return o.write(o.w) }
 
 func (o *OTLP) write(w io.Writer) error {
-	o.e = newProtoWriter(w)
-	_, o.ticks = o.weigh()
-	o.texts = table{}
-	o.texts.add("")
-	o.attributes, o.usedMappings, o.usedLocations = refs[[2]string]{}, refs[uint32]{}, refs[uint32]{}
-	o.usedFunctions, o.stacks = refs[uint32]{}, refs[uint32]{}
-	order := make([]uint32, len(o.values))
+	m := &otlpMessage{e: newProtoWriter(w), cells: &o.cells, noNames: o.opt.NoNames}
+	_, m.ticks = o.cells.weigh()
+	m.texts.add("")
+	order := make([]uint32, len(o.cells.times))
 	for i := range order {
 		order[i] = uint32(i)
 	}
-	pid := func(i uint32) int { return o.labels[o.values[i].key.labels].pid }
+	pid := func(i uint32) int { return o.cells.labelsOf(i).pid }
 	slices.SortStableFunc(order, func(a, b uint32) int { return cmp.Compare(pid(a), pid(b)) })
 	for len(order) > 0 {
 		n := 1
 		for n < len(order) && pid(order[n]) == pid(order[0]) {
 			n++
 		}
-		o.process(pid(order[0]), order[:n])
+		o.process(m, order[:n])
 		order = order[n:]
 	}
-	o.dictionary()
-	return o.e.close()
+	m.dictionary()
+	return m.e.close()
 }
 
 // process writes the profiles of a process, whose samples are those cells.
-func (o *OTLP) process(pid int, cells []uint32) {
-	e := o.e
+func (o *OTLP) process(m *otlpMessage, cells []uint32) {
+	e := m.e
+	first := o.cells.labelsOf(cells[0])
 	e.begin()
-	for _, a := range o.opt.Resource(pid, o.labels[o.values[cells[0]].key.labels].process) {
+	for _, a := range o.opt.Resource(first.pid, first.process) {
 		e.attr(1, a) // Resource.attributes
 	}
 	e.nested(otlpResource)
@@ -121,39 +110,32 @@ func (o *OTLP) process(pid int, cells []uint32) {
 		e.attr(3, a)
 	}
 	e.nested(otlpScope)
-	o.profile(pid, cells, "samples", "count", func(i uint32) int64 { return o.ticks[i] })
-	o.profile(pid, cells, "cpu", "nanoseconds", func(i uint32) int64 { return int64(o.values[i].cpu) })
+	o.profile(m, cells, "samples", "count", func(i uint32) int64 { return m.ticks[i] })
+	o.profile(m, cells, "cpu", "nanoseconds", func(i uint32) int64 { return int64(o.cells.times[i].cpu) })
 	if o.opt.Wall {
-		o.profile(pid, cells, "wall", "nanoseconds", func(i uint32) int64 { return int64(o.values[i].wall) })
+		o.profile(m, cells, "wall", "nanoseconds", func(i uint32) int64 { return int64(o.cells.times[i].wall) })
 	}
 	e.nested(otlpScopeProfiles)
 	e.end(otlpResourceProfiles)
 }
 
 // profile writes the values of one kind.
-func (o *OTLP) profile(pid int, cells []uint32, kind, unit string, value func(i uint32) int64) {
-	e := o.e
-	valueType := func(field int, name, unit string) {
-		e.begin()
-		e.uint(otlpTypeName, o.text(name))
-		e.uint(otlpTypeUnit, o.text(unit))
-		e.nested(field)
-	}
+func (o *OTLP) profile(m *otlpMessage, cells []uint32, kind, unit string, value func(i uint32) int64) {
+	e := m.e
 	e.begin()
-	valueType(otlpSampleType, kind, unit)
+	m.valueType(otlpSampleType, kind, unit)
 	for _, i := range cells {
-		c := &o.values[i]
 		v := value(i)
 		if v == 0 {
 			continue
 		}
 		e.begin()
-		e.uint(otlpSampleStack, o.stacks.id(c.key.node))
-		l := &o.labels[c.key.labels]
+		e.uint(otlpSampleStack, uint64(m.stacks.ref(o.cells.index.keys[i].node)))
+		l := o.cells.labelsOf(i)
 		e.begin()
 		for _, a := range [...]Attr{{attrThreadName, l.thread, 0}, {attrThreadState, l.state, 0}, {attrThreadWait, l.wait, 0}, {attrStackEnd, l.end, 0}} {
 			if a.Text != "" {
-				e.varint(o.attribute(a.Key, a.Text))
+				e.varint(m.attribute(a.Key, a.Text))
 			}
 		}
 		e.nested(otlpSampleAttributes)
@@ -168,77 +150,81 @@ func (o *OTLP) profile(pid int, cells []uint32, kind, unit string, value func(i 
 	if o.opt.Wall {
 		period = "wall"
 	}
-	valueType(otlpPeriodType, period, "nanoseconds")
+	m.valueType(otlpPeriodType, period, "nanoseconds")
 	if o.opt.Hz > 0 {
 		e.uint(otlpPeriod, uint64(float64(time.Second)/o.opt.Hz))
 	}
 	id := sha256.New()
 	id.Write(o.ID[:])
-	id.Write(binary.AppendVarint([]byte(kind), int64(pid)))
+	id.Write(binary.AppendVarint([]byte(kind), int64(o.cells.labelsOf(cells[0]).pid)))
 	e.text(otlpProfileID, string(id.Sum(nil)[:16]))
 	e.nested(otlpProfiles)
 }
 
-func (o *OTLP) text(s string) uint64 {
-	if id, ok := o.texts.ids[s]; ok {
-		return uint64(id)
-	}
-	return uint64(o.texts.add(s))
+func (m *otlpMessage) text(s string) uint64 { return uint64(m.texts.add(s)) }
+
+func (m *otlpMessage) attribute(key, text string) uint64 {
+	return uint64(m.attributes.ref([2]string{key, text}))
 }
 
-func (o *OTLP) attribute(key, text string) uint64 { return o.attributes.id([2]string{key, text}) }
+func (m *otlpMessage) valueType(field int, name, unit string) {
+	m.e.begin()
+	m.e.uint(otlpTypeName, m.text(name))
+	m.e.uint(otlpTypeUnit, m.text(unit))
+	m.e.nested(field)
+}
 
 // dictionary writes what the profiles refer to. Each table begins with an entry that stands for nothing; those that refer
 // to others come before them.
-func (o *OTLP) dictionary() {
-	e := o.e
+func (m *otlpMessage) dictionary() {
+	e, tree, code := m.e, &m.cells.tree, &m.cells.code
 	nothing := func(field int) {
 		e.begin()
 		e.nested(field)
 	}
 	nothing(otlpStacks)
-	for _, n := range o.stacks.keys {
+	for _, n := range m.stacks.keys {
 		e.begin()
 		e.begin()
-		for ; n != 0; n = o.tree.nodes[n].parent {
-			e.varint(o.usedLocations.id(o.tree.nodes[n].frame))
+		for ; n != 0; n = tree.nodes[n].parent {
+			e.varint(uint64(m.locations.ref(tree.nodes[n].frame)))
 		}
 		e.nested(otlpStackLocations)
 		e.nested(otlpStacks)
 	}
 	nothing(otlpLocations)
-	for _, i := range o.usedLocations.keys {
-		o.useLocation(&o.locations[i])
+	for _, i := range m.locations.keys {
+		m.location(&code.list[i])
 	}
 	nothing(otlpFunctions)
-	for _, i := range o.usedFunctions.keys {
-		key := []byte(o.functions.keys[i])
-		name := o.text(o.strings.keys[binary.LittleEndian.Uint32(key)])
+	for _, i := range m.functions.keys {
+		f := code.functions.keys[i]
+		name := m.text(code.strings.keys[f.name])
 		e.begin()
 		e.uint(otlpFunctionName, name)
 		e.uint(otlpFunctionSystem, name)
-		e.uint(otlpFunctionFile, o.text(o.strings.keys[binary.LittleEndian.Uint32(key[4:])]))
+		e.uint(otlpFunctionFile, m.text(code.strings.keys[f.file]))
 		e.nested(otlpFunctions)
 	}
 	nothing(otlpMappings)
-	for _, i := range o.usedMappings.keys {
-		m := &o.mappings[i]
+	for _, i := range m.mappings.keys {
+		mapped := &code.mappings.keys[i]
 		e.begin()
-		e.uint(otlpMappingStart, m.Start)
-		e.uint(otlpMappingEnd, m.End)
-		e.uint(otlpMappingOffset, m.FileOff)
-		e.uint(otlpMappingFile, o.text(clean(m.Path)))
-		if m.BuildID != "" {
+		e.uint(otlpMappingStart, mapped.Start)
+		e.uint(otlpMappingEnd, mapped.End)
+		e.uint(otlpMappingOffset, mapped.FileOff)
+		e.uint(otlpMappingFile, m.text(clean(mapped.Path)))
+		if mapped.BuildID != "" {
 			e.begin()
-			e.varint(o.attribute(attrBuildID, clean(m.BuildID)))
+			e.varint(m.attribute(attrBuildID, clean(mapped.BuildID)))
 			e.nested(otlpMappingAttributes)
 		}
 		e.nested(otlpMappings)
 	}
 	nothing(otlpAttributes)
-	for _, a := range o.attributes.keys {
+	for _, a := range m.attributes.keys {
 		e.begin()
-		e.uint(otlpAttributeKey, o.text(a[0]))
+		e.uint(otlpAttributeKey, m.text(a[0]))
 		e.begin()
 		e.text(1, clean(a[1])) // AnyValue.string_value
 		e.nested(otlpAttributeValue)
@@ -248,7 +234,7 @@ func (o *OTLP) dictionary() {
 	e.text(otlpLinkTrace, string(make([]byte, 16)))
 	e.text(otlpLinkSpan, string(make([]byte, 8)))
 	e.nested(otlpLinks)
-	for _, s := range o.texts.keys {
+	for _, s := range m.texts.keys {
 		e.begin()
 		e.msg = append(e.msg, s...)
 		e.nested(otlpStrings)
@@ -256,20 +242,20 @@ func (o *OTLP) dictionary() {
 	e.end(otlpDictionary)
 }
 
-// useLocation adds a location to the dictionary.
-func (o *OTLP) useLocation(l *pprofLocation) {
-	e := o.e
+// location writes a location.
+func (m *otlpMessage) location(l *pprofLocation) {
+	e, code := m.e, &m.cells.code
 	e.begin()
 	named := true
 	if l.mapping != 0 {
-		e.uint(otlpLocationMapping, o.usedMappings.id(l.mapping-1))
-		named = !o.opt.NoNames || o.mappings[l.mapping-1].BuildID == ""
+		e.uint(otlpLocationMapping, uint64(m.mappings.ref(l.mapping-1)))
+		named = !m.noNames || code.mappings.keys[l.mapping-1].BuildID == ""
 	}
 	e.uint(otlpLocationAddress, l.addr)
-	for _, line := range o.lines[l.first : l.first+l.numLine] {
+	for _, line := range code.linesOf(l) {
 		if named {
 			e.begin()
-			e.uint(otlpLineFunction, o.usedFunctions.id(line.function))
+			e.uint(otlpLineFunction, uint64(m.functions.ref(line.function)))
 			e.uint(otlpLineLine, uint64(line.line))
 			e.nested(otlpLocationLines)
 		}
@@ -283,7 +269,7 @@ func (o *OTLP) useLocation(l *pprofLocation) {
 	}
 	if kind != "" {
 		e.begin()
-		e.varint(o.attribute(attrFrameType, kind))
+		e.varint(m.attribute(attrFrameType, kind))
 		e.nested(otlpLocationAttributes)
 	}
 	e.nested(otlpLocations)

@@ -136,19 +136,20 @@ func TestPProfBounded(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var b bytes.Buffer
 			p := NewPProf(&b, Options{Hz: 100})
-			p.tree.limit, p.byAddr.limit, p.maxCells, p.maxLabels = 1500, 1400, 1000, 200
+			c := &p.cells
+			c.tree.limit, c.code.byAddr.limit, c.index.limit, c.labels.limit, c.code.mappings.limit = 1500, 1400, 1000, 200, 200
 			for i := range tc.n {
 				s := tc.make(i)
 				s.CPU = tick
 				p.Add(s)
 			}
 			for what, over := range map[string]bool{
-				"nodes":     len(p.tree.nodes) > 2*p.tree.limit,
-				"locations": len(p.locations) > p.byAddr.limit,
-				"labels":    len(p.labels) > p.maxLabels,
-				"cells":     len(p.values) > p.maxCells+1,
-				"mappings":  len(p.mappings) > p.maxLabels,
-				"strings":   p.strings.bytes > maxTextBytes,
+				"nodes":     len(c.tree.nodes) > 2*c.tree.limit,
+				"locations": len(c.code.list) > c.code.byAddr.limit,
+				"labels":    len(c.labels.keys) > c.labels.limit,
+				"cells":     len(c.times) > c.index.limit+1,
+				"mappings":  len(c.code.mappings.keys) > c.code.mappings.limit,
+				"strings":   c.code.strings.bytes > maxTextBytes,
 			} {
 				if over {
 					t.Errorf("too many %s", what)

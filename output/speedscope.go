@@ -18,16 +18,23 @@ const maxSpeedscope = 1 << 17
 //
 // The number of samples held is bounded as in [Firefox].
 type Speedscope struct {
-	Firefox
-	shown []int64 // numbers of our frames in the file
+	w        io.Writer
+	timeline timeline
 }
 
 // NewSpeedscope returns a Speedscope that writes to w when it is closed.
 func NewSpeedscope(w io.Writer, o Options) *Speedscope {
-	s := &Speedscope{Firefox: *NewFirefox(w, o)}
-	s.limit = maxSpeedscope
-	return s
+	return &Speedscope{w, newTimeline(o, maxSpeedscope)}
 }
+
+// Add keeps one sample; it never fails.
+func (s *Speedscope) Add(x *Sample) error {
+	s.timeline.add(x)
+	return nil
+}
+
+// Notes says of the result what a reader should know.
+func (s *Speedscope) Notes() []string { return s.timeline.shared.tree.notes() }
 
 // Close writes the profile.
 func (s *Speedscope) Close() error { return s.write(s.w) }
@@ -42,26 +49,21 @@ func (s *Speedscope) write(w io.Writer) error {
 	j.name("frames")
 	j.open('[')
 	// speedscope counts frames apart that are listed apart: one for each function and line.
-	type shown struct{ function, line uint32 }
-	numbers := make(map[shown]int64)
-	s.shown = make([]int64, len(s.frames))
-	for i, f := range s.frames {
-		n, ok := numbers[shown{f.function, f.line}]
-		if !ok {
-			n = int64(len(numbers))
-			numbers[shown{f.function, f.line}] = n
-		}
-		s.shown[i] = n
-		if ok {
-			continue
-		}
-		fn := s.function[f.function]
+	type line struct{ function, line uint32 }
+	var lines index[line]
+	shared := &s.timeline.shared
+	shown := make([]uint32, len(shared.frames.keys)) // numbers of our frames in the file
+	for i, f := range shared.frames.keys {
+		shown[i], _ = lines.id(line{f.function, f.line})
+	}
+	for _, f := range lines.keys {
+		fn := shared.functions.keys[f.function]
 		j.open('{')
-		j.text("name", s.strings.keys[fn.name])
+		j.text("name", shared.strings.keys[fn.name])
 		if fn.file >= 0 {
-			j.text("file", s.strings.keys[fn.file])
+			j.text("file", shared.strings.keys[fn.file])
 		} else if fn.lib >= 0 {
-			j.text("file", clean(s.libs[fn.lib].Path))
+			j.text("file", clean(shared.libs.keys[fn.lib].Path))
 		}
 		if f.line > 0 {
 			j.field("line", int64(f.line))
@@ -72,8 +74,8 @@ func (s *Speedscope) write(w io.Writer) error {
 	j.close('}')
 	j.name("profiles")
 	j.open('[')
-	for _, t := range s.threads {
-		s.writeProfile(&j, t)
+	for _, t := range s.timeline.threads {
+		s.writeProfile(&j, t, shown)
 	}
 	j.close(']')
 	j.close('}')
@@ -81,7 +83,7 @@ func (s *Speedscope) write(w io.Writer) error {
 	return j.out.Flush()
 }
 
-func (s *Speedscope) writeProfile(j *jsonWriter, t *firefoxThread) {
+func (s *Speedscope) writeProfile(j *jsonWriter, t *firefoxThread, shown []uint32) {
 	j.open('{')
 	j.text("type", "sampled")
 	j.text("name", fmt.Sprintf("%s %d/%d %s", cmp.Or(clean(t.key.process), unknownName), t.key.pid, t.key.tid, cmp.Or(clean(t.name), unknownName)))
@@ -94,16 +96,17 @@ func (s *Speedscope) writeProfile(j *jsonWriter, t *firefoxThread) {
 	j.field("endValue", sum)
 	j.name("samples")
 	j.open('[')
-	var stack []int64
+	nodes := s.timeline.shared.tree.nodes
+	var stack []uint32
 	for _, x := range t.samples {
 		stack = stack[:0]
-		for n := x.stack; n != 0; n = s.tree.nodes[n].parent {
-			stack = append(stack, s.shown[s.tree.nodes[n].frame])
+		for n := x.stack; n != 0; n = nodes[n].parent {
+			stack = append(stack, shown[nodes[n].frame])
 		}
 		slices.Reverse(stack)
 		j.open('[')
 		for _, f := range stack {
-			j.int(f)
+			j.int(int64(f))
 		}
 		j.close(']')
 	}

@@ -39,7 +39,11 @@ func (t *table) id(key []byte) (uint32, bool) {
 	return t.add(string(key)), true
 }
 
+// add is id for a key of the writer's own, which may exceed the bounds.
 func (t *table) add(key string) uint32 {
+	if id, ok := t.ids[key]; ok {
+		return id
+	}
 	if t.ids == nil {
 		t.ids = make(map[string]uint32)
 	}
@@ -49,6 +53,70 @@ func (t *table) add(key string) uint32 {
 	t.bytes += len(key)
 	return id
 }
+
+// index numbers distinct keys in the order of their first appearance, from 0.
+type index[K comparable] struct {
+	ids   map[K]uint32
+	keys  []K
+	limit int // of keys; 0: none
+}
+
+// id returns the number of k, a new one if it has none yet; 0 and false if the index is full.
+func (x *index[K]) id(k K) (uint32, bool) {
+	id, ok := x.ids[k]
+	if ok || x.limit > 0 && len(x.keys) >= x.limit {
+		return id, ok
+	}
+	return x.add(k), true
+}
+
+// add is id for a key that may exceed the limit.
+func (x *index[K]) add(k K) uint32 {
+	if id, ok := x.ids[k]; ok {
+		return id
+	}
+	if x.ids == nil {
+		x.ids = make(map[K]uint32)
+	}
+	id := uint32(len(x.keys))
+	x.ids[k] = id
+	x.keys = append(x.keys, k)
+	return id
+}
+
+// ref numbers keys from 1, as formats do where 0 stands for nothing. It is 0 if the index is full.
+func (x *index[K]) ref(k K) uint32 {
+	if id, ok := x.id(k); ok {
+		return id + 1
+	}
+	return 0
+}
+
+// stackCache remembers stacks by their pointers, with what else K tells apart, and the number of each. When they have
+// more than maxCached frames in sum it begins anew.
+type stackCache[K comparable] struct {
+	ids    map[K]uint32
+	frames int
+}
+
+func (c *stackCache[K]) keep(k K, s *Stack, id uint32) {
+	size := 1
+	if s != nil {
+		size += len(s.Frames)
+	}
+	if c.ids == nil {
+		c.ids = make(map[K]uint32)
+	}
+	if c.frames+size > maxCached {
+		clear(c.ids)
+		c.frames = 0
+	}
+	c.frames += size
+	c.ids[k] = id
+}
+
+// overflowName is the number of the frame overflow, in every tree.
+const overflowName = 0
 
 // node is one call path: that of its parent, and then one frame more.
 type node struct {
@@ -71,20 +139,22 @@ func newTree(limit int) tree {
 	return tree{nodes: make([]node, 1), edges: make(map[edge]uint32), limit: limit}
 }
 
-// child returns the node that prolongs parent by frame. It fails when the tree
-// is full and has no such node.
-func (t *tree) child(parent, frame uint32) (uint32, bool) {
-	if n, ok := t.edges[edge{parent, frame}]; ok {
+// step returns the node that prolongs parent by frame, if that has a number. It fails, having stepped to the node that
+// says so, when there is no room for it.
+func (t *tree) step(parent, frame uint32, ok bool) (uint32, bool) {
+	if n, known := t.edges[edge{parent, frame}]; ok && known {
 		return n, true
 	}
-	if len(t.nodes) >= t.limit {
-		return parent, false
+	if !ok || len(t.nodes) >= t.limit {
+		return t.more(parent), false
 	}
 	return t.grow(parent, frame), true
 }
 
-// grow is child for a frame that may exceed the limit: the one that says that
-// there was more. There is at most one for each other node.
+// more returns the node that says that there was more below parent. It may exceed the limit: there is at most one for
+// each other node.
+func (t *tree) more(parent uint32) uint32 { return t.grow(parent, overflowName) }
+
 func (t *tree) grow(parent, frame uint32) uint32 {
 	e := edge{parent, frame}
 	n, ok := t.edges[e]
@@ -96,11 +166,11 @@ func (t *tree) grow(parent, frame uint32) uint32 {
 	return n
 }
 
-// notes tells how many stacks ended in the frame more for want of room.
-func (t *tree) notes(more uint32) []string {
+// notes tells how many stacks ended in the frame overflow for want of room.
+func (t *tree) notes() []string {
 	n := 0
 	for i := range t.nodes {
-		if i > 0 && t.nodes[i].frame == more {
+		if i > 0 && t.nodes[i].frame == overflowName {
 			n++
 		}
 	}
