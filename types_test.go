@@ -49,7 +49,6 @@ var larger = map[string]size{
 	"sampler/module.header":       {22, 16},
 	"sampler/module.layout":       {19, 0},
 	"sampler/module.object":       {28, 36},
-	"sampler/runtimes.phpWalk":    {23, 20},
 	"sampler/symbol.Object":       {24, 29},
 	"sampler/symbol.PerfMap":      {16, 12},
 	"sampler/symbol.dwarfInfo":    {23, 16},
