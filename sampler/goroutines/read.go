@@ -383,7 +383,7 @@ func (rd *reader) gather() [][]byte {
 // objects finds what goroutines wait on: the list at their waiting (runtime/chan.go, select.go; of semaphores since Go
 // 1.26), each entry of which names the goroutine.
 func (rd *reader) objects(list []*G) {
-	l := &rd.layout
+	l := &rd.layout.sudog
 	next := make([]uint64, len(list))
 	for i, g := range list {
 		if g.Status == Waiting || g.Status == Leaked {
@@ -396,7 +396,7 @@ func (rd *reader) objects(list []*G) {
 		for i, addr := range next {
 			if next[i] = 0; addr != 0 {
 				at = append(at, i)
-				rd.ranges = append(rd.ranges, Range{addr, max(l.elem, l.link, l.channel) + 8})
+				rd.ranges = append(rd.ranges, Range{addr, l.bytes()})
 			}
 		}
 		if len(at) == 0 {
