@@ -41,8 +41,6 @@ var larger = map[string]size{
 	"sampler.Result":              {25, 3},
 	"sampler.Survivor":            {18, 21},
 	"sampler/capture.Capture":     {25, 4},
-	"sampler/goroutines.G":        {21, 1},
-	"sampler/goroutines.state":    {16, 0},
 	"sampler/module.Module":       {16, 21},
 	"sampler/module.Space":        {23, 54},
 	"sampler/module.header":       {22, 16},

@@ -201,7 +201,7 @@ func TestReadObjects(t *testing.T) {
 		return at
 	}
 	objects := func(f *fake, r *Runtime) (list []Object) {
-		if _, err := r.Read(f, time.Now().Add(time.Minute), func(g *G, _ []byte) { list = slices.Clone(g.Objects) }); err != nil {
+		if _, err := r.Read(f, time.Now().Add(time.Minute), func(g *G, _ []byte) { list = slices.Clone(g.Wait.Objects) }); err != nil {
 			t.Error(err)
 		}
 		return list
