@@ -59,7 +59,6 @@ var larger = map[string]size{
 	"stuck.FD":                    {20, 3},
 	"stuck.Thread":                {23, 10},
 	"stuck.Wait":                  {19, 4},
-	"tools/attack.trial":          {28, 12},
 	"tools/shadow.tracer":         {26, 25},
 	"tools/testall.packageResult": {22, 11},
 	"unwind.Walker":               {29, 50},
