@@ -59,7 +59,6 @@ var larger = map[string]size{
 	"stuck.FD":                 {20, 3},
 	"stuck.Thread":             {23, 10},
 	"stuck.Wait":               {19, 4},
-	"tools/shadow.tracer":      {26, 25},
 	"unwind.Walker":            {29, 50},
 	"unwind/code.machine":      {4, 29},
 }
