@@ -219,16 +219,16 @@ func clockOf(pid int) uint64 {
 
 // take unwinds a goroutine.
 func (r *goReading) take(g *goroutines.G, copied []byte) {
-	d := &Goroutine{ID: g.ID, Parent: g.Parent, Objects: g.Objects, Thread: int32(g.Thread), Runs: g.Runs, SP: g.SP}
-	if g.Since > 0 && g.Since < r.now {
-		d.Waits = time.Duration(r.now - g.Since)
+	d := &Goroutine{ID: g.ID, Parent: g.Origin.Parent, Objects: g.Wait.Objects, Thread: int32(g.Thread), Runs: g.Runs, SP: g.Stack.SP}
+	if g.Wait.Since > 0 && g.Wait.Since < r.now {
+		d.Waits = time.Duration(r.now - g.Wait.Since)
 	}
 	frames, end := r.walk(g, copied)
 	reason := ""
 	if !end.Complete() {
 		reason = end.Reason.String()
 	}
-	k := goStateKey{raw: r.stack(frames, reason), status: g.Status.String(), reason: g.Reason, start: g.Start, creator: g.GoPC}
+	k := goStateKey{raw: r.stack(frames, reason), status: g.Status.String(), reason: g.Wait.Reason, start: g.Origin.Start, creator: g.Origin.GoPC}
 	if k.raw == nil {
 		r.out.Stackless++
 	}
@@ -261,19 +261,19 @@ func (r *goReading) stack(frames []unwind.Frame, end string) *stack {
 // walk walks the stack of a goroutine, from larger copies if that takes them.
 func (r *goReading) walk(g *goroutines.G, copied []byte) ([]unwind.Frame, unwind.End) {
 	set := regs.Set{PC: g.PC}
-	set.SetReg(r.arch.SP, g.SP)
+	set.SetReg(r.arch.SP, g.Stack.SP)
 	if r.arch != regs.S390X { // Go has no frame pointers there
 		set.SetReg(r.arch.FP, g.FP)
 	}
 	walk := r.walker.WalkCaller
-	if g.PC == g.Start { // it has not run yet
+	if g.PC == g.Origin.Start { // it has not run yet
 		walk = r.walker.Walk
 	}
 	p := r.p
 	var others []unwind.Region
 	for again := 0; ; again++ {
 		gen := r.t.space.Generation()
-		p.walks.mem.Reset(g.SP, copied, nil)
+		p.walks.mem.Reset(g.Stack.SP, copied, nil)
 		p.walks.mem.Also = others
 		frames, end := walk(&set, &p.walks.mem, p.walks.frames[:0])
 		p.walks.frames = frames
@@ -288,7 +288,7 @@ func (r *goReading) walk(g *goroutines.G, copied []byte) ([]unwind.Frame, unwind
 			others = append(others, o)
 			continue
 		}
-		size := min(4*len(copied), g.StackBytes(), maxCopy)
+		size := min(4*len(copied), g.Stack.Bytes(), maxCopy)
 		if end.Reason != unwind.OutsideCopy || size <= len(copied) {
 			return frames, end
 		}

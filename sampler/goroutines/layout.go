@@ -14,10 +14,15 @@ type layout struct {
 	// not run (type gobuf) are at sched.
 	sched, status, goid, since, reason, seq, locked, parent, gopc, start, waiting int
 	bp                                                                            int // from sched
-	// Of type sudog: the semaphore, the next one of a goroutine, the channel.
-	elem, link, channel int
-	procid              int // of type m
+	sudog                                                                         sudogLayout
+	procid                                                                        int // of type m
 }
+
+// sudogLayout is where type sudog, an entry of the list of what a goroutine waits on, has the semaphore, the next one of the goroutine, and the channel.
+type sudogLayout struct{ elem, link, channel int }
+
+// bytes is how many bytes from its beginning have these.
+func (l *sudogLayout) bytes() int { return max(l.elem, l.link, l.channel) + 8 }
 
 // Fields of type gobuf (runtime/runtime2.go) whose place has not changed, from its beginning; and of type hchan
 // (runtime/chan.go).
@@ -30,14 +35,14 @@ const (
 // releases are the layouts by minor version of Go, as the debugging information of programs of the first and the last
 // patch release of each has them that there was by go1.26.8.
 var releases = map[int]layout{
-	19: {56, 144, 152, 168, 176, 189, 232, none, 296, 312, 328, 48, 24, 64, 80, 72},
-	20: {56, 144, 152, 168, 176, 189, 232, none, 296, 312, 328, 48, 24, 64, 80, 72},
-	21: {56, 144, 152, 168, 176, 188, 208, 272, 280, 296, 312, 48, 24, 64, 80, 72},
-	22: {56, 144, 152, 168, 176, 191, 208, 272, 280, 296, 312, 48, 24, 64, 80, 72},
-	23: {56, 152, 160, 176, 184, 199, 216, 280, 288, 304, 320, 48, 24, 64, 80, 72},
-	24: {56, 152, 160, 176, 184, 199, 216, 280, 288, 304, 320, 48, 24, 64, 80, 72},
-	25: {56, 144, 152, 168, 176, 191, 208, 272, 280, 296, 312, 40, 24, 64, 80, 64},
-	26: {56, 144, 152, 168, 176, 191, 208, 280, 288, 304, 320, 40, 32, 72, 96, 64},
+	19: {56, 144, 152, 168, 176, 189, 232, none, 296, 312, 328, 48, sudogLayout{24, 64, 80}, 72},
+	20: {56, 144, 152, 168, 176, 189, 232, none, 296, 312, 328, 48, sudogLayout{24, 64, 80}, 72},
+	21: {56, 144, 152, 168, 176, 188, 208, 272, 280, 296, 312, 48, sudogLayout{24, 64, 80}, 72},
+	22: {56, 144, 152, 168, 176, 191, 208, 272, 280, 296, 312, 48, sudogLayout{24, 64, 80}, 72},
+	23: {56, 152, 160, 176, 184, 199, 216, 280, 288, 304, 320, 48, sudogLayout{24, 64, 80}, 72},
+	24: {56, 152, 160, 176, 184, 199, 216, 280, 288, 304, 320, 48, sudogLayout{24, 64, 80}, 72},
+	25: {56, 144, 152, 168, 176, 191, 208, 272, 280, 296, 312, 40, sudogLayout{24, 64, 80}, 64},
+	26: {56, 144, 152, 168, 176, 191, 208, 280, 288, 304, 320, 40, sudogLayout{32, 72, 96}, 64},
 }
 
 // none is the offset of a field that a version does not have.
@@ -83,7 +88,7 @@ func described(p *symbol.GoProgram) (l layout, missing string) {
 	l = layout{
 		sched: at("g", "sched"), status: at("g", "atomicstatus"), goid: at("g", "goid"), since: at("g", "waitsince"), reason: at("g", "waitreason"),
 		seq: at("g", "trackingSeq"), locked: at("g", "lockedm"), parent: none, gopc: at("g", "gopc"), start: at("g", "startpc"), waiting: at("g", "waiting"),
-		bp: at("gobuf", "bp"), elem: word("elem"), link: at("sudog", "waitlink"), channel: word("c"), procid: at("m", "procid"),
+		bp: at("gobuf", "bp"), sudog: sudogLayout{elem: word("elem"), link: at("sudog", "waitlink"), channel: word("c")}, procid: at("m", "procid"),
 	}
 	if f, ok := types["runtime.g"]["parentGoid"]; ok && f.Offset <= maxHead-8 {
 		l.parent = int(f.Offset)

@@ -48,27 +48,48 @@ const scanning = 0x1000
 // G is a goroutine that no thread runs.
 type G struct {
 	state
-	Since   uint64 // of the monotonic clock, in nanoseconds: it has waited since then at least; 0: not known
-	Reason  string // what it waits for, in the runtime's words; empty: not known, or it does not wait
-	Objects []Object
+	Wait Wait
 	// Thread is the number of the thread that it is locked to, as its own pid namespace has it; 0: none.
 	Thread int
 }
 
 // state is what must be the same before and after a goroutine's stack is read.
 type state struct {
-	Addr, ID   uint64
-	Parent     uint64 // number of the goroutine that started it; 0: not known
-	Status     Status
-	Runs       uint8  // how often it has stopped running, modulo 256
-	PC, SP, FP uint64 // where it goes on
-	Low, High  uint64 // bounds of its stack
-	GoPC       uint64 // return address of the statement that started it
-	Start      uint64 // its function
+	Addr, ID uint64
+	Origin   Origin
+	Status   Status
+	Runs     uint8  // how often it has stopped running, modulo 256
+	PC, FP   uint64 // where it goes on
+	Stack    Stack
 
 	reason          uint8
 	scanned         bool
 	waiting, locked uint64
+}
+
+// Origin is what a goroutine was started by, and with.
+type Origin struct {
+	Parent uint64 // number of the goroutine; 0: not known
+	GoPC   uint64 // return address of the statement
+	Start  uint64 // its function
+}
+
+// Stack is where a goroutine's stack is.
+type Stack struct{ SP, low, high uint64 }
+
+// valid tells whether it is a stack that the runtime may have made, and SP lies on it.
+func (s *Stack) valid() bool {
+	return s.SP >= s.low && s.SP < s.high && s.SP%8 == 0 && s.high-s.low <= maxStack && s.high <= maxAddr
+}
+
+// Bytes is how much of it is used.
+func (s *Stack) Bytes() int { return int(s.high - s.SP) }
+
+// Wait is what a goroutine waits for.
+type Wait struct {
+	Since   uint64 // of the monotonic clock, in nanoseconds: it has waited since then at least; 0: not known
+	Reason  string // in the runtime's words; empty: not known, or it does not wait
+	Objects []Object
 }
 
 // Object is what a goroutine waits on.
@@ -207,7 +228,7 @@ func (rd *reader) once(addrs []uint64) (changed []uint64) {
 			continue
 		}
 		g := &rd.room[len(list)]
-		*g = G{Since: rd.word(b, rd.layout.since)}
+		*g = G{Wait: Wait{Since: rd.word(b, rd.layout.since)}}
 		status, ok := rd.decode(addrs[i], b, &g.state)
 		switch {
 		case status == 0 || status == dead || status == deadExtra:
@@ -230,7 +251,7 @@ func (rd *reader) once(addrs []uint64) (changed []uint64) {
 	rd.threads(list)
 	rd.ranges = rd.ranges[:0]
 	for _, g := range list {
-		rd.ranges = append(rd.ranges, Range{g.SP, int(min(g.High-g.SP, firstStack))})
+		rd.ranges = append(rd.ranges, Range{g.Stack.SP, min(g.Stack.Bytes(), firstStack)})
 	}
 	if rd.stacks == nil {
 		rd.stacks = make([]byte, 0, batch*firstStack)
@@ -262,10 +283,10 @@ func (rd *reader) once(addrs []uint64) (changed []uint64) {
 			rd.seen[g.ID] = true
 			rd.counts.Taken++
 			if g.Status == Waiting {
-				g.Reason = rd.words(g.reason)
+				g.Wait.Reason = rd.words(g.reason)
 			}
 			if g.Status != Waiting && g.Status != Leaked {
-				g.Since = 0
+				g.Wait.Since = 0
 			}
 			rd.take(g, parts[i])
 		}
@@ -281,9 +302,9 @@ func (r *Runtime) same(g *G, head []byte) bool {
 }
 
 // Stack reads size bytes of the stack of a goroutine, from its stack pointer on; nil: it has run meanwhile, or its memory
-// cannot be read. There is no more than [G.StackBytes].
+// cannot be read. There is no more than [Stack.Bytes].
 func (r *Runtime) Stack(mem Memory, g *G, size int) []byte {
-	return r.Memory(mem, g, g.SP, min(size, g.StackBytes()))
+	return r.Memory(mem, g, g.Stack.SP, min(size, g.Stack.Bytes()))
 }
 
 // Memory reads size bytes at addr that do not change as long as a goroutine does not run, as the stack of the C code that has
@@ -297,26 +318,23 @@ func (r *Runtime) Memory(mem Memory, g *G, addr uint64, size int) []byte {
 	return b
 }
 
-// StackBytes is how much of its stack a goroutine uses.
-func (g *G) StackBytes() int { return int(g.High - g.SP) }
-
 // decode decodes a g. ok is false for what is none.
 func (r *Runtime) decode(addr uint64, b []byte, s *state) (status uint32, ok bool) {
 	l := &r.layout
 	status = r.order.Uint32(b[l.status:])
 	*s = state{
-		Addr: addr, ID: r.word(b, l.goid), Parent: r.word(b, l.parent), Status: Status(status &^ scanning), scanned: status&scanning != 0,
+		Addr: addr, ID: r.word(b, l.goid), Status: Status(status &^ scanning), scanned: status&scanning != 0,
 		Runs: b[l.seq], reason: b[l.reason],
-		SP: r.word(b, l.sched+gobufSP), PC: r.word(b, l.sched+gobufPC), FP: r.word(b, l.sched+l.bp),
-		Low: r.word(b, 0), High: r.word(b, 8), GoPC: r.word(b, l.gopc), Start: r.word(b, l.start),
+		PC: r.word(b, l.sched+gobufPC), FP: r.word(b, l.sched+l.bp), Stack: Stack{SP: r.word(b, l.sched+gobufSP), low: r.word(b, 0), high: r.word(b, 8)},
+		Origin:  Origin{Parent: r.word(b, l.parent), GoPC: r.word(b, l.gopc), Start: r.word(b, l.start)},
 		waiting: r.word(b, l.waiting), locked: r.word(b, l.locked),
 	}
 	status &^= scanning
 	switch Status(status) {
 	case Runnable, Waiting, Preempted, Leaked:
-		ok = s.SP >= s.Low && s.SP < s.High && s.SP%8 == 0 && s.PC != 0 && s.High-s.Low <= maxStack && s.High <= maxAddr
+		ok = s.Stack.valid() && s.PC != 0
 	case Running, InCall:
-		ok = s.Low < s.High
+		ok = s.Stack.low < s.Stack.high
 	}
 	// A goroutine's registers name it (runtime/proc.go, newproc1), and are kept in it.
 	return status, ok && status < 1<<8 && s.ID != 0 && s.ID < 1<<63 && r.word(b, l.sched+gobufG) == addr
@@ -383,7 +401,7 @@ func (rd *reader) gather() [][]byte {
 // objects finds what goroutines wait on: the list at their waiting (runtime/chan.go, select.go; of semaphores since Go
 // 1.26), each entry of which names the goroutine.
 func (rd *reader) objects(list []*G) {
-	l := &rd.layout
+	l := &rd.layout.sudog
 	next := make([]uint64, len(list))
 	for i, g := range list {
 		if g.Status == Waiting || g.Status == Leaked {
@@ -396,7 +414,7 @@ func (rd *reader) objects(list []*G) {
 		for i, addr := range next {
 			if next[i] = 0; addr != 0 {
 				at = append(at, i)
-				rd.ranges = append(rd.ranges, Range{addr, max(l.elem, l.link, l.channel) + 8})
+				rd.ranges = append(rd.ranges, Range{addr, l.bytes()})
 			}
 		}
 		if len(at) == 0 {
@@ -405,7 +423,7 @@ func (rd *reader) objects(list []*G) {
 		for k, b := range rd.gather() {
 			g := list[at[k]]
 			if b == nil || rd.word(b, 0) != g.Addr {
-				g.Objects = nil
+				g.Wait.Objects = nil
 				continue
 			}
 			o := Object{Kind: Channel, Addr: rd.word(b, l.channel), Cap: -1}
@@ -418,7 +436,7 @@ func (rd *reader) objects(list []*G) {
 				}
 			}
 			if o.Addr != 0 {
-				g.Objects = append(g.Objects, o)
+				g.Wait.Objects = append(g.Wait.Objects, o)
 			}
 		}
 	}
@@ -430,8 +448,8 @@ func (rd *reader) channels(list []*G) {
 	var all []*Object
 	rd.ranges = rd.ranges[:0]
 	for _, g := range list {
-		for i := range g.Objects {
-			if o := &g.Objects[i]; o.Kind == Channel {
+		for i := range g.Wait.Objects {
+			if o := &g.Wait.Objects[i]; o.Kind == Channel {
 				all = append(all, o)
 				rd.ranges = append(rd.ranges, Range{o.Addr, chanCap + 8})
 			}

@@ -196,12 +196,12 @@ func TestReadObjects(t *testing.T) {
 	entry := func(f *fake, i int, g, link, c uint64) uint64 {
 		at := uint64(sudogs + 256*i)
 		f.put(at, g)
-		f.put(at+uint64(l.link), link)
-		f.put(at+uint64(l.channel), c)
+		f.put(at+uint64(l.sudog.link), link)
+		f.put(at+uint64(l.sudog.channel), c)
 		return at
 	}
 	objects := func(f *fake, r *Runtime) (list []Object) {
-		if _, err := r.Read(f, time.Now().Add(time.Minute), func(g *G, _ []byte) { list = slices.Clone(g.Objects) }); err != nil {
+		if _, err := r.Read(f, time.Now().Add(time.Minute), func(g *G, _ []byte) { list = slices.Clone(g.Wait.Objects) }); err != nil {
 			t.Error(err)
 		}
 		return list
@@ -230,7 +230,7 @@ func TestReadObjects(t *testing.T) {
 	}
 	f, r = start()
 	at := entry(f, 0, f.g(0), entry(f, 1, f.g(0)+8, 0, 0), 0)
-	f.put(at+uint64(l.elem), chans+4)
+	f.put(at+uint64(l.sudog.elem), chans+4)
 	f.put(f.g(0)+uint64(l.waiting), at)
 	if got, want := objects(f, r), []Object{{Semaphore, chans + 4, 0, -1}}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)

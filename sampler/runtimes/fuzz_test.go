@@ -223,8 +223,8 @@ func checkRubbish(t *testing.T, minor byte, b []byte) {
 		checkFurther(t, further%4, further/4, b)
 		return
 	}
-	p := &python{minor: 8 + int(minor)%7, head: 0x100}
-	if l, ok := pythonLayouts[p.minor]; ok {
+	p := &python{objects: pyObjects{minor: 8 + int(minor)%7}, head: 0x100}
+	if l, ok := pythonLayouts[p.objects.minor]; ok {
 		p.pythonLayout = l
 	} else if p.describe(mem, 0x1000) != nil {
 		return

@@ -96,8 +96,7 @@ func TestPythonLies(t *testing.T) {
 					binary.NativeEndian.PutUint64(b[8*i:], 128)
 				}
 				binary.NativeEndian.PutUint64(b[8*lie:], at)
-				p := &python{minor: minor, head: 0x1800}
-				p.types.code = 0x1000
+				p := &python{objects: pyObjects{minor: minor, code: 0x1000}, head: 0x1800}
 				if p.describe(rubbish(b), 0x1000) == nil {
 					p.Roots(rubbish(b), Thread{TID: 1, Pointer: 0x1000})
 					p.Key(nil, rubbish(b), &Frame{Code: 0x1900})

@@ -94,22 +94,21 @@ func (g *growing) put(addr int, v uint64) { binary.NativeEndian.PutUint64(g.byte
 
 // TestGrowingModule: the name of a module is found although its dict grows while it is read.
 func TestGrowingModule(t *testing.T) {
-	p := &python{minor: 11, pythonLayout: pythonLayouts[11]}
-	p.types.text, p.types.dict = 1, 2
+	o := pyObjects{minor: 11, text: 1, dict: 2}
 	g := new(growing)
 	for addr, text := range map[int]string{0x500: "__name__", 0x600: "app"} {
 		g.put(addr, 1)
-		g.put(addr+8, p.types.text)
+		g.put(addr+8, o.text)
 		g.put(addr+16, uint64(len(text)))
 		binary.NativeEndian.PutUint32(g.bytes[addr+32:], 1<<2|1<<5|1<<6)
-		copy(g.bytes[addr+p.text:], text)
+		copy(g.bytes[addr+48:], text)
 	}
-	g.put(0x108, p.types.dict)
+	g.put(0x108, o.dict)
 	g.put(0x100+32, 0x800) // keys that have no entries
 	g.bytes[0x909], g.bytes[0x90a] = 3, 1
 	g.put(0x900+40, 0x500)
 	g.put(0x900+48, 0x600)
-	if got := p.module(g, 0x100); got != "app" || !g.moved {
+	if got := o.module(g, 0x100); got != "app" || !g.moved {
 		t.Errorf("module %q", got)
 	}
 }

@@ -185,7 +185,7 @@ func (p *php) Frames(mem Memory, late io.ReaderAt, roots []uint64, st *Stack) {
 
 // phpWalk decodes the frames of one stack.
 type phpWalk struct {
-	*php
+	php       *php
 	mem       Memory
 	late      io.ReaderAt
 	globals   []byte // from phpRoot on
@@ -300,19 +300,19 @@ func (w *phpWalk) frame(addr uint64, f []byte) {
 		return
 	}
 	w.st.Frames = append(w.st.Frames, Frame{Addr: addr, Code: code})
-	w.st.Segments = append(w.st.Segments, Segment{N: 1, Entry: word(fn, w.handle), Elsewhere: w.elsewhere})
+	w.st.Segments = append(w.st.Segments, Segment{N: 1, Entry: word(fn, w.php.handle), Elsewhere: w.elsewhere})
 }
 
 // function is the beginning of the function at addr, nil if it cannot be read.
 func (w *phpWalk) function(addr uint64) []byte {
 	b, ok := w.functions[addr]
 	if !ok {
-		if b = w.mem.Bytes(addr, w.fn); b == nil {
-			b = read(w.late, addr, w.fn)
+		if b = w.mem.Bytes(addr, w.php.fn); b == nil {
+			b = read(w.late, addr, w.php.fn)
 		}
 		w.functions[addr] = b
 		if file := w.file; b != nil && b[0]&phpUser != 0 {
-			if w.file = word(b, w.filename); w.file != file {
+			if w.file = word(b, w.php.filename); w.file != file {
 				w.note(w.file, phpHead)
 			}
 		}
@@ -323,9 +323,9 @@ func (w *phpWalk) function(addr uint64) []byte {
 // instruction is where a frame is whose opline is op: while an exception is on its way that is one of exception_op, and what it stands for is kept
 // beside (zend_fetch_debug_backtrace, Zend/zend_builtin_functions.c).
 func (w *phpWalk) instruction(op uint64) uint64 {
-	at := w.root - phpRoot + uint64(w.exceptionOp)
-	if op-at < phpExceptions*phpOpBytes && w.globals[w.exceptionOp-phpRoot+phpOpcode] == phpException {
-		return word(w.globals, w.beforeException-phpRoot)
+	at := w.php.root - phpRoot + uint64(w.php.exceptionOp)
+	if op-at < phpExceptions*phpOpBytes && w.globals[w.php.exceptionOp-phpRoot+phpOpcode] == phpException {
+		return word(w.globals, w.php.beforeException-phpRoot)
 	}
 	return op
 }

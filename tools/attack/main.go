@@ -93,7 +93,7 @@ func all(tool, only string, brief bool, runs, hz int, length time.Duration, jobs
 		room := make(chan struct{}, jobs)
 		for _, l := range lines {
 			room <- struct{}{}
-			if l.alone {
+			if l.attack.alone {
 				busy.Wait()
 			}
 			work := func() {
@@ -101,7 +101,7 @@ func all(tool, only string, brief bool, runs, hz int, length time.Duration, jobs
 				close(l.done)
 				<-room
 			}
-			if l.alone {
+			if l.attack.alone {
 				work()
 				continue
 			}
@@ -141,7 +141,7 @@ func row(t *trial, runs int) (text string, held bool) {
 	}
 	calls, eintr, short, taken := sum["calls"], sum["eintr"], sum["short"], sum[stacks]
 	err := lacks(t, sum, runs)
-	if err == nil && taken == 0 && !t.fails && (t.attack.name != "procs traceme" || blocked(&t.mode)) { // who is traced already is not stopped
+	if err == nil && taken == 0 && !t.attack.fails && (t.attack.name != "procs traceme" || blocked(&t.mode)) { // who is traced already is not stopped
 		err = fmt.Errorf("sfsample has taken no stack in %d runs", runs)
 	}
 	if err != nil {

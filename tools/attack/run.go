@@ -48,11 +48,11 @@ func parseCounts(line string) (counts, error) {
 // trial is one run of an attack in a mode.
 type trial struct {
 	tool, program string
-	attack
-	mode
-	rate    int
-	length  time.Duration
-	targets int // of the one sfsample
+	attack        attack
+	mode          mode
+	rate          int
+	length        time.Duration
+	targets       int // of the one sfsample
 }
 
 func newTrial(tool, program string, a attack, m mode, rate int, length time.Duration) *trial {
@@ -68,15 +68,15 @@ const patience = 30 * time.Second
 
 // deadline is the end of all that a run starts.
 func (t *trial) deadline() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), t.length+t.prepares+patience)
+	return context.WithTimeout(context.Background(), t.length+t.attack.prepares+patience)
 }
 
 // run makes the trial. The error says what broke. On a busy machine two programs may differ
 // by chance: three times in a row they do not.
 func (t *trial) run() (c counts, err error) {
-	if !t.alone {
+	if !t.attack.alone {
 		c, err := t.once()
-		if err == nil && t.ctrlC {
+		if err == nil && t.attack.ctrlC {
 			err = t.interrupt()
 		}
 		return c, err
@@ -101,7 +101,7 @@ func (t *trial) run() (c counts, err error) {
 func (t *trial) once() (counts, error) {
 	ctx, cancel := t.deadline()
 	defer cancel()
-	if t.command {
+	if t.mode.command {
 		return t.asCommand(ctx)
 	}
 	var list []*target
@@ -122,7 +122,7 @@ func (t *trial) once() (counts, error) {
 		c, err := t.sample(ctx, strings.Join(pids, " "))
 		done <- result{c, err}
 	}()
-	if t.signal {
+	if t.attack.signal {
 		time.Sleep(t.length / 2) // while it is sampled: any moment will do
 		for _, p := range list {
 			if err := p.say("now", "installed"); err != nil {
@@ -143,7 +143,7 @@ func (t *trial) once() (counts, error) {
 		switch {
 		case err != nil:
 			return nil, errors.Join(toolErr, err)
-		case toolErr != nil && !(t.fails && errors.As(toolErr, &failure)):
+		case toolErr != nil && !(t.attack.fails && errors.As(toolErr, &failure)):
 			return nil, toolErr
 		}
 		sum.add(c)
@@ -179,7 +179,7 @@ var (
 // told counts what a run of sfsample tells of, or the stacks that a dump shows. Where a thread runs all the time, only those of such threads count.
 func (t *trial) told(stdout, stderr string) (counts, error) {
 	c := counts{}
-	if t.dump {
+	if t.mode.dump {
 		runs := ""
 		for line := range strings.Lines(stdout) {
 			if m := ofWhom.FindStringSubmatch(line); m != nil {
@@ -202,7 +202,7 @@ func (t *trial) told(stdout, stderr string) (counts, error) {
 }
 
 // spins: the program has a thread that runs all the time.
-func spins(t *trial) bool { return t.source == "fuse.c" }
+func spins(t *trial) bool { return t.attack.source == "fuse.c" }
 
 // lacks says what sfsample has not done of what several runs were for. Of its ticks a tenth may be missing, since it begins late on a busy machine; with all CPUs busy
 // tenfold up to half of what threads had was lost, and three quarters of what a thread had that is frozen nearly all the time.
@@ -212,8 +212,8 @@ func lacks(t *trial, sum counts, runs int) error {
 		most = 0.95
 	}
 	switch made := int64(float64(runs*t.rate) * t.length.Seconds()); {
-	case t.fails:
-	case !t.dump && 10*sum[ticks] < 9*made:
+	case t.attack.fails:
+	case !t.mode.dump && 10*sum[ticks] < 9*made:
 		return fmt.Errorf("sfsample has made %d ticks of %d", sum[ticks], made)
 	case float64(sum[lost]) > most*float64(sum[threadTicks]):
 		return fmt.Errorf("sfsample has lost %d ticks of %d", sum[lost], sum[threadTicks])
@@ -225,9 +225,9 @@ func (t *trial) judge(c counts) error {
 	switch {
 	case c["wrong"] > 0:
 		return fmt.Errorf("%d of %d results are wrong", c["wrong"], c["calls"])
-	case c["eintr"] > 0 && !t.eintr:
+	case c["eintr"] > 0 && !t.mode.eintr:
 		return fmt.Errorf("%d of %d calls have returned EINTR", c["eintr"], c["calls"])
-	case c["short"] > 0 && whole(&t.attack) && !t.user && os.Getuid() == 0:
+	case c["short"] > 0 && whole(&t.attack) && !t.mode.user && os.Getuid() == 0:
 		return fmt.Errorf("%d of %d calls have done a part of what they were asked for", c["short"], c["calls"])
 	case c["calls"] == 0:
 		return errors.New("the program has done nothing")
@@ -262,8 +262,8 @@ var unbound = []string{"--max-overhead", "100", "--max-cpu", "100"}
 // sample runs sfsample on processes for as long as the trial lasts, and counts what it takes.
 func (t *trial) sample(ctx context.Context, pids string) (counts, error) {
 	target := []string{"-p", pids}
-	if !t.dump {
-		args := slices.Concat([]string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate), "-d", t.length.String()}, unbound, t.flags, target)
+	if !t.mode.dump {
+		args := slices.Concat([]string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate), "-d", t.length.String()}, unbound, t.mode.flags, target)
 		stdout, stderr, err := t.runTool(ctx, t.length, 0, args)
 		c, untold := t.told(stdout, stderr) // one that fails may have taken some, too
 		if err == nil {
@@ -292,10 +292,10 @@ func (t *trial) asCommand(ctx context.Context) (counts, error) {
 	} else {
 		args = append(args, "--", t.program)
 	}
-	args = append(args, t.args...)
-	stdout, stderr, err := t.runTool(ctx, t.length+t.prepares, 0, append(args, fmt.Sprint(t.length.Seconds())))
+	args = append(args, t.attack.args...)
+	stdout, stderr, err := t.runTool(ctx, t.length+t.attack.prepares, 0, append(args, fmt.Sprint(t.length.Seconds())))
 	var failure *toolFailure
-	if err != nil && !(t.fails && errors.As(err, &failure)) {
+	if err != nil && !(t.attack.fails && errors.As(err, &failure)) {
 		return nil, err
 	}
 	sum, untold := t.told(stdout, stderr)
@@ -335,7 +335,7 @@ const (
 
 // mayGoOn is how long sfsample may do so after Ctrl-C.
 func mayGoOn(t *trial) time.Duration {
-	if t.mounts {
+	if t.attack.mounts {
 		return afterCtrlC + afterHang
 	}
 	return afterCtrlC
@@ -393,7 +393,7 @@ func (t *trial) runTool(ctx context.Context, length, ctrlC time.Duration, args [
 	if errors.Is(err, context.DeadlineExceeded) && ended.at.Before(until) { // it was reaped late
 		err = nil
 	}
-	if ctrlC > 0 && t.command && errors.Is(err, exec.ErrWaitDelay) { // the command goes on
+	if ctrlC > 0 && t.mode.command && errors.Is(err, exec.ErrWaitDelay) { // the command goes on
 		err = nil
 	}
 	signal := syscall.Signal(0)
@@ -418,7 +418,7 @@ func (t *trial) runTool(ctx context.Context, length, ctrlC time.Duration, args [
 	case ctrlC > 0 && ended.late(interrupted, 0, mayGoOn(t)):
 		return "", "", fmt.Errorf("sfsample goes on for %v after Ctrl-C", ended.at.Sub(interrupted.at))
 	}
-	if used, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && used.Maxrss > maxMemory && !t.command {
+	if used, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && used.Maxrss > maxMemory && !t.mode.command {
 		return "", "", fmt.Errorf("sfsample uses %d MB of memory", used.Maxrss>>10)
 	}
 	return out.String(), errs.String(), err
@@ -470,15 +470,15 @@ func endOf(pid int) (<-chan moment, error) {
 
 // toolCommand is sfsample as the mode and the attack want it.
 func (t *trial) toolCommand(ctx context.Context, args []string) *exec.Cmd {
-	args = append(slices.Clone(t.asks), args...)
-	if t.dump {
+	args = append(slices.Clone(t.attack.asks), args...)
+	if t.mode.dump {
 		args = append([]string{"dump"}, args...)
 	}
 	cmd := exec.CommandContext(ctx, t.tool, args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // it tells where its goroutines are
 	cmd.WaitDelay = 5 * time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	if t.user {
+	if t.mode.user {
 		cmd.SysProcAttr.Credential = nobody
 	}
 	return cmd
@@ -499,26 +499,26 @@ func (t *trial) interrupt() error {
 func interruptAfter(t *trial, wait time.Duration) error {
 	ctx, cancel := t.deadline()
 	defer cancel()
-	args := append([]string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate)}, t.flags...)
+	args := append([]string{"-o", "/dev/null", "--hz", strconv.Itoa(t.rate)}, t.mode.flags...)
 	var list []*target
 	switch {
-	case t.command: // which goes on
-		args = append(append(append(args, "--", t.program), t.args...), fmt.Sprint((wait + mayGoOn(t) + time.Second).Seconds()))
+	case t.mode.command: // which goes on
+		args = append(append(append(args, "--", t.program), t.attack.args...), fmt.Sprint((wait + mayGoOn(t) + time.Second).Seconds()))
 	default:
 		p, err := t.startTarget(ctx)
 		if err != nil {
 			return err
 		}
-		if t.dump {
+		if t.mode.dump {
 			args = []string{"--watch", "50ms"}
 		}
 		list, args = append(list, p), append(args, "-p", p.pids)
 	}
 	_, stderr, err := t.runTool(ctx, 0, wait, args)
 	var failure *toolFailure
-	if t.fails && errors.As(err, &failure) {
+	if t.attack.fails && errors.As(err, &failure) {
 		err = nil
-	} else if err == nil && !t.dump && !account.MatchString(stderr) {
+	} else if err == nil && !t.mode.dump && !account.MatchString(stderr) {
 		err = fmt.Errorf("sfsample has no result after Ctrl-C: %s", strings.TrimSpace(stderr))
 	}
 	for _, p := range list {
@@ -543,7 +543,7 @@ type target struct {
 var nobody = &syscall.Credential{Uid: 65534, Gid: 65534}
 
 func (t *trial) startTarget(ctx context.Context) (*target, error) {
-	cmd := exec.CommandContext(ctx, t.program, t.args...)
+	cmd := exec.CommandContext(ctx, t.program, t.attack.args...)
 	// With its helpers: what waits for a silent file server, also sfsample, goes on when that is gone.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error {
@@ -553,9 +553,9 @@ func (t *trial) startTarget(ctx context.Context) (*target, error) {
 		return os.ErrProcessDone // so that Wait tells that the time is over
 	}
 	switch {
-	case t.user && t.mounts:
+	case t.mode.user && t.attack.mounts:
 		cmd.Env = append(os.Environ(), fmt.Sprint("ATTACK_UID=", nobody.Uid))
-	case t.user:
+	case t.mode.user:
 		cmd.SysProcAttr.Credential = nobody
 	}
 	in, err := cmd.StdinPipe()

@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	c := config{stdout: nil}
+	var c config
 	flag.IntVar(&c.steps, "n", 20_000, "instructions to step, in all")
 	flag.IntVar(&c.stretch, "stretch", 10_000, "instructions in a row")
 	flag.DurationVar(&c.wait, "wait", 200*time.Millisecond, "the program runs at most this long between stretches")

@@ -3,9 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -15,50 +13,33 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"sfsample/ptrace"
 	"sfsample/regs"
-	"sfsample/sampler/module"
-	"sfsample/sampler/symbol"
 	"sfsample/unwind"
-)
-
-const (
-	noteRegs   = 1     // NT_PRSTATUS
-	noteFPRegs = 2     // NT_PRFPREG
-	notePAC    = 0x406 // NT_ARM_PAC_MASK: masks of data and of code addresses
 )
 
 // config is what a run does.
 type config struct {
 	command []string
-	env     []string
 	steps   int // instructions in all
 	stretch int // instructions in a row, then the program runs on for a while
 	wait    time.Duration
 	seed    uint64
 	orders  [][]unwind.How
-	stdout  io.Writer
 }
 
 // tracer follows one process.
 type tracer struct {
-	config
+	config  config
 	res     *result
-	arch    *regs.Arch
-	decode  func([]byte) (kind, uint64)
-	pid     int
-	src     *module.Live
-	space   *module.Space
+	rng     *rand.Rand
+	tracee  tracee
+	program *program
 	walkers []*unwind.Walker
 	base    *unwind.Walker // whose first walk gives the base
 	shadow  shadow
-	user    regs.User
 	mem     unwind.Memory
 	stack   []byte
 	frames  []unwind.Frame
-	code    map[uint64]decoded
-	symbols map[*module.Module]*symbol.Object
-	rng     *rand.Rand
 	// pending are wrong chains that the next jump may prove to be ahead.
 	pending []pendingChain
 }
@@ -77,13 +58,6 @@ type pendingChain struct {
 // aheadWithin is more than longjmp takes from loading the first register of the
 // target to the jump, with the undoing of a shadow stack.
 const aheadWithin = 64
-
-type decoded struct {
-	kind kind
-	len  uint64
-}
-
-var errExited = errors.New("the program has exited")
 
 // orderName is an order as --unwind spells it.
 func orderName(order []unwind.How) string {
@@ -122,32 +96,30 @@ func run(c config) (*result, error) {
 // follow starts the command once. fromStart: the first stretch begins at its
 // first instruction.
 func (t *tracer) follow(fromStart bool) error {
-	cmd := exec.Command(t.command[0], t.command[1:]...)
-	cmd.Env = append(os.Environ(), t.env...)
-	cmd.Stdout = t.stdout
+	cmd := exec.Command(t.config.command[0], t.config.command[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	t.pid = cmd.Process.Pid
+	t.tracee.pid = cmd.Process.Pid
 	defer func() {
-		unix.Kill(t.pid, unix.SIGKILL)
+		unix.Kill(t.tracee.pid, unix.SIGKILL)
 		cmd.Wait()
 	}()
-	if _, err := t.wait(); err != nil { // the stop of the exec
+	if _, err := t.tracee.wait(); err != nil { // the stop of the exec
 		return err
 	}
-	if err := t.attachSpace(); err != nil {
+	if err := t.attach(); err != nil {
 		return err
 	}
-	for first := true; t.res.steps < t.steps; first = false {
+	for first := true; t.res.steps < t.config.steps; first = false {
 		if !first || !fromStart {
-			if err := t.runFor(time.Duration(1 + t.rng.Int64N(int64(t.config.wait)))); err != nil {
+			if err := t.tracee.runFor(time.Duration(1 + t.rng.Int64N(int64(t.config.wait)))); err != nil {
 				return err
 			}
 		}
-		if err := t.space.Refresh(); errors.Is(err, unix.ESRCH) { // it has called exec
-			if err := t.attachSpace(); err != nil {
+		if err := t.program.space.Refresh(); errors.Is(err, unix.ESRCH) { // it has called exec
+			if err := t.attach(); err != nil {
 				return err
 			}
 		}
@@ -158,139 +130,48 @@ func (t *tracer) follow(fromStart bool) error {
 	return nil
 }
 
-// attachSpace makes the walkers for the process as it is now.
-func (t *tracer) attachSpace() error {
-	if err := t.readRegs(); err != nil {
+// attach makes the walkers for the process as it is now.
+func (t *tracer) attach() error {
+	if err := t.tracee.readRegs(); err != nil {
 		return err
 	}
-	t.arch = t.user.Arch
-	if t.arch == regs.ARM64 {
-		var masks [16]byte
-		if n, err := ptrace.ReadRegs(t.pid, notePAC, masks[:]); err == nil && n == len(masks) {
-			t.arch = t.arch.WithPAC(t.arch.Word(masks[8:]))
-		}
-	}
-	t.decode = decoders[t.arch.Name]
-	if t.decode == nil {
-		return fmt.Errorf("shadow: no decoder for %s", t.arch.Name)
-	}
-	t.src = module.NewLive(t.pid, nil)
-	t.space = module.NewSpace(t.src, module.NewCache(32<<20), module.Options{})
-	if err := t.space.Refresh(); err != nil {
+	var err error
+	if t.program, err = openProgram(&t.tracee); err != nil {
 		return err
+	}
+	walker := func(order []unwind.How) *unwind.Walker {
+		return unwind.New(t.program.arch, t.program.space, order, 4096)
 	}
 	t.walkers = nil
-	for _, o := range t.orders {
-		t.walkers = append(t.walkers, unwind.New(t.arch, t.space, o, 4096))
+	for _, o := range t.config.orders {
+		t.walkers = append(t.walkers, walker(o))
 	}
-	t.base = unwind.New(t.arch, t.space, []unwind.How{unwind.EHFrame, unwind.SFrame, unwind.FramePointer, unwind.BackChain}, 4096)
-	t.symbols = map[*module.Module]*symbol.Object{}
-	t.code = map[uint64]decoded{}
+	t.base = walker([]unwind.How{unwind.EHFrame, unwind.SFrame, unwind.FramePointer, unwind.BackChain})
 	return nil
-}
-
-// runFor lets the program run freely, then stops it.
-func (t *tracer) runFor(d time.Duration) error {
-	if err := ptrace.Cont(t.pid, 0); err != nil {
-		return err
-	}
-	// Sent to the process, it could stop another thread, which nobody lets go on.
-	timer := time.AfterFunc(d, func() { unix.Tgkill(t.pid, t.pid, unix.SIGSTOP) })
-	defer timer.Stop()
-	for {
-		sig, err := t.wait()
-		if err != nil {
-			return err
-		}
-		if sig == unix.SIGSTOP {
-			return nil // not delivered: the next request carries no signal
-		}
-		if sig == unix.SIGTRAP {
-			sig = 0
-		}
-		if err := ptrace.Cont(t.pid, sig); err != nil {
-			return err
-		}
-	}
-}
-
-// stuck is how long a program may report nothing. In single steps one may wait for
-// what it would have met at its own pace: it is ended then, and begun once more.
-const stuck = time.Minute
-
-// wait waits for the next stop and returns its signal.
-func (t *tracer) wait() (unix.Signal, error) {
-	limit := time.AfterFunc(stuck, func() { unix.Kill(t.pid, unix.SIGKILL) })
-	defer limit.Stop()
-	var ws unix.WaitStatus
-	for {
-		_, err := unix.Wait4(t.pid, &ws, 0, nil)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return 0, err
-		}
-		if !ws.Stopped() {
-			return 0, errExited
-		}
-		return unix.Signal(ws.StopSignal()), nil
-	}
-}
-
-func (t *tracer) singleStep(sig unix.Signal) error {
-	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SINGLESTEP, uintptr(t.pid), 0, uintptr(sig), 0, 0)
-	if errno != 0 {
-		return errno
-	}
-	return nil
-}
-
-func (t *tracer) readRegs() error {
-	var note [regs.PrstatusMaxBytes]byte
-	n, err := ptrace.ReadRegs(t.pid, noteRegs, note[:])
-	if err != nil {
-		return err
-	}
-	if t.user, err = regs.Prstatus(runtime.GOARCH, note[:n]); err != nil {
-		return err
-	}
-	if t.user.Arch == regs.S390X {
-		var fp [136]byte
-		if n, err := ptrace.ReadRegs(t.pid, noteFPRegs, fp[:]); err == nil {
-			regs.S390XFPRegs(&t.user.Set, fp[:n])
-		}
-	}
-	return nil
-}
-
-func (t *tracer) at() point {
-	return point{t.user.Set.PC, t.user.Set.R[t.arch.SP]}
 }
 
 // followStretch steps through one stretch.
 func (t *tracer) followStretch() error {
-	if err := t.readRegs(); err != nil {
+	if err := t.tracee.readRegs(); err != nil {
 		return err
 	}
-	if err := t.space.Refresh(); err != nil {
+	if err := t.program.refresh(); err != nil {
 		return err
 	}
 	t.res.stretches++
-	clear(t.code)
-	t.shadow = shadow{link: t.arch.Link, wordLen: uint64(t.arch.WordBytes), needBase: true}
-	t.shadow.sameStack = func(a, b uint64) bool { return t.stackOf(a) == t.stackOf(b) }
-	t.shadow.stack = t.stackOf(t.at().sp)
+	t.shadow = shadow{link: t.program.arch.Link, wordLen: uint64(t.program.arch.WordBytes), needBase: true}
+	t.shadow.sameStack = func(a, b uint64) bool { return t.program.stackOf(a) == t.program.stackOf(b) }
+	t.shadow.stack = t.program.stackOf(t.tracee.at().sp)
 	defer func() {
 		t.settle(point{}, true)
 		t.res.switches += t.shadow.switches
 		for _, pc := range t.shadow.badBase {
-			p := t.place(pc - 1)
+			p := t.program.place(pc - 1)
 			t.res.badBase[fmt.Sprintf("%s+%#x %s", p.module, p.offset, p.fn)]++
 		}
 	}()
 	sig := unix.Signal(0)
-	left := min(t.stretch, t.steps-t.res.steps)
+	left := min(t.config.stretch, t.config.steps-t.res.steps)
 	// The end of the stretch may lie inside a longjmp: then the verdict on its
 	// chains is a few instructions away.
 	for ; left > 0 || len(t.pending) > 0; left-- {
@@ -298,42 +179,40 @@ func (t *tracer) followStretch() error {
 			t.compare()
 			t.res.steps++
 		}
-		from := t.at()
-		link := t.user.Set.R[t.arch.RA&31]
-		d := t.insn(from.pc)
-		if err := t.singleStep(sig); err != nil {
+		from := t.tracee.at()
+		link := t.tracee.user.Set.R[t.program.arch.RA&31]
+		d := t.program.insn(from.pc)
+		if err := t.tracee.singleStep(sig); err != nil {
 			return errExited
 		}
 		delivered := sig
 		var err error
-		if sig, err = t.wait(); err != nil {
+		if sig, err = t.tracee.wait(); err != nil {
 			return err
 		}
 		if sig == unix.SIGTRAP {
 			sig = 0
 		}
-		if err := t.readRegs(); err != nil {
+		if err := t.tracee.readRegs(); err != nil {
 			return err
 		}
-		if t.arch == regs.S390X && d.kind == other && t.user.Set.PC != from.pc+d.len {
+		if t.program.arch == regs.S390X && d.kind == other && t.tracee.user.Set.PC != from.pc+d.len {
 			if t.ranTwo(link) {
 				return errNotExact
 			}
 		}
 		t.advance(d, delivered != 0, from)
-		t.settle(t.at(), false)
+		t.settle(t.tracee.at(), false)
 	}
 	return nil
 }
 
 // advance brings the shadow up to date after a step.
 func (t *tracer) advance(d decoded, delivered bool, from point) {
-	to := t.at()
+	to := t.tracee.at()
 	if d.kind == syscallInsn {
 		// It may have changed the mappings.
-		if t.space.Refresh() == nil {
-			clear(t.code)
-		}
+		_ = t.program.refresh()
 	}
 	if to == from && d.kind != other {
 		return // the stop is for a signal; the instruction has not run
@@ -342,16 +221,16 @@ func (t *tracer) advance(d decoded, delivered bool, from point) {
 		return
 	}
 	n := d.len
-	if d.kind == call && !t.arch.Link {
-		if ra, err := t.word(to.sp); err == nil {
+	if d.kind == call && !t.program.arch.Link {
+		if ra, err := t.program.word(to.sp); err == nil {
 			n = ra - from.pc
 		}
 	}
 	k := d.kind
-	if t.arch.Link && k == other && to.pc != from.pc+n && t.behindCall(to.pc) && changesFrame(t.place(from.pc).fn) {
+	if t.program.arch.Link && k == other && to.pc != from.pc+n && t.program.behindCall(to.pc) && changesFrame(t.program.place(from.pc).fn) {
 		k = leave
 	}
-	t.shadow.step(k, from, to, n, t.stackOf)
+	t.shadow.step(k, from, to, n, t.program.stackOf)
 }
 
 // errNotExact: the machine's single step cannot serve as an oracle.
@@ -360,18 +239,8 @@ var errNotExact = errors.New("a single step ran a branch and the instruction tha
 // ranTwo: a step from a branch ran a call too, since the link register holds a
 // new return address. Seen on s390x under QEMU.
 func (t *tracer) ranTwo(link uint64) bool {
-	now := t.user.Set.R[t.arch.RA]
-	return now != link && t.behindCall(now)
-}
-
-// behindCall: a call ends right before pc. s390x has calls of three lengths.
-func (t *tracer) behindCall(pc uint64) bool {
-	for size := uint64(2); size <= 6; size += 2 {
-		if d := t.insn(pc - size); d.kind == call && d.len == size {
-			return true
-		}
-	}
-	return false
+	now := t.tracee.user.Set.R[t.program.arch.RA]
+	return now != link && t.program.behindCall(now)
 }
 
 // handlerEntered: a delivered signal began a handler rather than being ignored.
@@ -382,62 +251,29 @@ func (t *tracer) handlerEntered(from, to point) bool {
 		return false
 	}
 	var tramp, pcAt, spAt uint64
-	switch t.arch.Name {
+	switch t.program.arch.Name {
 	case "amd64":
 		var err error
-		if tramp, err = t.word(to.sp); err != nil {
+		if tramp, err = t.program.word(to.sp); err != nil {
 			return false
 		}
 		pcAt, spAt = to.sp+8+168, to.sp+8+160
 	case "arm64":
-		tramp, pcAt, spAt = t.user.Set.R[30], to.sp+568, to.sp+560
+		tramp, pcAt, spAt = t.tracee.user.Set.R[30], to.sp+568, to.sp+560
 	case "s390x":
-		tramp, pcAt, spAt = t.user.Set.R[14], to.sp+344, to.sp+472
+		tramp, pcAt, spAt = t.tracee.user.Set.R[14], to.sp+344, to.sp+472
 	}
-	pc, err := t.word(pcAt)
+	pc, err := t.program.word(pcAt)
 	if err != nil {
 		return false
 	}
-	sp, err := t.word(spAt)
+	sp, err := t.program.word(spAt)
 	if err != nil || sp != from.sp || from.pc-pc > 8 {
 		return false
 	}
 	t.res.signals++
-	t.shadow.signal(point{pc, sp}, to, tramp, t.stackOf)
+	t.shadow.signal(point{pc, sp}, to, tramp, t.program.stackOf)
 	return true
-}
-
-func (t *tracer) word(addr uint64) (uint64, error) {
-	var b [8]byte
-	if _, err := t.src.ReadAt(b[:t.arch.WordBytes], int64(addr)); err != nil {
-		return 0, err
-	}
-	return t.arch.Word(b[:]), nil
-}
-
-// insn decodes the instruction at pc.
-func (t *tracer) insn(pc uint64) decoded {
-	if d, ok := t.code[pc]; ok {
-		return d
-	}
-	var b [16]byte
-	n, _ := t.src.ReadAt(b[:], int64(pc))
-	k, size := t.decode(b[:n])
-	d := decoded{k, size}
-	t.code[pc] = d
-	return d
-}
-
-// stackOf names the stack that addr lies on, by its mapping's end.
-func (t *tracer) stackOf(addr uint64) uint64 {
-	_, end, ok := t.space.Mapping(addr)
-	if !ok {
-		// The stack has grown since the mappings were read.
-		if t.space.Refresh() == nil {
-			_, end, _ = t.space.Mapping(addr)
-		}
-	}
-	return end
 }
 
 // redZone lies below the stack pointer (System V ABI AMD64, section 3.2.2).
@@ -445,7 +281,7 @@ const redZone = 128
 
 // copyStack reads the stack from the red zone to the outermost frame known.
 func (t *tracer) copyStack() {
-	sp := t.at().sp
+	sp := t.tracee.at().sp
 	size := uint64(8 << 10)
 	if n := len(t.shadow.entries); n > 0 {
 		if top := t.shadow.entries[0].sp; top > sp && top-sp < 1<<20 {
@@ -456,8 +292,8 @@ func (t *tracer) copyStack() {
 		t.stack = make([]byte, size+redZone)
 	}
 	b := t.stack[:size+redZone]
-	n, _ := t.src.ReadAt(b, int64(sp-redZone))
-	t.mem.Reset(sp-redZone, b[:max(0, n)], t.src)
+	n, _ := t.program.src.ReadAt(b, int64(sp-redZone))
+	t.mem.Reset(sp-redZone, b[:max(0, n)], t.program.src)
 }
 
 // compare judges the walks of all orders at the current instruction.
@@ -468,9 +304,9 @@ func (t *tracer) compare() {
 	}
 	t.copyStack()
 	if t.shadow.needBase {
-		frames, end := t.base.Walk(&t.user.Set, &t.mem, t.frames[:0])
+		frames, end := t.base.Walk(&t.tracee.user.Set, &t.mem, t.frames[:0])
 		t.frames = frames
-		if t.switching(frames) {
+		if t.program.switching(frames) {
 			t.res.arriving++
 			return
 		}
@@ -485,7 +321,7 @@ func (t *tracer) compare() {
 	for i, w := range t.walkers {
 		var end unwind.End
 		begun := time.Now()
-		t.frames, end = w.Walk(&t.user.Set, &t.mem, t.frames[:0])
+		t.frames, end = w.Walk(&t.tracee.user.Set, &t.mem, t.frames[:0])
 		t.res.tallies[t.res.orders[i]].walked(len(t.frames)-1, len(t.shadow.entries), time.Since(begun))
 		v, at := t.shadow.judge(t.frames, end.Complete())
 		if v == wrong && t.rewrote(at) {
@@ -501,10 +337,10 @@ func (t *tracer) count(tally *tally, v verdict, at int, end unwind.End) {
 		tally.counts[right]++
 		return
 	}
-	p := t.place(t.frames[at].LookupPC())
+	p := t.program.place(t.frames[at].LookupPC())
 	p.verdict = v
 	if at > 0 {
-		inner := t.place(t.frames[0].PC)
+		inner := t.program.place(t.frames[0].PC)
 		p.inner = inner.module + " " + inner.fn
 	}
 	p.defect = t.defect(at, end.Reason)
@@ -545,42 +381,20 @@ func (t *tracer) settle(to point, end bool) {
 // the program has stored in its place since.
 func (t *tracer) rewrote(at int) bool {
 	n := len(t.shadow.entries)
-	if t.arch.Link || at+1 > n || at+1 >= len(t.frames) {
+	if t.program.arch.Link || at+1 > n || at+1 >= len(t.frames) {
 		return false
 	}
 	e := &t.shadow.entries[n-1-at]
 	if e.exact || e.moved {
 		return false
 	}
-	v, err := t.word(t.shadow.slot(e))
+	v, err := t.program.word(t.shadow.slot(e))
 	if err != nil || v == e.ret || v != t.frames[at+1].PC {
 		return false
 	}
 	e.ret, e.rewritten = v, true
 	t.res.rewritten++
 	return true
-}
-
-// place says where pc lies.
-func (t *tracer) place(pc uint64) place {
-	m, vaddr, ok := t.space.Module(pc)
-	if !ok {
-		return place{module: "[anon]", offset: pc, fn: "?"}
-	}
-	o := t.symbols[m]
-	if o == nil {
-		if f, err := m.OpenFile(); err == nil {
-			o = symbol.Open(f, m.Path, symbol.Options{})
-			t.symbols[m] = o
-		}
-	}
-	p := place{module: m.Name(), offset: vaddr, fn: "?"}
-	if o != nil {
-		if s, ok := o.Lookup(vaddr); ok {
-			p.fn = s.Name
-		}
-	}
-	return p
 }
 
 // example shows the walk and the true stack around frame at.
@@ -590,14 +404,14 @@ func (t *tracer) example(at int) string {
 	for i := max(0, at-1); i <= at+2; i++ {
 		got, want := "-", "-"
 		if i < len(t.frames) {
-			p := t.place(t.frames[i].LookupPC())
+			p := t.program.place(t.frames[i].LookupPC())
 			got = fmt.Sprintf("%#x %s+%#x %s [%v] sp %#x", t.frames[i].PC, p.module, p.offset, p.fn, t.frames[i].How, t.frames[i].SP)
 		}
 		if i == 0 {
-			want = fmt.Sprintf("%#x", t.at().pc)
+			want = fmt.Sprintf("%#x", t.tracee.at().pc)
 		} else if i <= n {
 			e := &t.shadow.entries[n-i]
-			p := t.place(e.ret - 1)
+			p := t.program.place(e.ret - 1)
 			want = fmt.Sprintf("%#x %s+%#x %s sp %#x", e.ret, p.module, p.offset, p.fn, e.sp)
 		}
 		fmt.Fprintf(&b, "        #%d got %s; true %s\n", i, got, want)

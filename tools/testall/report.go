@@ -22,19 +22,26 @@ type event struct {
 	Output  string
 }
 
+// counts are those of tests.
+type counts struct{ passed, failed, skipped int }
+
+func (c counts) String() string {
+	return fmt.Sprintf("%d passed, %d failed, %d skipped", c.passed, c.failed, c.skipped)
+}
+
 // report counts the tests of all runs and prints what went wrong.
 type report struct {
 	out      io.Writer
 	accepted []acceptedSkip
 	strict   bool // a skip that is not accepted is a failure
 
-	name                    string // of the current run
-	passed, failed, skipped int
-	faults                  []string  // for the end: one line each
-	first                   []attempt // programs of the current run with tests that failed
-	trying                  bool      // what runs is what failed first
-	tried                   int       // tests of the current run that were to be run again
-	unsteady                []string  // for the end: tests that failed first and passed when run again
+	name     string // of the current run
+	sum      counts
+	faults   []string  // for the end: one line each
+	first    []attempt // programs of the current run with tests that failed
+	trying   bool      // what runs is what failed first
+	tried    int       // tests of the current run that were to be run again
+	unsteady []string  // for the end: tests that failed first and passed when run again
 }
 
 // attempt is what is known of the tests of a program that failed.
@@ -75,17 +82,17 @@ func (r *report) settle() {
 	for _, a := range r.first {
 		for _, test := range a.failed {
 			if a.second[test] {
-				r.passed++
+				r.sum.passed++
 				r.unsteady = append(r.unsteady, fmt.Sprintf("%s: %s %s failed, and passed when run again by itself", r.name, a.pkg, test))
 			} else {
-				r.failed++
+				r.sum.failed++
 				r.fault("%s %s failed", a.pkg, test)
 			}
 			delete(a.second, test)
 		}
 		for test, passed := range a.second {
 			if !passed {
-				r.failed++
+				r.sum.failed++
 				r.fault("%s %s failed when it was run again", a.pkg, test)
 			}
 		}
@@ -102,7 +109,7 @@ func (r *report) begin(name string) {
 // broken counts a failure of the machinery, such as a program that cannot be
 // compiled or a guest that does not come up.
 func (r *report) broken(err error) {
-	r.failed++
+	r.sum.failed++
 	r.fault("%v", err)
 	fmt.Fprintf(r.out, "FAIL %s: %v\n", r.name, err)
 }
@@ -162,14 +169,14 @@ const verboseArg = "-test.v=test2json"
 
 // packageResult collects the events of one package.
 type packageResult struct {
-	*report
-	pkg                     string
-	output                  map[string]*strings.Builder // by test, "" for the package
-	passed, failed, skipped int
-	running                 int             // tests that have begun and not ended
-	fell                    []string        // tests that failed
-	ended                   map[string]bool // tests that passed (true) or failed
-	elapsed                 float64
+	report  *report
+	pkg     string
+	output  map[string]*strings.Builder // by test, "" for the package
+	counts  counts
+	running int             // tests that have begun and not ended
+	fell    []string        // tests that failed
+	ended   map[string]bool // tests that passed (true) or failed
+	elapsed float64
 }
 
 // slowTest is the time, in seconds, from which on a test is told of: where to look when a run has become long.
@@ -203,20 +210,20 @@ func (p *packageResult) take(e event) {
 		delete(p.output, e.Test)
 	}
 	if e.Elapsed >= slowTest && !strings.Contains(e.Test, "/") {
-		fmt.Fprintf(p.out, "slow %s: %s %s %.0f s\n", p.name, p.pkg, e.Test, e.Elapsed)
+		fmt.Fprintf(p.report.out, "slow %s: %s %s %.0f s\n", p.report.name, p.pkg, e.Test, e.Elapsed)
 	}
 	switch e.Action {
 	case "pass":
-		p.passed++
+		p.counts.passed++
 		p.ended[e.Test] = true
 	case "fail":
-		p.failed++
+		p.counts.failed++
 		p.fell = append(p.fell, e.Test)
 		p.ended[e.Test] = false
-		fmt.Fprintf(p.out, "--- FAIL %s: %s %s\n%s", p.name, p.pkg, e.Test, text)
+		fmt.Fprintf(p.report.out, "--- FAIL %s: %s %s\n%s", p.report.name, p.pkg, e.Test, text)
 	case "skip":
-		if !p.trying {
-			p.skipped++
+		if !p.report.trying {
+			p.counts.skipped++
 			p.takeSkip(e.Test, text)
 		}
 	}
@@ -224,59 +231,58 @@ func (p *packageResult) take(e event) {
 
 // takeSkip holds a skip against the list.
 func (p *packageResult) takeSkip(test, text string) {
-	if isAccepted(p.accepted, p.name, p.pkg, test, text) {
+	if isAccepted(p.report.accepted, p.report.name, p.pkg, test, text) {
 		return
 	}
 	reason := skipReason(text)
-	if p.strict {
-		p.failed++
-		p.skipped--
-		p.fault("%s %s skipped, which is not in the list: %s", p.pkg, test, reason)
+	if p.report.strict {
+		p.counts.failed++
+		p.counts.skipped--
+		p.report.fault("%s %s skipped, which is not in the list: %s", p.pkg, test, reason)
 	}
-	fmt.Fprintf(p.out, "--- SKIP %s: %s %s: %s\n", p.name, p.pkg, test, reason)
+	fmt.Fprintf(p.report.out, "--- SKIP %s: %s %s: %s\n", p.report.name, p.pkg, test, reason)
 }
 
 // end adds the package to the sum. A program that ended badly although none of
 // its tests is known to have failed (a crash, a time limit, a bad TestMain)
 // counts as one failure, and what it printed is shown.
 func (p *packageResult) end(exit error) {
-	if exit != nil && p.failed == 0 {
-		p.failed++
-		fmt.Fprintf(p.out, "--- FAIL %s: %s: %v\n", p.name, p.pkg, exit)
+	if exit != nil && p.counts.failed == 0 {
+		p.counts.failed++
+		fmt.Fprintf(p.report.out, "--- FAIL %s: %s: %v\n", p.report.name, p.pkg, exit)
 		var unfinished []string
 		for _, test := range slices.Sorted(maps.Keys(p.output)) {
 			if test != "" {
 				unfinished = append(unfinished, test)
-				fmt.Fprintf(p.out, "--- unfinished: %s\n", test)
+				fmt.Fprintf(p.report.out, "--- unfinished: %s\n", test)
 			}
-			fmt.Fprint(p.out, p.output[test].String())
+			fmt.Fprint(p.report.out, p.output[test].String())
 		}
-		p.fault("%s: the test program ended with %v, unfinished: %s", p.pkg, exit, strings.Join(unfinished, ", "))
+		p.report.fault("%s: the test program ended with %v, unfinished: %s", p.pkg, exit, strings.Join(unfinished, ", "))
 	}
 	word := "ok  "
-	if p.failed > 0 {
+	if p.counts.failed > 0 {
 		word = "FAIL"
 	}
-	fmt.Fprintf(p.out, "%s %-28s %7.1f s  %d passed, %d failed, %d skipped\n",
-		word, p.pkg, p.elapsed, p.passed, p.failed, p.skipped)
-	if p.trying {
+	fmt.Fprintf(p.report.out, "%s %-28s %7.1f s  %v\n", word, p.pkg, p.elapsed, p.counts)
+	if p.report.trying {
 		if p.whole(exit) {
-			i := slices.IndexFunc(p.first, func(a attempt) bool { return a.pkg == p.pkg })
-			p.first[i].second = p.ended
+			i := slices.IndexFunc(p.report.first, func(a attempt) bool { return a.pkg == p.pkg })
+			p.report.first[i].second = p.ended
 		}
 		return
 	}
-	p.report.passed += p.passed
-	p.report.failed += p.failed
-	p.report.skipped += p.skipped
+	p.report.sum.passed += p.counts.passed
+	p.report.sum.failed += p.counts.failed
+	p.report.sum.skipped += p.counts.skipped
 	switch {
 	case len(p.fell) == 0:
 	case p.whole(exit):
-		p.report.failed -= len(p.fell)
-		p.first = append(p.first, attempt{pkg: p.pkg, failed: p.fell})
+		p.report.sum.failed -= len(p.fell)
+		p.report.first = append(p.report.first, attempt{pkg: p.pkg, failed: p.fell})
 	default:
 		for _, test := range p.fell {
-			p.fault("%s %s failed", p.pkg, test)
+			p.report.fault("%s %s failed", p.pkg, test)
 		}
 	}
 }
@@ -294,6 +300,6 @@ func (r *report) finish() bool {
 	for _, f := range slices.Concat(r.unsteady, r.faults) {
 		fmt.Fprintln(r.out, f)
 	}
-	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
-	return r.failed == 0 && r.passed > 0
+	fmt.Fprintln(r.out, r.sum)
+	return r.sum.failed == 0 && r.sum.passed > 0
 }

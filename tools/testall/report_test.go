@@ -241,7 +241,7 @@ func TestLeftOver(t *testing.T) {
 	if err := syscall.Kill(left, syscall.SIGKILL); err != nil {
 		t.Errorf("the program that is left over: %v", err)
 	}
-	if rep.failed != 1 || !strings.Contains(out.String(), "exit status 3") {
-		t.Errorf("%d failed: %s", rep.failed, out.String())
+	if rep.sum.failed != 1 || !strings.Contains(out.String(), "exit status 3") {
+		t.Errorf("%d failed: %s", rep.sum.failed, out.String())
 	}
 }
