@@ -143,9 +143,7 @@ func (m *goMemory) ReadRanges(buf []byte, list []goroutines.Range) (done int) {
 	for _, r := range list {
 		m.list = append(m.list, module.Range(r))
 	}
-	if v, ok := m.Source.(interface {
-		ReadRanges([]byte, []module.Range) (int, error)
-	}); ok {
+	if v, ok := m.Source.(module.Vector); ok {
 		done, _ = v.ReadRanges(buf, m.list)
 		return done
 	}

@@ -10,7 +10,7 @@ import (
 	"sfsample/ptrace/procfs"
 )
 
-// joinFound begins to sample the processes of Options.Found. It is an error if there were some, and none may
+// joinFound begins to sample the processes of Follow.Found. It is an error if there were some, and none may
 // be sampled.
 func (w *news) joinFound() error {
 	var errs []error
@@ -28,7 +28,7 @@ func (w *news) joinFound() error {
 	return nil
 }
 
-// joinAll begins to sample processes of Options.Joins, which is open still or not.
+// joinAll begins to sample processes of Follow.Joins, which is open still or not.
 func (w *news) joinAll(pids []int, open bool) {
 	if !open {
 		w.opt.Follow.Joins = nil

@@ -55,7 +55,7 @@ type PipelineConfig struct {
 type Target interface {
 	unwind.Space
 	// Source is what reads memory of now. No read waits for a page that the server of a file would have to bring. That of a live
-	// process may also read pieces at once (ReadRanges).
+	// process is a [module.Vector].
 	Source() module.Source
 	Code
 	Layout

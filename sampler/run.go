@@ -39,21 +39,25 @@ type Clocks struct {
 	Denied error // why they could not get real-time priority
 }
 
-// Rate is how often a run has sampled, in Hz, and how many ticks there were for each that was answered when the rate was lowest.
-type Rate struct{ Asked, Reached, Stride float64 }
-
-// Stops counts those that were asked for: how many there were, of these were not proven to be of the tick's moment, and had not come at the end.
-type Stops struct {
-	Asked, Moved int64
-	Waits        int
+// Rate is how often a run has sampled.
+type Rate struct {
+	Asked, Reached float64 // Hz
+	Stride         float64 // ticks for each that was answered when it was lowest
 }
 
-// Times are for how long threads had to wait for us.
+// Stops counts those that clocks have made, and what became of them.
+type Stops struct {
+	Asked int64 // stops that were asked for
+	Waits int   // of these, how many had not come at the end
+	Moved int64 // samples, with and without a stop, that were not proven to be of the tick's moment
+}
+
+// Times are what samples and looks have taken.
 type Times struct {
-	Delay, Pause Spread
+	Delay, Pause Spread        // from the request to the stop, and from there to the release
 	Taken        Spread        // from a clock's wake-up to the moment that the CPU is the thread's again
 	Met          Spread        // from the request to the release, of stops that have met a system call under way
-	Looked       time.Duration // of looks that found nobody, in all
+	Looked       time.Duration // by clocks that found nobody, in all
 }
 
 // Exits counts threads that have ended, for Options.ExitStacks.

@@ -105,10 +105,7 @@ func (m scriptMemory) ReadAt(b []byte, addr int64) (int, error) {
 
 // Gather reads several areas to buf, one behind the other, at the price of few if the target can. false: not all could be read.
 func (m scriptMemory) Gather(list []runtimes.Span, buf []byte) bool {
-	type vector interface {
-		ReadRanges([]byte, []module.Range) (int, error)
-	}
-	if v, ok := m.t.space.Source().(vector); ok && m.p.cfg.Live && m.p.cfg.Record == nil {
+	if v, ok := m.t.space.Source().(module.Vector); ok && m.p.cfg.Live && m.p.cfg.Record == nil {
 		ranges := make([]module.Range, len(list))
 		for i, s := range list {
 			ranges[i] = module.Range{Addr: s.Addr, Size: s.Len}

@@ -40,6 +40,8 @@ type survivorFiles struct {
 	open map[survivorFile]*rootfs.File // nil: cannot be used
 }
 
+var _ module.Vector = (*Survivor)(nil)
+
 // survivorFile is a file of the process, as its mappings tell.
 type survivorFile struct {
 	dev   procfs.Dev

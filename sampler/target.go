@@ -70,9 +70,6 @@ func (t *target) offer(maps []procfs.Mapping) bool {
 func (ts *targets) replaced(pid int) {
 	t := ts.of(pid)
 	t.past.over = true
-	if t.space == nil {
-		return
-	}
 	if t.source != nil {
 		t.source.Replace()
 	}

@@ -339,6 +339,9 @@ func (o *options) hold(p program, w io.Writer) (ok bool, err error) {
 			names = append(names, name)
 		}
 	}
+	if p.libc && len(own) < 2 {
+		fmt.Fprintf(w, "%s: it has timed no call of its own\n", p.name)
+	}
 	for _, name := range names {
 		theirs, got := perf.of(name), ours.of(name)
 		if theirs < 2 && got < 2 {

@@ -39,7 +39,7 @@ func (p Problem) String() string {
 type object struct {
 	cached cached
 
-	mu       sync.Mutex // guards all below: one look-up at a time
+	mu       sync.Mutex // guards all below but what of mem is set when it is made: one look-up at a time
 	mem      objectMemory
 	tables   tables
 	debug    debugTable // asked where .eh_frame has nothing

@@ -26,8 +26,8 @@ type Range struct {
 	Size int // in bytes
 }
 
-// vectorSource is a Source that reads many small pieces at the price of few.
-type vectorSource interface {
+// Vector is a Source that reads many small pieces at the price of few.
+type Vector interface {
 	// ReadRanges reads the ranges to buf, one behind the other, and returns how
 	// many bytes there were up to the first that could not be read.
 	ReadRanges(buf []byte, ranges []Range) (int, error)

@@ -347,7 +347,7 @@ func (s *Space) Source() Source { return s.access.src }
 // readRanges reads pieces of memory to buf, one behind the other, at the price of few if the source can. It returns how many
 // bytes there were up to the first piece that could not be read.
 func readRanges(src Source, buf []byte, list []Range) (done int, err error) {
-	if v, ok := src.(vectorSource); ok {
+	if v, ok := src.(Vector); ok {
 		return v.ReadRanges(buf, list)
 	}
 	for _, r := range list {

@@ -21,6 +21,9 @@ type heap struct {
 
 // Pread is of a pagemap.
 func (h *heap) Pread(fd int, b []byte, off int64) (int, unix.Errno) {
+	if fd != 5 {
+		return 0, unix.EBADF
+	}
 	for i := 0; i+8 <= len(b); i += 8 {
 		entry := uint64(pagePresent)
 		if uint64(off/8)+uint64(i/8) == h.missing {
@@ -210,9 +213,9 @@ func TestFollowHop(t *testing.T) {
 		return words(first, tag(kind), second, tag(other))
 	}
 	h := &heap{areas: map[uint64][]byte{
-		0x1000: words(77, 0x2000, 0x10), // errors are handled on the stack at 0x10
-		0x1100: words(77, 0x2100, 0x10),
-		0x1200: words(77, 0x2200, 0x10),
+		0x1000: words(77, 0x2000, 0x48), // errors are handled on the stack at 0x48
+		0x1100: words(77, 0x2100, 0x48),
+		0x1200: words(77, 0x2200, 0x48),
 		0x1300: words(77, 0x2200, 0x90), // not on this stack
 		0x2000: words(0x3000, 0),        // values, next
 		0x2100: words(0x3100, 0),
@@ -303,6 +306,21 @@ func TestAreas(t *testing.T) {
 	}
 }
 
+// TestLongArea: of an area that is too long the first bytes are copied, or the last.
+func TestLongArea(t *testing.T) {
+	for last, want := range map[bool]string{false: fmt.Sprintf("0x3000+%d", maxElement), true: fmt.Sprintf("%#x+%d", 0x3000+16, maxElement)} {
+		h := &heap{areas: map[uint64][]byte{0x1000: words(77, 0x2000), 0x2000: words(0x3000, 0x3000+maxElement+16), 0x3000: make([]byte, maxElement+16)}}
+		r := &Recipe{RootBytes: 16, Room: 2 * maxElement}
+		r.Roots[0] = Root{Addr: 0x1000, Is: 77}
+		r.Steps[0] = Step{Bytes: 16, Head: 8, Most: 1, Areas: [2]Area{{To: 8, Last: last}}}
+		b := &Buffer{Beyond: Copy{Room: make([]byte, r.Room)}}
+		Follow(h, 1, r, b, -1)
+		if got := strings.Join(h.asked, " "); got != "0x1000+16 0x2000+16 "+want {
+			t.Errorf("last %t: read %s, want %s", last, got, want)
+		}
+	}
+}
+
 // TestAreaBefore: what lies in front of an area is copied too, unless it cannot be.
 func TestAreaBefore(t *testing.T) {
 	for before, want := range map[uint64]string{0: "0x1000+16 0x2000+16 0x3010+16", 16: "0x1000+16 0x2000+16 0x3000+32", 32: "0x1000+16 0x2000+16 0x2ff0+48 0x3010+16"} {
@@ -363,5 +381,19 @@ func TestScan(t *testing.T) {
 	Follow(k, 7, r, b, -1)
 	if len(k.asked) != 1 || k.asked[0] != [2]uint64{object, 32} || b.NBlocks != 1 || b.Blocks[0].Addr != object || b.Blocks[0].Len != 32 {
 		t.Errorf("%#x is read, %+v copied", k.asked, b.Blocks[:b.NBlocks])
+	}
+	k.asked, b.NBlocks, b.Beyond.N = nil, 0, 0
+	if Follow(k, 7, &Recipe{Room: 1 << 12}, b, -1); len(k.asked) != 0 {
+		t.Errorf("without a scan %#x is read", k.asked)
+	}
+	// As many frames as are looked at, and one more.
+	b.Stack = Copy{Room: make([]byte, 64+24*maxScanned+64)}
+	b.Stack.N = len(b.Stack.Room)
+	for i := range uint64(maxScanned + 1) {
+		frame(int(64+24*i), stack+64+24*i+8, object+1+i/maxScanned*0x40, 0x40001)
+	}
+	r.Scan.Also = 0
+	if Follow(k, 7, r, b, -1); len(k.asked) != 1 || k.asked[0] != [2]uint64{object, 32} {
+		t.Errorf("of %d frames %#x is read", maxScanned+1, k.asked)
 	}
 }

@@ -401,6 +401,40 @@ func TestTakeFails(t *testing.T) {
 	}
 }
 
+// TestTakeRecipe: what a recipe says is copied with the stack, if its words are those of the thread.
+func TestTakeRecipe(t *testing.T) {
+	k := &machine{t: t, note: note(0x5000), low: 0x4000, high: 0x6000, words: map[uint64]string{0x4800: string(words(77))}}
+	r := &Recipe{RootBytes: 8, Room: 64}
+	r.Roots[0] = Root{Addr: 0x4800, Is: 77}
+	b := &Buffer{Regs: Copy{Room: make([]byte, regs.PrstatusMaxBytes)}, FPRegs: Copy{Room: make([]byte, FPRegsBytes)}, Stack: Copy{Room: make([]byte, 64)}, Beyond: Copy{Room: make([]byte, 64)}}
+	if errno := Take(k, 7, &Advice{Recipe: r}, b, -1, OwnStop, false); errno != 0 || b.NRoots != 1 || b.NBlocks != 1 || b.Blocks[0] != (capture.Block{Addr: 0x4800, Len: 8}) {
+		t.Errorf("error %d, %d roots, %v copied", errno, b.NRoots, b.Blocks[:b.NBlocks])
+	}
+}
+
+// TestMask: sets of signals as the kernel writes them.
+func TestMask(t *testing.T) {
+	for text, want := range map[string]uint64{"\nSigIgn:\t00000000000a9f00\n": 0xa9f00, "\nSigIgn:\tffffffffffffffff": 1<<64 - 1, "\nSigIgn:\t0g": 0} {
+		if set, ok := mask([]byte(text), "\nSigIgn:\t"); set != want || !ok {
+			t.Errorf("%q: %#x, %t; want %#x", text, set, ok, want)
+		}
+	}
+	if _, ok := mask([]byte("\nSigIgn:\t\n"), "\nSigIgn:\t"); ok {
+		t.Error("nothing is read as a set")
+	}
+}
+
+// TestAgain: only a wait that was stopped before it could go on is the one that has begun anew.
+func TestAgain(t *testing.T) {
+	for p, want := range map[place]bool{before: true, within: false, past: false} {
+		m := &Mark{place: p}
+		m.n = copy(m.note[:], "registers")
+		if got := m.again(nil, 7, []byte("registers"), OwnStop, nil); got != want {
+			t.Errorf("at %d: %t", p, got)
+		}
+	}
+}
+
 // TestCopied: what is known of an address by what was copied.
 func TestCopied(t *testing.T) {
 	b := &Buffer{Stack: Copy{Room: []byte("abcdefgh"), N: 6}, StackAddr: 100, Beyond: Copy{Room: []byte("ijklmnop"), N: 7}, NBlocks: 2}

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -23,6 +24,14 @@ struct record {
 
 static struct record *records;
 static pid_t first;
+static __thread pid_t self;
+
+/* A child has the memory of its parent, and is not it. */
+static void forget(void)
+{
+	self = 0;
+	first = 0;
+}
 
 __attribute__((constructor)) static void begin(void)
 {
@@ -36,6 +45,7 @@ __attribute__((constructor)) static void begin(void)
 		return;
 	first = gettid();
 	records = p;
+	pthread_atfork(NULL, NULL, forget);
 }
 
 static uint64_t now(void)
@@ -44,8 +54,6 @@ static uint64_t now(void)
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
-
-static __thread pid_t self;
 
 static int counts(void)
 {
