@@ -94,11 +94,11 @@ func TestRoomIsUsed(t *testing.T) {
 	before := e.bank.Room()
 	th := &thread{proc: new(process), fb: new(Feedback)}
 	th.fb.Set(Advice{Advice: taking.Advice{Want: 256 << 10, Beyond: 256 << 10}})
-	enough := &clocks.Sample{Copy: taking.Buffer{Stack: taking.Copy{Room: make([]byte, 256<<10)}, Beyond: taking.Copy{Room: make([]byte, 256<<10)}}}
+	enough := &clocks.Sample{Buffer: taking.Buffer{Stack: taking.Copy{Room: make([]byte, 256<<10)}, Beyond: taking.Copy{Room: make([]byte, 256<<10)}}}
 	if e.harvest.swap(th, enough) == nil || e.bank.Room() != before {
 		t.Errorf("room for %d bytes, with %d before, though there was enough for the thread", e.bank.Room(), before)
 	}
-	short := &clocks.Sample{Copy: taking.Buffer{Stack: taking.Copy{Room: make([]byte, 256<<10)}, Beyond: taking.Copy{Room: make([]byte, 64<<10)}}}
+	short := &clocks.Sample{Buffer: taking.Buffer{Stack: taking.Copy{Room: make([]byte, 256<<10)}, Beyond: taking.Copy{Room: make([]byte, 64<<10)}}}
 	if e.harvest.swap(th, short) == nil || e.bank.Room() >= before {
 		t.Errorf("room for %d bytes, as before: clocks have as little for the thread as they had", e.bank.Room())
 	}

@@ -151,7 +151,7 @@ func (w *news) takeExit(x *clocks.Exit) {
 	t := w.roster.threads[x.TID]
 	if t == nil {
 		if p == nil {
-			w.keeping.back(x.Copy)
+			w.keeping.back(x.Buffer)
 			return
 		}
 		t = &thread{tid: x.TID, proc: p, fb: p.feedback()}
@@ -160,7 +160,7 @@ func (w *news) takeExit(x *clocks.Exit) {
 	}
 	w.keeping.counts.Taken++
 	c := new(capture.Capture)
-	x.Copy.Fill(c)
+	x.Buffer.Fill(c)
 	c.Taken = capture.Exiting
 	w.acct.emitWith(t, w.book.Tick(), c, max(x.Run, t.line.Run()), x.At, note.early)
 	if w.roster.threads[t.tid] != t {

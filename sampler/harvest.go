@@ -86,7 +86,7 @@ func (h *harvest) taken(t *thread, m *clocks.Sample) {
 		h.figures.delay.add(c.Delay)
 		h.figures.pause.add(c.Pause)
 		h.rounds.now.pause.add(c.Pause)
-		if m.Copy.Call.Met {
+		if m.Buffer.Call.Met {
 			h.figures.met.add(c.Delay + c.Pause)
 		}
 	}
@@ -127,10 +127,10 @@ func (h *harvest) swap(t *thread, m *clocks.Sample) *capture.Capture {
 		beyond = max(beyond, k.Beyond)
 	}
 	beyond = clocks.RoundUp(beyond)
-	if most := len(m.Copy.Stack.Room) + len(m.Copy.Beyond.Room); want+beyond > most && want+beyond > most+h.bank.Room() {
-		want, beyond = len(m.Copy.Stack.Room), len(m.Copy.Beyond.Room)
+	if most := len(m.Buffer.Stack.Room) + len(m.Buffer.Beyond.Room); want+beyond > most && want+beyond > most+h.bank.Room() {
+		want, beyond = len(m.Buffer.Stack.Room), len(m.Buffer.Beyond.Room)
 	}
-	if len(m.Copy.Stack.Room) < want || len(m.Copy.Beyond.Room) < beyond {
+	if len(m.Buffer.Stack.Room) < want || len(m.Buffer.Beyond.Room) < beyond {
 		defer h.bank.Fit(want, beyond) // what had room for it was used for others
 	}
 	c := h.pool.get(want, beyond)
@@ -139,11 +139,11 @@ func (h *harvest) swap(t *thread, m *clocks.Sample) *capture.Capture {
 	}
 	lent := held(c)
 	room := *c
-	m.Copy.Fill(c)
+	m.Buffer.Fill(c)
 	h.pool.grown(held(c) - lent)
-	m.Copy.Use(&room)
-	if m.Copy.PACMask != 0 {
-		t.proc.pac = m.Copy.PACMask
+	m.Buffer.Use(&room)
+	if m.Buffer.PACMask != 0 {
+		t.proc.pac = m.Buffer.PACMask
 	}
 	c.Taken = capture.Stopped
 	return c

@@ -208,7 +208,7 @@ func (c *call) fcntl() *Wait {
 	return c.onFD("is in fcntl on", c.args[0], 0)
 }
 
-// fileLock finds the holder of the lock that a thread waits for: the line of the same
+// find finds the holder of the lock that a thread waits for: the line of the same
 // number in /proc/locks, where waiters stand behind what they wait for.
 func (l *fileLocks) find(t *Thread, w *Wait, kind string) {
 	w.Kind = "file lock"

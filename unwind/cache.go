@@ -291,7 +291,7 @@ func (c *code) rowOf(e *entry) *entry {
 }
 
 // firstRow returns the row of the first method that has one for the lookup
-// address pc. w.window holds the code around it.
+// address pc. c.window holds the code around it.
 func (c *code) firstRow(pc uint64, top bool) (*sframe.Row, How) {
 	for _, h := range c.order {
 		row, ok := c.methodRow(h, pc, top)
@@ -303,7 +303,7 @@ func (c *code) firstRow(pc uint64, top bool) (*sframe.Row, How) {
 }
 
 // methodRow returns the row that method h has for the lookup address pc.
-// w.window holds the code around it. A row of nil that is ok is chosen by the
+// c.window holds the code around it. A row of nil that is ok is chosen by the
 // stack, at each step anew.
 func (c *code) methodRow(h How, pc uint64, top bool) (row *sframe.Row, ok bool) {
 	switch h {

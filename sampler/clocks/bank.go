@@ -359,7 +359,7 @@ func (b *Bank) Fit(stack, beyond int) {
 	b.stack, b.beyond = stack, beyond
 	room := b.Room()
 	b.all(func(c *Clock) {
-		fits := func(m *Sample) bool { return len(m.Copy.Stack.Room) >= stack && len(m.Copy.Beyond.Room) >= beyond }
+		fits := func(m *Sample) bool { return len(m.Buffer.Stack.Room) >= stack && len(m.Buffer.Beyond.Room) >= beyond }
 		n := 0
 		for i := range c.tracees.samples {
 			if c.tracees.samples[i].state.Load() == free && fits(&c.tracees.samples[i]) {
@@ -376,7 +376,7 @@ func (b *Bank) Fit(stack, beyond int) {
 			if fits(m) || stack+beyond-commonRoom > room+had || !m.state.CompareAndSwap(free, filled) {
 				continue
 			}
-			m.fill(max(stack, len(m.Copy.Stack.Room)), max(beyond, len(m.Copy.Beyond.Room)))
+			m.fill(max(stack, len(m.Buffer.Stack.Room)), max(beyond, len(m.Buffer.Beyond.Room)))
 			room -= m.large() - had
 			m.state.Store(free)
 			n++

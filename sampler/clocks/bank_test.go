@@ -381,7 +381,7 @@ func TestFit(t *testing.T) {
 		b.clocks[0] = c
 		for i, kind := range tt.have {
 			m := &c.tracees.samples[i]
-			m.Copy.Stack.Room, m.Copy.Beyond.Room = make([]byte, size[kind][0]), make([]byte, size[kind][1])
+			m.Buffer.Stack.Room, m.Buffer.Beyond.Room = make([]byte, size[kind][0]), make([]byte, size[kind][1])
 			if kind == 't' {
 				m.state.Store(asked)
 			}
@@ -389,7 +389,7 @@ func TestFit(t *testing.T) {
 		b.Fit(s, y)
 		for i, kind := range tt.want {
 			m := &c.tracees.samples[i]
-			if got := [2]int{len(m.Copy.Stack.Room), len(m.Copy.Beyond.Room)}; got != size[kind] {
+			if got := [2]int{len(m.Buffer.Stack.Room), len(m.Buffer.Beyond.Room)}; got != size[kind] {
 				t.Errorf("%s: sample %d has room for %v, want %v", tt.name, i, got, size[kind])
 			}
 			if (m.state.Load() == asked) != (kind == 't') || m.state.Load() == filled {
@@ -401,8 +401,8 @@ func TestFit(t *testing.T) {
 	c, _ := idleClock(b, 1, 4)
 	b.clocks[0] = c
 	const large = maxRoom/2 + commonRoom
-	if b.Fit(large, 0); len(c.tracees.samples[1].Copy.Stack.Room) != large || c.tracees.samples[2].Copy.Stack.Room != nil || b.Room() != 0 {
-		t.Errorf("room for %d and %d bytes, %d left: want two large ones and none left", len(c.tracees.samples[1].Copy.Stack.Room), len(c.tracees.samples[2].Copy.Stack.Room), b.Room())
+	if b.Fit(large, 0); len(c.tracees.samples[1].Buffer.Stack.Room) != large || c.tracees.samples[2].Buffer.Stack.Room != nil || b.Room() != 0 {
+		t.Errorf("room for %d and %d bytes, %d left: want two large ones and none left", len(c.tracees.samples[1].Buffer.Stack.Room), len(c.tracees.samples[2].Buffer.Stack.Room), b.Room())
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 // Sample is what a clock has taken of a thread.
 type Sample struct {
-	Copy taking.Buffer
+	Buffer taking.Buffer
 
 	Slot, TID, PID int
 	Tick           int64
@@ -170,7 +170,8 @@ func (r *requests) waiting() bool { return r.begun.Load() != r.made.Load() }
 // it is asked for.
 const Anywhere = -1
 
-// place is the CPU where a clock is bound to be, and its set; all are the CPUs that this program may be on, away those but its own. It is empty for one without a CPU.
+// place is the CPU where a clock is bound to be, and its set; all are the CPUs that this program may be on, away those but its own. For one without
+// a CPU that is [Anywhere], and the sets are empty.
 type place struct {
 	cpu       int
 	own       []uint64
@@ -694,7 +695,7 @@ func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 	}
 	at := int64(0)
 	if still {
-		read(&m.Copy, c.k, s.TID, m.Peeked.Call.SP, &s.Advice, s.pages)
+		read(&m.Buffer, c.k, s.TID, m.Peeked.Call.SP, &s.Advice, s.pages)
 		at = c.k.Now()
 		got, _ := c.k.Pread(s.open.sched, c.text[:], 0)
 		_, _, runs, ok := schedstat(c.text[:got])
@@ -760,7 +761,7 @@ func (w *wait) note(m *Sample) {
 //go:nosplit
 //go:norace
 func (w *wait) met(m *Sample) {
-	if at, ok := waitAt(m, w.call.SP); ok && w.kept != 0 && ptrace.StackPointer(m.Copy.Regs.Used()) == w.call.SP {
+	if at, ok := waitAt(m, w.call.SP); ok && w.kept != 0 && ptrace.StackPointer(m.Buffer.Regs.Used()) == w.call.SP {
 		w.kept &= w.equal(m, at)
 	}
 }
@@ -798,14 +799,16 @@ func (w *wait) same(m *Sample) bool {
 //go:nosplit
 //go:norace
 func waitAt(m *Sample, sp uint64) (at int, ok bool) {
-	return int(sp - m.Copy.StackAddr), sp-m.Copy.StackAddr <= taking.RedZone && int(sp-m.Copy.StackAddr)+8*waitWords <= m.Copy.Stack.N
+	return int(sp - m.Buffer.StackAddr), sp-m.Buffer.StackAddr <= taking.RedZone && int(sp-m.Buffer.StackAddr)+8*waitWords <= m.Buffer.Stack.N
 }
 
 // word is a word of the copy of the stack.
 //
 //go:nosplit
 //go:norace
-func word(m *Sample, at, i int) uint64 { return binary.NativeEndian.Uint64(m.Copy.Stack.Room[at+8*i:]) }
+func word(m *Sample, at, i int) uint64 {
+	return binary.NativeEndian.Uint64(m.Buffer.Stack.Room[at+8*i:])
+}
 
 // room takes a sample that is free and makes it ready, with as much room as the advice asks for, if there is such a
 // one, or at least as much of the thread's own stack, or for further ones. -1: there is none at all.
@@ -822,14 +825,14 @@ func (c *Clock) room(a *taking.Advice) int {
 		if m.state.Load() != free {
 			continue
 		}
-		if len(m.Copy.Stack.Room) >= want && len(m.Copy.Beyond.Room) >= a.Beyond && m.state.CompareAndSwap(free, ready) {
+		if len(m.Buffer.Stack.Room) >= want && len(m.Buffer.Beyond.Room) >= a.Beyond && m.state.CompareAndSwap(free, ready) {
 			return i
 		}
 		if best >= 0 {
 			old := &c.tracees.samples[best]
-			fits, did := len(m.Copy.Stack.Room) >= want, len(old.Copy.Stack.Room) >= want
-			has, had := min(len(m.Copy.Beyond.Room), a.Beyond), min(len(old.Copy.Beyond.Room), a.Beyond)
-			if !fits && did || fits == did && (has < had || has == had && len(m.Copy.Stack.Room) <= len(old.Copy.Stack.Room)) {
+			fits, did := len(m.Buffer.Stack.Room) >= want, len(old.Buffer.Stack.Room) >= want
+			has, had := min(len(m.Buffer.Beyond.Room), a.Beyond), min(len(old.Buffer.Beyond.Room), a.Beyond)
+			if !fits && did || fits == did && (has < had || has == had && len(m.Buffer.Stack.Room) <= len(old.Buffer.Stack.Room)) {
 				continue
 			}
 		}
@@ -972,7 +975,7 @@ func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 	if !left {
 		return
 	}
-	if m.Copy.Call.Met {
+	if m.Buffer.Call.Met {
 		c.board.slots[m.Slot].wait.met(m)
 	}
 	m.judge(c.k, c.board, c.text[:], c.place.cpu, &c.up)
@@ -997,7 +1000,7 @@ func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno
 		m.Gone = true
 	default:
 		by := taking.StoppedFor(status)
-		m.Gone = take(k, m.id, &s.Advice, &m.Copy, s.pages, by, b.NoRestart) != 0 || m.id != m.TID
+		m.Gone = take(k, m.id, &s.Advice, &m.Buffer, s.pages, by, b.NoRestart) != 0 || m.id != m.TID
 		if !kept {
 			left = release(k, m.id, status)
 		}

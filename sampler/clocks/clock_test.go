@@ -74,7 +74,7 @@ func TestRelease(t *testing.T) {
 			copied := false
 			take = func(k taking.Kernel, tid int, a *taking.Advice, buf *taking.Buffer, pages, by int, noRestart bool) unix.Errno {
 				copied = true
-				if k != taking.Kernel(s) || tid != 7 || a != advice || buf != &m.Copy || pages != 74 || by != taking.StoppedFor(tt.status) || (by == taking.OwnStop) != tt.own || !noRestart {
+				if k != taking.Kernel(s) || tid != 7 || a != advice || buf != &m.Buffer || pages != 74 || by != taking.StoppedFor(tt.status) || (by == taking.OwnStop) != tt.own || !noRestart {
 					t.Errorf("%s: thread %d, pages %d, stopped for %d, noRestart %t", tt.name, tid, pages, by, noRestart)
 				}
 				s.now += 3 * us
@@ -596,7 +596,7 @@ func TestPeek(t *testing.T) {
 		}
 		slot, m := &b.slots[0], &c.tracees.samples[0]
 		slot.take(1)
-		m.Copy.Regs.N, m.Moved, m.Gone = 3, true, true // of an earlier stop
+		m.Buffer.Regs.N, m.Moved, m.Gone = 3, true, true // of an earlier stop
 		p := pick{slot: 0, run: 500, wait: 60, count: 12, asleep: true}
 		if ok := c.peek(slot, &p, 6, 999); ok != tt.ok {
 			t.Errorf("%s: answered %t", tt.name, ok)
@@ -612,7 +612,7 @@ func TestPeek(t *testing.T) {
 		}
 		want := capture.Call{NR: 232, Args: [6]uint64{7, 0xab, 2, 3, 4, 5}, SP: 0x7ffe10, PC: 0x401000}
 		if m.state.Load() != filled || !m.Peeked.Asleep || m.Peeked.Call != want || m.Peeked.Count != 12 || m.Moved != c.up.doubt || m.Gone || m.Stopped.Run != 500 || m.Stopped.Wait != 60 ||
-			m.Copy.Regs.N != 0 || m.Copy.Stack.N != len(m.Copy.Stack.Room) || m.Copy.StackAddr != 0x7ffe10-taking.RedZone || m.TID != 7 || m.Tick != 6 || m.At.Wake != 999 || m.At.Stopped != m.At.Asked || m.At.Released != m.At.Asked {
+			m.Buffer.Regs.N != 0 || m.Buffer.Stack.N != len(m.Buffer.Stack.Room) || m.Buffer.StackAddr != 0x7ffe10-taking.RedZone || m.TID != 7 || m.Tick != 6 || m.At.Wake != 999 || m.At.Stopped != m.At.Asked || m.At.Released != m.At.Asked {
 			t.Errorf("%s: %+v", tt.name, m)
 		}
 	}
@@ -696,15 +696,15 @@ func TestWait(t *testing.T) {
 	var w wait
 	m := &Sample{}
 	m.Peeked.Call = capture.Call{NR: unix.SYS_EPOLL_PWAIT, Args: [6]uint64{3: 200}, SP: 1 << 40, PC: 0x401000}
-	m.Copy.StackAddr, m.Copy.Stack.Room = 1<<40-taking.RedZone, make([]byte, taking.RedZone+8*waitWords)
-	m.Copy.Stack.N = len(m.Copy.Stack.Room)
-	word := func(i int) *byte { return &m.Copy.Stack.Room[taking.RedZone+8*i] }
+	m.Buffer.StackAddr, m.Buffer.Stack.Room = 1<<40-taking.RedZone, make([]byte, taking.RedZone+8*waitWords)
+	m.Buffer.Stack.N = len(m.Buffer.Stack.Room)
+	word := func(i int) *byte { return &m.Buffer.Stack.Room[taking.RedZone+8*i] }
 	w.note(m)
 	if w.kept != 1<<waitWords-1 || !w.same(m) {
 		t.Errorf("the first wait: words %#x, is it the same: %t", w.kept, w.same(m))
 	}
 	*word(3) = 1
-	m.Copy.Stack.Room[taking.RedZone-1] = 1 // below is what others have left
+	m.Buffer.Stack.Room[taking.RedZone-1] = 1 // below is what others have left
 	if w.same(m) {
 		t.Error("another word, and the same wait")
 	}
@@ -713,7 +713,7 @@ func TestWait(t *testing.T) {
 		t.Errorf("the second wait: words %#x", w.kept)
 	}
 	*word(3), *word(5) = 2, 2
-	m.Copy.Regs.Room = make([]byte, 512)
+	m.Buffer.Regs.Room = make([]byte, 512)
 	if w.met(m); w.kept>>5&1 == 0 {
 		t.Error("a stop with another stack pointer has told of the wait")
 	}
@@ -727,7 +727,7 @@ func TestWait(t *testing.T) {
 	if w.note(m); w != before {
 		t.Error("a wait without a limit was kept")
 	}
-	m.Peeked.Call.Args, m.Copy.Stack.N = before.call.Args, m.Copy.Stack.N-1
+	m.Peeked.Call.Args, m.Buffer.Stack.N = before.call.Args, m.Buffer.Stack.N-1
 	if w.note(m); w != before || w.same(m) {
 		t.Error("a wait of which there is too little of the stack was kept, or found")
 	}
@@ -757,7 +757,7 @@ func TestRoom(t *testing.T) {
 	} {
 		_, _, c := desk(t, len(tt.samples))
 		for i, s := range tt.samples {
-			c.tracees.samples[i].Copy.Stack.Room, c.tracees.samples[i].Copy.Beyond.Room = make([]byte, s.stack), make([]byte, s.beyond)
+			c.tracees.samples[i].Buffer.Stack.Room, c.tracees.samples[i].Buffer.Beyond.Room = make([]byte, s.stack), make([]byte, s.beyond)
 			c.tracees.samples[i].state.Store(s.state)
 		}
 		if got := c.room(&taking.Advice{Want: tt.want, Beyond: tt.beyond}); got != tt.get {

@@ -91,7 +91,7 @@ type KeeperOptions struct {
 
 // Exit is the stack of a thread at its exit.
 type Exit struct {
-	Copy     *taking.Buffer
+	Buffer   *taking.Buffer
 	TID, PID int
 	At       int64         // CLOCK_MONOTONIC
 	Run      time.Duration // all that it has run for
@@ -113,9 +113,11 @@ func newKeeper(k Tracer, b *Board, o KeeperOptions) *Keeper {
 
 // run is the life of the keeper's thread.
 func (p *Keeper) run() {
+	var err error
+	begun := sync.OnceFunc(func() { p.started <- err })
+	defer begun() // last of all
 	alarm, err := ptrace.NewAlarm()
 	if err != nil {
-		p.started <- err
 		return
 	}
 	defer alarm.Close()
@@ -123,8 +125,7 @@ func (p *Keeper) run() {
 	defer ptrace.RawSlacken(0) // see place.leave
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spareProcs)
 	for _, pid := range p.opt.PIDs {
-		if err := p.seizeAll(alarm, pid); err != nil {
-			p.started <- err
+		if err = p.seizeAll(alarm, pid); err != nil {
 			return
 		}
 	}
@@ -134,7 +135,7 @@ func (p *Keeper) run() {
 		}
 	}
 	p.board.keeper.Store(int32(unix.Gettid()))
-	p.started <- nil
+	begun()
 	if p.opt.Launch == nil {
 		p.begin()
 	} else {

@@ -172,7 +172,7 @@ func TestKeeperRequest(t *testing.T) {
 	if got := k.did(); got != "cont 8 0" || k.open(m) || !k.open(second) || m.state.Load() != filled {
 		t.Errorf("its stop: %s", got)
 	}
-	if m.Gone || m.Moved || m.Status != interrupted || m.Stopped.Run != 900 || m.Stopped.Wait != 70 || m.Copy.Regs.N == 0 {
+	if m.Gone || m.Moved || m.Status != interrupted || m.Stopped.Run != 900 || m.Stopped.Wait != 70 || m.Buffer.Regs.N == 0 {
 		t.Errorf("%v", m)
 	}
 	k.report(ptrace.Status{TID: 8, Kind: ptrace.KindInterrupt, Raw: interrupted}) // one that nobody wants
@@ -433,7 +433,7 @@ func TestKeeperExits(t *testing.T) {
 			t.Fatalf("%s; %d exits, %d without room, %d news", got, len(exits), full, k.news)
 		}
 		x := exits[0]
-		if x.TID != tid || x.PID != pid || x.At < 1e9 || x.At > k.now || x.Run < from.Run || x.Run > to.Run || x.Copy.Regs.N == 0 || x.Early != fmt.Sprintf("early %d of %d after []", tid, pid) {
+		if x.TID != tid || x.PID != pid || x.At < 1e9 || x.At > k.now || x.Run < from.Run || x.Run > to.Run || x.Buffer.Regs.N == 0 || x.Early != fmt.Sprintf("early %d of %d after []", tid, pid) {
 			t.Errorf("thread %d of %d at %d, ran %v, %v", x.TID, x.PID, x.At, x.Run, x.Early)
 		}
 		k.news = 0
@@ -613,7 +613,7 @@ func TestKeep(t *testing.T) {
 		slot := board.Put(Thread{TID: pid, PID: pid, Sched: -1, Stat: -1, Debug: -1, Pages: -1})
 		c := &Clock{who: 1, board: board, k: new(taking.Live), tracees: tracees{samples: make([]Sample, 1)}}
 		m := &c.tracees.samples[0]
-		m.Copy.Regs.Room, m.Copy.FPRegs.Room, m.Copy.Stack.Room = make([]byte, regs.PrstatusMaxBytes), make([]byte, taking.FPRegsBytes), make([]byte, 4096)
+		m.Buffer.Regs.Room, m.Buffer.FPRegs.Room, m.Buffer.Stack.Room = make([]byte, regs.PrstatusMaxBytes), make([]byte, taking.FPRegsBytes), make([]byte, 4096)
 		board.clocks[1].Store(c)
 		await(t, "the keeper's answer to a request", func() bool {
 			if m.state.Load() == free { // for the first time, or the keeper came too late
@@ -622,8 +622,8 @@ func TestKeep(t *testing.T) {
 			}
 			return m.state.Load() == filled
 		})
-		if m.Gone || m.Status != interrupted || m.Copy.Stack.N == 0 || !board.Remove(slot) {
-			t.Errorf("%v, %d bytes of the stack", m, m.Copy.Stack.N)
+		if m.Gone || m.Status != interrupted || m.Buffer.Stack.N == 0 || !board.Remove(slot) {
+			t.Errorf("%v, %d bytes of the stack", m, m.Buffer.Stack.N)
 		}
 		in.Write([]byte("\n"))
 		deadline := time.After(10 * time.Second)
@@ -646,8 +646,8 @@ func TestKeep(t *testing.T) {
 		} else {
 			for _, x := range exits {
 				// One that has just been born may never have touched its stack.
-				if x.PID != pid || x.Copy.Regs.N == 0 || x.Copy.Stack.N == 0 && slices.Contains(ids, x.TID) || !slices.Contains(gone, x.TID) {
-					t.Errorf("thread %d of %d has left %d bytes of registers and %d of its stack; gone %v", x.TID, x.PID, x.Copy.Regs.N, x.Copy.Stack.N, gone)
+				if x.PID != pid || x.Buffer.Regs.N == 0 || x.Buffer.Stack.N == 0 && slices.Contains(ids, x.TID) || !slices.Contains(gone, x.TID) {
+					t.Errorf("thread %d of %d has left %d bytes of registers and %d of its stack; gone %v", x.TID, x.PID, x.Buffer.Regs.N, x.Buffer.Stack.N, gone)
 				}
 			}
 			if len(exits) < len(ids) || !slices.Contains(gone, pid) {

@@ -487,7 +487,7 @@ func desk(t *testing.T, samples int, actors ...*actor) (*script, *Board, *Clock)
 	}
 	c := &Clock{who: 1, board: b, k: s, ticks: answered{last: -1}, search: search{last: -1}, tracees: tracees{samples: make([]Sample, samples), seizes: seizer{alarm: new(ptrace.Alarm)}}}
 	for i := range c.tracees.samples {
-		c.tracees.samples[i].Copy.Regs.Room, c.tracees.samples[i].Copy.Stack.Room = make([]byte, regs.PrstatusMaxBytes), make([]byte, 4096)
+		c.tracees.samples[i].Buffer.Regs.Room, c.tracees.samples[i].Buffer.Stack.Room = make([]byte, regs.PrstatusMaxBytes), make([]byte, 4096)
 	}
 	b.clocks[1].Store(c)
 	return s, b, c

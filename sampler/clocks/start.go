@@ -36,13 +36,13 @@ func (o *Options) deep() int { return max(o.Deep, first) }
 // fill gives a sample that nobody uses room for so many bytes of stack, and of the stack beyond a signal
 // handler's.
 func (m *Sample) fill(stack, beyond int) {
-	m.Copy.Regs.Room, m.Copy.FPRegs.Room = make([]byte, regs.PrstatusMaxBytes), make([]byte, taking.FPRegsBytes)
-	m.Copy.Stack.Room, m.Copy.Beyond.Room = make([]byte, stack), make([]byte, beyond)
+	m.Buffer.Regs.Room, m.Buffer.FPRegs.Room = make([]byte, regs.PrstatusMaxBytes), make([]byte, taking.FPRegsBytes)
+	m.Buffer.Stack.Room, m.Buffer.Beyond.Room = make([]byte, stack), make([]byte, beyond)
 }
 
 // large is how much room a sample has beyond commonRoom.
 func (m *Sample) large() int {
-	return max(0, len(m.Copy.Stack.Room)+len(m.Copy.Beyond.Room)-commonRoom)
+	return max(0, len(m.Buffer.Stack.Room)+len(m.Buffer.Beyond.Room)-commonRoom)
 }
 
 // Start makes the clock of a CPU: a thread that binds itself to it, at real-time priority where that

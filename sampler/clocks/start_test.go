@@ -215,7 +215,7 @@ func TestBankLive(t *testing.T) {
 		if i < first {
 			want = firstRoom
 		}
-		if got := len(c.tracees.samples[i].Copy.Stack.Room); got != want {
+		if got := len(c.tracees.samples[i].Buffer.Stack.Room); got != want {
 			t.Errorf("sample %d has room for %d bytes of stack, want %d", i, got, want)
 		}
 	}

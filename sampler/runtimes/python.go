@@ -154,7 +154,7 @@ func (p *python) describe(mem io.ReaderAt, runtime uint64) error {
 	return nil
 }
 
-// codeBytes is how much of a code object is copied.
+// bytes is how much of a code object is copied.
 func (c *pyCode) bytes() int {
 	return max(16, c.first+4, c.file+8, c.name+8, c.qualname+8, c.lines+8, c.version+4)
 }

@@ -570,5 +570,5 @@ func Peek(k Kernel, tid int, sp uint64, a *Advice, c *capture.Capture, pages int
 	c.Beyond, c.Blocks = b.Beyond.Used(), append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
 	c.Roots = append(c.Roots[:0], b.Roots[:b.NRoots]...)
 	b.marks.fill(c)
-	b.Stack, b.Beyond.Room = Copy{}, nil
+	b.Stack, b.Beyond = Copy{}, Copy{}
 }
