@@ -18,13 +18,11 @@ const (
 	maxCached = 1 << 16
 )
 
-// table numbers distinct keys in the order of their first appearance, from 0.
+// table is an index of texts, with a bound on what they take.
 // The zero table is empty and has the bounds above.
 type table struct {
-	ids   map[string]uint32
-	keys  []string
-	bytes int
-	limit int // of keys; 0 is maxKeys
+	index[string] // limit 0 is maxKeys
+	bytes         int
 }
 
 // id returns the number of key, a new one if it has none yet; false if the
@@ -41,16 +39,11 @@ func (t *table) id(key []byte) (uint32, bool) {
 
 // add is id for a key of the writer's own, which may exceed the bounds.
 func (t *table) add(key string) uint32 {
-	if id, ok := t.ids[key]; ok {
-		return id
+	had := len(t.keys)
+	id := t.index.add(key)
+	if len(t.keys) > had {
+		t.bytes += len(key)
 	}
-	if t.ids == nil {
-		t.ids = make(map[string]uint32)
-	}
-	id := uint32(len(t.keys))
-	t.ids[key] = id
-	t.keys = append(t.keys, key)
-	t.bytes += len(key)
 	return id
 }
 

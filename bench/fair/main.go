@@ -9,7 +9,7 @@
 // Each program works without an end, under load where it is a server. perf and sfsample look at it in turns of a fourth
 // of -d each. Shares are of CPU time, by the function that the thread's own code was in (as symbol tables have it, for both alike): a sample in
 // the kernel counts for the function whose call that is. A program that calls the kernel through libc times its calls itself, while no tool looks
-// (src/timed.c, loaded with LD_PRELOAD), which takes some 2 % of its time. Of such calls sfsample has to agree with either, of all else with perf: of
+// (src/timed.c, loaded with LD_PRELOAD), which takes up to 2 % of its time ([vdso]). Of such calls sfsample has to agree with either, of all else with perf: of
 // redis-server's write perf has had 49 to 61 % from run to run, and its own clocks 58 to 62. To agree is to be within 3 points, or, below 10 %, within a third; functions
 // with less than 2 % by both are left out, as are fewer than 0.5 points of difference. "no stack" is CPU time without a sample, and "moved"
 // samples that may be of a moment after their tick: 2 % together at most. With -user the programs and sfsample run as nobody.

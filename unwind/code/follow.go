@@ -68,10 +68,14 @@ type machine struct {
 }
 
 var machines = map[string]*machine{
-	regs.AMD64.Name: {step: (&x86{regs.AMD64, true}).step, cold: coldX86, arch: regs.AMD64, wide: true},
-	regs.I386.Name:  {step: (&x86{regs.I386, false}).step, cold: coldX86, arch: regs.I386},
+	regs.AMD64.Name: x86Machine(&x86{arch: regs.AMD64, wide: true}),
+	regs.I386.Name:  x86Machine(&x86{arch: regs.I386}),
 	regs.ARM64.Name: {step: stepARM64, cold: coldARM64, arch: regs.ARM64},
 	regs.S390X.Name: {step: stepS390X, cold: coldS390X, arch: regs.S390X},
+}
+
+func x86Machine(m *x86) *machine {
+	return &machine{step: m.step, cold: coldX86, arch: m.arch, wide: m.wide}
 }
 
 // Follow returns the row for the code at p. read copies code at an address to b
