@@ -1,7 +1,7 @@
 // Package sampler coordinates: it knows the threads of the targets, says which may run, and leads what is
 // taken of them to the outputs.
 //
-// The rooms: package clocks stops running threads, each from its own CPU; package taking copies registers
+// The parts: package clocks stops running threads, each from its own CPU, and those that the coordinator asks for; package taking copies registers
 // and stack; package watch tells who may have run; package ledger keeps the account. Here are the coordinator, which stops nobody, and the
 // pipeline, which unwinds, names and hands samples to the outputs on goroutines of its own; and dumps (dump.go), which stop each thread once.
 //

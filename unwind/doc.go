@@ -18,8 +18,8 @@
 //
 // Where no method leads on, a walk looks upwards for a return address behind a
 // call whose code leads to the frame with just the stack pointer that it has:
-// that is a proof, and finds the callers of functions that never return. So it does in generated code where the frame pointer leads over such an
-// address, also behind a call through a register that calls preserve: what the frame has saved of it is where its function begins.
+// that is a proof, and finds the callers of functions that never return. It does so in generated code too, where the frame pointer leads over such an
+// address. There a call through a register counts as well, if functions preserve that one: what the frame has kept or saved of it is where its function begins.
 //
 // Of generated code little is known: a return address there is taken provisionally, and where
 // no method leads on, the root of the stack is looked for behind a gap ([Origins]).

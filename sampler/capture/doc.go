@@ -5,5 +5,6 @@
 //
 // The file format is versioned: a header line, then gzip-compressed records,
 // each a type byte, a length and fields. Readers skip record types that they do
-// not know. [Writer] and [Reader] are for one goroutine each.
+// not know, and what follows the fields that they know; fields that were added since
+// a record was written are zero. [Writer] and [Reader] are for one goroutine each.
 package capture

@@ -4,10 +4,10 @@
 // runs there, at any instruction alike; if that is a thread of the [Board], the clock seizes and
 // interrupts it, takes a [Sample], detaches and sleeps on. A request from elsewhere would reach the thread
 // some microseconds later, and favour the ends of system calls. So a thread is a tracee for one
-// sample only, and a clock stops no other thread than the one that it has preempted: [Sample.Moved] tells
-// where that is not proven. A kernel that does not preempt itself lets a thread block first that its wake-up meets in
+// sample only, and a clock with a CPU stops no other thread than the one that it has preempted: [Sample.Moved] tells
+// where that is not proven. One more, bound to no CPU, stops whom the coordinator asks for, from elsewhere ([Bank.Ask]). A kernel that does not preempt itself lets a thread block first that its wake-up meets in
 // a call: that one is read asleep, without a stop ([Peeked.Asleep]). So is one that was woken in the midst of a wait, and none is stopped
-// in the midst of a call that a stop would cut short ([InCall], with the list in read.go): its stack in the kernel tells, to whom that is shown. A clock without real-time priority need not preempt:
+// in the midst of a call that a stop would cut short ([InCall], with the list in read.go), if its stack in the kernel may be read, which tells. A clock without real-time priority need not preempt:
 // when it comes late, it tries again a moment later, since what has let it in may favour the ends of calls, too.
 //
 // Where ticks are rare a coordinator tells the board shortly before each what the CPU clocks of processes say ([Board.Tell]): of a group
