@@ -15,7 +15,7 @@ const (
 	Waiting                  // waited for a CPU
 	Unsure                   // blocked at the looks before and after, but it ran in between
 	Unmet                    // ran, and no clock was where it did, or came too late
-	Missed                   // the sampler was too late for the tick
+	Missed                   // not known: the sampler hung, and the run was given up
 	Suspended                // the sampler was stopped itself, as by Ctrl-Z
 	Throttled                // left out to keep what is taken under --max-overhead
 	NotStopped               // asked to stop at an earlier tick, and has not stopped yet

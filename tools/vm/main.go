@@ -38,13 +38,13 @@ import (
 func main() {
 	debian.ChrootMain()
 	err := run(os.Args[1:])
-	var exit *exec.ExitError
+	exit, ended := err.(*exec.ExitError) // of what cc runs; one that is a cause has its text still to be said
 	switch {
 	case err == nil:
 	case errors.Is(err, errCommand):
 		fmt.Fprintln(os.Stderr, "vm:", err)
 		os.Exit(1)
-	case errors.As(err, &exit) && exit.Exited():
+	case ended && exit.Exited():
 		os.Exit(exit.ExitCode())
 	case errors.Is(err, errUsage):
 		fmt.Fprintln(os.Stderr, "usage: vm fetch | toolchains | cc [-suite SUITE] TOOL ARGS... | run [options] ARCH CMD ARGS... | exec ARCH PROGRAM ARGS...")
