@@ -32,7 +32,6 @@ func (s size) within(most size) bool { return s.fields <= most.fields && s.metho
 var larger = map[string]size{
 	"cmd/sfsample.jsonThread": {18, 0},
 	"ptrace/procfs.FS":        {1, 37},
-	"sampler/capture.Capture": {25, 4},
 }
 
 // TestTypes holds all types of the module, but for those of tests, to the limits; the exceptions to their numbers.
