@@ -21,7 +21,7 @@ import (
 type Firefox struct {
 	w        io.Writer
 	timeline timeline
-	waits    map[*firefoxThread][]wait
+	waits    map[*timedThread][]wait
 	nWaits   int // of all threads
 	run      Run
 }
@@ -37,7 +37,7 @@ type wait struct {
 
 // NewFirefox returns a Firefox that writes to w when it is closed.
 func NewFirefox(w io.Writer, o Options) *Firefox {
-	return &Firefox{w: w, timeline: newTimeline(o, maxTimed), waits: make(map[*firefoxThread][]wait)}
+	return &Firefox{w: w, timeline: newTimeline(o, maxTimed), waits: make(map[*timedThread][]wait)}
 }
 
 // Add keeps one sample; it never fails.
@@ -49,7 +49,7 @@ func (f *Firefox) Add(s *Sample) error {
 }
 
 // wait notes that a thread was blocked, in the call that it was blocked in before or in another.
-func (f *Firefox) wait(t *firefoxThread, call string, from, to time.Duration) {
+func (f *Firefox) wait(t *timedThread, call string, from, to time.Duration) {
 	id, ok := f.timeline.shared.strings.id(appendClean(nil, call))
 	waits := f.waits[t]
 	if n := len(waits); n > 0 && waits[n-1].call == id && from <= waits[n-1].to+f.timeline.opts.tick() {
@@ -89,7 +89,7 @@ func (f *Firefox) write(w io.Writer) error {
 			first[t.key.pid] = i
 		}
 	}
-	slices.SortStableFunc(threads, func(a, b *firefoxThread) int {
+	slices.SortStableFunc(threads, func(a, b *timedThread) int {
 		if c := cmp.Compare(first[a.key.pid], first[b.key.pid]); c != 0 || a.main() == b.main() {
 			return c
 		}
@@ -159,7 +159,7 @@ func (f *Firefox) writeMeta(j *jsonWriter) {
 	j.close('}')
 }
 
-func writeThread(j *jsonWriter, t *firefoxThread, waits []wait) {
+func writeThread(j *jsonWriter, t *timedThread, waits []wait) {
 	j.open('{')
 	j.text("name", cmp.Or(clean(t.name), unknownName))
 	j.name("isMainThread")

@@ -16,8 +16,8 @@ const (
 type timeline struct {
 	opts     Options
 	shared   sharedTables
-	threads  []*firefoxThread
-	byThread map[threadKey]*firefoxThread
+	threads  []*timedThread
+	byThread map[threadKey]*timedThread
 	samples  int           // in all threads
 	limit    int           // of samples
 	span     time.Duration // within which samples have been joined; 0: none were
@@ -29,14 +29,14 @@ type threadKey struct {
 	process  string
 }
 
-type firefoxThread struct {
+type timedThread struct {
 	key     threadKey
 	name    string
 	samples []timed
 }
 
 // main tells the thread that a process began with (gettid(2)).
-func (t *firefoxThread) main() bool { return t.key.tid == t.key.pid }
+func (t *timedThread) main() bool { return t.key.tid == t.key.pid }
 
 // timed is a sample in a thread's table.
 type timed struct {
@@ -47,11 +47,11 @@ type timed struct {
 }
 
 func newTimeline(o Options, limit int) timeline {
-	return timeline{opts: o, shared: newSharedTables(), byThread: make(map[threadKey]*firefoxThread), limit: limit}
+	return timeline{opts: o, shared: newSharedTables(), byThread: make(map[threadKey]*timedThread), limit: limit}
 }
 
 // add keeps one sample: of which thread, and at which time; nil if it weighs nothing.
-func (l *timeline) add(s *Sample) (t *firefoxThread, at time.Duration) {
+func (l *timeline) add(s *Sample) (t *timedThread, at time.Duration) {
 	if l.start.IsZero() {
 		l.start = s.Time
 	}
@@ -60,7 +60,7 @@ func (l *timeline) add(s *Sample) (t *firefoxThread, at time.Duration) {
 		return nil, 0
 	}
 	t, at = l.thread(s), max(s.Time.Sub(l.start), 0)
-	n := l.shared.node(firefoxStack{s.Stack, s.State != "running"})
+	n := l.shared.node(stackState{s.Stack, s.State != "running"})
 	if l.samples >= l.limit {
 		l.join()
 	}
@@ -78,7 +78,7 @@ func (l *timeline) add(s *Sample) (t *firefoxThread, at time.Duration) {
 	return t, at
 }
 
-func (l *timeline) thread(s *Sample) *firefoxThread {
+func (l *timeline) thread(s *Sample) *timedThread {
 	k := threadKey{s.PID, s.TID, s.Process}
 	t := l.byThread[k]
 	if t == nil {
@@ -88,7 +88,7 @@ func (l *timeline) thread(s *Sample) *firefoxThread {
 				return t
 			}
 		}
-		t = &firefoxThread{key: k, name: s.Thread}
+		t = &timedThread{key: k, name: s.Thread}
 		l.byThread[k] = t
 		l.threads = append(l.threads, t)
 	}
