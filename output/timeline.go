@@ -50,7 +50,7 @@ func newTimeline(o Options, limit int) timeline {
 	return timeline{opts: o, shared: newSharedTables(), byThread: make(map[threadKey]*timedThread), limit: limit}
 }
 
-// add keeps one sample: of which thread, and at which time; nil if it weighs nothing.
+// add keeps one sample, and returns its thread and time; nil if it weighs nothing.
 func (l *timeline) add(s *Sample) (t *timedThread, at time.Duration) {
 	if l.start.IsZero() {
 		l.start = s.Time
