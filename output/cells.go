@@ -15,21 +15,21 @@ const (
 type cells struct {
 	opts   Options
 	code   locations
-	tree   tree               // frames are indexes of code.list
-	labels index[pprofLabels] // the first is empty: of what has no room, too
+	tree   tree                // frames are indexes of code.list
+	labels index[sampleLabels] // the first is empty: of what has no room, too
 	index  index[cellKey]
-	times  []cellTimes          // parallel to index.keys
-	cache  stackCache[pprofKey] // numbers are of index
+	times  []cellTimes               // parallel to index.keys
+	cache  stackCache[labelledStack] // numbers are of index
 }
 
-type pprofLabels struct {
+type sampleLabels struct {
 	process, thread, state, wait, end string
 	pid                               int
 }
 
-type pprofKey struct {
+type labelledStack struct {
 	stack  *Stack
-	labels pprofLabels // without end, which the stack has
+	labels sampleLabels // without end, which the stack has
 }
 
 // cellKey tells which samples are one sample of a profile.
@@ -40,13 +40,13 @@ type cellTimes struct{ cpu, wall time.Duration }
 func newCells(o Options) cells {
 	c := cells{opts: o, code: newLocations(), tree: newTree(maxNodes)}
 	c.labels.limit, c.index.limit = maxLabels, maxCells
-	c.labels.add(pprofLabels{})
+	c.labels.add(sampleLabels{})
 	return c
 }
 
 // add counts one sample.
 func (c *cells) add(s *Sample) {
-	k := pprofKey{s.Stack, pprofLabels{s.Process, s.Thread, s.State, s.Wait, "", s.PID}}
+	k := labelledStack{s.Stack, sampleLabels{s.Process, s.Thread, s.State, s.Wait, "", s.PID}}
 	i, ok := c.cache.ids[k]
 	if !ok {
 		i = c.cell(k)
@@ -59,7 +59,7 @@ func (c *cells) add(s *Sample) {
 
 // cell finds or makes the cell of a stack with its labels; when there is no room for it, that of all for which there
 // was none.
-func (c *cells) cell(k pprofKey) uint32 {
+func (c *cells) cell(k labelledStack) uint32 {
 	var key cellKey
 	if k.stack != nil {
 		key.node = c.walk(k.stack)
@@ -77,7 +77,7 @@ func (c *cells) cell(k pprofKey) uint32 {
 }
 
 // labelsOf are the labels of cell i.
-func (c *cells) labelsOf(i uint32) *pprofLabels { return &c.labels.keys[c.index.keys[i].labels] }
+func (c *cells) labelsOf(i uint32) *sampleLabels { return &c.labels.keys[c.index.keys[i].labels] }
 
 // walk follows a stack from the root to its node.
 func (c *cells) walk(s *Stack) uint32 {

@@ -21,18 +21,45 @@ import (
 type Firefox struct {
 	w        io.Writer
 	timeline timeline
+	waits    map[*timedThread][]wait
+	nWaits   int // of all threads
 	run      Run
+}
+
+// maxWaits bounds those that become markers, 24 bytes each.
+const maxWaits = 1 << 18
+
+// wait is a time in which a thread was blocked in one call.
+type wait struct {
+	from, to time.Duration
+	call     uint32 // string
 }
 
 // NewFirefox returns a Firefox that writes to w when it is closed.
 func NewFirefox(w io.Writer, o Options) *Firefox {
-	return &Firefox{w: w, timeline: newTimeline(o, maxTimed)}
+	return &Firefox{w: w, timeline: newTimeline(o, maxTimed), waits: make(map[*timedThread][]wait)}
 }
 
 // Add keeps one sample; it never fails.
 func (f *Firefox) Add(s *Sample) error {
-	f.timeline.add(s)
+	if t, at := f.timeline.add(s); t != nil && s.State != "running" {
+		f.wait(t, cmp.Or(s.Wait, s.State), max(at-s.Wall, 0), at)
+	}
 	return nil
+}
+
+// wait notes that a thread was blocked, in the call that it was blocked in before or in another.
+func (f *Firefox) wait(t *timedThread, call string, from, to time.Duration) {
+	id, ok := f.timeline.shared.strings.id(appendClean(nil, call))
+	waits := f.waits[t]
+	if n := len(waits); n > 0 && waits[n-1].call == id && from <= waits[n-1].to+f.timeline.opts.tick() {
+		waits[n-1].to = max(to, waits[n-1].to)
+		return
+	}
+	if ok && f.nWaits < maxWaits {
+		f.nWaits++
+		f.waits[t] = append(waits, wait{from, to, id})
+	}
 }
 
 // describe is told of the run, at its end.
@@ -62,7 +89,7 @@ func (f *Firefox) write(w io.Writer) error {
 			first[t.key.pid] = i
 		}
 	}
-	slices.SortStableFunc(threads, func(a, b *firefoxThread) int {
+	slices.SortStableFunc(threads, func(a, b *timedThread) int {
 		if c := cmp.Compare(first[a.key.pid], first[b.key.pid]); c != 0 || a.main() == b.main() {
 			return c
 		}
@@ -72,7 +99,7 @@ func (f *Firefox) write(w io.Writer) error {
 		return 1
 	})
 	for _, t := range threads {
-		writeThread(&j, t)
+		writeThread(&j, t, f.waits[t])
 	}
 	j.close(']')
 	j.close('}')
@@ -132,7 +159,7 @@ func (f *Firefox) writeMeta(j *jsonWriter) {
 	j.close('}')
 }
 
-func writeThread(j *jsonWriter, t *firefoxThread) {
+func writeThread(j *jsonWriter, t *timedThread, waits []wait) {
 	j.open('{')
 	j.text("name", cmp.Or(clean(t.name), unknownName))
 	j.name("isMainThread")
@@ -164,12 +191,12 @@ func writeThread(j *jsonWriter, t *firefoxThread) {
 	j.column("threadCPUDelta", n, func(i int) int64 { return int64(t.samples[i].cpu) })
 	j.times("time", n, func(i int) time.Duration { return t.samples[i].at })
 	j.close('}')
-	n = len(t.waits)
+	n = len(waits)
 	j.table("markers", n)
 	j.constant("data", n, `{"type":"Wait"}`)
-	j.column("name", n, func(i int) int64 { return int64(t.waits[i].call) })
-	j.times("startTime", n, func(i int) time.Duration { return t.waits[i].from })
-	j.times("endTime", n, func(i int) time.Duration { return t.waits[i].to })
+	j.column("name", n, func(i int) int64 { return int64(waits[i].call) })
+	j.times("startTime", n, func(i int) time.Duration { return waits[i].from })
+	j.times("endTime", n, func(i int) time.Duration { return waits[i].to })
 	j.constant("phase", n, "1") // an interval
 	j.constant("category", n, strconv.Itoa(categoryIdle))
 	j.close('}')

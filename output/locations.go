@@ -6,27 +6,27 @@ import "encoding/binary"
 // and the functions there.
 type locations struct {
 	strings   table // the first is ""
-	functions index[pprofFunction]
+	functions index[codeFunction]
 	mappings  index[Mapping]
-	byAddr    table           // keys are as intern makes them
-	list      []pprofLocation // parallel to byAddr.keys
-	lines     []pprofLine     // of all locations
+	byAddr    table          // keys are as intern makes them
+	list      []codeLocation // parallel to byAddr.keys
+	lines     []codeLine     // of all locations
 	buf       []byte
-	group     []pprofLine
+	group     []codeLine
 }
 
-// pprofFunction has its name and file in locations.strings.
-type pprofFunction struct{ name, file uint32 }
+// codeFunction has its name and file in locations.strings.
+type codeFunction struct{ name, file uint32 }
 
-// pprofLocation is an address; its functions are n of locations.lines from first,
+// codeLocation is an address; its functions are n of locations.lines from first,
 // innermost first.
-type pprofLocation struct {
+type codeLocation struct {
 	addr           uint64
 	mapping        uint32 // from 1; 0: none
 	first, numLine uint32
 }
 
-type pprofLine struct {
+type codeLine struct {
 	function uint32 // index of locations.functions
 	line     uint32
 }
@@ -40,7 +40,7 @@ func newLocations() locations {
 }
 
 // linesOf are the functions of a location, innermost first.
-func (l *locations) linesOf(at *pprofLocation) []pprofLine {
+func (l *locations) linesOf(at *codeLocation) []codeLine {
 	return l.lines[at.first : at.first+at.numLine]
 }
 
@@ -51,7 +51,7 @@ func (l *locations) marker(name string) uint32 {
 	if !ok {
 		return overflowName
 	}
-	return l.intern(0, 0, append(l.group[:0], pprofLine{function: fn}))
+	return l.intern(0, 0, append(l.group[:0], codeLine{function: fn}))
 }
 
 // location returns the location of a physical frame, the last of frames, with
@@ -66,7 +66,7 @@ func (l *locations) location(frames []Frame) uint32 {
 		if !ok {
 			return overflowName
 		}
-		lines = append(lines, pprofLine{fn, uint32(max(in.Line, 0))})
+		lines = append(lines, codeLine{fn, uint32(max(in.Line, 0))})
 	}
 	mapping := uint32(0)
 	if f.Mapping != nil {
@@ -98,12 +98,12 @@ func (l *locations) function(name []byte, file string) (uint32, bool) {
 			return 0, false
 		}
 	}
-	return l.functions.id(pprofFunction{nameID, fileID})
+	return l.functions.id(codeFunction{nameID, fileID})
 }
 
 // intern returns the number of a location; overflowName when there is no room
 // for it.
-func (l *locations) intern(addr uint64, mapping uint32, lines []pprofLine) uint32 {
+func (l *locations) intern(addr uint64, mapping uint32, lines []codeLine) uint32 {
 	l.group = lines
 	key := binary.LittleEndian.AppendUint64(l.buf[:0], addr)
 	key = binary.AppendUvarint(key, uint64(mapping))
@@ -117,7 +117,7 @@ func (l *locations) intern(addr uint64, mapping uint32, lines []pprofLine) uint3
 		return overflowName
 	}
 	if int(id) == len(l.list) {
-		l.list = append(l.list, pprofLocation{addr, mapping, uint32(len(l.lines)), uint32(len(lines))})
+		l.list = append(l.list, codeLocation{addr, mapping, uint32(len(l.lines)), uint32(len(lines))})
 		l.lines = append(l.lines, lines...)
 	}
 	return id

@@ -243,7 +243,7 @@ func (m *otlpMessage) dictionary() {
 }
 
 // location writes a location.
-func (m *otlpMessage) location(l *pprofLocation) {
+func (m *otlpMessage) location(l *codeLocation) {
 	e, code := m.e, &m.cells.code
 	e.begin()
 	named := true

@@ -7,31 +7,31 @@ import (
 	"strings"
 )
 
-// sharedTables are what all threads of a profile of Firefox share: each numbers its rows from 0.
+// sharedTables are what all threads of a timeline share: each numbers its rows from 0.
 type sharedTables struct {
 	strings   table
-	functions index[firefoxFunc]
-	frames    index[firefoxFrame]
-	symbols   index[firefoxSymbol]
+	functions index[functionRow]
+	frames    index[frameRow]
+	symbols   index[symbolRow]
 	libs      index[Mapping] // path and build-id of them
 	tree      tree
-	cache     stackCache[firefoxStack] // numbers are nodes
+	cache     stackCache[stackState] // numbers are nodes
 	buf       []byte
 }
 
-// firefoxStack is a stack, and whether its thread ran or waited at its innermost frame.
-type firefoxStack struct {
+// stackState is a stack, and whether its thread ran or waited at its innermost frame.
+type stackState struct {
 	stack *Stack
 	idle  bool
 }
 
-type firefoxFunc struct {
+type functionRow struct {
 	name uint32 // string
 	file int32  // string, -1: unknown
 	lib  int32  // -1: none
 }
 
-type firefoxFrame struct {
+type frameRow struct {
 	function, line uint32
 	symbol         uint32 // plus one; 0: none
 	depth          uint16 // of inlining
@@ -39,8 +39,8 @@ type firefoxFrame struct {
 	address        uint64 // of the instruction, or in the call, from its library's beginning on, plus one; 0: not known
 }
 
-// firefoxSymbol is where a function of native code begins in its library.
-type firefoxSymbol struct {
+// symbolRow is where a function of native code begins in its library.
+type symbolRow struct {
 	lib     int32
 	name    uint32
 	address uint64
@@ -62,7 +62,7 @@ func newSharedTables() sharedTables {
 }
 
 // node returns the node of a stack, which it follows from the root if it does not recognise it.
-func (t *sharedTables) node(k firefoxStack) uint32 {
+func (t *sharedTables) node(k stackState) uint32 {
 	n, known := t.cache.ids[k]
 	if known {
 		return n
@@ -83,13 +83,13 @@ func (t *sharedTables) node(k firefoxStack) uint32 {
 }
 
 func (t *sharedTables) marker(name string) uint32 {
-	return t.intern(appendClean(t.buf[:0], name), "", -1, firefoxFrame{category: categoryOther})
+	return t.intern(appendClean(t.buf[:0], name), "", -1, frameRow{category: categoryOther})
 }
 
 // frame returns the number of frame i of a stack.
 func (t *sharedTables) frame(frames []Frame, i int, idle bool) uint32 {
 	fr := &frames[i]
-	out := firefoxFrame{line: uint32(max(fr.Line, 0)), category: categoryUser}
+	out := frameRow{line: uint32(max(fr.Line, 0)), category: categoryUser}
 	switch {
 	case i == 0 && idle:
 		out.category = categoryIdle
@@ -107,7 +107,7 @@ func (t *sharedTables) frame(frames []Frame, i int, idle bool) uint32 {
 }
 
 // place sets address and symbol of the first of frames.
-func (t *sharedTables) place(frames []Frame, lib int32, out *firefoxFrame) {
+func (t *sharedTables) place(frames []Frame, lib int32, out *frameRow) {
 	fr := &frames[0]
 	if lib < 0 || fr.Script || fr.Mapping == nil || fr.Mapping.Image == 0 || fr.PC <= fr.Mapping.Image {
 		return
@@ -126,7 +126,7 @@ func (t *sharedTables) place(frames []Frame, lib int32, out *firefoxFrame) {
 	if !ok {
 		return
 	}
-	out.symbol = t.symbols.ref(firefoxSymbol{lib, name, start - image})
+	out.symbol = t.symbols.ref(symbolRow{lib, name, start - image})
 }
 
 // lib returns the index of the library that a frame lies in, -1 if that is not
@@ -144,7 +144,7 @@ func (t *sharedTables) lib(fr *Frame) int32 {
 
 // intern returns the number of a frame of the function name in a library and
 // file; overflowName when there is no room for it.
-func (t *sharedTables) intern(name []byte, file string, lib int32, fr firefoxFrame) uint32 {
+func (t *sharedTables) intern(name []byte, file string, lib int32, fr frameRow) uint32 {
 	t.buf = name
 	nameID, ok := t.strings.id(name)
 	fileID := int32(-1)
@@ -156,7 +156,7 @@ func (t *sharedTables) intern(name []byte, file string, lib int32, fr firefoxFra
 	if !ok {
 		return overflowName
 	}
-	if fr.function, ok = t.functions.id(firefoxFunc{nameID, fileID, lib}); !ok {
+	if fr.function, ok = t.functions.id(functionRow{nameID, fileID, lib}); !ok {
 		return overflowName
 	}
 	id, _ := t.frames.id(fr) // overflowName is the first

@@ -83,7 +83,7 @@ func (s *Speedscope) write(w io.Writer) error {
 	return j.out.Flush()
 }
 
-func (s *Speedscope) writeProfile(j *jsonWriter, t *firefoxThread, shown []uint32) {
+func (s *Speedscope) writeProfile(j *jsonWriter, t *timedThread, shown []uint32) {
 	j.open('{')
 	j.text("type", "sampled")
 	j.text("name", fmt.Sprintf("%s %d/%d %s", cmp.Or(clean(t.key.process), unknownName), t.key.pid, t.key.tid, cmp.Or(clean(t.name), unknownName)))

@@ -10,26 +10,18 @@ import (
 const (
 	maxTimed   = 1 << 20 // samples that keep their time, 32 bytes each
 	maxThreads = 1 << 14
-	maxWaits   = 1 << 18 // that become markers, 24 bytes each
 )
 
 // timeline holds samples with their times, by thread, in bounded number: what [Firefox] and [Speedscope] are made of.
 type timeline struct {
 	opts     Options
 	shared   sharedTables
-	threads  []*firefoxThread
-	byThread map[threadKey]*firefoxThread
+	threads  []*timedThread
+	byThread map[threadKey]*timedThread
 	samples  int           // in all threads
-	waits    int           // in all threads
 	limit    int           // of samples
 	span     time.Duration // within which samples have been joined; 0: none were
 	start    time.Time
-}
-
-// wait is a time in which a thread was blocked in one call.
-type wait struct {
-	from, to time.Duration
-	call     uint32 // string
 }
 
 type threadKey struct {
@@ -37,15 +29,14 @@ type threadKey struct {
 	process  string
 }
 
-type firefoxThread struct {
+type timedThread struct {
 	key     threadKey
 	name    string
 	samples []timed
-	waits   []wait
 }
 
 // main tells the thread that a process began with (gettid(2)).
-func (t *firefoxThread) main() bool { return t.key.tid == t.key.pid }
+func (t *timedThread) main() bool { return t.key.tid == t.key.pid }
 
 // timed is a sample in a thread's table.
 type timed struct {
@@ -56,25 +47,20 @@ type timed struct {
 }
 
 func newTimeline(o Options, limit int) timeline {
-	return timeline{opts: o, shared: newSharedTables(), byThread: make(map[threadKey]*firefoxThread), limit: limit}
+	return timeline{opts: o, shared: newSharedTables(), byThread: make(map[threadKey]*timedThread), limit: limit}
 }
 
-// add keeps one sample.
-func (l *timeline) add(s *Sample) {
+// add keeps one sample, and returns its thread and time; nil if it weighs nothing.
+func (l *timeline) add(s *Sample) (t *timedThread, at time.Duration) {
 	if l.start.IsZero() {
 		l.start = s.Time
 	}
 	weight := l.opts.weight(s)
 	if weight <= 0 {
-		return
+		return nil, 0
 	}
-	t := l.thread(s)
-	idle := s.State != "running"
-	n := l.shared.node(firefoxStack{s.Stack, idle})
-	at := max(s.Time.Sub(l.start), 0)
-	if idle {
-		l.wait(t, cmp.Or(s.Wait, s.State), max(at-s.Wall, 0), at)
-	}
+	t, at = l.thread(s), max(s.Time.Sub(l.start), 0)
+	n := l.shared.node(stackState{s.Stack, s.State != "running"})
 	if l.samples >= l.limit {
 		l.join()
 	}
@@ -85,13 +71,14 @@ func (l *timeline) add(s *Sample) {
 		}
 		last.weight += weight
 		last.cpu += s.CPU
-		return
+		return t, at
 	}
 	t.samples = append(t.samples, timed{at, s.CPU, weight, n})
 	l.samples++
+	return t, at
 }
 
-func (l *timeline) thread(s *Sample) *firefoxThread {
+func (l *timeline) thread(s *Sample) *timedThread {
 	k := threadKey{s.PID, s.TID, s.Process}
 	t := l.byThread[k]
 	if t == nil {
@@ -101,24 +88,11 @@ func (l *timeline) thread(s *Sample) *firefoxThread {
 				return t
 			}
 		}
-		t = &firefoxThread{key: k, name: s.Thread}
+		t = &timedThread{key: k, name: s.Thread}
 		l.byThread[k] = t
 		l.threads = append(l.threads, t)
 	}
 	return t
-}
-
-// wait notes that a thread was blocked, in the call that it was blocked in before or in another.
-func (l *timeline) wait(t *firefoxThread, call string, from, to time.Duration) {
-	id, ok := l.shared.strings.id(appendClean(nil, call))
-	if n := len(t.waits); n > 0 && t.waits[n-1].call == id && from <= t.waits[n-1].to+l.opts.tick() {
-		t.waits[n-1].to = max(to, t.waits[n-1].to)
-		return
-	}
-	if ok && l.waits < maxWaits {
-		l.waits++
-		t.waits = append(t.waits, wait{from, to, id})
-	}
 }
 
 // join halves the samples, at least, if that can be done by joining equal

@@ -1,9 +1,6 @@
 package output
 
-import (
-	"cmp"
-	"fmt"
-)
+import "fmt"
 
 // Bounds of what an aggregating writer holds. A node costs about 45 bytes, so
 // that a full tree is about 12 MB; a stack that shares its outer frames with
@@ -18,11 +15,10 @@ const (
 	maxCached = 1 << 16
 )
 
-// table is an index of texts, with a bound on what they take.
-// The zero table is empty and has the bounds above.
+// table is an index of texts, of which there are maxKeys and maxTextBytes at most.
 type table struct {
-	index[string] // limit 0 is maxKeys
-	bytes         int
+	index[string]
+	bytes int
 }
 
 // id returns the number of key, a new one if it has none yet; false if the
@@ -31,7 +27,7 @@ func (t *table) id(key []byte) (uint32, bool) {
 	if id, ok := t.ids[string(key)]; ok {
 		return id, true
 	}
-	if len(t.keys) >= cmp.Or(t.limit, maxKeys) || t.bytes+len(key) > maxTextBytes {
+	if t.full() || len(t.keys) >= maxKeys || t.bytes+len(key) > maxTextBytes {
 		return 0, false
 	}
 	return t.add(string(key)), true
@@ -57,11 +53,13 @@ type index[K comparable] struct {
 // id returns the number of k, a new one if it has none yet; 0 and false if the index is full.
 func (x *index[K]) id(k K) (uint32, bool) {
 	id, ok := x.ids[k]
-	if ok || x.limit > 0 && len(x.keys) >= x.limit {
+	if ok || x.full() {
 		return id, ok
 	}
 	return x.add(k), true
 }
+
+func (x *index[K]) full() bool { return x.limit > 0 && len(x.keys) >= x.limit }
 
 // add is id for a key that may exceed the limit.
 func (x *index[K]) add(k K) uint32 {

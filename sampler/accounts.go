@@ -105,11 +105,11 @@ func (ac *accounts) emit(t *thread, n int64, c *capture.Capture, run time.Durati
 
 // emitWith is emit with what was read early.
 func (ac *accounts) emitWith(t *thread, n int64, c *capture.Capture, run time.Duration, now int64, early *early) {
-	c.PID, c.TID, c.Tick, c.PACMask = t.proc.pid, t.tid, n, t.proc.pac
+	c.PID, c.TID, c.Tick, c.Regs.PACMask = t.proc.pid, t.tid, n, t.proc.pac
 	c.At = ac.ticks.at(now)
-	c.CPU = t.line.Charge(run)
-	t.proc.cpu.charged += c.CPU
-	c.Wall = time.Duration(ac.ticks.interval)
+	c.Weight.CPU = t.line.Charge(run)
+	t.proc.cpu.charged += c.Weight.CPU
+	c.Weight.Wall = time.Duration(ac.ticks.interval)
 	t.shown = true
 	ac.out.send(item{capture: c, fb: t.fb, early: early, program: t.proc.program})
 	ac.creditWaits(t)

@@ -370,7 +370,7 @@ func (d *dumper) capture(t *ThreadDump, c *capture.Capture, buf *taking.Buffer, 
 	after, err := again()
 	if err == nil && after.Count == before.Count && after.Count > 0 {
 		c.Taken, c.Blocked, c.Count = capture.Unstopped, true, after.Count
-		c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
+		c.Regs.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
 		c.PID, c.TID, c.At = t.PID, t.TID, d.now()
 		return true
 	}
@@ -678,7 +678,7 @@ func (d *dumper) sample(t *ThreadDump, s ptrace.Status) {
 	a := t.fb.Get()
 	c := d.pipe.pool.get(max(firstCopy, a.Want), a.Beyond)
 	if c == nil {
-		c = &capture.Capture{Regs: make([]byte, 0, regs.PrstatusMaxBytes), Stack: make([]byte, 0, minCopy)}
+		c = &capture.Capture{Regs: capture.Registers{Note: make([]byte, 0, regs.PrstatusMaxBytes)}, Stack: capture.Stack{Bytes: make([]byte, 0, minCopy)}}
 	}
 	b := &d.buf
 	b.Use(c)

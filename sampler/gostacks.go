@@ -82,7 +82,7 @@ func (ws *walks) goThread(t *target, a *regs.Arch, c *capture.Capture, k *Kin) g
 	if a.Name != "amd64" || t.managed() != nil {
 		return g
 	}
-	g.tp, g.way = threadPointer(a.Name, c.Regs), g.seen.way
+	g.tp, g.way = threadPointer(a.Name, c.Regs.Note), g.seen.way
 	if g.way.TLS == 0 && k != nil {
 		g.way = k.Others[0].Way
 	}

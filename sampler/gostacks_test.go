@@ -110,8 +110,8 @@ func TestGoDeep(t *testing.T) {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		if c, ok := rec.(*capture.Capture); ok && c.Taken == capture.Stopped && len(c.Stack) > 0 && len(c.Blocks) == 0 { // else the thread has left the goroutine's stack
-			if all++; all > first && (c.StackAddr+uint64(len(c.Stack)))%2048 == 0 {
+		if c, ok := rec.(*capture.Capture); ok && c.Taken == capture.Stopped && len(c.Stack.Bytes) > 0 && len(c.Beyond.Blocks) == 0 { // else the thread has left the goroutine's stack
+			if all++; all > first && (c.Stack.Addr+uint64(len(c.Stack.Bytes)))%2048 == 0 {
 				whole++
 			}
 		}
@@ -467,7 +467,7 @@ func TestGoOthers(t *testing.T) {
 		if blind {
 			ws.owned = []unwind.Owned{{Frame: 0}}
 		}
-		known = ws.others(tg, regs.AMD64, &capture.Capture{TID: tid, Regs: note, StackAddr: own + 16}, v, []unwind.Frame{{SP: own + 0x400}}, 0, known)
+		known = ws.others(tg, regs.AMD64, &capture.Capture{TID: tid, Regs: capture.Registers{Note: note}, Stack: capture.Stack{Addr: own + 16}}, v, []unwind.Frame{{SP: own + 0x400}}, 0, known)
 		sum := 0
 		for _, o := range v.Others {
 			if o.Bytes == 0 {
@@ -571,7 +571,7 @@ func TestGoFirst(t *testing.T) {
 	others := func(tid, bounds int) (*Kin, Advice) {
 		ws := &walks{cfg: &PipelineConfig{Log: slog.New(slog.DiscardHandler)}, blocks: []block{{over: -1}}}
 		v := Advice{Advice: taking.Advice{Bounds: bounds}}
-		k := ws.others(tg, regs.AMD64, &capture.Capture{TID: tid, Regs: note}, &v, []unwind.Frame{{}}, 0, nil)
+		k := ws.others(tg, regs.AMD64, &capture.Capture{TID: tid, Regs: capture.Registers{Note: note}}, &v, []unwind.Frame{{}}, 0, nil)
 		return k, v
 	}
 	if k, v := others(1, 0); k != nil || v.Beyond != 0 || space.reads > 0 {
@@ -587,7 +587,7 @@ func TestGoFirst(t *testing.T) {
 	}
 	v.Others[0].Bytes, v.Beyond = 1<<20, 1<<20
 	for range 10_000 { // room that is of no use any more is given back, but for some: that costs no time where it is of none
-		if (&walks{cfg: &PipelineConfig{}, blocks: []block{{over: -1}}}).others(tg, regs.AMD64, &capture.Capture{TID: 2, Regs: note}, &v, nil, 0, k); v.Beyond < recordCopy {
+		if (&walks{cfg: &PipelineConfig{}, blocks: []block{{over: -1}}}).others(tg, regs.AMD64, &capture.Capture{TID: 2, Regs: capture.Registers{Note: note}}, &v, nil, 0, k); v.Beyond < recordCopy {
 			t.Fatalf("room for %d bytes", v.Beyond)
 		}
 	}

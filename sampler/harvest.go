@@ -75,19 +75,19 @@ func (h *harvest) taken(t *thread, m *clocks.Sample) {
 		h.book.Give(&t.line, tick, ledger.NoRoom)
 		return
 	}
-	if asked && ptrace.StackPointer(c.Regs) == t.req.wait.SP {
+	if asked && ptrace.StackPointer(c.Regs.Note) == t.req.wait.SP {
 		// Not every architecture tells at a stop which call it has met.
-		c.Blocked, c.Call.NR = true, t.req.wait.NR
+		c.Blocked, c.Regs.Call.NR = true, t.req.wait.NR
 	}
-	c.Delay, c.Pause, c.Late = time.Duration(m.At.Stopped-m.At.Asked), time.Duration(m.At.Released-m.At.Stopped), time.Duration(m.At.Wake-h.ticks.start-m.Tick*h.ticks.interval)
+	c.Weight.Delay, c.Weight.Pause, c.Weight.Late = time.Duration(m.At.Stopped-m.At.Asked), time.Duration(m.At.Released-m.At.Stopped), time.Duration(m.At.Wake-h.ticks.start-m.Tick*h.ticks.interval)
 	if m.Peeked.Asleep {
-		c.Taken, c.Blocked, c.Call, c.Count = capture.Unstopped, true, m.Peeked.Call, m.Peeked.Count
+		c.Taken, c.Blocked, c.Regs.Call, c.Count = capture.Unstopped, true, m.Peeked.Call, m.Peeked.Count
 	} else {
-		h.figures.delay.add(c.Delay)
-		h.figures.pause.add(c.Pause)
-		h.rounds.now.pause.add(c.Pause)
+		h.figures.delay.add(c.Weight.Delay)
+		h.figures.pause.add(c.Weight.Pause)
+		h.rounds.now.pause.add(c.Weight.Pause)
 		if m.Buffer.Call.Met {
-			h.figures.met.add(c.Delay + c.Pause)
+			h.figures.met.add(c.Weight.Delay + c.Weight.Pause)
 		}
 	}
 	if m.Moved && !asked {

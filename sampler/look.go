@@ -482,8 +482,7 @@ func (l *lookout) peeked(t *thread, n int64, c *capture.Capture, s procfs.Scheds
 	t.stack = true
 	t.req.wait, t.req.again, t.req.stops = call, false, 0
 	c.Taken, c.Blocked, c.Count = capture.Unstopped, true, s.Count
-	c.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
-	c.Delay, c.Pause, c.Late = 0, 0, 0
+	c.Regs.Call = capture.Call{NR: call.NR, Args: call.Args, SP: call.SP, PC: call.PC}
 	l.book.Give(&t.line, from, ledger.Sampled)
 	run := s.Run
 	if call.NR == unix.SYS_EXECVE || call.NR == unix.SYS_EXECVEAT {

@@ -140,7 +140,7 @@ func (m *marked) goes() int {
 
 // borne compares the marks of an object with what memory held. asked is false if it was not read where all of them are but
 // those of tables.
-func borne(read *capture.Marks, marks []module.Mark) (asked, same bool) {
+func borne(read *capture.Copies, marks []module.Mark) (asked, same bool) {
 	same = true
 	for _, m := range marks {
 		b, ok := read.At(m.Addr)

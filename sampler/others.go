@@ -147,7 +147,7 @@ const sourceBytes = 64 << 10
 // foresee walks a stack once more that was cut for want of memory, with the memory as it is by
 // now. What comes of it is no stack of any moment, but tells what to copy next time.
 func (ws *walks) foresee(t *target, c *capture.Capture, u *regs.User) ([]unwind.Frame, unwind.End) {
-	w := t.walker(u.Arch, c.PACMask, ws.cfg)
+	w := t.walker(u.Arch, c.Regs.PACMask, ws.cfg)
 	ws.load(c)
 	ws.mem.More = t.space.Source()
 	frames, end := w.Walk(&u.Set, &ws.mem, ws.ahead[:0])
@@ -163,7 +163,7 @@ func (ws *walks) source(a *regs.Arch, c *capture.Capture, frames []unwind.Frame,
 	if s.Word != 0 {
 		return taking.Other{Word: s.Word, Kept: true}, true
 	}
-	low := c.StackAddr
+	low := c.Stack.Addr
 	if i > 0 {
 		low = ws.over[i-1].Base
 	}
@@ -177,10 +177,10 @@ func (ws *walks) source(a *regs.Arch, c *capture.Capture, frames []unwind.Frame,
 			return taking.Other{Word: addr}, true
 		}
 	}
-	for off := 0; off+a.WordBytes <= len(c.Regs); off += a.WordBytes {
-		v := uint64(binary.NativeEndian.Uint32(c.Regs[off:]))
+	for off := 0; off+a.WordBytes <= len(c.Regs.Note); off += a.WordBytes {
+		v := uint64(binary.NativeEndian.Uint32(c.Regs.Note[off:]))
 		if a.WordBytes == 8 {
-			v = binary.NativeEndian.Uint64(c.Regs[off:])
+			v = binary.NativeEndian.Uint64(c.Regs.Note[off:])
 		}
 		if v == s.Base {
 			return taking.Other{Reg: off}, true

@@ -180,13 +180,13 @@ func (h *past) note(s History, at time.Duration) (any bool) {
 // moment is a time that a capture is known to be of, since the start of the run, and what it tells of the code then.
 type moment struct {
 	first, last time.Duration
-	marks       *capture.Marks
+	marks       *capture.Copies
 	looked      bool // the last look was at a time of which it is, too
 }
 
 // momentOf is when a capture was taken.
 func momentOf(c *capture.Capture) moment {
-	return moment{first: c.At - c.Pause - stampSlack, last: c.At, marks: &c.Marks}
+	return moment{first: c.At - c.Weight.Pause - stampSlack, last: c.At, marks: &c.Marks}
 }
 
 // surely walks the stack of a capture, and returns how many of its frames are of code
@@ -219,7 +219,7 @@ func (ws *walks) surely(t *target, c *capture.Capture, u *regs.User) (frames []u
 	ws.attest(t, now)
 	c.Doubt = capture.Range{}
 	frames, end = ws.walk(t, c, u)
-	return frames, end, ws.sure(t, c, frames, moment{first: now, last: now, marks: new(capture.Marks), looked: looked})
+	return frames, end, ws.sure(t, c, frames, moment{first: now, last: now, marks: new(capture.Copies), looked: looked})
 }
 
 // sure returns how many of the frames of a capture are of code that was mapped at its

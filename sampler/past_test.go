@@ -111,10 +111,10 @@ func TestDoubt(t *testing.T) {
 			}
 			c := capture.Capture{At: ms(50)}
 			if tt.mark != "" {
-				c.Marks.Areas = []capture.Block{{Addr: 0x1010}}
+				c.Marks.Blocks = []capture.Block{{Addr: 0x1010}}
 			}
 			if tt.mark != "" && tt.mark != "none" {
-				c.Marks.Areas[0].Len, c.Marks.Bytes = len(tt.mark), []byte(tt.mark)
+				c.Marks.Blocks[0].Len, c.Marks.Bytes = len(tt.mark), []byte(tt.mark)
 			}
 			at50 := momentOf(&c)
 			at50.looked = tt.looked

@@ -280,9 +280,9 @@ type asleep struct {
 
 // sleeps notes where a thread was seen blocked.
 func (s *seen) sleeps(c *capture.Capture) {
-	s.asleep = asleep{nr: c.Call.NR, sp: c.Call.SP, runs: c.Count}
+	s.asleep = asleep{nr: c.Regs.Call.NR, sp: c.Regs.Call.SP, runs: c.Count}
 	if c.Taken != capture.Unstopped { // the stop has made it run
-		s.asleep = asleep{nr: c.Call.NR}
+		s.asleep = asleep{nr: c.Regs.Call.NR}
 	}
 	s.ask = c.Blocked
 }
@@ -364,7 +364,8 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	p.script.ok = false
 	state := "running"
 	if p.cfg.Until.Over() {
-		c.Doubt, c.Stack, c.Beyond, c.Blocks, c.Roots = capture.Unwalked, c.Stack[:0], c.Beyond[:0], c.Blocks[:0], c.Roots[:0]
+		c.Doubt, c.Stack.Bytes, c.Roots = capture.Unwalked, c.Stack.Bytes[:0], c.Roots[:0]
+		c.Beyond.Reset()
 	}
 	if c.Doubt == capture.Unwalked {
 		if c.Blocked {
@@ -374,7 +375,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	}
 	u, err := t.user(p.cfg.Host, c)
 	if c.Blocked {
-		state = callName(u.Arch, c.Call.NR)
+		state = callName(u.Arch, c.Regs.Call.NR)
 	}
 	if c.Taken != capture.Unstopped && ownStop(c.Kernel) {
 		c.Kernel = c.Kernel[:0]

@@ -79,22 +79,22 @@ func (p *pool) take(stackBytes, beyondBytes, mostBytes, mostOut int) *capture.Ca
 		c, p.free = p.free[n-1], p.free[:n-1]
 		p.kept -= held(c)
 	} else {
-		c = &capture.Capture{Regs: make([]byte, 0, regs.PrstatusMaxBytes)}
+		c = &capture.Capture{Regs: capture.Registers{Note: make([]byte, 0, regs.PrstatusMaxBytes)}}
 	}
 	// One capture may always be under way, however large.
-	need := max(cap(c.Stack), stackBytes) + max(cap(c.Beyond), beyondBytes)
+	need := max(cap(c.Stack.Bytes), stackBytes) + max(cap(c.Beyond.Bytes), beyondBytes)
 	if p.used > 0 && p.used+need > mostBytes || p.out >= mostOut {
 		p.keep(c)
 		return nil
 	}
-	if cap(c.Stack) < stackBytes && cap(p.large) >= stackBytes {
-		c.Stack, p.large = p.large, nil
+	if cap(c.Stack.Bytes) < stackBytes && cap(p.large) >= stackBytes {
+		c.Stack.Bytes, p.large = p.large, nil
 	}
-	if cap(c.Stack) < stackBytes {
-		c.Stack = make([]byte, 0, stackBytes)
+	if cap(c.Stack.Bytes) < stackBytes {
+		c.Stack.Bytes = make([]byte, 0, stackBytes)
 	}
-	if cap(c.Beyond) < beyondBytes {
-		c.Beyond = make([]byte, 0, beyondBytes)
+	if cap(c.Beyond.Bytes) < beyondBytes {
+		c.Beyond.Bytes = make([]byte, 0, beyondBytes)
 	}
 	p.used += held(c)
 	p.out++
@@ -117,7 +117,7 @@ func (p *pool) scarce() bool {
 }
 
 // held is how many stack bytes a capture takes.
-func held(c *capture.Capture) int { return cap(c.Stack) + cap(c.Beyond) }
+func held(c *capture.Capture) int { return cap(c.Stack.Bytes) + cap(c.Beyond.Bytes) }
 
 // grown takes note of a capture that was given more room by others.
 func (p *pool) grown(by int) {
@@ -132,19 +132,21 @@ func (p *pool) put(c *capture.Capture) {
 	defer p.mu.Unlock()
 	p.used -= held(c)
 	p.out--
-	stack, beyond := c.Stack[:0], c.Beyond[:0]
+	stack := c.Stack.Bytes[:0]
 	if cap(stack) > keptBytes/16 { // one such need not cost many others
 		p.large, stack = stack, nil
 	}
-	*c = capture.Capture{Stack: stack, Regs: c.Regs[:0], FPRegs: c.FPRegs[:0], Kernel: c.Kernel[:0], Beyond: beyond, Blocks: c.Blocks[:0], Roots: c.Roots[:0],
-		Marks: capture.Marks{Areas: c.Marks.Areas[:0], Bytes: c.Marks.Bytes[:0]}}
+	c.Beyond.Reset()
+	c.Marks.Reset()
+	*c = capture.Capture{Regs: capture.Registers{Note: c.Regs.Note[:0], FP: c.Regs.FP[:0]}, Stack: capture.Stack{Bytes: stack}, Beyond: c.Beyond,
+		Roots: c.Roots[:0], Marks: c.Marks, Kernel: c.Kernel[:0]}
 	p.keep(c)
 }
 
 // keep lets a capture wait to be used again, with its stacks if there is room.
 func (p *pool) keep(c *capture.Capture) {
 	if p.kept+held(c) > keptBytes {
-		c.Stack, c.Beyond = nil, nil
+		c.Stack.Bytes, c.Beyond.Bytes = nil, nil
 	}
 	if len(p.free) < 1024 {
 		p.kept += held(c)

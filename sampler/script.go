@@ -232,7 +232,7 @@ func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User, frame
 		if len(c.Roots) == 0 && p.cfg.Live {
 			p.copyScript(t, c, rt)
 		}
-		w.load(c.StackAddr, c.Stack, c.Beyond, c.Blocks)
+		w.load(&c.Stack, &c.Beyond)
 		w.stack.Reset()
 		rt.Identify(p.walks.owned, w.memory, &w.stack)
 		w.ok = true
@@ -244,12 +244,12 @@ func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User, frame
 			p.stats.Scripts.Unseen++
 			return
 		}
-		w.load(c.StackAddr, c.Stack, c.Beyond, c.Blocks)
+		w.load(&c.Stack, &c.Beyond)
 		rt.Frames(w.memory, mem, c.Roots, &w.stack)
 		w.ok = true
 		if byRegisters {
 			anchored.Anchor(frames, complete, t.inFunction(frames), func(i int) regs.Set {
-				set, _ := t.walker(u.Arch, c.PACMask, &p.cfg).Registers(&u.Set, &p.walks.mem, i, frames[i])
+				set, _ := t.walker(u.Arch, c.Regs.PACMask, &p.cfg).Registers(&u.Set, &p.walks.mem, i, frames[i])
 				return set
 			}, &w.stack)
 		}
@@ -297,7 +297,7 @@ func (p *Pipeline) innermost(t *target, c *capture.Capture, u *regs.User, rt run
 	var set regs.Set
 	for i := range frames {
 		if t.inLoop(frames[i].LookupPC()) {
-			set, _ = t.walker(u.Arch, c.PACMask, &p.cfg).Registers(&u.Set, &p.walks.mem, i, frames[i])
+			set, _ = t.walker(u.Arch, c.Regs.PACMask, &p.cfg).Registers(&u.Set, &p.walks.mem, i, frames[i])
 			break
 		}
 	}
@@ -331,11 +331,10 @@ func (t *target) inFunction(frames []unwind.Frame) func(i int, entry uint64) boo
 }
 
 // load makes copies of a stack and of other memory what is decoded.
-func (w *scriptWalk) load(addr uint64, stack, beyond []byte, blocks []capture.Block) {
-	w.memory = append(w.memory[:0], unwind.Region{Addr: addr, Bytes: stack})
-	for _, b := range blocks {
-		w.memory = append(w.memory, unwind.Region{Addr: b.Addr, Bytes: beyond[:b.Len]})
-		beyond = beyond[b.Len:]
+func (w *scriptWalk) load(stack *capture.Stack, beyond *capture.Copies) {
+	w.memory = append(w.memory[:0], unwind.Region{Addr: stack.Addr, Bytes: stack.Bytes})
+	for addr, b := range beyond.All() {
+		w.memory = append(w.memory, unwind.Region{Addr: addr, Bytes: b})
 	}
 }
 
@@ -348,10 +347,10 @@ const (
 // findRoots looks for the interpreter's states of a thread, if that is due.
 func (p *Pipeline) findRoots(t *target, c *capture.Capture, rt runtimes.Runtime, mem io.ReaderAt) {
 	s := &t.thread(c.TID).script
-	if c.At < s.next || len(c.Regs) == 0 && len(s.roots) > 0 {
+	if c.At < s.next || len(c.Regs.Note) == 0 && len(s.roots) > 0 {
 		return
 	}
-	th := runtimes.Thread{TID: c.TID, Pointer: threadPointer(p.cfg.Host, c.Regs), SP: c.Call.SP, First: c.TID == c.PID, StackAddr: c.StackAddr, Stack: c.Stack}
+	th := runtimes.Thread{TID: c.TID, Pointer: threadPointer(p.cfg.Host, c.Regs.Note), SP: c.Regs.Call.SP, First: c.TID == c.PID, StackAddr: c.Stack.Addr, Stack: c.Stack.Bytes}
 	if x := stackExtent(t.space.Mappings(), th.SP); x.High > 0 {
 		th.StackEnd = x.High
 	}
@@ -407,14 +406,14 @@ func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Runtime
 	if b.Beyond.Room == nil {
 		b.Beyond.Room = make([]byte, taking.MostRoom)
 	}
-	b.StackAddr, b.Stack = c.StackAddr, taking.Copy{Room: c.Stack, N: len(c.Stack)}
+	b.StackAddr, b.Stack = c.Stack.Addr, taking.Copy{Room: c.Stack.Bytes, N: len(c.Stack.Bytes)}
 	ok := p.walks.still(c, func() {
 		w.stack.Reset()
 		for found := -1; len(w.stack.Frames)+len(w.stack.Spans) > found; { // each time it is known where more lies
 			found = len(w.stack.Frames) + len(w.stack.Spans)
 			b.Beyond.N, b.NBlocks, b.NRoots = 0, 0, 0
 			taking.Follow(&memoryKernel{mem: t.space.Source()}, c.TID, rt.Recipe(s.roots, &w.stack), b, -1)
-			w.load(c.StackAddr, c.Stack, b.Beyond.Room, b.Blocks[:b.NBlocks])
+			w.load(&c.Stack, &capture.Copies{Blocks: b.Blocks[:b.NBlocks], Bytes: b.Beyond.Used()})
 			switch rt := rt.(type) {
 			case runtimes.Managed:
 				rt.Identify(p.walks.owned, w.memory, &w.stack)
@@ -433,8 +432,8 @@ func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Runtime
 		return
 	}
 	before := held(c)
-	c.Beyond = append(c.Beyond, b.Beyond.Used()...)
-	c.Blocks = append(c.Blocks, b.Blocks[:b.NBlocks]...)
+	c.Beyond.Bytes = append(c.Beyond.Bytes, b.Beyond.Used()...)
+	c.Beyond.Blocks = append(c.Beyond.Blocks, b.Blocks[:b.NBlocks]...)
 	c.Roots = append(c.Roots, b.Roots[:b.NRoots]...)
 	p.pool.grown(held(c) - before)
 }

@@ -90,8 +90,8 @@ func TestPoolKeeps(t *testing.T) {
 			if c == nil {
 				break
 			}
-			if cap(c.Stack) < size || cap(c.Beyond) < size/4 {
-				t.Fatalf("room for %d and %d bytes, want %d and %d", cap(c.Stack), cap(c.Beyond), size, size/4)
+			if cap(c.Stack.Bytes) < size || cap(c.Beyond.Bytes) < size/4 {
+				t.Fatalf("room for %d and %d bytes, want %d and %d", cap(c.Stack.Bytes), cap(c.Beyond.Bytes), size, size/4)
 			}
 			out = append(out, c)
 		}

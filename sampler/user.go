@@ -13,16 +13,16 @@ import (
 // user is the user-mode state of a capture.
 func (t *target) user(host string, c *capture.Capture) (regs.User, error) {
 	if c.Taken != capture.Unstopped {
-		u, err := regs.Prstatus(host, c.Regs)
-		if err == nil && len(c.FPRegs) > 0 {
-			regs.S390XFPRegs(&u.Set, c.FPRegs)
+		u, err := regs.Prstatus(host, c.Regs.Note)
+		if err == nil && len(c.Regs.FP) > 0 {
+			regs.S390XFPRegs(&u.Set, c.Regs.FP)
 		}
 		if err == nil && u.Syscall >= 0 && isRestart(u.Ret) {
-			c.Blocked, c.Call.NR = true, u.Syscall
+			c.Blocked, c.Regs.Call.NR = true, u.Syscall
 		}
 		return u, err
 	}
-	u := publishedRegs(t.arch(host), c)
+	u := publishedRegs(t.arch(host), &c.Regs.Call)
 	u.Limit = t.limit
 	return u, nil
 }
@@ -49,13 +49,13 @@ func isRestart(v int64) bool { return v <= -512 && v >= -516 || v == -int64(unix
 
 // publishedRegs are the registers that /proc/PID/task/TID/syscall shows: SP, PC,
 // and in a system call those that its arguments came in.
-func publishedRegs(a *regs.Arch, c *capture.Capture) regs.User {
-	u := regs.User{Arch: a, Syscall: c.Call.NR}
-	u.Set.PC = c.Call.PC
-	u.Set.SetReg(a.SP, c.Call.SP)
-	if c.Call.NR >= 0 {
+func publishedRegs(a *regs.Arch, c *capture.Call) regs.User {
+	u := regs.User{Arch: a, Syscall: c.NR}
+	u.Set.PC = c.PC
+	u.Set.SetReg(a.SP, c.SP)
+	if c.NR >= 0 {
 		for i, n := range a.CallArgs {
-			u.Set.SetReg(n, c.Call.Args[i])
+			u.Set.SetReg(n, c.Args[i])
 		}
 	}
 	return u

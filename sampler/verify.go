@@ -20,7 +20,7 @@ const farFP = 1 << 20
 // there, and counts where their answers differ.
 func (ws *walks) verifyWalk(t *target, c *capture.Capture, u *regs.User) {
 	ws.load(c)
-	t.walker(u.Arch, c.PACMask, ws.cfg).Verify(&u.Set, &ws.mem, func(d unwind.Difference) {
+	t.walker(u.Arch, c.Regs.PACMask, ws.cfg).Verify(&u.Set, &ws.mem, func(d unwind.Difference) {
 		if k := ws.difference(t, c, d); ws.differences[k] > 0 || len(ws.differences) < maxDifferences {
 			ws.differences[k]++
 		}

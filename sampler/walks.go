@@ -51,7 +51,7 @@ const behindStack = 4 << 10
 // walk unwinds; a thread that was not stopped, or still is, and whose stack outgrew its copy is read again,
 // whole, while it has not run.
 func (ws *walks) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.Frame, unwind.End) {
-	w := t.walker(u.Arch, c.PACMask, ws.cfg)
+	w := t.walker(u.Arch, c.Regs.PACMask, ws.cfg)
 	for again := 0; ; again++ {
 		gen := t.space.Generation()
 		ws.load(c)
@@ -76,12 +76,10 @@ func (ws *walks) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.Fra
 
 // load makes the stack copies of a capture those of the next walk.
 func (ws *walks) load(c *capture.Capture) {
-	ws.mem.Reset(c.StackAddr, c.Stack, nil)
+	ws.mem.Reset(c.Stack.Addr, c.Stack.Bytes, nil)
 	ws.also = ws.also[:0]
-	at := 0
-	for _, b := range c.Blocks {
-		ws.also = append(ws.also, unwind.Region{Addr: b.Addr, Bytes: c.Beyond[at : at+b.Len]})
-		at += b.Len
+	for addr, b := range c.Beyond.All() {
+		ws.also = append(ws.also, unwind.Region{Addr: addr, Bytes: b})
 	}
 	ws.mem.Also = ws.also
 }
@@ -89,23 +87,23 @@ func (ws *walks) load(c *capture.Capture) {
 // extend reads more of a thread's stack, if it has not run since: of another stack, if the walk went over to one. What
 // the capture held before stays as it is otherwise.
 func (ws *walks) extend(t *target, c *capture.Capture, end unwind.End) bool {
-	start := c.StackAddr
+	start := c.Stack.Addr
 	if len(ws.over) > 0 {
 		return ws.readOther(t, c, end.Addr)
 	}
 	if end.Addr < start || end.Addr-start >= maxCopy {
 		return false
 	}
-	size := min(max(4*len(c.Stack), int(end.Addr-start)+minCopy, 2*firstCopy), maxCopy)
+	size := min(max(4*len(c.Stack.Bytes), int(end.Addr-start)+minCopy, 2*firstCopy), maxCopy)
 	if x := stackExtent(t.space.Mappings(), start); x.High > 0 {
 		size, _ = x.Bytes(start, size)
 	}
 	b := ws.readStill(t, c, start, size)
-	if len(b) <= int(end.Addr-start) || !bytes.Equal(b[:min(len(b), len(c.Stack))], c.Stack) {
+	if len(b) <= int(end.Addr-start) || !bytes.Equal(b[:min(len(b), len(c.Stack.Bytes))], c.Stack.Bytes) {
 		return false
 	}
 	before := held(c)
-	c.Stack = append(c.Stack[:0], b...)
+	c.Stack.Bytes = append(c.Stack.Bytes[:0], b...)
 	ws.pool.grown(held(c) - before)
 	return true
 }
@@ -134,7 +132,7 @@ func (ws *walks) still(c *capture.Capture, read func()) bool {
 // readOther adds a part of another stack to a capture.
 func (ws *walks) readOther(t *target, c *capture.Capture, addr uint64) bool {
 	x := stackExtent(t.space.Mappings(), addr)
-	size := min(max(otherCopy, len(c.Beyond)), maxCopy-len(c.Beyond))
+	size := min(max(otherCopy, len(c.Beyond.Bytes)), maxCopy-len(c.Beyond.Bytes))
 	if x.High == 0 || size <= taking.RedZone {
 		return false
 	}
@@ -145,7 +143,7 @@ func (ws *walks) readOther(t *target, c *capture.Capture, addr uint64) bool {
 		return false
 	}
 	before := held(c)
-	c.Beyond, c.Blocks = append(c.Beyond, b...), append(c.Blocks, capture.Block{Addr: start, Len: len(b)})
+	c.Beyond.Add(start, b)
 	ws.pool.grown(held(c) - before)
 	return true
 }
@@ -176,7 +174,7 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 			ws.over = append(ws.over[:0], known...)
 		}
 	}
-	ws.blocks = wanted(ws.blocks[:0], c.StackAddr, frames, ws.over, short)
+	ws.blocks = wanted(ws.blocks[:0], c.Stack.Addr, frames, ws.over, short)
 	ws.blocks[0].short = ws.blocks[0].short || firstShort // it may have been deeper than it is by now
 	first := ws.blocks[0]
 	if v.Bounds == 0 && len(frames) > 0 {
@@ -188,11 +186,11 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 	if s.want == 0 {
 		s.want = usualCopy
 	}
-	s.want = copySize(s.want, first.high-c.StackAddr, first.short, len(c.Stack), slowly)
-	if all, ok := v.Stack.Bytes(c.StackAddr, maxCopy); first.short && ok && all <= largeCopy {
+	s.want = copySize(s.want, first.high-c.Stack.Addr, first.short, len(c.Stack.Bytes), slowly)
+	if all, ok := v.Stack.Bytes(c.Stack.Addr, maxCopy); first.short && ok && all <= largeCopy {
 		s.want = max(s.want, all) // usually the mapping ends where the stack begins
 	}
-	if lacks := end.Lacks - c.StackAddr; len(ws.over) == 0 && end.Lacks < v.Stack.High && lacks < maxCopy {
+	if lacks := end.Lacks - c.Stack.Addr; len(ws.over) == 0 && end.Lacks < v.Stack.High && lacks < maxCopy {
 		s.want = max(s.want, int(lacks)+firstCopy)
 	}
 	v.Want = wholeCopy(s.want)
@@ -215,7 +213,7 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 // relist reads the mappings of a process anew if the stack of a capture lies in none of those that are known: it may be
 // mapped, or have grown, since they were read, which is no news to a Space as long as all code is what it was.
 func (ws *walks) relist(t *target, c *capture.Capture) {
-	sp := stackPointer(c)
+	sp := stackPointer(&c.Regs)
 	if m := mappingAt(t.space.Mappings(), sp); m != nil || t.asked.n >= maxAsked {
 		return
 	}
@@ -227,7 +225,7 @@ func (ws *walks) relist(t *target, c *capture.Capture) {
 
 // locate finds out where the stack of a capture lies, of which first was wanted.
 func (ws *walks) locate(t *target, c *capture.Capture, v *Advice, first block, end unwind.End) {
-	x, sp := &v.Stack, stackPointer(c)
+	x, sp := &v.Stack, stackPointer(&c.Regs)
 	if sp < x.Low || sp >= x.High {
 		if now := stackExtent(t.space.Mappings(), sp); now.Low != x.Low || now.High != x.High {
 			*x = now
@@ -240,12 +238,12 @@ func (ws *walks) locate(t *target, c *capture.Capture, v *Advice, first block, e
 		x.Asked, x.Zeros = true, true
 	}
 	if first.short || end.Lacks > 0 {
-		ws.askZeros(t, x, c.StackAddr, len(c.Stack), cmp.Or(v.Want, firstCopy))
+		ws.askZeros(t, x, c.Stack.Addr, len(c.Stack.Bytes), cmp.Or(v.Want, firstCopy))
 	}
 	switch last := first.high; {
 	case v.Bounds != 0: // many stacks lie there, each with its own end
 		x.Top = 0
-	case end.Complete() && len(ws.over) == 0 && last > c.StackAddr:
+	case end.Complete() && len(ws.over) == 0 && last > c.Stack.Addr:
 		if top := min(last+behindStack, x.High); top > x.Top {
 			x.Top = ws.resident(t, last, top)
 		}
@@ -315,10 +313,10 @@ func wholeCopy(want int) int {
 	return min(max((want+minCopy-1)&^(minCopy-1), minCopy), maxCopy)
 }
 
-// stackPointer is that of a capture.
-func stackPointer(c *capture.Capture) uint64 {
-	if len(c.Regs) > 0 {
-		return ptrace.StackPointer(c.Regs)
+// stackPointer is that of a thread.
+func stackPointer(r *capture.Registers) uint64 {
+	if len(r.Note) > 0 {
+		return ptrace.StackPointer(r.Note)
 	}
-	return c.Call.SP
+	return r.Call.SP
 }

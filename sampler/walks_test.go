@@ -13,7 +13,7 @@ func TestTop(t *testing.T) {
 	const low, high = 0xc000_0000, 0xc000_8000 // of goSpace
 	tg := &target{space: &goSpace{}, opened: true, pages: -1}
 	ws := &walks{cfg: &PipelineConfig{Log: slog.New(slog.DiscardHandler)}}
-	c := &capture.Capture{Call: capture.Call{SP: low + 0x1080}, StackAddr: low + 0x1000, Stack: make([]byte, 0x1000)}
+	c := &capture.Capture{Regs: capture.Registers{Call: capture.Call{SP: low + 0x1080}}, Stack: capture.Stack{Addr: low + 0x1000, Bytes: make([]byte, 0x1000)}}
 	var one, many Advice
 	many.Bounds = 8
 	for _, tt := range []struct {

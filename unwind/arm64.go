@@ -153,7 +153,7 @@ const leafReach = 4096
 // x30 must differ from the record that x29 points at and lie behind a call
 // from another mapping (the vDSO is called so), or behind a bl to right before
 // pc that is not near itself.
-func (c *code) inLeaf(s *regs.Set, mem *Memory) bool {
+func (c *knownCode) inLeaf(s *regs.Set, mem *Memory) bool {
 	a := c.proc.arch
 	lr, ok := s.Reg(a.RA)
 	if !ok {
@@ -171,7 +171,7 @@ func (c *code) inLeaf(s *regs.Set, mem *Memory) bool {
 // call to the function that pc is in. Code that pc's own function has called
 // stands before it as well, so the target must be far from lr, or nothing between it and pc
 // may end a function.
-func (c *code) calledHere(pc, lr uint64) bool {
+func (c *knownCode) calledHere(pc, lr uint64) bool {
 	if c.lookup(lr, true).flags&afterCall == 0 {
 		return false
 	}
@@ -194,7 +194,7 @@ func (c *code) calledHere(pc, lr uint64) bool {
 const maxLeaf = 512
 
 // oneFunction: the code from start to end ends no function.
-func (c *code) oneFunction(start, end uint64) bool {
+func (c *knownCode) oneFunction(start, end uint64) bool {
 	var buf [maxLeaf]byte
 	n := end - start
 	if n > maxLeaf || uint64(c.proc.space.Code(start, buf[:n])) != n {

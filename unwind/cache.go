@@ -177,8 +177,8 @@ func (c *cache) number(row *sframe.Row) uint32 {
 	return n
 }
 
-// code is what is known of the code of a process, by address, as the methods of one order see it.
-type code struct {
+// knownCode is what is known of the code of a process, by address, as the methods of one order see it.
+type knownCode struct {
 	proc  *process
 	order []How
 	cache cache
@@ -190,7 +190,7 @@ type code struct {
 }
 
 // refresh drops what has gone stale.
-func (c *code) refresh() {
+func (c *knownCode) refresh() {
 	if g := c.proc.space.Generation(); g != c.gen || c.cache.count > maxEntries {
 		c.cache.clear()
 		c.gen = g
@@ -199,7 +199,7 @@ func (c *code) refresh() {
 
 // lookup returns the entry of a frame's PC, made now if there was none. That of
 // an address outside code is valid only until the next lookup.
-func (c *code) lookup(pc uint64, isReturn bool) *entry {
+func (c *knownCode) lookup(pc uint64, isReturn bool) *entry {
 	var kind flags
 	if isReturn {
 		pc--
@@ -214,7 +214,7 @@ func (c *code) lookup(pc uint64, isReturn bool) *entry {
 // fill makes the entry of an address. Other addresses than those of code are
 // not kept: the space has to be asked again, since code may have been mapped
 // there meanwhile.
-func (c *code) fill(pc uint64, kind flags) *entry {
+func (c *knownCode) fill(pc uint64, kind flags) *entry {
 	exact := pc
 	if kind == isCaller {
 		exact++
@@ -274,7 +274,7 @@ func (c *code) fill(pc uint64, kind flags) *entry {
 }
 
 // rowOf is e with the row that other methods have for code of the runtime.
-func (c *code) rowOf(e *entry) *entry {
+func (c *knownCode) rowOf(e *entry) *entry {
 	if e.flags&(isOwned|rowKnown) == isOwned {
 		caller := e.flags&isCaller != 0
 		exact := e.pc
@@ -292,7 +292,7 @@ func (c *code) rowOf(e *entry) *entry {
 
 // firstRow returns the row of the first method that has one for the lookup
 // address pc. c.window holds the code around it.
-func (c *code) firstRow(pc uint64, top bool) (*sframe.Row, How) {
+func (c *knownCode) firstRow(pc uint64, top bool) (*sframe.Row, How) {
 	for _, h := range c.order {
 		row, ok := c.methodRow(h, pc, top)
 		if ok {
@@ -305,7 +305,7 @@ func (c *code) firstRow(pc uint64, top bool) (*sframe.Row, How) {
 // methodRow returns the row that method h has for the lookup address pc.
 // c.window holds the code around it. A row of nil that is ok is chosen by the
 // stack, at each step anew.
-func (c *code) methodRow(h How, pc uint64, top bool) (row *sframe.Row, ok bool) {
+func (c *knownCode) methodRow(h How, pc uint64, top bool) (row *sframe.Row, ok bool) {
 	switch h {
 	case SFrame, EHFrame:
 		row, err := c.proc.space.Row(pc, h)
@@ -352,7 +352,7 @@ func (c *code) methodRow(h How, pc uint64, top bool) (row *sframe.Row, ok bool) 
 
 // isEntry asks once for each address whether it lies in a function that starts
 // stacks.
-func (c *code) isEntry(e *entry) bool {
+func (c *knownCode) isEntry(e *entry) bool {
 	if e.flags&entryKnown == 0 {
 		e.flags |= entryKnown
 		if c.proc.space.Entry(e.pc) {
@@ -363,7 +363,7 @@ func (c *code) isEntry(e *entry) bool {
 }
 
 // allows: the order has one of the methods.
-func (c *code) allows(methods ...How) bool {
+func (c *knownCode) allows(methods ...How) bool {
 	for _, h := range methods {
 		if slices.Contains(c.order, h) {
 			return true

@@ -93,7 +93,7 @@ const maxPassed = 64 << 10
 // from which a frame pointer has led on over a word that may be a return address in
 // such code, and that word. Where the caller is of an object, only one behind a call
 // counts: HotSpot's call_stub keeps the address there that it calls.
-func (c *code) passedOver(frames []Frame, mem *Memory) (n int, word uint64) {
+func (c *knownCode) passedOver(frames []Frame, mem *Memory) (n int, word uint64) {
 	size := uint64(c.proc.arch.WordBytes)
 	for i := 0; i+1 < len(frames); i++ {
 		f := &frames[i]
@@ -119,7 +119,7 @@ func (c *code) passedOver(frames []Frame, mem *Memory) (n int, word uint64) {
 
 // overCall: on the stack between from and to, a stack pointer and the pair to which the frame pointer has led, there is a word that may be a
 // return address in generated code.
-func (c *code) overCall(from, to uint64, mem *Memory) bool {
+func (c *knownCode) overCall(from, to uint64, mem *Memory) bool {
 	size := uint64(c.proc.arch.WordBytes)
 	if to-from > maxSearch*size {
 		return false
@@ -321,7 +321,7 @@ func (p *process) ends(up []Frame) bool {
 }
 
 // tabled: a table that the walk may use has a row for pc, or knows why there is none.
-func (c *code) tabled(pc uint64) bool {
+func (c *knownCode) tabled(pc uint64) bool {
 	for _, h := range c.order {
 		if h == SFrame || h == EHFrame {
 			if row, err := c.proc.space.Row(pc, h); row != nil || err != nil && !errors.Is(err, sframe.ErrNoRow) {

@@ -42,7 +42,7 @@ type process struct {
 type walk struct {
 	arch     *regs.Arch
 	proc     *process
-	code     code
+	code     knownCode
 	maxDepth int
 
 	set  regs.Set // of the frame that the walk stands at
@@ -94,7 +94,7 @@ func New(a *regs.Arch, space Space, order []How, maxDepth int) *Walker {
 }
 
 func newWalk(p *process, order []How, maxDepth int) *walk {
-	return &walk{arch: p.arch, proc: p, code: code{proc: p, order: order}, maxDepth: maxDepth}
+	return &walk{arch: p.arch, proc: p, code: knownCode{proc: p, order: order}, maxDepth: maxDepth}
 }
 
 // Walk appends the frames of a stack to frames, innermost first, and returns

@@ -44,25 +44,38 @@ type (
 		Chain  []int  `json:"chain_tids"`
 		End    string `json:"end"`
 	}
+	// jsonThread is one object, with the fields of all its parts.
 	jsonThread struct {
-		PID      int         `json:"pid"`
-		TID      int         `json:"tid"`
-		InnerTID int         `json:"inner_tid"`
-		Process  string      `json:"process"`
-		Name     string      `json:"name"`
-		State    string      `json:"state"`
-		Outside  bool        `json:"outside"`
-		Motion   string      `json:"motion"`
-		Idle     int64       `json:"idle_ns,omitempty"`
-		Seen     int64       `json:"idle_at_least_ns,omitempty"`
-		CPU      int64       `json:"cpu_ns"`
-		Runs     uint64      `json:"runs"`
-		Call     string      `json:"call,omitempty"`
-		Args     []string    `json:"args,omitempty"`
-		Wait     *jsonWait   `json:"wait,omitempty"`
-		Taken    string      `json:"taken,omitempty"`
-		Frames   []jsonFrame `json:"frames"`
-		End      string      `json:"end,omitempty"`
+		Task    jsonTask
+		Between jsonBetween
+		Call    jsonCall
+		Stack   jsonStack
+	}
+	jsonTask struct {
+		PID      int    `json:"pid"`
+		TID      int    `json:"tid"`
+		InnerTID int    `json:"inner_tid"`
+		Process  string `json:"process"`
+		Name     string `json:"name"`
+		State    string `json:"state"`
+		Outside  bool   `json:"outside"`
+	}
+	jsonBetween struct {
+		Motion string `json:"motion"`
+		Idle   int64  `json:"idle_ns,omitempty"`
+		Seen   int64  `json:"idle_at_least_ns,omitempty"`
+		CPU    int64  `json:"cpu_ns"`
+		Runs   uint64 `json:"runs"`
+	}
+	jsonCall struct {
+		Name string    `json:"call,omitempty"`
+		Args []string  `json:"args,omitempty"`
+		Wait *jsonWait `json:"wait,omitempty"`
+	}
+	jsonStack struct {
+		Taken  string      `json:"taken,omitempty"`
+		Frames []jsonFrame `json:"frames"`
+		End    string      `json:"end,omitempty"`
 	}
 	jsonWait struct {
 		Kind     string         `json:"kind"`
@@ -196,6 +209,22 @@ func openJSON(w io.Writer, object any, field string) error {
 	return err
 }
 
+// MarshalJSON implements json.Marshaler.
+func (t jsonThread) MarshalJSON() ([]byte, error) {
+	object := []byte("{")
+	for _, part := range []any{&t.Task, &t.Between, &t.Call, &t.Stack} {
+		b, err := json.Marshal(part)
+		if err != nil {
+			return nil, err
+		}
+		if len(object) > 1 && len(b) > len("{}") {
+			object = append(object, ',')
+		}
+		object = append(object, b[1:len(b)-1]...)
+	}
+	return append(object, '}'), nil
+}
+
 // writeGoJSON writes the goroutines of a process, equal stacks once.
 func (v *view) writeGoJSON(w io.Writer, p *sampler.GoProcess, first bool) error {
 	if !first {
@@ -270,27 +299,29 @@ func tids(list []*stuck.Thread) []int {
 // threadJSON: without a dump for a thread that was not asked for.
 func threadJSON(t *stuck.Thread, dump *sampler.ThreadDump) jsonThread {
 	b := &t.Between
-	j := jsonThread{PID: t.PID, TID: t.TID, InnerTID: t.InnerTID, Process: output.Printable(t.Process.Name), Name: output.Printable(t.Name),
-		State: printable(string(rune(t.State))), Outside: t.Outside, Motion: string(b.Motion), Idle: int64(b.Idle), Seen: int64(b.IdleAtLeast),
-		CPU: int64(b.CPU), Runs: b.Runs, Call: t.Call.Name, Frames: []jsonFrame{}}
+	j := jsonThread{
+		Task: jsonTask{PID: t.PID, TID: t.TID, InnerTID: t.InnerTID, Process: output.Printable(t.Process.Name), Name: output.Printable(t.Name),
+			State: printable(string(rune(t.State))), Outside: t.Outside},
+		Between: jsonBetween{Motion: string(b.Motion), Idle: int64(b.Idle), Seen: int64(b.IdleAtLeast), CPU: int64(b.CPU), Runs: b.Runs},
+		Call:    jsonCall{Name: t.Call.Name}, Stack: jsonStack{Frames: []jsonFrame{}}}
 	if t.Call.Name != "" {
 		for _, a := range t.Call.Args {
-			j.Args = append(j.Args, fmt.Sprintf("%#x", a))
+			j.Call.Args = append(j.Call.Args, fmt.Sprintf("%#x", a))
 		}
 	}
 	if t.Wait != nil {
-		j.Wait = waitJSON(t.Wait)
+		j.Call.Wait = waitJSON(t.Wait)
 	}
 	if dump == nil {
 		return j
 	}
-	j.Taken = dump.Taken
+	j.Stack.Taken = dump.Taken
 	if dump.Stack == nil {
 		return j
 	}
-	j.End = output.Printable(dump.Stack.End)
+	j.Stack.End = output.Printable(dump.Stack.End)
 	for i := range dump.Stack.Frames {
-		j.Frames = append(j.Frames, frameJSON(&dump.Stack.Frames[i]))
+		j.Stack.Frames = append(j.Stack.Frames, frameJSON(&dump.Stack.Frames[i]))
 	}
 	return j
 }

@@ -47,7 +47,7 @@ func disagreeJava(t *testing.T, d *jsonDump, lines []string, objects bool) (wron
 	t.Helper()
 	byName := map[string]*jsonThread{}
 	for i := range d.Threads {
-		byName[d.Threads[i].Name] = &d.Threads[i]
+		byName[d.Threads[i].Task.Name] = &d.Threads[i]
 	}
 	dead, found := map[string]bool{}, map[string]bool{}
 	monitors := 0
@@ -61,11 +61,11 @@ func disagreeJava(t *testing.T, d *jsonDump, lines []string, objects bool) (wron
 		}
 		name, owner, class := f[1], f[2], f[3]
 		th := byName[name]
-		if th == nil || th.Wait == nil {
+		if th == nil || th.Call.Wait == nil {
 			wrong = append(wrong, fmt.Sprintf("%s: %+v", line, th))
 			continue
 		}
-		w := th.Wait
+		w := th.Call.Wait
 		monitor := strings.Contains(w.Text, "Java monitor")
 		ok := class == "-" || strings.Contains(w.Text, class)
 		named := len(w.On) == 1 && w.On[0].How == "holds" && w.On[0].Name == owner && w.Lock != ""
@@ -82,13 +82,13 @@ func disagreeJava(t *testing.T, d *jsonDump, lines []string, objects bool) (wron
 		if monitor {
 			monitors++
 		}
-		if !ok || th.Taken != "no stop" {
-			wrong = append(wrong, fmt.Sprintf("%s: %+v, taken by %q", line, *w, th.Taken))
+		if !ok || th.Stack.Taken != "no stop" {
+			wrong = append(wrong, fmt.Sprintf("%s: %+v, taken by %q", line, *w, th.Stack.Taken))
 		}
 	}
 	for _, c := range d.Cycles {
 		for _, tid := range c.TIDs {
-			name := d.thread(tid).Name
+			name := d.thread(tid).Task.Name
 			if found[name] = true; !dead[name] || !c.Deadlock {
 				t.Fatalf("%s is in no deadlock, says the machine:\n%s", name, strings.Join(c.Proof, "\n"))
 			}
@@ -114,7 +114,7 @@ func TestNoFalseDeadlockJava(t *testing.T) {
 						t.Fatalf("a deadlock that there is not:\n%s", strings.Join(c.Proof, "\n"))
 					}
 					for _, th := range d.Threads {
-						switch w := th.Wait; {
+						switch w := th.Call.Wait; {
 						case w == nil || len(w.On) == 0:
 						case strings.Contains(w.Text, "Java monitor"):
 							monitors++

@@ -56,7 +56,7 @@ func dumpedJSON(t testing.TB, args ...string) jsonDump {
 
 func (d *jsonDump) thread(tid int) *jsonThread {
 	for i := range d.Threads {
-		if d.Threads[i].TID == tid {
+		if d.Threads[i].Task.TID == tid {
 			return &d.Threads[i]
 		}
 	}
@@ -95,10 +95,10 @@ func TestWaitsOfStopped(t *testing.T) {
 		}
 		stops, woken := 0, 0
 		for _, th := range d.Threads {
-			if th.Taken == "stop" {
+			if th.Stack.Taken == "stop" {
 				stops++
 			}
-			if th.Motion != "blocked" {
+			if th.Between.Motion != "blocked" {
 				woken++
 			}
 		}
@@ -136,8 +136,8 @@ func agreeWaits(t *testing.T, p *testprog.Proc) {
 		d := dumpedJSON(t, "-p", strconv.Itoa(p.PID), "--tree")
 		wrong = disagree(&d, p.Lines)
 		for _, th := range d.Threads {
-			if th.Taken != "no stop" && th.State != "Z" && !th.Outside { // one that is on its way to its wait runs the first time
-				wrong = append(wrong, fmt.Sprintf("thread %d was taken by %q", th.TID, th.Taken))
+			if th.Stack.Taken != "no stop" && th.Task.State != "Z" && !th.Task.Outside { // one that is on its way to its wait runs the first time
+				wrong = append(wrong, fmt.Sprintf("thread %d was taken by %q", th.Task.TID, th.Stack.Taken))
 			}
 		}
 		if len(wrong) == 0 {
@@ -164,12 +164,12 @@ func disagree(d *jsonDump, lines []string) (wrong []string) {
 		}
 		fmt.Sscan(f[1], &tid)
 		th := d.thread(tid)
-		if th == nil || th.Wait == nil {
+		if th == nil || th.Call.Wait == nil {
 			wrong = append(wrong, fmt.Sprintf("%s: %+v", line, th))
 			continue
 		}
 		ok := true
-		switch w := th.Wait; f[0] {
+		switch w := th.Call.Wait; f[0] {
 		case "waits":
 			word, address = f[2], f[3]
 			fmt.Sscan(f[4], &other)
@@ -189,12 +189,12 @@ func disagree(d *jsonDump, lines []string) (wrong []string) {
 				(fd == 0 || slices.ContainsFunc(w.FDs, func(d jsonFD) bool { return d.FD == fd }) || strings.Contains(w.Text, " "+strconv.Itoa(fd)) || word == "semaphore") &&
 				(other == 0 || slices.ContainsFunc(w.On, func(r jsonReleaser) bool { return r.PID == other }))
 		case "stopped":
-			ok = th.State == "T" && w.Kind == "stopped"
+			ok = th.Task.State == "T" && w.Kind == "stopped"
 		case "zombie":
-			ok = th.State == "Z" && strings.Contains(w.Text, "not reaped")
+			ok = th.Task.State == "Z" && strings.Contains(w.Text, "not reaped")
 		}
 		if !ok {
-			wrong = append(wrong, fmt.Sprintf("%s: %+v", line, *th.Wait))
+			wrong = append(wrong, fmt.Sprintf("%s: %+v", line, *th.Call.Wait))
 		}
 	}
 	var rings []string
@@ -227,10 +227,10 @@ func TestNoFalseDeadlock(t *testing.T) {
 			t.Fatalf("a deadlock that there is not:\n%s", strings.Join(c.Proof, "\n"))
 		}
 		for _, th := range d.Threads {
-			if th.Wait == nil || th.Wait.Kind != "futex" {
+			if th.Call.Wait == nil || th.Call.Wait.Kind != "futex" {
 				continue
 			}
-			if blocked++; len(th.Wait.On) > 0 {
+			if blocked++; len(th.Call.Wait.On) > 0 {
 				owned++
 			}
 		}
@@ -366,7 +366,7 @@ lib.getchar()
 		d := dumpedJSON(t, "-p", strconv.Itoa(p.PID))
 		told := 0
 		for _, th := range d.Threads {
-			if w := th.Wait; w != nil && strings.Contains(w.Text, "Python's global interpreter lock") && len(w.On) == 1 && w.On[0].TID == p.PID {
+			if w := th.Call.Wait; w != nil && strings.Contains(w.Text, "Python's global interpreter lock") && len(w.On) == 1 && w.On[0].TID == p.PID {
 				told++
 			}
 		}
@@ -460,8 +460,8 @@ func TestGoThreads(t *testing.T) {
 		}
 		texts = slices.Clone(d.Missing)
 		for _, th := range d.Threads {
-			if th.Wait != nil && th.PID == p.PID { // who holds the other ends is there too
-				texts = append(texts, th.Wait.Text)
+			if th.Call.Wait != nil && th.Task.PID == p.PID { // who holds the other ends is there too
+				texts = append(texts, th.Call.Wait.Text)
 			}
 		}
 		all := strings.Join(texts, "\n")

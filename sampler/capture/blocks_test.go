@@ -28,17 +28,17 @@ func TestBlocks(t *testing.T) {
 		{"an empty second of none", nil, []Block{{5, 0}, {6, 0}}, ""},
 	} {
 		var e encoder
-		(&Capture{Beyond: tt.beyond, Blocks: tt.blocks, Doubt: Range{1, 2}}).encode(&e)
+		(&Capture{Beyond: Copies{tt.blocks, tt.beyond}, Doubt: Range{1, 2}}).encode(&e)
 		d, c := decoder{b: e.b}, Capture{}
 		c.decode(&d)
 		if tt.want == "" {
 			if d.err == nil {
-				t.Errorf("%s: %v, want an error", tt.name, c.Blocks)
+				t.Errorf("%s: %v, want an error", tt.name, c.Beyond.Blocks)
 			}
 			continue
 		}
-		if d.err != nil || fmt.Sprint(c.Blocks) != tt.want || len(c.Beyond) != len(tt.beyond) || c.Doubt != (Range{1, 2}) {
-			t.Errorf("%s: %v and %d bytes, doubt %v, %v; want %s", tt.name, c.Blocks, len(c.Beyond), c.Doubt, d.err, tt.want)
+		if d.err != nil || fmt.Sprint(c.Beyond.Blocks) != tt.want || len(c.Beyond.Bytes) != len(tt.beyond) || c.Doubt != (Range{1, 2}) {
+			t.Errorf("%s: %v and %d bytes, doubt %v, %v; want %s", tt.name, c.Beyond.Blocks, len(c.Beyond.Bytes), c.Doubt, d.err, tt.want)
 		}
 	}
 }

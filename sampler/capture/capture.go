@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"iter"
 	"math"
 	"time"
 
@@ -40,37 +41,45 @@ type Capture struct {
 	Tick     int64         // number of the tick that asked for it
 	At       time.Duration // since the start of the run
 	Taken    Taken
-	Blocked  bool   // the thread was in a system call (Call.NR, or as Regs tell)
+	Blocked  bool   // the thread was in a system call (Regs.Call.NR, or as Regs.Note tells)
 	Count    uint64 // how often the thread had been put on a CPU (schedstat)
 
-	Regs   []byte // NT_PRSTATUS; empty if Taken is Unstopped
-	FPRegs []byte // s390x: NT_PRFPREG, where it was read
-	Call   Call   // if Taken is Unstopped
-	// PACMask holds the bits of a code pointer that authenticate it (arm64,
-	// NT_ARM_PAC_MASK); 0: not known, or none.
-	PACMask uint64
-
-	StackAddr uint64 // address of Stack[0]
-	Stack     []byte
-
-	// Beyond holds copies of further stacks, one behind another as Blocks tells: of
-	// the one that a signal handler on an alternate stack has interrupted, and of those that functions
-	// have changed from; and of an interpreter's memory.
-	Beyond []byte
-	Blocks []Block
+	Regs  Registers
+	Stack Stack
+	// Beyond is of further stacks: of the one that a signal handler on an alternate stack has
+	// interrupted, and of those that functions have changed from; and of an interpreter's memory.
+	Beyond Copies
 	// Roots are the states that an interpreter had of the thread: addresses.
 	Roots []uint64
 
 	// Doubt is where it is not known what code was mapped when this was
 	// captured. End 0: it is known of all of its frames.
 	Doubt Range
-	Marks Marks // not recorded: Doubt is what came of them
+	// Marks are what memory held where objects have what they are recognised by; of no bytes where
+	// nothing was at hand. They are not recorded: Doubt is what came of them.
+	Marks Copies
 
 	// Kernel is what /proc/PID/task/TID/stack held, if it was asked for and may
 	// be read.
 	Kernel []byte
 
-	Weight
+	Weight Weight
+}
+
+// Registers are those of a thread in user mode.
+type Registers struct {
+	Note []byte // NT_PRSTATUS; empty of a thread that was not stopped
+	FP   []byte // s390x: NT_PRFPREG, where it was read
+	Call Call   // of a thread that was not stopped
+	// PACMask holds the bits of a code pointer that authenticate it (arm64,
+	// NT_ARM_PAC_MASK); 0: not known, or none.
+	PACMask uint64
+}
+
+// Stack is the copy of a stack from the stack pointer on.
+type Stack struct {
+	Addr  uint64 // of Bytes[0]
+	Bytes []byte
 }
 
 // Range is a part of an address space.
@@ -85,23 +94,42 @@ const (
 	MarkBytes = 16 << 10 // of all
 )
 
-// Marks are what memory held, at the moment of a capture, where objects have what they are recognised by.
-type Marks struct {
-	Areas []Block // Len 0: nothing was at hand there
-	Bytes []byte  // of the areas, one behind another
+// Copies are pieces of memory.
+type Copies struct {
+	Blocks []Block
+	Bytes  []byte // of the blocks, one behind another
 }
 
-// At returns what was read at addr. asked is false if nobody wanted to know.
-func (m *Marks) At(addr uint64) (b []byte, asked bool) {
-	at := 0
-	for _, a := range m.Areas {
-		if a.Addr == addr {
-			return m.Bytes[at : at+a.Len], true
+// All returns the copies with their addresses.
+func (c *Copies) All() iter.Seq2[uint64, []byte] {
+	return func(yield func(uint64, []byte) bool) {
+		at := 0
+		for _, b := range c.Blocks {
+			if !yield(b.Addr, c.Bytes[at:at+b.Len]) {
+				return
+			}
+			at += b.Len
 		}
-		at += a.Len
+	}
+}
+
+// At returns the copy of a block that begins at addr, if there is one.
+func (c *Copies) At(addr uint64) (b []byte, ok bool) {
+	for a, b := range c.All() {
+		if a == addr {
+			return b, true
+		}
 	}
 	return nil, false
 }
+
+// Add adds a copy.
+func (c *Copies) Add(addr uint64, b []byte) {
+	c.Blocks, c.Bytes = append(c.Blocks, Block{addr, len(b)}), append(c.Bytes, b...)
+}
+
+// Reset leaves the room.
+func (c *Copies) Reset() { c.Blocks, c.Bytes = c.Blocks[:0], c.Bytes[:0] }
 
 // Block is a piece of memory that was copied.
 type Block struct {

@@ -102,7 +102,7 @@ func TestDamagedRecord(t *testing.T) {
 			if blocks, ok := older[n]; ok {
 				switch c := got.(type) {
 				case *Capture:
-					if c.Late != 8 || fmt.Sprint(c.Blocks) != blocks {
+					if c.Weight.Late != 8 || fmt.Sprint(c.Beyond.Blocks) != blocks {
 						t.Errorf("a capture of %d of %d bytes: %+v; want blocks %s", n, len(e.b), c, blocks)
 					}
 				case *Credit:
@@ -281,8 +281,8 @@ func TestLongRecord(t *testing.T) {
 	for i := range stack {
 		stack[i] = byte(i >> 8)
 	}
-	got, err := readBack(record(t, []Record{&Capture{PID: 1, Stack: stack}, &Gone{PID: 2}}))
-	if err != io.EOF || len(got) != 2 || !bytes.Equal(got[0].(*Capture).Stack, stack) {
+	got, err := readBack(record(t, []Record{&Capture{PID: 1, Stack: Stack{Bytes: stack}}, &Gone{PID: 2}}))
+	if err != io.EOF || len(got) != 2 || !bytes.Equal(got[0].(*Capture).Stack.Bytes, stack) {
 		t.Errorf("%d records, %v", len(got), err)
 	}
 }
@@ -337,7 +337,7 @@ func TestWriteFails(t *testing.T) {
 			}
 			continue
 		}
-		first := w.Write(&Capture{Stack: noise})
+		first := w.Write(&Capture{Stack: Stack{Bytes: noise}})
 		second := w.Write(&Gone{PID: 1})
 		if err := w.Close(); first != errFull && second != errFull && err != errFull {
 			t.Errorf("%d bytes: %v, %v, %v", n, first, second, err)

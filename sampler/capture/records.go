@@ -165,29 +165,21 @@ func (c *Capture) encode(e *encoder) {
 	e.uint(uint64(c.Taken))
 	e.bool(c.Blocked)
 	e.uint(c.Count)
-	e.bytes(c.Regs)
-	e.bytes(c.FPRegs)
-	e.int(c.Call.NR)
-	for _, a := range c.Call.Args {
-		e.uint(a)
-	}
-	e.uint(c.Call.SP)
-	e.uint(c.Call.PC)
-	e.uint(c.PACMask)
-	e.uint(c.StackAddr)
-	e.bytes(c.Stack)
+	c.Regs.encode(e)
+	e.uint(c.Stack.Addr)
+	e.bytes(c.Stack.Bytes)
 	e.bytes(c.Kernel)
 	e.weight(&c.Weight)
-	blocks := c.Blocks
+	blocks := c.Beyond.Blocks
 	if len(blocks) == 0 {
 		blocks = make([]Block, 1)
 	}
 	e.uint(blocks[0].Addr)
-	e.bytes(c.Beyond)
+	e.bytes(c.Beyond.Bytes)
 	e.uint(c.Doubt.Start)
 	e.uint(c.Doubt.End)
 	e.uint(uint64(len(blocks) - 1))
-	for _, b := range blocks[1:] { // behind the first, which has the rest of Beyond
+	for _, b := range blocks[1:] { // behind the first, which has the rest of the bytes
 		e.uint(b.Addr)
 		e.uint(uint64(b.Len))
 	}
@@ -207,33 +199,25 @@ func (c *Capture) decode(d *decoder) {
 	c.Taken = Taken(d.uint())
 	c.Blocked = d.bool()
 	c.Count = d.uint()
-	c.Regs = d.bytes()
-	c.FPRegs = d.bytes()
-	c.Call.NR = d.int()
-	for i := range c.Call.Args {
-		c.Call.Args[i] = d.uint()
-	}
-	c.Call.SP = d.uint()
-	c.Call.PC = d.uint()
-	c.PACMask = d.uint()
-	c.StackAddr = d.uint()
-	c.Stack = d.bytes()
+	c.Regs.decode(d)
+	c.Stack.Addr = d.uint()
+	c.Stack.Bytes = d.bytes()
 	c.Kernel = d.bytes()
 	c.Weight = d.weight()
 	// Recordings of before end here, or there, or there.
 	var first Block
 	if len(d.b) > 0 {
-		first.Addr, c.Beyond = d.uint(), d.bytes()
-		first.Len = len(c.Beyond)
+		first.Addr, c.Beyond.Bytes = d.uint(), d.bytes()
+		first.Len = len(c.Beyond.Bytes)
 	}
 	if len(d.b) > 0 {
 		c.Doubt = Range{d.uint(), d.uint()}
 	}
 	if first.Len > 0 {
-		c.Blocks = []Block{first}
+		c.Beyond.Blocks = []Block{first}
 	}
 	if len(d.b) > 0 {
-		c.moreBlocks(d)
+		c.Beyond.moreBlocks(d)
 	}
 	if len(d.b) > 0 {
 		n := d.uint()
@@ -248,7 +232,7 @@ func (c *Capture) decode(d *decoder) {
 }
 
 // moreBlocks reads the blocks behind the first one.
-func (c *Capture) moreBlocks(d *decoder) {
+func (c *Copies) moreBlocks(d *decoder) {
 	for range d.uint() {
 		b := Block{Addr: d.uint()}
 		n := d.uint()
@@ -260,6 +244,30 @@ func (c *Capture) moreBlocks(d *decoder) {
 		c.Blocks[0].Len -= b.Len
 		c.Blocks = append(c.Blocks, b)
 	}
+}
+
+func (r *Registers) encode(e *encoder) {
+	e.bytes(r.Note)
+	e.bytes(r.FP)
+	e.int(r.Call.NR)
+	for _, a := range r.Call.Args {
+		e.uint(a)
+	}
+	e.uint(r.Call.SP)
+	e.uint(r.Call.PC)
+	e.uint(r.PACMask)
+}
+
+func (r *Registers) decode(d *decoder) {
+	r.Note = d.bytes()
+	r.FP = d.bytes()
+	r.Call.NR = d.int()
+	for i := range r.Call.Args {
+		r.Call.Args[i] = d.uint()
+	}
+	r.Call.SP = d.uint()
+	r.Call.PC = d.uint()
+	r.PACMask = d.uint()
 }
 
 func (c *Credit) encode(e *encoder) {

@@ -58,7 +58,7 @@ func (s *Space) Follow(pc uint64, caller bool) (*sframe.Row, error) {
 	}
 	row, ok := s.free.rows[k]
 	if !ok {
-		row, _ = code.Follow(s.free.arch(), code.Place{PC: pc, Caller: caller}, s.free.read)
+		row, _ = code.Follow(s.mapped.arch(), code.Place{PC: pc, Caller: caller}, s.free.read)
 		s.free.rows.keep(k, row)
 	}
 	return answer(row)
@@ -80,7 +80,7 @@ func (s *Space) Called(ra, start, pc uint64) (*sframe.Row, error) {
 	}
 	row, ok := s.free.rows[k]
 	if !ok {
-		a := s.free.arch()
+		a := s.mapped.arch()
 		if start == 0 {
 			start, _ = code.Target(a, ra, s.free.read)
 		}
@@ -158,10 +158,10 @@ const maxFreeSize = 64 << 10
 const maxFree = 256
 
 // arch is the architecture of code without an object: that of the program.
-func (f *freeCode) arch() *regs.Arch {
-	for _, m := range f.in.mapped.modules {
-		if m.Arch != nil && !m.VDSO() {
-			return m.Arch
+func (m *mapped) arch() *regs.Arch {
+	for _, x := range m.modules {
+		if x.Arch != nil && !x.VDSO() {
+			return x.Arch
 		}
 	}
 	return new(regs.Arch) // of which no code is followed

@@ -210,10 +210,10 @@ func TestCopyStack(t *testing.T) {
 				t.Fatalf("%s: %#x is copied as %d, want %d", tt.name, here, b, want)
 			}
 		}
-		c := &capture.Capture{Stack: make([]byte, 3, 0x1000)}
+		c := &capture.Capture{Stack: capture.Stack{Bytes: make([]byte, 3, 0x1000)}}
 		Peek(k, 7, tt.sp, &Advice{Stack: tt.x}, c, tt.pages, new(Buffer))
-		if c.StackAddr != tt.want || len(c.Stack) != tt.n || string(c.Stack) != string(room[:n]) {
-			t.Errorf("%s: a peek gives %#x bytes at %#x", tt.name, len(c.Stack), c.StackAddr)
+		if c.Stack.Addr != tt.want || len(c.Stack.Bytes) != tt.n || string(c.Stack.Bytes) != string(room[:n]) {
+			t.Errorf("%s: a peek gives %#x bytes at %#x", tt.name, len(c.Stack.Bytes), c.Stack.Addr)
 		}
 	}
 }
@@ -524,8 +524,8 @@ func TestManyOthers(t *testing.T) {
 	c := new(capture.Capture)
 	b.PACMask, b.FPRegs.N = 5, 16
 	b.Fill(c)
-	if len(c.Regs) != b.Regs.N || len(c.FPRegs) != 16 || c.StackAddr != b.StackAddr || len(c.Stack) != b.Stack.N || len(c.Beyond) != b.Beyond.N || len(c.Blocks) != 3 || c.PACMask != 5 {
-		t.Errorf("a capture of %d + %d bytes of registers, %d of stack, %d beyond in %d blocks", len(c.Regs), len(c.FPRegs), len(c.Stack), len(c.Beyond), len(c.Blocks))
+	if len(c.Regs.Note) != b.Regs.N || len(c.Regs.FP) != 16 || c.Stack.Addr != b.StackAddr || len(c.Stack.Bytes) != b.Stack.N || len(c.Beyond.Bytes) != b.Beyond.N || len(c.Beyond.Blocks) != 3 || c.Regs.PACMask != 5 {
+		t.Errorf("a capture of %d + %d bytes of registers, %d of stack, %d beyond in %d blocks", len(c.Regs.Note), len(c.Regs.FP), len(c.Stack.Bytes), len(c.Beyond.Bytes), len(c.Beyond.Blocks))
 	}
 }
 
@@ -553,7 +553,7 @@ func TestMarks(t *testing.T) {
 		b := new(Buffer)
 		mark(k, 7, marks, b, 0)
 		got, c := "", new(capture.Capture)
-		b.marks.fill(c)
+		b.marks.fill(&c.Marks)
 		for i, a := range marks.Areas[:marks.N] {
 			text, asked := c.Marks.At(uint64(a.Base))
 			if !asked {
@@ -580,7 +580,7 @@ func TestMarks(t *testing.T) {
 	b := new(Buffer)
 	mark(&machine{t: t, low: pageBytes, high: 9 * pageBytes}, 7, marks, b, -1)
 	c := new(capture.Capture)
-	b.marks.fill(c)
+	b.marks.fill(&c.Marks)
 	for i, a := range marks.Areas {
 		if text, _ := c.Marks.At(uint64(a.Base)); (len(text) == 1500) != (i < capture.MarkBytes/1500) {
 			t.Errorf("mark %d of 1500 bytes: %d were read", i, len(text))

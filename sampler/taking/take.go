@@ -185,8 +185,8 @@ func (b *Buffer) empty() {
 
 // Use makes the room of c the buffer's.
 func (b *Buffer) Use(c *capture.Capture) {
-	b.Regs.Room, b.FPRegs.Room = c.Regs[:cap(c.Regs)], c.FPRegs[:cap(c.FPRegs)]
-	b.Stack.Room, b.Beyond.Room = c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
+	b.Regs.Room, b.FPRegs.Room = c.Regs.Note[:cap(c.Regs.Note)], c.Regs.FP[:cap(c.Regs.FP)]
+	b.Stack.Room, b.Beyond.Room = c.Stack.Bytes[:cap(c.Stack.Bytes)], c.Beyond.Bytes[:cap(c.Beyond.Bytes)]
 	if len(b.FPRegs.Room) < FPRegsBytes {
 		b.FPRegs.Room = make([]byte, FPRegsBytes)
 	}
@@ -194,12 +194,16 @@ func (b *Buffer) Use(c *capture.Capture) {
 
 // Fill makes what was copied the contents of c, whose it is from then on.
 func (b *Buffer) Fill(c *capture.Capture) {
-	c.Regs, c.FPRegs = b.Regs.Used(), b.FPRegs.Used()
-	c.StackAddr, c.Stack = b.StackAddr, b.Stack.Used()
-	c.Beyond, c.Blocks = b.Beyond.Used(), append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
+	c.Regs.Note, c.Regs.FP, c.Regs.PACMask = b.Regs.Used(), b.FPRegs.Used(), b.PACMask
+	b.fillMemory(c)
+}
+
+// fillMemory is Fill without registers.
+func (b *Buffer) fillMemory(c *capture.Capture) {
+	c.Stack = capture.Stack{Addr: b.StackAddr, Bytes: b.Stack.Used()}
+	c.Beyond = capture.Copies{Blocks: append(c.Beyond.Blocks[:0], b.Blocks[:b.NBlocks]...), Bytes: b.Beyond.Used()}
 	c.Roots = append(c.Roots[:0], b.Roots[:b.NRoots]...)
-	c.PACMask = b.PACMask
-	b.marks.fill(c)
+	b.marks.fill(&c.Marks)
 }
 
 // marks are what was read of marks.
@@ -209,12 +213,11 @@ type marks struct {
 	bytes [capture.MarkBytes]byte // of them, one behind another
 }
 
-// fill makes them those of c.
-func (m *marks) fill(c *capture.Capture) {
-	c.Marks.Areas, c.Marks.Bytes = append(c.Marks.Areas[:0], m.areas[:m.n]...), c.Marks.Bytes[:0]
-	for _, a := range c.Marks.Areas {
-		at := len(c.Marks.Bytes)
-		c.Marks.Bytes = append(c.Marks.Bytes, m.bytes[at:at+a.Len]...)
+// fill makes c a copy of them.
+func (m *marks) fill(c *capture.Copies) {
+	c.Reset()
+	for _, a := range m.areas[:m.n] {
+		c.Add(a.Addr, m.bytes[len(c.Bytes):][:a.Len])
 	}
 }
 
@@ -564,11 +567,8 @@ func (b *Buffer) Peek(k Kernel, tid int, sp uint64, a *Advice, pages int) {
 // scratch is room for the pagemap.
 func Peek(k Kernel, tid int, sp uint64, a *Advice, c *capture.Capture, pages int, scratch *Buffer) {
 	b := scratch
-	b.Stack.Room, b.Beyond.Room = c.Stack[:cap(c.Stack)], c.Beyond[:cap(c.Beyond)]
+	b.Stack.Room, b.Beyond.Room = c.Stack.Bytes[:cap(c.Stack.Bytes)], c.Beyond.Bytes[:cap(c.Beyond.Bytes)]
 	b.Peek(k, tid, sp, a, pages)
-	c.StackAddr, c.Stack = b.StackAddr, b.Stack.Used()
-	c.Beyond, c.Blocks = b.Beyond.Used(), append(c.Blocks[:0], b.Blocks[:b.NBlocks]...)
-	c.Roots = append(c.Roots[:0], b.Roots[:b.NRoots]...)
-	b.marks.fill(c)
+	b.fillMemory(c)
 	b.Stack, b.Beyond = Copy{}, Copy{}
 }

@@ -142,11 +142,11 @@ func TestTakeOthers(t *testing.T) {
 		for _, b := range tt.want {
 			sum += b.Len
 		}
-		if !slices.Equal(got.Blocks, tt.want) || len(got.Beyond) != sum {
-			t.Errorf("%s: blocks %#x of %d bytes, want %#x of %d", tt.name, got.Blocks, len(got.Beyond), tt.want, sum)
+		if !slices.Equal(got.Beyond.Blocks, tt.want) || len(got.Beyond.Bytes) != sum {
+			t.Errorf("%s: blocks %#x of %d bytes, want %#x of %d", tt.name, got.Beyond.Blocks, len(got.Beyond.Bytes), tt.want, sum)
 		}
-		if len(got.Blocks) == 3 {
-			if v := binary.NativeEndian.Uint64(got.Beyond[1024+RedZone+0x40:]); v != c {
+		if len(got.Beyond.Blocks) == 3 {
+			if v := binary.NativeEndian.Uint64(got.Beyond.Bytes[1024+RedZone+0x40:]); v != c {
 				t.Errorf("%s: the second block has %#x where its memory has %#x", tt.name, v, c)
 			}
 		}
