@@ -35,7 +35,6 @@ type Watched struct {
 // FDInfo is what /proc/PID/fdinfo/FD says.
 type FDInfo struct {
 	Pos     int64
-	Flags   uint64 // as of open(2), octal in the file
 	Watched []Watched
 	More    int           // further descriptors of the set, not kept
 	Count   uint64        // of an eventfd
@@ -75,8 +74,6 @@ func (i *FDInfo) set(key string, v []byte) {
 	switch key {
 	case "pos":
 		i.Pos, _, _ = signed(v)
-	case "flags":
-		i.Flags, _ = strconv.ParseUint(string(bytes.TrimSpace(v)), 8, 64)
 	case "eventfd-count":
 		i.Count, _, _ = hex(v)
 	case "ticks":
