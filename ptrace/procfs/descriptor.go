@@ -3,7 +3,6 @@ package procfs
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -50,7 +49,7 @@ const maxWatched = 4096
 // FDInfo reads the fdinfo file of a descriptor. Of a set of a hundred thousand only
 // the beginning is read.
 func (f FS) FDInfo(id, fd int) (FDInfo, error) {
-	b, err := f.read(id, filepath.Join("fdinfo", strconv.Itoa(fd)), 1<<20, false)
+	b, err := readFile(f.Path(id, "fdinfo", strconv.Itoa(fd)), 1<<20)
 	if err != nil {
 		return FDInfo{}, err
 	}

@@ -46,14 +46,16 @@ var readers = map[string]func(FS) error{
 	"1/auxv":             func(f FS) error { _, err := f.Auxv(1, binary.LittleEndian, 8); return err },
 }
 
+// texts are such files, as short as may be.
+var texts = map[string]string{
+	"1/status": "State:\tS\nTgid:\t1\nPid:\t1\n", "1/stat": stat("S", 0), "1/task/2/stat": stat("S", 0), "1/task/2/schedstat": "1 2 3\n",
+	"1/task/2/syscall": "running\n", "1/task/2/stack": "[<0>] f+0x1/0x2\n", "1/task/2/comm": "a", "1/task/2/wchan": "f", "1/cmdline": "a",
+	"1/personality": "0", "1/auxv": "", "1/cgroup": "0::/a",
+}
+
 // TestFilesAreBounded: a file that is longer than any can be is refused, but for
 // those whose text may be cut.
 func TestFilesAreBounded(t *testing.T) {
-	texts := map[string]string{
-		"1/status": "State:\tS\nTgid:\t1\nPid:\t1\n", "1/stat": stat("S", 0), "1/task/2/stat": stat("S", 0), "1/task/2/schedstat": "1 2 3\n",
-		"1/task/2/syscall": "running\n", "1/task/2/stack": "[<0>] f+0x1/0x2\n", "1/task/2/comm": "a", "1/task/2/wchan": "f", "1/cmdline": "a",
-		"1/personality": "0", "1/auxv": "", "1/cgroup": "0::/a",
-	}
 	cut := map[string]bool{"1/task/2/comm": true, "1/task/2/wchan": true, "1/cmdline": true, "1/auxv": true, "1/cgroup": true}
 	for name, read := range readers {
 		if err := read(folder(t, nil)); !Gone(err) {

@@ -27,9 +27,8 @@ type FS struct {
 // Bounds on what is read of a file, in bytes. A process can make its maps and
 // its command line long.
 const (
-	maxSmall   = 64 << 10 // of one record
-	maxMaps    = 64 << 20
-	maxCmdline = 64 << 10
+	maxSmall = 64 << 10 // of one record
+	maxMaps  = 64 << 20
 )
 
 func (f FS) root() string {
@@ -45,21 +44,16 @@ func (f FS) Path(id int, elem ...string) string {
 	return filepath.Join(f.root(), strconv.Itoa(id), filepath.Join(elem...))
 }
 
-// read returns at most max bytes of a file of id, and an error if there are
-// more and whole is set.
-func (f FS) read(id int, name string, max int64, whole bool) ([]byte, error) {
-	path := f.Path(id, name)
-	b, err := readFile(path, max+1, max == maxSmall)
+// record parses a file of one record, which is read whole.
+func record[T any](path string, parse func([]byte) (T, error)) (v T, err error) {
+	b, err := readFile(path, maxSmall+1)
+	if err == nil && len(b) > maxSmall {
+		err = &fs.PathError{Op: "read", Path: path, Err: ErrTooLong}
+	}
 	if err != nil {
-		return nil, err
+		return v, err
 	}
-	if int64(len(b)) > max {
-		if whole {
-			return nil, &fs.PathError{Op: "read", Path: path, Err: ErrTooLong}
-		}
-		b = b[:max]
-	}
-	return b, nil
+	return parse(b)
 }
 
 // ErrTooLong is the error of a file that a process has made long.
@@ -102,69 +96,45 @@ func stillThere(f FS, id int) error {
 	return nil
 }
 
+// taskPath is the path of a file of a thread.
+func (f FS) taskPath(pid, tid int, name string) string {
+	return f.root() + "/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(tid) + "/" + name
+}
+
 // Status reads the status of thread id (of the leader, if id is a process).
 func (f FS) Status(id int) (Status, error) {
-	b, err := f.read(id, "status", maxSmall, true)
-	if err != nil {
-		return Status{}, err
-	}
-	return ParseStatus(b)
+	return record(f.Path(id, "status"), ParseStatus)
 }
 
 // Stat reads the stat file of a process: times are those of all its threads.
 func (f FS) Stat(id int) (Stat, error) {
-	b, err := f.read(id, "stat", maxSmall, true)
-	if err != nil {
-		return Stat{}, err
-	}
-	return ParseStat(b)
+	return record(f.Path(id, "stat"), ParseStat)
 }
 
 // TaskStat reads the stat file of one thread: times are its own.
 func (f FS) TaskStat(pid, tid int) (Stat, error) {
-	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "stat"), maxSmall, true)
-	if err != nil {
-		return Stat{}, err
-	}
-	return ParseStat(b)
+	return record(f.taskPath(pid, tid, "stat"), ParseStat)
 }
 
 // Schedstat reads the run and wait times of thread tid.
 func (f FS) Schedstat(pid, tid int) (Schedstat, error) {
-	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "schedstat"), maxSmall, true)
-	if err != nil {
-		return Schedstat{}, err
-	}
-	return ParseSchedstat(b)
+	return record(f.taskPath(pid, tid, "schedstat"), ParseSchedstat)
 }
 
 // Syscall reads where thread tid entered the kernel.
 func (f FS) Syscall(pid, tid int) (Syscall, error) {
-	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "syscall"), maxSmall, true)
-	if err != nil {
-		return Syscall{}, err
-	}
-	return ParseSyscall(b)
+	return record(f.taskPath(pid, tid, "syscall"), ParseSyscall)
 }
 
 // Stack reads the kernel's stack of thread tid (root only).
 func (f FS) Stack(pid, tid int) ([]KernelFrame, error) {
-	b, err := f.RawStack(pid, tid)
-	if err != nil {
-		return nil, err
-	}
-	return ParseStack(b)
-}
-
-// RawStack reads the text of it, for [ParseStack]: that of most threads is one of few.
-func (f FS) RawStack(pid, tid int) ([]byte, error) {
-	return f.read(pid, filepath.Join("task", strconv.Itoa(tid), "stack"), maxSmall, true)
+	return record(f.taskPath(pid, tid, "stack"), ParseStack)
 }
 
 // Wchan reads the name of the kernel function that thread tid is blocked in;
 // empty if it is not blocked or the kernel does not tell.
 func (f FS) Wchan(pid, tid int) (string, error) {
-	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "wchan"), maxSmall, false)
+	b, err := readFile(f.taskPath(pid, tid, "wchan"), maxSmall)
 	if err != nil {
 		return "", err
 	}
@@ -176,10 +146,10 @@ func (f FS) Wchan(pid, tid int) (string, error) {
 
 // Personality reads the execution domain of a process (personality(2)).
 func (f FS) Personality(pid int) (uint32, error) {
-	b, err := f.read(pid, "personality", maxSmall, true)
-	if err != nil {
-		return 0, err
-	}
+	return record(f.Path(pid, "personality"), parsePersonality)
+}
+
+func parsePersonality(b []byte) (uint32, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 16, 32)
 	if err != nil {
 		return 0, syntaxError("personality", 1, "no number", b)
@@ -189,7 +159,7 @@ func (f FS) Personality(pid int) (uint32, error) {
 
 // Comm reads the name of thread tid.
 func (f FS) Comm(pid, tid int) (string, error) {
-	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "comm"), maxSmall, false)
+	b, err := readFile(f.taskPath(pid, tid, "comm"), maxSmall)
 	if err != nil {
 		return "", err
 	}
@@ -200,7 +170,7 @@ func (f FS) Comm(pid, tid int) (string, error) {
 // It is empty for a zombie and for a thread of the kernel, and holds what the
 // process made of it.
 func (f FS) Cmdline(id int) ([]string, error) {
-	b, err := f.read(id, "cmdline", maxCmdline, false)
+	b, err := readFile(f.Path(id, "cmdline"), maxSmall)
 	if err != nil || len(b) == 0 {
 		return nil, err
 	}
@@ -210,7 +180,7 @@ func (f FS) Cmdline(id int) ([]string, error) {
 // Auxv reads the auxiliary vector of a process; order and wordBytes are those
 // of its memory.
 func (f FS) Auxv(id int, order binary.ByteOrder, wordBytes int) ([]Aux, error) {
-	b, err := f.read(id, "auxv", maxSmall, false)
+	b, err := readFile(f.Path(id, "auxv"), maxSmall)
 	if err != nil {
 		return nil, err
 	}

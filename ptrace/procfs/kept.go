@@ -107,7 +107,7 @@ func (t *TaskFiles) Stat() (Stat, error) {
 	return ParseStat(b)
 }
 
-// RawStack is [FS.RawStack], read into buf if it has room for it.
+// RawStack reads the text of [FS.Stack] for [ParseStack], into buf if it has room for it: that of most threads is one of few.
 func (t *TaskFiles) RawStack(buf []byte) ([]byte, error) { return t.once("stack", buf[:0]) }
 
 // once reads a file that is not kept.
@@ -117,7 +117,7 @@ func (t *TaskFiles) once(name string, buf []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer syscall.Close(fd)
-	return readAll(fd, name, buf, maxSmall, true)
+	return readAll(fd, name, buf, maxSmall)
 }
 
 func (t *TaskFiles) open(name string) (int, error) {
@@ -243,11 +243,6 @@ func (t *TaskFiles) Close() {
 			t.kept.room.Add(1)
 		}
 	}
-}
-
-// taskPath is the path of a file of a thread.
-func (f FS) taskPath(pid, tid int, name string) string {
-	return f.root() + "/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(tid) + "/" + name
 }
 
 // TaskLook is what was read of a thread at one time.

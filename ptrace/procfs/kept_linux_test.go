@@ -61,7 +61,7 @@ func TestKept(t *testing.T) {
 	} else if now, err := task.Schedstat(); err != nil || now.Count < after.Count {
 		t.Errorf("%+v, %v after %+v: an old text", now, err, after)
 	}
-	_, stackErr := f.RawStack(pid, pid)
+	_, stackErr := f.Stack(pid, pid)
 	for _, folders := range []int{1, 0} { // with an open folder, and by paths
 		k.Close()
 		k.most = folders

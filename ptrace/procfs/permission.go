@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -45,10 +44,8 @@ type Permission struct {
 // right itself.
 func (f FS) Permission(pid int) Permission {
 	p := Permission{PID: pid, OwnUID: os.Geteuid(), OwnGID: os.Getegid(), PtraceScope: f.PtraceScope()}
-	if b, err := os.ReadFile(filepath.Join(f.root(), "self", "status")); err == nil {
-		if own, err := ParseStatus(b); err == nil {
-			p.Capable = own.CapEff&(1<<capSysPtrace) != 0
-		}
+	if own, err := record(filepath.Join(f.root(), "self", "status"), ParseStatus); err == nil {
+		p.Capable = own.CapEff&(1<<capSysPtrace) != 0
 	}
 	s, err := f.Status(pid)
 	if err != nil {
@@ -65,7 +62,7 @@ func (f FS) Permission(pid int) Permission {
 	// while the target is not dumpable. The folder itself always belongs to
 	// the user, so ask for a file. Those of a thread without memory are root's, too.
 	if tid, err := f.LiveTask(pid); err == nil {
-		if owner, err := fileOwner(f.Path(pid, filepath.Join("task", strconv.Itoa(tid), "maps"))); err == nil {
+		if owner, err := fileOwner(f.taskPath(pid, tid, "maps")); err == nil {
 			p.NotDumpable = owner != s.UID[1]
 		}
 	}
