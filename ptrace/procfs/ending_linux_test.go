@@ -72,9 +72,9 @@ func TestRecords(t *testing.T) {
 		read  func(FS) (any, error)
 		want  any
 	}{
-		{"wchan", []string{"do_", "wait"}, func(f FS) (any, error) { return f.Wchan(1, 2) }, "do_"},
-		{"wchan", []string{string(bytes.Repeat([]byte{'a'}, firstRead)), "b"}, func(f FS) (any, error) { s, err := f.Wchan(1, 2); return len(s), err }, firstRead + 1},
-		{"children", []string{"3 ", "4 ", "5"}, func(f FS) (any, error) { list, err := f.Children(1, 2); return len(list), err }, 3},
+		{"wchan", []string{"do_", "wait"}, func(f FS) (any, error) { return f.Task(1, 2).Wchan() }, "do_"},
+		{"wchan", []string{string(bytes.Repeat([]byte{'a'}, firstRead)), "b"}, func(f FS) (any, error) { s, err := f.Task(1, 2).Wchan(); return len(s), err }, firstRead + 1},
+		{"children", []string{"3 ", "4 ", "5"}, func(f FS) (any, error) { list, err := f.Task(1, 2).Children(); return len(list), err }, 3},
 	} {
 		fd := packets(t, tt.parts...)
 		f := folder(t, map[string]string{"1/task/2/x": ""})

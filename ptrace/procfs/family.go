@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Children lists the children that thread tid made. It needs a kernel with
+// Children lists the children that the thread made. It needs a kernel with
 // CONFIG_PROC_CHILDREN.
-func (f FS) Children(pid, tid int) ([]int, error) {
-	b, err := readFile(f.taskPath(pid, tid, "children"), maxMaps)
+func (t Task) Children() ([]int, error) {
+	b, err := readFile(t.path("children"), maxMaps)
 	if err != nil {
 		return nil, err
 	}
@@ -47,12 +47,12 @@ func (f FS) Namespace(id int, kind string) (string, error) {
 	return os.Readlink(f.Path(id, "ns", kind))
 }
 
-// LastRan reads when thread tid was last on a CPU, on the scheduler's clock, which
+// LastRan reads when the thread was last on a CPU, on the scheduler's clock, which
 // counts since boot, to about a tick (se.exec_start of proc_sched_show_task,
 // kernel/sched/debug.c). It is false on kernels without CONFIG_SCHED_DEBUG. The
 // clocks of two CPUs may differ by the time that interrupts took.
-func (f FS) LastRan(pid, tid int) (time.Duration, bool) {
-	b, err := readFile(f.taskPath(pid, tid, "sched"), maxSmall)
+func (t Task) LastRan() (time.Duration, bool) {
+	b, err := readFile(t.path("sched"), maxSmall)
 	if err != nil {
 		return 0, false
 	}

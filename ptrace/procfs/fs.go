@@ -1,7 +1,6 @@
 package procfs
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"io/fs"
@@ -90,59 +89,17 @@ func (f FS) MapsWhile(id int, more func(text, list int) error) ([]Mapping, error
 // stillThere tells whether what was read of maps is whole for certain: it is read piece by piece, and ends where its memory did meanwhile
 // (m_start, fs/proc/task_mmu.c), unless the thread still has that afterwards.
 func stillThere(f FS, id int) error {
-	if s, err := f.TaskStat(id, id); err != nil || s.Flags&FlagExiting != 0 { // not f.Stat, which sums up the times of all threads
+	if s, err := f.Task(id, id).Stat(); err != nil || s.Flags&FlagExiting != 0 { // not f.Stat, which sums up the times of all threads
 		return errNoProcess
 	}
 	return nil
 }
 
-// taskPath is the path of a file of a thread.
-func (f FS) taskPath(pid, tid int, name string) string {
-	return f.root() + "/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(tid) + "/" + name
-}
-
 // Status reads the status of thread id (of the leader, if id is a process).
-func (f FS) Status(id int) (Status, error) {
-	return record(f.Path(id, "status"), ParseStatus)
-}
+func (f FS) Status(id int) (Status, error) { return record(f.Path(id, "status"), ParseStatus) }
 
 // Stat reads the stat file of a process: times are those of all its threads.
-func (f FS) Stat(id int) (Stat, error) {
-	return record(f.Path(id, "stat"), ParseStat)
-}
-
-// TaskStat reads the stat file of one thread: times are its own.
-func (f FS) TaskStat(pid, tid int) (Stat, error) {
-	return record(f.taskPath(pid, tid, "stat"), ParseStat)
-}
-
-// Schedstat reads the run and wait times of thread tid.
-func (f FS) Schedstat(pid, tid int) (Schedstat, error) {
-	return record(f.taskPath(pid, tid, "schedstat"), ParseSchedstat)
-}
-
-// Syscall reads where thread tid entered the kernel.
-func (f FS) Syscall(pid, tid int) (Syscall, error) {
-	return record(f.taskPath(pid, tid, "syscall"), ParseSyscall)
-}
-
-// Stack reads the kernel's stack of thread tid (root only).
-func (f FS) Stack(pid, tid int) ([]KernelFrame, error) {
-	return record(f.taskPath(pid, tid, "stack"), ParseStack)
-}
-
-// Wchan reads the name of the kernel function that thread tid is blocked in;
-// empty if it is not blocked or the kernel does not tell.
-func (f FS) Wchan(pid, tid int) (string, error) {
-	b, err := readFile(f.taskPath(pid, tid, "wchan"), maxSmall)
-	if err != nil {
-		return "", err
-	}
-	if s := string(bytes.TrimSpace(b)); s != "0" {
-		return s, nil
-	}
-	return "", nil
-}
+func (f FS) Stat(id int) (Stat, error) { return record(f.Path(id, "stat"), ParseStat) }
 
 // Personality reads the execution domain of a process (personality(2)).
 func (f FS) Personality(pid int) (uint32, error) {
@@ -155,15 +112,6 @@ func parsePersonality(b []byte) (uint32, error) {
 		return 0, syntaxError("personality", 1, "no number", b)
 	}
 	return uint32(n), nil
-}
-
-// Comm reads the name of thread tid.
-func (f FS) Comm(pid, tid int) (string, error) {
-	b, err := readFile(f.taskPath(pid, tid, "comm"), maxSmall)
-	if err != nil {
-		return "", err
-	}
-	return strings.TrimSuffix(string(b), "\n"), nil
 }
 
 // Cmdline reads the arguments of a process, of which a very long list is cut.
