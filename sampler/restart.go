@@ -110,7 +110,7 @@ func writable(fs procfs.FS, pid int, addr uint64) bool {
 	if addr == 0 {
 		return true
 	}
-	maps, err := fs.MapsWhile(pid, upTo(maxRights))
+	maps, err := fs.Maps(pid, upTo(maxRights))
 	m := mappingAt(maps, addr)
 	if err != nil || m == nil || m.Perms&procfs.Write == 0 {
 		return false

@@ -27,10 +27,10 @@ func TestMapsOfEnding(t *testing.T) {
 	if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}
-	if maps, err := (FS{}).Maps(pid); !Gone(err) {
+	if maps, err := (FS{}).Maps(pid, nil); !Gone(err) {
 		t.Errorf("a zombie has %d mappings (%v), want that it is gone", len(maps), err)
 	}
-	if maps, err := (FS{}).Maps(os.Getpid()); err != nil || len(maps) == 0 {
+	if maps, err := (FS{}).Maps(os.Getpid(), nil); err != nil || len(maps) == 0 {
 		t.Errorf("this process has %d mappings (%v)", len(maps), err)
 	}
 }

@@ -84,12 +84,12 @@ func TestFilesAreBounded(t *testing.T) {
 	}
 	line := "1000-2000 r-xp 00000000 08:1f 12 /" + strings.Repeat("a", 4000) + "\n"
 	f = folder(t, map[string]string{"1/maps": strings.Repeat(line, 64<<20/len(line)), "1/task/1/stat": stat("S", 0)})
-	list, err := f.Maps(1)
+	list, err := f.Maps(1, nil)
 	if err != nil || len(list) != 64<<20/len(line) || list[len(list)-1].Path != line[len(line)-4002:len(line)-1] {
 		t.Errorf("maps of 64 MiB: %d mappings, %v", len(list), err)
 	}
 	end, read, took := errors.New("the end"), 0, 0
-	if _, err := f.MapsWhile(1, func(text, list int) error {
+	if _, err := f.Maps(1, func(text, list int) error {
 		if read, took = text, list; text > 1<<20 {
 			return end
 		}
@@ -100,10 +100,10 @@ func TestFilesAreBounded(t *testing.T) {
 	if err := os.Truncate(f.Path(1, "maps"), 64<<20+1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Maps(1); !errors.Is(err, ErrTooLong) {
+	if _, err := f.Maps(1, nil); !errors.Is(err, ErrTooLong) {
 		t.Errorf("maps of a byte more than 64 MiB: %v", err)
 	}
-	if _, err := folder(t, map[string]string{"1/maps": line[:1000] + strings.Repeat("a", 64<<10), "1/task/1/stat": stat("S", 0)}).Maps(1); !errors.Is(err, ErrTooLong) {
+	if _, err := folder(t, map[string]string{"1/maps": line[:1000] + strings.Repeat("a", 64<<10), "1/task/1/stat": stat("S", 0)}).Maps(1, nil); !errors.Is(err, ErrTooLong) {
 		t.Errorf("a line of more than 64 KiB: %v", err)
 	}
 	long := strings.Repeat("a", 64<<10+1)

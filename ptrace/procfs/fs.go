@@ -58,21 +58,16 @@ func record[T any](path string, parse func([]byte) (T, error)) (v T, err error) 
 // ErrTooLong is the error of a file that a process has made long.
 var ErrTooLong = errors.New("longer than any that is plausible")
 
-// Maps reads the mappings of id. ESRCH: it is ending.
-func (f FS) Maps(id int) ([]Mapping, error) {
-	return f.MapsWhile(id, func(int, int) error { return nil })
-}
-
-// MapsWhile is Maps as long as more has no error: it is asked before each piece, with how much of the text was read and what the list takes
-// by then, in bytes.
-func (f FS) MapsWhile(id int, more func(text, list int) error) ([]Mapping, error) {
+// Maps reads the mappings of id as long as more, if there is one, has no error: it is asked after each piece, with how much of the
+// text was read and what the list takes by then, in bytes. ESRCH: it is ending.
+func (f FS) Maps(id int, more func(text, list int) error) ([]Mapping, error) {
 	p, text := mapsParser{}, 0
 	path := f.Path(id, "maps")
 	err := readPieces(path, func(piece []byte) error {
 		if text += len(piece); text > maxMaps {
 			return &fs.PathError{Op: "read", Path: path, Err: ErrTooLong}
 		}
-		if err := p.parse(piece); err != nil {
+		if err := p.parse(piece); err != nil || more == nil {
 			return err
 		}
 		return more(text, p.bytes)

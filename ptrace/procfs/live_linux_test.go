@@ -59,7 +59,7 @@ func TestOwnProcess(t *testing.T) {
 // the auxiliary vector.
 func TestOwnCode(t *testing.T) {
 	var f FS
-	maps, err := f.Maps(os.Getpid())
+	maps, err := f.Maps(os.Getpid(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestRenamedMapping(t *testing.T) {
 	}
 	defer syscall.Munmap(mem)
 	for _, deleted := range []bool{false, true} {
-		maps, err := FS{}.Maps(os.Getpid())
+		maps, err := FS{}.Maps(os.Getpid(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

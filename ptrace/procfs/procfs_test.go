@@ -329,7 +329,7 @@ func TestFSOnFolder(t *testing.T) {
 	if s, err := f.Status(4242); err != nil || s.Name != "worker" || s.Seccomp != 2 {
 		t.Errorf("Status = %+v, %v", s, err)
 	}
-	if m, err := f.Maps(4242); err != nil || len(m) != 4 || m[3].Path != "[vdso]" || !m[3].Pseudo() || m[3].File() {
+	if m, err := f.Maps(4242, nil); err != nil || len(m) != 4 || m[3].Path != "[vdso]" || !m[3].Pseudo() || m[3].File() {
 		t.Errorf("Maps = %v, %v", m, err)
 	}
 	if ids, err := f.TaskIDs(4242); err != nil || len(ids) != 2 {
@@ -350,7 +350,7 @@ func TestFSOnFolder(t *testing.T) {
 	if n := f.Permission(4242).PtraceScope; n != 1 {
 		t.Errorf("PtraceScope = %d, want 1", n)
 	}
-	if _, err := f.Maps(1); !Gone(err) {
+	if _, err := f.Maps(1, nil); !Gone(err) {
 		t.Errorf("Maps of a process that is not there: %v, want one that Gone knows", err)
 	}
 }
