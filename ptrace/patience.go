@@ -116,9 +116,9 @@ func (h *hang) still(tid int) bool {
 	if tid == 0 {
 		return false // it has not begun
 	}
-	var fs procfs.FS
-	st, err := fs.TaskStat(os.Getpid(), tid)
-	s, serr := fs.Schedstat(os.Getpid(), tid)
+	task := procfs.FS{}.Task(os.Getpid(), tid)
+	st, err := task.Stat()
+	s, serr := task.Schedstat()
 	if err != nil || serr != nil || st.State != 'D' && !reads(tid) {
 		h.seen = false
 		return false
@@ -134,7 +134,7 @@ var sleeps = [...]int64{unix.SYS_PROCESS_VM_READV, unix.SYS_OPENAT, unix.SYS_OPE
 // reads tells whether a thread of this process is blocked in its read, or in opening a file. FUSE has it
 // sleep like one that could be interrupted (request_wait_answer, fs/fuse/dev.c).
 func reads(tid int) bool {
-	call, err := (procfs.FS{}).Syscall(os.Getpid(), tid)
+	call, err := (procfs.FS{}).Task(os.Getpid(), tid).Syscall()
 	return err == nil && !call.Running && slices.Contains(sleeps[:], call.NR)
 }
 

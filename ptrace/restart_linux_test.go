@@ -506,11 +506,11 @@ const patience = 60 * time.Second
 // yet would still show the call.
 func (c *target) blocks() (procfs.Syscall, bool, error) {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
-		s, err := (procfs.FS{}).Syscall(c.pid, c.tid)
+		s, err := (procfs.FS{}).Task(c.pid, c.tid).Syscall()
 		if err != nil {
 			return s, false, err
 		}
-		run, err := (procfs.FS{}).Schedstat(c.pid, c.tid)
+		run, err := (procfs.FS{}).Task(c.pid, c.tid).Schedstat()
 		if err != nil {
 			return s, false, err
 		}
@@ -534,7 +534,7 @@ func (c *target) interrupt(revert, anew bool) (reverted bool, err error) {
 	if _, err := waitKind(c.tid, KindInterrupt); err != nil {
 		return false, err
 	}
-	run, err := (procfs.FS{}).Schedstat(c.pid, c.tid)
+	run, err := (procfs.FS{}).Task(c.pid, c.tid).Schedstat()
 	if err != nil {
 		return false, err
 	}

@@ -107,7 +107,7 @@ func seizeToEnd(pid, tid int) error {
 		return fmt.Errorf("traced: the seized thread %v, this one %v; want true, false", isTracee(tid), isTracee(own))
 	}
 	for state := byte('S'); state != 'Z'; runtime.Gosched() {
-		st, err := (procfs.FS{}).TaskStat(pid, tid)
+		st, err := (procfs.FS{}).Task(pid, tid).Stat()
 		if err != nil {
 			return err
 		}

@@ -142,7 +142,7 @@ func TestThreadTimes(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, tid := range ids {
-			if s, err := proc.Schedstat(p.PID, tid); err == nil {
+			if s, err := proc.Task(p.PID, tid).Schedstat(); err == nil {
 				list[tid] = s.Run
 			}
 		}
@@ -189,7 +189,7 @@ func TestSleepersTold(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, tid := range ids {
-				if s, err := proc.Schedstat(p.PID, tid); err == nil {
+				if s, err := proc.Task(p.PID, tid).Schedstat(); err == nil {
 					list[tid] = s.Count
 				}
 			}

@@ -113,7 +113,7 @@ func startPool(t *testing.T, path string) *pooled {
 	}
 	for _, tid := range p.tids { // each has been there, but may not wait yet
 		for waits := false; !waits; runtime.Gosched() {
-			call, err := (procfs.FS{}).Syscall(p.PID, tid)
+			call, err := (procfs.FS{}).Task(p.PID, tid).Syscall()
 			if err != nil {
 				t.Fatal(err)
 			}

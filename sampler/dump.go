@@ -225,7 +225,7 @@ func (d *dumper) wantsMore(t *ThreadDump) bool {
 	if t.State == 'T' {
 		return true
 	}
-	call, err := d.fs.Syscall(t.PID, t.TID)
+	call, err := d.fs.Task(t.PID, t.TID).Syscall()
 	if err != nil {
 		return false
 	}
@@ -235,7 +235,7 @@ func (d *dumper) wantsMore(t *ThreadDump) bool {
 
 // look reads what can be read of a thread without a stop.
 func (d *dumper) look(pid, tid int) {
-	st, err := d.fs.TaskStat(pid, tid)
+	st, err := d.fs.Task(pid, tid).Stat()
 	if err != nil {
 		return // it has exited
 	}
@@ -324,9 +324,10 @@ func (d *dumper) unwind(list []peeked) {
 // peek copies the stack of a thread that does not run. nil: it runs, or cannot
 // be read.
 func (d *dumper) peek(t *ThreadDump) *capture.Capture {
+	task := d.fs.Task(t.PID, t.TID)
 	for range peekTries {
-		before, err := d.fs.Schedstat(t.PID, t.TID)
-		call, callErr := d.fs.Syscall(t.PID, t.TID)
+		before, err := task.Schedstat()
+		call, callErr := task.Syscall()
 		if err != nil || callErr != nil {
 			t.Taken = CannotRead
 			if callErr != nil && d.fs.Permission(t.PID).Remedy() != "" {
@@ -347,7 +348,7 @@ func (d *dumper) peek(t *ThreadDump) *capture.Capture {
 			t.NR, t.Args, t.Taken = call.NR, call.Args, noRoom
 			return nil
 		}
-		if d.capture(t, c, &d.bufs[0], before, call, func() (procfs.Schedstat, error) { return d.fs.Schedstat(t.PID, t.TID) }) {
+		if d.capture(t, c, &d.bufs[0], before, call, task.Schedstat) {
 			return c
 		}
 	}
@@ -621,7 +622,7 @@ func (d *dumper) hasBlocked(t *ThreadDump) bool {
 	if c == nil {
 		return t.Taken != itRuns
 	}
-	if st, err := d.fs.TaskStat(t.PID, t.TID); err == nil {
+	if st, err := d.fs.Task(t.PID, t.TID).Stat(); err == nil {
 		t.State = st.State
 	}
 	d.peeked = append(d.peeked, peeked{t, c})

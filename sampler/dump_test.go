@@ -52,7 +52,7 @@ func TestDumpLetsGo(t *testing.T) {
 		}
 		state := byte(0)
 		for end := time.Now().Add(testprog.Patience); (state == 'T') != stopped && time.Now().Before(end); { // it goes back to its stop
-			st, err := proc.TaskStat(p.PID, p.PID)
+			st, err := proc.Task(p.PID, p.PID).Stat()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -91,7 +91,7 @@ func upTo(most int) func(text, list int) error {
 
 // earlyOf reads mappings and name of a process. tid is a thread of it that lives.
 func earlyOf(pid, tid int) *early {
-	maps, _ := proc.MapsWhile(tid, upTo(maxEarly)) // if it ends already, its parent's must do
+	maps, _ := proc.Maps(tid, upTo(maxEarly)) // if it ends already, its parent's must do
 	comm, _ := os.ReadFile(proc.Path(pid, "comm"))
 	return &early{maps, comm}
 }

@@ -159,7 +159,7 @@ func (w *news) ended(p *process) bool {
 		if len(ids) > 1 || ids[0] != p.pid {
 			return false
 		}
-		s, err := proc.TaskStat(p.pid, p.pid)
+		s, err := proc.Task(p.pid, p.pid).Stat()
 		switch {
 		case err != nil || s.State == 'X': // the next list tells whether it has been reaped, or another thread has become the leader (de_thread, fs/exec.c)
 		case s.State == 'Z': // or it was when another thread was calling exec, and has gone into the list since
@@ -213,7 +213,7 @@ func (w *news) findChildren(p *process) {
 		if p.threads.Load() > fewParents && t.watch.Asleep() && t.slot < 0 {
 			continue
 		}
-		pids, _ := proc.Children(p.pid, t.tid)
+		pids, _ := proc.Task(p.pid, t.tid).Children()
 		for _, pid := range pids {
 			if w.roster.procs[pid] == nil {
 				w.adopt(p, pid)
@@ -282,7 +282,7 @@ func (w *news) permitted(p *process) error {
 		if s, err := proc.Status(tid); err == nil && s.TracerPid != 0 && !w.keeping.on() {
 			w.said.warn("thread %d is traced by process %d: it is read without stops, running it is not sampled", tid, s.TracerPid)
 		}
-		_, err = proc.Syscall(p.pid, tid)
+		_, err = proc.Task(p.pid, tid).Syscall()
 		var errno unix.Errno
 		if !errors.As(err, &errno) || errno != unix.EACCES && errno != unix.EPERM {
 			return nil
@@ -341,7 +341,7 @@ func (w *news) openProcess(p *process) {
 func (w *news) addThread(p *process, tid int, born bool) bool {
 	w.pulse.works()
 	t := newThread(p, tid)
-	st, err := proc.TaskStat(p.pid, tid)
+	st, err := proc.Task(p.pid, tid).Stat()
 	if w.files.failed(err) || err != nil || st.State == 'Z' || st.State == 'X' {
 		return false // or a leader that has exited while its process lives
 	}

@@ -213,7 +213,7 @@ func (ws *walks) surely(t *target, c *capture.Capture, u *regs.User) (frames []u
 	ws.attest(t, asked)
 	looked := t.past.last().began >= asked
 	now := time.Since(ws.cfg.Start)
-	if s, err := proc.Schedstat(c.PID, c.TID); err != nil || s.Count != c.Count {
+	if s, err := proc.Task(c.PID, c.TID).Schedstat(); err != nil || s.Count != c.Count {
 		return frames, end, sure
 	}
 	ws.attest(t, now)

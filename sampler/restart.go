@@ -110,7 +110,7 @@ func writable(fs procfs.FS, pid int, addr uint64) bool {
 	if addr == 0 {
 		return true
 	}
-	maps, err := fs.MapsWhile(pid, upTo(maxRights))
+	maps, err := fs.Maps(pid, upTo(maxRights))
 	m := mappingAt(maps, addr)
 	if err != nil || m == nil || m.Perms&procfs.Write == 0 {
 		return false
@@ -222,7 +222,7 @@ func (o *Options) mayStop(fs procfs.FS, pid, tid int, nr int64, args *[6]uint64)
 // all the same: without its stop nobody takes EINTR back, and a filter may kill it for going on. A thread that waits for a CPU
 // stops as soon as it gets one; one that waits for anything else may never.
 func awaited(fs procfs.FS, pid, tid int, since time.Duration) bool {
-	st, err := fs.TaskStat(pid, tid)
+	st, err := fs.Task(pid, tid).Stat()
 	switch {
 	case err != nil || st.State == 'Z' || st.State == 'X' || since > starved:
 		return false

@@ -118,7 +118,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 // CONFIG_SCHED_INFO there is no such file; kernels before 5.14 say 0 where neither CONFIG_SCHEDSTATS nor the delay
 // accounting is on (sched_info_on, include/linux/sched/stat.h).
 func countsRuns(fs procfs.FS) bool {
-	s, err := fs.Schedstat(os.Getpid(), os.Getpid())
+	s, err := fs.Task(os.Getpid(), os.Getpid()).Schedstat()
 	return err == nil && s.Count > 0
 }
 

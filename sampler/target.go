@@ -37,7 +37,7 @@ func (ts *targets) of(pid int) *target {
 	}
 	ts.all[pid] = t
 	if ts.cfg.Live {
-		t.name, _ = proc.Comm(pid, pid)
+		t.name, _ = proc.Task(pid, pid).Comm()
 		if is32(pid) {
 			t.limit = regs.CompatLimit(ts.cfg.Host)
 		}
@@ -234,7 +234,7 @@ func (ts *targets) name(t *target, tid int, s *seen, at time.Duration) {
 		return
 	}
 	s.named = at
-	name, err := proc.Comm(t.pid, tid)
+	name, err := proc.Task(t.pid, tid).Comm()
 	if err != nil || name == s.name {
 		return
 	}

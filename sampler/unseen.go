@@ -32,7 +32,7 @@ func (p *process) unseen() time.Duration {
 func (ac *accounts) readChildren(p *process) {
 	c := &p.children
 	if now := p.watch.Clock(); now != c.clock || c.reaped == 0 {
-		if s, err := proc.TaskStat(p.pid, p.pid); err == nil {
+		if s, err := proc.Task(p.pid, p.pid).Stat(); err == nil {
 			c.clock, c.reaped = now, s.Reaped
 		}
 	}

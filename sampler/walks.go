@@ -125,7 +125,7 @@ func (ws *walks) still(c *capture.Capture, read func()) bool {
 		return false
 	}
 	read()
-	s, err := proc.Schedstat(c.PID, c.TID)
+	s, err := proc.Task(c.PID, c.TID).Schedstat()
 	return err == nil && s.Count == c.Count
 }
 

@@ -136,7 +136,7 @@ func freeStarved(fs procfs.FS, b *clocks.Board, earlier, now []clocks.Hold) {
 		if !slices.Contains(earlier, h) {
 			continue
 		}
-		if st, err := fs.TaskStat(os.Getpid(), h.By); err == nil && st.State == 'R' {
+		if st, err := fs.Task(os.Getpid(), h.By).Stat(); err == nil && st.State == 'R' {
 			b.Free(h.By)
 		}
 	}
@@ -155,8 +155,9 @@ func (s *suspects) look(fs procfs.FS, now []clocks.Hold) (hang []clocks.Hold) {
 	before := *s
 	*s = nil
 	for _, h := range now {
-		st, err := fs.TaskStat(os.Getpid(), h.By)
-		run, rerr := fs.Schedstat(os.Getpid(), h.By)
+		task := fs.Task(os.Getpid(), h.By)
+		st, err := task.Stat()
+		run, rerr := task.Schedstat()
 		if err != nil || rerr != nil || st.State == 'R' {
 			continue
 		}
@@ -214,8 +215,9 @@ func callsOf(fs procfs.FS, pid int) map[int]wait {
 	calls := map[int]wait{}
 	ids, _ := fs.TaskIDs(pid)
 	for _, tid := range ids {
-		s, _ := fs.Schedstat(pid, tid)
-		c, err := fs.Syscall(pid, tid)
+		task := fs.Task(pid, tid)
+		s, _ := task.Schedstat()
+		c, err := task.Syscall()
 		if err != nil || c.Running {
 			continue
 		}

@@ -151,7 +151,7 @@ func TestSuspects(t *testing.T) {
 		}
 	})
 	for end := time.Now().Add(testprog.Patience); ; {
-		if c, err := proc.Syscall(os.Getpid(), blocked); err == nil && !c.Running && c.NR == unix.SYS_READ {
+		if c, err := proc.Task(os.Getpid(), blocked).Syscall(); err == nil && !c.Running && c.NR == unix.SYS_READ {
 			break
 		}
 		if time.Now().After(end) {

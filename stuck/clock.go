@@ -23,7 +23,7 @@ func (c *clock) read() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0)
-	if now, ok := c.fs.LastRan(os.Getpid(), unix.Gettid()); ok {
+	if now, ok := c.fs.Task(os.Getpid(), unix.Gettid()).LastRan(); ok {
 		c.now, c.at = now, time.Now()
 	}
 }
@@ -33,7 +33,7 @@ func (c *clock) idle(t *Thread) {
 	if t.Between.Motion != Blocked || t.stopped || c.now == 0 {
 		return
 	}
-	last, ok := c.fs.LastRan(t.PID, t.TID)
+	last, ok := c.fs.Task(t.PID, t.TID).LastRan()
 	now := c.now + t.second.at.Sub(c.at)
 	if ok && last > 0 && now > last {
 		t.Between.Idle = max(now-last, t.Between.IdleAtLeast)
@@ -42,7 +42,7 @@ func (c *clock) idle(t *Thread) {
 
 // left is what is left of a time that began when the thread went to sleep.
 func (c *clock) left(t *Thread, whole time.Duration) time.Duration {
-	last, ok := c.fs.LastRan(t.PID, t.TID)
+	last, ok := c.fs.Task(t.PID, t.TID).LastRan()
 	if !ok || c.now == 0 || t.stopped {
 		return -1
 	}

@@ -179,7 +179,7 @@ func (s *endSearch) match(pid int, dir, name string) {
 	if p := s.procs[pid]; p != nil {
 		h.Name = p.Name
 	} else {
-		h.Name, _ = s.fs.Comm(pid, pid)
+		h.Name, _ = s.fs.Task(pid, pid).Comm()
 	}
 	s.wanted[link] = append(list, h)
 }

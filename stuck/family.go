@@ -22,7 +22,7 @@ func (d *Dump) children(t *Thread, own bool) (list []procfs.Stat, known bool) {
 	}
 	known = true
 	for _, tid := range tids {
-		ids, err := d.fs.Children(t.PID, tid)
+		ids, err := d.fs.Task(t.PID, tid).Children()
 		if err != nil && !procfs.Gone(err) {
 			known = false
 			d.missing.add("children of processes: %v", err)

@@ -193,7 +193,7 @@ func pipeWait(wchan string) bool {
 }
 
 func wchan(fs procfs.FS, t *Thread) string {
-	s, _ := fs.Wchan(t.PID, t.TID) // without it less is known
+	s, _ := fs.Task(t.PID, t.TID).Wchan() // without it less is known
 	return s
 }
 

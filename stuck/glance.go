@@ -58,7 +58,8 @@ func (g *Glances) look(pid, tid int, nr int64, sp, runs uint64) func([]output.Fr
 	clear(d.owners.known)
 	clear(d.ends.wanted)
 	p := d.roster.process(pid, false)
-	before, err := d.fs.Schedstat(pid, tid)
+	task := d.fs.Task(pid, tid)
+	before, err := task.Schedstat()
 	if p == nil || err != nil || runs != 0 && before.Count != runs {
 		return nil
 	}
@@ -77,7 +78,7 @@ func (g *Glances) look(pid, tid int, nr int64, sp, runs uint64) func([]output.Fr
 	if !words && t.Call.NR >= 0 && t.Call.Name != "restart_syscall" {
 		d.decode(t)
 	}
-	if after, err := d.fs.Schedstat(pid, tid); err != nil || after.Count != before.Count {
+	if after, err := task.Schedstat(); err != nil || after.Count != before.Count {
 		return nil
 	}
 	return func(frames []output.Frame) string {
@@ -113,7 +114,7 @@ func (g *Glances) lock(t *Thread, shared bool) string {
 		return s
 	}
 	tid := g.outer(t, l.owner)
-	name, err := g.fs.Comm(tid, tid)
+	name, err := g.fs.Task(tid, tid).Comm()
 	switch {
 	case tid == 0 || err != nil:
 		return s
@@ -142,7 +143,7 @@ func (g *Glances) outer(t *Thread, id int) int {
 	}
 	if !t.Process.inner {
 		if t.Call.Args[1]&futexPrivate != 0 {
-			if _, err := g.fs.Comm(t.PID, id); err != nil {
+			if _, err := g.fs.Task(t.PID, id).Comm(); err != nil {
 				return 0
 			}
 		}

@@ -142,7 +142,7 @@ const maxMaps = 16 << 20
 
 // maps are the mappings of a thread: none if it has ended, may not be looked at, or has made the list longer.
 func maps(fs procfs.FS, tid int) []procfs.Mapping {
-	list, err := fs.MapsWhile(tid, func(_, list int) error {
+	list, err := fs.Maps(tid, func(_, list int) error {
 		if list > maxMaps {
 			return procfs.ErrTooLong
 		}

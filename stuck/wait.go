@@ -202,7 +202,7 @@ func (w *Wait) on(r Releaser, fs procfs.FS) {
 		if tid == 0 {
 			tid = r.PID
 		}
-		r.Name, _ = fs.Comm(r.PID, tid) // without it the number alone is shown
+		r.Name, _ = fs.Task(r.PID, tid).Comm() // without it the number alone is shown
 	}
 	w.On = append(w.On, r)
 }
@@ -213,7 +213,7 @@ func fault(fs procfs.FS, t *Thread) *Wait {
 		return nil
 	}
 	w := &Wait{Kind: "page", Text: "waits for a page of its memory"}
-	frames, _ := fs.Stack(t.PID, t.TID) // without it less is said
+	frames, _ := fs.Task(t.PID, t.TID).Stack() // without it less is said
 	for _, f := range frames {
 		switch {
 		case strings.Contains(f.Func, "userfault"):

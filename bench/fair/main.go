@@ -551,7 +551,7 @@ func (s *symbols) name(addr uint64) string {
 	if name := s.find(addr); name != "" {
 		return name
 	}
-	s.maps, _ = procfs.FS{}.Maps(s.pid) // it has mapped more; without, the address is nowhere
+	s.maps, _ = procfs.FS{}.Maps(s.pid, nil) // it has mapped more; without, the address is nowhere
 	return cmp.Or(s.find(addr), "[nowhere]")
 }
 

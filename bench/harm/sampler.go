@@ -104,7 +104,7 @@ func cpuTime(pid int) (sum time.Duration, err error) {
 		return 0, err
 	}
 	for _, tid := range ids {
-		st, err := fs.Schedstat(pid, tid)
+		st, err := fs.Task(pid, tid).Schedstat()
 		if err != nil {
 			return 0, err
 		}

@@ -89,7 +89,7 @@ func run(pairs, depth, rounds int) error {
 	pid := cmd.Process.Pid
 	// Its pipe does not block it, so once it sleeps it is in pause.
 	for state := byte(0); state != 'S'; time.Sleep(time.Millisecond) {
-		st, err := procfs.FS{}.TaskStat(pid, pid)
+		st, err := procfs.FS{}.Task(pid, pid).Stat()
 		if err != nil {
 			return err
 		}

@@ -46,7 +46,7 @@ func start(t testing.TB, name string) int {
 // biasOf is where the program of a process was loaded: it is linked for 0.
 func biasOf(t testing.TB, pid int, name string) uint64 {
 	t.Helper()
-	maps, err := procfs.FS{}.Maps(pid)
+	maps, err := procfs.FS{}.Maps(pid, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

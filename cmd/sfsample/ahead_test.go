@@ -96,7 +96,7 @@ func TestNiceOfWriting(t *testing.T) {
 		writes := func() bool {
 			ids, _ := fs.TaskIDs(cmd.Process.Pid)
 			return slices.ContainsFunc(ids, func(tid int) bool {
-				c, err := fs.Syscall(cmd.Process.Pid, tid)
+				c, err := fs.Task(cmd.Process.Pid, tid).Syscall()
 				return err == nil && !c.Running && c.NR == unix.SYS_WRITE && c.Args[0] == 1
 			})
 		}

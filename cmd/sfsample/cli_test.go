@@ -264,7 +264,7 @@ func TestNext(t *testing.T) {
 	o = sfsample(t, "-p", pid+" "+pid, "-d", "0.1", "-o", file) // as pidof prints them
 	o.want(t, exitDone, "next: process "+pid+" is stopped, by a signal", "kill -CONT "+pid)
 	signalTo(t, p.pid, unix.SIGCONT)
-	comm, err := (procfs.FS{}).Comm(p.pid, p.pid)
+	comm, err := (procfs.FS{}).Task(p.pid, p.pid).Comm()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -134,7 +134,7 @@ func agree(t *testing.T, pid int) (stacks, frames int) {
 	stop(t, pid)
 	ours, gdb, eu := threeStacks(t, pid, ourStacks)
 	for tid, got := range ours {
-		st, err := (procfs.FS{}).Schedstat(pid, tid)
+		st, err := (procfs.FS{}).Task(pid, tid).Schedstat()
 		if err == nil && st.Run < time.Millisecond && len(got) == 1 && len(gdb[tid]) == 2 && len(eu[tid]) == 2 && gdb[tid][0] == got[0] && eu[tid][0] == got[0] && gdb[tid][1] != eu[tid][1] {
 			// It is being born and has hardly run: the table says that it has no caller (clone3.S of glibc), and each debugger goes on to another address.
 			continue
@@ -178,7 +178,7 @@ func threeStacks(t *testing.T, pid int, dump func(*testing.T, int) pcs) (ours, g
 func allStopped(t *testing.T, pid int) bool {
 	t.Helper()
 	for _, tid := range tasks(t, pid) {
-		if s, err := (procfs.FS{}).TaskStat(pid, tid); err == nil && s.State != 'T' {
+		if s, err := (procfs.FS{}).Task(pid, tid).Stat(); err == nil && s.State != 'T' {
 			return false
 		}
 	}

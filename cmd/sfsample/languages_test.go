@@ -288,7 +288,7 @@ func (c *comparison) agreed(t *testing.T, pid int) {
 		stacks, switched = cutStacksToo(t, pid)
 		return stacks
 	})
-	maps, err := procfs.FS{}.Maps(pid)
+	maps, err := procfs.FS{}.Maps(pid, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

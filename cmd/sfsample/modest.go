@@ -57,7 +57,7 @@ func relax(slack time.Duration) (found bool) {
 	fs := procfs.FS{}
 	ids, _ := fs.TaskIDs(os.Getpid())
 	for _, tid := range ids {
-		if call, err := fs.Syscall(os.Getpid(), tid); err == nil && !call.Running && call.NR == unix.SYS_NANOSLEEP { // as no other does
+		if call, err := fs.Task(os.Getpid(), tid).Syscall(); err == nil && !call.Running && call.NR == unix.SYS_NANOSLEEP { // as no other does
 			_ = os.WriteFile(fmt.Sprintf("/proc/%d/timerslack_ns", tid), []byte(strconv.Itoa(int(slack))), 0) // in nanoseconds; takes CAP_SYS_NICE
 			found = true
 		}

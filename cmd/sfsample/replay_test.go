@@ -261,7 +261,7 @@ func TestWritingEnds(t *testing.T) {
 					ids, _ := fs.TaskIDs(cmd.Process.Pid)
 					still++
 					if slices.ContainsFunc(ids, func(tid int) bool {
-						c, err := fs.Syscall(cmd.Process.Pid, tid)
+						c, err := fs.Task(cmd.Process.Pid, tid).Syscall()
 						return err == nil && c.Running
 					}) {
 						still = 0

@@ -375,7 +375,7 @@ func commandLine(pid int) string {
 	if words, err := (procfs.FS{}).Cmdline(pid); err == nil && len(words) > 0 {
 		return strings.Join(words, " ")
 	}
-	name, _ := (procfs.FS{}).Comm(pid, pid)
+	name, _ := (procfs.FS{}).Task(pid, pid).Comm()
 	return name
 }
 
@@ -573,7 +573,7 @@ func checkKernel(c *config, log *slog.Logger) {
 	if !c.sampling.kernel {
 		return
 	}
-	if _, err := (procfs.FS{}).Stack(os.Getpid(), os.Getpid()); err != nil { // ours stands for all
+	if _, err := (procfs.FS{}).Task(os.Getpid(), os.Getpid()).Stack(); err != nil { // ours stands for all
 		log.Warn(fmt.Sprintf("the kernel's part of stacks cannot be shown: %v (try: as root)", err))
 	}
 }

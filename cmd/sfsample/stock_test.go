@@ -107,7 +107,7 @@ func working(t testing.TB, pid int) {
 	eventually(t, fmt.Sprintf("process %d works", pid), func() bool {
 		var sum time.Duration
 		for _, s := range tasks(t, pid) {
-			if st, err := (procfs.FS{}).Schedstat(pid, s); err == nil {
+			if st, err := (procfs.FS{}).Task(pid, s).Schedstat(); err == nil {
 				sum += st.Run
 			}
 		}

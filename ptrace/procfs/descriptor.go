@@ -3,7 +3,6 @@ package procfs
 import (
 	"bytes"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +34,6 @@ type Watched struct {
 // FDInfo is what /proc/PID/fdinfo/FD says.
 type FDInfo struct {
 	Pos     int64
-	Flags   uint64 // as of open(2), octal in the file
 	Watched []Watched
 	More    int           // further descriptors of the set, not kept
 	Count   uint64        // of an eventfd
@@ -51,7 +49,7 @@ const maxWatched = 4096
 // FDInfo reads the fdinfo file of a descriptor. Of a set of a hundred thousand only
 // the beginning is read.
 func (f FS) FDInfo(id, fd int) (FDInfo, error) {
-	b, err := f.read(id, filepath.Join("fdinfo", strconv.Itoa(fd)), 1<<20, false)
+	b, err := readFile(f.Path(id, "fdinfo", strconv.Itoa(fd)), 1<<20)
 	if err != nil {
 		return FDInfo{}, err
 	}
@@ -75,8 +73,6 @@ func (i *FDInfo) set(key string, v []byte) {
 	switch key {
 	case "pos":
 		i.Pos, _, _ = signed(v)
-	case "flags":
-		i.Flags, _ = strconv.ParseUint(string(bytes.TrimSpace(v)), 8, 64)
 	case "eventfd-count":
 		i.Count, _, _ = hex(v)
 	case "ticks":

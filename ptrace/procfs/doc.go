@@ -5,8 +5,8 @@
 // Reading stands apart from parsing. The Parse functions take the bytes of a
 // file, make no system call and run on any system; those that a sampler calls
 // at each tick ([ParseSchedstat], [ParseSyscall]) do not
-// allocate. [FS] does the reading, under a root that tests replace by a folder
-// of their own.
+// allocate. [FS] does the reading, and [Task] that of one thread, under a root
+// that tests replace by a folder of their own.
 //
 // What a process can choose itself (names, paths, arguments) comes out as it
 // is, bar the kernel's own escapes: whoever prints it must quote it.

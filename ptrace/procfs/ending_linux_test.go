@@ -2,10 +2,12 @@ package procfs
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"testing"
@@ -25,10 +27,10 @@ func TestMapsOfEnding(t *testing.T) {
 	if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
 		t.Fatal(err)
 	}
-	if maps, err := (FS{}).Maps(pid); !Gone(err) {
+	if maps, err := (FS{}).Maps(pid, nil); !Gone(err) {
 		t.Errorf("a zombie has %d mappings (%v), want that it is gone", len(maps), err)
 	}
-	if maps, err := (FS{}).Maps(os.Getpid()); err != nil || len(maps) == 0 {
+	if maps, err := (FS{}).Maps(os.Getpid(), nil); err != nil || len(maps) == 0 {
 		t.Errorf("this process has %d mappings (%v)", len(maps), err)
 	}
 }
@@ -70,27 +72,48 @@ func TestRecords(t *testing.T) {
 		read  func(FS) (any, error)
 		want  any
 	}{
-		{"wchan", []string{"do_", "wait"}, func(f FS) (any, error) { return f.Wchan(1, 2) }, "do_"},
-		{"wchan", []string{string(bytes.Repeat([]byte{'a'}, firstRead)), "b"}, func(f FS) (any, error) { s, err := f.Wchan(1, 2); return len(s), err }, firstRead + 1},
-		{"children", []string{"3 ", "4 ", "5"}, func(f FS) (any, error) { list, err := f.Children(1, 2); return len(list), err }, 3},
+		{"wchan", []string{"do_", "wait"}, func(f FS) (any, error) { return f.Task(1, 2).Wchan() }, "do_"},
+		{"wchan", []string{string(bytes.Repeat([]byte{'a'}, firstRead)), "b"}, func(f FS) (any, error) { s, err := f.Task(1, 2).Wchan(); return len(s), err }, firstRead + 1},
+		{"children", []string{"3 ", "4 ", "5"}, func(f FS) (any, error) { list, err := f.Task(1, 2).Children(); return len(list), err }, 3},
 	} {
-		var p [2]int
-		if err := unix.Pipe2(p[:], unix.O_DIRECT|unix.O_CLOEXEC); err != nil { // a read gives what one write has put there (pipe(2))
-			t.Fatal(err)
-		}
-		for _, part := range tt.parts {
-			if _, err := unix.Write(p[1], []byte(part)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		unix.Close(p[1])
+		fd := packets(t, tt.parts...)
 		f := folder(t, map[string]string{"1/task/2/x": ""})
-		if err := os.Symlink("/proc/self/fd/"+strconv.Itoa(p[0]), f.Path(1, "task/2", tt.name)); err != nil {
+		if err := os.Symlink("/proc/self/fd/"+strconv.Itoa(fd), f.Path(1, "task/2", tt.name)); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := tt.read(f); got != tt.want || err != nil {
 			t.Errorf("%s in %d parts: %v, %v; want %v", tt.name, len(tt.parts), got, err, tt.want)
 		}
-		unix.Close(p[0])
+		unix.Close(fd)
 	}
+	for name, read := range readers {
+		fd := packets(t, cmp.Or(texts[name], "\n"), "more")
+		f := folder(t, map[string]string{"1/task/2/x": ""})
+		if err := os.Symlink("/proc/self/fd/"+strconv.Itoa(fd), filepath.Join(f.Root, name)); err != nil {
+			t.Fatal(err)
+		}
+		var left [9]byte
+		if err := read(f); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if n, err := unix.Read(fd, left[:]); string(left[:max(n, 0)]) != "more" {
+			t.Errorf("%s: %q is left, %v", name, left[:max(n, 0)], err)
+		}
+		unix.Close(fd)
+	}
+}
+
+// packets is a pipe of which each read gives one part (pipe(2)).
+func packets(t *testing.T, parts ...string) int {
+	t.Helper()
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_DIRECT|unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range parts {
+		if _, err := unix.Write(p[1], []byte(part)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unix.Close(p[1])
+	return p[0]
 }

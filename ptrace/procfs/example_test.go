@@ -9,7 +9,7 @@ import (
 // Lists the code of a process and what its threads wait for.
 func Example() {
 	proc := procfs.FS{Root: "testdata/proc"} // FS{} is the machine's own
-	maps, err := proc.Maps(4242)
+	maps, err := proc.Maps(4242, nil)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -3,16 +3,14 @@ package procfs
 import (
 	"bytes"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 )
 
-// Children lists the children that thread tid made. It needs a kernel with
+// Children lists the children that the thread made. It needs a kernel with
 // CONFIG_PROC_CHILDREN.
-func (f FS) Children(pid, tid int) ([]int, error) {
-	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "children"), maxMaps, false)
+func (t Task) Children() ([]int, error) {
+	b, err := readFile(t.path("children"), maxMaps)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +27,7 @@ func (f FS) Children(pid, tid int) ([]int, error) {
 // Cgroups reads the control groups of a process: one path with version 2 of the
 // interface, one for each hierarchy with version 1.
 func (f FS) Cgroups(id int) ([]string, error) {
-	b, err := f.read(id, "cgroup", maxSmall, false)
+	b, err := readFile(f.Path(id, "cgroup"), maxSmall)
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +47,12 @@ func (f FS) Namespace(id int, kind string) (string, error) {
 	return os.Readlink(f.Path(id, "ns", kind))
 }
 
-// LastRan reads when thread tid was last on a CPU, on the scheduler's clock, which
+// LastRan reads when the thread was last on a CPU, on the scheduler's clock, which
 // counts since boot, to about a tick (se.exec_start of proc_sched_show_task,
 // kernel/sched/debug.c). It is false on kernels without CONFIG_SCHED_DEBUG. The
 // clocks of two CPUs may differ by the time that interrupts took.
-func (f FS) LastRan(pid, tid int) (time.Duration, bool) {
-	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "sched"), maxSmall, false)
+func (t Task) LastRan() (time.Duration, bool) {
+	b, err := readFile(t.path("sched"), maxSmall)
 	if err != nil {
 		return 0, false
 	}
@@ -78,7 +76,7 @@ func ParseLastRan(b []byte) (time.Duration, bool) {
 // Mounts reads the types of the file systems that thread id sees, by device. It is
 // empty where that may not be read.
 func (f FS) Mounts(id int) map[Dev]string {
-	b, err := f.read(id, "mountinfo", maxMaps, false)
+	b, err := readFile(f.Path(id, "mountinfo"), maxMaps)
 	if err != nil {
 		return nil
 	}

@@ -34,26 +34,28 @@ func folder(t *testing.T, files map[string]string) FS {
 var readers = map[string]func(FS) error{
 	"1/status":           func(f FS) error { _, err := f.Status(1); return err },
 	"1/stat":             func(f FS) error { _, err := f.Stat(1); return err },
-	"1/task/2/stat":      func(f FS) error { _, err := f.TaskStat(1, 2); return err },
-	"1/task/2/schedstat": func(f FS) error { _, err := f.Schedstat(1, 2); return err },
-	"1/task/2/syscall":   func(f FS) error { _, err := f.Syscall(1, 2); return err },
-	"1/task/2/stack":     func(f FS) error { _, err := f.Stack(1, 2); return err },
-	"1/task/2/comm":      func(f FS) error { _, err := f.Comm(1, 2); return err },
-	"1/task/2/wchan":     func(f FS) error { _, err := f.Wchan(1, 2); return err },
+	"1/task/2/stat":      func(f FS) error { _, err := f.Task(1, 2).Stat(); return err },
+	"1/task/2/schedstat": func(f FS) error { _, err := f.Task(1, 2).Schedstat(); return err },
+	"1/task/2/syscall":   func(f FS) error { _, err := f.Task(1, 2).Syscall(); return err },
+	"1/task/2/stack":     func(f FS) error { _, err := f.Task(1, 2).Stack(); return err },
+	"1/task/2/comm":      func(f FS) error { _, err := f.Task(1, 2).Comm(); return err },
+	"1/task/2/wchan":     func(f FS) error { _, err := f.Task(1, 2).Wchan(); return err },
 	"1/cmdline":          func(f FS) error { _, err := f.Cmdline(1); return err },
 	"1/cgroup":           func(f FS) error { _, err := f.Cgroups(1); return err },
 	"1/personality":      func(f FS) error { _, err := f.Personality(1); return err },
 	"1/auxv":             func(f FS) error { _, err := f.Auxv(1, binary.LittleEndian, 8); return err },
 }
 
+// texts are such files, as short as may be.
+var texts = map[string]string{
+	"1/status": "State:\tS\nTgid:\t1\nPid:\t1\n", "1/stat": stat("S", 0), "1/task/2/stat": stat("S", 0), "1/task/2/schedstat": "1 2 3\n",
+	"1/task/2/syscall": "running\n", "1/task/2/stack": "[<0>] f+0x1/0x2\n", "1/task/2/comm": "a", "1/task/2/wchan": "f", "1/cmdline": "a",
+	"1/personality": "0", "1/auxv": "", "1/cgroup": "0::/a",
+}
+
 // TestFilesAreBounded: a file that is longer than any can be is refused, but for
 // those whose text may be cut.
 func TestFilesAreBounded(t *testing.T) {
-	texts := map[string]string{
-		"1/status": "State:\tS\nTgid:\t1\nPid:\t1\n", "1/stat": stat("S", 0), "1/task/2/stat": stat("S", 0), "1/task/2/schedstat": "1 2 3\n",
-		"1/task/2/syscall": "running\n", "1/task/2/stack": "[<0>] f+0x1/0x2\n", "1/task/2/comm": "a", "1/task/2/wchan": "f", "1/cmdline": "a",
-		"1/personality": "0", "1/auxv": "", "1/cgroup": "0::/a",
-	}
 	cut := map[string]bool{"1/task/2/comm": true, "1/task/2/wchan": true, "1/cmdline": true, "1/auxv": true, "1/cgroup": true}
 	for name, read := range readers {
 		if err := read(folder(t, nil)); !Gone(err) {
@@ -77,17 +79,17 @@ func TestFilesAreBounded(t *testing.T) {
 		}
 	}
 	f := folder(t, map[string]string{"1/maps": "", "1/task/1/stat": stat("S", 0), "1/task/2/sched": "a\nse.exec_start : 5.000000" + strings.Repeat("\n", 64<<10)})
-	if at, ok := f.LastRan(1, 2); at != 5*time.Millisecond || !ok {
+	if at, ok := f.Task(1, 2).LastRan(); at != 5*time.Millisecond || !ok {
 		t.Errorf("a sched file that is cut: run at %v, %v", at, ok)
 	}
 	line := "1000-2000 r-xp 00000000 08:1f 12 /" + strings.Repeat("a", 4000) + "\n"
 	f = folder(t, map[string]string{"1/maps": strings.Repeat(line, 64<<20/len(line)), "1/task/1/stat": stat("S", 0)})
-	list, err := f.Maps(1)
+	list, err := f.Maps(1, nil)
 	if err != nil || len(list) != 64<<20/len(line) || list[len(list)-1].Path != line[len(line)-4002:len(line)-1] {
 		t.Errorf("maps of 64 MiB: %d mappings, %v", len(list), err)
 	}
 	end, read, took := errors.New("the end"), 0, 0
-	if _, err := f.MapsWhile(1, func(text, list int) error {
+	if _, err := f.Maps(1, func(text, list int) error {
 		if read, took = text, list; text > 1<<20 {
 			return end
 		}
@@ -98,10 +100,10 @@ func TestFilesAreBounded(t *testing.T) {
 	if err := os.Truncate(f.Path(1, "maps"), 64<<20+1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Maps(1); !errors.Is(err, ErrTooLong) {
+	if _, err := f.Maps(1, nil); !errors.Is(err, ErrTooLong) {
 		t.Errorf("maps of a byte more than 64 MiB: %v", err)
 	}
-	if _, err := folder(t, map[string]string{"1/maps": line[:1000] + strings.Repeat("a", 64<<10), "1/task/1/stat": stat("S", 0)}).Maps(1); !errors.Is(err, ErrTooLong) {
+	if _, err := folder(t, map[string]string{"1/maps": line[:1000] + strings.Repeat("a", 64<<10), "1/task/1/stat": stat("S", 0)}).Maps(1, nil); !errors.Is(err, ErrTooLong) {
 		t.Errorf("a line of more than 64 KiB: %v", err)
 	}
 	long := strings.Repeat("a", 64<<10+1)
@@ -115,11 +117,11 @@ func TestWords(t *testing.T) {
 	f := folder(t, map[string]string{"1/task/2/wchan": "0", "1/task/3/wchan": "do_wait\n", "1/task/2/comm": "a b\n\n", "1/cmdline": "",
 		"1/personality": "00040000\n", "2/personality": "ffffffff\n", "3/personality": "100000000\n", "4/personality": "x"})
 	for tid, want := range map[int]string{2: "", 3: "do_wait"} {
-		if s, err := f.Wchan(1, tid); s != want || err != nil {
+		if s, err := f.Task(1, tid).Wchan(); s != want || err != nil {
 			t.Errorf("thread %d is blocked in %q, %v; want %q", tid, s, err, want)
 		}
 	}
-	if s, err := f.Comm(1, 2); s != "a b\n" || err != nil { // only the last newline is the kernel's
+	if s, err := f.Task(1, 2).Comm(); s != "a b\n" || err != nil { // only the last newline is the kernel's
 		t.Errorf("name %q, %v", s, err)
 	}
 	if args, err := f.Cmdline(1); args != nil || err != nil {
@@ -175,7 +177,7 @@ func TestFilesAreClosed(t *testing.T) {
 	before := open()
 	for range 5 {
 		f.Status(1)
-		f.Comm(1, 2)
+		f.Task(1, 2).Comm()
 		if ids, err := f.TaskIDs(1); !slices.Equal(ids, []int{2}) || err != nil {
 			t.Fatalf("threads %v, %v", ids, err)
 		}
@@ -284,7 +286,7 @@ func TestPermission(t *testing.T) {
 		t.Error("a process whose files are its user's cannot be traced by that")
 	}
 	for text, want := range map[string]int{"0\n": 0, "1": 1, "3\n": 3, "4\n": -1, "": -1, "x": -1} {
-		if got := folder(t, map[string]string{"sys/kernel/yama/ptrace_scope": text}).PtraceScope(); got != want {
+		if got := folder(t, map[string]string{"sys/kernel/yama/ptrace_scope": text}).Permission(7).PtraceScope; got != want {
 			t.Errorf("ptrace_scope %q: %d, want %d", text, got, want)
 		}
 	}

@@ -1,7 +1,6 @@
 package procfs
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"io/fs"
@@ -27,9 +26,8 @@ type FS struct {
 // Bounds on what is read of a file, in bytes. A process can make its maps and
 // its command line long.
 const (
-	maxSmall   = 64 << 10 // of one record
-	maxMaps    = 64 << 20
-	maxCmdline = 64 << 10
+	maxSmall = 64 << 10 // of one record
+	maxMaps  = 64 << 20
 )
 
 func (f FS) root() string {
@@ -45,41 +43,31 @@ func (f FS) Path(id int, elem ...string) string {
 	return filepath.Join(f.root(), strconv.Itoa(id), filepath.Join(elem...))
 }
 
-// read returns at most max bytes of a file of id, and an error if there are
-// more and whole is set.
-func (f FS) read(id int, name string, max int64, whole bool) ([]byte, error) {
-	path := f.Path(id, name)
-	b, err := readFile(path, max+1, max == maxSmall)
+// record parses a file of one record, which is read whole.
+func record[T any](path string, parse func([]byte) (T, error)) (v T, err error) {
+	b, err := readFile(path, maxSmall+1)
+	if err == nil && len(b) > maxSmall {
+		err = &fs.PathError{Op: "read", Path: path, Err: ErrTooLong}
+	}
 	if err != nil {
-		return nil, err
+		return v, err
 	}
-	if int64(len(b)) > max {
-		if whole {
-			return nil, &fs.PathError{Op: "read", Path: path, Err: ErrTooLong}
-		}
-		b = b[:max]
-	}
-	return b, nil
+	return parse(b)
 }
 
 // ErrTooLong is the error of a file that a process has made long.
 var ErrTooLong = errors.New("longer than any that is plausible")
 
-// Maps reads the mappings of id. ESRCH: it is ending.
-func (f FS) Maps(id int) ([]Mapping, error) {
-	return f.MapsWhile(id, func(int, int) error { return nil })
-}
-
-// MapsWhile is Maps as long as more has no error: it is asked before each piece, with how much of the text was read and what the list takes
-// by then, in bytes.
-func (f FS) MapsWhile(id int, more func(text, list int) error) ([]Mapping, error) {
+// Maps reads the mappings of id as long as more, if there is one, has no error: it is asked after each piece, with how much of the
+// text was read and what the list takes by then, in bytes. ESRCH: it is ending.
+func (f FS) Maps(id int, more func(text, list int) error) ([]Mapping, error) {
 	p, text := mapsParser{}, 0
 	path := f.Path(id, "maps")
 	err := readPieces(path, func(piece []byte) error {
 		if text += len(piece); text > maxMaps {
 			return &fs.PathError{Op: "read", Path: path, Err: ErrTooLong}
 		}
-		if err := p.parse(piece); err != nil {
+		if err := p.parse(piece); err != nil || more == nil {
 			return err
 		}
 		return more(text, p.bytes)
@@ -96,90 +84,24 @@ func (f FS) MapsWhile(id int, more func(text, list int) error) ([]Mapping, error
 // stillThere tells whether what was read of maps is whole for certain: it is read piece by piece, and ends where its memory did meanwhile
 // (m_start, fs/proc/task_mmu.c), unless the thread still has that afterwards.
 func stillThere(f FS, id int) error {
-	if s, err := f.TaskStat(id, id); err != nil || s.Flags&FlagExiting != 0 { // not f.Stat, which sums up the times of all threads
+	if s, err := f.Task(id, id).Stat(); err != nil || s.Flags&FlagExiting != 0 { // not f.Stat, which sums up the times of all threads
 		return errNoProcess
 	}
 	return nil
 }
 
 // Status reads the status of thread id (of the leader, if id is a process).
-func (f FS) Status(id int) (Status, error) {
-	b, err := f.read(id, "status", maxSmall, true)
-	if err != nil {
-		return Status{}, err
-	}
-	return ParseStatus(b)
-}
+func (f FS) Status(id int) (Status, error) { return record(f.Path(id, "status"), ParseStatus) }
 
 // Stat reads the stat file of a process: times are those of all its threads.
-func (f FS) Stat(id int) (Stat, error) {
-	b, err := f.read(id, "stat", maxSmall, true)
-	if err != nil {
-		return Stat{}, err
-	}
-	return ParseStat(b)
-}
-
-// TaskStat reads the stat file of one thread: times are its own.
-func (f FS) TaskStat(pid, tid int) (Stat, error) {
-	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "stat"), maxSmall, true)
-	if err != nil {
-		return Stat{}, err
-	}
-	return ParseStat(b)
-}
-
-// Schedstat reads the run and wait times of thread tid.
-func (f FS) Schedstat(pid, tid int) (Schedstat, error) {
-	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "schedstat"), maxSmall, true)
-	if err != nil {
-		return Schedstat{}, err
-	}
-	return ParseSchedstat(b)
-}
-
-// Syscall reads where thread tid entered the kernel.
-func (f FS) Syscall(pid, tid int) (Syscall, error) {
-	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "syscall"), maxSmall, true)
-	if err != nil {
-		return Syscall{}, err
-	}
-	return ParseSyscall(b)
-}
-
-// Stack reads the kernel's stack of thread tid (root only).
-func (f FS) Stack(pid, tid int) ([]KernelFrame, error) {
-	b, err := f.RawStack(pid, tid)
-	if err != nil {
-		return nil, err
-	}
-	return ParseStack(b)
-}
-
-// RawStack reads the text of it, for [ParseStack]: that of most threads is one of few.
-func (f FS) RawStack(pid, tid int) ([]byte, error) {
-	return f.read(pid, filepath.Join("task", strconv.Itoa(tid), "stack"), maxSmall, true)
-}
-
-// Wchan reads the name of the kernel function that thread tid is blocked in;
-// empty if it is not blocked or the kernel does not tell.
-func (f FS) Wchan(pid, tid int) (string, error) {
-	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "wchan"), maxSmall, false)
-	if err != nil {
-		return "", err
-	}
-	if s := string(bytes.TrimSpace(b)); s != "0" {
-		return s, nil
-	}
-	return "", nil
-}
+func (f FS) Stat(id int) (Stat, error) { return record(f.Path(id, "stat"), ParseStat) }
 
 // Personality reads the execution domain of a process (personality(2)).
 func (f FS) Personality(pid int) (uint32, error) {
-	b, err := f.read(pid, "personality", maxSmall, true)
-	if err != nil {
-		return 0, err
-	}
+	return record(f.Path(pid, "personality"), parsePersonality)
+}
+
+func parsePersonality(b []byte) (uint32, error) {
 	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 16, 32)
 	if err != nil {
 		return 0, syntaxError("personality", 1, "no number", b)
@@ -187,20 +109,11 @@ func (f FS) Personality(pid int) (uint32, error) {
 	return uint32(n), nil
 }
 
-// Comm reads the name of thread tid.
-func (f FS) Comm(pid, tid int) (string, error) {
-	b, err := f.read(pid, filepath.Join("task", strconv.Itoa(tid), "comm"), maxSmall, false)
-	if err != nil {
-		return "", err
-	}
-	return strings.TrimSuffix(string(b), "\n"), nil
-}
-
 // Cmdline reads the arguments of a process, of which a very long list is cut.
 // It is empty for a zombie and for a thread of the kernel, and holds what the
 // process made of it.
 func (f FS) Cmdline(id int) ([]string, error) {
-	b, err := f.read(id, "cmdline", maxCmdline, false)
+	b, err := readFile(f.Path(id, "cmdline"), maxSmall)
 	if err != nil || len(b) == 0 {
 		return nil, err
 	}
@@ -210,7 +123,7 @@ func (f FS) Cmdline(id int) ([]string, error) {
 // Auxv reads the auxiliary vector of a process; order and wordBytes are those
 // of its memory.
 func (f FS) Auxv(id int, order binary.ByteOrder, wordBytes int) ([]Aux, error) {
-	b, err := f.read(id, "auxv", maxSmall, false)
+	b, err := readFile(f.Path(id, "auxv"), maxSmall)
 	if err != nil {
 		return nil, err
 	}

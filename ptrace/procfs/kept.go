@@ -84,20 +84,20 @@ func (f FS) Keep(most int) *Kept {
 // three. What is open stays that thread's: if it has been reaped the number may be given anew, and a read fails with ESRCH
 // (proc_single_show, fs/proc/base.c). It belongs to one goroutine at a time.
 type TaskFiles struct {
-	kept     *Kept
-	folder   *taskFolder
-	pid, tid int
-	fds      [2]int // of taskFiles, plus one; 0: not open
+	kept   *Kept
+	folder *taskFolder
+	task   Task
+	fds    [2]int // of taskFiles, plus one; 0: not open
 }
 
 var taskFiles = [...]string{"schedstat", "syscall"}
 
 // Task makes that of a thread. It opens none of its files.
 func (k *Kept) Task(pid, tid int) TaskFiles {
-	return TaskFiles{kept: k, folder: k.folder(pid), pid: pid, tid: tid}
+	return TaskFiles{kept: k, folder: k.folder(pid), task: k.fs.Task(pid, tid)}
 }
 
-// Stat is [FS.TaskStat].
+// Stat is [Task.Stat].
 func (t *TaskFiles) Stat() (Stat, error) {
 	var buf [firstRead]byte
 	b, err := t.once("stat", buf[:0])
@@ -107,7 +107,7 @@ func (t *TaskFiles) Stat() (Stat, error) {
 	return ParseStat(b)
 }
 
-// RawStack is [FS.RawStack], read into buf if it has room for it.
+// RawStack reads the text of [Task.Stack] for [ParseStack], into buf if it has room for it: that of most threads is one of few.
 func (t *TaskFiles) RawStack(buf []byte) ([]byte, error) { return t.once("stack", buf[:0]) }
 
 // once reads a file that is not kept.
@@ -117,22 +117,22 @@ func (t *TaskFiles) once(name string, buf []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer syscall.Close(fd)
-	return readAll(fd, name, buf, maxSmall, true)
+	return readAll(fd, name, buf, maxSmall)
 }
 
 func (t *TaskFiles) open(name string) (int, error) {
-	at, path := t.folder.fd, strconv.Itoa(t.tid)+"/"+name
+	at, path := t.folder.fd, strconv.Itoa(t.task.tid)+"/"+name
 	if at < 0 {
-		at, path = unix.AT_FDCWD, t.kept.fs.taskPath(t.pid, t.tid, name)
+		at, path = unix.AT_FDCWD, t.task.path(name)
 	}
 	fd, err := again(func() (int, error) { return unix.Openat(at, path, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
-		return fd, &fs.PathError{Op: "open", Path: t.kept.fs.taskPath(t.pid, t.tid, name), Err: err}
+		return fd, &fs.PathError{Op: "open", Path: t.task.path(name), Err: err}
 	}
 	return fd, nil
 }
 
-// Schedstat is [FS.Schedstat].
+// Schedstat is [Task.Schedstat].
 func (t *TaskFiles) Schedstat() (Schedstat, error) {
 	var buf [taskFileBytes]byte
 	b, err := t.read(0, buf[:])
@@ -142,7 +142,7 @@ func (t *TaskFiles) Schedstat() (Schedstat, error) {
 	return ParseSchedstat(b)
 }
 
-// Syscall is [FS.Syscall], but does not ask of a thread that runs while its state says that it sleeps: the kernel's answer comes only
+// Syscall is [Task.Syscall], but does not ask of a thread that runs while its state says that it sleeps: the kernel's answer comes only
 // when it does so, and nothing ends the wait (wait_task_inactive, kernel/sched/core.c). One that reaps a child may go on like that for
 // many seconds (do_wait and release_task, kernel/exit.c; shrink_dcache_parent, fs/dcache.c).
 func (t *TaskFiles) Syscall() (Syscall, error) {
@@ -229,7 +229,7 @@ func (t *TaskFiles) read(which int, buf []byte) ([]byte, error) {
 	}
 	n, err := again(func() (int, error) { return syscall.Pread(fd, buf, 0) })
 	if err != nil {
-		return nil, &fs.PathError{Op: "read", Path: t.kept.fs.taskPath(t.pid, t.tid, taskFiles[which]), Err: err}
+		return nil, &fs.PathError{Op: "read", Path: t.task.path(taskFiles[which]), Err: err}
 	}
 	return buf[:n], nil
 }
@@ -243,11 +243,6 @@ func (t *TaskFiles) Close() {
 			t.kept.room.Add(1)
 		}
 	}
-}
-
-// taskPath is the path of a file of a thread.
-func (f FS) taskPath(pid, tid int, name string) string {
-	return f.root() + "/" + strconv.Itoa(pid) + "/task/" + strconv.Itoa(tid) + "/" + name
 }
 
 // TaskLook is what was read of a thread at one time.

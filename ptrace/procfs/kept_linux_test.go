@@ -56,12 +56,12 @@ func TestKept(t *testing.T) {
 			t.Errorf("open are %v, room is left for %d", task.fds, k.room.Load())
 		}
 	}
-	if after, err := f.Schedstat(pid, pid); err != nil {
+	if after, err := f.Task(pid, pid).Schedstat(); err != nil {
 		t.Error(err)
 	} else if now, err := task.Schedstat(); err != nil || now.Count < after.Count {
 		t.Errorf("%+v, %v after %+v: an old text", now, err, after)
 	}
-	_, stackErr := f.RawStack(pid, pid)
+	_, stackErr := f.Task(pid, pid).Stack()
 	for _, folders := range []int{1, 0} { // with an open folder, and by paths
 		k.Close()
 		k.most = folders
@@ -133,7 +133,7 @@ func TestKeptFolder(t *testing.T) {
 	read := func(task *TaskFiles, want time.Duration, files int) {
 		t.Helper()
 		if s, err := task.Schedstat(); err != nil || s.Run != want {
-			t.Errorf("thread %d: %+v, %v; want %d", task.tid, s, err, want)
+			t.Errorf("thread %d: %+v, %v; want %d", task.task.tid, s, err, want)
 		}
 		if got := opened(); got != files {
 			t.Errorf("%d files are open, want %d", got, files)

@@ -24,7 +24,7 @@ func TestOwnProcess(t *testing.T) {
 	if err != nil || status.Pid != tid || status.Tgid != pid || status.PPid != os.Getppid() || status.UID[1] != os.Geteuid() {
 		t.Errorf("Status(%d) = %+v, %v", tid, status, err)
 	}
-	stat, err := f.TaskStat(pid, tid)
+	stat, err := f.Task(pid, tid).Stat()
 	if err != nil || stat.PID != tid || stat.State != 'R' || stat.NoUserStack() || stat.Comm != status.Name {
 		t.Errorf("TaskStat(%d) = %+v, %v", tid, stat, err)
 	}
@@ -40,7 +40,7 @@ func TestOwnProcess(t *testing.T) {
 	if live, err := f.LiveTask(pid); err != nil || live != pid {
 		t.Errorf("LiveTask = %d, %v; want %d", live, err, pid)
 	}
-	if c, err := f.Comm(pid, tid); err != nil || c != stat.Comm {
+	if c, err := f.Task(pid, tid).Comm(); err != nil || c != stat.Comm {
 		t.Errorf("Comm = %q, %v; stat has %q", c, err, stat.Comm)
 	}
 	if args, err := f.Cmdline(pid); err != nil || !slices.Equal(args, os.Args) {
@@ -59,7 +59,7 @@ func TestOwnProcess(t *testing.T) {
 // the auxiliary vector.
 func TestOwnCode(t *testing.T) {
 	var f FS
-	maps, err := f.Maps(os.Getpid())
+	maps, err := f.Maps(os.Getpid(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestBlockedThread(t *testing.T) {
 	tid, f := <-tids, FS{}
 	defer func() { w.Close(); <-tids }()
 	for {
-		s, err := f.Syscall(os.Getpid(), tid)
+		s, err := f.Task(os.Getpid(), tid).Syscall()
 		if os.IsPermission(err) {
 			t.Skip("no /proc/PID/syscall on this machine")
 		}
@@ -140,11 +140,11 @@ func TestBlockedThread(t *testing.T) {
 		}
 		runtime.Gosched()
 	}
-	before, err := f.Schedstat(os.Getpid(), tid)
+	before, err := f.Task(os.Getpid(), tid).Schedstat()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after, err := f.Schedstat(os.Getpid(), tid); err != nil || after.Count != before.Count {
+	if after, err := f.Task(os.Getpid(), tid).Schedstat(); err != nil || after.Count != before.Count {
 		t.Errorf("a blocked thread's count went from %d to %d (%v)", before.Count, after.Count, err)
 	}
 }
@@ -167,7 +167,7 @@ func TestRenamedMapping(t *testing.T) {
 	}
 	defer syscall.Munmap(mem)
 	for _, deleted := range []bool{false, true} {
-		maps, err := FS{}.Maps(os.Getpid())
+		maps, err := FS{}.Maps(os.Getpid(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,8 +3,6 @@ package procfs
 import (
 	"bytes"
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 )
 
@@ -25,14 +23,14 @@ const maxLocks = 8 << 20
 
 // Locks reads the locks of all files on the machine, and whether the list is whole.
 func (f FS) Locks() (locks []FileLock, whole bool, err error) {
-	b, whole, err := f.locks()
+	b, whole, err := readLocks(f)
 	return ParseLocks(b), whole, err
 }
 
 // Leases reads the leases and delegations of all files on the machine, and whether the list is whole. Of other locks, which may be
 // many, it takes no note.
 func (f FS) Leases() (leases []FileLock, whole bool, err error) {
-	b, whole, err := f.locks()
+	b, whole, err := readLocks(f)
 	for line := range bytes.Lines(b) {
 		if bytes.Contains(line, []byte(" LEASE ")) || bytes.Contains(line, []byte(" DELEG ")) {
 			leases = append(leases, ParseLocks(line)...)
@@ -41,13 +39,8 @@ func (f FS) Leases() (leases []FileLock, whole bool, err error) {
 	return leases, whole, err
 }
 
-func (f FS) locks() (b []byte, whole bool, err error) {
-	file, err := os.Open(filepath.Join(f.root(), "locks"))
-	if err != nil {
-		return nil, false, err
-	}
-	defer file.Close()
-	b, err = io.ReadAll(io.LimitReader(file, maxLocks+1))
+func readLocks(f FS) (b []byte, whole bool, err error) {
+	b, err = readFile(filepath.Join(f.root(), "locks"), maxLocks+1)
 	return b, err == nil && len(b) <= maxLocks, err
 }
 

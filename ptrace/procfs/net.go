@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net/netip"
-	"path/filepath"
 )
 
 // Socket is one line of /proc/PID/net/{tcp,udp}{,6}.
@@ -25,7 +24,7 @@ const maxSockets = 16 << 20
 // Sockets reads one table ("tcp", "tcp6", "udp", "udp6") of the network namespace
 // that thread id is in, and whether it is whole.
 func (f FS) Sockets(id int, table string) (list []Socket, whole bool, err error) {
-	b, err := f.read(id, filepath.Join("net", table), maxSockets, false)
+	b, err := readFile(f.Path(id, "net", table), maxSockets)
 	if err != nil {
 		return nil, false, err
 	}

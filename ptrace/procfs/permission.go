@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -44,11 +43,9 @@ type Permission struct {
 // Permission collects what is known of the right to trace pid. It needs no
 // right itself.
 func (f FS) Permission(pid int) Permission {
-	p := Permission{PID: pid, OwnUID: os.Geteuid(), OwnGID: os.Getegid(), PtraceScope: f.PtraceScope()}
-	if b, err := os.ReadFile(filepath.Join(f.root(), "self", "status")); err == nil {
-		if own, err := ParseStatus(b); err == nil {
-			p.Capable = own.CapEff&(1<<capSysPtrace) != 0
-		}
+	p := Permission{PID: pid, OwnUID: os.Geteuid(), OwnGID: os.Getegid(), PtraceScope: ptraceScope(f)}
+	if own, err := record(filepath.Join(f.root(), "self", "status"), ParseStatus); err == nil {
+		p.Capable = own.CapEff&(1<<capSysPtrace) != 0
 	}
 	s, err := f.Status(pid)
 	if err != nil {
@@ -65,16 +62,16 @@ func (f FS) Permission(pid int) Permission {
 	// while the target is not dumpable. The folder itself always belongs to
 	// the user, so ask for a file. Those of a thread without memory are root's, too.
 	if tid, err := f.LiveTask(pid); err == nil {
-		if owner, err := fileOwner(f.Path(pid, filepath.Join("task", strconv.Itoa(tid), "maps"))); err == nil {
+		if owner, err := fileOwner(f.Task(pid, tid).path("maps")); err == nil {
 			p.NotDumpable = owner != s.UID[1]
 		}
 	}
 	return p
 }
 
-// PtraceScope reads kernel.yama.ptrace_scope: 0 classic, 1 descendants only, 2
+// ptraceScope reads kernel.yama.ptrace_scope: 0 classic, 1 descendants only, 2
 // CAP_SYS_PTRACE only, 3 nobody. -1: there is no Yama.
-func (f FS) PtraceScope() int {
+func ptraceScope(f FS) int {
 	b, err := os.ReadFile(filepath.Join(f.root(), "sys", "kernel", "yama", "ptrace_scope"))
 	if err != nil {
 		return -1

@@ -329,7 +329,7 @@ func TestFSOnFolder(t *testing.T) {
 	if s, err := f.Status(4242); err != nil || s.Name != "worker" || s.Seccomp != 2 {
 		t.Errorf("Status = %+v, %v", s, err)
 	}
-	if m, err := f.Maps(4242); err != nil || len(m) != 4 || m[3].Path != "[vdso]" || !m[3].Pseudo() || m[3].File() {
+	if m, err := f.Maps(4242, nil); err != nil || len(m) != 4 || m[3].Path != "[vdso]" || !m[3].Pseudo() || m[3].File() {
 		t.Errorf("Maps = %v, %v", m, err)
 	}
 	if ids, err := f.TaskIDs(4242); err != nil || len(ids) != 2 {
@@ -338,19 +338,19 @@ func TestFSOnFolder(t *testing.T) {
 	if tid, err := f.LiveTask(4242); tid != 4243 || err != nil {
 		t.Errorf("LiveTask = %d, %v; want 4243, as the leader has exited", tid, err)
 	}
-	if w, err := f.Wchan(4242, 4243); w != "do_epoll_wait" || err != nil {
+	if w, err := f.Task(4242, 4243).Wchan(); w != "do_epoll_wait" || err != nil {
 		t.Errorf("Wchan = %q, %v", w, err)
 	}
 	if c, err := f.Cmdline(4242); err != nil || !reflect.DeepEqual(c, []string{"/srv/worker", "-n", "", "4"}) {
 		t.Errorf("Cmdline = %q, %v", c, err)
 	}
-	if c, err := f.Comm(4242, 4243); c != "pool 1" || err != nil {
+	if c, err := f.Task(4242, 4243).Comm(); c != "pool 1" || err != nil {
 		t.Errorf("Comm = %q, %v", c, err)
 	}
-	if n := f.PtraceScope(); n != 1 {
+	if n := f.Permission(4242).PtraceScope; n != 1 {
 		t.Errorf("PtraceScope = %d, want 1", n)
 	}
-	if _, err := f.Maps(1); !Gone(err) {
+	if _, err := f.Maps(1, nil); !Gone(err) {
 		t.Errorf("Maps of a process that is not there: %v, want one that Gone knows", err)
 	}
 }

@@ -24,7 +24,7 @@ func TestMappingFrom(t *testing.T) {
 	if _, err := MappingFrom(f, 0); err == unix.ENOTTY {
 		t.Skip("the kernel cannot be asked about single mappings (before Linux 6.11)")
 	}
-	all, err := FS{}.Maps(os.Getpid())
+	all, err := FS{}.Maps(os.Getpid(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // readFile reads at most max bytes of a file.
-func readFile(path string, max int64, _ bool) ([]byte, error) {
+func readFile(path string, max int64) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -19,7 +19,7 @@ func readFile(path string, max int64, _ bool) ([]byte, error) {
 
 // readPieces has take called with a file, whole.
 func readPieces(path string, take func(piece []byte) error) error {
-	b, err := readFile(path, maxMaps+1, false)
+	b, err := readFile(path, maxMaps+1)
 	if err != nil {
 		return err
 	}

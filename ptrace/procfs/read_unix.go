@@ -13,15 +13,13 @@ const firstRead = 1024
 
 // readFile reads at most max bytes of a file. A dump reads some files of each thread:
 // so it goes without an os.File, which costs twice as much as the reading itself.
-//
-// single: the file is of one record, which the first read gives whole if there is room (seq_read_iter, fs/seq_file.c).
-func readFile(path string, max int64, single bool) ([]byte, error) {
+func readFile(path string, max int64) ([]byte, error) {
 	fd, err := openRead(path, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer syscall.Close(fd)
-	return readAll(fd, path, make([]byte, 0, min(max, firstRead)), max, single)
+	return readAll(fd, path, make([]byte, 0, min(max, firstRead)), max)
 }
 
 // openRead opens a file or folder to be read.
@@ -33,7 +31,8 @@ func openRead(path string, flags int) (fd int, err error) {
 }
 
 // readAll appends what is left of an open file to b, until that has max bytes.
-func readAll(fd int, path string, b []byte, max int64, single bool) ([]byte, error) {
+// A file of which no more than maxSmall is expected is of one record: that the first read gives whole if there is room (seq_read_iter, fs/seq_file.c).
+func readAll(fd int, path string, b []byte, max int64) ([]byte, error) {
 	for int64(len(b)) < max {
 		if len(b) == cap(b) {
 			b = append(b, 0)[:len(b)]
@@ -44,7 +43,7 @@ func readAll(fd int, path string, b []byte, max int64, single bool) ([]byte, err
 			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 		}
 		b = b[:len(b)+n]
-		if n == 0 || single && n < len(room) {
+		if n == 0 || max <= maxSmall+1 && n < len(room) {
 			break
 		}
 	}

@@ -37,7 +37,7 @@ func (f FS) LiveTask(pid int) (int, error) {
 		}
 		gone := false
 		for _, tid := range ids {
-			s, err := f.TaskStat(pid, tid)
+			s, err := f.Task(pid, tid).Stat()
 			// A thread that exits gives back its memory while it still runs (exit_mm, kernel/exit.c).
 			if err == nil && s.State != 'Z' && s.State != 'X' && s.Flags&FlagExiting == 0 {
 				return tid, nil

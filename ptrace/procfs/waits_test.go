@@ -36,14 +36,14 @@ func TestParseFDInfo(t *testing.T) {
 		text string
 		want FDInfo
 	}{
-		"file":    {"pos:\t4096\nflags:\t0100001\nmnt_id:\t29\nino:\t12\n", FDInfo{Pos: 4096, Flags: 0o100001}},
-		"eventfd": {"pos:\t0\nflags:\t02\neventfd-count:               1f\neventfd-id: 3\n", FDInfo{Flags: 2, Count: 31}},
+		"file":    {"pos:\t4096\nflags:\t0100001\nmnt_id:\t29\nino:\t12\n", FDInfo{Pos: 4096}},
+		"eventfd": {"pos:\t0\nflags:\t02\neventfd-count:               1f\neventfd-id: 3\n", FDInfo{Count: 31}},
 		"timerfd": {"flags:\t02\nclockid: 1\nticks: 4\nsettime flags: 00\nit_value: (2, 500000000)\nit_interval: (0, 0)\n",
-			FDInfo{Flags: 2, Ticks: 4, Left: 2500 * time.Millisecond}},
+			FDInfo{Ticks: 4, Left: 2500 * time.Millisecond}},
 		"signalfd": {"sigmask:\t0000000000004002\n", FDInfo{Mask: 0x4002}},
 		"pidfd":    {"Pid:\t-1\nNSpid:\t0\n", FDInfo{PID: -1}},
 		"epoll": {"flags:\t02\ntfd:        5 events:       19 data:                5  pos:0 ino:61 sdev:7\ntfd: rubbish\n",
-			FDInfo{Flags: 2, Watched: []Watched{{5, 0x19}}}},
+			FDInfo{Watched: []Watched{{5, 0x19}}}},
 		"rubbish": {"pos: x\nflags: 9\nit_value: (99999999999, 0)\nPid: 4294967296\ntfd: 99999999999 events: 1\n\n:", FDInfo{}},
 	} {
 		t.Run(name, func(t *testing.T) {

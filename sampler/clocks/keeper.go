@@ -280,7 +280,7 @@ func (p *Keeper) seizeChildren(alarm *ptrace.Alarm, pid int) {
 	fs := procfs.FS{}
 	tids, _ := fs.TaskIDs(pid) // none: it has ended
 	for _, tid := range tids {
-		children, _ := fs.Children(pid, tid)
+		children, _ := fs.Task(pid, tid).Children()
 		for _, child := range children {
 			if p.pids[child] == 0 && p.seizeAll(alarm, child) == nil {
 				p.seizeChildren(alarm, child)
@@ -517,7 +517,7 @@ func (p *Keeper) exit(s ptrace.Status) {
 	errno := taking.Take(p.k, s.TID, &a, b, int(pages), taking.OtherStop, true)
 	pages.Close()
 	pid := processOf(p.pids, s.TID)
-	st, _ := (procfs.FS{}).Schedstat(pid, s.TID)
+	st, _ := (procfs.FS{}).Task(pid, s.TID).Schedstat()
 	at, early := p.k.Now(), p.opt.Early(pid, s.TID)
 	holds(p.board, p.k, 0)
 	p.goOn(s.TID, 0)

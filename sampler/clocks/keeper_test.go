@@ -422,12 +422,12 @@ func TestKeeperExits(t *testing.T) {
 			k.p.pids[tid] = pid
 		}
 		a.stopped = true
-		from, err := (procfs.FS{}).Schedstat(pid, tid)
+		from, err := (procfs.FS{}).Task(pid, tid).Schedstat()
 		if err != nil {
 			t.Fatal(err)
 		}
 		k.report(s)
-		to, _ := (procfs.FS{}).Schedstat(pid, tid)
+		to, _ := (procfs.FS{}).Task(pid, tid).Schedstat()
 		exits, _, full := k.p.Ends()
 		if got := k.did(); got != fmt.Sprintf("cont %d 0", tid) || len(exits) != 1 || full != 0 || k.news != 1 {
 			t.Fatalf("%s; %d exits, %d without room, %d news", got, len(exits), full, k.news)

@@ -259,12 +259,12 @@ func TestReadOwn(t *testing.T) {
 		t.Errorf("stat: state %q, CPU %d, %t; want R and %d, to which the thread is bound", state, at, ok, cpu)
 	}
 	if b := read("schedstat"); b != nil {
-		from, err := (procfs.FS{}).Schedstat(pid, tid)
+		from, err := (procfs.FS{}).Task(pid, tid).Schedstat()
 		if err != nil {
 			t.Fatal(err)
 		}
 		run, wait, count, ok := schedstat(read("schedstat"))
-		to, err := (procfs.FS{}).Schedstat(pid, tid)
+		to, err := (procfs.FS{}).Task(pid, tid).Schedstat()
 		if err != nil || !ok || count < int64(from.Count) || count > int64(to.Count) || run < int64(from.Run) || run > int64(to.Run) || wait < int64(from.Wait) || wait > int64(to.Wait) {
 			t.Errorf("schedstat: run %d, wait %d, %t; want between %+v and %+v", run, wait, ok, from, to)
 		}

@@ -238,7 +238,7 @@ func TestBankLive(t *testing.T) {
 	r := b.rover.clock
 	b.Go()
 	await(t, "a clock without a request", func() bool {
-		st, err := (procfs.FS{}).TaskStat(unix.Getpid(), int(r.life.thread.Load()))
+		st, err := (procfs.FS{}).Task(unix.Getpid(), int(r.life.thread.Load())).Stat()
 		return err == nil && st.State == 'S' && r.requests.begun.Load() == 1
 	})
 	if b.Ask(4); r.requests.begun.Load() != 1 {

@@ -111,9 +111,9 @@ func (l *Live) Maps() ([]procfs.Mapping, error) {
 	}
 	begun := time.Now()
 	maps, err := l.listing.read(func(more func(text, list int) error) ([]procfs.Mapping, error) {
-		maps, err := l.FS.MapsWhile(l.TID(), more)
+		maps, err := l.FS.Maps(l.TID(), more)
 		if (procfs.Gone(err) || err == nil && len(maps) == 0) && l.another() {
-			maps, err = l.FS.MapsWhile(l.TID(), more)
+			maps, err = l.FS.Maps(l.TID(), more)
 		}
 		return maps, err
 	})
