@@ -22,12 +22,18 @@ import (
 	"sfsample/sampler/ledger"
 )
 
-// agent samples until it is told to end, and begins anew with other settings upon SIGHUP. args are those of the command
+// agent samples until SIGINT or SIGTERM, and begins anew with other settings upon SIGHUP. args are those of the command
 // line, which c was made of.
 func agent(c config, args []string, stderr io.Writer) error {
+	end, usual := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer usual()
+	context.AfterFunc(end, usual) // the next one has its usual effect
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
 	for {
 		modest(c.pace.hz)
-		a := &agentRun{args: args, begun: time.Now(), every: c.pace.every}
+		a := &agentRun{args: args, begun: time.Now(), every: c.pace.every, end: end, reload: reload}
 		s := &session{config: c, log: c.messages.logger(stderr), stderr: stderr, agent: a}
 		a.say = s.say
 		stop, err := a.listen(c.agent.listen)
@@ -36,7 +42,7 @@ func agent(c config, args []string, stderr io.Writer) error {
 			stop()
 		}
 		next := a.next.Load()
-		if next == nil || errors.Is(err, sampler.ErrHeld) {
+		if next == nil || end.Err() != nil || errors.Is(err, sampler.ErrHeld) {
 			return err
 		}
 		if err != nil {
@@ -54,6 +60,9 @@ type agentRun struct {
 	begun time.Time
 	every time.Duration
 	next  atomic.Pointer[config] // to go on with; set before the run's context ends
+	// For all runs of the agent: ended by SIGINT and SIGTERM; SIGHUP.
+	end    context.Context
+	reload <-chan os.Signal
 
 	mu       sync.Mutex
 	sends    []*sender
@@ -64,23 +73,15 @@ type agentRun struct {
 	lastTold time.Time // when a round was told of last
 }
 
-// interrupted returns a context that ends at SIGINT and SIGTERM, and at SIGHUP if the settings can be read.
+// interrupted returns a context that ends when the agent is to end, and when its settings were read anew.
 func (a *agentRun) interrupted() (context.Context, func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	c := make(chan os.Signal, 4)
-	signal.Notify(c, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, cancel := context.WithCancel(a.end)
 	go func() {
-		defer signal.Stop(c)
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case sig := <-c:
-				if sig != syscall.SIGHUP {
-					cancel()
-					signal.Reset(syscall.SIGINT, syscall.SIGTERM) // the next one has its usual effect
-					return
-				}
+			case <-a.reload:
 			}
 			next, err := parseArgs(a.args)
 			if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -233,6 +234,67 @@ func TestAgent(t *testing.T) {
 	o.want(t, exitDone)
 	if len(x.errs) > 0 || len(x.otlp) < 2 {
 		t.Errorf("the receiver has got %d messages; %v", len(x.otlp), x.errs)
+	}
+}
+
+// TestAgentEndsAnew: an agent that begins anew ends in good order when it is told to, at any moment of that.
+func TestAgentEndsAnew(t *testing.T) {
+	if l, err := net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Skip("no loopback network on this machine: ", err)
+	} else {
+		l.Close()
+	}
+	server := httptest.NewServer(&takes{})
+	defer server.Close()
+	name := fmt.Sprintf("an-%d", os.Getpid())
+	startTarget(t, "obey").named(t, name)
+	for _, moment := range []string{"", "thread ticks", "the settings are read anew", "sfsample: round "} {
+		for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+			dir, spools := t.TempDir(), t.TempDir()
+			file := filepath.Join(dir, "agent.yaml")
+			settings := fmt.Sprintf("name: %s\nevery: 1s\nhz: 19\nverbose: true\noutput: otlp=%s\n", name, server.URL)
+			if err := os.WriteFile(file, []byte(settings), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			r, w, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := tool("agent", "--config", file)
+			cmd.Env, cmd.Stderr = append(os.Environ(), "TMPDIR="+spools), w
+			run := begin(t, cmd)
+			w.Close()
+			lines := bufio.NewScanner(r)
+			var said strings.Builder
+			says := func(text string) {
+				for lines.Scan() {
+					fmt.Fprintln(&said, lines.Text())
+					if strings.Contains(lines.Text(), text) {
+						return
+					}
+				}
+				t.Errorf("%q, %v: nothing said %q:\n%s", moment, sig, text, said.String())
+			}
+			says("sfsample: round ")
+			if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+				t.Fatal(err)
+			}
+			if moment != "" {
+				says(moment)
+			}
+			if err := cmd.Process.Signal(sig); err != nil {
+				t.Fatal(err)
+			}
+			o := run.end(t)
+			rest, _ := io.ReadAll(r)
+			r.Close()
+			if said.Write(rest); o.status != exitDone {
+				t.Errorf("%q, %v: exit status %d:\n%s", moment, sig, o.status, said.String())
+			}
+			if left, err := os.ReadDir(spools); err != nil || len(left) > 0 {
+				t.Errorf("%q, %v: %v is left; %v", moment, sig, left, err)
+			}
+		}
 	}
 }
 

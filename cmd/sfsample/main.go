@@ -72,7 +72,7 @@ func (c *config) checkStdout() error {
 	if flags, err := unix.FcntlInt(1, unix.F_GETFL, 0); err != nil || flags&unix.O_ACCMODE != unix.O_RDWR {
 		return nil
 	}
-	return errors.New("standard output is closed, so that there is no place for the result (try: -o FILE, or >/dev/null if none is wanted)")
+	return errors.New("standard output is closed, or /dev/null that was opened for reading too (which looks the same), so that there is no place for the result (try: -o FILE, or >/dev/null if none is wanted)")
 }
 
 // fewestFiles is how many descriptors a run takes with room to spare; more are used

@@ -82,7 +82,7 @@ func joinInts(list []int) string {
 
 // closing writes the counts of a run: what became of each tick of each thread,
 // the rate, how stacks ended, what it cost the target.
-func (s *session) closing() {
+func (s *session) closing(recorded bool) {
 	r := &s.result
 	u := s.found.pipe.Stats()
 	say := s.say
@@ -118,6 +118,9 @@ func (s *session) closing() {
 	}
 	if u.Short > 0 {
 		say("short counts: %d stops met system calls of the target that returned with a part of their transfer, as upon a signal (not counted: reads, and stops without a sample)", u.Short)
+	}
+	if recorded {
+		s.say("wrote %s (try: sfsample replay %[1]s)", s.config.out.record)
 	}
 	s.notes()
 	if s.command != nil {

@@ -387,11 +387,11 @@ func (s *session) finish() error {
 	if r, ok := s.outs.(*rounds); ok && errors.Is(s.pipeErr, sampler.ErrHeld) {
 		r.grace = 0
 	}
-	err := errors.Join(s.pipeErr, s.outs.Close(), s.rec.close(s.pipeErr))
+	err, recorded := errors.Join(s.pipeErr, s.outs.Close()), s.rec.close(s.pipeErr)
 	if !s.config.messages.quiet {
-		s.closing()
+		s.closing(s.rec != nil && s.pipeErr == nil && recorded == nil)
 	}
-	return err
+	return errors.Join(err, recorded)
 }
 
 // interruptible returns a context that ends at the first SIGINT, SIGTERM or
