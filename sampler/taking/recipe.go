@@ -189,7 +189,7 @@ const maxElement = 256 << 10
 //go:norace
 func Follow(k Kernel, tid int, r *Recipe, b *Buffer, pages int) {
 	b.pass.pages, b.pass.near.block = pages, len(b.Blocks)
-	b.pass.singles, b.pass.links, b.pass.part, b.pass.leafed.n = 0, 0, 0, 0
+	b.pass.singles, b.pass.links, b.pass.part = 0, 0, 0
 	b.guess(k, tid, r)
 	if r.Scan.Bytes > 0 {
 		scan(b, k, tid, &r.Scan)
@@ -457,7 +457,7 @@ func leaves(b *Buffer, k Kernel, tid int, a *Area, l *Leaf, e []byte) {
 //go:nosplit
 //go:norace
 func (b *Buffer) sub(k Kernel, tid int, x *Sub, part []byte) {
-	if part == nil || x.Bytes == 0 || x.If != 0 && part[0]&x.If == 0 || x.Tag != 0 && part[x.TagAt] != x.Tag {
+	if part == nil || x.If != 0 && part[0]&x.If == 0 || x.Tag != 0 && part[x.TagAt] != x.Tag {
 		return
 	}
 	e := part

@@ -172,7 +172,7 @@ type Undone struct {
 type scratch struct {
 	pages [64 * 8]byte // of pagemap
 	text  [4 << 10]byte
-	path  [32]byte
+	path  [len("/proc/2147483647/status\x00")]byte // the longest one
 }
 
 // empty makes it one of which nothing was copied yet.
@@ -302,7 +302,7 @@ func copyStack(k Kernel, tid int, sp uint64, room []byte, x *Extent, pages int, 
 			n = len(room)
 		}
 		done := 0
-		for {
+		for done < n {
 			there := Present(k, pages, base+uint64(done), n-done, b)
 			got := k.Memory(tid, base+uint64(done), room[done:done+there])
 			if done += got; got < there || done == n || !ok || !x.Zeros {
@@ -312,9 +312,7 @@ func copyStack(k Kernel, tid int, sp uint64, room []byte, x *Extent, pages int, 
 				break
 			}
 			clear(room[done : done+there])
-			if done += there; done == n {
-				break
-			}
+			done += there
 		}
 		if done > 0 || try == last {
 			return base, done
