@@ -32,6 +32,8 @@ type machine struct {
 	marked  bool              // those that are not have a marker
 	most    int               // entries that one read gives, 0: all
 	preads  int
+	fails   int // from this read of the pagemap on it cannot be read, 0: it can
+	files   int // reads of the status file
 }
 
 func noPagemap() (int, func()) { return -1, func() {} }
@@ -63,6 +65,7 @@ func (k *machine) SetRegs(tid, note int, b []byte) unix.Errno {
 }
 
 func (k *machine) ReadFile(path, buf []byte) (int, unix.Errno) {
+	k.files++
 	text := k.status
 	switch string(path) {
 	case "/proc/7/status\x00":
@@ -110,7 +113,7 @@ func (k *machine) Pread(fd int, b []byte, off int64) (int, unix.Errno) {
 		k.t.Errorf("%d bytes of file %d are read at %d", len(b), fd, off)
 	}
 	k.preads++
-	if k.present == nil {
+	if k.present == nil || k.fails > 0 && k.preads >= k.fails {
 		return 8, unix.EIO
 	}
 	if k.most > 0 {
@@ -228,6 +231,13 @@ func TestStackBytes(t *testing.T) {
 	home.Others[1] = Other{Bytes: 1, Homes: [2]Range{{1, 2}, {sp - 8, sp + 8}}}
 	elsewhere := home
 	home.Others[0].Bytes = 1
+	last := Advice{Want: want, Bounds: 8}
+	for i := range last.Others {
+		last.Others[i].Bytes = 1
+	}
+	away := last
+	last.Others[MaxOthers-1].Homes[0] = Range{sp, sp + 1}
+	away.Others[MaxOthers-1].Homes[1] = Range{sp + 1, sp + 2}
 	for _, tt := range []struct {
 		name   string
 		a      Advice
@@ -244,8 +254,11 @@ func TestStackBytes(t *testing.T) {
 		{"another one, above", Advice{Want: want, Bounds: 8}, to(sp+1, sp+100), want},
 		{"one word", Advice{Want: want, Bounds: 8}, to(sp, sp+800)[:15], want},
 		{"no memory", Advice{Want: want, Bounds: 8}, "", want},
+		{"the last register", Advice{Want: want, Bounds: len(note(sp)) - 8}, to(sp, sp+800), 800 + RedZone},
 		{"behind the registers", Advice{Want: want, Bounds: len(note(sp)) - 7}, to(sp, sp+800), want},
 		{"at home", home, to(sp, sp+800), want},
+		{"at home by the last of the advice", last, to(sp, sp+800), want},
+		{"not at home", away, to(sp, sp+800), 800 + RedZone},
 		{"what is no advice has no home", elsewhere, to(sp, sp+800), 800 + RedZone},
 	} {
 		b := &Buffer{Regs: Copy{Room: note(sp), N: len(note(sp))}, Stack: Copy{Room: make([]byte, room)}}
@@ -254,7 +267,7 @@ func TestStackBytes(t *testing.T) {
 			t.Errorf("%s: %d bytes, want %d", tt.name, n, tt.n)
 		}
 	}
-	for _, tt := range []struct{ want, bounds, room int }{{0, 8, 0}, {want, 0, want}, {want, 8, BoundedRoom}, {BoundedRoom + 1, 8, BoundedRoom + 1}} {
+	for _, tt := range []struct{ want, bounds, room int }{{0, 8, 0}, {want, 0, want}, {want, 8, 32 << 10}, {32<<10 + 1, 8, 32<<10 + 1}} {
 		if a := (Advice{Want: tt.want, Bounds: tt.bounds}); a.Room() != tt.room {
 			t.Errorf("%d bytes wanted, bounds at %d: room for %d, want %d", tt.want, tt.bounds, a.Room(), tt.room)
 		}
@@ -382,7 +395,7 @@ func note(v uint64) []byte {
 func TestTakeFails(t *testing.T) {
 	dirty := func() *Buffer {
 		b := &Buffer{Regs: Copy{Room: make([]byte, regs.PrstatusMaxBytes)}, FPRegs: Copy{Room: make([]byte, FPRegsBytes)}, Stack: Copy{Room: make([]byte, 64)}, Beyond: Copy{Room: make([]byte, 64)}}
-		b.Regs.N, b.FPRegs.N, b.Stack.N, b.Beyond.N, b.NBlocks, b.Call.Anew, b.Call.Met, b.Call.Unwritten = 1, 2, 3, 4, 5, true, true, true
+		b.Regs.N, b.FPRegs.N, b.Stack.N, b.Beyond.N, b.NBlocks, b.NRoots, b.Call.Anew, b.Call.Met, b.Call.Unwritten = 1, 2, 3, 4, 5, 6, true, true, true
 		return b
 	}
 	k := &machine{t: t, note: note(0x5000), errno: unix.ESRCH, low: 0x4000, high: 0x6000}
@@ -390,7 +403,7 @@ func TestTakeFails(t *testing.T) {
 	if errno := Take(k, 7, new(Advice), b, -1, OwnStop, false); errno != unix.ESRCH || len(k.asked)+len(k.written) != 0 {
 		t.Errorf("error %d, memory read %v", errno, k.asked)
 	}
-	if b.Regs.N != 0 || b.FPRegs.N != 0 || b.Stack.N != 0 || b.Beyond.N != 0 || b.NBlocks != 0 || b.Call.Anew || b.Call.Met || b.Call.Unwritten {
+	if b.Regs.N != 0 || b.FPRegs.N != 0 || b.Stack.N != 0 || b.Beyond.N != 0 || b.NBlocks != 0 || b.NRoots != 0 || b.Call.Anew || b.Call.Met || b.Call.Unwritten {
 		t.Errorf("left: %d, %d, %d, %d, %d, %t, %t, %t", b.Regs.N, b.FPRegs.N, b.Stack.N, b.Beyond.N, b.NBlocks, b.Call.Anew, b.Call.Met, b.Call.Unwritten)
 	}
 	AtStop(k, 7, int(unix.SIGTERM), false, nil, b, noPagemap)
