@@ -222,3 +222,14 @@ func TestMarksFit(t *testing.T) {
 		}
 	}
 }
+
+// TestCopyToMarker: a page that is not there ends a copy, even of a stack whose pages may be known, unless it was never written.
+func TestCopyToMarker(t *testing.T) {
+	const low = 0x100000
+	k := &machine{t: t, low: low, high: low + 4*pageBytes, present: func(page uint64) bool { return page == low/pageBytes }, marked: true}
+	x := &Extent{Low: low, High: low + 4*pageBytes, Zeros: true}
+	room := make([]byte, 2*pageBytes)
+	if addr, n := copyStack(k, 7, low+0x200, room, x, 0, new(Buffer)); addr != low+0x200-RedZone || n != int(pageBytes)-0x200+RedZone {
+		t.Errorf("%d bytes at %#x", n, addr)
+	}
+}
