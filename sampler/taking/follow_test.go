@@ -124,6 +124,15 @@ func TestFollowBounds(t *testing.T) {
 		}, func(asked []string) bool {
 			return len(asked) == 9 && asked[1] == "0x20000+8" && asked[8] == "0x20700+8"
 		}},
+		{"elements that are longer by words", func(h *heap, r *Recipe) {
+			h.areas[0x1000] = words(77, far, far+24)
+			h.areas[far] = words(far+0x100, 9, 9)
+			r.RootBytes, r.Steps[0] = 24, Step{Bytes: 16, Head: 8, End: 16, Fill: 8, Most: 9}
+			h.areas[far+0x200] = append(words(0, 1<<15-2), make([]byte, 1<<18-16)...)
+			h.areas[far+0x100] = words(far+0x200, 3, 4, 5, 6)
+		}, func(asked []string) bool {
+			return slices.Equal(asked, []string{"0x1000+24", "0x100000+24", "0x100100+16", "0x100100+40", "0x100200+16", "0x100200+262144"})
+		}},
 		{"an element of 256 KiB", func(h *heap, r *Recipe) {
 			h.areas[0x1000] = words(77, far, far+256<<10)
 			h.areas[far] = make([]byte, 256<<10+8)
@@ -440,6 +449,7 @@ func TestSub(t *testing.T) {
 		{"a trail", Sub{Bytes: 16, Trail: trail}, words(0x2000), "0x2000+16 0x3000+24 0x4000+16"},
 		{"a short trail", Sub{Bytes: 16, Trail: [2]Link{{8, 24}}}, words(0x2000), "0x2000+16 0x3000+24"},
 		{"and a twig", Sub{Bytes: 16, Trail: trail, Twig: Link{8, 8}}, words(0x2000), "0x2000+16 0x3000+24 0x5000+8 0x4000+16"},
+		{"no twig", Sub{Bytes: 16, Trail: trail, Twig: Link{8, 0}}, words(0x2000), "0x2000+16 0x3000+24 0x4000+16"},
 		{"a twig to nothing", Sub{Bytes: 16, Trail: trail, Twig: Link{0, 8}}, words(0x2000), "0x2000+16 0x3000+24 0x4000+16"},
 		{"the trail ends", Sub{Bytes: 16, Trail: [2]Link{{0, 24}, {16, 16}}}, words(0x2000), "0x2000+16"},
 		{"it cannot be read", Sub{Bytes: 16, Trail: trail}, words(0x9000), "0x9000+16"},
@@ -516,6 +526,43 @@ func TestArea(t *testing.T) {
 	}
 }
 
+// TestOddPlaces: offsets need not be those of words, nor lengths more than a byte.
+func TestOddPlaces(t *testing.T) {
+	const far = 0x100000
+	odd := func(list ...uint64) []byte { return append([]byte{7}, words(list...)...) }
+	for _, tt := range []struct {
+		name string
+		step Step
+		e    []byte
+		want string
+	}{
+		{"a part", Step{Part: Part{At: 9, Bytes: 1}}, odd(0, 0x4000), "0x4000+1"},
+		{"a part that is none", Step{Part: Part{At: 9, Bytes: 8, Before: 16}}, odd(0, 0), ""},
+		{"what a part leads to", Step{Part: Part{At: 9, Bytes: 16}, Sub: Sub{Bytes: 1}}, odd(0, 0x4000), "0x4000+16 0x5000+1"},
+		{"a trail and a twig", Step{Part: Part{At: 9, Bytes: 16}, Sub: Sub{Bytes: 8, Trail: [2]Link{{0, 8}, {0, 1}}, Twig: Link{0, 1}}}, odd(0, 0x4000), "0x4000+16 0x5000+8 0x6000+8 0x7000+1"},
+		{"an area", Step{Areas: [2]Area{{From: 9, To: 17, Words: 25}}}, odd(0, 0x4000, 0x4000, 1), "0x4000+8"},
+		{"its words", Step{Areas: [2]Area{{From: 9, To: 17, Words: 1}}}, odd(0, 0x4000, 0x4001, 1), "0x4000+1"},
+		{"its elements", Step{Areas: [2]Area{{From: 9, Index: 17, Each: 1}}}, odd(0, 0x4000, 0, 1), "0x4000+1"},
+	} {
+		h := &heap{areas: map[uint64][]byte{0x1000: words(7, far), far: tt.e, 0x4000: words(0x5000, 0), 0x5000: words(0x6000), 0x6000: words(0x7000), 0x7000: words(0)}}
+		r := &Recipe{RootBytes: 16}
+		r.Roots[0] = Root{0x1000, 7}
+		r.Steps[0] = tt.step
+		r.Steps[0].Head, r.Steps[0].Bytes, r.Steps[0].Next, r.Steps[0].Most = 8, len(tt.e), 1, 1
+		Follow(h, 7, r, empty(1024), -1)
+		if got := strings.TrimSpace(strings.TrimPrefix(h.read(), fmt.Sprintf("0x1000+16 0x100000+%d", len(tt.e)))); got != tt.want {
+			t.Errorf("%s: read %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	h := &heap{areas: map[uint64][]byte{0x1000: append(words(7)[:8], 1, 2, 3, 4, 5, 6, 7, 8)}}
+	b, r := empty(64), &Recipe{RootBytes: 16, OnStack: 1, Check: 0}
+	b.StackAddr, b.Stack = 0x5000, Copy{Room: make([]byte, 64), N: 64}
+	r.Roots[0] = Root{0x1000, 7}
+	if Follow(h, 7, r, b, -1); b.NRoots != 0 {
+		t.Error("a root is the thread's whose odd word lies on no stack")
+	}
+}
+
 // TestManyAreas: elements of the first eight areas lead on.
 func TestManyAreas(t *testing.T) {
 	h, r := &heap{areas: map[uint64][]byte{}}, &Recipe{RootBytes: 16}
@@ -533,8 +580,8 @@ func TestManyAreas(t *testing.T) {
 	}
 	h.areas[0x2000], h.areas[0x10000] = chain, areas
 	r.Guess[0], r.Guess[1], r.Guesses = unix.RemoteIovec{Base: 0x2000, Len: 240}, unix.RemoteIovec{Base: 0x10000, Len: 160}, 2
-	r.Steps[0] = Step{Bytes: 24, Head: 8, Most: 10, Areas: [2]Area{{From: 8, Index: 16, Each: 16, Leaves: [2]Leaf{{Link: Link{8, 8}, Tags: 1<<16 - 1}}}}}
-	if Follow(h, 7, r, empty(1024), -1); len(h.asked) != 9 || h.asked[8] != "0x20700+8" {
+	r.Steps[0] = Step{Bytes: 24, Head: 8, Most: 10, Areas: [2]Area{{From: 8, Index: 16, Each: 16, Leaves: [2]Leaf{{Link: Link{8, 8}, Tags: 1<<16 - 1}, {Link: Link{8, 16}, Tags: 1<<16 - 1}}}}}
+	if Follow(h, 7, r, empty(1024), -1); len(h.asked) != 17 || h.asked[1] != "0x20000+8" || h.asked[8] != "0x20700+8" || h.asked[9] != "0x20000+16" {
 		t.Errorf("read %s", h.read())
 	}
 }
@@ -569,6 +616,7 @@ func TestLeavesOf(t *testing.T) {
 		{"less than an element", Leaf{Link: Link{8, 8}, Tags: 1}, words(0), ""},
 		{"what is left of one", Leaf{Link: Link{8, 8}, Tags: 1}, words(0x2000, 0, 0x1000), "0x1000+8"},
 		{"further on", Leaf{Link: Link{8, 16}, Tags: 1, Then: Link{8, 8}}, words(0, 0x8000), "0x8000+16 0x9000+8"},
+		{"a byte further on", Leaf{Link: Link{8, 16}, Tags: 1, Then: Link{8, 1}}, words(0, 0x8000), "0x8000+16 0x9000+1"},
 		{"further on from nothing", Leaf{Link: Link{8, 16}, Tags: 1, Then: Link{8, 8}}, words(0, 0x8008), "0x8008+16"},
 	} {
 		h := &heap{areas: map[uint64][]byte{0x1000: words(1), 0x2000: words(1), 0x8000: words(0, 0x9000), 0x9000: words(0)}}

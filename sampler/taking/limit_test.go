@@ -26,6 +26,7 @@ func TestLimit(t *testing.T) {
 		{"a register", ptrace.Limit{NS: 5, Word: 8}, map[uint64]string{0: spec(1, 0)}, 5},
 		{"none at all", ptrace.Limit{NS: -1e6}, nil, -1e6},
 		{"two words", ptrace.Limit{Addr: at, Word: 8}, map[uint64]string{at: spec(2, 3)}, 2e9 + 3},
+		{"no nanoseconds", ptrace.Limit{Addr: at, Word: 8}, map[uint64]string{at: spec(2, 0)}, 2e9},
 		{"a nanosecond", ptrace.Limit{Addr: at, Word: 8}, map[uint64]string{at: spec(0, 1)}, 1},
 		{"the most nanoseconds", ptrace.Limit{Addr: at, Word: 8}, map[uint64]string{at: spec(0, 999_999_999)}, 999_999_999},
 		{"too many", ptrace.Limit{Addr: at, Word: 8}, map[uint64]string{at: spec(1, 1e9)}, 0},

@@ -371,12 +371,9 @@ func (b *Buffer) chain(k Kernel, tid int, s *Step, root []byte, addr uint64) {
 		}
 		if s.Part.Bytes > 0 {
 			part := binary.NativeEndian.Uint64(e[s.Part.At:]) &^ s.Part.Mask
-			if part != 0 {
-				part -= s.Part.Before
-			}
-			if part != 0 && part != b.pass.part {
-				b.pass.part = part
-				b.sub(k, tid, &s.Sub, b.have(k, tid, part, s.Part.Bytes))
+			if part != 0 && part-s.Part.Before != b.pass.part {
+				b.pass.part = part - s.Part.Before
+				b.sub(k, tid, &s.Sub, b.have(k, tid, b.pass.part, s.Part.Bytes))
 			}
 		}
 		if s.Kin.Has && b.pass.kin.n < maxKin && binary.NativeEndian.Uint64(e[s.Kin.If:]) == 0 {

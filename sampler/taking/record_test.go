@@ -111,6 +111,7 @@ func TestRecorded(t *testing.T) {
 	}{
 		{"in the middle", of(0x9000, 0xa000, 16, 0x9800), 16, 0x9800, 0xa000},
 		{"at the last place of a record", of(0x9000, 0xa000, 56, 0x9800), 56, 0x9800, 0xa000},
+		{"at its first place", of(0x9000, 0xa000, 16, 0x9800), 0, 0x9000, 0xa000},
 		{"behind it", of(0x9000, 0xa000, 56, 0x9800), 57, 0, 0},
 		{"before it", of(0x9000, 0xa000, 56, 0x9800), -1, 0, 0},
 		{"at its begin", of(0x9000, 0xa000, 16, 0x9000), 16, 0x9000, 0xa000},
@@ -138,6 +139,29 @@ func TestRecorded(t *testing.T) {
 			k.present = func(page uint64) bool { return page != o.Word/pageBytes }
 			if sp, _ := recorded(k, 7, o, b, 0); sp != 0 {
 				t.Errorf("%s%s: %#x, where its page is not in memory", name, tt.name, sp)
+			}
+		}
+	}
+}
+
+// TestWay: a record is found by way of the thread pointer and two words, wherever they lie.
+func TestWay(t *testing.T) {
+	record := slices.Concat(words(0x9000, 0xa000, 0x9800), make([]byte, 40))
+	for _, way := range []Way{{1, 8, 16}, {-1, -8, -16}, {8, 0, 1}} {
+		b := &Buffer{Regs: Copy{Room: note(0x5000), N: len(note(0x5000))}}
+		last := len(b.Regs.Room) - 8
+		binary.NativeEndian.PutUint64(b.Regs.Room[last:], 0x1000)
+		k := &machine{t: t, words: map[uint64]string{
+			0x1000 + uint64(way.TLS): string(words(0x2000)), 0x2000 + uint64(way.M): string(words(0x3000)), 0x3000 + uint64(way.G): string(words(0x4000)),
+			0x4000: string(record),
+		}}
+		o := &Other{Reg: last, At: 16, Way: way, Bytes: 1}
+		if sp, end := recorded(k, 7, o, b, -1); sp != 0x9800 || end != 0xa000 {
+			t.Errorf("way %v: %#x to %#x", way, sp, end)
+		}
+		for _, o.Reg = range []int{last + 1, -1} {
+			if sp, _ := recorded(k, 7, o, b, -1); sp != 0 {
+				t.Errorf("register at %d: %#x", o.Reg, sp)
 			}
 		}
 	}

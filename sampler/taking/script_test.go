@@ -256,18 +256,20 @@ func TestStackBytes(t *testing.T) {
 		{"no memory", Advice{Want: want, Bounds: 8}, "", want},
 		{"the last register", Advice{Want: want, Bounds: len(note(sp)) - 8}, to(sp, sp+800), 800 + RedZone},
 		{"behind the registers", Advice{Want: want, Bounds: len(note(sp)) - 7}, to(sp, sp+800), want},
+		{"of which one byte was wanted", Advice{Want: 1, Bounds: 8}, to(sp-8, sp+100), 100 + RedZone},
+		{"between the registers", Advice{Want: want, Bounds: 1}, to(sp-8, sp+100), 100 + RedZone},
 		{"at home", home, to(sp, sp+800), want},
 		{"at home by the last of the advice", last, to(sp, sp+800), want},
 		{"not at home", away, to(sp, sp+800), 800 + RedZone},
 		{"what is no advice has no home", elsewhere, to(sp, sp+800), 800 + RedZone},
 	} {
 		b := &Buffer{Regs: Copy{Room: note(sp), N: len(note(sp))}, Stack: Copy{Room: make([]byte, room)}}
-		k := &machine{t: t, words: map[uint64]string{sp: tt.bounds}}
+		k := &machine{t: t, words: map[uint64]string{sp: tt.bounds, binary.NativeEndian.Uint64(note(sp)[1:]): tt.bounds}}
 		if n := stackBytes(k, 7, sp, &tt.a, b, -1); n != tt.n {
 			t.Errorf("%s: %d bytes, want %d", tt.name, n, tt.n)
 		}
 	}
-	for _, tt := range []struct{ want, bounds, room int }{{0, 8, 0}, {want, 0, want}, {want, 8, 32 << 10}, {32<<10 + 1, 8, 32<<10 + 1}} {
+	for _, tt := range []struct{ want, bounds, room int }{{0, 8, 0}, {want, 0, want}, {want, 8, 32 << 10}, {1, 8, 32 << 10}, {want, 1, 32 << 10}, {32<<10 + 1, 8, 32<<10 + 1}} {
 		if a := (Advice{Want: tt.want, Bounds: tt.bounds}); a.Room() != tt.room {
 			t.Errorf("%d bytes wanted, bounds at %d: room for %d, want %d", tt.want, tt.bounds, a.Room(), tt.room)
 		}

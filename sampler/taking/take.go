@@ -402,10 +402,7 @@ func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 			sp = uint64(binary.NativeEndian.Uint32(word))
 		}
 	}
-	enough := uint64(o.Bytes - o.Bytes/4) // advice has a quarter to spare
-	if o.At != 0 {
-		enough = min(enough, end-sp)
-	}
+	enough := min(uint64(o.Bytes-o.Bytes/4), end-sp) // advice has a quarter to spare
 	if sp == 0 || uint64(len(b.copied(sp))) >= enough {
 		return false
 	}
