@@ -133,6 +133,15 @@ func TestFollowBounds(t *testing.T) {
 		}, func(asked []string) bool {
 			return slices.Equal(asked, []string{"0x1000+24", "0x100000+24", "0x100100+16", "0x100100+40", "0x100200+16", "0x100200+262144"})
 		}},
+		{"the same, and the count lies between words", func(h *heap, r *Recipe) {
+			h.areas[0x1000] = words(77, far, far+24)
+			h.areas[far] = words(0, 0, 0)
+			r.RootBytes, r.Steps[0] = 24, Step{Bytes: 16, Head: 8, End: 16, Fill: 1, Most: 9}
+		}, func(asked []string) bool { return slices.Equal(asked, []string{"0x1000+24", "0x100000+24"}) }},
+		{"a step behind one of no use", func(h *heap, r *Recipe) {
+			h.areas[far] = words(0, 0)
+			r.Steps[0], r.Steps[1] = Step{Bytes: 1, Next: Behind, Most: 1}, Step{Bytes: 16, Head: 8, Most: 1}
+		}, func(asked []string) bool { return slices.Equal(asked, []string{"0x1000+16", "0x100000+16"}) }},
 		{"an element of 256 KiB", func(h *heap, r *Recipe) {
 			h.areas[0x1000] = words(77, far, far+256<<10)
 			h.areas[far] = make([]byte, 256<<10+8)
@@ -170,6 +179,9 @@ func TestFollowBounds(t *testing.T) {
 	}
 	if Behind >= 0 {
 		t.Errorf("%d could be an offset", Behind)
+	}
+	if MostRoom < 2*256<<10 || MostRoom >= 1<<20 {
+		t.Errorf("%d bytes are no room for two of the longest elements, or too many for one stop", MostRoom)
 	}
 }
 
@@ -291,9 +303,13 @@ func TestScanFrame(t *testing.T) {
 		if scan(b, h, 7, s); h.read() != tt.want {
 			t.Errorf("%s: read %q, want %q", tt.name, h.read(), tt.want)
 		}
-		h.asked, b.NBlocks, b.Beyond.N, s.Bytes = nil, 0, 0, 0
-		if Follow(h, 7, &Recipe{Scan: *s}, b, -1); len(h.asked) != 0 || b.NBlocks != 0 {
-			t.Errorf("%s: read %q where nothing is to be looked for", tt.name, h.read())
+		h.areas = nil // nothing can be read any more
+		for _, bytes := range []int{1, 0} {
+			h.asked, b.NBlocks, b.Beyond.N, s.Bytes = nil, 0, 0, bytes
+			Follow(h, 7, &Recipe{Scan: *s}, b, -1)
+			if want := min(bytes, len(tt.want)); min(1, len(h.asked)) != want || b.NBlocks != 0 {
+				t.Errorf("%s: read %q where objects have %d bytes", tt.name, h.read(), bytes)
+			}
 		}
 	}
 }
@@ -443,6 +459,8 @@ func TestSub(t *testing.T) {
 		{"none of them", Sub{At: 8, Bytes: 16, If: 6}, append(first(1), words(0x2000)...), ""},
 		{"the tag", Sub{At: 8, Bytes: 16, TagAt: 1, Tag: 5}, append(first(1, 5), words(0x2000)...), "0x2000+16"},
 		{"another tag", Sub{At: 8, Bytes: 16, TagAt: 1, Tag: 5}, append(first(5, 1), words(0x2000)...), ""},
+		{"the lowest bit, which is not set", Sub{At: 8, Bytes: 16, If: 1}, append(first(4), words(0x2000)...), ""},
+		{"the tag 1, which it is not", Sub{At: 8, Bytes: 16, TagAt: 1, Tag: 1}, append(first(5, 5), words(0x2000)...), ""},
 		{"the bits alone", Sub{At: 8, Bytes: 16, If: 6, TagAt: 1, Tag: 5}, append(first(6, 1), words(0x2000)...), ""},
 		{"the tag alone", Sub{At: 8, Bytes: 16, If: 6, TagAt: 1, Tag: 5}, append(first(1, 5), words(0x2000)...), ""},
 		{"both", Sub{At: 8, Bytes: 16, If: 6, TagAt: 1, Tag: 5}, append(first(2, 5), words(0x2000)...), "0x2000+16"},
@@ -509,6 +527,7 @@ func TestArea(t *testing.T) {
 		{"which is not there", Area{From: 0, To: 8, Before: 16}, e(0x2000, 0x2018), "0x1ff0+40 0x2000+24", capture.Block{}},
 		{"elements", Area{From: 0, Index: 8, Each: 24}, e(0x2000, index(1)), "0x2000+48", capture.Block{Addr: 0x2000, Len: 48}},
 		{"one", Area{From: 0, Index: 8, Each: 24}, e(0x2000, index(0)), "0x2000+24", capture.Block{Addr: 0x2000, Len: 24}},
+		{"of a byte", Area{From: 0, Index: 8, Each: 1}, e(0x2000, index(1)), "0x2000+2", capture.Block{Addr: 0x2000, Len: 2}},
 		{"no element", Area{From: 0, Index: 8, Each: 24}, e(0x2000, index(-1)), "", capture.Block{}},
 	} {
 		h := &heap{areas: map[uint64][]byte{0x2000: make([]byte, 0x400), 0x3000: words(0x2020)}}

@@ -133,11 +133,11 @@ func TestRecorded(t *testing.T) {
 				k.words[o.Word] = string(words(record))
 			}
 			b := &Buffer{Regs: Copy{Room: note(now), N: len(note(now))}}
-			if sp, end := recorded(k, 7, o, b, -1); sp != tt.sp || tt.sp != 0 && end != tt.end {
+			if sp, end := recorded(k, 7, o, b, -1); sp != tt.sp || end != tt.end {
 				t.Errorf("%s%s: %#x to %#x, want %#x to %#x", name, tt.name, sp, end, tt.sp, tt.end)
 			}
 			k.present = func(page uint64) bool { return page != o.Word/pageBytes }
-			if sp, _ := recorded(k, 7, o, b, 0); sp != 0 {
+			if sp, end := recorded(k, 7, o, b, 0); sp != 0 || end != 0 {
 				t.Errorf("%s%s: %#x, where its page is not in memory", name, tt.name, sp)
 			}
 		}
@@ -160,7 +160,7 @@ func TestWay(t *testing.T) {
 			t.Errorf("way %v: %#x to %#x", way, sp, end)
 		}
 		for _, o.Reg = range []int{last + 1, -1} {
-			if sp, _ := recorded(k, 7, o, b, -1); sp != 0 {
+			if sp, end := recorded(k, 7, o, b, -1); sp != 0 || end != 0 {
 				t.Errorf("register at %d: %#x", o.Reg, sp)
 			}
 		}
@@ -225,6 +225,24 @@ func TestTakeAll(t *testing.T) {
 	}
 	if b.Stack.Room != nil || b.Beyond.Room != nil || b.Stack.N+b.Beyond.N != 0 {
 		t.Error("the room of a peek's capture is still in use")
+	}
+}
+
+// TestOthersOnce: a stack of which less is there than is wanted is copied once, and a record that tells nothing is read once.
+func TestOthersOnce(t *testing.T) {
+	k := &machine{t: t, note: note(0x5f00), low: 0x4000, high: 0x6000}
+	a := new(Advice)
+	a.Others[0], a.Others[1], a.Others[2] = Other{Word: 0x3000, At: 16, Bytes: 4096}, Other{Reg: 0, Bytes: 4096}, Other{Reg: 8, Bytes: 8192}
+	b := &Buffer{Regs: Copy{Room: make([]byte, regs.PrstatusMaxBytes)}, FPRegs: Copy{Room: make([]byte, FPRegsBytes)}, Beyond: Copy{Room: make([]byte, 4096)}}
+	Take(k, 7, a, b, -1, OwnStop, false)
+	records := 0
+	for _, q := range k.asked {
+		if q[0] == 0x3000 {
+			records++
+		}
+	}
+	if records != 1 || b.NBlocks != 2 || b.Beyond.N != 2*(0x100+RedZone) {
+		t.Errorf("the record is read %d times; %d blocks of %d bytes", records, b.NBlocks, b.Beyond.N)
 	}
 }
 
