@@ -463,6 +463,20 @@ func TestCopied(t *testing.T) {
 	}
 }
 
+// TestCopiedSideBySide: copies that lie one behind another.
+func TestCopiedSideBySide(t *testing.T) {
+	b := &Buffer{Stack: Copy{Room: []byte("abcdefgh"), N: 6}, StackAddr: 100, Beyond: Copy{Room: []byte("ijklmnop"), N: 7}, NBlocks: 2}
+	b.Blocks[0], b.Blocks[1] = capture.Block{Addr: 106, Len: 4}, capture.Block{Addr: 110, Len: 3}
+	for addr, want := range map[uint64]string{105: "f", 106: "ijkl", 109: "l", 110: "mno", 112: "o", 113: ""} {
+		if got := string(b.copied(addr)); got != want {
+			t.Errorf("at %d there is %q, want %q", addr, got, want)
+		}
+		if got := string(b.found(addr, len(want))); got != want {
+			t.Errorf("at %d %q is found, want %q", addr, got, want)
+		}
+	}
+}
+
 // TestTakeOtherBounds: a further stack is copied if it is not there already, but for a quarter; where there is room,
 // and its address is whole.
 func TestTakeOtherBounds(t *testing.T) {
