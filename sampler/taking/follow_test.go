@@ -557,6 +557,7 @@ func TestOddPlaces(t *testing.T) {
 	}{
 		{"a part", Step{Part: Part{At: 9, Bytes: 1}}, odd(0, 0x4000), "0x4000+1"},
 		{"a part that is none", Step{Part: Part{At: 9, Bytes: 8, Before: 16}}, odd(0, 0), ""},
+		{"a part that would begin at address 0", Step{Part: Part{At: 9, Bytes: 8, Before: 16}}, odd(0, 16), ""},
 		{"what a part leads to", Step{Part: Part{At: 9, Bytes: 16}, Sub: Sub{Bytes: 1}}, odd(0, 0x4000), "0x4000+16 0x5000+1"},
 		{"a trail and a twig", Step{Part: Part{At: 9, Bytes: 16}, Sub: Sub{Bytes: 8, Trail: [2]Link{{0, 8}, {0, 1}}, Twig: Link{0, 1}}}, odd(0, 0x4000), "0x4000+16 0x5000+8 0x6000+8 0x7000+1"},
 		{"an area", Step{Areas: [2]Area{{From: 9, To: 17, Words: 25}}}, odd(0, 0x4000, 0x4000, 1), "0x4000+8"},
