@@ -506,6 +506,8 @@ func TestTakeOtherBounds(t *testing.T) {
 		{"the first register", Other{Reg: 0, Bytes: 400}, func(b *Buffer) {}, 400},
 		{"the last register", Other{Reg: len(note(1)) - 8, Bytes: 400}, func(b *Buffer) {}, 400},
 		{"behind the registers", Other{Reg: len(note(1)), Bytes: 400}, func(b *Buffer) {}, 0},
+		{"further behind", Other{Reg: len(note(1)) + 8, Bytes: 400}, func(b *Buffer) {}, 0},
+		{"half a register", Other{Reg: len(note(1)) - 4, Bytes: 400}, func(b *Buffer) {}, 0},
 		{"before the registers", Other{Reg: -1, Bytes: 400}, func(b *Buffer) {}, 0},
 	} {
 		b := &Buffer{Regs: Copy{Room: append(note(stack), make([]byte, 8)...), N: len(note(1))}, Stack: Copy{Room: make([]byte, 64), N: 8}, StackAddr: word, Beyond: Copy{Room: make([]byte, 1000)}}

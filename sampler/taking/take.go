@@ -391,7 +391,7 @@ func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 		sp, end = recorded(k, tid, o, b, pages)
 	} else {
 		word := b.copied(o.Word)
-		if o.Word == 0 && o.Reg >= 0 && o.Reg < b.Regs.N {
+		if o.Word == 0 && o.Reg >= 0 && o.Reg+size <= b.Regs.N {
 			word = b.Regs.Room[o.Reg:b.Regs.N]
 		}
 		switch {
