@@ -561,7 +561,7 @@ func TestOddPlaces(t *testing.T) {
 		{"what a part leads to", Step{Part: Part{At: 9, Bytes: 16}, Sub: Sub{Bytes: 1}}, odd(0, 0x4000), "0x4000+16 0x5000+1"},
 		{"a trail and a twig", Step{Part: Part{At: 9, Bytes: 16}, Sub: Sub{Bytes: 8, Trail: [2]Link{{0, 8}, {0, 1}}, Twig: Link{0, 1}}}, odd(0, 0x4000), "0x4000+16 0x5000+8 0x6000+8 0x7000+1"},
 		{"an area", Step{Areas: [2]Area{{From: 9, To: 17, Words: 25}}}, odd(0, 0x4000, 0x4000, 1), "0x4000+8"},
-		{"its words", Step{Areas: [2]Area{{From: 9, To: 17, Words: 1}}}, odd(0, 0x4000, 0x4001, 1), "0x4000+1"},
+		{"its words", Step{Areas: [2]Area{{From: 9, To: 17, Words: 1}}}, odd(1, 0x4000, 0x4001, 0), "0x4000+9"},
 		{"its elements", Step{Areas: [2]Area{{From: 9, Index: 17, Each: 1}}}, odd(0, 0x4000, 0, 1), "0x4000+1"},
 	} {
 		h := &heap{areas: map[uint64][]byte{0x1000: words(7, far), far: tt.e, 0x4000: words(0x5000, 0), 0x5000: words(0x6000), 0x6000: words(0x7000), 0x7000: words(0)}}

@@ -1,6 +1,7 @@
 package taking
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -198,7 +199,7 @@ func TestCopyStack(t *testing.T) {
 		{"pagemap unreadable", low + 0x200, mapping, 0, nil, low + 0x180, 0x1000, "[[65920 4096]]", 1},
 	} {
 		k := &machine{t: t, low: low, high: high, present: tt.there}
-		room := make([]byte, 0x1000)
+		room := bytes.Repeat([]byte{0xee}, 0x1000) // of an earlier copy
 		addr, n := copyStack(k, 7, tt.sp, room, &tt.x, tt.pages, new(Buffer))
 		if addr != tt.want || n != tt.n || k.preads != tt.looks || fmt.Sprint(k.asked) != tt.asked {
 			t.Errorf("%s: %#x bytes at %#x by %v, %d looks at the pagemap; want %#x at %#x", tt.name, n, addr, k.asked, k.preads, tt.n, tt.want)
