@@ -196,6 +196,11 @@ func TestManyRoots(t *testing.T) {
 	if Follow(h, 7, r, b, -1); b.NRoots != 8 || b.Roots[7] != 0x8000 || h.reads != 8 {
 		t.Errorf("roots %#x by %d reads", b.Roots[:b.NRoots], h.reads)
 	}
+	r.Roots[3].Addr = 0 // there is no more
+	b = empty(4096)
+	if Follow(h, 7, r, b, -1); b.NRoots != 3 {
+		t.Errorf("%d roots before the end of the list, want 3", b.NRoots)
+	}
 	// Each hands control on to the next.
 	state := binary.NativeEndian.Uint64([]byte{8, 7: 0})
 	h = &heap{areas: map[uint64][]byte{0x100000: nil}}

@@ -128,6 +128,11 @@ func TestLive(t *testing.T) {
 func TestLiveSelf(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	alarm, err := ptrace.NewAlarm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alarm.Close()
 	k := new(Live)
 	begun := k.Now()
 	if d := begun - ptrace.Now(); d > 0 || d < -int64(time.Second) {
@@ -151,10 +156,6 @@ func TestLiveSelf(t *testing.T) {
 	k.Signal(unix.Gettid())
 	var now unix.Timespec
 	sig, _, _ := unix.Syscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)), 0, uintptr(unsafe.Pointer(&now)), 8, 0, 0)
-	alarm, err := ptrace.NewAlarm()
-	if err != nil {
-		t.Fatal(err)
-	}
 	due := k.Now() + 1e6
 	k.Alarm(alarm, due)
 	long := unix.Timespec{Sec: 20}
@@ -174,7 +175,7 @@ func TestLiveSelf(t *testing.T) {
 	for ; rung == ptrace.AlarmSignal && k.Now() < due; parks++ {
 		k.Park(&word, 5)
 	}
-	alarm.Close()
+	k.Alarm(alarm, 0)
 	if parks > 50 {
 		t.Errorf("it slept %d times in 1 ms", parks)
 	}
