@@ -80,6 +80,8 @@ func TestTakeBack(t *testing.T) {
 		{"sleep at one that is ignored, others may bring a filter", unix.SYS_NANOSLEEP, -restartBlock, threads, chld, false, false, false},
 		{"sleep, nobody knows", unix.SYS_NANOSLEEP, -restartBlock, "", OwnStop, false, true, true},
 		{"sleep, nobody knows what the signal does", unix.SYS_NANOSLEEP, -restartBlock, "", usr1, false, true, true},
+		{"nor what the first one does", unix.SYS_NANOSLEEP, -restartBlock, "", 1, false, true, true},
+		{"sleep, nobody knows, the process is stopped", unix.SYS_NANOSLEEP, -restartBlock, "", OtherStop, false, false, false},
 		{"wait", unix.SYS_WAIT4, -erestartNoInt, filter, OwnStop, false, false, false},
 		{"no call", -1, -eintr, filter, OwnStop, false, false, false},
 		{"done", unix.SYS_READ, 12, filter, OwnStop, false, false, false},
