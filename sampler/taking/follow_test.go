@@ -219,6 +219,28 @@ func TestManyRoots(t *testing.T) {
 	}
 }
 
+// TestKinOfRoots: each root has further chains of its own.
+func TestKinOfRoots(t *testing.T) {
+	h, r := &heap{areas: map[uint64][]byte{}}, &Recipe{RootBytes: 16, Guesses: 2}
+	for i := range uint64(2) {
+		at := 0x100000 * (i + 1)
+		h.areas[0x1000*(i+1)] = words(7, at)
+		r.Roots[i] = Root{0x1000 * (i + 1), 7}
+		var all []byte
+		for j := range uint64(5) {
+			all = append(all, words(at+24*(j+1)*(1-j/4), at+0x1000*(j+1), 0)...)
+			h.areas[at+0x1000*(j+1)] = words(0)
+		}
+		h.areas[at] = all
+		r.Guess[i] = unix.RemoteIovec{Base: uintptr(at), Len: len(all)}
+	}
+	r.Steps[0] = Step{Bytes: 24, Head: 8, Most: 9, Kin: Kin{Has: true, At: 8, If: 16}}
+	r.Steps[1] = Step{Kin: Kin{Is: true}, Bytes: 8, Most: 1}
+	if Follow(h, 7, r, empty(1024), -1); len(h.asked) != 12 || h.asked[5] != "0x105000+8" || h.asked[11] != "0x205000+8" {
+		t.Errorf("read %s", h.read())
+	}
+}
+
 // TestOnStack: a root is the thread's if its word is an address in the copy of the stack.
 func TestOnStack(t *testing.T) {
 	for word, want := range map[uint64]int{0x5000: 1, 0x503f: 1, 0x5040: 0, 0x4fff: 0, 0: 0} {
@@ -606,6 +628,7 @@ func TestManyAreas(t *testing.T) {
 	h.areas[0x2000], h.areas[0x10000] = chain, areas
 	r.Guess[0], r.Guess[1], r.Guesses = unix.RemoteIovec{Base: 0x2000, Len: 240}, unix.RemoteIovec{Base: 0x10000, Len: 160}, 2
 	r.Steps[0] = Step{Bytes: 24, Head: 8, Most: 10, Areas: [2]Area{{From: 8, Index: 16, Each: 16, Leaves: [2]Leaf{{Link: Link{8, 8}, Tags: 1<<16 - 1}, {Link: Link{8, 16}, Tags: 1<<16 - 1}}}}}
+	r.Steps[1] = Step{Kin: Kin{Is: true}, Bytes: 8} // has no elements that lead on
 	if Follow(h, 7, r, empty(1024), -1); len(h.asked) != 17 || h.asked[1] != "0x20000+8" || h.asked[8] != "0x20700+8" || h.asked[9] != "0x20000+16" {
 		t.Errorf("read %s", h.read())
 	}

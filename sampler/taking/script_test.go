@@ -100,6 +100,9 @@ func (k *machine) Memory(tid int, addr uint64, b []byte) int {
 
 // Gather has each area as Memory has it.
 func (k *machine) Gather(tid int, from []unix.RemoteIovec, b []byte) (n int) {
+	if len(from) == 0 {
+		k.t.Error("nothing at all is gathered")
+	}
 	for _, f := range from {
 		got := k.Memory(tid, uint64(f.Base), b[n:n+f.Len])
 		if n += got; got < f.Len {
