@@ -114,12 +114,12 @@ func TestFollowBounds(t *testing.T) {
 		{"8 further chains", func(h *heap, r *Recipe) {
 			all := words(far+24, 0x9000, 1) // the first has none
 			for i := range uint64(10) {
-				all = append(all, words(far+24*(i+2)*(1-i/9), 0x20000+0x100*i, 0)...)
+				all = append(all, words(far+24*(i+2), 0x20000+0x100*i, 0)...)
 				h.areas[0x20000+0x100*i] = words(0x30000)
 			}
 			h.areas[far] = all
 			r.Guess[0], r.Guesses = unix.RemoteIovec{Base: far, Len: len(all)}, 1
-			r.Steps[0] = Step{Bytes: 24, Head: 8, Most: 20, Kin: Kin{Has: true, At: 8, If: 16}}
+			r.Steps[0] = Step{Bytes: 24, Head: 8, Most: 11, Kin: Kin{Has: true, At: 8, If: 16}}
 			r.Steps[1] = Step{Kin: Kin{Is: true}, Bytes: 8, Most: 1}
 		}, func(asked []string) bool {
 			return len(asked) == 9 && asked[1] == "0x20000+8" && asked[8] == "0x20700+8"
@@ -228,13 +228,13 @@ func TestKinOfRoots(t *testing.T) {
 		r.Roots[i] = Root{0x1000 * (i + 1), 7}
 		var all []byte
 		for j := range uint64(5) {
-			all = append(all, words(at+24*(j+1)*(1-j/4), at+0x1000*(j+1), 0)...)
+			all = append(all, words(at+24*(j+1), at+0x1000*(j+1), 0)...)
 			h.areas[at+0x1000*(j+1)] = words(0)
 		}
 		h.areas[at] = all
 		r.Guess[i] = unix.RemoteIovec{Base: uintptr(at), Len: len(all)}
 	}
-	r.Steps[0] = Step{Bytes: 24, Head: 8, Most: 9, Kin: Kin{Has: true, At: 8, If: 16}}
+	r.Steps[0] = Step{Bytes: 24, Head: 8, Most: 5, Kin: Kin{Has: true, At: 8, If: 16}}
 	r.Steps[1] = Step{Kin: Kin{Is: true}, Bytes: 8, Most: 1}
 	if Follow(h, 7, r, empty(1024), -1); len(h.asked) != 12 || h.asked[5] != "0x105000+8" || h.asked[11] != "0x205000+8" {
 		t.Errorf("read %s", h.read())
