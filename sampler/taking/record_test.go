@@ -112,7 +112,7 @@ func TestRecorded(t *testing.T) {
 		{"in the middle", of(0x9000, 0xa000, 16, 0x9800), 16, 0x9800, 0xa000},
 		{"at the last place of a record", of(0x9000, 0xa000, 56, 0x9800), 56, 0x9800, 0xa000},
 		{"at its first place", of(0x9000, 0xa000, 16, 0x9800), 0, 0x9000, 0xa000},
-		{"behind it", of(0x9000, 0xa000, 56, 0x9800), 57, 0, 0},
+		{"behind it", of(0x6000, 1<<62, 56, 0x980000), 57, 0, 0}, // where seven bytes of a record are one of its stack
 		{"before it", of(0x9000, 0xa000, 56, 0x9800), -1, 0, 0},
 		{"at its begin", of(0x9000, 0xa000, 16, 0x9000), 16, 0x9000, 0xa000},
 		{"below", of(0x9000, 0xa000, 16, 0x8fff), 16, 0, 0},
