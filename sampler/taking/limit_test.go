@@ -40,6 +40,7 @@ func TestLimit(t *testing.T) {
 		{"one narrow word", ptrace.Limit{Addr: at, Word: 4}, map[uint64]string{at: narrow(2, 3)[:4]}, 0},
 		{"nanoseconds with a padding", ptrace.Limit{Addr: at, Word: 8, Padded: true}, map[uint64]string{at: spec(2, 1<<32|3)}, 2e9 + 3},
 		{"the most that is none", ptrace.Limit{Addr: at, Word: 8, Padded: true}, map[uint64]string{at: spec(2, 1<<32-1)}, 0},
+		{"the highest bit that is none", ptrace.Limit{Addr: at, Word: 8, Padded: true}, map[uint64]string{at: spec(2, 1<<31|3)}, 0},
 		{"a ring's", ptrace.Limit{Addr: at, Word: 8, Ring: true}, map[uint64]string{at: string(words(0x7800)), 0x7800: spec(2, 3)}, 2e9 + 3},
 		{"a ring's that is none", ptrace.Limit{Addr: at, Word: 8, Ring: true}, map[uint64]string{at: string(words(0)), 0: spec(2, 3)}, 0},
 		{"that cannot be read", ptrace.Limit{Addr: at, Word: 8, Ring: true}, map[uint64]string{at: string(words(0x7800))[:7], 0x7800: spec(2, 3)}, 0},
