@@ -128,6 +128,11 @@ func TestLive(t *testing.T) {
 func TestLiveSelf(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	alarm, err := ptrace.NewAlarm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer alarm.Close()
 	k := new(Live)
 	begun := k.Now()
 	if d := begun - ptrace.Now(); d > 0 || d < -int64(time.Second) {
@@ -151,7 +156,29 @@ func TestLiveSelf(t *testing.T) {
 	k.Signal(unix.Gettid())
 	var now unix.Timespec
 	sig, _, _ := unix.Syscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)), 0, uintptr(unsafe.Pointer(&now)), 8, 0, 0)
+	due := k.Now() + 1e6
+	k.Alarm(alarm, due)
+	long := unix.Timespec{Sec: 20}
+	rung, _, errno := unix.Syscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)), 0, uintptr(unsafe.Pointer(&long)), 8, 0, 0)
+	for errno == unix.EINTR { // a signal of Go's
+		rung, _, errno = unix.Syscall6(unix.SYS_RT_SIGTIMEDWAIT, uintptr(unsafe.Pointer(&set)), 0, uintptr(unsafe.Pointer(&long)), 8, 0, 0)
+	}
+	if rung != ptrace.AlarmSignal || k.Now() < due {
+		t.Errorf("an alarm: signal %d, %v, %d ns behind its time", rung, errno, k.Now()-due)
+	}
 	unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
+
+	// A thread sleeps while a word is what it was, until a signal is handled.
+	due = k.Now() + 1e6
+	k.Alarm(alarm, due)
+	parks := 0
+	for ; rung == ptrace.AlarmSignal && k.Now() < due; parks++ {
+		k.Park(&word, 5)
+	}
+	k.Alarm(alarm, 0)
+	if parks > 50 {
+		t.Errorf("it slept %d times in 1 ms", parks)
+	}
 	if sig != ptrace.AlarmSignal {
 		t.Errorf("signal %d has come, want the alarm", sig)
 	}
@@ -178,5 +205,76 @@ func TestLiveSelf(t *testing.T) {
 	if n := k.Memory(os.Getpid(), uint64(uintptr(unsafe.Pointer(&some[0]))), b); n != 3 || string(b) != "som" {
 		t.Errorf("read %d bytes %q of own memory", n, b)
 	}
+	areas := []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&some[8])), Len: 1}, {Base: uintptr(unsafe.Pointer(&some[5])), Len: 2}, {Base: 8, Len: 3}}
+	if n := k.Gather(os.Getpid(), areas, make([]byte, 6)); n != 3 {
+		t.Errorf("%d bytes of areas of which the last is not there, want 3", n)
+	}
+	if n := k.Gather(os.Getpid(), areas[:2], b); n != 3 || string(b) != "eby" {
+		t.Errorf("gathered %d bytes %q", n, b)
+	}
 	runtime.KeepAlive(some)
+}
+
+// TestLiveSpent: the CPU time of this process, and of one that cannot be.
+func TestLiveSpent(t *testing.T) {
+	const own = unix.CLOCK_PROCESS_CPUTIME_ID
+	spent := func() int64 {
+		var ts unix.Timespec
+		if err := unix.ClockGettime(own, &ts); err != nil {
+			t.Fatal(err)
+		}
+		return ts.Nano()
+	}
+	k := new(Live)
+	if first, here, last := spent(), k.Spent(own), spent(); here < first || here > last {
+		t.Errorf("%d ns, between %d and %d", here, first, last)
+	}
+	const none = 1<<22 + 1                   // more than any number of a process (PID_MAX_LIMIT, include/linux/threads.h)
+	if d := k.Spent(^none<<3 | 2); d != -1 { // MAKE_PROCESS_CPUCLOCK, include/linux/posix-timers.h
+		t.Errorf("a process that is not there has spent %d ns", d)
+	}
+}
+
+// TestLiveBind: a thread is bound to the CPUs that are told, if any, and gets the usual policy if that is to be.
+func TestLiveBind(t *testing.T) {
+	runtime.LockOSThread() // for good: the thread ends with the test
+	k := new(Live)
+	var may, now unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &may); err != nil {
+		t.Fatal(err)
+	}
+	cpu := 0
+	for !may.IsSet(cpu) {
+		cpu++
+	}
+	one := make([]uint64, cpu/64+1)
+	one[cpu/64] = 1 << (cpu % 64)
+	for _, tt := range []struct {
+		name string
+		cpus []uint64
+		want unix.Errno
+		n    int // CPUs then
+	}{{"none told", nil, 0, may.Count()}, {"no CPU", []uint64{0}, unix.EINVAL, may.Count()}, {"one", one, 0, 1}} {
+		errno := k.Bind(tt.cpus, false)
+		if unix.SchedGetaffinity(0, &now); errno != tt.want || now.Count() != tt.n || !now.IsSet(cpu) {
+			t.Errorf("%s: %v, then bound to %d CPUs, want %d", tt.name, errno, now.Count(), tt.n)
+		}
+	}
+	policy := func() uintptr {
+		p, _, _ := unix.RawSyscall(unix.SYS_SCHED_GETSCHEDULER, 0, 0, 0)
+		return p
+	}
+	priority := int32(0)
+	if _, _, errno := unix.RawSyscall(unix.SYS_SCHED_SETSCHEDULER, 0, unix.SCHED_BATCH, uintptr(unsafe.Pointer(&priority))); errno != 0 {
+		t.Fatal(errno)
+	}
+	if errno := k.Bind(nil, false); errno != 0 || policy() != unix.SCHED_BATCH {
+		t.Errorf("%v, then policy %#x", errno, policy())
+	}
+	if errno := k.Bind(nil, true); errno != 0 || policy() != unix.SCHED_NORMAL|unix.SCHED_RESET_ON_FORK {
+		t.Errorf("%v, then policy %#x, want the usual one", errno, policy())
+	}
+	if errno := k.Bind([]uint64{0}, true); errno != unix.EINVAL {
+		t.Errorf("bound to no CPU, with the usual policy: %v", errno)
+	}
 }

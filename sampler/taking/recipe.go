@@ -189,7 +189,7 @@ const maxElement = 256 << 10
 //go:norace
 func Follow(k Kernel, tid int, r *Recipe, b *Buffer, pages int) {
 	b.pass.pages, b.pass.near.block = pages, len(b.Blocks)
-	b.pass.singles, b.pass.links, b.pass.part, b.pass.leafed.n = 0, 0, 0, 0
+	b.pass.singles, b.pass.links, b.pass.part = 0, 0, 0
 	b.guess(k, tid, r)
 	if r.Scan.Bytes > 0 {
 		scan(b, k, tid, &r.Scan)
@@ -371,12 +371,9 @@ func (b *Buffer) chain(k Kernel, tid int, s *Step, root []byte, addr uint64) {
 		}
 		if s.Part.Bytes > 0 {
 			part := binary.NativeEndian.Uint64(e[s.Part.At:]) &^ s.Part.Mask
-			if part != 0 {
-				part -= s.Part.Before
-			}
-			if part != 0 && part != b.pass.part {
-				b.pass.part = part
-				b.sub(k, tid, &s.Sub, b.have(k, tid, part, s.Part.Bytes))
+			if part != 0 && part-s.Part.Before != b.pass.part {
+				b.pass.part = part - s.Part.Before
+				b.sub(k, tid, &s.Sub, b.have(k, tid, b.pass.part, s.Part.Bytes))
 			}
 		}
 		if s.Kin.Has && b.pass.kin.n < maxKin && binary.NativeEndian.Uint64(e[s.Kin.If:]) == 0 {
@@ -457,7 +454,7 @@ func leaves(b *Buffer, k Kernel, tid int, a *Area, l *Leaf, e []byte) {
 //go:nosplit
 //go:norace
 func (b *Buffer) sub(k Kernel, tid int, x *Sub, part []byte) {
-	if part == nil || x.Bytes == 0 || x.If != 0 && part[0]&x.If == 0 || x.Tag != 0 && part[x.TagAt] != x.Tag {
+	if part == nil || x.If != 0 && part[0]&x.If == 0 || x.Tag != 0 && part[x.TagAt] != x.Tag {
 		return
 	}
 	e := part

@@ -387,13 +387,14 @@ func TestScan(t *testing.T) {
 		t.Errorf("without a scan %#x is read", k.asked)
 	}
 	// As many frames as are looked at, and one more.
-	b.Stack = Copy{Room: make([]byte, 64+24*maxScanned+64)}
+	const most = 64
+	b.Stack = Copy{Room: make([]byte, 64+24*most+64)}
 	b.Stack.N = len(b.Stack.Room)
-	for i := range uint64(maxScanned + 1) {
-		frame(int(64+24*i), stack+64+24*i+8, object+1+i/maxScanned*0x40, 0x40001)
+	for i := range uint64(most + 1) {
+		frame(int(64+24*i), stack+64+24*i+8, object+1+i/most*0x40, 0x40001)
 	}
 	r.Scan.Also = 0
 	if Follow(k, 7, r, b, -1); len(k.asked) != 1 || k.asked[0] != [2]uint64{object, 32} {
-		t.Errorf("of %d frames %#x is read", maxScanned+1, k.asked)
+		t.Errorf("of %d frames %#x is read", most+1, k.asked)
 	}
 }

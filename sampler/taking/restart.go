@@ -112,7 +112,7 @@ func limit(k Kernel, tid int, l *ptrace.Limit, b *Buffer, pagemap func() (fd int
 	if !ok {
 		return 0
 	}
-	s, ns := int64(0), int64(0)
+	var s, ns int64
 	if l.Word == 4 {
 		s, ns = int64(int32(binary.NativeEndian.Uint32(text))), int64(int32(binary.NativeEndian.Uint32(text[4:])))
 	} else {
@@ -176,7 +176,7 @@ func (m *Mark) AtCall(k Kernel, tid int, b *Buffer) (cut bool) {
 		return false
 	}
 	n, errno := k.Regs(tid, ptrace.NotePrstatus, b.Regs.Room)
-	if cut = errno == 0 && ptrace.Interrupted(b.Regs.Room[:n]); cut && m.n > 0 {
+	if cut = errno == 0 && ptrace.Interrupted(b.Regs.Room[:n]); cut {
 		m.place = past
 	} else {
 		m.Leave()
@@ -186,7 +186,7 @@ func (m *Mark) AtCall(k Kernel, tid int, b *Buffer) (cut bool) {
 
 // again tells whether a thread has stopped once more before it could go on with its wait, for us or for a signal that has no effect.
 func (m *Mark) again(k Kernel, tid int, note []byte, by int, b *Buffer) bool {
-	if m.n == 0 || m.place != before || by < OwnStop || string(m.note[:m.n]) != string(note) {
+	if m.place != before || by < OwnStop || string(m.note[:m.n]) != string(note) {
 		return false
 	}
 	if by == OwnStop {
@@ -204,7 +204,7 @@ const markBytes = 216
 // of Linux), and with it the limit of later waits. A wait that was not stopped before counts from now on.
 func (m *Mark) over(now int64, note []byte, limit int64) bool {
 	begun := now
-	if m.n > 0 && m.place == past && string(m.note[:m.n]) == string(note) {
+	if m.place == past && string(m.note[:m.n]) == string(note) {
 		begun = m.begun
 	}
 	m.Leave()
@@ -245,10 +245,7 @@ func filters(status []byte) (some, coming bool) {
 		return true, true
 	}
 	threads, ok := field(status, "\nThreads:\t")
-	mode, ok2 := field(status, "\nSeccomp:\t")
-	if !ok2 { // a kernel without seccomp
-		mode = 0
-	}
+	mode, _ := field(status, "\nSeccomp:\t") // 0: a kernel without seccomp
 	return mode != 0, !ok || threads > 1
 }
 
@@ -317,7 +314,7 @@ func mask(b []byte, key string) (set uint64, ok bool) {
 //go:nosplit
 //go:norace
 func behind(b []byte, key string) int {
-	for i := 0; i+len(key) <= len(b); i++ {
+	for i := range len(b) - len(key) {
 		if b[i] == key[0] && string(b[i:i+len(key)]) == key {
 			return i + len(key)
 		}

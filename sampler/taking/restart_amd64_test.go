@@ -80,6 +80,8 @@ func TestTakeBack(t *testing.T) {
 		{"sleep at one that is ignored, others may bring a filter", unix.SYS_NANOSLEEP, -restartBlock, threads, chld, false, false, false},
 		{"sleep, nobody knows", unix.SYS_NANOSLEEP, -restartBlock, "", OwnStop, false, true, true},
 		{"sleep, nobody knows what the signal does", unix.SYS_NANOSLEEP, -restartBlock, "", usr1, false, true, true},
+		{"nor what the first one does", unix.SYS_NANOSLEEP, -restartBlock, "", 1, false, true, true},
+		{"sleep, nobody knows, the process is stopped", unix.SYS_NANOSLEEP, -restartBlock, "", OtherStop, false, false, false},
 		{"wait", unix.SYS_WAIT4, -erestartNoInt, filter, OwnStop, false, false, false},
 		{"no call", -1, -eintr, filter, OwnStop, false, false, false},
 		{"done", unix.SYS_READ, 12, filter, OwnStop, false, false, false},
@@ -296,5 +298,62 @@ func TestOther32(t *testing.T) {
 	k := &machine{t: t, low: stack - 0x1000, high: stack + 0x1000}
 	if o := (&Other{Word: word, Bytes: 100}); !takeOther(k, 7, o, b, -1) || b.Blocks[0].Addr != stack-RedZone {
 		t.Errorf("block at %#x", b.Blocks[0].Addr)
+	}
+}
+
+// TestAtCall: a watched thread goes to its call, and comes out of it, interrupted or not.
+func TestAtCall(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		mark   *Mark
+		result int64
+		errno  unix.Errno
+		cut    bool
+		place  place
+		left   bool
+		reads  int
+	}{
+		{"it begins", marked("r", before, 1, 2), -eintr, 0, false, within, false, 0},
+		{"interrupted", marked("r", within, 1, 2), -eintr, 0, true, past, false, 1},
+		{"to be restarted", marked("r", within, 1, 2), -restartBlock, 0, true, past, false, 1},
+		{"it has returned", marked("r", within, 1, 2), 5, 0, false, before, true, 1},
+		{"with another error", marked("r", within, 1, 2), -int64(unix.EAGAIN), 0, false, before, true, 1},
+		{"it is gone", marked("r", within, 1, 2), -eintr, unix.ESRCH, false, before, true, 1},
+		{"it was past that", marked("r", past, 1, 2), 5, 0, false, before, true, 1},
+		{"interrupted in no wait", new(Mark), -eintr, 0, true, past, true, 1},
+		{"in no wait", new(Mark), 5, 0, false, before, true, 1},
+	} {
+		k := &asks{machine: machine{t: t, note: inCall(unix.SYS_POLL, tt.result), errno: tt.errno}}
+		b := &Buffer{Regs: Copy{Room: make([]byte, 512)}}
+		if cut := tt.mark.AtCall(k, 7, b); cut != tt.cut || tt.mark.place != tt.place || len(k.notes) != tt.reads {
+			t.Errorf("%s: interrupted %t, at %d, by %d reads", tt.name, cut, tt.mark.place, len(k.notes))
+		}
+		if left := !tt.mark.Watched() && !tt.mark.Interrupted(); left != tt.left || left != (tt.mark.Due == 0) {
+			t.Errorf("%s: left %t, due at %d", tt.name, left, tt.mark.Due)
+		}
+	}
+}
+
+// TestStatusReads: a status file is read only where it matters.
+func TestStatusReads(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		result int64
+		by     int
+		reads  int
+	}{
+		{"cut short for us", -eintr, OwnStop, 0},
+		{"cut short for something else", -eintr, OtherStop, 0},
+		{"cut short for a signal", -eintr, int(unix.SIGUSR1), 1},
+		{"done", 5, int(unix.SIGUSR1), 0},
+		{"done, for us", 5, OwnStop, 0},
+		{"to be restarted, for us", -restartBlock, OwnStop, 1},
+		{"to be restarted, for something else", -restartBlock, OtherStop, 1},
+	} {
+		k := &machine{t: t, note: inCall(unix.SYS_POLL, tt.result), status: "\nThreads:\t1\nSigIgn:\t0\nSigCgt:\t0\nSeccomp:\t0\n"}
+		b := new(Buffer)
+		if revert(k, 7, k.note, b, tt.by, false); k.files != tt.reads {
+			t.Errorf("%s: read %d times, want %d", tt.name, k.files, tt.reads)
+		}
 	}
 }

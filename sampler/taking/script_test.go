@@ -1,6 +1,7 @@
 package taking
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -32,6 +33,8 @@ type machine struct {
 	marked  bool              // those that are not have a marker
 	most    int               // entries that one read gives, 0: all
 	preads  int
+	fails   int // from this read of the pagemap on it cannot be read, 0: it can
+	files   int // reads of the status file
 }
 
 func noPagemap() (int, func()) { return -1, func() {} }
@@ -63,6 +66,7 @@ func (k *machine) SetRegs(tid, note int, b []byte) unix.Errno {
 }
 
 func (k *machine) ReadFile(path, buf []byte) (int, unix.Errno) {
+	k.files++
 	text := k.status
 	switch string(path) {
 	case "/proc/7/status\x00":
@@ -96,6 +100,9 @@ func (k *machine) Memory(tid int, addr uint64, b []byte) int {
 
 // Gather has each area as Memory has it.
 func (k *machine) Gather(tid int, from []unix.RemoteIovec, b []byte) (n int) {
+	if len(from) == 0 {
+		k.t.Error("nothing at all is gathered")
+	}
 	for _, f := range from {
 		got := k.Memory(tid, uint64(f.Base), b[n:n+f.Len])
 		if n += got; got < f.Len {
@@ -110,7 +117,7 @@ func (k *machine) Pread(fd int, b []byte, off int64) (int, unix.Errno) {
 		k.t.Errorf("%d bytes of file %d are read at %d", len(b), fd, off)
 	}
 	k.preads++
-	if k.present == nil {
+	if k.present == nil || k.fails > 0 && k.preads >= k.fails {
 		return 8, unix.EIO
 	}
 	if k.most > 0 {
@@ -195,7 +202,7 @@ func TestCopyStack(t *testing.T) {
 		{"pagemap unreadable", low + 0x200, mapping, 0, nil, low + 0x180, 0x1000, "[[65920 4096]]", 1},
 	} {
 		k := &machine{t: t, low: low, high: high, present: tt.there}
-		room := make([]byte, 0x1000)
+		room := bytes.Repeat([]byte{0xee}, 0x1000) // of an earlier copy
 		addr, n := copyStack(k, 7, tt.sp, room, &tt.x, tt.pages, new(Buffer))
 		if addr != tt.want || n != tt.n || k.preads != tt.looks || fmt.Sprint(k.asked) != tt.asked {
 			t.Errorf("%s: %#x bytes at %#x by %v, %d looks at the pagemap; want %#x at %#x", tt.name, n, addr, k.asked, k.preads, tt.n, tt.want)
@@ -228,6 +235,13 @@ func TestStackBytes(t *testing.T) {
 	home.Others[1] = Other{Bytes: 1, Homes: [2]Range{{1, 2}, {sp - 8, sp + 8}}}
 	elsewhere := home
 	home.Others[0].Bytes = 1
+	last := Advice{Want: want, Bounds: 8}
+	for i := range last.Others {
+		last.Others[i].Bytes = 1
+	}
+	away := last
+	last.Others[MaxOthers-1].Homes[0] = Range{sp, sp + 1}
+	away.Others[MaxOthers-1].Homes[1] = Range{sp + 1, sp + 2}
 	for _, tt := range []struct {
 		name   string
 		a      Advice
@@ -244,17 +258,22 @@ func TestStackBytes(t *testing.T) {
 		{"another one, above", Advice{Want: want, Bounds: 8}, to(sp+1, sp+100), want},
 		{"one word", Advice{Want: want, Bounds: 8}, to(sp, sp+800)[:15], want},
 		{"no memory", Advice{Want: want, Bounds: 8}, "", want},
+		{"the last register", Advice{Want: want, Bounds: len(note(sp)) - 8}, to(sp, sp+800), 800 + RedZone},
 		{"behind the registers", Advice{Want: want, Bounds: len(note(sp)) - 7}, to(sp, sp+800), want},
+		{"of which one byte was wanted", Advice{Want: 1, Bounds: 8}, to(sp-8, sp+100), 100 + RedZone},
+		{"between the registers", Advice{Want: want, Bounds: 1}, to(sp-8, sp+100), 100 + RedZone},
 		{"at home", home, to(sp, sp+800), want},
+		{"at home by the last of the advice", last, to(sp, sp+800), want},
+		{"not at home", away, to(sp, sp+800), 800 + RedZone},
 		{"what is no advice has no home", elsewhere, to(sp, sp+800), 800 + RedZone},
 	} {
 		b := &Buffer{Regs: Copy{Room: note(sp), N: len(note(sp))}, Stack: Copy{Room: make([]byte, room)}}
-		k := &machine{t: t, words: map[uint64]string{sp: tt.bounds}}
+		k := &machine{t: t, words: map[uint64]string{sp: tt.bounds, binary.NativeEndian.Uint64(note(sp)[1:]): tt.bounds}}
 		if n := stackBytes(k, 7, sp, &tt.a, b, -1); n != tt.n {
 			t.Errorf("%s: %d bytes, want %d", tt.name, n, tt.n)
 		}
 	}
-	for _, tt := range []struct{ want, bounds, room int }{{0, 8, 0}, {want, 0, want}, {want, 8, BoundedRoom}, {BoundedRoom + 1, 8, BoundedRoom + 1}} {
+	for _, tt := range []struct{ want, bounds, room int }{{0, 8, 0}, {want, 0, want}, {want, 8, 32 << 10}, {1, 8, 32 << 10}, {want, 1, 32 << 10}, {32<<10 + 1, 8, 32<<10 + 1}} {
 		if a := (Advice{Want: tt.want, Bounds: tt.bounds}); a.Room() != tt.room {
 			t.Errorf("%d bytes wanted, bounds at %d: room for %d, want %d", tt.want, tt.bounds, a.Room(), tt.room)
 		}
@@ -382,7 +401,7 @@ func note(v uint64) []byte {
 func TestTakeFails(t *testing.T) {
 	dirty := func() *Buffer {
 		b := &Buffer{Regs: Copy{Room: make([]byte, regs.PrstatusMaxBytes)}, FPRegs: Copy{Room: make([]byte, FPRegsBytes)}, Stack: Copy{Room: make([]byte, 64)}, Beyond: Copy{Room: make([]byte, 64)}}
-		b.Regs.N, b.FPRegs.N, b.Stack.N, b.Beyond.N, b.NBlocks, b.Call.Anew, b.Call.Met, b.Call.Unwritten = 1, 2, 3, 4, 5, true, true, true
+		b.Regs.N, b.FPRegs.N, b.Stack.N, b.Beyond.N, b.NBlocks, b.NRoots, b.Call.Anew, b.Call.Met, b.Call.Unwritten = 1, 2, 3, 4, 5, 6, true, true, true
 		return b
 	}
 	k := &machine{t: t, note: note(0x5000), errno: unix.ESRCH, low: 0x4000, high: 0x6000}
@@ -390,7 +409,7 @@ func TestTakeFails(t *testing.T) {
 	if errno := Take(k, 7, new(Advice), b, -1, OwnStop, false); errno != unix.ESRCH || len(k.asked)+len(k.written) != 0 {
 		t.Errorf("error %d, memory read %v", errno, k.asked)
 	}
-	if b.Regs.N != 0 || b.FPRegs.N != 0 || b.Stack.N != 0 || b.Beyond.N != 0 || b.NBlocks != 0 || b.Call.Anew || b.Call.Met || b.Call.Unwritten {
+	if b.Regs.N != 0 || b.FPRegs.N != 0 || b.Stack.N != 0 || b.Beyond.N != 0 || b.NBlocks != 0 || b.NRoots != 0 || b.Call.Anew || b.Call.Met || b.Call.Unwritten {
 		t.Errorf("left: %d, %d, %d, %d, %d, %t, %t, %t", b.Regs.N, b.FPRegs.N, b.Stack.N, b.Beyond.N, b.NBlocks, b.Call.Anew, b.Call.Met, b.Call.Unwritten)
 	}
 	AtStop(k, 7, int(unix.SIGTERM), false, nil, b, noPagemap)
@@ -448,6 +467,20 @@ func TestCopied(t *testing.T) {
 	}
 }
 
+// TestCopiedSideBySide: copies that lie one behind another.
+func TestCopiedSideBySide(t *testing.T) {
+	b := &Buffer{Stack: Copy{Room: []byte("abcdefgh"), N: 6}, StackAddr: 100, Beyond: Copy{Room: []byte("ijklmnop"), N: 7}, NBlocks: 2}
+	b.Blocks[0], b.Blocks[1] = capture.Block{Addr: 106, Len: 4}, capture.Block{Addr: 110, Len: 3}
+	for addr, want := range map[uint64]string{105: "f", 106: "ijkl", 109: "l", 110: "mno", 112: "o", 113: ""} {
+		if got := string(b.copied(addr)); got != want {
+			t.Errorf("at %d there is %q, want %q", addr, got, want)
+		}
+		if got := string(b.found(addr, len(want))); got != want {
+			t.Errorf("at %d %q is found, want %q", addr, got, want)
+		}
+	}
+}
+
 // TestTakeOtherBounds: a further stack is copied if it is not there already, but for a quarter; where there is room,
 // and its address is whole.
 func TestTakeOtherBounds(t *testing.T) {
@@ -477,6 +510,8 @@ func TestTakeOtherBounds(t *testing.T) {
 		{"the first register", Other{Reg: 0, Bytes: 400}, func(b *Buffer) {}, 400},
 		{"the last register", Other{Reg: len(note(1)) - 8, Bytes: 400}, func(b *Buffer) {}, 400},
 		{"behind the registers", Other{Reg: len(note(1)), Bytes: 400}, func(b *Buffer) {}, 0},
+		{"further behind", Other{Reg: len(note(1)) + 8, Bytes: 400}, func(b *Buffer) {}, 0},
+		{"half a register", Other{Reg: len(note(1)) - 4, Bytes: 400}, func(b *Buffer) {}, 0},
 		{"before the registers", Other{Reg: -1, Bytes: 400}, func(b *Buffer) {}, 0},
 	} {
 		b := &Buffer{Regs: Copy{Room: append(note(stack), make([]byte, 8)...), N: len(note(1))}, Stack: Copy{Room: make([]byte, 64), N: 8}, StackAddr: word, Beyond: Copy{Room: make([]byte, 1000)}}

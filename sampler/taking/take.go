@@ -172,7 +172,7 @@ type Undone struct {
 type scratch struct {
 	pages [64 * 8]byte // of pagemap
 	text  [4 << 10]byte
-	path  [32]byte
+	path  [len("/proc/2147483647/status\x00")]byte // the longest one
 }
 
 // empty makes it one of which nothing was copied yet.
@@ -305,7 +305,7 @@ func copyStack(k Kernel, tid int, sp uint64, room []byte, x *Extent, pages int, 
 			n = len(room)
 		}
 		done := 0
-		for {
+		for done < n {
 			there := Present(k, pages, base+uint64(done), n-done, b)
 			got := k.Memory(tid, base+uint64(done), room[done:done+there])
 			if done += got; got < there || done == n || !ok || !x.Zeros {
@@ -315,9 +315,7 @@ func copyStack(k Kernel, tid int, sp uint64, room []byte, x *Extent, pages int, 
 				break
 			}
 			clear(room[done : done+there])
-			if done += there; done == n {
-				break
-			}
+			done += there
 		}
 		if done > 0 || try == last {
 			return base, done
@@ -396,7 +394,7 @@ func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 		sp, end = recorded(k, tid, o, b, pages)
 	} else {
 		word := b.copied(o.Word)
-		if o.Word == 0 && o.Reg >= 0 && o.Reg < b.Regs.N {
+		if o.Word == 0 && o.Reg >= 0 && o.Reg+size <= b.Regs.N {
 			word = b.Regs.Room[o.Reg:b.Regs.N]
 		}
 		switch {
@@ -407,10 +405,7 @@ func takeOther(k Kernel, tid int, o *Other, b *Buffer, pages int) bool {
 			sp = uint64(binary.NativeEndian.Uint32(word))
 		}
 	}
-	enough := uint64(o.Bytes - o.Bytes/4) // advice has a quarter to spare
-	if o.At != 0 {
-		enough = min(enough, end-sp)
-	}
+	enough := min(uint64(o.Bytes-o.Bytes/4), end-sp) // advice has a quarter to spare
 	if sp == 0 || uint64(len(b.copied(sp))) >= enough {
 		return false
 	}

@@ -110,6 +110,7 @@ func TestTakeOthers(t *testing.T) {
 		{"of use here", []Other{{Word: g, At: 56, Bytes: 256, Homes: [2]Range{{sp, sp + 8}}}}, 8192, []capture.Block{{Addr: b - RedZone, Len: 256}}},
 		{"of use there, too", []Other{{Word: g, At: 56, Bytes: 256, Homes: [2]Range{{8, 16}, {sp, sp + 8}}}}, 8192, []capture.Block{{Addr: b - RedZone, Len: 256}}},
 		{"of no use here", []Other{{Word: g, At: 56, Bytes: 256, Homes: [2]Range{{sp + 8, sp + 16}, {sp - 8, sp}}}, {Word: g, At: 56, Bytes: 256, Homes: [2]Range{{sp - 8, sp}}}}, 8192, nil},
+		{"of use nowhere", []Other{{Word: g, At: 56, Bytes: 256, Homes: [2]Range{{0, 1}}}}, 8192, nil},
 		{"to its end", []Other{{Word: g, At: 56, Bytes: 2048}}, 8192, []capture.Block{{Addr: b - RedZone, Len: 0x200 + RedZone}}},
 		{"to its end, of which most is there", []Other{{Word: a + 0x200, Bytes: 0x200 + RedZone - 32}, {Word: sp + 0x100, Bytes: 1024}, {Word: g, At: 56, Bytes: 4096}}, 8192,
 			[]capture.Block{{Addr: a - RedZone, Len: 1024}, {Addr: b - RedZone, Len: 0x200 + RedZone - 32}, {Addr: b - RedZone, Len: 0x200 + RedZone}}},
