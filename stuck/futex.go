@@ -94,12 +94,17 @@ func fits(name, word string) bool {
 	return strings.HasPrefix(bare(name), word)
 }
 
+// glibc: the library in which threads wait for locks.
+func glibc(module string) bool {
+	return strings.HasPrefix(module, "libc.so") || strings.HasPrefix(module, "libpthread")
+}
+
 // familyOf finds the innermost function that waits on a lock.
 func familyOf(frames []output.Frame) family {
 	var f family
 	for _, fr := range frames {
 		f.musl = f.musl || strings.Contains(fr.Module, "musl") || strings.HasPrefix(fr.Func, "__timedwait")
-		f.glib = f.glib || strings.HasPrefix(fr.Module, "libc.so") || strings.HasPrefix(fr.Module, "libpthread") || strings.HasPrefix(fr.Func, "__futex_abstimed") || strings.HasPrefix(fr.Func, "__lll_")
+		f.glib = f.glib || glibc(fr.Module) || strings.HasPrefix(fr.Func, "__futex_abstimed") || strings.HasPrefix(fr.Func, "__lll_")
 		for _, w := range waiters {
 			if fits(fr.Func, w.word) && (f.kind == "" || f.kind == "libc") {
 				f.kind, f.fn = w.kind, fr.Func

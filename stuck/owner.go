@@ -1,12 +1,15 @@
 package stuck
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
+	"sfsample/output"
 	"sfsample/ptrace/procfs"
 )
 
@@ -279,13 +282,36 @@ func (d *Dump) outside() bool {
 // refused tells a thread that sleeps for ever because the kernel has refused it a
 // priority-inheriting lock, with EDEADLK or ESRCH: glibc waits on a word of 0 on its own
 // stack then (nptl/pthread_mutex_lock.c, PTHREAD_MUTEX_PI_NORMAL_NP). Which lock that
-// was is in its registers alone.
+// was is in its registers alone. The function that waits may have no symbol: then it is told from a semaphore
+// on the caller's stack by where the word lies.
 func (c *call) refused(f family) *Wait {
 	const onStack = 4096 // that word is in one of the innermost frames
-	if sp := c.t.first.call.SP; f.kind != "mutex" || c.args[2] != 0 || c.args[3] != 0 || c.args[0]-sp > onStack {
+	sp := c.t.first.call.SP
+	if f.kind != "mutex" && (f.kind != "" || !f.glib) || c.args[2] != 0 || c.args[3] != 0 || c.args[0]-sp > onStack || f.kind == "" && !c.d.mem.inLibrary(c.t, sp, c.args[0]) {
 		return nil
 	}
 	return &Wait{Kind: "refused lock", What: "a mutex that the kernel has refused", Function: f.fn,
 		Text: "sleeps for ever, since the kernel has refused it a priority-inheriting mutex " +
 			"(EDEADLK: its owner waits for this thread; or ESRCH: its owner has ended)"}
+}
+
+// inLibrary tells whether a word of a thread's stack, which ends at sp, lies in a frame of the C library: the address at which the library
+// returns to the program does not stand below it.
+func (m *memory) inLibrary(t *Thread, sp, word uint64) bool {
+	i := slices.IndexFunc(t.frames, func(f output.Frame) bool { return !glibc(f.Module) })
+	below := m.read(t, sp, int(word-sp))
+	if i < 1 || len(below) < int(word-sp) {
+		return false
+	}
+	size := t.wordBytes()
+	back := binary.NativeEndian.AppendUint64(nil, t.frames[i].PC)
+	if size == 4 {
+		back = binary.NativeEndian.AppendUint32(nil, uint32(t.frames[i].PC))
+	}
+	for at := int(-sp & uint64(size-1)); at+size <= len(below); at += size {
+		if bytes.Equal(below[at:at+size], back) {
+			return false
+		}
+	}
+	return true
 }

@@ -3,10 +3,14 @@ package stuck
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"sfsample/output"
 	"sfsample/ptrace/procfs"
@@ -322,7 +326,6 @@ func TestParseUnix(t *testing.T) {
 	}
 }
 
-// TestVerdict: threads that wait for locks of unknown owners are counted, as they may be in a deadlock that is not found.
 // TestOwnWord: the address that threads sleep at which parking_lot parks is theirs, and not told as the lock's.
 func TestOwnWord(t *testing.T) {
 	const fn = "parking_lot::raw_mutex::RawMutex::lock_slow"
@@ -335,6 +338,49 @@ func TestOwnWord(t *testing.T) {
 	}
 }
 
+// TestRefused: a lock that the kernel has refused is known by the function that waits, or if that has no symbol by its word, which lies in a frame of
+// the C library; that of a semaphore on the stack lies behind where the library returns to.
+func TestRefused(t *testing.T) {
+	stack, err := unix.Mmap(-1, 0, 2*pageBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(stack)
+	const back, at = 0x1234567890, 160
+	sp := uint64(uintptr(unsafe.Pointer(&stack[0]))) + 1024
+	binary.NativeEndian.PutUint64(stack[1024+at:], back)
+	library := []output.Frame{{Module: "libc.so.6", PC: 1}, {Module: "libc.so.6", PC: back - 1}}
+	program := output.Frame{Module: "a", Func: "take", PC: back}
+	for name, tt := range map[string]struct {
+		frames  []output.Frame
+		word    uint64
+		val, to uint64
+		want    bool
+	}{
+		"no symbol":          {append(library[:2:2], program), sp + at - 60, 0, 0, true},
+		"innermost":          {append(library[:2:2], program), sp, 0, 0, true},
+		"in the program":     {append(library[:2:2], program), sp + at + 8, 0, 0, false},
+		"far away":           {append(library[:2:2], program), sp + 4097, 0, 0, false},
+		"below":              {append(library[:2:2], program), sp - 4, 0, 0, false},
+		"another value":      {append(library[:2:2], program), sp + at - 60, 1, 0, false},
+		"a time limit":       {append(library[:2:2], program), sp + at - 60, 0, 1, false},
+		"the program itself": {[]output.Frame{program, library[0]}, sp + at - 60, 0, 0, false},
+		"nobody":             {library, sp + at - 60, 0, 0, false},
+		"a mutex":            {[]output.Frame{{Func: "pthread_mutex_lock"}, program}, sp + at + 8, 0, 0, true},
+		"a semaphore":        {[]output.Frame{library[0], {Func: "sem_wait", Module: "libc.so.6"}, program}, sp + at - 60, 0, 0, false},
+	} {
+		d := newDump(procfs.FS{})
+		th := &Thread{PID: os.Getpid(), TID: os.Getpid(), Process: &Process{}, frames: tt.frames, Call: Call{Name: "futex", Args: [6]uint64{tt.word, 0, tt.val, tt.to}}}
+		th.first.call.SP = sp
+		c := &call{d: d, t: th, name: "futex", args: th.Call.Args}
+		if w := c.refused(familyOf(tt.frames)); (w != nil) != tt.want {
+			t.Errorf("%s: %+v", name, w)
+		}
+		d.mem.close()
+	}
+}
+
+// TestVerdict: threads that wait for locks of unknown owners are counted, as they may be in a deadlock that is not found.
 func TestVerdict(t *testing.T) {
 	thread := func(kind string, motion Motion, w Wait) *Thread {
 		w.Kind, w.futex.fam.kind = "futex", kind

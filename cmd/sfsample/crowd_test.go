@@ -3,10 +3,13 @@ package main
 import (
 	"fmt"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"sfsample/internal/testprog"
 )
@@ -24,8 +27,23 @@ func startCrowd(t *testing.T, args ...string) (flags []string) {
 	return flags
 }
 
-// endsWithin is far above the second after which all is over, and far below what is left to do then of these programs. Others may have the CPUs.
+// endsWithin is far above the second after which all is over, and far below what is left to do then of these programs.
 const endsWithin = 6 * time.Second
+
+// slowdown is how many times as long as on idle CPUs a thread takes now for what it computes: others may have the CPUs.
+func slowdown() float64 {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var now, from unix.Timespec
+	clock := func(ts *unix.Timespec) int64 {
+		_ = unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, ts) // a thread has one
+		return ts.Nano()
+	}
+	begun := time.Now()
+	for clock(&from); clock(&now)-from.Nano() < int64(100*time.Millisecond); {
+	}
+	return max(1, float64(time.Since(begun))/float64(now.Nano()-from.Nano()))
+}
 
 // crowdKB is far above what it takes to sample any of these programs, and below what their mappings have as text.
 const crowdKB = 200 << 10
@@ -49,22 +67,28 @@ func TestWorkLeft(t *testing.T) {
 			flags := append(startCrowd(t, tt.args...), "--threads", "all", "-o", "folded=-")
 			for _, interrupted := range []bool{false, true} {
 				const sampling = 3 * time.Second
-				r := begin(t, tool(append(flags, "-d", map[bool]string{false: sampling.String(), true: "1h"}[interrupted])...))
-				begun := time.Now().Add(sampling)
-				if interrupted {
-					time.Sleep(sampling) // so that there is work
-					r.interrupt(t)
-				}
-				o := r.end(t)
-				o.want(t, exitDone, tt.told)
-				if took := time.Since(begun); took > endsWithin {
-					t.Errorf("interrupted %t: it ends after %v, want a second or so", interrupted, took)
-				}
-				if tt.args[0] == "threads" && !strings.Contains(o.stdout, ";wait_deep") {
-					t.Errorf("interrupted %t: the threads that wait are not in the result:\n%.1000s", interrupted, o.stdout)
-				}
-				if tt.told != "" && !strings.Contains(o.stdout, "[truncated: "+tt.told+"]") {
-					t.Errorf("interrupted %t: the result has no sample that was left:\n%.1000s", interrupted, o.stdout)
+				var r *running
+				for tries := 0; ; tries++ { // on busy CPUs nothing may be unwound in time
+					r = begin(t, tool(append(flags, "-d", map[bool]string{false: sampling.String(), true: "1h"}[interrupted])...))
+					begun := time.Now().Add(sampling)
+					if interrupted {
+						time.Sleep(sampling) // so that there is work
+						r.interrupt(t)
+					}
+					o := r.end(t)
+					o.want(t, exitDone)
+					if took, most := time.Since(begun), time.Duration(slowdown()*float64(endsWithin)); took > most {
+						t.Errorf("interrupted %t: it ends after %v, want a second or so, at most %v", interrupted, took, most)
+					}
+					waiting := tt.args[0] != "threads" || strings.Contains(o.stdout, ";wait_deep")
+					told := tt.told == "" || strings.Contains(o.stderr, tt.told) && strings.Contains(o.stdout, "[truncated: "+tt.told+"]")
+					if waiting && told {
+						break
+					}
+					if tries == 5 {
+						t.Errorf("interrupted %t: the threads that wait are in the result: %t; the samples that were left are told: %t\n%.1000s\n%s", interrupted, waiting, told, o.stdout, o.stderr)
+						break
+					}
 				}
 				if most := r.cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; most > crowdKB && !raceEnabled {
 					t.Errorf("interrupted %t: it took %d MB", interrupted, most>>10)
@@ -84,8 +108,8 @@ func TestDumpOfCrowd(t *testing.T) {
 			r := begin(t, tool(append([]string{"dump"}, startCrowd(t, args...)...)...))
 			begun := time.Now()
 			r.end(t).want(t, exitDone)
-			if took := time.Since(begun); took > dumpFor+endsWithin {
-				t.Errorf("it takes %v, want %v or so", took, dumpFor)
+			if took, most := time.Since(begun), dumpFor+time.Duration(slowdown()*float64(endsWithin)); took > most {
+				t.Errorf("it takes %v, want %v or so, at most %v", took, dumpFor, most)
 			}
 			if most := r.cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss; most > crowdKB && !raceEnabled {
 				t.Errorf("it took %d MB", most>>10)

@@ -49,12 +49,13 @@ func TestRange(t *testing.T) {
 // TestRoom: a buffer has the room of the capture that it is for, all of it, and always some for floating-point registers.
 func TestRoom(t *testing.T) {
 	for have, want := range map[int]int{0: 136, 135: 136, 136: 136, 200: 200} { // bytes of s390_fp_regs
-		c := &capture.Capture{Regs: make([]byte, 1, 300), FPRegs: make([]byte, 0, have), Stack: make([]byte, 2, 500), Beyond: make([]byte, 3, 700)}
+		c := &capture.Capture{Regs: capture.Registers{Note: make([]byte, 1, 300), FP: make([]byte, 0, have)}, Stack: capture.Stack{Bytes: make([]byte, 2, 500)},
+			Beyond: capture.Copies{Bytes: make([]byte, 3, 700)}}
 		b := new(Buffer)
 		if b.Use(c); len(b.Regs.Room) != 300 || len(b.FPRegs.Room) != want || len(b.Stack.Room) != 500 || len(b.Beyond.Room) != 700 {
 			t.Errorf("room for %d, %d, %d and %d bytes", len(b.Regs.Room), len(b.FPRegs.Room), len(b.Stack.Room), len(b.Beyond.Room))
 		}
-		if have == want && &b.FPRegs.Room[0] != &c.FPRegs[:1][0] {
+		if have == want && &b.FPRegs.Room[0] != &c.Regs.FP[:1][0] {
 			t.Error("there was room for floating-point registers, and other room is taken")
 		}
 	}
@@ -194,7 +195,11 @@ func TestTakeAll(t *testing.T) {
 	marks := &Marks{N: 1}
 	marks.Areas[0] = unix.RemoteIovec{Base: 0x4100, Len: 4}
 	advice := &Advice{Recipe: r, Marks: marks}
-	c := &capture.Capture{Regs: make([]byte, 0, regs.PrstatusMaxBytes), Stack: make([]byte, 0, 64), Beyond: make([]byte, 0, 64)}
+	room := func() *capture.Capture {
+		return &capture.Capture{Stack: capture.Stack{Bytes: make([]byte, 0, 64)}, Beyond: capture.Copies{Bytes: make([]byte, 0, 64)}}
+	}
+	c := room()
+	c.Regs.Note = make([]byte, 0, regs.PrstatusMaxBytes)
 	b := new(Buffer)
 	b.Use(c)
 	if errno := Take(k, 7, advice, b, -1, OwnStop, false); errno != 0 {
@@ -207,20 +212,20 @@ func TestTakeAll(t *testing.T) {
 	case "s390x":
 		want, fp = append(want, ptrace.NotePrfpreg), 16
 	}
-	if b.Fill(c); !slices.Equal(k.notes, want) || len(c.FPRegs) != fp || c.PACMask != mask {
-		t.Errorf("registers %#x are asked for, want %#x; %d bytes, mask %#x", k.notes, want, len(c.FPRegs), c.PACMask)
+	if b.Fill(c); !slices.Equal(k.notes, want) || len(c.Regs.FP) != fp || c.Regs.PACMask != mask {
+		t.Errorf("registers %#x are asked for, want %#x; %d bytes, mask %#x", k.notes, want, len(c.Regs.FP), c.Regs.PACMask)
 	}
-	if !slices.Equal(c.Regs, k.note) || len(c.Stack) != 64 || !slices.Equal(c.Roots, []uint64{0x4800}) || !slices.Equal(c.Beyond, words(77)) {
-		t.Errorf("%d bytes of registers, %d of stack, roots %#x, beyond %x", len(c.Regs), len(c.Stack), c.Roots, c.Beyond)
+	if !slices.Equal(c.Regs.Note, k.note) || len(c.Stack.Bytes) != 64 || !slices.Equal(c.Roots, []uint64{0x4800}) || !slices.Equal(c.Beyond.Bytes, words(77)) {
+		t.Errorf("%d bytes of registers, %d of stack, roots %#x, beyond %x", len(c.Regs.Note), len(c.Stack.Bytes), c.Roots, c.Beyond.Bytes)
 	}
 	if text, asked := c.Marks.At(0x4100); !asked || len(text) != 4 {
 		t.Errorf("mark %x", text)
 	}
 	// A blocked thread's, without registers.
-	peeked := &capture.Capture{Stack: make([]byte, 0, 64), Beyond: make([]byte, 0, 64)}
+	peeked := room()
 	Peek(k, 7, 0x5000, advice, peeked, -1, b)
-	if len(k.notes) != len(want) || peeked.StackAddr != c.StackAddr || !slices.Equal(peeked.Stack, c.Stack) || !slices.Equal(peeked.Beyond, c.Beyond) ||
-		!slices.Equal(peeked.Blocks, c.Blocks) || !slices.Equal(peeked.Roots, c.Roots) || len(peeked.Marks.Areas) != 1 {
+	if len(k.notes) != len(want) || peeked.Stack.Addr != c.Stack.Addr || !slices.Equal(peeked.Stack.Bytes, c.Stack.Bytes) || !slices.Equal(peeked.Beyond.Bytes, c.Beyond.Bytes) ||
+		!slices.Equal(peeked.Beyond.Blocks, c.Beyond.Blocks) || !slices.Equal(peeked.Roots, c.Roots) || len(peeked.Marks.Blocks) != 1 {
 		t.Errorf("a peek gives %+v, want %+v", peeked, c)
 	}
 	if b.Stack.Room != nil || b.Beyond.Room != nil || b.Stack.N+b.Beyond.N != 0 {
