@@ -80,8 +80,8 @@ func hex(b []byte, i int) (v uint64, next int) {
 //go:nosplit
 //go:norace
 func readCall(c *capture.Call, b []byte) bool {
-	i := 0
-	if len(b) > 2 && b[0] == '-' && b[1] == '1' {
+	var i int
+	if string(b[:min(2, len(b))]) == "-1" {
 		c.NR, i = -1, 3
 	} else if c.NR, i = number(b, 0); i < 0 {
 		return false
