@@ -221,6 +221,26 @@ func TestClose(t *testing.T) {
 	})
 }
 
+// TestCloseWakes: a clock that was about to sleep when it was woken to end is woken again.
+func TestCloseWakes(t *testing.T) {
+	tid, sent := signals(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := bank(t, 0)
+		c, ended := idleClock(b, 1, 0)
+		c.life.thread.Store(int32(tid))
+		b.clocks[0] = c
+		time.AfterFunc(25*time.Millisecond, func() { close(ended) })
+		b.Close()
+	})
+	n := 0
+	for sent() {
+		n++
+	}
+	if n != 3 {
+		t.Errorf("woken %d times in 25 ms, want at once, after 10 and after 20", n)
+	}
+}
+
 // signals lets the calling thread, to which the test must be locked, tell whether it was sent an alarm.
 func signals(t *testing.T) (tid int, sent func() bool) {
 	runtime.LockOSThread()
