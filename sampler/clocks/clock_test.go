@@ -455,6 +455,7 @@ func TestFind(t *testing.T) {
 		{"ran all the time, and the clock may have come late", two, 1, quick(all, func(b *Board, c *Clock) { c.prompt = false }), 7, "[7 8]"},
 		{"ran all the time, but others did, too", two, 1, quick(all, func(b *Board, c *Clock) { c.up.alone-- }), 7, "[7 8]"},
 		{"ran all the time, and nobody can look at it", two, 1, quick(all, func(b *Board, c *Clock) { b.slots[1].open.stack = -1 }), 7, "[7 8]"},
+		{"ran all the time, and nobody can look at it, either", two, 1, quick(all, func(b *Board, c *Clock) { b.slots[1].open.stack = 0 }), 7, "[7 8]"},
 		{"ran all the time, and is held", two, 1, quick(all, func(b *Board, c *Clock) { b.keeper.Store(1) }), 7, "[7 8]"},
 		{"was preempted", []*actor{ran(7, 5e6)}, -1, own(5e6), 7, "[7]"},
 		{"was preempted by a thread of the kernel", []*actor{ran(7, 5e6)}, -1, own(5e6 + handover), 7, "[7]"},
@@ -509,6 +510,35 @@ func TestFind(t *testing.T) {
 		}
 		if got != tt.want || fmt.Sprint(debugs) != tt.debugs {
 			t.Errorf("%s: thread %d, want %d; sched of %v was read", tt.name, got, tt.want, debugs)
+		}
+	}
+}
+
+// TestFindTimes: for how long a thread has run, and how often it has got a CPU, counts from the last look, wherever it was then.
+func TestFindTimes(t *testing.T) {
+	a := &actor{tid: 7, state: 'R', cpu: 1, run: 100 * us}
+	s, b, c := desk(t, 1, a)
+	for n, tt := range []struct {
+		ran         int64
+		woken       int
+		cpu         int
+		home        bool
+		found       bool
+		since, gets int64
+	}{
+		{0, 0, 0, false, false, 0, 0},
+		{50 * us, 3, 1, false, false, 0, 0},
+		{7 * us, 2, 0, false, true, 7 * us, 2},
+		{40 * us, 5, 1, true, false, 0, 0}, // is left to the clock of that CPU
+		{2 * us, 1, 0, true, true, 42 * us, 6},
+		{0, 4, 0, false, false, 0, 0},
+		{us, 1, 0, false, true, us, 1},
+	} {
+		a.run, a.woken, a.cpu = a.run+tt.ran, a.woken+tt.woken, tt.cpu
+		b.home(1, tt.home)
+		found := c.find(int64(n), s.now)
+		if p := &c.search.picked; found != tt.found || found && (p.ran != tt.since || p.times != tt.gets || p.count != uint64(12+a.woken)) {
+			t.Errorf("look %d: found %t, has run for %d since, got a CPU %d times, %d in all", n, found, p.ran, p.times, p.count)
 		}
 	}
 }
@@ -575,6 +605,7 @@ func TestPeek(t *testing.T) {
 		lost bool
 	}{
 		{name: "blocked", text: call, ok: true, want: true},
+		{name: "blocked in call 0", text: "0" + call[3:], ok: true, want: true},
 		{name: "runs again", text: "running\n"},
 		{name: "waits for a page", text: "-1 0x7ffe10 0x401000\n"},
 		{name: "has run meanwhile", text: call, set: func(s *script, c *Clock, a *actor) {
@@ -611,6 +642,9 @@ func TestPeek(t *testing.T) {
 			continue
 		}
 		want := capture.Call{NR: 232, Args: [6]uint64{7, 0xab, 2, 3, 4, 5}, SP: 0x7ffe10, PC: 0x401000}
+		if tt.text != call {
+			want.NR = 0
+		}
 		if m.state.Load() != filled || !m.Peeked.Asleep || m.Peeked.Call != want || m.Peeked.Count != 12 || m.Moved != c.up.doubt || m.Gone || m.Stopped.Run != 500 || m.Stopped.Wait != 60 ||
 			m.Buffer.Regs.N != 0 || m.Buffer.Stack.N != len(m.Buffer.Stack.Room) || m.Buffer.StackAddr != 0x7ffe10-taking.RedZone || m.TID != 7 || m.Tick != 6 || m.At.Wake != 999 || m.At.Stopped != m.At.Asked || m.At.Released != m.At.Asked {
 			t.Errorf("%s: %+v", tt.name, m)
@@ -797,10 +831,10 @@ func TestAsk(t *testing.T) {
 		slot, m := &b.slots[0], &c.tracees.samples[0]
 		m.Moved, m.Gone, m.proof = true, true, proof{true, true}
 		slot.take(1)
-		sinceAtStop := int64(-1)
+		sinceAtStop, requested := int64(-1), int64(0)
 		s.opens = func(fd int) {
 			if fd == 72 && a.asked {
-				sinceAtStop = c.grip.since.Load()
+				sinceAtStop, requested = c.grip.since.Load(), s.now
 			}
 		}
 		p := &c.search.picked
@@ -823,6 +857,9 @@ func TestAsk(t *testing.T) {
 		}
 		if !made {
 			continue
+		}
+		if tt.late && (c.apart < s.now-requested || c.apart != s.now-m.At.Asked) {
+			t.Errorf("%s: %d ns are told to be no work of the clock, want %d", tt.name, c.apart, s.now-m.At.Asked)
 		}
 		if sinceAtStop != 999 {
 			t.Errorf("%s: asking since %d while it waits, want the wake-up, 999", tt.name, sinceAtStop)

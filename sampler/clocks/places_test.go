@@ -141,10 +141,15 @@ func TestLeft(t *testing.T) {
 	}
 	full, _ := idleClock(b, 1, 2)
 	b.clocks[7] = full
+	bytes := make([]byte, 2*most)
+	fill := func(stack, beyond int) {
+		m := &full.tracees.samples[1]
+		m.Buffer.Stack.Room, m.Buffer.Beyond.Room = bytes[:stack], bytes[:beyond]
+	}
 	for _, tt := range []struct{ stack, beyond, want int }{
 		{0, 0, most}, {each, 0, most}, {each - 1000, 1000, most}, {each - 1000, 1001, most - 1}, {each, 1000, most - 1000}, {each + 7, 0, most - 7}, {most + each, 0, 0}, {2 * most, 0, 0},
 	} {
-		full.tracees.samples[1].fill(tt.stack, tt.beyond)
+		fill(tt.stack, tt.beyond)
 		if got := b.Room(); got != tt.want {
 			t.Errorf("a sample of %d and %d bytes leaves room for %d, want %d", tt.stack, tt.beyond, got, tt.want)
 		}
@@ -160,7 +165,7 @@ func TestLeft(t *testing.T) {
 		{5, 5*large - 1, []int{each, each, each, each, each, each}},
 	} {
 		b.opt.Deep = tt.deep
-		full.tracees.samples[1].fill(most+each-tt.left, 0)
+		fill(most+each-tt.left, 0)
 		o := b.opt
 		c, err := b.start(Anywhere, o)
 		if err != nil {

@@ -45,6 +45,9 @@ func rove(t *testing.T, samples int, actors []*actor, parts [][]int, set func(*s
 		set(s, b, c)
 	}
 	c.Outside()
+	if since := c.grip.since.Load(); since != 0 && c.tracees.out == 0 {
+		t.Errorf("at its end it asks for a stop since %d", since)
+	}
 	if s.seizes != s.released+c.tracees.out {
 		t.Errorf("%d threads seized, %d released, %d on their way", s.seizes, s.released, c.tracees.out)
 	}
