@@ -167,6 +167,9 @@ func TestStrideAnswers(t *testing.T) {
 			t.Errorf("stride %d: %d of %d ticks are answered", stride, n, 1000*stride)
 		}
 	}
+	if got := (3 * Every / 2).Ticks(); got != 1.5 {
+		t.Errorf("one of %v ticks is answered, want of 1.5", got)
+	}
 	if Stride(0).Answers(8) {
 		t.Error("a tick is answered at rest")
 	}

@@ -767,6 +767,45 @@ func TestWait(t *testing.T) {
 	}
 }
 
+// TestWaitMet: a stop in the midst of a wait tells which words of its stack are not always the same, if enough of that was copied.
+func TestWaitMet(t *testing.T) {
+	defer func() { take = taking.Take }()
+	const all = 1<<waitWords - 1
+	for _, tt := range []struct {
+		name   string
+		met    bool // its registers were written, so that it waits on
+		sp     uint64
+		copied int
+		kept   uint32
+		want   uint32
+	}{
+		{"in a wait", true, 0, 8 * waitWords, all, all &^ (1<<5 | 1)},
+		{"where little is known", true, 0, 8 * waitWords, 1<<5 | 1<<7, 1 << 7},
+		{"where one word is known", true, 0, 8 * waitWords, 1, 0},
+		{"no wait is known", true, 0, 8 * waitWords, 0, 0},
+		{"in no wait", false, 0, 8 * waitWords, all, all},
+		{"elsewhere", true, 8, 8 * waitWords, all, all},
+		{"of too little a stack", true, 0, 8*waitWords - 1, all, all},
+	} {
+		_, b, c := desk(t, 1, &actor{tid: 7, tracee: true, asked: true, stopped: true})
+		m, w := &c.tracees.samples[0], &b.slots[0].wait
+		w.kept, w.call.SP = tt.kept, tt.sp
+		m.TID, m.id = 7, 7
+		m.state.Store(asked)
+		b.slots[0].take(1)
+		take = func(_ taking.Kernel, _ int, _ *taking.Advice, buf *taking.Buffer, _, _ int, _ bool) unix.Errno {
+			clear(buf.Stack.Room)
+			buf.Stack.Room[0], buf.Stack.Room[8*6-1] = 1, 1 // words 0 and 5
+			buf.Regs.N, buf.Stack.N, buf.StackAddr, buf.Call.Met = 0, tt.copied, 0, tt.met
+			return 0
+		}
+		c.tracees.out = 1
+		if c.stopped(m, interrupted, 0); w.kept != tt.want || c.tracees.out != 0 {
+			t.Errorf("%s: words %#x, want %#x; %d on their way", tt.name, w.kept, tt.want, c.tracees.out)
+		}
+	}
+}
+
 // TestRoom: which buffer a thread gets.
 func TestRoom(t *testing.T) {
 	type sample struct {

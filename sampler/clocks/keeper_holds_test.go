@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +14,7 @@ import (
 	"sfsample/internal/testprog"
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
+	"sfsample/sampler/taking"
 )
 
 // onRegs is a script that says when registers are read, and which threads go on when.
@@ -118,16 +120,15 @@ func threadsOf(t *testing.T, pid int) map[int]int {
 	return all
 }
 
-// TestKeeperChildren: all threads of processes are held, and those of their children and of theirs, each once; who may not be traced is left out.
-func TestKeeperChildren(t *testing.T) {
+// family starts a process with a child. done ends both.
+func family(t *testing.T) (top, child int, done func()) {
+	t.Helper()
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{parentName}, Stderr: os.Stderr}
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer in.Close() // which ends both
-	top := testprog.StartCmd(t, cmd).PID
-	child := 0
+	top = testprog.StartCmd(t, cmd).PID
 	for tid := range threadsOf(t, top) {
 		if list, err := (procfs.FS{}).Task(top, tid).Children(); err != nil {
 			t.Fatal(err)
@@ -138,6 +139,13 @@ func TestKeeperChildren(t *testing.T) {
 	if child == 0 {
 		t.Fatal("it has no child")
 	}
+	return top, child, func() { in.Close() }
+}
+
+// TestKeeperChildren: all threads of processes are held, and those of their children and of theirs, each once; who may not be traced is left out.
+func TestKeeperChildren(t *testing.T) {
+	top, child, done := family(t)
+	defer done()
 	own := os.Getpid()
 	keeper := func(held map[int]int, refuses int) (*seizing, *Keeper) {
 		k := &seizing{script: newScript(t), seized: map[int]int{}, refuses: refuses}
@@ -191,6 +199,35 @@ func TestKeeperChildren(t *testing.T) {
 	// Nobody may be traced: that is no error, and it comes to an end.
 	if k, p = keeper(nil, top); p.seizeAll(nil, top) != nil || len(p.pids) != 0 {
 		t.Errorf("a process that may not be traced: %v", p.pids)
+	}
+}
+
+// TestKeepFamily keeps real processes: the children that a process has made are held if that is wanted.
+func TestKeepFamily(t *testing.T) {
+	procs := runtime.GOMAXPROCS(0)
+	defer func() { runtime.GOMAXPROCS(procs) }()
+	top, child, done := family(t)
+	defer done()
+	for _, children := range []bool{true, false} {
+		board := NewBoard(1, ptrace.Now(), 1e9)
+		p, err := Keep(new(taking.Live), board, KeeperOptions{PIDs: []int{top}, Children: children, Unwanted: func(int) bool { return true }, Replaced: func(int) {}, News: func() {}})
+		if errors.Is(err, unix.EPERM) {
+			return // as TestKeep tells
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		keeper := int(board.keeper.Load())
+		want := map[int]int{top: keeper, child: 0}
+		if children {
+			want[child] = keeper
+		}
+		for pid, by := range want {
+			if st, err := (procfs.FS{}).Status(pid); err != nil || st.TracerPid != by || keeper == 0 {
+				t.Errorf("children are wanted: %t; process %d is traced by %d, want %d: %v", children, pid, st.TracerPid, by, err)
+			}
+		}
+		p.Close()
 	}
 }
 

@@ -254,6 +254,23 @@ func TestFitMore(t *testing.T) {
 			t.Errorf("%s: %d samples have it, want %d", tt.name, n, tt.want)
 		}
 	}
+	// A clock that comes later has what was wanted last.
+	b := bank(t, 5)
+	defer b.Close()
+	b.Fit(1000, 3*step)
+	b.Need(0, 0)
+	b.Ask(0)
+	for cpu, c := range map[int]*Clock{0: b.clocks[0], Anywhere: b.rover.clock} {
+		n := 0
+		for i := range c.tracees.samples {
+			if len(c.tracees.samples[i].Buffer.Beyond.Room) == 3*step {
+				n++
+			}
+		}
+		if want := map[int]int{0: 5, Anywhere: 16}[cpu]; n != want {
+			t.Errorf("of a new clock of CPU %d %d samples have it, want %d", cpu, n, want)
+		}
+	}
 	for beyond, want := range map[int]int{0: 0, 1: step, step - 1: step, step: step, step + 1: 2 * step} {
 		if got := RoundUp(beyond); got != want {
 			t.Errorf("room for %d bytes is %d, want %d", beyond, got, want)
