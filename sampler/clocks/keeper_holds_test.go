@@ -208,6 +208,7 @@ func TestKeepFamily(t *testing.T) {
 	defer func() { runtime.GOMAXPROCS(procs) }()
 	top, child, done := family(t)
 	defer done()
+	timers, _ := resources(t)
 	for _, children := range []bool{true, false} {
 		board := NewBoard(1, ptrace.Now(), 1e9)
 		p, err := Keep(new(taking.Live), board, KeeperOptions{PIDs: []int{top}, Children: children, Unwanted: func(int) bool { return true }, Replaced: func(int) {}, News: func() {}})
@@ -228,6 +229,10 @@ func TestKeepFamily(t *testing.T) {
 			}
 		}
 		p.Close()
+		<-p.ended
+	}
+	if now, _ := resources(t); now > timers {
+		t.Errorf("%d timers; before the keepers there were %d", now, timers)
 	}
 }
 

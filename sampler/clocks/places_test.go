@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sfsample/ptrace/procfs"
+	"sfsample/regs"
 	"sfsample/sampler/taking"
 )
 
@@ -73,11 +74,22 @@ func TestHomes(t *testing.T) {
 	home(false)
 	b.Need(3, 0)
 	home(true)
+	if want := phase(3, b.board.Spread); b.Last != want || want == 0 {
+		t.Errorf("the last clock has its tick after %d ns, want %d", b.Last, want)
+	}
 	c := b.clocks[3]
 	b.drop(3)
 	home(false)
 	if len(b.old) != 1 || b.old[0] != c || b.Clocks() != 0 || !c.life.quit.Load() {
 		t.Errorf("%d clocks end, %d are left", len(b.old), b.Clocks())
+	}
+	var last int64
+	for cpu := range 5 { // whether or not there are so many
+		b.Need(cpu, 0)
+		last = max(last, phase(cpu, b.board.Spread))
+	}
+	if b.Last != last || last <= phase(4, b.board.Spread) {
+		t.Errorf("the last of five has its tick after %d ns, want %d", b.Last, last)
 	}
 	b.board.home(maxClocks-1, true)
 	b.board.home(maxClocks, true)
@@ -86,17 +98,19 @@ func TestHomes(t *testing.T) {
 	}
 }
 
+// resources are how many timers and files this process has.
+func resources(t *testing.T) (timers, files int) {
+	b, _ := os.ReadFile("/proc/self/timers") // CONFIG_CHECKPOINT_RESTORE
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Count(b, []byte("ID:")), len(list)
+}
+
 // TestStarted: what a clock has is given back when it ends: its number stays until its samples are taken.
 func TestStarted(t *testing.T) {
-	held := func() (timers, files int) {
-		b, _ := os.ReadFile("/proc/self/timers") // CONFIG_CHECKPOINT_RESTORE
-		list, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return bytes.Count(b, []byte("ID:")), len(list)
-	}
-	timers, files := held()
+	timers, files := resources(t)
 	for _, cpu := range []int{0, Anywhere, 1<<16 - 1} {
 		b := NewBoard(1, 0, 1<<40)
 		c, _, err := Start(new(taking.Live), b, cpu, 1, Options{Samples: 3, First: 77, Nice: true, Phase: 5})
@@ -107,7 +121,7 @@ func TestStarted(t *testing.T) {
 			t.Errorf("CPU %d: clock %d of CPU %d, phase %d, real time %t", cpu, c.who, c.place.cpu, c.ticks.phase, c.prompt)
 		}
 		for i := range c.tracees.samples {
-			if m := &c.tracees.samples[i]; len(m.Buffer.Stack.Room) != 77 || len(m.Buffer.Beyond.Room) != 0 {
+			if m := &c.tracees.samples[i]; len(m.Buffer.Regs.Room) != regs.PrstatusMaxBytes || len(m.Buffer.FPRegs.Room) != taking.FPRegsBytes || len(m.Buffer.Stack.Room) != 77 || len(m.Buffer.Beyond.Room) != 0 {
 				t.Errorf("sample %d has room for %d and %d bytes", i, len(m.Buffer.Stack.Room), len(m.Buffer.Beyond.Room))
 			}
 		}
@@ -127,7 +141,7 @@ func TestStarted(t *testing.T) {
 			t.Error("a clock without a CPU cannot be bound")
 		}
 	}
-	if now, open := held(); now != timers || open != files {
+	if now, open := resources(t); now > timers || open > files { // less: clocks of other tests have ended
 		t.Errorf("%d timers, %d files; before the clocks there were %d and %d", now, open, timers, files)
 	}
 }
@@ -141,10 +155,10 @@ func TestLeft(t *testing.T) {
 	}
 	full, _ := idleClock(b, 1, 2)
 	b.clocks[7] = full
-	bytes := make([]byte, 2*most)
+	room := make([]byte, 2*most)
 	fill := func(stack, beyond int) {
 		m := &full.tracees.samples[1]
-		m.Buffer.Stack.Room, m.Buffer.Beyond.Room = bytes[:stack], bytes[:beyond]
+		m.Buffer.Stack.Room, m.Buffer.Beyond.Room = room[:stack], room[:beyond]
 	}
 	for _, tt := range []struct{ stack, beyond, want int }{
 		{0, 0, most}, {each, 0, most}, {each - 1000, 1000, most}, {each - 1000, 1001, most - 1}, {each, 1000, most - 1000}, {each + 7, 0, most - 7}, {most + each, 0, 0}, {2 * most, 0, 0},

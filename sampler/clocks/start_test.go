@@ -161,6 +161,10 @@ func TestHasten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			before.Nice = min(before.Nice+1, 19)
+			if err := unix.SchedSetAttr(0, before, 0); err != nil {
+				t.Error(err)
+			}
 			denied := hasten(nice)
 			now, err := unix.SchedGetAttr(0, 0)
 			if err != nil {
@@ -173,8 +177,8 @@ func TestHasten(t *testing.T) {
 				if now.Policy != unix.SCHED_FIFO || now.Priority != 1 || now.Flags&unix.SCHED_FLAG_RESET_ON_FORK == 0 {
 					t.Errorf("policy %d, priority %d, flags %#x", now.Policy, now.Priority, now.Flags)
 				}
-			case now.Policy != unix.SCHED_NORMAL || before.Runtime != 0 && now.Runtime != 100_000:
-				t.Errorf("policy %d, a slice of %d ns", now.Policy, now.Runtime)
+			case now.Policy != unix.SCHED_NORMAL || before.Runtime != 0 && now.Runtime != 100_000 || now.Nice != before.Nice:
+				t.Errorf("policy %d, a slice of %d ns, nice %d; want nice %d", now.Policy, now.Runtime, now.Nice, before.Nice)
 			}
 			c := &Clock{place: place{cpu: Anywhere}, board: NewBoard(1, 1e9, 1000), k: newScript(t)}
 			again, err := c.prepare(nice)
