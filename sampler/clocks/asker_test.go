@@ -322,7 +322,11 @@ func TestAskerLive(t *testing.T) {
 				if st, err := (procfs.FS{}).Status(pid); err != nil || st.TracerPid != tid {
 					t.Errorf("traced by %d, want %d: %v", st.TracerPid, tid, err)
 				}
-				if who, status, errno := k.Wait(pid, true); who != pid || status != interrupted || errno != 0 {
+				who, status, errno := k.Wait(pid, true)
+				for errno == unix.EINTR {
+					who, status, errno = k.Wait(pid, true)
+				}
+				if who != pid || status != interrupted || errno != 0 {
 					t.Errorf("thread %d reports %#x: %v", who, status, errno)
 				}
 				k.Detach(pid, 0)

@@ -508,6 +508,9 @@ func TestFind(t *testing.T) {
 				t.Errorf("%s: the times of thread %d are read %d times", tt.name, a.tid, n)
 			}
 		}
+		if quick := c.search.picked.quick; got != 0 && quick != (len(debugs) == 0) {
+			t.Errorf("%s: as a pick that is still to be proven: %t; sched of %v was read", tt.name, quick, debugs)
+		}
 		if got != tt.want || fmt.Sprint(debugs) != tt.debugs {
 			t.Errorf("%s: thread %d, want %d; sched of %v was read", tt.name, got, tt.want, debugs)
 		}
