@@ -108,6 +108,20 @@ func TestBoardFill(t *testing.T) {
 	}
 }
 
+// TestHardly: a thread may have been on no CPU for a sixteenth of an interval and 30 us, 150 us at most, and have run by 60 us longer than there was time.
+func TestHardly(t *testing.T) {
+	for _, tt := range []struct{ interval, least, most int64 }{
+		{1000 * us, -60 * us, 92_500}, {10_000 * us, -60 * us, 150 * us}, {1920 * us, -60 * us, 150 * us}, {1919 * us, -60 * us, 149_937}, {16, -60 * us, 30_001},
+	} {
+		b := NewBoard(1, 0, tt.interval)
+		for off, want := range map[int64]bool{tt.least - 1: false, tt.least: true, 0: true, tt.most: true, tt.most + 1: false, never: false} {
+			if got := b.hardly(off); got != want {
+				t.Errorf("of %d ns on no CPU for %d: hardly %t", tt.interval, off, got)
+			}
+		}
+	}
+}
+
 // TestNumbers: clocks have numbers from 1 on, each the first that is free.
 func TestNumbers(t *testing.T) {
 	b := NewBoard(1, 0, 1)

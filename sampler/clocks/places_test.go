@@ -26,7 +26,13 @@ func TestPlaces(t *testing.T) {
 			}
 		}
 		c := &Clock{place: place{cpu: cpu}, board: b, k: newScript(t)}
-		onThread(func() { c.prepare(true) })
+		onThread(func() {
+			c.prepare(true)
+			c.tracees.seizes.alarm.Close()
+			if c.search.self > 0 {
+				unix.Close(c.search.self)
+			}
+		})
 		for i := range 6000 {
 			own := i/64 < len(c.place.own) && c.place.own[i/64]>>(i%64)&1 != 0
 			all, away := false, false

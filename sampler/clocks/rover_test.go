@@ -140,6 +140,32 @@ func TestRequestsAndExec(t *testing.T) {
 	}
 }
 
+// TestClear: a clock looks for tracees that nobody has asked for until there are none; a signal tells nothing of that.
+func TestClear(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		a     actor
+		nudge bool
+		want  bool // there may be more
+		did   string
+	}{
+		{"none", actor{}, false, false, "[]"},
+		{"one that has not stopped", actor{tracee: true}, false, true, "[]"},
+		{"one that stops", actor{tracee: true, asked: true}, false, false, "[detach 7 0]"},
+		{"one that has ended", actor{tracee: true, asked: true, does: ends}, false, false, "[reap 7]"},
+		{"a signal", actor{tracee: true}, true, true, "[]"},
+		{"a signal, and none", actor{}, true, true, "[]"},
+	} {
+		tt.a.tid = 7
+		s, _, c := desk(t, 1, &tt.a)
+		c.tracees.seizes.any = true
+		c.k = &interruptedWait{script: s, done: !tt.nudge}
+		if c.clear(); c.tracees.seizes.any != tt.want || fmt.Sprint(s.log) != tt.did {
+			t.Errorf("%s: there may be more: %t; did %v, want %s", tt.name, c.tracees.seizes.any, s.log, tt.did)
+		}
+	}
+}
+
 // TestReport: a report is for the sample of that thread, not for that of another of its process.
 func TestReport(t *testing.T) {
 	leader, other := &actor{tid: 107, tracee: true, asked: true, stopped: true}, &actor{tid: 7}
