@@ -728,6 +728,19 @@ func TestInCall(t *testing.T) {
 	}
 }
 
+// TestLook: what a thread is in is read where its stack is open, which number 0 says it is not.
+func TestLook(t *testing.T) {
+	var text [100]byte
+	for fd, want := range map[int]inCall{-1: unknown, 0: unknown, 1: waiting, 2: elsewhere, 3: unknown} {
+		s := newScript(t)
+		s.files[-1], s.files[0], s.files[1], s.files[2], s.files[3] = inWait, inWait, inWait, "", inWait
+		s.broken[3] = unix.EPERM
+		if got := look(s, fd, text[:]); got != want || (s.reads[fd] > 0) != (fd > 0) {
+			t.Errorf("file %d: %d, want %d; read %d times", fd, got, want, s.reads[fd])
+		}
+	}
+}
+
 // TestWait: which words of a stack tell a wait is learned from each that is met at one place.
 func TestWait(t *testing.T) {
 	var w wait
