@@ -87,7 +87,7 @@ type seizing struct {
 	*script
 	seized  map[int]int // by thread
 	options int
-	alarms  int
+	tries   int
 	refuses int
 	ended   []ptrace.Status
 }
@@ -99,6 +99,7 @@ func (k *seizing) SeizeIn(pid, tid, options int) (ended []ptrace.Status, err err
 	if k.seized[tid] != 0 {
 		k.t.Errorf("thread %d is seized twice", tid)
 	}
+	k.tries++
 	ended, k.ended = k.ended, nil
 	if pid == k.refuses {
 		return ended, unix.EPERM
@@ -196,9 +197,9 @@ func TestKeeperChildren(t *testing.T) {
 	if p.pids[8] != 0 {
 		t.Error("a thread that has ended while others were seized is held")
 	}
-	// Nobody may be traced: that is no error, and it comes to an end.
-	if k, p = keeper(nil, top); p.seizeAll(nil, top) != nil || len(p.pids) != 0 {
-		t.Errorf("a process that may not be traced: %v", p.pids)
+	// Nobody may be traced: that is no error, and is not tried again where nobody else is found.
+	if k, p = keeper(nil, top); p.seizeAll(nil, top) != nil || len(p.pids) != 0 || k.tries < len(tids) || k.tries > 2*len(tids) {
+		t.Errorf("a process of %d threads that may not be traced: %v, after %d seizes", len(tids), p.pids, k.tries)
 	}
 }
 
@@ -303,6 +304,21 @@ func TestKeeperGoesOn(t *testing.T) {
 		k.p.goOn(7, 10)
 		if got := k.did(); got != tt.want || (k.p.waits.marks[7] != nil) != tt.known {
 			t.Errorf("%+v: %s, known %t", tt, got, k.p.waits.marks[7] != nil)
+		}
+	}
+}
+
+// TestKeeperReborn: a process that has the id of one that has ended has not ended.
+func TestKeeperReborn(t *testing.T) {
+	for kind, ended := range map[ptrace.Kind]bool{ptrace.KindFork: false, ptrace.KindVfork: false, ptrace.KindClone: true} {
+		k := keepDesk(t)
+		k.report(ptrace.Status{TID: 108, Kind: ptrace.KindGone})
+		if !k.p.End(108) {
+			t.Fatal("a process has not ended")
+		}
+		k.messages[7] = 108
+		if k.report(ptrace.Status{TID: 7, Kind: kind}); k.p.End(108) != ended {
+			t.Errorf("born by %d: ended %t", kind, !ended)
 		}
 	}
 }
