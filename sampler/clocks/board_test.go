@@ -122,6 +122,18 @@ func TestHardly(t *testing.T) {
 	}
 }
 
+// TestOff: what a thread has neither run nor waited counts from when it was let go, and is not known of one that was not.
+func TestOff(t *testing.T) {
+	for _, tt := range []struct {
+		known times
+		want  int64
+	}{{times{}, never}, {times{run: 5, wait: 5}, never}, {times{at: 1}, 1000 - 1 - 600 - 300}, {times{at: 800, run: 590, wait: 270}, 1000 - 800 - 10 - 30}, {times{at: 990, run: 570, wait: 300}, -20}} {
+		if got := tt.known.off(1000, 600, 300); got != tt.want {
+			t.Errorf("%+v: %d, want %d", tt.known, got, tt.want)
+		}
+	}
+}
+
 // TestNumbers: clocks have numbers from 1 on, each the first that is free.
 func TestNumbers(t *testing.T) {
 	b := NewBoard(1, 0, 1)
