@@ -301,12 +301,13 @@ func (b *Bank) Close() {
 				return
 			case <-time.After(freeEvery):
 				b.board.Free(0)
+				c.wake() // the signal may have come just before it slept
 			}
 		}
 	}
 }
 
-// freeEvery is how often clocks are freed that do not end: one may bind itself only then.
+// freeEvery is how often clocks are freed and woken that do not end: one may bind itself, or begin to sleep, only then.
 const freeEvery = 10 * time.Millisecond
 
 // Counts are ticks that clocks have not seen, those that they answered more than half an interval late,
@@ -372,11 +373,11 @@ func (b *Bank) Fit(stack, beyond int) {
 		}
 		for i := 0; i < len(c.tracees.samples) && n < many; i++ {
 			m := &c.tracees.samples[i]
-			had := m.large()
-			if fits(m) || stack+beyond-commonRoom > room+had || !m.state.CompareAndSwap(free, filled) {
+			had, own, further := m.large(), max(stack, len(m.Buffer.Stack.Room)), max(beyond, len(m.Buffer.Beyond.Room))
+			if fits(m) || own+further-commonRoom > room+had || !m.state.CompareAndSwap(free, filled) {
 				continue
 			}
-			m.fill(max(stack, len(m.Buffer.Stack.Room)), max(beyond, len(m.Buffer.Beyond.Room)))
+			m.fill(own, further)
 			room -= m.large() - had
 			m.state.Store(free)
 			n++

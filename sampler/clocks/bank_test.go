@@ -29,8 +29,6 @@ func idleClock(b *Bank, number, samples int) (*Clock, chan struct{}) {
 	return c, ended
 }
 
-// TestNeed: a clock counts from the tick on at which it was there; a CPU that can have none is
-// tried again after a hundred ticks.
 // TestExpire: a clock that has met nobody for more than 3 s ends; its number is free when its samples are taken.
 func TestExpire(t *testing.T) {
 	b := bank(t, 0)
@@ -180,7 +178,6 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestFit: four samples of a clock have the room that is wanted, if so many are free; none has less than before.
 // TestClose: the end of a bank waits for its clocks, and half a second for those that hang.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -219,6 +216,26 @@ func TestClose(t *testing.T) {
 			t.Errorf("clocks that hang: closed after %v, want 500 ms", d)
 		}
 	})
+}
+
+// TestCloseWakes: a clock that was about to sleep when it was woken to end is woken again.
+func TestCloseWakes(t *testing.T) {
+	tid, sent := signals(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := bank(t, 0)
+		c, ended := idleClock(b, 1, 0)
+		c.life.thread.Store(int32(tid))
+		b.clocks[0] = c
+		time.AfterFunc(25*time.Millisecond, func() { close(ended) })
+		b.Close()
+	})
+	n := 0
+	for sent() {
+		n++
+	}
+	if n != 3 {
+		t.Errorf("woken %d times in 25 ms, want at once, after 10 and after 20", n)
+	}
 }
 
 // signals lets the calling thread, to which the test must be locked, tell whether it was sent an alarm.
@@ -355,6 +372,80 @@ func TestNeed(t *testing.T) {
 		t.Error("a CPU that could have no clock is not tried again, or not by the free number")
 	}
 	b.Close()
+}
+
+// TestHangs: nobody waits for a clock that was given up, or for those that a keeper would answer which was.
+func TestHangs(t *testing.T) {
+	for name, give := range map[string]func(b *Bank, c *Clock){
+		"the clock hangs":  func(_ *Bank, c *Clock) { c.grip.holds.Store(-5) },
+		"the keeper hangs": func(b *Bank, _ *Clock) { b.board.kept.since.Store(-5) },
+		"nobody hangs":     func(b *Bank, c *Clock) { c.grip.holds.Store(5); b.board.kept.since.Store(5) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			hangs := name != "nobody hangs"
+			b := bank(t, 0)
+			c, _ := idleClock(b, 1, 1)
+			b.clocks[0] = c
+			c.life.active.Store(true)
+			c.tracees.samples[0].state.Store(asked)
+			c.requests.add(1)
+			give(b, c)
+			if b.Busy() == hangs || (len(b.Waits()) == 0) != hangs {
+				t.Errorf("%s: busy %t, waits for %v", name, b.Busy(), b.Waits())
+			}
+			begun := time.Now()
+			b.Close()
+			if d := time.Since(begun); (d == 0) != hangs {
+				t.Errorf("%s: its end is awaited for %v", name, d)
+			}
+		})
+	}
+}
+
+// TestStay: a clock that meets nobody stays for as long as is asked for, if that is longer than 3 s.
+func TestStay(t *testing.T) {
+	for stay, want := range map[time.Duration]int64{0: 300, time.Second: 300, 5 * time.Second: 500} {
+		b := bank(t, 0)
+		b.opt.Stay = stay
+		c, _ := idleClock(b, 1, 0)
+		b.clocks[0] = c
+		c.shown.done.Store(1000)
+		if b.Expire(want); b.Clocks() != 1 {
+			t.Errorf("to stay for %v: it has ended after %d ticks", stay, want)
+		}
+		if b.Expire(want + 1); b.Clocks() != 0 {
+			t.Errorf("to stay for %v: it is there after %d ticks", stay, want+1)
+		}
+	}
+}
+
+// TestEverywhere: each CPU has a clock, if all were there at a tick, are bound, and get their CPUs.
+func TestEverywhere(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		set  func(c *Clock)
+		cpus int
+		want bool
+	}{
+		{"all", func(*Clock) {}, 2, true},
+		{"more than there are CPUs", func(*Clock) {}, 1, true},
+		{"too few", func(*Clock) {}, 3, false},
+		{"born at the tick", func(c *Clock) { c.ticks.born = 10 }, 2, true},
+		{"born later", func(c *Clock) { c.ticks.born = 11 }, 2, false},
+		{"cannot be bound", func(c *Clock) { c.life.barred.Store(true) }, 2, false},
+		{"gets no CPU", func(c *Clock) { c.shown.done.Store(0) }, 2, false},
+	} {
+		b := bank(t, 0)
+		for cpu := range 2 {
+			c, _ := idleClock(b, cpu+1, 0)
+			c.shown.done.Store(10)
+			b.clocks[cpu] = c
+		}
+		tt.set(b.clocks[1])
+		if got := b.Everywhere(tt.cpus, 10); got != tt.want {
+			t.Errorf("%s: %t", tt.name, got)
+		}
+	}
 }
 
 // TestFit: four samples of a clock have the room that is wanted, if so many are free and the bound allows it; none has

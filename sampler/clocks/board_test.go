@@ -2,7 +2,10 @@ package clocks
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"sfsample/sampler/taking"
 )
@@ -70,6 +73,7 @@ func TestBoard(t *testing.T) {
 func TestBoardFill(t *testing.T) {
 	b := NewBoard(1, 0, 1)
 	b.Put(Thread{})
+	var crowd atomic.Int32
 	s := &b.slots[0]
 	s.known = times{1, 2, 3, 4}
 	for n, f := range []func(){func() { s.sampled.Store(3) }, func() { s.vain.Store(vain(3, Lost)) }, func() { s.vain.Store(vain(3, Refused)) }, func() { s.vain.Store(vain(3, Execs)) }} {
@@ -84,7 +88,12 @@ func TestBoardFill(t *testing.T) {
 			t.Errorf("asked at %d, want 3", asked)
 		}
 		b.Remove(0)
-		b.Put(Thread{TID: 2, PID: 3, Sched: 4, Stat: 5, Debug: 6, Pages: 7, Advice: taking.Advice{Beyond: 8}, Run: 10})
+		s.wait.kept = 5
+		s.last.stood.Store(6)
+		b.Put(Thread{TID: 2, PID: 3, Sched: 4, Stat: 5, Debug: 6, Call: 11, Stack: 12, Clock: 13, Group: 14, Crowd: &crowd, Pages: 7, Advice: taking.Advice{Beyond: 8}, Run: 10})
+		if s.open.call != 11 || s.open.stack != 12 || s.kin != (kin{13, 14, &crowd}) || s.wait.kept != 0 || s.last.stood.Load() != -1 {
+			t.Errorf("slot %+v", s)
+		}
 		for tick := range int64(5) {
 			if b.Met(0, tick) != NotMet {
 				t.Errorf("a new thread was met at tick %d", tick)
@@ -95,6 +104,32 @@ func TestBoardFill(t *testing.T) {
 		}
 		if s.TID != 2 || s.PID != 3 || s.open.sched != 4 || s.open.stat != 5 || s.open.debug != 6 || s.pages != 7 || s.Advice.Beyond != 8 || s.last.run.Load() != 10 {
 			t.Errorf("slot %+v", s)
+		}
+	}
+}
+
+// TestHardly: a thread may have been on no CPU for a sixteenth of an interval and 30 us, 150 us at most, and have run by 60 us longer than there was time.
+func TestHardly(t *testing.T) {
+	for _, tt := range []struct{ interval, least, most int64 }{
+		{1000 * us, -60 * us, 92_500}, {10_000 * us, -60 * us, 150 * us}, {1920 * us, -60 * us, 150 * us}, {1919 * us, -60 * us, 149_937}, {16, -60 * us, 30_001},
+	} {
+		b := NewBoard(1, 0, tt.interval)
+		for off, want := range map[int64]bool{tt.least - 1: false, tt.least: true, 0: true, tt.most: true, tt.most + 1: false, never: false} {
+			if got := b.hardly(off); got != want {
+				t.Errorf("of %d ns on no CPU for %d: hardly %t", tt.interval, off, got)
+			}
+		}
+	}
+}
+
+// TestOff: what a thread has neither run nor waited counts from when it was let go, and is not known of one that was not.
+func TestOff(t *testing.T) {
+	for _, tt := range []struct {
+		known times
+		want  int64
+	}{{times{}, never}, {times{run: 5, wait: 5}, never}, {times{at: 1}, 1000 - 1 - 600 - 300}, {times{at: 800, run: 590, wait: 270}, 1000 - 800 - 10 - 30}, {times{at: 990, run: 570, wait: 300}, -20}} {
+		if got := tt.known.off(1000, 600, 300); got != tt.want {
+			t.Errorf("%+v: %d, want %d", tt.known, got, tt.want)
 		}
 	}
 }
@@ -115,6 +150,52 @@ func TestNumbers(t *testing.T) {
 	if got := b.number(); got != 17 {
 		t.Errorf("number %d, want 17, which is free again", got)
 	}
+}
+
+// TestWaits: clocks of any number are seen to wait for stops, as soon as that is given away.
+func TestWaits(t *testing.T) {
+	b := NewBoard(1, 0, 1)
+	for range 3 {
+		n := b.number()
+		c := new(Clock)
+		b.clocks[n].Store(c)
+		for at, want := range map[int64]bool{40: false, 50: false, 51: true} {
+			if c.grip.since.Store(50); b.Waits(at) != want {
+				t.Errorf("clock %d waits since 50, before %d: %t", n, at, !want)
+			}
+		}
+		if c.grip.since.Store(0); b.Waits(100) {
+			t.Errorf("clock %d waits for nobody", n)
+		}
+	}
+	b.clocks[2].Store(nil)
+	if b.number() != 2 {
+		t.Error("a number that is free is not given")
+	}
+	b.clocks[3].Load().grip.since.Store(1)
+	if !b.Waits(100) {
+		t.Error("the last clock is forgotten when a number before it is given")
+	}
+}
+
+// TestFreeEnded: the thread of a clock that has ended is left alone: its id may be another's.
+func TestFreeEnded(t *testing.T) {
+	b := bank(t, 0)
+	gone, ended := idleClock(b, 1, 0)
+	close(ended)
+	onThread(func() {
+		there, _ := idleClock(b, 2, 0)
+		for _, c := range []*Clock{gone, there} {
+			c.life.thread.Store(int32(unix.Gettid()))
+		}
+		b.board.cpus = unix.CPUSet{}
+		for _, tid := range []int{1, unix.Gettid(), 0} {
+			b.board.Free(tid)
+			if gone.life.quit.Load() || there.life.quit.Load() != (tid != 1) || there.life.barred.Load() != (tid != 1) {
+				t.Errorf("thread %d is freed: the clock that has ended is to end %t, the other %t", tid, gone.life.quit.Load(), there.life.quit.Load())
+			}
+		}
+	})
 }
 
 // TestHeldByWhom: each who holds a thread is told, with since when, until it is given up.
@@ -166,6 +247,9 @@ func TestStrideAnswers(t *testing.T) {
 		if n != 1000*int(Every) {
 			t.Errorf("stride %d: %d of %d ticks are answered", stride, n, 1000*stride)
 		}
+	}
+	if got := (3 * Every / 2).Ticks(); got != 1.5 {
+		t.Errorf("one of %v ticks is answered, want of 1.5", got)
 	}
 	if Stride(0).Answers(8) {
 		t.Error("a tick is answered at rest")

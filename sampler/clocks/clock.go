@@ -761,7 +761,7 @@ func (w *wait) note(m *Sample) {
 //go:nosplit
 //go:norace
 func (w *wait) met(m *Sample) {
-	if at, ok := waitAt(m, w.call.SP); ok && w.kept != 0 && ptrace.StackPointer(m.Buffer.Regs.Used()) == w.call.SP {
+	if at, ok := waitAt(m, w.call.SP); ok && ptrace.StackPointer(m.Buffer.Regs.Used()) == w.call.SP {
 		w.kept &= w.equal(m, at)
 	}
 }

@@ -455,6 +455,7 @@ func TestFind(t *testing.T) {
 		{"ran all the time, and the clock may have come late", two, 1, quick(all, func(b *Board, c *Clock) { c.prompt = false }), 7, "[7 8]"},
 		{"ran all the time, but others did, too", two, 1, quick(all, func(b *Board, c *Clock) { c.up.alone-- }), 7, "[7 8]"},
 		{"ran all the time, and nobody can look at it", two, 1, quick(all, func(b *Board, c *Clock) { b.slots[1].open.stack = -1 }), 7, "[7 8]"},
+		{"ran all the time, and nobody can look at it, either", two, 1, quick(all, func(b *Board, c *Clock) { b.slots[1].open.stack = 0 }), 7, "[7 8]"},
 		{"ran all the time, and is held", two, 1, quick(all, func(b *Board, c *Clock) { b.keeper.Store(1) }), 7, "[7 8]"},
 		{"was preempted", []*actor{ran(7, 5e6)}, -1, own(5e6), 7, "[7]"},
 		{"was preempted by a thread of the kernel", []*actor{ran(7, 5e6)}, -1, own(5e6 + handover), 7, "[7]"},
@@ -507,8 +508,40 @@ func TestFind(t *testing.T) {
 				t.Errorf("%s: the times of thread %d are read %d times", tt.name, a.tid, n)
 			}
 		}
+		if quick := c.search.picked.quick; got != 0 && quick != (len(debugs) == 0) {
+			t.Errorf("%s: as a pick that is still to be proven: %t; sched of %v was read", tt.name, quick, debugs)
+		}
 		if got != tt.want || fmt.Sprint(debugs) != tt.debugs {
 			t.Errorf("%s: thread %d, want %d; sched of %v was read", tt.name, got, tt.want, debugs)
+		}
+	}
+}
+
+// TestFindTimes: for how long a thread has run, and how often it has got a CPU, counts from the last look, wherever it was then.
+func TestFindTimes(t *testing.T) {
+	a := &actor{tid: 7, state: 'R', cpu: 1, run: 100 * us}
+	s, b, c := desk(t, 1, a)
+	for n, tt := range []struct {
+		ran         int64
+		woken       int
+		cpu         int
+		home        bool
+		found       bool
+		since, gets int64
+	}{
+		{0, 0, 0, false, false, 0, 0},
+		{50 * us, 3, 1, false, false, 0, 0},
+		{7 * us, 2, 0, false, true, 7 * us, 2},
+		{40 * us, 5, 1, true, false, 0, 0}, // is left to the clock of that CPU
+		{2 * us, 1, 0, true, true, 42 * us, 6},
+		{0, 4, 0, false, false, 0, 0},
+		{us, 1, 0, false, true, us, 1},
+	} {
+		a.run, a.woken, a.cpu = a.run+tt.ran, a.woken+tt.woken, tt.cpu
+		b.home(1, tt.home)
+		found := c.find(int64(n), s.now)
+		if p := &c.search.picked; found != tt.found || found && (p.ran != tt.since || p.times != tt.gets || p.count != uint64(12+a.woken)) {
+			t.Errorf("look %d: found %t, has run for %d since, got a CPU %d times, %d in all", n, found, p.ran, p.times, p.count)
 		}
 	}
 }
@@ -575,6 +608,7 @@ func TestPeek(t *testing.T) {
 		lost bool
 	}{
 		{name: "blocked", text: call, ok: true, want: true},
+		{name: "blocked in call 0", text: "0" + call[3:], ok: true, want: true},
 		{name: "runs again", text: "running\n"},
 		{name: "waits for a page", text: "-1 0x7ffe10 0x401000\n"},
 		{name: "has run meanwhile", text: call, set: func(s *script, c *Clock, a *actor) {
@@ -611,6 +645,9 @@ func TestPeek(t *testing.T) {
 			continue
 		}
 		want := capture.Call{NR: 232, Args: [6]uint64{7, 0xab, 2, 3, 4, 5}, SP: 0x7ffe10, PC: 0x401000}
+		if tt.text != call {
+			want.NR = 0
+		}
 		if m.state.Load() != filled || !m.Peeked.Asleep || m.Peeked.Call != want || m.Peeked.Count != 12 || m.Moved != c.up.doubt || m.Gone || m.Stopped.Run != 500 || m.Stopped.Wait != 60 ||
 			m.Buffer.Regs.N != 0 || m.Buffer.Stack.N != len(m.Buffer.Stack.Room) || m.Buffer.StackAddr != 0x7ffe10-taking.RedZone || m.TID != 7 || m.Tick != 6 || m.At.Wake != 999 || m.At.Stopped != m.At.Asked || m.At.Released != m.At.Asked {
 			t.Errorf("%s: %+v", tt.name, m)
@@ -691,6 +728,19 @@ func TestInCall(t *testing.T) {
 	}
 }
 
+// TestLook: what a thread is in is read where its stack is open, which number 0 says it is not.
+func TestLook(t *testing.T) {
+	var text [100]byte
+	for fd, want := range map[int]inCall{-1: unknown, 0: unknown, 1: waiting, 2: elsewhere, 3: unknown} {
+		s := newScript(t)
+		s.files[-1], s.files[0], s.files[1], s.files[2], s.files[3] = inWait, inWait, inWait, "", inWait
+		s.broken[3] = unix.EPERM
+		if got := look(s, fd, text[:]); got != want || (s.reads[fd] > 0) != (fd > 0) {
+			t.Errorf("file %d: %d, want %d; read %d times", fd, got, want, s.reads[fd])
+		}
+	}
+}
+
 // TestWait: which words of a stack tell a wait is learned from each that is met at one place.
 func TestWait(t *testing.T) {
 	var w wait
@@ -730,6 +780,45 @@ func TestWait(t *testing.T) {
 	m.Peeked.Call.Args, m.Buffer.Stack.N = before.call.Args, m.Buffer.Stack.N-1
 	if w.note(m); w != before || w.same(m) {
 		t.Error("a wait of which there is too little of the stack was kept, or found")
+	}
+}
+
+// TestWaitMet: a stop in the midst of a wait tells which words of its stack are not always the same, if enough of that was copied.
+func TestWaitMet(t *testing.T) {
+	defer func() { take = taking.Take }()
+	const all = 1<<waitWords - 1
+	for _, tt := range []struct {
+		name   string
+		met    bool // its registers were written, so that it waits on
+		sp     uint64
+		copied int
+		kept   uint32
+		want   uint32
+	}{
+		{"in a wait", true, 0, 8 * waitWords, all, all &^ (1<<5 | 1)},
+		{"where little is known", true, 0, 8 * waitWords, 1<<5 | 1<<7, 1 << 7},
+		{"where one word is known", true, 0, 8 * waitWords, 1, 0},
+		{"no wait is known", true, 0, 8 * waitWords, 0, 0},
+		{"in no wait", false, 0, 8 * waitWords, all, all},
+		{"elsewhere", true, 8, 8 * waitWords, all, all},
+		{"of too little a stack", true, 0, 8*waitWords - 1, all, all},
+	} {
+		_, b, c := desk(t, 1, &actor{tid: 7, tracee: true, asked: true, stopped: true})
+		m, w := &c.tracees.samples[0], &b.slots[0].wait
+		w.kept, w.call.SP = tt.kept, tt.sp
+		m.TID, m.id = 7, 7
+		m.state.Store(asked)
+		b.slots[0].take(1)
+		take = func(_ taking.Kernel, _ int, _ *taking.Advice, buf *taking.Buffer, _, _ int, _ bool) unix.Errno {
+			clear(buf.Stack.Room)
+			buf.Stack.Room[0], buf.Stack.Room[8*6-1] = 1, 1 // words 0 and 5
+			buf.Regs.N, buf.Stack.N, buf.StackAddr, buf.Call.Met = 0, tt.copied, 0, tt.met
+			return 0
+		}
+		c.tracees.out = 1
+		if c.stopped(m, interrupted, 0); w.kept != tt.want || c.tracees.out != 0 {
+			t.Errorf("%s: words %#x, want %#x; %d on their way", tt.name, w.kept, tt.want, c.tracees.out)
+		}
 	}
 }
 
@@ -797,10 +886,10 @@ func TestAsk(t *testing.T) {
 		slot, m := &b.slots[0], &c.tracees.samples[0]
 		m.Moved, m.Gone, m.proof = true, true, proof{true, true}
 		slot.take(1)
-		sinceAtStop := int64(-1)
+		sinceAtStop, requested := int64(-1), int64(0)
 		s.opens = func(fd int) {
 			if fd == 72 && a.asked {
-				sinceAtStop = c.grip.since.Load()
+				sinceAtStop, requested = c.grip.since.Load(), s.now
 			}
 		}
 		p := &c.search.picked
@@ -823,6 +912,9 @@ func TestAsk(t *testing.T) {
 		}
 		if !made {
 			continue
+		}
+		if tt.late && (c.apart < s.now-requested || c.apart != s.now-m.At.Asked) {
+			t.Errorf("%s: %d ns are told to be no work of the clock, want %d", tt.name, c.apart, s.now-m.At.Asked)
 		}
 		if sinceAtStop != 999 {
 			t.Errorf("%s: asking since %d while it waits, want the wake-up, 999", tt.name, sinceAtStop)

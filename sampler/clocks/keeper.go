@@ -241,12 +241,13 @@ const (
 // seizeAll seizes the threads of a process. Meanwhile those that are held already are answered now and then.
 func (p *Keeper) seizeAll(alarm *ptrace.Alarm, pid int) error {
 	end := p.k.Now() + startsWithin
-	for range listings {
+	fresh := true
+	for n := 0; fresh && n < listings; n++ {
 		ids, err := (procfs.FS{}).TaskIDs(pid)
 		if err != nil {
 			return fmt.Errorf("list the threads of %d: %w", pid, err)
 		}
-		fresh := false
+		fresh = false
 		for i := 0; i < len(ids); i++ {
 			tid := ids[i]
 			if p.pids[tid] != 0 {
@@ -267,9 +268,6 @@ func (p *Keeper) seizeAll(alarm *ptrace.Alarm, pid int) error {
 				}
 				i-- // once more
 			}
-		}
-		if !fresh {
-			break
 		}
 	}
 	return nil

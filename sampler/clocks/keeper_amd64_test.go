@@ -2,6 +2,7 @@ package clocks
 
 import (
 	"encoding/binary"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -147,5 +148,57 @@ func TestKeeperWatches(t *testing.T) {
 		if got := int64(binary.LittleEndian.Uint64(k.written[offRAX:])); got != tt.result {
 			t.Errorf("%s: result %d, want %d", tt.name, got, tt.result)
 		}
+	}
+}
+
+// inMemory is a script in which a thread's memory has a time limit, and its pagemap is a real file.
+type inMemory struct {
+	*script
+	pages int // the pagemap that was read
+	limit int64
+}
+
+func (k *inMemory) Pread(fd int, buf []byte, off int64) (int, unix.Errno) {
+	k.pages = fd
+	for i := range buf {
+		buf[i] = 0xff
+	}
+	return len(buf), 0
+}
+
+func (k *inMemory) Memory(tid int, addr uint64, buf []byte) int {
+	if addr == 0x7000 {
+		binary.LittleEndian.PutUint64(buf, uint64(k.limit/1e9))
+		binary.LittleEndian.PutUint64(buf[8:], uint64(k.limit%1e9))
+		return 16
+	}
+	return 0
+}
+
+// TestKeeperLimit: the limit of a wait that begins anew is read from memory, and the pagemap closed that tells whether it is there.
+func TestKeeperLimit(t *testing.T) {
+	const offR10, offRAX, offOrigRAX = 56, 80, 120
+	runtime.LockOSThread() // of which there is a pagemap
+	defer runtime.UnlockOSThread()
+	tid := unix.Gettid()
+	k := keepDesk(t)
+	k.step, k.passes = 0, 0
+	k.actors[7].tid = tid
+	k.actors[tid] = k.actors[7]
+	k.registers = make([]byte, 216)
+	result := -int64(unix.EINTR)
+	binary.LittleEndian.PutUint64(k.registers[offOrigRAX:], unix.SYS_EPOLL_PWAIT2)
+	binary.LittleEndian.PutUint64(k.registers[offRAX:], uint64(result))
+	binary.LittleEndian.PutUint64(k.registers[offR10:], 0x7000)
+	k.status = "Name:\tx\nThreads:\t2\nSigIgn:\t0\nSigCgt:\t200\nSeccomp:\t0\n"
+	kernel := &inMemory{script: k.script, pages: -1, limit: 3e9 + 7}
+	k.p.k = kernel
+	k.report(ptrace.Status{TID: tid, Kind: ptrace.KindInterrupt, Raw: interrupted})
+	if m := k.p.waits.marks[tid]; m == nil || m.Due != k.now+3e9+7 || k.p.waits.due != m.Due {
+		t.Errorf("its wait is over at %d, want %d: %+v", k.p.waits.due, k.now+3e9+7, m)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(kernel.pages, &st); kernel.pages < 0 || err != unix.EBADF {
+		t.Errorf("pagemap %d is still open: %v", kernel.pages, err)
 	}
 }

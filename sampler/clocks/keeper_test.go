@@ -290,6 +290,8 @@ func TestKeeperStops(t *testing.T) {
 		{"vfork", ptrace.Status{TID: 7, Kind: ptrace.KindVfork}, 31, false, "cont 7 0", "cont 7 0, interrupt 7", true, false},
 		{"vfork done", ptrace.Status{TID: 7, Kind: ptrace.KindVforkDone, Raw: vforkDone}, 0, false, "cont 7 0", "cont 7 0, interrupt 7", true, false},
 		{"other", ptrace.Status{TID: 7, Kind: ptrace.KindOther}, 0, false, "cont 7 0", "cont 7 0, interrupt 7", true, false},
+		{"call", ptrace.Status{TID: 7, Kind: ptrace.KindSyscall, Raw: usr1}, 0, false, "cont 7 0", "cont 7 0, interrupt 7", true, false},
+		{"call, killed since", ptrace.Status{TID: 7, Kind: ptrace.KindSyscall, Raw: usr1}, 0, true, "", "", true, false},
 		{"exec", ptrace.Status{TID: 107, Kind: ptrace.KindExec}, 107, false, "replaced 107, cont 107 0", "replaced 107, cont 107 0", true, false},
 		{"exec of a thread", ptrace.Status{TID: 107, Kind: ptrace.KindExec}, 7, false, "replaced 107, cont 107 0", "replaced 107, cont 107 0", false, true},
 		{"end", ptrace.Status{TID: 7, Kind: ptrace.KindGone}, 0, false, "", "", false, true},
@@ -517,11 +519,19 @@ func TestKeeperOptions(t *testing.T) {
 }
 
 // The test binary is also the process that is kept, told apart by argv[0].
-const targetName = "clocks-target"
+const (
+	targetName = "clocks-target"
+	parentName = "clocks-parent" // has a target for its child
+)
 
 func TestMain(m *testing.M) {
-	if os.Args[0] == targetName {
+	switch os.Args[0] {
+	case targetName:
 		target()
+	case parentName:
+		child := &exec.Cmd{Path: "/proc/self/exe", Args: []string{targetName}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+		child.Run()
+		os.Exit(3)
 	}
 	os.Exit(m.Run())
 }

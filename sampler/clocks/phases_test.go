@@ -68,6 +68,12 @@ func TestBarred(t *testing.T) {
 	if !b.Away(cpu, n) {
 		t.Error("it is not told that there can be none")
 	}
+	if b.Need(cpu, n+99); b.Clocks() != 0 {
+		t.Error("it is tried again too early")
+	}
+	if b.Need(cpu, n+100); b.Clocks() != 1 {
+		t.Error("it is not tried again after a hundred ticks")
+	}
 }
 
 // TestStarved: a clock that gets no CPU is not taken to have met nobody, and is not replaced. Neither is one that waits

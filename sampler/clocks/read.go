@@ -6,7 +6,7 @@ import "sfsample/sampler/capture"
 // in procfs because nothing in them may grow the stack.
 
 // number reads a decimal number of b from i on. next is behind it and the one blank or line
-// end that follows; -1: there is no number.
+// end that follows; 0: there is no number.
 //
 //go:nosplit
 //go:norace
@@ -14,12 +14,12 @@ func number(b []byte, i int) (v int64, next int) {
 	from := i
 	for ; i < len(b) && b[i] >= '0' && b[i] <= '9'; i++ {
 		if v > (1<<63-10)/10 {
-			return 0, -1
+			return 0, 0
 		}
 		v = v*10 + int64(b[i]-'0')
 	}
 	if i == from {
-		return 0, -1
+		return 0, 0
 	}
 	return v, i + 1
 }
@@ -31,14 +31,14 @@ func number(b []byte, i int) (v int64, next int) {
 //go:norace
 func schedstat(b []byte) (run, wait, count int64, ok bool) {
 	run, i := number(b, 0)
-	if i < 0 {
+	if i == 0 {
 		return 0, 0, 0, false
 	}
-	if wait, i = number(b, i); i < 0 {
+	if wait, i = number(b, i); i == 0 {
 		return run, 0, 0, false
 	}
 	count, i = number(b, min(i, len(b)))
-	return run, wait, count, i >= 0
+	return run, wait, count, i != 0
 }
 
 // hex reads a number of b from i on that is written as the kernel's %#lx does. next is as number has it.
@@ -64,12 +64,12 @@ func hex(b []byte, i int) (v uint64, next int) {
 			break
 		}
 		if v>>60 != 0 {
-			return 0, -1
+			return 0, 0
 		}
 		v = v<<4 | d
 	}
 	if i == from {
-		return 0, -1
+		return 0, 0
 	}
 	return v, i + 1
 }
@@ -80,24 +80,24 @@ func hex(b []byte, i int) (v uint64, next int) {
 //go:nosplit
 //go:norace
 func readCall(c *capture.Call, b []byte) bool {
-	i := 0
-	if len(b) > 2 && b[0] == '-' && b[1] == '1' {
+	var i int
+	if string(b[:min(2, len(b))]) == "-1" {
 		c.NR, i = -1, 3
-	} else if c.NR, i = number(b, 0); i < 0 {
+	} else if c.NR, i = number(b, 0); i == 0 {
 		return false
 	}
 	for k := range c.Args {
 		if c.Args[k] = 0; c.NR >= 0 {
-			if c.Args[k], i = hex(b, i); i < 0 {
+			if c.Args[k], i = hex(b, i); i == 0 {
 				return false
 			}
 		}
 	}
-	if c.SP, i = hex(b, i); i < 0 {
+	if c.SP, i = hex(b, i); i == 0 {
 		return false
 	}
 	c.PC, i = hex(b, i)
-	return i >= 0 && c.SP|c.PC != 0
+	return i != 0 && c.SP|c.PC != 0
 }
 
 // statCPU is the number of stat's field that tells the CPU a thread was last on (proc_pid_stat(5)).
@@ -125,7 +125,7 @@ func stat(b []byte) (state byte, cpu int, ok bool) {
 		i++
 	}
 	v, next := number(b, min(i, len(b)))
-	return state, int(v), next >= 0 && v <= 1<<20
+	return state, int(v), next != 0 && v <= 1<<20
 }
 
 // What a stack in the kernel tells of the system call that a thread is in the midst of.
@@ -237,11 +237,11 @@ func execStart(b []byte) (at int64, ok bool) {
 		for i += len(name); i < len(b) && (b[i] == ' ' || b[i] == ':'); i++ {
 		}
 		ms, next := number(b, i)
-		if next < 0 {
+		if next == 0 {
 			return 0, false
 		}
 		ns, next := number(b, min(next, len(b)))
-		return ms*1e6 + ns, next >= 0
+		return ms*1e6 + ns, next != 0
 	}
 	return 0, false
 }

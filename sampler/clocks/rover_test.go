@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // rove lets a clock that has no CPU answer requests, which come in parts: one each time that it sleeps,
@@ -45,6 +47,9 @@ func rove(t *testing.T, samples int, actors []*actor, parts [][]int, set func(*s
 		set(s, b, c)
 	}
 	c.Outside()
+	if since := c.grip.since.Load(); since != 0 && c.tracees.out == 0 {
+		t.Errorf("at its end it asks for a stop since %d", since)
+	}
 	if s.seizes != s.released+c.tracees.out {
 		t.Errorf("%d threads seized, %d released, %d on their way", s.seizes, s.released, c.tracees.out)
 	}
@@ -134,6 +139,51 @@ func TestRequestsAndExec(t *testing.T) {
 		if a.tracee || a.stopped {
 			t.Errorf("thread %d is left: tracee %t, stopped %t", a.tid, a.tracee, a.stopped)
 		}
+	}
+}
+
+// TestClear: a clock looks for tracees that nobody has asked for until there are none; a signal tells nothing of that.
+func TestClear(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		a     actor
+		nudge bool
+		want  bool // there may be more
+		did   string
+	}{
+		{"none", actor{}, false, false, "[]"},
+		{"one that has not stopped", actor{tracee: true}, false, true, "[]"},
+		{"one that stops", actor{tracee: true, asked: true}, false, false, "[detach 7 0]"},
+		{"one that has ended", actor{tracee: true, asked: true, does: ends}, false, false, "[reap 7]"},
+		{"a signal", actor{tracee: true}, true, true, "[]"},
+		{"a signal, and none", actor{}, true, true, "[]"},
+	} {
+		tt.a.tid = 7
+		s, _, c := desk(t, 1, &tt.a)
+		c.tracees.seizes.any = true
+		c.k = &interruptedWait{script: s, done: !tt.nudge}
+		if c.clear(); c.tracees.seizes.any != tt.want || fmt.Sprint(s.log) != tt.did {
+			t.Errorf("%s: there may be more: %t; did %v, want %s", tt.name, c.tracees.seizes.any, s.log, tt.did)
+		}
+	}
+}
+
+// TestStoppedByExec: who cannot be waited for any more, and has called exec, is asked once more under the id of its process, for which nobody keeps the clock.
+func TestStoppedByExec(t *testing.T) {
+	a := &actor{tid: 107, tracee: true}
+	s, b, c := desk(t, 1, &actor{tid: 7}, a)
+	delete(s.actors, 7)
+	m := &c.tracees.samples[0]
+	m.TID, m.id, m.PID, c.tracees.out = 7, 7, 107, 1
+	m.state.Store(asked)
+	b.slots[0].take(1)
+	c.grip.since.Store(50)
+	c.stopped(m, 0, unix.ECHILD)
+	if m.id != 107 || m.state.Load() != asked || c.tracees.out != 1 || c.grip.since.Load() != 0 || c.grip.holds.Load() != 0 || !a.asked {
+		t.Errorf("thread %d is asked %t, sample in state %d, %d on their way, asks since %d", m.id, a.asked, m.state.Load(), c.tracees.out, c.grip.since.Load())
+	}
+	if c.stopped(m, 0, unix.ECHILD); m.state.Load() != filled || !m.Gone || c.tracees.out != 0 {
+		t.Errorf("it is gone %t, sample in state %d, %d on their way", m.Gone, m.state.Load(), c.tracees.out)
 	}
 }
 

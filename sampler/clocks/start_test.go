@@ -1,8 +1,11 @@
 package clocks
 
 import (
+	"fmt"
+	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +56,27 @@ func TestPrepare(t *testing.T) {
 			}
 			if slack, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0); err != nil || slack != 1 {
 				t.Errorf("its sleeps may be %d ns longer: %v", slack, err)
+			}
+			if u := c.up; u.tardy(120_000, false) {
+				t.Error("it takes 120 us for late, before it knows how long a wake-up takes")
+			}
+			if u := c.up; !u.tardy(120_001, false) {
+				t.Error("it does not take more than 120 us for late")
+			}
+			if x, y := c.up.switching, c.up.switching; !x.met(45_250) || y.met(45_251) {
+				t.Errorf("at first a switch takes %d ns", c.up.switching)
+			}
+			self, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", c.search.self))
+			if _, err := os.Stat("/proc/thread-self/sched"); c.search.self > 0 != (err == nil && tt.cpu != Anywhere) || c.search.self > 0 && !strings.HasSuffix(self, fmt.Sprintf("/task/%d/sched", unix.Gettid())) {
+				t.Errorf("CPU %d: its own times are file %d, %q", tt.cpu, c.search.self, self)
+			}
+			if c.search.self > 0 {
+				unix.Close(c.search.self)
+			}
+			if c.tracees.seizes.alarm == nil {
+				t.Error("it has no alarm")
+			} else {
+				c.tracees.seizes.alarm.Close()
 			}
 			if want := uint64(1) << max(tt.cpu, 0); tt.cpu >= 0 && c.place.own[0] != want {
 				t.Errorf("CPU %d: bound to %b", tt.cpu, c.place.own)
@@ -137,6 +161,10 @@ func TestHasten(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			before.Nice = min(before.Nice+1, 19)
+			if err := unix.SchedSetAttr(0, before, 0); err != nil {
+				t.Error(err)
+			}
 			denied := hasten(nice)
 			now, err := unix.SchedGetAttr(0, 0)
 			if err != nil {
@@ -149,8 +177,8 @@ func TestHasten(t *testing.T) {
 				if now.Policy != unix.SCHED_FIFO || now.Priority != 1 || now.Flags&unix.SCHED_FLAG_RESET_ON_FORK == 0 {
 					t.Errorf("policy %d, priority %d, flags %#x", now.Policy, now.Priority, now.Flags)
 				}
-			case now.Policy != unix.SCHED_NORMAL || before.Runtime != 0 && now.Runtime != 100_000:
-				t.Errorf("policy %d, a slice of %d ns", now.Policy, now.Runtime)
+			case now.Policy != unix.SCHED_NORMAL || before.Runtime != 0 && now.Runtime != 100_000 || now.Nice != before.Nice:
+				t.Errorf("policy %d, a slice of %d ns, nice %d; want nice %d", now.Policy, now.Runtime, now.Nice, before.Nice)
 			}
 			c := &Clock{place: place{cpu: Anywhere}, board: NewBoard(1, 1e9, 1000), k: newScript(t)}
 			again, err := c.prepare(nice)
