@@ -339,13 +339,12 @@ func (c *knownCode) methodRow(h How, pc uint64, top bool) (row *sframe.Row, ok b
 		}
 		return c.proc.conv.frame, true
 	case BackChain:
-		if c.proc.arch.Name != regs.S390X.Name {
-			return nil, false
+		if c.proc.arch.Name == regs.S390X.Name {
+			if top {
+				row = c.proc.conv.innermost(&c.window)
+			}
+			return row, true
 		}
-		if top {
-			row = c.proc.conv.innermost(&c.window)
-		}
-		return row, true
 	}
 	return nil, false
 }

@@ -148,7 +148,7 @@ func (w *walk) byRegister(ra, addr uint64, left int, mem *Memory) (*sframe.Row, 
 		return nil, left
 	}
 	reg, ok := w.proc.conv.calls(b)
-	if !ok || w.arch.CalleeSaved>>reg&1 == 0 {
+	if !ok {
 		return nil, left
 	}
 	size := uint64(w.arch.WordBytes)

@@ -45,6 +45,7 @@ const (
 	testUntabled           = testRoot - 0x70
 	testBlind              = testObject + 0x60 // calls by a register
 	testCovered            = testJumped + 0x70 // in a function whose start a table knows
+	testWide               = testObject + 0x90 // of a frame of 32 bytes
 )
 
 func generatedSpace() *origins {
@@ -53,6 +54,7 @@ func generatedSpace() *origins {
 		stack:  [2]uint64{0x40000, 0x41000}, entries: [][2]uint64{{testEntry, testEntry + 0x40}},
 		code: map[uint64][]byte{testObject: make([]byte, 0x1000), testCalled: make([]byte, 0x1000)},
 		rows: map[How][]sframe.Entry{EHFrame: {
+			{Start: testWide - 4, End: testWide, Row: sframe.Row{CFA: fromReg(regs.AMD64.SP, 32), RA: atCFA(-8)}},
 			{Start: testObject, End: testRoot - 0x80, Row: sframe.Row{CFA: fromReg(regs.AMD64.SP, 16), RA: atCFA(-8)}},
 			{Start: testRoot, End: 0x2000, Row: sframe.Row{Outermost: true}},
 		}},
@@ -120,12 +122,16 @@ func TestGenerated(t *testing.T) {
 			[]uint64{testJumped + 0x10, 0, testRoot + 0x20}, FramesMissing, 5},
 		{"what a call has left, to a frame", testJumped + 0x10, 1, []uint64{7, testStale, 5, testObject + 0x30, 7, testRoot + 0x10}, 0,
 			[]uint64{testJumped + 0x10, 0, testObject + 0x30, testRoot + 0x10}, FramesMissing, 5},
-		{"what a call has left, that leads to a frame through another", testJumped + 0x10, 1, []uint64{7, testObject + 0x90, 5, testStale, 5, testObject + 0x30, 7, testObject + 0x10, 7, testRoot + 0x10}, 0,
+		{"what a call has left, that leads to a frame through another", testJumped + 0x10, 1, []uint64{7, testObject + 0xa0, 5, testStale, 5, testObject + 0x30, 7, testObject + 0x10, 7, testRoot + 0x10}, 0,
 			[]uint64{testJumped + 0x10, 0, testObject + 0x30, testObject + 0x10, testRoot + 0x10}, FramesMissing, 5},
 		{"gap up to a call by a register", testJumped + 0x10, 1, []uint64{7, testObject + 0x40, 5, testObject + 0x48, 7, testBlind, 7, testObject + 0x10, 7, testRoot + 0x10}, 0,
 			[]uint64{testJumped + 0x10, 0, testBlind, testObject + 0x10, testRoot + 0x10}, FramesMissing, 5},
 		{"gap up to a call by a register, of a thread's start", testJumped + 0x10, 1, []uint64{7, testObject + 0x40, 5, testBlind, 7, testEntry + 0x10, 7, 5}, 0,
 			[]uint64{testJumped + 0x10, 0, testObject + 0x40, testBlind, testEntry + 0x10}, FramesMissing, 5},
+		{"called by one frame, from two words of another", testJumped + 0x10, 1, []uint64{7, testWide, 5, testObject + 0x40, 5, testObject + 0x30, 7, testRoot + 0x10}, 0,
+			[]uint64{testJumped + 0x10, 0, testObject + 0x30, testRoot + 0x10}, FramesMissing, 5},
+		{"called by one frame, from one word", testJumped + 0x10, 1, []uint64{7, testWide, 5, 5, 5, testObject + 0x30, 7, testRoot + 0x10}, 0,
+			[]uint64{testJumped + 0x10, 0, testWide, testObject + 0x30, testRoot + 0x10}, FramesMissing, 5},
 		{"zeros are no root", testJumped + 0x10, 1, []uint64{7, testObject + 0x40, 5, 0, 5, testObject + 0x30, 7, testRoot + 0x10}, 0,
 			[]uint64{testJumped + 0x10, 0, testObject + 0x30, testRoot + 0x10}, FramesMissing, 5},
 		{"no gap in what a table knows", testCovered, 1, []uint64{7, testObject + 0x40, 5, 5, testObject + 0x10, 7, testRoot + 0x10}, 0,
@@ -351,6 +357,10 @@ func TestBase(t *testing.T) {
 		{[]uint64{exe, libc, libc + 8, libc + 16, entry + 1}, false},    // further down
 		{[]uint64{exe, libc + 8, libc + 16, exe + 8, entry + 1}, false}, //
 		{[]uint64{exe, libc, libc + 8}, false},                          // no entry
+		{[]uint64{exe + 8, exe, entry + 1}, false},                      // the first byte of the mapping
+		{[]uint64{exe + 8, exe + 0xfff, entry + 1}, false},              // the last
+		{[]uint64{exe + 8, exe + 0x1000, entry + 1}, true},              // beyond it
+		{[]uint64{libc, libc - 1, entry + 1}, true},
 	} {
 		var up []Frame
 		for _, pc := range tt.pcs {
@@ -359,5 +369,9 @@ func TestBase(t *testing.T) {
 		if got := p.base(up); got != tt.want {
 			t.Errorf("%#x: %t, want %t", tt.pcs, got, tt.want)
 		}
+	}
+	// Where mappings are not known, nothing lies in one with anything, and no stack is at its end.
+	if p.layout = nil; p.together(exe, exe) || p.ends([]Frame{{}, {}}) {
+		t.Error("two addresses in one mapping, or the end of one, without mappings")
 	}
 }

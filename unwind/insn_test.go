@@ -266,6 +266,22 @@ func TestArm64Rows(t *testing.T) {
 		{"half an instruction", nil, le(arm64Ret)[:3], none},
 		{"ret", nil, le(0xd65f03c0), entry},
 		{"bti jc before ret", nil, le(0xd50324df, 0xd65f03c0), entry},
+		{"bti c before ret", nil, le(0xd503245f, 0xd65f03c0), entry},
+		{"bti j before ret", nil, le(0xd503249f, 0xd65f03c0), none}, // a label that is no function's
+		{"paciasp before stp", nil, le(0xd503233f, push), entry},
+		{"pacibsp before stp", nil, le(0xd503237f, push), entry},
+		{"paciaz before stp", nil, le(0xd503231f, push), none},
+		{"autiasp before ret", nil, le(0xd50323bf, 0xd65f03c0), entry},
+		{"autibsp before ret", nil, le(0xd50323ff, 0xd65f03c0), entry},
+		{"retaa", nil, le(0xd65f0bff), entry},
+		{"retab", nil, le(0xd65f0fff), entry},
+		{"ret x1", nil, le(0xd65f0020), none},
+		{"br x17", nil, le(0xd61f0220), entry},
+		{"br x16", nil, le(0xd61f0200), none},
+		{"mov x29, sp", le(push), le(0x910003fd), sframe.Row{CFA: fromReg(31, 48), RA: atCFA(-40), FP: atCFA(-48)}},
+		{"mov x28, sp", le(push), le(0x910003fc), none},
+		{"Go's stur x29, [sp, #-8]", le(str), le(0xf81f83fd), size48},
+		{"Go's end behind ldp x29, x30, [sp, #-8]", le(0xa97ffbfd), le(0x9100c3ff), sframe.Row{CFA: fromReg(31, 48)}},
 		{"Go's sub x29, sp, #8", le(str, 0xf81f83fd), le(0xd10023fd), size48},
 		{"nop before ret", nil, le(nop, arm64Ret), none},
 		{"bti before ret", nil, le(arm64BTI, arm64Ret), entry},
@@ -353,6 +369,55 @@ func TestX86Rows(t *testing.T) {
 		}
 		if got != tt.words {
 			t.Errorf("%s, %s: the CFA is %d words up, want %d", tt.arch.Name, tt.name, got, tt.words)
+		}
+	}
+}
+
+// TestX86Registers: the register that a call goes through, of those that calls preserve, and that of a jump. Intel SDM volume 2: ff /2 and
+// ff /4 with a ModRM byte of mod 3, REX.B 41; numbers: System V ABI, AMD64 supplement, figure 3.36.
+func TestX86Registers(t *testing.T) {
+	const none = 0xff
+	for _, tt := range []struct {
+		name string
+		arch *regs.Arch
+		code string
+		jump bool
+		want uint8
+	}{
+		{"call *%rbx", regs.AMD64, "90ffd3", false, 3}, {"call *%r11", regs.AMD64, "41ffd3", false, none}, {"call *%r12", regs.AMD64, "41ffd4", false, 12},
+		{"call *%r13", regs.AMD64, "41ffd5", false, 13}, {"call *%r14", regs.AMD64, "41ffd6", false, 14}, {"call *%r15", regs.AMD64, "41ffd7", false, 15},
+		{"call *%rdx", regs.AMD64, "90ffd2", false, none}, {"call *%rsp", regs.AMD64, "90ffd4", false, none}, {"lcall *(%r8)", regs.AMD64, "41ffd8", false, none},
+		{"adc %ebx,%edx", regs.AMD64, "9011d3", false, none}, {"adc %r12d,%edx", regs.AMD64, "4111d4", false, none}, {"call *%ebx", regs.I386, "90ffd3", false, none},
+		{"jmp *%rax", regs.AMD64, "ffe0", true, 0}, {"jmp *%rcx", regs.AMD64, "ffe1", true, 2}, {"jmp *%rdx", regs.AMD64, "ffe2", true, 1}, {"jmp *%rbx", regs.AMD64, "ffe3", true, 3},
+		{"jmp *%rsp", regs.AMD64, "ffe4", true, 7}, {"jmp *%rbp", regs.AMD64, "ffe5", true, 6}, {"jmp *%rsi", regs.AMD64, "ffe6", true, 4}, {"jmp *%rdi", regs.AMD64, "ffe7", true, 5},
+		{"jmp *%r8", regs.AMD64, "41ffe0", true, 8}, {"jmp *%r15", regs.AMD64, "41ffe7", true, 15}, {"notrack jmp *%r9", regs.AMD64, "3e41ffe1", true, 9},
+		{"jmp *%eax", regs.I386, "ffe0", true, 0}, {"jmp *%ecx", regs.I386, "ffe1", true, 1}, {"jmp *%edi", regs.I386, "ffe7", true, 7}, {"notrack jmp *%edx", regs.I386, "3effe2", true, 2},
+		{"inc %ecx; jmp *%eax", regs.I386, "41ffe0", true, none}, {"jmp *%rax, cut", regs.AMD64, "ff", true, none}, {"jmp *%r8, cut", regs.AMD64, "41ff", true, none},
+		{"ljmp *(%rax)", regs.AMD64, "ff28", true, none}, {"call *%rax", regs.AMD64, "ffd0", true, none}, {"jmp *0x40(%rax)", regs.AMD64, "ff6040", true, none},
+		{"loopne", regs.AMD64, "90e0", true, none}, {"nothing", regs.AMD64, "", true, none},
+	} {
+		code, _ := hex.DecodeString(tt.code)
+		c := conventions[tt.arch.Name]
+		got, ok := c.jumps(around(nil, code))
+		if !tt.jump {
+			got, ok = c.calls([3]byte(code))
+		}
+		if ok != (tt.want != none) || ok && got != tt.want {
+			t.Errorf("%s, %s: register %d, %v; want %d", tt.arch.Name, tt.name, got, ok, tt.want)
+		}
+	}
+}
+
+// TestEntryKeeps: at its first instruction a function has changed none of the registers that calls preserve; the frame pointer has a
+// rule of its own ([sframe.Row]).
+func TestEntryKeeps(t *testing.T) {
+	for _, a := range []*regs.Arch{regs.AMD64, regs.I386, regs.ARM64, regs.S390X} {
+		row := conventions[a.Name].entry
+		for n := range uint8(regs.NumRegs) {
+			kept, want := row.Keep>>n&1 != 0, a.CalleeSaved>>n&1 != 0 && n != a.FP
+			if kept != want || n == a.FP && row.FP.Base != sframe.Same {
+				t.Errorf("%s: %s kept: %v, want %v; the frame pointer is %+v", a.Name, a.RegName(n), kept, want, row.FP)
+			}
 		}
 	}
 }

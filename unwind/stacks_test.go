@@ -20,6 +20,11 @@ type readOnly struct{ space }
 
 func (*readOnly) Writable(uint64) bool { return false }
 
+// unknownStacks is a space in which all can be written, and no mapping is known.
+type unknownStacks struct{ space }
+
+func (*unknownStacks) Writable(uint64) bool { return true }
+
 // TestGoOver walks over two stacks, the other one below and the own one above, by
 // a row that has the CFA from the frame pointer: back and forth as long as each
 // is left upwards, and no further.
@@ -158,6 +163,9 @@ func TestAnother(t *testing.T) {
 	if w := New(regs.AMD64, &readOnly{space{also: [2]uint64{low, low + 0x1000}}}, nil, 0); w.main.switches.may(w.main.proc, high, low+8, false) {
 		t.Error("a stack that cannot be written")
 	}
+	if w := New(regs.AMD64, &unknownStacks{}, nil, 0); w.main.switches.may(w.main.proc, high, low+8, true) {
+		t.Error("a stack whose ends are not known")
+	}
 	// The first and last bytes of the walk's own mapping belong to it.
 	for _, sp := range []uint64{high, high + 0x1fff} {
 		w := New(regs.AMD64, &twoStacks{space{stack: [2]uint64{high, high + 0x2000}}}, nil, 0)
@@ -272,5 +280,46 @@ func TestRestored(t *testing.T) {
 	at = set(c+0x10, uint64(a.SP), high+0x80, uint64(a.FP), high+0xff0)
 	if got, end := w.Walk(at, m, nil); len(got) != 3 || got[1].PC != c+0x110 || !end.Complete() {
 		t.Errorf("from its own code: %+v, %v", got, end.Reason)
+	}
+}
+
+// TestRestoredRow: which rows have another meaning, and where the walk has come from then.
+func TestRestoredRow(t *testing.T) {
+	a := regs.AMD64
+	expr := []byte{0x76, 0, 0x06, 0x40, 0x22} // DW_OP_breg6 0, deref, lit16, plus (DWARF 5, section 7.7.1)
+	other := []byte{0x76, 0, 0x06, 0x38, 0x22}
+	by := func(n int32, exprs ...[]byte) sframe.Row {
+		return sframe.Row{CFA: sframe.Rule{Base: sframe.FromExpr, Offset: n}, RA: atCFA(-8), FP: atCFA(-16), Exprs: exprs}
+	}
+	fp, code := came{found: FramePointer, caller: true}, came{found: Code, caller: true}
+	for _, tt := range []struct {
+		name string
+		row  sframe.Row
+		came came
+		top  bool
+		want bool
+	}{
+		{"by a frame pointer", by(0, expr), fp, false, true},
+		{"by code", by(0, expr), code, false, true},
+		{"second expression", by(1, other, expr), fp, false, true},
+		{"by a table", by(0, expr), came{found: EHFrame, caller: true}, false, false},
+		{"by a signal", by(0, expr), came{found: Signal}, false, false},
+		{"interrupted", by(0, expr), came{found: FramePointer}, false, false},
+		{"innermost", by(0, expr), fp, true, false},
+		{"another expression", by(0, other), fp, false, false},
+		{"another expression, by code", by(0, other), code, false, false},
+		{"another one's expression", by(0, other, expr), fp, false, false},
+		{"expression that there is not", by(1, expr), fp, false, false},
+		{"expression before the first", by(-1, expr), fp, false, false},
+		{"no expression", sframe.Row{CFA: fromReg(a.FP, 0), Exprs: [][]byte{expr}}, fp, false, false},
+	} {
+		before := tt.row
+		got := restored(a, tt.came, &tt.row, tt.top)
+		if (got != nil) != tt.want || tt.row.CFA != before.CFA {
+			t.Errorf("%s: %+v", tt.name, got)
+		}
+		if got != nil && (got.CFA != sframe.Rule{Base: sframe.FromReg, Reg: a.FP, Offset: 16} || got.RA != tt.row.RA || got.FP != tt.row.FP) {
+			t.Errorf("%s: %+v, want the frame pointer plus 16", tt.name, got)
+		}
 	}
 }

@@ -114,6 +114,33 @@ func TestVerifyWithoutTables(t *testing.T) {
 	}
 }
 
+// TestVerifyChainEnd: the end of a back chain is an answer.
+func TestVerifyChainEnd(t *testing.T) {
+	a := regs.S390X
+	chain := make([]uint64, 60)
+	chain[0], chain[20+14], chain[20+15] = sp+160, 0x402010, 0x403010
+	for _, tt := range []struct {
+		name string
+		row  sframe.Row
+		want []Answer // of the caller, that differ
+	}{
+		{"another end", sframe.Row{Outermost: true}, nil},
+		{"a caller", sframe.Row{CFA: fromReg(15, 320), RA: atCFA(-200)}, []Answer{{How: Code, PC: 0x403010, SP: sp + 320}, {How: BackChain, Reason: Outermost}}},
+	} {
+		s := told{&space{mapped: [][2]uint64{{textStart, textEnd}}, code: map[uint64][]byte{0x40200a: {0xc0, 0xe5, 0, 0, 1, 2}, 0x40300a: {0xc0, 0xe5, 0, 0, 1, 2}},
+			rows: map[How][]sframe.Entry{Code: {covers(0x402000, 0x402040, tt.row)}}}}
+		var got []Answer
+		New(a, s, []How{Code, BackChain}, 0).Verify(set(0x401010, 15, sp, 14, 0xdead), words(a, sp, chain...), func(d Difference) {
+			if d.Depth == 1 {
+				got = append(got, d.A, d.B)
+			}
+		})
+		if d := cmp.Diff(tt.want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, d)
+		}
+	}
+}
+
 // TestAnswer: a return address has to be in code, or right behind it.
 func TestAnswer(t *testing.T) {
 	a := regs.AMD64

@@ -523,9 +523,9 @@ func (w *walk) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 		w.code.window.read(w.proc.space, w.set.PC)
 		row, ok := w.code.methodRow(h, pc, top)
 		if ok && row == nil {
-			// Nor is a 0 in the place of a link an end where a row tells of a return address, and so of a
+			// A 0 in the place of a link is no end where a row tells of a return address, and so of a
 			// caller: code without chains leaves what it finds there.
-			if row, r := w.chain(e, top, mem); r == 0 || r == Outermost && e.row == nil {
+			if row, r := w.chain(e, top, mem); r == 0 {
 				return row, h
 			}
 		}

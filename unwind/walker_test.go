@@ -218,6 +218,37 @@ func TestWalkAMD64(t *testing.T) {
 			end: End{Repeated: true},
 		},
 		{
+			name: "repeated walk that leads one frame further", order: []How{SFrame, EHFrame},
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{
+				SFrame: {covers(0x402000, 0x402040, spRow(16))},
+				EHFrame: {leaf,
+					covers(0x402000, 0x402040, sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8),
+						Saved: []sframe.SavedRule{regRule(3, atCFA(-16))}}),
+					covers(0x403000, 0x403040, sframe.Row{CFA: fromReg(3, 16), RA: atCFA(-8)}),
+				},
+			}},
+			set: set(0x401010, 7, sp, 6, 0, 3, 0),
+			mem: words(a, sp, 0x402010, sp+24, 0x403010, 1, 0x400020),
+			want: []Frame{
+				{PC: 0x401010}, {PC: 0x402010, Caller: true, How: EHFrame},
+				{PC: 0x403010, Caller: true, How: EHFrame}, {PC: 0x400020, Caller: true, How: EHFrame},
+			},
+			end: End{Reason: NoRow, Addr: 0x400020, Repeated: true},
+		},
+		{
+			name: "repeated walk that leads as far", order: []How{SFrame, EHFrame},
+			space: &space{mapped: text, rows: map[How][]sframe.Entry{
+				SFrame:  {covers(0x402000, 0x402040, spRow(16))},
+				EHFrame: {leaf, covers(0x402000, 0x402040, spRow(16))},
+			}},
+			set: set(0x401010, 7, sp, 6, 0, 3, 0),
+			mem: words(a, sp, 0x402010, 1, 0x403010),
+			want: []Frame{
+				{PC: 0x401010}, {PC: 0x402010, Caller: true, How: EHFrame}, {PC: 0x403010, Caller: true, How: SFrame},
+			},
+			end: End{Reason: NoRow, Addr: 0x403010},
+		},
+		{
 			// .eh_frame finds zeros, which are no end where the row tells of none.
 			name: "wrong row, and a method that finds nothing",
 			space: &space{mapped: text, rows: map[How][]sframe.Entry{
@@ -445,6 +476,7 @@ func TestUnusableMethods(t *testing.T) {
 	}{
 		{"no frame pointers", regs.S390X, []How{FramePointer, BackChain}, []byte{0xc0, 0xe5, 0, 0, 0, 1}, set(0x401010, 15, sp, 14, 1), words(regs.S390X, sp, chain...), BackChain},
 		{"no back chains", regs.AMD64, []How{BackChain, FramePointer}, call5, set(0x401010, 7, sp, 6, sp), words(regs.AMD64, sp, sp+64, 0x402010), FramePointer},
+		{"no back chains, though there are such registers", regs.AMD64, []How{BackChain, FramePointer}, call5, set(0x401010, 7, sp, 6, sp, 14, 0x402010, 15, sp-8), words(regs.AMD64, sp, sp+64, 0x402010), FramePointer},
 		{"no follower", regs.AMD64, []How{Code, FramePointer}, call5, set(0x401010, 7, sp, 6, sp), words(regs.AMD64, sp, sp+64, 0x402010), FramePointer},
 		{"no conventions", &other, []How{FramePointer, BackChain, EHFrame}, nil, set(0x401010, 7, sp), words(regs.AMD64, sp, 0x402010), EHFrame},
 	} {
@@ -821,6 +853,40 @@ func TestSignalInLeaf(t *testing.T) {
 	mem.Also = nil
 	if _, end = w.Walk(set(0x402010, 31, 0x7000_0000, 30, 0xdead), mem, nil); end.Reason != OutsideCopy || cmp.Diff(over, w.Stacks()) != "" {
 		t.Errorf("without a copy of the other stack: end %v, stacks %v; want %v, %v", end.Reason, w.Stacks(), OutsideCopy, over)
+	}
+}
+
+// TestSignalStack: a signal leads to another stack where the interrupted stack pointer is not above the signal frame, in the same mapping
+// and less far than any signal frame is long.
+func TestSignalStack(t *testing.T) {
+	a := regs.AMD64
+	const tramp, alt, end = 0x450000, 0x7000_0000, 0x7080_0000
+	for _, tt := range []struct {
+		name  string
+		sp    uint64
+		stack [2]uint64 // mapping; zero: not known
+		over  bool
+	}{
+		{"right above", alt + 512, [2]uint64{}, false},
+		{"above the largest frame of arm64", alt + 80<<10, [2]uint64{}, false}, // ZA: 64 KiB
+		{"as far as may be", alt + maxSignalFrame, [2]uint64{}, false},
+		{"further", alt + maxSignalFrame + 8, [2]uint64{}, true},
+		{"below", alt - 8, [2]uint64{}, true},
+		{"in the mapping", alt + 512, [2]uint64{alt - 4096, end}, false},
+		{"at its end", alt + 512, [2]uint64{alt - 4096, alt + 512}, false},
+		{"beyond its end", alt + 520, [2]uint64{alt - 4096, alt + 512}, true},
+		{"further in the mapping", alt + maxSignalFrame + 8, [2]uint64{alt - 4096, end}, true},
+	} {
+		s := &space{mapped: [][2]uint64{{textStart, textEnd}}, code: map[uint64][]byte{tramp: amd64SigreturnCode[0]}, stack: tt.stack}
+		w := New(a, s, []How{EHFrame}, 0)
+		got, _ := w.Walk(set(tramp, 7, alt), frameOf(a, 512, map[int]uint64{160: tt.sp, 168: 0x401000}), nil)
+		want := []Stack{{Frame: 1, Base: tt.sp, Word: alt + 160}}
+		if !tt.over {
+			want = nil
+		}
+		if len(got) != 2 || got[1].SP != tt.sp || !slices.Equal(w.Stacks(), want) {
+			t.Errorf("%s: %+v, stacks %+v; want %+v", tt.name, got, w.Stacks(), want)
+		}
 	}
 }
 
