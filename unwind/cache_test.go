@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sfsample/regs"
 	"sfsample/sframe"
 )
@@ -134,7 +136,8 @@ func (o ownsPage) Caller(*regs.Set, bool, *Memory, *regs.Set) (Reason, uint64) {
 
 // TestFill: what is known of an address. The mapping begins at 0x401000 and ends at 0x402000.
 func TestFill(t *testing.T) {
-	s := &space{mapped: [][2]uint64{{0x401000, 0x402000}}, code: map[uint64][]byte{0x40100b: call5, 0x401ffb: call5, 0x401100: amd64SigreturnCode[0]},
+	s := &space{mapped: [][2]uint64{{0x401000, 0x402000}}, code: map[uint64][]byte{0x40100b: call5, 0x401ffb: call5, 0x401100: amd64SigreturnCode[0],
+		0x401900: {0x55}, 0x401a00: {0x48, 0x83, 0xc4, 8, 0xc3}}, // push %rbp; add $8,%rsp; ret
 		rows: map[How][]sframe.Entry{EHFrame: {covers(0x401000, 0x401040, spRow(8)), covers(0x401040, 0x401080, spRow(8)), covers(0x401200, 0x401240, spRow(8))}}}
 	w := New(regs.AMD64, s, []How{EHFrame, FramePointer}, 0)
 	w.SetRuntime(ownsPage(0x402000), false)
@@ -183,6 +186,27 @@ func TestFill(t *testing.T) {
 	}
 	if w.main.code.rowOf(e); before.row == nil || e.row != before.row || e.how != before.how || e.flags != isCode|isOwned|rowKnown {
 		t.Errorf("of a runtime that does not know: row %+v by %v, flags %#x; want %+v by %v", e.row, e.how, e.flags, before.row, before.how)
+	}
+	// The methods are asked for an innermost frame, or for one that has called, as for other code.
+	for i, tt := range []struct {
+		name   string
+		pc     uint64
+		caller bool
+		want   *sframe.Row
+		how    How
+	}{
+		{"at a push", 0x401900, false, entry, FramePointer},
+		{"back to a push", 0x401900, true, frame, FramePointer},
+		{"at the end of a frame", 0x401a00, false, frame, FramePointer},
+		{"back to the end of a frame", 0x401a00, true, &sframe.Row{CFA: fromReg(7, 16), RA: atCFA(-8), Keep: entry.Keep}, FramePointer},
+		{"behind the last byte of a function", 0x401240, true, &s.rows[EHFrame][2].Row, EHFrame},
+		{"at the first byte behind a function", 0x401240, false, frame, FramePointer},
+	} {
+		e := w.main.code.lookup(tt.pc, tt.caller)
+		w.main.code.lookup(0x401800+uint64(i), false) // other code is looked at between
+		if w.main.code.rowOf(e); !cmp.Equal(e.row, tt.want) || e.how != tt.how {
+			t.Errorf("of a runtime that does not know, %s: row %+v by %v; want %+v by %v", tt.name, e.row, e.how, tt.want, tt.how)
+		}
 	}
 	if e := New(regs.AMD64, s, []How{EHFrame}, 0).main.code.lookup(0x402000, false); e.row != nil {
 		t.Errorf("nowhere, without conventions: %+v", e.row)
