@@ -43,7 +43,7 @@ When:
   -d, --duration 10s        time to sample, 10 is 10s (default: until the target ends or Ctrl-C)
       --every 10s           a result for each such round, in files with %%T, its time, in the names;
                             top: a new picture each so long (default 1s)
-      --max-overhead 1%%     lower the rate when samples take a larger share of a target's time (default 1%%)
+      --max-overhead 1%%     lower the rate when samples take more of a target's time (default 1%%)
       --max-cpu 0.5%%        lower the rate when this program takes a larger share of a CPU
       --nice                do not raise the sampler's priority
 
