@@ -248,6 +248,12 @@ func RawPark(addr *uint32, val uint32) {
 	raw(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), waitPrivate, uintptr(val), 0, 0, 0)
 }
 
+// Unpark wakes who sleeps in [RawPark] for the word at addr, which was changed before.
+func Unpark(addr *uint32) {
+	const wakePrivate = 1 | 128 // FUTEX_WAKE | FUTEX_PRIVATE_FLAG
+	raw(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), wakePrivate, 1, 0, 0, 0)
+}
+
 // RawWait looks for a report of tracee tid, or of any with tid 0, and waits for one
 // if block is set: until there is one, or a signal is handled (EINTR). The
 // report stays with the kernel, so that a signal that it tells of is not lost if we

@@ -154,7 +154,7 @@ func (c *call) futex() *Wait {
 	if keepsItself[w.futex.fam.kind] {
 		c.t.first.kept = c.d.told.kept(c.t)
 	}
-	w.futex.lock = c.t.decodeLock(w, &c.t.first)
+	w.futex.lock = c.d.decodeLock(c.t, w, &c.t.first)
 	gil := w.futex.fam.kind == pythonGIL
 	if gil && !w.futex.fam.musl && c.t.wordBytes() == 8 {
 		w.futex.lock.base = c.args[0]&^7 - 40 // as of any condition variable, see decodeCond
@@ -169,11 +169,17 @@ func (c *call) futex() *Wait {
 }
 
 // decodeLock reads a look's words by what is known of the kind of the lock.
-func (t *Thread) decodeLock(w *Wait, l *look) lock {
+func (d *Dump) decodeLock(t *Thread, w *Wait, l *look) lock {
 	if l.kept != nil {
 		return lockOf(l.kept)
 	}
-	live := func(id int) bool { return t.Process.byInner[id] != nil }
+	live := func(id int) bool {
+		if t.Process.byInner[id] != nil {
+			return true
+		}
+		k := d.owners.key(t, w.Lock, id)
+		return k.of != sharedFile{} && d.owners.search(t, k).tid != 0
+	}
 	return decodeLock(w.futex.fam, futexWait(t.Call.Args[1]), t.Call.Args[0], uint32(t.Call.Args[2]), l.words, t.wordBytes(), live)
 }
 

@@ -61,10 +61,7 @@ func (o *owners) name(t *Thread, w *Wait) {
 	if t.first.kept != nil {
 		r.evidence = fmt.Sprintf("HotSpot's record of it at %#x has the thread id %d", w.Lock, w.futex.lock.owner)
 	}
-	k := innerKey{pid: t.PID, id: w.futex.lock.owner}
-	if t.Call.Args[1]&futexPrivate == 0 {
-		k.of = o.sharedFile(t.PID, t.TID, w.Lock)
-	}
+	k := o.key(t, w.Lock, w.futex.lock.owner)
 	private := k.of == sharedFile{}
 	var found owner
 	if by := t.Process.byInner[w.futex.lock.owner]; by != nil && private {
@@ -159,6 +156,15 @@ func maps(fs procfs.FS, tid int) []procfs.Mapping {
 
 // ownerSearch bounds the search for who is meant by a number.
 const ownerSearch = 50 * time.Millisecond
+
+// key is that of the thread with this number, as a thread that waits at addr knows it: where processes share the word, one of theirs.
+func (o *owners) key(t *Thread, addr uint64, id int) innerKey {
+	k := innerKey{pid: t.PID, id: id}
+	if t.Call.Args[1]&futexPrivate == 0 {
+		k.of = o.sharedFile(t.PID, t.TID, addr)
+	}
+	return k
+}
 
 // search finds, once for thousands that wait for the same, who is called k.id: of the process's own threads, some of which may not have been asked for, or, for a lock that
 // processes share, of all that share it: in another pid namespace the same number is another thread's.
@@ -296,11 +302,12 @@ func (c *call) refused(f family) *Wait {
 }
 
 // inLibrary tells whether a word of a thread's stack, which ends at sp, lies in a frame of the C library: the address at which the library
-// returns to the program does not stand below it.
+// returns to the program does not stand below it. So it is where that address lies above what a function keeps on the stack; on arm64 it lies below, and may be
+// signed: there nothing is told.
 func (m *memory) inLibrary(t *Thread, sp, word uint64) bool {
 	i := slices.IndexFunc(t.frames, func(f output.Frame) bool { return !glibc(f.Module) })
 	below := m.read(t, sp, int(word-sp))
-	if i < 1 || len(below) < int(word-sp) {
+	if t.Process.arch == "arm64" || i < 1 || len(below) < int(word-sp) {
 		return false
 	}
 	size := t.wordBytes()

@@ -97,7 +97,7 @@ func (d *Dump) verify(t *Thread) {
 
 // verifyLock: the same owner in both looks, or none.
 func (d *Dump) verifyLock(t *Thread, w *Wait) {
-	was, again := &w.futex.lock, t.decodeLock(w, &t.second)
+	was, again := &w.futex.lock, d.decodeLock(t, w, &t.second)
 	if t.Between.Motion == Woken {
 		w.Whole, w.Lost = false, ""
 	}

@@ -376,6 +376,10 @@ func TestRefused(t *testing.T) {
 		if w := c.refused(familyOf(tt.frames)); (w != nil) != tt.want {
 			t.Errorf("%s: %+v", name, w)
 		}
+		th.Process.arch = "arm64"
+		if w := c.refused(familyOf(tt.frames)); (w != nil) != (tt.want && name == "a mutex") {
+			t.Errorf("arm64, %s: %+v", name, w)
+		}
 		d.mem.close()
 	}
 }

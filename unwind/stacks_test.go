@@ -323,3 +323,45 @@ func TestRestoredRow(t *testing.T) {
 		}
 	}
 }
+
+// lateSpace learns of the stack's mapping when it is first asked what may be executed, as it does when mappings are read anew in the midst of a walk.
+type lateSpace struct {
+	space
+	known bool
+}
+
+func (s *lateSpace) Executable(pc uint64) bool {
+	s.known = true
+	return s.space.Executable(pc)
+}
+
+func (s *lateSpace) Mapping(addr uint64) (start, end uint64, ok bool) {
+	if !s.known {
+		return 0, 0, false
+	}
+	return s.space.Mapping(addr)
+}
+
+// TestLateMapping: a caller with the stack pointer of its leaf is on the same stack, also when its mapping becomes known between them.
+func TestLateMapping(t *testing.T) {
+	a := regs.ARM64
+	const code, stack = 0x1000, 0x40000
+	s := &lateSpace{space: space{
+		mapped: [][2]uint64{{code, code + 0x1000}},
+		stack:  [2]uint64{stack, stack + 0x100},
+		code:   map[uint64][]byte{code: make([]byte, 0x1000)},
+		rows: map[How][]sframe.Entry{EHFrame: {
+			{Start: code, End: code + 0x100, Row: sframe.Row{CFA: fromReg(a.SP, 0), Keep: ^uint32(0)}},
+			{Start: code + 0x100, End: code + 0x200, Row: sframe.Row{CFA: fromReg(a.SP, 0x110), RA: atCFA(-8), Keep: ^uint32(0)}},
+			{Start: code + 0x200, End: code + 0x300, Row: sframe.Row{Outermost: true}},
+		}},
+	}}
+	words := make([]uint64, 64)
+	words[(0x80+0x110-8)/8] = code + 0x210
+	m := new(Memory)
+	m.Reset(stack, put(a, nil, words...), nil)
+	frames, end := New(a, s, []How{EHFrame}, 0).Walk(set(code+0x10, uint64(a.SP), stack+0x80, uint64(a.RA), code+0x110), m, nil)
+	if len(frames) != 3 || end.Reason != Complete {
+		t.Errorf("%d frames, %v", len(frames), end)
+	}
+}

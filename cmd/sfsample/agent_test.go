@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sfsample/internal/testprog"
 	"sfsample/output"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler"
@@ -264,16 +265,30 @@ func TestAgentEndsAnew(t *testing.T) {
 			cmd.Env, cmd.Stderr = append(os.Environ(), "TMPDIR="+spools), w
 			run := begin(t, cmd)
 			w.Close()
-			lines := bufio.NewScanner(r)
-			var said strings.Builder
-			says := func(text string) {
-				for lines.Scan() {
-					fmt.Fprintln(&said, lines.Text())
-					if strings.Contains(lines.Text(), text) {
-						return
-					}
+			lines := make(chan string, 1<<16)
+			go func() {
+				for s := bufio.NewScanner(r); s.Scan(); {
+					lines <- s.Text() + "\n"
 				}
-				t.Errorf("%q, %v: nothing said %q:\n%s", moment, sig, text, said.String())
+				close(lines)
+			}()
+			var said strings.Builder
+			late := time.After(testprog.Patience)
+			says := func(text string) {
+				for {
+					select {
+					case line, ok := <-lines:
+						said.WriteString(line)
+						switch {
+						case strings.Contains(line, text):
+							return
+						case ok:
+							continue
+						}
+					case <-late:
+					}
+					t.Fatalf("%q, %v: nothing said %q:\n%s", moment, sig, text, said.String())
+				}
 			}
 			says("sfsample: round ")
 			if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
@@ -286,9 +301,11 @@ func TestAgentEndsAnew(t *testing.T) {
 				t.Fatal(err)
 			}
 			o := run.end(t)
-			rest, _ := io.ReadAll(r)
+			for line := range lines {
+				said.WriteString(line)
+			}
 			r.Close()
-			if said.Write(rest); o.status != exitDone {
+			if o.status != exitDone {
 				t.Errorf("%q, %v: exit status %d:\n%s", moment, sig, o.status, said.String())
 			}
 			if left, err := os.ReadDir(spools); err != nil || len(left) > 0 {

@@ -27,8 +27,9 @@ func TestPlaces(t *testing.T) {
 		}
 		c := &Clock{place: place{cpu: cpu}, board: b, k: newScript(t)}
 		onThread(func() {
-			c.prepare(true)
-			c.tracees.seizes.alarm.Close()
+			if c.prepare(true); c.tracees.seizes.alarm != nil {
+				c.tracees.seizes.alarm.Close()
+			}
 			if c.search.self > 0 {
 				unix.Close(c.search.self)
 			}
@@ -159,7 +160,8 @@ func TestLeft(t *testing.T) {
 	if b.Room() != most {
 		t.Errorf("room for %d bytes without clocks", b.Room())
 	}
-	full, _ := idleClock(b, 1, 2)
+	full, ended := idleClock(b, 1, 2)
+	close(ended)
 	b.clocks[7] = full
 	room := make([]byte, 2*most)
 	fill := func(stack, beyond int) {

@@ -168,8 +168,10 @@ func (c *Clock) drain(list []*Sample) []*Sample {
 // Done gives a sample back, after it was given room for the next.
 func (m *Sample) Done() { m.state.Store(free) }
 
-// wake lets a clock look for requests, or for what else it is to do: a signal ends each of its waits.
+// wake lets a clock look for requests, or for what else it is to do. The signal ends any of its waits, but does not come where the user has
+// as many under way as may be (RLIMIT_SIGPENDING).
 func (c *Clock) wake() {
+	ptrace.Unpark((*uint32)(unsafe.Pointer(&c.requests.made)))
 	unix.Tgkill(unix.Getpid(), int(c.life.thread.Load()), ptrace.AlarmSignal)
 }
 

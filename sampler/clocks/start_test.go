@@ -222,6 +222,34 @@ func TestDenied(t *testing.T) {
 	}
 }
 
+// TestWokenWithoutSignals: a clock that sleeps until it is asked wakes up also where no signal comes, since its user may have none under way (ulimit -i).
+func TestWokenWithoutSignals(t *testing.T) {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_SIGPENDING, &limit); err != nil {
+		t.Fatal(err)
+	}
+	b := bank(t, 1)
+	for i := range 3 {
+		if !b.Ask(0) {
+			t.Fatal("no clock could be made")
+		}
+		b.Go()
+		c := b.rover.clock
+		await(t, fmt.Sprint("request ", i, " is taken"), func() bool { return !c.requests.waiting() })
+		await(t, "the clock sleeps", func() bool {
+			st, err := (procfs.FS{}).Task(os.Getpid(), int(c.life.thread.Load())).Stat()
+			return err == nil && st.State == 'S' && !c.life.active.Load()
+		})
+		none := unix.Rlimit{Cur: 0, Max: limit.Max}
+		if err := unix.Setrlimit(unix.RLIMIT_SIGPENDING, &none); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Setrlimit(unix.RLIMIT_SIGPENDING, &limit)
+	}
+	unix.Setrlimit(unix.RLIMIT_SIGPENDING, &limit)
+	b.rover.clock.stop()
+}
+
 // TestBankLive runs real clocks: one for a CPU and one without, which ticks and requests come to, and which end.
 func TestBankLive(t *testing.T) {
 	var all unix.CPUSet

@@ -2,11 +2,13 @@ package taking
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -28,6 +30,68 @@ func TestMain(m *testing.M) {
 		os.Exit(3)
 	}
 	os.Exit(m.Run())
+}
+
+// TestYield: who yields its CPU at real-time priority lets another one of the same priority run that is ready to: so the keeper gets the CPU of a clock that
+// waits for it.
+func TestYield(t *testing.T) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		t.Fatal(err)
+	}
+	cpu := 0
+	for !set.IsSet(cpu) {
+		cpu++
+	}
+	set.Zero()
+	set.Set(cpu)
+	const tries = 20
+	let, failed := 0, make(chan error, 2*tries)
+	for range tries {
+		var ready, begun, ran atomic.Bool
+		done := make(chan bool, 2)
+		begin := func(f func(k *Live)) {
+			go func() {
+				runtime.LockOSThread() // for good: the thread ends with it
+				attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
+				if err := errors.Join(unix.SchedSetaffinity(0, &set), unix.SchedSetAttr(0, &attr, 0)); err != nil {
+					failed <- err
+					done <- false
+					return
+				}
+				f(new(Live))
+			}()
+		}
+		begin(func(k *Live) {
+			ready.Store(true)
+			for end := k.Now() + int64(testprog.Patience); !begun.Load() && k.Now() < end; {
+				k.Sleep(k.Now() + 50_000)
+			}
+			ran.Store(true)
+			done <- false
+		})
+		begin(func(k *Live) {
+			for end := k.Now() + int64(testprog.Patience); !ready.Load() && k.Now() < end; {
+				k.Sleep(k.Now() + 100_000)
+			}
+			begun.Store(true)
+			for end := k.Now() + 5_000_000; !ran.Load() && k.Now() < end; {
+				k.Yield()
+			}
+			done <- ran.Load()
+		})
+		for range 2 {
+			if <-done {
+				let++
+			}
+		}
+		if len(failed) > 0 {
+			t.Skip("no real-time priority to be had: ", <-failed)
+		}
+	}
+	if let < tries/2 {
+		t.Errorf("the other thread has run in %d of %d tries", let, tries)
+	}
 }
 
 // TestLive: a real thread is seized, interrupted, read, let go, stopped with its process, and reaped.

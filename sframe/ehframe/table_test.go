@@ -940,6 +940,32 @@ func TestHeaderEncodings(t *testing.T) {
 	}
 }
 
+// TestHeaderOfMany: a program of 200 MB of text has some 600,000 functions, and its header is searched.
+func TestHeaderOfMany(t *testing.T) {
+	const many, at = 900_000, 0x10000000
+	b := &builder{arch: regs.AMD64}
+	cie := b.cie(1, "", nil, cfaSP8...)
+	b.fde(cie, b.abs(0x5000, 0x20), nil)
+	last := b.fde(cie, b.abs(0x8000000, 0x20), nil, cfaOffset(24)...)
+	b.b = append(b.b, 0xff, 0, 0, 0) // all of it cannot be read instead
+	h := &builder{arch: b.arch, b: []byte{1, 0x1b, 0x03, 0x3b}}
+	h.word(at-(hdrAddr+4), 4)
+	h.word(many, 4)
+	for i := range uint64(many - 1) {
+		h.word(0x5000+16*i-hdrAddr, 4)
+		h.word(at+uint64(b.fdes[0])-hdrAddr, 4)
+	}
+	h.word(0x8000000-hdrAddr, 4)
+	h.word(at+uint64(last)-hdrAddr, 4)
+	tab, err := ehframe.Open(image{hdrAddr: h.b, at: b.b}, b.arch, ehframe.Sections{HdrAddr: hdrAddr, HdrSize: uint64(len(h.b))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row, err := tab.Row(0x800001f); err != nil || row.CFA.Offset != 24 {
+		t.Errorf("%+v, %v", row, err)
+	}
+}
+
 // TestHeaders: what a header may lack, and what makes it useless. A table that
 // cannot be searched is replaced by an index of our own.
 func TestHeaders(t *testing.T) {

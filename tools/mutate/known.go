@@ -48,6 +48,8 @@ func readKnown(text string) ([]known, error) {
 				if k.after == "" {
 					k.after = " " // the whole line is taken out
 				}
+			case strings.HasPrefix(line, "- ") || strings.HasPrefix(line, "+ "):
+				return nil, fmt.Errorf("%s %s: two faults in one paragraph", k.path, k.fn)
 			default:
 				reason = append(reason, strings.TrimSpace(line))
 			}

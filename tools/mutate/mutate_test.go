@@ -119,7 +119,7 @@ func TestVerdicts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, err := readKnown("p/p.go Max\n- if a > b {\n+ if a >= b {\nequal ones are equal\n")
+	known, err := readKnown("p/p.go Max\n- if a > b {\n+ if a >= b {\nequal ones are equal\n\np/p.go Max\n- if a > b {\n+ if a < b {\nthat is not so\n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -23,7 +24,7 @@ type verdict string
 const (
 	found      verdict = "found"
 	survived   verdict = "survived"
-	equivalent verdict = "equivalent" // listed as such, and not run
+	equivalent verdict = "equivalent" // listed as such, and not found
 	invalid    verdict = "invalid"    // does not compile: not counted
 )
 
@@ -110,12 +111,10 @@ func (t *tests) try(ctx context.Context, faults []fault, n, jobs int, tell func(
 }
 
 func (t *tests) judge(ctx context.Context, f *fault) verdict {
-	for _, k := range t.known {
-		if k.is(t.path, f) {
-			return equivalent
-		}
-	}
 	v, _ := t.run(ctx, f)
+	if v == survived && slices.ContainsFunc(t.known, func(k known) bool { return k.is(t.path, f) }) {
+		return equivalent
+	}
 	return v
 }
 
