@@ -130,14 +130,20 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// needLoopback skips a test that sends to this machine where nobody can.
+func needLoopback(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Skip("no loopback network on this machine: ", err)
+	}
+	l.Close()
+}
+
 // TestAgent: an agent tells how it does, begins anew with other settings when it is told to, keeps the old ones when those are
 // wrong, and another one on the same address says so. Its rounds are those that the receiver has got.
 func TestAgent(t *testing.T) {
-	if l, err := net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		t.Skip("no loopback network on this machine: ", err)
-	} else {
-		l.Close()
-	}
+	needLoopback(t)
 	x := &takes{refused: map[string]bool{"a": true, "b": true}}
 	server := httptest.NewServer(x)
 	defer server.Close()
@@ -240,11 +246,7 @@ func TestAgent(t *testing.T) {
 
 // TestAgentEndsAnew: an agent that begins anew ends in good order when it is told to, at any moment of that.
 func TestAgentEndsAnew(t *testing.T) {
-	if l, err := net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		t.Skip("no loopback network on this machine: ", err)
-	} else {
-		l.Close()
-	}
+	needLoopback(t)
 	server := httptest.NewServer(&takes{})
 	defer server.Close()
 	name := fmt.Sprintf("an-%d", os.Getpid())

@@ -91,11 +91,7 @@ func (x *takes) ingest(r *http.Request) error {
 // TestSent: receivers of both kinds have got the ticks of each round's file, and know the process; one that refuses a message
 // gets it again.
 func TestSent(t *testing.T) {
-	if l, err := net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		t.Skip("no loopback network on this machine: ", err)
-	} else {
-		l.Close()
-	}
+	needLoopback(t)
 	x := new(takes)
 	server := httptest.NewServer(x)
 	defer server.Close()
@@ -157,11 +153,7 @@ func TestSent(t *testing.T) {
 // TestSentLater: what a receiver that is away has not got is kept in the folder that was given, with a line that says so, and
 // the next run sends it.
 func TestSentLater(t *testing.T) {
-	if l, err := net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		t.Skip("no loopback network on this machine: ", err)
-	} else {
-		l.Close()
-	}
+	needLoopback(t)
 	spool := t.TempDir()
 	x := &takes{refused: map[string]bool{"a": true, "b": true}}
 	server := httptest.NewServer(x)
