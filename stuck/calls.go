@@ -173,14 +173,18 @@ func (d *Dump) decodeLock(t *Thread, w *Wait, l *look) lock {
 	if l.kept != nil {
 		return lockOf(l.kept)
 	}
+	addr := t.Call.Args[0]
 	live := func(id int) bool {
 		if t.Process.byInner[id] != nil {
 			return true
 		}
-		k := d.owners.key(t, w.Lock, id)
+		if l.words.at(addr)&futexWaiters == 0 {
+			return false // no word of a robust lock, which another process's thread may hold: that would be searched for in vain
+		}
+		k := d.owners.key(t, addr, id)
 		return k.of != sharedFile{} && d.owners.search(t, k).tid != 0
 	}
-	return decodeLock(w.futex.fam, futexWait(t.Call.Args[1]), t.Call.Args[0], uint32(t.Call.Args[2]), l.words, t.wordBytes(), live)
+	return decodeLock(w.futex.fam, futexWait(t.Call.Args[1]), addr, uint32(t.Call.Args[2]), l.words, t.wordBytes(), live)
 }
 
 // futexLeft is how long a wait on a futex goes on at most; negative: not known. With
