@@ -125,6 +125,7 @@ func TestAskerLook(t *testing.T) {
 		{"nobody tells its CPU", []sight{{}}, func(k *askKernel) { k.broken[askStat] = unix.ESRCH }, NoLook, "[]", -1},
 		{"real-time priority", []sight{{cpu: 3}, {stack: inUser}}, func(k *askKernel) { k.a.urgent = true }, NotSeen, "[]", -1},
 		{"others have its CPU", []sight{{cpu: 70}, {stack: inUser}}, func(k *askKernel) { k.a.Avoid = set(70) }, NotSeen, "[]", -1},
+		{"others have its CPU, the first of a word", []sight{{cpu: 64}, {stack: inUser}}, func(k *askKernel) { k.a.Avoid = set(64) }, NotSeen, "[]", -1},
 		{"others have other CPUs", []sight{{cpu: 70}, {stack: inUser}}, func(k *askKernel) { k.a.Avoid = set(6, 69, 71, 134) }, Requested, `["70"]`, 70},
 		{"it cannot be bound", []sight{{cpu: 3}, {stack: inUser}}, func(k *askKernel) { k.binds = unix.EINVAL }, NoLook, `["3"]`, 3},
 		{"it is freed", []sight{{cpu: 3}, {stack: inUser}}, func(k *askKernel) { k.onBind = func() { k.a.freed.Store(true) } }, NoLook, `["3"]`, 3},

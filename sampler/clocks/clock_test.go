@@ -762,6 +762,10 @@ func TestWait(t *testing.T) {
 	if w.kept != 1<<waitWords-1-1<<3 || !w.same(m) {
 		t.Errorf("the second wait: words %#x", w.kept)
 	}
+	w.kept = 0
+	if w.note(m); w.kept != 1<<waitWords-1 || !w.same(m) {
+		t.Errorf("a wait of which no word was left: words %#x", w.kept)
+	}
 	*word(3), *word(5) = 2, 2
 	m.Buffer.Regs.Room = make([]byte, 512)
 	if w.met(m); w.kept>>5&1 == 0 {
@@ -841,6 +845,7 @@ func TestRoom(t *testing.T) {
 		{"beyond", 100, 50, []sample{{free, 300, 49}, {free, 100, 50}}, 1},
 		{"taken ones are passed over", 100, 0, []sample{{asked, 100, 0}, {filled, 100, 0}, {free, 100, 0}}, 2},
 		{"none fits: the largest", 1000, 0, []sample{{free, 10, 0}, {free, 30, 0}, {free, 20, 0}, {asked, 90, 0}}, 1},
+		{"as large as is asked for: before more of others", 100, 50, []sample{{free, 100, 10}, {free, 99, 40}}, 0},
 		{"equally large: the first", 1000, 0, []sample{{free, 30, 0}, {free, 30, 0}}, 0},
 		{"nothing is known: 256 KiB", 0, 0, []sample{{free, 262143, 0}, {free, 262144, 0}, {free, 1 << 20, 0}}, 1},
 	} {

@@ -106,7 +106,7 @@ func Keep(k Tracer, b *Board, o KeeperOptions) (*Keeper, error) {
 }
 
 func newKeeper(k Tracer, b *Board, o KeeperOptions) *Keeper {
-	p := &Keeper{board: b, k: k, opt: o, asked: map[int]wanted{}, pids: map[int]int{}, waits: disturbed{marks: map[int]*taking.Mark{}}, stopped: map[int]bool{}, started: make(chan error, 1), begun: make(chan struct{}), told: outcome{processes: map[int]bool{}}}
+	p := &Keeper{board: b, k: k, opt: o, asked: map[int]wanted{}, pids: map[int]int{}, waits: disturbed{marks: map[int]*taking.Mark{}}, stopped: map[int]bool{}, started: make(chan error), begun: make(chan struct{}), told: outcome{processes: map[int]bool{}}}
 	p.note.Regs.Room = make([]byte, regs.PrstatusMaxBytes)
 	return p
 }

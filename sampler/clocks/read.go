@@ -31,11 +31,8 @@ func number(b []byte, i int) (v int64, next int) {
 //go:norace
 func schedstat(b []byte) (run, wait, count int64, ok bool) {
 	run, i := number(b, 0)
-	if i == 0 {
+	if wait, i = number(b, i); i == 0 { // nor is it there if the first is not: it is read again
 		return 0, 0, 0, false
-	}
-	if wait, i = number(b, i); i == 0 {
-		return run, 0, 0, false
 	}
 	count, i = number(b, min(i, len(b)))
 	return run, wait, count, i != 0

@@ -93,6 +93,7 @@ func TestReadCall(t *testing.T) {
 		{"232 0x7 0xab 0x2 0x3 0x4 0x5 0x7ffe10\n", capture.Call{}, false},
 		{"232 0x7 0xab 0x2 0x3 0x4 0x10000000000000000 0x7ffe10 0x401000\n", capture.Call{}, false},
 		{"232 0x7 0xab 0x2 0xg 0x4 0x5 0x7ffe10 0x401000\n", capture.Call{}, false},
+		{"232 0x7 0xab 0x2 0x` 0x4 0x5 0x7ffe10 0x401000\n", capture.Call{}, false},
 		{"", capture.Call{}, false},
 	} {
 		got := capture.Call{NR: 9, Args: [6]uint64{9, 9, 9, 9, 9, 9}, SP: 9, PC: 9} // of an earlier one
@@ -224,6 +225,7 @@ func TestCallOf(t *testing.T) {
 		"[<0>] __x64_sys_+0x97/0xe0\n":                                                                                                                                          unharmed,
 		"[<0>] pipe_write+0x1/0x2\n[<0>] elf_core_dump+0x1/0x2\n[<0>] vfs_coredump+0x1/0x2\n":                                                                                   transfer,
 		"[<0>] do_epoll_wait_not+0x548/0x5a0\n":                                                                                                                                 unharmed,
+		"do_epoll_wait+0x548/0x5a0\n":                                                                                                                                           waiting,  // without an address
 		"[<0>] do_epoll_wait":                                                                                                                                                   unharmed, // cut off
 	} {
 		if got := callOf([]byte(stack)); got != want {

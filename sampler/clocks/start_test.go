@@ -180,6 +180,16 @@ func TestHasten(t *testing.T) {
 			case now.Policy != unix.SCHED_NORMAL || before.Runtime != 0 && now.Runtime != 100_000 || now.Nice != before.Nice:
 				t.Errorf("policy %d, a slice of %d ns, nice %d; want nice %d", now.Policy, now.Runtime, now.Nice, before.Nice)
 			}
+			giveBack(unix.Gettid(), before)
+			back := Hasten(nice)
+			if same, err := unix.SchedGetAttr(0, 0); err != nil || *same != *now {
+				t.Errorf("%+v for a while, want %+v: %v", same, now, err)
+			}
+			if back(); denied == nil {
+				if now, err := unix.SchedGetAttr(0, 0); err != nil || now.Policy != unix.SCHED_NORMAL || now.Nice != before.Nice {
+					t.Errorf("%+v then, want %+v: %v", now, before, err)
+				}
+			}
 			c := &Clock{place: place{cpu: Anywhere}, board: NewBoard(1, 1e9, 1000), k: newScript(t)}
 			again, err := c.prepare(nice)
 			if err != nil || (again == nil) != (denied == nil) || c.prompt != (!nice && denied == nil) {

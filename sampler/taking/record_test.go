@@ -149,20 +149,22 @@ func TestRecorded(t *testing.T) {
 func TestWay(t *testing.T) {
 	record := slices.Concat(words(0x9000, 0xa000, 0x9800), make([]byte, 40))
 	for _, way := range []Way{{1, 8, 16}, {-1, -8, -16}, {8, 0, 1}} {
-		b := &Buffer{Regs: Copy{Room: note(0x5000), N: len(note(0x5000))}}
-		last := len(b.Regs.Room) - 8
-		binary.NativeEndian.PutUint64(b.Regs.Room[last:], 0x1000)
-		k := &machine{t: t, words: map[uint64]string{
-			0x1000 + uint64(way.TLS): string(words(0x2000)), 0x2000 + uint64(way.M): string(words(0x3000)), 0x3000 + uint64(way.G): string(words(0x4000)),
-			0x4000: string(record),
-		}}
-		o := &Other{Reg: last, At: 16, Way: way, Bytes: 1}
-		if sp, end := recorded(k, 7, o, b, -1); sp != 0x9800 || end != 0xa000 {
-			t.Errorf("way %v: %#x to %#x", way, sp, end)
-		}
-		for _, o.Reg = range []int{last + 1, -1} {
-			if sp, end := recorded(k, 7, o, b, -1); sp != 0 || end != 0 {
-				t.Errorf("register at %d: %#x", o.Reg, sp)
+		last := len(note(0x5000)) - 8
+		for _, at := range []int{0, last} {
+			b := &Buffer{Regs: Copy{Room: note(0x5000), N: last + 8}}
+			binary.NativeEndian.PutUint64(b.Regs.Room[at:], 0x1000)
+			k := &machine{t: t, words: map[uint64]string{
+				0x1000 + uint64(way.TLS): string(words(0x2000)), 0x2000 + uint64(way.M): string(words(0x3000)), 0x3000 + uint64(way.G): string(words(0x4000)),
+				0x4000: string(record),
+			}}
+			o := &Other{Reg: at, At: 16, Way: way, Bytes: 1}
+			if sp, end := recorded(k, 7, o, b, -1); sp != 0x9800 || end != 0xa000 {
+				t.Errorf("way %v, register at %d: %#x to %#x", way, at, sp, end)
+			}
+			for _, o.Reg = range []int{last + 1, -1} {
+				if sp, end := recorded(k, 7, o, b, -1); sp != 0 || end != 0 {
+					t.Errorf("register at %d: %#x", o.Reg, sp)
+				}
 			}
 		}
 	}

@@ -191,6 +191,7 @@ func TestCopyStack(t *testing.T) {
 		{"all in memory", low + 0x200, mapping, 0, func(uint64) bool { return true }, low + 0x180, 0x1000, "[[65920 4096]]", 1},
 		{"a page is not", low + 0x200, mapping, 0, func(p uint64) bool { return p == 16 }, low + 0x180, page - 0x180, "[[65920 3712]]", 1},
 		{"one that was never written", low + 0x200, zeros, 0, func(p uint64) bool { return p == 16 }, low + 0x180, 0x1000, "[[65920 3712]]", 2},
+		{"one that was never written, and the one before is there", low + 0x200, zeros, 0, func(p uint64) bool { return p == 15 || p == 16 }, low + 0x180, 0x1000, "[[65920 3712]]", 2},
 		{"the first was never written", low + 0x200, zeros, 0, func(p uint64) bool { return p == 17 }, low + 0x180, 0x1000, "[[65920 0] [69632 384]]", 3},
 		{"never written, without a pagemap", low + 0x200, zeros, -1, nil, low + 0x180, 0x1000, "[[65920 4096]]", 0},
 		{"outside of what is known", high - 0x80, Extent{Low: low, High: low + page, Zeros: true}, 0, func(p uint64) bool { return p == 19 }, high - 0x100, 0x100, "[[81664 256]]", 1},
