@@ -32,6 +32,43 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// turns are two threads at one real-time priority and on one CPU, outside of Go's runtime, as a collection of garbage would wait for what they do.
+type turns struct {
+	k                 Live
+	ready, begun, ran atomic.Bool
+	limit             int64
+	let               bool // the one that yields has let the other run
+}
+
+// asleep is the thread that is woken while the other one has the CPU.
+type asleep struct{ *turns }
+
+//go:nosplit
+//go:norace
+func (t asleep) Outside() {
+	t.ready.Store(true)
+	for !t.begun.Load() && t.k.Now() < t.limit {
+		t.k.Sleep(t.k.Now() + 50_000)
+	}
+	t.ran.Store(true)
+}
+
+// yields is the other one.
+type yields struct{ *turns }
+
+//go:nosplit
+//go:norace
+func (t yields) Outside() {
+	for !t.ready.Load() && t.k.Now() < t.limit {
+		t.k.Sleep(t.k.Now() + 100_000)
+	}
+	t.begun.Store(true)
+	for end := t.k.Now() + 5_000_000; !t.ran.Load() && t.k.Now() < end; {
+		t.k.Yield()
+	}
+	t.let = t.ran.Load()
+}
+
 // TestYield: who yields its CPU at real-time priority lets another one of the same priority run that is ready to: so the keeper gets the CPU of a clock that
 // waits for it.
 func TestYield(t *testing.T) {
@@ -46,47 +83,26 @@ func TestYield(t *testing.T) {
 	set.Zero()
 	set.Set(cpu)
 	const tries = 20
-	let, failed := 0, make(chan error, 2*tries)
+	let := 0
 	for range tries {
-		var ready, begun, ran atomic.Bool
-		done := make(chan bool, 2)
-		begin := func(f func(k *Live)) {
-			go func() {
-				runtime.LockOSThread() // for good: the thread ends with it
+		both := &turns{limit: ptrace.Now() + int64(testprog.Patience)}
+		denied := make(chan error, 2)
+		begin := func(r interface{ Outside() }) <-chan struct{} {
+			return ptrace.OnThread(func() {
 				attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 1}
-				if err := errors.Join(unix.SchedSetaffinity(0, &set), unix.SchedSetAttr(0, &attr, 0)); err != nil {
-					failed <- err
-					done <- false
-					return
+				err := errors.Join(unix.SchedSetaffinity(0, &set), unix.SchedSetAttr(0, &attr, 0))
+				if denied <- err; err == nil {
+					ptrace.Outside(r)
 				}
-				f(new(Live))
-			}()
+			})
 		}
-		begin(func(k *Live) {
-			ready.Store(true)
-			for end := k.Now() + int64(testprog.Patience); !begun.Load() && k.Now() < end; {
-				k.Sleep(k.Now() + 50_000)
-			}
-			ran.Store(true)
-			done <- false
-		})
-		begin(func(k *Live) {
-			for end := k.Now() + int64(testprog.Patience); !ready.Load() && k.Now() < end; {
-				k.Sleep(k.Now() + 100_000)
-			}
-			begun.Store(true)
-			for end := k.Now() + 5_000_000; !ran.Load() && k.Now() < end; {
-				k.Yield()
-			}
-			done <- ran.Load()
-		})
-		for range 2 {
-			if <-done {
-				let++
-			}
+		first := begin(asleep{both})
+		if err := <-denied; err != nil {
+			t.Skip("no real-time priority to be had: ", err)
 		}
-		if len(failed) > 0 {
-			t.Skip("no real-time priority to be had: ", <-failed)
+		<-begin(yields{both})
+		if <-first; both.let {
+			let++
 		}
 	}
 	if let < tries/2 {
