@@ -369,7 +369,11 @@ func TestQuick(t *testing.T) {
 		if m.Moved != tt.moved || int64(c.up.switching) != tt.then {
 			t.Errorf("%s: moved %t, want %t; learned %d, want %d", tt.name, m.Moved, tt.moved, c.up.switching, tt.then)
 		}
-		if alone := c.up.alone == aloneFor; alone == tt.moved && u != nil {
+		alone := aloneFor
+		if tt.moved {
+			alone = 0
+		}
+		if c.up.alone != alone && u != nil {
 			t.Errorf("%s: met alone for %d ticks", tt.name, c.up.alone)
 		}
 	}
@@ -1060,6 +1064,9 @@ type interruptedWait struct {
 }
 
 func (s *interruptedWait) Wait(tid int, block bool) (int, uint32, unix.Errno) {
+	if block {
+		s.t.Error("the clock sleeps until a thread stops, past its next tick")
+	}
 	if !s.done {
 		s.done = true
 		return 0, 0, unix.EINTR
@@ -1079,6 +1086,36 @@ func TestAwaitInterrupted(t *testing.T) {
 	if c.await(s.now + 5000*us); c.tracees.samples[0].Gone || c.tracees.out != 0 || len(s.sleeps) != 1 {
 		t.Errorf("gone %t, %d on their way, after %d sleeps", c.tracees.samples[0].Gone, c.tracees.out, len(s.sleeps))
 	}
+}
+
+// TestRoomTaken: a sample that the coordinator takes away to give it more room is not one that the clock has.
+func TestRoomTaken(t *testing.T) {
+	_, _, c := desk(t, 2000) // it looks at all of them meanwhile
+	m := &c.tracees.samples[0]
+	m.Buffer.Stack.Room = make([]byte, 10) // less than is asked for
+	for i := range c.tracees.samples[1:] {
+		c.tracees.samples[i+1].state.Store(asked)
+	}
+	var over atomic.Bool
+	done := make(chan bool)
+	go func() {
+		for !over.Load() {
+			if m.state.CompareAndSwap(free, filled) {
+				m.state.CompareAndSwap(filled, free)
+			}
+		}
+		close(done)
+	}()
+	for range 5_000 {
+		i := c.room(&taking.Advice{Want: 100})
+		if has := m.state.Load() == ready; has != (i == 0) {
+			t.Errorf("sample %d, and it is the clock's: %t", i, has)
+			break
+		}
+		m.state.CompareAndSwap(ready, free)
+	}
+	over.Store(true)
+	<-done
 }
 
 // TestTicks: which ticks a clock answers that wakes late, or early, and what it tells of that.
@@ -1162,6 +1199,7 @@ func TestTardy(t *testing.T) {
 		{"once", false, []int64{0, 300 * us, 0, 0}, "[0 500 0 0]", false},
 		{"priority", true, []int64{0, 300 * us, 0, 0}, "[0 300 0 0]", false},
 		{"late each time", false, []int64{0, 300 * us, 250 * us, 71 * us, 500 * us, 90 * us, 0, 0}, "[0 2090 0 0]", true},
+		{"late each time, then once", false, []int64{0, 300 * us, 250 * us, 71 * us, 500 * us, 90 * us, 300 * us, 0, 0}, "[0 2090 500 0]", true},
 		{"as ever", false, []int64{40 * us, 100 * us, 101 * us, 0, 0}, "[40 100 250 0]", false},
 		{"usual", false, []int64{120 * us, 121 * us, 50 * us, 120 * us, 0}, "[120 300 120 0]", false},
 	} {
