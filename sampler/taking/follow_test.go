@@ -330,6 +330,13 @@ func TestScanFrame(t *testing.T) {
 		if scan(b, h, 7, s); h.read() != tt.want {
 			t.Errorf("%s: read %q, want %q", tt.name, h.read(), tt.want)
 		}
+		if tt.at == size-16 { // and a byte of it is missing
+			h.asked, b.NBlocks, b.Beyond.N, b.Stack.N = nil, 0, 0, size-1
+			if scan(b, h, 7, s); h.read() != "" {
+				t.Errorf("%s, cut off: read %q", tt.name, h.read())
+			}
+			b.Stack.N = size
+		}
 		h.areas = nil // nothing can be read any more
 		for _, bytes := range []int{1, 0} {
 			h.asked, b.NBlocks, b.Beyond.N, s.Bytes = nil, 0, 0, bytes
