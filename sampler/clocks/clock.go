@@ -693,7 +693,7 @@ func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 		got, errno := c.k.Pread(s.open.call, c.text[:], 0)
 		still = errno == 0 && readCall(&m.Peeked.Call, c.text[:got]) && m.Peeked.Call.NR >= 0
 	}
-	at := int64(0)
+	var at int64
 	if still {
 		read(&m.Buffer, c.k, s.TID, m.Peeked.Call.SP, &s.Advice, s.pages)
 		at = c.k.Now()

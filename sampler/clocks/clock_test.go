@@ -714,7 +714,7 @@ func TestInCall(t *testing.T) {
 		if tt.set != nil {
 			tt.set(s, a)
 		}
-		c.answer(6, s.now)
+		met := c.answer(6, s.now)
 		got := stopped
 		switch m := &c.tracees.samples[1]; {
 		case s.seizes == 0 && b.Met(0, 6) == InCall:
@@ -726,8 +726,8 @@ func TestInCall(t *testing.T) {
 		case s.seizes != 1 || b.Met(0, 6) != Sampled || m.Peeked.Asleep:
 			t.Errorf("%s: %d seizes, met %d", tt.name, s.seizes, b.Met(0, 6))
 		}
-		if got != tt.want || slot.holder.Load() != 0 {
-			t.Errorf("%s: %s, want %s; held by %d", tt.name, got, tt.want, slot.holder.Load())
+		if got != tt.want || met == (got == away) || slot.holder.Load() != 0 {
+			t.Errorf("%s: %s, want %s; met %t, held by %d", tt.name, got, tt.want, met, slot.holder.Load())
 		}
 	}
 }

@@ -195,6 +195,12 @@ func TestHasten(t *testing.T) {
 			if err != nil || (again == nil) != (denied == nil) || c.prompt != (!nice && denied == nil) {
 				t.Errorf("denied: %v, then %v; real time %t: %v", denied, again, c.prompt, err)
 			}
+			if fd := c.search.self; fd > 0 {
+				if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+					t.Errorf("children have its file: flags %#x, %v", flags, err)
+				}
+				unix.Close(fd)
+			}
 		})
 	}
 }

@@ -53,6 +53,13 @@ func TestTell(t *testing.T) {
 	if b.Ungroup(0); b.early.told.Load() != 0 {
 		t.Error("a group was given back, and what was told counts")
 	}
+	s.spent[-95] = 0 // what the one before it had in the end
+	if g := b.Group(-95); g != 0 {
+		t.Errorf("group %d, want the one that was given back", g)
+	}
+	if b.Tell(s); !b.Moved(0) {
+		t.Error("of a new group something is known")
+	}
 }
 
 // TestKeeperClose: the end of a keeper is awaited for half a second, and not if it hangs.
