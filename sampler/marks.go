@@ -130,7 +130,7 @@ func (m *marked) meet(mark *module.Mark) (changed bool) {
 func (m *marked) goes() int {
 	goes := -1
 	for i, x := range m.list {
-		if (x.table && len(m.list) > manyMarks || len(m.list) > capture.MaxMarks) &&
+		if (x.table && len(m.list) > manyMarks || len(m.list) > taking.MaxMarks) &&
 			(goes < 0 || x.table && !m.list[goes].table || x.table == m.list[goes].table && x.last < m.list[goes].last) {
 			goes = i
 		}

@@ -5,7 +5,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
 	"sfsample/sampler/taking"
 )
@@ -17,7 +16,7 @@ func TestMarksTakeTurns(t *testing.T) {
 		return &module.Mark{Addr: uint64(n)<<20 + 0x5000, Data: make([]byte, 512), Table: true}
 	}
 	var m marked
-	for n := 1; n <= 3*capture.MaxMarks; n++ {
+	for n := 1; n <= 3*taking.MaxMarks; n++ {
 		m.walks++
 		if !m.meet(header(n)) || m.meet(header(n)) {
 			t.Fatalf("object %d is new once", n)
@@ -33,7 +32,7 @@ func TestMarksTakeTurns(t *testing.T) {
 			}
 		}
 		slices.Sort(headers)
-		first := max(1, n-capture.MaxMarks+1)
+		first := max(1, n-taking.MaxMarks+1)
 		if len(headers) != n-first+1 || headers[0] != first || headers[len(headers)-1] != n {
 			t.Errorf("after %d objects: headers of %v", n, headers)
 		}

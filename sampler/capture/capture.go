@@ -88,12 +88,6 @@ type Range struct{ Start, End uint64 }
 // Unwalked is the doubt of a capture whose stack there was no time to walk: nothing is kept of it.
 var Unwalked = Range{0, math.MaxUint64}
 
-// Bounds of what is read of marks: each takes about 0.65 µs, half of that to see whether it is in memory, whatever its size.
-const (
-	MaxMarks  = 16
-	MarkBytes = 16 << 10 // of all
-)
-
 // Copies are pieces of memory.
 type Copies struct {
 	Blocks []Block

@@ -262,7 +262,7 @@ func TestMarksFit(t *testing.T) {
 	for more, want := range map[int]int{0: 2, 1: 1} {
 		marks := &Marks{N: 2}
 		marks.Areas[0] = unix.RemoteIovec{Base: 0x4000, Len: 1000}
-		marks.Areas[1] = unix.RemoteIovec{Base: 0x6000, Len: capture.MarkBytes - 1000 + more}
+		marks.Areas[1] = unix.RemoteIovec{Base: 0x6000, Len: MarkBytes - 1000 + more}
 		b, read := new(Buffer), 0
 		mark(&machine{t: t, low: 0x4000, high: 0x100000}, 7, marks, b, -1)
 		for _, a := range b.marks.areas[:b.marks.n] {

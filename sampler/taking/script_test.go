@@ -618,7 +618,7 @@ func TestMarks(t *testing.T) {
 	c := new(capture.Capture)
 	b.marks.fill(&c.Marks)
 	for i, a := range marks.Areas {
-		if text, _ := c.Marks.At(uint64(a.Base)); (len(text) == 1500) != (i < capture.MarkBytes/1500) {
+		if text, _ := c.Marks.At(uint64(a.Base)); (len(text) == 1500) != (i < 10) { // in 16 KiB
 			t.Errorf("mark %d of 1500 bytes: %d were read", i, len(text))
 		}
 	}
