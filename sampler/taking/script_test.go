@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -485,6 +486,13 @@ func TestCopiedSideBySide(t *testing.T) {
 // TestTakeOtherBounds: a further stack is copied if it is not there already, but for a quarter; where there is room,
 // and its address is whole.
 func TestTakeOtherBounds(t *testing.T) {
+	for _, sp := range []uint64{math.MaxUint64, math.MaxUint64 - 1} { // no stack lies there
+		k := &machine{t: t, low: 0x4000, high: 0x6000}
+		b := &Buffer{Regs: Copy{Room: words(sp), N: 8}, Beyond: Copy{Room: make([]byte, 400)}}
+		if takeOther(k, 7, &Other{Bytes: 400}, b, -1) || (sp == math.MaxUint64) != (len(k.asked) == 0) {
+			t.Errorf("a stack at %#x is taken, or asked for: %#x", sp, k.asked)
+		}
+	}
 	const word = 0x40_0000
 	const stack = 0x7f00_0080_0000 // more than 32 bits
 	for _, tt := range []struct {
