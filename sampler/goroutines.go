@@ -165,7 +165,8 @@ type goReading struct {
 	arch    *regs.Arch
 	walker  *unwind.Walker
 	out     *GoProcess
-	now     uint64 // of the target's monotonic clock, in nanoseconds; 0: not known
+	now     uint64   // of the target's monotonic clock, in nanoseconds; 0: not known
+	since   []uint64 // of each goroutine of out
 	known   map[uint64][]*stack
 	held    int // frames in known
 	states  map[goStateKey]*GoState
@@ -197,6 +198,7 @@ func (p *Pipeline) readGoroutines(t *target, m *module.Module, out *GoProcess, u
 	if out.Counts, err = r.runtime.Read(r.mem, until, r.take); err != nil {
 		return err
 	}
+	r.waits()
 	slices.SortFunc(out.Goroutines, func(a, b *Goroutine) int { return cmp.Compare(a.ID, b.ID) })
 	for k, g := range r.states {
 		r.name(k, g)
@@ -218,9 +220,6 @@ func clockOf(pid int) uint64 {
 // take unwinds a goroutine.
 func (r *goReading) take(g *goroutines.G, copied []byte) {
 	d := &Goroutine{ID: g.ID, Parent: g.Origin.Parent, Objects: g.Wait.Objects, Thread: int32(g.Thread), Runs: g.Runs, SP: g.Stack.SP}
-	if g.Wait.Since > 0 && g.Wait.Since < r.now {
-		d.Waits = time.Duration(r.now - g.Wait.Since)
-	}
 	frames, end := r.walk(g, copied)
 	reason := ""
 	if !end.Complete() {
@@ -234,7 +233,20 @@ func (r *goReading) take(g *goroutines.G, copied []byte) {
 		d.GoState = &GoState{Status: k.status, Reason: k.reason}
 		r.states[k] = d.GoState
 	}
-	r.out.Goroutines = append(r.out.Goroutines, d)
+	r.out.Goroutines, r.since = append(r.out.Goroutines, d), append(r.since, g.Wait.Since)
+}
+
+// waits tells how long each has waited at least. A collection of garbage that finds a goroutine waiting for the first time notes the time of the
+// collection before it (markroot, runtime/mgcmark.go; gcMark, runtime/mgc.go), when that goroutine may have run still. It was found
+// before the next later time that is noted in any.
+func (r *goReading) waits() {
+	times := slices.Compact(slices.Sorted(slices.Values(r.since)))
+	for i, g := range r.out.Goroutines {
+		at, _ := slices.BinarySearch(times, r.since[i]+1)
+		if r.since[i] > 0 && at < len(times) && times[at] < r.now {
+			g.Waits = time.Duration(r.now - times[at])
+		}
+	}
 }
 
 // stack is the stack with these frames and this end; nil: there are too many.

@@ -169,8 +169,22 @@ func TestGoroutines(t *testing.T) {
 					break
 				}
 			}
+			begun, _ := strconv.ParseInt(told(t, p, "late"), 10, 64)
+			age := time.Since(time.Unix(0, begun))
+			shown, late := shownGoroutines(&d), 0
+			for id, g := range shown {
+				if !slices.Contains(g.frames, "main.late") {
+					continue
+				}
+				if late++; time.Duration(g.Waits) > age {
+					t.Errorf("goroutine %d was started %v ago, and has waited for %v at least", id, age, time.Duration(g.Waits))
+				}
+			}
+			if late != 1 {
+				t.Errorf("%d goroutines were started late, want 1", late)
+			}
 			text := sfsample(t, "dump", "-p", strconv.Itoa(p.PID)).stdout
-			compareGoroutines(t, shownGoroutines(&d), quit(t, p, said.Name()), count-1) // main reads
+			compareGoroutines(t, shown, quit(t, p, said.Name()), count-1) // main reads
 			checkGoObjects(t, &d, p)
 			if want := fmt.Sprintf("%d goroutines of pid %d ", count, p.PID); !strings.Contains(text, want) || !strings.Contains(text, ": chan receive, not run for ") ||
 				strings.Contains(text, "runFinalizers") || strings.Contains(text, "runfinq") || strings.Contains(text, "what the goroutines") || strings.Contains(strings.Join(d.Missing, "\n"), "goroutines") {
@@ -201,7 +215,7 @@ func compareGoroutines(t *testing.T, got map[uint64]goShown, truth map[uint64]go
 		if !ok || g.Reason != want.reason || !want.is(g.frames) || g.End != "" || creator != want.creator {
 			t.Errorf("goroutine %d: %q, ends: %q, started by %s:\n%q\nwant %q, started by %s:\n%q", id, g.Reason, g.End, creator, g.frames, want.reason, want.creator, want.frames)
 		}
-		if g.Waits <= 0 && !g.Runtime {
+		if g.Waits <= 0 && !g.Runtime && !slices.Contains(g.frames, "main.last") {
 			t.Errorf("goroutine %d has waited for %d ns", id, g.Waits)
 		}
 		if slices.Contains(g.frames, "runtime.runFinalizers") && !g.Runtime {

@@ -87,7 +87,7 @@ func (s *Stack) Bytes() int { return int(s.high - s.SP) }
 
 // Wait is what a goroutine waits for.
 type Wait struct {
-	Since   uint64 // of the monotonic clock, in nanoseconds: it has waited since then at least; 0: not known
+	Since   uint64 // of the monotonic clock, in nanoseconds: the end of the collection of garbage before the first one that has found it waiting; 0: not known
 	Reason  string // in the runtime's words; empty: not known, or it does not wait
 	Objects []Object
 }

@@ -107,12 +107,31 @@ func main() {
 	}
 	runtime.GC()
 	runtime.GC()
+	for begun := time.Now(); time.Since(begun) < 300*time.Millisecond; { // what it does not wait for
+	}
+	fmt.Println("late", time.Now().UnixNano())
+	go late(empty)
+	for parked() < runtime.NumGoroutine()-1 {
+		time.Sleep(time.Millisecond)
+	}
+	runtime.GC() // finds it waiting for the first time
+	go last(empty)
+	for parked() < runtime.NumGoroutine()-1 {
+		time.Sleep(time.Millisecond)
+	}
+	runtime.GC()
 	fmt.Println("count", runtime.NumGoroutine())
 	fmt.Println("locked", tid)
 	fmt.Printf("full %p\n", full)
 	fmt.Println("ready")
 	os.Stdin.Read(make([]byte, 1))
 }
+
+// late begins to wait when there have been collections of garbage already.
+func late(c chan int) { <-c }
+
+// last is the only one that the last collection finds waiting for the first time.
+func last(c chan int) { <-c }
 
 // parked is how many goroutines neither run nor could.
 func parked() int {
