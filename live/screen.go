@@ -81,6 +81,7 @@ type Screen struct {
 	offset  int // of the detail
 	list    list
 	message string // an answer to the last key
+	ended   string // Status.Ended when it was drawn last: the end is told in the place of an answer to an earlier key
 }
 
 // NewScreen returns a screen of a run: all threads are sampled, samples weigh a tick each, the terminal shows ASCII only.
@@ -425,6 +426,9 @@ func share(part, sum time.Duration) float64 {
 
 // foot is the last line.
 func (s *Screen) foot(st Status) Line {
+	if st.Ended != s.ended {
+		s.ended, s.message = st.Ended, ""
+	}
 	switch {
 	case s.filter.typing:
 		more := ""

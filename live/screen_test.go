@@ -181,6 +181,15 @@ func TestLosses(t *testing.T) {
 	if !strings.Contains(got, "app has ended; q leaves") {
 		t.Errorf("the end is not told:\n%s", got)
 	}
+	s := NewScreen(false, false, false)
+	for _, tt := range []struct{ ended, keys, want string }{
+		{"", "w", "blocked threads are not sampled"}, {"app has ended", "", "app has ended; q leaves"},
+		{"app has ended", "w", "blocked threads are not sampled"}, {"app has ended", "t", "app has ended; q leaves"},
+	} {
+		if got := typed(s, m, Status{Ended: tt.ended}, tt.keys); !strings.Contains(got, tt.want) {
+			t.Errorf("key %q, ended: %q: lacks %q:\n%s", tt.keys, tt.ended, tt.want, got)
+		}
+	}
 }
 
 // TestNarrow: names are told in narrow windows too, and one that is too small has nothing of the picture before.
