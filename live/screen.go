@@ -207,6 +207,9 @@ func (s *Screen) room() int { return s.Paper.Height - headLines - 1 }
 
 // Draw returns the lines of the screen.
 func (s *Screen) Draw(m *Model, st Status) []Line {
+	if st.Ended != s.ended {
+		s.ended, s.message = st.Ended, ""
+	}
 	if s.Paper.Width < 20 || s.Paper.Height < headLines+3 {
 		return s.Paper.fit(append([]Line{{Text: "too small"}}, make([]Line, max(0, s.Paper.Height-1))...)) // over what was there
 	}
@@ -426,9 +429,6 @@ func share(part, sum time.Duration) float64 {
 
 // foot is the last line.
 func (s *Screen) foot(st Status) Line {
-	if st.Ended != s.ended {
-		s.ended, s.message = st.Ended, ""
-	}
 	switch {
 	case s.filter.typing:
 		more := ""

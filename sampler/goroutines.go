@@ -233,18 +233,24 @@ func (r *goReading) take(g *goroutines.G, copied []byte) {
 		d.GoState = &GoState{Status: k.status, Reason: k.reason}
 		r.states[k] = d.GoState
 	}
-	r.out.Goroutines, r.since = append(r.out.Goroutines, d), append(r.since, g.Wait.Since)
+	since := g.Wait.Since
+	if f := r.frame(g.Origin.Start, false); g.Wait.Reason == "coroutine" || f != nil && f.Func == "runtime.corostart" {
+		since = 0 // what it has is of an earlier wait: whoever hands over to it leaves that (coroswitch_m, runtime/coro.go)
+	}
+	r.out.Goroutines, r.since = append(r.out.Goroutines, d), append(r.since, since)
 }
 
 // waits tells how long each has waited at least. A collection of garbage that finds a goroutine waiting for the first time notes the time of the
 // collection before it (markroot, runtime/mgcmark.go; gcMark, runtime/mgc.go), when that goroutine may have run still. It was found
-// before the next later time that is noted in any.
+// before the next later time that is noted in any. (Who waited for iter.Pull's body and goes on may have the time of that wait still, and who
+// helped a collection up to a time slice too much: the runtime lets both run without forgetting it.)
 func (r *goReading) waits() {
 	times := slices.Compact(slices.Sorted(slices.Values(r.since)))
 	for i, g := range r.out.Goroutines {
-		at, _ := slices.BinarySearch(times, r.since[i]+1)
-		if r.since[i] > 0 && at < len(times) && times[at] < r.now {
-			g.Waits = time.Duration(r.now - times[at])
+		if since := r.since[i]; since > 0 && since < r.now {
+			if at, _ := slices.BinarySearch(times, since+1); at < len(times) && times[at] < r.now {
+				g.Waits = time.Duration(r.now - times[at])
+			}
 		}
 	}
 }

@@ -86,7 +86,7 @@ func goDoes(g *sampler.Goroutine) string {
 	return printable(g.Reason)
 }
 
-// goSince tells for how long goroutines have waited, as far as the runtime has noted it: when it last collected garbage.
+// goSince tells for how long goroutines have waited, as far as that is known.
 func goSince(list []*sampler.Goroutine) string {
 	var least, most time.Duration
 	known := 0

@@ -1106,7 +1106,7 @@ func TestRoomTaken(t *testing.T) {
 		}
 		close(done)
 	}()
-	for range 5_000 {
+	for range 3_000 {
 		i := c.room(&taking.Advice{Want: 100})
 		if has := m.state.Load() == ready; has != (i == 0) {
 			t.Errorf("sample %d, and it is the clock's: %t", i, has)

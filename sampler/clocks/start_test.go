@@ -70,8 +70,11 @@ func TestPrepare(t *testing.T) {
 			if _, err := os.Stat("/proc/thread-self/sched"); c.search.self > 0 != (err == nil && tt.cpu != Anywhere) || c.search.self > 0 && !strings.HasSuffix(self, fmt.Sprintf("/task/%d/sched", unix.Gettid())) {
 				t.Errorf("CPU %d: its own times are file %d, %q", tt.cpu, c.search.self, self)
 			}
-			if c.search.self > 0 {
-				unix.Close(c.search.self)
+			if fd := c.search.self; fd > 0 {
+				if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+					t.Errorf("children have its file: flags %#x, %v", flags, err)
+				}
+				unix.Close(fd)
 			}
 			if c.tracees.seizes.alarm == nil {
 				t.Error("it has no alarm")
@@ -194,12 +197,6 @@ func TestHasten(t *testing.T) {
 			again, err := c.prepare(nice)
 			if err != nil || (again == nil) != (denied == nil) || c.prompt != (!nice && denied == nil) {
 				t.Errorf("denied: %v, then %v; real time %t: %v", denied, again, c.prompt, err)
-			}
-			if fd := c.search.self; fd > 0 {
-				if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
-					t.Errorf("children have its file: flags %#x, %v", flags, err)
-				}
-				unix.Close(fd)
 			}
 		})
 	}

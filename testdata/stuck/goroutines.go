@@ -130,7 +130,7 @@ func main() {
 // late begins to wait when there have been collections of garbage already.
 func late(c chan int) { <-c }
 
-// last is the only one that the last collection finds waiting for the first time.
+// last begins to wait after late was found.
 func last(c chan int) { <-c }
 
 // parked is how many goroutines neither run nor could.
