@@ -58,6 +58,9 @@ type GoState struct {
 	Runtime bool          // it is one of the runtime's own, in the runtime's own code
 	Creator *output.Frame // the statement that started it; nil: not known
 	Stack   *output.Stack // nil: see [GoProcess.Stackless]
+
+	// It is a coroutine: what it has of a wait is of an earlier one, as whoever hands over to it leaves that (coroswitch_m, runtime/coro.go).
+	coroutine bool
 }
 
 // goStateKey is what a GoState is made of.
@@ -198,11 +201,11 @@ func (p *Pipeline) readGoroutines(t *target, m *module.Module, out *GoProcess, u
 	if out.Counts, err = r.runtime.Read(r.mem, until, r.take); err != nil {
 		return err
 	}
-	r.waits()
-	slices.SortFunc(out.Goroutines, func(a, b *Goroutine) int { return cmp.Compare(a.ID, b.ID) })
 	for k, g := range r.states {
 		r.name(k, g)
 	}
+	r.waits()
+	slices.SortFunc(out.Goroutines, func(a, b *Goroutine) int { return cmp.Compare(a.ID, b.ID) })
 	return nil
 }
 
@@ -233,11 +236,7 @@ func (r *goReading) take(g *goroutines.G, copied []byte) {
 		d.GoState = &GoState{Status: k.status, Reason: k.reason}
 		r.states[k] = d.GoState
 	}
-	since := g.Wait.Since
-	if f := r.frame(g.Origin.Start, false); g.Wait.Reason == "coroutine" || f != nil && f.Func == "runtime.corostart" {
-		since = 0 // what it has is of an earlier wait: whoever hands over to it leaves that (coroswitch_m, runtime/coro.go)
-	}
-	r.out.Goroutines, r.since = append(r.out.Goroutines, d), append(r.since, since)
+	r.out.Goroutines, r.since = append(r.out.Goroutines, d), append(r.since, g.Wait.Since)
 }
 
 // waits tells how long each has waited at least. A collection of garbage that finds a goroutine waiting for the first time notes the time of the
@@ -247,7 +246,7 @@ func (r *goReading) take(g *goroutines.G, copied []byte) {
 func (r *goReading) waits() {
 	times := slices.Compact(slices.Sorted(slices.Values(r.since)))
 	for i, g := range r.out.Goroutines {
-		if since := r.since[i]; since > 0 && since < r.now {
+		if since := r.since[i]; since > 0 && since < r.now && !g.coroutine && g.Reason != "coroutine" {
 			if at, _ := slices.BinarySearch(times, since+1); at < len(times) && times[at] < r.now {
 				g.Waits = time.Duration(r.now - times[at])
 			}
@@ -341,6 +340,7 @@ func (r *goReading) name(k goStateKey, g *GoState) {
 		g.Creator = r.frame(k.creator, true)
 	}
 	if f := r.frame(k.start, false); f != nil {
+		g.coroutine = f.Func == "runtime.corostart"
 		g.Runtime = ofRuntime(f.Func) && !slices.Contains(userStarts, f.Func) && g.Stack != nil &&
 			!slices.ContainsFunc(g.Stack.Frames, func(f output.Frame) bool { return !ofRuntime(f.Func) })
 	}

@@ -27,7 +27,7 @@ func TestGoWaits(t *testing.T) {
 	} {
 		r := goReading{out: &GoProcess{}, since: tt.since, now: tt.now}
 		for range tt.since {
-			r.out.Goroutines = append(r.out.Goroutines, &Goroutine{})
+			r.out.Goroutines = append(r.out.Goroutines, &Goroutine{GoState: &GoState{}})
 		}
 		r.waits()
 		var got []time.Duration
@@ -36,6 +36,12 @@ func TestGoWaits(t *testing.T) {
 		}
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+	for _, state := range []*GoState{{coroutine: true}, {Reason: "coroutine"}} {
+		r := goReading{out: &GoProcess{Goroutines: []*Goroutine{{GoState: state}, {GoState: &GoState{}}}}, since: []uint64{10, 30}, now: 100}
+		if r.waits(); r.out.Goroutines[0].Waits != 0 {
+			t.Errorf("%+v has waited for %d", state, r.out.Goroutines[0].Waits)
 		}
 	}
 }

@@ -102,23 +102,17 @@ func main() {
 	}()
 	tid := <-locked
 	runtime.SetFinalizer(new([16]int), func(*[16]int) {})
-	for parked() < runtime.NumGoroutine()-1 {
-		time.Sleep(time.Millisecond)
-	}
+	allPark()
 	runtime.GC()
 	runtime.GC()
 	for begun := time.Now(); time.Since(begun) < 300*time.Millisecond; { // what it does not wait for
 	}
 	fmt.Println("late", time.Now().UnixNano())
 	go late(empty)
-	for parked() < runtime.NumGoroutine()-1 {
-		time.Sleep(time.Millisecond)
-	}
+	allPark()
 	runtime.GC() // finds it waiting for the first time
 	go last(empty)
-	for parked() < runtime.NumGoroutine()-1 {
-		time.Sleep(time.Millisecond)
-	}
+	allPark()
 	runtime.GC()
 	fmt.Println("count", runtime.NumGoroutine())
 	fmt.Println("locked", tid)
@@ -133,11 +127,17 @@ func late(c chan int) { <-c }
 // last begins to wait after late was found.
 func last(c chan int) { <-c }
 
-// parked is how many goroutines neither run nor could.
-func parked() int {
+// allPark returns when no goroutine but this one runs, or could.
+func allPark() {
 	buf := make([]byte, 1<<20)
-	buf = buf[:runtime.Stack(buf, true)]
-	return bytes.Count(buf, []byte("goroutine ")) - bytes.Count(buf, []byte(" in goroutine ")) - bytes.Count(buf, []byte(" [runn"))
+	for {
+		text := buf[:runtime.Stack(buf, true)]
+		parked := bytes.Count(text, []byte("goroutine ")) - bytes.Count(text, []byte(" in goroutine ")) - bytes.Count(text, []byte(" [runn"))
+		if parked >= runtime.NumGoroutine()-1 {
+			return
+		}
+		runtime.Gosched()
+	}
 }
 
 // restless does not return.
