@@ -59,8 +59,7 @@ type GoState struct {
 	Creator *output.Frame // the statement that started it; nil: not known
 	Stack   *output.Stack // nil: see [GoProcess.Stackless]
 
-	// It is a coroutine: what it has of a wait is of an earlier one, as whoever hands over to it leaves that (coroswitch_m, runtime/coro.go).
-	coroutine bool
+	coroutine bool // it runs the body of an iter.Pull
 }
 
 // goStateKey is what a GoState is made of.
@@ -241,15 +240,26 @@ func (r *goReading) take(g *goroutines.G, copied []byte) {
 
 // waits tells how long each has waited at least. A collection of garbage that finds a goroutine waiting for the first time notes the time of the
 // collection before it (markroot, runtime/mgcmark.go; gcMark, runtime/mgc.go), when that goroutine may have run still. It was found
-// before the next later time that is noted in any. (Who waited for iter.Pull's body and goes on may have the time of that wait still, and who
-// helped a collection up to a time slice too much: the runtime lets both run without forgetting it.)
+// before the next later time that is noted in any.
+//
+// What a coroutine and who has made it hand to each other leaves the time that they have (coroswitch_m, runtime/coro.go): of these nothing is told. Of
+// who goes on behind the last value of one that has ended the time may be that of its wait for that still, and who helped a collection may
+// have run on for a time slice.
 func (r *goReading) waits() {
 	times := slices.Compact(slices.Sorted(slices.Values(r.since)))
+	stale := map[uint64]bool{}
+	for _, g := range r.out.Goroutines {
+		if g.coroutine || g.Reason == "coroutine" {
+			stale[g.ID], stale[g.Parent] = true, true
+		}
+	}
 	for i, g := range r.out.Goroutines {
-		if since := r.since[i]; since > 0 && since < r.now && !g.coroutine && g.Reason != "coroutine" {
-			if at, _ := slices.BinarySearch(times, since+1); at < len(times) && times[at] < r.now {
-				g.Waits = time.Duration(r.now - times[at])
-			}
+		since := r.since[i]
+		if since == 0 || since >= r.now || stale[g.ID] {
+			continue
+		}
+		if at, _ := slices.BinarySearch(times, since+1); at < len(times) && times[at] < r.now {
+			g.Waits = time.Duration(r.now - times[at])
 		}
 	}
 }

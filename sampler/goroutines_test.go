@@ -39,9 +39,14 @@ func TestGoWaits(t *testing.T) {
 		}
 	}
 	for _, state := range []*GoState{{coroutine: true}, {Reason: "coroutine"}} {
-		r := goReading{out: &GoProcess{Goroutines: []*Goroutine{{GoState: state}, {GoState: &GoState{}}}}, since: []uint64{10, 30}, now: 100}
-		if r.waits(); r.out.Goroutines[0].Waits != 0 {
-			t.Errorf("%+v has waited for %d", state, r.out.Goroutines[0].Waits)
+		r := goReading{out: &GoProcess{Goroutines: []*Goroutine{
+			{ID: 5, Parent: 1, GoState: &GoState{}}, {ID: 6, Parent: 5, GoState: state}, {ID: 1, GoState: &GoState{}}, {ID: 7, GoState: &GoState{}},
+		}}, since: []uint64{10, 10, 10, 30}, now: 100}
+		r.waits()
+		for i, want := range []time.Duration{0, 0, 70, 0} {
+			if g := r.out.Goroutines[i]; g.Waits != want {
+				t.Errorf("%+v: goroutine %d has waited for %d, want %d", state, g.ID, g.Waits, want)
+			}
 		}
 	}
 }
