@@ -63,6 +63,9 @@ func niceOf(tid int) int {
 	return 20 - n // the system call has no negative result (getpriority(2), C library/kernel differences)
 }
 
+// tries bounds how often threads are listed that others start meanwhile.
+const tries = 100
+
 // setNice gives all threads a nice value, also those that others have started meanwhile.
 func setNice(nice int) {
 	for again, try := true, 0; again && try < tries; try++ {

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"sfsample/ptrace/procfs"
 )
 
@@ -33,13 +31,6 @@ func modest(hz int) {
 	calm(slack)
 }
 
-// calm has the runtime's monitor waked late, if it is found.
-func calm(slack time.Duration) {
-	for try := 0; try < tries && !relax(slack); try++ {
-		runtime.Gosched()
-	}
-}
-
 // By how much later the runtime's monitor may be waked: it is to see that nothing is busy any more, and a tick takes longer. Without that it took a
 // fifth of all CPU time of a profile at 99 Hz.
 const (
@@ -48,19 +39,11 @@ const (
 	laterMonitor  = 40 * time.Millisecond
 )
 
-// tries is how often the monitor is looked for: it may just run.
-const tries = 100
-
-// relax has the kernel wake the runtime's monitor late: then it sees once that nothing is busy any more, and not ten times before. What
-// it finds out, a goroutine that runs for long or a processor in a system call, it finds out so much later. false: it was not found.
-func relax(slack time.Duration) (found bool) {
-	fs := procfs.FS{}
-	ids, _ := fs.TaskIDs(os.Getpid())
-	for _, tid := range ids {
-		if call, err := fs.Task(os.Getpid(), tid).Syscall(); err == nil && !call.Running && call.NR == unix.SYS_NANOSLEEP { // as no other does
-			_ = os.WriteFile(fmt.Sprintf("/proc/%d/timerslack_ns", tid), []byte(strconv.Itoa(int(slack))), 0) // in nanoseconds; takes CAP_SYS_NICE
-			found = true
-		}
+// calm has the kernel wake the runtime's monitor late: then it sees once that nothing is busy any more, and not ten times before. What
+// it finds out, a goroutine that runs for long or a processor in a system call, it finds out so much later. The monitor is the first thread that the runtime
+// makes (main, runtime/proc.go), and the kernel lists threads in the order of their birth (next_tid, fs/proc/base.c).
+func calm(slack time.Duration) {
+	if ids, _ := (procfs.FS{}).TaskIDs(os.Getpid()); len(ids) > 1 {
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/timerslack_ns", ids[1]), []byte(strconv.Itoa(int(slack))), 0) // in nanoseconds; takes CAP_SYS_NICE
 	}
-	return found
 }
