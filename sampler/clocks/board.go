@@ -172,6 +172,16 @@ type lastRead struct {
 	stood atomic.Int64 // CPU time of its process before that
 }
 
+// note is told what was read.
+//
+//go:nosplit
+//go:norace
+func (r *lastRead) note(run, runs, stood int64) {
+	r.run.Store(run)
+	r.runs.Store(runs)
+	r.stood.Store(stood)
+}
+
 // files are the open files of a thread in /proc: schedstat, stat, sched, syscall and stack. -1: not to be had.
 type files struct{ sched, stat, debug, call, stack int }
 
@@ -231,28 +241,17 @@ func (b *Board) Put(t Thread) int {
 // one.
 type times struct{ at, run, wait, runs int64 }
 
-// never is longer than any thread has been on no CPU.
-const never = 1 << 62
-
-// hardly tells whether a thread that has neither run nor waited for a CPU for so long, in nanoseconds, has done so all the time but for interrupts and what the
-// host of a guest takes. Less than nothing says that something was read while it changed.
+// lost is when a thread has lost its CPU, CLOCK_MONOTONIC, that has run and waited for one in turn since it was let go, and has done so for so long in
+// all: the scheduler counts a wait when it is over (sched_info_arrive, kernel/sched/stats.h), so that the one under way is not in it. It is earlier by
+// what the thread has slept meanwhile, and by all else that is in neither time: of interrupts, and what the host of a guest takes. 0: nothing is known.
 //
 //go:nosplit
 //go:norace
-func (b *Board) hardly(off int64) bool {
-	return off >= -mostSwitching && off <= min(b.Interval/16+interlude, 150_000)
-}
-
-// off is for how long until now a thread, which has run and waited for a CPU for so long in all, has done neither since it was let go. The scheduler counts a
-// wait when it is over (sched_info_arrive, kernel/sched/stats.h), so that what is left is the one under way, and all time asleep. never: nothing is known.
-//
-//go:nosplit
-//go:norace
-func (x *times) off(now, run, wait int64) int64 {
+func (x *times) lost(run, wait int64) int64 {
 	if x.at == 0 {
-		return never
+		return 0
 	}
-	return now - x.at - (run - x.run) - (wait - x.wait)
+	return x.at + run - x.run + wait - x.wait
 }
 
 func (b *Board) fill(s *Slot, t *Thread) {

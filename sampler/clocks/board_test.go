@@ -108,27 +108,13 @@ func TestBoardFill(t *testing.T) {
 	}
 }
 
-// TestHardly: a thread may have been on no CPU for a sixteenth of an interval and 30 us, 150 us at most, and have run by 60 us longer than there was time.
-func TestHardly(t *testing.T) {
-	for _, tt := range []struct{ interval, least, most int64 }{
-		{1000 * us, -60 * us, 92_500}, {10_000 * us, -60 * us, 150 * us}, {1920 * us, -60 * us, 150 * us}, {1919 * us, -60 * us, 149_937}, {16, -60 * us, 30_001},
-	} {
-		b := NewBoard(1, 0, tt.interval)
-		for off, want := range map[int64]bool{tt.least - 1: false, tt.least: true, 0: true, tt.most: true, tt.most + 1: false, never: false} {
-			if got := b.hardly(off); got != want {
-				t.Errorf("of %d ns on no CPU for %d: hardly %t", tt.interval, off, got)
-			}
-		}
-	}
-}
-
-// TestOff: what a thread has neither run nor waited counts from when it was let go, and is not known of one that was not.
-func TestOff(t *testing.T) {
+// TestLost: who has run and waited since it was let go has lost its CPU after as long, and when is not known of one that was not let go.
+func TestLost(t *testing.T) {
 	for _, tt := range []struct {
 		known times
 		want  int64
-	}{{times{}, never}, {times{run: 5, wait: 5}, never}, {times{at: 1}, 1000 - 1 - 600 - 300}, {times{at: 800, run: 590, wait: 270}, 1000 - 800 - 10 - 30}, {times{at: 990, run: 570, wait: 300}, -20}} {
-		if got := tt.known.off(1000, 600, 300); got != tt.want {
+	}{{times{}, 0}, {times{run: 5, wait: 5}, 0}, {times{at: 1}, 1 + 600 + 300}, {times{at: 800, run: 590, wait: 270}, 800 + 10 + 30}, {times{at: 990, run: 570, wait: 300}, 1020}} {
+		if got := tt.known.lost(600, 300); got != tt.want {
 			t.Errorf("%+v: %d, want %d", tt.known, got, tt.want)
 		}
 	}

@@ -41,7 +41,10 @@ type Moments struct {
 }
 
 // Usage is for how long a thread has run and waited for a CPU in all, in nanoseconds.
-type Usage struct{ Run, Wait int64 }
+type Usage struct {
+	Run, Wait int64
+	runs      int64 // how often it was put on one, -1: nothing is known
+}
 
 // Peeked is what was read of a thread that had the CPU at the tick and has blocked since, before the clock got it. It was not stopped,
 // but read in the call that it waits in; Count is its run count, as long as which stands it has not run.
@@ -63,8 +66,18 @@ func (m *Sample) Taken() int64 {
 
 // proof is what proves where a thread was at the tick.
 type proof struct {
-	waits bool // it was seen in the queue of the clock's CPU when the request was pending
-	quick bool // as its pick
+	waits bool // it met the request before it got back to its own code: it was in the queue of the clock's CPU then
+	quick quickly
+}
+
+// quickly is what is known of a pick by its own times alone.
+type quickly struct {
+	is  bool
+	due int64 // when the clock's timer had expired, CLOCK_MONOTONIC
+	// own is for how long the clock had run in all, and runs how often it had been put on its CPU, as far as the kernel had counted; then, if left, for how long it has run
+	// from its wake-up until it left its CPU to the thread.
+	own, runs int64
+	left      bool
 }
 
 const (
@@ -102,7 +115,7 @@ type answered struct{ phase, born, last int64 }
 
 // search is what a clock finds threads with.
 type search struct {
-	self   int // its own /proc/thread-self/sched, 0: there is none
+	self   ownTimes
 	last   int // slot that was met at the last tick
 	picked pick
 	seen   seen
@@ -210,8 +223,7 @@ type wakeUp struct {
 	// doubt: the clock has got its CPU late and maybe by something else than its timer, see tardy. behind: later than it takes
 	// whom the tick has met in a call to block there.
 	doubt, behind bool
-	switching     switching
-	alone         int // ticks in a row that have met the same thread, as far as that is proven
+	lag           lag
 }
 
 // seizer seizes threads.
@@ -235,36 +247,57 @@ type pick struct {
 	times     int64 // and how often it was put on a CPU since
 	asleep    bool  // it has blocked
 	between   bool  // the clock has got the CPU from somebody else: it may have been woken since the tick
-	quick     bool  // it has hardly been on no CPU: that it had this one at the tick is for the stop to tell
+	after     int64 // how long after the timer has expired it has lost its CPU, as its times tell, see [times.lost]
+	once      bool  // it has got a CPU but once since it was let go, so that it has not slept
+	quick     quickly
+	call      inCall // as it was looked at; [unseen]: it was not
 }
 
-// switching is how long before a clock's first look at the time the thread has lost its CPU that its wake-up preempts, in nanoseconds: about the
-// median of those times, as stops have shown them. 0 to 10 us were seen, and 40 where the CPU had cooled down, or is a guest's.
-type switching int64
+// lag is how long after a clock's timer has expired its wake-up takes the CPU from a thread, in nanoseconds, as threads' times show it that have not slept: about the median
+// and the 9th decile. Where no CPU is idle both are 7 to 12 us. Else a thread that is let go is often brought to an idle one, and what that takes is in
+// neither of its times: the median is less then, by up to 20 us, and the decile stays, as some lose nothing.
+type lag struct{ mid, high int64 }
 
 const (
-	// mostSwitching bounds it, and usualSwitching is what it begins with.
-	mostSwitching, usualSwitching = 60_000, 15_000
-	// interlude is for how long somebody else may have had the CPU at the tick without being seen, in nanoseconds.
-	interlude = 30_000
-	// aloneFor is how many ticks in a row have to have met the same thread before the scheduler is not asked any more whether it was that one: threads
-	// that share a CPU take turns.
-	aloneFor = 8
+	// midAtFirst and highAtFirst are what it begins with, and mostLag bounds what it learns from.
+	midAtFirst, highAtFirst, mostLag = 5_000, 10_000, 60_000
+	// lagSpread is how much farther from the median than the decile a time may be, in nanoseconds.
+	lagSpread = 4_000
 )
 
-// met learns from the time of a stop, and tells whether the thread was preempted by the clock.
+// is tells whether a thread that has lost its CPU so long after the timer has expired has lost it to the clock.
 //
 //go:nosplit
 //go:norace
-func (x *switching) met(late int64) bool {
-	const step = 250
-	if switching(late) < *x {
-		*x = max(*x-step, 0)
-	} else {
-		*x = min(*x+step, mostSwitching)
-	}
-	return late <= int64(*x)+interlude
+func (l *lag) is(after int64) bool {
+	most := l.high - l.mid + lagSpread
+	return after-l.mid <= most && l.mid-after <= most
 }
+
+// wide tells whether these times differ so much that they alone do not tell who had the CPU.
+//
+//go:nosplit
+//go:norace
+func (l *lag) wide() bool { return l.high-l.mid > lagSpread }
+
+// learn is told of a thread that has.
+//
+//go:nosplit
+//go:norace
+func (l *lag) learn(p *pick) {
+	after := p.after
+	if !p.once || after < -mostLag || after > mostLag {
+		return // the host has taken the CPU
+	}
+	l.mid = toward(l.mid, after, 250, 250)
+	l.high = max(toward(l.high, after, 450, 50), l.mid)
+}
+
+// toward brings v nearer to a value, by a step at most.
+//
+//go:nosplit
+//go:norace
+func toward(v, to, up, down int64) int64 { return min(max(to, v-down), v+up) }
 
 // Outside is the life of a clock's thread: see [ptrace.Outside].
 //
@@ -482,11 +515,10 @@ func (c *Clock) request(i int) {
 //go:norace
 func (c *Clock) answer(n, wake int64) bool {
 	p := &c.search.picked
-	if !c.find(n, wake) {
+	if !findPick(c, n, wake) {
 		return false
 	}
 	s := &c.board.slots[p.slot]
-	again := c.search.last == p.slot && !p.between && !p.asleep
 	c.search.last = p.slot
 	if !s.take(c.who) {
 		return false
@@ -502,16 +534,15 @@ func (c *Clock) answer(n, wake int64) bool {
 			return false
 		}
 	}
-	if c.up.alone++; !again || s.known.at == 0 {
-		c.up.alone = 0
-	}
 	if p.asleep {
 		return c.peek(s, p, n, wake)
 	}
-	call := look(c.k, s.open.stack, c.text[:])
+	call := p.call
+	if call == unseen {
+		call = look(c.k, s.open.stack, c.text[:])
+	}
 	in := call == transfer || call == waiting
 	if call == elsewhere {
-		c.up.alone = 0
 		s.give() // that CPU's clock may see it
 		return false
 	}
@@ -528,7 +559,7 @@ func (c *Clock) answer(n, wake int64) bool {
 }
 
 // look reads what the thread, which waits for the clock's CPU, is in the midst of, by its stack in the kernel, which is for who has
-// CAP_SYS_ADMIN (proc_pid_stack, fs/proc/base.c). It costs 10 to 17 us.
+// CAP_SYS_ADMIN (proc_pid_stack, fs/proc/base.c). It costs 5 to 7 us, and 30 where the CPU has done other things for 10 ms.
 //
 //go:nosplit
 //go:norace
@@ -557,9 +588,10 @@ const handover = 10_000
 const perRead = 8
 
 // find finds the thread of the board that had this CPU until the clock got it, and makes it the picked one: of those that
-// have run since they were last looked at, and were on this CPU last, the last that was on it. false: it was none of them. One that was met alone for some
-// ticks, and has got a CPU but once since it was let go and run nearly all the time, is taken at once ([pick].quick), which saves two reads of 10 us: it may
-// have lost its CPU to somebody else just before the tick, which its stop tells.
+// have run since they were last looked at, and were on this CPU last, the last that was on it. false: it was none of them. The one that was met last is
+// taken at once if it has run or waited for a CPU all the time since it was let go, which tells when it has lost its CPU, if that is when this clock's wake-up
+// takes it, and its stack tells that it is about to leave the kernel: whoever is there has not blocked. That spares the reads of its place and of what the scheduler notes. Whether
+// it was here its stop has to prove.
 //
 // A kernel that does not preempt itself gives the clock the CPU when the thread leaves the kernel, or blocks: then it
 // is asleep. Where the scheduler does not tell when threads were on a CPU, a thread may be found that waits for it,
@@ -570,7 +602,7 @@ const perRead = 8
 func (c *Clock) find(n, wake int64) bool {
 	b, p := c.board, &c.search.picked
 	early := b.early.told.Load()
-	own, told, found, last := int64(0), false, false, int64(0)
+	own, told, last := int64(0), false, int64(-1)
 	clock, spent, left := int32(0), int64(-1), 0
 	count := int(b.n.Load())
 	for j := -1; j < count; j++ {
@@ -612,44 +644,69 @@ func (c *Clock) find(n, wake int64) bool {
 		}
 		ran, times := run-s.last.run.Load(), runs-s.last.runs.Load()
 		if ran == 0 || s.sampled.Load() >= n {
-			s.last.stood.Store(spent)
-			s.last.run.Store(run)
-			s.last.runs.Store(runs)
+			s.last.note(run, runs, spent)
 			continue
+		}
+		after, once, call := s.known.lost(run, wait)-c.up.due, runs-s.known.runs <= 1, unseen
+		if j < 0 && c.prompt && c.up.lag.is(after) && (once || !c.up.lag.wide()) && c.search.self.stat > 0 && s.open.stack > 0 && b.keeper.Load() == 0 {
+			*p = pick{slot: i, run: run, wait: wait, count: uint64(runs), ran: ran, times: times, after: after, once: once}
+			if call = quickPick(c, s, p); call == leaving {
+				s.last.note(run, runs, spent)
+				c.up.lag.learn(p)
+				return true
+			}
 		}
 		got, _ = c.k.Pread(s.open.stat, c.text[:], 0)
 		state, cpu, ok := stat(c.text[:got])
 		if ok && cpu != c.place.cpu && uint(cpu) < maxClocks && b.homes[cpu].Load() {
 			continue // that CPU's clock has still to see that it has run
 		}
-		s.last.stood.Store(spent)
-		s.last.run.Store(run)
-		s.last.runs.Store(runs)
+		s.last.note(run, runs, spent)
 		asleep := state == 'S'
 		if !ok || cpu != c.place.cpu || !asleep && state != 'R' {
 			continue
 		}
-		if j < 0 && !asleep && c.up.alone >= aloneFor && c.prompt && s.open.stack > 0 && b.keeper.Load() == 0 && runs-s.known.runs <= 1 && b.hardly(s.known.off(wake, run, wait)) {
-			*p = pick{slot: i, run: run, wait: wait, count: uint64(runs), ran: ran, times: times, quick: true}
-			return true
-		}
-		if !told && c.search.self > 0 {
-			got, _ = c.k.Pread(c.search.self, c.text[:], 0)
+		if !told && c.search.self.sched > 0 {
+			got, _ = c.k.Pread(c.search.self.sched, c.text[:], 0)
 			own, told = execStart(c.text[:got])
 		}
 		got, _ = c.k.Pread(s.open.debug, c.text[:], 0)
 		at, ok := execStart(c.text[:got])
 		known := told && ok
 		between := known && at < own-atOnce
-		if known && at < own-handover || between && (asleep || c.prompt) || asleep && !known || found && at <= last {
+		if known && at < own-handover || between && (asleep || c.prompt) || asleep && !known || at <= last {
 			continue
 		}
-		*p = pick{i, run, wait, uint64(runs), ran, times, asleep, between, false}
-		if found, last = true, at; told && at >= own {
+		*p = pick{slot: i, run: run, wait: wait, count: uint64(runs), ran: ran, times: times, asleep: asleep, between: between, after: after, once: once, call: call}
+		if last = at; told && at >= own {
 			break
 		}
 	}
-	return found
+	if last > 0 && told && !p.asleep && !p.between {
+		c.up.lag.learn(p)
+	}
+	return last >= 0
+}
+
+// quick reads what is needed of the thread that may be picked at once.
+//
+//go:nosplit
+//go:norace
+//go:noinline
+func (c *Clock) quick(s *Slot, p *pick) inCall {
+	got, _ := c.k.Pread(c.search.self.stat, c.text[:], 0)
+	own, _, runs, ok := schedstat(c.text[:got])
+	if p.quick = (quickly{is: true, due: c.up.due, own: own, runs: runs}); !ok {
+		return unseen
+	}
+	if p.call = look(c.k, s.open.stack, c.text[:]); p.call != leaving || !c.up.lag.wide() {
+		return p.call
+	}
+	got, _ = c.k.Pread(s.open.stat, c.text[:], 0)
+	if _, cpu, ok := stat(c.text[:got]); !ok || cpu != c.place.cpu {
+		return elsewhere
+	}
+	return leaving
 }
 
 // since is the CPU time of a group at a wake-up. -1: it is what it was when groups were told of at this time, before the clock's wake-up, so
@@ -697,9 +754,7 @@ func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 	if still {
 		read(&m.Buffer, c.k, s.TID, m.Peeked.Call.SP, &s.Advice, s.pages)
 		at = c.k.Now()
-		got, _ := c.k.Pread(s.open.sched, c.text[:], 0)
-		_, _, runs, ok := schedstat(c.text[:got])
-		still = ok && uint64(runs) == p.count
+		still = m.read(c.k, s, c.text[:]) && uint64(m.Stopped.runs) == p.count
 	}
 	if !p.asleep && !(still && s.wait.same(m)) {
 		m.state.Store(free)
@@ -717,7 +772,7 @@ func (c *Clock) peek(s *Slot, p *pick, n, wake int64) bool {
 	s.sampled.Store(n)
 	m.Peeked.Asleep, m.Peeked.Count, m.Moved = true, p.count, c.up.doubt
 	m.At.Asked, m.At.Stopped, m.At.Released = at, at, at
-	m.judge(c.k, c.board, c.text[:], c.place.cpu, &c.up)
+	m.judge(c.k, c.board, c.text[:], c.place.cpu)
 	return true
 }
 
@@ -885,6 +940,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 		return
 	}
 	m := &c.tracees.samples[i]
+	m.Stopped.runs = -1
 	if c.board.keeper.Load() != 0 {
 		c.askKeeper(s, m, i, p, n, wake)
 		return
@@ -921,6 +977,24 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 		return
 	}
 	m.Moved = c.up.doubt
+	if !p.quick.is {
+		m.queued(c, s, p, wake)
+	}
+	_, status, errno := c.k.Wait(id, true)
+	if errno == unix.EINTR {
+		c.grip.since.Store(0)
+		c.apart = c.k.Now() - m.At.Asked
+		m.proof.quick.leave(c)
+		return // the coordinator wants the clock to go on: it stops late
+	}
+	c.stopped(m, status, errno)
+}
+
+// queued proves that the thread is in the queue of the clock's CPU, and has not left it since the wake-up.
+//
+//go:nosplit
+//go:norace
+func (m *Sample) queued(c *Clock, s *Slot, p *pick, wake int64) {
 	if m.At.Asked-wake > blocked {
 		got, _ := c.k.Pread(s.open.sched, c.text[:], 0)
 		run, _, _, ok := schedstat(c.text[:got])
@@ -929,13 +1003,6 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	got, _ := c.k.Pread(s.open.stat, c.text[:], 0)
 	_, at, ok := stat(c.text[:got])
 	m.proof.waits = ok && at == c.place.cpu
-	_, status, errno := c.k.Wait(id, true)
-	if errno == unix.EINTR {
-		c.grip.since.Store(0)
-		c.apart = c.k.Now() - m.At.Asked
-		return // the coordinator wants the clock to go on: it stops late
-	}
-	c.stopped(m, status, errno)
 }
 
 // blocked is for how long after its wake-up a clock has had its CPU for certain, in nanoseconds: a seize may wait for an exec
@@ -948,7 +1015,7 @@ const blocked = 50_000
 //go:norace
 func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
 	m.Slot, m.TID, m.PID, m.Tick, m.At.Wake = p.slot, s.TID, s.PID, n, wake
-	m.At.Asked, m.Asked = k.Now(), Usage{p.run, p.wait}
+	m.At.Asked, m.Asked = k.Now(), Usage{p.run, p.wait, int64(p.count)}
 	m.id, m.Moved, m.Gone, m.Peeked.Asleep, m.proof = s.TID, false, false, false, proof{quick: p.quick}
 	m.state.Store(asked)
 }
@@ -968,7 +1035,7 @@ func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 	}
 	c.grip.holding.Store(int32(m.TID))
 	c.grip.holds.Store(c.k.Now())
-	left := m.take(c.k, c.board, status, errno, false)
+	left := takeSample(m, c.k, c.board, c.text[:], status, errno, false)
 	c.grip.holds.Store(0)
 	c.grip.since.Store(0)
 	c.apart = m.At.Stopped - m.At.Asked
@@ -978,7 +1045,12 @@ func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 	if m.Buffer.Call.Met {
 		c.board.slots[m.Slot].wait.met(m)
 	}
-	m.judge(c.k, c.board, c.text[:], c.place.cpu, &c.up)
+	if m.proof.quick.is {
+		prove(m, c)
+	}
+	if m.judge(c.k, c.board, c.text[:], c.place.cpu) {
+		c.search.last = -1 // the next one is picked with more care
+	}
 	c.tracees.out--
 }
 
@@ -987,7 +1059,7 @@ func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 //
 //go:nosplit
 //go:norace
-func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno, kept bool) (left bool) {
+func (m *Sample) take(k taking.Kernel, b *Board, text []byte, status uint32, errno unix.Errno, kept bool) (left bool) {
 	s := &b.slots[m.Slot]
 	left = true
 	m.At.Stopped, m.Status = k.Now(), status
@@ -1001,6 +1073,8 @@ func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno
 	default:
 		by := taking.StoppedFor(status)
 		m.Gone = take(k, m.id, &s.Advice, &m.Buffer, s.pages, by, b.NoRestart) != 0 || m.id != m.TID
+		m.Buffer.Lived = m.Buffer.Lived && !kept // only a release tells that it was not killed, and is another's by now
+		m.read(k, s, text)                       // here, where they stand still
 		if !kept {
 			left = release(k, m.id, status)
 		}
@@ -1009,54 +1083,91 @@ func (m *Sample) take(k taking.Kernel, b *Board, status uint32, errno unix.Errno
 	return left
 }
 
+// read reads the thread's times. false: they are not to be had.
+//
+//go:nosplit
+//go:norace
+func (m *Sample) read(k taking.Kernel, s *Slot, text []byte) bool {
+	got, _ := k.Pread(s.open.sched, text, 0)
+	run, wait, runs, ok := schedstat(text[:got])
+	if m.Stopped.runs = -1; ok {
+		m.Stopped = Usage{run, wait, runs}
+	}
+	return ok
+}
+
+// leave notes for how long the clock, which has waited for the stop, had run by then. What a thread has run is counted when it leaves its CPU, and by the
+// scheduler's tick; a read does not count it (proc_pid_schedstat, fs/proc/base.c).
+//
+//go:nosplit
+//go:norace
+func (q *quickly) leave(c *Clock) {
+	if q.left || !q.is {
+		return
+	}
+	got, _ := c.k.Pread(c.search.self.stat, c.text[:], 0)
+	own, _, runs, ok := schedstat(c.text[:got])
+	q.own -= own
+	q.own, q.left = -q.own, ok && runs > q.runs
+}
+
+// prove finds out whether a thread that was picked quickly had its CPU when the clock's timer expired, and has got it back once the clock had left it
+// for the thread's stop: all the time since it has lost it that it has not run it has waited, and for no less than the clock has run. It counts as moved else. The clock may
+// seem to have run for longer, by a tick of the scheduler since then; the thread has run for less than that, or it has got a CPU so much sooner. When
+// it has stopped is known to the switch back to the clock, 2 to 8 us.
+//
+//go:nosplit
+//go:norace
+func (m *Sample) prove(c *Clock) {
+	q := &m.proof.quick
+	q.leave(c)
+	ran, waited := m.Stopped.Run-m.Asked.Run, m.Stopped.Wait-m.Asked.Wait
+	early := q.own - waited
+	ticked := ran < early && early <= c.k.Now()-m.At.Stopped+atOnce
+	m.proof.waits = q.left && m.Stopped.runs == m.Asked.runs+1 && m.At.Stopped-ran-waited >= q.due && (early <= atOnce || ticked)
+	m.Moved = m.Moved || !m.proof.waits
+}
+
 // settled is the run time between the request and the stop of a thread that was not on a CPU then,
 // in nanoseconds: the kernel's own way.
 const settled = 3_000
 
 // judge finds out whether the thread may have run code of its own between the tick and the
-// stop. It has not if it was on no CPU at the request: a thread that was preempted meets the
+// stop, and returns that. It has not if it was on no CPU at the request: a thread that was preempted meets the
 // request before it gets back to its code. That is so if it was still in the queue of the clock's CPU after the request, if it
-// has hardly run, or has not left this CPU. One that was picked at once must have lost its CPU to the clock, whose last wake-up u is, nil where it is not
-// the clock that judges. Then the sample is the coordinator's.
+// has hardly run, or has not left this CPU. Then the sample is the coordinator's.
 //
 //go:nosplit
 //go:norace
-func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int, u *wakeUp) {
+func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) (moved bool) {
 	s := &b.slots[m.Slot]
-	m.Stopped = m.Asked
-	if s.pages >= 0 {
+	known := m.Stopped.runs >= 0
+	if !known {
+		m.Stopped = m.Asked
+	}
+	if s.pages >= 0 && !m.Buffer.Lived {
 		// The pagemap of memory that is gone reads as empty (pagemap_read, fs/proc/task_mmu.c): then nobody
 		// knows of which program the copy is.
 		got, errno := k.Pread(s.pages, text[:8], 0)
 		m.Gone = m.Gone || errno == 0 && got == 0
 	}
 	if !m.Gone {
-		met := false // by the clock's wake-up
-		got, _ := k.Pread(s.open.sched, text, 0)
-		if run, wait, runs, ok := schedstat(text[:got]); ok {
-			m.Stopped = Usage{run, wait}
-			s.last.runs.Store(runs)
-			s.known = times{m.At.Released, run, wait, runs}
-			// All the time since it has lost the CPU that it has not run it has waited for one.
-			late := wait - m.Asked.Wait + run - m.Asked.Run - (m.At.Stopped - m.At.Wake)
-			met = u != nil && !m.Peeked.Asleep && m.proof != (proof{}) && late >= -mostSwitching && u.switching.met(late)
-		}
-		if m.proof.quick && !met {
-			m.Moved = true
-			if u != nil {
-				u.alone = 0
-			}
+		if known {
+			s.last.runs.Store(m.Stopped.runs)
+			s.known = times{m.At.Released, m.Stopped.Run, m.Stopped.Wait, m.Stopped.runs}
 		}
 		s.last.run.Store(m.Stopped.Run)
 		if !m.proof.waits && m.Stopped.Run-m.Asked.Run > settled {
-			got, _ = k.Pread(s.open.stat, text, 0)
+			got, _ := k.Pread(s.open.stat, text, 0)
 			_, at, ok := stat(text[:got])
 			m.Moved = m.Moved || !ok || at != cpu
 		}
 	}
 	m.At.End = k.Now()
+	moved = m.Moved
 	m.state.Store(filled)
 	s.give()
+	return moved
 }
 
 // await waits for threads that have not stopped at once, until the next tick.
@@ -1086,11 +1197,14 @@ func (c *Clock) await(next int64) {
 // lateEvery is how often a clock looks for stops that did not come at once, in nanoseconds.
 const lateEvery = 500_000
 
-// take and read are called by value, since the linker counts the stack of calls by name against what a
+// These are called by value, since the linker counts the stack of calls by name against what a
 // nosplit chain may use (cmd/link, stack check). There is more: see growStack.
 var (
 	take = taking.Take
 	read = (*taking.Buffer).Peek
+
+	findPick, quickPick = (*Clock).find, (*Clock).quick
+	takeSample, prove   = (*Sample).take, (*Sample).prove
 )
 
 // growStack makes room for what must not grow the stack.

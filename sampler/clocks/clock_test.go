@@ -66,23 +66,36 @@ func TestRelease(t *testing.T) {
 		{"no child", 0, unix.ECHILD, false, "[]", false, false},
 	} {
 		for _, fails := range []unix.Errno{0, unix.ESRCH} {
-			s, b, c := desk(t, 1, &actor{tid: 7, tracee: true, stopped: true})
+			s, b, c := desk(t, 1, &actor{tid: 7, run: 5, wait: 6, tracee: true, stopped: true})
 			b.NoRestart = true
 			advice := &b.slots[0].Advice
 			m := &c.tracees.samples[0]
-			m.TID, m.id = 7, 7
+			m.TID, m.id, m.Stopped.runs = 7, 7, -7
 			copied := false
+			s.opens = func(fd int) {
+				if fd == 70+fileSched && (!copied || len(s.log) > 0) {
+					t.Errorf("%s: its times are read when it is not stopped: copied %t, %s", tt.name, copied, s.log)
+				}
+			}
 			take = func(k taking.Kernel, tid int, a *taking.Advice, buf *taking.Buffer, pages, by int, noRestart bool) unix.Errno {
 				copied = true
 				if k != taking.Kernel(s) || tid != 7 || a != advice || buf != &m.Buffer || pages != 74 || by != taking.StoppedFor(tt.status) || (by == taking.OwnStop) != tt.own || !noRestart {
 					t.Errorf("%s: thread %d, pages %d, stopped for %d, noRestart %t", tt.name, tid, pages, by, noRestart)
 				}
 				s.now += 3 * us
+				buf.Lived = true
 				return fails
 			}
 			began := s.now
-			if !m.take(s, b, tt.status, tt.errno, tt.kept) {
+			if !m.take(s, b, c.text[:], tt.status, tt.errno, tt.kept) {
 				t.Errorf("%s: it has not left", tt.name)
+			}
+			if tt.copys && m.Buffer.Lived == tt.kept {
+				t.Errorf("%s: its memory is known to have been its own: %t", tt.name, m.Buffer.Lived)
+			}
+			// Its times are those of its stop.
+			if want := (Usage{5, 6, 12}); tt.copys && m.Stopped != want || !tt.copys && m.Stopped.runs != -7 {
+				t.Errorf("%s: %+v", tt.name, m.Stopped)
 			}
 			if got := fmt.Sprint(s.log); got != tt.want || copied != tt.copys {
 				t.Errorf("%s: answered by %s, want %s; copied %t", tt.name, got, tt.want, copied)
@@ -107,6 +120,7 @@ func TestJudge(t *testing.T) {
 		files       map[int]string
 		broken      map[int]unix.Errno
 		gone        bool
+		lived       bool
 		wantMoved   bool
 		wantGone    bool
 		wantUnknown bool // the run time stays that of the request
@@ -117,9 +131,10 @@ func TestJudge(t *testing.T) {
 		{name: "ran here", ran: 3*us + 1, cpu: 0},
 		{name: "nobody knows where", ran: 50 * us, files: map[int]string{72: "7 (a"}, wantMoved: true},
 		{name: "no times", ran: 50 * us, cpu: 1, files: map[int]string{71: "x"}, wantUnknown: true},
-		{name: "no memory", ran: 50 * us, cpu: 1, files: map[int]string{74: ""}, wantGone: true, wantUnknown: true},
+		{name: "no memory", ran: 3 * us, files: map[int]string{74: ""}, wantGone: true},
+		{name: "its memory was seen in the stop", ran: 3 * us, files: map[int]string{74: ""}, lived: true},
 		{name: "memory unreadable", broken: map[int]unix.Errno{74: unix.EIO}},
-		{name: "gone", ran: 50 * us, cpu: 1, gone: true, wantGone: true, wantUnknown: true},
+		{name: "gone", ran: 3 * us, gone: true, wantGone: true},
 	} {
 		a := &actor{tid: 7, run: 1000*us + tt.ran, wait: 90, cpu: tt.cpu, state: 'R', tracee: true}
 		s, b, c := desk(t, 1, a)
@@ -135,8 +150,9 @@ func TestJudge(t *testing.T) {
 		slot.last.run.Store(3)
 		m.state.Store(asked)
 		m.Asked.Run, m.Asked.Wait, m.proof.waits, m.At.Released, m.Gone = 1000*us, 80, tt.waits, 77, tt.gone
-		m.judge(s, b, c.text[:], 0, nil)
-		if m.Moved != tt.wantMoved || m.Gone != tt.wantGone {
+		m.Buffer.Lived = tt.lived
+		m.read(s, slot, c.text[:])
+		if moved := m.judge(s, b, c.text[:], 0); moved != tt.wantMoved || m.Moved != tt.wantMoved || m.Gone != tt.wantGone {
 			t.Errorf("%s: moved %t, gone %t", tt.name, m.Moved, m.Gone)
 		}
 		run, wait := a.run, int64(90)
@@ -146,10 +162,14 @@ func TestJudge(t *testing.T) {
 		if m.Stopped.Run != run || m.Stopped.Wait != wait {
 			t.Errorf("%s: run %d, wait %d; want %d, %d", tt.name, m.Stopped.Run, m.Stopped.Wait, run, wait)
 		}
+		known := times{77, run, wait, 12}
+		if tt.wantUnknown || tt.wantGone {
+			known = times{2, 1, 4, 5}
+		}
 		if tt.wantGone {
 			run = 3
 		}
-		if exact := slot.known == (times{77, run, wait, 12}); slot.last.run.Load() != run || exact == tt.wantUnknown {
+		if slot.last.run.Load() != run || slot.known != known {
 			t.Errorf("%s: the board knows of a run time of %d, %+v", tt.name, slot.last.run.Load(), slot.known)
 		}
 		if m.state.Load() != filled || slot.holder.Load() != 0 || m.At.End != s.now {
@@ -159,12 +179,12 @@ func TestJudge(t *testing.T) {
 	// Without a pagemap nobody asks for it.
 	s, b, c := desk(t, 1, &actor{tid: 7})
 	b.slots[0].pages = -1
-	if c.tracees.samples[0].judge(s, b, c.text[:], 0, nil); c.tracees.samples[0].Gone || s.reads[-1] != 0 {
+	if c.tracees.samples[0].judge(s, b, c.text[:], 0); c.tracees.samples[0].Gone || s.reads[-1] != 0 {
 		t.Error("a sample without a pagemap is gone")
 	}
 	b.slots[0].pages = 0 // a file like any other
 	s.files[0] = ""
-	if c.tracees.samples[0].judge(s, b, c.text[:], 0, nil); !c.tracees.samples[0].Gone {
+	if c.tracees.samples[0].judge(s, b, c.text[:], 0); !c.tracees.samples[0].Gone {
 		t.Error("an empty pagemap with number 0 is not seen")
 	}
 }
@@ -326,60 +346,113 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// TestQuick: a thread that was taken without asking who had the CPU last counts as moved unless its stop proves that it has lost that to the clock.
-func TestQuick(t *testing.T) {
-	const learned = 10 * us
-	nobody := func(_ *script, _ *Sample, u **wakeUp) { *u = nil }
+// TestProve: a thread that was picked by its own times counts as moved unless its stop proves that it had its CPU when the timer expired, and was put on
+// one but once since, not before the clock has left its own.
+func TestProve(t *testing.T) {
+	const due, ran, waited = 480 * us, 2 * us, 50 * us
 	for _, tt := range []struct {
 		name  string
-		late  int64 // nanoseconds before the wake-up at which it has lost the CPU
-		proof proof
-		set   func(s *script, m *Sample, u **wakeUp)
+		lost  int64 // when it has lost its CPU
+		runs  int64 // how often it was put on one since
+		clock int64 // how long the clock has run meanwhile, as far as that can be read
+		set   func(s *script, m *Sample)
 		moved bool
-		then  int64 // what is learned of that
 	}{
-		{"was preempted", learned, proof{quick: true}, nil, false, learned + 250},
-		{"was preempted, and is in the queue", learned, proof{true, true}, nil, false, learned + 250},
-		{"somebody else had it for a moment", learned + 250 + interlude, proof{true, true}, nil, false, learned + 250},
-		{"somebody else had it", learned + 251 + interlude, proof{true, true}, nil, true, learned + 250},
-		{"somebody else had it, as the scheduler knew", learned + 251 + interlude, proof{waits: true}, nil, false, learned + 250},
-		{"nothing is proven", 0, proof{}, nil, false, learned},
-		{"sooner", 2 * us, proof{true, true}, nil, false, learned - 250},
-		{"later than the wake-up", -2 * us, proof{true, true}, nil, false, learned - 250},
-		{"it has neither run nor waited", -mostSwitching - 1, proof{true, true}, nil, true, learned},
-		{"somebody else judges", learned, proof{true, true}, nobody, true, learned},
-		{"somebody else judges, and the scheduler knew", learned, proof{waits: true}, nobody, false, learned},
-		{"was read asleep", learned, proof{true, true}, func(_ *script, m *Sample, _ **wakeUp) { m.Peeked.Asleep = true }, true, learned},
-		{"no times", learned, proof{true, true}, func(s *script, _ *Sample, _ **wakeUp) { s.broken[71] = unix.ESRCH }, true, learned},
+		{"was preempted", due + 8*us, 1, waited, nil, false},
+		{"waited for others, too", due + 8*us, 1, waited - 400*us, nil, false},
+		{"at the tick", due, 1, waited, nil, false},
+		{"before the tick", due - 1, 1, waited, nil, true},
+		{"has got a CPU twice", due + 8*us, 2, waited, nil, true},
+		{"has got none", due + 8*us, 0, waited, nil, true},
+		{"has got one a little sooner", due + 8*us, 1, waited + atOnce, nil, false},
+		{"has got one before the clock has left its own", due + 8*us, 1, waited + ran, nil, true},
+		{"a tick of the scheduler came since", due + 8*us, 1, waited + ran + 1, nil, false},
+		{"a tick came just before", due + 8*us, 1, waited + 20*us + atOnce, nil, false},
+		{"there was no time for a tick", due + 8*us, 1, waited + 20*us + atOnce + 1, nil, true},
+		{"the clock has not left its CPU", due + 8*us, 1, 0, func(s *script, m *Sample) { m.proof.quick.runs++ }, true},
+		{"no times of the clock", due + 8*us, 1, waited, func(s *script, m *Sample) { s.broken[fileOwnStat] = unix.EIO }, true},
+		{"the clock's times are known from when it left", due + 8*us, 1, 90 * us, func(s *script, m *Sample) { m.proof.quick.own, m.proof.quick.left = waited, true }, false},
 	} {
-		const at, wake, took, ran = 500 * us, 480 * us, 30 * us, 2 * us
-		a := &actor{tid: 7, run: 1000*us + ran, cpu: 0, state: 'R', tracee: true}
-		a.wait = 90*us + tt.late + at + took - wake - ran
-		s, b, c := desk(t, 1, a)
+		s, _, c := desk(t, 1, &actor{tid: 7})
+		c.search.self.stat, c.up.due = fileOwnStat, due+10_000*us // of the next tick
+		s.files[fileOwnStat] = fmt.Sprintf("%d 5 6\n", 3000*us+tt.clock)
 		m := &c.tracees.samples[0]
-		b.slots[0].take(1)
-		m.state.Store(asked)
-		m.At.Wake, m.At.Asked, m.At.Stopped, m.Asked.Run, m.Asked.Wait, m.proof = wake, at, at+took, 1000*us, 90*us, tt.proof
-		c.up.switching, c.up.alone = switching(learned), aloneFor
-		u := &c.up
+		m.proof.quick = quickly{is: true, due: due, own: 3000 * us, runs: 5}
+		m.Asked, m.Stopped = Usage{1000 * us, 90 * us, 40}, Usage{1000*us + ran, 90*us + waited, 40 + tt.runs}
+		m.At.Stopped = tt.lost + waited + ran
+		s.now = m.At.Stopped + 20*us
+		s.step = 0
 		if tt.set != nil {
-			tt.set(s, m, &u)
+			tt.set(s, m)
 		}
-		m.judge(s, b, c.text[:], 0, u)
-		if m.Moved != tt.moved || int64(c.up.switching) != tt.then {
-			t.Errorf("%s: moved %t, want %t; learned %d, want %d", tt.name, m.Moved, tt.moved, c.up.switching, tt.then)
+		if m.prove(c); m.Moved != tt.moved || m.proof.waits == m.Moved {
+			t.Errorf("%s: moved %t, want %t; met the request: %t", tt.name, m.Moved, tt.moved, m.proof.waits)
 		}
-		alone := aloneFor
-		if tt.moved {
-			alone = 0
-		}
-		if c.up.alone != alone && u != nil {
-			t.Errorf("%s: met alone for %d ticks", tt.name, c.up.alone)
+		m.Moved = true
+		if m.prove(c); !m.Moved {
+			t.Errorf("%s: what is known to have moved has not", tt.name)
 		}
 	}
-	x := switching(mostSwitching - 1)
-	if x.met(1e9) || x != mostSwitching {
-		t.Errorf("a second is %d", x)
+}
+
+// TestLag: how long a clock's wake-up takes is learned from each, but from what has other causes.
+func TestLag(t *testing.T) {
+	l := lag{mid: 5000, high: 10_000}
+	for _, tt := range []struct {
+		after int64
+		want  lag
+	}{
+		{12_000, lag{5250, 10_450}}, {5300, lag{5300, 10_400}}, {5200, lag{5200, 10_350}}, {-60_000, lag{4950, 10_300}}, {-60_001, lag{4950, 10_300}},
+		{60_000, lag{5200, 10_750}}, {60_001, lag{5200, 10_750}}, {10_800, lag{5450, 10_800}},
+	} {
+		if l.learn(&pick{after: tt.after, once: true}); l != tt.want {
+			t.Errorf("after %d: %+v, want %+v", tt.after, l, tt.want)
+		}
+	}
+	if was := l; true {
+		if l.learn(&pick{after: was.mid + 100}); l != was {
+			t.Errorf("it is learned from who may have slept: %+v", l)
+		}
+	}
+	for range 1000 {
+		l.learn(&pick{after: 2000, once: true})
+	}
+	if l != (lag{2000, 2000}) {
+		t.Errorf("after a thousand times 2 us: %+v", l)
+	}
+	l.high = 1900
+	if l.learn(&pick{after: 1000, once: true}); l != (lag{1750, 1850}) {
+		t.Errorf("a lower decile: %+v", l)
+	}
+	l = lag{2000, 2000}
+	if l.learn(&pick{after: 1960, once: true}); l != (lag{1960, 1960}) {
+		t.Errorf("%+v", l)
+	}
+	l = lag{2000, 1000} // the decile is the median at least
+	if l.learn(&pick{after: 2100, once: true}); l != (lag{2100, 2100}) {
+		t.Errorf("the decile is less than the median: %+v", l)
+	}
+	// Of 100 values two in ten of which are 9 us and the rest 3, the decile is 9, and the median 3.
+	l = lag{mid: 5000, high: 10_000}
+	for i := range 10_000 {
+		l.learn(&pick{after: 3000 + 6000*int64(i%5/4), once: true})
+	}
+	if l.mid > 3250 || l.high < 8500 {
+		t.Errorf("of eight times 3 us and two times 9 us: %+v", l)
+	}
+	for _, tt := range []struct {
+		lag         lag
+		least, most int64
+		wide        bool
+	}{{lag{8000, 10_000}, 2000, 14_000, false}, {lag{8000, 8000}, 4000, 12_000, false}, {lag{6000, 10_000}, -2000, 14_000, false}, {lag{5999, 10_000}, -2002, 14_000, true}, {lag{-5000, 9000}, -23_000, 13_000, true}} {
+		for after, want := range map[int64]bool{tt.least - 1: false, tt.least: true, tt.most: true, tt.most + 1: false} {
+			if tt.lag.is(after) != want {
+				t.Errorf("%+v: %d ns are its clock's: %t", tt.lag, after, !want)
+			}
+		}
+		if tt.lag.wide() != tt.wide {
+			t.Errorf("%+v is wide: %t", tt.lag, !tt.wide)
+		}
 	}
 }
 
@@ -391,7 +464,7 @@ func TestFind(t *testing.T) {
 	own := func(at int64) func(*script, *Board) {
 		return func(s *script, b *Board) {
 			c := b.clocks[1].Load()
-			c.search.self, s.files[fileOwn] = fileOwn, fmt.Sprintf("x (1, #threads: 1)\nse.exec_start : %d.%06d\n", at/1e6, at%1e6)
+			c.search.self.sched, s.files[fileOwn] = fileOwn, fmt.Sprintf("x (1, #threads: 1)\nse.exec_start : %d.%06d\n", at/1e6, at%1e6)
 		}
 	}
 	prompt := func(at int64) func(*script, *Board) {
@@ -400,19 +473,23 @@ func TestFind(t *testing.T) {
 			b.clocks[1].Load().prompt = true
 		}
 	}
-	// Two threads, of which the other one had the CPU last, as far as the scheduler is asked.
+	// Two threads, of which the other one had the CPU last, as far as the scheduler is asked. That of last time had it for 500 us since it was let go, and has waited for
+	// 100; lost is how much later than the timer that ends, where it is 2 to 14 us usually.
 	two := []*actor{ran(7, 9), ran(8, 6)}
-	const most = 150 * us
-	all := times{1000 * us, 1000 * us, 44, 12}
-	quick := func(k times, set func(b *Board, c *Clock)) func(*script, *Board) {
-		return func(_ *script, b *Board) {
+	const leaves = "[<0>] exit_to_user_mode_loop+0x51/0xe0\n[<0>] do_syscall_64+0x23b/0x280\n"
+	quick := func(lost int64, set func(s *script, b *Board, c *Clock)) func(*script, *Board) {
+		return func(s *script, b *Board) {
 			c := b.clocks[1].Load()
-			b.slots[1].known, c.prompt = k, true
+			b.slots[1].known, c.prompt = times{300 * us, 500 * us, 44 - 100*us, 11}, true
+			c.search.self.stat, c.up.due, c.up.lag = fileOwnStat, 900*us-lost, lag{8 * us, 10 * us}
+			s.files[fileOwnStat], s.files[80+fileStack], s.files[0] = "3000 0 70\n", leaves, leaves
+			b.slots[1].open.stack = 80 + fileStack
 			if set != nil {
-				set(b, c)
+				set(s, b, c)
 			}
 		}
 	}
+	wide := func(s *script, b *Board, c *Clock) { c.up.lag = lag{1 * us, 10 * us} }
 	tests := []struct {
 		name   string
 		actors []*actor
@@ -446,21 +523,32 @@ func TestFind(t *testing.T) {
 				s.broken[fd] = unix.EACCES
 			}
 		}, 8, "[7 8 9]"},
-		{"ran and waited all the time", two, 1, quick(times{1000*us - 840*us - most, 200 * us, 44 - 40*us, 11}, nil), 8, "[]"}, // for 800 and 40 us since
-		{"ran not quite all the time", two, 1, quick(times{1000*us - 840*us - most - 1, 200 * us, 44 - 40*us, 11}, nil), 7, "[7 8]"},
-		{"has run longer than there was time", two, 1, quick(times{1000*us + mostSwitching + 1, 1000 * us, 44, 12}, nil), 7, "[7 8]"},
-		{"has got a CPU twice", two, 1, quick(times{1000 * us, 1000 * us, 44, 10}, nil), 7, "[7 8]"},
-		{"never let go", two, 1, quick(times{run: -1 << 60, runs: 12}, nil), 7, "[7 8]"},
-		{"ran all the time, but was not met last", []*actor{ran(7, 6), ran(8, 9)}, 1, func(s *script, b *Board) {
-			b.slots[0].known = times{1000 * us, 1000 * us, 44, 12}
-			b.clocks[1].Load().prompt = true
-		}, 8, "[7 8]"},
-		{"ran all the time, and sleeps", []*actor{ran(7, 9), {tid: 8, state: 'S', exec: 6}}, 1, quick(all, nil), 7, "[7 8]"},
-		{"ran all the time, and the clock may have come late", two, 1, quick(all, func(b *Board, c *Clock) { c.prompt = false }), 7, "[7 8]"},
-		{"ran all the time, but others did, too", two, 1, quick(all, func(b *Board, c *Clock) { c.up.alone-- }), 7, "[7 8]"},
-		{"ran all the time, and nobody can look at it", two, 1, quick(all, func(b *Board, c *Clock) { b.slots[1].open.stack = -1 }), 7, "[7 8]"},
-		{"ran all the time, and nobody can look at it, either", two, 1, quick(all, func(b *Board, c *Clock) { b.slots[1].open.stack = 0 }), 7, "[7 8]"},
-		{"ran all the time, and is held", two, 1, quick(all, func(b *Board, c *Clock) { b.keeper.Store(1) }), 7, "[7 8]"},
+		{"had the CPU", two, 1, quick(8*us, nil), 8, "[]"},
+		{"had it at times", two, 1, quick(8*us, func(_ *script, b *Board, _ *Clock) { b.slots[1].known.runs = 2 }), 8, "[]"},
+		{"had it at times, which are wide", two, 1, quick(8*us, func(s *script, b *Board, c *Clock) {
+			wide(s, b, c)
+			b.slots[1].known.runs = 10
+		}), 7, "[7 8]"},
+		{"a little sooner", two, 1, quick(2*us, nil), 8, "[]"},
+		{"a little later", two, 1, quick(14*us, nil), 8, "[]"},
+		{"had lost it before", two, 1, quick(2*us-1, nil), 7, "[7 8]"},
+		{"has lost it later", two, 1, quick(14*us+1, nil), 7, "[7 8]"},
+		{"never let go", two, 1, quick(8*us, func(_ *script, b *Board, _ *Clock) { b.slots[1].known.at = 0 }), 7, "[7 8]"},
+		{"had the CPU, but was not met last", []*actor{ran(7, 9), ran(8, 6)}, 0, quick(8*us, nil), 7, "[7 8]"},
+		{"had the CPU until an interrupt", two, 1, quick(8*us, func(s *script, _ *Board, _ *Clock) { s.files[80+fileStack] = inUser }), 8, "[]"},
+		{"has blocked there", two, 1, quick(8*us, func(s *script, _ *Board, _ *Clock) { s.files[80+fileStack] = inWait }), 7, "[7 8]"},
+		{"is on another CPU", two, 1, quick(8*us, func(s *script, _ *Board, _ *Clock) { s.files[80+fileStack] = "" }), 7, "[7 8]"},
+		{"nobody can look at it", two, 1, quick(8*us, func(_ *script, b *Board, _ *Clock) { b.slots[1].open.stack = 0 }), 7, "[7 8]"},
+		{"the clock may have come late", two, 1, quick(8*us, func(_ *script, _ *Board, c *Clock) { c.prompt = false }), 7, "[7 8]"},
+		{"the clock has no times of its own", two, 1, quick(8*us, func(_ *script, _ *Board, c *Clock) { c.search.self.stat = 0 }), 7, "[7 8]"},
+		{"the clock's own times cannot be read", two, 1, quick(8*us, func(s *script, _ *Board, _ *Clock) { s.broken[fileOwnStat] = unix.EIO }), 7, "[7 8]"},
+		{"is held", two, 1, quick(8*us, func(_ *script, b *Board, _ *Clock) { b.keeper.Store(1) }), 7, "[7 8]"},
+		{"times are wide, and it is here", two, 1, quick(-6*us, wide), 8, "[]"},
+		{"times are wide, and it is elsewhere", []*actor{ran(7, 9), {tid: 8, state: 'R', cpu: 1, exec: 6}}, 1, quick(-6*us, wide), 7, "[7]"},
+		{"times are wide, and nobody knows where it is", two, 1, quick(-6*us, func(s *script, b *Board, c *Clock) {
+			wide(s, b, c)
+			s.files[82] = "8 (a) R 1"
+		}), 7, "[7]"},
 		{"was preempted", []*actor{ran(7, 5e6)}, -1, own(5e6), 7, "[7]"},
 		{"was preempted by a thread of the kernel", []*actor{ran(7, 5e6)}, -1, own(5e6 + handover), 7, "[7]"},
 		{"waits for the CPU", []*actor{ran(7, 5e6)}, -1, own(5e6 + handover + 1), 0, "[7]"},
@@ -485,12 +573,15 @@ func TestFind(t *testing.T) {
 		{"hangs", []*actor{{tid: 7, state: 'D', exec: 5e6}}, -1, own(5e6), 0, "[]"},
 		{"has blocked elsewhere", []*actor{{tid: 7, state: 'S', cpu: 1, exec: 5e6}}, -1, own(5e6), 0, "[]"},
 	}
+	preempted := []string{"was preempted", "was preempted by real-time priority", "waits longer than another", "the search ends"}
 	for _, tt := range tests {
 		s, b, c := desk(t, 1, tt.actors...)
 		s.step = 0
-		c.search.last, c.up.alone = tt.last, aloneFor
+		c.search.last = tt.last
+		c.up.lag = lag{1000, 2000}
 		for i, a := range tt.actors {
 			a.run, a.wait, b.slots[i].open.stack = 1000*us, 44, 9
+			b.slots[i].known.runs = 11
 			b.slots[i].last.run.Store(900 * us)
 		}
 		if tt.set != nil {
@@ -512,8 +603,16 @@ func TestFind(t *testing.T) {
 				t.Errorf("%s: the times of thread %d are read %d times", tt.name, a.tid, n)
 			}
 		}
-		if quick := c.search.picked.quick; got != 0 && quick != (len(debugs) == 0) {
-			t.Errorf("%s: as a pick that is still to be proven: %t; sched of %v was read", tt.name, quick, debugs)
+		want := quickly{is: true, due: c.up.due, own: 3000, runs: 70}
+		if p := &c.search.picked; got != 0 && (p.quick.is != (len(debugs) == 0) || p.quick.is && (p.quick != want || p.call != leaving || s.reads[82] > 0 != c.up.lag.wide() || b.slots[1].last.run.Load() != p.run)) {
+			t.Errorf("%s: as a pick that is still to be proven: %+v; sched of %v was read", tt.name, p, debugs)
+		}
+		if s.reads[0] > 0 || s.reads[fileOwnStat] > 0 && len(tt.actors) > 1 && b.slots[1].open.stack == 0 {
+			t.Errorf("%s: file 0 is read %d times, the clock's own times %d", tt.name, s.reads[0], s.reads[fileOwnStat])
+		}
+		// All else lost its CPU when the timer expired, as far as is known.
+		if c.search.self.stat == 0 && (c.up.lag == lag{750, 1950}) != slices.Contains(preempted, tt.name) {
+			t.Errorf("%s: the clock's wake-up takes %+v", tt.name, c.up.lag)
 		}
 		if got != tt.want || fmt.Sprint(debugs) != tt.debugs {
 			t.Errorf("%s: thread %d, want %d; sched of %v was read", tt.name, got, tt.want, debugs)
@@ -893,7 +992,7 @@ func TestAsk(t *testing.T) {
 		a.tid, a.run, a.wait, a.state = 7, 500, 60, 'R'
 		s, b, c := desk(t, 1, &a)
 		slot, m := &b.slots[0], &c.tracees.samples[0]
-		m.Moved, m.Gone, m.proof = true, true, proof{true, true}
+		m.Moved, m.Gone, m.proof = true, true, proof{waits: true, quick: quickly{is: true, own: 6}}
 		slot.take(1)
 		sinceAtStop, requested := int64(-1), int64(0)
 		s.opens = func(fd int) {
@@ -1000,6 +1099,55 @@ func TestLongExecs(t *testing.T) {
 	}
 	if e.has(most-19, 119e6) || !e.has(most-19, 118e6) || e.has(0, 0) {
 		t.Error("want 100 ms")
+	}
+}
+
+// TestOwnTimes: a sample has no times of the one that had its room before: of a thread that ends, or whose times cannot be read, those of the request.
+func TestOwnTimes(t *testing.T) {
+	for name, set := range map[string]func(s *script, a *actor){
+		"ends":       func(_ *script, a *actor) { a.does = ends },
+		"unwaitable": func(_ *script, a *actor) { a.does = unwaitable },
+		"no times":   func(s *script, _ *actor) { s.broken[71] = unix.EIO },
+		"asleep, and no times": func(s *script, a *actor) {
+			a.state = 'S'
+			s.broken[71] = unix.EIO
+		},
+	} {
+		a := &actor{tid: 7, state: 'R', run: 500, wait: 60}
+		s, b, c := desk(t, 1, a)
+		s.files[70+fileCall] = "232 0x7 0xab 0x2 0x3 0x4 0x5 0x7ffe10 0x401000\n"
+		set(s, a)
+		m, slot := &c.tracees.samples[0], &b.slots[0]
+		m.Stopped = Usage{9e9, 9e9, 99}
+		slot.take(1)
+		p := pick{run: 400, wait: 50, count: 12, asleep: a.state == 'S'}
+		if c.tracees.seizes.any = true; p.asleep {
+			if c.peek(slot, &p, 6, 999); m.state.Load() != free {
+				t.Errorf("%s: it is read", name)
+			}
+			continue
+		}
+		if c.ask(slot, &p, 6, 999); m.Stopped != m.Asked || m.state.Load() != filled || m.Asked != (Usage{400, 50, 12}) || slot.known.run == 9e9 {
+			t.Errorf("%s: stopped with %+v, known %+v", name, m.Stopped, slot.known)
+		}
+	}
+}
+
+// TestStopsLate: for how long the clock has run until it left its CPU to a thread that stops late is read when that is given up: later it has run for more.
+func TestStopsLate(t *testing.T) {
+	a := &actor{tid: 7, state: 'R', run: 500, wait: 60, does: queues, patience: 1}
+	s, b, c := desk(t, 1, a)
+	c.search.self.stat, s.own, s.turns = fileOwnStat, 3000*us+50*us, 6
+	m, slot := &c.tracees.samples[0], &b.slots[0]
+	slot.take(1)
+	c.ask(slot, &pick{run: 500, wait: 60, count: 11, quick: quickly{is: true, due: s.now - 60*us, own: 3000 * us, runs: 5}}, 6, s.now-50*us)
+	if q := m.proof.quick; !q.left || q.own != 50*us || m.state.Load() != asked {
+		t.Errorf("%+v, in state %d", q, m.state.Load())
+	}
+	s.own, a.wait = s.own+900*us, a.wait+50*us+s.now-m.At.Asked
+	c.await(s.now + 5000*us)
+	if m.state.Load() != filled || m.Moved || !m.proof.waits {
+		t.Errorf("%v", m)
 	}
 }
 
@@ -1242,7 +1390,7 @@ func TestBehind(t *testing.T) {
 			a := &actor{tid: 7, state: 'S'}
 			_, b, list := play(t, 4, 4, []*actor{a}, func(int64) {}, func(b *Board) {
 				c := b.clocks[1].Load()
-				c.prompt, c.up.least, c.search.self = tt.prompt, usual, fileOwn
+				c.prompt, c.up.least, c.search.self.sched = tt.prompt, usual, fileOwn
 				s := c.k.(*script)
 				s.step = 0
 				s.files[fileOwn] = "x (1, #threads: 1)\nse.exec_start : 5.000000\n"
@@ -1286,7 +1434,7 @@ func TestBetween(t *testing.T) {
 			a := &actor{tid: 7, state: 'R', exec: 5e6}
 			_, b, list := play(t, 4, 4, []*actor{a}, func(int64) {}, func(b *Board) {
 				c := b.clocks[1].Load()
-				c.up.least, c.search.self = usual, fileOwn
+				c.up.least, c.search.self.sched = usual, fileOwn
 				s := c.k.(*script)
 				s.step = 0
 				s.delay = func() int64 {
@@ -1329,10 +1477,16 @@ func TestAnswer(t *testing.T) {
 		{"sampled for the tick before", func(s *Slot) { s.sampled.Store(2) }, true},
 		{"left", func(s *Slot) { s.used = false }, false},
 		{"held", func(s *Slot) { s.holder.Store(9) }, false},
+		{"picked by its own times no more", func(*Slot) {}, true},
 	} {
 		a := &actor{tid: 8, state: 'R', run: 5}
 		s, b, c := desk(t, 1, &actor{tid: 7, state: 'S'}, a)
 		b.slots[1].last.run.Store(0)
+		if strings.HasPrefix(tt.name, "picked") { // its stack, which is read for that, says something else
+			c.prompt, c.search.self.stat, c.search.last, b.slots[1].open.stack = true, fileOwnStat, 1, 80+fileStack
+			b.slots[1].known = times{s.now, 0, 0, 12}
+			c.up.due, c.up.lag, s.files[80+fileStack] = s.now, lag{0, 2000}, "[<0>] vfs_read+0x1/0x2\n"
+		}
 		s.opens = func(fd int) {
 			if fd == 82 && !a.asked && !a.tracee {
 				tt.set(&b.slots[1])
@@ -1340,6 +1494,9 @@ func TestAnswer(t *testing.T) {
 		}
 		if got := c.answer(3, s.now); got != tt.want || (s.seizes == 1) != tt.want || c.search.last != 1 {
 			t.Errorf("%s: answered %t, %d stops, last slot %d", tt.name, got, s.seizes, c.search.last)
+		}
+		if n := s.reads[80+fileStack]; n > 1 || (n == 1) != strings.HasPrefix(tt.name, "picked") {
+			t.Errorf("%s: its stack is read %d times", tt.name, n)
 		}
 		if h := b.slots[1].holder.Load(); h != 0 && h != 9 {
 			t.Errorf("%s: the slot is held by %d", tt.name, h)

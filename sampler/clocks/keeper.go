@@ -347,8 +347,8 @@ func (p *Keeper) serve() {
 		errno := p.k.Interrupt(m.TID)
 		got, _ := p.k.Pread(s.open.stat, p.text[:], 0)
 		_, at, ok := stat(p.text[:got])
-		m.proof.waits = ok && at == c.place.cpu         // where the clock is, since it waits for this
-		m.Moved = p.k.Now()-m.At.Wake >= keeperPatience // it has left its CPU before
+		m.proof.waits = ok && at == c.place.cpu                             // where the clock is, since it waits for this
+		m.Moved = m.proof.quick.is || p.k.Now()-m.At.Wake >= keeperPatience // nobody proves where it was, or the clock has left its CPU before
 		s.request.Store(pending)
 		if errno != 0 {
 			m.Gone = true
@@ -362,7 +362,7 @@ func (p *Keeper) serve() {
 // finish hands a sample on. From then on it is the coordinator's.
 func (p *Keeper) finish(m *Sample, c *Clock) {
 	p.board.slots[m.Slot].request.Store(0)
-	m.judge(p.k, p.board, p.text[:], c.place.cpu, nil)
+	m.judge(p.k, p.board, p.text[:], c.place.cpu)
 }
 
 // handle answers one report of a tracee.
@@ -381,7 +381,7 @@ func (p *Keeper) handle(s ptrace.Status) {
 			p.takeBack(s) // so that it is watched on
 		}
 		holds(p.board, p.k, s.TID)
-		m.take(p.k, p.board, s.Raw, 0, true)
+		m.take(p.k, p.board, p.text[:], s.Raw, 0, true)
 		holds(p.board, p.k, 0)
 		if s.Kind == ptrace.KindGroupStop {
 			p.k.Listen(s.TID)

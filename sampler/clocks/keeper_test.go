@@ -73,12 +73,18 @@ func keepDesk(t *testing.T) *kept {
 
 // ask has the clock ask for the thread in a slot.
 func (k *kept) ask(slot int, wake int64) *Sample {
+	return k.askFor(pick{slot: slot, run: 800, wait: 60}, wake)
+}
+
+// askFor is ask for who was picked so.
+func (k *kept) askFor(p pick, wake int64) *Sample {
+	slot := p.slot
 	k.b.slots[slot].take(k.c.who)
 	i := 0
 	for k.c.tracees.samples[i].state.Load() != free {
 		i++
 	}
-	k.c.ask(&k.b.slots[slot], &pick{slot: slot, run: 800, wait: 60}, 3, wake)
+	k.c.ask(&k.b.slots[slot], &p, 3, wake)
 	return &k.c.tracees.samples[i]
 }
 
@@ -183,6 +189,14 @@ func TestKeeperRequest(t *testing.T) {
 
 // TestKeeperMoved: a thread may have run when it had left the clock's CPU by the request, or the clock may have.
 func TestKeeperMoved(t *testing.T) {
+	for _, quick := range []bool{true, false} {
+		k := keepDesk(t)
+		m := k.askFor(pick{run: 800, wait: 60, quick: quickly{is: quick}}, k.now) // when there was no keeper
+		k.report(ptrace.Status{TID: 7, Kind: ptrace.KindInterrupt, Raw: interrupted})
+		if m.Moved != quick {
+			t.Errorf("picked by its own times %t: moved %t", quick, m.Moved)
+		}
+	}
 	for _, tt := range []struct {
 		late, ran int64
 		at, cpu   int // where it is at the request, and at the stop

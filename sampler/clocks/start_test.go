@@ -63,18 +63,25 @@ func TestPrepare(t *testing.T) {
 			if u := c.up; !u.tardy(120_001, false) {
 				t.Error("it does not take more than 120 us for late")
 			}
-			if x, y := c.up.switching, c.up.switching; !x.met(45_250) || y.met(45_251) {
-				t.Errorf("at first a switch takes %d ns", c.up.switching)
+			if c.up.lag != (lag{mid: 5_000, high: 10_000}) {
+				t.Errorf("at first a switch takes %+v", c.up.lag)
 			}
-			self, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", c.search.self))
-			if _, err := os.Stat("/proc/thread-self/sched"); c.search.self > 0 != (err == nil && tt.cpu != Anywhere) || c.search.self > 0 && !strings.HasSuffix(self, fmt.Sprintf("/task/%d/sched", unix.Gettid())) {
-				t.Errorf("CPU %d: its own times are file %d, %q", tt.cpu, c.search.self, self)
-			}
-			if fd := c.search.self; fd > 0 {
-				if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
-					t.Errorf("children have its file: flags %#x, %v", flags, err)
+			for name, fd := range map[string]int{"sched": c.search.self.sched, "schedstat": c.search.self.stat} {
+				file, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+				if _, err := os.Stat("/proc/thread-self/" + name); fd > 0 != (err == nil && tt.cpu != Anywhere) || fd > 0 && !strings.HasSuffix(file, fmt.Sprintf("/task/%d/%s", unix.Gettid(), name)) {
+					t.Errorf("CPU %d: its own %s is file %d, %q", tt.cpu, name, fd, file)
 				}
-				unix.Close(fd)
+				if fd > 0 {
+					if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+						t.Errorf("children have its %s: flags %#x, %v", name, flags, err)
+					}
+				}
+			}
+			own := c.search.self
+			if c.search.self.close(); own.sched > 0 {
+				if _, err := unix.FcntlInt(uintptr(own.sched), unix.F_GETFD, 0); err != unix.EBADF {
+					t.Errorf("its sched is still open: %v", err)
+				}
 			}
 			if c.tracees.seizes.alarm == nil {
 				t.Error("it has no alarm")

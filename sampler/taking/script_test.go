@@ -631,3 +631,32 @@ func TestMarks(t *testing.T) {
 		}
 	}
 }
+
+// TestLived: that memory is there the last read of its pagemap tells; one of memory that is gone is empty.
+func TestLived(t *testing.T) {
+	before := pageBytes
+	defer func() { pageBytes = before }()
+	pageBytes = 4096
+	there := func(uint64) bool { return true }
+	for _, tt := range []struct {
+		name  string
+		k     *machine
+		pages int
+		want  bool
+	}{
+		{"there", &machine{present: there}, 0, true},
+		{"not in memory, but known", &machine{present: func(uint64) bool { return false }}, 0, true},
+		{"gone", &machine{present: there, most: 7}, 0, false},
+		{"went between two reads", &machine{present: there, fails: 2, most: 8}, 0, false},
+		{"cannot be read", &machine{}, 0, false},
+		{"no registers", &machine{present: there, errno: unix.ESRCH}, 0, false},
+		{"without a pagemap", &machine{present: there}, -1, false},
+	} {
+		tt.k.t, tt.k.note, tt.k.low, tt.k.high = t, note(0x10800), 0x10000, 0x20000
+		b := &Buffer{Lived: true}
+		b.Regs.Room, b.Stack.Room = make([]byte, regs.PrstatusMaxBytes), make([]byte, 0x2000)
+		if Take(tt.k, 7, &Advice{Stack: Extent{Low: 0x10000, High: 0x20000}}, b, tt.pages, OwnStop, true); b.Lived != tt.want {
+			t.Errorf("%s: lived %t", tt.name, b.Lived)
+		}
+	}
+}

@@ -142,6 +142,7 @@ type Buffer struct {
 	Roots     [MaxRoots]uint64 // of the recipe that were the thread's
 	NRoots    int
 	PACMask   uint64 // arm64
+	Lived     bool   // its memory was there: the pagemap told of it when it was read last
 	Call      Undone
 	marks     marks
 
@@ -186,7 +187,7 @@ type scratch struct {
 //go:nosplit
 //go:norace
 func (b *Buffer) empty() {
-	b.Regs.N, b.FPRegs.N, b.Stack.N, b.Beyond.N, b.NBlocks, b.NRoots, b.Call = 0, 0, 0, 0, 0, 0, Undone{}
+	b.Regs.N, b.FPRegs.N, b.Stack.N, b.Beyond.N, b.NBlocks, b.NRoots, b.Call, b.Lived = 0, 0, 0, 0, 0, 0, Undone{}, false
 }
 
 // Use makes the room of c the buffer's.
@@ -526,7 +527,7 @@ func span(k Kernel, pages int, addr uint64, n int, there bool, b *Buffer) int {
 		if pages >= 0 {
 			got, errno = k.Pread(pages, b.scratch.pages[:min(8*count, uint64(len(b.scratch.pages)))], int64(at/pageBytes*8))
 		}
-		if errno != 0 || got < 8 {
+		if b.Lived = errno == 0 && got >= 8; !b.Lived {
 			if there {
 				return n
 			}
