@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestAfar: one line however many threads are stopped from elsewhere, and one that counts them.
+// TestAfar: one line of each kind however many threads are stopped from elsewhere, and one that counts them.
 func TestAfar(t *testing.T) {
 	var a afar
 	if got := a.total(); got != "" {
@@ -18,9 +18,9 @@ func TestAfar(t *testing.T) {
 	lines := 0
 	warn := func(format string, args ...any) { lines++; _ = fmt.Sprintf(format, args...) }
 	for i := range 40 {
-		a.note(warn, 100+i%8, i%2)
+		a.note(warn, 100+i%8, i%2, i%4 == 0)
 	}
-	if want := "40 stops were asked for from elsewhere, of threads of 8 processes on 2 CPUs"; lines != 1 || a.total() != want {
+	if want := "40 stops were asked for from elsewhere, of threads of 8 processes on 2 CPUs"; lines != 2 || a.total() != want {
 		t.Errorf("%d lines, and %q, want %q", lines, a.total(), want)
 	}
 }

@@ -297,8 +297,12 @@ func (l *lookout) runs(t *thread, n int64) {
 	if err != nil {
 		return // its end is found out at the next look
 	}
-	l.listing.awake(t, st.Processor)
-	if !l.opt.test.uncounted && l.bank.Need(st.Processor, n) {
+	cpu := st.Processor
+	if st.RealTime { // no clock preempts it
+		cpu = -1
+	}
+	l.listing.awake(t, cpu)
+	if !l.opt.test.uncounted && cpu >= 0 && l.bank.Need(cpu, n) {
 		t.queue.homeless = 0
 		t.queue.runnable++
 		return
@@ -309,8 +313,8 @@ func (l *lookout) runs(t *thread, n int64) {
 	}
 	if l.opt.test.uncounted {
 		l.bank.Ask(t.slot)
-	} else if t.slot >= 0 && l.bank.Away(st.Processor, n) {
-		l.afar.note(l.said.warn, t.proc.pid, st.Processor)
+	} else if t.slot >= 0 && (cpu < 0 || l.bank.Away(cpu, n)) {
+		l.afar.note(l.said.warn, t.proc.pid, st.Processor, st.RealTime)
 		l.bank.Ask(t.slot)
 	}
 }

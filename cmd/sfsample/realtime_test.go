@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"sfsample/internal/testprog"
+	"sfsample/ptrace/procfs"
 )
 
 // TestRealTime: the run on a program in real time ends before that does, although its clock may never get the CPU that it is bound to, and in the
@@ -43,6 +44,45 @@ func TestRealTime(t *testing.T) {
 			if idle, _ := strconv.Atoi(m[1]); idle > 50 {
 				t.Errorf("priority %d: it is idle at %d of 199 ticks:\n%s", priority, idle, o.stderr)
 			}
+		}
+		p.Kill()
+	}
+}
+
+// TestRealTimeNaps: who is stopped from elsewhere is not read in its waits instead, by a clock that gets the CPU when it sleeps: of a program in real time that works
+// for 6 ms and sleeps for 0.3 nearly all CPU time is its work.
+func TestRealTimeNaps(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("one CPU on this machine, which such a program takes")
+	}
+	seldom := testprog.Compile(t, []string{"-O1", "-pthread"}, "seldom.c")
+	for name, attr := range map[string]unix.SchedAttr{
+		"FIFO 50":  {Policy: unix.SCHED_FIFO, Priority: 50},
+		"RR 1":     {Policy: unix.SCHED_RR, Priority: 1},
+		"deadline": {Policy: unix.SCHED_DEADLINE, Runtime: 9_000_000, Deadline: 10_000_000, Period: 10_000_000},
+	} {
+		p := testprog.Start(t, seldom, "1", "6000", "300")
+		ids, err := (procfs.FS{}).TaskIDs(p.PID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		attr.Size = unix.SizeofSchedAttr
+		if err := unix.SchedSetAttr(ids[len(ids)-1], &attr, 0); err != nil {
+			t.Skip("no real-time priority: ", err)
+		}
+		o := begin(t, tool("-p", fmt.Sprint(p.PID), "-hz", "199", "-d", "2s", "-o", "folded=-")).end(t)
+		o.want(t, exitDone, "threads have real-time priority")
+		work, all := 0, 0
+		for line := range strings.Lines(o.stdout) {
+			stack, n, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if weight, err := strconv.Atoi(n); err == nil {
+				if all += weight; strings.Contains(stack, ";seldom_work") {
+					work += weight
+				}
+			}
+		}
+		if all < 100 || 10*work < 9*all {
+			t.Errorf("%s: %d of %d are its work:\n%s\n%s", name, work, all, o.stdout, o.stderr)
 		}
 		p.Kill()
 	}

@@ -166,6 +166,10 @@ func TestParseStat(t *testing.T) {
 			if got != want {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}
+			want.RealTime = true
+			if got, err = ParseStat([]byte("4321 (" + comm + ")" + strings.Replace(line, " 20 0 3 ", " -2 0 3 ", 1))); err != nil || got != want {
+				t.Errorf("real time: got  %+v, %v\nwant %+v", got, err, want)
+			}
 		})
 	}
 }

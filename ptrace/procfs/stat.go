@@ -32,6 +32,7 @@ type Stat struct {
 	StartTicks uint64 // since boot, in 1/100 s; with the PID it names a process for ever
 	StartStack uint64 // address; 0 without permission
 	Processor  int    // CPU it last ran on
+	RealTime   bool   // it has its CPU before all threads of the usual policies: by its own policy, or since such a one waits for it
 }
 
 // NoUserStack tells whether the task is one of the kernel's own threads or a
@@ -81,6 +82,8 @@ func (s *Stat) setFields(b []byte) bool {
 			s.STime = ticks(n)
 		case 16, 17:
 			s.Reaped += ticks(n)
+		case 18:
+			s.RealTime = int64(n) < 0
 		case 20:
 			s.Threads = int(n)
 		case 22:

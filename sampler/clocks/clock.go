@@ -594,7 +594,7 @@ const perRead = 8
 // it was here its stop has to prove.
 //
 // A kernel that does not preempt itself gives the clock the CPU when the thread leaves the kernel, or blocks: then it
-// is asleep. Where the scheduler does not tell when threads were on a CPU, a thread may be found that waits for it,
+// is asleep. One of real-time priority is preempted by none. Where the scheduler does not tell when threads were on a CPU, a thread may be found that waits for it,
 // and none that has blocked.
 //
 //go:nosplit
@@ -662,6 +662,9 @@ func (c *Clock) find(n, wake int64) bool {
 			continue // that CPU's clock has still to see that it has run
 		}
 		s.last.note(run, runs, spent)
+		if realTime(c.text[:got]) {
+			continue // the clock has got the CPU when that had left it
+		}
 		asleep := state == 'S'
 		if !ok || cpu != c.place.cpu || !asleep && state != 'R' {
 			continue

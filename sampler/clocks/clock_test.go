@@ -570,6 +570,10 @@ func TestFind(t *testing.T) {
 			own(6e6)(s, b)
 			s.broken[fileOwn] = unix.EACCES
 		}, 7, "[7]"},
+		{"has real-time priority, and has blocked", []*actor{slept(7, 5e6), ran(8, 4e6)}, -1, func(s *script, b *Board) {
+			own(5e6)(s, b)
+			s.files[72] = "7 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 -51 0" + strings.Repeat(" 0", 30)
+		}, 0, "[8]"},
 		{"hangs", []*actor{{tid: 7, state: 'D', exec: 5e6}}, -1, own(5e6), 0, "[]"},
 		{"has blocked elsewhere", []*actor{{tid: 7, state: 'S', cpu: 1, exec: 5e6}}, -1, own(5e6), 0, "[]"},
 	}

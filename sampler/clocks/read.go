@@ -97,32 +97,54 @@ func readCall(c *capture.Call, b []byte) bool {
 	return i != 0 && c.SP|c.PC != 0
 }
 
-// statCPU is the number of stat's field that tells the CPU a thread was last on (proc_pid_stat(5)).
-const statCPU = 39
+// Numbers of stat's fields (proc_pid_stat(5)): the priority, and the CPU that a thread was last on.
+const (
+	statPriority = 18
+	statCPU      = 39
+)
 
 // stat reads a thread's state letter and the CPU that it was last on (proc_pid_stat(5)).
-// A name may hold any byte: the last parenthesis ends it.
 //
 //go:nosplit
 //go:norace
 func stat(b []byte) (state byte, cpu int, ok bool) {
+	i := field(b, statCPU)
+	if i == 0 {
+		return 0, -1, false
+	}
+	v, next := number(b, min(i, len(b)))
+	return b[field(b, 3)], int(v), next != 0 && v <= 1<<20
+}
+
+// realTime tells by a thread's stat whether it has its CPU before all of the usual policies: then its priority is negative (task_prio, kernel/sched).
+//
+//go:nosplit
+//go:norace
+func realTime(b []byte) bool {
+	i := field(b, statPriority)
+	return i > 0 && i < len(b) && b[i] == '-'
+}
+
+// field is where the field of a number, from 3 on, begins in a thread's stat, or its end if there are fewer. 0: it is none. A name may hold any byte: the last
+// parenthesis ends it.
+//
+//go:nosplit
+//go:norace
+func field(b []byte, n int) int {
 	i := len(b) - 1
 	for i >= 0 && b[i] != ')' {
 		i--
 	}
 	if i < 0 || i+3 >= len(b) {
-		return 0, -1, false
+		return 0
 	}
-	state = b[i+2]
-	i += 4
-	for field := 4; field < statCPU; field++ {
+	for i += 2; n > 3; n-- {
 		for i < len(b) && b[i] != ' ' {
 			i++
 		}
 		i++
 	}
-	v, next := number(b, min(i, len(b)))
-	return state, int(v), next != 0 && v <= 1<<20
+	return i
 }
 
 // What a stack in the kernel tells of the system call that a thread is in the midst of.

@@ -108,6 +108,26 @@ func statLine(name, state string, fields ...string) string {
 	return "12 (" + name + ") " + state + " " + strings.Join(fields, " ") + "\n"
 }
 
+// TestRealTimeOf: a negative priority, which is field 18 of stat.
+func TestRealTimeOf(t *testing.T) {
+	for text, want := range map[string]bool{
+		"7 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 -2 0 20":  true,
+		"7 (a) R 4 5 6 7 8 9 10 11 12 13 14 15 16 17 -101 0 ":  true,
+		"7 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 20 -1 20": false,
+		"7 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 -17 0 -1 20": false,
+		"7 (-9 -9) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 0 0":  false,
+		"7 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 -":        true,
+		"7 (a) S 4 5 6 7 8 9 10 11 12 13 14 15 16 17 ":         false,
+		"7 (a) S 4 -5": false,
+		"-7 (a)":       false,
+		"":             false,
+	} {
+		if realTime([]byte(text)) != want {
+			t.Errorf("%q: real time %t", text, !want)
+		}
+	}
+}
+
 func TestStat(t *testing.T) {
 	// Field n of the line is n itself, the CPU, field 39, apart.
 	fields := func(cpu string) (list []string) {
