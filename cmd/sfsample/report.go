@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -97,7 +98,11 @@ func (s *session) closing(recorded bool) {
 	}
 	rate := fmt.Sprintf("rate: %.1f Hz asked, %.1f reached, %.1f stops a second", r.Rate.Asked, r.Rate.Reached, float64(r.Stops.Asked)/max(r.Elapsed.Seconds(), 1e-3))
 	if r.Rate.Stride > 1 {
-		rate += fmt.Sprintf(" (at times lowered to %.2g %% of what was asked, as pauses would take more than %s of the target's time, or this program more than it may of a CPU; see --max-overhead, --max-cpu)", 100/r.Rate.Stride, output.Percent(s.config.pace.maxOverhead))
+		why := fmt.Sprintf("samples would take more than %s of the target's time; see --max-overhead", output.Percent(s.config.pace.maxOverhead))
+		if s.config.pace.maxCPU > 0 {
+			why = fmt.Sprintf("samples would take more than %s of the target's time, or this program more than %s of a CPU; see --max-overhead, --max-cpu", output.Percent(s.config.pace.maxOverhead), output.Percent(s.config.pace.maxCPU))
+		}
+		rate += fmt.Sprintf(" (at times lowered to %.2g %% of what was asked, as %s)", 100/r.Rate.Stride, why)
 	}
 	say("%s", rate)
 	s.found.stacks(u, s.config.unwinding.noEHFrame())
@@ -165,6 +170,13 @@ func (s *session) next(u sampler.Unwound) string {
 			output.Plural(int64(r.Count[ledger.Sampled]), "sample"), output.Plural(int64(r.Ticks), "tick"), or)
 	case u.Cut[unwind.DepthLimit.String()] > 0:
 		return fmt.Sprintf("%d stacks are deeper than %d frames (try: --max-depth %d)", u.Cut[unwind.DepthLimit.String()], s.config.unwinding.maxDepth, 8*s.config.unwinding.maxDepth)
+	case 4*r.Lost() > r.Expected && 2*r.Count[ledger.Throttled] > r.Lost() && s.config.pace.maxCPU == 0:
+		// The rate takes as much as the median and half as much again, as the longer ones count, too.
+		try := "a lower -hz"
+		if needs := math.Ceil(150 * float64(s.config.pace.hz) * r.Times.Taken.P50.Seconds()); needs <= 50 {
+			try = fmt.Sprintf("--max-overhead %.0f%%, or a lower -hz", needs)
+		}
+		return fmt.Sprintf("%d of %d thread ticks were left out, as a sample takes %v of the target's time (try: %s)", r.Count[ledger.Throttled], r.Expected, short(r.Times.Taken.P50), try)
 	case 4*r.Lost() > r.Expected:
 		root := ", or as root"
 		if os.Geteuid() == 0 {
