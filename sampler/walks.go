@@ -68,6 +68,9 @@ func (ws *walks) walk(t *target, c *capture.Capture, u *regs.User) ([]unwind.Fra
 		if m != nil && !m.Confirm() && again < maxWalks {
 			continue
 		}
+		if end.Reason == unwind.ZeroReturn && ws.cfg.Live && again < maxWalks && ws.relist(t, c) {
+			continue // whether it is at the end of its stack's mapping is known now
+		}
 		if end.Reason != unwind.OutsideCopy || !ws.cfg.Live || ws.cfg.Until.Over() || !ws.extend(t, c, end) {
 			return frames, end
 		}
@@ -211,16 +214,17 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 }
 
 // relist reads the mappings of a process anew if the stack of a capture lies in none of those that are known: it may be
-// mapped, or have grown, since they were read, which is no news to a Space as long as all code is what it was.
-func (ws *walks) relist(t *target, c *capture.Capture) {
+// mapped, or have grown, since they were read, which is no news to a Space as long as all code is what it was. It tells whether it has.
+func (ws *walks) relist(t *target, c *capture.Capture) bool {
 	sp := stackPointer(&c.Regs)
 	if m := mappingAt(t.space.Mappings(), sp); m != nil || t.asked.n >= maxAsked {
-		return
+		return false
 	}
 	t.asked.n++
 	if err := t.space.Refresh(); err != nil {
 		ws.cfg.Log.Debug("read the mappings", "pid", c.PID, "err", err)
 	}
+	return true
 }
 
 // locate finds out where the stack of a capture lies, of which first was wanted.

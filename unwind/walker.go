@@ -463,6 +463,10 @@ func (w *walk) try(row *sframe.Row, how How, e *entry, top bool, mem *Memory) Re
 	return w.check(row.Signal, how, e)
 }
 
+// fiberTop is how many bytes of a stack's mapping may lie above its outermost frame where no return address has to say that it is
+// one: there is no room for a caller. So fibers begin that make their first frame themselves (D's core.thread.fiber).
+const fiberTop = 32
+
 // check looks at the caller's PC in w.next.
 func (w *walk) check(signal bool, how How, e *entry) Reason {
 	pc := w.next.pc
@@ -476,6 +480,9 @@ func (w *walk) check(signal bool, how How, e *entry) Reason {
 		// address of 0 without it may be anything that a wrong rule found, and
 		// so may a pair of zeros where x86's rbp was taken for a frame pointer.
 		if w.code.isEntry(e) || w.next.fpKnown && w.next.fp == 0 && (how != FramePointer || w.arch.Link) {
+			return Outermost
+		}
+		if (how == SFrame || how == EHFrame) && w.next.limit-w.next.cfa <= fiberTop {
 			return Outermost
 		}
 		return ZeroReturn

@@ -515,6 +515,30 @@ func TestZeroRecord(t *testing.T) {
 	}
 }
 
+// TestFiberTop: a return address of 0 ends a stack where a table leads to the end of the stack's mapping: there is no room for a caller.
+func TestFiberTop(t *testing.T) {
+	const sp = 0x7000_0000
+	for _, tt := range []struct {
+		how   How
+		above uint64 // bytes of the mapping above the frame; 0: the mapping is not known
+		want  Reason
+	}{
+		{EHFrame, 8, Complete}, {SFrame, 8, Complete}, {EHFrame, 32, Complete}, {EHFrame, 40, ZeroReturn}, {SFrame, 40, ZeroReturn}, {EHFrame, 0, ZeroReturn}, {FramePointer, 8, ZeroReturn},
+	} {
+		cfa, row := uint64(sp+8), spRow(8)
+		if tt.how == FramePointer {
+			cfa = sp + 16
+		}
+		s := &space{mapped: [][2]uint64{{textStart, textEnd}}, rows: map[How][]sframe.Entry{tt.how: {covers(0x401000, 0x401040, row)}}}
+		if tt.above > 0 {
+			s.stack = [2]uint64{sp - 0x1000, cfa + tt.above}
+		}
+		if got, end := New(regs.AMD64, s, []How{tt.how}, 0).Walk(set(0x401010, 7, sp, 6, sp), words(regs.AMD64, sp, 0, 0, 0, 0), nil); len(got) != 1 || end.Reason != tt.want {
+			t.Errorf("%v, %d bytes above it: %d frames, %v; want %v", tt.how, tt.above, len(got), end.Reason, tt.want)
+		}
+	}
+}
+
 // TestCalledEntry: a function that starts stacks and has been called, by a return address in its register, is no end of a stack.
 func TestCalledEntry(t *testing.T) {
 	for _, tt := range []struct {
