@@ -177,7 +177,7 @@ func regionOf(maps []procfs.Mapping, pc uint64) (name string, start uint64) {
 	if m.Path != "" && !strings.HasPrefix(m.Path, "[anon") {
 		return path.Base(m.Path), m.Start
 	}
-	return "[anon]", 0
+	return "[anon]", m.Start
 }
 
 func (s *stack) is(frames []frameKey, kernel []byte, end string) bool {

@@ -1,8 +1,10 @@
 package sampler
 
 import (
+	"fmt"
 	"testing"
 
+	"sfsample/ptrace/procfs"
 	"sfsample/sampler/capture"
 	"sfsample/unwind"
 )
@@ -110,6 +112,16 @@ func TestPoolKeeps(t *testing.T) {
 		}
 		if p.used != 0 || p.out != 0 {
 			t.Errorf("when all are back, %d captures of %d bytes are out", p.out, p.used)
+		}
+	}
+}
+
+// TestRegionOf: code of no object is told by the file's name, or else by where its mapping begins, so that regions are told apart.
+func TestRegionOf(t *testing.T) {
+	maps := []procfs.Mapping{{Start: 0x1000, End: 0x3000, Path: "/tmp/jit.cache"}, {Start: 0x5000, End: 0x6000}, {Start: 0x6000, End: 0x7000, Path: "[anon: code]"}}
+	for pc, want := range map[uint64]string{0x1000: "jit.cache 0x1000", 0x2fff: "jit.cache 0x1000", 0x3000: " 0x0", 0x5010: "[anon] 0x5000", 0x6010: "[anon] 0x6000"} {
+		if name, start := regionOf(maps, pc); fmt.Sprintf("%s %#x", name, start) != want {
+			t.Errorf("%#x: %s %#x, want %s", pc, name, start, want)
 		}
 	}
 }
