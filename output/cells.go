@@ -98,6 +98,14 @@ func (c *cells) walk(s *Stack) uint32 {
 		n, ok = c.tree.step(n, loc, loc != overflowName)
 		end = start
 	}
+	if !ok && len(s.Frames) > 0 {
+		end := 1
+		for s.Frames[end-1].Inlined && end < len(s.Frames) {
+			end++
+		}
+		loc := c.code.location(s.Frames[:end])
+		n = c.tree.leaf(n, loc, loc != overflowName)
+	}
 	return n
 }
 

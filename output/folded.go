@@ -149,14 +149,23 @@ func (p *paths) walk(k pathKey) uint32 {
 		n, ok = p.step(n, p.plain(cut, KindMarker))
 	}
 	for i := len(k.stack.Frames) - 1; ok && i >= 0; i-- {
-		f := &k.stack.Frames[i]
-		name := appendFolded(p.buf[:0], f, p.opts.Lines)
-		if p.kinds {
-			name = appendKind(name, kindOf(f), f.Module)
-		}
-		n, ok = p.step(n, name)
+		n, ok = p.step(n, p.frame(&k.stack.Frames[i]))
+	}
+	if !ok && len(k.stack.Frames) > 0 {
+		p.buf = p.frame(&k.stack.Frames[0])
+		id, ok := p.names.id(p.buf)
+		n = p.tree.leaf(n, id, ok)
 	}
 	return n
+}
+
+// frame is the key of a frame of a stack.
+func (p *paths) frame(f *Frame) []byte {
+	name := appendFolded(p.buf[:0], f, p.opts.Lines)
+	if p.kinds {
+		name = appendKind(name, kindOf(f), f.Module)
+	}
+	return name
 }
 
 // plain is the key of a frame that is a name alone.

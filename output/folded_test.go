@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -149,10 +150,65 @@ func TestFoldedBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-	// Node 0, p and main leave room for 97 of the 1,000 functions.
-	if len(lines) != 98 || lines[0] != "p;main;[more: too many distinct stacks] 903" {
-		t.Errorf("%d lines, the first %q", len(lines), lines[0])
+	// Node 0, p and main leave room for 97 of the 1,000 functions, and a quarter more for 24 below the frame that says so.
+	if len(lines) != 122 || lines[0] != "p;main;[more: too many distinct stacks] 879" || lines[1] != "p;main;[more: too many distinct stacks];f100 1" {
+		t.Errorf("%d lines, the first %q", len(lines), lines[:2])
 	}
+}
+
+// TestLeafKept: what a function weighs by itself is the same where there is no room for all stacks, in each output.
+func TestLeafKept(t *testing.T) {
+	var texts [3]bytes.Buffer
+	f, p, x := NewFolded(&texts[0], Options{Hz: 100}), NewPProf(&texts[1], Options{Hz: 100}), NewFirefox(&texts[2], Options{Hz: 100})
+	f.tree.limit, p.cells.tree.limit, x.timeline.shared.tree.limit = 1000, 1000, 1000
+	for i := range 600 {
+		frames := []Frame{{Func: fmt.Sprint("leaf", i%3), PC: uint64(i%3 + 1)}}
+		for k := range 30 {
+			frames = append(frames, Frame{Func: fmt.Sprint("f", i, ".", k), PC: uint64(1000*i + k + 10)})
+		}
+		for _, o := range []interface{ Add(*Sample) error }{f, p, x} {
+			o.Add(&Sample{Process: "p", PID: 1, TID: 1, CPU: tick, Stack: &Stack{Frames: frames}})
+		}
+	}
+	for _, o := range []io.Closer{f, p, x} {
+		if err := o.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got [3]map[string]int64
+	for i := range got {
+		got[i] = map[string]int64{}
+	}
+	for line := range strings.Lines(texts[0].String()) {
+		stack, n, _ := cutLast(strings.TrimSpace(line), " ")
+		weight, _ := strconv.ParseInt(n, 10, 64)
+		_, leaf, _ := cutLast(stack, ";")
+		got[0][leaf] += weight
+	}
+	for _, s := range parsePProf(t, texts[1].Bytes()).Sample {
+		got[1][s.Location[0].Line[0].Function.Name] += s.Value[0]
+	}
+	profile := parseFirefox(t, texts[2].Bytes())
+	for i := range profile.Threads {
+		for _, stack := range profile.Threads[i].Samples.Stack {
+			_, leaf, _ := cutLast(";"+profile.path(stack), ";")
+			got[2][leaf]++
+		}
+	}
+	for i, got := range got {
+		if want := map[string]int64{"leaf0": 200, "leaf1": 200, "leaf2": 200}; !maps.Equal(got, want) {
+			t.Errorf("output %d: %v", i, got)
+		}
+	}
+}
+
+// cutLast is strings.Cut at the last separator.
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
 }
 
 func TestFoldedNamesBounded(t *testing.T) {

@@ -77,6 +77,10 @@ func (t *sharedTables) node(k stackState) uint32 {
 			frame := t.frame(k.stack.Frames, i, k.idle)
 			n, ok = t.tree.step(n, frame, frame != overflowName)
 		}
+		if !ok && len(k.stack.Frames) > 0 {
+			frame := t.frame(k.stack.Frames, 0, k.idle)
+			n = t.tree.leaf(n, frame, frame != overflowName)
+		}
 	}
 	t.cache.keep(k, k.stack, n)
 	return n
