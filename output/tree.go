@@ -147,7 +147,7 @@ func (t *tree) step(parent, frame uint32, ok bool) (uint32, bool) {
 func (t *tree) more(parent uint32) uint32 { return t.grow(parent, overflowName) }
 
 // leaf returns the node of the innermost frame of a stack that ended for want of room at a node of [tree.more], so that what functions weigh by
-// themselves stays what it is. It may exceed the limit by a quarter; beyond that, or if the frame has no number, it is that node.
+// themselves stays what it is, as far as there is room: all nodes may exceed the limit by a quarter for it. Beyond that, or if the frame has no number, it is that node.
 func (t *tree) leaf(more, frame uint32, ok bool) uint32 {
 	if _, known := t.edges[edge{more, frame}]; !ok || !known && len(t.nodes) >= t.limit+t.limit/4 {
 		return more
@@ -177,7 +177,7 @@ func (t *tree) notes() []string {
 	if n == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("there was no room for all distinct stacks: at %d places all further calls but the innermost are one frame, %q (try: a shorter -d, or a lower --max-depth)", n, overflow)}
+	return []string{fmt.Sprintf("there was no room for all distinct stacks: at %d places all further calls are one frame, %q, and the innermost below it as far as there is room (try: a shorter -d, or a lower --max-depth)", n, overflow)}
 }
 
 // children returns for each node those below it, as ranges of one list:

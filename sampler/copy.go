@@ -61,7 +61,7 @@ func findMapping(maps []procfs.Mapping, addr uint64) (i int, found bool) {
 	})
 }
 
-// maxAsked bounds how often a process is asked about its stacks, by [zeros] or for its mappings: the kernel walks through
+// maxAsked bounds how often a process is asked about its stacks, by [zeros], and how often for its mappings: the kernel walks through
 // all of its memory for that.
 const maxAsked = 64
 

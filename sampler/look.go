@@ -312,10 +312,10 @@ func (l *lookout) runs(t *thread, n int64) {
 		return // the board cannot be told what is known by now while it is asked for at each tick
 	}
 	if l.opt.test.uncounted {
-		l.bank.Ask(t.slot)
+		l.bank.AskRunning(t.slot)
 	} else if t.slot >= 0 && (cpu < 0 || l.bank.Away(cpu, n)) {
 		l.afar.note(l.said.warn, t.proc.pid, st.Processor, st.RealTime)
-		l.bank.Ask(t.slot)
+		l.bank.AskRunning(t.slot)
 	}
 }
 

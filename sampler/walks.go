@@ -214,17 +214,18 @@ func (ws *walks) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedbac
 }
 
 // relist reads the mappings of a process anew if the stack of a capture lies in none of those that are known: it may be
-// mapped, or have grown, since they were read, which is no news to a Space as long as all code is what it was. It tells whether it has.
+// mapped, or have grown, since they were read, which is no news to a Space as long as all code is what it was. It tells whether it lies in one now.
 func (ws *walks) relist(t *target, c *capture.Capture) bool {
 	sp := stackPointer(&c.Regs)
-	if m := mappingAt(t.space.Mappings(), sp); m != nil || t.asked.n >= maxAsked {
+	if m := mappingAt(t.space.Mappings(), sp); m != nil || t.asked.maps >= maxAsked {
 		return false
 	}
-	t.asked.n++
+	t.asked.maps++
 	if err := t.space.Refresh(); err != nil {
 		ws.cfg.Log.Debug("read the mappings", "pid", c.PID, "err", err)
+		return false
 	}
-	return true
+	return mappingAt(t.space.Mappings(), sp) != nil
 }
 
 // locate finds out where the stack of a capture lies, of which first was wanted.
@@ -272,6 +273,7 @@ func (ws *walks) askZeros(t *target, x *taking.Extent, addr uint64, have, want i
 // asked is what a process was asked about its memory.
 type asked struct {
 	n     int
+	maps  int    // how often for its mappings
 	zeros []span // in ascending order, see [zeros]
 	at    time.Time
 }

@@ -482,7 +482,7 @@ func (w *walk) check(signal bool, how How, e *entry) Reason {
 		if w.code.isEntry(e) || w.next.fpKnown && w.next.fp == 0 && (how != FramePointer || w.arch.Link) {
 			return Outermost
 		}
-		if (how == SFrame || how == EHFrame) && w.next.limit-w.next.cfa <= fiberTop {
+		if (how == SFrame || how == EHFrame) && !w.next.over && w.next.limit-w.next.cfa <= fiberTop {
 			return Outermost
 		}
 		return ZeroReturn

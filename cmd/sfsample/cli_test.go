@@ -271,11 +271,12 @@ func TestNext(t *testing.T) {
 		{99, 26, 25, 147 * time.Microsecond, 0, "26 of 100 thread ticks were left out, as a sample takes 147µs of the target's time (try: --max-overhead 3%, or a lower -hz)"},
 		{3000, 60, 0, 110 * time.Microsecond, 0, "60 of 100 thread ticks were left out, as a sample takes 110µs of the target's time (try: --max-overhead 50%, or a lower -hz)"},
 		{3000, 60, 0, 112 * time.Microsecond, 0, "60 of 100 thread ticks were left out, as a sample takes 112µs of the target's time (try: a lower -hz)"},
+		{50, 60, 0, 110 * time.Microsecond, 0, "60 of 100 thread ticks were left out, as a sample takes 110µs of the target's time (try: a lower -hz)"}, // that much it may
 		{99, 26, 26, 147 * time.Microsecond, 0, "52 of 100 thread ticks were lost (try: a lower -hz"},
 		{99, 60, 0, 147 * time.Microsecond, 0.05, "60 of 100 thread ticks were lost (try: a lower -hz"},
 		{99, 25, 0, 147 * time.Microsecond, 0, ""},
 	} {
-		s := session{config: config{pace: pace{hz: int(tt.hz), maxCPU: tt.maxCPU}}, result: sampler.Result{Account: ledger.Account{Ticks: 100, Expected: 100}}}
+		s := session{config: config{pace: pace{hz: int(tt.hz), maxCPU: tt.maxCPU, maxOverhead: 0.01}}, result: sampler.Result{Account: ledger.Account{Ticks: 100, Expected: 100}}}
 		s.found.names = new(sampler.Names)
 		s.result.Count[ledger.Sampled], s.result.Count[ledger.Throttled], s.result.Count[ledger.Unmet] = 100-tt.throttled-tt.lost, tt.throttled, tt.lost
 		s.result.Times.Taken.P50 = tt.taken

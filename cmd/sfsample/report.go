@@ -173,7 +173,7 @@ func (s *session) next(u sampler.Unwound) string {
 	case 4*r.Lost() > r.Expected && 2*r.Count[ledger.Throttled] > r.Lost() && s.config.pace.maxCPU == 0:
 		// The rate takes as much as the median and half as much again, as the longer ones count, too.
 		try := "a lower -hz"
-		if needs := math.Ceil(150 * float64(s.config.pace.hz) * r.Times.Taken.P50.Seconds()); needs <= 50 {
+		if needs := math.Ceil(150 * float64(s.config.pace.hz) * r.Times.Taken.P50.Seconds()); needs <= 50 && needs > 100*s.config.pace.maxOverhead {
 			try = fmt.Sprintf("--max-overhead %.0f%%, or a lower -hz", needs)
 		}
 		return fmt.Sprintf("%d of %d thread ticks were left out, as a sample takes %v of the target's time (try: %s)", r.Count[ledger.Throttled], r.Expected, short(r.Times.Taken.P50), try)

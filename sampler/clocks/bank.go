@@ -135,7 +135,13 @@ func (b *Bank) start(cpu int, o Options) (*Clock, error) {
 
 // Ask asks for a stop of the thread in a slot, whatever it does and wherever. false: there are too
 // many requests.
-func (b *Bank) Ask(slot int) bool {
+func (b *Bank) Ask(slot int) bool { return b.request(slot) }
+
+// AskRunning is Ask for a thread that was found running: it is left alone if it has blocked by then.
+func (b *Bank) AskRunning(slot int) bool { return b.request(^slot) }
+
+// request makes a request as the rover takes it: see [Clock.request].
+func (b *Bank) request(r int) bool {
 	if b.rover.clock == nil {
 		o := b.opt
 		o.Samples = min(4*o.Samples, maxRequests)
@@ -146,7 +152,7 @@ func (b *Bank) Ask(slot int) bool {
 		b.rover.clock = c
 		b.Fit(b.stack, b.beyond)
 	}
-	return b.rover.clock.requests.add(slot)
+	return b.rover.clock.requests.add(r)
 }
 
 // Go lets the requests begin that were made.

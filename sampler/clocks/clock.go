@@ -154,7 +154,7 @@ type life struct {
 	barred atomic.Bool // it cannot be bound to its CPU, and has ended
 }
 
-// requests are those to stop a thread, for a clock that has no CPU of its own: slots, with
+// requests are those to stop a thread, for a clock that has no CPU of its own: slots, as [Clock.request] has them, with
 // how many were made and how many taken.
 type requests struct {
 	list  [maxRequests]atomic.Int32
@@ -487,11 +487,15 @@ func release(k taking.Kernel, id int, status uint32) bool {
 	return k.Detach(id, sig) == 0
 }
 
-// request asks the thread of a slot to stop.
+// request asks the thread of a slot to stop; of slot ^i, if i is negative, unless it is asleep by now: a stop would wake it, and may cut its call short.
 //
 //go:nosplit
 //go:norace
 func (c *Clock) request(i int) {
+	running := i < 0
+	if running {
+		i = ^i
+	}
 	s := &c.board.slots[i]
 	if !s.take(c.who) {
 		return
@@ -504,6 +508,13 @@ func (c *Clock) request(i int) {
 	p := &c.search.picked
 	*p = pick{slot: i}
 	p.run, p.wait, _, _ = schedstat(c.text[:got])
+	if running {
+		got, _ = c.k.Pread(s.open.stat, c.text[:], 0)
+		if state, _, ok := stat(c.text[:got]); ok && state != 'R' {
+			s.give()
+			return
+		}
+	}
 	now := c.k.Now()
 	c.ask(s, p, (now-c.board.Start)/c.board.Interval, now)
 }

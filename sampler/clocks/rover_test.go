@@ -123,6 +123,20 @@ func TestRequestsInVain(t *testing.T) {
 	}
 }
 
+// TestRequestsOfRunning: who is asleep by the request is left alone, unless it is meant to be stopped all the same.
+func TestRequestsOfRunning(t *testing.T) {
+	actors := []*actor{{tid: 7, state: 'R'}, {tid: 8, state: 'S'}, {tid: 9, state: 'D'}, {tid: 10, state: 'S'}, {tid: 11, state: 'R'}}
+	s, c, list := rove(t, 8, actors, [][]int{{^0, ^1, ^2, 3}, {4}}, nil)
+	if got := fmt.Sprint(tids(list)); got != "[7 10 11]" || c.tracees.out != 0 || s.seizes != 3 {
+		t.Errorf("samples of %s, %d on their way, %d seizes", got, c.tracees.out, s.seizes)
+	}
+	for i := range actors {
+		if h := c.board.slots[i].holder.Load(); h != 0 {
+			t.Errorf("slot %d is held by %d", i, h)
+		}
+	}
+}
+
 // TestRequestsAndExec: whoever calls exec, or is killed at its stop, is let go, and the others are waited for.
 func TestRequestsAndExec(t *testing.T) {
 	actors := []*actor{{tid: 7, does: execs}, {tid: 8, does: execsLater}, {tid: 9, does: dies}, {tid: 10, does: queues, patience: 4}}
