@@ -55,6 +55,9 @@ func TestRealTimeNaps(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one CPU on this machine, which such a program takes")
 	}
+	if raceEnabled {
+		t.Skip("race build: a clock keeps a processor of Go's there, and may wait for its CPU with it")
+	}
 	seldom := testprog.Compile(t, []string{"-O1", "-pthread"}, "seldom.c")
 	for name, attr := range map[string]unix.SchedAttr{
 		"FIFO 50":  {Policy: unix.SCHED_FIFO, Priority: 50},
