@@ -45,6 +45,29 @@ func RawClock(clock int32) (int64, unix.Errno) {
 	return ts.Nano(), errno
 }
 
+// RawRealTime tells whether a thread's policy is another than the usual ones, which it has its CPU before (sched_getscheduler(2)).
+//
+//go:nosplit
+//go:norace
+func RawRealTime(tid int) bool {
+	policy, errno := raw(unix.SYS_SCHED_GETSCHEDULER, uintptr(tid), 0, 0, 0, 0, 0)
+	switch policy &^ unix.SCHED_RESET_ON_FORK {
+	case unix.SCHED_NORMAL, unix.SCHED_BATCH, unix.SCHED_IDLE:
+		return false
+	}
+	return errno == 0
+}
+
+// RawPeriod has the timer of a perf event expire every so many nanoseconds from now on (PERF_EVENT_IOC_PERIOD).
+//
+//go:nosplit
+//go:norace
+func RawPeriod(event int, every int64) unix.Errno {
+	period := uint64(every)
+	_, errno := raw(unix.SYS_IOCTL, uintptr(event), unix.PERF_EVENT_IOC_PERIOD, uintptr(unsafe.Pointer(&period)), 0, 0, 0)
+	return errno
+}
+
 //go:nosplit
 //go:norace
 func raw(trap, a, b, c, d, e, f uintptr) (uintptr, unix.Errno) {

@@ -17,12 +17,14 @@ const (
 	noteRDX     = 96 // third argument
 	noteRSI     = 104
 	noteOrigRAX = 120
+	noteRIP     = 128
 	noteRSP     = 152
 	noteECX     = 4
 	noteEDX     = 8
 	noteESI     = 12 // fourth argument
 	noteEAX     = 24
 	noteOrigEAX = 44
+	noteEIP32   = 48
 	noteESP32   = 60
 )
 
@@ -37,6 +39,21 @@ func StackPointer(note []byte) uint64 {
 		return binary.LittleEndian.Uint64(note[noteRSP:])
 	case noteBytes32:
 		return uint64(binary.LittleEndian.Uint32(note[noteESP32:]))
+	}
+	return 0
+}
+
+// ProgramCounter is the program counter in an NT_PRSTATUS note, 0 if the note has
+// none.
+//
+//go:nosplit
+//go:norace
+func ProgramCounter(note []byte) uint64 {
+	switch len(note) {
+	case noteBytes64:
+		return binary.LittleEndian.Uint64(note[noteRIP:])
+	case noteBytes32:
+		return uint64(binary.LittleEndian.Uint32(note[noteEIP32:]))
 	}
 	return 0
 }

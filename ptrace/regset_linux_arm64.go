@@ -25,6 +25,18 @@ func StackPointer(note []byte) uint64 {
 	return binary.LittleEndian.Uint64(note[noteSP:])
 }
 
+// ProgramCounter is the program counter in an NT_PRSTATUS note, 0 if the note has
+// none.
+//
+//go:nosplit
+//go:norace
+func ProgramCounter(note []byte) uint64 {
+	if len(note) != noteBytes {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(note[notePC:])
+}
+
 // Reverts: [Revert] cannot take back EINTR on this architecture.
 //
 // At a stop the kernel has decided on the restart already and has forgotten

@@ -6,10 +6,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Offset of the stack pointer in NT_PRSTATUS (s390_regs, arch/s390/include/uapi/asm/ptrace.h: PSW, r0–r15, of which r15).
+// Offsets in NT_PRSTATUS (s390_regs, arch/s390/include/uapi/asm/ptrace.h: PSW, of which the address, r0–r15, of which r15).
 const (
-	noteBytes = 216
-	noteSP    = 136
+	noteBytes   = 216
+	notePSWAddr = 8
+	noteSP      = 136
 )
 
 // StackPointer is the stack pointer in an NT_PRSTATUS note, 0 if the note has
@@ -22,6 +23,18 @@ func StackPointer(note []byte) uint64 {
 		return 0
 	}
 	return binary.BigEndian.Uint64(note[noteSP:])
+}
+
+// ProgramCounter is the program counter in an NT_PRSTATUS note, 0 if the note has
+// none.
+//
+//go:nosplit
+//go:norace
+func ProgramCounter(note []byte) uint64 {
+	if len(note) != noteBytes {
+		return 0
+	}
+	return binary.BigEndian.Uint64(note[notePSWAddr:])
 }
 
 // Reverts: [Revert] can take back EINTR on this architecture.

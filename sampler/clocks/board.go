@@ -30,6 +30,7 @@ type Board struct {
 	homes  [maxClocks]atomic.Bool           // CPUs that have a clock
 	stride atomic.Int64                     // a Stride; 0: no tick is answered
 	n      atomic.Int32                     // slots in use lie below it
+	index  index
 	slots  []Slot
 	most   int         // numbers of clocks lie below it
 	cpus   unix.CPUSet // that this program may be on
@@ -154,8 +155,7 @@ type Slot struct {
 	pages  int // open pagemap of its process
 	Advice taking.Advice
 
-	known times // when the thread was let go; zero: it was not
-	wait  wait
+	wait wait
 
 	// request is for the keeper: a clock's number and sample, see askKeeper; 0: none.
 	request atomic.Int64
@@ -170,6 +170,7 @@ type lastRead struct {
 	run   atomic.Int64 // run time
 	runs  atomic.Int64 // how often it had been put on a CPU
 	stood atomic.Int64 // CPU time of its process before that
+	wait  int64        // for how long it had waited for a CPU; for who holds the slot
 }
 
 // note is told what was read.
@@ -230,6 +231,7 @@ func (b *Board) Put(t Thread) int {
 	for i := range min(n+1, len(b.slots)) {
 		if s := &b.slots[i]; !s.used && s.take(coordinator) {
 			b.fill(s, &t)
+			b.index.put(t.TID, i)
 			b.n.Store(int32(max(n, i+1)))
 			return i
 		}
@@ -237,32 +239,49 @@ func (b *Board) Put(t Thread) int {
 	return -1
 }
 
-// times are the time at which a thread was let go, CLOCK_MONOTONIC, what it had run and waited for a CPU until then, nanoseconds, and how often it had got
-// one.
-type times struct{ at, run, wait, runs int64 }
-
-// lost is when a thread has lost its CPU, CLOCK_MONOTONIC, that has run and waited for one in turn since it was let go, and has done so for so long in
-// all: the scheduler counts a wait when it is over (sched_info_arrive, kernel/sched/stats.h), so that the one under way is not in it. It is earlier by
-// what the thread has slept meanwhile, and by all else that is in neither time: of interrupts, and what the host of a guest takes. 0: nothing is known.
-//
-//go:nosplit
-//go:norace
-func (x *times) lost(run, wait int64) int64 {
-	if x.at == 0 {
-		return 0
-	}
-	return x.at + run - x.run + wait - x.wait
-}
-
 func (b *Board) fill(s *Slot, t *Thread) {
 	s.TID, s.PID, s.open, s.kin.clock, s.kin.crowd, s.pages, s.kin.group, s.Advice = t.TID, t.PID, files{t.Sched, t.Stat, t.Debug, t.Call, t.Stack}, t.Clock, t.Crowd, t.Pages, t.Group, t.Advice
-	s.known, s.wait.kept = times{}, 0
+	s.wait.kept = 0
 	s.last.run.Store(t.Run)
+	s.last.wait = 0
 	s.last.stood.Store(-1)
 	s.sampled.Store(-1)
 	s.vain.Store(-1)
 	s.used = true
 	s.give()
+}
+
+// index is the slots of threads by their ids: in leaves, which are made when they are needed, of slots + 1.
+type index [1 << (pidBits - leafBits)]atomic.Pointer[[1 << leafBits]atomic.Int32]
+
+// leafBits is how many bits of a thread's id a leaf is for.
+const leafBits = 12
+
+// put notes the slot of a thread, or none, -1.
+func (x *index) put(id, slot int) {
+	if uint(id)>>pidBits != 0 {
+		return
+	}
+	leaf := &x[id>>leafBits]
+	if leaf.Load() == nil {
+		leaf.Store(new([1 << leafBits]atomic.Int32))
+	}
+	leaf.Load()[id&(1<<leafBits-1)].Store(int32(slot + 1))
+}
+
+// find is the slot of a thread, -1: none.
+//
+//go:nosplit
+//go:norace
+func (b *Board) find(id int) int {
+	if id <= 0 || uint(id)>>pidBits != 0 {
+		return -1
+	}
+	leaf := b.index[id>>leafBits].Load()
+	if leaf == nil {
+		return -1
+	}
+	return int(leaf[id&(1<<leafBits-1)].Load()) - 1
 }
 
 // Remove takes a thread off. false: a clock holds it; try again later.
@@ -272,6 +291,9 @@ func (b *Board) Remove(i int) bool {
 		return false
 	}
 	s.used = false
+	if b.find(s.TID) == i {
+		b.index.put(s.TID, -1)
+	}
 	s.give()
 	n := int(b.n.Load())
 	for n > 0 && !b.slots[n-1].used && b.slots[n-1].holder.Load() == 0 {

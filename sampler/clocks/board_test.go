@@ -75,7 +75,6 @@ func TestBoardFill(t *testing.T) {
 	b.Put(Thread{})
 	var crowd atomic.Int32
 	s := &b.slots[0]
-	s.known = times{1, 2, 3, 4}
 	for n, f := range []func(){func() { s.sampled.Store(3) }, func() { s.vain.Store(vain(3, Lost)) }, func() { s.vain.Store(vain(3, Refused)) }, func() { s.vain.Store(vain(3, Execs)) }} {
 		f()
 		if got, want := b.Met(0, 3), []Meeting{Sampled, Lost, Refused, Execs}[n]; got != want {
@@ -90,6 +89,7 @@ func TestBoardFill(t *testing.T) {
 		b.Remove(0)
 		s.wait.kept = 5
 		s.last.stood.Store(6)
+		s.last.wait = 7
 		b.Put(Thread{TID: 2, PID: 3, Sched: 4, Stat: 5, Debug: 6, Call: 11, Stack: 12, Clock: 13, Group: 14, Crowd: &crowd, Pages: 7, Advice: taking.Advice{Beyond: 8}, Run: 10})
 		if s.open.call != 11 || s.open.stack != 12 || s.kin != (kin{13, 14, &crowd}) || s.wait.kept != 0 || s.last.stood.Load() != -1 {
 			t.Errorf("slot %+v", s)
@@ -99,8 +99,8 @@ func TestBoardFill(t *testing.T) {
 				t.Errorf("a new thread was met at tick %d", tick)
 			}
 		}
-		if b.Asked(0) != -1 || s.known != (times{}) {
-			t.Errorf("asked at %d, known is %+v", b.Asked(0), s.known)
+		if b.Asked(0) != -1 || s.last.wait != 0 {
+			t.Errorf("asked at %d, has waited for %d", b.Asked(0), s.last.wait)
 		}
 		if s.TID != 2 || s.PID != 3 || s.open.sched != 4 || s.open.stat != 5 || s.open.debug != 6 || s.pages != 7 || s.Advice.Beyond != 8 || s.last.run.Load() != 10 {
 			t.Errorf("slot %+v", s)
@@ -108,15 +108,31 @@ func TestBoardFill(t *testing.T) {
 	}
 }
 
-// TestLost: who has run and waited since it was let go has lost its CPU after as long, and when is not known of one that was not let go.
-func TestLost(t *testing.T) {
-	for _, tt := range []struct {
-		known times
-		want  int64
-	}{{times{}, 0}, {times{run: 5, wait: 5}, 0}, {times{at: 1}, 1 + 600 + 300}, {times{at: 800, run: 590, wait: 270}, 800 + 10 + 30}, {times{at: 990, run: 570, wait: 300}, 1020}} {
-		if got := tt.known.lost(600, 300); got != tt.want {
-			t.Errorf("%+v: %d, want %d", tt.known, got, tt.want)
+// TestIndex: a thread's slot is found by its id, also after others have come and gone, and the thread itself in another slot.
+func TestIndex(t *testing.T) {
+	b := NewBoard(4, 0, 1)
+	const far = 1<<pidBits - 1
+	for i, id := range []int{7, 8, far} {
+		b.Put(Thread{TID: id})
+		if got := b.find(id); got != i {
+			t.Errorf("thread %d is in slot %d, want %d", id, got, i)
 		}
+	}
+	for _, id := range []int{-1, 0, 6, 9, 1 << leafBits, far - 1, far + 1, 1 << 40} {
+		if got := b.find(id); got != -1 {
+			t.Errorf("thread %d is in slot %d", id, got)
+		}
+	}
+	b.Put(Thread{TID: far + 1}) // there is none such
+	b.Remove(3)
+	b.Remove(0)
+	if b.find(7) != -1 || b.find(8) != 1 || b.find(far) != 2 {
+		t.Errorf("slots %d, %d, %d", b.find(7), b.find(8), b.find(far))
+	}
+	b.Put(Thread{TID: 8}) // its id is another's before it was taken off
+	b.Remove(1)
+	if got := b.find(8); got != 0 {
+		t.Errorf("the new one is in slot %d", got)
 	}
 }
 

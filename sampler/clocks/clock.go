@@ -67,17 +67,7 @@ func (m *Sample) Taken() int64 {
 // proof is what proves where a thread was at the tick.
 type proof struct {
 	waits bool // it met the request before it got back to its own code: it was in the queue of the clock's CPU then
-	quick quickly
-}
-
-// quickly is what is known of a pick by its own times alone.
-type quickly struct {
-	is  bool
-	due int64 // when the clock's timer had expired, CLOCK_MONOTONIC
-	// own is for how long the clock had run in all, and runs how often it had been put on its CPU, as far as the kernel had counted; then, if left, for how long it has run
-	// from its wake-up until it left its CPU to the thread.
-	own, runs int64
-	left      bool
+	tick  met  // who had the CPU at the tick, by the kernel's word
 }
 
 const (
@@ -115,10 +105,11 @@ type answered struct{ phase, born, last int64 }
 
 // search is what a clock finds threads with.
 type search struct {
-	self   ownTimes
-	last   int // slot that was met at the last tick
-	picked pick
-	seen   seen
+	self    int // its own /proc/thread-self/sched, 0: there is none
+	witness witness
+	last    int // slot that was met at the last tick
+	picked  pick
+	seen    seen
 }
 
 // tracees are those that a clock may have, and its samples: out of them wait for a stop.
@@ -223,7 +214,6 @@ type wakeUp struct {
 	// doubt: the clock has got its CPU late and maybe by something else than its timer, see tardy. behind: later than it takes
 	// whom the tick has met in a call to block there.
 	doubt, behind bool
-	lag           lag
 }
 
 // seizer seizes threads.
@@ -247,57 +237,8 @@ type pick struct {
 	times     int64 // and how often it was put on a CPU since
 	asleep    bool  // it has blocked
 	between   bool  // the clock has got the CPU from somebody else: it may have been woken since the tick
-	after     int64 // how long after the timer has expired it has lost its CPU, as its times tell, see [times.lost]
-	once      bool  // it has got a CPU but once since it was let go, so that it has not slept
-	quick     quickly
-	call      inCall // as it was looked at; [unseen]: it was not
+	tick      met   // by the kernel's word; of who was preempted in code of its own nothing else is read
 }
-
-// lag is how long after a clock's timer has expired its wake-up takes the CPU from a thread, in nanoseconds, as threads' times show it that have not slept: about the median
-// and the 9th decile. On one CPU 9 to 18 and 14 to 23 us were seen. Where a CPU is idle a thread that is let go is often brought there, and what that takes is in
-// neither of its times: -5 to 2 and 3 to 10 us were seen.
-type lag struct{ mid, high int64 }
-
-const (
-	// midAtFirst and highAtFirst are what it begins with, and mostLag bounds what it learns from.
-	midAtFirst, highAtFirst, mostLag = 5_000, 10_000, 60_000
-	// lagSpread is how much farther from the median than the decile a time may be, in nanoseconds.
-	lagSpread = 4_000
-)
-
-// is tells whether a thread that has lost its CPU so long after the timer has expired has lost it to the clock.
-//
-//go:nosplit
-//go:norace
-func (l *lag) is(after int64) bool {
-	most := l.high - l.mid + lagSpread
-	return after-l.mid <= most && l.mid-after <= most
-}
-
-// wide tells whether these times differ so much that they alone do not tell who had the CPU.
-//
-//go:nosplit
-//go:norace
-func (l *lag) wide() bool { return l.high-l.mid > lagSpread }
-
-// learn is told of a thread that has.
-//
-//go:nosplit
-//go:norace
-func (l *lag) learn(p *pick) {
-	after := p.after
-	if !p.once || after < -mostLag || after > mostLag {
-		return // it has slept, or the host has taken the CPU
-	}
-	l.mid = toward(l.mid, after, 250, 250)
-	l.high = max(toward(l.high, after, 450, 50), l.mid)
-}
-
-// toward brings v nearer to a value, by a step at most.
-//
-//go:nosplit
-//go:norace
-func toward(v, to, up, down int64) int64 { return min(max(to, v-down), v+up) }
 
 // Outside is the life of a clock's thread: see [ptrace.Outside].
 //
@@ -318,7 +259,14 @@ func (c *Clock) Outside() {
 		if c.tracees.seizes.any && c.tracees.out == 0 {
 			c.clear()
 		}
-		c.up.due = max(b.Start+(c.ticks.last+1)*b.Interval+c.ticks.phase, c.shown.rest.Load(), c.up.again)
+		tick := b.Start + (c.ticks.last+1)*b.Interval + c.ticks.phase
+		w := &c.search.witness
+		if w.ring != nil && !w.set {
+			if w.begin(c.k, tick, b.Interval); c.life.quit.Load() {
+				break // it was woken from that
+			}
+		}
+		c.up.due = max(tick, c.shown.rest.Load(), c.up.again) + w.later
 		if c.tracees.out > 0 {
 			c.await(c.up.due)
 		} else {
@@ -538,6 +486,10 @@ func (c *Clock) answer(n, wake int64) bool {
 		s.give()
 		return false
 	}
+	if p.tick.pc != 0 {
+		c.ask(s, p, n, wake)
+		return true
+	}
 	// A clock that did not preempt a thread gets the CPU when that blocks: then it is no sign of where it was at the tick.
 	if p.between || p.asleep && c.up.behind {
 		if c.up.doubt = true; c.up.retry(wake, c.board.Interval) {
@@ -548,10 +500,7 @@ func (c *Clock) answer(n, wake int64) bool {
 	if p.asleep {
 		return c.peek(s, p, n, wake)
 	}
-	call := p.call
-	if call == unseen {
-		call = look(c.k, s.open.stack, c.text[:])
-	}
+	call := look(c.k, s.open.stack, c.text[:])
 	in := call == transfer || call == waiting
 	if call == elsewhere {
 		s.give() // that CPU's clock may see it
@@ -599,10 +548,8 @@ const handover = 10_000
 const perRead = 8
 
 // find finds the thread of the board that had this CPU until the clock got it, and makes it the picked one: of those that
-// have run since they were last looked at, and were on this CPU last, the last that was on it. false: it was none of them. The one that was met last is
-// taken at once if it has run or waited for a CPU all the time since it was let go, which tells when it has lost its CPU, if that is when this clock's wake-up
-// takes it, and its stack tells that it is about to leave the kernel: whoever is there has not blocked. That spares the reads of its place and of what the scheduler notes. Whether
-// it was here its stop has to prove.
+// have run since they were last looked at, and were on this CPU last, the last that was on it. false: it was none of them. Where the clock has a witness, no other
+// than the one that this tells of is looked at, and that only if the tick has met it in the kernel, or the clock has got the CPU late: else it was preempted, and is where it was.
 //
 // A kernel that does not preempt itself gives the clock the CPU when the thread leaves the kernel, or blocks: then it
 // is asleep. One of real-time priority is not preempted, but at the end of its slice (SCHED_RR). Where the scheduler does not tell when threads were on a CPU, a thread may be found that waits for it,
@@ -616,7 +563,18 @@ func (c *Clock) find(n, wake int64) bool {
 	own, told, last := int64(0), false, int64(-1)
 	clock, spent, left := int32(0), int64(-1), 0
 	count := int(b.n.Load())
-	for j := -1; j < count; j++ {
+	end := count
+	if m, told := c.search.witness.tell(c.up.due, wake, b.Interval); told {
+		i := b.find(m.id)
+		if i < 0 || i >= count {
+			return false
+		}
+		if c.search.last, end = i, 0; m.pc != 0 && wake-m.at <= usual && !c.k.RealTime(m.id) { // those of real-time priority may have blocked since
+			*p = pick{slot: i, tick: m}
+			return true
+		}
+	}
+	for j := -1; j < end; j++ {
 		i := j
 		if j < 0 {
 			i = c.search.last // usually this one
@@ -658,15 +616,6 @@ func (c *Clock) find(n, wake int64) bool {
 			s.last.note(run, runs, spent)
 			continue
 		}
-		after, once, call := s.known.lost(run, wait)-c.up.due, runs-s.known.runs <= 1, unseen
-		if j < 0 && c.prompt && c.up.lag.is(after) && (once || !c.up.lag.wide()) && c.search.self.stat > 0 && s.open.stack > 0 && b.keeper.Load() == 0 {
-			*p = pick{slot: i, run: run, wait: wait, count: uint64(runs), ran: ran, times: times, after: after, once: once}
-			if call = quickPick(c, s, p); call == leaving {
-				s.last.note(run, runs, spent)
-				c.up.lag.learn(p)
-				return true
-			}
-		}
 		got, _ = c.k.Pread(s.open.stat, c.text[:], 0)
 		state, cpu, ok := stat(c.text[:got])
 		if ok && cpu != c.place.cpu && uint(cpu) < maxClocks && b.homes[cpu].Load() {
@@ -680,8 +629,8 @@ func (c *Clock) find(n, wake int64) bool {
 		if !ok || cpu != c.place.cpu || !asleep && state != 'R' {
 			continue
 		}
-		if !told && c.search.self.sched > 0 {
-			got, _ = c.k.Pread(c.search.self.sched, c.text[:], 0)
+		if !told && c.search.self > 0 {
+			got, _ = c.k.Pread(c.search.self, c.text[:], 0)
 			own, told = execStart(c.text[:got])
 		}
 		got, _ = c.k.Pread(s.open.debug, c.text[:], 0)
@@ -691,39 +640,12 @@ func (c *Clock) find(n, wake int64) bool {
 		if known && at < own-handover || between && (asleep || c.prompt) || asleep && !known || at <= last {
 			continue
 		}
-		*p = pick{slot: i, run: run, wait: wait, count: uint64(runs), ran: ran, times: times, asleep: asleep, between: between, after: after, once: once, call: call}
+		*p = pick{slot: i, run: run, wait: wait, count: uint64(runs), ran: ran, times: times, asleep: asleep, between: between}
 		if last = at; told && at >= own {
 			break
 		}
 	}
-	if last > 0 && told && !p.asleep && !p.between {
-		c.up.lag.learn(p)
-	}
 	return last >= 0
-}
-
-// quick reads what is needed of the thread that may be picked at once.
-//
-//go:nosplit
-//go:norace
-//go:noinline
-func (c *Clock) quick(s *Slot, p *pick) inCall {
-	if p.call = look(c.k, s.open.stack, c.text[:]); p.call != leaving {
-		return p.call
-	}
-	got, _ := c.k.Pread(c.search.self.stat, c.text[:], 0)
-	own, _, runs, ok := schedstat(c.text[:got])
-	if p.quick = (quickly{is: true, due: c.up.due, own: own, runs: runs}); !ok {
-		return unseen
-	}
-	if !c.up.lag.wide() {
-		return leaving
-	}
-	got, _ = c.k.Pread(s.open.stat, c.text[:], 0)
-	if _, cpu, ok := stat(c.text[:got]); !ok || cpu != c.place.cpu {
-		return elsewhere
-	}
-	return leaving
 }
 
 // since is the CPU time of a group at a wake-up. -1: it is what it was when groups were told of at this time, before the clock's wake-up, so
@@ -994,14 +916,13 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 		return
 	}
 	m.Moved = c.up.doubt
-	if !p.quick.is {
+	if p.tick.pc == 0 {
 		m.queued(c, s, p, wake)
 	}
 	_, status, errno := c.k.Wait(id, true)
 	if errno == unix.EINTR {
 		c.grip.since.Store(0)
 		c.apart = c.k.Now() - m.At.Asked
-		m.proof.quick.leave(c)
 		return // the coordinator wants the clock to go on: it stops late
 	}
 	c.stopped(m, status, errno)
@@ -1033,7 +954,10 @@ const blocked = 50_000
 func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
 	m.Slot, m.TID, m.PID, m.Tick, m.At.Wake = p.slot, s.TID, s.PID, n, wake
 	m.At.Asked, m.Asked = k.Now(), Usage{p.run, p.wait, int64(p.count)}
-	m.id, m.Moved, m.Gone, m.Peeked.Asleep, m.proof = s.TID, false, false, false, proof{quick: p.quick}
+	if p.tick.pc != 0 {
+		m.Asked = Usage{Run: s.last.run.Load(), Wait: s.last.wait} // it has run since: judge knows more
+	}
+	m.id, m.Moved, m.Gone, m.Peeked.Asleep, m.proof = s.TID, false, false, false, proof{tick: p.tick}
 	m.state.Store(asked)
 }
 
@@ -1062,12 +986,7 @@ func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 	if m.Buffer.Call.Met {
 		c.board.slots[m.Slot].wait.met(m)
 	}
-	if m.proof.quick.is {
-		prove(m, c)
-	}
-	if m.judge(c.k, c.board, c.text[:], c.place.cpu) {
-		c.search.last = -1 // the next one is picked with more care
-	}
+	m.judge(c.k, c.board, c.text[:], c.place.cpu)
 	c.tracees.out--
 }
 
@@ -1113,49 +1032,19 @@ func (m *Sample) read(k taking.Kernel, s *Slot, text []byte) bool {
 	return ok
 }
 
-// leave notes for how long the clock, which has waited for the stop, had run by then. What a thread has run is counted when it leaves its CPU, and by the
-// scheduler's tick; a read does not count it (proc_pid_schedstat, fs/proc/base.c).
-//
-//go:nosplit
-//go:norace
-func (q *quickly) leave(c *Clock) {
-	if q.left || !q.is {
-		return
-	}
-	got, _ := c.k.Pread(c.search.self.stat, c.text[:], 0)
-	own, _, runs, ok := schedstat(c.text[:got])
-	q.own, q.left = own-q.own, ok && runs > q.runs
-}
-
-// prove finds out whether a thread that was picked quickly had its CPU when the clock's timer expired, and has got it back once the clock had left it
-// for the thread's stop: all the time since it has lost it that it has not run it has waited, and for no less than the clock has run. It counts as moved else. The clock may
-// seem to have run for longer, by a tick of the scheduler since then; the thread has run for less than that, or it has got a CPU so much sooner. When
-// it has stopped is known to the switch back to the clock, 2 to 8 us.
-//
-//go:nosplit
-//go:norace
-func (m *Sample) prove(c *Clock) {
-	q := &m.proof.quick
-	q.leave(c)
-	ran, waited := m.Stopped.Run-m.Asked.Run, m.Stopped.Wait-m.Asked.Wait
-	early := q.own - waited
-	ticked := ran < early && early <= c.k.Now()-m.At.Stopped+atOnce
-	m.proof.waits = q.left && m.Stopped.runs == m.Asked.runs+1 && m.At.Stopped-ran-waited >= q.due && (early <= atOnce || ticked)
-	m.Moved = m.Moved || !m.proof.waits
-}
-
 // settled is the run time between the request and the stop of a thread that was not on a CPU then,
 // in nanoseconds: the kernel's own way.
 const settled = 3_000
 
 // judge finds out whether the thread may have run code of its own between the tick and the
-// stop, and returns that. It has not if it was on no CPU at the request: a thread that was preempted meets the
+// stop. It has not if it was on no CPU at the request: a thread that was preempted meets the
 // request before it gets back to its code. That is so if it was still in the queue of the clock's CPU after the request, if it
-// has hardly run, or has not left this CPU. Then the sample is the coordinator's.
+// has hardly run, or has not left this CPU; and if the tick has met it at the instruction at which it has stopped, which alone counts where that is
+// known. Then the sample is the coordinator's.
 //
 //go:nosplit
 //go:norace
-func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) (moved bool) {
+func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) {
 	s := &b.slots[m.Slot]
 	known := m.Stopped.runs >= 0
 	if !known {
@@ -1170,20 +1059,21 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) (moved b
 	if !m.Gone {
 		if known {
 			s.last.runs.Store(m.Stopped.runs)
-			s.known = times{m.At.Released, m.Stopped.Run, m.Stopped.Wait, m.Stopped.runs}
+			s.last.wait = m.Stopped.Wait
 		}
 		s.last.run.Store(m.Stopped.Run)
-		if !m.proof.waits && m.Stopped.Run-m.Asked.Run > settled {
+		if t := &m.proof.tick; t.pc != 0 {
+			m.Moved = ptrace.ProgramCounter(m.Buffer.Regs.Used()) != t.pc
+			m.Asked = Usage{m.Stopped.Run, m.Stopped.Wait - max(0, m.At.Stopped-t.at), m.Stopped.runs} // it has waited since
+		} else if !m.proof.waits && m.Stopped.Run-m.Asked.Run > settled {
 			got, _ := k.Pread(s.open.stat, text, 0)
 			_, at, ok := stat(text[:got])
 			m.Moved = m.Moved || !ok || at != cpu
 		}
 	}
 	m.At.End = k.Now()
-	moved = m.Moved
 	m.state.Store(filled)
 	s.give()
-	return moved
 }
 
 // await waits for threads that have not stopped at once, until the next tick.
@@ -1219,8 +1109,8 @@ var (
 	take = taking.Take
 	read = (*taking.Buffer).Peek
 
-	findPick, quickPick = (*Clock).find, (*Clock).quick
-	takeSample, prove   = (*Sample).take, (*Sample).prove
+	findPick   = (*Clock).find
+	takeSample = (*Sample).take
 )
 
 // growStack makes room for what must not grow the stack.

@@ -4,7 +4,7 @@
 // runs there, at any instruction alike; if that is a thread of the [Board], the clock seizes and
 // interrupts it, takes a [Sample], detaches and sleeps on. A request from elsewhere would reach the thread
 // some microseconds later, and favour the ends of system calls. So a thread is a tracee for one
-// sample only, and a clock with a CPU stops no other thread than the one that it has preempted: [Sample.Moved] tells
+// sample only, and a clock with a CPU stops no other thread than the one that it has preempted, as its witness tells, or the scheduler's times: [Sample.Moved] tells
 // where that is not proven. One more, bound to no CPU, stops whom the coordinator asks for, from elsewhere ([Bank.Ask]). A kernel that does not preempt itself lets a thread block first that its wake-up meets in
 // a call: that one is read asleep, without a stop ([Peeked.Asleep]). So is one that was woken in the midst of a wait, and none is stopped
 // in the midst of a call that a stop would cut short ([InCall], with the list in read.go), if its stack in the kernel may be read, which tells. A clock without real-time priority need not preempt:
@@ -24,5 +24,5 @@
 // sampler/ledger. What is copied, and what is written back, is for sampler/taking to say.
 //
 // Sources: ptrace(2), kernel/ptrace.c and kernel/signal.c for stops; kernel/sched for what schedstat, stat and
-// sched show.
+// sched show; perf_event_open(2) and kernel/events/core.c for the witness.
 package clocks

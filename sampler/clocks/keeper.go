@@ -347,8 +347,8 @@ func (p *Keeper) serve() {
 		errno := p.k.Interrupt(m.TID)
 		got, _ := p.k.Pread(s.open.stat, p.text[:], 0)
 		_, at, ok := stat(p.text[:got])
-		m.proof.waits = ok && at == c.place.cpu                             // where the clock is, since it waits for this
-		m.Moved = m.proof.quick.is || p.k.Now()-m.At.Wake >= keeperPatience // nobody proves where it was, or the clock has left its CPU before
+		m.proof.waits = ok && at == c.place.cpu         // where the clock is, since it waits for this
+		m.Moved = p.k.Now()-m.At.Wake >= keeperPatience // it has left its CPU before
 		s.request.Store(pending)
 		if errno != 0 {
 			m.Gone = true

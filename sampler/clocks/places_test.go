@@ -30,7 +30,7 @@ func TestPlaces(t *testing.T) {
 			if c.prepare(true); c.tracees.seizes.alarm != nil {
 				c.tracees.seizes.alarm.Close()
 			}
-			c.search.self.close()
+			c.search.close()
 		})
 		for i := range 6000 {
 			own := i/64 < len(c.place.own) && c.place.own[i/64]>>(i%64)&1 != 0

@@ -151,13 +151,11 @@ func field(b []byte, n int) int {
 type inCall int
 
 const (
-	unseen inCall = iota // nobody has looked
-	unknown
-	elsewhere // nothing: it is on another CPU by now
-	unharmed  // a stop does it no harm
-	leaving   // it is about to leave the kernel, and so neither asleep nor in a call that a stop can harm
-	transfer  // it ends early upon a stop, with a part of what it was asked for
-	waiting   // it may wait, and has moved a part by then, or has a time limit: it ends early, or begins anew with all of that
+	unknown   inCall = iota
+	elsewhere        // nothing: it is on another CPU by now
+	unharmed         // a stop does it no harm
+	transfer         // it ends early upon a stop, with a part of what it was asked for
+	waiting          // it may wait, and has moved a part by then, or has a time limit: it ends early, or begins anew with all of that
 )
 
 // callOf reads a thread's stack in the kernel (proc_pid_stack(5)).
@@ -178,8 +176,6 @@ func callOf(stack []byte) (call inCall) {
 		}
 		name := stack[from:max(from, to)]
 		switch {
-		case call == elsewhere && among(exits[:], name):
-			return leaving
 		case among(transfers[:], name), among(systemCalls[:], entered(name)):
 			return transfer
 		case among(waits[:], name):
@@ -223,9 +219,6 @@ func entered(function []byte) []byte {
 // 6.18 of x86-64; the others are there for brothers of these calls, older kernels and the other architectures, and were not: one that has another name
 // there is stopped as before.
 var (
-	// exits are where the kernel gives a thread's CPU away on its way to the thread's own code, and lets nobody sleep (kernel/entry, arch/arm64/kernel/signal.c before
-	// 6.15).
-	exits = [...]string{"irqentry_exit_to_user_mode", "exit_to_user_mode_loop", "exit_to_user_mode_prepare", "do_notify_resume"}
 	// transfers are of random numbers and zeros (drivers/char), of splices and copies of files (fs), room that is made for them, a core dump, and files of
 	// which a write has the kernel do something.
 	transfers = [...]string{

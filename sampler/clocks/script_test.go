@@ -59,7 +59,6 @@ type actor struct {
 	killed    bool       // while it was stopped
 	deaf      unix.Errno // of an interrupt
 	woken     int        // how often it was put on a CPU since
-	lost      int64      // when the clock has taken its CPU: until its stop it waits, and the clock runs
 }
 
 // script is a kernel of which each test says what it does. It holds every call against what may be
@@ -102,7 +101,8 @@ type script struct {
 	passes        int64           // nanoseconds from a look at the clock to the next
 	alarm         int64           // when it rings
 	nudges        int64           // nanoseconds after which a seize is nudged, 0: never
-	own, turns    int64           // for how long the clock has run, and how often it was put on its CPU
+	late          int64           // how much later the clock has got its CPU
+	realTime      int             // a thread of that priority
 }
 
 // newScript is a script of these threads. It begins one second after the machine.
@@ -151,8 +151,6 @@ const (
 	fileCall  = 5
 	fileStack = 6
 	fileOwn   = 9 // the clock's own sched
-
-	fileOwnStat = 1 << 20 // and schedstat; no file of a real process has this number
 )
 
 func (s *script) actor(tid int, may bool, what string) *actor {
@@ -182,7 +180,7 @@ func (s *script) Sleep(until int64) {
 	if s.delay != nil {
 		late = s.delay()
 	}
-	s.now = max(s.now, until+late)
+	s.now = max(s.now, until+late) // earlier: a signal
 	if s.asleep != nil {
 		s.asleep()
 	}
@@ -252,9 +250,6 @@ func (s *script) Wait(tid int, block bool) (int, uint32, unix.Errno) {
 	}
 	interrupt := uint32(unix.PTRACE_EVENT_STOP<<16 | int(unix.SIGTRAP)<<8 | 0x7f)
 	a.stopped = true
-	if a.lost > 0 {
-		a.wait, s.own, s.turns, a.woken, a.lost = a.wait+s.now-a.lost, s.own+s.now-a.lost, s.turns+1, a.woken+1, 0
-	}
 	switch a.does {
 	case wanders:
 		s.now, a.run = s.now+50*us, a.run+40*us
@@ -358,6 +353,13 @@ func (s *script) Spent(clock int32) int64 {
 
 func (s *script) Signal(tid int) { s.note("signal %d", tid) }
 
+func (s *script) RealTime(tid int) bool { return s.realTime == tid }
+
+func (s *script) Period(event int, every int64) unix.Errno {
+	s.note("period %d %d at %d", event, every, s.now)
+	return s.broken[event]
+}
+
 func (s *script) Yield() {
 	s.call()
 	s.now += s.step
@@ -441,7 +443,7 @@ func (s *script) Pread(fd int, buf []byte, off int64) (int, unix.Errno) {
 	if _, ok := s.files[0]; fd == 0 && !ok {
 		s.t.Error("file 0 is read, which stands for none")
 	}
-	if _, ok := s.files[fd]; !ok && fd != fileOwnStat && s.actors[fd/10] == nil { // of the real /proc, which a keeper opens at exits
+	if _, ok := s.files[fd]; !ok && s.actors[fd/10] == nil { // of the real /proc, which a keeper opens at exits
 		return 0, unix.EBADF
 	}
 	if off%8 != 0 || off != 0 && fd%10 != filePages { // a pagemap has words of 8 bytes
@@ -455,9 +457,6 @@ func (s *script) Pread(fd int, buf []byte, off int64) (int, unix.Errno) {
 	}
 	if text, ok := s.files[fd]; ok {
 		return copy(buf, text), 0
-	}
-	if fd == fileOwnStat {
-		return copy(buf, fmt.Sprintf("%d 0 %d\n", s.own, s.turns)), 0
 	}
 	a := s.owners[fd/10]
 	s.now += s.step
@@ -793,70 +792,4 @@ func (s *script) Message(st ptrace.Status) (uint64, error) {
 		return m, nil
 	}
 	return 0, unix.ESRCH
-}
-
-// TestPicked: the scheduler is asked who had the CPU until it is known how long the clock's wake-up takes, where somebody else had it, and
-// behind a sample of which nothing proves that the thread had it.
-func TestPicked(t *testing.T) {
-	const takes = 9 * us // from the timer to the switch
-	a, other := &actor{tid: 7, state: 'R'}, &actor{tid: 8, state: 'S'}
-	asked := []int64{}
-	turn := func(tick int64) {}
-	s, b, list := play(t, 40, 4, []*actor{a, other}, func(tick int64) { turn(tick) }, func(b *Board) {
-		c := b.clocks[1].Load()
-		s := c.k.(*script)
-		s.own = 1e12 // of earlier ticks
-		c.prompt, c.search.self, c.up.lag = true, ownTimes{fileOwn, fileOwnStat}, lag{6 * us, 9 * us}
-		s.files[fileOwn] = "x (1, #threads: 1)\nse.exec_start : 5.000000\n"
-		s.delay = func() int64 { return takes + 2*us }
-		for i, tid := range []int{7, 8} {
-			s.files[10*tid+fileStack] = inUser
-			b.slots[i].open.stack = 10*tid + fileStack
-		}
-		last, reads := 0, map[int]int{}
-		s.opens = func(fd int) {
-			if fd == 70+fileSched && a.asked && s.now-b.Start > 30*b.Interval && s.now-b.Start < 31*b.Interval {
-				a.woken += 10 // it has got a CPU more than once
-			}
-		}
-		turn = func(tick int64) {
-			if n := s.reads[70+fileDebug]; n > last {
-				asked = append(asked, tick-1) // at the tick before
-				last = n
-			} else if tick > 0 && tick != 21 {
-				for fd, want := range map[int]int{71: 2, 72: 0, 76: 1, 74: 1, fileOwnStat: 2, fileOwn: 0} {
-					if n := s.reads[fd] - reads[fd]; n != want {
-						t.Errorf("tick %d: file %d is read %d times, want %d", tick-1, fd, n, want)
-					}
-				}
-			}
-			clear(reads)
-			for fd, n := range s.reads {
-				reads[fd] = n
-			}
-			x, slot := a, &b.slots[0]
-			if tick == 20 {
-				x, slot, a.state, other.state = other, &b.slots[1], 'S', 'R'
-			} else if tick == 21 {
-				a.state, other.state = 'R', 'S'
-			}
-			// It has run since it was let go, until the clock has taken its CPU; then it waits for as long as the clock runs.
-			x.exec, x.lost, x.woken = 5e6, s.now-2*us, x.woken+1
-			x.run = max(x.run+us, slot.known.run+x.lost-slot.known.at-(x.wait-slot.known.wait))
-		}
-	})
-	if got, want := fmt.Sprint(asked), "[0 21 31]"; got != want {
-		t.Errorf("the scheduler was asked at %s, want %s", got, want)
-	}
-	if len(list) != 40 || s.seizes != 40 {
-		t.Errorf("%d samples, %d stops", len(list), s.seizes)
-	}
-	for _, m := range list {
-		if m.Moved != (m.Tick == 30) {
-			t.Errorf("%v", m)
-		}
-	}
-	if c := b.clocks[1].Load(); c.up.lag.mid != 9*us {
-		t.Errorf("the clock's wake-up takes %+v", c.up.lag)
-	}
 }

@@ -66,7 +66,7 @@ func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, den
 			growStack()
 			ptrace.Outside(c)
 		}
-		c.search.self.close()
+		c.search.close()
 		if c.tracees.seizes.alarm != nil {
 			c.tracees.seizes.alarm.Close()
 		}
@@ -95,36 +95,34 @@ func (c *Clock) prepare(nice bool) (denied, err error) {
 	}
 	unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 	denied = hasten(nice)
-	c.prompt, c.up.least, c.up.lag = denied == nil && !nice, usual, lag{midAtFirst, highAtFirst}
+	c.prompt, c.up.least = denied == nil && !nice, usual
 	c.ticks.last = max(-1, (c.k.Now()-c.board.Start-c.ticks.phase+c.board.Interval)/c.board.Interval-1) // the last that is over
 	c.ticks.born = c.ticks.last + 1
 	c.shown.done.Store(c.ticks.last)
 	c.shown.met.Store(c.ticks.last)
 	c.life.thread.Store(int32(unix.Gettid()))
 	if c.place.cpu != Anywhere {
-		c.search.self.open()
+		c.search.open(c)
 	}
 	return denied, nil
 }
 
-// ownTimes are the open sched and schedstat of a clock's own thread, 0: there is none. Without sched (a kernel without CONFIG_SCHED_DEBUG) a thread is
+// open opens what a clock looks for threads with. Without the scheduler's notes of itself (a kernel without CONFIG_SCHED_DEBUG) a thread is
 // taken that waits for the CPU, when none of ours was on it.
-type ownTimes struct{ sched, stat int }
-
-func (o *ownTimes) open() {
-	for name, file := range map[string]*int{"sched": &o.sched, "schedstat": &o.stat} {
-		if fd, err := unix.Open("/proc/thread-self/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-			*file = fd
-		}
+func (s *search) open(c *Clock) {
+	if fd, err := unix.Open("/proc/thread-self/sched", unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+		s.self = fd
+	}
+	if c.prompt {
+		s.witness.open(c.place.cpu, c.board.Interval)
 	}
 }
 
-func (o *ownTimes) close() {
-	for _, fd := range []int{o.sched, o.stat} {
-		if fd > 0 {
-			unix.Close(fd)
-		}
+func (s *search) close() {
+	if s.self > 0 {
+		unix.Close(s.self)
 	}
+	s.witness.close()
 }
 
 // shortSlice is what a thread of the usual policy asks for as its slice of a CPU, in nanoseconds: the less,

@@ -63,24 +63,25 @@ func TestPrepare(t *testing.T) {
 			if u := c.up; !u.tardy(120_001, false) {
 				t.Error("it does not take more than 120 us for late")
 			}
-			if c.up.lag != (lag{mid: 5_000, high: 10_000}) {
-				t.Errorf("at first a switch takes %+v", c.up.lag)
+			fds := map[int]string{c.search.self: fmt.Sprintf("/task/%d/sched", unix.Gettid())}
+			if w := &c.search.witness; w.ring != nil {
+				fds[w.event] = "anon_inode:[perf_event]"
 			}
-			for name, fd := range map[string]int{"sched": c.search.self.sched, "schedstat": c.search.self.stat} {
+			for fd, want := range fds {
 				file, _ := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-				if _, err := os.Stat("/proc/thread-self/" + name); fd > 0 != (err == nil && tt.cpu != Anywhere) || fd > 0 && !strings.HasSuffix(file, fmt.Sprintf("/task/%d/%s", unix.Gettid(), name)) {
-					t.Errorf("CPU %d: its own %s is file %d, %q", tt.cpu, name, fd, file)
+				if _, err := os.Stat("/proc/thread-self/sched"); fd > 0 != (err == nil && tt.cpu != Anywhere) || fd > 0 && !strings.HasSuffix(file, want) {
+					t.Errorf("CPU %d: file %d is %q, want %s", tt.cpu, fd, file, want)
 				}
 				if fd > 0 {
 					if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
-						t.Errorf("children have its %s: flags %#x, %v", name, flags, err)
+						t.Errorf("children have %s: flags %#x, %v", want, flags, err)
 					}
 				}
 			}
-			own := c.search.self
-			if c.search.self.close(); own.sched > 0 {
-				if _, err := unix.FcntlInt(uintptr(own.sched), unix.F_GETFD, 0); err != unix.EBADF {
-					t.Errorf("its sched is still open: %v", err)
+			c.search.close()
+			for fd, name := range fds {
+				if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); fd > 0 && err != unix.EBADF {
+					t.Errorf("%s is still open: %v", name, err)
 				}
 			}
 			if c.tracees.seizes.alarm == nil {
