@@ -48,9 +48,10 @@ func (d *doze) Outside() {
 	}
 }
 
-// vigil passes ticks at which clocks have all that is to be done. Shortly before each tick it reads for them who has run, so that they
+// vigil passes ticks at which clocks have all that is to be done. Shortly before each tick it reads for those without a witness who has run, so that they
 // need not look at all who have since the last one. To Go's runtime it is one long system call.
 type vigil struct {
+	tells           bool // there are such
 	board           *clocks.Board
 	kernel          taking.Kernel
 	start, interval int64
@@ -92,13 +93,15 @@ func (v *vigil) Outside() {
 		for ptrace.RawNow() < at {
 			ptrace.RawSleep(at)
 		}
-		v.board.Tell(v.kernel)
+		if v.tells {
+			v.board.Tell(v.kernel)
+		}
 		if v.board.Waits(at - v.interval) {
 			return
 		}
 		for i := range v.families {
 			f := &v.families[i]
-			if f.group >= 0 && !v.board.Moved(f.group) {
+			if v.tells && f.group >= 0 && !v.board.Moved(f.group) {
 				continue // who is born, or ends, has run
 			}
 			if n, errno := ptrace.RawLinks(f.folder); errno != 0 || n != f.links {
@@ -178,6 +181,7 @@ func (e *engine) vigil() {
 	if e.listing.pending() || e.news.keeping.on() {
 		return
 	}
+	v.tells = !e.bank.Witnessed()
 	v.board, v.start, v.interval = e.board, e.ticks.start, e.ticks.interval
 	if v.kernel == nil {
 		v.kernel = new(taking.Live)

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"sync/atomic"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"sfsample/ptrace"
+	"sfsample/sampler/clocks"
 	"sfsample/sampler/taking"
 )
 
@@ -116,6 +118,22 @@ func TestVigil(t *testing.T) {
 	}
 	if due != 12 {
 		t.Errorf("tick %d is due, want 12: 400 ms later", due)
+	}
+	// Where clocks have witnesses nobody tells who has run, and births are looked for in all processes.
+	for _, tells := range []bool{true, false} {
+		b := clocks.NewBoard(1, 0, 1e6)
+		k := new(taking.Live)
+		g := b.Group(cpuClock(idle))
+		b.Tell(k)
+		tasks, err := os.Open(fmt.Sprintf("/proc/%d/task", idle))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := vigil{tells: tells, board: b, kernel: k, interval: 1e6, last: 2, families: []family{{int(tasks.Fd()), g, 99}}}
+		if v.Outside(); (v.tick == 2) != tells {
+			t.Errorf("who has run is told %t: it ends at tick %d", tells, v.tick)
+		}
+		tasks.Close()
 	}
 	for name, x := range map[string]struct {
 		due int64

@@ -331,6 +331,16 @@ func (b *Bank) Counts() (missed, late int64, looked time.Duration) {
 // Clocks is how many CPUs have a clock.
 func (b *Bank) Clocks() int { return len(b.clocks) }
 
+// Witnessed tells whether there are clocks, and the kernel tells each who had its CPU at a tick.
+func (b *Bank) Witnessed() bool {
+	for _, c := range b.clocks {
+		if !c.search.witness.set.Load() {
+			return false
+		}
+	}
+	return len(b.clocks) > 0
+}
+
 // Everywhere tells whether each of so many CPUs had a clock at tick n.
 func (b *Bank) Everywhere(cpus int, n int64) bool {
 	if len(b.clocks) < cpus {

@@ -29,7 +29,6 @@ type Board struct {
 	clocks [maxClocks]atomic.Pointer[Clock] // by number, for the keeper
 	homes  [maxClocks]atomic.Bool           // CPUs that have a clock
 	stride atomic.Int64                     // a Stride; 0: no tick is answered
-	n      atomic.Int32                     // slots in use lie below it
 	index  index
 	slots  []Slot
 	most   int         // numbers of clocks lie below it
@@ -227,12 +226,12 @@ type Thread struct {
 
 // Put adds a thread. -1: there is no room.
 func (b *Board) Put(t Thread) int {
-	n := int(b.n.Load())
+	n := int(b.index.n.Load())
 	for i := range min(n+1, len(b.slots)) {
 		if s := &b.slots[i]; !s.used && s.take(coordinator) {
 			b.fill(s, &t)
 			b.index.put(t.TID, i)
-			b.n.Store(int32(max(n, i+1)))
+			b.index.n.Store(int32(max(n, i+1)))
 			return i
 		}
 	}
@@ -251,8 +250,11 @@ func (b *Board) fill(s *Slot, t *Thread) {
 	s.give()
 }
 
-// index is the slots of threads by their ids: in leaves, which are made when they are needed, of slots + 1.
-type index [1 << (pidBits - leafBits)]atomic.Pointer[[1 << leafBits]atomic.Int32]
+// index is the slots in use. They lie below n, and are found by their threads' ids in leaves, which are made when they are needed, of slots + 1.
+type index struct {
+	n      atomic.Int32
+	leaves [1 << (pidBits - leafBits)]atomic.Pointer[[1 << leafBits]atomic.Int32]
+}
 
 // leafBits is how many bits of a thread's id a leaf is for.
 const leafBits = 12
@@ -262,7 +264,7 @@ func (x *index) put(id, slot int) {
 	if uint(id)>>pidBits != 0 {
 		return
 	}
-	leaf := &x[id>>leafBits]
+	leaf := &x.leaves[id>>leafBits]
 	if leaf.Load() == nil {
 		leaf.Store(new([1 << leafBits]atomic.Int32))
 	}
@@ -277,7 +279,7 @@ func (b *Board) find(id int) int {
 	if id <= 0 || uint(id)>>pidBits != 0 {
 		return -1
 	}
-	leaf := b.index[id>>leafBits].Load()
+	leaf := b.index.leaves[id>>leafBits].Load()
 	if leaf == nil {
 		return -1
 	}
@@ -295,11 +297,11 @@ func (b *Board) Remove(i int) bool {
 		b.index.put(s.TID, -1)
 	}
 	s.give()
-	n := int(b.n.Load())
+	n := int(b.index.n.Load())
 	for n > 0 && !b.slots[n-1].used && b.slots[n-1].holder.Load() == 0 {
 		n--
 	}
-	b.n.Store(int32(n))
+	b.index.n.Store(int32(n))
 	return true
 }
 

@@ -27,7 +27,7 @@ func TestBoard(t *testing.T) {
 	}
 	in := func(want int32) {
 		t.Helper()
-		if n := b.n.Load(); n != want {
+		if n := b.index.n.Load(); n != want {
 			t.Fatalf("%d slots to look at, want %d", n, want)
 		}
 	}

@@ -261,7 +261,7 @@ func (c *Clock) Outside() {
 		}
 		tick := b.Start + (c.ticks.last+1)*b.Interval + c.ticks.phase
 		w := &c.search.witness
-		if w.ring != nil && !w.set {
+		if w.ring != nil && !w.set.Load() {
 			if w.begin(c.k, tick, b.Interval); c.life.quit.Load() {
 				break // it was woken from that
 			}
@@ -562,14 +562,14 @@ func (c *Clock) find(n, wake int64) bool {
 	early := b.early.told.Load()
 	own, told, last := int64(0), false, int64(-1)
 	clock, spent, left := int32(0), int64(-1), 0
-	count := int(b.n.Load())
+	count := int(b.index.n.Load())
 	end := count
 	if m, told := c.search.witness.tell(c.up.due, wake, b.Interval); told {
 		i := b.find(m.id)
 		if i < 0 || i >= count {
 			return false
 		}
-		if c.search.last, end = i, 0; m.pc != 0 && wake-m.at <= usual && !c.k.RealTime(m.id) { // those of real-time priority may have blocked since
+		if c.search.last, end = i, 0; m.pc != 0 && wake-m.at <= usual && !realTimeOf(m.id) { // those of real-time priority may have blocked since
 			*p = pick{slot: i, tick: m}
 			return true
 		}

@@ -375,7 +375,9 @@ func TestFind(t *testing.T) {
 		return func(s *script, b *Board) {
 			c := b.clocks[1].Load()
 			prompt(5e6)(s, b)
-			c.search.witness, c.up.due = ringOf(m), 990*us
+			w := ringOf(m)
+			c.search.witness.event, c.search.witness.ring, c.up.due = w.event, w.ring, 990*us
+			c.search.witness.set.Store(true)
 			if set != nil {
 				set(s, b, c)
 			}
@@ -425,7 +427,7 @@ func TestFind(t *testing.T) {
 		{"will be seen", two, 1, witness(met{1001 * us, 0x1234, 8}, nil), 7, "[7 8]"},
 		{"was seen, and the clock has come late", two, 0, witness(met{992 * us, 0x1234, 7}, func(s *script, b *Board, c *Clock) { s.late = 51 * us }), 7, "[7]"},
 		{"was seen in its own code, at real-time priority", two, 0, witness(met{992 * us, 0x1234, 7}, func(s *script, b *Board, c *Clock) { s.realTime = 7 }), 7, "[7]"},
-		{"the witness has no phase yet", two, 1, witness(met{992 * us, 0x1234, 8}, func(s *script, b *Board, c *Clock) { c.search.witness.set = false }), 7, "[7 8]"},
+		{"the witness has no phase yet", two, 1, witness(met{992 * us, 0x1234, 8}, func(s *script, b *Board, c *Clock) { c.search.witness.set.Store(false) }), 7, "[7 8]"},
 		{"was seen, and is off the board", two, 1, witness(met{992 * us, 0x1234, 8}, func(s *script, b *Board, c *Clock) { b.index.put(8, -1) }), 0, "[]"},
 		{"was seen, and is not yet on the board", two, 1, witness(met{992 * us, 0x1234, 9}, func(s *script, b *Board, c *Clock) { b.index.put(9, 2) }), 0, "[]"},
 		{"was preempted", []*actor{ran(7, 5e6)}, -1, own(5e6), 7, "[7]"},
@@ -456,9 +458,12 @@ func TestFind(t *testing.T) {
 		{"hangs", []*actor{{tid: 7, state: 'D', exec: 5e6}}, -1, own(5e6), 0, "[]"},
 		{"has blocked elsewhere", []*actor{{tid: 7, state: 'S', cpu: 1, exec: 5e6}}, -1, own(5e6), 0, "[]"},
 	}
+	was := realTimeOf
+	defer func() { realTimeOf = was }()
 	for _, tt := range tests {
 		s, b, c := desk(t, 1, tt.actors...)
 		s.step = 0
+		realTimeOf = func(tid int) bool { return tid == s.realTime }
 		c.search.last = tt.last
 		for i, a := range tt.actors {
 			a.run, a.wait, b.slots[i].open.stack = 1000*us, 44, 9

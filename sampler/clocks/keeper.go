@@ -334,7 +334,7 @@ const (
 // serve makes the requests of clocks.
 func (p *Keeper) serve() {
 	b := p.board
-	for i := range int(b.n.Load()) {
+	for i := range int(b.index.n.Load()) {
 		s := &b.slots[i]
 		r := s.request.Load()
 		if r <= 0 || !s.request.CompareAndSwap(r, claimed) {

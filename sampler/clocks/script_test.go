@@ -353,13 +353,6 @@ func (s *script) Spent(clock int32) int64 {
 
 func (s *script) Signal(tid int) { s.note("signal %d", tid) }
 
-func (s *script) RealTime(tid int) bool { return s.realTime == tid }
-
-func (s *script) Period(event int, every int64) unix.Errno {
-	s.note("period %d %d at %d", event, every, s.now)
-	return s.broken[event]
-}
-
 func (s *script) Yield() {
 	s.call()
 	s.now += s.step

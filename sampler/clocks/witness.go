@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/ptrace"
 	"sfsample/sampler/taking"
 )
 
@@ -15,9 +16,9 @@ import (
 // interval of the ticks and expires just before the clock's own, so that one interrupt serves both. It notes the thread that it has met and where that
 // was, and wakes nobody (perf_swevent_hrtimer, kernel/events/core.c). It is for who has CAP_PERFMON, or CAP_SYS_ADMIN.
 type witness struct {
-	event int    // its file
-	ring  []byte // a page about the records, and one of them; nil: there is no such event
-	set   bool   // its timer has the phase of the ticks
+	event int         // its file
+	ring  []byte      // a page about the records, and one of them; nil: there is no such event
+	set   atomic.Bool // its timer has the phase of the ticks
 	// later is how long after its tick the clock is to wake up, in nanoseconds: that the event's record is made by then, and not long before.
 	later  int64
 	silent int // ticks in a row for which there was no record
@@ -45,6 +46,9 @@ const (
 	// mostSilent is after how many ticks without one the timer begins anew.
 	mostSilent = 32
 )
+
+// Tests have others.
+var setPeriod, realTimeOf = ptrace.RawPeriod, ptrace.RawRealTime
 
 // open makes the event of a CPU. Without one, clocks find threads by what /proc tells of them.
 func (w *witness) open(cpu int, interval int64) {
@@ -88,7 +92,8 @@ func (w *witness) begin(k taking.Kernel, tick, interval int64) {
 	for k.Now() < tick {
 	}
 	if k.Now() < tick+lead/2 {
-		w.set, w.silent, w.later = k.Period(w.event, interval) == 0, 0, firstLater
+		w.silent, w.later = 0, firstLater
+		w.set.Store(setPeriod(w.event, interval) == 0)
 	}
 }
 
@@ -131,7 +136,7 @@ func (w *witness) read() (m met, ok bool) {
 //go:nosplit
 //go:norace
 func (w *witness) tell(due, wake, interval int64) (m met, told bool) {
-	if w.ring == nil || !w.set {
+	if w.ring == nil || !w.set.Load() {
 		return met{}, false
 	}
 	m, told = w.read()
@@ -139,7 +144,7 @@ func (w *witness) tell(due, wake, interval int64) (m met, told bool) {
 	if told = told && m.at >= tick-2*lead && m.at <= wake; !told {
 		w.later = min(w.later+slower, mostLater, interval/8)
 		if w.silent++; w.silent >= mostSilent {
-			w.set = false
+			w.set.Store(false)
 		}
 		return met{}, false
 	}

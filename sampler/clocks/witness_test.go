@@ -43,8 +43,9 @@ func (w *witness) write(b []byte) {
 }
 
 // ringOf is a witness that has its phase, and has noted this.
-func ringOf(list ...met) witness {
-	w := witness{event: 5, ring: make([]byte, 8192), set: true}
+func ringOf(list ...met) *witness {
+	w := &witness{event: 5, ring: make([]byte, 8192)}
+	w.set.Store(true)
 	for _, m := range list {
 		w.write(record(m))
 	}
@@ -144,8 +145,8 @@ func TestWitnessTell(t *testing.T) {
 		t.Errorf("where ticks are 16 us apart the clock wakes up %d ns later", w.later)
 	}
 	for i := range mostSilent {
-		if w.set != (i < mostSilent-1) {
-			t.Fatalf("after %d ticks without a record its timer has its phase: %t", i+1, w.set)
+		if w.set.Load() != (i < mostSilent-1) {
+			t.Fatalf("after %d ticks without a record its timer has its phase: %t", i+1, w.set.Load())
 		}
 		w.tell(due, due, interval)
 	}
@@ -162,14 +163,32 @@ func TestWitnessTell(t *testing.T) {
 	}
 	w.write(record(met{due, 9, 7}))
 	w.tell(due, due, interval)
-	if w.tell(due, due, interval); !w.set {
+	if w.tell(due, due, interval); !w.set.Load() {
 		t.Error("a record between two ticks without one does not count")
+	}
+}
+
+// TestWitnessed: one clock without a witness is enough to be told who has run.
+func TestWitnessed(t *testing.T) {
+	var one, other Clock
+	b := &Bank{clocks: map[int]*Clock{}}
+	if b.Witnessed() {
+		t.Error("no clock has a witness")
+	}
+	b.clocks[0], b.clocks[1] = &one, &other
+	one.search.witness.set.Store(true)
+	if b.Witnessed() {
+		t.Error("one clock has none")
+	}
+	if other.search.witness.set.Store(true); !b.Witnessed() {
+		t.Error("both clocks have one")
 	}
 }
 
 // TestWitnessBegin: the timer begins shortly before a tick, for which the clock waits awake, not where it comes too late for that.
 func TestWitnessBegin(t *testing.T) {
 	const tick = int64(1e9 + 1e6)
+	defer func() { setPeriod = ptrace.RawPeriod }()
 	for _, tt := range []struct {
 		name  string
 		now   int64 // at the beginning
@@ -187,7 +206,10 @@ func TestWitnessBegin(t *testing.T) {
 		s, _, _ := desk(t, 1)
 		s.step, s.passes, s.now = 0, 100, tt.now
 		s.delay = func() int64 { return tt.delay }
-		s.broken[5] = tt.fails
+		setPeriod = func(event int, every int64) unix.Errno {
+			s.note("period %d %d at %d", event, every, s.now)
+			return tt.fails
+		}
 		w := witness{event: 5, silent: 3, later: 7}
 		w.begin(s, tick, 10_000_000)
 		for i := range s.log { // it waits by looks at the clock, which take 100 ns
@@ -197,8 +219,8 @@ func TestWitnessBegin(t *testing.T) {
 				s.log[i] = fmt.Sprintf("period %d %d at %d", event, every, tick-lead)
 			}
 		}
-		if got := fmt.Sprint(s.log); got != tt.log || w.set != tt.set || tt.set && (w.silent != 0 || w.later != firstLater) {
-			t.Errorf("%s: %s, want %s; it has its phase: %t; %+v", tt.name, got, tt.log, w.set, w)
+		if got := fmt.Sprint(s.log); got != tt.log || w.set.Load() != tt.set || tt.set && (w.silent != 0 || w.later != firstLater) {
+			t.Errorf("%s: %s, want %s; it has its phase: %t; later %d", tt.name, got, tt.log, w.set.Load(), w.later)
 		}
 	}
 }

@@ -30,10 +30,8 @@ type Kernel interface {
 	Detach(tid, sig int) unix.Errno
 	Cont(tid, sig int) unix.Errno // see ptrace.ToCall
 	Listen(tid int) unix.Errno
-	Signal(tid int)                           // wakes a thread of ours out of a wait
-	Yield()                                   // the CPU to another thread of ours
-	RealTime(tid int) bool                    // it has its CPU before all threads of the usual policies
-	Period(event int, every int64) unix.Errno // of a perf event's timer, nanoseconds; it expires for the first time after one
+	Signal(tid int) // wakes a thread of ours out of a wait
+	Yield()         // the CPU to another thread of ours
 }
 
 // Live is this machine's kernel. Its methods have pointer receivers: through an interface those are called directly,
@@ -142,14 +140,6 @@ func (*Live) Signal(tid int) { ptrace.RawSignal(tid) }
 //go:nosplit
 //go:norace
 func (*Live) Yield() { ptrace.RawYield() }
-
-//go:nosplit
-//go:norace
-func (*Live) RealTime(tid int) bool { return ptrace.RawRealTime(tid) }
-
-//go:nosplit
-//go:norace
-func (*Live) Period(event int, every int64) unix.Errno { return ptrace.RawPeriod(event, every) }
 
 //go:nosplit
 //go:norace
