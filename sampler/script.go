@@ -252,6 +252,9 @@ func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User, frame
 				set, _ := t.walker(u.Arch, c.Regs.PACMask, &p.cfg).Registers(&u.Set, &p.walks.mem, i, frames[i])
 				return set
 			}, &w.stack)
+			if w.stack.Short && len(w.stack.Frames) == 0 {
+				p.stats.Scripts.Unseen++
+			}
 		}
 		p.innermost(t, c, u, rt, frames)
 	}

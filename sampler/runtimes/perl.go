@@ -39,12 +39,16 @@ type perlLayout struct {
 
 var perlLayouts = map[byte]perlLayout{
 	32: {defstash: 208, topEnv: 776, compiling: 1952, step: 195, detached: true},
+	34: {defstash: 192, topEnv: 760, compiling: 1936, try: 0x80, step: 195, detached: true},
 	36: {defstash: 192, topEnv: 760, compiling: 1936, defers: 13, try: 0x80, step: 195},
+	38: {defstash: 192, topEnv: 776, compiling: 1720, defers: 13, try: 0x80, step: 198},
 	40: {defstash: 192, topEnv: 776, compiling: 1720, defers: 13, try: 0x80, step: 198},
+	42: {defstash: 192, topEnv: 776, compiling: 1720, defers: 13, try: 0x80, step: 202},
+	44: {defstash: 192, topEnv: 776, compiling: 1720, defers: 13, try: 0x80, step: 202},
 }
 
 // perlKnown are the keys of perlLayouts, for people.
-const perlKnown = "5.32, 5.36 and 5.40"
+const perlKnown = "5.32 to 5.44, even"
 
 // Offsets that are the same in all known versions.
 const (
@@ -425,11 +429,11 @@ func (p *perl) Anchor(native []unwind.Frame, complete bool, in func(i int, entry
 			}
 		}
 	}
-	if !ok {
-		st.Reset()
+	st.Segments = st.Segments[:0]
+	if !ok { // what there is of it is still where to look next time
+		st.Frames = st.Frames[:0]
 		return
 	}
-	st.Segments = st.Segments[:0]
 	// What no native frame runs yet, or any more, is left out: the comparison of a sort between two calls.
 	first := 0
 	for k := range st.marks {

@@ -85,6 +85,11 @@ func TestPerlFrames(t *testing.T) {
 		}
 	}
 	var st Stack
+	// What goes on where nothing was copied has no frames, but the next copy has more.
+	p.Frames(Memory{mem[0], {Addr: 0x1000, Bytes: b[:0xa00+perlContext]}}, rubbish(nil), []uint64{0x1000}, &st)
+	if p.Anchor(perlNative, true, perlIn(6), nil, &st); !st.Short || len(st.Frames) > 0 || !slices.Contains(st.Spans, Span{0x1a00, 2 * perlContext}) {
+		t.Errorf("%+v of contexts of which a part was copied", st)
+	}
 	p.Frames(mem, rubbish(nil), []uint64{0x1000}, &st)
 	for i, want := range []string{"(eval) a.pl:7", "étc::by a.pl:9", "main program a.pl:8"} {
 		f := &st.Frames[i]
@@ -134,8 +139,8 @@ func TestUnknownPerl(t *testing.T) {
 		want    string
 	}{
 		{36, "", elf.EM_X86_64, "<nil>"},
-		{38, "", elf.EM_X86_64, "perl: Perl 5.38.3 is not known, its scripts are not shown (known: 5.32, 5.36 and 5.40)"},
-		{36, "PL_version", elf.EM_X86_64, "perl: Perl 5.0.3 is not known, its scripts are not shown (known: 5.32, 5.36 and 5.40)"},
+		{41, "", elf.EM_X86_64, "perl: Perl 5.41.3 is not known, its scripts are not shown (known: 5.32 to 5.44, even)"},
+		{36, "PL_version", elf.EM_X86_64, "perl: Perl 5.0.3 is not known, its scripts are not shown (known: 5.32 to 5.44, even)"},
 		{36, "PL_thr_key", elf.EM_X86_64, "perl: Perl without threads is not known, its scripts are not shown"},
 		{36, "perl_run", elf.EM_X86_64, "perl: this Perl does not export perl_run, its scripts are not shown"},
 		{36, "", elf.EM_AARCH64, "perl: Perl is known on x86-64 only, its scripts are not shown"},
