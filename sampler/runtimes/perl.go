@@ -24,7 +24,7 @@ type perl struct {
 }
 
 // perlSyms are addresses of functions: of the loop, and of those that begin activations of it.
-type perlSyms struct{ runops, run, callSV, amagic uint64 }
+type perlSyms struct{ runops, run, callSV, amagic, leaveScope uint64 }
 
 // perlLayout is what differs between versions, in bytes: offsets in struct interpreter (intrpvar.h).
 type perlLayout struct {
@@ -138,7 +138,7 @@ const perlHead = 128
 const perlText = "(eval "
 
 // perlNeeded are the symbols of perlSyms.
-var perlNeeded = []string{"Perl_runops_standard", "perl_run", "Perl_call_sv", "Perl_amagic_call"}
+var perlNeeded = []string{"Perl_runops_standard", "perl_run", "Perl_call_sv", "Perl_amagic_call", "Perl_leave_scope"}
 
 // newPerl reads what must be known of the Perl with these symbols.
 func newPerl(file string, machine elf.Machine, syms map[string]uint64, mem io.ReaderAt) (Runtime, error) {
@@ -159,7 +159,7 @@ func newPerl(file string, machine elf.Machine, syms map[string]uint64, mem io.Re
 		return nil, fmt.Errorf("%s: Perl without threads is not known, its scripts are not shown", path.Base(file))
 	}
 	p.perlLayout = l
-	for i, at := range []*uint64{&p.runops, &p.run, &p.callSV, &p.amagic} {
+	for i, at := range []*uint64{&p.runops, &p.run, &p.callSV, &p.amagic, &p.leaveScope} {
 		if *at = syms[perlNeeded[i]]; *at == 0 {
 			return nil, fmt.Errorf("%s: this Perl does not export %s, its scripts are not shown", path.Base(file), perlNeeded[i])
 		}
@@ -529,6 +529,8 @@ func (w *perlPlaces) begins(i int) (kind perlBegin, env uint64) {
 		return beginsMagic, 0
 	case w.in(i+1, w.of.run), i+2 <= last && w.in(i+2, w.of.run):
 		return beginsRun, 0
+	case i+2 <= last && w.in(i+2, w.of.leaveScope):
+		return beginsOther, 0 // a block of defer, which has a JMPENV from 5.42 on (invoke_defer_block, scope.c)
 	}
 	for _, env := range w.st.jumps {
 		if i+2 <= last && env >= w.native[i+1].SP && env < w.native[i+2].SP {

@@ -59,7 +59,7 @@ func perlIn(loops ...int) func(i int, entry uint64) bool {
 // TestPerlFrames decodes a stack that was made by hand, and places it.
 func TestPerlFrames(t *testing.T) {
 	littleEndian(t)
-	p := &perl{perlLayout: perlLayouts[36], perlSyms: perlSyms{runops: 1, run: 2, callSV: 3, amagic: 4}}
+	p := &perl{perlLayout: perlLayouts[36], perlSyms: perlSyms{runops: 1, run: 2, callSV: 3, amagic: 4, leaveScope: 5}}
 	b := perlMemory()
 	mem := Memory{unwind.Region{Addr: 0x2d00, Bytes: b[0x1d00:]}, unwind.Region{Addr: 0x1000, Bytes: b[:0x1d00]}}
 	for _, tt := range []struct {

@@ -219,6 +219,9 @@ sub all {
     eval "sub made_here { report() } made_here()";
     eval q{ package Späť; sub größe { main::report() } größe() };
     eval { eval 'die 1'; report() };
+    # What later versions have.
+    no strict 'refs';
+    for ([5.034, 'trying'], [5.036, 'deferring'], [5.038, 'classes'], [5.042, 'keywords']) { &{"$_->[1]"}() if $] >= $_->[0] }
     delete $INC{'Included.pm'};
     { local $SIG{__WARN__} = sub { }; require Included; do './' . 'missing.pl'; }
     Included->import;
@@ -238,6 +241,38 @@ sub all {
 }
 
 sub __SUB__ { report() }
+
+eval q{
+    use feature 'try'; no warnings;
+    sub trying {
+        try { report(); die 1 } catch ($e) { report(); try { deep(2) } catch ($f) { } }
+        my $r = first { try { report(); return 1 } catch ($e) { } } 1, 2;
+        for my $x (1, 2) { try { next if $x == 1; report() } catch ($e) { } }
+        report();
+    }
+    1 } or die $@ if $] >= 5.034;
+eval q{
+    use feature qw(try defer); no warnings;
+    sub deferring {
+        { defer { report(); eval { report() }; deep(1) } report() }
+        eval { defer { report(); inner_eval() } die 1 };
+        try { report() } catch ($e) { } finally { report(); my @s = sort { report(); $a <=> $b } 2, 1 }
+        my $r = first { { defer { report() } } 1 } 1, 2;
+        eval { try { die 1 } catch ($e) { dies() } finally { report() } };
+        report();
+    }
+    1 } or die $@ if $] >= 5.036;
+eval q{
+    use feature 'class'; no warnings;
+    class Shop::Point { field $x = main::report(); field @list = (main::report(), 1); field $y :param = do { main::report(); 2 }; ADJUST { main::report(); $x++ } ADJUST { eval { main::report() } }
+        method m { main::report(); $self->n(sub { main::report() }) } method n($f) { $f->(); main::report(); $x } }
+    class Shop::Point3 :isa(Shop::Point) { field $z = main::report(); ADJUST { main::report() } method m { main::report(); $self->SUPER::m() } }
+    sub classes { Shop::Point3->new->m; my $p = Shop::Point->new(y => 1); first { $p->m; 1 } 1; report() }
+    1 } or die $@ if $] >= 5.038;
+eval q{
+    use feature qw(keyword_any keyword_all); no warnings;
+    sub keywords { my $r = any { report(); 0 } 1, 2; $r = all { report(); inner_eval(); 1 } 1, 2; report() }
+    1 } or die $@ if $] >= 5.042;
 
 # made makes code and drops it.
 sub made {
