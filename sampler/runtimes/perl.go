@@ -8,7 +8,6 @@ import (
 	"io"
 	"path"
 	"strings"
-	"unicode/utf8"
 
 	"sfsample/regs"
 	"sfsample/sampler/taking"
@@ -718,21 +717,27 @@ func hek(mem io.ReaderAt, addr uint64) (string, bool) {
 	if b == nil {
 		return "", false
 	}
-	n := word32(b, 4)
+	n := int64(int32(word32(b, 4)))
+	if n < 0 {
+		return "", false
+	}
+	end := read(mem, addr+perlHEK+uint64(n), 2)
+	b = read(mem, addr+perlHEK, int(min(n, maxText)))
+	if end == nil || end[0] != 0 || b == nil && n > 0 {
+		return "", false
+	}
+	cut := ""
 	if n > maxText {
-		return "", false
+		cut = "…"
 	}
-	if b = read(mem, addr+perlHEK, int(n)+2); b == nil || b[n] != 0 {
-		return "", false
+	if end[1]&1 != 0 {
+		return strings.ToValidUTF8(string(b), "\ufffd") + cut, true // Perl has surrogates, and what is beyond Unicode
 	}
-	if b[n+1]&1 != 0 {
-		return string(b[:n]), utf8.Valid(b[:n])
-	}
-	text := make([]rune, n)
+	text := make([]rune, len(b))
 	for i := range text {
 		text[i] = rune(b[i])
 	}
-	return string(text), true
+	return string(text) + cut, true
 }
 
 // cString is the text at addr that a NUL ends.
