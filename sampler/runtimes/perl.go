@@ -128,6 +128,8 @@ const (
 	perlLexical = 0x10000   // CVf_LEXICAL
 	perlAnon    = 0x80      // CVf_ANON
 	perlKept    = perlNamed | perlLexical | perlAnon
+	// perlWitness, in Key.Count: sub and statement were both copied at the stop.
+	perlWitness = 1 << 31
 )
 
 // perlHead is how much is copied of the name of the file that is compiled. Its address is that of the next one's name soon.
@@ -579,7 +581,9 @@ func (p *perl) Key(mem Memory, late io.ReaderAt, f *Frame) (k Key, ok bool) {
 			file, ok := cString(late, k.File)
 			passing = !ok || strings.HasPrefix(file, perlText)
 		}
-		passing = passing && (!copied || f.Code != 0)
+		if passing = passing && (!copied || f.Code != 0); copied && k.Count&perlAnon != 0 && mem.Bytes(f.Code, perlSV) != nil {
+			k.Count |= perlWitness
+		}
 	}
 	if c := mem.Bytes(f.Addr, perlContext); c != nil && passing {
 		// What was read later is the frame's if that is still there.
@@ -627,8 +631,8 @@ func (p *perl) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 	code := *f
 	code.Globals = 0
 	again, good := p.Key(nil, mem, &code)
-	if !good || again.Globals != k.Globals || again.Name != k.Name || again.Qualname != k.Qualname || again.Count != k.Count {
-		return nil, false
+	if !good || again.Globals != k.Globals || again.Name != k.Name || again.Qualname != k.Qualname || again.Count != k.Count&^perlWitness {
+		return fn, p.closure(mem, f, k, fn)
 	}
 	if k.File == 0 {
 		return fn, true
@@ -639,12 +643,32 @@ func (p *perl) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 		good = good && perlHash([]byte(fn.File)) == k.Lines
 	} else if good {
 		again, good = p.Key(nil, mem, f)
+		again.Count |= k.Count & perlWitness
 		good = good && again == k
 	}
 	if !good { // it is known what it is, not where
 		fn.File, fn.First, fn.Passing = "", 0, true
 	}
 	return fn, true
+}
+
+// closure fills in fn, the name of an anonymous sub that is gone, as those that a program makes for each request. Its operations are those of all
+// that are made there: as long as they are there one of these subs is, and holds the GV that has the name.
+func (p *perl) closure(mem io.ReaderAt, f *Frame, k Key, fn *Function) bool {
+	if k.Count&perlWitness == 0 || k.Lines != 0 || !strings.HasSuffix(fn.Name, "::__ANON__") {
+		return false
+	}
+	gv := read(mem, k.Name, perlSV)
+	if gv == nil {
+		return false
+	}
+	if gv = read(mem, word(gv, 0), perlGVBody); gv == nil || word(gv, perlOwner) != k.Qualname {
+		return false
+	}
+	file, ok := cString(mem, k.File)
+	there, good := p.Key(nil, mem, &Frame{Globals: f.Globals})
+	fn.File, fn.Passing = file, true
+	return ok && good && there.File == k.File && there.First == k.First && there.Hash == k.Hash
 }
 
 // perlHash is a hash of text that is not 0.

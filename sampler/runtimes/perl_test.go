@@ -122,6 +122,50 @@ func TestPerlFrames(t *testing.T) {
 	}
 }
 
+// TestPerlClosure names an anonymous sub that is gone when its name is read, as long as the statement that it ran is there, and the GV is of its
+// package.
+func TestPerlClosure(t *testing.T) {
+	littleEndian(t)
+	p := &perl{perlLayout: perlLayouts[36]}
+	b := perlMemory()
+	binary.NativeEndian.PutUint32(b[0xc20+perlCVFlags:], perlAnon)
+	binary.NativeEndian.PutUint64(b[0xc20+perlStash:], 0x1d80)
+	binary.NativeEndian.PutUint64(b[0xe40:], 8<<32) // over the name of the package, which goes elsewhere
+	copy(b[0xe48:], "__ANON__\x00\x00")
+	f := &Frame{Addr: 0x1a00, Code: 0x1c00, Globals: 0x1980, At: perlSub}
+	mem := Memory{{Addr: 0x1000, Bytes: slices.Clone(b)}}
+	for what, tt := range map[string]struct {
+		change func(b []byte)
+		want   string
+	}{
+		"it is gone":            {func(b []byte) { clear(b[0xc00:0xc20]) }, "étc::__ANON__ a.pl:9"},
+		"another sub is there":  {func(b []byte) { b[0xc20+perlStart]++ }, "étc::__ANON__ a.pl:9"},
+		"its statement is gone": {func(b []byte) { clear(b[0xc00:0xc20]); b[0x980+perlType] = 0xff; b[0x980+perlType+1] = 1 }, ""},
+		"another statement":     {func(b []byte) { clear(b[0xc00:0xc20]); b[0x980+perlSeq]++ }, ""},
+		"another package":       {func(b []byte) { clear(b[0xc00:0xc20]); binary.NativeEndian.PutUint64(b[0xd20+perlOwner:], 0x1d90) }, ""},
+		"another name":          {func(b []byte) { clear(b[0xc00:0xc20]); b[0xe48] = 'x' }, ""},
+	} {
+		late := slices.Clone(b)
+		tt.change(late)
+		k, ok := p.Key(mem, offset{late, 0x1000}, f)
+		if !ok {
+			t.Fatal(what)
+		}
+		got := ""
+		if fn, named := p.Function(offset{late, 0x1000}, f, k); named {
+			got = fmt.Sprintf("%s %s:%d", fn.Name, fn.File, fn.Line(f.At))
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", what, got, tt.want)
+		}
+	}
+	// What was not copied proves nothing.
+	clear(b[0xc00:0xc20])
+	if k, ok := p.Key(Memory{{Addr: 0x1c00, Bytes: mem[0].Bytes[0xc00:0xd00]}}, offset{b, 0x1000}, f); ok && k.Count&perlWitness != 0 {
+		t.Errorf("%+v of a statement that was not copied", k)
+	}
+}
+
 // TestUnknownPerl: what is not known is told and not guessed.
 func TestUnknownPerl(t *testing.T) {
 	syms := func(less string) map[string]uint64 {
