@@ -531,7 +531,7 @@ func TestKeeperOptions(t *testing.T) {
 const (
 	targetName = "clocks-target"
 	parentName = "clocks-parent" // has a target for its child
-	spinName   = "clocks-spin"   // computes until it is killed
+	spinName   = "clocks-spin"   // computes as long as it has its parent
 )
 
 func TestMain(m *testing.M) {
@@ -540,9 +540,12 @@ func TestMain(m *testing.M) {
 		target()
 	case spinName:
 		fmt.Println("ready")
-		for x := uint64(1); x != 0; x ^= x << 17 { // of many instructions
-			x ^= x << 13
-			x ^= x >> 7
+		for x, parent := uint64(1), os.Getppid(); os.Getppid() == parent; { // the tests may be killed
+			for range 1 << 26 {
+				x ^= x << 13
+				x ^= x >> 7
+				x ^= x << 17
+			}
 		}
 	case parentName:
 		child := &exec.Cmd{Path: "/proc/self/exe", Args: []string{targetName}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
