@@ -12,7 +12,7 @@ type Advice struct {
 	// NeedStop is the run count (schedstat) of a capture without registers that
 	// could not be unwound for want of them; 0: none.
 	NeedStop uint64
-	// Short: the last capture was made at a stop, and the stack goes on behind it.
+	// Short: the last capture was made at a stop, and the stack goes on behind it, or it has nothing of the thread's script.
 	Short bool
 	// Foreign: the thread's system calls have other numbers than the kernel's
 	// own, as those of a 32-bit one.

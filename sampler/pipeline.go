@@ -439,6 +439,8 @@ func (p *Pipeline) advise(t *target, u *regs.User, c *capture.Capture, fb *Feedb
 	}
 	v := p.walks.advise(t, u, c, fb, frames, end)
 	p.adviseScript(t, t.thread(c.TID), &v)
+	// The stop of a blocked thread that had no room for its script has made it run, so that what it runs can be copied at another one only.
+	v.Short = v.Short || c.Blocked && c.Taken == capture.Stopped && !p.script.ok && v.Recipe != nil
 	fb.Set(v)
 	if v.NeedStop == c.Count || v.Short {
 		p.pool.asks.Store(true)
