@@ -64,8 +64,8 @@ func TestMerge(t *testing.T) {
 func TestUnknownVersion(t *testing.T) {
 	syms := map[string]uint64{"_PyRuntime": 0x1000, "PyCode_Type": 1, "PyUnicode_Type": 2, "PyBytes_Type": 3, "PyDict_Type": 4, "Py_Version": 0x2000}
 	for version, want := range map[uint32]string{
-		0x030f00f0: "python of version 3.15.0 is not known, its scripts are not shown (known: 3.8 to 3.14)",
-		0x040000f0: "python of version 4 is not known, its scripts are not shown (known: 3.8 to 3.14)",
+		0x031000f0: "python of version 3.16.0 is not known, its scripts are not shown (known: 3.8 to 3.15)",
+		0x040000f0: "python of version 4 is not known, its scripts are not shown (known: 3.8 to 3.15)",
 		0x030d05f0: "python 3.13.5 does not tell its offsets, its scripts are not shown",
 	} {
 		mem := rubbish(binary.NativeEndian.AppendUint32(nil, version))

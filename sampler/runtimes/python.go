@@ -65,15 +65,16 @@ var pythonLayouts = map[int]pythonLayout{
 }
 
 // debugOffsets are the words of _Py_DebugOffsets behind its cookie that are used here, by their number, that of
-// the cookie being 0: of structures that of their size, behind which their members follow (Include/internal/pycore_runtime.h of 3.13, pycore_debug_offsets.h of 3.14).
+// the cookie being 0: of structures that of their size, behind which their members follow (Include/internal/pycore_runtime.h of 3.13, pycore_debug_offsets.h since).
 type debugOffsets struct {
-	head, nextInterpreter, threadsHead, thread, frame, code int
-	codeMask                                                uint64
+	head, nextInterpreter, threadsHead, thread, threadID, frame, code int
+	codeMask                                                          uint64
 }
 
 var pythonDebugOffsets = map[int]debugOffsets{
-	13: {head: 5, nextInterpreter: 8, threadsHead: 9, thread: 19, frame: 28, code: 34},
-	14: {head: 5, nextInterpreter: 8, threadsHead: 9, thread: 22, frame: 31, code: 39, codeMask: 7},
+	13: {head: 5, nextInterpreter: 8, threadsHead: 9, thread: 19, threadID: 24, frame: 28, code: 34},
+	14: {head: 5, nextInterpreter: 8, threadsHead: 9, thread: 22, threadID: 27, frame: 31, code: 39, codeMask: 7},
+	15: {head: 5, nextInterpreter: 8, threadsHead: 9, thread: 22, threadID: 30, frame: 39, code: 47, codeMask: 7},
 }
 
 // Owners of an _PyInterpreterFrame (enum _frameowner): those from here on are no frames of scripts, but begin an activation of the
@@ -116,7 +117,7 @@ func newPython(file string, syms map[string]uint64, mem io.ReaderAt) (Runtime, e
 }
 
 func unknownPython(version string) error {
-	return fmt.Errorf("python of version %s is not known, its scripts are not shown (known: 3.8 to 3.14)", version)
+	return fmt.Errorf("python of version %s is not known, its scripts are not shown (known: 3.8 to 3.15)", version)
 }
 
 // describe takes the layout from the offsets that the interpreter tells of itself.
@@ -141,7 +142,7 @@ func (p *python) describe(mem io.ReaderAt, runtime uint64) error {
 	}
 	p.pythonLayout = pythonLayout{
 		interpreters: pyInterpreters{head: uint64(at(d.head)), next: at(d.nextInterpreter), threads: at(d.threadsHead)},
-		state:        pyState{next: at(d.thread + 2), interpreter: at(d.thread + 3), current: at(d.thread + 4), threadID: at(d.thread + 5), nativeID: at(d.thread + 6), chunk: at(d.thread + 7)},
+		state:        pyState{next: at(d.thread + 2), interpreter: at(d.thread + 3), current: at(d.thread + 4), threadID: at(d.threadID), nativeID: at(d.threadID + 1), chunk: at(d.threadID + 2)},
 		frame: pyFrame{previous: at(d.frame + 1), code: at(d.frame + 2), instr: at(d.frame + 3), owner: at(d.frame + 5), codeMask: d.codeMask,
 			globals: at(d.frame+2) + 24}, // f_globals, which is not told: behind f_executable, previous and f_funcobj
 		code: pyCode{file: at(d.code + 1), name: at(d.code + 2), qualname: at(d.code + 3), lines: at(d.code + 4), first: at(d.code + 5), adaptive: at(d.code + 9), version: 92},
@@ -356,6 +357,9 @@ func (p *python) frames(mem Memory, addr, end, anchor uint64, st *Stack) bool {
 		}
 		if p.frame.owner >= 0 && f[p.frame.owner] >= ownedByNative && p.objects.minor >= 12 {
 			st.segment(n, addr) // it is in the copy of the stack
+			if n == 0 && word(f, p.frame.previous) == 0 {
+				st.Spans = append(st.Spans, Span{addr, p.frame.bytes}) // of 3.15, the one in the state that all others are called from
+			}
 			n = 0
 		} else {
 			if p.frame.owner >= 0 && f[p.frame.owner] == 1 || p.frame.owner < 0 {
