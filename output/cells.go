@@ -23,8 +23,8 @@ type cells struct {
 }
 
 type sampleLabels struct {
-	process, thread, state, wait, end string
-	pid                               int
+	process, thread, state, wait, gil, end string
+	pid                                    int
 }
 
 type labelledStack struct {
@@ -46,7 +46,7 @@ func newCells(o Options) cells {
 
 // add counts one sample.
 func (c *cells) add(s *Sample) {
-	k := labelledStack{s.Stack, sampleLabels{s.Process, s.Thread, s.State, s.Wait, "", s.PID}}
+	k := labelledStack{s.Stack, sampleLabels{s.Process, s.Thread, s.State, s.Wait, s.GIL, "", s.PID}}
 	i, ok := c.cache.ids[k]
 	if !ok {
 		i = c.cell(k)

@@ -17,6 +17,7 @@ const jsonVersion = "2"
 //	time_ns      nanoseconds since 1970
 //	pid, tid, process, thread
 //	state        "running", or the system call that the thread blocks in
+//	gil          "held", if the thread held its interpreter's global lock
 //	taken        how: "stop", "no stop", "reused", "exit"; "none": CPU time that no
 //	             sample stands for
 //	cpu_ns       CPU time since the thread's last sample
@@ -52,6 +53,9 @@ func (j *JSON) Add(s *Sample) error {
 	b = appendText(b, "state", s.State)
 	if s.Wait != "" {
 		b = appendText(b, "wait", s.Wait)
+	}
+	if s.GIL != "" {
+		b = appendText(b, "gil", s.GIL)
 	}
 	b = appendText(b, "taken", s.Taken)
 	b = appendField(b, "cpu_ns", int64(s.CPU))

@@ -133,7 +133,7 @@ func (o *OTLP) profile(m *otlpMessage, cells []uint32, kind, unit string, value 
 		e.uint(otlpSampleStack, uint64(m.stacks.ref(o.cells.index.keys[i].node)))
 		l := o.cells.labelsOf(i)
 		e.begin()
-		for _, a := range [...]Attr{{attrThreadName, l.thread, 0}, {attrThreadState, l.state, 0}, {attrThreadWait, l.wait, 0}, {attrStackEnd, l.end, 0}} {
+		for _, a := range [...]Attr{{attrThreadName, l.thread, 0}, {attrThreadState, l.state, 0}, {attrThreadWait, l.wait, 0}, {attrThreadGIL, l.gil, 0}, {attrStackEnd, l.end, 0}} {
 			if a.Text != "" {
 				e.varint(m.attribute(a.Key, a.Text))
 			}

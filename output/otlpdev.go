@@ -83,6 +83,7 @@ const (
 	attrThreadName  = "thread.name"
 	attrThreadState = "sfsample.state" // of ours: "running", or the system call
 	attrThreadWait  = "sfsample.wait"  // of ours: what it waits for, with --waits
+	attrThreadGIL   = "sfsample.gil"   // of ours: "held" by who held its interpreter's global lock
 	attrStackEnd    = "sfsample.end"   // of ours: why a stack is cut
 )
 

@@ -149,7 +149,7 @@ func (p *PProf) writeSamples(e *protoWriter, text func(string) uint64) {
 		e.nested(2)
 		l := &p.cells.labels.keys[key.labels]
 		for _, kv := range [...]struct{ key, value string }{
-			{"process", l.process}, {"thread", l.thread}, {"state", l.state}, {"wait", l.wait}, {"end", l.end},
+			{"process", l.process}, {"thread", l.thread}, {"state", l.state}, {"wait", l.wait}, {"gil", l.gil}, {"end", l.end},
 		} {
 			if kv.value != "" {
 				e.begin()

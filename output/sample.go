@@ -46,6 +46,7 @@ type Sample struct {
 	Thread   string // name of the thread
 	State    string // "running", or the name of the system call that it blocks in
 	Wait     string // what it waits for, in a few words: "futex: mutex held by worker-3"; empty if that was not asked for or is not known
+	GIL      string // "held": of those of its interpreter it was the one that held the global lock; else empty
 	Taken    string // "stop", "no stop", "reused", "exit", "none"
 	Stack    *Stack
 	CPU      time.Duration // CPU time of the thread since its last sample

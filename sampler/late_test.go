@@ -135,7 +135,7 @@ func TestUnwalked(t *testing.T) {
 	live, again, files := new(swapSink), new(swapSink), NewRecorded(start)
 	path := spinnersProg(t)
 	pipe := NewPipeline(PipelineConfig{Host: runtime.GOARCH, Start: start, Sink: live, Names: NewNames(NameOptions{Recorded: true}), Record: w, Live: true, Until: late.New(over),
-		Scripts: true, Wait: func(int, int, int64, uint64, uint64) func([]output.Frame) string {
+		Scripts: ScriptOptions{On: true}, Wait: func(int, int, int64, uint64, uint64) func([]output.Frame) string {
 			t.Error("it is asked what is waited for")
 			return nil
 		},

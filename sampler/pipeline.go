@@ -10,6 +10,7 @@ import (
 	"sfsample/ptrace/procfs"
 	"sfsample/regs"
 	"sfsample/sampler/capture"
+	"sfsample/sampler/ledger"
 	"sfsample/sampler/module"
 	"sfsample/unwind"
 )
@@ -32,10 +33,9 @@ type PipelineConfig struct {
 	Log    *slog.Logger
 	// Open gives the address space of a process, live or recorded; of a live one also what it reads, if that may be told of mappings
 	// and is to be closed.
-	Open   func(pid int) (Target, *Survivor, error)
-	Kernel bool // the kernel's part of stacks is wanted
-	// Scripts: frames of scripts take the place of their interpreter's. ScriptsOnly: other frames of stacks that have such are left out.
-	Scripts, ScriptsOnly bool
+	Open    func(pid int) (Target, *Survivor, error)
+	Kernel  bool // the kernel's part of stacks is wanted
+	Scripts ScriptOptions
 	// Wait, if set, looks at what a blocked thread waits for, by its system call, its stack pointer and its run
 	// count (0: not known). What it returns puts that in a few words, with the thread's frames; it is called on
 	// another goroutine. nil: nothing can be told.
@@ -49,6 +49,13 @@ type PipelineConfig struct {
 	// Live: captures come from processes that live now, whose memory and names
 	// may be read.
 	Live bool
+}
+
+// ScriptOptions say what is shown of scripts.
+type ScriptOptions struct {
+	On bool // their frames take the place of their interpreter's
+	// Only: other frames of stacks that have such are left out. Locked: so are stacks of threads that do not hold their interpreter's lock.
+	Only, Locked bool
 }
 
 // Target is what the pipeline asks about one process.
@@ -115,6 +122,26 @@ type Pipeline struct {
 	stats   Unwound
 	keys    []frameKey // of the stack under way
 	script  scriptWalk // of its interpreter
+	left    leftOut
+}
+
+// leftOut counts ticks of samples that are left out, by the class that they were given: as their stacks tell only later whether they are.
+type leftOut struct {
+	tick       time.Duration // between two ticks
+	all, round [ledger.NumClasses]int64
+}
+
+// add counts ticks of a class.
+func (l *leftOut) add(c ledger.Class, ticks int64) {
+	l.all[c] += ticks
+	l.round[c] += ticks
+}
+
+// tell has an account tell of them.
+func tellLeft(a *ledger.Account, left *[ledger.NumClasses]int64) {
+	for c, n := range left {
+		a.Leave(ledger.Class(c), n)
+	}
 }
 
 // Unwound counts what unwinding found.
@@ -174,6 +201,7 @@ type seen struct {
 	asleep           asleep
 	ask              bool // what it waits for
 	script           threadScript
+	gil              string // as that of output.Sample
 }
 
 // NewPipeline makes a pipeline; it works once a run gives it captures.
@@ -249,6 +277,8 @@ func (p *Pipeline) consume(list <-chan item, nudge <-chan struct{}, tick time.Du
 			p.targets.leave(it.left)
 		case it.round != nil:
 			p.targets.thin()
+			tellLeft(&it.round.Account, &p.left.round)
+			p.left.round = [ledger.NumClasses]int64{}
 			p.out.round(it.round)
 		}
 	}
@@ -268,6 +298,15 @@ func (p *Pipeline) capture(c *capture.Capture, fb *Feedback) {
 	p.rec.write(c)
 	s.last, s.state = st, state
 	s.sleeps(c)
+	if s.gil = ""; p.script.ok && p.script.stack.Locked {
+		s.gil = "held"
+	}
+	if p.cfg.Scripts.Locked && s.gil == "" {
+		if c.Taken != capture.Exiting {
+			p.left.add(ledger.Sampled, 1)
+		}
+		return
+	}
 	s.waitsFor(&p.cfg, c.PID, c.TID)
 	p.out.send(t, c.TID, s, c.At, c.Taken.String(), &c.Weight)
 }
@@ -314,6 +353,12 @@ func (p *Pipeline) credit(c *capture.Credit) {
 		s.last, s.state = noStack, "blocked"
 	}
 	p.rec.write(c)
+	if p.cfg.Scripts.Locked && (s.gil == "" || c.Waited) { // whether it held the lock while it waited for a CPU is not known
+		if !c.Waited && p.left.tick > 0 {
+			p.left.add(ledger.Reused, int64(c.Wall/p.left.tick))
+		}
+		return
+	}
 	s.waitsFor(&p.cfg, c.PID, c.TID)
 	if c.Waited {
 		s = &seen{name: s.name, last: s.waits(), state: "waiting"}
@@ -345,6 +390,9 @@ func (p *Pipeline) spent(c *capture.Spent) {
 		p.targets.name(t, c.TID, s, p.out.latest)
 	}
 	p.rec.write(c)
+	if p.cfg.Scripts.Locked {
+		return
+	}
 	p.out.send(t, c.TID, &seen{name: s.name, last: neverCaught, state: "running"}, p.out.latest, "none", &c.Weight)
 }
 
@@ -393,7 +441,7 @@ func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, 
 	if t.space == nil || t.past.unlisted {
 		return p.cut(t, c, frame0, noMaps), state
 	}
-	if p.cfg.Scripts {
+	if p.cfg.Scripts.On {
 		mem := scriptMemory{p, t}
 		copyBefore(p, t, c, mem, p.runtime(t, mem))
 	}

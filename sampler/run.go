@@ -81,6 +81,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		}
 	})
 	e := newEngine(opt, pipe.pool, pipe.cfg.Start, &outlet{queue: items, nudge: nudge, over: ended})
+	pipe.left.tick = time.Duration(e.ticks.interval)
 	piped := make(chan struct{})
 	go func() {
 		defer close(piped)
@@ -100,7 +101,9 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 		e.board.Free(0)
 		e.out.end()
 		pipe.cfg.await(piped, false)
-		return e.sofar(), errors.Join(hangs, pipe.failed.err)
+		result = e.sofar()
+		tellLeft(&result.Account, &pipe.left.all)
+		return result, errors.Join(hangs, pipe.failed.err)
 	}
 	if opt.Hooks.Released != nil && hangs == nil {
 		opt.Hooks.Released()
@@ -108,6 +111,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 	e.out.rest()
 	e.out.end()
 	pipe.cfg.await(piped, hangs != nil)
+	tellLeft(&result.Account, &pipe.left.all)
 	if err == nil {
 		err = errors.Join(hangs, pipe.failed.err)
 	}

@@ -208,7 +208,7 @@ func copyBefore(p *Pipeline, t *target, c *capture.Capture, mem scriptMemory, of
 func (p *Pipeline) readScript(t *target, c *capture.Capture, u *regs.User, frames []unwind.Frame, complete bool) {
 	w := &p.script
 	w.ok = false
-	if !p.cfg.Scripts || u.Arch.WordBytes != 8 {
+	if !p.cfg.Scripts.On || u.Arch.WordBytes != 8 {
 		return
 	}
 	mem := scriptMemory{p, t}
@@ -468,7 +468,7 @@ func (p *Pipeline) adviseScript(t *target, s *seen, v *Advice) {
 // foreseeScript gives advice on a thread that is about to be stopped for the first time.
 func (p *Pipeline) foreseeScript(pid, tid int, fb *Feedback) {
 	t, v := p.targets.of(pid), fb.Get()
-	if !p.cfg.Scripts || !p.cfg.Live || t.space == nil || v.Recipe != nil {
+	if !p.cfg.Scripts.On || !p.cfg.Live || t.space == nil || v.Recipe != nil {
 		return
 	}
 	mem := scriptMemory{p, t}
@@ -511,11 +511,11 @@ func (p *Pipeline) intern(t *target, c *capture.Capture, frames []unwind.Frame, 
 		switch {
 		case pl.Script >= 0:
 			sc := p.scriptAt(t.scripts, mem, &w.stack.Frames[pl.Script])
-			if sc.fn != nil && (sc.fn.Name == "" || sc.fn.Stub && p.cfg.ScriptsOnly) {
+			if sc.fn != nil && (sc.fn.Name == "" || sc.fn.Stub && p.cfg.Scripts.Only) {
 				continue
 			}
 			k = frameKey{pc: k.pc, script: sc}
-		case p.cfg.ScriptsOnly:
+		case p.cfg.Scripts.Only:
 			continue
 		}
 		p.keys = append(p.keys, k)

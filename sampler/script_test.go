@@ -16,6 +16,7 @@ import (
 
 	"sfsample/output"
 	"sfsample/sampler/capture"
+	"sfsample/sampler/ledger"
 	"sfsample/sampler/module"
 	"sfsample/unwind"
 )
@@ -131,7 +132,7 @@ func dumpOne(t *testing.T, pipe *Pipeline, pid, tid int, stop StopMode) *ThreadD
 // scriptPipeline is a pipeline that shows scripts.
 func scriptPipeline() *Pipeline {
 	p := testPipeline(nil)
-	p.cfg.Scripts = true
+	p.cfg.Scripts.On = true
 	return p
 }
 
@@ -260,6 +261,110 @@ func TestScriptRandom(t *testing.T) {
 	}
 }
 
+// TestGIL compares who is shown to hold Python's global lock with what a program tells of its threads: one blocks with it, and without, and
+// another one, which in an interpreter of its own holds that one's, else wants it. What --gil leaves out is in a class of its own.
+func TestGIL(t *testing.T) {
+	for _, python := range pythons(t) {
+		for _, where := range []string{"main", "sub"} {
+			t.Run(filepath.Base(python)+"/"+where, func(t *testing.T) {
+				if out, err := exec.Command(python, "-c", "import _interpreters").CombinedOutput(); where == "sub" && err != nil {
+					t.Skipf("it has no interpreters with locks of their own: %s", out)
+				}
+				checkGIL(t, startTeller(t, python, "../testdata/scripts/gil.py", where), where == "sub")
+			})
+		}
+	}
+}
+
+// checkGIL compares 20 turns of gil.py. apart: the other thread has a lock of its own, and holds that.
+func checkGIL(t *testing.T, p *teller, apart bool) {
+	pipe := scriptPipeline()
+	holds := func(tid int, blocked bool) bool {
+		t.Helper()
+		for begun := time.Now(); time.Since(begun) < 20*time.Second; {
+			d := dumpOne(t, pipe, p.Process.Pid, tid, StopAuto)
+			if pipe.script.ok && len(scriptFrames(d.Stack)) > 0 && (!blocked || d.Call == "read") {
+				return pipe.script.stack.Locked
+			}
+		}
+		t.Fatalf("thread %d is not shown", tid)
+		return false
+	}
+	var left int64 // ticks that --gil has left out
+	for turn := range 20 {
+		line, err := p.out.ReadBytes('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		var now struct {
+			TID, Other int
+			Held       bool
+		}
+		if err := json.Unmarshal(line, &now); err != nil {
+			t.Fatal(err)
+		}
+		if got := holds(now.TID, true); got != now.Held {
+			t.Errorf("the reader holds the lock: %v, it says %v", got, now.Held)
+		}
+		if got := holds(now.Other, false); (apart || now.Held) && got != apart {
+			t.Errorf("the other thread holds the lock: %v, while the reader holds it: %v", got, now.Held)
+		}
+		if now.Held && turn < 6 {
+			left += checkHolders(t, p.Process.Pid, now.TID, now.Other, apart)
+		}
+		p.in.Write([]byte("\n"))
+	}
+	if left == 0 && !apart {
+		t.Error("no tick is without the lock")
+	}
+}
+
+// checkHolders samples a process whose lock thread tid holds all the time, and other if it is apart, with --gil, and returns how many ticks that leaves out.
+func checkHolders(t *testing.T, pid, tid, other int, apart bool) int64 {
+	t.Helper()
+	got := &holders{ticks: map[int]int64{}}
+	pipe := scriptPipeline()
+	pipe.cfg.Sink, pipe.cfg.Scripts.Locked = got, true
+	var left, shown int64
+	for begun := time.Now(); time.Since(begun) < 20*time.Second && (got.ticks[tid] == 0 || apart && got.ticks[other] == 0); { // other processes may leave it little of the CPUs
+		r, err := Run(t.Context(), Options{PIDs: []int{pid}, Hz: 200, All: true, WallWeight: true}, 200*time.Millisecond, pipe, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &r.Account
+		left, shown = left+a.Count[ledger.Unlocked], shown+a.Count[ledger.Sampled]+a.Count[ledger.Reused]
+		if a.Sum() != a.Expected || got.all != time.Duration(shown)*time.Second/200 {
+			t.Errorf("of %d thread ticks %v; shown %v", a.Expected, a, got.all)
+		}
+		pipe = scriptPipeline()
+		pipe.cfg.Sink, pipe.cfg.Scripts.Locked = got, true
+	}
+	if got.without > 0 || got.ticks[tid] == 0 || (got.ticks[other] > 0) != apart {
+		t.Errorf("%d samples without the label; by thread %v, of which %d and, apart: %v, %d hold it", got.without, got.ticks, tid, apart, other)
+	}
+	return left
+}
+
+// holders is a sink that counts samples of threads that hold their interpreter's lock.
+type holders struct {
+	without int
+	all     time.Duration
+	ticks   map[int]int64
+}
+
+// Add implements output.Sink.
+func (h *holders) Add(m *output.Sample) error {
+	if m.GIL != "held" {
+		h.without++
+	}
+	h.all += m.Wall
+	h.ticks[m.TID]++
+	return nil
+}
+
+// Close implements output.Sink.
+func (h *holders) Close() error { return nil }
+
 // shown is a sink that keeps what is shown of each sample with scripts.
 type shown struct {
 	stacks []string
@@ -307,7 +412,7 @@ func checkReplay(t *testing.T, p *teller) {
 	}
 	r := reread(t, w, &b)
 	files := NewRecorded(time.Time{})
-	pipe = NewPipeline(PipelineConfig{Host: runtime.GOARCH, Start: time.Now(), Sink: again, Names: NewNames(NameOptions{Recorded: true}), Scripts: true,
+	pipe = NewPipeline(PipelineConfig{Host: runtime.GOARCH, Start: time.Now(), Sink: again, Names: NewNames(NameOptions{Recorded: true}), Scripts: ScriptOptions{On: true},
 		Open: func(pid int) (Target, *Survivor, error) {
 			return module.NewSpace(files.Source(pid), module.NewCache(0), module.Options{}), nil, nil
 		}})

@@ -72,7 +72,7 @@ func (o *sender) send(t *target, tid int, s *seen, at time.Duration, taken strin
 	o.latest = max(o.latest, at)
 	o.queue <- named{stack: s.last, sample: output.Sample{
 		Time: o.cfg.Start.Add(at), PID: t.pid, TID: tid, Process: t.name, Thread: name,
-		State: s.state, Taken: taken, CPU: w.CPU, Wall: w.Wall, Delay: w.Delay, Pause: w.Pause, Late: w.Late,
+		State: s.state, GIL: s.gil, Taken: taken, CPU: w.CPU, Wall: w.Wall, Delay: w.Delay, Pause: w.Pause, Late: w.Late,
 	}}
 }
 

@@ -99,7 +99,7 @@ func (p *Pipeline) opened(pid int) {
 		return
 	}
 	p.walks.attest(t, time.Since(p.cfg.Start))
-	if p.cfg.Scripts {
+	if p.cfg.Scripts.On {
 		p.runtime(t, scriptMemory{p, t})
 	}
 	exe, _, err := proc.Exe(pid)

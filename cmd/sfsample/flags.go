@@ -97,6 +97,7 @@ type unwinding struct {
 	maxDepth int          // frames
 	verify   bool         // compare two methods on each sample
 	scripts  string       // scriptsOn, scriptsOnly or scriptsOff
+	gil      bool         // stacks of threads that hold their interpreter's lock alone
 }
 
 // naming is how frames are named.
@@ -208,6 +209,7 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.BoolVar(&c.naming.lines, "lines", false, "")
 	fs.Func("demangle", "`full|short|off`", oneOf(&c.naming.demangle, demangleFull, demangleShort, noDem))
 	fs.Func("scripts", "`on|only|off`", oneOf(&c.unwinding.scripts, scriptsOn, scriptsOnly, scriptsOff))
+	fs.BoolVar(&c.unwinding.gil, "gil", false, "")
 	fs.BoolVar(&c.naming.debuginfod, "debuginfod", false, "")
 
 	fs.Func("by", "`process|pid|thread|state`", oneOf((*string)(&c.out.by), string(output.ByProcess), string(output.ByPID), string(output.ByThread), string(output.ByState)))
@@ -231,11 +233,11 @@ func newFlags(c *config) *pflag.FlagSet {
 // Flags that mean nothing in a mode; giving one there is an error.
 var meaningless = map[mode][]string{
 	modeSample: {"group", "json", "watch"},
-	modeDump: {"open", "max-cpu", "hz", "duration", "every", "output", "spool", "service", "no-names", "record", "threads", "weight", "children", "waits", "exit-stacks", "verify",
+	modeDump: {"open", "gil", "max-cpu", "hz", "duration", "every", "output", "spool", "service", "no-names", "record", "threads", "weight", "children", "waits", "exit-stacks", "verify",
 		"max-overhead", "by", "unit"},
 	modeReplay: {"max-cpu", "pid", "tid", "hz", "duration", "every", "spool", "service", "no-names", "record", "threads", "stop", "no-restart", "children", "kernel",
 		"waits", "exit-stacks", "max-overhead", "nice", "dump", "group", "json", "watch", "name", "cgroup", "container", "user", "tree"},
-	modeDiff: {"max-cpu", "pid", "tid", "hz", "duration", "every", "spool", "service", "no-names", "record", "threads", "weight", "stop", "no-restart", "children", "kernel",
+	modeDiff: {"max-cpu", "gil", "pid", "tid", "hz", "duration", "every", "spool", "service", "no-names", "record", "threads", "weight", "stop", "no-restart", "children", "kernel",
 		"waits", "exit-stacks", "verify", "max-overhead", "nice", "by", "unit", "dump", "group", "json", "watch", "name", "cgroup", "container", "user", "tree"},
 }
 
@@ -384,6 +386,9 @@ func (c *config) complete(fs *pflag.FlagSet) error {
 		if err := c.unwinding.checkOrder(runtime.GOARCH); err != nil {
 			return err
 		}
+	}
+	if c.unwinding.gil && c.unwinding.scripts == scriptsOff {
+		return errors.New("--gil is of scripts (leave out --scripts off)")
 	}
 	sel := c.who.selector()
 	if err := sel.Check(); err != nil {

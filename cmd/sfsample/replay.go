@@ -72,7 +72,7 @@ func (s *session) replay(name string, open func(*capture.Run) (output.Sink, erro
 	pipe := sampler.NewPipeline(sampler.PipelineConfig{
 		Host: run.Host, Start: run.Start, Walk: s.config.unwinding.walk(),
 		Sink: sink, Names: names, Log: s.log,
-		Scripts: s.config.unwinding.scripts != scriptsOff, ScriptsOnly: s.config.unwinding.scripts == scriptsOnly,
+		Scripts: s.config.unwinding.scriptOptions(),
 		Open: func(pid int) (sampler.Target, *sampler.Survivor, error) {
 			return module.NewSpace(files.Source(pid), cache, module.Options{NoEHFrame: s.config.unwinding.noEHFrame(), Log: s.log}), nil, nil
 		},

@@ -525,12 +525,17 @@ func (c *config) livePipeline(names *sampler.Names, until *late.Time, log *slog.
 		Wait: wait,
 		Host: runtime.GOARCH, Start: time.Now(), Walk: c.unwinding.walk(),
 		Sink: sink, Names: names, Record: rec, Log: log, Kernel: c.sampling.kernel, Live: true, Slow: slow, Until: part,
-		Scripts: c.unwinding.scripts != scriptsOff, ScriptsOnly: c.unwinding.scripts == scriptsOnly,
+		Scripts: c.unwinding.scriptOptions(),
 		Open: func(pid int) (sampler.Target, *sampler.Survivor, error) {
 			src := sampler.NewSurvivor(pid, lists)
 			return module.NewSpace(src, cache, module.Options{Owner: src.Owner(), NoEHFrame: c.unwinding.noEHFrame(), Log: log}), src, nil
 		},
 	})
+}
+
+// scriptOptions are what is shown of scripts.
+func (u *unwinding) scriptOptions() sampler.ScriptOptions {
+	return sampler.ScriptOptions{On: u.scripts != scriptsOff, Only: u.scripts == scriptsOnly, Locked: u.gil}
 }
 
 // walk is how stacks are followed.

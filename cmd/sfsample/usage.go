@@ -80,6 +80,7 @@ Output:
       --demangle full       C++ and Rust names; short: without parameters; off: as in the file
       --scripts on          scripts' frames in the place of their interpreter's (default);
                             only: no native ones in such stacks; off: native ones alone
+      --gil                 only stacks of threads that hold Python's global lock
       --debuginfod          ask the servers of DEBUGINFOD_URLS for debug files
       --open                show the result in the browser, until Ctrl-C; --open=URL: that of
                             -o FILE.firefox.json or .speedscope.json in a viewer, {url} is its URL

@@ -24,11 +24,12 @@ const (
 	InCall                   // in the midst of a system call that a stop would cut short
 	NoRoom                   // no free buffer: unwinding is behind
 	NoUserStack              // a worker of the kernel inside the process
+	Unlocked                 // a stack of a thread that did not hold an interpreter's lock, left out as only those that do are asked for
 	NumClasses
 )
 
 var classNames = [NumClasses]string{"samples", "idle", "reused", "waiting for a CPU", "unsure", "not met", "missed", "suspended", "throttled",
-	"not stopped yet", "exited", "untraced", "in a call", "no room", "no user stack"}
+	"not stopped yet", "exited", "untraced", "in a call", "no room", "no user stack", "without the GIL"}
 
 // String is the name that the closing line uses.
 func (c Class) String() string { return classNames[c] }
@@ -57,6 +58,13 @@ func (a *Account) Sum() (n int64) {
 		n += c
 	}
 	return n
+}
+
+// Leave makes n ticks of a class, as far as it has them, those of stacks that are left out.
+func (a *Account) Leave(c Class, n int64) {
+	n = min(n, a.Count[c])
+	a.Count[c] -= n
+	a.Count[Unlocked] += n
 }
 
 // Lost is how many ticks are in classes that are losses.

@@ -16,8 +16,10 @@ import (
 type python struct {
 	version string
 	head    uint64 // address of the pointer to its list of interpreters
-	loop    uint64
-	objects pyObjects
+	// attached is the address of the pointer to the state that has the lock; 0: states tell that.
+	attached uint64
+	loop     uint64
+	objects  pyObjects
 	pythonLayout
 }
 
@@ -30,14 +32,16 @@ type pythonLayout struct {
 	code         pyCode
 }
 
-// pyInterpreters is how interpreters are found: head is in _PyRuntime, the others in PyInterpreterState.
+// pyInterpreters is how interpreters are found: head is in _PyRuntime, as attached, the state that has the lock, of versions whose
+// states do not tell that themselves; the others are in PyInterpreterState.
 type pyInterpreters struct {
-	head          uint64
-	next, threads int
+	head, attached uint64
+	next, threads  int
 }
 
-// pyState is PyThreadState. current leads to the innermost frame; of 3.11 and 3.12 to the innermost _PyCFrame.
-type pyState struct{ next, interpreter, current, threadID, nativeID, chunk, bytes int }
+// pyState is PyThreadState. current leads to the innermost frame; of 3.11 and 3.12 to the innermost _PyCFrame. status, if not 0, has the bits
+// that tell whether it has its interpreter's lock.
+type pyState struct{ next, interpreter, current, threadID, nativeID, chunk, status, bytes int }
 
 // pyCFrame is _PyCFrame. previous is 0 of versions that have none.
 type pyCFrame struct{ current, previous int }
@@ -57,11 +61,11 @@ const firstSelfDescribed = 13
 // pythonLayouts are the layouts of the versions before, by minor version: offsets in the structures of Include/cpython/pystate.h,
 // code.h and frameobject.h, and Include/internal/pycore_{runtime,interp,frame}.h, on 64-bit machines.
 var pythonLayouts = map[int]pythonLayout{
-	8:  {interpreters: pyInterpreters{head: 0x20, threads: 8}, state: pyState{next: 8, interpreter: 16, current: 24, threadID: 176, nativeID: -1, chunk: -1, bytes: 184}, frame: pyFrame{code: 32, previous: 24, globals: 48, instr: 104, owner: -1, bytes: 112}, code: pyCode{first: 40, file: 104, name: 112, qualname: -1, lines: 120, version: -1}},
-	9:  {interpreters: pyInterpreters{head: 0x20, threads: 8}, state: pyState{next: 8, interpreter: 16, current: 24, threadID: 176, nativeID: -1, chunk: -1, bytes: 184}, frame: pyFrame{code: 32, previous: 24, globals: 48, instr: 104, owner: -1, bytes: 112}, code: pyCode{first: 40, file: 104, name: 112, qualname: -1, lines: 120, version: -1}},
-	10: {interpreters: pyInterpreters{head: 0x20, threads: 8}, state: pyState{next: 8, interpreter: 16, current: 24, threadID: 176, nativeID: -1, chunk: -1, bytes: 184}, frame: pyFrame{code: 32, previous: 24, globals: 48, instr: 96, owner: -1, bytes: 112}, code: pyCode{first: 40, file: 104, name: 112, qualname: -1, lines: 120, version: -1}},
-	11: {interpreters: pyInterpreters{head: 0x28, threads: 16}, state: pyState{next: 8, interpreter: 16, current: 56, threadID: 152, nativeID: 160, chunk: 296, bytes: 360}, cframe: pyCFrame{current: 8, previous: 16}, frame: pyFrame{code: 32, previous: 48, globals: 8, instr: 56, owner: 69, bytes: 72}, code: pyCode{first: 72, file: 112, name: 120, qualname: 128, lines: 136, adaptive: 184, version: -1}},
-	12: {interpreters: pyInterpreters{head: 0x28, threads: 72}, state: pyState{next: 8, interpreter: 16, current: 56, threadID: 136, nativeID: 144, chunk: 232, bytes: 288}, cframe: pyCFrame{current: 0, previous: 8}, frame: pyFrame{code: 0, previous: 8, globals: 24, instr: 56, owner: 70, bytes: 72}, code: pyCode{first: 68, file: 112, name: 120, qualname: 128, lines: 136, adaptive: 192, version: 92}},
+	8:  {interpreters: pyInterpreters{head: 0x20, attached: 0x558, threads: 8}, state: pyState{next: 8, interpreter: 16, current: 24, threadID: 176, nativeID: -1, chunk: -1, bytes: 184}, frame: pyFrame{code: 32, previous: 24, globals: 48, instr: 104, owner: -1, bytes: 112}, code: pyCode{first: 40, file: 104, name: 112, qualname: -1, lines: 120, version: -1}},
+	9:  {interpreters: pyInterpreters{head: 0x20, attached: 0x238, threads: 8}, state: pyState{next: 8, interpreter: 16, current: 24, threadID: 176, nativeID: -1, chunk: -1, bytes: 184}, frame: pyFrame{code: 32, previous: 24, globals: 48, instr: 104, owner: -1, bytes: 112}, code: pyCode{first: 40, file: 104, name: 112, qualname: -1, lines: 120, version: -1}},
+	10: {interpreters: pyInterpreters{head: 0x20, attached: 0x238, threads: 8}, state: pyState{next: 8, interpreter: 16, current: 24, threadID: 176, nativeID: -1, chunk: -1, bytes: 184}, frame: pyFrame{code: 32, previous: 24, globals: 48, instr: 96, owner: -1, bytes: 112}, code: pyCode{first: 40, file: 104, name: 112, qualname: -1, lines: 120, version: -1}},
+	11: {interpreters: pyInterpreters{head: 0x28, attached: 0x240, threads: 16}, state: pyState{next: 8, interpreter: 16, current: 56, threadID: 152, nativeID: 160, chunk: 296, bytes: 360}, cframe: pyCFrame{current: 8, previous: 16}, frame: pyFrame{code: 32, previous: 48, globals: 8, instr: 56, owner: 69, bytes: 72}, code: pyCode{first: 72, file: 112, name: 120, qualname: 128, lines: 136, adaptive: 184, version: -1}},
+	12: {interpreters: pyInterpreters{head: 0x28, threads: 72}, state: pyState{next: 8, interpreter: 16, current: 56, threadID: 136, nativeID: 144, chunk: 232, status: 24, bytes: 288}, cframe: pyCFrame{current: 0, previous: 8}, frame: pyFrame{code: 0, previous: 8, globals: 24, instr: 56, owner: 70, bytes: 72}, code: pyCode{first: 68, file: 112, name: 120, qualname: 128, lines: 136, adaptive: 192, version: 92}},
 }
 
 // debugOffsets are the words of _Py_DebugOffsets behind its cookie that are used here, by their number, that of
@@ -76,6 +80,9 @@ var pythonDebugOffsets = map[int]debugOffsets{
 	14: {head: 5, nextInterpreter: 8, threadsHead: 9, thread: 22, threadID: 27, frame: 31, code: 39, codeMask: 7},
 	15: {head: 5, nextInterpreter: 8, threadsHead: 9, thread: 22, threadID: 30, frame: 39, code: 47, codeMask: 7},
 }
+
+// active is the bit of a PyThreadState's _status that says that its thread is the one that runs its interpreter: with a lock, that which has it.
+const active = 1 << 4
 
 // Owners of an _PyInterpreterFrame (enum _frameowner): those from here on are no frames of scripts, but begin an activation of the
 // loop, and lie on the native stack.
@@ -113,6 +120,9 @@ func newPython(file string, syms map[string]uint64, mem io.ReaderAt) (Runtime, e
 		return nil, unknownPython(p.version)
 	}
 	p.head = runtime + p.interpreters.head
+	if p.interpreters.attached > 0 {
+		p.attached = runtime + p.interpreters.attached
+	}
 	return p, nil
 }
 
@@ -142,12 +152,12 @@ func (p *python) describe(mem io.ReaderAt, runtime uint64) error {
 	}
 	p.pythonLayout = pythonLayout{
 		interpreters: pyInterpreters{head: uint64(at(d.head)), next: at(d.nextInterpreter), threads: at(d.threadsHead)},
-		state:        pyState{next: at(d.thread + 2), interpreter: at(d.thread + 3), current: at(d.thread + 4), threadID: at(d.threadID), nativeID: at(d.threadID + 1), chunk: at(d.threadID + 2)},
+		state:        pyState{next: at(d.thread + 2), interpreter: at(d.thread + 3), current: at(d.thread + 4), threadID: at(d.threadID), nativeID: at(d.threadID + 1), chunk: at(d.threadID + 2), status: at(d.threadID + 3)},
 		frame: pyFrame{previous: at(d.frame + 1), code: at(d.frame + 2), instr: at(d.frame + 3), owner: at(d.frame + 5), codeMask: d.codeMask,
 			globals: at(d.frame+2) + 24}, // f_globals, which is not told: behind f_executable, previous and f_funcobj
 		code: pyCode{file: at(d.code + 1), name: at(d.code + 2), qualname: at(d.code + 3), lines: at(d.code + 4), first: at(d.code + 5), adaptive: at(d.code + 9), version: 92},
 	}
-	p.state.bytes = max(p.state.next, p.state.interpreter, p.state.current, p.state.threadID, p.state.nativeID, p.state.chunk+8) + 8
+	p.state.bytes = max(p.state.next, p.state.interpreter, p.state.current, p.state.threadID, p.state.nativeID, p.state.chunk+8, p.state.status) + 8
 	p.frame.bytes = (max(p.frame.previous, p.frame.code, p.frame.instr, p.frame.owner, p.frame.globals) + 8) &^ 7
 	if bad || p.state.bytes > 4096 || p.frame.bytes > 256 || p.code.bytes() > 512 {
 		return fmt.Errorf("python %s tells offsets that cannot be, its scripts are not shown", p.version)
@@ -272,7 +282,10 @@ func (p *python) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 	}
 	add(frames)
 
-	spans := make([]Span, 0, len(last.Spans)+guessedCodes+taking.MaxRoots)
+	spans := make([]Span, 0, 1+len(last.Spans)+guessedCodes+taking.MaxRoots)
+	if p.attached != 0 {
+		spans = append(spans, Span{p.attached, 8})
+	}
 	for _, root := range roots {
 		spans = append(spans, Span{root.Addr, p.state.bytes})
 	}
@@ -300,9 +313,19 @@ func (p *python) Frames(mem Memory, _ io.ReaderAt, roots []uint64, st *Stack) {
 	st.Reset()
 	for _, root := range roots {
 		if s := mem.Bytes(root, p.state.bytes); s != nil {
+			st.Locked = st.Locked || p.locked(mem, root, s)
 			p.thread(mem, s, st)
 		}
 	}
+}
+
+// locked tells whether the state s, at root, has the lock.
+func (p *python) locked(mem Memory, root uint64, s []byte) bool {
+	if p.attached == 0 {
+		return word32(s, p.state.status)&active != 0
+	}
+	has, ok := mem.Word(p.attached)
+	return ok && has == root
 }
 
 // thread decodes the frames of one state.

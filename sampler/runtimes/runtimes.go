@@ -111,6 +111,8 @@ type Stack struct {
 	Frames   []Frame
 	Segments []Segment
 	Spans    []Span // other areas that were used, for the next recipe
+	// Locked: the thread had the lock that one thread at a time has of those that run an interpreter.
+	Locked bool
 	// Short: it goes on in memory that was not copied.
 	Short bool
 	left  uint64 // of Lua: the CallInfo behind that of the innermost function, which may be just being left
@@ -127,7 +129,7 @@ type Span struct {
 
 // Reset empties s.
 func (s *Stack) Reset() {
-	s.Frames, s.Segments, s.Spans, s.Short = s.Frames[:0], s.Segments[:0], s.Spans[:0], false
+	s.Frames, s.Segments, s.Spans, s.Short, s.Locked = s.Frames[:0], s.Segments[:0], s.Spans[:0], false, false
 	s.left, s.marks, s.jumps = 0, s.marks[:0], s.jumps[:0]
 }
 
