@@ -269,7 +269,7 @@ const (
 func (p *python) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 	r := &taking.Recipe{RootBytes: p.state.bytes, Check: p.state.threadID}
 	copy(r.Roots[:], roots)
-	frames := taking.Step{Bytes: p.frame.bytes, Head: p.state.current, Next: p.frame.previous, Most: 512, Mask: 7, Part: taking.Part{At: p.frame.code, Bytes: p.code.bytes(), Mask: p.frame.codeMask}}
+	frames := taking.Step{Bytes: p.frame.bytes, Head: p.state.current, Next: p.frame.previous, Most: 512, Mask: 7, Part: taking.Part{At: p.frame.code, Bytes: p.code.bytes(), Mask: p.frame.codeMask, Late: true}}
 	n := 0
 	add := func(s taking.Step) { r.Steps[n], n = s, n+1 }
 	if p.state.chunk >= 0 {

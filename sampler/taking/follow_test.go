@@ -92,12 +92,12 @@ func TestFollowBounds(t *testing.T) {
 		set  func(h *heap, r *Recipe)
 		want func(asked []string) bool
 	}{
-		{"24 single reads", func(h *heap, r *Recipe) {
-			for i := range uint64(40) {
+		{"48 single reads", func(h *heap, r *Recipe) {
+			for i := range uint64(60) {
 				h.areas[far+0x100*i] = element(far+0x100*(i+1), 0)
 			}
 			r.Steps[0] = Step{Bytes: 16, Head: 8, Most: 1 << 20}
-		}, func(asked []string) bool { return len(asked) == 24 && asked[23] == "0x101600+16" }},
+		}, func(asked []string) bool { return len(asked) == 48 && asked[47] == "0x102e00+16" }},
 		{"1024 elements", func(h *heap, r *Recipe) {
 			h.areas[far] = chained(far, 1100, map[int]uint64{0: 0x4000, 1022: 0x4100, 1023: 0x4200, 1024: 0x4300})
 			r.Guess[0], r.Guesses = unix.RemoteIovec{Base: far, Len: 1100 * 16}, 1
@@ -402,6 +402,36 @@ func TestGuess(t *testing.T) {
 	}
 }
 
+// TestLatePart: parts that can be read later too leave the single reads to the elements of a chain, but those that were copied already are there.
+func TestLatePart(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		h := &heap{areas: map[uint64][]byte{0x1000: words(77, 0x20000)}}
+		for i := range uint64(60) {
+			at := 0x20000 + 0x1000*i
+			h.areas[at], h.areas[at+0x800] = words(at+0x1000, at+0x800), words(i)
+		}
+		r := &Recipe{RootBytes: 16}
+		r.Roots[0] = Root{0x1000, 77}
+		r.Steps[0] = Step{Bytes: 16, Head: 8, Most: 60, Part: Part{At: 8, Bytes: 8, Late: late}}
+		b := empty(1 << 14)
+		Follow(h, 7, r, b, -1)
+		elements, parts := 0, 0
+		for i := range uint64(60) {
+			at := 0x20000 + 0x1000*i
+			if b.found(at, 16) != nil {
+				elements++
+			}
+			if b.found(at+0x800, 8) != nil {
+				parts++
+			}
+		}
+		// One of the 48 reads is of the root; each other one of the first 16 is of an element, and then all are.
+		if want := map[bool][2]int{false: {24, 23}, true: {40, 7}}[late]; [2]int{elements, parts} != want {
+			t.Errorf("late %v: %d elements and %d parts, want %v", late, elements, parts, want)
+		}
+	}
+}
+
 // TestFound: bytes are of what was copied if all of them lie in one copy, wherever the last ones were.
 func TestFound(t *testing.T) {
 	b := &Buffer{Stack: Copy{Room: []byte("abcdefgh"), N: 6}, StackAddr: 100, Beyond: Copy{Room: []byte("ijklmnop"), N: 7}, NBlocks: 2}
@@ -444,8 +474,8 @@ func TestHave(t *testing.T) {
 		{"a byte more", func(h *heap, b *Buffer) { b.Beyond.N = 1024 - 16 + 1 }, 16, false, 0},
 		{"the last block", func(h *heap, b *Buffer) { b.NBlocks = len(b.Blocks) - 1 }, 16, true, 1},
 		{"no block", func(h *heap, b *Buffer) { b.NBlocks = len(b.Blocks) }, 16, false, 0},
-		{"the last read", func(h *heap, b *Buffer) { b.pass.singles = 23 }, 16, true, 1},
-		{"no read", func(h *heap, b *Buffer) { b.pass.singles = 24 }, 16, false, 0},
+		{"the last read", func(h *heap, b *Buffer) { b.pass.singles = 47 }, 16, true, 1},
+		{"no read", func(h *heap, b *Buffer) { b.pass.singles = 48 }, 16, false, 0},
 		{"half of it is there", func(h *heap, b *Buffer) {}, 48, false, 1},
 		{"it is not in memory", func(h *heap, b *Buffer) { h.missing, b.pass.pages = 0x40000/pageBytes, 5 }, 16, false, 0},
 		{"another page is not", func(h *heap, b *Buffer) { h.missing, b.pass.pages = 0x40000/pageBytes+1, 5 }, 16, true, 1},
@@ -468,10 +498,10 @@ func TestHave(t *testing.T) {
 	}
 	// A read that fails counts, too.
 	h, b := &heap{}, empty(1024)
-	for range 30 {
+	for range 60 {
 		b.have(h, 7, 0x40000, 8)
 	}
-	if h.reads != 24 || b.NBlocks != 0 || b.Beyond.N != 0 {
+	if h.reads != 48 || b.NBlocks != 0 || b.Beyond.N != 0 {
 		t.Errorf("%d reads of nothing, %d blocks", h.reads, b.NBlocks)
 	}
 }

@@ -18,7 +18,7 @@ const (
 	// MaxGuess is how many areas one gathered read may have: each takes about 0.13 µs.
 	MaxGuess = 48
 	// maxSingle is how many reads there may be besides of what was not foreseen. Each takes 0.5 µs.
-	maxSingle = 24
+	maxSingle = 48
 	// maxLinks is how far chains are followed, all together.
 	maxLinks = 1024
 	// MostRoom is how many bytes are copied at most.
@@ -123,7 +123,11 @@ const Behind = -1
 type Part struct {
 	At, Bytes    int
 	Before, Mask uint64
+	Late         bool // it can be read later too, and takes no single read that elements further on may need
 }
+
+// latePart is after how many single reads no more are made of parts that can be read later.
+const latePart = maxSingle / 3
 
 // Area is memory between addresses that an element has. One of which From and To are 0 is none.
 type Area struct {
@@ -371,7 +375,7 @@ func (b *Buffer) chain(k Kernel, tid int, s *Step, root []byte, addr uint64) {
 		}
 		if s.Part.Bytes > 0 {
 			part := binary.NativeEndian.Uint64(e[s.Part.At:]) &^ s.Part.Mask
-			if part != 0 && part-s.Part.Before != b.pass.part {
+			if part != 0 && part-s.Part.Before != b.pass.part && (!s.Part.Late || b.pass.singles < latePart || b.found(part-s.Part.Before, s.Part.Bytes) != nil) {
 				b.pass.part = part - s.Part.Before
 				b.sub(k, tid, &s.Sub, b.have(k, tid, b.pass.part, s.Part.Bytes))
 			}
