@@ -158,17 +158,22 @@ func checkTruth(t *testing.T, p *teller, stop StopMode, least int) {
 	pipe := scriptPipeline()
 	for s := p.next(t); s != nil; s = p.next(t) {
 		n++
-		var before int64
+		var before Scripts
 		d := new(ThreadDump)
 		for d.Stack == nil || d.Call == "" || stop == StopAlways && d.Taken != "stop" { // it is on its way to where it blocks
-			before = pipe.Stats().Scripts.Loose
+			before = pipe.Stats().Scripts
 			d = dumpOne(t, pipe, p.Process.Pid, s.TID, stop)
 		}
 		got, want := scriptFrames(d.Stack), s.lines()
 		x := pipe.Stats().Scripts
-		if stop == StopNever && d.Stack.End == unwind.UnknownRegister.String() && len(got) == 0 {
-			cut++ // code that keeps frame pointers is not followed without a stop
-		} else if strings.Join(got, "\n") != strings.Join(want, "\n") || x.Loose > before || d.Stack.End != "" {
+		// Where a C library keeps frame pointers, as Ubuntu's does, a caller may be known by a register alone, which is not there without a stop.
+		loose, noRegs := x.Loose-before.Loose, stop == StopNever && d.Stack.End == unwind.UnknownRegister.String()
+		if stop == StopAlways && loose == int64(len(want)) && x.Placed-before.Placed == loose {
+			loose = 0 // it was read without a stop before
+		}
+		if noRegs && len(got) == 0 {
+			cut++
+		} else if strings.Join(got, "\n") != strings.Join(want, "\n") || !noRegs && (loose > 0 || d.Stack.End != "") {
 			if bad++; bad < 4 {
 				t.Errorf("stack %d (end %q, %+v):\n got %s\nwant %s", n, d.Stack.End, x, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
 			}
@@ -233,7 +238,7 @@ func TestScriptRandom(t *testing.T) {
 					root := got[len(got)-1]
 					if strings.HasPrefix(root, "__main__.<module>") || strings.HasPrefix(root, "threading.") && strings.Contains(root, "_bootstrap") {
 						whole++
-					} else if strings.Contains(root, "truth.py") {
+					} else if strings.Contains(root, "truth.py") && d.Stack.End == "" {
 						t.Errorf("root %q", root)
 					}
 					for _, e := range edges(got) {
