@@ -62,10 +62,11 @@ func php82Memory() []byte {
 		}
 	}
 	put32 := func(at int, v uint32) { binary.NativeEndian.PutUint32(b[at:], v) }
-	put(0, 0x1000)                                   // symtable_cache_limit
-	put(phpStackTop-phpRoot, 0x1800, 0x1900, 0x1400) // vm_stack_top, vm_stack_end, vm_stack
-	put(phpCurrent-phpRoot, 0x1500)                  // current_execute_data
-	put(0x500, 0x1a00, 0, 0, 0x1b00, 0, 0, 0x1600)   // the one that runs
+	put(0, 0x1000) // symtable_cache_limit
+	l := phpLayouts[2]
+	put(l.top(), 0x1800, 0x1900, 0x1400)           // vm_stack_top, vm_stack_end, vm_stack
+	put(l.top()+phpCurrent, 0x1500)                // current_execute_data
+	put(0x500, 0x1a00, 0, 0, 0x1b00, 0, 0, 0x1600) // the one that runs
 	put32(0x500+phpInfo, phpTop)
 	put(0x600, 0, 0, 0, 0, 0x1900, 0, 0x1500) // a placeholder, and back
 	put32(0x600+phpInfo, phpObject)
@@ -216,7 +217,7 @@ func checkRubbish(t *testing.T, minor byte, b []byte) {
 	mem := rubbish(b)
 	further := minor / 8
 	if minor%8 == 7 {
-		checkDecoding(t, &php{root: 0x1000, loop: 0x1000, phpLayout: phpLayouts[2+2*int(further%2)]}, minor, b)
+		checkDecoding(t, &php{root: 0x1000, loop: 0x1000, phpLayout: phpLayouts[1+int(further+1)%len(phpLayouts)]}, minor, b)
 		return
 	}
 	if minor%8 == 6 {

@@ -22,32 +22,39 @@ type php struct {
 	phpLayout
 }
 
-// phpLayout is what differs between minor versions, in bytes: offsets in zend_executor_globals (Zend/zend_globals.h), zend_op_array and
-// zend_internal_function (Zend/zend_compile.h), on 64-bit machines.
+// phpLayout is what differs between minor versions, in bytes: offsets in zend_executor_globals (Zend/zend_globals.h), zend_op_array,
+// zend_internal_function (Zend/zend_compile.h) and zend_generator (Zend/zend_generators.h), on 64-bit machines.
 type phpLayout struct {
-	sizes                                          []uint64 // of executor_globals, which patch releases make longer at its end
-	beforeException, exceptionOp                   int
+	least                                          uint64 // bytes of executor_globals, which patch releases make longer at its end
+	stackTop, beforeException, exceptionOp         int
 	last, opcodes, filename, firstLine, fn, handle int // fn is how much of a function is copied
+	genFlags                                       int
 }
 
 var phpLayouts = map[int]phpLayout{
-	2: {sizes: []uint64{1800}, beforeException: 880, exceptionOp: 888, last: 80, opcodes: 88, handle: 72, filename: 152, firstLine: 160, fn: 168},
-	4: {sizes: []uint64{1960, 1984}, beforeException: 952, exceptionOp: 960, last: 96, opcodes: 104, handle: 88, filename: 168, firstLine: 176, fn: 184},
+	1: {least: 1752, stackTop: 456, beforeException: 880, exceptionOp: 888, last: 68, opcodes: 72, handle: 56, filename: 144, firstLine: 152, fn: 160, genFlags: 264},
+	2: {least: 1776, stackTop: 456, beforeException: 880, exceptionOp: 888, last: 80, opcodes: 88, handle: 72, filename: 152, firstLine: 160, fn: 168, genFlags: 264},
+	3: {least: 1792, stackTop: 456, beforeException: 880, exceptionOp: 888, last: 76, opcodes: 80, handle: 72, filename: 144, firstLine: 152, fn: 160, genFlags: 264},
+	4: {least: 1960, stackTop: 456, beforeException: 952, exceptionOp: 960, last: 96, opcodes: 104, handle: 88, filename: 168, firstLine: 176, fn: 184, genFlags: 272},
+	5: {least: 1984, stackTop: 480, beforeException: 976, exceptionOp: 984, last: 96, opcodes: 104, handle: 88, filename: 168, firstLine: 176, fn: 184, genFlags: 272},
 }
 
-// Offsets in executor_globals that 8.2 and 8.4 share. phpRoot is symtable_cache_limit, from where on it is copied: it points at itself, as
+// Offsets in executor_globals that all share. phpRoot is symtable_cache_limit, from where on it is copied: it points at itself, as
 // it is the end of the array in front of it, once a request has begun.
 const (
 	phpRoot       = 288
-	phpStackTop   = 456 // vm_stack_top
-	phpStackPage  = 472 // vm_stack
-	phpCurrent    = 488 // current_execute_data
-	phpOpBytes    = 32  // zend_op
+	phpOpBytes    = 32 // zend_op
 	phpLineno     = 24
 	phpOpcode     = 28
 	phpException  = 149 // ZEND_HANDLE_EXCEPTION (Zend/zend_vm_opcodes.h)
-	phpExceptions = 3   // operations in exception_op
+	phpExceptions = 3   // operations in exception_op, all of them that
 	phpPageBytes  = 24  // struct _zend_vm_stack: top, end, prev
+)
+
+// Offsets from vm_stack_top on: vm_stack and current_execute_data.
+const (
+	phpStackPage = 16
+	phpCurrent   = 32
 )
 
 // Offsets in zend_execute_data: opline 0, return_value 16, func 24, This 32 with the call's flags behind it, prev_execute_data 48.
@@ -66,12 +73,11 @@ const (
 	phpObject = 8 // IS_OBJECT, in the lowest byte of a zval's type
 )
 
-// Offsets in zend_generator: execute_data, node.parent, flags.
+// Offsets in zend_generator: execute_data, node.parent. phpGenerator is how much of it is copied.
 const (
 	phpGenFrame  = 56
 	phpGenParent = 152
-	phpGenFlags  = 264
-	phpGenerator = 272
+	phpGenerator = 280
 	// phpRunning is ZEND_GENERATOR_CURRENTLY_RUNNING.
 	phpRunning = 1
 )
@@ -106,10 +112,10 @@ func newPHP(file string, syms map[string]uint64, size uint64, constants []byte) 
 	p := &php{version: string(bytes.Join(m[1:], []byte("."))), root: syms["executor_globals"] + phpRoot, loop: syms["execute_ex"]}
 	l, ok := phpLayouts[minor]
 	if !ok || string(m[1]) != "8" {
-		return nil, fmt.Errorf("PHP of version %s is not known, its scripts are not shown (known: 8.2 and 8.4)", p.version)
+		return nil, fmt.Errorf("PHP of version %s is not known, its scripts are not shown (known: 8.1 to 8.5)", p.version)
 	}
-	if !slices.Contains(l.sizes, size) {
-		return nil, fmt.Errorf("PHP %s has executor_globals of %d bytes, its scripts are not shown (known: %v)", p.version, size, l.sizes)
+	if size < l.least {
+		return nil, fmt.Errorf("PHP %s has executor_globals of %d bytes, its scripts are not shown (known: %d and more)", p.version, size, l.least)
 	}
 	p.phpLayout = l
 	return p, nil
@@ -131,13 +137,22 @@ func (p *php) Registers(a *regs.Arch) (frame, at uint8, ok bool) {
 	return 0, 0, false
 }
 
-// Roots implements Runtime.
+// Roots implements Runtime. What executor_globals has at its beginning and in exception_op proves its layout.
 func (p *php) Roots(mem io.ReaderAt, th Thread) []taking.Root {
-	if b := read(mem, p.root, 8); !th.First || b == nil || word(b, 0) != p.root {
+	b := read(mem, p.root, p.exceptionOp+phpExceptions*phpOpBytes-phpRoot)
+	if !th.First || b == nil || word(b, 0) != p.root {
 		return nil
+	}
+	for i := range phpExceptions {
+		if b[p.exceptionOp-phpRoot+i*phpOpBytes+phpOpcode] != phpException {
+			return nil
+		}
 	}
 	return []taking.Root{{Addr: p.root, Is: p.root}}
 }
+
+// top is the offset of vm_stack_top in what is copied of executor_globals.
+func (l *phpLayout) top() int { return l.stackTop - phpRoot }
 
 // rootBytes reaches to the first operation of exception_op.
 func (p *php) rootBytes() int { return p.exceptionOp + phpOpBytes - phpRoot }
@@ -146,10 +161,10 @@ func (p *php) rootBytes() int { return p.exceptionOp + phpOpBytes - phpRoot }
 func (p *php) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 	r := &taking.Recipe{RootBytes: p.rootBytes()}
 	copy(r.Roots[:], roots)
-	r.Steps[0] = taking.Step{Bytes: phpPageBytes, Head: phpStackPage - phpRoot, Next: 16, Ends: true, End: phpStackTop - phpRoot, Most: maxChunks}
-	r.Steps[1] = taking.Step{Bytes: phpFrame, Head: phpCurrent - phpRoot, Next: phpPrev, Most: 512,
+	r.Steps[0] = taking.Step{Bytes: phpPageBytes, Head: p.top() + phpStackPage, Next: 16, Ends: true, End: p.top(), Most: maxChunks}
+	r.Steps[1] = taking.Step{Bytes: phpFrame, Head: p.top() + phpCurrent, Next: phpPrev, Most: 512,
 		Part: taking.Part{At: phpFunc, Bytes: p.fn}, Sub: taking.Sub{At: p.filename, Bytes: phpHead, If: phpUser}, Kin: taking.Kin{Has: true, At: phpThis, If: phpFunc}}
-	r.Steps[3] = taking.Step{Bytes: phpFrame, Head: phpCurrent - phpRoot, Next: phpPrev, Most: 1, Part: taking.Part{At: phpResult, Bytes: phpGenerator}}
+	r.Steps[3] = taking.Step{Bytes: phpFrame, Head: p.top() + phpCurrent, Next: phpPrev, Most: 1, Part: taking.Part{At: phpResult, Bytes: phpGenerator}}
 	r.Steps[2] = taking.Step{Kin: taking.Kin{Is: true}, Bytes: phpGenerator, Next: phpGenParent, Most: 64, Part: taking.Part{At: phpGenFrame, Bytes: phpFrame}, Sub: taking.Sub{At: phpFunc, Bytes: p.fn}}
 
 	spans := make([]Span, 0, len(last.Spans)+guessedCodes+1)
@@ -199,7 +214,7 @@ type phpWalk struct {
 
 // pages notes where the frames lie.
 func (w *phpWalk) pages() {
-	addr, end := word(w.globals, phpStackPage-phpRoot), word(w.globals, phpStackTop-phpRoot)
+	addr, end := word(w.globals, w.php.top()+phpStackPage), word(w.globals, w.php.top())
 	for i := 0; i < maxChunks; i++ {
 		b := w.mem.Bytes(addr, phpPageBytes)
 		if b == nil {
@@ -231,7 +246,7 @@ func (w *phpWalk) note(addr uint64, n int) {
 // chain appends the frames from the current one on.
 func (w *phpWalk) chain() {
 	steps, unlinked, last := 0, false, uint64(0)
-	for addr := word(w.globals, phpCurrent-phpRoot); addr != 0; steps++ {
+	for addr := word(w.globals, w.php.top()+phpCurrent); addr != 0; steps++ {
 		f := w.mem.Bytes(addr, phpFrame)
 		if f == nil || len(w.st.Frames) >= maxScript || steps >= 2*maxScript {
 			w.st.Short = true
@@ -244,7 +259,7 @@ func (w *phpWalk) chain() {
 			// A fiber that is about to be left leads nowhere for a moment (Fiber::suspend, Zend/zend_fibers.c).
 			unlinked = len(w.st.Frames) == n && word(f, phpPrev) == 0
 			if steps == 0 {
-				g, ok := phpLinked(w.mem, addr, f)
+				g, ok := w.php.linked(w.mem, addr, f)
 				if !ok {
 					unlinked = true
 					break
@@ -263,15 +278,15 @@ func (w *phpWalk) chain() {
 	w.st.Short = w.st.Short || unlinked
 }
 
-// phpLinked tells whether the innermost frame at addr, which is f, leads to its caller, and which generator it is of. That of one that is about to be resumed still leads to
+// linked tells whether the innermost frame at addr, which is f, leads to its caller, and which generator it is of. That of one that is about to be resumed still leads to
 // who has resumed it before, if that one is there at all, until it runs (zend_generator_resume, Zend/zend_generators.c).
-func phpLinked(mem Memory, addr uint64, f []byte) (generator uint64, ok bool) {
+func (l *phpLayout) linked(mem Memory, addr uint64, f []byte) (generator uint64, ok bool) {
 	if word32(f, phpInfo)&phpGen == 0 {
 		return 0, true
 	}
 	generator = word(f, phpResult)
 	g := mem.Bytes(generator, phpGenerator)
-	return generator, g != nil && word(g, phpGenFrame) == addr && g[phpGenFlags]&phpRunning != 0
+	return generator, g != nil && word(g, phpGenFrame) == addr && g[l.genFlags]&phpRunning != 0
 }
 
 // close ends a segment.

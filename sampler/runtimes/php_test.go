@@ -29,14 +29,20 @@ func TestPHPFrames(t *testing.T) {
 	native.PutUint64(b[0x500+phpResult:], 0x1800)
 	native.PutUint32(b[0x500+phpInfo:], phpTop|phpGen)
 	for _, running := range []bool{true, false} {
-		if b[0x800+phpGenFlags] = 0; running {
-			b[0x800+phpGenFlags] = phpRunning
+		if b[0x800+p.genFlags] = 0; running {
+			b[0x800+p.genFlags] = phpRunning
 		}
 		var st Stack
 		p.Frames(mem, rubbish(nil), []uint64{0x1000}, &st)
 		if want := map[bool]int{true: 2, false: 1}[running]; len(st.Frames) != want || st.Short == running {
 			t.Errorf("running %v: %+v", running, st)
 		}
+	}
+	for i := range phpExceptions {
+		if roots := p.Roots(rubbish(b), Thread{First: true}); len(roots) != 0 {
+			t.Errorf("roots %+v with %d operations in exception_op", roots, i)
+		}
+		b[p.exceptionOp-phpRoot+i*phpOpBytes+phpOpcode] = phpException
 	}
 	if roots := p.Roots(rubbish(b), Thread{First: true}); len(roots) != 1 || roots[0].Is != 0x1000 {
 		t.Errorf("roots %+v", roots)
@@ -81,9 +87,9 @@ func TestUnknownPHP(t *testing.T) {
 	}{
 		{banner("8.2.36"), nts, 1800, ""},
 		{banner("8.4.27"), nts, 1984, ""},
-		{banner("8.3.1"), nts, 1800, "PHP of version 8.3.1 is not known, its scripts are not shown (known: 8.2 and 8.4)"},
-		{banner("9.2.0"), nts, 1800, "PHP of version 9.2.0 is not known, its scripts are not shown (known: 8.2 and 8.4)"},
-		{banner("8.2.36"), nts, 1808, "PHP 8.2.36 has executor_globals of 1808 bytes, its scripts are not shown (known: [1800])"},
+		{banner("8.0.30"), nts, 1800, "PHP of version 8.0.30 is not known, its scripts are not shown (known: 8.1 to 8.5)"},
+		{banner("9.2.0"), nts, 1800, "PHP of version 9.2.0 is not known, its scripts are not shown (known: 8.1 to 8.5)"},
+		{banner("8.2.36"), nts, 1768, "PHP 8.2.36 has executor_globals of 1768 bytes, its scripts are not shown (known: 1776 and more)"},
 		{nil, nts, 1800, "php8.2: this PHP does not tell its version, its scripts are not shown"},
 		{banner("8.2.36"), map[string]uint64{"execute_ex": 1, "executor_globals_offset": 2}, 0, "php8.2: PHP with thread safety (ZTS) is not known, its scripts are not shown"},
 	} {
