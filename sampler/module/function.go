@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"errors"
 	"io"
+	"slices"
 
 	"sfsample/regs"
 	"sfsample/sframe"
@@ -161,75 +162,88 @@ func (o *object) hasFrame(start uint64) bool {
 	return e.Row.CFA != entry && e.Row.CFA.Base == sframe.FromReg
 }
 
-// jumper returns the start of the one function that jumps to target.
+// jumper returns the start of the one function that jumps to target, where a piece begins, or, where none does, as that is reached by a table of addresses,
+// of the one that jumps into the piece four times at least.
 func (o *object) jumper(target uint64) (start uint64, ok bool) {
+	e, err := o.tables.eh.Find(target)
+	if err != nil {
+		return 0, false
+	}
 	f, err := read(o.mem.via)
 	if err != nil {
 		return 0, false
 	}
 	defer f.Close()
-	var sites []uint64
+	var jumps []jump
 	left := uint64(maxScan)
 	for _, p := range o.mem.hdr.loads {
 		if p.flags&elf.PF_X != 0 && p.filesz <= left {
 			left -= p.filesz
-			sites = append(sites, scanJumps(f, o.mem.hdr.arch, p, target)...)
+			jumps = append(jumps, scanJumps(f, o.mem.hdr.arch, p, target, e.FuncEnd)...)
 		}
 	}
-	for _, site := range sites {
-		s, covered := o.function(site)
-		switch {
-		case s == target && covered: // from within
-		case !covered, ok && s != start:
+	fewest := 4
+	if exact := slices.DeleteFunc(slices.Clone(jumps), func(j jump) bool { return j.to != target }); len(exact) > 0 {
+		jumps, fewest = exact, 1
+	}
+	for _, j := range jumps {
+		s, covered := o.function(j.site)
+		if !covered || ok && s != start {
 			return 0, false
-		default:
-			start, ok = s, true
 		}
+		start, ok = s, true
 	}
-	return start, ok
+	return start, ok && len(jumps) >= fewest
 }
 
-// scanJumps returns where the code of a segment may jump to target. maxSites are
-// enough to see that they differ.
-func scanJumps(f io.ReaderAt, a *regs.Arch, p load, target uint64) (sites []uint64) {
+// jump is an instruction and where it jumps to.
+type jump struct{ site, to uint64 }
+
+// scanJumps returns where the code of a segment may jump into that from start to end, from elsewhere.
+func scanJumps(f io.ReaderAt, a *regs.Arch, p load, start, end uint64) (jumps []jump) {
 	const (
 		piece    = 256 << 10
-		overlap  = 8 // more than the bytes of a jump
-		maxSites = 64
+		overlap  = 8       // more than the bytes of a jump
+		maxJumps = 1 << 12 // of one function to its piece there are some hundred
 	)
 	buf := make([]byte, piece+overlap)
-	for off := uint64(0); off < p.filesz && len(sites) < maxSites; off += piece {
+	for off := uint64(0); off < p.filesz && len(jumps) < maxJumps; off += piece {
 		b := buf[:min(uint64(len(buf)), p.filesz-off)]
 		if n, err := f.ReadAt(b, int64(p.off+off)); n < len(b) && !errors.Is(err, io.EOF) {
 			break
 		}
-		sites = append(sites, jumpsTo(a, b, p.vaddr+off, target)...)
+		jumps = append(jumps, jumpsTo(a, b, p.vaddr+off, start, end)...)
 	}
-	return sites
+	return jumps
 }
 
-// jumpsTo returns where code, whose first byte is at base, jumps to target:
+// jumpsTo returns where code, whose first byte is at base, jumps into that from start to end, from elsewhere, by
 // jumps that a compiler uses between pieces of a function. On x86 bytes of other
-// instructions may look like one, which takes a chance of 1 in 2^32 for each.
-func jumpsTo(a *regs.Arch, code []byte, base, target uint64) (sites []uint64) {
+// instructions may look like one, which takes a chance of 1 in 2^32 for each address.
+func jumpsTo(a *regs.Arch, code []byte, base, start, end uint64) (jumps []jump) {
+	add := func(site, to uint64) {
+		if to-start < end-start && site-start >= end-start {
+			jumps = append(jumps, jump{site, to})
+		}
+	}
 	switch a {
 	case regs.AMD64, regs.I386:
 		for i := 1; i+4 <= len(code); i++ {
-			rel := uint64(int64(int32(a.Order.Uint32(code[i:]))))
-			if base+uint64(i)+4+rel != target {
+			to := base + uint64(i) + 4 + uint64(int64(int32(a.Order.Uint32(code[i:]))))
+			if to-start >= end-start {
 				continue
 			}
 			// jmp rel32 (e9), jcc rel32 (0f 80 to 0f 8f): Intel SDM volume 2.
 			if code[i-1] == 0xe9 {
-				sites = append(sites, base+uint64(i)-1)
+				add(base+uint64(i)-1, to)
 			} else if i >= 2 && code[i-2] == 0x0f && code[i-1]&0xf0 == 0x80 {
-				sites = append(sites, base+uint64(i)-2)
+				add(base+uint64(i)-2, to)
 			}
 		}
 	case regs.ARM64:
 		for i := int(-base & 3); i+4 <= len(code); i += 4 {
-			if to, ok := arm64Jump(a.Order.Uint32(code[i:])); ok && base+uint64(i)+to == target {
-				sites = append(sites, base+uint64(i))
+			if to, ok := arm64Jump(a.Order.Uint32(code[i:])); ok {
+				add(base+uint64(i), base+uint64(i)+to)
 			}
 		}
 	case regs.S390X:
@@ -240,12 +254,12 @@ func jumpsTo(a *regs.Arch, code []byte, base, target uint64) (sites []uint64) {
 			if code[i] == 0xc0 {
 				to = uint64(int64(int32(a.Order.Uint32(code[i+2:]))) * 2)
 			}
-			if (code[i] == 0xa7 || code[i] == 0xc0) && code[i+1]&15 == 4 && base+uint64(i)+to == target {
-				sites = append(sites, base+uint64(i))
+			if (code[i] == 0xa7 || code[i] == 0xc0) && code[i+1]&15 == 4 {
+				add(base+uint64(i), base+uint64(i)+to)
 			}
 		}
 	}
-	return sites
+	return jumps
 }
 
 // arm64Jump returns how far an instruction jumps, in bytes: b, b.cond, cbz, cbnz,

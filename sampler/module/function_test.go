@@ -51,8 +51,8 @@ func TestFunctionsAreTheSymbols(t *testing.T) {
 		}
 		functions++
 	}
-	if functions < 5 || pieces < 2 {
-		t.Errorf("%d functions and %d pieces were looked at, want 5 and 2 at least", functions, pieces)
+	if functions < 6 || pieces < 3 {
+		t.Errorf("%d functions and %d pieces were looked at, want 6 and 3 at least", functions, pieces)
 	}
 	if got, ok := s.Function(places["_init"]); ok {
 		t.Errorf("Function of _init, which no table covers, is %#x", got)
@@ -109,13 +109,13 @@ func TestHopeless(t *testing.T) {
 	}
 }
 
-// TestJumpsTo asks code at 0x1000 for jumps to 0x1008. What it holds is told as
+// TestJumpsTo asks code at 0x1000 for jumps to 0x1008 from elsewhere. What it holds is told as
 // objdump does.
 func TestJumpsTo(t *testing.T) {
 	tests := map[string]struct {
 		arch *regs.Arch
 		code []byte
-		want []uint64
+		want []jump
 	}{
 		// jmp near; nop; jcc near: je, jg; the target is 0x1008.
 		"x86-64": {regs.AMD64, []byte{
@@ -124,20 +124,20 @@ func TestJumpsTo(t *testing.T) {
 			0x0f, 0x8f, 0xf4, 0xff, 0xff, 0xff,
 			0xe8, 0xef, 0xff, 0xff, 0xff, // call 0x1008: no jump
 			0xe9, 0, 0, 0, 0, // elsewhere
-		}, []uint64{0x1000, 0x1008, 0x100e}},
+		}, []jump{{0x1000, 0x1008}, {0x100e, 0x1008}}},
 		// b 0x1008; b.eq 0x1008; nop; cbz x0, 0x1008; tbnz w1, #3, 0x1008; bl 0x1008; b 0x1018
 		"arm64": {regs.ARM64, []byte{
 			0x02, 0, 0, 0x14, 0x20, 0, 0, 0x54, 0x1f, 0x20, 0x03, 0xd5,
 			0xe0, 0xff, 0xff, 0xb4, 0xc1, 0xff, 0x1f, 0x37, 0xfd, 0xff, 0xff, 0x97, 0, 0, 0, 0x14,
-		}, []uint64{0x1000, 0x1004, 0x100c, 0x1010}},
+		}, []jump{{0x1000, 0x1008}, {0x1004, 0x1008}, {0x100c, 0x1008}, {0x1010, 0x1008}}},
 		// j 0x1008; jne 0x1008; jg 0x1008; jghe 0x1008; brasl %r14,0x1008; j 0x101a
 		"s390x": {regs.S390X, []byte{
 			0xa7, 0xf4, 0, 4, 0xa7, 0x74, 0, 2, 0xc0, 0xf4, 0, 0, 0, 0,
 			0xc0, 0xa4, 0xff, 0xff, 0xff, 0xfd, 0xc0, 0xe5, 0xff, 0xff, 0xff, 0xfa, 0xa7, 0xf4, 0, 0,
-		}, []uint64{0x1000, 0x1004, 0x1008, 0x100e}},
+		}, []jump{{0x1000, 0x1008}, {0x1004, 0x1008}, {0x100e, 0x1008}}},
 	}
 	for name, test := range tests {
-		if got := jumpsTo(test.arch, test.code, 0x1000, 0x1008); !slices.Equal(got, test.want) {
+		if got := jumpsTo(test.arch, test.code, 0x1000, 0x1008, 0x1009); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %#x, want %#x", name, got, test.want)
 		}
 	}

@@ -40,9 +40,45 @@ __attribute__((noinline)) long second(long n, char **v)
 	return r;
 }
 
+// Its piece begins with code that a table of addresses alone leads to.
+__attribute__((noinline)) long table(long n, char **v)
+{
+	static void *const to[] = {&&again, &&odd, &&end};
+	long sum = 0;
+	goto *to[n & 1];
+again:
+	sum += strtol(v[n], NULL, 10);
+	if (sum == 7)
+		goto seven;
+	if (sum == 8)
+		goto eight;
+	if (sum == 9)
+		goto nine;
+	if (sum == 10)
+		goto ten;
+	goto *to[n-- & 1 ? 2 : sum & 1];
+odd:
+	__attribute__((cold));
+	complain("odd", n);
+	goto *to[n-- > 4 ? 0 : 2];
+seven:
+	complain("seven", n);
+	goto again;
+eight:
+	complain("eight", n);
+	goto *to[sum & 1];
+nine:
+	complain("nine", n);
+	goto again;
+ten:
+	complain("ten", n);
+end:
+	return sum;
+}
+
 int main(int n, char **v)
 {
-	long r = second(n - 1, v + 1) + first(n - 1, v + 1);
+	long r = second(n - 1, v + 1) + first(n - 1, v + 1) + (n > 20 ? table(n, v) : 0);
 	printf("%ld\n", r);
 	return r == 5;
 }
