@@ -547,7 +547,12 @@ func (p *Pipeline) scriptAt(s *scripts, mem scriptMemory, f *runtimes.Frame) *sc
 	var fn *runtimes.Function
 	if k, ok := s.runtime.Key(p.script.memory, mem, f); ok {
 		if fn = s.functions[k]; fn == nil || fn.Passing {
-			now, ok := s.runtime.Function(mem, f, k)
+			var now *runtimes.Function
+			if c, copies := s.runtime.(runtimes.Copying); copies {
+				now, ok = c.Copied(p.script.memory, mem, f, k)
+			} else {
+				now, ok = s.runtime.Function(mem, f, k)
+			}
 			switch {
 			case !ok:
 				fn = nil

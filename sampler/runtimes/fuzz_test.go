@@ -79,7 +79,9 @@ func php82Memory() []byte {
 	put(0xb00+80, 0, 0x1a00)
 	put32(0xb00+80, 1) // one instruction, on line 7
 	put32(0xa00+phpLineno, 7)
-	put(0xb00+152, 0x1c00)                                  // file
+	put(0xb00+152, 0x1c00) // file
+	put32(0xb00+160, 7)    // its lines
+	put32(0xb00+164, 7)
 	put(0xc00, 0, 1<<63|(5381*33*33+uint64('a')*33+'b'), 2) // its name
 	put32(0xc00, 1)
 	put32(0xc04, 6)

@@ -89,6 +89,12 @@ const (
 	phpUser     = 2 | phpEval // bits
 )
 
+// Offset of a function's flags, and the bit ZEND_ACC_IMMUTABLE of them.
+const (
+	phpFlags     = 4
+	phpImmutable = 1 << 7
+)
+
 // phpText is the beginning of a zend_string: type 4, hash 8, length 16; its bytes follow. phpHead is how much of a file's name is copied
 // with it, as names of eval()'d code have no hash.
 const (
@@ -157,13 +163,20 @@ func (l *phpLayout) top() int { return l.stackTop - phpRoot }
 // rootBytes reaches to the first operation of exception_op.
 func (p *php) rootBytes() int { return p.exceptionOp + phpOpBytes - phpRoot }
 
+// What a function has that a request forgets: its name, and its class and the name of that. Those of opcache's (ZEND_ACC_IMMUTABLE) stay.
+var (
+	phpName  = taking.Sub{At: 8, Bytes: phpHead, If: phpUser, UnlessAt: phpFlags, Unless: phpImmutable}
+	phpClass = taking.Sub{At: 16, Bytes: 16, If: phpUser, UnlessAt: phpFlags, Unless: phpImmutable, Trail: [2]taking.Link{{At: 8, Bytes: phpHead}}}
+)
+
 // Recipe implements Runtime.
 func (p *php) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 	r := &taking.Recipe{RootBytes: p.rootBytes()}
 	copy(r.Roots[:], roots)
 	r.Steps[0] = taking.Step{Bytes: phpPageBytes, Head: p.top() + phpStackPage, Next: 16, Ends: true, End: p.top(), Most: maxChunks}
 	r.Steps[1] = taking.Step{Bytes: phpFrame, Head: p.top() + phpCurrent, Next: phpPrev, Most: 512,
-		Part: taking.Part{At: phpFunc, Bytes: p.fn}, Sub: taking.Sub{At: p.filename, Bytes: phpHead, If: phpUser}, Kin: taking.Kin{Has: true, At: phpThis, If: phpFunc}}
+		Part: taking.Part{At: phpFunc, Bytes: p.fn}, Sub: taking.Sub{At: p.filename, Bytes: phpHead, If: phpUser},
+		Also: [2]taking.Sub{phpName, phpClass}, Kin: taking.Kin{Has: true, At: phpThis, If: phpFunc}}
 	r.Steps[3] = taking.Step{Bytes: phpFrame, Head: p.top() + phpCurrent, Next: phpPrev, Most: 1, Part: taking.Part{At: phpResult, Bytes: phpGenerator}}
 	r.Steps[2] = taking.Step{Kin: taking.Kin{Is: true}, Bytes: phpGenerator, Next: phpGenParent, Most: 64, Part: taking.Part{At: phpGenFrame, Bytes: phpFrame}, Sub: taking.Sub{At: phpFunc, Bytes: p.fn}}
 
@@ -209,7 +222,8 @@ type phpWalk struct {
 	open      int               // frames of the segment whose outermost is yet to come
 	elsewhere bool              // what follows has another native stack
 	file      uint64            // that was met last
-	held      int               // spans that are pages
+	class     uint64
+	held      int // spans that are pages
 }
 
 // pages notes where the frames lie.
@@ -330,9 +344,27 @@ func (w *phpWalk) function(addr uint64) []byte {
 			if w.file = word(b, w.php.filename); w.file != file {
 				w.note(w.file, phpHead)
 			}
+			w.forgotten(b)
 		}
 	}
 	return b
+}
+
+// forgotten notes what phpName and phpClass lead to from the function whose beginning is b.
+func (w *phpWalk) forgotten(b []byte) {
+	if b[phpFlags]&phpImmutable != 0 {
+		return
+	}
+	if name := word(b, phpName.At); name != 0 {
+		w.note(name, phpHead)
+	}
+	if class := word(b, phpClass.At); class != 0 && class != w.class {
+		w.class = class
+		w.note(class, phpClass.Bytes)
+		if name, ok := w.mem.Word(class + 8); ok {
+			w.note(name, phpHead)
+		}
+	}
 }
 
 // instruction is where a frame is whose opline is op: while an exception is on its way that is one of exception_op, and what it stands for is kept
@@ -401,19 +433,43 @@ func (p *php) key(b []byte, mem Memory, late io.ReaderAt, f *Frame) (k Key, ok b
 		return k, false
 	}
 	k.File, k.Lines, k.First, k.Count = word(b, p.filename), word(b, p.opcodes), word32(b, p.firstLine), word32(b, p.last)
-	head := mem.Bytes(k.File, phpHead)
+	if k.Hash = phpHashOf(mem, late, k.File); k.Hash == 0 {
+		return k, false
+	}
+	if k.Name != 0 {
+		if k.NameHash = phpHashOf(mem, late, k.Name); k.NameHash == 0 {
+			return k, false
+		}
+	}
+	if k.Name != 0 && k.Qualname != 0 {
+		class := mem.Bytes(k.Qualname, phpClass.Bytes)
+		if class == nil {
+			class = read(late, k.Qualname, phpClass.Bytes)
+		}
+		if class == nil {
+			return k, false
+		}
+		k.ClassHash = phpHashOf(mem, late, word(class, 8))
+	}
+	return k, k.Qualname == 0 || k.Name == 0 || k.ClassHash != 0
+}
+
+// phpHashOf is the hash of the string at addr, 0 if it is not known.
+func phpHashOf(mem Memory, late io.ReaderAt, addr uint64) uint64 {
+	head := mem.Bytes(addr, phpHead)
 	for _, n := range []int{phpHead, phpText} {
 		if head == nil {
-			head = read(late, k.File, n)
+			head = read(late, addr, n)
 		}
 	}
 	if head == nil {
-		return k, false
+		return 0
 	}
-	if k.Hash = word(head, 8); k.Hash == 0 && word(head, 16) <= uint64(len(head)-phpText) {
-		k.Hash, _ = phpHash(head[phpText:][:word(head, 16)])
+	hash := word(head, 8)
+	if hash == 0 && word(head, 16) <= uint64(len(head)-phpText) {
+		hash, _ = phpHash(head[phpText:][:word(head, 16)])
 	}
-	return k, k.Hash != 0
+	return hash
 }
 
 // phpHash is the hash of a string (zend_inline_hash_func, Zend/zend_string.h), where char is not signed and where it is, as on x86-64.
@@ -430,51 +486,112 @@ const maxOps = 1 << 15
 
 // Function implements Runtime.
 func (p *php) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
+	return p.Copied(nil, mem, f, k)
+}
+
+// Copied implements Copying.
+func (p *php) Copied(mem Memory, late io.ReaderAt, f *Frame, k Key) (*Function, bool) {
+	// What was copied all at once is of one function; what was read since, only if that is still what it was.
+	names := io.ReaderAt(over{mem, late})
+	copied := p.whole(mem, f)
+	if !copied {
+		names = late
+	}
 	fn := &Function{First: int(int32(k.First))}
 	ok := true
 	part := func(addr, hash uint64) string {
-		s, good := p.text(mem, addr, hash)
+		s, good := p.text(names, addr, hash)
 		ok = ok && good
 		return s
 	}
 	switch {
 	case k.Name != 0:
-		fn.Name = part(k.Name, 0)
+		fn.Name = part(k.Name, k.NameHash)
 	case k.Version == phpEval:
 		fn.Name = "{eval}"
 	default:
 		fn.Name = "{main}"
 	}
 	if k.Qualname != 0 && k.Name != 0 {
-		class := read(mem, k.Qualname, 16)
+		class := read(names, k.Qualname, phpClass.Bytes)
 		if class == nil {
 			return nil, false
 		}
-		name, _, _ := strings.Cut(part(word(class, 8), 0), "\x00") // what makes an anonymous one unique follows
+		name, _, _ := strings.Cut(part(word(class, 8), k.ClassHash), "\x00") // what makes an anonymous one unique follows
 		fn.Name = name + "::" + fn.Name
 	}
+	var ops []byte
 	if k.Version != phpInternal {
 		fn.File = part(k.File, k.Hash)
 		fn.Passing = strings.HasSuffix(fn.File, ") : eval()'d code")
 		if k.Count <= maxOps {
-			ops := read(mem, k.Lines, int(k.Count)*phpOpBytes)
-			if ops == nil {
+			if ops = read(late, k.Lines, int(k.Count)*phpOpBytes); ops == nil && !copied {
 				return nil, false
 			}
-			lines := phpLines{k.Lines, make([]uint32, k.Count)}
-			for i := range lines.table {
-				lines.table[i] = word32(ops, i*phpOpBytes+phpLineno)
-			}
-			fn.lines = lines
 		}
 	}
-	// What was read is the function's only if it still is what it was.
-	b := read(mem, f.Code, p.fn)
-	if b == nil {
-		return nil, false
+	b := read(late, f.Code, p.fn)
+	var again Key
+	same := b != nil
+	if same {
+		again, same = p.key(b, nil, late, f)
 	}
-	again, good := p.key(b, nil, mem, f)
-	return fn, ok && good && again == k
+	same = same && again == k
+	if same && ops != nil {
+		fn.lines = p.table(k, b, ops)
+	}
+	if k.Version != phpInternal && k.Count <= maxOps && fn.lines == nil {
+		fn.Passing = true // its lines may be there another time
+	}
+	return fn, ok && (copied || same)
+}
+
+// table is the lines of the instructions ops of a function whose beginning is b, nil if there is one that lies outside of it: memory that was freed has kept what describes the
+// function, and not these.
+func (p *php) table(k Key, b, ops []byte) lineTable {
+	t := phpLines{k.Lines, make([]uint32, len(ops)/phpOpBytes)}
+	end := word32(b, p.firstLine+4)
+	for i := range t.table {
+		if t.table[i] = word32(ops, i*phpOpBytes+phpLineno); t.table[i] < k.First || t.table[i] > end {
+			return nil
+		}
+	}
+	return t
+}
+
+// whole tells whether all was copied that names the function of f.
+func (p *php) whole(mem Memory, f *Frame) bool {
+	b := mem.Bytes(f.Code, p.fn)
+	if b == nil || b[0]&phpUser == 0 {
+		return false
+	}
+	text := func(addr uint64) bool {
+		head := mem.Bytes(addr, phpHead)
+		return addr == 0 || head != nil && word(head, 16) <= phpHead-phpText
+	}
+	if !text(word(b, p.filename)) || !text(word(b, phpName.At)) {
+		return false
+	}
+	class := word(b, phpClass.At)
+	if class == 0 || word(b, phpName.At) == 0 {
+		return true
+	}
+	head := mem.Bytes(class, phpClass.Bytes)
+	return head != nil && text(word(head, 8))
+}
+
+// over is memory of which some was copied before.
+type over struct {
+	copies Memory
+	io.ReaderAt
+}
+
+// ReadAt implements io.ReaderAt.
+func (o over) ReadAt(b []byte, addr int64) (int, error) {
+	if c := o.copies.Bytes(uint64(addr), len(b)); c != nil {
+		return copy(b, c), nil
+	}
+	return o.ReaderAt.ReadAt(b, addr)
 }
 
 // text is a zend_string: its type is 6 in the lowest bits, and its hash, once it was needed, that of its bytes. hash is what that must be,

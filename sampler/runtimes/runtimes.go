@@ -46,6 +46,13 @@ type Interpreter interface {
 	Registers(a *regs.Arch) (frame, at uint8, ok bool)
 }
 
+// Copying is an Interpreter whose recipes copy what names code, too, if it may be freed.
+type Copying interface {
+	Interpreter
+	// Copied is as Function. mem is what was copied of the thread.
+	Copied(mem Memory, late io.ReaderAt, f *Frame, k Key) (fn *Function, ok bool)
+}
+
 // Anchored is an Interpreter that knows by registers which native frames of its loop run which frames.
 type Anchored interface {
 	Interpreter
@@ -137,6 +144,7 @@ func (s *Stack) Reset() {
 type Key struct {
 	Code, Globals, Name, Qualname, File, Lines uint64 // addresses
 	Hash                                       uint64 // of the file's name
+	NameHash, ClassHash                        uint64 // of its own name and its class's
 	First, Version, Count                      uint32 // Count is of instructions
 }
 

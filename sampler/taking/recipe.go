@@ -52,8 +52,11 @@ type Sub struct {
 	If    byte
 	TagAt int
 	Tag   byte
-	Trail [2]Link // leads on from there
-	Twig  Link    // leads from what the first of Trail leads to, too
+	// Unless are bits of which the part's byte at UnlessAt must have none.
+	UnlessAt int
+	Unless   byte
+	Trail    [2]Link // leads on from there
+	Twig     Link    // leads from what the first of Trail leads to, too
 }
 
 // Link is a pointer at offset At in what was copied last, to Bytes that are copied too.
@@ -103,7 +106,8 @@ type Step struct {
 	Fill, End int
 	Ends      bool
 	Part      Part
-	Sub       Sub // what the part leads to
+	Sub       Sub    // what the part leads to
+	Also      [2]Sub // and what else
 	Kin       Kin
 	// Areas are copied too that the words of an element lead to.
 	Areas [2]Area
@@ -377,7 +381,11 @@ func (b *Buffer) chain(k Kernel, tid int, s *Step, root []byte, addr uint64) {
 			part := binary.NativeEndian.Uint64(e[s.Part.At:]) &^ s.Part.Mask
 			if part != 0 && part-s.Part.Before != b.pass.part && (!s.Part.Late || b.pass.singles < latePart || b.found(part-s.Part.Before, s.Part.Bytes) != nil) {
 				b.pass.part = part - s.Part.Before
-				b.sub(k, tid, &s.Sub, b.have(k, tid, b.pass.part, s.Part.Bytes))
+				at := b.have(k, tid, b.pass.part, s.Part.Bytes)
+				b.sub(k, tid, &s.Sub, at)
+				for j := range s.Also {
+					b.sub(k, tid, &s.Also[j], at)
+				}
 			}
 		}
 		if s.Kin.Has && b.pass.kin.n < maxKin && binary.NativeEndian.Uint64(e[s.Kin.If:]) == 0 {
@@ -458,7 +466,7 @@ func leaves(b *Buffer, k Kernel, tid int, a *Area, l *Leaf, e []byte) {
 //go:nosplit
 //go:norace
 func (b *Buffer) sub(k Kernel, tid int, x *Sub, part []byte) {
-	if part == nil || x.If != 0 && part[0]&x.If == 0 || x.Tag != 0 && part[x.TagAt] != x.Tag {
+	if part == nil || x.If != 0 && part[0]&x.If == 0 || x.Tag != 0 && part[x.TagAt] != x.Tag || part[x.UnlessAt]&x.Unless != 0 {
 		return
 	}
 	e := part
