@@ -23,9 +23,18 @@ const truthPHP = "../testdata/scripts/truth.php"
 // colons between them.
 func phps(t *testing.T) []string { return interpreters(t, "SFSAMPLE_TEST_PHPS", "php8.2") }
 
-// startPHP starts the program that tells its stack, without the settings of the machine.
-func startPHP(t *testing.T, php string, args ...string) *teller {
-	return startTeller(t, php, append([]string{"-n", absolute(t, truthPHP)}, args...)...)
+// startPHP starts the program that tells its stack, without the settings of the machine but flags.
+func startPHP(t *testing.T, php string, flags []string, args ...string) *teller {
+	return startTeller(t, php, append(append([]string{"-n"}, flags...), append([]string{absolute(t, truthPHP)}, args...)...)...)
+}
+
+// jitFlags have opcache compile all functions to native code.
+var jitFlags = []string{"-d", "display_startup_errors=0", "-d", "zend_extension=opcache", "-d", "opcache.enable_cli=1", "-d", "opcache.jit=function", "-d", "opcache.jit_buffer_size=32M"}
+
+// hasJIT tells whether a PHP can do that.
+func hasJIT(php string) bool {
+	out, err := exec.Command(php, append(append([]string{"-n"}, jitFlags...), "-r", `echo opcache_get_status(false)["jit"]["on"];`)...).Output()
+	return err == nil && strings.HasSuffix(string(out), "1")
 }
 
 // TestPHPTruth compares every frame of a PHP program that tells its own stack and blocks, read without a stop and copied at one.
@@ -34,7 +43,7 @@ func TestPHPTruth(t *testing.T) {
 	for _, php := range phps(t) {
 		for stop, how := range map[StopMode]string{StopNever: "no stop", StopAlways: "stop"} {
 			t.Run(filepath.Base(php)+"/"+how, func(t *testing.T) {
-				checkTruth(t, startPHP(t, php, "main"), stop, 100)
+				checkTruth(t, startPHP(t, php, nil, "main"), stop, 100)
 			})
 		}
 	}
@@ -44,6 +53,7 @@ func TestPHPTruth(t *testing.T) {
 type scripted struct {
 	stacks [][]string
 	cut    []bool
+	short  []bool // there are more script frames
 	ends   map[string]int
 }
 
@@ -51,7 +61,7 @@ type scripted struct {
 func (s *scripted) Add(m *output.Sample) error {
 	if got := scriptFrames(m.Stack); len(got) > 0 {
 		s.stacks = append(s.stacks, got)
-		s.cut = append(s.cut, m.Stack.End != "")
+		s.cut, s.short = append(s.cut, m.Stack.End != ""), append(s.short, m.Stack.End == scriptCut)
 		s.ends[m.Stack.End]++
 	}
 	return nil
@@ -117,74 +127,95 @@ func (p *phpCalls) span(from, to string) (first, last int) {
 // one that computes.
 func TestPHPRandom(t *testing.T) {
 	for _, php := range phps(t) {
+		t.Run(filepath.Base(php), func(t *testing.T) { checkPHP(t, php, nil) })
+	}
+}
+
+// TestPHPJIT does so with native code that opcache has generated: there all frames are known too, and of the innermost no line is told, as
+// neither registers nor memory have it.
+func TestPHPJIT(t *testing.T) {
+	for _, php := range phps(t) {
 		t.Run(filepath.Base(php), func(t *testing.T) {
-			source, err := os.ReadFile(truthPHP)
-			if err != nil {
-				t.Fatal(err)
+			if !hasJIT(php) {
+				t.Skip("no opcache with a JIT")
 			}
-			known := &phpCalls{made: map[string]bool{}, source: strings.Split(string(source), "\n")}
-			p := startPHP(t, php, "main")
-			for s := p.next(t); s != nil; s = p.next(t) {
-				list := numbers(s.lines())
-				for i := range list[1:] {
-					name, _, _ := strings.Cut(list[i], " ")
-					known.made[list[i+1]+" "+name] = true
-					known.made[list[i+1][:strings.LastIndex(list[i+1], ":")]+" "+name] = true
-				}
-				p.in.Write([]byte("\n"))
-			}
-			first, last := known.span("function report(", "return 0;")
-			loop, _ := known.span("$i < 3000", "}") // and the line behind it: memory has one of them all the time, only registers have both
-			p = startPHP(t, php, "random")
-			got := &scripted{ends: map[string]int{}}
-			var x Scripts
-			for begun := time.Now(); len(got.stacks) < 200 && time.Since(begun) < time.Minute; { // other processes may leave it little of the CPUs
-				pipe := scriptPipeline()
-				pipe.cfg.Sink = got
-				if _, err := Run(context.Background(), Options{PIDs: []int{p.Process.Pid}, Hz: 499}, 3*time.Second, pipe, nil, nil); err != nil {
-					t.Fatal(err)
-				}
-				n := pipe.Stats().Scripts
-				x = Scripts{x.Placed + n.Placed, x.Loose + n.Loose, x.Unnamed + n.Unnamed, x.Unseen + n.Unseen}
-			}
-			bad, unknown, inner, frames, lineless, looping := 0, 0, 0, 0, 0, [2]int{}
-			wrong := func(what string, stack []string) {
-				if bad++; bad < 5 {
-					t.Errorf("%s:\n  %s", what, strings.Join(stack[:min(len(stack), 12)], "\n  "))
-				}
-			}
-			for n, stack := range got.stacks {
-				stack = numbers(stack)
-				if root := stack[len(stack)-1]; !got.cut[n] && !strings.HasPrefix(root, "{main} ") {
-					wrong("its root", stack)
-				}
-				frames += len(stack)
-				for i := range stack[1:] {
-					if strings.HasSuffix(stack[i+1], ".php:0") || strings.HasSuffix(stack[i+1], "code:0") {
-						lineless++
-					}
-					if !known.calls(stack[i+1], stack[i]) {
-						wrong(stack[i+1]+" does not call "+stack[i], stack)
-					}
-				}
-				var line int
-				if at := strings.LastIndex(stack[0], ":"); strings.HasPrefix(stack[0], "report ") {
-					inner++
-					switch fmt.Sscan(stack[0][at+1:], &line); {
-					case line == 0:
-						unknown++
-					case line < first || line > last:
-						wrong("its innermost line", stack)
-					case line == loop || line == loop+1:
-						looping[line-loop]++
-					}
-				}
-			}
-			t.Logf("%d stacks, %d in the function that computes, %d of these in the lines of its loop, %d without a line, %+v, ends %v", len(got.stacks), inner, looping, unknown, x, got.ends)
-			if n := len(got.stacks); n < 100 || bad > 0 || unknown*50 > inner || (looping[0]+looping[1])*10 < inner*9 || min(looping[0], looping[1])*10 < inner || x.Loose*100 > x.Placed || x.Unnamed*100 > x.Placed || lineless*10 > frames {
-				t.Errorf("%d stacks, %d of them wrong, of %d innermost lines %d unknown and %d in the loop, of %d frames %d without a line, %+v", n, bad, inner, unknown, looping, frames, lineless, x)
-			}
+			checkPHP(t, php, jitFlags)
 		})
+	}
+}
+
+// checkPHP takes a PHP program with these flags at random instants.
+func checkPHP(t *testing.T, php string, flags []string) {
+	source, err := os.ReadFile(truthPHP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := &phpCalls{made: map[string]bool{}, source: strings.Split(string(source), "\n")}
+	p := startPHP(t, php, flags, "main") // the JIT has lines of its own where code delegates
+	for s := p.next(t); s != nil; s = p.next(t) {
+		list := numbers(s.lines())
+		for i := range list[1:] {
+			name, _, _ := strings.Cut(list[i], " ")
+			known.made[list[i+1]+" "+name] = true
+			known.made[list[i+1][:strings.LastIndex(list[i+1], ":")]+" "+name] = true
+		}
+		p.in.Write([]byte("\n"))
+	}
+	first, last := known.span("function report(", "return 0;")
+	loop, _ := known.span("$i < 3000", "}") // and the line behind it: memory has one of them all the time, only registers have both
+	p = startPHP(t, php, flags, "random")
+	got := &scripted{ends: map[string]int{}}
+	var x Scripts
+	for begun := time.Now(); len(got.stacks) < 200 && time.Since(begun) < time.Minute; { // other processes may leave it little of the CPUs
+		pipe := scriptPipeline()
+		pipe.cfg.Sink = got
+		if _, err := Run(context.Background(), Options{PIDs: []int{p.Process.Pid}, Hz: 499}, 3*time.Second, pipe, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		n := pipe.Stats().Scripts
+		x = Scripts{x.Placed + n.Placed, x.Loose + n.Loose, x.Unnamed + n.Unnamed, x.Unseen + n.Unseen}
+	}
+	bad, unknown, inner, frames, lineless, looping := 0, 0, 0, 0, 0, [2]int{}
+	wrong := func(what string, stack []string) {
+		if bad++; bad < 5 {
+			t.Errorf("%s:\n  %s", what, strings.Join(stack[:min(len(stack), 12)], "\n  "))
+		}
+	}
+	for n, stack := range got.stacks {
+		stack = numbers(stack)
+		if root := stack[len(stack)-1]; !got.short[n] && !strings.HasPrefix(root, "{main} ") {
+			wrong("its root", stack)
+		}
+		frames += len(stack)
+		for i := range stack[1:] {
+			if strings.HasSuffix(stack[i+1], ".php:0") || strings.HasSuffix(stack[i+1], "code:0") {
+				lineless++
+			}
+			if !known.calls(stack[i+1], stack[i]) {
+				wrong(stack[i+1]+" does not call "+stack[i], stack)
+			}
+		}
+		var line int
+		if at := strings.LastIndex(stack[0], ":"); strings.HasPrefix(stack[0], "report ") {
+			inner++
+			switch fmt.Sscan(stack[0][at+1:], &line); {
+			case line == 0:
+				unknown++
+			case line < first || line > last:
+				wrong("its innermost line", stack)
+			case line == loop || line == loop+1:
+				looping[line-loop]++
+			}
+		}
+	}
+	n := len(got.stacks)
+	t.Logf("%d stacks, %d in the function that computes, %d of these in the lines of its loop, %d without a line, %+v, ends %v", n, inner, looping, unknown, x, got.ends)
+	right := unknown*50 <= inner && (looping[0]+looping[1])*10 >= inner*9 && min(looping[0], looping[1])*10 >= inner && x.Loose*100 <= x.Placed && lineless*10 <= frames
+	if flags != nil {
+		right = unknown == inner && inner > 0 && x.Loose < x.Placed
+	}
+	if n < 100 || bad > 0 || !right || x.Unnamed*100 > x.Placed {
+		t.Errorf("%d stacks, %d of them wrong, of %d innermost lines %d unknown and %d in the loop, of %d frames %d without a line, %+v", n, bad, inner, unknown, looping, frames, lineless, x)
 	}
 }
 

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"cmp"
 	"io"
 	"reflect"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"sfsample/internal/late"
 	"sfsample/output"
+	"sfsample/ptrace/procfs"
 	"sfsample/regs"
 	"sfsample/sampler/capture"
 	"sfsample/sampler/module"
@@ -298,7 +300,11 @@ func (p *Pipeline) innermost(t *target, c *capture.Capture, u *regs.User, rt run
 		return
 	}
 	var set regs.Set
+	jitted := false // what has these in registers and memory as it likes
 	for i := range frames {
+		if jitted = t.jitted(frames[i].LookupPC()); jitted {
+			break
+		}
 		if t.inLoop(frames[i].LookupPC()) {
 			set, _ = t.walker(u.Arch, c.Regs.PACMask, &p.cfg).Registers(&u.Set, &p.walks.mem, i, frames[i])
 			break
@@ -309,7 +315,7 @@ func (p *Pipeline) innermost(t *target, c *capture.Capture, u *regs.User, rt run
 	switch f0 := &st.Frames[0]; {
 	case known && both && f == f0.Addr:
 		f0.At = instr
-	case !known && !c.Blocked || known && f == f0.Addr:
+	case jitted || !known && !c.Blocked || known && f == f0.Addr:
 		f0.At = 0
 	}
 }
@@ -323,11 +329,25 @@ func (t *target) inLoop(pc uint64) bool {
 	return s.loop != 0 && t.functionStart(pc) == s.loop
 }
 
+// jitted tells whether pc is in code that an interpreter has generated, which runs in the place of its loop.
+func (t *target) jitted(pc uint64) bool {
+	rt, ok := t.scripts.runtime.(runtimes.Generating)
+	if !ok {
+		return false
+	}
+	if _, _, object := t.space.Module(pc); object {
+		return false
+	}
+	maps := t.space.Mappings()
+	i, _ := slices.BinarySearchFunc(maps, pc, func(m procfs.Mapping, pc uint64) int { return cmp.Compare(m.End, pc+1) })
+	return i < len(maps) && pc >= maps[i].Start && rt.Generates(maps[i].Path)
+}
+
 // inFunction tells of frames whether one is of the function that begins at an address, 0 being an interpreter's loop.
 func (t *target) inFunction(frames []unwind.Frame) func(i int, entry uint64) bool {
 	return func(i int, entry uint64) bool {
 		if entry == 0 {
-			return t.inLoop(frames[i].LookupPC())
+			return t.inLoop(frames[i].LookupPC()) || t.jitted(frames[i].LookupPC())
 		}
 		return t.functionStart(frames[i].LookupPC()) == entry
 	}

@@ -131,6 +131,11 @@ func (p *php) Name() string    { return "php" }
 func (p *php) Version() string { return p.version }
 func (p *php) Loop() uint64    { return p.loop }
 
+// Generates implements Generating: opcache's JIT has its code in the memory that processes share, by mmap(2) or shmget(2).
+func (p *php) Generates(file string) bool {
+	return strings.HasPrefix(file, "/dev/zero") || strings.HasPrefix(file, "/SYSV")
+}
+
 // Registers implements Runtime: the loop keeps execute_data and opline in ZEND_VM_FP_GLOBAL_REG and ZEND_VM_IP_GLOBAL_REG (Zend/zend_execute.c),
 // where it is built with them. Elsewhere it always has them in memory.
 func (p *php) Registers(a *regs.Arch) (frame, at uint8, ok bool) {

@@ -53,6 +53,13 @@ type Copying interface {
 	Copied(mem Memory, late io.ReaderAt, f *Frame, k Key) (fn *Function, ok bool)
 }
 
+// Generating is an Interpreter that also generates code, which runs in the native frames of its loop.
+type Generating interface {
+	Interpreter
+	// Generates tells whether a mapping of this name, which is of no object, is of such code.
+	Generates(file string) bool
+}
+
 // Anchored is an Interpreter that knows by registers which native frames of its loop run which frames.
 type Anchored interface {
 	Interpreter
