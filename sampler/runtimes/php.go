@@ -183,7 +183,10 @@ func (p *php) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 		Part: taking.Part{At: phpFunc, Bytes: p.fn}, Sub: taking.Sub{At: p.filename, Bytes: phpHead, If: phpUser},
 		Also: [2]taking.Sub{phpName, phpClass}, Kin: taking.Kin{Has: true, At: phpThis, If: phpFunc}}
 	r.Steps[3] = taking.Step{Bytes: phpFrame, Head: p.top() + phpCurrent, Next: phpPrev, Most: 1, Part: taking.Part{At: phpResult, Bytes: phpGenerator}}
-	r.Steps[2] = taking.Step{Kin: taking.Kin{Is: true}, Bytes: phpGenerator, Next: phpGenParent, Most: 64, Part: taking.Part{At: phpGenFrame, Bytes: phpFrame}, Sub: taking.Sub{At: phpFunc, Bytes: p.fn}}
+	r.Steps[2] = taking.Step{Kin: taking.Kin{Is: true}, Bytes: phpGenerator, Next: phpGenParent, Most: 64, Part: taking.Part{At: phpGenFrame, Bytes: phpFrame},
+		Sub: taking.Sub{At: phpFunc, Bytes: p.fn, Trail: [2]taking.Link{{At: phpClass.At, Bytes: phpClass.Bytes}, {At: 8, Bytes: phpHead}}},
+		Also: [2]taking.Sub{{At: phpFunc, Bytes: p.fn, Trail: [2]taking.Link{{At: p.filename, Bytes: phpHead}}},
+			{At: phpFunc, Bytes: p.fn, Trail: [2]taking.Link{{At: phpName.At, Bytes: phpHead}}}}}
 
 	spans := make([]Span, 0, len(last.Spans)+guessedCodes+1)
 	for _, root := range roots {
@@ -402,6 +405,7 @@ func (w *phpWalk) generators(leaf, last uint64) bool {
 			return false
 		}
 		w.note(addr, phpFrame)
+		w.function(word(f, phpFunc))
 		list = append(list, Frame{Addr: addr, Code: word(f, phpFunc), At: w.instruction(word(f, 0))})
 		g = parent
 	}

@@ -56,6 +56,21 @@ func TestPHPFrames(t *testing.T) {
 	if !ok || !named || fn.Name != "ab" || fn.File != "ab" || fn.Line(f.At) != 7 || fn.Line(f.At+1) != 0 || fn.Line(f.At+phpOpBytes) != 0 {
 		t.Errorf("%+v %v, function %+v %v", k, ok, fn, named)
 	}
+	// What was copied names the function, whatever has its place by now; but not its lines.
+	copied := Memory{unwind.Region{Addr: 0x1000, Bytes: slices.Clone(b)}}
+	copy(b[0xc18:], "xy")
+	if fn, named := p.Copied(copied, offset{b, 0x1000}, f, k); !named || fn.Name != "ab" || fn.File != "ab" || fn.Line(f.At) != 7 || fn.Passing {
+		t.Errorf("of a copy: %+v, %v", fn, named)
+	}
+	native.PutUint32(b[0xa00+phpLineno:], 9)
+	if fn, named := p.Copied(copied, offset{b, 0x1000}, f, k); !named || fn.Name != "ab" || fn.Line(f.At) != 0 || !fn.Passing {
+		t.Errorf("of a copy, with instructions that are another function's: %+v, %v", fn, named)
+	}
+	native.PutUint32(b[0xa00+phpLineno:], 7)
+	if _, named := p.Function(offset{b, 0x1000}, f, k); named {
+		t.Error("the name of another function")
+	}
+	copy(b[0xc18:], "ab")
 	b[0xc18]++ // a name that its hash does not prove
 	if _, named := p.Function(offset{b, 0x1000}, f, k); named {
 		t.Error("a name that is not that of its hash")
