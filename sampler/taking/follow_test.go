@@ -517,7 +517,9 @@ func TestSub(t *testing.T) {
 	}{
 		{"one step", Sub{At: 8, Bytes: 16}, words(0, 0x2000), "0x2000+16"},
 		{"nothing", Sub{At: 8, Trail: trail}, words(0, 0x2000), ""},
-		{"no part", Sub{At: 8, Bytes: 16}, nil, ""},
+		{"no part", Sub{At: 8, Bytes: 16}, nil, "0x1000+8"},
+		{"a bit that must not be", Sub{At: 8, Bytes: 16, UnlessAt: 1, Unless: 4}, append(first(1, 5), words(0x2000)...), ""},
+		{"another bit", Sub{At: 8, Bytes: 16, UnlessAt: 1, Unless: 4}, append(first(5, 1), words(0x2000)...), "0x2000+16"},
 		{"a pointer to nothing", Sub{At: 8, Bytes: 16}, words(0x2000, 0), ""},
 		{"one of the bits", Sub{At: 8, Bytes: 16, If: 6}, append(first(4), words(0x2000)...), "0x2000+16"},
 		{"none of them", Sub{At: 8, Bytes: 16, If: 6}, append(first(1), words(0x2000)...), ""},
@@ -538,7 +540,11 @@ func TestSub(t *testing.T) {
 		{"nor further on", Sub{Bytes: 16, Trail: [2]Link{{8, 32}, {16, 16}}, Twig: Link{8, 8}}, words(0x2000), "0x2000+16 0x3000+32"},
 	} {
 		h := &heap{areas: map[uint64][]byte{0x2000: words(0, 0x3000), 0x3000: words(0, 0x5000, 0x4000), 0x4000: words(4, 4), 0x5000: words(5)}}
-		if empty(256).sub(h, 7, &tt.sub, tt.part); h.read() != tt.want {
+		b := empty(256)
+		copy(b.Beyond.left(), tt.part)
+		b.add(0x1000, len(tt.part))
+		b.pass.part = 0x1000
+		if b.sub(h, 7, &tt.sub, max(len(tt.part), 8)); h.read() != tt.want {
 			t.Errorf("%s: read %q, want %q", tt.name, h.read(), tt.want)
 		}
 	}

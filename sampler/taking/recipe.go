@@ -381,10 +381,10 @@ func (b *Buffer) chain(k Kernel, tid int, s *Step, root []byte, addr uint64) {
 			part := binary.NativeEndian.Uint64(e[s.Part.At:]) &^ s.Part.Mask
 			if part != 0 && part-s.Part.Before != b.pass.part && (!s.Part.Late || b.pass.singles < latePart || b.found(part-s.Part.Before, s.Part.Bytes) != nil) {
 				b.pass.part = part - s.Part.Before
-				at := b.have(k, tid, b.pass.part, s.Part.Bytes)
-				b.sub(k, tid, &s.Sub, at)
-				for j := range s.Also {
-					b.sub(k, tid, &s.Also[j], at)
+				if b.have(k, tid, b.pass.part, s.Part.Bytes) != nil {
+					b.sub(k, tid, &s.Sub, s.Part.Bytes)
+					b.sub(k, tid, &s.Also[0], s.Part.Bytes)
+					b.sub(k, tid, &s.Also[1], s.Part.Bytes)
 				}
 			}
 		}
@@ -461,11 +461,12 @@ func leaves(b *Buffer, k Kernel, tid int, a *Area, l *Leaf, e []byte) {
 	}
 }
 
-// sub copies what a part leads to.
+// sub copies the part of this pass, which is of so many bytes, and what it leads to.
 //
 //go:nosplit
 //go:norace
-func (b *Buffer) sub(k Kernel, tid int, x *Sub, part []byte) {
+func (b *Buffer) sub(k Kernel, tid int, x *Sub, bytes int) {
+	part := b.have(k, tid, b.pass.part, bytes)
 	if part == nil || x.If != 0 && part[0]&x.If == 0 || x.Tag != 0 && part[x.TagAt] != x.Tag || part[x.UnlessAt]&x.Unless != 0 {
 		return
 	}
