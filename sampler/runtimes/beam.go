@@ -16,7 +16,8 @@ import (
 // its heap; while its code runs the stack pointer is in it, and what the code calls of the emulator runs on the scheduler's native stack. A walk
 // begins on either, and ends with the process's outermost function.
 type beam struct {
-	version    string
+	version string
+	beamLayout
 	mem        io.ReaderAt
 	origin     func(pc uint64) (generated, bare bool)
 	descriptor uint64 // address of __jit_debug_descriptor
@@ -27,26 +28,28 @@ type beam struct {
 	modules    *beamModules
 }
 
-// beamKnown is the release whose layout is known.
-const beamKnown = "25"
+// beamLayout is what differs between releases, in bytes: where a Process (erl_process.h) has hend, where its stack begins, and how far below what code in
+// registers rbx has (x_reg_array of ErtsSchedulerRegisters, which is on the scheduler's native stack) the emulator's code is called.
+type beamLayout struct{ end, below int }
 
-// Offsets in bytes, of release 25.
+// beamLayouts are those of the releases that are known.
+var beamLayouts = map[string]beamLayout{"25": {0x88, 0x80}, "27": {0xc8, 0x40}}
+
+// Offsets in bytes, of all of them.
 const (
 	// ErtsSchedulerData (erl_process.h): tid, current_process, no. It is aligned to cache lines.
 	beamTID       = 32
 	beamCurrent   = 0xa8
 	beamNumber    = 0xb8
 	beamCacheLine = 64
-	// Process (erl_process.h): stop, the stack pointer while other code runs, and hend, where the stack begins.
+	// Process: stop, the stack pointer while other code runs.
 	beamStop         = 0x58
 	beamFramePointer = 0x60 // beside stop: the frame pointer, if there are such
-	beamEnd          = 0x88
-	beamProcessBytes = beamEnd + 8
 	// jit_descriptor (beam_jit_metadata.cpp, as GDB documents it): first_entry.
 	beamFirst           = 16
 	beamDescriptorBytes = 24
-	// What code in registers rbx has: x_reg_array of ErtsSchedulerRegisters, which is on the scheduler's native stack, below which the emulator's code is called.
-	beamBelow = 0x80
+	// What the emulator's code is called with lies within so many bytes of the scheduler's stack.
+	beamCalling = 0x80
 )
 
 // Bounds.
@@ -71,9 +74,10 @@ func newBeam(o Object, machine elf.Machine, syms map[string]uint64, mem io.Reade
 	if b := read(mem, syms["etp_otp_release"], 3); b != nil && b[2] == 0 {
 		release = string(b[:2])
 	}
+	layout, ok := beamLayouts[release]
 	switch {
-	case release != beamKnown:
-		return unknown(fmt.Sprintf("%q is not known (known: %s)", release, beamKnown))
+	case !ok:
+		return unknown(fmt.Sprintf("%q is not known (known: 25 and 27)", release))
 	case machine != elf.EM_X86_64:
 		return unknown("is known on x86-64 only")
 	}
@@ -88,8 +92,9 @@ func newBeam(o Object, machine elf.Machine, syms map[string]uint64, mem io.Reade
 	if b := read(mem, syms["erts_frame_layout"], 4); b == nil || word32(b, 0) > 1 {
 		return unknown("with frames of another layout is not known")
 	}
-	return &beam{version: release, mem: mem, origin: o.Origin, descriptor: syms["__jit_debug_descriptor"], schedulers: syms["erts_aligned_scheduler_data"],
-		count: syms["erts_no_schedulers"], modules: newBeamModules(mem)}, nil
+	d := syms["__jit_debug_descriptor"]
+	return &beam{version: release, beamLayout: layout, mem: mem, origin: o.Origin, descriptor: d, schedulers: syms["erts_aligned_scheduler_data"],
+		count: syms["erts_no_schedulers"], modules: newBeamModules(mem, d+beamFirst)}, nil
 }
 
 // Name implements Runtime.
@@ -154,14 +159,16 @@ const beamDeeper = 4 << 10
 // leastBeamRoom is how much is copied of a thread at least, in bytes.
 const leastBeamRoom = 16 << 10
 
-// Recipe implements Runtime: the process that runs, its stack, and which code is the newest.
+// Recipe implements Runtime: the process that runs, its stack, and which code is the newest. To that nothing of a scheduler leads, but from the address in Check.
 func (b *beam) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 	r := &taking.Recipe{RootBytes: beamCurrent + 8, Check: beamTID, Room: leastBeamRoom}
 	copy(r.Roots[:], roots)
-	r.Steps[0] = taking.Step{Bytes: beamProcessBytes, Head: beamCurrent, Most: 1, Areas: [2]taking.Area{{From: beamStop, To: beamEnd, Before: beamDeeper}}}
-	spans := []Span{{b.descriptor, beamDescriptorBytes}}
+	r.Steps[0] = taking.Step{Bytes: b.end + 8, Head: beamCurrent, Most: 1, Areas: [2]taking.Area{{From: beamStop, To: b.end, Before: beamDeeper}}}
+	head := b.modules.head
+	spans := []Span{{b.descriptor, beamDescriptorBytes}, {head.entry, beamEntryBytes}, {head.told, beamInfoBytes}}
 	for _, root := range roots {
 		spans = append(spans, Span{root.Addr, beamCurrent + 8})
+		r.Steps[1] = taking.Step{Bytes: beamEntryBytes, Head: beamTID, Via: true, At: b.descriptor + beamFirst - root.Is, Most: 1, Part: taking.Part{At: 16, Bytes: beamInfoBytes}}
 	}
 	foresee(r, spans)
 	for _, s := range last.Spans {
@@ -204,13 +211,9 @@ func (b *beam) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs.Set
 	if !top {
 		pc--
 	}
-	first, r := load(b.descriptor + beamFirst)
-	if r != 0 {
-		return unwind.Unreadable, b.descriptor
-	}
-	when, ok := b.modules.at(first)
+	when, ok := b.when(func(addr uint64) (uint64, bool) { v, r := load(addr); return v, r == 0 })
 	if !ok {
-		return unwind.Unreadable, first
+		return unwind.Unreadable, b.descriptor
 	}
 	f := b.modules.find(pc, when)
 	switch {
@@ -230,7 +233,7 @@ func (b *beam) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs.Set
 	}
 	w := beamFrame{sp: from.R[regRSP], process: process, load: load}
 	w.fp, w.known = from.Reg(regRBP)
-	native := registers-beamBelow-w.sp < beamBelow
+	native := registers-uint64(b.below)-w.sp < beamCalling
 	at := int(from.PC - f.entry)
 	s, ok := flow.at(at, !top, native)
 	if !ok {
@@ -268,6 +271,19 @@ func (b *beam) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs.Set
 		to.SetReg(regRBP, w.fp)
 	}
 	return 0, 0
+}
+
+// when is the number of the module that was the newest, by what was copied.
+func (b *beam) when(word func(addr uint64) (uint64, bool)) (n int, ok bool) {
+	first, ok := word(b.descriptor + beamFirst)
+	if !ok {
+		return 0, false
+	}
+	head, ok := beamIsAt(first, word)
+	if !ok {
+		return 0, false
+	}
+	return b.modules.at(head)
 }
 
 // beamFrame is a frame on a process's stack, of which the caller is looked for.
@@ -320,15 +336,11 @@ func (w *beamFrame) caller(s beamState, framed bool) (ra, addr uint64, r unwind.
 	return ra, addr, r
 }
 
-// Identify implements Managed. A frame's code is the entry that tells of its module, and At what is in that: its place, from the module's beginning on.
+// Identify implements Managed. A frame's code is the number of its module, and At what is in that: its place, from the module's beginning on.
 func (b *beam) Identify(owned []unwind.Owned, mem Memory, st *Stack) {
 	st.Reset()
 	b.foresee(mem, st)
-	first, ok := mem.Word(b.descriptor + beamFirst)
-	if !ok {
-		return
-	}
-	when, ok := b.modules.at(first)
+	when, ok := b.when(mem.Word)
 	for i := 0; ok && i < len(owned); i++ {
 		o := &owned[i]
 		pc := o.Set.PC
@@ -336,7 +348,7 @@ func (b *beam) Identify(owned []unwind.Owned, mem Memory, st *Stack) {
 			pc--
 		}
 		if f := b.modules.find(pc, when); f != nil {
-			st.Frames = append(st.Frames, Frame{Addr: o.Set.R[regRSP], Code: f.of.entry, At: pc - f.of.base})
+			st.Frames = append(st.Frames, Frame{Addr: o.Set.R[regRSP], Code: uint64(f.of.number), At: pc - f.of.base})
 			st.Segments = append(st.Segments, Segment{N: 1, Native: o.Frame})
 		}
 	}
@@ -345,18 +357,18 @@ func (b *beam) Identify(owned []unwind.Owned, mem Memory, st *Stack) {
 // foresee notes how large the stack of the process is that was copied, or was to be.
 func (b *beam) foresee(mem Memory, st *Stack) {
 	for i := range mem {
-		if len(mem[i].Bytes) != beamProcessBytes {
+		if len(mem[i].Bytes) != b.end+8 {
 			continue
 		}
-		if n := word(mem[i].Bytes, beamEnd) - word(mem[i].Bytes, beamStop); n < taking.MostRoom/2 {
+		if n := word(mem[i].Bytes, b.end) - word(mem[i].Bytes, beamStop); n < taking.MostRoom/2 {
 			st.Spans = append(st.Spans, Span{word(mem[i].Bytes, beamStop), int(n)})
 		}
 	}
 }
 
-// Key implements Runtime. What the emulator has told of a module it never changes, and it keeps it for ever.
+// Key implements Runtime. What the emulator has told of a module it never changes.
 func (b *beam) Key(_ Memory, _ io.ReaderAt, f *Frame) (Key, bool) {
-	m := b.modules.told(f.Code)
+	m := b.modules.told(int(f.Code))
 	if m == nil {
 		return Key{}, false
 	}
@@ -369,7 +381,7 @@ func (b *beam) Key(_ Memory, _ io.ReaderAt, f *Frame) (Key, bool) {
 
 // Function implements Runtime.
 func (b *beam) Function(_ io.ReaderAt, f *Frame, _ Key) (*Function, bool) {
-	m := b.modules.told(f.Code)
+	m := b.modules.told(int(f.Code))
 	if m == nil {
 		return nil, false
 	}

@@ -227,7 +227,7 @@ func (m *beamTarget) load(base uint64, size uint32, name string, list ...loaded)
 	b = o.AppendUint32(b, uint32(len(list)))
 	b = o.AppendUint32(b, size)
 	b = o.AppendUint16(b, uint16(len(name)+1))
-	b = text(append(b, 0, 0, 0, 0, 0, 0), name)
+	b = append(text(b, name), 0, 0, 0, 0, 0, 0)
 	for _, f := range list {
 		b = o.AppendUint32(o.AppendUint32(o.AppendUint32(b, f.start), f.end), uint32(len(f.lines)))
 		b = append(text(o.AppendUint16(b, uint16(len(f.name)+1)), f.name), 0, 0)
@@ -241,14 +241,52 @@ func (m *beamTarget) load(base uint64, size uint32, name string, list ...loaded)
 
 // add adds an entry to the list.
 func (m *beamTarget) add(b []byte) {
-	e := make([]byte, 0, 32)
-	for _, v := range []uint64{m.first, 0, m.next + 64, uint64(len(b))} {
-		e = binary.NativeEndian.AppendUint64(e, v)
-	}
-	m.areas[m.next], m.areas[m.next+64] = e, b
-	m.first = m.next
+	m.addAt(m.next, m.next+64, b)
 	m.next += 64 + uint64(len(b)+63)&^63
 }
+
+// addAt adds an entry that is at an address, and what it leads to at another.
+func (m *beamTarget) addAt(entry, told uint64, b []byte) {
+	e := make([]byte, 0, 32)
+	for _, v := range []uint64{m.first, 0, told, uint64(len(b))} {
+		e = binary.NativeEndian.AppendUint64(e, v)
+	}
+	m.areas[entry], m.areas[told] = e, b
+	m.link(entry, m.first)
+	m.link(0, entry)
+}
+
+// link makes an entry the one behind another; 0: there is none.
+func (m *beamTarget) link(entry, next uint64) {
+	if entry != 0 {
+		binary.NativeEndian.PutUint64(m.areas[entry], next)
+	} else {
+		m.first, m.areas[beamTargetFirst] = next, binary.NativeEndian.AppendUint64(nil, next)
+	}
+	if b := m.areas[next]; b != nil {
+		binary.NativeEndian.PutUint64(b[8:], entry)
+	}
+}
+
+// remove takes an entry from the list, as release 27 does. Its memory is as it was.
+func (m *beamTarget) remove(entry uint64) {
+	b := m.areas[entry]
+	m.link(word(b, 8), word(b, 0))
+}
+
+// is is what an entry is.
+func (m *beamTarget) is(entry uint64) beamIs {
+	is, _ := beamIsAt(entry, func(addr uint64) (uint64, bool) {
+		b := read(m, addr, 8)
+		if b == nil {
+			return 0, false
+		}
+		return word(b, 0), true
+	})
+	return is
+}
+
+const beamTargetFirst = 0x100 // address of the pointer to the head of the list
 
 func newBeamTarget() *beamTarget { return &beamTarget{areas: map[uint64][]byte{}, next: 1 << 20} }
 
@@ -257,13 +295,13 @@ func TestBeamModules(t *testing.T) {
 	m := newBeamTarget()
 	m.load(0x5000, 0x1000, "first", loaded{"first:a/1", 0, 0x100, [][2]uint32{{0, 3}, {0x20, 4}}}, loaded{"first:b/2", 0x100, 0x200, nil})
 	m.load(0x7000, 0x800, "second", loaded{"second:c/0", 0x10, 0x800, nil})
-	l := newBeamModules(m)
-	before, _ := l.at(m.first)
+	l := newBeamModules(m, beamTargetFirst)
+	before, _ := l.at(m.is(m.first))
 	m.load(0x5100, 0x1000, "third", loaded{"third:d/0", 0, 0x1000, nil})
-	middle := m.first
+	middle := m.is(m.first)
 	m.load(0x7000, 0x200, "gone", loaded{"gone:x/0", 0, 0x200, nil})
 	m.load(0x7000, 0x100, "fourth", loaded{"fourth:e/0", 0, 0x100, nil})
-	after, ok := l.at(m.first)
+	after, ok := l.at(m.is(m.first))
 	between, also := l.at(middle)
 	if !ok || !also {
 		t.Fatal("not read")
@@ -287,12 +325,73 @@ func TestBeamModules(t *testing.T) {
 		}
 	}
 	b := &beam{modules: l}
-	f := Frame{Code: l.find(0x5000, before).of.entry, At: 0x21}
+	f := Frame{Code: uint64(l.find(0x5000, before).of.number), At: 0x21}
 	k, ok := b.Key(nil, m, &f)
 	fn, also := b.Function(m, &f, k)
 	if !ok || !also || fn.Name != "first:a/1" || fn.File != "m.erl" || fn.Line(0x1f) != 3 || fn.Line(0x20) != 4 {
 		t.Errorf("%+v, %+v", k, fn)
 	}
+}
+
+// TestBeamPurged: entries that are taken from the list, whose memory is used again by others, also by one that is as the one before.
+func TestBeamPurged(t *testing.T) {
+	m := newBeamTarget()
+	one := func(name string) loaded { return loaded{name, 0, 0x100, nil} }
+	m.load(0x1000, 0x100, "all", one("global::x"))
+	m.load(0x5000, 0x100, "a", one("a:f/0"))
+	a := m.is(m.first)
+	told := m.areas[a.told]
+	l := newBeamModules(m, beamTargetFirst)
+	check := func(what string, head beamIs, pc uint64, want string) {
+		t.Helper()
+		got := ""
+		if n, ok := l.at(head); ok {
+			if f := l.find(pc, n); f != nil {
+				got = f.name
+			}
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	check("as it is", a, 0x5000, "a:f/0")
+	m.load(0x6000, 0x100, "b", one("b:f/0"))
+	b := m.is(m.first)
+	check("b is read, and none of its functions", b, 0x7000, "")
+	m.remove(b.entry)
+	check("what was purged before it was needed", b, 0x6000, "")
+	check("its head is a again", a, 0x5000, "a:f/0")
+
+	// In the place of a comes another one, whose entry lies where that of a lay.
+	m.remove(a.entry)
+	m.load(0x5000, 0x100, "c", one("c:f/0"))
+	c := m.areas[m.is(m.first).told]
+	m.remove(m.first)
+	m.addAt(a.entry, a.told, c)
+	check("a moment at which a was there", a, 0x5000, "a:f/0")
+	check("one at which c is", m.is(m.first), 0x5000, "c:f/0")
+	check("a moment at which a was there, which is not the newest any more", a, 0x5000, "")
+
+	// c is purged too, and a comes back as it was, but d is there by now: code that was there before is not.
+	m.remove(a.entry)
+	m.load(0x6000, 0x100, "d", one("d:f/0"))
+	check("one at which d is", m.is(m.first), 0x6000, "d:f/0")
+	m.addAt(a.entry, a.told, told)
+	if m.is(m.first) != a {
+		t.Fatal("a is another one")
+	}
+	check("a moment at which d is there, behind a", a, 0x6000, "d:f/0")
+	check("and a", a, 0x5000, "a:f/0")
+
+	// An entry that is taken out while the list is read leads to others, or nowhere.
+	m.load(0x8000, 0x100, "e", one("e:f/0"))
+	e := m.first
+	m.load(0x9000, 0x100, "f", one("f:f/0"))
+	torn := m.is(m.first)
+	binary.NativeEndian.PutUint64(m.areas[e][8:], 0x123456)
+	check("a list that is torn", torn, 0x9000, "")
+	binary.NativeEndian.PutUint64(m.areas[e][8:], m.first)
+	check("the list once it is whole", torn, 0x8000, "e:f/0")
 }
 
 // TestBeamLoads: what is kept of a program that has loaded code 30,000 times is bounded, and known all the same; of what is long gone nothing is.
@@ -303,20 +402,24 @@ func TestBeamLoads(t *testing.T) {
 	}
 	m.load(0x9000, 0x100, "old", loaded{"old:f/0", 0, 0x100, nil})
 	load(0)
-	old := m.first
-	l := newBeamModules(m)
+	old := m.is(m.first)
+	l := newBeamModules(m, beamTargetFirst)
 	b := &beam{modules: l}
 	for n := 1; n < 30000; n++ {
 		if load(n); n%7 == 0 {
 			b.Begin()
-			if _, ok := l.at(m.first); !ok {
+			if _, ok := l.at(m.is(m.first)); !ok {
 				t.Fatalf("load %d is not known", n)
 			}
 			// The memory of what is gone is not asked for again.
-			clear(m.areas)
+			for at := range m.areas {
+				if at < m.first-128 && at != beamTargetFirst {
+					delete(m.areas, at)
+				}
+			}
 		}
 	}
-	n, ok := l.at(m.first)
+	n, ok := l.at(m.is(m.first))
 	if f := l.find(0x5210, n); !ok || f == nil || f.name != "m:f29999/0" {
 		t.Errorf("the newest is not known: %v", f)
 	}
@@ -330,8 +433,8 @@ func TestBeamLoads(t *testing.T) {
 		t.Error("a head is known that is long gone")
 	}
 	// A list without end takes what there is of the budget, and no more.
-	endless := &beamModules{mem: rubbish(binary.NativeEndian.AppendUint64(nil, 0x1000)), numbers: map[uint64]int{}, next: 1, budget: 300}
-	if _, ok := endless.at(0x1000); ok || endless.budget != 0 {
+	endless := &beamModules{mem: rubbish(binary.NativeEndian.AppendUint64(nil, 0x1000)), numbers: map[beamIs]int{}, next: 1, budget: 300}
+	if _, ok := endless.at(beamIs{0x1000, 0x1000, 0x1000, [3]uint64{0x1000, 0x1000, 0x1000}}); ok || endless.budget != 0 {
 		t.Errorf("a list without end is known, and there is %d of the budget", endless.budget)
 	}
 }
@@ -348,7 +451,7 @@ func TestBeamUnknown(t *testing.T) {
 		machine      elf.Machine
 		without, why string
 	}{
-		{"25", 1, 0, elf.EM_X86_64, "", ""}, {"26", 1, 0, elf.EM_X86_64, "", `"26" is not known`}, {"25", 1, 0, elf.EM_AARCH64, "", "on x86-64 only"},
+		{"25", 1, 0, elf.EM_X86_64, "", ""}, {"27", 1, 0, elf.EM_X86_64, "", ""}, {"26", 1, 0, elf.EM_X86_64, "", `"26" is not known`}, {"25", 1, 0, elf.EM_AARCH64, "", "on x86-64 only"},
 		{"25", 0, 0, elf.EM_X86_64, "", "without its just-in-time compiler"}, {"25", 1, 1, elf.EM_X86_64, "", ""}, {"25", 1, 2, elf.EM_X86_64, "", "with frames of another layout"},
 		{"25", 1, 0, elf.EM_X86_64, "erts_no_schedulers", "does not export erts_no_schedulers"}, {"25", 1, 0, elf.EM_X86_64, "etp_otp_release", `"" is not known`},
 	} {
@@ -405,7 +508,7 @@ func FuzzBeam(f *testing.F) {
 			framed.restores(i)
 		}
 		mem := rubbish(b)
-		r := &beam{mem: mem, origin: func(uint64) (bool, bool) { return true, false }, descriptor: 0x1000, schedulers: 0x1100, count: 0x1108, modules: newBeamModules(mem)}
+		r := &beam{mem: mem, origin: func(uint64) (bool, bool) { return true, false }, descriptor: 0x1000, schedulers: 0x1100, count: 0x1108, modules: newBeamModules(mem, 0x1010)}
 		r.modules.root, r.modules.framed = 1, len(b)%2 == 0
 		r.Roots(mem, Thread{TID: 1, Pointer: 8})
 		page := make([]byte, 1<<12)

@@ -8,24 +8,47 @@ import (
 	"strings"
 )
 
-// Which code is where the emulator tells debuggers (the JIT interface of GDB), by a list of all that it has ever loaded, the newest first, to which it adds
-// and from which it takes nothing (beam_jit_metadata.cpp). What is purged gives its place to other code. So code at an address is, as of a
-// moment, of the newest module there of those that were told of by then: the head of the list at that moment tells which they were.
+// Which code is where the emulator tells debuggers (the JIT interface of GDB), by a list of what it has loaded, the newest first, to which it adds before
+// that code runs (beam_jit_metadata.cpp). What is purged gives its place to other code; from 27 on it is taken from the list too, before that. So code at
+// an address is, as of a moment, of the newest module there of those that were told of by then: the head of the list at that moment tells which they were.
 
 // beamModules are the modules that were told of.
 type beamModules struct {
 	mem     io.ReaderAt
-	numbers map[uint64]int         // of entries by address, in the order in which they were added
-	recent  []uint64               // entries, oldest first
-	next    int                    // number of the next
-	live    []*beamModule          // by address: whose place no newer one has
-	past    []*beamModule          // whose place one has, oldest first
-	known   map[uint64]*beamModule // whose functions were read, by entry
-	raise   []Span                 // code that functions have in common and that does not return
-	root    uint64                 // what the outermost function of each process returns to
-	framed  bool                   // code keeps frame pointers
-	budget  int                    // entries that may be read yet
-	held    int                    // bytes of functions and code, about
+	first   uint64              // address of the pointer to the head of the list
+	numbers map[beamIs]int      // of entries, in the order in which they were added
+	head    beamIs              // what was last found to be the head
+	recent  []beamIs            // entries, oldest first
+	next    int                 // number of the next
+	live    []*beamModule       // by address: whose place no newer one has
+	past    []*beamModule       // whose place one has, oldest first
+	known   map[int]*beamModule // whose functions were read, by number
+	raise   []Span              // code that functions have in common and that does not return
+	root    uint64              // what the outermost function of each process returns to
+	framed  bool                // code keeps frame pointers
+	budget  int                 // entries that may be read yet
+	held    int                 // bytes of functions and code, about
+}
+
+// beamIs tells an entry of the list from all others that were ever at its address, which is used again: where it is, what it leads to and the beginning of that.
+type beamIs struct {
+	entry, told, bytes uint64
+	head               [3]uint64 // from base on
+}
+
+// beamIsAt is what the entry at addr is, as word reads it. ok is false if it cannot be read.
+func beamIsAt(addr uint64, word func(addr uint64) (uint64, bool)) (is beamIs, ok bool) {
+	is.entry = addr
+	for i, v := range []*uint64{&is.told, &is.bytes, &is.head[0], &is.head[1], &is.head[2]} {
+		at := addr + 16 + 8*uint64(i)
+		if i > 1 {
+			at = is.told + beamBase + 8*uint64(i-2)
+		}
+		if *v, ok = word(at); !ok {
+			return is, false
+		}
+	}
+	return is, true
 }
 
 // Bounds.
@@ -42,7 +65,7 @@ const (
 const (
 	beamEntryBytes = 32 // next_entry 0, prev_entry, symfile_addr 16, symfile_size
 	beamInfoBytes  = 32 // header 0: 0 emulator, 1 module
-	beamLayout     = 8  // of the emulator: 1 if code keeps frame pointers
+	beamFrames     = 8  // of the emulator: 1 if code keeps frame pointers
 	beamRoot       = 16 // of the emulator: normal_exit
 	beamBase       = 8
 	beamRanges     = 16
@@ -64,13 +87,13 @@ const (
 
 // beamModule is a module as it was loaded once.
 type beamModule struct {
-	entry, told uint64 // addresses of its entry in the list, and of what tells of it
-	size        int    // of that, in bytes
-	number      int
-	gone        int // number of the one that has taken its place; 0: none
-	base, end   uint64
-	ranges      []beamRange          // by place; nil: not read yet
-	flows       map[uint32]*beamFlow // of functions, by start; nil: of one whose code cannot be read
+	is         beamIs
+	next, prev uint64 // entries, as it was read
+	number     int
+	gone       int // number of the one that has taken its place; 0: none
+	base, end  uint64
+	ranges     []beamRange          // by place; nil: not read yet
+	flows      map[uint32]*beamFlow // of functions, by start; nil: of one whose code cannot be read
 }
 
 // beamRange is a function, or other code that has a name.
@@ -98,68 +121,120 @@ type beamFunction struct {
 	info  bool   // what tells of it lies before it
 }
 
-func newBeamModules(mem io.ReaderAt) *beamModules {
-	return &beamModules{mem: mem, numbers: map[uint64]int{}, known: map[uint64]*beamModule{}, budget: maxBeamEntries}
+func newBeamModules(mem io.ReaderAt, first uint64) *beamModules {
+	return &beamModules{mem: mem, first: first, numbers: map[beamIs]int{}, known: map[int]*beamModule{}, budget: maxBeamEntries}
 }
 
 // at is the number of an entry that was the head of the list. What is newer than all that is known is read. ok is false if it cannot be, or it is older than what is
 // remembered.
-func (l *beamModules) at(first uint64) (n int, ok bool) {
-	if n, ok = l.numbers[first]; ok {
+func (l *beamModules) at(head beamIs) (n int, ok bool) {
+	if n, ok = l.numbers[head]; ok && head == l.head {
 		return n, true
 	}
-	list, ok := l.newer(first)
+	list, ok := l.newer(head)
 	if !ok {
 		return 0, false
 	}
 	for i := len(list) - 1; i >= 0; i-- {
 		l.add(list[i])
 	}
-	return l.next - 1, l.next > 0
+	n, ok = l.numbers[head]
+	l.head = head
+	return n, ok
 }
 
-// newer reads the entries from one on that are newer than all that are known, the newest first.
-func (l *beamModules) newer(first uint64) (list []*beamModule, ok bool) {
-	for addr := first; addr != 0; {
-		if n, known := l.numbers[addr]; known {
-			return list, n == l.next-1
-		}
-		if l.budget == 0 {
-			return list, l.next == 0
-		}
-		l.budget--
-		b := read(l.mem, addr, beamEntryBytes)
-		if b == nil {
+// newer reads the entries from the head on that are newer than all that are known, the newest first. One that is as one that is known may have been added since: what is
+// behind it shows that it was not, as that was added before it.
+func (l *beamModules) newer(head beamIs) (list []*beamModule, ok bool) {
+	is := -1 // number of the last, if it is known
+	for addr := head.entry; addr != 0; {
+		m := l.entry(addr)
+		if m == nil || len(list) == 0 && m.is != head || len(list) > 0 && m.prev != list[len(list)-1].is.entry {
 			return nil, false
 		}
-		m := &beamModule{entry: addr, told: word(b, 16), size: int(min(word(b, 24), maxBeamTold+1))}
-		list, addr = append(list, m), word(b, 0)
+		n, known := l.numbers[m.is]
+		if known && is > n {
+			break
+		}
+		if l.budget == 0 {
+			return list, l.next == 0 && l.same(list)
+		}
+		if is = -1; known {
+			is = n
+		}
+		l.budget--
+		list, addr = append(list, m), m.next
 	}
-	return list, l.next == 0 && len(list) > 0
+	if !l.same(list) {
+		return nil, false
+	}
+	if is >= 0 {
+		list = list[:len(list)-1]
+	}
+	return list, l.next > 0 || len(list) > 0
+}
+
+// entry is the one at an address, nil if it cannot be read.
+func (l *beamModules) entry(addr uint64) *beamModule {
+	b := read(l.mem, addr, beamEntryBytes)
+	if b == nil {
+		return nil
+	}
+	m := &beamModule{is: beamIs{entry: addr, told: word(b, 16), bytes: word(b, 24)}, next: word(b, 0), prev: word(b, 8)}
+	if b = read(l.mem, m.is.told+beamBase, beamInfoBytes-beamBase); b == nil {
+		return nil
+	}
+	for i := range m.is.head {
+		m.is.head[i] = word(b, 8*i)
+	}
+	return m
+}
+
+// same tells whether entries are still what they were when they were read.
+func (l *beamModules) same(list []*beamModule) bool {
+	for i, m := range list {
+		if x := l.entry(m.is.entry); x == nil || x.is != m.is || x.next != m.next || i > 0 && x.prev != m.prev {
+			return false
+		}
+	}
+	return true
+}
+
+// listed tells whether the entry of m is in the list: what it leads to is still that, and code of m where it was.
+func (l *beamModules) listed(m *beamModule) bool {
+	x := l.entry(m.is.entry)
+	if x == nil || x.is != m.is {
+		return false
+	}
+	if b := read(l.mem, l.first, 8); b != nil && word(b, 0) == m.is.entry {
+		return true
+	}
+	b := read(l.mem, x.prev, beamEntryBytes)
+	return b != nil && word(b, 0) == m.is.entry
 }
 
 // add adds an entry, which is newer than all that are there.
 func (l *beamModules) add(m *beamModule) {
 	m.number = l.next
 	l.next++
-	l.numbers[m.entry] = m.number
-	if l.recent = append(l.recent, m.entry); len(l.recent) >= 2*maxBeamRecent {
+	l.numbers[m.is] = m.number
+	if l.recent = append(l.recent, m.is); len(l.recent) >= 2*maxBeamRecent {
 		// Those of modules that are live tell where what is known begins.
-		kept := map[uint64]int{}
+		kept := map[beamIs]int{}
 		for _, e := range l.recent[maxBeamRecent:] {
 			kept[e] = l.numbers[e]
 		}
 		for _, m := range l.live {
-			kept[m.entry] = m.number
+			kept[m.is] = m.number
 		}
 		l.numbers, l.recent = kept, slices.Clone(l.recent[maxBeamRecent:])
 	}
-	b := read(l.mem, m.told, beamInfoBytes)
+	b := read(l.mem, m.is.told, beamInfoBytes)
 	switch {
 	case b == nil:
 		return
 	case word32(b, 0) == 0:
-		if layout := word(b, beamLayout); layout <= 1 {
+		if layout := word(b, beamFrames); layout <= 1 {
 			l.root, l.framed = word(b, beamRoot), layout == 1
 		}
 		return
@@ -262,17 +337,15 @@ func (m *beamModule) index(at uint64) int {
 	return -1
 }
 
-// told is the module of an entry with its functions, nil if they cannot be read.
-func (l *beamModules) told(entry uint64) *beamModule {
-	if m := l.known[entry]; m != nil {
+// told is the module with a number, with its functions; nil if they cannot be read.
+func (l *beamModules) told(number int) *beamModule {
+	if m := l.known[number]; m != nil {
 		return m
 	}
-	b := read(l.mem, entry, beamEntryBytes)
-	if b == nil {
-		return nil
-	}
-	if m := (&beamModule{entry: entry, told: word(b, 16), size: int(min(word(b, 24), maxBeamTold+1))}); l.tell(m) {
-		return m
+	for _, list := range [][]*beamModule{l.live, l.past} {
+		if i := slices.IndexFunc(list, func(m *beamModule) bool { return m.number == number }); i >= 0 && l.tell(list[i]) {
+			return list[i]
+		}
 	}
 	return nil
 }
@@ -282,15 +355,15 @@ func (l *beamModules) tell(m *beamModule) bool {
 	if m.ranges != nil {
 		return true
 	}
-	if m.size < beamInfoBytes || m.size > maxBeamTold {
+	if m.is.bytes < beamInfoBytes || m.is.bytes > maxBeamTold {
 		return false
 	}
-	b := read(l.mem, m.told, m.size)
+	b := read(l.mem, m.is.told, int(m.is.bytes))
 	if b == nil || word32(b, 0) != 1 {
 		return false
 	}
 	list, ok := beamTold(b)
-	if !ok {
+	if !ok || !l.listed(m) {
 		return false
 	}
 	if l.held += 2 * len(b); l.held > maxBeamHeld {
@@ -301,7 +374,7 @@ func (l *beamModules) tell(m *beamModule) bool {
 		l.held = 2 * len(b)
 	}
 	m.ranges, m.flows = list, map[uint32]*beamFlow{}
-	l.known[m.entry] = m
+	l.known[m.number] = m
 	return true
 }
 
@@ -392,7 +465,7 @@ func (l *beamModules) follow(f *beamFunction) *beamFlow {
 		return nil
 	}
 	code := read(l.mem, from, int(end-from))
-	if code == nil {
+	if code == nil || !l.listed(m) {
 		return nil
 	}
 	if f.info {
