@@ -58,7 +58,7 @@ func schedulers(t *testing.T, pid int) (tids []int) {
 		t.Fatal(err)
 	}
 	for _, file := range list {
-		if b, err := os.ReadFile(file); err == nil && strings.HasSuffix(string(b), "_scheduler\n") {
+		if b, err := os.ReadFile(file); err == nil && (strings.HasSuffix(string(b), "_scheduler\n") || strings.HasPrefix(string(b), "erts_sched_")) { // of 25, and of 27
 			tids = append(tids, atoi(filepath.Base(filepath.Dir(file))))
 		}
 	}

@@ -76,6 +76,8 @@ func newBeam(o Object, machine elf.Machine, syms map[string]uint64, mem io.Reade
 	}
 	layout, ok := beamLayouts[release]
 	switch {
+	case syms["etp_otp_release"] == 0:
+		return unknown("does not export etp_otp_release")
 	case !ok:
 		return unknown(fmt.Sprintf("%q is not known (known: 25 and 27)", release))
 	case machine != elf.EM_X86_64:

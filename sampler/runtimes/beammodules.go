@@ -202,15 +202,20 @@ func (l *beamModules) same(list []*beamModule) bool {
 
 // listed tells whether the entry of m is in the list: what it leads to is still that, and code of m where it was.
 func (l *beamModules) listed(m *beamModule) bool {
-	x := l.entry(m.is.entry)
-	if x == nil || x.is != m.is {
-		return false
+	for range 3 { // the one before may be taken out meanwhile
+		head := read(l.mem, l.first, 8)
+		x := l.entry(m.is.entry)
+		if head == nil || x == nil || x.is != m.is {
+			return false
+		}
+		if word(head, 0) == m.is.entry {
+			return true
+		}
+		if b := read(l.mem, x.prev, beamEntryBytes); b != nil && word(b, 0) == m.is.entry {
+			return true
+		}
 	}
-	if b := read(l.mem, l.first, 8); b != nil && word(b, 0) == m.is.entry {
-		return true
-	}
-	b := read(l.mem, x.prev, beamEntryBytes)
-	return b != nil && word(b, 0) == m.is.entry
+	return false
 }
 
 // add adds an entry, which is newer than all that are there.
@@ -451,7 +456,9 @@ func (l *beamModules) flow(f *beamFunction) *beamFlow {
 		return nil
 	}
 	w := l.follow(f)
-	f.of.flows[f.start] = w
+	if w != nil || l.listed(f.of) {
+		f.of.flows[f.start] = w
+	}
 	return w
 }
 

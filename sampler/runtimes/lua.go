@@ -40,7 +40,7 @@ type luaLayout struct {
 // In %r13 gcc keeps pc of luaV_execute of 5.4 on x86-64; that it is an instruction of the function is checked with each line.
 // kind is CIST_C in 5.4, CIST_LUA in 5.3 (lstate.h).
 var luaLayouts = map[int]luaLayout{
-	3: {patches: []int{6}, savedpc: 40, status: 66, kind: 1 << 1, script: 1 << 1, fresh: 1 << 3,
+	3: {patches: []int{3, 6}, savedpc: 40, status: 66, kind: 1 << 1, script: 1 << 1, fresh: 1 << 3,
 		first: 40, code: 56, source: 104, lineinfo: 72},
 	4: {patches: []int{4, 7}, pc: 13, savedpc: 32, status: 62, kind: 1 << 1, script: 0, fresh: 1 << 2,
 		first: 44, code: 64, source: 112, lineinfo: 88, abs: 96},
@@ -108,7 +108,7 @@ func newLua(file string, e *elf.File, constants []byte, low, high, bias uint64) 
 	l := &lua{version: fmt.Sprintf("5.%d.%d", minor, patch)}
 	layout, ok := luaLayouts[minor]
 	if !ok || !slices.Contains(layout.patches, patch) {
-		return nil, fmt.Errorf("%s: Lua %s is not known, its scripts are not shown (known: 5.3.6, 5.4.4 and 5.4.7)", path.Base(file), l.version)
+		return nil, fmt.Errorf("%s: Lua %s is not known, its scripts are not shown (known: 5.3.3, 5.3.6, 5.4.4 and 5.4.7)", path.Base(file), l.version)
 	}
 	l.luaLayout = layout
 	if e.Machine != elf.EM_X86_64 {

@@ -119,8 +119,8 @@ func TestUnknownLua(t *testing.T) {
 		want    string
 	}{
 		{"LuaJIT 2.1", elf.EM_X86_64, "<nil>"},
-		{"$LuaVersion: Lua 5.4.2  Copyright", elf.EM_X86_64, "x: Lua 5.4.2 is not known, its scripts are not shown (known: 5.3.6, 5.4.4 and 5.4.7)"},
-		{"$Lua: Lua 5.1.5 Copyright", elf.EM_X86_64, "x: Lua 5.1.5 is not known, its scripts are not shown (known: 5.3.6, 5.4.4 and 5.4.7)"},
+		{"$LuaVersion: Lua 5.4.2  Copyright", elf.EM_X86_64, "x: Lua 5.4.2 is not known, its scripts are not shown (known: 5.3.3, 5.3.6, 5.4.4 and 5.4.7)"},
+		{"$Lua: Lua 5.1.5 Copyright", elf.EM_X86_64, "x: Lua 5.1.5 is not known, its scripts are not shown (known: 5.3.3, 5.3.6, 5.4.4 and 5.4.7)"},
 		{"$LuaVersion: Lua 5.4.4  Copyright", elf.EM_AARCH64, "x: Lua is known on x86-64 only, its scripts are not shown"},
 		{"$LuaVersion: Lua 5.4.4  Copyright", elf.EM_X86_64, "x: this Lua has no table of its functions, its scripts are not shown"},
 	} {
