@@ -3,6 +3,7 @@ package runtimes
 import (
 	"debug/elf"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"testing"
@@ -245,10 +246,10 @@ func checkFurther(t *testing.T, which, minor byte, b []byte) {
 	case 0:
 		checkHotSpot(t, minor, b)
 	case 1:
-		r := &ruby{data: Span{0x1000, min(len(b), 1<<12) &^ 7}, low: 0x4000, high: 0x5000, at: rubyLayouts[[]string{"3.1", "3.3"}[minor%2]]}
+		r := &ruby{data: Span{0x1000, min(len(b), 1<<12) &^ 7}, low: 0x4000, high: 0x5000, at: rubyLayouts[fmt.Sprintf("3.%d", minor%5)]}
 		checkDecoding(t, r, minor, b)
-		rubyLines{0x1000, b, b}.line(0x1000+uint64(minor), 1)
-		rubyLines{0x1000, b, b}.line(^uint64(0), 1)
+		rubyLines{0x1000, 12, b, b}.line(0x1000+uint64(minor), 1)
+		rubyLines{0x1000, 12, b, b}.line(^uint64(0), 1)
 	case 3:
 		checkPerl(t, minor, b)
 	case 2:

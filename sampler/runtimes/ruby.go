@@ -26,34 +26,47 @@ type ruby struct {
 	at        rubyLayout
 }
 
-// rubyLayout is what differs between minor versions, in bytes: offsets in rb_thread_t, rb_native_thread, rb_control_frame_t (vm_core.h,
-// thread_pthread.h) and rb_iseq_constant_body, on 64-bit machines.
+// rubyLayout is what differs between minor versions, in bytes: offsets in rb_thread_t, rb_native_thread, rb_execution_context_t, rb_control_frame_t,
+// rb_vm_t (vm_core.h, thread_pthread.h) and rb_iseq_constant_body, on 64-bit machines.
 type rubyLayout struct {
-	ec, native, pthread, tid   int // native: in the thread, of what pthread and tid are in; 0: these are in the thread
-	frame                      int // bytes
-	insns, insnsSize, succ     int // insns_info.body, size, succ_index_table
-	local                      int // local_iseq
-	classPath, attached, ivars int // of a class; 0: these are among its variables, whose table is at ivars of what is at 24
-	stringData, mask           int // of a string that holds its text; mask: its length is that of the flags from bit 14 on
+	ec, native, pthread, tid int // native: in the thread, of what pthread and tid are in; 0: these are in the thread. tid 0: there is none
+	owner                    int // thread_ptr of the execution context
+	frame                    int // bytes
+	insns, info              int // insns_info.body, bytes of one of these
+	classPath                int // of a class; 0: that is among its variables
+	shapes                   int // of the machine: shape_list, by which variables are found; 0: they are in a table
+	stringData               int // of a string that holds its text
+	single                   uint64
 }
 
 var rubyLayouts = map[string]rubyLayout{
-	"3.1": {ec: 40, pthread: 80, tid: 88, frame: 64, insns: 120, insnsSize: 136, succ: 144, local: 176, ivars: 8, stringData: 16, mask: 31},
-	"3.3": {ec: 48, native: 40, pthread: 16, tid: 24, frame: 56, insns: 112, insnsSize: 128, succ: 136, local: 168, classPath: 152, attached: 128, stringData: 24},
+	"3.0": {ec: 40, pthread: 80, owner: 56, frame: 56, insns: 120, info: 8, stringData: 16, single: 1 << 12},
+	"3.1": {ec: 40, pthread: 80, tid: 88, owner: 48, frame: 64, insns: 120, info: 12, stringData: 16, single: 1 << 12},
+	"3.2": {ec: 48, native: 40, pthread: 8, tid: 16, owner: 48, frame: 64, insns: 112, info: 12, shapes: 376, stringData: 24, single: 1 << 12},
+	"3.3": {ec: 48, native: 40, pthread: 16, tid: 24, owner: 48, frame: 56, insns: 112, info: 12, classPath: 152, stringData: 24, single: 1 << 12},
+	"3.4": {ec: 48, native: 40, pthread: 16, tid: 24, owner: 48, frame: 56, insns: 112, info: 12, classPath: 152, stringData: 24, single: 1 << 13},
 }
 
-// Offsets that 3.1 and 3.3 share.
+// Offsets behind those of insns_info.body and classPath.
+const (
+	rubyInsnsSize = 16
+	rubySucc      = 24 // succ_index_table
+	rubyParent    = 48 // parent_iseq
+	rubyLocalISeq = 56
+	rubyPermanent = -3 // permanent_classpath, the lowest bit
+	rubyAttached  = -24
+)
+
+// Offsets that all share.
 const (
 	// rb_vm_t: the main thread.
 	rubyMainRactor = 32
 	rubyMainThread = 40
 	// rb_thread_t: node of the list of a ractor's threads 0, vm.
 	rubyVM = 32
-	// rb_execution_context_t: vm_stack 0, its size in words 8, cfp 16, thread_ptr 48.
-	rubySize   = 8
-	rubyCFP    = 16
-	rubyThread = 48
-	rubyECSize = 56
+	// rb_execution_context_t: vm_stack 0, its size in words 8, cfp 16.
+	rubySize = 8
+	rubyCFP  = 16
 	// rb_control_frame_t: pc 0, sp 8, iseq, ep.
 	rubySP   = 8
 	rubyISeq = 16
@@ -85,12 +98,14 @@ const (
 // Types of iseqs, and of objects in the lowest bits of their flags (include/ruby/internal/value_type.h).
 const (
 	rubyMethod = 1
+	rubyRescue = 4
+	rubyEnsure = 5
+	rubyEval   = 6
 	rubyString = 5
 	rubyArray  = 7
 	rubyIMemo  = 0x1a
 	rubyTypes  = 0x1f
 	rubyMark   = 1 << 13 // strings: the text is elsewhere; arrays: the elements are inside
-	rubySingle = 1 << 12 // it is the class of one object
 )
 
 // newRuby reads what must be known of the Ruby whose ruby_version is at version.
@@ -101,7 +116,7 @@ func newRuby(e *elf.File, bias, version uint64, mem io.ReaderAt) (Runtime, error
 	minor := r.version[:max(strings.LastIndexByte(r.version, '.'), 0)]
 	l, ok := rubyLayouts[minor]
 	if !ok {
-		return nil, fmt.Errorf("ruby of version %q is not known, its scripts are not shown (known: 3.1 and 3.3)", r.version)
+		return nil, fmt.Errorf("ruby of version %q is not known, its scripts are not shown (known: 3.0 to 3.4)", r.version)
 	}
 	if e.Machine != elf.EM_X86_64 {
 		return nil, errors.New("ruby is known on x86-64 only, its scripts are not shown")
@@ -173,7 +188,7 @@ func (r *ruby) thread(mem io.ReaderAt, vm, addr uint64) []byte {
 	if th == nil || word(th, rubyVM) != vm {
 		return nil
 	}
-	if ec := read(mem, word(th, r.at.ec), rubyECSize); ec == nil || word(ec, rubyThread) != addr {
+	if ec := read(mem, word(th, r.at.ec), r.contextBytes()); ec == nil || word(ec, r.at.owner) != addr {
 		return nil
 	}
 	return th
@@ -184,8 +199,11 @@ func (r *ruby) threadBytes() int {
 	if r.at.native > 0 {
 		return r.at.ec + 8
 	}
-	return r.at.tid + 8
+	return max(r.at.pthread, r.at.tid) + 8
 }
+
+// contextBytes is how much of an execution context is copied.
+func (r *ruby) contextBytes() int { return r.at.owner + 8 }
 
 // check is the offset in a thread of what tells whose it is.
 func (r *ruby) check() int {
@@ -270,8 +288,14 @@ func (r *ruby) isOf(mem io.ReaderAt, s []byte, th Thread) bool {
 	if th.Pointer != 0 {
 		return word(s, r.at.pthread) == th.Pointer
 	}
+	if r.at.tid == 0 { // it is known by where its native stack begins
+		ec := read(mem, word(s, r.at.ec), rubyStackStart+8)
+		return ec != nil && word(ec, rubyStackStart)-th.SP < th.StackEnd-th.SP
+	}
 	return word32(s, r.at.tid) == uint32(th.TID)
 }
+
+const rubyStackStart = 152 // machine.stack_start, in the execution context of 3.0
 
 // rubyParts is of how many frames the code is copied too, from the innermost on.
 const rubyParts = 12
@@ -280,7 +304,7 @@ const rubyParts = 12
 func (r *ruby) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 	c := &taking.Recipe{RootBytes: r.threadBytes(), Check: r.check()}
 	copy(c.Roots[:], roots)
-	c.Steps[0] = taking.Step{Bytes: rubyECSize, Head: r.at.ec, Most: 1, Areas: [2]taking.Area{
+	c.Steps[0] = taking.Step{Bytes: r.contextBytes(), Head: r.at.ec, Most: 1, Areas: [2]taking.Area{
 		{From: rubyCFP, Words: rubySize},                 // control frames, which grow down from the end of the stack
 		{To: rubyCFP, Via: true, At: rubySP, Last: true}, // and values, which grow up
 	}}
@@ -300,7 +324,7 @@ func (r *ruby) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 }
 
 // bodyBytes is how much of an iseq's body is copied.
-func (r *ruby) bodyBytes() int { return r.at.local + 8 }
+func (r *ruby) bodyBytes() int { return r.at.insns + rubyLocalISeq + 8 }
 
 // Frames implements Runtime.
 func (r *ruby) Frames(mem Memory, late io.ReaderAt, roots []uint64, st *Stack) {
@@ -328,15 +352,15 @@ const maxWords = 1 << 28
 
 // thread appends the frames of the execution context at addr of a thread.
 func (w *rubyWalk) thread(thread, addr uint64) {
-	ec := w.mem.Bytes(addr, rubyECSize)
+	ec := w.mem.Bytes(addr, w.r.contextBytes())
 	if ec == nil {
 		w.st.Short = true
 		return
 	}
-	w.st.Spans = append(w.st.Spans, Span{addr, rubyECSize})
+	w.st.Spans = append(w.st.Spans, Span{addr, len(ec)})
 	stack, words, cfp := word(ec, 0), word(ec, rubySize), word(ec, rubyCFP)
 	end := stack + 8*words
-	if word(ec, rubyThread) != thread || words > maxWords || cfp < stack || cfp >= end || (end-cfp)%uint64(w.r.at.frame) != 0 {
+	if word(ec, w.r.at.owner) != thread || words > maxWords || cfp < stack || cfp >= end || (end-cfp)%uint64(w.r.at.frame) != 0 {
 		return // it is just being made, or is none
 	}
 	if top := w.mem.Bytes(cfp, w.r.at.frame); top != nil {
@@ -522,7 +546,7 @@ func (w *rubyWalk) key(f *Frame) (k Key, ok bool) {
 	}
 	k.Version, k.Count, k.Lines = word32(b, 0), word32(b, 4), word(b, 8)
 	k.File, k.Name, k.Qualname, k.First = word(b, rubyPath), word(b, rubyLabel), word(b, w.r.at.insns), w.r.first(b)
-	k.Globals = w.owner(f.Globals, word(b, w.r.at.local))
+	k.Globals = w.owner(f.Globals, word(b, w.r.at.insns+rubyLocalISeq))
 	label, ok := w.r.text(w.late, k.Name)
 	h := fnv.New64a()
 	io.WriteString(h, label)
@@ -530,7 +554,7 @@ func (w *rubyWalk) key(f *Frame) (k Key, ok bool) {
 	return k, ok && f.At-k.Lines <= 8*uint64(k.Count)
 }
 
-// first is the line at which the code of a body begins: an int since 3.3, a Fixnum before.
+// first is the line at which the code of a body begins: an int since 3.2, a Fixnum before.
 func (r *ruby) first(body []byte) uint32 {
 	if r.at.native > 0 {
 		return word32(body, rubyFirst)
@@ -567,17 +591,17 @@ func (w *rubyWalk) code(fn *Function, f *Frame, k Key) bool {
 	if b == nil {
 		return false
 	}
-	label, ok := w.r.text(w.late, k.Name)
+	label, ok := w.within(b)
 	file, good := w.r.path(w.late, k.File)
 	fn.Name, fn.File = label, file
 	if k.Globals != 0 {
 		fn.Name = w.label(k.Globals, b, label)
 	}
-	if n := word32(b, w.r.at.insnsSize); n > 0 && n <= maxInfo && k.Count <= maxOps {
-		l := rubyLines{first: k.Lines, info: read(w.late, k.Qualname, int(n)*rubyInfo)}
+	if n := word32(b, w.r.at.insns+rubyInsnsSize); n > 0 && n <= maxInfo && k.Count <= maxOps {
+		l := rubyLines{first: k.Lines, step: w.r.at.info, info: read(w.late, k.Qualname, int(n)*w.r.at.info)}
 		if n > 1 {
 			blocks := (max(int(k.Count), rubyImmediate) - rubyImmediate + rubyBlock - 1) / rubyBlock
-			l.ranks = read(w.late, word(b, w.r.at.succ), rubyImmediate/9*8+blocks*rubyBlockBytes)
+			l.ranks = read(w.late, word(b, w.r.at.insns+rubySucc), rubyImmediate/9*8+blocks*rubyBlockBytes)
 			good = good && l.ranks != nil
 		}
 		good = good && l.info != nil
@@ -586,9 +610,38 @@ func (w *rubyWalk) code(fn *Function, f *Frame, k Key) bool {
 	return ok && good
 }
 
+// maxClauses bounds the clauses and evals that are within each other.
+const maxClauses = 16
+
+// within is the label of the code with a body, by what that is in: of what Ruby evaluates the label says since 3.4 that it was compiled, and no more.
+func (w *rubyWalk) within(body []byte) (label string, ok bool) {
+	clauses := ""
+	for range maxClauses {
+		switch word32(body, 0) {
+		case rubyRescue:
+			clauses += "rescue in "
+		case rubyEnsure:
+			clauses += "ensure in "
+		case rubyEval:
+		default:
+			label, ok = w.r.text(w.late, word(body, rubyLabel))
+			return clauses + label, ok
+		}
+		iseq := read(w.late, word(body, w.r.at.insns+rubyParent), rubyISeqSize)
+		if iseq == nil { // it is in nothing
+			label, ok = w.r.text(w.late, word(body, rubyLabel))
+			return label, ok
+		}
+		if body = read(w.late, word(iseq, rubyBody), w.r.bodyBytes()); body == nil {
+			break
+		}
+	}
+	return "", false
+}
+
 // label is the label of code in a method, with the class of that, as since 3.4 it has (calculate_iseq_label, vm_backtrace.c).
 func (w *rubyWalk) label(owner uint64, body []byte, label string) string {
-	local := read(w.late, word(body, w.r.at.local), rubyISeqSize)
+	local := read(w.late, word(body, w.r.at.insns+rubyLocalISeq), rubyISeqSize)
 	if local == nil {
 		return label
 	}
@@ -610,8 +663,8 @@ func (r *ruby) qualified(mem io.ReaderAt, class uint64, method string) string {
 		return method
 	}
 	between := "#"
-	if word(b, 0)&rubySingle != 0 && word(b, 0)&rubyTypes == 2 { // T_CLASS
-		class, between = r.variable(mem, class, r.at.attached, "__attached__"), "."
+	if word(b, 0)&r.at.single != 0 && word(b, 0)&rubyTypes == 2 { // T_CLASS of one object
+		class, between = r.attached(mem, class), "."
 		if b = read(mem, class, 8); b == nil {
 			return method
 		}
@@ -619,29 +672,49 @@ func (r *ruby) qualified(mem io.ReaderAt, class uint64, method string) string {
 	if t := word(b, 0) & rubyTypes; t != 2 && t != 3 { // T_CLASS, T_MODULE
 		return method
 	}
-	name, ok := r.text(mem, r.variable(mem, class, r.at.classPath, "__classpath__"))
-	if !ok || name == "" || strings.HasPrefix(name, "#<") { // it is in no constant
+	name, ok := r.text(mem, r.classPath(mem, class))
+	if !ok || name == "" { // it is in no constant
 		return method
 	}
 	return name + between + method
 }
 
+// attached is the one object of a class, 0 if that is not found.
+func (r *ruby) attached(mem io.ReaderAt, class uint64) uint64 {
+	if r.at.classPath == 0 {
+		return r.variable(mem, class, "__attached__")
+	}
+	if b := read(mem, class+uint64(r.at.classPath+rubyAttached), 8); b != nil {
+		return word(b, 0)
+	}
+	return 0
+}
+
+// classPath is the name of a class that is in a constant, a String, 0 if it is in none.
+func (r *ruby) classPath(mem io.ReaderAt, class uint64) uint64 {
+	if r.at.classPath == 0 {
+		return r.variable(mem, class, "__classpath__") // one that is not in a constant has another variable
+	}
+	b := read(mem, class+uint64(r.at.classPath+rubyPermanent), 8-rubyPermanent)
+	if b == nil || b[0]&1 == 0 {
+		return 0
+	}
+	return word(b, -rubyPermanent)
+}
+
 // maxVariables bounds the variables of a class that are looked through.
 const maxVariables = 256
 
-// variable is what a class has at an offset, or, if that is 0, as a variable of a name that no program can use. 0: none.
-func (r *ruby) variable(mem io.ReaderAt, class uint64, at int, name string) uint64 {
-	if at > 0 {
-		if b := read(mem, class+uint64(at), 8); b != nil {
-			return word(b, 0)
-		}
-		return 0
+// variable is what a class has as a variable of a name that no program can use. 0: none.
+func (r *ruby) variable(mem io.ReaderAt, class uint64, name string) uint64 {
+	if r.at.shapes > 0 {
+		return r.shaped(mem, class, name)
 	}
 	b := read(mem, class+24, 8)
 	if b == nil {
 		return 0
 	}
-	if b = read(mem, word(b, 0)+uint64(r.at.ivars), 8); b == nil {
+	if b = read(mem, word(b, 0)+8, 8); b == nil {
 		return 0
 	}
 	table := read(mem, word(b, 0), 56) // st_table: entries_bound 40, entries 48: hash, key, record
@@ -657,6 +730,41 @@ func (r *ruby) variable(mem io.ReaderAt, class uint64, at int, name string) uint
 	return 0
 }
 
+// shaped is the same where classes have shapes (shape.h of 3.2): edge_name 8, next_iv_index 16, type 24, parent_id 28. A shape is the variable that
+// was added last, and leads to those before.
+func (r *ruby) shaped(mem io.ReaderAt, class uint64, name string) uint64 {
+	const (
+		size     = 32
+		variable = 1 // SHAPE_IVAR
+	)
+	object := read(mem, class, 40) // the upper half of its flags is the shape; iv_ptr 32
+	list := read(mem, r.machine(mem)+uint64(r.at.shapes), 24)
+	if object == nil || list == nil {
+		return 0
+	}
+	shapes, count := word(list, 0), word32(list, 16) // next_shape_id
+	id := word32(object, 4)
+	for range maxVariables {
+		if id >= count {
+			break
+		}
+		shape := read(mem, shapes+size*uint64(id), size)
+		if shape == nil {
+			break
+		}
+		if shape[24] == variable {
+			if s, ok := r.symbol(mem, word(shape, 8)); ok && s == name {
+				if b := read(mem, word(object, 32)+8*(uint64(word32(shape, 16))-1), 8); b != nil {
+					return word(b, 0)
+				}
+				break
+			}
+		}
+		id = word32(shape, 28)
+	}
+	return 0
+}
+
 // text is a String.
 func (r *ruby) text(mem io.ReaderAt, addr uint64) (string, bool) {
 	b := read(mem, addr, 40)
@@ -666,8 +774,8 @@ func (r *ruby) text(mem io.ReaderAt, addr uint64) (string, bool) {
 	n, data := word(b, 16), word(b, 24)
 	if word(b, 0)&rubyMark == 0 {
 		data = addr + uint64(r.at.stringData)
-		if r.at.mask != 0 {
-			n = word(b, 0) >> 14 & uint64(r.at.mask)
+		if r.at.stringData == 16 { // its length is in its flags
+			n = word(b, 0) >> 14 & 31
 		}
 	}
 	if n == 0 {
@@ -762,12 +870,12 @@ func (r *ruby) table(mem io.ReaderAt) uint64 {
 // rubyLines are the lines of code (succ_index_lookup, iseq.c).
 type rubyLines struct {
 	first uint64 // address of the first instruction
+	step  int    // bytes of one of info: the line, before other things
 	info  []byte
 	ranks []byte // which of info a position is of
 }
 
 const (
-	rubyInfo       = 12  // bytes: the line, a node, events
 	rubyImmediate  = 54  // positions whose ranks are nine to a word
 	rubyBlock      = 512 // positions of each block behind these
 	rubyBlockBytes = 80  // rank, ranks of parts of 64 positions, and a bit for each
@@ -779,13 +887,13 @@ func (t rubyLines) line(at uint64, _ int) int {
 		pos-- // it is behind the instruction that is done
 	}
 	i := 1
-	if len(t.info) > rubyInfo {
+	if len(t.info) > t.step {
 		i = t.rank(int(min(pos, 1<<20)))
 	}
-	if i < 1 || i*rubyInfo > len(t.info) {
+	if i < 1 || i*t.step > len(t.info) {
 		return 0
 	}
-	return int(int32(word32(t.info, (i-1)*rubyInfo)))
+	return int(int32(word32(t.info, (i-1)*t.step)))
 }
 
 func (t rubyLines) rank(pos int) int {

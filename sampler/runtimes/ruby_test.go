@@ -112,9 +112,10 @@ func TestUnknownRuby(t *testing.T) {
 	for version, want := range map[string]string{
 		"3.1.2": "",
 		"3.3.8": "",
-		"3.2.1": `ruby of version "3.2.1" is not known, its scripts are not shown (known: 3.1 and 3.3)`,
-		"2.7.4": `ruby of version "2.7.4" is not known, its scripts are not shown (known: 3.1 and 3.3)`,
-		"":      `ruby of version "" is not known, its scripts are not shown (known: 3.1 and 3.3)`,
+		"3.2.1": "",
+		"3.5.0": `ruby of version "3.5.0" is not known, its scripts are not shown (known: 3.0 to 3.4)`,
+		"2.7.4": `ruby of version "2.7.4" is not known, its scripts are not shown (known: 3.0 to 3.4)`,
+		"":      `ruby of version "" is not known, its scripts are not shown (known: 3.0 to 3.4)`,
 	} {
 		rt, err := newRuby(&elf.File{FileHeader: elf.FileHeader{Machine: elf.EM_X86_64}}, 0, 0x1000, offset{append([]byte(version), 0, 0, 0, 0, 0, 0), 0x1000})
 		if got := fmt.Sprint(err); (err != nil || want != "") && got != want {

@@ -35,23 +35,68 @@ ensure
   $native.pop(list.size)
 end
 
+# Since 3.4 Ruby's traces leave out that a clause (rescue, ensure) is a frame of its own: they have its line, and the label of what it is in. Of these
+# the debuggers' interface tells the labels, that of profilers the lines.
+if RUBY_VERSION >= '3.4'
+  require 'fiddle'
+  C = Hash.new do |h, name|
+    h[name] = Fiddle::Function.new(Fiddle::Handle::DEFAULT[name], { 'rb_profile_frames' => [Fiddle::TYPE_INT, Fiddle::TYPE_INT, Fiddle::TYPE_VOIDP, Fiddle::TYPE_VOIDP],
+      'rb_debug_inspector_open' => [Fiddle::TYPE_VOIDP, Fiddle::TYPE_VOIDP] }[name] || [Fiddle::TYPE_VOIDP, Fiddle::TYPE_LONG], Fiddle::TYPE_UINTPTR_T)
+  end
+
+  # raw_lines are the lines of the frames outside of its caller but native ones.
+  def raw_lines
+    code, lines = Fiddle::Pointer.malloc(8 * 2000, Fiddle::RUBY_FREE), Fiddle::Pointer.malloc(4 * 2000, Fiddle::RUBY_FREE)
+    n = C['rb_profile_frames'].call(0, 2000, code, lines)
+    lines[0, 4 * n].unpack('l*').reject(&:zero?).drop(2)
+  end
+
+  # raw_labels are their labels, nil of native methods, but of the outermost.
+  def raw_labels(most)
+    list = []
+    each = Fiddle::Closure::BlockCaller.new(Fiddle::TYPE_UINTPTR_T, [Fiddle::TYPE_VOIDP, Fiddle::TYPE_VOIDP]) do |context, _|
+      list = (0...most).map { |i| Fiddle.dlunwrap(C['rb_debug_inspector_frame_iseq_get'].call(context, i))&.label }
+      Fiddle.dlwrap(nil)
+    end
+    C['rb_debug_inspector_open'].call(each, nil)
+    list.drop(3)
+  end
+end
+
+# places are the locations with what comes before their labels, and their lines.
+def places(locations)
+  return locations.map { |l| [l, '', l.lineno] } if !$! || RUBY_VERSION < '3.4' # there is no clause
+  lines, labels, list = raw_lines.drop(1), raw_labels(locations.size + 4).drop(1), []
+  locations.each do |l|
+    loop do
+      label = labels.empty? ? '' : labels.shift
+      clauses = label.to_s[/\A((rescue|ensure) in )*/]
+      list << [l, clauses, label ? lines.shift : l.lineno]
+      break if clauses.empty?
+    end
+  end
+  raise "#{lines} are left of #{locations}" unless lines.empty?
+  list
+end
+
 def tell(locations)
   known = $known ||= definitions
   # A native method has the place of its caller. Those that were announced are met in the same order.
   native = $native.reverse
   list = [['', 'IO#gets', '', 0]]
-  locations.each do |l|
+  places(locations).each do |l, clauses, line|
     label, base = l.label, l.base_label
     inside = l.path.start_with?('<internal:') # written in Ruby, and part of it
-    if label == base && native.first&.end_with?("##{base}", ".#{base}")
-      list << ['', native.shift, *(inside ? [l.path, l.lineno] : ['', 0])]
+    if [base, native.first].include?(label) && native.first&.end_with?("##{base}", ".#{base}")
+      list << ['', native.shift, *(inside ? [l.path, line] : ['', 0])]
     else
-      of = known[[l.path, base]].select { |line, _| line <= l.lineno }.max || known[[__FILE__, base]].first # that of eval
-      list << ['', of ? label.delete_suffix(base) + of[1] : label, l.path, l.lineno]
+      of = known[[l.path, base]].select { |first, _| first <= line }.max || known[[__FILE__, base]].first # that of eval
+      label = label.delete_suffix(base) + of[1] if of && RUBY_VERSION < '3.4' # since then it has the class
+      list << ['', clauses + label, l.path, line]
     end
   end
   raise "#{native} were announced, and are not in #{locations}" unless native.empty?
-  JSON.dump({ tid: Thread.current.native_thread_id, stack: list }) + "\n"
+  JSON.dump({ tid: File.basename(File.readlink('/proc/thread-self')).to_i, stack: list }) + "\n"
 end
 
 def compute
@@ -175,7 +220,7 @@ module Shop
   end
 
   module Helper
-    module_function def help(&) = [1].then(&)
+    module_function def help(&b) = [1].then(&b)
   end
 
   refine_to = Module.new do
@@ -436,7 +481,7 @@ def all
   $item.price
   $item.to_str
   with('Array#uniq') { [$item, $other].uniq }
-  with('Array#include?') { [$item].include?(1) }
+  with('Array#include?') { $list.include?(1) }
   with('Class#new') { $sale = Shop::Sale.new(1) }
   $sale.to_s
   with('Class#new') { $loud = Shop::LoudSale.new(1) }
