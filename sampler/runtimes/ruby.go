@@ -37,14 +37,22 @@ type rubyLayout struct {
 	shapes                   int // of the machine: shape_list, by which variables are found; 0: they are in a table
 	stringData               int // of a string that holds its text
 	single                   uint64
+	heap                     rubyHeap
+}
+
+// rubyHeap is where a page of the heap, struct heap_page (gc.c), says which of its objects are garbage.
+type rubyHeap struct {
+	bytes        uint64 // of a page, where its objects are and first its address
+	flags, marks int    // before_sweep is the lowest bit; mark_bits, of which there are as many as slots
+	start        int    // address of the first object
 }
 
 var rubyLayouts = map[string]rubyLayout{
-	"3.0": {ec: 40, pthread: 80, owner: 56, frame: 56, insns: 120, info: 8, stringData: 16, single: 1 << 12},
-	"3.1": {ec: 40, pthread: 80, tid: 88, owner: 48, frame: 64, insns: 120, info: 12, stringData: 16, single: 1 << 12},
-	"3.2": {ec: 48, native: 40, pthread: 8, tid: 16, owner: 48, frame: 64, insns: 112, info: 12, shapes: 376, stringData: 24, single: 1 << 12},
-	"3.3": {ec: 48, native: 40, pthread: 16, tid: 24, owner: 48, frame: 56, insns: 112, info: 12, classPath: 152, stringData: 24, single: 1 << 12},
-	"3.4": {ec: 48, native: 40, pthread: 16, tid: 24, owner: 48, frame: 56, insns: 112, info: 12, classPath: 152, stringData: 24, single: 1 << 13},
+	"3.0": {ec: 40, pthread: 80, owner: 56, frame: 56, insns: 120, info: 8, stringData: 16, single: 1 << 12, heap: rubyHeap{1 << 14, 8, 112, 24}},
+	"3.1": {ec: 40, pthread: 80, tid: 88, owner: 48, frame: 64, insns: 120, info: 12, stringData: 16, single: 1 << 12, heap: rubyHeap{1 << 14, 12, 120, 32}},
+	"3.2": {ec: 48, native: 40, pthread: 8, tid: 16, owner: 48, frame: 64, insns: 112, info: 12, shapes: 376, stringData: 24, single: 1 << 12, heap: rubyHeap{1 << 16, 8, 272, 32}},
+	"3.3": {ec: 48, native: 40, pthread: 16, tid: 24, owner: 48, frame: 56, insns: 112, info: 12, classPath: 152, stringData: 24, single: 1 << 12, heap: rubyHeap{1 << 16, 12, 272, 32}},
+	"3.4": {ec: 48, native: 40, pthread: 16, tid: 24, owner: 48, frame: 56, insns: 112, info: 12, classPath: 152, stringData: 24, single: 1 << 13, heap: rubyHeap{1 << 16, 12, 280, 40}},
 }
 
 // Offsets behind those of insns_info.body and classPath.
@@ -573,10 +581,30 @@ func (r *ruby) Function(mem io.ReaderAt, f *Frame, k Key) (fn *Function, ok bool
 		fn.First = int(int32(k.First))
 		ok = w.code(fn, f, k)
 	}
-	// What was read is the code's only if it still is what it was.
+	// What was read is the code's only if it still is what it was, and was not garbage: then it is no more, but what it leads to may be gone.
+	ok = ok && (f.At == 0 || r.alive(mem, f.Code)) && (f.Globals == 0 || r.alive(mem, f.Globals))
 	again, good := w.key(f)
 	return fn, ok && good && again == k
 }
+
+// alive tells whether the object at addr, if it is one, is not garbage that is yet to be swept (is_garbage_object, gc.c).
+func (r *ruby) alive(mem io.ReaderAt, addr uint64) bool {
+	h := &r.at.heap
+	base := addr &^ (h.bytes - 1)
+	b := read(mem, base, 8)
+	if b == nil {
+		return false
+	}
+	slot := (addr - base) / rubySlot
+	mark := h.marks + int(slot/8)
+	page := read(mem, word(b, 0), mark+1)
+	if page == nil || word(page, h.start)&^(h.bytes-1) != base {
+		return false
+	}
+	return page[h.flags]&1 == 0 || page[mark]>>(slot%8)&1 != 0
+}
+
+const rubySlot = 40 // bytes of the smallest objects
 
 // maxInfo bounds the places of a function of which lines are kept.
 const maxInfo = 1 << 15

@@ -49,6 +49,7 @@ func TestRubyFrames(t *testing.T) {
 	littleEndian(t)
 	b := ruby31Memory()
 	r := &ruby{low: 0x100000, high: 0x200000, data: Span{0x1f80, 8}, at: rubyLayouts["3.1"]}
+	r.at.heap.bytes = 0x1000 // all of it is one page, which is described where the thread is
 	mem := Memory{unwind.Region{Addr: 0x1000, Bytes: b}}
 	var st Stack
 	r.Frames(mem, offset{b, 0x1000}, []uint64{0x1000}, &st)
@@ -61,6 +62,15 @@ func TestRubyFrames(t *testing.T) {
 	// The instruction that was begun last is the second.
 	if !ok || !named || fn.Name != "go" || fn.File != "a.rb" || fn.First != 6 || fn.Line(f.At) != 7 || fn.Line(f.At+8) != 8 || fn.Line(f.At+1<<20) != 0 {
 		t.Errorf("%+v %v, function %+v %v", k, ok, fn, named)
+	}
+	b[r.at.heap.flags] = 1 // there is yet to be swept, and nothing is marked
+	if _, named := r.Function(offset{b, 0x1000}, f, k); named {
+		t.Error("a name that is garbage")
+	}
+	b[r.at.heap.marks+0x500/rubySlot/8] |= 1 << (0x500 / rubySlot % 8)
+	b[r.at.heap.marks+0x600/rubySlot/8] |= 1 << (0x600 / rubySlot % 8)
+	if _, named := r.Function(offset{b, 0x1000}, f, k); !named {
+		t.Error("what is marked is not garbage")
 	}
 	b[0xb40+16]++ // another name, of the same addresses
 	if _, named := r.Function(offset{b, 0x1000}, f, k); named {
