@@ -22,7 +22,7 @@
 // Sources: CPython Include/cpython/{code,unicodeobject,bytesobject}.h, Include/internal/{pycore_frame,pycore_runtime,pycore_dict,
 // pycore_interpframe_structs,pycore_debug_offsets}.h and Objects/{locations.md,lnotab_notes.txt} of 3.8 to 3.15. PHP Zend/zend_{globals,compile,types,string,generators,fibers}.h, zend_{execute,generators,fibers,builtin_functions}.c
 // and main/SAPI.c of 8.1 to 8.5. Ruby vm_core.h, iseq.{h,c}, method.h, vm_insnhelper.c, vm_backtrace.c, symbol.{h,c}, internal/imemo.h and
-// thread_pthread.h of 3.1 and 3.3, with offsets verified on live processes. HotSpot's are named where they are used.
+// thread_pthread.h, shape.h and gc.c of 3.0 to 3.4, with offsets by their headers, verified on live processes. HotSpot's are named where they are used.
 // Lua lstate.h, lobject.h, ldo.c, ldebug.c, lvm.c and lapi.c of 5.3.6 and 5.4.4, offsets by the debugging symbols of Debian's packages; those of 5.3.3 verified on live processes.
 // Perl intrpvar.h, cop.h, op.h, cv.h, gv.h, hv.h, sv.h, pp_ctl.c, perl.c, pad.c and inline.h of 5.32 to 5.44, offsets by the headers of Debian's and Ubuntu's packages.
 // Erlang/OTP erts/emulator/beam/{erl_process.h,jit/beam_jit_metadata.cpp,jit/beam_jit_common.cpp,jit/x86/beam_asm.hpp,jit/x86/process_main.cpp} of 25.2.3 and 27.3.4, offsets verified on live processes.
