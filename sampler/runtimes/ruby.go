@@ -555,7 +555,7 @@ func (w *rubyWalk) key(f *Frame) (k Key, ok bool) {
 	k.Version, k.Count, k.Lines = word32(b, 0), word32(b, 4), word(b, 8)
 	k.File, k.Name, k.Qualname, k.First = word(b, rubyPath), word(b, rubyLabel), word(b, w.r.at.insns), w.r.first(b)
 	k.Globals = w.owner(f.Globals, word(b, w.r.at.insns+rubyLocalISeq))
-	label, ok := w.r.text(w.late, k.Name)
+	label, ok := w.reader().text(k.Name)
 	h := fnv.New64a()
 	io.WriteString(h, label)
 	k.Hash = h.Sum64()
@@ -575,36 +575,17 @@ func (r *ruby) Function(mem io.ReaderAt, f *Frame, k Key) (fn *Function, ok bool
 	w := rubyWalk{r: r, late: mem}
 	fn = &Function{}
 	if f.At == 0 {
-		name, good := r.symbol(mem, k.Name)
-		fn.Name, ok = r.qualified(mem, k.Globals, name), good
+		name, good := w.reader().symbol(k.Name)
+		fn.Name, ok = w.reader().qualified(k.Globals, name), good
 	} else {
 		fn.First = int(int32(k.First))
 		ok = w.code(fn, f, k)
 	}
 	// What was read is the code's only if it still is what it was, and was not garbage: then it is no more, but what it leads to may be gone.
-	ok = ok && (f.At == 0 || r.alive(mem, f.Code)) && (f.Globals == 0 || r.alive(mem, f.Globals))
+	ok = ok && (f.At == 0 || w.reader().alive(f.Code)) && (f.Globals == 0 || w.reader().alive(f.Globals))
 	again, good := w.key(f)
 	return fn, ok && good && again == k
 }
-
-// alive tells whether the object at addr, if it is one, is not garbage that is yet to be swept (is_garbage_object, gc.c).
-func (r *ruby) alive(mem io.ReaderAt, addr uint64) bool {
-	h := &r.at.heap
-	base := addr &^ (h.bytes - 1)
-	b := read(mem, base, 8)
-	if b == nil {
-		return false
-	}
-	slot := (addr - base) / rubySlot
-	mark := h.marks + int(slot/8)
-	page := read(mem, word(b, 0), mark+1)
-	if page == nil || word(page, h.start)&^(h.bytes-1) != base {
-		return false
-	}
-	return page[h.flags]&1 == 0 || page[mark]>>(slot%8)&1 != 0
-}
-
-const rubySlot = 40 // bytes of the smallest objects
 
 // maxInfo bounds the places of a function of which lines are kept.
 const maxInfo = 1 << 15
@@ -620,7 +601,7 @@ func (w *rubyWalk) code(fn *Function, f *Frame, k Key) bool {
 		return false
 	}
 	label, ok := w.within(b)
-	file, good := w.r.path(w.late, k.File)
+	file, good := w.reader().path(k.File)
 	fn.Name, fn.File = label, file
 	if k.Globals != 0 {
 		fn.Name = w.label(k.Globals, b, label)
@@ -638,6 +619,9 @@ func (w *rubyWalk) code(fn *Function, f *Frame, k Key) bool {
 	return ok && good
 }
 
+// reader reads what frames lead to.
+func (w *rubyWalk) reader() rubyReader { return rubyReader{w.r, w.late} }
+
 // maxClauses bounds the clauses and evals that are within each other.
 const maxClauses = 16
 
@@ -652,12 +636,12 @@ func (w *rubyWalk) within(body []byte) (label string, ok bool) {
 			clauses += "ensure in "
 		case rubyEval:
 		default:
-			label, ok = w.r.text(w.late, word(body, rubyLabel))
+			label, ok = w.reader().text(word(body, rubyLabel))
 			return clauses + label, ok
 		}
 		iseq := read(w.late, word(body, w.r.at.insns+rubyParent), rubyISeqSize)
 		if iseq == nil { // it is in nothing
-			label, ok = w.r.text(w.late, word(body, rubyLabel))
+			label, ok = w.reader().text(word(body, rubyLabel))
 			return label, ok
 		}
 		if body = read(w.late, word(iseq, rubyBody), w.r.bodyBytes()); body == nil {
@@ -677,222 +661,11 @@ func (w *rubyWalk) label(owner uint64, body []byte, label string) string {
 	if b == nil || word32(b, 0) != rubyMethod {
 		return label
 	}
-	name, ok := w.r.text(w.late, word(b, rubyLabel))
+	name, ok := w.reader().text(word(b, rubyLabel))
 	if before, is := strings.CutSuffix(label, name); ok && is {
-		return before + w.r.qualified(w.late, owner, name)
+		return before + w.reader().qualified(owner, name)
 	}
 	return label
-}
-
-// qualified is a method's name with the class that has it, where that has a name.
-func (r *ruby) qualified(mem io.ReaderAt, class uint64, method string) string {
-	b := read(mem, class, 8)
-	if b == nil {
-		return method
-	}
-	between := "#"
-	if word(b, 0)&r.at.single != 0 && word(b, 0)&rubyTypes == 2 { // T_CLASS of one object
-		class, between = r.attached(mem, class), "."
-		if b = read(mem, class, 8); b == nil {
-			return method
-		}
-	}
-	if t := word(b, 0) & rubyTypes; t != 2 && t != 3 { // T_CLASS, T_MODULE
-		return method
-	}
-	name, ok := r.text(mem, r.classPath(mem, class))
-	if !ok || name == "" { // it is in no constant
-		return method
-	}
-	return name + between + method
-}
-
-// attached is the one object of a class, 0 if that is not found.
-func (r *ruby) attached(mem io.ReaderAt, class uint64) uint64 {
-	if r.at.classPath == 0 {
-		return r.variable(mem, class, "__attached__")
-	}
-	if b := read(mem, class+uint64(r.at.classPath+rubyAttached), 8); b != nil {
-		return word(b, 0)
-	}
-	return 0
-}
-
-// classPath is the name of a class that is in a constant, a String, 0 if it is in none.
-func (r *ruby) classPath(mem io.ReaderAt, class uint64) uint64 {
-	if r.at.classPath == 0 {
-		return r.variable(mem, class, "__classpath__") // one that is not in a constant has another variable
-	}
-	b := read(mem, class+uint64(r.at.classPath+rubyPermanent), 8-rubyPermanent)
-	if b == nil || b[0]&1 == 0 {
-		return 0
-	}
-	return word(b, -rubyPermanent)
-}
-
-// maxVariables bounds the variables of a class that are looked through.
-const maxVariables = 256
-
-// variable is what a class has as a variable of a name that no program can use. 0: none.
-func (r *ruby) variable(mem io.ReaderAt, class uint64, name string) uint64 {
-	if r.at.shapes > 0 {
-		return r.shaped(mem, class, name)
-	}
-	b := read(mem, class+24, 8)
-	if b == nil {
-		return 0
-	}
-	if b = read(mem, word(b, 0)+8, 8); b == nil {
-		return 0
-	}
-	table := read(mem, word(b, 0), 56) // st_table: entries_bound 40, entries 48: hash, key, record
-	if table == nil {
-		return 0
-	}
-	list := read(mem, word(table, 48), 24*int(min(word(table, 40), maxVariables)))
-	for i := 0; i+24 <= len(list); i += 24 {
-		if s, ok := r.symbol(mem, word(list, i+8)); ok && s == name {
-			return word(list, i+16)
-		}
-	}
-	return 0
-}
-
-// shaped is the same where classes have shapes (shape.h of 3.2): edge_name 8, next_iv_index 16, type 24, parent_id 28. A shape is the variable that
-// was added last, and leads to those before.
-func (r *ruby) shaped(mem io.ReaderAt, class uint64, name string) uint64 {
-	const (
-		size     = 32
-		variable = 1 // SHAPE_IVAR
-	)
-	object := read(mem, class, 40) // the upper half of its flags is the shape; iv_ptr 32
-	list := read(mem, r.machine(mem)+uint64(r.at.shapes), 24)
-	if object == nil || list == nil {
-		return 0
-	}
-	shapes, count := word(list, 0), word32(list, 16) // next_shape_id
-	id := word32(object, 4)
-	for range maxVariables {
-		if id >= count {
-			break
-		}
-		shape := read(mem, shapes+size*uint64(id), size)
-		if shape == nil {
-			break
-		}
-		if shape[24] == variable {
-			if s, ok := r.symbol(mem, word(shape, 8)); ok && s == name {
-				if b := read(mem, word(object, 32)+8*(uint64(word32(shape, 16))-1), 8); b != nil {
-					return word(b, 0)
-				}
-				break
-			}
-		}
-		id = word32(shape, 28)
-	}
-	return 0
-}
-
-// text is a String.
-func (r *ruby) text(mem io.ReaderAt, addr uint64) (string, bool) {
-	b := read(mem, addr, 40)
-	if addr&7 != 0 || b == nil || word(b, 0)&rubyTypes != rubyString {
-		return "", false
-	}
-	n, data := word(b, 16), word(b, 24)
-	if word(b, 0)&rubyMark == 0 {
-		data = addr + uint64(r.at.stringData)
-		if r.at.stringData == 16 { // its length is in its flags
-			n = word(b, 0) >> 14 & 31
-		}
-	}
-	if n == 0 {
-		return "", true
-	}
-	raw := read(mem, data, int(min(n, maxText)))
-	if n > maxText {
-		return string(raw) + "…", raw != nil
-	}
-	return string(raw), raw != nil
-}
-
-// path is the name of a file: a String, or the first of an Array of them.
-func (r *ruby) path(mem io.ReaderAt, addr uint64) (string, bool) {
-	if first, ok := r.elements(mem, addr); ok {
-		if b := read(mem, first, 8); b != nil {
-			addr = word(b, 0)
-		}
-	}
-	return r.text(mem, addr)
-}
-
-// elements is where the elements of an Array are.
-func (r *ruby) elements(mem io.ReaderAt, addr uint64) (first uint64, ok bool) {
-	b := read(mem, addr, 40)
-	if addr&7 != 0 || b == nil || word(b, 0)&rubyTypes != rubyArray {
-		return 0, false
-	}
-	if word(b, 0)&rubyMark != 0 {
-		return addr + 16, true
-	}
-	return word(b, 32), true
-}
-
-// Symbols are found by numbers: in arrays of rubyUnit pairs of a String and a Symbol (symbol.c).
-const (
-	rubyUnit   = 512
-	rubyLastOp = 256 // above those of operators, which are numbers, and below all others, which have four bits of scope
-	maxSymbols = 1 << 24
-)
-
-// symbol is the text of an ID.
-func (r *ruby) symbol(mem io.ReaderAt, id uint64) (string, bool) {
-	n := id
-	if id > rubyLastOp {
-		n = id >> 4
-	}
-	return r.serial(mem, r.table(mem), n)
-}
-
-// serial is the text of a symbol by its number. ids is the array of arrays of them.
-func (r *ruby) serial(mem io.ReaderAt, ids, n uint64) (string, bool) {
-	outer, ok := r.elements(mem, ids)
-	if !ok || n > maxSymbols {
-		return "", false
-	}
-	b := read(mem, outer+8*(n/rubyUnit), 8)
-	if b == nil {
-		return "", false
-	}
-	inner, ok := r.elements(mem, word(b, 0))
-	if !ok {
-		return "", false
-	}
-	if b = read(mem, inner+16*(n%rubyUnit), 8); b == nil {
-		return "", false
-	}
-	return r.text(mem, word(b, 0))
-}
-
-// table is the address of the array of all symbols, 0 if it is not found: ruby_global_symbols is exported nowhere, but it is the only
-// number in its data that has a table and an array behind it in which "+" has the number of that character.
-func (r *ruby) table(mem io.ReaderAt) uint64 {
-	if at := r.symbols.Load(); at != 0 {
-		if b := read(mem, at, 8); b != nil {
-			return word(b, 0)
-		}
-		return 0
-	}
-	data := read(mem, r.data.Addr, r.data.Len)
-	for i := 16; i+8 <= len(data); i += 8 {
-		if ids := word(data, i); object(r, ids) && word(data, i-16)-rubyLastOp < maxSymbols {
-			if s, ok := r.serial(mem, ids, '+'); ok && s == "+" {
-				r.symbols.Store(r.data.Addr + uint64(i))
-				return ids
-			}
-		}
-	}
-	return 0
 }
 
 // rubyLines are the lines of code (succ_index_lookup, iseq.c).

@@ -139,3 +139,115 @@ func TestUnknownRuby(t *testing.T) {
 		t.Errorf("on s390x: %v, %v", rt, err)
 	}
 }
+
+// TestRuby30Roots: 3.0 keeps no number of the kernel's, so that a thread without registers is known by where its native stack begins.
+func TestRuby30Roots(t *testing.T) {
+	littleEndian(t)
+	b := append(ruby31Memory(), make([]byte, 0x1000)...)
+	put := func(at int, v uint64) { binary.NativeEndian.PutUint64(b[at-0x1000:], v) }
+	put(0x1238, 0x1000)                // owner
+	put(0x1200+rubyStackStart, 0x9000) // of its native stack
+	put(0x1100+rubyMainRactor, 0x2000)
+	put(0x1000, 0x2080)
+	put(0x2080, 0x1000)
+	for _, tt := range []struct {
+		th   Thread
+		want int
+	}{{Thread{SP: 0x8000, StackEnd: 0xa000}, 1}, {Thread{SP: 0x9008, StackEnd: 0xa000}, 0}, {Thread{SP: 0x8000, StackEnd: 0x9000}, 0}, {Thread{Pointer: 0x7000}, 1}, {Thread{Pointer: 0x7008, SP: 0x8000, StackEnd: 0xa000}, 0}} {
+		r := &ruby{low: 0x100000, high: 0x200000, at: rubyLayouts["3.0"]}
+		r.vm.Store(0x1100)
+		if got := r.Roots(offset{b, 0x1000}, tt.th); len(got) != tt.want {
+			t.Errorf("%+v: roots %+v", tt.th, got)
+		}
+	}
+}
+
+// TestRubyShapes: a class of 3.2 has its variables where its shape and those that this comes from say.
+func TestRubyShapes(t *testing.T) {
+	littleEndian(t)
+	b := make([]byte, 0x2000)
+	put := func(at int, list ...uint64) {
+		for i, v := range list {
+			binary.NativeEndian.PutUint64(b[at-0x1000+8*i:], v)
+		}
+	}
+	put(0x1008, 0x1100)                        // the table of symbols
+	put(0x1100, rubyArray|rubyMark, 0, 0x1140) // is one array
+	put(0x1140, rubyArray, 0, 0, 0, 0x1200)    // of pairs
+	put(0x1200+16*'a', 0x1900, 0, 0x1940)      // of which these are two
+	put(0x1900, rubyString, 0, 1, 'a')         // with their texts
+	put(0x1940, rubyString, 0, 1, 'b')
+	put(0x2000+376, 0x2200, 0, 3)         // of the machine: three shapes
+	put(0x2200, 0, 0, 0, 0xffffffff<<32)  // the root
+	put(0x2220, 0, 'a', 1, 1)             // a variable
+	put(0x2240, 0, 'b', 2, 1|1<<32)       // another, after that
+	put(0x2400, 2|2<<32, 0, 0, 0, 0x2480) // a class
+	put(0x2480, 0xaa, 0xbb)
+	r := &ruby{low: 0x100000, high: 0x200000, at: rubyLayouts["3.2"]}
+	r.vm.Store(0x2000)
+	r.symbols.Store(0x1008)
+	check := func(what string, want ...uint64) {
+		t.Helper()
+		for i, name := range []string{"a", "b", "c"} {
+			if got := (rubyReader{r, offset{b, 0x1000}}).variable(0x2400, name); got != want[i] {
+				t.Errorf("%s: %q is %#x, want %#x", what, name, got, want[i])
+			}
+		}
+	}
+	check("two variables", 0xaa, 0xbb, 0)
+	put(0x2240, 0, 'b', 2, 2|1<<32) // a change of another kind
+	check("one variable", 0xaa, 0, 0)
+	put(0x2240, 0, 'b', 2, 1|2<<32)
+	check("a shape that comes from itself", 0, 0xbb, 0)
+	put(0x2000+376+16, 2)
+	check("a shape that is not there", 0, 0, 0)
+}
+
+// TestRubyLabels: what is evaluated, and clauses, are named by what they are in; a class has a name only while that is permanent.
+func TestRubyLabels(t *testing.T) {
+	littleEndian(t)
+	b := make([]byte, 0x1000)
+	put := func(at int, list ...uint64) {
+		for i, v := range list {
+			binary.NativeEndian.PutUint64(b[at-0x1000+8*i:], v)
+		}
+	}
+	r := &ruby{low: 0x100000, high: 0x200000, at: rubyLayouts["3.4"]}
+	w := rubyWalk{r: r, late: offset{b, 0x1000}}
+	parent := r.at.insns + rubyParent
+	for i, kind := range []uint64{rubyEval, rubyRescue, rubyMethod} { // each within the next
+		put(0x1100+0x40*i, rubyIMemo|7<<12, 0, uint64(0x1400+0x100*i))
+		put(0x1400+0x100*i, kind)
+		put(0x1400+0x100*i+parent, uint64(0x1140+0x40*i))
+		put(0x1400+0x100*i+rubyLabel, uint64(0x1200+0x40*(i/2)))
+	}
+	put(0x1200, rubyString, 0, 8, binary.NativeEndian.Uint64([]byte("compiled")))
+	put(0x1240, rubyString, 0, 2, 'g'|'o'<<8)
+	for i, want := range []string{"rescue in go", "rescue in go", "go"} {
+		if got, ok := w.within(b[0x400+0x100*i:]); got != want || !ok {
+			t.Errorf("label %q %v, want %q", got, ok, want)
+		}
+	}
+	put(0x1500+parent, 0x1140) // within itself
+	if got, ok := w.within(b[0x400:]); ok {
+		t.Errorf("label %q of code within itself", got)
+	}
+	put(0x1500+parent, 0)
+	if got, _ := w.within(b[0x500:]); got != "compiled" {
+		t.Errorf("label %q of code within nothing", got)
+	}
+	put(0x1800, 2)
+	put(0x1800+r.at.classPath, 0x1240)
+	if got := w.reader().qualified(0x1800, "x"); got != "x" {
+		t.Errorf("%q of a class with a passing name", got)
+	}
+	b[0x800+r.at.classPath+rubyPermanent] = 1
+	if got := w.reader().qualified(0x1800, "x"); got != "go#x" {
+		t.Errorf("%q of a class with a name", got)
+	}
+	put(0x1900, 2|r.at.single)
+	put(0x1900+r.at.classPath+rubyAttached, 0x1800)
+	if got := w.reader().qualified(0x1900, "x"); got != "go.x" {
+		t.Errorf("%q of the class of a class", got)
+	}
+}
