@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -34,6 +35,18 @@ func TestRubyTruth(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestRubyCompiled is the same while code that YJIT has compiled runs in the place of the loop, where the build has that.
+func TestRubyCompiled(t *testing.T) {
+	for _, ruby := range rubies(t) {
+		if out, err := exec.Command(ruby, "--yjit", "-e", "print RubyVM::YJIT.enabled?").CombinedOutput(); err != nil || string(out) != "true" {
+			continue
+		}
+		t.Run(filepath.Base(ruby), func(t *testing.T) {
+			checkTruth(t, startTeller(t, ruby, "--yjit", "--yjit-call-threshold=1", "--disable-gems", absolute(t, truthRuby), "main"), StopAlways, 130)
+		})
 	}
 }
 

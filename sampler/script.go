@@ -51,6 +51,7 @@ type scripts struct {
 	looked    map[*module.Module]bool
 	runtime   runtimes.Runtime // nil: none was found
 	loop      uint64           // where its loop's function begins; 0: not known
+	runner    uint64           // and the function that calls it at first; 0: not known
 	functions map[runtimes.Key]*runtimes.Function
 	lines     map[scriptLine]*script
 	next      uint64 // id
@@ -347,10 +348,26 @@ func (t *target) jitted(pc uint64) bool {
 func (t *target) inFunction(frames []unwind.Frame) func(i int, entry uint64) bool {
 	return func(i int, entry uint64) bool {
 		if entry == 0 {
-			return t.inLoop(frames[i].LookupPC()) || t.jitted(frames[i].LookupPC())
+			pc := frames[i].LookupPC()
+			return t.inLoop(pc) || t.jitted(pc) || t.inPlaceOfLoop(frames, i)
 		}
 		return t.functionStart(frames[i].LookupPC()) == entry
 	}
+}
+
+// inPlaceOfLoop tells whether a frame is of code that was generated and that what calls the loop has called instead of it.
+func (t *target) inPlaceOfLoop(frames []unwind.Frame, i int) bool {
+	s := t.scripts
+	for j := len(frames) - 2; j > i && s.runner == 0; j-- { // its outermost activation runs what is not compiled yet
+		if t.inLoop(frames[j].LookupPC()) {
+			s.runner = t.functionStart(frames[j+1].LookupPC())
+		}
+	}
+	if i+1 >= len(frames) || s.runner == 0 {
+		return false
+	}
+	_, _, inFile := t.space.Module(frames[i].LookupPC())
+	return !inFile && t.functionStart(frames[i+1].LookupPC()) == s.runner
 }
 
 // load makes copies of a stack and of other memory what is decoded.
