@@ -208,7 +208,7 @@ func checkHotSpotLayout(t *testing.T, lay hotspotLayout, b []byte) {
 	modifiedUTF8(b)
 	h.lay.decodeLines(b)
 	for i := range min(len(b), 64) {
-		newDepths(b[i:], 0, 0x20).at(uint64(i))
+		newDepths(b[i:], 0, 0x20, 0).at(uint64(i))
 		behindCall(b[:i])
 	}
 }

@@ -31,6 +31,7 @@ type hotspot struct {
 	queue   codelets
 
 	callStub uint64 // return address of what Java's outermost frame was called by
+	entry    specialEntry
 	areas    gathering
 	locks    *Locks
 }
@@ -146,6 +147,7 @@ func (v *vmStructs) num(names ...string) vmInt {
 // Bounds of what is read of a HotSpot.
 const (
 	maxHeaps     = 8
+	maxSegments  = 4 << 20
 	maxBlobs     = 1 << 14
 	maxBlobBytes = 1 << 10 // of a header
 	maxBlobCode  = 4 << 20
@@ -266,8 +268,12 @@ func (h *hotspot) Recipe([]taking.Root, *Stack) *taking.Recipe { return nil }
 type codeHeap struct {
 	low, high uint64
 	segmap    uint64
+	segmapEnd uint64 // where it is told
 	log2      uint
 }
+
+// specialEntry is where jdk.internal.vm.Continuation.enterSpecial is; 0: it is not known, and looked for again at the walk next.
+type specialEntry struct{ pc, next uint64 }
 
 // blob is a piece of code with what describes it.
 type blob struct {
@@ -308,6 +314,7 @@ const (
 	interpreterBlob
 	adapterBlob
 	framelessBlob // it never has a frame
+	continuationBlob
 )
 
 // Begin implements Managed.
@@ -343,7 +350,8 @@ func (h *hotspot) findHeaps() {
 		if x == nil {
 			return
 		}
-		c := codeHeap{low: word(x, l.cache.heapMemory+l.cache.low), high: word(x, l.cache.heapMemory+l.cache.high), segmap: word(x, l.cache.heapSegmap+l.cache.lowEnd), log2: uint(word32(x, l.cache.log2))}
+		c := codeHeap{low: word(x, l.cache.heapMemory+l.cache.low), high: word(x, l.cache.heapMemory+l.cache.high), segmap: word(x, l.cache.heapSegmap+l.cache.lowEnd),
+			segmapEnd: word(at, i) + uint64(l.cache.heapSegmap+l.cache.highEnd), log2: uint(word32(x, l.cache.log2))}
 		if c.low >= c.high || c.high > 1<<62 || c.high-c.low > 1<<40 || c.log2 < 4 || c.log2 > 20 || c.segmap == 0 {
 			return
 		}
@@ -440,6 +448,8 @@ func kindOf(name string) blobKind {
 		return adapterBlob
 	case name == "vtable chunks", name == "InlineCacheBuffer":
 		return framelessBlob
+	case strings.HasPrefix(name, continuationName):
+		return continuationBlob
 	}
 	return otherBlob
 }

@@ -69,6 +69,14 @@ func (h *hotspot) identify(o *unwind.Owned, mem Memory, st *Stack) {
 		for _, p := range h.inlined(b, ra-b.begin) {
 			add(p.method, p.at)
 		}
+	case continuationBlob:
+		if code := b.bytes(h.mem); o.Top || code == nil || !bytes.HasPrefix(code[o.Set.PC-b.begin:], loadEntry) {
+			h.addStub(st, sp, b.label)
+			return
+		}
+		if h.addStub(st, sp, inHeap); h.special() != nil {
+			add(h.special().m.method, unknownLine)
+		}
 	default:
 		name := b.label
 		if o.Set.PC == h.callStub {

@@ -67,6 +67,8 @@ func (s *hotspotStep) caller() unwind.Reason {
 		return s.compiled(b, pc)
 	case b.frame > 0 && !s.top:
 		return s.full(b)
+	case b.kind == continuationBlob:
+		return s.continuing(b, pc)
 	}
 	return s.stub(b, pc)
 }
@@ -236,7 +238,7 @@ func (s *hotspotStep) compiled(b *blob, pc uint64) unwind.Reason {
 		if code == nil {
 			return unwind.Unreadable
 		}
-		b.depths = newDepths(code, int(b.m.entry-b.begin), int(max(b.frame, 8)-8))
+		b.depths = newDepths(code, int(b.m.entry-b.begin), int(max(b.frame, 8)-8), s.h.entered(b, code))
 	}
 	switch d := b.depths.at(pc - b.begin); {
 	case d.known:

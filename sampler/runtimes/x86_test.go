@@ -126,7 +126,7 @@ func TestDepths(t *testing.T) {
 			}
 			b = append(b, code(t, s)...)
 		}
-		d := newDepths(b, entry, frame)
+		d := newDepths(b, entry, frame, 0)
 		for i, off := range at {
 			x := d.at(off)
 			if got := (want{x.bytes, x.saved, x.known}); got != tt.want[i] && (x.known || tt.want[i].known) {
@@ -243,7 +243,7 @@ func TestHotSpotBlob(t *testing.T) {
 	put(0x20, 8, 0x10400)
 	put(0x28, 8, 0x14000)
 	put(0x60, 8, 0x6000)
-	h := &hotspot{mem: bytes.NewReader(mem), lay: hotspotLayouts(false), heaps: []codeHeap{{0x10000, 0x20000, 0x5000, 7}}, blobs: map[uint64]*blob{}, byPC: map[uint64]*blob{}, names: map[uint64]string{}}
+	h := &hotspot{mem: bytes.NewReader(mem), lay: hotspotLayouts(false), heaps: []codeHeap{{low: 0x10000, high: 0x20000, segmap: 0x5000, log2: 7}}, blobs: map[uint64]*blob{}, byPC: map[uint64]*blob{}, names: map[uint64]string{}}
 	one, other := h.find(0x10500), h.find(0x13000)
 	if one == nil || one.kind != interpreterBlob || one != other || !h.Confirm() {
 		t.Errorf("%+v, %+v", one, other)

@@ -52,9 +52,10 @@ type follow struct {
 	list  []int // places to go on from
 	wrong bool  // what it began with contradicts what others have found
 
-	links   bool // frame pointers are followed, too
-	aligned bool // the stack pointer above the return address is a multiple of 16, so that to make it one changes nothing
-	below   bool // more was taken from the stack than can have been there
+	links   bool   // frame pointers are followed, too
+	aligned bool   // the stack pointer above the return address is a multiple of 16, so that to make it one changes nothing
+	special uint64 // bytes of the frame that loadEntry goes to, with the return address; 0: that is not known
+	below   bool   // more was taken from the stack than can have been there
 }
 
 // What holds at a place where the depth is not known. linkedOnly: the frame pointer is the frame's.
@@ -89,11 +90,12 @@ const (
 // newDepths follows code. Before the entry a method checks its receiver, without a frame; frame is the size of the whole frame, without the return
 // address; 0: it has none. What nothing in the code leads to is entered with that: handlers of exceptions and of deoptimisation, and places in a table of
 // jumps. That is not so for what is never run; where it contradicts the rest, nothing is known.
-func newDepths(code []byte, entry, frame int) depths {
+func newDepths(code []byte, entry, frame int, special uint64) depths {
 	if len(code) > maxFollowed {
 		return depths{{}}
 	}
 	f := newFollow(code)
+	f.special = special
 	whole := depth{bytes: uint64(frame), saved: frame > 0}
 	f.code = unpatched(code, entry, frame)
 	f.enter(0, depth{})
@@ -274,6 +276,9 @@ func (f *follow) reach(at int, to int32) {
 
 // moves is what holds behind an instruction, by what holds at it. goes is false if that is not known.
 func (f *follow) moves(x *x86Insn, v int32) (after int32, goes bool) {
+	if f.special > 0 && x.loadsEntry() {
+		return depth{bytes: f.special - 8, saved: true}.pack(), true
+	}
 	to, after, goes := x.moves(v, f.aligned)
 	f.below = f.below || v > 0 && to < -8 // 8: the return address is dropped
 	if !f.links {
@@ -374,6 +379,11 @@ func pushOf(r uint8) int {
 func (x *x86Insn) framesFP() bool {
 	return x.rex&rexW != 0 && x.direct() &&
 		(x.op == 0x8b && x.reg() == regBPNumber && x.rm() == regSPNumber || x.op == 0x89 && x.rm() == regBPNumber && x.reg() == regSPNumber)
+}
+
+// loadsEntry: see loadEntry.
+func (x *x86Insn) loadsEntry() bool {
+	return x.op == 0x8b && x.rex == rexW|rexB && x.modRM == loadEntry[2]
 }
 
 // setsReturn: mov [rbp+8],rax puts the address of an exception's handler in the place of the return address (generate_handle_exception,

@@ -1,0 +1,152 @@
+package runtimes
+
+import (
+	"bytes"
+	"io"
+
+	"sfsample/unwind"
+)
+
+// A virtual thread (21 and later) runs on the native stack of the thread that carries it, from the frame of jdk.internal.vm.Continuation.enterSpecial on.
+// While it waits its frames are in a StackChunk, in the heap. Then the innermost ones are put back, and the return address of the
+// outermost of these is that of a stub, which puts back the next ones: cont_returnBarrier (share/runtime/continuationFreezeThaw.cpp,
+// cpu/x86/stubGenerator_x86_64.cpp). Its stack pointer is that of the frame of enterSpecial then, which lies there as a ContinuationEntry.
+
+// continuationName is in the names of the blob of such stubs, "continuation stubs" or "continuationstubs".
+const continuationName = "StubRoutines (continuation"
+
+// inHeap stands for frames that were not read.
+const inHeap = "[more frames in the heap]"
+
+// loadEntry is mov rsp,[r15+N], which makes the stack pointer that of enterSpecial's frame: nothing else in generated code loads it from
+// the thread.
+var loadEntry = []byte{0x49, 0x8b, 0xa7}
+
+// specialPause is for how many walks enterSpecial is not looked for again.
+const specialPause = 1 << 10
+
+// special is the code of jdk.internal.vm.Continuation.enterSpecial, nil if there is none yet. What leads to it is not told by all versions.
+func (h *hotspot) special() *blob {
+	if h.entry.pc == 0 && h.epoch >= h.entry.next {
+		h.entry.pc, h.entry.next = h.seekSpecial(), h.epoch+specialPause
+	}
+	if h.entry.pc == 0 {
+		return nil
+	}
+	b := h.find(h.entry.pc)
+	if b == nil || b.kind != nativeBlob || b.frame < 32 {
+		h.entry.pc = 0
+		return nil
+	}
+	return b
+}
+
+// seekSpecial looks through the code cache.
+func (h *hotspot) seekSpecial() uint64 {
+	l := &h.lay
+	for i := range h.heaps {
+		c := &h.heaps[i]
+		for at, to := range read(h.mem, c.segmap, int(c.committed(h.mem))) {
+			if to != 0 {
+				continue // no block begins there
+			}
+			b, ok := l.head(h.mem, c.low+uint64(at)<<c.log2+uint64(l.cache.blockBytes))
+			if !ok || kindOf(h.text(b.name)) != nativeBlob {
+				continue
+			}
+			x := l.readMethod(h.mem, b.m.method)
+			if x != nil && len(x.parts) == methodParts && l.symbol(h.mem, x.parts[partName].Addr) == "enterSpecial" &&
+				l.symbol(h.mem, x.parts[partClass].Addr) == "jdk/internal/vm/Continuation" {
+				return b.begin
+			}
+		}
+	}
+	return 0
+}
+
+// committed is how many bytes of the map of its segments there are.
+func (c *codeHeap) committed(mem io.ReaderAt) uint64 {
+	b := read(mem, c.segmapEnd, 8)
+	if b == nil {
+		return 0
+	}
+	return min(word(b, 0)-c.segmap, maxSegments)
+}
+
+// Code of the stubs: sub rsp,rbx; and rsp,-16 makes room for frames, and mov rsp,rbx; sub rsp,16 goes to the innermost of them, of which the caller's
+// frame pointer and the return address are popped then.
+var (
+	makeRoom  = []byte{0x48, 0x2b, 0xe3, 0x48, 0x83, 0xe4, 0xf0}
+	goToFrame = []byte{0x48, 0x8b, 0xe3, 0x48, 0x83, 0xec, 0x10}
+)
+
+// newContinuationDepths follows the code of continuations' stubs. special is the size of enterSpecial's frame, which all begin in.
+func newContinuationDepths(code []byte, special uint64) depths {
+	f := newFollow(code)
+	f.special = special
+	f.enterAs(0, depth{bytes: special, saved: true}) // it was called
+	for at := range code {
+		switch {
+		case bytes.HasPrefix(code[at:], loadEntry):
+			f.enterAs(at+7, depth{bytes: special - 8, saved: true})
+		case bytes.HasPrefix(code[at:], goToFrame):
+			f.enterAs(at+7, depth{bytes: 8, saved: true})
+		}
+	}
+	for at := 0; at < len(code); at += int(f.sizes[at]) {
+		if f.sizes[at] == 0 {
+			f.sizes[at], f.state[at] = 1, conflicting
+		}
+	}
+	return f.depths()
+}
+
+// continuing is a stub of continuations.
+func (s *hotspotStep) continuing(b *blob, pc uint64) unwind.Reason {
+	special := s.h.special()
+	code := b.bytes(s.h.mem)
+	if special == nil || code == nil || len(code) > maxFollowed {
+		return unwind.UnknownRegister
+	}
+	off := int(s.from.PC - b.begin)
+	if !s.top && bytes.HasPrefix(code[off:], loadEntry) {
+		return s.full(special)
+	}
+	if b.depths == nil {
+		b.depths = newContinuationDepths(code, special.frame)
+	}
+	if d := b.depths.at(pc - b.begin); d.known {
+		return s.at(d.depth)
+	}
+	// Room was made for as many bytes as there are in rbx.
+	room, ok := s.reg(regRBX)
+	at := bytes.LastIndex(code[:off], makeRoom)
+	if !ok || at < 0 || room > maxFrameBytes {
+		return unwind.UnknownRegister
+	}
+	pushed := depth{}.pack()
+	for at += len(makeRoom); at < int(pc-b.begin); {
+		x := decodeX86(code[at:])
+		if x.size == 0 || bytes.HasPrefix(code[at:], goToFrame[:3]) {
+			return unwind.UnknownRegister
+		}
+		if at += x.size; at <= int(pc-b.begin) {
+			_, pushed, _ = x.moves(pushed, false)
+		}
+	}
+	if pushed < 0 {
+		return unwind.UnknownRegister
+	}
+	entry := (s.sp() + unpack(pushed).bytes + room + 15) &^ 15
+	return s.leaf(entry-s.sp()+special.frame-8, true)
+}
+
+// entered is the size of enterSpecial's frame, if code of b goes to that: doYield's does.
+func (h *hotspot) entered(b *blob, code []byte) uint64 {
+	if b.kind == nativeBlob && bytes.Contains(code, loadEntry) {
+		if special := h.special(); special != nil {
+			return special.frame
+		}
+	}
+	return 0
+}
