@@ -106,6 +106,9 @@ func (m scriptMemory) ReadAt(b []byte, addr int64) (int, error) {
 	return n, err
 }
 
+// Replayed tells whether it is a recording's.
+func (m scriptMemory) Replayed() bool { return !m.p.cfg.Live }
+
 // Gather reads several areas to buf, one behind the other, at the price of few if the target can. false: not all could be read.
 func (m scriptMemory) Gather(list []runtimes.Span, buf []byte) bool {
 	if v, ok := m.t.space.Source().(module.Vector); ok && m.p.cfg.Live && m.p.cfg.Record == nil {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"sfsample/sampler/taking"
 	"sfsample/unwind"
 )
 
@@ -32,6 +31,7 @@ type hotspot struct {
 
 	callStub uint64 // return address of what Java's outermost frame was called by
 	entry    specialEntry
+	dropped  dropped
 	areas    gathering
 	locks    *Locks
 }
@@ -45,6 +45,7 @@ type hotspotLayout struct {
 	debug  debugLayout
 	queue  queueLayout
 	names  nameLayout
+	perf   perfLayout
 }
 
 // cacheLayout is of the code cache: where its heaps and the return address of call_stub are told, and what is where in these, in a VirtualSpace and in the
@@ -234,6 +235,7 @@ func (l *hotspotLayout) read(v *vmStructs) {
 	l.queue.buffer, l.queue.begin, l.queue.end, l.queue.bytes = v.field("StubQueue::_stub_buffer"), v.field("StubQueue::_queue_begin"), v.field("StubQueue::_queue_end"), v.size("StubQueue")
 	l.queue.codeletBytes, l.queue.codeletSize, l.queue.codeletText = v.size("InterpreterCodelet"), v.field("InterpreterCodelet::_size"), v.field("InterpreterCodelet::_description")
 
+	l.perf.read(v)
 	l.names.methodConst, l.names.methodEntry = v.field("Method::_constMethod"), v.field("Method::_i2i_entry")
 	l.names.constConstants, l.names.constName, l.names.constCode = v.field("ConstMethod::_constants"), v.num("ConstMethod::_name_index"), v.num("ConstMethod::_code_size")
 	l.names.constBytes = v.size("ConstMethod")
@@ -252,17 +254,12 @@ func (l *hotspotLayout) sane() bool {
 	return in(l.cache.blockBytes-1, l.cache.blockUsed) && in(l.debug.pcBytes-4, l.debug.pcOffset, l.debug.pcScope) &&
 		in(l.queue.bytes-8, l.queue.buffer) && in(l.queue.bytes-4, l.queue.begin, l.queue.end) &&
 		in(l.queue.codeletBytes-8, l.queue.codeletText) && in(l.queue.codeletBytes-4, l.queue.codeletSize) &&
-		in(l.names.constBytes-8, l.names.constConstants)
+		in(l.names.constBytes-8, l.names.constConstants) && in(l.perf.prologueBytes-4, l.perf.used, l.perf.first) &&
+		in(l.perf.entryBytes-8, l.perf.length) && in(l.perf.entryBytes-4, l.perf.name, l.perf.data)
 }
 
 func (h *hotspot) Name() string    { return "java" }
 func (h *hotspot) Version() string { return h.version }
-
-// Roots implements Runtime: the native stack is all there is.
-func (h *hotspot) Roots(io.ReaderAt, Thread) []taking.Root { return nil }
-
-// Recipe implements Runtime.
-func (h *hotspot) Recipe([]taking.Root, *Stack) *taking.Recipe { return nil }
 
 // codeHeap is a part of the code cache, which stays where it is.
 type codeHeap struct {
@@ -282,6 +279,7 @@ type blob struct {
 	label  string
 	code   []byte // if it was read
 	epoch  uint64 // of the walk that it was used in
+	since  uint64 // see [hotspot.since]
 	debug  *debugInfo
 	depths depths // if asked for
 }
@@ -320,7 +318,7 @@ const (
 // Begin implements Managed.
 func (h *hotspot) Begin() (changed bool) {
 	h.epoch++
-	h.used = h.used[:0]
+	h.used, h.dropped.found = h.used[:0], false
 	if len(h.heaps) > 0 {
 		return false
 	}
@@ -426,7 +424,7 @@ func (h *hotspot) seek(pc uint64) *blob {
 	if b := h.blobs[addr]; b != nil && b.blobHead == head {
 		return b
 	}
-	b := &blob{blobHead: head, kind: kind, label: label}
+	b := &blob{blobHead: head, kind: kind, label: label, since: h.since()}
 	if len(h.blobs) >= maxBlobs {
 		clear(h.blobs)
 		clear(h.byPC)

@@ -21,6 +21,7 @@ type hotspotPlace struct {
 
 // Identify implements Managed.
 func (h *hotspot) Identify(owned []unwind.Owned, mem Memory, st *Stack) {
+	st.Reset()
 	for i := range owned {
 		o := &owned[i]
 		n := len(st.Frames)
@@ -37,7 +38,7 @@ func (h *hotspot) identify(o *unwind.Owned, mem Memory, st *Stack) {
 		pc--
 	}
 	b := h.find(pc)
-	if b == nil {
+	if b == nil || !h.was(b.since) {
 		return
 	}
 	sp := o.Set.R[regRSP]
@@ -170,6 +171,7 @@ type hotspotMethod struct {
 	codes     uint64 // where its bytecodes begin
 	codeBytes uint64
 	epoch     uint64 // of the walk in which it was confirmed
+	since     uint64 // see [hotspot.since]
 	parts     []Span // what it was read from, in the order of methodParts
 }
 
@@ -201,7 +203,9 @@ func (h *hotspot) methodAt(addr uint64) *hotspotMethod {
 		}
 	}
 	if m == nil {
-		m = h.lay.readMethod(h.mem, addr)
+		if m = h.lay.readMethod(h.mem, addr); m != nil {
+			m.since = h.since()
+		}
 	}
 	if m == nil {
 		delete(h.methods, addr)
@@ -310,7 +314,7 @@ func (h *hotspot) Key(_ Memory, _ io.ReaderAt, f *Frame) (Key, bool) {
 		return Key{Version: 1, Count: uint32(f.Globals)}, true
 	}
 	m := h.methodAt(f.Code)
-	if m == nil {
+	if m == nil || !h.was(m.since) {
 		return Key{}, false
 	}
 	return m.key, true

@@ -41,6 +41,7 @@ type hotspotStep struct {
 // Caller implements unwind.Runtime.
 func (h *hotspot) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs.Set) (unwind.Reason, uint64) {
 	s := hotspotStep{h: h, from: from, mem: mem, to: to, top: top, addr: from.PC}
+	h.take(mem)
 	r := s.caller()
 	return r, s.addr
 }
@@ -51,10 +52,11 @@ func (s *hotspotStep) caller() unwind.Reason {
 		pc--
 	}
 	b := s.h.find(pc)
-	if b == nil {
-		return unwind.NoRow
-	}
 	switch {
+	case b == nil:
+		return unwind.NoRow
+	case !s.h.was(b.since):
+		return unwind.NotCode
 	case !s.top && s.from.PC == s.h.callStub:
 		return s.record()
 	case b.kind == interpreterBlob:
@@ -117,7 +119,7 @@ func (s *hotspotStep) returns(ra uint64) bool {
 	}
 	b := s.h.find(ra - 1)
 	switch {
-	case b == nil:
+	case b == nil || !s.h.was(b.since):
 		return false
 	case b.kind == interpreterBlob:
 		c := s.h.codelet(b, ra)
