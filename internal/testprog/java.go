@@ -37,7 +37,7 @@ func JavaClasses(t testing.TB, source string) string {
 		t.Skip("no javac on this machine")
 	}
 	dir := t.TempDir()
-	if out, err := exec.Command(javac, "-nowarn", "--release", "17", "-d", dir, filepath.Join(root(t), source)).CombinedOutput(); err != nil {
+	if out, err := exec.Command(javac, "-nowarn", "--release", "11", "-d", dir, filepath.Join(root(t), source)).CombinedOutput(); err != nil {
 		t.Fatalf("javac: %v\n%s", err, out)
 	}
 	return dir

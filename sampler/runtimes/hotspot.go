@@ -97,7 +97,7 @@ type nameLayout struct {
 	constFlags               vmInt
 	constLines               uint32 // flag: it has a table of lines
 	poolHolder, poolBytes    int
-	poolFile                 vmInt
+	poolFile, klassFile      vmInt // one of them
 	klassName                int
 	symbolLen, symbolBody    int
 }
@@ -160,9 +160,9 @@ const (
 	maxHops      = 4096
 )
 
-// Releases whose code is walked as here: of 11 some stacks lacked a frame.
+// Releases whose code is walked as here.
 const (
-	firstHotSpot = 17
+	firstHotSpot = 11
 	lastHotSpot  = 25
 )
 
@@ -241,7 +241,11 @@ func (l *hotspotLayout) read(v *vmStructs) {
 	l.names.constBytes = v.size("ConstMethod")
 	l.names.constFlags, l.names.constLines = v.num("ConstMethod::_flags", "ConstMethod::_flags._flags"), v.number("ConstMethod::_has_linenumber_table", "ConstMethodFlags::_misc_has_linenumber_table")
 	l.names.poolHolder, l.names.poolBytes = v.field("ConstantPool::_pool_holder"), v.size("ConstantPool")
-	l.names.poolFile = v.num("ConstantPool::_source_file_name_index")
+	if l.names.klassFile = (vmInt{}); v.has("InstanceKlass::_source_file_name_index") { // before 15
+		l.names.klassFile = v.num("InstanceKlass::_source_file_name_index")
+	} else {
+		l.names.poolFile = v.num("ConstantPool::_source_file_name_index")
+	}
 	l.names.klassName = v.field("Klass::_name")
 	l.names.symbolLen, l.names.symbolBody = v.field("Symbol::_length"), v.field("Symbol::_body")
 }

@@ -297,7 +297,8 @@ func (l *hotspotLayout) confirm(m *hotspotMethod, b []byte) bool {
 			if len(symbol) != l.symbolBytes(symbol) {
 				return false
 			}
-			h.Write(symbol[l.names.symbolLen:])
+			h.Write(symbol[l.names.symbolLen:][:2])
+			h.Write(symbol[l.names.symbolBody:])
 		}
 		n.key.Hash = h.Sum64()
 	}
@@ -342,7 +343,11 @@ func (h *hotspot) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 		return nil, false
 	}
 	fn := &Function{Name: className(class) + "." + name}
-	if index := l.names.poolFile.in(pool); index > 0 {
+	index := l.names.poolFile.in(pool)
+	if l.names.klassFile.bytes > 0 {
+		index = l.names.klassFile.in(read(mem, word(pool, l.names.poolHolder), l.names.klassFile.at+l.names.klassFile.bytes))
+	}
+	if index > 0 {
 		if b := read(mem, l.slot(k.Name, index), 8); b != nil {
 			fn.File = l.symbol(mem, word(b, 0)&^1)
 		}
