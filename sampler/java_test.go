@@ -16,7 +16,7 @@ import (
 
 // startJava starts the program that tells its stack.
 func startJava(t *testing.T, java, classes, options string, args ...string) *teller {
-	list := append(strings.Fields(options), "-Xshare:auto", "-cp", classes, "Truth")
+	list := append(strings.Fields(options), "-Xshare:auto", "-cp", classes)
 	return startTeller(t, java, append(list, args...)...)
 }
 
@@ -31,15 +31,16 @@ func TestJavaTruth(t *testing.T) {
 			least                  int
 		}{{"", "3", "3000", 180}, {"-Xint", "1", "0", 60}, {"-XX:TieredStopAtLevel=1", "2", "500", 120}} {
 			t.Run(testprog.JavaVersion(java)+"/"+tt.options, func(t *testing.T) {
-				checkJava(t, startJava(t, java, classes, tt.options, "tell", tt.rounds, tt.calls), tt.least)
+				checkJava(t, startJava(t, java, classes, tt.options, "Truth", "tell", tt.rounds, tt.calls), "Truth", tt.least)
 			})
 		}
 	}
 }
 
 // checkJava compares all stacks that a program tells from its function tell on, which it is further in by then.
-func checkJava(t *testing.T, p *teller, least int) {
-	n, bad := 0, 0
+func checkJava(t *testing.T, p *teller, class string, least int) {
+	n, bad, heap := 0, 0, 0
+	tell := class + ".tell"
 	var x Scripts
 	cfg := scriptPipeline().cfg // with what was read of libjvm
 	for s := p.next(t); s != nil; s = p.next(t) {
@@ -51,13 +52,23 @@ func checkJava(t *testing.T, p *teller, least int) {
 		}
 		var got, want []string
 		for _, f := range javaFrames(d.Stack) {
-			if got = append(got, f); strings.HasPrefix(f, "Truth.tell ") {
-				got = []string{"Truth.tell"}
+			if got = append(got, f); strings.HasPrefix(f, tell+" ") {
+				got = []string{tell}
 			}
 		}
 		for _, f := range s.lines() {
-			if want = append(want, f); strings.HasPrefix(f, "Truth.tell ") {
-				want = []string{"Truth.tell"}
+			if want = append(want, f); strings.HasPrefix(f, tell+" ") {
+				want = []string{tell}
+			}
+		}
+		if class == "Virtual" { // it tells its own frames alone
+			at := slices.Index(got, javaEntered)
+			if at < 0 || !strings.Contains(got[len(got)-1], ".ForkJoinWorkerThread.run ") {
+				at = 0
+			}
+			if got = got[:at]; at > 1 && at <= len(want) && got[at-1] == javaHeap {
+				got, want = got[:at-1], want[:at-1]
+				heap++
 			}
 		}
 		if strings.Join(got, "\n") != strings.Join(want, "\n") || d.Stack.End != "" {
@@ -69,11 +80,40 @@ func checkJava(t *testing.T, p *teller, least int) {
 		x.Unnamed += pipe.Stats().Scripts.Unnamed
 		p.in.Write([]byte("\n"))
 	}
-	t.Logf("%d stacks, %+v", n, x)
-	if n < least || bad > 0 || x.Unnamed > 0 {
+	t.Logf("%d stacks, %d with frames in the heap, %+v", n, heap, x)
+	if n < least || bad > 0 || x.Unnamed > 0 || class == "Virtual" && (heap < n/5 || heap > n*4/5) {
 		t.Errorf("%d of %d stacks are wrong, %d frames without a name", bad, n, x.Unnamed)
 	}
 }
+
+// TestJavaVirtual compares the frames of virtual threads: all of those that the thread has not left in the heap, down to the thread that carries it.
+func TestJavaVirtual(t *testing.T) {
+	t.Parallel()
+	classes := testprog.JavaClasses(t, "scripts/Virtual.java")
+	for _, java := range testprog.Javas(t) {
+		if version := javaMajor.FindStringSubmatch(testprog.JavaVersion(java)); version == nil || version[1] < "21" {
+			continue
+		}
+		for _, options := range []string{"", "-Xint", "-XX:TieredStopAtLevel=1"} {
+			t.Run(testprog.JavaVersion(java)+"/"+options, func(t *testing.T) {
+				rounds, least := "3", 220
+				if options == "-Xint" {
+					rounds, least = "1", 70
+				}
+				checkJava(t, startJava(t, java, classes, options, "Virtual", "tell", rounds, "100"), "Virtual", least)
+			})
+		}
+	}
+}
+
+// javaHeap stands for frames that a virtual thread has in the heap, and javaEntered is what runs it on the thread that carries it.
+const (
+	javaHeap    = "[more frames in the heap]"
+	javaEntered = "jdk.internal.vm.Continuation.enterSpecial Continuation.java:0"
+)
+
+// javaMajor is a version in the name of a folder.
+var javaMajor = regexp.MustCompile(`(\d\d)`)
 
 // javaFrames are the frames of Java in a stack, as told.lines has them: not the runtime's own code between them.
 func javaFrames(st *output.Stack) (list []string) {
@@ -81,7 +121,9 @@ func javaFrames(st *output.Stack) (list []string) {
 		return nil
 	}
 	for _, f := range st.Frames {
-		if f.Script && strings.Contains(f.Func, ".") {
+		if f.Func == javaHeap {
+			list = append(list, javaHeap)
+		} else if f.Script && strings.Contains(f.Func, ".") {
 			list = append(list, fmt.Sprintf("%s %s:%d", f.Func, f.File, f.Line))
 		}
 	}
@@ -135,7 +177,7 @@ func (s *javaSink) Add(m *output.Sample) error {
 	if m.Stack == nil {
 		return nil
 	}
-	got, program := javaFrames(m.Stack), m.Thread == "java" || strings.HasPrefix(m.Thread, "Thread-")
+	got, program := javaFrames(m.Stack), m.Thread == "java" || strings.HasPrefix(m.Thread, "Thread-") || strings.HasPrefix(m.Thread, "ForkJoinPool-")
 	switch f := m.Stack.Frames; {
 	case len(got) == 0 && !program: // the compiler's and the collector's
 		return nil
@@ -154,6 +196,81 @@ func (s *javaSink) Add(m *output.Sample) error {
 // Close implements output.Sink.
 func (s *javaSink) Close() error { return nil }
 
+// virtualCalls are the calls between functions of Virtual.java.
+var virtualCalls = map[string]string{
+	"busy": "waited sorted failing fib", "waited": "waited yielded fib", "fib": "fib", "sorted": "lambda$sorted$", "lambda$sorted$": "compared", "compared": "waited",
+	"failing": "failed fib", "failed": "failed yielded fib",
+}
+
+// virtualWrong tells what is wrong with a whole stack of a virtual thread, empty if nothing is.
+func virtualWrong(stack []string) string {
+	at := slices.Index(stack, javaEntered)
+	if at < 0 {
+		return "nothing carries it"
+	}
+	caller := ""
+	if at == 0 || stack[at-1] != javaHeap {
+		caller = "?"
+	}
+	for i := at - 1; i >= 0; i-- {
+		name, ok := strings.CutPrefix(strings.Fields(stack[i])[0], "Virtual.")
+		switch name = strings.TrimRight(name, "0123456789"); {
+		case !ok:
+			continue
+		case caller == "?" && name != "busy":
+			return "complete, but for who calls " + name
+		case caller != "" && caller != "?" && !slices.Contains(strings.Fields(virtualCalls[caller]), name):
+			return caller + " does not call " + name
+		}
+		caller = name
+	}
+	return ""
+}
+
+// TestJavaVirtualRandom takes virtual threads at random instants that go to the heap and come back all the time.
+func TestJavaVirtualRandom(t *testing.T) {
+	classes := testprog.JavaClasses(t, "scripts/Virtual.java")
+	for _, java := range testprog.Javas(t) {
+		if version := javaMajor.FindStringSubmatch(testprog.JavaVersion(java)); version == nil || version[1] < "21" {
+			continue
+		}
+		for _, options := range []string{"", "-Xint", "-XX:TieredStopAtLevel=1"} {
+			t.Run(testprog.JavaVersion(java)+"/"+options, func(t *testing.T) {
+				p := startJava(t, java, classes, options, "Virtual", "random")
+				p.next(t) // it has begun
+				got := &javaSink{ends: map[string]int{}, enough: func() {}}
+				pipe := scriptPipeline()
+				pipe.cfg.Sink = got
+				if _, err := Run(context.Background(), Options{PIDs: []int{p.Process.Pid}, Hz: 999}, 6*time.Second, pipe, nil, nil); err != nil {
+					t.Fatal(err)
+				}
+				n, heap, cut, bad := 0, 0, 0, 0
+				for i, stack := range got.stacks {
+					if !slices.ContainsFunc(stack, func(f string) bool { return strings.HasPrefix(f, "Virtual.") }) {
+						continue
+					}
+					if n++; !got.whole[i] {
+						cut++
+						continue
+					}
+					if slices.Contains(stack, javaHeap) {
+						heap++
+					}
+					if why := virtualWrong(stack); why != "" {
+						if bad++; bad < 5 {
+							t.Errorf("%s:\n  %s", why, strings.Join(stack, "\n  "))
+						}
+					}
+				}
+				t.Logf("%d stacks, %d with frames in the heap, %d cut, %d wrong, ends %v", n, heap, cut, bad, got.ends)
+				if n < 200 || heap < n/20 || bad > 0 || cut > n/20 {
+					t.Errorf("%d stacks, %d with frames in the heap, %d cut, %d wrong", n, heap, cut, bad)
+				}
+			})
+		}
+	}
+}
+
 // TestJavaRandom takes a Java program at random instants: its stacks are whole, and every call in them is one that it makes.
 func TestJavaRandom(t *testing.T) {
 	classes := testprog.JavaClasses(t, "scripts/Truth.java")
@@ -165,7 +282,7 @@ func TestJavaRandom(t *testing.T) {
 			{"throwing", "-XX:TieredStopAtLevel=1", 2}, // where C1's stubs have a handler's address in the place of the one to return to
 		} {
 			t.Run(testprog.JavaVersion(java)+"/"+tt.does+"/"+tt.options, func(t *testing.T) {
-				p := startJava(t, java, classes, tt.options, tt.does)
+				p := startJava(t, java, classes, tt.options, "Truth", tt.does)
 				p.next(t) // it has begun
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
