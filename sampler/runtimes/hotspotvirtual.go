@@ -110,7 +110,7 @@ func (s *hotspotStep) continuing(b *blob, pc uint64) unwind.Reason {
 	}
 	off := int(s.from.PC - b.begin)
 	if !s.top && bytes.HasPrefix(code[off:], loadEntry) {
-		return s.full(special)
+		return s.overArguments(special)
 	}
 	if b.depths == nil {
 		b.depths = newContinuationDepths(code, special.frame)
@@ -139,6 +139,31 @@ func (s *hotspotStep) continuing(b *blob, pc uint64) unwind.Reason {
 	}
 	entry := (s.sp() + unpack(pushed).bytes + room + 15) &^ 15
 	return s.leaf(entry-s.sp()+special.frame-8, true)
+}
+
+// Fields of a ContinuationEntry (share/runtime/continuationEntry.hpp, as enterSpecial's code writes them).
+const (
+	entryParent  = 8
+	entryArgsize = 36
+	maxArguments = 2 << 10 // bytes
+)
+
+// overArguments: the frames that were put back end at a ContinuationEntry, or at arguments before it, of which that tells the words.
+func (s *hotspotStep) overArguments(special *blob) unwind.Reason {
+	for entry := (s.sp() + 15) &^ 15; entry-s.sp() <= maxArguments; entry += 16 {
+		words, r := s.load(entry + entryArgsize&^7)
+		parent, r2 := s.load(entry + entryParent)
+		ra, r3 := s.load(entry + special.frame - 8)
+		if r = max(r, r2, r3); r != 0 {
+			return r
+		}
+		words >>= 8 * (entryArgsize & 7)
+		if words <= maxArguments/8 && (s.sp()+8*words+15)&^15 == entry && (parent == 0 || parent > entry && parent&15 == 0) && s.h.heapAt(ra-1) != nil && s.returns(ra) {
+			return s.leaf(entry-s.sp()+special.frame-8, true)
+		}
+	}
+	s.addr = s.sp()
+	return unwind.UnknownRegister
 }
 
 // entered is the size of enterSpecial's frame, if code of b goes to that: doYield's does.
