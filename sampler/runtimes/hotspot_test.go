@@ -3,6 +3,8 @@ package runtimes
 import (
 	"encoding/binary"
 	"testing"
+
+	"sfsample/sampler/taking"
 )
 
 // hotspotMemory is a method in memory of 0x1000 bytes at 0x1000, as hotspotLayouts(false) has it: Method, ConstMethod, ConstantPool, Klass and two Symbols.
@@ -57,6 +59,26 @@ func TestHotSpotUnloaded(t *testing.T) {
 	h.epoch++
 	if now, ok := h.Key(nil, h.mem, f); !ok || now != before {
 		t.Errorf("what has not changed has another key: %+v, %+v", now, before)
+	}
+}
+
+// TestHotSpotDropped: what is read for the first time holds for a stop if no class was dropped since; what was known before, and is the same, anyway.
+func TestHotSpotDropped(t *testing.T) {
+	littleEndian(t)
+	b := hotspotMemory()
+	h := &hotspot{mem: rubbish(b), lay: hotspotLayouts(false), methods: map[uint64]*hotspotMethod{}, dropped: dropped{root: taking.Root{Addr: 0x1800}, at: 8}}
+	for i, tt := range []struct {
+		now, taken uint64
+		change     byte // of the name
+		ok         bool
+	}{{5, 4, '1', false}, {5, 5, '1', true}, {7, 7, '1', true}, {7, 6, '1', true}, {8, 7, '2', false}, {8, 8, '2', true}} {
+		binary.NativeEndian.PutUint64(b[0x808:], tt.now)
+		b[0x60a] = tt.change
+		h.epoch++
+		h.dropped.taken = tt.taken
+		if _, ok := h.Key(nil, h.mem, &Frame{Code: 0x1100}); ok != tt.ok {
+			t.Errorf("%d: %+v, has a key: %v", i, tt, ok)
+		}
 	}
 }
 
