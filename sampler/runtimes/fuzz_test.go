@@ -161,7 +161,7 @@ func checkHotSpotLayout(t *testing.T, lay hotspotLayout, b []byte) {
 	mem := rubbish(b)
 	h := &hotspot{mem: mem, lay: lay, blobs: map[uint64]*blob{}, byPC: map[uint64]*blob{}, names: map[uint64]string{}, methods: map[uint64]*hotspotMethod{}}
 	h.Begin()
-	h.heaps, h.callStub = []codeHeap{{low: 0x1000, high: 0x100000, segmap: 0x1000, log2: 7}}, 0x1500
+	h.heaps, h.found.callStub = []codeHeap{{low: 0x1000, high: 0x100000, segmap: 0x1000, log2: 7}}, 0x1500
 	copied := new(unwind.Memory)
 	page := make([]byte, 1<<12)
 	mem.ReadAt(page, 0x1000)

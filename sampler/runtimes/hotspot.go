@@ -29,11 +29,16 @@ type hotspot struct {
 	methods map[uint64]*hotspotMethod
 	queue   codelets
 
+	found hotspotFound
+	areas gathering
+	locks *Locks
+}
+
+// hotspotFound is what was looked for in the process.
+type hotspotFound struct {
 	callStub uint64 // return address of what Java's outermost frame was called by
 	entry    specialEntry
 	dropped  dropped
-	areas    gathering
-	locks    *Locks
 }
 
 // hotspotLayout is where fields are.
@@ -283,7 +288,7 @@ type blob struct {
 	label  string
 	code   []byte // if it was read
 	epoch  uint64 // of the walk that it was used in
-	since  uint64 // see [hotspot.since]
+	since  uint64 // see [dropped.since]
 	debug  *debugInfo
 	depths depths // if asked for
 }
@@ -322,7 +327,7 @@ const (
 // Begin implements Managed.
 func (h *hotspot) Begin() (changed bool) {
 	h.epoch++
-	h.used, h.dropped.found = h.used[:0], false
+	h.used, h.found.dropped.found = h.used[:0], false
 	if len(h.heaps) > 0 {
 		return false
 	}
@@ -359,7 +364,7 @@ func (h *hotspot) findHeaps() {
 		}
 		heaps = append(heaps, c)
 	}
-	h.callStub, h.heaps = word(stub, 0), heaps
+	h.found.callStub, h.heaps = word(stub, 0), heaps
 }
 
 // Owns implements unwind.Runtime.
@@ -428,7 +433,7 @@ func (h *hotspot) seek(pc uint64) *blob {
 	if b := h.blobs[addr]; b != nil && b.blobHead == head {
 		return b
 	}
-	b := &blob{blobHead: head, kind: kind, label: label, since: h.since()}
+	b := &blob{blobHead: head, kind: kind, label: label, since: h.found.dropped.since(h.mem)}
 	if len(h.blobs) >= maxBlobs {
 		clear(h.blobs)
 		clear(h.byPC)
@@ -607,7 +612,7 @@ type codelets struct {
 func (h *hotspot) codelet(b *blob, pc uint64) codelet {
 	q := &h.queue
 	if q.of != b {
-		q.of, q.list = b, h.codelets()
+		q.of, q.list = b, readCodelets(h)
 	}
 	i, _ := slices.BinarySearchFunc(q.list, pc, func(c codelet, pc uint64) int {
 		if c.end <= pc {
@@ -621,8 +626,8 @@ func (h *hotspot) codelet(b *blob, pc uint64) codelet {
 	return codelet{}
 }
 
-// codelets reads the queue of them.
-func (h *hotspot) codelets() (list []codelet) {
+// readCodelets reads the queue of them.
+func readCodelets(h *hotspot) (list []codelet) {
 	l := &h.lay
 	b := read(h.mem, l.queue.at, 8)
 	if b == nil {

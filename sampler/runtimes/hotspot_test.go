@@ -66,7 +66,7 @@ func TestHotSpotUnloaded(t *testing.T) {
 func TestHotSpotDropped(t *testing.T) {
 	littleEndian(t)
 	b := hotspotMemory()
-	h := &hotspot{mem: rubbish(b), lay: hotspotLayouts(false), methods: map[uint64]*hotspotMethod{}, dropped: dropped{root: taking.Root{Addr: 0x1800}, at: 8}}
+	h := &hotspot{mem: rubbish(b), lay: hotspotLayouts(false), methods: map[uint64]*hotspotMethod{}, found: hotspotFound{dropped: dropped{root: taking.Root{Addr: 0x1800}, at: 8}}}
 	for i, tt := range []struct {
 		now, taken uint64
 		change     byte // of the name
@@ -75,7 +75,7 @@ func TestHotSpotDropped(t *testing.T) {
 		binary.NativeEndian.PutUint64(b[0x808:], tt.now)
 		b[0x60a] = tt.change
 		h.epoch++
-		h.dropped.taken = tt.taken
+		h.found.dropped.taken = tt.taken
 		if _, ok := h.Key(nil, h.mem, &Frame{Code: 0x1100}); ok != tt.ok {
 			t.Errorf("%d: %+v, has a key: %v", i, tt, ok)
 		}

@@ -38,7 +38,7 @@ func (h *hotspot) identify(o *unwind.Owned, mem Memory, st *Stack) {
 		pc--
 	}
 	b := h.find(pc)
-	if b == nil || !h.was(b.since) {
+	if b == nil || !h.found.dropped.was(b.since) {
 		return
 	}
 	sp := o.Set.R[regRSP]
@@ -75,12 +75,12 @@ func (h *hotspot) identify(o *unwind.Owned, mem Memory, st *Stack) {
 			h.addStub(st, sp, b.label)
 			return
 		}
-		if h.addStub(st, sp, inHeap); h.special() != nil {
-			add(h.special().m.method, unknownLine)
+		if h.addStub(st, sp, inHeap); special(h) != nil {
+			add(special(h).m.method, unknownLine)
 		}
 	default:
 		name := b.label
-		if o.Set.PC == h.callStub {
+		if o.Set.PC == h.found.callStub {
 			name = "call_stub"
 		}
 		if name != "" {
@@ -171,7 +171,7 @@ type hotspotMethod struct {
 	codes     uint64 // where its bytecodes begin
 	codeBytes uint64
 	epoch     uint64 // of the walk in which it was confirmed
-	since     uint64 // see [hotspot.since]
+	since     uint64 // see [dropped.since]
 	parts     []Span // what it was read from, in the order of methodParts
 }
 
@@ -204,7 +204,7 @@ func (h *hotspot) methodAt(addr uint64) *hotspotMethod {
 	}
 	if m == nil {
 		if m = h.lay.readMethod(h.mem, addr); m != nil {
-			m.since = h.since()
+			m.since = h.found.dropped.since(h.mem)
 		}
 	}
 	if m == nil {
@@ -315,7 +315,7 @@ func (h *hotspot) Key(_ Memory, _ io.ReaderAt, f *Frame) (Key, bool) {
 		return Key{Version: 1, Count: uint32(f.Globals)}, true
 	}
 	m := h.methodAt(f.Code)
-	if m == nil || !h.was(m.since) {
+	if m == nil || !h.found.dropped.was(m.since) {
 		return Key{}, false
 	}
 	return m.key, true

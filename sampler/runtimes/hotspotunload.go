@@ -45,7 +45,7 @@ const (
 )
 
 // findDropped looks for the count. It has no address where HotSpot keeps none (-XX:-UsePerfData).
-func (h *hotspot) findDropped() (d dropped) {
+func findDropped(h *hotspot) (d dropped) {
 	l := &h.lay.perf
 	b := read(h.mem, l.start, 8)
 	if b == nil {
@@ -76,18 +76,18 @@ func (h *hotspot) findDropped() (d dropped) {
 
 // Roots implements Runtime: the native stack is all there is, but for the count.
 func (h *hotspot) Roots(io.ReaderAt, Thread) []taking.Root {
-	if h.dropped.root.Addr == 0 {
-		h.dropped = h.findDropped()
+	if h.found.dropped.root.Addr == 0 {
+		h.found.dropped = findDropped(h)
 	}
-	if h.dropped.root.Addr == 0 {
+	if h.found.dropped.root.Addr == 0 {
 		return nil
 	}
-	return []taking.Root{h.dropped.root}
+	return []taking.Root{h.found.dropped.root}
 }
 
 // Recipe implements Runtime.
 func (h *hotspot) Recipe(roots []taking.Root, _ *Stack) *taking.Recipe {
-	r := &taking.Recipe{RootBytes: h.dropped.at + 8, Check: h.lay.perf.length, Room: 1 << 10}
+	r := &taking.Recipe{RootBytes: h.found.dropped.at + 8, Check: h.lay.perf.length, Room: 1 << 10}
 	copy(r.Roots[:], roots)
 	foresee(r, []Span{{roots[0].Addr, r.RootBytes}})
 	return r
@@ -97,8 +97,8 @@ func (h *hotspot) Recipe(roots []taking.Root, _ *Stack) *taking.Recipe {
 func (h *hotspot) Beforehand() {}
 
 // take looks for the count of the stop that is walked.
-func (h *hotspot) take(mem *unwind.Memory) {
-	if d := &h.dropped; !d.found {
+func (d *dropped) take(mem *unwind.Memory) {
+	if !d.found {
 		d.found = true
 		for i := range mem.Also {
 			if b := (Memory{mem.Also[i]}).Bytes(d.root.Addr, d.at+8); b != nil && d.root.Addr != 0 {
@@ -109,12 +109,11 @@ func (h *hotspot) take(mem *unwind.Memory) {
 }
 
 // since is the count now: what was just read for the first time was there when no more were dropped.
-func (h *hotspot) since() uint64 {
-	d := &h.dropped
-	if r, ok := h.mem.(replayer); ok && r.Replayed() || d.root.Addr == 0 {
+func (d *dropped) since(mem io.ReaderAt) uint64 {
+	if r, ok := mem.(replayer); ok && r.Replayed() || d.root.Addr == 0 {
 		return 0 // memory is as it was read last; or nothing is known
 	}
-	b := read(h.mem, d.root.Addr+uint64(d.at), 8)
+	b := read(mem, d.root.Addr+uint64(d.at), 8)
 	if b == nil {
 		return ^uint64(0)
 	}
@@ -122,7 +121,7 @@ func (h *hotspot) since() uint64 {
 }
 
 // was tells whether what has this count was there at the stop.
-func (h *hotspot) was(since uint64) bool { return since <= h.dropped.taken }
+func (d *dropped) was(since uint64) bool { return since <= d.taken }
 
 // replayer is memory that may be a recording's.
 type replayer interface{ Replayed() bool }

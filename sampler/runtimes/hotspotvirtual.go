@@ -26,23 +26,23 @@ var loadEntry = []byte{0x49, 0x8b, 0xa7}
 const specialPause = 1 << 10
 
 // special is the code of jdk.internal.vm.Continuation.enterSpecial, nil if there is none yet. What leads to it is not told by all versions.
-func (h *hotspot) special() *blob {
-	if h.entry.pc == 0 && h.epoch >= h.entry.next {
-		h.entry.pc, h.entry.next = h.seekSpecial(), h.epoch+specialPause
+func special(h *hotspot) *blob {
+	if h.found.entry.pc == 0 && h.epoch >= h.found.entry.next {
+		h.found.entry.pc, h.found.entry.next = seekSpecial(h), h.epoch+specialPause
 	}
-	if h.entry.pc == 0 {
+	if h.found.entry.pc == 0 {
 		return nil
 	}
-	b := h.find(h.entry.pc)
+	b := h.find(h.found.entry.pc)
 	if b == nil || b.kind != nativeBlob || b.frame < 32 {
-		h.entry.pc = 0
+		h.found.entry.pc = 0
 		return nil
 	}
 	return b
 }
 
 // seekSpecial looks through the code cache.
-func (h *hotspot) seekSpecial() uint64 {
+func seekSpecial(h *hotspot) uint64 {
 	l := &h.lay
 	for i := range h.heaps {
 		c := &h.heaps[i]
@@ -103,7 +103,7 @@ func newContinuationDepths(code []byte, special uint64) depths {
 
 // continuing is a stub of continuations.
 func (s *hotspotStep) continuing(b *blob, pc uint64) unwind.Reason {
-	special := s.h.special()
+	special := special(s.h)
 	code := b.bytes(s.h.mem)
 	if special == nil || code == nil || len(code) > maxFollowed {
 		return unwind.UnknownRegister
@@ -167,9 +167,9 @@ func (s *hotspotStep) overArguments(special *blob) unwind.Reason {
 }
 
 // entered is the size of enterSpecial's frame, if code of b goes to that: doYield's does.
-func (h *hotspot) entered(b *blob, code []byte) uint64 {
+func entered(h *hotspot, b *blob, code []byte) uint64 {
 	if b.kind == nativeBlob && bytes.Contains(code, loadEntry) {
-		if special := h.special(); special != nil {
+		if special := special(h); special != nil {
 			return special.frame
 		}
 	}

@@ -41,7 +41,7 @@ type hotspotStep struct {
 // Caller implements unwind.Runtime.
 func (h *hotspot) Caller(from *regs.Set, top bool, mem *unwind.Memory, to *regs.Set) (unwind.Reason, uint64) {
 	s := hotspotStep{h: h, from: from, mem: mem, to: to, top: top, addr: from.PC}
-	h.take(mem)
+	h.found.dropped.take(mem)
 	r := s.caller()
 	return r, s.addr
 }
@@ -55,9 +55,9 @@ func (s *hotspotStep) caller() unwind.Reason {
 	switch {
 	case b == nil:
 		return unwind.NoRow
-	case !s.h.was(b.since):
+	case !s.h.found.dropped.was(b.since):
 		return unwind.NotCode
-	case !s.top && s.from.PC == s.h.callStub:
+	case !s.top && s.from.PC == s.h.found.callStub:
 		return s.record()
 	case b.kind == interpreterBlob:
 		return s.interpreted(b)
@@ -119,7 +119,7 @@ func (s *hotspotStep) returns(ra uint64) bool {
 	}
 	b := s.h.find(ra - 1)
 	switch {
-	case b == nil || !s.h.was(b.since):
+	case b == nil || !s.h.found.dropped.was(b.since):
 		return false
 	case b.kind == interpreterBlob:
 		c := s.h.codelet(b, ra)
@@ -240,7 +240,7 @@ func (s *hotspotStep) compiled(b *blob, pc uint64) unwind.Reason {
 		if code == nil {
 			return unwind.Unreadable
 		}
-		b.depths = newDepths(code, int(b.m.entry-b.begin), int(max(b.frame, 8)-8), s.h.entered(b, code))
+		b.depths = newDepths(code, int(b.m.entry-b.begin), int(max(b.frame, 8)-8), entered(s.h, b, code))
 	}
 	switch d := b.depths.at(pc - b.begin); {
 	case d.known:
