@@ -45,9 +45,17 @@ func nodeFrames(st *output.Stack) (list []string) {
 // dump goes through all of node's symbols.
 func TestV8Truth(t *testing.T) {
 	t.Parallel()
+	type run struct{ node, flag string }
+	var runs []run
 	for _, node := range nodes(t) {
-		t.Run(nodeVersion(t, node), func(t *testing.T) {
-			p := startNode(t, node, "main")
+		runs = append(runs, run{node: node})
+		if v := nodeVersion(t, node); v >= "v24" {
+			runs = append(runs, run{node, "--no-turbofan"}) // Maglev's code lasts
+		}
+	}
+	for _, r := range runs {
+		t.Run(nodeVersion(t, r.node)+r.flag, func(t *testing.T) {
+			p := startTeller(t, r.node, slices.DeleteFunc([]string{r.flag, absolute(t, "../testdata/scripts/truth.js"), "main"}, func(s string) bool { return s == "" })...)
 			n, bad := 0, 0
 			pipe := scriptPipeline()
 			for s := p.next(t); s != nil; s = p.next(t) {
@@ -175,7 +183,7 @@ var called = map[string][]string{
 	"get size": {".size"}, "set size": {".size"}, "get": {"proxy."}, "has": {"in proxy"}, "toString": {"`${s}`"}, "valueOf": {"+s"}, "toJSON": {"JSON.stringify"},
 	"reviver": {"JSON.parse"}, "Shape": {"new Shape", "super(x)"}, "Circle": {"new Circle"}, "numbers": {"numbers(", "yield*"}, "outer": {"outer("},
 	"add": {"f(", "add("}, "key": {"f(", "key"}, "recurse": {"f(", "recurse("}, "named": {"named"}, "object.method": {"method("}, "object.arrow": {"arrow(", "f("}, "method": {"method", "f("}, "arrow": {"arrow", "f("},
-	"list.push": {"f("}, "hide": {"#hide"}, "<static_initializer>": {"class"}, "f": {"f("},
+	"list.push": {"f("}, "hide": {"#hide"}, "<static_initializer>": {"class"}, "numbers2": {"f("}, "f": {"f("},
 	"report": {"report", "map(key)"},
 }
 

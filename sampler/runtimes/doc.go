@@ -27,5 +27,5 @@
 // Perl intrpvar.h, cop.h, op.h, cv.h, gv.h, hv.h, sv.h, pp_ctl.c, perl.c, pad.c and inline.h of 5.32 to 5.44, offsets by the headers of Debian's and Ubuntu's packages.
 // Erlang/OTP erts/emulator/beam/{erl_process.h,jit/beam_jit_metadata.cpp,jit/beam_jit_common.cpp,jit/x86/beam_asm.hpp,jit/x86/process_main.cpp} of 25.2.3 and 27.3.4, offsets verified on live processes.
 // V8 src/objects/{code,script,scope-info,shared-function-info,string}.{h,tq}, src/codegen/source-position{.h,-table.cc}, src/execution/frame-constants.h,
-// src/baseline/bytecode-offset-iterator.h of 10.2, 11.3 and 12.4, and the v8dbg constants of node 18, 20 and 22.
+// src/baseline/bytecode-offset-iterator.h of 10.2, 11.3, 12.4 and 13.6, and the v8dbg constants of node 18, 20, 22 and 24; src/codegen/{reloc-info.{h,cc},maglev-safepoint-table.h} of 13.6, verified on live processes.
 package runtimes

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"sfsample/internal/safeelf"
 	"sfsample/regs"
 	"sfsample/sampler/taking"
 	"sfsample/unwind"
@@ -62,12 +63,13 @@ type v8Types struct {
 
 // v8Layout is what no constants tell, by version: offsets in bytes (objects/{code,script,bytecode-array,shared-function-info}.{h,tq}).
 type v8Layout struct {
-	functionCode                                       int // of the Code in JSFunction; 0: none
-	functionData                                       int // in SharedFunctionInfo
 	deopt, positions, stream, start, flags, size, code int // in Code; code is where instructions begin in it, 0: at start
 	bytecodePositions                                  int // in BytecodeArray
 	deoptLiterals, deoptShared, deoptInlining          int // elements of deoptimization data
 	wrapped                                            bool
+	bytecodes                                          int // how many there are, where no symbol tells their sizes
+	// exitOffset is the mode of relocation information that tells the position of an exit (codegen/reloc-info.h). 0: there is no code of Maglev.
+	exitOffset byte
 	// initialises is the FunctionKind (objects/function-kind.h) of what initialises a class's members; the next one is of its static ones. Both have
 	// the class's name since V8 names them by that. 0: they have names.
 	initialises uint32
@@ -75,9 +77,10 @@ type v8Layout struct {
 
 // v8Layouts are those of the versions that were verified, by major version and minor.
 var v8Layouts = map[[2]uint32]v8Layout{
-	{10, 2}: {functionCode: 48, functionData: 8, deopt: 16, positions: 24, flags: 48, size: 40, code: 128, bytecodePositions: 32, deoptLiterals: 2, deoptShared: 6, deoptInlining: 7},
-	{11, 3}: {functionCode: 48, functionData: 8, deopt: 16, positions: 24, stream: 32, start: 40, flags: 48, size: 56, bytecodePositions: 32, deoptLiterals: 2, deoptShared: 6, deoptInlining: 7},
-	{12, 4}: {functionCode: 24, functionData: 8, deopt: 8, positions: 16, stream: 32, start: 40, flags: 48, size: 52, bytecodePositions: 24, deoptLiterals: 2, deoptShared: 6, deoptInlining: 7, initialises: 24},
+	{10, 2}: {deopt: 16, positions: 24, flags: 48, size: 40, code: 128, bytecodePositions: 32, deoptLiterals: 2, deoptShared: 6, deoptInlining: 7},
+	{11, 3}: {deopt: 16, positions: 24, stream: 32, start: 40, flags: 48, size: 56, bytecodePositions: 32, deoptLiterals: 2, deoptShared: 6, deoptInlining: 7},
+	{12, 4}: {deopt: 8, positions: 16, stream: 32, start: 40, flags: 48, size: 52, bytecodePositions: 24, deoptLiterals: 2, deoptShared: 6, deoptInlining: 7, initialises: 24},
+	{13, 6}: {deopt: 8, positions: 16, stream: 32, start: 40, flags: 52, size: 56, bytecodePositions: 24, deoptLiterals: 3, deoptShared: 7, deoptInlining: 8, wrapped: true, bytecodes: 208, exitOffset: 17, initialises: 24},
 }
 
 // v8Kind is what of a SharedFunctionInfo's flags is the function's kind (objects/shared-function-info.tq).
@@ -97,6 +100,7 @@ const (
 // Bounds.
 const (
 	maxV8Constants = 2048
+	maxV8Constant  = 256 << 20 // of an object's constants, in bytes
 	maxV8Codes     = 1 << 12
 	maxV8Code      = 4 << 20  // of one Code, in bytes
 	maxV8Table     = 1 << 20  // of positions, in bytes
@@ -144,7 +148,7 @@ func newV8(o Object, e *elf.File, syms []elf.Symbol, mem io.ReaderAt) (Runtime, 
 	v.version = fmt.Sprintf("%d.%d.%d", major, minor, number(v8Build))
 	layout, ok := v8Layouts[[2]uint32{major, minor}]
 	if !ok || e.Machine != elf.EM_X86_64 {
-		return nil, fmt.Errorf("%s: V8 of version %s for %s is not known, its scripts are not shown (known: 10.2, 11.3 and 12.4, as in node 18, 20 and 22, for x86-64)", path.Base(o.Path), v.version, e.Machine)
+		return nil, fmt.Errorf("%s: V8 of version %s for %s is not known, its scripts are not shown (known: 10.2, 11.3, 12.4 and 13.6, as in node 18, 20, 22 and 24, for x86-64)", path.Base(o.Path), v.version, e.Machine)
 	}
 	v.codes.layout = layout
 	missing := ""
@@ -189,8 +193,51 @@ func newV8(o Object, e *elf.File, syms []elf.Symbol, mem io.ReaderAt) (Runtime, 
 	v.root.Is = word(b, 0)
 	if s := where[v8Sizes]; s.Value != 0 && s.Size < 3*256 && s.Size%3 == 0 {
 		v.sizes = read(mem, s.Value+o.Bias, int(s.Size))
+	} else if layout.bytecodes > 0 {
+		v.sizes = v8BytecodeSizes(e, layout.bytecodes)
 	}
 	return v, nil
+}
+
+// v8BytecodeSizes finds the sizes of n bytecodes at the three scales among the constants of e by what they are: of prefixes, which come first, they
+// are 1, and each operand that has scales is by as much larger at each. nil: there is none, or more than one.
+func v8BytecodeSizes(e *elf.File, n int) (found []byte) {
+	s := e.Section(".rodata")
+	if s == nil || safeelf.Plain(s, maxV8Constant) != nil {
+		return nil
+	}
+	const piece = 1 << 20
+	b := make([]byte, piece+3*n)
+	for at := int64(0); at < int64(s.Size); at += piece {
+		got, err := s.ReadAt(b, at)
+		if err != nil && err != io.EOF {
+			return nil
+		}
+		for i := 0; i < piece && i+3*n <= got; i += 8 {
+			if t := b[i : i+3*n]; v8SizesAre(t) {
+				if found != nil {
+					return nil
+				}
+				found = bytes.Clone(t)
+			}
+		}
+	}
+	return found
+}
+
+func v8SizesAre(t []byte) bool {
+	n, most := len(t)/3, byte(0)
+	if word32(t, 0) != 0x01010101 {
+		return false
+	}
+	for i := range n {
+		one, two, four := t[i], t[n+i], t[2*n+i]
+		if one == 0 || two < one || int(four)-int(one) != 3*(int(two)-int(one)) {
+			return false
+		}
+		most = max(most, four)
+	}
+	return most > 8
 }
 
 // v8Constant is the value of a constant in the file.

@@ -1,7 +1,10 @@
 package runtimes
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/hex"
+	"maps"
 	"math/rand/v2"
 	"testing"
 
@@ -123,5 +126,64 @@ func TestV8Epilogue(t *testing.T) {
 		if got := v8Epilogue(append(append([]byte(nil), tt.code...), pad...)); got != tt.want {
 			t.Errorf("% x: %d, want %d", tt.code, got, tt.want)
 		}
+	}
+}
+
+// TestV8Exits: relocation information and safepoints of code of which node --print-maglev-code tells offsets in the source 93 of what was inlined first at
+// exit 0x13d, 139, 139, 139 and 121 of the function itself at 0x141 to 0x14d, 105 of the first and of the second inlined one at 0x151 and 0x155, and exits
+// 0x14d, 0x151 and 0x155 behind the calls that return to 0x1f, 0xcd and 0xe5.
+func TestV8Exits(t *testing.T) {
+	b, err := hex.DecodeString("0000000600533c004f00000001004b0000006904470000000500533c004f00000000004b0000006904470000000400533c004fffffffff004b00000079044700000003005335004fffffffff004b0000008b044700000002005329004fffffffff004b0000008b044700000001005329004fffffffff004b0000008b044700000000005344004f00000000004b0000005d10470c3b015b093b3c093b4c025b481b3b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(offset, inlined uint64) uint64 { return (offset+1)<<1 | (inlined+1)<<31 }
+	const itself = ^uint64(0)
+	want := map[uint64]uint64{0x13d: at(93, 0), 0x141: at(139, itself), 0x145: at(139, itself), 0x149: at(139, itself), 0x14d: at(121, itself), 0x151: at(105, 0), 0x155: at(105, 1)}
+	if got := v8Exits(b, 17); !maps.Equal(got, want) {
+		t.Errorf("exits %x, want %x", got, want)
+	}
+	for cut := range b {
+		v8Exits(b[cut:], 17)
+		v8Exits(b[:cut], 17)
+	}
+
+	points, err := hex.DecodeString("0600000004000000a3000000010000001f00054e010000cd000652010101e5000756010203310100000001000000000000000000000000000000000000000000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The stream leads to an array of the bytes above, of which the map is that at 0x2000.
+	page := make([]byte, 1<<12)
+	binary.NativeEndian.PutUint16(page[12:], 7)            // instance type
+	binary.NativeEndian.PutUint64(page[0x100+16:], 0x2201) // stream
+	binary.NativeEndian.PutUint64(page[0x200:], 0x2001)    // array
+	binary.NativeEndian.PutUint64(page[0x208:], 162<<32)   //
+	copy(page[0x210:], b)                                  //
+	copy(page[0x400:], points)                             // behind the code
+	v := rubbishV8(page, [2]uint32{13, 6})
+	v.Begin()
+	c := &v8Code{start: 0x2400 - 0x15c, end: 0x2400}
+	want = map[uint64]uint64{0x1f: at(121, itself), 0xcd: at(105, 0), 0xe5: at(105, 1)}
+	if got := v.codes.readReturns(c, 0x2101); !maps.Equal(got, want) {
+		t.Errorf("returns %x, want %x", got, want)
+	}
+}
+
+// TestV8Sizes: sizes of bytecodes are found by what they are, once.
+func TestV8Sizes(t *testing.T) {
+	table := []byte{1, 1, 1, 1, 2, 4, 1, 1, 1, 1, 3, 7, 1, 1, 1, 1, 5, 13}
+	if !v8SizesAre(table) {
+		t.Error("not taken for sizes")
+	}
+	for i := range table {
+		for _, n := range []byte{0, table[i] + 1} {
+			bad := bytes.Clone(table)
+			if bad[i] = n; v8SizesAre(bad) {
+				t.Errorf("%v taken for sizes", bad)
+			}
+		}
+	}
+	if v8SizesAre(bytes.Repeat([]byte{1}, 18)) {
+		t.Error("ones taken for sizes")
 	}
 }

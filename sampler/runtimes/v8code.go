@@ -17,12 +17,13 @@ type v8Code struct {
 	head             []byte // of the Code, by which it is known again
 	seen             uint64 // epoch in which it was read last
 	kind             uint32
-	frame            uint64   // where its frame is there: behind push rbp; mov rbp,rsp; 0: not known
-	positions        []byte   // table of source positions
-	exits            uint64   // where exits to less optimised code begin; 0: none
-	shared           uint64   // address of its SharedFunctionInfo; 0: not known
-	inlined          []v8Site // by number
-	bytecodes        uint64   // of baseline code, pointer to its BytecodeArray
+	frame            uint64            // where its frame is there: behind push rbp; mov rbp,rsp; 0: not known
+	positions        []byte            // table of source positions
+	returns          map[uint64]uint64 // of Maglev's: positions of calls by the offset of what they return to
+	exits            uint64            // where exits to less optimised code begin; 0: none
+	shared           uint64            // address of its SharedFunctionInfo; 0: not known
+	inlined          []v8Site          // by number
+	bytecodes        uint64            // of baseline code, pointer to its BytecodeArray
 }
 
 // v8Site is a function that was inlined: where it was called, and its SharedFunctionInfo.
@@ -162,6 +163,9 @@ func (v *v8Codes) openCode(addr, pc uint64) *v8Code {
 	case v.optimised(c):
 		c.positions = v.heap.byteArray(word(b, v.layout.positions))
 		v.readInlined(c, word(b, v.layout.deopt))
+		if c.kind == v.heap.types.baseline+1 && v.layout.exitOffset > 0 {
+			c.returns = v.readReturns(c, word(b, v.layout.stream))
+		}
 	}
 	// It is what was read only if it is the same code still.
 	if again := v.heap.read(at, v8CodeBytes); again == nil || !bytes.Equal(again, b) {
@@ -251,6 +255,100 @@ func (v *v8Codes) readInlined(c *v8Code, ptr uint64) {
 		}
 	}
 	c.shared = shared - 1
+}
+
+// Maglev's table of safepoints (codegen/maglev-safepoint-table.h): slots of the stack, entries, how these are, slots with pointers.
+const (
+	v8SafepointHead = 16
+	maxV8Safepoints = 1 << 16
+)
+
+// readReturns reads the positions of the calls in Maglev's code, by the offset of what they return to. They are those of the exits that they return to if
+// the code is to be replaced meanwhile. The table of positions does not have calls in slow paths, which stand behind all other code.
+func (v *v8Codes) readReturns(c *v8Code, stream uint64) map[uint64]uint64 {
+	head, w := v.heap.read(c.end, v8SafepointHead), v.heap.read(stream-1+16, 8)
+	if head == nil || w == nil {
+		return nil
+	}
+	n, how := int(word32(head, 4)), word32(head, 8)
+	// Bits: whether there are exits, then how many bytes the mask of registers has, an offset, and the number of an exit.
+	registers, pc, index := int(how>>1&7), int(how>>4&7), int(how>>7&7)
+	size := 2*pc + index + 1 + registers
+	if how&1 == 0 || n <= 0 || n > maxV8Safepoints || pc < 1 || pc > 4 || index > 4 || registers > 4 {
+		return nil
+	}
+	list := v.heap.read(c.end+v8SafepointHead, n*size)
+	if list == nil {
+		return nil
+	}
+	number := func(b []byte) (n uint64) {
+		for i := len(b) - 1; i >= 0; i-- {
+			n = n<<8 | uint64(b[i])
+		}
+		return n
+	}
+	exits := v8Exits(v.heap.byteArray(word(w, 0)), v.layout.exitOffset)
+	returns := map[uint64]uint64{}
+	for ; len(list) >= size; list = list[size:] {
+		// Numbers and offsets of exits are one more than they are.
+		if exit := number(list[pc+index : 2*pc+index]); exit > 0 {
+			if p, ok := exits[exit-1]; ok {
+				returns[number(list[:pc])] = p
+			}
+		}
+	}
+	return returns
+}
+
+// v8Exits are the positions of exits to less optimised code, by their offset, as relocation information has them (codegen/reloc-info.{h,cc}). That is
+// read from its end on. mode is that of an exit's offset in the source; the next one is of the number of what was inlined.
+func v8Exits(b []byte, mode byte) map[uint64]uint64 {
+	exits := map[uint64]uint64{}
+	at := uint64(0)
+	next := func() (c byte) {
+		if len(b) > 0 {
+			c, b = b[len(b)-1], b[:len(b)-1]
+		}
+		return c
+	}
+	number := func() (n uint32) {
+		for i := range 4 {
+			n |= uint32(next()) << (8 * i)
+		}
+		return n
+	}
+	offset := uint32(0)
+	for len(b) > 0 {
+		c := next()
+		if c&3 != 3 { // a frequent mode, and the distance
+			at += uint64(c >> 2)
+			continue
+		}
+		is := c >> 2
+		if is == mode+5 { // a longer distance
+			for shift := 6; shift < 48; shift += 7 {
+				c := next()
+				if at += uint64(c&0x7f) << shift; c < 0x80 {
+					break
+				}
+			}
+			continue
+		}
+		at += uint64(next())
+		switch is {
+		case mode:
+			offset = number() + 1
+		case mode + 1:
+			if id := number() + 1; offset < 1<<30 && id <= 0xffff {
+				exits[at] = uint64(offset)<<1 | uint64(id)<<31
+			}
+		case mode + 2: // the reason
+			next()
+		case mode + 3, mode + 4, mode - 1, mode - 2: // its number, that of a node, pools
+			number()
+		}
+	}
+	return exits
 }
 
 // A source position has bit 0 set if it is outside of scripts; then 30 bits of one more than the offset and 16 of the number, from 1 on, of what was
@@ -415,8 +513,11 @@ func (v *v8) frame(o *unwind.Owned, mem Memory, st *Stack, calls bool) {
 			at--
 		}
 		p, next := v8PositionAt(code.positions, at)
-		// Each call of a function has a position. Other instructions may have none, and the table does not tell where these are.
-		if !calls {
+		// Each call of a function has a position, but Maglev's in that of the exit behind it. Other instructions may have none, and the table does not
+		// tell where these are.
+		if exact, ok := code.returns[pc-code.start]; ok && !o.Top {
+			p = exact
+		} else if !calls || code.kind == v.heap.types.baseline+1 {
 			p = code.within(p, next)
 		}
 		v.inlinedFrames(code, p, fr, mem, st)

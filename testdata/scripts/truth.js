@@ -38,6 +38,11 @@ function* numbers(n) {
   }
 }
 function* outer(n) { yield* numbers(n); }
+function number(s) { s.x; return +s; }
+function numbers2(s) {
+  return number(s) +
+    number(s);
+}
 
 class Shape {
   #secret = 1;
@@ -143,12 +148,14 @@ async function later(i) {
   await Promise.resolve().then(() => report(i));
 }
 
+const shape = new Shape(1);
 async function main() {
   do {
     plain(rounds++);
-    for (const f of [key, add, recurse, (i) => object.method(i), (i) => new Circle(i).area(), (i) => [1, 2].map(key)]) warm(f);
+    for (const f of [key, add, recurse, (i) => object.method(i), (i) => new Circle(i).area(), (i) => [1, 2].map(key), () => numbers2(shape)]) warm(f);
     for (const f of [key, recurse, object.method, object.arrow]) f(3);
     add(-1, 2);
+    numbers2(shape);
     new Circle(1).area();
     [1, 2].map(key);
     loop(busy ? 100 : 200000);
