@@ -103,7 +103,7 @@ type Thread struct {
 type Frame struct {
 	Addr    uint64 // of the interpreter's frame
 	Code    uint64 // address of its code
-	Globals uint64 // address of the names of its module; 0: not known
+	Globals uint64 // address of the names of its module; of V8, number of the function; 0: not known
 	At      uint64 // instruction, as the runtime counts
 }
 

@@ -23,6 +23,7 @@ type v8 struct {
 	sizes   []byte      // of bytecodes, by scale and opcode; empty: not known
 	heap    *v8Heap
 	codes   *v8Codes
+	scripts *v8Scripts
 	tables  map[v8Table][]byte
 	texts   map[v8Text]*v8Lines
 	held    int // bytes of texts
@@ -56,7 +57,7 @@ type v8Codes struct {
 
 // v8Types are instance types (JSObject's and String's map has them).
 type v8Types struct {
-	function, shared, scope, script, code, stream, bytecodes, builtinExit, firstNonstring uint16
+	function, shared, scope, script, code, stream, bytecodes, builtinExit, firstNonstring, weakList, weakArray uint16
 
 	baseline uint32 // kind of baseline code; those behind it are optimised
 }
@@ -93,6 +94,7 @@ const (
 	v8ScriptBytes   = 80
 	v8ScriptLine    = 24 // line_offset
 	v8ScriptID      = 64
+	v8ScriptInfos   = 88 // shared_function_infos
 	v8BytecodeBytes = 64
 	v8CodeBytes     = 64
 )
@@ -143,7 +145,7 @@ func newV8(o Object, e *elf.File, syms []elf.Symbol, mem io.ReaderAt) (Runtime, 
 		return word32(b, 0)
 	}
 	heap := &v8Heap{mem: mem, instances: map[uint64]uint16{}}
-	v := &v8{heap: heap, codes: &v8Codes{heap: heap, origin: o.Origin, streams: map[uint64]bool{}}, tables: map[v8Table][]byte{}, texts: map[v8Text]*v8Lines{}}
+	v := &v8{heap: heap, codes: &v8Codes{heap: heap, origin: o.Origin, streams: map[uint64]bool{}}, scripts: &v8Scripts{heap: heap, roots: map[uint64]uint64{}}, tables: map[v8Table][]byte{}, texts: map[v8Text]*v8Lines{}}
 	major, minor := number(v8Major), number(v8Minor)
 	v.version = fmt.Sprintf("%d.%d.%d", major, minor, number(v8Build))
 	layout, ok := v8Layouts[[2]uint32{major, minor}]
@@ -179,6 +181,7 @@ func newV8(o Object, e *elf.File, syms []elf.Symbol, mem io.ReaderAt) (Runtime, 
 	t.scope, t.script, t.code = uint16(at("type_ScopeInfo__")), uint16(at("type_Script__")), uint16(at("type_Code__"))
 	t.bytecodes, t.builtinExit = uint16(at("type_BytecodeArray__")), uint16(at("frametype_BuiltinExitFrame"))
 	t.firstNonstring = uint16(at("FirstNonstringType"))
+	t.weakList, t.weakArray = uint16(at("type_WeakArrayList__")), uint16(at("type_WeakFixedArray__"))
 	if t.stream = t.code; v.codes.layout.code == 0 {
 		t.stream = uint16(at("type_InstructionStream__"))
 	}
@@ -361,32 +364,50 @@ func (v *v8Heap) object(ptr uint64, n int, want uint16) []byte {
 
 // Key implements Runtime. A script has a number that no other has had, and a function in it one too.
 func (v *v8) Key(mem Memory, late io.ReaderAt, f *Frame) (Key, bool) {
-	shared := mem.Bytes(f.Code, v8SharedBytes)
-	if shared == nil {
-		if shared = v.heap.read(f.Code, v8SharedBytes); shared == nil {
-			return Key{}, false
-		}
-	}
-	return v.key(mem, shared, f)
-}
-
-func (v *v8) key(mem Memory, shared []byte, f *Frame) (k Key, ok bool) {
-	if !v.heap.is(word(shared, 0), v.heap.types.shared) {
+	k, ok := v.heap.key(mem, f.Code)
+	if ok && f.Globals != k.v8Number() {
+		v.codes.list = nil // what code was read of leads to functions that the garbage collector has moved
 		return k, false
 	}
-	k = Key{Code: f.Code, Name: word(shared, v.heap.at.funcName), File: word(shared, v.heap.at.script), First: word32(shared, v.flagsAt()+4)}
+	return k, ok
+}
+
+// v8Number is a script's number with that of a function in it, which no two functions have in common. 0: it is in no script.
+func (k *Key) v8Number() uint64 {
+	if k.Lines == 0 {
+		return 0
+	}
+	return k.Lines | uint64(k.First)
+}
+
+// key is that of the SharedFunctionInfo at addr, as it was copied, or is.
+func (v *v8Heap) key(mem Memory, addr uint64) (k Key, ok bool) {
+	b := mem.Bytes(addr, v8SharedBytes)
+	if b == nil {
+		b = v.read(addr, v8SharedBytes)
+	}
+	if b == nil || !v.is(word(b, 0), v.types.shared) {
+		return k, false
+	}
+	k = Key{Code: addr, Name: word(b, v.at.funcName), File: word(b, v.at.script), First: word32(b, v.flagsAt()+4)}
 	script := mem.Bytes(k.File-1, v8ScriptBytes)
 	if script == nil && tagged(k.File) {
-		script = v.heap.read(k.File-1, v8ScriptBytes)
+		script = v.read(k.File-1, v8ScriptBytes)
 	}
-	if script != nil && v.heap.is(word(script, 0), v.heap.types.script) {
+	if script != nil && v.is(word(script, 0), v.types.script) {
 		k.Lines = word(script, v8ScriptID)
 	}
 	return k, true
 }
 
+// number is that of the function whose SharedFunctionInfo is at addr.
+func (v *v8Heap) number(mem Memory, addr uint64) uint64 {
+	k, _ := v.key(mem, addr)
+	return k.v8Number()
+}
+
 // flagsAt is where the flags of a SharedFunctionInfo are, behind its script and four short numbers.
-func (v *v8) flagsAt() int { return v.heap.at.script + 16 }
+func (v *v8Heap) flagsAt() int { return v.at.script + 16 }
 
 // Function implements Runtime.
 func (v *v8) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
@@ -395,6 +416,7 @@ func (v *v8) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 		return nil, false
 	}
 	fn := &Function{Name: name}
+	var source uint64
 	if k.Lines != 0 {
 		script := v.heap.object(k.File, v8ScriptBytes, v.heap.types.script)
 		if script == nil || word(script, v8ScriptID) != k.Lines {
@@ -403,6 +425,7 @@ func (v *v8) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 		// The name of a script may be anything: what its loader has said.
 		fn.File, _ = v.heap.text(word(script, v.heap.at.scriptName), maxText)
 		fn.File = strings.TrimPrefix(fn.File, "file://")
+		source = word(script, v.heap.at.source)
 		if l := v.lines(script); l != nil {
 			fn.lines = l
 		}
@@ -416,15 +439,19 @@ func (v *v8) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 		return nil, false
 	}
 	if first := v.codes.layout.initialises; first > 0 {
-		switch word32(b, v.flagsAt()) & v8Kind {
+		switch word32(b, v.heap.flagsAt()) & v8Kind {
 		case first:
 			fn.Name = "<instance_members_initializer>"
 		case first + 1:
 			fn.Name = "<static_initializer>"
 		}
 	}
-	again, ok := v.key(nil, b, f)
-	return fn, ok && again == k
+	again, ok := v.heap.key(nil, f.Code)
+	if !ok || again != k || !v.scripts.alive(&k) {
+		delete(v.texts, v8Text{k.Lines, source})
+		return nil, false
+	}
+	return fn, true
 }
 
 // name is that of a function, or what V8 has inferred for one without.

@@ -19,15 +19,15 @@ type v8Code struct {
 	kind             uint32
 	frame            uint64            // where its frame is there: behind push rbp; mov rbp,rsp; 0: not known
 	positions        []byte            // table of source positions
-	returns          map[uint64]uint64 // of Maglev's: positions of calls by the offset of what they return to
+	returns          map[uint64]uint64 // positions of calls by the offset of what they return to, where they stand
 	exits            uint64            // where exits to less optimised code begin; 0: none
-	shared           uint64            // address of its SharedFunctionInfo; 0: not known
+	shared, number   uint64            // address of its SharedFunctionInfo, 0: not known; and the function's number
 	inlined          []v8Site          // by number
 	bytecodes        uint64            // of baseline code, pointer to its BytecodeArray
 }
 
-// v8Site is a function that was inlined: where it was called, and its SharedFunctionInfo.
-type v8Site struct{ position, shared uint64 }
+// v8Site is a function that was inlined: where it was called, its SharedFunctionInfo and its number.
+type v8Site struct{ position, shared, number uint64 }
 
 // entered tells whether the frame of the code is complete at pc.
 func (c *v8Code) entered(pc uint64) bool { return c.frame == 0 || pc >= c.frame }
@@ -42,13 +42,19 @@ func (v *v8Codes) codeAt(pc uint64) *v8Code {
 			if c.seen == v.epoch {
 				return c
 			}
-			if b := v.heap.read(c.addr, v8CodeBytes); b != nil && bytes.Equal(b, c.head) {
+			if v.same(c) {
 				c.seen = v.epoch
 				return c
 			}
 		}
 	}
 	return v.searchCode(pc)
+}
+
+// same tells whether c is the code still: other code that was put where it was may have all else in the same places too, but not the same positions.
+func (v *v8Codes) same(c *v8Code) bool {
+	b := v.heap.read(c.addr, v8CodeBytes)
+	return b != nil && bytes.Equal(b, c.head) && (len(c.positions) == 0 || bytes.Equal(v.heap.read(word(b, v.layout.positions)-1+16, len(c.positions)), c.positions))
 }
 
 // searchCode looks backwards from pc for the object that holds it.
@@ -163,7 +169,7 @@ func (v *v8Codes) openCode(addr, pc uint64) *v8Code {
 	case v.optimised(c):
 		c.positions = v.heap.byteArray(word(b, v.layout.positions))
 		v.readInlined(c, word(b, v.layout.deopt))
-		if c.kind == v.heap.types.baseline+1 && v.layout.exitOffset > 0 {
+		if v.layout.exitOffset > 0 {
 			c.returns = v.readReturns(c, word(b, v.layout.stream))
 		}
 	}
@@ -249,12 +255,14 @@ func (v *v8Codes) readInlined(c *v8Code, ptr uint64) {
 				if v.heap.object(s.shared, v8SharedBytes, v.heap.types.shared) == nil {
 					s.shared = 0
 				}
-				s.shared--
+				if s.shared--; s.shared != ^uint64(0) {
+					s.number = v.heap.number(nil, s.shared)
+				}
 			}
 			c.inlined = append(c.inlined, s)
 		}
 	}
-	c.shared = shared - 1
+	c.shared, c.number = shared-1, v.heap.number(nil, shared-1)
 }
 
 // Maglev's table of safepoints (codegen/maglev-safepoint-table.h): slots of the stack, entries, how these are, slots with pointers.
@@ -263,36 +271,36 @@ const (
 	maxV8Safepoints = 1 << 16
 )
 
-// readReturns reads the positions of the calls in Maglev's code, by the offset of what they return to. They are those of the exits that they return to if
-// the code is to be replaced meanwhile. The table of positions does not have calls in slow paths, which stand behind all other code.
+// readReturns reads the positions of calls by the offset of what they return to: of those to exits, as they do while less optimised code is to replace
+// this, and of Maglev's, which are those of the exits that they would return to then. The table of positions does not have calls in Maglev's slow paths,
+// which stand behind all other code.
 func (v *v8Codes) readReturns(c *v8Code, stream uint64) map[uint64]uint64 {
 	head, w := v.heap.read(c.end, v8SafepointHead), v.heap.read(stream-1+16, 8)
 	if head == nil || w == nil {
 		return nil
+	}
+	returns := v8Exits(v.heap.byteArray(word(w, 0)), v.layout.exitOffset)
+	if c.kind != v.heap.types.baseline+1 {
+		return returns
 	}
 	n, how := int(word32(head, 4)), word32(head, 8)
 	// Bits: whether there are exits, then how many bytes the mask of registers has, an offset, and the number of an exit.
 	registers, pc, index := int(how>>1&7), int(how>>4&7), int(how>>7&7)
 	size := 2*pc + index + 1 + registers
 	if how&1 == 0 || n <= 0 || n > maxV8Safepoints || pc < 1 || pc > 4 || index > 4 || registers > 4 {
-		return nil
+		return returns
 	}
 	list := v.heap.read(c.end+v8SafepointHead, n*size)
-	if list == nil {
-		return nil
-	}
 	number := func(b []byte) (n uint64) {
 		for i := len(b) - 1; i >= 0; i-- {
 			n = n<<8 | uint64(b[i])
 		}
 		return n
 	}
-	exits := v8Exits(v.heap.byteArray(word(w, 0)), v.layout.exitOffset)
-	returns := map[uint64]uint64{}
 	for ; len(list) >= size; list = list[size:] {
 		// Numbers and offsets of exits are one more than they are.
 		if exit := number(list[pc+index : 2*pc+index]); exit > 0 {
-			if p, ok := exits[exit-1]; ok {
+			if p, ok := returns[exit-1]; ok {
 				returns[number(list[:pc])] = p
 			}
 		}
@@ -421,6 +429,7 @@ func (c *v8Code) chain(p uint64) (list []uint64) {
 // Identify implements Managed.
 func (v *v8) Identify(owned []unwind.Owned, mem Memory, st *Stack) {
 	st.Reset()
+	v.scripts.meet(owned)
 	called := -1 // the frame of a function that was called, or of what has called it without being one
 	for i := range owned {
 		if len(st.Frames) > maxV8Frames {
@@ -449,7 +458,7 @@ func (v *v8) frame(o *unwind.Owned, mem Memory, st *Stack, calls bool) {
 		if place := v.place(pc); place != returnAtFP {
 			// Its frame is not there yet, or not any more.
 			if code != nil && v.codes.optimised(code) && code.shared != 0 && v.shared(mem, code.shared) {
-				st.Frames = append(st.Frames, Frame{Code: code.shared})
+				st.Frames = append(st.Frames, Frame{Code: code.shared, Globals: code.number})
 			}
 			return
 		}
@@ -492,21 +501,36 @@ func (v *v8) frame(o *unwind.Owned, mem Memory, st *Stack, calls bool) {
 			return // a builtin without a name, as what resumes async functions
 		}
 	}
-	fr := Frame{Addr: fp, Code: ptr - 1}
+	fr := Frame{Addr: fp, Code: ptr - 1, Globals: v.heap.number(mem, ptr-1)}
+	// Functions that were inlined, and have called, are not known.
+	unknown := func() {
+		if calls {
+			st.Frames = append(st.Frames, Frame{Addr: fp})
+		}
+	}
 	switch {
 	case code == nil && !generated:
-		fr.At = v.interpreted(o, f, fr.Code, mem, st)
+		fr.At = v.interpreted(o, f, fr.Globals, mem)
 	case code == nil:
+		unknown()
 	case code.kind == v.heap.types.baseline:
 		if word(f, 8) == code.bytecodes {
-			fr.At = v.baseline(code, pc, o.Top, mem, st)
+			fr.At = v.baseline(code, pc, o.Top, fr.Globals, mem)
 		}
 	case v.codes.optimised(code):
-		if code.shared != fr.Code {
-			break // code of one function in the frame of another: it is at its very beginning or end
+		if code.number != fr.Globals {
+			code = v.codes.searchCode(pc) // what was read may be of other code that was there before
 		}
-		if code.exits != 0 && pc >= code.exits {
-			break // it is being replaced by less optimised code
+		if code == nil || code.shared != fr.Code || code.number != fr.Globals {
+			unknown() // it is gone; or at its very beginning or end
+			break
+		}
+		exact, ok := code.returns[pc-code.start]
+		if ok = ok && !o.Top; !ok && code.exits != 0 && pc >= code.exits {
+			if len(code.inlined) > 0 {
+				unknown() // it is being replaced by less optimised code
+			}
+			break
 		}
 		at := int64(pc - code.start)
 		if !o.Top {
@@ -515,10 +539,12 @@ func (v *v8) frame(o *unwind.Owned, mem Memory, st *Stack, calls bool) {
 		p, next := v8PositionAt(code.positions, at)
 		// Each call of a function has a position, but Maglev's in that of the exit behind it. Other instructions may have none, and the table does not
 		// tell where these are.
-		if exact, ok := code.returns[pc-code.start]; ok && !o.Top {
+		if ok {
 			p = exact
 		} else if !calls || code.kind == v.heap.types.baseline+1 {
-			p = code.within(p, next)
+			if p = code.within(p, next); len(code.inlined) > 0 {
+				unknown()
+			}
 		}
 		v.inlinedFrames(code, p, fr, mem, st)
 		return
@@ -578,7 +604,7 @@ func (v *v8) inlinedFrames(c *v8Code, p uint64, outer Frame, mem Memory, st *Sta
 			break
 		}
 		s := &c.inlined[id-1]
-		st.Frames = append(st.Frames, Frame{Addr: outer.Addr, Code: s.shared, At: outer.At})
+		st.Frames = append(st.Frames, Frame{Addr: outer.Addr, Code: s.shared, Globals: s.number, At: outer.At})
 		p = s.position
 	}
 	// That cannot be: the function itself is all that is sure.
@@ -587,10 +613,11 @@ func (v *v8) inlinedFrames(c *v8Code, p uint64, outer Frame, mem Memory, st *Sta
 }
 
 // v8Table tells a table of positions from others.
-type v8Table struct{ bytecodes, table, size uint64 }
+type v8Table struct{ function, bytecodes, table, size uint64 }
 
-// position is the position of the bytecode at offset at, -1 being the entry, one more than its offset in the source; 0: not known.
-func (v *v8) position(ptr uint64, at int64, mem Memory, st *Stack) uint64 {
+// position is the position of the bytecode of a function, by its number, at offset at, -1 being the entry, one more than its offset in the source; 0:
+// not known.
+func (v *v8) position(ptr uint64, at int64, function uint64, mem Memory) uint64 {
 	b := mem.Bytes(ptr-1, v8BytecodeBytes)
 	if b == nil || !v.heap.is(word(b, 0), v.heap.types.bytecodes) {
 		return 0
@@ -599,7 +626,7 @@ func (v *v8) position(ptr uint64, at int64, mem Memory, st *Stack) uint64 {
 	if !ok || at < -1 || at >= int64(n) {
 		return 0
 	}
-	t := v8Table{ptr, word(b, v.codes.layout.bytecodePositions), word(b, 8)}
+	t := v8Table{function, ptr, word(b, v.codes.layout.bytecodePositions), word(b, 8)}
 	list, ok := v.tables[t]
 	if !ok {
 		list = slices.Clone(v.heap.byteArray(t.table))
@@ -620,17 +647,17 @@ func (v *v8) position(ptr uint64, at int64, mem Memory, st *Stack) uint64 {
 }
 
 // interpreted is the position of a frame of the interpreter, of which f is the memory.
-func (v *v8) interpreted(o *unwind.Owned, f []byte, shared uint64, mem Memory, st *Stack) uint64 {
+func (v *v8) interpreted(o *unwind.Owned, f []byte, function uint64, mem Memory) uint64 {
 	ptr := word(f, 8)
 	at, ok := smi(word(f, 0))
 	if !tagged(ptr) || !ok || o.Top {
 		return 0 // while bytecode runs, its offset is in a register
 	}
-	return v.position(ptr, int64(at)-int64(v.heap.at.bytecodes-1), mem, st)
+	return v.position(ptr, int64(at)-int64(v.heap.at.bytecodes-1), function, mem)
 }
 
 // baseline is the position of pc in baseline code.
-func (v *v8) baseline(c *v8Code, pc uint64, top bool, mem Memory, st *Stack) uint64 {
+func (v *v8) baseline(c *v8Code, pc uint64, top bool, function uint64, mem Memory) uint64 {
 	n, ok := v.bytecodeLength(c.bytecodes, mem)
 	if !ok || len(v.sizes) == 0 {
 		return 0
@@ -654,9 +681,9 @@ func (v *v8) baseline(c *v8Code, pc uint64, top bool, mem Memory, st *Stack) uin
 		t, end = t[n:], end+d
 		if end >= want {
 			if first {
-				return v.position(c.bytecodes, -1, mem, st)
+				return v.position(c.bytecodes, -1, function, mem)
 			}
-			return v.position(c.bytecodes, int64(at), mem, st)
+			return v.position(c.bytecodes, int64(at), function, mem)
 		}
 		if first {
 			continue

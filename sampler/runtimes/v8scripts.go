@@ -1,0 +1,123 @@
+package runtimes
+
+import (
+	"slices"
+
+	"sfsample/unwind"
+)
+
+// v8Scripts tells what scripts are alive: while a name is read, the garbage collector may have put other things into the memory that a function had.
+type v8Scripts struct {
+	heap *v8Heap
+	// By what the register for them has, the roots of isolates: where the root is that has the list of the isolate's scripts. 0: there is none.
+	roots map[uint64]uint64
+}
+
+const (
+	v8RootRegister = 13       // r13, in all code of V8
+	v8RootsBefore  = 128      // what it points to lies so far behind the beginning of the isolate's data
+	v8RootsBytes   = 16 << 10 // of that
+	maxV8Isolates  = 256
+	maxV8Scripts   = 1 << 17 // of one isolate
+	v8WeakBit      = 2       // weak pointers have one bit more; without a place they are cleared
+)
+
+// meet takes note of the isolate of a thread.
+func (v *v8Scripts) meet(owned []unwind.Owned) {
+	for i := range owned {
+		root, ok := owned[i].Set.Reg(v8RootRegister)
+		if !ok || root&7 != 0 || root < v8RootsBefore {
+			continue
+		}
+		if _, ok := v.roots[root]; ok || len(v.roots) >= maxV8Isolates {
+			return
+		}
+		v.roots[root] = v.find(root - v8RootsBefore)
+		return
+	}
+}
+
+// find looks for the root that has the list of scripts, which alone has weak pointers to such.
+func (v *v8Scripts) find(isolate uint64) uint64 {
+	b := read(v.heap.mem, isolate, v8RootsBytes)
+	for i := 0; i+8 <= len(b); i += 8 {
+		list := v.list(word(b, i), v.heap.types.weakList, 24, 4)
+		scripts := 0
+		for _, w := range list {
+			if w>>3 != 0 && w&3 == 1|v8WeakBit && w > 1<<12 {
+				if v.typeOf(w&^v8WeakBit) != v.heap.types.script {
+					scripts = 0
+					break
+				}
+				scripts++
+			}
+		}
+		if scripts > 0 {
+			return isolate + uint64(i)
+		}
+	}
+	return 0
+}
+
+// typeOf is the instance type of an object; 0: not known, a string's.
+func (v *v8Scripts) typeOf(ptr uint64) uint16 {
+	if !tagged(ptr) {
+		return 0
+	}
+	if b := read(v.heap.mem, ptr-1, 8); b != nil && tagged(word(b, 0)) {
+		if m := read(v.heap.mem, word(b, 0)-1, 16); m != nil {
+			return uint16(word32(m, 12))
+		}
+	}
+	return 0
+}
+
+// list is the elements of an array of this type, which begin at an offset, at most so many.
+func (v *v8Scripts) list(ptr uint64, want uint16, from uint64, most int) (list []uint64) {
+	if v.typeOf(ptr) != want {
+		return nil
+	}
+	// Lists have a capacity before their length.
+	b := read(v.heap.mem, ptr-1+from-8, 8)
+	if b == nil {
+		return nil
+	}
+	n, ok := smi(word(b, 0))
+	if !ok || n <= 0 || n > maxV8Scripts {
+		return nil
+	}
+	n = min(n, most)
+	b = read(v.heap.mem, ptr-1+from, 8*n)
+	for i := 0; i+8 <= len(b); i += 8 {
+		list = append(list, word(b, i))
+	}
+	return list
+}
+
+// alive tells whether the function of a key is alive and where it was: its script is in an isolate's list, and has it. Also if it is in no script, or no
+// isolate is known.
+func (v *v8Scripts) alive(k *Key) bool {
+	if k.Lines == 0 {
+		return true
+	}
+	known := false
+	for _, root := range v.roots {
+		if root == 0 {
+			continue
+		}
+		b := read(v.heap.mem, root, 8)
+		if b == nil {
+			continue
+		}
+		known = true
+		if !slices.Contains(v.list(word(b, 0), v.heap.types.weakList, 24, maxV8Scripts), k.File|v8WeakBit) {
+			continue
+		}
+		if b = read(v.heap.mem, k.File-1+v8ScriptInfos, 8); b == nil {
+			return false
+		}
+		infos := v.list(word(b, 0), v.heap.types.weakArray, 16, maxV8Scripts)
+		return uint64(k.First) < uint64(len(infos)) && infos[k.First] == (k.Code+1)|v8WeakBit
+	}
+	return !known
+}
