@@ -57,7 +57,7 @@ type v8Codes struct {
 
 // v8Types are instance types (JSObject's and String's map has them).
 type v8Types struct {
-	function, shared, scope, script, code, stream, bytecodes, builtinExit, firstNonstring, weakList, weakArray uint16
+	function, shared, scope, script, code, stream, bytecodes, builtinExit, firstNonstring, weakList, weakArray, maps uint16
 
 	baseline uint32 // kind of baseline code; those behind it are optimised
 }
@@ -181,6 +181,7 @@ func newV8(o Object, e *elf.File, syms []elf.Symbol, mem io.ReaderAt) (Runtime, 
 	t.scope, t.script, t.code = uint16(at("type_ScopeInfo__")), uint16(at("type_Script__")), uint16(at("type_Code__"))
 	t.bytecodes, t.builtinExit = uint16(at("type_BytecodeArray__")), uint16(at("frametype_BuiltinExitFrame"))
 	t.firstNonstring = uint16(at("FirstNonstringType"))
+	t.maps = uint16(at("type_Map__"))
 	t.weakList, t.weakArray = uint16(at("type_WeakArrayList__")), uint16(at("type_WeakFixedArray__"))
 	if t.stream = t.code; v.codes.layout.code == 0 {
 		t.stream = uint16(at("type_InstructionStream__"))
@@ -507,8 +508,8 @@ func (v *v8Heap) name(ptr uint64) (string, bool) {
 			if !ok || s != "" {
 				return s, ok
 			}
-		case t == v.types.scope:
-			return "", true // the scope around it: it has no name
+		case t == v.types.scope, t == v.types.maps:
+			return "", true // the scope around it, or the next object's map: it has no name
 		}
 	}
 	return "", true

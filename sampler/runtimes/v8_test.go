@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"sfsample/regs"
@@ -17,7 +18,7 @@ import (
 func rubbishV8(b []byte, version [2]uint32) *v8 {
 	heap := &v8Heap{mem: rubbish(b), instances: map[uint64]uint16{}}
 	heap.at = v8Fields{function: 24, script: 32, funcName: 16, scriptName: 16, source: 8, lineEnds: 56, instance: 12, bytecodes: 56, firstVars: 3, locals: 2, offContext: -8, offFunction: -16, offBytecode: -32, offOffset: -40}
-	heap.types = v8Types{function: 1, shared: 2, scope: 3, script: 4, code: 5, stream: 5, bytecodes: 6, firstNonstring: 1, baseline: 1, weakList: 7, weakArray: 8}
+	heap.types = v8Types{function: 1, shared: 2, scope: 3, script: 4, code: 5, stream: 5, bytecodes: 6, firstNonstring: 1, baseline: 1, weakList: 7, weakArray: 8, maps: 9}
 	v := &v8{heap: heap, codes: &v8Codes{heap: heap, layout: v8Layouts[version], streams: map[uint64]bool{}}, scripts: &v8Scripts{heap: heap, roots: map[uint64]uint64{}}, tables: map[v8Table][]byte{}, texts: map[v8Text]*v8Lines{}}
 	v.codes.origin = func(pc uint64) (generated, bare bool) { return pc&1 == 0, pc&1 == 1 }
 	return v
@@ -168,6 +169,75 @@ func TestV8Exits(t *testing.T) {
 	}
 	if got := v.codes.readReturns(c, 0x2101); !maps.Equal(got, want) {
 		t.Errorf("returns %x, want %x", got, want)
+	}
+}
+
+// TestV8Safepoints: a table of TurboFan's code, of which node --print-opt-code tells 3 entries.
+func TestV8Safepoints(t *testing.T) {
+	points, err := hex.DecodeString("0800000003000000a1040000a001070b02c001080f02e501091302040404cccc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := make([]byte, 1<<12)
+	binary.NativeEndian.PutUint16(page[12:], 7)
+	binary.NativeEndian.PutUint64(page[0x100+16:], 0x2201)
+	binary.NativeEndian.PutUint64(page[0x200:], 0x2001)
+	copy(page[0x400:], points)
+	// Relocation information, from its end on: an offset and a number at exits 0x20a, 0x20e and 0x212.
+	var info []byte
+	for i, at := range []byte{0x0a, 4, 4} {
+		item := []byte{17<<2 | 3, at, byte(40 + i), 0, 0, 0, 18<<2 | 3, 0, byte(i), 0, 0, 0}
+		if i == 0 {
+			item = append([]byte{22<<2 | 3, 8}, item...) // 8 times 64 further on
+		}
+		info = append(info, item...)
+	}
+	slices.Reverse(info)
+	binary.NativeEndian.PutUint64(page[0x208:], uint64(len(info))<<32)
+	copy(page[0x210:], info)
+	v := rubbishV8(page, [2]uint32{13, 6})
+	v.Begin()
+	c := &v8Code{start: 0x2400 - 0x218, end: 0x2400, kind: v.heap.types.baseline + 2}
+	want := map[uint64]uint64{}
+	for i, at := range [][2]uint64{{0x1a0, 0x20a}, {0x1c0, 0x20e}, {0x1e5, 0x212}} {
+		want[at[0]] = uint64(41+i)<<1 | uint64(i+1)<<31
+		want[at[1]] = want[at[0]]
+	}
+	if got := v.codes.readReturns(c, 0x2101); !maps.Equal(got, want) {
+		t.Errorf("returns %x, want %x", got, want)
+	}
+}
+
+// TestV8NameEnds: what a ScopeInfo without a name is followed by is not its name.
+func TestV8NameEnds(t *testing.T) {
+	page := make([]byte, 1<<12)
+	put := func(at int, w uint64) { binary.NativeEndian.PutUint64(page[at:], w) }
+	for at, kind := range map[int]uint16{0: 3, 0x40: 9, 0x80: 8} { // maps of scopes, of maps, of strings
+		binary.NativeEndian.PutUint16(page[at+12:], kind)
+		put(at, 0x2041)
+	}
+	for at := 0x100; at < 0x200; at += 8 {
+		put(at, 1<<32)
+	}
+	put(0x100, 0x2001) // the scope: three numbers, none of variables
+	put(0x118, 0)
+	put(0x300, 0x2081) // a string
+	put(0x308, 3<<32)
+	copy(page[0x310:], "abc")
+	binary.NativeEndian.PutUint16(page[12:], 200)
+	binary.NativeEndian.PutUint16(page[0x40+12:], 201)
+	for _, tt := range []struct {
+		next uint64
+		want string
+	}{{5 << 32, "abc"}, {0x2041, ""}} {
+		put(0x120, tt.next)
+		put(0x128, 0x2301)
+		v := rubbishV8(page, [2]uint32{13, 6})
+		v.heap.types.firstNonstring, v.heap.types.scope, v.heap.types.maps = 128, 200, 201
+		v.Begin()
+		if got, ok := v.heap.name(0x2101); got != tt.want || !ok {
+			t.Errorf("behind %#x: %q, %t; want %q", tt.next, got, ok, tt.want)
+		}
 	}
 }
 

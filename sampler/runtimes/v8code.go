@@ -265,32 +265,33 @@ func (v *v8Codes) readInlined(c *v8Code, ptr uint64) {
 	c.shared, c.number = shared-1, v.heap.number(nil, shared-1)
 }
 
-// Maglev's table of safepoints (codegen/maglev-safepoint-table.h): slots of the stack, entries, how these are, slots with pointers.
+// Tables of safepoints (codegen/{,maglev-}safepoint-table.h) have the frame's slots, the number of entries, how these are, and of Maglev's code slots with
+// pointers.
 const (
-	v8SafepointHead = 16
+	v8SafepointHead = 12
 	maxV8Safepoints = 1 << 16
 )
 
 // readReturns reads the positions of calls by the offset of what they return to: of those to exits, as they do while less optimised code is to replace
-// this, and of Maglev's, which are those of the exits that they would return to then. The table of positions does not have calls in Maglev's slow paths,
-// which stand behind all other code.
+// this, and of others, which are those of the exits that they would return to then. The table of positions does not have all calls: Maglev's slow paths
+// stand behind all other code.
 func (v *v8Codes) readReturns(c *v8Code, stream uint64) map[uint64]uint64 {
 	head, w := v.heap.read(c.end, v8SafepointHead), v.heap.read(stream-1+16, 8)
 	if head == nil || w == nil {
 		return nil
 	}
 	returns := v8Exits(v.heap.byteArray(word(w, 0)), v.layout.exitOffset)
-	if c.kind != v.heap.types.baseline+1 {
-		return returns
-	}
 	n, how := int(word32(head, 4)), word32(head, 8)
 	// Bits: whether there are exits, then how many bytes the mask of registers has, an offset, and the number of an exit.
 	registers, pc, index := int(how>>1&7), int(how>>4&7), int(how>>7&7)
-	size := 2*pc + index + 1 + registers
+	from, size := c.end+v8SafepointHead, 2*pc+index+registers
+	if c.kind == v.heap.types.baseline+1 { // Maglev's
+		from, size = from+4, size+1
+	}
 	if how&1 == 0 || n <= 0 || n > maxV8Safepoints || pc < 1 || pc > 4 || index > 4 || registers > 4 {
 		return returns
 	}
-	list := v.heap.read(c.end+v8SafepointHead, n*size)
+	list := v.heap.read(from, n*size)
 	number := func(b []byte) (n uint64) {
 		for i := len(b) - 1; i >= 0; i-- {
 			n = n<<8 | uint64(b[i])
