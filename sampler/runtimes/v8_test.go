@@ -172,7 +172,7 @@ func TestV8Exits(t *testing.T) {
 	}
 }
 
-// TestV8Safepoints: a table of TurboFan's code, of which node --print-opt-code tells 3 entries.
+// TestV8Safepoints: a table of safepoints as a process had it behind TurboFan's code, whose exits begin at 0x1f2.
 func TestV8Safepoints(t *testing.T) {
 	points, err := hex.DecodeString("0800000003000000a1040000a001070b02c001080f02e501091302040404cccc")
 	if err != nil {
