@@ -45,17 +45,29 @@ func RawClock(clock int32) (int64, unix.Errno) {
 	return ts.Nano(), errno
 }
 
-// RawRealTime tells whether a thread's policy is another than the usual ones, which it has its CPU before (sched_getscheduler(2)).
+// RawCPU is the CPU that the calling thread is on, -1 if that is not known (getcpu(2)).
+//
+//go:nosplit
+//go:norace
+func RawCPU() int {
+	var cpu uint32
+	if _, errno := raw(unix.SYS_GETCPU, uintptr(unsafe.Pointer(&cpu)), 0, 0, 0, 0, 0); errno != 0 {
+		return -1
+	}
+	return int(cpu)
+}
+
+// RawRealTime tells whether a thread has the policy of real time, or a deadline (sched_getscheduler(2)).
 //
 //go:nosplit
 //go:norace
 func RawRealTime(tid int) bool {
 	policy, errno := raw(unix.SYS_SCHED_GETSCHEDULER, uintptr(tid), 0, 0, 0, 0, 0)
 	switch policy &^ unix.SCHED_RESET_ON_FORK {
-	case unix.SCHED_NORMAL, unix.SCHED_BATCH, unix.SCHED_IDLE:
-		return false
+	case unix.SCHED_FIFO, unix.SCHED_RR, unix.SCHED_DEADLINE:
+		return errno == 0
 	}
-	return errno == 0
+	return false
 }
 
 // RawPeriod has the timer of a perf event expire every so many nanoseconds from now on (PERF_EVENT_IOC_PERIOD).

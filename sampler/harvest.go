@@ -114,7 +114,10 @@ func (h *harvest) wasMet(t *thread, tick int64, m *clocks.Sample) {
 	} else {
 		h.acct.settleBy(t, tick-1, times{m.At.Wake, time.Duration(m.Asked.Run), time.Duration(m.Asked.Wait)})
 	}
-	t.queue.homeless, t.queue.waited, t.queue.let = 0, time.Duration(m.Stopped.Wait), times{m.At.Released, time.Duration(m.Stopped.Run), time.Duration(m.Stopped.Wait)}
+	t.queue.homeless = 0
+	if !m.Gone { // of which nothing was read
+		t.queue.waited, t.queue.let = time.Duration(m.Stopped.Wait), times{m.At.Released, time.Duration(m.Stopped.Run), time.Duration(m.Stopped.Wait)}
+	}
 	t.stack = false
 }
 

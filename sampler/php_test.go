@@ -96,6 +96,9 @@ func (p *phpCalls) calls(caller, callee string) bool {
 	if fmt.Sscan(caller[at+1:], &line); !strings.HasSuffix(caller[:at], "truth.php") || line < 1 || line > len(p.source) {
 		return false
 	}
+	if name == "{closure}" {
+		name = "function"
+	}
 	class, method, ok := strings.Cut(name, "::")
 	return strings.Contains(p.source[line-1], class) || ok && strings.Contains(p.source[line-1], method)
 }
@@ -212,7 +215,7 @@ func checkPHP(t *testing.T, php string, flags []string) {
 	t.Logf("%d stacks, %d in the function that computes, %d of these in the lines of its loop, %d without a line, %+v, ends %v", n, inner, looping, unknown, x, got.ends)
 	right := unknown*50 <= inner && (looping[0]+looping[1])*10 >= inner*9 && min(looping[0], looping[1])*10 >= inner && x.Loose*100 <= x.Placed && lineless*10 <= frames
 	if flags != nil {
-		right = unknown == inner && inner > 0 && x.Loose < x.Placed
+		right = unknown*100 >= inner*99 && inner > 0 && x.Loose < x.Placed
 	}
 	if n < 100 || bad > 0 || !right || x.Unnamed*100 > x.Placed {
 		t.Errorf("%d stacks, %d of them wrong, of %d innermost lines %d unknown and %d in the loop, of %d frames %d without a line, %+v", n, bad, inner, unknown, looping, frames, lineless, x)

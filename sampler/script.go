@@ -358,9 +358,13 @@ func (t *target) inFunction(frames []unwind.Frame) func(i int, entry uint64) boo
 	}
 }
 
-// inPlaceOfLoop tells whether a frame is of code that was generated and that what calls the loop has called instead of it.
+// inPlaceOfLoop tells whether a frame is of code that was generated and that what calls the loop has called instead of it, where the runtime does not tell its
+// generated code.
 func (t *target) inPlaceOfLoop(frames []unwind.Frame, i int) bool {
 	s := t.scripts
+	if _, tells := s.runtime.(runtimes.Generating); tells {
+		return false
+	}
 	for j := len(frames) - 2; j > i && s.runner == 0; j-- { // its outermost activation runs what is not compiled yet
 		if t.inLoop(frames[j].LookupPC()) {
 			s.runner = t.functionStart(frames[j+1].LookupPC())

@@ -261,7 +261,7 @@ func (c *Clock) Outside() {
 		}
 		tick := b.Start + (c.ticks.last+1)*b.Interval + c.ticks.phase
 		w := &c.search.witness
-		if w.ring != nil && !w.set.Load() {
+		if w.ring != nil && !w.set.Load() && c.tracees.out == 0 {
 			if w.begin(c.k, tick, b.Interval); c.life.quit.Load() {
 				break // it was woken from that
 			}
@@ -289,6 +289,8 @@ func (c *Clock) Outside() {
 			} else {
 				c.shown.looked.Add(c.k.Now() - wake)
 			}
+		} else {
+			w.skip()
 		}
 		c.life.active.Store(false)
 		now := c.k.Now()
@@ -482,7 +484,7 @@ func (c *Clock) answer(n, wake int64) bool {
 	if !s.take(c.who) {
 		return false
 	}
-	if !s.used || s.sampled.Load() >= n {
+	if !s.used || s.sampled.Load() >= n || p.tick.pc != 0 && s.TID != p.tick.id {
 		s.give()
 		return false
 	}
@@ -543,6 +545,9 @@ const atOnce = 1_000
 // it has been woken since. So the tick is tried again.
 const handover = 10_000
 
+// prompting is how much later than twice its least time a clock may have got the CPU from a thread that it takes to be where the tick has met it, in nanoseconds.
+const prompting = 15_000
+
 // perRead is how many threads a process has for whose CPU clock the kernel takes as long (thread_group_cputime,
 // kernel/sched/cputime.c: it goes through them all) as for one schedstat.
 const perRead = 8
@@ -564,12 +569,13 @@ func (c *Clock) find(n, wake int64) bool {
 	clock, spent, left := int32(0), int64(-1), 0
 	count := int(b.index.n.Load())
 	end := count
-	if m, told := c.search.witness.tell(c.up.due, wake, b.Interval); told {
+	if m, told := c.search.witness.tell(c.place.cpu, c.up.due, wake, b.Interval); told {
 		i := b.find(m.id)
 		if i < 0 || i >= count {
 			return false
 		}
-		if c.search.last, end = i, 0; m.pc != 0 && wake-m.at <= usual && !realTimeOf(m.id) { // those of real-time priority may have blocked since
+		// Who is of real-time priority may have blocked since, and so may somebody who has lent that from one who waits for it: the clock comes late then.
+		if c.search.last, end = i, 0; m.pc != 0 && wake-m.at <= 2*c.up.least+prompting && b.slots[i].open.sched > 0 && !realTimeOf(m.id) {
 			*p = pick{slot: i, tick: m}
 			return true
 		}
@@ -1049,6 +1055,7 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) {
 	known := m.Stopped.runs >= 0
 	if !known {
 		m.Stopped = m.Asked
+		m.Gone = m.Gone || m.proof.tick.pc != 0 // it is another thread that has this one's id
 	}
 	if s.pages >= 0 && !m.Buffer.Lived {
 		// The pagemap of memory that is gone reads as empty (pagemap_read, fs/proc/task_mmu.c): then nobody
@@ -1062,9 +1069,9 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) {
 			s.last.wait = m.Stopped.Wait
 		}
 		s.last.run.Store(m.Stopped.Run)
-		if t := &m.proof.tick; t.pc != 0 {
-			m.Moved = ptrace.ProgramCounter(m.Buffer.Regs.Used()) != t.pc
-			m.Asked = Usage{m.Stopped.Run, m.Stopped.Wait - max(0, m.At.Stopped-t.at), m.Stopped.runs} // it has waited since
+		if m.proof.tick.pc != 0 {
+			m.Moved = ptrace.ProgramCounter(m.Buffer.Regs.Used()) != m.proof.tick.pc
+			m.Asked = Usage{m.Stopped.Run, m.Stopped.Wait - max(0, m.At.Stopped-m.At.Wake), m.Stopped.runs} // it has waited since
 		} else if !m.proof.waits && m.Stopped.Run-m.Asked.Run > settled {
 			got, _ := k.Pread(s.open.stat, text, 0)
 			_, at, ok := stat(text[:got])

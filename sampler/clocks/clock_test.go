@@ -138,7 +138,7 @@ func TestJudge(t *testing.T) {
 		{name: "gone", ran: 3 * us, gone: true, wantGone: true},
 		{name: "is where it was", ran: 50 * us, cpu: 1, tick: met{at: 60 * us, pc: 0x1234}},
 		{name: "is elsewhere in its code", waits: true, tick: met{at: 60 * us, pc: 0x1235}, wantMoved: true},
-		{name: "is where it was, and has no times", ran: 50 * us, tick: met{at: 60 * us, pc: 0x1234}, files: map[int]string{71: "x"}, wantUnknown: true},
+		{name: "is another thread", ran: 50 * us, tick: met{at: 60 * us, pc: 0x1234}, files: map[int]string{71: "x"}, wantUnknown: true, wantGone: true, wantMoved: true},
 	} {
 		a := &actor{tid: 7, run: 1000*us + tt.ran, wait: 90, cpu: tt.cpu, state: 'R', tracee: true}
 		s, b, c := desk(t, 1, a)
@@ -154,7 +154,7 @@ func TestJudge(t *testing.T) {
 		slot.last.wait = 4
 		m.state.Store(asked)
 		m.Asked.Run, m.Asked.Wait, m.proof.waits, m.At.Released, m.Gone = 1000*us, 80, tt.waits, 77, tt.gone
-		m.Buffer.Lived, m.proof.tick, m.At.Stopped, m.Moved = tt.lived, tt.tick, 60*us+70, tt.tick.pc == 0x1234
+		m.Buffer.Lived, m.proof.tick, m.At.Wake, m.At.Stopped, m.Moved = tt.lived, tt.tick, 60*us, 60*us+70, tt.tick.pc == 0x1234
 		m.Buffer.Regs.N = copy(m.Buffer.Regs.Room, noteAt(0x1234))
 		m.read(s, slot, c.text[:])
 		if m.judge(s, b, c.text[:], 0); m.Moved != tt.wantMoved || m.Gone != tt.wantGone {
@@ -425,7 +425,7 @@ func TestFind(t *testing.T) {
 		{"nobody was seen", two, 0, witness(met{992 * us, 0, 0}, nil), 0, "[]"},
 		{"was seen at the tick before", two, 1, witness(met{980 * us, 0x1234, 8}, nil), 7, "[7 8]"},
 		{"will be seen", two, 1, witness(met{1001 * us, 0x1234, 8}, nil), 7, "[7 8]"},
-		{"was seen, and the clock has come late", two, 0, witness(met{992 * us, 0x1234, 7}, func(s *script, b *Board, c *Clock) { s.late = 51 * us }), 7, "[7]"},
+		{"was seen, and the clock has come late", two, 0, witness(met{992 * us, 0x1234, 7}, func(s *script, b *Board, c *Clock) { s.late = 8*us + 1 }), 7, "[7]"},
 		{"was seen in its own code, at real-time priority", two, 0, witness(met{992 * us, 0x1234, 7}, func(s *script, b *Board, c *Clock) { s.realTime = 7 }), 7, "[7]"},
 		{"the witness has no phase yet", two, 1, witness(met{992 * us, 0x1234, 8}, func(s *script, b *Board, c *Clock) { c.search.witness.set.Store(false) }), 7, "[7 8]"},
 		{"was seen, and is off the board", two, 1, witness(met{992 * us, 0x1234, 8}, func(s *script, b *Board, c *Clock) { b.index.put(8, -1) }), 0, "[]"},
@@ -458,8 +458,9 @@ func TestFind(t *testing.T) {
 		{"hangs", []*actor{{tid: 7, state: 'D', exec: 5e6}}, -1, own(5e6), 0, "[]"},
 		{"has blocked elsewhere", []*actor{{tid: 7, state: 'S', cpu: 1, exec: 5e6}}, -1, own(5e6), 0, "[]"},
 	}
-	was := realTimeOf
-	defer func() { realTimeOf = was }()
+	rt, cpu := realTimeOf, cpuOf
+	defer func() { realTimeOf, cpuOf = rt, cpu }()
+	cpuOf = func() int { return 0 }
 	for _, tt := range tests {
 		s, b, c := desk(t, 1, tt.actors...)
 		s.step = 0

@@ -547,6 +547,7 @@ func TestMain(m *testing.M) {
 				x ^= x << 17
 			}
 		}
+		os.Exit(0)
 	case parentName:
 		child := &exec.Cmd{Path: "/proc/self/exe", Args: []string{targetName}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 		child.Run()

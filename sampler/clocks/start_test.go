@@ -44,9 +44,15 @@ func TestPrepare(t *testing.T) {
 			s := newScript(t)
 			s.now = 1e9 + tt.now
 			c := &Clock{place: place{cpu: tt.cpu}, board: NewBoard(1, 1e9, 1000), k: s, ticks: answered{phase: tt.phase}}
-			denied, err := c.prepare(true)
-			if err != nil || denied != nil || c.prompt {
-				t.Errorf("prepare: %v, %v, real time %t at normal priority", denied, err, c.prompt)
+			nice := tt.now != 5_000
+			hasten = func(bool) error { return nil }
+			denied, err := c.prepare(nice)
+			hasten = hastenThread
+			if err != nil || denied != nil || c.prompt == nice {
+				t.Errorf("prepare: %v, %v, real time %t", denied, err, c.prompt)
+			}
+			if ring := c.search.witness.ring; ring != nil && nice || ring == nil && !nice && eventsOf(tt.cpu) {
+				t.Errorf("it has a witness: %t, at normal priority: %t", ring != nil, nice)
 			}
 			if c.ticks.last != tt.tick || c.shown.done.Load() != tt.tick || c.shown.met.Load() != tt.tick {
 				t.Errorf("at %d, phase %d: tick %d, done %d, met %d; want %d", tt.now, tt.phase, c.ticks.last, c.shown.done.Load(), c.shown.met.Load(), tt.tick)
@@ -127,6 +133,15 @@ func TestLeaves(t *testing.T) {
 			}
 		})
 	}
+}
+
+// eventsOf tells whether this program may have perf events of a CPU.
+func eventsOf(cpu int) bool {
+	event, err := unix.PerfEventOpen(&unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: unix.PERF_ATTR_SIZE_VER5}, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
+	if err == nil {
+		unix.Close(event)
+	}
+	return err == nil
 }
 
 // TestGivesBack: a thread that was hastened may have the usual policy again, also without a privilege.

@@ -22,6 +22,8 @@ type witness struct {
 	// later is how long after its tick the clock is to wake up, in nanoseconds: that the event's record is made by then, and not long before.
 	later  int64
 	silent int // ticks in a row for which there was no record
+	// pause is for how many ticks nobody tries to give the timer its phase again, and next for how many after the next failure; -1: never.
+	pause, next int
 }
 
 // met is a thread that had a CPU at a tick.
@@ -32,23 +34,23 @@ type met struct {
 }
 
 const (
-	// lead is how long before a tick the event's timer is to expire, in nanoseconds: the call that begins it takes 1 to 3 us.
-	lead = 3_000
-	// beforehand is how long before that the clock waits for the moment awake, in nanoseconds: its own timer wakes it up later than that seldom.
-	beforehand = 60_000
+	// beforehand is how long before a tick the clock begins to wait for it awake, to have the event's timer begin, in nanoseconds: its own timer wakes it up later than that
+	// seldom. The call takes 1 to 3 us, and 12 to 19 where the CPU has done other things before; onset at most.
+	beforehand, onset = 60_000, 30_000
 	// firstLater is what later begins with, and mostLater bounds it. The interrupt comes some microseconds after the timer has expired, 5 to 25 in a
 	// virtual machine: within that both timers have.
 	firstLater, mostLater = 5_000, 50_000
-	// behind is how much later than the first record of a tick that was seen the clock is to wake up.
-	behind = 300
+	// behind is how much later than the first record of a tick that was seen the clock is to wake up, and apart from how much later on it was another interrupt that
+	// has woken it up: the event's takes less. In between the thread has gone on.
+	behind, apart = 300, 1_500
 	// slower and sooner are by how much it wakes up later for a tick without a record, and for one with.
 	slower, sooner = 500, 10
-	// mostSilent is after how many ticks without one the timer begins anew.
-	mostSilent = 32
+	// mostSilent is after how many ticks without one the timer begins anew, and longestPause for how many at most it does not.
+	mostSilent, longestPause = 32, 1024
 )
 
 // Tests have others.
-var setPeriod, realTimeOf = ptrace.RawPeriod, ptrace.RawRealTime
+var setPeriod, realTimeOf, cpuOf = ptrace.RawPeriod, ptrace.RawRealTime, ptrace.RawCPU
 
 // open makes the event of a CPU. Without one, clocks find threads by what /proc tells of them.
 func (w *witness) open(cpu int, interval int64) {
@@ -77,12 +79,16 @@ func (w *witness) close() {
 	}
 }
 
-// begin gives the event's timer its phase, shortly before the tick at a time. An interval later it expires first.
+// begin gives the event's timer its phase, at the tick at a time. An interval later it expires first. It is tried less and less often where that fails.
 //
 //go:nosplit
 //go:norace
 func (w *witness) begin(k taking.Kernel, tick, interval int64) {
-	if tick -= lead; k.Now() > tick-beforehand {
+	if w.pause != 0 {
+		w.pause = max(w.pause-1, -1)
+		return
+	}
+	if k.Now() > tick-beforehand {
 		return // for the next one
 	}
 	k.Sleep(tick - beforehand)
@@ -91,9 +97,36 @@ func (w *witness) begin(k taking.Kernel, tick, interval int64) {
 	}
 	for k.Now() < tick {
 	}
-	if k.Now() < tick+lead/2 {
-		w.silent, w.later = 0, firstLater
-		w.set.Store(setPeriod(w.event, interval) == 0)
+	if k.Now() < tick+onset {
+		if setPeriod(w.event, interval) != 0 {
+			w.pause = -1
+			return
+		}
+	}
+	if k.Now() >= tick+onset { // it came too late
+		w.fail()
+		return
+	}
+	w.silent, w.later = 0, firstLater
+	w.set.Store(true)
+}
+
+// fail has nobody rely on the event until its timer has its phase again.
+//
+//go:nosplit
+//go:norace
+func (w *witness) fail() {
+	w.set.Store(false)
+	w.later, w.pause, w.next = 0, w.next, min(2*w.next+1, longestPause)
+}
+
+// skip passes the records of ticks that nobody asks for.
+//
+//go:nosplit
+//go:norace
+func (w *witness) skip() {
+	if w.ring != nil {
+		atomic.StoreUint64((*uint64)(unsafe.Pointer(&w.ring[dataTail])), atomic.LoadUint64((*uint64)(unsafe.Pointer(&w.ring[dataHead]))))
 	}
 }
 
@@ -117,7 +150,10 @@ func (w *witness) read() (m met, ok bool) {
 		if size < 8 || uint64(size) > head-at {
 			break // the kernel makes none such
 		}
-		if kind == unix.PERF_RECORD_SAMPLE {
+		switch kind {
+		case unix.PERF_RECORD_THROTTLE, unix.PERF_RECORD_UNTHROTTLE: // the timer stands still, or has another phase
+			w.fail()
+		case unix.PERF_RECORD_SAMPLE:
 			m, ok = met{}, true
 			if mode&unix.PERF_RECORD_MISC_CPUMODE_MASK == unix.PERF_RECORD_MISC_USER {
 				m.pc = binary.NativeEndian.Uint64(records[int(at+8)&(len(records)-1):])
@@ -131,24 +167,28 @@ func (w *witness) read() (m met, ok bool) {
 	return m, ok
 }
 
-// tell tells who had the CPU at the tick for which the clock was to wake up when it was due, and did at wake. false: nothing is known.
+// tell tells who had the CPU at the tick for which the clock was to wake up when it was due, and did at wake. false: nothing is known. Where the clock
+// may be on another CPU, as its own was taken from it, here is not that.
 //
 //go:nosplit
 //go:norace
-func (w *witness) tell(due, wake, interval int64) (m met, told bool) {
+func (w *witness) tell(here int, due, wake, interval int64) (m met, told bool) {
 	if w.ring == nil || !w.set.Load() {
 		return met{}, false
 	}
 	m, told = w.read()
 	tick := due - w.later
-	if told = told && m.at >= tick-2*lead && m.at <= wake; !told {
+	if told = told && m.at >= tick && m.at <= wake && w.set.Load() && cpuOf() == here; !told {
 		w.later = min(w.later+slower, mostLater, interval/8)
 		if w.silent++; w.silent >= mostSilent {
-			w.set.Store(false)
+			w.fail()
 		}
 		return met{}, false
 	}
-	w.silent = 0
-	w.later = max(0, min(w.later+sooner, m.at-tick+behind, mostLater, interval/8))
+	w.silent, w.next = 0, 0
+	w.later = min(w.later+sooner, m.at-tick+behind, mostLater, interval/8)
+	if due-m.at > apart {
+		m.pc = 0
+	}
 	return m, true
 }

@@ -150,8 +150,11 @@ func (l *lua) Loop() uint64    { return l.loop }
 // luaFrame are the registers, by DWARF number, of which one has the CallInfo in a native frame of the loop: those that calls preserve.
 var luaFrame = []uint8{3, 6, 12, 13, 14, 15}
 
-// Registers implements [Interpreter]: in builds with gcc the CallInfo is in %rbp.
-func (l *lua) Registers(*regs.Arch) (frame, at uint8, ok bool) { return 6, l.pc, l.pc != 0 }
+// luaFrameReg is %rbp, by its DWARF number, which has the CallInfo in most builds with gcc.
+const luaFrameReg = 6
+
+// Registers implements [Interpreter].
+func (l *lua) Registers(*regs.Arch) (frame, at uint8, ok bool) { return luaFrameReg, l.pc, l.pc != 0 }
 
 // luaRoots bounds the states of a thread that are looked at in each stop; others are found from these.
 const luaRoots = 4
@@ -324,6 +327,7 @@ func (l *lua) Anchor(native []unwind.Frame, complete bool, in func(i int, entry 
 		at[k] = -1
 	}
 	next, top, leaving, loops := 0, 0, -1, 0
+	inFrame := false // the register of [lua.Registers] has the CallInfo
 	for i := 0; i < len(native) && next < len(at); i++ {
 		if !in(i, 0) {
 			continue
@@ -339,7 +343,7 @@ func (l *lua) Anchor(native []unwind.Frame, complete bool, in func(i int, entry 
 			if f, ok := of[v]; known && ok {
 				if k, _ := slices.BinarySearch(ends, f+1); k >= next {
 					if next == 0 {
-						top = f
+						top, inFrame = f, r == luaFrameReg
 					}
 					at[k], next = i, k+1
 					break
@@ -359,6 +363,9 @@ func (l *lua) Anchor(native []unwind.Frame, complete bool, in func(i int, entry 
 	default:
 		l.drop(st, top, first, ends)
 		at = at[first:]
+		if l.pc != 0 && !inFrame { // another build keeps its instruction elsewhere, and memory has that of its last call
+			st.Frames[0].At = 0
+		}
 	}
 	place := 0
 	for k := range at {
