@@ -48,7 +48,7 @@ var kinds = map[string]kind{
 		without: slices.Concat(portable, tools, []string{"cmd/sfdump", "internal/testprog", "live", "sampler/goroutines"})}, // which do the same for every user
 	// TestFair and TestDumpTellsOfBounds measure; what a further interpreter is read with is one goroutine's as Python's is; the others are of what one goroutine does, or a browser.
 	// And in TestWithheld/run a clock that hangs keeps Go's collector waiting, as it does in these builds alone (ptrace, outside_race.go), so that nobody frees it.
-	"race": {dir: "race", flags: []string{"-race"}, place: runHost,
+	"race": {dir: "race", flags: []string{"-race"}, place: runHere,
 		args:    []string{"-test.timeout=20m", "-test.skip=^Test(Beam.*|Browser|Complete|DebuggersAgree|DumpTellsOfBounds|Fair|GoRows|Goroutine.*|Java.*|Languages|Lua.*|ManyMappings|NoFalseDeadlockJava|OutputFails|PHP.*|Perl(Random|Truth)|ReplayStock|Ruby.*|Search|SwappedLibraries|V8.*)$|^TestWithheld$/^run$|^TestWorkLeft$/_of_six$"},
 		without: slices.Concat(single, tools, []string{"cmd/sfdump", "internal/testprog", "tools/attack"}), // which read by other packages, and start the usual build
 		only:    map[string]string{"sampler/symbol": "^Test(Concurrent|Debuginfod)$", "sframe": "^TestConcurrent$"}},

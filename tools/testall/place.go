@@ -9,18 +9,35 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"sfsample/tools/internal/debian"
 )
 
 // nobody is the ordinary user: uid and gid 65534 have no files and no rights
 // (Debian policy 9.2.2).
 const nobody = 65534
 
-// runHost runs the programs here, each in its package's folder, as go test does.
+// runHere runs the programs here, each in its package's folder, as go test does.
+func runHere(_ string, bins []binary, args []string, rep *report) error {
+	return runWith(nil, bins, args, rep)
+}
+
+// runHost is [runHere] with the interpreters of other suites, as far as the cache has them.
 func runHost(_ string, bins []binary, args []string, rep *report) error {
+	cache, err := debian.Open(os.Getenv("SFSAMPLE_CACHE"))
+	if err != nil {
+		return err
+	}
+	return runWith(cache.Environment(), bins, args, rep)
+}
+
+// runWith is [runHere] with more in the environment.
+func runWith(env []string, bins []binary, args []string, rep *report) error {
 	for _, b := range bins {
 		argv := b.command(b.path, args)
 		cmd := exec.Command(argv[0], argv[1:]...)
 		cmd.Dir = filepath.FromSlash(b.pkg)
+		cmd.Env = append(os.Environ(), env...)
 		if err := runCommand(cmd, b.pkg, rep); err != nil {
 			return err
 		}

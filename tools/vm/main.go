@@ -1,5 +1,5 @@
-// Vm supplies what this machine lacks: compilers for all targets, and virtual
-// machines of the other architectures.
+// Vm supplies what this machine lacks: compilers for all targets, interpreters of
+// other versions, and virtual machines of the other architectures.
 //
 //	go run ./tools/vm fetch                         download everything
 //	go run ./tools/vm cc [-suite S] TOOL ARGS...    a gcc or binutils program, on the current folder
@@ -88,6 +88,15 @@ func fetch(cache *debian.Cache) error {
 		if err != nil {
 			return err
 		}
+		if err := printPackages(dir); err != nil {
+			return err
+		}
+	}
+	dirs, err := cache.Interpreters()
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
 		if err := printPackages(dir); err != nil {
 			return err
 		}
