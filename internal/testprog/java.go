@@ -21,8 +21,11 @@ func Javas(t testing.TB) []string {
 	return list
 }
 
-// JavaVersion is the folder that java is installed in.
+// JavaVersion is the folder that java is installed in, or the name of a program that starts one.
 func JavaVersion(java string) string {
+	if name := filepath.Base(java); name != "java" {
+		return name
+	}
 	if p, err := filepath.EvalSymlinks(java); err == nil {
 		java = p
 	}

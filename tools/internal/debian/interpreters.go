@@ -1,7 +1,9 @@
 package debian
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,6 +70,9 @@ func (c *Cache) Interpreters() (dirs []string, err error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := relink(dir, "usr/lib/jvm"); err != nil {
+			return nil, err
+		}
 		for _, i := range list {
 			if err := i.install(dir); err != nil {
 				return nil, err
@@ -77,6 +82,26 @@ func (c *Cache) Interpreters() (dirs []string, err error) {
 	}
 	slices.Sort(dirs)
 	return dirs, nil
+}
+
+// relink has links of a root's folder that begin at / lead into the root: Java's settings are in /etc.
+func relink(root, folder string) error {
+	return filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type() != fs.ModeSymlink {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // no Java there
+			}
+			return err
+		}
+		to, err := os.Readlink(path)
+		if err != nil || !filepath.IsAbs(to) || strings.HasPrefix(to, root) {
+			return err
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+		return os.Symlink(filepath.Join(root, to), path)
+	})
 }
 
 func rootOf(suite string) string { return "interpreters-" + suite }
