@@ -112,7 +112,7 @@ func (h *harvest) wasMet(t *thread, tick int64, m *clocks.Sample) {
 	if t.watch.Asleep() {
 		h.acct.unsure(t, tick, time.Duration(m.Asked.Run))
 	} else {
-		h.acct.settleBy(t, tick-1, times{m.At.Wake, time.Duration(m.Asked.Run), time.Duration(m.Asked.Wait)})
+		h.acct.settleBy(t, tick-1, times{m.At.Wake, time.Duration(m.Asked.Run), max(time.Duration(m.Asked.Wait), t.queue.waited)})
 	}
 	t.queue.homeless = 0
 	if !m.Gone { // of which nothing was read

@@ -262,7 +262,7 @@ func (c *Clock) Outside() {
 		tick := b.Start + (c.ticks.last+1)*b.Interval + c.ticks.phase
 		w := &c.search.witness
 		if w.ring != nil && !w.set.Load() && c.tracees.out == 0 {
-			if w.begin(c.k, tick, b.Interval); c.life.quit.Load() {
+			if w.begin(c.k, tick, c.shown.rest.Load(), b.Interval); c.life.quit.Load() {
 				break // it was woken from that
 			}
 		}
@@ -290,7 +290,7 @@ func (c *Clock) Outside() {
 				c.shown.looked.Add(c.k.Now() - wake)
 			}
 		} else {
-			w.skip()
+			w.pass(b.Interval)
 		}
 		c.life.active.Store(false)
 		now := c.k.Now()
@@ -569,7 +569,8 @@ func (c *Clock) find(n, wake int64) bool {
 	clock, spent, left := int32(0), int64(-1), 0
 	count := int(b.index.n.Load())
 	end := count
-	if m, told := c.search.witness.tell(c.place.cpu, c.up.due, wake, b.Interval); told {
+	x := wakes{int(c.life.thread.Load()), c.place.cpu, b.Start + n*b.Interval + c.ticks.phase, c.up.due, wake, c.up.tries == 0}
+	if m, told := c.search.witness.tell(&x, b.Interval); told {
 		i := b.find(m.id)
 		if i < 0 || i >= count {
 			return false
@@ -1063,6 +1064,9 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) {
 		got, errno := k.Pread(s.pages, text[:8], 0)
 		m.Gone = m.Gone || errno == 0 && got == 0
 	}
+	if known && m.proof.tick.pc != 0 {
+		m.Asked = Usage{m.Stopped.Run, m.Stopped.Wait - max(0, m.At.Stopped-m.At.Wake), m.Stopped.runs} // it has waited since
+	}
 	if !m.Gone {
 		if known {
 			s.last.runs.Store(m.Stopped.runs)
@@ -1071,7 +1075,6 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) {
 		s.last.run.Store(m.Stopped.Run)
 		if m.proof.tick.pc != 0 {
 			m.Moved = ptrace.ProgramCounter(m.Buffer.Regs.Used()) != m.proof.tick.pc
-			m.Asked = Usage{m.Stopped.Run, m.Stopped.Wait - max(0, m.At.Stopped-m.At.Wake), m.Stopped.runs} // it has waited since
 		} else if !m.proof.waits && m.Stopped.Run-m.Asked.Run > settled {
 			got, _ := k.Pread(s.open.stat, text, 0)
 			_, at, ok := stat(text[:got])

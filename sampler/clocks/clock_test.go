@@ -375,7 +375,9 @@ func TestFind(t *testing.T) {
 		return func(s *script, b *Board) {
 			c := b.clocks[1].Load()
 			prompt(5e6)(s, b)
-			w := ringOf(m)
+			w := ringOf(m) // it wakes up 5 us behind the tick
+			c.ticks.phase, c.search.witness.later = 985*us-b.Start-5*b.Interval, 5*us
+			c.life.thread.Store(99)
 			c.search.witness.event, c.search.witness.ring, c.up.due = w.event, w.ring, 990*us
 			c.search.witness.set.Store(true)
 			if set != nil {

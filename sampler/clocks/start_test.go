@@ -51,6 +51,14 @@ func TestPrepare(t *testing.T) {
 			if err != nil || denied != nil || c.prompt == nice {
 				t.Errorf("prepare: %v, %v, real time %t", denied, err, c.prompt)
 			}
+			if c.search.witness.ring != nil {
+				t.Error("it has a witness of ticks that are 1 us apart")
+			}
+			if c.board.Interval = leastInterval; tt.cpu != Anywhere {
+				c.search.close()
+				c.search = search{}
+				c.search.open(c)
+			}
 			if ring := c.search.witness.ring; ring != nil && nice || ring == nil && !nice && eventsOf(tt.cpu) {
 				t.Errorf("it has a witness: %t, at normal priority: %t", ring != nil, nice)
 			}

@@ -22,8 +22,9 @@ type witness struct {
 	// later is how long after its tick the clock is to wake up, in nanoseconds: that the event's record is made by then, and not long before.
 	later  int64
 	silent int // ticks in a row for which there was no record
-	// pause is for how many ticks nobody tries to give the timer its phase again, and next for how many after the next failure; -1: never.
-	pause, next int
+	told   int // ticks since the timer has its phase for which there was one
+	// pause is for how many ticks nobody tries to give the timer its phase again, -1: never; next for how many after the next failure.
+	pause, next int64
 }
 
 // met is a thread that had a CPU at a tick.
@@ -37,27 +38,34 @@ const (
 	// beforehand is how long before a tick the clock begins to wait for it awake, to have the event's timer begin, in nanoseconds: its own timer wakes it up later than that
 	// seldom. The call takes 1 to 3 us, and 12 to 19 where the CPU has done other things before; onset at most.
 	beforehand, onset = 60_000, 30_000
-	// firstLater is what later begins with, and mostLater bounds it. The interrupt comes some microseconds after the timer has expired, 5 to 25 in a
-	// virtual machine: within that both timers have.
+	// firstLater is how much later than the call is over the clock wakes up first, and mostLater bounds later. The interrupt comes some microseconds after the timer has expired, 5 to
+	// 25 in a virtual machine: within that both timers have.
 	firstLater, mostLater = 5_000, 50_000
+	// leastInterval is the least of ticks for which there is an event.
+	leastInterval = 8 * mostLater
 	// behind is how much later than the first record of a tick that was seen the clock is to wake up, and apart from how much later on it was another interrupt that
 	// has woken it up: the event's takes less. In between the thread has gone on.
-	behind, apart = 300, 1_500
+	behind, apart = 300, 1_000
 	// slower and sooner are by how much it wakes up later for a tick without a record, and for one with.
 	slower, sooner = 500, 10
-	// mostSilent is after how many ticks without one the timer begins anew, and longestPause for how many at most it does not.
-	mostSilent, longestPause = 32, 1024
+	// enough is after how many ticks without a record the timer begins anew, and after how many with one it is taken to be right. longestPause is for how long at most it does not.
+	enough, longestPause = 32, 4_000_000_000
+	// never is the interval of a timer that nobody needs.
+	never = 3_600_000_000_000
 )
 
 // Tests have others.
 var setPeriod, realTimeOf, cpuOf = ptrace.RawPeriod, ptrace.RawRealTime, ptrace.RawCPU
 
-// open makes the event of a CPU. Without one, clocks find threads by what /proc tells of them.
+// open makes the event of a CPU, whose timer does not run yet. Without one, clocks find threads by what /proc tells of them.
 func (w *witness) open(cpu int, interval int64) {
+	if interval < leastInterval {
+		return
+	}
 	attr := unix.PerfEventAttr{
 		Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_CPU_CLOCK, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
-		Sample: uint64(interval), Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME,
-		Bits: unix.PerfBitUseClockID, Clockid: unix.CLOCK_MONOTONIC, Wakeup: 1 << 30,
+		Sample: never, Sample_type: unix.PERF_SAMPLE_IP | unix.PERF_SAMPLE_TID | unix.PERF_SAMPLE_TIME,
+		Bits: unix.PerfBitUseClockID | unix.PerfBitPinned, Clockid: unix.CLOCK_MONOTONIC, Wakeup: 1 << 30,
 	}
 	event, err := unix.PerfEventOpen(&attr, -1, cpu, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	if err != nil {
@@ -68,7 +76,7 @@ func (w *witness) open(cpu int, interval int64) {
 		unix.Close(event)
 		return
 	}
-	w.event, w.ring, w.later = event, ring, firstLater
+	w.event, w.ring = event, ring
 }
 
 func (w *witness) close() {
@@ -79,16 +87,16 @@ func (w *witness) close() {
 	}
 }
 
-// begin gives the event's timer its phase, at the tick at a time. An interval later it expires first. It is tried less and less often where that fails.
+// begin gives the event's timer its phase, at the tick at a time, unless the clock is to rest until then. An interval later it expires first. It is tried less and less often where that fails.
 //
 //go:nosplit
 //go:norace
-func (w *witness) begin(k taking.Kernel, tick, interval int64) {
+func (w *witness) begin(k taking.Kernel, tick, rest, interval int64) {
 	if w.pause != 0 {
 		w.pause = max(w.pause-1, -1)
 		return
 	}
-	if k.Now() > tick-beforehand {
+	if max(k.Now(), rest) > tick-beforehand {
 		return // for the next one
 	}
 	k.Sleep(tick - beforehand)
@@ -97,36 +105,39 @@ func (w *witness) begin(k taking.Kernel, tick, interval int64) {
 	}
 	for k.Now() < tick {
 	}
-	if k.Now() < tick+onset {
-		if setPeriod(w.event, interval) != 0 {
-			w.pause = -1
-			return
-		}
-	}
-	if k.Now() >= tick+onset { // it came too late
-		w.fail()
+	if setPeriod(w.event, interval) != 0 {
+		w.pause = -1
 		return
 	}
-	w.silent, w.later = 0, firstLater
+	took := k.Now() - tick
+	w.read() // what the timer has met before
+	if took >= min(onset, interval/16) {
+		w.fail(interval)
+		return
+	}
+	w.silent, w.told, w.later = 0, 0, took+firstLater // the timer has expired by then
 	w.set.Store(true)
 }
 
-// fail has nobody rely on the event until its timer has its phase again.
+// fail has nobody rely on the event, and its timer stand still, until that has its phase again.
 //
 //go:nosplit
 //go:norace
-func (w *witness) fail() {
+func (w *witness) fail(interval int64) {
+	setPeriod(w.event, never)
 	w.set.Store(false)
-	w.later, w.pause, w.next = 0, w.next, min(2*w.next+1, longestPause)
+	w.later, w.pause, w.next = 0, w.next, min(2*w.next+1, longestPause/interval)
 }
 
-// skip passes the records of ticks that nobody asks for.
+// pass takes the records of ticks that nobody asks for.
 //
 //go:nosplit
 //go:norace
-func (w *witness) skip() {
-	if w.ring != nil {
-		atomic.StoreUint64((*uint64)(unsafe.Pointer(&w.ring[dataTail])), atomic.LoadUint64((*uint64)(unsafe.Pointer(&w.ring[dataHead]))))
+func (w *witness) pass(interval int64) {
+	if w.set.Load() {
+		if _, _, throttled := w.read(); throttled {
+			w.fail(interval)
+		}
 	}
 }
 
@@ -136,11 +147,11 @@ const (
 	dataTail = 1032
 )
 
-// read takes all records. m is the last one; false: there is none.
+// read takes all records. m is the last one; ok is false if there is none. throttled: the timer stands still, or has another phase, since it has met so many (perf_event_max_sample_rate).
 //
 //go:nosplit
 //go:norace
-func (w *witness) read() (m met, ok bool) {
+func (w *witness) read() (m met, ok, throttled bool) {
 	records := w.ring[len(w.ring)/2:]
 	head := atomic.LoadUint64((*uint64)(unsafe.Pointer(&w.ring[dataHead])))
 	tail := (*uint64)(unsafe.Pointer(&w.ring[dataTail]))
@@ -151,8 +162,8 @@ func (w *witness) read() (m met, ok bool) {
 			break // the kernel makes none such
 		}
 		switch kind {
-		case unix.PERF_RECORD_THROTTLE, unix.PERF_RECORD_UNTHROTTLE: // the timer stands still, or has another phase
-			w.fail()
+		case unix.PERF_RECORD_THROTTLE, unix.PERF_RECORD_UNTHROTTLE:
+			throttled = true
 		case unix.PERF_RECORD_SAMPLE:
 			m, ok = met{}, true
 			if mode&unix.PERF_RECORD_MISC_CPUMODE_MASK == unix.PERF_RECORD_MISC_USER {
@@ -164,30 +175,51 @@ func (w *witness) read() (m met, ok bool) {
 		at += uint64(size)
 	}
 	atomic.StoreUint64(tail, head)
-	return m, ok
+	return m, ok, throttled
 }
 
-// tell tells who had the CPU at the tick for which the clock was to wake up when it was due, and did at wake. false: nothing is known. Where the clock
-// may be on another CPU, as its own was taken from it, here is not that.
+// wakes is a clock's wake-up: whose it is, for which tick, when it was due, when it was, and whether the first for that tick.
+type wakes struct {
+	thread, cpu     int
+	tick, due, wake int64
+	first           bool
+}
+
+// tell tells who had the CPU at the tick of a wake-up. false: nothing is known. Where the clock is on another CPU, as its own was taken from it, here is not that; and what has met the
+// clock itself has come too late.
 //
 //go:nosplit
 //go:norace
-func (w *witness) tell(here int, due, wake, interval int64) (m met, told bool) {
-	if w.ring == nil || !w.set.Load() {
+func (w *witness) tell(x *wakes, interval int64) (m met, told bool) {
+	if !w.set.Load() {
 		return met{}, false
 	}
-	m, told = w.read()
-	tick := due - w.later
-	if told = told && m.at >= tick && m.at <= wake && w.set.Load() && cpuOf() == here; !told {
-		w.later = min(w.later+slower, mostLater, interval/8)
-		if w.silent++; w.silent >= mostSilent {
-			w.fail()
+	m, told, throttled := w.read()
+	if throttled {
+		w.fail(interval)
+		return met{}, false
+	}
+	told = told && m.at >= x.tick && m.at <= x.wake && m.id != x.thread && cpuOf() == x.cpu
+	learns := x.first && x.due == x.tick+w.later // a later one has no record of its own
+	switch {
+	case !told && learns:
+		w.later = min(w.later+slower, mostLater)
+		if w.silent++; w.silent >= enough {
+			w.fail(interval)
 		}
+	case told:
+		if w.told++; w.told >= enough {
+			w.next = 0
+		}
+		w.silent = 0
+		if learns {
+			w.later = min(w.later+sooner, m.at-x.tick+behind, mostLater)
+		}
+	}
+	if !told {
 		return met{}, false
 	}
-	w.silent, w.next = 0, 0
-	w.later = min(w.later+sooner, m.at-tick+behind, mostLater, interval/8)
-	if due-m.at > apart {
+	if x.due-m.at > apart {
 		m.pc = 0
 	}
 	return m, true

@@ -72,7 +72,7 @@ func TestWitnessRead(t *testing.T) {
 	lost := binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64([]byte{}, 0), 3)
 	lost = append(binary.NativeEndian.AppendUint16(binary.NativeEndian.AppendUint16(binary.NativeEndian.AppendUint32(nil, unix.PERF_RECORD_LOST), 0), 24), lost...)
 	w := ringOf()
-	if m, ok := w.read(); ok {
+	if m, ok, _ := w.read(); ok {
 		t.Errorf("an empty ring tells of %+v", m)
 	}
 	user, kernel := met{100, 0x401000, 7}, met{101, 0, 8}
@@ -88,10 +88,10 @@ func TestWitnessRead(t *testing.T) {
 			{[][]byte{lost}, met{}, false},
 		} {
 			w.write(slices.Concat(tt.records...))
-			if m, ok := w.read(); ok != tt.ok || m != tt.want {
+			if m, ok, throttled := w.read(); throttled || ok != tt.ok || m != tt.want {
 				t.Fatalf("round %d: %+v %t, want %+v %t", i, m, ok, tt.want, tt.ok)
 			}
-			if m, ok := w.read(); ok {
+			if m, ok, _ := w.read(); ok {
 				t.Fatalf("round %d: %+v is read twice", i, m)
 			}
 		}
@@ -100,111 +100,150 @@ func TestWitnessRead(t *testing.T) {
 		bad := record(user)
 		binary.NativeEndian.PutUint16(bad[6:], size)
 		w.write(bad)
-		if m, ok := w.read(); ok {
+		if m, ok, _ := w.read(); ok {
 			t.Errorf("size %d: %+v", size, m)
 		}
 		w.write(record(kernel))
-		if m, ok := w.read(); !ok || m != kernel {
+		if m, ok, _ := w.read(); !ok || m != kernel {
 			t.Errorf("behind size %d: %+v %t", size, m, ok)
 		}
 	}
 }
 
-// TestWitnessTell: a record counts for the tick at which it was made, on the clock's own CPU, and the clock wakes up soon behind the first that there are. What an
-// interrupt long before the clock's has met has gone on.
+// TestWitnessTell: a record counts for the tick at which it was made, on the clock's own CPU, and of another thread than that, and the clock wakes up soon behind the first that
+// there are. What an interrupt long before the clock's has met has gone on.
 func TestWitnessTell(t *testing.T) {
-	const due, interval = 1_000_000, 10_000_000
-	defer func() { cpuOf = ptrace.RawCPU }()
+	const tick, interval = 1_000_000, 10_000_000
+	defer func() { cpuOf, setPeriod = ptrace.RawCPU, ptrace.RawPeriod }()
+	stands := 0
+	setPeriod = func(event int, every int64) unix.Errno {
+		if stands++; event != 5 || every != never {
+			t.Errorf("period %d of %d", every, event)
+		}
+		return 0
+	}
 	for _, tt := range []struct {
 		name        string
-		at          int64 // of the record, 0: none
+		at          int64 // of the record, behind the tick; 0: none
 		later, want int64 // how long after the tick it wakes up, and will
 		told, ran   bool
 	}{
-		{"long before", due - 10_000, 20_000, 10_300, true, true}, // the tick is at due - later
-		{"another interrupt", due - apart - 1, 20_000, 18_799, true, true},
-		{"the same interrupt", due - apart, 20_000, 18_800, true, false},
-		{"at the tick", due - 20_000, 20_000, behind, true, true},
-		{"before it", due - 20_001, 20_000, 20_500, false, false},
-		{"at the wake-up", due + 3_000, 5_000, 5_010, true, false},
-		{"behind it", due + 3_001, 5_000, 5_500, false, false},
+		{"long before", 10_000, 20_000, 10_300, true, true},
+		{"another interrupt", 20_000 - apart - 1, 20_000, 19_299, true, true},
+		{"the same interrupt", 20_000 - apart, 20_000, 19_300, true, false},
+		{"soon behind the tick", 1, 20_000, 1 + behind, true, true},
+		{"before it", -1, 20_000, 20_500, false, false},
+		{"at the wake-up", 8_000, 5_000, 5_010, true, false},
+		{"behind it", 8_001, 5_000, 5_500, false, false},
 		{"none", 0, 5_000, 5_500, false, false},
 		{"none, again and again", 0, mostLater, mostLater, false, false},
-		{"late, again and again", due + 3_000, mostLater, mostLater, true, false},
+		{"late, again and again", mostLater + 3_000, mostLater, mostLater, true, false},
 	} {
-		for _, cpu := range []int{2, 3, -1} {
+		for _, how := range []string{"", "elsewhere", "nobody knows where", "itself", "again", "rested"} {
+			cpu, ok := map[string]int{"elsewhere": 3, "nobody knows where": -1}[how]
+			if !ok {
+				cpu = 2
+			}
 			cpuOf = func() int { return cpu }
 			w := ringOf()
 			if w.later = tt.later; tt.at != 0 {
-				w.write(record(met{tt.at, 9, 7}))
+				id := 7
+				if how == "itself" {
+					id = 99
+				}
+				w.write(record(met{tick + tt.at, 9, id}))
 			}
-			want, later := met{tt.at, 9, 7}, tt.want
-			if tt.ran {
+			x := wakes{99, 2, tick, tick + tt.later, tick + tt.later + 3_000, how != "again"}
+			if how == "rested" {
+				x.due, x.wake = x.due+100_000, x.wake+100_000
+			}
+			want, told, later := met{tick + tt.at, 9, 7}, tt.told, tt.want
+			switch how {
+			case "elsewhere", "nobody knows where", "itself":
+				told, later = false, min(tt.later+slower, mostLater)
+			case "again":
+				later = tt.later
+			case "rested":
+				later, told = tt.later, tt.at > 0
+			}
+			if tt.ran || how == "rested" {
 				want.pc = 0
 			}
-			if cpu != 2 {
-				later = min(tt.later+slower, mostLater)
-			}
-			m, told := w.tell(2, due, due+3_000, interval)
-			if told != (tt.told && cpu == 2) || told && m != want || w.later != later {
-				t.Errorf("%s: %+v %t, later %d; want %+v, %d", tt.name, m, told, w.later, want, later)
+			m, got := w.tell(&x, interval)
+			if got != told || told && m != want || w.later != later {
+				t.Errorf("%s %s: %+v %t, later %d; want %+v %t, %d", tt.name, how, m, got, w.later, want, told, later)
 			}
 		}
 	}
 	cpuOf = func() int { return 2 }
+	at := func(w *witness, how ...met) (told bool) {
+		for _, m := range how {
+			w.write(record(m))
+		}
+		_, told = w.tell(&wakes{99, 2, tick, tick + w.later, tick + w.later + 3_000, true}, interval)
+		return told
+	}
 	w := ringOf()
-	w.later = 5_000
-	if w.tell(2, due, due, 16_000); w.later != 2_000 {
-		t.Errorf("where ticks are 16 us apart the clock wakes up %d ns later", w.later)
-	}
-	for i := range mostSilent - 1 {
+	for i := range enough {
 		if !w.set.Load() {
-			t.Fatalf("after %d ticks without a record its timer has no phase", i+1)
+			t.Fatalf("after %d ticks without a record its timer has no phase", i)
 		}
-		w.tell(2, due, due, interval)
+		at(w)
 	}
-	if w.set.Load() || w.later != 0 {
-		t.Errorf("after %d ticks without a record its timer has its phase, and the clock wakes up %d ns later", mostSilent, w.later)
+	if w.set.Load() || w.later != 0 || stands != 1 {
+		t.Errorf("after %d ticks without a record its timer has its phase, and the clock wakes up %d ns later", enough, w.later)
 	}
-	if w.write(record(met{due, 9, 7})); true {
-		if _, told := w.tell(2, due, due, interval); told {
-			t.Error("without its phase it tells")
-		}
+	if at(w, met{tick, 9, 7}) {
+		t.Error("without its phase it tells")
 	}
-	if _, told := new(witness).tell(2, due, due, interval); told {
+	if at(new(witness)) {
 		t.Error("where there is none it tells")
 	}
-	// One record, and it is trusted again; the kernel tells that the timer stands still.
+	// One record, and it is trusted again; after some, it is no failure that it has failed before.
 	w = ringOf()
-	for range mostSilent - 1 {
-		w.tell(2, due, due, interval)
-	}
-	at := due - w.later + 10
 	w.next = 7
-	w.write(record(met{at, 9, 7}))
-	if _, told := w.tell(2, due, due, interval); !told || w.next != 0 {
-		t.Errorf("told %t, next %d", told, w.next)
+	for range enough - 1 {
+		at(w)
 	}
-	if w.tell(2, due, due, interval); !w.set.Load() {
+	if !at(w, met{tick + 1, 9, 7}) || w.next != 7 {
+		t.Errorf("next %d", w.next)
+	}
+	if at(w); !w.set.Load() {
 		t.Error("a record between two ticks without one does not count")
 	}
+	for range enough - 1 {
+		at(w, met{tick + 1, 9, 7})
+	}
+	if w.next != 0 {
+		t.Errorf("after %d records the next failure has a pause of %d", enough, w.next)
+	}
+	// The kernel tells that the timer stands still, twice.
 	for _, kind := range []uint32{unix.PERF_RECORD_THROTTLE, unix.PERF_RECORD_UNTHROTTLE} {
-		w = ringOf(met{due, 9, 7})
-		b := make([]byte, 32)
-		binary.NativeEndian.PutUint32(b, kind)
-		binary.NativeEndian.PutUint16(b[6:], 32)
-		w.write(b)
-		if _, told := w.tell(2, due, due, interval); told || w.set.Load() {
-			t.Errorf("behind a record of kind %d it tells", kind)
+		for _, passes := range []bool{false, true} {
+			w, stands = ringOf(met{tick + 1, 9, 7}), 0
+			for range 2 {
+				b := make([]byte, 32)
+				binary.NativeEndian.PutUint32(b, kind)
+				binary.NativeEndian.PutUint16(b[6:], 32)
+				w.write(b)
+			}
+			told := false
+			if passes {
+				w.pass(interval)
+			} else {
+				told = at(w)
+			}
+			if told || w.set.Load() || w.later != 0 || stands != 1 || w.next != 1 {
+				t.Errorf("behind a record of kind %d: told %t, later %d, next %d", kind, told, w.later, w.next)
+			}
 		}
 	}
-	w = ringOf(met{due, 9, 7})
-	if w.skip(); true {
-		if m, ok := w.read(); ok {
-			t.Errorf("what was skipped is read: %+v", m)
-		}
+	w = ringOf(met{tick + 1, 9, 7})
+	w.pass(interval)
+	if m, ok, _ := w.read(); ok || !w.set.Load() {
+		t.Errorf("what was passed is read: %+v", m)
 	}
-	new(witness).skip()
+	new(witness).pass(interval)
 }
 
 // TestWitnessed: one clock without a witness is enough to be told who has run.
@@ -224,40 +263,49 @@ func TestWitnessed(t *testing.T) {
 	}
 }
 
-// TestWitnessBegin: the timer begins at a tick, for which the clock waits awake, not where it comes too late for that; then less and less often, and never again where
+// TestWitnessBegin: the timer begins at a tick, for which the clock waits awake, not where it comes too late for that, or is to rest; then less and less often, and never again where
 // the kernel refuses it.
 func TestWitnessBegin(t *testing.T) {
-	const tick = int64(1e9 + 1e6)
+	const tick, interval = int64(1e9 + 1e6), int64(10_000_000)
 	defer func() { setPeriod = ptrace.RawPeriod }()
 	for _, tt := range []struct {
-		name  string
-		now   int64 // at the beginning
-		delay int64 // of the wake-up
-		takes int64 // the call
-		fails unix.Errno
-		calls int // of so many tries
-		set   bool
-		again []int // tries that come to sleeping
+		name     string
+		now      int64 // at the beginning
+		delay    int64 // of the wake-up
+		takes    int64 // the call
+		rest     int64
+		interval int64
+		fails    unix.Errno
+		calls    int // of so many tries
+		set      bool
+		again    []int // tries that come to sleeping
 	}{
-		{"in time", 1e9, 20 * us, us, 0, 1, true, []int{0}},
-		{"it wakes up late", 1e9, 60*us + onset, 0, 0, 0, false, []int{0, 1, 3, 7, 15, 31}},
-		{"the call takes long", 1e9, 20 * us, onset, 0, 6, false, []int{0, 1, 3, 7, 15, 31}},
-		{"it is woken before", 1e9, -500 * us, 0, 0, 0, false, nil},
-		{"the tick is near", tick - 60*us + 1, 0, 0, 0, 0, false, nil},
-		{"the kernel does not", 1e9, 20 * us, us, unix.EACCES, 1, false, []int{0}},
+		{"in time", 1e9, 20 * us, us, 0, interval, 0, 1, true, []int{0}},
+		{"it wakes up late", 1e9, 60*us + onset, 0, 0, interval, 0, 6, false, []int{0, 1, 3, 7, 15, 31}},
+		{"the call takes long", 1e9, 20 * us, onset, 0, interval, 0, 6, false, []int{0, 1, 3, 7, 15, 31}},
+		{"the call takes long for these ticks", 1e9, 20 * us, 25 * us, 0, 16 * 25 * us, 0, 6, false, []int{0, 1, 3, 7, 15, 31}},
+		{"it is woken before", 1e9, -500 * us, 0, 0, interval, 0, 0, false, nil},
+		{"the tick is near", tick - 60*us + 1, 0, 0, 0, interval, 0, 0, false, nil},
+		{"it is to rest", 1e9, 0, 0, tick, interval, 0, 0, false, nil},
+		{"the kernel does not", 1e9, 20 * us, us, 0, interval, unix.EACCES, 1, false, []int{0}},
 	} {
 		s, _, _ := desk(t, 1)
 		s.step, s.passes = 0, 100
 		s.delay = func() int64 { return tt.delay }
 		calls := 0
 		setPeriod = func(event int, every int64) unix.Errno {
-			if calls++; event != 5 || every != 10_000_000 || s.now < tick || s.now > tick+onset {
+			if every == never {
+				return 0
+			}
+			if calls++; event != 5 || every != tt.interval || s.now < tick {
 				t.Errorf("%s: period %d of %d at %d", tt.name, every, event, s.now)
 			}
 			s.now += tt.takes
 			return tt.fails
 		}
-		w := witness{event: 5, silent: 3, later: 7}
+		w := ringOf(met{5, 5, 5})
+		w.set.Store(false)
+		w.silent, w.told, w.later = 3, 4, 7
 		var again []int
 		for i := range 40 {
 			if w.set.Load() {
@@ -265,21 +313,25 @@ func TestWitnessBegin(t *testing.T) {
 			}
 			s.now = tt.now
 			slept := len(s.sleeps)
-			if w.begin(s, tick, 10_000_000); len(s.sleeps) > slept {
+			if w.begin(s, tick, tt.rest, tt.interval); len(s.sleeps) > slept {
 				again = append(again, i)
 			}
 		}
 		if tt.name == "it is woken before" { // each time anew
 			tt.again = again
 		}
-		if calls != tt.calls || w.set.Load() != tt.set || tt.set && (w.silent != 0 || w.later != firstLater) || !slices.Equal(again, tt.again) {
+		if calls != tt.calls || w.set.Load() != tt.set || tt.set && (w.silent != 0 || w.told != 0 || w.later < us+firstLater || w.later > us+firstLater+500) || !slices.Equal(again, tt.again) {
 			t.Errorf("%s: %d calls, in tries %v; it has its phase: %t; later %d", tt.name, calls, again, w.set.Load(), w.later)
 		}
+		if m, ok, _ := w.read(); ok && tt.set {
+			t.Errorf("%s: what it has met before is there: %+v", tt.name, m)
+		}
 	}
-	w := witness{next: longestPause - 1}
-	w.fail()
-	if w.fail(); w.pause != longestPause || w.next != longestPause {
-		t.Errorf("pauses %d, then %d", w.pause, w.next)
+	setPeriod = func(int, int64) unix.Errno { return 0 }
+	w := witness{next: 399}
+	w.fail(interval)
+	if w.fail(interval); w.pause != 400 || w.next != 400 {
+		t.Errorf("pauses %d, then %d; want 4 s", w.pause, w.next)
 	}
 }
 
