@@ -365,6 +365,9 @@ func (t *target) inPlaceOfLoop(frames []unwind.Frame, i int) bool {
 	if _, tells := s.runtime.(runtimes.Generating); tells {
 		return false
 	}
+	if _, _, inFile := t.space.Module(frames[i].LookupPC()); inFile {
+		return false
+	}
 	for j := len(frames) - 2; j > i && s.runner == 0; j-- { // its outermost activation runs what is not compiled yet
 		if t.inLoop(frames[j].LookupPC()) {
 			s.runner = t.functionStart(frames[j+1].LookupPC())
@@ -373,8 +376,7 @@ func (t *target) inPlaceOfLoop(frames []unwind.Frame, i int) bool {
 	if i+1 >= len(frames) || s.runner == 0 {
 		return false
 	}
-	_, _, inFile := t.space.Module(frames[i].LookupPC())
-	return !inFile && t.functionStart(frames[i+1].LookupPC()) == s.runner
+	return t.functionStart(frames[i+1].LookupPC()) == s.runner
 }
 
 // load makes copies of a stack and of other memory what is decoded.

@@ -264,6 +264,7 @@ func (l *hotspotLayout) sane() bool {
 		in(l.queue.bytes-8, l.queue.buffer) && in(l.queue.bytes-4, l.queue.begin, l.queue.end) &&
 		in(l.queue.codeletBytes-8, l.queue.codeletText) && in(l.queue.codeletBytes-4, l.queue.codeletSize) &&
 		in(l.names.constBytes-8, l.names.constConstants) && in(l.perf.prologueBytes-4, l.perf.used, l.perf.first) &&
+		in(l.names.poolBytes-8, l.names.poolHolder) && in(l.names.symbolBody-2, l.names.symbolLen) &&
 		in(l.perf.entryBytes-8, l.perf.length) && in(l.perf.entryBytes-4, l.perf.name, l.perf.data)
 }
 

@@ -99,7 +99,12 @@ func TestHotSpotLies(t *testing.T) {
 			break
 		}
 		for _, add := range []func(){
-			func() { v.fields[name] = vmField{typ: "int", at: 8} },
+			func() {
+				v.fields[name] = vmField{typ: "int", at: 8}
+				if name == "Symbol::_body" { // behind the length
+					v.fields[name] = vmField{typ: "int", at: 16}
+				}
+			},
 			func() { v.fields[name] = vmField{static: true, at: 0x1000} },
 			func() { delete(v.fields, name); v.sizes[name] = 64 },
 			func() { delete(v.sizes, name); v.numbers[name] = 1 },

@@ -66,7 +66,7 @@ func findDropped(h *hotspot) (d dropped) {
 			return d
 		}
 		name, data := int(word32(e, l.name)), int(word32(e, l.data))
-		if name >= 0 && name < n && bytes.HasPrefix(e[name:n], []byte(droppedName)) && data >= 8 && data+8 <= min(n, maxPerfEntry) {
+		if name >= 0 && name < n && bytes.HasPrefix(e[name:n], []byte(droppedName)) && data >= max(8, l.length+8) && data+8 <= min(n, maxPerfEntry) {
 			return dropped{root: taking.Root{Addr: start + uint64(at), Is: word(e, l.length)}, at: data}
 		}
 		at += n

@@ -41,19 +41,29 @@ func special(h *hotspot) *blob {
 	return b
 }
 
+// Bounds of one look through the code cache: of blocks, and of methods of native code, of which there are some hundreds.
+const (
+	seekBlocks  = 1 << 17
+	seekMethods = 1 << 12
+)
+
 // seekSpecial looks through the code cache.
 func seekSpecial(h *hotspot) uint64 {
-	l := &h.lay
+	l, blocks, methods := &h.lay, 0, 0
 	for i := range h.heaps {
 		c := &h.heaps[i]
 		for at, to := range read(h.mem, c.segmap, int(c.committed(h.mem))) {
 			if to != 0 {
 				continue // no block begins there
 			}
+			if blocks++; blocks > seekBlocks || methods > seekMethods {
+				return 0
+			}
 			b, ok := l.head(h.mem, c.low+uint64(at)<<c.log2+uint64(l.cache.blockBytes))
 			if !ok || kindOf(h.text(b.name)) != nativeBlob {
 				continue
 			}
+			methods++
 			x := l.readMethod(h.mem, b.m.method)
 			if x != nil && len(x.parts) == methodParts && l.symbol(h.mem, x.parts[partName].Addr) == "enterSpecial" &&
 				l.symbol(h.mem, x.parts[partClass].Addr) == "jdk/internal/vm/Continuation" {
@@ -101,11 +111,14 @@ func newContinuationDepths(code []byte, special uint64) depths {
 	return f.depths()
 }
 
+// maxContinuation bounds the code of continuations' stubs, in bytes.
+const maxContinuation = 64 << 10
+
 // continuing is a stub of continuations.
 func (s *hotspotStep) continuing(b *blob, pc uint64) unwind.Reason {
 	special := special(s.h)
 	code := b.bytes(s.h.mem)
-	if special == nil || code == nil || len(code) > maxFollowed {
+	if special == nil || code == nil || len(code) > maxContinuation {
 		return unwind.UnknownRegister
 	}
 	off := int(s.from.PC - b.begin)

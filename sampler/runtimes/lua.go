@@ -227,6 +227,7 @@ func (l *lua) Frames(mem Memory, late io.ReaderAt, roots []uint64, st *Stack) {
 		st.note(root, luaBase)
 		if top := mem.Bytes(word(b, luaCI), luaInfo); i == 0 && top != nil {
 			st.left = word(top, luaNext)
+			st.calls = binary.NativeEndian.Uint16(top[l.status:])&l.kind != l.script
 		}
 		if st.Short {
 			l.chain(mem, root, word(b, luaCI), &rest)
@@ -363,7 +364,7 @@ func (l *lua) Anchor(native []unwind.Frame, complete bool, in func(i int, entry 
 	default:
 		l.drop(st, top, first, ends)
 		at = at[first:]
-		if l.pc != 0 && !inFrame { // another build keeps its instruction elsewhere, and memory has that of its last call
+		if l.pc != 0 && !inFrame && top == 0 && !st.calls { // another build keeps its instruction elsewhere, and memory has that of its last call
 			st.Frames[0].At = 0
 		}
 	}

@@ -158,7 +158,7 @@ func (p *python) describe(mem io.ReaderAt, runtime uint64) error {
 		code: pyCode{file: at(d.code + 1), name: at(d.code + 2), qualname: at(d.code + 3), lines: at(d.code + 4), first: at(d.code + 5), adaptive: at(d.code + 9), version: 92},
 	}
 	p.state.bytes = max(p.state.next, p.state.interpreter, p.state.current, p.state.threadID, p.state.nativeID, p.state.chunk+8, p.state.status) + 8
-	p.frame.bytes = (max(p.frame.previous, p.frame.code, p.frame.instr, p.frame.owner, p.frame.globals) + 8) &^ 7
+	p.frame.bytes = (max(p.frame.previous, p.frame.code, p.frame.instr, p.frame.owner, p.frame.globals) + 15) &^ 7
 	if bad || p.state.bytes > 4096 || p.frame.bytes > 256 || p.code.bytes() > 512 {
 		return fmt.Errorf("python %s tells offsets that cannot be, its scripts are not shown", p.version)
 	}

@@ -130,6 +130,7 @@ type Stack struct {
 	// Short: it goes on in memory that was not copied.
 	Short bool
 	left  uint64 // of Lua: the CallInfo behind that of the innermost function, which may be just being left
+	calls bool   // and a function that is written in C runs, which is called by the innermost frame
 	// Of Perl: where activations of the loop begin, and addresses of the JMPENVs, innermost first.
 	marks []perlMark
 	jumps []uint64
@@ -144,7 +145,7 @@ type Span struct {
 // Reset empties s.
 func (s *Stack) Reset() {
 	s.Frames, s.Segments, s.Spans, s.Short, s.Locked = s.Frames[:0], s.Segments[:0], s.Spans[:0], false, false
-	s.left, s.marks, s.jumps = 0, s.marks[:0], s.jumps[:0]
+	s.left, s.calls, s.marks, s.jumps = 0, false, s.marks[:0], s.jumps[:0]
 }
 
 // Key is the identity of code, as far as the memory that describes it tells it.

@@ -202,7 +202,7 @@ func Follow(k Kernel, tid int, r *Recipe, b *Buffer, pages int) {
 	if r.Scan.Bytes > 0 {
 		scan(b, k, tid, &r.Scan)
 	}
-	for i := 0; i < MaxRoots && r.Roots[i].Addr != 0; i++ {
+	for i := 0; i < MaxRoots && r.Roots[i].Addr != 0 && max(r.Check, r.OnStack)+8 <= r.RootBytes; i++ {
 		for addr := r.Roots[i].Addr; addr != 0 && b.NRoots < MaxRoots && !rooted(b, addr); {
 			root := b.have(k, tid, addr, r.RootBytes)
 			if root == nil || binary.NativeEndian.Uint64(root[r.Check:]) != r.Roots[i].Is ||
