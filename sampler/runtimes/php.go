@@ -552,7 +552,13 @@ func (p *php) Copied(mem Memory, late io.ReaderAt, f *Frame, k Key) (*Function, 
 	if k.Version != phpInternal && k.Count <= maxOps && fn.lines == nil {
 		fn.Passing = true // its lines may be there another time
 	}
-	return fn, ok && (copied || same)
+	return fn, ok && (copied || same && (k.Version == phpInternal || word32(b, phpFlags)&phpImmutable != 0 || runs(late, f)))
+}
+
+// runs tells whether a frame is still of its function. If not, the request may have ended, and others' names stand where those of the function stood.
+func runs(late io.ReaderAt, f *Frame) bool {
+	b := read(late, f.Addr, phpFrame)
+	return b != nil && word(b, phpFunc) == f.Code
 }
 
 // table is the lines of the instructions ops of a function whose beginning is b, nil if there is one that lies outside of it: memory that was freed has kept what describes the
