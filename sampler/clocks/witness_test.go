@@ -433,10 +433,10 @@ func TestWitnessLive(t *testing.T) {
 	if c := bank.clocks[cpu]; bank.Denied != nil || c.search.witness.ring == nil {
 		t.Skip("no real-time priority, or no perf events of CPUs")
 	}
-	seen, moved := 0, 0
+	all, seen, moved := 0, 0, 0
 	await(t, "a hundred samples", func() bool {
 		for _, m := range bank.Drain() {
-			if m.proof.tick.pc != 0 && !m.Gone {
+			if all++; m.proof.tick.pc != 0 && !m.Gone {
 				if seen++; m.Moved {
 					moved++
 				}
@@ -446,8 +446,11 @@ func TestWitnessLive(t *testing.T) {
 			}
 			m.Done()
 		}
-		return seen >= 100
+		return seen >= 100 || all >= 1000
 	})
+	if all >= 1000 {
+		t.Skipf("interrupts take too long for a witness: %d of %d samples", seen, all)
+	}
 	if moved > 5 {
 		t.Errorf("%d of %d samples are not of the instruction that the tick has met", moved, seen)
 	}
