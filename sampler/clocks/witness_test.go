@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -434,6 +435,7 @@ func TestWitnessLive(t *testing.T) {
 		t.Skip("no real-time priority, or no perf events of CPUs")
 	}
 	all, seen, moved := 0, 0, 0
+	end := time.Now().Add(testprog.Patience / 4)
 	await(t, "a hundred samples", func() bool {
 		for _, m := range bank.Drain() {
 			if all++; m.proof.tick.pc != 0 && !m.Gone {
@@ -446,9 +448,9 @@ func TestWitnessLive(t *testing.T) {
 			}
 			m.Done()
 		}
-		return seen >= 100 || all >= 1000
+		return seen >= 100 || all >= 1000 || time.Now().After(end)
 	})
-	if all >= 1000 {
+	if seen < 100 {
 		t.Skipf("interrupts take too long for a witness: %d of %d samples", seen, all)
 	}
 	if moved > 5 {

@@ -134,6 +134,7 @@ func TestV8Epilogue(t *testing.T) {
 // exit 0x13d, 139, 139, 139 and 121 of the function itself at 0x141 to 0x14d, 105 of the first and of the second inlined one at 0x151 and 0x155, and exits
 // 0x14d, 0x151 and 0x155 behind the calls that return to 0x1f, 0xcd and 0xe5.
 func TestV8Exits(t *testing.T) {
+	littleEndian(t)
 	b, err := hex.DecodeString("0000000600533c004f00000001004b0000006904470000000500533c004f00000000004b0000006904470000000400533c004fffffffff004b00000079044700000003005335004fffffffff004b0000008b044700000002005329004fffffffff004b0000008b044700000001005329004fffffffff004b0000008b044700000000005344004f00000000004b0000005d10470c3b015b093b3c093b4c025b481b3b")
 	if err != nil {
 		t.Fatal(err)
@@ -174,6 +175,7 @@ func TestV8Exits(t *testing.T) {
 
 // TestV8Safepoints: a table of safepoints as a process had it behind TurboFan's code, whose exits begin at 0x1f2.
 func TestV8Safepoints(t *testing.T) {
+	littleEndian(t)
 	points, err := hex.DecodeString("0800000003000000a1040000a001070b02c001080f02e501091302040404cccc")
 	if err != nil {
 		t.Fatal(err)
@@ -210,6 +212,7 @@ func TestV8Safepoints(t *testing.T) {
 
 // TestV8NameEnds: what a ScopeInfo without a name is followed by is not its name.
 func TestV8NameEnds(t *testing.T) {
+	littleEndian(t)
 	page := make([]byte, 1<<12)
 	put := func(at int, w uint64) { binary.NativeEndian.PutUint64(page[at:], w) }
 	for at, kind := range map[int]uint16{0: 3, 0x40: 9, 0x80: 8} { // maps of scopes, of maps, of strings
