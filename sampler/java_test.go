@@ -237,15 +237,7 @@ func TestJavaVirtualRandom(t *testing.T) {
 		for _, options := range []string{"", "-Xint", "-XX:TieredStopAtLevel=1"} {
 			t.Run(testprog.JavaVersion(java)+"/"+options, func(t *testing.T) {
 				p := startJava(t, java, classes, options, "Virtual", "random")
-				p.next(t) // it has begun
-				ctx, cancel := context.WithCancel(context.Background())
-				defer cancel()
-				got := &javaSink{ends: map[string]int{}, enough: cancel}
-				pipe := scriptPipeline()
-				pipe.cfg.Sink = got
-				if _, err := Run(ctx, Options{PIDs: []int{p.Process.Pid}, Hz: 999}, 20*time.Second, pipe, nil, nil); err != nil {
-					t.Fatal(err)
-				}
+				got, _ := randomJava(t, p)
 				n, heap, bad := 0, 0, 0
 				for i, stack := range got.stacks {
 					if !slices.ContainsFunc(stack, func(f string) bool { return strings.HasPrefix(f, "Virtual.") }) {
@@ -274,6 +266,21 @@ func TestJavaVirtualRandom(t *testing.T) {
 	}
 }
 
+// randomJava samples a program that has begun until there are enough stacks.
+func randomJava(t *testing.T, p *teller) (*javaSink, Scripts) {
+	t.Helper()
+	p.next(t) // it has begun
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	got := &javaSink{ends: map[string]int{}, enough: cancel}
+	pipe := scriptPipeline()
+	pipe.cfg.Sink = got
+	if _, err := Run(ctx, Options{PIDs: []int{p.Process.Pid}, Hz: 999}, 20*time.Second, pipe, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	return got, pipe.Stats().Scripts
+}
+
 // TestJavaRandom takes a Java program at random instants: its stacks are whole, and every call in them is one that it makes.
 func TestJavaRandom(t *testing.T) {
 	classes := testprog.JavaClasses(t, "scripts/Truth.java")
@@ -286,16 +293,7 @@ func TestJavaRandom(t *testing.T) {
 		} {
 			t.Run(testprog.JavaVersion(java)+"/"+tt.does+"/"+tt.options, func(t *testing.T) {
 				p := startJava(t, java, classes, tt.options, "Truth", tt.does)
-				p.next(t) // it has begun
-				ctx, cancel := context.WithCancel(context.Background())
-				defer cancel()
-				got := &javaSink{ends: map[string]int{}, enough: cancel}
-				pipe := scriptPipeline()
-				pipe.cfg.Sink = got
-				if _, err := Run(ctx, Options{PIDs: []int{p.Process.Pid}, Hz: 999}, 20*time.Second, pipe, nil, nil); err != nil {
-					t.Fatal(err)
-				}
-				x := pipe.Stats().Scripts
+				got, x := randomJava(t, p)
 				bad, empty := 0, 0
 				for i, stack := range got.stacks {
 					if len(stack) == 0 && !got.whole[i] {

@@ -167,17 +167,7 @@ func checkPHP(t *testing.T, php string, flags []string) {
 	first, last := known.span("function report(", "return 0;")
 	loop, _ := known.span("$i < 3000", "}") // and the line behind it: memory has one of them all the time, only registers have both
 	p = startPHP(t, php, flags, "random")
-	got := &scripted{ends: map[string]int{}}
-	var x Scripts
-	for begun := time.Now(); len(got.stacks) < 200 && time.Since(begun) < time.Minute; { // other processes may leave it little of the CPUs
-		pipe := scriptPipeline()
-		pipe.cfg.Sink = got
-		if _, err := Run(context.Background(), Options{PIDs: []int{p.Process.Pid}, Hz: 499}, 3*time.Second, pipe, nil, nil); err != nil {
-			t.Fatal(err)
-		}
-		n := pipe.Stats().Scripts
-		x = Scripts{x.Placed + n.Placed, x.Loose + n.Loose, x.Unnamed + n.Unnamed, x.Unseen + n.Unseen}
-	}
+	got, x := randomStacks(t, p.Process.Pid, 200)
 	bad, unknown, inner, frames, lineless, looping := 0, 0, 0, 0, 0, [2]int{}
 	wrong := func(what string, stack []string) {
 		if bad++; bad < 5 {

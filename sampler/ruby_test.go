@@ -1,7 +1,6 @@
 package sampler
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 const truthRuby = "../testdata/scripts/truth.rb"
@@ -86,17 +84,7 @@ func TestRubyRandom(t *testing.T) {
 			}
 			p = startRuby(t, ruby, "random")
 			p.next(t) // it has loaded what it needs
-			got := &scripted{ends: map[string]int{}}
-			var x Scripts
-			for begun := time.Now(); len(got.stacks) < 300 && time.Since(begun) < time.Minute; { // other processes may leave it little of the CPUs
-				pipe := scriptPipeline()
-				pipe.cfg.Sink = got
-				if _, err := Run(context.Background(), Options{PIDs: []int{p.Process.Pid}, Hz: 499}, 3*time.Second, pipe, nil, nil); err != nil {
-					t.Fatal(err)
-				}
-				n := pipe.Stats().Scripts
-				x = Scripts{x.Placed + n.Placed, x.Loose + n.Loose, x.Unnamed + n.Unnamed, x.Unseen + n.Unseen}
-			}
+			got, x := randomStacks(t, p.Process.Pid, 300)
 			bad, inner, looping := 0, 0, 0
 			wrong := func(what string, stack []string) {
 				if bad++; bad < 5 {

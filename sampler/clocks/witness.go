@@ -185,7 +185,7 @@ type wakes struct {
 	first           bool
 }
 
-// tell tells who had the CPU at the tick of a wake-up. false: nothing is known. Where the clock is on another CPU, as its own was taken from it, here is not that; and what has met the
+// tell tells who had the CPU at the tick of a wake-up. false: nothing is known, as where its CPU was taken from the clock; and what has met the
 // clock itself has come too late.
 //
 //go:nosplit
