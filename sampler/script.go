@@ -70,6 +70,7 @@ type threadScript struct {
 	roots []taking.Root
 	next  time.Duration // when they may be looked for again
 	wait  time.Duration
+	blind bool // they were last looked for without registers
 }
 
 // scriptWalk is the script's part of the stack under way.
@@ -396,9 +397,11 @@ const (
 // findRoots looks for the interpreter's states of a thread, if that is due.
 func (p *Pipeline) findRoots(t *target, c *capture.Capture, rt runtimes.Runtime, mem io.ReaderAt) {
 	s := &t.thread(c.TID).script
-	if c.At < s.next || len(c.Regs.Note) == 0 && len(s.roots) > 0 {
+	blind := len(c.Regs.Note) == 0
+	if c.At < s.next && (blind || !s.blind) || blind && len(s.roots) > 0 {
 		return
 	}
+	s.blind = blind
 	th := runtimes.Thread{TID: c.TID, Pointer: threadPointer(p.cfg.Host, c.Regs.Note), SP: c.Regs.Call.SP, First: c.TID == c.PID, StackAddr: c.Stack.Addr, Stack: c.Stack.Bytes}
 	if x := stackExtent(t.space.Mappings(), th.SP); x.High > 0 {
 		th.StackEnd = x.High
