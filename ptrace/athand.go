@@ -50,17 +50,27 @@ func ReadAtHand(pages procfs.Pagemap, tid int, pieces []unix.RemoteIovec, buf []
 
 // atHand tells whether pieces of memory are.
 func atHand(pages procfs.Pagemap, pieces []unix.RemoteIovec) bool {
-	from, to := uint64(0), uint64(0) // pages that were looked at last: others often lie there, too
+	var seen [8]struct{ from, to uint64 } // pages that were looked at last: others often lie there, too
+	next := 0
 	for _, r := range pieces {
 		addr := uint64(r.Base)
 		end := addr + uint64(r.Len)
-		if addr >= from && end >= addr && end <= to {
-			continue
-		}
-		if end < addr || pages.AtHand(addr, r.Len) < r.Len {
+		if end < addr {
 			return false
 		}
-		from, to = addr&^(pageBytes-1), max(end, addr|(pageBytes-1)) // up to the end of its first page, at least
+		known := false
+		for _, s := range seen {
+			known = known || addr >= s.from && end <= s.to
+		}
+		if known {
+			continue
+		}
+		if pages.AtHand(addr, r.Len) < r.Len {
+			return false
+		}
+		s := &seen[next%len(seen)]
+		s.from, s.to = addr&^(pageBytes-1), max(end, addr|(pageBytes-1)) // up to the end of its first page, at least
+		next++
 	}
 	return true
 }

@@ -270,21 +270,32 @@ func RawSleep(until int64) {
 	raw(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, abstime, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
 }
 
-// RawPark sleeps while the word at addr is val, or until a signal is handled.
+// RawPark sleeps while the word at addr is val, to a CLOCK_MONOTONIC time, 0 being none, or until a signal is handled.
 //
 //go:nosplit
 //go:norace
-func RawPark(addr *uint32, val uint32) {
-	const waitPrivate = 0 | 128 // FUTEX_WAIT | FUTEX_PRIVATE_FLAG, include/uapi/linux/futex.h
+func RawPark(addr *uint32, val uint32, until int64) {
+	const (
+		waitPrivate = 9 | 128 // FUTEX_WAIT_BITSET, whose time is no length, | FUTEX_PRIVATE_FLAG, include/uapi/linux/futex.h
+		anyBit      = 1<<32 - 1
+	)
 	if inside {
 		RawSleep(RawNow() + shortWait)
 		return
 	}
-	raw(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), waitPrivate, uintptr(val), 0, 0, 0)
+	ts := unix.Timespec{Sec: until / 1e9, Nsec: until % 1e9}
+	at := &ts
+	if until == 0 {
+		at = nil
+	}
+	raw(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), waitPrivate, uintptr(val), uintptr(unsafe.Pointer(at)), 0, anyBit)
 }
 
-// Unpark wakes who sleeps in [RawPark] for the word at addr, which was changed before.
-func Unpark(addr *uint32) {
+// RawUnpark wakes who sleeps in [RawPark] for the word at addr, which was changed before.
+//
+//go:nosplit
+//go:norace
+func RawUnpark(addr *uint32) {
 	const wakePrivate = 1 | 128 // FUTEX_WAKE | FUTEX_PRIVATE_FLAG
 	raw(unix.SYS_FUTEX, uintptr(unsafe.Pointer(addr)), wakePrivate, 1, 0, 0, 0)
 }

@@ -49,9 +49,11 @@ func (d *doze) Outside() {
 }
 
 // vigil passes ticks at which clocks have all that is to be done. Shortly before each tick it reads for those without a witness who has run, so that they
-// need not look at all who have since the last one. To Go's runtime it is one long system call.
+// need not look at all who have since the last one. Where all have one it sleeps until clocks call. To Go's runtime it is one long system call.
 type vigil struct {
-	tells           bool // there are such
+	tells           bool // some have none
+	sleeps          bool
+	heard           uint32 // how often clocks had called before
 	board           *clocks.Board
 	kernel          taking.Kernel
 	start, interval int64
@@ -73,7 +75,7 @@ const (
 	seldomSpread = int64(2 * time.Millisecond)
 	perClock     = int64(100 * time.Microsecond)
 	// longestVigil bounds for how long the coordinator looks at nobody.
-	longestVigil = 400 * time.Millisecond
+	longestVigil = 800 * time.Millisecond
 	// clockStay is how long a clock stays that meets nobody: until its CPU has one again some ticks pass.
 	clockStay = 10 * time.Second
 	// ahead is how long before a tick a vigil is kept at least: late wake-ups take less. To that comes perFamily for each process that is read.
@@ -87,6 +89,17 @@ const (
 //go:nosplit
 //go:norace
 func (v *vigil) Outside() {
+	if v.sleeps {
+		least, at := v.start+(v.tick+1)*v.interval, v.start+v.last*v.interval-ahead
+		for v.kernel.Now() < least {
+			v.kernel.Sleep(least) // who calls at each tick is not heard at each
+		}
+		for v.kernel.Now() < at && v.board.Bell() == v.heard {
+			v.board.Sleep(v.kernel, v.heard, at)
+		}
+		v.tick = min(v.last, (v.kernel.Now()-v.start)/v.interval+1)
+		return
+	}
 	for v.tick < v.last {
 		v.tick++
 		at := v.start + v.tick*v.interval - ahead - perFamily*int64(len(v.families))
@@ -182,6 +195,8 @@ func (e *engine) vigil() {
 		return
 	}
 	v.tells = !e.bank.Witnessed()
+	// Of one clock alone nobody else sees that it waits, and threads that were not asked for are never on the board.
+	v.sleeps = !v.tells && e.bank.Clocks() > 1 && len(e.roster.wanted) == 0
 	v.board, v.start, v.interval = e.board, e.ticks.start, e.ticks.interval
 	if v.kernel == nil {
 		v.kernel = new(taking.Live)

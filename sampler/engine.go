@@ -118,6 +118,7 @@ func (e *engine) loop(r *Result) {
 		} else {
 			timer.Reset(time.Duration(max(0, next-now)))
 		}
+		e.resting.vigil.heard = e.board.Bell() // who calls after what is found here
 		select {
 		case <-passed:
 			e.pulse.works()

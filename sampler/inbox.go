@@ -14,7 +14,7 @@ const (
 	fewItems    = 256
 
 	// mostLook bounds both where ticks are rarer.
-	mostLook = 250 * time.Millisecond
+	mostLook = 500 * time.Millisecond
 )
 
 // inbox receives from a channel without being woken for each item. To wake

@@ -85,6 +85,9 @@ func (p *pulse) watch(ctx context.Context, done <-chan struct{}, progress func(P
 		if !ending {
 			ending = true
 			close(p.stop)
+			if b := p.board.Load(); b != nil {
+				b.Call()
+			}
 		}
 	}
 	for {

@@ -48,6 +48,7 @@ type early struct {
 	groups  [maxGroups]group
 	grouped int          // groups lie below it
 	told    atomic.Int64 // CLOCK_MONOTONIC at which all had been read, 0: they are not, or are being read
+	bell    uint32       // how often the coordinator was called; atomic
 }
 
 // maxGroups bounds the processes that are read shortly before ticks.
@@ -102,6 +103,43 @@ func (b *Board) Tell(k taking.Kernel) {
 		}
 	}
 	b.early.told.Store(k.Now())
+}
+
+// of tells whether a process is a group's.
+//
+//go:nosplit
+//go:norace
+func (b *Board) of(pid int) bool {
+	for i := range b.early.grouped {
+		if int(^(b.early.groups[i].clock >> 3)) == pid { // include/linux/posix-timers.h
+			return true
+		}
+	}
+	return false
+}
+
+// Bell is how often clocks have called the coordinator: for a thread of a group that had a CPU and is not on the board, or a clock that waits.
+//
+//go:nosplit
+//go:norace
+func (b *Board) Bell() uint32 { return atomic.LoadUint32(&b.early.bell) }
+
+// Sleep sleeps to a CLOCK_MONOTONIC time, unless clocks call, or have called more often than so. It may end early.
+//
+//go:nosplit
+//go:norace
+func (b *Board) Sleep(k taking.Kernel, heard uint32, until int64) {
+	k.Park(&b.early.bell, heard, until)
+}
+
+// Call wakes the coordinator from [Board.Sleep].
+//
+//go:nosplit
+//go:noinline
+//go:norace
+func (b *Board) Call() {
+	atomic.AddUint32(&b.early.bell, 1)
+	ptrace.RawUnpark(&b.early.bell)
 }
 
 // longExecs are processes that are in an execve(2) for which a seize would wait: of a file whose server does not answer. They are left alone
@@ -365,6 +403,20 @@ func (b *Board) Waits(t int64) bool {
 			if since := c.grip.since.Load(); since != 0 && since < t {
 				return true
 			}
+		}
+	}
+	return false
+}
+
+// nextWaits is Waits of the clock whose number follows this one.
+//
+//go:nosplit
+//go:norace
+func (b *Board) nextWaits(who int32, t int64) bool {
+	for i := range b.most {
+		if c := b.clocks[(int(who)+1+i)%b.most].Load(); c != nil {
+			since := c.grip.since.Load()
+			return c.who != who && since != 0 && since < t
 		}
 	}
 	return false

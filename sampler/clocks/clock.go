@@ -301,6 +301,9 @@ func (c *Clock) Outside() {
 		}
 		c.up.tries = 0
 		c.shown.done.Store(n)
+		if b.nextWaits(c.who, wake-b.Interval) {
+			b.Call()
+		}
 	}
 	c.place.leave(c.k)
 }
@@ -361,7 +364,7 @@ func (c *Clock) rove() {
 			c.life.active.Store(false)
 		}
 		if c.tracees.out == 0 {
-			c.k.Park((*uint32)(unsafe.Pointer(&c.requests.made)), c.requests.begun.Load())
+			c.k.Park((*uint32)(unsafe.Pointer(&c.requests.made)), c.requests.begun.Load(), 0)
 			continue
 		}
 		c.grip.since.Store(c.k.Now())
@@ -563,24 +566,48 @@ const perRead = 8
 //go:nosplit
 //go:norace
 func (c *Clock) find(n, wake int64) bool {
+	count := int(c.board.index.n.Load())
+	m, told := c.told(n, wake)
+	if !told {
+		found := c.seek(n, wake, count, count)
+		c.search.witness.looked(found, c.board.Interval)
+		return found
+	}
+	i := c.board.find(m.id)
+	if i < 0 || i >= count {
+		if m.id > 0 && c.board.of(m.of) {
+			c.board.Call()
+		}
+		return false
+	}
+	// Who is of real-time priority may have blocked since, and so may somebody who has lent that from one who waits for it: the clock comes late then.
+	if c.search.last = i; m.pc != 0 && wake-m.at <= 2*c.up.least+prompting && c.board.slots[i].open.sched > 0 && !realTimeOf(m.id) {
+		p := &c.search.picked
+		*p = pick{slot: i}
+		p.tick = m
+		return true
+	}
+	return c.seek(n, wake, 0, count)
+}
+
+// told is the witness's word on a wake-up.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) told(n, wake int64) (met, bool) {
+	x := wakes{int(c.life.thread.Load()), c.place.cpu, c.board.Start + n*c.board.Interval + c.ticks.phase, c.up.due, wake, c.up.tries == 0}
+	return c.search.witness.tell(&x, c.board.Interval)
+}
+
+// seek is find by what /proc tells, of the thread that was found last and of those in the slots below end.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) seek(n, wake int64, end, count int) bool {
 	b, p := c.board, &c.search.picked
 	early := b.early.told.Load()
 	own, told, last := int64(0), false, int64(-1)
 	clock, spent, left := int32(0), int64(-1), 0
-	count := int(b.index.n.Load())
-	end := count
-	x := wakes{int(c.life.thread.Load()), c.place.cpu, b.Start + n*b.Interval + c.ticks.phase, c.up.due, wake, c.up.tries == 0}
-	if m, told := c.search.witness.tell(&x, b.Interval); told {
-		i := b.find(m.id)
-		if i < 0 || i >= count {
-			return false
-		}
-		// Who is of real-time priority may have blocked since, and so may somebody who has lent that from one who waits for it: the clock comes late then.
-		if c.search.last, end = i, 0; m.pc != 0 && wake-m.at <= 2*c.up.least+prompting && b.slots[i].open.sched > 0 && !realTimeOf(m.id) {
-			*p = pick{slot: i, tick: m}
-			return true
-		}
-	}
 	for j := -1; j < end; j++ {
 		i := j
 		if j < 0 {

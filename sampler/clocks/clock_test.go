@@ -419,19 +419,19 @@ func TestFind(t *testing.T) {
 				s.broken[fd] = unix.EACCES
 			}
 		}, 8, "[7 8 9]"},
-		{"was seen in its own code", two, 0, witness(met{992 * us, 0x1234, 8}, nil), 8, "[]"},
-		{"was seen in its own code, and is the last", two, 1, witness(met{992 * us, 0x1234, 8}, nil), 8, "[]"},
-		{"was seen in the kernel", two, 1, witness(met{992 * us, 0, 7}, nil), 7, "[7]"},
-		{"was seen in the kernel, and has lost its CPU to another", two, 0, witness(met{992 * us, 0, 8}, nil), 0, "[8]"},
-		{"somebody else was seen", two, 0, witness(met{992 * us, 0x1234, 9}, nil), 0, "[]"},
-		{"nobody was seen", two, 0, witness(met{992 * us, 0, 0}, nil), 0, "[]"},
-		{"was seen at the tick before", two, 1, witness(met{980 * us, 0x1234, 8}, nil), 7, "[7 8]"},
-		{"will be seen", two, 1, witness(met{1001 * us, 0x1234, 8}, nil), 7, "[7 8]"},
-		{"was seen, and the clock has come late", two, 0, witness(met{992 * us, 0x1234, 7}, func(s *script, b *Board, c *Clock) { s.late = 8*us + 1 }), 7, "[7]"},
-		{"was seen in its own code, at real-time priority", two, 0, witness(met{992 * us, 0x1234, 7}, func(s *script, b *Board, c *Clock) { s.realTime = 7 }), 7, "[7]"},
-		{"the witness has no phase yet", two, 1, witness(met{992 * us, 0x1234, 8}, func(s *script, b *Board, c *Clock) { c.search.witness.set.Store(false) }), 7, "[7 8]"},
-		{"was seen, and is off the board", two, 1, witness(met{992 * us, 0x1234, 8}, func(s *script, b *Board, c *Clock) { b.index.put(8, -1) }), 0, "[]"},
-		{"was seen, and is not yet on the board", two, 1, witness(met{992 * us, 0x1234, 9}, func(s *script, b *Board, c *Clock) { b.index.put(9, 2) }), 0, "[]"},
+		{"was seen in its own code", two, 0, witness(met{992 * us, 0x1234, 8, 4711}, nil), 8, "[]"},
+		{"was seen in its own code, and is the last", two, 1, witness(met{992 * us, 0x1234, 8, 4711}, nil), 8, "[]"},
+		{"was seen in the kernel", two, 1, witness(met{992 * us, 0, 7, 4711}, nil), 7, "[7]"},
+		{"was seen in the kernel, and has lost its CPU to another", two, 0, witness(met{992 * us, 0, 8, 4711}, nil), 0, "[8]"},
+		{"somebody else was seen", two, 0, witness(met{992 * us, 0x1234, 9, 4711}, nil), 0, "[]"},
+		{"nobody was seen", two, 0, witness(met{992 * us, 0, 0, 4711}, nil), 0, "[]"},
+		{"was seen at the tick before", two, 1, witness(met{980 * us, 0x1234, 8, 4711}, nil), 7, "[7 8]"},
+		{"will be seen", two, 1, witness(met{1001 * us, 0x1234, 8, 4711}, nil), 7, "[7 8]"},
+		{"was seen, and the clock has come late", two, 0, witness(met{992 * us, 0x1234, 7, 4711}, func(s *script, b *Board, c *Clock) { s.late = 8*us + 1 }), 7, "[7]"},
+		{"was seen in its own code, at real-time priority", two, 0, witness(met{992 * us, 0x1234, 7, 4711}, func(s *script, b *Board, c *Clock) { s.realTime = 7 }), 7, "[7]"},
+		{"the witness has no phase yet", two, 1, witness(met{992 * us, 0x1234, 8, 4711}, func(s *script, b *Board, c *Clock) { c.search.witness.set.Store(false) }), 7, "[7 8]"},
+		{"was seen, and is off the board", two, 1, witness(met{992 * us, 0x1234, 8, 4711}, func(s *script, b *Board, c *Clock) { b.index.put(8, -1) }), 0, "[]"},
+		{"was seen, and is not yet on the board", two, 1, witness(met{992 * us, 0x1234, 9, 4711}, func(s *script, b *Board, c *Clock) { b.index.put(9, 2) }), 0, "[]"},
 		{"was preempted", []*actor{ran(7, 5e6)}, -1, own(5e6), 7, "[7]"},
 		{"was preempted by a thread of the kernel", []*actor{ran(7, 5e6)}, -1, own(5e6 + handover), 7, "[7]"},
 		{"waits for the CPU", []*actor{ran(7, 5e6)}, -1, own(5e6 + handover + 1), 0, "[7]"},
@@ -481,7 +481,7 @@ func TestFind(t *testing.T) {
 			if seen := strings.HasPrefix(tt.name, "was seen in its own code") && s.realTime == 0; (p.tick.pc != 0) != seen {
 				t.Errorf("%s: %+v", tt.name, p)
 			} else if seen {
-				if *p != (pick{slot: p.slot, tick: met{992 * us, 0x1234, got}}) || len(s.reads) != 0 {
+				if *p != (pick{slot: p.slot, tick: met{992 * us, 0x1234, got, 4711}}) || len(s.reads) != 0 {
 					t.Errorf("%s: %+v; read %v", tt.name, p, s.reads)
 				}
 			} else if asleep := s.owners[got].state == 'S'; p.run != 1000*us || p.wait != 44 || p.count != 12 || p.asleep != asleep {

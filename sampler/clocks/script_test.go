@@ -359,7 +359,7 @@ func (s *script) Yield() {
 	s.yields()
 }
 
-func (s *script) Park(addr *uint32, val uint32) {
+func (s *script) Park(addr *uint32, val uint32, until int64) {
 	s.call()
 	s.parks(val)
 }

@@ -184,7 +184,7 @@ func (m *Sample) Done() { m.state.Store(free) }
 // wake lets a clock look for requests, or for what else it is to do. The signal ends any of its waits, but does not come where the user has
 // as many under way as may be (RLIMIT_SIGPENDING).
 func (c *Clock) wake() {
-	ptrace.Unpark((*uint32)(unsafe.Pointer(&c.requests.made)))
+	ptrace.RawUnpark((*uint32)(unsafe.Pointer(&c.requests.made)))
 	unix.Tgkill(unix.Getpid(), int(c.life.thread.Load()), ptrace.AlarmSignal)
 }
 

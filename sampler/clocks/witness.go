@@ -21,7 +21,9 @@ type witness struct {
 	set   atomic.Bool // its timer has the phase of the ticks
 	// later is how long after its tick the clock is to wake up, in nanoseconds: that the event's record is made by then, and not long before.
 	later  int64
-	silent int // ticks in a row for which there was no record
+	silent int // ticks for which there was no record, though there should have been, since the last for which there was one
+	still  int // ticks without a record at which nobody of the board had the CPU, since the last at which somebody had it
+	asks   bool
 	told   int // ticks since the timer has its phase for which there was one
 	// pause is for how many ticks nobody tries to give the timer its phase again, -1: never; next for how many after the next failure.
 	pause, next int64
@@ -32,6 +34,7 @@ type met struct {
 	at int64  // CLOCK_MONOTONIC, nanoseconds
 	pc uint64 // in code of its own, else 0
 	id int    // the thread's; 0: nobody's, or one of another PID namespace
+	of int    // its process's
 }
 
 const (
@@ -48,6 +51,8 @@ const (
 	behind, apart = 300, 1_000
 	// slower and sooner are by how much it wakes up later for a tick without a record, and for one with.
 	slower, sooner = 500, 10
+	// ajar is at every how many-th tick without a record it is looked who has the CPU though nobody had it at enough of such.
+	ajar = 32
 	// enough is after how many ticks without a record the timer begins anew, and after how many with one it is taken to be right. longestPause is for how long at most it does not.
 	enough, longestPause = 32, 4_000_000_000
 	// never is the interval of a timer that nobody needs.
@@ -115,7 +120,7 @@ func (w *witness) begin(k taking.Kernel, tick, rest, interval int64) {
 		w.fail(interval)
 		return
 	}
-	w.silent, w.told, w.later = 0, 0, took+firstLater // the timer has expired by then
+	w.silent, w.still, w.told, w.later = 0, 0, 0, took+firstLater // the timer has expired by then
 	w.set.Store(true)
 }
 
@@ -169,7 +174,8 @@ func (w *witness) read() (m met, ok, throttled bool) {
 			if mode&unix.PERF_RECORD_MISC_CPUMODE_MASK == unix.PERF_RECORD_MISC_USER {
 				m.pc = binary.NativeEndian.Uint64(records[int(at+8)&(len(records)-1):])
 			}
-			m.id = int(binary.NativeEndian.Uint32(records[int(at+16)&(len(records)-1)+4:])) // behind the process's
+			ids := records[int(at+16)&(len(records)-1):]
+			m.of, m.id = int(binary.NativeEndian.Uint32(ids)), int(binary.NativeEndian.Uint32(ids[4:]))
 			m.at = int64(binary.NativeEndian.Uint64(records[int(at+24)&(len(records)-1):]))
 		}
 		at += uint64(size)
@@ -186,7 +192,8 @@ type wakes struct {
 }
 
 // tell tells who had the CPU at the tick of a wake-up. false: nothing is known, as where its CPU was taken from the clock; and what has met the
-// clock itself has come too late.
+// clock itself has come too late. Some kernels make no record where a CPU is idle (seen on one of two CPUs of a virtual machine): where nobody was found at enough ticks without
+// one, it was idle.
 //
 //go:nosplit
 //go:norace
@@ -194,19 +201,21 @@ func (w *witness) tell(x *wakes, interval int64) (m met, told bool) {
 	if !w.set.Load() {
 		return met{}, false
 	}
-	m, told, throttled := w.read()
+	m, there, throttled := w.read()
 	if throttled {
 		w.fail(interval)
 		return met{}, false
 	}
-	told = told && m.at >= x.tick && m.at <= x.wake && m.id != x.thread && cpuOf() == x.cpu
+	told = there && m.at >= x.tick && m.at <= x.wake && m.id != x.thread && cpuOf() == x.cpu
 	learns := x.first && x.due == x.tick+w.later // a later one has no record of its own
-	switch {
-	case !told && learns:
-		w.later = min(w.later+slower, mostLater)
-		if w.silent++; w.silent >= enough {
-			w.fail(interval)
-		}
+	switch w.asks = !there && learns; {
+	case w.asks && w.still >= enough && w.still%ajar != 0:
+		w.asks = false
+		w.still++
+		return met{}, true
+	case !told && learns && there:
+		w.still, w.later = 0, min(w.later+slower, mostLater)
+		w.misses(interval)
 	case told:
 		if w.told++; w.told >= enough {
 			w.next = 0
@@ -223,4 +232,29 @@ func (w *witness) tell(x *wakes, interval int64) (m met, told bool) {
 		m.pc = 0
 	}
 	return m, true
+}
+
+// misses notes a tick without the record that there should have been.
+//
+//go:nosplit
+//go:norace
+func (w *witness) misses(interval int64) {
+	if w.silent++; w.silent >= enough {
+		w.fail(interval)
+	}
+}
+
+// looked tells it whether somebody of the board was found to have the CPU at the tick that it was asked for last, if it had no record.
+//
+//go:nosplit
+//go:norace
+func (w *witness) looked(found bool, interval int64) {
+	switch {
+	case !w.asks:
+	case found:
+		w.still = 0
+		w.misses(interval)
+	default:
+		w.still++
+	}
 }

@@ -28,7 +28,7 @@ func record(m met) []byte {
 	b = binary.NativeEndian.AppendUint16(b, mode|1<<14) // PERF_RECORD_MISC_EXACT_IP, say
 	b = binary.NativeEndian.AppendUint16(b, 32)
 	b = binary.NativeEndian.AppendUint64(b, pc)
-	b = binary.NativeEndian.AppendUint32(b, 4711) // the process
+	b = binary.NativeEndian.AppendUint32(b, uint32(m.of))
 	b = binary.NativeEndian.AppendUint32(b, uint32(m.id))
 	return binary.NativeEndian.AppendUint64(b, uint64(m.at))
 }
@@ -76,7 +76,7 @@ func TestWitnessRead(t *testing.T) {
 	if m, ok, _ := w.read(); ok {
 		t.Errorf("an empty ring tells of %+v", m)
 	}
-	user, kernel := met{100, 0x401000, 7}, met{101, 0, 8}
+	user, kernel := met{100, 0x401000, 7, 4711}, met{101, 0, 8, 4711}
 	for i := range 200 { // around the ring, of which 24 bytes are no divisor
 		for _, tt := range []struct {
 			records [][]byte
@@ -136,8 +136,8 @@ func TestWitnessTell(t *testing.T) {
 		{"before it", -1, 20_000, 20_500, false, false},
 		{"at the wake-up", 8_000, 5_000, 5_010, true, false},
 		{"behind it", 8_001, 5_000, 5_500, false, false},
-		{"none", 0, 5_000, 5_500, false, false},
-		{"none, again and again", 0, mostLater, mostLater, false, false},
+		{"none", 0, 5_000, 5_000, false, false},
+		{"too late, again and again", mostLater + 8_000, mostLater, mostLater, false, false},
 		{"late, again and again", mostLater + 3_000, mostLater, mostLater, true, false},
 	} {
 		for _, how := range []string{"", "elsewhere", "nobody knows where", "itself", "again", "rested"} {
@@ -152,16 +152,18 @@ func TestWitnessTell(t *testing.T) {
 				if how == "itself" {
 					id = 99
 				}
-				w.write(record(met{tick + tt.at, 9, id}))
+				w.write(record(met{tick + tt.at, 9, id, 4711}))
 			}
 			x := wakes{99, 2, tick, tick + tt.later, tick + tt.later + 3_000, how != "again"}
 			if how == "rested" {
 				x.due, x.wake = x.due+100_000, x.wake+100_000
 			}
-			want, told, later := met{tick + tt.at, 9, 7}, tt.told, tt.want
+			want, told, later := met{tick + tt.at, 9, 7, 4711}, tt.told, tt.want
 			switch how {
 			case "elsewhere", "nobody knows where", "itself":
-				told, later = false, min(tt.later+slower, mostLater)
+				if told = false; tt.at != 0 {
+					later = min(tt.later+slower, mostLater)
+				}
 			case "again":
 				later = tt.later
 			case "rested":
@@ -185,16 +187,17 @@ func TestWitnessTell(t *testing.T) {
 		return told
 	}
 	w := ringOf()
+	late := met{tick - 1, 9, 7, 4711} // of the tick before
 	for i := range enough {
 		if !w.set.Load() {
-			t.Fatalf("after %d ticks without a record its timer has no phase", i)
+			t.Fatalf("after %d ticks whose record comes too late its timer has no phase", i)
 		}
-		at(w)
+		at(w, late)
 	}
 	if w.set.Load() || w.later != 0 || stands != 1 {
-		t.Errorf("after %d ticks without a record its timer has its phase, and the clock wakes up %d ns later", enough, w.later)
+		t.Errorf("after %d ticks whose record comes too late its timer has its phase, and the clock wakes up %d ns later", enough, w.later)
 	}
-	if at(w, met{tick, 9, 7}) {
+	if at(w, met{tick, 9, 7, 4711}) {
 		t.Error("without its phase it tells")
 	}
 	if at(new(witness)) {
@@ -204,16 +207,16 @@ func TestWitnessTell(t *testing.T) {
 	w = ringOf()
 	w.next = 7
 	for range enough - 1 {
-		at(w)
+		at(w, late)
 	}
-	if !at(w, met{tick + 1, 9, 7}) || w.next != 7 {
+	if !at(w, met{tick + 1, 9, 7, 4711}) || w.next != 7 {
 		t.Errorf("next %d", w.next)
 	}
-	if at(w); !w.set.Load() {
-		t.Error("a record between two ticks without one does not count")
+	if at(w, late); !w.set.Load() {
+		t.Error("a record between two ticks whose comes too late does not count")
 	}
 	for range enough - 1 {
-		at(w, met{tick + 1, 9, 7})
+		at(w, met{tick + 1, 9, 7, 4711})
 	}
 	if w.next != 0 {
 		t.Errorf("after %d records the next failure has a pause of %d", enough, w.next)
@@ -221,7 +224,7 @@ func TestWitnessTell(t *testing.T) {
 	// The kernel tells that the timer stands still, twice.
 	for _, kind := range []uint32{unix.PERF_RECORD_THROTTLE, unix.PERF_RECORD_UNTHROTTLE} {
 		for _, passes := range []bool{false, true} {
-			w, stands = ringOf(met{tick + 1, 9, 7}), 0
+			w, stands = ringOf(met{tick + 1, 9, 7, 4711}), 0
 			for range 2 {
 				b := make([]byte, 32)
 				binary.NativeEndian.PutUint32(b, kind)
@@ -239,12 +242,163 @@ func TestWitnessTell(t *testing.T) {
 			}
 		}
 	}
-	w = ringOf(met{tick + 1, 9, 7})
+	w = ringOf(met{tick + 1, 9, 7, 4711})
 	w.pass(interval)
 	if m, ok, _ := w.read(); ok || !w.set.Load() {
 		t.Errorf("what was passed is read: %+v", m)
 	}
 	new(witness).pass(interval)
+}
+
+// TestWitnessStill: a tick without a record had nobody on the CPU where nobody was found at many such, which is looked at again now and then. Where somebody is found
+// again and again the timer begins anew.
+func TestWitnessStill(t *testing.T) {
+	const tick, interval = 1_000_000, 10_000_000
+	defer func() { cpuOf, setPeriod = ptrace.RawCPU, ptrace.RawPeriod }()
+	setPeriod = func(int, int64) unix.Errno { return 0 }
+	cpuOf = func() int { return 2 }
+	w := ringOf()
+	// at is a tick with these records, at which somebody is found or nobody, if it is looked. It returns whether it is.
+	at := func(found bool, records ...met) (looks bool) {
+		for _, m := range records {
+			w.write(record(m))
+		}
+		m, told := w.tell(&wakes{99, 2, tick, tick + w.later, tick + w.later + 3_000, true}, interval)
+		if told && len(records) == 0 && m != (met{}) {
+			t.Errorf("without a record it tells of %+v", m)
+		}
+		if !told {
+			w.looked(found, interval)
+		}
+		return !told
+	}
+	looks := func(n int) (looked int) {
+		for range n {
+			if at(false) {
+				looked++
+			}
+		}
+		return looked
+	}
+	here := met{tick + 1, 9, 7, 4711}
+	for range 2 {
+		if got := looks(enough); got != enough {
+			t.Errorf("it is looked at %d of the first %d ticks", got, enough)
+		}
+		if at(false, here) {
+			t.Error("a record does not count")
+		}
+		if got := looks(5 * ajar); got != 5 {
+			t.Errorf("it is looked at %d of %d further ticks, want 5", got, 5*ajar)
+		}
+		for w.still%ajar != 0 {
+			at(false)
+		}
+		if !at(true) || w.still != 0 || w.silent != 1 {
+			t.Errorf("somebody was found: still %d, silent %d", w.still, w.silent)
+		}
+		at(false, here)
+	}
+	looks(enough)
+	if at(false, met{tick - 1, 9, 7, 4711}); w.still != 0 {
+		t.Error("a record that has come too late does not count")
+	}
+	at(false, here)
+	// What tells of another wake-up than the tick's own has no record in any case.
+	w.tell(&wakes{99, 2, tick, tick + w.later, tick + w.later + 3_000, false}, interval)
+	if w.looked(true, interval); w.silent != 0 {
+		t.Error("a second wake-up for a tick counts as one without a record")
+	}
+	for i := range enough {
+		if !w.set.Load() {
+			t.Fatalf("after %d ticks its timer has no phase", i)
+		}
+		at(true)
+	}
+	if w.set.Load() {
+		t.Errorf("%d ticks had no record though somebody was found, and it has its phase", enough)
+	}
+}
+
+// TestCalls: clocks call who sleeps on the board: for a thread of a group that is not there, and for the next clock, if that waits.
+func TestCalls(t *testing.T) {
+	defer func() { cpuOf = ptrace.RawCPU }()
+	cpuOf = func() int { return 0 }
+	_, b, c := desk(t, 1, &actor{tid: 7, state: 'R'})
+	b.Group(int32(^4711<<3 | 2))
+	for i, tt := range []struct {
+		m     met
+		calls uint32
+	}{
+		{met{b.Start, 9, 7, 4711}, 0},
+		{met{b.Start, 9, 8, 4711}, 1},
+		{met{b.Start, 0, 8, 4711}, 1},
+		{met{b.Start, 9, 8, 4712}, 0},
+		{met{b.Start, 9, 0, 0}, 0},
+	} {
+		x := ringOf(tt.m)
+		c.search.witness.ring, c.up.due = x.ring, b.Start
+		c.search.witness.set.Store(true)
+		before := b.Bell()
+		c.find(0, b.Start+5*us)
+		if got := b.Bell() - before; got != tt.calls {
+			t.Errorf("%d: %+v: %d calls, want %d", i, tt.m, got, tt.calls)
+		}
+	}
+	k := new(taking.Live)
+	heard, long := b.Bell(), k.Now()+int64(testprog.Patience)
+	if b.Sleep(k, heard-1, long); k.Now() > long-int64(testprog.Patience)/2 {
+		t.Error("who was called before sleeps")
+	}
+	go func() {
+		for b.Bell() == heard {
+			b.Call()
+		}
+	}()
+	for b.Bell() == heard && k.Now() < long {
+		b.Sleep(k, heard, long)
+	}
+	if k.Now() >= long {
+		t.Error("nobody is waked by a call")
+	}
+	short := k.Now() + 1e6
+	for heard = b.Bell(); k.Now() < short && b.Bell() == heard; {
+		b.Sleep(k, heard, short)
+	}
+	if b.Bell() == heard && k.Now() < short {
+		t.Error("it ends early")
+	}
+
+	// Of clocks 1, 3 and 4 each sees whether the next one waits.
+	b = NewBoard(1, 0, 1e6)
+	list := map[int32]*Clock{}
+	for _, who := range []int32{1, 3, 4} {
+		list[who] = &Clock{who: who}
+		b.clocks[who].Store(list[who])
+	}
+	b.most = 5
+	for _, waits := range []int32{1, 3, 4} {
+		list[waits].grip.since.Store(100)
+		for who, before := range map[int32]int32{1: 4, 3: 1, 4: 3} {
+			if got := b.nextWaits(before, 101); got != (who == waits) {
+				t.Errorf("clock %d waits, clock %d sees that: %t", waits, before, got)
+			}
+		}
+		if b.nextWaits(map[int32]int32{1: 4, 3: 1, 4: 3}[waits], 100) {
+			t.Error("it has just begun")
+		}
+		list[waits].grip.since.Store(0)
+	}
+	alone := NewBoard(1, 0, 1e6)
+	one := &Clock{who: 2}
+	one.grip.since.Store(100)
+	alone.clocks[2].Store(one)
+	if alone.nextWaits(2, 200) {
+		t.Error("with no number in use somebody waits")
+	}
+	if alone.most = 3; alone.nextWaits(2, 200) {
+		t.Error("a clock sees itself")
+	}
 }
 
 // TestWitnessed: one clock without a witness is enough to be told who has run.
@@ -304,7 +458,7 @@ func TestWitnessBegin(t *testing.T) {
 			s.now += tt.takes
 			return tt.fails
 		}
-		w := ringOf(met{5, 5, 5})
+		w := ringOf(met{5, 5, 5, 4711})
 		w.set.Store(false)
 		w.silent, w.told, w.later = 3, 4, 7
 		var again []int
@@ -345,14 +499,14 @@ func TestWitnessPlay(t *testing.T) {
 	var s *script
 	s, b, list := play(t, 20, 4, []*actor{a, other}, func(tick int64) {
 		a.run, a.wait = a.run+1000*us, a.wait+30*us
-		w.write(record(met{s.now - 5*us, 0x1234, 7}))
+		w.write(record(met{s.now - 5*us, 0x1234, 7, 4711}))
 		switch tick {
 		case 10:
-			w.write(record(met{s.now - 5*us, 0x1235, 7})) // it goes on until it stops
+			w.write(record(met{s.now - 5*us, 0x1235, 7, 4711})) // it goes on until it stops
 		case 11:
-			w.write(record(met{s.now - 5*us, 0x1234, 9})) // nobody's
+			w.write(record(met{s.now - 5*us, 0x1234, 9, 4711})) // nobody's
 		case 12:
-			w.write(record(met{s.now - 5*us, 0x1234, 8}))
+			w.write(record(met{s.now - 5*us, 0x1234, 8, 4711}))
 		}
 	}, func(b *Board) {
 		c := b.clocks[1].Load()
@@ -388,7 +542,7 @@ func TestWitnessPlay(t *testing.T) {
 	}
 	// Who was seen is another one's by the time that the clock has the slot, or asks.
 	_, b, c := desk(t, 1, &actor{tid: 7, state: 'R'})
-	x := ringOf(met{b.Start, 0x1234, 7})
+	x := ringOf(met{b.Start, 0x1234, 7, 4711})
 	c.search.witness.event, c.search.witness.ring, c.prompt, c.up.due, c.up.least = x.event, x.ring, true, b.Start, usual
 	c.search.witness.set.Store(true)
 	realTimeOf = func(int) bool { b.slots[0].TID = 8; return false }

@@ -14,10 +14,10 @@ type Kernel interface {
 	Spent(clock int32) int64 // the CPU time that a clock of a process tells, nanoseconds; -1: the process is gone
 	// Bind binds the calling thread to CPUs (sched_setaffinity(2)), if there are any; slack: then it has the usual policy from now on.
 	Bind(cpus []uint64, slack bool) unix.Errno
-	Sleep(until int64) // CLOCK_MONOTONIC; or until a signal is handled
-	Park(addr *uint32, val uint32)
-	Seize(tid int) unix.Errno        // EINTR: an alarm has rung before
-	Alarm(a *ptrace.Alarm, at int64) // of the calling thread: it rings at that CLOCK_MONOTONIC time, 0: not at all
+	Sleep(until int64)                          // CLOCK_MONOTONIC; or until a signal is handled
+	Park(addr *uint32, val uint32, until int64) // see ptrace.RawPark
+	Seize(tid int) unix.Errno                   // EINTR: an alarm has rung before
+	Alarm(a *ptrace.Alarm, at int64)            // of the calling thread: it rings at that CLOCK_MONOTONIC time, 0: not at all
 	Interrupt(tid int) unix.Errno
 	Wait(tid int, block bool) (who int, status uint32, errno unix.Errno)
 	Reap(tid int) bool
@@ -69,7 +69,7 @@ func (*Live) Sleep(until int64) { ptrace.RawSleep(until) }
 
 //go:nosplit
 //go:norace
-func (*Live) Park(addr *uint32, val uint32) { ptrace.RawPark(addr, val) }
+func (*Live) Park(addr *uint32, val uint32, until int64) { ptrace.RawPark(addr, val, until) }
 
 //go:nosplit
 //go:norace

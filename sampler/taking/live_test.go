@@ -230,7 +230,7 @@ func TestLiveSelf(t *testing.T) {
 	}
 	k.Yield()
 	var word uint32 = 5
-	k.Park(&word, 4) // it is not 4: does not sleep
+	k.Park(&word, 4, 0) // it is not 4: does not sleep
 
 	// A signal ends a sleep, once it may.
 	var set, old unix.Sigset_t
@@ -256,7 +256,7 @@ func TestLiveSelf(t *testing.T) {
 	k.Alarm(alarm, due)
 	parks := 0
 	for ; rung == ptrace.AlarmSignal && k.Now() < due; parks++ {
-		k.Park(&word, 5)
+		k.Park(&word, 5, 0)
 	}
 	k.Alarm(alarm, 0)
 	if parks > 50 {
