@@ -107,8 +107,10 @@ func (ac *accounts) emit(t *thread, n int64, c *capture.Capture, run time.Durati
 func (ac *accounts) emitWith(t *thread, n int64, c *capture.Capture, run time.Duration, now int64, early *early) {
 	c.PID, c.TID, c.Tick, c.Regs.PACMask = t.proc.pid, t.tid, n, t.proc.pac
 	c.At = ac.ticks.at(now)
-	c.Weight.CPU = t.line.Charge(run)
+	c.Weight.CPU = t.line.Charge(run) + t.proc.cpu.stands
 	t.proc.cpu.charged += c.Weight.CPU
+	t.proc.cpu.ahead += t.proc.cpu.stands
+	t.proc.cpu.stands = 0
 	c.Weight.Wall = time.Duration(ac.ticks.interval)
 	t.shown = true
 	ac.out.send(item{capture: c, fb: t.fb, early: early, program: t.proc.program})

@@ -72,6 +72,7 @@ func newEngine(opt Options, p *pool, start time.Time, out *outlet) *engine {
 	e.harvest = &harvest{opt: e.opt, ticks: x, files: files, listing: e.listing, bank: bank, roster: roster, acct: e.acct, book: book, pool: p, load: load, rounds: e.rounds}
 	e.news = &news{opt: e.opt, said: said, ticks: x, pulse: pulse, files: files, listing: e.listing, roster: roster, acct: e.acct, book: book, out: out,
 		keeping: &keeping{opt: e.opt, pulse: pulse, board: board, pool: p, news: make(chan struct{}, 1)}}
+	e.harvest.news = e.news
 	e.looks = &lookout{opt: e.opt, said: said, ticks: x, pulse: pulse, files: files, listing: e.listing, bank: bank, roster: roster, news: e.news, acct: e.acct,
 		book: book, load: load, reader: reader{pool: p, calm: new(waiting)}}
 	return e
@@ -189,6 +190,7 @@ func (e *engine) onTick(now int64) (quiet bool) {
 	e.bank.Nudge(now - max(e.ticks.interval, leastTick))
 	e.bank.Expire(n)
 	e.harvest.drain()
+	e.listing.renew(e.roster.procs)
 	e.news.takeExits()
 	e.news.find(n)
 	e.acct.load.update(e.bank.Clocks(), now)

@@ -18,6 +18,7 @@ type harvest struct {
 	listing *listing
 	bank    *clocks.Bank
 	roster  *roster
+	news    *news
 	acct    *accounts
 	book    *ledger.Book
 	pool    *pool
@@ -41,7 +42,13 @@ func (f *figures) tell(r *Result) {
 // drain takes what clocks have taken.
 func (h *harvest) drain() {
 	for _, m := range h.bank.Drain() {
-		h.taken(h.listing.thread(m.Slot), m)
+		t := h.listing.thread(m.Slot)
+		if t != nil && t.tid == 0 && !m.Gone {
+			t = h.news.met(t.proc, m.TID, min(m.Tick, h.book.Tick()), time.Duration(m.Stopped.Run))
+		}
+		if h.taken(t, m); t != nil {
+			t.proc.cpu.stands = 0 // where nothing of it was sent
+		}
 		m.Done()
 	}
 }

@@ -16,9 +16,10 @@ type listing struct {
 	files *files
 	board board
 	bank  *clocks.Bank
-	slots []*thread     // by slot
+	slots []*thread     // by slot; one of id 0 stands for who is not known yet
 	n     int           // threads that are on the board, but for those that are gone
 	later []func() bool // what is to be tried again at the next tick until it is true
+	heard uint32        // how often clocks had called when all slots to spare were ready
 }
 
 // board is what a listing wants of a [clocks.Board].
@@ -31,6 +32,8 @@ type board interface {
 	Holds(slot int, n int64) bool
 	Group(clock int32) int
 	Ungroup(group int)
+	Renew(slot int) bool
+	Bell() uint32
 }
 
 // retry does what could not be done yet, as far as clocks have let go; pending tells that there is some of it.
@@ -73,22 +76,63 @@ func (l *listing) awake(t *thread, cpu int) {
 	if t.slot >= 0 || l.opt.Stop == StopNever || t.noUserStack || !l.files.list(t) {
 		return
 	}
-	a := t.fb.Get()
-	t.slot = l.board.Put(clocks.Thread{TID: t.tid, PID: t.proc.pid, Sched: t.open.sched, Stat: t.open.stat, Debug: t.open.debug,
-		Call: t.open.call, Stack: t.open.stack, Clock: t.proc.clock, Group: t.proc.group, Crowd: &t.proc.threads, Pages: int(t.proc.mem.pages), Advice: a.Advice, Run: int64(t.line.Run())})
-	if t.slot < 0 {
+	if !l.put(t) {
 		l.leave(t)
 		return
 	}
 	t.advice = t.fb.state()
 	l.n++
+	if cpu >= 0 {
+		l.bank.Need(cpu, l.book.Tick())
+	}
+}
+
+// put gives a thread a slot. false: there is none.
+func (l *listing) put(t *thread) bool {
+	a := t.fb.Get()
+	t.slot = l.board.Put(clocks.Thread{TID: t.tid, PID: t.proc.pid, Sched: t.open.sched, Stat: t.open.stat, Debug: t.open.debug,
+		Call: t.open.call, Stack: t.open.stack, Clock: t.proc.clock, Group: t.proc.group, Crowd: &t.proc.threads, Pages: int(t.proc.mem.pages), Advice: a.Advice, Run: int64(t.line.Run())})
+	if t.slot < 0 {
+		return false
+	}
 	for len(l.slots) <= t.slot {
 		l.slots = append(l.slots, nil)
 	}
 	l.slots[t.slot] = t
-	if cpu >= 0 {
-		l.bank.Need(cpu, l.book.Tick())
+	return true
+}
+
+// spare has clocks sample a thread of a process whom they meet before it is known.
+func (l *listing) spare(p *process) {
+	if l.opt.Stop == StopNever || l.opt.ExitStacks || p.only || p.uncounted || p.group < 0 {
+		return
 	}
+	if t := newThread(p, 0); l.put(t) {
+		p.mem.spare = t
+	}
+}
+
+// unspare takes that back.
+func (l *listing) unspare(p *process) {
+	t := p.mem.spare
+	if p.mem.spare = nil; t == nil || l.leave(t) {
+		return
+	}
+	l.gone(t)
+}
+
+// renew makes slots to spare ready again which clocks have used.
+func (l *listing) renew(procs map[int]*process) {
+	bell := l.board.Bell()
+	if bell == l.heard {
+		return
+	}
+	for _, p := range procs {
+		if t := p.mem.spare; t != nil && !l.board.Renew(t.slot) {
+			bell = l.heard // once more at the next tick
+		}
+	}
+	l.heard = bell
 }
 
 // leave takes a thread off the board. false: a clock holds it just now.
@@ -98,8 +142,9 @@ func (l *listing) leave(t *thread) bool {
 			return false
 		}
 		l.slots[t.slot] = nil
-		t.slot = -1
-		l.n--
+		if t.slot = -1; t.tid != 0 {
+			l.n--
+		}
 	}
 	l.files.unlist(t)
 	return true
@@ -108,6 +153,9 @@ func (l *listing) leave(t *thread) bool {
 // gone closes the files of a thread that a clock still holds, when that has let go of it.
 func (l *listing) gone(t *thread) {
 	slot := t.slot
+	if t.tid != 0 {
+		l.n--
+	}
 	t.proc.mem.held++
 	closeFiles := l.files.part(t)
 	l.later = append(l.later, func() bool {

@@ -46,6 +46,8 @@ func (b *scriptBoard) Asked(int) int64                       { return -1 }
 func (b *scriptBoard) Holds(int, int64) bool                 { return false }
 func (b *scriptBoard) Group(int32) int                       { return -1 }
 func (b *scriptBoard) Ungroup(int)                           {}
+func (b *scriptBoard) Renew(slot int) bool                   { return !b.holds[slot] }
+func (b *scriptBoard) Bell() uint32                          { return 0 }
 
 // pagemaps counts those of this process that it has open. (Tests before this one may have left some of others, which are closed later.)
 func pagemaps(t *testing.T) (n int) {
@@ -68,12 +70,14 @@ func TestListing(t *testing.T) {
 	before := pagemaps(t)
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		b := &scriptBoard{holds: map[int]bool{}, room: 6}
+		b := &scriptBoard{holds: map[int]bool{}, room: 10}
 		l := listing{opt: &Options{}, book: ledger.NewBook(), files: &files{most: 1 << 16}, board: b}
 		var live []*thread
 		come := func() {
 			th := ownThread(t)
 			th.proc.mem.pages = proc.OpenPagemap(th.tid)
+			th.proc.group = 0
+			l.spare(th.proc)
 			live = append(live, th)
 		}
 		check := func() {
@@ -97,9 +101,15 @@ func TestListing(t *testing.T) {
 					t.Fatalf("seed %d: a thread that is not on the board has its files open", seed)
 				}
 			}
-			open := 0
+			open, listed := 0, 0
 			for _, th := range live {
 				open += th.files()
+				if th.slot >= 0 {
+					listed++
+				}
+			}
+			if l.n != listed {
+				t.Fatalf("seed %d: %d threads are on the board, %d are counted", seed, listed, l.n)
 			}
 			if l.files.open != open {
 				t.Fatalf("seed %d: %d files are open, the budget says %d", seed, open, l.files.open)
@@ -126,6 +136,7 @@ func TestListing(t *testing.T) {
 				} else {
 					l.gone(th)
 				}
+				l.unspare(th.proc)
 				l.closePages(th.proc)
 				live = append(live[:i], live[i+1:]...)
 			case op == 4 && len(b.slots) > 0:

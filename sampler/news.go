@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -299,16 +300,15 @@ func (w *news) addProcess(pid int) *process {
 		return p
 	}
 	p := &process{pid: pid, clock: cpuClock(pid), group: -1, only: len(w.roster.wanted) > 0, uncounted: w.opt.test.uncounted, mem: memory{tasks: -1, pages: -1}, program: new(program), young: young{brief: w.opt.ExitStacks}}
+	if w.roster.procs[pid] = p; w.opt.Budget.Seldom || !p.only {
+		p.group = w.listing.board.Group(p.clock)
+	}
 	w.openProcess(p)
 	p.cpu.base, _ = p.cpuTime()
 	if s, err := proc.Stat(pid); err == nil && w.opt.Follow.Children {
 		p.children.parent, p.children.base = s.PPID, s.Reaped
 	}
 	p.watch = watch.NewProcess(w.book.Tick(), w.ticks.times, p.cpu.base)
-	if w.opt.Budget.Seldom {
-		p.group = w.listing.board.Group(p.clock)
-	}
-	w.roster.procs[pid] = p
 	v, _ := w.keeping.programs.LoadOrStore(pid, p.program)
 	p.program = v.(*program)
 	return p
@@ -334,6 +334,7 @@ func (w *news) openProcess(p *process) {
 			p.mem.pages = -1
 		}
 	}
+	w.listing.spare(p)
 }
 
 // addThread begins a thread that was found by listing. born: it has lived since the last
@@ -370,6 +371,30 @@ func (w *news) addThread(p *process, tid int, born bool) bool {
 		t.watch.Found(s.Count, s.Run)
 	}
 	return true
+}
+
+// met begins to sample a thread of p that a clock has met at tick n, before it was listed. It has run for so long. Its sample stands for a tick, as far as there is CPU time
+// of its process that nobody's does: others have ended before they were met. nil: it is not to be sampled.
+func (w *news) met(p *process, tid int, n int64, run time.Duration) *thread {
+	t := w.roster.threads[tid]
+	switch {
+	case t != nil && t.proc == p:
+		return t
+	case t != nil || w.roster.procs[p.pid] != p:
+		return nil
+	}
+	t = newThread(p, tid)
+	w.files.keep(t)
+	known := min(run, p.cpu.ahead)
+	p.cpu.ahead -= known
+	if cpu, ok := p.cpuTime(); ok {
+		left := cpu - p.cpu.base - p.cpu.charged
+		p.cpu.stands = max(min(left, time.Duration(w.ticks.interval))-(run-known), 0)
+	}
+	w.book.OpenAt(&t.line, n, known)
+	w.roster.enlist(t)
+	w.listing.awake(t, -1)
+	return t
 }
 
 // drop takes a thread out that has exited, if that was not done before. Its ticks so
@@ -431,5 +456,6 @@ func (w *news) closeAll() {
 // closeProcess closes what is open of a process itself: what clocks read, when none does any more.
 func (w *news) closeProcess(p *process) {
 	closeFD(&p.mem.tasks)
+	w.listing.unspare(p)
 	w.listing.closePages(p)
 }

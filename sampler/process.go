@@ -42,14 +42,16 @@ type underWay struct {
 type memory struct {
 	tasks  int // folder /proc/PID/task, -1 if it could not be opened
 	pages  procfs.Pagemap
-	held   int  // threads that are gone, and that clocks still hold: they read pages
-	shares bool // it may still be its parent's: the process was made by vfork(2)
+	held   int     // threads that are gone, and that clocks still hold: they read pages
+	spare  *thread // who is not known yet, on the board; nil: there is no slot for that
+	shares bool    // it may still be its parent's: the process was made by vfork(2)
 }
 
 // charges is the CPU time of a process.
 type charges struct {
 	base    time.Duration // at the beginning
 	charged time.Duration // that was counted for samples
+	stands  time.Duration // for which the sample under way stands besides its thread's own: that of others that were not known
 	ahead   time.Duration // of that, what was counted at the last round's end for threads that were not known, dead ones or not yet listed
 }
 

@@ -59,6 +59,7 @@ type group struct {
 	clock  int32        // CPU clock of the process; 0: the group is free
 	before atomic.Int64 // what that told, nanoseconds; -1: nothing
 	moved  bool         // that is another time than the one before
+	spare  atomic.Int32 // slot for a thread of it that is not known yet, + 1; 0: none
 }
 
 // Moved tells whether a group has run between the last two times that groups were told of.
@@ -85,6 +86,7 @@ func (b *Board) Ungroup(i int) {
 	if i >= 0 {
 		b.early.told.Store(0)
 		b.early.groups[i].clock = 0
+		b.early.groups[i].spare.Store(0)
 	}
 }
 
@@ -105,17 +107,29 @@ func (b *Board) Tell(k taking.Kernel) {
 	b.early.told.Store(k.Now())
 }
 
-// of tells whether a process is a group's.
+// group is the one of a process, nil if it has none.
 //
 //go:nosplit
 //go:norace
-func (b *Board) of(pid int) bool {
+func (b *Board) group(pid int) *group {
 	for i := range b.early.grouped {
-		if int(^(b.early.groups[i].clock >> 3)) == pid { // include/linux/posix-timers.h
-			return true
+		if g := &b.early.groups[i]; int(^(g.clock >> 3)) == pid { // include/linux/posix-timers.h
+			return g
 		}
 	}
-	return false
+	return nil
+}
+
+// Renew makes a slot to spare ready again. false: a clock holds it; try again later.
+func (b *Board) Renew(slot int) bool {
+	s := &b.slots[slot]
+	if !s.take(coordinator) {
+		return false
+	}
+	s.fresh(0)
+	s.TID = 0
+	s.give()
+	return true
 }
 
 // Bell is how often clocks have called the coordinator: for a thread of a group that had a CPU and is not on the board, or a clock that waits.
@@ -262,13 +276,18 @@ type Thread struct {
 	Run                int64 // run time as far as it is known, nanoseconds
 }
 
-// Put adds a thread. -1: there is no room.
+// Put adds a thread. -1: there is no room. One of id 0 stands for any of its group that is not on the board: a clock that meets one samples it from there, its sample has
+// that one's id, and the slot is used up until [Board.Renew].
 func (b *Board) Put(t Thread) int {
 	n := int(b.index.n.Load())
 	for i := range min(n+1, len(b.slots)) {
 		if s := &b.slots[i]; !s.used && s.take(coordinator) {
 			b.fill(s, &t)
-			b.index.put(t.TID, i)
+			if t.TID != 0 {
+				b.index.put(t.TID, i)
+			} else {
+				b.early.groups[t.Group].spare.Store(int32(i + 1))
+			}
 			b.index.n.Store(int32(max(n, i+1)))
 			return i
 		}
@@ -278,14 +297,19 @@ func (b *Board) Put(t Thread) int {
 
 func (b *Board) fill(s *Slot, t *Thread) {
 	s.TID, s.PID, s.open, s.kin.clock, s.kin.crowd, s.pages, s.kin.group, s.Advice = t.TID, t.PID, files{t.Sched, t.Stat, t.Debug, t.Call, t.Stack}, t.Clock, t.Crowd, t.Pages, t.Group, t.Advice
+	s.fresh(t.Run)
+	s.used = true
+	s.give()
+}
+
+// fresh is a slot of whose thread nothing is known but its run time.
+func (s *Slot) fresh(run int64) {
 	s.wait.kept = 0
-	s.last.run.Store(t.Run)
+	s.last.run.Store(run)
 	s.last.wait = 0
 	s.last.stood.Store(-1)
 	s.sampled.Store(-1)
 	s.vain.Store(-1)
-	s.used = true
-	s.give()
 }
 
 // index is the slots in use. They lie below n, and are found by their threads' ids in leaves, which are made when they are needed, of slots + 1.
@@ -333,6 +357,9 @@ func (b *Board) Remove(i int) bool {
 	s.used = false
 	if b.find(s.TID) == i {
 		b.index.put(s.TID, -1)
+	}
+	if g := s.kin.group; g >= 0 {
+		b.early.groups[g].spare.CompareAndSwap(int32(i+1), 0)
 	}
 	s.give()
 	n := int(b.index.n.Load())

@@ -574,20 +574,54 @@ func (c *Clock) find(n, wake int64) bool {
 		return found
 	}
 	i := c.board.find(m.id)
-	if i < 0 || i >= count {
-		if m.id > 0 && c.board.of(m.of) {
-			c.board.Call()
-		}
-		return false
-	}
+	known := i >= 0 && i < count
 	// Who is of real-time priority may have blocked since, and so may somebody who has lent that from one who waits for it: the clock comes late then.
-	if c.search.last = i; m.pc != 0 && wake-m.at <= 2*c.up.least+prompting && c.board.slots[i].open.sched > 0 && !realTimeOf(m.id) {
+	stands := m.pc != 0 && wake-m.at <= 2*c.up.least+prompting && (!known || c.board.slots[i].open.sched > 0) && !realTimeOf(m.id)
+	if !known {
+		if i = c.stranger(m.id, m.of, stands); i < 0 {
+			return false
+		}
+	}
+	if stands {
 		p := &c.search.picked
 		*p = pick{slot: i}
 		p.tick = m
 		return true
 	}
+	c.search.last = i
 	return c.seek(n, wake, 0, count)
+}
+
+// stranger is the slot to spare of a thread's process, which is the thread's then, where that is not on the board and stands where the tick has met it. -1: there is none. The
+// coordinator is called, which knows the thread from then on.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) stranger(id, pid int, stands bool) int {
+	var g *group
+	if id > 0 {
+		g = c.board.group(pid)
+	}
+	if g == nil {
+		return -1
+	}
+	c.board.Call()
+	i := int(g.spare.Load()) - 1
+	if i < 0 || !stands {
+		return -1
+	}
+	s := &c.board.slots[i]
+	if !s.take(c.who) {
+		return -1
+	}
+	free := s.used && s.TID == 0
+	if free {
+		s.TID = id
+	}
+	if s.give(); !free {
+		return -1
+	}
+	return i
 }
 
 // told is the witness's word on a wake-up.
@@ -1058,8 +1092,13 @@ func (m *Sample) take(k taking.Kernel, b *Board, text []byte, status uint32, err
 //go:nosplit
 //go:norace
 func (m *Sample) read(k taking.Kernel, s *Slot, text []byte) bool {
-	got, _ := k.Pread(s.open.sched, text, 0)
-	run, wait, runs, ok := schedstat(text[:got])
+	got := 0
+	if s.open.sched < 0 && m.proof.tick.pc != 0 { // nobody has known it
+		got, _ = k.ReadFile(m.Buffer.ProcPath(s.TID, "/schedstat\x00"), text)
+	} else {
+		got, _ = k.Pread(s.open.sched, text, 0)
+	}
+	run, wait, runs, ok := schedstat(text[:max(got, 0)])
 	if m.Stopped.runs = -1; ok {
 		m.Stopped = Usage{run, wait, runs}
 	}

@@ -401,6 +401,83 @@ func TestCalls(t *testing.T) {
 	}
 }
 
+// TestStranger: a thread that is not on the board is sampled from its process's slot to spare, one for each time that this is made ready, where the tick has met it in code of
+// its own. Threads of other processes, and all where there is no such slot, are left alone.
+func TestStranger(t *testing.T) {
+	defer func() { cpuOf, realTimeOf = ptrace.RawCPU, ptrace.RawRealTime }()
+	cpuOf, realTimeOf = func() int { return 0 }, func(id int) bool { return id == 9 }
+	a, young := &actor{tid: 7, state: 'R'}, &actor{tid: 8, state: 'R', run: 300 * us, wait: 40 * us}
+	other := &actor{tid: 9, state: 'R'}
+	s, b, c := desk(t, 4, a, young, other)
+	b.Remove(1) // of thread 8
+	b.Remove(2)
+	g := b.Group(int32(^107<<3 | 2)) // of thread 7
+	s.registers = noteAt(0x1234)
+	n := int64(-1)
+	tick := func(m met) (list []*Sample) {
+		n++
+		m.at = b.Start + n*b.Interval
+		x := ringOf(m)
+		c.search.witness.ring, c.prompt, c.up.due, c.up.least = x.ring, true, m.at, usual
+		c.search.witness.set.Store(true)
+		s.now = m.at + 5*us
+		c.answer(n, s.now)
+		for _, m := range c.drain(nil) {
+			list = append(list, m.copy())
+			m.Done()
+		}
+		return list
+	}
+	here := met{0, 0x1234, 8, 107}
+	if got := tick(here); len(got) != 0 || b.Bell() != 1 {
+		t.Errorf("without a slot to spare: %d samples, %d calls", len(got), b.Bell())
+	}
+	slot := b.Put(Thread{PID: 107, Sched: -1, Stat: -1, Debug: -1, Call: -1, Stack: -1, Pages: -1, Group: g})
+	if b.find(0) >= 0 || slot < 0 {
+		t.Fatalf("thread 0 is in slot %d", b.find(0))
+	}
+	for name, m := range map[string]met{
+		"in the kernel": {0, 0, 8, 107}, "of another process": {0, 0x1234, 8, 108}, "of real-time priority": {0, 0x1234, 9, 107}, "nobody": {},
+	} {
+		if got := tick(m); len(got) != 0 || b.slots[slot].TID != 0 {
+			t.Errorf("%s: %d samples, the slot is thread %d's", name, len(got), b.slots[slot].TID)
+		}
+	}
+	for range 3 {
+		got := tick(here)
+		if len(got) != 1 || got[0].TID != 8 || got[0].PID != 107 || got[0].Slot != slot || got[0].Moved || got[0].Gone || got[0].Stopped.Run != young.run || got[0].Tick != n {
+			t.Fatalf("samples %v", got)
+		}
+		calls := b.Bell()
+		if got := tick(here); len(got) != 0 || b.Bell() != calls+1 {
+			t.Errorf("a slot that is used up: %v, %d calls", got, b.Bell()-calls)
+		}
+		if got := tick(met{0, 0x1234, 7, 107}); len(got) != 1 || got[0].TID != 7 {
+			t.Errorf("thread 7: %v", got)
+		}
+		b.slots[slot].take(5)
+		if b.Renew(slot) {
+			t.Error("a slot that a clock holds is made ready")
+		}
+		b.slots[slot].give()
+		if !b.Renew(slot) {
+			t.Error("a slot is not made ready")
+		}
+	}
+	if s.registers = noteAt(0x1238); !tick(here)[0].Moved {
+		t.Error("it is elsewhere, and counts as where it was")
+	}
+	b.Renew(slot)
+	if !b.Remove(slot) || c.board.early.groups[g].spare.Load() != 0 || len(tick(here)) != 0 {
+		t.Error("a slot that was taken off is used")
+	}
+	slot = b.Put(Thread{PID: 107, Sched: -1, Pages: -1, Group: g})
+	if b.Ungroup(g); len(tick(here)) != 0 {
+		t.Error("the slot of a group that was given back is used")
+	}
+	_ = slot
+}
+
 // TestWitnessed: one clock without a witness is enough to be told who has run.
 func TestWitnessed(t *testing.T) {
 	var one, other Clock

@@ -42,6 +42,15 @@ func (b *Book) Open(l *Line, run time.Duration) {
 	b.lines++
 }
 
+// OpenAt is Open for a line that owes tick n and those since, too.
+func (b *Book) OpenAt(l *Line, n int64, run time.Duration) {
+	b.Open(l, run)
+	if n = max(n, 0); n <= b.tick {
+		b.acct.Expected += l.done - n
+		l.done = n
+	}
+}
+
 // Owed is how many ticks of a line up to tick n are not accounted for.
 func (b *Book) Owed(l *Line, n int64) int64 { return max(0, min(n, b.tick)+1-l.done) }
 

@@ -106,6 +106,31 @@ func TestClasses(t *testing.T) {
 	}
 }
 
+// TestOpenAt opens lines in the past: they owe the ticks since.
+func TestOpenAt(t *testing.T) {
+	b := NewBook()
+	var first, now, past, begin, next Line
+	b.Open(&first, 0)
+	b.Advance(9)
+	for _, x := range []struct {
+		l       *Line
+		n, owes int64
+	}{{&now, 9, 1}, {&past, 4, 6}, {&begin, -3, 10}, {&next, 10, 0}} {
+		before := b.Account().Expected
+		b.OpenAt(x.l, x.n, time.Second)
+		if got := b.Owed(x.l, 9); got != x.owes || b.Account().Expected != before+x.owes || x.l.Run() != time.Second {
+			t.Errorf("opened at %d it owes %d, want %d; %d are expected more", x.n, got, x.owes, b.Account().Expected-before)
+		}
+	}
+	b.Advance(10)
+	for _, l := range []*Line{&first, &now, &past, &begin, &next} {
+		b.Close(l, Idle)
+	}
+	if a := b.Account(); a.Sum() != a.Expected || a.Expected != 11+2+7+11+1 {
+		t.Errorf("of %d expected ticks %d are accounted for", a.Expected, a.Sum())
+	}
+}
+
 // TestCharge charges CPU time in uneven parts: they add up to what the thread ran for, and a run time that
 // goes back is not charged.
 func TestCharge(t *testing.T) {

@@ -49,7 +49,7 @@ func revert(k Kernel, tid int, note []byte, b *Buffer, by int, noRestart bool) (
 	}
 	var status []byte
 	if restarts || by != OwnStop {
-		if n, errno := k.ReadFile(b.procPath(tid, "/status\x00"), b.scratch.text[:]); errno == 0 && n < len(b.scratch.text) { // else it may go on
+		if n, errno := k.ReadFile(b.ProcPath(tid, "/status\x00"), b.scratch.text[:]); errno == 0 && n < len(b.scratch.text) { // else it may go on
 			status = b.scratch.text[:n]
 		}
 	}
@@ -192,7 +192,7 @@ func (m *Mark) again(k Kernel, tid int, note []byte, by int, b *Buffer) bool {
 	if by == OwnStop {
 		return true
 	}
-	n, errno := k.ReadFile(b.procPath(tid, "/status\x00"), b.scratch.text[:])
+	n, errno := k.ReadFile(b.ProcPath(tid, "/status\x00"), b.scratch.text[:])
 	return errno == 0 && n < len(b.scratch.text) && ignored(b.scratch.text[:n], by)
 }
 
@@ -249,11 +249,11 @@ func filters(status []byte) (some, coming bool) {
 	return mode != 0, !ok || threads > 1
 }
 
-// procPath is the path of a thread's file in /proc, with a NUL, which name ends in.
+// ProcPath is the path of a thread's file in /proc, with a NUL, which name ends in.
 //
 //go:nosplit
 //go:norace
-func (b *Buffer) procPath(tid int, name string) []byte {
+func (b *Buffer) ProcPath(tid int, name string) []byte {
 	const dir = "/proc/"
 	n := copy(b.scratch.path[:], dir)
 	digits := 1

@@ -333,7 +333,7 @@ func TestPresent(t *testing.T) {
 func TestProcPath(t *testing.T) {
 	b := new(Buffer)
 	for _, tid := range []int{4194304, 1, 9, 10, 99, 100, 101, 1234567, 2147483647} {
-		if got, want := string(b.procPath(tid, "/status\x00")), fmt.Sprintf("/proc/%d/status\x00", tid); got != want {
+		if got, want := string(b.ProcPath(tid, "/status\x00")), fmt.Sprintf("/proc/%d/status\x00", tid); got != want {
 			t.Errorf("path %q, want %q", got, want)
 		}
 	}
