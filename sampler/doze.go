@@ -75,7 +75,7 @@ const (
 	seldomSpread = int64(2 * time.Millisecond)
 	perClock     = int64(100 * time.Microsecond)
 	// longestVigil bounds for how long the coordinator looks at nobody.
-	longestVigil = 800 * time.Millisecond
+	longestVigil = 600 * time.Millisecond
 	// clockStay is how long a clock stays that meets nobody: until its CPU has one again some ticks pass.
 	clockStay = 10 * time.Second
 	// ahead is how long before a tick a vigil is kept at least: late wake-ups take less. To that comes perFamily for each process that is read.
@@ -83,8 +83,8 @@ const (
 	perFamily = int64(5 * time.Microsecond)
 )
 
-// Outside is kept until the last tick, or one before which a thread was born or has ended, or a clock has waited for a stop for
-// longer than between two ticks.
+// Outside is kept until the last tick, or one before which a thread was born or has ended (where it sleeps: at which a clock has met one that is not on the board), or a
+// clock has waited for a stop for longer than between two ticks.
 //
 //go:nosplit
 //go:norace
@@ -97,7 +97,9 @@ func (v *vigil) Outside() {
 		for v.kernel.Now() < at && v.board.Bell() == v.heard {
 			v.board.Sleep(v.kernel, v.heard, at)
 		}
-		v.tick = min(v.last, (v.kernel.Now()-v.start)/v.interval+1)
+		if v.tick = v.last; v.board.Bell() != v.heard {
+			v.tick = min(v.last, (v.kernel.Now()-v.start)/v.interval)
+		}
 		return
 	}
 	for v.tick < v.last {
@@ -197,6 +199,9 @@ func (e *engine) vigil() {
 	v.tells = !e.bank.Witnessed()
 	// Of one clock alone nobody else sees that it waits, and threads that were not asked for are never on the board.
 	v.sleeps = !v.tells && e.bank.Clocks() > 1 && len(e.roster.wanted) == 0
+	for _, p := range e.roster.procs {
+		v.sleeps = v.sleeps && p.group >= 0 // else nobody calls for it
+	}
 	v.board, v.start, v.interval = e.board, e.ticks.start, e.ticks.interval
 	if v.kernel == nil {
 		v.kernel = new(taking.Live)

@@ -116,8 +116,8 @@ func TestVigil(t *testing.T) {
 			break
 		}
 	}
-	if due != 20 {
-		t.Errorf("tick %d is due, want 20: 800 ms later", due)
+	if due != 16 {
+		t.Errorf("tick %d is due, want 16: 600 ms later", due)
 	}
 	// Where clocks have witnesses nobody tells who has run, and births are looked for in all processes.
 	for _, tells := range []bool{true, false} {
@@ -136,7 +136,7 @@ func TestVigil(t *testing.T) {
 		tasks.Close()
 	}
 	// Where it can, it sleeps until clocks call, but not to the tick that comes next but one: who calls at each tick is not heard at each.
-	for calls, want := range map[bool]int64{false: 40, true: 2} {
+	for calls, want := range map[bool]int64{false: 40, true: 1} {
 		k := new(taking.Live)
 		b := clocks.NewBoard(1, k.Now(), 20e6)
 		v := vigil{sleeps: true, heard: b.Bell(), board: b, kernel: k, start: b.Start, interval: b.Interval, last: 40}
@@ -144,7 +144,7 @@ func TestVigil(t *testing.T) {
 			b.Call()
 		}
 		v.Outside()
-		if now := k.Now(); v.tick < want || v.tick > 40 || calls && v.tick == 40 || now < b.Start+(v.tick-1)*b.Interval-ahead {
+		if now := k.Now(); v.tick < want || v.tick > 40 || calls && v.tick == 40 || now < b.Start+b.Interval {
 			t.Errorf("called %t: it ends %v after the start, at tick %d", calls, time.Duration(now-b.Start), v.tick)
 		}
 	}
@@ -153,8 +153,8 @@ func TestVigil(t *testing.T) {
 		set func(e *engine, p *process)
 	}{
 		"a thread was born, or has ended": {6, func(e *engine, p *process) { p.threads.Store(2); p.group = -1 }},
-		"nobody has run":                  {20, func(e *engine, p *process) { p.threads.Store(2) }},
-		"listings have to wait":           {20, func(e *engine, p *process) { p.threads.Store(2); p.group, p.census.next = -1, 7 }},
+		"nobody has run":                  {16, func(e *engine, p *process) { p.threads.Store(2) }},
+		"listings have to wait":           {16, func(e *engine, p *process) { p.threads.Store(2); p.group, p.census.next = -1, 7 }},
 		"the round ends":                  {8, func(e *engine, p *process) { e.rounds.now.until = e.ticks.start + 7*e.ticks.interval }},
 		"the run ends":                    {9, func(e *engine, p *process) { e.ticks.until = e.ticks.start + 8*e.ticks.interval }},
 		"the rate was lowered":            {30, func(e *engine, p *process) { e.ticks.due = 30 }},

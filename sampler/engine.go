@@ -106,7 +106,7 @@ func (e *engine) loop(r *Result) {
 			if quiet && e.acct.book.Tick()-e.roster.still() > boardTicks {
 				timer.Stop() // it would wake the runtime
 				e.doze()
-			} else if e.opt.Budget.Seldom {
+			} else if e.opt.Budget.Seldom && !e.pulse.ends() {
 				timer.Stop()
 				e.vigil()
 			}

@@ -43,8 +43,13 @@ func (f *figures) tell(r *Result) {
 func (h *harvest) drain() {
 	for _, m := range h.bank.Drain() {
 		t := h.listing.thread(m.Slot)
-		if t != nil && t.tid == 0 && !m.Gone {
-			t = h.news.met(t.proc, m.TID, min(m.Tick, h.book.Tick()), time.Duration(m.Stopped.Run))
+		if t != nil && t.tid == 0 {
+			// The slot may have been another process's, or another program's, when it was taken.
+			if p := t.proc; t != p.mem.spare || m.PID != p.pid || m.At.Wake < p.mem.since || m.Gone {
+				t = nil
+			} else {
+				t = h.news.met(p, m.TID, min(m.Tick, h.book.Tick()), time.Duration(m.Stopped.Run))
+			}
 		}
 		if h.taken(t, m); t != nil {
 			t.proc.cpu.stands = 0 // where nothing of it was sent

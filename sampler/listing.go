@@ -3,6 +3,7 @@ package sampler
 import (
 	"slices"
 
+	"sfsample/ptrace"
 	"sfsample/sampler/clocks"
 	"sfsample/sampler/ledger"
 	"sfsample/sampler/taking"
@@ -107,6 +108,7 @@ func (l *listing) spare(p *process) {
 	if l.opt.Stop == StopNever || l.opt.ExitStacks || p.only || p.uncounted || p.group < 0 {
 		return
 	}
+	p.mem.since = ptrace.Now()
 	if t := newThread(p, 0); l.put(t) {
 		p.mem.spare = t
 	}
@@ -128,7 +130,11 @@ func (l *listing) renew(procs map[int]*process) {
 		return
 	}
 	for _, p := range procs {
-		if t := p.mem.spare; t != nil && !l.board.Renew(t.slot) {
+		t := p.mem.spare
+		if t == nil {
+			continue
+		}
+		if l.advise(t); !l.board.Renew(t.slot) {
 			bell = l.heard // once more at the next tick
 		}
 	}

@@ -46,7 +46,9 @@ const boardTicks = 16
 // While there are few threads on the board they stay for longer: clocks look at each that may have run.
 const (
 	fewListed = 64
-	boardStay = time.Second
+	// seldomListed is that for an agent whose clocks have witnesses: who is not there calls it.
+	seldomListed = 256
+	boardStay    = time.Second
 	// seldomStay is that where looks are seldom: who is not there is sampled after the next one only.
 	seldomStay = time.Minute
 )
@@ -204,15 +206,23 @@ func (l *lookout) sleepsOn(t *thread, n int64) bool {
 	if l.opt.Budget.Seldom {
 		stay = seldomStay
 	}
-	if w := t.watch.Waited(n); w > boardTicks && (l.listing.n > fewListed || w*l.ticks.interval > int64(stay)) {
+	if w := t.watch.Waited(n); w > boardTicks && (l.listing.n > l.few() || w*l.ticks.interval > int64(stay)) {
 		l.listing.leave(t)
 	}
 	return true
 }
 
+// few is how many threads on the board are few.
+func (l *lookout) few() int {
+	if l.opt.Budget.Seldom && l.bank.Witnessed() {
+		return seldomListed
+	}
+	return fewListed
+}
+
 // stirred has clocks find a thread the next time that it runs, if it sleeps by now: it may never be seen to run otherwise.
 func (l *lookout) stirred(t *thread, n int64) {
-	if l.listing.n >= fewListed || t.slot >= 0 && l.bank.Everywhere(cpus(), n) {
+	if l.listing.n >= l.few() || t.slot >= 0 && l.bank.Everywhere(cpus(), n) {
 		return
 	}
 	st, err := l.files.stat(t)

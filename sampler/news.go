@@ -379,22 +379,40 @@ func (w *news) met(p *process, tid int, n int64, run time.Duration) *thread {
 	t := w.roster.threads[tid]
 	switch {
 	case t != nil && t.proc == p:
+		w.listing.awake(t, -1) // it had left the board
 		return t
 	case t != nil || w.roster.procs[p.pid] != p:
 		return nil
 	}
 	t = newThread(p, tid)
 	w.files.keep(t)
-	known := min(run, p.cpu.ahead)
-	p.cpu.ahead -= known
-	if cpu, ok := p.cpuTime(); ok {
-		left := cpu - p.cpu.base - p.cpu.charged
-		p.cpu.stands = max(min(left, time.Duration(w.ticks.interval))-(run-known), 0)
-	}
+	left := w.left(p, t, run)
+	known := min(run, max(p.cpu.ahead, run-left))
+	p.cpu.ahead -= min(known, p.cpu.ahead)
+	p.cpu.stands = max(min(left, time.Duration(w.ticks.interval))-(run-known), 0)
 	w.book.OpenAt(&t.line, n, known)
 	w.roster.enlist(t)
 	w.listing.awake(t, -1)
 	return t
+}
+
+// left is how much CPU time of a process no sample stands for, or will: that of threads that have ended, and of t, which is not on the roster, up to run. 0 for one of
+// many threads: that would cost too much.
+func (w *news) left(p *process, t *thread, run time.Duration) time.Duration {
+	cpu, ok := p.cpuTime()
+	if !ok || p.threads.Load() > fewListed {
+		return 0
+	}
+	cpu -= p.cpu.base + p.cpu.charged
+	if s, err := w.files.schedstat(t); err == nil {
+		cpu -= max(s.Run-run, 0)
+	}
+	for _, o := range w.roster.of(p) {
+		if s, err := w.files.schedstat(o); err == nil {
+			cpu -= max(s.Run-o.line.Run(), 0)
+		}
+	}
+	return max(cpu, 0)
 }
 
 // drop takes a thread out that has exited, if that was not done before. Its ticks so

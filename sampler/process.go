@@ -44,6 +44,7 @@ type memory struct {
 	pages  procfs.Pagemap
 	held   int     // threads that are gone, and that clocks still hold: they read pages
 	spare  *thread // who is not known yet, on the board; nil: there is no slot for that
+	since  int64   // and from which CLOCK_MONOTONIC time on
 	shares bool    // it may still be its parent's: the process was made by vfork(2)
 }
 

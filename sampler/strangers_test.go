@@ -64,8 +64,13 @@ func needWitness(t *testing.T) {
 // TestStrangers: threads that live for less than a tick are sampled, and their samples stand for those that were not met, within the CPU time of the process.
 func TestStrangers(t *testing.T) {
 	needWitness(t)
-	for _, us := range []string{"1000", "5000"} {
-		p := testprog.StartCmd(t, exec.Command(threadsProg(t, "brief.c"), us))
+	for _, tt := range []struct {
+		us, busy string
+		threads  int // to be met
+		share    int // of all CPU time, 1/share is to be theirs
+	}{{"1000", "0", 20, 3}, {"5000", "0", 20, 3}, {"1000", "3", 4, 40}} {
+		us := tt.us
+		p := testprog.StartCmd(t, exec.Command(threadsProg(t, "brief.c"), us, tt.busy))
 		sink := &shares{threads: map[int]bool{}}
 		before, errno := ptrace.RawClock(cpuClock(p.PID))
 		if errno != 0 {
@@ -78,7 +83,7 @@ func TestStrangers(t *testing.T) {
 		after, _ := ptrace.RawClock(cpuClock(p.PID))
 		spent := time.Duration(after - before)
 		t.Logf("%s us: %d threads in work, %v of %v; the process %v; %+v", us, len(sink.threads), sink.work, sink.all, spent, r.Account)
-		if len(sink.threads) < 20 || sink.work < sink.all/3 {
+		if len(sink.threads) < tt.threads || sink.work < sink.all/time.Duration(tt.share) {
 			t.Errorf("%s us: %d threads were met in work, for %v of %v", us, len(sink.threads), sink.work, sink.all)
 		}
 		if sink.all > spent+spent/50 {

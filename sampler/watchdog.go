@@ -56,6 +56,16 @@ func (p *pulse) works() { p.busy.Store(ptrace.Now()) }
 // rests notes that the coordinator waits for nothing of the target.
 func (p *pulse) rests() { p.busy.Store(0) }
 
+// ends tells whether the run is to end.
+func (p *pulse) ends() bool {
+	select {
+	case <-p.stop:
+		return true
+	default:
+		return false
+	}
+}
+
 // publish lets other goroutines see how it goes, ten times a second at the most.
 func (p *pulse) publish(now int64, look func() *Progress) {
 	if now-p.published >= int64(100*time.Millisecond) {

@@ -435,15 +435,21 @@ func (b *Board) Waits(t int64) bool {
 	return false
 }
 
-// nextWaits is Waits of the clock whose number follows this one.
+// nextWaits is Waits of the clock whose number follows this one, and of those in between that have no ticks.
 //
 //go:nosplit
 //go:norace
 func (b *Board) nextWaits(who int32, t int64) bool {
 	for i := range b.most {
-		if c := b.clocks[(int(who)+1+i)%b.most].Load(); c != nil {
-			since := c.grip.since.Load()
-			return c.who != who && since != 0 && since < t
+		c := b.clocks[(int(who)+1+i)%b.most].Load()
+		if c == nil {
+			continue
+		}
+		if since := c.grip.since.Load(); c.who != who && since != 0 && since < t {
+			return true
+		}
+		if c.place.cpu != Anywhere && !c.life.quit.Load() { // others see nothing
+			break
 		}
 	}
 	return false

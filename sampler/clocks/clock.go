@@ -575,18 +575,21 @@ func (c *Clock) find(n, wake int64) bool {
 	}
 	i := c.board.find(m.id)
 	known := i >= 0 && i < count
-	// Who is of real-time priority may have blocked since, and so may somebody who has lent that from one who waits for it: the clock comes late then.
-	stands := m.pc != 0 && wake-m.at <= 2*c.up.least+prompting && (!known || c.board.slots[i].open.sched > 0) && !realTimeOf(m.id)
+	stands := m.pc != 0 && wake-m.at <= 2*c.up.least+prompting
 	if !known {
-		if i = c.stranger(m.id, m.of, stands); i < 0 {
+		if i = c.stranger(&m, stands); i < 0 {
 			return false
 		}
 	}
-	if stands {
+	// Who is of real-time priority may have blocked since, and so may somebody who has lent that from one who waits for it: the clock comes late then.
+	if stands && (!known || c.board.slots[i].open.sched > 0) && !realTimeOf(m.id) {
 		p := &c.search.picked
 		*p = pick{slot: i}
 		p.tick = m
 		return true
+	}
+	if !known {
+		return false
 	}
 	c.search.last = i
 	return c.seek(n, wake, 0, count)
@@ -597,11 +600,11 @@ func (c *Clock) find(n, wake int64) bool {
 //
 //go:nosplit
 //go:norace
-func (c *Clock) stranger(id, pid int, stands bool) int {
-	var g *group
-	if id > 0 {
-		g = c.board.group(pid)
+func (c *Clock) stranger(m *met, stands bool) int {
+	if m.id <= 0 || m.pc == 0 { // threads of the kernel's that a process may have are never on the board
+		return -1
 	}
+	g := c.board.group(m.of)
 	if g == nil {
 		return -1
 	}
@@ -614,9 +617,9 @@ func (c *Clock) stranger(id, pid int, stands bool) int {
 	if !s.take(c.who) {
 		return -1
 	}
-	free := s.used && s.TID == 0
+	free := s.used && s.TID == 0 && s.PID == m.of // it may be another one's by now
 	if free {
-		s.TID = id
+		s.TID = m.id
 	}
 	if s.give(); !free {
 		return -1
@@ -653,6 +656,9 @@ func (c *Clock) seek(n, wake int64, end, count int) bool {
 			continue
 		}
 		s := &b.slots[i]
+		if s.open.sched < 0 {
+			continue
+		}
 		if g := s.kin.group; g >= 0 && early != 0 && early <= wake {
 			clock, spent, left = s.kin.clock, c.search.seen.since(b, c.k, g, wake, early), -1
 			if spent < 0 {

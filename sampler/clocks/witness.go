@@ -198,6 +198,7 @@ type wakes struct {
 //go:nosplit
 //go:norace
 func (w *witness) tell(x *wakes, interval int64) (m met, told bool) {
+	w.asks = false
 	if !w.set.Load() {
 		return met{}, false
 	}

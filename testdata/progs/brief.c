@@ -1,4 +1,4 @@
-// brief US makes threads one after the other, each of which computes for so many microseconds of CPU time.
+// brief US BUSY makes threads one after the other, each of which computes for so many microseconds of CPU time, beside so many that compute all the time.
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +17,20 @@ __attribute__((noinline)) void *work(void *x)
 	return x;
 }
 
+static void *busy(void *x)
+{
+	for (volatile int i = 0;; i++)
+		;
+	return x;
+}
+
 int main(int argc, char **argv)
 {
 	most = atol(argv[1]);
+	for (int i = 0; i < atoi(argv[2]); i++) {
+		pthread_t t;
+		pthread_create(&t, 0, busy, 0);
+	}
 	puts("ready");
 	fflush(stdout);
 	for (;;) {
