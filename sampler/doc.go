@@ -17,4 +17,7 @@
 //
 // A tick of a thread: a clock meets it (taken), or the coordinator finds it blocked (look, peek), or it
 // is accounted for later, when its times tell what it did (settle).
+//
+// Of who is not known yet a clock may have the kernel's word alone. Each process has a slot on the board to spare (listing.spare): from
+// there a clock samples one such thread, calls the coordinator, and that begins the thread with this sample (news.met).
 package sampler
