@@ -13,8 +13,8 @@ const (
 	steadyLooks = 100
 	fewItems    = 256
 
-	// mostLook bounds both where ticks are rarer.
-	mostLook = 500 * time.Millisecond
+	// mostLook bounds both. Where ticks are rarer than that each item wakes the receiver: all of a tick come at once.
+	mostLook = 250 * time.Millisecond
 )
 
 // inbox receives from a channel without being woken for each item. To wake
@@ -25,6 +25,7 @@ type inbox[T any] struct {
 	nudge         <-chan struct{} // something has come that cannot wait; may be nil
 	often, seldom time.Duration   // from look to look
 	timer         *time.Timer
+	rare          bool
 	idle          int // looks in vain, in a row
 	found         int // items since the last pause
 	steady        int // looks since anybody was in a hurry
@@ -34,7 +35,7 @@ type inbox[T any] struct {
 func newInbox[T any](c <-chan T, nudge <-chan struct{}, tick time.Duration) *inbox[T] {
 	b := &inbox[T]{
 		c: c, nudge: nudge, timer: time.NewTimer(lookEvery),
-		often: max(lookEvery, min(tick, mostLook)), seldom: max(lookSeldom, min(lookSeldom/lookEvery*tick, mostLook)),
+		rare: tick > mostLook, often: max(lookEvery, min(tick, mostLook)), seldom: max(lookSeldom, min(lookSeldom/lookEvery*tick, mostLook)),
 	}
 	b.timer.Stop()
 	return b
@@ -65,6 +66,8 @@ func (b *inbox[T]) next() (item T, ok bool) {
 // long that the next item may wake the receiver.
 func (b *inbox[T]) pause() bool {
 	switch {
+	case b.rare:
+		return false
 	case b.found == 0:
 		b.idle++
 	case b.found > fewItems:

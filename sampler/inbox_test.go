@@ -66,3 +66,21 @@ func TestInbox(t *testing.T) {
 		}
 	})
 }
+
+// TestInboxRare: where ticks are rare nobody waits for the next look.
+func TestInboxRare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := make(chan int, 1)
+		b := newInbox(c, nil, mostLook+1)
+		for range 3 {
+			begin := time.Now()
+			go func() {
+				time.Sleep(time.Millisecond)
+				c <- 1
+			}()
+			if b.next(); time.Since(begin) != time.Millisecond {
+				t.Errorf("one has waited for %v", time.Since(begin)-time.Millisecond)
+			}
+		}
+	})
+}
