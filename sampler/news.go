@@ -396,11 +396,14 @@ func (w *news) met(p *process, tid int, n int64, run time.Duration) *thread {
 	return t
 }
 
+// readsAtMost is how many threads are read a second at most to know what a stranger's sample stands for.
+const readsAtMost = 6400
+
 // left is how much CPU time of a process no sample stands for, or will: that of threads that have ended, and of t, which is not on the roster, up to run. 0 for one of
-// many threads: that would cost too much.
+// many threads, which would have to be read at each tick.
 func (w *news) left(p *process, t *thread, run time.Duration) time.Duration {
 	cpu, ok := p.cpuTime()
-	if !ok || p.threads.Load() > fewListed {
+	if !ok || int64(p.threads.Load()) > readsAtMost*w.ticks.interval/int64(time.Second) {
 		return 0
 	}
 	cpu -= p.cpu.base + p.cpu.charged
