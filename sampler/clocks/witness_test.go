@@ -357,10 +357,10 @@ func TestCalls(t *testing.T) {
 	if b.Sleep(k, heard-1, long); k.Now() > long-int64(testprog.Patience)/2 {
 		t.Error("who was called before sleeps")
 	}
+	called := make(chan struct{})
 	go func() {
-		for b.Bell() == heard {
-			b.Call()
-		}
+		defer close(called)
+		b.Call()
 	}()
 	for b.Bell() == heard && k.Now() < long {
 		b.Sleep(k, heard, long)
@@ -368,6 +368,7 @@ func TestCalls(t *testing.T) {
 	if k.Now() >= long {
 		t.Error("nobody is waked by a call")
 	}
+	<-called
 	short := k.Now() + 1e6
 	for heard = b.Bell(); k.Now() < short && b.Bell() == heard; {
 		b.Sleep(k, heard, short)
