@@ -386,10 +386,12 @@ func (w *news) met(p *process, tid int, n int64, run time.Duration) *thread {
 	}
 	t = newThread(p, tid)
 	w.files.keep(t)
-	left := w.left(p, t, run)
-	known := min(run, max(p.cpu.ahead, run-left))
-	p.cpu.ahead -= min(known, p.cpu.ahead)
-	p.cpu.stands = max(min(left, time.Duration(w.ticks.interval))-(run-known), 0)
+	known := min(run, p.cpu.ahead)
+	p.cpu.ahead -= known
+	if left, ok := w.left(p, t, run); ok {
+		known = min(run, max(known, run-left))
+		p.cpu.stands = max(min(left, time.Duration(w.ticks.interval))-(run-known), 0)
+	}
 	w.book.OpenAt(&t.line, n, known)
 	w.roster.enlist(t)
 	w.listing.awake(t, -1)
@@ -399,12 +401,14 @@ func (w *news) met(p *process, tid int, n int64, run time.Duration) *thread {
 // readsAtMost is how many threads are read a second at most to know what a stranger's sample stands for.
 const readsAtMost = 6400
 
-// left is how much CPU time of a process no sample stands for, or will: that of threads that have ended, and of t, which is not on the roster, up to run. 0 for one of
-// many threads, which would have to be read at each tick.
-func (w *news) left(p *process, t *thread, run time.Duration) time.Duration {
-	cpu, ok := p.cpuTime()
-	if !ok || int64(p.threads.Load()) > readsAtMost*w.ticks.interval/int64(time.Second) {
-		return 0
+// left is how much CPU time of a process no sample stands for, or will: that of threads that have ended, and of t, which is not on the roster, up to run. false: of one
+// of many threads, which would have to be read at each tick, that is not found out.
+func (w *news) left(p *process, t *thread, run time.Duration) (cpu time.Duration, ok bool) {
+	if int64(p.threads.Load()) > readsAtMost*w.ticks.interval/int64(time.Second) {
+		return 0, false
+	}
+	if cpu, ok = p.cpuTime(); !ok {
+		return 0, false
 	}
 	cpu -= p.cpu.base + p.cpu.charged
 	if s, err := w.files.schedstat(t); err == nil {
@@ -415,7 +419,7 @@ func (w *news) left(p *process, t *thread, run time.Duration) time.Duration {
 			cpu -= max(s.Run-o.line.Run(), 0)
 		}
 	}
-	return max(cpu, 0)
+	return max(cpu, 0), true
 }
 
 // drop takes a thread out that has exited, if that was not done before. Its ticks so
