@@ -3,6 +3,7 @@ package ptrace
 import (
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,7 +51,8 @@ func ReadAtHand(pages procfs.Pagemap, tid int, pieces []unix.RemoteIovec, buf []
 
 // atHand tells whether pieces of memory are.
 func atHand(pages procfs.Pagemap, pieces []unix.RemoteIovec) bool {
-	var seen [8]struct{ from, to uint64 } // pages that were looked at last: others often lie there, too
+	type looked struct{ from, to uint64 }
+	var seen [8]looked // pages that were looked at last: others often lie there, too
 	next := 0
 	for _, r := range pieces {
 		addr := uint64(r.Base)
@@ -58,11 +60,7 @@ func atHand(pages procfs.Pagemap, pieces []unix.RemoteIovec) bool {
 		if end < addr {
 			return false
 		}
-		known := false
-		for _, s := range seen {
-			known = known || addr >= s.from && end <= s.to
-		}
-		if known {
+		if slices.ContainsFunc(seen[:], func(s looked) bool { return addr >= s.from && end <= s.to }) {
 			continue
 		}
 		if pages.AtHand(addr, r.Len) < r.Len {

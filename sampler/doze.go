@@ -51,8 +51,8 @@ func (d *doze) Outside() {
 // vigil passes ticks at which clocks have all that is to be done. Shortly before each tick it reads for those without a witness who has run, so that they
 // need not look at all who have since the last one. Where all have one it sleeps until clocks call. To Go's runtime it is one long system call.
 type vigil struct {
-	tells           bool // some have none
-	sleeps          bool
+	tells           bool   // some have none
+	sleeps          bool   // until clocks call
 	heard           uint32 // how often clocks had called before
 	board           *clocks.Board
 	kernel          taking.Kernel

@@ -25,10 +25,10 @@ type inbox[T any] struct {
 	nudge         <-chan struct{} // something has come that cannot wait; may be nil
 	often, seldom time.Duration   // from look to look
 	timer         *time.Timer
-	rare          bool
-	idle          int // looks in vain, in a row
-	found         int // items since the last pause
-	steady        int // looks since anybody was in a hurry
+	rare          bool // each item wakes the receiver
+	idle          int  // looks in vain, in a row
+	found         int  // items since the last pause
+	steady        int  // looks since anybody was in a hurry
 }
 
 // newInbox is an inbox of what comes each tick.

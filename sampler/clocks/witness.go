@@ -21,10 +21,10 @@ type witness struct {
 	set   atomic.Bool // its timer has the phase of the ticks
 	// later is how long after its tick the clock is to wake up, in nanoseconds: that the event's record is made by then, and not long before.
 	later  int64
-	silent int // ticks for which there was no record, though there should have been, since the last for which there was one
-	still  int // ticks without a record at which nobody of the board had the CPU, since the last at which somebody had it
-	asks   bool
-	told   int // ticks since the timer has its phase for which there was one
+	silent int  // ticks for which there was no record, though there should have been, since the last for which there was one
+	still  int  // ticks without a record at which nobody of the board had the CPU, since the last at which somebody had it
+	asks   bool // the last tick had no record: it is to be told whether somebody was found
+	told   int  // ticks since the timer has its phase for which there was one
 	// pause is for how many ticks nobody tries to give the timer its phase again, -1: never; next for how many after the next failure.
 	pause, next int64
 }
