@@ -54,6 +54,7 @@ type vigil struct {
 	tells           bool   // some have none
 	sleeps          bool   // until clocks call
 	heard           uint32 // how often clocks had called before
+	settles         int64  // how long after a tick its clocks have answered, nanoseconds
 	board           *clocks.Board
 	kernel          taking.Kernel
 	start, interval int64
@@ -90,7 +91,7 @@ const (
 //go:norace
 func (v *vigil) Outside() {
 	if v.sleeps {
-		least, at := v.start+(v.tick+1)*v.interval, v.start+v.last*v.interval-ahead
+		least, at := v.start+(v.tick+1)*v.interval, v.start+v.last*v.interval+v.settles
 		for v.kernel.Now() < least {
 			v.kernel.Sleep(least) // who calls at each tick is not heard at each
 		}
@@ -154,8 +155,12 @@ type resting struct {
 
 // nap waits until a CLOCK_MONOTONIC time, without a timer of Go's runtime. false: nobody would be heard for too long.
 func (e *engine) nap(until int64) bool {
-	if e.news.keeping.on() || until-ptrace.Now() > int64(longestDoze) {
+	wait := until - ptrace.Now()
+	if e.news.keeping.on() || wait > int64(longestDoze) {
 		return false
+	}
+	if wait <= 0 {
+		return true
 	}
 	prompt()
 	e.resting.nap.until = until
@@ -203,6 +208,7 @@ func (e *engine) vigil() {
 		v.sleeps = v.sleeps && p.group >= 0 // else nobody calls for it
 	}
 	v.board, v.start, v.interval = e.board, e.ticks.start, e.ticks.interval
+	v.settles = e.bank.Last + int64(e.ticks.times.Slack())
 	if v.kernel == nil {
 		v.kernel = new(taking.Live)
 	}

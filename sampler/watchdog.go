@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,13 +73,11 @@ func (p *pulse) publish(now int64, look func() *Progress) {
 	}
 }
 
-// watch is the watchdog of a run, on an OS thread of its own. It holds nothing and reads nothing of the target, so that it cannot hang itself.
+// watch is the watchdog of a run, a goroutine of its own. It holds nothing and reads nothing of the target, so that it cannot hang itself.
 // It waits for the engine's end, asks for it when ctx is done or a clock holds a stopped thread and hangs, and reports progress.
 // An error is that: ErrHeld, or errHung, if the coordinator hangs, which will not end. The latter is found after hung to one and a
 // half times that.
 func (p *pulse) watch(ctx context.Context, done <-chan struct{}, progress func(Progress)) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	every := lookRests
 	tick := time.NewTimer(every)
 	defer tick.Stop()

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -191,42 +190,5 @@ func TestSuspects(t *testing.T) {
 	}
 	if hang := s.look(proc, []clocks.Hold{other}); !slices.Equal(hang, []clocks.Hold{other}) || len(s) != 0 {
 		t.Errorf("at last %v hang, want %v; %v are left", hang, other, s)
-	}
-}
-
-// TestWatchdogThread: no other goroutine runs on the watchdog's thread.
-func TestWatchdogThread(t *testing.T) {
-	done := make(chan struct{})
-	e := &pulse{stop: make(chan struct{})}
-	e.status.Store(&Progress{})
-	var own atomic.Int64 // the watchdog's thread
-	var seen sync.Map    // those of others
-	for range 4 {
-		go func() {
-			for {
-				select {
-				case <-done:
-					return
-				default:
-					if own.Load() != 0 {
-						seen.Store(int64(unix.Gettid()), true)
-					}
-					runtime.Gosched()
-				}
-			}
-		}()
-	}
-	looks := 0
-	err := e.watch(context.Background(), done, func(Progress) {
-		tid := int64(unix.Gettid())
-		if before := own.Swap(tid); before != 0 && before != tid {
-			t.Errorf("the watchdog was on thread %d and is on %d", before, tid)
-		}
-		if looks++; looks == 4 {
-			close(done)
-		}
-	})
-	if _, shared := seen.Load(own.Load()); shared || err != nil {
-		t.Errorf("others run on the watchdog's thread: %t; %v", shared, err)
 	}
 }
