@@ -150,13 +150,16 @@ func (q *Queue) tell() {
 	}
 }
 
-// remove takes a message out; q.mu is held.
-func (q *Queue) remove(e entry) {
-	if i := slices.Index(q.waiting, e); i >= 0 {
-		os.Remove(q.name(e.number))
-		q.waiting = slices.Delete(q.waiting, i, i+1)
-		q.size -= e.size
+// remove takes a message out, if it is in; q.mu is held.
+func (q *Queue) remove(e entry) (was bool) {
+	i := slices.Index(q.waiting, e)
+	if i < 0 {
+		return false
 	}
+	os.Remove(q.name(e.number))
+	q.waiting = slices.Delete(q.waiting, i, i+1)
+	q.size -= e.size
+	return true
 }
 
 // Counts tells what became of messages so far.
@@ -272,7 +275,9 @@ func (q *Queue) Send(ctx context.Context, r *Receiver, say func(format string, a
 func (q *Queue) settle(e entry, count func(*Counts)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.remove(e)
+	if !q.remove(e) { // it made room while it was sent
+		q.counts.Dropped--
+	}
 	count(&q.counts)
 }
 
