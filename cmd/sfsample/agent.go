@@ -31,6 +31,7 @@ func agent(c config, args []string, stderr io.Writer) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
+	var before *config // what it has run with; nil: nothing yet, or that was tried
 	for {
 		modest(c.pace.hz)
 		a := &agentRun{args: args, begun: time.Now(), every: c.pace.every, end: end, reload: reload}
@@ -42,13 +43,20 @@ func agent(c config, args []string, stderr io.Writer) error {
 			stop()
 		}
 		next := a.next.Load()
-		if next == nil || end.Err() != nil || errors.Is(err, sampler.ErrHeld) {
+		switch {
+		case end.Err() != nil || errors.Is(err, sampler.ErrHeld):
 			return err
-		}
-		if err != nil {
+		case next == nil && err != nil && a.ended() == 0 && before != nil: // these could not be begun with
+			s.say("%v; back to the settings as they were", err)
+			c, before = *before, nil
+			continue
+		case next == nil:
+			return err
+		case err != nil:
 			s.say("%v", err)
 		}
-		c = *next
+		was := c
+		before, c = &was, *next
 		s.say("the settings are read anew")
 	}
 }
@@ -94,6 +102,13 @@ func (a *agentRun) interrupted() (context.Context, func()) {
 		}
 	}()
 	return ctx, cancel
+}
+
+// ended is how many rounds have ended.
+func (a *agentRun) ended() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.rounds
 }
 
 // opened takes note of what is sent to.
