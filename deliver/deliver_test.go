@@ -305,6 +305,10 @@ func TestBounded(t *testing.T) {
 	if err != nil || m.Body[0] != 7 || size != 3*one || q.Counts().Dropped != 8 {
 		t.Errorf("the first of %d bytes is %v, %v; %+v", size, m.Body[:1], err, q.Counts())
 	}
+	q.settle(entry{0, one}, func(c *Counts) { c.Sent++ }) // it was under way when it made room
+	if c := q.Counts(); c.Sent != 1 || c.Dropped != 7 || c.Waiting != 3 {
+		t.Errorf("a message that was taken, and made room: %+v", c)
+	}
 	q.Close(false)
 }
 
@@ -424,13 +428,26 @@ func TestPyroscope(t *testing.T) {
 	code := 200
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { got = r; w.WriteHeader(code) }))
 	defer s.Close()
-	r, err := NewPyroscope(s.URL + "/pyroscope")
+	r, err := NewPyroscope(s.URL+"/pyroscope", environment("PYROSCOPE_TENANT_ID", "team-a", "PYROSCOPE_AUTH_TOKEN", "secret"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	m := &Message{Query: "name=a&from=1", ContentType: "multipart/form-data; boundary=x", Body: []byte("x")}
 	if v := r.Post(t.Context(), m); v.Err != nil || got.URL.String() != "/pyroscope/ingest?name=a&from=1" || got.Header.Get("Content-Type") != m.ContentType {
 		t.Errorf("%v: %s %v", v.Err, got.URL, got.Header)
+	}
+	if got.Header.Get("X-Scope-OrgID") != "team-a" || got.Header.Get("Authorization") != "Bearer secret" {
+		t.Errorf("who sends is told as %v", got.Header)
+	}
+	user, err := NewPyroscope(s.URL, environment("PYROSCOPE_BASIC_AUTH_USER", "me", "PYROSCOPE_BASIC_AUTH_PASSWORD", "p:w@"))
+	if err != nil || strings.Contains(user.String(), "p:w") || user.Post(t.Context(), m).Err != nil {
+		t.Errorf("%v, %v", user, err)
+	}
+	if name, password, _ := got.BasicAuth(); name != "me" || password != "p:w@" || got.Header.Get("X-Scope-OrgID") != "" {
+		t.Errorf("who sends is told as %v", got.Header)
+	}
+	if _, err := NewPyroscope(s.URL, environment("PYROSCOPE_TENANT_ID", "a\nb")); err == nil {
+		t.Error("a name of two lines is taken")
 	}
 	for code = range map[int]bool{500: true, 429: true, 400: false, 422: false} {
 		if v := r.Post(t.Context(), m); v.Err == nil || v.Retry != (code != 400 && code != 422) {

@@ -71,11 +71,26 @@ func NewOTLP(address string, getenv func(string) string) (*Receiver, error) {
 	return r, nil
 }
 
-// NewPyroscope returns a receiver of Pyroscope's ingest API below address.
-func NewPyroscope(address string) (*Receiver, error) {
+// NewPyroscope returns a receiver of Pyroscope's ingest API below address. Who sends is told by the variables that its own agents
+// have: PYROSCOPE_TENANT_ID (the header is that of "About tenant IDs" in its documentation), PYROSCOPE_AUTH_TOKEN, or
+// PYROSCOPE_BASIC_AUTH_USER and …_PASSWORD.
+func NewPyroscope(address string, getenv func(string) string) (*Receiver, error) {
 	r, err := newReceiver("pyroscope="+address, address)
-	if err == nil {
-		r.url = r.url.JoinPath("ingest")
+	if err != nil {
+		return nil, err
+	}
+	r.url = r.url.JoinPath("ingest")
+	set := func(variable, header, before string) {
+		if v := getenv(variable); strings.ContainsAny(v, "\r\n") {
+			err = fmt.Errorf("%s: it is of more than one line", variable)
+		} else if v != "" {
+			r.header.Set(header, before+v)
+		}
+	}
+	set("PYROSCOPE_TENANT_ID", "X-Scope-OrgID", "")
+	set("PYROSCOPE_AUTH_TOKEN", "Authorization", "Bearer ")
+	if user := getenv("PYROSCOPE_BASIC_AUTH_USER"); user != "" {
+		r.url.User = url.UserPassword(user, getenv("PYROSCOPE_BASIC_AUTH_PASSWORD"))
 	}
 	return r, err
 }

@@ -41,7 +41,7 @@ func (s send) receiver() (*deliver.Receiver, error) {
 	if s.kind == sendOTLP {
 		return deliver.NewOTLP(s.address, os.Getenv)
 	}
-	return deliver.NewPyroscope(s.address)
+	return deliver.NewPyroscope(s.address, os.Getenv)
 }
 
 // maxSpool bounds the messages that wait for one receiver, on the disk.
