@@ -55,6 +55,8 @@ type vigil struct {
 	sleeps          bool   // until clocks call
 	heard           uint32 // how often clocks had called before
 	settles         int64  // how long after a tick its clocks have answered, nanoseconds
+	seeks           bool   // threads may run on a CPU that has no clock
+	unmet, met      int64  // for how long threads have run that no clock has met, as far as that can be told, nanoseconds; how often clocks had met one
 	board           *clocks.Board
 	kernel          taking.Kernel
 	start, interval int64
@@ -82,6 +84,8 @@ const (
 	// ahead is how long before a tick a vigil is kept at least: late wake-ups take less. To that comes perFamily for each process that is read.
 	ahead     = int64(120 * time.Microsecond)
 	perFamily = int64(5 * time.Microsecond)
+	// seekEvery is after how many ticks it is looked whether threads run where no clock is.
+	seekEvery = 2
 )
 
 // Outside is kept until the last tick, or one before which a thread was born or has ended (where it sleeps: at which a clock has met one that is not on the board), or a
@@ -95,12 +99,14 @@ func (v *vigil) Outside() {
 		for v.kernel.Now() < least {
 			v.kernel.Sleep(least) // who calls at each tick is not heard at each
 		}
-		for v.kernel.Now() < at && v.board.Bell() == v.heard {
-			v.board.Sleep(v.kernel, v.heard, at)
+		for now := v.kernel.Now(); now < at && v.board.Bell() == v.heard && !v.missing(); now = v.kernel.Now() {
+			until := at
+			if v.seeks {
+				until = min(at, now+seekEvery*v.interval)
+			}
+			v.board.Sleep(v.kernel, v.heard, until)
 		}
-		if v.tick = v.last; v.board.Bell() != v.heard {
-			v.tick = min(v.last, (v.kernel.Now()-v.start)/v.interval)
-		}
+		v.tick = min(v.last, (v.kernel.Now()-v.start)/v.interval)
 		return
 	}
 	for v.tick < v.last {
@@ -109,10 +115,7 @@ func (v *vigil) Outside() {
 		for ptrace.RawNow() < at {
 			ptrace.RawSleep(at)
 		}
-		if v.tells {
-			v.board.Tell(v.kernel)
-		}
-		if v.board.Waits(at - v.interval) {
+		if missing := v.missing(); missing || v.board.Waits(at-v.interval) {
 			return
 		}
 		for i := range v.families {
@@ -125,6 +128,20 @@ func (v *vigil) Outside() {
 			}
 		}
 	}
+}
+
+// missing tells groups, if that is to be done, and whether threads seem to run where no clock is.
+//
+//go:nosplit
+//go:norace
+func (v *vigil) missing() bool {
+	if !v.tells && !v.seeks {
+		return false
+	}
+	ran, met := v.board.Tell(v.kernel)
+	v.unmet += ran - (met-v.met)*v.interval
+	v.met = met
+	return v.seeks && v.unmet > v.interval*3/2
 }
 
 // nap waits for a moment, as doze does.
@@ -209,6 +226,8 @@ func (e *engine) vigil() {
 	}
 	v.board, v.start, v.interval = e.board, e.ticks.start, e.ticks.interval
 	v.settles = e.bank.Last + int64(e.ticks.times.Slack())
+	// Where not every tick is answered it would be no wonder.
+	v.seeks = !e.bank.Everywhere(cpus(), n) && e.acct.load.both <= clocks.Every
 	if v.kernel == nil {
 		v.kernel = new(taking.Live)
 	}
@@ -216,6 +235,10 @@ func (e *engine) vigil() {
 	if e.opt.Every > 0 {
 		end = min(end, e.rounds.now.until)
 	}
+	if v.seeks {
+		v.missing() // from here on
+	}
+	v.unmet = 0
 	v.tick, v.last = n, min(max(e.ticks.due, n+int64(longestVigil)/v.interval), e.ticks.passed(end)+1)
 	v.families = v.families[:0]
 	for _, p := range e.roster.procs {

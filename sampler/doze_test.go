@@ -87,6 +87,19 @@ func TestDoze(t *testing.T) {
 	}
 }
 
+// runs is a kernel by which each process has run for some time more whenever it is asked.
+type runs struct {
+	taking.Kernel
+	each, spent int64
+	asked       int
+}
+
+func (x *runs) Spent(int32) int64 {
+	x.asked++
+	x.spent += x.each
+	return x.spent
+}
+
 // TestVigil: an agent looks at nobody for some ticks, unless a thread is born or ends, up to the end of a round or of the run.
 func TestVigil(t *testing.T) {
 	idle := park(t, "none", "deep", "b", "3").PID
@@ -146,6 +159,19 @@ func TestVigil(t *testing.T) {
 		v.Outside()
 		if now := k.Now(); v.tick < want || v.tick > 40 || calls && v.tick == 40 || now < b.Start+b.Interval {
 			t.Errorf("called %t: it ends %v after the start, at tick %d", calls, time.Duration(now-b.Start), v.tick)
+		}
+	}
+	// Where some CPU has no clock it ends when processes have run for longer than clocks have met anybody.
+	for _, sleeps := range []bool{true, false} {
+		for ran, want := range map[int64][2]int64{0: {20, 20}, 4e6: {2, 8}} {
+			k := &runs{Kernel: new(taking.Live), each: ran}
+			b := clocks.NewBoard(1, k.Now(), 4e6)
+			b.Group(-8)
+			b.Tell(k)
+			v := vigil{sleeps: sleeps, seeks: true, heard: b.Bell(), board: b, kernel: k, start: b.Start, interval: b.Interval, last: 20}
+			if v.Outside(); v.tick < want[0] || v.tick > want[1] && k.asked > 4 {
+				t.Errorf("sleeps %t, run for %d between two looks: it ends at tick %d, want %v", sleeps, ran, v.tick, want)
+			}
 		}
 	}
 	for name, x := range map[string]struct {

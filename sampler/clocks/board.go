@@ -49,6 +49,7 @@ type early struct {
 	grouped int          // groups lie below it
 	told    atomic.Int64 // CLOCK_MONOTONIC at which all had been read, 0: they are not, or are being read
 	bell    uint32       // how often the coordinator was called; atomic
+	met     atomic.Int64 // how often a clock has asked a thread to stop
 }
 
 // maxGroups bounds the processes that are read shortly before ticks.
@@ -91,20 +92,25 @@ func (b *Board) Ungroup(i int) {
 }
 
 // Tell reads the groups, so that clocks need not look at those who have not run between that and
-// their tick. It is called shortly before a tick.
+// their tick. It is called shortly before a tick. It returns for how long groups have run since they were told of before, in
+// nanoseconds, and how often clocks have asked threads to stop so far.
 //
 //go:nosplit
 //go:norace
-func (b *Board) Tell(k taking.Kernel) {
+func (b *Board) Tell(k taking.Kernel) (ran, met int64) {
 	b.early.told.Store(0)
 	for i := range b.early.grouped {
 		if g := &b.early.groups[i]; g.clock != 0 {
-			spent := k.Spent(g.clock)
-			g.moved = spent < 0 || spent != g.before.Load()
+			spent, before := k.Spent(g.clock), g.before.Load()
+			g.moved = spent < 0 || spent != before
+			if before >= 0 && spent > before {
+				ran += spent - before
+			}
 			g.before.Store(spent)
 		}
 	}
 	b.early.told.Store(k.Now())
+	return ran, b.early.met.Load()
 }
 
 // group is the one of a process, nil if it has none.

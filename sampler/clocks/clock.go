@@ -984,6 +984,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	}
 	m.begin(c.k, s, p, n, wake)
 	s.sampled.Store(n)
+	c.board.early.met.Add(1)
 	m.id = id
 	c.tracees.out++
 	if c.place.cpu == Anywhere {

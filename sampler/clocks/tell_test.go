@@ -57,8 +57,13 @@ func TestTell(t *testing.T) {
 	if g := b.Group(-95); g != 0 {
 		t.Errorf("group %d, want the one that was given back", g)
 	}
-	if b.Tell(s); !b.Moved(0) {
-		t.Error("of a new group something is known")
+	b.early.met.Store(3)
+	if ran, met := b.Tell(s); !b.Moved(0) || ran != 0 || met != 3 {
+		t.Errorf("of a new group something is known: groups have run for %d; %d were met, want 0 and 3", ran, met)
+	}
+	s.spent[-95], s.spent[-90] = 40, 17
+	if ran, _ := b.Tell(s); ran != 50 {
+		t.Errorf("groups have run for %d, want 40 + 10", ran)
 	}
 }
 
