@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -360,4 +361,62 @@ func TestIll(t *testing.T) {
 	a.lastTold = now.Add(40 * time.Second)
 	step(41*time.Second, false)
 	step(71*time.Second, true)
+}
+
+// TestUnit: with no more rights than the unit for systemd leaves them, an agent's clocks have witnesses as they have with all of root's.
+func TestUnit(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root has rights to bound")
+	}
+	unit, err := os.ReadFile("../../contrib/sfsample.service")
+	if err != nil {
+		t.Skip("no contrib/sfsample.service beside the tests: ", err)
+	}
+	m := regexp.MustCompile(`(?m)^CapabilityBoundingSet=(.*)$`).FindSubmatch(unit)
+	if m == nil {
+		t.Fatal("the unit bounds no capabilities")
+	}
+	numbers := map[string]int{"CAP_DAC_READ_SEARCH": unix.CAP_DAC_READ_SEARCH, "CAP_SYS_PTRACE": unix.CAP_SYS_PTRACE, "CAP_SYS_NICE": unix.CAP_SYS_NICE, "CAP_PERFMON": unix.CAP_PERFMON, "CAP_SYSLOG": unix.CAP_SYSLOG}
+	kept := map[int]bool{}
+	for _, name := range strings.Fields(string(m[1])) {
+		n, ok := numbers[name]
+		if !ok {
+			t.Errorf("the unit keeps %s: what for?", name)
+		}
+		kept[n] = true
+	}
+	name := fmt.Sprintf("un-%d", os.Getpid())
+	p := startTarget(t, "obey")
+	p.named(t, name)
+	witness := func(bounded bool) bool {
+		cmd := tool("agent", "--name", name, "--every", "1", "-hz", "19", "-o", "folded="+t.TempDir()+"/%T")
+		run := make(chan *running)
+		go func() {
+			runtime.LockOSThread() // for ever: the thread ends with its goroutine
+			for c := 0; bounded && c <= unix.CAP_LAST_CAP; c++ {
+				if !kept[c] {
+					_ = unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0) // an older kernel does not know the last ones
+				}
+			}
+			run <- begin(t, cmd)
+		}()
+		r := <-run
+		defer func() { r.interrupt(t); r.end(t).want(t, exitDone) }()
+		for range 60 {
+			p.worked(t, 1)
+			fds, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", r.cmd.Process.Pid))
+			for _, fd := range fds {
+				if to, err := os.Readlink(fd); err == nil && strings.Contains(to, "perf_event") {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	if !witness(false) {
+		t.Skip("no clock has a witness")
+	}
+	if !witness(true) {
+		t.Error("with the unit's capabilities no clock has a witness")
+	}
 }
