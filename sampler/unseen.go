@@ -38,9 +38,10 @@ func (ac *accounts) readChildren(p *process) {
 	}
 }
 
-// endChild accounts for a child that has ended with its parent, which may still have to wait for it.
+// endChild accounts for a child that has ended with its parent, which may still have to wait for it. Then all that it has ever used, and what it
+// has waited for itself, is in reaped at once, before sampling began too.
 func (ac *accounts) endChild(p *process) {
 	if parent := ac.roster.procs[p.children.parent]; parent != nil && ac.opt.Follow.Children {
-		parent.children.known += p.watch.Clock() - p.cpu.base + p.children.known + p.children.told
+		parent.children.known += p.watch.Clock() + p.children.base + p.children.known + p.children.told
 	}
 }

@@ -71,14 +71,14 @@ func TestUnseen(t *testing.T) {
 	}
 	// What is known of a child is known of its parent's ended children.
 	timing := watch.Timing{Interval: ms}
-	child := &process{pid: 3, cpu: charges{base: 4 * ms}, children: children{parent: 2, known: 2 * ms, told: ms}, watch: watch.NewProcess(0, timing, 10*ms)}
+	child := &process{pid: 3, cpu: charges{base: 4 * ms}, children: children{parent: 2, base: 3 * ms, known: 2 * ms, told: ms}, watch: watch.NewProcess(0, timing, 10*ms)}
 	parent := &process{pid: 2, children: children{parent: 1}}
 	ac := &accounts{roster: newRoster(nil), opt: &Options{Follow: Follow{Children: true}}}
 	ac.roster.procs[2] = parent
 	ac.endChild(parent)
 	ac.endChild(child)
-	if parent.children.known != 9*ms {
-		t.Errorf("%v of a child with 6ms of its own and 3ms of its children are known", parent.children.known)
+	if parent.children.known != 16*ms {
+		t.Errorf("%v of a child are known that has used 10ms, and 6ms of its own children", parent.children.known)
 	}
 }
 
