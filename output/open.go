@@ -195,6 +195,9 @@ func (o *Outputs) Discard() {
 func (s *sinkFile) fail(err error) error {
 	s.failed = true
 	fate := "what could be written is not whole"
+	if s.file.partial != "" {
+		fate = "nothing of it is kept"
+	}
 	if kept := s.file.discard(s.format.stream); kept != "" {
 		fate = "its beginning is kept as " + kept
 	}

@@ -18,7 +18,9 @@ import (
 type PProf struct {
 	w           io.Writer
 	cells       cells
-	first, last time.Time
+	first, last time.Time     // of samples
+	start       time.Time     // of the run; zero: it is not known
+	took        time.Duration // by the run
 }
 
 // NewPProf returns a PProf that writes to w when it is closed.
@@ -35,6 +37,11 @@ func (p *PProf) Add(s *Sample) error {
 	p.cells.add(s)
 	return nil
 }
+
+// During tells when the run began and for how long it went on, which is not known by its samples.
+func (p *PProf) During(start time.Time, took time.Duration) { p.start, p.took = start, took }
+
+func (p *PProf) describe(r Run) { p.During(r.Start, r.Duration) }
 
 // Notes says of the result what a reader should know.
 func (p *PProf) Notes() []string { return p.cells.tree.notes() }
@@ -66,7 +73,10 @@ func (p *PProf) write(w io.Writer) error {
 		period = uint64(float64(time.Second) / p.cells.opts.Hz)
 	}
 	e.top(profilePeriod, period)
-	if !p.first.IsZero() {
+	if !p.start.IsZero() {
+		e.top(profileTimeNanos, uint64(p.start.UnixNano()))
+		e.top(profileDurationNanos, uint64(p.took))
+	} else if !p.first.IsZero() {
 		e.top(profileTimeNanos, uint64(p.first.UnixNano()))
 		e.top(profileDurationNanos, uint64(p.last.Sub(p.first))+period)
 	}
