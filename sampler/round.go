@@ -47,8 +47,15 @@ type rounds struct {
 }
 
 func (rs *rounds) begin(now int64) {
-	rs.now = round{begun: now, until: now + int64(rs.opt.Every), start: time.Now(), before: rs.book.Account()}
+	rs.now = round{begun: now, until: now + int64(rs.opt.Every), start: wall(), before: rs.book.Account()}
 }
+
+// wall is the time by the machine's clock alone.
+func wall() time.Time { return time.Now().Round(0) }
+
+// stepped is by how much the machine's clock may be off what has passed since the last round's end: more is a step of it, or a
+// suspension, in which CLOCK_MONOTONIC stands.
+const stepped = time.Second
 
 // due tells whether it is time for the next round.
 func (rs *rounds) due(now int64) bool { return rs.opt.Every > 0 && now >= rs.now.until }
@@ -59,8 +66,13 @@ func (rs *rounds) end(now int64, last bool) {
 		rs.acct.balance()
 	}
 	a, b := rs.book.Account(), &rs.now.before
+	took := time.Duration(now - rs.now.begun)
+	end := rs.now.start.Add(took)
+	if by := wall(); by.Sub(end).Abs() > stepped {
+		end = by
+	}
 	r := &Round{
-		Start: rs.now.start, End: rs.now.start.Add(time.Duration(now - rs.now.begun)),
+		Start: end.Add(-took), End: end,
 		Carried: b.Expected - b.Sum(), Owed: a.Expected - a.Sum(),
 		Processes: len(rs.roster.procs), Threads: len(rs.roster.list), Pause: rs.now.pause.spread(), Stride: rs.load.both.Ticks(), Last: last,
 	}
