@@ -56,7 +56,7 @@ type vigil struct {
 	heard           uint32 // how often clocks had called before
 	settles         int64  // how long after a tick its clocks have answered, nanoseconds
 	seeks           bool   // threads may run on a CPU that has no clock
-	unmet, met      int64  // for how long threads have run that no clock has met, as far as that can be told, nanoseconds; how often clocks had met one
+	unmet           unmet
 	board           *clocks.Board
 	kernel          taking.Kernel
 	start, interval int64
@@ -64,11 +64,24 @@ type vigil struct {
 	families        []family
 }
 
-// family is the threads of a process: its folder /proc/PID/task, how many links that has while none is born or ends, and its group.
+// family is the threads of a process: its folder /proc/PID/task, how many links that has while none is born or ends, and its group. folder is
+// negative where it need not be looked at.
 type family struct {
 	folder, group int
 	links         int64
 }
+
+// unmet is the ticks at which threads have run, by their processes' CPU time, and no clock has met them.
+type unmet struct {
+	clocks   float64 // how many there are
+	at       int64   // CLOCK_MONOTONIC, up to which it is known; 0: nothing is
+	met      int64   // how often clocks had met a thread then
+	ticks    float64 // so many more than were met
+	variance float64 // of that, where all were met: who runs for a part of the time is met by chance
+}
+
+// sureTicks is how many ticks more than chance would have it are no chance.
+const sureTicks = 1.5
 
 const (
 	// seldomTick is the shortest interval of ticks at which a vigil is worth it, nanoseconds.
@@ -120,7 +133,7 @@ func (v *vigil) Outside() {
 		}
 		for i := range v.families {
 			f := &v.families[i]
-			if v.tells && f.group >= 0 && !v.board.Moved(f.group) {
+			if f.folder < 0 || v.tells && f.group >= 0 && v.board.Ran(f.group) == 0 {
 				continue // who is born, or ends, has run
 			}
 			if n, errno := ptrace.RawLinks(f.folder); errno != 0 || n != f.links {
@@ -130,7 +143,7 @@ func (v *vigil) Outside() {
 	}
 }
 
-// missing tells groups, if that is to be done, and whether threads seem to run where no clock is.
+// missing tells groups, if that is to be done, and whether threads seem to run where no clock is: beyond what is chance by two standard deviations.
 //
 //go:nosplit
 //go:norace
@@ -138,10 +151,26 @@ func (v *vigil) missing() bool {
 	if !v.tells && !v.seeks {
 		return false
 	}
-	ran, met := v.board.Tell(v.kernel)
-	v.unmet += ran - (met-v.met)*v.interval
-	v.met = met
-	return v.seeks && v.unmet > v.interval*3/2
+	met := v.board.Tell(v.kernel, v.tells)
+	x, now := &v.unmet, v.kernel.Now()
+	if ticks := float64(now-x.at) / float64(v.interval); x.at != 0 && ticks > 0 {
+		for i := range v.families {
+			if v.families[i].group < 0 {
+				continue
+			}
+			ran, most := float64(v.board.Ran(v.families[i].group))/float64(v.interval), ticks
+			if ran > most { // of several threads
+				most = x.clocks * ticks
+			}
+			if x.ticks += max(ran, 0); ran > 0 && ran < most {
+				x.variance += ran * (1 - ran/most)
+			}
+		}
+		x.ticks -= float64(met - x.met)
+	}
+	x.at, x.met = now, met
+	over := x.ticks - sureTicks
+	return v.seeks && over > 0 && over*over > 4*x.variance
 }
 
 // nap waits for a moment, as doze does.
@@ -235,16 +264,15 @@ func (e *engine) vigil() {
 	if e.opt.Every > 0 {
 		end = min(end, e.rounds.now.until)
 	}
-	if v.seeks {
-		v.missing() // from here on
-	}
-	v.unmet = 0
+	v.unmet = unmet{clocks: float64(e.bank.Clocks())}
 	v.tick, v.last = n, min(max(e.ticks.due, n+int64(longestVigil)/v.interval), e.ticks.passed(end)+1)
 	v.families = v.families[:0]
 	for _, p := range e.roster.procs {
-		if p.mem.tasks >= 0 && n >= p.census.next {
-			v.families = append(v.families, family{p.mem.tasks, p.group, 2 + p.census.others + int64(p.threads.Load())})
+		f := family{-1, p.group, 2 + p.census.others + int64(p.threads.Load())}
+		if n >= p.census.next {
+			f.folder = p.mem.tasks
 		}
+		v.families = append(v.families, f)
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

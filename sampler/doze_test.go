@@ -87,17 +87,16 @@ func TestDoze(t *testing.T) {
 	}
 }
 
-// runs is a kernel by which each process has run for some time more whenever it is asked.
+// runs is a kernel by which each process has a share of a CPU.
 type runs struct {
 	taking.Kernel
-	each, spent int64
-	asked       int
+	share float64
+	asked int
 }
 
 func (x *runs) Spent(int32) int64 {
 	x.asked++
-	x.spent += x.each
-	return x.spent
+	return int64(x.share * float64(x.Now()))
 }
 
 // TestVigil: an agent looks at nobody for some ticks, unless a thread is born or ends, up to the end of a round or of the run.
@@ -116,7 +115,7 @@ func TestVigil(t *testing.T) {
 		p := e.news.addProcess(idle)
 		defer e.news.closeProcess(p)
 		p.threads.Store(1)
-		e.board.Tell(new(taking.Live))
+		e.board.Tell(new(taking.Live), true)
 		if set != nil {
 			set(e, p)
 		}
@@ -137,7 +136,7 @@ func TestVigil(t *testing.T) {
 		b := clocks.NewBoard(1, 0, 1e6)
 		k := new(taking.Live)
 		g := b.Group(cpuClock(idle))
-		b.Tell(k)
+		b.Tell(k, true)
 		tasks, err := os.Open(fmt.Sprintf("/proc/%d/task", idle))
 		if err != nil {
 			t.Fatal(err)
@@ -163,14 +162,15 @@ func TestVigil(t *testing.T) {
 	}
 	// Where some CPU has no clock it ends when processes have run for longer than clocks have met anybody.
 	for _, sleeps := range []bool{true, false} {
-		for ran, want := range map[int64][2]int64{0: {20, 20}, 4e6: {2, 8}} {
-			k := &runs{Kernel: new(taking.Live), each: ran}
+		for share, want := range map[float64][2]int64{0: {20, 20}, 0.05: {20, 20}, 1: {2, 8}} {
+			k := &runs{Kernel: new(taking.Live), share: share}
 			b := clocks.NewBoard(1, k.Now(), 4e6)
 			b.Group(-8)
-			b.Tell(k)
-			v := vigil{sleeps: sleeps, seeks: true, heard: b.Bell(), board: b, kernel: k, start: b.Start, interval: b.Interval, last: 20}
-			if v.Outside(); v.tick < want[0] || v.tick > want[1] && k.asked > 4 {
-				t.Errorf("sleeps %t, run for %d between two looks: it ends at tick %d, want %v", sleeps, ran, v.tick, want)
+			b.Tell(k, true)
+			v := vigil{sleeps: sleeps, seeks: true, heard: b.Bell(), board: b, kernel: k, start: b.Start, interval: b.Interval, last: 20,
+				unmet: unmet{clocks: 1}, families: []family{{-1, 0, 3}}}
+			if v.Outside(); v.tick < want[0] || v.tick > want[1] && k.asked > 5 {
+				t.Errorf("sleeps %t, %g of a CPU: it ends at tick %d, want %v", sleeps, share, v.tick, want)
 			}
 		}
 	}

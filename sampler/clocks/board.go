@@ -49,7 +49,7 @@ type early struct {
 	grouped int          // groups lie below it
 	told    atomic.Int64 // CLOCK_MONOTONIC at which all had been read, 0: they are not, or are being read
 	bell    uint32       // how often the coordinator was called; atomic
-	met     atomic.Int64 // how often a clock has asked a thread to stop
+	met     atomic.Int64 // how often a clock has met a thread that runs
 }
 
 // maxGroups bounds the processes that are read shortly before ticks.
@@ -59,15 +59,15 @@ const maxGroups = 256
 type group struct {
 	clock  int32        // CPU clock of the process; 0: the group is free
 	before atomic.Int64 // what that told, nanoseconds; -1: nothing
-	moved  bool         // that is another time than the one before
+	ran    int64        // how much more than the time before, nanoseconds; -1: it is not known
 	spare  atomic.Int32 // slot for a thread of it that is not known yet, + 1; 0: none
 }
 
-// Moved tells whether a group has run between the last two times that groups were told of.
+// Ran is for how long a group has run between the last two times that groups were told of, in nanoseconds. -1: it is not known.
 //
 //go:nosplit
 //go:norace
-func (b *Board) Moved(group int) bool { return b.early.groups[group].moved }
+func (b *Board) Ran(group int) int64 { return b.early.groups[group].ran }
 
 // Group makes a group of a process by its CPU clock. -1: there is no room.
 func (b *Board) Group(clock int32) int {
@@ -91,26 +91,26 @@ func (b *Board) Ungroup(i int) {
 	}
 }
 
-// Tell reads the groups, so that clocks need not look at those who have not run between that and
-// their tick. It is called shortly before a tick. It returns for how long groups have run since they were told of before, in
-// nanoseconds, and how often clocks have asked threads to stop so far.
+// Tell reads the groups, and returns how often clocks have met a thread that runs so far. If clocks rely on it they need not look at those who have
+// not run between that and their tick: it is called shortly before a tick then.
 //
 //go:nosplit
 //go:norace
-func (b *Board) Tell(k taking.Kernel) (ran, met int64) {
+func (b *Board) Tell(k taking.Kernel, rely bool) (met int64) {
 	b.early.told.Store(0)
 	for i := range b.early.grouped {
 		if g := &b.early.groups[i]; g.clock != 0 {
 			spent, before := k.Spent(g.clock), g.before.Load()
-			g.moved = spent < 0 || spent != before
-			if before >= 0 && spent > before {
-				ran += spent - before
+			if g.ran = -1; spent >= before && before >= 0 {
+				g.ran = spent - before
 			}
 			g.before.Store(spent)
 		}
 	}
-	b.early.told.Store(k.Now())
-	return ran, b.early.met.Load()
+	if rely {
+		b.early.told.Store(k.Now())
+	}
+	return b.early.met.Load()
 }
 
 // group is the one of a process, nil if it has none.

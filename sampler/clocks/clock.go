@@ -492,6 +492,7 @@ func (c *Clock) answer(n, wake int64) bool {
 		return false
 	}
 	if p.tick.pc != 0 {
+		c.board.early.met.Add(1)
 		c.ask(s, p, n, wake)
 		return true
 	}
@@ -511,6 +512,7 @@ func (c *Clock) answer(n, wake int64) bool {
 		s.give() // that CPU's clock may see it
 		return false
 	}
+	c.board.early.met.Add(1)
 	if (in || p.vain() && call == unknown) && s.wait.kept != 0 && c.peek(s, p, n, wake) {
 		return true
 	}
@@ -984,7 +986,6 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	}
 	m.begin(c.k, s, p, n, wake)
 	s.sampled.Store(n)
-	c.board.early.met.Add(1)
 	m.id = id
 	c.tracees.out++
 	if c.place.cpu == Anywhere {

@@ -296,26 +296,26 @@ func TestFindGroups(t *testing.T) {
 		}
 	}
 	look("nothing was told", s.now, 7, 8, 9)
-	b.Tell(s)
+	b.Tell(s, true)
 	told := b.early.told.Load()
 	look("nobody has run since", told)
 	look("what was told came after the tick", told-1, 7, 8, 9)
 	s.spent[-70]++
 	look("one process has run, but not at this wake-up", told)
 	look("one process has run", told+1, 7, 8)
-	b.Tell(s)
+	b.Tell(s, true)
 	look("and not since that was told", b.early.told.Load())
-	if !b.Moved(groups[0]) || b.Moved(groups[1]) {
+	if b.Ran(groups[0]) != 1 || b.Ran(groups[1]) != 0 {
 		t.Error("the first process has run between two readings, and the other has not")
 	}
 	s.spent[-90] = -1
 	look("a process is gone", b.early.told.Load()+1, 9)
-	b.Tell(s)
-	if !b.Moved(groups[1]) {
-		t.Error("a process that is gone has not run")
+	b.Tell(s, true)
+	if b.Ran(groups[1]) != -1 {
+		t.Error("of a process that is gone it is known for how long it has run")
 	}
 	s.spent[-90] = 0
-	b.Tell(s)
+	b.Tell(s, true)
 	look("a process that has not run yet", b.early.told.Load())
 	b.Ungroup(groups[0])
 	look("a process was given back", b.early.told.Load()+1, 7, 8, 9)
