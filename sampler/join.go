@@ -11,21 +11,28 @@ import (
 )
 
 // joinFound begins to sample the processes of Follow.Found. It is an error if there were some, and none may
-// be sampled.
+// be sampled, unless those are waited for that come.
 func (w *news) joinFound() error {
 	var errs []error
 	for _, pid := range w.opt.Follow.Found {
 		if err := w.join(pid); err != nil {
 			errs = append(errs, err)
+			w.opt.Follow.failed(pid)
 		}
 	}
-	if len(errs) > 0 && len(errs) == len(w.opt.Follow.Found) {
+	if len(errs) > 0 && len(errs) == len(w.opt.Follow.Found) && !w.opt.Follow.Patient {
 		return errors.Join(errs...)
 	}
 	for _, err := range errs {
 		w.said.warn("%v", err)
 	}
 	return nil
+}
+
+func (f *Follow) failed(pid int) {
+	if f.Again != nil {
+		f.Again(pid)
+	}
 }
 
 // joinAll begins to sample processes of Follow.Joins, which is open still or not.
@@ -37,6 +44,7 @@ func (w *news) joinAll(pids []int, open bool) {
 	for _, pid := range pids {
 		if err := w.join(pid); err != nil {
 			w.said.warn("%v", err)
+			w.opt.Follow.failed(pid)
 		}
 	}
 }

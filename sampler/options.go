@@ -41,12 +41,14 @@ type Options struct {
 // Follow says which processes come to those that were given.
 type Follow struct {
 	// Found are processes that a search has found. One that cannot be sampled is told of; that is an error of
-	// the run only if none of them can.
-	Found []int
+	// the run only if none of them can, and not if Patient.
+	Found   []int
+	Patient bool
 	// Joins gives processes that are found while the run goes on, of which one that cannot be sampled is told
 	// of. Until it is closed a run goes on even when no process is left; nil: none come.
 	Joins    <-chan []int
-	Children bool // those that are forked
+	Again    func(pid int) // is told of those of both that cannot be sampled: they may come once more; nil: nobody is
+	Children bool          // those that are forked
 	// Command is a process started by us, already among PIDs; its end is looked
 	// out for. 0: none.
 	Command int

@@ -41,10 +41,13 @@ func Describe(fs procfs.FS, pid int) (d Description, err error) {
 const containerDigits = 64
 
 // containerOf finds the ids of a container and of a pod in the path of a control group: docker-ID.scope, /docker/ID,
-// kubepods-burstable-podUID.slice/cri-containerd-ID.scope, /kubepods/burstable/podUID/ID. The last ones count: a container
-// may be in another.
+// kubepods-burstable-podUID.slice/cri-containerd-ID.scope, kubepods-podUID.slice:cri-containerd:ID, /kubepods/burstable/podUID/ID. The last ones
+// count: a container may be in another. What monitors a container (conmon) is not in it.
 func containerOf(group string) (container, pod string) {
-	for folder := range strings.SplitSeq(group, "/") {
+	for folder := range strings.FieldsFuncSeq(group, func(c rune) bool { return c == '/' || c == ':' }) {
+		if strings.Contains(folder, "conmon-") {
+			continue
+		}
 		name := strings.TrimSuffix(strings.TrimSuffix(folder, ".scope"), ".slice")
 		last := name[strings.LastIndexByte(name, '-')+1:]
 		if len(last) == containerDigits && strings.Trim(last, "0123456789abcdef") == "" {

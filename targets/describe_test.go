@@ -23,6 +23,8 @@ func TestContainerOf(t *testing.T) {
 		"/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod" + under + ".slice/cri-containerd-" + id + ".scope": {id, uid},
 		"/kubepods.slice/kubepods-pod" + under + ".slice/crio-" + id + ".scope":                                                {id, uid},
 		"/kubepods/pod" + strings.ReplaceAll(uid, "-", "") + "/" + id:                                                          {id, strings.ReplaceAll(uid, "-", "")},
+		"/system.slice/kubepods-burstable-pod" + under + ".slice:cri-containerd:" + id:                                         {id, uid},
+		"/machine.slice/libpod-conmon-" + id + ".scope":                                                                        {}, "/machine.slice/libpod-" + id + ".scope/container": {id, ""},
 		"/kubepods/podless/" + id[:63]: {},
 		"/x/" + strings.ToUpper(id):    {},
 	} {

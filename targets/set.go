@@ -2,6 +2,8 @@ package targets
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
 	"sfsample/ptrace/procfs"
@@ -18,6 +20,34 @@ type Set struct {
 	// Share is the part of the time that Follow may take for looking; 0: a thousandth.
 	Share float64
 	now   []Process
+
+	mu    sync.Mutex
+	again map[int]bool // to be found once more, by id
+	tries map[int]int  // how often that was so
+}
+
+// maxTries bounds how often a process is found anew.
+const maxTries = 3
+
+// Again has a process be found once more by the next look, a few times at most: what was to be done with it has failed, as where it was in the
+// midst of an execve(2). Any goroutine may ask.
+func (s *Set) Again(pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.again == nil {
+		s.again, s.tries = map[int]bool{}, map[int]int{}
+	}
+	if s.tries[pid]++; s.tries[pid] <= maxTries {
+		s.again[pid] = true
+	}
+}
+
+// settle forgets those that are to be found once more.
+func (s *Set) settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now = slices.DeleteFunc(s.now, func(p Process) bool { return s.again[p.PID] })
+	clear(s.again)
 }
 
 // Refresh looks again and returns who is there, and who has come and gone since the
@@ -31,8 +61,17 @@ func (s *Set) Refresh() (now, came, gone []Process, err error) {
 	if err != nil {
 		return nil, nil, nil, err
 	}
+	s.settle()
 	came, gone = without(now, s.now), without(s.now, now)
 	s.now = now
+	if s.Keep && (s.Selector.Open() || s.Selector.Tree) {
+		s.Selector.PIDs = nil // who was given is kept; the number may be another's one day
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range gone {
+		delete(s.tries, p.PID)
+	}
 	return now, came, gone, nil
 }
 

@@ -280,3 +280,38 @@ func TestLive(t *testing.T) {
 		t.Errorf("gone %v, %v; want %v", gone, err, came)
 	}
 }
+
+// TestAgain: who could not be sampled comes again with the next looks, a few times; who was given by number is not another process that has the number later.
+func TestAgain(t *testing.T) {
+	w := newWorld(t)
+	w.add(10, 1, 5, "web", "/usr/bin/web", "/", 0)
+	w.add(20, 1, 6, "given", "/usr/bin/given", "/", 0)
+	s := &Set{Selector: Selector{Names: []string{"web"}, PIDs: []int{20}}, FS: w.fs(), Keep: true}
+	look := func() string {
+		t.Helper()
+		_, came, _, err := s.Refresh()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(came)
+	}
+	if got := look(); got != "[{10 5} {20 6}]" {
+		t.Errorf("at first %s come", got)
+	}
+	for i := range maxTries + 2 {
+		s.Again(10)
+		want := "[{10 5}]"
+		if i >= maxTries {
+			want = "[]"
+		}
+		if got := look(); got != want {
+			t.Errorf("after %d failures %s come, want %s", i+1, got, want)
+		}
+	}
+	w.remove(20)
+	look()
+	w.add(20, 1, 9, "other", "/usr/bin/other", "/", 0)
+	if got := look(); got != "[]" {
+		t.Errorf("%s come, with a number that was given for another process", got)
+	}
+}
