@@ -101,13 +101,15 @@ func (s *scripted) RoundTrip(req *http.Request) (*http.Response, error) {
 		s.taken = append(s.taken, string(body))
 	}
 	s.mu.Unlock()
-	code, text, after := 200, "", ""
+	code, text, after, kind := 200, "", "", ""
 	switch word {
 	case "ok":
 	case "partial":
 		text = "\x0a\x07\x08\x02\x12\x03bad"
 	case "garbage":
 		text = "<html>welcome</html>"
+	case "plain":
+		text, kind = "accepted\n", "text/plain"
 	case "cut":
 		return nil, io.ErrUnexpectedEOF
 	case "refused":
@@ -120,7 +122,7 @@ func (s *scripted) RoundTrip(req *http.Request) (*http.Response, error) {
 	default:
 		fmt.Sscan(word, &code)
 	}
-	h := http.Header{}
+	h := http.Header{"Content-Type": {kind}}
 	if after != "" {
 		h.Set("Retry-After", after)
 	}
@@ -142,6 +144,7 @@ func TestSend(t *testing.T) {
 		{"503|503|503|504|502", "a b c", 8, firstWait / 2, []string{"503 Service", "504 Gateway", "502 Bad", "again"}},
 		{"429 after 90|ok|429", "a b c", 5, 90 * time.Second, []string{"429", "again", "429", "again"}},
 		{"garbage", "a b c", 4, firstWait / 2, []string{"it is no receiver of OTLP", "again"}},
+		{"plain", "a b c", 4, firstWait / 2, []string{"the answer is text/plain", "again"}},
 		{"silence|silence", "a b c", 5, 10 * time.Second, []string{"no answer within 10s", "again"}},
 		{"cut|refused", "a b c", 5, firstWait / 2, []string{"unexpected EOF", "again"}},
 		{"400", "b c", 3, 0, []string{"400 Bad Request: refused for good"}},
@@ -210,8 +213,13 @@ func TestBackOff(t *testing.T) {
 		if err := q.Put(message("a")); err != nil {
 			t.Fatal(err)
 		}
+		go q.Send(t.Context(), r, new(said).say)
+		time.Sleep(time.Hour)
 		q.End()
-		q.Send(t.Context(), r, new(said).say)
+		synctest.Wait()
+		if len(server.at) != 21 {
+			t.Errorf("%d attempts in an hour, want 21", len(server.at))
+		}
 		wait := firstWait
 		for i := 1; i < len(server.at); i++ {
 			if d := server.at[i].Sub(server.at[i-1]); d < wait/2 || d > wait {
@@ -221,6 +229,37 @@ func TestBackOff(t *testing.T) {
 		}
 		q.Close(true)
 	})
+}
+
+// TestHurry: at the end it is tried once more at once, unless the receiver has asked for time.
+func TestHurry(t *testing.T) {
+	for answer, more := range map[string]int{"503": 1, "429 after 90": 0} {
+		dir := t.TempDir()
+		synctest.Test(t, func(t *testing.T) {
+			r, _ := NewOTLP("http://receiver", environment())
+			server := &scripted{script: slices.Repeat([]string{answer}, 1000)}
+			r.client.Transport = server
+			q, err := OpenQueue(dir, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := q.Put(message("a")); err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			go q.Send(ctx, r, new(said).say)
+			time.Sleep(320 * time.Second)
+			before := len(server.at)
+			q.End()
+			synctest.Wait()
+			if n := len(server.at) - before; n != more {
+				t.Errorf("%s: %d attempts at the end, want %d", answer, n, more)
+			}
+			stop()
+			synctest.Wait()
+			q.Close(true)
+		})
+	}
 }
 
 // TestKept: what was not sent is sent by whoever opens the folder next, in order; what a crash has left of a message that was
@@ -305,11 +344,45 @@ func TestBounded(t *testing.T) {
 	if err != nil || m.Body[0] != 7 || size != 3*one || q.Counts().Dropped != 8 {
 		t.Errorf("the first of %d bytes is %v, %v; %+v", size, m.Body[:1], err, q.Counts())
 	}
-	q.settle(entry{0, one}, func(c *Counts) { c.Sent++ }) // it was under way when it made room
-	if c := q.Counts(); c.Sent != 1 || c.Dropped != 7 || c.Waiting != 3 {
-		t.Errorf("a message that was taken, and made room: %+v", c)
+	// The one that is under way makes no room.
+	if err := q.Put(&Message{Body: make([]byte, 1000)}); err != nil {
+		t.Error(err)
+	}
+	if err := q.settle(e, func(c *Counts) { c.Sent++ }); err != nil {
+		t.Error(err)
+	}
+	if c := q.Counts(); c.Sent != 1 || c.Dropped != 9 || c.Waiting != 2 || q.waiting[0].number != 9 {
+		t.Errorf("while a message was under way another one came: %+v, %v", c, q.waiting)
 	}
 	q.Close(false)
+}
+
+// TestCleaned: a folder that somebody has removed is made anew.
+func TestCleaned(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "q")
+	q, err := OpenQueue(dir, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Put(message("a")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.Put(message("b")); err != nil {
+		t.Fatal(err)
+	}
+	q.End()
+	r, _ := NewOTLP("http://receiver", environment())
+	server := new(scripted)
+	r.client.Transport = server
+	var lines said
+	q.Send(t.Context(), r, lines.say)
+	lines.want(t, "no such file or directory: it is left out")
+	if got := strings.Join(server.taken, " "); got != "b" {
+		t.Errorf("sent %q", got)
+	}
 }
 
 // TestFull: a disk that is full costs the message, and leaves nothing half written.
@@ -440,7 +513,7 @@ func TestPyroscope(t *testing.T) {
 		t.Errorf("who sends is told as %v", got.Header)
 	}
 	user, err := NewPyroscope(s.URL, environment("PYROSCOPE_BASIC_AUTH_USER", "me", "PYROSCOPE_BASIC_AUTH_PASSWORD", "p:w@"))
-	if err != nil || strings.Contains(user.String(), "p:w") || user.Post(t.Context(), m).Err != nil {
+	if err != nil || user.ID() != strings.Replace(r.ID(), "/pyroscope", "", 1) || user.Post(t.Context(), m).Err != nil {
 		t.Errorf("%v, %v", user, err)
 	}
 	if name, password, _ := got.BasicAuth(); name != "me" || password != "p:w@" || got.Header.Get("X-Scope-OrgID") != "" {
@@ -472,6 +545,26 @@ func TestNew(t *testing.T) {
 		if r, err := NewOTLP("", environment(env, "http://p/q")); err != nil || r.String() != want {
 			t.Errorf("%s: %v, %v", env, r, err)
 		}
+	}
+}
+
+// TestDiscreet: no secret of an address is told, nor of a header.
+func TestDiscreet(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://h:1/p": "http://h:1/p", "https://me:s3cret@h/p?key=s3cret": "https://…h/p?…", "a?b": "a?b", "https://me:s3/cr?et@h/p": "https://…h/p", "-o otlp=me:s3cret@h": "-o otlp=…h", "x https://s3cret@h: no, http://h?s3cret": "x https://…h: no, http://h?…",
+	} {
+		if got := Discreet(text); got != want {
+			t.Errorf("%q is told as %q, want %q", text, got, want)
+		}
+	}
+	for _, pair := range [][2]string{{"OTEL_EXPORTER_OTLP_HEADERS", "Authorization=s3cret%zz"}, {"OTEL_EXPORTER_OTLP_HEADERS", "Authorization=a,s3cret"}, {"OTEL_EXPORTER_OTLP_HEADERS", "X Scope=s3cret"},
+		{"OTEL_EXPORTER_OTLP_HEADERS", "X-A=s3cret%01"}, {"OTEL_EXPORTER_OTLP_ENDPOINT", "https://me:s3cret@h:bad?s3cret"}} {
+		if _, err := NewOTLP("", environment(pair[0], pair[1])); err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), pair[0]) {
+			t.Errorf("%s=%s: %v", pair[0], pair[1], err)
+		}
+	}
+	if r, err := NewOTLP("https://me:s3cret@h/p?s3cret", environment()); err != nil || strings.Contains(r.String(), "s3cret") || !strings.Contains(r.ID(), "?s3cret") {
+		t.Errorf("%v, %v", r, err)
 	}
 }
 

@@ -36,9 +36,10 @@ type Queue struct {
 
 	mu      sync.Mutex
 	waiting []entry // oldest first
+	posted  *entry  // the one under way, which makes no room for others
 	size    int64
 	next    uint64
-	closed  bool
+	ended   chan struct{} // closed by End
 	counts  Counts
 }
 
@@ -48,6 +49,7 @@ type Counts struct {
 	Sent      int64 // taken by the receiver
 	SentBytes int64
 	Refused   int64 // for good
+	Rejected  int64 // profiles of messages that were taken without them
 	Dropped   int64 // as the folder was full, or they were damaged on the disk
 	Retries   int64
 	Waiting   int64
@@ -85,7 +87,7 @@ func OpenQueue(dir string, max int64) (*Queue, error) {
 		lock.Close()
 		return fail(errors.New("another sfsample uses it"), "end that one, or give each a folder of its own: --spool DIR")
 	}
-	q := &Queue{dir: dir, max: max, lock: lock, news: make(chan struct{}, 1)}
+	q := &Queue{dir: dir, max: max, lock: lock, news: make(chan struct{}, 1), ended: make(chan struct{})}
 	names, err := os.ReadDir(dir)
 	if err != nil {
 		lock.Close()
@@ -122,12 +124,20 @@ func (q *Queue) Put(m *Message) error {
 		return fmt.Errorf("spool %s: a message of %d bytes is more than all of it may be (try: a shorter --every)", q.dir, len(b))
 	}
 	for q.size+int64(len(b)) > q.max {
-		q.remove(q.waiting[0])
+		oldest := slices.IndexFunc(q.waiting, func(e entry) bool { return q.posted == nil || e != *q.posted })
+		if oldest < 0 {
+			q.counts.Dropped++
+			return fmt.Errorf("spool %s: there is no room beside the message that is under way (try: a shorter --every)", q.dir)
+		}
+		_ = q.remove(q.waiting[oldest]) // what stays on the disk comes again
 		q.counts.Dropped++
 	}
 	name := q.name(q.next)
 	partial := name + ".partial"
 	err := os.WriteFile(partial, b, 0o600)
+	if errors.Is(err, os.ErrNotExist) && os.MkdirAll(q.dir, 0o700) == nil { // somebody has cleaned up
+		err = os.WriteFile(partial, b, 0o600)
+	}
 	if err == nil {
 		err = os.Rename(partial, name)
 	}
@@ -150,16 +160,18 @@ func (q *Queue) tell() {
 	}
 }
 
-// remove takes a message out, if it is in; q.mu is held.
-func (q *Queue) remove(e entry) (was bool) {
+// remove takes a message out; q.mu is held.
+func (q *Queue) remove(e entry) error {
 	i := slices.Index(q.waiting, e)
 	if i < 0 {
-		return false
+		return nil
 	}
-	os.Remove(q.name(e.number))
 	q.waiting = slices.Delete(q.waiting, i, i+1)
 	q.size -= e.size
-	return true
+	if err := os.Remove(q.name(e.number)); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // Counts tells what became of messages so far.
@@ -184,30 +196,31 @@ func (q *Queue) Close(temporary bool) (left int) {
 	return left
 }
 
-// End says that nothing more is put: Send returns when all is sent.
-func (q *Queue) End() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.closed = true
-	q.tell()
-}
+// End says that nothing more is put: Send returns when all is sent, and tries once more at once where it waits to try again, unless the
+// receiver has asked for that time. It is called once.
+func (q *Queue) End() { close(q.ended) }
 
-// first waits for the oldest message. false: there is none, and none comes.
+// first waits for the oldest message, which is under way then until it is settled. false: there is none, and none comes.
 func (q *Queue) first(ctx context.Context) (entry, bool) {
-	for {
+	take := func() (entry, bool) {
 		q.mu.Lock()
-		if len(q.waiting) > 0 {
-			defer q.mu.Unlock()
-			return q.waiting[0], ctx.Err() == nil
-		}
-		closed := q.closed
-		q.mu.Unlock()
-		if closed {
+		defer q.mu.Unlock()
+		if len(q.waiting) == 0 {
 			return entry{}, false
+		}
+		e := q.waiting[0]
+		q.posted = &e
+		return e, true
+	}
+	for {
+		if e, ok := take(); ok {
+			return e, ctx.Err() == nil
 		}
 		select {
 		case <-ctx.Done():
 			return entry{}, false
+		case <-q.ended:
+			return take() // which was put before the end
 		case <-q.news:
 		}
 	}
@@ -223,15 +236,28 @@ const (
 // them, and when it does again.
 func (q *Queue) Send(ctx context.Context, r *Receiver, say func(format string, args ...any)) {
 	wait, told, refused := firstWait, "", ""
+	ended := q.ended // nil: it is known
+	stays := false
+	settle := func(e entry, count func(*Counts)) {
+		if err := q.settle(e, count); err != nil && !stays {
+			stays = true
+			say("spool: %v: it is sent again by the next run with this spool (free it of what keeps files from being removed)", err)
+		}
+	}
 	for {
 		e, ok := q.first(ctx)
 		if !ok {
 			return
 		}
+		select {
+		case <-ended:
+			ended = nil
+		default:
+		}
 		m, err := q.read(e)
 		if err != nil {
 			say("spool: %v: it is left out", err)
-			q.settle(e, func(c *Counts) { c.Dropped++ })
+			settle(e, func(c *Counts) { c.Dropped++ })
 			continue
 		}
 		v := r.Post(ctx, m)
@@ -244,7 +270,7 @@ func (q *Queue) Send(ctx context.Context, r *Receiver, say func(format string, a
 				say("%s: %s", r, v.Note)
 			}
 			wait, told, refused = firstWait, "", v.Note
-			q.settle(e, func(c *Counts) { c.Sent++; c.SentBytes += int64(len(m.Body)) })
+			settle(e, func(c *Counts) { c.Sent++; c.SentBytes += int64(len(m.Body)); c.Rejected += v.Rejected })
 			continue
 		case ctx.Err() != nil:
 			return
@@ -253,7 +279,7 @@ func (q *Queue) Send(ctx context.Context, r *Receiver, say func(format string, a
 				say("%s: %v: refused for good, left out (%s)", r, v.Err, v.Remedy)
 			}
 			wait, told, refused = firstWait, "", v.Kind
-			q.settle(e, func(c *Counts) { c.Refused++ })
+			settle(e, func(c *Counts) { c.Refused++ })
 			continue
 		}
 		if told != v.Kind {
@@ -263,22 +289,27 @@ func (q *Queue) Send(ctx context.Context, r *Receiver, say func(format string, a
 		q.count(func(c *Counts) { c.Retries++ })
 		pause := max(wait/2+rand.N(wait/2), v.After)
 		wait = min(2*wait, lastWait)
+		hurry := ended
+		if v.After > 0 {
+			hurry = nil
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-hurry:
+			ended = nil
 		case <-time.After(pause):
 		}
 	}
 }
 
-// settle ends a message.
-func (q *Queue) settle(e entry, count func(*Counts)) {
+// settle ends a message. An error: it could not be removed from the disk.
+func (q *Queue) settle(e entry, count func(*Counts)) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if !q.remove(e) { // it made room while it was sent
-		q.counts.Dropped--
-	}
+	q.posted = nil
 	count(&q.counts)
+	return q.remove(e)
 }
 
 func (q *Queue) count(f func(*Counts)) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -37,11 +39,30 @@ type Verdict struct {
 	After  time.Duration // and asks not to try before
 	Kind   string        // the same for errors of the same kind
 	Remedy string
-	Note   string // of one that it has taken: what it had to say
+	// Of one that it has taken: what it had to say, and how many profiles of it it has rejected.
+	Note     string
+	Rejected int64
 }
 
-// String is the address, without a password.
-func (r *Receiver) String() string { return r.url.Redacted() }
+// String is the address, as far as it is no secret.
+func (r *Receiver) String() string { return Discreet(r.url.String()) }
+
+// ID is the same for receivers of one address, whoever sends.
+func (r *Receiver) ID() string {
+	u := *r.url
+	u.User = nil
+	return u.String()
+}
+
+var (
+	userOf  = regexp.MustCompile(`(://|otlp=|pyroscope=)\S*@`)
+	queryOf = regexp.MustCompile(`(://[^\s?]*\?)[^\s"']+`)
+)
+
+// Discreet is a text with addresses without what may be a secret in them: a user, a password, a query.
+func Discreet(text string) string {
+	return queryOf.ReplaceAllString(userOf.ReplaceAllString(text, "${1}…"), "${1}…")
+}
 
 // NewOTLP returns a receiver of OTLP's profiles: at address, or if that is empty at the one that the environment names
 // (OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT, OTEL_EXPORTER_OTLP_ENDPOINT), else on this machine. An address without a path gets
@@ -80,17 +101,20 @@ func NewPyroscope(address string, getenv func(string) string) (*Receiver, error)
 		return nil, err
 	}
 	r.url = r.url.JoinPath("ingest")
-	set := func(variable, header, before string) {
-		if v := getenv(variable); strings.ContainsAny(v, "\r\n") {
-			err = fmt.Errorf("%s: it is of more than one line", variable)
-		} else if v != "" {
+	set := func(variable, header, before, v string) {
+		switch {
+		case v == "":
+		case !isHeader(header, v):
+			err = fmt.Errorf("%s: it holds a control character (set it anew)", variable)
+		default:
 			r.header.Set(header, before+v)
 		}
 	}
-	set("PYROSCOPE_TENANT_ID", "X-Scope-OrgID", "")
-	set("PYROSCOPE_AUTH_TOKEN", "Authorization", "Bearer ")
+	set("PYROSCOPE_TENANT_ID", "X-Scope-OrgID", "", getenv("PYROSCOPE_TENANT_ID"))
+	set("PYROSCOPE_AUTH_TOKEN", "Authorization", "Bearer ", getenv("PYROSCOPE_AUTH_TOKEN"))
 	if user := getenv("PYROSCOPE_BASIC_AUTH_USER"); user != "" {
-		r.url.User = url.UserPassword(user, getenv("PYROSCOPE_BASIC_AUTH_PASSWORD"))
+		both := user + ":" + getenv("PYROSCOPE_BASIC_AUTH_PASSWORD")
+		set("PYROSCOPE_BASIC_AUTH_USER", "Authorization", "Basic ", base64.StdEncoding.EncodeToString([]byte(both)))
 	}
 	return r, err
 }
@@ -98,7 +122,7 @@ func NewPyroscope(address string, getenv func(string) string) (*Receiver, error)
 func newReceiver(name, address string) (*Receiver, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("%s: it is no address of a receiver (try: http://HOST:4318, https://HOST/PATH)", name)
+		return nil, fmt.Errorf("%s: it is no address of a receiver (try: http://HOST:4318, https://HOST/PATH)", Discreet(name))
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 1
@@ -141,9 +165,21 @@ func (r *Receiver) environment(getenv func(string) string) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	for _, kv := range pairs {
+		if !isHeader(kv[0], kv[1]) {
+			return fmt.Errorf("%s: %q is no header's name, or its value holds a control character (see how it is written)", name, kv[0])
+		}
 		r.header.Set(kv[0], kv[1])
 	}
 	return r.certificates(get)
+}
+
+// isHeader tells whether a header may have that name and value (RFC 9110, 5.1 and 5.5).
+func isHeader(name, value string) bool {
+	token := func(c rune) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c)
+	}
+	control := func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }
+	return name != "" && !strings.ContainsFunc(name, func(c rune) bool { return !token(c) }) && !strings.ContainsFunc(value, control)
 }
 
 // KeyValues reads "a=b,c=d", as OTEL_EXPORTER_OTLP_HEADERS and OTEL_RESOURCE_ATTRIBUTES have it: values are
@@ -156,7 +192,10 @@ func KeyValues(text string) (list [][2]string, err error) {
 		key, value, ok := strings.Cut(word, "=")
 		value, err := url.PathUnescape(strings.TrimSpace(value))
 		if key = strings.TrimSpace(key); !ok || key == "" || err != nil || strings.ContainsAny(key+value, "\r\n") {
-			return nil, fmt.Errorf("%q is no NAME=VALUE with %%XX for special characters", word)
+			if !ok {
+				key = fmt.Sprintf("%d characters", len(word)) // they may be a part of a secret
+			}
+			return nil, fmt.Errorf("%q is no NAME=VALUE with %%XX for special characters, commas among them (write it so)", key)
 		}
 		list = append(list, [2]string{key, value})
 	}
@@ -250,11 +289,17 @@ func (r *Receiver) unreached(err error) Verdict {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		v.Err, v.Kind = fmt.Errorf("no answer within %v", r.timeout), "silence"
-		v.Remedy = "see that it is the receiver's address, or set OTEL_EXPORTER_OTLP_TIMEOUT, in milliseconds"
+		if v.Remedy = "see that it is the receiver's address"; r.otlp {
+			v.Remedy += ", or set OTEL_EXPORTER_OTLP_TIMEOUT, in milliseconds"
+		}
 	case errors.As(err, &dns):
 		v.Kind, v.Remedy = "name", "see the name in the address"
 	case errors.As(err, &verify):
-		v.Kind, v.Remedy = "certificate", "OTEL_EXPORTER_OTLP_CERTIFICATE names the file of the authority that has signed it"
+		variable := "SSL_CERT_FILE"
+		if r.otlp {
+			variable = "OTEL_EXPORTER_OTLP_CERTIFICATE"
+		}
+		v.Kind, v.Remedy = "certificate", variable+" names the file of the authority that has signed it"
 	case errors.Is(err, http.ErrSchemeMismatch):
 		v.Kind, v.Remedy = "tls", "it does not speak TLS: write http:// in its address"
 	}
@@ -271,22 +316,30 @@ func (r *Receiver) judge(resp *http.Response, answer []byte) Verdict {
 		return Verdict{}
 	case code >= 200 && code < 300:
 		rejected, why, err := output.OTLPRejected(answer)
+		if kind := resp.Header.Get("Content-Type"); err == nil && len(answer) > 0 && kind != "" && !strings.HasPrefix(kind, "application/x-protobuf") {
+			err = fmt.Errorf("the answer is %s", output.Printable(kind)) // OTLP/HTTP Response
+		}
 		if err != nil {
 			v.Err, v.Retry = fmt.Errorf("%s, but %w", resp.Status, err), true
 			v.Remedy = "it is no receiver of OTLP: see its address"
 			return v
 		}
 		if rejected != 0 || why != "" {
-			return Verdict{Note: fmt.Sprintf("%d profiles were rejected: %s", rejected, output.Printable(why))}
+			return Verdict{Note: fmt.Sprintf("%d profiles were rejected: %s", rejected, output.Printable(why)), Rejected: max(rejected, 0)}
 		}
 		return Verdict{}
 	case code == http.StatusTooManyRequests || code == http.StatusBadGateway || code == http.StatusServiceUnavailable ||
 		code == http.StatusGatewayTimeout || !r.otlp && code >= 500:
-		v.Retry, v.After, v.Remedy = true, retryAfter(resp.Header.Get("Retry-After"), time.Now()), "it is busy"
+		v.Retry, v.After, v.Remedy = true, retryAfter(resp.Header.Get("Retry-After"), time.Now()), "it is busy, or see what its log says"
+		if v.After > 0 {
+			v.Remedy = fmt.Sprintf("it has asked for %v until then", v.After)
+		}
 	case code >= 300 && code < 400:
 		v.Retry, v.Remedy = true, "it has moved to "+output.Printable(resp.Header.Get("Location"))
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
-		v.Remedy = "OTEL_EXPORTER_OTLP_HEADERS may hold what it asks for"
+		if v.Remedy = "OTEL_EXPORTER_OTLP_HEADERS may hold what it asks for"; !r.otlp {
+			v.Remedy = "PYROSCOPE_AUTH_TOKEN, PYROSCOPE_BASIC_AUTH_USER with PYROSCOPE_BASIC_AUTH_PASSWORD, or PYROSCOPE_TENANT_ID tell it who sends"
+		}
 	case code == http.StatusNotFound:
 		v.Remedy = "see the path in its address, and that it takes profiles"
 	default:

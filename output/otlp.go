@@ -301,7 +301,6 @@ func (e *protoWriter) text(field int, s string) {
 
 // fixed64 adds a number of fixed size to the field in the making.
 func (e *protoWriter) fixed64(field int, v uint64) {
-	const wireFixed64 = 1 // Protocol Buffers, "Encoding"
 	e.msg = binary.AppendUvarint(e.msg, uint64(field)<<3|wireFixed64)
 	e.msg = binary.LittleEndian.AppendUint64(e.msg, v)
 }

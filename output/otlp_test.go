@@ -241,6 +241,10 @@ func TestOTLPRejected(t *testing.T) {
 	if n, why, err := OTLPRejected(answer); n != 7 || why != "bad" || err != nil {
 		t.Errorf("%d, %q, %v", n, why, err)
 	}
+	unknown := append([]byte{9<<3 | 1, 0, 1, 2, 3, 4, 5, 6, 7, 10<<3 | 5, 0, 1, 2, 3}, answer...) // a double and a float
+	if n, why, err := OTLPRejected(unknown); n != 7 || why != "bad" || err != nil {
+		t.Errorf("after fields that are not known: %d, %q, %v", n, why, err)
+	}
 	if n, why, err := OTLPRejected(nil); n != 0 || why != "" || err != nil {
 		t.Errorf("empty: %d, %q, %v", n, why, err)
 	}

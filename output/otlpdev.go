@@ -140,6 +140,15 @@ func protoNext(b []byte) (field int, number uint64, text, rest []byte, err error
 			return 0, 0, nil, nil, errOTLPAnswer
 		}
 		return int(tag >> 3), number, nil, b[n:], nil
+	case wireFixed64, wireFixed32: // of fields that are not known here
+		size := 8
+		if tag&7 == wireFixed32 {
+			size = 4
+		}
+		if len(b) < size {
+			return 0, 0, nil, nil, errOTLPAnswer
+		}
+		return int(tag >> 3), 0, nil, b[size:], nil
 	case wireBytes:
 		size, n := binary.Uvarint(b)
 		if n <= 0 || size > uint64(len(b)-n) {

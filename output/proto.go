@@ -24,8 +24,10 @@ const (
 
 // Wire types (Protocol Buffers, "Encoding").
 const (
-	wireVarint = 0
-	wireBytes  = 2
+	wireVarint  = 0
+	wireFixed64 = 1
+	wireBytes   = 2
+	wireFixed32 = 5
 )
 
 // protoWriter writes a protocol buffer message, gzipped, field by field: a

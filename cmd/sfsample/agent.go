@@ -31,10 +31,18 @@ func agent(c config, args []string, stderr io.Writer) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
+	spool := "" // of all runs, where none is named: what one leaves the next one sends
+	defer func() { os.Remove(spool) }()
 	var before *config // what it has run with; nil: nothing yet, or that was tried
 	for {
 		modest(c.pace.hz)
-		a := &agentRun{args: args, begun: time.Now(), every: c.pace.every, end: end, reload: reload}
+		if spool == "" && c.sending.spool == "" && len(c.sending.receivers) > 0 {
+			var err error
+			if spool, err = newSpool(); err != nil {
+				return err
+			}
+		}
+		a := &agentRun{args: args, spool: spool, begun: time.Now(), every: c.pace.every, end: end, reload: reload}
 		s := &session{config: c, log: c.messages.logger(stderr), stderr: stderr, agent: a}
 		a.say = s.say
 		stop, err := a.listen(c.agent.listen)
@@ -64,6 +72,7 @@ func agent(c config, args []string, stderr io.Writer) error {
 // agentRun is what an agent knows of its run, until its settings are read anew.
 type agentRun struct {
 	args  []string
+	spool string // a folder for what could not be sent yet
 	say   func(string, ...any)
 	begun time.Time
 	every time.Duration
@@ -112,10 +121,16 @@ func (a *agentRun) ended() int64 {
 }
 
 // opened takes note of what is sent to.
-func (a *agentRun) opened(sends []*sender) {
+func (a *agentRun) opened(r *rounds) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.sends = sends
+	a.sends = r.sends
+	r.grace = func() time.Duration {
+		if a.next.Load() != nil {
+			return nextSend
+		}
+		return lastSend
+	}
 }
 
 // told takes note of a round.
@@ -142,7 +157,11 @@ func (a *agentRun) listen(address string) (stop func(), err error) {
 		if errors.As(err, &op) {
 			err = op.Err
 		}
-		return nil, fmt.Errorf("listen on %s: %w (another agent may run; give another address: --listen 127.0.0.1:PORT)", address, err)
+		remedy := "give an address of this machine: --listen 127.0.0.1:PORT"
+		if errors.Is(err, syscall.EADDRINUSE) {
+			remedy = "another agent may run; give another address: --listen 127.0.0.1:PORT"
+		}
+		return nil, fmt.Errorf("listen on %s: %w (%s)", address, err, remedy)
 	}
 	mux := http.NewServeMux()
 	told := prometheus.NewRegistry()
@@ -157,7 +176,10 @@ func (a *agentRun) listen(address string) (stop func(), err error) {
 	})
 	server := &http.Server{Handler: mux, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second, MaxHeaderBytes: 1 << 14}
 	go server.Serve(l)
-	return func() { server.Close() }, nil
+	return func() {
+		server.Close()
+		l.Close() // the server has it when it is served, which may not have begun
+	}, nil
 }
 
 // ill says what is wrong, if something is: that rounds come is what an agent is for.
@@ -191,6 +213,7 @@ var (
 	aboutPause    = description("pause_seconds", "How long threads stood still for a sample, in the last round.", "quantile")
 	aboutMessages = description("messages_total", "Messages, by what became of them.", "receiver", "address", "result")
 	aboutBytes    = description("message_bytes_total", "Bytes of the messages that were sent.", "receiver", "address")
+	aboutRejected = description("profiles_rejected_total", "Profiles of messages that were taken without them.", "receiver", "address")
 	aboutRetries  = description("message_retries_total", "Attempts that were in vain.", "receiver", "address")
 	aboutWaiting  = description("messages_waiting", "Messages that wait on the disk.", "receiver", "address")
 )
@@ -198,7 +221,7 @@ var (
 // Describe implements prometheus.Collector.
 func (a *agentRun) Describe(c chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{aboutRounds, aboutLost, aboutTicks, aboutThreads, aboutTargets, aboutSampled, aboutStride, aboutPause,
-		aboutMessages, aboutBytes, aboutRetries, aboutWaiting} {
+		aboutMessages, aboutBytes, aboutRejected, aboutRetries, aboutWaiting} {
 		c <- d
 	}
 }
@@ -206,30 +229,32 @@ func (a *agentRun) Describe(c chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (a *agentRun) Collect(c chan<- prometheus.Metric) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	rounds, lost, sum, last, sends := a.rounds, a.lost, a.sum, a.last, a.sends
+	a.mu.Unlock() // a queue may wait for its disk
 	counter := func(d *prometheus.Desc, n int64, labels ...string) {
 		c <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
 	}
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		c <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	counter(aboutRounds, a.rounds)
-	counter(aboutLost, int64(a.lost))
-	counter(aboutTicks, a.sum.Ticks)
-	for class, n := range a.sum.Count {
+	counter(aboutRounds, rounds)
+	counter(aboutLost, int64(lost))
+	counter(aboutTicks, sum.Ticks)
+	for class, n := range sum.Count {
 		counter(aboutThreads, n, ledger.Class(class).String())
 	}
-	gauge(aboutTargets, float64(a.last.Processes))
-	gauge(aboutSampled, float64(a.last.Threads))
-	gauge(aboutStride, max(a.last.Stride, 1))
-	gauge(aboutPause, a.last.Pause.P50.Seconds(), "0.5")
-	gauge(aboutPause, a.last.Pause.P99.Seconds(), "0.99")
-	for _, s := range a.sends {
+	gauge(aboutTargets, float64(last.Processes))
+	gauge(aboutSampled, float64(last.Threads))
+	gauge(aboutStride, max(last.Stride, 1))
+	gauge(aboutPause, last.Pause.P50.Seconds(), "0.5")
+	gauge(aboutPause, last.Pause.P99.Seconds(), "0.99")
+	for _, s := range sends {
 		n := s.queue.Counts()
 		counter(aboutMessages, n.Sent, s.kind, s.to, "sent")
 		counter(aboutMessages, n.Refused, s.kind, s.to, "refused")
 		counter(aboutMessages, n.Dropped, s.kind, s.to, "dropped")
 		counter(aboutBytes, n.SentBytes, s.kind, s.to)
+		counter(aboutRejected, n.Rejected, s.kind, s.to)
 		counter(aboutRetries, n.Retries, s.kind, s.to)
 		gauge(aboutWaiting, float64(n.Waiting), s.kind, s.to)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 
 	"sfsample/deliver"
 	"sfsample/output"
@@ -12,16 +13,22 @@ import (
 )
 
 // resources knows the attributes of processes, by OpenTelemetry's semantic conventions for resources. Processes are
-// described while they live: some have ended when their round is written.
+// described while they live: some have ended when their first sample is there.
 type resources struct {
 	fs     procfs.FS
-	common [][2]string // of all, by OTEL_RESOURCE_ATTRIBUTES, --service, the host
-	known  map[int]targets.Description
+	common [][2]string  // of all, by OTEL_RESOURCE_ATTRIBUTES, --service, the host
 	round  map[int]bool // processes that were met in this round
+
+	mu    sync.Mutex
+	known map[int]targets.Description
+	fresh map[int]bool // of these, who was found and not met yet
 }
 
+// maxFresh bounds the processes that are known and were not met.
+const maxFresh = 10000
+
 func newResources(service string, getenv func(string) string) (*resources, error) {
-	r := &resources{known: map[int]targets.Description{}, round: map[int]bool{}}
+	r := &resources{known: map[int]targets.Description{}, round: map[int]bool{}, fresh: map[int]bool{}}
 	if host, err := os.Hostname(); err == nil {
 		r.set("host.name", host)
 	}
@@ -31,7 +38,9 @@ func newResources(service string, getenv func(string) string) (*resources, error
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	for _, kv := range pairs {
-		r.set(kv[0], kv[1])
+		if kv[1] != "" { // which says nothing
+			r.set(kv[0], kv[1])
+		}
 	}
 	if s := getenv("OTEL_SERVICE_NAME"); s != "" {
 		r.set("service.name", s)
@@ -52,21 +61,36 @@ func (r *resources) set(key, value string) {
 	r.common = append(r.common, [2]string{key, value})
 }
 
+// found describes a process that is to be sampled. Any goroutine may call it.
+func (r *resources) found(pid int) {
+	d, err := targets.Describe(r.fs, pid)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil && len(r.fresh) < maxFresh {
+		r.known[pid], r.fresh[pid] = d, true
+	}
+}
+
 // meet takes note of a process that a sample is of.
 func (r *resources) meet(pid int) {
 	if r.round[pid] {
 		return
 	}
 	r.round[pid] = true
-	if d, err := targets.Describe(r.fs, pid); err == nil {
+	d, err := targets.Describe(r.fs, pid)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if delete(r.fresh, pid); err == nil {
 		r.known[pid] = d
 	}
 }
 
-// next begins another round: processes that were not met in the last one are forgotten.
+// next begins another round: processes that were not met in the last one are forgotten, but for those that never were.
 func (r *resources) next() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for pid := range r.known {
-		if !r.round[pid] {
+		if !r.round[pid] && !r.fresh[pid] {
 			delete(r.known, pid)
 		}
 	}
@@ -76,7 +100,9 @@ func (r *resources) next() {
 // of gives the attributes of a process; comm is its name, for one of which no more is known. What the environment says of
 // all goes before what is found.
 func (r *resources) of(pid int, comm string) (list []output.Attr) {
+	r.mu.Lock()
 	d := r.known[pid]
+	r.mu.Unlock()
 	if d.Name == "" {
 		d.Name = comm
 	}

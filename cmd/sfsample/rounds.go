@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"sfsample/output"
@@ -27,17 +28,18 @@ type rounds struct {
 	about func(*sampler.Round) output.Run      // what a round's results are titled with
 	told  func(stamp string, x *sampler.Round) // of each round that has ended, when its files are written
 	sends []*sender
-	grace time.Duration   // how long the last messages are sent for
-	lost  int             // times that one could not be written, or put where it waits to be sent
-	bad   bool            // the one under way is among these
-	since map[string]bool // why they are, since one was whole
+	grace func() time.Duration // how long the last messages are sent for
+	lost  int                  // times that one could not be written, or put where it waits to be sent
+	bad   bool                 // the one under way is among these
+	wrote bool                 // something of it was written, or put where it waits to be sent, or was to be
+	since map[string]bool      // why they are, since one was whole
 }
 
-// openRounds opens the files of the first round, and what is sent to.
-func (c *config) openRounds(say func(string, ...any)) (*rounds, error) {
-	r := &rounds{specs: c.out.specs, opt: c.outputOptions(), say: say, grace: lastSend}
+// openRounds opens the files of the first round, and what is sent to, with its spool in the folder temporary if none was named.
+func (c *config) openRounds(temporary string, say func(string, ...any)) (*rounds, error) {
+	r := &rounds{specs: c.out.specs, opt: c.outputOptions(), say: say, grace: func() time.Duration { return lastSend }}
 	var err error
-	if r.sends, err = c.sending.open(r.opt, say); err != nil {
+	if r.sends, err = c.sending.open(r.opt, temporary, say); err != nil {
 		return nil, err
 	}
 	if err := r.open(time.Now()); err != nil {
@@ -83,11 +85,11 @@ func (r *rounds) Add(s *output.Sample) error {
 // EndRound implements sampler.RoundSink.
 func (r *rounds) EndRound(x *sampler.Round) error {
 	r.close(x)
-	if !r.bad && len(r.since) > 0 {
+	if !r.bad && r.wrote && len(r.since) > 0 {
 		r.say("rounds are written whole again")
 		r.since = nil
 	}
-	r.bad = false
+	r.bad, r.wrote = false, false
 	r.told(r.stamp, x)
 	if x.Last {
 		return nil
@@ -101,8 +103,9 @@ func (r *rounds) EndRound(x *sampler.Round) error {
 // close ends the files and messages of the round under way; nil: the run has ended without telling.
 func (r *rounds) close(x *sampler.Round) {
 	for _, s := range r.sends {
-		if err := s.end(x); err != nil {
-			r.failed(fmt.Errorf("%s=%s: a round is lost: %w", s.kind, s.address, err))
+		wrote, err := s.end(x)
+		if r.wrote = r.wrote || wrote; err != nil {
+			r.failed(fmt.Errorf("%s=%s: a round is lost: %w", s.kind, s.to, err))
 		}
 	}
 	if r.outs == nil {
@@ -111,6 +114,7 @@ func (r *rounds) close(x *sampler.Round) {
 	if x != nil {
 		r.outs.Describe(r.about(x))
 	}
+	r.wrote = true
 	if err := r.outs.Close(); err != nil {
 		r.failed(err)
 	}
@@ -142,9 +146,11 @@ func (r *rounds) failed(err error) {
 // Close implements output.Sink: a run that has hung has told of no last round.
 func (r *rounds) Close() error {
 	r.close(nil)
+	var all sync.WaitGroup
 	for _, s := range r.sends {
-		s.close(r.grace)
+		all.Go(func() { s.close(r.grace()) })
 	}
+	all.Wait()
 	if r.lost > 0 {
 		return fmt.Errorf("write rounds: %d times one could not be written (the lines above say why)", r.lost)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"sfsample/deliver"
 	"sfsample/output"
 	"sfsample/sampler"
@@ -143,7 +145,7 @@ func TestRoundTroubles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &sender{send: send{sendOTLP, "http://h"}, resources: about, queue: spool, opt: output.OTLPOptions{Resource: about.of}}
+	s := &sender{send: send{kind: sendOTLP}, to: "http://h", resources: about, queue: spool, opt: output.OTLPOptions{Resource: about.of}}
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s.begin(start)
 	r := &rounds{specs: []output.Spec{{Format: "folded", File: dir + "/x-%T.folded"}}, sends: []*sender{s},
@@ -193,4 +195,33 @@ func TestRoundTroubles(t *testing.T) {
 	}
 	round(false)
 	expect(6, "x-20260102T030411.000Z.folded")
+}
+
+// TestResourcesOfTheEnded: a process that has ended before its first sample is there is described as it was when it was found.
+func TestResourcesOfTheEnded(t *testing.T) {
+	r, err := newResources("", func(name string) string {
+		return map[string]string{"OTEL_RESOURCE_ATTRIBUTES": "a=,b=c"}[name]
+	})
+	check(err)
+	p := startTarget(t, "obey")
+	r.found(p.pid)
+	check(unix.Kill(p.pid, unix.SIGKILL))
+	p.status(t)
+	r.next()
+	r.meet(p.pid)
+	got := map[string]string{}
+	for _, a := range r.of(p.pid, "short") {
+		got[a.Key] = a.Text
+	}
+	if got["process.executable.path"] == "" || got["process.title"] != "short" || got["b"] != "c" {
+		t.Errorf("%v", got)
+	}
+	if _, ok := got["a"]; ok {
+		t.Error("an attribute without a value is told")
+	}
+	r.next()
+	r.next()
+	if got := len(r.known); got != 0 {
+		t.Errorf("%d processes are known that were not met for a round", got)
+	}
 }

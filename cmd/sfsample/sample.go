@@ -97,12 +97,16 @@ func (s *session) open() error {
 		s.outs = &lastSink{Outputs: outs}
 		return err
 	}
-	r, err := s.config.openRounds(s.say)
+	temporary := ""
+	if s.agent != nil {
+		temporary = s.agent.spool
+	}
+	r, err := s.config.openRounds(temporary, s.say)
 	if err != nil {
 		return err
 	}
 	if s.agent != nil {
-		s.agent.opened(r.sends)
+		s.agent.opened(r)
 	}
 	r.about = func(x *sampler.Round) output.Run {
 		about := s.about()
@@ -224,18 +228,19 @@ const agentLooks = 0.0003
 func (s *session) search(ctx context.Context, opt *sampler.Options) error {
 	set := &targets.Set{Selector: s.config.who.selector(), Keep: true}
 	if s.agent != nil {
-		set.Share = agentLooks
+		set.Share, opt.Follow.Patient = agentLooks, true
 	}
 	now, _, _, err := set.Refresh()
 	if err != nil {
 		return fmt.Errorf("search: %w", err)
 	}
+	s.describe(numbers(now))
 	opt.Follow.Found = slices.DeleteFunc(numbers(now), func(pid int) bool { return slices.Contains(opt.PIDs, pid) })
 	if len(now) == 0 && !s.config.messages.quiet {
 		s.say("there is no process of %s now; those that come are sampled, until -d or Ctrl-C", s.config.who.meant())
 	}
 	joins, came := make(chan []int), make(chan []targets.Process)
-	opt.Follow.Joins = joins
+	opt.Follow.Joins, opt.Follow.Again = joins, set.Again
 	told := ""
 	go set.Follow(ctx, came, func(err error) {
 		if err.Error() != told { // each is told once, until there is another
@@ -246,6 +251,7 @@ func (s *session) search(ctx context.Context, opt *sampler.Options) error {
 	go func() {
 		defer close(joins)
 		for list := range came {
+			s.describe(numbers(list))
 			select {
 			case joins <- numbers(list):
 			case <-ctx.Done():
@@ -253,6 +259,19 @@ func (s *session) search(ctx context.Context, opt *sampler.Options) error {
 		}
 	}()
 	return nil
+}
+
+// describe has processes that are to be sampled described, while they live.
+func (s *session) describe(pids []int) {
+	r, ok := s.outs.(*rounds)
+	if !ok {
+		return
+	}
+	for _, x := range r.sends {
+		for _, pid := range pids {
+			x.resources.found(pid)
+		}
+	}
 }
 
 // numbers are the ids of processes.
@@ -385,7 +404,7 @@ func (s *session) finish() error {
 		last.Describe(s.about())
 	}
 	if r, ok := s.outs.(*rounds); ok && errors.Is(s.pipeErr, sampler.ErrHeld) {
-		r.grace = 0
+		r.grace = func() time.Duration { return 0 }
 	}
 	err, recorded := errors.Join(s.pipeErr, s.outs.Close()), s.rec.close(s.pipeErr)
 	if !s.config.messages.quiet {
@@ -579,7 +598,7 @@ func checkKernel(c *config, log *slog.Logger) {
 		return
 	}
 	if _, err := (procfs.FS{}).Task(os.Getpid(), os.Getpid()).Stack(); err != nil { // ours stands for all
-		log.Warn(fmt.Sprintf("the kernel's part of stacks cannot be shown: %v (try: as root)", err))
+		log.Warn(fmt.Sprintf("the kernel's part of stacks cannot be shown: %v (try: as root, with CAP_SYS_ADMIN)", err))
 	}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -47,13 +48,17 @@ func (s send) receiver() (*deliver.Receiver, error) {
 // maxSpool bounds the messages that wait for one receiver, on the disk.
 const maxSpool = 256 << 20
 
-// lastSend is how long the last messages of a run are sent for.
-const lastSend = 5 * time.Second
+// lastSend is how long the last messages of a run are sent for, and nextSend those of a run after which another one goes on with them.
+const (
+	lastSend = 5 * time.Second
+	nextSend = time.Second
+)
 
 // spool is where messages wait.
 type spool struct {
 	folder    string
-	temporary bool // it is of this run alone
+	temporary bool // it goes with its last message
+	own       bool // it is of this run alone
 }
 
 // sender makes a message of each round and has it sent.
@@ -81,8 +86,18 @@ type pprofOf struct {
 	comm    string
 }
 
-// open opens the queues of all receivers and has them sent.
-func (x *sending) open(opt output.Options, say func(string, ...any)) (list []*sender, err error) {
+// newSpool makes a folder for a spool that nobody has named.
+func newSpool() (string, error) {
+	folder, err := os.MkdirTemp("", "sfsample-spool-")
+	if err != nil {
+		return "", fmt.Errorf("spool: %w (give a folder: --spool DIR)", err)
+	}
+	return folder, nil
+}
+
+// open opens the queues of all receivers and has them sent. They are in a folder named temporary where none was named by the user; if that is
+// empty too, in one of this run's own.
+func (x *sending) open(opt output.Options, temporary string, say func(string, ...any)) (list []*sender, err error) {
 	defer func() {
 		if err != nil {
 			for _, s := range list {
@@ -91,36 +106,45 @@ func (x *sending) open(opt output.Options, say func(string, ...any)) (list []*se
 			list = nil
 		}
 	}()
+	ids := map[string]bool{}
 	for _, to := range x.receivers {
 		receiver, err := to.receiver()
 		if err != nil {
 			return list, err
 		}
+		id := to.kind + "=" + receiver.ID()
+		if ids[id] {
+			return list, fmt.Errorf("-o %s=%s: it is sent to twice (name it once)", to.kind, receiver)
+		}
+		ids[id] = true
 		r, err := newResources(x.service, os.Getenv)
 		if err != nil {
 			return list, err
 		}
-		folder, temporary := x.spool, x.spool == ""
-		if temporary {
-			if folder, err = os.MkdirTemp("", "sfsample-spool-"); err != nil {
-				return list, fmt.Errorf("spool: %w (give a folder: --spool DIR)", err)
+		where := spool{x.spool, x.spool == "", x.spool == "" && temporary == ""}
+		if where.folder == "" {
+			where.folder = temporary
+		}
+		if where.own {
+			if where.folder, err = newSpool(); err != nil {
+				return list, err
 			}
 		}
-		id := fnv.New64a()
-		fmt.Fprintf(id, "%s=%s", to.kind, receiver)
-		queue, err := deliver.OpenQueue(filepath.Join(folder, fmt.Sprintf("%s-%016x", to.kind, id.Sum64())), maxSpool)
+		hash := fnv.New64a()
+		hash.Write([]byte(id))
+		queue, err := deliver.OpenQueue(filepath.Join(where.folder, fmt.Sprintf("%s-%016x", to.kind, hash.Sum64())), maxSpool)
 		if err != nil {
-			if temporary {
-				os.RemoveAll(folder)
+			if where.own {
+				os.RemoveAll(where.folder)
 			}
 			return list, err
 		}
 		if n := queue.Counts().Waiting; n > 0 {
-			say("%d messages for %s are left in %s from before, and sent first", n, receiver, folder)
+			say("%d messages for %s are left in %s from before, and sent first", n, receiver, where.folder)
 		}
 		ctx, stop := context.WithCancel(context.Background())
 		s := &sender{
-			send: to, to: receiver.String(), resources: r, queue: queue, spool: spool{folder, temporary}, say: say, stop: stop, sent: make(chan struct{}),
+			send: to, to: receiver.String(), resources: r, queue: queue, spool: where, say: say, stop: stop, sent: make(chan struct{}),
 			opt: output.OTLPOptions{Options: opt, Resource: r.of, Version: version(), NoNames: x.noNames},
 		}
 		go func() {
@@ -165,14 +189,15 @@ func (s *sender) add(x *output.Sample) {
 	_ = p.profile.Add(x)
 }
 
-// end puts the messages of a round into the queue and begins the next; nil: the run has ended without telling.
-func (s *sender) end(x *sampler.Round) (err error) {
+// end puts the messages of a round into the queue, if there are some, and begins the next; nil: the run has ended without telling.
+func (s *sender) end(x *sampler.Round) (some bool, err error) {
 	now := time.Now()
 	if x != nil {
-		now = x.End
+		s.begun, now = x.Start, x.End
 	}
 	switch {
 	case s.kind == sendOTLP && !s.otlp.Empty():
+		some = true
 		s.otlp.Begin, s.otlp.End, s.otlp.Account = s.begun, now, attributes(x)
 		rand.Read(s.otlp.ID[:])
 		if err = s.otlp.Close(); err == nil {
@@ -180,18 +205,17 @@ func (s *sender) end(x *sampler.Round) (err error) {
 		}
 	case s.kind == sendPyroscope:
 		for _, pid := range slices.Sorted(maps.Keys(s.apart)) {
-			if err = s.put(pid, s.apart[pid], now); err != nil {
-				break
-			}
+			some, err = true, cmp.Or(err, s.put(pid, s.apart[pid], now)) // others may fit
 		}
 	}
 	s.begin(now)
-	return err
+	return some, err
 }
 
 // put puts the profile of a process into the queue, as Pyroscope's /ingest takes it. Of a form it tells by its content type what is in it;
 // with format=pprof it would take the whole form for a profile (ingest_handler.go of Pyroscope 1.6.0).
 func (s *sender) put(pid int, p *pprofOf, now time.Time) error {
+	p.profile.During(s.begun, now.Sub(s.begun))
 	if err := p.profile.Close(); err != nil {
 		return err
 	}
@@ -225,11 +249,11 @@ func (s *sender) close(grace time.Duration) {
 	s.stop()
 	<-s.sent
 	left := s.queue.Close(s.spool.temporary)
-	if s.spool.temporary && left == 0 {
+	if s.spool.own && left == 0 {
 		os.Remove(s.spool.folder)
 	}
 	if left > 0 {
-		s.say("%s=%s: %d messages are not delivered yet, and kept (a run with this receiver and --spool %s sends them)", s.kind, s.address, left, s.spool.folder)
+		s.say("%s=%s: %d messages are not delivered yet, and kept (a run with this receiver and --spool %s sends them)", s.kind, s.to, left, s.spool.folder)
 	}
 }
 

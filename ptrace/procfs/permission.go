@@ -105,18 +105,24 @@ func (p Permission) Remedy() string {
 	if p.Capable {
 		return strings.Join(why, "; ")
 	}
+	root := "run as root"
+	if p.OwnUID == 0 {
+		root = "with CAP_SYS_PTRACE, which this root is without"
+	}
 	if i := slices.IndexFunc(p.UID[:], func(uid int) bool { return uid != p.OwnUID }); i >= 0 {
-		say("it belongs to uid %d, we are uid %d, try: run as root", p.UID[i], p.OwnUID)
+		say("it belongs to uid %d, we are uid %d, try: %s", p.UID[i], p.OwnUID, root)
 	} else if p.GID != [3]int{p.OwnGID, p.OwnGID, p.OwnGID} {
-		say("its groups, real, effective and saved, are %d, %d and %d, ours is %d, try: run as root", p.GID[0], p.GID[1], p.GID[2], p.OwnGID)
+		say("its groups, real, effective and saved, are %d, %d and %d, ours is %d, try: %s", p.GID[0], p.GID[1], p.GID[2], p.OwnGID, root)
 	} else if p.NotDumpable {
-		say("it does not let its own user trace it, try: run as root")
+		say("it does not let its own user trace it, try: %s", root)
+	} else if p.OwnUID == 0 { // it may have more of root's rights than we (cap_ptrace_access_check, security/commoncap.c)
+		say("try: %s", root)
 	}
 	switch p.PtraceScope {
 	case 1:
-		say("kernel.yama.ptrace_scope is 1, try: run as root, or start the program with sfsample -- COMMAND")
+		say("kernel.yama.ptrace_scope is 1, try: %s, or start the program with sfsample -- COMMAND", root)
 	case 2:
-		say("kernel.yama.ptrace_scope is 2, try: run as root")
+		say("kernel.yama.ptrace_scope is 2, try: %s", root)
 	}
 	return strings.Join(why, "; ")
 }
