@@ -24,6 +24,7 @@ require (
 	github.com/gdamore/tcell/v3 v3.6.0
 	github.com/prometheus/client_golang v1.25.0
 	go.opentelemetry.io/proto/slim/otlp v1.11.1
+	go.yaml.in/yaml/v3 v3.0.6
 )
 
 require (

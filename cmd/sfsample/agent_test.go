@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,7 +38,7 @@ func TestConfig(t *testing.T) {
 	}
 	text := `---
 # everything that an agent can be told
-name: [web*, 'db #1', "x: y"]  # as by --name
+name: ["web[0-9]*", 'db #1', 'it''s', "x: y", "a, b", "\"q\"", db, '\[', 'null'] # as by --name
 user:
   - 0
   - 00 # twice
@@ -55,7 +56,7 @@ listen: 127.0.0.1:1
 `
 	want := defaults()
 	want.who.pids, want.out.specs = nil, []output.Spec{{Format: "pprof", File: "/x/%T.pb.gz"}}
-	want.who.names, want.who.users, want.who.cgroups = []string{"web*", "db #1", "x: y"}, []uint32{0, 0}, []string{"/a"}
+	want.who.names, want.who.users, want.who.cgroups = []string{"web[0-9]*", "db #1", "it's", "x: y", "a, b", `"q"`, "db", `\[`, "null"}, []uint32{0, 0}, []string{"/a"}
 	want.agent.on, want.agent.listen = true, "127.0.0.1:1"
 	want.pace.every, want.pace.hz, want.who.tree, want.who.children, want.pace.maxCPU = time.Minute, 49, true, true, 0.005
 	want.sending.receivers = []send{{"otlp", "http://h:1/p#q"}}
@@ -66,31 +67,119 @@ listen: 127.0.0.1:1
 	if diff := cmp.Diff(want, got, exportAll); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	useless := "backchain" // on this machine
+	if runtime.GOARCH == "s390x" {
+		useless = "fp"
+	}
 	for text, want := range map[string]string{
-		"hz: 19\nhzz: 3\n":                  ":2: unknown key \"hzz\" (write hz)",
-		"nonsense: 1":                       ":1: unknown key \"nonsense\" (sfsample --help lists",
-		"config: x":                         ":1: unknown key",
-		"hz: fast":                          ":1: -hz fast: is no rate",
-		"name: a\n\nhz:\nevery: 5s":         ":3: hz has no value (try: hz: 99)",
-		"name:":                             ":1: name has no value",
-		"name: a\nhz 19":                    ":2: \"hz 19\" is no setting",
-		"hz:19":                             ":1: \"hz:19\" is no setting",
-		"- a":                               ":1: a value of no key",
-		"hz: 19\n- a":                       ":2: a value of no key",
-		"sampling:\n  hz: 19":               ":2: \"hz: 19\" is indented",
-		"name:\n\t- a":                      ":2: a tab",
-		"name: [a, b":                       "has no ] at its end",
-		"name: 'a":                          "the quotes do not match",
-		"name: {a: b}":                      "begins with a special character",
-		"tree: perhaps":                     ":1: --tree=perhaps: is a switch",
-		"output: otlp=localhost":            ":1: -o otlp=localhost: otlp=localhost: it is no address",
-		"output: x.folded":                  "an agent needs a choice of processes",
-		"name: a\noutput: x.folded":         "put %T into the name",
+		"hz: 19\nhzz: 3\n":                      ":2: unknown key \"hzz\" (write hz)",
+		"nonsense: 1":                           ":1: unknown key \"nonsense\" (sfsample --help lists",
+		"config: x":                             ":1: unknown key",
+		"hz: fast":                              ":1: -hz fast: is no rate",
+		"name: a\n\nhz:\nevery: 5s":             ":3: hz has no value (try: hz: 99)",
+		"name:":                                 ":1: name has no value",
+		"name: []":                              ":1: name has no value",
+		"name: a\nhz: ~":                        ":2: hz has no value",
+		"user:\n  - 0\n  -\n":                   ":3: user has no value",
+		"hz: ''":                                ":1: hz has no value",
+		"# c\nname: a\nhz 19\n":                 ":3: could not find expected ':' (write KEY: VALUE",
+		"# c\n\n---\n# d\n\nhz:19":              ":6: this is no setting (write KEY: VALUE, with a blank after the colon",
+		"- a":                                   ":1: this is no setting",
+		"&x {hz: 19}":                           ":1: this is no setting",
+		"# c\nname: a\nhz: 19\n- a\n":           ":4: did not find expected key",
+		"name: a\nuser: a: b":                   ":2: mapping values are not allowed",
+		"sampling:\n  hz: 19":                   ":2: sampling has neither a value nor a list of values",
+		"name: {a: b}":                          ":1: name has neither",
+		"name:\n- a\n- [b]":                     ":3: name has neither",
+		"name:\n- a\n- b: c":                    ":3: name has neither",
+		"name: a\nhz: &x 19":                    ":2: hz has neither",
+		"hz: !!str 19":                          ":1: hz has neither",
+		"name: &x [a]\ncgroup: *x":              ":1: name has neither",
+		"name: [&x a]\ncgroup: *x":              ":1: name has neither",
+		"hz: 19\nname:\n- *x":                   ":3: unknown anchor 'x' referenced (write KEY: VALUE",
+		"name: !x!y z":                          ":1: found undefined tag handle",
+		"hz: 19\n[a]: b":                        ":2: this is no key",
+		"name:\n\t- a":                          ":2: found character that cannot start any token",
+		"# c\nhz: 19\nname: [a, b":              ":3: did not find expected ',' or ']'",
+		"# c\nhz: 19\nname: [a\nuser: 0":        ":3: did not find expected ',' or ']'",
+		"# c\nname: 'a":                         ":2: found unexpected end of stream",
+		"hz: 19\nname: @a":                      ":2: found character that cannot start any token",
+		"name: \"\x01\"":                        ":1: control characters are not allowed",
+		"name: \xff":                            ":1: it is no text in UTF-8",
+		"hz: 19\n---\nname: a":                  ":2: a second document begins (leave out this line)",
+		"---\nhz: 19\n---\n":                    ":3: a second document begins",
+		"# c\rhz: fast":                         ":2: -hz fast",
+		"# c\nhz: 19\nname: a\nhz: 20":          ":4: hz is set in line 2 too (give it once",
+		"name: a\n\nname: b":                    ":3: name is set in line 1 too",
+		"hz: [19,\n 20]":                        ":2: hz takes one value (try: hz: 99)",
+		"every:\n- 1s\n- 2s":                    ":3: every takes one value",
+		"tree: [true, false]":                   ":1: tree takes one value",
+		"listen: [127.0.0.1:1, 127.0.0.1:2]":    ":1: listen takes one value",
+		"spool: [/a, /b]":                       ":1: spool takes one value",
+		"listen: :6464":                         ":1: --listen :6464: has no host (try: 127.0.0.1:6464, or 0.0.0.0:6464 for every address of the machine)",
+		"name: a\noutput: [x-%T, pprof=./x-%T]": ":2: -o pprof=./x-%T: is written to twice",
+		"tree: perhaps":                         ":1: --tree=perhaps: is a switch",
+		"output: otlp=localhost":                ":1: -o otlp=localhost: otlp=localhost: it is no address",
+		"output: x.folded":                      "an agent needs a choice of processes",
+		// Found when all is known.
+		"name: a\noutput: x.folded":                         ":2: -o x.folded: each round would write over the one before (put %T into the name",
+		"name: a\noutput:\n- x-%T\n- pprof=x.pb.gz":         ":4: -o x.pb.gz: each round",
+		"name: a\noutput: x-%T\nevery: 0.5":                 ":3: --every 500ms: a round takes at least",
+		"output: x-%T\nname: [a, 'b[']":                     ":2: name \"b[\": it is no pattern",
+		"name: a\noutput: x-%T\nrecord: x":                  ":3: --record is one file",
+		"name: a\noutput: x-%T\nspool: x":                   ":3: --spool is for what is sent",
+		"name: a\noutput: x-%T\nverbose: true\nquiet: true": ":4: -q and -v contradict each other",
+		"name: a\noutput: x-%T\nwaits: true":                ":3: --waits is for blocked threads",
+		"name: a\ntid: 5\noutput: x-%T":                     ":2: -t is for threads of single processes",
+		"name: a\noutput: x-%T\nunwind: " + useless:         ":3: --unwind: ",
 		"name: a":                           "an agent's profiles go somewhere",
-		"name: a\noutput: x-%T\njson: true": "--json has no meaning without dump",
+		"name: a\noutput: x-%T\njson: true": ":3: --json has no meaning without dump",
 	} {
-		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
+		if want[0] == ':' {
+			want = file + want
+		}
+		if _, err := parse(text); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+	for _, tc := range []struct{ text, args, want string }{ // the line is told of what the command line has not set anew
+		{"name: a\noutput: x-%T\nevery: 5", "--every 0.5", "--every 500ms: a round"},
+		{"name: a\noutput: x-%T\nevery: 0.6", "--hz 3", file + ":3: --every 600ms: a round"},
+		{"name: a\noutput: x-%T", "-o y", "-o y: each round"},
+		{"name: a\noutput: x", "-o y-%T", file + ":2: -o x: each round"},
+		{"name: a\noutput: x-%T", "--name [", "name \"[\": it is no pattern"},
+		{"name: a\noutput: x-%T\nverbose: true", "-q", file + ":3: -q and -v contradict"},
+		{"name: a\noutput: x-%T\nquiet: true\nverbose: true", "-q", file + ":4: -q and -v contradict"},
+		{"name: a\noutput: x-%T", "-hz fast", "-hz fast: is no rate"},
+		{"hz: 3\noutput: x-%T", "", "an agent needs a choice"},
+	} {
+		if _, err := parse(tc.text, strings.Fields(tc.args)...); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+			t.Errorf("%q with %s: %v, want %q", tc.text, tc.args, err, tc.want)
+		}
+	}
+	for _, empty := range []string{"", "# nothing\n", "---\n", "\n---\n# nothing\n"} {
+		if list, err := parseConfig([]byte(empty)); len(list) > 0 || err != nil {
+			t.Errorf("%q: %v, %v", empty, list, err)
+		}
+	}
+	for _, address := range []string{"otlp=http://me:s3cret@h/?s3cret", "otlp=ftp://me:s3cret@h", "pyroscope=http://h/?s3cret\x7f", "pyroscope=https://me:s3cret@h:port/"} {
+		for _, text := range []string{"name: a\noutput: ['" + address + "',\n '" + address + "']", "name: a\n? '" + address + "'\n: x\n", "name: a\n'" + address + "': x\n'" + address + "': y\n", "hz: '" + address + "'"} {
+			if _, err := parse(text); err == nil || strings.Contains(err.Error(), "s3cret") || !strings.HasPrefix(err.Error(), file+":") {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+		for _, args := range [][]string{{"-p", "1", "-o", address, "-o", address}, {"-p", "1", address}, {"-p", "1", "--outputs=" + address}} {
+			if _, err := parseArgs(args); err == nil || strings.Contains(err.Error(), "s3cret") {
+				t.Errorf("%q: %v", args, err)
+			}
+		}
+	}
+	for address, want := range map[string]string{"127.0.0.1:0": "", "[::1]:65535": "", "localhost:http": "", "0.0.0.0:6464": "",
+		":6464": "has no host (try: 127.0.0.1:6464, or 0.0.0.0:6464", "[]:1": "has no host", "127.0.0.1": "is no address (HOST:PORT", "127.0.0.1:": "is no address", "6464": "is no address",
+		"http://h:1": "is no address", "::1:6464": "is no address", "h:65536": `"65536" is no port`, "h:-1": "is no port", "h:+1": "is no port", "h:no-such-service": "is no port (0 to 65535, or"} {
+		_, err := parseArgs([]string{"agent", "--name", "a", "-o", "x-%T", "--listen", address})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), "--listen "+address+": ") || !strings.Contains(err.Error(), want)) {
+			t.Errorf("--listen %s: %v, want %q", address, err, want)
 		}
 	}
 	for args, want := range map[string]string{
@@ -111,11 +200,22 @@ listen: 127.0.0.1:1
 
 func FuzzConfig(f *testing.F) {
 	f.Add("name: [a, 'b']\nuser:\n  - 0\n")
+	f.Add("# c\n---\nname: *x\n- a: b\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		list, err := parseConfig([]byte(text))
+		last := 2                                                                // "?" has a key behind its end
+		for _, end := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} { // of lines, in YAML
+			last += strings.Count(text, end)
+		}
 		for _, s := range list {
-			if err == nil && (s.line < 1 || s.line > 1+strings.Count(text, "\n")) {
+			if err == nil && (s.line < 1 || s.line > last) {
 				t.Errorf("%q: %+v", text, s)
+			}
+		}
+		if err != nil {
+			line, _, ok := strings.Cut(err.Error(), ": ")
+			if n, wrong := strconv.Atoi(line); !ok || wrong != nil || n < 1 || n > last {
+				t.Errorf("%q: %v", text, err)
 			}
 		}
 	})
@@ -246,6 +346,9 @@ func TestAgent(t *testing.T) {
 	write(strings.Replace(settings, address, taken, 1))
 	hup()
 	until("settings that cannot be begun with are left", says("listen on "+taken+": bind: address already in use (another agent may run; give another address: --listen 127.0.0.1:PORT); back to the settings as they were"))
+	write(strings.Replace(settings, filepath.Join(dir, "spool"), "/proc/nope", 1))
+	hup()
+	until("so are those whose spool cannot be made", says("spool /proc/nope/"))
 	until("it goes on", func() bool { return sent.MatchString(get("/metrics")) })
 	run.interrupt(t)
 	o := run.end(t)
@@ -376,7 +479,7 @@ func TestUnit(t *testing.T) {
 	if m == nil {
 		t.Fatal("the unit bounds no capabilities")
 	}
-	numbers := map[string]int{"CAP_DAC_READ_SEARCH": unix.CAP_DAC_READ_SEARCH, "CAP_SYS_PTRACE": unix.CAP_SYS_PTRACE, "CAP_SYS_NICE": unix.CAP_SYS_NICE, "CAP_PERFMON": unix.CAP_PERFMON, "CAP_SYSLOG": unix.CAP_SYSLOG}
+	numbers := map[string]int{"CAP_DAC_READ_SEARCH": unix.CAP_DAC_READ_SEARCH, "CAP_SYS_PTRACE": unix.CAP_SYS_PTRACE, "CAP_SYS_NICE": unix.CAP_SYS_NICE, "CAP_PERFMON": unix.CAP_PERFMON}
 	kept := map[int]bool{}
 	for _, name := range strings.Fields(string(m[1])) {
 		n, ok := numbers[name]

@@ -167,6 +167,13 @@ func (s *argSplitter) switches(letters string) bool {
 
 func takesValue(f *pflag.Flag) bool { return f.NoOptDefVal == "" }
 
+// takesSeveral reports whether values of f add up; otherwise the last one holds.
+func takesSeveral(f *pflag.Flag) bool {
+	_, own := f.Value.(each)
+	_, slice := f.Value.(pflag.SliceValue)
+	return own || slice
+}
+
 // attachable reports whether text directly after the letter of f can only be
 // its value: no word begins so.
 func attachable(f *pflag.Flag, text string) bool {

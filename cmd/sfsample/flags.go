@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"sfsample/deliver"
 	"sfsample/output"
 	"sfsample/ptrace/procfs"
 	"sfsample/regs"
@@ -141,6 +143,13 @@ type agentFlags struct {
 // messages are what people are told.
 type messages struct{ quiet, verbose bool }
 
+// each takes the values of a flag that may be given again and again.
+type each func(string) error
+
+func (f each) Set(s string) error { return f(s) }
+func (f each) String() string     { return "" }
+func (f each) Type() string       { return "each" }
+
 // newFlags declares every flag, to be read into c. Back quotes mark the value
 // in messages and in the help.
 func newFlags(c *config) *pflag.FlagSet {
@@ -160,27 +169,27 @@ func newFlags(c *config) *pflag.FlagSet {
 		}
 	}
 
-	fs.FuncP("pid", "p", "`PID[,PID...]`", ids(&c.who.pids))
-	fs.FuncP("tid", "t", "`TID[,TID...]`", ids(&c.who.tids))
+	fs.VarP(each(ids(&c.who.pids)), "pid", "p", "`PID[,PID...]`")
+	fs.VarP(each(ids(&c.who.tids)), "tid", "t", "`TID[,TID...]`")
 	fs.StringArrayVar(&c.who.names, "name", nil, "`NAME`")
 	fs.StringArrayVar(&c.who.cgroups, "cgroup", nil, "`GROUP`")
-	fs.Func("container", "`ID`", func(s string) error {
+	fs.Var(each(func(s string) error {
 		if !targets.IsContainerID(s) {
 			return errors.New("is no id of a container (its first 12 digits or more, as docker ps shows them)")
 		}
 		c.who.cgroups = append(c.who.cgroups, s)
 		return nil
-	})
-	fs.Func("user", "`USER`", func(s string) error {
+	}), "container", "`ID`")
+	fs.Var(each(func(s string) error {
 		id, err := targets.UserID(s)
 		c.who.users = append(c.who.users, id)
 		return err
-	})
+	}), "user", "`USER`")
 	fs.BoolVar(&c.who.tree, "tree", false, "")
 	fs.FuncP("hz", "F", "`99`", func(s string) (err error) { c.pace.hz, err = parseHz(s); return })
 	fs.FuncP("duration", "d", "`10s`", func(s string) (err error) { c.pace.duration, err = parseDuration(s); return })
 	fs.Func("every", "`10s`", func(s string) (err error) { c.pace.every, err = parseDuration(s); return })
-	fs.FuncP("output", "o", "`FILE`", func(s string) error { return c.addOutput(s) })
+	fs.VarP(each(func(s string) error { return c.addOutput(s) }), "output", "o", "`FILE`")
 	fs.StringVar(&c.sending.spool, "spool", "", "`DIR`")
 	fs.StringVar(&c.sending.service, "service", "", "`NAME`")
 	fs.BoolVar(&c.sending.noNames, "no-names", false, "")
@@ -203,7 +212,7 @@ func newFlags(c *config) *pflag.FlagSet {
 	fs.Func("max-cpu", "`0.5%`", func(s string) (err error) { c.pace.maxCPU, err = parsePercent(s); return })
 	fs.BoolVar(&c.pace.nice, "nice", false, "")
 	fs.String("config", "", "`FILE`") // see configOf
-	fs.StringVar(&c.agent.listen, "listen", "", "`127.0.0.1:6464`")
+	fs.Func("listen", "`127.0.0.1:6464`", func(s string) error { c.agent.listen = s; return checkListen(s) })
 
 	fs.BoolVar(&c.naming.inlines, "inlines", false, "")
 	fs.BoolVar(&c.naming.lines, "lines", false, "")
@@ -246,13 +255,20 @@ var meaninglessTop = []string{"output", "open", "spool", "service", "no-names", 
 
 // parseArgs reads the arguments that follow the program's name. Each error is a
 // wrong usage, says what is wrong and how it is written rightly.
-func parseArgs(args []string) (config, error) {
-	c := config{
+func parseArgs(args []string) (c config, err error) {
+	c = config{
 		pace: pace{hz: 99, maxOverhead: 0.01}, sampling: sampling{threads: threadsRunning, stop: stopAuto}, out: outputs{by: output.ByProcess},
 		unwinding: unwinding{order: unwind.DefaultOrder, maxDepth: 512, scripts: scriptsOn}, naming: naming{demangle: demangleFull},
 	}
 	fs := newFlags(&c)
-	split, err := splitArgs(fs, args)
+	var file agentFile
+	var split parsedArgs
+	defer func() {
+		if err != nil {
+			err = errors.New(deliver.Discreet(file.place(err, fs, split.flags).Error()))
+		}
+	}()
+	split, err = splitArgs(fs, args)
 	if err != nil {
 		return config{}, err
 	}
@@ -263,7 +279,7 @@ func parseArgs(args []string) (config, error) {
 		c.pace.every = time.Second
 	}
 	if name, ok := configOf(split.flags); ok && c.agent.on {
-		if err := readConfig(name, fs); err != nil {
+		if file, err = readConfig(name, fs); err != nil {
 			return config{}, err
 		}
 	}
@@ -510,6 +526,21 @@ func parseDuration(s string) (time.Duration, error) {
 		return 0, errors.New("is no duration (seconds, or a number with a unit, more than 0: 10, 1m30s)")
 	}
 	return d, nil
+}
+
+// checkListen is an error if s is no address to listen on. Every address of the machine is to be said.
+func checkListen(s string) error {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil || port == "" {
+		return errors.New("is no address (HOST:PORT, as in 127.0.0.1:6464 or [::1]:6464)")
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil || strings.ContainsAny(port[:1], "+-") {
+		return fmt.Errorf("%q is no port (0 to 65535, or the name of a service)", port)
+	}
+	if host == "" {
+		return fmt.Errorf("has no host (try: 127.0.0.1:%[1]s, or 0.0.0.0:%[1]s for every address of the machine)", port)
+	}
+	return nil
 }
 
 func parseDepth(s string) (int, error) {
