@@ -55,7 +55,7 @@ func (r *Receiver) ID() string {
 }
 
 var (
-	userOf  = regexp.MustCompile(`(://|otlp=|pyroscope=)\S*@`)
+	userOf  = regexp.MustCompile(`(://|(?:otlp|pyroscope)=(?:\w+://)?)\S*@`)
 	queryOf = regexp.MustCompile(`(://[^\s?]*\?)[^\s"']+`)
 )
 

@@ -143,7 +143,7 @@ func TestCannotSample(t *testing.T) {
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: nobody}
 		}
 		const told = "the kernel's part of stacks cannot be shown: "
-		begin(t, cmd).end(t).want(t, exitDone, told, "(try: as root)")
+		begin(t, cmd).end(t).want(t, exitDone, told, "(try: as root, with CAP_SYS_ADMIN)")
 		o, _ := onAnothersProcess(t, "dump", "--kernel", "-p")
 		o.want(t, exitFailed, told)
 		if o, _ := onAnothersProcess(t, "dump", "-p"); strings.Contains(o.stderr, told) {
