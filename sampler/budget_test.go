@@ -1,10 +1,13 @@
 package sampler
 
 import (
+	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
+	"sfsample/output"
 	"sfsample/sampler/clocks"
 )
 
@@ -13,31 +16,36 @@ import (
 func TestBudget(t *testing.T) {
 	b := budget{max: 0.01, most: 60}
 	now, used := int64(time.Second), int64(0)
-	step := func(share float64, wantLowered bool, want int64) {
+	step := func(share float64, want int64, told string) {
 		t.Helper()
 		now += budgetWindow
 		used += int64(share * float64(budgetWindow))
-		lowered, got := b.update(now, used)
-		if lowered != wantLowered || b.stride != want {
-			t.Errorf("after a window of %g: lowered %v, stride %d; want %v, %d", share, lowered, b.stride, wantLowered, want)
+		got := b.update(now, used)
+		if b.stride != want || got != told && !(told != "" && strings.HasSuffix(got, told)) {
+			t.Errorf("after a window of %g: stride %d, %q; want %d, %q", share, b.stride, got, want, told)
 		}
-		if b.stride > 1 && (got < share-0.001 || got > share+0.001) {
-			t.Errorf("share %g, want %g", got, share)
+		if told != "" && !strings.Contains(got, "took "+output.Percent(share)+" of a CPU, of "+output.Percent(0.01)) {
+			t.Errorf("after a window of %g: %q", share, got)
 		}
 	}
 	b.update(now, used)
-	step(0.5, false, 1)
-	step(0.009, false, 1)
-	step(0.02, true, 2)
-	step(0.011, true, 4)
-	step(0.009, false, 4)
-	step(0.003, false, 2)
-	step(0.003, false, 1)
-	step(0.003, false, 1)
-	for range 20 {
-		step(0.5, b.stride < 60, min(b.stride*2, 60))
+	step(0.5, 1, "")
+	step(0.009, 1, "")
+	step(0.02, 2, "one tick in 2 is answered")
+	step(0.011, 4, "one tick in 4 is answered")
+	step(0.009, 4, "")
+	step(0.003, 2, "")
+	step(0.003, 1, "each tick is answered again")
+	step(0.003, 1, "")
+	for _, stride := range []int64{2, 4, 8, 16, 32, 60} {
+		step(0.5, stride, fmt.Sprintf("one tick in %d is answered", stride))
 	}
-	if lowered, _ := b.update(now+budgetWindow-1, used+budgetWindow); lowered {
+	step(0.5, 60, "which is the least (try: fewer processes, a longer --every)")
+	step(0.5, 60, "")
+	step(0.003, 30, "")
+	step(0.5, 60, "one tick in 60 is answered")
+	step(0.5, 60, "which is the least (try: fewer processes, a longer --every)")
+	if told := b.update(now+budgetWindow-1, used+budgetWindow); told != "" {
 		t.Error("judged before the window is over")
 	}
 }

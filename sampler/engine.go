@@ -219,7 +219,7 @@ func (e *engine) last(r *Result) {
 		now := min(ptrace.Now(), e.ticks.until-1)
 		e.acct.book.Advance(max(e.ticks.passed(now), e.acct.book.Tick()))
 	}
-	r.Clocks.N = e.bank.Clocks()
+	r.Clocks.N, r.Clocks.Told = e.bank.Clocks(), e.bank.Witnessed()
 	e.board.Rest()
 	r.Stops.Waits = e.awaitStops()
 	e.bank.Close()

@@ -39,6 +39,7 @@ type budget struct {
 	max    float64 // share of a CPU; 0: no bound
 	most   int64   // the largest stride
 	stride int64   // as in load
+	short  bool    // even the largest was too little, as was told
 	begun  int64   // CLOCK_MONOTONIC: start of the window
 	used   int64   // CPU time of this program then
 }
@@ -49,28 +50,34 @@ const budgetWindow = int64(5 * time.Second)
 // slowest is the stride that leaves one look a second: rounds end, and processes are found, by looking.
 func slowest(interval int64) int64 { return min(max(int64(time.Second)/interval, 1), maxStride) }
 
-// update judges the last window. used is the CPU time of this program.
-func (b *budget) update(now, used int64) (lowered bool, share float64) {
+// update judges the last window, and returns what is to be told, if something is. used is the CPU time of this program.
+func (b *budget) update(now, used int64) (told string) {
 	if b.begun == 0 {
 		b.begun, b.used = now, used
 	}
 	if now-b.begun < budgetWindow {
-		return false, 0
+		return ""
 	}
 	if b.stride == 0 { // the first window: what is read at the beginning is read once
 		b.begun, b.used, b.stride = now, used, 1
-		return false, 0
+		return ""
 	}
-	share = float64(used-b.used) / float64(now-b.begun)
+	share := float64(used-b.used) / float64(now-b.begun)
+	took := fmt.Sprintf("this program took %s of a CPU, of %s that it may", output.Percent(share), output.Percent(b.max))
 	switch {
 	case share > b.max && b.stride < b.most:
 		b.stride = min(2*b.stride, b.most)
-		lowered = true
+		told = fmt.Sprintf("%s: only one tick in %d is answered", took, b.stride)
+	case share > b.max && !b.short:
+		b.short = true
+		told = fmt.Sprintf("%s, though only one tick in %d is answered, which is the least (try: fewer processes, a longer --every)", took, b.stride)
 	case b.stride > 1 && share < b.max/3:
-		b.stride /= 2
+		if b.stride, b.short = b.stride/2, false; b.stride == 1 {
+			told = took + ": each tick is answered again"
+		}
 	}
 	b.begun, b.used = now, used
-	return lowered, share
+	return told
 }
 
 func (l *load) add(t *thread, taken time.Duration) {
@@ -90,9 +97,8 @@ func (l *load) update(clockCPUs int, now int64) {
 	l.last = now
 	if l.own.max > 0 {
 		used, _ := ptrace.RawClock(unix.CLOCK_PROCESS_CPUTIME_ID)
-		if less, share := l.own.update(now, used); less {
-			l.said.log.Warn(fmt.Sprintf("this program took %s of a CPU, of %s that it may: only one tick in %d is answered",
-				output.Percent(share), output.Percent(l.own.max), l.own.stride))
+		if told := l.own.update(now, used); told != "" {
+			l.said.log.Warn(told)
 		}
 	}
 	defer func() {

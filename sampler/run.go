@@ -35,6 +35,7 @@ type Result struct {
 // Clocks tells of those of CPUs.
 type Clocks struct {
 	N      int   // CPUs that had one at the end
+	Told   bool  // the kernel told all of them who had their CPUs at ticks
 	Late   int64 // ticks that one answered more than half an interval late
 	Denied error // why they could not get real-time priority
 }

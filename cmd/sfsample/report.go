@@ -290,7 +290,11 @@ func refused() (list []string) {
 
 func (s *session) details(u sampler.Unwound) {
 	r, say := &s.result, s.say
-	say("stops: %d asked for, %d on their way at the end; %d CPUs had a clock, which looked in vain for %v in all", r.Stops.Asked, r.Stops.Waits, r.Clocks.N, short(r.Times.Looked))
+	told := ""
+	if r.Clocks.Told {
+		told = "; the kernel told them who had the CPU"
+	}
+	say("stops: %d asked for, %d on their way at the end; %d CPUs had a clock, which looked in vain for %v in all%s", r.Stops.Asked, r.Stops.Waits, r.Clocks.N, short(r.Times.Looked), told)
 	say("stops that met a system call: %d, from request to release %s; a SIGKILL of sfsample then would leave the call's repetition to the kernel",
 		r.Times.Met.N, spread(r.Times.Met))
 	if r.Clocks.Denied != nil {
