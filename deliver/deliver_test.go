@@ -249,6 +249,7 @@ func TestHurry(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			go q.Send(ctx, r, new(said).say)
 			time.Sleep(320 * time.Second)
+			synctest.Wait()
 			before := len(server.at)
 			q.End()
 			synctest.Wait()
