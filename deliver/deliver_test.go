@@ -263,6 +263,20 @@ func TestHurry(t *testing.T) {
 	}
 }
 
+// sendAll sends what is in a queue to a receiver that takes all.
+func sendAll(t *testing.T, q *Queue) (taken []string, lines *said) {
+	t.Helper()
+	r, err := NewOTLP("http://receiver", environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := new(scripted)
+	r.client.Transport, lines = server, new(said)
+	q.End()
+	q.Send(t.Context(), r, lines.say)
+	return server.taken, lines
+}
+
 // TestKept: what was not sent is sent by whoever opens the folder next, in order; what a crash has left of a message that was
 // being put is not; one that is damaged is left out.
 func TestKept(t *testing.T) {
@@ -300,13 +314,8 @@ func TestKept(t *testing.T) {
 	if err := q.Put(message("12")); err != nil {
 		t.Fatal(err)
 	}
-	q.End()
-	r, _ := NewOTLP("http://receiver", environment())
-	server := new(scripted)
-	r.client.Transport = server
-	var lines said
-	q.Send(t.Context(), r, lines.say)
-	if got := strings.Join(server.taken, " "); got != "0 1 2 4 5 6 7 8 9 10 11 12" {
+	taken, lines := sendAll(t, q)
+	if got := strings.Join(taken, " "); got != "0 1 2 4 5 6 7 8 9 10 11 12" {
 		t.Errorf("sent %s", got)
 	}
 	lines.want(t, "it is damaged")
@@ -374,14 +383,9 @@ func TestCleaned(t *testing.T) {
 	if err := q.Put(message("b")); err != nil {
 		t.Fatal(err)
 	}
-	q.End()
-	r, _ := NewOTLP("http://receiver", environment())
-	server := new(scripted)
-	r.client.Transport = server
-	var lines said
-	q.Send(t.Context(), r, lines.say)
+	taken, lines := sendAll(t, q)
 	lines.want(t, "no such file or directory: it is left out")
-	if got := strings.Join(server.taken, " "); got != "b" {
+	if got := strings.Join(taken, " "); got != "b" {
 		t.Errorf("sent %q", got)
 	}
 }

@@ -57,6 +57,14 @@ func wall() time.Time { return time.Now().Round(0) }
 // suspension, in which CLOCK_MONOTONIC stands.
 const stepped = time.Second
 
+// ends is when a round ends that began at start and took so long, by which the rounds follow each other, or now if the clock was stepped.
+func ends(start time.Time, took time.Duration, now time.Time) time.Time {
+	if end := start.Add(took); now.Sub(end).Abs() <= stepped {
+		return end
+	}
+	return now
+}
+
 // due tells whether it is time for the next round.
 func (rs *rounds) due(now int64) bool { return rs.opt.Every > 0 && now >= rs.now.until }
 
@@ -67,10 +75,7 @@ func (rs *rounds) end(now int64, last bool) {
 	}
 	a, b := rs.book.Account(), &rs.now.before
 	took := time.Duration(now - rs.now.begun)
-	end := rs.now.start.Add(took)
-	if by := wall(); by.Sub(end).Abs() > stepped {
-		end = by
-	}
+	end := ends(rs.now.start, took, wall())
 	r := &Round{
 		Start: end.Add(-took), End: end,
 		Carried: b.Expected - b.Sum(), Owed: a.Expected - a.Sum(),

@@ -97,3 +97,16 @@ func TestRounds(t *testing.T) {
 		})
 	}
 }
+
+// TestRoundEnds: rounds follow each other by what has passed, and go on from the machine's time where that was stepped, or stood.
+func TestRoundEnds(t *testing.T) {
+	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for now, want := range map[time.Duration]time.Duration{
+		10 * time.Second: 10 * time.Second, 10*time.Second + stepped: 10 * time.Second, 9 * time.Second: 10 * time.Second,
+		8 * time.Hour: 8 * time.Hour, -time.Hour: -time.Hour,
+	} {
+		if got := ends(start, 10*time.Second, start.Add(now)).Sub(start); got != want {
+			t.Errorf("at %v a round of 10 s ends at %v, want %v", now, got, want)
+		}
+	}
+}
