@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"sfsample/regs"
@@ -23,7 +24,10 @@ type perl struct {
 }
 
 // perlSyms are addresses of functions: of the loop, and of those that begin activations of it.
-type perlSyms struct{ runops, run, callSV, amagic, leaveScope uint64 }
+type perlSyms struct {
+	runops, run, callSV, amagic, leaveScope uint64
+	enters                                  [4]uint64 // of the operations of perlEnters
+}
 
 // perlLayout is what differs between versions, in bytes: offsets in struct interpreter (intrpvar.h).
 type perlLayout struct {
@@ -51,7 +55,8 @@ const perlKnown = "5.32 to 5.44, even"
 
 // Offsets that are the same in all known versions.
 const (
-	// struct interpreter, from Idefstash on: Icurcop, Icurstack, Icurstackinfo.
+	// struct interpreter: Iop; from Idefstash on Icurcop, Icurstack, Icurstackinfo.
+	perlOp        = 8
 	perlCurcop    = 16
 	perlCurstack  = 24
 	perlStackinfo = 32
@@ -68,7 +73,8 @@ const (
 	perlCV      = 72
 	perlTopEnv  = 96
 	perlContext = 104
-	// COP (cop.h, op.h): op_targ, op_type (9 bits), line, file, seq.
+	// COP (cop.h, op.h): op_ppaddr, op_targ, op_type (9 bits), line, file, seq.
+	perlDoes = 16
 	perlTarg = 24
 	perlType = 32
 	perlLine = 36
@@ -141,6 +147,9 @@ const perlText = "(eval "
 // perlNeeded are the symbols of perlSyms.
 var perlNeeded = []string{"Perl_runops_standard", "perl_run", "Perl_call_sv", "Perl_amagic_call", "Perl_leave_scope"}
 
+// perlEnters are what operations run that push the context of a frame (pp_hot.c, pp_ctl.c), the one for a sub first.
+var perlEnters = []string{"Perl_pp_entersub", "Perl_pp_require", "Perl_pp_entereval", "Perl_pp_entertry"}
+
 // newPerl reads what must be known of the Perl with these symbols.
 func newPerl(file string, machine elf.Machine, syms map[string]uint64, mem io.ReaderAt) (Runtime, error) {
 	var v [3]byte
@@ -164,6 +173,9 @@ func newPerl(file string, machine elf.Machine, syms map[string]uint64, mem io.Re
 		if *at = syms[perlNeeded[i]]; *at == 0 {
 			return nil, fmt.Errorf("%s: this Perl does not export %s, its scripts are not shown", path.Base(file), perlNeeded[i])
 		}
+	}
+	for i, s := range perlEnters {
+		p.enters[i] = syms[s]
 	}
 	return p, nil
 }
@@ -218,6 +230,7 @@ func (p *perl) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 		{From: perlStacks, Index: perlIndex, Each: perlContext, Last: true, Leaves: [2]taking.Leaf{
 			{Link: taking.Link{At: perlOldcop, Bytes: perlCOP}, Tags: 1<<perlSub | 1<<perlFormat | 1<<perlEval},
 			{Link: taking.Link{At: perlCV, Bytes: perlSV}, Tags: 1<<perlSub | 1<<perlFormat, Then: taking.Link{Bytes: perlCVBody}}}}}}
+	r.Steps[3] = taking.Step{Bytes: perlDoes + 8, Head: perlOp, Most: 1}
 	spans := make([]Span, 0, len(roots)+len(last.Spans))
 	for _, root := range roots {
 		spans = append(spans, Span{root.Addr, p.rootBytes()})
@@ -274,7 +287,11 @@ func (p *perl) Frames(mem Memory, late io.ReaderAt, roots []uint64, st *Stack) {
 			}
 			env = next
 		}
-		w := perlWalk{of: p, mem: mem, late: late, st: st, cop: word(b, p.defstash+perlCurcop), compiling: root + uint64(p.compiling)}
+		w := perlWalk{of: p, mem: mem, late: late, st: st, cop: word(b, p.defstash+perlCurcop), compiling: root + uint64(p.compiling), enters: -1}
+		if does, ok := mem.Word(word(b, perlOp) + perlDoes); ok && does != 0 {
+			st.note(word(b, perlOp), perlDoes+8)
+			w.enters = slices.Index(p.enters[:], does)
+		}
 		w.chain(word(b, p.defstash+perlStackinfo))
 		for i := range min(len(st.Frames), perlForeseen) {
 			w.foresee(&st.Frames[i])
@@ -293,6 +310,7 @@ type perlWalk struct {
 	// compiling is the address of PL_compiling: where what is compiled now is, and no longer where what has had that compiled is.
 	compiling uint64
 	evals     bool // there are evals of text or files further in
+	enters    int  // which of perlEnters is under way: it may be filling in the innermost context, whose type comes first (cx_pushblock, inline.h); or -1
 }
 
 // chain appends the frames of the stacks from the one at addr on.
@@ -320,6 +338,7 @@ func (w *perlWalk) chain(addr uint64) {
 				break
 			}
 			w.context(at, c, int(word32(si, perlSIType)), i)
+			w.enters = -1
 		}
 		if st.Short {
 			break
@@ -358,7 +377,9 @@ func (w *perlWalk) context(addr uint64, c []byte, si, index int) {
 		return
 	case kind == perlSub || kind == perlFormat:
 		if sub = true; word(c, perlCV) == 0 { // it is being made or left
-			w.cop = word(c, perlOldcop)
+			if w.enters != 0 {
+				w.cop = word(c, perlOldcop)
+			}
 			break
 		}
 		w.frame(Frame{Addr: addr, Code: word(c, perlCV), At: uint64(kind)}, c)
@@ -397,7 +418,11 @@ func (w *perlWalk) frame(f Frame, c []byte) {
 	if c == nil {
 		c = make([]byte, perlContext)
 	}
-	if w.cop = word(c, perlOldcop); len(w.st.Frames) == 0 && f.Code != 0 && f.Globals == w.cop {
+	cop := w.cop
+	if w.cop = word(c, perlOldcop); w.enters > 0 && f.Code == 0 && w.cop != cop && cop != w.compiling {
+		w.cop = 0 // it may be what stood there before
+	}
+	if len(w.st.Frames) == 0 && f.Code != 0 && f.Globals == w.cop {
 		f.Globals = 0 // it has not begun its first statement, or calls itself
 	}
 	w.st.Frames = append(w.st.Frames, f)

@@ -122,6 +122,43 @@ func TestPerlFrames(t *testing.T) {
 	}
 }
 
+// TestPerlTorn: of a context that may be just being filled in, what stood there before is not told as the caller's line.
+func TestPerlTorn(t *testing.T) {
+	littleEndian(t)
+	const sub, require, other = 0x7000, 0x7010, 0x7020
+	p := &perl{perlLayout: perlLayouts[36], perlSyms: perlSyms{enters: [4]uint64{sub, require}}}
+	for what, tt := range map[string]struct {
+		op, cop uint64
+		sub     bool   // it is the context of a sub that has none yet
+		want    uint64 // the statement of the second frame; of the first, if sub
+	}{
+		"require":           {require, 0x1900, false, 0},
+		"require compiles":  {require, 0x1000 + 1936, false, 0x1980},
+		"require is filled": {require, 0x1980, false, 0x1980},
+		"another operation": {other, 0x1900, false, 0x1980},
+		"a call in an eval": {sub, 0x1900, false, 0x1980},
+		"a call":            {sub, 0x1900, true, 0x1900},
+		"a return":          {other, 0x1900, true, 0x1980},
+	} {
+		b := perlMemory()
+		put := func(at int, v uint64) { binary.NativeEndian.PutUint64(b[at-0x1000:], v) }
+		put(0x1000+perlOp, 0x1f80)
+		put(0x1f80+perlDoes, tt.op)
+		put(0x1000+192+perlCurcop, tt.cop)
+		i := 1
+		if tt.sub {
+			put(0x1a00+perlContext, perlSub)
+			put(0x1a00+perlContext+perlCV, 0)
+			i = 0
+		}
+		var st Stack
+		p.Frames(Memory{{Addr: 0x1000, Bytes: b}}, rubbish(nil), []uint64{0x1000}, &st)
+		if len(st.Frames) <= i || st.Frames[i].Globals != tt.want {
+			t.Errorf("%s: %+v, want the statement %#x in frame %d", what, st.Frames, tt.want, i)
+		}
+	}
+}
+
 // TestPerlClosure names an anonymous sub that is gone when its name is read, as long as the statement that it ran is there, and the GV is of its
 // package.
 func TestPerlClosure(t *testing.T) {

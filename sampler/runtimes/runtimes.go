@@ -312,7 +312,7 @@ func Recognise(o Object, mem io.ReaderAt) (Runtime, error) {
 			globals = s.Size
 			fallthrough
 		case slices.Contains(beamSymbols, s.Name), s.Name == beamAlways, strings.HasPrefix(s.Name, "gHotSpotVM"), strings.Contains(s.Name, "Py"), s.Name == "execute_ex", s.Name == "executor_globals_offset",
-			s.Name == "ruby_version", s.Name == "lua_newstate", strings.HasPrefix(s.Name, "PL_"), slices.Contains(perlNeeded, s.Name):
+			s.Name == "ruby_version", s.Name == "lua_newstate", strings.HasPrefix(s.Name, "PL_"), slices.Contains(perlNeeded, s.Name), slices.Contains(perlEnters, s.Name):
 			syms[s.Name] = s.Value + o.Bias
 		}
 	})
