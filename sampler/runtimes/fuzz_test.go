@@ -265,7 +265,7 @@ func checkFurther(t *testing.T, which, minor byte, b []byte) {
 
 // checkPerl has Perl decode b, and place what it finds.
 func checkPerl(t *testing.T, minor byte, b []byte) {
-	p := &perl{perlLayout: perlLayouts[[]byte{32, 36, 40}[minor%3]], perlSyms: perlSyms{runops: 1, run: 2, callSV: 3, amagic: 4}}
+	p := &perl{perlLayout: perlLayouts[[]byte{32, 36, 40}[minor%3]], syms: perlSyms{runops: 1, run: 2, callSV: 3, amagic: 4}}
 	checkDecoding(t, p, minor, b)
 	page := make([]byte, 1<<16)
 	rubbish(b).ReadAt(page, 0x1000)

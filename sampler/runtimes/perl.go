@@ -19,7 +19,7 @@ import (
 // native stack.
 type perl struct {
 	version string
-	perlSyms
+	syms    perlSyms
 	perlLayout
 }
 
@@ -169,13 +169,13 @@ func newPerl(file string, machine elf.Machine, syms map[string]uint64, mem io.Re
 		return nil, fmt.Errorf("%s: Perl without threads is not known, its scripts are not shown", path.Base(file))
 	}
 	p.perlLayout = l
-	for i, at := range []*uint64{&p.runops, &p.run, &p.callSV, &p.amagic, &p.leaveScope} {
+	for i, at := range []*uint64{&p.syms.runops, &p.syms.run, &p.syms.callSV, &p.syms.amagic, &p.syms.leaveScope} {
 		if *at = syms[perlNeeded[i]]; *at == 0 {
 			return nil, fmt.Errorf("%s: this Perl does not export %s, its scripts are not shown", path.Base(file), perlNeeded[i])
 		}
 	}
 	for i, s := range perlEnters {
-		p.enters[i] = syms[s]
+		p.syms.enters[i] = syms[s]
 	}
 	return p, nil
 }
@@ -184,7 +184,7 @@ func (p *perl) Name() string    { return "perl" }
 func (p *perl) Version() string { return p.version }
 
 // Loop implements [Interpreter].
-func (p *perl) Loop() uint64 { return p.runops }
+func (p *perl) Loop() uint64 { return p.syms.runops }
 
 // Registers implements [Interpreter]: the loop keeps nothing of where it is in registers.
 func (p *perl) Registers(*regs.Arch) (frame, at uint8, ok bool) { return 0, 0, false }
@@ -290,7 +290,7 @@ func (p *perl) Frames(mem Memory, late io.ReaderAt, roots []uint64, st *Stack) {
 		w := perlWalk{of: p, mem: mem, late: late, st: st, cop: word(b, p.defstash+perlCurcop), compiling: root + uint64(p.compiling), enters: -1}
 		if does, ok := mem.Word(word(b, perlOp) + perlDoes); ok && does != 0 {
 			st.note(word(b, perlOp), perlDoes+8)
-			w.enters = slices.Index(p.enters[:], does)
+			w.enters = slices.Index(p.syms.enters[:], does)
 		}
 		w.chain(word(b, p.defstash+perlStackinfo))
 		for i := range min(len(st.Frames), perlForeseen) {
@@ -549,13 +549,13 @@ func (w *perlPlaces) match(optional bool) (left int, ok bool) {
 func (w *perlPlaces) begins(i int) (kind perlBegin, env uint64) {
 	last := len(w.native) - 1
 	switch {
-	case w.in(i+1, w.of.callSV):
+	case w.in(i+1, w.of.syms.callSV):
 		return beginsCall, 0
-	case w.in(i+1, w.of.amagic):
+	case w.in(i+1, w.of.syms.amagic):
 		return beginsMagic, 0
-	case w.in(i+1, w.of.run), i+2 <= last && w.in(i+2, w.of.run):
+	case w.in(i+1, w.of.syms.run), i+2 <= last && w.in(i+2, w.of.syms.run):
 		return beginsRun, 0
-	case i+2 <= last && w.in(i+2, w.of.leaveScope):
+	case i+2 <= last && w.in(i+2, w.of.syms.leaveScope):
 		return beginsOther, 0 // a block of defer, which has a JMPENV from 5.42 on (invoke_defer_block, scope.c)
 	}
 	for _, env := range w.st.jumps {

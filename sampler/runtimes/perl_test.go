@@ -59,7 +59,7 @@ func perlIn(loops ...int) func(i int, entry uint64) bool {
 // TestPerlFrames decodes a stack that was made by hand, and places it.
 func TestPerlFrames(t *testing.T) {
 	littleEndian(t)
-	p := &perl{perlLayout: perlLayouts[36], perlSyms: perlSyms{runops: 1, run: 2, callSV: 3, amagic: 4, leaveScope: 5}}
+	p := &perl{perlLayout: perlLayouts[36], syms: perlSyms{runops: 1, run: 2, callSV: 3, amagic: 4, leaveScope: 5}}
 	b := perlMemory()
 	mem := Memory{unwind.Region{Addr: 0x2d00, Bytes: b[0x1d00:]}, unwind.Region{Addr: 0x1000, Bytes: b[:0x1d00]}}
 	for _, tt := range []struct {
@@ -126,7 +126,7 @@ func TestPerlFrames(t *testing.T) {
 func TestPerlTorn(t *testing.T) {
 	littleEndian(t)
 	const sub, require, other = 0x7000, 0x7010, 0x7020
-	p := &perl{perlLayout: perlLayouts[36], perlSyms: perlSyms{enters: [4]uint64{sub, require}}}
+	p := &perl{perlLayout: perlLayouts[36], syms: perlSyms{enters: [4]uint64{sub, require}}}
 	for what, tt := range map[string]struct {
 		op, cop uint64
 		sub     bool   // it is the context of a sub that has none yet
