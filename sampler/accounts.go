@@ -161,13 +161,21 @@ func (ac *accounts) settled(t *thread, n int64) int64 {
 // unsure ends the wait of a thread that was found at tick n to have run at some time since its last look, and accounts
 // for the ticks before. run is its run time of now.
 func (ac *accounts) unsure(t *thread, n int64, run time.Duration) {
+	ran := t.watch.RanFor(run)
 	sure := t.watch.Ran(&t.proc.watch, n, run)
 	if ac.book.Owed(&t.line, sure) > 0 {
 		ac.creditIdle(t, sure)
 	}
 	class := ledger.Unsure
-	if t.slot >= 0 && ac.load.both == clocks.Every && ac.bank.Everywhere(cpus(), sure) { // there was a clock wherever it has run
+	switch {
+	case t.slot >= 0 && ac.load.both == clocks.Every && ac.bank.Everywhere(cpus(), sure): // there was a clock wherever it has run
 		class = ac.unmet(t)
+	case !ac.opt.All: // of these ticks it ran at as many as its CPU time stands for, in the long run
+		t.queue.doubt += ran
+		k := int64(t.queue.doubt) / ac.ticks.interval
+		t.queue.doubt -= time.Duration(k * ac.ticks.interval)
+		ac.book.GiveSome(&t.line, min(k, ac.book.Owed(&t.line, n-1)), ledger.Unsure)
+		class = ledger.Idle
 	}
 	ac.book.Give(&t.line, n-1, class)
 }

@@ -170,6 +170,7 @@ type queue struct {
 	waits    int64         // ticks of waiting that no stack shows yet
 	homeless int64         // ticks in a row at which no clock could be where it ran
 	let      times         // when they were last known
+	doubt    time.Duration // for which it ran, nobody knows when, and which is no tick's yet
 }
 
 // times are a thread's at a moment.

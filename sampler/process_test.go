@@ -15,6 +15,7 @@ import (
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
 	"sfsample/sampler/ledger"
+	"sfsample/sampler/watch"
 )
 
 // TestFewFiles: a thread of which no file can be opened for want of descriptors is not taken for one that
@@ -144,6 +145,42 @@ func TestLate(t *testing.T) {
 		ac.creditIdle(th, 30)
 		if a = ac.book.Account(); a.Count[ledger.Unsure] != 5 || a.Sum() != 21 {
 			t.Errorf("credited up to %d and 30: %v", tt.credit, &a)
+		}
+	}
+}
+
+// TestUnsure: of ticks between two looks, in which a thread ran nobody knows when, as many are unsure as its CPU time stands for, and what is less than a
+// tick counts with the next; of blocked threads' stacks each tick is.
+func TestUnsure(t *testing.T) {
+	const tick = int64(10 * time.Millisecond)
+	for _, tt := range []struct {
+		all  bool
+		ran  time.Duration // between two looks, of five ticks each
+		want []int64       // of how many ticks in all
+	}{
+		{false, 100 * time.Microsecond, []int64{0, 0, 0}},
+		{false, 4 * time.Millisecond, []int64{0, 0, 1, 1, 2}},
+		{false, 25 * time.Millisecond, []int64{2, 5, 7, 10}},
+		{false, 50 * time.Millisecond, []int64{4, 8}}, // the tick of a look is not among those before
+		{true, 100 * time.Microsecond, []int64{4, 8}},
+	} {
+		ac := &accounts{opt: &Options{All: tt.all}, ticks: &ticks{interval: tick}, book: ledger.NewBook(), out: new(outlet), load: new(load)}
+		th := &thread{proc: &process{watch: watch.NewProcess(0, watch.Timing{Interval: time.Duration(tick)}, 0)}, slot: -1}
+		ac.book.Open(&th.line, 0)
+		var n int64
+		var s procfs.Schedstat
+		for _, want := range tt.want {
+			ac.book.Advance(n)
+			ac.book.Give(&th.line, n, ledger.Idle)
+			s.Count++
+			th.sleeps(n, s)
+			n += 5
+			ac.book.Advance(n)
+			s.Run += tt.ran
+			ac.unsure(th, n, s.Run)
+			if a := ac.book.Account(); a.Count[ledger.Unsure] != want || ac.book.Owed(&th.line, n) != 1 {
+				t.Errorf("%+v: %d ticks are unsure up to tick %d, and %d owed, want %d and 1", tt, a.Count[ledger.Unsure], n, ac.book.Owed(&th.line, n), want)
+			}
 		}
 	}
 }

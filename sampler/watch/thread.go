@@ -76,6 +76,9 @@ func (t *Thread) Ran(p *Process, n int64, run time.Duration) int64 {
 	return min(max(sure, t.seen), n-1)
 }
 
+// RanFor is how long a thread has run since it was found blocked, or found at all, by its run time of now.
+func (t *Thread) RanFor(run time.Duration) time.Duration { return run - t.run }
+
 // Due tells whether a thread asleep is to be looked at at tick n, after the reading for [Process.Begin]. id
 // is any number that other threads do not have.
 func (t *Thread) Due(p *Process, id int, n int64) bool { return n >= t.next && !p.waits(t, id, n) }
