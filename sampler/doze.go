@@ -61,6 +61,7 @@ type vigil struct {
 	kernel          taking.Kernel
 	start, interval int64
 	tick, last      int64 // the tick that comes next; the one at which it ends in any case
+	least           int64 // CLOCK_MONOTONIC, before which no call is heard
 	families        []family
 }
 
@@ -90,8 +91,13 @@ const (
 	// the first still tells the last much.
 	seldomSpread = int64(2 * time.Millisecond)
 	perClock     = int64(100 * time.Microsecond)
-	// longestVigil bounds for how long the coordinator looks at nobody.
+	// longestVigil bounds for how long the coordinator of an agent looks at nobody, and briefVigil that of others: what is read of a process later, as names and code that it
+	// makes and throws away, is to be read soon. briefTick is the shortest interval of ticks for that.
 	longestVigil = 600 * time.Millisecond
+	briefVigil   = 50 * time.Millisecond
+	briefTick    = int64(5 * time.Millisecond)
+	// calledTicks is for how long clocks that have called are expected to do so again: each call takes longer to be heard than a tick's look.
+	calledTicks = 64
 	// clockStay is how long a clock stays that meets nobody: until its CPU has one again some ticks pass.
 	clockStay = 10 * time.Second
 	// ahead is how long before a tick a vigil is kept at least: late wake-ups take less. To that comes perFamily for each process that is read.
@@ -108,9 +114,9 @@ const (
 //go:norace
 func (v *vigil) Outside() {
 	if v.sleeps {
-		least, at := v.start+(v.tick+1)*v.interval, v.start+v.last*v.interval+v.settles
-		for v.kernel.Now() < least {
-			v.kernel.Sleep(least) // who calls at each tick is not heard at each
+		at := v.start + v.last*v.interval + v.settles
+		for v.kernel.Now() < v.least {
+			v.kernel.Sleep(v.least) // who calls at each tick is not heard at each
 		}
 		for now := v.kernel.Now(); now < at && v.board.Bell() == v.heard && !v.missing(); now = v.kernel.Now() {
 			until := at
@@ -194,9 +200,12 @@ func prompt() {
 
 // resting is how the coordinator waits while there is nothing to do.
 type resting struct {
-	doze  doze
-	nap   nap
-	vigil vigil
+	longest time.Duration // for which it looks at nobody; 0: it looks at each tick
+	told    bool          // the pipeline was told that it does
+	called  int64         // tick before which it looks at each, as a clock has called
+	doze    doze
+	nap     nap
+	vigil   vigil
 }
 
 // nap waits until a CLOCK_MONOTONIC time, without a timer of Go's runtime. false: nobody would be heard for too long.
@@ -233,14 +242,6 @@ func (e *engine) doze() {
 	e.ticks.due = d.tick
 }
 
-// between is the time between two looks of the coordinator.
-func (e *engine) between() time.Duration {
-	if e.opt.Budget.Seldom {
-		return longestVigil
-	}
-	return time.Duration(e.ticks.interval)
-}
-
 // vigil leaves some ticks to the clocks, and sets which tick is due then.
 func (e *engine) vigil() {
 	v, n := &e.resting.vigil, e.acct.book.Tick()
@@ -248,10 +249,17 @@ func (e *engine) vigil() {
 		return
 	}
 	v.tells = !e.bank.Witnessed()
-	// Of one clock alone nobody else sees that it waits, and threads that were not asked for are never on the board.
-	v.sleeps = !v.tells && e.bank.Clocks() > 1 && len(e.roster.wanted) == 0
+	// Of one clock alone nobody else sees for long that it waits, and threads that were not asked for are never on the board.
+	v.sleeps = !v.tells && (e.bank.Clocks() > 1 || !e.opt.Budget.Seldom) && len(e.roster.wanted) == 0
 	for _, p := range e.roster.procs {
 		v.sleeps = v.sleeps && p.group >= 0 // else nobody calls for it
+	}
+	if !e.opt.Budget.Seldom && (!v.sleeps || n < e.resting.called) {
+		return // it would wake at each tick
+	}
+	if !e.resting.told {
+		e.resting.told = true
+		e.out.send(item{batches: true})
 	}
 	v.board, v.start, v.interval = e.board, e.ticks.start, e.ticks.interval
 	v.settles = e.bank.Last + int64(e.ticks.times.Slack())
@@ -265,7 +273,10 @@ func (e *engine) vigil() {
 		end = min(end, e.rounds.now.until)
 	}
 	v.unmet = unmet{clocks: float64(e.bank.Clocks())}
-	v.tick, v.last = n, min(max(e.ticks.due, n+int64(longestVigil)/v.interval), e.ticks.passed(end)+1)
+	v.tick, v.last = n, min(max(e.ticks.due, n+int64(e.resting.longest)/v.interval), e.ticks.passed(end)+1)
+	if v.least = 0; e.opt.Budget.Seldom {
+		v.least = v.start + (n+1)*v.interval
+	}
 	v.families = v.families[:0]
 	for _, p := range e.roster.procs {
 		f := family{-1, p.group, 2 + p.census.others + int64(p.threads.Load())}
@@ -279,5 +290,7 @@ func (e *engine) vigil() {
 	prompt()
 	defer clocks.Hasten(e.opt.Budget.Nice)()
 	ptrace.Outside(v)
-	e.ticks.due = max(v.tick, n+1)
+	if e.ticks.due = max(v.tick, n+1); e.board.Bell() != v.heard {
+		e.resting.called = v.tick + calledTicks
+	}
 }

@@ -147,17 +147,19 @@ func TestVigil(t *testing.T) {
 		}
 		tasks.Close()
 	}
-	// Where it can, it sleeps until clocks call, but not to the tick that comes next but one: who calls at each tick is not heard at each.
-	for calls, want := range map[bool]int64{false: 40, true: 1} {
-		k := new(taking.Live)
-		b := clocks.NewBoard(1, k.Now(), 20e6)
-		v := vigil{sleeps: true, heard: b.Bell(), board: b, kernel: k, start: b.Start, interval: b.Interval, last: 40}
-		if calls {
-			b.Call()
-		}
-		v.Outside()
-		if now := k.Now(); v.tick < want || v.tick > 40 || calls && v.tick == 40 || now < b.Start+b.Interval {
-			t.Errorf("called %t: it ends %v after the start, at tick %d", calls, time.Duration(now-b.Start), v.tick)
+	// Where it can, it sleeps until clocks call; that of an agent not to the tick that comes next but one: who calls at each tick is not heard at each.
+	for _, least := range []int64{0, 1} {
+		for calls, want := range map[bool]int64{false: 40, true: least} {
+			k := new(taking.Live)
+			b := clocks.NewBoard(1, k.Now(), 20e6)
+			v := vigil{sleeps: true, heard: b.Bell(), board: b, kernel: k, start: b.Start, interval: b.Interval, last: 40, least: b.Start + least*b.Interval}
+			if calls {
+				b.Call()
+			}
+			v.Outside()
+			if now := k.Now(); v.tick < want || v.tick > 40 || calls && v.tick == 40 || now < v.least {
+				t.Errorf("called %t: it ends %v after the start, at tick %d", calls, time.Duration(now-b.Start), v.tick)
+			}
 		}
 	}
 	// Where some CPU has no clock it ends when processes have run for longer than clocks have met anybody.
@@ -195,6 +197,18 @@ func TestVigil(t *testing.T) {
 	} {
 		if bareEngine(opt).opt.Budget.Seldom {
 			t.Errorf("%s: ticks are left to the clocks", name)
+		}
+	}
+	for name, x := range map[string]struct {
+		opt  Options
+		want time.Duration
+	}{
+		"99 Hz": {Options{Hz: 99}, briefVigil}, "an agent": {Options{Hz: 19, Budget: Budget{Seldom: true}}, longestVigil}, "an agent of 99 Hz": {Options{Hz: 99, Budget: Budget{Seldom: true}}, briefVigil},
+		"ticks are seldom anyway": {Options{Hz: 19}, 0}, "ticks come fast": {Options{Hz: 999}, 0}, "blocked threads": {Options{Hz: 99, All: true}, 0},
+		"children": {Options{Hz: 99, Follow: Follow{Children: true}}, 0}, "exits": {Options{Hz: 99, ExitStacks: true}, 0}, "stops": {Options{Hz: 99, Stop: StopAlways}, 0},
+	} {
+		if got := bareEngine(x.opt).resting.longest; got != x.want {
+			t.Errorf("%s: nobody is looked at for %v, want %v", name, got, x.want)
 		}
 	}
 }

@@ -53,19 +53,23 @@ func newEngine(opt Options, p *pool, start time.Time, out *outlet) *engine {
 	x := &ticks{interval: int64(every), times: watch.Timing{Interval: every, Lag: ptrace.SchedulerTick()}, origin: now - int64(time.Since(start)), start: now}
 	board := clocks.NewBoard(boardRoom, x.start, x.interval)
 	board.NoRestart = opt.NoRestart
-	if opt.Budget.Seldom = opt.Budget.Seldom && x.interval >= seldomTick && !opt.All && opt.Stop == StopAuto && !opt.ExitStacks && !opt.Follow.Children && !opt.test.uncounted; opt.Budget.Seldom {
+	bankOptions, longest := clocks.Options{Samples: x.buffers(), Nice: opt.Budget.Nice}, time.Duration(0)
+	lone := !opt.All && opt.Stop == StopAuto && !opt.ExitStacks && !opt.Follow.Children && !opt.test.uncounted // clocks need nobody between some ticks
+	if opt.Budget.Seldom = opt.Budget.Seldom && x.interval >= seldomTick && lone; opt.Budget.Seldom {
 		board.Spread = min(board.Spread, seldomSpread, perClock*int64(min(cpus(), 1<<16)))
+		longest, bankOptions.Stay = longestVigil, clockStay
+	} else if lone && x.interval >= briefTick && x.interval <= int64(briefVigil/2) {
+		longest = briefVigil
 	}
-	bankOptions := clocks.Options{Samples: x.buffers(), Nice: opt.Budget.Nice}
-	if opt.Budget.Seldom {
-		bankOptions.Deep, bankOptions.Stay = 1+int(int64(longestVigil)/x.interval), clockStay
+	if longest > 0 {
+		bankOptions.Deep = 1 + int(int64(longest)/x.interval)
 	}
 	bank := clocks.NewBank(new(taking.Live), board, bankOptions)
 	pulse := &pulse{said: said, stop: make(chan struct{})}
 	pulse.board.Store(board)
 	files, book, roster := &files{said: said}, ledger.NewBook(), newRoster(opt.TIDs)
 	load := &load{said: said, max: opt.Budget.MaxOverhead, stride: clocks.Every, both: clocks.Every, most: clocks.Every, own: budget{max: opt.Budget.MaxCPU, most: slowest(x.interval), stride: opt.test.firstStride}}
-	e := &engine{opt: &opt, said: said, out: out, ticks: x, pulse: pulse, board: board, bank: bank, roster: roster}
+	e := &engine{opt: &opt, said: said, out: out, ticks: x, pulse: pulse, board: board, bank: bank, roster: roster, resting: resting{longest: longest}}
 	e.listing = &listing{opt: e.opt, book: book, files: files, board: board, bank: bank}
 	e.acct = &accounts{opt: e.opt, ticks: x, out: out, files: files, roster: roster, book: book, load: load, bank: bank}
 	e.rounds = &rounds{opt: e.opt, out: out, acct: e.acct, book: book, roster: roster, load: load}
@@ -106,7 +110,7 @@ func (e *engine) loop(r *Result) {
 			if quiet && e.acct.book.Tick()-e.roster.still() > boardTicks {
 				timer.Stop() // it would wake the runtime
 				e.doze()
-			} else if e.opt.Budget.Seldom && !e.pulse.ends() {
+			} else if e.resting.longest > 0 && !e.pulse.ends() {
 				timer.Stop()
 				e.vigil()
 			}

@@ -13,7 +13,7 @@ const (
 	steadyLooks = 100
 	fewItems    = 256
 
-	// mostLook bounds both. Where ticks are rarer than that each item wakes the receiver: all of a tick come at once.
+	// mostLook bounds both. Where ticks are rarer than that, or the sender says so, each item wakes the receiver: all of a tick, or of several, come at once.
 	mostLook = 250 * time.Millisecond
 )
 

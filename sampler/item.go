@@ -24,6 +24,7 @@ type item struct {
 	gone    int  // a process that has ended, or has become another program
 	left    left // a thread of which there were captures has ended
 	round   *Round
+	batches bool // from now on items come seldom, and many at once
 }
 
 // left is a thread that is no more.

@@ -280,6 +280,9 @@ func (p *Pipeline) consume(list <-chan item, nudge <-chan struct{}, tick time.Du
 			tellLeft(&it.round.Account, &p.left.round)
 			p.left.round = [ledger.NumClasses]int64{}
 			p.out.round(it.round)
+		case it.batches:
+			items.rare = true
+			p.out.batches()
 		}
 	}
 	p.targets.closeAll()

@@ -86,7 +86,7 @@ func Run(ctx context.Context, opt Options, d time.Duration, pipe *Pipeline, read
 	piped := make(chan struct{})
 	go func() {
 		defer close(piped)
-		pipe.consume(items, nudge, e.between())
+		pipe.consume(items, nudge, time.Duration(e.ticks.interval))
 	}()
 	yieldToOthers()
 	var result Result

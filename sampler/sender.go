@@ -47,6 +47,10 @@ func (o *sender) write(queue *inbox[named]) (err error) {
 			o.cfg.Names.forget(n.gone)
 			continue
 		}
+		if n.batches {
+			queue.rare = true
+			continue
+		}
 		if n.round != nil {
 			if s, ok := o.cfg.Sink.(RoundSink); ok {
 				err = errors.Join(err, s.EndRound(n.round))
@@ -75,6 +79,9 @@ func (o *sender) send(t *target, tid int, s *seen, at time.Duration, taken strin
 		State: s.state, GIL: s.gil, Taken: taken, CPU: w.CPU, Wall: w.Wall, Delay: w.Delay, Pause: w.Pause, Late: w.Late,
 	}}
 }
+
+// batches has what comes wake the goroutine that writes.
+func (o *sender) batches() { o.queue <- named{batches: true} }
 
 // forget tells that no more stacks of a process come, round that a round ends.
 func (o *sender) forget(p *processNames) { o.queue <- named{gone: p} }

@@ -79,6 +79,8 @@ type named struct {
 	sample output.Sample
 	gone   *processNames
 	round  *Round
+
+	batches bool // see item
 }
 
 // Bounds of what a target remembers. Programs have few distinct stacks; for
