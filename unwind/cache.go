@@ -1,6 +1,7 @@
 package unwind
 
 import (
+	"errors"
 	"math/bits"
 	"slices"
 
@@ -183,8 +184,9 @@ type knownCode struct {
 	order []How
 	cache cache
 	gen   uint64 // of the space, as of what cache holds
-	// Entries of addresses outside code, which the cache does not keep.
+	// Entries of addresses outside code, and of tables that could not be read, which the cache does not keep.
 	nowhere, innermost entry
+	unread             bool // by firstRow
 
 	window window
 }
@@ -254,7 +256,11 @@ func (c *knownCode) fill(pc uint64, kind flags) *entry {
 		e.flags |= isOwned
 		return c.cache.insert(e)
 	}
-	if e.row, e.how = c.firstRow(pc, kind == 0); e.row != nil {
+	if e.row, e.how = c.firstRow(pc, kind == 0); e.row == nil && c.unread {
+		c.nowhere = e
+		return &c.nowhere
+	}
+	if e.row != nil {
 		e.row = c.cache.share(e.row)
 		var ok bool
 		if e.plain, ok = compile(c.proc.arch, e.row); ok {
@@ -284,6 +290,8 @@ func (c *knownCode) rowOf(e *entry) *entry {
 		c.window.read(c.proc.space, exact)
 		if e.row, e.how = c.firstRow(e.pc, !caller); e.row != nil {
 			e.row = c.cache.share(e.row)
+		} else if c.unread {
+			return e
 		}
 		e.flags |= rowKnown
 	}
@@ -291,9 +299,14 @@ func (c *knownCode) rowOf(e *entry) *entry {
 }
 
 // firstRow returns the row of the first method that has one for the lookup
-// address pc. c.window holds the code around it.
+// address pc. c.window holds the code around it. unread tells that a table could not be
+// read: then no method guesses in its place.
 func (c *knownCode) firstRow(pc uint64, top bool) (*sframe.Row, How) {
+	c.unread = false
 	for _, h := range c.order {
+		if c.unread && h != SFrame && h != EHFrame {
+			break
+		}
 		row, ok := c.methodRow(h, pc, top)
 		if ok {
 			return row, h
@@ -309,6 +322,7 @@ func (c *knownCode) methodRow(h How, pc uint64, top bool) (row *sframe.Row, ok b
 	switch h {
 	case SFrame, EHFrame:
 		row, err := c.proc.space.Row(pc, h)
+		c.unread = c.unread || errors.Is(err, ErrUnread)
 		if err != nil || row == nil || row.Signal && row.CFA.Base == sframe.Undefined {
 			// The last is a signal frame that SFrame has no rules for. Its
 			// bytes were looked at before any table.

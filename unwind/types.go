@@ -1,6 +1,10 @@
 package unwind
 
-import "sfsample/sframe"
+import (
+	"errors"
+
+	"sfsample/sframe"
+)
 
 // How says which method found a frame.
 type How uint8
@@ -52,13 +56,18 @@ func (f Frame) LookupPC() uint64 {
 	return f.PC
 }
 
+// ErrUnread is of a table that could not be read just now: nobody knows whether it has a row, and what is guessed in its place, as by a frame pointer,
+// may pass over a frame.
+var ErrUnread = errors.New("unwind table could not be read")
+
 // Space answers what a walk asks about the code of one process. It is asked by
 // one goroutine at a time.
 type Space interface {
 	// Row returns the row that method m (SFrame or EHFrame) has for the
 	// address pc. The row stays valid and unchanged for ever.
-	// sframe.ErrNoRow: nothing here, ask the next method. Any other error says
-	// why the table is of no use here; the walk goes on with the next method.
+	// sframe.ErrNoRow: nothing here, ask the next method. ErrUnread: ask the other
+	// table, and no method that guesses. Any other error says why the table is of
+	// no use here; the walk goes on with the next method.
 	Row(pc uint64, m How) (*sframe.Row, error)
 	// Executable: pc lies in an executable mapping (or the vDSO).
 	Executable(pc uint64) bool

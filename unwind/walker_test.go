@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -346,6 +347,20 @@ func TestWalkAMD64(t *testing.T) {
 		{
 			name: "damaged table is as good as none",
 			space: &space{mapped: text, bad: map[How]error{SFrame: errors.New("bad header")},
+				rows: map[How][]sframe.Entry{EHFrame: {start, leaf}}},
+			set: set(0x401010, 7, sp), mem: words(a, sp, 0x400020),
+			want: []Frame{{PC: 0x401010}, {PC: 0x400020, Caller: true, How: EHFrame}},
+		},
+		{
+			name:  "what a table that cannot be read has is not guessed",
+			space: &space{mapped: text, bad: map[How]error{SFrame: fmt.Errorf("%w: input/output error", ErrUnread)}},
+			set:   set(0x401010, 7, sp, 6, sp+64), mem: words(a, sp, 0x400020, 0, 0, 0, 0, 0, 0, 0, 0, 0x402010), // a frame pointer's record, further up
+			want: []Frame{{PC: 0x401010}},
+			end:  End{Reason: NoRow, Addr: 0x401010},
+		},
+		{
+			name: "the other table tells as much as one that cannot be read",
+			space: &space{mapped: text, bad: map[How]error{SFrame: fmt.Errorf("%w: input/output error", ErrUnread)},
 				rows: map[How][]sframe.Entry{EHFrame: {start, leaf}}},
 			set: set(0x401010, 7, sp), mem: words(a, sp, 0x400020),
 			want: []Frame{{PC: 0x401010}, {PC: 0x400020, Caller: true, How: EHFrame}},
@@ -1493,5 +1508,21 @@ func TestNoAllocation(t *testing.T) {
 				t.Errorf("%v allocations a walk, want 0", n)
 			}
 		})
+	}
+}
+
+// TestUnread: a table that cannot be read at one walk is asked again at the next.
+func TestUnread(t *testing.T) {
+	a, sp := regs.AMD64, uint64(0x7ffd_0000_1000)
+	s := &space{mapped: [][2]uint64{{0x400000, 0x403000}}, bad: map[How]error{SFrame: ErrUnread}}
+	w := New(a, s, nil, 0)
+	mem := words(a, sp, 0x400020, 0, 0, 0, 0, 0, 0, 0, 0, 0x402010)
+	for _, want := range []int{1, 2} {
+		frames, end := w.Walk(set(0x401010, 7, sp, 6, sp+64), mem, nil)
+		if len(frames) != want {
+			t.Errorf("%d frames, %v; want %d", len(frames), end, want)
+		}
+		s.bad = nil
+		s.rows = map[How][]sframe.Entry{SFrame: {covers(0x400000, 0x400040, sframe.Row{Outermost: true}), covers(0x401000, 0x401040, spRow(8))}}
 	}
 }

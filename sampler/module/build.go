@@ -25,6 +25,10 @@ type builder struct {
 	owner map[int]*Module // of the mappings that are of a module
 	bad   map[int]bool    // mappings that do not begin with a usable header
 	list  []*Module
+
+	unread map[int]bool // those of bad that could not be read
+	failed bool         // something could not be read of what the mapping under way may belong to
+	other  bool         // something was, and is no object
 }
 
 type fileID struct {
@@ -51,7 +55,7 @@ type mappedFile struct {
 // newBuilder sorts the mappings by file.
 func newBuilder(s *Space, maps []procfs.Mapping) *builder {
 	b := &builder{s: s, maps: maps, files: map[fileID]*mappedFile{}, mods: map[moduleID]*Module{},
-		owner: map[int]*Module{}, bad: map[int]bool{}}
+		owner: map[int]*Module{}, bad: map[int]bool{}, unread: map[int]bool{}}
 	for i := range maps {
 		m := &maps[i]
 		if !m.File() {
@@ -80,7 +84,9 @@ func (b *builder) build() mapped {
 			if n := len(b.code); n > 0 && m.Start < b.code[n-1].end {
 				continue
 			}
-			b.code = append(b.code, codeRange{m.Start, m.End, i, b.module(i), now})
+			b.failed, b.other = false, false
+			mod := b.module(i)
+			b.code = append(b.code, codeRange{m.Start, m.End, i, mod, now, mod == nil && b.failed && !b.other})
 		}
 	}
 	// An inode may come back as another file.
@@ -173,6 +179,7 @@ func (b *builder) at(k, i int) *Module {
 		return mod
 	}
 	if b.bad[k] || b.full(head) {
+		b.failed, b.other = b.failed || b.unread[k], b.other || b.bad[k] && !b.unread[k]
 		return nil
 	}
 	if mod := b.kept(id); mod != nil {
@@ -184,6 +191,11 @@ func (b *builder) at(k, i int) *Module {
 	h, err := readHeader(b.s.access.src, int64(head.Start))
 	if err != nil {
 		b.bad[k] = true
+		if _, bad := errors.AsType[*HeaderError](err); !bad && head.Perms&procfs.Read != 0 {
+			b.unread[k], b.failed = true, true
+		} else {
+			b.other = true // and so is what else is mapped of the file
+		}
 		return nil
 	}
 	first := h.first()
@@ -194,7 +206,8 @@ func (b *builder) at(k, i int) *Module {
 	mod := &Module{base: head.Offset, Bias: bias, id: id}
 	buildID, at := h.buildID(imageAt{b.s.access.src, bias}, false)
 	if mod.probes.list, err = readProbes(b.s.access.src, head, h, at, bias); err != nil || !held(b.s.access.src, mod.probes.list, h, buildID, at, bias) {
-		return nil // it changes at this moment
+		b.failed = true
+		return nil // it changes at this moment, or could not be read
 	}
 	mod.probes.marks = marks(mod.probes.list)
 	return b.add(b.newModule(mod, h, buildID, m))

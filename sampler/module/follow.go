@@ -104,6 +104,7 @@ func (o *object) follow(m *Module, k followKey) (*sframe.Row, error) {
 	if err := o.open(); err != nil {
 		return nil, err
 	}
+	o.mem.failed = false
 	goFunc, ok := o.goFunc(k.pc)
 	switch {
 	case ok && !goFunc.Foreign():
@@ -121,7 +122,9 @@ func (o *object) follow(m *Module, k followKey) (*sframe.Row, error) {
 	default:
 		row, _ = code.Follow(o.mem.hdr.arch, code.Place{PC: k.pc, Caller: k.caller, Ends: o.tables.ends}, o.mem.code)
 	}
-	o.followed.keep(k, row)
+	if row != nil || !o.mem.failed { // else it may tell more another time
+		o.followed.keep(k, row)
+	}
 	o.mem.cache.account(o, o.bytes())
 	return answer(row)
 }

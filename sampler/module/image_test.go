@@ -355,8 +355,9 @@ type process struct {
 	listed int // calls of Maps
 	opened int // calls of OpenFile
 	gone   bool
-	// failAt: the read with this number fails, if it is not 0.
+	// failAt: the read with this number fails, if it is not 0; half: in its midst.
 	failAt int
+	half   bool
 }
 
 type memory struct {
@@ -377,7 +378,9 @@ func (p *process) ReadAt(b []byte, addr int64) (int, error) {
 	if p.gone {
 		return 0, syscall.ESRCH
 	}
-	if p.reads == p.failAt {
+	if p.reads == p.failAt && p.half {
+		return len(b) / 2, io.ErrUnexpectedEOF
+	} else if p.reads == p.failAt {
 		return 0, syscall.EIO
 	}
 	for _, m := range p.mem {

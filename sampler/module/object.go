@@ -61,6 +61,7 @@ type objectMemory struct {
 	private bool
 	hdr     *header
 	via     *Module // whose memory the look-up reads; what is above never changes
+	failed  bool    // a read has, since that was last asked
 }
 
 // tables are the unwind tables in memory, once they are opened.
@@ -121,14 +122,19 @@ func (mem *objectMemory) readPage(vaddr uint64) ([]byte, error) {
 	}
 	data := make([]byte, pageBytes)
 	if _, err := m.access.src.ReadAt(data, int64(m.Bias+vaddr)); err != nil {
-		return nil, err
+		mem.failed = true
+		return nil, fmt.Errorf("%w: %w", unwind.ErrUnread, err)
 	}
 	// Another object may have come in its place since it was last seen.
 	same, err := m.unchanged(make([]byte, maxProbe))
 	if err == nil && !same {
 		err = errNotImage
 	}
-	return data, err
+	if err != nil {
+		mem.failed = true
+		return nil, fmt.Errorf("%w: %w", unwind.ErrUnread, err)
+	}
+	return data, nil
 }
 
 // row answers unwind.Space.Row for the link-time address vaddr, reading through m.

@@ -84,6 +84,7 @@ type codeRange struct {
 	mapping    int       // index in mapped.maps
 	mod        *Module   // nil: no ELF object
 	since      time.Time // it was first seen to be of that
+	unread     bool      // the header of an object could not be read: what there is of it is not known
 }
 
 var _ interface {
@@ -249,9 +250,14 @@ func linkage(s *Space, pc uint64) (slot uint64) {
 // Row implements unwind.Space.
 func (s *Space) Row(pc uint64, how unwind.How) (*sframe.Row, error) {
 	r := s.cover(pc)
+	if r != nil && r.unread && s.missed(pc) {
+		r = s.mapped.code.find(pc)
+	}
 	switch {
 	case r == nil:
 		return nil, sframe.ErrNoRow
+	case r.unread:
+		return nil, unwind.ErrUnread
 	case r.mod == nil && how == unwind.EHFrame:
 		return s.jit.row(pc)
 	case r.mod == nil:
