@@ -66,7 +66,9 @@ func openFile(name string, now bool) (*file, error) {
 	if !now {
 		w.f.Close()
 		w.f = nil
-		os.Remove(w.partial)
+		if err := os.Remove(w.partial); err != nil && !errors.Is(err, fs.ErrNotExist) { // in a folder to which files may only be added
+			return nil, fmt.Errorf("output %s: cannot remove %s, made to try: %w (give a file in another folder, or - for standard output)", name, w.partial, cause(err))
+		}
 	}
 	return w, nil
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestParseSpec(t *testing.T) {
@@ -335,6 +337,24 @@ func TestFullDiskAndNoOtherPlace(t *testing.T) {
 	}
 	feed(t, outs)
 	if err := outs.Close(); err == nil || !strings.Contains(err.Error(), "no room to save it elsewhere") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestAppendOnly: a folder to which files may only be added, which would keep what is written to on the way, is refused before there is a result.
+func TestAppendOnly(t *testing.T) {
+	const set, add = 0x40086602, 0x20 // FS_IOC_SETFLAGS, FS_APPEND_FL (include/uapi/linux/fs.h)
+	dir := t.TempDir()
+	f, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.IoctlSetPointerInt(int(f.Fd()), set, add); err != nil {
+		t.Skip("no folder can be made to which files may only be added")
+	}
+	defer unix.IoctlSetPointerInt(int(f.Fd()), set, 0)
+	if _, err = openIn(t, dir, "folded=x"); err == nil || !strings.Contains(err.Error(), ".partial, made to try: operation not permitted (give a file in another folder") {
 		t.Errorf("got %v", err)
 	}
 }
