@@ -81,7 +81,7 @@ var single = []string{".", "internal/leb128", "internal/safeelf", "live", "outpu
 	"tools/internal/guest/wire", "unwind", "unwind/code"}
 
 // tools are what we measure and test with, on a machine with compilers, as root.
-var tools = []string{"bench", "bench/harm", "tools/endure", "tools/internal/guest", "tools/mutate", "tools/shadow", "tools/testall"}
+var tools = []string{"bench", "bench/counts", "bench/harm", "tools/endure", "tools/fault", "tools/internal/guest", "tools/mutate", "tools/shadow", "tools/testall"}
 
 // compile builds the test program of every package that has tests. Programs
 // that an earlier run left in the same folder are taken as they are. Narrowed: the
