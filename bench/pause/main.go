@@ -1,6 +1,8 @@
 // Command pause measures what a sample costs the thread that is sampled, as the
 // thread itself sees it, and holds sfsample against C loops that do nothing but
-// stop it, copy registers and 4 KiB of stack, and let it go (src/loop.c).
+// stop it, copy registers and 4 KiB of stack, and let it go (src/loop.c): three
+// that hold the thread between two samples, and one that is free of it, as sfsample
+// is, which seizes and detaches at each sample, on the thread's CPU.
 //
 //	go run ./bench/pause [-hz 99] [-d 5s] [-rounds 6] [-depth 200] [-cpu N] [-place any|apart|same] [-sfsample FILE]
 //
@@ -8,7 +10,9 @@
 // (src/spin.c). The samplers take turns, so that what else the machine does meets
 // all of them. The time lost for a sample is the sum of the thread's gaps around
 // it. "nobody" does the same for moments at which nothing was sampled: what
-// the machine's own interrupts take.
+// the machine's own interrupts take. sfsample is held against each loop by the
+// medians of a turn: the median of those ratios, and the interval that holds the
+// true one with 95 % (from six turns on; else from the lowest to the highest).
 package main
 
 import (
@@ -17,6 +21,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,6 +71,7 @@ type contender struct {
 	name string
 	run  func() ([]window, time.Duration, error)
 	lost []time.Duration // for each sample
+	p50  []float64       // of lost, by turn
 	cpu  time.Duration
 }
 
@@ -93,7 +99,7 @@ func (b *bench) run(rounds int) error {
 	}
 	all := []*contender{
 		{name: "nobody", run: b.nobody},
-		loop("sleep"), loop("poll"), loop("same-cpu"),
+		loop("sleep"), loop("poll"), loop("same-cpu"), loop("free"),
 		{name: "sfsample", run: b.sfsample},
 	}
 	for round := range rounds {
@@ -107,8 +113,11 @@ func (b *bench) run(rounds int) error {
 			if err != nil {
 				return err
 			}
-			c.lost = append(c.lost, lost(w, gaps)...)
+			turn := lost(w, gaps)
+			c.lost = append(c.lost, turn...)
 			c.cpu += cpu
+			slices.Sort(turn)
+			c.p50 = append(c.p50, float64(quantile(turn, 0.5)))
 		}
 	}
 	b.report(all, rounds)
@@ -311,16 +320,34 @@ func (b *bench) sfsample() ([]window, time.Duration, error) {
 func (b *bench) report(all []*contender, rounds int) {
 	fmt.Printf("time lost for a sample, as the thread sees it; %d frames, %d Hz, %d turns of %v each\n", b.depth, b.hz, rounds, b.turn)
 	fmt.Printf("%-16s %8s %10s %10s %10s %14s\n", "", "samples", "p50", "p90", "p99", "CPU/sample")
-	p50 := map[string]time.Duration{}
 	for _, c := range all {
 		slices.Sort(c.lost)
-		p50[c.name] = quantile(c.lost, 0.5)
 		fmt.Printf("%-16s %8d %10v %10v %10v %14v\n", c.name, len(c.lost), quantile(c.lost, 0.5),
 			quantile(c.lost, 0.9), quantile(c.lost, 0.99), c.cpu/time.Duration(max(len(c.lost), 1)))
 	}
-	best := min(p50["loop, sleep"], p50["loop, poll"], p50["loop, same-cpu"])
-	fmt.Printf("sfsample: %.2f of the loop that sleeps, %.2f of the best loop (p50)\n",
-		float64(p50["sfsample"])/float64(p50["loop, sleep"]), float64(p50["sfsample"])/float64(best))
+	ours := all[len(all)-1]
+	for _, c := range all[1 : len(all)-1] {
+		var ratios []float64
+		for i := range ours.p50 {
+			ratios = append(ratios, ours.p50[i]/max(c.p50[i], 1))
+		}
+		m, low, high := interval(ratios)
+		fmt.Printf("sfsample: %.2f of the %s (%.2f to %.2f)\n", m, c.name, low, high)
+	}
+}
+
+// interval is the median of v, and where the true median is with 95 %: between the k-th lowest and the k-th highest, by the binomial distribution.
+func interval(v []float64) (median, low, high float64) {
+	slices.Sort(v)
+	n, k := len(v), 0
+	p, sum := math.Pow(0.5, float64(n)), 0.0 // of k lower ones; of at most k
+	for sum+p <= 0.025 {
+		sum += p
+		p *= float64(n-k) / float64(k+1)
+		k++
+	}
+	k = max(k, 1)
+	return (v[(n-1)/2] + v[n/2]) / 2, v[k-1], v[n-k]
 }
 
 func quantile(sorted []time.Duration, q float64) time.Duration {

@@ -5,6 +5,8 @@
 //   sleep     in waitpid
 //   poll      asking waitpid again and again
 //   same-cpu  in waitpid, on the CPU that the process is bound to
+//   free      as same-cpu, at real-time priority where that is allowed, and nobody
+//             is traced between two samples: it seizes and detaches at each
 //
 // FILE gets a line a sample, before the interrupt and after the continuation,
 // CLOCK_MONOTONIC in nanoseconds. The last line on standard output is the CPU
@@ -42,16 +44,18 @@ static uint64_t stack_pointer(const void *regs) {
 int main(int argc, char **argv) {
 	if (argc != 6)
 		return 2;
-	int poll = strcmp(argv[1], "poll") == 0;
+	int poll = strcmp(argv[1], "poll") == 0, frees = strcmp(argv[1], "free") == 0;
 	pid_t pid = atoi(argv[2]);
 	long hz = atol(argv[3]), n = hz * atol(argv[4]);
 	uint64_t *log = calloc(2 * (size_t)n, sizeof *log);
-	if (strcmp(argv[1], "same-cpu") == 0) {
+	if (frees || strcmp(argv[1], "same-cpu") == 0) {
 		cpu_set_t set;
 		if (sched_getaffinity(pid, sizeof set, &set) || sched_setaffinity(0, sizeof set, &set))
 			return 1;
 	}
-	if (!log || ptrace(PTRACE_SEIZE, pid, 0, 0)) {
+	if (frees)
+		sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}); // or as it is
+	if (!log || (!frees && ptrace(PTRACE_SEIZE, pid, 0, 0))) {
 		perror("seize");
 		return 1;
 	}
@@ -63,7 +67,7 @@ int main(int argc, char **argv) {
 		while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, 0))
 			;
 		log[2 * i] = now();
-		if (ptrace(PTRACE_INTERRUPT, pid, 0, 0))
+		if ((frees && ptrace(PTRACE_SEIZE, pid, 0, 0)) || ptrace(PTRACE_INTERRUPT, pid, 0, 0))
 			return 1;
 		int status;
 		pid_t got;
@@ -76,7 +80,7 @@ int main(int argc, char **argv) {
 			return 1;
 		struct iovec to = {stack, sizeof stack}, from = {(void *)stack_pointer(regs), sizeof stack};
 		process_vm_readv(pid, &to, 1, &from, 1, 0);
-		if (ptrace(PTRACE_CONT, pid, 0, 0))
+		if (ptrace(frees ? PTRACE_DETACH : PTRACE_CONT, pid, 0, 0))
 			return 1;
 		log[2 * i + 1] = now();
 	}
