@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"debug/elf"
 	"encoding/binary"
 	"encoding/csv"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,6 +65,9 @@ var targets = []target{
 	{"java", "java: strings and hash maps", needs("java"), startJava},
 	{"redis", "redis-server under redis-benchmark, 20 clients", needs("redis-server", "redis-benchmark"), startRedis},
 	{"nginx", "nginx under ab, 20 clients", needs("nginx", "ab"), startNginx},
+	{"postgres", "postgres on its own (--single): rows, a sort and sums", lacksPostgres, startPostgres},
+	{"cgo", "a Go program whose C calls back into Go", needs("go", "cc"), startCgo},
+	{"objdump", "objdump -d of sfsample, a large binary", needs("objdump"), startObjdump},
 }
 
 // cpuOf is the CPU time that a process has used, its ended threads' too, its children's not.
@@ -234,6 +239,10 @@ const (
 	javaPerSecond   = 2_000_000 // words
 	redisPerSecond  = 40_000    // requests of each kind
 	nginxPerSecond  = 8_000
+
+	postgresPerSecond = 10_000_000 // rows
+	cgoPerSecond      = 1_200_000  // calls
+	objdumpPerSecond  = 5_000_000  // bytes of code
 )
 
 func (o *options) units(perSecond int) int { return max(1, int(float64(perSecond)*o.length.Seconds())) }
@@ -427,4 +436,86 @@ func startNginx(o *options) (*running, error) {
 		ms, _ := strconv.Atoi(string(m[1]))
 		return outcome{units: float64(n), tail: time.Duration(ms) * time.Millisecond}, nil
 	})
+}
+
+// postgres is where distributions have it, the newest first.
+func postgres(name string) string {
+	list, _ := filepath.Glob("/usr/lib/postgresql/*/bin/" + name) // the pattern is right
+	if len(list) == 0 {
+		path, _ := exec.LookPath(name)
+		return path
+	}
+	return list[len(list)-1]
+}
+
+func lacksPostgres() string {
+	switch {
+	case postgres("postgres") == "" || postgres("initdb") == "":
+		return "no postgres on this machine"
+	case os.Getuid() == 0:
+		return has("setpriv")
+	}
+	return ""
+}
+
+// startPostgres has one of its backends work without a server. As root it is nobody's, as it refuses to be root's.
+func startPostgres(o *options) (*running, error) {
+	var as []string
+	dir := o.file("postgres")
+	if os.Getuid() == 0 {
+		as = []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"}
+	}
+	if _, err := os.Stat(dir); err != nil {
+		if err := errors.Join(os.Chmod(o.dir, 0o711), os.Mkdir(dir, 0o700), os.Chown(dir, map[bool]int{true: 65534, false: -1}[len(as) > 0], -1)); err != nil {
+			return nil, err
+		}
+		args := append(as[:len(as):len(as)], postgres("initdb"), "-D", dir, "-U", "bench", "--no-sync", "-A", "trust")
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Dir = "/"
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("initdb: %w\n%s", err, out)
+		}
+	}
+	const each = 100_000 // rows of a query: its sort fits in memory
+	n := max(1, o.units(postgresPerSecond)/each)
+	name := o.file("work.pgsql") // in its single-user mode a line is a command
+	sql := strings.Repeat(fmt.Sprintf("select sum(length(b)), count(distinct a) from (select x*7919 %% 10007 as a, 'row ' || x as b from (select generate_series(1::bigint, %d) x) s) t where a %% 3 = 1;\n", each), n)
+	if err := os.WriteFile(name, []byte(sql), 0o600); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return given(float64(n*each), f, append(as, postgres("postgres"), "--single", "-c", "exit_on_error=on", "-D", dir, "postgres")...)
+}
+
+func startCgo(o *options) (*running, error) {
+	exe := o.file("cgo")
+	if _, err := os.Stat(exe); err != nil {
+		cmd := exec.Command("go", "build", "-o", exe, "./bench/src/cgo")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("build bench/src/cgo: %w\n%s", err, out)
+		}
+	}
+	n := o.units(cgoPerSecond)
+	return given(float64(n), nil, exe, strconv.Itoa(n))
+}
+
+func startObjdump(o *options) (*running, error) {
+	f, err := elf.Open(o.sfsample)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text := f.Section(".text")
+	if text == nil {
+		return nil, fmt.Errorf("%s has no code", o.sfsample)
+	}
+	n := o.units(objdumpPerSecond)
+	turns := 1 + n/int(text.Size)
+	args := []string{"objdump", "-d", fmt.Sprintf("--start-address=%#x", text.Addr), fmt.Sprintf("--stop-address=%#x", text.Addr+uint64(n/turns))}
+	return given(float64(n), nil, append(args, slices.Repeat([]string{o.sfsample}, turns)...)...)
 }
