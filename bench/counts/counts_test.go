@@ -27,7 +27,7 @@ func TestTally(t *testing.T) {
 		fmt.Fprintf(&text, "sfsample  78 %.9f: sched:sched_switch: prev_comm=sfsample prev_pid=78 prev_prio=1 prev_state=R ==> next_comm=x\n", at+40e-6)
 		fmt.Fprintf(&text, "work  99 %.9f: raw_syscalls:sys_enter: NR 101 (4207, 2a, 0, 0, 0, 0)\n", at)
 	}
-	got, err := tally(text.Bytes(), 999)
+	got, err := tally(text.Bytes(), "sfsample", 999)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestTally(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, v, want)
 		}
 	}
-	if _, err := tally(text.Bytes()[:text.Len()/2], 999); err == nil {
+	if _, err := tally(text.Bytes()[:text.Len()/2], "sfsample", 999); err == nil {
 		t.Error("half a run was counted")
 	}
 }

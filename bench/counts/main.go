@@ -264,7 +264,8 @@ func (b *bench) count(s scene) (map[string]float64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("perf script: %w", err)
 	}
-	return tally(text, s.hz)
+	name := filepath.Base(b.tool)
+	return tally(text, name[:min(len(name), 15)], s.hz) // TASK_COMM_LEN
 }
 
 // names are of the system calls that are told one by one.
@@ -276,8 +277,8 @@ var names = map[int]string{unix.SYS_PROCESS_VM_READV: "process_vm_readv", unix.S
 	unix.SYS_PRCTL: "prctl", unix.SYS_FSTAT: "fstat", unix.SYS_GETCPU: "getcpu", unix.SYS_GETTID: "gettid", unix.SYS_GETPID: "getpid", unix.SYS_WRITE: "write",
 	unix.SYS_SCHED_GETSCHEDULER: "sched_getscheduler", unix.SYS_SCHED_SETATTR: "sched_setattr", unix.SYS_SCHED_GETATTR: "sched_getattr"}
 
-// tally counts what perf script has told, by tick.
-func tally(text []byte, hz int) (map[string]float64, error) {
+// tally counts what perf script has told of programs of that name, by tick.
+func tally(text []byte, name string, hz int) (map[string]float64, error) {
 	var first, last time.Duration
 	ticks := window.Seconds() * float64(hz)
 	count, calls := map[string]float64{}, map[int]float64{}
@@ -289,7 +290,7 @@ func tally(text []byte, hz int) (map[string]float64, error) {
 		head, rest, ok := strings.Cut(string(line), ": ")
 		f := strings.Fields(head)
 		event, what, named := strings.Cut(strings.TrimSpace(rest), ": ")
-		if !ok || !named || len(f) < 3 || !strings.HasPrefix(f[0], "sfsample") {
+		if !ok || !named || len(f) < 3 || !strings.HasPrefix(f[0], name) {
 			continue // of taskset, before
 		}
 		secs, err := strconv.ParseFloat(f[len(f)-1], 64)
@@ -345,11 +346,11 @@ func tally(text []byte, hz int) (map[string]float64, error) {
 		if n < ticks/20 {
 			continue
 		}
-		name := names[nr]
-		if name == "" {
-			name = fmt.Sprintf("call %d", nr)
+		call := names[nr]
+		if call == "" {
+			call = fmt.Sprintf("call %d", nr)
 		}
-		count["of these "+name] = n
+		count["of these "+call] = n
 	}
 	for what := range count {
 		count[what] /= ticks
