@@ -343,17 +343,18 @@ func TestFullDiskAndNoOtherPlace(t *testing.T) {
 
 // TestAppendOnly: a folder to which files may only be added, which would keep what is written to on the way, is refused before there is a result.
 func TestAppendOnly(t *testing.T) {
-	const set, add = 0x40086602, 0x20 // FS_IOC_SETFLAGS, FS_APPEND_FL (include/uapi/linux/fs.h)
+	const get, set, add = 0x80086601, 0x40086602, 0x20 // FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_APPEND_FL (include/uapi/linux/fs.h)
 	dir := t.TempDir()
 	f, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := unix.IoctlSetPointerInt(int(f.Fd()), set, add); err != nil {
+	flags, err := unix.IoctlGetInt(int(f.Fd()), get)
+	if err != nil || unix.IoctlSetPointerInt(int(f.Fd()), set, flags|add) != nil {
 		t.Skip("no folder can be made to which files may only be added")
 	}
-	defer unix.IoctlSetPointerInt(int(f.Fd()), set, 0)
+	defer unix.IoctlSetPointerInt(int(f.Fd()), set, flags)
 	if _, err = openIn(t, dir, "folded=x"); err == nil || !strings.Contains(err.Error(), ".partial, made to try: operation not permitted (give a file in another folder") {
 		t.Errorf("got %v", err)
 	}

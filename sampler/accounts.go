@@ -161,7 +161,7 @@ func (ac *accounts) settled(t *thread, n int64) int64 {
 // unsure ends the wait of a thread that was found at tick n to have run at some time since its last look, and accounts
 // for the ticks before. run is its run time of now.
 func (ac *accounts) unsure(t *thread, n int64, run time.Duration) {
-	ran := t.watch.RanFor(run)
+	ran := max(t.watch.RanFor(run), 0)
 	sure := t.watch.Ran(&t.proc.watch, n, run)
 	if ac.book.Owed(&t.line, sure) > 0 {
 		ac.creditIdle(t, sure)
@@ -172,7 +172,7 @@ func (ac *accounts) unsure(t *thread, n int64, run time.Duration) {
 		class = ac.unmet(t)
 	case !ac.opt.All: // of these ticks it ran at as many as its CPU time stands for, in the long run
 		t.queue.doubt += ran
-		k := int64(t.queue.doubt) / ac.ticks.interval
+		k := max(int64(t.queue.doubt)/ac.ticks.interval, 0)
 		t.queue.doubt -= time.Duration(k * ac.ticks.interval)
 		ac.book.GiveSome(&t.line, min(k, ac.book.Owed(&t.line, n-1)), ledger.Unsure)
 		class = ledger.Idle
@@ -254,7 +254,7 @@ func (ac *accounts) finish() {
 		case t.watch.Same(s.Count):
 			ac.creditIdle(t, n)
 		case t.watch.Asleep():
-			ac.book.Give(&t.line, n, ledger.Unsure)
+			ac.unsure(t, n+1, s.Run)
 		default:
 			ac.settleBy(t, n, timesOf(s))
 		}

@@ -54,7 +54,8 @@ type vigil struct {
 	tells           bool   // some have none
 	sleeps          bool   // until clocks call
 	heard           uint32 // how often clocks had called before
-	settles         int64  // how long after a tick its clocks have answered, nanoseconds
+	lone            bool   // there is one clock: nobody else sees that it waits
+	ends            int64  // CLOCK_MONOTONIC, at which it does where it sleeps: the clocks of the last tick have answered, or the run is over
 	seeks           bool   // threads may run on a CPU that has no clock
 	unmet           unmet
 	board           *clocks.Board
@@ -75,7 +76,8 @@ type family struct {
 // unmet is the ticks at which threads have run, by their processes' CPU time, and no clock has met them.
 type unmet struct {
 	clocks   float64 // how many there are
-	at       int64   // CLOCK_MONOTONIC, up to which it is known; 0: nothing is
+	since    int64   // CLOCK_MONOTONIC, from when on it is counted
+	at       int64   // up to which it is known; 0: nothing is
 	met      int64   // how often clocks had met a thread then
 	ticks    float64 // so many more than were met
 	variance float64 // of that, where all were met: who runs for a part of the time is met by chance
@@ -85,7 +87,7 @@ type unmet struct {
 const sureTicks = 1.5
 
 const (
-	// seldomTick is the shortest interval of ticks at which a vigil is worth it, nanoseconds.
+	// seldomTick is the shortest interval of ticks at which an agent's vigils are long, nanoseconds.
 	seldomTick = int64(50 * time.Millisecond)
 	// seldomSpread is for how long the clocks' phases are apart then at most, and perClock for how long for each CPU: what was read before
 	// the first still tells the last much.
@@ -96,7 +98,7 @@ const (
 	longestVigil = 600 * time.Millisecond
 	briefVigil   = 50 * time.Millisecond
 	briefTick    = int64(5 * time.Millisecond)
-	// calledTicks is for how long clocks that have called are expected to do so again: each call takes longer to be heard than a tick's look.
+	// calledTicks is for how long what clocks do not do alone is expected to come again.
 	calledTicks = 64
 	// clockStay is how long a clock stays that meets nobody: until its CPU has one again some ticks pass.
 	clockStay = 10 * time.Second
@@ -114,14 +116,13 @@ const (
 //go:norace
 func (v *vigil) Outside() {
 	if v.sleeps {
-		at := v.start + v.last*v.interval + v.settles
 		for v.kernel.Now() < v.least {
 			v.kernel.Sleep(v.least) // who calls at each tick is not heard at each
 		}
-		for now := v.kernel.Now(); now < at && v.board.Bell() == v.heard && !v.missing(); now = v.kernel.Now() {
-			until := at
-			if v.seeks {
-				until = min(at, now+seekEvery*v.interval)
+		for now := v.kernel.Now(); now < v.ends && v.board.Bell() == v.heard && !v.missing() && !(v.lone && v.board.Waits(now-v.interval)); now = v.kernel.Now() {
+			until := v.ends
+			if v.seeks || v.lone {
+				until = min(until, now+seekEvery*v.interval)
 			}
 			v.board.Sleep(v.kernel, v.heard, until)
 		}
@@ -202,7 +203,6 @@ func prompt() {
 type resting struct {
 	longest time.Duration // for which it looks at nobody; 0: it looks at each tick
 	told    bool          // the pipeline was told that it does
-	called  int64         // tick before which it looks at each, as a clock has called
 	doze    doze
 	nap     nap
 	vigil   vigil
@@ -245,24 +245,28 @@ func (e *engine) doze() {
 // vigil leaves some ticks to the clocks, and sets which tick is due then.
 func (e *engine) vigil() {
 	v, n := &e.resting.vigil, e.acct.book.Tick()
-	if e.listing.pending() || e.news.keeping.on() {
+	if e.listing.pending() || e.news.keeping.on() || len(e.roster.procs) == 0 {
 		return
 	}
 	v.tells = !e.bank.Witnessed()
-	// Of one clock alone nobody else sees for long that it waits, and threads that were not asked for are never on the board.
-	v.sleeps = !v.tells && (e.bank.Clocks() > 1 || !e.opt.Budget.Seldom) && len(e.roster.wanted) == 0
+	v.lone = e.bank.Clocks() == 1
+	// Threads that were not asked for are never on the board.
+	v.sleeps = !v.tells && !(v.lone && e.opt.Budget.Seldom) && len(e.roster.wanted) == 0
 	for _, p := range e.roster.procs {
 		v.sleeps = v.sleeps && p.group >= 0 // else nobody calls for it
 	}
-	if !e.opt.Budget.Seldom && (!v.sleeps || n < e.resting.called) {
-		return // it would wake at each tick
+	if quiet := n >= e.listing.restless+calledTicks; !e.opt.Budget.Seldom && (!v.sleeps || !quiet || e.acct.load.both != clocks.Every) {
+		if e.resting.told && !quiet {
+			e.resting.told = false
+			e.out.send(item{batches: -1})
+		}
+		return // it would wake at each tick, or what it has missed would be accounted for wrongly
 	}
 	if !e.resting.told {
 		e.resting.told = true
-		e.out.send(item{batches: true})
+		e.out.send(item{batches: 1})
 	}
 	v.board, v.start, v.interval = e.board, e.ticks.start, e.ticks.interval
-	v.settles = e.bank.Last + int64(e.ticks.times.Slack())
 	// Where not every tick is answered it would be no wonder.
 	v.seeks = !e.bank.Everywhere(cpus(), n) && e.acct.load.both <= clocks.Every
 	if v.kernel == nil {
@@ -272,11 +276,14 @@ func (e *engine) vigil() {
 	if e.opt.Every > 0 {
 		end = min(end, e.rounds.now.until)
 	}
-	v.unmet = unmet{clocks: float64(e.bank.Clocks())}
+	if x := &v.unmet; x.clocks != float64(e.bank.Clocks()) || ptrace.Now()-x.since > int64(longestVigil) {
+		*x = unmet{clocks: float64(e.bank.Clocks()), since: ptrace.Now()}
+	}
 	v.tick, v.last = n, min(max(e.ticks.due, n+int64(e.resting.longest)/v.interval), e.ticks.passed(end)+1)
 	if v.least = 0; e.opt.Budget.Seldom {
 		v.least = v.start + (n+1)*v.interval
 	}
+	v.ends = min(v.start+v.last*v.interval+e.bank.Last+int64(e.ticks.times.Slack()), e.ticks.until)
 	v.families = v.families[:0]
 	for _, p := range e.roster.procs {
 		f := family{-1, p.group, 2 + p.census.others + int64(p.threads.Load())}
@@ -290,7 +297,7 @@ func (e *engine) vigil() {
 	prompt()
 	defer clocks.Hasten(e.opt.Budget.Nice)()
 	ptrace.Outside(v)
-	if e.ticks.due = max(v.tick, n+1); e.board.Bell() != v.heard {
-		e.resting.called = v.tick + calledTicks
+	if e.ticks.due = max(v.tick, n+1); e.board.Bell() != v.heard || e.board.Waits(ptrace.Now()-v.interval) {
+		e.listing.restless = v.tick
 	}
 }

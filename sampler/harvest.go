@@ -78,12 +78,14 @@ func (h *harvest) taken(t *thread, m *clocks.Sample) {
 	}
 	h.wasMet(t, tick, m)
 	if m.Gone || t.proc.mem.shares && t.proc.replaced() { // a clock cannot tell whose memory that was
+		h.listing.restless = h.book.Tick()
 		h.book.Give(&t.line, tick, ledger.Exited)
 		return
 	}
 	c := h.swap(t, m)
 	if c == nil {
 		t.req.again = false
+		h.listing.restless = h.book.Tick()
 		h.book.Give(&t.line, tick, ledger.NoRoom)
 		return
 	}
@@ -123,6 +125,7 @@ func (h *harvest) ran(t *thread, m *clocks.Sample) time.Duration {
 func (h *harvest) wasMet(t *thread, tick int64, m *clocks.Sample) {
 	if t.watch.Asleep() {
 		h.acct.unsure(t, tick, time.Duration(m.Asked.Run))
+		t.queue.doubt = max(t.queue.doubt, 0) - time.Duration(h.ticks.interval) // for which this tick stands
 	} else {
 		h.acct.settleBy(t, tick-1, times{m.At.Wake, time.Duration(m.Asked.Run), max(time.Duration(m.Asked.Wait), t.queue.waited)})
 	}

@@ -24,7 +24,7 @@ type item struct {
 	gone    int  // a process that has ended, or has become another program
 	left    left // a thread of which there were captures has ended
 	round   *Round
-	batches bool // from now on items come seldom, and many at once
+	batches int8 // 1: from now on items come seldom, and many at once; -1: no longer
 }
 
 // left is a thread that is no more.

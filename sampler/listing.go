@@ -21,6 +21,8 @@ type listing struct {
 	n     int           // threads that are on the board, but for those that are gone
 	later []func() bool // what is to be tried again at the next tick until it is true
 	heard uint32        // how often clocks had called when all slots to spare were ready
+	// restless is the last tick at which there was something that clocks do not do alone: a thread that they do not know, or could not sample.
+	restless int64
 }
 
 // board is what a listing wants of a [clocks.Board].

@@ -281,7 +281,11 @@ func (l *lookout) runs(t *thread, n int64) {
 		return
 	}
 	if t.slot >= 0 {
-		switch l.listing.board.Met(t.slot, n) {
+		met := l.listing.board.Met(t.slot, n)
+		if met > clocks.Sampled {
+			l.listing.restless = n
+		}
+		switch met {
 		case clocks.Sampled:
 			return
 		case clocks.Lost:
@@ -318,6 +322,7 @@ func (l *lookout) runs(t *thread, n int64) {
 		return
 	}
 	t.queue.homeless++
+	l.listing.restless = n
 	if t.slot >= 0 && t.advice != t.fb.state() {
 		return // the board cannot be told what is known by now while it is asked for at each tick
 	}

@@ -280,9 +280,9 @@ func (p *Pipeline) consume(list <-chan item, nudge <-chan struct{}, tick time.Du
 			tellLeft(&it.round.Account, &p.left.round)
 			p.left.round = [ledger.NumClasses]int64{}
 			p.out.round(it.round)
-		case it.batches:
-			items.rare = true
-			p.out.batches()
+		case it.batches != 0:
+			items.rare = it.batches > 0
+			p.out.batches(it.batches)
 		}
 	}
 	p.targets.closeAll()

@@ -47,8 +47,8 @@ func (o *sender) write(queue *inbox[named]) (err error) {
 			o.cfg.Names.forget(n.gone)
 			continue
 		}
-		if n.batches {
-			queue.rare = true
+		if n.batches != 0 {
+			queue.rare = n.batches > 0
 			continue
 		}
 		if n.round != nil {
@@ -80,8 +80,8 @@ func (o *sender) send(t *target, tid int, s *seen, at time.Duration, taken strin
 	}}
 }
 
-// batches has what comes wake the goroutine that writes.
-func (o *sender) batches() { o.queue <- named{batches: true} }
+// batches has what comes wake the goroutine that writes, or no longer.
+func (o *sender) batches(on int8) { o.queue <- named{batches: on} }
 
 // forget tells that no more stacks of a process come, round that a round ends.
 func (o *sender) forget(p *processNames) { o.queue <- named{gone: p} }

@@ -80,7 +80,7 @@ type named struct {
 	gone   *processNames
 	round  *Round
 
-	batches bool // see item
+	batches int8 // see item
 }
 
 // Bounds of what a target remembers. Programs have few distinct stacks; for

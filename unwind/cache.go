@@ -184,7 +184,7 @@ type knownCode struct {
 	order []How
 	cache cache
 	gen   uint64 // of the space, as of what cache holds
-	// Entries of addresses outside code, and of tables that could not be read, which the cache does not keep.
+	// Entries of addresses outside code, which the cache does not keep.
 	nowhere, innermost entry
 	unread             bool // by firstRow
 
@@ -257,8 +257,7 @@ func (c *knownCode) fill(pc uint64, kind flags) *entry {
 		return c.cache.insert(e)
 	}
 	if e.row, e.how = c.firstRow(pc, kind == 0); e.row == nil && c.unread {
-		c.nowhere = e
-		return &c.nowhere
+		return &entry{pc: pc, flags: e.flags, to: nobody} // kept by nobody
 	}
 	if e.row != nil {
 		e.row = c.cache.share(e.row)
@@ -305,7 +304,7 @@ func (c *knownCode) firstRow(pc uint64, top bool) (*sframe.Row, How) {
 	c.unread = false
 	for _, h := range c.order {
 		if c.unread && h != SFrame && h != EHFrame {
-			break
+			continue
 		}
 		row, ok := c.methodRow(h, pc, top)
 		if ok {

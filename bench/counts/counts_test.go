@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestTally counts what perf is made to tell: a tick of 999 a second has a stop of 21 us, ten calls and a sleep; what is before and behind the window,
@@ -16,11 +18,11 @@ func TestTally(t *testing.T) {
 		call := func(us float64, nr int, args string) {
 			fmt.Fprintf(&text, "sfsample  77 %.9f: raw_syscalls:sys_enter: NR %d (%s, 1, 2, 3, 4)\n", at+us/1e6, nr, args)
 		}
-		call(0, 101, "4206, 2a")
-		call(1, 101, "4207, 2a")
-		call(21, 101, "11, 2a")
+		call(0, unix.SYS_PTRACE, "4206, 2a")
+		call(1, unix.SYS_PTRACE, "4207, 2a")
+		call(21, unix.SYS_PTRACE, "11, 2a")
 		for j := range 7 {
-			call(30+float64(j), 17, "5, 0")
+			call(30+float64(j), unix.SYS_PREAD64, "5, 0")
 		}
 		fmt.Fprintf(&text, "sfsample  77 %.9f: syscalls:sys_exit_process_vm_readv: 0x%x\n", at+10e-6, 4096)
 		fmt.Fprintf(&text, "sfsample  77 %.9f: sched:sched_switch: prev_comm=sfsample prev_pid=77 prev_prio=1 prev_state=S ==> next_comm=x\n", at+40e-6)
@@ -56,6 +58,9 @@ func TestReport(t *testing.T) {
 	}
 	if moved := report(&out, now, was, true); moved != 2 { // another call, and bytes
 		t.Errorf("%d moved beside others, want 2:\n%s", moved, out.String())
+	}
+	if _, err := run(1, "baseline.json", true, false, "", "99", &out); err == nil {
+		t.Error("a part of the baseline is written")
 	}
 	if m := medians([]map[string]float64{{"a": 1}, {"a": 3, "b": 7}, {"a": 2}}); m["a"] != 2 || m["b"] != 0 {
 		t.Errorf("medians %v", m)

@@ -1,6 +1,6 @@
 // Counts counts what sfsample does for a tick and a sample: system calls, stops, wake-ups, bytes that it reads, and for how
 // long threads are its tracees. These hardly depend on the machine, so that they are held against those that are
-// committed.
+// committed: those of the same kernel and architecture, with a witness for the clocks.
 //
 //	go run ./bench/counts [-runs 3] [-baseline bench/counts/baseline.json] [-update] [-only TEXT] [-beside] [-sfsample FILE]
 //
@@ -56,15 +56,16 @@ type scene struct {
 	target []string // of bench/src/work.c: kind and number of threads
 	ms     string   // for how long it works, which it is told
 	flags  []string
+	crowd  bool // threads wait for one another's CPU, and clocks for them: how long depends on what else runs
 }
 
 // scenes: where a thread always runs, what a rate costs; where many do, that one is stopped a tick; where none does, what is left.
 var scenes = []scene{
-	{"a busy thread, 99 Hz", 99, []string{"threads", "1"}, "600000", nil},
-	{"a busy thread, 999 Hz", 999, []string{"threads", "1"}, "600000", []string{"--max-overhead", "50%"}},
-	{"16 busy threads, 99 Hz", 99, []string{"threads", "16"}, "600000", nil},
-	{"501 idle threads, 99 Hz", 99, []string{"idle", "500"}, "1", nil},
-	{"501 idle threads, 99 Hz, all", 99, []string{"idle", "500"}, "1", []string{"--threads", "all"}},
+	{"a busy thread, 99 Hz", 99, []string{"threads", "1"}, "600000", nil, false},
+	{"a busy thread, 999 Hz", 999, []string{"threads", "1"}, "600000", []string{"--max-overhead", "50%"}, false},
+	{"16 busy threads, 99 Hz", 99, []string{"threads", "16"}, "600000", nil, true},
+	{"501 idle threads, 99 Hz", 99, []string{"idle", "500"}, "1", nil, false},
+	{"501 idle threads, 99 Hz, all", 99, []string{"idle", "500"}, "1", []string{"--threads", "all"}, false},
 }
 
 const (
@@ -95,9 +96,20 @@ func run(runs int, file string, update, beside bool, tool, only string, w io.Wri
 	if err := b.build(); err != nil {
 		return 0, err
 	}
+	var was Baseline
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &was)
+	}
+	if err != nil && !update {
+		return 0, fmt.Errorf("baseline %s: %w (try: from the folder of go.mod; -update)", file, err)
+	}
+	if !update && was.Machine != machine() {
+		return 0, fmt.Errorf("baseline %s is of another machine, %s, and this is %s (try: -update at a commit to compare with)", file, was.Machine, machine())
+	}
 	now := Counts{}
 	for _, s := range scenes {
-		if !strings.Contains(s.name, only) {
+		if !strings.Contains(s.name, only) || beside && s.crowd {
 			continue
 		}
 		var got []map[string]float64
@@ -110,14 +122,6 @@ func run(runs int, file string, update, beside bool, tool, only string, w io.Wri
 		}
 		now[s.name] = medians(got)
 	}
-	var was Baseline
-	text, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(text, &was)
-	}
-	if err != nil && !update {
-		return 0, fmt.Errorf("baseline %s: %w (try: from the folder of go.mod; -update)", file, err)
-	}
 	moved = report(w, now, was, beside)
 	if !update {
 		return moved, nil
@@ -126,13 +130,19 @@ func run(runs int, file string, update, beside bool, tool, only string, w io.Wri
 	if err != nil {
 		return 0, fmt.Errorf("git describe: %w", err)
 	}
-	var u unix.Utsname
-	_ = unix.Uname(&u) // cannot fail
-	text, err = json.MarshalIndent(Baseline{strings.TrimSpace(string(commit)), fmt.Sprintf("Linux %s, %s", unix.ByteSliceToString(u.Release[:]), runtime.GOARCH), now}, "", "\t")
+	text, err = json.MarshalIndent(Baseline{strings.TrimSpace(string(commit)), machine(), now}, "", "\t")
 	if err != nil {
 		return 0, err
 	}
 	return 0, os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+// machine is what counts are compared on.
+func machine() string {
+	var u unix.Utsname
+	_ = unix.Uname(&u) // cannot fail
+	release, _, _ := strings.Cut(unix.ByteSliceToString(u.Release[:]), "-")
+	return fmt.Sprintf("Linux %s, %s", release, runtime.GOARCH)
 }
 
 // medians of each count; one that a run has not is 0 there.

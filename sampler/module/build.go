@@ -12,6 +12,7 @@ import (
 	"sort"
 
 	"sfsample/ptrace/procfs"
+	"sfsample/sampler/symbol/rootfs"
 )
 
 // builder finds the objects in a list of mappings. A process can have 65,530 of them
@@ -191,7 +192,7 @@ func (b *builder) at(k, i int) *Module {
 	h, err := readHeader(b.s.access.src, int64(head.Start))
 	if err != nil {
 		b.bad[k] = true
-		if _, bad := errors.AsType[*HeaderError](err); !bad && head.Perms&procfs.Read != 0 {
+		if _, bad := errors.AsType[*HeaderError](err); !bad && head.Perms&procfs.Read != 0 && !errors.Is(err, rootfs.ErrRemote) {
 			b.unread[k], b.failed = true, true
 		} else {
 			b.other = true // and so is what else is mapped of the file

@@ -9,6 +9,7 @@ import (
 
 	"sfsample/regs"
 	"sfsample/sampler/symbol"
+	"sfsample/sampler/symbol/rootfs"
 	"sfsample/sframe"
 	"sfsample/sframe/ehframe"
 	"sfsample/unwind"
@@ -121,7 +122,9 @@ func (mem *objectMemory) readPage(vaddr uint64) ([]byte, error) {
 		return nil, errNotImage
 	}
 	data := make([]byte, pageBytes)
-	if _, err := m.access.src.ReadAt(data, int64(m.Bias+vaddr)); err != nil {
+	if _, err := m.access.src.ReadAt(data, int64(m.Bias+vaddr)); errors.Is(err, rootfs.ErrRemote) {
+		return nil, err // nor will it be: what is left is a guess
+	} else if err != nil {
 		mem.failed = true
 		return nil, fmt.Errorf("%w: %w", unwind.ErrUnread, err)
 	}
@@ -199,6 +202,8 @@ func (o *object) sframeRow(vaddr uint64) (*sframe.Row, error) {
 	if !o.mem.via.access.opt.NoEHFrame {
 		if _, ehErr := o.ehRow(vaddr); ehErr == nil {
 			return nil, sframe.ErrNoRow
+		} else if errors.Is(ehErr, unwind.ErrUnread) {
+			return nil, ehErr
 		}
 	}
 	return o.ask(&o.tables.old, vaddr)
