@@ -169,7 +169,7 @@ func TestVigil(t *testing.T) {
 			b := clocks.NewBoard(1, k.Now(), 4e6)
 			b.Group(-8)
 			b.Tell(k, true)
-			v := vigil{sleeps: sleeps, seeks: true, heard: b.Bell(), board: b, kernel: k, start: b.Start, interval: b.Interval, last: 20, ends: b.Start + 20*b.Interval,
+			v := vigil{sleeps: sleeps, seeks: true, heard: b.Bell(), board: b, kernel: k, start: b.Start, interval: b.Interval, last: 20, ends: b.Start + 20*b.Interval, least: b.Start + b.Interval,
 				unmet: unmet{clocks: 1}, families: []family{{-1, 0, 3}}}
 			if v.Outside(); v.tick < want[0] || v.tick > want[1] && k.asked > 5 {
 				t.Errorf("sleeps %t, %g of a CPU: it ends at tick %d, want %v", sleeps, share, v.tick, want)
