@@ -98,8 +98,8 @@ const (
 	longestVigil = 600 * time.Millisecond
 	briefVigil   = 50 * time.Millisecond
 	briefTick    = int64(5 * time.Millisecond)
-	// calledTicks is for how long what clocks do not do alone is expected to come again.
-	calledTicks = 64
+	// restlessTicks is for how long what clocks do not do alone is expected to come again.
+	restlessTicks = 64
 	// clockStay is how long a clock stays that meets nobody: until its CPU has one again some ticks pass.
 	clockStay = 10 * time.Second
 	// ahead is how long before a tick a vigil is kept at least: late wake-ups take less. To that comes perFamily for each process that is read.
@@ -255,7 +255,7 @@ func (e *engine) vigil() {
 	for _, p := range e.roster.procs {
 		v.sleeps = v.sleeps && p.group >= 0 // else nobody calls for it
 	}
-	if quiet := n >= e.listing.restless+calledTicks; !e.opt.Budget.Seldom && (!v.sleeps || !quiet || e.acct.load.both != clocks.Every) {
+	if quiet := n >= e.listing.restless+restlessTicks; !e.opt.Budget.Seldom && (!v.sleeps || !quiet || e.acct.load.both != clocks.Every) {
 		if e.resting.told && !quiet {
 			e.resting.told = false
 			e.out.send(item{batches: -1})

@@ -71,7 +71,7 @@ func newEngine(opt Options, p *pool, start time.Time, out *outlet) *engine {
 	files, book, roster := &files{said: said}, ledger.NewBook(), newRoster(opt.TIDs)
 	load := &load{said: said, max: opt.Budget.MaxOverhead, stride: clocks.Every, both: clocks.Every, most: clocks.Every, own: budget{max: opt.Budget.MaxCPU, most: slowest(x.interval), stride: opt.test.firstStride}}
 	e := &engine{opt: &opt, said: said, out: out, ticks: x, pulse: pulse, board: board, bank: bank, roster: roster, resting: resting{longest: longest}}
-	e.listing = &listing{opt: e.opt, book: book, files: files, board: board, bank: bank, restless: -calledTicks}
+	e.listing = &listing{opt: e.opt, book: book, files: files, board: board, bank: bank, restless: -restlessTicks}
 	e.acct = &accounts{opt: e.opt, ticks: x, out: out, files: files, roster: roster, book: book, load: load, bank: bank}
 	e.rounds = &rounds{opt: e.opt, out: out, acct: e.acct, book: book, roster: roster, load: load}
 	e.harvest = &harvest{opt: e.opt, ticks: x, files: files, listing: e.listing, bank: bank, roster: roster, acct: e.acct, book: book, pool: p, load: load, rounds: e.rounds}

@@ -186,7 +186,7 @@ type knownCode struct {
 	gen   uint64 // of the space, as of what cache holds
 	// Entries of addresses outside code, which the cache does not keep.
 	nowhere, innermost entry
-	unread             bool // by firstRow
+	unread             bool // a table could not be read of the address under way: no method guesses in its place
 
 	window window
 }
@@ -298,14 +298,10 @@ func (c *knownCode) rowOf(e *entry) *entry {
 }
 
 // firstRow returns the row of the first method that has one for the lookup
-// address pc. c.window holds the code around it. unread tells that a table could not be
-// read: then no method guesses in its place.
+// address pc. c.window holds the code around it.
 func (c *knownCode) firstRow(pc uint64, top bool) (*sframe.Row, How) {
 	c.unread = false
 	for _, h := range c.order {
-		if c.unread && h != SFrame && h != EHFrame {
-			continue
-		}
 		row, ok := c.methodRow(h, pc, top)
 		if ok {
 			return row, h
@@ -318,6 +314,9 @@ func (c *knownCode) firstRow(pc uint64, top bool) (*sframe.Row, How) {
 // c.window holds the code around it. A row of nil that is ok is chosen by the
 // stack, at each step anew.
 func (c *knownCode) methodRow(h How, pc uint64, top bool) (row *sframe.Row, ok bool) {
+	if c.unread && h != SFrame && h != EHFrame {
+		return nil, false
+	}
 	switch h {
 	case SFrame, EHFrame:
 		row, err := c.proc.space.Row(pc, h)

@@ -63,6 +63,7 @@ func (w *walk) compare(e *entry, frames []Frame, mem *Memory, yield func(Differe
 			continue
 		}
 		w.code.window.read(w.proc.space, frame.PC)
+		w.code.unread = false // each method by itself
 		row, ok := w.code.methodRow(h, frame.LookupPC(), top)
 		if ok && row == nil {
 			row, _ = w.chain(e, top, mem)

@@ -518,9 +518,6 @@ func (w *walk) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 	pc := e.pc
 	w.code.unread = false
 	for _, h := range w.code.order[i+1:] {
-		if w.code.unread && h != SFrame && h != EHFrame {
-			continue // see firstRow
-		}
 		if h == FramePointer && e.row != nil && !mayKeepFP(w.arch, e.row) {
 			// The frame pointer is a caller's, and following it would leave
 			// out the frames between.
