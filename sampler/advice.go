@@ -94,7 +94,8 @@ func (f *Feedback) state() advised {
 // Set replaces it.
 func (f *Feedback) Set(a Advice) {
 	if old := f.p.Load(); old == nil || *old != a {
-		f.p.Store(&a)
+		fresh := a // not a itself, which would be made anew on the heap at each call
+		f.p.Store(&fresh)
 	}
 	if f.marks != nil {
 		f.marks.Store(a.Marks)

@@ -295,7 +295,9 @@ func (e *engine) vigil() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	prompt()
-	defer clocks.Hasten(e.opt.Budget.Nice)()
+	if !v.sleeps { // else clocks wait for nothing that it does
+		defer clocks.Hasten(e.opt.Budget.Nice)()
+	}
 	ptrace.Outside(v)
 	if e.ticks.due = max(v.tick, n+1); e.board.Bell() != v.heard || e.board.Waits(ptrace.Now()-v.interval) {
 		e.listing.restless = v.tick
