@@ -335,6 +335,7 @@ func (c *knownCode) methodRow(h How, pc uint64, top bool) (row *sframe.Row, ok b
 			pc++ // where it goes on
 		}
 		row, err := c.proc.follower.Follow(pc, !top)
+		c.unread = c.unread || errors.Is(err, ErrUnread)
 		return row, err == nil
 	case FramePointer:
 		if c.proc.conv.frame == nil {

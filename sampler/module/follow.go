@@ -2,9 +2,13 @@ package module
 
 import (
 	"bytes"
+	"errors"
+
+	"golang.org/x/sys/unix"
 
 	"sfsample/regs"
 	"sfsample/sframe"
+	"sfsample/unwind"
 	"sfsample/unwind/code"
 )
 
@@ -56,12 +60,12 @@ func (s *Space) Follow(pc uint64, caller bool) (*sframe.Row, error) {
 		k.pc -= m.Bias
 		return m.obj.follow(m, k)
 	}
-	row, ok := s.free.rows[k]
-	if !ok {
-		row, _ = code.Follow(s.mapped.arch(), code.Place{PC: pc, Caller: caller}, s.free.read)
-		s.free.rows.keep(k, row)
+	if row, ok := s.free.rows[k]; ok {
+		return answer(row)
 	}
-	return answer(row)
+	s.free.failed = false
+	row, _ := code.Follow(s.mapped.arch(), code.Place{PC: pc, Caller: caller}, s.free.read)
+	return s.free.keep(k, row)
 }
 
 // Called implements unwind.Follower, for code of one object, or of one mapping without an object. Mappings are not
@@ -79,16 +83,26 @@ func (s *Space) Called(ra, start, pc uint64) (*sframe.Row, error) {
 		k.ra = ra
 	}
 	row, ok := s.free.rows[k]
-	if !ok {
-		a := s.mapped.arch()
-		if start == 0 {
-			start, _ = code.Target(a, ra, s.free.read)
-		}
-		if start != 0 && r == s.mapped.code.find(start) && pc-start < maxFreeSize {
-			row, _ = code.Called(a, start, code.Place{PC: pc}, s.free.read)
-		}
-		s.free.rows.keep(k, row)
+	if ok {
+		return answer(row)
 	}
+	a := s.mapped.arch()
+	s.free.failed = false
+	if start == 0 {
+		start, _ = code.Target(a, ra, s.free.read)
+	}
+	if start != 0 && r == s.mapped.code.find(start) && pc-start < maxFreeSize {
+		row, _ = code.Called(a, start, code.Place{PC: pc}, s.free.read)
+	}
+	return s.free.keep(k, row)
+}
+
+// keep keeps what code tells and answers with it, unless it was not read and may tell more another time.
+func (f *freeCode) keep(k followKey, row *sframe.Row) (*sframe.Row, error) {
+	if row == nil && f.failed {
+		return nil, unwind.ErrUnread
+	}
+	f.rows.keep(k, row)
 	return answer(row)
 }
 
@@ -106,6 +120,9 @@ func (o *object) follow(m *Module, k followKey) (*sframe.Row, error) {
 	}
 	o.mem.failed = false
 	goFunc, ok := o.goFunc(k.pc)
+	if o.mem.failed {
+		return nil, unwind.ErrUnread
+	}
 	switch {
 	case ok && !goFunc.Foreign():
 		// Where its own table has no row, the stack changes, which its code does not tell.
@@ -122,9 +139,10 @@ func (o *object) follow(m *Module, k followKey) (*sframe.Row, error) {
 	default:
 		row, _ = code.Follow(o.mem.hdr.arch, code.Place{PC: k.pc, Caller: k.caller, Ends: o.tables.ends}, o.mem.code)
 	}
-	if row != nil || !o.mem.failed { // else it may tell more another time
-		o.followed.keep(k, row)
+	if row == nil && o.mem.failed {
+		return nil, unwind.ErrUnread // it may tell more another time
 	}
+	o.followed.keep(k, row)
 	o.mem.cache.account(o, o.bytes())
 	return answer(row)
 }
@@ -152,6 +170,8 @@ type freeCode struct {
 	in    *Space
 	rows  followed
 	pages map[uint64][]byte // read for it, by address
+	// failed: a page was not read just now since that was last asked.
+	failed bool
 }
 
 // maxFreeSize bounds how far from its start a place in generated code lies that is looked for, in bytes.
@@ -194,6 +214,7 @@ func (f *freeCode) readPage(addr uint64) []byte {
 	}
 	page := make([]byte, pageBytes)
 	if n, err := f.in.access.src.ReadAt(page, int64(addr)); n < len(page) || err != nil {
+		f.failed = f.failed || !errors.Is(err, unix.EFAULT) // what cannot be read will not be
 		return nil
 	}
 	if len(f.pages) >= maxFree {

@@ -78,10 +78,14 @@ func (o *object) openGo() bool {
 	}
 	f, err := read(o.mem.via)
 	if err != nil {
+		again(o, err)
 		return false // another process may be able to
 	}
 	defer f.Close()
 	if g.table, err = symbol.OpenGoTable(f, &o.mem, o.mem.cache.Until); err != nil {
+		if again(o, f.err) {
+			return false
+		}
 		g.none = true
 		o.problem("pclntab", o.sections.goTable.addr, true, err)
 		return false
@@ -96,7 +100,7 @@ func (m *Module) Go(open bool) bool {
 	o.lock(m)
 	defer o.unlock()
 	if !o.sections.known && open {
-		o.sections = m.sections(silent)
+		o.sections, _ = m.sections(silent) // what could not be read is not known
 	}
 	return o.sections.goTable.size > 0
 }

@@ -355,9 +355,12 @@ type process struct {
 	listed int // calls of Maps
 	opened int // calls of OpenFile
 	gone   bool
-	// failAt: the read with this number fails, if it is not 0; half: in its midst.
-	failAt int
-	half   bool
+	// failAt: the read with this number fails, if it is not 0; half: in its midst; onward: and those after it.
+	failAt       int
+	half, onward bool
+	// fileFails: the read of a file with this number does, and opening one, if that comes before; 0: none. fileReads are both so far.
+	fileFails, fileReads int
+	broken               bool // all of these fail
 }
 
 type memory struct {
@@ -380,7 +383,7 @@ func (p *process) ReadAt(b []byte, addr int64) (int, error) {
 	}
 	if p.reads == p.failAt && p.half {
 		return len(b) / 2, io.ErrUnexpectedEOF
-	} else if p.reads == p.failAt {
+	} else if p.reads == p.failAt || p.onward && p.failAt > 0 && p.reads > p.failAt {
 		return 0, syscall.EIO
 	}
 	for _, m := range p.mem {
@@ -401,7 +404,31 @@ func (p *process) OpenFile(m procfs.Mapping) (File, error) {
 	if b == nil {
 		return nil, &fs.PathError{Op: "open", Path: m.Path, Err: fs.ErrNotExist}
 	}
-	return bytesFile{io.NewSectionReader(bytes.NewReader(b), 0, int64(len(b)))}, nil
+	if err := p.fileRead(); err != nil {
+		return nil, &fs.PathError{Op: "open", Path: m.Path, Err: err}
+	}
+	return bytesFile{io.NewSectionReader(failing{p, bytes.NewReader(b)}, 0, int64(len(b)))}, nil
+}
+
+// fileRead fails the one that is to fail.
+func (p *process) fileRead() error {
+	if p.fileReads++; p.fileReads == p.fileFails || p.broken {
+		return syscall.EIO
+	}
+	return nil
+}
+
+// failing reads a file of a process.
+type failing struct {
+	p *process
+	r io.ReaderAt
+}
+
+func (f failing) ReadAt(b []byte, off int64) (int, error) {
+	if err := f.p.fileRead(); err != nil {
+		return 0, err
+	}
+	return f.r.ReadAt(b, off)
 }
 
 // mapAt maps size bytes of file b from off on at addr.

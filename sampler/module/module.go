@@ -2,6 +2,7 @@ package module
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"path"
 	"syscall"
 
+	"sfsample/internal/late"
 	"sfsample/ptrace/procfs"
 	"sfsample/regs"
 )
@@ -165,15 +167,16 @@ var errOtherFile = errors.New("file is not the one that is mapped")
 
 // checkFile compares the headers of a file with those in memory.
 func (m *Module) checkFile(f File) error {
-	h, err := readHeader(f, 0)
+	r := reading{File: late.Open(nil, f)}
+	h, err := readHeader(&r, 0)
 	if err != nil {
-		return err
+		return cmp.Or(r.err, err)
 	}
 	if h.sum != m.obj.mem.hdr.sum {
 		return errOtherFile
 	}
-	if id, _ := h.buildID(f, true); id != m.BuildID {
-		return errOtherFile
+	if id, _ := h.buildID(&r, true); id != m.BuildID {
+		return cmp.Or(r.err, errOtherFile)
 	}
 	return nil
 }
@@ -200,12 +203,12 @@ type fileSections struct {
 }
 
 // sections looks into the file for tables without a program header. They are not known
-// if the file cannot be opened: another process may be able to.
-func (m *Module) sections(log *slog.Logger) (list fileSections) {
+// if the file cannot be opened, as another process may be able to, or not be read just now: that is the error.
+func (m *Module) sections(log *slog.Logger) (list fileSections, err error) {
 	f, err := read(m)
 	if err != nil {
 		log.Debug("file not used", "module", m.Path, "reason", err.Error())
-		return list
+		return list, err
 	}
 	defer f.Close()
 	list.known = true
@@ -230,5 +233,8 @@ func (m *Module) sections(log *slog.Logger) (list fileSections) {
 	if err != nil {
 		log.Debug("section headers not used", "module", m.Path, "reason", err.Error())
 	}
-	return list
+	if f.err != nil {
+		return fileSections{}, f.err
+	}
+	return list, nil
 }

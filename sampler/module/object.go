@@ -52,6 +52,7 @@ type object struct {
 	starts   knownStarts  // of functions
 	followed followed
 	late     bool // there was no time to read all of the file
+	unread   int  // how often the file could not be read just now
 }
 
 // objectMemory is the memory of an object by link-time address, as the process has it whose
@@ -277,6 +278,7 @@ func (o *object) ehRow(vaddr uint64) (*sframe.Row, error) {
 			}
 		}
 	}
+	o.mem.failed = false
 	if errors.Is(err, sframe.ErrNoRow) && o.openGo() {
 		var row *sframe.Row
 		if row, err = o.golang.row(&o.mem, vaddr); err == nil {
@@ -286,7 +288,7 @@ func (o *object) ehRow(vaddr uint64) (*sframe.Row, error) {
 			o.problem("pclntab", vaddr, false, err)
 		}
 	}
-	if errors.Is(err, sframe.ErrNoRow) && o.openDebug() {
+	if errors.Is(err, sframe.ErrNoRow) && !o.mem.failed && o.openDebug() {
 		if o.sections.goTable.size > 0 { // of an older layout
 			switch is := o.mem.specialAt(o.specialFuncs().at(vaddr), vaddr, vaddr); {
 			case is == unreturned, is&ends != 0:
@@ -301,6 +303,9 @@ func (o *object) ehRow(vaddr uint64) (*sframe.Row, error) {
 		}
 		return row, err
 	}
+	if errors.Is(err, sframe.ErrNoRow) && o.mem.failed {
+		err = unwind.ErrUnread
+	}
 	return nil, err
 }
 
@@ -312,7 +317,10 @@ const maxDebugFrame = 8 << 20
 // fails if the file cannot be opened: another process may be able to.
 func (o *object) search() bool {
 	if !o.sections.known {
-		o.sections = o.mem.via.sections(o.mem.via.access.opt.Log)
+		var err error
+		if o.sections, err = o.mem.via.sections(o.mem.via.access.opt.Log); !again(o, err) && passing(err) {
+			o.sections.known = true
+		}
 	}
 	return o.sections.known
 }
@@ -325,11 +333,14 @@ func (o *object) openDebug() bool {
 	if !o.search() {
 		return false
 	}
-	o.debug.none = true
-	if !o.sections.debugFrame || o.mem.hdr.arch == nil {
+	if o.debug.none = !o.sections.debugFrame || o.mem.hdr.arch == nil; o.debug.none {
 		return false
 	}
 	data, err := debugFrame(o.mem.via)
+	if again(o, err) {
+		return false
+	}
+	o.debug.none = true
 	if err == nil {
 		o.debug.table, err = ehframe.Open(bytes.NewReader(data), o.mem.hdr.arch,
 			ehframe.Sections{FrameSize: uint64(len(data)), DebugFrame: true, Over: func() bool { return over(o) }})
@@ -376,7 +387,10 @@ func (o *object) open() error {
 	if (len(frames) == 0 || hdr.size == 0) && !o.sections.known {
 		// Linkers that do not know SFrame leave no program header for it; some
 		// programs have .eh_frame without the header.
-		o.search()
+		o.mem.failed = false
+		if !o.search() && o.mem.failed {
+			return unwind.ErrUnread
+		}
 	}
 	o.close()
 	if len(frames) == 0 {

@@ -1,6 +1,11 @@
 package module
 
 import (
+	"cmp"
+	"errors"
+
+	"golang.org/x/sys/unix"
+
 	"sfsample/internal/late"
 	"sfsample/sampler/symbol"
 )
@@ -10,6 +15,16 @@ type reading struct {
 	*late.File
 	file File
 	obj  *object
+	err  error // of a read that failed just now
+}
+
+// ReadAt implements io.ReaderAt. Who reads a table may do without what could not be read: err tells of it.
+func (r *reading) ReadAt(b []byte, off int64) (int, error) {
+	n, err := r.File.ReadAt(b, off)
+	if passing(err) {
+		r.err = err
+	}
+	return n, err
 }
 
 // read opens the file of m to be read for tables.
@@ -18,7 +33,17 @@ func read(m *Module) (*reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reading{late.Open(m.obj.mem.cache.Until, f), f, m.obj}, nil
+	return &reading{File: late.Open(m.obj.mem.cache.Until, f), file: f, obj: m.obj}, nil
+}
+
+// passing tells that a file could not be opened or read just now, and can be another time: it lacked room, or a disk has failed.
+func passing(err error) bool {
+	for _, e := range []error{unix.EIO, unix.EINTR, unix.ENOMEM, unix.EMFILE, unix.ENFILE} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // Close closes the file and keeps in mind whether there was no time for a part of it.
@@ -31,6 +56,19 @@ func (r *reading) Close() error {
 func over(o *object) bool {
 	o.late = o.late || o.mem.cache.Until.Over()
 	return o.late
+}
+
+// maxUnread bounds how often one file is tried that cannot be read just now.
+const maxUnread = 16
+
+// again tells whether a file is to be tried another time that could not be read for that reason; then nobody knows just now what it would tell.
+func again(o *object, err error) bool {
+	if !passing(err) || o.unread >= maxUnread {
+		return false
+	}
+	o.unread++
+	o.mem.failed = true
+	return true
 }
 
 // Late tells whether there was no time to read all that the module's file tells of its code.
@@ -47,5 +85,6 @@ func debugFrame(m *Module) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return symbol.DebugFrame(f, maxDebugFrame, m.obj.mem.cache.Until)
+	data, err := symbol.DebugFrame(f, maxDebugFrame, m.obj.mem.cache.Until)
+	return data, cmp.Or(f.err, err)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sfsample/ptrace/procfs"
+	"sfsample/sframe"
 	"sfsample/unwind"
 )
 
@@ -400,6 +401,85 @@ func failingReads(t *testing.T, half bool) {
 		if len(problemsOf(s)) != 0 {
 			t.Errorf("a failure of read %d became a problem: %v", n, problemsOf(s))
 		}
+	}
+}
+
+// TestFailingCode fails the reads from each one on, code's among them: who asks is told that it could not be read, never that it tells nothing.
+func TestFailingCode(t *testing.T) {
+	const generated = libAt + 0x100000
+	for n := 1; ; n++ {
+		p := &process{failAt: n, onward: true}
+		p.load(image{buildID: "12345678", noEH: true, sections: true}, libAt, 5, "/lib/a.so")
+		p.mapAt(generated, rx, make([]byte, 0x1000), 0, 0x1000, 0, "")
+		s := NewSpace(p, NewCache(0), Options{})
+		for i := range p.mem { // pop rbx; ret
+			if m := &p.mem[i]; m.start <= codeAt && codeAt-m.start < uint64(len(m.data)) {
+				copy(m.data[codeAt-m.start:], "\x5b\xc3")
+			} else if m.start == generated {
+				copy(m.data, "\x5b\xc3")
+			}
+		}
+		for _, at := range []uint64{codeAt, generated} {
+			if row, err := s.Follow(at, false); cfaOf(row, err) != "16" && !errors.Is(err, unwind.ErrUnread) {
+				t.Errorf("read %d fails: code at %#x has the row %s, %v", n, at, cfaOf(row, err), err)
+			}
+		}
+		made := p.reads
+		p.failAt = 0
+		if err := s.Refresh(); err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []uint64{codeAt, generated} {
+			if got := cfaOf(s.Follow(at, false)); got != "16" {
+				t.Errorf("after a failure of read %d code at %#x has the row %s, want 16", n, at, got)
+			}
+		}
+		if made < n {
+			if n < 5 {
+				t.Errorf("only %d reads were made to fail", n)
+			}
+			return
+		}
+	}
+}
+
+// TestFailingFiles fails each read of a library's file in turn, and opening it.
+func TestFailingFiles(t *testing.T) {
+	for n := 1; ; n++ {
+		p := &process{fileFails: n}
+		p.load(image{buildID: "12345678", noEH: true, sections: true, debug: true}, libAt, 5, "/lib/a.so")
+		s := NewSpace(p, NewCache(0), Options{})
+		row, err := s.Row(codeAt, unwind.EHFrame)
+		if got := cfaOf(row, err); got != "50" && !errors.Is(err, unwind.ErrUnread) {
+			t.Errorf("read %d of the file fails: row %s, %v", n, got, err)
+		}
+		if got := cfaOf(s.Row(codeAt, unwind.EHFrame)); got != "50" {
+			t.Errorf("after a failure of read %d of the file: row %s, want 50", n, got)
+		}
+		if p.fileReads < n {
+			if n < 3 {
+				t.Errorf("only %d reads were made to fail", n)
+			}
+			return
+		}
+	}
+}
+
+// TestBrokenFile: a file that can never be read is not tried for ever, and code is followed then.
+func TestBrokenFile(t *testing.T) {
+	p := &process{broken: true}
+	p.load(image{buildID: "12345678", noEH: true, sections: true, debug: true}, libAt, 5, "/lib/a.so")
+	s := NewSpace(p, NewCache(0), Options{})
+	for range 100 {
+		if row, err := s.Row(codeAt, unwind.EHFrame); err == nil {
+			t.Fatalf("a row of what was never read: %v", row)
+		}
+	}
+	if most := len(p.maps) * (maxUnread + 1); p.opened > most {
+		t.Errorf("opened %d times, want at most %d", p.opened, most)
+	}
+	if _, err := s.Row(codeAt, unwind.EHFrame); !errors.Is(err, sframe.ErrNoRow) {
+		t.Errorf("in the end %v, want that there is no row", err)
 	}
 }
 
