@@ -1,11 +1,11 @@
-// Counts counts what sfsample does for a tick and a sample: system calls, stops, wake-ups, bytes that it reads, and for how
-// long threads are its tracees. These hardly depend on the machine, so that they are held against those that are
+// Counts counts what sfsample does for a tick and a sample: system calls, stops, wake-ups, bytes that it reads, allocations of memory, and for
+// how long threads are its tracees. These hardly depend on the machine, so that they are held against those that are
 // committed: those of the same kernel and architecture, with a witness for the clocks.
 //
 //	go run ./bench/counts [-runs 3] [-baseline bench/counts/baseline.json] [-update] [-only TEXT] [-beside] [-sfsample FILE]
 //
-// sfsample and its target share one CPU, and the kernel counts (perf record, of tracepoints) in two seconds in the midst of
-// a run. Of the runs the median is taken. What differs from the baseline by more than its bound is marked, and the exit
+// sfsample and its target share one CPU, and the kernel counts (perf record, of tracepoints; allocations by a probe in the program) in two
+// seconds in the midst of a run. Of the runs the median is taken. What differs from the baseline by more than its bound is marked, and the exit
 // status is 1; -update writes a new baseline. What needs perf, and root, says so.
 package main
 
@@ -267,15 +267,37 @@ func (b *bench) count(s scene) (map[string]float64, error) {
 	args := []string{"record", "-q", "-m", "4M", "-o", data,
 		"-e", "raw_syscalls:sys_enter", "-e", "syscalls:sys_exit_process_vm_readv", "-e", "sched:sched_switch", "--"}
 	args = append(append(args, on...), b.tool, "-q", "-p", strconv.Itoa(target.Process.Pid), "-F", strconv.Itoa(s.hz), "-d", length.String(), "-o", "folded="+b.file("out"))
+	made, err := openAllocations(b.tool, cpu)
+	if err != nil {
+		return nil, err
+	}
+	defer made.close()
+	type counted struct {
+		n   float64
+		err error
+	}
+	allocated := make(chan counted, 1)
+	go func() {
+		n, err := made.within()
+		allocated <- counted{n, err}
+	}()
 	if out, err := exec.Command("perf", append(args, s.flags...)...).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("perf record: %w\n%s(try: as root, with the package linux-perf)", err, out)
+	}
+	allocs := <-allocated
+	if allocs.err != nil {
+		return nil, allocs.err
 	}
 	text, err := exec.Command("perf", "script", "-i", data, "--ns", "-F", "comm,tid,time,event,trace").Output()
 	if err != nil {
 		return nil, fmt.Errorf("perf script: %w", err)
 	}
 	name := filepath.Base(b.tool)
-	return tally(text, name[:min(len(name), 15)], s.hz) // TASK_COMM_LEN
+	count, err := tally(text, name[:min(len(name), 15)], s.hz) // TASK_COMM_LEN
+	if err == nil {
+		count["allocations a tick"] = math.Round(100*allocs.n/(window.Seconds()*float64(s.hz))) / 100
+	}
+	return count, err
 }
 
 // names are of the system calls that are told one by one.
