@@ -10,7 +10,8 @@
 // (src/spin.c). The samplers take turns, so that what else the machine does meets
 // all of them. The time lost for a sample is the sum of the thread's gaps around
 // it. "nobody" does the same for moments at which nothing was sampled: what
-// the machine's own interrupts take. sfsample is held against each loop by the
+// the machine's own interrupts take. "sfsample, goes on" is what a sample takes of
+// CPU time once sfsample has started, with folded stacks. sfsample is held against each loop by the
 // medians of a turn: the median of those ratios, and the interval that holds the
 // true one with 95 % (from six turns on; else from the lowest to the highest).
 package main
@@ -19,6 +20,7 @@ import (
 	"bufio"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"math"
@@ -72,6 +74,7 @@ type contender struct {
 	run  func() ([]window, time.Duration, error)
 	lost []time.Duration // for each sample
 	p50  []float64       // of lost, by turn
+	n    int             // samples that took cpu
 	cpu  time.Duration
 }
 
@@ -102,6 +105,7 @@ func (b *bench) run(rounds int) error {
 		loop("sleep"), loop("poll"), loop("same-cpu"), loop("free"),
 		{name: "sfsample", run: b.sfsample},
 	}
+	goesOn := &contender{name: "sfsample, goes on"}
 	for round := range rounds {
 		for i := range all {
 			c := all[(i+round)%len(all)]
@@ -115,12 +119,17 @@ func (b *bench) run(rounds int) error {
 			}
 			turn := lost(w, gaps)
 			c.lost = append(c.lost, turn...)
-			c.cpu += cpu
+			c.n, c.cpu = len(c.lost), c.cpu+cpu
 			slices.Sort(turn)
 			c.p50 = append(c.p50, float64(quantile(turn, 0.5)))
 		}
+		n, cpu, err := b.goesOn()
+		if err != nil {
+			return fmt.Errorf("%s: %w", goesOn.name, err)
+		}
+		goesOn.n, goesOn.cpu = goesOn.n+n, goesOn.cpu+cpu
 	}
-	b.report(all, rounds)
+	b.report(all, goesOn, rounds)
 	return nil
 }
 
@@ -236,15 +245,24 @@ func monotonic() int64 {
 }
 
 // output runs a sampler where samplers are to run.
-func (b *bench) output(cmd *exec.Cmd) ([]byte, error) {
+func (b *bench) output(cmd *exec.Cmd) (out []byte, err error) {
+	err = b.placed(func() error {
+		out, err = cmd.Output()
+		return err
+	})
+	return out, err
+}
+
+// placed starts a sampler where samplers are to run.
+func (b *bench) placed(start func() error) error {
 	if b.place == "any" {
-		return cmd.Output()
+		return start()
 	}
 	var old, set unix.CPUSet
 	runtime.LockOSThread() // a child inherits the affinity of the thread that starts it
 	defer runtime.UnlockOSThread()
 	if err := unix.SchedGetaffinity(0, &old); err != nil {
-		return nil, err
+		return err
 	}
 	if b.place == "same" {
 		set.Set(b.cpu)
@@ -253,10 +271,10 @@ func (b *bench) output(cmd *exec.Cmd) ([]byte, error) {
 		set.Clear(b.cpu)
 	}
 	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return nil, fmt.Errorf("bind the sampler %s: %w", b.place, err)
+		return fmt.Errorf("bind the sampler %s: %w", b.place, err)
 	}
 	defer unix.SchedSetaffinity(0, &old)
-	return cmd.Output()
+	return start()
 }
 
 func (b *bench) loop(mode string) ([]window, time.Duration, error) {
@@ -317,13 +335,39 @@ func (b *bench) sfsample() ([]window, time.Duration, error) {
 	return list, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
 }
 
-func (b *bench) report(all []*contender, rounds int) {
+// goesOn is the CPU time that sfsample takes from its first second, or half, on, and how many ticks that were.
+func (b *bench) goesOn() (n int, cpu time.Duration, err error) {
+	warm := min(time.Second, b.turn/2)
+	args := []string{"-q", "-p", strconv.Itoa(b.spinner.Process.Pid), "-F", strconv.Itoa(b.hz), "-d", (b.turn + warm).String(), "-o", "folded=" + b.path("samples.folded")}
+	cmd := exec.Command(b.tool, append(args, b.extra...)...)
+	cmd.Stderr = os.Stderr
+	if err := b.placed(cmd.Start); err != nil {
+		return 0, 0, err
+	}
+	used := func() (t time.Duration) {
+		var ts unix.Timespec
+		// The clock of a process: MAKE_PROCESS_CPUCLOCK with CPUCLOCK_SCHED, include/linux/posix-timers.h.
+		err = errors.Join(err, unix.ClockGettime(int32(^cmd.Process.Pid<<3|2), &ts))
+		return time.Duration(ts.Nano())
+	}
+	time.Sleep(warm)
+	cpu, from := -used(), time.Now()
+	time.Sleep(b.turn - warm)
+	cpu += used()
+	n = int(time.Since(from).Seconds() * float64(b.hz))
+	return n, cpu, errors.Join(err, cmd.Wait())
+}
+
+func (b *bench) report(all []*contender, goesOn *contender, rounds int) {
 	fmt.Printf("time lost for a sample, as the thread sees it; %d frames, %d Hz, %d turns of %v each\n", b.depth, b.hz, rounds, b.turn)
-	fmt.Printf("%-16s %8s %10s %10s %10s %14s\n", "", "samples", "p50", "p90", "p99", "CPU/sample")
+	fmt.Printf("%-18s %8s %10s %10s %10s %14s\n", "", "samples", "p50", "p90", "p99", "CPU/sample")
 	for _, c := range all {
 		slices.Sort(c.lost)
-		fmt.Printf("%-16s %8d %10v %10v %10v %14v\n", c.name, len(c.lost), quantile(c.lost, 0.5),
-			quantile(c.lost, 0.9), quantile(c.lost, 0.99), c.cpu/time.Duration(max(len(c.lost), 1)))
+		fmt.Printf("%-18s %8d %10v %10v %10v %14v\n", c.name, c.n, quantile(c.lost, 0.5), quantile(c.lost, 0.9), quantile(c.lost, 0.99), c.perSample())
+	}
+	fmt.Printf("%-18s %8d %32s %14v\n", goesOn.name, goesOn.n, "", goesOn.perSample())
+	for _, c := range all[1 : len(all)-1] {
+		fmt.Printf("CPU/sample, as it goes on: %.2f of the %s\n", float64(goesOn.perSample())/float64(max(c.perSample(), 1)), c.name)
 	}
 	ours := all[len(all)-1]
 	for _, c := range all[1 : len(all)-1] {
@@ -335,6 +379,8 @@ func (b *bench) report(all []*contender, rounds int) {
 		fmt.Printf("sfsample: %.2f of the %s (%.2f to %.2f)\n", m, c.name, low, high)
 	}
 }
+
+func (c *contender) perSample() time.Duration { return c.cpu / time.Duration(max(c.n, 1)) }
 
 // interval is the median of v, and where the true median is with 95 %: between the k-th lowest and the k-th highest, by the binomial distribution.
 func interval(v []float64) (median, low, high float64) {
