@@ -26,6 +26,7 @@ type Row struct {
 	RSS          int64   // bytes
 	Bytes        int64   // written in a second
 	Stacks       float64 // a second; -1: not told
+	Got          float64 // stacks of 100 ticks for which the target ran, by its own CPU time; -1: not told
 	Whole, Named float64 // per cent; -1: not told
 	Failed       string  `json:",omitempty"`
 }
@@ -134,7 +135,7 @@ func (w outcome) speed() float64 { return w.units / w.took.Seconds() }
 func (w outcome) price() float64 { return w.cpu.Seconds() / w.units }
 
 func row(target, tool string, hz int, turns []turn, failed error) Row {
-	r := Row{Target: target, Tool: tool, Hz: hz, Turns: len(turns), Whole: -1, Named: -1}
+	r := Row{Target: target, Tool: tool, Hz: hz, Turns: len(turns), Got: -1, Whole: -1, Named: -1}
 	if failed != nil {
 		r.Failed, _, _ = strings.Cut(failed.Error(), "\n")
 	}
@@ -142,7 +143,7 @@ func row(target, tool string, hz int, turns []turn, failed error) Row {
 		return r
 	}
 	var lost, cpu, tail, tools []float64
-	var took time.Duration
+	var took, ran time.Duration
 	var sum brought
 	for _, t := range turns {
 		lost = append(lost, 100*(1-t.with.speed()/t.alone.speed()))
@@ -152,6 +153,7 @@ func row(target, tool string, hz int, turns []turn, failed error) Row {
 		}
 		tools = append(tools, 100*t.got.cpu.Seconds()/t.with.took.Seconds())
 		took += t.with.took
+		ran += t.with.cpu
 		sum.rss = max(sum.rss, t.got.rss)
 		sum.bytes += t.got.bytes
 		sum.unread = sum.unread || t.got.unread
@@ -164,6 +166,8 @@ func row(target, tool string, hz int, turns []turn, failed error) Row {
 	r.RSS, r.Bytes, r.Stacks = sum.rss, int64(float64(sum.bytes)/took.Seconds()), float64(sum.stacks)/took.Seconds()
 	if sum.unread {
 		r.Stacks = -1
+	} else if sum.stacks > 0 && ran > 0 {
+		r.Got = 100 * float64(sum.stacks) / (ran.Seconds() * float64(hz))
 	}
 	if sum.whole >= 0 && sum.stacks > 0 {
 		r.Whole = 100 * float64(sum.whole) / float64(sum.stacks)
@@ -180,17 +184,17 @@ func (r *Report) markdown(w io.Writer) {
 	last := ""
 	for _, x := range r.Rows {
 		if x.Target != last {
-			fmt.Fprintf(w, "\n**%s**\n\n| tool | Hz | work lost %% | CPU time more %% | p99 or longest gap, ms | tool: CPU %% | MB | written/s | stacks/s | whole %% | named %% |\n", x.Target)
-			fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|")
+			fmt.Fprintf(w, "\n**%s**\n\n| tool | Hz | work lost %% | CPU time more %% | p99 or longest gap, ms | tool: CPU %% | MB | written/s | stacks/s | of ticks %% | whole %% | named %% |\n", x.Target)
+			fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|---|---|")
 			last = x.Target
 		}
 		if x.Turns == 0 {
 			fmt.Fprintf(w, "| %s | %d | %s |\n", x.Tool, x.Hz, x.Failed)
 			continue
 		}
-		fmt.Fprintf(w, "| %s | %d | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", x.Tool, x.Hz, x.Lost, x.CPU, told(x.TailMS != Spread{}, x.TailMS),
+		fmt.Fprintf(w, "| %s | %d | %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", x.Tool, x.Hz, x.Lost, x.CPU, told(x.TailMS != Spread{}, x.TailMS),
 			told(x.ToolCPU.Median > 0, x.ToolCPU), told(x.RSS > 0, x.RSS>>20), told(x.Bytes > 0, bytesOf(x.Bytes)),
-			told(x.Stacks > 0, fmt.Sprintf("%.0f", x.Stacks)), told(x.Whole >= 0, fmt.Sprintf("%.1f", x.Whole)), told(x.Named >= 0, fmt.Sprintf("%.1f", x.Named)))
+			told(x.Stacks > 0, fmt.Sprintf("%.0f", x.Stacks)), told(x.Got >= 0, fmt.Sprintf("%.0f", x.Got)), told(x.Whole >= 0, fmt.Sprintf("%.1f", x.Whole)), told(x.Named >= 0, fmt.Sprintf("%.1f", x.Named)))
 	}
 	for _, x := range r.Rows {
 		if x.Turns > 0 && x.Failed != "" {
