@@ -9,6 +9,7 @@
 //	late     one of its system calls takes 20 ms more, likewise
 //	stopped  it is stopped for 20 ms (SIGSTOP, SIGCONT), in each run later
 //	paused   the target is, likewise
+//	frozen   the target is frozen for 20 ms with its cgroup, likewise, by each kind of cgroup that can
 //	memory   reads of the target's memory fail or end early: one of them, at each number of pages, or all
 //	files    reads of files fail or end early: one of them, or all
 //	calls    one of its system calls returns an error that it could return
@@ -83,6 +84,10 @@ func all(tool, only string, runs int, clock bool, w io.Writer) (broke int, err e
 	fmt.Fprintln(t, "fault\truns\tended well\twith an error\tby a signal\tstacks whole\tcut\tbroke\t")
 	for _, f := range faults {
 		if !strings.Contains(f.name, only) || f.name == "clock" && !clock {
+			continue
+		}
+		if f.lacks != nil && f.lacks() != "" {
+			fmt.Fprintf(w, "left out: %s: %s\n", f.name, f.lacks())
 			continue
 		}
 		n, err := b.try(f, runs, w, t)
@@ -428,6 +433,8 @@ func (p *place) used() (ns int64) {
 type fault struct {
 	name string
 	dies bool // what the kernel does of it may end sfsample
+	// lacks is what the machine has not got for it, "": nothing. nil: it needs nothing.
+	lacks func() string
 	// run does run number i of it; part is which part of the runs came before.
 	run func(p *place, part float64, i int) result
 }
@@ -442,6 +449,18 @@ var faults = []fault{
 	}},
 	{name: "paused", run: func(p *place, part float64, _ int) result {
 		return p.run(p.command(), injector{during: func(int) { halt(p.pid(), part) }})
+	}},
+	{name: "frozen", lacks: func() string {
+		if len(freezers()) == 0 {
+			return "no cgroup can be made here that freezes (try: as root)"
+		}
+		return ""
+	}, run: func(p *place, part float64, i int) result {
+		var err error
+		list := freezers()
+		r := p.run(p.command(), injector{during: func(int) { err = list[i%len(list)].hold(p.pid(), part) }})
+		r.err = errors.Join(r.err, err)
+		return r
 	}},
 	{name: "memory", run: func(p *place, part float64, i int) result {
 		return p.tamper([]int64{unix.SYS_PROCESS_VM_READV}, part, i)
