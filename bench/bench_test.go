@@ -29,7 +29,7 @@ func TestBenches(t *testing.T) {
 	}{
 		{"", []string{"-turns", "1", "-d", "100ms", "-hz", "99", "-targets", "spin,threads,idle,forks,execs", "-tools", "alone,loop,sfsample", "-o", filepath.Join(t.TempDir(), "table")},
 			[]string{"**spin**", "| loop | 99 |", "| sfsample | 99 |", "**forks**", "**execs**"}, nil, false},
-		{"harm", []string{"-pairs", "2", "-d", "100ms"}, []string{"epoll: 2 pairs", "spinners: 2 pairs", "execs: 2 pairs", "EINTR", "thread ticks = "}, nil, false},
+		{"harm", []string{"-pairs", "2", "-d", "100ms"}, []string{"epoll: 2 pairs", "spinners: 2 pairs", "execs: 2 pairs", "others: 2 pairs", "EINTR", "thread ticks = "}, nil, false},
 		{"pause", []string{"-rounds", "1", "-d", "100ms", "-hz", "99"}, []string{"nobody", "loop, sleep", "loop, poll", "loop, same-cpu", "sfsample, goes on", "of the loop, free ("}, nil, false},
 		{"unwind", []string{"-pairs", "1", "-rounds", "100", "-depth", "50"}, []string{"ours ", "ours, copy", "libdw", "libunwind", "ns a frame"}, []string{"elfutils/libdwfl.h", "libunwind-ptrace.h"}, false},
 		{"counts", []string{"-runs", "1", "-beside"}, []string{"a busy thread, 999 Hz", "stops a tick", "0 moved"}, nil, true},

@@ -2,7 +2,7 @@
 // runs without it and with it, in turns, and the differences are printed with
 // their spread.
 //
-//	go run ./bench/harm [-pairs 5] [-d 4s] [-hz 99] [-threads running] [-only NAMES] [-sfsample FILE]
+//	go run ./bench/harm [-pairs 5] [-d 4s] [-hz 99] [-threads running] [-only NAMES] [-sfsample FILE] [-flags FLAGS]
 //
 // The loads are
 //
@@ -13,6 +13,8 @@
 //	spinners   64 threads that count: their speed, and each one's share of it
 //	execs      a process that becomes itself by execve(2) again and again, in turn from its
 //	           leader and from another thread: how long that takes, and which share of it takes at most 10 ms
+//	others     a thread for each CPU computes and is sampled, while another program starts programs and
+//	           waits for them: how many, and how often a busy thread changes its CPU
 //
 // Every other pair begins with sfsample. Rates are compared pair by pair: of the
 // differences in per cent the median is printed, the mean with its standard
@@ -43,6 +45,7 @@ type options struct {
 	hz       int
 	threads  string
 	sfsample string // the program
+	flags    []string
 	null     bool
 	tmp      string // a folder that is removed at the end
 }
@@ -56,7 +59,7 @@ type load struct {
 	run func(o *options, s *sampler) (result, error)
 }
 
-var loads = []load{redisLoad, epollLoad, spinnersLoad, execsLoad}
+var loads = []load{redisLoad, epollLoad, spinnersLoad, execsLoad, othersLoad}
 
 func main() {
 	if os.Args[0] == workloadName {
@@ -70,15 +73,17 @@ func main() {
 
 func run() error {
 	var o options
-	var only string
+	var only, flags string
 	flag.IntVar(&o.pairs, "pairs", 5, "pairs of runs, without and with sfsample")
 	flag.DurationVar(&o.duration, "d", 4*time.Second, "duration of one run")
 	flag.IntVar(&o.hz, "hz", 99, "sampling rate")
 	flag.StringVar(&o.threads, "threads", "running", "running or all, as sfsample takes it")
 	flag.StringVar(&o.sfsample, "sfsample", "", "the program to measure (default: built from this module)")
 	flag.BoolVar(&o.null, "null", false, "sample never: shows the spread of equal runs")
+	flag.StringVar(&flags, "flags", "", "more flags of sfsample")
 	flag.StringVar(&only, "only", "", "loads, with commas between them (default all)")
 	flag.Parse()
+	o.flags = strings.Fields(flags)
 	if flag.NArg() > 0 || o.pairs < 2 || o.duration <= 0 {
 		return errors.New("wrong usage (try: go run ./bench/harm -pairs 5 -d 4s; at least 2 pairs)")
 	}
@@ -125,7 +130,7 @@ func choose(names string) ([]load, error) {
 	for name := range strings.SplitSeq(names, ",") {
 		i := slices.IndexFunc(loads, func(l load) bool { return l.name == name })
 		if i < 0 {
-			return nil, fmt.Errorf("no load %q (redis, epoll, spinners, execs)", name)
+			return nil, fmt.Errorf("no load %q (redis, epoll, spinners, execs, others)", name)
 		}
 		chosen = append(chosen, loads[i])
 	}

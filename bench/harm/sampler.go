@@ -27,8 +27,8 @@ func (s *sampler) attach(pid int) error {
 	if s == nil {
 		return nil
 	}
-	s.cmd = exec.Command(s.o.sfsample, "-v", "-p", strconv.Itoa(pid), "-hz", strconv.Itoa(s.o.hz),
-		"--threads", s.o.threads, "-o", filepath.Join(s.o.tmp, "out.folded"))
+	s.cmd = exec.Command(s.o.sfsample, append([]string{"-v", "-p", strconv.Itoa(pid), "-hz", strconv.Itoa(s.o.hz),
+		"--threads", s.o.threads, "-o", filepath.Join(s.o.tmp, "out.folded")}, s.o.flags...)...)
 	s.cmd.Stderr = &s.closing
 	if err := s.cmd.Start(); err != nil {
 		return err

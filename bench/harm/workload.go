@@ -127,14 +127,14 @@ func runWorkload(command func(o *options) *exec.Cmd) func(o *options, s *sampler
 
 // workload is the main function of a load.
 func workload(args []string) {
+	if args[0] == "starts" {
+		starts()
+		os.Exit(0)
+	}
 	debug.SetGCPercent(-1)
 	d, err := time.ParseDuration(args[1])
 	check(err)
-	begin := startEpoll
-	if args[0] == "spinners" {
-		begin = startSpinners
-	}
-	start, end := begin()
+	start, end := map[string]func() (start, end func()){"epoll": startEpoll, "spinners": startSpinners, "others": startOthers}[args[0]]()
 	fmt.Println("ready")
 	wait := bufio.NewReader(os.Stdin)
 	if _, err := wait.ReadString('\n'); err != nil {

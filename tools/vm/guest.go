@@ -42,11 +42,12 @@ func runGuest(cache *debian.Cache, args []string) error {
 	flags.Var(files, "f", "`TO=FROM`: file or folder for the guest")
 	dir := flags.String("dir", "/", "working `folder` in the guest")
 	memory := flags.Int("m", 0, "memory in `MiB`")
+	cpus := flags.Int("cpus", 0, "`CPUs`; 0: two")
 	limit := flags.Duration("t", 15*time.Minute, "time limit")
 	if err := flags.Parse(args); err != nil || flags.NArg() < 2 {
 		return errUsage
 	}
-	m := &guest.Machine{Cache: cache, Arch: flags.Arg(0), Files: files, MemoryMiB: *memory, Libraries: true}
+	m := &guest.Machine{Cache: cache, Arch: flags.Arg(0), Files: files, MemoryMiB: *memory, CPUs: *cpus, Libraries: true}
 	return runOne(m, *limit, wire.Job{Dir: *dir, Argv: flags.Args()[1:]})
 }
 

@@ -14,7 +14,7 @@
 //
 // Options of run: -f TO=FROM puts the file or folder FROM into the guest (may be
 // given again), -dir DIR is the working folder there, -m MIB its memory,
-// -t DURATION the time limit.
+// -cpus N its CPUs, -t DURATION the time limit.
 //
 // The exit status is 1 if the command failed in the guest, 125 if the guest
 // did.
