@@ -13,7 +13,7 @@
 //	p99      latency of a server's requests, the longest that the spinning thread stood still or that an exec took, milliseconds
 //	tool     CPU time that the tool takes, in per cent of a CPU; the memory that it takes at most; what it writes
 //	stacks   how many a second (a tool that brings none has failed); of 100 ticks for which the target has run by its own CPU time (fewer: samples
-//	         were lost; more: of threads that did not run, too); whole ones and named frames in per cent, as far as that can be told from what the tool writes
+//	         were lost; more: of threads that did not run, too, and with perf of its children); whole ones and named frames in per cent, as far as that can be told from what the tool writes
 //
 // The table is written to standard output and with -o to files: FILE.md, FILE.json and FILE.svg, the CPU time lost against
 // the rate, a curve for each tool. The other programs below this folder measure one thing each: harm, pause, unwind.

@@ -530,6 +530,7 @@ func (w *walk) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 		}
 		w.code.window.read(w.proc.space, w.set.PC)
 		row, ok := w.code.methodRow(h, pc, top)
+		unread := w.code.unread
 		if ok && row == nil {
 			// A 0 in the place of a link is no end where a row tells of a return address, and so of a
 			// caller: code without chains leaves what it finds there.
@@ -538,11 +539,13 @@ func (w *walk) fallBack(e *entry, top bool, mem *Memory) (*sframe.Row, How) {
 			}
 		}
 		if row == nil {
+			w.code.unread = unread
 			continue
 		}
 		if r := w.try(row, h, e, top, mem); r == 0 || r == Outermost && row.Outermost {
 			return row, h
 		}
+		w.code.unread = unread // not what was looked up of the caller
 	}
 	w.next = keep
 	return nil, Regs

@@ -66,7 +66,7 @@ func startOthers() (start, end func()) {
 		check(err)
 		elapsed := time.Since(began)
 		say("rate", float64(n)/elapsed.Seconds(), "programs started by another, a second")
-		say("rate", float64(migrations(tids)-moved)/elapsed.Seconds(), "moves of a busy thread, a second")
+		say("rate", float64(migrations(tids)-moved)/elapsed.Seconds(), "moves of busy threads, a second")
 		stop.Store(true)
 		for range tids {
 			<-ended

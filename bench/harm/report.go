@@ -38,6 +38,10 @@ func (c *comparison) print(w io.Writer) (harmed bool) {
 			continue
 		}
 		d := differences(a, b)
+		if len(d) == 0 {
+			fmt.Fprintf(w, "  %-34s without %.5g, with %.5g\n", f.name, median(a), median(b))
+			continue
+		}
 		fmt.Fprintf(w, "  %-34s without %.5g, with %.5g: median %+.2f %%, mean %+.2f ± %.2f (%+.2f … %+.2f)\n",
 			f.name, median(a), median(b), median(d), mean(d), standardError(d), slices.Min(d), slices.Max(d))
 	}
@@ -52,11 +56,12 @@ func column(list []result, i int) []float64 {
 	return v
 }
 
-// differences are those of each pair, in per cent of the first.
-func differences(a, b []float64) []float64 {
-	d := make([]float64, len(a))
+// differences are those of each pair, in per cent of the first; of 0 there is none.
+func differences(a, b []float64) (d []float64) {
 	for i := range a {
-		d[i] = 100 * (b[i] - a[i]) / a[i]
+		if a[i] != 0 {
+			d = append(d, 100*(b[i]-a[i])/a[i])
+		}
 	}
 	return d
 }

@@ -2,9 +2,6 @@ package module
 
 import (
 	"bytes"
-	"errors"
-
-	"golang.org/x/sys/unix"
 
 	"sfsample/regs"
 	"sfsample/sframe"
@@ -118,9 +115,9 @@ func (o *object) follow(m *Module, k followKey) (*sframe.Row, error) {
 	if err := o.open(); err != nil {
 		return nil, err
 	}
-	o.mem.failed = false
+	o.mem.failed, o.mem.passing = false, false
 	goFunc, ok := o.goFunc(k.pc)
-	if o.mem.failed {
+	if o.mem.passing {
 		return nil, unwind.ErrUnread
 	}
 	switch {
@@ -139,10 +136,12 @@ func (o *object) follow(m *Module, k followKey) (*sframe.Row, error) {
 	default:
 		row, _ = code.Follow(o.mem.hdr.arch, code.Place{PC: k.pc, Caller: k.caller, Ends: o.tables.ends}, o.mem.code)
 	}
-	if row == nil && o.mem.failed {
-		return nil, unwind.ErrUnread // it may tell more another time
+	if row == nil && o.mem.passing {
+		return nil, unwind.ErrUnread
 	}
-	o.followed.keep(k, row)
+	if !o.mem.passing && (row != nil || !o.mem.failed) { // else it may tell more another time
+		o.followed.keep(k, row)
+	}
 	o.mem.cache.account(o, o.bytes())
 	return answer(row)
 }
@@ -170,7 +169,7 @@ type freeCode struct {
 	in    *Space
 	rows  followed
 	pages map[uint64][]byte // read for it, by address
-	// failed: a page was not read just now since that was last asked.
+	// failed: a page could not be read just now, since that was last asked.
 	failed bool
 }
 
@@ -214,7 +213,7 @@ func (f *freeCode) readPage(addr uint64) []byte {
 	}
 	page := make([]byte, pageBytes)
 	if n, err := f.in.access.src.ReadAt(page, int64(addr)); n < len(page) || err != nil {
-		f.failed = f.failed || !errors.Is(err, unix.EFAULT) // what cannot be read will not be
+		f.failed = f.failed || passing(err)
 		return nil
 	}
 	if len(f.pages) >= maxFree {

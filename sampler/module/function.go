@@ -64,16 +64,12 @@ func Begins(m *Module, vaddr uint64) (start uint64, ok bool) {
 	if start, ok = (*known)[vaddr]; ok || o.starts.hopeless() {
 		return start, start != 0
 	}
-	o.mem.failed = false
+	o.starts.asked++
 	if start, ok = code.Start(o.mem.hdr.arch, vaddr, o.mem.code); ok {
 		if _, covered := o.function(start); covered {
 			start = 0
 		}
 	}
-	if start == 0 && o.mem.failed {
-		return 0, false // it may tell another time
-	}
-	o.starts.asked++
 	if start != 0 {
 		o.starts.told++
 	}

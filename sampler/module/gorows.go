@@ -76,6 +76,9 @@ func (o *object) openGo() bool {
 		g.none = true
 		return false
 	}
+	if !due(o) {
+		return false
+	}
 	f, err := read(o.mem.via)
 	if err != nil {
 		again(o, err)
@@ -99,8 +102,12 @@ func (m *Module) Go(open bool) bool {
 	o := m.obj
 	o.lock(m)
 	defer o.unlock()
-	if !o.sections.known && open {
-		o.sections, _ = m.sections(silent) // what could not be read is not known
+	if !o.sections.known && open && due(o) {
+		list, err := m.sections(silent)
+		if again(o, err) {
+			list.known = false
+		}
+		o.sections = list
 	}
 	return o.sections.goTable.size > 0
 }

@@ -203,7 +203,7 @@ type fileSections struct {
 }
 
 // sections looks into the file for tables without a program header. They are not known
-// if the file cannot be opened, as another process may be able to, or not be read just now: that is the error.
+// if the file cannot be opened, as another process may be able to. The error is for what could not be opened, or read just now.
 func (m *Module) sections(log *slog.Logger) (list fileSections, err error) {
 	f, err := read(m)
 	if err != nil {
@@ -233,8 +233,5 @@ func (m *Module) sections(log *slog.Logger) (list fileSections, err error) {
 	if err != nil {
 		log.Debug("section headers not used", "module", m.Path, "reason", err.Error())
 	}
-	if f.err != nil {
-		return fileSections{}, f.err
-	}
-	return list, nil
+	return list, f.err
 }

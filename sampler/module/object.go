@@ -52,7 +52,7 @@ type object struct {
 	starts   knownStarts  // of functions
 	followed followed
 	late     bool // there was no time to read all of the file
-	unread   int  // how often the file could not be read just now
+	tries    tries
 }
 
 // objectMemory is the memory of an object by link-time address, as the process has it whose
@@ -64,6 +64,7 @@ type objectMemory struct {
 	hdr     *header
 	via     *Module // whose memory the look-up reads; what is above never changes
 	failed  bool    // a read has, since that was last asked
+	passing bool    // and it, or one of the file, may succeed another time: nobody knows just now what it would tell
 }
 
 // tables are the unwind tables in memory, once they are opened.
@@ -126,16 +127,19 @@ func (mem *objectMemory) readPage(vaddr uint64) ([]byte, error) {
 	if _, err := m.access.src.ReadAt(data, int64(m.Bias+vaddr)); errors.Is(err, rootfs.ErrRemote) {
 		return nil, err // nor will it be: what is left is a guess
 	} else if err != nil {
-		mem.failed = true
+		mem.failed, mem.passing = true, mem.passing || passing(err)
 		return nil, fmt.Errorf("%w: %w", unwind.ErrUnread, err)
 	}
 	// Another object may have come in its place since it was last seen.
 	same, err := m.unchanged(make([]byte, maxProbe))
+	if errors.Is(err, rootfs.ErrRemote) {
+		return nil, err
+	}
 	if err == nil && !same {
 		err = errNotImage
 	}
 	if err != nil {
-		mem.failed = true
+		mem.failed, mem.passing = true, mem.passing || passing(err)
 		return nil, fmt.Errorf("%w: %w", unwind.ErrUnread, err)
 	}
 	return data, nil
@@ -278,17 +282,19 @@ func (o *object) ehRow(vaddr uint64) (*sframe.Row, error) {
 			}
 		}
 	}
-	o.mem.failed = false
+	o.mem.passing = false
 	if errors.Is(err, sframe.ErrNoRow) && o.openGo() {
 		var row *sframe.Row
-		if row, err = o.golang.row(&o.mem, vaddr); err == nil {
+		if row, err = o.golang.row(&o.mem, vaddr); o.mem.passing {
+			return nil, unwind.ErrUnread
+		} else if err == nil {
 			return row, nil
 		}
 		if _, bad := errors.AsType[*symbol.FormatError](err); bad {
 			o.problem("pclntab", vaddr, false, err)
 		}
 	}
-	if errors.Is(err, sframe.ErrNoRow) && !o.mem.failed && o.openDebug() {
+	if errors.Is(err, sframe.ErrNoRow) && !o.mem.passing && o.openDebug() {
 		if o.sections.goTable.size > 0 { // of an older layout
 			switch is := o.mem.specialAt(o.specialFuncs().at(vaddr), vaddr, vaddr); {
 			case is == unreturned, is&ends != 0:
@@ -303,7 +309,7 @@ func (o *object) ehRow(vaddr uint64) (*sframe.Row, error) {
 		}
 		return row, err
 	}
-	if errors.Is(err, sframe.ErrNoRow) && o.mem.failed {
+	if errors.Is(err, sframe.ErrNoRow) && o.mem.passing {
 		err = unwind.ErrUnread
 	}
 	return nil, err
@@ -316,11 +322,12 @@ const maxDebugFrame = 8 << 20
 // search looks into the file for tables without a program header, once. It
 // fails if the file cannot be opened: another process may be able to.
 func (o *object) search() bool {
-	if !o.sections.known {
-		var err error
-		if o.sections, err = o.mem.via.sections(o.mem.via.access.opt.Log); !again(o, err) && passing(err) {
-			o.sections.known = true
+	if !o.sections.known && due(o) {
+		list, err := o.mem.via.sections(o.mem.via.access.opt.Log)
+		if again(o, err) {
+			list.known = false
 		}
+		o.sections = list
 	}
 	return o.sections.known
 }
@@ -334,6 +341,9 @@ func (o *object) openDebug() bool {
 		return false
 	}
 	if o.debug.none = !o.sections.debugFrame || o.mem.hdr.arch == nil; o.debug.none {
+		return false
+	}
+	if !due(o) {
 		return false
 	}
 	data, err := debugFrame(o.mem.via)
@@ -387,8 +397,8 @@ func (o *object) open() error {
 	if (len(frames) == 0 || hdr.size == 0) && !o.sections.known {
 		// Linkers that do not know SFrame leave no program header for it; some
 		// programs have .eh_frame without the header.
-		o.mem.failed = false
-		if !o.search() && o.mem.failed {
+		o.mem.passing = false
+		if !o.search() && o.mem.passing && hdr.size == 0 {
 			return unwind.ErrUnread
 		}
 	}

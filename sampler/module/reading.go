@@ -3,6 +3,7 @@ package module
 import (
 	"cmp"
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -58,16 +59,38 @@ func over(o *object) bool {
 	return o.late
 }
 
-// maxUnread bounds how often one file is tried that cannot be read just now.
-const maxUnread = 16
+// tries are those of a file that could not be read just now.
+type tries struct {
+	next time.Time     // before which there is none
+	rest time.Duration // from the last one to that
+}
+
+const (
+	// firstTry is from a try to the next; each further one is twice as long, up to longestTry.
+	firstTry   = 50 * time.Millisecond
+	longestTry = 10 * time.Second
+	// patient: once rests are that long, a file that cannot be read counts as one that tells nothing.
+	patient = time.Second
+)
+
+// due tells whether a file may be tried. Before the next try nobody knows what it would tell.
+func due(o *object) bool {
+	is := !o.mem.via.access.opt.Now().Before(o.tries.next)
+	o.mem.passing = o.mem.passing || !is && o.tries.rest < patient
+	return is
+}
 
 // again tells whether a file is to be tried another time that could not be read for that reason; then nobody knows just now what it would tell.
 func again(o *object, err error) bool {
-	if !passing(err) || o.unread >= maxUnread {
+	if !passing(err) {
 		return false
 	}
-	o.unread++
-	o.mem.failed = true
+	o.tries.rest = min(max(firstTry, 2*o.tries.rest), longestTry)
+	o.tries.next = o.mem.via.access.opt.Now().Add(o.tries.rest)
+	if o.tries.rest >= patient {
+		return false
+	}
+	o.mem.passing = true
 	return true
 }
 
@@ -86,5 +109,8 @@ func debugFrame(m *Module) ([]byte, error) {
 	}
 	defer f.Close()
 	data, err := symbol.DebugFrame(f, maxDebugFrame, m.obj.mem.cache.Until)
-	return data, cmp.Or(f.err, err)
+	if err != nil {
+		err = cmp.Or(f.err, err)
+	}
+	return data, err
 }

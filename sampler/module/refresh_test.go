@@ -443,21 +443,24 @@ func TestFailingCode(t *testing.T) {
 	}
 }
 
-// TestFailingFiles fails each read of a library's file in turn, and opening it.
+// TestFailingFiles fails each read of a library's file in turn, and opening it: until the next try nobody knows what it tells.
 func TestFailingFiles(t *testing.T) {
 	for n := 1; ; n++ {
-		p := &process{fileFails: n}
+		p, c := &process{fileFails: n}, &clock{time.Unix(1000, 0)}
 		p.load(image{buildID: "12345678", noEH: true, sections: true, debug: true}, libAt, 5, "/lib/a.so")
-		s := NewSpace(p, NewCache(0), Options{})
-		row, err := s.Row(codeAt, unwind.EHFrame)
-		if got := cfaOf(row, err); got != "50" && !errors.Is(err, unwind.ErrUnread) {
-			t.Errorf("read %d of the file fails: row %s, %v", n, got, err)
+		s := NewSpace(p, NewCache(0), Options{Now: c.now})
+		for range 2 {
+			row, err := s.Row(codeAt, unwind.EHFrame)
+			if got := cfaOf(row, err); got != "50" && !errors.Is(err, unwind.ErrUnread) {
+				t.Errorf("read %d of the file fails: row %s, %v", n, got, err)
+			}
 		}
+		c.t = c.t.Add(firstTry)
 		if got := cfaOf(s.Row(codeAt, unwind.EHFrame)); got != "50" {
 			t.Errorf("after a failure of read %d of the file: row %s, want 50", n, got)
 		}
 		if p.fileReads < n {
-			if n < 3 {
+			if n < 10 {
 				t.Errorf("only %d reads were made to fail", n)
 			}
 			return
@@ -465,21 +468,37 @@ func TestFailingFiles(t *testing.T) {
 	}
 }
 
-// TestBrokenFile: a file that can never be read is not tried for ever, and code is followed then.
+// TestBrokenFile: a file that cannot be read for long is not tried all the time, and counts as one that tells nothing in the end. What memory has is used all along.
 func TestBrokenFile(t *testing.T) {
-	p := &process{broken: true}
+	p, c := &process{broken: true}, &clock{time.Unix(1000, 0)}
 	p.load(image{buildID: "12345678", noEH: true, sections: true, debug: true}, libAt, 5, "/lib/a.so")
-	s := NewSpace(p, NewCache(0), Options{})
-	for range 100 {
-		if row, err := s.Row(codeAt, unwind.EHFrame); err == nil {
-			t.Fatalf("a row of what was never read: %v", row)
+	p.load(image{buildID: "12345679", cfa: 8, sections: true}, libAt+0x100000, 6, "/lib/b.so")
+	s := NewSpace(p, NewCache(0), Options{Now: c.now})
+	began, gaveUp := c.t, time.Duration(0)
+	for ; c.t.Sub(began) < 10*time.Second; c.t = c.t.Add(time.Millisecond) {
+		_, err := s.Row(codeAt, unwind.EHFrame)
+		if err == nil {
+			t.Fatal("a row of what was never read")
+		}
+		if errors.Is(err, sframe.ErrNoRow) && gaveUp == 0 {
+			gaveUp = c.t.Sub(began)
+		}
+		if errors.Is(err, sframe.ErrNoRow) != (gaveUp > 0) {
+			t.Fatalf("after %v: %v", c.t.Sub(began), err)
 		}
 	}
-	if most := len(p.maps) * (maxUnread + 1); p.opened > most {
-		t.Errorf("opened %d times, want at most %d", p.opened, most)
+	if gaveUp < patient/2 || gaveUp > 2*patient {
+		t.Errorf("given up after %v, want about %v", gaveUp, patient)
 	}
-	if _, err := s.Row(codeAt, unwind.EHFrame); !errors.Is(err, sframe.ErrNoRow) {
-		t.Errorf("in the end %v, want that there is no row", err)
+	if tries := p.opened / 3; tries > 12 { // three mappings each
+		t.Errorf("tried %d times in 10 s", tries)
+	}
+	if got := cfaOf(s.Row(codeAt+0x100000, unwind.EHFrame)); got != "8" {
+		t.Errorf("row %s of a table in memory, want 8", got)
+	}
+	p.broken, c.t = false, c.t.Add(2*longestTry)
+	if got := cfaOf(s.Row(codeAt, unwind.EHFrame)); got != "50" {
+		t.Errorf("row %s once the file can be opened, want 50", got)
 	}
 }
 

@@ -81,10 +81,10 @@ func (f freezer) hold(pid int, part float64) error {
 	}
 	err = write(name, "cgroup.procs", strconv.Itoa(pid))
 	time.Sleep(time.Duration(part * float64(length)))
-	if err == nil {
-		err = write(name, f.file, f.freeze)
-		time.Sleep(hold)
-		err = errors.Join(err, write(name, f.file, f.thaw), write(f.dir, "cgroup.procs", strconv.Itoa(pid)))
+	if err != nil {
+		return errors.Join(err, os.Remove(name))
 	}
-	return errors.Join(err, os.Remove(name))
+	err = write(name, f.file, f.freeze)
+	time.Sleep(hold)
+	return errors.Join(err, write(name, f.file, f.thaw), write(f.dir, "cgroup.procs", strconv.Itoa(pid)), os.Remove(name))
 }
