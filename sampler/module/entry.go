@@ -2,6 +2,7 @@ package module
 
 import (
 	"bytes"
+	"cmp"
 	"debug/elf"
 	"slices"
 
@@ -179,8 +180,9 @@ func (m *Module) isGoStart(vaddr uint64) bool {
 
 // specialFuncs finds the special functions by the symbols of the file, once.
 func (o *object) specialFuncs() *specialFuncs {
-	if !o.specials.known {
-		o.specials = specialFuncs{o.mem.via.specials(), true}
+	if !o.specials.known && due(o) {
+		list, err := o.mem.via.specials()
+		o.specials = specialFuncs{list, !again(o, err)}
 	}
 	return &o.specials
 }
@@ -291,21 +293,22 @@ func (o *object) inStartContext(vaddr uint64) bool {
 }
 
 // specials looks for special functions in the symbol tables of the module's file.
-func (m *Module) specials() (list []specialFunc) {
+// The error is for a file that could not be opened, or read just now.
+func (m *Module) specials() (list []specialFunc, err error) {
 	if m.VDSO() {
-		return nil
+		return nil, nil
 	}
 	f, err := read(m)
 	if err != nil {
 		m.access.opt.Log.Debug("file not used", "module", m.Path, "reason", err.Error())
-		return nil
+		return nil, err
 	}
 	defer f.Close()
 	var all []section
 	h := m.obj.mem.hdr
 	if err := h.readSections(f, f.Size(), func(s section) { all = append(all, s) }); err != nil {
 		m.access.opt.Log.Debug("section headers not used", "module", m.Path, "reason", err.Error())
-		return nil
+		return nil, cmp.Or(f.err, err)
 	}
 	// A file may have one of each (gABI, "Section Header", sh_type).
 	for _, typ := range []elf.SectionType{elf.SHT_SYMTAB, elf.SHT_DYNSYM} {
@@ -313,7 +316,7 @@ func (m *Module) specials() (list []specialFunc) {
 			list = append(list, h.findSymbols(f, all[i], all[all[i].link])...)
 		}
 	}
-	return list
+	return list, f.err
 }
 
 const (
