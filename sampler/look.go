@@ -149,6 +149,11 @@ func (l *lookout) look(t *thread, n int64) bool {
 	if met() {
 		return true
 	}
+	if t.queue.found.same(s) {
+		l.runs(t, n)
+		return true
+	}
+	t.queue.found = found{count: s.Count, run: s.Run}
 	call, err := l.files.syscall(t)
 	if err != nil {
 		return l.lookFailed(t, err)
@@ -307,12 +312,12 @@ func (l *lookout) runs(t *thread, n int64) {
 		l.book.Give(&t.line, n, ledger.Throttled)
 		return
 	}
-	st, err := l.files.stat(t)
-	if err != nil {
+	at := &t.queue.found
+	if !l.place(t, at) {
 		return // its end is found out at the next look
 	}
-	cpu := st.Processor
-	if st.RealTime { // no clock preempts it
+	cpu := at.cpu
+	if at.realTime {
 		cpu = -1
 	}
 	l.listing.awake(t, cpu)
@@ -329,9 +334,22 @@ func (l *lookout) runs(t *thread, n int64) {
 	if l.opt.test.uncounted {
 		l.bank.AskRunning(t.slot)
 	} else if t.slot >= 0 && (cpu < 0 || l.bank.Away(cpu, n)) {
-		l.afar.note(l.said.warn, t.proc.pid, st.Processor, st.RealTime)
+		l.afar.note(l.said.warn, t.proc.pid, at.cpu, at.realTime)
 		l.bank.AskRunning(t.slot)
 	}
+}
+
+// place fills in where a thread is that was found to run, or to wait for a CPU. false: that is not to be had.
+func (l *lookout) place(t *thread, f *found) bool {
+	if f.known {
+		return true
+	}
+	st, err := l.files.stat(t)
+	if err != nil {
+		return false
+	}
+	f.known, f.cpu, f.realTime = st.State == 'R', st.Processor, st.RealTime
+	return true
 }
 
 // refuse handles a thread that may not be stopped.

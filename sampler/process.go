@@ -171,6 +171,21 @@ type queue struct {
 	homeless int64         // ticks in a row at which no clock could be where it ran
 	let      times         // when they were last known
 	doubt    time.Duration // for which it ran, nobody knows when, and which is no tick's yet
+	found    found
+}
+
+// found is where a thread was found to run, or to wait for a CPU. While its times stand still since they were read before that, it does the same.
+type found struct {
+	count    uint64
+	run      time.Duration
+	known    bool // where that is
+	cpu      int
+	realTime bool // no clock preempts it
+}
+
+// same tells whether it does what it did.
+func (f *found) same(s procfs.Schedstat) bool {
+	return f.known && f.count == s.Count && f.run == s.Run
 }
 
 // times are a thread's at a moment.

@@ -1165,26 +1165,45 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) {
 //go:nosplit
 //go:norace
 func (c *Clock) await(next int64) {
+	alarm := c.tracees.seizes.alarm
+	if alarm != nil {
+		c.k.Alarm(alarm, next)
+	}
 	for c.k.Now() < next && c.tracees.out > 0 {
-		any := false
-		for i := range c.tracees.samples {
-			m := &c.tracees.samples[i]
-			if m.state.Load() != asked {
-				continue
-			}
-			who, status, errno := c.k.Wait(m.id, false)
-			if who != 0 || errno != 0 && errno != unix.EINTR {
-				c.stopped(m, status, errno)
-				any = true
-			}
+		if c.reported() {
+			continue
 		}
-		if !any {
+		if alarm == nil {
 			c.k.Sleep(min(next, c.k.Now()+lateEvery))
+		} else if who, status, errno := c.k.Wait(0, true); errno != unix.EINTR {
+			c.report(who, status, errno)
 		}
+	}
+	if alarm != nil {
+		c.k.Alarm(alarm, 0)
 	}
 }
 
-// lateEvery is how often a clock looks for stops that did not come at once, in nanoseconds.
+// reported takes the samples of those that report by now, or whose end somebody else has taken.
+//
+//go:nosplit
+//go:norace
+func (c *Clock) reported() (any bool) {
+	for i := range c.tracees.samples {
+		m := &c.tracees.samples[i]
+		if m.state.Load() != asked {
+			continue
+		}
+		who, status, errno := c.k.Wait(m.id, false)
+		if who != 0 || errno != 0 && errno != unix.EINTR {
+			c.stopped(m, status, errno)
+			any = true
+		}
+	}
+	return any
+}
+
+// lateEvery is how often a clock without an alarm looks for stops that did not come at once, in nanoseconds.
 const lateEvery = 500_000
 
 // These are called by value, since the linker counts the stack of calls by name against what a

@@ -1016,7 +1016,7 @@ func TestOwnTimes(t *testing.T) {
 	}
 }
 
-// TestAwait: late stops are looked for every half millisecond, not beyond the next tick, and whatever comes ends the
+// TestAwait: late stops are waited for, or looked for every half millisecond without an alarm, not beyond the next tick, and whatever comes ends the
 // wait for that thread.
 func TestAwait(t *testing.T) {
 	one, two := &actor{tid: 7, does: queues, patience: 2}, &actor{tid: 8, does: unwaitable}
@@ -1034,8 +1034,8 @@ func TestAwait(t *testing.T) {
 	begun := s.now
 	c.await(begun + 1200*us)
 	// The second is answered in the first look, after which there is one more at once.
-	if want := []int64{begun + 500*us}; !slices.Equal(s.sleeps, want) || c.tracees.out != 0 {
-		t.Errorf("slept until %v from %d on, want %v; %d on their way", s.sleeps, begun, want, c.tracees.out)
+	if c.tracees.out != 0 || len(s.sleeps) != 0 || s.alarm != 0 {
+		t.Errorf("slept until %v from %d on; %d on their way, alarm at %d", s.sleeps, begun, c.tracees.out, s.alarm)
 	}
 	if !c.tracees.samples[2].Gone || c.tracees.samples[2].state.Load() != filled {
 		t.Error("a thread whose end another has taken is not gone")
@@ -1044,17 +1044,26 @@ func TestAwait(t *testing.T) {
 	// The wait ends with the last stop, and at the tick if that does not come.
 	for _, tt := range []struct {
 		patience int
+		alarm    bool // each turn looks twice with one
 		sleeps   string
 		out      int
 	}{
-		{0, "[]", 0},
-		{1, "[500000]", 0},
-		{2, "[500000 1000000]", 0},
-		{3, "[500000 1000000 1200000]", 1},
+		{0, false, "[]", 0},
+		{1, false, "[500000]", 0},
+		{2, false, "[500000 1000000]", 0},
+		{3, false, "[500000 1000000 1200000]", 1},
+		{0, true, "[]", 0},
+		{1, true, "[]", 0},
+		{2, true, "[500000]", 0},
+		{5, true, "[500000 1000000]", 0},
+		{6, true, "[500000 1000000 1200000]", 1},
 	} {
 		a := &actor{tid: 7, does: queues, patience: tt.patience, tracee: true, asked: true}
 		s, b, c := desk(t, 1, a)
 		s.delay, s.step = func() int64 { return 0 }, 0
+		if !tt.alarm {
+			c.tracees.seizes.alarm = nil
+		}
 		b.slots[0].take(1)
 		c.tracees.samples[0].TID, c.tracees.samples[0].id = 7, 7
 		c.tracees.samples[0].state.Store(asked)
@@ -1064,8 +1073,8 @@ func TestAwait(t *testing.T) {
 		for i := range s.sleeps {
 			s.sleeps[i] -= begun
 		}
-		if fmt.Sprint(s.sleeps) != tt.sleeps || c.tracees.out != tt.out {
-			t.Errorf("slept until %v, want %s; %d on their way", s.sleeps, tt.sleeps, c.tracees.out)
+		if fmt.Sprint(s.sleeps) != tt.sleeps || c.tracees.out != tt.out || s.alarm != 0 {
+			t.Errorf("slept until %v, want %s; %d on their way, alarm at %d", s.sleeps, tt.sleeps, c.tracees.out, s.alarm)
 		}
 	}
 }
@@ -1077,7 +1086,7 @@ type interruptedWait struct {
 }
 
 func (s *interruptedWait) Wait(tid int, block bool) (int, uint32, unix.Errno) {
-	if block {
+	if block && s.alarm == 0 {
 		s.t.Error("the clock sleeps until a thread stops, past its next tick")
 	}
 	if !s.done {
@@ -1096,7 +1105,7 @@ func TestAwaitInterrupted(t *testing.T) {
 	c.tracees.samples[0].TID, c.tracees.samples[0].id = 7, 7
 	c.tracees.samples[0].state.Store(asked)
 	c.tracees.out = 1
-	if c.await(s.now + 5000*us); c.tracees.samples[0].Gone || c.tracees.out != 0 || len(s.sleeps) != 1 {
+	if c.await(s.now + 5000*us); c.tracees.samples[0].Gone || c.tracees.out != 0 || len(s.sleeps) != 0 {
 		t.Errorf("gone %t, %d on their way, after %d sleeps", c.tracees.samples[0].Gone, c.tracees.out, len(s.sleeps))
 	}
 }

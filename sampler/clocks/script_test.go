@@ -324,6 +324,11 @@ func (s *script) waitAny(block bool) (int, uint32, unix.Errno) {
 	if !block {
 		return 0, 0, 0
 	}
+	if s.alarm > s.now { // a signal comes before it, if there is time
+		s.now = min(s.alarm, s.now+500*us)
+		s.sleeps = append(s.sleeps, s.now)
+		return 0, 0, unix.EINTR
+	}
 	s.idle()
 	return 0, 0, unix.EINTR
 }
@@ -563,7 +568,7 @@ func TestConducts(t *testing.T) {
 	for c := range conducts {
 		t.Run(c.String(), func(t *testing.T) {
 			a := &actor{tid: 7, does: c, state: 'R'}
-			a.patience = 3
+			a.patience = 5
 			s, b, list := play(t, ticks, 4, []*actor{a}, nil)
 			met := b.Met(0, ticks-1)
 			sampled, lost, refused := met == Sampled, met == Lost, met == Refused
