@@ -145,7 +145,7 @@ func newV8(o Object, e *elf.File, syms []elf.Symbol, mem io.ReaderAt) (Runtime, 
 		return word32(b, 0)
 	}
 	heap := &v8Heap{mem: mem, instances: map[uint64]uint16{}}
-	v := &v8{heap: heap, codes: &v8Codes{heap: heap, origin: o.Origin, streams: map[uint64]bool{}}, scripts: &v8Scripts{heap: heap, roots: map[uint64]uint64{}}, tables: map[v8Table][]byte{}, texts: map[v8Text]*v8Lines{}}
+	v := &v8{heap: heap, codes: &v8Codes{heap: heap, origin: o.Origin, streams: map[uint64]bool{}}, scripts: &v8Scripts{heap: heap, isolates: map[uint64]bool{}}, tables: map[v8Table][]byte{}, texts: map[v8Text]*v8Lines{}}
 	major, minor := number(v8Major), number(v8Minor)
 	v.version = fmt.Sprintf("%d.%d.%d", major, minor, number(v8Build))
 	layout, ok := v8Layouts[[2]uint32{major, minor}]

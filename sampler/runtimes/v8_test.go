@@ -19,7 +19,7 @@ func rubbishV8(b []byte, version [2]uint32) *v8 {
 	heap := &v8Heap{mem: rubbish(b), instances: map[uint64]uint16{}}
 	heap.at = v8Fields{function: 24, script: 32, funcName: 16, scriptName: 16, source: 8, lineEnds: 56, instance: 12, bytecodes: 56, firstVars: 3, locals: 2, offContext: -8, offFunction: -16, offBytecode: -32, offOffset: -40}
 	heap.types = v8Types{function: 1, shared: 2, scope: 3, script: 4, code: 5, stream: 5, bytecodes: 6, firstNonstring: 1, baseline: 1, weakList: 7, weakArray: 8, maps: 9}
-	v := &v8{heap: heap, codes: &v8Codes{heap: heap, layout: v8Layouts[version], streams: map[uint64]bool{}}, scripts: &v8Scripts{heap: heap, roots: map[uint64]uint64{}}, tables: map[v8Table][]byte{}, texts: map[v8Text]*v8Lines{}}
+	v := &v8{heap: heap, codes: &v8Codes{heap: heap, layout: v8Layouts[version], streams: map[uint64]bool{}}, scripts: &v8Scripts{heap: heap, isolates: map[uint64]bool{}}, tables: map[v8Table][]byte{}, texts: map[v8Text]*v8Lines{}}
 	v.codes.origin = func(pc uint64) (generated, bare bool) { return pc&1 == 0, pc&1 == 1 }
 	return v
 }
@@ -260,5 +260,84 @@ func TestV8Sizes(t *testing.T) {
 	}
 	if v8SizesAre(bytes.Repeat([]byte{1}, 18)) {
 		t.Error("ones taken for sizes")
+	}
+}
+
+// words is memory of words, of which one may be moving.
+type words struct {
+	at     map[uint64]uint64
+	moving uint64
+}
+
+func (m *words) ReadAt(b []byte, addr int64) (int, error) {
+	for i := range b {
+		a := uint64(addr) + uint64(i)
+		w := m.at[a&^7]
+		if a&^7 == m.moving {
+			w = 0
+		}
+		b[i] = byte(w >> (8 * (a & 7)))
+	}
+	return len(b), nil
+}
+
+// TestV8ScriptList: where isolates have the list of their scripts is looked for again if the collector was moving it, and is the same in all of them.
+func TestV8ScriptList(t *testing.T) {
+	const (
+		place, lists, arrays, scripts = 0x208, 0x310001, 0x318001, 0x330001 // the last three are maps
+		code                          = 0x350000
+	)
+	m := &words{at: map[uint64]uint64{
+		lists - 1 + 8: 7 << 32, arrays - 1 + 8: 8 << 32, scripts - 1 + 8: 4 << 32, // instance types, 12 bytes in
+	}}
+	isolate := func(at, list, script, infos uint64) regs.Set {
+		for addr, w := range map[uint64]uint64{
+			at + place: list + 1,
+			list:       lists, list + 16: 2 << 32, list + 24: 1 | v8WeakBit, list + 32: script + 1 | v8WeakBit, // the first was collected
+			script: scripts, script + v8ScriptInfos: infos + 1,
+			infos: arrays, infos + 8: 1 << 32, infos + 16: code + 1 | v8WeakBit,
+		} {
+			m.at[addr] = w
+		}
+		var s regs.Set
+		s.SetReg(v8RootRegister, at+v8RootsBefore)
+		return s
+	}
+	one, two := isolate(0x100000, 0x300000, 0x320000, 0x340000), isolate(0x200000, 0x400000, 0x420000, 0x440000)
+	v := rubbishV8(nil, [2]uint32{}).scripts
+	v.heap.mem = m
+	key := func(script uint64) *Key { return &Key{Code: code, File: script + 1, Lines: 1} }
+	if !v.alive(key(0x320000)) {
+		t.Error("a function is not alive, and no isolate is known")
+	}
+	m.moving = 0x300000
+	v.meet([]unwind.Owned{{Set: one}})
+	if v.place != 0 || v.alive(key(0x320000)) {
+		t.Errorf("the list is at %#x while it is moving", v.place)
+	}
+	m.moving = 0
+	v.meet([]unwind.Owned{{Set: one}})
+	if v.place != place || !v.alive(key(0x320000)) || v.alive(key(0x420000)) {
+		t.Errorf("the list is at %#x, want %#x", v.place, place)
+	}
+	v.meet([]unwind.Owned{{Set: two}})
+	if !v.alive(key(0x420000)) || !v.alive(key(0x320000)) {
+		t.Error("the other isolate's function is not alive")
+	}
+	gone := key(0x420000)
+	gone.First = 1
+	if v.alive(gone) {
+		t.Error("a function is alive that its script does not have")
+	}
+
+	v = rubbishV8(nil, [2]uint32{}).scripts // in which there is none
+	v.heap.mem = &words{}
+	for n := 1; !v.alive(key(0x320000)) || n == 1; n++ {
+		if v.meet([]unwind.Owned{{Set: one}}); n > 1<<17 || v.looks > v8Looks {
+			t.Fatalf("%d looks at %d meetings", v.looks, n)
+		}
+	}
+	if v.looks != v8Looks || v.meetings < 1<<10 {
+		t.Errorf("%d looks at %d meetings, want %d at 1,000 or more", v.looks, v.meetings, v8Looks)
 	}
 }

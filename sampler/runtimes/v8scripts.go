@@ -8,9 +8,12 @@ import (
 
 // v8Scripts tells what scripts are alive: while a name is read, the garbage collector may have put other things into the memory that a function had.
 type v8Scripts struct {
-	heap *v8Heap
-	// By what the register for them has, the roots of isolates: where the root is that has the list of the isolate's scripts. 0: there is none.
-	roots map[uint64]uint64
+	heap     *v8Heap
+	isolates map[uint64]bool // by what the register for their roots has
+	// place is where in an isolate's data the root is that has the list of its scripts: the same in all isolates of a build. 0: it was not found yet, in so many looks; the next
+	// is when threads were met that often.
+	place                uint64
+	looks, meetings, due int
 }
 
 const (
@@ -20,6 +23,8 @@ const (
 	maxV8Isolates  = 256
 	maxV8Scripts   = 1 << 17 // of one isolate
 	v8WeakBit      = 2       // weak pointers have one bit more; without a place they are cleared
+	// v8Looks is how many looks for that place may be in vain, as the collector moves what they read, before it counts as one that cannot be found.
+	v8Looks = 16
 )
 
 // meet takes note of the isolate of a thread.
@@ -29,15 +34,20 @@ func (v *v8Scripts) meet(owned []unwind.Owned) {
 		if !ok || root&7 != 0 || root < v8RootsBefore {
 			continue
 		}
-		if _, ok := v.roots[root]; ok || len(v.roots) >= maxV8Isolates {
-			return
+		if len(v.isolates) < maxV8Isolates {
+			v.isolates[root] = true
 		}
-		v.roots[root] = v.find(root - v8RootsBefore)
+		if v.meetings++; v.place == 0 && v.looks < v8Looks && v.meetings >= v.due {
+			v.place = v.find(root - v8RootsBefore)
+			if v.looks++; v.looks > v8Looks/4 {
+				v.due = 2 * v.meetings // each takes thousands of reads
+			}
+		}
 		return
 	}
 }
 
-// find looks for the root that has the list of scripts, which alone has weak pointers to such.
+// find looks for the root that has the list of scripts, which alone has weak pointers to such, and returns where it is in the isolate's data.
 func (v *v8Scripts) find(isolate uint64) uint64 {
 	b := read(v.heap.mem, isolate, v8RootsBytes)
 	for i := 0; i+8 <= len(b); i += 8 {
@@ -53,7 +63,7 @@ func (v *v8Scripts) find(isolate uint64) uint64 {
 			}
 		}
 		if scripts > 0 {
-			return isolate + uint64(i)
+			return uint64(i)
 		}
 	}
 	return 0
@@ -94,22 +104,20 @@ func (v *v8Scripts) list(ptr uint64, want uint16, from uint64, most int) (list [
 	return list
 }
 
-// alive tells whether the function of a key is alive and where it was: its script is in an isolate's list, and has it. Also if it is in no script, or no
-// isolate is known.
+// alive tells whether the function of a key is alive and where it was: its script is in an isolate's list, and has it. Also if it is in no script, no
+// isolate is known, or where those lists are cannot be found.
 func (v *v8Scripts) alive(k *Key) bool {
-	if k.Lines == 0 {
+	if k.Lines == 0 || len(v.isolates) == 0 {
 		return true
 	}
-	known := false
-	for _, root := range v.roots {
-		if root == 0 {
-			continue
-		}
-		b := read(v.heap.mem, root, 8)
+	if v.place == 0 {
+		return v.looks >= v8Looks
+	}
+	for root := range v.isolates {
+		b := read(v.heap.mem, root-v8RootsBefore+v.place, 8)
 		if b == nil {
 			continue
 		}
-		known = true
 		if !slices.Contains(v.list(word(b, 0), v.heap.types.weakList, 24, maxV8Scripts), k.File|v8WeakBit) {
 			continue
 		}
@@ -119,5 +127,5 @@ func (v *v8Scripts) alive(k *Key) bool {
 		infos := v.list(word(b, 0), v.heap.types.weakArray, 16, maxV8Scripts)
 		return uint64(k.First) < uint64(len(infos)) && infos[k.First] == (k.Code+1)|v8WeakBit
 	}
-	return !known
+	return false
 }
