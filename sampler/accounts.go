@@ -211,13 +211,19 @@ func (ac *accounts) settle(t *thread, n int64, waited time.Duration, c ledger.Cl
 
 func (ac *accounts) settleWaits(t *thread, n int64, waited time.Duration) {
 	if w := int64(waited - t.queue.waited); w > 0 && !t.watch.Asleep() {
-		k := (w + ac.ticks.interval/2) / ac.ticks.interval
+		least := int64(0)
 		if w >= t.queue.runnable*ac.ticks.interval/2 {
-			k = max(k, t.queue.runnable)
+			least = t.queue.runnable
 		}
-		t.queue.waits += ac.book.GiveSome(&t.line, min(k, ac.book.Owed(&t.line, n)), ledger.Waiting)
+		ac.wait(t, n, w, least)
 	}
 	t.queue.waited, t.queue.runnable = waited, 0
+}
+
+// wait accounts for ticks that a thread owes up to tick n, in which it waited for a CPU for w nanoseconds.
+func (ac *accounts) wait(t *thread, n, w, least int64) {
+	k := max((w+ac.ticks.interval/2)/ac.ticks.interval, least)
+	t.queue.waits += ac.book.GiveSome(&t.line, min(k, ac.book.Owed(&t.line, n)), ledger.Waiting)
 }
 
 // settleBy is settle by the thread's times, which are exact when a clock meets it, or it is blocked. Unless it sleeps in step with the ticks, it was

@@ -108,7 +108,9 @@ func (h *harvest) taken(t *thread, m *clocks.Sample) {
 		h.figures.moved++
 	}
 	h.book.Give(&t.line, tick, ledger.Sampled)
-	h.book.Give(&t.line, min(h.ticks.passed(m.At.Stopped), h.book.Tick()), ledger.NotStopped)
+	until := min(m.Tick+(m.At.Stopped-m.At.Wake)/h.ticks.interval, h.book.Tick()) // by its clock, which may meet it again at the next
+	h.acct.wait(t, until, m.Stopped.Wait-m.Asked.Wait, 0) // it stops where it gets a CPU
+	h.book.Give(&t.line, until, ledger.NotStopped)
 	h.acct.emit(t, m.Tick, c, h.ran(t, m), m.At.Released)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -83,6 +84,21 @@ func (a *allocations) now() (uint64, error) {
 		return 0, fmt.Errorf("count allocations: read %d bytes: %w", n, err)
 	}
 	return binary.NativeEndian.Uint64(b[:]), nil
+}
+
+// allocated is how often sfsample, run by a command on one CPU, allocates memory in the window that begins warm after the first time.
+func allocated(tool string, cpu int, command []string) (float64, error) {
+	a, err := openAllocations(tool, cpu)
+	if err != nil {
+		return 0, err
+	}
+	defer a.close()
+	run := exec.Command(command[0], command[1:]...)
+	if err := run.Start(); err != nil {
+		return 0, err
+	}
+	n, err := a.within()
+	return n, errors.Join(err, run.Wait())
 }
 
 // within counts those of the window that begins warm after the first one.

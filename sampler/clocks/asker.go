@@ -125,7 +125,7 @@ func (c *CPUs) Add(cpu int) {
 //go:norace
 func (a *Asker) Outside() {
 	if a.answer = a.look(); a.answer == Requested {
-		switch a.seizes.seize(a.k, a.tid, &a.freed) {
+		switch a.seizes.seize(a.k, a.tid, &a.freed, 0) {
 		case 0:
 			a.k.Interrupt(a.tid) // if it is gone its end is to be taken
 		case unix.EINTR:

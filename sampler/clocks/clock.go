@@ -918,11 +918,11 @@ func (c *Clock) room(a *taking.Advice) int {
 // clock answers nobody.
 const seizeAtMost = 10_000_000
 
-// seize seizes a thread. EINTR: its process is in an exec that does not end, or the clock is to.
+// seize seizes a thread, and has the alarm ring at the time then, if that is not 0. EINTR: its process is in an exec that does not end, or the clock is to.
 //
 //go:nosplit
 //go:norace
-func (z *seizer) seize(k taking.Kernel, id int, quit *atomic.Bool) unix.Errno {
+func (z *seizer) seize(k taking.Kernel, id int, quit *atomic.Bool, then int64) unix.Errno {
 	end := k.Now() + seizeAtMost
 	if z.alarm != nil {
 		k.Alarm(z.alarm, end)
@@ -932,10 +932,20 @@ func (z *seizer) seize(k taking.Kernel, id int, quit *atomic.Bool) unix.Errno {
 		errno = k.Seize(id)
 	}
 	if z.alarm != nil {
-		k.Alarm(z.alarm, 0)
+		k.Alarm(z.alarm, then)
 	}
 	z.any = z.any || errno == 0
 	return errno
+}
+
+// hush keeps the alarm from ringing.
+//
+//go:nosplit
+//go:norace
+func (z *seizer) hush(k taking.Kernel) {
+	if z.alarm != nil {
+		k.Alarm(z.alarm, 0)
+	}
 }
 
 // ask requests the stop of the thread in slot s, which c holds, and takes it.
@@ -961,8 +971,11 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 		return
 	}
 	c.grip.since.Store(wake)
-	id := s.TID
-	errno := c.tracees.seizes.seize(c.k, id, &c.life.quit)
+	id, late := s.TID, int64(0)
+	if c.place.cpu != Anywhere {
+		late = c.k.Now() + lateEvery
+	}
+	errno := c.tracees.seizes.seize(c.k, id, &c.life.quit, late)
 	if errno == 0 {
 		if errno = c.k.Interrupt(id); errno == unix.ESRCH {
 			// It was calling exec: the kernel has had us wait for that (cred_guard_mutex: ptrace_attach, kernel/ptrace.c).
@@ -971,6 +984,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 		}
 	}
 	if errno != 0 {
+		c.tracees.seizes.hush(c.k)
 		switch errno {
 		case unix.EPERM:
 			s.vain.Store(vain(n, Refused))
@@ -997,11 +1011,13 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	}
 	_, status, errno := c.k.Wait(id, true)
 	if errno == unix.EINTR {
+		c.tracees.seizes.hush(c.k)
 		c.grip.since.Store(0)
 		c.apart = c.k.Now() - m.At.Asked
-		return // the coordinator wants the clock to go on: it stops late
+		return // it stops late, or the coordinator wants the clock to go on
 	}
 	c.stopped(m, status, errno)
+	c.tracees.seizes.hush(c.k)
 }
 
 // queued proves that the thread is in the queue of the clock's CPU, and has not left it since the wake-up.
@@ -1179,9 +1195,7 @@ func (c *Clock) await(next int64) {
 			c.report(who, status, errno)
 		}
 	}
-	if alarm != nil {
-		c.k.Alarm(alarm, 0)
-	}
+	c.tracees.seizes.hush(c.k)
 }
 
 // reported takes the samples of those that report by now, or whose end somebody else has taken.
@@ -1203,7 +1217,7 @@ func (c *Clock) reported() (any bool) {
 	return any
 }
 
-// lateEvery is how often a clock without an alarm looks for stops that did not come at once, in nanoseconds.
+// lateEvery is for how long a stop is expected to come at once, and how often a clock without an alarm looks for others, in nanoseconds.
 const lateEvery = 500_000
 
 // These are called by value, since the linker counts the stack of calls by name against what a
