@@ -56,6 +56,42 @@ func TestBetweenSamples(t *testing.T) {
 	}
 }
 
+// TestLateStops accounts for the ticks from a clock's, 0.4 of an interval after tick 3, to the stop that it asked for.
+func TestLateStops(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	for _, tt := range []struct {
+		name        string
+		stops, wait int64 // after the clock's wake-up; for a CPU of that
+		owed        int64 // ticks of the thread that are nobody's yet, of the six
+		waits       int64
+		want        ledger.Account
+	}{
+		{name: "at once", stops: 20_000, wait: 20_000, owed: 3, want: counted(ledger.Idle, 3, ledger.Sampled, 1)},
+		{name: "before the clock's next tick", stops: ms - 1, wait: ms - 1, owed: 3, want: counted(ledger.Idle, 3, ledger.Sampled, 1)},
+		{name: "just before its third", stops: 3*ms - 1, wait: 3*ms - 1, owed: 1, waits: 2, want: counted(ledger.Idle, 3, ledger.Sampled, 1, ledger.Waiting, 2)},
+		{name: "it did not wait for a CPU", stops: 3*ms - 1, owed: 1, want: counted(ledger.Idle, 3, ledger.Sampled, 1, ledger.NotStopped, 2)},
+		{name: "later than what is known", stops: 9 * ms, wait: 9 * ms, waits: 3, want: counted(ledger.Idle, 3, ledger.Sampled, 1, ledger.Waiting, 3)},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			book := ledger.NewBook()
+			x := &ticks{interval: ms}
+			h := &harvest{ticks: x, acct: &accounts{opt: &Options{}, ticks: x, book: book}, book: book}
+			th := newThread(&process{}, 1)
+			book.Open(&th.line, 0)
+			book.Advance(6)
+			book.Give(&th.line, 2, ledger.Idle)
+			wake := 3*ms + 400_000
+			h.standsFor(th, 3, &clocks.Sample{Tick: 3, At: clocks.Moments{Wake: wake, Asked: wake, Stopped: wake + tt.stops}, Asked: clocks.Usage{Wait: 7}, Stopped: clocks.Usage{Wait: 7 + tt.wait}})
+			if got := book.Account(); got.Count != tt.want.Count {
+				t.Errorf("%v, want %v", &got, &tt.want)
+			}
+			if owed := book.Owed(&th.line, 6); owed != tt.owed || th.queue.waits != tt.waits {
+				t.Errorf("%d ticks are owed and %d are to be shown as waiting, want %d, %d", owed, th.queue.waits, tt.owed, tt.waits)
+			}
+		})
+	}
+}
+
 // counted is an account of pairs of a class and its number of ticks.
 func counted(pairs ...any) (a ledger.Account) {
 	for i := 0; i < len(pairs); i += 2 {

@@ -107,11 +107,17 @@ func (h *harvest) taken(t *thread, m *clocks.Sample) {
 	if m.Moved && !asked {
 		h.figures.moved++
 	}
-	h.book.Give(&t.line, tick, ledger.Sampled)
-	until := min(m.Tick+(m.At.Stopped-m.At.Wake)/h.ticks.interval, h.book.Tick()) // by its clock, which may meet it again at the next
-	h.acct.wait(t, until, m.Stopped.Wait-m.Asked.Wait, 0) // it stops where it gets a CPU
-	h.book.Give(&t.line, until, ledger.NotStopped)
+	h.standsFor(t, tick, m)
 	h.acct.emit(t, m.Tick, c, h.ran(t, m), m.At.Released)
+}
+
+// standsFor accounts for the tick of a sample, and for those up to the thread's stop, which comes where it gets a CPU: those of the clock that met it, which may do so again
+// at its next.
+func (h *harvest) standsFor(t *thread, tick int64, m *clocks.Sample) {
+	h.book.Give(&t.line, tick, ledger.Sampled)
+	until := min(m.Tick+(m.At.Stopped-m.At.Wake)/h.ticks.interval, h.book.Tick())
+	h.acct.wait(t, until, m.Stopped.Wait-m.Asked.Wait, 0)
+	h.book.Give(&t.line, until, ledger.NotStopped)
 }
 
 // ran is what a thread has run for when a clock let go of it.
