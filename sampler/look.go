@@ -348,7 +348,8 @@ func (l *lookout) place(t *thread, f *found) bool {
 	if err != nil {
 		return false
 	}
-	f.known, f.cpu, f.realTime = st.State == 'R', st.Processor, st.RealTime
+	f.known = st.State == 'R' && !l.opt.test.uncounted // else its times do not tell whether it runs on
+	f.cpu, f.realTime = st.Processor, st.RealTime
 	return true
 }
 
