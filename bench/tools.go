@@ -311,7 +311,7 @@ func over(args ...string) func(o *options, pid, hz int) (func() (brought, error)
 				ctx, cancel := context.WithTimeout(context.Background(), ready)
 				cmd := exec.CommandContext(ctx, args[0], append(args[1:len(args):len(args)], strconv.Itoa(pid))...)
 				var out bytes.Buffer
-				cmd.Stdout = &out
+				cmd.Stdout, cmd.Dir = &out, o.dir // where a tool that crashes leaves its core
 				if failed = cmd.Start(); failed != nil {
 					cancel()
 					break
