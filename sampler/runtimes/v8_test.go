@@ -272,11 +272,11 @@ type words struct {
 func (m *words) ReadAt(b []byte, addr int64) (int, error) {
 	for i := range b {
 		a := uint64(addr) + uint64(i)
-		w := m.at[a&^7]
-		if a&^7 == m.moving {
-			w = 0
+		var w [8]byte
+		if a&^7 != m.moving {
+			binary.NativeEndian.PutUint64(w[:], m.at[a&^7])
 		}
-		b[i] = byte(w >> (8 * (a & 7)))
+		b[i] = w[a&7]
 	}
 	return len(b), nil
 }
@@ -287,9 +287,12 @@ func TestV8ScriptList(t *testing.T) {
 		place, lists, arrays, scripts = 0x208, 0x310001, 0x318001, 0x330001 // the last three are maps
 		code                          = 0x350000
 	)
-	m := &words{at: map[uint64]uint64{
-		lists - 1 + 8: 7 << 32, arrays - 1 + 8: 8 << 32, scripts - 1 + 8: 4 << 32, // instance types, 12 bytes in
-	}}
+	instances := func(typ uint32) uint64 { // 12 bytes into a map
+		var w [8]byte
+		binary.NativeEndian.PutUint32(w[4:], typ)
+		return binary.NativeEndian.Uint64(w[:])
+	}
+	m := &words{at: map[uint64]uint64{lists - 1 + 8: instances(7), arrays - 1 + 8: instances(8), scripts - 1 + 8: instances(4)}}
 	isolate := func(at, list, script, infos uint64) regs.Set {
 		for addr, w := range map[uint64]uint64{
 			at + place: list + 1,
