@@ -972,7 +972,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	}
 	c.grip.since.Store(wake)
 	id, late := s.TID, int64(0)
-	if c.place.cpu != Anywhere {
+	if c.prompt && c.place.cpu != Anywhere { // else the thread is not the next to get the CPU, and has longer
 		late = c.k.Now() + lateEvery
 	}
 	errno := c.tracees.seizes.seize(c.k, id, &c.life.quit, late)
