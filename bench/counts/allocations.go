@@ -17,7 +17,7 @@ import (
 )
 
 // allocations counts on one CPU, in the kernel, how often programs of a file allocate memory: by a probe at the function of Go's runtime through which that goes
-// (perf_event_open(2) of the PMU uprobe; attributes as in Documentation/ABI/testing/sysfs-bus-event_source-devices-uprobe and trace_uprobe.c).
+// (perf_event_open(2): the PMU uprobe, uprobe_path in config1, probe_offset in config2).
 type allocations struct{ fd int }
 
 // allocator is that function.

@@ -68,7 +68,7 @@ func (o *object) openGo() bool {
 	if g.table != nil || g.none {
 		return g.table != nil
 	}
-	if !o.search() {
+	if !o.search(o.mem.via.access.opt.Log) {
 		return false
 	}
 	a := o.mem.hdr.arch
@@ -102,12 +102,8 @@ func (m *Module) Go(open bool) bool {
 	o := m.obj
 	o.lock(m)
 	defer o.unlock()
-	if !o.sections.known && open && due(o) {
-		list, err := m.sections(silent)
-		if again(o, err) {
-			list.known = false
-		}
-		o.sections = list
+	if open {
+		o.search(silent)
 	}
 	return o.sections.goTable.size > 0
 }

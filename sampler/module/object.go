@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 
 	"sfsample/regs"
@@ -321,9 +322,9 @@ const maxDebugFrame = 8 << 20
 
 // search looks into the file for tables without a program header, once. It
 // fails if the file cannot be opened: another process may be able to.
-func (o *object) search() bool {
+func (o *object) search(log *slog.Logger) bool {
 	if !o.sections.known && due(o) {
-		list, err := o.mem.via.sections(o.mem.via.access.opt.Log)
+		list, err := o.mem.via.sections(log)
 		if again(o, err) {
 			list.known = false
 		}
@@ -337,7 +338,7 @@ func (o *object) openDebug() bool {
 	if o.debug.table != nil || o.debug.none {
 		return o.debug.table != nil
 	}
-	if !o.search() {
+	if !o.search(o.mem.via.access.opt.Log) {
 		return false
 	}
 	if o.debug.none = !o.sections.debugFrame || o.mem.hdr.arch == nil; o.debug.none {
@@ -398,7 +399,7 @@ func (o *object) open() error {
 		// Linkers that do not know SFrame leave no program header for it; some
 		// programs have .eh_frame without the header.
 		o.mem.passing = false
-		if !o.search() && o.mem.passing && hdr.size == 0 {
+		if !o.search(o.mem.via.access.opt.Log) && o.mem.passing && hdr.size == 0 {
 			return unwind.ErrUnread
 		}
 	}

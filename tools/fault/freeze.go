@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -17,8 +18,8 @@ type freezer struct {
 	file, freeze, thaw string // of a group; what is written to it
 }
 
-// freezers are those of this machine in which groups can be made: version 2 first.
-func freezers() (list []freezer) {
+// freezers are those of this machine in which groups can be made.
+var freezers = sync.OnceValue(func() (list []freezer) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	mounts, err2 := os.Open("/proc/self/mountinfo")
 	if err != nil || err2 != nil {
@@ -53,7 +54,7 @@ func freezers() (list []freezer) {
 		}
 	}
 	return list
-}
+})
 
 // group makes a group that can be frozen.
 func (f freezer) group() (string, error) {
