@@ -61,6 +61,14 @@ func (a *Alarm) Close() {
 	unix.RawSyscall(unix.SYS_TIMER_DELETE, uintptr(a.id), 0, 0)
 }
 
+// NewTimer makes one for [RawRing] and [RawAwait] (timerfd_create(2)). There is none where nobody may wait for long (see [Outside]).
+func NewTimer() (fd int, err error) {
+	if inside {
+		return -1, unix.ENOSYS
+	}
+	return unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC)
+}
+
 // kernelSigaction is struct sigaction of the kernel on 64-bit machines
 // (include/uapi/asm-generic/signal.h; arch/s390 has the same layout).
 type kernelSigaction struct {

@@ -250,14 +250,36 @@ func RawBind(cpus []uint64) unix.Errno {
 	return errno
 }
 
-// RawSlacken gives a thread of ours, 0 for the calling one, the usual policy and leaves its nice value (sched_setscheduler(2)). It may always have that, but
-// without CAP_SYS_NICE not lose the flag that keeps a priority in real time from children (sched(7)).
+// RawPolicy gives a thread of ours, 0 for the calling one, a scheduling policy, SCHED_FIFO with the least priority, and leaves its nice value
+// (sched_setscheduler(2)). Without CAP_SYS_NICE a thread may not lose the flag that keeps a priority in real time from children (sched(7)): all have it.
 //
 //go:nosplit
 //go:norace
-func RawSlacken(tid int) {
+func RawPolicy(tid, policy int) unix.Errno {
 	priority := int32(0) // struct sched_param
-	raw(unix.SYS_SCHED_SETSCHEDULER, uintptr(tid), unix.SCHED_NORMAL|unix.SCHED_RESET_ON_FORK, uintptr(unsafe.Pointer(&priority)), 0, 0, 0)
+	if policy == unix.SCHED_FIFO {
+		priority = 1
+	}
+	_, errno := raw(unix.SYS_SCHED_SETSCHEDULER, uintptr(tid), uintptr(policy|unix.SCHED_RESET_ON_FORK), uintptr(unsafe.Pointer(&priority)), 0, 0, 0)
+	return errno
+}
+
+// RawRing sets when a timer rings (timerfd_settime(2)): at a CLOCK_MONOTONIC time, 0: never.
+//
+//go:nosplit
+//go:norace
+func RawRing(timer int, at int64) {
+	spec := itimerspec{value: unix.Timespec{Sec: at / 1e9, Nsec: at % 1e9}}
+	raw(unix.SYS_TIMERFD_SETTIME, uintptr(timer), unix.TFD_TIMER_ABSTIME, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+}
+
+// RawAwait sleeps until a timer rings, or a signal is handled.
+//
+//go:nosplit
+//go:norace
+func RawAwait(timer int) {
+	var rings uint64
+	raw(unix.SYS_READ, uintptr(timer), uintptr(unsafe.Pointer(&rings)), unsafe.Sizeof(rings), 0, 0, 0)
 }
 
 // RawSleep sleeps to a CLOCK_MONOTONIC time, or until a signal is handled.

@@ -218,6 +218,7 @@ type Slot struct {
 	request atomic.Int64
 
 	last    lastRead
+	let     let
 	sampled atomic.Int64 // last tick at which a clock asked for it
 	vain    atomic.Int64 // last tick at which it was met in vain, and why: see vain
 }
@@ -228,6 +229,32 @@ type lastRead struct {
 	runs  atomic.Int64 // how often it had been put on a CPU
 	stood atomic.Int64 // CPU time of its process before that
 	wait  int64        // for how long it had waited for a CPU; for who holds the slot
+}
+
+// let is how a thread was let go last.
+type let struct {
+	by   int32 // the clock's number
+	keep int32 // how many times more it is to be kept on its CPU
+	last int32 // and how many in all, the last time
+}
+
+// For so many samples at first, twice as many each time and at most, a thread is kept on its CPU that has gone to another. Then it is tried whether it goes.
+const keepFirst, keepMost = 16, 1024
+
+// stays tells whether the thread is to be kept on its CPU, the one of a clock: it was met on another lately.
+//
+//go:nosplit
+//go:norace
+func (s *Slot) stays(clock int32) bool {
+	l := &s.let
+	if l.by != 0 && l.by != clock {
+		l.last = min(max(2*l.last, keepFirst), keepMost)
+		l.keep = l.last
+	} else if l.keep > 0 {
+		l.keep--
+	}
+	l.by = clock
+	return l.keep > 0
 }
 
 // note is told what was read.
@@ -310,7 +337,7 @@ func (b *Board) fill(s *Slot, t *Thread) {
 
 // fresh is a slot of whose thread nothing is known but its run time.
 func (s *Slot) fresh(run int64) {
-	s.wait.kept = 0
+	s.wait.kept, s.let = 0, let{}
 	s.last.run.Store(run)
 	s.last.wait = 0
 	s.last.stood.Store(-1)
@@ -515,13 +542,16 @@ func (b *Board) Free(tid int) {
 			continue // its id may be another's
 		default:
 		}
-		ptrace.RawSlacken(int(c.life.thread.Load()))
 		if tid == 0 || c.place.cpu != Anywhere { // that one goes on, as nobody would make another
 			c.life.quit.Store(true)
 			c.life.barred.Store(true)
 		}
+		ptrace.RawPolicy(int(c.life.thread.Load()), unix.SCHED_NORMAL)
 		if c.place.cpu != Anywhere {
 			unbind(int(c.life.thread.Load()), c.place.cpu, b.cpus)
+		}
+		if r := c.tracees.raiser; r != nil {
+			r.free(b.cpus)
 		}
 	}
 }

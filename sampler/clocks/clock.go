@@ -25,8 +25,8 @@ type Sample struct {
 	Moved          bool   // it may have run on between the tick and the stop
 	Peeked         Peeked
 
-	id    int // the thread's for the kernel: by an exec it gets that of its process
-	proof proof
+	tracee tracee
+	proof  proof
 
 	state atomic.Int32 // free and so on, below
 }
@@ -54,14 +54,21 @@ type Peeked struct {
 	Count  uint64
 }
 
+// tracee is what a sample's thread is to its clock.
+type tracee struct {
+	id    int   // the thread's for the kernel: by an exec it gets that of its process
+	stays bool  // it is to be kept on its CPU when it is let go, by the clock's raiser
+	ran   int64 // for how long it has run then, before the clock went on, in nanoseconds
+}
+
 // Taken is for how long the sample has kept the thread from its CPU, in nanoseconds: from the clock's
 // wake-up to its rest. What others had of the CPU before the thread could stop is left out.
 func (m *Sample) Taken() int64 {
 	ran := m.Stopped.Run - m.Asked.Run
 	if ran < m.At.Stopped-m.At.Asked {
-		return m.At.Asked - m.At.Wake + ran + m.At.End - m.At.Stopped
+		return m.At.Asked - m.At.Wake + ran + m.At.End - m.At.Stopped - m.tracee.ran
 	}
-	return m.At.End - m.At.Wake
+	return m.At.End - m.At.Wake - m.tracee.ran
 }
 
 // proof is what proves where a thread was at the tick.
@@ -117,6 +124,7 @@ type tracees struct {
 	samples []Sample
 	out     int
 	seizes  seizer
+	raiser  *raiser // nil: there is none
 }
 
 // shown is what a clock tells of its ticks.
@@ -389,7 +397,7 @@ func (c *Clock) report(who int, status uint32, errno unix.Errno) {
 		if m.state.Load() != asked {
 			continue
 		}
-		if m.id == who || errno != 0 {
+		if m.tracee.id == who || errno != 0 {
 			c.stopped(m, status, errno)
 			if errno == 0 {
 				return
@@ -399,7 +407,7 @@ func (c *Clock) report(who int, status uint32, errno unix.Errno) {
 		}
 	}
 	if last >= 0 { // it has called exec
-		c.tracees.samples[last].id = who
+		c.tracees.samples[last].tracee.id = who
 		c.stopped(&c.tracees.samples[last], status, 0)
 	} else if errno == 0 && who != 0 {
 		release(c.k, who, status)
@@ -918,21 +926,24 @@ func (c *Clock) room(a *taking.Advice) int {
 // clock answers nobody.
 const seizeAtMost = 10_000_000
 
-// seize seizes a thread, and has the alarm ring at the time then, if that is not 0. EINTR: its process is in an exec that does not end, or the clock is to.
+// seize seizes a thread. The alarm rings from the time then on, if that is not 0, or from seizeAtMost from now on: it is set once, and seldom the next of the
+// CPU's timers, since to have that ring at another time costs 6 us in a virtual machine. EINTR: the thread's process is in an exec that does not end, or the clock is to.
 //
 //go:nosplit
 //go:norace
 func (z *seizer) seize(k taking.Kernel, id int, quit *atomic.Bool, then int64) unix.Errno {
 	end := k.Now() + seizeAtMost
-	if z.alarm != nil {
+	if z.alarm != nil && then != 0 {
+		k.Alarm(z.alarm, min(then, end))
+	} else if z.alarm != nil {
 		k.Alarm(z.alarm, end)
 	}
 	errno := k.Seize(id)
 	for errno == unix.EINTR && k.Now() < end && !quit.Load() { // it was only nudged
 		errno = k.Seize(id)
 	}
-	if z.alarm != nil {
-		k.Alarm(z.alarm, then)
+	if then == 0 {
+		z.hush(k)
 	}
 	z.any = z.any || errno == 0
 	return errno
@@ -973,7 +984,9 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	c.grip.since.Store(wake)
 	id, late := s.TID, int64(0)
 	if c.prompt && c.place.cpu != Anywhere { // else the thread is not the next to get the CPU, and has longer
-		late = c.k.Now() + lateEvery
+		if late = c.board.Start + (n+1)*c.board.Interval + c.ticks.phase + c.search.witness.later; c.tracees.out > 0 {
+			late = min(late, c.k.Now()+lateEvery)
+		}
 	}
 	errno := c.tracees.seizes.seize(c.k, id, &c.life.quit, late)
 	if errno == 0 {
@@ -1000,17 +1013,21 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	}
 	m.begin(c.k, s, p, n, wake)
 	s.sampled.Store(n)
-	m.id = id
+	m.tracee.id = id
+	stays := s.stays(c.who)
 	c.tracees.out++
 	if c.place.cpu == Anywhere {
 		return
 	}
+	r := c.tracees.raiser
+	m.tracee.stays = stays && r != nil && c.tracees.out == 1 && r.life.active.Load()
 	m.Moved = c.up.doubt
 	if p.tick.pc == 0 {
 		m.queued(c, s, p, wake)
 	}
 	_, status, errno := c.k.Wait(id, true)
 	if errno == unix.EINTR {
+		m.tracee.stays = false // others run on that CPU
 		c.tracees.seizes.hush(c.k)
 		c.grip.since.Store(0)
 		c.apart = c.k.Now() - m.At.Asked
@@ -1049,7 +1066,7 @@ func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
 	if p.tick.pc != 0 {
 		m.Asked = Usage{Run: s.last.run.Load(), Wait: s.last.wait} // it has run since: judge knows more
 	}
-	m.id, m.Moved, m.Gone, m.Peeked.Asleep, m.proof = s.TID, false, false, false, proof{tick: p.tick}
+	m.Moved, m.Gone, m.Peeked.Asleep, m.tracee, m.proof = false, false, false, tracee{id: s.TID}, proof{tick: p.tick}
 	m.state.Store(asked)
 }
 
@@ -1061,8 +1078,8 @@ func (m *Sample) begin(k taking.Kernel, s *Slot, p *pick, n, wake int64) {
 //go:nosplit
 //go:norace
 func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
-	if errno != 0 && m.id != m.PID && c.k.Interrupt(m.PID) == 0 {
-		m.id = m.PID
+	if errno != 0 && m.tracee.id != m.PID && c.k.Interrupt(m.PID) == 0 {
+		m.tracee.id = m.PID
 		c.grip.since.Store(0)
 		return
 	}
@@ -1071,7 +1088,7 @@ func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 	left := takeSample(m, c.k, c.board, c.text[:], status, errno, false)
 	c.grip.holds.Store(0)
 	c.grip.since.Store(0)
-	c.apart = m.At.Stopped - m.At.Asked
+	c.apart = m.At.Stopped - m.At.Asked + m.tracee.ran
 	if !left {
 		return
 	}
@@ -1096,18 +1113,47 @@ func (m *Sample) take(k taking.Kernel, b *Board, text []byte, status uint32, err
 	case errno != 0: // somebody else has taken its end
 		m.Gone = true
 	case !ws.Stopped():
-		k.Reap(m.id)
+		k.Reap(m.tracee.id)
 		m.Gone = true
 	default:
 		by := taking.StoppedFor(status)
-		m.Gone = take(k, m.id, &s.Advice, &m.Buffer, s.pages, by, b.NoRestart) != 0 || m.id != m.TID
+		m.Gone = take(k, m.tracee.id, &s.Advice, &m.Buffer, s.pages, by, b.NoRestart) != 0 || m.tracee.id != m.TID
 		m.Buffer.Lived = m.Buffer.Lived && !kept // only a release tells that it was not killed, and is another's by now
 		m.read(k, s, text)                       // here, where they stand still
 		if !kept {
-			left = release(k, m.id, status)
+			return m.letGo(k, b, text)
 		}
 	}
 	m.At.Released = k.Now()
+	return left
+}
+
+// letGo lets the thread go, on its CPU if it is to be kept there: then it runs before the clock does. left is as [Sample.take] has it.
+//
+//go:nosplit
+//go:norace
+func (m *Sample) letGo(k taking.Kernel, b *Board, text []byte) (left bool) {
+	if !m.tracee.stays {
+		left = release(k, m.tracee.id, m.Status)
+		m.At.Released = k.Now()
+		return left
+	}
+	s := &b.slots[m.Slot]
+	r := b.clocks[s.holder.Load()].Load().tracees.raiser
+	r.lower()
+	before := k.Now()
+	left = release(k, m.tracee.id, m.Status)
+	began := r.back()
+	until := began
+	if until == 0 {
+		until = k.Now()
+	}
+	got, _ := k.Pread(s.open.sched, text, 0)
+	if run, _, _, ok := schedstat(text[:got]); ok && m.Stopped.runs >= 0 {
+		m.tracee.ran = min(max(run-m.Stopped.Run, 0), until-before)
+		r.learn(began, m.tracee.ran, b.Interval)
+	}
+	m.At.Released = until - m.tracee.ran
 	return left
 }
 
@@ -1208,7 +1254,7 @@ func (c *Clock) reported() (any bool) {
 		if m.state.Load() != asked {
 			continue
 		}
-		who, status, errno := c.k.Wait(m.id, false)
+		who, status, errno := c.k.Wait(m.tracee.id, false)
 		if who != 0 || errno != 0 && errno != unix.EINTR {
 			c.stopped(m, status, errno)
 			any = true
@@ -1217,7 +1263,7 @@ func (c *Clock) reported() (any bool) {
 	return any
 }
 
-// lateEvery is for how long a stop is expected to come at once, and how often a clock without an alarm looks for others, in nanoseconds.
+// lateEvery is for how long a stop is expected to come at once while others are late, and how often a clock without an alarm looks for those, in nanoseconds.
 const lateEvery = 500_000
 
 // These are called by value, since the linker counts the stack of calls by name against what a

@@ -18,13 +18,16 @@ func TestTaken(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		ran  int64 // between request and stop, which are 25 apart
+		on   int64 // when it was let go, before the clock went on
 		want int64
 	}{
-		{"others had the CPU for 15", 10, 5 + 10 + 10},
-		{"alone", 25, 40},
-		{"run times are rounded up", 30, 40},
+		{"others had the CPU for 15", 10, 0, 5 + 10 + 10},
+		{"alone", 25, 0, 40},
+		{"run times are rounded up", 30, 0, 40},
+		{"others had the CPU, and it ran on", 10, 6, 5 + 10 + 10 - 6},
+		{"alone, and it ran on", 25, 6, 40 - 6},
 	} {
-		m := &Sample{At: Moments{Wake: 10, Asked: 15, Stopped: 40, End: 50}, Asked: Usage{Run: 1000}, Stopped: Usage{Run: 1000 + tt.ran}}
+		m := &Sample{tracee: tracee{ran: tt.on}, At: Moments{Wake: 10, Asked: 15, Stopped: 40, End: 50}, Asked: Usage{Run: 1000}, Stopped: Usage{Run: 1000 + tt.ran}}
 		if got := m.Taken(); got != tt.want {
 			t.Errorf("%s: took %d, want %d", tt.name, got, tt.want)
 		}
@@ -70,7 +73,7 @@ func TestRelease(t *testing.T) {
 			b.NoRestart = true
 			advice := &b.slots[0].Advice
 			m := &c.tracees.samples[0]
-			m.TID, m.id, m.Stopped.runs = 7, 7, -7
+			m.TID, m.tracee.id, m.Stopped.runs = 7, 7, -7
 			copied := false
 			s.opens = func(fd int) {
 				if fd == 70+fileSched && (!copied || len(s.log) > 0) {
@@ -796,7 +799,7 @@ func TestWaitMet(t *testing.T) {
 		_, b, c := desk(t, 1, &actor{tid: 7, tracee: true, asked: true, stopped: true})
 		m, w := &c.tracees.samples[0], &b.slots[0].wait
 		w.kept, w.call.SP = tt.kept, tt.sp
-		m.TID, m.id = 7, 7
+		m.TID, m.tracee.id = 7, 7
 		m.state.Store(asked)
 		b.slots[0].take(1)
 		take = func(_ taking.Kernel, _ int, _ *taking.Advice, buf *taking.Buffer, _, _ int, _ bool) unix.Errno {
@@ -1027,7 +1030,7 @@ func TestAwait(t *testing.T) {
 		a.tracee, a.asked = true, true
 		b.slots[i].take(1)
 		m := &c.tracees.samples[i+1] // the first is free
-		m.TID, m.id, m.Slot = a.tid, a.tid, i
+		m.TID, m.tracee.id, m.Slot = a.tid, a.tid, i
 		m.state.Store(asked)
 	}
 	c.tracees.out = 2
@@ -1065,7 +1068,7 @@ func TestAwait(t *testing.T) {
 			c.tracees.seizes.alarm = nil
 		}
 		b.slots[0].take(1)
-		c.tracees.samples[0].TID, c.tracees.samples[0].id = 7, 7
+		c.tracees.samples[0].TID, c.tracees.samples[0].tracee.id = 7, 7
 		c.tracees.samples[0].state.Store(asked)
 		c.tracees.out = 1
 		begun := s.now
@@ -1102,7 +1105,7 @@ func TestAwaitInterrupted(t *testing.T) {
 	s, b, c := desk(t, 1, a)
 	c.k = &interruptedWait{script: s}
 	b.slots[0].take(1)
-	c.tracees.samples[0].TID, c.tracees.samples[0].id = 7, 7
+	c.tracees.samples[0].TID, c.tracees.samples[0].tracee.id = 7, 7
 	c.tracees.samples[0].state.Store(asked)
 	c.tracees.out = 1
 	if c.await(s.now + 5000*us); c.tracees.samples[0].Gone || c.tracees.out != 0 || len(s.sleeps) != 0 {

@@ -10,6 +10,8 @@
 // in the midst of a call that a stop would cut short ([InCall], with the list in read.go), if its stack in the kernel may be read, which tells. A clock without real-time priority need not preempt:
 // when it comes late, it tries again a moment later, since what has let it in may favour the ends of calls, too.
 //
+// A thread goes on where it was: a clock that lets one go gives up its priority for that moment, and has it back from its raiser (raiser.go).
+//
 // Where ticks are rare a coordinator tells the board shortly before each what the CPU clocks of processes say ([Board.Tell]): of a group
 // whose clock still says that at the tick nobody is looked at.
 //

@@ -122,7 +122,7 @@ func (p *Keeper) run() {
 	}
 	defer alarm.Close()
 	hasten(p.opt.Nice)
-	defer ptrace.RawSlacken(0) // see place.leave
+	defer ptrace.RawPolicy(0, unix.SCHED_NORMAL) // see place.leave
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + spareProcs)
 	for _, pid := range p.opt.PIDs {
 		if err = p.seizeAll(alarm, pid); err != nil {

@@ -188,13 +188,13 @@ func TestStoppedByExec(t *testing.T) {
 	s, b, c := desk(t, 1, &actor{tid: 7}, a)
 	delete(s.actors, 7)
 	m := &c.tracees.samples[0]
-	m.TID, m.id, m.PID, c.tracees.out = 7, 7, 107, 1
+	m.TID, m.tracee.id, m.PID, c.tracees.out = 7, 7, 107, 1
 	m.state.Store(asked)
 	b.slots[0].take(1)
 	c.grip.since.Store(50)
 	c.stopped(m, 0, unix.ECHILD)
-	if m.id != 107 || m.state.Load() != asked || c.tracees.out != 1 || c.grip.since.Load() != 0 || c.grip.holds.Load() != 0 || !a.asked {
-		t.Errorf("thread %d is asked %t, sample in state %d, %d on their way, asks since %d", m.id, a.asked, m.state.Load(), c.tracees.out, c.grip.since.Load())
+	if m.tracee.id != 107 || m.state.Load() != asked || c.tracees.out != 1 || c.grip.since.Load() != 0 || c.grip.holds.Load() != 0 || !a.asked {
+		t.Errorf("thread %d is asked %t, sample in state %d, %d on their way, asks since %d", m.tracee.id, a.asked, m.state.Load(), c.tracees.out, c.grip.since.Load())
 	}
 	if c.stopped(m, 0, unix.ECHILD); m.state.Load() != filled || !m.Gone || c.tracees.out != 0 {
 		t.Errorf("it is gone %t, sample in state %d, %d on their way", m.Gone, m.state.Load(), c.tracees.out)
@@ -205,11 +205,11 @@ func TestStoppedByExec(t *testing.T) {
 func TestReport(t *testing.T) {
 	leader, other := &actor{tid: 107, tracee: true, asked: true, stopped: true}, &actor{tid: 7}
 	s, _, c := desk(t, 3, other, leader)
-	for i, m := range []*Sample{{TID: 7, id: 7, PID: 107}, {TID: 107, id: 107, PID: 107, Slot: 1}} {
-		c.tracees.samples[i+1].TID, c.tracees.samples[i+1].id, c.tracees.samples[i+1].PID, c.tracees.samples[i+1].Slot = m.TID, m.id, m.PID, m.Slot
+	for i, m := range []*Sample{{TID: 7, tracee: tracee{id: 7}, PID: 107}, {TID: 107, tracee: tracee{id: 107}, PID: 107, Slot: 1}} {
+		c.tracees.samples[i+1].TID, c.tracees.samples[i+1].tracee.id, c.tracees.samples[i+1].PID, c.tracees.samples[i+1].Slot = m.TID, m.tracee.id, m.PID, m.Slot
 		c.tracees.samples[i+1].state.Store(asked)
 	}
-	c.tracees.samples[0].id = 107 // of an old sample
+	c.tracees.samples[0].tracee.id = 107 // of an old sample
 	c.tracees.out = 2
 	c.report(107, interrupted, 0)
 	if c.tracees.samples[0].state.Load() != free || c.tracees.samples[1].state.Load() != asked || c.tracees.samples[2].state.Load() != filled || c.tracees.samples[2].Gone {

@@ -102,6 +102,7 @@ type script struct {
 	alarm         int64           // when it rings
 	nudges        int64           // nanoseconds after which a seize is nudged, 0: never
 	late          int64           // how much later the clock has got its CPU
+	letGo         func()          // a thread goes on
 	realTime      int             // a thread of that priority
 }
 
@@ -426,7 +427,9 @@ func (s *script) Detach(tid, sig int) unix.Errno {
 	}
 	a.tracee, a.stopped, a.asked = false, false, false
 	s.releases[tid] = sig
-	s.released++
+	if s.released++; s.letGo != nil {
+		s.letGo()
+	}
 	return 0
 }
 

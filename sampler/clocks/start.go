@@ -67,6 +67,9 @@ func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, den
 			ptrace.Outside(c)
 		}
 		c.search.close()
+		if c.tracees.raiser != nil {
+			c.tracees.raiser.end()
+		}
 		if c.tracees.seizes.alarm != nil {
 			c.tracees.seizes.alarm.Close()
 		}
@@ -103,6 +106,9 @@ func (c *Clock) prepare(nice bool) (denied, err error) {
 	c.life.thread.Store(int32(unix.Gettid()))
 	if c.place.cpu != Anywhere {
 		c.search.open(c)
+	}
+	if c.prompt && c.place.cpu != Anywhere && c.board.Interval >= leastInterval {
+		c.tracees.raiser = newRaiser(c)
 	}
 	return denied, nil
 }

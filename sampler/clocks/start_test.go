@@ -173,7 +173,7 @@ func TestGivesBack(t *testing.T) {
 			const nobody = 65534
 			unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody) // of this thread alone, which ends
 			if how == "slackens" {
-				ptrace.RawSlacken(0)
+				ptrace.RawPolicy(0, unix.SCHED_NORMAL)
 			} else {
 				back()
 			}

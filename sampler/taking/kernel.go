@@ -58,7 +58,7 @@ func (*Live) Bind(cpus []uint64, slack bool) (errno unix.Errno) {
 		errno = ptrace.RawBind(cpus)
 	}
 	if slack {
-		ptrace.RawSlacken(0)
+		ptrace.RawPolicy(0, unix.SCHED_NORMAL)
 	}
 	return errno
 }
