@@ -550,9 +550,6 @@ func (b *Board) Free(tid int) {
 		if c.place.cpu != Anywhere {
 			unbind(int(c.life.thread.Load()), c.place.cpu, b.cpus)
 		}
-		if r := c.tracees.raiser; r != nil {
-			r.free(b.cpus)
-		}
 	}
 }
 

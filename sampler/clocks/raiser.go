@@ -2,6 +2,7 @@ package clocks
 
 import (
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -116,25 +117,20 @@ func (r *raiser) learn(began, ran, interval int64) {
 	}
 }
 
-// end has the raiser end.
-func (r *raiser) end() {
+// end has the raiser end, and waits for that. It is let go to any of these CPUs: on its own it may get no time, and this program could not end then. See [Board.Free].
+func (r *raiser) end(cpus unix.CPUSet) {
 	r.life.quit.Store(true)
 	ring(r.timer, 1)
-	go func() {
-		<-r.life.ended
-		unix.Close(r.timer)
-	}()
-}
-
-// free lets it go to any CPU, as [Board.Free] does.
-func (r *raiser) free(to unix.CPUSet) {
-	select {
-	case <-r.life.ended:
-	default:
-		r.life.quit.Store(true)
+	for {
+		select {
+		case <-r.life.ended:
+			unix.Close(r.timer)
+			return
+		case <-time.After(freeEvery): // and it may have bound itself only since
+		}
 		if tid := int(r.life.thread.Load()); tid != 0 {
 			ptrace.RawPolicy(tid, unix.SCHED_NORMAL)
-			unbind(tid, r.place.cpu, to)
+			unbind(tid, r.place.cpu, cpus)
 		}
 	}
 }

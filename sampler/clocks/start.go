@@ -68,7 +68,7 @@ func Start(k taking.Kernel, b *Board, cpu, number int, o Options) (c *Clock, den
 		}
 		c.search.close()
 		if c.tracees.raiser != nil {
-			c.tracees.raiser.end()
+			c.tracees.raiser.end(b.cpus)
 		}
 		if c.tracees.seizes.alarm != nil {
 			c.tracees.seizes.alarm.Close()
