@@ -926,8 +926,8 @@ func (c *Clock) room(a *taking.Advice) int {
 // clock answers nobody.
 const seizeAtMost = 10_000_000
 
-// seize seizes a thread. The alarm rings from the time then on, if that is not 0, or from seizeAtMost from now on: it is set once, and seldom the next of the
-// CPU's timers, since to have that ring at another time costs 6 us in a virtual machine. EINTR: the thread's process is in an exec that does not end, or the clock is to.
+// seize seizes a thread. The alarm rings from the time then on, if that is not 0, or from seizeAtMost from now on. It is set once, and to be seldom the next of the
+// CPU's timers: to have that ring at another time costs 6 us in a virtual machine. EINTR: the thread's process is in an exec that does not end, or the clock is to.
 //
 //go:nosplit
 //go:norace
@@ -959,6 +959,35 @@ func (z *seizer) hush(k taking.Kernel) {
 	}
 }
 
+// keeps tells whether the thread in slot s is to be kept on its CPU, which is the clock's, when it is let go.
+//
+//go:nosplit
+//go:norace
+//go:noinline
+func (c *Clock) keeps(s *Slot) bool {
+	return s.stays(c.who) && c.tracees.out == 0 && c.place.cpu != Anywhere && c.tracees.raiser.works()
+}
+
+// seize seizes a thread at tick n, and has the alarm ring when its stop is late, unless it has longer, as it is not the next to get the CPU.
+//
+//go:nosplit
+//go:norace
+//go:noinline
+func (c *Clock) seize(id int, n int64) unix.Errno {
+	late := int64(0)
+	if c.prompt && c.place.cpu != Anywhere {
+		patience := soonest
+		if c.tracees.out > 0 {
+			patience = lateEvery
+		}
+		late = min(c.k.Now()+patience, c.board.Start+(n+1)*c.board.Interval+c.ticks.phase+c.search.witness.later)
+	}
+	return c.tracees.seizes.seize(c.k, id, &c.life.quit, late)
+}
+
+// soonest is after how long the scheduler's own timer of a busy CPU has rung.
+var soonest = int64(ptrace.SchedulerTick())
+
 // ask requests the stop of the thread in slot s, which c holds, and takes it.
 //
 //go:nosplit
@@ -982,13 +1011,8 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 		return
 	}
 	c.grip.since.Store(wake)
-	id, late := s.TID, int64(0)
-	if c.prompt && c.place.cpu != Anywhere { // else the thread is not the next to get the CPU, and has longer
-		if late = c.board.Start + (n+1)*c.board.Interval + c.ticks.phase + c.search.witness.later; c.tracees.out > 0 {
-			late = min(late, c.k.Now()+lateEvery)
-		}
-	}
-	errno := c.tracees.seizes.seize(c.k, id, &c.life.quit, late)
+	id := s.TID
+	errno := c.seize(id, n)
 	if errno == 0 {
 		if errno = c.k.Interrupt(id); errno == unix.ESRCH {
 			// It was calling exec: the kernel has had us wait for that (cred_guard_mutex: ptrace_attach, kernel/ptrace.c).
@@ -1014,13 +1038,11 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	m.begin(c.k, s, p, n, wake)
 	s.sampled.Store(n)
 	m.tracee.id = id
-	stays := s.stays(c.who)
+	m.tracee.stays = c.keeps(s)
 	c.tracees.out++
 	if c.place.cpu == Anywhere {
 		return
 	}
-	r := c.tracees.raiser
-	m.tracee.stays = stays && r != nil && c.tracees.out == 1 && r.life.active.Load()
 	m.Moved = c.up.doubt
 	if p.tick.pc == 0 {
 		m.queued(c, s, p, wake)

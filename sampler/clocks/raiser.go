@@ -23,6 +23,7 @@ type raiser struct {
 	low   atomic.Bool  // the clock has no real-time priority, for now
 	began atomic.Int64 // when the raiser has given it back, 0: the clock has itself
 	after int64        // for how long the clock is to stay without, nanoseconds
+	tried bool         // threads of this program may have SCHED_IDLE and that priority again
 	life  life
 }
 
@@ -41,12 +42,10 @@ func newRaiser(c *Clock) *raiser {
 	r := &raiser{k: c.k, place: c.place, timer: timer, clock: unix.Gettid(), after: raiseAfter}
 	r.life.ended = ptrace.OnThread(func() {
 		r.life.thread.Store(int32(unix.Gettid()))
-		// Back from SCHED_IDLE a thread may need more than to that priority (RLIMIT_NICE; user_check_sched_setscheduler, kernel/sched/syscalls.c).
-		if hasten(false) != nil || setPolicy(0, unix.SCHED_IDLE) != 0 || setPolicy(0, unix.SCHED_FIFO) != 0 {
-			return
+		if hasten(false) == nil {
+			growStack()
+			ptrace.Outside(r)
 		}
-		growStack()
-		ptrace.Outside(r)
 	})
 	return r
 }
@@ -69,6 +68,23 @@ func (r *raiser) Outside() {
 		r.life.active.Store(false)
 	}
 	r.place.leave(r.k)
+}
+
+// works tells whether the clock, which calls it, can rely on the raiser. Back from SCHED_IDLE a thread may need more than to real-time priority (RLIMIT_NICE;
+// user_check_sched_setscheduler, kernel/sched/syscalls.c): that is tried on the raiser, which does not run meanwhile.
+//
+//go:nosplit
+//go:norace
+func (r *raiser) works() bool {
+	if r == nil {
+		return false
+	}
+	if r.life.active.Load() && !r.tried {
+		tid := int(r.life.thread.Load())
+		r.tried = setPolicy(tid, unix.SCHED_IDLE) == 0 && setPolicy(tid, unix.SCHED_FIFO) == 0
+		r.life.active.Store(r.tried)
+	}
+	return r.life.active.Load()
 }
 
 // raise gives the clock its priority back.

@@ -68,7 +68,7 @@ func TestKept(t *testing.T) {
 	} {
 		a := &actor{tid: 7, does: tt.does, state: 'R', run: 500, patience: 1}
 		s, b, c := desk(t, 1, a)
-		r := &raiser{k: s, after: raiseAfter}
+		r := &raiser{k: s, after: raiseAfter, tried: true}
 		r.life.active.Store(tt.works)
 		c.tracees.raiser = r
 		c.prompt = true
