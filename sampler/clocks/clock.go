@@ -959,21 +959,21 @@ func (z *seizer) hush(k taking.Kernel) {
 	}
 }
 
-// keeps tells whether the thread in slot s is to be kept on its CPU, which is the clock's, when it is let go.
+// keeps tells whether the thread in slot s is to be kept on its CPU, which is that clock's, when it is let go.
 //
 //go:nosplit
 //go:norace
 //go:noinline
-func (c *Clock) keeps(s *Slot) bool {
-	return s.stays(c.who) && c.tracees.out == 0 && c.place.cpu != Anywhere && c.tracees.raiser.works()
+func (t *tracees) keeps(s *Slot, clock int32) bool {
+	return s.stays(clock) && t.out == 0 && t.raiser.works()
 }
 
-// seize seizes a thread at tick n, and has the alarm ring when its stop is late, unless it has longer, as it is not the next to get the CPU.
+// ask seizes a thread at tick n for a clock, and has the alarm ring when its stop is late, unless it has longer, as it is not the next to get the CPU.
 //
 //go:nosplit
 //go:norace
 //go:noinline
-func (c *Clock) seize(id int, n int64) unix.Errno {
+func (z *seizer) ask(c *Clock, id int, n int64) unix.Errno {
 	late := int64(0)
 	if c.prompt && c.place.cpu != Anywhere {
 		patience := soonest
@@ -982,7 +982,7 @@ func (c *Clock) seize(id int, n int64) unix.Errno {
 		}
 		late = min(c.k.Now()+patience, c.board.Start+(n+1)*c.board.Interval+c.ticks.phase+c.search.witness.later)
 	}
-	return c.tracees.seizes.seize(c.k, id, &c.life.quit, late)
+	return z.seize(c.k, id, &c.life.quit, late)
 }
 
 // soonest is after how long the scheduler's own timer of a busy CPU has rung.
@@ -1012,7 +1012,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	}
 	c.grip.since.Store(wake)
 	id := s.TID
-	errno := c.seize(id, n)
+	errno := c.tracees.seizes.ask(c, id, n)
 	if errno == 0 {
 		if errno = c.k.Interrupt(id); errno == unix.ESRCH {
 			// It was calling exec: the kernel has had us wait for that (cred_guard_mutex: ptrace_attach, kernel/ptrace.c).
@@ -1038,7 +1038,7 @@ func (c *Clock) ask(s *Slot, p *pick, n, wake int64) {
 	m.begin(c.k, s, p, n, wake)
 	s.sampled.Store(n)
 	m.tracee.id = id
-	m.tracee.stays = c.keeps(s)
+	m.tracee.stays = c.tracees.keeps(s, c.who)
 	c.tracees.out++
 	if c.place.cpu == Anywhere {
 		return
