@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -123,10 +124,22 @@ func once(o *options, t target, x *tool, hz int) (w outcome, b brought, err erro
 			return w, b, err
 		}
 	}
+	var late atomic.Bool
+	end := time.AfterFunc(o.length+standstill, func() {
+		late.Store(true)
+		_ = unix.Kill(p.pid, unix.SIGKILL) // an error says that it has ended
+	})
 	w, err = p.work()
+	end.Stop()
+	if late.Load() {
+		err = fmt.Errorf("the target stood still: ended %v after it was to be done", standstill)
+	}
 	b, err2 := finish()
 	return w, b, errors.Join(err, err2)
 }
+
+// standstill is for how long a target is waited for that has not done its work in time: a debugger may have left it stopped.
+const standstill = 40 * time.Second
 
 // speed is the work done in a second.
 func (w outcome) speed() float64 { return w.units / w.took.Seconds() }
