@@ -16,7 +16,7 @@ import (
 	"sfsample/sampler/ledger"
 )
 
-// migrations is how often a thread was moved to another CPU (proc_sched_show_task, kernel/sched/debug.c). -1: the kernel does not tell.
+// migrations is how often a thread was moved to another CPU (proc_sched_show_task, kernel/sched/debug.c).
 func migrations(t *testing.T, tid int) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/sched", tid))
 	if err != nil {

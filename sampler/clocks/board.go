@@ -542,11 +542,11 @@ func (b *Board) Free(tid int) {
 			continue // its id may be another's
 		default:
 		}
+		ptrace.RawPolicy(int(c.life.thread.Load()), unix.SCHED_NORMAL)
 		if tid == 0 || c.place.cpu != Anywhere { // that one goes on, as nobody would make another
 			c.life.quit.Store(true)
 			c.life.barred.Store(true)
 		}
-		ptrace.RawPolicy(int(c.life.thread.Load()), unix.SCHED_NORMAL)
 		if c.place.cpu != Anywhere {
 			unbind(int(c.life.thread.Load()), c.place.cpu, b.cpus)
 		}

@@ -985,7 +985,7 @@ func (z *seizer) ask(c *Clock, id int, n int64) unix.Errno {
 	return z.seize(c.k, id, &c.life.quit, late)
 }
 
-// soonest is after how long the scheduler's own timer of a busy CPU has rung.
+// soonest is after how long the scheduler's own timer of a busy CPU has rung, in nanoseconds.
 var soonest = int64(ptrace.SchedulerTick())
 
 // ask requests the stop of the thread in slot s, which c holds, and takes it.

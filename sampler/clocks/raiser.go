@@ -31,7 +31,7 @@ type raiser struct {
 const raiseAfter = 50_000
 
 // Tests have others.
-var setPolicy, ring, awaitRing = ptrace.RawPolicy, ptrace.RawRing, ptrace.RawAwait
+var setPolicy, ring = ptrace.RawPolicy, ptrace.RawRing
 
 // newRaiser makes that of a clock, whose thread calls it. Whether it works is known later. nil: there can be none.
 func newRaiser(c *Clock) *raiser {
@@ -58,7 +58,7 @@ func (r *raiser) Outside() {
 	if r.place.take(r.k) == 0 {
 		r.life.active.Store(true)
 		for !r.life.quit.Load() {
-			awaitRing(r.timer)
+			ptrace.RawAwait(r.timer)
 			now := r.k.Now()
 			if r.low.CompareAndSwap(true, false) {
 				r.began.Store(now)
