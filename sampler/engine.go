@@ -74,7 +74,8 @@ func newEngine(opt Options, p *pool, start time.Time, out *outlet) *engine {
 	e.listing = &listing{opt: e.opt, book: book, files: files, board: board, bank: bank, restless: -restlessTicks}
 	e.acct = &accounts{opt: e.opt, ticks: x, out: out, files: files, roster: roster, book: book, load: load, bank: bank}
 	e.rounds = &rounds{opt: e.opt, out: out, acct: e.acct, book: book, roster: roster, load: load}
-	e.harvest = &harvest{opt: e.opt, ticks: x, files: files, listing: e.listing, bank: bank, roster: roster, acct: e.acct, book: book, pool: p, load: load, rounds: e.rounds}
+	e.harvest = &harvest{opt: e.opt, ticks: x, files: files, listing: e.listing, bank: bank, roster: roster, acct: e.acct, book: book, pool: p, load: load, rounds: e.rounds,
+		toll: clocks.NewToll(new(taking.Live), opt.Budget.Nice)}
 	e.news = &news{opt: e.opt, said: said, ticks: x, pulse: pulse, files: files, listing: e.listing, roster: roster, acct: e.acct, book: book, out: out,
 		keeping: &keeping{opt: e.opt, pulse: pulse, board: board, pool: p, news: make(chan struct{}, 1)}}
 	e.harvest.news = e.news

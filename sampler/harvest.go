@@ -24,6 +24,7 @@ type harvest struct {
 	pool    *pool
 	load    *load
 	rounds  *rounds
+	toll    *clocks.Toll
 	figures figures
 }
 
@@ -68,7 +69,7 @@ func (h *harvest) taken(t *thread, m *clocks.Sample) {
 	}
 	asked := t.req.asking
 	t.req.again, t.req.asking = t.req.asking, false
-	took := time.Duration(m.Taken())
+	took := h.toll.Taken(m)
 	h.figures.took.add(took)
 	h.load.add(t, took)
 	tick := min(m.Tick, h.book.Tick())

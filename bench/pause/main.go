@@ -13,11 +13,13 @@
 // the machine's own interrupts take. "sfsample, goes on" is what a sample takes of
 // CPU time once sfsample has started, with folded stacks. sfsample is held against each loop by the
 // medians of a turn: the median of those ratios, and the interval that holds the
-// true one with 95 % (from six turns on; else from the lowest to the highest).
+// true one with 95 % (from six turns on; else from the lowest to the highest); so is what it tells itself
+// that a sample has taken.
 package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -27,6 +29,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -66,6 +69,7 @@ type bench struct {
 	dir            string
 	spinner        *exec.Cmd
 	real           int64 // CLOCK_REALTIME less CLOCK_MONOTONIC
+	told           []float64
 }
 
 // contender is one sampler with what it cost so far.
@@ -304,14 +308,27 @@ func (b *bench) loop(mode string) ([]window, time.Duration, error) {
 	return list, time.Duration(used) * time.Microsecond, nil
 }
 
+// taken is what sfsample tells at the end: the median of what its samples took of the thread's time.
+var taken = regexp.MustCompile(`taken p50 ([^,]+),`)
+
 func (b *bench) sfsample() ([]window, time.Duration, error) {
-	args := []string{"-q", "-p", strconv.Itoa(b.spinner.Process.Pid), "-F", strconv.Itoa(b.hz),
+	args := []string{"-p", strconv.Itoa(b.spinner.Process.Pid), "-F", strconv.Itoa(b.hz),
 		"-d", b.turn.String(), "-o", "json=" + b.path("samples.json")}
 	cmd := exec.Command(b.tool, append(args, b.extra...)...)
-	cmd.Stderr = os.Stderr
+	var told bytes.Buffer
+	cmd.Stderr = &told
 	if _, err := b.output(cmd); err != nil {
+		return nil, 0, fmt.Errorf("%w: %s", err, &told)
+	}
+	m := taken.FindSubmatch(told.Bytes())
+	if m == nil {
+		return nil, 0, fmt.Errorf("it does not tell what a sample takes: %s", &told)
+	}
+	took, err := time.ParseDuration(string(m[1]))
+	if err != nil {
 		return nil, 0, err
 	}
+	b.told = append(b.told, float64(took))
 	data, err := os.ReadFile(b.path("samples.json"))
 	if err != nil {
 		return nil, 0, err
@@ -370,6 +387,12 @@ func (b *bench) report(all []*contender, goesOn *contender, rounds int) {
 		fmt.Printf("CPU/sample, as it goes on: %.2f of the %s\n", float64(goesOn.perSample())/float64(max(c.perSample(), 1)), c.name)
 	}
 	ours := all[len(all)-1]
+	var tells []float64
+	for i := range ours.p50 {
+		tells = append(tells, b.told[i]/max(ours.p50[i], 1))
+	}
+	m, low, high := interval(tells)
+	fmt.Printf("sfsample tells %.2f of what is lost (%.2f to %.2f)\n", m, low, high)
 	for _, c := range all[1 : len(all)-1] {
 		var ratios []float64
 		for i := range ours.p50 {

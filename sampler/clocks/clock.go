@@ -61,9 +61,8 @@ type tracee struct {
 	ran   int64 // for how long it has run then, before the clock went on, in nanoseconds
 }
 
-// Taken is for how long the sample has kept the thread from its CPU, in nanoseconds: from the clock's
-// wake-up to its rest. What others had of the CPU before the thread could stop is left out.
-func (m *Sample) Taken() int64 {
+// taken is what of [Toll.Taken] the clock sees, in nanoseconds: from its wake-up to its rest.
+func (m *Sample) taken() int64 {
 	ran := m.Stopped.Run - m.Asked.Run
 	if ran < m.At.Stopped-m.At.Asked {
 		return m.At.Asked - m.At.Wake + ran + m.At.End - m.At.Stopped - m.tracee.ran

@@ -28,7 +28,7 @@ func TestTaken(t *testing.T) {
 		{"alone, and it ran on", 25, 6, 40 - 6},
 	} {
 		m := &Sample{tracee: tracee{ran: tt.on}, At: Moments{Wake: 10, Asked: 15, Stopped: 40, End: 50}, Asked: Usage{Run: 1000}, Stopped: Usage{Run: 1000 + tt.ran}}
-		if got := m.Taken(); got != tt.want {
+		if got := m.taken(); got != tt.want {
 			t.Errorf("%s: took %d, want %d", tt.name, got, tt.want)
 		}
 	}
