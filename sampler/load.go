@@ -88,7 +88,7 @@ func (l *load) add(t *thread, taken time.Duration) {
 	}
 }
 
-// update judges the last window of half a second, in which so many CPUs had a clock.
+// update judges the last window of half a second, in which so many CPUs had a clock, or as much of it as has taken what all of it may.
 func (l *load) update(clockCPUs int, now int64) {
 	if l.last != 0 {
 		l.passed += now - l.last
@@ -109,11 +109,11 @@ func (l *load) update(clockCPUs int, now int64) {
 	if l.begun == 0 {
 		l.begun, l.window = now, 1
 	}
-	if now-l.begun < window {
+	busy := float64(max(1, min(l.threads, clockCPUs)))
+	if spent := l.max > 0 && float64(l.taken) > l.max*busy*float64(window); now-l.begun < window && (!spent || now-l.begun < window/8) {
 		return
 	}
 	if l.max > 0 {
-		busy := float64(max(1, min(l.threads, clockCPUs)))
 		l.stride = l.next(float64(l.taken) / float64(now-l.begun) / busy / l.max)
 	}
 	l.begun, l.taken, l.threads = now, 0, 0
