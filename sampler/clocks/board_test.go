@@ -233,6 +233,21 @@ func TestHeldByWhom(t *testing.T) {
 }
 
 // TestStrideAnswers: of so many ticks as many are answered as the stride says, at most one apart from even.
+// TestSkip: a clock sleeps to the next tick that is answered, but not for long.
+func TestSkip(t *testing.T) {
+	b := NewBoard(1, 0, asleep/10)
+	for _, tt := range []struct {
+		stride     Stride
+		last, want int64
+	}{{Every, 4, 4}, {2 * Every, 4, 5}, {2 * Every, 5, 5}, {3 * Every, 3, 5}, {64 * Every, 64, 74}, {0, 4, 4}} {
+		b.SetStride(tt.stride)
+		a := answered{last: tt.last}
+		if a.skip(b); a.last != tt.want {
+			t.Errorf("stride %d: after tick %d it wakes up for the one after %d, want %d", tt.stride, tt.last, a.last, tt.want)
+		}
+	}
+}
+
 func TestStrideAnswers(t *testing.T) {
 	for stride := Every; stride < 5*Every; stride++ {
 		last, n := int64(0), 0

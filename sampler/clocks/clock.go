@@ -109,6 +109,20 @@ type Clock struct {
 // answered are the ticks that a clock answers: by number, phase nanoseconds after the board's, from born on to last.
 type answered struct{ phase, born, last int64 }
 
+// skip leaves out ticks that are not to be answered: as many as lie in a time of asleep at most, since what is to be answered may change meanwhile.
+//
+//go:nosplit
+//go:norace
+//go:noinline
+func (a *answered) skip(b *Board) {
+	s := Stride(b.stride.Load())
+	for end := a.last + asleep/b.Interval; a.last < end && s > 0 && !s.Answers(a.last+1); a.last++ {
+	}
+}
+
+// asleep is for how long clocks sleep over ticks, in nanoseconds: they end when they wake up, too, and are looked after.
+const asleep = 10_000_000
+
 // search is what a clock finds threads with.
 type search struct {
 	self    int // its own /proc/thread-self/sched, 0: there is none
@@ -266,6 +280,7 @@ func (c *Clock) Outside() {
 		if c.tracees.seizes.any && c.tracees.out == 0 {
 			c.clear()
 		}
+		c.ticks.skip(b)
 		tick := b.Start + (c.ticks.last+1)*b.Interval + c.ticks.phase
 		w := &c.search.witness
 		if w.ring != nil && !w.set.Load() && c.tracees.out == 0 {
