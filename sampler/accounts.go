@@ -222,8 +222,11 @@ func (ac *accounts) settleWaits(t *thread, n int64, waited time.Duration) {
 
 // wait accounts for ticks that a thread owes up to tick n, in which it waited for a CPU for w nanoseconds.
 func (ac *accounts) wait(t *thread, n, w, least int64) {
+	w += t.queue.carry
 	k := max((w+ac.ticks.interval/2)/ac.ticks.interval, least)
-	t.queue.waits += ac.book.GiveSome(&t.line, min(k, ac.book.Owed(&t.line, n)), ledger.Waiting)
+	given := ac.book.GiveSome(&t.line, min(k, ac.book.Owed(&t.line, n)), ledger.Waiting)
+	t.queue.carry = min(max(w-given*ac.ticks.interval, -ac.ticks.interval), ac.ticks.interval)
+	t.queue.waits += given
 }
 
 // settleBy is settle by the thread's times, which are exact when a clock meets it, or it is blocked. Unless it sleeps in step with the ticks, it was
@@ -235,7 +238,9 @@ func (ac *accounts) settleBy(t *thread, n int64, now times) {
 	if let := t.queue.let; c == ledger.Idle && let.at != 0 {
 		idle := (2*max(int64(let.slept(now)-switching), 0) + ac.ticks.interval - 1) / ac.ticks.interval
 		ac.book.GiveSome(&t.line, min(idle, ac.book.Owed(&t.line, n)), ledger.Idle)
-		c = ledger.Unmet
+		if c = ledger.Unmet; ac.load.both > clocks.Every {
+			c = ledger.Throttled
+		}
 	}
 	ac.book.Give(&t.line, n, c)
 	t.queue.let = now

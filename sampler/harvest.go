@@ -138,7 +138,7 @@ func (h *harvest) wasMet(t *thread, tick int64, m *clocks.Sample) {
 	} else {
 		h.acct.settleBy(t, tick-1, times{m.At.Wake, time.Duration(m.Asked.Run), max(time.Duration(m.Asked.Wait), t.queue.waited)})
 	}
-	t.queue.homeless = 0
+	t.queue.homeless, t.queue.due = 0, 0
 	if !m.Gone { // of which nothing was read
 		t.queue.waited, t.queue.let = time.Duration(m.Stopped.Wait), times{m.At.Released, time.Duration(m.Stopped.Run), time.Duration(m.Stopped.Wait)}
 	}

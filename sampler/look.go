@@ -70,6 +70,9 @@ var cpus = sync.OnceValue(func() (n int) {
 // peekTries bounds how often a thread that wakes while it is read is read again.
 const peekTries = 3
 
+// longestQueue bounds how far apart looks at a thread are that waits for a CPU whose clock meets it there, in nanoseconds.
+const longestQueue = int64(16 * time.Millisecond)
+
 // maxStops bounds how often one wait is stopped. Each time more is copied, so that
 // this is enough for the largest copy.
 const maxStops = 6
@@ -91,6 +94,10 @@ func (l *lookout) choose(n int64) (quiet bool) {
 				continue // its ticks are accounted for when it stops
 			}
 			t.req.asking = false // it could not be asked
+		}
+		if n < t.queue.due {
+			quiet = false
+			continue // its times tell of these ticks later
 		}
 		if t.watch.Asleep() && l.opt.Stop != StopAlways && !t.watch.Due(&t.proc.watch, t.tid, n) && !(asks && l.wantsRegs(t)) {
 			continue // credited at a later look
@@ -166,7 +173,7 @@ func (l *lookout) look(t *thread, n int64) bool {
 		l.acct.settle(t, n-1, s.Wait, l.acct.unmet(t))
 		l.book.Give(&t.line, n, ledger.Exited)
 		return l.reapable(t)
-	case l.opt.All && l.stands(t, n):
+	case l.stands(t, n):
 		l.runs(t, n)
 		return true
 	}
@@ -309,7 +316,9 @@ func (l *lookout) runs(t *thread, n int64) {
 		}
 	}
 	if !l.load.both.Answers(n) {
-		l.book.Give(&t.line, n, ledger.Throttled)
+		if l.opt.All || t.slot < 0 { // else its times tell
+			l.book.Give(&t.line, n, ledger.Throttled)
+		}
 		return
 	}
 	at := &t.queue.found
@@ -324,6 +333,9 @@ func (l *lookout) runs(t *thread, n int64) {
 	if !l.opt.test.uncounted && cpu >= 0 && l.bank.Need(cpu, n) {
 		t.queue.homeless = 0
 		t.queue.runnable++
+		if !l.opt.All {
+			t.queue.due = n + max(1, min(t.queue.runnable, longestQueue/l.ticks.interval))
+		}
 		return
 	}
 	t.queue.homeless++
@@ -409,10 +421,6 @@ func (l *lookout) lookFailed(t *thread, err error) bool {
 
 // nowIdle begins a wait of a thread that was found blocked, after s was read, when blocked threads are not sampled.
 func (l *lookout) nowIdle(t *thread, n int64, s procfs.Schedstat) {
-	if l.stands(t, n) {
-		l.runs(t, n)
-		return
-	}
 	l.sleeps(t, n, s)
 	l.book.Give(&t.line, l.acct.settled(t, n), ledger.Idle)
 }

@@ -167,6 +167,8 @@ type request struct {
 type queue struct {
 	waited   time.Duration // its times of waiting as last seen
 	runnable int64         // ticks at which it was about to run, and not on the CPU that has a clock
+	due      int64         // tick of the next look at it
+	carry    int64         // nanoseconds of waiting that are no tick's yet; negative: that a tick stands for already
 	waits    int64         // ticks of waiting that no stack shows yet
 	homeless int64         // ticks in a row at which no clock could be where it ran
 	let      times         // when they were last known
