@@ -316,7 +316,7 @@ func (l *lookout) runs(t *thread, n int64) {
 		}
 	}
 	if !l.load.both.Answers(n) {
-		if l.opt.All || t.slot < 0 { // else its times tell
+		if l.opt.All || t.slot < 0 || t.queue.homeless > 0 { // else its times tell
 			l.book.Give(&t.line, n, ledger.Throttled)
 		}
 		return

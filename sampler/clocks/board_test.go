@@ -232,7 +232,6 @@ func TestHeldByWhom(t *testing.T) {
 	}
 }
 
-// TestStrideAnswers: of so many ticks as many are answered as the stride says, at most one apart from even.
 // TestSkip: a clock sleeps to the next tick that is answered, but not for long.
 func TestSkip(t *testing.T) {
 	b := NewBoard(1, 0, asleep/10)
@@ -248,6 +247,7 @@ func TestSkip(t *testing.T) {
 	}
 }
 
+// TestStrideAnswers: of so many ticks as many are answered as the stride says, at most one apart from even.
 func TestStrideAnswers(t *testing.T) {
 	for stride := Every; stride < 5*Every; stride++ {
 		last, n := int64(0), 0
