@@ -15,8 +15,8 @@
 //	stacks   how many a second (a tool that brings none has failed); of 100 ticks for which the target has run by its own CPU time (fewer: samples
 //	         were lost; more: of threads that did not run, too, and with perf of its children); whole ones and named frames in per cent, as far as that can be told from what the tool writes
 //
-// The table is written to standard output and with -o to files: FILE.md, FILE.json and FILE.svg, the CPU time lost against
-// the rate, a curve for each tool. The other programs below this folder measure one thing each: harm, pause, unwind.
+// The table is written to standard output and with -o to files: FILE.md, FILE.json, FILE.svg, the work that all targets
+// lose against the rate, a curve for each tool, and FILE-targets.svg, CPU time against the rate for each of them. The other programs below this folder measure one thing each: harm, pause, unwind.
 package main
 
 import (
@@ -56,7 +56,7 @@ func run(args []string, w io.Writer) error {
 	targetNames := fs.String("targets", "", "names of targets (default: all)")
 	toolNames := fs.String("tools", "", "names of tools (default: all)")
 	list := fs.Bool("list", false, "list targets and tools")
-	out := fs.String("o", "", "write FILE.md, FILE.json and FILE.svg")
+	out := fs.String("o", "", "write FILE.md, FILE.json, FILE.svg and FILE-targets.svg")
 	fs.DurationVar(&o.length, "d", 5*time.Second, "length of a run")
 	fs.IntVar(&o.turns, "turns", 4, "runs of each tool")
 	fs.StringVar(&o.sfsample, "sfsample", "", "the program to measure (default: built from this module)")

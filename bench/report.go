@@ -249,5 +249,6 @@ func (r *Report) write(name string) error {
 	return errors.Join(
 		os.WriteFile(name+".md", []byte(md.String()), 0o644),
 		os.WriteFile(name+".json", append(data, '\n'), 0o644),
-		os.WriteFile(name+".svg", []byte(r.picture()), 0o644))
+		os.WriteFile(name+".svg", []byte(r.together()), 0o644),
+		os.WriteFile(name+"-targets.svg", []byte(r.picture()), 0o644))
 }

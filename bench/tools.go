@@ -45,6 +45,7 @@ var tools = []tool{
 	}},
 	{"loop", "a bare C loop that stops the thread, copies its registers and 4 KiB, and lets it go", nothing, func(name string) bool { return name == "spin" }, startLoop},
 	{"sfsample", "sfsample -p PID", nothing, nil, startSfsample()},
+	{"sfsample 50%", "sfsample -p PID --max-overhead 50%: it leaves out no ticks", nothing, nil, startSfsample("--max-overhead", "50%")},
 	{"sfsample all", "sfsample -p PID --threads all", nothing, nil, startSfsample("--threads", "all")},
 	{"perf fp", "perf record --call-graph fp", needs("perf"), nil, startPerf("fp")},
 	{"perf dwarf 8K", "perf record --call-graph dwarf,8192", needs("perf"), nil, startPerf("dwarf,8192")},
