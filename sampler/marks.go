@@ -76,9 +76,13 @@ func (t *target) marks(frames []unwind.Frame) *taking.Marks {
 	m := &t.past.marked
 	m.walks++
 	changed := false
+	var code module.Code
 	for i := range frames {
-		code, ok := t.space.CodeAt(frames[i].LookupPC())
-		if !ok || code.Fixed {
+		pc := frames[i].LookupPC()
+		if code.Start <= pc && pc < code.End {
+			continue // of the same
+		}
+		if code, _ = t.space.CodeAt(pc); code.Fixed {
 			continue
 		}
 		for j := range code.Marks {

@@ -228,8 +228,12 @@ func (ws *walks) sure(t *target, c *capture.Capture, frames []unwind.Frame, at m
 	if ws.cfg.Live {
 		t.past.note(t.space, time.Since(ws.cfg.Start))
 	}
+	var alike capture.Range // code whose frames are all as sure as one: nothing has changed there
 	for i := range frames {
 		pc := frames[i].LookupPC()
+		if alike.Start <= pc && pc < alike.End {
+			continue
+		}
 		if ws.cfg.Live && t.past.doubtful(t.space, at, pc, ws.cfg.Start) {
 			c.Doubt = capture.Range{Start: pc, End: pc + 1}
 			if code, ok := t.space.CodeAt(pc); ok {
@@ -238,6 +242,10 @@ func (ws *walks) sure(t *target, c *capture.Capture, frames []unwind.Frame, at m
 		}
 		if c.Doubt.Start <= pc && pc < c.Doubt.End {
 			return i
+		}
+		if ws.cfg.Live && len(t.past.changes) == 0 {
+			code, _ := t.space.CodeAt(pc)
+			alike = capture.Range{Start: code.Start, End: code.End}
 		}
 	}
 	return len(frames)
