@@ -17,7 +17,7 @@ const (
 )
 
 // colours tell tools apart, also for those who see few.
-var colours = []string{"#7f7f7f", "#000000", "#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00", "#cc79a7", "#882255", "#117733"}
+var colours = []string{"#7f7f7f", "#000000", "#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00", "#cc79a7", "#882255", "#117733", "#44aa99"}
 
 // drawing is a picture of panels, one for each target in rows, with a curve for each tool.
 type drawing struct {

@@ -240,9 +240,10 @@ func TestSkip(t *testing.T) {
 		last, want int64
 	}{{Every, 4, 4}, {2 * Every, 4, 5}, {2 * Every, 5, 5}, {3 * Every, 3, 5}, {64 * Every, 64, 74}, {0, 4, 4}} {
 		b.SetStride(tt.stride)
-		a := answered{last: tt.last}
-		if a.skip(b); a.last != tt.want {
-			t.Errorf("stride %d: after tick %d it wakes up for the one after %d, want %d", tt.stride, tt.last, a.last, tt.want)
+		a, pause := answered{last: tt.last}, int64(5)
+		a.skip(b, &pause)
+		if left := max(1, 5-(tt.want-tt.last)); a.last != tt.want || pause != left {
+			t.Errorf("stride %d: after tick %d it wakes up for the one after %d, want %d, with a pause of %d more, want %d", tt.stride, tt.last, a.last, tt.want, pause, left)
 		}
 	}
 }

@@ -109,18 +109,22 @@ type Clock struct {
 // answered are the ticks that a clock answers: by number, phase nanoseconds after the board's, from born on to last.
 type answered struct{ phase, born, last int64 }
 
-// skip leaves out ticks that are not to be answered: as many as lie in a time of asleep at most, since what is to be answered may change meanwhile.
+// skip leaves out ticks that are not to be answered: as many as lie in a time of asleep at most, since what is to be answered may change meanwhile. They count for
+// a pause in ticks.
 //
 //go:nosplit
 //go:norace
 //go:noinline
-func (a *answered) skip(b *Board) {
+func (a *answered) skip(b *Board, pause *int64) {
 	s := Stride(b.stride.Load())
 	for end := a.last + asleep/b.Interval; a.last < end && s > 0 && !s.Answers(a.last+1); a.last++ {
+		if *pause > 1 {
+			*pause--
+		}
 	}
 }
 
-// asleep is for how long clocks sleep over ticks, in nanoseconds: they end when they wake up, too, and are looked after.
+// asleep is for how long clocks sleep over ticks at once, in nanoseconds.
 const asleep = 10_000_000
 
 // search is what a clock finds threads with.
@@ -280,9 +284,9 @@ func (c *Clock) Outside() {
 		if c.tracees.seizes.any && c.tracees.out == 0 {
 			c.clear()
 		}
-		c.ticks.skip(b)
-		tick := b.Start + (c.ticks.last+1)*b.Interval + c.ticks.phase
 		w := &c.search.witness
+		c.ticks.skip(b, &w.pause)
+		tick := b.Start + (c.ticks.last+1)*b.Interval + c.ticks.phase
 		if w.ring != nil && !w.set.Load() && c.tracees.out == 0 {
 			if w.begin(c.k, tick, c.shown.rest.Load(), b.Interval); c.life.quit.Load() {
 				break // it was woken from that

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -32,7 +31,10 @@ func NewToll(k taking.Kernel, nice bool) *Toll {
 // Taken is for how long a sample has kept its thread from its CPU. What others had of the CPU before the thread could stop is left out.
 func (t *Toll) Taken(m *Sample) time.Duration {
 	n := int64(1)
-	if m.tracee.ran > 0 { // it was preempted once more, for the clock to do the rest
+	switch {
+	case m.Peeked.Asleep: // it had left the CPU
+		n = 0
+	case m.tracee.ran > 0: // it was preempted once more, for the clock to do the rest
 		n = 2
 	}
 	return time.Duration(m.taken() + n*t.each.Load())
@@ -60,12 +62,13 @@ func toll(k taking.Kernel, nice bool) int64 {
 	if unix.SchedGetaffinity(0, &all) != nil {
 		return 0
 	}
-	w := waker{k: k, there: make([]uint64, cpu/64+1), all: *(*CPUs)(unsafe.Pointer(&all))}
+	w := waker{k: k, there: make([]uint64, cpu/64+1)}
 	w.there[cpu/64] = 1 << (cpu % 64)
 	begun := make(chan struct{})
 	ended := ptrace.OnThread(func() {
 		unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
 		hasten(nice)
+		w.tid = unix.Gettid()
 		close(begun)
 		growStack()
 		ptrace.Outside(&w)
@@ -81,16 +84,22 @@ func toll(k taking.Kernel, nice bool) int64 {
 		last = now
 	}
 	w.over.Store(true)
-	<-ended
-	return w.toll(lost)
+	for {
+		select {
+		case <-ended:
+			return w.toll(lost)
+		case <-time.After(freeEvery): // others may have taken that CPU for good
+			unbind(w.tid, cpu, all)
+		}
+	}
 }
 
-// waker is a thread that does what a clock does where it meets nobody. It goes to the CPU of who measures, and stays, as it wakes up where it was; but neither is bound
-// to it: others may take that CPU for good.
+// waker is a thread that does what a clock does where it meets nobody. It is bound to the CPU of who measures, which is not: who is on a CPU that others take for good
+// keeps a processor of Go's.
 type waker struct {
 	k     taking.Kernel
 	there []uint64
-	all   CPUs
+	tid   int
 	over  atomic.Bool
 	seen  [tolls]span // when it woke up, and slept again
 	n     int
@@ -102,7 +111,6 @@ type waker struct {
 //go:norace
 func (w *waker) Outside() {
 	w.k.Bind(w.there, false)
-	w.k.Bind(w.all[:], false)
 	for due := w.k.Now(); w.n < tolls && !w.over.Load(); w.n++ {
 		due += tollEvery
 		w.k.Sleep(due)
