@@ -170,14 +170,29 @@ func (ac *accounts) unsure(t *thread, n int64, run time.Duration) {
 	switch {
 	case t.slot >= 0 && ac.load.both == clocks.Every && ac.bank.Everywhere(cpus(), sure): // there was a clock wherever it has run
 		class = ac.unmet(t)
-	case !ac.opt.All: // of these ticks it ran at as many as its CPU time stands for, in the long run
-		t.queue.doubt += ran
-		k := max(int64(t.queue.doubt)/ac.ticks.interval, 0)
-		t.queue.doubt -= time.Duration(k * ac.ticks.interval)
-		ac.book.GiveSome(&t.line, min(k, ac.book.Owed(&t.line, n-1)), ledger.Unsure)
+	case !ac.opt.All:
+		ac.ran(t, n-1, ran, ledger.Unsure)
 		class = ledger.Idle
 	}
+	t.queue.counted = run
 	ac.book.Give(&t.line, n-1, class)
+}
+
+// ran accounts for ticks that a thread owes up to tick n, as it has run since its run time was last known, and had no stack: for as many as that time stands for in the long run.
+// Those that were left out are such, others c.
+func (ac *accounts) ran(t *thread, n int64, ran time.Duration, c ledger.Class) {
+	owed := ac.book.Owed(&t.line, n)
+	t.queue.doubt += ran
+	k := min(max(int64(t.queue.doubt)/ac.ticks.interval, 0), owed)
+	t.queue.bound(t.queue.doubt-time.Duration(k*ac.ticks.interval), time.Duration(ac.ticks.interval))
+	left := int64(0)
+	for i := max(n-owed+1, n-maxStride); i <= n && left < k; i++ {
+		if !ac.load.both.Answers(i) {
+			left++
+		}
+	}
+	ac.book.GiveSome(&t.line, left, ledger.Throttled)
+	ac.book.GiveSome(&t.line, k-left, c)
 }
 
 // creditIdle accounts for the ticks up to n of a thread that has not run in
@@ -215,19 +230,41 @@ func (ac *accounts) settleWaits(t *thread, n int64, waited time.Duration) {
 		if w >= t.queue.runnable*ac.ticks.interval/2 {
 			least = t.queue.runnable
 		}
-		ac.wait(t, n, w, least)
+		w += t.queue.carry
+		given, half := ac.wait(t, n, w, least), ac.ticks.interval/2
+		t.queue.carry = min(max(w-given*ac.ticks.interval, -half), half)
 	}
 	t.queue.waited, t.queue.runnable = waited, 0
 }
 
-// wait accounts for ticks that a thread owes up to tick n, in which it waited for a CPU for w nanoseconds.
-func (ac *accounts) wait(t *thread, n, w, least int64) {
-	w += t.queue.carry
+// wait accounts for ticks that a thread owes up to tick n, in which it waited for a CPU for w nanoseconds, and returns how many that are.
+func (ac *accounts) wait(t *thread, n, w, least int64) int64 {
 	k := max((w+ac.ticks.interval/2)/ac.ticks.interval, least)
 	given := ac.book.GiveSome(&t.line, min(k, ac.book.Owed(&t.line, n)), ledger.Waiting)
-	t.queue.carry = min(max(w-given*ac.ticks.interval, -ac.ticks.interval), ac.ticks.interval)
 	t.queue.waits += given
+	return given
 }
+
+// waitsOn goes on with the wait of a thread for a CPU whose clock meets it there: the longer that is, the later the next look.
+func (ac *accounts) waitsOn(t *thread, n int64) {
+	waited := int64(1)
+	if f := &t.queue.found; f.seen > 0 {
+		waited = n - f.seen
+	}
+	t.queue.runnable, t.queue.found.seen = t.queue.runnable+waited, n
+	if ac.opt.All || ac.opt.Stop == StopAlways {
+		return
+	}
+	longest := shortQueue
+	if ac.bank.Everywhere(cpus(), n) {
+		longest = longestQueue
+	}
+	t.queue.due = n + max(1, min(1+t.queue.runnable/4, longest/ac.ticks.interval))
+}
+
+// longestQueue bounds how far apart looks at a thread are that waits for a CPU whose clock meets it there, in nanoseconds; shortQueue where it may go to a CPU
+// that has none.
+const longestQueue, shortQueue = int64(16 * time.Millisecond), int64(4 * time.Millisecond)
 
 // settleBy is settle by the thread's times, which are exact when a clock meets it, or it is blocked. Unless it sleeps in step with the ticks, it was
 // idle at no more than about twice as many as it has slept for: at the others it ran, and each clock came too late to tell, or the thread had gone on
@@ -235,15 +272,17 @@ func (ac *accounts) wait(t *thread, n, w, least int64) {
 func (ac *accounts) settleBy(t *thread, n int64, now times) {
 	ac.settleWaits(t, n, now.wait)
 	c := ac.unmet(t)
-	if let := t.queue.let; c == ledger.Idle && let.at != 0 {
+	switch let := t.queue.let; {
+	case c != ledger.Idle || let.at == 0:
+	case ac.load.both > clocks.Every: // at most ticks no clock has looked
+		ac.ran(t, n, now.ran-max(t.queue.counted, let.ran), ledger.Unmet)
+	default:
 		idle := (2*max(int64(let.slept(now)-switching), 0) + ac.ticks.interval - 1) / ac.ticks.interval
 		ac.book.GiveSome(&t.line, min(idle, ac.book.Owed(&t.line, n)), ledger.Idle)
-		if c = ledger.Unmet; ac.load.both > clocks.Every {
-			c = ledger.Throttled
-		}
+		c = ledger.Unmet
 	}
 	ac.book.Give(&t.line, n, c)
-	t.queue.let = now
+	t.queue.counted, t.queue.let = now.ran, now
 }
 
 // untold is for how long at most a thread has run of which its run time does not tell yet: the kernel brings that up to date at its own ticks

@@ -193,3 +193,8 @@ func (l *listing) closePages(p *process) {
 		return true
 	})
 }
+
+// asked tells whether a clock has asked a thread to stop at a tick that it owes: its sample is to come.
+func (l *listing) asked(t *thread, n int64) bool {
+	return t.slot >= 0 && l.board.Asked(t.slot) > n-l.book.Owed(&t.line, n)
+}

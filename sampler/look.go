@@ -70,9 +70,6 @@ var cpus = sync.OnceValue(func() (n int) {
 // peekTries bounds how often a thread that wakes while it is read is read again.
 const peekTries = 3
 
-// longestQueue bounds how far apart looks at a thread are that waits for a CPU whose clock meets it there, in nanoseconds.
-const longestQueue = int64(16 * time.Millisecond)
-
 // maxStops bounds how often one wait is stopped. Each time more is copied, so that
 // this is enough for the largest copy.
 const maxStops = 6
@@ -95,7 +92,7 @@ func (l *lookout) choose(n int64) (quiet bool) {
 			}
 			t.req.asking = false // it could not be asked
 		}
-		if n < t.queue.due {
+		if n < t.queue.due && (t.slot < 0 || l.listing.board.Met(t.slot, n) <= clocks.Sampled) {
 			quiet = false
 			continue // its times tell of these ticks later
 		}
@@ -191,15 +188,15 @@ func (l *lookout) look(t *thread, n int64) bool {
 	return true
 }
 
-// stands tells whether a thread that does not run is stopped for us: at a clock's tick it ran.
-// It is asked after it was seen that the thread does not run.
+// stands tells whether a thread that was found not to run is stopped for us, or was let go since: at a clock's tick it ran.
 func (l *lookout) stands(t *thread, n int64) bool {
-	if t.slot < 0 || !l.news.keeping.on() && !l.listing.board.Holds(t.slot, n) {
+	asked := l.listing.asked(t, n)
+	if !asked && !l.news.keeping.on() && (t.slot < 0 || !l.listing.board.Holds(t.slot, n)) {
 		return false
 	}
 	st, err := l.files.stat(t)
 	if err != nil || st.State != 't' {
-		return false
+		return err == nil && asked && st.State == 'R'
 	}
 	s, err := proc.Status(t.tid)
 	return err == nil && ours(s.TracerPid)
@@ -316,8 +313,12 @@ func (l *lookout) runs(t *thread, n int64) {
 		}
 	}
 	if !l.load.both.Answers(n) {
-		if l.opt.All || t.slot < 0 || t.queue.homeless > 0 { // else its times tell
+		switch {
+		case l.listing.asked(t, n):
+		case l.opt.All || t.slot < 0 || t.queue.homeless > 0:
 			l.book.Give(&t.line, n, ledger.Throttled)
+		case t.queue.found.known: // it waits, or its times are to tell
+			l.acct.waitsOn(t, n)
 		}
 		return
 	}
@@ -332,10 +333,7 @@ func (l *lookout) runs(t *thread, n int64) {
 	l.listing.awake(t, cpu)
 	if !l.opt.test.uncounted && cpu >= 0 && l.bank.Need(cpu, n) {
 		t.queue.homeless = 0
-		t.queue.runnable++
-		if !l.opt.All {
-			t.queue.due = n + max(1, min(t.queue.runnable, longestQueue/l.ticks.interval))
-		}
+		l.acct.waitsOn(t, n)
 		return
 	}
 	t.queue.homeless++

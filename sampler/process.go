@@ -172,15 +172,20 @@ type queue struct {
 	waits    int64         // ticks of waiting that no stack shows yet
 	homeless int64         // ticks in a row at which no clock could be where it ran
 	let      times         // when they were last known
-	doubt    time.Duration // for which it ran, nobody knows when, and which is no tick's yet
+	doubt    time.Duration // for which it ran, nobody knows when, and which is no tick's yet; negative: for which ticks stand that had a sample
+	counted  time.Duration // its run time up to which that is known
 	found    found
 }
+
+// bound keeps a doubt below some ticks: one that did not run at ticks as its run time goes does something in step with them.
+func (q *queue) bound(doubt, tick time.Duration) { q.doubt = min(max(doubt, -4*tick), 4*tick) }
 
 // found is where a thread was found to run, or to wait for a CPU. While its times stand still since they were read before that, it does the same.
 type found struct {
 	count    uint64
 	run      time.Duration
-	known    bool // where that is
+	known    bool  // where that is
+	seen     int64 // tick at which it was found to do so last, where a clock is to meet it; 0: not yet
 	cpu      int
 	realTime bool // no clock preempts it
 }

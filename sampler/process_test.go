@@ -12,8 +12,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"sfsample/internal/testprog"
 	"sfsample/ptrace"
 	"sfsample/ptrace/procfs"
+	"sfsample/sampler/clocks"
 	"sfsample/sampler/ledger"
 	"sfsample/sampler/watch"
 )
@@ -164,7 +166,7 @@ func TestUnsure(t *testing.T) {
 		{false, 50 * time.Millisecond, []int64{4, 8}}, // the tick of a look is not among those before
 		{true, 100 * time.Microsecond, []int64{4, 8}},
 	} {
-		ac := &accounts{opt: &Options{All: tt.all}, ticks: &ticks{interval: tick}, book: ledger.NewBook(), out: new(outlet), load: new(load)}
+		ac := &accounts{opt: &Options{All: tt.all}, ticks: &ticks{interval: tick}, book: ledger.NewBook(), out: new(outlet), load: &load{both: clocks.Every}}
 		th := &thread{proc: &process{watch: watch.NewProcess(0, watch.Timing{Interval: time.Duration(tick)}, 0)}, slot: -1}
 		ac.book.Open(&th.line, 0)
 		var n int64
@@ -185,10 +187,70 @@ func TestUnsure(t *testing.T) {
 	}
 }
 
-// holding is a board of which a clock holds each thread.
-type holding struct{ board }
+// TestRan: of the ticks at which a thread ran, as many as its run time stands for, those that were left out are told as such first.
+func TestRan(t *testing.T) {
+	const tick = int64(time.Millisecond)
+	for _, tt := range []struct {
+		stride                  clocks.Stride
+		ran                     []time.Duration // each in eight ticks
+		throttled, unmet, doubt int64
+	}{
+		{clocks.Every, []time.Duration{8 * time.Millisecond}, 0, 8, 0},
+		{2 * clocks.Every, []time.Duration{8 * time.Millisecond}, 4, 4, 0},
+		{2 * clocks.Every, []time.Duration{3 * time.Millisecond}, 3, 0, 0},
+		{2 * clocks.Every, []time.Duration{600 * time.Microsecond, 600 * time.Microsecond}, 1, 0, int64(200 * time.Microsecond)},
+		{4 * clocks.Every, []time.Duration{20 * time.Millisecond}, 6, 2, 4 * tick}, // more than it owes
+	} {
+		ac := &accounts{ticks: &ticks{interval: tick}, book: ledger.NewBook(), load: &load{both: tt.stride}}
+		th, n := new(thread), int64(0)
+		ac.book.Advance(n)
+		ac.book.Open(&th.line, 0)
+		for _, ran := range tt.ran {
+			n += 8
+			ac.book.Advance(n)
+			ac.ran(th, n, ran, ledger.Unmet)
+			ac.book.Give(&th.line, n, ledger.Idle)
+		}
+		if a := ac.book.Account(); a.Count[ledger.Throttled] != tt.throttled || a.Count[ledger.Unmet] != tt.unmet || int64(th.queue.doubt) != tt.doubt {
+			t.Errorf("%+v: %d throttled, %d not met, and %v more", tt, a.Count[ledger.Throttled], a.Count[ledger.Unmet], th.queue.doubt)
+		}
+	}
+}
+
+// holding is a board of which a clock holds each thread, and has asked it at a tick.
+type holding struct {
+	board
+	asked int64
+}
 
 func (holding) Holds(int, int64) bool { return true }
+func (h holding) Asked(int) int64     { return h.asked }
+
+// TestStandsNoMore: a thread that was let go since it was found not to run has not blocked, if the sample is still to come.
+func TestStandsNoMore(t *testing.T) {
+	p := testprog.Start(t, spinnersProg(t), "1")
+	ids, err := proc.TaskIDs(p.PID)
+	if err != nil || len(ids) != 2 {
+		t.Fatal(ids, err)
+	}
+	tasks, err := unix.Open(fmt.Sprintf("/proc/%d/task", p.PID), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(tasks)
+	l := bareEngine(Options{}).looks
+	th := newThread(&process{pid: p.PID, mem: memory{tasks: tasks}}, ids[1])
+	th.slot = 0
+	l.book.Open(&th.line, 0)
+	l.book.Advance(8)
+	l.book.Give(&th.line, 4, ledger.Idle)
+	for asked, want := range map[int64]bool{4: false, 5: true, 8: true} {
+		l.listing.board = holding{asked: asked}
+		if got := l.stands(th, 8); got != want {
+			t.Errorf("asked at tick %d, of which 5 to 8 are owed: stands %t", asked, got)
+		}
+	}
+}
 
 // TestStands: a thread that is stopped for us has not blocked, whichever call it stands in.
 func TestStands(t *testing.T) {
@@ -199,7 +261,7 @@ func TestStands(t *testing.T) {
 	}
 	defer unix.Close(tasks)
 	l := bareEngine(Options{}).looks
-	l.listing.board = holding{}
+	l.listing.board = holding{asked: -1}
 	th := newThread(&process{pid: other.PID, mem: memory{tasks: tasks}}, other.PID)
 	th.slot = 0
 	if l.stands(th, 0) {
