@@ -132,14 +132,14 @@ func (h *harvest) ran(t *thread, m *clocks.Sample) time.Duration {
 
 // wasMet accounts for the ticks before the one at which a clock has met a thread.
 func (h *harvest) wasMet(t *thread, tick int64, m *clocks.Sample) {
-	weighs := h.load.both > clocks.Every || t.watch.Asleep()
+	weighs := h.acct.load.both > clocks.Every || t.watch.Asleep()
 	if t.watch.Asleep() {
 		h.acct.unsure(t, tick, time.Duration(m.Asked.Run))
 	} else {
 		h.acct.settleBy(t, tick-1, times{m.At.Wake, time.Duration(m.Asked.Run), max(time.Duration(m.Asked.Wait), t.queue.waited)})
 	}
 	t.queue.homeless, t.queue.due = 0, 0
-	if tick := time.Duration(h.ticks.interval); weighs {
+	if tick := time.Duration(h.acct.ticks.interval); weighs {
 		t.queue.bound(t.queue.doubt-tick, tick) // this tick stands for that
 	}
 	if !m.Gone { // of which nothing was read
