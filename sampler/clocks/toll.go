@@ -19,13 +19,19 @@ type Toll struct{ each atomic.Int64 }
 // where it is not to be had, as on CPUs that others have all the time.
 func NewToll(k taking.Kernel, nice bool) *Toll {
 	t := new(Toll)
-	ptrace.OnThread(func() {
-		for try := time.Duration(0); try < tollTries && t.each.Load() == 0; try++ {
-			time.Sleep(try * tollTries * time.Millisecond)
-			t.each.Store(toll(k, nice))
-		}
-	})
+	ptrace.OnThread(func() { t.each.Store(toll(k, nice)) })
 	return t
+}
+
+// toll finds it out, in nanoseconds.
+func toll(k taking.Kernel, nice bool) (each int64) {
+	for try := range tollTries {
+		time.Sleep(time.Duration(try*tollTries) * time.Millisecond)
+		if each = meet(k, nice, tollEvery<<min(try, 3)); each > 0 {
+			break
+		}
+	}
+	return each
 }
 
 // Taken is for how long a sample has kept its thread from its CPU. What others had of the CPU before the thread could stop is left out.
@@ -41,9 +47,9 @@ func (t *Toll) Taken(m *Sample) time.Duration {
 }
 
 const (
-	// tolls is how often the thread is met, tollEvery how far apart, in nanoseconds: timers are set anew meanwhile.
+	// tolls is how often the thread is met, tollEvery how far apart, in nanoseconds: timers are set anew meanwhile, and a toll is less.
 	tolls, tollEvery = 12, 150_000
-	// tollTries is how often that is tried.
+	// tollTries is how often that is tried, the later ones further apart.
 	tollTries = 10
 	// gap is more than a thread that runs on takes to read the time twice, in nanoseconds.
 	gap = 1_000
@@ -52,8 +58,8 @@ const (
 // span is from one CLOCK_MONOTONIC time to another, nanoseconds.
 type span struct{ from, to int64 }
 
-// toll finds it out, in nanoseconds. The calling thread is met.
-func toll(k taking.Kernel, nice bool) int64 {
+// meet has the calling thread met at such intervals, in nanoseconds, and returns the toll, 0 if it is not to be had.
+func meet(k taking.Kernel, nice bool, every int64) int64 {
 	cpu := ptrace.RawCPU()
 	if cpu < 0 {
 		return 0
@@ -62,7 +68,7 @@ func toll(k taking.Kernel, nice bool) int64 {
 	if unix.SchedGetaffinity(0, &all) != nil {
 		return 0
 	}
-	w := waker{k: k, there: make([]uint64, cpu/64+1)}
+	w := waker{k: k, every: every, there: make([]uint64, cpu/64+1)}
 	w.there[cpu/64] = 1 << (cpu % 64)
 	begun := make(chan struct{})
 	ended := ptrace.OnThread(func() {
@@ -76,7 +82,7 @@ func toll(k taking.Kernel, nice bool) int64 {
 	<-begun
 	lost := make([]span, 0, 4*tolls)
 	last := k.Now()
-	for end := last + 3*tolls*tollEvery; !w.over.Load() && last < end && len(lost) < cap(lost); {
+	for end := last + 3*tolls*every; !w.over.Load() && last < end && len(lost) < cap(lost); {
 		now := k.Now()
 		if now-last > gap {
 			lost = append(lost, span{last, now})
@@ -98,6 +104,7 @@ func toll(k taking.Kernel, nice bool) int64 {
 // keeps a processor of Go's.
 type waker struct {
 	k     taking.Kernel
+	every int64 // how far apart it wakes up
 	there []uint64
 	tid   int
 	over  atomic.Bool
@@ -112,7 +119,7 @@ type waker struct {
 func (w *waker) Outside() {
 	w.k.Bind(w.there, false)
 	for due := w.k.Now(); w.n < tolls && !w.over.Load(); w.n++ {
-		due += tollEvery
+		due += w.every
 		w.k.Sleep(due)
 		w.seen[w.n].from = w.k.Now()
 		w.seen[w.n].to = w.k.Now()
@@ -125,7 +132,7 @@ func (w *waker) toll(lost []span) int64 {
 	var each []int64
 	for _, s := range w.seen[:w.n] {
 		for _, g := range lost {
-			if g.from <= s.from && s.to <= g.to && g.to-g.from < tollEvery {
+			if g.from <= s.from && s.to <= g.to && g.to-g.from < w.every {
 				each = append(each, g.to-g.from-(s.to-s.from))
 			}
 		}
