@@ -21,6 +21,7 @@ type accounts struct {
 	load   *load
 	bank   *clocks.Bank
 	unseen time.Duration // CPU time of children that ended before they were seen
+	apart  int64         // how far apart looks at a thread may be that waits for a CPU, in nanoseconds
 }
 
 // chargeRest reports the CPU time of a process that no sample stands for: that
@@ -255,11 +256,14 @@ func (ac *accounts) waitsOn(t *thread, n int64) {
 	if ac.opt.All || ac.opt.Stop == StopAlways {
 		return
 	}
-	longest := shortQueue
-	if ac.bank.Everywhere(cpus(), n) {
-		longest = longestQueue
+	t.queue.due = n + max(1, min(1+t.queue.runnable/4, ac.apart/ac.ticks.interval))
+}
+
+// pace finds out at tick n how far apart looks at threads may be that wait for a CPU.
+func (ac *accounts) pace(n int64) {
+	if ac.apart = shortQueue; ac.bank.Everywhere(cpus(), n) {
+		ac.apart = longestQueue
 	}
-	t.queue.due = n + max(1, min(1+t.queue.runnable/4, longest/ac.ticks.interval))
 }
 
 // longestQueue bounds how far apart looks at a thread are that waits for a CPU whose clock meets it there, in nanoseconds; shortQueue where it may go to a CPU

@@ -80,6 +80,7 @@ const maxStops = 6
 func (l *lookout) choose(n int64) (quiet bool) {
 	quiet = true
 	l.pace.Begin(l.ticks.interval)
+	l.acct.pace(n)
 	l.readClocks(n, (*watch.Process).Begin)
 	asks := l.reader.pool.asks.Swap(false)
 	for i := 0; i < len(l.roster.list); i++ {

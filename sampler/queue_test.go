@@ -38,14 +38,14 @@ func TestQueueBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	bindTo(t, p.PID, allowed(&cpus)[0])
-	r, err := Run(context.Background(), Options{Hz: 999, Budget: Budget{MaxOverhead: 0.01}, PIDs: []int{p.PID}}, 3*time.Second, testPipeline(new(byFunction)), nil, nil)
+	r, err := Run(context.Background(), Options{Hz: 999, Budget: Budget{MaxOverhead: 0.003}, PIDs: []int{p.PID}}, 3*time.Second, testPipeline(new(byFunction)), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	waiting, throttled, samples := r.Count[ledger.Waiting], r.Count[ledger.Throttled], r.Count[ledger.Sampled]
 	t.Logf("%d samples of %d stops; of %d ticks %d waiting, %d throttled", samples, r.Stops.Asked, r.Expected, waiting, throttled)
 	if throttled == 0 {
-		t.Skip("a sample takes less than 10 us here")
+		t.Error("no tick was left out, though a sample takes more than 3 us")
 	}
 	if samples < r.Stops.Asked*19/20-threads { // of 63 on an emulated machine 5 were none, and it is not known why
 		t.Errorf("%d samples of %d stops", samples, r.Stops.Asked)
