@@ -1,8 +1,9 @@
 // Command pause measures what a sample costs the thread that is sampled, as the
 // thread itself sees it, and holds sfsample against C loops that do nothing but
 // stop it, copy registers and 4 KiB of stack, and let it go (src/loop.c): three
-// that hold the thread between two samples, and one that is free of it, as sfsample
-// is, which seizes and detaches at each sample, on the thread's CPU.
+// that hold the thread between two samples, one that is free of it, as sfsample
+// is, which seizes and detaches at each sample, on the thread's CPU, and one that
+// does so on whichever CPU it finds the thread.
 //
 //	go run ./bench/pause [-hz 99] [-d 5s] [-rounds 6] [-depth 200] [-cpu N] [-place any|apart|same] [-sfsample FILE]
 //
@@ -11,8 +12,8 @@
 // all of them. The time lost for a sample is the sum of the thread's gaps around
 // it. "nobody" does the same for moments at which nothing was sampled: what
 // the machine's own interrupts take. "sfsample, goes on" is what a sample takes of
-// CPU time once sfsample has started, with folded stacks. sfsample is held against each loop by the
-// medians of a turn: the median of those ratios, and the interval that holds the
+// CPU time once sfsample has started (from its second second on), with folded stacks; the loops unwind and write nothing. sfsample is held
+// against each loop by the medians of a turn, and by a turn's CPU time: the median of those ratios, and the interval that holds the
 // true one with 95 % (from six turns on; else from the lowest to the highest); so is what it tells itself
 // that a sample has taken.
 package main
@@ -78,8 +79,12 @@ type contender struct {
 	run  func() ([]window, time.Duration, error)
 	lost []time.Duration // for each sample
 	p50  []float64       // of lost, by turn
-	n    int             // samples that took cpu
-	cpu  time.Duration
+	cpu  []float64       // for each sample, by turn, nanoseconds
+}
+
+// used takes note of a turn's CPU time.
+func (c *contender) used(cpu time.Duration, samples int) {
+	c.cpu = append(c.cpu, float64(cpu)/float64(max(samples, 1)))
 }
 
 // window is when a sample was taken, CLOCK_MONOTONIC in nanoseconds.
@@ -106,7 +111,7 @@ func (b *bench) run(rounds int) error {
 	}
 	all := []*contender{
 		{name: "nobody", run: b.nobody},
-		loop("sleep"), loop("poll"), loop("same-cpu"), loop("free"),
+		loop("sleep"), loop("poll"), loop("same-cpu"), loop("free"), loop("clocks"),
 		{name: "sfsample", run: b.sfsample},
 	}
 	goesOn := &contender{name: "sfsample, goes on"}
@@ -123,7 +128,7 @@ func (b *bench) run(rounds int) error {
 			}
 			turn := lost(w, gaps)
 			c.lost = append(c.lost, turn...)
-			c.n, c.cpu = len(c.lost), c.cpu+cpu
+			c.used(cpu, len(w))
 			slices.Sort(turn)
 			c.p50 = append(c.p50, float64(quantile(turn, 0.5)))
 		}
@@ -131,7 +136,7 @@ func (b *bench) run(rounds int) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", goesOn.name, err)
 		}
-		goesOn.n, goesOn.cpu = goesOn.n+n, goesOn.cpu+cpu
+		goesOn.used(cpu, n)
 	}
 	b.report(all, goesOn, rounds)
 	return nil
@@ -139,7 +144,7 @@ func (b *bench) run(rounds int) error {
 
 func (b *bench) build() error {
 	for _, name := range []string{"spin", "loop"} {
-		cc := exec.Command("cc", "-O2", "-o", filepath.Join(b.dir, name), filepath.Join("bench", "pause", "src", name+".c"))
+		cc := exec.Command("cc", "-O2", "-pthread", "-o", filepath.Join(b.dir, name), filepath.Join("bench", "pause", "src", name+".c"))
 		cc.Stderr = os.Stderr
 		if err := cc.Run(); err != nil {
 			return fmt.Errorf("cc %s.c: %w (try: from the folder of go.mod)", name, err)
@@ -380,30 +385,35 @@ func (b *bench) report(all []*contender, goesOn *contender, rounds int) {
 	fmt.Printf("%-18s %8s %10s %10s %10s %14s\n", "", "samples", "p50", "p90", "p99", "CPU/sample")
 	for _, c := range all {
 		slices.Sort(c.lost)
-		fmt.Printf("%-18s %8d %10v %10v %10v %14v\n", c.name, c.n, quantile(c.lost, 0.5), quantile(c.lost, 0.9), quantile(c.lost, 0.99), c.perSample())
+		fmt.Printf("%-18s %8d %10v %10v %10v %14v\n", c.name, len(c.lost), quantile(c.lost, 0.5), quantile(c.lost, 0.9), quantile(c.lost, 0.99), c.perSample())
 	}
-	fmt.Printf("%-18s %8d %32s %14v\n", goesOn.name, goesOn.n, "", goesOn.perSample())
-	for _, c := range all[1 : len(all)-1] {
-		fmt.Printf("CPU/sample, as it goes on: %.2f of the %s\n", float64(goesOn.perSample())/float64(max(c.perSample(), 1)), c.name)
-	}
+	fmt.Printf("%-18s %41s %14v\n", goesOn.name, "", goesOn.perSample())
 	ours := all[len(all)-1]
-	var tells []float64
-	for i := range ours.p50 {
-		tells = append(tells, b.told[i]/max(ours.p50[i], 1))
+	for _, c := range all[1 : len(all)-1] {
+		m, low, high := interval(ratios(goesOn.cpu, c.cpu))
+		fmt.Printf("CPU/sample, as it goes on: %.2f of the %s (%.2f to %.2f)\n", m, c.name, low, high)
 	}
-	m, low, high := interval(tells)
+	m, low, high := interval(ratios(b.told, ours.p50))
 	fmt.Printf("sfsample tells %.2f of what is lost (%.2f to %.2f)\n", m, low, high)
 	for _, c := range all[1 : len(all)-1] {
-		var ratios []float64
-		for i := range ours.p50 {
-			ratios = append(ratios, ours.p50[i]/max(c.p50[i], 1))
-		}
-		m, low, high := interval(ratios)
+		m, low, high := interval(ratios(ours.p50, c.p50))
 		fmt.Printf("sfsample: %.2f of the %s (%.2f to %.2f)\n", m, c.name, low, high)
 	}
 }
 
-func (c *contender) perSample() time.Duration { return c.cpu / time.Duration(max(c.n, 1)) }
+// perSample is the median of what a sample took of CPU time.
+func (c *contender) perSample() time.Duration {
+	m, _, _ := interval(slices.Clone(c.cpu))
+	return time.Duration(m).Round(100 * time.Nanosecond)
+}
+
+// ratios are those of two samplers' turns.
+func ratios(a, b []float64) (list []float64) {
+	for i := range a {
+		list = append(list, a[i]/max(b[i], 1))
+	}
+	return list
+}
 
 // interval is the median of v, and where the true median is with 95 %: between the k-th lowest and the k-th highest, by the binomial distribution.
 func interval(v []float64) (median, low, high float64) {
