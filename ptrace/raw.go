@@ -377,6 +377,19 @@ func ReapEnd(tid int) {
 	}
 }
 
+// RawOpen opens the file of a path that ends in NUL, to be read. -1: it is not to be had.
+//
+//go:nosplit
+//go:norace
+func RawOpen(path []byte) int {
+	at := unix.AT_FDCWD
+	fd, errno := raw(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(unsafe.SliceData(path))), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+	if errno != 0 {
+		return -1
+	}
+	return int(fd)
+}
+
 // RawReadFile reads the beginning of the file of a path that ends in NUL. Of a status file of /proc that is longer than buf
 // it is what begins with the end of the line of groups, of which there are up to 65,536 (NGROUPS_MAX; proc_pid_status(5)).
 //

@@ -180,8 +180,14 @@ func (v *vigil) missing() bool {
 	return v.seeks && over > 0 && over*over > 4*x.variance
 }
 
-// nap waits for a moment, as doze does.
-type nap struct{ until int64 }
+// nap waits for a moment, as doze does, or until clocks call.
+type nap struct {
+	until   int64
+	listens bool
+	heard   uint32 // how often clocks had called before
+	board   *clocks.Board
+	kernel  taking.Kernel
+}
 
 // Outside waits until then.
 //
@@ -189,7 +195,11 @@ type nap struct{ until int64 }
 //go:norace
 func (x *nap) Outside() {
 	for ptrace.RawNow() < x.until {
-		ptrace.RawSleep(x.until)
+		if !x.listens {
+			ptrace.RawSleep(x.until)
+		} else if x.board.Sleep(x.kernel, x.heard, x.until); x.board.Bell() != x.heard {
+			return
+		}
 	}
 }
 
@@ -218,8 +228,9 @@ func (e *engine) nap(until int64) bool {
 		return true
 	}
 	prompt()
-	e.resting.nap.until = until
-	ptrace.Outside(&e.resting.nap)
+	x := &e.resting.nap
+	x.until, x.listens, x.heard = until, e.harvest.became.listens(e.acct.book.Tick()), e.harvest.became.heard
+	ptrace.Outside(x)
 	return true
 }
 

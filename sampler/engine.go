@@ -70,7 +70,7 @@ func newEngine(opt Options, p *pool, start time.Time, out *outlet) *engine {
 	pulse.board.Store(board)
 	files, book, roster := &files{said: said}, ledger.NewBook(), newRoster(opt.TIDs)
 	load := &load{said: said, max: opt.Budget.MaxOverhead, stride: clocks.Every, both: clocks.Every, most: clocks.Every, own: budget{max: opt.Budget.MaxCPU, most: slowest(x.interval), stride: opt.test.firstStride}}
-	e := &engine{opt: &opt, said: said, out: out, ticks: x, pulse: pulse, board: board, bank: bank, roster: roster, resting: resting{longest: longest}}
+	e := &engine{opt: &opt, said: said, out: out, ticks: x, pulse: pulse, board: board, bank: bank, roster: roster, resting: resting{longest: longest, nap: nap{board: board, kernel: new(taking.Live)}}}
 	e.listing = &listing{opt: e.opt, book: book, files: files, board: board, bank: bank, restless: -restlessTicks}
 	e.acct = &accounts{opt: e.opt, ticks: x, out: out, files: files, roster: roster, book: book, load: load, bank: bank}
 	e.rounds = &rounds{opt: e.opt, out: out, acct: e.acct, book: book, roster: roster, load: load}
@@ -78,7 +78,7 @@ func newEngine(opt Options, p *pool, start time.Time, out *outlet) *engine {
 		toll: clocks.NewToll(new(taking.Live), opt.Budget.Nice)}
 	e.news = &news{opt: e.opt, said: said, ticks: x, pulse: pulse, files: files, listing: e.listing, roster: roster, acct: e.acct, book: book, out: out,
 		keeping: &keeping{opt: e.opt, pulse: pulse, board: board, pool: p, news: make(chan struct{}, 1)}}
-	e.harvest.news = e.news
+	e.harvest.news, e.harvest.became.early = e.news, map[*clocks.Sample]*early{}
 	e.looks = &lookout{opt: e.opt, said: said, ticks: x, pulse: pulse, files: files, listing: e.listing, bank: bank, roster: roster, news: e.news, acct: e.acct,
 		book: book, load: load, reader: reader{pool: p, calm: new(waiting)}}
 	return e
@@ -118,6 +118,7 @@ func (e *engine) loop(r *Result) {
 			}
 			now = ptrace.Now()
 		}
+		e.harvest.hear()
 		next, passed := min(e.ticks.dueAt(e.bank.Last), e.ticks.until), timer.C
 		e.pulse.rests()
 		if e.nap(next) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"sfsample/ptrace"
+	"sfsample/ptrace/procfs"
 	"sfsample/sampler/capture"
 	"sfsample/sampler/clocks"
 	"sfsample/sampler/ledger"
@@ -25,8 +26,23 @@ type harvest struct {
 	load    *load
 	rounds  *rounds
 	toll    *clocks.Toll
+	became  became
 	figures figures
 }
+
+// became is what was read early of programs that processes have become, where a clock has met one before it was known that there is another. It
+// may be gone soon.
+type became struct {
+	heard uint32 // how often clocks had called
+	until int64  // the tick up to which they are listened to
+	early map[*clocks.Sample]*early
+}
+
+// listenTicks is for how long after a sample of such a program the next one is expected.
+const listenTicks = 128
+
+// listens tells whether the coordinator is to be called by clocks before a tick is over.
+func (b *became) listens(n int64) bool { return n < b.until }
 
 // figures are what samples tell of a run, see [Result].
 type figures struct {
@@ -55,6 +71,7 @@ func (h *harvest) drain() {
 		if h.taken(t, m); t != nil {
 			t.proc.cpu.stands = 0 // where nothing of it was sent
 		}
+		delete(h.became.early, m)
 		m.Done()
 	}
 }
@@ -78,7 +95,8 @@ func (h *harvest) taken(t *thread, m *clocks.Sample) {
 		return              // it was read at this tick already, when it waited
 	}
 	h.wasMet(t, tick, m)
-	if m.Gone || t.proc.mem.shares && t.proc.replaced() { // a clock cannot tell whose memory that was
+	early := h.early(m)
+	if m.Gone || m.Became() >= 0 && early == nil || t.proc.mem.shares && t.proc.replaced() { // a clock cannot tell whose memory that was
 		h.listing.restless = h.book.Tick()
 		h.book.Give(&t.line, tick, ledger.Exited)
 		return
@@ -109,7 +127,47 @@ func (h *harvest) taken(t *thread, m *clocks.Sample) {
 		h.figures.moved++
 	}
 	h.standsFor(t, tick, m)
-	h.acct.emit(t, m.Tick, c, h.ran(t, m), m.At.Released)
+	if early == nil {
+		h.acct.emit(t, m.Tick, c, h.ran(t, m), m.At.Released)
+		return
+	}
+	c.Beyond.Reset() // these are what the program before had there
+	c.Marks.Reset()
+	c.Roots = c.Roots[:0]
+	h.news.became(t)
+	h.acct.emitWith(t, m.Tick, c, h.ran(t, m), m.At.Released, early)
+}
+
+// hear reads what is gone soon of programs that clocks have met just now.
+func (h *harvest) hear() {
+	b := &h.became
+	bell := h.listing.board.Bell()
+	if bell == b.heard {
+		return
+	}
+	b.heard = bell
+	for _, m := range h.bank.Drain() {
+		if e := h.early(m); e != nil {
+			b.early[m] = e
+		}
+	}
+}
+
+// early is what has been read early of the program that a sample is of, which its process has become since it was looked at last. nil: it has not, or that is too late.
+func (h *harvest) early(m *clocks.Sample) *early {
+	b := &h.became
+	pages := procfs.Pagemap(m.Became())
+	if pages < 0 || h.news.keeping.on() { // who knows of all execs
+		return nil
+	}
+	b.until = h.book.Tick() + listenTicks
+	if e := b.early[m]; e != nil {
+		return e
+	}
+	if e := earlyOf(m.PID, m.TID); !pages.Gone() && len(e.maps) > 0 {
+		return e
+	}
+	return nil
 }
 
 // standsFor accounts for the tick of a sample, and for those up to the thread's stop, which comes where it gets a CPU: those of the clock that met it, which may do so again

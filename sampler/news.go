@@ -205,6 +205,20 @@ func (w *news) onExec(p *process, next *program) {
 			break
 		}
 	}
+	if t := w.roster.threads[p.pid]; t != nil {
+		w.listing.awake(t, -1) // it has run just now
+	}
+}
+
+// became begins a program that a clock has met at thread t, and of which nothing else is known: it is over when the next look finds out what there is by then.
+func (w *news) became(t *thread) {
+	p, next := t.proc, new(program)
+	p.program.replaced.Store(true)
+	next.replaced.Store(true)
+	w.keeping.programs.CompareAndSwap(p.pid, p.program, next)
+	p.program = next
+	t.fb = p.feedback()
+	w.out.send(item{gone: p.pid})
 }
 
 // findChildren begins to sample the processes that threads of p have made.

@@ -254,11 +254,11 @@ func (p *Pipeline) consume(list <-chan item, nudge <-chan struct{}, tick time.Du
 		}
 		switch {
 		case it.capture != nil:
-			if it.early != nil && !p.cfg.Until.Over() {
-				p.targets.early(it.capture.PID, it.capture.At, it.early)
-			}
 			if it.program != nil && it.program.replaced.Load() {
 				p.targets.replaced(it.capture.PID)
+			}
+			if it.early != nil && !p.cfg.Until.Over() {
+				p.targets.early(it.capture.PID, it.capture.At, it.early)
 			}
 			p.walks.hurry = p.walks.hurry || p.pool.scarce()
 			p.capture(it.capture, it.fb)

@@ -116,8 +116,8 @@ func (p *Pipeline) opened(pid int) {
 // early takes what the engine has read of a young process.
 func (ts *targets) early(pid int, at time.Duration, e *early) {
 	t := ts.of(pid)
-	if t.name == "" {
-		t.name = strings.TrimSuffix(string(e.comm), "\n")
+	if name := strings.TrimSuffix(string(e.comm), "\n"); name != "" && name != t.name {
+		t.name = name
 		ts.rec.write(&capture.Name{PID: pid, Name: t.name})
 	}
 	if t.offer(e.maps) {
@@ -230,7 +230,7 @@ const threadNameAge = time.Second
 
 // name reads the name of a thread, if that was not done lately.
 func (ts *targets) name(t *target, tid int, s *seen, at time.Duration) {
-	if !ts.cfg.Live || s.name != "" && at-s.named < threadNameAge || ts.cfg.Until.Over() {
+	if !ts.cfg.Live || s.name != "" && at-s.named < threadNameAge || t.past.over || ts.cfg.Until.Over() {
 		return
 	}
 	s.named = at

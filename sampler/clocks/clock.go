@@ -21,7 +21,7 @@ type Sample struct {
 	At             Moments
 	Asked, Stopped Usage  // of the thread, at the request and when it had stopped
 	Status         uint32 // wait4's form of the stop
-	Gone           bool   // it has ended, was killed while stopped, or runs another program: nothing is known of it
+	Gone           bool   // it has ended, was killed while stopped, or runs another program (but see Became): nothing is known of it
 	Moved          bool   // it may have run on between the tick and the stop
 	Peeked         Peeked
 
@@ -59,7 +59,12 @@ type tracee struct {
 	id    int   // the thread's for the kernel: by an exec it gets that of its process
 	stays bool  // it is to be kept on its CPU when it is let go, by the clock's raiser
 	ran   int64 // for how long it has run then, before the clock went on, in nanoseconds
+	pages int   // what [Sample.Became] is, + 1
 }
+
+// Became is an open pagemap of the thread's memory at the stop, where that is not the memory which the board knows: it has called exec since. -1: it has not. It is
+// closed by [Sample.Done].
+func (m *Sample) Became() int { return m.tracee.pages - 1 }
 
 // taken is what of [Toll.Taken] the clock sees, in nanoseconds: from its wake-up to its rest.
 func (m *Sample) taken() int64 {
@@ -1126,6 +1131,7 @@ func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 	c.grip.holding.Store(int32(m.TID))
 	c.grip.holds.Store(c.k.Now())
 	left := takeSample(m, c.k, c.board, c.text[:], status, errno, false)
+	became := m.tracee.pages > 0
 	c.grip.holds.Store(0)
 	c.grip.since.Store(0)
 	c.apart = m.At.Stopped - m.At.Asked + m.tracee.ran
@@ -1137,6 +1143,9 @@ func (c *Clock) stopped(m *Sample, status uint32, errno unix.Errno) {
 	}
 	m.judge(c.k, c.board, c.text[:], c.place.cpu)
 	c.tracees.out--
+	if became {
+		callBoard(c.board) // it may become another any time
+	}
 }
 
 // take copies what the sample is to have of a thread that has reported status, or is known to be gone by
@@ -1160,6 +1169,7 @@ func (m *Sample) take(k taking.Kernel, b *Board, text []byte, status uint32, err
 		m.Gone = take(k, m.tracee.id, &s.Advice, &m.Buffer, s.pages, by, b.NoRestart) != 0 || m.tracee.id != m.TID
 		m.Buffer.Lived = m.Buffer.Lived && !kept // only a release tells that it was not killed, and is another's by now
 		m.read(k, s, text)                       // here, where they stand still
+		m.known(k, s.pages, text)
 		if !kept {
 			return m.letGo(k, b, text)
 		}
@@ -1167,6 +1177,26 @@ func (m *Sample) take(k taking.Kernel, b *Board, text []byte, status uint32, err
 	m.At.Released = k.Now()
 	return left
 }
+
+// known opens the pagemap of a thread that stands still, if that of its process which the board knows is of memory that is gone.
+//
+//go:nosplit
+//go:norace
+//go:noinline
+func (m *Sample) known(k taking.Kernel, pages int, text []byte) {
+	if pages < 0 || m.Buffer.Lived || m.Gone {
+		return
+	}
+	// The pagemap of memory that is gone reads as empty (pagemap_read, fs/proc/task_mmu.c).
+	if got, errno := k.Pread(pages, text[:8], 0); errno != 0 || got != 0 {
+		return
+	}
+	m.tracee.pages = 1 + openFile(m.Buffer.ProcPath(m.tracee.id, "/pagemap\x00"))
+	m.Gone = m.tracee.pages == 0
+}
+
+// openFile is another one in tests.
+var openFile = ptrace.RawOpen
 
 // letGo lets the thread go, on its CPU if it is to be kept there: then it runs before the clock does. left is as [Sample.take] has it.
 //
@@ -1234,9 +1264,8 @@ func (m *Sample) judge(k taking.Kernel, b *Board, text []byte, cpu int) {
 		m.Stopped = m.Asked
 		m.Gone = m.Gone || m.proof.tick.pc != 0 // it is another thread that has this one's id
 	}
-	if s.pages >= 0 && !m.Buffer.Lived {
-		// The pagemap of memory that is gone reads as empty (pagemap_read, fs/proc/task_mmu.c): then nobody
-		// knows of which program the copy is.
+	if s.pages >= 0 && !m.Buffer.Lived && m.tracee.pages == 0 {
+		// Nobody knows of which program the copy is.
 		got, errno := k.Pread(s.pages, text[:8], 0)
 		m.Gone = m.Gone || errno == 0 && got == 0
 	}
@@ -1314,6 +1343,7 @@ var (
 
 	findPick   = (*Clock).find
 	takeSample = (*Sample).take
+	callBoard  = (*Board).Call
 )
 
 // growStack makes room for what must not grow the stack.

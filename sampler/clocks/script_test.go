@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -631,7 +632,7 @@ func (m *Sample) String() string {
 
 // copy is what a sample tells.
 func (m *Sample) copy() *Sample {
-	return &Sample{Slot: m.Slot, TID: m.TID, PID: m.PID, Tick: m.Tick, At: m.At, Asked: m.Asked, Stopped: m.Stopped, Status: m.Status, Gone: m.Gone, Moved: m.Moved, Peeked: Peeked{Asleep: m.Peeked.Asleep}}
+	return &Sample{Slot: m.Slot, TID: m.TID, PID: m.PID, Tick: m.Tick, At: m.At, Asked: m.Asked, Stopped: m.Stopped, Status: m.Status, Gone: m.Gone, Moved: m.Moved, Peeked: Peeked{Asleep: m.Peeked.Asleep}, tracee: tracee{pages: m.tracee.pages}}
 }
 
 // TestPreempted: of three threads that have run since the last tick on the clock's CPU, the one is sampled that
@@ -798,4 +799,50 @@ func (s *script) Message(st ptrace.Status) (uint64, error) {
 		return m, nil
 	}
 	return 0, unix.ESRCH
+}
+
+// TestBecame: of a thread whose process has become another program since the board knows it the pagemap is opened while it stands still, the coordinator is called, and
+// with the sample the file is given back.
+func TestBecame(t *testing.T) {
+	for _, opens := range []bool{true, false} {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		fd, err := unix.Dup(int(f.Fd()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &actor{tid: 7, state: 'R'}
+		var bell uint32
+		defer func(was func([]byte) int) { openFile = was }(openFile)
+		openFile = func(path []byte) int {
+			if string(path) != "/proc/7/pagemap\x00" || !a.stopped {
+				t.Errorf("%q is opened, while the thread is stopped %t", path, a.stopped)
+			}
+			if opens {
+				return fd
+			}
+			return -1
+		}
+		_, b, list := play(t, 1, 4, []*actor{a}, nil, func(b *Board) {
+			b.clocks[1].Load().k.(*script).files = map[int]string{10*7 + filePages: ""}
+			bell = b.Bell()
+		})
+		if len(list) != 1 {
+			t.Fatalf("%d samples, want 1", len(list))
+		}
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		m, called := list[0], b.Bell() != bell
+		switch want := map[bool]int{true: fd, false: -1}[opens]; {
+		case m.Became() != want || m.Gone == opens || called != opens:
+			t.Errorf("a program that can be opened %t: became %d, want %d, gone %t, the coordinator called %t", opens, m.Became(), want, m.Gone, called)
+		case opens && err != unix.EBADF:
+			t.Errorf("the pagemap is still open when the sample has been given back")
+		}
+		if !opens {
+			unix.Close(fd)
+		}
+	}
 }

@@ -185,7 +185,13 @@ func (c *Clock) drain(list []*Sample) []*Sample {
 }
 
 // Done gives a sample back, after it was given room for the next.
-func (m *Sample) Done() { m.state.Store(free) }
+func (m *Sample) Done() {
+	if m.tracee.pages > 0 {
+		unix.Close(m.Became())
+		m.tracee.pages = 0
+	}
+	m.state.Store(free)
+}
 
 // wake lets a clock look for requests, or for what else it is to do. The signal ends any of its waits, but does not come where the user has
 // as many under way as may be (RLIMIT_SIGPENDING).
