@@ -413,6 +413,7 @@ const (
 // the system call.
 func (p *Pipeline) unwind(t *target, c *capture.Capture, fb *Feedback) (*stack, string) {
 	p.script.ok = false
+	p.script.left = maxScriptReads
 	state := "running"
 	if p.cfg.Until.Over() {
 		c.Doubt, c.Stack.Bytes, c.Roots = capture.Unwalked, c.Stack.Bytes[:0], c.Roots[:0]

@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"cmp"
+	"errors"
 	"io"
 	"reflect"
 	"slices"
@@ -81,8 +82,34 @@ type scriptWalk struct {
 	memory runtimes.Memory
 	room   taking.Buffer
 	told   map[string]bool // why scripts are not shown
+	left   int             // reads that the capture under way may still do
 	// recorded is the memory that a recording has, by process and address.
 	recorded map[int]map[uint64][]byte
+}
+
+// maxScriptReads bounds what is read of an interpreter for a capture: reads, and one more for each 4 KB. The first list of Erlang's modules may take 330,000.
+const maxScriptReads = 1 << 19
+
+var errEnough = errors.New("enough was read for this capture")
+
+// takes tells whether n bytes may be read yet for the capture under way, and counts them.
+func (w *scriptWalk) takes(n int) bool {
+	w.left -= 1 + n>>12
+	return w.left >= 0
+}
+
+// bounded is memory of a process that is read for the capture under way, and not recorded.
+type bounded struct {
+	io.ReaderAt
+	w *scriptWalk
+}
+
+// ReadAt implements io.ReaderAt.
+func (m bounded) ReadAt(b []byte, addr int64) (int, error) {
+	if !m.w.takes(len(b)) {
+		return 0, errEnough
+	}
+	return m.ReaderAt.ReadAt(b, addr)
 }
 
 // scriptMemory is the memory of a process, live or as far as it was recorded.
@@ -93,6 +120,9 @@ type scriptMemory struct {
 
 // ReadAt implements io.ReaderAt.
 func (m scriptMemory) ReadAt(b []byte, addr int64) (int, error) {
+	if !m.p.script.takes(len(b)) {
+		return 0, errEnough
+	}
 	if !m.p.cfg.Live {
 		n := copy(b, m.p.script.recorded[m.t.pid][uint64(addr)])
 		if n < len(b) {
@@ -116,6 +146,10 @@ func (m scriptMemory) Gather(list []runtimes.Span, buf []byte) bool {
 		ranges := make([]module.Range, len(list))
 		for i, s := range list {
 			ranges[i] = module.Range{Addr: s.Addr, Size: s.Len}
+			m.p.script.takes(s.Len)
+		}
+		if m.p.script.left < 0 {
+			return false
 		}
 		n, err := v.ReadRanges(buf, ranges)
 		return err == nil && n == len(buf)
@@ -455,6 +489,7 @@ func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Runtime
 		return
 	}
 	w, b := &p.script, &p.script.room
+	now := bounded{t.space.Source(), w}
 	if b.Beyond.Room == nil {
 		b.Beyond.Room = make([]byte, taking.MostRoom)
 	}
@@ -464,14 +499,14 @@ func (p *Pipeline) copyScript(t *target, c *capture.Capture, rt runtimes.Runtime
 		for found := -1; len(w.stack.Frames)+len(w.stack.Spans) > found; { // each time it is known where more lies
 			found = len(w.stack.Frames) + len(w.stack.Spans)
 			b.Beyond.N, b.NBlocks, b.NRoots = 0, 0, 0
-			taking.Follow(&memoryKernel{mem: t.space.Source()}, c.TID, rt.Recipe(s.roots, &w.stack), b, -1)
+			taking.Follow(&memoryKernel{mem: now}, c.TID, rt.Recipe(s.roots, &w.stack), b, -1)
 			w.load(&c.Stack, &capture.Copies{Blocks: b.Blocks[:b.NBlocks], Bytes: b.Beyond.Used()})
 			switch rt := rt.(type) {
 			case runtimes.Managed:
 				rt.Identify(p.walks.owned, w.memory, &w.stack)
 				continue
 			case runtimes.Interpreter:
-				rt.Frames(w.memory, t.space.Source(), b.Roots[:b.NRoots], &w.stack)
+				rt.Frames(w.memory, now, b.Roots[:b.NRoots], &w.stack)
 			}
 			if !w.stack.Short {
 				break
@@ -517,6 +552,7 @@ func (p *Pipeline) adviseScript(t *target, s *seen, v *Advice) {
 // foreseeScript gives advice on a thread that is about to be stopped for the first time.
 func (p *Pipeline) foreseeScript(pid, tid int, fb *Feedback) {
 	t, v := p.targets.of(pid), fb.Get()
+	p.script.left = maxScriptReads
 	if !p.cfg.Scripts.On || !p.cfg.Live || t.space == nil || v.Recipe != nil {
 		return
 	}

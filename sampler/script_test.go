@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,9 +17,12 @@ import (
 	"time"
 
 	"sfsample/output"
+	"sfsample/ptrace/procfs"
 	"sfsample/sampler/capture"
 	"sfsample/sampler/ledger"
 	"sfsample/sampler/module"
+	"sfsample/sampler/runtimes"
+	"sfsample/sampler/taking"
 	"sfsample/unwind"
 )
 
@@ -477,4 +481,73 @@ func absolute(t *testing.T, file string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// bareSpace is a Target that has memory of zeros.
+type bareSpace struct {
+	Target
+	gen uint64
+}
+
+func (s *bareSpace) Generation() uint64       { return s.gen }
+func (*bareSpace) Source() module.Source      { return blank{} }
+func (*bareSpace) Modules() []*module.Module  { return nil }
+func (*bareSpace) Mappings() []procfs.Mapping { return nil }
+
+// blank is memory of zeros.
+type blank struct{ module.Source }
+
+func (blank) ReadAt(b []byte, _ int64) (int, error)              { return len(b), nil }
+func (blank) ReadRanges(b []byte, _ []module.Range) (int, error) { return len(b), nil }
+
+// endless is an interpreter that reads for as long as it can.
+type endless struct {
+	runtimes.Interpreter
+	reads int
+}
+
+func (e *endless) read(mem io.ReaderAt) {
+	for b := make([]byte, 8<<10); e.reads < 8*maxScriptReads; e.reads++ {
+		if _, err := mem.ReadAt(b, 1<<20); err != nil {
+			break
+		}
+	}
+}
+
+func (e *endless) Roots(mem io.ReaderAt, _ runtimes.Thread) []taking.Root {
+	e.read(mem)
+	return []taking.Root{{Addr: 1 << 20}}
+}
+
+func (e *endless) Recipe([]taking.Root, *runtimes.Stack) *taking.Recipe { return new(taking.Recipe) }
+
+func (e *endless) Frames(_ runtimes.Memory, late io.ReaderAt, _ []uint64, _ *runtimes.Stack) {
+	e.read(late)
+}
+
+// TestScriptReads: what is read of an interpreter for a capture is bounded, wherever it is read.
+func TestScriptReads(t *testing.T) {
+	p, rt := scriptPipeline(), new(endless)
+	pid := os.Getpid()
+	tg := &target{pid: pid, space: &bareSpace{gen: 1}, threads: map[int]*seen{}, met: newMet(), scripts: &scripts{runtime: rt}}
+	p.targets.all[pid] = tg
+	enough := func(what string) {
+		t.Helper()
+		if rt.reads == 0 || rt.reads > maxScriptReads/3 { // of 8 KB
+			t.Errorf("%s: %d reads", what, rt.reads)
+		}
+		rt.reads = 0
+	}
+	for range 2 {
+		p.foreseeScript(pid, pid, new(Feedback))
+		enough("before the first stop")
+		tg.threads[pid].script.roots, tg.threads[pid].script.next = nil, 0
+	}
+	p.script.left = maxScriptReads
+	tg.threads[pid].script.roots = []taking.Root{{Addr: 1 << 20}}
+	p.copyScript(tg, &capture.Capture{PID: pid, TID: pid, Taken: capture.Unstopped}, rt)
+	enough("without a stop")
+	if m := (scriptMemory{p, tg}); m.Gather([]runtimes.Span{{Addr: 1 << 20, Len: 8}}, make([]byte, 8)) {
+		t.Error("more was read than may be")
+	}
 }

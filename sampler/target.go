@@ -100,6 +100,7 @@ func (p *Pipeline) opened(pid int) {
 	}
 	p.walks.attest(t, time.Since(p.cfg.Start))
 	if p.cfg.Scripts.On {
+		p.script.left = maxScriptReads
 		p.runtime(t, scriptMemory{p, t})
 	}
 	exe, _, err := proc.Exe(pid)
