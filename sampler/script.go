@@ -33,7 +33,7 @@ type Scripts struct {
 type script struct {
 	id      uint64
 	runtime string
-	fn      *runtimes.Function // nil: its name could not be read
+	fn      *runtimes.Function // without its lines; nil: its name could not be read
 	line    int
 }
 
@@ -55,6 +55,7 @@ type scripts struct {
 	runner    uint64           // and the function that calls it at first; 0: not known
 	functions map[runtimes.Key]*runtimes.Function
 	lines     map[scriptLine]*script
+	held      int    // bytes of functions
 	next      uint64 // id
 }
 
@@ -63,8 +64,11 @@ type scriptLine struct {
 	line int
 }
 
-// maxScripts bounds the functions that are remembered of a process, and their lines.
-const maxScripts = 1 << 13
+// Bounds of the functions that are remembered of a process, and of their lines.
+const (
+	maxScripts     = 1 << 13
+	maxScriptBytes = 64 << 20 // of functions
+)
 
 // threadScript is what is known of a thread's states in the interpreter.
 type threadScript struct {
@@ -595,7 +599,7 @@ func (p *Pipeline) intern(t *target, c *capture.Capture, frames []unwind.Frame, 
 		}
 		switch {
 		case pl.Script >= 0:
-			sc := p.scriptAt(t.scripts, mem, &w.stack.Frames[pl.Script])
+			sc := p.scriptAt(t, mem, &w.stack.Frames[pl.Script])
 			if sc.fn != nil && (sc.fn.Name == "" || sc.fn.Stub && p.cfg.Scripts.Only) {
 				continue
 			}
@@ -628,7 +632,8 @@ func (t *target) functionStart(pc uint64) uint64 {
 }
 
 // scriptAt is the function and line of a script frame, the one that was met before if there is one.
-func (p *Pipeline) scriptAt(s *scripts, mem scriptMemory, f *runtimes.Frame) *script {
+func (p *Pipeline) scriptAt(t *target, mem scriptMemory, f *runtimes.Frame) *script {
+	s := t.scripts
 	var fn *runtimes.Function
 	if k, ok := s.runtime.Key(p.script.memory, mem, f); ok {
 		if fn = s.functions[k]; fn == nil || fn.Passing {
@@ -642,9 +647,14 @@ func (p *Pipeline) scriptAt(s *scripts, mem scriptMemory, f *runtimes.Frame) *sc
 			case !ok:
 				fn = nil
 			case fn == nil || !reflect.DeepEqual(fn, now):
-				if fn = now; len(s.functions) >= maxScripts {
+				n := now.Bytes()
+				if s.held += n; len(s.functions) >= maxScripts || s.held > maxScriptBytes {
 					clear(s.functions)
+					clear(s.lines) // which hold them, and what was met the lines
+					t.met.forget()
+					s.held = n
 				}
+				fn = now
 				s.functions[k] = fn
 			}
 		}
@@ -661,7 +671,10 @@ func (p *Pipeline) scriptAt(s *scripts, mem scriptMemory, f *runtimes.Frame) *sc
 			clear(s.lines)
 		}
 		s.next++
-		sc = &script{id: s.next, runtime: s.runtime.Name(), fn: fn, line: l.line}
+		sc = &script{id: s.next, runtime: s.runtime.Name(), line: l.line}
+		if fn != nil {
+			sc.fn = &runtimes.Function{Name: fn.Name, File: fn.File, Stub: fn.Stub}
+		}
 		s.lines[l] = sc
 	}
 	return sc

@@ -551,3 +551,39 @@ func TestScriptReads(t *testing.T) {
 		t.Error("more was read than may be")
 	}
 }
+
+// large is an interpreter whose functions have the name that takes most.
+type large struct {
+	runtimes.Interpreter
+	name string
+}
+
+func (l *large) Name() string { return "large" }
+
+func (l *large) Key(_ runtimes.Memory, _ io.ReaderAt, f *runtimes.Frame) (runtimes.Key, bool) {
+	return runtimes.Key{Code: f.Code}, true
+}
+
+func (l *large) Function(io.ReaderAt, *runtimes.Frame, runtimes.Key) (*runtimes.Function, bool) {
+	return &runtimes.Function{Name: l.name}, true
+}
+
+// TestScriptHeld: what is kept of functions is bounded by its bytes, and all that leads to it goes with it.
+func TestScriptHeld(t *testing.T) {
+	p, rt := scriptPipeline(), &large{name: strings.Repeat("x", 1<<20)}
+	tg := &target{met: newMet(), scripts: &scripts{runtime: rt, functions: map[runtimes.Key]*runtimes.Function{}, lines: map[scriptLine]*script{}}}
+	s := tg.scripts
+	for i := range uint64(200) {
+		sc := p.scriptAt(tg, scriptMemory{p, tg}, &runtimes.Frame{Code: i})
+		if again := p.scriptAt(tg, scriptMemory{p, tg}, &runtimes.Frame{Code: i}); sc != again || sc.fn.Name != rt.name {
+			t.Fatalf("function %d is %p and %p", i, sc, again)
+		}
+		tg.intern(p.cfg.Names, []frameKey{{pc: i, script: sc}}, nil, "")
+		if n := maxScriptBytes / len(rt.name); len(s.functions) > n || len(s.lines) > n || len(tg.met.frames) > n {
+			t.Fatalf("%d functions, %d lines and %d frames are held, %d may be", len(s.functions), len(s.lines), len(tg.met.frames), n)
+		}
+	}
+	if len(s.functions) < 8 {
+		t.Errorf("%d functions are held", len(s.functions))
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"testing"
 
 	"sfsample/internal/testprog"
@@ -103,5 +104,22 @@ func TestPythonLies(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestFunctionBytes: what a function takes counts, and lines that many share once.
+func TestFunctionBytes(t *testing.T) {
+	for _, lines := range []lineTable{lnotab(make([]byte, 1<<16)), linetable310(make([]byte, 1<<16)), locations{table: make([]byte, 1<<16)}, rubyLines{info: make([]byte, 1<<15), ranks: make([]byte, 1<<15)},
+		luaLines{table: make([]byte, 1<<15), marks: make([]byte, 1<<15)}, phpLines{table: make([]uint32, 1<<14)}, make(javaLines, 1<<12), make(beamLines, 1<<12), &v8Lines{ends: make([]int32, 1<<14)}} {
+		f := &Function{Name: "a name", File: "a file", lines: lines}
+		if n := f.Bytes(); n < 1<<16 || n > 1<<17 {
+			t.Errorf("%T: %d bytes", lines, n)
+		}
+		if _, shared := lines.(*v8Lines); shared && f.Bytes() > 1<<10 {
+			t.Errorf("%T: %d bytes more", lines, f.Bytes())
+		}
+	}
+	if n := (&Function{Name: strings.Repeat("x", 1<<16), lines: perlLines{}}).Bytes(); n < 1<<16 || n > 1<<17 {
+		t.Errorf("a name: %d bytes", n)
 	}
 }

@@ -175,6 +175,35 @@ func (f *Function) Line(at uint64) int {
 	return f.lines.line(at, f.First)
 }
 
+// Bytes is about what the function takes. Lines of a script that many functions share count in the first of these.
+func (f *Function) Bytes() int {
+	n := 256 + len(f.Name) + len(f.File)
+	switch t := f.lines.(type) {
+	case lnotab:
+		n += len(t)
+	case linetable310:
+		n += len(t)
+	case locations:
+		n += len(t.table)
+	case rubyLines:
+		n += len(t.info) + len(t.ranks)
+	case luaLines:
+		n += len(t.table) + len(t.marks)
+	case phpLines:
+		n += 4 * len(t.table)
+	case javaLines:
+		n += 16 * cap(t)
+	case beamLines:
+		n += 24 * cap(t)
+	case *v8Lines:
+		if !t.counted {
+			t.counted = true
+			n += 4 * cap(t.ends)
+		}
+	}
+	return n
+}
+
 // lineTable tells lines by instruction.
 type lineTable interface {
 	line(at uint64, first int) int

@@ -620,8 +620,9 @@ type v8Text struct{ script, source uint64 }
 
 // v8Lines are the offsets of the ends of a script's lines.
 type v8Lines struct {
-	ends  []int32
-	first int // number of the first line
+	ends    []int32
+	first   int  // number of the first line
+	counted bool // by [Function.Bytes]
 }
 
 // line implements lineTable. at is a position, one more than an offset; 0: not known.
