@@ -179,11 +179,13 @@ func (p *Pipeline) runtime(t *target, mem io.ReaderAt) runtimes.Runtime {
 		return s.runtime
 	}
 	s.gen = gen
+	before := s.looked
+	s.looked = map[*module.Module]bool{} // of those that are there
 	for _, m := range t.space.Modules() {
-		if s.looked[m] || m.VDSO() || !runtimes.Candidate(m.Path) {
+		again := before[m] || s.looked[m]
+		if s.looked[m] = true; again || m.VDSO() || !runtimes.Candidate(m.Path) {
 			continue
 		}
-		s.looked[m] = true
 		rt, err := runtimes.Recognise(runtimes.Object{Path: m.Path, Bias: m.Bias, Open: func() (runtimes.File, error) { return openLate(p.cfg.Names, m) },
 			Origin: func(pc uint64) (generated, bare bool) { return t.origin(pc, m) }}, mem)
 		if err != nil {

@@ -486,13 +486,14 @@ func absolute(t *testing.T, file string) string {
 // bareSpace is a Target that has memory of zeros.
 type bareSpace struct {
 	Target
-	gen uint64
+	gen     uint64
+	modules []*module.Module
 }
 
-func (s *bareSpace) Generation() uint64       { return s.gen }
-func (*bareSpace) Source() module.Source      { return blank{} }
-func (*bareSpace) Modules() []*module.Module  { return nil }
-func (*bareSpace) Mappings() []procfs.Mapping { return nil }
+func (s *bareSpace) Generation() uint64        { return s.gen }
+func (s *bareSpace) Modules() []*module.Module { return s.modules }
+func (*bareSpace) Source() module.Source       { return blank{} }
+func (*bareSpace) Mappings() []procfs.Mapping  { return nil }
 
 // blank is memory of zeros.
 type blank struct{ module.Source }
@@ -585,5 +586,19 @@ func TestScriptHeld(t *testing.T) {
 	}
 	if len(s.functions) < 8 {
 		t.Errorf("%d functions are held", len(s.functions))
+	}
+}
+
+// TestScriptLooked: of objects that were looked through those are remembered that are there.
+func TestScriptLooked(t *testing.T) {
+	p, there, gone := scriptPipeline(), new(module.Module), new(module.Module)
+	sp := &bareSpace{gen: 1, modules: []*module.Module{there}}
+	tg := &target{space: sp, scripts: &scripts{looked: map[*module.Module]bool{gone: true}}}
+	for range 2 {
+		p.runtime(tg, blank{})
+		if s := tg.scripts; len(s.looked) != 1 || !s.looked[there] {
+			t.Errorf("%v", s.looked)
+		}
+		sp.gen++
 	}
 }
