@@ -27,6 +27,7 @@ type v8 struct {
 	tables  map[v8Table][]byte
 	texts   map[v8Text]*v8Lines
 	held    int // bytes of texts
+	tabled  int // and of tables
 }
 
 // v8Heap reads objects.
@@ -108,10 +109,10 @@ const (
 	maxV8Table     = 1 << 20  // of positions, in bytes
 	maxV8Tables    = 1 << 12  // of them
 	maxV8Source    = 32 << 20 // of a script's text, in bytes
-	maxV8Held      = 64 << 20 // of all lines
+	maxV8Held      = 64 << 20 // of all lines, of all positions, and of all code
 	maxV8Inlined   = 256      // functions in one frame
 	maxV8Back      = 1 << 20  // how far the beginning of code is looked for, in bytes
-	maxV8Budget    = 3000     // reads for one stack
+	maxV8Budget    = 4096     // reads for one stack, and one more for each 64 KB
 	maxV8Frames    = 1024
 )
 
@@ -316,7 +317,7 @@ func (v *v8) Owns(pc uint64) bool {
 
 // read is n bytes of the process, nil if they cannot be read or enough was read for this stack.
 func (v *v8Heap) read(addr uint64, n int) []byte {
-	if v.budget--; v.budget < 0 {
+	if v.budget -= 1 + n>>16; v.budget < 0 {
 		return nil
 	}
 	return read(v.mem, addr, n)

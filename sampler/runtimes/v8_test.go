@@ -344,3 +344,49 @@ func TestV8ScriptList(t *testing.T) {
 		t.Errorf("%d looks at %d meetings, want %d at 1,000 or more", v.looks, v.meetings, v8Looks)
 	}
 }
+
+// TestV8Held: what is kept of code and of positions, and what is read for a stack, is bounded by its bytes.
+func TestV8Held(t *testing.T) {
+	page := make([]byte, 1<<12)
+	put := func(at int, w uint64) { binary.NativeEndian.PutUint64(page[at:], w) }
+	binary.NativeEndian.PutUint16(page[12:], 6) // the map of bytecodes, and of their positions
+	put(0x100, 0x2001)
+	put(0x108, maxV8Table<<32)
+	put(0x100+v8Layouts[[2]uint32{13, 6}].bytecodePositions, 0x2101)
+	v := rubbishV8(page, [2]uint32{13, 6})
+	for i := range uint64(100) {
+		v.Begin()
+		v.position(0x2101, 0, i, Memory{{Addr: 0x2000, Bytes: page}})
+		v.codes.keep(&v8Code{start: 0x1000 * i, end: 0x1000*i + 0x1000, positions: page, returns: map[uint64]uint64{}, inlined: make([]v8Site, 1<<15)})
+		n := 0
+		for _, b := range v.tables {
+			n += len(b)
+		}
+		if n < maxV8Table || n > maxV8Held || len(v.codes.list) == 0 || len(v.codes.list) > maxV8Held/(24<<15) {
+			t.Fatalf("%d bytes of positions, %d pieces of code", n, len(v.codes.list))
+		}
+	}
+	if c := v.codes.list[len(v.codes.list)-1]; c.start != 0x1000*99 {
+		t.Errorf("the newest code is %#x", c.start)
+	}
+	kept := v.codes.list[:cap(v.codes.list)]
+	for i := len(v.codes.list); i < len(kept); i++ {
+		if kept[i] != nil {
+			t.Errorf("the code that had place %d is kept", i)
+		}
+	}
+	v.heap.mem = zeros{}
+	v.Begin()
+	n := 0
+	for n < 1<<30 && v.heap.read(0x1000, 1<<20) != nil {
+		n += 1 << 20
+	}
+	if n > maxV8Budget<<16 {
+		t.Errorf("%d bytes are read for a stack", n)
+	}
+}
+
+// zeros is memory of zeros.
+type zeros struct{}
+
+func (zeros) ReadAt(b []byte, _ int64) (int, error) { return len(b), nil }

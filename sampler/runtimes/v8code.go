@@ -29,6 +29,11 @@ type v8Code struct {
 // v8Site is a function that was inlined: where it was called, its SharedFunctionInfo and its number.
 type v8Site struct{ position, shared, number uint64 }
 
+// bytes is about what c takes.
+func (c *v8Code) bytes() int {
+	return 256 + len(c.positions) + 24*len(c.inlined) + 48*len(c.returns)
+}
+
 // entered tells whether the frame of the code is complete at pc.
 func (c *v8Code) entered(pc uint64) bool { return c.frame == 0 || pc >= c.frame }
 
@@ -177,13 +182,26 @@ func (v *v8Codes) openCode(addr, pc uint64) *v8Code {
 	if again := v.heap.read(at, v8CodeBytes); again == nil || !bytes.Equal(again, b) {
 		return nil
 	}
-	v.list = slices.DeleteFunc(v.list, func(o *v8Code) bool { return o.start < c.end && c.start < o.end })
-	if len(v.list) >= maxV8Codes {
+	v.keep(c)
+	return c
+}
+
+// keep adds c to the codes that are known, in the place of what was there.
+func (v *v8Codes) keep(c *v8Code) {
+	held := c.bytes()
+	v.list = slices.DeleteFunc(v.list, func(o *v8Code) bool {
+		gone := o.start < c.end && c.start < o.end
+		if !gone {
+			held += o.bytes()
+		}
+		return gone
+	})
+	if len(v.list) >= maxV8Codes || held > maxV8Held {
+		clear(v.list)
 		v.list = v.list[:0]
 	}
 	i, _ := slices.BinarySearchFunc(v.list, c.start, func(o *v8Code, s uint64) int { return cmp.Compare(o.start, s) })
 	v.list = slices.Insert(v.list, i, c)
-	return c
 }
 
 func (v *v8Heap) isBytecodes(ptr uint64) bool {
@@ -634,8 +652,9 @@ func (v *v8) position(ptr uint64, at int64, function uint64, mem Memory) uint64 
 		if again := v.heap.read(ptr-1, v8BytecodeBytes); again == nil || word(again, v.codes.layout.bytecodePositions) != t.table || word(again, 8) != t.size {
 			return 0
 		}
-		if len(v.tables) >= maxV8Tables {
+		if v.tabled += 128 + len(list); len(v.tables) >= maxV8Tables || v.tabled > maxV8Held {
 			clear(v.tables)
+			v.tabled = 128 + len(list)
 		}
 		v.tables[t] = list
 	}
