@@ -309,6 +309,7 @@ func TestV8ScriptList(t *testing.T) {
 	one, two := isolate(0x100000, 0x300000, 0x320000, 0x340000), isolate(0x200000, 0x400000, 0x420000, 0x440000)
 	v := rubbishV8(nil, [2]uint32{}).scripts
 	v.heap.mem = m
+	v.heap.budget = 1 << 10
 	key := func(script uint64) *Key { return &Key{Code: code, File: script + 1, Lines: 1} }
 	if !v.alive(key(0x320000)) {
 		t.Error("a function is not alive, and no isolate is known")
@@ -323,14 +324,25 @@ func TestV8ScriptList(t *testing.T) {
 	if v.place != place || !v.alive(key(0x320000)) || v.alive(key(0x420000)) {
 		t.Errorf("the list is at %#x, want %#x", v.place, place)
 	}
+	for i := range uint64(2 * maxV8Isolates) { // workers that come and go
+		v.meet([]unwind.Owned{{Set: isolate(0x1000000+i<<12, 0x300000, 0x320000, 0x340000)}})
+	}
 	v.meet([]unwind.Owned{{Set: two}})
+	if !v.alive(key(0x420000)) || v.alive(key(0x320000)) {
+		t.Error("not the functions of the other isolate are alive")
+	}
+	v.meet([]unwind.Owned{{Set: one}})
+	v.meet(nil) // an isolate that is not known
 	if !v.alive(key(0x420000)) || !v.alive(key(0x320000)) {
-		t.Error("the other isolate's function is not alive")
+		t.Error("no function of a known isolate is alive")
 	}
 	gone := key(0x420000)
 	gone.First = 1
 	if v.alive(gone) {
 		t.Error("a function is alive that its script does not have")
+	}
+	if v.heap.budget = 0; v.alive(key(0x420000)) {
+		t.Error("a function is alive for which nothing may be read")
 	}
 
 	v = rubbishV8(nil, [2]uint32{}).scripts // in which there is none

@@ -10,6 +10,7 @@ import (
 type v8Scripts struct {
 	heap     *v8Heap
 	isolates map[uint64]bool // by what the register for their roots has
+	now      uint64          // that of the thread that was met last; 0: not known
 	// place is where in an isolate's data the root is that has the list of its scripts: the same in all isolates of a build. 0: it was not found yet, in so many looks; the next
 	// is when threads were met that often.
 	place                uint64
@@ -23,20 +24,23 @@ const (
 	maxV8Isolates  = 256
 	maxV8Scripts   = 1 << 17 // of one isolate
 	v8WeakBit      = 2       // weak pointers have one bit more; without a place they are cleared
+	v8FindReads    = 1 << 16 // of a look for their place, which are seldom
 	// v8Looks is how many looks for that place may be in vain, as the collector moves what they read, before it counts as one that cannot be found.
 	v8Looks = 16
 )
 
 // meet takes note of the isolate of a thread.
 func (v *v8Scripts) meet(owned []unwind.Owned) {
+	v.now = 0
 	for i := range owned {
 		root, ok := owned[i].Set.Reg(v8RootRegister)
 		if !ok || root&7 != 0 || root < v8RootsBefore {
 			continue
 		}
-		if len(v.isolates) < maxV8Isolates {
-			v.isolates[root] = true
+		if len(v.isolates) >= maxV8Isolates {
+			clear(v.isolates)
 		}
+		v.isolates[root], v.now = true, root
 		if v.meetings++; v.place == 0 && v.looks < v8Looks && v.meetings >= v.due {
 			v.place = v.find(root - v8RootsBefore)
 			if v.looks++; v.looks > v8Looks/4 {
@@ -49,7 +53,9 @@ func (v *v8Scripts) meet(owned []unwind.Owned) {
 
 // find looks for the root that has the list of scripts, which alone has weak pointers to such, and returns where it is in the isolate's data.
 func (v *v8Scripts) find(isolate uint64) uint64 {
-	b := read(v.heap.mem, isolate, v8RootsBytes)
+	defer func(left int) { v.heap.budget = left }(v.heap.budget)
+	v.heap.budget = v8FindReads
+	b := v.heap.read(isolate, v8RootsBytes)
 	for i := 0; i+8 <= len(b); i += 8 {
 		list := v.list(word(b, i), v.heap.types.weakList, 24, 4)
 		scripts := 0
@@ -74,8 +80,8 @@ func (v *v8Scripts) typeOf(ptr uint64) uint16 {
 	if !tagged(ptr) {
 		return 0
 	}
-	if b := read(v.heap.mem, ptr-1, 8); b != nil && tagged(word(b, 0)) {
-		if m := read(v.heap.mem, word(b, 0)-1, 16); m != nil {
+	if b := v.heap.read(ptr-1, 8); b != nil && tagged(word(b, 0)) {
+		if m := v.heap.read(word(b, 0)-1, 16); m != nil {
 			return uint16(word32(m, 12))
 		}
 	}
@@ -88,7 +94,7 @@ func (v *v8Scripts) list(ptr uint64, want uint16, from uint64, most int) (list [
 		return nil
 	}
 	// Lists have a capacity before their length.
-	b := read(v.heap.mem, ptr-1+from-8, 8)
+	b := v.heap.read(ptr-1+from-8, 8)
 	if b == nil {
 		return nil
 	}
@@ -97,7 +103,7 @@ func (v *v8Scripts) list(ptr uint64, want uint16, from uint64, most int) (list [
 		return nil
 	}
 	n = min(n, most)
-	b = read(v.heap.mem, ptr-1+from, 8*n)
+	b = v.heap.read(ptr-1+from, 8*n)
 	for i := 0; i+8 <= len(b); i += 8 {
 		list = append(list, word(b, i))
 	}
@@ -113,15 +119,19 @@ func (v *v8Scripts) alive(k *Key) bool {
 	if v.place == 0 {
 		return v.looks >= v8Looks
 	}
-	for root := range v.isolates {
-		b := read(v.heap.mem, root-v8RootsBefore+v.place, 8)
+	isolates := v.isolates
+	if v.now != 0 {
+		isolates = map[uint64]bool{v.now: true}
+	}
+	for root := range isolates {
+		b := v.heap.read(root-v8RootsBefore+v.place, 8)
 		if b == nil {
 			continue
 		}
 		if !slices.Contains(v.list(word(b, 0), v.heap.types.weakList, 24, maxV8Scripts), k.File|v8WeakBit) {
 			continue
 		}
-		if b = read(v.heap.mem, k.File-1+v8ScriptInfos, 8); b == nil {
+		if b = v.heap.read(k.File-1+v8ScriptInfos, 8); b == nil {
 			return false
 		}
 		infos := v.list(word(b, 0), v.heap.types.weakArray, 16, maxV8Scripts)
