@@ -402,3 +402,16 @@ func TestV8Held(t *testing.T) {
 type zeros struct{}
 
 func (zeros) ReadAt(b []byte, _ int64) (int, error) { return len(b), nil }
+
+// TestV8StreamMap: a word that was not looked at, as enough was read for a stack, is looked at for the next one.
+func TestV8StreamMap(t *testing.T) {
+	page := make([]byte, 1<<12)
+	binary.NativeEndian.PutUint16(page[12:], 5)
+	v := rubbishV8(page, [2]uint32{13, 6})
+	if v.codes.streamMap(0x2001) {
+		t.Error("a type is known, and nothing may be read")
+	}
+	if v.Begin(); !v.codes.streamMap(0x2001) || v.codes.streamMap(0x2081) {
+		t.Error("the map of what holds code is not known, or another is taken for it")
+	}
+}

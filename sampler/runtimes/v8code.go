@@ -101,7 +101,11 @@ func (v *v8Codes) streamMap(w uint64) bool {
 	is, ok := v.streams[w]
 	if !ok {
 		// Pages of maps begin with their own map... which all maps have: its type is not asked, only that of w.
-		is = v.heap.is(w, v.heap.types.stream)
+		t, known := v.heap.instanceType(w)
+		if !known {
+			return false
+		}
+		is = t == v.heap.types.stream
 		if len(v.streams) > 1<<16 {
 			clear(v.streams)
 		}
