@@ -108,6 +108,7 @@ const (
 	maxV8Code      = 4 << 20  // of one Code, in bytes
 	maxV8Table     = 1 << 20  // of positions, in bytes
 	maxV8Tables    = 1 << 12  // of them
+	maxV8Sizes     = 1 << 18  // places that are tried for sizes of bytecodes
 	maxV8Source    = 32 << 20 // of a script's text, in bytes
 	maxV8Held      = 64 << 20 // of all lines, of all positions, and of all code
 	maxV8Inlined   = 256      // functions in one frame
@@ -212,14 +213,21 @@ func v8BytecodeSizes(e *elf.File, n int) (found []byte) {
 		return nil
 	}
 	const piece = 1 << 20
-	b := make([]byte, piece+3*n)
+	b, tries := make([]byte, piece+3*n), 0
 	for at := int64(0); at < int64(s.Size); at += piece {
 		got, err := s.ReadAt(b, at)
 		if err != nil && err != io.EOF {
 			return nil
 		}
 		for i := 0; i < piece && i+3*n <= got; i += 8 {
-			if t := b[i : i+3*n]; v8SizesAre(t) {
+			t := b[i : i+3*n]
+			if word32(t, 0) != 0x01010101 {
+				continue
+			}
+			if tries++; tries > maxV8Sizes {
+				return nil
+			}
+			if v8SizesAre(t) {
 				if found != nil {
 					return nil
 				}
@@ -230,11 +238,9 @@ func v8BytecodeSizes(e *elf.File, n int) (found []byte) {
 	return found
 }
 
+// v8SizesAre tells whether t, which begins with those of the prefixes, is sizes.
 func v8SizesAre(t []byte) bool {
 	n, most := len(t)/3, byte(0)
-	if word32(t, 0) != 0x01010101 {
-		return false
-	}
 	for i := range n {
 		one, two, four := t[i], t[n+i], t[2*n+i]
 		if one == 0 || two < one || int(four)-int(one) != 3*(int(two)-int(one)) {

@@ -2,6 +2,7 @@ package runtimes
 
 import (
 	"bytes"
+	"debug/elf"
 	"encoding/binary"
 	"encoding/hex"
 	"maps"
@@ -413,5 +414,21 @@ func TestV8StreamMap(t *testing.T) {
 	}
 	if v.Begin(); !v.codes.streamMap(0x2001) || v.codes.streamMap(0x2081) {
 		t.Error("the map of what holds code is not known, or another is taken for it")
+	}
+}
+
+// TestV8SizesFound: the sizes are found among constants of which many might be theirs; very many are not looked through.
+func TestV8SizesFound(t *testing.T) {
+	table := bytes.Repeat([]byte{1}, 3*208)
+	table[208+100], table[416+100] = 4, 10
+	for _, tt := range []struct {
+		ones int
+		want []byte
+	}{{1 << 10, table}, {8*maxV8Sizes + 1<<10, nil}} {
+		b := append(append(bytes.Repeat([]byte{1}, tt.ones), 0, 0, 0, 0, 0, 0, 0, 0), table...)
+		s := &elf.Section{SectionHeader: elf.SectionHeader{Name: ".rodata", Size: uint64(len(b))}, ReaderAt: bytes.NewReader(b)}
+		if got := v8BytecodeSizes(&elf.File{Sections: []*elf.Section{s}}, 208); !bytes.Equal(got, tt.want) {
+			t.Errorf("behind %d ones: %v", tt.ones, got)
+		}
 	}
 }
