@@ -536,3 +536,31 @@ func beamCode2(text string) []byte {
 	b, _ := hex.DecodeString(text)
 	return b
 }
+
+// manyModules is memory in which each address tells of a module there, as its entry in the list has it.
+type manyModules struct{}
+
+func (manyModules) ReadAt(b []byte, addr int64) (int, error) {
+	if len(b) == beamInfoBytes {
+		binary.NativeEndian.PutUint32(b, 1)
+		binary.NativeEndian.PutUint64(b[beamBase:], uint64(addr))
+		binary.NativeEndian.PutUint32(b[beamSize:], 0x100)
+	}
+	return len(b), nil
+}
+
+// TestBeamLive: of modules that have places of their own the newest are remembered.
+func TestBeamLive(t *testing.T) {
+	l := newBeamModules(manyModules{}, beamTargetFirst)
+	const n = maxBeamEntries + 1<<10
+	for i := range n {
+		l.add(&beamModule{is: beamIs{entry: uint64(i), told: 0x100000 + 0x100*uint64(i)}})
+		l.known[i] = l.live[len(l.live)-1]
+		if len(l.live) > maxBeamEntries || len(l.known) > maxBeamEntries+1 {
+			t.Fatalf("%d modules are live, of %d something is known", len(l.live), len(l.known))
+		}
+	}
+	if l.moduleAt(0x100000+0x100*(n-1), n) == nil || l.moduleAt(0x100000+0x100*(n-maxBeamEntries/2), n) == nil {
+		t.Error("a new module is not known")
+	}
+}

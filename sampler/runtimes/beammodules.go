@@ -3,6 +3,7 @@ package runtimes
 import (
 	"cmp"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,7 +54,7 @@ func beamIsAt(addr uint64, word func(addr uint64) (uint64, bool)) (is beamIs, ok
 
 // Bounds.
 const (
-	maxBeamEntries = 1 << 16 // of the list
+	maxBeamEntries = 1 << 16 // of the list, and modules that are live
 	maxBeamNewer   = 256     // that each walk adds to those that may be read
 	maxBeamRecent  = 1 << 10 // entries, and modules, that are remembered although their place is another's
 	maxBeamTold    = 8 << 20 // bytes that tell of a module
@@ -262,6 +263,16 @@ func (l *beamModules) add(m *beamModule) {
 	}
 	l.past = append(l.past, l.live[from:to]...)
 	l.live = slices.Replace(l.live, from, to, m)
+	if len(l.live) > maxBeamEntries {
+		old := func(number int) bool { return number < m.number-maxBeamEntries/2 }
+		l.live = slices.DeleteFunc(l.live, func(x *beamModule) bool { return old(x.number) })
+		maps.DeleteFunc(l.known, func(number int, x *beamModule) bool {
+			if old(number) {
+				x.ranges, x.flows = nil, nil
+			}
+			return old(number)
+		})
+	}
 	if l.raise == nil { // the first module is that of what functions have in common
 		l.raise = l.raising(m)
 	}
