@@ -183,6 +183,7 @@ func (b *beam) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 func (b *beam) Begin() (changed bool) {
 	changed, b.begun = !b.begun, true
 	b.modules.budget = min(b.modules.budget+maxBeamNewer, maxBeamEntries)
+	b.modules.flows.work = min(b.modules.flows.work+maxBeamMore, maxBeamWork)
 	return changed
 }
 

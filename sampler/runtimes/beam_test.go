@@ -564,3 +564,52 @@ func TestBeamLive(t *testing.T) {
 		t.Error("a new module is not known")
 	}
 }
+
+// TestBeamWork: how much code is looked at, for a walk and in all that is kept, is bounded; other walks go on from there.
+func TestBeamWork(t *testing.T) {
+	const size, functions = 1 << 18, 40
+	l := newBeamModules(rubbish(binary.NativeEndian.AppendUint64(nil, 0x1000)), beamTargetFirst)
+	b := &beam{modules: l}
+	m := &beamModule{is: beamIs{0x1000, 0x1000, 0x1000, [3]uint64{0x1000, 0x1000, 0x1000}}, base: 1 << 20, flows: map[uint32]*beamFlow{}}
+	for i := range uint32(functions) {
+		m.ranges = append(m.ranges, beamRange{start: i * size, end: (i + 1) * size, name: "m:f/0"})
+	}
+	l.known[0] = m
+	flow := func(i int) *beamFlow {
+		return l.flow(&beamFunction{beamRange: &m.ranges[i], of: m, entry: m.base + uint64(m.ranges[i].start)})
+	}
+	n := 0
+	for n < functions && flow(n) != nil {
+		n++
+	}
+	if n == 0 || n > maxBeamWork/(4*size)+1 {
+		t.Fatalf("%d functions are looked at for one walk", n)
+	}
+	var w *beamFlow
+	for ; n < functions; n++ {
+		b.Begin()
+		if w = flow(n); w == nil || len(m.flows) > maxBeamHeld/(12*size) {
+			t.Fatalf("function %d is %v, %d are kept", n, w, len(m.flows))
+		}
+	}
+	for b.Begin(); l.flows.work < 0; b.Begin() {
+	}
+	for place := range 10 { // what nothing leads to
+		w.at(2*place+1, false, false)
+	}
+	if len(w.late) == 0 || len(w.late) == 10 {
+		t.Errorf("%d places are looked at for one walk", len(w.late))
+	}
+
+	mem := newBeamTarget()
+	mem.load(0x5000, 0x100, "a", loaded{"a:f/0", 0, 0x100, nil})
+	l = newBeamModules(mem, beamTargetFirst)
+	l.flows.work = -maxBeamMore
+	head, ok := l.at(mem.is(mem.first))
+	if !ok || l.find(0x5000, head) != nil {
+		t.Errorf("functions are read, and nothing may be looked at; %t", ok)
+	}
+	if (&beam{modules: l}).Begin(); l.find(0x5000, head) == nil {
+		t.Error("functions are not read for the next walk")
+	}
+}

@@ -76,6 +76,7 @@ type beamFlow struct {
 	proven bool           // with them: an instruction shows that what it begins with is so
 	// leads tells what is at a place outside the code.
 	leads func(at int) beamPlace
+	work  *int // what may be looked at yet, which ahead takes from; nil: all
 }
 
 // beamPlace is what code leads to.
@@ -282,6 +283,9 @@ func (f *beamFlow) at(place int, caller, native bool) (s beamState, ok bool) {
 	}
 	if v == beamUnreached && place < len(f.code) {
 		if v, ok = f.late[place]; !ok {
+			if f.work != nil && *f.work < 0 {
+				return s, false
+			}
 			v = beamDiffers
 			if f.framed {
 				v = f.ahead(place, beamState{native: native, link: beamLinked})
@@ -316,6 +320,9 @@ func (f *beamFlow) ahead(place int, as beamState) uint16 {
 	for len(list) > 0 {
 		at := list[len(list)-1]
 		list = list[:len(list)-1]
+		if f.work != nil {
+			*f.work -= 16
+		}
 		s := seen[at]
 		x, ok := f.step(at, s)
 		if x.leaves && ok {

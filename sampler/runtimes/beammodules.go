@@ -28,7 +28,14 @@ type beamModules struct {
 	root    uint64              // what the outermost function of each process returns to
 	framed  bool                // code keeps frame pointers
 	budget  int                 // entries that may be read yet
-	held    int                 // bytes of functions and code, about
+	held    int                 // bytes of functions, about
+	flows   beamFlows
+}
+
+// beamFlows is the code of functions.
+type beamFlows struct {
+	held int // bytes, about
+	work int // bytes of what modules tell, and a quarter of those of code, that may be looked at yet
 }
 
 // beamIs tells an entry of the list from all others that were ever at its address, which is used again: where it is, what it leads to and the beginning of that.
@@ -54,12 +61,14 @@ func beamIsAt(addr uint64, word func(addr uint64) (uint64, bool)) (is beamIs, ok
 
 // Bounds.
 const (
-	maxBeamEntries = 1 << 16 // of the list, and modules that are live
-	maxBeamNewer   = 256     // that each walk adds to those that may be read
-	maxBeamRecent  = 1 << 10 // entries, and modules, that are remembered although their place is another's
-	maxBeamTold    = 8 << 20 // bytes that tell of a module
-	maxBeamCode    = 1 << 20 // bytes of a function
-	maxBeamHeld    = 64 << 20
+	maxBeamEntries = 1 << 16  // of the list, and modules that are live
+	maxBeamNewer   = 256      // that each walk adds to those that may be read
+	maxBeamRecent  = 1 << 10  // entries, and modules, that are remembered although their place is another's
+	maxBeamTold    = 8 << 20  // bytes that tell of a module
+	maxBeamCode    = 1 << 20  // bytes of a function
+	maxBeamHeld    = 64 << 20 // of functions, and of their code
+	maxBeamWork    = 16 << 20
+	maxBeamMore    = 1 << 20 // that each walk adds to that
 )
 
 // Offsets in bytes: jit_code_entry, debug_info, module_info from its beginning on, range_info and line_info without their texts.
@@ -123,7 +132,7 @@ type beamFunction struct {
 }
 
 func newBeamModules(mem io.ReaderAt, first uint64) *beamModules {
-	return &beamModules{mem: mem, first: first, numbers: map[beamIs]int{}, known: map[int]*beamModule{}, budget: maxBeamEntries}
+	return &beamModules{mem: mem, first: first, numbers: map[beamIs]int{}, known: map[int]*beamModule{}, budget: maxBeamEntries, flows: beamFlows{work: maxBeamWork}}
 }
 
 // at is the number of an entry that was the head of the list. What is newer than all that is known is read. ok is false if it cannot be, or it is older than what is
@@ -371,9 +380,10 @@ func (l *beamModules) tell(m *beamModule) bool {
 	if m.ranges != nil {
 		return true
 	}
-	if m.is.bytes < beamInfoBytes || m.is.bytes > maxBeamTold {
+	if m.is.bytes < beamInfoBytes || m.is.bytes > maxBeamTold || l.flows.work < 0 {
 		return false
 	}
+	l.flows.work -= int(m.is.bytes)
 	b := read(l.mem, m.is.told, int(m.is.bytes))
 	if b == nil || word32(b, 0) != 1 {
 		return false
@@ -463,10 +473,13 @@ func (l *beamModules) flow(f *beamFunction) *beamFlow {
 	if w, ok := f.of.flows[f.start]; ok {
 		return w
 	}
-	if f.of.flows == nil {
+	if f.of.flows == nil || l.flows.work < 0 {
 		return nil
 	}
 	w := l.follow(f)
+	if w != nil {
+		w.work = &l.flows.work
+	}
 	if w != nil || l.listed(f.of) {
 		f.of.flows[f.start] = w
 	}
@@ -493,7 +506,14 @@ func (l *beamModules) follow(f *beamFunction) *beamFlow {
 		}
 		code = code[beamCodeInfo:]
 	}
-	l.held += 4 * len(code)
+	l.flows.work -= 4 * len(code)
+	n := 512 + 12*len(code) // its states, and at most so many of calls
+	if l.flows.held += n; l.flows.held > maxBeamHeld {
+		for _, x := range l.known {
+			clear(x.flows)
+		}
+		l.flows.held = n
+	}
 	leads := func(at int) beamPlace {
 		place := f.entry + uint64(int64(at))
 		if i := m.index(place - m.base); i >= 0 && strings.HasSuffix(m.ranges[i].name, beamPrologue) && place-m.base == uint64(m.ranges[i].start)+beamCodeInfo {
