@@ -23,7 +23,7 @@ type hotspot struct {
 	epoch   uint64 // of the walk under way
 	blobs   map[uint64]*blob
 	byPC    map[uint64]*blob
-	used    []*blob // by the walk under way
+	used    usedBlobs
 	names   map[uint64]string
 	stubs   []string // names, by what a Frame has in Globals
 	methods map[uint64]*hotspotMethod
@@ -32,6 +32,39 @@ type hotspot struct {
 	found hotspotFound
 	areas gathering
 	locks *Locks
+}
+
+// usedBlobs are those of the walk under way.
+type usedBlobs struct {
+	list []*blob
+	left int // bytes of code and of what tells of it that the walk may still look at
+	held int // bytes of all blobs that are kept, about
+}
+
+// take tells whether n bytes may be looked at, and counts them.
+func (u *usedBlobs) take(n int) bool {
+	if u.left <= 0 {
+		return false
+	}
+	u.left -= n
+	return true
+}
+
+// next begins a walk, and counts what the one before has added to blobs. over: they are too much.
+func (u *usedBlobs) next() (over bool) {
+	for _, b := range u.list {
+		n := 256 + len(b.code) + 24*cap(b.depths)
+		if b.debug != nil {
+			n += b.debug.held
+		}
+		u.held, b.held = u.held+n-b.held, n
+	}
+	clear(u.list)
+	u.list, u.left = u.list[:0], maxBlobWork
+	if over = u.held > maxBlobsHeld; over {
+		u.held = 0
+	}
+	return over
 }
 
 // hotspotFound is what was looked for in the process.
@@ -157,7 +190,9 @@ const (
 	maxBlobs     = 1 << 14
 	maxBlobBytes = 1 << 10 // of a header
 	maxBlobCode  = 4 << 20
-	maxDebugInfo = 1 << 20 // of one method, in bytes
+	maxBlobsHeld = 64 << 20 // bytes of blobs
+	maxBlobWork  = 16 << 20 // bytes that a walk looks at, code whose depths it makes fourfold
+	maxDebugInfo = 1 << 20  // of one method, in bytes
 	maxCodelets  = 2048
 	maxMethods   = 1 << 15
 	maxInlined   = 64
@@ -292,6 +327,7 @@ type blob struct {
 	since  uint64 // see [dropped.since]
 	debug  *debugInfo
 	depths depths // if asked for
+	held   int    // bytes, as they count in usedBlobs
 }
 
 // blobHead is what tells a blob from all others that were ever in its place.
@@ -328,7 +364,12 @@ const (
 // Begin implements Managed.
 func (h *hotspot) Begin() (changed bool) {
 	h.epoch++
-	h.used, h.found.dropped.found = h.used[:0], false
+	if h.used.next() {
+		clear(h.blobs)
+		clear(h.byPC)
+		h.queue = codelets{}
+	}
+	h.found.dropped.found = false
 	if len(h.heaps) > 0 {
 		return false
 	}
@@ -394,7 +435,7 @@ func (h *hotspot) find(pc uint64) *blob {
 	}
 	if b.epoch != h.epoch {
 		b.epoch = h.epoch
-		h.used = append(h.used, b)
+		h.used.list = append(h.used.list, b)
 	}
 	return b
 }
@@ -522,12 +563,12 @@ func (h *hotspot) text(addr uint64) string {
 func (h *hotspot) Confirm() bool {
 	size := h.lay.cache.blockBytes + h.lay.blob.bytes
 	h.areas.spans = h.areas.spans[:0]
-	for _, b := range h.used {
+	for _, b := range h.used.list {
 		h.areas.spans = append(h.areas.spans, Span{b.addr - uint64(h.lay.cache.blockBytes), size})
 	}
 	same := true
 	room := h.areas.read(h.mem)
-	for i, b := range h.used {
+	for i, b := range h.used.list {
 		var now blobHead
 		ok := room != nil
 		if ok {
@@ -584,10 +625,10 @@ func (h *gathering) read(mem io.ReaderAt) []byte {
 	return b
 }
 
-// bytes is the code of b, nil if it cannot be read.
-func (b *blob) bytes(mem io.ReaderAt) []byte {
-	if n := b.end - b.begin; b.code == nil && n <= maxBlobCode {
-		b.code = read(mem, b.begin, int(n))
+// bytes is the code of b, nil if it cannot be read, or enough was looked at for this walk.
+func (b *blob) bytes(h *hotspot) []byte {
+	if n := b.end - b.begin; b.code == nil && n <= maxBlobCode && h.used.take(int(n)) {
+		b.code = read(h.mem, b.begin, int(n))
 	}
 	return b.code
 }

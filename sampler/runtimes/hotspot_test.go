@@ -4,7 +4,9 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"sfsample/regs"
 	"sfsample/sampler/taking"
+	"sfsample/unwind"
 )
 
 // hotspotMemory is a method in memory of 0x1000 bytes at 0x1000, as hotspotLayouts(false) has it: Method, ConstMethod, ConstantPool, Klass and two Symbols.
@@ -148,5 +150,62 @@ func TestHotSpotLies(t *testing.T) {
 	}
 	if refused < 20 {
 		t.Errorf("%d lies were refused", refused)
+	}
+}
+
+// countedZeros is memory of zeros that counts what is read of it.
+type countedZeros struct{ bytes int }
+
+func (c *countedZeros) ReadAt(b []byte, _ int64) (int, error) {
+	c.bytes += len(b)
+	return len(b), nil
+}
+
+// TestHotSpotHeld: what is kept of code, and of what tells of it, is bounded by its bytes, and so is what a walk looks at; the next walk goes on from there.
+func TestHotSpotHeld(t *testing.T) {
+	mem := new(countedZeros)
+	h := &hotspot{mem: mem, lay: hotspotLayouts(false), blobs: map[uint64]*blob{}, byPC: map[uint64]*blob{}, names: map[uint64]string{}}
+	pc := uint64(0)
+	next := func(size uint64) *blob {
+		pc += 1 << 24
+		b := &blob{blobHead: blobHead{addr: pc, begin: pc, end: pc + size, m: methodHead{entry: pc}}, kind: compiledBlob}
+		for _, a := range []*area{&b.m.pcs, &b.m.scopes, &b.m.metadata} {
+			*a = area{pc, pc + maxDebugInfo}
+		}
+		h.blobs[pc], h.byPC[pc] = b, b
+		return h.find(pc)
+	}
+	for _, look := range []struct {
+		what  string
+		size  uint64 // of the code of each
+		bytes int    // that are looked at for each
+		at    func(b *blob) bool
+	}{
+		{"code", maxBlobCode, maxBlobCode, func(b *blob) bool { return b.bytes(h) != nil }},
+		{"depths", 1 << 18, 5 << 18, func(b *blob) bool {
+			s := hotspotStep{h: h, from: &regs.Set{PC: pc}, mem: new(unwind.Memory), to: new(regs.Set)}
+			s.compiled(b, pc)
+			return b.depths != nil
+		}},
+		{"what tells of it", 64, 3 * maxDebugInfo, func(b *blob) bool {
+			before := mem.bytes
+			h.debugOf(b)
+			return mem.bytes > before
+		}},
+	} {
+		for range 8 {
+			h.Begin()
+			n := 0
+			for n < 50 && look.at(next(look.size)) {
+				n++
+			}
+			held := 0
+			for _, b := range h.blobs {
+				held += len(b.code) + 24*len(b.depths)
+			}
+			if n == 0 || n > maxBlobWork/look.bytes+1 || held > maxBlobsHeld+2*maxBlobWork {
+				t.Fatalf("%s: %d pieces are looked at for a walk, %d MB are kept", look.what, n, held>>20)
+			}
+		}
 	}
 }

@@ -22,6 +22,7 @@ type hotspotPlace struct {
 // Identify implements Managed.
 func (h *hotspot) Identify(owned []unwind.Owned, mem Memory, st *Stack) {
 	st.Reset()
+	h.used.left = maxBlobWork
 	for i := range owned {
 		o := &owned[i]
 		n := len(st.Frames)
@@ -71,7 +72,7 @@ func (h *hotspot) identify(o *unwind.Owned, mem Memory, st *Stack) {
 			add(p.method, p.at)
 		}
 	case continuationBlob:
-		if code := b.bytes(h.mem); o.Top || code == nil || !bytes.HasPrefix(code[o.Set.PC-b.begin:], loadEntry) {
+		if code := b.bytes(h); o.Top || code == nil || !bytes.HasPrefix(code[o.Set.PC-b.begin:], loadEntry) {
 			h.addStub(st, sp, b.label)
 			return
 		}
@@ -109,7 +110,7 @@ func (h *hotspot) interpretedAt(o *unwind.Owned, b *blob, mem Memory) (method, a
 	c := h.codelet(b, o.Set.PC)
 	fp, known := o.Set.Reg(regRBP)
 	entry := c.entry()
-	code := b.bytes(h.mem)
+	code := b.bytes(h)
 	sp := o.Set.R[regRSP]
 	if o.Top && entry && (!c.built(code, b, o.Set.PC) || known && fp+slotMethod&(1<<64-1) < sp) {
 		m, ok := o.Set.Reg(regRBX) // its frame does not hold it yet
@@ -521,6 +522,7 @@ type debugInfo struct {
 	scopes []byte
 	meta   []byte
 	chains map[int][]hotspotPlace // by index in pcs
+	held   int                    // bytes, about
 }
 
 type pcDesc struct{ at, scope int32 }
@@ -587,8 +589,12 @@ func (h *hotspot) debugOf(b *blob) *debugInfo {
 		}
 		return int(a.to - a.from)
 	}
+	n := size(b.m.pcs) + size(b.m.scopes) + size(b.m.metadata)
+	if !h.used.take(n) {
+		return nil
+	}
 	pcs := read(h.mem, b.m.pcs.from, size(b.m.pcs))
-	d := &debugInfo{scopes: read(h.mem, b.m.scopes.from, size(b.m.scopes)), meta: read(h.mem, b.m.metadata.from, size(b.m.metadata)), chains: map[int][]hotspotPlace{}}
+	d := &debugInfo{scopes: read(h.mem, b.m.scopes.from, size(b.m.scopes)), meta: read(h.mem, b.m.metadata.from, size(b.m.metadata)), chains: map[int][]hotspotPlace{}, held: n}
 	if now, ok := h.lay.head(h.mem, b.addr); !ok || now != b.blobHead || pcs == nil || d.scopes == nil || d.meta == nil {
 		return nil
 	}
@@ -644,5 +650,6 @@ func (d *debugInfo) chain(l *hotspotLayout, outermost uint64, i int) []hotspotPl
 		list = nil
 	}
 	d.chains[i] = list
+	d.held += 64 + 16*cap(list)
 	return list
 }

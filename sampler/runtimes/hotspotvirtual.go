@@ -117,7 +117,7 @@ const maxContinuation = 64 << 10
 // continuing is a stub of continuations.
 func (s *hotspotStep) continuing(b *blob, pc uint64) unwind.Reason {
 	special := special(s.h)
-	code := b.bytes(s.h.mem)
+	code := b.bytes(s.h)
 	if special == nil || code == nil || len(code) > maxContinuation {
 		return unwind.UnknownRegister
 	}
@@ -126,6 +126,9 @@ func (s *hotspotStep) continuing(b *blob, pc uint64) unwind.Reason {
 		return s.overArguments(special)
 	}
 	if b.depths == nil {
+		if !s.h.used.take(4 * len(code)) {
+			return unwind.UnknownRegister
+		}
 		b.depths = newContinuationDepths(code, special.frame)
 	}
 	if d := b.depths.at(pc - b.begin); d.known {

@@ -127,7 +127,7 @@ func (s *hotspotStep) returns(ra uint64) bool {
 	case ra == b.m.deopt:
 		return true
 	case b.kind == compiledBlob || b.kind == nativeBlob || b.kind == otherBlob && b.frame >= 16:
-		code := b.bytes(s.h.mem)
+		code := b.bytes(s.h)
 		return code != nil && ra-b.begin <= uint64(len(code)) && behindCall(code[:ra-b.begin])
 	}
 	return b.kind != adapterBlob && b.kind != framelessBlob
@@ -236,8 +236,8 @@ func (s *hotspotStep) compiled(b *blob, pc uint64) unwind.Reason {
 		return s.full(b)
 	}
 	if b.depths == nil {
-		code := b.bytes(s.h.mem)
-		if code == nil {
+		code := b.bytes(s.h)
+		if code == nil || !s.h.used.take(4*len(code)) {
 			return unwind.Unreadable
 		}
 		b.depths = newDepths(code, int(b.m.entry-b.begin), int(max(b.frame, 8)-8), entered(s.h, b, code))
@@ -254,7 +254,7 @@ func (s *hotspotStep) compiled(b *blob, pc uint64) unwind.Reason {
 // interpreted is a frame of the interpreter, or code of it between frames.
 func (s *hotspotStep) interpreted(b *blob) unwind.Reason {
 	if s.top {
-		code, off := b.bytes(s.h.mem), int(s.from.PC-b.begin)
+		code, off := b.bytes(s.h), int(s.from.PC-b.begin)
 		if code == nil {
 			return unwind.Unreadable
 		}
@@ -438,11 +438,14 @@ func (b *blob) starts(code []byte) []depth {
 // stub is code of the runtime; pc lies in it, or in the call. Where the code does not tell where its stack pointer is, it may keep a frame pointer; so
 // may, as its nearest prologue before tells, code without a frame of its own that nothing is known to lead to.
 func (s *hotspotStep) stub(b *blob, pc uint64) unwind.Reason {
-	code, off := b.bytes(s.h.mem), int(s.from.PC-b.begin)
+	code, off := b.bytes(s.h), int(s.from.PC-b.begin)
 	if code == nil {
 		return unwind.Unreadable
 	}
 	if b.depths == nil {
+		if !s.h.used.take(4 * len(code)) {
+			return unwind.Unreadable
+		}
 		b.depths = newStubDepths(code, b.starts(code)...)
 	}
 	switch d := b.depths.at(pc - b.begin); {
