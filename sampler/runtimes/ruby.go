@@ -22,6 +22,7 @@ type ruby struct {
 	data      Span   // what of that can be written
 	vm        atomic.Uint64
 	symbols   atomic.Uint64 // address of rubySymbols
+	looks     atomic.Int64  // for that
 	loop      atomic.Uint64 // an address in vm_exec_core
 	at        rubyLayout
 }
@@ -145,8 +146,12 @@ func newRuby(e *elf.File, bias, version uint64, mem io.ReaderAt) (Runtime, error
 	return r, nil
 }
 
-// maxData bounds what is looked through of an interpreter's own data, in bytes.
-const maxData = 4 << 20
+// Bounds of what is looked through of an interpreter's own data.
+const (
+	maxData     = 4 << 20 // bytes
+	maxMachines = 1 << 14 // words that may lead to Ruby's machine
+	maxTables   = 1 << 12 // and to its symbols
+)
 
 func (r *ruby) Name() string    { return "ruby" }
 func (r *ruby) Version() string { return r.version }
@@ -164,11 +169,12 @@ func (r *ruby) machine(mem io.ReaderAt) uint64 {
 		return vm
 	}
 	data := read(mem, r.data.Addr, r.data.Len)
-	for i := len(data) - 8; i >= 0; i -= 8 { // it is among the last of them, which begin as zeros
+	for i, tries := len(data)-8, 0; i >= 0 && tries < maxMachines; i -= 8 { // it is among the last of them, which begin as zeros
 		vm := word(data, i)
 		if !object(r, vm) {
 			continue
 		}
+		tries++
 		b := read(mem, vm+rubyMainThread, 8)
 		if b == nil {
 			continue

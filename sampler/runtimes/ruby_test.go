@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"slices"
 	"testing"
 
@@ -249,5 +250,38 @@ func TestRubyLabels(t *testing.T) {
 	put(0x1900+r.at.classPath+rubyAttached, 0x1800)
 	if got := w.reader().qualified(0x1900, "x"); got != "go.x" {
 		t.Errorf("%q of the class of a class", got)
+	}
+}
+
+// countedReads is memory that counts how often it is read.
+type countedReads struct {
+	io.ReaderAt
+	n int
+}
+
+func (c *countedReads) ReadAt(b []byte, addr int64) (int, error) {
+	c.n++
+	return c.ReaderAt.ReadAt(b, addr)
+}
+
+// TestRubyHostile: of a Ruby whose data may all lead to its machine, or to its symbols, some is tried, and what is not found is looked for seldom.
+func TestRubyHostile(t *testing.T) {
+	b := make([]byte, 16)
+	binary.NativeEndian.PutUint64(b, 0x10000)
+	binary.NativeEndian.PutUint64(b[8:], 0x20000)
+	mem := &countedReads{ReaderAt: rubbish(b)}
+	r := &ruby{low: 1 << 40, high: 1<<40 + 1<<20, data: Span{1 << 40, 1 << 20}, at: rubyLayouts["3.1"]}
+	if vm := r.machine(mem); vm != 0 || mem.n < maxMachines || mem.n > 4*maxMachines {
+		t.Errorf("a machine at %#x after %d reads", vm, mem.n)
+	}
+	mem.n = 0
+	const looks = 1000
+	for range looks {
+		if _, ok := (rubyReader{r, mem}).symbol('+'); ok {
+			t.Fatal("a symbol is known")
+		}
+	}
+	if mem.n < 16*maxTables || mem.n > 16*maxTables*4 {
+		t.Errorf("%d reads at %d looks", mem.n, looks)
 	}
 }

@@ -207,9 +207,13 @@ func (x rubyReader) table() uint64 {
 		}
 		return 0
 	}
+	if n := x.r.looks.Add(1); n > 16 && n&(n-1) != 0 {
+		return 0 // it was looked for in vain so often: seldom again
+	}
 	data := read(x.mem, x.r.data.Addr, x.r.data.Len)
-	for i := 16; i+8 <= len(data); i += 8 {
+	for i, tries := 16, 0; i+8 <= len(data) && tries < maxTables; i += 8 {
 		if ids := word(data, i); object(x.r, ids) && word(data, i-16)-rubyLastOp < maxSymbols {
+			tries++
 			if s, ok := x.serial(ids, '+'); ok && s == "+" {
 				x.r.symbols.Store(x.r.data.Addr + uint64(i))
 				return ids
