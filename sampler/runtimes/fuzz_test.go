@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"sfsample/regs"
@@ -51,6 +52,13 @@ func FuzzRuntimes(f *testing.F) {
 	f.Add(byte(46), luaMemory())
 	f.Add(byte(30), perlMemory())
 	f.Add(byte(62), perlMemory())
+	// Of 61 bytes, as the places are apart that are tried, each has the one at 9.
+	for i, code := range [][]byte{loadEntry, makeRoom, goToFrame, append(slices.Clone(makeRoom), goToFrame...)} {
+		b := make([]byte, 61)
+		copy(b[9-i:], code)
+		f.Add(byte(6), b)
+		f.Add(byte(38), b)
+	}
 	f.Fuzz(checkRubbish)
 }
 
@@ -175,8 +183,15 @@ func checkHotSpotLayout(t *testing.T, lay hotspotLayout, b []byte) {
 		x := head
 		x.begin, x.end, x.frame = 0x1000, 0x1000+uint64(len(page)), x.frame%256&^7
 		x.m.entry = x.begin + x.m.entry%64
-		h.byPC[pc] = &blob{blobHead: x, kind: blobKind(i % 6), label: "x"}
+		kind := blobKind(i % 7)
+		if kind == continuationBlob {
+			x.frame = 0
+		}
+		h.byPC[pc] = &blob{blobHead: x, kind: kind, label: "x"}
 		h.byPC[pc-1] = h.byPC[pc]
+		special := x
+		special.frame = 32 + head.frame%256&^7
+		h.byPC[0x1800], h.found.entry.pc = &blob{blobHead: special, kind: nativeBlob}, 0x1800
 		var set, up regs.Set
 		for r := range set.R {
 			set.R[r] = 0x1000 + 8*uint64(r)
