@@ -36,16 +36,16 @@ func Merge(list []Place, native []unwind.Frame, complete bool, s *Stack, in func
 		}
 	}
 	if last := len(runs) - 1; s.Short && last >= 0 {
-		from := 0
-		if last > 0 {
-			from = runs[last-1].at + 1
+		out := 0 // behind the outermost that runs one
+		for i := range runs {
+			out = max(out, runs[i].at+1)
 		}
-		for i := from; i < len(native) && runs[last].at < 0; i++ {
+		for i := out; i < len(native) && runs[last].at < 0; i++ {
 			if isLoop(i) {
-				runs[last].at = i
+				runs[last].at, out = i, i+1
 			}
 		}
-		native = native[:runs[last].at+1]
+		native = native[:out]
 	}
 	emit := func() {
 		for j := range runs[0].N {

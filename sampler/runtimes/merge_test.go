@@ -33,6 +33,8 @@ func TestMerge(t *testing.T) {
 		{"one each, a frame too many", []Segment{{N: 1}, {N: 1}, {N: 1}, {N: 1}}, false, false, "a n0 b n2 c n4 d n6", 3},
 		{"one each, cut", []Segment{{N: 1}, {N: 1}, {N: 1}, {N: 1}}, false, true, "n0 a n2 b n4 c n6 d", 3},
 		{"not all copied", []Segment{{N: 1, Anchor: 0x118}, {N: 2, Anchor: ^uint64(0)}}, true, false, "n0 a n2 b c", 3},
+		{"not all copied, nothing runs the last", []Segment{{N: 1, Anchor: 0x150}, {N: 2, Anchor: ^uint64(0)}}, true, false, "n0 n1 n2 n3 n4 a b c", 1},
+		{"not all copied, below the stack, nothing runs the last", []Segment{{N: 1, Anchor: 0x90}, {N: 1, Anchor: 0x150}, {N: 1, Anchor: ^uint64(0)}}, true, false, "a n0 n1 n2 n3 n4 b c", 1},
 		{"beside a native function", []Segment{{N: 1}, {N: 1, Entry: 1002}, {N: 2}, {N: 1}}, false, false, "n0 a n2 b c d n4 e n6", 5},
 		{"two beside one after the other", []Segment{{N: 1, Entry: 1000}, {N: 1, Entry: 1002}, {N: 1}}, false, false, "n0 a n1 n2 b n3 n4 c n6", 3},
 		{"beside none", []Segment{{N: 1, Entry: 1}, {N: 1}, {N: 1, Entry: 1006}, {N: 1}}, false, false, "n0 n1 n2 a b n4 c d n6", 4},
