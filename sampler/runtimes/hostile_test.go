@@ -123,3 +123,33 @@ func TestFunctionBytes(t *testing.T) {
 		t.Errorf("a name: %d bytes", n)
 	}
 }
+
+// TestHotSpotTables: tables whose entries are said to have fields outside of them are not read.
+func TestHotSpotTables(t *testing.T) {
+	const bytes, good, bad, table = 0x1000, 0x1008, 0x1010, 0x1018
+	syms := map[string]uint64{}
+	var offsets []string
+	for what, fields := range map[string][]string{"Struct": {"TypeName", "FieldName", "TypeString", "IsStatic", "Offset", "Address"}, "Type": {"TypeName", "Size"}, "IntConstant": {"Name", "Value"}} {
+		syms["gHotSpotVM"+what+"s"], syms["gHotSpotVM"+what+"EntryArrayStride"] = table, bytes
+		for _, f := range fields {
+			name := "gHotSpotVM" + what + "Entry" + f + "Offset"
+			offsets, syms[name] = append(offsets, name), good
+		}
+	}
+	for _, name := range offsets {
+		syms[name] = bad
+		for _, tt := range []struct {
+			bytes, at uint64
+			ok        bool
+		}{{64, 0, true}, {64, 56, true}, {64, 57, false}, {64, 64, false}, {64, ^uint64(0) - 7, false}, {64, ^uint64(0), false}, {7, 0, false}} {
+			var b []byte
+			for _, v := range []uint64{tt.bytes, 0, tt.at, 0x2000} {
+				b = binary.NativeEndian.AppendUint64(b, v)
+			}
+			if _, err := readVMStructs(rubbish(b), syms); (err == nil) != tt.ok {
+				t.Errorf("%s at %d of %d bytes: %v", name, int64(tt.at), tt.bytes, err)
+			}
+		}
+		syms[name] = good
+	}
+}

@@ -51,7 +51,7 @@ func readVMStructs(mem io.ReaderAt, syms map[string]uint64) (*vmStructs, error) 
 		addr, stride := value(array), value(what+"ArrayStride")
 		at := make([]uint64, len(fields))
 		for i, f := range fields {
-			if at[i] = value(what + f + "Offset"); at[i]+8 > stride && err == nil {
+			if at[i] = value(what + f + "Offset"); (stride < 8 || at[i] > stride-8) && err == nil {
 				err = fmt.Errorf("this HotSpot has %s%s outside its entries", what, f)
 			}
 		}
