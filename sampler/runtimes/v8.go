@@ -265,12 +265,12 @@ func v8Constant(e *elf.File, s elf.Symbol) int {
 	return 0 // .bss
 }
 
-// sane tells whether offsets are those of fields, and in what is copied.
+// sane tells whether offsets are those of fields, and in what is copied: of a SharedFunctionInfo to behind its flags and the number that follows.
 func (v *v8) sane() bool {
 	in := func(most int, list ...int) bool {
 		return !slices.ContainsFunc(list, func(n int) bool { return n < 8 || n > most || n%8 != 0 })
 	}
-	return in(v8FunctionBytes-8, v.heap.at.function) && in(v8SharedBytes-8, v.heap.at.funcName, v.heap.at.script) && in(v8ScriptBytes-8, v.heap.at.scriptName, v.heap.at.source, v.heap.at.lineEnds) &&
+	return in(v8FunctionBytes-8, v.heap.at.function) && in(v8SharedBytes-8, v.heap.at.funcName) && in(v8SharedBytes-24, v.heap.at.script) && in(v8ScriptBytes-8, v.heap.at.scriptName, v.heap.at.source, v.heap.at.lineEnds) &&
 		v.heap.at.instance == 12 && v.heap.at.bytecodes >= 40 && v.heap.at.bytecodes <= v8BytecodeBytes && v.heap.at.offContext == -8 && v.heap.at.offFunction == -16 && v.heap.at.offBytecode == -32 && v.heap.at.offOffset == -40 &&
 		v.heap.at.firstVars >= 3 && v.heap.at.firstVars <= 8 && v.heap.at.locals > 0 && v.heap.at.locals < v.heap.at.firstVars
 }

@@ -74,6 +74,28 @@ func TestV8Rubbish(t *testing.T) {
 	}
 }
 
+// TestV8Lies: a field that is said to be where the flags behind it are not copied is refused.
+func TestV8Lies(t *testing.T) {
+	b := make([]byte, 16) // a SharedFunctionInfo, which is its own map
+	binary.NativeEndian.PutUint64(b, 0x2001)
+	binary.NativeEndian.PutUint16(b[12:], 2)
+	for script := 8; script <= v8SharedBytes; script += 8 {
+		v := rubbishV8(b, [2]uint32{13, 6})
+		v.Begin()
+		v.heap.at.script = script
+		sane := v.sane()
+		if sane != (script <= 40) {
+			t.Errorf("a script at %d is sane: %v", script, sane)
+		}
+		if !sane {
+			continue
+		}
+		if _, ok := v.Key(nil, nil, &Frame{Code: 0x2000}); !ok {
+			t.Errorf("no key with a script at %d", script)
+		}
+	}
+}
+
 // TestV8Positions: the table is that of a function whose listing (node --print-bytecode) has positions 208 S at 0, 208 E at 3, 219 S at 6, 219 E at 9
 // and 228 S at 13.
 func TestV8Positions(t *testing.T) {
