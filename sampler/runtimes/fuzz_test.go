@@ -131,10 +131,10 @@ func hotspotLayouts(detached bool) hotspotLayout {
 	return l
 }
 
-// checkLocks has the reader of Java's locks decode mem, as that of 17 or 25.
-func checkLocks(t *testing.T, kind byte, mem rubbish) {
+// hotspotLocks reads the locks of 17 or 25.
+func hotspotLocks(kind byte) *Locks {
 	lay := hotspotLayouts(kind%2 == 1)
-	l := Locks{lay: &lay, monitor: monitorLayout{owner: 64, object: 8},
+	l := &Locks{lay: &lay, monitor: monitorLayout{owner: 64, object: 8},
 		threads: threadLayout{list: 0x1000, listLen: 4, listThreads: 16, os: 560, tid: 12, stackBase: 592, stackSize: 600, pending: 776, waiting: 792, object: 648, current: 656},
 		objects: objectLayout{class: 8, classBase: 0x1000, classShift: 0x1010, base: 0x1000, shift: 0x1008, heap: 0x1008, moving: 48, collections: 64,
 			shortOops: 0x1001, shortClasses: 0x1002, compact: 0x1003 + uint64(kind)%2, still: []uint64{0x1000 + uint64(kind)}},
@@ -142,7 +142,12 @@ func checkLocks(t *testing.T, kind byte, mem rubbish) {
 	if kind%2 == 1 {
 		l.fields.count, l.threads.id, l.threads.lockStack, l.threads.lockBase, l.monitor.locker = 0, 1312, 2000, 16, 192
 	}
-	waits, err := l.Read(mem, func(tid int) bool { return tid%2 == 0 })
+	return l
+}
+
+// checkLocks has the reader of Java's locks decode mem.
+func checkLocks(t *testing.T, kind byte, mem rubbish) {
+	waits, err := hotspotLocks(kind).Read(mem, func(tid int) bool { return tid%2 == 0 })
 	for tid, w := range waits {
 		if tid <= 0 || tid%2 != 0 || w.Owner < 0 || w.Free && w.Owner != 0 || w.Lock && w.Owner == 0 && !w.Free && w.Unknown == "" || err != nil && len(waits) == 0 {
 			t.Errorf("thread %d: %+v, %v", tid, w, err)

@@ -153,3 +153,16 @@ func TestHotSpotTables(t *testing.T) {
 		syms[name] = good
 	}
 }
+
+// TestLocksLies: a lock stack that is said to have its end far away is read to there, or not at all.
+func TestLocksLies(t *testing.T) {
+	for top, want := range map[int]int{0: 1, 4000: 1, maxVMOffset - 8: 0} {
+		l := hotspotLocks(1)
+		l.threads.top = top
+		// Every word is the address of all else, every number is 8.
+		waits, err := l.Read(rubbish(binary.NativeEndian.AppendUint64(nil, 8<<32|8)), func(int) bool { return true })
+		if len(waits) != want || (err == nil) != (want > 0) {
+			t.Errorf("the end is told at %d: %v, %v", top, waits, err)
+		}
+	}
+}

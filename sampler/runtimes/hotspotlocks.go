@@ -276,7 +276,7 @@ func (r *lockReader) list() bool {
 	t := &r.Locks.threads
 	size := max(t.os, t.stackBase, t.stackSize, t.pending, t.waiting, t.object, t.current, t.id) + 8
 	if t.lockStack > 0 {
-		size = max(size, t.lockStack+t.lockBase+8*maxLockStack)
+		size = max(size, t.lockStack+max(t.lockBase+8*maxLockStack, t.top+4))
 	}
 	const tries = 3
 	for range tries {
