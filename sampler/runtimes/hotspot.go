@@ -370,6 +370,9 @@ func (h *hotspot) Begin() (changed bool) {
 		h.queue = codelets{}
 	}
 	h.found.dropped.found = false
+	if replayed(h.mem) && h.found.dropped.root.Addr == 0 {
+		h.found.dropped = findDropped(h) // nobody asks for roots
+	}
 	if len(h.heaps) > 0 {
 		return false
 	}

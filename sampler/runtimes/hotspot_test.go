@@ -84,6 +84,46 @@ func TestHotSpotDropped(t *testing.T) {
 	}
 }
 
+// recordedRubbish is that of a recording.
+type recordedRubbish struct{ rubbish }
+
+func (recordedRubbish) Replayed() bool { return true }
+
+// TestHotSpotReplayed: a replay, which looks for no roots, finds the count of classes that were dropped too, where the recording has it.
+func TestHotSpotReplayed(t *testing.T) {
+	littleEndian(t)
+	for _, counted := range []bool{true, false} {
+		b := hotspotMemory()
+		h := &hotspot{mem: recordedRubbish{b}, lay: hotspotLayouts(false), methods: map[uint64]*hotspotMethod{}, heaps: make([]codeHeap, 1)}
+		h.lay.perf = perfLayout{start: 0x1700, used: 4, first: 8, prologueBytes: 16, entryBytes: 16, length: 0, name: 4, data: 8}
+		for i, v := range []uint32{0, 0x70, 16, 0, 0x60, 16, 48} { // the prologue, and an entry
+			binary.NativeEndian.PutUint32(b[0x780+4*i:], v)
+		}
+		copy(b[0x7a0:], droppedName)
+		if counted {
+			binary.NativeEndian.PutUint64(b[0x700:], 0x1780)
+		}
+		for _, tt := range []struct {
+			now, taken byte
+			change     byte // of the name
+			ok         bool
+		}{{5, 4, '1', false}, {5, 5, '1', true}, {6, 5, '2', false}, {6, 6, '2', true}} {
+			b[0x7c0], b[0x60a] = tt.now, tt.change
+			h.Begin()
+			var mem unwind.Memory
+			mem.Also = []unwind.Region{{Addr: 0x1790, Bytes: append(make([]byte, 48), tt.taken, 0, 0, 0, 0, 0, 0, 0)}}
+			h.found.dropped.take(&mem)
+			if _, ok := h.Key(nil, h.mem, &Frame{Code: 0x1100}); ok != (tt.ok || !counted) {
+				t.Errorf("counted %v, %+v: has a key: %v", counted, tt, ok)
+			}
+		}
+	}
+	d := dropped{root: taking.Root{Addr: 0x1790}}
+	if old, live := d.since(recordedRubbish{}), d.since(rubbish{}); old != 0 || live != ^uint64(0) {
+		t.Errorf("what cannot be read is since %#x in a replay, else since %#x", old, live)
+	}
+}
+
 // TestHotSpotLies: fields that are said to be outside of what they belong to, or that to be small, are refused, or read as nothing.
 func TestHotSpotLies(t *testing.T) {
 	v := &vmStructs{fields: map[string]vmField{}, sizes: map[string]uint64{}, numbers: map[string]uint32{}}

@@ -110,14 +110,17 @@ func (d *dropped) take(mem *unwind.Memory) {
 
 // since is the count now: what was just read for the first time was there when no more were dropped.
 func (d *dropped) since(mem io.ReaderAt) uint64 {
-	if r, ok := mem.(replayer); ok && r.Replayed() || d.root.Addr == 0 {
-		return 0 // memory is as it was read last; or nothing is known
+	if d.root.Addr == 0 {
+		return 0
 	}
 	b := read(mem, d.root.Addr+uint64(d.at), 8)
-	if b == nil {
-		return ^uint64(0)
+	switch {
+	case b != nil:
+		return word(b, 0)
+	case replayed(mem):
+		return 0 // it was not asked for when that was recorded
 	}
-	return word(b, 0)
+	return ^uint64(0)
 }
 
 // was tells whether what has this count was there at the stop.
@@ -125,3 +128,8 @@ func (d *dropped) was(since uint64) bool { return since <= d.taken }
 
 // replayer is memory that may be a recording's.
 type replayer interface{ Replayed() bool }
+
+func replayed(mem io.ReaderAt) bool {
+	r, ok := mem.(replayer)
+	return ok && r.Replayed()
+}
