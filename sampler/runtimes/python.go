@@ -7,6 +7,7 @@ import (
 	"path"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"sfsample/regs"
 	"sfsample/sampler/taking"
@@ -497,5 +498,7 @@ func (p *python) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 		return nil, false
 	}
 	again, ok := p.key(b, f)
+	// Before 3.12 code has no number, and what a program compiles from text, and drops, often has the addresses of what it did before.
+	fn.Passing = p.code.version < 0 && strings.HasPrefix(fn.File, "<") && !strings.HasPrefix(fn.File, "<frozen ")
 	return fn, ok && again == k
 }
