@@ -273,6 +273,10 @@ func (p *python) Recipe(roots []taking.Root, last *Stack) *taking.Recipe {
 	frames := taking.Step{Bytes: p.frame.bytes, Head: p.state.current, Next: p.frame.previous, Most: 512, Mask: 7, Part: taking.Part{At: p.frame.code, Bytes: p.code.bytes(), Mask: p.frame.codeMask, Late: true}}
 	n := 0
 	add := func(s taking.Step) { r.Steps[n], n = s, n+1 }
+	if p.attached != 0 && len(roots) > 0 {
+		// It is foreseen too, but of what is foreseen nothing is copied behind an area that is gone. What it points at is not wanted.
+		add(taking.Step{Bytes: 8, Head: p.state.threadID, Via: true, At: p.attached - roots[0].Is})
+	}
 	if p.state.chunk >= 0 {
 		// _PyStackChunk: previous, size, top, data; datastack_top follows datastack_chunk.
 		add(taking.Step{Bytes: 24, Head: p.state.chunk, Fill: 16, End: p.state.chunk + 8, Most: maxChunks})
