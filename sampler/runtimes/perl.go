@@ -652,6 +652,8 @@ func (p *perl) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 	if !ok {
 		return nil, false
 	}
+	// Without a statement, whose number nothing else has, only what stays is known to be what it was.
+	sure := f.Code == 0 || k.File != 0 || p.stays(mem, k.Globals)
 	// What was read is the frame's only if it still is what it was.
 	code := *f
 	code.Globals = 0
@@ -660,7 +662,8 @@ func (p *perl) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 		return fn, p.closure(mem, f, k, fn)
 	}
 	if k.File == 0 {
-		return fn, true
+		fn.Passing = f.Code != 0
+		return fn, sure
 	}
 	fn.File, good = cString(mem, k.File)
 	fn.Passing = strings.HasPrefix(fn.File, perlText)
@@ -671,10 +674,23 @@ func (p *perl) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 		again.Count |= k.Count & perlWitness
 		good = good && again == k
 	}
+	if !good && f.Code != 0 {
+		return nil, false // its operations are gone, and the sub may be another that was made in its place
+	}
 	if !good { // it is known what it is, not where
 		fn.File, fn.First, fn.Passing = "", 0, true
 	}
 	return fn, true
+}
+
+// stays tells whether what a sub begins with is a statement of a file. What is compiled from text a program may drop, and the next has its addresses.
+func (p *perl) stays(mem io.ReaderAt, addr uint64) bool {
+	b := read(mem, addr, perlCOP)
+	if b == nil || uint64(word32(b, perlType)&0x1ff)-p.step > 1 {
+		return false
+	}
+	file, ok := cString(mem, word(b, perlFile))
+	return ok && !strings.HasPrefix(file, perlText)
 }
 
 // closure fills in fn, the name of an anonymous sub that is gone, as those that a program makes for each request. Its operations are those of all
