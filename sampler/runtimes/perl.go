@@ -133,7 +133,8 @@ const (
 	perlNamed   = 0x8000    // CVf_NAMED
 	perlLexical = 0x10000   // CVf_LEXICAL
 	perlAnon    = 0x80      // CVf_ANON
-	perlKept    = perlNamed | perlLexical | perlAnon
+	perlHolds   = 0x400     // CVf_CVGV_RC: it keeps the GV with its name, as anonymous ones, and those that were given another name
+	perlKept    = perlNamed | perlLexical | perlAnon | perlHolds
 	// perlWitness, in Key.Count: sub and statement were both copied at the stop.
 	perlWitness = 1 << 31
 )
@@ -666,7 +667,8 @@ func (p *perl) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 		return fn, sure
 	}
 	fn.File, good = cString(mem, k.File)
-	fn.Passing = strings.HasPrefix(fn.File, perlText)
+	// Closures that were given names have their statements in common.
+	fn.Passing = strings.HasPrefix(fn.File, perlText) || k.Count&(perlHolds|perlAnon) == perlHolds
 	if k.Lines != 0 {
 		good = good && perlHash([]byte(fn.File)) == k.Lines
 	} else if good {

@@ -204,7 +204,7 @@ func TestPerlClosure(t *testing.T) {
 }
 
 // TestPerlUnbegun names a sub of which no statement is known only if it is of a file: of text the next one may have all its addresses. The name holds for the
-// one frame.
+// one frame, as that of a closure that was given another name does.
 func TestPerlUnbegun(t *testing.T) {
 	littleEndian(t)
 	p := &perl{perlLayout: perlLayouts[36]}
@@ -220,6 +220,8 @@ func TestPerlUnbegun(t *testing.T) {
 		"no statement":        {func(b []byte) { b[0x980+perlType] = 7 }, 0, "", false},
 		"nothing":             {func(b []byte) { binary.NativeEndian.PutUint64(b[0xc20+perlStart:], 0x9000) }, 0, "", false},
 		"its statement":       {func(b []byte) {}, 0x1980, "étc::by a.pl:9", false},
+		"was given the name":  {func(b []byte) { binary.NativeEndian.PutUint32(b[0xc20+perlCVFlags:], 0x400) }, 0x1980, "étc::by a.pl:9", true},
+		"is still anonymous":  {func(b []byte) { binary.NativeEndian.PutUint32(b[0xc20+perlCVFlags:], 0x480) }, 0x1980, "étc::by a.pl:9", false},
 		"its statement, text": {func(b []byte) { copy(b[0xe00:], "(eval 7)\x00") }, 0x1980, "étc::by (eval 7):9", true},
 	} {
 		b := perlMemory()
