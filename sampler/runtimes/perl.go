@@ -20,6 +20,8 @@ import (
 type perl struct {
 	version string
 	syms    perlSyms
+	// given are names of closures that were given one, by the operation that they begin with and their GV; empty: they have had several.
+	given map[[2]uint64]string
 	perlLayout
 }
 
@@ -662,6 +664,9 @@ func (p *perl) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 	if !good || again.Globals != k.Globals || again.Name != k.Name || again.Qualname != k.Qualname || again.Count != k.Count&^perlWitness {
 		return fn, p.closure(mem, f, k, fn)
 	}
+	if k.Count&(perlHolds|perlAnon) == perlHolds && p.renamed(k, fn.Name) {
+		return nil, false
+	}
 	if k.File == 0 {
 		fn.Passing = f.Code != 0
 		return fn, sure
@@ -683,6 +688,23 @@ func (p *perl) Function(mem io.ReaderAt, f *Frame, k Key) (*Function, bool) {
 		fn.File, fn.First, fn.Passing = "", 0, true
 	}
 	return fn, true
+}
+
+// maxGiven bounds perl.given.
+const maxGiven = 1 << 12
+
+// renamed tells whether a closure that was given a name has had another one before, or others in its place have: whose the frame is is not known then.
+func (p *perl) renamed(k Key, name string) bool {
+	at := [2]uint64{k.Globals, k.Name}
+	was, ok := p.given[at]
+	if p.given == nil || len(p.given) >= maxGiven {
+		p.given = map[[2]uint64]string{}
+	}
+	if ok && was != name {
+		name = ""
+	}
+	p.given[at] = name
+	return name == ""
 }
 
 // stays tells whether what a sub begins with is a statement of a file. What is compiled from text a program may drop, and the next has its addresses.

@@ -240,6 +240,23 @@ func TestPerlUnbegun(t *testing.T) {
 	}
 }
 
+// TestPerlRenamed: closures that one after the other are given different names, at the same addresses, have none any more.
+func TestPerlRenamed(t *testing.T) {
+	littleEndian(t)
+	p := &perl{perlLayout: perlLayouts[36]}
+	b := perlMemory()
+	binary.NativeEndian.PutUint32(b[0xc20+perlCVFlags:], perlHolds)
+	f := &Frame{Addr: 0x1a00, Code: 0x1c00, Globals: 0x1980, At: perlSub}
+	for i, tt := range []struct{ name, want string }{{"by", "étc::by"}, {"by", "étc::by"}, {"to", ""}, {"to", ""}, {"by", ""}} {
+		copy(b[0xe48:], tt.name)
+		k, _ := p.Key(Memory{{Addr: 0x1000, Bytes: b}}, offset{b, 0x1000}, f)
+		fn, named := p.Function(offset{b, 0x1000}, f, k)
+		if named != (tt.want != "") || named && fn.Name != tt.want {
+			t.Errorf("%d: %+v, want %q", i, fn, tt.want)
+		}
+	}
+}
+
 // TestUnknownPerl: what is not known is told and not guessed.
 func TestUnknownPerl(t *testing.T) {
 	syms := func(less string) map[string]uint64 {
