@@ -134,6 +134,7 @@ func (h *harvest) taken(t *thread, m *clocks.Sample) {
 	c.Beyond.Reset() // these are what the program before had there
 	c.Marks.Reset()
 	c.Roots = c.Roots[:0]
+	early.pages = procfs.Pagemap(m.Became()).Duplicate()
 	h.news.became(t)
 	h.acct.emitWith(t, m.Tick, c, h.ran(t, m), m.At.Released, early)
 }

@@ -50,8 +50,9 @@ type program struct {
 // early is what the pipeline would read of a process if that could be counted
 // on to live until then: its mappings and the content of its comm file.
 type early struct {
-	maps []procfs.Mapping
-	comm []byte
+	maps  []procfs.Mapping
+	comm  []byte
+	pages procfs.Pagemap // of the memory that these mappings are of, to be closed; -1: none
 }
 
 // fork tells that a process was made by another: until it calls exec, it has the
@@ -72,7 +73,11 @@ func readEarly(t *thread) *early {
 	}
 	early := earlyOf(p.pid, t.tid)
 	if p.replaced() {
+		p.program.replaced.Store(true)
 		return nil // it may be of the next program
+	}
+	if p.young.captures == 1 {
+		early.pages = p.mem.pages.Duplicate()
 	}
 	return early
 }
@@ -94,5 +99,5 @@ func upTo(most int) func(text, list int) error {
 func earlyOf(pid, tid int) *early {
 	maps, _ := proc.Maps(tid, upTo(maxEarly)) // if it ends already, its parent's must do
 	comm, _ := os.ReadFile(proc.Path(pid, "comm"))
-	return &early{maps, comm}
+	return &early{maps, comm, -1}
 }

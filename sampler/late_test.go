@@ -145,7 +145,7 @@ func TestUnwalked(t *testing.T) {
 	pid := os.Getpid()
 	items := make(chan item, 10)
 	for _, it := range []item{{opened: pid}, {fork: fork{pid, 1 << 30}},
-		{capture: &capture.Capture{PID: pid, TID: pid, Taken: capture.Unstopped, Blocked: true, Stack: capture.Stack{Bytes: make([]byte, 100)}, Weight: capture.Weight{CPU: 1}}, early: &early{maps: []procfs.Mapping{{Start: 1 << 12, End: 2 << 12, Perms: procfs.Exec}}}},
+		{capture: &capture.Capture{PID: pid, TID: pid, Taken: capture.Unstopped, Blocked: true, Stack: capture.Stack{Bytes: make([]byte, 100)}, Weight: capture.Weight{CPU: 1}}, early: &early{pages: -1, maps: []procfs.Mapping{{Start: 1 << 12, End: 2 << 12, Perms: procfs.Exec}}}},
 		{credit: &capture.Credit{PID: pid, TID: pid, Weight: capture.Weight{CPU: 2}}}, {end: true}} {
 		items <- it
 	}

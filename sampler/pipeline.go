@@ -257,7 +257,7 @@ func (p *Pipeline) consume(list <-chan item, nudge <-chan struct{}, tick time.Du
 			if it.program != nil && it.program.replaced.Load() {
 				p.targets.replaced(it.capture.PID)
 			}
-			if it.early != nil && !p.cfg.Until.Over() {
+			if it.early != nil {
 				p.targets.early(it.capture.PID, it.capture.At, it.early)
 			}
 			p.walks.hurry = p.walks.hurry || p.pool.scarce()

@@ -68,8 +68,9 @@ func (t *target) offer(maps []procfs.Mapping) bool {
 // replaced is told that the process is another program by now than that of the
 // captures that are still to come before it is forgotten.
 func (ts *targets) replaced(pid int) {
+	isNew := ts.all[pid] == nil
 	t := ts.of(pid)
-	t.past.over = true
+	t.past.over, t.past.unlisted = true, t.past.unlisted || isNew // then its mappings are the next program's
 	if t.source != nil {
 		t.source.Replace()
 	}
@@ -116,12 +117,22 @@ func (p *Pipeline) opened(pid int) {
 
 // early takes what the engine has read of a young process.
 func (ts *targets) early(pid int, at time.Duration, e *early) {
+	isNew := ts.all[pid] == nil
 	t := ts.of(pid)
+	if isNew && t.source != nil && e.pages >= 0 {
+		t.source.Of(e.pages)
+	} else {
+		e.pages.Close()
+	}
+	if ts.cfg.Until.Over() {
+		return
+	}
 	if name := strings.TrimSuffix(string(e.comm), "\n"); name != "" && name != t.name {
 		t.name = name
 		ts.rec.write(&capture.Name{PID: pid, Name: t.name})
 	}
 	if t.offer(e.maps) {
+		t.past.unlisted = false
 		t.past.known(at, t.space)
 	}
 }

@@ -29,6 +29,18 @@ func (p Pagemap) Close() {
 	}
 }
 
+// Duplicate returns another descriptor of it, -1 if there is none to be had.
+func (p Pagemap) Duplicate() Pagemap {
+	if p < 0 {
+		return -1
+	}
+	fd, err := unix.FcntlInt(uintptr(p), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return -1
+	}
+	return Pagemap(fd)
+}
+
 // Gone tells whether its memory is gone: the process has called exec or has ended, and nobody else shares it.
 // The pagemap of memory without users reads as empty (pagemap_read, fs/proc/task_mmu.c).
 func (p Pagemap) Gone() bool {

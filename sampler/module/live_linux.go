@@ -80,6 +80,14 @@ func (l *Live) gone() bool {
 	return l.replaced.Load()
 }
 
+// Of says by an open pagemap which memory is meant, before anything is read: the process may be another program already than the one that was
+// found in it. The file is the source's from then on.
+func (l *Live) Of(pages procfs.Pagemap) {
+	l.pages.Close() // of a nil one that is an error
+	l.pages = os.NewFile(uintptr(pages), "pagemap")
+	l.gone()
+}
+
 // Replace says that the process has called exec: its memory is another program's,
 // and nothing more is read of it.
 func (l *Live) Replace() { l.replaced.Store(true) }
