@@ -14,11 +14,16 @@ import (
 // TestReadEarly: what is read of a young process is not taken for that of a capture if it has become another program since.
 func TestReadEarly(t *testing.T) {
 	p := startPool(t, threadsProg(t, "pool.c"))
-	proc := &process{pid: p.PID, young: young{brief: true}, mem: memory{pages: procfs.FS{}.OpenPagemap(p.PID)}}
+	proc := &process{pid: p.PID, young: young{brief: true}, mem: memory{pages: procfs.FS{}.OpenPagemap(p.PID)}, program: new(program)}
 	defer proc.mem.pages.Close()
 	th := &thread{tid: p.PID, proc: proc}
-	if early := readEarly(th); early == nil || len(early.maps) == 0 {
-		t.Fatalf("nothing was read of a process that lives: %v", early)
+	early := readEarly(th)
+	if early == nil || len(early.maps) == 0 || early.pages < 0 || early.pages == proc.mem.pages {
+		t.Fatalf("nothing was read of a process that lives, or not of which memory: %v", early)
+	}
+	defer early.pages.Close()
+	if proc.program.replaced.Load() {
+		t.Error("it is another program, though it has not called exec")
 	}
 	p.say(t, 'x', 4)
 	for end := time.Now().Add(testprog.Patience); !proc.replaced(); runtime.Gosched() {
@@ -30,6 +35,9 @@ func TestReadEarly(t *testing.T) {
 		if early := readEarly(th); early != nil {
 			t.Fatalf("mappings of the next program:\n%s", early.maps)
 		}
+	}
+	if !early.pages.Gone() || !proc.program.replaced.Load() {
+		t.Errorf("the program's memory is gone %t, it is known to be another %t; want both", early.pages.Gone(), proc.program.replaced.Load())
 	}
 }
 
