@@ -377,17 +377,14 @@ func ReapEnd(tid int) {
 	}
 }
 
-// RawOpen opens the file of a path that ends in NUL, to be read. -1: it is not to be had.
+// RawOpen opens the file of a path that ends in NUL, to be read.
 //
 //go:nosplit
 //go:norace
-func RawOpen(path []byte) int {
+func RawOpen(path []byte) (fd int, errno unix.Errno) {
 	at := unix.AT_FDCWD
-	fd, errno := raw(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(unsafe.SliceData(path))), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
-	if errno != 0 {
-		return -1
-	}
-	return int(fd)
+	n, errno := raw(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(unsafe.SliceData(path))), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+	return int(n), errno
 }
 
 // RawReadFile reads the beginning of the file of a path that ends in NUL. Of a status file of /proc that is longer than buf
@@ -396,16 +393,15 @@ func RawOpen(path []byte) int {
 //go:nosplit
 //go:norace
 func RawReadFile(path, buf []byte) (int, unix.Errno) {
-	at := unix.AT_FDCWD
-	fd, errno := raw(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(unsafe.SliceData(path))), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+	fd, errno := RawOpen(path)
 	if errno != 0 {
 		return 0, errno
 	}
-	n, errno := RawPread(int(fd), buf, 0)
+	n, errno := RawPread(fd, buf, 0)
 	if n == len(buf) {
-		n, errno = readBehind(int(fd), "\nGroups:", buf)
+		n, errno = readBehind(fd, "\nGroups:", buf)
 	}
-	raw(unix.SYS_CLOSE, fd, 0, 0, 0, 0, 0)
+	raw(unix.SYS_CLOSE, uintptr(fd), 0, 0, 0, 0, 0)
 	return n, errno
 }
 

@@ -165,6 +165,9 @@ func (h *harvest) early(m *clocks.Sample) *early {
 	if e := b.early[m]; e != nil {
 		return e
 	}
+	if pages.Gone() {
+		return nil
+	}
 	if e := earlyOf(m.PID, m.TID); !pages.Gone() && len(e.maps) > 0 {
 		return e
 	}

@@ -1191,8 +1191,10 @@ func (m *Sample) known(k taking.Kernel, pages int, text []byte) {
 	if got, errno := k.Pread(pages, text[:8], 0); errno != 0 || got != 0 {
 		return
 	}
-	m.tracee.pages = 1 + openFile(m.Buffer.ProcPath(m.tracee.id, "/pagemap\x00"))
-	m.Gone = m.tracee.pages == 0
+	fd, errno := openFile(m.Buffer.ProcPath(m.tracee.id, "/pagemap\x00"))
+	if m.Gone = errno != 0; !m.Gone {
+		m.tracee.pages = 1 + fd
+	}
 }
 
 // openFile is another one in tests.

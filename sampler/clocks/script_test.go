@@ -816,15 +816,15 @@ func TestBecame(t *testing.T) {
 		}
 		a := &actor{tid: 7, state: 'R'}
 		var bell uint32
-		defer func(was func([]byte) int) { openFile = was }(openFile)
-		openFile = func(path []byte) int {
+		defer func(was func([]byte) (int, unix.Errno)) { openFile = was }(openFile)
+		openFile = func(path []byte) (int, unix.Errno) {
 			if string(path) != "/proc/7/pagemap\x00" || !a.stopped {
 				t.Errorf("%q is opened, while the thread is stopped %t", path, a.stopped)
 			}
 			if opens {
-				return fd
+				return fd, 0
 			}
-			return -1
+			return 0, unix.EACCES
 		}
 		_, b, list := play(t, 1, 4, []*actor{a}, nil, func(b *Board) {
 			b.clocks[1].Load().k.(*script).files = map[int]string{10*7 + filePages: ""}

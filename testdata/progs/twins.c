@@ -2,7 +2,6 @@
 // this: with -DTWIN=castor -DREST=castor_rest, and with -DTWIN=pollux -DREST=pollux_rest -DBEHIND. What one works in is at the place of the other's rest, which never runs:
 // neither program is where the kernel likes. It prints "ready" at first.
 #include <stdio.h>
-#include <string.h>
 #include <sys/personality.h>
 #include <unistd.h>
 
